@@ -1,0 +1,44 @@
+# Makefile -- a small front for CMake and Ninja. `make help` lists what it can do; all real rules are in CMakeLists.txt.
+#
+#     make                  builds, leaves the program at ./polar
+#     make PRESET=debug     the same with another preset of CMakePresets.json
+
+PRESET ?= cpu
+BUILD  := build/$(PRESET)
+
+.DEFAULT_GOAL := all
+.PHONY: all deps build tests demo test test-full bench format clean help
+
+all: build          ## install what is missing, build, leave the program at ./polar (the default)
+
+deps:               ## install the packages the build needs, if any is missing (apt; otherwise names them)
+	@sh tools/install_deps.sh
+
+build: deps
+	@test -f $(BUILD)/build.ninja || cmake --preset $(PRESET)
+	@cmake --build $(BUILD) --target polar_program
+	@ln -sfn $(BUILD)/polar polar
+
+tests: build
+	@cmake --build $(BUILD)
+
+demo: build         ## build, run `polar demo`
+	@./polar demo
+
+test: tests         ## build, run every test that needs no GPU
+	@ctest --test-dir $(BUILD) --output-on-failure --no-tests=error --timeout 1200
+
+test-full: tests    ## sanitizers, every instruction set of this CPU, fault loops, a bounded fuzz run
+	@sh tools/test_full.sh
+
+bench: build        ## build, run `polar bench`
+	@./polar bench
+
+format:             ## how far the C is from .clang-format; FILES="src/x.c ..." rewrites these
+	@sh tools/format.sh $(FILES)
+
+clean:              ## remove every build and ./polar
+	rm -rf build polar
+
+help:               ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))

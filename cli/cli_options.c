@@ -1,0 +1,219 @@
+/* cli_options.c -- the parser of cli_options.h: a table of rows against argv.
+ *
+ *     ctest -R test_cli
+ */
+#include "cli_options.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/json_read.h"
+
+#define MAX_WORD 48    /* longer words have no nearest one */
+
+const char *const cli_formats[] = {"text", "csv", "json", "tex", NULL};
+const char *const cli_map_names[] = {"ns_bf16_fused", "ns_bf16_reference", "ns_fp32", "ns_fp64", "exact", "none", NULL};
+
+static int positional(const cli_option *o)
+{
+    return o->kind == CLI_KIND_ARG || o->kind == CLI_KIND_ARGS;
+}
+
+/* ---- the nearest name ------------------------------------------------------------------------------------------------ */
+
+static int min3(int a, int b, int c)
+{
+    int m = a < b ? a : b;
+    return m < c ? m : c;
+}
+
+/* Insertions, deletions, replacements and swaps of neighbours that turn a into b (optimal string alignment). */
+static int edits(const char *a, const char *b)
+{
+    int n = (int)strlen(a), m = (int)strlen(b);
+    if (n > MAX_WORD || m > MAX_WORD) return MAX_WORD;
+    int d[3][MAX_WORD + 1];
+    for (int j = 0; j <= m; j++) d[0][j] = j;
+    for (int i = 1; i <= n; i++) {
+        int *now = d[i % 3], *before = d[(i + 2) % 3], *two = d[(i + 1) % 3];
+        now[0] = i;
+        for (int j = 1; j <= m; j++) {
+            now[j] = min3(before[j] + 1, now[j - 1] + 1, before[j - 1] + (a[i - 1] != b[j - 1]));
+            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] && two[j - 2] + 1 < now[j]) now[j] = two[j - 2] + 1;
+        }
+    }
+    return d[n % 3][m];
+}
+
+const char *cli_nearest(const char *word, const char *const *known)
+{
+    const char *best = NULL;
+    size_t length = strlen(word);
+    int least = 2 + (int)length / 5;    /* one edit, and one more per five letters */
+    for (; *known; known++) {
+        int d = length >= 2 && !strncmp(word, *known, length) ? 1 : edits(word, *known);    /* a beginning counts as one */
+        if (d >= least) continue;
+        least = d;
+        best = *known;
+    }
+    return best;
+}
+
+/* ---- values ---------------------------------------------------------------------------------------------------------- */
+
+polar_status cli_parse_int(int64_t *out, const char *what, const char *text, int64_t min, int64_t max)
+{
+    char *end;
+    errno = 0;
+    long long v = strtoll(text, &end, 10);
+    int ok = end != text && !*end && !errno && v >= min && v <= max;
+    PL_NEED(ok, POLAR_E_ARG, "%s wants a whole number from %lld to %lld, got '%s'", what, (long long)min, (long long)max, pl_text_shown(text).text);
+    *out = v;
+    return POLAR_OK;
+}
+
+polar_status cli_parse_double(double *out, const char *what, const char *text, double min, double max)
+{
+    char *end;
+    double v = strtod(text, &end);
+    int ok = end != text && !*end && isfinite(v) && v >= min && v <= max;
+    PL_NEED(ok, POLAR_E_ARG, "%s wants a number from %g to %g, got '%s'", what, min, max, pl_text_shown(text).text);
+    *out = v;
+    return POLAR_OK;
+}
+
+static void append(char *out, size_t bytes, const char *separator, const char *word)
+{
+    size_t used = strlen(out);
+    snprintf(out + used, bytes - used, "%s%s", used ? separator : "", word);
+}
+
+static polar_status parse_choice(int *out, const char *what, const char *text, const char *const *choices)
+{
+    char all[256] = "";
+    for (int i = 0; choices[i]; i++) {
+        if (!strcmp(choices[i], text)) {
+            *out = i;
+            return POLAR_OK;
+        }
+        append(all, sizeof all, ", ", choices[i]);
+    }
+    return PL_FAIL(POLAR_E_ARG, "%s wants one of %s, got '%s'", what, all, pl_text_shown(text).text);
+}
+
+/* Puts text in the row's field. */
+static polar_status store(void *out, const cli_option *o, const char *command, const char *text)
+{
+    char what[96];
+    void *field = (char *)out + o->offset;
+    snprintf(what, sizeof what, "%s: %s%s", command, positional(o) ? "" : "--", o->name);
+    switch (o->kind) {
+    case CLI_KIND_FLAG: *(int *)field = 1; return POLAR_OK;
+    case CLI_KIND_INT: return cli_parse_int(field, what, text, (int64_t)o->min, (int64_t)o->max);
+    case CLI_KIND_DOUBLE: return cli_parse_double(field, what, text, o->min, o->max);
+    case CLI_KIND_CHOICE: return parse_choice(field, what, text, o->choices);
+    case CLI_KIND_STRING:
+    case CLI_KIND_ARG:
+        PL_NEED(*text, POLAR_E_ARG, "%s is empty", what);
+        *(const char **)field = text;
+        return POLAR_OK;
+    case CLI_KIND_STRINGS:
+    case CLI_KIND_ARGS: {
+        cli_list *list = field;
+        PL_NEED(*text, POLAR_E_ARG, "%s is empty", what);
+        PL_NEED(list->count < CLI_MAX_LIST, POLAR_E_ARG, "%s is given more than %d times", what, CLI_MAX_LIST);
+        list->items[list->count++] = text;
+        return POLAR_OK;
+    }
+    }
+    return POLAR_OK;
+}
+
+/* ---- the command line ------------------------------------------------------------------------------------------------ */
+
+static polar_status unknown_option(const cli_option *table, const char *command, const char *name)
+{
+    const char *known[64];
+    int n = 0;
+    for (const cli_option *o = table; o->name && n < 63; o++)
+        if (!positional(o)) known[n++] = o->name;
+    known[n] = NULL;
+    const char *near = cli_nearest(name, known);
+    if (near) return PL_FAIL(POLAR_E_ARG, "%s: no option '--%s' (did you mean --%s?)", command, pl_text_shown(name).text, near);
+    return PL_FAIL(POLAR_E_ARG, "%s: no option '--%s' (`polar %s --help` lists them)", command, pl_text_shown(name).text, command);
+}
+
+/* argv[*i] begins with "--"; a value may be taken from the next word. */
+static polar_status take_option(void *out, const cli_option *table, const char *command, int argc, char *const *argv, int *i)
+{
+    char name[MAX_WORD + 1];
+    const char *word = argv[*i] + 2;
+    size_t stem = strcspn(word, "=");
+    const char *value = word[stem] ? word + stem + 1 : NULL;
+    snprintf(name, sizeof name, "%.*s", (int)(stem < sizeof name ? stem : sizeof name - 1), word);
+    const cli_option *o = table;
+    while (o->name && (positional(o) || strlen(o->name) != stem || strncmp(o->name, word, stem))) o++;
+    if (!o->name) return unknown_option(table, command, name);
+    if (o->kind == CLI_KIND_FLAG) {
+        PL_NEED(!value, POLAR_E_ARG, "%s: --%s takes no value, got '%s'", command, o->name, pl_text_shown(value).text);
+        return store(out, o, command, "");
+    }
+    if (!value) {
+        int there = *i + 1 < argc && strncmp(argv[*i + 1], "--", 2);
+        PL_NEED(there, POLAR_E_ARG, "%s: --%s wants a value: --%s %s", command, o->name, o->name, o->value ? o->value : "VALUE");
+        value = argv[++*i];
+    }
+    return store(out, o, command, value);
+}
+
+/* The n-th positional argument goes to the n-th such row; a list takes all the rest. */
+static polar_status take_positional(void *out, const cli_option *table, const char *command, const char *word, int n)
+{
+    for (const cli_option *o = table; o->name; o++)
+        if (positional(o) && (n-- == 0 || o->kind == CLI_KIND_ARGS)) return store(out, o, command, word);
+    return PL_FAIL(POLAR_E_ARG, "%s: what is '%s' for? (`polar %s --help` tells the arguments)", command, pl_text_shown(word).text, command);
+}
+
+static polar_status need_positional(const cli_option *table, const char *command, int n)
+{
+    for (const cli_option *o = table; o->name; o++)
+        if (o->kind == CLI_KIND_ARG && n-- <= 0)
+            PL_NEED(o->def || o->optional, POLAR_E_ARG, "%s: %s is missing: %s (`polar %s --help` tells more)", command, o->name, o->help, command);
+    return POLAR_OK;
+}
+
+polar_status cli_options_parse(void *out, const cli_option *table, const char *command, int argc, char *const *argv)
+{
+    int n = 0, only_positional = 0;
+    for (const cli_option *o = table; o->name; o++)
+        if (o->def) PL_TRY(store(out, o, command, o->def));
+    for (int i = 0; i < argc; i++) {
+        const char *word = argv[i];
+        if (only_positional || word[0] != '-' || !word[1]) PL_TRY(take_positional(out, table, command, word, n++));
+        else if (!strcmp(word, "--")) only_positional = 1;
+        else if (word[1] == '-') PL_TRY(take_option(out, table, command, argc, argv, &i));
+        else return unknown_option(table, command, word + 1);
+    }
+    return need_positional(table, command, n);
+}
+
+/* ---- help ------------------------------------------------------------------------------------------------------------ */
+
+void cli_options_help(FILE *out, const cli_option *table)
+{
+    for (const cli_option *o = table; o->name; o++) {
+        char left[64], choices[256] = "";
+        snprintf(left, sizeof left, "%s%s%s%s", positional(o) ? "" : "--", o->name, o->value ? " " : "", o->value ? o->value : "");
+        fprintf(out, "  %-20s %s", left, o->help ? o->help : "");
+        for (int i = 0; o->kind == CLI_KIND_CHOICE && o->choices[i]; i++) append(choices, sizeof choices, ", ", o->choices[i]);
+        if (*choices) fprintf(out, ": %s", choices);
+        if (o->kind == CLI_KIND_INT) fprintf(out, ", %lld to %lld", (long long)o->min, (long long)o->max);
+        if (o->kind == CLI_KIND_DOUBLE) fprintf(out, ", %g to %g", o->min, o->max);
+        if (o->kind == CLI_KIND_STRINGS) fprintf(out, " (may be given again)");
+        if (o->def) fprintf(out, " (default %s)", o->def);
+        fprintf(out, "\n");
+    }
+    fprintf(out, "  %-20s %s\n", "--help", "this text");
+}

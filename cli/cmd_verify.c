@@ -1,0 +1,199 @@
+/* cmd_verify.c -- `polar verify`: the paper's covariance table, its lemmas, theorem, proposition and remark, measured.
+ *
+ *     ./polar verify                              the whole table, minutes
+ *     ./polar verify --quick                      the same with few samples
+ *     ./polar verify --shapes 8x8,100x30 --format json
+ */
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/alloc.h"
+#include "cli.h"
+#include "polar/polar.h"
+#include "verify/paper_covariance.h"
+#include "verify_results.h"
+
+typedef struct verify_args {
+    const char *shapes, *device;
+    int64_t     samples, seed;
+    int         quick, check, format;
+} verify_args;
+
+static const cli_option options[] = {
+    {"shapes", CLI_STRING(verify_args, shapes), .value = "NxM,..", .help = "these shapes only, the paper's or any other (default: the paper's 15)"},
+    {"samples", CLI_INT(verify_args, samples, 1, 1000000), .value = "N", .help = "triples (G, P, Q) per shape (default: 50, and 1000 where the short side is at most 32)"},
+    {"quick", CLI_FLAG(verify_args, quick), .help = "fewer samples: 10, 100 where the short side is at most 32, 4 for 768x768"},
+    {"seed", CLI_INT(verify_args, seed, 0, 9007199254740992.0), .value = "S", .def = "0", .help = "of all random matrices"},
+    {"device", CLI_STRING(verify_args, device), .value = "NAME", .def = "cpu", .help = "where to compute: ref, guard, cpu, cpu:threads=2, ..."},
+    {"format", CLI_CHOICE(verify_args, format, cli_formats), .value = "F", .def = "text", .help = "csv and tex print the covariance table alone"},
+    {"check", CLI_FLAG(verify_args, check), .help = "exit with 1 when a number misses its bar, and name it; the bars are for the default samples"},
+    {NULL},
+};
+
+/* ---- progress ---- */
+
+typedef struct progress {
+    cli_context *ctx;
+    double       start, row_start, cost_done, cost_all;    /* cost: arbitrary units proportional to time */
+    int64_t      n, m;
+} progress;
+
+static double now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* Roughly what one triple costs: products and decompositions of the short side, rotations of both, and a constant. */
+static double sample_cost(int64_t n, int64_t m)
+{
+    double a = (double)n, b = (double)m, s = a < b ? a : b, l = a < b ? b : a;
+    return 200 * s * s * l + 20 * (a * a * b + a * b * b) + 4 * (a * a * a + b * b * b) + 1e5;
+}
+
+static void show_progress(void *arg, int64_t done, int64_t samples)
+{
+    progress *p = arg;
+    double cost = p->cost_done + (double)done * sample_cost(p->n, p->m), spent = now() - p->start;
+    if (!p->ctx->log_is_terminal) return;
+    fprintf(p->ctx->log, "\r\033[K%lldx%lld: %lld of %lld samples, about %.0f s left", (long long)p->n, (long long)p->m, (long long)done, (long long)samples,
+            spent * (p->cost_all - cost) / cost);
+    fflush(p->ctx->log);
+}
+
+/* ---- shapes ---- */
+
+typedef struct shape {
+    int64_t n, m;
+} shape;
+
+/* "8x8,192x768" into a list, owned by the caller. */
+static polar_status parse_shapes(shape **out, int64_t *count, const char *text)
+{
+    int64_t n = 1, i = 0;
+    for (const char *s = text; *s; s++) n += *s == ',';
+    shape *list = pl_calloc((size_t)n, sizeof *list);
+    PL_NEED(list, POLAR_E_NOMEM, "a list of %lld shapes", (long long)n);
+    polar_status st = POLAR_OK;
+    for (const char *s = text; i < n && st == POLAR_OK; i++) {
+        char word[32], *x;
+        size_t length = strcspn(s, ",");
+        snprintf(word, sizeof word, "%.*s", (int)(length < sizeof word ? length : sizeof word - 1), s);
+        x = strchr(word, 'x');
+        if (!x) st = PL_FAIL(POLAR_E_ARG, "--shapes wants rows x columns like 8x44,192x768, got '%s'", word);
+        else {
+            *x = 0;
+            st = cli_parse_int(&list[i].n, "--shapes: rows", word, 1, PL_COV_MAX_SIDE);
+            if (st == POLAR_OK) st = cli_parse_int(&list[i].m, "--shapes: columns", x + 1, 1, PL_COV_MAX_SIDE);
+        }
+        s += length + (s[length] == ',');
+    }
+    if (st != POLAR_OK) {
+        pl_free(list);
+        return st;
+    }
+    *out = list;
+    *count = n;
+    return POLAR_OK;
+}
+
+static polar_status paper_shapes(shape **out, int64_t *count)
+{
+    shape *list = pl_calloc(PL_PAPER_COVARIANCE_ROWS, sizeof *list);
+    PL_NEED(list, POLAR_E_NOMEM, "a list of shapes");
+    for (int i = 0; i < PL_PAPER_COVARIANCE_ROWS; i++) list[i] = (shape){pl_paper_covariance_row(i)->n, pl_paper_covariance_row(i)->m};
+    *out = list;
+    *count = PL_PAPER_COVARIANCE_ROWS;
+    return POLAR_OK;
+}
+
+/* ---- measuring ---- */
+
+static int64_t samples_for(const verify_args *a, shape s)
+{
+    return a->samples ? a->samples : pl_covariance_samples(s.n, s.m, a->quick);
+}
+
+static polar_status measure_rows(verify_results *v, cli_context *ctx, polar_queue *q, const verify_args *a, const shape *shapes)
+{
+    progress p = {.ctx = ctx, .start = now()};
+    for (int64_t i = 0; i < v->n_rows; i++) p.cost_all += (double)samples_for(a, shapes[i]) * sample_cost(shapes[i].n, shapes[i].m);
+    for (int64_t i = 0; i < v->n_rows; i++) {
+        pl_covariance_opts o = {.seed = v->seed, .samples = samples_for(a, shapes[i]), .progress = show_progress, .progress_arg = &p};
+        p.n = shapes[i].n;
+        p.m = shapes[i].m;
+        p.row_start = now();
+        PL_TRY(pl_covariance_measure(&v->rows[i], q, p.n, p.m, &o));
+        p.cost_done += (double)o.samples * sample_cost(p.n, p.m);
+        double spent = now() - p.row_start;
+        if (ctx->log_is_terminal) fprintf(ctx->log, "\r\033[K");
+        else if (spent > 5) fprintf(ctx->log, "%lldx%lld: %lld samples in %.1f s\n", (long long)p.n, (long long)p.m, (long long)o.samples, spent);
+    }
+    return POLAR_OK;
+}
+
+static polar_status measure_claims(verify_results *v, polar_queue *q)
+{
+    static const double eps[VERIFY_PROP_ROWS] = {1e-30, 1e-8, 1e-4, 1e-2, 1, 1e2, 1e4};
+    for (int i = 0; i < VERIFY_SCHUR_ROWS; i++) PL_TRY(pl_schur_reduction_measure(&v->schur[i], i + 1, v->seed));
+    PL_TRY(pl_block_lemma_measure(&v->block, q, NULL, 0, v->seed));
+    PL_TRY(pl_theorem_measure(&v->theorem, q, v->seed));
+    for (int i = 0; i < VERIFY_PROP_ROWS; i++) PL_TRY(pl_proposition_measure(&v->proposition[i], q, eps[i]));
+    return pl_linear_maps_measure(&v->linear, q, v->seed);
+}
+
+static polar_status run(cli_context *ctx, int argc, char **argv)
+{
+    verify_args a = {0};
+    verify_results *v = NULL;
+    shape *shapes = NULL;
+    polar_device *dev = NULL;
+    polar_queue *q = NULL;
+    PL_TRY(cli_options_parse(&a, options, "verify", argc, argv));
+    v = pl_calloc(1, sizeof *v);
+    PL_NEED(v, POLAR_E_NOMEM, "the results");
+    v->seed = (uint64_t)a.seed;
+    polar_status st = a.shapes ? parse_shapes(&shapes, &v->n_rows, a.shapes) : paper_shapes(&shapes, &v->n_rows);
+    if (st != POLAR_OK) goto done;
+    v->rows = pl_calloc((size_t)v->n_rows, sizeof *v->rows);
+    if (!v->rows) {
+        st = PL_FAIL(POLAR_E_NOMEM, "%lld rows of results", (long long)v->n_rows);
+        goto done;
+    }
+    st = polar_device_open(&dev, a.device);
+    if (st == POLAR_OK) st = polar_queue_create(&q, dev, NULL);
+    if (st == POLAR_OK) st = measure_rows(v, ctx, q, &a, shapes);
+    if (st == POLAR_OK) st = measure_claims(v, q);
+    if (st == POLAR_OK) st = verify_print(ctx->out, v, (pl_table_format)a.format);
+    if (st == POLAR_OK && a.check) ctx->check_failed = verify_check(ctx->log, v) > 0;
+done:
+    polar_queue_destroy(q);
+    polar_device_close(dev);
+    pl_free(shapes);
+    pl_free(v->rows);
+    pl_free(v);
+    return st;
+}
+
+static const char about[] =
+    "Measures how far each polar map is from phi(P G Q^T) = P phi(G) Q^T, the paper's table with our figures beside it, then the Schur\n"
+    "reduction, the block lemma, the theorem, the proposition's counterexample and linear maps. Draws depend on the seed and the shape\n"
+    "alone: the numbers are the same on any number of threads and whatever other shapes are asked for.\n";
+
+static const char examples[] =
+    "  polar verify                                   the paper's 15 shapes, a few minutes\n"
+    "  polar verify --quick                           the same shapes, fewer samples\n"
+    "  polar verify --shapes 8x8,100x30 --samples 500\n"
+    "  polar verify --format json --check > verify.json\n";
+
+const cli_command cli_cmd_verify = {
+    .name = "verify",
+    .summary = "the paper's covariance table, its lemmas, theorem and proposition as measurements",
+    .usage = "[options]",
+    .options = options,
+    .about = about,
+    .examples = examples,
+    .run = run,
+};

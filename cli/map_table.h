@@ -1,0 +1,11 @@
+/* map_table.h -- what `polar map --verbose` says of each mapped tensor. */
+#ifndef POLAR_CLI_MAP_TABLE_H
+#define POLAR_CLI_MAP_TABLE_H
+
+#include "base/safetensors.h"
+#include "report/table.h"
+
+polar_status map_table_create(pl_table **out, const char *title);    /* borrows title */
+polar_status map_table_add(pl_table *t, const pl_safetensors_entry *in, const polar_tensor *result);    /* result: in mapped, in host memory */
+
+#endif

@@ -1,0 +1,149 @@
+/* polar_main.c -- the program `polar`: finds the command, prints its error if there is one, chooses the exit code.
+ *
+ *     0  done
+ *     1  a check failed (the command has printed which)
+ *     2  wrong use or bad input: one sentence on stderr
+ *     3  the machine failed us: memory, files, devices, a full disk behind stdout
+ *
+ * A reader that closes the pipe early (`polar info | head`) ends the program silently by SIGPIPE.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/json_read.h"
+#include "cli.h"
+
+enum { EXIT_DONE = 0, EXIT_CHECK = 1, EXIT_USE = 2, EXIT_MACHINE = 3 };
+
+static const cli_command *const commands[] = {&cli_cmd_demo, &cli_cmd_verify, &cli_cmd_map, &cli_cmd_bench, &cli_cmd_info};
+
+#define N_COMMANDS ((int)(sizeof commands / sizeof *commands))
+
+/* ---- help ------------------------------------------------------------------------------------------------------------ */
+
+static void print_overview(FILE *out, const char *program)
+{
+    fprintf(out, "polar %s: polar maps and the matrix optimisers built on them\n\nusage: %s COMMAND [options]\n\n", polar_version(), program);
+    for (int i = 0; i < N_COMMANDS; i++) fprintf(out, "  %-10s %s\n", commands[i]->name, commands[i]->summary);
+    fprintf(out, "  %-10s %s\n\n", "help", "this text, or that of a command: help COMMAND");
+    fprintf(out, "`%s COMMAND --help` lists a command's options; `%s --version` prints the version.\n", program, program);
+    fprintf(out, "Exit codes: 0 done, 1 a check failed, 2 wrong use or bad input, 3 the machine failed us.\n");
+}
+
+void cli_command_help(FILE *out, const char *program, const cli_command *cmd)
+{
+    fprintf(out, "%s %s: %s\n\nusage: %s %s %s\n\n%s\n", program, cmd->name, cmd->summary, program, cmd->name, cmd->usage, cmd->about);
+    cli_options_help(out, cmd->options);
+    fprintf(out, "\nexamples:\n%s", cmd->examples);
+}
+
+/* ---- the command ----------------------------------------------------------------------------------------------------- */
+
+static polar_status find_command(const cli_command **out, const char *name)
+{
+    const char *known[N_COMMANDS + 4] = {NULL};
+    for (int i = 0; i < N_COMMANDS; i++) {
+        *out = commands[i];
+        known[i] = commands[i]->name;
+        if (!strcmp(known[i], name)) return POLAR_OK;
+    }
+    known[N_COMMANDS] = "help";
+    known[N_COMMANDS + 1] = "--help";
+    known[N_COMMANDS + 2] = "--version";
+    const char *near = cli_nearest(name, known);
+    if (near) return PL_FAIL(POLAR_E_ARG, "no command '%s' (did you mean `polar %s`?)", pl_text_shown(name).text, near);
+    return PL_FAIL(POLAR_E_ARG, "no command '%s' (`polar help` lists them)", pl_text_shown(name).text);
+}
+
+static int asks_for_help(int argc, char **argv)
+{
+    for (int i = 0; i < argc && strcmp(argv[i], "--"); i++)
+        if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h")) return 1;
+    return 0;
+}
+
+/* argv: what follows the program's name. */
+static polar_status dispatch(cli_context *ctx, int argc, char **argv)
+{
+    const cli_command *cmd = NULL;
+    const char *name = argc ? argv[0] : "help";
+    if (!strcmp(name, "--version")) {
+        fprintf(ctx->out, "polar %s\n", polar_version());
+        return POLAR_OK;
+    }
+    if (!strcmp(name, "help") || !strcmp(name, "--help") || !strcmp(name, "-h")) {
+        PL_NEED(argc <= 2, POLAR_E_ARG, "help wants one command, got %d words", argc - 1);
+        if (argc < 2 || !strcmp(argv[1], "help")) print_overview(ctx->out, ctx->program);
+        else {
+            PL_TRY(find_command(&cmd, argv[1]));
+            cli_command_help(ctx->out, ctx->program, cmd);
+        }
+        return POLAR_OK;
+    }
+    PL_TRY(find_command(&cmd, name));
+    if (asks_for_help(argc - 1, argv + 1)) {
+        cli_command_help(ctx->out, ctx->program, cmd);
+        return POLAR_OK;
+    }
+    return cmd->run(ctx, argc - 1, argv + 1);
+}
+
+/* ---- the ends -------------------------------------------------------------------------------------------------------- */
+
+/* Without this a file opened later could become descriptor 1 or 2 and collect what is printed. Writes to the stand-in fail. */
+static void hold_standard_files(void)
+{
+    for (int fd = 0; fd <= 2; fd++)
+        if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", fd ? O_RDONLY : O_WRONLY) != fd) _exit(EXIT_MACHINE);
+}
+
+/* Everything a command printed must have arrived. */
+static polar_status finish_output(FILE *out)
+{
+    int lost = ferror(out);    /* an earlier write failed; its reason is gone */
+    errno = 0;
+    if (fclose(out) == 0 && !lost) return POLAR_OK;
+    return PL_FAIL(POLAR_E_IO, "write to standard output: %s", errno ? strerror(errno) : "some of it did not arrive");
+}
+
+static int exit_code(polar_status st, int check_failed)
+{
+    switch (st) {
+    case POLAR_OK: return check_failed ? EXIT_CHECK : EXIT_DONE;
+    case POLAR_E_ARG:
+    case POLAR_E_SHAPE:
+    case POLAR_E_DTYPE:
+    case POLAR_E_FORMAT: return EXIT_USE;
+    default: return EXIT_MACHINE;
+    }
+}
+
+/* One line, whatever the sentence quotes. */
+static void print_error(FILE *log, const char *program, const char *sentence)
+{
+    char line[1200];
+    snprintf(line, sizeof line, "%s: %s", program, sentence);
+    for (char *c = line; *c; c++)
+        if ((unsigned char)*c < 0x20) *c = ' ';
+    fprintf(log, "%s\n", line);
+}
+
+int main(int argc, char **argv)
+{
+    hold_standard_files();
+    signal(SIGPIPE, SIG_DFL);
+    const char *slash = argc ? strrchr(argv[0], '/') : NULL;
+    cli_context ctx = {.program = slash ? slash + 1 : argc ? argv[0] : "polar", .out = stdout, .log = stderr};
+    ctx.log_is_terminal = isatty(fileno(stderr));
+    polar_status st = dispatch(&ctx, argc ? argc - 1 : 0, argv + 1);
+    if (st != POLAR_OK) print_error(ctx.log, "polar", polar_error_message());
+    polar_status written = finish_output(ctx.out);
+    if (written != POLAR_OK && st == POLAR_OK) {
+        st = written;
+        print_error(ctx.log, "polar", polar_error_message());
+    }
+    return exit_code(st, ctx.check_failed);
+}

@@ -1,0 +1,76 @@
+/* verify_check.c -- the bars of `polar verify --check`: what must be true of the numbers. One line for every bar that was missed. */
+#include <float.h>
+#include <math.h>
+
+#include "verify/paper_covariance.h"
+#include "verify_results.h"
+
+#define TRUE_FP64     1e-13    /* mean deviation in double: some 10 eps times the mean condition number, with room */
+#define BF16_BAND     0.25     /* of the paper's bf16 column, over 50 samples there */
+#define FUSED_SHARE   0.65     /* fused roundings deviate at most this much of the reference ones */
+#define RHO0_BAND     0.08     /* absolute */
+#define ROUNDING      1e-13    /* identities in double on matrices below 100 x 100 */
+#define NS_SPECTRAL   1.21     /* five steps of Jordan's quintic on [0, 1] */
+
+/* Counts and tells a miss; a NaN is one. */
+static int bar(FILE *log, const char *what, double value, double bound)
+{
+    if (value <= bound) return 0;
+    fprintf(log, "check failed: %s is %.3g, at most %.3g is allowed\n", what, value, bound);
+    return 1;
+}
+
+static int check_row(FILE *log, const pl_covariance_row *r)
+{
+    const pl_paper_covariance *p = pl_paper_covariance_find(r->n, r->m);
+    double reference = r->mean[PL_COV_NS_BF16_REFERENCE], fused = r->mean[PL_COV_NS_BF16_FUSED];
+    char what[128];
+    int missed = 0;
+#define BAR(text, value, bound) (snprintf(what, sizeof what, "%lldx%lld: " text, (long long)r->n, (long long)r->m), missed += bar(log, what, value, bound))
+    BAR("polar in fp64", r->mean[PL_COV_POLAR], TRUE_FP64);
+    BAR("ns_fp64 in fp64", r->mean[PL_COV_NS_FP64], TRUE_FP64);
+    BAR("ns_bf16_fused over ns_bf16_reference", fused / reference, FUSED_SHARE);
+    if (p) BAR("distance of rho0_mean from the paper", fabs(r->mean[PL_COV_RHO0] - p->rho0_mean), RHO0_BAND);
+    if (p && !(r->n == 8 && r->m == 1)) {    /* there 50 samples were too few: the paper is 3 standard errors below 1000 samples of ours */
+        BAR("relative distance of ns_bf16_reference from the paper", fabs(reference / p->ns_bf16 - 1), BF16_BAND);
+        BAR("ns_bf16_fused over the paper's bf16", fused / p->ns_bf16, FUSED_SHARE);
+    }
+#undef BAR
+    return missed;
+}
+
+static int check_schur(FILE *log, const pl_schur_reduction *s)
+{
+    char what[128];
+    int missed = 0;
+    snprintf(what, sizeof what, "Schur reduction, m = %lld: distance after 24 rotations", (long long)s->m);
+    missed += bar(log, what, s->octahedral, ROUNDING);
+    snprintf(what, sizeof what, "Schur reduction, m = %lld: |rank - m^2|", (long long)s->m);
+    missed += bar(log, what, fabs((double)(s->parameters_after - s->m * s->m)), 0);
+    return missed;
+}
+
+int verify_check(FILE *log, const verify_results *v)
+{
+    int missed = 0;
+    for (int64_t i = 0; i < v->n_rows; i++) missed += check_row(log, &v->rows[i]);
+    for (int i = 0; i < VERIFY_SCHUR_ROWS; i++) missed += check_schur(log, &v->schur[i]);
+    missed += bar(log, "block lemma, exact polar", v->block.polar, ROUNDING);
+    missed += bar(log, "block lemma, NS5 with a shared norm", v->block.ns5_shared_norm, ROUNDING);
+    missed += bar(log, "theorem, exact polar over its condition number", v->theorem.polar / v->theorem.condition, ROUNDING);
+    for (int t = 0; t < PL_THEOREM_TABLES; t++)
+        for (int k = 0; k < PL_THEOREM_STEPS; k++) {
+            char what[128];
+            snprintf(what, sizeof what, "theorem, NS_%d with table %s over the condition number", k + 1, v->theorem.table[t]);
+            missed += bar(log, what, v->theorem.ns[t][k] / v->theorem.condition, ROUNDING);
+        }
+    for (int i = 0; i < VERIFY_PROP_ROWS; i++) {
+        const pl_proposition *p = &v->proposition[i];
+        missed += bar(log, "proposition, relative error of the first factor", fabs(p->factor_rotated / p->factor_rotated_paper - 1), 8 * DBL_EPSILON);
+        missed += bar(log, "proposition, relative error of the second factor", fabs(p->factor / p->factor_paper - 1), 8 * DBL_EPSILON);
+    }
+    missed += bar(log, "linear maps, SGD", v->linear.sgd, ROUNDING);
+    missed += bar(log, "linear maps, momentum", v->linear.momentum, ROUNDING);
+    for (int i = 0; i < PL_LINEAR_SCALES; i++) missed += bar(log, "spectral norm of an NS5 update", v->linear.ns5_norm[i], NS_SPECTRAL);
+    return missed;
+}

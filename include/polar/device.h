@@ -1,0 +1,55 @@
+/* device.h -- where work happens: devices by name, their memory, and queues of work.
+ *
+ * A device is a string: "ref" (the oracle), "guard" (a CPU with a GPU's manners, for tests), "cpu",
+ * "cpu:isa=avx2,threads=4", "cuda:0". Calls that take a queue only enqueue; results are there, and errors of
+ * the work are reported, after polar_queue_sync.
+ *
+ *     polar_device *dev;  polar_queue *q;
+ *     polar_device_open(&dev, "cpu");
+ *     polar_queue_create(&q, dev, NULL);
+ *     ...
+ *     polar_queue_sync(q);
+ *     polar_queue_destroy(q);  polar_device_close(dev);
+ */
+#ifndef POLAR_DEVICE_H
+#define POLAR_DEVICE_H
+
+#include "polar/tensor.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct polar_device polar_device;
+typedef struct polar_queue polar_queue;
+
+/* What a piece of work costs, summed by a dry run: no memory is touched and nothing is computed. */
+typedef struct polar_cost {
+    int64_t ops;              /* calls of device operations */
+    double  flops;            /* nominal: 2 M N K for a product */
+    double  bytes;            /* every operand read or written once per operation */
+    size_t  scratch_bytes;    /* the most scratch memory in use at one time */
+} polar_cost;
+
+POLAR_API polar_status polar_device_open(polar_device **out, const char *name);    /* the caller closes it */
+POLAR_API void         polar_device_close(polar_device *dev);                      /* after its queues; NULL is fine */
+POLAR_API const char  *polar_device_name(const polar_device *dev);                 /* the full name, e.g. "cpu:isa=avx512,threads=2"; borrowed */
+POLAR_API polar_status polar_device_alloc(polar_device *dev, void **out, size_t bytes);    /* device memory, 64-byte aligned or better */
+POLAR_API void         polar_device_free(polar_device *dev, void *data);           /* NULL is fine */
+POLAR_API int          polar_backend_count(void);                                  /* backends in this build */
+POLAR_API const char  *polar_backend_name(int i);                                  /* "ref", "guard", "cpu", ...; NULL past the end */
+POLAR_API const char  *polar_backend_summary(int i);                               /* one line for people */
+
+POLAR_API polar_status polar_queue_create(polar_queue **out, polar_device *dev, void *stream);    /* stream: the caller's CUDA stream or NULL */
+POLAR_API void         polar_queue_destroy(polar_queue *q);                        /* waits for its work; NULL is fine */
+POLAR_API polar_status polar_queue_sync(polar_queue *q);                           /* waits; returns and clears the first error of the work */
+POLAR_API void         polar_queue_upload(polar_queue *q, void *dst, const void *src, size_t bytes);      /* src may be reused at once */
+POLAR_API void         polar_queue_download(polar_queue *q, void *dst, const void *src, size_t bytes);    /* dst is filled after the next sync */
+POLAR_API polar_status polar_queue_dry_begin(polar_queue *q);                      /* from here on calls only count */
+POLAR_API polar_status polar_queue_dry_end(polar_queue *q, polar_cost *out);       /* ... until here */
+POLAR_API polar_status polar_queue_reserve(polar_queue *q, size_t scratch_bytes);  /* so that later work allocates nothing */
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,10 @@
+/* polar.h -- everything libpolar offers. */
+#ifndef POLAR_H
+#define POLAR_H
+
+#include "polar/device.h"
+#include "polar/map.h"
+#include "polar/status.h"
+#include "polar/tensor.h"
+
+#endif

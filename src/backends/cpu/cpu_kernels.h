@@ -1,0 +1,37 @@
+/* cpu_kernels.h -- what is built once per instruction set, and the choice between them at run time.
+ *
+ * Every file in kernels/ is compiled for scalar (baseline), avx2 and avx512 with PL_ISA set; the functions carry the
+ * instruction set in their names, cpu_ops.c collects them into a table, and cpu_backend.c chooses one. Results depend on nothing but the
+ * operands: not on threads, batch mates or the position in a matrix; in the element tier and in norms not on the instruction set either.
+ */
+#ifndef PL_CPU_KERNELS_H
+#define PL_CPU_KERNELS_H
+
+#include "device/backend.h"
+
+#define PL_PASTE_(a, b) a##_##b
+#define PL_PASTE(a, b)  PL_PASTE_(a, b)
+#define PL_ISA_NAME(f)  PL_PASTE(f, PL_ISA)    /* pl_cpu_gemm -> pl_cpu_gemm_avx512 */
+#define PL_INLINE       static inline __attribute__((always_inline))    /* so that a constant argument makes a loop of its own */
+
+typedef enum pl_isa { PL_ISA_SCALAR, PL_ISA_AVX2, PL_ISA_AVX512, PL_ISA_COUNT } pl_isa;
+
+/* All ops of one instruction set, parallel over `q->dev->threads`; same shape as pl_ops, empty slots fall to ref. */
+extern const pl_ops pl_cpu_ops_scalar, pl_cpu_ops_avx2, pl_cpu_ops_avx512;
+
+const char *pl_isa_name(pl_isa isa);      /* "scalar", "avx2", "avx512" */
+int         pl_isa_usable(pl_isa isa);    /* built in, and this CPU and kernel have it */
+
+void pl_cpu_polar_exact(pl_queue *q, const pl_args_polar_exact *a);    /* the oracle's, the batch shared out over the threads */
+
+#ifdef PL_ISA    /* this instruction set's ops (inside kernels/) */
+void PL_ISA_NAME(pl_cpu_copy)(pl_queue *q, const pl_args_copy *a);                        /* cpu_elem.c */
+void PL_ISA_NAME(pl_cpu_axpby)(pl_queue *q, const pl_args_axpby *a);                      /* cpu_elem.c */
+void PL_ISA_NAME(pl_cpu_gemm)(pl_queue *q, const pl_args_gemm *g);                        /* cpu_gemm.c */
+void PL_ISA_NAME(pl_cpu_frob)(pl_queue *q, const pl_args_frob *a);                        /* cpu_norm.c */
+void PL_ISA_NAME(pl_cpu_normalise)(pl_queue *q, const pl_args_normalise *a);              /* cpu_elem.c */
+void PL_ISA_NAME(pl_cpu_adam_direction)(pl_queue *q, const pl_args_adam_direction *a);    /* cpu_elem.c */
+void PL_ISA_NAME(pl_cpu_decay_step)(pl_queue *q, const pl_args_decay_step *a);            /* cpu_elem.c */
+#endif
+
+#endif

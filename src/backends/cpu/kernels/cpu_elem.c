@@ -1,0 +1,88 @@
+/* cpu_elem.c -- copy, axpby, normalise, adam_direction, decay_step: rows in chunks over the threads; the loops are in cpu_elem.inc.
+ *
+ * Every element is computed from its own operands by formulas_elem.h, so chunks, threads and instruction sets leave the bits alone.
+ */
+#include <omp.h>
+
+#include "cpu_rows.h"
+#include "cpu_vec.h"
+
+#define CHUNK    512            /* elements of a row at a time: a few buffers of these fit the first cache */
+#define SIDE     32             /* of a square block of a transpose */
+#define SMALL    (1 << 15)      /* elements below which one thread does it all */
+#define INDEX(m) (b * (m).bs + i * (m).rs + j)
+
+#include "cpu_as_f32.inc"
+#include "cpu_elem.inc"
+#include "cpu_as_f64.inc"
+#include "cpu_elem.inc"
+
+typedef void (*chunk_fn)(const void *args, int64_t b, int64_t i, int64_t j, int64_t n);
+
+/* Calls fn for every chunk of the n operands, which have one shape. Where all are packed a matrix counts as one row, and (if `join`) a batch too. */
+static void for_chunks(pl_queue *q, chunk_fn fn, const void *args, int n, int join)
+{
+    const pl_mat *m = pl_op_operands(args);
+    int64_t batch = m[0].batch, rows = m[0].rows, cols = m[0].cols;
+    int packed = 1;
+    for (int k = 0; k < n; k++)
+        if (m[k].data) {
+            packed &= rows == 1 || m[k].rs == cols;
+            join &= m[k].bs == rows * cols;
+        }
+    if (packed) cols *= rows, rows = 1;
+    if (packed && join) cols *= batch, batch = 1;
+    int64_t pieces = (cols + CHUNK - 1) / CHUNK, all = batch * rows * pieces;
+#pragma omp parallel for schedule(static) num_threads(q->dev->threads) if (batch * rows * cols > SMALL)
+    for (int64_t t = 0; t < all; t++) {
+        int64_t j = t % pieces * CHUNK, row = t / pieces;
+        fn(args, row / rows, row % rows, j, cols - j < CHUNK ? cols - j : CHUNK);
+    }
+}
+
+/* A row of one format into the same format. */
+static void same_chunk(const void *args, int64_t b, int64_t i, int64_t j, int64_t n)
+{
+    const pl_args_copy *a = args;
+    size_t size = polar_dtype_size(a->X.dtype);
+    memmove((char *)a->Y.data + (size_t)INDEX(a->Y) * size, (const char *)a->X.data + (size_t)INDEX(a->X) * size, (size_t)n * size);
+}
+
+static void copy_transposed(pl_queue *q, const pl_args_copy *a, int f64)
+{
+    int64_t down = (a->X.rows + SIDE - 1) / SIDE, across = (a->X.cols + SIDE - 1) / SIDE, all = a->X.batch * down * across;
+#pragma omp parallel for schedule(static) num_threads(q->dev->threads) if (all > SMALL / (SIDE * SIDE))
+    for (int64_t t = 0; t < all; t++) {
+        int64_t b = t / (down * across), i = t / across % down * SIDE, j = t % across * SIDE;
+        int64_t m = a->X.rows - i < SIDE ? a->X.rows - i : SIDE, n = a->X.cols - j < SIDE ? a->X.cols - j : SIDE;
+        if (f64) turn_chunk_f64(a, b, i, j, m, n);
+        else turn_chunk_f32(a, b, i, j, m, n);
+    }
+}
+
+void PL_ISA_NAME(pl_cpu_copy)(pl_queue *q, const pl_args_copy *a)
+{
+    int f64 = pl_any_f64(pl_op_operands(a), 2);
+    if (a->trans) copy_transposed(q, a, f64);
+    else for_chunks(q, a->X.dtype == a->Y.dtype ? same_chunk : f64 ? copy_chunk_f64 : copy_chunk_f32, a, 2, 1);
+}
+
+void PL_ISA_NAME(pl_cpu_axpby)(pl_queue *q, const pl_args_axpby *a)
+{
+    for_chunks(q, pl_any_f64(pl_op_operands(a), 3) ? axpby_chunk_f64 : axpby_chunk_f32, a, 3, 1);
+}
+
+void PL_ISA_NAME(pl_cpu_normalise)(pl_queue *q, const pl_args_normalise *a)
+{
+    for_chunks(q, pl_any_f64(pl_op_operands(a), 2) ? normalise_chunk_f64 : normalise_chunk_f32, a, 2, 0);    /* a norm per matrix */
+}
+
+void PL_ISA_NAME(pl_cpu_adam_direction)(pl_queue *q, const pl_args_adam_direction *a)
+{
+    for_chunks(q, pl_any_f64(pl_op_operands(a), 4) ? adam_chunk_f64 : adam_chunk_f32, a, 4, 1);
+}
+
+void PL_ISA_NAME(pl_cpu_decay_step)(pl_queue *q, const pl_args_decay_step *a)
+{
+    for_chunks(q, pl_any_f64(pl_op_operands(a), 2) ? decay_chunk_f64 : decay_chunk_f32, a, 2, 1);
+}

@@ -1,0 +1,17 @@
+/* ref_gemm.c -- C = alpha op(A) op(B) + beta D, row-major, summed in double over ascending k. */
+#include "math/formulas_elem.h"
+#include "ref_ops.h"
+
+void pl_ref_gemm(pl_queue *q, const pl_args_gemm *a)
+{
+    (void)q;
+    int64_t K = a->ta ? a->A.rows : a->A.cols;
+    for (int64_t b = 0; b < a->C.batch; b++)
+        for (int64_t i = 0; i < a->C.rows; i++)
+            for (int64_t j = 0; j < a->C.cols; j++) {
+                double s = 0;
+                for (int64_t k = 0; k < K; k++)
+                    s += (a->ta ? pl_get(&a->A, b, k, i) : pl_get(&a->A, b, i, k)) * (a->tb ? pl_get(&a->B, b, j, k) : pl_get(&a->B, b, k, j));
+                pl_put(&a->C, b, i, j, pl_gemm_epilogue_f64(s, a->alpha, a->beta, a->D.data ? pl_get(&a->D, b, i, j) : 0));
+            }
+}

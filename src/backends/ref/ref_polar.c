@@ -1,0 +1,91 @@
+/* ref_polar.c -- the exact polar factor: X = U S V^T, Y = U V^T, zero singular values left out (the canonical partial isometry). */
+#include <float.h>
+#include <lapacke.h>
+
+#include "base/alloc.h"
+#include "math/norm_elem.h"
+#include "ref_ops.h"
+
+void openblas_set_num_threads(int n) __attribute__((weak));
+
+typedef struct {
+    int64_t rows, cols, k;    /* k the short side */
+    double *x;                /* (rows, cols), destroyed */
+    double *u;                /* (rows, k) */
+    double *vt;               /* (k, cols) */
+    double *s;                /* (k) */
+} svd_work;
+
+static int svd_take(svd_work *w, int64_t rows, int64_t cols)
+{
+    int64_t k = rows < cols ? rows : cols;
+    *w = (svd_work){.rows = rows, .cols = cols, .k = k};
+    w->x = pl_alloc((size_t)(rows * cols) * sizeof(double));
+    w->u = pl_alloc((size_t)(rows * k) * sizeof(double));
+    w->vt = pl_alloc((size_t)(k * cols) * sizeof(double));
+    w->s = pl_alloc((size_t)k * sizeof(double));
+    return w->x && w->u && w->vt && w->s;
+}
+
+static void svd_give(svd_work *w)
+{
+    pl_free(w->x);
+    pl_free(w->u);
+    pl_free(w->vt);
+    pl_free(w->s);
+}
+
+/* Y = sum over kept singular directions of u v^T; summed over ascending index. */
+static void put_product(const pl_mat *Y, int64_t b, const svd_work *w, double *row)
+{
+    double cut = w->s[0] * (double)(w->rows > w->cols ? w->rows : w->cols) * DBL_EPSILON;
+    for (int64_t i = 0; i < w->rows; i++) {
+        for (int64_t j = 0; j < w->cols; j++) row[j] = 0;
+        for (int64_t p = 0; p < w->k && w->s[p] > cut; p++)
+            for (int64_t j = 0; j < w->cols; j++) row[j] += w->u[i * w->k + p] * w->vt[p * w->cols + j];
+        for (int64_t j = 0; j < w->cols; j++) pl_put(Y, b, i, j, row[j]);
+    }
+}
+
+/* Brings the largest entry near 1, so that LAPACK sees no extreme numbers; the polar factor does not change. */
+static int load_scaled(svd_work *w, const pl_mat *X, int64_t b)
+{
+    double amax = 0;
+    for (int64_t i = 0; i < w->rows; i++)
+        for (int64_t j = 0; j < w->cols; j++) {
+            double x = pl_get(X, b, i, j);
+            if (x - x != 0) return 0;    /* NaN or infinite */
+            amax = x > amax ? x : -x > amax ? -x : amax;
+            w->x[i * w->cols + j] = x;
+        }
+    double s = amax > 0 ? pl_norm_scale(amax, PL_SCALE_EXP_F64) : 1;
+    for (int64_t i = 0; i < w->rows * w->cols; i++) w->x[i] *= s;
+    return 1;
+}
+
+static void polar_one(pl_queue *q, const pl_args_polar_exact *a, int64_t b, svd_work *w)
+{
+    if (!load_scaled(w, &a->X, b)) {
+        for (int64_t i = 0; i < w->rows; i++)
+            for (int64_t j = 0; j < w->cols; j++) pl_put(&a->Y, b, i, j, NAN);
+        return;
+    }
+    lapack_int info = LAPACKE_dgesdd(LAPACK_ROW_MAJOR, 'S', (lapack_int)w->rows, (lapack_int)w->cols, w->x, (lapack_int)w->cols, w->s, w->u, (lapack_int)w->k, w->vt,
+                                     (lapack_int)w->cols);
+    if (info) PL_QUEUE_FAIL(q, POLAR_E_DEVICE, "polar_exact: LAPACK's dgesdd gave up on a %lldx%lld matrix (info %d)", (long long)w->rows, (long long)w->cols, (int)info);
+    else put_product(&a->Y, b, w, w->x);
+}
+
+void pl_ref_polar_exact(pl_queue *q, const pl_args_polar_exact *a)
+{
+    svd_work w;
+    if (openblas_set_num_threads) openblas_set_num_threads(1);    /* its thread count must not change bits */
+    if (a->X.rows > INT32_MAX || a->X.cols > INT32_MAX) PL_QUEUE_FAIL(q, POLAR_E_SHAPE, "polar_exact: LAPACK counts in 32 bits");
+    else if (!svd_take(&w, a->X.rows, a->X.cols)) {
+        PL_QUEUE_FAIL(q, POLAR_E_NOMEM, "polar_exact: work space for a %lldx%lld matrix", (long long)a->X.rows, (long long)a->X.cols);
+        svd_give(&w);
+    } else {
+        for (int64_t b = 0; b < a->X.batch; b++) polar_one(q, a, b, &w);
+        svd_give(&w);
+    }
+}

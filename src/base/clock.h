@@ -1,0 +1,7 @@
+/* clock.h -- monotonic seconds, for benchmarks and progress; never in a result that is compared. */
+#ifndef PL_BASE_CLOCK_H
+#define PL_BASE_CLOCK_H
+
+double pl_clock_seconds(void);    /* since some moment in the past */
+
+#endif

@@ -1,0 +1,224 @@
+/* safetensors_write.c -- the writer of safetensors.h.
+ *
+ * The file grows under another name beside its target, is synced, and takes the target's name in one rename: whoever opens the path
+ * sees the old file or the new one. On any failure the other name is removed (only kill -9 or a power cut can leave a <path>.tmp.<pid>.<n>).
+ * A path that is a symbolic link is replaced by the file itself; devices, pipes and folders are refused.
+ * The header is padded with spaces to a multiple of 8. Order is the caller's; where formats are mixed, wide ones first keeps
+ * every tensor aligned in the file for readers that map it (ours does not care).
+ *     ctest -R test_safetensors
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/json_read.h"
+#include "base/safetensors.h"
+
+/* ---- the header: written twice, once with at == NULL to learn its size ----------------------------------------------- */
+
+typedef struct sink {
+    char   *at;
+    int64_t size;
+} sink;
+
+static void put(sink *k, const char *s, size_t n)
+{
+    if (k->at) memcpy(k->at + k->size, s, n);
+    k->size += (int64_t)n;
+}
+
+static void put_text(sink *k, const char *s)
+{
+    put(k, s, strlen(s));
+}
+
+static void put_string(sink *k, const char *s)
+{
+    char escaped[8];
+    put(k, "\"", 1);
+    for (; *s; s++) {
+        if (*s == '"' || *s == '\\') put(k, "\\", 1);
+        if ((unsigned char)*s >= 0x20) put(k, s, 1);
+        else put(k, escaped, (size_t)snprintf(escaped, sizeof escaped, "\\u%04x", (unsigned)*s));
+    }
+    put(k, "\"", 1);
+}
+
+/* "key":[a,b,...] */
+static void put_sizes(sink *k, const char *key, const int64_t *v, int n)
+{
+    char number[32];
+    put_string(k, key);
+    put_text(k, ":[");
+    for (int i = 0; i < n; i++) put(k, number, (size_t)snprintf(number, sizeof number, i ? ",%lld" : "%lld", (long long)v[i]));
+    put_text(k, "]");
+}
+
+static const char *name_of_dtype(const pl_safetensors_entry *e)
+{
+    return e->dtype_name ? e->dtype_name : pl_safetensors_dtype_name(e->dtype);
+}
+
+static int64_t put_header(char *at, const pl_safetensors_entry *entries, int64_t n, const pl_safetensors_meta *meta, int64_t n_meta)
+{
+    sink k = {at, 0};
+    int64_t offsets[2] = {0, 0};
+    put_text(&k, n_meta ? "{\"__metadata__\":{" : "{");
+    for (int64_t i = 0; i < n_meta; i++) {
+        put_text(&k, i ? "," : "");
+        put_string(&k, meta[i].key);
+        put_text(&k, ":");
+        put_string(&k, meta[i].value);
+    }
+    put_text(&k, n_meta && n ? "}," : n_meta ? "}" : "");
+    for (int64_t i = 0; i < n; i++) {
+        const pl_safetensors_entry *e = &entries[i];
+        offsets[0] = offsets[1];
+        offsets[1] += e->bytes;
+        put_text(&k, i ? "," : "");
+        put_string(&k, e->name);
+        put_text(&k, ":{\"dtype\":");
+        put_string(&k, name_of_dtype(e));
+        put_text(&k, ",");
+        put_sizes(&k, "shape", e->shape, e->ndim);
+        put_text(&k, ",");
+        put_sizes(&k, "data_offsets", offsets, 2);
+        put_text(&k, "}");
+    }
+    put_text(&k, "}");
+    while (k.size % 8) put_text(&k, " ");
+    return k.size;
+}
+
+/* ---- what the caller can get wrong ----------------------------------------------------------------------------------- */
+
+static polar_status check_entry(const pl_safetensors_entry *e, int64_t i)
+{
+    int64_t bytes;
+    PL_NEED(e->name && pl_utf8_valid(e->name, (int64_t)strlen(e->name)), POLAR_E_ARG, "tensor %lld: wants a name in UTF-8", (long long)i);
+    PL_NEED(strcmp(e->name, "__metadata__"), POLAR_E_ARG, "tensor %lld: the name __metadata__ is taken by the format", (long long)i);
+    const char *dtype = name_of_dtype(e);
+    PL_NEED(dtype, POLAR_E_ARG, "tensor '%s': number %d is not a polar_dtype; give dtype_name for others", pl_text_shown(e->name).text, e->dtype);
+    const char *wrong = pl_safetensors_bytes(&bytes, dtype, e->ndim, e->shape);
+    PL_NEED(!wrong, POLAR_E_ARG, "tensor '%s': dtype '%s': %s", pl_text_shown(e->name).text, pl_text_shown(dtype).text, wrong);
+    PL_NEED(bytes == e->bytes, POLAR_E_ARG, "tensor '%s': %lld bytes given, %s and the shape want %lld", pl_text_shown(e->name).text, (long long)e->bytes,
+            dtype, (long long)bytes);
+    PL_NEED(e->data || !bytes, POLAR_E_ARG, "tensor '%s': no data", pl_text_shown(e->name).text);
+    return POLAR_OK;
+}
+
+static polar_status check_meta(const pl_safetensors_meta *m, int64_t i)
+{
+    int ok = m->key && m->value && pl_utf8_valid(m->key, (int64_t)strlen(m->key)) && pl_utf8_valid(m->value, (int64_t)strlen(m->value));
+    PL_NEED(ok, POLAR_E_ARG, "metadata %lld: wants a key and a value in UTF-8", (long long)i);
+    return POLAR_OK;
+}
+
+static polar_status check_unique(const void *items, int64_t n, size_t item_bytes)
+{
+    pl_named *index = pl_alloc((size_t)n * sizeof *index);
+    PL_NEED(index, POLAR_E_NOMEM, "an index of %lld names", (long long)n);
+    pl_named_sort(index, items, n, item_bytes);
+    const char *twice = pl_named_twice(index, n);
+    pl_free(index);
+    PL_NEED(!twice, POLAR_E_ARG, "the name '%s' is given twice", pl_text_shown(twice).text);
+    return POLAR_OK;
+}
+
+static polar_status check_all(const pl_safetensors_entry *entries, int64_t n, const pl_safetensors_meta *meta, int64_t n_meta)
+{
+    int64_t total = 0;
+    for (int64_t i = 0; i < n; i++) {
+        PL_TRY(check_entry(&entries[i], i));
+        PL_NEED(!__builtin_add_overflow(total, entries[i].bytes, &total), POLAR_E_ARG, "the tensors have more than 2^63 bytes together");
+    }
+    for (int64_t i = 0; i < n_meta; i++) PL_TRY(check_meta(&meta[i], i));
+    PL_TRY(check_unique(entries, n, sizeof *entries));
+    return check_unique(meta, n_meta, sizeof *meta);
+}
+
+/* ---- the file ------------------------------------------------------------------------------------------------------ */
+
+static polar_status write_bytes(int fd, const void *bytes, int64_t n, const char *path)
+{
+    const char *from = bytes;
+    while (n > 0) {
+        ssize_t put_now = write(fd, from, (size_t)(n < 1 << 30 ? n : 1 << 30));
+        if (put_now < 0 && errno == EINTR) continue;
+        PL_NEED(put_now > 0, POLAR_E_IO, "write '%s': %s", path, put_now ? strerror(errno) : "nothing was taken");
+        from += put_now, n -= put_now;
+    }
+    return POLAR_OK;
+}
+
+/* A new file beside path; its name goes to temp. */
+static polar_status open_temp(int *fd, char *temp, size_t temp_bytes, const char *path)
+{
+    struct stat info;
+    int other = stat(path, &info) == 0 && !S_ISREG(info.st_mode);
+    PL_NEED(!other, POLAR_E_ARG, "'%s' is there and not a regular file: a rename would replace it", path);
+    for (int i = 0; i < 1000; i++) {
+        snprintf(temp, temp_bytes, "%s.tmp.%ld.%d", path, (long)getpid(), i);
+        *fd = open(temp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+        if (*fd >= 0 || errno != EEXIST) break;
+    }
+    int wrong = errno == ENOENT || errno == ENOTDIR || errno == ENAMETOOLONG;
+    PL_NEED(*fd >= 0, wrong ? POLAR_E_ARG : POLAR_E_IO, "create '%s': %s", temp, strerror(errno));
+    return POLAR_OK;
+}
+
+static polar_status write_parts(int fd, const char *header, int64_t header_size, const pl_safetensors_entry *entries, int64_t n, const char *path)
+{
+    unsigned char head[8];
+    for (int i = 0; i < 8; i++) head[i] = (unsigned char)((uint64_t)header_size >> 8 * i);
+    PL_TRY(write_bytes(fd, head, 8, path));
+    PL_TRY(write_bytes(fd, header, header_size, path));
+    for (int64_t i = 0; i < n; i++) PL_TRY(write_bytes(fd, entries[i].data, entries[i].bytes, path));
+    PL_NEED(fsync(fd) == 0, POLAR_E_IO, "sync '%s': %s", path, strerror(errno));
+    return POLAR_OK;
+}
+
+/* The new name outlives a power cut once its folder is synced. The file is whole either way: what cannot be synced is let be. */
+static void sync_folder(char *path)
+{
+    char *slash = strrchr(path, '/');
+    if (slash) slash[slash == path] = 0;
+    int fd = open(slash ? path : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0) return;
+    fsync(fd);
+    close(fd);
+}
+
+polar_status pl_safetensors_write(const char *path, const pl_safetensors_entry *entries, int64_t n, const pl_safetensors_meta *meta, int64_t n_meta)
+{
+    polar_status st = check_all(entries, n, meta, n_meta);
+    if (st != POLAR_OK) return st;
+    int64_t header_size = put_header(NULL, entries, n, meta, n_meta);
+    PL_NEED(header_size <= PL_SAFETENSORS_MAX_HEADER, POLAR_E_ARG, "'%s': names and metadata of %lld bytes, the format takes %d", path,
+            (long long)header_size, PL_SAFETENSORS_MAX_HEADER);
+    size_t temp_bytes = strlen(path) + 48;
+    char *header = pl_alloc((size_t)header_size), *temp = pl_alloc(temp_bytes);
+    int fd = -1, stands = 0, closed = 0;
+    if (!header || !temp) { st = PL_FAIL(POLAR_E_NOMEM, "'%s': a header of %lld bytes", path, (long long)header_size); goto done; }
+    put_header(header, entries, n, meta, n_meta);
+    st = open_temp(&fd, temp, temp_bytes, path);
+    if (st != POLAR_OK) goto done;
+    stands = 1;
+    st = write_parts(fd, header, header_size, entries, n, path);
+    if (st != POLAR_OK) goto done;
+    closed = 1;
+    if (close(fd) != 0) { st = PL_FAIL(POLAR_E_IO, "close '%s': %s", path, strerror(errno)); goto done; }
+    if (rename(temp, path) != 0) { st = PL_FAIL(POLAR_E_IO, "rename '%s' to '%s': %s", temp, path, strerror(errno)); goto done; }
+    stands = 0;
+    sync_folder(temp);
+done:
+    if (fd >= 0 && !closed) close(fd);
+    if (stands) unlink(temp);
+    pl_free(temp);
+    pl_free(header);
+    return st;
+}

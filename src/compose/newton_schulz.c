@@ -1,0 +1,143 @@
+/* newton_schulz.c -- X <- polar factor of X, by an odd polynomial iteration.
+ *
+ *     X <- a X + (b A + c A A) X,   A = X X^T        (m <= n, ||X||_2 <= 1)
+ *
+ * With Jordan's table singular values end in about [0.68, 1.2], not at 1: that is the method, not an error. With the
+ * classical (15/8, -5/4, 3/8) they reach 1 to rounding.
+ *
+ * Matrices of one shape and format (a tall one counts as its transpose) form a group and run as one batch; no result depends on
+ * what else is in its group, since every op treats a batch's matrices alike and apart.
+ *     ./polar verify --shapes 192x768
+ */
+#include "compose/newton_schulz.h"
+
+#define REFERENCE_EPS 1e-7    /* the public Muon code's, added to the norm */
+
+typedef struct {
+    pl_mat X, Y;    /* (B, m, n): the iterate and the next one */
+    pl_mat A, P;    /* (B, m, m): A = X X^T and the polynomial in it */
+    pl_mat S;       /* (B, m, m): reference rounding only */
+} ns_work;
+
+static void swap(pl_mat *a, pl_mat *b)
+{
+    pl_mat t = *a;
+    *a = *b;
+    *b = t;
+}
+
+/* Linear combinations in the epilogue of the products, each result rounded once. */
+static void step_fused(pl_queue *q, const ns_work *w, polar_coef k)
+{
+    PL_CALL(gemm, q, .C = w->A, .A = w->X, .B = w->X, .tb = 1, .alpha = 1);                           /* A = X X^T        (m, m) */
+    PL_CALL(gemm, q, .C = w->P, .A = w->A, .B = w->A, .alpha = k.c, .D = w->A, .beta = k.b);          /* P = b A + c A A  (m, m) */
+    PL_CALL(gemm, q, .C = w->Y, .A = w->P, .B = w->X, .alpha = 1, .D = w->X, .beta = k.a);            /* Y = a X + P X    (m, n) */
+}
+
+/* One rounding to bf16 per operation, in the order in which Python reads c * A @ A: what the paper ran. */
+static void step_reference(pl_queue *q, const ns_work *w, polar_coef k)
+{
+    PL_CALL(gemm, q, .C = w->A, .A = w->X, .B = w->X, .tb = 1, .alpha = 1);                                         /* A = R(X X^T) */
+    PL_CALL(axpby, q, .Y = w->P, .X = w->A, .alpha = k.c);                                                          /* P = R(c A) */
+    PL_CALL(gemm, q, .C = w->S, .A = w->P, .B = w->A, .alpha = 1);                                                  /* S = R(P A) */
+    PL_CALL(axpby, q, .Y = w->P, .X = w->A, .alpha = k.b, .Z = w->S, .beta = 1, .round_terms = 1);                  /* P = R(R(b A) + S) */
+    PL_CALL(gemm, q, .C = w->Y, .A = w->P, .B = w->X, .alpha = 1);                                                  /* Y = R(P X) */
+    PL_CALL(axpby, q, .Y = w->Y, .X = w->X, .alpha = k.a, .Z = w->Y, .beta = 1, .round_terms = 1);                  /* Y = R(R(a X) + Y) */
+}
+
+static int is_tall(const pl_mat *m)
+{
+    return m->rows > m->cols;
+}
+
+static int64_t short_side(const pl_mat *m)
+{
+    return is_tall(m) ? m->cols : m->rows;
+}
+
+static int64_t long_side(const pl_mat *m)
+{
+    return is_tall(m) ? m->rows : m->cols;
+}
+
+/* One format too: a mate in f64 would have everybody normalised in double. */
+static int same_group(const pl_mat *a, const pl_mat *b)
+{
+    return short_side(a) == short_side(b) && long_side(a) == long_side(b) && a->dtype == b->dtype;
+}
+
+/* The group's matrices side by side, short side first: the caller's own memory if it is that already, else a copy. */
+static pl_mat gather(pl_queue *q, const pl_mat *in, int64_t leader, int64_t n)
+{
+    int64_t members = 0, batch = 0, first = 0;
+    for (int64_t i = leader; i < n; i++)
+        if (same_group(&in[i], &in[leader])) {
+            batch += in[i].batch;
+            members++;
+        }
+    if (members == 1 && !is_tall(&in[leader])) return in[leader];
+    pl_mat all = pl_scratch_mat(q, in[leader].dtype, batch, short_side(&in[leader]), long_side(&in[leader]));
+    for (int64_t i = leader; i < n; i++)
+        if (same_group(&in[i], &in[leader])) {
+            PL_CALL(copy, q, .Y = pl_mat_at(all, first, in[i].batch), .X = in[i], .trans = is_tall(&in[i]));
+            first += in[i].batch;
+        }
+    return all;
+}
+
+static void scatter(pl_queue *q, const pl_mat *out, const pl_mat *in, pl_mat X, int64_t leader, int64_t n)
+{
+    int64_t first = 0;
+    for (int64_t i = leader; i < n; i++)
+        if (same_group(&in[i], &in[leader])) {
+            PL_CALL(copy, q, .Y = out[i], .X = pl_mat_at(X, first, out[i].batch), .trans = is_tall(&out[i]));
+            first += out[i].batch;
+        }
+}
+
+/* All members of leader's group, over their own norms or over the shared one. */
+static void run_group(pl_queue *q, const pl_mat *out, const pl_mat *in, int64_t leader, int64_t n, const pl_mat *shared, const pl_ns_opts *o)
+{
+    pl_scratch_mark mark = pl_scratch_begin(q);
+    int reference = o->rounding == POLAR_ROUND_REFERENCE;
+    pl_mat G = gather(q, in, leader, n);
+    int64_t m = G.rows;
+    ns_work w = {.X = pl_scratch_mat(q, o->precision, G.batch, m, G.cols), .Y = pl_scratch_mat(q, o->precision, G.batch, m, G.cols)};
+    w.A = pl_scratch_mat(q, o->precision, G.batch, m, m);
+    w.P = pl_scratch_mat(q, o->precision, G.batch, m, m);
+    if (reference) w.S = pl_scratch_mat(q, o->precision, G.batch, m, m);
+    pl_mat N = shared ? *shared : pl_scratch_mat(q, POLAR_DTYPE_F64, G.batch, 1, 2);
+    if (!shared) PL_CALL(frob, q, .N = N, .X = G, .weight = 1, .rounded = reference);
+    PL_CALL(normalise, q, .Y = w.X, .X = G, .N = N, .reference = reference, .eps = REFERENCE_EPS);
+    for (int s = 0; s < o->steps; s++) {
+        if (reference) step_reference(q, &w, o->coefs[s]);
+        else step_fused(q, &w, o->coefs[s]);
+        swap(&w.X, &w.Y);
+    }
+    scatter(q, out, in, w.X, leader, n);
+    pl_scratch_end(q, mark);
+}
+
+/* The Frobenius norm of the direct sum of in[i] (x) I_dim[i]. */
+static pl_mat shared_norm(pl_queue *q, const pl_mat *in, const int64_t *dim, int64_t n, int rounded)
+{
+    int64_t parts = 0, first = 0;
+    for (int64_t i = 0; i < n; i++) parts += in[i].batch;
+    pl_mat M = pl_scratch_mat(q, POLAR_DTYPE_F64, parts, 1, 2), N = pl_scratch_mat(q, POLAR_DTYPE_F64, 1, 1, 2);
+    for (int64_t i = 0; i < n; first += in[i++].batch) PL_CALL(frob, q, .N = pl_mat_at(M, first, in[i].batch), .X = in[i], .weight = (double)dim[i], .rounded = rounded);
+    PL_CALL(frob_join, q, .N = N, .M = M);
+    return N;
+}
+
+void pl_newton_schulz(pl_queue *q, const pl_mat *out, const pl_mat *in, const int64_t *dim, int64_t n, const pl_ns_opts *o)
+{
+    pl_scratch_mark mark = pl_scratch_begin(q);
+    pl_mat shared = {0};
+    if (dim) shared = shared_norm(q, in, dim, n, o->rounding == POLAR_ROUND_REFERENCE);
+    for (int64_t i = 0; i < n; i++) {
+        int leads = 1;
+        for (int64_t j = 0; j < i && leads; j++) leads = !same_group(&in[i], &in[j]);
+        if (leads && in[i].rows && in[i].cols) run_group(q, out, in, i, n, dim ? &shared : NULL, o);
+    }
+    pl_scratch_end(q, mark);
+}

@@ -1,0 +1,19 @@
+/* newton_schulz.h -- the polar map by an odd polynomial iteration, for many matrices of any shapes at once. */
+#ifndef PL_COMPOSE_NEWTON_SCHULZ_H
+#define PL_COMPOSE_NEWTON_SCHULZ_H
+
+#include "device/queue.h"
+#include "polar/map.h"
+
+typedef struct pl_ns_opts {
+    polar_dtype       precision;    /* of the iterates */
+    polar_rounding    rounding;     /* POLAR_ROUND_REFERENCE: bf16 only */
+    int               steps;
+    const polar_coef *coefs;        /* `steps` of them */
+} pl_ns_opts;
+
+/* out[i] = NS(in[i]), i < n; same shapes are worked on as one batch. dim NULL: each matrix over its own Frobenius norm; else
+ * over that of the direct sum of in[i] (x) I_dim[i]. out[i] may be in[i]. */
+void pl_newton_schulz(pl_queue *q, const pl_mat *out, const pl_mat *in, const int64_t *dim, int64_t n, const pl_ns_opts *o);
+
+#endif

@@ -1,0 +1,60 @@
+/* backend.h -- what a backend supplies: memory, copies, queues, graphs, and its own rows of ops.def. */
+#ifndef PL_DEVICE_BACKEND_H
+#define PL_DEVICE_BACKEND_H
+
+#include "device/queue.h"
+
+typedef enum pl_copy_kind {
+    PL_COPY_UPLOAD,      /* host to device */
+    PL_COPY_DOWNLOAD     /* device to host */
+} pl_copy_kind;
+
+typedef struct pl_backend {
+    const char   *name;
+    const char   *summary;
+    const pl_ops *ops;                                                               /* its own rows */
+    const pl_ops *fallback;                                                          /* for the empty ones, or NULL */
+    polar_status (*device_open)(pl_device *dev, const char *options);                /* options: what follows ':' in the name, or "" */
+    void         (*device_close)(pl_device *dev);
+    polar_status (*mem_alloc)(pl_device *dev, void **out, size_t bytes);
+    void         (*mem_free)(pl_device *dev, void *data);
+    polar_status (*queue_open)(pl_queue *q, void *stream);                           /* or NULL */
+    void         (*queue_close)(pl_queue *q);                                        /* or NULL */
+    polar_status (*queue_sync)(pl_queue *q);                                         /* waits for the work; or NULL where ops run at once */
+    int          (*queue_captured)(pl_queue *q);                                     /* inside a capture that is not ours; or NULL */
+    size_t       (*op_scratch)(pl_queue *q, pl_op_id id, const void *args);          /* scratch an op takes for itself, for dry runs; or NULL */
+    void         (*copy)(pl_queue *q, void *dst, const void *src, size_t bytes, pl_copy_kind kind);
+    /* graphs; all NULL where a graph is a plain call */
+    polar_status (*graph_begin)(pl_queue *q);                                        /* ops are captured from here ... */
+    polar_status (*graph_end)(pl_queue *q, void **graph);                            /* ... to here */
+    polar_status (*graph_launch)(pl_queue *q, void *graph, pl_graph_fn fn, void *arg);
+    void         (*graph_free)(pl_queue *q, void *graph);
+} pl_backend;
+
+struct polar_device {
+    const pl_backend *backend;
+    pl_ops            ops;          /* own rows and fallbacks */
+    char              name[96];     /* in full, as polar_device_name returns it */
+    int               threads;      /* CPU backends */
+    void             *impl;
+};
+
+const pl_backend *pl_backend_at(int i);                       /* NULL past the end */
+const char *pl_backend_op_origin(const pl_backend *b, pl_op_id id);    /* "own", the fallback's word ("ref"), or "-" */
+
+/* "isa=avx2,threads=4": calls set(key, value) for each pair; wrong syntax is an error that names the device. */
+polar_status pl_device_options(const char *device, const char *options, polar_status (*set)(void *ctx, const char *key, const char *value), void *ctx);
+polar_status pl_option_int(int *out, const char *key, const char *value, int min, int max);    /* a whole number in [min, max] */
+
+/* Memory and copies of a device whose memory is the host's. */
+polar_status pl_host_mem_alloc(pl_device *dev, void **out, size_t bytes);
+void         pl_host_mem_free(pl_device *dev, void *data);
+void         pl_host_copy(pl_queue *q, void *dst, const void *src, size_t bytes, pl_copy_kind kind);
+
+extern const pl_backend pl_backend_ref, pl_backend_guard, pl_backend_cpu;
+extern const pl_ops     pl_ref_ops;
+#ifdef POLAR_HAVE_CUDA
+extern const pl_backend pl_backend_cuda;
+#endif
+
+#endif

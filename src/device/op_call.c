@@ -1,0 +1,147 @@
+/* op_call.c -- what happens between PL_CALL and a backend: checks, costs, tracing; generated from ops.def.
+ *
+ *     POLAR_TRACE=1 ./polar verify --quick 2>trace      # every op with its shapes
+ */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "device/backend.h"
+
+static const pl_op_info op_infos[PL_OP_COUNT] = {
+#define PL_OP(name, out, inout, in, ...) {#name, out, inout, in, sizeof(pl_args_##name)},
+#include "device/ops.def"
+#undef PL_OP
+};
+
+#define PL_OP(name, out, inout, in, ...) _Static_assert(sizeof(pl_args_##name) <= PL_MAX_ARGS_BYTES, "PL_MAX_ARGS_BYTES is too small for " #name);
+#include "device/ops.def"
+#undef PL_OP
+
+const pl_op_info *pl_op_describe(pl_op_id id)
+{
+    return &op_infos[id];
+}
+
+char *pl_op_print(char *out, size_t bytes, pl_op_id id, const void *args)
+{
+    const pl_op_info *info = pl_op_describe(id);
+    const pl_mat *m = pl_op_operands(args);
+    size_t used = (size_t)snprintf(out, bytes, "%s", info->name);
+    for (int i = 0; i < pl_op_operand_count(info) && used < bytes; i++) {
+        if (m[i].data)
+            used += (size_t)snprintf(out + used, bytes - used, "%s %s %lldx%lldx%lld", i ? "," : "", polar_dtype_name(m[i].dtype), (long long)m[i].batch,
+                                     (long long)m[i].rows, (long long)m[i].cols);
+        else used += (size_t)snprintf(out + used, bytes - used, "%s none", i ? "," : "");
+    }
+    return out;
+}
+
+/* What is true of every operand of every op. */
+static polar_status check_operands(pl_op_id id, const void *args)
+{
+    const pl_op_info *info = pl_op_describe(id);
+    const pl_mat *m = pl_op_operands(args);
+    for (int i = 0; i < pl_op_operand_count(info); i++) {
+        if (!m[i].data) {
+            int optional = (id == PL_OP_gemm && i == 3) || (id == PL_OP_axpby && i == 2);
+            PL_NEED(optional || m[i].batch * m[i].rows * m[i].cols == 0, POLAR_E_ARG, "%s: operand %d has no data", info->name, i);
+            continue;
+        }
+        PL_NEED(m[i].dtype >= 0 && m[i].dtype < POLAR_DTYPE_COUNT, POLAR_E_DTYPE, "%s: operand %d has the unknown format %d", info->name, i, (int)m[i].dtype);
+        PL_NEED(m[i].batch >= 0 && m[i].rows >= 0 && m[i].cols >= 0 && (m[i].rows <= 1 || m[i].rs >= m[i].cols) && m[i].bs >= 0, POLAR_E_SHAPE,
+                "%s: operand %d is no matrix: %lldx%lldx%lld at strides %lld, %lld", info->name, i, (long long)m[i].batch, (long long)m[i].rows, (long long)m[i].cols,
+                (long long)m[i].bs, (long long)m[i].rs);
+        PL_NEED(i >= info->out + info->inout || m[i].batch <= 1 || m[i].bs >= (m[i].rows - 1) * m[i].rs + m[i].cols, POLAR_E_ARG,
+                "%s: operand %d is written, but its matrices overlap at a batch stride of %lld", info->name, i, (long long)m[i].bs);
+    }
+    return POLAR_OK;
+}
+
+static double operand_bytes(pl_op_id id, const void *args)
+{
+    const pl_op_info *info = pl_op_describe(id);
+    const pl_mat *m = pl_op_operands(args);
+    double bytes = 0;
+    for (int i = 0; i < pl_op_operand_count(info); i++) {
+        int twice = i >= info->out && i < info->out + info->inout;
+        if (m[i].data) bytes += (twice ? 2 : 1) * (double)pl_mat_bytes(&m[i]);
+    }
+    return bytes;
+}
+
+static int trace_wanted(void)
+{
+    static int wanted = -1;    /* read once; a race writes the same value */
+    if (wanted < 0) {
+        const char *e = getenv("POLAR_TRACE");
+        wanted = e && *e && *e != '0';
+    }
+    return wanted;
+}
+
+/* True where the backend must run the op now. */
+static int enter(pl_queue *q, pl_op_id id, const void *args, polar_status checked, double flops)
+{
+    char line[400];
+    if (q->error != POLAR_OK) return 0;
+    if (checked == POLAR_OK) checked = check_operands(id, args);
+    if (checked != POLAR_OK) {
+        pl_queue_keep(q, checked);
+        return 0;
+    }
+    if (trace_wanted()) fprintf(stderr, "%s%s: %s\n", q->dev->name, q->dry ? " (dry)" : "", pl_op_print(line, sizeof line, id, args));
+    const pl_mat *first = pl_op_operands(args);
+    if (first->batch * first->rows * first->cols == 0) return 0;    /* nothing to write */
+    if (!q->dry) return 1;
+    q->cost.ops++;
+    q->cost.flops += flops;
+    q->cost.bytes += operand_bytes(id, args);
+    if (q->dev->backend->op_scratch) {
+        pl_scratch_mark mark = pl_scratch_begin(q);
+        pl_scratch_take(q, q->dev->backend->op_scratch(q, id, args));
+        pl_scratch_end(q, mark);
+    }
+    return 0;
+}
+
+#define PL_OP(op, out, inout, in, ...)                                                                 \
+    void pl_call_##op(pl_queue *q, const pl_args_##op *a)                                             \
+    {                                                                                                 \
+        if (!enter(q, PL_OP_##op, a, pl_check_##op(a), pl_flops_##op(a))) return;                     \
+        if (q->dev->ops.op) q->dev->ops.op(q, a);                                                     \
+        else PL_QUEUE_FAIL(q, POLAR_E_UNSUPPORTED, "device '%s' has no " #op, q->dev->name);          \
+    }
+#include "device/ops.def"
+#undef PL_OP
+
+void pl_op_invoke(const pl_ops *ops, pl_op_id id, pl_queue *q, const void *args)
+{
+    switch (id) {
+#define PL_OP(name, out, inout, in, ...) \
+    case PL_OP_##name: ops->name(q, args); break;
+#include "device/ops.def"
+#undef PL_OP
+    case PL_OP_COUNT: break;
+    }
+}
+
+void pl_op_fill(pl_ops *ops, const pl_ops *fallback)
+{
+    if (!fallback) return;
+#define PL_OP(name, out, inout, in, ...) \
+    if (!ops->name) ops->name = fallback->name;
+#include "device/ops.def"
+#undef PL_OP
+}
+
+int pl_op_present(const pl_ops *ops, pl_op_id id)
+{
+    switch (id) {
+#define PL_OP(name, out, inout, in, ...) \
+    case PL_OP_##name: return ops->name != NULL;
+#include "device/ops.def"
+#undef PL_OP
+    case PL_OP_COUNT: break;
+    }
+    return 0;
+}

@@ -1,0 +1,163 @@
+/* op_check.c -- what each op of ops.def demands of its operands, and its nominal FLOPs. */
+#include "base/status.h"
+#include "device/ops.h"
+
+#define SHAPE(m) (long long)(m).batch, (long long)(m).rows, (long long)(m).cols
+#define SHAPE_FMT "%lldx%lldx%lld"
+
+static double elements(const pl_mat *m)
+{
+    return (double)m->batch * (double)m->rows * (double)m->cols;
+}
+
+static polar_status need_same_shape(const char *op, const char *name, const pl_mat *y, const pl_mat *x)
+{
+    PL_NEED(pl_mat_same_shape(y, x), POLAR_E_SHAPE, "%s wants %s as large as its result, got " SHAPE_FMT " for " SHAPE_FMT, op, name, SHAPE(*x), SHAPE(*y));
+    return POLAR_OK;
+}
+
+/* A fixed row of f64 values per matrix (norms), or of live values. */
+static polar_status need_values(const char *op, const char *name, const pl_mat *m, int64_t cols)
+{
+    PL_NEED(m->dtype == POLAR_DTYPE_F64, POLAR_E_DTYPE, "%s wants %s in f64", op, name);
+    PL_NEED(m->rows == 1 && m->cols == cols, POLAR_E_SHAPE, "%s wants %lld values in %s, got " SHAPE_FMT, op, (long long)cols, name, SHAPE(*m));
+    return POLAR_OK;
+}
+
+/* An elementwise result may stand where an operand stands, element on element, or elsewhere; not in between. */
+static polar_status need_apart(const char *op, const char *name, const pl_mat *y, const pl_mat *x)
+{
+    int same = y->data == x->data && y->dtype == x->dtype && y->bs == x->bs && y->rs == x->rs;
+    PL_NEED(same || !pl_mat_overlap(y, x), POLAR_E_ARG, "%s: the result overlaps %s without being it", op, name);
+    return POLAR_OK;
+}
+
+polar_status pl_check_copy(const pl_args_copy *a)
+{
+    int64_t rows = a->trans ? a->X.cols : a->X.rows, cols = a->trans ? a->X.rows : a->X.cols;
+    PL_NEED(a->Y.batch == a->X.batch && a->Y.rows == rows && a->Y.cols == cols, POLAR_E_SHAPE, "copy: " SHAPE_FMT " into " SHAPE_FMT "%s", SHAPE(a->X), SHAPE(a->Y),
+            a->trans ? " transposed" : "");
+    if (a->trans) PL_NEED(!pl_mat_overlap(&a->Y, &a->X), POLAR_E_ARG, "copy: a transpose cannot be done in place");
+    return need_apart("copy", "X", &a->Y, &a->X);
+}
+
+polar_status pl_check_axpby(const pl_args_axpby *a)
+{
+    PL_TRY(need_same_shape("axpby", "X", &a->Y, &a->X));
+    PL_TRY(need_apart("axpby", "X", &a->Y, &a->X));
+    if (!a->Z.data) return POLAR_OK;
+    PL_TRY(need_same_shape("axpby", "Z", &a->Y, &a->Z));
+    return need_apart("axpby", "Z", &a->Y, &a->Z);
+}
+
+polar_status pl_check_gemm(const pl_args_gemm *a)
+{
+    int64_t ar = a->ta ? a->A.cols : a->A.rows, ak = a->ta ? a->A.rows : a->A.cols;
+    int64_t bk = a->tb ? a->B.cols : a->B.rows, bc = a->tb ? a->B.rows : a->B.cols;
+    PL_NEED(ar == a->C.rows && bc == a->C.cols && ak == bk, POLAR_E_SHAPE, "gemm: (" SHAPE_FMT ")%s times (" SHAPE_FMT ")%s is no " SHAPE_FMT, SHAPE(a->A), a->ta ? "^T" : "",
+            SHAPE(a->B), a->tb ? "^T" : "", SHAPE(a->C));
+    PL_NEED(a->A.batch == a->C.batch && a->B.batch == a->C.batch, POLAR_E_SHAPE, "gemm: batches of %lld and %lld for %lld results", (long long)a->A.batch,
+            (long long)a->B.batch, (long long)a->C.batch);
+    PL_NEED(a->A.dtype == a->B.dtype, POLAR_E_DTYPE, "gemm wants both factors in one format, got %s and %s", polar_dtype_name(a->A.dtype), polar_dtype_name(a->B.dtype));
+    PL_NEED(!pl_mat_overlap(&a->C, &a->A) && !pl_mat_overlap(&a->C, &a->B), POLAR_E_ARG, "gemm: the result overlaps a factor");
+    if (!a->D.data) return POLAR_OK;
+    PL_TRY(need_same_shape("gemm", "D", &a->C, &a->D));
+    return need_apart("gemm", "D", &a->C, &a->D);
+}
+
+polar_status pl_check_frob(const pl_args_frob *a)
+{
+    PL_TRY(need_values("frob", "N", &a->N, 2));
+    PL_NEED(a->N.batch == a->X.batch, POLAR_E_SHAPE, "frob: %lld norms for %lld matrices", (long long)a->N.batch, (long long)a->X.batch);
+    PL_NEED(a->weight > 0, POLAR_E_ARG, "frob wants a positive weight, got %g", a->weight);
+    return POLAR_OK;
+}
+
+polar_status pl_check_frob_join(const pl_args_frob_join *a)
+{
+    PL_TRY(need_values("frob_join", "N", &a->N, 2));
+    PL_TRY(need_values("frob_join", "M", &a->M, 2));
+    PL_NEED(a->N.batch == 1, POLAR_E_SHAPE, "frob_join joins into one norm, got room for %lld", (long long)a->N.batch);
+    return POLAR_OK;
+}
+
+polar_status pl_check_normalise(const pl_args_normalise *a)
+{
+    PL_TRY(need_same_shape("normalise", "X", &a->Y, &a->X));
+    PL_TRY(need_apart("normalise", "X", &a->Y, &a->X));
+    PL_TRY(need_values("normalise", "N", &a->N, 2));
+    PL_NEED(a->N.batch == a->X.batch || a->N.bs == 0 || a->N.batch == 1, POLAR_E_SHAPE, "normalise: %lld norms for %lld matrices", (long long)a->N.batch, (long long)a->X.batch);
+    return POLAR_OK;
+}
+
+polar_status pl_check_polar_exact(const pl_args_polar_exact *a)
+{
+    PL_TRY(need_same_shape("polar_exact", "X", &a->Y, &a->X));
+    return need_apart("polar_exact", "X", &a->Y, &a->X);
+}
+
+polar_status pl_check_adam_direction(const pl_args_adam_direction *a)
+{
+    PL_TRY(need_same_shape("adam_direction", "M", &a->D, &a->M));
+    PL_TRY(need_same_shape("adam_direction", "V", &a->D, &a->V));
+    PL_TRY(need_same_shape("adam_direction", "G", &a->D, &a->G));
+    PL_NEED(!pl_mat_overlap(&a->M, &a->G) && !pl_mat_overlap(&a->V, &a->G) && !pl_mat_overlap(&a->M, &a->V), POLAR_E_ARG, "adam_direction: moments and gradient overlap");
+    PL_NEED(!pl_mat_overlap(&a->D, &a->M) && !pl_mat_overlap(&a->D, &a->V), POLAR_E_ARG, "adam_direction: the direction overlaps a moment");
+    PL_TRY(need_apart("adam_direction", "G", &a->D, &a->G));
+    return need_values("adam_direction", "live", &a->live, 2);
+}
+
+polar_status pl_check_decay_step(const pl_args_decay_step *a)
+{
+    PL_TRY(need_same_shape("decay_step", "D", &a->W, &a->D));
+    PL_NEED(!pl_mat_overlap(&a->W, &a->D), POLAR_E_ARG, "decay_step: the weights overlap the direction");
+    return need_values("decay_step", "live", &a->live, 2);
+}
+
+double pl_flops_copy(const pl_args_copy *a)
+{
+    (void)a;
+    return 0;
+}
+
+double pl_flops_axpby(const pl_args_axpby *a)
+{
+    return (a->Z.data ? 3 : 1) * elements(&a->Y);
+}
+
+double pl_flops_gemm(const pl_args_gemm *a)
+{
+    return 2 * elements(&a->C) * (double)(a->ta ? a->A.rows : a->A.cols);
+}
+
+double pl_flops_frob(const pl_args_frob *a)
+{
+    return 3 * elements(&a->X);
+}
+
+double pl_flops_frob_join(const pl_args_frob_join *a)
+{
+    return 3 * (double)a->M.batch;
+}
+
+double pl_flops_normalise(const pl_args_normalise *a)
+{
+    return 2 * elements(&a->X);
+}
+
+/* A thin SVD by bidiagonalisation with both factors, then one product: about 14 m^2 n + 8 m^3 + 2 m^2 n, m the short side. */
+double pl_flops_polar_exact(const pl_args_polar_exact *a)
+{
+    double m = (double)(a->X.rows < a->X.cols ? a->X.rows : a->X.cols), n = (double)(a->X.rows < a->X.cols ? a->X.cols : a->X.rows);
+    return (double)a->X.batch * (16 * m * m * n + 8 * m * m * m);
+}
+
+double pl_flops_adam_direction(const pl_args_adam_direction *a)
+{
+    return 12 * elements(&a->D);
+}
+
+double pl_flops_decay_step(const pl_args_decay_step *a)
+{
+    return 3 * elements(&a->W);
+}

@@ -1,0 +1,73 @@
+/* ops.h -- what ops.def generates: args structs, op numbers, the table of functions, and the named call
+ *
+ *     PL_CALL(gemm, q, .C = gram, .A = x, .B = x, .tb = 1, .alpha = 1);
+ *
+ * A call checks its operands, counts their cost, and hands them to the queue's device. It returns nothing: the
+ * queue keeps its first error, with the op's name and shapes, until polar_queue_sync.
+ */
+#ifndef PL_DEVICE_OPS_H
+#define PL_DEVICE_OPS_H
+
+#include "device/mat.h"
+
+/* the args structs */
+#define PL_OP(name, out, inout, in, ...) \
+    typedef struct {                     \
+        __VA_ARGS__                      \
+    } pl_args_##name;
+#include "device/ops.def"
+#undef PL_OP
+
+/* the numbers */
+typedef enum pl_op_id {
+#define PL_OP(name, out, inout, in, ...) PL_OP_##name,
+#include "device/ops.def"
+#undef PL_OP
+    PL_OP_COUNT
+} pl_op_id;
+
+/* the functions of one backend; an empty slot is filled from the backend's fallback when a device opens */
+typedef struct pl_ops {
+#define PL_OP(name, out, inout, in, ...) void (*name)(pl_queue * q, const pl_args_##name *a);
+#include "device/ops.def"
+#undef PL_OP
+} pl_ops;
+
+/* the calls */
+#define PL_OP(name, out, inout, in, ...) void pl_call_##name(pl_queue *q, const pl_args_##name *a);
+#include "device/ops.def"
+#undef PL_OP
+#define PL_CALL(op, q, ...) pl_call_##op((q), &(pl_args_##op){__VA_ARGS__})
+
+/* what each op demands of its operands, and what it costs (op_check.c) */
+#define PL_OP(name, out, inout, in, ...)                 \
+    polar_status pl_check_##name(const pl_args_##name *a); \
+    double       pl_flops_##name(const pl_args_##name *a);
+#include "device/ops.def"
+#undef PL_OP
+
+typedef struct pl_op_info {
+    const char *name;
+    int         out, inout, in;    /* how many operands of each kind lead the args struct */
+    size_t      args_bytes;
+} pl_op_info;
+
+#define PL_MAX_ARGS_BYTES 512
+
+const pl_op_info *pl_op_describe(pl_op_id id);                                                 /* the row of ops.def */
+void  pl_op_invoke(const pl_ops *ops, pl_op_id id, pl_queue *q, const void *args);             /* runs a recorded call */
+void  pl_op_fill(pl_ops *ops, const pl_ops *fallback);                                         /* empty slots from fallback */
+int   pl_op_present(const pl_ops *ops, pl_op_id id);                                           /* the slot is not empty */
+char *pl_op_print(char *out, size_t bytes, pl_op_id id, const void *args);                     /* "gemm C f32 2x8x8, A ..." */
+
+static inline const pl_mat *pl_op_operands(const void *args)
+{
+    return (const pl_mat *)args;    /* the operands lead every args struct */
+}
+
+static inline int pl_op_operand_count(const pl_op_info *info)
+{
+    return info->out + info->inout + info->in;
+}
+
+#endif

@@ -1,0 +1,66 @@
+/* queue.h -- a queue of work on one device, its scratch memory, its first error; graphs; live values.
+ *
+ * Invariants
+ *  1. After the first error nothing more is enqueued; polar_queue_sync returns it and clears it.
+ *  2. In a dry run nothing touches memory: ops count, scratch gives addresses that must not be used.
+ *  3. Scratch is a stack: mark, take, release. Chunks are never freed while the queue lives, so a captured graph may keep
+ *     addresses in them; work runs in order, so a released piece may be taken again at once.
+ *  4. Inside a graph's capture nothing is allocated, uploaded or synchronised.
+ */
+#ifndef PL_DEVICE_QUEUE_H
+#define PL_DEVICE_QUEUE_H
+
+#include "base/status.h"
+#include "device/ops.h"
+
+#define PL_MAX_SCRATCH_CHUNKS 32
+
+typedef struct pl_scratch_mark {
+    int    chunk;
+    size_t used;
+    size_t total;    /* bytes in use over all chunks, for the high-water mark */
+} pl_scratch_mark;
+
+struct polar_queue {
+    pl_device *dev;
+    int        dry;           /* counting only */
+    int        capturing;     /* inside pl_graph_run's first call */
+    polar_cost cost;          /* of the dry run under way */
+    struct {
+        char  *base[PL_MAX_SCRATCH_CHUNKS];
+        size_t size[PL_MAX_SCRATCH_CHUNKS];
+        int    count;
+    } scratch;
+    pl_scratch_mark top;
+    polar_status    error;
+    char            message[1024];
+    void           *impl;     /* the backend's: stream, record list, ... */
+};
+
+void pl_queue_fail(pl_queue *q, polar_status code, const char *file, int line, const char *fmt, ...) PL_PRINTF(5, 6);    /* keeps the first */
+void pl_queue_keep(pl_queue *q, polar_status code);    /* keeps the thread's sentence as the queue's first error */
+#define PL_QUEUE_FAIL(q, code, ...) pl_queue_fail((q), (code), __FILE__, __LINE__, __VA_ARGS__)
+
+pl_scratch_mark pl_scratch_begin(pl_queue *q);                        /* remembers the top of the stack */
+void           *pl_scratch_take(pl_queue *q, size_t bytes);           /* device memory, 64-byte aligned; NULL after an error */
+pl_mat          pl_scratch_mat(pl_queue *q, polar_dtype dtype, int64_t batch, int64_t rows, int64_t cols);    /* packed */
+void            pl_scratch_end(pl_queue *q, pl_scratch_mark mark);    /* gives back everything since begin */
+
+/* A graph: the work fn enqueues, captured on the first run and replayed after. Where a device has no graphs fn is
+ * called every time, so it must enqueue the same calls each time; what changes between runs lives in device memory. */
+typedef struct pl_graph pl_graph;
+typedef void (*pl_graph_fn)(pl_queue *q, void *arg);
+
+polar_status pl_graph_create(pl_graph **out, pl_queue *q);                 /* empty; belongs to the queue's device */
+polar_status pl_graph_run(pl_graph *g, pl_graph_fn fn, void *arg);         /* always with the same fn and arg */
+void         pl_graph_destroy(pl_graph *g);                                /* NULL is fine */
+
+/* Live values: doubles in device memory that change between steps (lr, decay, bias corrections). */
+typedef struct pl_live pl_live;
+
+polar_status pl_live_create(pl_live **out, pl_device *dev, int64_t count);           /* device memory for count values, not set */
+void         pl_live_set(pl_live *live, pl_queue *q, int64_t first, int64_t count, const double *values);    /* in order with the queue's work; not inside a graph */
+pl_mat       pl_live_view(const pl_live *live, int64_t first, int64_t count);        /* 1 x count, f64, as ops want it */
+void         pl_live_destroy(pl_live *live);                                         /* NULL is fine */
+
+#endif

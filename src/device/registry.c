@@ -1,0 +1,144 @@
+/* registry.c -- devices by name: "ref", "guard", "cpu:isa=avx2,threads=4", "cuda:0". */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "device/backend.h"
+
+static const pl_backend *const backends[] = {
+    &pl_backend_ref,
+    &pl_backend_guard,
+    &pl_backend_cpu,
+#ifdef POLAR_HAVE_CUDA
+    &pl_backend_cuda,
+#endif
+};
+
+const pl_backend *pl_backend_at(int i)
+{
+    return i >= 0 && i < polar_backend_count() ? backends[i] : NULL;
+}
+
+int polar_backend_count(void)
+{
+    return (int)(sizeof backends / sizeof *backends);
+}
+
+const char *polar_backend_name(int i)
+{
+    return pl_backend_at(i) ? backends[i]->name : NULL;
+}
+
+const char *polar_backend_summary(int i)
+{
+    return pl_backend_at(i) ? backends[i]->summary : NULL;
+}
+
+const char *pl_backend_op_origin(const pl_backend *b, pl_op_id id)
+{
+    if (pl_op_present(b->ops, id)) return "own";
+    if (b->fallback && pl_op_present(b->fallback, id)) return b->fallback == &pl_ref_ops ? "ref" : "composed";
+    return "-";
+}
+
+static polar_status unknown_device(const char *name)
+{
+    char known[200] = "";
+    for (int i = 0; i < polar_backend_count(); i++) {
+        size_t used = strlen(known);
+        snprintf(known + used, sizeof known - used, "%s%s", i ? ", " : "", backends[i]->name);
+    }
+    return PL_FAIL(POLAR_E_ARG, "no device '%s' in this build (there are: %s)", name, known);
+}
+
+polar_status polar_device_open(polar_device **out, const char *name)
+{
+    *out = NULL;
+    size_t stem = strcspn(name, ":");
+    const pl_backend *backend = NULL;
+    for (int i = 0; i < polar_backend_count(); i++)
+        if (strlen(backends[i]->name) == stem && !strncmp(backends[i]->name, name, stem)) backend = backends[i];
+    if (!backend) return unknown_device(name);
+    pl_device *dev = pl_calloc(1, sizeof *dev);
+    PL_NEED(dev, POLAR_E_NOMEM, "a device handle");
+    dev->backend = backend;
+    dev->ops = *backend->ops;
+    pl_op_fill(&dev->ops, backend->fallback);
+    snprintf(dev->name, sizeof dev->name, "%s", backend->name);
+    polar_status st = backend->device_open ? backend->device_open(dev, name[stem] ? name + stem + 1 : "") : POLAR_OK;
+    if (st != POLAR_OK) {
+        pl_free(dev);
+        return st;
+    }
+    *out = dev;
+    return POLAR_OK;
+}
+
+void polar_device_close(polar_device *dev)
+{
+    if (!dev) return;
+    if (dev->backend->device_close) dev->backend->device_close(dev);
+    pl_free(dev);
+}
+
+const char *polar_device_name(const polar_device *dev)
+{
+    return dev->name;
+}
+
+polar_status polar_device_alloc(polar_device *dev, void **out, size_t bytes)
+{
+    *out = NULL;
+    return dev->backend->mem_alloc(dev, out, bytes ? bytes : 1);
+}
+
+void polar_device_free(polar_device *dev, void *data)
+{
+    if (data) dev->backend->mem_free(dev, data);
+}
+
+polar_status pl_device_options(const char *device, const char *options, polar_status (*set)(void *ctx, const char *key, const char *value), void *ctx)
+{
+    char copy[128];
+    PL_NEED(strlen(options) < sizeof copy, POLAR_E_ARG, "device '%s': options of more than %zu characters", device, sizeof copy - 1);
+    snprintf(copy, sizeof copy, "%s", options);
+    for (char *p = copy, *next; p && *p; p = next) {
+        next = strchr(p, ',');
+        if (next) *next++ = 0;
+        char *value = strchr(p, '=');
+        PL_NEED(value && value != p && value[1], POLAR_E_ARG, "device '%s': '%s' is no key=value", device, p);
+        *value++ = 0;
+        PL_TRY(set(ctx, p, value));
+    }
+    return POLAR_OK;
+}
+
+polar_status pl_option_int(int *out, const char *key, const char *value, int min, int max)
+{
+    char *end;
+    long v = strtol(value, &end, 10);
+    PL_NEED(*value && !*end && v >= min && v <= max, POLAR_E_ARG, "%s wants a whole number from %d to %d, got '%s'", key, min, max, value);
+    *out = (int)v;
+    return POLAR_OK;
+}
+
+polar_status pl_host_mem_alloc(pl_device *dev, void **out, size_t bytes)
+{
+    *out = pl_alloc(bytes);
+    PL_NEED(*out, POLAR_E_NOMEM, "%zu bytes on device '%s'", bytes, dev->name);
+    return POLAR_OK;
+}
+
+void pl_host_mem_free(pl_device *dev, void *data)
+{
+    (void)dev;
+    pl_free(data);
+}
+
+void pl_host_copy(pl_queue *q, void *dst, const void *src, size_t bytes, pl_copy_kind kind)
+{
+    (void)q;
+    (void)kind;
+    memcpy(dst, src, bytes);
+}

@@ -1,0 +1,58 @@
+/* bf16_elem.h -- bfloat16: the upper half of a float, rounded to nearest even.
+ *
+ * R() in docs/architecture.md is pl_bf16_round. NaN stays NaN (quiet), overflow rounds to infinity as IEEE demands.
+ */
+#ifndef PL_MATH_BF16_ELEM_H
+#define PL_MATH_BF16_ELEM_H
+
+#include <stdint.h>
+#include <string.h>
+
+#include "math/hd.h"
+
+typedef uint16_t pl_bf16;    /* the bits */
+
+PL_HD float pl_bf16_to_f32(pl_bf16 h)
+{
+    uint32_t u = (uint32_t)h << 16;
+    float x;
+    memcpy(&x, &u, sizeof x);
+    return x;
+}
+
+PL_HD pl_bf16 pl_bf16_from_f32(float x)
+{
+    uint32_t u;
+    memcpy(&u, &x, sizeof u);
+    uint32_t nan = (u & 0x7fffffffu) > 0x7f800000u;
+    uint32_t rounded = (u + 0x7fffu + ((u >> 16) & 1u)) >> 16;
+    return (pl_bf16)(nan ? (u >> 16) | 0x40u : rounded);
+}
+
+/* A double goes first to a float by "round to odd" (truncate, then set the last bit if anything was lost), so
+ * that the second rounding sees that something was there: the result is that of one rounding. */
+PL_HD pl_bf16 pl_bf16_from_f64(double x)
+{
+    float f = (float)x;
+    double back = (double)f;
+    if (back != x && back - back == 0) {    /* inexact and finite: move f toward zero, then make it odd */
+        uint32_t u;
+        memcpy(&u, &f, sizeof u);
+        if ((x > 0 && back > x) || (x < 0 && back < x)) u -= 1;
+        u |= 1u;
+        memcpy(&f, &u, sizeof f);
+    }
+    return pl_bf16_from_f32(f);
+}
+
+PL_HD float pl_bf16_round(float x)
+{
+    return pl_bf16_to_f32(pl_bf16_from_f32(x));
+}
+
+PL_HD double pl_bf16_round_f64(double x)
+{
+    return (double)pl_bf16_to_f32(pl_bf16_from_f64(x));
+}
+
+#endif

@@ -1,0 +1,131 @@
+/* conjugate.c -- a batch of triples (G, P, Q) on a device, and the deviation from covariance. */
+#include "verify/conjugate.h"
+
+#include <math.h>
+
+#include "base/alloc.h"
+#include "device/backend.h"
+
+#define DENOMINATOR_EPS 1e-12    /* the paper's */
+#define SMALL           100000   /* below so many cubic operations waking threads costs more than they bring */
+
+polar_status pl_conj_create(pl_conj *c, pl_device *dev, polar_dtype dtype, int64_t batch, int64_t n, int64_t m)
+{
+    *c = (pl_conj){.batch = batch, .n = n, .m = m};
+    pl_mat *square[] = {&c->P, &c->Q}, *wide[] = {&c->G, &c->R, &c->F, &c->H, &c->D, &c->T};
+    polar_status st = POLAR_OK;
+    for (int i = 0; i < 2 && st == POLAR_OK; i++) st = pl_mat_alloc(square[i], dev, dtype, batch, i ? m : n, i ? m : n);
+    for (int i = 0; i < 6 && st == POLAR_OK; i++) st = pl_mat_alloc(wide[i], dev, dtype, batch, n, m);
+    if (st != POLAR_OK) pl_conj_destroy(c, dev);
+    return st;
+}
+
+void pl_conj_destroy(pl_conj *c, pl_device *dev)
+{
+    pl_mat *all[] = {&c->P, &c->Q, &c->G, &c->R, &c->F, &c->H, &c->D, &c->T};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) pl_mat_free(all[i], dev);
+}
+
+polar_status pl_conj_host_create(pl_conj_host *h, int64_t batch, int64_t n, int64_t m)
+{
+    h->G = pl_alloc((size_t)(batch * n * m) * sizeof(double));
+    h->P = pl_alloc((size_t)(batch * n * n) * sizeof(double));
+    h->Q = pl_alloc((size_t)(batch * m * m) * sizeof(double));
+    if (h->G && h->P && h->Q) return POLAR_OK;
+    pl_conj_host_destroy(h);
+    return PL_FAIL(POLAR_E_NOMEM, "%lld draws of %lldx%lld", (long long)batch, (long long)n, (long long)m);
+}
+
+void pl_conj_host_destroy(pl_conj_host *h)
+{
+    pl_free(h->G);
+    pl_free(h->P);
+    pl_free(h->Q);
+    *h = (pl_conj_host){0};
+}
+
+pl_conj pl_conj_at(const pl_conj *c, int64_t batch)
+{
+    pl_conj s = *c;
+    pl_mat *all[] = {&s.P, &s.Q, &s.G, &s.R, &s.F, &s.H, &s.D, &s.T};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) *all[i] = pl_mat_at(*all[i], 0, batch);
+    s.batch = batch;
+    return s;
+}
+
+static polar_status draw_one(const pl_conj *c, uint64_t seed, int64_t sample, int64_t b, const pl_conj_host *h)
+{
+    double *G = h->G + b * c->n * c->m;
+    pl_draw draw = {.seed = seed, .kind = PL_DRAW_GRADIENT, .rows = c->n, .cols = c->m, .sample = sample};
+    pl_draw_normal(G, c->n * c->m, &draw);
+    for (int64_t i = 0; i < c->n * c->m; i++) G[i] = (double)(float)G[i];
+    draw.kind = PL_DRAW_LEFT;
+    PL_TRY(pl_haar_draw(h->P + b * c->n * c->n, c->n, &draw));
+    draw.kind = PL_DRAW_RIGHT;
+    return pl_haar_draw(h->Q + b * c->m * c->m, c->m, &draw);
+}
+
+polar_status pl_conj_draw(const pl_conj *c, pl_queue *q, uint64_t seed, int64_t first, const pl_conj_host *h)
+{
+    int failed = 0, parallel = c->batch * (c->n * c->n * c->n + c->m * c->m * c->m) > SMALL;
+    pl_lapack_serial();
+#pragma omp parallel for schedule(dynamic) num_threads(q->dev->threads) reduction(| : failed) if (parallel)
+    for (int64_t b = 0; b < c->batch; b++) failed |= draw_one(c, seed, first + b, b, h) != POLAR_OK;
+    PL_NEED(!failed, POLAR_E_NOMEM, "random rotations of %lldx%lld matrices", (long long)c->n, (long long)c->m);    /* nothing else can fail there */
+    PL_TRY(pl_mat_upload_f64(q, &c->G, h->G));
+    PL_TRY(pl_mat_upload_f64(q, &c->P, h->P));
+    PL_TRY(pl_mat_upload_f64(q, &c->Q, h->Q));
+    pl_conj_rotate(c, q, c->R, c->G);
+    return POLAR_OK;
+}
+
+void pl_conj_copy_inputs(const pl_conj *dst, const pl_conj *src, pl_queue *q)
+{
+    PL_CALL(copy, q, .Y = dst->G, .X = src->G);
+    PL_CALL(copy, q, .Y = dst->P, .X = src->P);
+    PL_CALL(copy, q, .Y = dst->Q, .X = src->Q);
+    pl_conj_rotate(dst, q, dst->R, dst->G);
+}
+
+void pl_conj_rotate(const pl_conj *c, pl_queue *q, pl_mat Y, pl_mat X)
+{
+    PL_CALL(gemm, q, .C = c->T, .A = c->P, .B = X, .alpha = 1);                  /* T = P X    (n, m) */
+    PL_CALL(gemm, q, .C = Y, .A = c->T, .B = c->Q, .tb = 1, .alpha = 1);         /* Y = T Q^T  (n, m) */
+}
+
+polar_tensor pl_mat_tensor(const pl_mat *m)
+{
+    return polar_tensor_3d(m->data, m->dtype, m->batch, m->rows, m->cols);
+}
+
+polar_status pl_conj_apply(const pl_conj *c, pl_queue *q, const polar_map_opts *map)
+{
+    polar_tensor out[] = {pl_mat_tensor(&c->F), pl_mat_tensor(&c->H)}, in[] = {pl_mat_tensor(&c->G), pl_mat_tensor(&c->R)};
+    return polar_map_apply(q, out, in, 2, map);
+}
+
+void pl_conj_measure(const pl_conj *c, pl_queue *q, pl_mat norms)
+{
+    pl_conj_rotate(c, q, c->D, c->F);
+    PL_CALL(axpby, q, .Y = c->D, .X = c->H, .Z = c->D, .alpha = 1, .beta = -1);
+    PL_CALL(frob, q, .N = pl_mat_at(norms, 0, c->batch), .X = c->D, .weight = 1);
+    PL_CALL(frob, q, .N = pl_mat_at(norms, c->batch, c->batch), .X = c->F, .weight = 1);
+}
+
+/* frob leaves (s, ||s X||). */
+static double norm_of(const double *pair)
+{
+    return pair[1] / pair[0];
+}
+
+double pl_conj_delta(const double *norms, int64_t batch, int64_t b)
+{
+    return norm_of(norms + 2 * b) / (norm_of(norms + 2 * (batch + b)) + DENOMINATOR_EPS);
+}
+
+void pl_rho(pl_queue *q, pl_mat Y, pl_mat X, pl_mat M, pl_mat V, pl_mat ones, double eps)
+{
+    PL_CALL(axpby, q, .Y = M, .X = X, .Z = X, .alpha = 1, .beta = -1);    /* zero */
+    PL_CALL(axpby, q, .Y = V, .X = X, .Z = X, .alpha = 1, .beta = -1);
+    PL_CALL(adam_direction, q, .D = Y, .M = M, .V = V, .G = X, .live = ones, .beta1 = 0, .beta2 = 0, .eps = eps);
+}

@@ -1,0 +1,253 @@
+/* op_case.c -- the list: each op's family is the product of its formats, sizes and variants, less what makes no sense. */
+#include "verify/op_case.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define D POLAR_DTYPE_F64
+#define F POLAR_DTYPE_F32
+#define H POLAR_DTYPE_BF16
+
+typedef struct {
+    polar_dtype dtype[PL_MAX_OPERANDS];
+} formats;
+
+typedef struct {
+    int64_t batch, rows, cols, K;
+    uint32_t flags;
+} sizes;
+
+typedef struct {
+    uint32_t flags;
+    double alpha, beta, eps;
+} variant;
+
+typedef struct {
+    pl_op_id op;
+    int n_formats, n_sizes, n_variants;
+    const formats *f;
+    const sizes *s;
+    const variant *v;
+} family;
+
+/* ---- formats, in the order of the operands in ops.def ---- */
+
+static const formats copy_formats[] = {{{D, D}}, {{D, F}}, {{D, H}}, {{F, D}}, {{F, F}}, {{F, H}}, {{H, D}}, {{H, F}}, {{H, H}}};
+static const formats axpby_formats[] = {{{D, D, D}}, {{F, F, F}}, {{H, H, H}}, {{F, H, F}}, {{H, F, F}},
+                                        {{H, D, D}}, {{F, D, D}}, {{D, F, H}}, {{H, H, F}}};
+static const formats gemm_formats[] = {{{D, D, D, D}}, {{F, F, F, F}}, {{H, H, H, H}}, {{F, H, H, F}}, {{H, F, F, H}}, {{H, D, D, H}},
+                                       {{F, D, D, F}}, {{D, F, F, D}}, {{D, H, H, D}}, {{H, H, H, F}}, {{F, H, H, H}}};
+static const formats frob_formats[] = {{{D, D}}, {{D, F}}, {{D, H}}};
+static const formats join_formats[] = {{{D, D}}};
+static const formats normalise_formats[] = {{{D, D, D}}, {{F, F, D}}, {{H, H, D}}, {{H, F, D}}, {{H, D, D}}, {{F, H, D}}, {{F, D, D}}, {{D, F, D}}};
+static const formats polar_formats[] = {{{D, D}}, {{F, F}}, {{H, H}}, {{D, F}}, {{D, H}}, {{H, D}}, {{F, H}}};
+static const formats adam_formats[] = {{{D, D, D, D, D}}, {{F, F, F, F, D}}, {{H, H, H, H, D}}, {{H, F, F, H, D}},
+                                       {{F, H, F, F, D}}, {{H, F, F, F, D}}, {{H, D, D, F, D}}};
+static const formats decay_formats[] = {{{D, D, D}}, {{F, F, D}}, {{H, H, D}}, {{F, H, D}}, {{H, F, D}}, {{D, F, D}}, {{F, D, D}}};
+
+/* ---- sizes: batch, rows, cols, K ---- */
+
+static const sizes plain_sizes[] = {{1, 1, 1, 0, 0},
+                                    {1, 1, 37, 0, 0},
+                                    {1, 37, 1, 0, 0},
+                                    {3, 7, 13, 0, 0},
+                                    {1, 8, 44, 0, 0},
+                                    {3, 33, 17, 0, 0},
+                                    {4, 0, 5, 0, 0},
+                                    {1, 64, 192, 0, PL_CASE_LARGE},
+                                    {1, 192, 64, 0, PL_CASE_LARGE}};
+static const sizes gemm_sizes[] = {{1, 1, 1, 1, 0},
+                                   {1, 1, 37, 5, 0},
+                                   {1, 37, 1, 5, 0},
+                                   {3, 7, 13, 1, 0},
+                                   {1, 8, 44, 8, 0},
+                                   {3, 33, 17, 64, 0},
+                                   {2, 5, 9, 0, 0},
+                                   {1, 9, 21, 300, 0},
+                                   {1, 7, 13, 700, 0},
+                                   {1, 64, 192, 64, PL_CASE_LARGE},
+                                   {1, 192, 64, 64, PL_CASE_LARGE}};
+static const sizes join_sizes[] = {{1, 1, 2, 0, 0}, {3, 1, 2, 0, 0}, {33, 1, 2, 0, 0}, {100, 1, 2, 0, 0}};
+static const sizes polar_sizes[] = {{1, 1, 1, 0, 0},  {1, 1, 37, 0, 0}, {1, 37, 1, 0, 0},  {3, 7, 13, 0, 0},
+                                    {3, 13, 7, 0, 0}, {2, 8, 8, 0, 0},  {3, 33, 17, 0, 0}, {1, 32, 96, 0, PL_CASE_LARGE}};
+
+/* ---- variants: flags, alpha, beta, eps. LARGE: runs at large sizes too ---- */
+
+#define ALL PL_CASE_LARGE
+#define ADD PL_CASE_ADDEND
+static const variant copy_variants[] = {
+    {ALL, 0, 0, 0}, {ALL | PL_CASE_TRANS, 0, 0, 0}, {PL_CASE_IN_PLACE, 0, 0, 0}, {PL_CASE_TRANS | PL_CASE_STRIDED, 0, 0, 0}};
+static const variant axpby_variants[] = {{0, -1.5, 0, 0},
+                                         {ADD, 2, -3, 0},
+                                         {ALL | ADD, 3.4445, -4.775, 0},
+                                         {ALL | ADD | PL_CASE_ROUND_TERMS, 3.4445, -4.775, 0},
+                                         {PL_CASE_ROUND_TERMS, 2.0315, 0, 0},
+                                         {ADD | PL_CASE_IN_PLACE, 2.0315, 0.1, 0},
+                                         {ADD | PL_CASE_IN_PLACE_Z, 1, 0.1, 0}};
+static const variant gemm_variants[] = {{0, 1, 0, 0},
+                                        {ALL | PL_CASE_TB, 1, 0, 0},
+                                        {PL_CASE_TA, 2, 0, 0},
+                                        {PL_CASE_TA | PL_CASE_TB, -0.3, 0, 0},
+                                        {ADD, 2, -3, 0},
+                                        {ALL | ADD, 2.0315, -4.775, 0},
+                                        {ADD | PL_CASE_IN_PLACE | PL_CASE_TB, 1, 3.4445, 0},
+                                        {ADD | PL_CASE_STRIDED, 1, 1, 0},
+                                        {ADD | PL_CASE_SHARED | PL_CASE_TB, 1, -1, 0}};
+static const variant frob_variants[] = {{ALL, 1, 0, 0}, {0, 3, 0, 0}, {ALL | PL_CASE_ROUNDED, 1, 0, 0}};
+static const variant join_variants[] = {{0, 0, 0, 0}};
+static const variant normalise_variants[] = {
+    {ALL, 0, 0, 0}, {ALL | PL_CASE_REFERENCE, 0, 0, 1e-7}, {PL_CASE_IN_PLACE, 0, 0, 0}, {PL_CASE_SHARED, 0, 0, 0}};
+static const variant polar_variants[] = {{ALL, 0, 0, 0}, {PL_CASE_IN_PLACE, 0, 0, 0}};
+static const variant adam_variants[] = {{ALL, 0.9, 0.999, 1e-8}, {0, 0.5, 0.75, 0.125}, {PL_CASE_IN_PLACE, 0.95, 0.99, 1e-6}};
+static const variant decay_variants[] = {{ALL, 1, 0, 0}, {0, 1.7320508075688772, 0, 0}};
+
+#define OF(a) (int)(sizeof(a) / sizeof *(a))
+#define FAMILY(op, fs, ss, vs)                                                                                                                       \
+    {                                                                                                                                                \
+        PL_OP_##op, OF(fs), OF(ss), OF(vs), fs, ss, vs                                                                                               \
+    }
+
+static const family families[] = {
+    FAMILY(copy, copy_formats, plain_sizes, copy_variants),          FAMILY(axpby, axpby_formats, plain_sizes, axpby_variants),
+    FAMILY(gemm, gemm_formats, gemm_sizes, gemm_variants),           FAMILY(frob, frob_formats, plain_sizes, frob_variants),
+    FAMILY(frob_join, join_formats, join_sizes, join_variants),      FAMILY(normalise, normalise_formats, plain_sizes, normalise_variants),
+    FAMILY(polar_exact, polar_formats, polar_sizes, polar_variants), FAMILY(adam_direction, adam_formats, plain_sizes, adam_variants),
+    FAMILY(decay_step, decay_formats, plain_sizes, decay_variants),
+};
+
+int pl_op_case_in_place_on(const pl_op_case *c)
+{
+    if (c->flags & PL_CASE_IN_PLACE_Z) return 2;
+    if (!(c->flags & PL_CASE_IN_PLACE)) return -1;
+    return c->op == PL_OP_gemm || c->op == PL_OP_adam_direction ? 3 : 1;
+}
+
+/* True where the member exists. */
+static int member(pl_op_case *out, const family *m, const formats *f, const sizes *s, const variant *v)
+{
+    *out = (pl_op_case){.op = m->op,
+                        .batch = s->batch,
+                        .rows = s->rows,
+                        .cols = s->cols,
+                        .K = s->K,
+                        .flags = v->flags,
+                        .alpha = v->alpha,
+                        .beta = v->beta,
+                        .eps = v->eps};
+    memcpy(out->dtype, f->dtype, sizeof out->dtype);
+    int on = pl_op_case_in_place_on(out);
+    if (on >= 0 && f->dtype[on] != f->dtype[0]) return 0;
+    if ((s->flags & PL_CASE_LARGE) && !(v->flags & PL_CASE_LARGE)) return 0;
+    if ((v->flags & PL_CASE_SHARED) && s->batch < 2) return 0;
+    out->flags = (v->flags & ~(uint32_t)PL_CASE_LARGE) | s->flags;
+    return 1;
+}
+
+/* Case number `wanted`, or, with out NULL, the number of cases. */
+static int64_t walk(pl_op_case *out, int64_t wanted)
+{
+    int64_t n = 0;
+    pl_op_case c;
+    for (int m = 0; m < OF(families); m++)
+        for (int f = 0; f < families[m].n_formats; f++)
+            for (int s = 0; s < families[m].n_sizes; s++)
+                for (int v = 0; v < families[m].n_variants; v++) {
+                    if (!member(&c, &families[m], &families[m].f[f], &families[m].s[s], &families[m].v[v])) continue;
+                    if (out && n == wanted) {
+                        *out = c;
+                        return n;
+                    }
+                    n++;
+                }
+    return out ? -1 : n;
+}
+
+int64_t pl_op_case_count(void)
+{
+    return walk(NULL, 0);
+}
+
+int pl_op_case_at(pl_op_case *out, int64_t i)
+{
+    return i >= 0 && walk(out, i) == i;
+}
+
+int pl_op_case_data_operand(const pl_op_case *c, int i)
+{
+    switch (c->op) {
+    case PL_OP_gemm: return i < 3 || (i == 3 && c->flags & PL_CASE_ADDEND);
+    case PL_OP_axpby: return i < 2 || (i == 2 && c->flags & PL_CASE_ADDEND);
+    case PL_OP_frob: return i == 1;
+    case PL_OP_frob_join: return 0;
+    case PL_OP_adam_direction: return i < 4;
+    default: return i < 2;
+    }
+}
+
+polar_dtype pl_op_case_compute(const pl_op_case *c)
+{
+    if (c->op == PL_OP_frob || c->op == PL_OP_frob_join || c->op == PL_OP_polar_exact) return POLAR_DTYPE_F64;
+    for (int i = 0; i < PL_MAX_OPERANDS; i++)
+        if (pl_op_case_data_operand(c, i) && c->dtype[i] == POLAR_DTYPE_F64) return POLAR_DTYPE_F64;
+    return POLAR_DTYPE_F32;
+}
+
+/* Formats of the data operands from `first` to `end`, neighbours of one format once. */
+static size_t put_formats(char *out, size_t bytes, size_t used, const pl_op_case *c, int first, int end)
+{
+    const char *before = "";
+    for (int i = first; i < end; i++) {
+        const char *name = polar_dtype_name(c->dtype[i]);
+        if (!pl_op_case_data_operand(c, i) || !strcmp(name, before)) continue;
+        if (used < bytes) used += (size_t)snprintf(out + used, bytes - used, "%s%s", *before ? "," : "", name);
+        before = name;
+    }
+    return used;
+}
+
+char *pl_op_case_group(char *out, size_t bytes, const pl_op_case *c)
+{
+    const pl_op_info *info = pl_op_describe(c->op);
+    int results = info->out + info->inout, operands = pl_op_operand_count(info), same = 1, first = -1;
+    for (int i = 0; i < operands; i++) {
+        if (!pl_op_case_data_operand(c, i)) continue;
+        if (first < 0) first = i;
+        same = same && c->dtype[i] == c->dtype[first];
+    }
+    size_t used = (size_t)snprintf(out, bytes, "%s ", info->name);
+    if (first < 0) snprintf(out + used, used < bytes ? bytes - used : 0, "f64");
+    else if (same) put_formats(out, bytes, used, c, first, first + 1);
+    else {
+        used = put_formats(out, bytes, used, c, results, operands);
+        if (used < bytes) used += (size_t)snprintf(out + used, bytes - used, "->");
+        put_formats(out, bytes, used, c, 0, results);
+    }
+    return out;
+}
+
+char *pl_op_case_name(char *out, size_t bytes, const pl_op_case *c)
+{
+    static const struct {
+        uint32_t flag;
+        const char *word;
+    } words[] = {{PL_CASE_TA, " ta"},
+                 {PL_CASE_TB, " tb"},
+                 {PL_CASE_TRANS, " trans"},
+                 {PL_CASE_ROUND_TERMS, " round_terms"},
+                 {PL_CASE_REFERENCE, " reference"},
+                 {PL_CASE_ROUNDED, " rounded"},
+                 {PL_CASE_IN_PLACE, " in_place"},
+                 {PL_CASE_IN_PLACE_Z, " in_place_z"},
+                 {PL_CASE_STRIDED, " strided"},
+                 {PL_CASE_SHARED, " shared"}};
+    pl_op_case_group(out, bytes, c);
+    size_t used = strlen(out);
+    used += (size_t)snprintf(out + used, bytes - used, " %lldx%lldx%lld", (long long)c->batch, (long long)c->rows, (long long)c->cols);
+    if (c->op == PL_OP_gemm && used < bytes) used += (size_t)snprintf(out + used, bytes - used, "x%lld", (long long)c->K);
+    for (size_t i = 0; i < sizeof words / sizeof *words && used < bytes; i++)
+        if (c->flags & words[i].flag) used += (size_t)snprintf(out + used, bytes - used, "%s", words[i].word);
+    if ((c->flags & PL_CASE_ADDEND) && used < bytes) used += (size_t)snprintf(out + used, bytes - used, c->op == PL_OP_gemm ? " D" : " Z");
+    if (c->alpha != 0 && used < bytes) used += (size_t)snprintf(out + used, bytes - used, " %g", c->alpha);
+    if (c->beta != 0 && used < bytes) used += (size_t)snprintf(out + used, bytes - used, ",%g", c->beta);
+    return out;
+}

@@ -1,0 +1,194 @@
+/* op_model.c -- see op_model.h. Letters as in ops.def. */
+#include "verify/op_model.h"
+
+#include <math.h>
+
+#define F64  POLAR_DTYPE_F64
+#define BF16 POLAR_DTYPE_BF16
+
+static pl_iv at(const pl_op_run *r, int o, int64_t b, int64_t i, int64_t j)
+{
+    return pl_iv_point(pl_op_run_before(r, o, b, i, j));
+}
+
+/* A scalar or live value: as given, or rounded to the compute format. */
+static pl_iv scalar(double x, polar_dtype ct)
+{
+    return pl_iv_in(pl_iv_point(x), ct);
+}
+
+/* fma(a, x, y), rounded */
+static pl_iv fused(pl_iv a, pl_iv x, pl_iv y, polar_dtype ct)
+{
+    return pl_iv_in(pl_iv_add(pl_iv_mul(a, x), y), ct);
+}
+
+static pl_iv product(pl_iv a, pl_iv b, polar_dtype ct)
+{
+    return pl_iv_in(pl_iv_mul(a, b), ct);
+}
+
+static pl_iv sum(pl_iv a, pl_iv b, polar_dtype ct)
+{
+    return pl_iv_in(pl_iv_add(a, b), ct);
+}
+
+static pl_iv negative(pl_iv x)
+{
+    return (pl_iv){-x.hi, -x.lo, x.any};
+}
+
+static pl_iv model_copy(const pl_op_run *r, int64_t b, int64_t i, int64_t j)
+{
+    return r->c.flags & PL_CASE_TRANS ? at(r, 1, b, j, i) : at(r, 1, b, i, j);
+}
+
+static pl_iv model_axpby(const pl_op_run *r, int64_t b, int64_t i, int64_t j, polar_dtype ct)
+{
+    pl_iv alpha = scalar(r->c.alpha, ct), beta = scalar(r->c.beta, ct), x = at(r, 1, b, i, j),
+          z = r->c.flags & PL_CASE_ADDEND ? at(r, 2, b, i, j) : pl_iv_point(0);
+    if (r->c.flags & PL_CASE_ROUND_TERMS) return sum(pl_iv_round(product(alpha, x, ct), BF16), pl_iv_round(product(beta, z, ct), BF16), ct);
+    return fused(alpha, x, product(beta, z, ct), ct);
+}
+
+static int is_small_whole(double x)
+{
+    return fabs(x) < 1048576 && x == (double)(int)x;
+}
+
+/* The sum over k, in any order. */
+static pl_iv model_sum(const pl_op_run *r, int64_t b, int64_t i, int64_t j, polar_dtype ct)
+{
+    int ta = !!(r->c.flags & PL_CASE_TA), tb = !!(r->c.flags & PL_CASE_TB), whole = 1;
+    long double s = 0, S = 0, K = (long double)r->c.K, u = pl_unit_roundoff(ct);
+    for (int64_t k = 0; k < r->c.K; k++) {
+        double x = ta ? pl_op_run_before(r, 1, b, k, i) : pl_op_run_before(r, 1, b, i, k),
+               y = tb ? pl_op_run_before(r, 2, b, j, k) : pl_op_run_before(r, 2, b, k, j);
+        long double p = (long double)x * y;
+        s += p;
+        if (isfinite(p)) S += fabsl(p);
+        whole = whole && is_small_whole(x) && is_small_whole(y);
+    }
+    if (S * (1 + 2 * K * u) >= pl_largest(ct)) return (pl_iv){-INFINITY, INFINITY, 1};
+    if (!isfinite(s)) return pl_iv_point(s);
+    if (whole && S < 1 / u) return pl_iv_point(s);
+    long double own = pl_unit_roundoff(F64) / 2048 * (K + 1) * S; /* of s itself: long double has 64 bits or more */
+    if (sizeof(long double) == sizeof(double)) own *= 2048;
+    return pl_iv_around(s, K * u / (1 - K * u) * S + K * pl_least_half(ct) + own);
+}
+
+/* The epilogue may be fused or not: vendors' libraries do not say. */
+static pl_iv model_gemm(const pl_op_run *r, int64_t b, int64_t i, int64_t j, polar_dtype ct)
+{
+    pl_iv acc = pl_iv_in(model_sum(r, b, i, j, ct), ct), d = r->c.flags & PL_CASE_ADDEND ? at(r, 3, b, i, j) : pl_iv_point(0);
+    return sum(product(scalar(r->c.alpha, ct), acc, ct), product(scalar(r->c.beta, ct), d, ct), ct);
+}
+
+/* The power of two for a matrix whose largest magnitude is amax, from frexp's definition of the exponent. */
+static double scale_of(double amax, polar_dtype dtype)
+{
+    int e, limit = dtype == F64 ? 1022 : 126;
+    if (amax == 0 || !isfinite(amax)) return 1;
+    frexp(amax, &e);
+    e -= 1;
+    return ldexp(1, -(e > limit ? limit : e < -limit ? -limit : e));
+}
+
+static pl_iv model_frob(const pl_op_run *r, int64_t b, int64_t which)
+{
+    const pl_mat *X = &r->mat[1];
+    double amax = 0;
+    int nan = 0, whole = 1;
+    long double S = 0, d = (long double)((X->rows + 31) / 32 + (X->cols + 31) / 32 + 11);
+    for (int64_t i = 0; i < X->rows; i++)
+        for (int64_t j = 0; j < X->cols; j++) {
+            double x = pl_op_run_before(r, 1, b, i, j);
+            nan |= isnan(x);
+            amax = fmax(amax, fabs(x));
+        }
+    double s = scale_of(amax, X->dtype);
+    if (which == 0) return nan ? (pl_iv){-INFINITY, INFINITY, 1} : pl_iv_point(s); /* the unit of a NaN norm means nothing */
+    for (int64_t i = 0; i < X->rows; i++)
+        for (int64_t j = 0; j < X->cols; j++) {
+            double x = pl_op_run_before(r, 1, b, i, j);
+            long double y = (long double)x * s;
+            if (r->c.flags & PL_CASE_ROUNDED) y = pl_round_to(y, BF16);
+            S += y * y;
+            whole = whole && is_small_whole(x);
+        }
+    if (!isfinite(S)) return pl_iv_point(S);
+    whole = whole && S / s / s < 0x1p52L; /* sums of squares of whole numbers, in units of s^2 */
+    pl_iv square = whole ? pl_iv_point(S) : pl_iv_around(S, S * d * pl_unit_roundoff(F64) * 1.01L + (X->rows * X->cols) * pl_least_half(F64));
+    if (square.lo < 0) square.lo = 0;
+    return pl_iv_in(pl_iv_sqrt(product(pl_iv_point(r->c.alpha), square, F64)), F64);
+}
+
+/* Parts in units of the smallest s of a part that is not zero. */
+static pl_iv model_join(const pl_op_run *r, int64_t which)
+{
+    int64_t parts = r->mat[1].batch;
+    double s = 0;
+    long double S = 0;
+    for (int64_t b = 0; b < parts; b++) {
+        double unit = pl_op_run_before(r, 1, b, 0, 0);
+        if (pl_op_run_before(r, 1, b, 0, 1) != 0 && (s == 0 || unit < s)) s = unit;
+    }
+    if (which == 0) return pl_iv_point(s == 0 ? 1 : s);
+    for (int64_t b = 0; b < parts; b++) {
+        long double n = pl_op_run_before(r, 1, b, 0, 1);
+        if (n != 0) n *= s / (long double)pl_op_run_before(r, 1, b, 0, 0);
+        S += n * n;
+    }
+    if (!isfinite(S)) return pl_iv_point(S);
+    /* a part more than 2^537 below the largest, whose norm is at least 1, may underflow: absolutely below 2^-1022 */
+    pl_iv square = pl_iv_around(S, S * (long double)((parts + 31) / 32 + 9) * pl_unit_roundoff(F64) * 1.01L + parts * 0x1p-1022L);
+    if (square.lo < 0 || S == 0) square.lo = 0;
+    return pl_iv_in(pl_iv_sqrt(S == 0 ? pl_iv_point(0) : square), F64);
+}
+
+static pl_iv model_normalise(const pl_op_run *r, int64_t b, int64_t i, int64_t j, polar_dtype ct)
+{
+    int64_t nb = r->mat[2].batch == 1 ? 0 : b;
+    double unit = pl_op_run_before(r, 2, nb, 0, 0), norm = pl_op_run_before(r, 2, nb, 0, 1);
+    pl_iv s = scalar(unit, ct), n = scalar(norm, ct), x = product(at(r, 1, b, i, j), s, ct);
+    if (!(r->c.flags & PL_CASE_REFERENCE)) return norm == 0 ? pl_iv_point(0) : pl_iv_in(pl_iv_div(x, n), ct);
+    pl_iv t = pl_iv_round(sum(pl_iv_round(n, BF16), product(scalar(r->c.eps, ct), s, ct), ct), BF16);
+    if (t.lo == 0 && t.hi == 0) return pl_iv_point(0);
+    return pl_iv_round(pl_iv_in(pl_iv_div(pl_iv_round(x, BF16), t), ct), BF16);
+}
+
+static pl_iv model_adam(const pl_op_run *r, int o, int64_t b, int64_t i, int64_t j, polar_dtype ct)
+{
+    const pl_op_case *c = &r->c;
+    pl_iv g = at(r, 3, b, i, j), m = pl_iv_point(0), v = m;
+    if (o != 2) m = fused(scalar(c->alpha, ct), at(r, 1, b, i, j), product(scalar(1 - c->alpha, ct), g, ct), ct);
+    if (o != 1) v = fused(scalar(c->beta, ct), at(r, 2, b, i, j), product(product(scalar(1 - c->beta, ct), g, ct), g, ct), ct);
+    if (o == 1) return m;
+    if (o == 2) return v;
+    pl_iv c1 = scalar(pl_op_run_before(r, 4, 0, 0, 0), ct), c2 = scalar(pl_op_run_before(r, 4, 0, 0, 1), ct);
+    pl_iv root = pl_iv_in(pl_iv_sqrt(product(v, c2, ct)), ct);
+    return pl_iv_in(pl_iv_div(product(m, c1, ct), sum(root, scalar(c->eps, ct), ct)), ct);
+}
+
+static pl_iv model_decay(const pl_op_run *r, int64_t b, int64_t i, int64_t j, polar_dtype ct)
+{
+    pl_iv lr = scalar(pl_op_run_before(r, 2, 0, 0, 0), ct), wd = scalar(pl_op_run_before(r, 2, 0, 0, 1), ct);
+    pl_iv keep = fused(negative(lr), wd, pl_iv_point(1), ct), rate = product(lr, scalar(r->c.alpha, ct), ct);
+    return fused(negative(rate), at(r, 1, b, i, j), product(at(r, 0, b, i, j), keep, ct), ct);
+}
+
+pl_iv pl_op_model(const pl_op_run *r, int operand, int64_t b, int64_t i, int64_t j)
+{
+    polar_dtype ct = pl_op_case_compute(&r->c);
+    switch (r->c.op) {
+    case PL_OP_copy: return model_copy(r, b, i, j);
+    case PL_OP_axpby: return model_axpby(r, b, i, j, ct);
+    case PL_OP_gemm: return model_gemm(r, b, i, j, ct);
+    case PL_OP_frob: return model_frob(r, b, j);
+    case PL_OP_frob_join: return model_join(r, j);
+    case PL_OP_normalise: return model_normalise(r, b, i, j, ct);
+    case PL_OP_adam_direction: return model_adam(r, operand, b, i, j, ct);
+    case PL_OP_decay_step: return model_decay(r, b, i, j, ct);
+    default: return (pl_iv){-INFINITY, INFINITY, 1};
+    }
+}

@@ -1,0 +1,60 @@
+#!/bin/sh
+# install_deps.sh -- makes sure that what the build needs is there. Touches nothing when it is.
+#
+# On Debian and Ubuntu missing packages are installed with apt-get, as root or through a sudo that asks for no
+# password; otherwise the one line to run is printed and the script fails. Elsewhere the names are printed
+# and CMake has the last word. Never reads standard input.
+#
+#     sh tools/install_deps.sh             # install what is missing
+#     sh tools/install_deps.sh --list      # only name what is missing
+set -u
+
+missing=
+need() { missing="$missing $1"; }
+have() { command -v "$1" >/dev/null 2>&1; }
+links() { printf '%s\n' "$1" | "${CC:-cc}" -x c - -o /dev/null $2 >/dev/null 2>&1; }    # a small program and its libraries
+
+have "${CC:-cc}" || need gcc
+links 'int main(void) { return 0; }' '' || need libc6-dev
+have cmake || need cmake
+have ninja || need ninja-build
+links 'int main(void) { return 0; }' -lopenblas || need libopenblas-dev
+links '#include <lapacke.h>
+int main(void) { return LAPACKE_get_nancheck(); }' -llapacke || need liblapacke-dev
+missing=${missing# }
+
+[ -n "$missing" ] || exit 0
+if [ "${1:-}" = --list ]; then
+    echo "$missing"
+    exit 0
+fi
+
+if ! have apt-get; then
+    echo "install_deps: not found here, by their Debian names: $missing" >&2
+    echo "install_deps: this is no apt system; install them with its package manager. Going on: CMake will say what it cannot find." >&2
+    exit 0
+fi
+
+if [ "$(id -u)" -eq 0 ]; then
+    as_root=
+elif have sudo && sudo -n true 2>/dev/null; then
+    as_root="sudo -n"
+else
+    echo "install_deps: missing packages and no right to install them. Run:" >&2
+    echo "    sudo apt-get update && sudo apt-get install -y --no-install-recommends $missing" >&2
+    exit 1
+fi
+
+apt() { $as_root env DEBIAN_FRONTEND=noninteractive apt-get -q -o DPkg::Lock::Timeout=300 "$@" </dev/null; }
+
+# The lists may be absent (a fresh image) or stale: they are fetched only when the first try fails.
+echo "install_deps: installing $missing"
+log=$(mktemp) || exit 1
+trap 'rm -f "$log"' EXIT
+if ! apt install -y --no-install-recommends $missing >"$log" 2>&1; then
+    if ! { apt update && apt install -y --no-install-recommends $missing; } >"$log" 2>&1; then
+        cat "$log" >&2
+        echo "install_deps: apt-get could not install: $missing" >&2
+        exit 1
+    fi
+fi

@@ -1,0 +1,77 @@
+#!/bin/sh
+# test_full.sh -- what `make test-full` adds to `make test`. Every part runs, the last lines say how each ended.
+#
+#  1. address and undefined-behaviour sanitizers over every test (preset asan); the fault loops, which fail the N-th
+#     allocation for N = 1, 2, ..., are among them, and there a leak or a stray write is seen
+#  2. every test that runs on `cpu`, once per instruction set of this CPU, forced by POLAR_ISA
+#  3. a bounded libFuzzer run over the safetensors reader, where clang has libFuzzer (FUZZ_RUNS, default a million inputs, under a minute)
+set -u
+cd "$(dirname "$0")/.." || exit 2
+summary=
+status=0
+
+part() {    # part NAME COMMAND...
+    name=$1
+    shift
+    printf '\n==== %s\n' "$name"
+    if "$@"; then verdict=passed; else verdict=FAILED; status=1; fi
+    summary="$summary$(printf '%-44s %s' "$name" "$verdict")
+"
+}
+
+skip() {    # skip NAME WHY
+    printf '\n==== %s: skipped, %s\n' "$1" "$2"
+    summary="$summary$(printf '%-44s skipped: %s' "$1" "$2")
+"
+}
+
+tests() { dir=$1; shift; ctest --test-dir "$dir" --output-on-failure --no-tests=error --timeout 3600 "$@"; }
+
+sanitizers() {
+    [ -f build/asan/build.ninja ] || cmake --preset asan || return 1
+    cmake --build build/asan && tests build/asan
+}
+
+# What pl_isa_usable asks for (src/backends/cpu/cpu_backend.c), by the kernel's names.
+isa_flags() {
+    case $1 in
+    scalar) ;;
+    avx2) echo avx2 fma ;;
+    avx512) echo avx2 fma avx512f avx512dq avx512bw avx512vl ;;
+    esac
+}
+
+isa_lacks() {
+    for flag in $(isa_flags "$1"); do
+        grep -q -m 1 -w "$flag" /proc/cpuinfo || { echo "$flag"; return; }
+    done
+}
+
+# Without the tests that POLAR_ISA cannot reach: other devices, no device, an instruction set in the device's name, the tree's checks.
+forced() { POLAR_ISA=$1 tests build/cpu -E ':(ref|guard|none|cpu:isa=.*)$|^check_|^test_checks$|^test_headers$'; }
+
+fuzz() {
+    mkdir -p build/fuzz/corpus || return 1
+    entry='{"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}'    # one valid file to begin with; its header is 54 = 066 bytes long
+    printf '\066\000\000\000\000\000\000\000%s\000\000\200\077' "$entry" >build/fuzz/corpus/one_float
+    clang -g -O1 -std=gnu17 -D_GNU_SOURCE -Iinclude -Isrc -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all tools/fuzz_safetensors.c src/base/*.c -lm \
+        -o build/fuzz/fuzz_safetensors || return 1
+    build/fuzz/fuzz_safetensors -runs="${FUZZ_RUNS:-1000000}" -max_len=4096 -timeout=10 -rss_limit_mb=2048 -print_final_stats=1 -artifact_prefix=build/fuzz/ build/fuzz/corpus
+}
+
+fuzzer_works() {
+    command -v clang >/dev/null 2>&1 && printf 'int LLVMFuzzerTestOneInput(const char *d, unsigned long n) { return d == (char *)n; }\n' |
+        clang -x c - -fsanitize=fuzzer,address -o /dev/null >/dev/null 2>&1
+}
+
+part 'sanitizers: address, undefined' sanitizers
+for isa in scalar avx2 avx512; do
+    lacks=$(isa_lacks $isa)
+    if [ -z "$lacks" ]; then part "instruction set: $isa" forced $isa; else skip "instruction set: $isa" "this CPU has no $lacks"; fi
+done
+if [ ! -f tools/fuzz_safetensors.c ]; then skip 'fuzzer: safetensors' 'tools/fuzz_safetensors.c is not there'
+elif fuzzer_works; then part 'fuzzer: safetensors' fuzz
+else skip 'fuzzer: safetensors' 'no clang with libFuzzer here'; fi
+
+printf '\n==== summary\n%s' "$summary"
+exit $status
