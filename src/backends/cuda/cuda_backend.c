@@ -1,0 +1,277 @@
+/* cuda_backend.c -- `cuda:N`: device memory, streams, copies through pinned memory, graphs.
+ *
+ * The CUDA runtime is linked statically and finds the driver at run time; cuBLASLt and cuSOLVER are loaded when a device opens or when they
+ * are first wanted. So one binary serves machines with and without a GPU: without one, opening "cuda:0" fails with a sentence.
+ */
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "cuda_kernels.h"
+#include "cuda_state.h"
+
+polar_status pl_cuda_fail(cudaError_t e, const char *what, const pl_device *dev)
+{
+    if (e == cudaSuccess) return POLAR_OK;
+    cudaGetLastError();    /* an error that is not sticky must not be met again by the next call */
+    return PL_FAIL(e == cudaErrorMemoryAllocation ? POLAR_E_NOMEM : POLAR_E_DEVICE, "%s: %s: %s", dev->name, what, cudaGetErrorString(e));
+}
+
+void pl_cuda_check_op(pl_queue *q, pl_op_id id, const void *args)
+{
+    char line[400];
+    cudaError_t e = cudaGetLastError();
+    if (e == cudaSuccess && pl_cuda_dev(q->dev)->sync_each && !q->capturing) e = cudaStreamSynchronize(pl_cuda_q(q)->stream);
+    if (e != cudaSuccess) PL_QUEUE_FAIL(q, POLAR_E_DEVICE, "%s: %s: %s", q->dev->name, pl_op_print(line, sizeof line, id, args), cudaGetErrorString(e));
+}
+
+void *pl_cuda_library(const char *stem, int first_version, int last_version)
+{
+    char name[64];
+    for (int v = last_version; v >= first_version; v--) {
+        snprintf(name, sizeof name, "%s.so.%d", stem, v);
+        void *lib = dlopen(name, RTLD_NOW | RTLD_LOCAL);
+        if (lib) return lib;
+    }
+    return NULL;
+}
+
+/* ---- devices --------------------------------------------------------------------------------------- */
+
+static polar_status choose_device(pl_device *dev, const char *options, int *ordinal)
+{
+    int count = 0;
+    *ordinal = 0;
+    if (*options) PL_TRY(pl_option_int(ordinal, "cuda:N", options, 0, 1023));
+    snprintf(dev->name, sizeof dev->name, "cuda:%d", *ordinal);
+    cudaError_t e = cudaGetDeviceCount(&count);
+    PL_NEED(e != cudaErrorInsufficientDriver, POLAR_E_DEVICE, "%s: no NVIDIA driver, or one too old for CUDA %d.%d (use --device cpu)", dev->name, CUDART_VERSION / 1000,
+            CUDART_VERSION % 1000 / 10);
+    PL_NEED(e == cudaSuccess && count > 0, POLAR_E_DEVICE, "%s: this machine has no usable GPU: %s (use --device cpu)", dev->name,
+            cudaGetErrorString(e == cudaSuccess ? cudaErrorNoDevice : e));
+    PL_NEED(*ordinal < count, POLAR_E_DEVICE, "%s: this machine has %d GPU%s, numbered from 0", dev->name, count, count > 1 ? "s" : "");
+    return POLAR_OK;
+}
+
+static void cuda_device_close(pl_device *dev)
+{
+    pl_cuda_device *d = dev->impl;
+    if (!d) return;
+    cudaSetDevice(d->ordinal);
+    pl_cuda_solver_close(d->solver);
+    pl_cuda_lt_close(d->lt);
+    pl_free(d);
+    dev->impl = NULL;
+}
+
+static polar_status cuda_device_open(pl_device *dev, const char *options)
+{
+    int ordinal, major = 0;
+    PL_TRY(choose_device(dev, options, &ordinal));
+    PL_TRY(pl_cuda_fail(cudaSetDevice(ordinal), "choosing the device", dev));
+    PL_TRY(pl_cuda_fail(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, ordinal), "asking for its compute capability", dev));
+    PL_NEED(major >= 8, POLAR_E_UNSUPPORTED, "%s: compute capability %d.x is older than this build serves (8.0 and newer)", dev->name, major);
+    pl_cuda_device *d = pl_calloc(1, sizeof *d);
+    PL_NEED(d, POLAR_E_NOMEM, "a device's data");
+    const char *sync = getenv("POLAR_CUDA_SYNC");
+    dev->impl = d;
+    dev->threads = 1;
+    d->ordinal = ordinal;
+    d->sync_each = sync && *sync && *sync != '0';
+    polar_status st = pl_cuda_lt_open(&d->lt, dev);
+    if (st != POLAR_OK) cuda_device_close(dev);
+    return st;
+}
+
+static polar_status cuda_mem_alloc(pl_device *dev, void **out, size_t bytes)
+{
+    size_t free_bytes = 0, total = 0;
+    PL_TRY(pl_cuda_fail(cudaSetDevice(pl_cuda_dev(dev)->ordinal), "choosing the device", dev));
+    cudaError_t e = cudaMalloc(out, bytes);
+    if (e != cudaErrorMemoryAllocation) return pl_cuda_fail(e, "taking memory", dev);
+    cudaGetLastError();
+    *out = NULL;
+    cudaMemGetInfo(&free_bytes, &total);
+    return PL_FAIL(POLAR_E_NOMEM, "%s: %.1f MiB wanted, %.1f of %.1f MiB are free", dev->name, (double)bytes / 1048576, (double)free_bytes / 1048576, (double)total / 1048576);
+}
+
+static void cuda_mem_free(pl_device *dev, void *data)
+{
+    cudaSetDevice(pl_cuda_dev(dev)->ordinal);
+    cudaFree(data);
+}
+
+/* ---- queues ---------------------------------------------------------------------------------------- */
+
+static void cuda_queue_close(pl_queue *q)
+{
+    pl_cuda_queue *c = q->impl;
+    if (!c) return;
+    for (int i = 0; i < PL_CUDA_RING; i++)
+        if (c->slot_free[i]) cudaEventDestroy(c->slot_free[i]);
+    cudaFree(c->workspace);
+    cudaFreeHost(c->pinned);
+    if (c->owns_stream) cudaStreamDestroy(c->stream);
+    pl_free(c);
+    q->impl = NULL;
+}
+
+static polar_status queue_resources(pl_queue *q, pl_cuda_queue *c, void *stream)
+{
+    c->stream = stream;
+    if (!stream) {
+        PL_TRY(pl_cuda_fail(cudaStreamCreateWithFlags(&c->stream, cudaStreamNonBlocking), "making a stream", q->dev));
+        c->owns_stream = 1;
+    }
+    PL_TRY(cuda_mem_alloc(q->dev, &c->workspace, PL_CUDA_WORKSPACE));
+    PL_TRY(pl_cuda_fail(cudaMallocHost((void **)&c->pinned, PL_CUDA_RING * PL_CUDA_SLOT), "taking pinned memory", q->dev));
+    for (int i = 0; i < PL_CUDA_RING; i++)
+        PL_TRY(pl_cuda_fail(cudaEventCreateWithFlags(&c->slot_free[i], cudaEventDisableTiming), "making an event", q->dev));
+    return POLAR_OK;
+}
+
+static polar_status cuda_queue_open(pl_queue *q, void *stream)
+{
+    PL_TRY(pl_cuda_fail(cudaSetDevice(pl_cuda_dev(q->dev)->ordinal), "choosing the device", q->dev));
+    pl_cuda_queue *c = pl_calloc(1, sizeof *c);
+    PL_NEED(c, POLAR_E_NOMEM, "a queue's data");
+    q->impl = c;
+    polar_status st = queue_resources(q, c, stream);
+    if (st != POLAR_OK) cuda_queue_close(q);
+    return st;
+}
+
+static polar_status cuda_queue_sync(pl_queue *q)
+{
+    cudaError_t e = cudaStreamSynchronize(pl_cuda_q(q)->stream);
+    if (e == cudaSuccess) return POLAR_OK;
+    return PL_FAIL(POLAR_E_DEVICE, "%s: an operation failed while it ran: %s (POLAR_CUDA_SYNC=1 tells which)", q->dev->name, cudaGetErrorString(e));
+}
+
+/* True inside a capture that is not ours (torch's, say): there we may launch kernels but not allocate, upload or wait. */
+static int cuda_queue_captured(pl_queue *q)
+{
+    enum cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+    return cudaStreamIsCapturing(pl_cuda_q(q)->stream, &status) == cudaSuccess && status != cudaStreamCaptureStatusNone;
+}
+
+/* Small uploads (live values) go through a ring of pinned slots and do not wait; the runtime stages large ones itself and returns when the
+ * source may be reused. */
+static cudaError_t upload(pl_cuda_queue *c, void *dst, const void *src, size_t bytes)
+{
+    if (bytes > PL_CUDA_SLOT) return cudaMemcpyAsync(dst, src, bytes, cudaMemcpyHostToDevice, c->stream);
+    int slot = c->next_slot;
+    c->next_slot = (slot + 1) % PL_CUDA_RING;
+    cudaError_t e = cudaEventSynchronize(c->slot_free[slot]);
+    if (e != cudaSuccess) return e;
+    memcpy(c->pinned + (size_t)slot * PL_CUDA_SLOT, src, bytes);
+    e = cudaMemcpyAsync(dst, c->pinned + (size_t)slot * PL_CUDA_SLOT, bytes, cudaMemcpyHostToDevice, c->stream);
+    return e == cudaSuccess ? cudaEventRecord(c->slot_free[slot], c->stream) : e;
+}
+
+static void cuda_copy(pl_queue *q, void *dst, const void *src, size_t bytes, pl_copy_kind kind)
+{
+    pl_cuda_queue *c = pl_cuda_q(q);
+    cudaError_t e = kind == PL_COPY_UPLOAD ? upload(c, dst, src, bytes) : cudaMemcpyAsync(dst, src, bytes, cudaMemcpyDeviceToHost, c->stream);
+    if (e != cudaSuccess) pl_queue_keep(q, pl_cuda_fail(e, kind == PL_COPY_UPLOAD ? "an upload" : "a download", q->dev));
+}
+
+/* ---- graphs ---------------------------------------------------------------------------------------- */
+
+static polar_status cuda_graph_begin(pl_queue *q)
+{
+    return pl_cuda_fail(cudaStreamBeginCapture(pl_cuda_q(q)->stream, cudaStreamCaptureModeThreadLocal), "beginning a capture", q->dev);
+}
+
+static polar_status cuda_graph_end(pl_queue *q, void **graph)
+{
+    cudaGraph_t captured = NULL;
+    cudaGraphExec_t exec = NULL;
+    PL_TRY(pl_cuda_fail(cudaStreamEndCapture(pl_cuda_q(q)->stream, &captured), "ending a capture", q->dev));
+    cudaError_t e = cudaGraphInstantiate(&exec, captured, 0);
+    cudaGraphDestroy(captured);
+    *graph = exec;
+    return pl_cuda_fail(e, "making a graph of a capture", q->dev);
+}
+
+static polar_status cuda_graph_launch(pl_queue *q, void *graph, pl_graph_fn fn, void *arg)
+{
+    (void)fn;
+    (void)arg;
+    return pl_cuda_fail(cudaGraphLaunch(graph, pl_cuda_q(q)->stream), "launching a graph", q->dev);
+}
+
+static void cuda_graph_free(pl_queue *q, void *graph)
+{
+    (void)q;
+    cudaGraphExecDestroy(graph);
+}
+
+/* ---- ops ------------------------------------------------------------------------------------------- */
+
+#define LAUNCHED(op)                                                    \
+    static void cuda_##op(pl_queue *q, const pl_args_##op *a)           \
+    {                                                                   \
+        pl_cuda_launch_##op(pl_cuda_q(q)->stream, a);                   \
+        pl_cuda_check_op(q, PL_OP_##op, a);                             \
+    }
+LAUNCHED(axpby)
+LAUNCHED(normalise)
+LAUNCHED(adam_direction)
+LAUNCHED(decay_step)
+LAUNCHED(frob_join)
+
+static void cuda_copy_op(pl_queue *q, const pl_args_copy *a)
+{
+    pl_cuda_launch_copy(pl_cuda_q(q)->stream, a);
+    pl_cuda_check_op(q, PL_OP_copy, a);
+}
+
+static void cuda_frob(pl_queue *q, const pl_args_frob *a)
+{
+    pl_scratch_mark mark = pl_scratch_begin(q);
+    void *scratch = pl_scratch_take(q, pl_cuda_frob_scratch(a));
+    if (scratch) pl_cuda_launch_frob(pl_cuda_q(q)->stream, a, scratch);
+    pl_scratch_end(q, mark);
+    pl_cuda_check_op(q, PL_OP_frob, a);
+}
+
+static size_t cuda_op_scratch(pl_queue *q, pl_op_id id, const void *args)
+{
+    (void)q;
+    return id == PL_OP_frob ? pl_cuda_frob_scratch(args) : 0;
+}
+
+static const pl_ops cuda_ops = {
+    .copy = cuda_copy_op,
+    .axpby = cuda_axpby,
+    .gemm = pl_cuda_gemm,
+    .frob = cuda_frob,
+    .frob_join = cuda_frob_join,
+    .normalise = cuda_normalise,
+    .polar_exact = pl_cuda_polar_exact,
+    .adam_direction = cuda_adam_direction,
+    .decay_step = cuda_decay_step,
+};
+
+const pl_backend pl_backend_cuda = {
+    .name = "cuda",
+    .summary = "NVIDIA GPUs of compute capability 8.0 and newer: own kernels, products by cuBLASLt, graphs",
+    .ops = &cuda_ops,
+    .device_open = cuda_device_open,
+    .device_close = cuda_device_close,
+    .mem_alloc = cuda_mem_alloc,
+    .mem_free = cuda_mem_free,
+    .queue_open = cuda_queue_open,
+    .queue_close = cuda_queue_close,
+    .queue_sync = cuda_queue_sync,
+    .queue_captured = cuda_queue_captured,
+    .op_scratch = cuda_op_scratch,
+    .copy = cuda_copy,
+    .graph_begin = cuda_graph_begin,
+    .graph_end = cuda_graph_end,
+    .graph_launch = cuda_graph_launch,
+    .graph_free = cuda_graph_free,
+};

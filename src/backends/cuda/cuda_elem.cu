@@ -1,0 +1,220 @@
+/* cuda_elem.cu -- elementwise ops: the loops around math/formulas_elem.h. */
+#include "cuda_access.cuh"
+#include "cuda_kernels.h"
+#include "math/formulas_elem.h"
+
+#define THREADS  256
+#define MAX_GRID 65535
+
+/* ---- the formulas by type ------------------------------------------------------------------------- */
+
+template <typename REAL> struct formula;
+
+template <> struct formula<float> {
+    static __device__ float axpby(float a, float x, float b, float z) { return pl_axpby_f32(a, x, b, z); }
+    static __device__ float axpby_rounded(float a, float x, float b, float z) { return pl_axpby_rounded_f32(a, x, b, z); }
+    static __device__ float normalise(float x, float s, float n) { return pl_normalise_f32(x, s, n); }
+    static __device__ float divisor(float s, float n, float eps) { return pl_reference_divisor_f32(s, n, eps); }
+    static __device__ float normalise_reference(float x, float s, float t) { return pl_normalise_reference_f32(x, s, t); }
+    static __device__ float adam(float g, float *m, float *v, float b1, float o1, float b2, float o2, float c1, float c2, float eps)
+    {
+        return pl_adam_direction_f32(g, m, v, b1, o1, b2, o2, c1, c2, eps);
+    }
+    static __device__ float step(float w, float d, float lr, float wd, float s) { return pl_decay_and_step_f32(w, d, lr, wd, s); }
+};
+
+template <> struct formula<double> {
+    static __device__ double axpby(double a, double x, double b, double z) { return pl_axpby_f64(a, x, b, z); }
+    static __device__ double axpby_rounded(double a, double x, double b, double z) { return pl_axpby_rounded_f64(a, x, b, z); }
+    static __device__ double normalise(double x, double s, double n) { return pl_normalise_f64(x, s, n); }
+    static __device__ double divisor(double s, double n, double eps) { return pl_reference_divisor_f64(s, n, eps); }
+    static __device__ double normalise_reference(double x, double s, double t) { return pl_normalise_reference_f64(x, s, t); }
+    static __device__ double adam(double g, double *m, double *v, double b1, double o1, double b2, double o2, double c1, double c2, double eps)
+    {
+        return pl_adam_direction_f64(g, m, v, b1, o1, b2, o2, c1, c2, eps);
+    }
+    static __device__ double step(double w, double d, double lr, double wd, double s) { return pl_decay_and_step_f64(w, d, lr, wd, s); }
+};
+
+/* ---- the loop: matrices over z, rows over y, columns over x --------------------------------------- */
+
+#define FOR_EACH(m, b, i, j)                                                            \
+    for (int64_t b = blockIdx.z; b < (m).batch; b += gridDim.z)                         \
+        for (int64_t i = blockIdx.y; i < (m).rows; i += gridDim.y)                      \
+            for (int64_t j = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; j < (m).cols; j += (int64_t)gridDim.x * blockDim.x)
+
+static dim3 grid_for(const pl_mat &m)
+{
+    int64_t x = (m.cols + THREADS - 1) / THREADS;
+    return dim3((unsigned)(x < 4096 ? x : 4096), (unsigned)(m.rows < MAX_GRID ? m.rows : MAX_GRID), (unsigned)(m.batch < MAX_GRID ? m.batch : MAX_GRID));
+}
+
+/* Packed operands are one long row per matrix: longer runs, fewer blocks. */
+static void flatten(pl_mat **mats, int n)
+{
+    for (int k = 0; k < n; k++)
+        if (mats[k]->data && mats[k]->rows > 1 && mats[k]->rs != mats[k]->cols) return;
+    for (int k = 0; k < n; k++) {
+        mats[k]->cols *= mats[k]->rows;
+        mats[k]->rs = mats[k]->cols;
+        mats[k]->rows = 1;
+    }
+}
+
+static bool any_f64(pl_mat *const *mats, int n)
+{
+    for (int k = 0; k < n; k++)
+        if (mats[k]->data && mats[k]->dtype == POLAR_DTYPE_F64) return true;
+    return false;
+}
+
+#define LAUNCH(kernel, mats, n, lead, ...)                                                              \
+    do {                                                                                                \
+        if (any_f64(mats, n)) kernel<double><<<grid_for(lead), THREADS, 0, stream>>>(__VA_ARGS__);      \
+        else kernel<float><<<grid_for(lead), THREADS, 0, stream>>>(__VA_ARGS__);                        \
+    } while (0)
+
+/* ---- copy ------------------------------------------------------------------------------------------ */
+
+template <typename REAL> __global__ void copy_kernel(pl_args_copy a)
+{
+    FOR_EACH(a.Y, b, i, j) pl_cuda_put<REAL>(a.Y, pl_cuda_base(a.Y, b) + i * a.Y.rs + j, pl_cuda_get<REAL>(a.X, pl_cuda_base(a.X, b) + i * a.X.rs + j));
+}
+
+#define TILE 32
+
+/* Through a shared tile, so that both sides are read and written along rows; the odd pitch keeps columns off one bank. */
+template <typename REAL> __global__ void transpose_kernel(pl_args_copy a)
+{
+    __shared__ REAL tile[TILE][TILE + 1];
+    for (int64_t b = blockIdx.z; b < a.Y.batch; b += gridDim.z)
+        for (int64_t i0 = (int64_t)blockIdx.y * TILE; i0 < a.Y.rows; i0 += (int64_t)gridDim.y * TILE)
+            for (int64_t j0 = (int64_t)blockIdx.x * TILE; j0 < a.Y.cols; j0 += (int64_t)gridDim.x * TILE) {
+                for (int r = threadIdx.y; r < TILE; r += blockDim.y)    /* X is (Y.cols, Y.rows) */
+                    if (j0 + r < a.Y.cols && i0 + threadIdx.x < a.Y.rows)
+                        tile[r][threadIdx.x] = pl_cuda_get<REAL>(a.X, pl_cuda_base(a.X, b) + (j0 + r) * a.X.rs + i0 + threadIdx.x);
+                __syncthreads();
+                for (int r = threadIdx.y; r < TILE; r += blockDim.y)
+                    if (i0 + r < a.Y.rows && j0 + threadIdx.x < a.Y.cols)
+                        pl_cuda_put<REAL>(a.Y, pl_cuda_base(a.Y, b) + (i0 + r) * a.Y.rs + j0 + threadIdx.x, tile[threadIdx.x][r]);
+                __syncthreads();
+            }
+}
+
+#define COPY_ENGINE_BYTES ((size_t)1 << 20)    /* below that a kernel starts sooner */
+
+/* Bytes of a copy that is one run of memory in one format; 0 where it is not. */
+static size_t one_run_bytes(const pl_args_copy &a)
+{
+    size_t element = a.X.dtype == POLAR_DTYPE_F64 ? 8 : a.X.dtype == POLAR_DTYPE_F32 ? 4 : 2;
+    bool dense = a.X.dtype == a.Y.dtype && a.Y.rows == 1 && (a.Y.batch == 1 || (a.Y.bs == a.Y.cols && a.X.bs == a.X.cols));
+    return dense ? (size_t)(a.Y.batch * a.Y.cols) * element : 0;
+}
+
+void pl_cuda_launch_copy(cudaStream_t stream, const pl_args_copy *args)
+{
+    pl_args_copy a = *args;
+    pl_mat *mats[] = {&a.Y, &a.X};
+    if (!a.trans) {
+        flatten(mats, 2);
+        size_t bytes = one_run_bytes(a);
+        if (bytes >= COPY_ENGINE_BYTES) {
+            cudaMemcpyAsync(a.Y.data, a.X.data, bytes, cudaMemcpyDeviceToDevice, stream);
+            return;
+        }
+        LAUNCH(copy_kernel, mats, 2, a.Y, a);
+        return;
+    }
+    int64_t x = (a.Y.cols + TILE - 1) / TILE, y = (a.Y.rows + TILE - 1) / TILE;
+    dim3 grid((unsigned)(x < MAX_GRID ? x : MAX_GRID), (unsigned)(y < MAX_GRID ? y : MAX_GRID), (unsigned)(a.Y.batch < MAX_GRID ? a.Y.batch : MAX_GRID));
+    if (any_f64(mats, 2)) transpose_kernel<double><<<grid, dim3(TILE, 8), 0, stream>>>(a);
+    else transpose_kernel<float><<<grid, dim3(TILE, 8), 0, stream>>>(a);
+}
+
+/* ---- the others ------------------------------------------------------------------------------------ */
+
+template <typename REAL> __global__ void axpby_kernel(pl_args_axpby a)
+{
+    REAL alpha = (REAL)a.alpha, beta = (REAL)a.beta;
+    FOR_EACH(a.Y, b, i, j)
+    {
+        REAL x = pl_cuda_get<REAL>(a.X, pl_cuda_base(a.X, b) + i * a.X.rs + j);
+        REAL z = a.Z.data ? pl_cuda_get<REAL>(a.Z, pl_cuda_base(a.Z, b) + i * a.Z.rs + j) : (REAL)0;
+        REAL y = a.round_terms ? formula<REAL>::axpby_rounded(alpha, x, beta, z) : formula<REAL>::axpby(alpha, x, beta, z);
+        pl_cuda_put<REAL>(a.Y, pl_cuda_base(a.Y, b) + i * a.Y.rs + j, y);
+    }
+}
+
+void pl_cuda_launch_axpby(cudaStream_t stream, const pl_args_axpby *args)
+{
+    pl_args_axpby a = *args;
+    pl_mat *mats[] = {&a.Y, &a.X, &a.Z};
+    flatten(mats, 3);
+    LAUNCH(axpby_kernel, mats, 3, a.Y, a);
+}
+
+template <typename REAL> __global__ void normalise_kernel(pl_args_normalise a)
+{
+    for (int64_t b = blockIdx.z; b < a.Y.batch; b += gridDim.z) {
+        const double *norm = (const double *)a.N.data + pl_cuda_base(a.N, b);
+        REAL s = (REAL)norm[0], n = (REAL)norm[1], t = a.reference ? formula<REAL>::divisor(s, n, (REAL)a.eps) : (REAL)0;
+        for (int64_t i = blockIdx.y; i < a.Y.rows; i += gridDim.y)
+            for (int64_t j = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; j < a.Y.cols; j += (int64_t)gridDim.x * blockDim.x) {
+                REAL x = pl_cuda_get<REAL>(a.X, pl_cuda_base(a.X, b) + i * a.X.rs + j);
+                REAL y = a.reference ? formula<REAL>::normalise_reference(x, s, t) : formula<REAL>::normalise(x, s, n);
+                pl_cuda_put<REAL>(a.Y, pl_cuda_base(a.Y, b) + i * a.Y.rs + j, y);
+            }
+    }
+}
+
+void pl_cuda_launch_normalise(cudaStream_t stream, const pl_args_normalise *args)
+{
+    pl_args_normalise a = *args;
+    pl_mat *mats[] = {&a.Y, &a.X};
+    flatten(mats, 2);
+    LAUNCH(normalise_kernel, mats, 2, a.Y, a);
+}
+
+template <typename REAL> __global__ void adam_kernel(pl_args_adam_direction a)
+{
+    const double *live = (const double *)a.live.data;
+    REAL b1 = (REAL)a.beta1, o1 = (REAL)(1 - a.beta1), b2 = (REAL)a.beta2, o2 = (REAL)(1 - a.beta2);
+    REAL c1 = (REAL)live[0], c2 = (REAL)live[1], eps = (REAL)a.eps;
+    FOR_EACH(a.D, b, i, j)
+    {
+        int64_t am = pl_cuda_base(a.M, b) + i * a.M.rs + j, av = pl_cuda_base(a.V, b) + i * a.V.rs + j;
+        REAL m = pl_cuda_get<REAL>(a.M, am), v = pl_cuda_get<REAL>(a.V, av);
+        REAL d = formula<REAL>::adam(pl_cuda_get<REAL>(a.G, pl_cuda_base(a.G, b) + i * a.G.rs + j), &m, &v, b1, o1, b2, o2, c1, c2, eps);
+        pl_cuda_put<REAL>(a.M, am, m);
+        pl_cuda_put<REAL>(a.V, av, v);
+        pl_cuda_put<REAL>(a.D, pl_cuda_base(a.D, b) + i * a.D.rs + j, d);
+    }
+}
+
+void pl_cuda_launch_adam_direction(cudaStream_t stream, const pl_args_adam_direction *args)
+{
+    pl_args_adam_direction a = *args;
+    pl_mat *mats[] = {&a.D, &a.M, &a.V, &a.G};
+    flatten(mats, 4);
+    LAUNCH(adam_kernel, mats, 4, a.D, a);
+}
+
+template <typename REAL> __global__ void step_kernel(pl_args_decay_step a)
+{
+    const double *live = (const double *)a.live.data;
+    REAL lr = (REAL)live[0], wd = (REAL)live[1], s = (REAL)a.scale;
+    FOR_EACH(a.W, b, i, j)
+    {
+        int64_t at = pl_cuda_base(a.W, b) + i * a.W.rs + j;
+        REAL d = pl_cuda_get<REAL>(a.D, pl_cuda_base(a.D, b) + i * a.D.rs + j);
+        pl_cuda_put<REAL>(a.W, at, formula<REAL>::step(pl_cuda_get<REAL>(a.W, at), d, lr, wd, s));
+    }
+}
+
+void pl_cuda_launch_decay_step(cudaStream_t stream, const pl_args_decay_step *args)
+{
+    pl_args_decay_step a = *args;
+    pl_mat *mats[] = {&a.W, &a.D};
+    flatten(mats, 2);
+    LAUNCH(step_kernel, mats, 2, a.W, a);
+}

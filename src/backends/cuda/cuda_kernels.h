@@ -1,0 +1,32 @@
+/* cuda_kernels.h -- launchers of our own kernels: each enqueues on a stream and reports nothing; the caller asks for the launch error.
+ *
+ * Built by nvcc as C++ and called from C. The formulas are those of math/formulas_elem.h, compiled with -fmad=false, so
+ * elementwise results have the bits of the `cpu` backend.
+ */
+#ifndef PL_CUDA_KERNELS_H
+#define PL_CUDA_KERNELS_H
+
+#include <cuda_runtime.h>
+
+#include "device/ops.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+void pl_cuda_launch_copy(cudaStream_t stream, const pl_args_copy *a);                        /* Y = X or X^T */
+void pl_cuda_launch_axpby(cudaStream_t stream, const pl_args_axpby *a);                      /* Y = alpha X + beta Z */
+void pl_cuda_launch_normalise(cudaStream_t stream, const pl_args_normalise *a);              /* Y = X / norm */
+void pl_cuda_launch_adam_direction(cudaStream_t stream, const pl_args_adam_direction *a);    /* D, M, V from G */
+void pl_cuda_launch_decay_step(cudaStream_t stream, const pl_args_decay_step *a);            /* W <- (1 - lr wd) W - lr s D */
+void pl_cuda_launch_gemm(cudaStream_t stream, const pl_args_gemm *a);                        /* any formats and strides, k ascending, one fma each: the bits of `cpu` */
+void pl_cuda_launch_frob(cudaStream_t stream, const pl_args_frob *a, void *scratch);         /* scratch: pl_cuda_frob_scratch bytes */
+void pl_cuda_launch_frob_join(cudaStream_t stream, const pl_args_frob_join *a);              /* one norm of several */
+/* U's columns (contiguous) whose singular value is at most tol s[0] become zero; all become NaN where the norm is not finite or info is not 0. */
+void pl_cuda_launch_keep_rank(cudaStream_t stream, double *u, const double *s, const double *norm, const int *info, int64_t rows, int64_t k, double tol);
+size_t pl_cuda_frob_scratch(const pl_args_frob *a);                                          /* bytes that frob wants */
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,53 @@
+/* cuda_state.h -- what the files of the cuda backend share: a device's and a queue's own data, loaded libraries, error reporting. */
+#ifndef PL_CUDA_STATE_H
+#define PL_CUDA_STATE_H
+
+#include <cuda_runtime.h>
+
+#include "device/backend.h"
+
+#define PL_CUDA_WORKSPACE ((size_t)32 << 20)    /* cuBLASLt's, one per queue */
+
+typedef struct pl_cuda_lt pl_cuda_lt;            /* cuda_gemm.c */
+typedef struct pl_cuda_solver pl_cuda_solver;    /* cuda_polar.c */
+
+typedef struct pl_cuda_device {
+    int             ordinal;
+    int             sync_each;    /* POLAR_CUDA_SYNC=1: wait after every op, so that a failing kernel is named */
+    pl_cuda_lt     *lt;
+    pl_cuda_solver *solver;       /* opened at the first polar_exact */
+} pl_cuda_device;
+
+#define PL_CUDA_RING        64
+#define PL_CUDA_SLOT        ((size_t)4096)
+
+typedef struct pl_cuda_queue {
+    cudaStream_t stream;
+    int          owns_stream;
+    void        *workspace;
+    char        *pinned;                       /* PL_CUDA_RING slots for small uploads */
+    cudaEvent_t  slot_free[PL_CUDA_RING];      /* recorded behind the copy out of the slot */
+    int          next_slot;
+} pl_cuda_queue;
+
+static inline pl_cuda_device *pl_cuda_dev(const pl_device *dev)
+{
+    return dev->impl;
+}
+
+static inline pl_cuda_queue *pl_cuda_q(const pl_queue *q)
+{
+    return q->impl;
+}
+
+polar_status pl_cuda_fail(cudaError_t e, const char *what, const pl_device *dev);         /* CUDA's sentence behind ours; OK for cudaSuccess */
+void         pl_cuda_check_op(pl_queue *q, pl_op_id id, const void *args);               /* after a launch: its error, with op and shapes */
+void        *pl_cuda_library(const char *stem, int first_version, int last_version);     /* dlopen of stem.so.N; NULL when there is none */
+
+polar_status pl_cuda_lt_open(pl_cuda_lt **out, const pl_device *dev);                    /* loads cuBLASLt */
+void         pl_cuda_lt_close(pl_cuda_lt *lt);                                           /* NULL is fine */
+void         pl_cuda_gemm(pl_queue *q, const pl_args_gemm *a);                           /* the op */
+void         pl_cuda_polar_exact(pl_queue *q, const pl_args_polar_exact *a);             /* the op */
+void         pl_cuda_solver_close(pl_cuda_solver *s);                                    /* NULL is fine */
+
+#endif
