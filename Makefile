@@ -34,6 +34,10 @@ test-full: tests    ## sanitizers, every instruction set of this CPU, fault loop
 bench: build        ## build, run `polar bench`
 	@./polar bench
 
+test-cuda:          ## build the preset cuda, run what needs a GPU, then compute-sanitizer
+	@$(MAKE) --no-print-directory tests PRESET=cuda
+	@sh tools/test_cuda.sh build/cuda
+
 format:             ## how far the C is from .clang-format; FILES="src/x.c ..." rewrites these
 	@sh tools/format.sh $(FILES)
 

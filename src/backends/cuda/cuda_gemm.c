@@ -13,8 +13,8 @@
 #include "cuda_kernels.h"
 #include "cuda_state.h"
 
-#define NOMINAL_ELEMENTS (1 << 20)
-#define NOMINAL_BATCH    16
+#define ALONE_ELEMENTS (1 << 19)    /* results at least this large come alone, ... */
+#define NOMINAL_BATCH  12           /* ... smaller ones in numbers: what the heuristic is told, whatever the real batch */
 
 /* The functions of cuBLASLt that are used, loaded by name. */
 #define LT_FUNCTIONS(X)                                                                                                                \
@@ -105,13 +105,6 @@ static cudaDataType_t data_type(int32_t dtype)
     return dtype == POLAR_DTYPE_F64 ? CUDA_R_64F : dtype == POLAR_DTYPE_F32 ? CUDA_R_32F : CUDA_R_16BF;
 }
 
-/* The batch the heuristic is told of, whatever the real one: large products come alone, small ones in numbers. */
-static int32_t nominal_batch(const gemm_key *k)
-{
-    int64_t n = NOMINAL_ELEMENTS / (k->m * k->n);
-    return n < 1 ? 1 : n > NOMINAL_BATCH ? NOMINAL_BATCH : (int32_t)n;
-}
-
 /* A stored row-major matrix seen column-major: rows and columns change places. */
 static int layout_make(pl_cuda_lt *lt, cublasLtMatrixLayout_t *out, int32_t batch, int32_t dtype, int64_t rows, int64_t cols, int64_t ld)
 {
@@ -154,7 +147,7 @@ static int plan_describe(pl_cuda_lt *lt, gemm_plan *p)
 {
     const gemm_key *k = &p->key;
     int f64 = k->ab == POLAR_DTYPE_F64;
-    int32_t batch = nominal_batch(k);
+    int32_t batch = k->m * k->n >= ALONE_ELEMENTS ? 1 : NOMINAL_BATCH;
     cublasOperation_t first = k->tb ? CUBLAS_OP_T : CUBLAS_OP_N, second = k->ta ? CUBLAS_OP_T : CUBLAS_OP_N;
     int64_t a_rows = k->ta ? k->k : k->m, a_cols = k->ta ? k->m : k->k, b_rows = k->tb ? k->n : k->k, b_cols = k->tb ? k->k : k->n;
     return lt->cublasLtMatmulDescCreate(&p->desc, f64 ? CUBLAS_COMPUTE_64F : CUBLAS_COMPUTE_32F, f64 ? CUDA_R_64F : CUDA_R_32F) == CUBLAS_STATUS_SUCCESS &&
