@@ -5,9 +5,10 @@
 
 PRESET ?= cpu
 BUILD  := build/$(PRESET)
+PREFIX ?= /usr/local
 
 .DEFAULT_GOAL := all
-.PHONY: all deps build tests demo test test-full bench format clean help
+.PHONY: all deps build tests demo test test-full bench install format clean help
 
 all: build          ## install what is missing, build, leave the program at ./polar (the default)
 
@@ -37,6 +38,11 @@ bench: build        ## build, run `polar bench`
 test-cuda:          ## build the preset cuda, run what needs a GPU, then compute-sanitizer
 	@$(MAKE) --no-print-directory tests PRESET=cuda
 	@sh tools/test_cuda.sh build/cuda
+
+install: build      ## headers, libraries, program, pkg-config and CMake files into DESTDIR + PREFIX (/usr/local)
+	@cmake --build $(BUILD) --target polar_shared
+	@DESTDIR="$(DESTDIR)" cmake --install $(BUILD) --prefix "$(abspath $(PREFIX))"
+	@if [ -z "$(DESTDIR)" ] && [ "$$(id -u)" -eq 0 ]; then ldconfig; fi
 
 format:             ## how far the C is from .clang-format; FILES="src/x.c ..." rewrites these
 	@sh tools/format.sh $(FILES)

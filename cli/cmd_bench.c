@@ -5,21 +5,26 @@
 #include "base/json_write.h"
 #include "cli.h"
 #include "lab/bench_maps.h"
+#include "lab/bench_ops.h"
+#include "lab/bench_step.h"
 #include "report/table.h"
 
 typedef struct {
-    const char *what, *device, *map;
-    cli_list    sets;
-    int64_t     steps;
+    const char *what, *device, *map, *op;
+    cli_list    sets, rules;
+    int64_t     steps, scale;
     int         format;
 } bench_args;
 
 static const cli_option options[] = {
-    {"WHAT", CLI_ARG(bench_args, what), .def = "maps", .help = "what to time: maps"},
+    {"WHAT", CLI_ARG(bench_args, what), .def = "maps", .help = "what to time: maps, step or ops"},
     {"device", CLI_STRING(bench_args, device), .value = "D", .def = "cpu", .help = "where"},
     {"map", CLI_STRING(bench_args, map), .value = "NAME", .def = "ns_bf16_fused", .help = "the polar map, see `polar info`"},
     {"steps", CLI_INT(bench_args, steps, 0, POLAR_MAX_STEPS), .value = "K", .def = "5", .help = "Newton-Schulz steps"},
-    {"set", CLI_STRINGS(bench_args, sets), .value = "NAME", .help = "deit, mlp, small, 1024, 2048, 4096, 4096x16384, 8192; may be given again"},
+    {"set", CLI_STRINGS(bench_args, sets), .value = "NAME", .help = "maps: deit, mlp, small, 1024, 2048, 4096, 4096x16384, 8192; step: matrices, deit, 100m; may be given again"},
+    {"rule", CLI_STRINGS(bench_args, rules), .value = "NAME", .help = "step: sgdm, adamw, muon, polaradamw, muon_v, polar_ema; may be given again"},
+    {"op", CLI_STRING(bench_args, op), .value = "NAME", .help = "ops: only this one"},
+    {"scale", CLI_INT(bench_args, scale, 1, 64), .value = "K", .def = "4", .help = "ops: sizes of the test's cases times K"},
     {"format", CLI_CHOICE(bench_args, format, cli_formats), .value = "F", .def = "text", .help = "of the table"},
     {NULL},
 };
@@ -53,19 +58,34 @@ static void put_row(pl_table *t, const pl_bench_row *r)
     pl_table_integer(t, r->samples);
 }
 
-static polar_status time_sets(cli_context *ctx, pl_table *t, pl_queue *q, const bench_args *a, const polar_map_opts *o)
+static polar_status put_peak(cli_context *ctx, pl_table *t, pl_queue *q, pl_bench_peak_rates *peak, polar_dtype dtype)
+{
+    pl_bench_row row = {.what = ""};
+    fprintf(ctx->log, "%s: measuring the peak\n", polar_device_name(q->dev));
+    PL_TRY(pl_bench_peak(peak, q, dtype));
+    snprintf(row.what, sizeof row.what, "peak: product %lld, %s", (long long)peak->side, polar_dtype_name(dtype));
+    row.flops = 2.0 * (double)peak->side * (double)peak->side * (double)peak->side;
+    row.seconds = row.q1 = row.q3 = row.flops / peak->product;
+    row.peak_share = peak->product / peak->flops;
+    put_row(t, &row);
+    if (peak->flops > peak->product) {
+        row = (pl_bench_row){.flops = peak->flops, .seconds = 1, .q1 = 1, .q3 = 1, .peak_share = 1};
+        snprintf(row.what, sizeof row.what, "peak: registers, %s", polar_dtype_name(dtype));
+        put_row(t, &row);
+    }
+    row = (pl_bench_row){.what = "peak: copy", .bytes = peak->copy_bytes, .seconds = peak->copy_bytes / peak->bytes};
+    row.q1 = row.q3 = row.seconds;
+    put_row(t, &row);
+    return POLAR_OK;
+}
+
+static polar_status bench_maps(cli_context *ctx, pl_table *t, pl_queue *q, const bench_args *a, const polar_map_opts *o)
 {
     pl_bench_peak_rates peak;
     pl_bench_row row = {.what = ""};
-    fprintf(ctx->log, "%s: measuring the peak\n", polar_device_name(q->dev));
-    PL_TRY(pl_bench_peak(&peak, q, o->kind == POLAR_MAP_EXACT ? POLAR_DTYPE_F64 : o->precision));
-    snprintf(row.what, sizeof row.what, "peak: product %lld, %s", (long long)peak.side, polar_dtype_name(o->precision));
-    row.flops = 2.0 * (double)peak.side * (double)peak.side * (double)peak.side;
-    row.seconds = row.q1 = row.q3 = row.flops / peak.flops;
-    row.peak_share = 1;
-    put_row(t, &row);
-    row = (pl_bench_row){.what = "peak: copy", .bytes = peak.bytes, .seconds = 1, .q1 = 1, .q3 = 1};
-    put_row(t, &row);
+    for (int i = 0; i < a->sets.count; i++)
+        PL_NEED(set_named(a->sets.items[i]), POLAR_E_ARG, "no set '%s' (there are: deit, mlp, small, 1024, 2048, 4096, 4096x16384, 8192)", a->sets.items[i]);
+    PL_TRY(put_peak(ctx, t, q, &peak, o->kind == POLAR_MAP_EXACT ? POLAR_DTYPE_F64 : o->precision));
     for (int i = 0; i < a->sets.count; i++) {
         const pl_bench_set *set = set_named(a->sets.items[i]);
         fprintf(ctx->log, "%s: %s\n", a->map, set->summary);
@@ -75,22 +95,69 @@ static polar_status time_sets(cli_context *ctx, pl_table *t, pl_queue *q, const 
     return POLAR_OK;
 }
 
-static polar_status bench_maps(cli_context *ctx, const bench_args *a)
+/* Every rule on every list; beside AdamW the loop that moves the same bytes, on devices that are the host. */
+static polar_status bench_step(cli_context *ctx, pl_table *t, pl_queue *q, const bench_args *a, const polar_map_opts *map)
+{
+    pl_bench_peak_rates peak;
+    pl_bench_row row = {.what = ""};
+    PL_TRY(put_peak(ctx, t, q, &peak, map->precision));
+    for (int i = 0; i < a->sets.count; i++) {
+        const char *list = a->sets.items[i];
+        PL_NEED(pl_bench_list_weights(list), POLAR_E_ARG, "no list of parameters '%s' (there are: matrices, deit, 100m)", list);
+        if (!strncmp(polar_device_name(q->dev), "cpu", 3)) {
+            PL_TRY(pl_bench_loop(&row, q, pl_bench_list_weights(list)));
+            put_row(t, &row);
+        }
+        for (int k = 0; k < a->rules.count; k++) {
+            polar_optim_opts o;
+            PL_TRY(polar_optim_opts_parse(&o, a->rules.items[k]));
+            if (o.rule.map.kind == POLAR_MAP_NEWTON_SCHULZ) o.rule.map = *map;
+            o.matrix_names = "blocks.*";
+            o.allow_no_matrix = 1;
+            fprintf(ctx->log, "%s: %s\n", a->rules.items[k], list);
+            PL_TRY(pl_bench_step(&row, q, list, &o, &peak));
+            snprintf(row.what, sizeof row.what, "%s, %s", a->rules.items[k], list);
+            put_row(t, &row);
+        }
+    }
+    return POLAR_OK;
+}
+
+/* The larger cases of the tests' list, made larger still. */
+static polar_status bench_ops(cli_context *ctx, pl_table *t, pl_queue *q, const bench_args *a, const polar_map_opts *map)
+{
+    pl_bench_peak_rates peak;
+    pl_bench_row row = {.what = ""};
+    int timed = 0;
+    (void)map;
+    PL_TRY(put_peak(ctx, t, q, &peak, POLAR_DTYPE_F32));
+    pl_op_case c;
+    for (int64_t i = 0; pl_op_case_at(&c, i); i++) {
+        if (!(c.flags & PL_CASE_LARGE) || (a->op && strcmp(a->op, pl_op_describe(c.op)->name))) continue;
+        PL_TRY(pl_bench_op(&row, &c, a->scale, q->dev, &peak));
+        put_row(t, &row);
+        timed++;
+    }
+    PL_NEED(timed, POLAR_E_ARG, "no cases of an op '%s' (`polar info` lists the ops)", a->op ? a->op : "");
+    return POLAR_OK;
+}
+
+typedef polar_status (*bench_fn)(cli_context *ctx, pl_table *t, pl_queue *q, const bench_args *a, const polar_map_opts *o);
+
+static polar_status bench(cli_context *ctx, const bench_args *a, bench_fn fn)
 {
     polar_map_opts o;
     pl_device *dev = NULL;
     pl_queue *q = NULL;
     pl_table *t = NULL;
     char title[200];
-    for (int i = 0; i < a->sets.count; i++)
-        PL_NEED(set_named(a->sets.items[i]), POLAR_E_ARG, "no set '%s' (there are: deit, mlp, small, 1024, 2048, 4096, 4096x16384, 8192)", a->sets.items[i]);
     PL_TRY(polar_map_opts_parse(&o, a->map));
     o.steps = (int)a->steps;
     PL_TRY(polar_device_open(&dev, a->device));
-    snprintf(title, sizeof title, "%s on %s, %d steps", a->map, polar_device_name(dev), o.steps);
+    snprintf(title, sizeof title, "%s on %s; maps: %s, %d steps", a->what, polar_device_name(dev), a->map, o.steps);
     polar_status st = polar_queue_create(&q, dev, NULL);
     if (st == POLAR_OK) st = pl_table_create(&t, title, columns, (int)(sizeof columns / sizeof *columns));
-    if (st == POLAR_OK) st = time_sets(ctx, t, q, a, &o);
+    if (st == POLAR_OK) st = fn(ctx, t, q, a, &o);
     if (st == POLAR_OK) st = pl_table_print(t, ctx->out, (pl_table_format)a->format);
     pl_table_destroy(t);
     polar_queue_destroy(q);
@@ -102,9 +169,11 @@ static polar_status run(cli_context *ctx, int argc, char **argv)
 {
     bench_args a = {0};
     PL_TRY(cli_options_parse(&a, options, "bench", argc, argv));
-    PL_NEED(!strcmp(a.what, "maps"), POLAR_E_ARG, "nothing to time under '%s' (there is: maps)", a.what);
-    if (!a.sets.count) a.sets = (cli_list){3, {"deit", "mlp", "small"}};
-    return bench_maps(ctx, &a);
+    int step = !strcmp(a.what, "step"), ops = !strcmp(a.what, "ops");
+    PL_NEED(step || ops || !strcmp(a.what, "maps"), POLAR_E_ARG, "nothing to time under '%s' (there are: maps, step, ops)", a.what);
+    if (!a.sets.count) a.sets = step ? (cli_list){2, {"matrices", "deit"}} : (cli_list){3, {"deit", "mlp", "small"}};
+    if (!a.rules.count) a.rules = (cli_list){3, {"adamw", "muon", "polaradamw"}};
+    return bench(ctx, &a, step ? bench_step : ops ? bench_ops : bench_maps);
 }
 
 const cli_command cli_cmd_bench = {
@@ -112,10 +181,11 @@ const cli_command cli_cmd_bench = {
     "speed, with the machine's peak beside it",
     "[WHAT] [options]",
     options,
-    "Times polar maps over sets of matrices, captured as a graph where the device has graphs: the median and the quartiles of 31 samples of at\n"
-    "least 5 ms each. FLOPs are nominal, K (4 m^2 n + 2 m^3) a matrix with short side m; the peak is the fastest of a few large products in the same\n"
-    "number format and the same run, and a large copy's bytes per second (read and written).\n",
+    "Times polar maps over sets of matrices, whole optimiser steps over lists of parameters, or the operations of a device, captured as a graph where the device has graphs: the median and the quartiles of 31 samples of at\n"
+    "least 5 ms each (fewer, at least 5, where that would take more than a few seconds). FLOPs are nominal, K (4 m^2 n + 2 m^3) a matrix with short side m; the peak is a loop of multiply-adds in registers or the\n"
+    "fastest of a few large products, whichever is more, in the same number format and the same run, and a large copy's bytes per second (read and written).\n",
     "  polar bench maps\n"
+    "  polar bench step --rule polaradamw --set matrices\n"
     "  polar bench maps --device cuda:0 --set deit --set 4096 --format json\n",
     run,
 };

@@ -1,8 +1,9 @@
-/* cmd_verify.c -- `polar verify`: the paper's covariance table, its lemmas, theorem, proposition and remark, measured.
+/* cmd_verify.c -- `polar verify`: the paper's covariance table, whole update rules, its lemmas, theorem, proposition and remark, measured.
  *
  *     ./polar verify                              the whole table, minutes
  *     ./polar verify --quick                      the same with few samples
  *     ./polar verify --shapes 8x8,100x30 --format json
+ *     ./polar verify --only rules                 every rule's update after a rotated history of gradients
  */
 #include <stdlib.h>
 #include <string.h>
@@ -16,17 +17,24 @@
 
 typedef struct verify_args {
     const char *shapes, *device;
-    int64_t     samples, seed;
-    int         quick, check, format;
+    int64_t     samples, steps, seed;
+    int         only, quick, check, format;
 } verify_args;
 
+enum { ONLY_ALL, ONLY_COVARIANCE, ONLY_RULES };
+
+static const char *const parts[] = {"all", "covariance", "rules", NULL};
+
 static const cli_option options[] = {
-    {"shapes", CLI_STRING(verify_args, shapes), .value = "NxM,..", .help = "these shapes only, the paper's or any other (default: the paper's 15)"},
-    {"samples", CLI_INT(verify_args, samples, 1, 1000000), .value = "N", .help = "triples (G, P, Q) per shape (default: 50, and 1000 where the short side is at most 32)"},
-    {"quick", CLI_FLAG(verify_args, quick), .help = "fewer samples: 10, 100 where the short side is at most 32, 4 for 768x768"},
+    {"shapes", CLI_STRING(verify_args, shapes), .value = "NxM,..", .help = "these shapes only, the paper's or any other (default: the paper's 15; rules: 8x8,8x44,64x64,192x192)"},
+    {"samples", CLI_INT(verify_args, samples, 1, 1000000), .value = "N",
+     .help = "triples (G, P, Q) per shape (default: 50, and 1000 where the short side is at most 32; rules: 20 and 200)"},
+    {"quick", CLI_FLAG(verify_args, quick), .help = "fewer samples: 10, 100 where the short side is at most 32, 4 for 768x768; rules: 4 and 40"},
+    {"steps", CLI_INT(verify_args, steps, 1, PL_RULE_MAX_STEPS), .value = "T", .def = "6", .help = "gradients in the history of a rule"},
+    {"only", CLI_CHOICE(verify_args, only, parts), .value = "PART", .def = "all", .help = "all, or one of the two tables alone"},
     {"seed", CLI_INT(verify_args, seed, 0, 9007199254740992.0), .value = "S", .def = "0", .help = "of all random matrices"},
     {"device", CLI_STRING(verify_args, device), .value = "NAME", .def = "cpu", .help = "where to compute: ref, guard, cpu, cpu:threads=2, ..."},
-    {"format", CLI_CHOICE(verify_args, format, cli_formats), .value = "F", .def = "text", .help = "csv and tex print the covariance table alone"},
+    {"format", CLI_CHOICE(verify_args, format, cli_formats), .value = "F", .def = "text", .help = "csv and tex print the covariance table, or rules where --only says so"},
     {"check", CLI_FLAG(verify_args, check), .help = "exit with 1 when a number misses its bar, and name it; the bars are for the default samples"},
     {NULL},
 };
@@ -134,6 +142,30 @@ static polar_status measure_rows(verify_results *v, cli_context *ctx, polar_queu
     return POLAR_OK;
 }
 
+static const shape rule_shapes[] = {{8, 8}, {8, 44}, {64, 64}, {192, 192}};
+
+/* Every rule on every shape, whose draws are the same for all rules. */
+static polar_status measure_rules(verify_results *v, cli_context *ctx, polar_queue *q, const verify_args *a, const shape *shapes, int64_t count)
+{
+    int64_t rules = 0;
+    while (polar_rule_name((int)rules)) rules++;
+    v->rules = pl_calloc((size_t)(count * rules), sizeof *v->rules);
+    PL_NEED(v->rules, POLAR_E_NOMEM, "%lld rows of results", (long long)(count * rules));
+    for (int64_t i = 0; i < count; i++) {
+        shape s = shapes[i];
+        pl_rule_opts o = {.seed = v->seed, .samples = a->samples ? a->samples : pl_rule_samples(s.n, s.m, a->quick), .steps = a->steps};
+        double start = now();
+        for (int r = 0; r < rules; r++) {
+            if (ctx->log_is_terminal) fprintf(ctx->log, "\r\033[Krules, %lldx%lld: %s", (long long)s.n, (long long)s.m, polar_rule_name(r));
+            PL_TRY(pl_rule_covariance_measure(&v->rules[v->n_rules], q, polar_rule_name(r), s.n, s.m, &o));
+            v->n_rules++;
+        }
+        if (ctx->log_is_terminal) fprintf(ctx->log, "\r\033[K");
+        else if (now() - start > 5) fprintf(ctx->log, "rules, %lldx%lld: %lld samples in %.1f s\n", (long long)s.n, (long long)s.m, (long long)o.samples, now() - start);
+    }
+    return POLAR_OK;
+}
+
 static polar_status measure_claims(verify_results *v, polar_queue *q)
 {
     static const double eps[VERIFY_PROP_ROWS] = {1e-30, 1e-8, 1e-4, 1e-2, 1, 1e2, 1e4};
@@ -141,7 +173,23 @@ static polar_status measure_claims(verify_results *v, polar_queue *q)
     PL_TRY(pl_block_lemma_measure(&v->block, q, NULL, 0, v->seed));
     PL_TRY(pl_theorem_measure(&v->theorem, q, v->seed));
     for (int i = 0; i < VERIFY_PROP_ROWS; i++) PL_TRY(pl_proposition_measure(&v->proposition[i], q, eps[i]));
-    return pl_linear_maps_measure(&v->linear, q, v->seed);
+    PL_TRY(pl_linear_maps_measure(&v->linear, q, v->seed));
+    v->claims = 1;
+    return POLAR_OK;
+}
+
+static polar_status measure(verify_results *v, cli_context *ctx, polar_queue *q, const verify_args *a, const shape *shapes, int64_t count)
+{
+    int one_table = !a->check && (a->format == PL_TABLE_CSV || a->format == PL_TABLE_TEX);    /* then what is not printed is not measured */
+    int only = one_table && a->only == ONLY_ALL ? ONLY_COVARIANCE : a->only;
+    if (only != ONLY_RULES) {
+        v->rows = pl_calloc((size_t)count, sizeof *v->rows);
+        PL_NEED(v->rows, POLAR_E_NOMEM, "%lld rows of results", (long long)count);
+        v->n_rows = count;
+        PL_TRY(measure_rows(v, ctx, q, a, shapes));
+    }
+    if (only != ONLY_COVARIANCE) PL_TRY(measure_rules(v, ctx, q, a, a->shapes ? shapes : rule_shapes, a->shapes ? count : (int64_t)(sizeof rule_shapes / sizeof *rule_shapes)));
+    return only == ONLY_ALL ? measure_claims(v, q) : POLAR_OK;
 }
 
 static polar_status run(cli_context *ctx, int argc, char **argv)
@@ -149,48 +197,44 @@ static polar_status run(cli_context *ctx, int argc, char **argv)
     verify_args a = {0};
     verify_results *v = NULL;
     shape *shapes = NULL;
+    int64_t count = 0;
     polar_device *dev = NULL;
     polar_queue *q = NULL;
     PL_TRY(cli_options_parse(&a, options, "verify", argc, argv));
     v = pl_calloc(1, sizeof *v);
     PL_NEED(v, POLAR_E_NOMEM, "the results");
     v->seed = (uint64_t)a.seed;
-    polar_status st = a.shapes ? parse_shapes(&shapes, &v->n_rows, a.shapes) : paper_shapes(&shapes, &v->n_rows);
-    if (st != POLAR_OK) goto done;
-    v->rows = pl_calloc((size_t)v->n_rows, sizeof *v->rows);
-    if (!v->rows) {
-        st = PL_FAIL(POLAR_E_NOMEM, "%lld rows of results", (long long)v->n_rows);
-        goto done;
-    }
-    st = polar_device_open(&dev, a.device);
+    polar_status st = a.shapes ? parse_shapes(&shapes, &count, a.shapes) : paper_shapes(&shapes, &count);
+    if (st == POLAR_OK) st = polar_device_open(&dev, a.device);
     if (st == POLAR_OK) st = polar_queue_create(&q, dev, NULL);
-    if (st == POLAR_OK) st = measure_rows(v, ctx, q, &a, shapes);
-    if (st == POLAR_OK) st = measure_claims(v, q);
+    if (st == POLAR_OK) st = measure(v, ctx, q, &a, shapes, count);
     if (st == POLAR_OK) st = verify_print(ctx->out, v, (pl_table_format)a.format);
     if (st == POLAR_OK && a.check) ctx->check_failed = verify_check(ctx->log, v) > 0;
-done:
     polar_queue_destroy(q);
     polar_device_close(dev);
     pl_free(shapes);
     pl_free(v->rows);
+    pl_free(v->rules);
     pl_free(v);
     return st;
 }
 
 static const char about[] =
-    "Measures how far each polar map is from phi(P G Q^T) = P phi(G) Q^T, the paper's table with our figures beside it, then the Schur\n"
-    "reduction, the block lemma, the theorem, the proposition's counterexample and linear maps. Draws depend on the seed and the shape\n"
-    "alone: the numbers are the same on any number of threads and whatever other shapes are asked for.\n";
+    "Measures how far each polar map is from phi(P G Q^T) = P phi(G) Q^T, the paper's table with our figures beside it; how far whole\n"
+    "update rules are from it after several steps of a rotated history of gradients; then the Schur reduction, the block lemma, the\n"
+    "theorem, the proposition's counterexample and linear maps. Draws depend on the seed and the shape alone: the numbers are the same on\n"
+    "any number of threads and whatever other shapes are asked for.\n";
 
 static const char examples[] =
     "  polar verify                                   the paper's 15 shapes, a few minutes\n"
     "  polar verify --quick                           the same shapes, fewer samples\n"
     "  polar verify --shapes 8x8,100x30 --samples 500\n"
+    "  polar verify --only rules --format csv         every rule's update, weights and spectral norms\n"
     "  polar verify --format json --check > verify.json\n";
 
 const cli_command cli_cmd_verify = {
     .name = "verify",
-    .summary = "the paper's covariance table, its lemmas, theorem and proposition as measurements",
+    .summary = "the paper's covariance table, whole rules, lemmas, theorem and proposition as measurements",
     .usage = "[options]",
     .options = options,
     .about = about,

@@ -268,16 +268,21 @@ static polar_status print_json(FILE *out, const verify_results *v)
     pl_json_object(&w);
     pl_json_key(&w, "seed");
     pl_json_integer(&w, (int64_t)v->seed);
-    pl_json_key(&w, "covariance");
-    pl_json_array(&w);
-    for (int64_t i = 0; i < v->n_rows; i++) json_covariance(&w, &v->rows[i]);
-    pl_json_array_end(&w);
-    pl_json_key(&w, "schur_reduction");
-    pl_json_array(&w);
-    for (int i = 0; i < VERIFY_SCHUR_ROWS; i++) json_schur(&w, &v->schur[i]);
-    pl_json_array_end(&w);
-    json_gauge(&w, v);
-    json_rest(&w, v);
+    if (v->n_rows) {
+        pl_json_key(&w, "covariance");
+        pl_json_array(&w);
+        for (int64_t i = 0; i < v->n_rows; i++) json_covariance(&w, &v->rows[i]);
+        pl_json_array_end(&w);
+    }
+    if (v->n_rules) verify_json_rules(&w, v);
+    if (v->claims) {
+        pl_json_key(&w, "schur_reduction");
+        pl_json_array(&w);
+        for (int i = 0; i < VERIFY_SCHUR_ROWS; i++) json_schur(&w, &v->schur[i]);
+        pl_json_array_end(&w);
+        json_gauge(&w, v);
+        json_rest(&w, v);
+    }
     pl_json_object_end(&w);
     return pl_json_writer_end(&w);
 }
@@ -285,8 +290,11 @@ static polar_status print_json(FILE *out, const verify_results *v)
 polar_status verify_print(FILE *out, const verify_results *v, pl_table_format format)
 {
     if (format == PL_TABLE_JSON) return print_json(out, v);
-    PL_TRY(print_covariance(out, v, format));
-    if (format != PL_TABLE_TEXT) return POLAR_OK;
+    if (v->n_rows) PL_TRY(print_covariance(out, v, format));
+    if (v->n_rows && format != PL_TABLE_TEXT) return POLAR_OK;
+    if (v->n_rows && v->n_rules) fprintf(out, "\n");
+    if (v->n_rules) PL_TRY(verify_print_rules(out, v, format));
+    if (!v->claims || format != PL_TABLE_TEXT) return POLAR_OK;
     text_schur(out, v);
     text_gauge(out, v);
     text_proposition(out, v);

@@ -57,6 +57,14 @@ static inline polar_status map_run(const char *device, map_item *items, int n, c
     return st;
 }
 
+/* Ends the test as skipped where the device asks for an instruction set that this CPU lacks. */
+static inline void map_need_device(const char *device)
+{
+    pl_device *dev;
+    if (polar_device_open(&dev, device) == POLAR_E_UNSUPPORTED) exit(77);
+    polar_device_close(dev);
+}
+
 /* One matrix by a map's name, f32 in, f64 out (so the iterate's own format shows). */
 static inline void map_one(const char *device, const char *map, double *out, const double *in, int64_t rows, int64_t cols)
 {

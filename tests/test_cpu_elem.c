@@ -13,54 +13,112 @@ typedef struct {
     fill        how;
 } elem_case;
 
-enum { RESULTS = 11 };
+enum { STEP = 4, NORMALISE, FROB, DIRECTION = FROB + 2, MODES = 6, ADAMW = DIRECTION + 3 * MODES, RESULTS = ADAMW + 3 };
 
-/* Every elementwise op and both norms; results in r, which start the same each time. */
-static void run_elementwise(machine *at, const elem_case *c, matrix r[RESULTS])
+/* (c1, c2) in the third and later steps, lr and wd: a row per matrix, the second one frozen. */
+static void live_rows(double *live, int64_t n)
 {
-    double live_adam[2] = {1 / (1 - 0.9 * 0.9), 1 / (1 - 0.999 * 0.999)}, live_step[2] = {0.02, 0.1};
+    for (int64_t b = 0; b < n; b++) {
+        live[4 * b] = 1 / (1 - pow(0.9, (double)(3 + b)));
+        live[4 * b + 1] = 1 / (1 - pow(0.999, (double)(3 + b)));
+        live[4 * b + 2] = b == 1 ? 0 : 0.02;
+        live[4 * b + 3] = 0.1;
+    }
+}
+
+static int is_second_moment(int k)
+{
+    return k >= DIRECTION && (k - DIRECTION) % 3 == 2;
+}
+
+static matrix result_create(const elem_case *c, int k)
+{
     int64_t n = c->s.batch, M = c->s.M, N = c->s.N;
-    matrix x = matrix_create(c->x, n, M, N, c->pad, c->how, 20), z = matrix_create(c->z, n, M, N, 0, c->how, 21);
-    for (int k = 0; k < 9; k++) r[k] = matrix_create(c->y, n, k == 1 ? N : M, k == 1 ? M : N, c->pad, NORMAL, 30 + (uint64_t)k);
-    for (int k = 9; k < RESULTS; k++) r[k] = matrix_create(POLAR_DTYPE_F64, n, 1, 2, 0, NORMAL, 50);
-    for (int64_t b = 0; b < n; b++)
+    if (k == FROB || k == FROB + 1) return matrix_create(POLAR_DTYPE_F64, n, 1, 2, 0, NORMAL, 50);
+    matrix r = matrix_create(c->y, n, k == 1 ? N : M, k == 1 ? M : N, c->pad, NORMAL, 30 + (uint64_t)k);
+    for (int64_t b = 0; b < n && is_second_moment(k); b++)
         for (int64_t i = 0; i < M; i++)
             for (int64_t j = 0; j < N; j++) {
-                char *v = (char *)element(&r[6].m, b, i, j);
-                pl_store_f64(v, c->y, 0, fabs(pl_load_f64(v, c->y, 0)));    /* second moments are not negative */
+                char *v = (char *)element(&r.m, b, i, j);
+                pl_store_f64(v, c->y, 0, fabs(pl_load_f64(v, c->y, 0)));    /* not negative */
             }
+    return r;
+}
+
+/* adamw_step again, as a direction in the compute format and a step; elements whose bits differ from r's. */
+static int64_t composed(machine *at, const elem_case *c, const matrix *x, const matrix *r, pl_mat corrections, pl_mat rates)
+{
+    polar_dtype compute = c->x == POLAR_DTYPE_F64 || c->y == POLAR_DTYPE_F64 ? POLAR_DTYPE_F64 : POLAR_DTYPE_F32;
+    matrix W = result_create(c, ADAMW), M = result_create(c, ADAMW + 1), V = result_create(c, ADAMW + 2);
+    matrix D = matrix_create(compute, c->s.batch, c->s.M, c->s.N, 0, NORMAL, 70);
+    PL_CALL(direction, at->q, .D = D.m, .M = M.m, .V = V.m, .G = x->m, .live = corrections, .momentum = POLAR_MOMENTUM_EMA,
+            .precondition = POLAR_PRECONDITION_ADAM, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8);
+    PL_CALL(decay_step, at->q, .W = W.m, .D = D.m, .live = rates, .scale = 1);
+    TEST_TRY(polar_queue_sync(at->q));
+    int64_t bad = differences(&W.m, &r[ADAMW].m, 0) + differences(&M.m, &r[ADAMW + 1].m, 0) + differences(&V.m, &r[ADAMW + 2].m, 0);
+    matrix_destroy(&W), matrix_destroy(&M), matrix_destroy(&V), matrix_destroy(&D);
+    return bad;
+}
+
+/* Every elementwise op and both norms; results in r, which start the same each time. Returns where adamw_step differs from its composition. */
+static int64_t run_elementwise(machine *at, const elem_case *c, matrix r[RESULTS])
+{
+    double live[4 * 3];
+    int64_t n = c->s.batch;
+    live_rows(live, n);
+    pl_mat all = pl_mat_dense(live, POLAR_DTYPE_F64, n, 1, 4), corrections = all, rates = all;
+    corrections.cols = rates.cols = 2;
+    rates.data = live + 2;
+    matrix x = matrix_create(c->x, n, c->s.M, c->s.N, c->pad, c->how, 20), z = matrix_create(c->z, n, c->s.M, c->s.N, 0, c->how, 21);
+    for (int k = 0; k < RESULTS; k++) r[k] = result_create(c, k);
     PL_CALL(copy, at->q, .Y = r[0].m, .X = x.m);
     PL_CALL(copy, at->q, .Y = r[1].m, .X = x.m, .trans = 1);
     PL_CALL(axpby, at->q, .Y = r[2].m, .X = x.m, .Z = z.m, .alpha = 1.1, .beta = -0.7);
     PL_CALL(axpby, at->q, .Y = r[3].m, .X = x.m, .Z = z.m, .alpha = 1.1, .beta = -0.7, .round_terms = 1);
-    PL_CALL(adam_direction, at->q, .D = r[4].m, .M = r[5].m, .V = r[6].m, .G = x.m, .live = pl_mat_dense(live_adam, POLAR_DTYPE_F64, 1, 1, 2),
-            .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8);
-    PL_CALL(decay_step, at->q, .W = r[7].m, .D = x.m, .live = pl_mat_dense(live_step, POLAR_DTYPE_F64, 1, 1, 2), .scale = 1.7);
-    PL_CALL(frob, at->q, .N = r[9].m, .X = x.m, .weight = 1);
-    PL_CALL(frob, at->q, .N = r[10].m, .X = x.m, .weight = 3, .rounded = 1);
-    PL_CALL(normalise, at->q, .Y = r[8].m, .X = x.m, .N = r[9].m);
-    PL_CALL(normalise, at->q, .Y = r[0].m, .X = r[0].m, .N = r[10].m, .reference = 1, .eps = 1e-7);    /* in place */
+    PL_CALL(decay_step, at->q, .W = r[STEP].m, .D = x.m, .live = rates, .scale = 1.7);
+    PL_CALL(frob, at->q, .N = r[FROB].m, .X = x.m, .weight = 1);
+    PL_CALL(frob, at->q, .N = r[FROB + 1].m, .X = x.m, .weight = 3, .rounded = 1);
+    PL_CALL(normalise, at->q, .Y = r[NORMALISE].m, .X = x.m, .N = r[FROB].m);
+    PL_CALL(normalise, at->q, .Y = r[0].m, .X = r[0].m, .N = r[FROB + 1].m, .reference = 1, .eps = 1e-7);    /* in place */
+    for (int k = 0; k < MODES; k++) {
+        matrix *d = &r[DIRECTION + 3 * k];
+        PL_CALL(direction, at->q, .D = d[0].m, .M = d[1].m, .V = k % 2 ? d[2].m : (pl_mat){0}, .G = x.m, .live = corrections, .momentum = k / 2,
+                .precondition = k % 2, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8);
+    }
+    PL_CALL(adamw_step, at->q, .W = r[ADAMW].m, .M = r[ADAMW + 1].m, .V = r[ADAMW + 2].m, .G = x.m, .live = all, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8);
     TEST_TRY(polar_queue_sync(at->q));
+    int64_t bad = at == &ref ? 0 : composed(at, c, &x, r, corrections, rates);    /* ref computes in double, whatever the formats */
     matrix_destroy(&x), matrix_destroy(&z);
+    return bad;
+}
+
+static const char *result_name(char *out, size_t bytes, int k)
+{
+    static const char *const names[DIRECTION] = {"copy, normalise reference", "copy transposed", "axpby", "axpby rounded",
+                                                 "decay_step", "normalise", "frob", "frob rounded"};
+    static const char *const momenta[] = {"heavy ball", "Nesterov", "EMA"};
+    int d = k - DIRECTION;
+    if (k < DIRECTION) snprintf(out, bytes, "%s", names[k]);
+    else if (k < ADAMW) snprintf(out, bytes, "direction %s%s: %c", momenta[d / 6], d / 3 % 2 ? ", Adam" : "", "DMV"[d % 3]);
+    else snprintf(out, bytes, "adamw_step: %c", "WMV"[k - ADAMW]);
+    return out;
 }
 
 static void test_elementwise(void)
 {
-    static const char *const names[RESULTS] = {"copy, normalise reference", "copy transposed", "axpby", "axpby rounded", "adam_direction", "its M",
-                                               "its V", "decay_step", "normalise", "frob", "frob rounded"};
     static const shape sizes[] =    /* the last two are shared out over threads */
         {{1, 1, 1, 0}, {3, 5, 3, 0}, {2, 64, 33, 0}, {1, 33, 1030, 0}, {3, 101, 111, 0}};
-    int64_t bad[RESULTS] = {0}, guards = 0, norms = 0;
+    int64_t bad[RESULTS] = {0}, guards = 0, norms = 0, fused = 0;
     for (int s = 0; s < COUNT(sizes); s++)
         for (int d = 0; d < 9; d++) {
             elem_case c = {.x = d % 3, .y = d / 3, .z = (d + d / 3 + s) % 3, .s = sizes[s], .pad = d % 2 * 3, .how = (s + d) % 2 ? WILD : NORMAL};
             matrix want[RESULTS], got[RESULTS], oracle[RESULTS];
-            run_elementwise(&machines[PL_ISA_SCALAR][1], &c, want);
+            fused += run_elementwise(&machines[PL_ISA_SCALAR][1], &c, want);
             run_elementwise(&ref, &c, oracle);
-            norms += differences(&want[9].m, &oracle[9].m, 0) + differences(&want[10].m, &oracle[10].m, 0);
+            norms += differences(&want[FROB].m, &oracle[FROB].m, 0) + differences(&want[FROB + 1].m, &oracle[FROB + 1].m, 0);
             for (int isa = 0; isa < PL_ISA_COUNT; isa++)
                 for (int n = 1; n <= MAX_THREADS && pl_isa_usable((pl_isa)isa); n++) {
-                    run_elementwise(&machines[isa][n], &c, got);
+                    fused += run_elementwise(&machines[isa][n], &c, got);
                     for (int k = 0; k < RESULTS; k++) {
                         bad[k] += differences(&want[k].m, &got[k].m, 0);
                         guards += guards_broken(&got[k]);
@@ -69,7 +127,9 @@ static void test_elementwise(void)
                 }
             for (int k = 0; k < RESULTS; k++) matrix_destroy(&want[k]), matrix_destroy(&oracle[k]);
         }
-    for (int k = 0; k < RESULTS; k++) test_exact(names[k], bad[k]);
+    char name[64];
+    for (int k = 0; k < RESULTS; k++) test_exact(result_name(name, sizeof name, k), bad[k]);
+    test_exact("adamw_step: the bits of direction, then decay_step", fused);
     test_exact("elementwise: nothing written outside", guards);
     test_exact("frob: ref's bits", norms);
 }

@@ -244,6 +244,27 @@ static void adam_bounds(void)
         for (int o = 0; o < 3; o++) test_bound(names[wide][o], worst[wide][o], 1.01, why[o]);
 }
 
+/* From m = 4 with g = 3 and beta1 = 1/2: heavy ball m = 5, u = 5; Nesterov u = 3 + 5/2; EMA (c1 = 2) m = 7/2, u = 7. Preconditioned from v = 6 with
+ * beta2 = 1/4: v = 6/4 + 27/4 = 33/4; from v = 0 with beta2 = 0, c2 = 4, eps = 1: v = 9, u / (6 + 1). */
+static void momenta(void)
+{
+    static const double want[3][2] = {[POLAR_MOMENTUM_HEAVY_BALL] = {5, 5}, [POLAR_MOMENTUM_NESTEROV] = {5, 5.5}, [POLAR_MOMENTUM_EMA] = {3.5, 7}};
+    int64_t wrong = 0;
+    for (int k = 0; k < 3; k++) {
+        float fm = 4, fu = pl_momentum_f32(3, &fm, k, 0.5f, 0.5f, 2);
+        double m = 4, u = pl_momentum_f64(3, &m, k, 0.5, 0.5, 2);
+        wrong += (fm != want[k][0]) + (fu != want[k][1]) + (m != want[k][0]) + (u != want[k][1]);
+    }
+    test_exact("momenta: short numbers", wrong);
+    float fv = 6;
+    double v = 0;
+    pl_precondition_f32(1, 3, &fv, 0.25f, 0.75f, 1, 1);
+    test_exact("preconditioner: short numbers", (fv != 8.25f) + (pl_precondition_f64(14, 3, &v, 0, 1, 4, 1) != 2) + (v != 9));
+    /* fused: beta1 m + g with m = 1 + 2^-12, beta1 = 1 + 2^-12 (no beta, but a number) and g = -(1 + 2^-11) is 2^-24, with separate roundings 0 */
+    float b = 1 + 0x1p-12f, m = b;
+    test_exact("momentum is fused", pl_momentum_f32(-(1 + 0x1p-11f), &m, POLAR_MOMENTUM_HEAVY_BALL, b, 0, 0) != 0x1p-24f);
+}
+
 static void small_formulas(void)
 {
     float m = 0, v = 0;
@@ -260,6 +281,11 @@ static void small_formulas(void)
     /* lr 1/4, wd 1/2, s 2: W (1 - 1/8) - D / 2 */
     test_exact("decay and step: short numbers",
                (pl_decay_and_step_f32(8, 3, 0.25f, 0.5f, 2) != 5.5f) + (pl_decay_and_step_f64(8, 3, 0.25, 0.5, 2) != 5.5));
+    /* lr 0: the weight stays, whatever the direction; the other way round a NaN shows */
+    test_exact("decay and step: lr 0 freezes the weight",
+               (pl_decay_and_step_f32(8, NAN, 0, 0.5f, 2) != 8) + (pl_decay_and_step_f64(8, NAN, 0, 0.5, 2) != 8) +
+                   (pl_decay_and_step_f32(8, INFINITY, -0.0f, INFINITY, 2) != 8) + !isnan(pl_decay_and_step_f32(8, NAN, 0.25f, 0.5f, 2)));
+    momenta();
     /* n = 3.01 -> R = 3.015625 (step 2^-6), + 1 = 4.015625 -> R = 4.03125 or 4 (step 2^-5): 4.015625 is the tie, to even = 4 */
     test_exact("reference divisor: R(R(n) + eps s)",
                (pl_reference_divisor_f32(4, 3.01f, 0.25f) != 4) + (pl_reference_divisor_f64(4, 3.01, 0.25) != 4));

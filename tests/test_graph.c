@@ -19,7 +19,8 @@ static void step(pl_queue *q, void *arg)
     state *s = arg;
     pl_scratch_mark mark = pl_scratch_begin(q);
     pl_mat D = pl_scratch_mat(q, POLAR_DTYPE_F32, 1, ROWS, COLS), X = pl_scratch_mat(q, POLAR_DTYPE_BF16, 1, ROWS, COLS);
-    PL_CALL(adam_direction, q, .D = D, .M = s->M, .V = s->V, .G = s->G, .live = pl_live_view(s->live, 0, 2), .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8);
+    PL_CALL(direction, q, .D = D, .M = s->M, .V = s->V, .G = s->G, .live = pl_live_view(s->live, 0, 2), .momentum = POLAR_MOMENTUM_EMA,
+            .precondition = POLAR_PRECONDITION_ADAM, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8);
     PL_CALL(frob, q, .N = s->N, .X = D, .weight = 1);
     PL_CALL(normalise, q, .Y = X, .X = D, .N = s->N);
     pl_scratch_mark inner = pl_scratch_begin(q);
@@ -88,13 +89,13 @@ static void test_replay(pl_device *dev, pl_queue *q)
     double w0[ROWS * COLS], w1[ROWS * COLS];
     state_open(&plain, dev, q);
     state_open(&graphed, dev, q);
-    TEST_TRY(pl_graph_create(&g, q));
+    TEST_TRY(pl_graph_create(&g, q->dev));
     TEST_TRY(pl_mat_download_f64(q, &plain.W, w0));
     for (int t = 1; t <= RUNS; t++) {
         next_run(&plain, q, t);
         step(q, &plain);
         next_run(&graphed, q, t);
-        TEST_TRY(pl_graph_run(g, step, &graphed));
+        TEST_TRY(pl_graph_run(g, q, step, &graphed));
     }
     test_exact("4 runs of a graph: W as by plain calls", differ(q, &plain.W, &graphed.W));
     test_exact("  M", differ(q, &plain.M, &graphed.M));
@@ -111,7 +112,7 @@ static void test_replay(pl_device *dev, pl_queue *q)
 /* ---- dry runs ------------------------------------------------------------------------------------------------------ */
 
 typedef struct {
-    pl_mat A, B, C, N, T, live, W, M, V, D;
+    pl_mat A, B, C, N, T, live, live4, W, M, V, D;
 } priced;
 
 static void known_work(pl_queue *q, void *arg)
@@ -132,8 +133,12 @@ static void known_work(pl_queue *q, void *arg)
     PL_CALL(copy, q, .Y = p->C, .X = p->T);                                                   /* 0              4*24 + 2*24 = 144    */
     PL_CALL(axpby, q, .Y = p->C, .X = p->C, .alpha = 2);                                      /* 24             2*96 = 192           */
     PL_CALL(axpby, q, .Y = p->C, .X = p->C, .alpha = 2, .Z = p->T, .beta = 1);                /* 3*24 = 72      2*96 + 48 = 240      */
-    PL_CALL(adam_direction, q, .D = p->D, .M = p->M, .V = p->V, .G = p->W, .live = p->live);  /* 12*12 = 144    48*(1+2+2+1)+16 = 304 */
+    PL_CALL(direction, q, .D = p->D, .M = p->M, .V = p->V, .G = p->W, .live = p->live, .momentum = POLAR_MOMENTUM_EMA,
+            .precondition = POLAR_PRECONDITION_ADAM);                                         /* 12*12 = 144    48*(1+2+2+1)+16 = 304 */
+    PL_CALL(direction, q, .D = p->D, .M = p->M, .G = p->W, .live = p->live, .momentum = POLAR_MOMENTUM_NESTEROV);
+                                                                                              /* 4*12 = 48      48*(1+2+1)+16 = 208  */
     PL_CALL(decay_step, q, .W = p->W, .D = p->D, .live = p->live, .scale = 1);                /* 3*12 = 36      48*(2+1)+16 = 160    */
+    PL_CALL(adamw_step, q, .W = p->W, .M = p->M, .V = p->V, .G = p->D, .live = p->live4);     /* 15*12 = 180    48*(2+2+2+1)+32 = 368 */
     E.rows = 0;
     PL_CALL(axpby, q, .Y = E, .X = E, .alpha = 1);                                            /* nothing to write: not counted */
 }
@@ -151,22 +156,22 @@ static void test_dry(pl_device *dev, pl_queue *q)
     double w[12];
     const struct { pl_mat *m; polar_dtype dtype; int64_t batch, rows, cols; } want[] = {
         {&p.A, POLAR_DTYPE_F32, 2, 4, 5}, {&p.B, POLAR_DTYPE_F32, 2, 5, 3}, {&p.C, POLAR_DTYPE_F32, 2, 4, 3}, {&p.N, POLAR_DTYPE_F64, 2, 1, 2}, {&p.T, POLAR_DTYPE_BF16, 2, 4, 3},
-        {&p.live, POLAR_DTYPE_F64, 1, 1, 2}, {&p.W, POLAR_DTYPE_F32, 1, 4, 3}, {&p.M, POLAR_DTYPE_F32, 1, 4, 3}, {&p.V, POLAR_DTYPE_F32, 1, 4, 3}, {&p.D, POLAR_DTYPE_F32, 1, 4, 3}};
+        {&p.live, POLAR_DTYPE_F64, 1, 1, 2}, {&p.live4, POLAR_DTYPE_F64, 1, 1, 4}, {&p.W, POLAR_DTYPE_F32, 1, 4, 3}, {&p.M, POLAR_DTYPE_F32, 1, 4, 3}, {&p.V, POLAR_DTYPE_F32, 1, 4, 3}, {&p.D, POLAR_DTYPE_F32, 1, 4, 3}};
     const int n = sizeof want / sizeof *want;
     for (int i = 0; i < n; i++) TEST_TRY(pl_mat_alloc(want[i].m, dev, want[i].dtype, want[i].batch, want[i].rows, want[i].cols));
     set(q, &p.W, 3);
-    TEST_TRY(pl_graph_create(&g, q));
+    TEST_TRY(pl_graph_create(&g, q->dev));
     TEST_TRY(polar_queue_dry_begin(q));
     test_true("one dry run at a time", polar_queue_dry_begin(q) == POLAR_E_STATE, "%s", polar_error_message());
     known_work(q, &p);
     polar_queue_upload(q, p.W.data, w, sizeof w);    /* of rubbish: a dry run copies nothing */
     TEST_TRY(polar_queue_dry_end(q, &plain));
-    test_true("the cost of known work", cost_is(&plain, 9, 876, 2192, 1280), "%lld ops, %g FLOP, %g bytes, %zu of scratch", (long long)plain.ops, plain.flops, plain.bytes,
+    test_true("the cost of known work", cost_is(&plain, 11, 1104, 2768, 1280), "%lld ops, %g FLOP, %g bytes, %zu of scratch", (long long)plain.ops, plain.flops, plain.bytes,
               plain.scratch_bytes);
     TEST_TRY(polar_queue_dry_begin(q));
-    TEST_TRY(pl_graph_run(g, known_work, &p));
+    TEST_TRY(pl_graph_run(g, q, known_work, &p));
     TEST_TRY(polar_queue_dry_end(q, &graphed));
-    test_true("  and of a graph of it", cost_is(&graphed, 9, 876, 2192, 1280), "%lld ops, %zu of scratch", (long long)graphed.ops, graphed.scratch_bytes);
+    test_true("  and of a graph of it", cost_is(&graphed, 11, 1104, 2768, 1280), "%lld ops, %zu of scratch", (long long)graphed.ops, graphed.scratch_bytes);
     test_true("  and twice of none", polar_queue_dry_end(q, &graphed) == POLAR_E_STATE, "%s", polar_error_message());
     TEST_TRY(pl_mat_download_f64(q, &p.W, w));
     int64_t wrong = 0;
@@ -240,12 +245,12 @@ static void test_nested(pl_device *dev, pl_queue *q)
     pl_graph *g;
     state_open(&s, dev, q);
     next_run(&s, q, 1);
-    TEST_TRY(pl_graph_create(&g, q));
+    TEST_TRY(pl_graph_create(&g, q->dev));
     pl_scratch_mark mark = pl_scratch_begin(q);
     pl_mat held = pl_scratch_mat(q, POLAR_DTYPE_F32, 1, ROWS, COLS);    /* the caller's own scratch is safe from the graph's */
     PL_CALL(axpby, q, .Y = held, .X = s.G, .alpha = 1);
-    TEST_TRY(pl_graph_run(g, step, &s));
-    TEST_TRY(pl_graph_run(g, step, &s));
+    TEST_TRY(pl_graph_run(g, q, step, &s));
+    TEST_TRY(pl_graph_run(g, q, step, &s));
     test_exact("scratch held round a graph is left alone", differ(q, &held, &s.G));
     pl_scratch_end(q, mark);
     pl_graph_destroy(g);

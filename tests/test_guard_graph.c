@@ -33,11 +33,11 @@ static void step(pl_queue *q, void *arg)
 static polar_status five_runs(bench *t)
 {
     pl_graph *g = NULL;
-    polar_status st = pl_graph_create(&g, t->q);
+    polar_status st = pl_graph_create(&g, t->q->dev);
     for (int i = 0; i < 5 && st == POLAR_OK; i++) {
         double live[2] = {t->lr = 0.1 / (1 + i), 0.5};
         pl_live_set(t->live, t->q, 0, 2, live);
-        st = pl_graph_run(g, step, t);
+        st = pl_graph_run(g, t->q, step, t);
     }
     pl_graph_destroy(g);    /* launches not yet run keep what they need */
     polar_status after = polar_queue_sync(t->q);
@@ -79,11 +79,11 @@ static void test_graphs(const char *name)
     test_graph_caught("scratch read and never written", name, READS_SCRATCH, "graph: two runs from the same state differ (buffer ");
     test_graph_caught("scratch read before it is written", name, READS_OLD_SCRATCH, "something reads memory that nothing wrote");
     pl_graph *g;
-    TEST_TRY(pl_graph_create(&g, t.q));
-    TEST_TRY(pl_graph_run(g, step, &t));
+    TEST_TRY(pl_graph_create(&g, t.q->dev));
+    TEST_TRY(pl_graph_run(g, t.q, step, &t));
     pl_scratch_mark mark = pl_scratch_begin(t.q);
     pl_scratch_take(t.q, 100);
-    polar_status st = pl_graph_run(g, step, &t);
+    polar_status st = pl_graph_run(g, t.q, step, &t);
     test_true("a launch that would overwrite held scratch", st == POLAR_E_STATE &&
               strstr(polar_error_message(), "256 bytes of scratch are held and 0 were"), "%s", polar_error_message());
     test_caught("  the queue keeps it too", &t, "256 bytes of scratch are held");

@@ -92,11 +92,37 @@ static void polar_scaled(pl_queue *q, const pl_args_polar_exact *a)
             pl_store_f64(entry(&a->Y, 0, i, j), a->Y.dtype, 0, (1 + 1e-13) * pl_load_f64(entry(&a->Y, 0, i, j), a->Y.dtype, 0));
 }
 
-static void adam_without_epsilon(pl_queue *q, const pl_args_adam_direction *a)
+static void adam_without_epsilon(pl_queue *q, const pl_args_direction *a)
 {
-    pl_args_adam_direction b = *a;
+    pl_args_direction b = *a;
     b.eps = 0;
-    pl_ref_ops.adam_direction(q, &b);
+    pl_ref_ops.direction(q, &b);
+}
+
+static void nesterov_forgotten(pl_queue *q, const pl_args_direction *a)
+{
+    pl_args_direction b = *a;
+    b.momentum = POLAR_MOMENTUM_HEAVY_BALL;
+    pl_ref_ops.direction(q, &b);
+}
+
+/* The first matrix's live values for all. */
+static void step_of_the_first(pl_queue *q, const pl_args_decay_step *a)
+{
+    pl_args_decay_step b = *a;
+    b.live.batch = 1;
+    pl_ref_ops.decay_step(q, &b);
+}
+
+/* Decays by lr, not by lr wd. */
+static void adamw_decays_twice(pl_queue *q, const pl_args_adamw_step *a)
+{
+    pl_args_adamw_step b = *a;
+    double live[4];
+    memcpy(live, a->live.data, sizeof live);
+    live[3] = 1;
+    b.live.data = live;
+    pl_ref_ops.adamw_step(q, &b);
 }
 
 static int case_named(pl_op_case *out, const char *name)
@@ -128,7 +154,10 @@ static void planted_faults(void)
         FAULT("a norm in the wrong unit", "frob bf16 3x7x13 1", frob, frob_unscaled),
         FAULT("minus the polar factor", "polar_exact f64 3x7x13", polar_exact, polar_negative),
         FAULT("a polar factor 1e-13 too long", "polar_exact f64 3x7x13", polar_exact, polar_scaled),
-        FAULT("Adam without its epsilon", "adam_direction f32 3x7x13 0.5,0.75", adam_direction, adam_without_epsilon),
+        FAULT("Adam without its epsilon", "direction f32 3x7x13 0.5,0.75", direction, adam_without_epsilon),
+        FAULT("Nesterov's momentum without its second part", "direction f32 3x7x13 nesterov plain 0.95", direction, nesterov_forgotten),
+        FAULT("one learning rate for all of a batch", "decay_step f32 3x7x13 per_matrix 2", decay_step, step_of_the_first),
+        FAULT("a decay that forgets wd", "adamw_step f32 3x7x13 0.9,0.999", adamw_step, adamw_decays_twice),
 #undef FAULT
     };
     TEST_TRY(polar_device_open(&ref, "ref"));
@@ -160,8 +189,10 @@ enum {
     ROW_STRIDE,
     NEGATIVE,
     ONTO,
-    SCALAR
-}; /* ONTO: moved one element behind the start of operand `other` */
+    SCALAR,
+    MODE,
+    PLAIN
+}; /* ONTO: moved one element behind the start of operand `other`; MODE: a momentum (other 0) or preconditioner (1) that is none; PLAIN: V with nothing to do */
 
 typedef struct {
     pl_op_id op;
@@ -212,20 +243,39 @@ static const bad_call bad_calls[] = {
     {PL_OP_polar_exact, 1, COLS, 0, POLAR_E_SHAPE},
     {PL_OP_polar_exact, 0, ONTO, 1, POLAR_E_ARG},
     {PL_OP_polar_exact, 1, UNKNOWN_FORMAT, 0, POLAR_E_DTYPE},
-    {PL_OP_adam_direction, 1, ROWS, 0, POLAR_E_SHAPE},
-    {PL_OP_adam_direction, 2, COLS, 0, POLAR_E_SHAPE},
-    {PL_OP_adam_direction, 3, BATCH, 0, POLAR_E_SHAPE},
-    {PL_OP_adam_direction, 4, COLS, 0, POLAR_E_SHAPE},
-    {PL_OP_adam_direction, 4, FORMAT, 0, POLAR_E_DTYPE},
-    {PL_OP_adam_direction, 1, ONTO, 2, POLAR_E_ARG},
-    {PL_OP_adam_direction, 1, ONTO, 3, POLAR_E_ARG},
-    {PL_OP_adam_direction, 0, ONTO, 3, POLAR_E_ARG},
-    {PL_OP_adam_direction, 0, ONTO, 1, POLAR_E_ARG},
-    {PL_OP_adam_direction, 0, ONTO, 2, POLAR_E_ARG},
+    {PL_OP_direction, 1, ROWS, 0, POLAR_E_SHAPE},
+    {PL_OP_direction, 2, COLS, 0, POLAR_E_SHAPE},
+    {PL_OP_direction, 3, BATCH, 0, POLAR_E_SHAPE},
+    {PL_OP_direction, 4, COLS, 0, POLAR_E_SHAPE},
+    {PL_OP_direction, 4, BATCH, 0, POLAR_E_SHAPE},
+    {PL_OP_direction, 4, FORMAT, 0, POLAR_E_DTYPE},
+    {PL_OP_direction, 2, NO_DATA, 0, POLAR_E_ARG},
+    {PL_OP_direction, 0, PLAIN, 0, POLAR_E_ARG},
+    {PL_OP_direction, 0, MODE, 0, POLAR_E_ARG},
+    {PL_OP_direction, 0, MODE, 1, POLAR_E_ARG},
+    {PL_OP_direction, 1, ONTO, 2, POLAR_E_ARG},
+    {PL_OP_direction, 1, ONTO, 3, POLAR_E_ARG},
+    {PL_OP_direction, 0, ONTO, 3, POLAR_E_ARG},
+    {PL_OP_direction, 0, ONTO, 1, POLAR_E_ARG},
+    {PL_OP_direction, 0, ONTO, 2, POLAR_E_ARG},
     {PL_OP_decay_step, 1, ROWS, 0, POLAR_E_SHAPE},
     {PL_OP_decay_step, 0, ONTO, 1, POLAR_E_ARG},
     {PL_OP_decay_step, 2, COLS, 0, POLAR_E_SHAPE},
+    {PL_OP_decay_step, 2, BATCH, 0, POLAR_E_SHAPE},
     {PL_OP_decay_step, 2, FORMAT, 0, POLAR_E_DTYPE},
+    {PL_OP_adamw_step, 1, ROWS, 0, POLAR_E_SHAPE},
+    {PL_OP_adamw_step, 2, COLS, 0, POLAR_E_SHAPE},
+    {PL_OP_adamw_step, 3, BATCH, 0, POLAR_E_SHAPE},
+    {PL_OP_adamw_step, 4, COLS, 0, POLAR_E_SHAPE},
+    {PL_OP_adamw_step, 4, BATCH, 0, POLAR_E_SHAPE},
+    {PL_OP_adamw_step, 4, FORMAT, 0, POLAR_E_DTYPE},
+    {PL_OP_adamw_step, 2, NO_DATA, 0, POLAR_E_ARG},
+    {PL_OP_adamw_step, 0, ONTO, 1, POLAR_E_ARG},
+    {PL_OP_adamw_step, 0, ONTO, 2, POLAR_E_ARG},
+    {PL_OP_adamw_step, 0, ONTO, 3, POLAR_E_ARG},
+    {PL_OP_adamw_step, 1, ONTO, 2, POLAR_E_ARG},
+    {PL_OP_adamw_step, 2, ONTO, 3, POLAR_E_ARG},
+    {PL_OP_adamw_step, 1, ONTO, 3, POLAR_E_ARG},
 };
 
 static void spoil(pl_op_run *r, const bad_call *bad)
@@ -242,6 +292,8 @@ static void spoil(pl_op_run *r, const bad_call *bad)
     case NEGATIVE: m->bs = -1; break;
     case ONTO: m->data = (char *)((pl_mat *)&r->args)[bad->other].data + polar_dtype_size(m->dtype); break;
     case SCALAR: r->args.frob.weight = 0; break;
+    case MODE: *(bad->other ? &r->args.direction.precondition : &r->args.direction.momentum) = 3; break;
+    case PLAIN: r->args.direction.precondition = POLAR_PRECONDITION_NONE; break;
     }
 }
 
@@ -254,8 +306,9 @@ static void bad_use(pl_device *dev)
                                                    [PL_OP_frob_join] = "frob_join f64 3x1x2",
                                                    [PL_OP_normalise] = "normalise f32 3x7x13",
                                                    [PL_OP_polar_exact] = "polar_exact f32 3x7x13",
-                                                   [PL_OP_adam_direction] = "adam_direction f32 3x7x13 0.9,0.999",
-                                                   [PL_OP_decay_step] = "decay_step f32 3x7x13 1"};
+                                                   [PL_OP_direction] = "direction f32 3x7x13 per_matrix 0.9,0.999",
+                                                   [PL_OP_decay_step] = "decay_step f32 3x7x13 per_matrix 2",
+                                                   [PL_OP_adamw_step] = "adamw_step f32 3x7x13 per_matrix 0.9,0.999"};
     int64_t accepted = 0, misnamed = 0, touched = 0, stuck = 0;
     int n = (int)(sizeof bad_calls / sizeof *bad_calls), tried[PL_OP_COUNT] = {0};
     for (int i = 0; i < n; i++) {
@@ -289,7 +342,7 @@ static void bad_use(pl_device *dev)
         pl_op_run_destroy(r);
     }
     int untried = 0;
-    for (int op = 0; op < PL_OP_COUNT; op++) untried += !tried[op];
+    for (int op = 0; op < PL_OP_COUNT; op++) untried += !tried[op] && !pl_op_describe((pl_op_id)op)->fused;    /* refusals of fused ops: test_amx */
     test_true("bad calls are refused at the next sync", accepted == 0 && untried == 0, "%d calls, %lld accepted or with another status", n,
               (long long)accepted);
     test_exact("... with a sentence that names the op", misnamed);

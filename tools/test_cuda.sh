@@ -16,8 +16,9 @@ run() {    # run NAME COMMAND...: prints the closing lines, and everything that 
         passed=$((passed + 1))
         echo "ok      $name: $(tail -n 1 "$log")"
     else
+        status=$?
         failed=$((failed + 1))
-        echo "FAILED  $name (status $?)"
+        echo "FAILED  $name (status $status)"
         grep -v PASS "$log" | tail -n 40
     fi
     rm -f "$log"

@@ -10,6 +10,10 @@
  *     ...
  *     polar_queue_sync(q);
  *     polar_queue_destroy(q);  polar_device_close(dev);
+ *
+ * Threads: a queue is driven by one thread at a time; different queues, also of one device, by different threads. Error sentences are per thread.
+ * Streams: NULL gives the queue a stream of its own, which does not wait for the legacy default stream; to work in order with it, pass
+ * cudaStreamLegacy (and with torch, the stream that torch.cuda.current_stream() names). Host devices take no stream and ignore one.
  */
 #ifndef POLAR_DEVICE_H
 #define POLAR_DEVICE_H
@@ -40,7 +44,7 @@ POLAR_API int          polar_backend_count(void);                               
 POLAR_API const char  *polar_backend_name(int i);                                  /* "ref", "guard", "cpu", ...; NULL past the end */
 POLAR_API const char  *polar_backend_summary(int i);                               /* one line for people */
 
-POLAR_API polar_status polar_queue_create(polar_queue **out, polar_device *dev, void *stream);    /* stream: the caller's CUDA stream or NULL */
+POLAR_API polar_status polar_queue_create(polar_queue **out, polar_device *dev, void *stream);    /* stream: the caller's CUDA stream, or NULL for one of its own */
 POLAR_API void         polar_queue_destroy(polar_queue *q);                        /* waits for its work; NULL is fine */
 POLAR_API polar_status polar_queue_sync(polar_queue *q);                           /* waits; returns and clears the first error of the work */
 POLAR_API void         polar_queue_upload(polar_queue *q, void *dst, const void *src, size_t bytes);      /* src may be reused at once */

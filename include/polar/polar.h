@@ -4,6 +4,7 @@
 
 #include "polar/device.h"
 #include "polar/map.h"
+#include "polar/optim.h"
 #include "polar/status.h"
 #include "polar/tensor.h"
 

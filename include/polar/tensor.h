@@ -37,6 +37,7 @@ typedef struct polar_tensor {
 POLAR_API size_t      polar_dtype_size(polar_dtype dtype);                             /* bytes per element, 0 for an unknown one */
 POLAR_API const char *polar_dtype_name(polar_dtype dtype);                             /* "f64", "f32", "bf16" */
 POLAR_API polar_status polar_dtype_parse(polar_dtype *out, const char *name);          /* the reverse; also "fp64", "float32", ... */
+POLAR_API polar_tensor polar_tensor_1d(void *data, polar_dtype dtype, int64_t n);                                    /* a vector */
 POLAR_API polar_tensor polar_tensor_2d(void *data, polar_dtype dtype, int64_t rows, int64_t cols);                   /* dense row-major */
 POLAR_API polar_tensor polar_tensor_3d(void *data, polar_dtype dtype, int64_t batch, int64_t rows, int64_t cols);    /* a batch of dense matrices */
 

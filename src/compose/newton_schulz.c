@@ -45,6 +45,31 @@ static void step_reference(pl_queue *q, const ns_work *w, polar_coef k)
     PL_CALL(axpby, q, .Y = w->Y, .X = w->X, .alpha = k.a, .Z = w->Y, .beta = 1, .round_terms = 1);                  /* Y = R(R(a X) + Y) */
 }
 
+/* All steps on X in one op, for devices that have it: the bits of step_fused. */
+static void steps_native(pl_queue *q, pl_mat X, const pl_ns_opts *o)
+{
+    if (!X.batch) return;
+    for (int s = 0; s < o->steps; s += PL_FUSED_STEPS) {
+        pl_args_newton_schulz a = {.X = X, .steps = o->steps - s < PL_FUSED_STEPS ? o->steps - s : PL_FUSED_STEPS};
+        for (int64_t i = 0; i < a.steps; i++) a.coef[3 * i] = o->coefs[s + i].a, a.coef[3 * i + 1] = o->coefs[s + i].b, a.coef[3 * i + 2] = o->coefs[s + i].c;
+        pl_call_newton_schulz(q, &a);
+    }
+}
+
+static void steps_composed(pl_queue *q, ns_work *w, const pl_ns_opts *o)
+{
+    int reference = o->rounding == POLAR_ROUND_REFERENCE;
+    w->Y = pl_scratch_mat(q, o->precision, w->X.batch, w->X.rows, w->X.cols);
+    w->A = pl_scratch_mat(q, o->precision, w->X.batch, w->X.rows, w->X.rows);
+    w->P = pl_scratch_mat(q, o->precision, w->X.batch, w->X.rows, w->X.rows);
+    if (reference) w->S = pl_scratch_mat(q, o->precision, w->X.batch, w->X.rows, w->X.rows);
+    for (int s = 0; s < o->steps; s++) {
+        if (reference) step_reference(q, w, o->coefs[s]);
+        else step_fused(q, w, o->coefs[s]);
+        swap(&w->X, &w->Y);
+    }
+}
+
 static int is_tall(const pl_mat *m)
 {
     return m->rows > m->cols;
@@ -101,20 +126,41 @@ static void run_group(pl_queue *q, const pl_mat *out, const pl_mat *in, int64_t 
     pl_scratch_mark mark = pl_scratch_begin(q);
     int reference = o->rounding == POLAR_ROUND_REFERENCE;
     pl_mat G = gather(q, in, leader, n);
-    int64_t m = G.rows;
-    ns_work w = {.X = pl_scratch_mat(q, o->precision, G.batch, m, G.cols), .Y = pl_scratch_mat(q, o->precision, G.batch, m, G.cols)};
-    w.A = pl_scratch_mat(q, o->precision, G.batch, m, m);
-    w.P = pl_scratch_mat(q, o->precision, G.batch, m, m);
-    if (reference) w.S = pl_scratch_mat(q, o->precision, G.batch, m, m);
+    ns_work w = {.X = pl_scratch_mat(q, o->precision, G.batch, G.rows, G.cols)};
     pl_mat N = shared ? *shared : pl_scratch_mat(q, POLAR_DTYPE_F64, G.batch, 1, 2);
     if (!shared) PL_CALL(frob, q, .N = N, .X = G, .weight = 1, .rounded = reference);
     PL_CALL(normalise, q, .Y = w.X, .X = G, .N = N, .reference = reference, .eps = REFERENCE_EPS);
-    for (int s = 0; s < o->steps; s++) {
-        if (reference) step_reference(q, &w, o->coefs[s]);
-        else step_fused(q, &w, o->coefs[s]);
-        swap(&w.X, &w.Y);
-    }
+    steps_composed(q, &w, o);
     scatter(q, out, in, w.X, leader, n);
+    pl_scratch_end(q, mark);
+}
+
+/* The same with the op that takes tall matrices as they are: nothing is gathered, nothing transposed. The tall members' X stand first, then the others'. */
+static void run_group_native(pl_queue *q, const pl_mat *out, const pl_mat *in, int64_t leader, int64_t n, const pl_mat *shared, const pl_ns_opts *o)
+{
+    pl_scratch_mark mark = pl_scratch_begin(q);
+    for (int tall = 1; tall >= 0; tall--) {
+        int64_t batch = 0, first = 0;
+        for (int64_t i = leader; i < n; i++)
+            if (same_group(&in[i], &in[leader]) && is_tall(&in[i]) == tall) batch += in[i].batch;
+        if (!batch) continue;
+        int64_t m = short_side(&in[leader]), l = long_side(&in[leader]);
+        pl_mat all = pl_scratch_mat(q, POLAR_DTYPE_BF16, batch, tall ? l : m, tall ? m : l), norms = pl_scratch_mat(q, POLAR_DTYPE_F64, batch, 1, 2);
+        for (int64_t i = leader; i < n; i++) {
+            if (!same_group(&in[i], &in[leader]) || is_tall(&in[i]) != tall) continue;
+            pl_mat N = shared ? *shared : pl_mat_at(norms, first, in[i].batch);
+            if (!shared) PL_CALL(frob, q, .N = N, .X = in[i], .weight = 1, .trans = tall);
+            PL_CALL(normalise, q, .Y = pl_mat_at(all, first, in[i].batch), .X = in[i], .N = N);
+            first += in[i].batch;
+        }
+        steps_native(q, all, o);
+        first = 0;
+        for (int64_t i = leader; i < n; i++) {
+            if (!same_group(&in[i], &in[leader]) || is_tall(&in[i]) != tall) continue;
+            PL_CALL(copy, q, .Y = out[i], .X = pl_mat_at(all, first, in[i].batch));
+            first += in[i].batch;
+        }
+    }
     pl_scratch_end(q, mark);
 }
 
@@ -133,11 +179,12 @@ void pl_newton_schulz(pl_queue *q, const pl_mat *out, const pl_mat *in, const in
 {
     pl_scratch_mark mark = pl_scratch_begin(q);
     pl_mat shared = {0};
+    int native = o->precision == POLAR_DTYPE_BF16 && o->rounding == POLAR_ROUND_FUSED && pl_queue_has(q, PL_OP_newton_schulz);
     if (dim) shared = shared_norm(q, in, dim, n, o->rounding == POLAR_ROUND_REFERENCE);
     for (int64_t i = 0; i < n; i++) {
         int leads = 1;
         for (int64_t j = 0; j < i && leads; j++) leads = !same_group(&in[i], &in[j]);
-        if (leads && in[i].rows && in[i].cols) run_group(q, out, in, i, n, dim ? &shared : NULL, o);
+        if (leads && in[i].rows && in[i].cols) (native ? run_group_native : run_group)(q, out, in, i, n, dim ? &shared : NULL, o);
     }
     pl_scratch_end(q, mark);
 }

@@ -23,12 +23,13 @@ typedef struct pl_backend {
     polar_status (*queue_sync)(pl_queue *q);                                         /* waits for the work; or NULL where ops run at once */
     int          (*queue_captured)(pl_queue *q);                                     /* inside a capture that is not ours; or NULL */
     size_t       (*op_scratch)(pl_queue *q, pl_op_id id, const void *args);          /* scratch an op takes for itself, for dry runs; or NULL */
+    double       (*peak_flops)(pl_device *dev, polar_dtype dtype);                   /* FLOPs per second of a loop in registers, for benchmarks; or NULL */
     void         (*copy)(pl_queue *q, void *dst, const void *src, size_t bytes, pl_copy_kind kind);
     /* graphs; all NULL where a graph is a plain call */
     polar_status (*graph_begin)(pl_queue *q);                                        /* ops are captured from here ... */
     polar_status (*graph_end)(pl_queue *q, void **graph);                            /* ... to here */
     polar_status (*graph_launch)(pl_queue *q, void *graph, pl_graph_fn fn, void *arg);
-    void         (*graph_free)(pl_queue *q, void *graph);
+    void         (*graph_free)(pl_device *dev, void *graph);                         /* its queue may be gone */
 } pl_backend;
 
 struct polar_device {
@@ -36,6 +37,8 @@ struct polar_device {
     pl_ops            ops;          /* own rows and fallbacks */
     char              name[96];     /* in full, as polar_device_name returns it */
     int               threads;      /* CPU backends */
+    int               flushes;      /* products of bf16 take subnormal factors and sums for zero */
+    _Atomic size_t    live;         /* bytes given out, where memory is the host's */
     void             *impl;
 };
 

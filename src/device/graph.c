@@ -3,30 +3,36 @@
 #include "device/backend.h"
 
 struct pl_graph {
-    pl_queue *q;
-    void     *captured;    /* the backend's; NULL before the first run and where graphs are plain calls */
+    pl_device *dev;
+    uint64_t   serial;      /* of the queue it was captured on */
+    void      *captured;    /* the backend's; NULL before the first run and where graphs are plain calls */
 };
 
-polar_status pl_graph_create(pl_graph **out, pl_queue *q)
+polar_status pl_graph_create(pl_graph **out, pl_device *dev)
 {
     pl_graph *g = pl_calloc(1, sizeof *g);
     *out = NULL;
     PL_NEED(g, POLAR_E_NOMEM, "a graph");
-    g->q = q;
+    g->dev = dev;
     *out = g;
     return POLAR_OK;
+}
+
+static void drop(pl_graph *g)
+{
+    if (g->captured) g->dev->backend->graph_free(g->dev, g->captured);
+    g->captured = NULL;
 }
 
 void pl_graph_destroy(pl_graph *g)
 {
     if (!g) return;
-    if (g->captured) g->q->dev->backend->graph_free(g->q, g->captured);
+    drop(g);
     pl_free(g);
 }
 
-static polar_status capture(pl_graph *g, pl_graph_fn fn, void *arg)
+static polar_status capture(pl_graph *g, pl_queue *q, pl_graph_fn fn, void *arg)
 {
-    pl_queue *q = g->q;
     polar_cost cost;
     PL_TRY(polar_queue_dry_begin(q));
     fn(q, arg);
@@ -38,20 +44,21 @@ static polar_status capture(pl_graph *g, pl_graph_fn fn, void *arg)
     q->capturing = 0;
     polar_status st = q->dev->backend->graph_end(q, &g->captured);
     if (q->error != POLAR_OK) {
-        if (g->captured) q->dev->backend->graph_free(q, g->captured);
-        g->captured = NULL;
+        drop(g);
         return polar_queue_sync(q);
     }
     return st;
 }
 
-polar_status pl_graph_run(pl_graph *g, pl_graph_fn fn, void *arg)
+polar_status pl_graph_run(pl_graph *g, pl_queue *q, pl_graph_fn fn, void *arg)
 {
-    pl_queue *q = g->q;
-    if (!q->dev->backend->graph_begin || q->dry || q->capturing) {    /* a graph inside a graph is part of it */
+    PL_NEED(g->dev == q->dev, POLAR_E_ARG, "a graph of device '%s' on a queue of '%s'", g->dev->name, q->dev->name);
+    if (!q->dev->backend->graph_begin || q->dry || pl_queue_in_capture(q)) {    /* a graph inside a graph, ours or the caller's, is part of it */
         fn(q, arg);
         return POLAR_OK;
     }
-    if (!g->captured) PL_TRY(capture(g, fn, arg));
+    if (g->serial != q->serial) drop(g);    /* another queue has other scratch */
+    g->serial = q->serial;
+    if (!g->captured) PL_TRY(capture(g, q, fn, arg));
     return q->dev->backend->graph_launch(q, g->captured, fn, arg);
 }

@@ -44,6 +44,11 @@ polar_status polar_dtype_parse(polar_dtype *out, const char *name)
     return PL_FAIL(POLAR_E_DTYPE, "'%s' is no number format known here (use f64, f32 or bf16)", name);
 }
 
+polar_tensor polar_tensor_1d(void *data, polar_dtype dtype, int64_t n)
+{
+    return (polar_tensor){.data = data, .dtype = dtype, .ndim = 1, .shape = {n}, .stride = {1}};
+}
+
 polar_tensor polar_tensor_2d(void *data, polar_dtype dtype, int64_t rows, int64_t cols)
 {
     return (polar_tensor){.data = data, .dtype = dtype, .ndim = 2, .shape = {rows, cols}, .stride = {cols, 1}};
@@ -82,11 +87,22 @@ int pl_mat_same_shape(const pl_mat *a, const pl_mat *b)
     return a->batch == b->batch && a->rows == b->rows && a->cols == b->cols;
 }
 
+/* Two single matrices on the same rows of memory that share no column. */
+static int columns_apart(const pl_mat *a, const pl_mat *b)
+{
+    int64_t size = (int64_t)polar_dtype_size(a->dtype), bytes = (const char *)b->data - (const char *)a->data;
+    if (bytes % size) return 0;
+    int64_t shift = bytes / size % a->rs;    /* where b's columns begin among a's row */
+    if (shift < 0) shift += a->rs;
+    return shift >= a->cols && shift + b->cols <= a->rs;
+}
+
 int pl_mat_overlap(const pl_mat *a, const pl_mat *b)
 {
     const char *pa = a->data, *pb = b->data;
     size_t na = pl_mat_extent(a), nb = pl_mat_extent(b);
-    return na && nb && pa < pb + nb && pb < pa + na;
+    if (!(na && nb && pa < pb + nb && pb < pa + na)) return 0;
+    return !(a->dtype == b->dtype && a->batch <= 1 && b->batch <= 1 && a->rows > 1 && b->rows > 1 && a->rs == b->rs && columns_apart(a, b));
 }
 
 polar_status pl_mat_from_tensor(pl_mat *out, const polar_tensor *t)
@@ -101,9 +117,15 @@ polar_status pl_mat_from_tensor(pl_mat *out, const polar_tensor *t)
             POLAR_E_SHAPE, "%lld x %lld x %lld elements are more than memory can hold", (long long)batch, (long long)rows, (long long)cols);
     PL_NEED(cols <= 1 || t->stride[c] == 1, POLAR_E_SHAPE, "the last dimension must be contiguous, its stride is %lld", (long long)t->stride[c]);
     PL_NEED(rows <= 1 || t->stride[r] >= cols, POLAR_E_SHAPE, "rows overlap: %lld columns at a row stride of %lld", (long long)cols, (long long)t->stride[r]);
+    int64_t reach, last;
+    PL_NEED(batch <= 1 || t->ndim == 2 || t->stride[0] >= 0, POLAR_E_SHAPE, "a negative batch stride, %lld", (long long)t->stride[0]);
+    PL_NEED((rows <= 1 || !__builtin_mul_overflow(rows, t->stride[r], &reach)) &&
+                (batch <= 1 || (!__builtin_mul_overflow(batch, t->stride[0], &last) && !__builtin_add_overflow(last, rows > 1 ? reach : cols, &last) && last < INT64_MAX / 16)) &&
+                (rows <= 1 || reach < INT64_MAX / 16),
+            POLAR_E_SHAPE, "strides of %lld and %lld elements reach beyond memory", (long long)t->stride[0], (long long)t->stride[r]);
     PL_NEED(t->data || !elements, POLAR_E_ARG, "a %lld x %lld matrix without data", (long long)rows, (long long)cols);
     *out = (pl_mat){.data = t->data, .dtype = t->dtype, .batch = batch, .rows = rows, .cols = cols, .rs = rows > 1 ? t->stride[r] : cols};
-    out->bs = t->ndim == 3 ? t->stride[0] : rows * out->rs;
+    out->bs = batch > 1 ? t->stride[0] : rows * out->rs;    /* one matrix has no batch stride of its own */
     return POLAR_OK;
 }
 

@@ -8,7 +8,8 @@
 #include "device/backend.h"
 
 static const pl_op_info op_infos[PL_OP_COUNT] = {
-#define PL_OP(name, out, inout, in, ...) {#name, out, inout, in, sizeof(pl_args_##name)},
+#define PL_OP(name, out, inout, in, ...)    {#name, out, inout, in, sizeof(pl_args_##name), 0},
+#define PL_FUSED(name, out, inout, in, ...) {#name, out, inout, in, sizeof(pl_args_##name), 1},
 #include "device/ops.def"
 #undef PL_OP
 };
@@ -43,7 +44,8 @@ static polar_status check_operands(pl_op_id id, const void *args)
     const pl_mat *m = pl_op_operands(args);
     for (int i = 0; i < pl_op_operand_count(info); i++) {
         if (!m[i].data) {
-            int optional = (id == PL_OP_gemm && i == 3) || (id == PL_OP_axpby && i == 2);
+            int optional = (id == PL_OP_gemm && i == 3) || (id == PL_OP_axpby && i == 2) ||
+                           (id == PL_OP_direction && i == 2 && !((const pl_args_direction *)args)->precondition);
             PL_NEED(optional || m[i].batch * m[i].rows * m[i].cols == 0, POLAR_E_ARG, "%s: operand %d has no data", info->name, i);
             continue;
         }

@@ -96,22 +96,55 @@ polar_status pl_check_polar_exact(const pl_args_polar_exact *a)
     return need_apart("polar_exact", "X", &a->Y, &a->X);
 }
 
-polar_status pl_check_adam_direction(const pl_args_adam_direction *a)
+/* Live values: one row for all matrices, or one for each. */
+static polar_status need_live(const char *op, const pl_mat *y, const pl_mat *live, int64_t cols)
 {
-    PL_TRY(need_same_shape("adam_direction", "M", &a->D, &a->M));
-    PL_TRY(need_same_shape("adam_direction", "V", &a->D, &a->V));
-    PL_TRY(need_same_shape("adam_direction", "G", &a->D, &a->G));
-    PL_NEED(!pl_mat_overlap(&a->M, &a->G) && !pl_mat_overlap(&a->V, &a->G) && !pl_mat_overlap(&a->M, &a->V), POLAR_E_ARG, "adam_direction: moments and gradient overlap");
-    PL_NEED(!pl_mat_overlap(&a->D, &a->M) && !pl_mat_overlap(&a->D, &a->V), POLAR_E_ARG, "adam_direction: the direction overlaps a moment");
-    PL_TRY(need_apart("adam_direction", "G", &a->D, &a->G));
-    return need_values("adam_direction", "live", &a->live, 2);
+    PL_TRY(need_values(op, "live", live, cols));
+    PL_NEED(live->batch == 1 || live->batch == y->batch, POLAR_E_SHAPE, "%s: %lld rows of live values for %lld matrices", op, (long long)live->batch,
+            (long long)y->batch);
+    return POLAR_OK;
+}
+
+polar_status pl_check_direction(const pl_args_direction *a)
+{
+    PL_NEED(a->momentum >= POLAR_MOMENTUM_HEAVY_BALL && a->momentum <= POLAR_MOMENTUM_EMA, POLAR_E_ARG, "direction: no momentum has the number %lld",
+            (long long)a->momentum);
+    PL_NEED(a->precondition == POLAR_PRECONDITION_NONE || a->precondition == POLAR_PRECONDITION_ADAM, POLAR_E_ARG,
+            "direction: no preconditioner has the number %lld", (long long)a->precondition);
+    PL_NEED(a->precondition || !a->V.data, POLAR_E_ARG, "direction: a second moment is given, and no preconditioner that keeps one");
+    PL_TRY(need_same_shape("direction", "M", &a->D, &a->M));
+    if (a->precondition) PL_TRY(need_same_shape("direction", "V", &a->D, &a->V));
+    PL_TRY(need_same_shape("direction", "G", &a->D, &a->G));
+    PL_NEED(!pl_mat_overlap(&a->M, &a->G) && !pl_mat_overlap(&a->V, &a->G) && !pl_mat_overlap(&a->M, &a->V), POLAR_E_ARG,
+            "direction: moments and gradient overlap");
+    PL_NEED(!pl_mat_overlap(&a->D, &a->M) && !pl_mat_overlap(&a->D, &a->V), POLAR_E_ARG, "direction: the direction overlaps a moment");
+    PL_TRY(need_apart("direction", "G", &a->D, &a->G));
+    return need_live("direction", &a->D, &a->live, 2);
 }
 
 polar_status pl_check_decay_step(const pl_args_decay_step *a)
 {
     PL_TRY(need_same_shape("decay_step", "D", &a->W, &a->D));
     PL_NEED(!pl_mat_overlap(&a->W, &a->D), POLAR_E_ARG, "decay_step: the weights overlap the direction");
-    return need_values("decay_step", "live", &a->live, 2);
+    return need_live("decay_step", &a->W, &a->live, 2);
+}
+
+polar_status pl_check_adamw_step(const pl_args_adamw_step *a)
+{
+    PL_TRY(need_same_shape("adamw_step", "M", &a->W, &a->M));
+    PL_TRY(need_same_shape("adamw_step", "V", &a->W, &a->V));
+    PL_TRY(need_same_shape("adamw_step", "G", &a->W, &a->G));
+    const pl_mat *m[] = {&a->W, &a->M, &a->V, &a->G};
+    for (int i = 0; i < 4; i++)
+        for (int k = 0; k < i; k++) PL_NEED(!pl_mat_overlap(m[i], m[k]), POLAR_E_ARG, "adamw_step: weights, moments and gradient overlap");
+    return need_live("adamw_step", &a->W, &a->live, 4);
+}
+
+polar_status pl_check_newton_schulz(const pl_args_newton_schulz *a)
+{
+    PL_NEED(a->X.dtype == POLAR_DTYPE_BF16, POLAR_E_DTYPE, "newton_schulz wants X in bf16, got %s", polar_dtype_name(a->X.dtype));
+    PL_NEED(a->steps >= 0 && a->steps <= PL_FUSED_STEPS, POLAR_E_ARG, "newton_schulz: %lld steps in one call; 0 to %d can be had", (long long)a->steps, PL_FUSED_STEPS);
+    return POLAR_OK;
 }
 
 double pl_flops_copy(const pl_args_copy *a)
@@ -152,12 +185,25 @@ double pl_flops_polar_exact(const pl_args_polar_exact *a)
     return (double)a->X.batch * (16 * m * m * n + 8 * m * m * m);
 }
 
-double pl_flops_adam_direction(const pl_args_adam_direction *a)
+double pl_flops_direction(const pl_args_direction *a)
 {
-    return 12 * elements(&a->D);
+    static const double momentum[] = {[POLAR_MOMENTUM_HEAVY_BALL] = 2, [POLAR_MOMENTUM_NESTEROV] = 4, [POLAR_MOMENTUM_EMA] = 4};
+    if (a->momentum < 0 || a->momentum > POLAR_MOMENTUM_EMA) return 0;    /* refused by pl_check_direction */
+    return (momentum[a->momentum] + (a->precondition ? 8 : 0)) * elements(&a->D);
 }
 
 double pl_flops_decay_step(const pl_args_decay_step *a)
 {
     return 3 * elements(&a->W);
+}
+
+double pl_flops_adamw_step(const pl_args_adamw_step *a)
+{
+    return (12 + 3) * elements(&a->W);
+}
+
+double pl_flops_newton_schulz(const pl_args_newton_schulz *a)
+{
+    double m = (double)(a->X.rows < a->X.cols ? a->X.rows : a->X.cols), n = (double)(a->X.rows < a->X.cols ? a->X.cols : a->X.rows);
+    return (double)a->steps * (double)a->X.batch * (4 * m * m * n + 2 * m * m * m);
 }

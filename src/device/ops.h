@@ -9,6 +9,9 @@
 #define PL_DEVICE_OPS_H
 
 #include "device/mat.h"
+#include "polar/optim.h"    /* polar_momentum, polar_precondition: values of fields */
+
+#define PL_FUSED_STEPS 12    /* of one call of newton_schulz */
 
 /* the args structs */
 #define PL_OP(name, out, inout, in, ...) \
@@ -50,6 +53,7 @@ typedef struct pl_op_info {
     const char *name;
     int         out, inout, in;    /* how many operands of each kind lead the args struct */
     size_t      args_bytes;
+    int         fused;             /* several ops in one: backends may leave it out */
 } pl_op_info;
 
 #define PL_MAX_ARGS_BYTES 512

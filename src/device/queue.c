@@ -1,6 +1,7 @@
 /* queue.c -- queues: errors, scratch, dry runs, copies. Invariants in queue.h. */
 #include "device/queue.h"
 
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -10,6 +11,8 @@
 #define SCRATCH_ALIGN ((size_t)256)
 #define SCRATCH_MIN   ((size_t)1 << 20)
 #define DRY_ADDRESS   ((uintptr_t)4096)    /* where a dry run's scratch seems to lie */
+
+static _Atomic uint64_t last_serial;    /* so that a queue at a dead one's address is not taken for it */
 
 void pl_queue_fail(pl_queue *q, polar_status code, const char *file, int line, const char *fmt, ...)
 {
@@ -30,9 +33,11 @@ void pl_queue_keep(pl_queue *q, polar_status code)
 polar_status polar_queue_create(polar_queue **out, polar_device *dev, void *stream)
 {
     *out = NULL;
+    PL_NEED(dev, POLAR_E_ARG, "a queue without a device (did polar_device_open fail?)");
     pl_queue *q = pl_calloc(1, sizeof *q);
     PL_NEED(q, POLAR_E_NOMEM, "a queue");
     q->dev = dev;
+    q->serial = atomic_fetch_add(&last_serial, 1) + 1;
     polar_status st = dev->backend->queue_open ? dev->backend->queue_open(q, stream) : POLAR_OK;
     if (st != POLAR_OK) {
         pl_free(q);
@@ -53,7 +58,7 @@ void polar_queue_destroy(polar_queue *q)
 
 polar_status polar_queue_sync(polar_queue *q)
 {
-    PL_NEED(!q->capturing, POLAR_E_STATE, "a queue cannot be synchronised while a graph is captured");
+    PL_NEED(!pl_queue_in_capture(q), POLAR_E_STATE, "a queue cannot be synchronised while a graph is captured");
     polar_status st = q->dev->backend->queue_sync ? q->dev->backend->queue_sync(q) : POLAR_OK;
     if (q->error == POLAR_OK) return st;
     st = pl_fail_again(q->error, q->message);
@@ -62,15 +67,14 @@ polar_status polar_queue_sync(polar_queue *q)
     return st;
 }
 
-/* Inside a capture, ours or the caller's: no allocation, no upload, no waiting. */
-static int in_capture(pl_queue *q)
+int pl_queue_in_capture(pl_queue *q)
 {
     return q->capturing || (q->dev->backend->queue_captured && q->dev->backend->queue_captured(q));
 }
 
 static int copy_wanted(pl_queue *q, const char *what, size_t bytes)
 {
-    if (in_capture(q)) PL_QUEUE_FAIL(q, POLAR_E_STATE, "%s inside a graph would freeze today's value into it: make it a live value and set it outside", what);
+    if (pl_queue_in_capture(q)) PL_QUEUE_FAIL(q, POLAR_E_STATE, "%s inside a graph would freeze today's value into it: make it a live value and set it outside", what);
     return q->error == POLAR_OK && !q->dry && bytes;
 }
 
@@ -104,7 +108,7 @@ polar_status polar_queue_dry_end(polar_queue *q, polar_cost *out)
 static polar_status scratch_grow(pl_queue *q, size_t bytes)
 {
     int n = q->scratch.count;
-    PL_NEED(!in_capture(q), POLAR_E_STATE, "%zu bytes of scratch are wanted while a graph is captured: run the work once before, or polar_queue_reserve", bytes);
+    PL_NEED(!pl_queue_in_capture(q), POLAR_E_STATE, "%zu bytes of scratch are wanted while a graph is captured: run the work once before, or polar_queue_reserve", bytes);
     PL_NEED(n < PL_MAX_SCRATCH_CHUNKS, POLAR_E_NOMEM, "scratch memory grew %d times; reserve it once with polar_queue_reserve", n);
     size_t size = bytes;
     if (n && size < 2 * q->scratch.size[n - 1]) size = 2 * q->scratch.size[n - 1];
@@ -168,4 +172,9 @@ pl_mat pl_scratch_mat(pl_queue *q, polar_dtype dtype, int64_t batch, int64_t row
     pl_mat m = pl_mat_dense(NULL, dtype, batch, rows, cols);
     m.data = pl_scratch_take(q, pl_mat_bytes(&m));
     return m;
+}
+
+int pl_queue_has(const pl_queue *q, pl_op_id id)
+{
+    return pl_op_present(&q->dev->ops, id);
 }

@@ -34,12 +34,16 @@ struct polar_queue {
     pl_scratch_mark top;
     polar_status    error;
     char            message[1024];
+    uint64_t        serial;   /* never given twice in a process */
     void           *impl;     /* the backend's: stream, record list, ... */
 };
 
 void pl_queue_fail(pl_queue *q, polar_status code, const char *file, int line, const char *fmt, ...) PL_PRINTF(5, 6);    /* keeps the first */
+int  pl_queue_in_capture(pl_queue *q);                  /* inside a capture, ours or the caller's: no allocation, no upload, no waiting */
 void pl_queue_keep(pl_queue *q, polar_status code);    /* keeps the thread's sentence as the queue's first error */
 #define PL_QUEUE_FAIL(q, code, ...) pl_queue_fail((q), (code), __FILE__, __LINE__, __VA_ARGS__)
+
+int pl_queue_has(const pl_queue *q, pl_op_id id);    /* the device has this op: to be asked of fused ones */
 
 pl_scratch_mark pl_scratch_begin(pl_queue *q);                        /* remembers the top of the stack */
 void           *pl_scratch_take(pl_queue *q, size_t bytes);           /* device memory, 64-byte aligned; NULL after an error */
@@ -51,8 +55,8 @@ void            pl_scratch_end(pl_queue *q, pl_scratch_mark mark);    /* gives b
 typedef struct pl_graph pl_graph;
 typedef void (*pl_graph_fn)(pl_queue *q, void *arg);
 
-polar_status pl_graph_create(pl_graph **out, pl_queue *q);                 /* empty; belongs to the queue's device */
-polar_status pl_graph_run(pl_graph *g, pl_graph_fn fn, void *arg);         /* always with the same fn and arg */
+polar_status pl_graph_create(pl_graph **out, pl_device *dev);              /* empty; to be destroyed before its device */
+polar_status pl_graph_run(pl_graph *g, pl_queue *q, pl_graph_fn fn, void *arg);    /* always with the same fn and arg; another queue captures anew */
 void         pl_graph_destroy(pl_graph *g);                                /* NULL is fine */
 
 /* Live values: doubles in device memory that change between steps (lr, decay, bias corrections). */

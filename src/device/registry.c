@@ -1,7 +1,10 @@
 /* registry.c -- devices by name: "ref", "guard", "cpu:isa=avx2,threads=4", "cuda:0". */
+#include <malloc.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/alloc.h"
 #include "device/backend.h"
@@ -39,7 +42,7 @@ const char *pl_backend_op_origin(const pl_backend *b, pl_op_id id)
 {
     if (pl_op_present(b->ops, id)) return "own";
     if (b->fallback && pl_op_present(b->fallback, id)) return b->fallback == &pl_ref_ops ? "ref" : "composed";
-    return "-";
+    return pl_op_describe(id)->fused ? "composed" : "-";
 }
 
 static polar_status unknown_device(const char *name)
@@ -49,12 +52,14 @@ static polar_status unknown_device(const char *name)
         size_t used = strlen(known);
         snprintf(known + used, sizeof known - used, "%s%s", i ? ", " : "", backends[i]->name);
     }
+    PL_NEED(strcmp(name, "cuda") && strncmp(name, "cuda:", 5), POLAR_E_UNSUPPORTED, "no device '%s': this build has no CUDA (make PRESET=cuda; there are: %s)", name, known);
     return PL_FAIL(POLAR_E_ARG, "no device '%s' in this build (there are: %s)", name, known);
 }
 
 polar_status polar_device_open(polar_device **out, const char *name)
 {
     *out = NULL;
+    PL_NEED(name, POLAR_E_ARG, "a device without a name");
     size_t stem = strcspn(name, ":");
     const pl_backend *backend = NULL;
     for (int i = 0; i < polar_backend_count(); i++)
@@ -123,16 +128,35 @@ polar_status pl_option_int(int *out, const char *key, const char *value, int min
     return POLAR_OK;
 }
 
+/* What this process may use: the machine's memory, or its control group's limit where that is less. */
+static size_t host_memory(void)
+{
+    static const char *const limits[] = {"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"};
+    size_t most = (size_t)sysconf(_SC_PHYS_PAGES) * (size_t)sysconf(_SC_PAGESIZE);
+    for (size_t i = 0; i < sizeof limits / sizeof *limits; i++) {
+        FILE *f = fopen(limits[i], "re");
+        unsigned long long limit;
+        if (f && fscanf(f, "%llu", &limit) == 1 && limit < most) most = (size_t)limit;
+        if (f) fclose(f);
+    }
+    return most;
+}
+
+/* The system would promise more than it has and end the process when the pages are touched: so a device counts what it gave. */
 polar_status pl_host_mem_alloc(pl_device *dev, void **out, size_t bytes)
 {
+    size_t live = atomic_load(&dev->live);
+    size_t memory = bytes >> 26 ? host_memory() : SIZE_MAX;    /* from 64 MiB on it is worth asking */
+    PL_NEED(bytes <= memory && live <= memory - bytes, POLAR_E_NOMEM, "%zu bytes on device '%s', which has %zu of %zu in use", bytes, dev->name, live, memory);
     *out = pl_alloc(bytes);
     PL_NEED(*out, POLAR_E_NOMEM, "%zu bytes on device '%s'", bytes, dev->name);
+    atomic_fetch_add(&dev->live, malloc_usable_size(*out));
     return POLAR_OK;
 }
 
 void pl_host_mem_free(pl_device *dev, void *data)
 {
-    (void)dev;
+    atomic_fetch_sub(&dev->live, malloc_usable_size(data));
     pl_free(data);
 }
 

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "device/backend.h"
 
 #define SAMPLES        31
 #define SAMPLE_SECONDS 5e-3
@@ -20,7 +21,7 @@ static int by_size(const void *a, const void *b)
 static polar_status sample(double *seconds, pl_queue *q, pl_graph *g, pl_graph_fn fn, void *arg, int replays)
 {
     double t = pl_clock_seconds();
-    for (int i = 0; i < replays; i++) PL_TRY(pl_graph_run(g, fn, arg));
+    for (int i = 0; i < replays; i++) PL_TRY(pl_graph_run(g, q, fn, arg));
     PL_TRY(polar_queue_sync(q));
     *seconds = (pl_clock_seconds() - t) / replays;
     return POLAR_OK;
@@ -50,7 +51,7 @@ polar_status pl_bench_time(pl_bench_row *out, pl_queue *q, pl_graph_fn fn, void 
     PL_TRY(polar_queue_dry_begin(q));
     fn(q, arg);
     PL_TRY(polar_queue_dry_end(q, &cost));
-    PL_TRY(pl_graph_create(&g, q));
+    PL_TRY(pl_graph_create(&g, q->dev));
     polar_status st = time_graph(out, q, g, fn, arg);
     pl_graph_destroy(g);
     out->flops = cost.flops;
@@ -130,7 +131,11 @@ polar_status pl_bench_peak(pl_bench_peak_rates *out, pl_queue *q, polar_dtype dt
         }
         if (row.seconds > 0.05) break;    /* large enough for this device */
     }
+    out->product = out->flops;
+    double registers = q->dev->backend->peak_flops ? q->dev->backend->peak_flops(q->dev, dtype) : 0;
+    if (registers > out->flops) out->flops = registers;
     PL_TRY(time_copy(&row, q));
+    out->copy_bytes = row.bytes;
     out->bytes = row.bytes / row.seconds;
     return POLAR_OK;
 }

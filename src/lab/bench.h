@@ -11,8 +11,10 @@
 #include "device/queue.h"
 
 typedef struct pl_bench_peak_rates {
-    double flops;            /* per second: the fastest of a few large products */
+    double flops;            /* per second: of a loop in registers where the device has one, or of the fastest product if that is more */
+    double product;          /* per second: the fastest of a few large products */
     double bytes;            /* per second, read and written, of a large copy */
+    double copy_bytes;       /* ... which moved so many */
     int64_t side;            /* of the product that won */
 } pl_bench_peak_rates;
 

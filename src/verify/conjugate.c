@@ -127,5 +127,5 @@ void pl_rho(pl_queue *q, pl_mat Y, pl_mat X, pl_mat M, pl_mat V, pl_mat ones, do
 {
     PL_CALL(axpby, q, .Y = M, .X = X, .Z = X, .alpha = 1, .beta = -1);    /* zero */
     PL_CALL(axpby, q, .Y = V, .X = X, .Z = X, .alpha = 1, .beta = -1);
-    PL_CALL(adam_direction, q, .D = Y, .M = M, .V = V, .G = X, .live = ones, .beta1 = 0, .beta2 = 0, .eps = eps);
+    PL_CALL(direction, q, .D = Y, .M = M, .V = V, .G = X, .live = ones, .momentum = POLAR_MOMENTUM_EMA, .precondition = POLAR_PRECONDITION_ADAM, .eps = eps);
 }

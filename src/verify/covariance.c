@@ -125,7 +125,7 @@ static polar_status measure_batch(work *w, pl_queue *q, uint64_t seed, int64_t f
     return POLAR_OK;
 }
 
-static void mean_and_sd(double *mean, double *sd, const double *x, int64_t n)
+void pl_mean_and_sd(double *mean, double *sd, const double *x, int64_t n)
 {
     double sum = 0, squares = 0;
     for (int64_t i = 0; i < n; i++) sum += x[i];
@@ -148,7 +148,7 @@ polar_status pl_covariance_measure(pl_covariance_row *out, polar_queue *q, int64
         if (st == POLAR_OK && opts->progress) opts->progress(opts->progress_arg, rest < batch ? opts->samples : first + batch, opts->samples);
     }
     *out = (pl_covariance_row){.n = n, .m = m, .samples = opts->samples};
-    for (int c = 0; c < PL_COV_COLUMNS && st == POLAR_OK; c++) mean_and_sd(&out->mean[c], &out->sd[c], w.delta + c * opts->samples, opts->samples);
+    for (int c = 0; c < PL_COV_COLUMNS && st == POLAR_OK; c++) pl_mean_and_sd(&out->mean[c], &out->sd[c], w.delta + c * opts->samples, opts->samples);
     if (st != POLAR_OK) (void)polar_queue_sync(q);    /* nothing may still use what is freed now */
     work_destroy(&w, q->dev);
     return st;

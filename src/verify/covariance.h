@@ -39,6 +39,7 @@ typedef struct pl_covariance_opts {
 const char  *pl_covariance_key(pl_covariance_column column);                 /* as JSON names it: "polar", "ns_fp64", ..., "rho0" */
 int64_t      pl_covariance_samples(int64_t n, int64_t m, int quick);         /* 50, and 1,000 where the short side is at most 32; quick: 10, 100, and 4 from 512 x 512 on */
 int64_t      pl_covariance_batch(int64_t n, int64_t m, int64_t samples);     /* triples per batch: a bound on memory, no influence on results */
+void         pl_mean_and_sd(double *mean, double *sd, const double *x, int64_t n);    /* sd with n - 1, NaN for one */
 polar_status pl_covariance_measure(pl_covariance_row *out, polar_queue *q, int64_t n, int64_t m, const pl_covariance_opts *opts);    /* one row; synchronises */
 
 #endif

@@ -41,8 +41,10 @@ static const formats frob_formats[] = {{{D, D}}, {{D, F}}, {{D, H}}};
 static const formats join_formats[] = {{{D, D}}};
 static const formats normalise_formats[] = {{{D, D, D}}, {{F, F, D}}, {{H, H, D}}, {{H, F, D}}, {{H, D, D}}, {{F, H, D}}, {{F, D, D}}, {{D, F, D}}};
 static const formats polar_formats[] = {{{D, D}}, {{F, F}}, {{H, H}}, {{D, F}}, {{D, H}}, {{H, D}}, {{F, H}}};
-static const formats adam_formats[] = {{{D, D, D, D, D}}, {{F, F, F, F, D}}, {{H, H, H, H, D}}, {{H, F, F, H, D}},
-                                       {{F, H, F, F, D}}, {{H, F, F, F, D}}, {{H, D, D, F, D}}};
+static const formats direction_formats[] = {{{D, D, D, D, D}}, {{F, F, F, F, D}}, {{H, H, H, H, D}}, {{H, F, F, H, D}},
+                                            {{F, H, F, F, D}}, {{H, F, F, F, D}}, {{H, D, D, F, D}}};
+static const formats adamw_formats[] = {{{D, D, D, D, D}}, {{F, F, F, F, D}}, {{H, H, H, H, D}}, {{H, F, F, H, D}},
+                                        {{F, F, F, H, D}}, {{F, F, H, F, D}}, {{D, F, F, F, D}}, {{H, D, D, F, D}}};
 static const formats decay_formats[] = {{{D, D, D}}, {{F, F, D}}, {{H, H, D}}, {{F, H, D}}, {{H, F, D}}, {{D, F, D}}, {{F, D, D}}};
 
 /* ---- sizes: batch, rows, cols, K ---- */
@@ -93,13 +95,25 @@ static const variant gemm_variants[] = {{0, 1, 0, 0},
                                         {ADD | PL_CASE_IN_PLACE | PL_CASE_TB, 1, 3.4445, 0},
                                         {ADD | PL_CASE_STRIDED, 1, 1, 0},
                                         {ADD | PL_CASE_SHARED | PL_CASE_TB, 1, -1, 0}};
-static const variant frob_variants[] = {{ALL, 1, 0, 0}, {0, 3, 0, 0}, {ALL | PL_CASE_ROUNDED, 1, 0, 0}};
+static const variant frob_variants[] = {{ALL, 1, 0, 0}, {0, 3, 0, 0}, {ALL | PL_CASE_ROUNDED, 1, 0, 0}, {ALL | PL_CASE_TRANS, 1, 0, 0}, {PL_CASE_TRANS | PL_CASE_ROUNDED, 3, 0, 0}};
 static const variant join_variants[] = {{0, 0, 0, 0}};
 static const variant normalise_variants[] = {
     {ALL, 0, 0, 0}, {ALL | PL_CASE_REFERENCE, 0, 0, 1e-7}, {PL_CASE_IN_PLACE, 0, 0, 0}, {PL_CASE_SHARED, 0, 0, 0}};
 static const variant polar_variants[] = {{ALL, 0, 0, 0}, {PL_CASE_IN_PLACE, 0, 0, 0}};
-static const variant adam_variants[] = {{ALL, 0.9, 0.999, 1e-8}, {0, 0.5, 0.75, 0.125}, {PL_CASE_IN_PLACE, 0.95, 0.99, 1e-6}};
-static const variant decay_variants[] = {{ALL, 1, 0, 0}, {0, 1.7320508075688772, 0, 0}};
+static const variant direction_variants[] = {{ALL, 0.9, 0.999, 1e-8},
+                                             {0, 0.5, 0.75, 0.125},
+                                             {PL_CASE_IN_PLACE, 0.95, 0.99, 1e-6},
+                                             {PL_CASE_PER_MATRIX, 0.9, 0.999, 1e-8},
+                                             {PL_CASE_PLAIN, 0.9, 0, 0},
+                                             {PL_CASE_PLAIN | PL_CASE_PER_MATRIX, 0.75, 0, 0},
+                                             {PL_CASE_HEAVY_BALL, 0.5, 0.75, 0.125},
+                                             {PL_CASE_HEAVY_BALL | PL_CASE_PLAIN, 0.9, 0, 0},
+                                             {PL_CASE_HEAVY_BALL | PL_CASE_PLAIN | PL_CASE_IN_PLACE, 0.5, 0, 0},
+                                             {PL_CASE_NESTEROV | PL_CASE_PER_MATRIX, 0.95, 0.999, 1e-8},
+                                             {PL_CASE_NESTEROV | PL_CASE_IN_PLACE, 0.5, 0.75, 0.125},
+                                             {ALL | PL_CASE_NESTEROV | PL_CASE_PLAIN, 0.95, 0, 0}};
+static const variant decay_variants[] = {{ALL, 1, 0, 0}, {0, 1.7320508075688772, 0, 0}, {PL_CASE_PER_MATRIX, 2, 0, 0}};
+static const variant adamw_variants[] = {{ALL, 0.9, 0.999, 1e-8}, {0, 0.5, 0.75, 0.125}, {PL_CASE_PER_MATRIX, 0.9, 0.999, 1e-8}};
 
 #define OF(a) (int)(sizeof(a) / sizeof *(a))
 #define FAMILY(op, fs, ss, vs)                                                                                                                       \
@@ -111,15 +125,20 @@ static const family families[] = {
     FAMILY(copy, copy_formats, plain_sizes, copy_variants),          FAMILY(axpby, axpby_formats, plain_sizes, axpby_variants),
     FAMILY(gemm, gemm_formats, gemm_sizes, gemm_variants),           FAMILY(frob, frob_formats, plain_sizes, frob_variants),
     FAMILY(frob_join, join_formats, join_sizes, join_variants),      FAMILY(normalise, normalise_formats, plain_sizes, normalise_variants),
-    FAMILY(polar_exact, polar_formats, polar_sizes, polar_variants), FAMILY(adam_direction, adam_formats, plain_sizes, adam_variants),
-    FAMILY(decay_step, decay_formats, plain_sizes, decay_variants),
+    FAMILY(polar_exact, polar_formats, polar_sizes, polar_variants), FAMILY(direction, direction_formats, plain_sizes, direction_variants),
+    FAMILY(decay_step, decay_formats, plain_sizes, decay_variants),  FAMILY(adamw_step, adamw_formats, plain_sizes, adamw_variants),
 };
 
 int pl_op_case_in_place_on(const pl_op_case *c)
 {
     if (c->flags & PL_CASE_IN_PLACE_Z) return 2;
     if (!(c->flags & PL_CASE_IN_PLACE)) return -1;
-    return c->op == PL_OP_gemm || c->op == PL_OP_adam_direction ? 3 : 1;
+    return c->op == PL_OP_gemm || c->op == PL_OP_direction ? 3 : 1;
+}
+
+int64_t pl_op_case_momentum(const pl_op_case *c)
+{
+    return c->flags & PL_CASE_HEAVY_BALL ? POLAR_MOMENTUM_HEAVY_BALL : c->flags & PL_CASE_NESTEROV ? POLAR_MOMENTUM_NESTEROV : POLAR_MOMENTUM_EMA;
 }
 
 /* True where the member exists. */
@@ -138,7 +157,7 @@ static int member(pl_op_case *out, const family *m, const formats *f, const size
     int on = pl_op_case_in_place_on(out);
     if (on >= 0 && f->dtype[on] != f->dtype[0]) return 0;
     if ((s->flags & PL_CASE_LARGE) && !(v->flags & PL_CASE_LARGE)) return 0;
-    if ((v->flags & PL_CASE_SHARED) && s->batch < 2) return 0;
+    if ((v->flags & (PL_CASE_SHARED | PL_CASE_PER_MATRIX)) && s->batch < 2) return 0;
     out->flags = (v->flags & ~(uint32_t)PL_CASE_LARGE) | s->flags;
     return 1;
 }
@@ -179,7 +198,8 @@ int pl_op_case_data_operand(const pl_op_case *c, int i)
     case PL_OP_axpby: return i < 2 || (i == 2 && c->flags & PL_CASE_ADDEND);
     case PL_OP_frob: return i == 1;
     case PL_OP_frob_join: return 0;
-    case PL_OP_adam_direction: return i < 4;
+    case PL_OP_direction: return i < 4 && !(i == 2 && c->flags & PL_CASE_PLAIN);
+    case PL_OP_adamw_step: return i < 4;
     default: return i < 2;
     }
 }
@@ -239,7 +259,11 @@ char *pl_op_case_name(char *out, size_t bytes, const pl_op_case *c)
                  {PL_CASE_IN_PLACE, " in_place"},
                  {PL_CASE_IN_PLACE_Z, " in_place_z"},
                  {PL_CASE_STRIDED, " strided"},
-                 {PL_CASE_SHARED, " shared"}};
+                 {PL_CASE_SHARED, " shared"},
+                 {PL_CASE_HEAVY_BALL, " heavy_ball"},
+                 {PL_CASE_NESTEROV, " nesterov"},
+                 {PL_CASE_PLAIN, " plain"},
+                 {PL_CASE_PER_MATRIX, " per_matrix"}};
     pl_op_case_group(out, bytes, c);
     size_t used = strlen(out);
     used += (size_t)snprintf(out + used, bytes - used, " %lldx%lldx%lld", (long long)c->batch, (long long)c->rows, (long long)c->cols);

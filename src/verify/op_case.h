@@ -21,16 +21,20 @@
 typedef enum pl_case_flag {
     PL_CASE_TA          = 1 << 0,     /* gemm: A stands transposed */
     PL_CASE_TB          = 1 << 1,     /* gemm: B stands transposed */
-    PL_CASE_TRANS       = 1 << 2,     /* copy */
+    PL_CASE_TRANS       = 1 << 2,     /* copy, frob */
     PL_CASE_ROUND_TERMS = 1 << 3,     /* axpby */
     PL_CASE_REFERENCE   = 1 << 4,     /* normalise */
     PL_CASE_ROUNDED     = 1 << 5,     /* frob */
     PL_CASE_ADDEND      = 1 << 6,     /* gemm has D, axpby has Z */
-    PL_CASE_IN_PLACE    = 1 << 7,     /* the result stands where D (gemm), G (adam_direction) or X stands */
+    PL_CASE_IN_PLACE    = 1 << 7,     /* the result stands where D (gemm), G (direction) or X stands */
     PL_CASE_IN_PLACE_Z  = 1 << 8,     /* axpby: where Z stands */
     PL_CASE_STRIDED     = 1 << 9,     /* rows and matrices are further apart than they are long */
     PL_CASE_SHARED      = 1 << 10,    /* gemm: one B for the batch (stride 0); normalise: one norm for all */
-    PL_CASE_LARGE       = 1 << 11     /* a size that blocking sees; not every variant runs at it */
+    PL_CASE_LARGE       = 1 << 11,    /* a size that blocking sees; not every variant runs at it */
+    PL_CASE_HEAVY_BALL  = 1 << 12,    /* direction: this momentum, */
+    PL_CASE_NESTEROV    = 1 << 13,    /* or this one; an EMA where neither */
+    PL_CASE_PLAIN       = 1 << 14,    /* direction: no preconditioner, so no V */
+    PL_CASE_PER_MATRIX  = 1 << 15     /* live values: a row for each matrix; the second one's lr is 0 */
 } pl_case_flag;
 
 typedef struct pl_op_case {
@@ -39,7 +43,7 @@ typedef struct pl_op_case {
     int64_t     batch, rows, cols;         /* of the result; frob: of X; frob_join: batch parts */
     int64_t     K;                         /* gemm's inner dimension */
     uint32_t    flags;                     /* pl_case_flag */
-    double      alpha, beta, eps;          /* gemm, axpby: as named; frob: alpha the weight; Adam: the betas; decay_step: alpha the scale */
+    double      alpha, beta, eps;          /* gemm, axpby: as named; frob: alpha the weight; direction, adamw_step: the betas; decay_step: alpha the scale */
 } pl_op_case;
 
 /* What was measured; whether it is good enough is for the caller to say. */
@@ -63,6 +67,7 @@ char   *pl_op_case_group(char *out, size_t bytes, const pl_op_case *c);    /* th
 polar_dtype pl_op_case_compute(const pl_op_case *c);                       /* f64 where a data operand is f64, else f32 */
 int     pl_op_case_data_operand(const pl_op_case *c, int i);               /* operand i is present and neither norms nor live values */
 int     pl_op_case_in_place_on(const pl_op_case *c);                       /* the operand the result stands on; -1 where none */
+int64_t pl_op_case_momentum(const pl_op_case *c);                          /* direction: its polar_momentum */
 
 /* Runs the case on dev from the same bits as on the oracle (or NULL) and measures. Errors are those of the machine and of the op's use. */
 polar_status pl_op_case_measure(pl_op_result *out, const pl_op_case *c, pl_fill fill, pl_device *dev, pl_device *oracle);

@@ -3,6 +3,8 @@
 
 #include <math.h>
 
+#include "device/backend.h"
+
 #define F64  POLAR_DTYPE_F64
 #define BF16 POLAR_DTYPE_BF16
 
@@ -60,13 +62,15 @@ static int is_small_whole(double x)
 static pl_iv model_sum(const pl_op_run *r, int64_t b, int64_t i, int64_t j, polar_dtype ct)
 {
     int ta = !!(r->c.flags & PL_CASE_TA), tb = !!(r->c.flags & PL_CASE_TB), whole = 1;
-    long double s = 0, S = 0, K = (long double)r->c.K, u = pl_unit_roundoff(ct);
+    int flushes = r->dev->flushes && r->c.dtype[1] == BF16 && ct == POLAR_DTYPE_F32;
+    long double s = 0, S = 0, lost = 0, K = (long double)r->c.K, u = pl_unit_roundoff(ct);
     for (int64_t k = 0; k < r->c.K; k++) {
         double x = ta ? pl_op_run_before(r, 1, b, k, i) : pl_op_run_before(r, 1, b, i, k),
                y = tb ? pl_op_run_before(r, 2, b, j, k) : pl_op_run_before(r, 2, b, k, j);
         long double p = (long double)x * y;
         s += p;
         if (isfinite(p)) S += fabsl(p);
+        if (flushes && isfinite(p) && (fabs(x) < 0x1p-126 || fabs(y) < 0x1p-126)) lost += fabsl(p);    /* a subnormal factor may count as zero; bf16 has float's exponents */
         whole = whole && is_small_whole(x) && is_small_whole(y);
     }
     if (S * (1 + 2 * K * u) >= pl_largest(ct)) return (pl_iv){-INFINITY, INFINITY, 1};
@@ -74,7 +78,8 @@ static pl_iv model_sum(const pl_op_run *r, int64_t b, int64_t i, int64_t j, pola
     if (whole && S < 1 / u) return pl_iv_point(s);
     long double own = pl_unit_roundoff(F64) / 2048 * (K + 1) * S; /* of s itself: long double has 64 bits or more */
     if (sizeof(long double) == sizeof(double)) own *= 2048;
-    return pl_iv_around(s, K * u / (1 - K * u) * S + K * pl_least_half(ct) + own);
+    if (flushes) lost += 2 * (K + 2) * 0x1p-126L;    /* ... and so may each sum on the way: K products, their sums by halves of 32, what they are added to */
+    return pl_iv_around(s, K * u / (1 - K * u) * S + K * pl_least_half(ct) + own + lost);
 }
 
 /* The epilogue may be fused or not: vendors' libraries do not say. */
@@ -157,24 +162,45 @@ static pl_iv model_normalise(const pl_op_run *r, int64_t b, int64_t i, int64_t j
     return pl_iv_round(pl_iv_in(pl_iv_div(pl_iv_round(x, BF16), t), ct), BF16);
 }
 
-static pl_iv model_adam(const pl_op_run *r, int o, int64_t b, int64_t i, int64_t j, polar_dtype ct)
+/* Live value j of matrix b, operand o. */
+static double live(const pl_op_run *r, int o, int64_t b, int64_t j)
+{
+    return pl_op_run_before(r, o, r->mat[o].batch == 1 ? 0 : b, 0, j);
+}
+
+/* Result o of a direction: 0 D, 1 M, 2 V. */
+static pl_iv model_direction(const pl_op_run *r, int o, int64_t b, int64_t i, int64_t j, polar_dtype ct)
 {
     const pl_op_case *c = &r->c;
-    pl_iv g = at(r, 3, b, i, j), m = pl_iv_point(0), v = m;
-    if (o != 2) m = fused(scalar(c->alpha, ct), at(r, 1, b, i, j), product(scalar(1 - c->alpha, ct), g, ct), ct);
-    if (o != 1) v = fused(scalar(c->beta, ct), at(r, 2, b, i, j), product(product(scalar(1 - c->beta, ct), g, ct), g, ct), ct);
+    int64_t momentum = pl_op_case_momentum(c);
+    pl_iv g = at(r, 3, b, i, j), beta1 = scalar(c->alpha, ct), m = pl_iv_point(0), v = m;
+    if (o != 2) m = fused(beta1, at(r, 1, b, i, j), momentum == POLAR_MOMENTUM_EMA ? product(scalar(1 - c->alpha, ct), g, ct) : g, ct);
     if (o == 1) return m;
+    pl_iv u = momentum == POLAR_MOMENTUM_EMA ? product(m, scalar(live(r, 4, b, 0), ct), ct) : momentum == POLAR_MOMENTUM_NESTEROV ? fused(beta1, m, g, ct) : m;
+    if (c->flags & PL_CASE_PLAIN) return u;
+    v = fused(scalar(c->beta, ct), at(r, 2, b, i, j), product(product(scalar(1 - c->beta, ct), g, ct), g, ct), ct);
     if (o == 2) return v;
-    pl_iv c1 = scalar(pl_op_run_before(r, 4, 0, 0, 0), ct), c2 = scalar(pl_op_run_before(r, 4, 0, 0, 1), ct);
-    pl_iv root = pl_iv_in(pl_iv_sqrt(product(v, c2, ct)), ct);
-    return pl_iv_in(pl_iv_div(product(m, c1, ct), sum(root, scalar(c->eps, ct), ct)), ct);
+    pl_iv root = pl_iv_in(pl_iv_sqrt(product(v, scalar(live(r, 4, b, 1), ct), ct)), ct);
+    return pl_iv_in(pl_iv_div(u, sum(root, scalar(c->eps, ct), ct)), ct);
+}
+
+/* A step from w along d at the learning rate lr; a frozen weight stays. */
+static pl_iv model_step(pl_iv w, pl_iv d, double lr, double wd, double scale, polar_dtype ct)
+{
+    if (lr == 0) return w;
+    pl_iv rate = scalar(lr, ct), keep = fused(negative(rate), scalar(wd, ct), pl_iv_point(1), ct);
+    return fused(negative(product(rate, scalar(scale, ct), ct)), d, product(w, keep, ct), ct);
 }
 
 static pl_iv model_decay(const pl_op_run *r, int64_t b, int64_t i, int64_t j, polar_dtype ct)
 {
-    pl_iv lr = scalar(pl_op_run_before(r, 2, 0, 0, 0), ct), wd = scalar(pl_op_run_before(r, 2, 0, 0, 1), ct);
-    pl_iv keep = fused(negative(lr), wd, pl_iv_point(1), ct), rate = product(lr, scalar(r->c.alpha, ct), ct);
-    return fused(negative(rate), at(r, 1, b, i, j), product(at(r, 0, b, i, j), keep, ct), ct);
+    return model_step(at(r, 0, b, i, j), at(r, 1, b, i, j), live(r, 2, b, 0), live(r, 2, b, 1), r->c.alpha, ct);
+}
+
+static pl_iv model_adamw(const pl_op_run *r, int o, int64_t b, int64_t i, int64_t j, polar_dtype ct)
+{
+    pl_iv x = model_direction(r, o, b, i, j, ct);    /* for o = 0 the direction, which is not stored */
+    return o ? x : model_step(at(r, 0, b, i, j), x, live(r, 4, b, 2), live(r, 4, b, 3), 1, ct);
 }
 
 pl_iv pl_op_model(const pl_op_run *r, int operand, int64_t b, int64_t i, int64_t j)
@@ -187,8 +213,9 @@ pl_iv pl_op_model(const pl_op_run *r, int operand, int64_t b, int64_t i, int64_t
     case PL_OP_frob: return model_frob(r, b, j);
     case PL_OP_frob_join: return model_join(r, j);
     case PL_OP_normalise: return model_normalise(r, b, i, j, ct);
-    case PL_OP_adam_direction: return model_adam(r, operand, b, i, j, ct);
+    case PL_OP_direction: return model_direction(r, operand, b, i, j, ct);
     case PL_OP_decay_step: return model_decay(r, b, i, j, ct);
+    case PL_OP_adamw_step: return model_adamw(r, operand, b, i, j, ct);
     default: return (pl_iv){-INFINITY, INFINITY, 1};
     }
 }

@@ -37,7 +37,8 @@ static pl_mat operand_shape(const pl_op_case *c, int i)
     pl_mat result = pl_mat_dense(NULL, c->dtype[i], c->batch, c->rows, c->cols);
     pl_mat values = pl_mat_dense(NULL, POLAR_DTYPE_F64, c->batch, 1, 2), one = pl_mat_dense(NULL, POLAR_DTYPE_F64, 1, 1, 2);
     int64_t r = c->rows, n = c->cols, K = c->K;
-    if ((c->op == PL_OP_gemm || c->op == PL_OP_axpby) && !pl_op_case_data_operand(c, i)) result.batch = -1;
+    if ((c->op == PL_OP_gemm || c->op == PL_OP_axpby || c->op == PL_OP_direction) && !pl_op_case_data_operand(c, i)) result.batch = -1;
+    if (c->flags & PL_CASE_PER_MATRIX) one.batch = c->batch;
     switch (c->op) {
     case PL_OP_copy: return i == 1 && c->flags & PL_CASE_TRANS ? pl_mat_dense(NULL, c->dtype[1], c->batch, n, r) : result;
     case PL_OP_gemm:
@@ -47,8 +48,9 @@ static pl_mat operand_shape(const pl_op_case *c, int i)
     case PL_OP_frob: return i == 0 ? values : result;
     case PL_OP_frob_join: return i == 0 ? one : values;
     case PL_OP_normalise: return i == 2 ? (c->flags & PL_CASE_SHARED ? one : values) : result;
-    case PL_OP_adam_direction: return i == 4 ? one : result;
+    case PL_OP_direction: return i == 4 ? one : result;
     case PL_OP_decay_step: return i == 2 ? one : result;
+    case PL_OP_adamw_step: return i == 4 ? pl_mat_dense(NULL, POLAR_DTYPE_F64, one.batch, 1, 4) : result;
     default: return result;
     }
 }
@@ -121,29 +123,45 @@ static void norm_of(double out[2], const pl_op_run *r, int o, int64_t b)
     out[1] = sqrt(sum);
 }
 
-/* Pairs of f64: norms to read, or the live values of the optimisers. */
+/* The bias corrections of the third step and, matrix by matrix, the later ones. */
+static void fill_corrections(double v[2], const pl_op_case *c, int64_t b)
+{
+    v[0] = 1 / (1 - pow(c->alpha, (double)(3 + b)));
+    v[1] = 1 / (1 - pow(c->beta, (double)(3 + b)));
+}
+
+/* lr and decay; short numbers where sums shall be exact. The second of several matrices is frozen. */
+static void fill_rates(double v[2], pl_fill fill, int64_t b)
+{
+    v[0] = (fill == PL_FILL_INTEGERS ? 0.25 : 5e-3) * (b == 1 ? 0 : (double)(1 + b));
+    v[1] = fill == PL_FILL_INTEGERS ? 0.5 : 0.05;
+}
+
+/* Rows of f64: norms to read, or the live values of the optimisers. */
 static void fill_values(pl_op_run *r, int o, uint64_t seed)
 {
     const pl_op_case *c = &r->c;
     for (int64_t b = 0; b < r->mat[o].batch; b++) {
-        double v[2] = {0, 0};
-        if (c->op == PL_OP_frob_join) pl_fill_norm(v, r->fill, seed, b);
-        else if (c->op == PL_OP_normalise) norm_of(v, r, 1, c->flags & PL_CASE_SHARED ? -1 : b);
-        else if (c->op == PL_OP_adam_direction) { /* the third step */ v[0] = 1 / (1 - c->alpha * c->alpha * c->alpha);
-            v[1] = 1 / (1 - c->beta * c->beta * c->beta);
-        } else { /* lr and decay; short numbers where sums shall be exact */
-            v[0] = r->fill == PL_FILL_INTEGERS ? 0.25 : 5e-3;
-            v[1] = r->fill == PL_FILL_INTEGERS ? 0.5 : 0.05;
+        double v[4] = {0};
+        switch (c->op) {
+        case PL_OP_frob_join: pl_fill_norm(v, r->fill, seed, b); break;
+        case PL_OP_normalise: norm_of(v, r, 1, c->flags & PL_CASE_SHARED ? -1 : b); break;
+        case PL_OP_direction: fill_corrections(v, c, b); break;
+        case PL_OP_decay_step: fill_rates(v, r->fill, b); break;
+        case PL_OP_adamw_step:
+            fill_corrections(v, c, b);
+            fill_rates(v + 2, r->fill, b);
+            break;
+        default: break;
         }
-        put_entry(r, o, b, 0, 0, v[0]);
-        put_entry(r, o, b, 0, 1, v[1]);
+        for (int64_t j = 0; j < r->mat[o].cols; j++) put_entry(r, o, b, 0, j, v[j]);
     }
 }
 
 static void fill_data(pl_op_run *r, int o, uint64_t seed)
 {
     const pl_mat *m = &r->mat[o];
-    int square = r->c.op == PL_OP_adam_direction && o == 2; /* V, a mean of squares, is not negative */
+    int square = (r->c.op == PL_OP_direction || r->c.op == PL_OP_adamw_step) && o == 2; /* V, a mean of squares, is not negative */
     for (int64_t b = 0; b < (m->bs ? m->batch : 1); b++)
         for (int64_t i = 0; i < m->rows; i++)
             for (int64_t j = 0; j < m->cols; j++) {
@@ -188,17 +206,29 @@ static void make_args(pl_op_run *r)
         a->gemm = (pl_args_gemm){
             .C = m[0], .A = m[1], .B = m[2], .D = m[3], .ta = !!(f & PL_CASE_TA), .tb = !!(f & PL_CASE_TB), .alpha = c->alpha, .beta = c->beta};
         break;
-    case PL_OP_frob: a->frob = (pl_args_frob){.N = m[0], .X = m[1], .weight = c->alpha, .rounded = !!(f & PL_CASE_ROUNDED)}; break;
+    case PL_OP_frob: a->frob = (pl_args_frob){.N = m[0], .X = m[1], .weight = c->alpha, .rounded = !!(f & PL_CASE_ROUNDED), .trans = !!(f & PL_CASE_TRANS)}; break;
     case PL_OP_frob_join: a->frob_join = (pl_args_frob_join){.N = m[0], .M = m[1]}; break;
     case PL_OP_normalise:
         a->normalise = (pl_args_normalise){.Y = m[0], .X = m[1], .N = m[2], .reference = !!(f & PL_CASE_REFERENCE), .eps = c->eps};
         break;
     case PL_OP_polar_exact: a->polar_exact = (pl_args_polar_exact){.Y = m[0], .X = m[1]}; break;
-    case PL_OP_adam_direction:
-        a->adam_direction =
-            (pl_args_adam_direction){.D = m[0], .M = m[1], .V = m[2], .G = m[3], .live = m[4], .beta1 = c->alpha, .beta2 = c->beta, .eps = c->eps};
+    case PL_OP_direction:
+        a->direction = (pl_args_direction){.D = m[0],
+                                           .M = m[1],
+                                           .V = m[2],
+                                           .G = m[3],
+                                           .live = m[4],
+                                           .momentum = pl_op_case_momentum(c),
+                                           .precondition = !(f & PL_CASE_PLAIN),
+                                           .beta1 = c->alpha,
+                                           .beta2 = c->beta,
+                                           .eps = c->eps};
         break;
     case PL_OP_decay_step: a->decay_step = (pl_args_decay_step){.W = m[0], .D = m[1], .live = m[2], .scale = c->alpha}; break;
+    case PL_OP_adamw_step:
+        a->adamw_step =
+            (pl_args_adamw_step){.W = m[0], .M = m[1], .V = m[2], .G = m[3], .live = m[4], .beta1 = c->alpha, .beta2 = c->beta, .eps = c->eps};
+        break;
     default: break;
     }
 }

@@ -3,6 +3,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#ifdef PL_HAVE_AMX
+#include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
 
 #include "cpu_kernels.h"
 
@@ -13,9 +18,24 @@ typedef struct {
 
 const char *pl_isa_name(pl_isa isa)
 {
-    static const char *const names[PL_ISA_COUNT] = {"scalar", "avx2", "avx512"};
+    static const char *const names[PL_ISA_COUNT] = {"scalar", "avx2", "avx512", "amx"};
     return names[isa];
 }
+
+#ifdef PL_HAVE_AMX
+/* The CPU has bf16 tiles, and Linux lets this process use them: a process must ask once. */
+static int tiles_granted(void)
+{
+#ifdef PL_AMX_EMULATE
+    return 1;
+#else
+    unsigned a, b, c, d;
+    const unsigned bf16 = 1u << 22, tile = 1u << 24;
+    if (!__get_cpuid_count(7, 0, &a, &b, &c, &d) || (d & (bf16 | tile)) != (bf16 | tile)) return 0;
+    return syscall(SYS_arch_prctl, 0x1023 /* ARCH_REQ_XCOMP_PERM */, 18 /* XFEATURE_XTILEDATA */) == 0;
+#endif
+}
+#endif
 
 int pl_isa_usable(pl_isa isa)
 {
@@ -29,21 +49,35 @@ int pl_isa_usable(pl_isa isa)
         return pl_isa_usable(PL_ISA_AVX2) && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
                __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl");
 #endif
+#ifdef PL_HAVE_AMX
+    case PL_ISA_AMX: return pl_isa_usable(PL_ISA_AVX512) && tiles_granted();
+#endif
     default: return 0;
     }
 }
 
-static const pl_ops *isa_ops(pl_isa isa)
-{
-    switch (isa) {
+/* What was built for each instruction set; a device's impl points to its own row. */
+typedef struct {
+    const pl_ops *ops;
+    double       (*peak)(pl_device *dev, polar_dtype dtype);
+} isa_kernels;
+
+static const isa_kernels built[PL_ISA_COUNT] = {
+    [PL_ISA_SCALAR] = {&pl_cpu_ops_scalar, pl_cpu_peak_scalar},
 #ifdef PL_HAVE_AVX2
-    case PL_ISA_AVX2: return &pl_cpu_ops_avx2;
+    [PL_ISA_AVX2] = {&pl_cpu_ops_avx2, pl_cpu_peak_avx2},
 #endif
 #ifdef PL_HAVE_AVX512
-    case PL_ISA_AVX512: return &pl_cpu_ops_avx512;
+    [PL_ISA_AVX512] = {&pl_cpu_ops_avx512, pl_cpu_peak_avx512},
 #endif
-    default: return &pl_cpu_ops_scalar;
-    }
+#ifdef PL_HAVE_AMX
+    [PL_ISA_AMX] = {&pl_cpu_ops_amx, pl_cpu_peak_amx},
+#endif
+};
+
+static double cpu_peak(pl_device *dev, polar_dtype dtype)
+{
+    return ((const isa_kernels *)dev->impl)->peak(dev, dtype);
 }
 
 static polar_status isa_parse(int *out, const char *name, const char *from)
@@ -54,7 +88,7 @@ static polar_status isa_parse(int *out, const char *name, const char *from)
             *out = i;
             return POLAR_OK;
         }
-    return PL_FAIL(POLAR_E_ARG, "%s=%s: no such instruction set (there are: scalar, avx2, avx512)", from, name);
+    return PL_FAIL(POLAR_E_ARG, "%s=%s: no such instruction set (there are: scalar, avx2, avx512, amx)", from, name);
 }
 
 static polar_status set_option(void *ctx, const char *key, const char *value)
@@ -69,13 +103,15 @@ static polar_status cpu_open(pl_device *dev, const char *options)
 {
     cpu_options o = {.isa = -1};
     const char *forced = getenv("POLAR_ISA");
-    if (forced && *forced) PL_TRY(isa_parse(&o.isa, forced, "POLAR_ISA"));
     PL_TRY(pl_device_options("cpu", options, set_option, &o));
+    if (o.isa < 0 && forced && *forced) PL_TRY(isa_parse(&o.isa, forced, "POLAR_ISA"));    /* where the name does not choose one */
     for (int i = 0; o.isa < 0; i++)
         if (pl_isa_usable((pl_isa)(PL_ISA_COUNT - 1 - i))) o.isa = PL_ISA_COUNT - 1 - i;
     dev->threads = o.threads ? o.threads : omp_get_max_threads();
-    dev->ops = *isa_ops((pl_isa)o.isa);
+    dev->ops = *built[o.isa].ops;
     pl_op_fill(&dev->ops, &pl_ref_ops);
+    dev->impl = (void *)&built[o.isa];
+    dev->flushes = o.isa == PL_ISA_AMX;
     snprintf(dev->name, sizeof dev->name, "cpu:isa=%s,threads=%d", pl_isa_name((pl_isa)o.isa), dev->threads);
     return POLAR_OK;
 }
@@ -88,5 +124,6 @@ const pl_backend pl_backend_cpu = {
     .device_open = cpu_open,
     .mem_alloc = pl_host_mem_alloc,
     .mem_free = pl_host_mem_free,
+    .peak_flops = cpu_peak,
     .copy = pl_host_copy,
 };

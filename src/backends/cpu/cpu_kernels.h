@@ -1,6 +1,6 @@
 /* cpu_kernels.h -- what is built once per instruction set, and the choice between them at run time.
  *
- * Every file in kernels/ is compiled for scalar (baseline), avx2 and avx512 with PL_ISA set; the functions carry the
+ * Every file in kernels/ is compiled for scalar (baseline), avx2, avx512 and amx (avx512 and the tile unit) with PL_ISA set; the functions carry the
  * instruction set in their names, cpu_ops.c collects them into a table, and cpu_backend.c chooses one. Results depend on nothing but the
  * operands: not on threads, batch mates or the position in a matrix; in the element tier and in norms not on the instruction set either.
  */
@@ -14,13 +14,19 @@
 #define PL_ISA_NAME(f)  PL_PASTE(f, PL_ISA)    /* pl_cpu_gemm -> pl_cpu_gemm_avx512 */
 #define PL_INLINE       static inline __attribute__((always_inline))    /* so that a constant argument makes a loop of its own */
 
-typedef enum pl_isa { PL_ISA_SCALAR, PL_ISA_AVX2, PL_ISA_AVX512, PL_ISA_COUNT } pl_isa;
+typedef enum pl_isa { PL_ISA_SCALAR, PL_ISA_AVX2, PL_ISA_AVX512, PL_ISA_AMX, PL_ISA_COUNT } pl_isa;
 
 /* All ops of one instruction set, parallel over `q->dev->threads`; same shape as pl_ops, empty slots fall to ref. */
-extern const pl_ops pl_cpu_ops_scalar, pl_cpu_ops_avx2, pl_cpu_ops_avx512;
+extern const pl_ops pl_cpu_ops_scalar, pl_cpu_ops_avx2, pl_cpu_ops_avx512, pl_cpu_ops_amx;
 
-const char *pl_isa_name(pl_isa isa);      /* "scalar", "avx2", "avx512" */
-int         pl_isa_usable(pl_isa isa);    /* built in, and this CPU and kernel have it */
+/* FLOPs per second of multiply-adds that stay in registers, all threads at once, dtype being that of the factors. */
+double pl_cpu_peak_scalar(pl_device *dev, polar_dtype dtype);
+double pl_cpu_peak_avx2(pl_device *dev, polar_dtype dtype);
+double pl_cpu_peak_avx512(pl_device *dev, polar_dtype dtype);
+double pl_cpu_peak_amx(pl_device *dev, polar_dtype dtype);
+
+const char *pl_isa_name(pl_isa isa);      /* "scalar", "avx2", "avx512", "amx" */
+int         pl_isa_usable(pl_isa isa);    /* built in, and this CPU and kernel have it; asks the kernel for the tile unit */
 
 void pl_cpu_polar_exact(pl_queue *q, const pl_args_polar_exact *a);    /* the oracle's, the batch shared out over the threads */
 
@@ -28,10 +34,13 @@ void pl_cpu_polar_exact(pl_queue *q, const pl_args_polar_exact *a);    /* the or
 void PL_ISA_NAME(pl_cpu_copy)(pl_queue *q, const pl_args_copy *a);                        /* cpu_elem.c */
 void PL_ISA_NAME(pl_cpu_axpby)(pl_queue *q, const pl_args_axpby *a);                      /* cpu_elem.c */
 void PL_ISA_NAME(pl_cpu_gemm)(pl_queue *q, const pl_args_gemm *g);                        /* cpu_gemm.c */
+void PL_ISA_NAME(pl_cpu_gemm_tiles)(pl_queue *q, const pl_args_gemm *g);                  /* cpu_gemm_tiles.c: A and B bf16, the rest bf16 or f32; amx only */
+void PL_ISA_NAME(pl_cpu_newton_schulz)(pl_queue *q, const pl_args_newton_schulz *a);      /* cpu_newton_schulz.c: amx only */
 void PL_ISA_NAME(pl_cpu_frob)(pl_queue *q, const pl_args_frob *a);                        /* cpu_norm.c */
 void PL_ISA_NAME(pl_cpu_normalise)(pl_queue *q, const pl_args_normalise *a);              /* cpu_elem.c */
-void PL_ISA_NAME(pl_cpu_adam_direction)(pl_queue *q, const pl_args_adam_direction *a);    /* cpu_elem.c */
+void PL_ISA_NAME(pl_cpu_direction)(pl_queue *q, const pl_args_direction *a);              /* cpu_elem.c */
 void PL_ISA_NAME(pl_cpu_decay_step)(pl_queue *q, const pl_args_decay_step *a);            /* cpu_elem.c */
+void PL_ISA_NAME(pl_cpu_adamw_step)(pl_queue *q, const pl_args_adamw_step *a);            /* cpu_elem.c */
 #endif
 
 #endif

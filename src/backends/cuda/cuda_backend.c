@@ -23,7 +23,7 @@ void pl_cuda_check_op(pl_queue *q, pl_op_id id, const void *args)
 {
     char line[400];
     cudaError_t e = cudaGetLastError();
-    if (e == cudaSuccess && pl_cuda_dev(q->dev)->sync_each && !q->capturing) e = cudaStreamSynchronize(pl_cuda_q(q)->stream);
+    if (e == cudaSuccess && pl_cuda_dev(q->dev)->sync_each && !pl_queue_in_capture(q)) e = cudaStreamSynchronize(pl_cuda_q(q)->stream);
     if (e != cudaSuccess) PL_QUEUE_FAIL(q, POLAR_E_DEVICE, "%s: %s: %s", q->dev->name, pl_op_print(line, sizeof line, id, args), cudaGetErrorString(e));
 }
 
@@ -62,6 +62,7 @@ static void cuda_device_close(pl_device *dev)
     cudaSetDevice(d->ordinal);
     pl_cuda_solver_close(d->solver);
     pl_cuda_lt_close(d->lt);
+    pthread_mutex_destroy(&d->solver_lock);
     pl_free(d);
     dev->impl = NULL;
 }
@@ -76,6 +77,7 @@ static polar_status cuda_device_open(pl_device *dev, const char *options)
     pl_cuda_device *d = pl_calloc(1, sizeof *d);
     PL_NEED(d, POLAR_E_NOMEM, "a device's data");
     const char *sync = getenv("POLAR_CUDA_SYNC");
+    pthread_mutex_init(&d->solver_lock, NULL);
     dev->impl = d;
     dev->threads = 1;
     d->ordinal = ordinal;
@@ -161,7 +163,12 @@ static int cuda_queue_captured(pl_queue *q)
  * source may be reused. */
 static cudaError_t upload(pl_cuda_queue *c, void *dst, const void *src, size_t bytes)
 {
-    if (bytes > PL_CUDA_SLOT) return cudaMemcpyAsync(dst, src, bytes, cudaMemcpyHostToDevice, c->stream);
+    if (bytes > PL_CUDA_SLOT) {
+        struct cudaPointerAttributes at;
+        cudaError_t sent = cudaMemcpyAsync(dst, src, bytes, cudaMemcpyHostToDevice, c->stream);
+        if (sent == cudaSuccess && cudaPointerGetAttributes(&at, src) == cudaSuccess && at.type != cudaMemoryTypeUnregistered) sent = cudaStreamSynchronize(c->stream);
+        return sent;    /* the caller's own pinned memory is read behind our back, so that one waits */
+    }
     int slot = c->next_slot;
     c->next_slot = (slot + 1) % PL_CUDA_RING;
     cudaError_t e = cudaEventSynchronize(c->slot_free[slot]);
@@ -203,9 +210,9 @@ static polar_status cuda_graph_launch(pl_queue *q, void *graph, pl_graph_fn fn, 
     return pl_cuda_fail(cudaGraphLaunch(graph, pl_cuda_q(q)->stream), "launching a graph", q->dev);
 }
 
-static void cuda_graph_free(pl_queue *q, void *graph)
+static void cuda_graph_free(pl_device *dev, void *graph)
 {
-    (void)q;
+    cudaSetDevice(pl_cuda_dev(dev)->ordinal);
     cudaGraphExecDestroy(graph);
 }
 
@@ -219,8 +226,9 @@ static void cuda_graph_free(pl_queue *q, void *graph)
     }
 LAUNCHED(axpby)
 LAUNCHED(normalise)
-LAUNCHED(adam_direction)
+LAUNCHED(direction)
 LAUNCHED(decay_step)
+LAUNCHED(adamw_step)
 LAUNCHED(frob_join)
 
 static void cuda_copy_op(pl_queue *q, const pl_args_copy *a)
@@ -252,8 +260,9 @@ static const pl_ops cuda_ops = {
     .frob_join = cuda_frob_join,
     .normalise = cuda_normalise,
     .polar_exact = pl_cuda_polar_exact,
-    .adam_direction = cuda_adam_direction,
+    .direction = cuda_direction,
     .decay_step = cuda_decay_step,
+    .adamw_step = cuda_adamw_step,
 };
 
 const pl_backend pl_backend_cuda = {

@@ -16,6 +16,11 @@ template <> struct formula<float> {
     static __device__ float normalise(float x, float s, float n) { return pl_normalise_f32(x, s, n); }
     static __device__ float divisor(float s, float n, float eps) { return pl_reference_divisor_f32(s, n, eps); }
     static __device__ float normalise_reference(float x, float s, float t) { return pl_normalise_reference_f32(x, s, t); }
+    static __device__ float momentum(float g, float *m, int64_t kind, float b1, float o1, float c1) { return pl_momentum_f32(g, m, kind, b1, o1, c1); }
+    static __device__ float precondition(float u, float g, float *v, float b2, float o2, float c2, float eps)
+    {
+        return pl_precondition_f32(u, g, v, b2, o2, c2, eps);
+    }
     static __device__ float adam(float g, float *m, float *v, float b1, float o1, float b2, float o2, float c1, float c2, float eps)
     {
         return pl_adam_direction_f32(g, m, v, b1, o1, b2, o2, c1, c2, eps);
@@ -29,6 +34,11 @@ template <> struct formula<double> {
     static __device__ double normalise(double x, double s, double n) { return pl_normalise_f64(x, s, n); }
     static __device__ double divisor(double s, double n, double eps) { return pl_reference_divisor_f64(s, n, eps); }
     static __device__ double normalise_reference(double x, double s, double t) { return pl_normalise_reference_f64(x, s, t); }
+    static __device__ double momentum(double g, double *m, int64_t kind, double b1, double o1, double c1) { return pl_momentum_f64(g, m, kind, b1, o1, c1); }
+    static __device__ double precondition(double u, double g, double *v, double b2, double o2, double c2, double eps)
+    {
+        return pl_precondition_f64(u, g, v, b2, o2, c2, eps);
+    }
     static __device__ double adam(double g, double *m, double *v, double b1, double o1, double b2, double o2, double c1, double c2, double eps)
     {
         return pl_adam_direction_f64(g, m, v, b1, o1, b2, o2, c1, c2, eps);
@@ -38,10 +48,11 @@ template <> struct formula<double> {
 
 /* ---- the loop: matrices over z, rows over y, columns over x --------------------------------------- */
 
-#define FOR_EACH(m, b, i, j)                                                            \
-    for (int64_t b = blockIdx.z; b < (m).batch; b += gridDim.z)                         \
-        for (int64_t i = blockIdx.y; i < (m).rows; i += gridDim.y)                      \
-            for (int64_t j = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; j < (m).cols; j += (int64_t)gridDim.x * blockDim.x)
+#define FOR_MATRICES(m, b) for (int64_t b = blockIdx.z; b < (m).batch; b += gridDim.z)
+#define FOR_ENTRIES(m, i, j)                                                            \
+    for (int64_t i = blockIdx.y; i < (m).rows; i += gridDim.y)                          \
+        for (int64_t j = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; j < (m).cols; j += (int64_t)gridDim.x * blockDim.x)
+#define FOR_EACH(m, b, i, j) FOR_MATRICES(m, b) FOR_ENTRIES(m, i, j)
 
 static dim3 grid_for(const pl_mat &m)
 {
@@ -116,6 +127,7 @@ void pl_cuda_launch_copy(cudaStream_t stream, const pl_args_copy *args)
     pl_args_copy a = *args;
     pl_mat *mats[] = {&a.Y, &a.X};
     if (!a.trans) {
+        if (a.Y.data == a.X.data) return;    /* need_apart: element on element */
         flatten(mats, 2);
         size_t bytes = one_run_bytes(a);
         if (bytes >= COPY_ENGINE_BYTES) {
@@ -155,15 +167,16 @@ void pl_cuda_launch_axpby(cudaStream_t stream, const pl_args_axpby *args)
 
 template <typename REAL> __global__ void normalise_kernel(pl_args_normalise a)
 {
-    for (int64_t b = blockIdx.z; b < a.Y.batch; b += gridDim.z) {
+    FOR_MATRICES(a.Y, b)
+    {
         const double *norm = (const double *)a.N.data + pl_cuda_base(a.N, b);
         REAL s = (REAL)norm[0], n = (REAL)norm[1], t = a.reference ? formula<REAL>::divisor(s, n, (REAL)a.eps) : (REAL)0;
-        for (int64_t i = blockIdx.y; i < a.Y.rows; i += gridDim.y)
-            for (int64_t j = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; j < a.Y.cols; j += (int64_t)gridDim.x * blockDim.x) {
-                REAL x = pl_cuda_get<REAL>(a.X, pl_cuda_base(a.X, b) + i * a.X.rs + j);
-                REAL y = a.reference ? formula<REAL>::normalise_reference(x, s, t) : formula<REAL>::normalise(x, s, n);
-                pl_cuda_put<REAL>(a.Y, pl_cuda_base(a.Y, b) + i * a.Y.rs + j, y);
-            }
+        FOR_ENTRIES(a.Y, i, j)
+        {
+            REAL x = pl_cuda_get<REAL>(a.X, pl_cuda_base(a.X, b) + i * a.X.rs + j);
+            REAL y = a.reference ? formula<REAL>::normalise_reference(x, s, t) : formula<REAL>::normalise(x, s, n);
+            pl_cuda_put<REAL>(a.Y, pl_cuda_base(a.Y, b) + i * a.Y.rs + j, y);
+        }
     }
 }
 
@@ -175,39 +188,51 @@ void pl_cuda_launch_normalise(cudaStream_t stream, const pl_args_normalise *args
     LAUNCH(normalise_kernel, mats, 2, a.Y, a);
 }
 
-template <typename REAL> __global__ void adam_kernel(pl_args_adam_direction a)
+template <typename REAL> __global__ void direction_kernel(pl_args_direction a)
 {
-    const double *live = (const double *)a.live.data;
-    REAL b1 = (REAL)a.beta1, o1 = (REAL)(1 - a.beta1), b2 = (REAL)a.beta2, o2 = (REAL)(1 - a.beta2);
-    REAL c1 = (REAL)live[0], c2 = (REAL)live[1], eps = (REAL)a.eps;
-    FOR_EACH(a.D, b, i, j)
+    REAL b1 = (REAL)a.beta1, o1 = (REAL)(1 - a.beta1), b2 = (REAL)a.beta2, o2 = (REAL)(1 - a.beta2), eps = (REAL)a.eps;
+    FOR_MATRICES(a.D, b)
     {
-        int64_t am = pl_cuda_base(a.M, b) + i * a.M.rs + j, av = pl_cuda_base(a.V, b) + i * a.V.rs + j;
-        REAL m = pl_cuda_get<REAL>(a.M, am), v = pl_cuda_get<REAL>(a.V, av);
-        REAL d = formula<REAL>::adam(pl_cuda_get<REAL>(a.G, pl_cuda_base(a.G, b) + i * a.G.rs + j), &m, &v, b1, o1, b2, o2, c1, c2, eps);
-        pl_cuda_put<REAL>(a.M, am, m);
-        pl_cuda_put<REAL>(a.V, av, v);
-        pl_cuda_put<REAL>(a.D, pl_cuda_base(a.D, b) + i * a.D.rs + j, d);
+        const double *live = (const double *)a.live.data + pl_cuda_base(a.live, b);
+        REAL c1 = (REAL)live[0], c2 = (REAL)live[1];
+        FOR_ENTRIES(a.D, i, j)
+        {
+            int64_t am = pl_cuda_base(a.M, b) + i * a.M.rs + j;
+            REAL g = pl_cuda_get<REAL>(a.G, pl_cuda_base(a.G, b) + i * a.G.rs + j), m = pl_cuda_get<REAL>(a.M, am);
+            REAL d = formula<REAL>::momentum(g, &m, a.momentum, b1, o1, c1);
+            pl_cuda_put<REAL>(a.M, am, m);
+            if (a.precondition) {    /* the same branch for every thread */
+                int64_t av = pl_cuda_base(a.V, b) + i * a.V.rs + j;
+                REAL v = pl_cuda_get<REAL>(a.V, av);
+                d = formula<REAL>::precondition(d, g, &v, b2, o2, c2, eps);
+                pl_cuda_put<REAL>(a.V, av, v);
+            }
+            pl_cuda_put<REAL>(a.D, pl_cuda_base(a.D, b) + i * a.D.rs + j, d);
+        }
     }
 }
 
-void pl_cuda_launch_adam_direction(cudaStream_t stream, const pl_args_adam_direction *args)
+void pl_cuda_launch_direction(cudaStream_t stream, const pl_args_direction *args)
 {
-    pl_args_adam_direction a = *args;
+    pl_args_direction a = *args;
     pl_mat *mats[] = {&a.D, &a.M, &a.V, &a.G};
     flatten(mats, 4);
-    LAUNCH(adam_kernel, mats, 4, a.D, a);
+    LAUNCH(direction_kernel, mats, 4, a.D, a);
 }
 
 template <typename REAL> __global__ void step_kernel(pl_args_decay_step a)
 {
-    const double *live = (const double *)a.live.data;
-    REAL lr = (REAL)live[0], wd = (REAL)live[1], s = (REAL)a.scale;
-    FOR_EACH(a.W, b, i, j)
+    REAL s = (REAL)a.scale;
+    FOR_MATRICES(a.W, b)
     {
-        int64_t at = pl_cuda_base(a.W, b) + i * a.W.rs + j;
-        REAL d = pl_cuda_get<REAL>(a.D, pl_cuda_base(a.D, b) + i * a.D.rs + j);
-        pl_cuda_put<REAL>(a.W, at, formula<REAL>::step(pl_cuda_get<REAL>(a.W, at), d, lr, wd, s));
+        const double *live = (const double *)a.live.data + pl_cuda_base(a.live, b);
+        REAL lr = (REAL)live[0], wd = (REAL)live[1];
+        FOR_ENTRIES(a.W, i, j)
+        {
+            int64_t at = pl_cuda_base(a.W, b) + i * a.W.rs + j;
+            REAL d = pl_cuda_get<REAL>(a.D, pl_cuda_base(a.D, b) + i * a.D.rs + j);
+            pl_cuda_put<REAL>(a.W, at, formula<REAL>::step(pl_cuda_get<REAL>(a.W, at), d, lr, wd, s));
+        }
     }
 }
 
@@ -217,4 +242,31 @@ void pl_cuda_launch_decay_step(cudaStream_t stream, const pl_args_decay_step *ar
     pl_mat *mats[] = {&a.W, &a.D};
     flatten(mats, 2);
     LAUNCH(step_kernel, mats, 2, a.W, a);
+}
+
+template <typename REAL> __global__ void adamw_kernel(pl_args_adamw_step a)
+{
+    REAL b1 = (REAL)a.beta1, o1 = (REAL)(1 - a.beta1), b2 = (REAL)a.beta2, o2 = (REAL)(1 - a.beta2), eps = (REAL)a.eps;
+    FOR_MATRICES(a.W, b)
+    {
+        const double *live = (const double *)a.live.data + pl_cuda_base(a.live, b);
+        REAL c1 = (REAL)live[0], c2 = (REAL)live[1], lr = (REAL)live[2], wd = (REAL)live[3];
+        FOR_ENTRIES(a.W, i, j)
+        {
+            int64_t aw = pl_cuda_base(a.W, b) + i * a.W.rs + j, am = pl_cuda_base(a.M, b) + i * a.M.rs + j, av = pl_cuda_base(a.V, b) + i * a.V.rs + j;
+            REAL w = pl_cuda_get<REAL>(a.W, aw), m = pl_cuda_get<REAL>(a.M, am), v = pl_cuda_get<REAL>(a.V, av);
+            REAL d = formula<REAL>::adam(pl_cuda_get<REAL>(a.G, pl_cuda_base(a.G, b) + i * a.G.rs + j), &m, &v, b1, o1, b2, o2, c1, c2, eps);
+            pl_cuda_put<REAL>(a.W, aw, formula<REAL>::step(w, d, lr, wd, (REAL)1));
+            pl_cuda_put<REAL>(a.M, am, m);
+            pl_cuda_put<REAL>(a.V, av, v);
+        }
+    }
+}
+
+void pl_cuda_launch_adamw_step(cudaStream_t stream, const pl_args_adamw_step *args)
+{
+    pl_args_adamw_step a = *args;
+    pl_mat *mats[] = {&a.W, &a.M, &a.V, &a.G};
+    flatten(mats, 4);
+    LAUNCH(adamw_kernel, mats, 4, a.W, a);
 }

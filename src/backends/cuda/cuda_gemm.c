@@ -13,6 +13,7 @@
 #include "cuda_kernels.h"
 #include "cuda_state.h"
 
+#define MAX_BATCH      65535
 #define ALONE_ELEMENTS (1 << 19)    /* results at least this large come alone, ... */
 #define NOMINAL_BATCH  12           /* ... smaller ones in numbers: what the heuristic is told, whatever the real batch */
 
@@ -197,7 +198,7 @@ static int suits(const pl_args_gemm *a, const gemm_key *k)
     const pl_mat *m[] = {&a->A, &a->B, &a->C, &a->D};
     if (a->D.data && a->D.dtype != a->C.dtype) return 0;
     if (a->C.dtype != a->A.dtype && !(a->A.dtype == POLAR_DTYPE_BF16 && a->C.dtype == POLAR_DTYPE_F32)) return 0;
-    if (!k->k || k->m > INT32_MAX || k->n > INT32_MAX || k->k > INT32_MAX || a->C.batch > INT32_MAX) return 0;
+    if (!k->k || k->m > INT32_MAX || k->n > INT32_MAX || k->k > INT32_MAX) return 0;
     for (int i = 0; i < 4; i++) {
         if (!m[i]->data) continue;
         uint32_t align = alignment(m[i]->dtype, row_stride(m[i]));
@@ -229,7 +230,7 @@ static cublasStatus_t multiply(pl_queue *q, pl_cuda_lt *lt, gemm_plan *p, const 
                               p->c, a->C.data, p->d, &p->algo, c->workspace, PL_CUDA_WORKSPACE, c->stream);
 }
 
-void pl_cuda_gemm(pl_queue *q, const pl_args_gemm *a)
+static void gemm_piece(pl_queue *q, const pl_args_gemm *a)
 {
     pl_cuda_lt *lt = pl_cuda_dev(q->dev)->lt;
     gemm_key key = key_of(a);
@@ -246,4 +247,24 @@ void pl_cuda_gemm(pl_queue *q, const pl_args_gemm *a)
     }
     if (!done) pl_cuda_launch_gemm(pl_cuda_q(q)->stream, a);
     pl_cuda_check_op(q, PL_OP_gemm, a);
+}
+
+/* A matrix of the batch that serves all stays where it is. */
+static pl_mat piece_of(const pl_mat *m, int64_t first, int64_t batch)
+{
+    return m->batch == 1 || !m->data ? *m : pl_mat_at(*m, first, batch);
+}
+
+/* In pieces that a grid's third dimension can count. */
+void pl_cuda_gemm(pl_queue *q, const pl_args_gemm *a)
+{
+    for (int64_t first = 0; first < a->C.batch && q->error == POLAR_OK; first += MAX_BATCH) {
+        int64_t batch = a->C.batch - first < MAX_BATCH ? a->C.batch - first : MAX_BATCH;
+        pl_args_gemm piece = *a;
+        piece.A = piece_of(&a->A, first, batch);
+        piece.B = piece_of(&a->B, first, batch);
+        piece.C = piece_of(&a->C, first, batch);
+        piece.D = piece_of(&a->D, first, batch);
+        gemm_piece(q, &piece);
+    }
 }

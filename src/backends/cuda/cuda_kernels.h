@@ -17,8 +17,9 @@ extern "C" {
 void pl_cuda_launch_copy(cudaStream_t stream, const pl_args_copy *a);                        /* Y = X or X^T */
 void pl_cuda_launch_axpby(cudaStream_t stream, const pl_args_axpby *a);                      /* Y = alpha X + beta Z */
 void pl_cuda_launch_normalise(cudaStream_t stream, const pl_args_normalise *a);              /* Y = X / norm */
-void pl_cuda_launch_adam_direction(cudaStream_t stream, const pl_args_adam_direction *a);    /* D, M, V from G */
+void pl_cuda_launch_direction(cudaStream_t stream, const pl_args_direction *a);              /* D, M, V from G */
 void pl_cuda_launch_decay_step(cudaStream_t stream, const pl_args_decay_step *a);            /* W <- (1 - lr wd) W - lr s D */
+void pl_cuda_launch_adamw_step(cudaStream_t stream, const pl_args_adamw_step *a);            /* both in one pass: W, M, V from G */
 void pl_cuda_launch_gemm(cudaStream_t stream, const pl_args_gemm *a);                        /* any formats and strides, k ascending, one fma each: the bits of `cpu` */
 void pl_cuda_launch_frob(cudaStream_t stream, const pl_args_frob *a, void *scratch);         /* scratch: pl_cuda_frob_scratch bytes */
 void pl_cuda_launch_frob_join(cudaStream_t stream, const pl_args_frob_join *a);              /* one norm of several */

@@ -39,20 +39,21 @@ static __global__ void amax_kernel(pl_mat X, unsigned long long *amax)
     }
 }
 
-static __global__ void rows_kernel(pl_mat X, const unsigned long long *amax, double *sums, int limit, int rounded)
+/* Of op(X), m x n: row i's element j lies at i by_row + j by_col. */
+static __global__ void rows_kernel(pl_mat X, int64_t m, int64_t n, int64_t by_row, int64_t by_col, const unsigned long long *amax, double *sums, int limit, int rounded)
 {
     int lane = threadIdx.x % PL_LANES, warp = threadIdx.x / PL_LANES;
     for (int64_t b = blockIdx.y; b < X.batch; b += gridDim.y) {
         double s = pl_norm_scale(__longlong_as_double((long long)amax[b]), limit);
-        for (int64_t i = (int64_t)blockIdx.x * WARPS + warp; i < X.rows; i += (int64_t)gridDim.x * WARPS) {
+        for (int64_t i = (int64_t)blockIdx.x * WARPS + warp; i < m; i += (int64_t)gridDim.x * WARPS) {
             double sum = 0;
-            for (int64_t j = lane; j < X.cols; j += PL_LANES) {
-                double x = pl_cuda_get<double>(X, b * X.bs + i * X.rs + j) * s;
+            for (int64_t j = lane; j < n; j += PL_LANES) {
+                double x = pl_cuda_get<double>(X, b * X.bs + i * by_row + j * by_col) * s;
                 if (rounded) x = pl_bf16_round_f64(x);
                 sum += x * x;
             }
             sum = warp_fold(sum);
-            if (lane == 0) sums[b * X.rows + i] = sum;
+            if (lane == 0) sums[b * m + i] = sum;
         }
     }
 }
@@ -73,7 +74,7 @@ static __global__ void fold_kernel(pl_mat N, const unsigned long long *amax, con
 
 size_t pl_cuda_frob_scratch(const pl_args_frob *a)
 {
-    return (size_t)(a->X.batch * (a->X.rows + 1)) * sizeof(double);
+    return (size_t)(a->X.batch * ((a->trans ? a->X.cols : a->X.rows) + 1)) * sizeof(double);
 }
 
 void pl_cuda_launch_frob(cudaStream_t stream, const pl_args_frob *a, void *scratch)
@@ -81,12 +82,13 @@ void pl_cuda_launch_frob(cudaStream_t stream, const pl_args_frob *a, void *scrat
     unsigned long long *amax = (unsigned long long *)scratch;
     double *sums = (double *)scratch + a->X.batch;
     int limit = a->X.dtype == POLAR_DTYPE_F64 ? PL_SCALE_EXP_F64 : PL_SCALE_EXP_F32;
-    int64_t blocks = (a->X.rows + WARPS - 1) / WARPS, batch = a->X.batch < 65535 ? a->X.batch : 65535;
+    int64_t m = a->trans ? a->X.cols : a->X.rows, n = a->trans ? a->X.rows : a->X.cols, by_row = a->trans ? 1 : a->X.rs, by_col = a->trans ? a->X.rs : 1;
+    int64_t blocks = (m + WARPS - 1) / WARPS, batch = a->X.batch < 65535 ? a->X.batch : 65535;
     dim3 grid((unsigned)(blocks < 1 ? 1 : blocks < 1024 ? blocks : 1024), (unsigned)batch);
     cudaMemsetAsync(amax, 0, (size_t)a->X.batch * sizeof *amax, stream);
     amax_kernel<<<grid, THREADS, 0, stream>>>(a->X, amax);
-    rows_kernel<<<grid, THREADS, 0, stream>>>(a->X, amax, sums, limit, (int)a->rounded);
-    fold_kernel<<<(unsigned)batch, PL_LANES, 0, stream>>>(a->N, amax, sums, a->X.rows, limit, a->weight);
+    rows_kernel<<<grid, THREADS, 0, stream>>>(a->X, m, n, by_row, by_col, amax, sums, limit, (int)a->rounded);
+    fold_kernel<<<(unsigned)batch, PL_LANES, 0, stream>>>(a->N, amax, sums, m, limit, a->weight);
 }
 
 /* In units of the smallest s among the parts that are not zero. */

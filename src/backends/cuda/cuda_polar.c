@@ -121,8 +121,12 @@ void pl_cuda_polar_exact(pl_queue *q, const pl_args_polar_exact *a)
 {
     pl_scratch_mark mark = pl_scratch_begin(q);
     if (a->X.rows > INT32_MAX || a->X.cols > INT32_MAX) PL_QUEUE_FAIL(q, POLAR_E_SHAPE, "polar_exact: cuSOLVER counts in 32 bits");
-    else if (q->capturing) PL_QUEUE_FAIL(q, POLAR_E_UNSUPPORTED, "%s: polar_exact cannot be part of a graph (use Newton-Schulz there)", q->dev->name);
-    else polar_all(q, a);
+    else if (pl_queue_in_capture(q)) PL_QUEUE_FAIL(q, POLAR_E_UNSUPPORTED, "%s: polar_exact cannot be part of a graph (use Newton-Schulz there)", q->dev->name);
+    else {
+        pthread_mutex_lock(&pl_cuda_dev(q->dev)->solver_lock);
+        polar_all(q, a);
+        pthread_mutex_unlock(&pl_cuda_dev(q->dev)->solver_lock);
+    }
     pl_scratch_end(q, mark);
     pl_cuda_check_op(q, PL_OP_polar_exact, a);
 }

@@ -3,6 +3,7 @@
 #define PL_CUDA_STATE_H
 
 #include <cuda_runtime.h>
+#include <pthread.h>
 
 #include "device/backend.h"
 
@@ -16,6 +17,7 @@ typedef struct pl_cuda_device {
     int             sync_each;    /* POLAR_CUDA_SYNC=1: wait after every op, so that a failing kernel is named */
     pl_cuda_lt     *lt;
     pl_cuda_solver *solver;       /* opened at the first polar_exact */
+    pthread_mutex_t solver_lock;  /* of the solver, whose handle has one stream at a time */
 } pl_cuda_device;
 
 #define PL_CUDA_RING        64
@@ -35,8 +37,10 @@ static inline pl_cuda_device *pl_cuda_dev(const pl_device *dev)
     return dev->impl;
 }
 
+/* The queue's own data, with its device made current: another thread, or the host program, may have chosen another. */
 static inline pl_cuda_queue *pl_cuda_q(const pl_queue *q)
 {
+    cudaSetDevice(pl_cuda_dev(q->dev)->ordinal);
     return q->impl;
 }
 

@@ -47,6 +47,8 @@ static polar_status open_inner(pl_device *dev, const guard_options *o)
     snprintf(name, sizeof name, "%s%s%s", o->on, o->rest[0] ? ":" : "", o->rest);
     PL_TRY(polar_device_open(&d->inner, name));
     dev->threads = d->inner->threads;
+    dev->flushes = d->inner->flushes;
+    pl_guard_fused_ops(&dev->ops, &d->inner->ops);
     if (!plain) snprintf(dev->name, sizeof dev->name, "guard:on=%.80s", d->inner->name);
     char *second = plain ? NULL : strchr(dev->name + sizeof "guard:on=" - 1, ':');
     if (second) *second = ',';    /* guard:on=cpu,isa=avx2,threads=2: a name that opens the same device again */

@@ -43,9 +43,9 @@ polar_status pl_guard_graph_end(pl_queue *q, void **graph)
     return POLAR_OK;
 }
 
-void pl_guard_graph_free(pl_queue *q, void *graph)
+void pl_guard_graph_free(pl_device *dev, void *graph)
 {
-    (void)q;
+    (void)dev;
     pl_guard_graph_drop(graph);    /* launches not yet run keep it */
 }
 

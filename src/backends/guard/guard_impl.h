@@ -97,7 +97,8 @@ void pl_guard_watch_begin(pl_guard_device *d);     /* a host access to d's memor
 void pl_guard_watch_end(pl_guard_device *d);       /* forgets d, restores the signal after the last one */
 
 /* guard_record.c */
-extern const pl_ops pl_guard_ops;                  /* every row records */
+extern const pl_ops pl_guard_ops;                  /* every row records; fused ones where the inner device has them: */
+void pl_guard_fused_ops(pl_ops *ops, const pl_ops *inner);
 pl_guard_record *pl_guard_tape_add(pl_guard_tape *t);                    /* one more record, not set; NULL when there is no memory */
 void pl_guard_tape_clear(pl_guard_tape *t);                              /* drops the records and what they own */
 void pl_guard_copy(pl_queue *q, void *dst, const void *src, size_t bytes, pl_copy_kind kind);    /* the backend's copy */
@@ -106,7 +107,7 @@ void pl_guard_copy(pl_queue *q, void *dst, const void *src, size_t bytes, pl_cop
 polar_status pl_guard_graph_begin(pl_queue *q);                          /* the backend's graph_begin: ops go to a new graph */
 polar_status pl_guard_graph_end(pl_queue *q, void **graph);              /* the backend's graph_end: hands it over */
 polar_status pl_guard_graph_launch(pl_queue *q, void *graph, pl_graph_fn fn, void *arg);    /* the backend's graph_launch: proves, records */
-void         pl_guard_graph_free(pl_queue *q, void *graph);              /* the backend's graph_free */
+void         pl_guard_graph_free(pl_device *dev, void *graph);            /* the backend's graph_free */
 void         pl_guard_graph_drop(pl_guard_graph *graph);                 /* one reference less; NULL is fine */
 
 /* guard_run.c, guard_replay.c */

@@ -60,9 +60,19 @@ static void record_op(pl_queue *q, pl_op_id op, const void *args)
 
 const pl_ops pl_guard_ops = {
 #define PL_OP(name, out, inout, in, ...) .name = guard_##name,
+#define PL_FUSED(name, out, inout, in, ...)
 #include "device/ops.def"
 #undef PL_OP
 };
+
+void pl_guard_fused_ops(pl_ops *ops, const pl_ops *inner)
+{
+#define PL_OP(name, out, inout, in, ...)
+#define PL_FUSED(name, out, inout, in, ...) \
+    if (inner->name) ops->name = guard_##name;
+#include "device/ops.def"
+#undef PL_OP
+}
 
 void pl_guard_copy(pl_queue *q, void *dst, const void *src, size_t bytes, pl_copy_kind kind)
 {

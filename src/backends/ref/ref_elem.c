@@ -37,17 +37,26 @@ void pl_ref_normalise(pl_queue *q, const pl_args_normalise *a)
     }
 }
 
-/* D = m^ / (sqrt(v^) + eps) */
-void pl_ref_adam_direction(pl_queue *q, const pl_args_adam_direction *a)
+/* Live value j of matrix b: one row for all, or one per matrix. */
+static double live(const pl_mat *m, int64_t b, int64_t j)
+{
+    return pl_get(m, m->batch == 1 ? 0 : b, 0, j);
+}
+
+/* D = u, or u / (sqrt(v^) + eps); u = m, g + beta1 m or m^ */
+void pl_ref_direction(pl_queue *q, const pl_args_direction *a)
 {
     (void)q;
-    double c1 = pl_get(&a->live, 0, 0, 0), c2 = pl_get(&a->live, 0, 0, 1);
     FOR_EACH(a->D)
     {
-        double m = pl_get(&a->M, b, i, j), v = pl_get(&a->V, b, i, j);
-        double d = pl_adam_direction_f64(pl_get(&a->G, b, i, j), &m, &v, a->beta1, 1 - a->beta1, a->beta2, 1 - a->beta2, c1, c2, a->eps);
+        double c1 = live(&a->live, b, 0), c2 = live(&a->live, b, 1), g = pl_get(&a->G, b, i, j), m = pl_get(&a->M, b, i, j);
+        double d = pl_momentum_f64(g, &m, a->momentum, a->beta1, 1 - a->beta1, c1);
+        if (a->precondition) {
+            double v = pl_get(&a->V, b, i, j);
+            d = pl_precondition_f64(d, g, &v, a->beta2, 1 - a->beta2, c2, a->eps);
+            pl_put(&a->V, b, i, j, v);
+        }
         pl_put(&a->M, b, i, j, m);
-        pl_put(&a->V, b, i, j, v);
         pl_put(&a->D, b, i, j, d);
     }
 }
@@ -56,6 +65,24 @@ void pl_ref_adam_direction(pl_queue *q, const pl_args_adam_direction *a)
 void pl_ref_decay_step(pl_queue *q, const pl_args_decay_step *a)
 {
     (void)q;
-    double lr = pl_get(&a->live, 0, 0, 0), wd = pl_get(&a->live, 0, 0, 1);
-    FOR_EACH(a->W) pl_put(&a->W, b, i, j, pl_decay_and_step_f64(pl_get(&a->W, b, i, j), pl_get(&a->D, b, i, j), lr, wd, a->scale));
+    FOR_EACH(a->W)
+    {
+        double lr = live(&a->live, b, 0), wd = live(&a->live, b, 1);
+        pl_put(&a->W, b, i, j, pl_decay_and_step_f64(pl_get(&a->W, b, i, j), pl_get(&a->D, b, i, j), lr, wd, a->scale));
+    }
+}
+
+/* W <- (1 - lr wd) W - lr m^ / (sqrt(v^) + eps) */
+void pl_ref_adamw_step(pl_queue *q, const pl_args_adamw_step *a)
+{
+    (void)q;
+    FOR_EACH(a->W)
+    {
+        double c1 = live(&a->live, b, 0), c2 = live(&a->live, b, 1), lr = live(&a->live, b, 2), wd = live(&a->live, b, 3);
+        double m = pl_get(&a->M, b, i, j), v = pl_get(&a->V, b, i, j);
+        double d = pl_adam_direction_f64(pl_get(&a->G, b, i, j), &m, &v, a->beta1, 1 - a->beta1, a->beta2, 1 - a->beta2, c1, c2, a->eps);
+        pl_put(&a->W, b, i, j, pl_decay_and_step_f64(pl_get(&a->W, b, i, j), d, lr, wd, 1));
+        pl_put(&a->M, b, i, j, m);
+        pl_put(&a->V, b, i, j, v);
+    }
 }

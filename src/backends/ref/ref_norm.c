@@ -19,10 +19,11 @@ void pl_ref_frob(pl_queue *q, const pl_args_frob *a)
     int limit = a->X.dtype == POLAR_DTYPE_F64 ? PL_SCALE_EXP_F64 : PL_SCALE_EXP_F32;
     for (int64_t b = 0; b < a->X.batch; b++) {
         double s = pl_norm_scale(largest(&a->X, b), limit), rows[PL_LANES] = {0};
-        for (int64_t i = 0; i < a->X.rows; i++) {
+        int64_t m = a->trans ? a->X.cols : a->X.rows, n = a->trans ? a->X.rows : a->X.cols;
+        for (int64_t i = 0; i < m; i++) {
             double lane[PL_LANES] = {0};
-            for (int64_t j = 0; j < a->X.cols; j++) {
-                double x = pl_get(&a->X, b, i, j) * s;
+            for (int64_t j = 0; j < n; j++) {
+                double x = (a->trans ? pl_get(&a->X, b, j, i) : pl_get(&a->X, b, i, j)) * s;
                 if (a->rounded) x = pl_bf16_round_f64(x);
                 lane[j % PL_LANES] += x * x;
             }

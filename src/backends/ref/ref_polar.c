@@ -6,6 +6,8 @@
 #include "math/norm_elem.h"
 #include "ref_ops.h"
 
+#define MAX_SHORT_SIDE 23000    /* dgesdd wants 4 k^2 + 7 k numbers */
+
 void openblas_set_num_threads(int n) __attribute__((weak));
 
 typedef struct {
@@ -80,7 +82,10 @@ void pl_ref_polar_exact(pl_queue *q, const pl_args_polar_exact *a)
 {
     svd_work w;
     if (openblas_set_num_threads) openblas_set_num_threads(1);    /* its thread count must not change bits */
-    if (a->X.rows > INT32_MAX || a->X.cols > INT32_MAX) PL_QUEUE_FAIL(q, POLAR_E_SHAPE, "polar_exact: LAPACK counts in 32 bits");
+    int64_t k = a->X.rows < a->X.cols ? a->X.rows : a->X.cols;
+    if (a->X.rows > INT32_MAX || a->X.cols > INT32_MAX || k > MAX_SHORT_SIDE)
+        PL_QUEUE_FAIL(q, POLAR_E_SHAPE, "polar_exact of %lldx%lld: LAPACK counts its work space in 32 bits, the short side may be %d at most", (long long)a->X.rows, (long long)a->X.cols,
+                      MAX_SHORT_SIDE);
     else if (!svd_take(&w, a->X.rows, a->X.cols)) {
         PL_QUEUE_FAIL(q, POLAR_E_NOMEM, "polar_exact: work space for a %lldx%lld matrix", (long long)a->X.rows, (long long)a->X.cols);
         svd_give(&w);

@@ -1,4 +1,4 @@
-/* cpu_elem.c -- copy, axpby, normalise, adam_direction, decay_step: rows in chunks over the threads; the loops are in cpu_elem.inc.
+/* cpu_elem.c -- copy, axpby, normalise, direction, decay_step, adamw_step: rows in chunks over the threads; the loops are in cpu_elem.inc.
  *
  * Every element is computed from its own operands by formulas_elem.h, so chunks, threads and instruction sets leave the bits alone.
  */
@@ -11,6 +11,12 @@
 #define SIDE     32             /* of a square block of a transpose */
 #define SMALL    (1 << 15)      /* elements below which one thread does it all */
 #define INDEX(m) (b * (m).bs + i * (m).rs + j)
+
+/* The live values of matrix b: one row for all, or one per matrix. */
+static const double *live_row(const pl_mat *live, int64_t b)
+{
+    return (const double *)live->data + (live->batch == 1 ? 0 : b * live->bs);
+}
 
 #include "cpu_as_f32.inc"
 #include "cpu_elem.inc"
@@ -53,7 +59,7 @@ static void copy_transposed(pl_queue *q, const pl_args_copy *a, int f64)
     int64_t down = (a->X.rows + SIDE - 1) / SIDE, across = (a->X.cols + SIDE - 1) / SIDE, all = a->X.batch * down * across;
 #pragma omp parallel for schedule(static) num_threads(q->dev->threads) if (all > SMALL / (SIDE * SIDE))
     for (int64_t t = 0; t < all; t++) {
-        int64_t b = t / (down * across), i = t / across % down * SIDE, j = t % across * SIDE;
+        int64_t b = t / (down * across), j = t / down % across * SIDE, i = t % down * SIDE;    /* along rows of the result: stores stream */
         int64_t m = a->X.rows - i < SIDE ? a->X.rows - i : SIDE, n = a->X.cols - j < SIDE ? a->X.cols - j : SIDE;
         if (f64) turn_chunk_f64(a, b, i, j, m, n);
         else turn_chunk_f32(a, b, i, j, m, n);
@@ -77,12 +83,17 @@ void PL_ISA_NAME(pl_cpu_normalise)(pl_queue *q, const pl_args_normalise *a)
     for_chunks(q, pl_any_f64(pl_op_operands(a), 2) ? normalise_chunk_f64 : normalise_chunk_f32, a, 2, 0);    /* a norm per matrix */
 }
 
-void PL_ISA_NAME(pl_cpu_adam_direction)(pl_queue *q, const pl_args_adam_direction *a)
+void PL_ISA_NAME(pl_cpu_direction)(pl_queue *q, const pl_args_direction *a)
 {
-    for_chunks(q, pl_any_f64(pl_op_operands(a), 4) ? adam_chunk_f64 : adam_chunk_f32, a, 4, 1);
+    for_chunks(q, pl_any_f64(pl_op_operands(a), 4) ? direction_chunk_f64 : direction_chunk_f32, a, 4, a->live.batch == 1);
 }
 
 void PL_ISA_NAME(pl_cpu_decay_step)(pl_queue *q, const pl_args_decay_step *a)
 {
-    for_chunks(q, pl_any_f64(pl_op_operands(a), 2) ? decay_chunk_f64 : decay_chunk_f32, a, 2, 1);
+    for_chunks(q, pl_any_f64(pl_op_operands(a), 2) ? decay_chunk_f64 : decay_chunk_f32, a, 2, a->live.batch == 1);
+}
+
+void PL_ISA_NAME(pl_cpu_adamw_step)(pl_queue *q, const pl_args_adamw_step *a)
+{
+    for_chunks(q, pl_any_f64(pl_op_operands(a), 4) ? adamw_chunk_f64 : adamw_chunk_f32, a, 4, a->live.batch == 1);
 }

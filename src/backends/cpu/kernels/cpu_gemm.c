@@ -11,6 +11,7 @@
 
 #include "base/alloc.h"
 #include "cpu_rows.h"
+#include "cpu_tiles.h"
 #include "cpu_vec.h"
 
 #define MAX_MC       384            /* rows of a block of C */
@@ -84,6 +85,12 @@ static gemm_plan plan_gemm(const pl_args_gemm *g, int threads, int mr, int nr)
 void PL_ISA_NAME(pl_cpu_gemm)(pl_queue *q, const pl_args_gemm *g)
 {
     int f64 = pl_any_f64(pl_op_operands(g), 4);
+#ifdef PL_TILES
+    if (!f64 && g->A.dtype == POLAR_DTYPE_BF16) {
+        PL_ISA_NAME(pl_cpu_gemm_tiles)(q, g);
+        return;
+    }
+#endif
     size_t real = f64 ? sizeof(double) : sizeof(float);
     gemm_plan p = plan_gemm(g, q->dev->threads, PL_TILE_ROWS, PL_TILE_VECS * (int)(PL_VEC_BYTES / real));
     size_t bytes = p.work * real;

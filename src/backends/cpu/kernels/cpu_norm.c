@@ -99,7 +99,43 @@ static double row_sum(const pl_mat *x, int64_t at, double s, int rounded)
     }
 }
 
-/* N[b], the 32 row lanes on up to `threads` threads. */
+#define CHUNK 32    /* columns of a transposed sum taken together */
+
+/* sums[c] = the sum over column `first + c` of matrix b, in the order of a row of the transpose: a lane for every 32nd row, folded by halves. */
+PL_INLINE void column_sums_of(double sums[CHUNK], const pl_mat *x, polar_dtype dtype, int64_t b, int64_t first, int64_t cols, double s, int rounded)
+{
+    _Alignas(64) double lane[PL_LANES][CHUNK], y[CHUNK];
+    memset(lane, 0, sizeof lane);
+    for (int64_t j = 0; j < x->rows; j++) {
+        double *to = lane[j % PL_LANES];
+        int64_t at = b * x->bs + j * x->rs + first;
+        if (cols == CHUNK) pl_row_load_f64(y, x->data, dtype, at, CHUNK);
+        else {
+            memset(y, 0, sizeof y);
+            pl_row_load_f64(y, x->data, dtype, at, cols);
+        }
+        for (int c = 0; c < CHUNK; c++) y[c] *= s;
+        if (rounded)
+            for (int c = 0; c < CHUNK; c++) y[c] = pl_bf16_round_f64(y[c]);
+        for (int c = 0; c < CHUNK; c++) to[c] += y[c] * y[c];
+    }
+    for (int half = PL_LANES / 2; half > 0; half /= 2)
+        for (int l = 0; l < half; l++)
+            for (int c = 0; c < CHUNK; c++) lane[l][c] += lane[l + half][c];
+    memcpy(sums, lane[0], sizeof lane[0]);
+}
+
+static void column_sums(double sums[CHUNK], const pl_mat *x, int64_t b, int64_t first, double s, int rounded)
+{
+    int64_t cols = x->cols - first < CHUNK ? x->cols - first : CHUNK;
+    switch (x->dtype) {
+    case POLAR_DTYPE_F64: column_sums_of(sums, x, POLAR_DTYPE_F64, b, first, cols, s, rounded); break;
+    case POLAR_DTYPE_F32: column_sums_of(sums, x, POLAR_DTYPE_F32, b, first, cols, s, rounded); break;
+    default: column_sums_of(sums, x, POLAR_DTYPE_BF16, b, first, cols, s, rounded); break;
+    }
+}
+
+/* N[b], the 32 row lanes on up to `threads` threads; of a transpose, chunks of columns, whose sums join in order. */
 static void frob_one(const pl_args_frob *a, int64_t b, int threads)
 {
     const pl_mat *x = &a->X;
@@ -115,6 +151,15 @@ static void frob_one(const pl_args_frob *a, int64_t b, int threads)
             for (int r = 0; r < PL_LANES; r++) amax = fmax(amax, most[r]);
             s = pl_norm_scale(amax, limit);
         }
+        if (a->trans) {
+#pragma omp for schedule(static, 1) ordered
+            for (int64_t first = 0; first < x->cols; first += CHUNK) {
+                double sums[CHUNK];
+                column_sums(sums, x, b, first, s, a->rounded != 0);
+#pragma omp ordered
+                for (int c = 0; c < CHUNK && first + c < x->cols; c++) rows[(first + c) % PL_LANES] += sums[c];
+            }
+        } else
 #pragma omp for schedule(static)
         for (int r = 0; r < PL_LANES; r++)
             for (int64_t i = r; i < x->rows; i += PL_LANES) rows[r] += row_sum(x, b * x->bs + i * x->rs, s, a->rounded != 0);

@@ -1,5 +1,5 @@
 /* cpu_ops.c -- the table of one instruction set; frob_join, a handful of numbers, is the oracle's. */
-#include "../cpu_kernels.h"
+#include "cpu_tiles.h"
 
 const pl_ops PL_ISA_NAME(pl_cpu_ops) = {
     .copy = PL_ISA_NAME(pl_cpu_copy),
@@ -8,6 +8,10 @@ const pl_ops PL_ISA_NAME(pl_cpu_ops) = {
     .frob = PL_ISA_NAME(pl_cpu_frob),
     .normalise = PL_ISA_NAME(pl_cpu_normalise),
     .polar_exact = pl_cpu_polar_exact,
-    .adam_direction = PL_ISA_NAME(pl_cpu_adam_direction),
+    .direction = PL_ISA_NAME(pl_cpu_direction),
     .decay_step = PL_ISA_NAME(pl_cpu_decay_step),
+    .adamw_step = PL_ISA_NAME(pl_cpu_adamw_step),
+#ifdef PL_TILES
+    .newton_schulz = PL_ISA_NAME(pl_cpu_newton_schulz),
+#endif
 };

@@ -1,0 +1,90 @@
+/* verify_rules.c -- whole update rules as `polar verify` prints them: one row for each rule and shape, a member of "rules" for each precision too. */
+#include "verify_results.h"
+
+static const pl_table_column rule_columns[] = {
+    {"rule", "rule", NULL, PL_CELL_TEXT, 0},
+    {"shape", "shape", NULL, PL_CELL_TEXT, 0},
+    {"samples", "n", NULL, PL_CELL_INTEGER, 0},
+    {"steps", "T", NULL, PL_CELL_INTEGER, 0},
+    {"deviation_fp64", "fp64", "last update", PL_CELL_SCI, 1},
+    {"deviation_sd_fp64", "sd", "last update", PL_CELL_SCI, 1},
+    {"deviation_fp32", "fp32", "last update", PL_CELL_SCI, 1},
+    {"deviation_bf16_reference", "bf16 ref.", "last update", PL_CELL_SCI, 1},
+    {"deviation_bf16_fused", "fused", "last update", PL_CELL_SCI, 1},
+    {"weight_deviation_fp64", "fp64", "weights", PL_CELL_SCI, 1},
+    {"weight_deviation_fp32", "fp32", "weights", PL_CELL_SCI, 1},
+    {"weight_deviation_bf16_reference", "bf16 ref.", "weights", PL_CELL_SCI, 1},
+    {"weight_deviation_bf16_fused", "fused", "weights", PL_CELL_SCI, 1},
+    {"spectral_norm_fp64", "fp64", "||u||_2 / (lr s)", PL_CELL_FIXED, 3},
+    {"spectral_norm_bf16_reference", "bf16 ref.", "||u||_2 / (lr s)", PL_CELL_FIXED, 3},
+    {"spectral_norm_bf16_fused", "fused", "||u||_2 / (lr s)", PL_CELL_FIXED, 3},
+};
+
+static void put(pl_table *t, const pl_rule_row *r, pl_rule_precision p, double x)
+{
+    if (pl_rule_has(r, p)) pl_table_number(t, x);
+    else pl_table_none(t);
+}
+
+static void rule_cells(pl_table *t, const pl_rule_row *r)
+{
+    char shape[48];
+    snprintf(shape, sizeof shape, "%lldx%lld", (long long)r->n, (long long)r->m);
+    pl_table_row(t);
+    pl_table_text(t, r->rule);
+    pl_table_text(t, shape);
+    pl_table_integer(t, r->samples);
+    pl_table_integer(t, r->steps);
+    for (pl_rule_precision p = 0; p < PL_RULE_PRECISIONS; p++) {
+        put(t, r, p, r->at[p].deviation_mean);
+        if (p == PL_RULE_FP64) put(t, r, p, r->at[p].deviation_sd);
+    }
+    for (pl_rule_precision p = 0; p < PL_RULE_PRECISIONS; p++) put(t, r, p, r->at[p].weight_deviation_mean);
+    for (pl_rule_precision p = 0; p < PL_RULE_PRECISIONS; p++)
+        if (p != PL_RULE_FP32) put(t, r, p, r->at[p].spectral_norm_max);
+}
+
+polar_status verify_print_rules(FILE *out, const verify_results *v, pl_table_format format)
+{
+    pl_table *t;
+    PL_TRY(pl_table_create(&t, "Whole rules after T steps on g_t and on P g_t Q^T: ||u' - P u Q^T|| / ||u|| of the last update, the same of the weights, mean over n histories; "
+                               "largest spectral norm", rule_columns, sizeof rule_columns / sizeof *rule_columns));
+    for (int64_t i = 0; i < v->n_rules; i++) rule_cells(t, &v->rules[i]);
+    polar_status st = pl_table_print(t, out, format);
+    pl_table_destroy(t);
+    return st;
+}
+
+static void json_rule(pl_json_writer *w, const pl_rule_row *r, pl_rule_precision p)
+{
+    const pl_rule_measure *x = &r->at[p];
+    pl_json_object(w);
+    pl_json_key(w, "rule");
+    pl_json_string(w, r->rule);
+    pl_json_key(w, "shape");
+    pl_json_array(w);
+    pl_json_integer(w, r->n);
+    pl_json_integer(w, r->m);
+    pl_json_array_end(w);
+    pl_json_key(w, "steps");
+    pl_json_integer(w, r->steps);
+    pl_json_key(w, "samples");
+    pl_json_integer(w, r->samples);
+    pl_json_key(w, "precision");
+    pl_json_string(w, pl_rule_precision_key(p));
+    pl_json_put(w, "deviation_mean", x->deviation_mean);
+    pl_json_put(w, "deviation_sd", x->deviation_sd);
+    pl_json_put(w, "weight_deviation_mean", x->weight_deviation_mean);
+    pl_json_put(w, "spectral_norm_max", x->spectral_norm_max);
+    pl_json_object_end(w);
+}
+
+void verify_json_rules(pl_json_writer *w, const verify_results *v)
+{
+    pl_json_key(w, "rules");
+    pl_json_array(w);
+    for (int64_t i = 0; i < v->n_rules; i++)
+        for (pl_rule_precision p = 0; p < PL_RULE_PRECISIONS; p++)
+            if (pl_rule_has(&v->rules[i], p)) json_rule(w, &v->rules[i], p);
+    pl_json_array_end(w);
+}

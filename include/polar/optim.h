@@ -1,0 +1,146 @@
+/* optim.h -- matrix optimisers as data: momentum -> precondition -> polar map -> scale -> decay and step.
+ *
+ *     polar_param params[2] = {
+ *         {.name = "blocks.0.attn.qkv.weight", .weight = polar_tensor_2d(w, POLAR_DTYPE_F32, 576, 192), .grad = polar_tensor_2d(gw, POLAR_DTYPE_F32, 576, 192), .row_blocks = 3},
+ *         {.name = "blocks.0.attn.qkv.bias",   .weight = polar_tensor_1d(b, POLAR_DTYPE_F32, 576),      .grad = polar_tensor_1d(gb, POLAR_DTYPE_F32, 576)},
+ *     };
+ *     polar_optim_opts o = POLAR_OPTIM_OPTS_INIT;           // the paper's PolarAdamW
+ *     o.lr = 5e-3;  o.aux_lr = 5e-4;
+ *     polar_optim_create(&opt, dev, params, 2, &o);
+ *     puts(polar_optim_report(opt));                        // what went where
+ *     for (...) { backward();  polar_optim_step(opt, q); }  // only enqueues
+ *     polar_optim_destroy(opt);
+ *
+ * A parameter takes the matrix route (the rule) or the aux route (AdamW with its own lr and decay). Gradients are never written. State is f32 (f64 for
+ * f64 weights); bf16 weights get an f32 master copy in the state. A zero gradient gives a zero direction; a NaN stays in its own matrix.
+ */
+#ifndef POLAR_OPTIM_H
+#define POLAR_OPTIM_H
+
+#include "polar/map.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- rules ----------------------------------------------------------------------------------------- */
+
+typedef enum polar_momentum {
+    POLAR_MOMENTUM_HEAVY_BALL = 0,    /* m = mu m + g;           u = m */
+    POLAR_MOMENTUM_NESTEROV = 1,      /* m = mu m + g;           u = g + mu m */
+    POLAR_MOMENTUM_EMA = 2            /* m = b1 m + (1 - b1) g;  u = m / (1 - b1^t) */
+} polar_momentum;
+
+typedef enum polar_precondition {
+    POLAR_PRECONDITION_NONE = 0,
+    POLAR_PRECONDITION_ADAM = 1       /* v = b2 v + (1 - b2) g^2;  u / (sqrt(v / (1 - b2^t)) + eps), entry by entry */
+} polar_precondition;
+
+typedef enum polar_scale {            /* of a (rows = out, cols = in) matrix */
+    POLAR_SCALE_NONE = 0,             /* 1 */
+    POLAR_SCALE_PAPER = 1,            /* sqrt(max / min) */
+    POLAR_SCALE_JORDAN = 2,           /* sqrt(max(1, out / in)) */
+    POLAR_SCALE_SPECTRAL = 3,         /* sqrt(out / in) */
+    POLAR_SCALE_RMS = 4               /* 0.2 sqrt(max) */
+} polar_scale;
+
+typedef struct polar_rule {           /* an optimiser is a row */
+    polar_momentum     momentum;
+    polar_precondition precondition;
+    polar_scale        scale;
+    double             beta1;         /* mu of the heavy ball, b1 of the EMA */
+    double             beta2, eps;    /* eps at least the smallest normal float: it keeps zero over zero from happening */
+    polar_map_opts     map;           /* kind POLAR_MAP_NONE: no polar map */
+} polar_rule;
+
+POLAR_API polar_status polar_rule_parse(polar_rule *out, const char *name);     /* "sgdm", "adamw", "muon", "polaradamw", "muon_v", "polar_ema" */
+POLAR_API const char  *polar_rule_name(int i);                                  /* names of the rules; NULL past the end */
+POLAR_API polar_status polar_scale_parse(polar_scale *out, const char *name);   /* "none", "paper", "jordan", "spectral", "rms" */
+POLAR_API double       polar_scale_value(polar_scale scale, int64_t rows, int64_t cols);    /* the factor for one matrix */
+
+/* ---- schedules ------------------------------------------------------------------------------------- */
+
+typedef struct polar_schedule {       /* linear warm-up from warmup_from, then a cosine to zero; total 0: constant 1, no warm-up */
+    int64_t warmup, total;            /* steps */
+    double  warmup_from;              /* of the full lr, 1e-3 in the paper */
+} polar_schedule;
+
+POLAR_API double polar_schedule_factor(const polar_schedule *s, int64_t step);    /* step counts from 0 */
+
+/* ---- parameters ------------------------------------------------------------------------------------ */
+
+typedef enum polar_route {
+    POLAR_ROUTE_AUTO = 0,             /* by shape and name, see polar_optim_opts */
+    POLAR_ROUTE_MATRIX = 1,
+    POLAR_ROUTE_AUX = 2
+} polar_route;
+
+typedef struct polar_param {
+    const char  *name;                /* unique, UTF-8 of at most 500 bytes; copied */
+    polar_tensor weight;              /* packed; with members > 1, and only then, the first dimension counts them */
+    polar_tensor grad;                /* the same shape, f32, bf16 or f64, packed; its data may be NULL until polar_optim_set_grad */
+    polar_route  route;
+    int64_t      row_blocks;          /* matrix route: split into so many equal blocks of rows, each mapped by itself (qkv: 3); 0 or 1: whole */
+    int64_t      schur_group;         /* matrix route: parameters of one group > 0 are blocks of one direct sum and share a norm */
+    int64_t      schur_dim;           /* the block stands (x) I_dim in it; 0 means 1 */
+} polar_param;                        /* more than two dimensions: seen as (first, all others), and scaled so too */
+
+typedef struct polar_optim_opts {
+    size_t         struct_size;
+    polar_rule     rule;              /* of the matrix route */
+    double         lr, weight_decay;  /* of the matrix route */
+    double         aux_lr, aux_weight_decay, aux_beta1, aux_beta2, aux_eps;
+    polar_schedule schedule;          /* on every route */
+    const char    *matrix_names;      /* patterns (* and ?), by commas: POLAR_ROUTE_AUTO takes the matrix route if one fits, ... */
+    const char    *aux_names;         /* ... none of these does, and there are two dimensions or more; NULL: every / none */
+    int            allow_no_matrix;   /* otherwise an empty matrix route is an error */
+    int            measure;           /* keep update norms, see polar_optim_stats (one more pass over the directions) */
+    int64_t        members;           /* parameter sets trained side by side, each with its own lr, decay and on/off; 0 means 1 */
+} polar_optim_opts;
+
+/* PolarAdamW as in the paper; set lr and aux_lr. Muon's matrices do not decay unless asked: polar_optim_opts_parse sees to that. */
+#define POLAR_OPTIM_OPTS_INIT                                                                                                                       \
+    {                                                                                                                                               \
+        sizeof(polar_optim_opts), {POLAR_MOMENTUM_EMA, POLAR_PRECONDITION_ADAM, POLAR_SCALE_PAPER, 0.9, 0.999, 1e-8, POLAR_MAP_OPTS_INIT}, 5e-3, 0.05, \
+            5e-4, 0.05, 0.9, 0.999, 1e-8, {0, 0, 1e-3}, NULL, NULL, 0, 0, 1                                                                        \
+    }
+
+POLAR_API polar_status polar_optim_opts_parse(polar_optim_opts *out, const char *rule);    /* the defaults of a rule by name, the paper's lr and decay */
+
+/* ---- the optimiser --------------------------------------------------------------------------------- */
+
+typedef struct polar_optim polar_optim;
+
+typedef struct polar_param_stats {
+    const char *name;                 /* borrowed from the optimiser */
+    polar_route route;                /* MATRIX or AUX */
+    int64_t     rows, cols, blocks;   /* as the map sees it; blocks counts row blocks of all members */
+    double      scale;                /* s of the step */
+    double      effective_lr;         /* lr s at the last step, of member 0 */
+    double      update_norm;          /* ||lr s D||_F over all members at member 0's lr; NaN unless opts.measure */
+} polar_param_stats;
+
+POLAR_API polar_status polar_optim_create(polar_optim **out, polar_device *dev, const polar_param *params, int64_t n, const polar_optim_opts *opts);
+POLAR_API void         polar_optim_destroy(polar_optim *opt);                       /* NULL is fine */
+POLAR_API polar_status polar_optim_step(polar_optim *opt, polar_queue *q);          /* prepare, then enqueue (captured and replayed where the device has graphs) */
+POLAR_API polar_status polar_optim_prepare(polar_optim *opt, polar_queue *q);       /* counts the step and sets its live values; not inside a capture */
+POLAR_API polar_status polar_optim_enqueue(polar_optim *opt, polar_queue *q);       /* the step's work and nothing else: may be captured by the caller */
+
+POLAR_API polar_status polar_optim_set_lr(polar_optim *opt, double lr, double aux_lr);                        /* live: from the next step on */
+POLAR_API polar_status polar_optim_set_weight_decay(polar_optim *opt, double decay, double aux_decay);        /* live */
+POLAR_API polar_status polar_optim_set_member(polar_optim *opt, int64_t member, double lr, double aux_lr, double decay, double aux_decay, int active);    /* live; inactive: its weights stay as they are */
+POLAR_API polar_status polar_optim_set_grad(polar_optim *opt, int64_t param, void *data);                     /* the gradient moved */
+POLAR_API int64_t      polar_optim_get_step(const polar_optim *opt);                                          /* steps made */
+POLAR_API int64_t      polar_optim_param_count(const polar_optim *opt);                                       /* parameters */
+POLAR_API polar_status polar_optim_stats(polar_optim *opt, polar_queue *q, polar_param_stats *out);           /* one per parameter; synchronises */
+POLAR_API const char  *polar_optim_report(const polar_optim *opt);                                            /* a table of routes, for people; borrowed */
+POLAR_API size_t       polar_optim_state_bytes(const polar_optim *opt);                                       /* device memory held */
+
+POLAR_API polar_status polar_optim_save(polar_optim *opt, polar_queue *q, const char *path);                  /* a safetensors file; a resumed run has the same bits */
+POLAR_API polar_status polar_optim_load(polar_optim *opt, polar_queue *q, const char *path);                  /* all or nothing: a file of another model changes nothing */
+POLAR_API polar_status polar_optim_reload_weights(polar_optim *opt, polar_queue *q);                          /* after the caller wrote bf16 weights: renew the master copy */
+
+#ifdef __cplusplus
+}
+#endif
+#endif

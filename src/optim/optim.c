@@ -1,0 +1,346 @@
+/* optim.c -- making an optimiser: checks, state in one piece of device memory, the order in which the polar map sees the directions. */
+#include <float.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "optim/optim_impl.h"
+
+#define STATE_ALIGN ((size_t)256)
+
+/* ---- checks ---------------------------------------------------------------------------------------- */
+
+static polar_status check_number(const char *what, double x, double below)
+{
+    PL_NEED(x >= 0 && x < below, POLAR_E_ARG, "%s is %g; it must be at least 0%s", what, x, below == 1 ? " and below 1" : " and finite");
+    return POLAR_OK;
+}
+
+/* An eps that float holds: without one a zero gradient would give 0 / 0. */
+static polar_status check_eps(const char *what, double x)
+{
+    PL_NEED(x >= (double)FLT_MIN && x <= (double)FLT_MAX, POLAR_E_ARG, "%s is %g; it must be positive (from %.2g on) and finite, so that a zero gradient gives a zero direction", what,
+            x, (double)FLT_MIN);
+    return POLAR_OK;
+}
+
+static polar_status check_schedule(const polar_schedule *s)
+{
+    PL_TRY(check_number("schedule.warmup_from", s->warmup_from, INFINITY));
+    PL_NEED(s->total >= 0 && s->warmup >= 0 && s->warmup <= s->total, POLAR_E_ARG, "a schedule of %lld warm-up steps in %lld (total 0: no schedule and no warm-up)", (long long)s->warmup,
+            (long long)s->total);
+    return POLAR_OK;
+}
+
+static polar_status check_opts(const polar_optim_opts *o)
+{
+    PL_NEED(o->struct_size == sizeof *o, POLAR_E_ARG, "polar_optim_opts of %zu bytes, want %zu: start from POLAR_OPTIM_OPTS_INIT", o->struct_size, sizeof *o);
+    PL_NEED(o->rule.momentum >= 0 && o->rule.momentum <= POLAR_MOMENTUM_EMA, POLAR_E_ARG, "no momentum %d", (int)o->rule.momentum);
+    PL_NEED(o->rule.precondition >= 0 && o->rule.precondition <= POLAR_PRECONDITION_ADAM, POLAR_E_ARG, "no preconditioner %d", (int)o->rule.precondition);
+    PL_NEED(o->rule.scale >= 0 && o->rule.scale <= POLAR_SCALE_RMS, POLAR_E_ARG, "no scale convention %d", (int)o->rule.scale);
+    PL_TRY(check_number("beta1", o->rule.beta1, 1));
+    PL_TRY(check_number("beta2", o->rule.beta2, 1));
+    if (o->rule.precondition == POLAR_PRECONDITION_ADAM) PL_TRY(check_eps("eps", o->rule.eps));
+    PL_TRY(check_number("aux_beta1", o->aux_beta1, 1));
+    PL_TRY(check_number("aux_beta2", o->aux_beta2, 1));
+    PL_TRY(check_eps("aux_eps", o->aux_eps));
+    PL_TRY(check_number("lr", o->lr, INFINITY));
+    PL_TRY(check_number("aux_lr", o->aux_lr, INFINITY));
+    PL_TRY(check_number("weight_decay", o->weight_decay, INFINITY));
+    PL_TRY(check_number("aux_weight_decay", o->aux_weight_decay, INFINITY));
+    PL_NEED(o->members >= 0 && o->members < 1 << 20, POLAR_E_ARG, "members is %lld; it must be from 0 (one model) to %d", (long long)o->members, (1 << 20) - 1);
+    return check_schedule(&o->schedule);
+}
+
+static polar_status check_twice(const polar_optim *opt)
+{
+    for (int64_t i = 0; i < opt->n; i++) {
+        PL_NEED(!pl_mat_overlap(&opt->params[i].W, &opt->params[i].G), POLAR_E_ARG, "weight and gradient of '%s' overlap", opt->params[i].name);
+        for (int64_t j = 0; j < i; j++) {
+            const pl_optim_param *a = &opt->params[j], *b = &opt->params[i];
+            PL_NEED(strcmp(a->name, b->name), POLAR_E_ARG, "two parameters are called '%s'", a->name);
+            PL_NEED(!pl_mat_overlap(&a->W, &b->W), POLAR_E_ARG, "'%s' and '%s' are (partly) the same weights: give shared weights once", a->name, b->name);
+            PL_NEED(!a->schur_group || a->schur_group != b->schur_group || (a->W.dtype == POLAR_DTYPE_F64) == (b->W.dtype == POLAR_DTYPE_F64), POLAR_E_DTYPE,
+                    "'%s' and '%s' share a norm and must both be f64 or both not", a->name, b->name);
+            PL_NEED(!pl_mat_overlap(&a->W, &b->G) && !pl_mat_overlap(&a->G, &b->W), POLAR_E_ARG, "weights and gradients of '%s' and '%s' overlap", a->name, b->name);
+        }
+    }
+    return POLAR_OK;
+}
+
+/* The rule's own coefficients, so that the caller's array may go. */
+static polar_status keep_map(polar_optim *opt)
+{
+    polar_map_opts *m = &opt->o.rule.map;
+    PL_NEED(m->struct_size == sizeof *m, POLAR_E_ARG, "the rule's map has options of %zu bytes, want %zu: start from POLAR_MAP_OPTS_INIT", m->struct_size, sizeof *m);
+    PL_NEED(m->kind >= POLAR_MAP_NONE && m->kind <= POLAR_MAP_EXACT, POLAR_E_ARG, "no polar map of kind %d", (int)m->kind);
+    if (m->kind != POLAR_MAP_NEWTON_SCHULZ) return POLAR_OK;
+    PL_NEED(m->steps >= 0 && m->steps <= POLAR_MAX_STEPS, POLAR_E_ARG, "%d Newton-Schulz steps; 0 to %d can be had", m->steps, POLAR_MAX_STEPS);
+    PL_NEED(m->precision >= 0 && m->precision < POLAR_DTYPE_COUNT, POLAR_E_DTYPE, "no precision %d", (int)m->precision);
+    PL_NEED(m->rounding == POLAR_ROUND_FUSED || m->rounding == POLAR_ROUND_REFERENCE, POLAR_E_ARG, "no rounding %d", (int)m->rounding);
+    PL_NEED(m->rounding == POLAR_ROUND_FUSED || m->precision == POLAR_DTYPE_BF16, POLAR_E_ARG, "the reference rounding is that of bf16, not of %s", polar_dtype_name(m->precision));
+    PL_NEED(m->coefs || m->table, POLAR_E_ARG, "neither a coefficient table's name nor coefficients were given");
+    if (m->coefs) memcpy(opt->coefs, m->coefs, (size_t)m->steps * sizeof *opt->coefs);
+    else PL_TRY(polar_coef_table(opt->coefs, m->steps, m->table));
+    m->coefs = opt->coefs;
+    return POLAR_OK;
+}
+
+/* ---- state ----------------------------------------------------------------------------------------- */
+
+int pl_optim_keeps_direction(const polar_optim *opt, const pl_optim_param *p)
+{
+    const polar_rule *r = &opt->o.rule;
+    if (opt->o.measure) return 1;
+    if (p->route == POLAR_ROUTE_AUX) return 0;
+    return r->map.kind != POLAR_MAP_NONE || r->momentum != POLAR_MOMENTUM_EMA || r->precondition != POLAR_PRECONDITION_ADAM;
+}
+
+static int has_second_moment(const polar_optim *opt, const pl_optim_param *p)
+{
+    return p->route == POLAR_ROUTE_AUX || opt->o.rule.precondition == POLAR_PRECONDITION_ADAM;
+}
+
+static polar_dtype state_dtype(const pl_optim_param *p)
+{
+    return p->W.dtype == POLAR_DTYPE_F64 ? POLAR_DTYPE_F64 : POLAR_DTYPE_F32;
+}
+
+/* The next piece of the arena: its offset while base is NULL, its address after. */
+static pl_mat take(size_t *used, char *base, polar_dtype dtype, int64_t batch, int64_t rows, int64_t cols, int aligned)
+{
+    if (aligned) *used = (*used + STATE_ALIGN - 1) / STATE_ALIGN * STATE_ALIGN;
+    pl_mat m = pl_mat_dense(base ? base + *used : NULL, dtype, batch, rows, cols);
+    *used += pl_mat_bytes(&m);
+    return m;
+}
+
+static int mapped(const polar_optim *opt, const pl_optim_param *p)
+{
+    return p->route == POLAR_ROUTE_MATRIX && opt->o.rule.map.kind != POLAR_MAP_NONE;
+}
+
+static int same_map(const pl_optim_param *a, const pl_optim_param *b)
+{
+    return !a->schur_group && !b->schur_group && a->rows / a->row_blocks == b->rows / b->row_blocks && a->cols == b->cols && state_dtype(a) == state_dtype(b);
+}
+
+/* One batch of the map: param i and, side by side with it, every later one of its shape (a Schur block stays alone). */
+static void point_batch(polar_optim *opt, size_t *used, char *base, int64_t i, int64_t group)
+{
+    pl_optim_param *p = &opt->params[i];
+    int64_t batch = 0;
+    for (int64_t j = i; j < opt->n; j++) {
+        pl_optim_param *s = &opt->params[j];
+        if (j != i && !(mapped(opt, s) && same_map(p, s))) continue;
+        s->D = take(used, base, state_dtype(s), opt->members, s->rows, s->cols, j == i);
+        batch += opt->members * s->row_blocks;
+    }
+    opt->maps[opt->map_count] = pl_mat_dense(p->D.data, state_dtype(p), batch, p->rows / p->row_blocks, p->cols);
+    opt->map_dim[opt->map_count] = p->schur_dim;
+    opt->map_group[opt->map_count++] = group;
+}
+
+/* Directions of one shape lie side by side, so that the map sees them as one batch; Schur blocks follow, group by group. */
+static void point_directions(polar_optim *opt, size_t *used, char *base)
+{
+    opt->map_count = 0;
+    for (int64_t i = 0; i < opt->n; i++) {
+        pl_optim_param *p = &opt->params[i];
+        int leads = mapped(opt, p) && !p->schur_group;
+        for (int64_t j = 0; j < i && leads; j++) leads = !(mapped(opt, &opt->params[j]) && same_map(&opt->params[j], p));
+        if (leads) point_batch(opt, used, base, i, 0);
+        else if (!mapped(opt, p) && pl_optim_keeps_direction(opt, p)) p->D = take(used, base, state_dtype(p), opt->members, p->rows, p->cols, 1);
+    }
+    for (int64_t i = 0; i < opt->n; i++) {
+        const pl_optim_param *p = &opt->params[i];
+        int leads = mapped(opt, p) && p->schur_group;
+        for (int64_t j = 0; j < i && leads; j++) leads = opt->params[j].schur_group != p->schur_group || !mapped(opt, &opt->params[j]);
+        for (int64_t j = i; j < opt->n && leads; j++)
+            if (mapped(opt, &opt->params[j]) && opt->params[j].schur_group == p->schur_group) point_batch(opt, used, base, j, p->schur_group);
+    }
+}
+
+/* Measures with base NULL, points with the real one: the same function. */
+static size_t point_state(polar_optim *opt, char *base)
+{
+    size_t used = 0;
+    for (int64_t i = 0; i < opt->n; i++) {
+        pl_optim_param *p = &opt->params[i];
+        p->M = take(&used, base, state_dtype(p), opt->members, p->rows, p->cols, 1);
+        if (has_second_moment(opt, p)) p->V = take(&used, base, state_dtype(p), opt->members, p->rows, p->cols, 1);
+        if (p->W.dtype == POLAR_DTYPE_BF16) p->master = take(&used, base, POLAR_DTYPE_F32, opt->members, p->rows, p->cols, 1);
+        if (opt->o.measure) p->N = take(&used, base, POLAR_DTYPE_F64, 1, 1, 2, 1);
+    }
+    point_directions(opt, &used, base);
+    return used;
+}
+
+/* Moments begin at zero, masters as their weights. */
+static polar_status fill_state(polar_optim *opt)
+{
+    pl_queue *q;
+    void *zeros = pl_calloc(1, opt->state_bytes);
+    PL_NEED(zeros, POLAR_E_NOMEM, "%zu bytes of state", opt->state_bytes);
+    polar_status st = polar_queue_create(&q, opt->dev, NULL);
+    if (st == POLAR_OK) {
+        polar_queue_upload(q, opt->state, zeros, opt->state_bytes);
+        st = polar_optim_reload_weights(opt, q);
+        if (st == POLAR_OK) st = polar_queue_sync(q);
+        polar_queue_destroy(q);
+    }
+    pl_free(zeros);
+    return st;
+}
+
+polar_status polar_optim_reload_weights(polar_optim *opt, polar_queue *q)
+{
+    PL_TRY(pl_optim_check_queue(opt, q));
+    for (int64_t i = 0; i < opt->n; i++)
+        if (opt->params[i].master.data) PL_CALL(copy, q, .Y = opt->params[i].master, .X = opt->params[i].W);
+    return POLAR_OK;
+}
+
+/* ---- making and unmaking --------------------------------------------------------------------------- */
+
+void pl_optim_drop_graph(polar_optim *opt)
+{
+    pl_graph_destroy(opt->graph);
+    opt->graph = NULL;
+}
+
+void polar_optim_destroy(polar_optim *opt)
+{
+    if (!opt) return;
+    pl_optim_drop_graph(opt);
+    for (int64_t i = 0; opt->params && i < opt->n; i++) pl_free(opt->params[i].name);
+    pl_live_destroy(opt->live);
+    polar_device_free(opt->dev, opt->state);
+    pl_free(opt->params);
+    pl_free(opt->member);
+    pl_free(opt->maps);
+    pl_free(opt->map_dim);
+    pl_free(opt->map_group);
+    pl_free(opt->live_host);
+    pl_free(opt->report);
+    pl_free(opt);
+}
+
+static polar_status take_tables(polar_optim *opt)
+{
+    size_t n = (size_t)opt->n, m = (size_t)opt->members;
+    opt->params = pl_calloc(n, sizeof *opt->params);
+    opt->maps = pl_calloc(n, sizeof *opt->maps);
+    opt->map_dim = pl_calloc(n, sizeof *opt->map_dim);
+    opt->map_group = pl_calloc(n, sizeof *opt->map_group);
+    opt->member = pl_calloc(m, sizeof *opt->member);
+    opt->live_host = pl_calloc(m, 2 * PL_LIVE_ROUTE * sizeof(double));
+    PL_NEED(opt->params && opt->maps && opt->map_dim && opt->map_group && opt->member && opt->live_host, POLAR_E_NOMEM, "an optimiser of %lld parameters", (long long)opt->n);
+    for (size_t i = 0; i < m; i++) opt->member[i] = (pl_optim_member){opt->o.lr, opt->o.aux_lr, opt->o.weight_decay, opt->o.aux_weight_decay, 1};
+    return POLAR_OK;
+}
+
+static polar_status fill(polar_optim *opt, const polar_param *params)
+{
+    int64_t matrices = 0, elements = 0;
+    PL_TRY(take_tables(opt));
+    PL_TRY(keep_map(opt));
+    for (int64_t i = 0; i < opt->n; i++) {
+        PL_TRY(pl_optim_param_set(&opt->params[i], &params[i], &opt->o));
+        matrices += opt->params[i].route == POLAR_ROUTE_MATRIX;
+        elements += opt->members * opt->params[i].rows * opt->params[i].cols;    /* each below INT64_MAX / 64 */
+        PL_NEED(elements < INT64_MAX / 64, POLAR_E_SHAPE, "the parameters up to '%s' have more elements than memory can hold", opt->params[i].name);
+    }
+    PL_NEED(matrices || opt->o.allow_no_matrix, POLAR_E_ARG, "none of %lld parameters takes the matrix route: matrix_names '%s', aux_names '%s' (allow_no_matrix if that is meant)",
+            (long long)opt->n, opt->o.matrix_names ? opt->o.matrix_names : "", opt->o.aux_names ? opt->o.aux_names : "");
+    PL_TRY(check_twice(opt));
+    opt->state_bytes = point_state(opt, NULL);
+    PL_TRY(polar_device_alloc(opt->dev, &opt->state, opt->state_bytes));
+    point_state(opt, opt->state);
+    PL_TRY(pl_live_create(&opt->live, opt->dev, opt->members * 2 * PL_LIVE_ROUTE));
+    PL_TRY(pl_optim_report_make(&opt->report, opt));
+    return fill_state(opt);
+}
+
+polar_status polar_optim_create(polar_optim **out, polar_device *dev, const polar_param *params, int64_t n, const polar_optim_opts *opts)
+{
+    static const polar_optim_opts defaults = POLAR_OPTIM_OPTS_INIT;
+    *out = NULL;
+    if (!opts) opts = &defaults;
+    PL_TRY(check_opts(opts));
+    PL_NEED(n > 0 && n < 1 << 24, POLAR_E_ARG, "an optimiser of %lld parameters; from 1 to %d can be had", (long long)n, (1 << 24) - 1);
+    polar_optim *opt = pl_calloc(1, sizeof *opt);
+    PL_NEED(opt, POLAR_E_NOMEM, "an optimiser");
+    opt->dev = dev;
+    opt->o = *opts;
+    opt->n = n;
+    opt->members = opts->members > 1 ? opts->members : 1;
+    polar_status st = fill(opt, params);
+    opt->o.matrix_names = opt->o.aux_names = NULL;    /* the caller's strings are not needed any more */
+    if (st != POLAR_OK) {
+        polar_optim_destroy(opt);
+        return st;
+    }
+    *out = opt;
+    return POLAR_OK;
+}
+
+/* ---- live values and questions --------------------------------------------------------------------- */
+
+polar_status polar_optim_set_member(polar_optim *opt, int64_t member, double lr, double aux_lr, double decay, double aux_decay, int active)
+{
+    PL_NEED(member >= 0 && member < opt->members, POLAR_E_ARG, "there is no member %lld: the optimiser has %lld, from 0", (long long)member, (long long)opt->members);
+    PL_TRY(check_number("lr", lr, INFINITY));
+    PL_TRY(check_number("aux_lr", aux_lr, INFINITY));
+    PL_TRY(check_number("weight_decay", decay, INFINITY));
+    PL_TRY(check_number("aux_weight_decay", aux_decay, INFINITY));
+    opt->member[member] = (pl_optim_member){lr, aux_lr, decay, aux_decay, active != 0};
+    return POLAR_OK;
+}
+
+polar_status polar_optim_set_lr(polar_optim *opt, double lr, double aux_lr)
+{
+    for (int64_t i = 0; i < opt->members; i++)
+        PL_TRY(polar_optim_set_member(opt, i, lr, aux_lr, opt->member[i].decay, opt->member[i].aux_decay, opt->member[i].active));
+    return POLAR_OK;
+}
+
+polar_status polar_optim_set_weight_decay(polar_optim *opt, double decay, double aux_decay)
+{
+    for (int64_t i = 0; i < opt->members; i++) PL_TRY(polar_optim_set_member(opt, i, opt->member[i].lr, opt->member[i].aux_lr, decay, aux_decay, opt->member[i].active));
+    return POLAR_OK;
+}
+
+polar_status polar_optim_set_grad(polar_optim *opt, int64_t param, void *data)
+{
+    PL_NEED(param >= 0 && param < opt->n, POLAR_E_ARG, "there is no parameter %lld: the optimiser has %lld, from 0", (long long)param, (long long)opt->n);
+    if (opt->params[param].G.data == data) return POLAR_OK;
+    pl_mat G = opt->params[param].G;
+    G.data = data;
+    for (int64_t i = 0; i < opt->n; i++)
+        PL_NEED(!pl_mat_overlap(&opt->params[i].W, &G), POLAR_E_ARG, "the gradient of '%s' moved onto the weight of '%s'", opt->params[param].name, opt->params[i].name);
+    pl_optim_drop_graph(opt);
+    opt->params[param].G.data = data;
+    return POLAR_OK;
+}
+
+int64_t polar_optim_get_step(const polar_optim *opt)
+{
+    return opt->t;
+}
+
+int64_t polar_optim_param_count(const polar_optim *opt)
+{
+    return opt->n;
+}
+
+const char *polar_optim_report(const polar_optim *opt)
+{
+    return opt->report;
+}
+
+size_t polar_optim_state_bytes(const polar_optim *opt)
+{
+    return opt->state_bytes;
+}

@@ -1,0 +1,170 @@
+/* optim_step.c -- one step: live values, then momentum and preconditioner, the polar map over all matrices at once, scale, decay and step. */
+#include <math.h>
+
+#include "base/alloc.h"
+#include "compose/newton_schulz.h"
+#include "device/backend.h"
+#include "optim/optim_impl.h"
+
+/* ---- live values ----------------------------------------------------------------------------------- */
+
+static double correction(double beta, int64_t t)
+{
+    return 1 / (1 - pow(beta, (double)t));
+}
+
+polar_status pl_optim_check_queue(const polar_optim *opt, const pl_queue *q)
+{
+    PL_NEED(q->dev == opt->dev, POLAR_E_ARG, "the queue is one of device '%s', the optimiser was made for another ('%s')", q->dev->name, opt->dev->name);
+    return POLAR_OK;
+}
+
+polar_status polar_optim_prepare(polar_optim *opt, polar_queue *q)
+{
+    PL_TRY(pl_optim_check_queue(opt, q));
+    if (q->dry) return POLAR_OK;    /* a dry run counts costs, not steps */
+    const polar_optim_opts *o = &opt->o;
+    double f = polar_schedule_factor(&o->schedule, opt->t);
+    int64_t t = opt->t + 1;
+    for (int64_t i = 0; i < opt->members; i++) {
+        const pl_optim_member *m = &opt->member[i];
+        double *rule = opt->live_host + i * 2 * PL_LIVE_ROUTE, *aux = rule + PL_LIVE_ROUTE;
+        rule[PL_LIVE_C1] = correction(o->rule.beta1, t);
+        rule[PL_LIVE_C2] = correction(o->rule.beta2, t);
+        rule[PL_LIVE_LR] = m->active ? m->lr * f : 0;    /* lr 0 leaves the weights alone, whatever the direction */
+        rule[PL_LIVE_WD] = m->decay;
+        aux[PL_LIVE_C1] = correction(o->aux_beta1, t);
+        aux[PL_LIVE_C2] = correction(o->aux_beta2, t);
+        aux[PL_LIVE_LR] = m->active ? m->aux_lr * f : 0;
+        aux[PL_LIVE_WD] = m->aux_decay;
+    }
+    pl_live_set(opt->live, q, 0, opt->members * 2 * PL_LIVE_ROUTE, opt->live_host);
+    if (q->error != POLAR_OK) return pl_fail_again(q->error, q->message);
+    opt->t = t;
+    return POLAR_OK;
+}
+
+/* Values [first, first + count) of a route, one row per member. */
+static pl_mat live_of(const polar_optim *opt, polar_route route, int64_t first, int64_t count)
+{
+    pl_mat m = pl_live_view(opt->live, first + (route == POLAR_ROUTE_AUX ? PL_LIVE_ROUTE : 0), count);
+    m.batch = opt->members;
+    m.bs = 2 * PL_LIVE_ROUTE;
+    return m;
+}
+
+/* ---- the work -------------------------------------------------------------------------------------- */
+
+static void enqueue_direction(polar_optim *opt, pl_queue *q, const pl_optim_param *p)
+{
+    const polar_optim_opts *o = &opt->o;
+    int aux = p->route == POLAR_ROUTE_AUX;
+    double beta1 = aux ? o->aux_beta1 : o->rule.beta1, beta2 = aux ? o->aux_beta2 : o->rule.beta2, eps = aux ? o->aux_eps : o->rule.eps;
+    if (pl_optim_keeps_direction(opt, p))
+        PL_CALL(direction, q, .D = p->D, .M = p->M, .V = p->V, .G = p->G, .live = live_of(opt, p->route, PL_LIVE_C1, 2), .momentum = aux ? POLAR_MOMENTUM_EMA : o->rule.momentum,
+                .precondition = aux ? POLAR_PRECONDITION_ADAM : o->rule.precondition, .beta1 = beta1, .beta2 = beta2, .eps = eps);
+    else
+        PL_CALL(adamw_step, q, .W = pl_optim_weight(p), .M = p->M, .V = p->V, .G = p->G, .live = live_of(opt, p->route, PL_LIVE_C1, PL_LIVE_ROUTE), .beta1 = beta1, .beta2 = beta2,
+                .eps = eps);
+}
+
+/* All shapes in one call; then each Schur group with its shared norm. */
+static void enqueue_maps(polar_optim *opt, pl_queue *q)
+{
+    const polar_map_opts *m = &opt->o.rule.map;
+    pl_ns_opts ns = {.precision = m->precision, .rounding = m->rounding, .steps = m->steps, .coefs = m->coefs};
+    for (int64_t i = 0; i < opt->map_count; i++) {
+        int64_t count = 1;
+        while (i + count < opt->map_count && opt->map_group[i + count] == opt->map_group[i]) count++;
+        if (m->kind == POLAR_MAP_NEWTON_SCHULZ) pl_newton_schulz(q, opt->maps + i, opt->maps + i, opt->map_group[i] ? opt->map_dim + i : NULL, count, &ns);
+        else
+            for (int64_t k = i; k < i + count; k++) PL_CALL(polar_exact, q, .Y = opt->maps[k], .X = opt->maps[k]);
+        i += count - 1;
+    }
+}
+
+static void enqueue_step(polar_optim *opt, pl_queue *q, const pl_optim_param *p)
+{
+    if (pl_optim_keeps_direction(opt, p)) {
+        pl_mat flat = pl_mat_dense(p->D.data, p->D.dtype, 1, p->D.batch * p->rows, p->cols);
+        if (p->N.data) PL_CALL(frob, q, .N = p->N, .X = flat, .weight = 1);
+        PL_CALL(decay_step, q, .W = pl_optim_weight(p), .D = p->D, .live = live_of(opt, p->route, PL_LIVE_LR, 2), .scale = p->scale);
+    }
+    if (p->master.data) PL_CALL(copy, q, .Y = p->W, .X = p->master);
+}
+
+static void enqueue_all(pl_queue *q, void *arg)
+{
+    polar_optim *opt = arg;
+    for (int64_t i = 0; i < opt->n; i++) enqueue_direction(opt, q, &opt->params[i]);
+    enqueue_maps(opt, q);
+    for (int64_t i = 0; i < opt->n; i++) enqueue_step(opt, q, &opt->params[i]);
+}
+
+static polar_status check_grads(const polar_optim *opt)
+{
+    for (int64_t i = 0; i < opt->n; i++)
+        PL_NEED(opt->params[i].G.data || opt->params[i].rows * opt->params[i].cols == 0, POLAR_E_STATE, "'%s' has no gradient yet (polar_optim_set_grad)", opt->params[i].name);
+    return POLAR_OK;
+}
+
+polar_status polar_optim_enqueue(polar_optim *opt, polar_queue *q)
+{
+    PL_TRY(pl_optim_check_queue(opt, q));
+    PL_TRY(check_grads(opt));
+    enqueue_all(q, opt);
+    return q->error == POLAR_OK ? POLAR_OK : pl_fail_again(q->error, q->message);
+}
+
+/* All the scratch of a step before its first op, so that running out of memory comes before the moments have moved. */
+static polar_status take_scratch(polar_optim *opt, pl_queue *q)
+{
+    polar_cost cost;
+    if (opt->scratch_serial == q->serial || q->dry || q->capturing || q->error != POLAR_OK) return POLAR_OK;
+    PL_TRY(polar_queue_dry_begin(q));
+    enqueue_all(q, opt);
+    PL_TRY(polar_queue_dry_end(q, &cost));
+    PL_TRY(polar_queue_reserve(q, cost.scratch_bytes));
+    opt->scratch_serial = q->serial;
+    return POLAR_OK;
+}
+
+static polar_status run_step(polar_optim *opt, pl_queue *q)
+{
+    if (opt->o.rule.map.kind == POLAR_MAP_EXACT) return polar_optim_enqueue(opt, q);    /* an SVD cannot be captured everywhere */
+    if (!opt->graph) PL_TRY(pl_graph_create(&opt->graph, opt->dev));
+    return pl_graph_run(opt->graph, q, enqueue_all, opt);
+}
+
+polar_status polar_optim_step(polar_optim *opt, polar_queue *q)
+{
+    int64_t t = opt->t;
+    PL_TRY(pl_optim_check_queue(opt, q));
+    PL_TRY(check_grads(opt));
+    PL_TRY(take_scratch(opt, q));
+    PL_TRY(polar_optim_prepare(opt, q));
+    polar_status st = run_step(opt, q);
+    if (st != POLAR_OK) opt->t = t;
+    return st;
+}
+
+/* ---- what happened --------------------------------------------------------------------------------- */
+
+polar_status polar_optim_stats(polar_optim *opt, polar_queue *q, polar_param_stats *out)
+{
+    PL_TRY(pl_optim_check_queue(opt, q));
+    double *norms = pl_calloc((size_t)opt->n * 2, sizeof *norms);
+    PL_NEED(norms, POLAR_E_NOMEM, "norms of %lld parameters", (long long)opt->n);
+    for (int64_t i = 0; i < opt->n; i++)
+        if (opt->params[i].N.data) polar_queue_download(q, norms + 2 * i, opt->params[i].N.data, 2 * sizeof *norms);
+    polar_status st = polar_queue_sync(q);
+    for (int64_t i = 0; i < opt->n && st == POLAR_OK; i++) {
+        const pl_optim_param *p = &opt->params[i];
+        double lr = opt->live_host[PL_LIVE_LR + (p->route == POLAR_ROUTE_AUX ? PL_LIVE_ROUTE : 0)];
+        out[i] = (polar_param_stats){.name = p->name, .route = p->route, .rows = p->rows / p->row_blocks, .cols = p->cols, .blocks = p->row_blocks * opt->members, .scale = p->scale};
+        out[i].effective_lr = lr * p->scale;
+        out[i].update_norm = p->N.data && opt->t ? lr * p->scale * norms[2 * i + 1] / norms[2 * i] : NAN;
+    }
+    pl_free(norms);
+    return st;
+}

@@ -1,0 +1,128 @@
+/* route.c -- which way a parameter goes, and how a tensor of any shape is seen as matrices. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/json_read.h"
+#include "optim/optim_impl.h"
+
+/* '*' any run, '?' any one character. */
+static int fits(const char *p, const char *end, const char *s)
+{
+    const char *star = NULL, *back = NULL;
+    for (; *s; ) {
+        if (p < end && (*p == '?' || *p == *s) && *p != '*') p++, s++;
+        else if (p < end && *p == '*') star = ++p, back = s;
+        else if (star) p = star, s = ++back;
+        else return 0;
+    }
+    while (p < end && *p == '*') p++;
+    return p == end;
+}
+
+int pl_pattern_match(const char *patterns, const char *name)
+{
+    for (const char *p = patterns; p && *p;) {
+        size_t n = strcspn(p, ",");
+        if (n && fits(p, p + n, name)) return 1;
+        p += n + (p[n] == ',');
+    }
+    return 0;
+}
+
+static int packed(const polar_tensor *t)
+{
+    int64_t want = 1;
+    for (int i = t->ndim - 1; i >= 0; i--) {
+        if (t->shape[i] > 1 && t->stride[i] != want) return 0;
+        want *= t->shape[i];
+    }
+    return 1;
+}
+
+static polar_status check_tensor(const char *name, const char *what, const polar_tensor *t, int64_t members)
+{
+    int64_t elements = 1;
+    PL_NEED(t->dtype >= 0 && t->dtype < POLAR_DTYPE_COUNT, POLAR_E_DTYPE, "%s of '%s' has number format %d, which is none of f64, f32, bf16", what, name, (int)t->dtype);
+    PL_NEED(t->ndim >= 0 && t->ndim <= POLAR_MAX_DIMS, POLAR_E_SHAPE, "%s of '%s' has %d dimensions, at most %d can be had", what, name, t->ndim, POLAR_MAX_DIMS);
+    for (int i = 0; i < t->ndim; i++)
+        PL_NEED(t->shape[i] >= 0 && !__builtin_mul_overflow(elements, t->shape[i], &elements) && elements < INT64_MAX / 64, POLAR_E_SHAPE, "%s of '%s' has an impossible shape",
+                what, name);
+    PL_NEED(packed(t), POLAR_E_SHAPE, "%s of '%s' must be packed (contiguous)", what, name);
+    PL_NEED(members == 1 || (t->ndim >= 1 && t->shape[0] == members), POLAR_E_SHAPE, "%s of '%s': with %lld members the first dimension counts them", what, name, (long long)members);
+    return POLAR_OK;
+}
+
+static polar_route auto_route(const polar_param *p, int ndim, const polar_optim_opts *o)
+{
+    if (p->route != POLAR_ROUTE_AUTO) return p->route;
+    if (ndim < 2 || (o->matrix_names && !pl_pattern_match(o->matrix_names, p->name)) || (o->aux_names && pl_pattern_match(o->aux_names, p->name))) return POLAR_ROUTE_AUX;
+    return POLAR_ROUTE_MATRIX;
+}
+
+polar_status pl_optim_param_set(pl_optim_param *out, const polar_param *p, const polar_optim_opts *o)
+{
+    int64_t members = o->members > 1 ? o->members : 1, skip = members > 1;
+    PL_NEED(p->name && *p->name, POLAR_E_ARG, "a parameter without a name");
+    PL_NEED(strlen(p->name) <= PL_OPTIM_NAME_MAX && pl_utf8_valid(p->name, (int64_t)strlen(p->name)), POLAR_E_ARG, "the name '%s' cannot stand in a state file: UTF-8 of at most %d bytes can",
+            pl_text_shown(p->name).text, PL_OPTIM_NAME_MAX);
+    PL_TRY(check_tensor(p->name, "the weight", &p->weight, members));
+    PL_TRY(check_tensor(p->name, "the gradient", &p->grad, members));
+    PL_NEED(p->weight.ndim == p->grad.ndim && !memcmp(p->weight.shape, p->grad.shape, (size_t)p->weight.ndim * sizeof(int64_t)), POLAR_E_SHAPE,
+            "weight and gradient of '%s' have different shapes", p->name);
+    PL_NEED(p->route >= POLAR_ROUTE_AUTO && p->route <= POLAR_ROUTE_AUX, POLAR_E_ARG, "'%s' asks for route %d, which is none", p->name, (int)p->route);
+    int ndim = p->weight.ndim - (int)skip;
+    *out = (pl_optim_param){.route = auto_route(p, ndim, o), .ndim = ndim, .rows = 1, .cols = 1, .scale = 1};
+    for (int i = 0; i < ndim; i++) *(i == 0 && ndim >= 2 ? &out->rows : &out->cols) *= p->weight.shape[i + skip];
+    PL_NEED(p->weight.data || out->rows * out->cols == 0, POLAR_E_ARG, "the weight of '%s' has no data", p->name);
+    PL_NEED(p->row_blocks >= 0 && p->schur_group >= 0 && p->schur_dim >= 0, POLAR_E_ARG, "'%s': row_blocks, schur_group and schur_dim cannot be negative", p->name);
+    out->row_blocks = out->schur_dim = 1;    /* on the aux route there are neither blocks nor groups */
+    if (out->route == POLAR_ROUTE_MATRIX) {
+        if (p->row_blocks) out->row_blocks = p->row_blocks;
+        if (p->schur_dim) out->schur_dim = p->schur_dim;
+        out->schur_group = p->schur_group;
+        PL_NEED(ndim >= 2, POLAR_E_SHAPE, "'%s' has %d dimension%s and cannot take the matrix route", p->name, ndim, ndim == 1 ? "" : "s");
+        PL_NEED(out->rows % out->row_blocks == 0, POLAR_E_SHAPE, "the %lld rows of '%s' cannot be split into %lld blocks", (long long)out->rows, p->name, (long long)out->row_blocks);
+        PL_NEED(members == 1 || !p->schur_group, POLAR_E_UNSUPPORTED, "'%s': Schur groups share a norm within one model; with several members that is not offered", p->name);
+        if (o->rule.map.kind != POLAR_MAP_NONE) out->scale = polar_scale_value(o->rule.scale, out->rows / out->row_blocks, out->cols);
+    }
+    out->W = pl_mat_dense(p->weight.data, p->weight.dtype, members, out->rows, out->cols);
+    out->G = pl_mat_dense(p->grad.data, p->grad.dtype, members, out->rows, out->cols);
+    out->name = pl_strdup(p->name);
+    PL_NEED(out->name, POLAR_E_NOMEM, "the name of a parameter");
+    return POLAR_OK;
+}
+
+static const char *view_text(char *text, size_t bytes, const pl_optim_param *p)
+{
+    if (p->route == POLAR_ROUTE_AUX) snprintf(text, bytes, "-");
+    else if (p->row_blocks > 1) snprintf(text, bytes, "%lld blocks of %lldx%lld", (long long)p->row_blocks, (long long)(p->rows / p->row_blocks), (long long)p->cols);
+    else if (p->schur_group) snprintf(text, bytes, "%lldx%lld (x) I_%lld of group %lld", (long long)p->rows, (long long)p->cols, (long long)p->schur_dim, (long long)p->schur_group);
+    else snprintf(text, bytes, "%s%lldx%lld", p->ndim > 2 ? "flattened " : "", (long long)p->rows, (long long)p->cols);
+    return text;
+}
+
+polar_status pl_optim_report_make(char **out, const polar_optim *opt)
+{
+    int widest = 9;
+    int64_t matrices = 0, elements = 0, aux = 0;
+    for (int64_t i = 0; i < opt->n; i++)
+        if ((int)strlen(opt->params[i].name) > widest) widest = (int)strlen(opt->params[i].name);
+    size_t line = (size_t)widest + 160, size = line * (size_t)(opt->n + 3), used;
+    char *text = pl_alloc(size), view[80];
+    PL_NEED(text, POLAR_E_NOMEM, "a report of %lld parameters", (long long)opt->n);
+    used = (size_t)snprintf(text, size, "%-*s  route   weights  %-34s  scale\n", widest, "parameter", "as the map sees it");
+    for (int64_t i = 0; i < opt->n; i++) {
+        const pl_optim_param *p = &opt->params[i];
+        int matrix = p->route == POLAR_ROUTE_MATRIX;
+        used += (size_t)snprintf(text + used, size - used, "%-*s  %-6s  %-7s  %-34s  %.4g\n", widest, p->name, matrix ? "matrix" : "aux", polar_dtype_name(p->W.dtype),
+                                 view_text(view, sizeof view, p), p->scale);
+        matrices += matrix;
+        *(matrix ? &elements : &aux) += p->rows * p->cols;
+    }
+    snprintf(text + used, size - used, "%lld matrices (%lld weights) by the rule, %lld parameters (%lld weights) by AdamW, %lld member%s, %.1f MiB of state\n", (long long)matrices,
+             (long long)elements, (long long)(opt->n - matrices), (long long)aux, (long long)opt->members, opt->members == 1 ? "" : "s", (double)opt->state_bytes / 1048576);
+    *out = text;
+    return POLAR_OK;
+}

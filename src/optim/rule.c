@@ -1,0 +1,86 @@
+/* rule.c -- an optimiser is a row: the table of rules, and the scale conventions. */
+#include <math.h>
+#include <string.h>
+
+#include "base/status.h"
+#include "polar/optim.h"
+
+typedef struct {
+    const char        *name;
+    polar_momentum     momentum;
+    polar_precondition precondition;
+    polar_map_kind     map;
+    polar_scale        scale;
+    double             beta1, lr, decay;    /* lr and decay: the paper's, for DeiT */
+} rule_row;
+
+/* muon, polaradamw, muon_v and polar_ema are the 2 x 2 of momentum and preconditioner. */
+static const rule_row rules[] = {
+    {"sgdm", POLAR_MOMENTUM_HEAVY_BALL, POLAR_PRECONDITION_NONE, POLAR_MAP_NONE, POLAR_SCALE_NONE, 0.95, 5e-3, 0.05},
+    {"adamw", POLAR_MOMENTUM_EMA, POLAR_PRECONDITION_ADAM, POLAR_MAP_NONE, POLAR_SCALE_NONE, 0.9, 5e-4, 0.05},
+    {"muon", POLAR_MOMENTUM_NESTEROV, POLAR_PRECONDITION_NONE, POLAR_MAP_NEWTON_SCHULZ, POLAR_SCALE_PAPER, 0.95, 5e-3, 0},
+    {"polaradamw", POLAR_MOMENTUM_EMA, POLAR_PRECONDITION_ADAM, POLAR_MAP_NEWTON_SCHULZ, POLAR_SCALE_PAPER, 0.9, 5e-3, 0.05},
+    {"muon_v", POLAR_MOMENTUM_NESTEROV, POLAR_PRECONDITION_ADAM, POLAR_MAP_NEWTON_SCHULZ, POLAR_SCALE_PAPER, 0.95, 5e-3, 0.05},
+    {"polar_ema", POLAR_MOMENTUM_EMA, POLAR_PRECONDITION_NONE, POLAR_MAP_NEWTON_SCHULZ, POLAR_SCALE_PAPER, 0.9, 5e-3, 0.05},
+};
+
+#define RULES ((int)(sizeof rules / sizeof *rules))
+
+const char *polar_rule_name(int i)
+{
+    return i >= 0 && i < RULES ? rules[i].name : NULL;
+}
+
+static polar_status find(const rule_row **out, const char *name)
+{
+    for (int i = 0; i < RULES; i++)
+        if (!strcmp(name, rules[i].name)) {
+            *out = &rules[i];
+            return POLAR_OK;
+        }
+    return PL_FAIL(POLAR_E_ARG, "no rule '%s' (there are: sgdm, adamw, muon, polaradamw, muon_v, polar_ema)", name);
+}
+
+polar_status polar_rule_parse(polar_rule *out, const char *name)
+{
+    const rule_row *r = NULL;
+    PL_TRY(find(&r, name));
+    *out = (polar_rule){.momentum = r->momentum, .precondition = r->precondition, .scale = r->scale, .beta1 = r->beta1, .beta2 = 0.999, .eps = 1e-8, .map = POLAR_MAP_OPTS_INIT};
+    out->map.kind = r->map;
+    return POLAR_OK;
+}
+
+polar_status polar_optim_opts_parse(polar_optim_opts *out, const char *rule)
+{
+    const rule_row *r = NULL;
+    PL_TRY(find(&r, rule));
+    *out = (polar_optim_opts)POLAR_OPTIM_OPTS_INIT;
+    out->lr = r->lr;
+    out->weight_decay = r->decay;
+    return polar_rule_parse(&out->rule, rule);
+}
+
+static const char *const scale_names[] = {"none", "paper", "jordan", "spectral", "rms"};
+
+polar_status polar_scale_parse(polar_scale *out, const char *name)
+{
+    for (int i = 0; i < (int)(sizeof scale_names / sizeof *scale_names); i++)
+        if (!strcmp(name, scale_names[i])) {
+            *out = (polar_scale)i;
+            return POLAR_OK;
+        }
+    return PL_FAIL(POLAR_E_ARG, "no scale convention '%s' (there are: none, paper, jordan, spectral, rms)", name);
+}
+
+double polar_scale_value(polar_scale scale, int64_t rows, int64_t cols)
+{
+    double out = (double)rows, in = (double)cols, max = out > in ? out : in, min = out > in ? in : out;
+    if (min <= 0) return 1;
+    switch (scale) {
+    case POLAR_SCALE_PAPER: return sqrt(max / min);
+    case POLAR_SCALE_JORDAN: return sqrt(out > in ? out / in : 1);
+    case POLAR_SCALE_SPECTRAL: return sqrt(out / in);
+    case POLAR_SCALE_RMS: return 0.2 * sqrt(max);
+    default: return 1;
+    }
+}

@@ -1,0 +1,341 @@
+/* test_amx.c -- bf16 products and Newton-Schulz on the tile unit: the kernels of cpu:isa=amx, their tile instructions done in plain C (cpu_tiles.h) and, where
+ * the CPU has them, by the CPU.
+ *
+ * Exact: the products against their order of sums written down once more here; the fused op against three gemms a step, on any number of threads, alone and in a
+ * batch, with strides, NaN and infinity; the CPU's bits against the emulation's, subnormal numbers among them. Bounded: the map against the oracle's.
+ * Returns 77 (skipped) where the CPU lacks AVX-512, which the kernels use around the tiles.
+ */
+#include "base/alloc.h"
+#include "cpu_bits.h"
+#include "math/bf16_elem.h"
+#include "polar/map.h"
+
+extern const pl_ops pl_cpu_ops_emulated;
+
+#define BF16 POLAR_DTYPE_BF16
+#define F32  POLAR_DTYPE_F32
+
+static const polar_coef jordan = {3.4445, -4.7750, 2.0315};
+
+/* A device on avx512 with the emulated kernels in its table. */
+static machine emulated_open(int threads)
+{
+    char name[64];
+    snprintf(name, sizeof name, "cpu:isa=avx512,threads=%d", threads);
+    machine m = machine_open(name);
+    m.dev->ops = pl_cpu_ops_emulated;
+    m.dev->flushes = 1;
+    pl_op_fill(&m.dev->ops, &pl_ref_ops);
+    return m;
+}
+
+/* ---- products ---------------------------------------------------------------------------------------------------------------- */
+
+static float flush(float x)
+{
+    return fabsf(x) < 0x1p-126f ? copysignf(0, x) : x;
+}
+
+static float entry_of(const pl_mat *m, int64_t b, int64_t i, int64_t j, int trans)
+{
+    const char *at = trans ? element(m, b, j, i) : element(m, b, i, j);
+    return (float)pl_load_f64(at, m->dtype, 0);
+}
+
+/* The sum of the tile unit: in steps of 32, even k and odd k apart. */
+static float tile_sum(const pl_mat *A, const pl_mat *B, int ta, int tb, int64_t b, int64_t i, int64_t j, int64_t K)
+{
+    float sum = 0;
+    for (int64_t k0 = 0; k0 < K; k0 += 32) {
+        float half[2] = {0, 0};
+        for (int64_t k = k0; k < k0 + 32 && k < K; k++) {
+            float x = flush(entry_of(A, b, i, k, ta)), y = flush(entry_of(B, b, k, j, tb));
+            half[k % 2] = flush(fmaf(x, y, half[k % 2]));
+        }
+        sum = flush(sum + flush(half[0] + half[1]));
+    }
+    return sum;
+}
+
+static int64_t product_errors(machine *at, shape s, int ta, int tb, polar_dtype out, polar_dtype d, int has_d, fill how, int64_t pad)
+{
+    matrix A = ta ? matrix_create(BF16, s.batch, s.K, s.M, pad, how, 1) : matrix_create(BF16, s.batch, s.M, s.K, pad, how, 1);
+    matrix B = tb ? matrix_create(BF16, s.batch, s.N, s.K, pad, how, 2) : matrix_create(BF16, s.batch, s.K, s.N, pad, how, 2);
+    matrix C = matrix_create(out, s.batch, s.M, s.N, pad, NORMAL, 3), D = matrix_create(d, s.batch, s.M, s.N, pad, NORMAL, 4);
+    const double alpha = 2.0315, beta = -4.775;
+    int64_t bad = 0;
+    PL_CALL(gemm, at->q, .C = C.m, .A = A.m, .B = B.m, .D = has_d ? D.m : (pl_mat){0}, .ta = ta, .tb = tb, .alpha = alpha, .beta = beta);
+    TEST_TRY(polar_queue_sync(at->q));
+    for (int64_t b = 0; b < s.batch; b++)
+        for (int64_t i = 0; i < s.M; i++)
+            for (int64_t j = 0; j < s.N; j++) {
+                float x = fmaf((float)alpha, tile_sum(&A.m, &B.m, ta, tb, b, i, j, s.K), (float)beta * (has_d ? entry_of(&D.m, b, i, j, 0) : 0)), y = entry_of(&C.m, b, i, j, 0);
+                if (out == BF16) x = pl_bf16_round(x);
+                bad += !(x == y || (x != x && y != y));
+            }
+    bad += guards_broken(&C);
+    matrix_destroy(&A), matrix_destroy(&B), matrix_destroy(&C), matrix_destroy(&D);
+    return bad;
+}
+
+static void test_products(machine *one, machine *three)
+{
+    static const shape shapes[] = {{1, 1, 1, 1}, {2, 1, 17, 3}, {3, 13, 33, 7}, {1, 32, 32, 32}, {2, 5, 3, 0}, {1, 33, 65, 31}, {1, 70, 40, 97}, {1, 20, 30, 1100}, {1, 290, 40, 33}, {1, 40, 430, 33}};
+    int64_t bad = 0, wild = 0, small = 0;
+    for (int s = 0; s < COUNT(shapes); s++)
+        for (int t = 0; t < 4; t++)
+            for (int f = 0; f < 6; f++) {
+                if ((double)shapes[s].M * (double)shapes[s].N * (double)shapes[s].K > 200000 && f != t) continue;
+                bad += product_errors(s % 2 ? one : three, shapes[s], t & 1, t >> 1, f & 1 ? F32 : BF16, f & 2 ? F32 : BF16, f < 4, NORMAL, (s + f) % 3);
+                if (f < 2) wild += product_errors(one, shapes[s], t & 1, t >> 1, f & 1 ? F32 : BF16, BF16, 0, WILD, f);
+            }
+    test_exact("gemm: the sums of the tile unit", bad);
+    test_exact("gemm: the same, any exponents", wild);
+    matrix x = matrix_create(BF16, 50, 16, 16, 0, NORMAL, 5), y = matrix_create(BF16, 50, 16, 16, 0, NORMAL, 6);
+    pl_alloc_fail_at(1);
+    PL_CALL(gemm, one->q, .C = y.m, .A = x.m, .B = x.m, .tb = 1, .alpha = 1);
+    small = polar_queue_sync(one->q) != POLAR_OK;
+    pl_alloc_fail_at(0);
+    test_exact("gemm: small products allocate nothing", small);
+    matrix_destroy(&x), matrix_destroy(&y);
+}
+
+/* ---- Newton-Schulz ------------------------------------------------------------------------------------------------------------ */
+
+/* X over its norm, roughly: entries of [-1, 1] over sqrt(m n / 3). */
+static matrix iterate_create(int64_t batch, int64_t m, int64_t n, int64_t pad, uint64_t seed)
+{
+    matrix x = matrix_create(BF16, batch, m, n, pad, NORMAL, seed);
+    for (int64_t b = 0; b < batch; b++)
+        for (int64_t i = 0; i < m; i++)
+            for (int64_t j = 0; j < n; j++) {
+                char *at = (char *)element(&x.m, b, i, j);
+                pl_store_f64(at, BF16, 0, pl_load_f64(at, BF16, 0) / sqrt((double)(m * n) / 3));
+            }
+    return x;
+}
+
+static matrix copy_of(const matrix *x)
+{
+    matrix y = *x;
+    y.block = malloc(x->bytes);
+    if (!y.block) exit(1);
+    memcpy(y.block, x->block, x->bytes);
+    y.m.data = y.block + ((char *)x->m.data - x->block);
+    return y;
+}
+
+static void by_op(machine *at, const matrix *x, int64_t steps)
+{
+    pl_args_newton_schulz a = {.X = x->m, .steps = steps};
+    for (int64_t s = 0; s < steps && s < PL_FUSED_STEPS; s++) a.coef[3 * s] = jordan.a - 0.01 * (double)s, a.coef[3 * s + 1] = jordan.b, a.coef[3 * s + 2] = jordan.c;
+    pl_call_newton_schulz(at->q, &a);
+    TEST_TRY(polar_queue_sync(at->q));
+}
+
+static void by_gemms(machine *at, const matrix *x, int64_t steps)
+{
+    int64_t B = x->m.batch, m = x->m.rows, n = x->m.cols;
+    matrix A = matrix_create(BF16, B, m, m, 1, NORMAL, 7), P = matrix_create(BF16, B, m, m, 0, NORMAL, 8), Y = matrix_create(BF16, B, m, n, 2, NORMAL, 9);
+    for (int64_t s = 0; s < steps; s++) {
+        PL_CALL(gemm, at->q, .C = A.m, .A = x->m, .B = x->m, .tb = 1, .alpha = 1);
+        PL_CALL(gemm, at->q, .C = P.m, .A = A.m, .B = A.m, .alpha = jordan.c, .D = A.m, .beta = jordan.b);
+        PL_CALL(gemm, at->q, .C = Y.m, .A = P.m, .B = x->m, .alpha = 1, .D = x->m, .beta = jordan.a - 0.01 * (double)s);
+        PL_CALL(copy, at->q, .Y = x->m, .X = Y.m);
+    }
+    TEST_TRY(polar_queue_sync(at->q));
+    matrix_destroy(&A), matrix_destroy(&P), matrix_destroy(&Y);
+}
+
+static void test_fused(machine *at)
+{
+    static const struct {
+        int64_t batch, m, n, steps;
+    } cases[] = {{1, 1, 1, 5},  {2, 1, 40, 3},  {3, 7, 13, 5},  {2, 16, 16, 5},  {5, 16, 152, 5}, {1, 32, 32, 5},  {3, 33, 33, 4},  {2, 31, 65, 5},
+                 {2, 64, 96, 5}, {1, 95, 97, 3}, {1, 20, 300, 5}, {1, 100, 257, 12}, {1, 40, 50, 0}, {2, 192, 192, 2}, {1, 192, 768, 2}, {2, 256, 1024, 1}};
+    int64_t bad = 0, threads = 0, alone = 0, tall = 0, guards = 0, special = 0;
+    for (int c = 0; c < COUNT(cases); c++) {
+        matrix x = iterate_create(cases[c].batch, cases[c].m, cases[c].n, c % 3, (uint64_t)(100 + c)), y = copy_of(&x), one = copy_of(&x), many = copy_of(&x);
+        by_gemms(&at[1], &y, cases[c].steps);
+        by_op(&at[1], &one, cases[c].steps);
+        by_op(&at[3], &many, cases[c].steps);
+        bad += differences(&y.m, &one.m, 0);
+        threads += differences(&one.m, &many.m, 0);
+        guards += guards_broken(&one) + guards_broken(&many);
+        matrix last = copy_of(&x);
+        pl_mat within = pl_mat_at(one.m, cases[c].batch - 1, 1);
+        last.m = pl_mat_at(last.m, cases[c].batch - 1, 1);
+        by_op(&at[2], &last, cases[c].steps);
+        alone += differences(&last.m, &within, 0);
+        matrix flat = matrix_create(BF16, cases[c].batch, cases[c].n, cases[c].m, (c + 1) % 3, NORMAL, 1);
+        PL_CALL(copy, at[1].q, .Y = flat.m, .X = x.m, .trans = 1);
+        by_op(&at[2], &flat, cases[c].steps);
+        tall += differences(&one.m, &flat.m, 1);
+        guards += guards_broken(&flat);
+        matrix_destroy(&flat);
+        matrix_destroy(&y), matrix_destroy(&one), matrix_destroy(&many), matrix_destroy(&last);
+
+        for (int k = 0; k < 4; k++) {    /* one entry NaN, infinite, subnormal, huge */
+            static const double values[] = {NAN, -INFINITY, 1e-40, 3e38};
+            matrix p = copy_of(&x);
+            pl_store_f64((char *)element(&p.m, 0, cases[c].m / 2, cases[c].n / 3), BF16, 0, values[k]);
+            matrix g = copy_of(&p);
+            int64_t steps = cases[c].steps < 1 ? 0 : 1;
+            if (cases[c].m * cases[c].n < 20000) by_op(&at[1], &p, steps), by_gemms(&at[1], &g, steps);
+            for (int64_t i = 0; i < p.m.batch * p.m.bs; i++) {
+                double v = pl_load_f64(p.m.data, BF16, i), w = pl_load_f64(g.m.data, BF16, i);
+                special += !(v == w || (v != v && w != w));
+            }
+            matrix_destroy(&p), matrix_destroy(&g);
+        }
+        matrix_destroy(&x);
+    }
+    test_exact("newton_schulz: the bits of three gemms a step", bad);
+    test_exact("newton_schulz: 1 and 3 threads", threads);
+    test_exact("newton_schulz: alone and in a batch", alone);
+    test_exact("newton_schulz: tall matrices", tall);
+    test_exact("newton_schulz: nothing written outside X", guards);
+    test_exact("newton_schulz: NaN, infinity, subnormal, huge", special);
+}
+
+static void test_memory(machine *at)
+{
+    matrix small = iterate_create(4, 40, 70, 0, 20), large = iterate_create(1, 256, 1024, 0, 21);
+    int failed = 0, leaks = 0, passed = 0;
+    for (int which = 0; which < 2; which++) {
+        polar_status st = POLAR_E_NOMEM;
+        for (int n = 1; st != POLAR_OK && n < 100; n++) {
+            pl_args_newton_schulz a = {.X = which ? large.m : small.m, .steps = 1, .coef = {jordan.a, jordan.b, jordan.c}};
+            int64_t live = pl_alloc_live();
+            pl_alloc_fail_at(n);
+            pl_call_newton_schulz(at->q, &a);
+            st = polar_queue_sync(at->q);
+            pl_alloc_fail_at(0);
+            failed += st == POLAR_E_NOMEM;
+            leaks += pl_alloc_live() != live;
+        }
+        passed += st == POLAR_OK;
+    }
+    test_true("newton_schulz: the n-th allocation fails", passed == 2 && failed >= 3 && !leaks, "%d failures reported, %d leaks", failed, leaks);
+    matrix_destroy(&small), matrix_destroy(&large);
+}
+
+static void refused(machine *at, const char *what, pl_args_newton_schulz a, polar_status wanted)
+{
+    pl_call_newton_schulz(at->q, &a);
+    polar_status st = polar_queue_sync(at->q);
+    test_true(what, st == wanted && strstr(polar_error_message(), "newton_schulz"), "%s", polar_error_message());
+}
+
+static void test_refusals(machine *at)
+{
+    matrix h = matrix_create(BF16, 1, 4, 8, 0, NORMAL, 30), f = matrix_create(F32, 1, 4, 8, 0, NORMAL, 31);
+    refused(at, "newton_schulz: f32 is refused", (pl_args_newton_schulz){.X = f.m, .steps = 1}, POLAR_E_DTYPE);
+    refused(at, "newton_schulz: too many steps are refused", (pl_args_newton_schulz){.X = h.m, .steps = PL_FUSED_STEPS + 1}, POLAR_E_ARG);
+    refused(at, "newton_schulz: fewer than no steps are refused", (pl_args_newton_schulz){.X = h.m, .steps = -1}, POLAR_E_ARG);
+    refused(&ref, "newton_schulz: ref leaves it to the composition", (pl_args_newton_schulz){.X = h.m, .steps = 1}, POLAR_E_UNSUPPORTED);
+    machine guard = machine_open("guard");
+    test_true("newton_schulz: no more has guard on ref", !pl_queue_has(guard.q, PL_OP_newton_schulz) && pl_queue_has(guard.q, PL_OP_gemm), "%s", polar_device_name(guard.dev));
+    machine_close(&guard);
+    matrix_destroy(&h), matrix_destroy(&f);
+}
+
+/* ---- the map ------------------------------------------------------------------------------------------------------------------ */
+
+static void map_of(machine *at, matrix *y, const matrix *x, int steps)
+{
+    polar_map_opts o;
+    TEST_TRY(polar_map_opts_parse(&o, "ns_bf16_fused"));
+    o.steps = steps;
+    polar_tensor in = polar_tensor_3d(x->m.data, x->m.dtype, x->m.batch, x->m.rows, x->m.cols), out = polar_tensor_3d(y->m.data, y->m.dtype, y->m.batch, y->m.rows, y->m.cols);
+    TEST_TRY(polar_map_apply(at->q, &out, &in, 1, &o));
+    TEST_TRY(polar_queue_sync(at->q));
+}
+
+static double distance(const matrix *x, const matrix *y)
+{
+    double d = 0, r = 0;
+    for (int64_t i = 0; i < x->m.batch * x->m.bs; i++) {
+        double a = pl_load_f64(x->m.data, x->m.dtype, i), b = pl_load_f64(y->m.data, y->m.dtype, i);
+        d += (a - b) * (a - b), r += b * b;
+    }
+    return sqrt(d / r);
+}
+
+static void test_map(machine *at)
+{
+    int64_t bad = 0;
+    double worst = 0;
+    static const shape shapes[] = {{2, 24, 60, 5}, {1, 60, 24, 5}, {1, 64, 64, 5}, {2, 33, 70, 14}};    /* K: the steps */
+    for (int s = 0; s < COUNT(shapes); s++) {
+        matrix x = matrix_create(F32, shapes[s].batch, shapes[s].M, shapes[s].N, 0, NORMAL, (uint64_t)(40 + s)), y = copy_of(&x), z = copy_of(&x);
+        machine composed = emulated_open(2);
+        composed.dev->ops.newton_schulz = NULL;
+        map_of(at, &y, &x, (int)shapes[s].K);
+        map_of(&composed, &z, &x, (int)shapes[s].K);
+        bad += differences(&y.m, &z.m, 0);
+        map_of(&ref, &z, &x, (int)shapes[s].K);
+        if (shapes[s].K == 5) worst = fmax(worst, distance(&y, &z));
+        machine_close(&composed);
+        matrix_destroy(&x), matrix_destroy(&y), matrix_destroy(&z);
+    }
+    test_exact("ns_bf16_fused: with the op and without", bad);
+    test_bound("ns_bf16_fused: against ref", worst, 0.05, "another order of sums moves NS5 by 1-3 %");
+}
+
+/* ---- the CPU's own tiles ------------------------------------------------------------------------------------------------------ */
+
+static void test_hardware(machine *emulated)
+{
+    int64_t product = 0, fused = 0;
+    machine *cpu = machines[PL_ISA_AMX];
+    for (int64_t k = 1; k < 200; k += 13)
+        for (int how = NORMAL; how <= WILD; how++) {
+            matrix A = matrix_create(BF16, 2, 37, k, 0, (fill)how, (uint64_t)k), B = matrix_create(BF16, 2, k, 50, 0, (fill)how, (uint64_t)k + 1000);
+            matrix C = matrix_create(F32, 2, 37, 50, 0, NORMAL, 3), D = copy_of(&C);
+            PL_CALL(gemm, cpu[1].q, .C = C.m, .A = A.m, .B = B.m, .alpha = 1);
+            PL_CALL(gemm, emulated[1].q, .C = D.m, .A = A.m, .B = B.m, .alpha = 1);
+            TEST_TRY(polar_queue_sync(cpu[1].q));
+            TEST_TRY(polar_queue_sync(emulated[1].q));
+            product += differences(&C.m, &D.m, 0);
+            matrix_destroy(&A), matrix_destroy(&B), matrix_destroy(&C), matrix_destroy(&D);
+        }
+    matrix x = iterate_create(3, 70, 130, 1, 50), y = copy_of(&x);
+    by_op(&cpu[2], &x, 5);
+    by_op(&emulated[1], &y, 5);
+    fused = differences(&x.m, &y.m, 0);
+    matrix_destroy(&x), matrix_destroy(&y);
+    test_exact("the CPU's products: the bits of the emulation", product);
+    test_exact("the CPU's newton_schulz: the bits of the emulation", fused);
+}
+
+static void test_all(machine *at)
+{
+    test_products(&at[1], &at[3]);
+    test_fused(at);
+    test_memory(&at[2]);
+    test_refusals(&at[1]);
+    test_map(&at[2]);
+}
+
+int main(int argc, char **argv)
+{
+    test_begin(argc, argv);
+    if (!pl_isa_usable(PL_ISA_AVX512)) {
+        printf("skipped: this CPU has no AVX-512\n");
+        return 77;
+    }
+    machine emulated[MAX_THREADS + 1] = {{NULL, NULL}};
+    machines_open();
+    for (int n = 1; n <= MAX_THREADS; n++) emulated[n] = emulated_open(n);
+    test_device = "emulated";
+    test_all(emulated);
+    if (pl_isa_usable(PL_ISA_AMX)) {
+        test_device = "amx";
+        test_all(machines[PL_ISA_AMX]);
+        test_hardware(emulated);
+    }
+    for (int n = 1; n <= MAX_THREADS; n++) machine_close(&emulated[n]);
+    machines_close();
+    return test_end();
+}
