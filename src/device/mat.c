@@ -117,7 +117,7 @@ polar_status pl_mat_from_tensor(pl_mat *out, const polar_tensor *t)
             POLAR_E_SHAPE, "%lld x %lld x %lld elements are more than memory can hold", (long long)batch, (long long)rows, (long long)cols);
     PL_NEED(cols <= 1 || t->stride[c] == 1, POLAR_E_SHAPE, "the last dimension must be contiguous, its stride is %lld", (long long)t->stride[c]);
     PL_NEED(rows <= 1 || t->stride[r] >= cols, POLAR_E_SHAPE, "rows overlap: %lld columns at a row stride of %lld", (long long)cols, (long long)t->stride[r]);
-    int64_t reach, last;
+    int64_t reach = 0, last = 0;
     PL_NEED(batch <= 1 || t->ndim == 2 || t->stride[0] >= 0, POLAR_E_SHAPE, "a negative batch stride, %lld", (long long)t->stride[0]);
     PL_NEED((rows <= 1 || !__builtin_mul_overflow(rows, t->stride[r], &reach)) &&
                 (batch <= 1 || (!__builtin_mul_overflow(batch, t->stride[0], &last) && !__builtin_add_overflow(last, rows > 1 ? reach : cols, &last) && last < INT64_MAX / 16)) &&

@@ -99,25 +99,21 @@ static double row_sum(const pl_mat *x, int64_t at, double s, int rounded)
     }
 }
 
-#define CHUNK 32    /* columns of a transposed sum taken together */
+#define CHUNK PL_LANES    /* columns of a transposed sum taken together: as many as add_squares takes */
 
 /* sums[c] = the sum over column `first + c` of matrix b, in the order of a row of the transpose: a lane for every 32nd row, folded by halves. */
 PL_INLINE void column_sums_of(double sums[CHUNK], const pl_mat *x, polar_dtype dtype, int64_t b, int64_t first, int64_t cols, double s, int rounded)
 {
-    _Alignas(64) double lane[PL_LANES][CHUNK], y[CHUNK];
-    memset(lane, 0, sizeof lane);
-    for (int64_t j = 0; j < x->rows; j++) {
-        double *to = lane[j % PL_LANES];
-        int64_t at = b * x->bs + j * x->rs + first;
-        if (cols == CHUNK) pl_row_load_f64(y, x->data, dtype, at, CHUNK);
-        else {
-            memset(y, 0, sizeof y);
-            pl_row_load_f64(y, x->data, dtype, at, cols);
+    _Alignas(64) double lane[PL_LANES][CHUNK], y[CHUNK] = {0};
+    for (int l = 0; l < PL_LANES; l++) {
+        pl_vec_f64 sum[VECS] = {0};
+        for (int64_t j = l; j < x->rows; j += PL_LANES) {
+            int64_t at = b * x->bs + j * x->rs + first;
+            if (cols == CHUNK) pl_row_load_f64(y, x->data, dtype, at, CHUNK);
+            else pl_row_load_f64(y, x->data, dtype, at, cols);
+            add_squares(sum, y, s, rounded);
         }
-        for (int c = 0; c < CHUNK; c++) y[c] *= s;
-        if (rounded)
-            for (int c = 0; c < CHUNK; c++) y[c] = pl_bf16_round_f64(y[c]);
-        for (int c = 0; c < CHUNK; c++) to[c] += y[c] * y[c];
+        memcpy(lane[l], sum, sizeof sum);
     }
     for (int half = PL_LANES / 2; half > 0; half /= 2)
         for (int l = 0; l < half; l++)
