@@ -116,6 +116,15 @@ static polar_status cpu_open(pl_device *dev, const char *options)
     return POLAR_OK;
 }
 
+static size_t cpu_op_scratch(pl_queue *q, pl_op_id id, const void *args)
+{
+#ifdef PL_HAVE_AMX
+    if (id == PL_OP_newton_schulz) return pl_cpu_newton_schulz_bytes_amx(args, q->dev->threads);    /* only amx has it */
+#endif
+    (void)q, (void)id, (void)args;
+    return 0;
+}
+
 const pl_backend pl_backend_cpu = {
     .name = "cpu",
     .summary = "the host's cores: OpenMP, own products, best instruction set chosen at run time",
@@ -124,6 +133,7 @@ const pl_backend pl_backend_cpu = {
     .device_open = cpu_open,
     .mem_alloc = pl_host_mem_alloc,
     .mem_free = pl_host_mem_free,
+    .op_scratch = cpu_op_scratch,
     .peak_flops = cpu_peak,
     .copy = pl_host_copy,
 };

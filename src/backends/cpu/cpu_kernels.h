@@ -25,6 +25,8 @@ double pl_cpu_peak_avx2(pl_device *dev, polar_dtype dtype);
 double pl_cpu_peak_avx512(pl_device *dev, polar_dtype dtype);
 double pl_cpu_peak_amx(pl_device *dev, polar_dtype dtype);
 
+size_t pl_cpu_newton_schulz_bytes_amx(const pl_args_newton_schulz *a, int threads);    /* the scratch the fused op takes */
+
 const char *pl_isa_name(pl_isa isa);      /* "scalar", "avx2", "avx512", "amx" */
 int         pl_isa_usable(pl_isa isa);    /* built in, and this CPU and kernel have it; asks the kernel for the tile unit */
 
@@ -36,6 +38,7 @@ void PL_ISA_NAME(pl_cpu_axpby)(pl_queue *q, const pl_args_axpby *a);            
 void PL_ISA_NAME(pl_cpu_gemm)(pl_queue *q, const pl_args_gemm *g);                        /* cpu_gemm.c */
 void PL_ISA_NAME(pl_cpu_gemm_tiles)(pl_queue *q, const pl_args_gemm *g);                  /* cpu_gemm_tiles.c: A and B bf16, the rest bf16 or f32; amx only */
 void PL_ISA_NAME(pl_cpu_newton_schulz)(pl_queue *q, const pl_args_newton_schulz *a);      /* cpu_newton_schulz.c: amx only */
+size_t PL_ISA_NAME(pl_cpu_newton_schulz_bytes)(const pl_args_newton_schulz *a, int threads);    /* the scratch it takes */
 void PL_ISA_NAME(pl_cpu_frob)(pl_queue *q, const pl_args_frob *a);                        /* cpu_norm.c */
 void PL_ISA_NAME(pl_cpu_normalise)(pl_queue *q, const pl_args_normalise *a);              /* cpu_elem.c */
 void PL_ISA_NAME(pl_cpu_direction)(pl_queue *q, const pl_args_direction *a);              /* cpu_elem.c */

@@ -13,7 +13,6 @@
  */
 #include <omp.h>
 
-#include "base/alloc.h"
 #include "cpu_tiles.h"
 
 #ifdef PL_TILES
@@ -320,24 +319,32 @@ static void by_gemm(pl_queue *q, const pl_args_newton_schulz *a, pl_bf16 *work)
     }
 }
 
+static int team(const pl_args_newton_schulz *a, int threads)
+{
+    return a->X.batch < threads ? (int)a->X.batch : threads;
+}
+
+size_t PL_ISA_NAME(pl_cpu_newton_schulz_bytes)(const pl_args_newton_schulz *a, int threads)
+{
+    ns_work size;
+    size_t bytes = ns_point(&size, NULL, &a->X);
+    return bytes <= CACHE_BYTES ? bytes * (size_t)team(a, threads) : (size_t)(size.m * size.n + 2 * size.m * size.m) * sizeof(pl_bf16);
+}
+
 void PL_ISA_NAME(pl_cpu_newton_schulz)(pl_queue *q, const pl_args_newton_schulz *a)
 {
     ns_work size;
-    int threads = a->X.batch < q->dev->threads ? (int)a->X.batch : q->dev->threads;
-    size_t bytes = ns_point(&size, NULL, &a->X), all = bytes * (size_t)threads;
-    int fits = bytes <= CACHE_BYTES;
-    if (!fits) all = (size_t)(size.m * size.n + 2 * size.m * size.m) * sizeof(pl_bf16);
-    char *work = pl_alloc(all);
-    if (!work) {
-        PL_QUEUE_FAIL(q, POLAR_E_NOMEM, "newton_schulz: %zu bytes for %lldx%lld on %d threads", all, (long long)size.m, (long long)size.n, threads);
-        return;
-    }
-    if (!fits) by_gemm(q, a, (pl_bf16 *)work);
+    int threads = team(a, q->dev->threads);
+    size_t bytes = ns_point(&size, NULL, &a->X);
+    pl_scratch_mark mark = pl_scratch_begin(q);
+    char *work = pl_scratch_take(q, PL_ISA_NAME(pl_cpu_newton_schulz_bytes)(a, q->dev->threads));
+    if (!work) return;    /* the queue knows why */
+    if (bytes > CACHE_BYTES) by_gemm(q, a, (pl_bf16 *)work);
     else if (threads == 1) share(a, work, 1);
     else
 #pragma omp parallel num_threads(threads)
         share(a, work + (size_t)omp_get_thread_num() * bytes, threads);
-    pl_free(work);
+    pl_scratch_end(q, mark);
 }
 
 #endif
