@@ -1,9 +1,9 @@
 /* test_cli_fault.c -- commands when memory runs out: the N-th allocation fails, N = 1, 2, ... until the command succeeds. Each time: out of
  * memory with a sentence, no block left over, no file half-written.
  */
+#include "folder.h"
 #include "test.h"
 
-#include <dirent.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
@@ -12,15 +12,6 @@
 #include "../cli/cli.h"
 
 static char folder[64];
-
-static int files(void)
-{
-    int n = 0;
-    DIR *d = opendir(folder);
-    for (struct dirent *e; d && (e = readdir(d));) n += e->d_name[0] != '.';
-    if (d) closedir(d);
-    return n;
-}
 
 static void test_faults(const char *what, FILE *null, int argc, char **argv)
 {
@@ -40,7 +31,7 @@ static void test_faults(const char *what, FILE *null, int argc, char **argv)
     }
     /* the table is printed after the file stands: out of memory there is too late to undo it */
     int64_t allowed = strstr(what, "verbose") ? 1 : 0;
-    int ok = st == POLAR_OK && n > 5 && !leaks && !wrong && written <= allowed && files() == 2;
+    int ok = st == POLAR_OK && n > 5 && !leaks && !wrong && written <= allowed && folder_files(folder) == 2;
     test_true(what, ok, "%lld allocations, %lld leaks, %lld other errors, %lld early files",
               (long long)n - 1, (long long)leaks, (long long)wrong, (long long)written);
 }

@@ -2,9 +2,9 @@
  *
  *     ctest -R test_optim_fault
  */
-#include <dirent.h>
 #include <unistd.h>
 
+#include "folder.h"
 #include "base/alloc.h"
 #include "optim_fixture.h"
 
@@ -21,15 +21,6 @@ static polar_optim_opts model_opts(const char *rule)
     return o;
 }
 
-static int files_in_folder(void)
-{
-    int n = 0;
-    DIR *d = opendir(folder);
-    for (struct dirent *e; d && (e = readdir(d));) n += e->d_name[0] != '.';
-    if (d) closedir(d);
-    return n;
-}
-
 /* From opening the device to closing it; *left counts files that a failed save left. */
 static polar_status life(const char *device, polar_dtype weights, const polar_optim_opts *o, int64_t *left)
 {
@@ -40,7 +31,7 @@ static polar_status life(const char *device, polar_dtype weights, const polar_op
     for (int t = 0; t < 2 && st == POLAR_OK; t++) st = rig_step(&r, t);
     if (st == POLAR_OK) {
         st = polar_optim_save(r.opt, r.q, state_path);
-        if (st != POLAR_OK) *left += files_in_folder();
+        if (st != POLAR_OK) *left += folder_files(folder);
     }
     if (st == POLAR_OK) st = polar_optim_load(r.opt, r.q, state_path);
     if (st == POLAR_OK) st = rig_step(&r, 2);
@@ -65,7 +56,7 @@ static void no_memory(const char *device, const char *rule, const char *map, pol
         leaks += pl_alloc_live() != before;
         wrong += st != POLAR_OK && (st != POLAR_E_NOMEM || !*polar_error_message());
         remove(state_path);
-        files += files_in_folder();
+        files += folder_files(folder);
     }
     snprintf(line, sizeof line, "%s %s, %s: allocation 1 ... %lld fails", rule, map, polar_dtype_name(weights), (long long)n - 1);
     test_true(line, st == POLAR_OK && n > 20 && !leaks && !wrong && !files, "%lld leaks, %lld wrong codes, %lld files left", (long long)leaks, (long long)wrong, (long long)files);

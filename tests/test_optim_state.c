@@ -2,13 +2,13 @@
  *
  *     ctest -R test_optim_state
  */
-#include <dirent.h>
 #include <locale.h>
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "folder.h"
 #include "base/safetensors.h"
 #include "optim/optim_impl.h"
 #include "optim_fixture.h"
@@ -73,15 +73,6 @@ static void file_replace(const char *path, const file *f, const char *from, cons
     memcpy(made + before + b, at + a, f->size - before - a);
     file_write(path, made, f->size - a + b);
     free(made);
-}
-
-static int files_in_folder(void)
-{
-    int n = 0;
-    DIR *d = opendir(folder);
-    for (struct dirent *e; d && (e = readdir(d));) n += e->d_name[0] != '.';
-    if (d) closedir(d);
-    return n;
 }
 
 /* ---- an optimiser and everything a load could change ------------------------------------------------ */
@@ -242,10 +233,10 @@ static void limit_files(rlim_t most)
 
 static void unsaved(const char *what, optim_rig *r, const char *path)
 {
-    int before = files_in_folder();
+    int before = folder_files(folder);
     polar_status st = polar_optim_save(r->opt, r->q, path);
     limit_files(RLIM_INFINITY);
-    test_true(what, (st == POLAR_E_IO || st == POLAR_E_ARG) && files_in_folder() == before, "%s", polar_error_message());
+    test_true(what, (st == POLAR_E_IO || st == POLAR_E_ARG) && folder_files(folder) == before, "%s", polar_error_message());
 }
 
 static void saving(optim_rig *r, const file *good)

@@ -3,9 +3,9 @@
  *
  * pread, write, fsync and rename are defined here, over the C library's, so that each can be made to fail: a disk that is full or broken.
  */
+#include "folder.h"
 #include "test.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -53,15 +53,6 @@ static const char *in_folder(const char *name)
     static char path[512];
     snprintf(path, sizeof path, "%s/%s", folder, name);
     return path;
-}
-
-static int files_in_folder(void)
-{
-    int n = 0;
-    DIR *d = opendir(folder);
-    for (struct dirent *e; d && (e = readdir(d));) n += e->d_name[0] != '.';
-    if (d) closedir(d);
-    return n;
 }
 
 /* The lowest descriptor that is free: the same before and after a call that leaks none. */
@@ -142,7 +133,7 @@ static void test_round_trip(void)
     test_exact("a file of nothing", differences(f, NULL, 0, NULL, 0) || pl_safetensors_find(f, "w") || pl_safetensors_meta_find(f, "w"));
     pl_safetensors_close(f);
     pl_safetensors_close(NULL);
-    test_true("no other file beside it", files_in_folder() == 1, "%d file", files_in_folder());
+    test_true("no other file beside it", folder_files(folder) == 1, "%d file", folder_files(folder));
 }
 
 static void test_golden(void)
@@ -287,7 +278,7 @@ static void test_write_failed(const char *what, polar_status st, polar_status wa
     pl_safetensors *f;
     test_true(what, st == want && strstr(polar_error_message(), says), "%s", polar_error_message());
     TEST_TRY(pl_safetensors_open(&f, in_folder("a")));
-    test_exact("    the old file stands, alone", differences(f, some, N_SOME, pairs, N_PAIRS) || files_in_folder() != 1);
+    test_exact("    the old file stands, alone", differences(f, some, N_SOME, pairs, N_PAIRS) || folder_files(folder) != 1);
     pl_safetensors_close(f);
 }
 
@@ -393,7 +384,7 @@ static void test_no_memory(const char *what, polar_status (*call)(void))
         pl_alloc_fail_at(n);
         st = call();
         pl_alloc_fail_at(0);
-        wrong += (st != POLAR_OK && st != POLAR_E_NOMEM) || pl_alloc_live() != live || free_fd() != fd || files_in_folder() != 1;
+        wrong += (st != POLAR_OK && st != POLAR_E_NOMEM) || pl_alloc_live() != live || free_fd() != fd || folder_files(folder) != 1;
     }
     test_exact(what, wrong);
     test_true("    allocations made to fail", n > 4 && n < 1000, "%lld", (long long)n - 2);

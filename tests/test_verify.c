@@ -7,6 +7,7 @@
 
 #include "base/alloc.h"
 #include "polar/polar.h"
+#include "place.h"
 #include "test.h"
 #include "verify/covariance.h"
 #include "verify/gauge.h"
@@ -16,25 +17,6 @@
 
 #define SEED 1
 #define EPS  DBL_EPSILON
-
-typedef struct {
-    polar_device *dev;
-    polar_queue  *q;
-} place;
-
-static place place_open(const char *device)
-{
-    place p;
-    TEST_TRY(polar_device_open(&p.dev, device));
-    TEST_TRY(polar_queue_create(&p.q, p.dev, NULL));
-    return p;
-}
-
-static void place_close(place p)
-{
-    polar_queue_destroy(p.q);
-    polar_device_close(p.dev);
-}
 
 /* ---- Haar matrices ---- */
 

@@ -8,31 +8,13 @@
 #include "base/alloc.h"
 #include "polar/optim.h"
 #include "polar/polar.h"
+#include "place.h"
 #include "test.h"
 #include "verify/haar.h"
 #include "verify/paper_covariance.h"
 #include "verify/rule_covariance.h"
 
 #define SEED 1
-
-typedef struct {
-    polar_device *dev;
-    polar_queue  *q;
-} place;
-
-static place place_open(const char *device)
-{
-    place p;
-    TEST_TRY(polar_device_open(&p.dev, device));
-    TEST_TRY(polar_queue_create(&p.q, p.dev, NULL));
-    return p;
-}
-
-static void place_close(place p)
-{
-    polar_queue_destroy(p.q);
-    polar_device_close(p.dev);
-}
 
 static pl_rule_row measured(place p, const char *rule, int64_t n, int64_t m, int64_t samples, int64_t steps)
 {
