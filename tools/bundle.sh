@@ -9,7 +9,7 @@ here=$(dirname "$0")
 command -v patchelf >/dev/null 2>&1 || { echo "bundle.sh needs patchelf (apt-get install patchelf)" >&2; exit 2; }
 
 mkdir -p "$out/lib"
-programs="polar test_cuda test_ops test_map test_map_edge test_graph"
+programs="polar test_cuda test_ops test_map test_map_edge test_graph test_optim"
 for p in $programs; do
     from=$build/tests/$p
     [ "$p" = polar ] && from=$build/polar
