@@ -1,5 +1,5 @@
 /* map.c -- the public face of the polar maps (polar/map.h): checks what the caller can get wrong, then enqueues. */
-#include "polar/map.h"
+#include "compose/map.h"
 
 #include <string.h>
 
@@ -33,7 +33,7 @@ polar_status polar_map_opts_parse(polar_map_opts *out, const char *name)
 }
 
 /* The caller's options with the coefficients filled in. */
-static polar_status resolve(polar_map_opts *o, polar_coef coefs[POLAR_MAX_STEPS], const polar_map_opts *opts)
+polar_status pl_map_resolve(polar_map_opts *o, polar_coef coefs[POLAR_MAX_STEPS], const polar_map_opts *opts)
 {
     static const polar_map_opts defaults = POLAR_MAP_OPTS_INIT;
     if (!opts) opts = &defaults;
@@ -73,7 +73,7 @@ static polar_status view_all(pl_mat *in, pl_mat *out, const polar_tensor *tout, 
     return POLAR_OK;
 }
 
-static void enqueue(pl_queue *q, const pl_mat *out, const pl_mat *in, const int64_t *dim, int64_t n, const polar_map_opts *o)
+void pl_map_enqueue(pl_queue *q, const pl_mat *out, const pl_mat *in, const int64_t *dim, int64_t n, const polar_map_opts *o)
 {
     pl_ns_opts ns = {.precision = o->precision, .rounding = o->rounding, .steps = o->steps, .coefs = o->coefs};
     if (o->kind == POLAR_MAP_NEWTON_SCHULZ) pl_newton_schulz(q, out, in, dim, n, &ns);
@@ -88,7 +88,7 @@ polar_status polar_map_apply_blocks(polar_queue *q, const polar_tensor *out, con
 {
     polar_map_opts o = POLAR_MAP_OPTS_INIT;
     polar_coef coefs[POLAR_MAX_STEPS];
-    PL_TRY(resolve(&o, coefs, opts));
+    PL_TRY(pl_map_resolve(&o, coefs, opts));
     PL_NEED(n >= 0, POLAR_E_ARG, "%lld matrices", (long long)n);
     for (int64_t i = 0; dim && i < n; i++) PL_NEED(dim[i] >= 1, POLAR_E_ARG, "block %lld: an irreducible representation has dimension 1 or more, got %lld", (long long)i, (long long)dim[i]);
     if (!n) return POLAR_OK;
@@ -97,7 +97,7 @@ polar_status polar_map_apply_blocks(polar_queue *q, const polar_tensor *out, con
     polar_status st = view_all(mats, mats + n, out, in, n);
     for (int64_t i = 1; dim && st == POLAR_OK && i < n; i++)
         if (mats[i].dtype != mats[0].dtype) st = PL_FAIL(POLAR_E_DTYPE, "blocks that share a norm must share a number format, got %s and %s", polar_dtype_name(mats[0].dtype), polar_dtype_name(mats[i].dtype));
-    if (st == POLAR_OK) enqueue(q, mats + n, mats, dim, n, &o);
+    if (st == POLAR_OK) pl_map_enqueue(q, mats + n, mats, dim, n, &o);
     pl_free(mats);
     return st;
 }

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "compose/map.h"
 #include "optim/optim_impl.h"
 
 #define STATE_ALIGN ((size_t)256)
@@ -66,24 +67,6 @@ static polar_status check_twice(const polar_optim *opt)
             PL_NEED(!pl_mat_overlap(&a->W, &b->G) && !pl_mat_overlap(&a->G, &b->W), POLAR_E_ARG, "weights and gradients of '%s' and '%s' overlap", a->name, b->name);
         }
     }
-    return POLAR_OK;
-}
-
-/* The rule's own coefficients, so that the caller's array may go. */
-static polar_status keep_map(polar_optim *opt)
-{
-    polar_map_opts *m = &opt->o.rule.map;
-    PL_NEED(m->struct_size == sizeof *m, POLAR_E_ARG, "the rule's map has options of %zu bytes, want %zu: start from POLAR_MAP_OPTS_INIT", m->struct_size, sizeof *m);
-    PL_NEED(m->kind >= POLAR_MAP_NONE && m->kind <= POLAR_MAP_EXACT, POLAR_E_ARG, "no polar map of kind %d", (int)m->kind);
-    if (m->kind != POLAR_MAP_NEWTON_SCHULZ) return POLAR_OK;
-    PL_NEED(m->steps >= 0 && m->steps <= POLAR_MAX_STEPS, POLAR_E_ARG, "%d Newton-Schulz steps; 0 to %d can be had", m->steps, POLAR_MAX_STEPS);
-    PL_NEED(m->precision >= 0 && m->precision < POLAR_DTYPE_COUNT, POLAR_E_DTYPE, "no precision %d", (int)m->precision);
-    PL_NEED(m->rounding == POLAR_ROUND_FUSED || m->rounding == POLAR_ROUND_REFERENCE, POLAR_E_ARG, "no rounding %d", (int)m->rounding);
-    PL_NEED(m->rounding == POLAR_ROUND_FUSED || m->precision == POLAR_DTYPE_BF16, POLAR_E_ARG, "the reference rounding is that of bf16, not of %s", polar_dtype_name(m->precision));
-    PL_NEED(m->coefs || m->table, POLAR_E_ARG, "neither a coefficient table's name nor coefficients were given");
-    if (m->coefs) memcpy(opt->coefs, m->coefs, (size_t)m->steps * sizeof *opt->coefs);
-    else PL_TRY(polar_coef_table(opt->coefs, m->steps, m->table));
-    m->coefs = opt->coefs;
     return POLAR_OK;
 }
 
@@ -245,7 +228,7 @@ static polar_status fill(polar_optim *opt, const polar_param *params)
 {
     int64_t matrices = 0, elements = 0;
     PL_TRY(take_tables(opt));
-    PL_TRY(keep_map(opt));
+    PL_TRY(pl_map_resolve(&opt->o.rule.map, opt->coefs, &opt->o.rule.map));    /* the caller's coefficients may go */
     for (int64_t i = 0; i < opt->n; i++) {
         PL_TRY(pl_optim_param_set(&opt->params[i], &params[i], &opt->o));
         matrices += opt->params[i].route == POLAR_ROUTE_MATRIX;

@@ -2,7 +2,7 @@
 #include <math.h>
 
 #include "base/alloc.h"
-#include "compose/newton_schulz.h"
+#include "compose/map.h"
 #include "device/backend.h"
 #include "optim/optim_impl.h"
 
@@ -71,15 +71,9 @@ static void enqueue_direction(polar_optim *opt, pl_queue *q, const pl_optim_para
 /* All shapes in one call; then each Schur group with its shared norm. */
 static void enqueue_maps(polar_optim *opt, pl_queue *q)
 {
-    const polar_map_opts *m = &opt->o.rule.map;
-    pl_ns_opts ns = {.precision = m->precision, .rounding = m->rounding, .steps = m->steps, .coefs = m->coefs};
-    for (int64_t i = 0; i < opt->map_count; i++) {
-        int64_t count = 1;
-        while (i + count < opt->map_count && opt->map_group[i + count] == opt->map_group[i]) count++;
-        if (m->kind == POLAR_MAP_NEWTON_SCHULZ) pl_newton_schulz(q, opt->maps + i, opt->maps + i, opt->map_group[i] ? opt->map_dim + i : NULL, count, &ns);
-        else
-            for (int64_t k = i; k < i + count; k++) PL_CALL(polar_exact, q, .Y = opt->maps[k], .X = opt->maps[k]);
-        i += count - 1;
+    for (int64_t i = 0, count; i < opt->map_count; i += count) {
+        for (count = 1; i + count < opt->map_count && opt->map_group[i + count] == opt->map_group[i];) count++;
+        pl_map_enqueue(q, opt->maps + i, opt->maps + i, opt->map_group[i] ? opt->map_dim + i : NULL, count, &opt->o.rule.map);
     }
 }
 

@@ -156,14 +156,7 @@ static void multiply(ns_work *w, float *acc, const pl_bf16 *left, const pl_bf16 
     pl_tile_zero(t, 2);
     pl_tile_zero(t, 3);
     for (int64_t k = 0; k < steps; k++, left += PL_BLOCK_SIZE, right += PL_BLOCK_SIZE) {
-        pl_tile_load(t, 4, left);
-        pl_tile_load(t, 6, right);
-        pl_tile_dot(t, 0, 4, 6);
-        pl_tile_load(t, 7, right + PL_TILE_SIZE);
-        pl_tile_dot(t, 1, 4, 7);
-        pl_tile_load(t, 5, left + PL_TILE_SIZE);
-        pl_tile_dot(t, 2, 5, 6);
-        pl_tile_dot(t, 3, 5, 7);
+        pl_tiles_add(t, left, right);
         unsigned next = done + share < PL_BLOCK ? done + share : PL_BLOCK;
         if (done < next) end_some(p, done, next);
         done = next;

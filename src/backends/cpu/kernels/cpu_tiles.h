@@ -137,6 +137,20 @@ static inline void pl_tiles_end(pl_tiles *t)
 
 #endif
 
+/* Tiles 0 to 3 += one block of a left panel times one of a right panel. */
+static inline __attribute__((always_inline)) void pl_tiles_add(pl_tiles *t, const pl_bf16 *left, const pl_bf16 *right)
+{
+    (void)t;
+    pl_tile_load(t, 4, left);
+    pl_tile_load(t, 6, right);
+    pl_tile_dot(t, 0, 4, 6);
+    pl_tile_load(t, 7, right + PL_TILE_SIZE);
+    pl_tile_dot(t, 1, 4, 7);
+    pl_tile_load(t, 5, left + PL_TILE_SIZE);
+    pl_tile_dot(t, 2, 5, 6);
+    pl_tile_dot(t, 3, 5, 7);
+}
+
 /* acc = four tiles of sums, rows 0-15 even and odd columns, rows 16-31 even and odd columns; over `steps` blocks of a left and of a right panel,
  * added to what acc holds if `more`. */
 static inline void pl_tiles_multiply(pl_tiles *t, float *acc, const pl_bf16 *left, const pl_bf16 *right, int64_t steps, int more)
@@ -154,16 +168,7 @@ static inline void pl_tiles_multiply(pl_tiles *t, float *acc, const pl_bf16 *lef
         pl_tile_zero(t, 2);
         pl_tile_zero(t, 3);
     }
-    for (int64_t k = 0; k < steps; k++, left += PL_BLOCK_SIZE, right += PL_BLOCK_SIZE) {
-        pl_tile_load(t, 4, left);
-        pl_tile_load(t, 6, right);
-        pl_tile_dot(t, 0, 4, 6);
-        pl_tile_load(t, 7, right + PL_TILE_SIZE);
-        pl_tile_dot(t, 1, 4, 7);
-        pl_tile_load(t, 5, left + PL_TILE_SIZE);
-        pl_tile_dot(t, 2, 5, 6);
-        pl_tile_dot(t, 3, 5, 7);
-    }
+    for (int64_t k = 0; k < steps; k++, left += PL_BLOCK_SIZE, right += PL_BLOCK_SIZE) pl_tiles_add(t, left, right);
     pl_tile_store(t, 0, acc);
     pl_tile_store(t, 1, acc + 256);
     pl_tile_store(t, 2, acc + 512);
