@@ -21,6 +21,11 @@ have ninja || need ninja-build
 links 'int main(void) { return 0; }' -lopenblas || need libopenblas-dev
 links '#include <lapacke.h>
 int main(void) { return LAPACKE_get_nancheck(); }' -llapacke || need liblapacke-dev
+links '#include <yaml.h>
+int main(void) { int a, b, c; yaml_get_version(&a, &b, &c); return 0; }' -lyaml || need libyaml-dev
+links '#include <sqlite3.h>
+int main(void) { return sqlite3_libversion_number() == 0; }' -lsqlite3 || need libsqlite3-dev
+have gnuplot || need gnuplot-nox    # figures of `polar report`
 missing=${missing# }
 
 [ -n "$missing" ] || exit 0

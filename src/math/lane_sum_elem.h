@@ -10,7 +10,8 @@
 
 #include "math/hd.h"
 
-#define PL_LANES 32
+#define PL_LANES     32
+#define PL_SUM_CHUNK 64    /* rows that row_sum adds one after another before a lane gets them */
 
 /* Folds 32 lanes to one: halves are added onto halves. Destroys the lanes. */
 PL_HD double pl_lanes_fold(double lane[PL_LANES])
