@@ -37,6 +37,22 @@ char *pl_op_print(char *out, size_t bytes, pl_op_id id, const void *args)
     return out;
 }
 
+/* "or none" in ops.def */
+static int optional(pl_op_id id, const void *args, int i)
+{
+    switch (id) {
+    case PL_OP_axpby:
+    case PL_OP_bias_act:
+    case PL_OP_bias_act_back: return i == 2;
+    case PL_OP_gemm:
+    case PL_OP_pair_sum: return i == 3;
+    case PL_OP_vec_gate: return i == 4;
+    case PL_OP_mse: return i == 1;
+    case PL_OP_direction: return i == 2 && !((const pl_args_direction *)args)->precondition;
+    default: return 0;
+    }
+}
+
 /* What is true of every operand of every op. */
 static polar_status check_operands(pl_op_id id, const void *args)
 {
@@ -44,9 +60,7 @@ static polar_status check_operands(pl_op_id id, const void *args)
     const pl_mat *m = pl_op_operands(args);
     for (int i = 0; i < pl_op_operand_count(info); i++) {
         if (!m[i].data) {
-            int optional = (id == PL_OP_gemm && i == 3) || (id == PL_OP_axpby && i == 2) ||
-                           (id == PL_OP_direction && i == 2 && !((const pl_args_direction *)args)->precondition);
-            PL_NEED(optional || m[i].batch * m[i].rows * m[i].cols == 0, POLAR_E_ARG, "%s: operand %d has no data", info->name, i);
+            PL_NEED(optional(id, args, i) || m[i].batch * m[i].rows * m[i].cols == 0, POLAR_E_ARG, "%s: operand %d has no data", info->name, i);
             continue;
         }
         PL_NEED(m[i].dtype >= 0 && m[i].dtype < POLAR_DTYPE_COUNT, POLAR_E_DTYPE, "%s: operand %d has the unknown format %d", info->name, i, (int)m[i].dtype);
@@ -84,7 +98,7 @@ static int trace_wanted(void)
 /* True where the backend must run the op now. */
 static int enter(pl_queue *q, pl_op_id id, const void *args, polar_status checked, double flops)
 {
-    char line[400];
+    char line[600];
     if (q->error != POLAR_OK) return 0;
     if (checked == POLAR_OK) checked = check_operands(id, args);
     if (checked != POLAR_OK) {

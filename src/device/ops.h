@@ -9,7 +9,8 @@
 #define PL_DEVICE_OPS_H
 
 #include "device/mat.h"
-#include "polar/optim.h"    /* polar_momentum, polar_precondition: values of fields */
+#include "math/activation.h"    /* pl_act: */
+#include "polar/optim.h"        /* polar_momentum, polar_precondition: values of fields */
 
 #define PL_FUSED_STEPS 12    /* of one call of newton_schulz */
 
@@ -56,7 +57,7 @@ typedef struct pl_op_info {
     int         fused;             /* several ops in one: backends may leave it out */
 } pl_op_info;
 
-#define PL_MAX_ARGS_BYTES 512
+#define PL_MAX_ARGS_BYTES 1024
 
 const pl_op_info *pl_op_describe(pl_op_id id);                                                 /* the row of ops.def */
 void  pl_op_invoke(const pl_ops *ops, pl_op_id id, pl_queue *q, const void *args);             /* runs a recorded call */

@@ -25,8 +25,8 @@ typedef enum pl_case_flag {
     PL_CASE_ROUND_TERMS = 1 << 3,     /* axpby */
     PL_CASE_REFERENCE   = 1 << 4,     /* normalise */
     PL_CASE_ROUNDED     = 1 << 5,     /* frob */
-    PL_CASE_ADDEND      = 1 << 6,     /* gemm has D, axpby has Z */
-    PL_CASE_IN_PLACE    = 1 << 7,     /* the result stands where D (gemm), G (direction) or X stands */
+    PL_CASE_ADDEND      = 1 << 6,     /* gemm has D, axpby, pair_sum and vec_gate have Z, bias_act and bias_act_back b, mse dP */
+    PL_CASE_IN_PLACE    = 1 << 7,     /* the result stands where D (gemm), G (direction), Z (pair_sum, vec_gate), dY (backward) or X stands */
     PL_CASE_IN_PLACE_Z  = 1 << 8,     /* axpby: where Z stands */
     PL_CASE_STRIDED     = 1 << 9,     /* rows and matrices are further apart than they are long */
     PL_CASE_SHARED      = 1 << 10,    /* gemm: one B for the batch (stride 0); normalise: one norm for all */
@@ -34,16 +34,19 @@ typedef enum pl_case_flag {
     PL_CASE_HEAVY_BALL  = 1 << 12,    /* direction: this momentum, */
     PL_CASE_NESTEROV    = 1 << 13,    /* or this one; an EMA where neither */
     PL_CASE_PLAIN       = 1 << 14,    /* direction: no preconditioner, so no V */
-    PL_CASE_PER_MATRIX  = 1 << 15     /* live values: a row for each matrix; the second one's lr is 0 */
+    PL_CASE_PER_MATRIX  = 1 << 15,    /* live values: a row for each matrix; the second one's lr is 0; biases, gates: a row for each matrix */
+    PL_CASE_SILU        = 1 << 16,    /* bias_act, bias_act_back: this activation, */
+    PL_CASE_SIGMOID     = 1 << 17,    /* or this one; none where neither */
+    PL_CASE_IN_PLACE_X  = 1 << 18     /* bias_act_back: where X stands; vec_gate with Z: where V stands */
 } pl_case_flag;
 
 typedef struct pl_op_case {
     pl_op_id    op;
     polar_dtype dtype[PL_MAX_OPERANDS];    /* in the order of ops.def; norms and live values are f64 */
-    int64_t     batch, rows, cols;         /* of the result; frob: of X; frob_join: batch parts */
-    int64_t     K;                         /* gemm's inner dimension */
+    int64_t     batch, rows, cols;         /* of the result; frob: of X; frob_join: batch parts; the layers' ops: see op_case_nn.c */
+    int64_t     K;                         /* gemm's inner dimension; rows of a group (row_sum, row_spread), components of a point (pair_sum, pair_grad) */
     uint32_t    flags;                     /* pl_case_flag */
-    double      alpha, beta, eps;          /* gemm, axpby: as named; frob: alpha the weight; direction, adamw_step: the betas; decay_step: alpha the scale */
+    double      alpha, beta, eps;          /* gemm, axpby: as named; frob: alpha the weight; direction, adamw_step: the betas; decay_step: alpha the scale; eps as named */
 } pl_op_case;
 
 /* What was measured; whether it is good enough is for the caller to say. */
@@ -62,6 +65,7 @@ typedef struct pl_op_result {
 
 int64_t pl_op_case_count(void);                                            /* cases in the list */
 int     pl_op_case_at(pl_op_case *out, int64_t i);                         /* case i; 0 past the end */
+int     pl_op_case_named(pl_op_case *out, const char *name);               /* the case of this name; 0 where there is none */
 char   *pl_op_case_name(char *out, size_t bytes, const pl_op_case *c);     /* "gemm bf16->f32 3x33x17x64 tb D"; returns out */
 char   *pl_op_case_group(char *out, size_t bytes, const pl_op_case *c);    /* the name's beginning: "gemm bf16->f32" */
 polar_dtype pl_op_case_compute(const pl_op_case *c);                       /* f64 where a data operand is f64, else f32 */

@@ -4,41 +4,10 @@
 #include <math.h>
 
 #include "device/backend.h"
+#include "op_model_impl.h"
 
 #define F64  POLAR_DTYPE_F64
 #define BF16 POLAR_DTYPE_BF16
-
-static pl_iv at(const pl_op_run *r, int o, int64_t b, int64_t i, int64_t j)
-{
-    return pl_iv_point(pl_op_run_before(r, o, b, i, j));
-}
-
-/* A scalar or live value: as given, or rounded to the compute format. */
-static pl_iv scalar(double x, polar_dtype ct)
-{
-    return pl_iv_in(pl_iv_point(x), ct);
-}
-
-/* fma(a, x, y), rounded */
-static pl_iv fused(pl_iv a, pl_iv x, pl_iv y, polar_dtype ct)
-{
-    return pl_iv_in(pl_iv_add(pl_iv_mul(a, x), y), ct);
-}
-
-static pl_iv product(pl_iv a, pl_iv b, polar_dtype ct)
-{
-    return pl_iv_in(pl_iv_mul(a, b), ct);
-}
-
-static pl_iv sum(pl_iv a, pl_iv b, polar_dtype ct)
-{
-    return pl_iv_in(pl_iv_add(a, b), ct);
-}
-
-static pl_iv negative(pl_iv x)
-{
-    return (pl_iv){-x.hi, -x.lo, x.any};
-}
 
 static pl_iv model_copy(const pl_op_run *r, int64_t b, int64_t i, int64_t j)
 {
@@ -51,11 +20,6 @@ static pl_iv model_axpby(const pl_op_run *r, int64_t b, int64_t i, int64_t j, po
           z = r->c.flags & PL_CASE_ADDEND ? at(r, 2, b, i, j) : pl_iv_point(0);
     if (r->c.flags & PL_CASE_ROUND_TERMS) return sum(pl_iv_round(product(alpha, x, ct), BF16), pl_iv_round(product(beta, z, ct), BF16), ct);
     return fused(alpha, x, product(beta, z, ct), ct);
-}
-
-static int is_small_whole(double x)
-{
-    return fabs(x) < 1048576 && x == (double)(int)x;
 }
 
 /* The sum over k, in any order. */
@@ -216,6 +180,6 @@ pl_iv pl_op_model(const pl_op_run *r, int operand, int64_t b, int64_t i, int64_t
     case PL_OP_direction: return model_direction(r, operand, b, i, j, ct);
     case PL_OP_decay_step: return model_decay(r, b, i, j, ct);
     case PL_OP_adamw_step: return model_adamw(r, operand, b, i, j, ct);
-    default: return (pl_iv){-INFINITY, INFINITY, 1};
+    default: return pl_nn_model(r, operand, b, i, j, ct);
     }
 }

@@ -9,6 +9,7 @@
  *     frob          sums of squares in double, all terms positive: gamma_d relative, d = ceil(rows/32) + ceil(cols/32) + 11 roundings on one path (lane_sum_elem.h)
  *     elementwise   the formula, operation by operation, over intervals
  *     polar_exact   not elementwise: pl_polar_defect
+ *     the layers' ops: op_model_nn.c
  */
 #ifndef PL_VERIFY_OP_MODEL_H
 #define PL_VERIFY_OP_MODEL_H

@@ -7,6 +7,7 @@
 
 #include "base/alloc.h"
 #include "math/norm_elem.h"
+#include "op_case_impl.h"
 
 #define MARGIN     ((size_t)64) /* guard bytes before and after every operand */
 #define BESIDE     0xA5         /* fills what is no element */
@@ -34,6 +35,7 @@ static uint64_t case_seed(const pl_op_case *c, pl_fill fill)
 /* The packed shape of an operand; absent ones have batch -1. */
 static pl_mat operand_shape(const pl_op_case *c, int i)
 {
+    if (pl_nn_case(c->op)) return pl_nn_case_shape(c, i);
     pl_mat result = pl_mat_dense(NULL, c->dtype[i], c->batch, c->rows, c->cols);
     pl_mat values = pl_mat_dense(NULL, POLAR_DTYPE_F64, c->batch, 1, 2), one = pl_mat_dense(NULL, POLAR_DTYPE_F64, 1, 1, 2);
     int64_t r = c->rows, n = c->cols, K = c->K;
@@ -229,7 +231,7 @@ static void make_args(pl_op_run *r)
         a->adamw_step =
             (pl_args_adamw_step){.W = m[0], .M = m[1], .V = m[2], .G = m[3], .live = m[4], .beta1 = c->alpha, .beta2 = c->beta, .eps = c->eps};
         break;
-    default: break;
+    default: pl_nn_case_args(a, c, m); break;
     }
 }
 
@@ -248,7 +250,7 @@ static polar_status build(pl_op_run *r)
         if (r->buffer_of[o] < 0) continue;
         r->mat[o].data = (char *)r->buffers[r->buffer_of[o]].device + r->offset[o];
         if (o < info->out) {
-            if (on < 0) fill_poison(r, o);
+            if (on < 0 || o > 0) fill_poison(r, o);
         } else if (pl_op_case_data_operand(&r->c, o)) fill_data(r, o, seed);
         else fill_values(r, o, seed);
     }

@@ -10,6 +10,7 @@
 #endif
 
 #include "cpu_kernels.h"
+#include "cpu_message.h"
 
 typedef struct {
     int isa;        /* -1: the best */
@@ -121,7 +122,7 @@ static size_t cpu_op_scratch(pl_queue *q, pl_op_id id, const void *args)
 #ifdef PL_HAVE_AMX
     if (id == PL_OP_newton_schulz) return pl_cpu_newton_schulz_bytes_amx(args, q->dev->threads);    /* only amx has it */
 #endif
-    (void)q, (void)id, (void)args;
+    if (id == PL_OP_pair_message || id == PL_OP_pair_message_back) return pl_cpu_message_scratch(id, args, q->dev->threads);
     return 0;
 }
 

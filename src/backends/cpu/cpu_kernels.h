@@ -44,6 +44,21 @@ void PL_ISA_NAME(pl_cpu_normalise)(pl_queue *q, const pl_args_normalise *a);    
 void PL_ISA_NAME(pl_cpu_direction)(pl_queue *q, const pl_args_direction *a);              /* cpu_elem.c */
 void PL_ISA_NAME(pl_cpu_decay_step)(pl_queue *q, const pl_args_decay_step *a);            /* cpu_elem.c */
 void PL_ISA_NAME(pl_cpu_adamw_step)(pl_queue *q, const pl_args_adamw_step *a);            /* cpu_elem.c */
+void PL_ISA_NAME(pl_cpu_bias_act)(pl_queue *q, const pl_args_bias_act *a);                /* cpu_nn.c */
+void PL_ISA_NAME(pl_cpu_bias_act_back)(pl_queue *q, const pl_args_bias_act_back *a);      /* cpu_nn.c */
+void PL_ISA_NAME(pl_cpu_row_sum)(pl_queue *q, const pl_args_row_sum *a);                  /* cpu_nn.c */
+void PL_ISA_NAME(pl_cpu_row_spread)(pl_queue *q, const pl_args_row_spread *a);            /* cpu_nn.c */
+void PL_ISA_NAME(pl_cpu_pair_dist)(pl_queue *q, const pl_args_pair_dist *a);              /* cpu_pairs.c */
+void PL_ISA_NAME(pl_cpu_pair_sum)(pl_queue *q, const pl_args_pair_sum *a);                /* cpu_pairs.c */
+void PL_ISA_NAME(pl_cpu_pair_grad)(pl_queue *q, const pl_args_pair_grad *a);              /* cpu_pairs.c */
+void PL_ISA_NAME(pl_cpu_vec_dots)(pl_queue *q, const pl_args_vec_dots *a);                /* cpu_vectors.c */
+void PL_ISA_NAME(pl_cpu_vec_dots_back)(pl_queue *q, const pl_args_vec_dots_back *a);      /* cpu_vectors.c */
+void PL_ISA_NAME(pl_cpu_vec_norm)(pl_queue *q, const pl_args_vec_norm *a);                /* cpu_vectors.c */
+void PL_ISA_NAME(pl_cpu_vec_norm_back)(pl_queue *q, const pl_args_vec_norm_back *a);      /* cpu_vectors.c */
+void PL_ISA_NAME(pl_cpu_vec_gate)(pl_queue *q, const pl_args_vec_gate *a);                /* cpu_vectors.c */
+void PL_ISA_NAME(pl_cpu_vec_gate_back)(pl_queue *q, const pl_args_vec_gate_back *a);      /* cpu_vectors.c */
+void PL_ISA_NAME(pl_cpu_pair_message)(pl_queue *q, const pl_args_pair_message *a);        /* cpu_message.c */
+void PL_ISA_NAME(pl_cpu_pair_message_back)(pl_queue *q, const pl_args_pair_message_back *a);    /* cpu_message.c */
 #endif
 
 #endif

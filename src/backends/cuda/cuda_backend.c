@@ -230,6 +230,20 @@ LAUNCHED(direction)
 LAUNCHED(decay_step)
 LAUNCHED(adamw_step)
 LAUNCHED(frob_join)
+LAUNCHED(bias_act)
+LAUNCHED(bias_act_back)
+LAUNCHED(row_sum)
+LAUNCHED(row_spread)
+LAUNCHED(mse)
+LAUNCHED(pair_dist)
+LAUNCHED(pair_sum)
+LAUNCHED(pair_grad)
+LAUNCHED(vec_dots)
+LAUNCHED(vec_dots_back)
+LAUNCHED(vec_norm)
+LAUNCHED(vec_norm_back)
+LAUNCHED(vec_gate)
+LAUNCHED(vec_gate_back)
 
 static void cuda_copy_op(pl_queue *q, const pl_args_copy *a)
 {
@@ -263,6 +277,20 @@ static const pl_ops cuda_ops = {
     .direction = cuda_direction,
     .decay_step = cuda_decay_step,
     .adamw_step = cuda_adamw_step,
+    .bias_act = cuda_bias_act,
+    .bias_act_back = cuda_bias_act_back,
+    .row_sum = cuda_row_sum,
+    .row_spread = cuda_row_spread,
+    .mse = cuda_mse,
+    .pair_dist = cuda_pair_dist,
+    .pair_sum = cuda_pair_sum,
+    .pair_grad = cuda_pair_grad,
+    .vec_dots = cuda_vec_dots,
+    .vec_dots_back = cuda_vec_dots_back,
+    .vec_norm = cuda_vec_norm,
+    .vec_norm_back = cuda_vec_norm_back,
+    .vec_gate = cuda_vec_gate,
+    .vec_gate_back = cuda_vec_gate_back,
 };
 
 const pl_backend pl_backend_cuda = {

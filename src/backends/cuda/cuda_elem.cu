@@ -1,10 +1,7 @@
 /* cuda_elem.cu -- elementwise ops: the loops around math/formulas_elem.h. */
-#include "cuda_access.cuh"
 #include "cuda_kernels.h"
+#include "cuda_launch.cuh"
 #include "math/formulas_elem.h"
-
-#define THREADS  256
-#define MAX_GRID 65535
 
 /* ---- the formulas by type ------------------------------------------------------------------------- */
 
@@ -48,7 +45,6 @@ template <> struct formula<double> {
 
 /* ---- the loop: matrices over z, rows over y, columns over x --------------------------------------- */
 
-#define FOR_MATRICES(m, b) for (int64_t b = blockIdx.z; b < (m).batch; b += gridDim.z)
 #define FOR_ENTRIES(m, i, j)                                                            \
     for (int64_t i = blockIdx.y; i < (m).rows; i += gridDim.y)                          \
         for (int64_t j = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; j < (m).cols; j += (int64_t)gridDim.x * blockDim.x)
@@ -72,16 +68,9 @@ static void flatten(pl_mat **mats, int n)
     }
 }
 
-static bool any_f64(pl_mat *const *mats, int n)
-{
-    for (int k = 0; k < n; k++)
-        if (mats[k]->data && mats[k]->dtype == POLAR_DTYPE_F64) return true;
-    return false;
-}
-
 #define LAUNCH(kernel, mats, n, lead, ...)                                                              \
     do {                                                                                                \
-        if (any_f64(mats, n)) kernel<double><<<grid_for(lead), THREADS, 0, stream>>>(__VA_ARGS__);      \
+        if (pl_cuda_any_f64(mats, n)) kernel<double><<<grid_for(lead), THREADS, 0, stream>>>(__VA_ARGS__);      \
         else kernel<float><<<grid_for(lead), THREADS, 0, stream>>>(__VA_ARGS__);                        \
     } while (0)
 
@@ -139,7 +128,7 @@ void pl_cuda_launch_copy(cudaStream_t stream, const pl_args_copy *args)
     }
     int64_t x = (a.Y.cols + TILE - 1) / TILE, y = (a.Y.rows + TILE - 1) / TILE;
     dim3 grid((unsigned)(x < MAX_GRID ? x : MAX_GRID), (unsigned)(y < MAX_GRID ? y : MAX_GRID), (unsigned)(a.Y.batch < MAX_GRID ? a.Y.batch : MAX_GRID));
-    if (any_f64(mats, 2)) transpose_kernel<double><<<grid, dim3(TILE, 8), 0, stream>>>(a);
+    if (pl_cuda_any_f64(mats, 2)) transpose_kernel<double><<<grid, dim3(TILE, 8), 0, stream>>>(a);
     else transpose_kernel<float><<<grid, dim3(TILE, 8), 0, stream>>>(a);
 }
 

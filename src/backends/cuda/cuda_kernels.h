@@ -20,6 +20,20 @@ void pl_cuda_launch_normalise(cudaStream_t stream, const pl_args_normalise *a); 
 void pl_cuda_launch_direction(cudaStream_t stream, const pl_args_direction *a);              /* D, M, V from G */
 void pl_cuda_launch_decay_step(cudaStream_t stream, const pl_args_decay_step *a);            /* W <- (1 - lr wd) W - lr s D */
 void pl_cuda_launch_adamw_step(cudaStream_t stream, const pl_args_adamw_step *a);            /* both in one pass: W, M, V from G */
+void pl_cuda_launch_bias_act(cudaStream_t stream, const pl_args_bias_act *a);                /* Y = act(X + b) */
+void pl_cuda_launch_bias_act_back(cudaStream_t stream, const pl_args_bias_act_back *a);      /* dX = dY act'(X + b) */
+void pl_cuda_launch_row_sum(cudaStream_t stream, const pl_args_row_sum *a);                  /* Y[g] = alpha sum of group g's rows */
+void pl_cuda_launch_row_spread(cudaStream_t stream, const pl_args_row_spread *a);            /* Y[r] = alpha X[r / n] */
+void pl_cuda_launch_mse(cudaStream_t stream, const pl_args_mse *a);                          /* L and dP from P and Y */
+void pl_cuda_launch_pair_dist(cudaStream_t stream, const pl_args_pair_dist *a);              /* D from X */
+void pl_cuda_launch_pair_sum(cudaStream_t stream, const pl_args_pair_sum *a);                /* Y_i = Z_i + alpha sum_j w_ij X_j */
+void pl_cuda_launch_pair_grad(cudaStream_t stream, const pl_args_pair_grad *a);              /* dW from dY and X */
+void pl_cuda_launch_vec_dots(cudaStream_t stream, const pl_args_vec_dots *a);                /* Q_ab = v_a . v_b */
+void pl_cuda_launch_vec_dots_back(cudaStream_t stream, const pl_args_vec_dots_back *a);      /* dV += from dQ */
+void pl_cuda_launch_vec_norm(cudaStream_t stream, const pl_args_vec_norm *a);                /* R = sqrt(|v|^2 + eps) */
+void pl_cuda_launch_vec_norm_back(cudaStream_t stream, const pl_args_vec_norm_back *a);      /* dV += from dR */
+void pl_cuda_launch_vec_gate(cudaStream_t stream, const pl_args_vec_gate *a);                /* Y = v sigmoid(g R + b) + z */
+void pl_cuda_launch_vec_gate_back(cudaStream_t stream, const pl_args_vec_gate_back *a);      /* dV, T, TR from dY */
 void pl_cuda_launch_gemm(cudaStream_t stream, const pl_args_gemm *a);                        /* any formats and strides, k ascending, one fma each: the bits of `cpu` */
 void pl_cuda_launch_frob(cudaStream_t stream, const pl_args_frob *a, void *scratch);         /* scratch: pl_cuda_frob_scratch bytes */
 void pl_cuda_launch_frob_join(cudaStream_t stream, const pl_args_frob_join *a);              /* one norm of several */

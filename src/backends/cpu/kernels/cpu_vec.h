@@ -5,9 +5,7 @@
 #ifndef PL_CPU_VEC_H
 #define PL_CPU_VEC_H
 
-#include <stdint.h>
-#include <string.h>
-
+#include <math.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -54,6 +52,27 @@ PL_INLINE pl_vec_f64 pl_vec_fma_f64(pl_vec_f64 a, pl_vec_f64 b, pl_vec_f64 c)
     return _mm256_fmadd_pd(a, b, c);
 #else
     return a * b + c;
+#endif
+}
+
+/* a b + c with one rounding on every instruction set: the baseline calls fma, and is slow. For sums whose bits every build shares. */
+PL_INLINE pl_vec_f32 pl_vec_fused_f32(pl_vec_f32 a, pl_vec_f32 b, pl_vec_f32 c)
+{
+#if !defined(__AVX2__)
+    for (int l = 0; l < (int)(PL_VEC_BYTES / sizeof(float)); l++) c[l] = fmaf(a[l], b[l], c[l]);
+    return c;
+#else
+    return pl_vec_fma_f32(a, b, c);
+#endif
+}
+
+PL_INLINE pl_vec_f64 pl_vec_fused_f64(pl_vec_f64 a, pl_vec_f64 b, pl_vec_f64 c)
+{
+#if !defined(__AVX2__)
+    for (int l = 0; l < (int)(PL_VEC_BYTES / sizeof(double)); l++) c[l] = fma(a[l], b[l], c[l]);
+    return c;
+#else
+    return pl_vec_fma_f64(a, b, c);
 #endif
 }
 

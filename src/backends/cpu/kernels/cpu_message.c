@@ -1,0 +1,174 @@
+/* cpu_message.c -- pair_message and pair_message_back: a member after the other, its clouds over the threads; the mathematics is in ../cpu_message.h.
+ *
+ * A cloud goes through strips of its pairs (whole rows i, at most `strip` pairs), a strip through blocks of channels, one vector wide: the weight of a pair serves both its
+ * points at once, and no array of all pairs is ever made. Sums over j ascend, as pair_sum's do. Gradients of the MLP are summed over a part of the clouds in order, then
+ * over the parts in order; parts depend on the number of clouds alone. So the bits of a cloud depend on itself and its member's weights, those of a
+ * gradient on the member's clouds, nothing on the threads. AVX2 and AVX-512 give the same bits (one chain of fma per channel); the baseline has no fma and differs.
+ */
+#include <omp.h>
+
+#include "cpu_mlp.h"
+#include "cpu_rows.h"
+#include "cpu_vec.h"
+
+#define TERMS PL_MESSAGE_TERMS
+#define CHUNK PL_MESSAGE_CHUNK
+#ifdef __AVX512F__
+#define AT_ONCE 2    /* points: as many as the registers hold */
+#else
+#define AT_ONCE 1
+#endif
+
+/* The pieces of one member. */
+typedef struct {
+    int64_t rows;                  /* pieces in use */
+    double  delta;                 /* width of a piece, a power of two */
+    float   limit;                 /* distances from here on take the direct way; 0: all do */
+    double  node[TERMS];           /* in (-1, 1) */
+    double  basis[TERMS][TERMS];   /* coefficient q of the polynomial that is 1 at node m and 0 at the others */
+} pieces;
+
+/* A strip: pairs (i, j >= i) with i in [first, last). */
+typedef struct {
+    int64_t first, last, pairs, at;    /* at: its first pair */
+} strip;
+
+static strip strip_at(const pl_message_plan *p, int64_t first, int64_t at)
+{
+    strip s = {.first = first, .last = first, .at = at};
+    while (s.last < p->points && s.pairs + p->points - s.last <= p->strip) s.pairs += p->points - s.last, s.last++;
+    return s;
+}
+
+static void basis_make(pieces *t)
+{
+    static const double nodes[TERMS] = {-0.96592582628906828675, -0.70710678118654752440, -0.25881904510252076235,
+                                        0.25881904510252076235,  0.70710678118654752440,  0.96592582628906828675};    /* cos((2k + 1) pi / 12) */
+    for (int m = 0; m < TERMS; m++) {
+        double c[TERMS] = {1}, scale = 1;    /* the product of (t - node) over the others */
+        int degree = 0;
+        for (int o = 0; o < TERMS; o++) {
+            if (o == m) continue;
+            for (int q = ++degree; q > 0; q--) c[q] = c[q - 1] - nodes[o] * c[q];
+            c[0] *= -nodes[o];
+            scale *= nodes[m] - nodes[o];
+        }
+        for (int q = 0; q < TERMS; q++) t->basis[q][m] = c[q] / scale;
+        t->node[m] = nodes[m];
+    }
+}
+
+static double node_distance(const pieces *t, int64_t row, int m)
+{
+    return t->delta * ((double)row + 0.5 * (1 + t->node[m]));
+}
+
+/* The largest distance of cloud c as an integer of the same order; negative numbers and NaN count as more than infinity. */
+static uint32_t largest_distance(const pl_mat *D, int64_t c)
+{
+    uint32_t most = 0;
+    if (D->dtype == POLAR_DTYPE_F32 && D->rs == 1) {
+        const char *d = (const char *)((const float *)D->data + c * D->bs);
+        for (int64_t p = 0; p < D->rows; p++) {
+            uint32_t u;
+            memcpy(&u, d + 4 * p, sizeof u);
+            most = u > most ? u : most;
+        }
+        return most;
+    }
+    for (int64_t p = 0; p < D->rows; p++) {
+        float x = (float)pl_load_f64(D->data, D->dtype, c * D->bs + p * D->rs);
+        uint32_t u;
+        memcpy(&u, &x, sizeof u);
+        most = u > most ? u : most;
+    }
+    return most;
+}
+
+static int beyond(const pieces *t, uint32_t distance)
+{
+    uint32_t limit;
+    memcpy(&limit, &t->limit, sizeof limit);
+    return distance >= limit;
+}
+
+/* How wide the pieces are, and how many the member's clouds need. */
+static pieces pieces_make(const pl_message_args *a, const pl_message_plan *p, int64_t e, double most_w0, int usable)
+{
+    pieces t = {.delta = 1};
+    if (p->f64 || !usable) return t;
+    while (t.delta * most_w0 > 0.5) t.delta *= 0.5;
+    t.limit = (float)(PL_MESSAGE_ROWS * t.delta);
+    basis_make(&t);
+    for (int64_t c = e * p->clouds; c < (e + 1) * p->clouds; c++) {
+        uint32_t u = largest_distance(a->D, c);
+        float x;
+        memcpy(&x, &u, sizeof x);
+        if (beyond(&t, u)) continue;
+        int64_t rows = (int64_t)((double)x / t.delta) + 1;
+        if (rows > t.rows) t.rows = rows;
+    }
+    return t;
+}
+
+/* coefficient q of a piece = sum of basis times the values at its nodes, or the transpose of that; (TERMS, hp) each. */
+static void through_basis(const pieces *t, int trans, const double *x, double *y, int64_t hp)
+{
+    for (int q = 0; q < TERMS; q++)
+        for (int64_t k = 0; k < hp; k++) {
+            double s = 0;
+            for (int m = 0; m < TERMS; m++) s = fma(trans ? t->basis[m][q] : t->basis[q][m], x[m * hp + k], s);
+            y[q * hp + k] = s;
+        }
+}
+
+/* Where a strip's pairs fall: their piece and t; and their order by piece. */
+static void order_pieces(const pl_message_work *w, int64_t rows, int64_t n)
+{
+    memset(w->start, 0, (size_t)(rows + 1) * sizeof *w->start);
+    for (int64_t p = 0; p < n; p++) w->start[w->piece[p]]++;
+    for (int64_t r = 0, sum = 0; r <= rows; r++) {
+        int32_t count = w->start[r];
+        w->start[r] = (int32_t)sum;
+        sum += count;
+    }
+    for (int64_t p = 0; p < n; p++) w->order[w->start[w->piece[p]]++] = (int32_t)p;    /* start[r] ends where piece r + 1 begins */
+}
+
+static void load_distances(double *d, const pl_mat *D, int64_t c, int64_t at, int64_t n)
+{
+    for (int64_t p = 0; p < n; p++) d[p] = pl_load_f64(D->data, D->dtype, c * D->bs + (at + p) * D->rs);
+}
+
+#include "cpu_as_f32.inc"
+#include "cpu_message.inc"
+#include "cpu_as_f64.inc"
+#include "cpu_message.inc"
+
+static void run(pl_queue *q, const pl_message_args *a, int f64)
+{
+    pl_message_plan p = pl_message_plan_make(a, f64, q->dev->threads);
+    pl_message_member m;
+    pl_scratch_mark mark = pl_scratch_begin(q);
+    char *base = pl_scratch_take(q, pl_message_bytes(&p));
+    if (base) {
+        char *work = base + pl_message_member_point(&m, base, &p);
+        for (int64_t e = 0; e < p.members; e++) {
+            if (f64) member_run_f64(a, &p, &m, e, work);
+            else member_run_f32(a, &p, &m, e, work);
+        }
+    }
+    pl_scratch_end(q, mark);
+}
+
+void PL_ISA_NAME(pl_cpu_pair_message)(pl_queue *q, const pl_args_pair_message *args)
+{
+    pl_message_args a = pl_message_args_forward(args);
+    run(q, &a, pl_any_f64(pl_op_operands(args), 9));
+}
+
+void PL_ISA_NAME(pl_cpu_pair_message_back)(pl_queue *q, const pl_args_pair_message_back *args)
+{
+    pl_message_args a = pl_message_args_back(args);
+    run(q, &a, pl_any_f64(pl_op_operands(args), 15));
+}
