@@ -1,0 +1,34 @@
+/* weight_grad.c -- dW = dY^T X, where the rows are many and the result is small.
+ *
+ * One product per member would keep one core (or a corner of a GPU) busy with one long sum. The rows are groups (clouds) of equal size: they are cut
+ * into pieces of whole groups, each piece is a product of its own, and the partial results are added in the order of the pieces. How many pieces is a function of
+ * the shape alone, so that a member's bits depend neither on its mates nor on the device's size.
+ *
+ *     a piece has at least MIN_ROWS rows, and all partial results take at most a quarter of the memory of dY and X: 4 parts out in <= rows (out + in)
+ */
+#include "compose/weight_grad.h"
+
+#include "compose/view.h"
+
+#define MIN_ROWS 64
+
+int64_t pl_weight_grad_parts(int64_t rows, int64_t groups, int64_t out, int64_t in)
+{
+    for (int64_t parts = groups; parts > 1; parts--)
+        if (groups % parts == 0 && rows / parts >= MIN_ROWS && 4.0 * (double)parts * (double)out * (double)in <= (double)rows * (double)(out + in)) return parts;
+    return 1;
+}
+
+void pl_weight_grad(pl_queue *q, pl_mat dW, pl_mat dY, pl_mat X, int64_t groups)
+{
+    int64_t parts = pl_weight_grad_parts(dY.rows, groups, dW.rows, dW.cols);
+    if (parts == 1) {
+        PL_CALL(gemm, q, .C = dW, .A = dY, .B = X, .ta = 1, .alpha = 1);
+        return;
+    }
+    pl_scratch_mark mark = pl_scratch_begin(q);
+    pl_mat P = pl_scratch_mat(q, dW.dtype, dW.batch * parts, dW.rows, dW.cols);                                       /* partial results */
+    PL_CALL(gemm, q, .C = P, .A = pl_view_split(dY, parts), .B = pl_view_split(X, parts), .ta = 1, .alpha = 1);
+    PL_CALL(row_sum, q, .Y = pl_view_row(dW), .X = pl_view_join(pl_view_row(P), parts), .alpha = 1);
+    pl_scratch_end(q, mark);
+}
