@@ -1,7 +1,9 @@
 /* optim_state.c -- the state in a safetensors file: NAME.m, NAME.v, NAME.master in their own format, everything else in the metadata.
  *
+ * A file of its own (polar_optim_save) is an image without a prefix; a trainer's checkpoint holds one image or more beside its weights.
  * Numbers in the metadata are written as hexadecimal floating point, so a resumed run has the same bits.
  */
+#include <assert.h>
 #include <inttypes.h>
 #include <locale.h>
 #include <stdio.h>
@@ -10,14 +12,16 @@
 
 #include "base/alloc.h"
 #include "base/json_read.h"
-#include "base/safetensors.h"
-#include "optim/optim_impl.h"
+#include "optim/optim_state.h"
 
 #define KINDS      3
 #define RULE_BYTES 400
 #define MOST_STEPS ((int64_t)1 << 53)
 
 static const char *const kind_names[KINDS] = {"m", "v", "master"};
+
+enum { META_VERSION, META_RULE, META_STEP, META_MEMBERS };
+static const char *const meta_keys[PL_OPTIM_META] = {"polar.optim", "polar.rule", "polar.step", "polar.members"};
 
 static pl_mat *state_of(pl_optim_param *p, int kind)
 {
@@ -32,89 +36,131 @@ static void describe_rule(char text[RULE_BYTES], const polar_optim *opt)
              opt->o.aux_beta1, opt->o.aux_beta2, opt->o.aux_eps);
 }
 
-static char *describe_members(const polar_optim *opt)
+#define MEMBER_BYTES 128    /* the settings of one member as text, and more than that */
+
+static void describe_members(char *text, const polar_optim *opt)
 {
-    size_t size = (size_t)opt->members * 128 + 1, used = 0;
-    char *text = pl_alloc(size);
-    if (!text) return NULL;
-    text[0] = 0;
     for (int64_t i = 0; i < opt->members; i++) {
         const pl_optim_member *m = &opt->member[i];
-        used += (size_t)snprintf(text + used, size - used, "%s%a %a %a %a %d", i ? " " : "", m->lr, m->aux_lr, m->decay, m->aux_decay, m->active);
+        text += snprintf(text, MEMBER_BYTES, "%s%a %a %a %a %d", i ? " " : "", m->lr, m->aux_lr, m->decay, m->aux_decay, m->active);
     }
-    return text;
+}
+
+/* Numbers in the file have a decimal point, whatever the program's locale says. */
+static polar_status plain_begin(locale_t *plain, locale_t *before)
+{
+    *plain = newlocale(LC_NUMERIC_MASK, "C", (locale_t)0);
+    PL_NEED(*plain, POLAR_E_NOMEM, "the C locale, for the numbers of an optimiser's state");
+    *before = uselocale(*plain);
+    return POLAR_OK;
+}
+
+static void plain_end(locale_t plain, locale_t before)
+{
+    uselocale(before);
+    freelocale(plain);
+}
+
+void pl_optim_image_free(pl_optim_image *im)
+{
+    if (!im) return;
+    pl_free(im->entries);
+    pl_free(im->text);
+    pl_free(im->bytes);
+    pl_free(im->member);
+    pl_free(im);
 }
 
 /* ---- save ------------------------------------------------------------------------------------------ */
 
-typedef struct {
-    pl_safetensors_entry *entries;
-    char                 *names;     /* all names, one after the other */
-    char                 *bytes;     /* the state, copied from the device */
-    char                 *members;
-} state_image;
-
-static void image_free(state_image *im)
+static polar_status image_create(pl_optim_image **out, const polar_optim *opt, const char *prefix)
 {
-    pl_free(im->entries);
-    pl_free(im->names);
-    pl_free(im->bytes);
-    pl_free(im->members);
-}
-
-static polar_status image_take(state_image *im, const polar_optim *opt)
-{
-    size_t names = 0;
-    for (int64_t i = 0; i < opt->n; i++) names += KINDS * (strlen(opt->params[i].name) + 16);
+    size_t text = PL_OPTIM_META * (strlen(prefix) + 32) + RULE_BYTES + 32 + (size_t)opt->members * MEMBER_BYTES;
+    for (int64_t i = 0; i < opt->n; i++) text += KINDS * (strlen(prefix) + strlen(opt->params[i].name) + 16);
+    pl_optim_image *im = pl_calloc(1, sizeof *im);
+    *out = im;
+    PL_NEED(im, POLAR_E_NOMEM, "a copy of an optimiser's state");
     im->entries = pl_calloc((size_t)opt->n * KINDS, sizeof *im->entries);
-    im->names = pl_alloc(names);
-    im->bytes = pl_alloc(opt->state_bytes);
-    im->members = describe_members(opt);
-    PL_NEED(im->entries && im->names && im->bytes && im->members, POLAR_E_NOMEM, "a copy of %zu bytes of state", opt->state_bytes);
+    im->text = pl_calloc(1, text);
+    im->bytes = pl_calloc(1, opt->state_bytes);
+    im->member = pl_calloc((size_t)opt->members, sizeof *im->member);
+    PL_NEED(im->entries && im->text && im->bytes && im->member, POLAR_E_NOMEM, "a copy of %zu bytes of state", opt->state_bytes);
     return POLAR_OK;
 }
 
-static int64_t image_fill(state_image *im, polar_optim *opt)
+static char *describe_entries(pl_optim_image *im, polar_optim *opt, const char *prefix, char *text)
 {
-    int64_t n = 0;
-    char *name = im->names;
     for (int64_t i = 0; i < opt->n; i++)
         for (int k = 0; k < KINDS; k++) {
             const pl_mat *m = state_of(&opt->params[i], k);
             if (!m->data) continue;
-            pl_safetensors_entry *e = &im->entries[n++];
-            *e = (pl_safetensors_entry){.name = name, .dtype = (int)m->dtype, .ndim = 3, .shape = {m->batch, m->rows, m->cols}, .bytes = (int64_t)pl_mat_bytes(m)};
+            pl_safetensors_entry *e = &im->entries[im->entry_count++];
+            *e = (pl_safetensors_entry){.name = text, .dtype = (int)m->dtype, .ndim = 3, .shape = {m->batch, m->rows, m->cols}, .bytes = (int64_t)pl_mat_bytes(m)};
             e->data = im->bytes + ((char *)m->data - (char *)opt->state);
-            name += sprintf(name, "%s.%s", opt->params[i].name, kind_names[k]) + 1;
+            text += sprintf(text, "%s%s.%s", prefix, opt->params[i].name, kind_names[k]) + 1;
         }
-    return n;
+    return text;
 }
 
-static polar_status save(polar_optim *opt, pl_queue *q, const char *path)
+static void describe_meta(pl_optim_image *im, const polar_optim *opt, const char *prefix, char *text)
 {
-    state_image im = {0};
-    char rule[RULE_BYTES], step[32];
-    polar_status st = image_take(&im, opt);
+    for (int i = 0; i < PL_OPTIM_META; i++) {
+        im->meta[i].key = text;
+        text += sprintf(text, "%s%s", prefix, meta_keys[i]) + 1;
+        im->meta[i].value = text;
+        if (i == META_VERSION) strcpy(text, "1");
+        else if (i == META_RULE) describe_rule(text, opt);
+        else if (i == META_STEP) sprintf(text, "%" PRId64, opt->t);
+        else describe_members(text, opt);
+        text += strlen(text) + 1;
+    }
+}
+
+polar_status pl_optim_image_take(pl_optim_image **out, polar_optim *opt, pl_queue *q, const char *prefix)
+{
+    locale_t plain, before = (locale_t)0;
+    polar_status st = image_create(out, opt, prefix);
+    if (st == POLAR_OK) st = plain_begin(&plain, &before);
     if (st == POLAR_OK) {
-        polar_queue_download(q, im.bytes, opt->state, opt->state_bytes);
+        describe_meta(*out, opt, prefix, describe_entries(*out, opt, prefix, (*out)->text));
+        plain_end(plain, before);
+        polar_queue_download(q, (*out)->bytes, opt->state, opt->state_bytes);
         st = polar_queue_sync(q);
     }
-    if (st == POLAR_OK) {
-        describe_rule(rule, opt);
-        snprintf(step, sizeof step, "%" PRId64, opt->t);
-        pl_safetensors_meta meta[] = {{"polar.optim", "1"}, {"polar.rule", rule}, {"polar.step", step}, {"polar.members", im.members}};
-        st = pl_safetensors_write(path, im.entries, image_fill(&im, opt), meta, (int64_t)(sizeof meta / sizeof *meta));
-    }
-    image_free(&im);
+    if (st == POLAR_OK) return POLAR_OK;
+    pl_optim_image_free(*out);
+    *out = NULL;
+    return st;
+}
+
+polar_status polar_optim_save(polar_optim *opt, polar_queue *q, const char *path)
+{
+    pl_optim_image *im;
+    PL_TRY(pl_optim_check_queue(opt, q));
+    PL_TRY(pl_optim_image_take(&im, opt, q, ""));
+    polar_status st = pl_safetensors_write(path, im->entries, im->entry_count, im->meta, PL_OPTIM_META);
+    pl_optim_image_free(im);
     return st;
 }
 
 /* ---- load ------------------------------------------------------------------------------------------ */
 
-static polar_status check_meta(const pl_safetensors *f, const polar_optim *opt, const char *path, int64_t *step)
+typedef struct source {
+    const pl_safetensors *f;
+    const char           *path, *prefix;
+} source;
+
+static const char *meta_of(const source *s, int key)
+{
+    char name[PL_OPTIM_PREFIX_MAX + 32];
+    snprintf(name, sizeof name, "%s%s", s->prefix, meta_keys[key]);
+    return pl_safetensors_meta_find(s->f, name);
+}
+
+static polar_status check_meta(const source *s, const polar_optim *opt, int64_t *step)
 {
     char rule[RULE_BYTES], *end = NULL;
-    const char *version = pl_safetensors_meta_find(f, "polar.optim"), *has = pl_safetensors_meta_find(f, "polar.rule"), *t = pl_safetensors_meta_find(f, "polar.step");
+    const char *version = meta_of(s, META_VERSION), *has = meta_of(s, META_RULE), *t = meta_of(s, META_STEP), *path = s->path;
     PL_NEED(version && has && t, POLAR_E_FORMAT, "'%s' holds no optimiser state", path);
     PL_NEED(!strcmp(version, "1"), POLAR_E_FORMAT, "'%s' is optimiser state of version '%s', this library reads version 1", path, pl_text_shown(version).text);
     describe_rule(rule, opt);
@@ -128,9 +174,9 @@ static polar_status check_meta(const pl_safetensors *f, const polar_optim *opt, 
     return POLAR_OK;
 }
 
-static polar_status read_members(pl_optim_member *out, const pl_safetensors *f, const polar_optim *opt, const char *path)
+static polar_status read_members(pl_optim_member *out, const source *s, const polar_optim *opt)
 {
-    const char *p = pl_safetensors_meta_find(f, "polar.members");
+    const char *p = meta_of(s, META_MEMBERS), *path = s->path;
     PL_NEED(p, POLAR_E_FORMAT, "'%s' does not say how its members were set", path);
     for (int64_t i = 0; i < opt->members; i++) {
         double v[5];
@@ -146,79 +192,66 @@ static polar_status read_members(pl_optim_member *out, const pl_safetensors *f, 
     return POLAR_OK;
 }
 
-static const pl_safetensors_entry *find_state(const pl_safetensors *f, const char *param, int kind, char *name, size_t bytes)
-{
-    snprintf(name, bytes, "%s.%s", param, kind_names[kind]);
-    return pl_safetensors_find(f, name);
-}
-
-/* Every piece of state has its tensor, of the same format and shape, and there are no others; *all is laid out like the device's state. */
-static polar_status check_tensors(char *all, const pl_safetensors *f, polar_optim *opt, const char *path)
+/* Every piece of state has its tensor, of the same format and shape, and, in a file of its own, there are no others; *all is laid out like the device's state. */
+static polar_status check_tensors(char *all, const source *s, polar_optim *opt)
 {
     int64_t found = 0;
-    char name[PL_OPTIM_NAME_MAX + 16];
+    char name[PL_OPTIM_PREFIX_MAX + PL_OPTIM_NAME_MAX + 16];
     for (int64_t i = 0; i < opt->n; i++)
         for (int k = 0; k < KINDS; k++) {
             const pl_mat *m = state_of(&opt->params[i], k);
             if (!m->data) continue;
-            const pl_safetensors_entry *e = find_state(f, opt->params[i].name, k, name, sizeof name);
-            PL_NEED(e, POLAR_E_FORMAT, "'%s' has no '%s': it is the state of another model", path, name);
+            snprintf(name, sizeof name, "%s%s.%s", s->prefix, opt->params[i].name, kind_names[k]);
+            const pl_safetensors_entry *e = pl_safetensors_find(s->f, name);
+            PL_NEED(e, POLAR_E_FORMAT, "'%s' has no '%s': it is the state of another model", s->path, name);
             PL_NEED(e->dtype == (int)m->dtype && e->ndim == 3 && e->shape[0] == m->batch && e->shape[1] == m->rows && e->shape[2] == m->cols, POLAR_E_FORMAT,
-                    "'%s': '%s' has another shape or number format than here (%s %lldx%lldx%lld)", path, name, polar_dtype_name(m->dtype), (long long)m->batch, (long long)m->rows,
-                    (long long)m->cols);
+                    "'%s': '%s' has another shape or number format than here (%s %lldx%lldx%lld)", s->path, name, polar_dtype_name(m->dtype), (long long)m->batch,
+                    (long long)m->rows, (long long)m->cols);
             memcpy(all + ((char *)m->data - (char *)opt->state), e->data, (size_t)e->bytes);
             found++;
         }
-    PL_NEED(found == pl_safetensors_count(f), POLAR_E_FORMAT, "'%s' holds %lld tensors, this optimiser has %lld: it is the state of another model", path,
-            (long long)pl_safetensors_count(f), (long long)found);
+    PL_NEED(*s->prefix || found == pl_safetensors_count(s->f), POLAR_E_FORMAT, "'%s' holds %lld tensors, this optimiser has %lld: it is the state of another model", s->path,
+            (long long)pl_safetensors_count(s->f), (long long)found);
     return POLAR_OK;
 }
 
-static polar_status load(polar_optim *opt, pl_queue *q, const char *path)
+polar_status pl_optim_image_read(pl_optim_image **out, polar_optim *opt, const pl_safetensors *f, const char *path, const char *prefix)
 {
-    pl_safetensors *f;
-    int64_t step = 0;
-    PL_TRY(pl_safetensors_open(&f, path));
-    char *all = pl_calloc(1, opt->state_bytes);
-    pl_optim_member *members = pl_calloc((size_t)opt->members, sizeof *members);
-    polar_status st = all && members ? check_meta(f, opt, path, &step) : PL_FAIL(POLAR_E_NOMEM, "a copy of %zu bytes of state", opt->state_bytes);
-    if (st == POLAR_OK) st = read_members(members, f, opt, path);
-    if (st == POLAR_OK) st = check_tensors(all, f, opt, path);
+    source s = {f, path, prefix};
+    locale_t plain, before = (locale_t)0;
+    assert(strlen(prefix) <= PL_OPTIM_PREFIX_MAX);
+    polar_status st = image_create(out, opt, prefix);
+    if (st == POLAR_OK) st = check_meta(&s, opt, &(*out)->step);
+    if (st == POLAR_OK) st = plain_begin(&plain, &before);
     if (st == POLAR_OK) {
-        polar_queue_upload(q, opt->state, all, opt->state_bytes);
-        st = polar_queue_sync(q);
+        st = read_members((*out)->member, &s, opt);
+        plain_end(plain, before);
     }
-    if (st == POLAR_OK) {
-        memcpy(opt->member, members, (size_t)opt->members * sizeof *members);
-        opt->t = step;
-    }
-    pl_free(members);
-    pl_free(all);
-    pl_safetensors_close(f);
+    if (st == POLAR_OK) st = check_tensors((*out)->bytes, &s, opt);
+    if (st == POLAR_OK) return POLAR_OK;
+    pl_optim_image_free(*out);
+    *out = NULL;
     return st;
 }
 
-/* ---- both ------------------------------------------------------------------------------------------ */
-
-/* Numbers in the file have a decimal point, whatever the program's locale says. */
-static polar_status in_c_locale(polar_status (*work)(polar_optim *, pl_queue *, const char *), polar_optim *opt, pl_queue *q, const char *path)
+polar_status pl_optim_image_apply(const pl_optim_image *im, polar_optim *opt, pl_queue *q)
 {
-    PL_TRY(pl_optim_check_queue(opt, q));
-    locale_t plain = newlocale(LC_NUMERIC_MASK, "C", (locale_t)0);
-    PL_NEED(plain, POLAR_E_NOMEM, "the C locale, for the numbers of '%s'", path);
-    locale_t before = uselocale(plain);
-    polar_status st = work(opt, q, path);
-    uselocale(before);
-    freelocale(plain);
-    return st;
-}
-
-polar_status polar_optim_save(polar_optim *opt, polar_queue *q, const char *path)
-{
-    return in_c_locale(save, opt, q, path);
+    polar_queue_upload(q, opt->state, im->bytes, opt->state_bytes);
+    PL_TRY(polar_queue_sync(q));
+    memcpy(opt->member, im->member, (size_t)opt->members * sizeof *im->member);
+    opt->t = im->step;
+    return POLAR_OK;
 }
 
 polar_status polar_optim_load(polar_optim *opt, polar_queue *q, const char *path)
 {
-    return in_c_locale(load, opt, q, path);
+    pl_safetensors *f;
+    pl_optim_image *im;
+    PL_TRY(pl_optim_check_queue(opt, q));
+    PL_TRY(pl_safetensors_open(&f, path));
+    polar_status st = pl_optim_image_read(&im, opt, f, path, "");
+    pl_safetensors_close(f);
+    if (st == POLAR_OK) st = pl_optim_image_apply(im, opt, q);
+    pl_optim_image_free(im);
+    return st;
 }

@@ -1,0 +1,59 @@
+/* store_impl.h -- inside src/store: the connection, statements with typed arguments, and the memory of selected rows. */
+#ifndef PL_STORE_STORE_IMPL_H
+#define PL_STORE_STORE_IMPL_H
+
+#include <sqlite3.h>
+#include <stddef.h>
+
+#include "store/store.h"
+
+struct pl_store {
+    sqlite3 *db;
+    char    *path;
+    int      writes;        /* PL_STORE_WRITE */
+    int      lock_fd;       /* "<path>.lock", or -1; the claims belong to this open file */
+};
+
+/* ---- statements (store_sql.c) ------------------------------------------------------------------------------------------ */
+
+polar_status pl_sql_fail(pl_store *s, int rc, const char *file, int line);             /* an SQLite result code as a status with its sentence */
+#define PL_SQL_FAIL(s, rc) pl_sql_fail((s), (rc), __FILE__, __LINE__)
+polar_status pl_sql_open(pl_store *s, const char *name, int flags);                    /* sets s->db; waits for locks from then on */
+polar_status pl_sql_prepare(sqlite3_stmt **out, pl_store *s, const char *sql);         /* finalise with sqlite3_finalize */
+polar_status pl_sql_bind(pl_store *s, sqlite3_stmt *st, const char *types, ...);       /* by letter: t text (NULL: null), i int64_t, r double (NaN becomes null) */
+polar_status pl_sql_next(pl_store *s, sqlite3_stmt *st, int *row);                     /* one step: *row 1 with a row, 0 after the last */
+polar_status pl_sql_put(pl_store *s, sqlite3_stmt *st, const char *types, ...);        /* bind, step, reset: a statement without rows, again and again */
+polar_status pl_sql_do(pl_store *s, const char *sql, const char *types, ...);          /* prepare, bind, step, finalise */
+polar_status pl_sql_integer(pl_store *s, const char *sql, int64_t *out);               /* the one number a statement gives */
+polar_status pl_sql_begin(pl_store *s);                                                /* a transaction that will write */
+polar_status pl_sql_end(pl_store *s, polar_status st);                                 /* commits if st is POLAR_OK; else rolls back and returns st with its sentence */
+double       pl_sql_real(sqlite3_stmt *st, int column);                                /* null is NaN */
+
+/* ---- the schema (store_schema.c) --------------------------------------------------------------------------------------- */
+
+#define PL_STORE_APPLICATION 0x706f6c72    /* "polr": PRAGMA application_id */
+
+extern const char *const pl_store_steps[PL_STORE_VERSION];    /* step[v] takes a store of version v to v + 1 */
+
+/* Whose file it is: a store of at most `count` steps, or one with nothing in it yet; sets *version. */
+polar_status pl_store_identify(pl_store *s, int count, int *version);
+polar_status pl_store_upgrade(pl_store *s, const char *const *steps, int count);    /* to version `count`, all steps in one transaction */
+polar_status pl_store_check(pl_store *s);                                           /* the file's structure, by SQLite's quick_check */
+
+/* ---- memory of selected rows (store_pool.c) ---------------------------------------------------------------------------- */
+
+typedef struct pl_pool pl_pool;            /* strings and small arrays, freed together */
+
+void  *pl_pool_take(pl_pool **pool, size_t bytes);                  /* NULL when there is no memory; *pool begins as NULL */
+polar_status pl_pool_text(const char **out, pl_pool **pool, sqlite3_stmt *st, int column);    /* a copy, or NULL for null */
+void   pl_pool_free(pl_pool *pool);                                 /* NULL is fine */
+
+typedef struct pl_grow {                   /* an array that grows */
+    char   *data;
+    int64_t count, room;
+    size_t  item;
+} pl_grow;
+
+void *pl_grow_add(pl_grow *g);             /* one more, cleared; NULL when there is no memory */
+
+#endif

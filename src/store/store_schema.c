@@ -1,0 +1,96 @@
+/* store_schema.c -- the tables, the steps from one version to the next, and whose file it is.
+ *
+ * A store is of version PRAGMA user_version; step[v] takes version v to v + 1 and never changes once it was released: a new table or column is a new
+ * step. NaN is stored as null in a column of numbers. States: planned (not finished), done, diverged.
+ *
+ * Invariants:
+ *  1. application_id, user_version and the tables of that version are written in one transaction: a file has all of them or none.
+ *  2. A file of another program (tables, but not our application_id) is never written to, not even its journal mode.
+ *  3. A store newer than this program is never written to and never read.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/json_read.h"
+#include "store/store_impl.h"
+
+const char *const pl_store_steps[PL_STORE_VERSION] = {
+    "CREATE TABLE spec(name TEXT PRIMARY KEY, sha TEXT NOT NULL, title TEXT NOT NULL, testbed TEXT NOT NULL, metric TEXT NOT NULL, text TEXT NOT NULL) WITHOUT ROWID;"
+    "CREATE TABLE run(id TEXT PRIMARY KEY, testbed TEXT NOT NULL, seed INTEGER NOT NULL, config TEXT NOT NULL,"
+    "  state TEXT NOT NULL DEFAULT 'planned' CHECK(state IN ('planned', 'done', 'diverged')), wall REAL NOT NULL DEFAULT 0,"
+    "  started TEXT, finished TEXT, code TEXT, device TEXT, cpu TEXT, threads INTEGER) WITHOUT ROWID;"
+    "CREATE TABLE member(spec TEXT NOT NULL, cell TEXT NOT NULL, arm TEXT NOT NULL, seed INTEGER NOT NULL, ord INTEGER NOT NULL, run TEXT NOT NULL,"
+    "  PRIMARY KEY(spec, cell, arm, seed)) WITHOUT ROWID;"
+    "CREATE TABLE epoch(run TEXT NOT NULL, epoch INTEGER NOT NULL, train_loss REAL, valid REAL, lr REAL, improved INTEGER NOT NULL,"
+    "  PRIMARY KEY(run, epoch)) WITHOUT ROWID;"
+    "CREATE TABLE result(run TEXT NOT NULL, name TEXT NOT NULL, value REAL, PRIMARY KEY(run, name)) WITHOUT ROWID;"
+    "CREATE TABLE gauge(run TEXT NOT NULL, step INTEGER NOT NULL, block TEXT NOT NULL, shadow INTEGER NOT NULL, map TEXT NOT NULL, deviation REAL,"
+    "  PRIMARY KEY(run, step, block, shadow, map)) WITHOUT ROWID;",
+};
+
+typedef struct marks {
+    int64_t application, user, tables;
+} marks;
+
+static polar_status read_marks(pl_store *s, marks *m)
+{
+    PL_TRY(pl_sql_integer(s, "PRAGMA application_id", &m->application));
+    PL_TRY(pl_sql_integer(s, "PRAGMA user_version", &m->user));
+    return pl_sql_integer(s, "SELECT count(*) FROM sqlite_schema", &m->tables);
+}
+
+polar_status pl_store_identify(pl_store *s, int count, int *version)
+{
+    marks m = {0};
+    int alone = sqlite3_get_autocommit(s->db);    /* the three of one moment: another process may be making the tables just now */
+    if (alone) PL_TRY(pl_sql_do(s, "BEGIN", ""));
+    polar_status st = read_marks(s, &m);
+    if (alone) sqlite3_exec(s->db, "ROLLBACK", NULL, NULL, NULL);
+    PL_TRY(st);
+    PL_NEED(m.application == PL_STORE_APPLICATION || (!m.application && !m.user && !m.tables), POLAR_E_FORMAT,
+            "'%s' is an SQLite database of another program (give another file with --store)", pl_text_shown(s->path).text);
+    PL_NEED(m.user <= count, POLAR_E_FORMAT, "the store '%s' was written by a newer polar (store version %lld, this program knows %d): use that program",
+            pl_text_shown(s->path).text, (long long)m.user, count);
+    *version = (int)m.user;
+    return POLAR_OK;
+}
+
+static polar_status climb(pl_store *s, const char *const *steps, int count)
+{
+    int version = 0;
+    char sql[64];
+    PL_TRY(pl_store_identify(s, count, &version));    /* again: another process may have been faster */
+    if (version == count) return POLAR_OK;
+    for (; version < count; version++) {
+        int rc = sqlite3_exec(s->db, steps[version], NULL, NULL, NULL);
+        if (rc != SQLITE_OK) return PL_SQL_FAIL(s, rc);
+    }
+    snprintf(sql, sizeof sql, "PRAGMA application_id = %d", PL_STORE_APPLICATION);
+    PL_TRY(pl_sql_do(s, sql, ""));
+    snprintf(sql, sizeof sql, "PRAGMA user_version = %d", count);
+    return pl_sql_do(s, sql, "");
+}
+
+polar_status pl_store_upgrade(pl_store *s, const char *const *steps, int count)
+{
+    int version = 0;
+    PL_TRY(pl_store_identify(s, count, &version));
+    if (version == count) return POLAR_OK;
+    PL_TRY(pl_sql_begin(s));
+    return pl_sql_end(s, climb(s, steps, count));
+}
+
+polar_status pl_store_check(pl_store *s)
+{
+    sqlite3_stmt *st = NULL;
+    int row = 0;
+    PL_TRY(pl_sql_prepare(&st, s, "PRAGMA quick_check(1)"));
+    polar_status status = pl_sql_next(s, st, &row);
+    const char *word = row ? (const char *)sqlite3_column_text(st, 0) : NULL;
+    if (status == POLAR_OK && row && !word) status = PL_FAIL(POLAR_E_NOMEM, "a check of the store");
+    else if (status == POLAR_OK && (!row || strcmp(word, "ok")))
+        status = PL_FAIL(POLAR_E_FORMAT, "the store '%s' is damaged (%s): move it away and run again, or rescue it with `sqlite3 FILE .recover`",
+                         pl_text_shown(s->path).text, word ? pl_text_shown(word).text : "no answer");
+    sqlite3_finalize(st);
+    return status;
+}

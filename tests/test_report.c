@@ -1,0 +1,346 @@
+/* test_report.c -- a report of a made-up store: its files, figures that are well-formed XML, a page that loads nothing, numbers that are the store's; no
+ * gnuplot, folders that cannot be written, memory that runs out.
+ */
+#include <ctype.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "fake_store.h"
+#include "folder.h"
+#include "report/audit.h"
+#include "report/report.h"
+
+static char folder[64];
+
+static char *at(const char *name)
+{
+    static char paths[4][256];
+    static int next;
+    char *p = paths[next++ % 4];
+    snprintf(p, 256, "%s/%s", folder, name);
+    return p;
+}
+
+/* The file's text, to be freed; NULL when there is none. */
+static char *text_of(const char *path)
+{
+    FILE *f = fopen(path, "rb");
+    char *text = NULL;
+    size_t size = 0;
+    if (!f) return NULL;
+    FILE *m = open_memstream(&text, &size);
+    for (int c; (c = getc(f)) != EOF;) putc(c, m);
+    fclose(m);
+    fclose(f);
+    return text;
+}
+
+static double value(int cell, int seed, int arm)
+{
+    static const double mean[2][3] = {{0.0099, 0.0067, 0.0074}, {0.0102, 0.0064, 0.0074}};
+    if (cell == 1 && seed == 3 && arm == 2) return NAN;
+    return mean[cell][arm] + 0.0004 * sin(7 * seed) + 0.0002 * sin(31 * seed + 5 * arm + cell);
+}
+
+static const fake_plan plan = {.spec = "so3_capacity", .cells = {"model.width=16", "model.width=32"}, .arms = {"adamw", "muon", "polaradamw"},
+                               .n_cells = 2, .n_arms = 3, .n_seeds = 4, .epochs = 12, .gauge = 1};
+static const fake_plan small = {.spec = "small", .cells = {"all"}, .arms = {"a_&_<b>", "muon"}, .n_cells = 1, .n_arms = 2, .n_seeds = 2, .epochs = 3};
+
+static void make_store(const char *name, const fake_plan *a, const fake_plan *b)
+{
+    pl_store *s;
+    TEST_TRY(pl_store_open(&s, at(name), PL_STORE_WRITE));
+    fake_store_fill(s, a, value);
+    if (b) fake_store_fill(s, b, value);
+    pl_store_close(s);
+}
+
+static polar_status write_report(pl_report_outcome *out, const char *store, const char *dir, const char *const *specs, int64_t count)
+{
+    pl_store *s;
+    pl_report_opts o = {.dir = dir, .specs = specs, .spec_count = count, .code = "0.1.0-test"};
+    PL_TRY(pl_store_open(&s, store, PL_STORE_READ));
+    polar_status st = pl_report_write(out, s, &o);
+    pl_store_close(s);
+    return st;
+}
+
+/* ---- XML: tags that close in order, quoted attributes, known entities, unique ids ---- */
+
+#define DEPTH 64
+#define IDS   4096
+
+typedef struct {
+    const char *names[DEPTH];
+    int         lengths[DEPTH], depth, root_closed;
+    const char *ids[IDS];
+    int         id_lengths[IDS], n_ids, twice;
+} xml;
+
+static int name_length(const char *s)
+{
+    int n = 0;
+    while (isalnum((unsigned char)s[n]) || s[n] == ':' || s[n] == '_' || s[n] == '-' || s[n] == '.') n++;
+    return n;
+}
+
+static void keep_id(xml *x, const char *s, int n)
+{
+    for (int i = 0; i < x->n_ids; i++) x->twice += x->id_lengths[i] == n && !strncmp(x->ids[i], s, (size_t)n);
+    if (x->n_ids == IDS) return;
+    x->ids[x->n_ids] = s;
+    x->id_lengths[x->n_ids++] = n;
+}
+
+/* After "<"; the place after ">" or NULL. `loose`: HTML, where meta and br never close. */
+static const char *read_tag(xml *x, const char *s, int loose)
+{
+    int closing = *s == '/', n = name_length(s += closing);
+    const char *name = s;
+    if (!n) return NULL;
+    for (s += n; *s && *s != '>' && *s != '/';) {
+        while (isspace((unsigned char)*s)) s++;
+        if (*s == '>' || *s == '/') break;
+        int length = name_length(s);
+        const char *attribute = s;
+        if (!length) return NULL;
+        s += length;
+        while (isspace((unsigned char)*s)) s++;
+        if (*s != '=' && loose) continue;    /* <details open> */
+        if (*s++ != '=') return NULL;
+        while (isspace((unsigned char)*s)) s++;
+        char quote = *s++;
+        if (quote != '"' && quote != '\'') return NULL;
+        const char *end = strchr(s, quote);
+        if (!end || memchr(s, '<', (size_t)(end - s))) return NULL;
+        if (length == 2 && !strncmp(attribute, "id", 2)) keep_id(x, s, (int)(end - s));
+        s = end + 1;
+    }
+    int empty = *s == '/' || (loose && ((n == 4 && !strncmp(name, "meta", 4)) || (n == 2 && !strncmp(name, "br", 2))));
+    if (*s == '/') s++;
+    if (*s != '>') return NULL;
+    if (closing) {
+        if (!x->depth-- || x->lengths[x->depth] != n || strncmp(x->names[x->depth], name, (size_t)n)) return NULL;
+        x->root_closed = !x->depth;
+    } else if (!empty) {
+        if (x->depth == DEPTH) return NULL;
+        x->names[x->depth] = name;
+        x->lengths[x->depth++] = n;
+    }
+    return s + 1;
+}
+
+/* NULL when the text is well formed, else where it is not. */
+static const char *check_xml(xml *x, const char *text, int loose)
+{
+    static const struct {
+        const char *begin, *end;
+    } skipped[] = {{"<?", "?>"}, {"<!--", "-->"}, {"<![CDATA[", "]]>"}, {"<!DOCTYPE", ">"}, {"<style>", "</style>"}};
+    *x = (xml){0};
+    for (const char *s = text; *s;) {
+        const char *here = s;
+        if (*s == '&') {
+            if (!(s = strchr(s, ';')) || s - here > 7) return here;
+            s++;
+        } else if (*s != '<') s++;
+        else {
+            size_t i = 0;
+            while (i < 5 && strncmp(s, skipped[i].begin, strlen(skipped[i].begin))) i++;
+            if (i < 5) {
+                s = strstr(s, skipped[i].end);
+                if (s) s += strlen(skipped[i].end);
+            } else s = read_tag(x, s + 1, loose);
+            if (!s) return here;
+        }
+    }
+    return x->depth || !x->root_closed ? text + strlen(text) : NULL;
+}
+
+/* ---- the report ---- */
+
+static int count_files(const char *const *names, int n)
+{
+    int found = 0;
+    for (int i = 0; i < n; i++) {
+        struct stat s;
+        if (stat(at(names[i]), &s) == 0 && s.st_size > 0) found++;
+        else printf("    no file %s\n", names[i]);
+    }
+    return found;
+}
+
+/* Everything that a browser would fetch; names of XML spaces are not fetched. */
+static int loads(const char *html)
+{
+    static const char *const words[] = {"<script", "<link", "<img", "<iframe", "<object", " src=", "@import", "url(h", "url(\"", "url('", "data:"};
+    int n = 0;
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
+        if (strstr(html, words[i])) printf("    the page holds %s\n", words[i]);
+        n += strstr(html, words[i]) != NULL;
+    }
+    for (const char *s = html; (s = strstr(s, "http")); s++) n += strncmp(s, "http://www.w3.org/", 18) != 0;
+    for (const char *s = html; (s = strstr(s, "href")); s++) n += s[4] == '=' && s[6] != '#';
+    return n;
+}
+
+static void check_svg(const char *name)
+{
+    char file[128], what[160];
+    static xml x;
+    snprintf(file, sizeof file, "out/figures/%s.svg", name);
+    snprintf(what, sizeof what, "svg: %s", name);
+    char *text = text_of(at(file));
+    const char *bad = text ? check_xml(&x, text, 0) : "no file";
+    test_true(what, !bad && !x.twice && strstr(text, "<svg"), "%zu bytes%s%.30s", text ? strlen(text) : 0, bad ? ", at " : "", bad ? bad : "");
+    free(text);
+}
+
+/* The number in column `column` of the line of the CSV that begins so. */
+static double csv_number(const char *csv, const char *line, int column)
+{
+    const char *s = csv ? strstr(csv, line) : NULL;
+    for (; s && column; column--) s = strchr(s, ',') ? strchr(s, ',') + 1 : NULL;
+    return s ? strtod(s, NULL) : NAN;
+}
+
+static void check_numbers(const char *html)
+{
+    double sum = 0, shown;
+    char text[64], id[PL_RUN_ID_CHARS];
+    int64_t wrong = 0;
+    for (int k = 0; k < 4; k++) sum += value(0, k, 1);
+    char *csv = text_of(at("out/tables/so3_capacity_results.csv"));
+    shown = csv_number(csv, "model.width=16,muon,", 5);
+    /* four values near 0.0067, one mean: a few units in the last place */
+    test_bound("table: the mean is the store's", fabs(shown - sum / 4), 4 * 2.3e-16 * 0.0067, "4 eps of the mean");
+    test_true("table: the paper's value beside it", csv_number(csv, "model.width=16,muon,", 11) == 0.0067, "%g", csv_number(csv, "model.width=16,muon,", 11));
+    free(csv);
+    csv = text_of(at("out/tables/so3_capacity_pairs.csv"));
+    test_true("table: the paper's difference", csv_number(csv, "model.width=16,polaradamw,muon,", 15) == 0.0007 && csv_number(csv, "model.width=32,polaradamw,muon,", 3) == 3, "+0.0007; n 3 of 4");
+    free(csv);
+    for (int c = 0; c < 2; c++)
+        for (int k = 0; k < 4; k++)
+            for (int r = 0; r < 3; r++) {
+                fake_id(id, &plan, c, k, r);
+                const char *row = strstr(html, id);
+                snprintf(text, sizeof text, "<td>%.6g</td>", value(c, k, r));
+                const char *end = row ? strstr(row, "</tr>") : NULL, *number = row ? strstr(row, text) : NULL;
+                if (isnan(value(c, k, r))) wrong += !row || !strstr(row, "diverged") || strstr(row, "diverged") > end;
+                else wrong += !number || number > end;
+            }
+    test_exact("page: every run with its id and value", wrong);
+}
+
+static int whole_report(void)
+{
+    static const char *const names[] = {"out/index.html", "out/tables/so3_capacity.json", "out/tables/so3_capacity_results.txt", "out/tables/so3_capacity_results.csv",
+                                        "out/tables/so3_capacity_results.tex", "out/tables/so3_capacity_pairs.txt", "out/tables/so3_capacity_pairs.csv", "out/tables/so3_capacity_pairs.tex",
+                                        "out/tables/so3_capacity_wall.csv", "out/tables/so3_capacity_wall_pairs.csv", "out/tables/small_results.csv"};
+    static const char *const figures[] = {"so3_capacity_metric", "so3_capacity_differences", "so3_capacity_trajectories", "so3_capacity_wall", "so3_capacity_gauge_0",
+                                          "so3_capacity_gauge_1", "small_metric", "small_differences", "small_trajectories", "small_wall"};
+    static xml x;
+    pl_report_outcome out;
+    TEST_TRY(write_report(&out, at("two.db"), at("out"), NULL, 0));
+    int drawn = !*out.note;
+    test_true("report: files", count_files(names, 11) == 11 && out.tables == 8 && out.specs == 2, "%lld tables, %lld figures: %s", (long long)out.tables, (long long)out.figures, out.page);
+    char *html = text_of(at("out/index.html"));
+    const char *bad = check_xml(&x, html, 1);
+    test_true("page: well-formed, ids unique", !bad && !x.twice, "%d ids, %d twice%s%.40s", x.n_ids, x.twice, bad ? ", at " : "", bad ? bad : "");
+    test_exact("page: nothing to load, no script", loads(html));
+    test_true("page: outside text is escaped", strstr(html, "Test MSE &lt;against&gt; width &amp; seeds") && strstr(html, "a_&amp;_&lt;b&gt;") && !strstr(html, "<against>"), "&lt; &amp;");
+    test_true("page: where it comes from", strstr(html, "0123456789abcdef") && strstr(html, "0.1.0-test") && strstr(html, "a processor") && strstr(html, "two.db"), "sha, code, processor, store");
+    test_true("page: what is missing", strstr(html, "model.width=32, seed 3 (1): polaradamw diverged") != NULL, "one seed");
+    check_numbers(html);
+    if (drawn) {
+        test_true("figures: all of them", out.figures == 10, "%lld", (long long)out.figures);
+        for (int i = 0; i < 10; i++) check_svg(figures[i]);
+        struct stat s = {0};
+        int there = stat(at("out/figures/so3_capacity_metric.png"), &s) == 0;
+        test_true("figures: PNG too", there && s.st_size > 5000, "%lld bytes", (long long)s.st_size);
+        test_true("page: the figures are in it", strstr(html, "<svg role=\"img\"") && strstr(html, "Figure 10."), "inline");
+    } else printf("    no gnuplot here: %s\n", out.note);
+    TEST_TRY(write_report(&out, at("two.db"), at("again"), NULL, 0));
+    char *again = text_of(at("again/index.html"));
+    test_true("the same store, the same page", again && !strcmp(html, again), "%zu bytes", strlen(html));
+    free(again);
+    free(html);
+    return drawn;
+}
+
+static void one_spec(void)
+{
+    static const char *const wanted[] = {"small"}, *const unknown[] = {"small", "so3_smal"};
+    pl_report_outcome out;
+    TEST_TRY(write_report(&out, at("two.db"), at("one"), wanted, 1));
+    test_true("one spec of two", out.specs == 1 && access(at("one/tables/small_pairs.csv"), F_OK) == 0 && access(at("one/tables/so3_capacity_pairs.csv"), F_OK) != 0, "%s", out.page);
+    polar_status st = write_report(&out, at("two.db"), at("none"), unknown, 2);
+    test_true("a spec the store does not know", st == POLAR_E_ARG && strstr(polar_error_message(), "it has: small, so3_capacity") && access(at("none"), F_OK) != 0, "%s", polar_error_message());
+}
+
+/* PATH leads nowhere: tables and page are there, one sentence says why there are no figures. */
+static void without_gnuplot(void)
+{
+    pl_report_outcome out;
+    TEST_TRY(write_report(&out, at("two.db"), at("bare"), NULL, 0));
+    char *html = text_of(at("bare/index.html"));
+    test_true("no gnuplot: one sentence", strstr(out.note, "gnuplot") && strstr(out.note, "apt-get install"), "%s", out.note);
+    test_true("no gnuplot: tables and scripts are there", access(at("bare/tables/so3_capacity_pairs.tex"), F_OK) == 0 && access(at("bare/figures/so3_capacity_metric.gp"), F_OK) == 0 &&
+              access(at("bare/figures/so3_capacity_metric.svg"), F_OK) != 0 && !out.figures, "%lld tables", (long long)out.tables);
+    test_true("no gnuplot: the page says so", html && strstr(html, "no program gnuplot found") && !strstr(html, "<svg"), "%zu bytes", html ? strlen(html) : 0);
+    free(html);
+}
+
+static void folders(void)
+{
+    pl_report_outcome out;
+    FILE *f = fopen(at("a_file"), "w");
+    fclose(f);
+    polar_status st = write_report(&out, at("two.db"), at("a_file"), NULL, 0);
+    test_true("the folder is a file", st == POLAR_E_IO && strstr(polar_error_message(), "a_file"), "%s", polar_error_message());
+    mkdir(at("locked"), 0555);
+    st = write_report(&out, at("two.db"), geteuid() ? at("locked/out") : "/proc/polar_report", NULL, 0);    /* root may write anywhere but there */
+    test_true("a folder that cannot be written", st == POLAR_E_IO && strstr(polar_error_message(), "make the folder"), "%s", polar_error_message());
+    st = write_report(&out, at("no.db"), at("x"), NULL, 0);
+    test_true("no such store", st != POLAR_OK && access(at("x"), F_OK) != 0, "%s", polar_error_message());
+    pl_store *s;
+    TEST_TRY(pl_store_open(&s, at("empty.db"), PL_STORE_WRITE));
+    pl_store_close(s);
+    st = write_report(&out, at("empty.db"), at("x"), NULL, 0);
+    test_true("an empty store", st == POLAR_E_ARG && strstr(polar_error_message(), "no specs yet"), "%s", polar_error_message());
+}
+
+/* Every allocation fails once, the store's among them: out of memory is said, nothing is left over, no half-written file. */
+static void faults(void)
+{
+    pl_report_outcome out;
+    polar_status st = POLAR_E_NOMEM;
+    int64_t n = 0, wrong = 0;
+    TEST_TRY(write_report(&out, at("small.db"), at("faults"), NULL, 0));
+    for (; st != POLAR_OK && n < 20000; n++) {
+        int64_t live = pl_alloc_live();
+        pl_alloc_fail_at(n + 1);
+        st = write_report(&out, at("small.db"), at("faults"), NULL, 0);
+        pl_alloc_fail_at(0);
+        wrong += (st != POLAR_OK && st != POLAR_E_NOMEM) || pl_alloc_live() != live;
+        wrong += access(at("faults/index.html.part"), F_OK) == 0;
+    }
+    test_true("the n-th allocation fails", st == POLAR_OK && !wrong && n > 100, "%lld allocations, %lld wrong", (long long)n - 1, (long long)wrong);
+}
+
+int main(int argc, char **argv)
+{
+    test_begin(argc, argv);
+    snprintf(folder, sizeof folder, "/tmp/polar_report_XXXXXX");
+    if (!mkdtemp(folder)) return 1;
+    make_store("two.db", &plan, &small);
+    make_store("small.db", &small, NULL);
+    whole_report();
+    one_spec();
+    folders();
+    setenv("PATH", folder, 1);
+    without_gnuplot();
+    faults();
+    folder_remove(folder);
+    return test_end();
+}
