@@ -13,7 +13,7 @@
  *     const cli_command cli_cmd_thing = {"thing", "does a thing", "IN [options]", options, about, examples, run};
  *
  * A command returns a status with its sentence and never exits. Only polar_main.c prints errors ("polar: <sentence>", one
- * line on stderr) and chooses the exit code: 0 done, 1 a check failed, 2 wrong use or bad input, 3 the machine failed us.
+ * line on stderr) and chooses the exit code: 0 done, 1 a check failed, 2 wrong use or bad input, 3 the machine failed us, 130 stopped by Ctrl-C.
  * Whether everything written to ctx->out arrived is looked at there too: commands need not check their fprintf.
  */
 #ifndef POLAR_CLI_H
@@ -30,6 +30,7 @@ typedef struct cli_context {
     FILE       *log;             /* progress and notes, never results */
     int         log_is_terminal; /* progress may rewrite its line ("\r"); otherwise plain lines */
     int         check_failed;    /* set by a command whose check failed */
+    int         interrupted;     /* set by a command that Ctrl-C stopped; it has said how to go on */
 } cli_context;
 
 typedef struct cli_command {
@@ -42,7 +43,7 @@ typedef struct cli_command {
     polar_status (*run)(cli_context *ctx, int argc, char **argv);    /* what follows the command's name */
 } cli_command;
 
-extern const cli_command cli_cmd_bench, cli_cmd_demo, cli_cmd_info, cli_cmd_map, cli_cmd_verify;
+extern const cli_command cli_cmd_audit, cli_cmd_bench, cli_cmd_demo, cli_cmd_info, cli_cmd_map, cli_cmd_plan, cli_cmd_report, cli_cmd_run, cli_cmd_train, cli_cmd_verify;
 
 void cli_command_help(FILE *out, const char *program, const cli_command *cmd);    /* what, options with defaults, examples */
 

@@ -10,8 +10,9 @@
 #include <string.h>
 
 #include "base/json_read.h"
+#include "base/nearest.h"
 
-#define MAX_WORD 48    /* longer words have no nearest one */
+#define MAX_WORD 48    /* of an option's name in a sentence */
 
 const char *const cli_formats[] = {"text", "csv", "json", "tex", NULL};
 const char *const cli_map_names[] = {"ns_bf16_fused", "ns_bf16_reference", "ns_fp32", "ns_fp64", "exact", "none", NULL};
@@ -19,46 +20,6 @@ const char *const cli_map_names[] = {"ns_bf16_fused", "ns_bf16_reference", "ns_f
 static int positional(const cli_option *o)
 {
     return o->kind == CLI_KIND_ARG || o->kind == CLI_KIND_ARGS;
-}
-
-/* ---- the nearest name ------------------------------------------------------------------------------------------------ */
-
-static int min3(int a, int b, int c)
-{
-    int m = a < b ? a : b;
-    return m < c ? m : c;
-}
-
-/* Insertions, deletions, replacements and swaps of neighbours that turn a into b (optimal string alignment). */
-static int edits(const char *a, const char *b)
-{
-    int n = (int)strlen(a), m = (int)strlen(b);
-    if (n > MAX_WORD || m > MAX_WORD) return MAX_WORD;
-    int d[3][MAX_WORD + 1];
-    for (int j = 0; j <= m; j++) d[0][j] = j;
-    for (int i = 1; i <= n; i++) {
-        int *now = d[i % 3], *before = d[(i + 2) % 3], *two = d[(i + 1) % 3];
-        now[0] = i;
-        for (int j = 1; j <= m; j++) {
-            now[j] = min3(before[j] + 1, now[j - 1] + 1, before[j - 1] + (a[i - 1] != b[j - 1]));
-            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] && two[j - 2] + 1 < now[j]) now[j] = two[j - 2] + 1;
-        }
-    }
-    return d[n % 3][m];
-}
-
-const char *cli_nearest(const char *word, const char *const *known)
-{
-    const char *best = NULL;
-    size_t length = strlen(word);
-    int least = 2 + (int)length / 5;    /* one edit, and one more per five letters */
-    for (; *known; known++) {
-        int d = length >= 2 && !strncmp(word, *known, length) ? 1 : edits(word, *known);    /* a beginning counts as one */
-        if (d >= least) continue;
-        least = d;
-        best = *known;
-    }
-    return best;
 }
 
 /* ---- values ---------------------------------------------------------------------------------------------------------- */
@@ -140,7 +101,7 @@ static polar_status unknown_option(const cli_option *table, const char *command,
     for (const cli_option *o = table; o->name && n < 63; o++)
         if (!positional(o)) known[n++] = o->name;
     known[n] = NULL;
-    const char *near = cli_nearest(name, known);
+    const char *near = pl_nearest(name, known);
     if (near) return PL_FAIL(POLAR_E_ARG, "%s: no option '--%s' (did you mean --%s?)", command, pl_text_shown(name).text, near);
     return PL_FAIL(POLAR_E_ARG, "%s: no option '--%s' (`polar %s --help` lists them)", command, pl_text_shown(name).text, command);
 }
@@ -166,6 +127,18 @@ static polar_status take_option(void *out, const cli_option *table, const char *
         value = argv[++*i];
     }
     return store(out, o, command, value);
+}
+
+/* argv[*i] is "-o" or "-oVALUE". */
+static polar_status take_letter(void *out, const cli_option *table, const char *command, int argc, char *const *argv, int *i)
+{
+    const char *word = argv[*i] + 1;
+    const cli_option *o = table;
+    while (o->name && o->letter != *word) o++;
+    if (!o->name) return unknown_option(table, command, word);
+    if (word[1]) return store(out, o, command, word + 1);
+    PL_NEED(*i + 1 < argc, POLAR_E_ARG, "%s: -%c wants a value: -%c %s", command, *word, *word, o->value ? o->value : "VALUE");
+    return store(out, o, command, argv[++*i]);
 }
 
 /* The n-th positional argument goes to the n-th such row; a list takes all the rest. */
@@ -194,7 +167,7 @@ polar_status cli_options_parse(void *out, const cli_option *table, const char *c
         if (only_positional || word[0] != '-' || !word[1]) PL_TRY(take_positional(out, table, command, word, n++));
         else if (!strcmp(word, "--")) only_positional = 1;
         else if (word[1] == '-') PL_TRY(take_option(out, table, command, argc, argv, &i));
-        else return unknown_option(table, command, word + 1);
+        else PL_TRY(take_letter(out, table, command, argc, argv, &i));
     }
     return need_positional(table, command, n);
 }
@@ -205,7 +178,8 @@ void cli_options_help(FILE *out, const cli_option *table)
 {
     for (const cli_option *o = table; o->name; o++) {
         char left[64], choices[256] = "";
-        snprintf(left, sizeof left, "%s%s%s%s", positional(o) ? "" : "--", o->name, o->value ? " " : "", o->value ? o->value : "");
+        if (o->letter) snprintf(left, sizeof left, "-%c, --%s%s%s", o->letter, o->name, o->value ? " " : "", o->value ? o->value : "");
+        else snprintf(left, sizeof left, "%s%s%s%s", positional(o) ? "" : "--", o->name, o->value ? " " : "", o->value ? o->value : "");
         fprintf(out, "  %-20s %s", left, o->help ? o->help : "");
         for (int i = 0; o->kind == CLI_KIND_CHOICE && o->choices[i]; i++) append(choices, sizeof choices, ", ", o->choices[i]);
         if (*choices) fprintf(out, ": %s", choices);

@@ -11,7 +11,7 @@
  *         {NULL},
  *     };
  *
- * On the command line: --key value, --key=value, flags without a value, positional arguments in the order of their rows,
+ * On the command line: --key value, --key=value, -k value where a row has a letter, flags without a value, positional arguments in the order of their rows,
  * and -- after which everything is positional. The last of a repeated option counts, except for CLI_STRINGS. Everything wrong is
  * POLAR_E_ARG with one sentence: the nearest known name, the range, the choices. Strings are borrowed from argv.
  */
@@ -49,6 +49,7 @@ typedef struct cli_option {
     double      min, max;            /* whole ones up to 2^53 */
     const char *const *choices;      /* ended by NULL */
     int         optional;            /* CLI_KIND_ARG that may be missing */
+    char        letter;              /* 'o': -o VALUE means the same; 0 for none, not for flags */
     const char *value;               /* what help calls the value: "K" */
     const char *def;                 /* as one would type it; without one the field is left as it was; not for lists */
     const char *help;                /* one line */
@@ -72,6 +73,5 @@ polar_status cli_options_parse(void *out, const cli_option *table, const char *c
 void         cli_options_help(FILE *out, const cli_option *table);                       /* one line per row, with defaults and ranges */
 polar_status cli_parse_int(int64_t *out, const char *what, const char *text, int64_t min, int64_t max);       /* a whole number; `what` begins the sentence */
 polar_status cli_parse_double(double *out, const char *what, const char *text, double min, double max);       /* a finite number */
-const char  *cli_nearest(const char *word, const char *const *known);                    /* the known word one edit away (one more per five letters), or NULL */
 
 #endif

@@ -6,25 +6,29 @@
 #include "cli.h"
 #include "lab/bench_maps.h"
 #include "lab/bench_ops.h"
+#include "lab/bench_so3.h"
 #include "lab/bench_step.h"
 #include "report/table.h"
 
 typedef struct {
     const char *what, *device, *map, *op;
     cli_list    sets, rules;
-    int64_t     steps, scale;
+    int64_t     steps, scale, width, points, batch;
     int         format;
 } bench_args;
 
 static const cli_option options[] = {
-    {"WHAT", CLI_ARG(bench_args, what), .def = "maps", .help = "what to time: maps, step or ops"},
+    {"WHAT", CLI_ARG(bench_args, what), .def = "maps", .help = "what to time: maps, step, so3 or ops"},
     {"device", CLI_STRING(bench_args, device), .value = "D", .def = "cpu", .help = "where"},
     {"map", CLI_STRING(bench_args, map), .value = "NAME", .def = "ns_bf16_fused", .help = "the polar map, see `polar info`"},
     {"steps", CLI_INT(bench_args, steps, 0, POLAR_MAX_STEPS), .value = "K", .def = "5", .help = "Newton-Schulz steps"},
     {"set", CLI_STRINGS(bench_args, sets), .value = "NAME", .help = "maps: deit, mlp, small, 1024, 2048, 4096, 4096x16384, 8192; step: matrices, deit, 100m; may be given again"},
-    {"rule", CLI_STRINGS(bench_args, rules), .value = "NAME", .help = "step: sgdm, adamw, muon, polaradamw, muon_v, polar_ema; may be given again"},
+    {"rule", CLI_STRINGS(bench_args, rules), .value = "NAME", .help = "step, so3: sgdm, adamw, muon, polaradamw, muon_v, polar_ema; may be given again"},
     {"op", CLI_STRING(bench_args, op), .value = "NAME", .help = "ops: only this one"},
     {"scale", CLI_INT(bench_args, scale, 1, 64), .value = "K", .def = "4", .help = "ops: sizes of the test's cases times K"},
+    {"width", CLI_INT(bench_args, width, 0, 1024), .value = "H", .def = "0", .help = "so3: channels; 0: 16 and 64"},
+    {"points", CLI_INT(bench_args, points, 0, 4096), .value = "N", .def = "0", .help = "so3: points of a cloud; 0: 32 and 64"},
+    {"batch", CLI_INT(bench_args, batch, 1, 4096), .value = "B", .def = "32", .help = "so3: clouds of a step"},
     {"format", CLI_CHOICE(bench_args, format, cli_formats), .value = "F", .def = "text", .help = "of the table"},
     {NULL},
 };
@@ -142,6 +146,28 @@ static polar_status bench_ops(cli_context *ctx, pl_table *t, pl_queue *q, const 
     return POLAR_OK;
 }
 
+/* Training steps of the SO(3) network, part by part. */
+static polar_status bench_so3(cli_context *ctx, pl_table *t, pl_queue *q, const bench_args *a, const polar_map_opts *map)
+{
+    pl_bench_peak_rates peak;
+    static const int64_t widths[] = {16, 64}, points[] = {32, 64};
+    (void)map;
+    PL_TRY(put_peak(ctx, t, q, &peak, POLAR_DTYPE_F32));
+    for (int w = 0; w < (a->width ? 1 : 2); w++)
+        for (int n = 0; n < (a->points ? 1 : 2); n++)
+            for (int k = 0; k < a->rules.count; k++) {
+                pl_bench_so3_shape shape = {a->width ? a->width : widths[w], a->points ? a->points : points[n], a->batch};
+                pl_bench_so3_rows rows = {0};
+                fprintf(ctx->log, "so3: %lld channels, %lld points, %s\n", (long long)shape.width, (long long)shape.points, a->rules.items[k]);
+                PL_TRY(pl_bench_so3(&rows, q, &shape, a->rules.items[k], &peak));
+                put_row(t, &rows.forward);
+                put_row(t, &rows.gradients);
+                put_row(t, &rows.optimiser);
+                put_row(t, &rows.step);
+            }
+    return POLAR_OK;
+}
+
 typedef polar_status (*bench_fn)(cli_context *ctx, pl_table *t, pl_queue *q, const bench_args *a, const polar_map_opts *o);
 
 static polar_status bench(cli_context *ctx, const bench_args *a, bench_fn fn)
@@ -169,11 +195,11 @@ static polar_status run(cli_context *ctx, int argc, char **argv)
 {
     bench_args a = {0};
     PL_TRY(cli_options_parse(&a, options, "bench", argc, argv));
-    int step = !strcmp(a.what, "step"), ops = !strcmp(a.what, "ops");
-    PL_NEED(step || ops || !strcmp(a.what, "maps"), POLAR_E_ARG, "nothing to time under '%s' (there are: maps, step, ops)", a.what);
+    int step = !strcmp(a.what, "step"), ops = !strcmp(a.what, "ops"), so3 = !strcmp(a.what, "so3");
+    PL_NEED(step || ops || so3 || !strcmp(a.what, "maps"), POLAR_E_ARG, "nothing to time under '%s' (there are: maps, step, so3, ops)", a.what);
     if (!a.sets.count) a.sets = step ? (cli_list){2, {"matrices", "deit"}} : (cli_list){3, {"deit", "mlp", "small"}};
-    if (!a.rules.count) a.rules = (cli_list){3, {"adamw", "muon", "polaradamw"}};
-    return bench(ctx, &a, step ? bench_step : ops ? bench_ops : bench_maps);
+    if (!a.rules.count) a.rules = so3 ? (cli_list){1, {"polaradamw"}} : (cli_list){3, {"adamw", "muon", "polaradamw"}};
+    return bench(ctx, &a, step ? bench_step : ops ? bench_ops : so3 ? bench_so3 : bench_maps);
 }
 
 const cli_command cli_cmd_bench = {
@@ -181,11 +207,13 @@ const cli_command cli_cmd_bench = {
     "speed, with the machine's peak beside it",
     "[WHAT] [options]",
     options,
-    "Times polar maps over sets of matrices, whole optimiser steps over lists of parameters, or the operations of a device, captured as a graph where the device has graphs: the median and the quartiles of 31 samples of at\n"
-    "least 5 ms each (fewer, at least 5, where that would take more than a few seconds). FLOPs are nominal, K (4 m^2 n + 2 m^3) a matrix with short side m; the peak is a loop of multiply-adds in registers or the\n"
+    "Times polar maps over sets of matrices, whole optimiser steps over lists of parameters, training steps of the SO(3) network, or the operations of a device, captured as a graph where the device has graphs: the median and the quartiles of 31 samples of at\n"
+    "least 5 ms each (fewer, at least 5, where that would take more than a few seconds). FLOPs are nominal, K (4 m^2 n + 2 m^3) a matrix with short side m, and those of the definition\n"
+    "in the SO(3) network, whose messages on the CPU do with fewer; the peak is a loop of multiply-adds in registers or the\n"
     "fastest of a few large products, whichever is more, in the same number format and the same run, and a large copy's bytes per second (read and written).\n",
     "  polar bench maps\n"
     "  polar bench step --rule polaradamw --set matrices\n"
+    "  polar bench so3 --width 64 --points 32 --device cpu:threads=1\n"
     "  polar bench maps --device cuda:0 --set deit --set 4096 --format json\n",
     run,
 };

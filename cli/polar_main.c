@@ -4,6 +4,7 @@
  *     1  a check failed (the command has printed which)
  *     2  wrong use or bad input: one sentence on stderr
  *     3  the machine failed us: memory, files, devices, a full disk behind stdout
+ *   130  stopped by Ctrl-C or another signal, work saved (the command has printed how to go on)
  *
  * A reader that closes the pipe early (`polar info | head`) ends the program silently by SIGPIPE.
  */
@@ -14,11 +15,12 @@
 #include <unistd.h>
 
 #include "base/json_read.h"
+#include "base/nearest.h"
 #include "cli.h"
 
-enum { EXIT_DONE = 0, EXIT_CHECK = 1, EXIT_USE = 2, EXIT_MACHINE = 3 };
+enum { EXIT_DONE = 0, EXIT_CHECK = 1, EXIT_USE = 2, EXIT_MACHINE = 3, EXIT_INTERRUPTED = 130 };
 
-static const cli_command *const commands[] = {&cli_cmd_demo, &cli_cmd_verify, &cli_cmd_map, &cli_cmd_bench, &cli_cmd_info};
+static const cli_command *const commands[] = {&cli_cmd_demo, &cli_cmd_plan, &cli_cmd_run, &cli_cmd_train, &cli_cmd_audit, &cli_cmd_report, &cli_cmd_verify, &cli_cmd_map, &cli_cmd_bench, &cli_cmd_info};
 
 #define N_COMMANDS ((int)(sizeof commands / sizeof *commands))
 
@@ -30,7 +32,7 @@ static void print_overview(FILE *out, const char *program)
     for (int i = 0; i < N_COMMANDS; i++) fprintf(out, "  %-10s %s\n", commands[i]->name, commands[i]->summary);
     fprintf(out, "  %-10s %s\n\n", "help", "this text, or that of a command: help COMMAND");
     fprintf(out, "`%s COMMAND --help` lists a command's options; `%s --version` prints the version.\n", program, program);
-    fprintf(out, "Exit codes: 0 done, 1 a check failed, 2 wrong use or bad input, 3 the machine failed us.\n");
+    fprintf(out, "Exit codes: 0 done, 1 a check failed, 2 wrong use or bad input, 3 the machine failed us, 130 stopped by Ctrl-C.\n");
 }
 
 void cli_command_help(FILE *out, const char *program, const cli_command *cmd)
@@ -53,7 +55,7 @@ static polar_status find_command(const cli_command **out, const char *name)
     known[N_COMMANDS] = "help";
     known[N_COMMANDS + 1] = "--help";
     known[N_COMMANDS + 2] = "--version";
-    const char *near = cli_nearest(name, known);
+    const char *near = pl_nearest(name, known);
     if (near) return PL_FAIL(POLAR_E_ARG, "no command '%s' (did you mean `polar %s`?)", pl_text_shown(name).text, near);
     return PL_FAIL(POLAR_E_ARG, "no command '%s' (`polar help` lists them)", pl_text_shown(name).text);
 }
@@ -109,10 +111,10 @@ static polar_status finish_output(FILE *out)
     return PL_FAIL(POLAR_E_IO, "write to standard output: %s", errno ? strerror(errno) : "some of it did not arrive");
 }
 
-static int exit_code(polar_status st, int check_failed)
+static int exit_code(polar_status st, const cli_context *ctx)
 {
     switch (st) {
-    case POLAR_OK: return check_failed ? EXIT_CHECK : EXIT_DONE;
+    case POLAR_OK: return ctx->interrupted ? EXIT_INTERRUPTED : ctx->check_failed ? EXIT_CHECK : EXIT_DONE;
     case POLAR_E_ARG:
     case POLAR_E_SHAPE:
     case POLAR_E_DTYPE:
@@ -145,5 +147,5 @@ int main(int argc, char **argv)
         st = written;
         print_error(ctx.log, "polar", polar_error_message());
     }
-    return exit_code(st, ctx.check_failed);
+    return exit_code(st, &ctx);
 }

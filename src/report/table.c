@@ -1,4 +1,4 @@
-/* table.c -- cells in memory, and the four ways to print them. */
+/* table.c -- cells in memory, and the ways to print them. */
 #include "report/table.h"
 
 #include <assert.h>
@@ -267,6 +267,51 @@ static void print_tex(const pl_table *t, FILE *f)
     fputs("\\bottomrule\n\\end{tabular}\n", f);
 }
 
+void pl_html_text(FILE *f, const char *s)
+{
+    for (; *s; s++) {
+        const char *entity = *s == '&' ? "&amp;" : *s == '<' ? "&lt;" : *s == '>' ? "&gt;" : *s == '"' ? "&quot;" : *s == '\'' ? "&#39;" : NULL;
+        if (entity) fputs(entity, f);
+        else fputc(*s, f);
+    }
+}
+
+static void html_cell(FILE *f, const char *tag, const pl_table_column *col, const char *text)
+{
+    fprintf(f, "<%s%s>", tag, col->style == PL_CELL_TEXT ? " class=\"text\"" : "");
+    pl_html_text(f, text);
+    fprintf(f, "</%s>", tag);
+}
+
+static void print_html(const pl_table *t, FILE *f)
+{
+    char room[64];
+    fputs("<table>\n", f);
+    if (t->title) {
+        fputs("<caption>", f);
+        pl_html_text(f, t->title);
+        fputs("</caption>\n", f);
+    }
+    fputs("<thead>\n", f);
+    for (int j = 0; has_groups(t) && j < t->n_columns;) {
+        int last = group_end(t, j);
+        fprintf(f, "%s<th class=\"group\" colspan=\"%d\">", j ? "" : "<tr>", last - j + 1);
+        pl_html_text(f, t->columns[j].group ? t->columns[j].group : "");
+        fputs("</th>", f);
+        j = last + 1;
+        if (j == t->n_columns) fputs("</tr>\n", f);
+    }
+    fputs("<tr>", f);
+    for (int j = 0; j < t->n_columns; j++) html_cell(f, "th", &t->columns[j], t->columns[j].title);
+    fputs("</tr>\n</thead>\n<tbody>\n", f);
+    for (int64_t i = 0; i < t->n_rows; i++) {
+        fputs("<tr>", f);
+        for (int j = 0; j < t->n_columns; j++) html_cell(f, "td", &t->columns[j], shown(room, at(t, i, j), &t->columns[j], ""));
+        fputs("</tr>\n", f);
+    }
+    fputs("</tbody>\n</table>\n", f);
+}
+
 polar_status pl_table_json(const pl_table *t, pl_json_writer *w)
 {
     PL_NEED(t->error == POLAR_OK, t->error, "the table is incomplete for want of memory");
@@ -297,6 +342,7 @@ polar_status pl_table_print(const pl_table *t, FILE *f, pl_table_format format)
     }
     if (format == PL_TABLE_CSV) print_csv(t, f);
     else if (format == PL_TABLE_TEX) print_tex(t, f);
+    else if (format == PL_TABLE_HTML) print_html(t, f);
     else {
         int *w = pl_alloc((size_t)t->n_columns * sizeof *w);
         PL_NEED(w, POLAR_E_NOMEM, "the widths of %d columns", t->n_columns);

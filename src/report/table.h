@@ -1,4 +1,4 @@
-/* table.h -- a table that prints itself as text, CSV, JSON or TeX.
+/* table.h -- a table that prints itself as text, CSV, JSON, TeX or HTML.
  *
  *     static const pl_table_column columns[] = {
  *         {"shape", "shape", NULL, PL_CELL_TEXT, 0},
@@ -11,7 +11,7 @@
  *     st = pl_table_print(t, stdout, PL_TABLE_TEXT);
  *     pl_table_destroy(t);
  *
- * Text and TeX show the digits asked for; CSV and JSON every digit. A cell without a value prints "-" in text, nothing in CSV and TeX, null
+ * Text, TeX and HTML show the digits asked for; CSV and JSON every digit. A cell without a value prints "-" in text, nothing in CSV, TeX and HTML, null
  * in JSON. Cells fill a row from the left. A table keeps its first error (memory) and reports it when printed.
  */
 #ifndef PL_REPORT_TABLE_H
@@ -27,7 +27,8 @@ typedef enum pl_table_format {    /* the order of --format's choices */
     PL_TABLE_TEXT,
     PL_TABLE_CSV,
     PL_TABLE_JSON,
-    PL_TABLE_TEX
+    PL_TABLE_TEX,
+    PL_TABLE_HTML                 /* of a report's page; no choice of --format */
 } pl_table_format;
 
 typedef enum pl_cell_style {
@@ -55,6 +56,7 @@ void         pl_table_number(pl_table *t, double x);                     /* the 
 void         pl_table_integer(pl_table *t, int64_t x);                   /* the next cell */
 void         pl_table_none(pl_table *t);                                 /* the next cell, without a value */
 polar_status pl_table_print(const pl_table *t, FILE *f, pl_table_format format);    /* POLAR_E_IO when the stream failed */
+void         pl_html_text(FILE *f, const char *s);                       /* text with &, <, > and quotes as HTML wants them */
 polar_status pl_table_json(const pl_table *t, pl_json_writer *w);        /* as one value: an array of objects */
 
 #endif

@@ -1,0 +1,298 @@
+/* cmd_plan.c -- `polar plan SPEC`: the runs of a spec, what is done already, and what the rest costs; nothing is run or written.
+ *
+ * One line per cell and arm. Costs come from a dry run of the testbed on the chosen device; what is done from the store, when there is one.
+ */
+#include <string.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "cli.h"
+#include "lab/plan.h"
+#include "lab/testbed.h"
+#include "report/table.h"
+
+#define DEFAULT_STORE "polar.db"
+
+typedef struct plan_args {
+    const char *spec, *keys, *store, *device;
+    cli_list    set;
+    int         format, runs, routes;
+} plan_args;
+
+static const cli_option options[] = {
+    {"SPEC", CLI_ARG(plan_args, spec), .optional = 1, .help = "a spec file, as under specs/"},
+    {"set", CLI_STRINGS(plan_args, set), .value = "KEY=VALUE", .help = "seeds=0..7, arms=muon,adamw, model.width=16,32, or any key of the runs"},
+    {"store", CLI_STRING(plan_args, store), .value = "FILE", .help = "where finished runs are looked up (default " DEFAULT_STORE ", if it is there)"},
+    {"device", CLI_STRING(plan_args, device), .value = "NAME", .def = "cpu", .help = "whose operations are counted"},
+    {"format", CLI_CHOICE(plan_args, format, cli_formats), .value = "F", .def = "text", .help = "of the table"},
+    {"runs", CLI_FLAG(plan_args, runs), .help = "one line per run, with its id, instead"},
+    {"routes", CLI_FLAG(plan_args, routes), .help = "also which parameters each arm sends to which route"},
+    {"keys", CLI_STRING(plan_args, keys), .value = "TESTBED", .help = "list the keys a run of this testbed has, and nothing else"},
+    {NULL},
+};
+
+typedef struct plan_job {
+    const plan_args *a;
+    cli_context     *ctx;
+    pl_spec         *spec;
+    pl_plan         *plan;
+    pl_store        *store;        /* or NULL */
+    polar_device    *dev;
+    pl_table        *table;
+    pl_run_state    *states;       /* of every run */
+    double          *walls;
+} plan_job;
+
+/* ---- keys -------------------------------------------------------------------------------------------------------------- */
+
+static polar_status print_keys(cli_context *ctx, const plan_args *a)
+{
+    static const pl_table_column columns[] = {
+        {"key", "key", NULL, PL_CELL_TEXT, 0}, {"type", "type", NULL, PL_CELL_TEXT, 0}, {"default", "default", NULL, PL_CELL_TEXT, 0},
+        {"takes", "takes", NULL, PL_CELL_TEXT, 0}, {"help", "what it is", NULL, PL_CELL_TEXT, 0},
+    };
+    const pl_testbed *tb;
+    pl_table *t;
+    char range[PL_WHY_CHARS];
+    PL_TRY(pl_testbed_find(&tb, a->keys));
+    PL_TRY(pl_table_create(&t, "Keys of a run", columns, 5));
+    for (int i = 0; i < tb->schema->key_count; i++) {
+        const pl_key *k = &tb->schema->keys[i];
+        pl_key_range(range, k);
+        pl_table_row(t);
+        pl_table_text(t, k->name);
+        pl_table_text(t, pl_key_type_name(k->type));
+        pl_table_text(t, k->def);
+        pl_table_text(t, range);
+        pl_table_text(t, k->help);
+    }
+    polar_status st = pl_table_print(t, ctx->out, (pl_table_format)a->format);
+    pl_table_destroy(t);
+    return st;
+}
+
+/* ---- what is done ------------------------------------------------------------------------------------------------------ */
+
+static polar_status look_up_runs(plan_job *j)
+{
+    const char *path = j->a->store ? j->a->store : DEFAULT_STORE;
+    j->states = pl_calloc((size_t)j->plan->count + 1, sizeof *j->states);
+    j->walls = pl_calloc((size_t)j->plan->count + 1, sizeof *j->walls);
+    PL_NEED(j->states && j->walls, POLAR_E_NOMEM, "the states of %lld runs", (long long)j->plan->count);
+    if (!j->a->store && access(path, F_OK) != 0) return POLAR_OK;
+    PL_TRY(pl_store_open(&j->store, path, PL_STORE_READ));
+    for (int64_t i = 0; i < j->plan->count; i++) {
+        polar_status st = pl_store_run_state(j->store, j->plan->runs[i].id, &j->states[i], &j->walls[i]);
+        if (st == POLAR_E_ARG) j->states[i] = PL_RUN_PLANNED, j->walls[i] = 0;    /* a run it has never heard of */
+        else PL_TRY(st);
+    }
+    return POLAR_OK;
+}
+
+/* ---- one line per run -------------------------------------------------------------------------------------------------- */
+
+static polar_status list_runs(plan_job *j)
+{
+    static const pl_table_column columns[] = {
+        {"id", "id", NULL, PL_CELL_TEXT, 0}, {"cell", "cell", NULL, PL_CELL_TEXT, 0}, {"arm", "arm", NULL, PL_CELL_TEXT, 0},
+        {"seed", "seed", NULL, PL_CELL_INTEGER, 0}, {"state", "state", NULL, PL_CELL_TEXT, 0},
+    };
+    PL_TRY(pl_table_create(&j->table, j->spec->title, columns, j->store ? 5 : 4));
+    for (int64_t i = 0; i < j->plan->count; i++) {
+        const pl_plan_run *r = &j->plan->runs[i];
+        pl_table_row(j->table);
+        pl_table_text(j->table, r->id);
+        pl_table_text(j->table, r->cell);
+        pl_table_text(j->table, r->arm);
+        pl_table_integer(j->table, r->seed);
+        if (j->store) pl_table_text(j->table, pl_run_state_name(j->states[i]));
+    }
+    return pl_table_print(j->table, j->ctx->out, (pl_table_format)j->a->format);
+}
+
+/* ---- one line per cell and arm ----------------------------------------------------------------------------------------- */
+
+typedef struct line_sum {
+    int64_t runs, twins, finished, diverged;
+    double  wall;                  /* of the finished ones */
+} line_sum;
+
+static line_sum sum_line(const plan_job *j, int cell, int arm)
+{
+    line_sum s = {0};
+    for (int64_t i = 0; i < j->plan->count; i++) {
+        const pl_plan_run *r = &j->plan->runs[i];
+        if (r->cell_index != cell || r->arm_index != arm) continue;
+        s.runs++;
+        s.twins += r->first != i;
+        s.diverged += j->states[i] == PL_RUN_DIVERGED;
+        if (j->states[i] == PL_RUN_PLANNED) continue;
+        s.finished++;
+        s.wall += j->walls[i];
+    }
+    return s;
+}
+
+/* In units people read: 90 s, 12 min, 3.1 h. */
+static const char *print_time(char out[32], double seconds)
+{
+    if (seconds < 120) snprintf(out, 32, "%.0f s", seconds);
+    else if (seconds < 7200) snprintf(out, 32, "%.0f min", seconds / 60);
+    else snprintf(out, 32, "%.1f h", seconds / 3600);
+    return out;
+}
+
+typedef struct plan_total {
+    double  flops, bytes, seconds;    /* of what is left */
+    int64_t left, untimed, finished;
+    size_t  memory;
+} plan_total;
+
+static void add_line(plan_job *j, int cell, int arm, const pl_estimate *e, plan_total *sum)
+{
+    line_sum s = sum_line(j, cell, arm);
+    int64_t left = s.runs - s.finished - (s.finished ? 0 : s.twins);
+    pl_table *t = j->table;
+    pl_table_row(t);
+    pl_table_text(t, j->plan->cells[cell]);
+    pl_table_text(t, j->spec->arms[arm].name);
+    pl_table_integer(t, s.runs);
+    pl_table_number(t, (e->pass.flops + e->step.flops) / 1e6);
+    pl_table_number(t, e->step.flops / 1e6);
+    pl_table_number(t, (e->pass.bytes + e->step.bytes) / 1e6);
+    pl_table_integer(t, e->epochs * e->steps);
+    pl_table_number(t, e->flops / 1e9);
+    pl_table_number(t, e->bytes / 1e9);
+    pl_table_integer(t, e->matrix_weights);
+    pl_table_integer(t, e->aux_weights);
+    if (j->store) {
+        pl_table_integer(t, s.finished);
+        pl_table_integer(t, s.diverged);
+        if (s.finished) pl_table_number(t, s.wall / (double)s.finished);
+        else pl_table_none(t);
+    }
+    sum->left += left;
+    sum->finished += s.finished;
+    sum->flops += (double)left * e->flops;
+    sum->bytes += (double)left * e->bytes;
+    if (s.finished) sum->seconds += (double)left * s.wall / (double)s.finished;
+    else sum->untimed += left;
+    if (e->memory > sum->memory) sum->memory = e->memory;
+}
+
+static void print_total(const plan_job *j, const plan_total *sum)
+{
+    FILE *out = j->ctx->out;
+    char time[32];
+    const pl_plan *p = j->plan;
+    long long cells = p->cell_count, seeds = j->spec->seed_count, arms = j->spec->arm_count;
+    fprintf(out, "\n%lld cell%s x %lld seed%s x %lld arm%s = %lld runs", cells, cells == 1 ? "" : "s", seeds, seeds == 1 ? "" : "s", arms, arms == 1 ? "" : "s",
+            (long long)p->count);
+    if (p->distinct < p->count) fprintf(out, ", %lld of them distinct", (long long)p->distinct);
+    if (j->store) fprintf(out, "; %lld finished in %s", (long long)sum->finished, pl_store_path(j->store));
+    fprintf(out, ".\nLeft: %lld runs, at most %.3g TFLOP and %.3g TB moved if none stops early; %.3g MB per run.\n", (long long)sum->left,
+            sum->flops / 1e12, sum->bytes / 1e12, (double)sum->memory / 1e6);
+    if (j->store && sum->left && !sum->untimed) fprintf(out, "About %s for one job, by the times of finished runs.\n", print_time(time, sum->seconds));
+}
+
+static polar_status print_routes(const plan_job *j, const char *const *routes)
+{
+    for (int a = 0; a < j->spec->arm_count; a++) {
+        int same = 0;    /* the same table as an earlier arm's */
+        while (same < a && strcmp(routes[same], routes[a])) same++;
+        if (same < a) fprintf(j->ctx->out, "\nRoutes of %s: as those of %s.\n", j->spec->arms[a].name, j->spec->arms[same].name);
+        else fprintf(j->ctx->out, "\nRoutes of %s in cell %s:\n%s", j->spec->arms[a].name, j->plan->cells[0], routes[a]);
+    }
+    return POLAR_OK;
+}
+
+static polar_status list_cells(plan_job *j, char **routes)
+{
+    static const pl_table_column columns[] = {
+        {"cell", "cell", NULL, PL_CELL_TEXT, 0},
+        {"arm", "arm", NULL, PL_CELL_TEXT, 0},
+        {"runs", "runs", NULL, PL_CELL_INTEGER, 0},
+        {"step_mflop", "MFLOP", "a step", PL_CELL_FIXED, 1},
+        {"optim_mflop", "optim.", "a step", PL_CELL_FIXED, 2},
+        {"step_mb", "MB", "a step", PL_CELL_FIXED, 1},
+        {"steps", "steps", "a run", PL_CELL_INTEGER, 0},
+        {"run_gflop", "GFLOP", "a run", PL_CELL_FIXED, 1},
+        {"run_gb", "GB", "a run", PL_CELL_FIXED, 1},
+        {"matrix_weights", "matrix", "weights", PL_CELL_INTEGER, 0},
+        {"aux_weights", "aux", "weights", PL_CELL_INTEGER, 0},
+        {"finished", "runs", "finished", PL_CELL_INTEGER, 0},
+        {"diverged", "diverged", "finished", PL_CELL_INTEGER, 0},
+        {"wall", "mean s", "finished", PL_CELL_FIXED, 1},
+    };
+    const pl_testbed *tb;
+    plan_total sum = {0};
+    PL_TRY(pl_testbed_find(&tb, j->spec->schema.name));
+    PL_NEED(tb->estimate, POLAR_E_UNSUPPORTED, "testbed %s cannot tell what a run costs: try --runs", j->spec->schema.name);
+    PL_TRY(polar_device_open(&j->dev, j->a->device));
+    PL_TRY(pl_table_create(&j->table, j->spec->title, columns, j->store ? 14 : 11));
+    for (int c = 0; c < j->plan->cell_count; c++)
+        for (int a = 0; a < j->spec->arm_count; a++) {
+            pl_estimate e;
+            PL_TRY(tb->estimate(&e, j->dev, j->plan->configs[c * j->spec->arm_count + a]));
+            add_line(j, c, a, &e, &sum);
+            if (c == 0) routes[a] = e.routes;
+            else pl_free(e.routes);
+        }
+    PL_TRY(pl_table_print(j->table, j->ctx->out, (pl_table_format)j->a->format));
+    if (j->a->format != PL_TABLE_TEXT) return POLAR_OK;
+    print_total(j, &sum);
+    return j->a->routes ? print_routes(j, (const char *const *)routes) : POLAR_OK;
+}
+
+/* ---- the command ------------------------------------------------------------------------------------------------------- */
+
+static polar_status work(plan_job *j)
+{
+    pl_schema schemas[PL_TESTBED_MAX];
+    PL_TRY(pl_spec_read(&j->spec, j->a->spec, schemas, pl_testbed_schemas(schemas), j->a->set.items, j->a->set.count));
+    PL_TRY(pl_plan_create(&j->plan, j->spec));
+    PL_TRY(look_up_runs(j));
+    if (j->a->runs) return list_runs(j);
+    char **routes = pl_calloc((size_t)j->spec->arm_count, sizeof *routes);
+    PL_NEED(routes, POLAR_E_NOMEM, "a list of routes");
+    polar_status st = list_cells(j, routes);
+    for (int a = 0; a < j->spec->arm_count; a++) pl_free(routes[a]);
+    pl_free(routes);
+    return st;
+}
+
+static polar_status run(cli_context *ctx, int argc, char **argv)
+{
+    plan_args a = {0};
+    PL_TRY(cli_options_parse(&a, options, "plan", argc, argv));
+    if (a.keys) {
+        PL_NEED(!a.spec, POLAR_E_ARG, "plan: --keys lists the keys of a testbed; it wants no SPEC");
+        return print_keys(ctx, &a);
+    }
+    PL_NEED(a.spec, POLAR_E_ARG, "plan: SPEC is missing: a spec file, as under specs/ (`polar plan --help` tells more)");
+    plan_job j = {.a = &a, .ctx = ctx};
+    polar_status st = work(&j);
+    pl_table_destroy(j.table);
+    polar_device_close(j.dev);
+    pl_store_close(j.store);
+    pl_free(j.states);
+    pl_free(j.walls);
+    pl_plan_destroy(j.plan);
+    pl_spec_destroy(j.spec);
+    return st;
+}
+
+const cli_command cli_cmd_plan = {
+    .name = "plan",
+    .summary = "show the runs of a spec, what is done and what the rest costs",
+    .usage = "SPEC [options] | --keys TESTBED",
+    .options = options,
+    .about = "Reads and checks a spec (docs/specs.md) and lists its runs by cell and arm: how many, what a step and a run\n"
+             "cost by a dry run (operations as the device counts them; a run at its full number of epochs), how many weights take\n"
+             "which route, and with a store how many runs are finished. Nothing is computed and nothing is written.\n",
+    .examples = "  polar plan specs/paper/so3_capacity.yaml\n"
+                "  polar plan specs/open/so3_schur_only.yaml --set seeds=0..7 --set model.width=16 --routes\n"
+                "  polar plan specs/demo/so3_small.yaml --runs --format csv\n"
+                "  polar plan --keys so3\n",
+    .run = run,
+};

@@ -1,0 +1,84 @@
+/* cmd_report.c -- `polar report`: tables, figures and one page from a store. */
+#include <string.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "cli.h"
+#include "lab/provenance.h"
+#include "lab/spec.h"
+#include "lab/testbed.h"
+#include "report/report.h"
+
+typedef struct report_args {
+    cli_list    specs;
+    const char *dir, *store;
+} report_args;
+
+static const cli_option options[] = {
+    {"SPEC", CLI_ARGS(report_args, specs), .help = "spec files, or names of specs in the store (default: every spec of the store)"},
+    {"output", CLI_STRING(report_args, dir), .letter = 'o', .value = "DIR", .def = "report", .help = "the folder to write, made if it is not there"},
+    {"store", CLI_STRING(report_args, store), .value = "FILE", .def = "polar.db", .help = "where `polar run` put the results"},
+    {NULL},
+};
+
+static void show_progress(void *arg, const char *what)
+{
+    const cli_context *ctx = arg;
+    if (ctx->log_is_terminal) fprintf(ctx->log, "\r\033[K%s", what);
+}
+
+/* The name under which the store knows a spec: that of the file, or the word itself. Owned by the caller. */
+static polar_status spec_name(char **out, const char *word)
+{
+    pl_schema schemas[PL_TESTBED_MAX];
+    pl_spec *spec;
+    *out = NULL;
+    if (access(word, F_OK) == 0) {
+        PL_TRY(pl_spec_read(&spec, word, schemas, pl_testbed_schemas(schemas), NULL, 0));
+        *out = pl_strdup(spec->name);
+        pl_spec_destroy(spec);
+    } else *out = pl_strdup(word);
+    PL_NEED(*out, POLAR_E_NOMEM, "a name");
+    return POLAR_OK;
+}
+
+static polar_status write_report(cli_context *ctx, const report_args *a, char **names)
+{
+    pl_store *s;
+    pl_report_outcome out;
+    pl_report_opts o = {.dir = a->dir, .specs = a->specs.count ? (const char *const *)names : NULL, .spec_count = a->specs.count, .code = pl_code_version(),
+                        .progress = show_progress, .progress_arg = ctx};
+    PL_TRY(pl_store_open(&s, a->store, PL_STORE_READ));
+    polar_status st = pl_report_write(&out, s, &o);
+    pl_store_close(s);
+    if (ctx->log_is_terminal) fprintf(ctx->log, "\r\033[K");
+    PL_TRY(st);
+    if (*out.note) fprintf(ctx->log, "note: %s\n", out.note);
+    fprintf(ctx->out, "%lld spec%s, %lld tables, %lld figures: %s\n", (long long)out.specs, out.specs == 1 ? "" : "s", (long long)out.tables, (long long)out.figures, out.page);
+    return POLAR_OK;
+}
+
+static polar_status run(cli_context *ctx, int argc, char **argv)
+{
+    report_args a = {0};
+    char *names[CLI_MAX_LIST] = {NULL};
+    PL_TRY(cli_options_parse(&a, options, "report", argc, argv));
+    polar_status st = POLAR_OK;
+    for (int i = 0; i < a.specs.count && st == POLAR_OK; i++) st = spec_name(&names[i], a.specs.items[i]);
+    if (st == POLAR_OK) st = write_report(ctx, &a, names);
+    for (int i = 0; i < a.specs.count; i++) pl_free(names[i]);
+    return st;
+}
+
+const cli_command cli_cmd_report = {
+    .name = "report",
+    .summary = "tables (text, CSV, TeX), figures (SVG, PNG) and one page of a store's audits",
+    .usage = "[SPEC..] [-o DIR] [options]",
+    .options = options,
+    .about = "Writes DIR/index.html, one self-contained page with the tables and figures of every spec, the paper's values beside ours, what is\n"
+             "missing and where each number comes from; and the tables and figures as files under DIR/tables and DIR/figures. Reads the\n"
+             "store only. Figures are drawn by gnuplot; without it the tables and the page are written all the same.\n",
+    .examples = "  polar report -o out\n"
+                "  polar report specs/demo/so3_small.yaml --store small.db -o out\n",
+    .run = run,
+};

@@ -1,0 +1,210 @@
+/* cmd_run.c -- `polar run SPEC`: does every run of a spec that the store does not have yet, and prints what came out by cell and arm. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/json_read.h"
+#include "cli.h"
+#include "lab/plan.h"
+#include "lab/runner.h"
+#include "report/table.h"
+#include "run_progress.h"
+#include "stop_signal.h"
+
+typedef struct run_args {
+    const char *spec, *store, *device, *budget;
+    cli_list    set;
+    int64_t     jobs, gauge_shadow, ensemble;
+    double      save_every;
+    int         retry, format;
+} run_args;
+
+static const cli_option options[] = {
+    {"SPEC", CLI_ARG(run_args, spec), .help = "a spec file, as under specs/"},
+    {"jobs", CLI_INT(run_args, jobs, 1, 1024), .value = "N", .def = "1", .help = "runs side by side, each on its share of the processors"},
+    {"device", CLI_STRING(run_args, device), .value = "NAME", .def = "cpu", .help = "where runs are made; on cuda runs of one shape are trained together"},
+    {"set", CLI_STRINGS(run_args, set), .value = "KEY=VALUE", .help = "seeds=0..7, arms=muon,adamw, model.width=16,32, or any key of the runs"},
+    {"store", CLI_STRING(run_args, store), .value = "FILE", .def = "polar.db", .help = "where results are kept; made where there is none"},
+    {"budget", CLI_STRING(run_args, budget), .value = "TIME", .help = "save and leave after so long: 90s, 8m, 1h30m"},
+    {"save-every", CLI_DOUBLE(run_args, save_every, 0, 86400), .value = "S", .def = "5", .help = "seconds between checkpoints of a run"},
+    {"gauge-shadow", CLI_INT(run_args, gauge_shadow, 0, 1000), .value = "K", .def = "0", .help = "follow every Schur block with K shadow optimisers (gauge.shadows)"},
+    {"ensemble", CLI_INT(run_args, ensemble, 0, 4096), .value = "N", .def = "0", .help = "the most runs trained together (0: 64 on cuda, 1 elsewhere)"},
+    {"retry", CLI_FLAG(run_args, retry), .help = "make diverged runs again"},
+    {"format", CLI_CHOICE(run_args, format, cli_formats), .value = "F", .def = "text", .help = "of the table"},
+    {NULL},
+};
+
+/* ---- options ----------------------------------------------------------------------------------------------------------- */
+
+/* "90", "90s", "8m", "1h30m" -> seconds. */
+static polar_status parse_time(double *out, const char *text)
+{
+    const char *p = text;
+    double total = 0;
+    int parts = 0;
+    for (; *p; parts++) {
+        char *end = NULL;
+        if (*p < '0' || *p > '9') break;
+        double n = strtod(p, &end);
+        double unit = *end == 'h' ? 3600 : *end == 'm' ? 60 : *end == 's' || (!*end && !parts) ? 1 : 0;
+        if (!unit || !(n < 1e8)) break;
+        total += n * unit;
+        p = *end ? end + 1 : end;
+    }
+    PL_NEED(parts && !*p && total > 0, POLAR_E_ARG, "run: --budget wants a time such as 90s, 8m or 1h30m, got '%s'", pl_text_shown(text).text);
+    *out = total;
+    return POLAR_OK;
+}
+
+/* ---- the table --------------------------------------------------------------------------------------------------------- */
+
+typedef struct cell_sum {
+    int64_t runs, done, diverged;
+    double  sum, squares, min, max, epochs, wall;    /* squares: of the differences from the mean */
+} cell_sum;
+
+static cell_sum sum_cell(const pl_plan *plan, const pl_store_members *m, const char *metric, int cell, int arm)
+{
+    cell_sum s = {.min = INFINITY, .max = -INFINITY};
+    for (int pass = 0; pass < 2; pass++)
+        for (int64_t i = 0; i < plan->count; i++) {
+            if (plan->runs[i].cell_index != cell || plan->runs[i].arm_index != arm) continue;
+            const pl_store_member *r = &m->rows[i];
+            const double *value = pl_store_result(r, metric), *epochs = pl_store_result(r, "epochs");
+            if (pass) {
+                double d = value ? *value - s.sum / (double)s.done : 0;
+                s.squares += d * d;
+                continue;
+            }
+            s.runs++;
+            s.diverged += r->state == PL_RUN_DIVERGED;
+            if (!value) continue;
+            s.done++;
+            s.sum += *value;
+            s.min = fmin(s.min, *value);
+            s.max = fmax(s.max, *value);
+            s.epochs += epochs ? *epochs : (double)NAN;
+            s.wall += r->wall;
+        }
+    return s;
+}
+
+static void number_or_none(pl_table *t, int there, double x)
+{
+    if (there) pl_table_number(t, x);
+    else pl_table_none(t);
+}
+
+static polar_status print_table(cli_context *ctx, const run_args *a, const pl_plan *plan, const pl_store_members *m)
+{
+    const pl_table_column columns[] = {
+        {"cell", "cell", NULL, PL_CELL_TEXT, 0}, {"arm", "arm", NULL, PL_CELL_TEXT, 0}, {"runs", "runs", NULL, PL_CELL_INTEGER, 0},
+        {"done", "done", NULL, PL_CELL_INTEGER, 0}, {"diverged", "diverged", NULL, PL_CELL_INTEGER, 0},
+        {"mean", "mean", plan->spec->metric, PL_CELL_SCI, 4}, {"sd", "sd", plan->spec->metric, PL_CELL_SCI, 1},
+        {"min", "min", plan->spec->metric, PL_CELL_SCI, 3}, {"max", "max", plan->spec->metric, PL_CELL_SCI, 3},
+        {"epochs", "epochs", "mean", PL_CELL_FIXED, 1}, {"wall", "seconds", "mean", PL_CELL_FIXED, 2},
+    };
+    pl_table *t = NULL;
+    PL_TRY(pl_table_create(&t, plan->spec->title, columns, 11));
+    for (int c = 0; c < plan->cell_count; c++)
+        for (int arm = 0; arm < plan->spec->arm_count; arm++) {
+            cell_sum s = sum_cell(plan, m, plan->spec->metric, c, arm);
+            pl_table_row(t);
+            pl_table_text(t, plan->cells[c]);
+            pl_table_text(t, plan->spec->arms[arm].name);
+            pl_table_integer(t, s.runs);
+            pl_table_integer(t, s.done);
+            pl_table_integer(t, s.diverged);
+            number_or_none(t, s.done > 0, s.sum / (double)s.done);
+            number_or_none(t, s.done > 1, sqrt(s.squares / (double)(s.done - 1)));
+            number_or_none(t, s.done > 0, s.min);
+            number_or_none(t, s.done > 0, s.max);
+            number_or_none(t, s.done > 0, s.epochs / (double)s.done);
+            number_or_none(t, s.done > 0, s.wall / (double)s.done);
+        }
+    polar_status st = pl_table_print(t, ctx->out, (pl_table_format)a->format);
+    pl_table_destroy(t);
+    return st;
+}
+
+static polar_status report(cli_context *ctx, const run_args *a, const pl_plan *plan)
+{
+    pl_store *s = NULL;
+    pl_store_members m = {0};
+    const char **ids = pl_calloc((size_t)plan->count, sizeof *ids);
+    polar_status st = ids ? pl_store_open(&s, a->store, PL_STORE_READ) : PL_FAIL(POLAR_E_NOMEM, "a table of %lld runs", (long long)plan->count);
+    for (int64_t i = 0; ids && i < plan->count; i++) ids[i] = plan->runs[i].id;
+    if (st == POLAR_OK) st = pl_store_select_runs(&m, s, ids, plan->count);
+    if (st == POLAR_OK) st = print_table(ctx, a, plan, &m);
+    pl_store_members_free(&m);
+    pl_store_close(s);
+    pl_free(ids);
+    return st;
+}
+
+/* ---- the command ------------------------------------------------------------------------------------------------------- */
+
+static polar_status run_plan(cli_context *ctx, const run_args *a, const pl_plan *plan, const pl_testbed *tb, double budget, int argc, char **argv)
+{
+    const pl_spec *spec = plan->spec;
+    const pl_store_spec row = {spec->name, spec->sha, spec->title, spec->schema.name, spec->metric, spec->text};
+    run_progress progress = {.ctx = ctx, .name = spec->name, .metric = spec->metric};
+    pl_runner_outcome outcome;
+    stop_signal signals;
+    pl_runner_opts o = PL_RUNNER_OPTS_INIT;
+    o.store = a->store;
+    o.device = a->device;
+    o.jobs = (int)a->jobs;
+    o.retry = a->retry;
+    o.budget = budget;
+    o.save_every = a->save_every;
+    o.ensemble = a->ensemble;
+    o.watch = run_progress_watch;
+    o.watch_arg = &progress;
+    o.stop = progress.stop = stop_signal_begin(&signals);
+    polar_status st = pl_runner_run(&outcome, tb, &row, plan->runs, plan->count, &o);
+    stop_signal_end(&signals);
+    run_progress_end(&progress);
+    run_progress_outcome(ctx, &outcome, st, "run", argc, argv);
+    if (outcome.stopped) ctx->interrupted = 1;
+    return st == POLAR_OK ? report(ctx, a, plan) : st;
+}
+
+static polar_status run(cli_context *ctx, int argc, char **argv)
+{
+    run_args a = {0};
+    char gauge[48];
+    double budget = 0;
+    pl_schema schemas[PL_TESTBED_MAX];
+    pl_spec *spec = NULL;
+    pl_plan *plan = NULL;
+    const pl_testbed *tb = NULL;
+    PL_TRY(cli_options_parse(&a, options, "run", argc, argv));
+    if (a.budget) PL_TRY(parse_time(&budget, a.budget));
+    if (a.gauge_shadow) {
+        PL_NEED(a.set.count < CLI_MAX_LIST, POLAR_E_ARG, "run: at most %d --set", CLI_MAX_LIST - 1);
+        snprintf(gauge, sizeof gauge, "gauge.shadows=%lld", (long long)a.gauge_shadow);
+        a.set.items[a.set.count++] = gauge;
+    }
+    PL_TRY(pl_spec_read(&spec, a.spec, schemas, pl_testbed_schemas(schemas), a.set.items, a.set.count));
+    polar_status st = pl_plan_create(&plan, spec);
+    if (st == POLAR_OK) st = pl_testbed_find(&tb, spec->schema.name);
+    if (st == POLAR_OK) st = run_plan(ctx, &a, plan, tb, budget, argc, argv);
+    pl_plan_destroy(plan);
+    pl_spec_destroy(spec);
+    return st;
+}
+
+const cli_command cli_cmd_run = {
+    "run", "does, or goes on with, every run of a spec", "SPEC [options]", options,
+    "Runs that the store has are not made again, so the same command resumes after anything: Ctrl-C (the running epochs end and are\n"
+    "saved; exit code 130), kill -9, a full disk, a power cut. Results do not depend on interruptions, --jobs or threads.\n"
+    "Several `polar run` on one store share the work: a run is claimed by a lock that its process cannot leave behind. When all that is left is\n"
+    "another process's, this one waits, and takes over should the other die. With --budget it leaves in time with exit code 0, whatever is left.\n"
+    "Checkpoints lie in FILE.d beside the store and go when their run is done.\n",
+    "  polar run specs/demo/so3_small.yaml --jobs 2\n"
+    "  polar run specs/paper/so3_capacity.yaml --set seeds=0..19 --set model.width=16,32 --budget 8h\n"
+    "  polar run specs/demo/so3_tiny.yaml --store /tmp/try.db --format csv\n",
+    run,
+};

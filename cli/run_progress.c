@@ -1,0 +1,180 @@
+/* run_progress.c -- lines of progress. Nothing here is a result: all of it goes to ctx->log. */
+#include "run_progress.h"
+
+#include <math.h>
+#include <string.h>
+#include <sys/ioctl.h>
+
+#define LINE_CHARS    256
+#define PLAIN_SECONDS 30    /* between two plain lines when no run ends */
+
+const char *run_progress_time(char out[32], double seconds)
+{
+    if (!(seconds < 1e9)) snprintf(out, 32, "?");
+    else if (seconds < 10) snprintf(out, 32, "%.1f s", seconds);
+    else if (seconds < 120) snprintf(out, 32, "%.0f s", seconds);
+    else if (seconds < 7200) snprintf(out, 32, "%.0f min", seconds / 60);
+    else snprintf(out, 32, "%.1f h", seconds / 3600);
+    return out;
+}
+
+/* ---- one line ---------------------------------------------------------------------------------------------------------- */
+
+typedef struct line {
+    char text[LINE_CHARS];
+} line;
+
+static void add(line *l, const char *fmt, ...) PL_PRINTF(2, 3);
+static void add(line *l, const char *fmt, ...)
+{
+    size_t used = strlen(l->text);
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(l->text + used, sizeof l->text - used, fmt, ap);
+    va_end(ap);
+}
+
+/* Epochs of all runs count alike, so this is rough where their sizes differ. */
+static void add_rate(line *l, const pl_runner_view *v)
+{
+    char left[32];
+    if (v->epochs_made < 2 || v->seconds < 1) return;
+    add(l, "  %.3g epochs/s", (double)v->epochs_made / v->seconds);
+    if (v->epochs_here > 0 && v->done < v->total) add(l, "  about %s left", run_progress_time(left, (v->epochs_total - v->epochs_gone) * v->seconds / v->epochs_here));
+}
+
+static line line_of(const run_progress *p, const pl_runner_view *v)
+{
+    line l = {""};
+    add(&l, "%s  %lld/%lld runs", p->name, (long long)v->done, (long long)v->total);
+    const pl_job_view *shown = NULL;
+    for (int j = 0; j < v->job_count; j++) {
+        const pl_job_view *job = &v->jobs[j];
+        if (!job->run) continue;
+        if (!shown) {
+            shown = job;
+            add(&l, "  epoch %lld/%lld", (long long)job->epoch, (long long)job->epochs);
+        } else add(&l, " %lld", (long long)job->epoch);
+    }
+    if (shown && !isnan(shown->train_loss)) add(&l, "  loss %.3g", shown->train_loss);
+    if (shown && !isnan(shown->valid)) add(&l, "  valid %.3g", shown->valid);
+    if (v->waiting && !shown) add(&l, "  waiting for another process");
+    add_rate(&l, v);
+    return l;
+}
+
+static int columns_of(FILE *f)
+{
+    struct winsize w;
+    return ioctl(fileno(f), TIOCGWINSZ, &w) == 0 && w.ws_col > 20 ? w.ws_col - 1 : 79;
+}
+
+static void rewrite_line(run_progress *p, const pl_runner_view *v)
+{
+    line l = line_of(p, v);
+    fprintf(p->ctx->log, "\r%.*s\033[K", columns_of(p->ctx->log), l.text);
+    fflush(p->ctx->log);
+    p->open = 1;
+    p->shown = v->seconds;
+}
+
+void run_progress_end(run_progress *p)
+{
+    if (p->open) fprintf(p->ctx->log, "\n");
+    p->open = 0;
+}
+
+/* A line that stays, above the one that rewrites itself. */
+static void lasting_line(run_progress *p, const char *text)
+{
+    if (p->open) fprintf(p->ctx->log, "\r\033[K");
+    p->open = 0;
+    fprintf(p->ctx->log, "%s\n", text);
+    fflush(p->ctx->log);
+}
+
+/* ---- events ------------------------------------------------------------------------------------------------------------ */
+
+static void show_finished(run_progress *p, const pl_runner_event *e)
+{
+    line l = {""};
+    char time[32];
+    add(&l, "[%lld/%lld] %.80s %.40s seed %lld: ", (long long)e->view->done, (long long)e->view->total, e->run->cell, e->run->arm, (long long)e->run->seed);
+    for (int64_t i = 0; i < e->result_count; i++)
+        if (!strcmp(e->results[i].name, p->metric)) add(&l, "%s %.5g, ", p->metric, e->results[i].value);
+    add(&l, "%s%lld epochs, %s", e->state == PL_RUN_DIVERGED ? "diverged, " : "", (long long)e->epochs, run_progress_time(time, e->wall));
+    add_rate(&l, e->view);
+    lasting_line(p, l.text);
+    p->shown = e->view->seconds;
+}
+
+static void show_epoch(run_progress *p, const pl_runner_event *e)
+{
+    line l = {""};
+    add(&l, "epoch %4lld  train %.6g  valid %.6g  lr %.3g%s", (long long)e->epoch->epoch, e->epoch->train_loss, e->epoch->valid, e->epoch->lr, e->epoch->improved ? "  best" : "");
+    lasting_line(p, l.text);
+}
+
+void run_progress_watch(void *progress, const pl_runner_event *e)
+{
+    run_progress *p = progress;
+    int terminal = p->ctx->log_is_terminal;
+    if (p->stop && atomic_load(p->stop) && !p->said_stop) {
+        p->said_stop = 1;
+        lasting_line(p, "stopping: the running epochs end and are saved (once more Ctrl-C kills)");
+    }
+    switch (e->kind) {
+    case PL_RUNNER_NOTE: lasting_line(p, e->note); break;
+    case PL_RUNNER_RESUMED:
+        if (e->epochs && (p->epochs || e->view->total < 4)) {
+            line l = {""};
+            add(&l, "going on after epoch %lld", (long long)e->epochs);
+            lasting_line(p, l.text);
+        }
+        break;
+    case PL_RUNNER_EPOCH:
+        if (p->epochs && !terminal) show_epoch(p, e);
+        break;
+    case PL_RUNNER_FINISHED:
+        if (!terminal && !p->epochs) show_finished(p, e);
+        else if (terminal) rewrite_line(p, e->view);
+        break;
+    case PL_RUNNER_TICK:
+        if (terminal) rewrite_line(p, e->view);
+        else if (!p->epochs && e->view->seconds - p->shown >= PLAIN_SECONDS) {
+            lasting_line(p, line_of(p, e->view).text);
+            p->shown = e->view->seconds;
+        }
+        break;
+    }
+}
+
+/* ---- the end ----------------------------------------------------------------------------------------------------------- */
+
+/* As one would type it: quoted where a shell would read something into it. */
+static void print_word(FILE *f, const char *word)
+{
+    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./=,:+@%";
+    if (*word && !word[strspn(word, plain)]) {
+        fprintf(f, " %s", word);
+        return;
+    }
+    fputs(" '", f);
+    for (; *word; word++) *word == '\'' ? fputs("'\\''", f) : fputc(*word, f);
+    fputc('\'', f);
+}
+
+void run_progress_outcome(cli_context *ctx, const pl_runner_outcome *o, polar_status st, const char *command, int argc, char **argv)
+{
+    char time[32];
+    if (st != POLAR_OK && !o->total) return;    /* it did not come to running */
+    fprintf(ctx->log, "%lld of %lld runs are done", (long long)o->done, (long long)o->total);
+    if (o->diverged) fprintf(ctx->log, " (%lld of them diverged)", (long long)o->diverged);
+    if (o->done_here) fprintf(ctx->log, ", %lld now, in %s", (long long)o->done_here, run_progress_time(time, o->seconds));
+    fprintf(ctx->log, "\n");
+    if (!o->left) return;
+    fprintf(ctx->log, "%s; what was begun goes on from its last checkpoint with\n  %s %s",
+            o->stopped ? "stopped by a signal" : o->out_of_time ? "the budget is spent" : "ended by an error", ctx->program, command);
+    for (int i = 0; i < argc; i++) print_word(ctx->log, argv[i]);
+    fprintf(ctx->log, "\n");
+}

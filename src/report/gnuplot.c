@@ -1,0 +1,74 @@
+/* gnuplot.c -- looks gnuplot up in PATH; fork, exec, wait. The child's complaints come back through a pipe. */
+#include "report/gnuplot.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* The program's path from PATH into out; 0: it is not there. */
+static int find_gnuplot(char *out, size_t room)
+{
+    const char *dirs = getenv("PATH");
+    for (const char *d = dirs && *dirs ? dirs : "/usr/local/bin:/usr/bin:/bin"; d; d = strchr(d, ':') ? strchr(d, ':') + 1 : NULL) {
+        int length = (int)strcspn(d, ":");
+        if (*d != '/') continue;    /* not from wherever we happen to be */
+        if ((size_t)snprintf(out, room, "%.*s/gnuplot", length, d) < room && access(out, X_OK) == 0) return 1;
+    }
+    return 0;
+}
+
+/* In the child: never returns. */
+static void become_gnuplot(const char *program, const char *dir, const char *script, int words)
+{
+    int null = open("/dev/null", O_RDWR);
+    char *const argv[] = {"gnuplot", "-d", (char *)script, NULL};    /* -d: not the user's own settings */
+    if (null >= 0 && dup2(null, 0) == 0 && dup2(words, 1) == 1 && dup2(words, 2) == 2 && chdir(dir) == 0) execv(program, argv);
+    dprintf(words, "it could not be started: %s\n", strerror(errno));
+    _exit(127);
+}
+
+/* What the pipe holds until its other end closes; the first bytes are kept, the rest is drained. */
+static size_t read_all(int fd, char *out, size_t room)
+{
+    size_t used = 0;
+    for (;;) {
+        char spill[256];
+        ssize_t n = used < room ? read(fd, out + used, room - used) : read(fd, spill, sizeof spill);
+        if (n < 0 && errno == EINTR) continue;
+        if (n <= 0) return used;
+        if (used < room) used += (size_t)n;
+    }
+}
+
+/* The line that says what is wrong: gnuplot prints the source line and a caret before it. */
+static const char *last_line(char *text)
+{
+    char *line = text;
+    for (char *rest, *next = strtok_r(text, "\n", &rest); next; next = strtok_r(NULL, "\n", &rest))
+        if (strspn(next, " \t^") < strlen(next)) line = next;
+    return line;
+}
+
+polar_status pl_gnuplot_run(const char *dir, const char *script)
+{
+    int words[2], status = 0;
+    char text[1024], program[1024];
+    PL_NEED(find_gnuplot(program, sizeof program), POLAR_E_UNSUPPORTED,
+            "no program gnuplot found (Debian: apt-get install gnuplot-nox), so no figures were drawn");
+    PL_NEED(pipe2(words, O_CLOEXEC) == 0, POLAR_E_IO, "a pipe to gnuplot: %s", strerror(errno));
+    pid_t child = fork();
+    if (child == 0) become_gnuplot(program, dir, script, words[1]);
+    int fork_error = errno;
+    close(words[1]);
+    size_t used = child > 0 ? read_all(words[0], text, sizeof text - 1) : 0;
+    close(words[0]);
+    PL_NEED(child > 0, POLAR_E_IO, "a process for gnuplot: %s", strerror(fork_error));
+    while (waitpid(child, &status, 0) < 0 && errno == EINTR) {}
+    text[used] = 0;
+    if (!WIFEXITED(status) || WEXITSTATUS(status)) return PL_FAIL(POLAR_E_IO, "gnuplot on '%s/%s': %s", dir, script, used ? last_line(text) : "it was ended by a signal");
+    return POLAR_OK;
+}

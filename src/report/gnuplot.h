@@ -1,0 +1,9 @@
+/* gnuplot.h -- runs gnuplot on a script, without a shell. */
+#ifndef PL_REPORT_GNUPLOT_H
+#define PL_REPORT_GNUPLOT_H
+
+#include "base/status.h"
+
+polar_status pl_gnuplot_run(const char *dir, const char *script);    /* in dir; POLAR_E_UNSUPPORTED: there is no gnuplot here; POLAR_E_IO: it failed, with its words */
+
+#endif

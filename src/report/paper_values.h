@@ -1,0 +1,17 @@
+/* paper_values.h -- what the paper reports for a spec's cell, so that it can stand beside what we measure. NaN where it is silent. */
+#ifndef PL_REPORT_PAPER_VALUES_H
+#define PL_REPORT_PAPER_VALUES_H
+
+#include <stdint.h>
+
+typedef struct pl_paper_pair {
+    double  diff, t;    /* mean of a - b, paired t; NaN: not given */
+    int64_t n;          /* seeds; 0: not given */
+} pl_paper_pair;
+
+double        pl_paper_value(const char *spec, const char *cell, const char *arm, const char *metric);                       /* an arm's mean */
+pl_paper_pair pl_paper_pair_value(const char *spec, const char *cell, const char *a, const char *b, const char *metric);     /* a against b */
+int           pl_paper_has(const char *spec, const char *metric);    /* whether the paper says anything about the spec in this metric */
+const char   *pl_paper_note(const char *spec);                       /* how the paper's numbers were made, where that matters; "" without */
+
+#endif

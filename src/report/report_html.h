@@ -1,0 +1,20 @@
+/* report_html.h -- the page of a report. */
+#ifndef PL_REPORT_REPORT_HTML_H
+#define PL_REPORT_REPORT_HTML_H
+
+#include <stdio.h>
+
+#include "report/report_part.h"
+
+typedef struct pl_page {
+    const char    *code;       /* of the program that writes it */
+    const char    *store;      /* the store's file name */
+    const char    *figures;    /* folder of the SVG files to put in */
+    const char    *note;       /* why there are no figures, or "" */
+    const pl_part *parts;
+    int64_t        part_count;
+} pl_page;
+
+polar_status pl_page_write(FILE *f, const pl_page *p);    /* the whole page */
+
+#endif
