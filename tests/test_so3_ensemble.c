@@ -192,28 +192,35 @@ static void test_shapes(const char *device)
     so3_close(&r);
 }
 
-/* Memory running out in begin, an epoch, save and load: one sentence, nothing kept. */
+/* begin, an epoch, save and load. */
+static polar_status whole_life(polar_device *dev, const pl_config *const *c, const uint64_t *seed, const char *path)
+{
+    pl_train *t = NULL;
+    pl_epoch_row row;
+    int active;
+    polar_status st = pl_testbed_so3.begin(&t, dev, c, seed, 1);
+    if (st == POLAR_OK) st = pl_testbed_so3.epoch(t, &row, &active);
+    if (st == POLAR_OK) st = pl_testbed_so3.save(t, path);
+    if (st == POLAR_OK) st = pl_testbed_so3.load(t, path);
+    pl_alloc_fail_at(0);
+    pl_testbed_so3.end(t);
+    return st;
+}
+
+/* Memory running out in each of these: one sentence, nothing kept. */
 static void test_fault(const char *device)
 {
     const so3_arm arm = {"optim.rule=muon gauge.shadows=1 gauge.maps=exact model.layers=1", 1};
     polar_device *dev;
     pl_config *c = config_of(arm.changes);
     const char *path = in_folder("checkpoint");
-    pl_train *t = NULL;
     int64_t tries = 0, bad = 0, live, stride = strncmp(device, "guard", 5) ? 1 : 7;    /* guard maps and unmaps pages at every turn */
     TEST_TRY(polar_device_open(&dev, device));
+    TEST_TRY(whole_life(dev, (const pl_config *const *)&c, &arm.seed, path));    /* a device may remember shapes it has met */
     live = pl_alloc_live();
     for (polar_status st = POLAR_E_NOMEM; st != POLAR_OK; tries += stride) {
-        pl_epoch_row row;
-        int active;
         pl_alloc_fail_at(tries + 1);
-        st = pl_testbed_so3.begin(&t, dev, (const pl_config *const *)&c, &arm.seed, 1);
-        if (st == POLAR_OK) st = pl_testbed_so3.epoch(t, &row, &active);
-        if (st == POLAR_OK) st = pl_testbed_so3.save(t, path);
-        if (st == POLAR_OK) st = pl_testbed_so3.load(t, path);
-        pl_alloc_fail_at(0);
-        pl_testbed_so3.end(t);
-        t = NULL;
+        st = whole_life(dev, (const pl_config *const *)&c, &arm.seed, path);
         bad += (st != POLAR_OK && st != POLAR_E_NOMEM) + (pl_alloc_live() != live);
         if (tries > 20000) break;
     }
