@@ -135,7 +135,7 @@ static polar_status take_letter(void *out, const cli_option *table, const char *
     const char *word = argv[*i] + 1;
     const cli_option *o = table;
     while (o->name && o->letter != *word) o++;
-    if (!o->name) return unknown_option(table, command, word);
+    PL_NEED(o->name, POLAR_E_ARG, "%s: no option '-%c' (`polar %s --help` lists them)", command, *word, command);
     if (word[1]) return store(out, o, command, word + 1);
     PL_NEED(*i + 1 < argc, POLAR_E_ARG, "%s: -%c wants a value: -%c %s", command, *word, *word, o->value ? o->value : "VALUE");
     return store(out, o, command, argv[++*i]);

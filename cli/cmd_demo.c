@@ -108,10 +108,9 @@ static polar_status train_all(demo *d, const pl_plan *plan)
     polar_status st = pl_runner_run(&outcome, tb, &row, plan->runs, plan->count, &o);
     stop_signal_end(&signals);
     run_progress_end(&progress);
-    if (st == POLAR_OK && outcome.left) {
-        d->ctx->interrupted = 1;
-        fprintf(d->ctx->log, "stopped; `%s demo -o %s` goes on\n", d->ctx->program, d->dir);
-    }
+    char *again[] = {"-o", d->dir};
+    if (outcome.left) run_progress_outcome(d->ctx, &outcome, st, "demo", 2, again);
+    if (outcome.stopped) d->ctx->interrupted = 1;
     return st;
 }
 

@@ -28,7 +28,7 @@ static const cli_option options[] = {
     {"store", CLI_STRING(run_args, store), .value = "FILE", .def = "polar.db", .help = "where results are kept; made where there is none"},
     {"budget", CLI_STRING(run_args, budget), .value = "TIME", .help = "save and leave after so long: 90s, 8m, 1h30m"},
     {"save-every", CLI_DOUBLE(run_args, save_every, 0, 86400), .value = "S", .def = "5", .help = "seconds between checkpoints of a run"},
-    {"gauge-shadow", CLI_INT(run_args, gauge_shadow, 0, 1000), .value = "K", .def = "0", .help = "follow every Schur block with K shadow optimisers (gauge.shadows)"},
+    {"gauge-shadow", CLI_INT(run_args, gauge_shadow, 0, 64), .value = "K", .def = "0", .help = "follow every Schur block with K shadow optimisers (gauge.shadows)"},
     {"ensemble", CLI_INT(run_args, ensemble, 0, 4096), .value = "N", .def = "0", .help = "the most runs trained together (0: 64 on cuda, 1 elsewhere)"},
     {"retry", CLI_FLAG(run_args, retry), .help = "make diverged runs again"},
     {"format", CLI_CHOICE(run_args, format, cli_formats), .value = "F", .def = "text", .help = "of the table"},
@@ -197,7 +197,7 @@ static polar_status run(cli_context *ctx, int argc, char **argv)
 }
 
 const cli_command cli_cmd_run = {
-    "run", "does, or goes on with, every run of a spec", "SPEC [options]", options,
+    "run", "do, or go on with, every run of a spec", "SPEC [options]", options,
     "Runs that the store has are not made again, so the same command resumes after anything: Ctrl-C (the running epochs end and are\n"
     "saved; exit code 130), kill -9, a full disk, a power cut. Results do not depend on interruptions, --jobs or threads.\n"
     "Several `polar run` on one store share the work: a run is claimed by a lock that its process cannot leave behind. When all that is left is\n"

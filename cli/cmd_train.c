@@ -1,5 +1,8 @@
 /* cmd_train.c -- `polar train TESTBED`: one run with its epochs shown; through the same store, checkpoints and runner as `polar run`. */
+#include <errno.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/alloc.h"
 #include "cli.h"
@@ -74,6 +77,21 @@ static polar_status cell_name(char **out, const pl_config *c, int64_t seed)
     return POLAR_OK;
 }
 
+/* Told before the training, not after it. */
+static polar_status check_save(const char *path)
+{
+    struct stat s;
+    const char *slash = strrchr(path, '/');
+    char *folder = pl_strdup(slash ? path : ".");
+    PL_NEED(folder, POLAR_E_NOMEM, "a path");
+    if (slash) folder[slash - path + 1] = 0;
+    int reason = access(folder, W_OK) == 0 ? 0 : errno;
+    pl_free(folder);
+    PL_NEED(!reason, reason == ENOENT || reason == ENOTDIR ? POLAR_E_ARG : POLAR_E_IO, "train: --save %s: its folder cannot be written: %s", path, strerror(reason));
+    PL_NEED(stat(path, &s) != 0 || S_ISREG(s.st_mode), POLAR_E_ARG, "train: --save %s: it is there and not a regular file", path);
+    return POLAR_OK;
+}
+
 static polar_status configure(pl_config **out, const pl_testbed *tb, const train_args *a)
 {
     PL_TRY(pl_config_create(out, tb->schema));
@@ -116,6 +134,7 @@ static polar_status run(cli_context *ctx, int argc, char **argv)
     char *cell = NULL;
     PL_TRY(cli_options_parse(&a, options, "train", argc, argv));
     PL_TRY(pl_testbed_find(&tb, a.testbed));
+    if (a.save) PL_TRY(check_save(a.save));
     pl_plan_run r = {.seed = a.seed};
     polar_status st = configure(&config, tb, &a);
     if (st == POLAR_OK) st = pl_config_run_id(r.id, config, a.seed);

@@ -20,9 +20,15 @@
 
 enum { EXIT_DONE = 0, EXIT_CHECK = 1, EXIT_USE = 2, EXIT_MACHINE = 3, EXIT_INTERRUPTED = 130 };
 
-static const cli_command *const commands[] = {&cli_cmd_demo, &cli_cmd_plan, &cli_cmd_run, &cli_cmd_train, &cli_cmd_audit, &cli_cmd_report, &cli_cmd_verify, &cli_cmd_map, &cli_cmd_bench, &cli_cmd_info};
+static const cli_command *const commands[] = {&cli_cmd_demo, &cli_cmd_plan, &cli_cmd_run, &cli_cmd_train, &cli_cmd_audit, &cli_cmd_report, &cli_cmd_data, &cli_cmd_verify, &cli_cmd_map, &cli_cmd_bench, &cli_cmd_info};
 
 #define N_COMMANDS ((int)(sizeof commands / sizeof *commands))
+
+/* The members of a family of commands; NULL for a plain one. */
+static const cli_command *const *parts_of(const cli_command *cmd)
+{
+    return cmd == &cli_cmd_data ? cli_data_parts : NULL;
+}
 
 /* ---- help ------------------------------------------------------------------------------------------------------------ */
 
@@ -38,7 +44,10 @@ static void print_overview(FILE *out, const char *program)
 void cli_command_help(FILE *out, const char *program, const cli_command *cmd)
 {
     fprintf(out, "%s %s: %s\n\nusage: %s %s %s\n\n%s\n", program, cmd->name, cmd->summary, program, cmd->name, cmd->usage, cmd->about);
-    cli_options_help(out, cmd->options);
+    const cli_command *const *parts = parts_of(cmd);
+    for (int i = 0; parts && parts[i]; i++) fprintf(out, "  %-20s %s\n", parts[i]->name, parts[i]->summary);
+    if (parts) fprintf(out, "\n`%s %s WHAT --help` lists the options of each.\n", program, cmd->name);
+    else cli_options_help(out, cmd->options);
     fprintf(out, "\nexamples:\n%s", cmd->examples);
 }
 
@@ -60,6 +69,27 @@ static polar_status find_command(const cli_command **out, const char *name)
     return PL_FAIL(POLAR_E_ARG, "no command '%s' (`polar help` lists them)", pl_text_shown(name).text);
 }
 
+/* *cmd is a family; one of its parts takes its place. A part's name is "data pack", the word "pack". */
+static polar_status find_part(const cli_command **cmd, const char *word)
+{
+    const cli_command *const *parts = parts_of(*cmd);
+    const char *known[16] = {NULL};
+    char all[256] = "";
+    size_t stem = strlen((*cmd)->name) + 1;
+    for (int i = 0; i < 15 && parts[i]; i++) {
+        known[i] = parts[i]->name + stem;
+        snprintf(all + strlen(all), sizeof all - strlen(all), "%s%s", i ? ", " : "", known[i]);
+        if (word && !strcmp(known[i], word)) {
+            *cmd = parts[i];
+            return POLAR_OK;
+        }
+    }
+    PL_NEED(word, POLAR_E_ARG, "%s wants one of %s (`polar %s --help` tells more)", (*cmd)->name, all, (*cmd)->name);
+    const char *near = pl_nearest(word, known);
+    if (near) return PL_FAIL(POLAR_E_ARG, "%s wants one of %s, got '%s' (did you mean %s?)", (*cmd)->name, all, pl_text_shown(word).text, near);
+    return PL_FAIL(POLAR_E_ARG, "%s wants one of %s, got '%s'", (*cmd)->name, all, pl_text_shown(word).text);
+}
+
 static int asks_for_help(int argc, char **argv)
 {
     for (int i = 0; i < argc && strcmp(argv[i], "--"); i++)
@@ -77,20 +107,28 @@ static polar_status dispatch(cli_context *ctx, int argc, char **argv)
         return POLAR_OK;
     }
     if (!strcmp(name, "help") || !strcmp(name, "--help") || !strcmp(name, "-h")) {
-        PL_NEED(argc <= 2, POLAR_E_ARG, "help wants one command, got %d words", argc - 1);
+        PL_NEED(argc <= 3, POLAR_E_ARG, "help wants one command, got %d words", argc - 1);
         if (argc < 2 || !strcmp(argv[1], "help")) print_overview(ctx->out, ctx->program);
         else {
             PL_TRY(find_command(&cmd, argv[1]));
+            PL_NEED(argc == 2 || parts_of(cmd), POLAR_E_ARG, "help wants one command, got %d words", argc - 1);
+            if (argc == 3) PL_TRY(find_part(&cmd, argv[2]));
             cli_command_help(ctx->out, ctx->program, cmd);
         }
         return POLAR_OK;
     }
     PL_TRY(find_command(&cmd, name));
-    if (asks_for_help(argc - 1, argv + 1)) {
+    argc--, argv++;
+    if (parts_of(cmd) && argc && argv[0][0] != '-') {
+        PL_TRY(find_part(&cmd, argv[0]));
+        argc--, argv++;
+    }
+    if (asks_for_help(argc, argv)) {
         cli_command_help(ctx->out, ctx->program, cmd);
         return POLAR_OK;
     }
-    return cmd->run(ctx, argc - 1, argv + 1);
+    if (parts_of(cmd)) return find_part(&cmd, NULL);
+    return cmd->run(ctx, argc, argv);
 }
 
 /* ---- the ends -------------------------------------------------------------------------------------------------------- */
@@ -141,9 +179,10 @@ int main(int argc, char **argv)
     cli_context ctx = {.program = slash ? slash + 1 : argc ? argv[0] : "polar", .out = stdout, .log = stderr};
     ctx.log_is_terminal = isatty(fileno(stderr));
     polar_status st = dispatch(&ctx, argc ? argc - 1 : 0, argv + 1);
-    if (st != POLAR_OK) print_error(ctx.log, "polar", polar_error_message());
+    int lost = st == POLAR_E_IO && ferror(ctx.out);    /* the command stumbled over its output: finish_output knows the sentence */
+    if (st != POLAR_OK && !lost) print_error(ctx.log, "polar", polar_error_message());
     polar_status written = finish_output(ctx.out);
-    if (written != POLAR_OK && st == POLAR_OK) {
+    if (written != POLAR_OK && (st == POLAR_OK || lost)) {
         st = written;
         print_error(ctx.log, "polar", polar_error_message());
     }

@@ -1,4 +1,4 @@
-# polar_lab_libs: what only the laboratory needs, libyaml for specs and SQLite for the store. libpolar links neither.
+# polar_lab_libs: what only the laboratory needs, libyaml for specs, SQLite for the store, libjpeg-turbo and libpng for pictures. libpolar links none of them.
 find_path(YAML_INCLUDE yaml.h)
 find_library(YAML_LIBRARY yaml)
 if(NOT YAML_INCLUDE OR NOT YAML_LIBRARY)
@@ -11,8 +11,25 @@ if(NOT SQLITE3_INCLUDE OR NOT SQLITE3_LIBRARY)
   message(FATAL_ERROR "SQLite is not here (Debian and Ubuntu: libsqlite3-dev; `sh tools/install_deps.sh` installs what is missing). "
     "In a folder of its own: -DCMAKE_PREFIX_PATH=...")
 endif()
-mark_as_advanced(YAML_INCLUDE YAML_LIBRARY SQLITE3_INCLUDE SQLITE3_LIBRARY)
-find_package(Threads REQUIRED)    # the runner's jobs
+find_path(JPEG_INCLUDE jpeglib.h)
+find_library(JPEG_LIBRARY jpeg)
+if(NOT JPEG_INCLUDE OR NOT JPEG_LIBRARY)
+  message(FATAL_ERROR "libjpeg-turbo is not here (Debian and Ubuntu: libjpeg-dev; `sh tools/install_deps.sh` installs what is missing). "
+    "In a folder of its own: -DCMAKE_PREFIX_PATH=...")
+endif()
+include(CheckLibraryExists)
+check_library_exists(${JPEG_LIBRARY} jpeg_crop_scanline "" POLAR_JPEG_HAS_CROP)
+if(NOT POLAR_JPEG_HAS_CROP)
+  message(FATAL_ERROR "${JPEG_LIBRARY} has no jpeg_crop_scanline: libjpeg-turbo 1.5 or later is wanted (Debian and Ubuntu: libjpeg-dev)")
+endif()
+find_path(PNG_INCLUDE png.h)
+find_library(PNG_LIBRARY png)
+if(NOT PNG_INCLUDE OR NOT PNG_LIBRARY)
+  message(FATAL_ERROR "libpng is not here (Debian and Ubuntu: libpng-dev; `sh tools/install_deps.sh` installs what is missing). "
+    "In a folder of its own: -DCMAKE_PREFIX_PATH=...")
+endif()
+mark_as_advanced(JPEG_INCLUDE JPEG_LIBRARY PNG_INCLUDE PNG_LIBRARY YAML_INCLUDE YAML_LIBRARY SQLITE3_INCLUDE SQLITE3_LIBRARY)
+find_package(Threads REQUIRED)    # the runner's jobs, the image loader's workers
 add_library(polar_lab_libs INTERFACE)
-target_include_directories(polar_lab_libs SYSTEM INTERFACE ${YAML_INCLUDE} ${SQLITE3_INCLUDE})
-target_link_libraries(polar_lab_libs INTERFACE ${YAML_LIBRARY} ${SQLITE3_LIBRARY} Threads::Threads)
+target_include_directories(polar_lab_libs SYSTEM INTERFACE ${YAML_INCLUDE} ${SQLITE3_INCLUDE} ${JPEG_INCLUDE} ${PNG_INCLUDE})
+target_link_libraries(polar_lab_libs INTERFACE ${YAML_LIBRARY} ${SQLITE3_LIBRARY} ${JPEG_LIBRARY} ${PNG_LIBRARY} Threads::Threads)

@@ -28,7 +28,7 @@ typedef double (*fake_value)(int cell, int seed, int arm);
 
 static inline void fake_id(char out[PL_RUN_ID_CHARS], const fake_plan *p, int cell, int seed, int arm)
 {
-    snprintf(out, PL_RUN_ID_CHARS, "%04x%04x%04x%04x%016x", (unsigned)(cell + 1), (unsigned)seed, (unsigned)(arm + 1), (unsigned)strlen(p->spec), 0x1234567u + (unsigned)cell);
+    snprintf(out, PL_RUN_ID_CHARS, "%04x%04x%04x%04x%016x", (cell + 1) & 0xffffu, seed & 0xffffu, (arm + 1) & 0xffffu, (unsigned)strlen(p->spec) & 0xffffu, 0x1234567u + (unsigned)cell);
 }
 
 static inline double fake_wall(int cell, int seed, int arm)

@@ -86,7 +86,9 @@ static double entry(int i, int64_t member, int64_t cloud, int64_t r, int64_t c)
 static void message_open(message *t, const char *device, const shape *s, int64_t first)
 {
     *t = (message){.s = *s};
-    TEST_TRY(polar_device_open(&t->dev, device));
+    polar_status st = polar_device_open(&t->dev, device);
+    if (st == POLAR_E_UNSUPPORTED) exit(77);    /* an instruction set that this CPU lacks */
+    TEST_TRY(st);
     TEST_TRY(polar_queue_create(&t->q, t->dev, NULL));
     for (int i = 0; i < ALL; i++) {
         pl_mat *m = &t->m[i];

@@ -63,7 +63,7 @@ enum {
     MODE,
     PLAIN
 }; /* ONTO: moved one element behind the start of operand `other`; SCALAR: the scalar `other` from the end becomes -1; MODE: whole number `other` behind the
-      operands becomes 3, which none of its names is; PLAIN: a direction's V with nothing to do */
+      operands becomes 99, which none of its names is; PLAIN: a direction's V with nothing to do */
 
 typedef struct {
     pl_op_id op;
@@ -85,13 +85,13 @@ static void spoil(pl_op_run *r, const bad_call *bad)
     case NEGATIVE: m->bs = -1; break;
     case ONTO: m->data = (char *)((pl_mat *)&r->args)[bad->other].data + polar_dtype_size(m->dtype); break;
     case SCALAR: *(double *)((char *)&r->args + pl_op_describe(bad->op)->args_bytes - 8 * (size_t)(1 + bad->other)) = -1; break;
-    case MODE: ((int64_t *)((pl_mat *)&r->args + r->operands))[bad->other] = 3; break;
+    case MODE: ((int64_t *)((pl_mat *)&r->args + r->operands))[bad->other] = 99; break;
     case PLAIN: r->args.direction.precondition = POLAR_PRECONDITION_NONE; break;
     }
 }
 
-/* Each of the n calls spoils the case that `valid` names for its op; every op of the layers, or every other one, must have some. */
-static void bad_use(pl_device *dev, const bad_call *bad_calls, int n, const char *const *valid, int layers)
+/* Each of the n calls spoils the case that `valid` names for its op; every op of a kind (0: the first ones, 1: the layers', 2: the transformer's) must have some. */
+static void bad_use(pl_device *dev, const bad_call *bad_calls, int n, const char *const *valid, int kind)
 {
     int64_t accepted = 0, misnamed = 0, touched = 0, stuck = 0;
     int tried[PL_OP_COUNT] = {0};
@@ -127,7 +127,7 @@ static void bad_use(pl_device *dev, const bad_call *bad_calls, int n, const char
     }
     int untried = 0;
     for (int op = 0; op < PL_OP_COUNT; op++)    /* refusals of fused ops: test_amx, test_pair_message */
-        untried += !tried[op] && pl_nn_case((pl_op_id)op) == layers && !pl_op_describe((pl_op_id)op)->fused;
+        untried += !tried[op] && (pl_nn_case((pl_op_id)op) ? 1 : pl_vit_case((pl_op_id)op) ? 2 : 0) == kind && !pl_op_describe((pl_op_id)op)->fused;
     test_true("bad calls are refused at the next sync", accepted == 0 && untried == 0, "%d calls, %lld accepted or with another status", n,
               (long long)accepted);
     test_exact("... with a sentence that names the op", misnamed);

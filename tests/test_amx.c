@@ -2,7 +2,8 @@
  * the CPU has them, by the CPU.
  *
  * Exact: the products against their order of sums written down once more here; the fused op against three gemms a step, on any number of threads, alone and in a
- * batch, with strides, NaN and infinity; the CPU's bits against the emulation's, subnormal numbers among them. Bounded: the map against the oracle's.
+ * batch, with strides, NaN and infinity; polar_map and polar_step against the ops they are made of, alone and put off together; the CPU's bits against the emulation's, subnormal
+ * numbers among them. Bounded: the map against the oracle's.
  * Returns 77 (skipped) where the CPU lacks AVX-512, which the kernels use around the tiles.
  */
 #include "base/alloc.h"
@@ -283,6 +284,258 @@ static void test_map(machine *at)
     test_bound("ns_bf16_fused: against ref", worst, 0.05, "another order of sums moves NS5 by 1-3 %");
 }
 
+/* ---- polar_map and polar_step ------------------------------------------------------------------------------------------------- */
+
+static void coefs_fill(double *coef, int64_t steps)
+{
+    for (int64_t s = 0; s < steps; s++) coef[3 * s] = jordan.a - 0.01 * (double)s, coef[3 * s + 1] = jordan.b, coef[3 * s + 2] = jordan.c;
+}
+
+/* Y by frob, normalise, newton_schulz and copy. */
+static void map_by_ops(machine *at, const pl_mat *Y, const pl_mat *X, const pl_mat *N, int64_t steps)
+{
+    matrix x = matrix_create(BF16, X->batch, X->rows, X->cols, 1, NORMAL, 70), own = matrix_create(POLAR_DTYPE_F64, X->batch, 1, 2, 0, NORMAL, 71);
+    pl_args_newton_schulz a = {.X = x.m, .steps = steps};
+    coefs_fill(a.coef, steps);
+    if (!N) PL_CALL(frob, at->q, .N = own.m, .X = *X, .weight = 1, .trans = X->rows > X->cols);
+    PL_CALL(normalise, at->q, .Y = x.m, .X = *X, .N = N ? *N : own.m);
+    pl_call_newton_schulz(at->q, &a);
+    PL_CALL(copy, at->q, .Y = *Y, .X = x.m);
+    TEST_TRY(polar_queue_sync(at->q));
+    matrix_destroy(&x), matrix_destroy(&own);
+}
+
+static void map_by_op(machine *at, const pl_mat *Y, const pl_mat *X, const pl_mat *N, int64_t steps)
+{
+    pl_args_polar_map a = {.Y = *Y, .X = *X, .steps = steps};
+    if (N) a.N = *N;
+    coefs_fill(a.coef, steps);
+    pl_call_polar_map(at->q, &a);
+    TEST_TRY(polar_queue_sync(at->q));
+}
+
+/* Elements that differ, one NaN being as good as another. */
+static int64_t unlike(const pl_mat *x, const pl_mat *y)
+{
+    int64_t bad = 0;
+    for (int64_t b = 0; b < x->batch; b++)
+        for (int64_t i = 0; i < x->rows; i++)
+            for (int64_t j = 0; j < x->cols; j++) {
+                double v = pl_load_f64(element(x, b, i, j), x->dtype, 0), w = pl_load_f64(element(y, b, i, j), y->dtype, 0);
+                bad += !((v == w && !signbit(v) == !signbit(w)) || (v != v && w != w));
+            }
+    return bad;
+}
+
+static const shape whole_shapes[] = {{1, 1, 1, 5},   {2, 1, 40, 3},  {3, 13, 7, 5},  {2, 16, 16, 5}, {5, 16, 152, 5}, {3, 33, 33, 4},
+                                     {2, 65, 31, 5}, {2, 64, 96, 5}, {1, 95, 97, 3}, {1, 40, 50, 0}, {1, 257, 100, 12}, {2, 1024, 256, 1}};    /* K: the steps */
+
+static void test_polar_map(machine *at)
+{
+    int64_t bad = 0, wild = 0, given = 0, place = 0, threads = 0, special = 0, guards = 0;
+    for (int c = 0; c < COUNT(whole_shapes); c++) {
+        const shape *s = &whole_shapes[c];
+        for (int f = 0; f < 4; f++) {
+            if (s->M * s->N > 20000 && f) continue;
+            polar_dtype in = f & 1 ? BF16 : F32, out = f & 2 ? BF16 : F32;
+            matrix x = matrix_create(in, s->batch, s->M, s->N, c % 3, NORMAL, (uint64_t)(200 + c)), y = matrix_create(out, s->batch, s->M, s->N, f, NORMAL, 1), z = copy_of(&y), three = copy_of(&y);
+            matrix norms = matrix_create(POLAR_DTYPE_F64, s->batch, 1, 2, 1, NORMAL, 72);
+            map_by_ops(&at[1], &y.m, &x.m, NULL, s->K);
+            map_by_op(&at[1], &z.m, &x.m, NULL, s->K);
+            map_by_op(&at[3], &three.m, &x.m, NULL, s->K);
+            bad += differences(&y.m, &z.m, 0);
+            threads += differences(&y.m, &three.m, 0);
+            guards += guards_broken(&z) + guards_broken(&three);
+            for (int64_t b = 0; b < s->batch; b++) ((double *)norms.m.data)[b * norms.m.bs] = 0.5, ((double *)norms.m.data)[b * norms.m.bs + 1] = 1.7 * sqrt((double)(s->M * s->N)) + (double)b;
+            pl_mat one = pl_mat_at(norms.m, s->batch - 1, 1), *n = f % 2 ? &one : &norms.m;
+            map_by_ops(&at[1], &y.m, &x.m, n, s->K);
+            map_by_op(&at[2], &z.m, &x.m, n, s->K);
+            given += differences(&y.m, &z.m, 0);
+            if (in == out) {
+                map_by_op(&at[2], &x.m, &x.m, n, s->K);
+                place += differences(&y.m, &x.m, 0) + guards_broken(&x);
+            }
+            matrix_destroy(&x), matrix_destroy(&y), matrix_destroy(&z), matrix_destroy(&three), matrix_destroy(&norms);
+        }
+        matrix x = matrix_create(F32, s->batch, s->M, s->N, 1, WILD, (uint64_t)(300 + c)), y = copy_of(&x), z = copy_of(&x);
+        map_by_ops(&at[1], &y.m, &x.m, NULL, s->K < 1 ? 0 : 1);
+        map_by_op(&at[1], &z.m, &x.m, NULL, s->K < 1 ? 0 : 1);
+        wild += unlike(&y.m, &z.m);
+        matrix_destroy(&x), matrix_destroy(&y), matrix_destroy(&z);
+        for (int k = 0; k < 5 && s->M * s->N < 20000; k++) {    /* one entry NaN, infinite, subnormal, huge; all zero */
+            static const double values[] = {NAN, -INFINITY, 1e-40, 3e38, 0};
+            matrix p = matrix_create(F32, s->batch, s->M, s->N, 0, NORMAL, (uint64_t)(400 + c)), q = copy_of(&p), r = copy_of(&p);
+            pl_store_f64((char *)element(&p.m, 0, s->M / 2, s->N / 3), F32, 0, values[k]);
+            if (k == 4) memset(p.m.data, 0, (size_t)(p.m.batch * p.m.bs) * sizeof(float));
+            map_by_ops(&at[1], &q.m, &p.m, NULL, s->K < 1 ? 0 : 1);
+            map_by_op(&at[1], &r.m, &p.m, NULL, s->K < 1 ? 0 : 1);
+            special += unlike(&q.m, &r.m);
+            matrix_destroy(&p), matrix_destroy(&q), matrix_destroy(&r);
+        }
+    }
+    test_exact("polar_map: frob, normalise, newton_schulz, copy", bad);
+    test_exact("polar_map: the same, any exponents", wild);
+    test_exact("polar_map: norms given, one or one each", given);
+    test_exact("polar_map: in place", place);
+    test_exact("polar_map: 1 and 3 threads", threads);
+    test_exact("polar_map: NaN, infinity, subnormal, huge, zero", special);
+    test_exact("polar_map: nothing written outside Y", guards);
+}
+
+/* The quotient without a division: x s / n within two units of the middle between two neighbours in bf16, where one unit decides; and x anywhere, down to subnormal. */
+static void test_quotients(machine *at)
+{
+    enum { SIDE = 64 };
+    uint64_t state = 900;
+    int64_t bad = 0;
+    for (int round = 0; round < 200; round++) {
+        matrix x = matrix_create(F32, 1, SIDE, SIDE, 0, WILD, (uint64_t)(1000 + round)), y = matrix_create(BF16, 1, SIDE, SIDE, 0, NORMAL, 1), z = copy_of(&y);
+        double norm[2] = {ldexp(1, (int)(draw(&state) % 3) - 1), 0};
+        pl_mat N = pl_mat_dense(norm, POLAR_DTYPE_F64, 1, 1, 2);
+        float n = round % 8 == 0 ? 1 + 0x1p-23f : round % 8 == 1 ? 2 - 0x1p-23f : round % 8 == 2 ? 1.5f : 1 + (float)(draw(&state) % (1 << 23)) * 0x1p-23f;
+        n = ldexpf(n, (int)(draw(&state) % 20) - 5);
+        norm[1] = (double)n;
+        for (int k = 0; k < SIDE * SIDE && round % 10; k++) {
+            double middle = ldexp((double)(2 * (128 + draw(&state) % 128) + 1), -9 - (int)(draw(&state) % 8));
+            float v = (float)(middle * (double)n / norm[0]);
+            for (int64_t off = (int64_t)(draw(&state) % 5) - 2; off; off += off < 0 ? 1 : -1) v = nextafterf(v, off < 0 ? 0 : 1e30f);
+            ((float *)x.m.data)[k] = draw(&state) % 2 ? v : -v;
+        }
+        map_by_op(&at[1], &y.m, &x.m, &N, 0);
+        PL_CALL(normalise, at[1].q, .Y = z.m, .X = x.m, .N = N);
+        TEST_TRY(polar_queue_sync(at[1].q));
+        bad += differences(&y.m, &z.m, 0);
+        matrix_destroy(&x), matrix_destroy(&y), matrix_destroy(&z);
+    }
+    test_exact("polar_map: quotients are those of a division", bad);
+}
+
+/* One parameter's tensors, W, M, V, G, and its live values: (c1, c2, lr, wd) per matrix, the second matrix frozen. */
+typedef struct {
+    matrix W, M, V, G;
+    double live[4 * 8];
+    int    per_matrix;
+} parameter;
+
+static parameter parameter_create(const shape *s, polar_dtype g, int64_t pad, int per_matrix, uint64_t seed)
+{
+    parameter p = {.W = matrix_create(F32, s->batch, s->M, s->N, pad, NORMAL, seed), .M = matrix_create(F32, s->batch, s->M, s->N, pad, NORMAL, seed + 1),
+                   .V = matrix_create(F32, s->batch, s->M, s->N, 0, NORMAL, seed + 2), .G = matrix_create(g, s->batch, s->M, s->N, pad, NORMAL, seed + 3), .per_matrix = per_matrix};
+    for (int64_t i = 0; i < s->batch * p.V.m.bs; i++) ((float *)p.V.m.data)[i] = fabsf(((float *)p.V.m.data)[i]);
+    for (int b = 0; b < 8; b++) p.live[4 * b] = 1.9 + b, p.live[4 * b + 1] = 3.1 + b, p.live[4 * b + 2] = b == 1 ? 0 : 0.02, p.live[4 * b + 3] = 0.1;
+    return p;
+}
+
+static parameter parameter_copy(const parameter *p)
+{
+    parameter c = *p;
+    c.W = copy_of(&p->W), c.M = copy_of(&p->M), c.V = copy_of(&p->V), c.G = copy_of(&p->G);
+    return c;
+}
+
+static void parameter_destroy(parameter *p)
+{
+    matrix_destroy(&p->W), matrix_destroy(&p->M), matrix_destroy(&p->V), matrix_destroy(&p->G);
+}
+
+static int64_t parameter_differences(const parameter *a, const parameter *b)
+{
+    return unlike(&a->W.m, &b->W.m) + differences(&a->M.m, &b->M.m, 0) + differences(&a->V.m, &b->V.m, 0) + differences(&a->G.m, &b->G.m, 0);
+}
+
+static pl_mat live_rows(const parameter *p, int first, int count)
+{
+    pl_mat m = pl_mat_dense((void *)(p->live + first), POLAR_DTYPE_F64, p->per_matrix ? p->W.m.batch : 1, 1, count);
+    m.bs = 4;
+    return m;
+}
+
+/* momentum and preconditioner from the number of the mode */
+static void step_by_ops(machine *at, parameter *p, int mode, int64_t steps)
+{
+    matrix D = matrix_create(F32, p->W.m.batch, p->W.m.rows, p->W.m.cols, 0, NORMAL, 73);
+    PL_CALL(direction, at->q, .D = D.m, .M = p->M.m, .V = mode % 2 ? p->V.m : (pl_mat){0}, .G = p->G.m, .live = live_rows(p, 0, 2), .momentum = mode / 2, .precondition = mode % 2, .beta1 = 0.9,
+            .beta2 = 0.999, .eps = 1e-8);
+    map_by_ops(at, &D.m, &D.m, NULL, steps);
+    PL_CALL(decay_step, at->q, .W = p->W.m, .D = D.m, .live = live_rows(p, 2, 2), .scale = 1.7);
+    TEST_TRY(polar_queue_sync(at->q));
+    matrix_destroy(&D);
+}
+
+static void step_by_op(machine *at, parameter *p, int mode, int64_t steps)
+{
+    pl_args_polar_step a = {.W = p->W.m, .M = p->M.m, .V = mode % 2 ? p->V.m : (pl_mat){0}, .G = p->G.m, .live = live_rows(p, 0, 4), .momentum = mode / 2, .precondition = mode % 2, .steps = steps,
+                            .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .scale = 1.7};
+    coefs_fill(a.coef, steps);
+    pl_call_polar_step(at->q, &a);
+}
+
+static void test_polar_step(machine *at)
+{
+    enum { MANY = 12 };
+    int64_t bad = 0, guards = 0, together = 0, special = 0;
+    parameter want[MANY], got[MANY];
+    for (int c = 0; c < MANY; c++) {
+        for (int mode = 0; mode < 6; mode++) {
+            if (mode != c % 6 && whole_shapes[c].M * whole_shapes[c].N > 5000) continue;
+            parameter p = parameter_create(&whole_shapes[c], mode % 2 ? BF16 : F32, (c + mode) % 3, mode > 2, (uint64_t)(500 + 10 * c + mode)), r = parameter_copy(&p);
+            step_by_ops(&at[1], &p, mode, whole_shapes[c].K);
+            step_by_op(&at[c % 3 + 1], &r, mode, whole_shapes[c].K);
+            TEST_TRY(polar_queue_sync(at[c % 3 + 1].q));
+            bad += parameter_differences(&p, &r);
+            guards += guards_broken(&r.W) + guards_broken(&r.M) + guards_broken(&r.V);
+            parameter_destroy(&p), parameter_destroy(&r);
+        }
+        want[c] = parameter_create(&whole_shapes[c], F32, c % 2, 1, (uint64_t)(600 + c));
+        if (c < 3) ((float *)want[c].G.m.data)[0] = c == 0 ? NAN : c == 1 ? 3e38f : 1e-40f;
+        got[c] = parameter_copy(&want[c]);
+        step_by_ops(&at[1], &want[c], 5, whole_shapes[c].K);
+    }
+    pl_queue_together_begin(at[3].q);
+    for (int c = 0; c < MANY; c++) step_by_op(&at[3], &got[c], 5, whole_shapes[c].K);
+    pl_queue_together_end(at[3].q);
+    TEST_TRY(polar_queue_sync(at[3].q));
+    for (int c = 0; c < MANY; c++) {
+        *(c < 3 ? &special : &together) += parameter_differences(&want[c], &got[c]);
+        parameter_destroy(&want[c]), parameter_destroy(&got[c]);
+    }
+    test_exact("polar_step: direction, the map, decay_step", bad);
+    test_exact("polar_step: nothing written outside", guards);
+    test_exact("polar_step: many, together on 3 threads", together);
+    test_exact("polar_step: NaN, huge, subnormal gradients", special);
+}
+
+/* More AdamW parameters than a queue puts off at once, with matrices among them: the bits of one call after the other. */
+static void test_together(machine *at)
+{
+    enum { MANY = 300 };
+    static parameter want[MANY], got[MANY];
+    int64_t bad = 0;
+    for (int c = 0; c < MANY; c++) {
+        shape s = {1 + c % 3, 1 + c % 5, c == 7 ? 40000 : 1 + 13 * (c % 11), 0};
+        want[c] = parameter_create(&s, c % 4 ? F32 : BF16, c % 2, c % 3 == 0, (uint64_t)(2000 + c));
+        got[c] = parameter_copy(&want[c]);
+        PL_CALL(adamw_step, at[1].q, .W = want[c].W.m, .M = want[c].M.m, .V = want[c].V.m, .G = want[c].G.m, .live = live_rows(&want[c], 0, 4), .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8);
+        TEST_TRY(polar_queue_sync(at[1].q));
+        if (c % 50 == 20) step_by_op(&at[1], &want[c], 5, 2);
+    }
+    pl_queue_together_begin(at[3].q);
+    for (int c = 0; c < MANY; c++)
+        if (c % 50 != 20)
+            PL_CALL(adamw_step, at[3].q, .W = got[c].W.m, .M = got[c].M.m, .V = got[c].V.m, .G = got[c].G.m, .live = live_rows(&got[c], 0, 4), .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8);
+    pl_queue_together_end(at[3].q);
+    pl_queue_together_begin(at[3].q);
+    for (int c = 20; c < MANY; c += 50) PL_CALL(adamw_step, at[3].q, .W = got[c].W.m, .M = got[c].M.m, .V = got[c].V.m, .G = got[c].G.m, .live = live_rows(&got[c], 0, 4), .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8);
+    pl_queue_together_end(at[3].q);
+    for (int c = 20; c < MANY; c += 50) step_by_op(&at[3], &got[c], 5, 2);
+    TEST_TRY(polar_queue_sync(at[3].q));
+    for (int c = 0; c < MANY; c++) {
+        bad += parameter_differences(&want[c], &got[c]);
+        parameter_destroy(&want[c]), parameter_destroy(&got[c]);
+    }
+    test_exact("together: 300 parameters, the bits of one after the other", bad);
+}
+
 /* ---- the CPU's own tiles ------------------------------------------------------------------------------------------------------ */
 
 static void test_hardware(machine *emulated)
@@ -316,6 +569,10 @@ static void test_all(machine *at)
     test_memory(&at[2]);
     test_refusals(&at[1]);
     test_map(&at[2]);
+    test_polar_map(at);
+    test_quotients(at);
+    test_polar_step(at);
+    test_together(at);
 }
 
 int main(int argc, char **argv)

@@ -102,7 +102,7 @@ static void mistakes(void)
     st = call(&cli_cmd_audit, WORDS(spec_path, "--store", store, "--metric", "l10"));
     test_true("audit: no such metric", st == POLAR_E_ARG && strstr(polar_error_message(), "epochs, test_mse, wall"), "%s", polar_error_message());
     st = call(&cli_cmd_report, WORDS("-q", "x"));
-    test_true("report: no such letter", st == POLAR_E_ARG && strstr(polar_error_message(), "'--q'"), "%s", polar_error_message());
+    test_true("report: no such letter", st == POLAR_E_ARG && strstr(polar_error_message(), "'-q'"), "%s", polar_error_message());
     st = call(&cli_cmd_report, WORDS("-o"));
     test_true("report: -o without a folder", st == POLAR_E_ARG && strstr(polar_error_message(), "-o wants a value: -o DIR"), "%s", polar_error_message());
 }

@@ -18,6 +18,7 @@
 #include "polar/polar.h"
 
 #define TEXT_BYTES 65536
+#define TINY       SOURCE_DIR "/specs/demo/so3_tiny.yaml"
 
 typedef struct {
     int  code;                 /* exit code, or 1000 + the signal */
@@ -113,8 +114,8 @@ static int64_t tensor_differs(const pl_safetensors_entry *a, const pl_safetensor
 
 static void test_help(void)
 {
-    static const char *const names[] = {"demo", "verify", "map", "bench", "info"};
-    for (int i = 0; i < 5; i++) {
+    static const char *const names[] = {"demo", "plan", "run", "train", "audit", "report", "verify", "map", "bench", "info"};
+    for (int i = 0; i < 10; i++) {
         char command[64], text[TEXT_BYTES];
         snprintf(command, sizeof command, "$P help %s", names[i]);
         accepted(command, "examples:\n  polar ");
@@ -155,7 +156,7 @@ static void test_wrong_use(void)
     refused("$P map a b --steps --verbose", 2, "wants a value");
     refused("$P map a b --map polar", 2, "ns_bf16_fused");
     refused("$P map a b --flatten=1", 2, "takes no value");
-    refused("$P map a b -v", 2, "--v");
+    refused("$P map a b -v", 2, "no option '-v'");
     refused("$P map '' b", 2, "IN is empty");
     refused("$P map a -- --steps 3", 2, "'3'");
     refused("$P info --format yaml", 2, "text, csv, json, tex");
@@ -170,6 +171,18 @@ static void test_wrong_use(void)
     refused("$P map $G $D/x --device cpu:isa=mmx", 2, "mmx");
     refused("$P map $G $D/x --only 'nothing.*'", 2, "nothing.*");
     refused("$P demo --device gpu", 2, "no device 'gpu'");
+    refused("$P plan", 2, "SPEC is missing");
+    refused("$P run $D/missing.yaml --store $D/x", 2, "missing.yaml");
+    refused("$P plan $D", 2, "Is a directory");
+    refused("$P run " TINY " --set model.width=-4 --store $D/x", 2, "from 1 to 1024, got '-4'");
+    refused("$P run " TINY " --set seeds=1,1 --store $D/x", 2, "seed 1 is given twice");
+    refused("$P run " TINY " --jobs 0 --store $D/x", 2, "--jobs");
+    refused("$P run " TINY " --store $D/no/folder/x", 2, "there is no folder for it");
+    refused("$P audit " TINY " --store $D/x", 2, "no store at");
+    refused("$P report --store $D/x -o $D/report", 2, "no store at");
+    refused("$P train so2", 2, "no testbed 'so2'");
+    refused("$P train so3 --save $D/no/folder/w --store $D/x", 2, "--save");
+    refused("$P train so3 --save $D --store $D/x", 2, "not a regular file");
     test_true("nothing was written", !exists("x"), "%s", in_folder("x"));
 }
 

@@ -105,8 +105,9 @@ static void linear(const char *device, int bias, int64_t act)
             for (int64_t o = 0; o < OUT; o++) {
                 double u = bias ? v[e * OUT + o] : 0;
                 for (int64_t i = 0; i < IN; i++) u += w[(e * OUT + o) * IN + i] * x[(e * ROWS + r) * IN + i];
-                double s = 1 / (1 + exp(-u)), slope = act == PL_ACT_SILU ? s + u * s * (1 - s) : act == PL_ACT_SIGMOID ? s * (1 - s) : 1;
-                double at = act == PL_ACT_SILU ? u * s : act == PL_ACT_SIGMOID ? s : u;
+                double s = 1 / (1 + exp(-u)), normal = erfc(-u / sqrt(2)) / 2, density = exp(-u * u / 2) / sqrt(2 * acos(-1));
+                double slope = act == PL_ACT_SILU ? s + u * s * (1 - s) : act == PL_ACT_SIGMOID ? s * (1 - s) : act == PL_ACT_GELU ? normal + u * density : 1;
+                double at = act == PL_ACT_SILU ? u * s : act == PL_ACT_SIGMOID ? s : act == PL_ACT_GELU ? u * normal : u;
                 err = fmax(err, fabs(y[(e * ROWS + r) * OUT + o] - at));
                 double du = dy[(e * ROWS + r) * OUT + o] * slope;
                 for (int64_t i = 0; i < IN; i++) {

@@ -219,6 +219,25 @@ static void check_numbers(const char *html)
     csv = text_of(at("out/tables/so3_capacity_pairs.csv"));
     test_true("table: the paper's difference", csv_number(csv, "model.width=16,polaradamw,muon,", 15) == 0.0007 && csv_number(csv, "model.width=32,polaradamw,muon,", 3) == 3, "+0.0007; n 3 of 4");
     free(csv);
+    char *runs = text_of(at("out/tables/so3_capacity_runs.csv"));
+    int64_t lines = 0;
+    for (const char *s = runs; *s; s++) lines += *s == '\n';
+    test_true("runs: a line each", lines == 25 && !strncmp(runs, "cell,arm,seed,state,best_epoch,diverged,epochs,test_mse,trace_anisotropy_mse,trace_mse,wall,code,device,id\n", 103),
+              "%lld lines", (long long)lines);
+    for (int i = 0; i < 24; i++) {
+        int c = i / 12, k = i / 3 % 4, r = i % 3;
+        snprintf(text, sizeof text, "%s,%s,%d,%s,", plan.cells[c], plan.arms[r], k, isnan(value(c, k, r)) ? "diverged" : "done");
+        fake_id(id, &plan, c, k, r);
+        const char *row = strstr(runs, text), *end = row ? strchr(row, '\n') : NULL, *found = strstr(runs, id);
+        wrong += !end || !found || found < row || found > end;
+        if (!isnan(value(c, k, r))) wrong += csv_number(runs, text, 7) != value(c, k, r);
+    }
+    free(runs);
+    test_exact("runs: every value to the last digit", wrong);
+    csv = text_of(at("out/tables/so3_capacity_gauge.csv"));
+    double mean = csv_number(csv, "model.width=16,muon,ns_bf16_reference,10,4,8,", 6);    /* four runs, two shadows: 2e-2 (1 + 1) and the same + 1e-3 */
+    test_bound("gauge: the mean of runs and shadows", fabs(mean - 0.0405), 8 * 2.3e-16 * 0.0405, "8 eps of the mean");
+    free(csv);
     for (int c = 0; c < 2; c++)
         for (int k = 0; k < 4; k++)
             for (int r = 0; r < 3; r++) {
@@ -236,14 +255,15 @@ static int whole_report(void)
 {
     static const char *const names[] = {"out/index.html", "out/tables/so3_capacity.json", "out/tables/so3_capacity_results.txt", "out/tables/so3_capacity_results.csv",
                                         "out/tables/so3_capacity_results.tex", "out/tables/so3_capacity_pairs.txt", "out/tables/so3_capacity_pairs.csv", "out/tables/so3_capacity_pairs.tex",
-                                        "out/tables/so3_capacity_wall.csv", "out/tables/so3_capacity_wall_pairs.csv", "out/tables/small_results.csv"};
+                                        "out/tables/so3_capacity_wall.csv", "out/tables/so3_capacity_wall_pairs.csv", "out/tables/small_results.csv",
+                                        "out/tables/so3_capacity_runs.csv", "out/tables/so3_capacity_gauge.csv", "out/tables/small_runs.csv"};
     static const char *const figures[] = {"so3_capacity_metric", "so3_capacity_differences", "so3_capacity_trajectories", "so3_capacity_wall", "so3_capacity_gauge_0",
                                           "so3_capacity_gauge_1", "small_metric", "small_differences", "small_trajectories", "small_wall"};
     static xml x;
     pl_report_outcome out;
     TEST_TRY(write_report(&out, at("two.db"), at("out"), NULL, 0));
     int drawn = !*out.note;
-    test_true("report: files", count_files(names, 11) == 11 && out.tables == 8 && out.specs == 2, "%lld tables, %lld figures: %s", (long long)out.tables, (long long)out.figures, out.page);
+    test_true("report: files", count_files(names, 14) == 14 && access(at("out/tables/small_gauge.csv"), F_OK) != 0 && out.tables == 11 && out.specs == 2, "%lld tables, %lld figures: %s", (long long)out.tables, (long long)out.figures, out.page);
     char *html = text_of(at("out/index.html"));
     const char *bad = check_xml(&x, html, 1);
     test_true("page: well-formed, ids unique", !bad && !x.twice, "%d ids, %d twice%s%.40s", x.n_ids, x.twice, bad ? ", at " : "", bad ? bad : "");

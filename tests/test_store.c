@@ -246,7 +246,7 @@ static void test_files(void)
     char deep[128];
     snprintf(deep, sizeof deep, "%s", path);
     snprintf(path, sizeof path, "%s/no/such/folder.db", folder);
-    refuse("a folder that is not there", PL_STORE_WRITE, POLAR_E_IO, "no folder");
+    refuse("a folder that is not there", PL_STORE_WRITE, POLAR_E_ARG, "no folder");
     snprintf(path, sizeof path, "%s", deep);
 }
 
@@ -449,6 +449,35 @@ static void test_faults(void)
     test_true("memory runs out", st == POLAR_OK && n > 100 && !leaks && !wrong, "%lld allocations, %lld leaks, %lld other errors", (long long)n, (long long)leaks, (long long)wrong);
 }
 
+/* One connection lives through every failure: a select that ran out of memory leaves no transaction behind, in which later ones would see an old moment. */
+static void test_faults_of_one_connection(void)
+{
+    pl_store *s, *other;
+    polar_status st = POLAR_E_NOMEM;
+    int64_t n = 0, wrong = 0;
+    clean();
+    TEST_TRY(pl_store_open(&s, path, PL_STORE_WRITE));
+    TEST_TRY(fill(s));
+    TEST_TRY(pl_store_open(&other, path, PL_STORE_WRITE));
+    for (; st != POLAR_OK && n < 1000 && !wrong; n++) {
+        pl_store_members m = {0};
+        pl_store_epochs e = {0};
+        const pl_epoch_row row = {.epoch = n + 10, .valid = 1};
+        const pl_run_progress more = {.epochs = &row, .epoch_count = 1};
+        pl_alloc_fail_at(n + 1);
+        st = pl_store_select_members(&m, s, "so3_test");
+        pl_alloc_fail_at(0);
+        pl_store_members_free(&m);
+        wrong += pl_store_put_progress(other, ID_B, &more) != POLAR_OK;
+        wrong += pl_store_select_epochs(&e, s, ID_B) != POLAR_OK || e.count == 0 || e.rows[e.count - 1].epoch != n + 10;    /* of now */
+        wrong += pl_store_put_progress(s, ID_B, &more) != POLAR_OK;
+        pl_store_epochs_free(&e);
+    }
+    pl_store_close(other);
+    pl_store_close(s);
+    test_true("a connection outlives it", st == POLAR_OK && n > 10 && !wrong, "%lld allocations, %lld wrong", (long long)n - 1, (long long)wrong);
+}
+
 #define WRITERS 4
 #define ROUNDS  40
 
@@ -515,6 +544,7 @@ int main(int argc, char **argv)
     test_damage();
     test_upgrade();
     test_faults();
+    test_faults_of_one_connection();
     test_writers();
     test_read_only();
     test_read_only_folder();

@@ -25,6 +25,11 @@ links '#include <yaml.h>
 int main(void) { int a, b, c; yaml_get_version(&a, &b, &c); return 0; }' -lyaml || need libyaml-dev
 links '#include <sqlite3.h>
 int main(void) { return sqlite3_libversion_number() == 0; }' -lsqlite3 || need libsqlite3-dev
+links '#include <stdio.h>
+#include <jpeglib.h>
+int main(void) { jpeg_crop_scanline(0, 0, 0); return 0; }' -ljpeg || need libjpeg-dev
+links '#include <png.h>
+int main(void) { return png_access_version_number() == 0; }' -lpng || need libpng-dev
 have gnuplot || need gnuplot-nox    # figures of `polar report`
 missing=${missing# }
 

@@ -45,13 +45,18 @@ static void step_reference(pl_queue *q, const ns_work *w, polar_coef k)
     PL_CALL(axpby, q, .Y = w->Y, .X = w->X, .alpha = k.a, .Z = w->Y, .beta = 1, .round_terms = 1);                  /* Y = R(R(a X) + Y) */
 }
 
+void pl_ns_coefs(double *out, const polar_coef *coefs, int64_t steps)
+{
+    for (int64_t i = 0; i < steps; i++) out[3 * i] = coefs[i].a, out[3 * i + 1] = coefs[i].b, out[3 * i + 2] = coefs[i].c;
+}
+
 /* All steps on X in one op, for devices that have it: the bits of step_fused. */
 static void steps_native(pl_queue *q, pl_mat X, const pl_ns_opts *o)
 {
     if (!X.batch) return;
     for (int s = 0; s < o->steps; s += PL_FUSED_STEPS) {
         pl_args_newton_schulz a = {.X = X, .steps = o->steps - s < PL_FUSED_STEPS ? o->steps - s : PL_FUSED_STEPS};
-        for (int64_t i = 0; i < a.steps; i++) a.coef[3 * i] = o->coefs[s + i].a, a.coef[3 * i + 1] = o->coefs[s + i].b, a.coef[3 * i + 2] = o->coefs[s + i].c;
+        pl_ns_coefs(a.coef, o->coefs + s, a.steps);
         pl_call_newton_schulz(q, &a);
     }
 }
@@ -164,6 +169,26 @@ static void run_group_native(pl_queue *q, const pl_mat *out, const pl_mat *in, i
     pl_scratch_end(q, mark);
 }
 
+/* One op for each list entry, where the device has it and they are of its formats: everything of a matrix at once. */
+static int whole(pl_queue *q, const pl_mat *out, const pl_mat *in, int64_t n, const pl_ns_opts *o)
+{
+    int can = pl_queue_has(q, PL_OP_polar_map) && o->steps <= PL_FUSED_STEPS;
+    for (int64_t i = 0; i < n && can; i++) can = in[i].dtype != POLAR_DTYPE_F64 && out[i].dtype != POLAR_DTYPE_F64;
+    return can;
+}
+
+static void run_whole(pl_queue *q, const pl_mat *out, const pl_mat *in, int64_t n, const pl_mat *shared, const pl_ns_opts *o)
+{
+    pl_queue_together_begin(q);
+    for (int64_t i = 0; i < n; i++) {
+        pl_args_polar_map a = {.Y = out[i], .X = in[i], .steps = o->steps};
+        if (shared) a.N = *shared;
+        pl_ns_coefs(a.coef, o->coefs, o->steps);
+        if (in[i].rows && in[i].cols) pl_call_polar_map(q, &a);
+    }
+    pl_queue_together_end(q);
+}
+
 /* The Frobenius norm of the direct sum of in[i] (x) I_dim[i]. */
 static pl_mat shared_norm(pl_queue *q, const pl_mat *in, const int64_t *dim, int64_t n, int rounded)
 {
@@ -181,7 +206,9 @@ void pl_newton_schulz(pl_queue *q, const pl_mat *out, const pl_mat *in, const in
     pl_mat shared = {0};
     int native = o->precision == POLAR_DTYPE_BF16 && o->rounding == POLAR_ROUND_FUSED && pl_queue_has(q, PL_OP_newton_schulz);
     if (dim) shared = shared_norm(q, in, dim, n, o->rounding == POLAR_ROUND_REFERENCE);
-    for (int64_t i = 0; i < n; i++) {
+    int at_once = native && whole(q, out, in, n, o);
+    if (at_once) run_whole(q, out, in, n, dim ? &shared : NULL, o);
+    for (int64_t i = 0; i < n && !at_once; i++) {
         int leads = 1;
         for (int64_t j = 0; j < i && leads; j++) leads = !same_group(&in[i], &in[j]);
         if (leads && in[i].rows && in[i].cols) (native ? run_group_native : run_group)(q, out, in, i, n, dim ? &shared : NULL, o);

@@ -16,4 +16,6 @@ typedef struct pl_ns_opts {
  * over that of the direct sum of in[i] (x) I_dim[i]. out[i] may be in[i]. */
 void pl_newton_schulz(pl_queue *q, const pl_mat *out, const pl_mat *in, const int64_t *dim, int64_t n, const pl_ns_opts *o);
 
+void pl_ns_coefs(double *out, const polar_coef *coefs, int64_t steps);    /* as the fused ops want them; steps <= PL_FUSED_STEPS */
+
 #endif

@@ -38,6 +38,24 @@ static inline pl_mat pl_view_cols(pl_mat m, int64_t first, int64_t n)
     return m;
 }
 
+/* Rows [first, first + n) of every matrix. */
+static inline pl_mat pl_view_rows(pl_mat m, int64_t first, int64_t n)
+{
+    assert(first >= 0 && n >= 0 && first + n <= m.rows);
+    if (m.data) m.data = (char *)m.data + (size_t)(first * m.rs) * polar_dtype_size(m.dtype);
+    m.rows = n;
+    return m;
+}
+
+/* (1, rows, cols) -> the same matrix `times` over. */
+static inline pl_mat pl_view_repeat(pl_mat m, int64_t times)
+{
+    assert(m.batch == 1);
+    m.batch = times;
+    m.bs = 0;
+    return m;
+}
+
 /* (batch, rows, cols), packed -> (batch, 1, rows * cols). */
 static inline pl_mat pl_view_row(pl_mat m)
 {

@@ -22,6 +22,7 @@ typedef struct pl_backend {
     void         (*queue_close)(pl_queue *q);                                        /* or NULL */
     polar_status (*queue_sync)(pl_queue *q);                                         /* waits for the work; or NULL where ops run at once */
     int          (*queue_captured)(pl_queue *q);                                     /* inside a capture that is not ours; or NULL */
+    void         (*together_end)(pl_queue *q);                                       /* does what was put off since pl_queue_together_begin; or NULL where nothing is */
     size_t       (*op_scratch)(pl_queue *q, pl_op_id id, const void *args);          /* scratch an op takes for itself, for dry runs; or NULL */
     double       (*peak_flops)(pl_device *dev, polar_dtype dtype);                   /* FLOPs per second of a loop in registers, for benchmarks; or NULL */
     void         (*copy)(pl_queue *q, void *dst, const void *src, size_t bytes, pl_copy_kind kind);

@@ -45,10 +45,16 @@ static int optional(pl_op_id id, const void *args, int i)
     case PL_OP_bias_act:
     case PL_OP_bias_act_back: return i == 2;
     case PL_OP_gemm:
+    case PL_OP_scale_rows:
     case PL_OP_pair_sum: return i == 3;
     case PL_OP_vec_gate: return i == 4;
+    case PL_OP_layernorm_back: return i == 7;
+    case PL_OP_attention:
+    case PL_OP_cross_entropy:
     case PL_OP_mse: return i == 1;
+    case PL_OP_polar_map: return i == 2;
     case PL_OP_direction: return i == 2 && !((const pl_args_direction *)args)->precondition;
+    case PL_OP_polar_step: return i == 2 && !((const pl_args_polar_step *)args)->precondition;
     default: return 0;
     }
 }

@@ -116,6 +116,36 @@ polar_status pl_check_newton_schulz(const pl_args_newton_schulz *a)
     return POLAR_OK;
 }
 
+polar_status pl_check_polar_map(const pl_args_polar_map *a)
+{
+    PL_TRY(need_same_shape("polar_map", "X", &a->Y, &a->X));
+    PL_TRY(need_apart("polar_map", "X", &a->Y, &a->X));
+    PL_NEED(a->X.dtype != POLAR_DTYPE_F64 && a->Y.dtype != POLAR_DTYPE_F64, POLAR_E_DTYPE, "polar_map wants X and Y in f32 or bf16");
+    PL_NEED(a->steps >= 0 && a->steps <= PL_FUSED_STEPS, POLAR_E_ARG, "polar_map: %lld steps in one call; 0 to %d can be had", (long long)a->steps, PL_FUSED_STEPS);
+    if (!a->N.data) return POLAR_OK;
+    PL_TRY(need_values("polar_map", "N", &a->N, 2));
+    PL_NEED(a->N.batch == a->X.batch || a->N.batch == 1, POLAR_E_SHAPE, "polar_map: %lld norms for %lld matrices", (long long)a->N.batch, (long long)a->X.batch);
+    return POLAR_OK;
+}
+
+polar_status pl_check_polar_step(const pl_args_polar_step *a)
+{
+    const pl_mat *m[] = {&a->W, &a->M, &a->G, &a->V};
+    int n = a->precondition ? 4 : 3;
+    PL_NEED(a->momentum >= POLAR_MOMENTUM_HEAVY_BALL && a->momentum <= POLAR_MOMENTUM_EMA, POLAR_E_ARG, "polar_step: no momentum has the number %lld", (long long)a->momentum);
+    PL_NEED(a->precondition == POLAR_PRECONDITION_NONE || a->precondition == POLAR_PRECONDITION_ADAM, POLAR_E_ARG, "polar_step: no preconditioner has the number %lld",
+            (long long)a->precondition);
+    PL_NEED(a->precondition || !a->V.data, POLAR_E_ARG, "polar_step: a second moment is given, and no preconditioner that keeps one");
+    PL_NEED(a->steps >= 0 && a->steps <= PL_FUSED_STEPS, POLAR_E_ARG, "polar_step: %lld steps in one call; 0 to %d can be had", (long long)a->steps, PL_FUSED_STEPS);
+    PL_NEED(a->W.dtype == POLAR_DTYPE_F32, POLAR_E_DTYPE, "polar_step wants W in f32, got %s", polar_dtype_name(a->W.dtype));
+    for (int i = 0; i < n; i++) {
+        PL_NEED(m[i]->dtype != POLAR_DTYPE_F64, POLAR_E_DTYPE, "polar_step wants no f64 but in live");
+        PL_TRY(need_same_shape("polar_step", "M, V and G", &a->W, m[i]));
+        for (int k = 0; k < i; k++) PL_NEED(!pl_mat_overlap(m[i], m[k]), POLAR_E_ARG, "polar_step: weights, moments and gradient overlap");
+    }
+    return need_live("polar_step", &a->W, &a->live, 4);
+}
+
 double pl_flops_copy(const pl_args_copy *a)
 {
     (void)a;
@@ -154,11 +184,16 @@ double pl_flops_polar_exact(const pl_args_polar_exact *a)
     return (double)a->X.batch * (16 * m * m * n + 8 * m * m * m);
 }
 
+static double direction_flops(const pl_mat *d, int64_t momentum, int64_t precondition)
+{
+    static const double flops[] = {[POLAR_MOMENTUM_HEAVY_BALL] = 2, [POLAR_MOMENTUM_NESTEROV] = 4, [POLAR_MOMENTUM_EMA] = 4};
+    if (momentum < 0 || momentum > POLAR_MOMENTUM_EMA) return 0;    /* refused by the op's check */
+    return (flops[momentum] + (precondition ? 8 : 0)) * elements(d);
+}
+
 double pl_flops_direction(const pl_args_direction *a)
 {
-    static const double momentum[] = {[POLAR_MOMENTUM_HEAVY_BALL] = 2, [POLAR_MOMENTUM_NESTEROV] = 4, [POLAR_MOMENTUM_EMA] = 4};
-    if (a->momentum < 0 || a->momentum > POLAR_MOMENTUM_EMA) return 0;    /* refused by pl_check_direction */
-    return (momentum[a->momentum] + (a->precondition ? 8 : 0)) * elements(&a->D);
+    return direction_flops(&a->D, a->momentum, a->precondition);
 }
 
 double pl_flops_decay_step(const pl_args_decay_step *a)
@@ -171,8 +206,23 @@ double pl_flops_adamw_step(const pl_args_adamw_step *a)
     return (12 + 3) * elements(&a->W);
 }
 
+static double iteration_flops(const pl_mat *x, int64_t steps)
+{
+    double m = (double)(x->rows < x->cols ? x->rows : x->cols), n = (double)(x->rows < x->cols ? x->cols : x->rows);
+    return (double)steps * (double)x->batch * (4 * m * m * n + 2 * m * m * m);
+}
+
 double pl_flops_newton_schulz(const pl_args_newton_schulz *a)
 {
-    double m = (double)(a->X.rows < a->X.cols ? a->X.rows : a->X.cols), n = (double)(a->X.rows < a->X.cols ? a->X.cols : a->X.rows);
-    return (double)a->steps * (double)a->X.batch * (4 * m * m * n + 2 * m * m * m);
+    return iteration_flops(&a->X, a->steps);
+}
+
+double pl_flops_polar_map(const pl_args_polar_map *a)
+{
+    return ((a->N.data ? 0 : 3) + 2) * elements(&a->X) + iteration_flops(&a->X, a->steps);
+}
+
+double pl_flops_polar_step(const pl_args_polar_step *a)
+{
+    return direction_flops(&a->W, a->momentum, a->precondition) + (3 + 2 + 3) * elements(&a->W) + iteration_flops(&a->W, a->steps);
 }

@@ -1,4 +1,4 @@
-/* op_check.h -- what the checks of ops have in common (op_check.c, op_check_nn.c). */
+/* op_check.h -- what the checks of ops have in common (op_check.c, op_check_nn.c, op_check_vit.c). */
 #ifndef PL_DEVICE_OP_CHECK_H
 #define PL_DEVICE_OP_CHECK_H
 
@@ -32,6 +32,38 @@ static inline polar_status need_apart(const char *op, const char *name, const pl
 {
     int same = y->data == x->data && y->dtype == x->dtype && y->bs == x->bs && y->rs == x->rs;
     PL_NEED(same || !pl_mat_overlap(y, x), POLAR_E_ARG, "%s: the result overlaps %s without being it", op, name);
+    return POLAR_OK;
+}
+
+static inline polar_status need_shape(const char *op, const char *name, const pl_mat *m, int64_t batch, int64_t rows, int64_t cols)
+{
+    PL_NEED(m->batch == batch && m->rows == rows && m->cols == cols, POLAR_E_SHAPE, "%s wants %s to be " SHAPE_FMT ", got " SHAPE_FMT, op, name, (long long)batch,
+            (long long)rows, (long long)cols, SHAPE(*m));
+    return POLAR_OK;
+}
+
+/* A row of values, one for all matrices or one for each. */
+static inline polar_status need_row(const char *op, const char *name, const pl_mat *m, int64_t batch, int64_t cols)
+{
+    PL_NEED(m->rows == 1 && m->cols == cols && (m->batch == 1 || m->batch == batch), POLAR_E_SHAPE,
+            "%s wants %s to be %lldx1x%lld or 1x1x%lld, got " SHAPE_FMT, op, name, (long long)batch, (long long)cols, (long long)cols, SHAPE(*m));
+    return POLAR_OK;
+}
+
+/* None of the first `results` of n operands meets another of the n. Absent ones meet nobody. */
+static inline polar_status need_disjoint(const char *op, const pl_mat *const *m, int results, int n)
+{
+    for (int i = 0; i < results; i++)
+        for (int k = 0; k < n; k++)
+            PL_NEED(k == i || !m[i]->data || !m[k]->data || !pl_mat_overlap(m[i], m[k]), POLAR_E_ARG, "%s: the result overlaps another operand", op);
+    return POLAR_OK;
+}
+#define NEED_DISJOINT(op, results, ...)                                                                                        \
+    PL_TRY(need_disjoint(op, (const pl_mat *const[]){__VA_ARGS__}, results, (int)(sizeof((const pl_mat *const[]){__VA_ARGS__}) / sizeof(pl_mat *))))
+
+static inline polar_status need_eps(const char *op, double eps, int positive)
+{
+    PL_NEED(positive ? eps > 0 : eps >= 0, POLAR_E_ARG, "%s wants %s eps, got %g", op, positive ? "a positive" : "a non-negative", eps);
     return POLAR_OK;
 }
 

@@ -1,38 +1,6 @@
 /* op_check_nn.c -- what the ops of the layers demand of their operands, and their nominal FLOPs (e^x, a root and a quotient count as one each). */
 #include "op_check.h"
 
-static polar_status need_shape(const char *op, const char *name, const pl_mat *m, int64_t batch, int64_t rows, int64_t cols)
-{
-    PL_NEED(m->batch == batch && m->rows == rows && m->cols == cols, POLAR_E_SHAPE, "%s wants %s to be " SHAPE_FMT ", got " SHAPE_FMT, op, name, (long long)batch,
-            (long long)rows, (long long)cols, SHAPE(*m));
-    return POLAR_OK;
-}
-
-/* A row of values, one for all matrices or one for each. */
-static polar_status need_row(const char *op, const char *name, const pl_mat *m, int64_t batch, int64_t cols)
-{
-    PL_NEED(m->rows == 1 && m->cols == cols && (m->batch == 1 || m->batch == batch), POLAR_E_SHAPE,
-            "%s wants %s to be %lldx1x%lld or 1x1x%lld, got " SHAPE_FMT, op, name, (long long)batch, (long long)cols, (long long)cols, SHAPE(*m));
-    return POLAR_OK;
-}
-
-/* None of the first `results` of n operands meets another of the n. Absent ones meet nobody. */
-static polar_status need_disjoint(const char *op, const pl_mat *const *m, int results, int n)
-{
-    for (int i = 0; i < results; i++)
-        for (int k = 0; k < n; k++)
-            PL_NEED(k == i || !m[i]->data || !m[k]->data || !pl_mat_overlap(m[i], m[k]), POLAR_E_ARG, "%s: the result overlaps another operand", op);
-    return POLAR_OK;
-}
-#define NEED_DISJOINT(op, results, ...)                                                                                        \
-    PL_TRY(need_disjoint(op, (const pl_mat *const[]){__VA_ARGS__}, results, (int)(sizeof((const pl_mat *const[]){__VA_ARGS__}) / sizeof(pl_mat *))))
-
-static polar_status need_eps(const char *op, double eps, int positive)
-{
-    PL_NEED(positive ? eps > 0 : eps >= 0, POLAR_E_ARG, "%s wants %s eps, got %g", op, positive ? "a positive" : "a non-negative", eps);
-    return POLAR_OK;
-}
-
 static polar_status need_act(const char *op, int64_t act)
 {
     PL_NEED(act >= 0 && act < PL_ACT_COUNT, POLAR_E_ARG, "%s: no activation has the number %lld", op, (long long)act);
@@ -243,13 +211,13 @@ polar_status pl_check_pair_message_back(const pl_args_pair_message_back *a)
 
 double pl_flops_bias_act(const pl_args_bias_act *a)
 {
-    static const double act[PL_ACT_COUNT] = {[PL_ACT_NONE] = 0, [PL_ACT_SILU] = 4, [PL_ACT_SIGMOID] = 3};
+    static const double act[PL_ACT_COUNT] = {[PL_ACT_NONE] = 0, [PL_ACT_SILU] = 4, [PL_ACT_SIGMOID] = 3, [PL_ACT_GELU] = 4};
     return a->act < 0 || a->act >= PL_ACT_COUNT ? 0 : (act[a->act] + (a->b.data ? 1 : 0)) * elements(&a->Y);
 }
 
 double pl_flops_bias_act_back(const pl_args_bias_act_back *a)
 {
-    static const double slope[PL_ACT_COUNT] = {[PL_ACT_NONE] = 0, [PL_ACT_SILU] = 8, [PL_ACT_SIGMOID] = 6};
+    static const double slope[PL_ACT_COUNT] = {[PL_ACT_NONE] = 0, [PL_ACT_SILU] = 8, [PL_ACT_SIGMOID] = 6, [PL_ACT_GELU] = 8};
     return a->act < 0 || a->act >= PL_ACT_COUNT ? 0 : (slope[a->act] + (a->b.data ? 1 : 0)) * elements(&a->dX);
 }
 

@@ -36,12 +36,17 @@ struct polar_queue {
     char            message[1024];
     uint64_t        serial;   /* never given twice in a process */
     void           *impl;     /* the backend's: stream, record list, ... */
+    int             together; /* between pl_queue_together_begin and ..._end */
 };
 
 void pl_queue_fail(pl_queue *q, polar_status code, const char *file, int line, const char *fmt, ...) PL_PRINTF(5, 6);    /* keeps the first */
 int  pl_queue_in_capture(pl_queue *q);                  /* inside a capture, ours or the caller's: no allocation, no upload, no waiting */
 void pl_queue_keep(pl_queue *q, polar_status code);    /* keeps the thread's sentence as the queue's first error */
 #define PL_QUEUE_FAIL(q, code, ...) pl_queue_fail((q), (code), __FILE__, __LINE__, __VA_ARGS__)
+
+/* Calls between begin and end do not depend on one another, and their operands outlive the end: a device may put them off until then and do them side by side. */
+void pl_queue_together_begin(pl_queue *q);    /* not one inside another */
+void pl_queue_together_end(pl_queue *q);      /* everything is enqueued after it, as if in the order of the calls */
 
 int pl_queue_has(const pl_queue *q, pl_op_id id);    /* the device has this op: to be asked of fused ones */
 

@@ -12,7 +12,7 @@
  *     PL_TRY(pl_spec_read(&spec, path, schemas, n_schemas, overrides, n_overrides));     // overrides: "seeds=0..7", "model.width=16,32", ...
  *     PL_TRY(pl_plan_create(&plan, spec));                                               // plan.h
  *
- * Everything wrong with a file is POLAR_E_FORMAT, "FILE:LINE: ..."; with an override POLAR_E_ARG, "--set ...".
+ * Everything wrong with a file is POLAR_E_FORMAT, "FILE:LINE: ..."; with an override POLAR_E_ARG, "--set ...", as where there is no such file.
  */
 #ifndef PL_LAB_SPEC_H
 #define PL_LAB_SPEC_H

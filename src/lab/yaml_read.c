@@ -36,7 +36,7 @@ static polar_status read_stream(pl_yaml *y, const char *path, FILE *f)
     y->text = pl_alloc(PL_YAML_MAX_BYTES + 2);
     PL_NEED(y->text, POLAR_E_NOMEM, "a file of at most %d bytes", PL_YAML_MAX_BYTES);
     size_t n = fread(y->text, 1, PL_YAML_MAX_BYTES + 1, f);
-    PL_NEED(!ferror(f), POLAR_E_IO, "read '%s': %s", path, strerror(errno));
+    PL_NEED(!ferror(f), errno == EISDIR ? POLAR_E_ARG : POLAR_E_IO, "read '%s': %s", path, strerror(errno));
     PL_NEED(n <= PL_YAML_MAX_BYTES, POLAR_E_FORMAT, "%s: a spec has at most %d KiB", path, PL_YAML_MAX_BYTES / 1024);
     y->text[n] = 0;
     y->size = (int64_t)n;
@@ -227,7 +227,7 @@ polar_status pl_yaml_read(pl_yaml **out, const char *path)
     PL_NEED(y, POLAR_E_NOMEM, "a YAML tree");
     reader r = {.path = path, .y = y};
     FILE *f = fopen(path, "rb");
-    polar_status st = f ? read_stream(y, path, f) : PL_FAIL(POLAR_E_IO, "open '%s': %s", path, strerror(errno));
+    polar_status st = f ? read_stream(y, path, f) : PL_FAIL(errno == ENOENT || errno == ENOTDIR ? POLAR_E_ARG : POLAR_E_IO, "open '%s': %s", path, strerror(errno));
     if (f) fclose(f);
     if (st == POLAR_OK) st = check_text(y, path);
     if (st == POLAR_OK) st = parse(&r);

@@ -4,6 +4,7 @@
 
 #include "math/activation.h"
 #include "math/exp_elem.h"
+#include "math/normal_elem.h"
 
 /* a where x's sign bit is clear, b where it is set. With ?: gcc 12 makes a branch around the product that follows, and the loop stays scalar. */
 PL_HD float pl_by_sign_f32(float x, float a, float b)

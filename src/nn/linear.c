@@ -5,7 +5,7 @@
 
 void pl_linear_forward(pl_queue *q, const pl_linear *l, pl_mat Y, pl_mat U, pl_mat X)
 {
-    PL_CALL(gemm, q, .C = U, .A = X, .B = l->weight->W, .tb = 1, .alpha = 1);
+    PL_CALL(gemm, q, .C = U, .A = X, .B = pl_param_factor(l->weight), .tb = 1, .alpha = 1);
     if (l->bias) PL_CALL(bias_act, q, .Y = Y, .X = U, .b = l->bias->W, .act = l->act);
     else if (l->act != PL_ACT_NONE) PL_CALL(bias_act, q, .Y = Y, .X = U, .act = l->act);
 }
@@ -20,6 +20,6 @@ void pl_linear_backward(pl_queue *q, const pl_linear *l, pl_mat dX, pl_mat add, 
     }
     pl_weight_grad(q, l->weight->G, dU, X, groups);
     if (l->bias) PL_CALL(row_sum, q, .Y = l->bias->G, .X = dU, .alpha = 1);
-    if (dX.data) PL_CALL(gemm, q, .C = dX, .A = dU, .B = l->weight->W, .alpha = 1, .D = add, .beta = add.data ? 1 : 0);
+    if (dX.data) PL_CALL(gemm, q, .C = dX, .A = dU, .B = pl_param_factor(l->weight), .alpha = 1, .D = add, .beta = add.data ? 1 : 0);
     pl_scratch_end(q, mark);
 }

@@ -1,8 +1,10 @@
-/* optim_step.c -- one step: live values, then momentum and preconditioner, the polar map over all matrices at once, scale, decay and step. */
+/* optim_step.c -- one step: live values, then momentum and preconditioner, the polar map over all matrices at once, scale, decay and step; or, where the device has an op for
+ * all of that (polar_step), each matrix from end to end. */
 #include <math.h>
 
 #include "base/alloc.h"
 #include "compose/map.h"
+#include "compose/newton_schulz.h"
 #include "device/backend.h"
 #include "optim/optim_impl.h"
 
@@ -55,6 +57,46 @@ static pl_mat live_of(const polar_optim *opt, polar_route route, int64_t first, 
 
 /* ---- the work -------------------------------------------------------------------------------------- */
 
+/* polar_step can do p: a matrix over its own norm. */
+static int is_plain_matrix(const pl_optim_param *p)
+{
+    return p->route == POLAR_ROUTE_MATRIX && !p->schur_group;
+}
+
+/* All plain matrices go from end to end; the directions of one shape are one batch of the map, so none of them may stay behind. */
+static int whole_steps(const polar_optim *opt, const pl_queue *q)
+{
+    const polar_map_opts *map = &opt->o.rule.map;
+    int can = pl_queue_has(q, PL_OP_polar_step) && !opt->o.measure && map->kind == POLAR_MAP_NEWTON_SCHULZ && map->precision == POLAR_DTYPE_BF16 &&
+              map->rounding == POLAR_ROUND_FUSED && map->steps <= PL_FUSED_STEPS;
+    for (int64_t i = 0; i < opt->n && can; i++) {
+        const pl_optim_param *p = &opt->params[i];
+        can = !is_plain_matrix(p) || (p->M.dtype == POLAR_DTYPE_F32 && p->G.dtype != POLAR_DTYPE_F64);
+    }
+    return can;
+}
+
+/* Every block of rows a matrix of its own; all tensors are packed. */
+static pl_mat blocks_of(pl_mat m, const pl_optim_param *p)
+{
+    return pl_mat_dense(m.data, m.dtype, m.batch * p->row_blocks, p->rows / p->row_blocks, p->cols);
+}
+
+static void enqueue_whole(polar_optim *opt, pl_queue *q, const pl_optim_param *p)
+{
+    const polar_rule *r = &opt->o.rule;
+    pl_mat W = blocks_of(pl_optim_weight(p), p), M = blocks_of(p->M, p), V = blocks_of(p->V, p), G = blocks_of(p->G, p), live = live_of(opt, p->route, PL_LIVE_C1, PL_LIVE_ROUTE);
+    int64_t calls = p->row_blocks == 1 ? 1 : opt->members, each = W.batch / calls;    /* one row of live values for all matrices of a call, or one for each */
+    for (int64_t k = 0; k < calls; k++) {
+        pl_args_polar_step a = {.W = pl_mat_at(W, k * each, each), .M = pl_mat_at(M, k * each, each), .G = pl_mat_at(G, k * each, each),
+                                .live = calls == 1 ? live : pl_mat_at(live, k, 1), .momentum = r->momentum, .precondition = r->precondition, .steps = r->map.steps,
+                                .beta1 = r->beta1, .beta2 = r->beta2, .eps = r->eps, .scale = p->scale};
+        if (r->precondition) a.V = pl_mat_at(V, k * each, each);
+        pl_ns_coefs(a.coef, r->map.coefs, a.steps);
+        pl_call_polar_step(q, &a);
+    }
+}
+
 static void enqueue_direction(polar_optim *opt, pl_queue *q, const pl_optim_param *p)
 {
     const polar_optim_opts *o = &opt->o;
@@ -69,17 +111,17 @@ static void enqueue_direction(polar_optim *opt, pl_queue *q, const pl_optim_para
 }
 
 /* All shapes in one call; then each Schur group with its shared norm. */
-static void enqueue_maps(polar_optim *opt, pl_queue *q)
+static void enqueue_maps(polar_optim *opt, pl_queue *q, int whole)
 {
     for (int64_t i = 0, count; i < opt->map_count; i += count) {
         for (count = 1; i + count < opt->map_count && opt->map_group[i + count] == opt->map_group[i];) count++;
-        pl_map_enqueue(q, opt->maps + i, opt->maps + i, opt->map_group[i] ? opt->map_dim + i : NULL, count, &opt->o.rule.map);
+        if (opt->map_group[i] || !whole) pl_map_enqueue(q, opt->maps + i, opt->maps + i, opt->map_group[i] ? opt->map_dim + i : NULL, count, &opt->o.rule.map);
     }
 }
 
-static void enqueue_step(polar_optim *opt, pl_queue *q, const pl_optim_param *p)
+static void enqueue_step(polar_optim *opt, pl_queue *q, const pl_optim_param *p, int whole)
 {
-    if (pl_optim_keeps_direction(opt, p)) {
+    if (pl_optim_keeps_direction(opt, p) && !(whole && is_plain_matrix(p))) {
         pl_mat flat = pl_mat_dense(p->D.data, p->D.dtype, 1, p->D.batch * p->rows, p->cols);
         if (p->N.data) PL_CALL(frob, q, .N = p->N, .X = flat, .weight = 1);
         PL_CALL(decay_step, q, .W = pl_optim_weight(p), .D = p->D, .live = live_of(opt, p->route, PL_LIVE_LR, 2), .scale = p->scale);
@@ -90,9 +132,12 @@ static void enqueue_step(polar_optim *opt, pl_queue *q, const pl_optim_param *p)
 static void enqueue_all(pl_queue *q, void *arg)
 {
     polar_optim *opt = arg;
-    for (int64_t i = 0; i < opt->n; i++) enqueue_direction(opt, q, &opt->params[i]);
-    enqueue_maps(opt, q);
-    for (int64_t i = 0; i < opt->n; i++) enqueue_step(opt, q, &opt->params[i]);
+    int whole = whole_steps(opt, q);
+    pl_queue_together_begin(q);
+    for (int64_t i = 0; i < opt->n; i++) (whole && is_plain_matrix(&opt->params[i]) ? enqueue_whole : enqueue_direction)(opt, q, &opt->params[i]);
+    pl_queue_together_end(q);
+    enqueue_maps(opt, q, whole);
+    for (int64_t i = 0; i < opt->n; i++) enqueue_step(opt, q, &opt->params[i], whole);
 }
 
 static polar_status check_grads(const polar_optim *opt)

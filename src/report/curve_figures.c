@@ -121,7 +121,7 @@ static polar_status plot_gauge(pl_part *p, const char *dir, int64_t cell, const 
     for (int i = 0; i < n_maps * MOST_ARMS; i++) curve_data(g.out.f, "gauge", i, &curves[i], 0, &s);
     pl_figure_plot(&g);
     panels_begin(g.out.f, rows, columns, title, s.least / 1.3, s.most * 1.3, "step", "deviation from P u Q^T");
-    fputs("set logscale x\nset key inside right center\n", g.out.f);
+    fputs("set logscale x\nset key inside right top at graph 0.98,0.88 maxrows 2\n", g.out.f);
     for (int i = 0; i < n_maps; i++) curve_panel(g.out.f, a, maps[i], "gauge", i * MOST_ARMS, curves + i * MOST_ARMS, NAN);
     fputs("unset multiplot\n", g.out.f);
     return pl_figure_end(&g, POLAR_OK);

@@ -69,6 +69,7 @@ polar_status pl_gnuplot_run(const char *dir, const char *script)
     PL_NEED(child > 0, POLAR_E_IO, "a process for gnuplot: %s", strerror(fork_error));
     while (waitpid(child, &status, 0) < 0 && errno == EINTR) {}
     text[used] = 0;
-    if (!WIFEXITED(status) || WEXITSTATUS(status)) return PL_FAIL(POLAR_E_IO, "gnuplot on '%s/%s': %s", dir, script, used ? last_line(text) : "it was ended by a signal");
+    PL_NEED(WIFEXITED(status), POLAR_E_IO, "gnuplot on '%s/%s': it was ended by signal %d", dir, script, WTERMSIG(status));
+    PL_NEED(!WEXITSTATUS(status), POLAR_E_IO, "gnuplot on '%s/%s': %s (exit code %d)", dir, script, used ? last_line(text) : "it gave no reason", WEXITSTATUS(status));
     return POLAR_OK;
 }

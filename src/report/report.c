@@ -9,6 +9,7 @@
 #include "report/report_figures.h"
 #include "report/report_files.h"
 #include "report/report_html.h"
+#include "report/run_tables.h"
 
 typedef struct {
     const pl_report_opts *opts;
@@ -60,7 +61,26 @@ static polar_status write_table(report *r, const pl_part *p, const char *name, p
     return POLAR_OK;
 }
 
-static polar_status write_tables(report *r, const pl_part *p)
+/* What has a line per run: CSV only. */
+static polar_status write_runs(report *r, const pl_part *p, pl_store *s)
+{
+    char file[160];
+    pl_out_file o;
+    int has_gauge = 0;
+    snprintf(file, sizeof file, "%.100s_runs.csv", p->spec->name);
+    PL_TRY(pl_out_begin(&o, r->tables, file));
+    PL_TRY(pl_out_end(&o, pl_part_runs_csv(p, o.f)));
+    r->out->tables++;
+    PL_TRY(pl_part_has_gauge(p, s, &has_gauge));
+    if (!has_gauge) return POLAR_OK;
+    snprintf(file, sizeof file, "%.100s_gauge.csv", p->spec->name);
+    PL_TRY(pl_out_begin(&o, r->tables, file));
+    PL_TRY(pl_out_end(&o, pl_part_gauge_csv(p, s, o.f)));
+    r->out->tables++;
+    return POLAR_OK;
+}
+
+static polar_status write_tables(report *r, const pl_part *p, pl_store *s)
 {
     char file[160];
     pl_out_file o;
@@ -70,7 +90,8 @@ static polar_status write_tables(report *r, const pl_part *p)
     PL_TRY(write_table(r, p, "wall_pairs", pl_audit_pair_table, p->wall));
     snprintf(file, sizeof file, "%.100s.json", p->spec->name);
     PL_TRY(pl_out_begin(&o, r->tables, file));
-    return pl_out_end(&o, pl_audit_json(p->audit, o.f));
+    PL_TRY(pl_out_end(&o, pl_audit_json(p->audit, o.f)));
+    return write_runs(r, p, s);
 }
 
 /* ---- the whole ---- */
@@ -82,7 +103,7 @@ static polar_status write_parts(report *r, pl_store *s)
         if (r->opts->specs) PL_TRY(find_spec(&spec, &r->specs, r->opts->specs[i], pl_store_path(s)));
         tell(r, spec->name);
         PL_TRY(pl_part_load(&r->parts[i], s, spec));
-        PL_TRY(write_tables(r, &r->parts[i]));
+        PL_TRY(write_tables(r, &r->parts[i], s));
         polar_status st = pl_part_draw(&r->parts[i], s, r->figures);
         if (st == POLAR_E_UNSUPPORTED) {    /* no gnuplot: everything else is still worth having */
             const char *sentence = strstr(polar_error_message(), "no program gnuplot");

@@ -6,7 +6,7 @@
  *     if (*out.note) ...                                                    // no gnuplot here: tables and page are there, figures are not
  *
  * In the folder: index.html (self-contained: inline SVG, no script, nothing to load), tables/<spec>_{results,pairs,wall,wall_pairs}.{txt,csv,tex} and
- * <spec>.json (the audit), figures/<spec>_*.{svg,png,gp}. The same store gives the same bytes.
+ * <spec>.json (the audit), <spec>_runs.csv (a line per run), <spec>_gauge.csv (where there are gauge shadows), figures/<spec>_*.{svg,png,gp}. The same store gives the same bytes.
  */
 #ifndef PL_REPORT_REPORT_H
 #define PL_REPORT_REPORT_H

@@ -90,8 +90,7 @@ static polar_status open_immutable(pl_store *s)
     pl_free(name);
     PL_NEED(!pending, POLAR_E_IO, "the store '%s' holds work of an interrupted run and its folder is read-only: copy '%s' and '%s-wal' to where you may write",
             pl_text_shown(s->path).text, pl_text_shown(s->path).text, pl_text_shown(s->path).text);
-    sqlite3_close(s->db);
-    s->db = NULL;
+    pl_sql_close(s);
     PL_TRY(immutable_name(&name, s->path));
     polar_status st = pl_sql_open(s, name, SQLITE_OPEN_READONLY | SQLITE_OPEN_URI);
     pl_free(name);
@@ -137,7 +136,7 @@ void pl_store_close(pl_store *s)
 {
     if (!s) return;
     if (s->lock_fd >= 0) close(s->lock_fd);
-    sqlite3_close(s->db);
+    pl_sql_close(s);
     pl_free(s->path);
     pl_free(s);
 }

@@ -16,7 +16,7 @@
  *     pl_store_members_free(&m);
  *
  * Files: "polar.db" (WAL mode: beside it -wal and -shm while it is open), "polar.db.lock" (claims; empty), "polar.db.d/" (checkpoints).
- * A connection belongs to one thread at a time; every job opens its own. What goes wrong is one sentence: POLAR_E_ARG no such store, POLAR_E_FORMAT not a
+ * A connection belongs to one thread at a time; every job opens its own. What goes wrong is one sentence: POLAR_E_ARG no such store, or no folder for it, POLAR_E_FORMAT not a
  * store of ours, damaged or newer, POLAR_E_IO a full disk, a read-only file or folder.
  */
 #ifndef PL_STORE_STORE_H

@@ -8,10 +8,11 @@
 #include "store/store.h"
 
 struct pl_store {
-    sqlite3 *db;
-    char    *path;
-    int      writes;        /* PL_STORE_WRITE */
-    int      lock_fd;       /* "<path>.lock", or -1; the claims belong to this open file */
+    sqlite3      *db;
+    sqlite3_stmt *rollback; /* made when it opens: rolling back must not want memory */
+    char         *path;
+    int           writes;   /* PL_STORE_WRITE */
+    int           lock_fd;  /* "<path>.lock", or -1; the claims belong to this open file */
 };
 
 /* ---- statements (store_sql.c) ------------------------------------------------------------------------------------------ */
@@ -19,6 +20,7 @@ struct pl_store {
 polar_status pl_sql_fail(pl_store *s, int rc, const char *file, int line);             /* an SQLite result code as a status with its sentence */
 #define PL_SQL_FAIL(s, rc) pl_sql_fail((s), (rc), __FILE__, __LINE__)
 polar_status pl_sql_open(pl_store *s, const char *name, int flags);                    /* sets s->db; waits for locks from then on */
+void         pl_sql_close(pl_store *s);                                                /* s->db and what belongs to it; fine when it is not open */
 polar_status pl_sql_prepare(sqlite3_stmt **out, pl_store *s, const char *sql);         /* finalise with sqlite3_finalize */
 polar_status pl_sql_bind(pl_store *s, sqlite3_stmt *st, const char *types, ...);       /* by letter: t text (NULL: null), i int64_t, r double (NaN becomes null) */
 polar_status pl_sql_next(pl_store *s, sqlite3_stmt *st, int *row);                     /* one step: *row 1 with a row, 0 after the last */
@@ -27,6 +29,7 @@ polar_status pl_sql_do(pl_store *s, const char *sql, const char *types, ...);   
 polar_status pl_sql_integer(pl_store *s, const char *sql, int64_t *out);               /* the one number a statement gives */
 polar_status pl_sql_begin(pl_store *s);                                                /* a transaction that will write */
 polar_status pl_sql_end(pl_store *s, polar_status st);                                 /* commits if st is POLAR_OK; else rolls back and returns st with its sentence */
+void         pl_sql_abandon(pl_store *s);                                              /* rolls back if a transaction is open; takes no memory, leaves the sentence alone */
 double       pl_sql_real(sqlite3_stmt *st, int column);                                /* null is NaN */
 
 /* ---- the schema (store_schema.c) --------------------------------------------------------------------------------------- */

@@ -45,7 +45,7 @@ polar_status pl_store_identify(pl_store *s, int count, int *version)
     int alone = sqlite3_get_autocommit(s->db);    /* the three of one moment: another process may be making the tables just now */
     if (alone) PL_TRY(pl_sql_do(s, "BEGIN", ""));
     polar_status st = read_marks(s, &m);
-    if (alone) sqlite3_exec(s->db, "ROLLBACK", NULL, NULL, NULL);
+    if (alone) pl_sql_abandon(s);
     PL_TRY(st);
     PL_NEED(m.application == PL_STORE_APPLICATION || (!m.application && !m.user && !m.tables), POLAR_E_FORMAT,
             "'%s' is an SQLite database of another program (give another file with --store)", pl_text_shown(s->path).text);

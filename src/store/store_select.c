@@ -186,7 +186,7 @@ static polar_status members(pl_store *s, selection *sel, const char *spec)
 /* A select of more than one statement: all of them see the same moment. */
 static polar_status snapshot_end(pl_store *s, polar_status status)
 {
-    if (!sqlite3_get_autocommit(s->db)) sqlite3_exec(s->db, "ROLLBACK", NULL, NULL, NULL);
+    pl_sql_abandon(s);
     return status;
 }
 

@@ -56,14 +56,22 @@ static void configure_once(void)
 
 /* ---- errors ------------------------------------------------------------------------------------------------------------ */
 
-/* SQLite's own reason is often that of its last attempt at something else. */
-static const char *why_not_opened(const pl_store *s, int io)
+/* Whether the store's folder lacks the right: F_OK to be there, W_OK to be written. */
+static int folder_lacks(const pl_store *s, int right)
 {
     char folder[4096];
     const char *slash = strrchr(s->path, '/');
     snprintf(folder, sizeof folder, "%.*s", slash ? (int)(slash - s->path + 1) : 1, slash ? s->path : ".");
-    if (access(folder, F_OK) != 0) return "there is no folder for it";
-    if (s->writes && access(folder, W_OK) != 0) return "you may not write in its folder (give another file with --store)";
+    return access(folder, right) != 0;
+}
+
+static int no_folder(const pl_store *s) { return folder_lacks(s, F_OK) && errno == ENOENT; }
+
+/* SQLite's own reason is often that of its last attempt at something else. */
+static const char *why_not_opened(const pl_store *s, int io)
+{
+    if (no_folder(s)) return "there is no folder for it (make it, or give another file with --store)";
+    if (s->writes && folder_lacks(s, W_OK)) return "you may not write in its folder (give another file with --store)";
     return io ? strerror(io) : "an error of the file system";
 }
 
@@ -86,7 +94,7 @@ polar_status pl_sql_fail(pl_store *s, int rc, const char *file, int line)
         return pl_fail(POLAR_E_IO, file, line, "the store '%s' or its folder is read-only: copy it to where you may write, or give another with --store", path.text);
     case SQLITE_BUSY:
     case SQLITE_LOCKED: return pl_fail(POLAR_E_IO, file, line, "another program has kept the store '%s' locked for %d seconds", path.text, BUSY_SECONDS);
-    case SQLITE_CANTOPEN: return pl_fail(POLAR_E_IO, file, line, "the store '%s' cannot be opened: %s", path.text, why_not_opened(s, io));
+    case SQLITE_CANTOPEN: return pl_fail(no_folder(s) ? POLAR_E_ARG : POLAR_E_IO, file, line, "the store '%s' cannot be opened: %s", path.text, why_not_opened(s, io));
     case SQLITE_IOERR: return pl_fail(POLAR_E_IO, file, line, "the store '%s': %s", path.text, io ? strerror(io) : "an error of the file system");
     default: return pl_fail(POLAR_E_STATE, file, line, "the store '%s': %s (SQLite %d)", path.text, s->db ? sqlite3_errmsg(s->db) : "no connection", rc);
     }
@@ -99,7 +107,15 @@ polar_status pl_sql_open(pl_store *s, const char *name, int flags)
     int rc = sqlite3_open_v2(name, &s->db, flags | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE, NULL);
     if (rc != SQLITE_OK) return PL_SQL_FAIL(s, rc);
     sqlite3_busy_timeout(s->db, BUSY_SECONDS * 1000);
-    return POLAR_OK;
+    return pl_sql_prepare(&s->rollback, s, "ROLLBACK");
+}
+
+void pl_sql_close(pl_store *s)
+{
+    sqlite3_finalize(s->rollback);
+    sqlite3_close(s->db);
+    s->rollback = NULL;
+    s->db = NULL;
 }
 
 /* ---- statements -------------------------------------------------------------------------------------------------------- */
@@ -191,8 +207,15 @@ polar_status pl_sql_begin(pl_store *s)
 polar_status pl_sql_end(pl_store *s, polar_status st)
 {
     if (st == POLAR_OK) st = pl_sql_do(s, "COMMIT", "");
-    if (st != POLAR_OK && !sqlite3_get_autocommit(s->db)) sqlite3_exec(s->db, "ROLLBACK", NULL, NULL, NULL);    /* leaves the sentence alone */
+    if (st != POLAR_OK) pl_sql_abandon(s);
     return st;
+}
+
+void pl_sql_abandon(pl_store *s)
+{
+    if (sqlite3_get_autocommit(s->db)) return;
+    (void)sqlite3_step(s->rollback);
+    sqlite3_reset(s->rollback);
 }
 
 double pl_sql_real(sqlite3_stmt *st, int column)

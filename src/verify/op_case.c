@@ -110,6 +110,7 @@ static const pl_case_family families[] = {
 int pl_op_case_in_place_on(const pl_op_case *c)
 {
     if (pl_nn_case(c->op)) return pl_nn_case_in_place_on(c);
+    if (pl_vit_case(c->op)) return pl_vit_case_in_place_on(c);
     if (c->flags & PL_CASE_IN_PLACE_Z) return 2;
     if (!(c->flags & PL_CASE_IN_PLACE)) return -1;
     return c->op == PL_OP_gemm || c->op == PL_OP_direction ? 3 : 1;
@@ -144,7 +145,11 @@ static int member(pl_op_case *out, const pl_case_family *m, const pl_case_format
 static const pl_case_family *family_at(int m)
 {
     int own = PL_CASE_OF(families);
-    return m < own ? &families[m] : m < own + pl_nn_family_count ? &pl_nn_families[m - own] : NULL;
+    if (m < own) return &families[m];
+    m -= own;
+    if (m < pl_nn_family_count) return &pl_nn_families[m];
+    m -= pl_nn_family_count;
+    return m < pl_vit_family_count ? &pl_vit_families[m] : NULL;
 }
 
 /* Case number `wanted` or of the name `named`; its number, -1 where there is none; with out NULL the number of cases. */
@@ -189,6 +194,7 @@ int pl_op_case_named(pl_op_case *out, const char *name)
 int pl_op_case_data_operand(const pl_op_case *c, int i)
 {
     if (pl_nn_case(c->op)) return pl_nn_case_data_operand(c, i);
+    if (pl_vit_case(c->op)) return pl_vit_case_data_operand(c, i);
     switch (c->op) {
     case PL_OP_gemm: return i < 3 || (i == 3 && c->flags & PL_CASE_ADDEND);
     case PL_OP_axpby: return i < 2 || (i == 2 && c->flags & PL_CASE_ADDEND);
@@ -202,7 +208,7 @@ int pl_op_case_data_operand(const pl_op_case *c, int i)
 
 polar_dtype pl_op_case_compute(const pl_op_case *c)
 {
-    if (c->op == PL_OP_frob || c->op == PL_OP_frob_join || c->op == PL_OP_polar_exact || c->op == PL_OP_mse) return POLAR_DTYPE_F64;
+    if (c->op == PL_OP_frob || c->op == PL_OP_frob_join || c->op == PL_OP_polar_exact || c->op == PL_OP_mse || c->op == PL_OP_cross_entropy) return POLAR_DTYPE_F64;
     for (int i = 0; i < PL_MAX_OPERANDS; i++)
         if (pl_op_case_data_operand(c, i) && c->dtype[i] == POLAR_DTYPE_F64) return POLAR_DTYPE_F64;
     return POLAR_DTYPE_F32;
@@ -262,8 +268,9 @@ char *pl_op_case_name(char *out, size_t bytes, const pl_op_case *c)
                          {PL_CASE_PER_MATRIX, " per_matrix"},
                          {PL_CASE_SILU, " silu"},
                          {PL_CASE_SIGMOID, " sigmoid"},
+                         {PL_CASE_GELU, " gelu"},
                          {PL_CASE_IN_PLACE_X, " in_place_x"}};
-    const char *addend = c->op == PL_OP_gemm ? "D" : c->op == PL_OP_mse ? "dP" : c->op == PL_OP_bias_act || c->op == PL_OP_bias_act_back ? "b" : "Z";
+    const char *addend = c->op == PL_OP_gemm ? "D" : c->op == PL_OP_mse ? "dP" : c->op == PL_OP_cross_entropy ? "dZ" : c->op == PL_OP_bias_act || c->op == PL_OP_bias_act_back ? "b" : "Z";
     pl_op_case_group(out, bytes, c);
     size_t used = strlen(out);
     used += (size_t)snprintf(out + used, bytes - used, " %lldx%lldx%lld", (long long)c->batch, (long long)c->rows, (long long)c->cols);
@@ -273,6 +280,6 @@ char *pl_op_case_name(char *out, size_t bytes, const pl_op_case *c)
     if ((c->flags & PL_CASE_ADDEND) && used < bytes) used += (size_t)snprintf(out + used, bytes - used, " %s", addend);
     if (c->alpha != 0 && used < bytes) used += (size_t)snprintf(out + used, bytes - used, " %g", c->alpha);
     if (c->beta != 0 && used < bytes) used += (size_t)snprintf(out + used, bytes - used, ",%g", c->beta);
-    if (c->eps != 0 && pl_nn_case(c->op) && used < bytes) snprintf(out + used, bytes - used, " eps %g", c->eps);
+    if (c->eps != 0 && (pl_nn_case(c->op) || pl_vit_case(c->op)) && used < bytes) snprintf(out + used, bytes - used, " eps %g", c->eps);
     return out;
 }

@@ -25,7 +25,7 @@ typedef enum pl_case_flag {
     PL_CASE_ROUND_TERMS = 1 << 3,     /* axpby */
     PL_CASE_REFERENCE   = 1 << 4,     /* normalise */
     PL_CASE_ROUNDED     = 1 << 5,     /* frob */
-    PL_CASE_ADDEND      = 1 << 6,     /* gemm has D, axpby, pair_sum and vec_gate have Z, bias_act and bias_act_back b, mse dP */
+    PL_CASE_ADDEND      = 1 << 6,     /* gemm has D, axpby, pair_sum and vec_gate have Z, bias_act and bias_act_back b, layernorm_back and scale_rows Z, mse dP, cross_entropy dZ */
     PL_CASE_IN_PLACE    = 1 << 7,     /* the result stands where D (gemm), G (direction), Z (pair_sum, vec_gate), dY (backward) or X stands */
     PL_CASE_IN_PLACE_Z  = 1 << 8,     /* axpby: where Z stands */
     PL_CASE_STRIDED     = 1 << 9,     /* rows and matrices are further apart than they are long */
@@ -37,13 +37,14 @@ typedef enum pl_case_flag {
     PL_CASE_PER_MATRIX  = 1 << 15,    /* live values: a row for each matrix; the second one's lr is 0; biases, gates: a row for each matrix */
     PL_CASE_SILU        = 1 << 16,    /* bias_act, bias_act_back: this activation, */
     PL_CASE_SIGMOID     = 1 << 17,    /* or this one; none where neither */
-    PL_CASE_IN_PLACE_X  = 1 << 18     /* bias_act_back: where X stands; vec_gate with Z: where V stands */
+    PL_CASE_IN_PLACE_X  = 1 << 18,    /* bias_act_back, scale_rows with Z: where X stands; vec_gate with Z: where V stands; layernorm_back: where Z stands */
+    PL_CASE_GELU        = 1 << 19     /* bias_act, bias_act_back: this activation */
 } pl_case_flag;
 
 typedef struct pl_op_case {
     pl_op_id    op;
     polar_dtype dtype[PL_MAX_OPERANDS];    /* in the order of ops.def; norms and live values are f64 */
-    int64_t     batch, rows, cols;         /* of the result; frob: of X; frob_join: batch parts; the layers' ops: see op_case_nn.c */
+    int64_t     batch, rows, cols;         /* of the result; frob: of X; frob_join: batch parts; the layers' ops: see op_case_nn.c, op_case_vit.c */
     int64_t     K;                         /* gemm's inner dimension; rows of a group (row_sum, row_spread), components of a point (pair_sum, pair_grad) */
     uint32_t    flags;                     /* pl_case_flag */
     double      alpha, beta, eps;          /* gemm, axpby: as named; frob: alpha the weight; direction, adamw_step: the betas; decay_step: alpha the scale; eps as named */

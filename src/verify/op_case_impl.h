@@ -1,4 +1,4 @@
-/* op_case_impl.h -- how the list of cases is written down (op_case.c, op_case_nn.c), and what op_run.c asks about the ops of the layers. */
+/* op_case_impl.h -- how the list of cases is written down (op_case.c, op_case_nn.c, op_case_vit.c), and what op_run.c asks about the ops of the layers. */
 #ifndef PL_VERIFY_OP_CASE_IMPL_H
 #define PL_VERIFY_OP_CASE_IMPL_H
 
@@ -42,5 +42,15 @@ int     pl_nn_case_in_place_on(const pl_op_case *c);                      /* whe
 pl_mat  pl_nn_case_shape(const pl_op_case *c, int i);                     /* an operand's packed shape; absent: batch -1 */
 void    pl_nn_case_args(pl_op_args *a, const pl_op_case *c, const pl_mat *m);    /* the call */
 int64_t pl_nn_case_act(const pl_op_case *c);                              /* bias_act, bias_act_back: the pl_act */
+
+/* The transformer's, with the same meanings: */
+extern const pl_case_family pl_vit_families[];
+extern const int            pl_vit_family_count;
+
+int     pl_vit_case(pl_op_id op);
+int     pl_vit_case_data_operand(const pl_op_case *c, int i);
+int     pl_vit_case_in_place_on(const pl_op_case *c);
+pl_mat  pl_vit_case_shape(const pl_op_case *c, int i);
+void    pl_vit_case_args(pl_op_args *a, const pl_op_case *c, const pl_mat *m);
 
 #endif

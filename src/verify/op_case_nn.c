@@ -47,15 +47,17 @@ static const pl_case_sizes columns[] = {{1, 1, 1, 0, 0}, {3, 5, 1, 0, 0}, {2, 32
 #define ADD     PL_CASE_ADDEND
 #define SILU    PL_CASE_SILU
 #define SIGMOID PL_CASE_SIGMOID
+#define GELU    PL_CASE_GELU
 #define HERE    PL_CASE_IN_PLACE
 #define EACH    PL_CASE_PER_MATRIX
 #define APART   PL_CASE_STRIDED
 static const pl_case_variant acts[] = {{ADD, 0, 0, 0},         {ALL | SILU | ADD, 0, 0, 0},    {SIGMOID | ADD, 0, 0, 0},        {SILU, 0, 0, 0},
                                        {SILU | HERE, 0, 0, 0}, {SILU | ADD | EACH, 0, 0, 0},   {ADD | HERE | EACH, 0, 0, 0},    {HERE, 0, 0, 0},
-                                       {SIGMOID | APART, 0, 0, 0}};
+                                       {SIGMOID | APART, 0, 0, 0},
+                                       {ALL | GELU | ADD, 0, 0, 0},  {GELU | HERE, 0, 0, 0}};
 static const pl_case_variant slopes[] = {{ADD, 0, 0, 0},         {ALL | SILU | ADD, 0, 0, 0},  {SIGMOID | ADD, 0, 0, 0}, {SILU, 0, 0, 0},
                                          {SILU | HERE, 0, 0, 0}, {SILU | ADD | EACH, 0, 0, 0}, {HERE, 0, 0, 0},          {SILU | ADD | PL_CASE_IN_PLACE_X, 0, 0, 0},
-                                         {SIGMOID | APART, 0, 0, 0}};
+                                         {SIGMOID | APART, 0, 0, 0},  {ALL | GELU | ADD, 0, 0, 0},  {GELU | HERE, 0, 0, 0}};
 static const pl_case_variant scaled[] = {{ALL, 1, 0, 0}, {0, -2, 0, 0}, {APART, 0.015625, 0, 0}, {0, 0.3, 0, 0}};
 static const pl_case_variant distances[] = {{0, 0, 0, 0}, {ALL, 0, 0, 1e-8}, {APART, 0, 0, 0.25}};
 static const pl_case_variant sums[] = {{ALL, 1, 0, 0}, {ALL | ADD, 0.015625, 0, 0}, {ADD | HERE, -2, 0, 0}, {APART, 0.3, 0, 0}};
@@ -122,7 +124,7 @@ int pl_nn_case_in_place_on(const pl_op_case *c)
 
 int64_t pl_nn_case_act(const pl_op_case *c)
 {
-    return c->flags & PL_CASE_SILU ? PL_ACT_SILU : c->flags & PL_CASE_SIGMOID ? PL_ACT_SIGMOID : PL_ACT_NONE;
+    return c->flags & PL_CASE_SILU ? PL_ACT_SILU : c->flags & PL_CASE_SIGMOID ? PL_ACT_SIGMOID : c->flags & PL_CASE_GELU ? PL_ACT_GELU : PL_ACT_NONE;
 }
 
 pl_mat pl_nn_case_shape(const pl_op_case *c, int i)

@@ -4,6 +4,7 @@
 #include <math.h>
 
 #include "device/backend.h"
+#include "op_case_impl.h"
 #include "op_model_impl.h"
 
 #define F64  POLAR_DTYPE_F64
@@ -180,6 +181,6 @@ pl_iv pl_op_model(const pl_op_run *r, int operand, int64_t b, int64_t i, int64_t
     case PL_OP_direction: return model_direction(r, operand, b, i, j, ct);
     case PL_OP_decay_step: return model_decay(r, b, i, j, ct);
     case PL_OP_adamw_step: return model_adamw(r, operand, b, i, j, ct);
-    default: return pl_nn_model(r, operand, b, i, j, ct);
+    default: return (pl_vit_case(r->c.op) ? pl_vit_model : pl_nn_model)(r, operand, b, i, j, ct);
     }
 }

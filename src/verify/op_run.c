@@ -36,6 +36,7 @@ static uint64_t case_seed(const pl_op_case *c, pl_fill fill)
 static pl_mat operand_shape(const pl_op_case *c, int i)
 {
     if (pl_nn_case(c->op)) return pl_nn_case_shape(c, i);
+    if (pl_vit_case(c->op)) return pl_vit_case_shape(c, i);
     pl_mat result = pl_mat_dense(NULL, c->dtype[i], c->batch, c->rows, c->cols);
     pl_mat values = pl_mat_dense(NULL, POLAR_DTYPE_F64, c->batch, 1, 2), one = pl_mat_dense(NULL, POLAR_DTYPE_F64, 1, 1, 2);
     int64_t r = c->rows, n = c->cols, K = c->K;
@@ -231,7 +232,10 @@ static void make_args(pl_op_run *r)
         a->adamw_step =
             (pl_args_adamw_step){.W = m[0], .M = m[1], .V = m[2], .G = m[3], .live = m[4], .beta1 = c->alpha, .beta2 = c->beta, .eps = c->eps};
         break;
-    default: pl_nn_case_args(a, c, m); break;
+    default:
+        if (pl_vit_case(c->op)) pl_vit_case_args(a, c, m);
+        else pl_nn_case_args(a, c, m);
+        break;
     }
 }
 

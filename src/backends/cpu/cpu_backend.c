@@ -9,8 +9,10 @@
 #include <unistd.h>
 #endif
 
+#include "base/alloc.h"
 #include "cpu_kernels.h"
 #include "cpu_message.h"
+#include "cpu_vit.h"
 
 typedef struct {
     int isa;        /* -1: the best */
@@ -117,13 +119,56 @@ static polar_status cpu_open(pl_device *dev, const char *options)
     return POLAR_OK;
 }
 
+/* ---- what is put off ------------------------------------------------------------------------------------- */
+
+typedef struct {
+    int         count;
+    pl_cpu_item items[PL_CPU_ITEMS];
+} cpu_queue;
+
+static polar_status cpu_queue_open(pl_queue *q, void *stream)
+{
+    (void)stream;
+    cpu_queue *later = pl_alloc(sizeof *later);
+    PL_NEED(later, POLAR_E_NOMEM, "a queue of '%s'", q->dev->name);
+    later->count = 0;
+    q->impl = later;
+    return POLAR_OK;
+}
+
+static void cpu_queue_close(pl_queue *q)
+{
+    pl_free(q->impl);
+}
+
+static void cpu_together_end(pl_queue *q)
+{
+    cpu_queue *later = q->impl;
+    int count = later->count;
+    later->count = 0;
+    if (count) later->items[0].run(q, later->items, count);
+}
+
+void pl_cpu_do_item(pl_queue *q, const pl_cpu_item *item)
+{
+    cpu_queue *later = q->impl;
+    if (!q->together) {
+        item->run(q, item, 1);
+        return;
+    }
+    if (later->count == PL_CPU_ITEMS) cpu_together_end(q);
+    later->items[later->count++] = *item;
+}
+
 static size_t cpu_op_scratch(pl_queue *q, pl_op_id id, const void *args)
 {
 #ifdef PL_HAVE_AMX
-    if (id == PL_OP_newton_schulz) return pl_cpu_newton_schulz_bytes_amx(args, q->dev->threads);    /* only amx has it */
+    if (id == PL_OP_newton_schulz) return pl_cpu_newton_schulz_bytes_amx(args, q->dev->threads);    /* only amx has these */
+    if (id == PL_OP_polar_map) return pl_cpu_item_scratch_amx(&(pl_cpu_item){.id = id, .map = *(const pl_args_polar_map *)args}, q->dev->threads);
+    if (id == PL_OP_polar_step) return pl_cpu_item_scratch_amx(&(pl_cpu_item){.id = id, .step = *(const pl_args_polar_step *)args}, q->dev->threads);
 #endif
     if (id == PL_OP_pair_message || id == PL_OP_pair_message_back) return pl_cpu_message_scratch(id, args, q->dev->threads);
-    return 0;
+    return pl_cpu_vit_scratch(id, args, q->dev->threads);
 }
 
 const pl_backend pl_backend_cpu = {
@@ -134,6 +179,9 @@ const pl_backend pl_backend_cpu = {
     .device_open = cpu_open,
     .mem_alloc = pl_host_mem_alloc,
     .mem_free = pl_host_mem_free,
+    .queue_open = cpu_queue_open,
+    .queue_close = cpu_queue_close,
+    .together_end = cpu_together_end,
     .op_scratch = cpu_op_scratch,
     .peak_flops = cpu_peak,
     .copy = pl_host_copy,

@@ -27,6 +27,28 @@ double pl_cpu_peak_amx(pl_device *dev, polar_dtype dtype);
 
 size_t pl_cpu_newton_schulz_bytes_amx(const pl_args_newton_schulz *a, int threads);    /* the scratch the fused op takes */
 
+/* A call that can be put off until pl_queue_together_end. */
+typedef struct pl_cpu_item {
+    void   (*run)(pl_queue *q, const struct pl_cpu_item *items, int count);    /* pl_cpu_do_items of its instruction set */
+    pl_op_id id;
+    union {
+        pl_args_adamw_step adamw;
+        pl_args_polar_map  map;
+        pl_args_polar_step step;
+    };
+} pl_cpu_item;
+
+/* A norm in the making, row by row; begins as zeros. */
+typedef struct pl_cpu_norm {
+    double rows[32];    /* the lanes of lane_sum_elem.h */
+    double amax;
+} pl_cpu_norm;
+
+#define PL_CPU_ITEMS 256    /* put off at once; a queue with as many does them before it takes another */
+
+void   pl_cpu_do_item(pl_queue *q, const pl_cpu_item *item);                        /* at pl_queue_together_end, or at once */
+size_t pl_cpu_item_scratch_amx(const pl_cpu_item *item, int threads);               /* of polar_map and polar_step */
+
 const char *pl_isa_name(pl_isa isa);      /* "scalar", "avx2", "avx512", "amx" */
 int         pl_isa_usable(pl_isa isa);    /* built in, and this CPU and kernel have it; asks the kernel for the tile unit */
 
@@ -43,7 +65,22 @@ void PL_ISA_NAME(pl_cpu_frob)(pl_queue *q, const pl_args_frob *a);              
 void PL_ISA_NAME(pl_cpu_normalise)(pl_queue *q, const pl_args_normalise *a);              /* cpu_elem.c */
 void PL_ISA_NAME(pl_cpu_direction)(pl_queue *q, const pl_args_direction *a);              /* cpu_elem.c */
 void PL_ISA_NAME(pl_cpu_decay_step)(pl_queue *q, const pl_args_decay_step *a);            /* cpu_elem.c */
-void PL_ISA_NAME(pl_cpu_adamw_step)(pl_queue *q, const pl_args_adamw_step *a);            /* cpu_elem.c */
+void PL_ISA_NAME(pl_cpu_adamw_step)(pl_queue *q, const pl_args_adamw_step *a);            /* cpu_together.c */
+void PL_ISA_NAME(pl_cpu_polar_map)(pl_queue *q, const pl_args_polar_map *a);              /* cpu_polar_step.c: amx only */
+void PL_ISA_NAME(pl_cpu_polar_step)(pl_queue *q, const pl_args_polar_step *a);            /* cpu_polar_step.c: amx only */
+
+/* Parts of ops, on the calling thread. */
+void    PL_ISA_NAME(pl_cpu_direction_row)(const pl_args_direction *a, int64_t i);                          /* cpu_elem.c: row i of the first matrix; no f64 */
+int64_t PL_ISA_NAME(pl_cpu_adamw_pieces)(const pl_args_adamw_step *a);                                     /* cpu_elem.c: how many */
+void    PL_ISA_NAME(pl_cpu_adamw_some)(const pl_args_adamw_step *a, int64_t from, int64_t to);             /* cpu_elem.c: some of them */
+void    PL_ISA_NAME(pl_cpu_frob_one)(const pl_args_frob *a, int64_t b);                                    /* cpu_norm.c: N[b] */
+void    PL_ISA_NAME(pl_cpu_norm_row)(pl_cpu_norm *s, const float *x, int64_t n, int64_t i);                /* cpu_norm.c: row i, rows ascending */
+void    PL_ISA_NAME(pl_cpu_norm_end)(double out[2], const pl_cpu_norm *s);                                 /* cpu_norm.c: as frob leaves it */
+size_t  PL_ISA_NAME(pl_cpu_matrix_bytes)(const pl_cpu_item *item);                                         /* cpu_polar_step.c: a thread's work memory; 0: too large */
+void    PL_ISA_NAME(pl_cpu_matrix)(const pl_cpu_item *item, int64_t b, char *work);                        /* cpu_polar_step.c: matrix b */
+void    PL_ISA_NAME(pl_cpu_large_matrix)(pl_queue *q, const pl_cpu_item *item);                            /* cpu_polar_step.c: over all threads */
+size_t  PL_ISA_NAME(pl_cpu_item_scratch)(const pl_cpu_item *item, int threads);                            /* cpu_polar_step.c: the op's scratch */
+void    PL_ISA_NAME(pl_cpu_do_items)(pl_queue *q, const pl_cpu_item *items, int count);                    /* cpu_together.c: now, side by side */
 void PL_ISA_NAME(pl_cpu_bias_act)(pl_queue *q, const pl_args_bias_act *a);                /* cpu_nn.c */
 void PL_ISA_NAME(pl_cpu_bias_act_back)(pl_queue *q, const pl_args_bias_act_back *a);      /* cpu_nn.c */
 void PL_ISA_NAME(pl_cpu_row_sum)(pl_queue *q, const pl_args_row_sum *a);                  /* cpu_nn.c */
@@ -59,6 +96,17 @@ void PL_ISA_NAME(pl_cpu_vec_gate)(pl_queue *q, const pl_args_vec_gate *a);      
 void PL_ISA_NAME(pl_cpu_vec_gate_back)(pl_queue *q, const pl_args_vec_gate_back *a);      /* cpu_vectors.c */
 void PL_ISA_NAME(pl_cpu_pair_message)(pl_queue *q, const pl_args_pair_message *a);        /* cpu_message.c */
 void PL_ISA_NAME(pl_cpu_pair_message_back)(pl_queue *q, const pl_args_pair_message_back *a);    /* cpu_message.c */
+void PL_ISA_NAME(pl_cpu_layernorm)(pl_queue *q, const pl_args_layernorm *a);              /* cpu_vit.c */
+void PL_ISA_NAME(pl_cpu_layernorm_back)(pl_queue *q, const pl_args_layernorm_back *a);    /* cpu_vit.c */
+void PL_ISA_NAME(pl_cpu_softmax)(pl_queue *q, const pl_args_softmax *a);                  /* cpu_vit.c */
+void PL_ISA_NAME(pl_cpu_softmax_back)(pl_queue *q, const pl_args_softmax_back *a);        /* cpu_vit.c */
+void PL_ISA_NAME(pl_cpu_cross_entropy)(pl_queue *q, const pl_args_cross_entropy *a);      /* cpu_vit.c */
+void PL_ISA_NAME(pl_cpu_scale_rows)(pl_queue *q, const pl_args_scale_rows *a);            /* cpu_vit.c */
+void PL_ISA_NAME(pl_cpu_patches)(pl_queue *q, const pl_args_patches *a);                  /* cpu_vit.c */
+void PL_ISA_NAME(pl_cpu_attention)(pl_queue *q, const pl_args_attention *a);              /* cpu_attention.c */
+void PL_ISA_NAME(pl_cpu_attention_back)(pl_queue *q, const pl_args_attention_back *a);    /* cpu_attention.c */
+void PL_ISA_NAME(pl_cpu_attention_tiles)(pl_queue *q, const pl_args_attention *a);        /* cpu_attention_tiles.c: all but lse bf16; amx only */
+void PL_ISA_NAME(pl_cpu_attention_back_tiles)(pl_queue *q, const pl_args_attention_back *a);    /* cpu_attention_tiles.c: the same */
 #endif
 
 #endif

@@ -244,6 +244,12 @@ LAUNCHED(vec_norm)
 LAUNCHED(vec_norm_back)
 LAUNCHED(vec_gate)
 LAUNCHED(vec_gate_back)
+LAUNCHED(layernorm)
+LAUNCHED(softmax)
+LAUNCHED(softmax_back)
+LAUNCHED(cross_entropy)
+LAUNCHED(scale_rows)
+LAUNCHED(patches)
 
 static void cuda_copy_op(pl_queue *q, const pl_args_copy *a)
 {
@@ -260,10 +266,19 @@ static void cuda_frob(pl_queue *q, const pl_args_frob *a)
     pl_cuda_check_op(q, PL_OP_frob, a);
 }
 
+static void cuda_layernorm_back(pl_queue *q, const pl_args_layernorm_back *a)
+{
+    pl_scratch_mark mark = pl_scratch_begin(q);
+    void *scratch = pl_scratch_take(q, pl_cuda_layernorm_scratch(a));
+    if (scratch) pl_cuda_launch_layernorm_back(pl_cuda_q(q)->stream, a, scratch);
+    pl_scratch_end(q, mark);
+    pl_cuda_check_op(q, PL_OP_layernorm_back, a);
+}
+
 static size_t cuda_op_scratch(pl_queue *q, pl_op_id id, const void *args)
 {
     (void)q;
-    return id == PL_OP_frob ? pl_cuda_frob_scratch(args) : 0;
+    return id == PL_OP_frob ? pl_cuda_frob_scratch(args) : id == PL_OP_layernorm_back ? pl_cuda_layernorm_scratch(args) : 0;
 }
 
 static const pl_ops cuda_ops = {
@@ -291,6 +306,13 @@ static const pl_ops cuda_ops = {
     .vec_norm_back = cuda_vec_norm_back,
     .vec_gate = cuda_vec_gate,
     .vec_gate_back = cuda_vec_gate_back,
+    .layernorm = cuda_layernorm,
+    .layernorm_back = cuda_layernorm_back,
+    .softmax = cuda_softmax,
+    .softmax_back = cuda_softmax_back,
+    .cross_entropy = cuda_cross_entropy,
+    .scale_rows = cuda_scale_rows,
+    .patches = cuda_patches,
 };
 
 const pl_backend pl_backend_cuda = {

@@ -34,6 +34,14 @@ void pl_cuda_launch_vec_norm(cudaStream_t stream, const pl_args_vec_norm *a);   
 void pl_cuda_launch_vec_norm_back(cudaStream_t stream, const pl_args_vec_norm_back *a);      /* dV += from dR */
 void pl_cuda_launch_vec_gate(cudaStream_t stream, const pl_args_vec_gate *a);                /* Y = v sigmoid(g R + b) + z */
 void pl_cuda_launch_vec_gate_back(cudaStream_t stream, const pl_args_vec_gate_back *a);      /* dV, T, TR from dY */
+void pl_cuda_launch_layernorm(cudaStream_t stream, const pl_args_layernorm *a);              /* Y and S from X */
+void pl_cuda_launch_layernorm_back(cudaStream_t stream, const pl_args_layernorm_back *a, void *scratch);    /* scratch: pl_cuda_layernorm_scratch bytes */
+size_t pl_cuda_layernorm_scratch(const pl_args_layernorm_back *a);                           /* bytes that layernorm_back wants */
+void pl_cuda_launch_softmax(cudaStream_t stream, const pl_args_softmax *a);                  /* Y from X */
+void pl_cuda_launch_softmax_back(cudaStream_t stream, const pl_args_softmax_back *a);        /* dX from Y and dY */
+void pl_cuda_launch_cross_entropy(cudaStream_t stream, const pl_args_cross_entropy *a);      /* L and dZ from Z and T */
+void pl_cuda_launch_scale_rows(cudaStream_t stream, const pl_args_scale_rows *a);            /* Y = Z + s X */
+void pl_cuda_launch_patches(cudaStream_t stream, const pl_args_patches *a);                  /* squares of pictures */
 void pl_cuda_launch_gemm(cudaStream_t stream, const pl_args_gemm *a);                        /* any formats and strides, k ascending, one fma each: the bits of `cpu` */
 void pl_cuda_launch_frob(cudaStream_t stream, const pl_args_frob *a, void *scratch);         /* scratch: pl_cuda_frob_scratch bytes */
 void pl_cuda_launch_frob_join(cudaStream_t stream, const pl_args_frob_join *a);              /* one norm of several */

@@ -25,8 +25,13 @@ static const double *live_row(const pl_mat *live, int64_t b)
 
 typedef void (*chunk_fn)(const void *args, int64_t b, int64_t i, int64_t j, int64_t n);
 
-/* Calls fn for every chunk of the n operands, which have one shape. Where all are packed a matrix counts as one row, and (if `join`) a batch too. */
-static void for_chunks(pl_queue *q, chunk_fn fn, const void *args, int n, int join)
+typedef struct {
+    int64_t rows, cols;    /* of a matrix */
+    int64_t pieces, all;   /* chunks of a row, of everything */
+} chunks;
+
+/* The chunks of n operands, which have one shape. Where all are packed a matrix counts as one row, and (if `join`) a batch too. */
+static chunks chunks_of(const void *args, int n, int join)
 {
     const pl_mat *m = pl_op_operands(args);
     int64_t batch = m[0].batch, rows = m[0].rows, cols = m[0].cols;
@@ -34,16 +39,28 @@ static void for_chunks(pl_queue *q, chunk_fn fn, const void *args, int n, int jo
     for (int k = 0; k < n; k++)
         if (m[k].data) {
             packed &= rows == 1 || m[k].rs == cols;
-            join &= m[k].bs == rows * cols;
+            join &= m[k].bs == rows * cols || batch == 1;
         }
     if (packed) cols *= rows, rows = 1;
     if (packed && join) cols *= batch, batch = 1;
-    int64_t pieces = (cols + CHUNK - 1) / CHUNK, all = batch * rows * pieces;
-#pragma omp parallel for schedule(static) num_threads(q->dev->threads) if (batch * rows * cols > SMALL)
-    for (int64_t t = 0; t < all; t++) {
-        int64_t j = t % pieces * CHUNK, row = t / pieces;
-        fn(args, row / rows, row % rows, j, cols - j < CHUNK ? cols - j : CHUNK);
+    int64_t pieces = (cols + CHUNK - 1) / CHUNK;
+    return (chunks){rows, cols, pieces, batch * rows * pieces};
+}
+
+static void do_chunks(chunk_fn fn, const void *args, const chunks *c, int64_t from, int64_t to)
+{
+    for (int64_t t = from; t < to; t++) {
+        int64_t j = t % c->pieces * CHUNK, row = t / c->pieces;
+        fn(args, row / c->rows, row % c->rows, j, c->cols - j < CHUNK ? c->cols - j : CHUNK);
     }
+}
+
+/* Calls fn for every chunk. */
+static void for_chunks(pl_queue *q, chunk_fn fn, const void *args, int n, int join)
+{
+    chunks c = chunks_of(args, n, join);
+#pragma omp parallel for schedule(static) num_threads(q->dev->threads) if (c.all > SMALL / CHUNK)
+    for (int64_t t = 0; t < c.all; t++) do_chunks(fn, args, &c, t, t + 1);
 }
 
 /* A row of one format into the same format. */
@@ -93,7 +110,18 @@ void PL_ISA_NAME(pl_cpu_decay_step)(pl_queue *q, const pl_args_decay_step *a)
     for_chunks(q, pl_any_f64(pl_op_operands(a), 2) ? decay_chunk_f64 : decay_chunk_f32, a, 2, a->live.batch == 1);
 }
 
-void PL_ISA_NAME(pl_cpu_adamw_step)(pl_queue *q, const pl_args_adamw_step *a)
+void PL_ISA_NAME(pl_cpu_direction_row)(const pl_args_direction *a, int64_t i)
 {
-    for_chunks(q, pl_any_f64(pl_op_operands(a), 4) ? adamw_chunk_f64 : adamw_chunk_f32, a, 4, a->live.batch == 1);
+    for (int64_t j = 0; j < a->D.cols; j += CHUNK) direction_chunk_f32(a, 0, i, j, a->D.cols - j < CHUNK ? a->D.cols - j : CHUNK);
+}
+
+int64_t PL_ISA_NAME(pl_cpu_adamw_pieces)(const pl_args_adamw_step *a)
+{
+    return chunks_of(a, 4, a->live.batch == 1).all;
+}
+
+void PL_ISA_NAME(pl_cpu_adamw_some)(const pl_args_adamw_step *a, int64_t from, int64_t to)
+{
+    chunks c = chunks_of(a, 4, a->live.batch == 1);
+    do_chunks(pl_any_f64(pl_op_operands(a), 4) ? adamw_chunk_f64 : adamw_chunk_f32, a, &c, from, to);
 }

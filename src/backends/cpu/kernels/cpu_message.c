@@ -141,8 +141,10 @@ static void load_distances(double *d, const pl_mat *D, int64_t c, int64_t at, in
 }
 
 #include "cpu_as_f32.inc"
+#include "cpu_pair_loops.inc"
 #include "cpu_message.inc"
 #include "cpu_as_f64.inc"
+#include "cpu_pair_loops.inc"
 #include "cpu_message.inc"
 
 static void run(pl_queue *q, const pl_message_args *a, int f64)

@@ -10,32 +10,30 @@
 /* From the matrix at x. */
 static void pack_matrix(pl_ns *w, const pl_bf16 *x, const pl_mat *X)
 {
-    _Alignas(64) pl_bf16 block[PL_BLOCK_SIZE];
-    for (int64_t i = 0; PL_BLOCK * i < X->rows; i++)
-        for (int64_t j = 0; PL_BLOCK * j < X->cols; j++) {
-            pl_block_left(block, x + PL_BLOCK * (i * X->rs + j), X->rs, X->rows - PL_BLOCK * i, X->cols - PL_BLOCK * j);
-            pl_ns_put(w, i, j, block);
-        }
+    for (int64_t i = 0; i < X->rows; i += PL_BLOCK) {
+        pl_bf16 *rows = pl_ns_rows(w, i / PL_BLOCK);
+        for (int64_t j = 0; j < X->cols; j += PL_BLOCK, rows += PL_BLOCK_SIZE) pl_block_left(rows, x + i * X->rs + j, X->rs, X->rows - i, X->cols - j);
+        pl_ns_put(w, i / PL_BLOCK);
+    }
 }
 
-/* Back to it: the rows and columns of each block that lie inside. */
+/* Back to it: what lies inside. */
 static void unpack_matrix(const pl_ns *w, pl_bf16 *x, const pl_mat *X)
 {
-    _Alignas(64) pl_bf16 room[PL_BLOCK_SIZE];
-    for (int64_t i = 0; PL_BLOCK * i < X->rows; i++)
-        for (int64_t j = 0; PL_BLOCK * j < X->cols; j++) {
-            int64_t rows = X->rows - PL_BLOCK * i, cols = X->cols - PL_BLOCK * j;
-            const pl_bf16 *block = pl_ns_get(w, i, j, room);
-            __mmask32 inside = cols >= PL_BLOCK ? 0xFFFFFFFFu : 0xFFFFFFFFu >> (PL_BLOCK - cols);
-            for (int64_t r = 0; r < PL_BLOCK && r < rows; r++)
-                _mm512_mask_storeu_epi16(x + (PL_BLOCK * i + r) * X->rs + PL_BLOCK * j, inside, _mm512_load_si512(block + PL_BLOCK * r));
-        }
+    for (int64_t i = 0; i < X->rows; i += PL_BLOCK) {
+        const pl_bf16 *rows = pl_ns_get(w, i / PL_BLOCK);
+        for (int64_t r = 0; r < PL_BLOCK && i + r < X->rows; r++)
+            for (int64_t j = 0; j < X->cols; j += PL_BLOCK) {
+                int64_t cols = X->cols - j;
+                __mmask32 inside = cols >= PL_BLOCK ? 0xFFFFFFFFu : 0xFFFFFFFFu >> (PL_BLOCK - cols);
+                _mm512_mask_storeu_epi16(x + (i + r) * X->rs + j, inside, _mm512_load_si512(rows + j * PL_BLOCK + PL_BLOCK * r));
+            }
+    }
 }
 
 static void in_cache(pl_ns *w, const pl_args_newton_schulz *a, int64_t b)
 {
     pl_bf16 *x = (pl_bf16 *)a->X.data + b * a->X.bs;
-    w->first = 0;
     pack_matrix(w, x, &a->X);
     PL_ISA_NAME(pl_ns_steps)(w, a->coef, a->steps);
     unpack_matrix(w, x, &a->X);

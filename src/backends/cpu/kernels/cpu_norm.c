@@ -1,7 +1,8 @@
 /* cpu_norm.c -- Frobenius norms, with the oracle's bits: its scale (norm_elem.h), its order (lane_sum_elem.h), double inside.
  *
- * Two passes over a matrix: the largest magnitude, then the sum of squares. The order gives every 32nd row a lane of its own, so
- * a large matrix is shared out by row lanes and a batch of small ones by matrices; neither changes a bit.
+ * Two passes over a matrix: the largest magnitude, then the sum of squares. Of f32 and bf16 one: double holds their squares, and sums of them, without the scale, which
+ * is a power of two and may come last. The order gives every 32nd row a lane of its own, so a large matrix is shared out by row lanes and a batch of small ones
+ * by matrices; neither changes a bit.
  */
 #include <omp.h>
 
@@ -99,6 +100,161 @@ static double row_sum(const pl_mat *x, int64_t at, double s, int rounded)
     }
 }
 
+/* ---- f32 and bf16 in one pass ---------------------------------------------------------------------------------------- */
+
+#define TOPS (PL_LANES * (int)sizeof(float) / PL_VEC_BYTES)    /* vectors that hold 32 floats */
+
+typedef int32_t vec_i32 __attribute__((vector_size(PL_VEC_BYTES)));
+typedef float   half_vec __attribute__((vector_size(PL_VEC_BYTES / 2)));
+
+/* The squares of 32 elements onto their lanes. */
+PL_INLINE void lanes_add(pl_vec_f64 lane[VECS], const float *x)
+{
+#pragma GCC unroll 16
+    for (int v = 0; v < VECS; v++) {
+        half_vec h;
+        memcpy(&h, x + v * (PL_LANES / VECS), sizeof h);
+        pl_vec_f64 d = __builtin_convertvector(h, pl_vec_f64);
+        lane[v] = pl_vec_fma_f64(d, d, lane[v]);    /* the square is exact: with or without fma */
+    }
+}
+
+PL_INLINE vec_i32 larger(vec_i32 a, vec_i32 b)
+{
+#if defined(__AVX512F__)
+    return (vec_i32)_mm512_max_epi32((__m512i)a, (__m512i)b);
+#elif defined(__AVX2__)
+    return (vec_i32)_mm256_max_epi32((__m256i)a, (__m256i)b);
+#else
+    vec_i32 more = a > b;
+    return (a & more) | (b & ~more);
+#endif
+}
+
+/* Their largest magnitudes, as integers of the same order; NaN is the largest. */
+PL_INLINE void tops_add(vec_i32 top[TOPS], const float *x)
+{
+#pragma GCC unroll 16
+    for (int v = 0; v < TOPS; v++) {
+        vec_i32 u;
+        memcpy(&u, x + v * (PL_LANES / TOPS), sizeof u);
+        top[v] = larger(u & 0x7fffffff, top[v]);
+    }
+}
+
+static uint32_t tops_most(const vec_i32 tops[TOPS])
+{
+    int32_t top[PL_LANES], most = 0;
+    memcpy(top, tops, sizeof top);
+    for (int l = 0; l < PL_LANES; l++) most = top[l] > most ? top[l] : most;
+    return (uint32_t)most;
+}
+
+static void amax_add(pl_cpu_norm *s, uint32_t bits)
+{
+    float f;
+    memcpy(&f, &bits, sizeof f);
+    s->amax = fmax(s->amax, (double)f);
+}
+
+/* 32 elements as floats, the first n of a row, zero beyond: a zero added to a lane changes nothing. */
+PL_INLINE const float *floats(float room[PL_LANES], const void *x, polar_dtype dtype, int64_t at, int64_t n)
+{
+    if (dtype == POLAR_DTYPE_F32 && n >= PL_LANES) return (const float *)x + at;
+    memset(room, 0, PL_LANES * sizeof *room);
+    pl_row_load_f32(room, x, dtype, at, n < PL_LANES ? n : PL_LANES);
+    return room;
+}
+
+/* Row i, which begins at `at`. */
+PL_INLINE void plain_row(pl_cpu_norm *s, const void *x, polar_dtype dtype, int64_t at, int64_t n, int64_t i)
+{
+    pl_vec_f64 lane[VECS] = {0};
+    vec_i32 top[TOPS] = {0};
+    double sums[PL_LANES];
+    float room[PL_LANES];
+    for (int64_t j = 0; j < n; j += PL_LANES) {
+        const float *p = floats(room, x, dtype, at + j, n - j);
+        lanes_add(lane, p);
+        tops_add(top, p);
+    }
+    memcpy(sums, lane, sizeof sums);
+    s->rows[i % PL_LANES] += pl_lanes_fold(sums);
+    uint32_t most = tops_most(top);
+    amax_add(s, most <= 0x7f800000 ? most : largest_bits_32(x, dtype, at, n));    /* NaN does not count, as in fmax */
+}
+
+static void fold_columns(double sums[PL_LANES], double lane[PL_LANES][PL_LANES])
+{
+    for (int half = PL_LANES / 2; half > 0; half /= 2)
+        for (int l = 0; l < half; l++)
+            for (int c = 0; c < PL_LANES; c++) lane[l][c] += lane[l + half][c];
+    memcpy(sums, lane[0], sizeof lane[0]);
+}
+
+/* 32 columns from `first`, as rows of the transpose: every 32nd row has a lane of its own. */
+PL_INLINE void plain_columns(pl_cpu_norm *s, const pl_mat *x, polar_dtype dtype, int64_t b, int64_t first)
+{
+    pl_vec_f64 lane[PL_LANES][VECS] = {{{0}}};
+    vec_i32 top[TOPS] = {0};
+    double lanes[PL_LANES][PL_LANES], sums[PL_LANES];
+    float room[PL_LANES];
+    for (int64_t j = 0; j < x->rows; j++) {
+        const float *p = floats(room, x->data, dtype, b * x->bs + j * x->rs + first, x->cols - first);
+        lanes_add(lane[j % PL_LANES], p);
+        tops_add(top, p);
+    }
+    memcpy(lanes, lane, sizeof lanes);
+    fold_columns(sums, lanes);
+    int64_t cols = x->cols - first < PL_LANES ? x->cols - first : PL_LANES;
+    for (int64_t c = 0; c < cols; c++) s->rows[c] += sums[c];
+    uint32_t most = tops_most(top);
+    if (most <= 0x7f800000) amax_add(s, most);
+    else
+        for (int64_t j = 0; j < x->rows; j++) amax_add(s, largest_bits_32(x->data, dtype, b * x->bs + j * x->rs + first, cols));
+}
+
+static void norm_end(double out[2], const pl_cpu_norm *s, double weight)
+{
+    double rows[PL_LANES], scale = pl_norm_scale(s->amax, PL_SCALE_EXP_F32);
+    memcpy(rows, s->rows, sizeof rows);
+    out[0] = scale;
+    out[1] = sqrt(weight * (pl_lanes_fold(rows) * scale * scale));
+}
+
+void PL_ISA_NAME(pl_cpu_norm_row)(pl_cpu_norm *s, const float *x, int64_t n, int64_t i)
+{
+    plain_row(s, x, POLAR_DTYPE_F32, 0, n, i);
+}
+
+void PL_ISA_NAME(pl_cpu_norm_end)(double out[2], const pl_cpu_norm *s)
+{
+    norm_end(out, s, 1);
+}
+
+/* N[b] on this thread. */
+static void plain_one(const pl_args_frob *a, int64_t b)
+{
+    const pl_mat *x = &a->X;
+    pl_cpu_norm s = {0};
+    for (int64_t first = 0; a->trans && first < x->cols; first += PL_LANES) {
+        if (x->dtype == POLAR_DTYPE_F32) plain_columns(&s, x, POLAR_DTYPE_F32, b, first);
+        else plain_columns(&s, x, POLAR_DTYPE_BF16, b, first);
+    }
+    for (int64_t i = 0; !a->trans && i < x->rows; i++) {
+        if (x->dtype == POLAR_DTYPE_F32) plain_row(&s, x->data, POLAR_DTYPE_F32, b * x->bs + i * x->rs, x->cols, i);
+        else plain_row(&s, x->data, POLAR_DTYPE_BF16, b * x->bs + i * x->rs, x->cols, i);
+    }
+    norm_end((double *)a->N.data + b * a->N.bs, &s, a->weight);
+}
+
+static int is_plain(const pl_args_frob *a)
+{
+    return a->X.dtype != POLAR_DTYPE_F64 && !a->rounded;
+}
+
+/* ---- everything else -------------------------------------------------------------------------------------------------- */
+
 #define CHUNK PL_LANES    /* columns of a transposed sum taken together: as many as add_squares takes */
 
 /* sums[c] = the sum over column `first + c` of matrix b, in the order of a row of the transpose: a lane for every 32nd row, folded by halves. */
@@ -115,10 +271,7 @@ PL_INLINE void column_sums_of(double sums[CHUNK], const pl_mat *x, polar_dtype d
         }
         memcpy(lane[l], sum, sizeof sum);
     }
-    for (int half = PL_LANES / 2; half > 0; half /= 2)
-        for (int l = 0; l < half; l++)
-            for (int c = 0; c < CHUNK; c++) lane[l][c] += lane[l + half][c];
-    memcpy(sums, lane[0], sizeof lane[0]);
+    fold_columns(sums, lane);
 }
 
 static void column_sums(double sums[CHUNK], const pl_mat *x, int64_t b, int64_t first, double s, int rounded)
@@ -165,6 +318,12 @@ static void frob_one(const pl_args_frob *a, int64_t b, int threads)
     out[1] = sqrt(a->weight * pl_lanes_fold(rows));
 }
 
+void PL_ISA_NAME(pl_cpu_frob_one)(const pl_args_frob *a, int64_t b)
+{
+    if (is_plain(a)) plain_one(a, b);
+    else frob_one(a, b, 1);
+}
+
 void PL_ISA_NAME(pl_cpu_frob)(pl_queue *q, const pl_args_frob *a)
 {
     int64_t each = a->X.rows * a->X.cols;
@@ -174,5 +333,5 @@ void PL_ISA_NAME(pl_cpu_frob)(pl_queue *q, const pl_args_frob *a)
         return;
     }
 #pragma omp parallel for schedule(static) num_threads(threads) if (a->X.batch * each > SMALL)
-    for (int64_t b = 0; b < a->X.batch; b++) frob_one(a, b, 1);
+    for (int64_t b = 0; b < a->X.batch; b++) PL_ISA_NAME(pl_cpu_frob_one)(a, b);
 }

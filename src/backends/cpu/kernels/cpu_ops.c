@@ -24,9 +24,20 @@ const pl_ops PL_ISA_NAME(pl_cpu_ops) = {
     .vec_norm_back = PL_ISA_NAME(pl_cpu_vec_norm_back),
     .vec_gate = PL_ISA_NAME(pl_cpu_vec_gate),
     .vec_gate_back = PL_ISA_NAME(pl_cpu_vec_gate_back),
+    .layernorm = PL_ISA_NAME(pl_cpu_layernorm),
+    .layernorm_back = PL_ISA_NAME(pl_cpu_layernorm_back),
+    .softmax = PL_ISA_NAME(pl_cpu_softmax),
+    .softmax_back = PL_ISA_NAME(pl_cpu_softmax_back),
+    .cross_entropy = PL_ISA_NAME(pl_cpu_cross_entropy),
+    .scale_rows = PL_ISA_NAME(pl_cpu_scale_rows),
+    .patches = PL_ISA_NAME(pl_cpu_patches),
+    .attention = PL_ISA_NAME(pl_cpu_attention),
+    .attention_back = PL_ISA_NAME(pl_cpu_attention_back),
     .pair_message = PL_ISA_NAME(pl_cpu_pair_message),
     .pair_message_back = PL_ISA_NAME(pl_cpu_pair_message_back),
 #ifdef PL_TILES
     .newton_schulz = PL_ISA_NAME(pl_cpu_newton_schulz),
+    .polar_map = PL_ISA_NAME(pl_cpu_polar_map),
+    .polar_step = PL_ISA_NAME(pl_cpu_polar_step),
 #endif
 };

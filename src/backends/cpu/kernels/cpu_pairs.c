@@ -27,7 +27,7 @@ typedef void (*point_fn)(const void *args, int64_t c, int64_t i);
 /* Calls fn for every point of every cloud; `terms` is the work of one. */
 static void for_points(pl_queue *q, point_fn fn, const void *args, int64_t clouds, int64_t points, int64_t terms)
 {
-#pragma omp parallel for schedule(dynamic, 16) num_threads(q->dev->threads) if ((double)clouds * (double)points * (double)terms > SMALL)
+#pragma omp parallel for schedule(static) num_threads(q->dev->threads) if ((double)clouds * (double)points * (double)terms > SMALL)
     for (int64_t t = 0; t < clouds * points; t++) fn(args, t / points, t % points);
 }
 

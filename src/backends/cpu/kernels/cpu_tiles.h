@@ -189,19 +189,22 @@ PL_INLINE __m512i pl_high_pairs(__m512i a, __m512i b)
     return _mm512_mask_blend_epi16(0xAAAAAAAAu, _mm512_srli_epi32(a, 16), b);
 }
 
-/* dst row j = column j of the 16 rows of 16 pairs at src; strides in elements (32: a tile's rows). */
-PL_INLINE void pl_turn16(pl_bf16 *dst, int64_t ds, const pl_bf16 *src, int64_t ss)
+/* dst row j = column j of the 16 rows of 16 pairs at src, for the eight columns from 8 `half`; strides in elements (32: a tile's rows). */
+PL_INLINE void pl_turn8(pl_bf16 *dst, int64_t ds, const pl_bf16 *src, int64_t ss, int half)
 {
-    __m512i r[16], s[16];
-#pragma GCC unroll 16
-    for (int i = 0; i < 16; i++) r[i] = _mm512_loadu_si512(src + i * ss);
+    const __m512i low = _mm512_set_epi64(13, 12, 5, 4, 9, 8, 1, 0), high = _mm512_set_epi64(15, 14, 7, 6, 11, 10, 3, 2);
+    __m512i r[8], s[8];
+    src += 16 * half, dst += 8 * half * ds;
 #pragma GCC unroll 8
-    for (int i = 0; i < 8; i++) {
+    for (int i = 0; i < 8; i++) /* row i, then row i + 8: columns 0-3, 4-7 */
+        r[i] = _mm512_inserti64x4(_mm512_castsi256_si512(_mm256_loadu_si256((const void *)(src + i * ss))), _mm256_loadu_si256((const void *)(src + (i + 8) * ss)), 1);
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; i++) {
         s[2 * i] = _mm512_unpacklo_epi32(r[2 * i], r[2 * i + 1]);
         s[2 * i + 1] = _mm512_unpackhi_epi32(r[2 * i], r[2 * i + 1]);
     }
-#pragma GCC unroll 4
-    for (int i = 0; i < 4; i++) {    /* r[4 i + c]: in lane l, column 4 l + c of rows 4 i to 4 i + 3 */
+#pragma GCC unroll 2
+    for (int i = 0; i < 2; i++) { /* r[4 i + c]: columns c, 4 + c of rows 4 i to 4 i + 3, then of rows 8 + 4 i to ... */
         r[4 * i] = _mm512_unpacklo_epi64(s[4 * i], s[4 * i + 2]);
         r[4 * i + 1] = _mm512_unpackhi_epi64(s[4 * i], s[4 * i + 2]);
         r[4 * i + 2] = _mm512_unpacklo_epi64(s[4 * i + 1], s[4 * i + 3]);
@@ -209,13 +212,15 @@ PL_INLINE void pl_turn16(pl_bf16 *dst, int64_t ds, const pl_bf16 *src, int64_t s
     }
 #pragma GCC unroll 4
     for (int c = 0; c < 4; c++) {
-        __m512i a = _mm512_shuffle_i32x4(r[c], r[4 + c], 0x88), b = _mm512_shuffle_i32x4(r[8 + c], r[12 + c], 0x88);    /* lanes 0, 2 */
-        __m512i d = _mm512_shuffle_i32x4(r[c], r[4 + c], 0xDD), e = _mm512_shuffle_i32x4(r[8 + c], r[12 + c], 0xDD);    /* lanes 1, 3 */
-        _mm512_storeu_si512(dst + c * ds, _mm512_shuffle_i32x4(a, b, 0x88));
-        _mm512_storeu_si512(dst + (8 + c) * ds, _mm512_shuffle_i32x4(a, b, 0xDD));
-        _mm512_storeu_si512(dst + (4 + c) * ds, _mm512_shuffle_i32x4(d, e, 0x88));
-        _mm512_storeu_si512(dst + (12 + c) * ds, _mm512_shuffle_i32x4(d, e, 0xDD));
+        _mm512_storeu_si512(dst + c * ds, _mm512_permutex2var_epi64(r[c], low, r[4 + c]));
+        _mm512_storeu_si512(dst + (4 + c) * ds, _mm512_permutex2var_epi64(r[c], high, r[4 + c]));
     }
+}
+
+PL_INLINE void pl_turn16(pl_bf16 *dst, int64_t ds, const pl_bf16 *src, int64_t ss)
+{
+    pl_turn8(dst, ds, src, ss, 0);
+    pl_turn8(dst, ds, src, ss, 1);
 }
 
 /* The right form of X^T from the left form of X. */

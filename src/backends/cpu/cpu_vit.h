@@ -1,0 +1,18 @@
+/* cpu_vit.h -- scratch memory of the transformer's ops on `cpu`, the same for every instruction set. */
+#ifndef PL_CPU_VIT_H
+#define PL_CPU_VIT_H
+
+#include "device/backend.h"
+#include "math/lane_sum_elem.h"
+
+/* Lanes of the sums over so many rows: one for each chunk, up to all. */
+static inline int64_t pl_layernorm_lanes(int64_t rows)
+{
+    int64_t chunks = (rows + PL_SUM_CHUNK - 1) / PL_SUM_CHUNK;
+    return chunks < PL_LANES ? chunks : PL_LANES;
+}
+
+size_t pl_cpu_layernorm_bytes(const pl_args_layernorm_back *a);                      /* sums dg and db of every lane */
+size_t pl_cpu_vit_scratch(pl_op_id id, const void *args, int threads);               /* scratch of an op of the transformer; 0 for others */
+
+#endif

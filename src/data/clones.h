@@ -1,0 +1,12 @@
+/* clones.h -- marks a loop that the compiler builds for several instruction sets, chosen when the program starts. The loops so marked work on
+ * integers or round every operation on its own (no contraction), so all copies give the same bytes. */
+#ifndef PL_DATA_CLONES_H
+#define PL_DATA_CLONES_H
+
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
+#define PL_CLONES __attribute__((target_clones("avx512f", "avx2", "default")))
+#else
+#define PL_CLONES
+#endif
+
+#endif

@@ -1,0 +1,23 @@
+/* image_tree.h -- a folder that appears whole: it grows under another name beside its place and takes its own in one rename.
+ *
+ *     pl_image_tree t;
+ *     PL_TRY(pl_image_tree_begin(&t, "out"));
+ *     st = fill(t.part);                          // files and folders below it
+ *     return pl_image_tree_end(&t, st);           // out, or nothing at all
+ */
+#ifndef PL_DATA_IMAGE_TREE_H
+#define PL_DATA_IMAGE_TREE_H
+
+#include "base/status.h"
+
+#define PL_TREE_PATH 4096
+
+typedef struct pl_image_tree {
+    char path[PL_TREE_PATH], part[PL_TREE_PATH + 32];
+} pl_image_tree;
+
+polar_status pl_image_tree_begin(pl_image_tree *t, const char *path);           /* _ARG when something other than an empty folder is there */
+polar_status pl_image_tree_folder(const pl_image_tree *t, const char *name);    /* makes a folder below it, those above it too */
+polar_status pl_image_tree_end(pl_image_tree *t, polar_status st);              /* renames; with another status than OK removes everything and returns that */
+
+#endif

@@ -1,0 +1,53 @@
+/* deit_init.c -- initial weights with timm's distributions, rounded to float.
+ *
+ *     patch_embed.proj   U(-1/sqrt(fan_in), 1/sqrt(fan_in)), weight and bias: torch's convolution
+ *     cls_token          N(0, 1e-6^2)
+ *     pos_embed, weights of linear layers   N(0, 0.02^2)      timm's trunc_normal_ cuts at -2 and 2, which is 100 standard deviations away
+ *     biases 0, norms 1 and 0
+ *
+ * Entry i of parameter number p of a member is drawn at (seed, PL_STREAM_INIT, p, i): the same in f32 and f64, on any device, whoever its mates are. (Normals: entry i is half
+ * i mod 2 of draw i / 2.)
+ */
+#include <math.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/philox.h"
+#include "device/queue.h"
+#include "models/deit_impl.h"
+
+static double normal(uint64_t seed, int64_t number, int64_t i)
+{
+    pl_n2 z = pl_normal(seed, PL_STREAM_INIT, (uint64_t)number, (uint64_t)i / 2);
+    return i % 2 ? z.b : z.a;
+}
+
+static double initial(const pl_param *p, int64_t number, uint64_t seed, int64_t i)
+{
+    if (p->fan_in) {
+        pl_u4 r = pl_philox(seed, PL_STREAM_INIT, (uint64_t)number, (uint64_t)i);
+        return (float)((2 * pl_uniform_f64(r.x, r.y) - 1) / sqrt((double)p->fan_in));
+    }
+    if (!strcmp(p->name, "cls_token")) return (float)(1e-6 * normal(seed, number, i));
+    if (p->ndim >= 2) return (float)(0.02 * normal(seed, number, i));
+    return strstr(p->name, "weight") ? 1 : 0;
+}
+
+polar_status pl_deit_init(pl_deit *m, polar_queue *q, const uint64_t *seeds)
+{
+    polar_status st = POLAR_OK;
+    int64_t most = 0;
+    for (int64_t i = 0; i < m->param_count; i++)
+        if (m->params[i].rows * m->params[i].cols > most) most = m->params[i].rows * m->params[i].cols;
+    double *w = pl_alloc((size_t)(most * m->shape.members) * sizeof *w);
+    PL_NEED(w, POLAR_E_NOMEM, "initial weights of %lld members", (long long)m->shape.members);
+    for (int64_t k = 0; k < m->param_count && st == POLAR_OK; k++) {
+        const pl_param *p = &m->params[k];
+        int64_t n = p->rows * p->cols;
+        for (int64_t e = 0; e < m->shape.members; e++)
+            for (int64_t i = 0; i < n; i++) w[e * n + i] = initial(p, k, seeds[e], i);
+        st = pl_mat_upload_f64(q, &p->W, w);
+    }
+    pl_free(w);
+    return st;
+}
