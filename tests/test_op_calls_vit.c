@@ -38,7 +38,10 @@ static void gelu_without_bell(pl_queue *q, const pl_args_bias_act_back *a)
     (void)q;
     for (int64_t b = 0; b < a->dX.batch; b++)
         for (int64_t i = 0; i < a->dX.rows; i++)
-            for (int64_t j = 0; j < a->dX.cols; j++) put(&a->dX, b, i, j, get(&a->dY, b, i, j) * 0.5 * (1 + erf((get(&a->X, b, i, j) + get(&a->b, 0, 0, j)) * 0.70710678118654752)));
+            for (int64_t j = 0; j < a->dX.cols; j++) {
+                double x = get(&a->X, b, i, j) + get(&a->b, 0, 0, j);
+                put(&a->dX, b, i, j, get(&a->dY, b, i, j) * 0.5 * (1 + erf(x * 0.70710678118654752)));
+            }
 }
 
 static void norm_without_epsilon(pl_queue *q, const pl_args_layernorm *a)

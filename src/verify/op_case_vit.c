@@ -1,7 +1,7 @@
 /* op_case_vit.c -- the cases of the transformer's ops: formats, sizes, variants, shapes and calls.
  *
- * A case's rows and cols are those of: layernorm, softmax, their backwards, cross_entropy: the operands; scale_rows: groups of K rows; patches: rows x cols squares of side K,
- * three channels.
+ * A case's rows and cols are those of: layernorm, softmax, their backwards, cross_entropy: the operands; scale_rows: groups of K rows; patches: rows x cols
+ * squares of side K, three channels.
  */
 #include "op_case_impl.h"
 

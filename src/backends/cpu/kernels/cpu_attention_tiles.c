@@ -144,28 +144,32 @@ static void mask_end(const head_of *h, float *s)
 
 /* ---- forward ---- */
 
-/* Row r of the scores: e^(scale (s - max)) in their place; the sum, and the maximum in *most. */
+/* e^(scale (x - m)) in the place of 16 scores. */
+PL_INLINE __m512 weigh16(float *x, const float scale, const float m)
+{
+#pragma omp simd
+    for (int l = 0; l < 16; l++) x[l] = pl_exp_f32(scale * (x[l] - m));
+    return _mm512_loadu_ps(x);
+}
+
+/* Row r of the scores becomes weights; their sum, and the scores' maximum in *most (a NaN is passed over). */
 static float weigh_row(const head_of *h, float *s, int r, float *most)
 {
-    float lane[PL_LANES], m = -INFINITY;
-    for (int l = 0; l < PL_LANES; l++) lane[l] = -INFINITY;
+    __m512 even = _mm512_set1_ps(-INFINITY), odd = even;
+    float lane[PL_LANES];
     for (int64_t j = 0; j < h->tb; j++) {
         const float *x = ROW(s + j * SIZE, r);
-        for (int l = 0; l < 16; l++) {
-            lane[l] = x[l] > lane[l] ? x[l] : lane[l];
-            lane[l + 16] = x[l + 256] > lane[l + 16] ? x[l + 256] : lane[l + 16];
-        }
+        even = _mm512_max_ps(_mm512_loadu_ps(x), even);
+        odd = _mm512_max_ps(_mm512_loadu_ps(x + 256), odd);
     }
-    for (int l = 0; l < PL_LANES; l++) m = lane[l] > m ? lane[l] : m, lane[l] = 0;
+    const float m = _mm512_reduce_max_ps(_mm512_max_ps(even, odd));
+    even = odd = _mm512_setzero_ps();
     for (int64_t j = 0; j < h->tb; j++) {
-        float *x = ROW(s + j * SIZE, r);
-        for (int half = 0; half < 2; half++, x += 256)
-#pragma omp simd
-            for (int l = 0; l < 16; l++) {
-                x[l] = pl_exp_f32(h->scale * (x[l] - m));
-                lane[l + 16 * half] += x[l];
-            }
+        even = _mm512_add_ps(even, weigh16(ROW(s + j * SIZE, r), h->scale, m));
+        odd = _mm512_add_ps(odd, weigh16(ROW(s + j * SIZE, r) + 256, h->scale, m));
     }
+    _mm512_storeu_ps(lane, even);
+    _mm512_storeu_ps(lane + 16, odd);
     *most = m;
     return fold_f32(lane);
 }
