@@ -15,9 +15,6 @@
 #include "models/deit_impl.h"
 #include "nn/drop_path.h"
 
-/* Where a dry run's arrays seem to lie: apart from each other and from its scratch. */
-#define DRY_BASE ((uintptr_t)1 << 52)
-
 /* ---- life ------------------------------------------------------------------------------------------ */
 
 static void point(pl_deit *m)
@@ -27,22 +24,14 @@ static void point(pl_deit *m)
     pl_deit_point_activations(m, &activations, m->shape.batch);
 }
 
-static polar_status commit(polar_device *dev, char **out, size_t bytes)
-{
-    void *p = NULL;
-    if (bytes) PL_TRY(polar_device_alloc(dev, &p, bytes));
-    *out = p;
-    return POLAR_OK;
-}
-
 polar_status pl_deit_create(pl_deit **out, polar_device *dev, const pl_deit_shape *shape, int training)
 {
     pl_deit *m;
     *out = NULL;
     PL_TRY(pl_deit_make(&m, dev, shape, training));
-    polar_status st = commit(dev, &m->weights, m->bytes.weights);
-    if (st == POLAR_OK) st = commit(dev, &m->gradients, m->bytes.gradients);
-    if (st == POLAR_OK) st = commit(dev, &m->activations, m->bytes.activations);
+    polar_status st = pl_arena_commit(dev, &m->weights, m->bytes.weights);
+    if (st == POLAR_OK) st = pl_arena_commit(dev, &m->gradients, m->bytes.gradients);
+    if (st == POLAR_OK) st = pl_arena_commit(dev, &m->activations, m->bytes.activations);
     if (st != POLAR_OK) {
         pl_deit_destroy(m);
         return st;
@@ -189,7 +178,7 @@ polar_status pl_deit_cost(polar_cost *step, pl_deit_bytes *memory, polar_device 
     polar_status st = polar_queue_create(&q, dev, NULL);
     if (st == POLAR_OK) st = polar_queue_dry_begin(q);
     if (st == POLAR_OK) {
-        m->weights = (char *)DRY_BASE;
+        m->weights = (char *)PL_ARENA_DRY_BASE;
         m->gradients = m->weights + m->bytes.weights;
         m->activations = m->gradients + m->bytes.gradients;
         char *rest = m->activations + m->bytes.activations;

@@ -18,9 +18,6 @@
 #include "models/so3_impl.h"
 #include "nn/pool.h"
 
-/* Where a dry run's arrays seem to lie: apart from each other and from its scratch. */
-#define DRY_BASE ((uintptr_t)1 << 52)
-
 /* ---- life ------------------------------------------------------------------------------------------ */
 
 static void point(pl_so3 *m)
@@ -30,22 +27,14 @@ static void point(pl_so3 *m)
     pl_so3_point_activations(m, &activations, m->shape.batch);
 }
 
-static polar_status commit(polar_device *dev, char **out, size_t bytes)
-{
-    void *p = NULL;
-    if (bytes) PL_TRY(polar_device_alloc(dev, &p, bytes));
-    *out = p;
-    return POLAR_OK;
-}
-
 polar_status pl_so3_create(pl_so3 **out, polar_device *dev, const pl_so3_shape *shape, int training)
 {
     pl_so3 *m;
     *out = NULL;
     PL_TRY(pl_so3_make(&m, dev, shape, training));
-    polar_status st = commit(dev, &m->weights, m->bytes.weights);
-    if (st == POLAR_OK) st = commit(dev, &m->gradients, m->bytes.gradients);
-    if (st == POLAR_OK) st = commit(dev, &m->activations, m->bytes.activations);
+    polar_status st = pl_arena_commit(dev, &m->weights, m->bytes.weights);
+    if (st == POLAR_OK) st = pl_arena_commit(dev, &m->gradients, m->bytes.gradients);
+    if (st == POLAR_OK) st = pl_arena_commit(dev, &m->activations, m->bytes.activations);
     if (st != POLAR_OK) {
         pl_so3_destroy(m);
         return st;
@@ -186,7 +175,7 @@ polar_status pl_so3_cost(polar_cost *step, pl_so3_bytes *memory, polar_device *d
     polar_status st = polar_queue_create(&q, dev, NULL);
     if (st == POLAR_OK) st = polar_queue_dry_begin(q);
     if (st == POLAR_OK) {
-        m->weights = (char *)DRY_BASE;
+        m->weights = (char *)PL_ARENA_DRY_BASE;
         m->gradients = m->weights + m->bytes.weights;
         m->activations = m->gradients + m->bytes.gradients;
         char *rest = m->activations + m->bytes.activations;
