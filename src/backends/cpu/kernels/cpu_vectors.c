@@ -10,21 +10,6 @@
 
 #define CHUNK 256            /* channels at a time where they do not meet */
 #define MOST  256            /* channels whose products are made here; more are the oracle's */
-#define RUN   16             /* rows of a task */
-#define SMALL (1 << 14)      /* numbers below which one thread does it all */
-
-typedef void (*vectors_fn)(const void *args, int64_t b, int64_t from, int64_t to);
-
-/* Calls fn for rows [from, to) of every matrix, which have so many numbers each. */
-static void for_vectors(pl_queue *q, vectors_fn fn, const void *args, int64_t batch, int64_t rows, int64_t numbers)
-{
-    int64_t runs = (rows + RUN - 1) / RUN, all = batch * runs;
-#pragma omp parallel for schedule(static) num_threads(q->dev->threads) if (batch * rows * numbers > SMALL)
-    for (int64_t t = 0; t < all; t++) {
-        int64_t from = t % runs * RUN;
-        fn(args, t / runs, from, from + RUN < rows ? from + RUN : rows);
-    }
-}
 
 #include "cpu_as_f32.inc"
 #include "cpu_vectors.inc"
@@ -34,31 +19,31 @@ static void for_vectors(pl_queue *q, vectors_fn fn, const void *args, int64_t ba
 void PL_ISA_NAME(pl_cpu_vec_dots)(pl_queue *q, const pl_args_vec_dots *a)
 {
     if (a->V.cols > MOST) pl_ref_ops.vec_dots(q, a);
-    else for_vectors(q, pl_any_f64(pl_op_operands(a), 2) ? vec_dots_rows_f64 : vec_dots_rows_f32, a, a->Q.batch, a->Q.rows, a->Q.cols);
+    else pl_for_runs(q, pl_any_f64(pl_op_operands(a), 2) ? vec_dots_rows_f64 : vec_dots_rows_f32, a, a->Q.batch, a->Q.rows, a->Q.cols);
 }
 
 void PL_ISA_NAME(pl_cpu_vec_dots_back)(pl_queue *q, const pl_args_vec_dots_back *a)
 {
     if (a->V.cols > MOST) pl_ref_ops.vec_dots_back(q, a);
-    else for_vectors(q, pl_any_f64(pl_op_operands(a), 3) ? vec_dots_back_rows_f64 : vec_dots_back_rows_f32, a, a->dQ.batch, a->dQ.rows, a->dQ.cols);
+    else pl_for_runs(q, pl_any_f64(pl_op_operands(a), 3) ? vec_dots_back_rows_f64 : vec_dots_back_rows_f32, a, a->dQ.batch, a->dQ.rows, a->dQ.cols);
 }
 
 void PL_ISA_NAME(pl_cpu_vec_norm)(pl_queue *q, const pl_args_vec_norm *a)
 {
-    for_vectors(q, pl_any_f64(pl_op_operands(a), 2) ? vec_norm_rows_f64 : vec_norm_rows_f32, a, a->R.batch, a->R.rows, 3 * a->R.cols);
+    pl_for_runs(q, pl_any_f64(pl_op_operands(a), 2) ? vec_norm_rows_f64 : vec_norm_rows_f32, a, a->R.batch, a->R.rows, 3 * a->R.cols);
 }
 
 void PL_ISA_NAME(pl_cpu_vec_norm_back)(pl_queue *q, const pl_args_vec_norm_back *a)
 {
-    for_vectors(q, pl_any_f64(pl_op_operands(a), 3) ? vec_norm_back_rows_f64 : vec_norm_back_rows_f32, a, a->dR.batch, a->dR.rows, 3 * a->dR.cols);
+    pl_for_runs(q, pl_any_f64(pl_op_operands(a), 3) ? vec_norm_back_rows_f64 : vec_norm_back_rows_f32, a, a->dR.batch, a->dR.rows, 3 * a->dR.cols);
 }
 
 void PL_ISA_NAME(pl_cpu_vec_gate)(pl_queue *q, const pl_args_vec_gate *a)
 {
-    for_vectors(q, pl_any_f64(pl_op_operands(a), 5) ? vec_gate_rows_f64 : vec_gate_rows_f32, a, a->V.batch, a->V.rows / 3, 3 * a->V.cols);
+    pl_for_runs(q, pl_any_f64(pl_op_operands(a), 5) ? vec_gate_rows_f64 : vec_gate_rows_f32, a, a->V.batch, a->V.rows / 3, 3 * a->V.cols);
 }
 
 void PL_ISA_NAME(pl_cpu_vec_gate_back)(pl_queue *q, const pl_args_vec_gate_back *a)
 {
-    for_vectors(q, pl_any_f64(pl_op_operands(a), 7) ? vec_gate_back_rows_f64 : vec_gate_back_rows_f32, a, a->T.batch, a->T.rows, 3 * a->T.cols);
+    pl_for_runs(q, pl_any_f64(pl_op_operands(a), 7) ? vec_gate_back_rows_f64 : vec_gate_back_rows_f32, a, a->T.batch, a->T.rows, 3 * a->T.cols);
 }

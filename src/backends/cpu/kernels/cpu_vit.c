@@ -15,31 +15,16 @@
 
 #define MOST  4096           /* columns of a row that is worked on here */
 #define CHUNK 512            /* elements of a row at a time where columns do not meet */
-#define RUN   16             /* rows of a task */
-#define SMALL (1 << 14)      /* numbers below which one thread does it all */
 
 #include "cpu_as_f32.inc"
 #include "cpu_vit.inc"
 #include "cpu_as_f64.inc"
 #include "cpu_vit.inc"
 
-typedef void (*rows_fn)(const void *args, int64_t b, int64_t from, int64_t to);
-
-/* Calls fn for rows [from, to) of every matrix, `numbers` in each. */
-static void for_runs(pl_queue *q, rows_fn fn, const void *args, int64_t batch, int64_t rows, int64_t numbers)
-{
-    int64_t runs = (rows + RUN - 1) / RUN, all = batch * runs;
-#pragma omp parallel for schedule(static) num_threads(q->dev->threads) if (batch * rows * numbers > SMALL)
-    for (int64_t t = 0; t < all; t++) {
-        int64_t from = t % runs * RUN;
-        fn(args, t / runs, from, from + RUN < rows ? from + RUN : rows);
-    }
-}
-
 void PL_ISA_NAME(pl_cpu_layernorm)(pl_queue *q, const pl_args_layernorm *a)
 {
     if (a->X.cols > MOST) pl_ref_ops.layernorm(q, a);
-    else for_runs(q, pl_any_f64(pl_op_operands(a), 5) ? layernorm_rows_f64 : layernorm_rows_f32, a, a->X.batch, a->X.rows, a->X.cols);
+    else pl_for_runs(q, pl_any_f64(pl_op_operands(a), 5) ? layernorm_rows_f64 : layernorm_rows_f32, a, a->X.batch, a->X.rows, a->X.cols);
 }
 
 void PL_ISA_NAME(pl_cpu_layernorm_back)(pl_queue *q, const pl_args_layernorm_back *a)
@@ -53,7 +38,7 @@ void PL_ISA_NAME(pl_cpu_layernorm_back)(pl_queue *q, const pl_args_layernorm_bac
     if (lanes) {
         int f64 = pl_any_f64(pl_op_operands(a), 8);
         int64_t each = pl_layernorm_lanes(a->X.rows), all = a->X.batch * each;
-#pragma omp parallel num_threads(q->dev->threads) if (a->X.batch * a->X.rows * a->X.cols > SMALL)
+#pragma omp parallel num_threads(q->dev->threads) if (a->X.batch * a->X.rows * a->X.cols > PL_RUN_SMALL)
         {
 #pragma omp for schedule(static)
             for (int64_t t = 0; t < all; t++) {
@@ -73,24 +58,24 @@ void PL_ISA_NAME(pl_cpu_layernorm_back)(pl_queue *q, const pl_args_layernorm_bac
 void PL_ISA_NAME(pl_cpu_softmax)(pl_queue *q, const pl_args_softmax *a)
 {
     if (a->X.cols > MOST) pl_ref_ops.softmax(q, a);
-    else for_runs(q, pl_any_f64(pl_op_operands(a), 2) ? softmax_rows_f64 : softmax_rows_f32, a, a->X.batch, a->X.rows, a->X.cols);
+    else pl_for_runs(q, pl_any_f64(pl_op_operands(a), 2) ? softmax_rows_f64 : softmax_rows_f32, a, a->X.batch, a->X.rows, a->X.cols);
 }
 
 void PL_ISA_NAME(pl_cpu_softmax_back)(pl_queue *q, const pl_args_softmax_back *a)
 {
     if (a->Y.cols > MOST) pl_ref_ops.softmax_back(q, a);
-    else for_runs(q, pl_any_f64(pl_op_operands(a), 3) ? softmax_back_rows_f64 : softmax_back_rows_f32, a, a->Y.batch, a->Y.rows, a->Y.cols);
+    else pl_for_runs(q, pl_any_f64(pl_op_operands(a), 3) ? softmax_back_rows_f64 : softmax_back_rows_f32, a, a->Y.batch, a->Y.rows, a->Y.cols);
 }
 
 void PL_ISA_NAME(pl_cpu_scale_rows)(pl_queue *q, const pl_args_scale_rows *a)
 {
-    for_runs(q, pl_any_f64(pl_op_operands(a), 4) ? scale_rows_rows_f64 : scale_rows_rows_f32, a, a->Y.batch, a->Y.rows, a->Y.cols);
+    pl_for_runs(q, pl_any_f64(pl_op_operands(a), 4) ? scale_rows_rows_f64 : scale_rows_rows_f32, a, a->Y.batch, a->Y.rows, a->Y.cols);
 }
 
 void PL_ISA_NAME(pl_cpu_patches)(pl_queue *q, const pl_args_patches *a)
 {
     if (a->patch > CHUNK) pl_ref_ops.patches(q, a);
-    else for_runs(q, pl_any_f64(pl_op_operands(a), 2) ? patches_rows_f64 : patches_rows_f32, a, a->Y.batch, a->Y.rows, a->Y.cols);
+    else pl_for_runs(q, pl_any_f64(pl_op_operands(a), 2) ? patches_rows_f64 : patches_rows_f32, a, a->Y.batch, a->Y.rows, a->Y.cols);
 }
 
 /* ---- the loss: in double ---- */
@@ -123,7 +108,7 @@ void PL_ISA_NAME(pl_cpu_cross_entropy)(pl_queue *q, const pl_args_cross_entropy 
     }
     for (int64_t b = 0; b < a->Z.batch; b++) {
         double lane[PL_LANES] = {0};
-#pragma omp parallel for schedule(static) num_threads(q->dev->threads) if (a->Z.rows * a->Z.cols > SMALL / 4)
+#pragma omp parallel for schedule(static) num_threads(q->dev->threads) if (a->Z.rows * a->Z.cols > PL_RUN_SMALL / 4)
         for (int l = 0; l < PL_LANES; l++)
             for (int64_t i = l; i < a->Z.rows; i += PL_LANES) lane[l] += loss_row(a, b, i);
         ((double *)a->L.data)[b * a->L.bs] = pl_lanes_fold(lane) / (double)a->Z.rows;
