@@ -143,7 +143,7 @@ static void in_a_graph(const char *device, polar_dtype dtype)
 static void costs(const char *device)
 {
     polar_cost one, two, forward;
-    pl_deit_bytes bytes, half;
+    pl_model_bytes bytes, half;
     pl_deit_shape shape = PL_DEIT_TINY, twice = shape;
     pl_device *dev;
     shape.dtype = twice.dtype = POLAR_DTYPE_BF16;

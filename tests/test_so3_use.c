@@ -211,7 +211,7 @@ static void initial_weights(const char *device)
 static void costs(const char *device)
 {
     polar_cost one, two, forward;
-    pl_so3_bytes bytes, half;
+    pl_model_bytes bytes, half;
     pl_so3_shape shape = so3_shape(1, B, N, H, LAYERS, POLAR_DTYPE_F32), twice = shape;
     twice.members = 2;
     so3_net r = so3_open(device, &shape, 1);

@@ -74,7 +74,7 @@ static double whole_batches(int64_t clouds, int64_t batch)
 polar_status pl_so3_estimate(pl_estimate *out, polar_device *dev, const pl_config *c)
 {
     pl_so3_settings s;
-    pl_so3_bytes memory;
+    pl_model_bytes memory;
     *out = (pl_estimate){0};
     PL_TRY(pl_so3_settings_read(&s, c));
     pl_so3_shape shape = {.members = 1, .batch = s.batch, .points = s.points, .width = s.width, .layers = s.layers, .dtype = s.dtype, .eps = s.eps};

@@ -19,8 +19,8 @@
 
 static void point(pl_deit *m)
 {
-    pl_arena weights = {.base = m->weights}, gradients = {.base = m->gradients}, activations = {.base = m->activations};
-    pl_deit_point_params(m, &weights, &gradients);
+    pl_arena weights = {.base = m->memory.weights}, gradients = {.base = m->memory.gradients}, activations = {.base = m->memory.activations};
+    pl_params_point(m->params, m->param_count, m->wide, m->shape.members, m->training, &weights, &gradients);
     pl_deit_point_activations(m, &activations, m->shape.batch);
 }
 
@@ -29,11 +29,9 @@ polar_status pl_deit_create(pl_deit **out, polar_device *dev, const pl_deit_shap
     pl_deit *m;
     *out = NULL;
     PL_TRY(pl_deit_make(&m, dev, shape, training));
-    polar_status st = pl_arena_commit(dev, &m->weights, m->bytes.weights);
-    if (st == POLAR_OK) st = pl_arena_commit(dev, &m->gradients, m->bytes.gradients);
-    if (st == POLAR_OK) st = pl_arena_commit(dev, &m->activations, m->bytes.activations);
+    polar_status st = pl_model_memory_commit(&m->memory, dev);
     if (st != POLAR_OK) {
-        pl_deit_destroy(m);
+        pl_deit_free(m);
         return st;
     }
     point(m);
@@ -44,9 +42,7 @@ polar_status pl_deit_create(pl_deit **out, polar_device *dev, const pl_deit_shap
 void pl_deit_destroy(pl_deit *m)
 {
     if (!m) return;
-    polar_device_free(m->dev, m->weights);
-    polar_device_free(m->dev, m->gradients);
-    polar_device_free(m->dev, m->activations);
+    pl_model_memory_release(&m->memory, m->dev);
     pl_deit_free(m);
 }
 
@@ -126,7 +122,7 @@ static pl_mat class_tokens(const pl_deit *m, pl_mat X)
 /* Mixed precision: all weights, rounded for products, in one pass. */
 static void round_weights(pl_deit *m, pl_queue *q)
 {
-    if (m->low.data) PL_CALL(copy, q, .Y = m->low, .X = pl_mat_dense(m->weights, m->wide, 1, m->low.rows, m->low.cols));
+    if (m->low.data) PL_CALL(copy, q, .Y = m->low, .X = pl_mat_dense(m->memory.weights, m->wide, 1, m->low.rows, m->low.cols));
 }
 
 pl_mat pl_deit_forward(pl_deit *m, polar_queue *q, pl_mat x)
@@ -136,7 +132,7 @@ pl_mat pl_deit_forward(pl_deit *m, polar_queue *q, pl_mat x)
         pl_queue_keep(q, st);
         return (pl_mat){0};
     }
-    pl_arena a = {.base = m->activations};
+    pl_arena a = {.base = m->memory.activations};
     m->B = x.batch / m->shape.members;
     pl_deit_point_activations(m, &a, m->B);
     round_weights(m, q);
@@ -170,7 +166,7 @@ void pl_deit_backward(pl_deit *m, polar_queue *q, pl_mat dlogits)
 
 /* ---- cost ------------------------------------------------------------------------------------------ */
 
-polar_status pl_deit_cost(polar_cost *step, pl_deit_bytes *memory, polar_device *dev, const pl_deit_shape *shape, int training)
+polar_status pl_deit_cost(polar_cost *step, pl_model_bytes *memory, polar_device *dev, const pl_deit_shape *shape, int training)
 {
     pl_deit *m;
     pl_queue *q = NULL;
@@ -178,10 +174,7 @@ polar_status pl_deit_cost(polar_cost *step, pl_deit_bytes *memory, polar_device 
     polar_status st = polar_queue_create(&q, dev, NULL);
     if (st == POLAR_OK) st = polar_queue_dry_begin(q);
     if (st == POLAR_OK) {
-        m->weights = (char *)PL_ARENA_DRY_BASE;
-        m->gradients = m->weights + m->bytes.weights;
-        m->activations = m->gradients + m->bytes.gradients;
-        char *rest = m->activations + m->bytes.activations;
+        char *rest = pl_model_memory_pretend(&m->memory);
         point(m);
         if (training && shape->drop_path > 0) m->drop_images = shape->batch;
         pl_mat x = pl_mat_dense(rest, m->wide, shape->members * shape->batch, 3 * shape->image, shape->image);
@@ -190,7 +183,7 @@ polar_status pl_deit_cost(polar_cost *step, pl_deit_bytes *memory, polar_device 
         if (training) pl_deit_backward(m, q, dlogits);
         st = polar_queue_dry_end(q, step);
     }
-    if (memory) *memory = m->bytes;
+    if (memory) *memory = m->memory.bytes;
     polar_queue_destroy(q);
     pl_deit_free(m);
     return st;

@@ -18,7 +18,7 @@
 #ifndef PL_MODELS_DEIT_H
 #define PL_MODELS_DEIT_H
 
-#include "nn/param.h"
+#include "nn/model_memory.h"
 
 typedef struct pl_deit_shape {
     int64_t     members, batch;            /* batch: the most images per member in one call */
@@ -35,10 +35,6 @@ typedef struct pl_deit_shape {
         .members = 1, .batch = 32, .image = 224, .patch = 16, .width = 192, .depth = 12, .heads = 3, .mlp_ratio = 4, .classes = 100,               \
         .dtype = POLAR_DTYPE_F32, .drop_path = 0                                                                                                   \
     }
-
-typedef struct pl_deit_bytes {             /* device memory of a model */
-    size_t weights, gradients, activations;
-} pl_deit_bytes;
 
 typedef struct pl_deit pl_deit;
 
@@ -59,6 +55,6 @@ polar_status pl_deit_load(pl_deit *m, polar_queue *q, int64_t member, const char
 
 /* What one forward of a full batch (with training: and its backward, every branch drawn) costs, and the memory such a model takes; nothing is allocated on the
  * device or computed. memory may be NULL. */
-polar_status pl_deit_cost(polar_cost *step, pl_deit_bytes *memory, polar_device *dev, const pl_deit_shape *shape, int training);
+polar_status pl_deit_cost(polar_cost *step, pl_model_bytes *memory, polar_device *dev, const pl_deit_shape *shape, int training);
 
 #endif

@@ -32,8 +32,8 @@ polar_status pl_deit_save(pl_deit *m, polar_queue *q, int64_t member, const char
     static const pl_safetensors_meta meta[] = {{"format", "pt"}, {"polar.weights", "deit 1"}};
     PL_TRY(check_member(m, member));
     pl_safetensors_entry *entries = pl_calloc((size_t)m->param_count, sizeof *entries);
-    char *bytes = pl_alloc(m->bytes.weights), *at = bytes;
-    polar_status st = entries && bytes ? POLAR_OK : PL_FAIL(POLAR_E_NOMEM, "a copy of %zu bytes of weights", m->bytes.weights);
+    char *bytes = pl_alloc(m->memory.bytes.weights), *at = bytes;
+    polar_status st = entries && bytes ? POLAR_OK : PL_FAIL(POLAR_E_NOMEM, "a copy of %zu bytes of weights", m->memory.bytes.weights);
     for (int64_t i = 0; st == POLAR_OK && i < m->param_count; i++) {
         const pl_param *p = &m->params[i];
         pl_mat w = pl_mat_at(p->W, member, 1);

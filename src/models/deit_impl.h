@@ -7,7 +7,6 @@
 #define PL_MODELS_DEIT_IMPL_H
 
 #include "models/deit.h"
-#include "nn/arena.h"
 #include "nn/attention_layer.h"
 #include "nn/layer_norm.h"
 #include "nn/mlp.h"
@@ -41,8 +40,7 @@ struct pl_deit {
     pl_patch_embed embed;
     pl_layer_norm  norm;
     pl_linear      head;
-    pl_deit_bytes  bytes;
-    char          *weights, *gradients, *activations;    /* device memory, one piece each */
+    pl_model_memory memory;
     double        *factors;                   /* host: stochastic depth of one step, (2 depth, E, batch) in the wide format */
     int64_t        drop_images;               /* images per member the factors on the device were drawn for; 0: nothing is left out */
     /* of the last forward */
@@ -57,7 +55,6 @@ polar_status pl_deit_make(pl_deit **out, polar_device *dev, const pl_deit_shape 
 void         pl_deit_free(pl_deit *m);                                    /* the reverse of make; NULL is fine */
 int64_t      pl_deit_param_most(int64_t depth);                           /* how many arrays pl_deit_list fills in */
 void         pl_deit_list(pl_deit *m);                                    /* names and shapes, and which layer each array belongs to */
-void         pl_deit_point_params(pl_deit *m, pl_arena *weights, pl_arena *gradients);
 void         pl_deit_point_activations(pl_deit *m, pl_arena *a, int64_t B);    /* for B images per member; fewer need no more memory */
 
 #endif

@@ -11,23 +11,14 @@
 
 /* ---- memory ---------------------------------------------------------------------------------------- */
 
-void pl_deit_point_params(pl_deit *m, pl_arena *weights, pl_arena *gradients)
-{
-    for (int64_t i = 0; i < m->param_count; i++) {
-        pl_param *p = &m->params[i];
-        p->W = pl_arena_mat(weights, m->wide, m->shape.members, p->rows, p->cols);
-        p->G = m->training ? pl_arena_mat(gradients, m->wide, m->shape.members, p->rows, p->cols) : pl_mat_dense(NULL, m->wide, m->shape.members, p->rows, p->cols);
-    }
-}
-
 /* The weights' piece once more, in bf16: each array lies as far from the beginning, counted in numbers, as in f32. */
 static void point_low(pl_deit *m, pl_arena *a)
 {
     if (m->wide == m->shape.dtype) return;
-    m->low = pl_arena_mat(a, m->shape.dtype, 1, (int64_t)(m->bytes.weights / PL_ARENA_ALIGN), LOW_COLS);
+    m->low = pl_arena_mat(a, m->shape.dtype, 1, (int64_t)(m->memory.bytes.weights / PL_ARENA_ALIGN), LOW_COLS);
     for (int64_t i = 0; m->low.data && i < m->param_count; i++) {
         pl_param *p = &m->params[i];
-        p->low = pl_mat_dense((char *)m->low.data + ((char *)p->W.data - m->weights) / 2, m->shape.dtype, p->W.batch, p->rows, p->cols);
+        p->low = pl_mat_dense((char *)m->low.data + ((char *)p->W.data - m->memory.weights) / 2, m->shape.dtype, p->W.batch, p->rows, p->cols);
     }
 }
 
@@ -82,11 +73,11 @@ void pl_deit_point_activations(pl_deit *m, pl_arena *a, int64_t B)
 static void measure(pl_deit *m)
 {
     pl_arena weights = {0}, gradients = {0}, activations = {0};
-    pl_deit_point_params(m, &weights, &gradients);
-    m->bytes.weights = weights.used;
-    m->bytes.gradients = gradients.used;
+    pl_params_point(m->params, m->param_count, m->wide, m->shape.members, m->training, &weights, &gradients);
+    m->memory.bytes.weights = weights.used;
+    m->memory.bytes.gradients = gradients.used;
     pl_deit_point_activations(m, &activations, m->shape.batch);
-    m->bytes.activations = activations.used;
+    m->memory.bytes.activations = activations.used;
 }
 
 /* ---- making ---------------------------------------------------------------------------------------- */

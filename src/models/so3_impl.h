@@ -3,7 +3,6 @@
 #define PL_MODELS_SO3_IMPL_H
 
 #include "models/so3_points.h"
-#include "nn/arena.h"
 #include "nn/gate.h"
 #include "nn/merge.h"
 
@@ -28,8 +27,7 @@ struct pl_so3 {
     pl_param     *params;
     pl_so3_layer *layers;
     pl_linear     read0, read2;               /* the readout */
-    pl_so3_bytes  bytes;
-    char         *weights, *gradients, *activations;    /* device memory, one piece each */
+    pl_model_memory memory;
     /* of the last forward */
     int64_t       B;                          /* clouds per member; 0 before the first */
     pl_mat        x;                          /* (E B, N, 3), borrowed */
@@ -39,7 +37,6 @@ struct pl_so3 {
 
 polar_status pl_so3_make(pl_so3 **out, polar_device *dev, const pl_so3_shape *shape, int training);    /* everything but device memory, which is measured */
 void         pl_so3_free(pl_so3 *m);                                     /* the reverse of make; NULL is fine */
-void         pl_so3_point_params(pl_so3 *m, pl_arena *weights, pl_arena *gradients);
 void         pl_so3_point_activations(pl_so3 *m, pl_arena *a, int64_t B);    /* for B clouds per member; fewer need no more memory */
 
 #endif

@@ -5,9 +5,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "base/alloc.h"
 #include "base/philox.h"
-#include "device/queue.h"
 #include "models/so3_impl.h"
 
 static double initial(const pl_param *p, int64_t number, uint64_t seed, int64_t i)
@@ -19,19 +17,5 @@ static double initial(const pl_param *p, int64_t number, uint64_t seed, int64_t 
 
 polar_status pl_so3_init(pl_so3 *m, polar_queue *q, const uint64_t *seeds)
 {
-    polar_status st = POLAR_OK;
-    int64_t most = 0;
-    for (int64_t i = 0; i < m->param_count; i++)
-        if (m->params[i].rows * m->params[i].cols > most) most = m->params[i].rows * m->params[i].cols;
-    double *w = pl_alloc((size_t)(most * m->shape.members) * sizeof *w);
-    PL_NEED(w, POLAR_E_NOMEM, "initial weights of %lld members", (long long)m->shape.members);
-    for (int64_t k = 0; k < m->param_count && st == POLAR_OK; k++) {
-        const pl_param *p = &m->params[k];
-        int64_t n = p->rows * p->cols;
-        for (int64_t e = 0; e < m->shape.members; e++)
-            for (int64_t i = 0; i < n; i++) w[e * n + i] = initial(p, k, seeds[e], i);
-        st = pl_mat_upload_f64(q, &p->W, w);
-    }
-    pl_free(w);
-    return st;
+    return pl_params_draw(m->params, m->param_count, q, seeds, initial);
 }

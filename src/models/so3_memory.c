@@ -58,15 +58,6 @@ static void list_params(pl_so3 *m)
 
 /* ---- memory ---------------------------------------------------------------------------------------- */
 
-void pl_so3_point_params(pl_so3 *m, pl_arena *weights, pl_arena *gradients)
-{
-    for (int64_t i = 0; i < m->param_count; i++) {
-        pl_param *p = &m->params[i];
-        p->W = pl_arena_mat(weights, m->shape.dtype, m->shape.members, p->rows, p->cols);
-        p->G = m->training ? pl_arena_mat(gradients, m->shape.dtype, m->shape.members, p->rows, p->cols) : pl_mat_dense(NULL, m->shape.dtype, m->shape.members, p->rows, p->cols);
-    }
-}
-
 void pl_so3_point_activations(pl_so3 *m, pl_arena *a, int64_t B)
 {
     polar_dtype t = m->shape.dtype;
@@ -96,9 +87,9 @@ void pl_so3_point_activations(pl_so3 *m, pl_arena *a, int64_t B)
 static void measure(pl_so3 *m)
 {
     pl_arena weights = {0}, gradients = {0}, activations = {0};
-    pl_so3_point_params(m, &weights, &gradients);
+    pl_params_point(m->params, m->param_count, m->shape.dtype, m->shape.members, m->training, &weights, &gradients);
     pl_so3_point_activations(m, &activations, m->shape.batch);
-    m->bytes = (pl_so3_bytes){weights.used, gradients.used, activations.used};
+    m->memory.bytes = (pl_model_bytes){weights.used, gradients.used, activations.used};
 }
 
 /* ---- making ---------------------------------------------------------------------------------------- */

@@ -22,8 +22,8 @@
 
 static void point(pl_so3 *m)
 {
-    pl_arena weights = {.base = m->weights}, gradients = {.base = m->gradients}, activations = {.base = m->activations};
-    pl_so3_point_params(m, &weights, &gradients);
+    pl_arena weights = {.base = m->memory.weights}, gradients = {.base = m->memory.gradients}, activations = {.base = m->memory.activations};
+    pl_params_point(m->params, m->param_count, m->shape.dtype, m->shape.members, m->training, &weights, &gradients);
     pl_so3_point_activations(m, &activations, m->shape.batch);
 }
 
@@ -32,11 +32,9 @@ polar_status pl_so3_create(pl_so3 **out, polar_device *dev, const pl_so3_shape *
     pl_so3 *m;
     *out = NULL;
     PL_TRY(pl_so3_make(&m, dev, shape, training));
-    polar_status st = pl_arena_commit(dev, &m->weights, m->bytes.weights);
-    if (st == POLAR_OK) st = pl_arena_commit(dev, &m->gradients, m->bytes.gradients);
-    if (st == POLAR_OK) st = pl_arena_commit(dev, &m->activations, m->bytes.activations);
+    polar_status st = pl_model_memory_commit(&m->memory, dev);
     if (st != POLAR_OK) {
-        pl_so3_destroy(m);
+        pl_so3_free(m);
         return st;
     }
     point(m);
@@ -47,9 +45,7 @@ polar_status pl_so3_create(pl_so3 **out, polar_device *dev, const pl_so3_shape *
 void pl_so3_destroy(pl_so3 *m)
 {
     if (!m) return;
-    polar_device_free(m->dev, m->weights);
-    polar_device_free(m->dev, m->gradients);
-    polar_device_free(m->dev, m->activations);
+    pl_model_memory_release(&m->memory, m->dev);
     pl_so3_free(m);
 }
 
@@ -125,7 +121,7 @@ pl_mat pl_so3_forward(pl_so3 *m, polar_queue *q, pl_mat x)
         pl_queue_keep(q, st);
         return (pl_mat){0};
     }
-    pl_arena a = {.base = m->activations};
+    pl_arena a = {.base = m->memory.activations};
     m->x = x;
     m->B = x.batch / m->shape.members;
     pl_so3_point_activations(m, &a, m->B);
@@ -167,7 +163,7 @@ void pl_so3_backward(pl_so3 *m, polar_queue *q, pl_mat dpred)
 
 /* ---- cost ------------------------------------------------------------------------------------------ */
 
-polar_status pl_so3_cost(polar_cost *step, pl_so3_bytes *memory, polar_device *dev, const pl_so3_shape *shape, int training)
+polar_status pl_so3_cost(polar_cost *step, pl_model_bytes *memory, polar_device *dev, const pl_so3_shape *shape, int training)
 {
     pl_so3 *m;
     pl_queue *q = NULL;
@@ -175,10 +171,7 @@ polar_status pl_so3_cost(polar_cost *step, pl_so3_bytes *memory, polar_device *d
     polar_status st = polar_queue_create(&q, dev, NULL);
     if (st == POLAR_OK) st = polar_queue_dry_begin(q);
     if (st == POLAR_OK) {
-        m->weights = (char *)PL_ARENA_DRY_BASE;
-        m->gradients = m->weights + m->bytes.weights;
-        m->activations = m->gradients + m->bytes.gradients;
-        char *rest = m->activations + m->bytes.activations;
+        char *rest = pl_model_memory_pretend(&m->memory);
         point(m);
         pl_mat x = pl_mat_dense(rest, shape->dtype, shape->members * shape->batch, shape->points, 3);
         pl_mat pred = pl_so3_forward(m, q, x);
@@ -186,7 +179,7 @@ polar_status pl_so3_cost(polar_cost *step, pl_so3_bytes *memory, polar_device *d
         if (training) pl_so3_backward(m, q, dpred);
         st = polar_queue_dry_end(q, step);
     }
-    if (memory) *memory = m->bytes;
+    if (memory) *memory = m->memory.bytes;
     polar_queue_destroy(q);
     pl_so3_free(m);
     return st;

@@ -14,7 +14,7 @@
 #ifndef PL_MODELS_SO3_POINTS_H
 #define PL_MODELS_SO3_POINTS_H
 
-#include "nn/param.h"
+#include "nn/model_memory.h"
 
 typedef struct pl_so3_shape {
     int64_t     members, batch;            /* batch: the most clouds per member in one call */
@@ -22,10 +22,6 @@ typedef struct pl_so3_shape {
     polar_dtype dtype;                     /* of weights, activations and gradients: f32 or f64 */
     double      eps;                       /* under the square roots of distances and norms */
 } pl_so3_shape;
-
-typedef struct pl_so3_bytes {              /* device memory of a model */
-    size_t weights, gradients, activations;
-} pl_so3_bytes;
 
 typedef struct pl_so3 pl_so3;
 
@@ -38,6 +34,6 @@ void         pl_so3_backward(pl_so3 *m, polar_queue *q, pl_mat dpred);        /*
 
 /* What one forward of a full batch (with training: and its backward) costs, and the memory such a model takes; nothing is allocated on the device or computed.
  * memory may be NULL. */
-polar_status pl_so3_cost(polar_cost *step, pl_so3_bytes *memory, polar_device *dev, const pl_so3_shape *shape, int training);
+polar_status pl_so3_cost(polar_cost *step, pl_model_bytes *memory, polar_device *dev, const pl_so3_shape *shape, int training);
 
 #endif

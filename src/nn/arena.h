@@ -8,12 +8,9 @@
 #ifndef PL_NN_ARENA_H
 #define PL_NN_ARENA_H
 
-#include "base/status.h"
 #include "device/mat.h"
-#include "polar/device.h"
 
 #define PL_ARENA_ALIGN ((size_t)256)
-#define PL_ARENA_DRY_BASE ((uintptr_t)1 << 52)    /* where a dry run's arrays seem to lie: apart from each other and from its scratch */
 
 typedef struct pl_arena {
     char  *base;    /* NULL while measuring */
@@ -26,15 +23,6 @@ static inline pl_mat pl_arena_mat(pl_arena *a, polar_dtype dtype, int64_t batch,
     pl_mat m = pl_mat_dense(a->base ? a->base + a->used : NULL, dtype, batch, rows, cols);
     a->used += (pl_mat_bytes(&m) + PL_ARENA_ALIGN - 1) / PL_ARENA_ALIGN * PL_ARENA_ALIGN;
     return m;
-}
-
-/* The memory behind an arena that was measured; NULL where it is empty. The caller frees it. */
-static inline polar_status pl_arena_commit(polar_device *dev, char **out, size_t bytes)
-{
-    void *p = NULL;
-    if (bytes) PL_TRY(polar_device_alloc(dev, &p, bytes));
-    *out = p;
-    return POLAR_OK;
 }
 
 #endif
