@@ -2,10 +2,8 @@
 #ifndef POLAR_DEIT_FIXTURE_H
 #define POLAR_DEIT_FIXTURE_H
 
-#include "base/philox.h"
-#include "device/backend.h"
+#include "model_fixture.h"
 #include "models/deit.h"
-#include "test.h"
 
 typedef struct {
     pl_device    *dev;
@@ -18,13 +16,6 @@ typedef struct {
     int64_t       total;       /* numbers in all of them, one member's */
     pl_mat        x, t, dz, loss;
 } vit_net;
-
-static inline double *vit_new(int64_t n)
-{
-    double *p = calloc((size_t)(n > 0 ? n : 1), sizeof *p);
-    if (!p) exit(3);
-    return p;
-}
 
 /* Numbers in one image. */
 static inline int64_t vit_pixels(const pl_deit_shape *s)
@@ -135,20 +126,6 @@ static inline void vit_weights(const vit_net *r, double *w, uint64_t what)
     }
 }
 
-static inline double vit_norm(const double *x, const double *y, int64_t n)    /* of x - y, or of x */
-{
-    double s = 0;
-    for (int64_t i = 0; i < n; i++) s += (x[i] - (y ? y[i] : 0)) * (x[i] - (y ? y[i] : 0));
-    return sqrt(s);
-}
-
-static inline int64_t vit_mismatches(const double *a, const double *b, int64_t n)
-{
-    int64_t bad = 0;
-    for (int64_t i = 0; i < n; i++) bad += memcmp(&a[i], &b[i], sizeof *a) != 0;
-    return bad;
-}
-
 /* Member e's part of arrays stored as (members, n) one after the other. */
 static inline void vit_member(const vit_net *r, double *out, const double *all, int64_t e, int64_t members)
 {
@@ -159,12 +136,6 @@ static inline void vit_member(const vit_net *r, double *out, const double *all, 
     }
 }
 
-/* x times 1 + relative U(-1, 1), draw number d of a seed. */
-static inline void vit_shake(double *out, const double *x, int64_t n, double relative, uint64_t seed, uint64_t d)
-{
-    for (int64_t i = 0; i < n; i++) out[i] = x[i] * (1 + relative * (2 * pl_uniform_f64(pl_philox(seed, PL_STREAM_TEST, d, (uint64_t)i).x, 0) - 1));
-}
-
 /* How far rounding may move what a model computes; the method and its reasons are so3_sensitivity's (so3_model_fixture.h). An op's computed result is the exact one of operands
  * changed relatively by about u sqrt(K), K the length of its sum. What such changes do is measured in double: weights, pixels and targets are changed, each number by a random
  * relative amount within `relative`, eight times; delta[i] is the largest movement in norm of parameter i's gradient, *delta_logits that of the logits. */
@@ -172,20 +143,20 @@ static inline void vit_sensitivity(vit_net *r, const double *w, const double *x,
 {
     enum { draws = 8 };
     int64_t B = r->shape.batch, nx = B * vit_pixels(&r->shape), nz = B * r->shape.classes, n = r->total;
-    double *w1 = vit_new(n), *x1 = vit_new(nx), *t1 = vit_new(nz), *z0 = vit_new(nz), *z1 = vit_new(nz), *g0 = vit_new(n), *g1 = vit_new(n);
+    double *w1 = model_new(n), *x1 = model_new(nx), *t1 = model_new(nz), *z0 = model_new(nz), *z1 = model_new(nz), *g0 = model_new(n), *g1 = model_new(n);
     vit_set_weights(r, w);
     vit_run(r, B, x, t, NULL, z0, g0);
     *delta_logits = 0;
     for (int64_t i = 0; i < r->count; i++) delta[i] = 0;
     for (uint64_t d = 0; d < draws; d++) {
-        vit_shake(w1, w, n, relative, 5, d);
-        vit_shake(x1, x, nx, relative, 6, d);
-        vit_shake(t1, t, nz, relative, 7, d);
+        model_shake(w1, w, n, relative, 5, d);
+        model_shake(x1, x, nx, relative, 6, d);
+        model_shake(t1, t, nz, relative, 7, d);
         vit_set_weights(r, w1);
         vit_run(r, B, x1, t1, NULL, z1, g1);
-        *delta_logits = fmax(*delta_logits, vit_norm(z1, z0, nz));
+        *delta_logits = fmax(*delta_logits, model_norm(z1, z0, nz));
         for (int64_t i = 0, at = 0; i < r->count; at += r->params[i].rows * r->params[i].cols, i++)
-            delta[i] = fmax(delta[i], vit_norm(g1 + at, g0 + at, r->params[i].rows * r->params[i].cols));
+            delta[i] = fmax(delta[i], model_norm(g1 + at, g0 + at, r->params[i].rows * r->params[i].cols));
     }
     vit_set_weights(r, w);
     free(w1), free(x1), free(t1), free(z0), free(z1), free(g0), free(g1);

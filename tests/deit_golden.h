@@ -16,7 +16,7 @@ typedef struct {
 static inline double *golden_read(const pl_safetensors *f, int64_t n, const char *key, const char *name)
 {
     char full[128];
-    double *out = vit_new(n);
+    double *out = model_new(n);
     snprintf(full, sizeof full, "%s%s", key, name);
     const pl_safetensors_entry *e = pl_safetensors_find(f, full);
     int64_t have = e && e->dtype >= 0 ? e->bytes / (int64_t)polar_dtype_size((polar_dtype)e->dtype) : -1;
@@ -43,11 +43,11 @@ static inline golden golden_open(void)
     g.x = golden_read(g.f, IMAGES * vit_pixels(&g.shape), "x", "");
     g.logits = golden_read(g.f, IMAGES * 10, "logits", "");
     g.loss = golden_one(g.f, "loss");
-    g.t = vit_new(IMAGES * 10);
+    g.t = model_new(IMAGES * 10);
     const pl_safetensors_entry *y = pl_safetensors_find(g.f, "y");
     for (int64_t i = 0; y && i < IMAGES && y->bytes == IMAGES * 8; i++) g.t[10 * i + ((const int64_t *)y->data)[i]] = 1;
-    g.w = vit_new(r.total);
-    g.grad = vit_new(r.total);
+    g.w = model_new(r.total);
+    g.grad = model_new(r.total);
     for (int64_t i = 0, at = 0; i < r.count; at += r.params[i].rows * r.params[i].cols, i++) {
         int64_t n = r.params[i].rows * r.params[i].cols;
         double *w = golden_read(g.f, n, "param.", r.params[i].name), *d = golden_read(g.f, n, "grad.", r.params[i].name);

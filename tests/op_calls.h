@@ -1,4 +1,4 @@
-/* op_calls.h -- calls that make no sense, for test_op_calls and test_op_calls_nn: each is a valid case with one field of one operand spoilt; it must be refused
+/* op_calls.h -- calls that make no sense, for test_op_calls, test_op_calls_nn and test_op_calls_vit: each is a valid case with one field of one operand spoilt; it must be refused
  * at the next sync with a sentence that names the op.
  */
 #ifndef POLAR_TEST_OP_CALLS_H
@@ -12,6 +12,26 @@
 static int good(const pl_op_result *r)
 {
     return !r->outside && !r->nan_mismatch && !r->unwritten && !r->padding_touched && !r->const_changed && r->err <= r->tol;
+}
+
+/* ---- what wrong ops are made of ---- */
+
+static inline double get(const pl_mat *m, int64_t b, int64_t i, int64_t j)
+{
+    return pl_load_f64(m->data, m->dtype, b * m->bs + i * m->rs + j);
+}
+
+static inline void put(const pl_mat *m, int64_t b, int64_t i, int64_t j, double x)
+{
+    pl_store_f64(m->data, m->dtype, b * m->bs + i * m->rs + j, x);
+}
+
+/* Every entry times a factor. */
+static inline void scale_all(const pl_mat *m, double factor)
+{
+    for (int64_t b = 0; b < m->batch; b++)
+        for (int64_t i = 0; i < m->rows; i++)
+            for (int64_t j = 0; j < m->cols; j++) put(m, b, i, j, factor * get(m, b, i, j));
 }
 
 typedef struct {

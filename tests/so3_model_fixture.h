@@ -2,10 +2,8 @@
 #ifndef POLAR_SO3_MODEL_FIXTURE_H
 #define POLAR_SO3_MODEL_FIXTURE_H
 
-#include "base/philox.h"
-#include "device/backend.h"
+#include "model_fixture.h"
 #include "models/so3_points.h"
-#include "test.h"
 
 typedef struct {
     pl_device   *dev;
@@ -17,13 +15,6 @@ typedef struct {
     int64_t      total;       /* numbers in all of them, one member's */
     pl_mat       x, y, dp, loss;
 } so3_net;
-
-static inline double *so3_new(int64_t n)
-{
-    double *p = calloc((size_t)(n > 0 ? n : 1), sizeof *p);
-    if (!p) exit(3);
-    return p;
-}
 
 static inline pl_so3_shape so3_shape(int64_t members, int64_t batch, int64_t points, int64_t width, int64_t layers, polar_dtype dtype)
 {
@@ -110,26 +101,6 @@ static inline void so3_weights(const so3_net *r, double *w, uint64_t what)
     }
 }
 
-static inline double so3_norm(const double *x, const double *y, int64_t n)    /* of x - y, or of x */
-{
-    double s = 0;
-    for (int64_t i = 0; i < n; i++) s += (x[i] - (y ? y[i] : 0)) * (x[i] - (y ? y[i] : 0));
-    return sqrt(s);
-}
-
-static inline int64_t so3_mismatches(const double *a, const double *b, int64_t n)
-{
-    int64_t bad = 0;
-    for (int64_t i = 0; i < n; i++) bad += memcmp(&a[i], &b[i], sizeof *a) != 0;
-    return bad;
-}
-
-/* x times 1 + relative U(-1, 1), draw number d of a seed. */
-static inline void so3_shake(double *out, const double *x, int64_t n, double relative, uint64_t seed, uint64_t d)
-{
-    for (int64_t i = 0; i < n; i++) out[i] = x[i] * (1 + relative * (2 * pl_uniform_f64(pl_philox(seed, PL_STREAM_TEST, d, (uint64_t)i).x, 0) - 1));
-}
-
 /* How far rounding may move what a model computes. Every op is a sum of products or an elementwise function; its computed result is the exact one of operands
  * changed relatively by about u sqrt(K), u the unit roundoff, K the length of the sum (roundings behave like a random walk: Higham and Mary, 2019). What such changes do
  * to the end result is measured, in double: weights, clouds and targets are changed, each number by a random relative amount within u sqrt(K), eight times; delta[i]
@@ -139,20 +110,20 @@ static inline void so3_sensitivity(so3_net *r, const double *w, const double *x,
 {
     enum { draws = 8 };
     int64_t B = r->shape.batch, nx = B * r->shape.points * 3, n = r->total;
-    double *w1 = so3_new(n), *x1 = so3_new(nx), *y1 = so3_new(B), *p0 = so3_new(B), *p1 = so3_new(B), *g0 = so3_new(n), *g1 = so3_new(n);
+    double *w1 = model_new(n), *x1 = model_new(nx), *y1 = model_new(B), *p0 = model_new(B), *p1 = model_new(B), *g0 = model_new(n), *g1 = model_new(n);
     so3_set_weights(r, w);
     so3_run(r, B, x, y, NULL, p0, g0);
     *delta_pred = 0;
     for (int64_t i = 0; i < r->count; i++) delta[i] = 0;
     for (uint64_t d = 0; d < draws; d++) {
-        so3_shake(w1, w, n, relative, 5, d);
-        so3_shake(x1, x, nx, relative, 6, d);
-        so3_shake(y1, y, B, relative, 7, d);
+        model_shake(w1, w, n, relative, 5, d);
+        model_shake(x1, x, nx, relative, 6, d);
+        model_shake(y1, y, B, relative, 7, d);
         so3_set_weights(r, w1);
         so3_run(r, B, x1, y1, NULL, p1, g1);
-        *delta_pred = fmax(*delta_pred, so3_norm(p1, p0, B));
+        *delta_pred = fmax(*delta_pred, model_norm(p1, p0, B));
         for (int64_t i = 0, at = 0; i < r->count; at += r->params[i].rows * r->params[i].cols, i++)
-            delta[i] = fmax(delta[i], so3_norm(g1 + at, g0 + at, r->params[i].rows * r->params[i].cols));
+            delta[i] = fmax(delta[i], model_norm(g1 + at, g0 + at, r->params[i].rows * r->params[i].cols));
     }
     so3_set_weights(r, w);
     free(w1), free(x1), free(y1), free(p0), free(p1), free(g0), free(g1);

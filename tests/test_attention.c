@@ -22,7 +22,7 @@ static pl_mat mat(rig *r, polar_dtype dtype, int64_t batch, int64_t rows, int64_
 {
     pl_mat m;
     TEST_TRY(pl_mat_alloc(&m, r->dev, dtype, batch, rows, cols));
-    double *x = vit_new(batch * rows * cols);
+    double *x = model_new(batch * rows * cols);
     for (int64_t i = 0; i < batch * rows * cols; i++) x[i] = what ? (float)(scale * vit_normal(what, i)) : 7;
     TEST_TRY(pl_mat_upload_f64(r->q, &m, x));
     free(x);
@@ -56,7 +56,7 @@ static void rig_close(rig *r)
 
 static double *values(rig *r, pl_mat m)
 {
-    double *x = vit_new(m.batch * m.rows * m.cols);
+    double *x = model_new(m.batch * m.rows * m.cols);
     TEST_TRY(pl_mat_download_f64(r->q, &m, x));
     return x;
 }
@@ -65,7 +65,7 @@ static double *values(rig *r, pl_mat m)
 static void by_hand(dims s, double *O, double *dQKV, const double *QKV, const double *dO)
 {
     int64_t C = s.heads * s.d, T = s.tokens;
-    double *P = vit_new(T), *dP = vit_new(T);
+    double *P = model_new(T), *dP = model_new(T);
     for (int64_t i = 0; i < s.images * T * C; i++) O[i] = dQKV[3 * i] = dQKV[3 * i + 1] = dQKV[3 * i + 2] = 0;
     for (int64_t b = 0; b < s.images; b++)
         for (int64_t h = 0; h < s.heads; h++)
@@ -100,7 +100,7 @@ static void against_formula(const char *device, dims s, polar_dtype dtype, int c
 {
     rig r = rig_open(device, s, dtype);
     char line[128];
-    double *x = values(&r, r.QKV), *dy = values(&r, r.dO), *o = vit_new(s.images * s.tokens * s.heads * s.d), *g = vit_new(3 * s.images * s.tokens * s.heads * s.d);
+    double *x = values(&r, r.QKV), *dy = values(&r, r.dO), *o = model_new(s.images * s.tokens * s.heads * s.d), *g = model_new(3 * s.images * s.tokens * s.heads * s.d);
     int64_t n = s.images * s.tokens * s.heads * s.d;
     by_hand(s, o, g, x, dy);
     int fused = pl_queue_has(r.q, PL_OP_attention) && pl_queue_has(r.q, PL_OP_attention_back);
@@ -116,8 +116,8 @@ static void against_formula(const char *device, dims s, polar_dtype dtype, int c
         double tol = dtype == POLAR_DTYPE_BF16 ? 4 * 0x1p-9 : 8 * (dtype == POLAR_DTYPE_F64 ? U64 : U32) * sqrt((double)(s.tokens + s.d));
         const char *why = dtype == POLAR_DTYPE_BF16 ? "4 u" : "8 u sqrt(T + d)";
         snprintf(line, sizeof line, "%s %s %lldx%lldx%lldx%lld", composed ? "composed" : "fused", polar_dtype_name(dtype), (long long)s.images, (long long)s.tokens, (long long)s.heads, (long long)s.d);
-        test_bound(line, vit_norm(O, o, n) / vit_norm(o, NULL, n), tol, why);
-        test_bound("... and its gradient", vit_norm(G, g, 3 * n) / vit_norm(g, NULL, 3 * n), tol, why);
+        test_bound(line, model_norm(O, o, n) / model_norm(o, NULL, n), tol, why);
+        test_bound("... and its gradient", model_norm(G, g, 3 * n) / model_norm(g, NULL, 3 * n), tol, why);
         free(O), free(G);
     }
     rig_close(&r);
@@ -142,7 +142,7 @@ static void slabs(const char *device, polar_dtype dtype)
     pl_attention_forward_composed(r.q, r.O, r.QKV, s.heads, slab);
     pl_attention_backward_composed(r.q, r.dQKV, r.QKV, r.dO, s.heads, slab);
     double *o1 = values(&r, r.O), *g1 = values(&r, r.dQKV);
-    test_exact("two images at a time", vit_mismatches(o, o1, n) + vit_mismatches(g, g1, 3 * n));
+    test_exact("two images at a time", model_mismatches(o, o1, n) + model_mismatches(g, g1, 3 * n));
     test_true("... in less scratch", part.scratch_bytes < whole.scratch_bytes && part.ops == 3 * whole.ops, "%zu bytes for %zu", part.scratch_bytes, whole.scratch_bytes);
     rig_close(&r);
     free(o), free(g), free(o1), free(g1);

@@ -17,7 +17,7 @@ static movement movement_of(const golden *g)
 {
     const double probe = 1e-6;    /* small enough to be linear, large enough for doubles */
     vit_net r = vit_open("ref", &g->shape, 1);
-    movement m = {.grad = vit_new(r.count)};
+    movement m = {.grad = model_new(r.count)};
     vit_sensitivity(&r, g->w, g->x, g->t, probe, &m.logits, m.grad);
     m.logits /= probe;
     for (int64_t i = 0; i < r.count; i++) m.grad[i] /= probe;
@@ -32,7 +32,7 @@ static void worst_gradient(const char *what, const vit_net *r, const double *g, 
     double err = 0, bound = 1, share = -1;
     const char *name = "";
     for (int64_t i = 0, at = 0; i < r->count; at += r->params[i].rows * r->params[i].cols, i++) {
-        double e = vit_norm(g + at, want + at, r->params[i].rows * r->params[i].cols);
+        double e = model_norm(g + at, want + at, r->params[i].rows * r->params[i].cols);
         if (!(e / tol[i] <= share)) share = e / tol[i], err = e, bound = tol[i], name = r->params[i].name;
     }
     snprintf(line, sizeof line, "%s, worst %s", what, name);
@@ -43,12 +43,12 @@ static void worst_gradient(const char *what, const vit_net *r, const double *g, 
 static void in_double(const char *device, const golden *g)
 {
     vit_net r = vit_open(device, &g->shape, 1);
-    double z[IMAGES * 10], *grad = vit_new(r.total), *tol = vit_new(r.count), loss;
+    double z[IMAGES * 10], *grad = model_new(r.total), *tol = model_new(r.count), loss;
     vit_set_weights(&r, g->w);
     vit_run(&r, IMAGES, g->x, g->t, &loss, z, grad);
-    test_bound("f64 logits", vit_norm(z, g->logits, IMAGES * 10) / vit_norm(g->logits, NULL, IMAGES * 10), 1e-10, "relative, as agreed");
+    test_bound("f64 logits", model_norm(z, g->logits, IMAGES * 10) / model_norm(g->logits, NULL, IMAGES * 10), 1e-10, "relative, as agreed");
     test_bound("f64 loss", fabs(loss - g->loss) / g->loss, 1e-10, "relative, as agreed");
-    for (int64_t i = 0, at = 0; i < r.count; at += r.params[i].rows * r.params[i].cols, i++) tol[i] = 1e-10 * vit_norm(g->grad + at, NULL, r.params[i].rows * r.params[i].cols);
+    for (int64_t i = 0, at = 0; i < r.count; at += r.params[i].rows * r.params[i].cols, i++) tol[i] = 1e-10 * model_norm(g->grad + at, NULL, r.params[i].rows * r.params[i].cols);
     worst_gradient("f64 gradients", &r, grad, g->grad, tol, "1e-10 of its norm");
     vit_close(&r);
     free(grad), free(tol);
@@ -69,14 +69,14 @@ static void rounded(const char *device, const golden *g, const movement *m, pola
         return;
     }
     if (composed) r.dev->ops.attention = NULL, r.dev->ops.attention_back = NULL;
-    double z[IMAGES * 10], *grad = vit_new(r.total), *tol = vit_new(r.count), relative = dtype == POLAR_DTYPE_F32 ? U32 * sqrt(vit_longest_sum(&shape)) : UB16 * sqrt(21.0 / 4);
-    double size = vit_norm(g->logits, NULL, IMAGES * 10);
+    double z[IMAGES * 10], *grad = model_new(r.total), *tol = model_new(r.count), relative = dtype == POLAR_DTYPE_F32 ? U32 * sqrt(vit_longest_sum(&shape)) : UB16 * sqrt(21.0 / 4);
+    double size = model_norm(g->logits, NULL, IMAGES * 10);
     const char *how = composed ? " composed" : "", *why = dtype == POLAR_DTYPE_F32 ? "movement by u sqrt(K)" : "movement by u sqrt(21/4)";
     for (int64_t i = 0; i < r.count; i++) tol[i] = relative * m->grad[i];
     vit_set_weights(&r, g->w);
     vit_run(&r, IMAGES, g->x, g->t, NULL, z, grad);
     snprintf(line, sizeof line, "%s%s logits", polar_dtype_name(dtype), how);
-    test_bound(line, vit_norm(z, g->logits, IMAGES * 10) / size, relative * m->logits / size, why);
+    test_bound(line, model_norm(z, g->logits, IMAGES * 10) / size, relative * m->logits / size, why);
     snprintf(line, sizeof line, "%s%s gradients", polar_dtype_name(dtype), how);
     worst_gradient(line, &r, grad, g->grad, tol, why);
     vit_close(&r);

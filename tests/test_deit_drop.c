@@ -44,7 +44,7 @@ static void left_out(const char *device)
     pl_deit_shape two = tiny(N, 0.5), without = two, twice = two;
     two.depth = twice.depth = 2, without.depth = 1, twice.drop_path = without.drop_path = 0;
     vit_net a = vit_open(device, &two, 1), s = vit_open(device, &without, 0), d = vit_open(device, &twice, 0);
-    double *x = vit_new(N * vit_pixels(&two)), *w = vit_new(a.total), z[N * CLASSES], z0[N * CLASSES], z2[N * CLASSES], worst = 0;
+    double *x = model_new(N * vit_pixels(&two)), *w = model_new(a.total), z[N * CLASSES], z0[N * CLASSES], z2[N * CLASSES], worst = 0;
     int64_t at = 0, bad = 0, none = 0, both = 0;
     const uint64_t seed = 3;
     vit_images(x, N * vit_pixels(&two), 27);
@@ -63,14 +63,14 @@ static void left_out(const char *device)
     vit_run(&d, N, x, NULL, NULL, z2, NULL);
     for (int64_t i = 0; i < N; i++) {
         double f1 = pl_drop_path_factor(seed, 1, 2, i, 0.5), f2 = pl_drop_path_factor(seed, 1, 3, i, 0.5);
-        if (f1 == 0 && f2 == 0) none++, bad += vit_mismatches(z + i * CLASSES, z0 + i * CLASSES, CLASSES);
-        if (f1 > 0 && f2 > 0) both++, worst = fmax(worst, vit_norm(z + i * CLASSES, z2 + i * CLASSES, CLASSES) / vit_norm(z2 + i * CLASSES, NULL, CLASSES));
+        if (f1 == 0 && f2 == 0) none++, bad += model_mismatches(z + i * CLASSES, z0 + i * CLASSES, CLASSES);
+        if (f1 > 0 && f2 > 0) both++, worst = fmax(worst, model_norm(z + i * CLASSES, z2 + i * CLASSES, CLASSES) / model_norm(z2 + i * CLASSES, NULL, CLASSES));
     }
     test_true("images that leave out the last block", none > 0 && both > 0 && !bad, "%lld and %lld that keep it, %lld logits differ", (long long)none, (long long)both, (long long)bad);
     test_bound("images that keep it twice as large", worst, 1e-13, "another order of the sums");
     pl_deit_set_drop(a.m, a.q, NULL, 0, 0);
     vit_run(&a, N, x, NULL, NULL, z, NULL);
-    int64_t differs = vit_mismatches(z, z0, N * CLASSES) && vit_mismatches(z, z2, N * CLASSES);
+    int64_t differs = model_mismatches(z, z0, N * CLASSES) && model_mismatches(z, z2, N * CLASSES);
     test_true("without draws nothing is left out", differs, "other logits than both");
     vit_close(&a);
     vit_close(&s);

@@ -42,7 +42,7 @@ static void differences(const char *device, double drop_path)
     pl_deit_shape one = odd(1, drop_path), many = odd(members, drop_path);
     vit_net a = vit_open(device, &one, 1), e = vit_open(device, &many, 0);
     int64_t nx = B * vit_pixels(&one), nt = B * one.classes;
-    double *x = vit_new(members * nx), *t = vit_new(members * nt), *w = vit_new(a.total), *g = vit_new(a.total), *all = vit_new(members * a.total), *v = vit_new(a.total), loss[members];
+    double *x = model_new(members * nx), *t = model_new(members * nt), *w = model_new(a.total), *g = model_new(a.total), *all = model_new(members * a.total), *v = model_new(a.total), loss[members];
     vit_images(x, nx, 1);
     vit_targets(t, B, one.classes, 2);
     for (int64_t i = 1; i < members; i++) memcpy(x + i * nx, x, (size_t)nx * sizeof *x), memcpy(t + i * nt, t, (size_t)nt * sizeof *t);
@@ -74,7 +74,7 @@ static void differences(const char *device, double drop_path)
             double granted = fabs(coarse - fine) + 16 * U64 * biggest * 1.5 / (step / 2), off = fabs(want - fine);
             if (!(off / granted <= share)) share = off / granted, err = off, tol = granted, snprintf(line, sizeof line, "drop_path %.1f, worst %s", drop_path, a.params[k].name);
         }
-        least = fmin(least, vit_norm(g + first, NULL, n));
+        least = fmin(least, model_norm(g + first, NULL, n));
         for (int64_t m = 0; m < members; m++) memcpy(p + m * n, w + first, (size_t)n * sizeof *w);
         TEST_TRY(pl_mat_upload_f64(e.q, &e.params[k].W, p));
     }

@@ -16,7 +16,7 @@ static void trajectory(const char *device, const golden *g, const char *rule)
     polar_optim_opts o;
     polar_optim *opt;
     polar_param *params = calloc((size_t)r.count, sizeof *params);
-    double *losses, *final, *w = vit_new(r.total), loss, worst = 0;
+    double *losses, *final, *w = model_new(r.total), loss, worst = 0;
     snprintf(line, sizeof line, "train.%s.losses", rule);
     losses = golden_read(g->f, STEPS, line, "");
     snprintf(line, sizeof line, "train.%s.final.blocks.0.attn.qkv.weight", rule);
@@ -41,7 +41,7 @@ static void trajectory(const char *device, const golden *g, const char *rule)
     for (int64_t i = 0; i < r.count; i++)
         if (!strcmp(r.params[i].name, "blocks.0.attn.qkv.weight")) TEST_TRY(pl_mat_download_f64(r.q, &r.params[i].W, w));
     snprintf(line, sizeof line, "%s, qkv after them", rule);
-    test_bound(line, vit_norm(w, final, 3 * 48 * 48) / vit_norm(final, NULL, 3 * 48 * 48), 1e-9, "relative, as agreed");
+    test_bound(line, model_norm(w, final, 3 * 48 * 48) / model_norm(final, NULL, 3 * 48 * 48), 1e-9, "relative, as agreed");
     polar_optim_destroy(opt);
     vit_close(&r);
     free(params), free(losses), free(final), free(w);

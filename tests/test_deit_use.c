@@ -21,7 +21,7 @@ static void ensemble(const char *device, polar_dtype dtype, double drop_path)
     pl_deit_shape all = tiny(E, B, dtype, drop_path), one = tiny(1, B, dtype, drop_path);
     vit_net a = vit_open(device, &all, 1), s = vit_open(device, &one, 1);
     int64_t n = s.total, nx = B * vit_pixels(&one), nz = B * CLASSES, bad = 0;
-    double *x = vit_new(E * nx), *t = vit_new(E * nz), *w = vit_new(E * n), *g = vit_new(E * n), *z = vit_new(E * nz), *w1 = vit_new(n), *g1 = vit_new(n), *part = vit_new(n), *z1 = vit_new(nz);
+    double *x = model_new(E * nx), *t = model_new(E * nz), *w = model_new(E * n), *g = model_new(E * n), *z = model_new(E * nz), *w1 = model_new(n), *g1 = model_new(n), *part = model_new(n), *z1 = model_new(nz);
     double loss[E], loss1;
     uint64_t seeds[E] = {5, 6, 7};
     char line[96];
@@ -40,7 +40,7 @@ static void ensemble(const char *device, polar_dtype dtype, double drop_path)
             pl_deit_set_drop(s.m, s.q, &seeds[e], 11, B);
             vit_run(&s, B, x + e * nx, t + e * nz, &loss1, z1, g1);
             vit_member(&s, part, g, e, E);
-            bad += vit_mismatches(z + e * nz, z1, nz) + vit_mismatches(part, g1, n) + vit_mismatches(&loss[e], &loss1, 1);
+            bad += model_mismatches(z + e * nz, z1, nz) + model_mismatches(part, g1, n) + model_mismatches(&loss[e], &loss1, 1);
         }
         snprintf(line, sizeof line, "%s drop_path %.1f: three members%s", polar_dtype_name(dtype), drop_path, poisoned ? ", one NaN" : "");
         test_exact(line, bad);
@@ -57,7 +57,7 @@ static void smaller_batch(const char *device, polar_dtype dtype)
     pl_deit_shape big = tiny(E, MOST, dtype, 0), fit = tiny(E, B, dtype, 0);
     vit_net a = vit_open(device, &big, 1), s = vit_open(device, &fit, 1), plain = vit_open(device, &big, 0);
     int64_t n = E * s.total, nx = E * MOST * vit_pixels(&big);
-    double *x = vit_new(nx), *t = vit_new(E * MOST * CLASSES), *g = vit_new(n), *g1 = vit_new(n), z[E * MOST * CLASSES], z1[E * MOST * CLASSES], z2[E * MOST * CLASSES];
+    double *x = model_new(nx), *t = model_new(E * MOST * CLASSES), *g = model_new(n), *g1 = model_new(n), z[E * MOST * CLASSES], z1[E * MOST * CLASSES], z2[E * MOST * CLASSES];
     uint64_t seeds[E] = {1, 2};
     vit_images(x, nx, 23);
     vit_targets(t, E * MOST, CLASSES, 24);
@@ -67,12 +67,12 @@ static void smaller_batch(const char *device, polar_dtype dtype)
     vit_run(&a, MOST, x, t, NULL, z1, g);
     vit_run(&a, B, x, t, NULL, z, g);
     vit_run(&s, B, x, t, NULL, z1, g1);
-    test_exact("fewer images than the batch, trained", vit_mismatches(z, z1, E * B * CLASSES) + vit_mismatches(g, g1, n));
+    test_exact("fewer images than the batch, trained", model_mismatches(z, z1, E * B * CLASSES) + model_mismatches(g, g1, n));
     vit_run(&plain, B, x, NULL, NULL, z2, NULL);
-    test_exact("... and in a model without gradients", vit_mismatches(z2, z1, E * B * CLASSES));
+    test_exact("... and in a model without gradients", model_mismatches(z2, z1, E * B * CLASSES));
     vit_run(&a, MOST, x, t, NULL, z, g);
     vit_run(&plain, MOST, x, NULL, NULL, z2, NULL);
-    test_exact("... and a full batch afterwards", vit_mismatches(z, z2, E * MOST * CLASSES));
+    test_exact("... and a full batch afterwards", model_mismatches(z, z2, E * MOST * CLASSES));
     vit_close(&a);
     vit_close(&s);
     vit_close(&plain);
@@ -83,7 +83,7 @@ static void smaller_batch(const char *device, polar_dtype dtype)
 static void threads(const char *device, polar_dtype dtype)
 {
     pl_deit_shape shape = {.members = 1, .batch = 8, .image = 32, .patch = 8, .width = 48, .depth = 2, .heads = 3, .mlp_ratio = 4, .classes = 10, .dtype = dtype, .drop_path = 0.2};
-    double *x = vit_new(8 * vit_pixels(&shape)), *t = vit_new(8 * 10), *g[2] = {NULL, NULL}, loss[2];
+    double *x = model_new(8 * vit_pixels(&shape)), *t = model_new(8 * 10), *g[2] = {NULL, NULL}, loss[2];
     int64_t n = 0;
     uint64_t seed = 8;
     vit_images(x, 8 * vit_pixels(&shape), 25);
@@ -92,13 +92,13 @@ static void threads(const char *device, polar_dtype dtype)
         char name[96];
         snprintf(name, sizeof name, "%s%cthreads=%d", device, strchr(device, ':') ? ',' : ':', i ? 3 : 1);
         vit_net r = vit_open(name, &shape, 1);
-        g[i] = vit_new(n = r.total);
+        g[i] = model_new(n = r.total);
         TEST_TRY(pl_deit_init(r.m, r.q, &seed));
         pl_deit_set_drop(r.m, r.q, &seed, 3, 8);
         vit_run(&r, 8, x, t, &loss[i], NULL, g[i]);
         vit_close(&r);
     }
-    if (n) test_exact("one thread or three", vit_mismatches(g[0], g[1], n) + vit_mismatches(&loss[0], &loss[1], 1));
+    if (n) test_exact("one thread or three", model_mismatches(g[0], g[1], n) + model_mismatches(&loss[0], &loss[1], 1));
     free(x), free(t), free(g[0]), free(g[1]);
 }
 
@@ -111,7 +111,7 @@ static void in_a_graph(const char *device, polar_dtype dtype)
     pl_deit_shape shape = tiny(E, B, dtype, 0.5);
     vit_net r = vit_open(device, &shape, 1), s = vit_open(device, &shape, 1);
     int64_t nx = E * B * vit_pixels(&shape), n = E * r.total, bad = 0;
-    double *x = vit_new(nx), *t = vit_new(E * B * CLASSES), *g = vit_new(n), *g1 = vit_new(n), loss[E], loss1[E];
+    double *x = model_new(nx), *t = model_new(E * B * CLASSES), *g = model_new(n), *g1 = model_new(n), loss[E], loss1[E];
     pl_graph *graph;
     TEST_TRY(pl_graph_create(&graph, r.dev));
     for (uint64_t i = 0; i < 3; i++) {
@@ -129,7 +129,7 @@ static void in_a_graph(const char *device, polar_dtype dtype)
         vit_get(&r, g, 1);
         TEST_TRY(pl_mat_download_f64(r.q, &r.loss, loss));
         vit_run(&s, B, x, t, loss1, NULL, g1);
-        bad += vit_mismatches(g, g1, n) + vit_mismatches(loss, loss1, E);
+        bad += model_mismatches(g, g1, n) + model_mismatches(loss, loss1, E);
     }
     test_exact("forward and backward in a graph, three runs", bad);
     pl_graph_destroy(graph);
@@ -172,7 +172,7 @@ static void scratch_promise(const char *device, polar_dtype dtype)
     pl_deit_shape shape = {.members = 1, .batch = batch, .image = 32, .patch = 8, .width = 48, .depth = 2, .heads = 3, .mlp_ratio = 4, .classes = 10, .dtype = dtype, .drop_path = 0.1};
     vit_net r = vit_open(device, &shape, 1);
     polar_cost cost;
-    double *x = vit_new(batch * vit_pixels(&shape)), *t = vit_new(batch * 10), *g = vit_new(r.total);
+    double *x = model_new(batch * vit_pixels(&shape)), *t = model_new(batch * 10), *g = model_new(r.total);
     vit_images(x, batch * vit_pixels(&shape), 51);
     vit_targets(t, batch, 10, 52);
     TEST_TRY(pl_deit_cost(&cost, NULL, r.dev, &shape, 1));
@@ -274,25 +274,6 @@ static polar_status life(pl_device *dev)
     return st;
 }
 
-/* Allocation 1, 2, ... fails until a whole life passes: out of memory each time, nothing left over. */
-static void no_memory(const char *device)
-{
-    pl_device *dev;
-    TEST_TRY(polar_device_open(&dev, device));
-    TEST_TRY(life(dev));
-    polar_status st = POLAR_E_NOMEM;
-    int64_t n = 0, before = pl_alloc_live(), leaks = 0, wrong = 0;
-    while (st != POLAR_OK && n < 100000) {
-        pl_alloc_fail_at(++n);
-        st = life(dev);
-        pl_alloc_fail_at(0);
-        leaks += pl_alloc_live() != before;
-        wrong += st != POLAR_OK && (st != POLAR_E_NOMEM || !*polar_error_message());
-    }
-    test_true("allocation 1, 2, ... fails", st == POLAR_OK && n > 8 && !leaks && !wrong, "%lld times: %lld leaks, %lld wrong codes", (long long)n - 1, (long long)leaks, (long long)wrong);
-    polar_device_close(dev);
-}
-
 int main(int argc, char **argv)
 {
     const char *device = test_begin(argc, argv);
@@ -309,6 +290,6 @@ int main(int argc, char **argv)
     }
     costs(device);
     misuse(device);
-    no_memory(device);
+    model_no_memory(device, life);
     return test_end();
 }

@@ -41,7 +41,7 @@ static void initial_weights(const char *device)
     enum { E = 3 };
     pl_deit_shape shape = tiny(E, POLAR_DTYPE_F32), one = tiny(1, POLAR_DTYPE_F64);
     vit_net r = vit_open(device, &shape, 0), s = vit_open(device, &one, 0);
-    double *w = vit_new(E * r.total), *w1 = vit_new(r.total), *part = vit_new(r.total), sum = 0, square = 0, dot = 0, drawn = 0, m = 0, cls = 0;
+    double *w = model_new(E * r.total), *w1 = model_new(r.total), *part = model_new(r.total), sum = 0, square = 0, dot = 0, drawn = 0, m = 0, cls = 0;
     int64_t off = 0, outside = 0;
     int uniform;
     TEST_TRY(pl_deit_init(r.m, r.q, (uint64_t[]){10, 11, 12}));
@@ -63,7 +63,7 @@ static void initial_weights(const char *device)
     TEST_TRY(pl_deit_init(s.m, s.q, (uint64_t[]){11}));
     vit_get(&s, w1, 0);
     vit_member(&r, part, w, 1, E);
-    test_exact("a member's weights do not depend on its mates", vit_mismatches(part, w1, r.total));
+    test_exact("a member's weights do not depend on its mates", model_mismatches(part, w1, r.total));
     vit_member(&r, part, w, 0, E);
     for (int64_t k = 0, at = 0; k < r.count; at += r.params[k].rows * r.params[k].cols, k++) {
         double sd = deviation(&r.params[k], &uniform);
@@ -79,11 +79,11 @@ static void initial_weights(const char *device)
 
 static void refused(const char *what, vit_net *r, int64_t member, const char *file)
 {
-    double *before = vit_new(r->shape.members * r->total), *after = vit_new(r->shape.members * r->total);
+    double *before = model_new(r->shape.members * r->total), *after = model_new(r->shape.members * r->total);
     vit_get(r, before, 0);
     polar_status st = pl_deit_load(r->m, r->q, member, in_folder(file));
     vit_get(r, after, 0);
-    test_true(what, st != POLAR_OK && *polar_error_message() && !vit_mismatches(before, after, r->shape.members * r->total), "%s", st == POLAR_OK ? "taken" : polar_error_message());
+    test_true(what, st != POLAR_OK && *polar_error_message() && !model_mismatches(before, after, r->shape.members * r->total), "%s", st == POLAR_OK ? "taken" : polar_error_message());
     free(before), free(after);
 }
 
@@ -101,7 +101,7 @@ static void round_trip(const char *device)
 {
     pl_deit_shape three = tiny(3, POLAR_DTYPE_F32), mixed = tiny(2, POLAR_DTYPE_BF16), wide = tiny(1, POLAR_DTYPE_F64);
     vit_net a = vit_open(device, &three, 0), b = vit_open(device, &mixed, 0), c = vit_open(device, &wide, 0);
-    double *w = vit_new(3 * a.total), *v = vit_new(3 * a.total), *part = vit_new(a.total), *part1 = vit_new(a.total);
+    double *w = model_new(3 * a.total), *v = model_new(3 * a.total), *part = model_new(a.total), *part1 = model_new(a.total);
     TEST_TRY(pl_deit_init(a.m, a.q, (uint64_t[]){1, 2, 3}));
     TEST_TRY(pl_deit_init(b.m, b.q, (uint64_t[]){4, 5}));
     TEST_TRY(pl_deit_init(c.m, c.q, (uint64_t[]){6}));
@@ -121,15 +121,15 @@ static void round_trip(const char *device)
     TEST_TRY(pl_deit_load(b.m, b.q, 1, in_folder("a.safetensors")));
     vit_get(&b, v, 0);
     vit_member(&b, part1, v, 1, 2);
-    bad = vit_mismatches(part, part1, a.total);
+    bad = model_mismatches(part, part1, a.total);
     vit_member(&b, part1, v, 0, 2);
-    test_true("a member goes to another model, its mate stays", !bad && vit_mismatches(part, part1, a.total), "%lld weights differ", (long long)bad);
+    test_true("a member goes to another model, its mate stays", !bad && model_mismatches(part, part1, a.total), "%lld weights differ", (long long)bad);
     TEST_TRY(pl_deit_load(c.m, c.q, 0, in_folder("a.safetensors")));
     TEST_TRY(pl_deit_save(c.m, c.q, 0, in_folder("c.safetensors")));
     TEST_TRY(pl_deit_load(a.m, a.q, 2, in_folder("c.safetensors")));    /* by way of doubles */
     vit_get(&a, w, 0);
     vit_member(&a, part1, w, 2, 3);
-    test_exact("f32 to f64 and back by files", vit_mismatches(part, part1, a.total));
+    test_exact("f32 to f64 and back by files", model_mismatches(part, part1, a.total));
 
     refused("member 3 of three", &a, 3, "a.safetensors");
     refused("no such file", &a, 0, "none.safetensors");

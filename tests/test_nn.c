@@ -41,7 +41,7 @@ static pl_mat mat(bench *b, polar_dtype dtype, int64_t batch, int64_t rows, int6
     pl_mat *m = &b->mats[b->count++];
     if (b->count > (int)(sizeof b->mats / sizeof *b->mats)) exit(3);
     TEST_TRY(pl_mat_alloc(m, b->dev, dtype, batch, rows, cols));
-    double *x = so3_new(batch * rows * cols);
+    double *x = model_new(batch * rows * cols);
     for (int64_t i = 0; i < batch * rows * cols; i++) x[i] = what ? (float)(scale * so3_normal(what, i)) : 7;
     TEST_TRY(pl_mat_upload_f64(b->q, m, x));
     free(x);
@@ -50,7 +50,7 @@ static pl_mat mat(bench *b, polar_dtype dtype, int64_t batch, int64_t rows, int6
 
 static double *values(bench *b, pl_mat m)
 {
-    double *x = so3_new(m.batch * m.rows * m.cols);
+    double *x = model_new(m.batch * m.rows * m.cols);
     TEST_TRY(pl_mat_download_f64(b->q, &m, x));
     return x;
 }
@@ -167,9 +167,9 @@ static void message_errors(const char *device)
             char line[96];
             double tol = 3 * sqrt(i < 4 ? N : B * P) * U32;
             snprintf(line, sizeof line, "%s messages, %s", way ? "composed" : "the device's", names[i]);
-            test_bound(line, so3_norm(got[way][i], exact[i], size[i]) / so3_norm(exact[i], NULL, size[i]), tol, "3 sqrt(K) u of the norm");
+            test_bound(line, model_norm(got[way][i], exact[i], size[i]) / model_norm(exact[i], NULL, size[i]), tol, "3 sqrt(K) u of the norm");
         }
-    for (int i = 0; i < OUTS; i++) bad += so3_mismatches(slabs[i], got[1][i], size[i]);
+    for (int i = 0; i < OUTS; i++) bad += model_mismatches(slabs[i], got[1][i], size[i]);
     test_exact("composed messages, member by member", bad);
     for (int64_t i = 0; i < size[OUTS - 1]; i++) untouched += got[0][OUTS - 1][i] != 7;
     test_exact("what stands beside a strided result stays", untouched);
@@ -189,7 +189,7 @@ static void pooling(const char *device)
     TEST_TRY(pl_mat_upload_f64(b.q, &v, zero));
     pl_pool_backward(b.q, ds, dv, v, dY, 1e-8);
     double *d = values(&b, dv);
-    test_true("zero vectors have zero gradients", so3_norm(d, NULL, 3 * ROWS * 2) == 0, "%g", so3_norm(d, NULL, 3 * ROWS * 2));
+    test_true("zero vectors have zero gradients", model_norm(d, NULL, 3 * ROWS * 2) == 0, "%g", model_norm(d, NULL, 3 * ROWS * 2));
     free(d);
     zero[4] = NAN;
     TEST_TRY(pl_mat_upload_f64(b.q, &v, zero));

@@ -3,24 +3,6 @@
 
 /* ---- wrong ops ---- */
 
-static double get(const pl_mat *m, int64_t b, int64_t i, int64_t j)
-{
-    return pl_load_f64(m->data, m->dtype, b * m->bs + i * m->rs + j);
-}
-
-static void put(const pl_mat *m, int64_t b, int64_t i, int64_t j, double x)
-{
-    pl_store_f64(m->data, m->dtype, b * m->bs + i * m->rs + j, x);
-}
-
-/* Every entry times a factor. */
-static void scale_all(const pl_mat *m, double factor)
-{
-    for (int64_t b = 0; b < m->batch; b++)
-        for (int64_t i = 0; i < m->rows; i++)
-            for (int64_t j = 0; j < m->cols; j++) put(m, b, i, j, factor * get(m, b, i, j));
-}
-
 /* Gelu's other form, by tanh: off by up to 5e-4. */
 static void gelu_by_tanh(pl_queue *q, const pl_args_bias_act *a)
 {

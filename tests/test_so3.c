@@ -15,7 +15,7 @@ typedef struct {
 static double *read(const pl_safetensors *f, int64_t n, const char *set, const char *key, const char *name)
 {
     char full[128];
-    double *out = so3_new(n);
+    double *out = model_new(n);
     snprintf(full, sizeof full, "%s.%s%s", set, key, name);
     const pl_safetensors_entry *e = pl_safetensors_find(f, full);
     int64_t have = e && e->dtype >= 0 ? e->bytes / (int64_t)polar_dtype_size((polar_dtype)e->dtype) : -1;
@@ -39,8 +39,8 @@ static golden golden_open(const char *set, int64_t width, int64_t batch, int64_t
     double *loss = read(f, 1, set, "loss", "");
     g.loss = *loss;
     free(loss);
-    g.w = so3_new(r.total);
-    g.grad = so3_new(r.total);
+    g.w = model_new(r.total);
+    g.grad = model_new(r.total);
     for (int64_t i = 0, at = 0; i < r.count; at += r.params[i].rows * r.params[i].cols, i++) {
         int64_t n = r.params[i].rows * r.params[i].cols;
         double *w = read(f, n, set, "param.", r.params[i].name), *d = read(f, n, set, "grad.", r.params[i].name);
@@ -70,7 +70,7 @@ static void worst_gradient(const char *what, const so3_net *r, const double *g, 
     double err = 0, bound = 1, share = -1;
     const char *name = "";
     for (int64_t i = 0, at = 0; i < r->count; at += r->params[i].rows * r->params[i].cols, i++) {
-        double e = so3_norm(g + at, want + at, r->params[i].rows * r->params[i].cols);
+        double e = model_norm(g + at, want + at, r->params[i].rows * r->params[i].cols);
         if (!(e / tol[i] <= share)) share = e / tol[i], err = e, bound = tol[i], name = r->params[i].name;
     }
     snprintf(line, sizeof line, "%s gradients, worst %s", what, name);
@@ -83,14 +83,14 @@ static void in_double(const char *device, const golden *g, const char *set)
 {
     char line[96];
     so3_net r = so3_open(device, &g->shape, 1);
-    double *pred = so3_new(g->shape.batch), *grad = so3_new(r.total), *tol = so3_new(r.count), loss;
+    double *pred = model_new(g->shape.batch), *grad = model_new(r.total), *tol = model_new(r.count), loss;
     so3_set_weights(&r, g->w);
     so3_run(&r, g->shape.batch, g->x, g->y, &loss, pred, grad);
     snprintf(line, sizeof line, "%s f64 predictions", set);
-    test_bound(line, so3_norm(pred, g->pred, g->shape.batch) / so3_norm(g->pred, NULL, g->shape.batch), 1e-10, "relative, as agreed");
+    test_bound(line, model_norm(pred, g->pred, g->shape.batch) / model_norm(g->pred, NULL, g->shape.batch), 1e-10, "relative, as agreed");
     snprintf(line, sizeof line, "%s f64 loss", set);
     test_bound(line, fabs(loss - g->loss) / g->loss, 1e-9, "relative, as agreed");
-    for (int64_t i = 0, at = 0; i < r.count; at += r.params[i].rows * r.params[i].cols, i++) tol[i] = 1e-9 * so3_norm(g->grad + at, NULL, r.params[i].rows * r.params[i].cols);
+    for (int64_t i = 0, at = 0; i < r.count; at += r.params[i].rows * r.params[i].cols, i++) tol[i] = 1e-9 * model_norm(g->grad + at, NULL, r.params[i].rows * r.params[i].cols);
     snprintf(line, sizeof line, "%s f64", set);
     worst_gradient(line, &r, grad, g->grad, tol, "1e-9 of its norm");
     so3_close(&r);
@@ -106,12 +106,12 @@ static void in_float(const char *device, const golden *g, const char *set, int c
     shape.dtype = POLAR_DTYPE_F32;
     so3_net r = so3_open(device, &shape, 1);
     if (composed) r.dev->ops.pair_message = NULL, r.dev->ops.pair_message_back = NULL;
-    double *pred = so3_new(shape.batch), *grad = so3_new(r.total), *tol = so3_new(r.count), tol_pred;
+    double *pred = model_new(shape.batch), *grad = model_new(r.total), *tol = model_new(r.count), tol_pred;
     so3_sensitivity(&exact, g->w, g->x, g->y, U32 * sqrt(so3_longest_sum(&shape)), &tol_pred, tol);
     so3_set_weights(&r, g->w);
     so3_run(&r, shape.batch, g->x, g->y, NULL, pred, grad);
     snprintf(line, sizeof line, "%s f32%s predictions", set, composed ? " composed" : "");
-    test_bound(line, so3_norm(pred, g->pred, shape.batch), tol_pred, "movement by u sqrt(K)");
+    test_bound(line, model_norm(pred, g->pred, shape.batch), tol_pred, "movement by u sqrt(K)");
     snprintf(line, sizeof line, "%s f32%s", set, composed ? " composed" : "");
     worst_gradient(line, &r, grad, g->grad, tol, "movement by u sqrt(K)");
     so3_close(&r);

@@ -25,7 +25,7 @@ static void differences(const char *device, int64_t layers)
     const double step = 2e-3;
     pl_so3_shape one = so3_shape(1, B, N, h, layers, POLAR_DTYPE_F64), many = so3_shape(members, B, N, h, layers, POLAR_DTYPE_F64);
     so3_net a = so3_open(device, &one, 1), e = so3_open(device, &many, 0);
-    double *x = so3_new(members * B * N * 3), *y = so3_new(members * B), *w = so3_new(a.total), *g = so3_new(a.total), *all = so3_new(members * a.total), loss[members];
+    double *x = model_new(members * B * N * 3), *y = model_new(members * B), *w = model_new(a.total), *g = model_new(a.total), *all = model_new(members * a.total), loss[members];
     so3_clouds(x, B * N * 3, 1);
     so3_clouds(y, B, 2);
     for (int64_t i = 1; i < members; i++) memcpy(x + i * B * N * 3, x, B * N * 3 * sizeof *x), memcpy(y + i * B, y, B * sizeof *y);
@@ -72,7 +72,7 @@ static void symmetries(const char *device, polar_dtype dtype)
     pl_so3_shape shape = so3_shape(1, CLOUDS, POINTS, WIDTH, LAYERS, dtype), exact = so3_shape(1, CLOUDS, POINTS, WIDTH, LAYERS, POLAR_DTYPE_F64);
     so3_net r = so3_open(device, &shape, 0), s = so3_open("ref", &exact, 1);
     enum { n = CLOUDS * POINTS * 3 };
-    double x[n], x1[n], y[CLOUDS], p0[CLOUDS], p1[CLOUDS], *w = so3_new(r.total), *delta = so3_new(r.count);
+    double x[n], x1[n], y[CLOUDS], p0[CLOUDS], p1[CLOUDS], *w = model_new(r.total), *delta = model_new(r.count);
     char line[96];
     so3_clouds(x, n, 11);
     so3_clouds(y, CLOUDS, 12);
@@ -89,7 +89,7 @@ static void symmetries(const char *device, polar_dtype dtype)
         for (int64_t i = 0; i < CLOUDS * POINTS; i++)
             for (int c = 0; c < 3; c++) x1[3 * i + c] = R[3 * c] * x[3 * i] + R[3 * c + 1] * x[3 * i + 1] + R[3 * c + 2] * x[3 * i + 2];
         so3_run(&r, CLOUDS, x1, NULL, NULL, p1, NULL);
-        worst = fmax(worst, so3_norm(p1, p0, CLOUDS));
+        worst = fmax(worst, model_norm(p1, p0, CLOUDS));
     }
     snprintf(line, sizeof line, "%s |f(Rx) - f(x)|, %d rotations", polar_dtype_name(dtype), ROTATIONS);
     test_bound(line, worst, tol, "2 movements by u sqrt(K)");
@@ -98,20 +98,20 @@ static void symmetries(const char *device, polar_dtype dtype)
     for (int64_t i = 0; i < n; i++) x1[i] = -x[i];
     so3_run(&r, CLOUDS, x1, NULL, NULL, p1, NULL);
     snprintf(line, sizeof line, "%s f(-x) = f(x), bit for bit", polar_dtype_name(dtype));
-    test_exact(line, so3_mismatches(p1, p0, CLOUDS));
+    test_exact(line, model_mismatches(p1, p0, CLOUDS));
 
     /* Another order of the points is another order of the same sums. */
     for (int64_t c = 0; c < CLOUDS; c++)
         for (int64_t i = 0; i < POINTS; i++) memcpy(x1 + 3 * (c * POINTS + i), x + 3 * (c * POINTS + (4 * i + c) % POINTS), 3 * sizeof *x);
     so3_run(&r, CLOUDS, x1, NULL, NULL, p1, NULL);
     snprintf(line, sizeof line, "%s permuted points", polar_dtype_name(dtype));
-    test_bound(line, so3_norm(p1, p0, CLOUDS), tol, "2 movements by u sqrt(K)");
+    test_bound(line, model_norm(p1, p0, CLOUDS), tol, "2 movements by u sqrt(K)");
 
     /* Translations are no symmetry of this model: |x| and x are features. The test fails if someone makes them one. */
     for (int64_t i = 0; i < n; i++) x1[i] = x[i] + 0.5;
     so3_run(&r, CLOUDS, x1, NULL, NULL, p1, NULL);
     snprintf(line, sizeof line, "%s a translation is seen", polar_dtype_name(dtype));
-    test_true(line, so3_norm(p1, p0, CLOUDS) > 1e3 * tol, "moves the predictions by %.2e", so3_norm(p1, p0, CLOUDS));
+    test_true(line, model_norm(p1, p0, CLOUDS) > 1e3 * tol, "moves the predictions by %.2e", model_norm(p1, p0, CLOUDS));
     so3_close(&r);
     so3_close(&s);
     free(w), free(delta);

@@ -26,7 +26,7 @@ static void ensemble(const char *device, polar_dtype dtype, int64_t clouds, int6
     pl_so3_shape all = so3_shape(E, clouds, points, width, LAYERS, dtype), one = so3_shape(1, clouds, points, width, LAYERS, dtype);
     so3_net a = so3_open(device, &all, 1), s = so3_open(device, &one, 1);
     int64_t n = s.total, nx = clouds * points * 3, bad[3] = {0};
-    double *x = so3_new(E * nx), *y = so3_new(E * clouds), *w = so3_new(E * n), *g = so3_new(E * n), *p = so3_new(E * clouds), *w1 = so3_new(n), *g1 = so3_new(n), *part = so3_new(n), *p1 = so3_new(clouds);
+    double *x = model_new(E * nx), *y = model_new(E * clouds), *w = model_new(E * n), *g = model_new(E * n), *p = model_new(E * clouds), *w1 = model_new(n), *g1 = model_new(n), *part = model_new(n), *p1 = model_new(clouds);
     double loss[E], loss1;
     uint64_t seeds[E] = {5, 6, 7};
     char line[96];
@@ -43,9 +43,9 @@ static void ensemble(const char *device, polar_dtype dtype, int64_t clouds, int6
             so3_set_weights(&s, w1);
             so3_run(&s, clouds, x + e * nx, y + e * clouds, &loss1, p1, g1);
             member_of(&s, part, g, e, E);
-            bad[0] += so3_mismatches(p + e * clouds, p1, clouds);
-            bad[1] += so3_mismatches(part, g1, n);
-            bad[2] += so3_mismatches(&loss[e], &loss1, 1);
+            bad[0] += model_mismatches(p + e * clouds, p1, clouds);
+            bad[1] += model_mismatches(part, g1, n);
+            bad[2] += model_mismatches(&loss[e], &loss1, 1);
         }
         snprintf(line, sizeof line, "%s width %lld: three members%s = three models", polar_dtype_name(dtype), (long long)width, poisoned ? ", one NaN," : "");
         test_exact(line, bad[0] + bad[1] + bad[2]);
@@ -63,7 +63,7 @@ static void smaller_batch(const char *device)
     pl_so3_shape big = so3_shape(E, MOST, N, H, LAYERS, POLAR_DTYPE_F32), fit = so3_shape(E, B, N, H, LAYERS, POLAR_DTYPE_F32);
     so3_net a = so3_open(device, &big, 1), s = so3_open(device, &fit, 1), plain = so3_open(device, &big, 0);
     int64_t n = E * s.total;
-    double *x = so3_new(E * MOST * N * 3), *y = so3_new(E * MOST), *g = so3_new(n), *g1 = so3_new(n), p[E * MOST], p1[E * MOST], p2[E * MOST];
+    double *x = model_new(E * MOST * N * 3), *y = model_new(E * MOST), *g = model_new(n), *g1 = model_new(n), p[E * MOST], p1[E * MOST], p2[E * MOST];
     uint64_t seeds[E] = {1, 2};
     so3_clouds(x, E * MOST * N * 3, 23);
     so3_clouds(y, E * MOST, 24);
@@ -73,12 +73,12 @@ static void smaller_batch(const char *device)
     so3_run(&a, MOST, x, y, NULL, p1, g);
     so3_run(&a, B, x, y, NULL, p, g);
     so3_run(&s, B, x, y, NULL, p1, g1);
-    test_exact("fewer clouds than the batch, trained", so3_mismatches(p, p1, E * B) + so3_mismatches(g, g1, n));
+    test_exact("fewer clouds than the batch, trained", model_mismatches(p, p1, E * B) + model_mismatches(g, g1, n));
     so3_run(&plain, B, x, NULL, NULL, p2, NULL);
-    test_exact("... and in a model without gradients", so3_mismatches(p2, p1, E * B));
+    test_exact("... and in a model without gradients", model_mismatches(p2, p1, E * B));
     so3_run(&a, MOST, x, y, NULL, p, g);
     so3_run(&plain, MOST, x, NULL, NULL, p2, NULL);
-    test_exact("... and a full batch afterwards", so3_mismatches(p, p2, E * MOST));
+    test_exact("... and a full batch afterwards", model_mismatches(p, p2, E * MOST));
     so3_close(&a);
     so3_close(&s);
     so3_close(&plain);
@@ -89,7 +89,7 @@ static void smaller_batch(const char *device)
 static void threads(const char *device)
 {
     pl_so3_shape shape = so3_shape(2, 8, 24, 16, LAYERS, POLAR_DTYPE_F32);
-    double *x = so3_new(2 * 8 * 24 * 3), *y = so3_new(2 * 8), *g[2] = {NULL, NULL}, loss[2][2];
+    double *x = model_new(2 * 8 * 24 * 3), *y = model_new(2 * 8), *g[2] = {NULL, NULL}, loss[2][2];
     int64_t n = 0;
     so3_clouds(x, 2 * 8 * 24 * 3, 25);
     so3_clouds(y, 2 * 8, 26);
@@ -97,12 +97,12 @@ static void threads(const char *device)
         char name[96];
         snprintf(name, sizeof name, "%s%cthreads=%d", device, strchr(device, ':') ? ',' : ':', i ? 3 : 1);
         so3_net r = so3_open(name, &shape, 1);
-        g[i] = so3_new(n = 2 * r.total);
+        g[i] = model_new(n = 2 * r.total);
         TEST_TRY(pl_so3_init(r.m, r.q, (uint64_t[]){8, 9}));
         so3_run(&r, 8, x, y, loss[i], NULL, g[i]);
         so3_close(&r);
     }
-    if (n) test_exact("one thread or three", so3_mismatches(g[0], g[1], n) + so3_mismatches(loss[0], loss[1], 2));
+    if (n) test_exact("one thread or three", model_mismatches(g[0], g[1], n) + model_mismatches(loss[0], loss[1], 2));
     free(x), free(y), free(g[0]), free(g[1]);
 }
 
@@ -122,7 +122,7 @@ static void in_a_graph(const char *device)
     pl_so3_shape shape = so3_shape(2, B, N, H, LAYERS, POLAR_DTYPE_F32);
     so3_net r = so3_open(device, &shape, 1), s = so3_open(device, &shape, 1);
     int64_t nx = 2 * B * N * 3, n = 2 * r.total, bad = 0;
-    double *x = so3_new(nx), *y = so3_new(2 * B), *g = so3_new(n), *g1 = so3_new(n), loss[2], loss1[2];
+    double *x = model_new(nx), *y = model_new(2 * B), *g = model_new(n), *g1 = model_new(n), loss[2], loss1[2];
     pl_graph *graph;
     TEST_TRY(pl_graph_create(&graph, r.dev));
     TEST_TRY(pl_so3_init(r.m, r.q, (uint64_t[]){3, 4}));
@@ -137,7 +137,7 @@ static void in_a_graph(const char *device)
         so3_get(&r, g, 1);
         TEST_TRY(pl_mat_download_f64(r.q, &r.loss, loss));
         so3_run(&s, B, x, y, loss1, NULL, g1);
-        bad += so3_mismatches(g, g1, n) + so3_mismatches(loss, loss1, 2);
+        bad += model_mismatches(g, g1, n) + model_mismatches(loss, loss1, 2);
     }
     test_exact("forward and backward in a graph, three runs", bad);
     pl_graph_destroy(graph);
@@ -156,7 +156,7 @@ static void initial_weights(const char *device)
     static const char *const tail[] = {"readout.0.weight", "readout.0.bias", "readout.2.weight", "readout.2.bias"};
     pl_so3_shape shape = so3_shape(E, 1, 4, 16, 2, POLAR_DTYPE_F32), one = so3_shape(1, 1, 4, 16, 2, POLAR_DTYPE_F64);
     so3_net r = so3_open(device, &shape, 0), s = so3_open(device, &one, 0);
-    double *w = so3_new(E * r.total), *w1 = so3_new(r.total), *part = so3_new(r.total);
+    double *w = model_new(E * r.total), *w1 = model_new(r.total), *part = model_new(r.total);
     int64_t names = 0, outside = 0, gates = 0, drawn = 0;
     for (int64_t k = 0; k < r.count; k++) {
         char name[64];
@@ -189,7 +189,7 @@ static void initial_weights(const char *device)
     TEST_TRY(pl_so3_init(s.m, s.q, (uint64_t[]){11}));
     so3_get(&s, w1, 0);
     member_of(&r, part, w, 1, E);
-    test_exact("a member's weights do not depend on its mates", so3_mismatches(part, w1, r.total));
+    test_exact("a member's weights do not depend on its mates", model_mismatches(part, w1, r.total));
     double dot = 0, shifted = 0, m = 0, ms = 0;
     member_of(&r, part, w, 0, E);
     for (int64_t k = 0, at = 0; k < r.count; at += r.params[k].rows * r.params[k].cols, k++) {
@@ -236,7 +236,7 @@ static void scratch_promise(const char *device)
     pl_so3_shape shape = so3_shape(1, batch, points, width, 2, POLAR_DTYPE_F32);
     so3_net r = so3_open(device, &shape, 1);
     polar_cost cost;
-    double *x = so3_new(batch * points * 3), *y = so3_new(batch), *g = so3_new(r.total);
+    double *x = model_new(batch * points * 3), *y = model_new(batch), *g = model_new(r.total);
     so3_clouds(x, batch * points * 3, 51);
     so3_clouds(y, batch, 52);
     TEST_TRY(pl_so3_cost(&cost, NULL, r.dev, &shape, 1));
@@ -323,25 +323,6 @@ static polar_status life(pl_device *dev)
     return st;
 }
 
-/* Allocation 1, 2, ... fails until a whole life passes: out of memory each time, nothing left over. */
-static void no_memory(const char *device)
-{
-    pl_device *dev;
-    TEST_TRY(polar_device_open(&dev, device));
-    TEST_TRY(life(dev));
-    polar_status st = POLAR_E_NOMEM;
-    int64_t n = 0, before = pl_alloc_live(), leaks = 0, wrong = 0;
-    while (st != POLAR_OK && n < 100000) {
-        pl_alloc_fail_at(++n);
-        st = life(dev);
-        pl_alloc_fail_at(0);
-        leaks += pl_alloc_live() != before;
-        wrong += st != POLAR_OK && (st != POLAR_E_NOMEM || !*polar_error_message());
-    }
-    test_true("allocation 1, 2, ... fails", st == POLAR_OK && n > 8 && !leaks && !wrong, "%lld times: %lld leaks, %lld wrong codes", (long long)n - 1, (long long)leaks, (long long)wrong);
-    polar_device_close(dev);
-}
-
 int main(int argc, char **argv)
 {
     const char *device = test_begin(argc, argv);
@@ -355,6 +336,6 @@ int main(int argc, char **argv)
     costs(device);
     scratch_promise(device);
     misuse(device);
-    no_memory(device);
+    model_no_memory(device, life);
     return test_end();
 }
