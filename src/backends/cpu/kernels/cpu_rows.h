@@ -7,7 +7,7 @@
  *     #include "cpu_as_f64.inc"
  *     #include "cpu_gemm.inc"
  *
- * With a constant dtype and a constant n these inline to a few vector instructions. Also here: rows over the threads (pl_for_runs).
+ * With a constant dtype and a constant n these inline to a few vector instructions.
  */
 #ifndef PL_CPU_ROWS_H
 #define PL_CPU_ROWS_H
@@ -59,22 +59,6 @@ static inline int pl_any_f64(const pl_mat *m, int n)
     int any = 0;
     for (int i = 0; i < n; i++) any |= m[i].data && m[i].dtype == POLAR_DTYPE_F64;
     return any;
-}
-
-#define PL_RUN_ROWS  16           /* rows of a task */
-#define PL_RUN_SMALL (1 << 14)    /* numbers below which one thread does it all */
-
-typedef void (*pl_run_fn)(const void *args, int64_t b, int64_t from, int64_t to);
-
-/* Calls fn for rows [from, to) of every matrix, `numbers` in each, over the device's threads. */
-static inline void pl_for_runs(pl_queue *q, pl_run_fn fn, const void *args, int64_t batch, int64_t rows, int64_t numbers)
-{
-    int64_t runs = (rows + PL_RUN_ROWS - 1) / PL_RUN_ROWS, all = batch * runs;
-#pragma omp parallel for schedule(static) num_threads(q->dev->threads) if (batch * rows * numbers > PL_RUN_SMALL)
-    for (int64_t t = 0; t < all; t++) {
-        int64_t from = t % runs * PL_RUN_ROWS;
-        fn(args, t / runs, from, from + PL_RUN_ROWS < rows ? from + PL_RUN_ROWS : rows);
-    }
 }
 
 #endif

@@ -4,6 +4,7 @@
  */
 #include <omp.h>
 
+#include "../cpu_runs.h"
 #include "cpu_rows.h"
 #include "cpu_vec.h"
 #include "math/nn_formulas_elem.h"

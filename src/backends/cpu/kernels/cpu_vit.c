@@ -5,6 +5,7 @@
  */
 #include <omp.h>
 
+#include "../cpu_runs.h"
 #include "../cpu_vit.h"
 #include "cpu_rows.h"
 #include "cpu_scalars.h"
