@@ -1,6 +1,7 @@
 /* data_pack.c -- `polar data pack DIR OUT`: decoded once, resized once, mapped into memory ever after. */
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "data/class_subset.h"
 #include "data/image_pack.h"
 #include "data_work.h"
 #include "run_progress.h"
@@ -26,13 +27,11 @@ static const cli_option options[] = {
     {NULL},
 };
 
-static polar_status choose(pl_image_folder *f, const pack_args *a)
+static polar_status choose(pl_image_folder *f, const pack_args *a, uint64_t seed)
 {
     int64_t *chosen;
-    uint64_t seed;
     if (!a->classes) return POLAR_OK;
-    PL_TRY(data_parse_seed(&seed, a->seed));
-    PL_TRY(data_choose(&chosen, f->classes, a->classes, seed));
+    PL_TRY(pl_class_subset(&chosen, f->classes, a->classes, seed));
     polar_status st = pl_image_folder_select(f, chosen, a->classes);
     pl_free(chosen);
     return st;
@@ -57,8 +56,9 @@ static polar_status pack(cli_context *ctx, const pack_args *a, const pl_image_fo
     }
     double seconds = pl_clock_seconds() - progress.began;
     int64_t n = r.count[0] + r.count[1];
-    fprintf(ctx->out, "%s: %lld classes, %lld training and %lld test pictures, %.1f MB, sha256 %.16s\n", a->out, (long long)f->classes, (long long)r.count[0], (long long)r.count[1],
-            (double)r.bytes / 1e6, r.sha256);
+    data_note_others(ctx, f);
+    fprintf(ctx->out, "%s: %lld class%s, %lld training and %lld test pictures, %.1f MB, sha256 %.16s\n", a->out, (long long)f->classes, f->classes == 1 ? "" : "es",
+            (long long)r.count[0], (long long)r.count[1], (double)r.bytes / 1e6, r.sha256);
     if (r.bad) fprintf(ctx->out, "left out as broken: %lld\n", (long long)r.bad);
     fprintf(ctx->log, "in %s, %.0f pictures/s\n", run_progress_time(time, seconds), (double)n / (seconds > 0 ? seconds : 1));
     return POLAR_OK;
@@ -68,9 +68,11 @@ static polar_status run(cli_context *ctx, int argc, char **argv)
 {
     pack_args a = {0};
     pl_image_folder *f;
+    uint64_t seed;
     PL_TRY(cli_options_parse(&a, options, "data pack", argc, argv));
+    PL_TRY(data_parse_seed(&seed, a.seed));
     PL_TRY(pl_image_folder_open(&f, a.dir));
-    polar_status st = choose(f, &a);
+    polar_status st = choose(f, &a, seed);
     if (st == POLAR_OK) st = pack(ctx, &a, f);
     pl_image_folder_close(f);
     return st;

@@ -66,7 +66,7 @@ static polar_status print(cli_context *ctx, const stat_args *a, const pl_image_s
 {
     char title[128];
     pl_table *t;
-    snprintf(title, sizeof title, "%lld classes", (long long)classes);
+    snprintf(title, sizeof title, "%lld class%s", (long long)classes, classes == 1 ? "" : "es");
     PL_TRY(pl_table_create(&t, title, columns, sizeof columns / sizeof *columns));
     add_row(t, "train", &s[PL_IMAGES_TRAIN], packed);
     add_row(t, test, &s[PL_IMAGES_TEST], packed);
@@ -81,6 +81,8 @@ static polar_status look(cli_context *ctx, const stat_args *a, const pl_image_fo
     pl_image_stat s[PL_IMAGE_SPLITS];
     int stopped = 0;
     data_progress progress = data_progress_begin(ctx, a->decode ? "checking" : "looking");
+    progress.bad_as = "broken";
+    progress.names = INT64_MAX;    /* finding them is what this is for */
     pl_stat_opts o = {.decode = a->decode, .workers = data_jobs(a->jobs), .skip_bad = a->skip_bad, .progress = data_progress_show, .bad = data_progress_bad, .user = &progress,
                       .stop = stop_signal_begin(&signals)};
     polar_status st = f ? pl_image_stat_folder(s, &stopped, f, &o) : pl_image_stat_pack(s, &stopped, p, &o);
@@ -88,8 +90,11 @@ static polar_status look(cli_context *ctx, const stat_args *a, const pl_image_fo
     data_progress_end(&progress);
     PL_TRY(st);
     ctx->interrupted = stopped;
-    if (stopped) return POLAR_OK;
-    if (f && f->passed_over) fprintf(ctx->log, "note: %lld files are no pictures and were passed over\n", (long long)f->passed_over);
+    if (stopped) {
+        fprintf(ctx->log, "stopped: not every picture was looked at\n");
+        return POLAR_OK;
+    }
+    if (f) data_note_others(ctx, f);
     return print(ctx, a, s, f ? f->classes : (int64_t)pl_image_pack_header(p)->classes, f ? f->split_name[PL_IMAGES_TEST] : "test", !f);
 }
 

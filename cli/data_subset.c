@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "data/class_subset.h"
 #include "data/image_folder.h"
 #include "data/image_tree.h"
 #include "data_work.h"
@@ -24,7 +25,7 @@ static const cli_option options[] = {
     {"DIR", CLI_ARG(subset_args, dir), .optional = 1, .help = "the folder that holds train/ and val/; without it classes are numbers below --of"},
     {"classes", CLI_INT(subset_args, classes, 1, 1000000), .value = "N", .def = "100", .help = "how many"},
     {"seed", CLI_STRINGS(subset_args, seeds), .value = "S", .help = "42 if none is given; with several the table shows how many classes they share"},
-    {"of", CLI_INT(subset_args, of, 1, 1000000), .value = "N", .def = "1000", .help = "classes there are, without DIR"},
+    {"of", CLI_INT(subset_args, of, 1, 1000000), .value = "N", .help = "classes there are, without DIR; ImageNet's 1000 if not given"},
     {"output", CLI_STRING(subset_args, out), .letter = 'o', .value = "OUT", .help = "a new folder of links to the chosen classes of DIR"},
     {"format", CLI_CHOICE(subset_args, format, cli_formats), .value = "F", .def = "text", .help = "of the table"},
     {NULL},
@@ -72,12 +73,12 @@ static polar_status print_overlap(cli_context *ctx, const subset_args *a, const 
     return st;
 }
 
-static polar_status print_classes(cli_context *ctx, const subset_args *a, const choice *c, const pl_image_folder *f)
+static polar_status print_classes(cli_context *ctx, const subset_args *a, const choice *c, const pl_image_folder *f, int64_t of)
 {
     static const pl_table_column columns[] = {{"label", "label", NULL, PL_CELL_INTEGER, 0}, {"number", "number", NULL, PL_CELL_INTEGER, 0}, {"class", "class", NULL, PL_CELL_TEXT, 0}};
     char title[96];
     pl_table *t;
-    snprintf(title, sizeof title, "%lld of %lld classes, seed %llu", (long long)a->classes, (long long)(f ? f->classes : a->of), (unsigned long long)c->seed);
+    snprintf(title, sizeof title, "%lld of %lld classes, seed %llu", (long long)a->classes, (long long)of, (unsigned long long)c->seed);
     PL_TRY(pl_table_create(&t, title, columns, f ? 3 : 2));
     for (int64_t i = 0; i < a->classes; i++) {
         pl_table_row(t);
@@ -120,14 +121,16 @@ static polar_status work(cli_context *ctx, const subset_args *a, const pl_image_
 {
     int n = a->seeds.count ? a->seeds.count : 1;
     PL_NEED(n <= MAX_SEEDS, POLAR_E_ARG, "data subset: at most %d seeds, got %d", MAX_SEEDS, n);
+    PL_NEED(!f || !a->of, POLAR_E_ARG, "data subset: --of and DIR exclude each other: '%s' has %lld classes", a->dir, (long long)f->classes);
+    int64_t of = f ? f->classes : a->of ? a->of : 1000;
     PL_NEED(!a->out || (f && n == 1), POLAR_E_ARG, "data subset: -o wants DIR and one seed");
     for (int i = 0; i < n; i++) {
         PL_TRY(data_parse_seed(&c[i].seed, a->seeds.count ? a->seeds.items[i] : "42"));
-        PL_TRY(data_choose(&c[i].classes, f ? f->classes : a->of, a->classes, c[i].seed));
+        PL_TRY(pl_class_subset(&c[i].classes, of, a->classes, c[i].seed));
         qsort(c[i].classes, (size_t)a->classes, sizeof *c[i].classes, compare);
     }
     if (a->out) PL_TRY(make_folder(ctx, a, c, f));
-    return n > 1 ? print_overlap(ctx, a, c, n) : print_classes(ctx, a, c, f);
+    return n > 1 ? print_overlap(ctx, a, c, n) : print_classes(ctx, a, c, f, of);
 }
 
 static polar_status run(cli_context *ctx, int argc, char **argv)

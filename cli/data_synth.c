@@ -57,8 +57,8 @@ static polar_status run(cli_context *ctx, int argc, char **argv)
     PL_TRY(st);
     ctx->interrupted = stopped;
     if (stopped) fprintf(ctx->log, "stopped: %s was not made\n", a.out);
-    else fprintf(ctx->out, "%s: %lld classes, %lld training and %lld test pictures of %lld x %lld\n", a.out, (long long)a.classes, (long long)(a.classes * a.train),
-                 (long long)(a.classes * a.test), (long long)a.size, (long long)a.size);
+    else fprintf(ctx->out, "%s: %lld class%s, %lld training and %lld test pictures of %lld x %lld\n", a.out, (long long)a.classes, a.classes == 1 ? "" : "es",
+                 (long long)(a.classes * a.train), (long long)(a.classes * a.test), (long long)a.size, (long long)a.size);
     return POLAR_OK;
 }
 

@@ -1,20 +1,17 @@
 /* data_work.c -- lines of progress go to ctx->log: one that rewrites itself on a terminal, plain ones every half minute otherwise. */
 #include "data_work.h"
 
-#include <unistd.h>
-
-#include "base/alloc.h"
 #include "base/clock.h"
-#include "math/mersenne.h"
+#include "lab/provenance.h"
 #include "run_progress.h"
 
-#define NAMED         20     /* broken pictures that are named one by one */
+#define NAMED         20     /* broken pictures that are named one by one, unless a command wants more */
 #define PLAIN_SECONDS 30
 
 data_progress data_progress_begin(cli_context *ctx, const char *doing)
 {
     double now = pl_clock_seconds();
-    return (data_progress){.ctx = ctx, .doing = doing, .began = now, .shown = now};
+    return (data_progress){.ctx = ctx, .doing = doing, .bad_as = "left out", .names = NAMED, .began = now, .shown = now};
 }
 
 void data_progress_show(void *progress, int64_t done, int64_t total, int64_t bad)
@@ -35,42 +32,31 @@ void data_progress_show(void *progress, int64_t done, int64_t total, int64_t bad
 void data_progress_end(data_progress *p)
 {
     if (p->open) fprintf(p->ctx->log, "\n");
-    if (p->bad > NAMED) fprintf(p->ctx->log, "left out: ... and %lld more\n", (long long)(p->bad - NAMED));
+    if (p->bad > p->names) fprintf(p->ctx->log, "%s: ... and %lld more (`polar data stat DIR --decode --skip-bad` names them all)\n", p->bad_as, (long long)(p->bad - p->names));
     p->open = 0;
 }
 
 void data_progress_bad(void *progress, const char *sentence)
 {
     data_progress *p = progress;
-    if (p->bad++ >= NAMED) return;
+    if (p->bad++ >= p->names) return;
     if (p->open) fprintf(p->ctx->log, "\r\033[K");
     p->open = 0;
-    fprintf(p->ctx->log, "left out: %s\n", sentence);
+    fprintf(p->ctx->log, "%s: ", p->bad_as);
+    for (const char *c = sentence; *c; c++) fputc((unsigned char)*c < 0x20 || *c == 0x7f ? '?' : *c, p->ctx->log);    /* one line, whatever a file is called */
+    fputc('\n', p->ctx->log);
+}
+
+void data_note_others(cli_context *ctx, const pl_image_folder *f)
+{
+    if (f->passed_over == 1) fprintf(ctx->log, "note: 1 file is no picture and was passed over\n");
+    else if (f->passed_over) fprintf(ctx->log, "note: %lld files are no pictures and were passed over\n", (long long)f->passed_over);
 }
 
 int data_jobs(int64_t asked)
 {
-    if (asked > 0) return (int)asked;
-    long n = sysconf(_SC_NPROCESSORS_ONLN);
-    return n < 1 ? 1 : n > 256 ? 256 : (int)n;
-}
-
-polar_status data_choose(int64_t **out, int64_t of, int64_t classes, uint64_t seed)
-{
-    *out = NULL;
-    PL_NEED(classes >= 1 && classes <= of, POLAR_E_ARG, "%lld classes are wanted, of %lld", (long long)classes, (long long)of);
-    int64_t *chosen = pl_alloc((size_t)classes * sizeof *chosen), *room = pl_alloc((size_t)of * sizeof *room);
-    if (!chosen || !room) {
-        pl_free(chosen);
-        pl_free(room);
-        return PL_FAIL(POLAR_E_NOMEM, "a choice of %lld classes", (long long)of);
-    }
-    pl_mersenne m;
-    pl_mersenne_seed(&m, seed);
-    pl_mersenne_sample(chosen, room, &m, of, classes);
-    pl_free(room);
-    *out = chosen;
-    return POLAR_OK;
+    int64_t n = asked > 0 ? asked : pl_processor_count();
+    return (int)(n < 256 ? n : 256);
 }
 
 polar_status data_parse_seed(uint64_t *out, const char *text)

@@ -90,12 +90,18 @@ static inline made made_jpeg(const made_jpeg_opts *o)
     return m;
 }
 
+static inline void made_quiet(j_common_ptr c, int level)
+{
+    (void)c, (void)level;
+}
+
 /* All of it by libjpeg's plain calls, in the library's own colours (n = 1, 3 or 4 bytes per pixel). */
 static inline uint8_t *made_jpeg_plain(const made *m, int *w, int *h, int *n)
 {
     struct jpeg_decompress_struct c;
     struct jpeg_error_mgr errors;
     c.err = jpeg_std_error(&errors);
+    errors.emit_message = made_quiet;
     jpeg_create_decompress(&c);
     jpeg_mem_src(&c, m->data, m->size);
     jpeg_read_header(&c, TRUE);
@@ -111,6 +117,14 @@ static inline uint8_t *made_jpeg_plain(const made *m, int *w, int *h, int *n)
     jpeg_finish_decompress(&c);
     jpeg_destroy_decompress(&c);
     return p;
+}
+
+/* What those become: grey three times; inverted CMYK by the exactly rounded formula nk - round(c nk / 255). */
+static inline uint8_t made_jpeg_rgb(const uint8_t *p, int n, int k)
+{
+    if (n < 4) return n == 1 ? p[0] : p[k];
+    int c = 255 - p[k], nk = p[3], ink = (int)((2 * c * nk + 255) / 510);
+    return (uint8_t)(nk > ink ? nk - ink : 0);
 }
 
 /* ---- PNG -------------------------------------------------------------------------------------------------------------- */
@@ -184,6 +198,22 @@ static inline made made_png(const made_png_opts *o)
     for (int y = 0; y < o->height; y++) free(rows[y]);
     free(rows);
     return m;
+}
+
+/* The chunk that begins at `at`: how many bytes it has in all, and its sum made right again. */
+static inline size_t made_png_chunk(const made *m, size_t at)
+{
+    return 12 + ((size_t)m->data[at] << 24 | (size_t)m->data[at + 1] << 16 | (size_t)m->data[at + 2] << 8 | m->data[at + 3]);
+}
+static inline void made_png_mend(made *m, size_t at)
+{
+    size_t end = at + made_png_chunk(m, at) - 4;
+    uint32_t crc = 0xffffffffu;
+    for (size_t i = at + 4; i < end; i++) {
+        crc ^= m->data[i];
+        for (int k = 0; k < 8; k++) crc = crc >> 1 ^ (crc & 1 ? 0xedb88320u : 0);
+    }
+    for (int k = 0; k < 4; k++) m->data[end + (size_t)k] = (uint8_t)(~crc >> (24 - 8 * k));
 }
 
 /* The RGB that Pillow's convert("RGB") makes of the sample (image_png.c has the table). */

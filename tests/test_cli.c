@@ -2,14 +2,10 @@
  *
  *     test_cli ./polar
  */
-#include "test.h"
+#include "cli_fixture.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <signal.h>
-#include <sys/stat.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include "base/json_read.h"
 #include "base/safetensors.h"
@@ -17,90 +13,7 @@
 #include "device/ops.h"
 #include "polar/polar.h"
 
-#define TEXT_BYTES 65536
-#define TINY       SOURCE_DIR "/specs/demo/so3_tiny.yaml"
-
-typedef struct {
-    int  code;                 /* exit code, or 1000 + the signal */
-    int  err_lines;
-    char out[TEXT_BYTES], err[TEXT_BYTES];
-} result;
-
-static char   folder[64];    /* $D in commands */
-static result last;
-
-static void slurp(char *text, const char *name)
-{
-    char path[128];
-    snprintf(path, sizeof path, "%s/%s", folder, name);
-    FILE *f = fopen(path, "rb");
-    size_t n = f ? fread(text, 1, TEXT_BYTES - 1, f) : 0;
-    text[n] = 0;
-    if (f) fclose(f);
-}
-
-/* sh -c command (no word splitting), with $P the program, $D the folder and $G the golden file; what it prints is in `last`. */
-static int sh(const char *command)
-{
-    char line[2048];
-    snprintf(line, sizeof line, "IFS=; { %s\n} >\"$D/stdout\" 2>\"$D/stderr\" </dev/null", command);
-    int status = system(line);
-    last.code = WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + WTERMSIG(status);
-    slurp(last.out, "stdout");
-    slurp(last.err, "stderr");
-    last.err_lines = 0;
-    for (const char *c = last.err; *c; c++) last.err_lines += *c == '\n';
-    return last.code;
-}
-
-static const char *first_line(const char *text)
-{
-    static char line[160];
-    snprintf(line, sizeof line, "%.*s", (int)strcspn(text, "\n"), text);
-    return line;
-}
-
-/* Exit code, and one sentence on stderr that says `says`. */
-static void refused(const char *command, int code, const char *says)
-{
-    sh(command);
-    int one = last.err_lines == 1 && !strncmp(last.err, "polar: ", 7);
-    int ok = last.code == code && one && strstr(last.err, says);
-    test_true(command, ok, "exit %d (%d wanted), %d line(s), '%s' wanted: %s", last.code, code, last.err_lines, says, first_line(last.err));
-}
-
-static void accepted(const char *command, const char *says)
-{
-    sh(command);
-    test_true(command, last.code == 0 && strstr(last.out, says), "exit %d: %s", last.code, first_line(last.code ? last.err : last.out));
-}
-
-/* ---- files ----------------------------------------------------------------------------------------------------------- */
-
-static const char *in_folder(const char *name)
-{
-    static char path[4][160];
-    static int turn;
-    turn = (turn + 1) % 4;
-    snprintf(path[turn], sizeof path[turn], "%s/%s", folder, name);
-    return path[turn];
-}
-
-static int exists(const char *name)
-{
-    struct stat info;
-    return stat(in_folder(name), &info) == 0;
-}
-
-/* Files in the folder whose name holds `part`. */
-static int count_files(const char *part)
-{
-    int n = 0;
-    DIR *d = opendir(folder);
-    for (struct dirent *e; d && (e = readdir(d));) n += strstr(e->d_name, part) != NULL;
-    if (d) closedir(d);
-    return n;
-}
+#define TINY SOURCE_DIR "/specs/demo/so3_tiny.yaml"
 
 static int64_t tensor_differs(const pl_safetensors_entry *a, const pl_safetensors_entry *b)
 {
@@ -114,18 +27,8 @@ static int64_t tensor_differs(const pl_safetensors_entry *a, const pl_safetensor
 
 static void test_help(void)
 {
-    static const char *const names[] = {"demo", "plan", "run", "train", "audit", "report", "verify", "map", "bench", "info"};
-    for (int i = 0; i < 10; i++) {
-        char command[64], text[TEXT_BYTES];
-        snprintf(command, sizeof command, "$P help %s", names[i]);
-        accepted(command, "examples:\n  polar ");
-        int ok = strstr(last.out, "--help") && strstr(last.out, "usage: ") && !*last.err;
-        test_true(command, ok && strlen(strstr(last.out, "examples:")) > 20, "%zu characters", strlen(last.out));
-        memcpy(text, last.out, sizeof text);
-        snprintf(command, sizeof command, "$P %s --help", names[i]);
-        sh(command);
-        test_true(command, last.code == 0 && !strcmp(text, last.out), "exit %d, the same text as help", last.code);
-    }
+    static const char *const names[] = {"demo", "plan", "run", "train", "audit", "report", "data", "verify", "map", "bench", "info"};
+    for (int i = 0; i < 11; i++) helps(names[i]);
     accepted("$P", "usage: ");
     accepted("$P help", "  info ");
     accepted("$P --help", "  verify ");
@@ -359,7 +262,7 @@ static void test_bad_files(void)
 }
 
 /* Whenever the program is killed there is no temporary file, and OUT is whole or not there. */
-static void test_interrupt(const char *program)
+static void test_interrupt(void)
 {
     static const int signals[] = {SIGINT, SIGTERM};
     int bad = 0, written = 0, killed = 0;
@@ -393,7 +296,7 @@ static void test_interrupt(const char *program)
 
 /* ---- standard output ----------------------------------------------------------------------------------------------------- */
 
-static void test_output(const char *program)
+static void test_output(void)
 {
     struct stat full;
     if (!stat("/dev/full", &full) && S_ISCHR(full.st_mode)) {    /* not on every machine */
@@ -482,19 +385,7 @@ static void test_info(void)
 
 int main(int argc, char **argv)
 {
-    test_begin(1, argv);
-    if (argc != 2) {
-        fprintf(stderr, "usage: test_cli PROGRAM\n");
-        return 1;
-    }
-    char *program = realpath(argv[1], NULL);
-    snprintf(folder, sizeof folder, "/tmp/polar_test_cli.XXXXXX");
-    if (!program || !mkdtemp(folder)) {
-        perror("test_cli");
-        return 1;
-    }
-    setenv("P", program, 1);
-    setenv("D", folder, 1);
+    if (!cli_begin(argc, argv)) return 1;
     setenv("G", GOLDEN_DIR "/optim.safetensors", 1);
     test_help();
     test_wrong_use();
@@ -504,10 +395,8 @@ int main(int argc, char **argv)
     test_devices();
     test_zoo();
     test_bad_files();
-    test_interrupt(program);
-    test_output(program);
+    test_interrupt();
+    test_output();
     test_info();
-    sh("chmod -R u+w $D; rm -rf $D");
-    free(program);
-    return test_end();
+    return cli_end();
 }

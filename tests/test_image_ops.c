@@ -1,5 +1,8 @@
-/* test_image_ops.c -- the fifteen operations of RandAugment against timm and Pillow: the golden pictures and hashes of Pillow's results (picture_fixture.h).
- * All exact. */
+/* test_image_ops.c -- the fifteen operations of RandAugment against timm and Pillow: the golden pictures and hashes of Pillow's results (picture_fixture.h); affine maps
+ * by both of their codes. All exact. */
+#include "data/image_affine.c"    /* for affine_rows_any, which processors with AVX2 never run */
+
+#include "base/philox.h"
 #include "base/json_read.h"
 #include "base/safetensors.h"
 #include "data/rand_augment.h"
@@ -136,9 +139,35 @@ static void flips(void)
     test_exact("mirrored", wrong);
 }
 
+/* Random maps, also far outside, by the code for any processor and by the one this processor takes. */
+static void both_codes(void)
+{
+    const uint8_t fill[3] = {9, 99, 199};
+    int64_t wrong = 0;
+    for (uint64_t t = 0; t < 60; t++) {
+        pl_u4 r = pl_philox(5, PL_STREAM_TEST, t, 0), q = pl_philox(5, PL_STREAM_TEST, t, 1);
+        int64_t w = 1 + pl_uniform_below(r.x, 90), h = 1 + pl_uniform_below(r.y, 90);
+        pl_image im = picture(w, h), other = picture(w, h);
+        uint8_t *work = pl_alloc(pl_image_affine_work(w, h));
+        double m[6], wild = t % 5 == 4 ? 1e9 : 1;
+        pl_image_rotation(m, w, h, 360.0 * r.z / 4294967296.0);
+        m[t % 6] += wild * (q.x / 4294967296.0 - 0.5);
+        if (t % 3 == 0) m[0] = m[4] = 1, m[1] = m[3] = 0;    /* a translation */
+        widen_any((void *)work, other.data, w, h);
+        affine_rows_any(other.data, (void *)work, w, h, m, t & 1, fill);
+        pl_image_affine(&im, m, t & 1 ? PL_FILTER_BICUBIC : PL_FILTER_BILINEAR, fill, work);
+        wrong += bytes_differ(im.data, other.data, (int64_t)pl_image_bytes(&im));
+        pl_free(work);
+        pl_image_destroy(&im);
+        pl_image_destroy(&other);
+    }
+    test_exact("affine maps by both codes", wrong);
+}
+
 int main(int argc, char **argv)
 {
     test_begin(argc, argv);
+    both_codes();
     golden();
     against_pillow();
     just_outside();

@@ -1,5 +1,5 @@
 /* test_image_resize.c -- resampling against Pillow: the golden pictures, hashes of Pillow's results (picture_fixture.h), and the definition written plainly
- * for random sizes, crops, boxes and parts. Everything is exact. */
+ * for random sizes, crops, boxes, parts and pieces of the source. Everything is exact, and everything is done twice: as the processor allows, and plainly. */
 #include "base/alloc.h"
 #include "base/philox.h"
 #include "base/safetensors.h"
@@ -146,11 +146,29 @@ static int64_t draw(uint64_t *next, int64_t lo, int64_t hi)
     return lo + pl_uniform_below(pl_philox(3, PL_STREAM_TEST, 20, (*next)++).x, (uint32_t)(hi - lo + 1));
 }
 
+/* The same part from no more of the source than it looks at, in memory of just that size. */
+static int64_t piece_differs(pl_resizer *r, const pl_resize_args *whole, const uint8_t *want)
+{
+    pl_resize_args a = *whole;
+    TEST_TRY(pl_resize_reach(&a.have, &a));
+    int64_t bytes = 3 * a.part.width * a.part.height, row = 3 * a.have.width;
+    uint8_t *piece = malloc((size_t)(row * a.have.height)), *got = malloc((size_t)bytes);
+    for (int64_t y = 0; y < a.have.height; y++) memcpy(piece + y * row, a.src + (a.have.y + y) * a.src_stride + 3 * a.have.x, (size_t)row);
+    a.src = piece, a.src_stride = row, a.out = got;
+    TEST_TRY(pl_resize(r, &a));
+    int64_t wrong = bytes_differ(got, want, bytes);
+    a.have.height--;    /* a row less is either not needed (weights of zero at the end) or refused */
+    wrong += a.have.height && pl_resize(r, &a) == POLAR_OK && bytes_differ(got, want, bytes);
+    free(piece);
+    free(got);
+    return wrong;
+}
+
 static void against_definition(pl_resizer *r)
 {
     enum { SIDE = 90, CASES = 120 };
     uint8_t *between = pl_alloc(3 * SIDE * SIDE), *want = pl_alloc(3 * SIDE * SIDE), *got = pl_alloc(3 * SIDE * SIDE + 1);
-    int64_t whole = 0, boxed = 0, part = 0, beyond = 0;
+    int64_t whole = 0, boxed = 0, part = 0, beyond = 0, pieces = 0;
     uint64_t n = 0;
     for (int i = 0; i < CASES; i++) {
         pl_image im = picture(draw(&n, 1, SIDE), draw(&n, 1, SIDE));
@@ -183,6 +201,7 @@ static void against_definition(pl_resizer *r)
         for (int64_t v = 0; v < ph; v++)
             for (int64_t u = 0; u < pw; u++) part += memcmp(got + 3 * (v * pw + u), want + 3 * ((py + v) * ow + px + pw - 1 - u), 3) != 0;
         beyond += got[3 * pw * ph] != 77;
+        pieces += piece_differs(r, &b, got);
 
         plain_resize(want, a.src, a.src_stride, w, h, some, ow, oh, filter, between);
         memcpy(a.box, some, sizeof some);
@@ -193,6 +212,7 @@ static void against_definition(pl_resizer *r)
     test_exact("the definition: crops", whole);
     test_exact("the definition: a mirrored part", part);
     test_exact("the definition: a box", boxed);
+    test_exact("a part from a piece of the source", pieces);
     test_exact("no byte beyond the result is written", beyond);
     pl_free(between);
     pl_free(want);
@@ -271,6 +291,8 @@ static void misuse(void)
     test_true("a box of NaN", pl_resize(r, &a) == POLAR_E_ARG, "%s", polar_error_message());
     a = ok, a.part = (pl_box){1, 0, 2, 2};
     test_true("a part outside", pl_resize(r, &a) == POLAR_E_ARG, "%s", polar_error_message());
+    a = ok, a.have = (pl_box){0, 0, 2, 1};
+    test_true("less of the source than it takes", pl_resize(r, &a) == POLAR_E_ARG, "%s", polar_error_message());
     a = ok, a.filter = PL_FILTERS;
     test_true("no such filter", pl_resize(r, &a) == POLAR_E_ARG, "%s", polar_error_message());
     pl_resizer_destroy(r);
@@ -293,11 +315,15 @@ int main(int argc, char **argv)
     pl_resizer *r;
     test_begin(argc, argv);
     TEST_TRY(pl_resizer_create(&r));
-    golden(r);
-    against_pillow(r);
-    against_definition(r);
-    constants(r);
-    huge(r);
+    for (int plain = 0; plain < 2; plain++) {
+        pl_resizer_set_plain(r, plain);
+        printf("%s\n", plain ? "plainly:" : "as the processor allows:");
+        golden(r);
+        against_pillow(r);
+        against_definition(r);
+        constants(r);
+        huge(r);
+    }
     pl_resizer_destroy(r);
     misuse();
     return test_end();

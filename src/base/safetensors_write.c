@@ -1,22 +1,17 @@
 /* safetensors_write.c -- the writer of safetensors.h.
  *
- * The file grows under another name beside its target, is synced, and takes the target's name in one rename: whoever opens the path
- * sees the old file or the new one. On any failure the other name is removed (only kill -9 or a power cut can leave a <path>.tmp.<pid>.<n>).
- * A path that is a symbolic link is replaced by the file itself; devices, pipes and folders are refused.
+ * The file appears whole or not at all (whole_file.h).
  * The header is padded with spaces to a multiple of 8. Order is the caller's; where formats are mixed, wide ones first keeps
  * every tensor aligned in the file for readers that map it (ours does not care).
  *     ctest -R test_safetensors
  */
-#include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "base/alloc.h"
 #include "base/json_read.h"
 #include "base/safetensors.h"
+#include "base/whole_file.h"
 
 /* ---- the header: written twice, once with at == NULL to learn its size ----------------------------------------------- */
 
@@ -143,54 +138,14 @@ static polar_status check_all(const pl_safetensors_entry *entries, int64_t n, co
 
 /* ---- the file ------------------------------------------------------------------------------------------------------ */
 
-static polar_status write_bytes(int fd, const void *bytes, int64_t n, const char *path)
-{
-    const char *from = bytes;
-    while (n > 0) {
-        ssize_t put_now = write(fd, from, (size_t)(n < 1 << 30 ? n : 1 << 30));
-        if (put_now < 0 && errno == EINTR) continue;
-        PL_NEED(put_now > 0, POLAR_E_IO, "write '%s': %s", path, put_now ? strerror(errno) : "nothing was taken");
-        from += put_now, n -= put_now;
-    }
-    return POLAR_OK;
-}
-
-/* A new file beside path; its name goes to temp. */
-static polar_status open_temp(int *fd, char *temp, size_t temp_bytes, const char *path)
-{
-    struct stat info;
-    int other = stat(path, &info) == 0 && !S_ISREG(info.st_mode);
-    PL_NEED(!other, POLAR_E_ARG, "'%s' is there and not a regular file: a rename would replace it", path);
-    for (int i = 0; i < 1000; i++) {
-        snprintf(temp, temp_bytes, "%s.tmp.%ld.%d", path, (long)getpid(), i);
-        *fd = open(temp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-        if (*fd >= 0 || errno != EEXIST) break;
-    }
-    int wrong = errno == ENOENT || errno == ENOTDIR || errno == ENAMETOOLONG;
-    PL_NEED(*fd >= 0, wrong ? POLAR_E_ARG : POLAR_E_IO, "create '%s': %s", temp, strerror(errno));
-    return POLAR_OK;
-}
-
 static polar_status write_parts(int fd, const char *header, int64_t header_size, const pl_safetensors_entry *entries, int64_t n, const char *path)
 {
     unsigned char head[8];
     for (int i = 0; i < 8; i++) head[i] = (unsigned char)((uint64_t)header_size >> 8 * i);
-    PL_TRY(write_bytes(fd, head, 8, path));
-    PL_TRY(write_bytes(fd, header, header_size, path));
-    for (int64_t i = 0; i < n; i++) PL_TRY(write_bytes(fd, entries[i].data, entries[i].bytes, path));
-    PL_NEED(fsync(fd) == 0, POLAR_E_IO, "sync '%s': %s", path, strerror(errno));
+    PL_TRY(pl_write_all(fd, head, 8, path));
+    PL_TRY(pl_write_all(fd, header, (size_t)header_size, path));
+    for (int64_t i = 0; i < n; i++) PL_TRY(pl_write_all(fd, entries[i].data, (size_t)entries[i].bytes, path));
     return POLAR_OK;
-}
-
-/* The new name outlives a power cut once its folder is synced. The file is whole either way: what cannot be synced is let be. */
-static void sync_folder(char *path)
-{
-    char *slash = strrchr(path, '/');
-    if (slash) slash[slash == path] = 0;
-    int fd = open(slash ? path : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd < 0) return;
-    fsync(fd);
-    close(fd);
 }
 
 polar_status pl_safetensors_write(const char *path, const pl_safetensors_entry *entries, int64_t n, const pl_safetensors_meta *meta, int64_t n_meta)
@@ -200,25 +155,12 @@ polar_status pl_safetensors_write(const char *path, const pl_safetensors_entry *
     int64_t header_size = put_header(NULL, entries, n, meta, n_meta);
     PL_NEED(header_size <= PL_SAFETENSORS_MAX_HEADER, POLAR_E_ARG, "'%s': names and metadata of %lld bytes, the format takes %d", path,
             (long long)header_size, PL_SAFETENSORS_MAX_HEADER);
-    size_t temp_bytes = strlen(path) + 48;
-    char *header = pl_alloc((size_t)header_size), *temp = pl_alloc(temp_bytes);
-    int fd = -1, stands = 0, closed = 0;
-    if (!header || !temp) { st = PL_FAIL(POLAR_E_NOMEM, "'%s': a header of %lld bytes", path, (long long)header_size); goto done; }
+    char *header = pl_alloc((size_t)header_size);
+    PL_NEED(header, POLAR_E_NOMEM, "'%s': a header of %lld bytes", path, (long long)header_size);
     put_header(header, entries, n, meta, n_meta);
-    st = open_temp(&fd, temp, temp_bytes, path);
-    if (st != POLAR_OK) goto done;
-    stands = 1;
-    st = write_parts(fd, header, header_size, entries, n, path);
-    if (st != POLAR_OK) goto done;
-    closed = 1;
-    if (close(fd) != 0) { st = PL_FAIL(POLAR_E_IO, "close '%s': %s", path, strerror(errno)); goto done; }
-    if (rename(temp, path) != 0) { st = PL_FAIL(POLAR_E_IO, "rename '%s' to '%s': %s", temp, path, strerror(errno)); goto done; }
-    stands = 0;
-    sync_folder(temp);
-done:
-    if (fd >= 0 && !closed) close(fd);
-    if (stands) unlink(temp);
-    pl_free(temp);
+    pl_whole_file w;
+    st = pl_whole_file_begin(&w, path);
+    if (st == POLAR_OK) st = pl_whole_file_end(&w, write_parts(w.fd, header, header_size, entries, n, path));
     pl_free(header);
     return st;
 }

@@ -1,8 +1,7 @@
 /* augment.c -- crops, the chain, normalisation.
  *
  * RandomResizedCrop is torchvision's: ten tries of an area (share of the picture's, uniform) and an aspect ratio (log-uniform), sides rounded to nearest
- * even, the first that fits is placed uniformly; after ten the largest middle piece whose ratio is in range. Normalisation is (v / 255 - mean) / std, each
- * operation in floats as torch does it, so that a channel has 256 values: a table.
+ * even, the first that fits is placed uniformly; after ten the largest middle piece whose ratio is in range.
  */
 #include "data/augment.h"
 
@@ -10,6 +9,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "data/image_floats.h"
 #include "math/exp_elem.h"
 
 #define MAX_SIZE 4096
@@ -20,7 +20,7 @@ struct pl_augment {
     pl_image           pixels;      /* (size, size) */
     uint8_t           *work;        /* of pl_image_op_apply; NULL without RandAugment */
     uint8_t            fill[3];     /* the mean colour */
-    float              value[3][256];
+    pl_floats_scale    scale;
 };
 
 polar_status pl_augment_recipe(pl_augment_options *out, const char *name, int64_t size)
@@ -82,10 +82,8 @@ polar_status pl_augment_create(pl_augment **out, const pl_augment_options *o)
     pl_augment *a = pl_calloc(1, sizeof *a);
     PL_NEED(a, POLAR_E_NOMEM, "an augmentation context");
     a->o = *o;
-    for (int c = 0; c < 3; c++) {
-        a->fill[c] = (uint8_t)fmin(255, rint(255 * o->mean[c]));
-        for (int v = 0; v < 256; v++) a->value[c][v] = ((float)v / 255.0f - (float)o->mean[c]) / (float)o->std[c];
-    }
+    for (int c = 0; c < 3; c++) a->fill[c] = (uint8_t)fmin(255, rint(255 * o->mean[c]));
+    pl_floats_scale_make(&a->scale, o->mean, o->std);
     st = pl_resizer_create(&a->resizer);
     if (st == POLAR_OK) st = pl_image_create(&a->pixels, o->size, o->size);
     if (st == POLAR_OK && o->rand.layers) {
@@ -141,22 +139,19 @@ int64_t pl_augment_long_side(int64_t test_side, int64_t width, int64_t height)
 
 static void to_floats(const pl_augment *a, float *out)
 {
-    int64_t n = a->o.size * a->o.size;
-    const uint8_t *p = a->pixels.data;
-    float *r = out, *g = out + n, *b = out + 2 * n;
-    for (int64_t i = 0; i < n; i++, p += 3) r[i] = a->value[0][p[0]], g[i] = a->value[1][p[1]], b[i] = a->value[2][p[2]];
+    pl_floats_of_bytes(out, &a->scale, a->pixels.data, a->o.size * a->o.size);
 }
 
-static polar_status train_window(pl_augment *a, float *out, const pl_image *im, pl_box w, pl_draw_key key)
+static polar_status train_window(pl_augment *a, float *out, const pl_pixels *p, pl_draw_key key)
 {
     const pl_augment_options *o = &a->o;
     pl_image_op_args ops[PL_DRAW_LAYERS];
     pl_u4 r = pl_augment_draw(key, PL_DRAW_FLIP);
     PL_TRY(pl_resize(a->resizer, &(pl_resize_args){.out = a->pixels.data,
-                                                   .src = pl_image_at(im, w.x, w.y),
-                                                   .src_width = w.width,
-                                                   .src_height = w.height,
-                                                   .src_stride = (int64_t)pl_image_row_bytes(im),
+                                                   .src = p->data,
+                                                   .src_width = p->have.width,
+                                                   .src_height = p->have.height,
+                                                   .src_stride = p->stride,
                                                    .out_width = o->size,
                                                    .out_height = o->size,
                                                    .filter = o->filter,
@@ -180,42 +175,77 @@ static polar_status key_check(pl_draw_key key)
     return POLAR_OK;
 }
 
-static polar_status picture_check(const pl_image *im)
+static polar_status size_check(int64_t width, int64_t height)
 {
-    PL_NEED(im->data && im->width >= 1 && im->height >= 1, POLAR_E_ARG, "an empty picture of %lld x %lld", (long long)im->width, (long long)im->height);
+    PL_NEED(width >= 1 && height >= 1, POLAR_E_ARG, "an empty picture of %lld x %lld", (long long)width, (long long)height);
     return POLAR_OK;
+}
+
+static pl_pixels whole_pixels(const pl_image *im)
+{
+    return (pl_pixels){im->data, (int64_t)pl_image_row_bytes(im), {0, 0, im->width, im->height}, im->width, im->height};
+}
+
+polar_status pl_augment_train_box(pl_box *out, const pl_augment *a, int64_t width, int64_t height, pl_draw_key key)
+{
+    PL_TRY(key_check(key));
+    PL_TRY(size_check(width, height));
+    *out = pl_augment_crop(&a->o, width, height, key);
+    return POLAR_OK;
+}
+
+polar_status pl_augment_train_pixels(pl_augment *a, float *out, const pl_pixels *p, pl_draw_key key)
+{
+    PL_TRY(key_check(key));
+    PL_TRY(size_check(p->have.width, p->have.height));
+    return train_window(a, out, p, key);
 }
 
 polar_status pl_augment_train(pl_augment *a, float *out, const pl_image *im, pl_draw_key key)
 {
-    PL_TRY(key_check(key));
-    PL_TRY(picture_check(im));
-    return train_window(a, out, im, pl_augment_crop(&a->o, im->width, im->height, key), key);
+    pl_pixels p = whole_pixels(im);
+    PL_TRY(pl_augment_train_box(&p.have, a, im->width, im->height, key));
+    p.data = pl_image_at(im, p.have.x, p.have.y);
+    return train_window(a, out, &p, key);
 }
 
 polar_status pl_augment_train_crop(pl_augment *a, float *out, const pl_image *crop, pl_draw_key key)
 {
-    PL_TRY(key_check(key));
-    PL_TRY(picture_check(crop));
-    return train_window(a, out, crop, (pl_box){0, 0, crop->width, crop->height}, key);
+    pl_pixels p = whole_pixels(crop);
+    return pl_augment_train_pixels(a, out, &p, key);
+}
+
+/* Resize(test_side) of a picture, of which the middle is wanted; src and its place are left to the caller. */
+static pl_resize_args eval_args(const pl_augment_options *o, int64_t w, int64_t h)
+{
+    int64_t wide = pl_augment_long_side(o->test_side, w, h), width = w <= h ? o->test_side : wide, height = w <= h ? wide : o->test_side;
+    return (pl_resize_args){.src_width = w,
+                            .src_height = h,
+                            .out_width = width,
+                            .out_height = height,
+                            .part = {(int64_t)rint((double)(width - o->size) / 2), (int64_t)rint((double)(height - o->size) / 2), o->size, o->size},
+                            .filter = o->test_filter};
+}
+
+polar_status pl_augment_eval_box(pl_box *out, const pl_augment *a, int64_t width, int64_t height)
+{
+    PL_TRY(size_check(width, height));
+    pl_resize_args r = eval_args(&a->o, width, height);
+    return pl_resize_reach(out, &r);
+}
+
+polar_status pl_augment_eval_pixels(pl_augment *a, float *out, const pl_pixels *p)
+{
+    PL_TRY(size_check(p->width, p->height));
+    pl_resize_args r = eval_args(&a->o, p->width, p->height);
+    r.out = a->pixels.data, r.src = p->data, r.src_stride = p->stride, r.have = p->have;
+    PL_TRY(pl_resize(a->resizer, &r));
+    to_floats(a, out);
+    return POLAR_OK;
 }
 
 polar_status pl_augment_eval(pl_augment *a, float *out, const pl_image *im)
 {
-    const pl_augment_options *o = &a->o;
-    PL_TRY(picture_check(im));
-    int64_t wide = pl_augment_long_side(o->test_side, im->width, im->height), width = im->width <= im->height ? o->test_side : wide,
-            height = im->width <= im->height ? wide : o->test_side;
-    PL_TRY(pl_resize(a->resizer, &(pl_resize_args){.out = a->pixels.data,
-                                                   .src = im->data,
-                                                   .src_width = im->width,
-                                                   .src_height = im->height,
-                                                   .src_stride = (int64_t)pl_image_row_bytes(im),
-                                                   .out_width = width,
-                                                   .out_height = height,
-                                                   .part = {(int64_t)rint((double)(width - o->size) / 2), (int64_t)rint((double)(height - o->size) / 2),
-                                                            o->size, o->size},
-                                                   .filter = o->test_filter}));
-    to_floats(a, out);
-    return POLAR_OK;
+    pl_pixels p = whole_pixels(im);
+    return pl_augment_eval_pixels(a, out, &p);
 }

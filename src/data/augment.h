@@ -12,7 +12,7 @@
  *     minimal   RandomResizedCrop(bilinear), flip, normalise                                                          Resize(256, bilinear), CenterCrop(224), normalise
  *     deit      RandomResizedCrop(bicubic), flip, RandAugment rand-m9-mstd0.5-inc1, normalise, erasing 0.25           the same
  *
- * A decoder that can cut asks pl_augment_crop where, decodes that and calls pl_augment_train_crop: the same floats. The draws are functions of the key
+ * A decoder that can cut asks pl_augment_train_box or _eval_box where, decodes that and calls _train_pixels or _eval_pixels: the same floats (image_input.h does it). The draws are functions of the key
  * (augment_draw.h): the order of calls, threads and what else is in a batch change nothing. After the largest picture has passed nothing is allocated.
  */
 #ifndef PL_DATA_AUGMENT_H
@@ -34,6 +34,14 @@ typedef struct pl_augment_options {
     double          mean[3], std[3];            /* of the set, where white is 1 */
 } pl_augment_options;
 
+/* Pixels of the part `have` of a picture of width x height: all that the chain will look at. */
+typedef struct pl_pixels {
+    const uint8_t *data;
+    int64_t        stride;           /* bytes from row to row */
+    pl_box         have;
+    int64_t        width, height;
+} pl_pixels;
+
 typedef struct pl_augment pl_augment;
 
 polar_status pl_augment_recipe(pl_augment_options *out, const char *name, int64_t size);    /* "minimal" or "deit"; test_side = size 256 / 224 */
@@ -43,6 +51,10 @@ pl_box    pl_augment_crop(const pl_augment_options *o, int64_t width, int64_t he
 polar_status pl_augment_train(pl_augment *a, float *out, const pl_image *im, pl_draw_key key);           /* out (3, size, size) */
 polar_status pl_augment_train_crop(pl_augment *a, float *out, const pl_image *crop, pl_draw_key key);    /* the same from the pixels of pl_augment_crop alone */
 polar_status pl_augment_eval(pl_augment *a, float *out, const pl_image *im);                             /* out (3, size, size) */
+polar_status pl_augment_train_box(pl_box *out, const pl_augment *a, int64_t width, int64_t height, pl_draw_key key);    /* the pixels that training looks at: pl_augment_crop */
+polar_status pl_augment_eval_box(pl_box *out, const pl_augment *a, int64_t width, int64_t height);                      /* ... that the test looks at */
+polar_status pl_augment_train_pixels(pl_augment *a, float *out, const pl_pixels *p, pl_draw_key key);                   /* from the pixels of pl_augment_train_box alone */
+polar_status pl_augment_eval_pixels(pl_augment *a, float *out, const pl_pixels *p);                                     /* from those of pl_augment_eval_box, or more */
 pl_image     pl_augment_pixels(const pl_augment *a);                                        /* the bytes of the last picture before normalisation; borrowed */
 int64_t      pl_augment_long_side(int64_t test_side, int64_t width, int64_t height);        /* of a picture whose short side becomes test_side, as torchvision's Resize */
 

@@ -68,12 +68,6 @@ static int compare_items(const void *a, const void *b, void *names)
 
 /* ---- folders ---------------------------------------------------------------------------------------------------------- */
 
-static int is_folder(const char *path)
-{
-    struct stat s;
-    return stat(path, &s) == 0 && S_ISDIR(s.st_mode);
-}
-
 static int looks_like_picture(const char *path, const char *name)
 {
     const char *dot = strrchr(name, '.');
@@ -86,6 +80,25 @@ static int looks_like_picture(const char *path, const char *name)
     return n > 0 && pl_image_sniff(head, (size_t)n) != PL_IMAGE_OTHER;
 }
 
+/* The next name that is not hidden; NULL at the end, or with *st where the folder cannot be read on. */
+static struct dirent *next_entry(polar_status *st, DIR *d, const char *root, const char *folder)
+{
+    for (;;) {
+        errno = 0;
+        struct dirent *e = readdir(d);
+        if (!e && errno) *st = PL_FAIL(POLAR_E_IO, "read the folder '%s/%s': %s", root, folder, strerror(errno));
+        if (!e || e->d_name[0] != '.') return e;
+    }
+}
+
+/* stat failed on a name that is there: a link whose target was moved away is the user's to mend, the rest the machine's. */
+static polar_status not_there(const char *path)
+{
+    int link = errno == ENOENT || errno == ENOTDIR || errno == ELOOP;
+    if (link) return PL_FAIL(POLAR_E_ARG, "'%s' is a link that leads nowhere (was its target moved?)", path);
+    return PL_FAIL(POLAR_E_IO, "'%s': %s", path, strerror(errno));
+}
+
 /* `folder` is below the root: "train/cat". */
 static polar_status walk(pl_image_folder *f, int split, const char *folder, int64_t label, int depth)
 {
@@ -95,11 +108,10 @@ static polar_status walk(pl_image_folder *f, int split, const char *folder, int6
     PL_NEED(snprintf(path, sizeof path, "%s/%s", f->root, folder) < MAX_PATH, POLAR_E_ARG, "the name of '%s/%s' is too long", f->root, folder);
     DIR *d = opendir(path);
     PL_NEED(d, POLAR_E_IO, "open '%s': %s", path, strerror(errno));
-    for (struct dirent *e; st == POLAR_OK && (e = readdir(d));) {
+    for (struct dirent *e; st == POLAR_OK && (e = next_entry(&st, d, f->root, folder));) {
         struct stat s;
-        if (e->d_name[0] == '.') continue;
         if (snprintf(path, sizeof path, "%s/%s/%s", f->root, folder, e->d_name) >= MAX_PATH) st = PL_FAIL(POLAR_E_ARG, "a name under '%s/%s' is too long", f->root, folder);
-        else if (e->d_type != DT_REG && stat(path, &s) != 0) st = PL_FAIL(POLAR_E_IO, "%s: %s", path, strerror(errno));
+        else if (e->d_type != DT_REG && stat(path, &s) != 0) st = not_there(path);
         else if (e->d_type != DT_REG && S_ISDIR(s.st_mode)) {
             snprintf(inner, sizeof inner, "%s/%s", folder, e->d_name);
             st = walk(f, split, inner, label, depth + 1);
@@ -126,9 +138,11 @@ static polar_status list_classes(size_t **out, int64_t *count, pl_image_folder *
     PL_NEED(snprintf(path, sizeof path, "%s/%s", f->root, split) < MAX_PATH, POLAR_E_ARG, "the name '%s' is too long", f->root);
     DIR *d = opendir(path);
     PL_NEED(d, POLAR_E_IO, "open '%s': %s", path, strerror(errno));
-    for (struct dirent *e; st == POLAR_OK && (e = readdir(d));) {
-        if (e->d_name[0] == '.' || snprintf(path, sizeof path, "%s/%s/%s", f->root, split, e->d_name) >= MAX_PATH) continue;
-        if (e->d_type != DT_DIR && !is_folder(path)) {
+    for (struct dirent *e; st == POLAR_OK && (e = next_entry(&st, d, f->root, split));) {
+        struct stat s;
+        if (snprintf(path, sizeof path, "%s/%s/%s", f->root, split, e->d_name) >= MAX_PATH) { st = PL_FAIL(POLAR_E_ARG, "a name under '%s/%s' is too long", f->root, split); break; }
+        if (e->d_type != DT_DIR && stat(path, &s) != 0) { st = not_there(path); break; }
+        if (e->d_type != DT_DIR && !S_ISDIR(s.st_mode)) {
             f->passed_over++;
             continue;
         }
@@ -180,12 +194,19 @@ static polar_status find_splits(pl_image_folder *f)
 {
     static const char *const wanted[] = {"train", "val", "test"};
     int there[3];
+    struct stat s;
+    if (stat(f->root, &s) != 0) {
+        int none = errno == ENOENT || errno == ENOTDIR || errno == ELOOP || errno == ENAMETOOLONG;
+        return PL_FAIL(none ? POLAR_E_ARG : POLAR_E_IO, "no folder '%s': %s (give the one that holds train/ and val/)", f->root, strerror(errno));
+    }
+    PL_NEED(S_ISDIR(s.st_mode), POLAR_E_ARG, "'%s' is a file, no folder (give the one that holds train/ and val/)", f->root);
     for (int i = 0; i < 3; i++) {
         char path[MAX_PATH];
         PL_NEED(snprintf(path, sizeof path, "%s/%s", f->root, wanted[i]) < MAX_PATH, POLAR_E_ARG, "the name '%s' is too long", f->root);
-        there[i] = is_folder(path);
+        int known = stat(path, &s) == 0;
+        PL_NEED(known || errno == ENOENT || errno == ENOTDIR || errno == ELOOP, POLAR_E_IO, "'%s': %s", path, strerror(errno));
+        there[i] = known && S_ISDIR(s.st_mode);
     }
-    PL_NEED(is_folder(f->root), POLAR_E_ARG, "no folder '%s' (give the one that holds train/ and val/)", f->root);
     PL_NEED(there[0], POLAR_E_ARG, "'%s' holds no train/ (give the folder that holds train/ and val/, with one sub-folder per class in each)", f->root);
     PL_NEED(there[1] || there[2], POLAR_E_ARG, "'%s' holds train/ but neither val/ nor test/", f->root);
     f->split_name[PL_IMAGES_TRAIN] = wanted[0];

@@ -163,7 +163,7 @@ static void toward_smooth(pl_image *im, float arg, uint8_t *work)
 
 size_t pl_image_op_work(const pl_image *im)
 {
-    return (size_t)(im->width * im->height) * 4 * sizeof(int32_t);    /* image_affine.c */
+    return pl_image_affine_work(im->width, im->height);    /* more than the others need */
 }
 
 void pl_image_op_apply(pl_image *im, const pl_image_op_args *a, uint8_t *work)

@@ -43,6 +43,7 @@ const char *pl_image_op_name(pl_image_op op);                                   
 void        pl_image_flip(pl_image *im);                                                                 /* left to right, in place */
 
 /* (x, y) of the result comes from (m0 (x + 1/2) + m1 (y + 1/2) + m2, m3 (x + 1/2) + m4 (y + 1/2) + m5): Pillow's transform(AFFINE). */
+size_t pl_image_affine_work(int64_t width, int64_t height);    /* bytes */
 void pl_image_affine(pl_image *im, const double m[6], pl_filter filter, const uint8_t fill[3], uint8_t *work);    /* in place; in image_affine.c */
 void pl_image_rotation(double m[6], int64_t width, int64_t height, double degrees);                               /* the matrix of Pillow's rotate */
 

@@ -1,16 +1,13 @@
 /* image_pack_write.c -- folder to pack: workers decode and resize ahead, one writer appends in order.
  *
- * The file grows under another name beside its place, the header comes last, then sync and one rename: a pack is whole or not there. The bytes depend on the
- * pictures and the options only, not on the number of workers.
+ * The header comes last, and the file appears whole or not at all (whole_file.h). The bytes depend on the pictures and the options only, not on the number of workers.
  */
 #include <errno.h>
-#include <fcntl.h>
-#include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "base/whole_file.h"
 #include "data/image_decode.h"
 #include "data/image_file.h"
 #include "data/image_loader.h"
@@ -32,9 +29,7 @@ typedef struct scratch {
 typedef struct pack_job {
     const pl_image_folder *f;
     const pl_pack_opts    *o;
-    const char            *path;
-    char                   temp[MAX_PATH + 32];
-    int                    fd;
+    pl_whole_file          file;
     uint64_t               at;
     scratch               *workers;
     pl_pack_entry         *index;
@@ -109,12 +104,7 @@ static void drop(void *user, void *item)
 
 static polar_status put(pack_job *j, const void *data, size_t bytes)
 {
-    for (size_t done = 0; done < bytes;) {
-        ssize_t n = write(j->fd, (const char *)data + done, bytes - done);
-        if (n < 0 && errno == EINTR) continue;
-        PL_NEED(n > 0, POLAR_E_IO, "write '%s': %s", j->path, n < 0 ? strerror(errno) : "nothing was written");
-        done += (size_t)n;
-    }
+    PL_TRY(pl_write_all(j->file.fd, data, bytes, j->file.path));
     j->at += bytes;
     return POLAR_OK;
 }
@@ -221,38 +211,31 @@ static polar_status put_all(pack_job *j)
     PL_TRY(put_index(j, &sha, &h));
     pl_sha256_end(j->out->sha256, &sha);
     memcpy(h.sha256, j->out->sha256, sizeof h.sha256);
-    PL_NEED(pwrite(j->fd, &h, sizeof h, 0) == sizeof h, POLAR_E_IO, "write '%s': %s", j->path, strerror(errno));
-    PL_NEED(fsync(j->fd) == 0, POLAR_E_IO, "sync '%s': %s", j->path, strerror(errno));
-    PL_NEED(rename(j->temp, j->path) == 0, POLAR_E_IO, "rename '%s' to '%s': %s", j->temp, j->path, strerror(errno));
+    PL_NEED(pwrite(j->file.fd, &h, sizeof h, 0) == sizeof h, POLAR_E_IO, "write '%s': %s", j->file.path, strerror(errno));
     j->out->bytes = (int64_t)h.file_bytes;
     return POLAR_OK;
 }
 
-static polar_status pack_open(pack_job *j)
+static polar_status write_file(pack_job *j, const char *path)
 {
-    struct stat s;
-    PL_NEED(stat(j->path, &s) != 0 || S_ISREG(s.st_mode), POLAR_E_ARG, "'%s' is there and not a regular file: a rename would replace it", j->path);
-    PL_NEED(strlen(j->path) < MAX_PATH, POLAR_E_ARG, "the name of the pack is too long");
     int n = j->o->workers > 0 ? j->o->workers : 1;
     j->workers = pl_calloc((size_t)n, sizeof *j->workers);
     j->index = pl_calloc((size_t)(j->f->count[0] + j->f->count[1]) + 1, sizeof *j->index);
     PL_NEED(j->workers && j->index, POLAR_E_NOMEM, "an index of %lld pictures", (long long)(j->f->count[0] + j->f->count[1]));
-    snprintf(j->temp, sizeof j->temp, "%s.tmp.%ld", j->path, (long)getpid());
-    j->fd = open(j->temp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-    PL_NEED(j->fd >= 0, POLAR_E_IO, "create '%s': %s", j->temp, strerror(errno));
-    return POLAR_OK;
+    PL_TRY(pl_whole_file_begin(&j->file, path));
+    polar_status st = put_all(j);
+    if (st == POLAR_OK && j->out->stopped) {
+        pl_whole_file_end(&j->file, POLAR_E_STATE);    /* removes what there is */
+        return POLAR_OK;
+    }
+    return pl_whole_file_end(&j->file, st);
 }
 
 polar_status pl_image_pack_write(pl_pack_result *out, const char *path, const pl_image_folder *f, const pl_pack_opts *o)
 {
-    pack_job j = {.f = f, .o = o, .path = path, .fd = -1, .out = out};
+    pack_job j = {.f = f, .o = o, .out = out};
     *out = (pl_pack_result){0};
-    polar_status st = pack_open(&j);
-    if (st == POLAR_OK) st = put_all(&j);
-    if (j.fd >= 0) {
-        close(j.fd);
-        if (st != POLAR_OK || out->stopped) unlink(j.temp);
-    }
+    polar_status st = write_file(&j, path);
     for (int i = 0; j.workers && i < (o->workers > 0 ? o->workers : 1); i++) {
         pl_file_bytes_drop(&j.workers[i].file);
         pl_resizer_destroy(j.workers[i].resizer);

@@ -9,7 +9,8 @@
  *
  * src is all there is: filters do not reach beyond it, so a crop that is resized is a view of the crop (Pillow's crop().resize()), and a
  * `box` inside a larger picture (Pillow's resize(box=)) does see the pixels around it. `part` asks for a piece of the result only, the same bytes as
- * in the whole: Resize(256) + CenterCrop(224) of a 20000 x 10 picture computes 224 columns, not 512000.
+ * in the whole: Resize(256) + CenterCrop(224) of a 20000 x 10 picture computes 224 columns, not 512000, and looks at no other pixels of the source than
+ * pl_resize_reach says: `have` need be no more than that.
  * A resizer keeps its scratch and grows it when a picture is larger than all before; one per thread.
  */
 #ifndef PL_DATA_IMAGE_RESIZE_H
@@ -28,12 +29,13 @@ typedef enum pl_filter {
 
 typedef struct pl_resize_args {
     uint8_t       *out;                      /* RGB, packed rows of the part (of all without one) */
-    const uint8_t *src;                      /* RGB */
+    const uint8_t *src;                      /* RGB; its first pixel is that of `have` */
     int64_t        src_width, src_height;
     int64_t        src_stride;               /* bytes from row to row */
     float          box[4];                   /* x0, y0, x1, y1 in src, single precision as Pillow's; all zero: the whole */
     int64_t        out_width, out_height;    /* size of the whole result */
-    pl_box      part;                     /* of the result; all zero: the whole */
+    pl_box         part;                     /* of the result; all zero: the whole */
+    pl_box         have;                     /* the piece of the source that is at src, pl_resize_reach or more; all zero: the whole */
     pl_filter      filter;
     int            flip;                     /* the part is mirrored left to right */
 } pl_resize_args;
@@ -42,6 +44,8 @@ typedef struct pl_resizer pl_resizer;
 
 polar_status pl_resizer_create(pl_resizer **out);                        /* no scratch yet */
 void         pl_resizer_destroy(pl_resizer *r);                          /* NULL is fine */
+void         pl_resizer_set_plain(pl_resizer *r, int plain);             /* 1: without image_resize_wide.c; the same bytes, for tests */
 polar_status pl_resize(pl_resizer *r, const pl_resize_args *args);       /* out does not overlap src */
+polar_status pl_resize_reach(pl_box *out, const pl_resize_args *args);   /* the source's pixels that resizing looks at; out, src, stride and have are not read */
 
 #endif

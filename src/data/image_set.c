@@ -13,7 +13,6 @@
 #include "data/image_synth.h"
 
 #define MAX_PATH   4096
-#define SYNTH_NAME 32
 
 struct pl_image_set {
     pl_image_source  source;
@@ -24,7 +23,7 @@ struct pl_image_set {
     int64_t         *kept[PL_IMAGE_SPLITS];    /* pictures of the source, once classes were chosen; NULL: all of them */
     int64_t         *old_label;                /* (classes) of the source */
     int32_t         *new_label;                /* (classes of the source), -1: not kept */
-    char            *synth_names;              /* (classes) of SYNTH_NAME bytes */
+    char            *synth_names;              /* (classes) of PL_SYNTH_NAME bytes */
 };
 
 /* ---- the three sources ------------------------------------------------------------------------------------------------ */
@@ -43,7 +42,7 @@ static const char *source_class(const pl_image_set *s, int64_t label)
     switch (s->source) {
     case PL_SOURCE_FOLDER: return pl_image_folder_class(s->folder, label);
     case PL_SOURCE_PACK: return pl_image_pack_class(s->pack, label);
-    default: return s->synth_names + SYNTH_NAME * label;
+    default: return s->synth_names + PL_SYNTH_NAME * label;
     }
 }
 
@@ -91,9 +90,9 @@ static polar_status open_synth(pl_image_set *s, const char *text)
     s->synth = PL_SYNTH_OPTS_INIT;
     PL_TRY(parse_synth(&s->synth, text));
     s->classes = s->synth.classes;
-    s->synth_names = pl_alloc((size_t)s->classes * SYNTH_NAME);
+    s->synth_names = pl_alloc((size_t)s->classes * PL_SYNTH_NAME);
     PL_NEED(s->synth_names, POLAR_E_NOMEM, "%lld class names", (long long)s->classes);
-    for (int64_t c = 0; c < s->classes; c++) snprintf(s->synth_names + SYNTH_NAME * c, SYNTH_NAME, "texture_%03lld", (long long)c);
+    for (int64_t c = 0; c < s->classes; c++) pl_image_synth_class(s->synth_names + PL_SYNTH_NAME * c, &s->synth, c);
     for (int k = 0; k < PL_IMAGE_SPLITS; k++) s->count[k] = s->classes * s->synth.per_class[k];
     return POLAR_OK;
 }

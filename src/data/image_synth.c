@@ -128,6 +128,19 @@ typedef struct synth_job {
 
 static const char *const split_names[] = {"train", "val"};
 
+/* Digits of the numbers below n, `least` at least: names in the order of bytes are in the order of numbers. */
+static int digits_below(int64_t n, int least)
+{
+    int digits = 1;
+    for (int64_t v = n - 1; v >= 10 && digits < 8; v /= 10) digits++;    /* at most 2^20 of anything */
+    return digits > least ? digits : least;
+}
+
+void pl_image_synth_class(char out[PL_SYNTH_NAME], const pl_synth_opts *o, int64_t label)
+{
+    snprintf(out, PL_SYNTH_NAME, "texture_%0*lld", digits_below(o->classes, 3), (long long)label);
+}
+
 static void place_of(const pl_synth_opts *o, int64_t item, pl_image_split *split, int64_t *label, int64_t *number)
 {
     int64_t n_train = o->classes * o->per_class[PL_IMAGES_TRAIN];
@@ -140,14 +153,16 @@ static void place_of(const pl_synth_opts *o, int64_t item, pl_image_split *split
 static polar_status make_file(void *user, int worker, int64_t item, void *out)
 {
     synth_job *j = user;
-    char path[PL_TREE_PATH + 128];
+    char path[PL_TREE_PATH + 128], class_name[PL_SYNTH_NAME];
     pl_image_split split;
     int64_t label, number;
     pl_image im;
     (void)worker;
     *(uint8_t *)out = 0;
     place_of(j->o, item, &split, &label, &number);
-    snprintf(path, sizeof path, "%s/%s/texture_%03lld/%05lld.%s", j->tree.part, split_names[split], (long long)label, (long long)number, j->o->format == PL_IMAGE_PNG ? "png" : "jpg");
+    pl_image_synth_class(class_name, j->o, label);
+    snprintf(path, sizeof path, "%s/%s/%s/%0*lld.%s", j->tree.part, split_names[split], class_name, digits_below(j->o->per_class[split], 5), (long long)number,
+             j->o->format == PL_IMAGE_PNG ? "png" : "jpg");
     PL_TRY(pl_image_create(&im, j->o->size, j->o->size));
     pl_image_synth_draw(&im, j->o, split, label, number);
     polar_status st = pl_image_write(path, &im, j->o->format, j->o->quality);
@@ -158,10 +173,11 @@ static polar_status make_file(void *user, int worker, int64_t item, void *out)
 static polar_status make_all(int *stopped, synth_job *j)
 {
     const pl_synth_opts *o = j->o;
-    char name[64];
+    char name[64], class_name[PL_SYNTH_NAME];
     for (int s = 0; s < PL_IMAGE_SPLITS; s++)
         for (int64_t c = 0; c < o->classes; c++) {
-            snprintf(name, sizeof name, "%s/texture_%03lld", split_names[s], (long long)c);
+            pl_image_synth_class(class_name, o, c);
+            snprintf(name, sizeof name, "%s/%s", split_names[s], class_name);
             PL_TRY(pl_image_tree_folder(&j->tree, name));
         }
     int64_t total = o->classes * (o->per_class[0] + o->per_class[1]);

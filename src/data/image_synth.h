@@ -31,6 +31,9 @@ typedef struct pl_synth_opts {
 
 #define PL_SYNTH_OPTS_INIT ((pl_synth_opts){.classes = 10, .per_class = {100, 20}, .size = 64, .noise = 12, .format = PL_IMAGE_JPEG, .quality = 90, .workers = 1})
 
+#define PL_SYNTH_NAME 32
+
+void         pl_image_synth_class(char out[PL_SYNTH_NAME], const pl_synth_opts *o, int64_t label);    /* "texture_007": as many digits as the order of names needs, three at least */
 void         pl_image_synth_draw(pl_image *im, const pl_synth_opts *o, pl_image_split split, int64_t label, int64_t number);    /* fills a picture of o->size squared */
 polar_status pl_image_synth_write(int *stopped, const pl_synth_opts *o, const char *path);    /* a new folder, whole or not at all; *stopped: not at all, as asked */
 

@@ -21,6 +21,13 @@ static int is_free(const char *path)
     return d && !n;
 }
 
+/* The working directory and the one above it cannot be replaced by a rename, empty or not. */
+static int ends_in_dots(const char *path)
+{
+    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+    return !strcmp(name, ".") || !strcmp(name, "..");
+}
+
 polar_status pl_image_tree_begin(pl_image_tree *t, const char *path)
 {
     size_t n = strlen(path);
@@ -28,9 +35,16 @@ polar_status pl_image_tree_begin(pl_image_tree *t, const char *path)
     PL_NEED(n && n < sizeof t->path, POLAR_E_ARG, "the folder's name '%.80s' is empty or too long", path);
     memcpy(t->path, path, n);
     t->path[n] = 0;
-    snprintf(t->part, sizeof t->part, "%.*s.tmp.%ld", (int)n, path, (long)getpid());
     PL_NEED(is_free(t->path), POLAR_E_ARG, "'%s' is there already and not an empty folder: nothing is overwritten", t->path);
-    PL_NEED(mkdir(t->part, 0777) == 0, POLAR_E_IO, "make the folder '%s': %s", t->part, strerror(errno));
+    PL_NEED(!ends_in_dots(t->path), POLAR_E_ARG, "'%s' cannot take a new folder's place: give it a name", t->path);
+    int made = -1;
+    for (int i = 0; i < 1000; i++) {    /* a number may be that of a run that was killed */
+        snprintf(t->part, sizeof t->part, "%s.tmp.%ld.%d", t->path, (long)getpid(), i);
+        made = mkdir(t->part, 0777);
+        if (made == 0 || errno != EEXIST) break;
+    }
+    int lost = errno == ENOENT || errno == ENOTDIR, wrong = lost || errno == ENAMETOOLONG;
+    PL_NEED(made == 0, wrong ? POLAR_E_ARG : POLAR_E_IO, "make the folder '%s': %s%s", t->path, strerror(errno), lost ? " (the folder above it is not there)" : "");
     return POLAR_OK;
 }
 
@@ -56,9 +70,14 @@ static int remove_one(const char *path, const struct stat *s, int kind, struct F
     return remove(path);
 }
 
+void pl_image_tree_remove(const char *path)
+{
+    nftw(path, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+}
+
 polar_status pl_image_tree_end(pl_image_tree *t, polar_status st)
 {
     if (st == POLAR_OK && rename(t->part, t->path) != 0) st = PL_FAIL(POLAR_E_IO, "rename '%s' to '%s': %s", t->part, t->path, strerror(errno));
-    if (st != POLAR_OK) nftw(t->part, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+    if (st != POLAR_OK) pl_image_tree_remove(t->part);
     return st;
 }

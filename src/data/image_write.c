@@ -12,6 +12,7 @@
 #include <png.h>
 
 #include "base/alloc.h"
+#include "base/whole_file.h"
 
 typedef struct sink {
     uint8_t *data;
@@ -160,16 +161,12 @@ polar_status pl_image_encode(uint8_t **out, size_t *size, const pl_image *im, pl
 polar_status pl_image_write(const char *path, const pl_image *im, pl_image_format format, int quality)
 {
     uint8_t *data;
-    size_t size = 0, done = 0;
+    size_t size = 0;
     PL_TRY(pl_image_encode(&data, &size, im, format, quality));
     polar_status st = POLAR_OK;
     int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     if (fd < 0) st = PL_FAIL(POLAR_E_IO, "create '%s': %s", path, strerror(errno));
-    while (st == POLAR_OK && done < size) {
-        ssize_t n = write(fd, data + done, size - done);
-        if (n > 0) done += (size_t)n;
-        else if (n == 0 || errno != EINTR) st = PL_FAIL(POLAR_E_IO, "write '%s': %s", path, strerror(errno));
-    }
+    else st = pl_write_all(fd, data, size, path);
     if (fd >= 0 && close(fd) != 0 && st == POLAR_OK) st = PL_FAIL(POLAR_E_IO, "write '%s': %s", path, strerror(errno));
     if (fd >= 0 && st != POLAR_OK) unlink(path);
     pl_free(data);

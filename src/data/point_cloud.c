@@ -87,18 +87,6 @@ void pl_clouds_destroy(pl_clouds *c)
     c->target = NULL;
 }
 
-polar_status pl_cloud_order(int64_t *out, int64_t count, uint64_t seed, int64_t epoch)
-{
-    PL_NEED(count >= 1 && count < MAX_CLOUDS && epoch >= 0, POLAR_E_ARG, "the order of %lld clouds in epoch %lld", (long long)count, (long long)epoch);
-    for (int64_t i = 0; i < count; i++) out[i] = i;
-    for (int64_t i = count - 1; i > 0; i--) {
-        int64_t j = pl_uniform_below(pl_philox(seed, PL_STREAM_ORDER, (uint64_t)epoch, (uint64_t)i).x, (uint32_t)i + 1), held = out[i];
-        out[i] = out[j];
-        out[j] = held;
-    }
-    return POLAR_OK;
-}
-
 /* ---- predictors without learning --------------------------------------------------------------------- */
 
 typedef struct features {

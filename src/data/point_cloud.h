@@ -1,11 +1,11 @@
-/* point_cloud.h -- the SO(3) testbed's data: Gaussian clouds, their targets, their order, and what a predictor without learning reaches.
+/* point_cloud.h -- the SO(3) testbed's data: Gaussian clouds, their targets, and what a predictor without learning reaches.
  *
  * A cloud is N points x_i ~ N(0, I_3); its target is the largest eigenvalue of A = X^T X / N, of the coordinates as the model sees them (rounded to the run's
  * format), in double. Every cloud is a function of (seed, split, its number): counts, threads and neighbours do not change it.
  *
  *     pl_clouds train;
  *     PL_TRY(pl_clouds_create(&train, seed, PL_SPLIT_TRAIN, 256, 64, POLAR_DTYPE_F32));
- *     pl_cloud_order(order, 256, seed, epoch);                       // a permutation per epoch
+ *     pl_epoch_order(order, 256, seed, epoch);                       // a permutation per epoch (epoch_order.h)
  *     for (...) memcpy(batch, pl_clouds_view(&train, order[i]), pl_clouds_bytes(&train));
  *     pl_clouds_destroy(&train);
  */
@@ -38,7 +38,6 @@ polar_status pl_clouds_create(pl_clouds *out, uint64_t seed, pl_split split, int
 void         pl_clouds_destroy(pl_clouds *c);                                               /* safe on a zeroed one */
 const void  *pl_clouds_view(const pl_clouds *c, int64_t i);                                 /* the 3 N coordinates of cloud i; borrowed */
 size_t       pl_clouds_bytes(const pl_clouds *c);                                           /* of one cloud's coordinates */
-polar_status pl_cloud_order(int64_t *out, int64_t count, uint64_t seed, int64_t epoch);     /* the epoch's permutation of 0 .. count - 1 */
 void         pl_cloud_moment(double a[6], const pl_clouds *c, int64_t i);                   /* A = X^T X / N of cloud i: a00, a01, a02, a11, a12, a22 */
 polar_status pl_cloud_baseline_measure(pl_cloud_baseline *out, const pl_clouds *train, const pl_clouds *test);    /* the predictors without learning */
 

@@ -1,0 +1,146 @@
+/* cli_fixture.h -- the program `polar` from outside: commands go through sh, with $P the program and $D a folder of the test's own; outputs are in `last`.
+ *
+ *     int main(int argc, char **argv)
+ *     {
+ *         if (!cli_begin(argc, argv)) return 1;                       // argv[1] is the program
+ *         refused("$P map", 2, "IN is missing");                      // exit code, and one sentence on stderr that says so
+ *         accepted("$P info", "opens as ref");                        // exit code 0, and stdout says so
+ *         return cli_end();
+ *     }
+ */
+#ifndef POLAR_CLI_FIXTURE_H
+#define POLAR_CLI_FIXTURE_H
+
+#include <dirent.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "test.h"
+
+#define TEXT_BYTES 65536
+
+typedef struct {
+    int  code;                 /* exit code, or 1000 + the signal */
+    int  err_lines;
+    char out[TEXT_BYTES], err[TEXT_BYTES];
+} result;
+
+static char   folder[64];      /* $D in commands */
+static char   program[4096];   /* $P */
+static result last;
+
+static inline void slurp(char *text, const char *name)
+{
+    char path[128];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    FILE *f = fopen(path, "rb");
+    size_t n = f ? fread(text, 1, TEXT_BYTES - 1, f) : 0;
+    text[n] = 0;
+    if (f) fclose(f);
+}
+
+/* sh -c command (no word splitting); what it prints is in `last`. */
+static inline int sh(const char *command)
+{
+    char line[2048];
+    snprintf(line, sizeof line, "IFS=; { %s\n} >\"$D/stdout\" 2>\"$D/stderr\" </dev/null", command);
+    int status = system(line);
+    last.code = WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + WTERMSIG(status);
+    slurp(last.out, "stdout");
+    slurp(last.err, "stderr");
+    last.err_lines = 0;
+    for (const char *c = last.err; *c; c++) last.err_lines += *c == '\n';
+    return last.code;
+}
+
+static inline const char *first_line(const char *text)
+{
+    static char line[160];
+    snprintf(line, sizeof line, "%.*s", (int)strcspn(text, "\n"), text);
+    return line;
+}
+
+/* Exit code, and one sentence on stderr that says `says`. */
+static inline void refused(const char *command, int code, const char *says)
+{
+    sh(command);
+    int one = last.err_lines == 1 && !strncmp(last.err, "polar: ", 7);
+    int ok = last.code == code && one && strstr(last.err, says);
+    test_true(command, ok, "exit %d (%d wanted), %d line(s), '%s' wanted: %s", last.code, code, last.err_lines, says, first_line(last.err));
+}
+
+static inline void accepted(const char *command, const char *says)
+{
+    sh(command);
+    test_true(command, last.code == 0 && strstr(last.out, says), "exit %d: %s", last.code, first_line(last.code ? last.err : last.out));
+}
+
+/* Help in its two forms, with examples. */
+static inline void helps(const char *name)
+{
+    char command[64], text[TEXT_BYTES];
+    snprintf(command, sizeof command, "$P help %s", name);
+    accepted(command, "examples:\n  polar ");
+    int ok = strstr(last.out, "--help") && strstr(last.out, "usage: ") && !*last.err;
+    test_true(command, ok && strlen(strstr(last.out, "examples:")) > 20, "%zu characters", strlen(last.out));
+    memcpy(text, last.out, sizeof text);
+    snprintf(command, sizeof command, "$P %s --help", name);
+    sh(command);
+    test_true(command, last.code == 0 && !strcmp(text, last.out), "exit %d, the same text as help", last.code);
+}
+
+/* ---- files ----------------------------------------------------------------------------------------------------------- */
+
+static inline const char *in_folder(const char *name)
+{
+    static char path[4][160];
+    static int turn;
+    turn = (turn + 1) % 4;
+    snprintf(path[turn], sizeof path[turn], "%s/%s", folder, name);
+    return path[turn];
+}
+
+static inline int exists(const char *name)
+{
+    struct stat info;
+    return stat(in_folder(name), &info) == 0;
+}
+
+/* Files in the folder whose name holds `part`. */
+static inline int count_files(const char *part)
+{
+    int n = 0;
+    DIR *d = opendir(folder);
+    for (struct dirent *e; d && (e = readdir(d));) n += strstr(e->d_name, part) != NULL;
+    if (d) closedir(d);
+    return n;
+}
+
+/* ---- begin and end --------------------------------------------------------------------------------------------------- */
+
+/* 0: the test cannot go on, and has said why. */
+static inline int cli_begin(int argc, char **argv)
+{
+    test_begin(1, argv);
+    if (argc != 2) {
+        fprintf(stderr, "usage: %s PROGRAM\n", argv[0]);
+        return 0;
+    }
+    snprintf(folder, sizeof folder, "/tmp/polar_test_cli.XXXXXX");
+    if (!realpath(argv[1], program) || !mkdtemp(folder)) {
+        perror(argv[0]);
+        return 0;
+    }
+    setenv("P", program, 1);
+    setenv("D", folder, 1);
+    return 1;
+}
+
+static inline int cli_end(void)
+{
+    sh("chmod -R u+rwx $D; rm -rf $D");
+    return test_end();
+}
+
+#endif
