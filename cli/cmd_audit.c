@@ -10,7 +10,7 @@ typedef struct audit_args {
 
 static const cli_option options[] = {
     {"SPEC", CLI_ARG(audit_args, spec), .help = "a spec file, as under specs/, or the name of a spec in the store"},
-    {"metric", CLI_STRING(audit_args, metric), .value = "M", .help = "a result of the runs (test_mse, best_epoch, ...) or wall, seconds (default: the spec's)"},
+    {"metric", CLI_STRING(audit_args, metric), .value = "M", .help = "a result of the runs (test_mse, l10, top1, ...) or wall, seconds (default: the spec's)"},
     {"set", CLI_STRINGS(audit_args, set), .value = "KEY=VALUE", .help = "as given to `polar run`: seeds=0..7, arms=muon,adamw, model.width=16,32, ..."},
     {"store", CLI_STRING(audit_args, store), .value = "FILE", .def = "polar.db", .help = "where `polar run` put the results"},
     {"format", CLI_CHOICE(audit_args, format, cli_formats), .value = "F", .def = "text", .help = "csv and tex hold the table of pairs, text and json everything"},
@@ -48,9 +48,11 @@ const cli_command cli_cmd_audit = {
     .options = options,
     .about = "Compares every two arms of a spec on the same cell and seed: n, means, mean difference a - b, its 95 % interval, paired t\n"
              "and p, Wilcoxon's p and the signs. Seeds where an arm has no finite value are listed with the reason, never dropped.\n"
+             "Of an error lower is better, of an accuracy (l10, top1) higher: the output says which.\n"
              "Reads the store only; the output holds no clock and no run id (except --metric wall, --run), so it can be compared byte for byte.\n",
     .examples = "  polar audit specs/demo/so3_small.yaml\n"
                 "  polar audit specs/paper/so3_capacity.yaml --set seeds=0..7 --format json\n"
+                "  polar audit specs/paper/deit_minimal_100ep.yaml --metric top1\n"
                 "  polar audit specs/demo/so3_small.yaml --metric wall\n"
                 "  polar audit specs/demo/so3_small.yaml --run 7f3a\n",
     .run = run,

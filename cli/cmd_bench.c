@@ -3,7 +3,9 @@
 #include <string.h>
 
 #include "base/json_write.h"
+#include "bench_pictures.h"
 #include "cli.h"
+#include "lab/bench_deit.h"
 #include "lab/bench_maps.h"
 #include "lab/bench_ops.h"
 #include "lab/bench_so3.h"
@@ -12,23 +14,29 @@
 
 typedef struct {
     const char *what, *device, *map, *op;
-    cli_list    sets, rules;
-    int64_t     steps, scale, width, points, batch;
-    int         format;
+    cli_list    sets, rules, data;
+    int64_t     steps, scale, width, points, batch, size;
+    int         format, dtype, by_op;
 } bench_args;
 
+static const char *const dtypes[] = {"f64", "f32", "bf16", NULL};    /* the order of polar_dtype */
+
 static const cli_option options[] = {
-    {"WHAT", CLI_ARG(bench_args, what), .def = "maps", .help = "what to time: maps, step, so3 or ops"},
+    {"WHAT", CLI_ARG(bench_args, what), .def = "maps", .help = "what to time: maps, step, so3, deit, ops or input"},
     {"device", CLI_STRING(bench_args, device), .value = "D", .def = "cpu", .help = "where"},
     {"map", CLI_STRING(bench_args, map), .value = "NAME", .def = "ns_bf16_fused", .help = "the polar map, see `polar info`"},
     {"steps", CLI_INT(bench_args, steps, 0, POLAR_MAX_STEPS), .value = "K", .def = "5", .help = "Newton-Schulz steps"},
     {"set", CLI_STRINGS(bench_args, sets), .value = "NAME", .help = "maps: deit, mlp, small, 1024, 2048, 4096, 4096x16384, 8192; step: matrices, deit, 100m"},
-    {"rule", CLI_STRINGS(bench_args, rules), .value = "NAME", .help = "step, so3: sgdm, adamw, muon, polaradamw, muon_v, polar_ema"},
+    {"rule", CLI_STRINGS(bench_args, rules), .value = "NAME", .help = "step, so3, deit: sgdm, adamw, muon, polaradamw, muon_v, polar_ema"},
     {"op", CLI_STRING(bench_args, op), .value = "NAME", .help = "ops: only this one"},
     {"scale", CLI_INT(bench_args, scale, 1, 64), .value = "K", .def = "4", .help = "ops: sizes of the test's cases times K"},
     {"width", CLI_INT(bench_args, width, 0, 1024), .value = "H", .def = "0", .help = "so3: channels; 0: 16 and 64"},
     {"points", CLI_INT(bench_args, points, 0, 4096), .value = "N", .def = "0", .help = "so3: points of a cloud; 0: 32 and 64"},
-    {"batch", CLI_INT(bench_args, batch, 1, 4096), .value = "B", .def = "32", .help = "so3: clouds of a step"},
+    {"batch", CLI_INT(bench_args, batch, 1, 4096), .value = "B", .def = "32", .help = "so3, deit: clouds or images of a step"},
+    {"dtype", CLI_CHOICE(bench_args, dtype, dtypes), .value = "T", .def = "bf16", .help = "deit: of the activations; bf16 is mixed precision"},
+    {"by-op", CLI_FLAG(bench_args, by_op), .help = "deit: where the time of forward and backward goes, op by op"},
+    {"data", CLI_STRINGS(bench_args, data), .value = "SET", .help = "input: a folder with train/ and val/, or a pack; without one textures are made and packed"},
+    {"size", CLI_INT(bench_args, size, 1, 4096), .value = "N", .def = "224", .help = "input: pixels a side of the result"},
     {"format", CLI_CHOICE(bench_args, format, cli_formats), .value = "F", .def = "text", .help = "of the table"},
     {NULL},
 };
@@ -146,6 +154,14 @@ static polar_status bench_ops(cli_context *ctx, pl_table *t, pl_queue *q, const 
     return POLAR_OK;
 }
 
+static void put_training(pl_table *t, const pl_bench_training_rows *rows)
+{
+    put_row(t, &rows->forward);
+    put_row(t, &rows->gradients);
+    put_row(t, &rows->optimiser);
+    put_row(t, &rows->step);
+}
+
 /* Training steps of the SO(3) network, part by part. */
 static polar_status bench_so3(cli_context *ctx, pl_table *t, pl_queue *q, const bench_args *a, const polar_map_opts *map)
 {
@@ -157,14 +173,39 @@ static polar_status bench_so3(cli_context *ctx, pl_table *t, pl_queue *q, const 
         for (int n = 0; n < (a->points ? 1 : 2); n++)
             for (int k = 0; k < a->rules.count; k++) {
                 pl_bench_so3_shape shape = {a->width ? a->width : widths[w], a->points ? a->points : points[n], a->batch};
-                pl_bench_so3_rows rows = {0};
+                pl_bench_training_rows rows = {0};
                 fprintf(ctx->log, "so3: %lld channels, %lld points, %s\n", (long long)shape.width, (long long)shape.points, a->rules.items[k]);
                 PL_TRY(pl_bench_so3(&rows, q, &shape, a->rules.items[k], &peak));
-                put_row(t, &rows.forward);
-                put_row(t, &rows.gradients);
-                put_row(t, &rows.optimiser);
-                put_row(t, &rows.step);
+                put_training(t, &rows);
             }
+    return POLAR_OK;
+}
+
+#define MOST_OPS 64
+
+/* Training steps of DeiT-Tiny on one batch; or its ops. */
+static polar_status bench_deit(cli_context *ctx, pl_table *t, pl_queue *q, const bench_args *a, const polar_map_opts *map)
+{
+    pl_bench_peak_rates peak;
+    pl_deit_shape shape = PL_DEIT_TINY;
+    (void)map;
+    shape.batch = a->batch;
+    shape.dtype = (polar_dtype)a->dtype;
+    PL_TRY(put_peak(ctx, t, q, &peak, shape.dtype));
+    if (a->by_op) {
+        pl_bench_row rows[MOST_OPS];
+        int n = 0;
+        fprintf(ctx->log, "deit: op by op\n");
+        PL_TRY(pl_bench_deit_ops(rows, MOST_OPS, &n, q, &shape, &peak));
+        for (int i = 0; i < n; i++) put_row(t, &rows[i]);
+        return POLAR_OK;
+    }
+    for (int k = 0; k < a->rules.count; k++) {
+        pl_bench_training_rows rows = {0};
+        fprintf(ctx->log, "deit: %s\n", a->rules.items[k]);
+        PL_TRY(pl_bench_deit(&rows, q, &shape, a->rules.items[k], &peak));
+        put_training(t, &rows);
+    }
     return POLAR_OK;
 }
 
@@ -195,11 +236,12 @@ static polar_status run(cli_context *ctx, int argc, char **argv)
 {
     bench_args a = {0};
     PL_TRY(cli_options_parse(&a, options, "bench", argc, argv));
-    int step = !strcmp(a.what, "step"), ops = !strcmp(a.what, "ops"), so3 = !strcmp(a.what, "so3");
-    PL_NEED(step || ops || so3 || !strcmp(a.what, "maps"), POLAR_E_ARG, "nothing to time under '%s' (there are: maps, step, so3, ops)", a.what);
+    if (!strcmp(a.what, "input")) return bench_pictures(ctx, &a.data, a.size, a.format);
+    int step = !strcmp(a.what, "step"), ops = !strcmp(a.what, "ops"), so3 = !strcmp(a.what, "so3"), deit = !strcmp(a.what, "deit");
+    PL_NEED(step || ops || so3 || deit || !strcmp(a.what, "maps"), POLAR_E_ARG, "nothing to time under '%s' (there are: maps, step, so3, deit, ops, input)", a.what);
     if (!a.sets.count) a.sets = step ? (cli_list){2, {"matrices", "deit"}} : (cli_list){3, {"deit", "mlp", "small"}};
-    if (!a.rules.count) a.rules = so3 ? (cli_list){1, {"polaradamw"}} : (cli_list){3, {"adamw", "muon", "polaradamw"}};
-    return bench(ctx, &a, step ? bench_step : ops ? bench_ops : so3 ? bench_so3 : bench_maps);
+    if (!a.rules.count) a.rules = so3 || deit ? (cli_list){1, {"polaradamw"}} : (cli_list){3, {"adamw", "muon", "polaradamw"}};
+    return bench(ctx, &a, step ? bench_step : ops ? bench_ops : so3 ? bench_so3 : deit ? bench_deit : bench_maps);
 }
 
 const cli_command cli_cmd_bench = {
@@ -207,13 +249,16 @@ const cli_command cli_cmd_bench = {
     "speed, with the machine's peak beside it",
     "[WHAT] [options]",
     options,
-    "Times polar maps over sets of matrices, whole optimiser steps over lists of parameters, training steps of the SO(3) network, or the operations of a device, captured as a graph where the device has graphs: the median and the quartiles of 31 samples of at\n"
+    "Times polar maps over sets of matrices, whole optimiser steps over lists of parameters, training steps of the SO(3) network or of DeiT-Tiny, or the operations of a device, captured as a graph where the device has graphs: the median and the quartiles of 31 samples of at\n"
     "least 5 ms each (fewer, at least 5, where that would take more than a few seconds). FLOPs are nominal, K (4 m^2 n + 2 m^3) a matrix with short side m, and those of the definition\n"
     "in the SO(3) network, whose messages on the CPU do with fewer; the peak is a loop of multiply-adds in registers or the\n"
-    "fastest of a few large products, whichever is more, in the same number format and the same run, and a large copy's bytes per second (read and written).\n",
+    "fastest of a few large products, whichever is more, in the same number format and the same run, and a large copy's bytes per second (read and written).\n"
+    "`input` times pictures on their way from files or packs to floats, RandomResizedCrop and the rest, on one core.\n",
     "  polar bench maps\n"
     "  polar bench step --rule polaradamw --set matrices\n"
     "  polar bench so3 --width 64 --points 32 --device cpu:threads=1\n"
+    "  polar bench deit --device cpu:threads=2 --by-op\n"
+    "  polar bench input --data imagenet --data imagenet.pack\n"
     "  polar bench maps --device cuda:0 --set deit --set 4096 --format json\n",
     run,
 };

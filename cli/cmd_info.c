@@ -34,7 +34,7 @@ static int try_device(char *out, size_t bytes, const char *name)
 /* The i-th instruction set this build knows by name, NULL past the end; *usable: on this machine too. */
 static const char *instruction_set(int i, int *usable)
 {
-    static const char *const names[] = {"scalar", "avx2", "avx512", "amx"};
+    static const char *const names[] = {"scalar", "avx2", "avx512", "avx512bf16", "amx"};
     for (size_t k = 0; k < sizeof names / sizeof *names; k++) {
         char name[32];
         polar_device *dev;
@@ -102,7 +102,7 @@ static void print_instruction_sets(FILE *f)
     const char *name;
     fprintf(f, "\nInstruction sets of cpu (--device cpu:isa=NAME, or POLAR_ISA=NAME)\n");
     for (int i = 0; (name = instruction_set(i, &usable)); i++)
-        fprintf(f, "  %-8s %s\n", name, usable ? "usable" : "not on this machine or not in this build");
+        fprintf(f, "  %-11s %s\n", name, usable ? "usable" : "not on this machine or not in this build");
 }
 
 static void print_maps(FILE *f)

@@ -10,17 +10,20 @@
 #include "lab/plan.h"
 #include "lab/testbed.h"
 #include "report/table.h"
+#include "run_data.h"
 
 #define DEFAULT_STORE "polar.db"
 
 typedef struct plan_args {
     const char *spec, *keys, *store, *device;
     cli_list    set;
+    run_data    pictures;
     int         format, runs, routes;
 } plan_args;
 
 static const cli_option options[] = {
     {"SPEC", CLI_ARG(plan_args, spec), .optional = 1, .help = "a spec file, as under specs/"},
+    RUN_DATA_OPTIONS(plan_args, pictures),
     {"set", CLI_STRINGS(plan_args, set), .value = "KEY=VALUE", .help = "seeds=0..7, arms=muon,adamw, model.width=16,32, or any key of the runs"},
     {"store", CLI_STRING(plan_args, store), .value = "FILE", .help = "where finished runs are looked up (default " DEFAULT_STORE ", if it is there)"},
     {"device", CLI_STRING(plan_args, device), .value = "NAME", .def = "cpu", .help = "whose operations are counted"},
@@ -146,6 +149,7 @@ typedef struct plan_total {
     double  flops, bytes, seconds;    /* of what is left */
     int64_t left, untimed, finished;
     size_t  memory;
+    const char *note;                 /* of the estimates; or NULL */
 } plan_total;
 
 static void add_line(plan_job *j, int cell, int arm, const pl_estimate *e, plan_total *sum)
@@ -171,6 +175,7 @@ static void add_line(plan_job *j, int cell, int arm, const pl_estimate *e, plan_
         if (s.finished) pl_table_number(t, s.wall / (double)s.finished);
         else pl_table_none(t);
     }
+    if (e->note) sum->note = e->note;
     sum->left += left;
     sum->finished += s.finished;
     sum->flops += (double)left * e->flops;
@@ -192,6 +197,7 @@ static void print_total(const plan_job *j, const plan_total *sum)
     if (j->store) fprintf(out, "; %lld finished in %s", (long long)sum->finished, pl_store_path(j->store));
     fprintf(out, ".\nLeft: %lld runs, at most %.3g TFLOP and %.3g TB moved if none stops early; %.3g MB per run.\n", (long long)sum->left,
             sum->flops / 1e12, sum->bytes / 1e12, (double)sum->memory / 1e6);
+    if (sum->note) fprintf(out, "Note: %s.\n", sum->note);
     if (j->store && sum->left && !sum->untimed) fprintf(out, "About %s for one job, by the times of finished runs.\n", print_time(time, sum->seconds));
 }
 
@@ -270,6 +276,7 @@ static polar_status run(cli_context *ctx, int argc, char **argv)
         return print_keys(ctx, &a);
     }
     PL_NEED(a.spec, POLAR_E_ARG, "plan: SPEC is missing: a spec file, as under specs/ (`polar plan --help` tells more)");
+    PL_TRY(run_data_settings(&a.set, &a.pictures, 0, "plan"));
     plan_job j = {.a = &a, .ctx = ctx};
     polar_status st = work(&j);
     pl_table_destroy(j.table);
@@ -293,6 +300,7 @@ const cli_command cli_cmd_plan = {
     .examples = "  polar plan specs/paper/so3_capacity.yaml\n"
                 "  polar plan specs/open/so3_schur_only.yaml --set seeds=0..7 --set model.width=16 --routes\n"
                 "  polar plan specs/demo/so3_small.yaml --runs --format csv\n"
+                "  polar plan specs/paper/deit_minimal_100ep.yaml --data imagenet\n"
                 "  polar plan --keys so3\n",
     .run = run,
 };

@@ -8,13 +8,16 @@
 #include "cli.h"
 #include "lab/plan.h"
 #include "lab/runner.h"
+#include "report/report_metric.h"
 #include "report/table.h"
+#include "run_data.h"
 #include "run_progress.h"
 #include "stop_signal.h"
 
 typedef struct run_args {
     const char *spec, *store, *device, *budget;
     cli_list    set;
+    run_data    pictures;
     int64_t     jobs, gauge_shadow, ensemble;
     double      save_every;
     int         retry, format;
@@ -24,6 +27,7 @@ static const cli_option options[] = {
     {"SPEC", CLI_ARG(run_args, spec), .help = "a spec file, as under specs/"},
     {"jobs", CLI_INT(run_args, jobs, 1, 1024), .value = "N", .def = "1", .help = "runs side by side, each on its share of the processors"},
     {"device", CLI_STRING(run_args, device), .value = "NAME", .def = "cpu", .help = "where runs are made; on cuda runs of one shape are trained together"},
+    RUN_DATA_OPTIONS(run_args, pictures),
     {"set", CLI_STRINGS(run_args, set), .value = "KEY=VALUE", .help = "seeds=0..7, arms=muon,adamw, model.width=16,32, or any key of the runs"},
     {"store", CLI_STRING(run_args, store), .value = "FILE", .def = "polar.db", .help = "where results are kept; made where there is none"},
     {"budget", CLI_STRING(run_args, budget), .value = "TIME", .help = "save and leave after so long: 90s, 8m, 1h30m"},
@@ -98,11 +102,13 @@ static void number_or_none(pl_table *t, int there, double x)
 
 static polar_status print_table(cli_context *ctx, const run_args *a, const pl_plan *plan, const pl_store_members *m)
 {
+    int percent = pl_metric_of(plan->spec->metric).percent;
+    pl_cell_style style = percent ? PL_CELL_FIXED : PL_CELL_SCI;
     const pl_table_column columns[] = {
         {"cell", "cell", NULL, PL_CELL_TEXT, 0}, {"arm", "arm", NULL, PL_CELL_TEXT, 0}, {"runs", "runs", NULL, PL_CELL_INTEGER, 0},
         {"done", "done", NULL, PL_CELL_INTEGER, 0}, {"diverged", "diverged", NULL, PL_CELL_INTEGER, 0},
-        {"mean", "mean", plan->spec->metric, PL_CELL_SCI, 4}, {"sd", "sd", plan->spec->metric, PL_CELL_SCI, 1},
-        {"min", "min", plan->spec->metric, PL_CELL_SCI, 3}, {"max", "max", plan->spec->metric, PL_CELL_SCI, 3},
+        {"mean", "mean", plan->spec->metric, style, percent ? 2 : 4}, {"sd", "sd", plan->spec->metric, style, percent ? 2 : 1},
+        {"min", "min", plan->spec->metric, style, percent ? 2 : 3}, {"max", "max", plan->spec->metric, style, percent ? 2 : 3},
         {"epochs", "epochs", "mean", PL_CELL_FIXED, 1}, {"wall", "seconds", "mean", PL_CELL_FIXED, 2},
     };
     pl_table *t = NULL;
@@ -149,7 +155,7 @@ static polar_status run_plan(cli_context *ctx, const run_args *a, const pl_plan 
 {
     const pl_spec *spec = plan->spec;
     const pl_store_spec row = {spec->name, spec->sha, spec->title, spec->schema.name, spec->metric, spec->text};
-    run_progress progress = {.ctx = ctx, .name = spec->name, .metric = spec->metric};
+    run_progress progress = {.ctx = ctx, .name = spec->name, .metric = spec->metric, .valid = spec->schema.valid};
     pl_runner_outcome outcome;
     stop_signal signals;
     pl_runner_opts o = PL_RUNNER_OPTS_INIT;
@@ -182,6 +188,7 @@ static polar_status run(cli_context *ctx, int argc, char **argv)
     const pl_testbed *tb = NULL;
     PL_TRY(cli_options_parse(&a, options, "run", argc, argv));
     if (a.budget) PL_TRY(parse_time(&budget, a.budget));
+    PL_TRY(run_data_settings(&a.set, &a.pictures, 0, "run"));
     if (a.gauge_shadow) {
         PL_NEED(a.set.count < CLI_MAX_LIST, POLAR_E_ARG, "run: at most %d --set", CLI_MAX_LIST - 1);
         snprintf(gauge, sizeof gauge, "gauge.shadows=%lld", (long long)a.gauge_shadow);
@@ -198,13 +205,14 @@ static polar_status run(cli_context *ctx, int argc, char **argv)
 
 const cli_command cli_cmd_run = {
     "run", "do, or go on with, every run of a spec", "SPEC [options]", options,
-    "Runs that the store has are not made again, so the same command resumes after anything: Ctrl-C (the running epochs end and are\n"
+    "Runs that the store has are not made again, so the same command resumes after anything: Ctrl-C (what is running is\n"
     "saved; exit code 130), kill -9, a full disk, a power cut. Results do not depend on interruptions, --jobs or threads.\n"
     "Several `polar run` on one store share the work: a run is claimed by a lock that its process cannot leave behind. When all that is left is\n"
     "another process's, this one waits, and takes over should the other die. With --budget it leaves in time with exit code 0, whatever is left.\n"
     "Checkpoints lie in FILE.d beside the store and go when their run is done.\n",
     "  polar run specs/demo/so3_small.yaml --jobs 2\n"
     "  polar run specs/paper/so3_capacity.yaml --set seeds=0..19 --set model.width=16,32 --budget 8h\n"
-    "  polar run specs/demo/so3_tiny.yaml --store /tmp/try.db --format csv\n",
+    "  polar run specs/demo/so3_tiny.yaml --store /tmp/try.db --format csv\n"
+    "  polar run specs/paper/deit_minimal_100ep.yaml --data imagenet --device cuda:0\n",
     run,
 };

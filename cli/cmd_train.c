@@ -8,24 +8,27 @@
 #include "cli.h"
 #include "lab/runner.h"
 #include "report/table.h"
+#include "run_data.h"
 #include "run_progress.h"
 #include "stop_signal.h"
 
 typedef struct train_args {
     const char *testbed, *rule, *store, *device, *save;
     cli_list    set;
+    run_data    pictures;
     int64_t     seed;
     double      save_every;
     int         format;
 } train_args;
 
 static const cli_option options[] = {
-    {"TESTBED", CLI_ARG(train_args, testbed), .help = "so3"},
+    {"TESTBED", CLI_ARG(train_args, testbed), .help = "so3 or deit"},
     {"rule", CLI_STRING(train_args, rule), .value = "R", .help = "the optimiser: sgdm, adamw, muon, polaradamw, muon_v, polar_ema"},
     {"seed", CLI_INT(train_args, seed, 0, 9007199254740992.0), .value = "S", .def = "0", .help = "of the data, the first weights and the order"},
-    {"set", CLI_STRINGS(train_args, set), .value = "KEY=VALUE", .help = "any key of a run: `polar plan --keys so3` lists them"},
+    RUN_DATA_OPTIONS(train_args, pictures),
+    {"set", CLI_STRINGS(train_args, set), .value = "KEY=VALUE", .help = "any key of a run: `polar plan --keys deit` lists them"},
     {"device", CLI_STRING(train_args, device), .value = "NAME", .def = "cpu", .help = "where it is trained"},
-    {"save", CLI_STRING(train_args, save), .value = "FILE", .help = "the best epoch's weights, as safetensors"},
+    {"save", CLI_STRING(train_args, save), .value = "FILE", .help = "its weights as safetensors: so3 the best epoch's, deit the last one's"},
     {"store", CLI_STRING(train_args, store), .value = "FILE", .def = "polar.db", .help = "where the run is kept; made where there is none"},
     {"save-every", CLI_DOUBLE(train_args, save_every, 0, 86400), .value = "S", .def = "5", .help = "seconds between checkpoints"},
     {"format", CLI_CHOICE(train_args, format, cli_formats), .value = "F", .def = "text", .help = "of the results"},
@@ -106,7 +109,7 @@ static polar_status train(cli_context *ctx, const train_args *a, const pl_testbe
     snprintf(name, sizeof name, "train_%s", tb->schema->name);
     snprintf(title, sizeof title, "%s %.40s seed %lld", tb->schema->name, run->arm, (long long)run->seed);
     const pl_store_spec spec = {name, "", "Single runs", tb->schema->name, tb->schema->metric, ""};
-    run_progress progress = {.ctx = ctx, .name = title, .metric = tb->schema->metric, .epochs = 1};
+    run_progress progress = {.ctx = ctx, .name = title, .metric = tb->schema->metric, .valid = tb->schema->valid, .epochs = 1};
     pl_runner_outcome outcome;
     stop_signal signals;
     pl_runner_opts o = PL_RUNNER_OPTS_INIT;
@@ -134,6 +137,7 @@ static polar_status run(cli_context *ctx, int argc, char **argv)
     char *cell = NULL;
     PL_TRY(cli_options_parse(&a, options, "train", argc, argv));
     PL_TRY(pl_testbed_find(&tb, a.testbed));
+    PL_TRY(run_data_settings(&a.set, &a.pictures, 1, "train"));
     if (a.save) PL_TRY(check_save(a.save));
     pl_plan_run r = {.seed = a.seed};
     polar_status st = configure(&config, tb, &a);
@@ -153,8 +157,11 @@ static polar_status run(cli_context *ctx, int argc, char **argv)
 const cli_command cli_cmd_train = {
     "train", "one run, epoch by epoch", "TESTBED [options]", options,
     "The run is the same as in a spec of the same keys, and found in the store if it was made there. Ctrl-C saves and leaves (exit code 130); the\n"
-    "same command goes on. With --save a run that was done is made again, for its weights.\n",
+    "same command goes on. With --save a run that was done is made again, for its weights. With --data DIR the set is called by the folder's last name\n"
+    "(data.set), which is a part of the run; where the folder lies is not.\n",
     "  polar train so3 --rule muon --seed 3\n"
-    "  polar train so3 --rule polaradamw --set model.width=32 --set optim.lr=3e-3 --save best.safetensors\n",
+    "  polar train so3 --rule polaradamw --set model.width=32 --set optim.lr=3e-3 --save best.safetensors\n"
+    "  polar train deit --rule muon --data imagenet --seed 42\n"
+    "  polar train deit --data synth:classes=10,train=400,test=100,size=32 --set model.image=32 --set model.patch=4 --set model.width=96 --set model.depth=4 --set train.epochs=20\n",
     run,
 };

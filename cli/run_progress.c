@@ -34,30 +34,52 @@ static void add(line *l, const char *fmt, ...)
     va_end(ap);
 }
 
-/* Epochs of all runs count alike, so this is rough where their sizes differ. */
+static const char *valid_name(const run_progress *p) { return p->valid ? p->valid : "valid"; }
+
+/* Epochs of all runs count alike, so this is rough where their sizes differ. Of running epochs the part that is done counts, where it is known. */
 static void add_rate(line *l, const pl_runner_view *v)
 {
     char left[32];
-    if (v->epochs_made < 2 || v->seconds < 1) return;
-    add(l, "  %.3g epochs/s", (double)v->epochs_made / v->seconds);
-    if (v->epochs_here > 0 && v->done < v->total) add(l, "  about %s left", run_progress_time(left, (v->epochs_total - v->epochs_gone) * v->seconds / v->epochs_here));
+    double gone = v->epochs_gone, here = v->epochs_here, rate = 0;
+    const char *what = NULL;
+    for (int j = 0; j < v->job_count; j++) {
+        const pl_job_view *job = &v->jobs[j];
+        if (!job->run || !job->what) continue;
+        gone += job->part;
+        here += job->part_here;
+        rate += job->rate;
+        what = job->what;
+    }
+    if (what && rate > 0) add(l, "  %.*f %s/s", rate < 10 ? 2 : 0, rate, what);
+    if ((!what && v->epochs_made < 2) || v->seconds < 1) return;
+    if (!what) add(l, "  %.3g epochs/s", (double)v->epochs_made / v->seconds);
+    if (here > 0 && gone < v->epochs_total) add(l, "  about %s left", run_progress_time(left, (v->epochs_total - gone) * v->seconds / here));
+}
+
+/* The epoch a job is at: those made, and with a part of one that runs "12.3". */
+static void add_epoch(line *l, const pl_job_view *job)
+{
+    if (job->what) add(l, "%.2f", (double)job->epoch + job->part);
+    else add(l, "%lld", (long long)job->epoch);
 }
 
 static line line_of(const run_progress *p, const pl_runner_view *v)
 {
     line l = {""};
-    add(&l, "%s  %lld/%lld runs", p->name, (long long)v->done, (long long)v->total);
+    add(&l, "%s", p->name);
+    if (!p->epochs) add(&l, "  %lld/%lld runs", (long long)v->done, (long long)v->total);    /* of one run its epochs say more */
     const pl_job_view *shown = NULL;
     for (int j = 0; j < v->job_count; j++) {
         const pl_job_view *job = &v->jobs[j];
         if (!job->run) continue;
-        if (!shown) {
-            shown = job;
-            add(&l, "  epoch %lld/%lld", (long long)job->epoch, (long long)job->epochs);
-        } else add(&l, " %lld", (long long)job->epoch);
+        add(&l, shown ? " " : "  epoch ");
+        add_epoch(&l, job);
+        if (!shown) add(&l, "/%lld", (long long)job->epochs);
+        shown = shown ? shown : job;
     }
-    if (shown && !isnan(shown->train_loss)) add(&l, "  loss %.3g", shown->train_loss);
-    if (shown && !isnan(shown->valid)) add(&l, "  valid %.3g", shown->valid);
+    double loss = !shown ? (double)NAN : isnan(shown->loss) ? shown->train_loss : shown->loss;
+    if (!isnan(loss)) add(&l, "  loss %.3g", loss);
+    if (shown && !isnan(shown->valid)) add(&l, "  %s %.3g", valid_name(p), shown->valid);
     if (v->waiting && !shown) add(&l, "  waiting for another process");
     add_rate(&l, v);
     return l;
@@ -111,7 +133,8 @@ static void show_finished(run_progress *p, const pl_runner_event *e)
 static void show_epoch(run_progress *p, const pl_runner_event *e)
 {
     line l = {""};
-    add(&l, "epoch %4lld  train %.6g  valid %.6g  lr %.3g%s", (long long)e->epoch->epoch, e->epoch->train_loss, e->epoch->valid, e->epoch->lr, e->epoch->improved ? "  best" : "");
+    add(&l, "epoch %4lld  train %.6g  %s %.6g  lr %.3g%s", (long long)e->epoch->epoch, e->epoch->train_loss, valid_name(p), e->epoch->valid, e->epoch->lr, e->epoch->improved ? "  best" : "");
+    if (e->view->job_count && e->view->jobs[0].what) add_rate(&l, e->view);
     lasting_line(p, l.text);
 }
 
@@ -121,7 +144,7 @@ void run_progress_watch(void *progress, const pl_runner_event *e)
     int terminal = p->ctx->log_is_terminal;
     if (p->stop && atomic_load(p->stop) && !p->said_stop) {
         p->said_stop = 1;
-        lasting_line(p, "stopping: the running epochs end and are saved (once more Ctrl-C kills)");
+        lasting_line(p, "stopping: what is running is saved (once more Ctrl-C kills)");
     }
     switch (e->kind) {
     case PL_RUNNER_NOTE: lasting_line(p, e->note); break;
@@ -133,7 +156,10 @@ void run_progress_watch(void *progress, const pl_runner_event *e)
         }
         break;
     case PL_RUNNER_EPOCH:
-        if (p->epochs && !terminal) show_epoch(p, e);
+        if (p->epochs && !terminal) {
+            show_epoch(p, e);
+            p->shown = e->view->seconds;
+        }
         break;
     case PL_RUNNER_FINISHED:
         if (!terminal && !p->epochs) show_finished(p, e);
@@ -141,7 +167,7 @@ void run_progress_watch(void *progress, const pl_runner_event *e)
         break;
     case PL_RUNNER_TICK:
         if (terminal) rewrite_line(p, e->view);
-        else if (!p->epochs && e->view->seconds - p->shown >= PLAIN_SECONDS) {
+        else if (e->view->seconds - p->shown >= PLAIN_SECONDS && (!p->epochs || (e->view->job_count && e->view->jobs[0].what))) {
             lasting_line(p, line_of(p, e->view).text);
             p->shown = e->view->seconds;
         }
@@ -167,7 +193,7 @@ static void print_word(FILE *f, const char *word)
 void run_progress_outcome(cli_context *ctx, const pl_runner_outcome *o, polar_status st, const char *command, int argc, char **argv)
 {
     char time[32];
-    if (st != POLAR_OK && !o->total) return;    /* it did not come to running */
+    if ((st != POLAR_OK && !o->total) || (st == POLAR_E_ARG && !o->done_here)) return;    /* it did not come to running */
     fprintf(ctx->log, "%lld of %lld runs are done", (long long)o->done, (long long)o->total);
     if (o->diverged) fprintf(ctx->log, " (%lld of them diverged)", (long long)o->diverged);
     if (o->done_here) fprintf(ctx->log, ", %lld now, in %s", (long long)o->done_here, run_progress_time(time, o->seconds));

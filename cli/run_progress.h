@@ -9,6 +9,7 @@ typedef struct run_progress {
     cli_context *ctx;
     const char  *name;         /* begins the line */
     const char  *metric;       /* the result that a finished run is shown by */
+    const char  *valid;        /* what an epoch's valid is called; NULL: "valid" */
     int          epochs;       /* plain lines: one per epoch rather than one per run */
     atomic_int  *stop;
     double       shown;        /* when the last line was, in the runner's seconds */

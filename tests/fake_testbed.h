@@ -1,12 +1,14 @@
 /* fake_testbed.h -- a testbed without a model: a hash stands for the weights, some runs stop early, some diverge. For tests of the runner.
  *
- * FAKE_LOG (environment): a file to which every begin appends a line. FAKE_DELAY: microseconds that an epoch takes.
+ * FAKE_LOG (environment): a file to which every begin appends a line. FAKE_DELAY: microseconds that an epoch takes. FAKE_STEPS: steps of an epoch, within which it can
+ * be left; the fake_stop_after-th step from now on sets *fake_stop.
  */
 #ifndef POLAR_FAKE_TESTBED_H
 #define POLAR_FAKE_TESTBED_H
 
 #include <fcntl.h>
 #include <math.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -31,13 +33,18 @@ typedef struct fake_member {
     uint64_t key, state;           /* what it is; where it is */
     int64_t  epochs, most, stop;   /* made, allowed, and where it ends early (0: nowhere) */
     int64_t  best, diverged, active, shadows, told;
+    int64_t  step;                 /* of the epoch under way; the first member's counts */
     double   best_valid;
 } fake_member;
 
 struct pl_train {
-    int64_t      n;
-    fake_member *m;
+    int64_t       n;
+    fake_member  *m;
+    pl_step_watch watch;
 };
+
+static atomic_int *fake_stop;
+static int64_t     fake_stop_after;
 
 static inline uint64_t fake_hash(uint64_t x)
 {
@@ -102,9 +109,26 @@ static inline void fake_where(const pl_train *t, int64_t *epochs, int *active)
 
 static inline double fake_unit(uint64_t x) { return (double)(x >> 11) * 0x1p-53; }
 
+static inline void fake_watch(pl_train *t, const pl_step_watch *w) { t->watch = *w; }
+
+/* The steps of an epoch; 1: left within it. */
+static inline int fake_steps(pl_train *t)
+{
+    const char *steps = getenv("FAKE_STEPS");
+    int64_t n = steps ? atoll(steps) : 0;
+    while (t->m[0].step < n) {
+        pl_step_view v = {"steps", ++t->m[0].step, n, 0.5};
+        if (fake_stop && --fake_stop_after == 0) atomic_store(fake_stop, 1);
+        if (t->watch.step && t->watch.step(t->watch.arg, &v)) return 1;
+    }
+    t->m[0].step = 0;
+    return 0;
+}
+
 static inline polar_status fake_epoch(pl_train *t, pl_epoch_row *rows, int *active)
 {
     const char *delay = getenv("FAKE_DELAY");
+    if (fake_steps(t)) return POLAR_OK;
     if (delay) usleep((useconds_t)atoi(delay));
     for (int64_t i = 0; i < t->n; i++) {
         fake_member *m = &t->m[i];
@@ -119,7 +143,7 @@ static inline polar_status fake_epoch(pl_train *t, pl_epoch_row *rows, int *acti
         int improved = valid < m->best_valid;
         if (improved) m->best_valid = valid, m->best = m->epochs;
         m->active = !m->diverged && m->epochs < m->most && m->epochs != m->stop;
-        rows[i] = (pl_epoch_row){m->epochs, loss, valid, 1.0 / (double)m->epochs, improved};
+        rows[i] = (pl_epoch_row){.epoch = m->epochs, .train_loss = loss, .valid = valid, .lr = 1.0 / (double)m->epochs, .improved = improved};
         active[i] = (int)m->active;
     }
     return POLAR_OK;
@@ -171,7 +195,7 @@ static inline polar_status fake_weights(pl_train *t, int64_t i, const char *path
 }
 
 static const pl_testbed fake_testbed = {
-    .schema = &fake_schema, .same_shape = fake_same_shape, .begin = fake_begin, .where = fake_where, .epoch = fake_epoch, .save = fake_save,
+    .schema = &fake_schema, .same_shape = fake_same_shape, .begin = fake_begin, .where = fake_where, .epoch = fake_epoch, .watch = fake_watch, .save = fake_save,
     .load = fake_load, .results = fake_results, .gauge = fake_gauge, .weights = fake_weights, .end = fake_end,
 };
 

@@ -51,7 +51,7 @@ static void test_early_stop(void)
 /* ---- rules ------------------------------------------------------------------------------------------------ */
 
 /* The prediction of the best weights, cloud by cloud, on a model of its own: its mean square is the run's test error. */
-static double test_error_of(const so3_story *s, const char *device, uint64_t seed)
+static double test_error_of(const run_story *s, const char *device, uint64_t seed)
 {
     place at = place_open(device);
     pl_so3_shape shape = {.members = 1, .batch = 1, .points = 5, .width = 3, .layers = 2, .dtype = POLAR_DTYPE_F32, .eps = 1e-8};
@@ -89,33 +89,33 @@ static void test_rules(const char *device)
 {
     for (int k = 0; polar_rule_name(k); k++) {
         char changes[64];
-        so3_story s;
+        run_story s;
         snprintf(changes, sizeof changes, "optim.rule=%s", polar_rule_name(k));
-        so3_run(&s, device, &(so3_arm){changes, 5}, 1);
-        double test = so3_result(&s, "test_mse"), best = so3_result(&s, "best_valid");
-        int64_t bad = 0, at = (int64_t)so3_result(&s, "best_epoch");
+        run_run(&s, device, &(run_arm){changes, 5}, 1);
+        double test = run_result(&s, "test_mse"), best = run_result(&s, "best_valid");
+        int64_t bad = 0, at = (int64_t)run_result(&s, "best_epoch");
         for (int64_t e = 0; e < s.epochs; e++) bad += !(s.row[e].valid >= best) || (e && s.row[e].valid == s.row[e - 1].valid) || !isfinite(s.row[e].train_loss);
-        test_true(polar_rule_name(k), !bad && s.epochs == 4 && isfinite(test) && s.row[at - 1].valid == best && s.row[at - 1].improved && so3_result(&s, "diverged") == 0,
+        test_true(polar_rule_name(k), !bad && s.epochs == 4 && isfinite(test) && s.row[at - 1].valid == best && s.row[at - 1].improved && run_result(&s, "diverged") == 0,
                   "best epoch %lld, valid %.4f, test %.4f", (long long)at, best, test);
         /* the same float network on batches of one: a sum or product rounded otherwise moves the prediction by some eps */
         test_bound("... cloud by cloud", fabs(test_error_of(&s, device, 5) / test - 1), 1e-4, "1000 eps of float, in a prediction's difference");
-        so3_free(&s, 1);
+        run_free(&s, 1);
     }
 }
 
 /* lr of the rows: the schedule at the last step of each epoch, 3 steps an epoch (13 clouds, batches of 4, the rest dropped). */
 static void test_schedule(const char *device)
 {
-    so3_story s;
+    run_story s;
     polar_schedule k = {.warmup = 3, .total = 12, .warmup_from = 1e-3};
-    so3_run(&s, device, &(so3_arm){"optim.rule=muon optim.lr=0.02", 5}, 1);
+    run_run(&s, device, &(run_arm){"optim.rule=muon optim.lr=0.02", 5}, 1);
     int64_t bad = 0;
     for (int64_t e = 0; e < 4; e++) bad += s.row[e].lr != 0.02 * polar_schedule_factor(&k, 3 * e + 2) || s.row[e].epoch != e + 1;
     test_exact("the learning rate of every epoch", bad);
-    so3_free(&s, 1);
-    so3_run(&s, device, &(so3_arm){"optim.lr=0 optim.aux_lr=0 train.patience=2", 5}, 1);
-    test_true("nothing moves, patience 2: three epochs", s.epochs == 3 && so3_result(&s, "best_epoch") == 1 && so3_result(&s, "stopped_early") == 1, "%lld epochs", (long long)s.epochs);
-    so3_free(&s, 1);
+    run_free(&s, 1);
+    run_run(&s, device, &(run_arm){"optim.lr=0 optim.aux_lr=0 train.patience=2", 5}, 1);
+    test_true("nothing moves, patience 2: three epochs", s.epochs == 3 && run_result(&s, "best_epoch") == 1 && run_result(&s, "stopped_early") == 1, "%lld epochs", (long long)s.epochs);
+    run_free(&s, 1);
 }
 
 /* ---- routes ------------------------------------------------------------------------------------------------- */
@@ -124,15 +124,15 @@ static void test_schedule(const char *device)
 static int64_t after_one_step(char *list, size_t bytes, const char *device, const char *changes, const char *others)
 {
     char text[512];
-    so3_story a, b;
+    run_story a, b;
     const char *one = "train.epochs=1 train.warmup=0 data.train=4";
     snprintf(text, sizeof text, "%s %s", one, changes);
-    so3_run(&a, device, &(so3_arm){text, 3}, 1);
+    run_run(&a, device, &(run_arm){text, 3}, 1);
     snprintf(text, sizeof text, "%s %s", one, others);
-    so3_run(&b, device, &(so3_arm){text, 3}, 1);
+    run_run(&b, device, &(run_arm){text, 3}, 1);
     int64_t n = weights_differ(&a, &b, list, bytes);
-    so3_free(&a, 1);
-    so3_free(&b, 1);
+    run_free(&a, 1);
+    run_free(&b, 1);
     return n;
 }
 
@@ -168,39 +168,39 @@ static void test_shadows(const char *device)
     static const char *const rules[] = {"muon", "adamw", "polaradamw"};
     for (int k = 0; k < 3; k++) {
         char plain[64], shadowed[160];
-        so3_story a, b;
+        run_story a, b;
         snprintf(plain, sizeof plain, "optim.rule=%s", rules[k]);
         snprintf(shadowed, sizeof shadowed, "optim.rule=%s gauge.shadows=2 gauge.maps=exact,ns_bf16_fused", rules[k]);
-        so3_run(&a, device, &(so3_arm){plain, 5}, 1);
-        so3_run(&b, device, &(so3_arm){shadowed, 5}, 1);
+        run_run(&a, device, &(run_arm){plain, 5}, 1);
+        run_run(&b, device, &(run_arm){shadowed, 5}, 1);
         test_exact("a run with shadows is the run without", story_differs(&a, &b));
         int maps = k == 1 ? 1 : 2, want = 4 * 10 * 2 * maps;    /* steps 1, 2, 5, 10 of 12; 10 matrices; 2 shadows */
         double worst = 0;
         for (int i = 0; i < b.gauges; i++)
             if (!strcmp(b.gauge[i].map, k == 1 ? "none" : "exact") && !(b.gauge[i].deviation <= worst)) worst = b.gauge[i].deviation;
         test_true(rules[k], b.gauges == want && (k == 0 ? worst < 1e-6 : worst > 0.05), "%d rows, worst exact deviation %.1e", b.gauges, worst);
-        so3_free(&a, 1);
-        so3_free(&b, 1);
+        run_free(&a, 1);
+        run_free(&b, 1);
     }
-    so3_story s;
-    so3_run(&s, device, &(so3_arm){"optim.rule=muon gauge.shadows=1 gauge.maps=ns_fp32 gauge.every=6 gauge.blocks=*.W_11 gauge.dtype=f32", 5}, 1);
+    run_story s;
+    run_run(&s, device, &(run_arm){"optim.rule=muon gauge.shadows=1 gauge.maps=ns_fp32 gauge.every=6 gauge.blocks=*.W_11 gauge.dtype=f32", 5}, 1);
     test_true("chosen blocks and steps", s.gauges == 3 * 2 && s.gauge[5].step == 12 && !strcmp(s.gauge[5].block, "layers.1.W_11"), "%d rows", s.gauges);
-    so3_free(&s, 1);
+    run_free(&s, 1);
 }
 
 /* ---- misuse ------------------------------------------------------------------------------------------------- */
 
 static void refused(const char *what, const char *device, const char *changes, const char *said)
 {
-    so3_rig r;
-    polar_status st = so3_open(&r, device, &(so3_arm){changes, 1}, 1);
+    run_rig r;
+    polar_status st = run_open(&r, device, &(run_arm){changes, 1}, 1);
     test_true(what, st == POLAR_E_ARG && !r.t && strstr(polar_error_message(), said), "%s", polar_error_message());
-    so3_close(&r);
+    run_close(&r);
 }
 
 static void test_misuse(const char *device)
 {
-    so3_rig r;
+    run_rig r;
     pl_result out[PL_MAX_RESULTS];
     int count;
     refused("a batch larger than the data", device, "train.batch=14", "train.batch");
@@ -208,23 +208,23 @@ static void test_misuse(const char *device)
     refused("a route that matches nothing", device, "route.matrix=nothing", "nothing");
     refused("blocks that match nothing", device, "gauge.shadows=1 gauge.blocks=readout*", "gauge.blocks");
     refused("a map nobody knows", device, "gauge.shadows=1 gauge.maps=best", "best");
-    TEST_TRY(so3_open(&r, device, &(so3_arm){"", 1}, 1));
+    TEST_TRY(run_open(&r, device, &(run_arm){"", 1}, 1));
     test_true("results before the end", pl_testbed_so3.results(r.t, 0, out, PL_MAX_RESULTS, &count) == POLAR_E_STATE, "%s", polar_error_message());
     test_true("weights before the first epoch", pl_testbed_so3.weights(r.t, 0, in_folder("w")) == POLAR_E_STATE, "%s", polar_error_message());
-    so3_close(&r);
+    run_close(&r);
 }
 
 static void test_threads(const char *device)
 {
-    so3_story a, b;
+    run_story a, b;
     if (strcmp(device, "cpu")) return;
     for (int k = 0; k < 2; k++) {
-        const so3_arm arm = {k ? "optim.rule=polaradamw model.width=16 data.points=40 train.epochs=2" : "optim.rule=muon train.dtype=f64", 9};
-        so3_run(&a, "cpu:threads=1", &arm, 1);
-        so3_run(&b, "cpu:threads=2", &arm, 1);
+        const run_arm arm = {k ? "optim.rule=polaradamw model.width=16 data.points=40 train.epochs=2" : "optim.rule=muon train.dtype=f64", 9};
+        run_run(&a, "cpu:threads=1", &arm, 1);
+        run_run(&b, "cpu:threads=2", &arm, 1);
         test_exact("one thread or two: the same bits", story_differs(&a, &b));
-        so3_free(&a, 1);
-        so3_free(&b, 1);
+        run_free(&a, 1);
+        run_free(&b, 1);
     }
 }
 

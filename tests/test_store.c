@@ -43,7 +43,7 @@ static void write_file(const char *name, const void *bytes, size_t n)
 static polar_status fill(pl_store *s)
 {
     static const pl_result results[] = {{"test_mse", 0x1.fedcba9876543p-7}, {"best_epoch", 17}, {"nothing", (double)NAN}, {"infinite", -INFINITY}, {"tiny", 0x1p-1074}};
-    static const pl_epoch_row epochs[] = {{1, 0.1, 0.3, 1e-3, 1}, {2, (double)NAN, INFINITY, 0x1.23456789abcdep-10, 0}};
+    static const pl_epoch_row epochs[] = {{1, 0.1, 0.3, 1e-3, 1, 12.5}, {2, (double)NAN, INFINITY, 0x1.23456789abcdep-10, 0, (double)NAN}};
     static const pl_gauge_row gauges[] = {{10, 1, "layers.0.W_00", "ns_fp32", 1e-7}, {10, 0, "layers.0.W_00", "exact", (double)NAN}};
     const pl_run_progress half = {epochs, 1, NULL, 0, 1.5}, all = {epochs, 2, gauges, 2, 4.25};
     PL_TRY(pl_store_put_spec(s, &spec, plan, 3));
@@ -81,7 +81,7 @@ static void test_round_trip(void)
     test_true("provenance and seconds", a->wall == 4.25 && b->wall == 1.5 && !c->code && !strcmp(a->code, where.code) && !strcmp(a->device, where.device) && !strcmp(a->cpu, where.cpu) && a->threads == 2
               && a->started && a->finished && strlen(a->finished) == 20 && b->started && !b->finished && !c->started, "%s to %s", a->started, a->finished);
     TEST_TRY(pl_store_select_epochs(&e, s, ID_A));
-    test_true("epochs", e.count == 2 && e.rows[0].train_loss == 0.1 && isnan(e.rows[1].train_loss) && e.rows[1].valid == INFINITY && e.rows[1].lr == 0x1.23456789abcdep-10 && e.rows[0].improved && !e.rows[1].improved, "%lld rows", (long long)e.count);
+    test_true("epochs", e.count == 2 && e.rows[0].train_loss == 0.1 && isnan(e.rows[1].train_loss) && e.rows[1].valid == INFINITY && e.rows[1].lr == 0x1.23456789abcdep-10 && e.rows[0].improved && !e.rows[1].improved && e.rows[0].seconds == 12.5 && isnan(e.rows[1].seconds), "%lld rows", (long long)e.count);
     TEST_TRY(pl_store_select_gauges(&g, s, ID_A));
     test_true("gauge rows", g.count == 2 && !strcmp(g.rows[0].map, "exact") && isnan(g.rows[0].deviation) && g.rows[1].shadow == 1 && g.rows[1].deviation == 1e-7, "%lld rows", (long long)g.count);
     pl_store_specs_free(&specs);
@@ -361,7 +361,9 @@ static void test_read_only_folder(void)
 
 static void test_upgrade(void)
 {
-    const char *next[] = {pl_store_steps[0], "ALTER TABLE run ADD COLUMN colour TEXT DEFAULT 'grey'; CREATE TABLE extra(x)"}, *broken[] = {pl_store_steps[0], "CREATE TABLE extra(x); CREATE nonsense"};
+    enum { NEXT = PL_STORE_VERSION + 1 };
+    const char *next[NEXT] = {[PL_STORE_VERSION] = "ALTER TABLE run ADD COLUMN colour TEXT DEFAULT 'grey'; CREATE TABLE extra(x)"}, *broken[NEXT] = {[PL_STORE_VERSION] = "CREATE TABLE extra(x); CREATE nonsense"};
+    for (int i = 0; i < PL_STORE_VERSION; i++) next[i] = broken[i] = pl_store_steps[i];
     pl_store *s = NULL;
     int64_t value = 0;
     char *before = NULL, *after = NULL;
@@ -372,22 +374,44 @@ static void test_upgrade(void)
     TEST_TRY(pl_sql_integer(s, "PRAGMA user_version", &value));
     test_true("from version 0", value == PL_STORE_VERSION, "to %lld", (long long)value);
     TEST_TRY(store_dump(&before, path, "so3_test"));
-    polar_status st = pl_store_upgrade(s, broken, 2);
+    polar_status st = pl_store_upgrade(s, broken, NEXT);
     TEST_TRY(pl_sql_integer(s, "SELECT count(*) FROM sqlite_schema WHERE name = 'extra'", &value));
     test_true("a step that fails changes nothing", st == POLAR_E_STATE && value == 0, "%s", polar_error_message());
-    TEST_TRY(pl_store_upgrade(s, next, 2));
-    TEST_TRY(pl_store_upgrade(s, next, 2));    /* nothing to do */
+    TEST_TRY(pl_store_upgrade(s, next, NEXT));
+    TEST_TRY(pl_store_upgrade(s, next, NEXT));    /* nothing to do */
     TEST_TRY(pl_sql_integer(s, "SELECT count(*) FROM run WHERE colour = 'grey'", &value));
     int64_t version = 0;
     TEST_TRY(pl_sql_integer(s, "PRAGMA user_version", &version));
-    sqlite3_exec(s->db, "PRAGMA user_version = 1", NULL, NULL, NULL);
+    sqlite3_exec(s->db, "PRAGMA user_version = 2", NULL, NULL, NULL);
     TEST_TRY(store_dump(&after, path, "so3_test"));
-    test_true("a step to a later version keeps the rows", version == 2 && value == 3 && !strcmp(before, after), "version %lld", (long long)version);
+    test_true("a step to a later version keeps the rows", version == NEXT && value == 3 && !strcmp(before, after), "version %lld", (long long)version);
     sqlite3_exec(s->db, "PRAGMA user_version = 0", NULL, NULL, NULL);
     refuse("a store of version 0 to read", PL_STORE_READ, POLAR_E_FORMAT, "empty");
     pl_store_close(s);
     free(before);
     free(after);
+}
+
+/* A store as the first version left it: to read it wants the upgrade, to write it gets it, and the rows stay with no seconds. */
+static void test_version_1(void)
+{
+    pl_store *s = NULL;
+    pl_store_epochs e = {0};
+    int64_t version = 0;
+    clean();
+    sql(pl_store_steps[0]);
+    sql("PRAGMA application_id = 1886350450");    /* "polr" */
+    sql("PRAGMA user_version = 1");
+    sql("INSERT INTO run(id, testbed, seed, config, state) VALUES('" ID_A "', 'so3', 3, '{}', 'done')");
+    sql("INSERT INTO epoch(run, epoch, train_loss, valid, lr, improved) VALUES('" ID_A "', 1, 0.5, 0.25, 0.001, 1)");
+    refuse("a store of version 1 to read", PL_STORE_READ, POLAR_E_FORMAT, "older version 1");
+    TEST_TRY(pl_store_open(&s, path, PL_STORE_WRITE));
+    TEST_TRY(pl_sql_integer(s, "PRAGMA user_version", &version));
+    TEST_TRY(pl_store_select_epochs(&e, s, ID_A));
+    test_true("from version 1", version == 2 && e.count == 1 && e.rows[0].valid == 0.25 && e.rows[0].improved && isnan(e.rows[0].seconds), "version %lld, %lld epochs", (long long)version,
+              (long long)e.count);
+    pl_store_epochs_free(&e);
+    pl_store_close(s);
 }
 
 /* ---- memory, writers ------------------------------------------------------------------------------------------------------------ */
@@ -498,7 +522,7 @@ static void test_writers(void)
         if (st == POLAR_OK) st = pl_store_put_spec(s, &spec, &row, 1);
         if (st == POLAR_OK) st = pl_store_begin_run(s, id, &where, 1);
         for (int k = 1; st == POLAR_OK && k <= ROUNDS; k++) {
-            pl_epoch_row e = {k, k, w, 0, 0};
+            pl_epoch_row e = {.epoch = k, .train_loss = k, .valid = w};
             pl_run_progress p = {&e, 1, NULL, 0, k};
             pl_result r = {"test_mse", w};
             st = k < ROUNDS ? pl_store_put_progress(s, id, &p) : pl_store_finish(s, id, PL_RUN_DONE, &r, 1, &p);
@@ -543,6 +567,7 @@ int main(int argc, char **argv)
     test_files();
     test_damage();
     test_upgrade();
+    test_version_1();
     test_faults();
     test_faults_of_one_connection();
     test_writers();

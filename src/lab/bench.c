@@ -18,6 +18,14 @@ static int by_size(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
+void pl_bench_quartiles(double *q1, double *median, double *q3, double *samples, int n)
+{
+    qsort(samples, (size_t)n, sizeof *samples, by_size);
+    *q1 = samples[n / 4];
+    *median = samples[n / 2];
+    *q3 = samples[n * 3 / 4];
+}
+
 static polar_status sample(double *seconds, pl_queue *q, pl_graph *g, pl_graph_fn fn, void *arg, int replays)
 {
     double t = pl_clock_seconds();
@@ -37,10 +45,7 @@ static polar_status time_graph(pl_bench_row *out, pl_queue *q, pl_graph *g, pl_g
     out->samples = one_sample * SAMPLES < BUDGET_SECONDS ? SAMPLES : (int)(BUDGET_SECONDS / one_sample);
     if (out->samples < 5) out->samples = 5;
     for (int i = 0; i < out->samples; i++) PL_TRY(sample(&s[i], q, g, fn, arg, out->replays));
-    qsort(s, (size_t)out->samples, sizeof *s, by_size);
-    out->seconds = s[out->samples / 2];
-    out->q1 = s[out->samples / 4];
-    out->q3 = s[out->samples * 3 / 4];
+    pl_bench_quartiles(&out->q1, &out->seconds, &out->q3, s, out->samples);
     return POLAR_OK;
 }
 

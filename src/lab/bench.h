@@ -28,5 +28,6 @@ typedef struct pl_bench_row {
 
 polar_status pl_bench_peak(pl_bench_peak_rates *out, pl_queue *q, polar_dtype dtype);    /* takes a second or two */
 polar_status pl_bench_time(pl_bench_row *out, pl_queue *q, pl_graph_fn fn, void *arg, const pl_bench_peak_rates *peak);    /* peak may be NULL; out->what is left alone */
+void         pl_bench_quartiles(double *q1, double *median, double *q3, double *samples, int n);    /* sorts the samples */
 
 #endif

@@ -2,18 +2,13 @@
 #ifndef PL_LAB_BENCH_SO3_H
 #define PL_LAB_BENCH_SO3_H
 
-#include "lab/bench.h"
-#include "polar/optim.h"
+#include "lab/bench_training.h"
 
 typedef struct pl_bench_so3_shape {
     int64_t width, points, batch;
 } pl_bench_so3_shape;
 
-typedef struct pl_bench_so3_rows {
-    pl_bench_row forward, gradients, optimiser, step;    /* gradients: forward, loss and backward; step: those and the optimiser's */
-} pl_bench_so3_rows;
-
 /* One member, 3 layers, f32, Gaussian clouds; fills in the rows' names too. FLOPs are nominal, those of the definition: the fused messages do fewer. */
-polar_status pl_bench_so3(pl_bench_so3_rows *out, pl_queue *q, const pl_bench_so3_shape *s, const char *rule, const pl_bench_peak_rates *peak);
+polar_status pl_bench_so3(pl_bench_training_rows *out, pl_queue *q, const pl_bench_so3_shape *s, const char *rule, const pl_bench_peak_rates *peak);
 
 #endif

@@ -178,7 +178,7 @@ const char *pl_config_text(const pl_config *c, const char *name)
 static int counts(char value[PL_VALUE_CHARS], const pl_config *c, const pl_key *k)
 {
     char def[PL_VALUE_CHARS];
-    if (!slot_of(c, k)->set || (k->applies && !k->applies(c))) return 0;
+    if (!slot_of(c, k)->set || k->place || (k->applies && !k->applies(c))) return 0;
     pl_config_value(value, c, k->name);
     print_default(def, c, k);
     return strcmp(value, def) != 0;
@@ -230,11 +230,14 @@ polar_status pl_config_json(char **out, const pl_config *c)
 {
     pl_string s = {0};
     char value[PL_VALUE_CHARS];
+    const char *comma = "";
     pl_string_add(&s, "{");
     for (int i = 0; i < c->schema.key_count; i++) {
         const pl_key *k = &c->schema.keys[i];
+        if (k->place) continue;
         pl_config_value(value, c, k->name);
-        pl_string_add(&s, "%s\"%s\": ", i ? ", " : "", k->name);
+        pl_string_add(&s, "%s\"%s\": ", comma, k->name);
+        comma = ", ";
         if (k->type == PL_KEY_TEXT || k->type == PL_KEY_CHOICE) add_json_string(&s, value);
         else pl_string_add(&s, "%s", value);
     }

@@ -7,7 +7,7 @@
  *         {"optim.beta1",    PL_KEY_REAL,   "the rule's", .derive = rule_beta1, .min = 0, .max = 1, ...},  // computed from the others
  *         {"map.rounding",   PL_KEY_CHOICE, "fused", .choices = roundings, .applies = has_map, ...},       // adamw has no map
  *     };
- *     static const pl_schema so3 = {"so3", 1, "test_mse", keys, 5, so3_check};
+ *     static const pl_schema so3 = {.name = "so3", .version = 1, .metric = "test_mse", .keys = keys, .key_count = 5, .check = so3_check};
  *
  *     PL_TRY(pl_config_create(&c, &so3));                   // all defaults
  *     PL_TRY(pl_config_set(c, "model.width", "32"));        // POLAR_E_ARG with the nearest key, the range, the choices
@@ -16,8 +16,8 @@
  *     pl_config_destroy(c);
  *
  * The canonical text of a run is "so3 v1\n", then "key=value\n" in the order of the names for every key that applies and differs from its
- * default, then "seed=7\n"; the run id is the first 32 hex digits of its SHA-256. So a new key, a default written out, a key without effect (.applies), and
- * the names of arms and specs change no id. What a new code computes differently under the same keys needs a new version.
+ * default, then "seed=7\n"; the run id is the first 32 hex digits of its SHA-256. So a new key, a default written out, a key without effect (.applies), the folder of
+ * the data (.place) and the names of arms and specs change no id. What a new code computes differently under the same keys needs a new version.
  */
 #ifndef PL_LAB_CONFIG_H
 #define PL_LAB_CONFIG_H
@@ -49,6 +49,7 @@ typedef struct pl_key {
     void (*derive)(char out[PL_VALUE_CHARS], const pl_config *c);    /* the default from other keys, as text; these must not derive from this one */
     int  (*applies)(const pl_config *c);                             /* 0: no effect under the other keys, so no part of the id; NULL: always has */
     const char        *help;       /* one line, no full stop */
+    int                place;      /* 1: where or how a run is made on this machine, without effect on its numbers: in no id and no stored configuration */
 } pl_key;
 
 typedef struct pl_schema {         /* of a testbed; static memory */
@@ -58,6 +59,7 @@ typedef struct pl_schema {         /* of a testbed; static memory */
     const pl_key *keys;            /* unique names */
     int           key_count;
     polar_status (*check)(const pl_config *c);    /* POLAR_E_ARG for keys that contradict each other; NULL: none can. Every run of a plan is asked. */
+    const char   *valid;           /* what pl_epoch_row.valid is, for lines of progress: "top-1 %"; NULL: "valid" */
 } pl_schema;
 
 const pl_key *pl_schema_key(const pl_schema *s, const char *name);                             /* NULL when there is none */
@@ -85,7 +87,7 @@ const char *pl_config_text(const pl_config *c, const char *name);               
 void        pl_config_value(char out[PL_VALUE_CHARS], const pl_config *c, const char *name);/* any key, canonical text, defaults resolved */
 
 polar_status pl_config_canonical(char **out, const pl_config *c, int64_t seed);             /* the text that is hashed; free with pl_free */
-polar_status pl_config_json(char **out, const pl_config *c);                                /* every key as one JSON object on one line; free with pl_free */
+polar_status pl_config_json(char **out, const pl_config *c);                                /* every key but places as one JSON object on one line; free with pl_free */
 polar_status pl_config_run_id(char out[PL_RUN_ID_CHARS], const pl_config *c, int64_t seed); /* see above */
 
 #endif

@@ -5,6 +5,7 @@
  *  2. A checkpoint takes its name in one rename; the one before it is whole until then.
  *  3. Results and state of a run are one transaction; its checkpoint goes only afterwards. Of an ensemble the first run, whose name the checkpoint bears, finishes last.
  *  4. The seconds of a run are those of its epochs, an ensemble's shared among its active members, summed over all sittings; they are in no result.
+ *  5. An epoch may be made in parts (testbed.h, 6). What the store knows of seconds beyond its epochs' is the part of the next one that a checkpoint holds.
  */
 #include <errno.h>
 #include <math.h>
@@ -17,6 +18,7 @@
 #include "lab/runner_impl.h"
 
 #define GAUGE_ROWS 256    /* fetched at a time */
+#define SAVE_SHARE 20     /* times as long as a checkpoint took, nothing is saved */
 
 typedef struct member {
     const pl_plan_run *run;
@@ -25,6 +27,7 @@ typedef struct member {
     int64_t            epoch_count, epoch_room, gauge_count, gauge_room;
     int64_t            made;                /* epochs in all */
     double             wall;
+    double             part;                /* seconds of the epoch under way */
 } member;
 
 typedef struct group {
@@ -37,9 +40,12 @@ typedef struct group {
     uint64_t         *seeds;
     pl_epoch_row     *rows;
     int64_t          *made;
-    int              *active;
+    int              *active, *was_active;
     char             *path;                 /* of the checkpoint */
-    double            saved_at;
+    double            saved_at, save_took;
+    int               within;               /* an epoch, of which a part is done */
+    double            counted_since;        /* its speed is measured since then, */
+    int64_t           counted_from;         /* when so much was done; -1: not known yet */
 } group;
 
 /* ---- memory ------------------------------------------------------------------------------------------------------------ */
@@ -77,7 +83,8 @@ static polar_status group_create(group *g, pl_job *job)
     g->rows = pl_calloc(n, sizeof *g->rows);
     g->made = pl_calloc(n, sizeof *g->made);
     g->active = pl_calloc(n, sizeof *g->active);
-    PL_NEED(g->m && g->configs && g->seeds && g->rows && g->made && g->active, POLAR_E_NOMEM, "an ensemble of %lld runs", (long long)g->n);
+    g->was_active = pl_calloc(n, sizeof *g->was_active);
+    PL_NEED(g->m && g->configs && g->seeds && g->rows && g->made && g->active && g->was_active, POLAR_E_NOMEM, "an ensemble of %lld runs", (long long)g->n);
     for (int64_t i = 0; i < g->n; i++) {
         const pl_plan_run *run = &job->r->runs[job->group[i]];
         g->m[i].run = run;
@@ -101,6 +108,7 @@ static void group_destroy(group *g)
     pl_free(g->rows);
     pl_free(g->made);
     pl_free(g->active);
+    pl_free(g->was_active);
     pl_free(g->path);
 }
 
@@ -116,6 +124,18 @@ static polar_status store_is_complete(const group *g, int *complete)
         *complete = e.count >= g->made[i];
         pl_store_epochs_free(&e);
     }
+    return POLAR_OK;
+}
+
+/* Seconds of a resumed run that belong to no epoch of the store. */
+static polar_status read_part(member *m, pl_store *store)
+{
+    pl_store_epochs e;
+    double known = 0;
+    PL_TRY(pl_store_select_epochs(&e, store, m->run->id));
+    for (int64_t i = 0; i < e.count; i++) known += e.rows[i].seconds;
+    pl_store_epochs_free(&e);
+    m->part = m->wall > known ? m->wall - known : 0;    /* 0 also where epochs have no seconds */
     return POLAR_OK;
 }
 
@@ -150,13 +170,16 @@ static polar_status begin(group *g)
     for (int64_t i = 0; i < g->n; i++) {
         pl_run_state state = PL_RUN_PLANNED;
         PL_TRY(pl_store_run_state(g->job->store, g->m[i].run->id, &state, &g->m[i].wall));
-        if (!resumed) g->m[i].wall = 0;
+        if (resumed) PL_TRY(read_part(&g->m[i], g->job->store));
+        else g->m[i].wall = 0;
+        g->within |= g->m[i].part > 0;
         if (state == PL_RUN_PLANNED) PL_TRY(pl_store_begin_run(g->job->store, g->m[i].run->id, &g->job->provenance, !resumed));    /* else: only its weights are wanted */
         g->m[i].made = g->made[i];
         pl_runner_event e = {PL_RUNNER_RESUMED, .run = g->m[i].run, .epochs = g->made[i], .state = state};
         pl_runner_tell(g->job, &e);
     }
     g->saved_at = pl_clock_seconds();
+    g->counted_from = -1;
     return POLAR_OK;
 }
 
@@ -178,15 +201,16 @@ static polar_status fetch_gauge(group *g, int64_t i)
     return POLAR_OK;
 }
 
-static polar_status keep_row(group *g, int64_t i, double seconds)
+static polar_status keep_row(group *g, int64_t i)
 {
     member *m = &g->m[i];
     void *data = m->epochs;
     PL_TRY(grow(&data, m->epoch_count, &m->epoch_room, sizeof *m->epochs));
     m->epochs = data;
+    g->rows[i].seconds = m->part;
     m->epochs[m->epoch_count++] = g->rows[i];
     m->made++;
-    m->wall += seconds;
+    m->part = 0;
     PL_TRY(fetch_gauge(g, i));
     pl_runner_event e = {PL_RUNNER_EPOCH, .run = m->run, .epoch = &g->rows[i], .epochs = m->made};
     pl_runner_tell(g->job, &e);
@@ -200,16 +224,44 @@ static int64_t count_active(const group *g)
     return n;
 }
 
-/* One epoch of every active member. A negative epoch marks the rows that were not written. */
+/* Whether a checkpoint is due, after an epoch or within one. Saving shall not take more than a small part of the time. */
+static int save_due(const group *g, int within)
+{
+    double gone = pl_clock_seconds() - g->saved_at, every = g->job->r->o->save_every;
+    return every > 0 ? gone >= every && gone >= SAVE_SHARE * g->save_took : !within;
+}
+
+/* pl_step_watch: within an epoch, to leave or to save. */
+static int watch_step(void *arg, const pl_step_view *v)
+{
+    group *g = arg;
+    double now = pl_clock_seconds();
+    if (g->counted_from < 0) g->counted_from = v->done, g->counted_since = now;
+    double seconds = now - g->counted_since, here = (double)(v->done - g->counted_from);
+    pl_runner_step(g->job, v, v->total ? here / (double)v->total : 0, seconds > 0 ? here / seconds : 0);
+    return pl_runner_must_leave(g->job->r) || save_due(g, 1);
+}
+
+/* An epoch of every active member, or a part of it. Rows that are not whole keep the epoch 0. */
 static polar_status one_epoch(group *g)
 {
     int64_t active = count_active(g);
-    for (int64_t i = 0; i < g->n; i++) g->rows[i] = (pl_epoch_row){.epoch = g->active[i] ? 0 : -1};
     double begun = pl_clock_seconds();
+    for (int64_t i = 0; i < g->n; i++) {
+        g->rows[i] = (pl_epoch_row){0};
+        g->was_active[i] = g->active[i];
+    }
+    if (!g->within) g->counted_from = 0, g->counted_since = begun;
     PL_TRY(g->tb->epoch(g->t, g->rows, g->active));
     double each = (pl_clock_seconds() - begun) / (double)active;
-    for (int64_t i = 0; i < g->n; i++)
-        if (g->rows[i].epoch >= 0) PL_TRY(keep_row(g, i, each));
+    g->within = 0;
+    for (int64_t i = 0; i < g->n; i++) {
+        if (!g->was_active[i]) continue;
+        g->m[i].wall += each;
+        g->m[i].part += each;
+        if (g->rows[i].epoch > 0) PL_TRY(keep_row(g, i));
+        else g->within = 1;
+    }
     return POLAR_OK;
 }
 
@@ -219,15 +271,17 @@ static pl_run_progress progress_of(const member *m) { return (pl_run_progress){m
 
 static polar_status save(group *g)
 {
+    double begun = pl_clock_seconds();
     for (int64_t i = 0; i < g->n; i++) {
         member *m = &g->m[i];
         pl_run_progress p = progress_of(m);
-        if (!m->epoch_count && !m->gauge_count) continue;
+        if (!m->epoch_count && !m->gauge_count && !m->part) continue;
         PL_TRY(pl_store_put_progress(g->job->store, m->run->id, &p));
         m->epoch_count = m->gauge_count = 0;
     }
     PL_TRY(g->tb->save(g->t, g->path));
     g->saved_at = pl_clock_seconds();
+    g->save_took = g->saved_at - begun;
     return POLAR_OK;
 }
 
@@ -251,10 +305,11 @@ static polar_status finish_member(group *g, int64_t i)
 
 static polar_status train(group *g)
 {
+    if (g->tb->watch) g->tb->watch(g->t, &(pl_step_watch){watch_step, g});
     while (count_active(g)) {
         PL_TRY(one_epoch(g));
         int leave = pl_runner_must_leave(g->job->r);
-        if (count_active(g) && (leave || pl_clock_seconds() - g->saved_at >= g->job->r->o->save_every)) PL_TRY(save(g));
+        if (count_active(g) && (leave || save_due(g, g->within))) PL_TRY(save(g));
         if (leave && count_active(g)) return POLAR_OK;
     }
     for (int64_t i = g->n; i-- > 0;) PL_TRY(finish_member(g, i));

@@ -41,13 +41,16 @@ static void count_event(pl_job *job, const pl_runner_event *e)
     switch (e->kind) {
     case PL_RUNNER_RESUMED:
         r->view.epochs_gone += (double)e->epochs;
-        *v = (pl_job_view){&r->runs[job->group[0]], job->members, e->epochs, (int64_t)pl_runner_epochs(e->run), (double)NAN, (double)NAN};
+        *v = (pl_job_view){.run = &r->runs[job->group[0]], .members = job->members, .epoch = e->epochs, .epochs = (int64_t)pl_runner_epochs(e->run), .train_loss = (double)NAN,
+                           .valid = (double)NAN, .loss = (double)NAN};
         break;
     case PL_RUNNER_EPOCH:
         r->view.epochs_gone++, r->view.epochs_here++, r->view.epochs_made++;
         v->epoch = e->epochs;
         v->train_loss = e->epoch->train_loss;
         v->valid = e->epoch->valid;
+        v->part = v->part_here = 0;
+        v->loss = (double)NAN;
         break;
     case PL_RUNNER_FINISHED:
         r->view.epochs_gone += pl_runner_epochs(e->run) - (double)e->epochs;
@@ -72,6 +75,18 @@ void pl_runner_tell(pl_job *job, pl_runner_event *e)
     pthread_mutex_lock(&job->r->lock);
     count_event(job, e);
     call_watcher(job->r, e);
+    pthread_mutex_unlock(&job->r->lock);
+}
+
+void pl_runner_step(pl_job *job, const pl_step_view *v, double part_here, double rate)
+{
+    pl_job_view *view = &job->r->job_views[job->number];
+    pthread_mutex_lock(&job->r->lock);
+    view->what = v->what;
+    view->part = v->total ? (double)v->done / (double)v->total : 0;
+    view->part_here = part_here;
+    view->loss = v->loss;
+    view->rate = rate;
     pthread_mutex_unlock(&job->r->lock);
 }
 

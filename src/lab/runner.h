@@ -25,6 +25,11 @@ typedef struct pl_job_view {             /* what a job is at */
     int64_t            members;
     int64_t            epoch, epochs;    /* made, and the most it will make */
     double             train_loss, valid;    /* of the last epoch; NaN before it */
+    /* of the epoch under way, where the testbed tells; zeros elsewhere */
+    const char        *what;             /* is counted: "images"; or NULL */
+    double             part, part_here;  /* of it done, and done in this sitting, 0 to 1 */
+    double             loss;             /* its training so far; NaN before */
+    double             rate;             /* of what is counted, per second, in this epoch */
 } pl_job_view;
 
 typedef struct pl_runner_view {
@@ -65,7 +70,7 @@ typedef struct pl_runner_opts {
     int         jobs;
     int         retry;                   /* do diverged runs again */
     double      budget;                  /* seconds after which everything is saved and left; 0: none */
-    double      save_every;              /* seconds between checkpoints of a run; 0: after every epoch */
+    double      save_every;              /* seconds between checkpoints of a run, more where saving takes long (at most one part in 20 of the time); 0: after every epoch */
     int64_t     ensemble;                /* the most runs trained together; 0: 64 on "cuda...", 1 elsewhere */
     const char *weights;                 /* where the best weights of the plan's only run go; it is made again if it was done. NULL: nowhere */
     atomic_int *stop;                    /* not 0: save and leave; may be NULL */

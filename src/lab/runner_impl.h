@@ -48,6 +48,7 @@ typedef struct pl_job {
 int  pl_runner_must_leave(const pl_runner *r);                    /* stop, out of time, or a job failed */
 void pl_runner_tell(pl_job *job, pl_runner_event *e);             /* counts what happened and calls the watcher, one at a time */
 void pl_runner_note(pl_job *job, const pl_plan_run *run, const char *fmt, ...) PL_PRINTF(3, 4);    /* one line for people; run may be NULL */
+void pl_runner_step(pl_job *job, const pl_step_view *v, double part_here, double rate);    /* where the job's epoch stands; the watcher sees it at the next tick */
 void pl_runner_count_done(pl_runner *r, int64_t i, pl_run_state state);    /* an entry is finished; under the lock */
 void pl_runner_wait(pl_runner *r, double seconds);                         /* until something happens, at most so long; under the lock */
 double pl_runner_epochs(const pl_plan_run *run);                           /* the most it may make */

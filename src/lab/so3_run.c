@@ -10,7 +10,9 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "data/epoch_order.h"
 #include "lab/so3_train.h"
+#include "lab/train_optim.h"
 
 /* ---- begin ------------------------------------------------------------------------------------------- */
 
@@ -109,14 +111,6 @@ static polar_status take_model(pl_train *t)
     return POLAR_OK;
 }
 
-/* A group's part of a parameter, as the optimiser wants it. */
-static polar_tensor group_tensor(const pl_param *p, const pl_mat *m, const pl_so3_group *g)
-{
-    void *data = pl_mat_at(*m, g->first, g->count).data;
-    if (g->count == 1) return p->ndim == 2 ? polar_tensor_2d(data, m->dtype, p->rows, p->cols) : polar_tensor_1d(data, m->dtype, p->cols);
-    return p->ndim == 2 ? polar_tensor_3d(data, m->dtype, g->count, p->rows, p->cols) : polar_tensor_2d(data, m->dtype, g->count, p->cols);
-}
-
 static polar_status set_member(pl_train *t, const pl_so3_group *g, int64_t slot)
 {
     const polar_optim_opts *o = &t->slots[slot].set.optim;
@@ -125,18 +119,9 @@ static polar_status set_member(pl_train *t, const pl_so3_group *g, int64_t slot)
 
 static polar_status take_optimiser(pl_train *t, pl_so3_group *g)
 {
-    polar_optim_opts o = t->slots[g->first].set.optim;
-    polar_param *params = pl_calloc((size_t)t->param_count, sizeof *params);
-    PL_NEED(params, POLAR_E_NOMEM, "a list of %lld parameters", (long long)t->param_count);
-    o.members = g->count;
-    for (int64_t i = 0; i < t->param_count; i++) {
-        const pl_param *p = &t->params[i];
-        params[i] = (polar_param){.name = p->name, .weight = group_tensor(p, &p->W, g), .grad = group_tensor(p, &p->G, g)};
-    }
-    polar_status st = polar_optim_create(&g->opt, t->dev, params, t->param_count, &o);
-    pl_free(params);
-    for (int64_t i = g->first; i < g->first + g->count && st == POLAR_OK; i++) st = set_member(t, g, i);
-    return st;
+    PL_TRY(pl_train_optim_create(&g->opt, t->dev, t->params, t->param_count, g->first, g->count, &t->slots[g->first].set.optim, ""));
+    for (int64_t i = g->first; i < g->first + g->count; i++) PL_TRY(set_member(t, g, i));
+    return POLAR_OK;
 }
 
 static void so3_end(pl_train *t)
@@ -211,7 +196,7 @@ static int group_active(const pl_train *t, const pl_so3_group *g)
 static polar_status train_epoch(pl_train *t)
 {
     const pl_so3_settings *s = &t->slots[0].set;
-    for (int64_t i = 0; i < t->data_count; i++) PL_TRY(pl_cloud_order(t->data[i].order, s->train, t->data[i].seed, t->made));
+    for (int64_t i = 0; i < t->data_count; i++) PL_TRY(pl_epoch_order(t->data[i].order, s->train, t->data[i].seed, t->made));
     for (int64_t step = 0; step < s->steps; step++) {
         PL_TRY(pl_so3_train_step(t, step));
         for (int64_t i = 0; i < t->members; i++) PL_TRY(pl_so3_shadow_step(t, &t->slots[i], t->made * s->steps + step + 1));

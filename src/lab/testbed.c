@@ -6,7 +6,7 @@
 
 #include "base/json_read.h"
 
-static const pl_testbed *const testbeds[] = {&pl_testbed_so3};
+static const pl_testbed *const testbeds[] = {&pl_testbed_so3, &pl_testbed_deit};
 
 #define TESTBED_COUNT ((int)(sizeof testbeds / sizeof *testbeds))
 
@@ -24,7 +24,7 @@ polar_status pl_testbed_find(const pl_testbed **out, const char *name)
         size_t used = strlen(known);
         snprintf(known + used, sizeof known - used, "%s%s", i ? ", " : "", testbeds[i]->schema->name);
     }
-    return PL_FAIL(POLAR_E_ARG, "no testbed '%s' (there is: %s)", pl_text_shown(name).text, known);
+    return PL_FAIL(POLAR_E_ARG, "no testbed '%s' (there are: %s)", pl_text_shown(name).text, known);
 }
 
 int pl_testbed_schemas(pl_schema out[PL_TESTBED_MAX])

@@ -9,7 +9,7 @@
 
 const char *pl_audit_why_text(pl_audit_why why)
 {
-    static const char *const text[] = {"has a value", "not planned", "not run", "unfinished", "diverged", "no such result"};
+    static const char *const text[] = {"has a value", "not planned", "not run", "unfinished", "diverged", "no such result", "undefined"};
     return text[why];
 }
 
@@ -23,7 +23,8 @@ pl_audit_why pl_audit_value(double *out, const pl_audit_run *run, const char *me
     if (m->state == PL_RUN_DIVERGED) return PL_AUDIT_DIVERGED;
     const double *value = strcmp(metric, PL_METRIC_WALL) ? pl_store_result(m, metric) : &m->wall;
     if (!value) return PL_AUDIT_NO_VALUE;
-    if (!isfinite(*value)) return PL_AUDIT_DIVERGED;
+    if (isnan(*value)) return PL_AUDIT_UNDEFINED;
+    if (isinf(*value)) return PL_AUDIT_DIVERGED;
     *out = *value;
     return PL_AUDIT_HAS_VALUE;
 }

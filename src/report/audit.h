@@ -37,7 +37,8 @@ typedef enum pl_audit_why {
     PL_AUDIT_NOT_RUN,        /* planned, never begun */
     PL_AUDIT_UNFINISHED,     /* begun: running now, or interrupted */
     PL_AUDIT_DIVERGED,       /* finished with a NaN or an infinity */
-    PL_AUDIT_NO_VALUE        /* done, without a result of this name */
+    PL_AUDIT_NO_VALUE,       /* done, without a result of this name */
+    PL_AUDIT_UNDEFINED       /* done, and the result is NaN: l10 of a run planned for fewer than ten epochs */
 } pl_audit_why;
 
 typedef struct pl_audit_arm {        /* one arm in one cell */

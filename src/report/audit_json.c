@@ -1,6 +1,8 @@
 /* audit_json.c -- an audit for programs: every number to its last digit, null where nothing can be said, no clock and no run id. */
 #include "report/audit_print.h"
 
+#include "report/report_metric.h"
+
 static void put_interval(pl_json_writer *w, double lo, double hi)
 {
     pl_json_key(w, "ci95");
@@ -104,6 +106,7 @@ polar_status pl_audit_json(const pl_audit *a, FILE *f)
     pl_json_object(&w);
     put_text(&w, "spec", a->spec);
     put_text(&w, "metric", a->metric);
+    put_text(&w, "better", pl_metric_better(a->metric));
     json_pairs(&w, a);
     json_arms(&w, a);
     json_missing(&w, a);

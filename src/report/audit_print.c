@@ -8,6 +8,7 @@
 #include "base/alloc.h"
 #include "base/string_build.h"
 #include "report/paper_values.h"
+#include "report/report_metric.h"
 
 int pl_audit_digits(const pl_audit *a)
 {
@@ -21,15 +22,9 @@ int pl_audit_digits(const pl_audit *a)
     return digits < 0 ? 0 : digits > 9 ? 9 : digits;
 }
 
-static void number_or_none(pl_table *t, double x)
+int pl_audit_has_plateau(const pl_audit *a)
 {
-    if (isnan(x)) pl_table_none(t);
-    else pl_table_number(t, x);
-}
-
-static int has_plateau(const pl_audit *a)
-{
-    if (!strcmp(a->metric, PL_METRIC_WALL)) return 0;
+    if (pl_metric_of(a->metric).percent || !strcmp(a->metric, PL_METRIC_WALL)) return 0;
     for (int64_t i = 0; i < a->cell_count * a->arm_count; i++)
         if (!isnan(a->arm_rows[i].trace)) return 1;
     return 0;
@@ -37,7 +32,7 @@ static int has_plateau(const pl_audit *a)
 
 polar_status pl_audit_arm_table(const pl_audit *a, FILE *f, pl_table_format format)
 {
-    int d = pl_audit_digits(a), paper = pl_paper_has(a->spec, a->metric), plateau = has_plateau(a), n = 11;
+    int d = pl_audit_digits(a), paper = pl_paper_has(a->spec, a->metric), plateau = pl_audit_has_plateau(a), n = 11;
     pl_table_column columns[16] = {
         {"cell", "cell", NULL, PL_CELL_TEXT, 0},        {"arm", "arm", NULL, PL_CELL_TEXT, 0},
         {"n", "n", NULL, PL_CELL_INTEGER, 0},           {"planned", "of", NULL, PL_CELL_INTEGER, 0},
@@ -63,13 +58,13 @@ polar_status pl_audit_arm_table(const pl_audit *a, FILE *f, pl_table_format form
         pl_table_integer(t, r->s.n);
         pl_table_integer(t, r->planned);
         pl_table_integer(t, r->diverged);
-        for (size_t j = 0; j < sizeof numbers / sizeof *numbers; j++) number_or_none(t, numbers[j]);
-        if (paper) number_or_none(t, pl_paper_value(a->spec, r->cell, r->arm, a->metric));
+        for (size_t j = 0; j < sizeof numbers / sizeof *numbers; j++) pl_table_maybe(t, numbers[j]);
+        if (paper) pl_table_maybe(t, pl_paper_value(a->spec, r->cell, r->arm, a->metric));
         if (plateau) {
-            number_or_none(t, r->trace);
-            number_or_none(t, r->anisotropy);
+            pl_table_maybe(t, r->trace);
+            pl_table_maybe(t, r->anisotropy);
         }
-        number_or_none(t, r->epochs);
+        pl_table_maybe(t, r->epochs);
     }
     polar_status st = pl_table_print(t, f, format);
     pl_table_destroy(t);
@@ -106,12 +101,12 @@ polar_status pl_audit_pair_table(const pl_audit *a, FILE *f, pl_table_format for
         pl_table_text(t, p->b);
         pl_table_integer(t, p->s.n);
         pl_table_integer(t, p->incomplete);
-        for (size_t j = 0; j < sizeof numbers / sizeof *numbers; j++) number_or_none(t, numbers[j]);
+        for (size_t j = 0; j < sizeof numbers / sizeof *numbers; j++) pl_table_maybe(t, numbers[j]);
         pl_table_integer(t, p->s.positive);
         pl_table_integer(t, p->s.negative);
         if (!paper) continue;
-        number_or_none(t, v.diff);
-        number_or_none(t, v.t);
+        pl_table_maybe(t, v.diff);
+        pl_table_maybe(t, v.t);
         if (v.n) pl_table_integer(t, v.n);
     }
     polar_status st = pl_table_print(t, f, format);
@@ -184,7 +179,8 @@ polar_status pl_audit_missing_text(char **out, const pl_audit *a)
 
 static polar_status print_text(const pl_audit *a, FILE *f)
 {
-    fprintf(f, "%s: %s of every arm (mean over seeds, 95 %% interval by Student's t)\n\n", a->spec, a->metric);
+    const char *better = pl_metric_better(a->metric);
+    fprintf(f, "%s: %s of every arm (mean over seeds, 95 %% interval by Student's t%s%s%s)\n\n", a->spec, a->metric, *better ? "; " : "", better, *better ? " is better" : "");
     PL_TRY(pl_audit_arm_table(a, f, PL_TABLE_TEXT));
     fprintf(f, "\nPaired differences a - b over the seeds both arms finished\n\n");
     PL_TRY(pl_audit_pair_table(a, f, PL_TABLE_TEXT));

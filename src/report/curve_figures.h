@@ -1,4 +1,4 @@
-/* curve_figures.h -- figures over time: the validation error of every epoch, the gauge violation of every measured step. */
+/* curve_figures.h -- figures over time: the validation metric of every epoch, the gauge violation of every measured step. */
 #ifndef PL_REPORT_CURVE_FIGURES_H
 #define PL_REPORT_CURVE_FIGURES_H
 

@@ -3,22 +3,22 @@
 
 #include <inttypes.h>
 #include <math.h>
-#include <string.h>
 
 #include "base/string_build.h"
 #include "report/audit_print.h"
+#include "report/report_metric.h"
 
 #define MOST_ARMS 32
 
-/* Arms of the cell that have a mean, the least first; equal ones in plan order. How many. */
+/* Arms of the cell that have a mean, the best first (the least, where neither way is better); equal ones in plan order. How many. */
 static int sort_arms(const pl_audit_arm *out[MOST_ARMS], const pl_audit *a, int64_t cell)
 {
-    int n = 0;
+    int n = 0, sign = pl_metric_of(a->metric).better > 0 ? -1 : 1;
     for (int64_t r = 0; r < a->arm_count && n < MOST_ARMS; r++) {
         const pl_audit_arm *row = &a->arm_rows[cell * a->arm_count + r];
         if (isnan(row->s.mean)) continue;
         int at = n++;
-        for (; at && out[at - 1]->s.mean > row->s.mean; at--) out[at] = out[at - 1];
+        for (; at && sign * out[at - 1]->s.mean > sign * row->s.mean; at--) out[at] = out[at - 1];
         out[at] = row;
     }
     return n;
@@ -47,16 +47,16 @@ static void add_pair(pl_string *s, const pl_audit_pair *p, const pl_audit_arm *l
 polar_status pl_findings_cell(char **out, const pl_audit *a, int64_t cell)
 {
     const pl_audit_arm *arms[MOST_ARMS];
-    int n = sort_arms(arms, a, cell), d = pl_audit_digits(a);
+    int n = sort_arms(arms, a, cell), d = pl_audit_digits(a), rising = pl_metric_of(a->metric).better > 0;
     pl_string s = {0};
     pl_string_add(&s, "%s: ", a->cells[cell]);
     if (!n) pl_string_add(&s, "no finished runs yet");
     for (int i = 0; i < n; i++)
-        pl_string_add(&s, "%s%s %.*f", !i ? "" : arms[i]->s.mean > arms[i - 1]->s.mean ? " < " : " = ", arms[i]->arm, d, arms[i]->s.mean);
-    if (n && !isnan(arms[0]->trace) && strcmp(a->metric, PL_METRIC_WALL)) pl_string_add(&s, " (the trace alone: %.*f)", d, arms[0]->trace);
+        pl_string_add(&s, "%s%s %.*f", !i ? "" : arms[i]->s.mean == arms[i - 1]->s.mean ? " = " : rising ? " > " : " < ", arms[i]->arm, d, arms[i]->s.mean);
+    if (n && !isnan(arms[0]->trace) && pl_audit_has_plateau(a)) pl_string_add(&s, " (the trace alone: %.*f)", d, arms[0]->trace);
     for (int i = 1; i < n; i++) {
         const pl_audit_pair *p = find_pair(a, arms[i], arms[i - 1]);
-        if (p) add_pair(&s, p, arms[i], d < 9 ? d + 1 : 9);
+        if (p) add_pair(&s, p, arms[rising ? i - 1 : i], d < 9 ? d + 1 : 9);
     }
     return pl_string_take(out, &s, "a sentence");
 }

@@ -1,11 +1,13 @@
-/* report.c -- the folder of a report: loads every spec, writes its tables, draws its figures, then the page. See report.h. */
+/* report.c -- the folder of a report: loads every spec, writes the tables and draws the figures of each, then the tables across them and the page. See report.h. */
 #include "report/report.h"
 
 #include <string.h>
 
 #include "base/alloc.h"
 #include "base/string_build.h"
+#include "report/across_tables.h"
 #include "report/audit_print.h"
+#include "report/part_tables.h"
 #include "report/report_figures.h"
 #include "report/report_files.h"
 #include "report/report_html.h"
@@ -28,8 +30,8 @@ static polar_status find_spec(const pl_store_spec **out, const pl_store_specs *a
     for (int64_t i = 0; i < all->count; i++) {
         *out = &all->rows[i];
         if (!strcmp(all->rows[i].name, name)) return POLAR_OK;
-        pl_string_add(&known, "%s%s", i ? ", " : "", all->rows[i].name);
     }
+    for (int64_t i = 0; i < all->count; i++) pl_string_add(&known, "%s%s", i ? ", " : "", all->rows[i].name);
     polar_status st = PL_FAIL(POLAR_E_ARG, "the store '%s' has no spec '%.80s' (it has: %s)", store, name, known.text ? known.text : "none");
     pl_string_drop(&known);
     return st;
@@ -42,9 +44,23 @@ static void tell(const report *r, const char *what)
 
 /* ---- tables ---- */
 
-typedef polar_status (*printer)(const pl_audit *a, FILE *f, pl_table_format format);
+typedef struct {    /* one of the four kinds of tables with its subject */
+    polar_status (*audit)(const pl_audit *a, FILE *f, pl_table_format format);
+    const pl_audit        *of;
+    const pl_part_table   *part;
+    const pl_part         *p;
+    const pl_across_table *across;
+    const pl_across       *x;
+} subject;
 
-static polar_status write_table(report *r, const pl_part *p, const char *name, printer print, const pl_audit *a)
+static polar_status print_subject(const subject *s, FILE *f, pl_table_format format)
+{
+    if (s->audit) return s->audit(s->of, f, format);
+    return s->part ? s->part->print(s->p, f, format) : s->across->print(s->x, f, format);
+}
+
+/* tables/<stem>.txt, .csv, .tex */
+static polar_status write_table(report *r, const char *stem, subject s)
 {
     static const struct {
         const char     *ending;
@@ -53,41 +69,57 @@ static polar_status write_table(report *r, const pl_part *p, const char *name, p
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
         char file[160];
         pl_out_file o;
-        snprintf(file, sizeof file, "%.100s_%s.%s", p->spec->name, name, kinds[i].ending);
+        snprintf(file, sizeof file, "%.140s.%s", stem, kinds[i].ending);
         PL_TRY(pl_out_begin(&o, r->tables, file));
-        PL_TRY(pl_out_end(&o, print(a, o.f, kinds[i].format)));
+        PL_TRY(pl_out_end(&o, print_subject(&s, o.f, kinds[i].format)));
     }
     r->out->tables++;
     return POLAR_OK;
 }
 
-/* What has a line per run: CSV only. */
-static polar_status write_runs(report *r, const pl_part *p, pl_store *s)
+static polar_status write_spec_table(report *r, const pl_part *p, const char *name, subject s)
+{
+    char stem[140];
+    snprintf(stem, sizeof stem, "%.100s_%s", p->spec->name, name);
+    return write_table(r, stem, s);
+}
+
+typedef polar_status (*csv_printer)(const pl_part *p, pl_store *s, FILE *f);
+
+static polar_status print_runs(const pl_part *p, pl_store *s, FILE *f)   { (void)s; return pl_part_runs_csv(p, f); }
+static polar_status print_epochs(const pl_part *p, pl_store *s, FILE *f) { (void)s; return pl_part_epochs_csv(p, f); }
+
+static polar_status write_csv(report *r, const pl_part *p, pl_store *s, const char *name, csv_printer print)
 {
     char file[160];
     pl_out_file o;
-    int has_gauge = 0;
-    snprintf(file, sizeof file, "%.100s_runs.csv", p->spec->name);
+    snprintf(file, sizeof file, "%.100s_%s.csv", p->spec->name, name);
     PL_TRY(pl_out_begin(&o, r->tables, file));
-    PL_TRY(pl_out_end(&o, pl_part_runs_csv(p, o.f)));
-    r->out->tables++;
-    PL_TRY(pl_part_has_gauge(p, s, &has_gauge));
-    if (!has_gauge) return POLAR_OK;
-    snprintf(file, sizeof file, "%.100s_gauge.csv", p->spec->name);
-    PL_TRY(pl_out_begin(&o, r->tables, file));
-    PL_TRY(pl_out_end(&o, pl_part_gauge_csv(p, s, o.f)));
+    PL_TRY(pl_out_end(&o, print(p, s, o.f)));
     r->out->tables++;
     return POLAR_OK;
+}
+
+/* What has a line per run, epoch or step: CSV only. */
+static polar_status write_runs(report *r, const pl_part *p, pl_store *s)
+{
+    int has_gauge = 0;
+    PL_TRY(write_csv(r, p, s, "runs", print_runs));
+    if (p->kind.accuracy) PL_TRY(write_csv(r, p, s, "epochs", print_epochs));    /* few runs, each hours long; of many small ones it would fill the disk */
+    PL_TRY(pl_part_has_gauge(p, s, &has_gauge));
+    return has_gauge ? write_csv(r, p, s, "gauge", pl_part_gauge_csv) : POLAR_OK;
 }
 
 static polar_status write_tables(report *r, const pl_part *p, pl_store *s)
 {
     char file[160];
     pl_out_file o;
-    PL_TRY(write_table(r, p, "results", pl_audit_arm_table, p->audit));
-    PL_TRY(write_table(r, p, "pairs", pl_audit_pair_table, p->audit));
-    PL_TRY(write_table(r, p, "wall", pl_audit_arm_table, p->wall));
-    PL_TRY(write_table(r, p, "wall_pairs", pl_audit_pair_table, p->wall));
+    PL_TRY(write_spec_table(r, p, "results", (subject){.audit = pl_audit_arm_table, .of = p->audit}));
+    PL_TRY(write_spec_table(r, p, "pairs", (subject){.audit = pl_audit_pair_table, .of = p->audit}));
+    PL_TRY(write_spec_table(r, p, "wall", (subject){.audit = pl_audit_arm_table, .of = p->wall}));
+    PL_TRY(write_spec_table(r, p, "wall_pairs", (subject){.audit = pl_audit_pair_table, .of = p->wall}));
+    for (const pl_part_table *t = pl_part_tables; t->name; t++)
+        if (t->wanted(p)) PL_TRY(write_spec_table(r, p, t->name, (subject){.part = t, .p = p}));
     snprintf(file, sizeof file, "%.100s.json", p->spec->name);
     PL_TRY(pl_out_begin(&o, r->tables, file));
     PL_TRY(pl_out_end(&o, pl_audit_json(p->audit, o.f)));
@@ -96,13 +128,22 @@ static polar_status write_tables(report *r, const pl_part *p, pl_store *s)
 
 /* ---- the whole ---- */
 
-static polar_status write_parts(report *r, pl_store *s)
+static polar_status load_parts(report *r, pl_store *s)
 {
     for (int64_t i = 0; i < r->count; i++) {
         const pl_store_spec *spec = &r->specs.rows[i];
         if (r->opts->specs) PL_TRY(find_spec(&spec, &r->specs, r->opts->specs[i], pl_store_path(s)));
         tell(r, spec->name);
         PL_TRY(pl_part_load(&r->parts[i], s, spec));
+    }
+    pl_across_link(r->parts, r->count);
+    return POLAR_OK;
+}
+
+static polar_status write_parts(report *r, pl_store *s)
+{
+    for (int64_t i = 0; i < r->count; i++) {
+        tell(r, r->parts[i].spec->name);
         PL_TRY(write_tables(r, &r->parts[i], s));
         polar_status st = pl_part_draw(&r->parts[i], s, r->figures);
         if (st == POLAR_E_UNSUPPORTED) {    /* no gnuplot: everything else is still worth having */
@@ -114,6 +155,14 @@ static polar_status write_parts(report *r, pl_store *s)
         }
         r->out->specs++;
     }
+    return POLAR_OK;
+}
+
+static polar_status write_across(report *r)
+{
+    pl_across x = pl_across_find(r->parts, r->count);
+    for (const pl_across_table *t = pl_across_tables; t->name; t++)
+        if (t->wanted(&x)) PL_TRY(write_table(r, t->name, (subject){.across = t, .x = &x}));
     return POLAR_OK;
 }
 
@@ -145,7 +194,9 @@ polar_status pl_report_write(pl_report_outcome *out, pl_store *s, const pl_repor
     if (st == POLAR_OK) st = pl_folder_make(r.tables);
     if (st == POLAR_OK) st = pl_folder_make(r.figures);
     if (st == POLAR_OK && !(r.parts = pl_calloc((size_t)r.count, sizeof *r.parts))) st = PL_FAIL(POLAR_E_NOMEM, "a report of %lld specs", (long long)r.count);
+    if (st == POLAR_OK) st = load_parts(&r, s);
     if (st == POLAR_OK) st = write_parts(&r, s);
+    if (st == POLAR_OK) st = write_across(&r);
     if (st == POLAR_OK) st = write_page(&r, s);
     for (int64_t i = 0; r.parts && i < r.count; i++) pl_part_free(&r.parts[i]);
     pl_free(r.parts);

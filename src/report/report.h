@@ -6,7 +6,9 @@
  *     if (*out.note) ...                                                    // no gnuplot here: tables and page are there, figures are not
  *
  * In the folder: index.html (self-contained: inline SVG, no script, nothing to load), tables/<spec>_{results,pairs,wall,wall_pairs}.{txt,csv,tex} and
- * <spec>.json (the audit), <spec>_runs.csv (a line per run), <spec>_gauge.csv (where there are gauge shadows), figures/<spec>_*.{svg,png,gp}. The same store gives the same bytes.
+ * <spec>.json (the audit), <spec>_{seeds,leads,seconds}.* (where they apply, part_tables.h), <spec>_runs.csv (a line per run), <spec>_epochs.csv (a line per epoch; deit),
+ * <spec>_gauge.csv (where there are gauge shadows); deit_{table1,recipe_lift,crossover,budget_lift}.* where the report holds the specs they compare (across_tables.h);
+ * figures/<spec>_*.{svg,png,gp}. The same store gives the same bytes.
  */
 #ifndef PL_REPORT_REPORT_H
 #define PL_REPORT_REPORT_H

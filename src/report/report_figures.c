@@ -8,14 +8,36 @@
 #include "report/curve_figures.h"
 #include "report/figure.h"
 #include "report/paper_values.h"
+#include "report/report_metric.h"
+
+#define MOST_PANELS 15    /* pairs of arms: more would fill pages */
 
 /* ---- axes ---- */
 
-/* From zero where that leaves the values readable, by decades where it does not. */
-static void put_range(FILE *f, pl_span s)
+/* From zero where that leaves the values readable, by decades where it does not; accuracies, which are all alike, by what they span. */
+static void put_range(FILE *f, pl_span s, int percent)
 {
-    if (s.most > 20 * s.least) fprintf(f, "set logscale y\nset yrange [%.3g:%.3g]\nset format y \"%%g\"\n", s.least / 1.6, s.most * 1.6);
+    double margin = percent ? fmax(0.12 * (s.most - s.least), 0.5) : 0;
+    if (percent && s.most > 0) fprintf(f, "set yrange [%.4g:%.4g]\nset format y \"%%g\"\n", fmax(s.least - margin, 0), fmin(s.most + margin, 100));
+    else if (s.most > 20 * s.least) fprintf(f, "set logscale y\nset yrange [%.3g:%.3g]\nset format y \"%%g\"\n", s.least / 1.6, s.most * 1.6);
     else fprintf(f, "set yrange [0:%.3g]\nset format y \"%%g\"\n", s.most > 0 ? 1.12 * s.most : 1);
+}
+
+/* With one cell the arms stand along the axis, each under its name; with several, side by side within each. */
+static int arms_along(const pl_audit *a)
+{
+    return a->cell_count == 1;
+}
+
+static void put_arm_tics(FILE *f, const pl_audit *a)
+{
+    fprintf(f, "set xrange [0.5:%g]\nset xtics%s (", (double)a->arm_count + 0.6, a->arm_count > 6 ? " rotate by -35" : "");
+    for (int64_t r = 0; r < a->arm_count; r++) {
+        if (r) fputs(", ", f);
+        pl_figure_string(f, a->arms[r]);
+        fprintf(f, " %" PRId64, r + 1);
+    }
+    fputs(")\n", f);
 }
 
 static void put_cell_tics(FILE *f, const pl_audit *a, double margin)
@@ -39,6 +61,7 @@ static void put_cell_tics(FILE *f, const pl_audit *a, double margin)
 /* Where an arm stands beside the middle of its cell. */
 static double beside(const pl_audit *a, int64_t arm)
 {
+    if (arms_along(a)) return (double)arm;
     double step = a->arm_count > 1 ? fmin(0.1, 0.5 / (double)(a->arm_count - 1)) : 0;
     return step * ((double)arm - 0.5 * (double)(a->arm_count - 1));
 }
@@ -86,7 +109,7 @@ static int plateau_data(FILE *f, const pl_audit *a, pl_span *s)
             pl_span_widen(s, y);
             pl_figure_number(f, (double)c + 0.55);
             pl_figure_number(f, y);
-            fputs(" 0.9 0\n", f);
+            fprintf(f, " %g 0\n", arms_along(a) ? (double)a->arm_count - 0.1 : 0.9);
         }
         fputs("EOD\n", f);
     }
@@ -113,9 +136,10 @@ static void means_plot(FILE *f, const pl_audit *a, int plateaus)
         if (joined) fprintf(f, "  $arm%" PRId64 " using 1:2 with lines lw 1.4 lc rgb \"%s\" notitle, \\\n", r, colour);
         fprintf(f, "  $arm%" PRId64 " using 1:2:3:4 with yerrorbars pt 0 lw 1.6 lc rgb \"%s\" notitle, \\\n", r, colour);
         fprintf(f, "  $arm%" PRId64 " using 1:2 with points pt %d ps 1 lc rgb \"%s\" title ", r, pl_figure_mark(r, 0), colour);
-        pl_figure_string(f, a->arms[r]);
+        pl_figure_string(f, arms_along(a) ? "" : a->arms[r]);
         fputs(", \\\n", f);
-        if (has_paper(a)) fprintf(f, "  $arm%" PRId64 " using ($1+0.07):5 with points pt %d ps 1.2 lw 1.4 lc rgb \"%s\" notitle, \\\n", r, pl_figure_mark(r, 1), colour);
+        if (has_paper(a))
+            fprintf(f, "  $arm%" PRId64 " using ($1+%g):5 with points pt %d ps 1.2 lw 1.4 lc rgb \"%s\" notitle, \\\n", r, arms_along(a) ? 0.14 : 0.07, pl_figure_mark(r, 1), colour);
     }
     if (has_paper(a)) fputs("  NaN with points pt 6 ps 1.2 lw 1.4 lc rgb \"#404040\" title \"the paper (hollow)\", \\\n", f);
     fputs("  NaN notitle\n", f);
@@ -127,22 +151,25 @@ static polar_status draw_means(pl_part *p, const char *dir, const pl_audit *a, i
     pl_span s = PL_SPAN_NONE;
     pl_figure g;
     int mse = strstr(a->metric, "test_mse") != NULL, plateaus = 0;
+    pl_metric metric = pl_metric_of(a->metric);
     snprintf(title, sizeof title, "%.80s with 95 %% intervals", a->metric);
     pl_part_figure *out = pl_part_add_figure(p, wall ? "wall" : "metric", wall ? "Wall time per run" : title);
     count_runs(n, a);
-    snprintf(out->caption, sizeof out->caption, "%s over seeds (%s), bars: %s.%s%s", wall ? "Seconds per run, mean" : "Mean", n,
-             wall ? "from the fastest to the slowest run" : "95 % interval by Student's t", has_paper(a) ? wall ? " Hollow marks: the paper, on four cores of its cluster." : " Hollow marks: the paper's means." : "",
-             wall ? " Runs that shared a machine or stopped early are not comparable; so3_timing gives every arm the same work."
+    snprintf(out->caption, sizeof out->caption, "%s over seeds (%s), bars: %s.%s%s%s%s%s", wall ? "Seconds per run, mean" : "Mean", n,
+             wall ? "from the fastest to the slowest run" : "95 % interval by Student's t", metric.better > 0 ? " Higher is better." : metric.better ? " Lower is better." : "",
+             has_paper(a) ? wall ? " Hollow marks: the paper, on four cores of its cluster." : " Hollow marks: the paper's means." : "",
+             wall ? " Runs that shared a machine or stopped early are not comparable; " : "", wall ? p->kind.timing : "", wall ? "."
              : mse ? " Dashed and dotted: test error of least-squares predictors that see only the trace of X^T X / N, or the trace and the anisotropy, fitted to the same training clouds." : "");
     double width = 420 + 90 * (double)(a->cell_count * (a->arm_count > 4 ? 2 : 1));
     PL_TRY(pl_figure_begin(&g, dir, out->name, (int)fmin(fmax(width, 640), 1400), 430));
     means_data(g.out.f, a, wall, &s);
     if (mse) plateaus = plateau_data(g.out.f, a, &s);
     pl_figure_plot(&g);
-    put_range(g.out.f, s);
-    put_cell_tics(g.out.f, a, 0.5);
+    put_range(g.out.f, s, metric.percent);
+    if (arms_along(a)) put_arm_tics(g.out.f, a);
+    else put_cell_tics(g.out.f, a, 0.5);
     fputs("set ylabel ", g.out.f);
-    pl_figure_string(g.out.f, wall ? "seconds" : a->metric);
+    pl_figure_string(g.out.f, metric.title);
     fputc('\n', g.out.f);
     means_plot(g.out.f, a, plateaus);
     return pl_figure_end(&g, POLAR_OK);
@@ -255,7 +282,7 @@ polar_status pl_part_draw(pl_part *p, pl_store *s, const char *dir)
     }
     for (int64_t i = 0; i < a->pair_count; i++) pairs += a->pairs[i].s.n;
     if (values && strcmp(a->metric, PL_METRIC_WALL)) PL_TRY(go_on(&kept, draw_means(p, dir, a, 0)));
-    if (pairs) PL_TRY(go_on(&kept, draw_differences(p, dir)));
+    if (pairs && pairs_per_cell(a) <= MOST_PANELS) PL_TRY(go_on(&kept, draw_differences(p, dir)));
     if (curves) PL_TRY(go_on(&kept, pl_draw_trajectories(p, dir)));
     if (values) PL_TRY(go_on(&kept, draw_means(p, dir, p->wall, 1)));
     for (int64_t c = 0; c < a->cell_count; c++) PL_TRY(go_on(&kept, pl_draw_gauge(p, s, dir, c)));

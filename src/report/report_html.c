@@ -7,12 +7,16 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "report/across_tables.h"
 #include "report/audit_print.h"
 #include "report/findings.h"
 #include "report/paper_values.h"
+#include "report/part_tables.h"
 #include "report/report_files.h"
-#include "report/report_settings.h"
+#include "report/report_origin.h"
 #include "report/svg_inline.h"
+
+#define ACROSS_TITLE "DeiT-Tiny across recipes and budgets"
 
 static const char style[] =
     ":root{--ink:#1b1b1b;--soft:#5a5a5a;--line:#d9d9d9;--tint:#f6f7f9;--link:#0060a0}\n"
@@ -52,9 +56,7 @@ static const char style[] =
     "table{font-size:6.6pt}th,td{padding:.1rem .25rem}a{color:inherit;text-decoration:none}nav{display:none}tbody tr:hover{background:none}}\n"
     "@page{margin:14mm}\n";
 
-/* printf whose words are made safe for HTML. */
-static void say(FILE *f, const char *fmt, ...) PL_PRINTF(2, 3);
-static void say(FILE *f, const char *fmt, ...)
+void pl_html_say(FILE *f, const char *fmt, ...)
 {
     char text[1024];
     va_list ap;
@@ -97,7 +99,7 @@ static polar_status put_findings(FILE *f, const pl_part *p)
         fputs(more ? "</b><br><span>" : "</b>", f);
         for (char *line = sentence + first + 1; more && line; line = strchr(line, '\n') ? strchr(line, '\n') + 1 : NULL) {
             if (line > sentence + first + 1) fputs("<br>", f);
-            say(f, "%.*s", (int)strcspn(line, "\n"), line);
+            pl_html_say(f, "%.*s", (int)strcspn(line, "\n"), line);
         }
         fputs(more ? "</span></li>\n" : "</li>\n", f);
         pl_free(sentence);
@@ -112,15 +114,66 @@ static polar_status put_tables(FILE *f, const pl_part *p, const pl_audit *a, con
     fprintf(f, "<h3>%s</h3>\n<div class=\"wide\">\n", wall ? "Wall time, seconds" : "Results");
     PL_TRY(pl_audit_arm_table(a, f, PL_TABLE_HTML));
     fputs("</div>\n<p class=\"note\">", f);
-    say(f, "%s per arm and cell: n finished runs of those planned, mean, 95 %% interval of the mean by Student's t, standard deviation over seeds. ", a->metric);
-    if (strcmp(a->metric, PL_METRIC_WALL)) say(f, "Least squares: test error of predictors that see only the trace of X^T X / N, or the trace and the anisotropy, fitted to each seed's training clouds. ");
-    say(f, "%s Files: tables/%s_%s.txt, .csv, .tex.", pl_paper_has(a->spec, a->metric) ? pl_paper_note(a->spec) : "", p->spec->name, name);
+    pl_html_say(f, "%s per arm and cell: n finished runs of those planned, mean, 95 %% interval of the mean by Student's t, standard deviation over seeds. ", a->metric);
+    if (*pl_metric_better(a->metric)) pl_html_say(f, "%s is better. ", *pl_metric_better(a->metric) == 'h' ? "Higher" : "Lower");
+    if (pl_audit_has_plateau(a)) pl_html_say(f, "Least squares: test error of predictors that see only the trace of X^T X / N, or the trace and the anisotropy, fitted to each seed's training clouds. ");
+    pl_html_say(f, "%s Files: tables/%s_%s.txt, .csv, .tex.", pl_paper_has(a->spec, a->metric) ? pl_paper_note(a->spec) : "", p->spec->name, name);
     fprintf(f, "</p>\n<h3>%s</h3>\n<div class=\"wide\">\n", wall ? "Wall time, paired differences" : "Paired differences");
     PL_TRY(pl_audit_pair_table(a, f, PL_TABLE_HTML));
     fputs("</div>\n<p class=\"note\">", f);
-    say(f, "Differences a - b over the n seeds that both arms finished (lacking: seeds where one did not): mean, 95 %% interval and paired t with its two-sided p, Wilcoxon's "
+    pl_html_say(f, "Differences a - b over the n seeds that both arms finished (lacking: seeds where one did not): mean, 95 %% interval and paired t with its two-sided p, Wilcoxon's "
            "signed-rank p (exact up to 50 pairs without ties), signs. Files: tables/%s_%s.txt, .csv, .tex.", p->spec->name, wall ? "wall_pairs" : "pairs");
     fputs("</p>\n", f);
+    return POLAR_OK;
+}
+
+/* A heading, the table, what it says. */
+static void put_note(FILE *f, const char *note, const char *stem)
+{
+    fputs("</div>\n<p class=\"note\">", f);
+    pl_html_say(f, "%s Files: tables/%s.txt, .csv, .tex.", note, stem);
+    fputs("</p>\n", f);
+}
+
+static void put_heading(FILE *f, const char *heading)
+{
+    fputs("<h3>", f);
+    pl_html_say(f, "%s", heading);
+    fputs("</h3>\n<div class=\"wide\">\n", f);
+}
+
+static polar_status put_part_tables(FILE *f, const pl_part *p)
+{
+    for (const pl_part_table *t = pl_part_tables; t->name; t++) {
+        char stem[140];
+        if (!t->wanted(p)) continue;
+        snprintf(stem, sizeof stem, "%.100s_%s", p->spec->name, t->name);
+        put_heading(f, t->heading);
+        PL_TRY(t->print(p, f, PL_TABLE_HTML));
+        put_note(f, t->note, stem);
+    }
+    return POLAR_OK;
+}
+
+static int has_across(const pl_page *page)
+{
+    pl_across x = pl_across_find(page->parts, page->part_count);
+    for (const pl_across_table *t = pl_across_tables; t->name; t++)
+        if (t->wanted(&x)) return 1;
+    return 0;
+}
+
+static polar_status put_across(FILE *f, const pl_page *page)
+{
+    pl_across x = pl_across_find(page->parts, page->part_count);
+    fputs("<section id=\"across\">\n<h2>" ACROSS_TITLE "</h2>\n", f);
+    for (const pl_across_table *t = pl_across_tables; t->name; t++) {
+        if (!t->wanted(&x)) continue;
+        put_heading(f, t->heading);
+        PL_TRY(t->print(&x, f, PL_TABLE_HTML));
+        put_note(f, t->note, t->name);
+    }
+    fputs("</section>\n", f);
     return POLAR_OK;
 }
 
@@ -133,12 +186,12 @@ static polar_status put_figure(FILE *f, const pl_page *page, const pl_part_figur
     fputs("<figure>\n", f);
     polar_status st = *page->note ? POLAR_OK : pl_svg_inline(f, path, g->name, g->heading, &found);
     pl_free(path);
-    if (!found) say(f, "(not drawn: %s)", *page->note ? page->note : "the file is gone");
+    if (!found) pl_html_say(f, "(not drawn: %s)", *page->note ? page->note : "the file is gone");
     fprintf(f, "\n<figcaption><b>Figure %d. ", number);
-    say(f, "%s.", g->heading);
+    pl_html_say(f, "%s.", g->heading);
     fputs("</b> ", f);
-    say(f, "%s", g->caption);
-    say(f, " File: figures/%s.svg, .png, .gp.", g->name);
+    pl_html_say(f, "%s", g->caption);
+    pl_html_say(f, " File: figures/%s.svg, .png, .gp.", g->name);
     fputs("</figcaption>\n</figure>\n", f);
     return st;
 }
@@ -161,121 +214,26 @@ static polar_status put_missing(FILE *f, const pl_part *p)
     return POLAR_OK;
 }
 
-/* ---- where it comes from ---- */
-
-typedef const char *(*word_of)(const pl_store_member *m, char room[64]);
-
-static const char *code_of(const pl_store_member *m, char room[64])
-{
-    (void)room;
-    return m->code;
-}
-
-static const char *device_of(const pl_store_member *m, char room[64])
-{
-    (void)room;
-    return m->device;
-}
-
-static const char *cpu_of(const pl_store_member *m, char room[64])
-{
-    (void)room;
-    return m->cpu;
-}
-
-static const char *threads_of(const pl_store_member *m, char room[64])
-{
-    snprintf(room, 64, "%" PRId64, m->threads);
-    return m->code ? room : NULL;
-}
-
-/* Each different word of the runs once, with how many have it. */
-static void put_words(FILE *f, const pl_part *p, const char *what, word_of get)
-{
-    char room[64], other[64];
-    int said = 0;
-    fprintf(f, "<dt>%s</dt><dd>", what);
-    for (int64_t i = 0; i < p->members.count; i++) {
-        const char *word = get(&p->members.rows[i], room);
-        int64_t same = 0, earlier = 0;
-        for (int64_t j = 0; word && j < p->members.count; j++) {
-            const char *w = get(&p->members.rows[j], other);
-            if (!w || strcmp(w, word)) continue;
-            earlier += j < i;
-            same++;
-            if (earlier) break;
-        }
-        if (!word || earlier) continue;
-        say(f, "%s%s (%" PRId64 " runs)", said ? "; " : "", word, same);
-        said = 1;
-    }
-    fputs(said ? "</dd>\n" : "none yet</dd>\n", f);
-}
-
-static void put_runs(FILE *f, const pl_part *p)
-{
-    fprintf(f, "<details%s><summary>The %" PRId64 " runs, with their ids</summary>\n<div class=\"wide\"><table><thead><tr><th class=\"text\">cell</th><th class=\"text\">arm</th><th>seed</th>"
-               "<th class=\"text\">run id</th><th class=\"text\">state</th><th>", p->members.count <= 24 ? " open" : "", p->members.count);
-    say(f, "%s", p->audit->metric);
-    fputs("</th><th>wall, s</th><th class=\"text\">started</th></tr></thead>\n<tbody>\n", f);
-    for (int64_t i = 0; i < p->members.count; i++) {
-        const pl_store_member *m = &p->members.rows[i];
-        double value;
-        pl_audit_why why = pl_audit_value(&value, &p->runs[i], p->audit->metric);
-        fputs("<tr><td class=\"text\">", f);
-        say(f, "%s", m->cell);
-        fputs("</td><td class=\"text\">", f);
-        say(f, "%s", m->arm);
-        fprintf(f, "</td><td>%" PRId64 "</td><td class=\"text id\">%s</td><td class=\"text\">", m->seed, m->id);
-        say(f, "%s", why == PL_AUDIT_HAS_VALUE ? pl_run_state_name(m->state) : pl_audit_why_text(why));
-        fputs("</td><td>", f);
-        if (why == PL_AUDIT_HAS_VALUE) fprintf(f, "%.6g", value);
-        fprintf(f, "</td><td>%.1f</td><td class=\"text\">%s</td></tr>\n", m->wall, m->started ? m->started : "");
-    }
-    fputs("</tbody></table></div></details>\n", f);
-}
-
-static polar_status put_provenance(FILE *f, const pl_page *page, const pl_part *p)
-{
-    fputs("<h3>Where it comes from</h3>\n<dl>\n<dt>query</dt><dd>", f);
-    say(f, "all runs planned for the spec '%s' in the store '%s', by cell, seed and arm", p->spec->name, page->store);
-    fputs("</dd>\n<dt>spec SHA-256</dt><dd class=\"id\">", f);
-    say(f, "%s", p->spec->sha);
-    fputs("</dd>\n", f);
-    put_words(f, p, "code of the runs", code_of);
-    put_words(f, p, "device", device_of);
-    put_words(f, p, "processor", cpu_of);
-    put_words(f, p, "threads per run", threads_of);
-    fputs("</dl>\n", f);
-    PL_TRY(pl_settings_html(f, p));
-    put_runs(f, p);
-    if (p->spec->text && *p->spec->text) {
-        fputs("<details><summary>The spec as it was read</summary><pre>", f);
-        pl_html_text(f, p->spec->text);
-        fputs("</pre></details>\n", f);
-    }
-    return POLAR_OK;
-}
-
 /* ---- the page ---- */
 
 static polar_status put_part(FILE *f, const pl_page *page, const pl_part *p, int *figure)
 {
     tally t = count_states(p);
     fputs("<section id=\"", f);
-    say(f, "%s", p->spec->name);
+    pl_html_say(f, "%s", p->spec->name);
     fputs("\">\n<h2>", f);
-    say(f, "%s", p->spec->title && *p->spec->title ? p->spec->title : p->spec->name);
+    pl_html_say(f, "%s", p->spec->title && *p->spec->title ? p->spec->title : p->spec->name);
     fputs("</h2>\n<p class=\"meta\">", f);
-    say(f, "Spec %s, testbed %s, metric %s. Runs: %" PRId64 " planned, %" PRId64 " done, %" PRId64 " diverged, %" PRId64 " unfinished, %" PRId64 " not run.", p->spec->name, p->spec->testbed,
+    pl_html_say(f, "Spec %s, testbed %s, metric %s. Runs: %" PRId64 " planned, %" PRId64 " done, %" PRId64 " diverged, %" PRId64 " unfinished, %" PRId64 " not run.", p->spec->name, p->spec->testbed,
         p->audit->metric, p->members.count, t.done, t.diverged, t.unfinished, t.not_run);
     fputs("</p>\n", f);
     PL_TRY(put_findings(f, p));
     PL_TRY(put_tables(f, p, p->audit, "results"));
+    PL_TRY(put_part_tables(f, p));
     for (int i = 0; i < p->figure_count; i++) PL_TRY(put_figure(f, page, &p->figures[i], ++*figure));
     if (strcmp(p->audit->metric, PL_METRIC_WALL)) PL_TRY(put_tables(f, p, p->wall, "wall"));
     PL_TRY(put_missing(f, p));
-    PL_TRY(put_provenance(f, page, p));
+    PL_TRY(pl_origin_html(f, page->store, p));
     fputs("</section>\n", f);
     return POLAR_OK;
 }
@@ -285,25 +243,27 @@ polar_status pl_page_write(FILE *f, const pl_page *p)
     int figure = 0;
     fprintf(f, "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<title>polar report</title>\n"
                "<style>\n%s</style>\n</head>\n<body>\n<main>\n<h1>polar: paired audits of matrix optimisers</h1>\n<p class=\"lead\">", style);
-    say(f, "Every number here comes from the store '%s'; the arms of a spec are compared on the same seeds, so that data and initial weights are the same on both sides of a difference. "
+    pl_html_say(f, "Every number here comes from the store '%s'; the arms of a spec are compared on the same seeds, so that data and initial weights are the same on both sides of a difference. "
            "The paper's values stand beside ours. Written by polar %s.", p->store, p->code);
     fputs("</p>\n", f);
     if (*p->note) {
         fputs("<p class=\"note\">", f);
-        say(f, "%s.", p->note);
+        pl_html_say(f, "%s.", p->note);
         fputs("</p>\n", f);
     }
     if (p->part_count > 1) {
         fputs("<nav><ul>\n", f);
+        if (has_across(p)) fputs("<li><a href=\"#across\">" ACROSS_TITLE "</a></li>\n", f);
         for (int64_t i = 0; i < p->part_count; i++) {
             fputs("<li><a href=\"#", f);
-            say(f, "%s", p->parts[i].spec->name);
+            pl_html_say(f, "%s", p->parts[i].spec->name);
             fputs("\">", f);
-            say(f, "%s", p->parts[i].spec->title && *p->parts[i].spec->title ? p->parts[i].spec->title : p->parts[i].spec->name);
+            pl_html_say(f, "%s", p->parts[i].spec->title && *p->parts[i].spec->title ? p->parts[i].spec->title : p->parts[i].spec->name);
             fputs("</a></li>\n", f);
         }
         fputs("</ul></nav>\n", f);
     }
+    if (has_across(p)) PL_TRY(put_across(f, p));
     for (int64_t i = 0; i < p->part_count; i++) PL_TRY(put_part(f, p, &p->parts[i], &figure));
     fputs("</main>\n</body>\n</html>\n", f);
     return POLAR_OK;

@@ -15,6 +15,7 @@ typedef struct pl_page {
     int64_t        part_count;
 } pl_page;
 
+void         pl_html_say(FILE *f, const char *fmt, ...) PL_PRINTF(2, 3);    /* printf whose words are made safe for HTML */
 polar_status pl_page_write(FILE *f, const pl_page *p);    /* the whole page */
 
 #endif

@@ -87,23 +87,51 @@ const pl_audit_run *pl_part_run(const pl_part *p, int64_t cell, int64_t seed, in
     return a->runs[(cell * a->seed_count + seed) * a->arm_count + arm];
 }
 
+const pl_store_epochs *pl_part_epochs(const pl_part *p, int64_t cell, int64_t seed, int64_t arm)
+{
+    return &p->epochs[(cell * p->audit->seed_count + seed) * p->audit->arm_count + arm];
+}
+
+static int64_t find_name(const char *const *names, int64_t count, const char *name)
+{
+    for (int64_t i = 0; i < count; i++)
+        if (!strcmp(names[i], name)) return i;
+    return -1;
+}
+
+int64_t pl_part_arm(const pl_part *p, const char *arm)   { return find_name(p->audit->arms, p->audit->arm_count, arm); }
+int64_t pl_part_cell(const pl_part *p, const char *cell) { return find_name(p->audit->cells, p->audit->cell_count, cell); }
+
+int64_t pl_part_seed(const pl_part *p, int64_t seed)
+{
+    for (int64_t i = 0; i < p->audit->seed_count; i++)
+        if (p->audit->seeds[i] == seed) return i;
+    return -1;
+}
+
 static int is_finished(const pl_audit_run *r)
 {
     return r && r->run && r->run->state != PL_RUN_PLANNED;
 }
 
-static polar_status validation_curve(pl_curve *c, pl_store *s, const pl_part *p, int64_t cell, int64_t arm)
+static polar_status load_epochs(pl_part *p, pl_store *s)
+{
+    int64_t slots = p->audit->cell_count * p->audit->seed_count * p->audit->arm_count;
+    p->epochs = pl_calloc((size_t)slots + 1, sizeof *p->epochs);
+    PL_NEED(p->epochs, POLAR_E_NOMEM, "the epochs of %lld runs", (long long)slots);
+    for (int64_t i = 0; i < slots; i++)
+        if (is_finished(p->audit->runs[i])) PL_TRY(pl_store_select_epochs(&p->epochs[i], s, p->audit->runs[i]->run->id));
+    return POLAR_OK;
+}
+
+static polar_status validation_curve(pl_curve *c, const pl_part *p, int64_t cell, int64_t arm)
 {
     points all = {0};
     polar_status st = POLAR_OK;
     for (int64_t k = 0; k < p->audit->seed_count && st == POLAR_OK; k++) {
-        const pl_audit_run *r = pl_part_run(p, cell, k, arm);
-        pl_store_epochs rows = {0};
-        if (!is_finished(r)) continue;
-        st = pl_store_select_epochs(&rows, s, r->run->id);
-        for (int64_t i = 0; i < rows.count && st == POLAR_OK; i++) st = add_point(&all, (double)rows.rows[i].epoch, rows.rows[i].valid);
-        c->runs += rows.count > 0;
-        pl_store_epochs_free(&rows);
+        const pl_store_epochs *e = pl_part_epochs(p, cell, k, arm);
+        for (int64_t i = 0; i < e->count && st == POLAR_OK; i++) st = add_point(&all, (double)e->rows[i].epoch, e->rows[i].valid);
+        c->runs += e->count > 0;
     }
     if (st == POLAR_OK) st = gather(c, &all);
     pl_free(all.rows);
@@ -159,6 +187,7 @@ polar_status pl_part_gauge_maps(char maps[][24], int *count, int most, pl_store 
 polar_status pl_part_load(pl_part *p, pl_store *s, const pl_store_spec *spec)
 {
     p->spec = spec;
+    p->kind = pl_curve_kind_of(spec->testbed);
     PL_TRY(pl_store_select_members(&p->members, s, spec->name));
     p->runs = pl_calloc((size_t)p->members.count + 1, sizeof *p->runs);
     PL_NEED(p->runs, POLAR_E_NOMEM, "a list of %lld runs", (long long)p->members.count);
@@ -168,10 +197,11 @@ polar_status pl_part_load(pl_part *p, pl_store *s, const pl_store_spec *spec)
     }
     PL_TRY(pl_audit_create(&p->audit, spec->name, spec->metric, p->runs, p->members.count));
     PL_TRY(pl_audit_create(&p->wall, spec->name, PL_METRIC_WALL, p->runs, p->members.count));
+    PL_TRY(load_epochs(p, s));
     const pl_audit *a = p->audit;
     p->valid = pl_calloc((size_t)(a->cell_count * a->arm_count) + 1, sizeof *p->valid);
     PL_NEED(p->valid, POLAR_E_NOMEM, "the curves of %lld arms", (long long)(a->cell_count * a->arm_count));
-    for (int64_t i = 0; i < a->cell_count * a->arm_count; i++) PL_TRY(validation_curve(&p->valid[i], s, p, i / a->arm_count, i % a->arm_count));
+    for (int64_t i = 0; i < a->cell_count * a->arm_count; i++) PL_TRY(validation_curve(&p->valid[i], p, i / a->arm_count, i % a->arm_count));
     return POLAR_OK;
 }
 
@@ -189,6 +219,9 @@ void pl_part_free(pl_part *p)
     if (p->valid)
         for (int64_t i = 0; i < p->audit->cell_count * p->audit->arm_count; i++) pl_curve_free(&p->valid[i]);
     pl_free(p->valid);
+    if (p->epochs)
+        for (int64_t i = 0; i < p->audit->cell_count * p->audit->seed_count * p->audit->arm_count; i++) pl_store_epochs_free(&p->epochs[i]);
+    pl_free(p->epochs);
     pl_audit_destroy(p->audit);
     pl_audit_destroy(p->wall);
     pl_free(p->runs);

@@ -3,6 +3,7 @@
 #define PL_REPORT_REPORT_PART_H
 
 #include "report/audit.h"
+#include "report/report_metric.h"
 
 #define PL_PART_FIGURES 24
 
@@ -22,7 +23,10 @@ typedef struct pl_part {
     pl_store_members     members;
     pl_audit_run        *runs;
     pl_audit            *audit, *wall;      /* of the spec's metric, of the seconds */
+    pl_store_epochs     *epochs;            /* (cells, seeds, arms): of finished runs, else empty */
     pl_curve            *valid;             /* (cells, arms): the validation metric per epoch */
+    pl_curve_kind        kind;              /* what that metric is */
+    const struct pl_part *beside;           /* another part of the report whose curve is drawn into this one's; borrowed, or NULL */
     pl_part_figure       figures[PL_PART_FIGURES];
     int                  figure_count;
 } pl_part;
@@ -38,5 +42,9 @@ polar_status pl_part_gauge_maps(char maps[][24], int *count, int most, pl_store 
 void         pl_curve_free(pl_curve *c);
 
 const pl_audit_run *pl_part_run(const pl_part *p, int64_t cell, int64_t seed, int64_t arm);    /* by place; NULL: not planned */
+const pl_store_epochs *pl_part_epochs(const pl_part *p, int64_t cell, int64_t seed, int64_t arm);    /* by place; none of a run that is not finished */
+int64_t pl_part_arm(const pl_part *p, const char *arm);     /* by name; -1: it has none */
+int64_t pl_part_cell(const pl_part *p, const char *cell);
+int64_t pl_part_seed(const pl_part *p, int64_t seed);
 
 #endif

@@ -79,6 +79,38 @@ polar_status pl_part_runs_csv(const pl_part *p, FILE *f)
     return st;
 }
 
+/* ---- epochs ---- */
+
+static void add_epochs(pl_table *t, const pl_store_member *m, const pl_store_epochs *e)
+{
+    for (int64_t i = 0; i < e->count; i++) {
+        const pl_epoch_row *row = &e->rows[i];
+        const double numbers[] = {row->train_loss, row->valid, row->lr, row->seconds};
+        pl_table_row(t);
+        pl_table_text(t, m->cell);
+        pl_table_text(t, m->arm);
+        pl_table_integer(t, m->seed);
+        pl_table_integer(t, row->epoch);
+        for (int k = 0; k < 4; k++) pl_table_maybe(t, numbers[k]);
+    }
+}
+
+polar_status pl_part_epochs_csv(const pl_part *p, FILE *f)
+{
+    static const pl_table_column columns[] = {
+        {"cell", "cell", NULL, PL_CELL_TEXT, 0}, {"arm", "arm", NULL, PL_CELL_TEXT, 0}, {"seed", "seed", NULL, PL_CELL_INTEGER, 0}, {"epoch", "epoch", NULL, PL_CELL_INTEGER, 0},
+        {"train_loss", "train_loss", NULL, PL_CELL_SCI, 8}, {"valid", "valid", NULL, PL_CELL_SCI, 8}, {"lr", "lr", NULL, PL_CELL_SCI, 8}, {"seconds", "seconds", NULL, PL_CELL_FIXED, 3},
+    };
+    pl_table *t;
+    PL_TRY(pl_table_create(&t, NULL, columns, (int)(sizeof columns / sizeof *columns)));
+    const pl_audit *a = p->audit;
+    for (int64_t i = 0; i < a->cell_count * a->seed_count * a->arm_count; i++)
+        if (p->epochs[i].count) add_epochs(t, a->runs[i]->run, &p->epochs[i]);
+    polar_status st = pl_table_print(t, f, PL_TABLE_CSV);
+    pl_table_destroy(t);
+    return st;
+}
+
 /* ---- the gauge shadow ---- */
 
 polar_status pl_part_has_gauge(const pl_part *p, pl_store *s, int *has)

@@ -85,6 +85,12 @@ void pl_table_number(pl_table *t, double x)
     if (c) *c = (cell){.kind = CELL_NUMBER, .number = x};
 }
 
+void pl_table_maybe(pl_table *t, double x)
+{
+    if (x == x) pl_table_number(t, x);
+    else pl_table_none(t);
+}
+
 void pl_table_integer(pl_table *t, int64_t x)
 {
     cell *c = take_cell(t);
@@ -113,18 +119,36 @@ static const char *shown(char room[64], const cell *c, const pl_table_column *co
     return room;
 }
 
+/* A byte as a line of text can hold it, in `room`: a control byte, which a folder's name may contain and which would break the row, as C writes it. */
+static const char *visible(char room[8], char byte)
+{
+    unsigned char c = (unsigned char)byte;
+    const char *at = c ? strchr("\nn\tt\rr", c) : NULL;
+    if (c >= 0x20 && c != 0x7f) snprintf(room, 8, "%c", c);
+    else if (at) snprintf(room, 8, "\\%c", at[1]);
+    else snprintf(room, 8, "\\x%02x", c);
+    return room;
+}
+
 static int width(const char *s)
 {
+    char room[8];
     int n = 0;
-    for (; *s; s++) n += ((unsigned char)*s & 0xc0) != 0x80;    /* UTF-8 continuation bytes take no room */
+    for (; *s; s++) n += ((unsigned char)*s & 0xc0) != 0x80 ? (int)strlen(visible(room, *s)) : 0;    /* UTF-8 continuation bytes take no room */
     return n;
+}
+
+static void put_text(FILE *f, const char *s)
+{
+    char room[8];
+    for (; *s; s++) fputs(visible(room, *s), f);
 }
 
 static void put_padded(FILE *f, const char *s, int room, int left)
 {
     int pad = room - width(s);
     if (!left) fprintf(f, "%*s", pad, "");
-    fputs(s, f);
+    put_text(f, s);
     if (left) fprintf(f, "%*s", pad, "");
 }
 
@@ -163,7 +187,7 @@ static void text_groups(const pl_table *t, FILE *f, int *w)
         int spare = room - width(group), lead = *group ? spare / 2 : spare;    /* -- paper -- */
         fprintf(f, "%*s", j ? GAP : 0, "");
         for (int i = 0; i < lead; i++) fputc(*group && i < lead - 1 ? '-' : ' ', f);
-        fputs(group, f);
+        put_text(f, group);
         for (int i = 0; i < spare - lead; i++) fputc(i ? '-' : ' ', f);
         j = last + 1;
     }
@@ -180,14 +204,17 @@ static void print_text(const pl_table *t, FILE *f, int *w)
             if (n > w[j]) w[j] = n;
         }
     }
-    if (t->title) fprintf(f, "%s\n", t->title);
+    if (t->title) {
+        put_text(f, t->title);
+        fputc('\n', f);
+    }
     if (has_groups(t)) text_groups(t, f, w);
     for (int64_t i = -1; i < t->n_rows; i++) {
         for (int j = 0; j < t->n_columns; j++) {
             int left = t->columns[j].style == PL_CELL_TEXT;
             const char *s = i < 0 ? t->columns[j].title : shown(room, at(t, i, j), &t->columns[j], "-");
             fprintf(f, "%*s", j ? GAP : 0, "");
-            if (left && j == t->n_columns - 1) fputs(s, f);    /* no blanks at the end of a line */
+            if (left && j == t->n_columns - 1) put_text(f, s);    /* no blanks at the end of a line */
             else put_padded(f, s, w[j], left);
         }
         fputc('\n', f);
@@ -230,19 +257,25 @@ static void print_csv(const pl_table *t, FILE *f)
 
 static void tex_text(FILE *f, const char *s)
 {
-    for (; *s; s++) {
-        if (strchr("&%$#_{}", *s)) fprintf(f, "\\%c", *s);
-        else if (*s == '\\') fputs("\\textbackslash{}", f);
-        else if (*s == '~') fputs("\\textasciitilde{}", f);
-        else if (*s == '^') fputs("\\textasciicircum{}", f);
-        else fputc(*s, f);
-    }
+    char room[8];
+    for (; *s; s++)
+        for (const char *c = visible(room, *s); *c; c++) {
+            if (strchr("&%$#_{}", *c)) fprintf(f, "\\%c", *c);
+            else if (*c == '\\') fputs("\\textbackslash{}", f);
+            else if (*c == '~') fputs("\\textasciitilde{}", f);
+            else if (*c == '^') fputs("\\textasciicircum{}", f);
+            else fputc(*c, f);
+        }
 }
 
 static void print_tex(const pl_table *t, FILE *f)
 {
     char room[64];
-    if (t->title) fprintf(f, "%% %s\n", t->title);
+    if (t->title) {
+        fputs("% ", f);
+        put_text(f, t->title);
+        fputc('\n', f);
+    }
     fputs("\\begin{tabular}{", f);
     for (int j = 0; j < t->n_columns; j++) fputc(t->columns[j].style == PL_CELL_TEXT ? 'l' : 'r', f);
     fputs("}\n\\toprule\n", f);

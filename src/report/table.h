@@ -12,7 +12,7 @@
  *     pl_table_destroy(t);
  *
  * Text, TeX and HTML show the digits asked for; CSV and JSON every digit. A cell without a value prints "-" in text, nothing in CSV, TeX and HTML, null
- * in JSON. Cells fill a row from the left. A table keeps its first error (memory) and reports it when printed.
+ * in JSON; control bytes are escaped in text and TeX. Cells fill a row from the left. A table keeps its first error (memory) and reports it when printed.
  */
 #ifndef PL_REPORT_TABLE_H
 #define PL_REPORT_TABLE_H
@@ -53,6 +53,7 @@ void         pl_table_destroy(pl_table *t);                              /* NULL
 void         pl_table_row(pl_table *t);                                  /* begins a row; cells not set later are without a value */
 void         pl_table_text(pl_table *t, const char *text);               /* the next cell; copied */
 void         pl_table_number(pl_table *t, double x);                     /* the next cell */
+void         pl_table_maybe(pl_table *t, double x);                      /* the next cell, without a value if x is NaN */
 void         pl_table_integer(pl_table *t, int64_t x);                   /* the next cell */
 void         pl_table_none(pl_table *t);                                 /* the next cell, without a value */
 polar_status pl_table_print(const pl_table *t, FILE *f, pl_table_format format);    /* POLAR_E_IO when the stream failed */

@@ -26,7 +26,7 @@
 
 #include "base/status.h"
 
-#define PL_STORE_VERSION 1          /* of the schema: PRAGMA user_version */
+#define PL_STORE_VERSION 2          /* of the schema: PRAGMA user_version */
 #define PL_RUN_ID_CHARS  33         /* 32 hex digits and the zero */
 
 typedef struct pl_store pl_store;
@@ -48,6 +48,7 @@ typedef struct pl_epoch_row {       /* one epoch of one run */
     int64_t epoch;                  /* from 1 */
     double  train_loss, valid, lr;  /* mean over the epoch; the validation metric after it; the matrix route's lr in its last step */
     int     improved;               /* the best validation so far */
+    double  seconds;                /* that it took, an ensemble's shared among its members; NaN of an epoch put by version 1; no result and in no audit */
 } pl_epoch_row;
 
 typedef struct pl_result {          /* one number of a finished run; no clock */

@@ -74,7 +74,7 @@ static polar_status put_epochs(pl_store *s, sqlite3_stmt *st, const char *id, co
 {
     for (int64_t i = 0; i < p->epoch_count; i++) {
         const pl_epoch_row *e = &p->epochs[i];
-        PL_TRY(pl_sql_put(s, st, "tirrri", id, e->epoch, e->train_loss, e->valid, e->lr, (int64_t)(e->improved != 0)));
+        PL_TRY(pl_sql_put(s, st, "tirrrir", id, e->epoch, e->train_loss, e->valid, e->lr, (int64_t)(e->improved != 0), e->seconds));
     }
     return POLAR_OK;
 }
@@ -91,7 +91,7 @@ static polar_status put_gauges(pl_store *s, sqlite3_stmt *st, const char *id, co
 static polar_status put_progress(pl_store *s, const char *id, const pl_run_progress *p)
 {
     sqlite3_stmt *epoch = NULL, *gauge = NULL;
-    polar_status st = pl_sql_prepare(&epoch, s, "INSERT OR REPLACE INTO epoch(run, epoch, train_loss, valid, lr, improved) VALUES(?, ?, ?, ?, ?, ?)");
+    polar_status st = pl_sql_prepare(&epoch, s, "INSERT OR REPLACE INTO epoch(run, epoch, train_loss, valid, lr, improved, seconds) VALUES(?, ?, ?, ?, ?, ?, ?)");
     if (st == POLAR_OK) st = pl_sql_prepare(&gauge, s, "INSERT OR REPLACE INTO gauge(run, step, block, shadow, map, deviation) VALUES(?, ?, ?, ?, ?, ?)");
     if (st == POLAR_OK) st = put_epochs(s, epoch, id, p);
     if (st == POLAR_OK) st = put_gauges(s, gauge, id, p);

@@ -26,6 +26,7 @@ const char *const pl_store_steps[PL_STORE_VERSION] = {
     "CREATE TABLE result(run TEXT NOT NULL, name TEXT NOT NULL, value REAL, PRIMARY KEY(run, name)) WITHOUT ROWID;"
     "CREATE TABLE gauge(run TEXT NOT NULL, step INTEGER NOT NULL, block TEXT NOT NULL, shadow INTEGER NOT NULL, map TEXT NOT NULL, deviation REAL,"
     "  PRIMARY KEY(run, step, block, shadow, map)) WITHOUT ROWID;",
+    "ALTER TABLE epoch ADD COLUMN seconds REAL;",
 };
 
 typedef struct marks {

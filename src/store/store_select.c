@@ -74,7 +74,7 @@ static polar_status read_spec(pl_store *s, selection *sel, sqlite3_stmt *st, voi
 static polar_status read_epoch(pl_store *s, selection *sel, sqlite3_stmt *st, void *row)
 {
     (void)s, (void)sel;
-    *(pl_epoch_row *)row = (pl_epoch_row){sqlite3_column_int64(st, 0), pl_sql_real(st, 1), pl_sql_real(st, 2), pl_sql_real(st, 3), sqlite3_column_int(st, 4)};
+    *(pl_epoch_row *)row = (pl_epoch_row){sqlite3_column_int64(st, 0), pl_sql_real(st, 1), pl_sql_real(st, 2), pl_sql_real(st, 3), sqlite3_column_int(st, 4), pl_sql_real(st, 5)};
     return POLAR_OK;
 }
 
@@ -163,7 +163,7 @@ polar_status pl_store_select_epochs(pl_store_epochs *out, pl_store *s, const cha
 {
     selection sel = {.rows.item = sizeof(pl_epoch_row)};
     *out = (pl_store_epochs){0};
-    polar_status status = each_row(s, &sel, "SELECT epoch, train_loss, valid, lr, improved FROM epoch WHERE run = ? ORDER BY epoch", id, read_epoch);
+    polar_status status = each_row(s, &sel, "SELECT epoch, train_loss, valid, lr, improved, seconds FROM epoch WHERE run = ? ORDER BY epoch", id, read_epoch);
     TAKE(out, pl_epoch_row, status, sel);
 }
 
