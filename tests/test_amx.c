@@ -1,5 +1,5 @@
 /* test_amx.c -- bf16 products and Newton-Schulz on the tile unit: the kernels of cpu:isa=amx, their tile instructions done in plain C (cpu_tiles.h) and, where
- * the CPU has them, by the CPU.
+ * the CPU has them, by the CPU; and the same kernels on cpu:isa=avx512bf16, by dot products (cpu_dots.h).
  *
  * Exact: the products against their order of sums written down once more here; the fused op against three gemms a step, on any number of threads, alone and in a
  * batch, with strides, NaN and infinity; polar_map and polar_step against the ops they are made of, alone and put off together; the CPU's bits against the emulation's, subnormal
@@ -58,7 +58,19 @@ static float tile_sum(const pl_mat *A, const pl_mat *B, int ta, int tb, int64_t 
     return sum;
 }
 
-static int64_t product_errors(machine *at, shape s, int ta, int tb, polar_dtype out, polar_dtype d, int has_d, fill how, int64_t pad)
+/* The sum of dot products: pairs of k ascending, in each the odd one first. */
+static float dot_sum(const pl_mat *A, const pl_mat *B, int ta, int tb, int64_t b, int64_t i, int64_t j, int64_t K)
+{
+    float sum = 0;
+    for (int64_t k0 = 0; k0 < K; k0 += 2)
+        for (int64_t k = k0 + 1; k >= k0; k--)
+            if (k < K) sum = flush(fmaf(flush(entry_of(A, b, i, k, ta)), flush(entry_of(B, b, k, j, tb)), sum));
+    return sum;
+}
+
+typedef float sum_of(const pl_mat *A, const pl_mat *B, int ta, int tb, int64_t b, int64_t i, int64_t j, int64_t K);
+
+static int64_t product_errors(machine *at, sum_of *sum, shape s, int ta, int tb, polar_dtype out, polar_dtype d, int has_d, fill how, int64_t pad)
 {
     matrix A = ta ? matrix_create(BF16, s.batch, s.K, s.M, pad, how, 1) : matrix_create(BF16, s.batch, s.M, s.K, pad, how, 1);
     matrix B = tb ? matrix_create(BF16, s.batch, s.N, s.K, pad, how, 2) : matrix_create(BF16, s.batch, s.K, s.N, pad, how, 2);
@@ -70,7 +82,7 @@ static int64_t product_errors(machine *at, shape s, int ta, int tb, polar_dtype 
     for (int64_t b = 0; b < s.batch; b++)
         for (int64_t i = 0; i < s.M; i++)
             for (int64_t j = 0; j < s.N; j++) {
-                float x = fmaf((float)alpha, tile_sum(&A.m, &B.m, ta, tb, b, i, j, s.K), (float)beta * (has_d ? entry_of(&D.m, b, i, j, 0) : 0)), y = entry_of(&C.m, b, i, j, 0);
+                float x = fmaf((float)alpha, sum(&A.m, &B.m, ta, tb, b, i, j, s.K), (float)beta * (has_d ? entry_of(&D.m, b, i, j, 0) : 0)), y = entry_of(&C.m, b, i, j, 0);
                 if (out == BF16) x = pl_bf16_round(x);
                 bad += !(x == y || (x != x && y != y));
             }
@@ -79,7 +91,7 @@ static int64_t product_errors(machine *at, shape s, int ta, int tb, polar_dtype 
     return bad;
 }
 
-static void test_products(machine *one, machine *three)
+static void test_products(machine *one, machine *three, sum_of *sum)
 {
     static const shape shapes[] = {{1, 1, 1, 1}, {2, 1, 17, 3}, {3, 13, 33, 7}, {1, 32, 32, 32}, {2, 5, 3, 0}, {1, 33, 65, 31}, {1, 70, 40, 97}, {1, 20, 30, 1100}, {1, 290, 40, 33}, {1, 40, 430, 33}};
     int64_t bad = 0, wild = 0, small = 0;
@@ -87,10 +99,10 @@ static void test_products(machine *one, machine *three)
         for (int t = 0; t < 4; t++)
             for (int f = 0; f < 6; f++) {
                 if ((double)shapes[s].M * (double)shapes[s].N * (double)shapes[s].K > 200000 && f != t) continue;
-                bad += product_errors(s % 2 ? one : three, shapes[s], t & 1, t >> 1, f & 1 ? F32 : BF16, f & 2 ? F32 : BF16, f < 4, NORMAL, (s + f) % 3);
-                if (f < 2) wild += product_errors(one, shapes[s], t & 1, t >> 1, f & 1 ? F32 : BF16, BF16, 0, WILD, f);
+                bad += product_errors(s % 2 ? one : three, sum, shapes[s], t & 1, t >> 1, f & 1 ? F32 : BF16, f & 2 ? F32 : BF16, f < 4, NORMAL, (s + f) % 3);
+                if (f < 2) wild += product_errors(one, sum, shapes[s], t & 1, t >> 1, f & 1 ? F32 : BF16, BF16, 0, WILD, f);
             }
-    test_exact("gemm: the sums of the tile unit", bad);
+    test_exact("gemm: sums in their order", bad);
     test_exact("gemm: the same, any exponents", wild);
     matrix x = matrix_create(BF16, 50, 16, 16, 0, NORMAL, 5), y = matrix_create(BF16, 50, 16, 16, 0, NORMAL, 6);
     pl_alloc_fail_at(1);
@@ -271,7 +283,8 @@ static void test_map(machine *at)
     for (int s = 0; s < COUNT(shapes); s++) {
         matrix x = matrix_create(F32, shapes[s].batch, shapes[s].M, shapes[s].N, 0, NORMAL, (uint64_t)(40 + s)), y = copy_of(&x), z = copy_of(&x);
         machine composed = emulated_open(2);
-        composed.dev->ops.newton_schulz = NULL;
+        composed.dev->ops = at->dev->ops;
+        composed.dev->ops.newton_schulz = NULL, composed.dev->ops.polar_map = NULL;
         map_of(at, &y, &x, (int)shapes[s].K);
         map_of(&composed, &z, &x, (int)shapes[s].K);
         bad += differences(&y.m, &z.m, 0);
@@ -562,9 +575,9 @@ static void test_hardware(machine *emulated)
     test_exact("the CPU's newton_schulz: the bits of the emulation", fused);
 }
 
-static void test_all(machine *at)
+static void test_all(machine *at, sum_of *sum)
 {
-    test_products(&at[1], &at[3]);
+    test_products(&at[1], &at[3], sum);
     test_fused(at);
     test_memory(&at[2]);
     test_refusals(&at[1]);
@@ -586,10 +599,14 @@ int main(int argc, char **argv)
     machines_open();
     for (int n = 1; n <= MAX_THREADS; n++) emulated[n] = emulated_open(n);
     test_device = "emulated";
-    test_all(emulated);
+    test_all(emulated, tile_sum);
+    if (pl_isa_usable(PL_ISA_AVX512BF16)) {
+        test_device = "avx512bf16";
+        test_all(machines[PL_ISA_AVX512BF16], dot_sum);
+    }
     if (pl_isa_usable(PL_ISA_AMX)) {
         test_device = "amx";
-        test_all(machines[PL_ISA_AMX]);
+        test_all(machines[PL_ISA_AMX], tile_sum);
         test_hardware(emulated);
     }
     for (int n = 1; n <= MAX_THREADS; n++) machine_close(&emulated[n]);

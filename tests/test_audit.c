@@ -224,7 +224,7 @@ static void corners(void)
     const pl_audit_run unknown[] = {{"all", "adamw", 7, NULL}, {"all", "muon", 7, NULL}, {"all", "adamw", 8, NULL}};
     TEST_TRY(pl_audit_create(&a, "x", "test_mse", NULL, 0));
     char *json = printed(a, PL_TABLE_JSON);
-    test_true("no runs at all", !strcmp(json, "{\n  \"spec\": \"x\",\n  \"metric\": \"test_mse\",\n  \"pairs\": [],\n  \"arms\": [],\n  \"incomplete\": []\n}\n"), "%zu bytes", strlen(json));
+    test_true("no runs at all", !strcmp(json, "{\n  \"spec\": \"x\",\n  \"metric\": \"test_mse\",\n  \"better\": \"lower\",\n  \"pairs\": [],\n  \"arms\": [],\n  \"incomplete\": []\n}\n"), "%zu bytes", strlen(json));
     free(json);
     pl_audit_destroy(a);
     TEST_TRY(pl_audit_create(&a, "x", "test_mse", unknown, 3));

@@ -2,6 +2,7 @@
 #include "spec_fixture.h"
 
 #include "base/json_read.h"
+#include "lab/deit_keys.h"
 #include "lab/so3_keys.h"
 
 /* A configuration after some assignments ("key=value key=value"). */
@@ -66,6 +67,42 @@ static void test_new_key(void)
     pl_free(new);
 }
 
+/* Where the data lie and how they are read: in no id and no stored configuration. */
+static void test_places(void)
+{
+    static const char *const here = "data.path=/data/imagenet data.workers=3 data.skip_bad=true";
+    char *plain = canonical(&pl_deit_schema, "data.set=photos", 3), *placed, *json, words[160];
+    snprintf(words, sizeof words, "data.set=photos %s", here);
+    placed = canonical(&pl_deit_schema, words, 3);
+    pl_config *c = configure(&pl_deit_schema, words);
+    TEST_TRY(pl_config_json(&json, c));
+    test_true("a place changes no id", !strcmp(plain, placed) && strstr(plain, "data.set=photos"), "%zu bytes", strlen(plain));
+    test_true("... and is not stored", !strstr(json, "imagenet") && !strstr(json, "data.path") && !strstr(json, "workers") && strstr(json, "\"data.set\": \"photos\"") && !strcmp(pl_config_text(c, "data.path"), "/data/imagenet"),
+              "%zu bytes", strlen(json));
+    pl_free(plain);
+    pl_free(placed);
+    pl_free(json);
+    pl_config_destroy(c);
+}
+
+/* The recipe's mixing and the rule's lr are defaults: written out they change no id. */
+static void test_deit_defaults(void)
+{
+    static const char *const same[][2] = {
+        {"", "data.recipe=minimal mix.mixup=0 mix.cutmix=0 mix.smoothing=0 mix.prob=0.3 optim.lr=5e-3 optim.weight_decay=0.05 data.subset_seed=-1 data.classes=100"},
+        {"optim.rule=muon", "optim.rule=muon optim.lr=0.005 optim.weight_decay=0 optim.aux_lr=5e-4 optim.aux_weight_decay=0.05 train.warmup=5"},
+        {"optim.rule=adamw", "optim.rule=adamw optim.lr=0.0005 optim.weight_decay=0.05 route.split=*.qkv.weight map.rounding=reference"},
+        {"data.recipe=deit", "data.recipe=deit mix.mixup=0.8 mix.cutmix=1 mix.prob=1 mix.switch=0.5 mix.smoothing=0.1"},
+        {"data.set=synth:classes=3", "data.set=synth:classes=3 data.classes=0 data.subset_seed=5"},
+    };
+    for (size_t i = 0; i < sizeof same / sizeof *same; i++) {
+        char *a = canonical(&pl_deit_schema, same[i][0], 1), *b = canonical(&pl_deit_schema, same[i][1], 1);
+        test_true("defaults of deit written out", !strcmp(a, b), "%s", same[i][1]);
+        pl_free(a);
+        pl_free(b);
+    }
+}
+
 static void expect_id(const pl_schema *schema, const char *assignments, int64_t seed, const char *want)
 {
     char id[PL_RUN_ID_CHARS];
@@ -82,6 +119,8 @@ static void test_ids(void)
     expect_id(&toy_schema, "model.width=32 optim.rule=polaradamw", 7, "a47cd73d915b69c225cea74fbd7b5612");
     expect_id(&pl_so3_schema, "optim.rule=muon map.rounding=reference model.width=64", 99, "e1b002a42f73785924fcc559ef8849ee");
     expect_id(&pl_so3_schema, "optim.rule=adamw map.rounding=reference", 42, "d070125ff0bafdeeee961faedcae6a8d");
+    expect_id(&pl_deit_schema, "optim.rule=muon map.rounding=reference", 42, "69643bbd0579436a691d026fa4e73298");
+    expect_id(&pl_deit_schema, "data.recipe=deit optim.rule=adamw optim.lr=6.25e-5 train.epochs=300", 7, "8cc6b2e77c0d6d32a67884ce4904daf8");
 }
 
 static void refuse(const char *assignment, const char *part)
@@ -196,6 +235,8 @@ int main(int argc, char **argv)
     test_begin(argc, argv);
     test_canonical();
     test_new_key();
+    test_places();
+    test_deit_defaults();
     test_ids();
     test_refusals();
     test_getters();

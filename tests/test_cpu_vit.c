@@ -84,7 +84,7 @@ static int alike(const vit_op *op, pl_isa a, pl_isa b, polar_dtype dtype)
 {
     if (!op->products) return 1;
     if (a == PL_ISA_SCALAR || b == PL_ISA_SCALAR) return 0;
-    return dtype != POLAR_DTYPE_BF16 || (a != PL_ISA_AMX && b != PL_ISA_AMX);
+    return dtype != POLAR_DTYPE_BF16 || (a < PL_ISA_AVX512BF16 && b < PL_ISA_AVX512BF16);
 }
 
 static void test_op(pl_isa isa, const vit_op *op)

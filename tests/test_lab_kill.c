@@ -1,5 +1,6 @@
-/* test_lab_kill.c -- the whole laboratory under kill -9: so3_tiny through the program `polar` (argv[1]), killed at random moments and started again, with one and
- * two jobs, one and two threads. The audit and every number in the store are the same to the byte as those of an undisturbed run. Also Ctrl-C, --budget, two at once.
+/* test_lab_kill.c -- the whole laboratory under kill -9: a tiny spec (argv[2], so3_tiny or deit_tiny) through the program `polar` (argv[1]), killed at random moments and started
+ * again, with one and two jobs, one and two threads. The audit and every number in the store are the same to the byte as those of an undisturbed run. Also Ctrl-C, --budget, several at
+ * once. Checkpoints are taken after every epoch (so3) or within epochs (deit).
  */
 #include "folder.h"
 #include "store_dump.h"
@@ -12,9 +13,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#define KILLS 13    /* for each of the four; argv[2] another number */
+#define KILLS 13    /* for each of the four; argv[3] another number */
 
-static const char *polar;
+static const char *polar, *name, *save_every;
 static char folder[64], spec[4096];
 static char *wanted_audit, *wanted_store;
 
@@ -53,7 +54,7 @@ static pid_t start_run(const char *store, int jobs, int threads, const char *mor
     char job_text[16], device[32];
     snprintf(job_text, sizeof job_text, "%d", jobs);
     snprintf(device, sizeof device, "cpu:threads=%d", threads);
-    char *words[] = {"polar", "run", spec, "--store", (char *)store, "--jobs", job_text, "--device", device, "--save-every", "0", (char *)more, NULL};
+    char *words[] = {"polar", "run", spec, "--store", (char *)store, "--jobs", job_text, "--device", device, "--save-every", (char *)save_every, (char *)more, NULL};
     return start(NULL, words);
 }
 
@@ -92,7 +93,7 @@ static int64_t differs(const char *store)
 {
     char *audit = audit_of(store), *dump = NULL, checkpoints[160];
     int64_t n = !audit || strcmp(audit, wanted_audit);
-    n += store_dump(&dump, store, "so3_tiny") != POLAR_OK || strcmp(dump, wanted_store);
+    n += store_dump(&dump, store, name) != POLAR_OK || strcmp(dump, wanted_store);
     snprintf(checkpoints, sizeof checkpoints, "%s.d", store);
     n += folder_files(checkpoints);
     free(audit);
@@ -115,7 +116,7 @@ static double undisturbed(const char *store)
     int code = end_of(start_run(store, 1, 1, NULL));
     double seconds = now() - begun;
     wanted_audit = audit_of(store);
-    polar_status st = store_dump(&wanted_store, store, "so3_tiny");
+    polar_status st = store_dump(&wanted_store, store, name);
     test_true("undisturbed", code == 0 && wanted_audit && st == POLAR_OK && strstr(wanted_audit, "\"pairs\""), "exit code %d, audit of %zu bytes, table of %zu bytes", code,
               wanted_audit ? strlen(wanted_audit) : 0, wanted_store ? strlen(wanted_store) : 0);
     remove_store(store);
@@ -185,12 +186,14 @@ int main(int argc, char **argv)
 {
     polar = test_begin(argc, argv);
     test_device = "cpu";
-    snprintf(spec, sizeof spec, "%s/specs/demo/so3_tiny.yaml", SOURCE_DIR);
+    name = argc > 2 ? argv[2] : "so3_tiny";
+    save_every = strcmp(name, "deit_tiny") ? "0" : "0.001";    /* and never more than one part in 20 of the time */
+    snprintf(spec, sizeof spec, "%s/specs/demo/%s.yaml", SOURCE_DIR, name);
     snprintf(folder, sizeof folder, "%s/polar_test_kill.XXXXXX", access("/dev/shm", W_OK) ? "/tmp" : "/dev/shm");    /* syncing a real disk is slow */
     if (!mkdtemp(folder)) return 1;
     char store[80], command[128];
     snprintf(store, sizeof store, "%s/runs.db", folder);
-    int kills = argc > 2 ? atoi(argv[2]) : KILLS;
+    int kills = argc > 3 ? atoi(argv[3]) : KILLS;
     double seconds = undisturbed(store);
     if (wanted_audit && wanted_store) {
         for (int i = 0; i < 4; i++) killed(store, 1 + i / 2, 1 + i % 2, kills, seconds);

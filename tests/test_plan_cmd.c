@@ -78,7 +78,7 @@ static void test_output(void)
     text = plan(6, routes);
     test_true("routes", text && strstr(text, "Routes of muon in cell model.width=4") && strstr(text, "layers.0.W_11"), "%d lines", lines(text));
     free(text);
-    char *wrong[][4] = {{tiny, "--set", "model.width=5"}, {tiny, "--set", "train.batch=1000"}, {"--keys", "deit"}, {"--runs"}, {tiny, "--store", "/tmp/polar_no_such_store.db"}};
+    char *wrong[][4] = {{tiny, "--set", "model.width=5"}, {tiny, "--set", "train.batch=1000"}, {"--keys", "vgg"}, {"--runs"}, {tiny, "--store", "/tmp/polar_no_such_store.db"}};
     int counts[] = {3, 3, 2, 1, 3}, told = 0;
     for (int i = 0; i < 5; i++) {
         text = plan(counts[i], wrong[i]);

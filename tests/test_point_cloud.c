@@ -4,6 +4,7 @@
 
 #include "base/alloc.h"
 #include "base/philox.h"
+#include "data/epoch_order.h"
 #include "data/point_cloud.h"
 #include "math/sym3.h"
 #include "test.h"
@@ -144,21 +145,21 @@ static void test_order(void)
     static const int64_t known[3][8] = {{6, 2, 4, 1, 5, 7, 0, 3}, {5, 0, 4, 3, 2, 7, 1, 6}, {2, 1, 7, 6, 0, 3, 4, 5}};
     int64_t order[300], seen[300], bad = 0, place[N] = {0};
     for (int64_t e = 0; e < 3; e++) {
-        TEST_TRY(pl_cloud_order(order, 8, 7, e));
+        TEST_TRY(pl_epoch_order(order, 8, 7, e));
         bad += memcmp(order, known[e], sizeof known[e]) != 0;
     }
     test_exact("orders of seed 7 are those they were", bad);
     bad = 0;
     for (int64_t e = 0; e < 50; e++) {
         memset(seen, 0, sizeof seen);
-        TEST_TRY(pl_cloud_order(order, 300, 5, e));
+        TEST_TRY(pl_epoch_order(order, 300, 5, e));
         for (int i = 0; i < 300; i++) seen[order[i]]++;
         for (int i = 0; i < 300; i++) bad += seen[i] != 1;
     }
     test_exact("every order is a permutation", bad);
     double chi = 0;
     for (int64_t e = 0; e < TRIES; e++) {
-        TEST_TRY(pl_cloud_order(order, N, 9, e));
+        TEST_TRY(pl_epoch_order(order, N, 9, e));
         for (int i = 0; i < N; i++) place[i] += order[i] == 0;
     }
     for (int i = 0; i < N; i++) chi += (double)((place[i] - TRIES / N) * (place[i] - TRIES / N)) / (TRIES / N);
@@ -204,7 +205,7 @@ static void test_misuse(void)
     int64_t before = pl_alloc_live(), one[1];
     test_true("no clouds", pl_clouds_create(&c, 1, PL_SPLIT_TRAIN, 0, 4, POLAR_DTYPE_F32) == POLAR_E_ARG, "%s", polar_error_message());
     test_true("clouds in bf16", pl_clouds_create(&c, 1, PL_SPLIT_TRAIN, 1, 4, POLAR_DTYPE_BF16) == POLAR_E_DTYPE, "%s", polar_error_message());
-    test_true("the order of nothing", pl_cloud_order(one, 0, 1, 0) == POLAR_E_ARG, "%s", polar_error_message());
+    test_true("the order of nothing", pl_epoch_order(one, 0, 1, 0) == POLAR_E_ARG, "%s", polar_error_message());
     int64_t n = 0, bad = 0;
     for (polar_status st = POLAR_E_NOMEM; st != POLAR_OK && n < 10;) {
         pl_alloc_fail_at(++n);

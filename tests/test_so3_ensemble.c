@@ -4,51 +4,51 @@
 #define ARMS 3
 
 /* Groups interleave: slots differ from members. The second stops early, the third has its own lr and decay. */
-static const so3_arm arms[ARMS] = {{"optim.rule=muon", 1},
+static const run_arm arms[ARMS] = {{"optim.rule=muon", 1},
                                    {"optim.rule=adamw optim.lr=0 optim.aux_lr=0 train.patience=1", 2},
                                    {"optim.rule=muon optim.lr=0.003 optim.aux_lr=0.02 optim.weight_decay=0.1", 3}};
 
 static void test_ensemble(const char *device)
 {
-    so3_story together[ARMS], alone[ARMS];
-    so3_run(together, device, arms, ARMS);
-    for (int i = 0; i < ARMS; i++) so3_run(&alone[i], device, &arms[i], 1);
+    run_story together[ARMS], alone[ARMS];
+    run_run(together, device, arms, ARMS);
+    for (int i = 0; i < ARMS; i++) run_run(&alone[i], device, &arms[i], 1);
     for (int i = 0; i < ARMS; i++) test_exact("a member of three, and alone", story_differs(&together[i], &alone[i]));
     test_true("the second stopped early", together[1].epochs == 2 && together[0].epochs == 4, "%lld and %lld epochs", (long long)together[1].epochs, (long long)together[0].epochs);
-    so3_free(together, ARMS);
-    so3_free(alone, ARMS);
+    run_free(together, ARMS);
+    run_free(alone, ARMS);
 
     /* one seed, two arms: the data are shared */
-    const so3_arm pair[2] = {{"optim.rule=polaradamw map.rounding=reference", 4}, {"optim.rule=polaradamw", 4}};
-    so3_run(together, device, pair, 2);
-    for (int i = 0; i < 2; i++) so3_run(&alone[i], device, &pair[i], 1);
+    const run_arm pair[2] = {{"optim.rule=polaradamw map.rounding=reference", 4}, {"optim.rule=polaradamw", 4}};
+    run_run(together, device, pair, 2);
+    for (int i = 0; i < 2; i++) run_run(&alone[i], device, &pair[i], 1);
     test_exact("two arms of one seed", story_differs(&together[0], &alone[0]) + story_differs(&together[1], &alone[1]));
-    test_true("... with the same clouds, and different ends", so3_result(&together[0], "trace_mse") == so3_result(&together[1], "trace_mse") && together[0].row[0].valid != together[1].row[0].valid,
-              "%.4f", so3_result(&together[0], "trace_mse"));
-    so3_free(together, 2);
-    so3_free(alone, 2);
+    test_true("... with the same clouds, and different ends", run_result(&together[0], "trace_mse") == run_result(&together[1], "trace_mse") && together[0].row[0].valid != together[1].row[0].valid,
+              "%.4f", run_result(&together[0], "trace_mse"));
+    run_free(together, 2);
+    run_free(alone, 2);
 }
 
 /* The ensemble interrupted after k epochs: saved, ended, begun anew, loaded, and on to the end. */
-static void interrupted(so3_story *s, const char *device, const so3_arm *who, int64_t n, int k, int finished_first)
+static void interrupted(run_story *s, const char *device, const run_arm *who, int64_t n, int k, int finished_first)
 {
-    so3_rig r;
+    run_rig r;
     const char *path = in_folder("checkpoint");
     int more = 1;
-    TEST_TRY(so3_open(&r, device, who, n));
-    so3_begin_story(s, n);
-    for (int i = 0; i < k; i++) more = so3_epoch(&r, s);
+    TEST_TRY(run_open(&r, device, who, n));
+    run_begin_story(s, n);
+    for (int i = 0; i < k; i++) more = run_epoch(&r, s);
     if (finished_first && !more) {
-        so3_finish(&r, s);
+        run_finish(&r, s);
         for (int64_t i = 0; i < n; i++) free(s[i].weights);
     }
     TEST_TRY(pl_testbed_so3.save(r.t, path));
-    so3_close(&r);
-    TEST_TRY(so3_open(&r, device, who, n));
+    run_close(&r);
+    TEST_TRY(run_open(&r, device, who, n));
     TEST_TRY(pl_testbed_so3.load(r.t, path));
-    while (more) more = so3_epoch(&r, s);
-    so3_finish(&r, s);
-    so3_close(&r);
+    while (more) more = run_epoch(&r, s);
+    run_finish(&r, s);
+    run_close(&r);
     remove(path);
 }
 
@@ -56,86 +56,71 @@ static void test_resume(const char *device)
 {
     static const struct {
         const char *what;
-        so3_arm     arm;
+        run_arm     arm;
     } singles[] = {{"polaradamw, interrupted after each epoch", {"optim.rule=polaradamw", 7}},
                    {"muon_v in f64 with shadows, the same", {"optim.rule=muon_v train.dtype=f64 gauge.shadows=2 gauge.maps=exact,ns_fp32", 8}},
                    {"sgdm with decay, the same", {"optim.rule=sgdm optim.weight_decay=0.1", 9}}};
-    so3_story whole[ARMS], parts[ARMS];
+    run_story whole[ARMS], parts[ARMS];
     for (size_t i = 0; i < sizeof singles / sizeof *singles; i++) {
         int64_t bad = 0;
-        so3_run(whole, device, &singles[i].arm, 1);
+        run_run(whole, device, &singles[i].arm, 1);
         for (int k = 0; k <= 4; k++) {
             interrupted(parts, device, &singles[i].arm, 1, k, 1);
             bad += story_differs(whole, parts) + (parts->gauges != whole->gauges);
-            so3_free(parts, 1);
+            run_free(parts, 1);
         }
         test_exact(singles[i].what, bad);
-        so3_free(whole, 1);
+        run_free(whole, 1);
     }
     int64_t bad = 0;
-    so3_run(whole, device, arms, ARMS);
+    run_run(whole, device, arms, ARMS);
     for (int k = 0; k <= 4; k++) {
         interrupted(parts, device, arms, ARMS, k, 0);
         for (int i = 0; i < ARMS; i++) bad += story_differs(&whole[i], &parts[i]);
-        so3_free(parts, ARMS);
+        run_free(parts, ARMS);
     }
     test_exact("an ensemble, interrupted after each epoch", bad);
-    so3_free(whole, ARMS);
+    run_free(whole, ARMS);
 }
 
 /* A learning rate that blows up: an infinity within the first epochs. */
 static void test_diverged(const char *device)
 {
-    const so3_arm three[ARMS] = {arms[0], {"optim.rule=sgdm optim.lr=1e6 optim.aux_lr=1e6", 2}, arms[2]};
-    so3_story together[ARMS], alone[ARMS], resumed[ARMS];
-    so3_run(together, device, three, ARMS);
-    for (int i = 0; i < ARMS; i++) so3_run(&alone[i], device, &three[i], 1);
-    test_true("it diverged, and that is a result", so3_result(&together[1], "diverged") == 1 && isnan(so3_result(&together[1], "test_mse")) && together[1].epochs < 4, "after %lld epochs",
+    const run_arm three[ARMS] = {arms[0], {"optim.rule=sgdm optim.lr=1e6 optim.aux_lr=1e6", 2}, arms[2]};
+    run_story together[ARMS], alone[ARMS], resumed[ARMS];
+    run_run(together, device, three, ARMS);
+    for (int i = 0; i < ARMS; i++) run_run(&alone[i], device, &three[i], 1);
+    test_true("it diverged, and that is a result", run_result(&together[1], "diverged") == 1 && isnan(run_result(&together[1], "test_mse")) && together[1].epochs < 4, "after %lld epochs",
               (long long)together[1].epochs);
     for (int i = 0; i < ARMS; i++) test_exact("a member beside a diverged one, and alone", story_differs(&together[i], &alone[i]));
     int64_t bad = 0;
     for (int k = 1; k <= 3; k++) {
         interrupted(resumed, device, three, ARMS, k, 0);
         for (int i = 0; i < ARMS; i++) bad += story_differs(&together[i], &resumed[i]);
-        so3_free(resumed, ARMS);
+        run_free(resumed, ARMS);
     }
     test_exact("... interrupted after each epoch", bad);
-    so3_free(together, ARMS);
-    so3_free(alone, ARMS);
+    run_free(together, ARMS);
+    run_free(alone, ARMS);
 }
 
 /* ---- files ------------------------------------------------------------------------------------------------------ */
 
-static void put_file(const char *path, const char *bytes, int64_t n)
-{
-    FILE *f = fopen(path, "wb");
-    if (!f || (n && fwrite(bytes, 1, (size_t)n, f) != (size_t)n) || fclose(f)) exit(1);
-}
-
-static polar_status load_into(const char *device, const so3_arm *arm, int64_t n, const char *path)
-{
-    so3_rig r;
-    TEST_TRY(so3_open(&r, device, arm, n));
-    polar_status st = pl_testbed_so3.load(r.t, path);
-    so3_close(&r);
-    return st;
-}
-
 static void test_files(const char *device)
 {
-    const so3_arm arm = {"optim.rule=muon", 1}, seed = {"optim.rule=muon", 2}, rule = {"optim.rule=polar_ema", 1}, lr = {"optim.rule=muon optim.lr=0.011", 1},
+    const run_arm arm = {"optim.rule=muon", 1}, seed = {"optim.rule=muon", 2}, rule = {"optim.rule=polar_ema", 1}, lr = {"optim.rule=muon optim.lr=0.011", 1},
                   width = {"optim.rule=muon model.width=4", 1}, twice[2] = {{"optim.rule=muon", 1}, {"optim.rule=muon", 1}};
     const char *path = in_folder("checkpoint"), *spoilt = in_folder("spoilt");
-    so3_rig r;
-    so3_story s;
+    run_rig r;
+    run_story s;
     char *bytes, *weights;
-    TEST_TRY(so3_open(&r, device, &arm, 1));
-    so3_begin_story(&s, 1);
-    so3_epoch(&r, &s);
+    TEST_TRY(run_open(&r, device, &arm, 1));
+    run_begin_story(&s, 1);
+    run_epoch(&r, &s);
     TEST_TRY(pl_testbed_so3.save(r.t, path));
     TEST_TRY(pl_testbed_so3.weights(r.t, 0, spoilt));
-    so3_close(&r);
-    int64_t n = so3_file(&bytes, path), m = so3_file(&weights, spoilt);
+    run_close(&r);
+    int64_t n = run_file(&bytes, path), m = run_file(&weights, spoilt);
     test_true("its own", load_into(device, &arm, 1, path) == POLAR_OK, "%lld bytes", (long long)n);
     test_true("of another seed", load_into(device, &seed, 1, path) == POLAR_E_FORMAT, "%s", polar_error_message());
     test_true("of another rule", load_into(device, &rule, 1, path) == POLAR_E_FORMAT, "%s", polar_error_message());
@@ -173,61 +158,23 @@ static void test_files(const char *device)
     remove(spoilt);
     remove(path);
     test_true("no file", load_into(device, &arm, 1, path) == POLAR_E_ARG, "%s", polar_error_message());
-    TEST_TRY(so3_open(&r, device, &arm, 1));
+    TEST_TRY(run_open(&r, device, &arm, 1));
     test_true("a folder that is not there", pl_testbed_so3.save(r.t, in_folder("missing/x")) == POLAR_E_ARG, "%s", polar_error_message());
-    so3_close(&r);
+    run_close(&r);
     free(bytes);
     free(weights);
-    so3_free(&s, 1);
+    run_free(&s, 1);
     (void)m;
 }
 
 static void test_shapes(const char *device)
 {
-    const so3_arm mixed[2] = {{"model.width=3", 1}, {"model.width=4", 1}};
-    so3_rig r;
-    polar_status st = so3_open(&r, device, mixed, 2);
+    const run_arm mixed[2] = {{"model.width=3", 1}, {"model.width=4", 1}};
+    run_rig r;
+    polar_status st = run_open(&r, device, mixed, 2);
     test_true("two shapes in one ensemble", st == POLAR_E_ARG && !r.t, "%s", polar_error_message());
     test_true("... which same_shape would have told", !pl_testbed_so3.same_shape(r.config[0], r.config[1]) && pl_testbed_so3.same_shape(r.config[0], r.config[0]), "no");
-    so3_close(&r);
-}
-
-/* begin, an epoch, save and load. */
-static polar_status whole_life(polar_device *dev, const pl_config *const *c, const uint64_t *seed, const char *path)
-{
-    pl_train *t = NULL;
-    pl_epoch_row row;
-    int active;
-    polar_status st = pl_testbed_so3.begin(&t, dev, c, seed, 1);
-    if (st == POLAR_OK) st = pl_testbed_so3.epoch(t, &row, &active);
-    if (st == POLAR_OK) st = pl_testbed_so3.save(t, path);
-    if (st == POLAR_OK) st = pl_testbed_so3.load(t, path);
-    pl_alloc_fail_at(0);
-    pl_testbed_so3.end(t);
-    return st;
-}
-
-/* Memory running out in each of these: one sentence, nothing kept. */
-static void test_fault(const char *device)
-{
-    const so3_arm arm = {"optim.rule=muon gauge.shadows=1 gauge.maps=exact model.layers=1", 1};
-    polar_device *dev;
-    pl_config *c = config_of(arm.changes);
-    const char *path = in_folder("checkpoint");
-    int64_t tries = 0, bad = 0, live, stride = strncmp(device, "guard", 5) ? 1 : 7;    /* guard maps and unmaps pages at every turn */
-    TEST_TRY(polar_device_open(&dev, device));
-    TEST_TRY(whole_life(dev, (const pl_config *const *)&c, &arm.seed, path));    /* a device may remember shapes it has met */
-    live = pl_alloc_live();
-    for (polar_status st = POLAR_E_NOMEM; st != POLAR_OK; tries += stride) {
-        pl_alloc_fail_at(tries + 1);
-        st = whole_life(dev, (const pl_config *const *)&c, &arm.seed, path);
-        bad += (st != POLAR_OK && st != POLAR_E_NOMEM) + (pl_alloc_live() != live);
-        if (tries > 20000) break;
-    }
-    test_true("memory running out at every allocation", !bad && tries > 50 && tries < 20000, "%lld allocations", (long long)(tries - stride));
-    remove(path);
-    pl_config_destroy(c);
-    polar_device_close(dev);
+    run_close(&r);
 }
 
 int main(int argc, char **argv)
@@ -239,7 +186,7 @@ int main(int argc, char **argv)
     test_diverged(device);
     test_files(device);
     test_shapes(device);
-    test_fault(device);
+    run_fault(device, &(run_arm){"optim.rule=muon gauge.shadows=1 gauge.maps=exact model.layers=1", 1});
     folder_close();
     return test_end();
 }

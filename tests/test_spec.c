@@ -3,7 +3,7 @@
 
 #include <dirent.h>
 
-#include "lab/so3_keys.h"
+#include "lab/testbed.h"
 
 #define HEAD "name: t\ntestbed: toy\nseeds: 0..3\n"    /* three lines */
 
@@ -272,7 +272,8 @@ static int64_t plan_file(const char *path, int64_t *distinct)
 {
     pl_spec *s;
     pl_plan *p;
-    TEST_TRY(pl_spec_read(&s, path, &pl_so3_schema, 1, NULL, 0));
+    pl_schema schemas[PL_TESTBED_MAX];
+    TEST_TRY(pl_spec_read(&s, path, schemas, pl_testbed_schemas(schemas), NULL, 0));
     TEST_TRY(pl_plan_create(&p, s));
     int64_t count = p->count;
     const char *base = strrchr(path, '/') + 1;
@@ -293,6 +294,9 @@ static void test_tree(void)
         {"paper/so3_capacity", 4 * 3 * 100}, {"paper/so3_lr_sweep", 3 * 3 * 4}, {"paper/so3_weight_decay", 2 * 7 * 4}, {"paper/so3_timing", 4 * 3 * 3},
         {"open/so3_factorial", 2 * 6 * 20}, {"open/so3_schur_only", 2 * 5 * 20}, {"open/so3_rounding", 2 * 6 * 20}, {"open/so3_gauge", 2 * 5 * 4},
         {"demo/so3_small", 2 * 3 * 4}, {"demo/so3_tiny", 2 * 3 * 4},
+        {"paper/deit_minimal_100ep", 3 * 4}, {"paper/deit_matched_aug_100ep", 3}, {"paper/deit_style_300ep", 3 * 4}, {"paper/deit_lr_scan", 12}, {"paper/deit_adamw_lr_audit", 3},
+        {"paper/deit_timing", 3}, {"open/deit_muon_wd", 4 * 4}, {"open/deit_qkv_split", 4}, {"open/deit_factorial", 6 * 4},
+        {"demo/deit_small", 3 * 2}, {"demo/deit_tiny", 2},
     };
     static const char *const folders[] = {"paper", "open", "demo"};
     char path[4096];
@@ -312,26 +316,63 @@ static void test_tree(void)
     test_true("every file under specs/ is in this list", files == n, "%lld files", (long long)files);
 }
 
-/* The key table of docs/specs.md is the one in the code; a row that is missing is printed, to be pasted there. */
+/* Runs that several specs of the paper's DeiT half ask for are the same runs: the winners of the scan, S1's AdamW, the arms that the open questions compare with. */
+static void test_shared(void)
+{
+    static const char *const names[] = {"paper/deit_minimal_100ep", "paper/deit_matched_aug_100ep", "paper/deit_style_300ep", "paper/deit_lr_scan", "paper/deit_adamw_lr_audit", "paper/deit_timing",
+                                        "open/deit_muon_wd", "open/deit_qkv_split", "open/deit_factorial"};
+    static char ids[128][PL_RUN_ID_CHARS];
+    int64_t count = 0, runs = 0;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        char path[4096];
+        pl_schema schemas[PL_TESTBED_MAX];
+        pl_spec *s;
+        pl_plan *p;
+        snprintf(path, sizeof path, "%s/specs/%s.yaml", SOURCE_DIR, names[i]);
+        TEST_TRY(pl_spec_read(&s, path, schemas, pl_testbed_schemas(schemas), NULL, 0));
+        TEST_TRY(pl_plan_create(&p, s));
+        for (int64_t k = 0; k < p->count; k++, runs++) {
+            int64_t at = 0;
+            while (at < count && strcmp(ids[at], p->runs[k].id)) at++;
+            if (at == count && count < 128) memcpy(ids[count++], p->runs[k].id, PL_RUN_ID_CHARS);
+        }
+        pl_plan_destroy(p);
+        pl_spec_destroy(s);
+    }
+    /* of the scan 3 are known, of AdamW's rates 1, of the decays 8, of qkv 2, of the factorial 4 + 4 */
+    test_true("the DeiT specs share runs", runs == 89 && count == 89 - 22, "%lld runs, %lld of them different", (long long)runs, (long long)count);
+}
+
+/* Rows of the section "## Keys of <testbed>" of docs/specs.md that are not the code's: those missing are printed, to be pasted there. */
+static int64_t check_section(const char *text, const pl_schema *schema)
+{
+    char row[2048], range[PL_WHY_CHARS];
+    int64_t wrong = 0, rows = 0;
+    snprintf(row, sizeof row, "\n## Keys of %s\n", schema->name);
+    const char *begin = strstr(text, row), *end = begin ? strstr(begin + 4, "\n## ") : NULL;
+    char *section = begin ? strndup(begin, end ? (size_t)(end + 1 - begin) : strlen(begin)) : strdup("");
+    for (int i = 0; i < schema->key_count; i++) {
+        const pl_key *k = &schema->keys[i];
+        pl_key_range(range, k);
+        snprintf(row, sizeof row, "\n| `%s` | %s | %s | %s | %s |\n", k->name, pl_key_type_name(k->type), k->def, range, k->help);
+        if (strstr(section, row)) continue;
+        wrong++;
+        printf("docs/specs.md lacks %s", row + 1);
+    }
+    for (const char *p = section; (p = strstr(p, "\n| `")); p++) rows++;
+    free(section);
+    return wrong + (rows != schema->key_count);
+}
+
 static void test_docs(void)
 {
-    char path[4096], row[2048], range[PL_WHY_CHARS], *text = calloc(1, 200000);
-    int64_t missing = 0, rows = 0;
+    pl_schema schemas[PL_TESTBED_MAX];
+    char path[4096], *text = calloc(1, 200000);
     snprintf(path, sizeof path, "%s/docs/specs.md", SOURCE_DIR);
     FILE *f = fopen(path, "r");
     if (f && fread(text, 1, 199999, f) == 0) text[0] = 0;
     if (f) fclose(f);
-    for (int i = 0; i < pl_so3_schema.key_count; i++) {
-        const pl_key *k = &pl_so3_schema.keys[i];
-        pl_key_range(range, k);
-        snprintf(row, sizeof row, "\n| `%s` | %s | %s | %s | %s |\n", k->name, pl_key_type_name(k->type), k->def, range, k->help);
-        if (strstr(text, row)) continue;
-        missing++;
-        printf("docs/specs.md lacks %s", row + 1);
-    }
-    const char *table = strstr(text, "## Keys of so3");
-    for (const char *p = table ? table : ""; (p = strstr(p, "\n| `")); p++) rows++;
-    test_true("docs/specs.md lists the keys", !missing && rows == pl_so3_schema.key_count, "%lld rows, %lld missing", (long long)rows, (long long)missing);
+    for (int i = 0, n = pl_testbed_schemas(schemas); i < n; i++) test_exact("docs/specs.md lists the keys", check_section(text, &schemas[i]));
     free(text);
 }
 
@@ -346,6 +387,7 @@ int main(int argc, char **argv)
     test_overrides();
     test_faults();
     test_tree();
+    test_shared();
     test_docs();
     spec_file_end();
     return test_end();

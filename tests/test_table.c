@@ -168,6 +168,27 @@ static void tables(void)
     }
 }
 
+/* A newline, a tab, the begin of a terminal's command and a delete in a name (folders may be called so) break no row, and columns stay where they are. */
+static void control_bytes(void)
+{
+    static const char *const want[] = {[PL_TABLE_TEXT] = "a\\nb\nname                  n\nx\\ny\\tz\\x1b[2J\\x7f\\r  1\nxyz                   2\n",
+                                       [PL_TABLE_CSV] = "name,n\n\"x\ny\tz\x1b[2J\x7f\r\",1\nxyz,2\n",
+                                       [PL_TABLE_JSON] = NULL,
+                                       [PL_TABLE_TEX] = "% a\\nb\n\\begin{tabular}{lr}\n\\toprule\nname & n \\\\\n\\midrule\nx\\textbackslash{}ny\\textbackslash{}tz\\textbackslash{}x1b[2J\\textbackslash{}x7f\\textbackslash{}r & 1 \\\\\n"
+                                                        "xyz & 2 \\\\\n\\bottomrule\n\\end{tabular}\n"};
+    for (pl_table_format k = PL_TABLE_TEXT; k <= PL_TABLE_TEX; k++) {
+        if (!want[k]) continue;    /* strings of JSON: above */
+        pl_table *t;
+        memory m;
+        TEST_TRY(pl_table_create(&t, "a\nb", columns, 2));
+        pl_table_row(t), pl_table_text(t, "x\ny\tz\x1b[2J\x7f\r"), pl_table_integer(t, 1);
+        pl_table_row(t), pl_table_text(t, "xyz"), pl_table_integer(t, 2);
+        TEST_TRY(pl_table_print(t, memory_begin(&m)->f, k));
+        same_text("table: control bytes", &m, want[k]);
+        pl_table_destroy(t);
+    }
+}
+
 /* Every allocation fails once; the table says so and leaks nothing. */
 static void table_memory(void)
 {
@@ -201,6 +222,7 @@ int main(int argc, char **argv)
     json_strings();
     json_numbers();
     tables();
+    control_bytes();
     table_memory();
     table_full_disk();
     return test_end();

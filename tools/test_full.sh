@@ -38,6 +38,7 @@ isa_flags() {
     scalar) ;;
     avx2) echo avx2 fma ;;
     avx512) echo avx2 fma avx512f avx512dq avx512bw avx512vl ;;
+    avx512bf16) echo avx2 fma avx512f avx512dq avx512bw avx512vl avx512_bf16 ;;
     amx) echo avx2 fma avx512f avx512dq avx512bw avx512vl amx_tile amx_bf16 ;;
     esac
 }
@@ -66,7 +67,7 @@ fuzzer_works() {
 }
 
 part 'sanitizers: address, undefined' sanitizers
-for isa in scalar avx2 avx512 amx; do
+for isa in scalar avx2 avx512 avx512bf16 amx; do
     lacks=$(isa_lacks $isa)
     if [ -z "$lacks" ]; then part "instruction set: $isa" forced $isa; else skip "instruction set: $isa" "this CPU has no $lacks"; fi
 done

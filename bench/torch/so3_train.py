@@ -120,9 +120,9 @@ class Muon(torch.optim.Optimizer):
 class Rule:
     """One rule over the model: its matrices on the rule's route, the rest on AdamW."""
 
-    def __init__(self, name, model, lr):
-        matrices = [p for n, p in model.named_parameters() if n.startswith("layers.") and p.ndim == 2]
-        others = [p for n, p in model.named_parameters() if not (n.startswith("layers.") and p.ndim == 2)]
+    def __init__(self, name, model, lr, under="layers."):
+        matrices = [p for n, p in model.named_parameters() if n.startswith(under) and p.ndim == 2]
+        others = [p for n, p in model.named_parameters() if not (n.startswith(under) and p.ndim == 2)]
         if name == "adamw":
             self.parts = [torch.optim.AdamW(matrices + others, lr=lr, weight_decay=0, fused=True)]
         else:

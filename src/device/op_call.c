@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/clock.h"
 #include "device/backend.h"
 
 static const pl_op_info op_infos[PL_OP_COUNT] = {
@@ -49,6 +50,7 @@ static int optional(pl_op_id id, const void *args, int i)
     case PL_OP_pair_sum: return i == 3;
     case PL_OP_vec_gate: return i == 4;
     case PL_OP_layernorm_back: return i == 7;
+    case PL_OP_gemm_act: return i == 1 || i >= 4;
     case PL_OP_attention:
     case PL_OP_cross_entropy:
     case PL_OP_mse: return i == 1;
@@ -126,12 +128,23 @@ static int enter(pl_queue *q, pl_op_id id, const void *args, polar_status checke
     return 0;
 }
 
-#define PL_OP(op, out, inout, in, ...)                                                                 \
-    void pl_call_##op(pl_queue *q, const pl_args_##op *a)                                             \
-    {                                                                                                 \
-        if (!enter(q, PL_OP_##op, a, pl_check_##op(a), pl_flops_##op(a))) return;                     \
-        if (q->dev->ops.op) q->dev->ops.op(q, a);                                                     \
-        else PL_QUEUE_FAIL(q, POLAR_E_UNSUPPORTED, "device '%s' has no " #op, q->dev->name);          \
+/* The moment, with nothing left to do before it, or this thread's time where ops run on it alone; an error of the wait stays with the queue. */
+static double idle_since(pl_queue *q)
+{
+    if (!q->dev->backend->queue_sync) return q->dev->threads == 1 ? pl_clock_thread_seconds() : pl_clock_seconds();
+    polar_status st = q->dev->backend->queue_sync(q);
+    if (st != POLAR_OK) pl_queue_keep(q, st);
+    return pl_clock_seconds();
+}
+
+#define PL_OP(op, out, inout, in, ...)                                                                                                                       \
+    void pl_call_##op(pl_queue *q, const pl_args_##op *a)                                                                                                     \
+    {                                                                                                                                                         \
+        if (!enter(q, PL_OP_##op, a, pl_check_##op(a), pl_flops_##op(a))) return;                                                                             \
+        double begin = q->watch ? idle_since(q) : 0;                                                                                                          \
+        if (q->dev->ops.op) q->dev->ops.op(q, a);                                                                                                             \
+        else PL_QUEUE_FAIL(q, POLAR_E_UNSUPPORTED, "device '%s' has no " #op, q->dev->name);                                                                  \
+        if (q->watch) q->watch(q->watch_arg, PL_OP_##op, a, idle_since(q) - begin, pl_flops_##op(a), operand_bytes(PL_OP_##op, a));                           \
     }
 #include "device/ops.def"
 #undef PL_OP

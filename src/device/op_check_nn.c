@@ -20,6 +20,20 @@ polar_status pl_check_bias_act(const pl_args_bias_act *a)
     return POLAR_OK;
 }
 
+polar_status pl_check_gemm_act(const pl_args_gemm_act *a)
+{
+    const pl_args_gemm product = {.C = a->Y, .A = a->A, .B = a->B, .D = a->D, .tb = a->tb};
+    PL_TRY(need_act("gemm_act", a->act));
+    PL_TRY(pl_check_gemm(&product));
+    NEED_DISJOINT("gemm_act", 1, &a->Y, &a->S, &a->b, &a->F);
+    NEED_DISJOINT("gemm_act", 1, &a->S, &a->A, &a->B, &a->D, &a->b);
+    if (a->S.data) PL_TRY(need_same_shape("gemm_act", "S", &a->Y, &a->S));
+    if (a->b.data) PL_TRY(need_row("gemm_act", "b", &a->b, a->Y.batch, a->Y.cols));
+    if (!a->F.data) return POLAR_OK;
+    PL_NEED(!a->S.data && !a->b.data && a->act == PL_ACT_NONE, POLAR_E_ARG, "gemm_act: with a factor F there is neither bias nor activation");
+    return need_same_shape("gemm_act", "F", &a->Y, &a->F);
+}
+
 polar_status pl_check_bias_act_back(const pl_args_bias_act_back *a)
 {
     PL_TRY(need_act("bias_act_back", a->act));
@@ -213,6 +227,13 @@ double pl_flops_bias_act(const pl_args_bias_act *a)
 {
     static const double act[PL_ACT_COUNT] = {[PL_ACT_NONE] = 0, [PL_ACT_SILU] = 4, [PL_ACT_SIGMOID] = 3, [PL_ACT_GELU] = 4};
     return a->act < 0 || a->act >= PL_ACT_COUNT ? 0 : (act[a->act] + (a->b.data ? 1 : 0)) * elements(&a->Y);
+}
+
+double pl_flops_gemm_act(const pl_args_gemm_act *a)
+{
+    const pl_args_gemm product = {.C = a->Y, .A = a->A, .B = a->B, .D = a->D, .alpha = 1, .beta = 1};
+    const pl_args_bias_act rest = {.Y = a->Y, .b = a->b, .act = a->act};
+    return pl_flops_gemm(&product) + (a->F.data ? elements(&a->Y) : (a->S.data ? 2 : 1) * pl_flops_bias_act(&rest));
 }
 
 double pl_flops_bias_act_back(const pl_args_bias_act_back *a)

@@ -21,6 +21,9 @@ typedef struct pl_scratch_mark {
     size_t total;    /* bytes in use over all chunks, for the high-water mark */
 } pl_scratch_mark;
 
+/* Told of every op a backend has run: its seconds, the device idle before and after it (of a device of one thread: its processor time), nominal FLOPs, bytes (each operand once, an updated one twice). */
+typedef void (*pl_op_watch)(void *arg, pl_op_id id, const void *args, double seconds, double flops, double bytes);
+
 struct polar_queue {
     pl_device *dev;
     int        dry;           /* counting only */
@@ -37,6 +40,8 @@ struct polar_queue {
     uint64_t        serial;   /* never given twice in a process */
     void           *impl;     /* the backend's: stream, record list, ... */
     int             together; /* between pl_queue_together_begin and ..._end */
+    pl_op_watch     watch;    /* of benchmarks, outside of captures; or NULL */
+    void           *watch_arg;
 };
 
 void pl_queue_fail(pl_queue *q, polar_status code, const char *file, int line, const char *fmt, ...) PL_PRINTF(5, 6);    /* keeps the first */

@@ -15,7 +15,7 @@ void pl_attention_layer_backward(pl_queue *q, const pl_attention_layer *l, pl_ma
 {
     pl_scratch_mark mark = pl_scratch_begin(q);
     pl_mat none = {0}, dO = pl_scratch_mat(q, X.dtype, X.batch, X.rows, X.cols), dQKV = pl_scratch_mat(q, X.dtype, X.batch, X.rows, 3 * X.cols);
-    pl_residual_backward(q, &l->proj, dO, dY, kept->O, s, B);
+    pl_residual_backward(q, &l->proj, dO, none, dY, kept->O, s, B);
     pl_attention_backward(q, pl_view_split(dQKV, B), pl_view_split(kept->QKV, B), pl_view_split(kept->O, B), kept->lse, pl_view_split(dO, B), l->heads);
     pl_linear_backward(q, &l->qkv, dX, none, dQKV, none, X, B);
     pl_scratch_end(q, mark);

@@ -5,6 +5,10 @@
 
 void pl_linear_forward(pl_queue *q, const pl_linear *l, pl_mat Y, pl_mat U, pl_mat X)
 {
+    if (l->bias && Y.data == U.data && pl_queue_has(q, PL_OP_gemm_act)) {
+        PL_CALL(gemm_act, q, .Y = Y, .A = X, .B = pl_param_factor(l->weight), .tb = 1, .b = l->bias->W, .act = l->act);
+        return;
+    }
     PL_CALL(gemm, q, .C = U, .A = X, .B = pl_param_factor(l->weight), .tb = 1, .alpha = 1);
     if (l->bias) PL_CALL(bias_act, q, .Y = Y, .X = U, .b = l->bias->W, .act = l->act);
     else if (l->act != PL_ACT_NONE) PL_CALL(bias_act, q, .Y = Y, .X = U, .act = l->act);

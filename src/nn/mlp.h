@@ -9,7 +9,8 @@ typedef struct pl_mlp {
 } pl_mlp;
 
 typedef struct pl_mlp_kept {
-    pl_mat U, A;              /* (E, n, M): fc1 before its bias, and after bias and activation; A may be U where there is no backward */
+    pl_mat U, A;              /* (E, n, M): A = act(fc1(X)). U is fc1 before its bias, or, where the device has gemm_act, the slope of the activation there, which is all the
+                               * backward wants; A may be U where there is no backward */
 } pl_mlp_kept;
 
 /* Y = Z + s fc2(act(fc1(X))). X (E, n, C); Y, Z, s as of pl_residual_forward. */

@@ -10,7 +10,8 @@
 /* X (E, rows, in) in the activations' format; Y, Z (E, rows, out) in the stream's, Y may be Z; s (E, images, 1) or none, an image's rows following each other. */
 void pl_residual_forward(pl_queue *q, const pl_linear *l, pl_mat Y, pl_mat X, pl_mat Z, pl_mat s);
 
-/* Overwrites the gradients of weight and bias, and dX (E, rows, in) in the activations' format; the gradient of Z is dY. The rows come in `groups` (images). */
-void pl_residual_backward(pl_queue *q, const pl_linear *l, pl_mat dX, pl_mat dY, pl_mat X, pl_mat s, int64_t groups);
+/* Overwrites the gradients of weight and bias, and dX (E, rows, in) in the activations' format, times F where F is given (as large as dX, where the device has gemm_act); the gradient
+ * of Z is dY. The rows come in `groups` (images). */
+void pl_residual_backward(pl_queue *q, const pl_linear *l, pl_mat dX, pl_mat F, pl_mat dY, pl_mat X, pl_mat s, int64_t groups);
 
 #endif

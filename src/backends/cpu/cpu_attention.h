@@ -39,9 +39,8 @@ typedef struct pl_attention_tiles {
     pl_bf16 *v, *k;               /* (db, tb): right forms of V (forward), K (backward) */
     pl_bf16 *qt, *gt;             /* (db, tb): left forms of Q^T and dO^T, backward */
     pl_bf16 *q;                   /* (db): 32 rows of Q or dO, left form */
-    pl_bf16 *p;                   /* (tb): 32 rows of P or dS, left form */
+    pl_bf16 *p;                   /* (tb): 32 rows of P (forward) or dS (backward), left form */
     pl_bf16 *all_p, *all_ds;      /* (tb, tb): right forms of P, dS, keys by queries, backward */
-    pl_bf16 *block;               /* one block on its way out */
     float   *s, *ds, *sum;        /* (tb), (tb), 1: sums */
     float   *rows;                /* (2, dp) */
 } pl_attention_tiles;

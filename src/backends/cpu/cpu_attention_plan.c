@@ -60,7 +60,6 @@ size_t pl_attention_tiles_point(pl_attention_tiles *w, char *base, const pl_atte
     w->p = take(base, &used, block * tb);
     w->all_p = take(base, &used, back ? block * tb * tb : 0);
     w->all_ds = take(base, &used, back ? block * tb * tb : 0);
-    w->block = take(base, &used, block);
     w->s = take(base, &used, sums * tb);
     w->ds = take(base, &used, back ? sums * tb : 0);
     w->sum = take(base, &used, sums);

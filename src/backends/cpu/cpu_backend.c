@@ -3,8 +3,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#ifdef PL_HAVE_AMX
+#if defined(PL_HAVE_AVX512BF16) || defined(PL_HAVE_AMX)
 #include <cpuid.h>
+#endif
+#ifdef PL_HAVE_AMX
 #include <sys/syscall.h>
 #include <unistd.h>
 #endif
@@ -21,7 +23,7 @@ typedef struct {
 
 const char *pl_isa_name(pl_isa isa)
 {
-    static const char *const names[PL_ISA_COUNT] = {"scalar", "avx2", "avx512", "amx"};
+    static const char *const names[PL_ISA_COUNT] = {"scalar", "avx2", "avx512", "avx512bf16", "amx"};
     return names[isa];
 }
 
@@ -40,6 +42,15 @@ static int tiles_granted(void)
 }
 #endif
 
+#ifdef PL_HAVE_AVX512BF16
+/* Asked of the CPU itself: not every compiler's __builtin_cpu_supports knows the name. */
+static int has_bf16_dots(void)
+{
+    unsigned a, b, c, d;
+    return __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a & 1u << 5);
+}
+#endif
+
 int pl_isa_usable(pl_isa isa)
 {
     switch (isa) {
@@ -52,6 +63,9 @@ int pl_isa_usable(pl_isa isa)
         return pl_isa_usable(PL_ISA_AVX2) && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
                __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl");
 #endif
+#ifdef PL_HAVE_AVX512BF16
+    case PL_ISA_AVX512BF16: return pl_isa_usable(PL_ISA_AVX512) && has_bf16_dots();
+#endif
 #ifdef PL_HAVE_AMX
     case PL_ISA_AMX: return pl_isa_usable(PL_ISA_AVX512) && tiles_granted();
 #endif
@@ -63,18 +77,22 @@ int pl_isa_usable(pl_isa isa)
 typedef struct {
     const pl_ops *ops;
     double       (*peak)(pl_device *dev, polar_dtype dtype);
+    size_t       (*fused_scratch)(pl_op_id id, const void *args, int threads);    /* NULL: it has none of these ops */
 } isa_kernels;
 
 static const isa_kernels built[PL_ISA_COUNT] = {
-    [PL_ISA_SCALAR] = {&pl_cpu_ops_scalar, pl_cpu_peak_scalar},
+    [PL_ISA_SCALAR] = {&pl_cpu_ops_scalar, pl_cpu_peak_scalar, NULL},
 #ifdef PL_HAVE_AVX2
-    [PL_ISA_AVX2] = {&pl_cpu_ops_avx2, pl_cpu_peak_avx2},
+    [PL_ISA_AVX2] = {&pl_cpu_ops_avx2, pl_cpu_peak_avx2, NULL},
 #endif
 #ifdef PL_HAVE_AVX512
-    [PL_ISA_AVX512] = {&pl_cpu_ops_avx512, pl_cpu_peak_avx512},
+    [PL_ISA_AVX512] = {&pl_cpu_ops_avx512, pl_cpu_peak_avx512, NULL},
+#endif
+#ifdef PL_HAVE_AVX512BF16
+    [PL_ISA_AVX512BF16] = {&pl_cpu_ops_avx512bf16, pl_cpu_peak_avx512bf16, pl_cpu_fused_scratch_avx512bf16},
 #endif
 #ifdef PL_HAVE_AMX
-    [PL_ISA_AMX] = {&pl_cpu_ops_amx, pl_cpu_peak_amx},
+    [PL_ISA_AMX] = {&pl_cpu_ops_amx, pl_cpu_peak_amx, pl_cpu_fused_scratch_amx},
 #endif
 };
 
@@ -91,7 +109,7 @@ static polar_status isa_parse(int *out, const char *name, const char *from)
             *out = i;
             return POLAR_OK;
         }
-    return PL_FAIL(POLAR_E_ARG, "%s=%s: no such instruction set (there are: scalar, avx2, avx512, amx)", from, name);
+    return PL_FAIL(POLAR_E_ARG, "%s=%s: no such instruction set (there are: scalar, avx2, avx512, avx512bf16, amx)", from, name);
 }
 
 static polar_status set_option(void *ctx, const char *key, const char *value)
@@ -114,7 +132,7 @@ static polar_status cpu_open(pl_device *dev, const char *options)
     dev->ops = *built[o.isa].ops;
     pl_op_fill(&dev->ops, &pl_ref_ops);
     dev->impl = (void *)&built[o.isa];
-    dev->flushes = o.isa == PL_ISA_AMX;
+    dev->flushes = o.isa >= PL_ISA_AVX512BF16;
     snprintf(dev->name, sizeof dev->name, "cpu:isa=%s,threads=%d", pl_isa_name((pl_isa)o.isa), dev->threads);
     return POLAR_OK;
 }
@@ -162,11 +180,9 @@ void pl_cpu_do_item(pl_queue *q, const pl_cpu_item *item)
 
 static size_t cpu_op_scratch(pl_queue *q, pl_op_id id, const void *args)
 {
-#ifdef PL_HAVE_AMX
-    if (id == PL_OP_newton_schulz) return pl_cpu_newton_schulz_bytes_amx(args, q->dev->threads);    /* only amx has these */
-    if (id == PL_OP_polar_map) return pl_cpu_item_scratch_amx(&(pl_cpu_item){.id = id, .map = *(const pl_args_polar_map *)args}, q->dev->threads);
-    if (id == PL_OP_polar_step) return pl_cpu_item_scratch_amx(&(pl_cpu_item){.id = id, .step = *(const pl_args_polar_step *)args}, q->dev->threads);
-#endif
+    const isa_kernels *kernels = q->dev->impl;
+    size_t fused = kernels->fused_scratch ? kernels->fused_scratch(id, args, q->dev->threads) : 0;
+    if (fused) return fused;
     if (id == PL_OP_pair_message || id == PL_OP_pair_message_back) return pl_cpu_message_scratch(id, args, q->dev->threads);
     return pl_cpu_vit_scratch(id, args, q->dev->threads);
 }

@@ -1,6 +1,6 @@
 /* cpu_kernels.h -- what is built once per instruction set, and the choice between them at run time.
  *
- * Every file in kernels/ is compiled for scalar (baseline), avx2, avx512 and amx (avx512 and the tile unit) with PL_ISA set; the functions carry the
+ * Every file in kernels/ is compiled for scalar (baseline), avx2, avx512, avx512bf16 (and its dot products of bf16) and amx (avx512 and the tile unit) with PL_ISA set; the functions carry the
  * instruction set in their names, cpu_ops.c collects them into a table, and cpu_backend.c chooses one. Results depend on nothing but the
  * operands: not on threads, batch mates or the position in a matrix; in the element tier and in norms not on the instruction set either.
  */
@@ -14,18 +14,21 @@
 #define PL_ISA_NAME(f)  PL_PASTE(f, PL_ISA)    /* pl_cpu_gemm -> pl_cpu_gemm_avx512 */
 #define PL_INLINE       static inline __attribute__((always_inline))    /* so that a constant argument makes a loop of its own */
 
-typedef enum pl_isa { PL_ISA_SCALAR, PL_ISA_AVX2, PL_ISA_AVX512, PL_ISA_AMX, PL_ISA_COUNT } pl_isa;
+typedef enum pl_isa { PL_ISA_SCALAR, PL_ISA_AVX2, PL_ISA_AVX512, PL_ISA_AVX512BF16, PL_ISA_AMX, PL_ISA_COUNT } pl_isa;
 
 /* All ops of one instruction set, parallel over `q->dev->threads`; same shape as pl_ops, empty slots fall to ref. */
-extern const pl_ops pl_cpu_ops_scalar, pl_cpu_ops_avx2, pl_cpu_ops_avx512, pl_cpu_ops_amx;
+extern const pl_ops pl_cpu_ops_scalar, pl_cpu_ops_avx2, pl_cpu_ops_avx512, pl_cpu_ops_avx512bf16, pl_cpu_ops_amx;
 
 /* FLOPs per second of multiply-adds that stay in registers, all threads at once, dtype being that of the factors. */
 double pl_cpu_peak_scalar(pl_device *dev, polar_dtype dtype);
 double pl_cpu_peak_avx2(pl_device *dev, polar_dtype dtype);
 double pl_cpu_peak_avx512(pl_device *dev, polar_dtype dtype);
+double pl_cpu_peak_avx512bf16(pl_device *dev, polar_dtype dtype);
 double pl_cpu_peak_amx(pl_device *dev, polar_dtype dtype);
 
-size_t pl_cpu_newton_schulz_bytes_amx(const pl_args_newton_schulz *a, int threads);    /* the scratch the fused op takes */
+/* The scratch of newton_schulz, polar_map and polar_step, which only these have; 0 for other ops. */
+size_t pl_cpu_fused_scratch_avx512bf16(pl_op_id id, const void *args, int threads);
+size_t pl_cpu_fused_scratch_amx(pl_op_id id, const void *args, int threads);
 
 /* A call that can be put off until pl_queue_together_end. */
 typedef struct pl_cpu_item {
@@ -46,28 +49,35 @@ typedef struct pl_cpu_norm {
 
 #define PL_CPU_ITEMS 256    /* put off at once; a queue with as many does them before it takes another */
 
-void   pl_cpu_do_item(pl_queue *q, const pl_cpu_item *item);                        /* at pl_queue_together_end, or at once */
-size_t pl_cpu_item_scratch_amx(const pl_cpu_item *item, int threads);               /* of polar_map and polar_step */
+void pl_cpu_do_item(pl_queue *q, const pl_cpu_item *item);    /* at pl_queue_together_end, or at once */
 
-const char *pl_isa_name(pl_isa isa);      /* "scalar", "avx2", "avx512", "amx" */
+const char *pl_isa_name(pl_isa isa);      /* "scalar", "avx2", "avx512", "avx512bf16", "amx" */
 int         pl_isa_usable(pl_isa isa);    /* built in, and this CPU and kernel have it; asks the kernel for the tile unit */
 
 void pl_cpu_polar_exact(pl_queue *q, const pl_args_polar_exact *a);    /* the oracle's, the batch shared out over the threads */
+
+/* What follows a product while its result is still in the cache: called for every part of C when it is finished, on the thread that made it. */
+typedef struct pl_gemm_tail {
+    void      (*fn)(const void *arg, int64_t b, int64_t i, int64_t j, int64_t rows, int64_t cols);    /* rows [i, i + rows), columns [j, j + cols) of matrix b */
+    const void *arg;
+} pl_gemm_tail;
 
 #ifdef PL_ISA    /* this instruction set's ops (inside kernels/) */
 void PL_ISA_NAME(pl_cpu_copy)(pl_queue *q, const pl_args_copy *a);                        /* cpu_elem.c */
 void PL_ISA_NAME(pl_cpu_axpby)(pl_queue *q, const pl_args_axpby *a);                      /* cpu_elem.c */
 void PL_ISA_NAME(pl_cpu_gemm)(pl_queue *q, const pl_args_gemm *g);                        /* cpu_gemm.c */
-void PL_ISA_NAME(pl_cpu_gemm_tiles)(pl_queue *q, const pl_args_gemm *g);                  /* cpu_gemm_tiles.c: A and B bf16, the rest bf16 or f32; amx only */
-void PL_ISA_NAME(pl_cpu_newton_schulz)(pl_queue *q, const pl_args_newton_schulz *a);      /* cpu_newton_schulz.c: amx only */
+void PL_ISA_NAME(pl_cpu_gemm_then)(pl_queue *q, const pl_args_gemm *g, const pl_gemm_tail *tail);    /* cpu_gemm.c: gemm, and what follows; tail or NULL */
+void PL_ISA_NAME(pl_cpu_gemm_act)(pl_queue *q, const pl_args_gemm_act *a);                /* cpu_gemm_act.c */
+void PL_ISA_NAME(pl_cpu_gemm_tiles)(pl_queue *q, const pl_args_gemm *g, const pl_gemm_tail *tail);                  /* cpu_gemm_tiles.c: A and B bf16, the rest bf16 or f32; where PL_TILES is set */
+void PL_ISA_NAME(pl_cpu_newton_schulz)(pl_queue *q, const pl_args_newton_schulz *a);      /* cpu_newton_schulz.c: where PL_TILES is set */
 size_t PL_ISA_NAME(pl_cpu_newton_schulz_bytes)(const pl_args_newton_schulz *a, int threads);    /* the scratch it takes */
 void PL_ISA_NAME(pl_cpu_frob)(pl_queue *q, const pl_args_frob *a);                        /* cpu_norm.c */
 void PL_ISA_NAME(pl_cpu_normalise)(pl_queue *q, const pl_args_normalise *a);              /* cpu_elem.c */
 void PL_ISA_NAME(pl_cpu_direction)(pl_queue *q, const pl_args_direction *a);              /* cpu_elem.c */
 void PL_ISA_NAME(pl_cpu_decay_step)(pl_queue *q, const pl_args_decay_step *a);            /* cpu_elem.c */
 void PL_ISA_NAME(pl_cpu_adamw_step)(pl_queue *q, const pl_args_adamw_step *a);            /* cpu_together.c */
-void PL_ISA_NAME(pl_cpu_polar_map)(pl_queue *q, const pl_args_polar_map *a);              /* cpu_polar_step.c: amx only */
-void PL_ISA_NAME(pl_cpu_polar_step)(pl_queue *q, const pl_args_polar_step *a);            /* cpu_polar_step.c: amx only */
+void PL_ISA_NAME(pl_cpu_polar_map)(pl_queue *q, const pl_args_polar_map *a);              /* cpu_polar_step.c: where PL_TILES is set */
+void PL_ISA_NAME(pl_cpu_polar_step)(pl_queue *q, const pl_args_polar_step *a);            /* cpu_polar_step.c: the same */
 
 /* Parts of ops, on the calling thread. */
 void    PL_ISA_NAME(pl_cpu_direction_row)(const pl_args_direction *a, int64_t i);                          /* cpu_elem.c: row i of the first matrix; no f64 */
@@ -79,7 +89,7 @@ void    PL_ISA_NAME(pl_cpu_norm_end)(double out[2], const pl_cpu_norm *s);      
 size_t  PL_ISA_NAME(pl_cpu_matrix_bytes)(const pl_cpu_item *item);                                         /* cpu_polar_step.c: a thread's work memory; 0: too large */
 void    PL_ISA_NAME(pl_cpu_matrix)(const pl_cpu_item *item, int64_t b, char *work);                        /* cpu_polar_step.c: matrix b */
 void    PL_ISA_NAME(pl_cpu_large_matrix)(pl_queue *q, const pl_cpu_item *item);                            /* cpu_polar_step.c: over all threads */
-size_t  PL_ISA_NAME(pl_cpu_item_scratch)(const pl_cpu_item *item, int threads);                            /* cpu_polar_step.c: the op's scratch */
+size_t  PL_ISA_NAME(pl_cpu_fused_scratch)(pl_op_id id, const void *args, int threads);                      /* cpu_polar_step.c: see above */
 void    PL_ISA_NAME(pl_cpu_do_items)(pl_queue *q, const pl_cpu_item *items, int count);                    /* cpu_together.c: now, side by side */
 void PL_ISA_NAME(pl_cpu_bias_act)(pl_queue *q, const pl_args_bias_act *a);                /* cpu_nn.c */
 void PL_ISA_NAME(pl_cpu_bias_act_back)(pl_queue *q, const pl_args_bias_act_back *a);      /* cpu_nn.c */
@@ -105,7 +115,7 @@ void PL_ISA_NAME(pl_cpu_scale_rows)(pl_queue *q, const pl_args_scale_rows *a);  
 void PL_ISA_NAME(pl_cpu_patches)(pl_queue *q, const pl_args_patches *a);                  /* cpu_vit.c */
 void PL_ISA_NAME(pl_cpu_attention)(pl_queue *q, const pl_args_attention *a);              /* cpu_attention.c */
 void PL_ISA_NAME(pl_cpu_attention_back)(pl_queue *q, const pl_args_attention_back *a);    /* cpu_attention.c */
-void PL_ISA_NAME(pl_cpu_attention_tiles)(pl_queue *q, const pl_args_attention *a);        /* cpu_attention_tiles.c: all but lse bf16; amx only */
+void PL_ISA_NAME(pl_cpu_attention_tiles)(pl_queue *q, const pl_args_attention *a);        /* cpu_attention_tiles.c: all but lse bf16; where PL_TILES is set */
 void PL_ISA_NAME(pl_cpu_attention_back_tiles)(pl_queue *q, const pl_args_attention_back *a);    /* cpu_attention_tiles.c: the same */
 #endif
 

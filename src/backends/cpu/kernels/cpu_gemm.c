@@ -28,6 +28,7 @@ typedef struct {
     int64_t row_blocks, col_blocks, items;    /* items: blocks over the whole batch */
     int     threads, grain;                   /* grain: items a thread takes at a time */
     size_t  a_size, b_size, work;             /* elements: a panel of A, a block of B, all of a thread's memory */
+    const pl_gemm_tail *tail;                 /* or NULL */
 } gemm_plan;
 
 static int64_t ceil_div(int64_t a, int64_t b)
@@ -84,16 +85,22 @@ static gemm_plan plan_gemm(const pl_args_gemm *g, int threads, int mr, int nr)
 
 void PL_ISA_NAME(pl_cpu_gemm)(pl_queue *q, const pl_args_gemm *g)
 {
+    PL_ISA_NAME(pl_cpu_gemm_then)(q, g, NULL);
+}
+
+void PL_ISA_NAME(pl_cpu_gemm_then)(pl_queue *q, const pl_args_gemm *g, const pl_gemm_tail *tail)
+{
     int f64 = pl_any_f64(pl_op_operands(g), 4);
 #ifdef PL_TILES
     if (!f64 && g->A.dtype == POLAR_DTYPE_BF16) {
-        PL_ISA_NAME(pl_cpu_gemm_tiles)(q, g);
+        PL_ISA_NAME(pl_cpu_gemm_tiles)(q, g, tail);
         return;
     }
 #endif
     size_t real = f64 ? sizeof(double) : sizeof(float);
     gemm_plan p = plan_gemm(g, q->dev->threads, PL_TILE_ROWS, PL_TILE_VECS * (int)(PL_VEC_BYTES / real));
     size_t bytes = p.work * real;
+    p.tail = tail;
     void *heap = NULL;
     if (bytes > STACK_BYTES) {
         heap = pl_alloc(bytes * (size_t)p.threads);

@@ -5,6 +5,7 @@
  */
 #include <omp.h>
 
+#include "../cpu_vit.h"
 #include "cpu_rows.h"
 #include "cpu_vec.h"
 #include "math/lane_sum_elem.h"
@@ -48,10 +49,40 @@ void PL_ISA_NAME(pl_cpu_row_spread)(pl_queue *q, const pl_args_row_spread *a)
     for_rows(q, pl_any_f64(pl_op_operands(a), 2) ? row_spread_rows_f64 : row_spread_rows_f32, a, a->Y.batch, a->Y.rows, a->Y.cols, RUN, CHUNK);
 }
 
+/* A long sum: the lanes over the threads, which read whole rows, then the columns. */
+static void sum_by_lanes(pl_queue *q, const pl_args_row_sum *a, int f64)
+{
+    pl_scratch_mark mark = pl_scratch_begin(q);
+    char *sums = pl_scratch_take(q, pl_cpu_row_sum_bytes(a));
+    int64_t groups = a->Y.rows, each = a->X.rows / groups, lanes = pl_layernorm_lanes(each), pieces = (a->Y.cols + WIDE - 1) / WIDE, row = lanes * a->Y.cols;
+    if (sums) {
+#pragma omp parallel num_threads(q->dev->threads) if (a->X.batch * a->X.rows * a->X.cols > SMALL)
+        {
+#pragma omp for schedule(static)
+            for (int64_t t = 0; t < a->Y.batch * groups * lanes; t++) {
+                int64_t b = t / lanes / groups, i = t / lanes % groups;
+                if (f64) row_sum_lane_f64(a, b, i, t % lanes, each, (double *)(void *)sums + t * a->Y.cols);
+                else row_sum_lane_f32(a, b, i, t % lanes, each, (float *)(void *)sums + t * a->Y.cols);
+            }
+#pragma omp for schedule(static)
+            for (int64_t t = 0; t < a->Y.batch * groups * pieces; t++) {
+                int64_t b = t / pieces / groups, i = t / pieces % groups, j = t % pieces * WIDE, n = a->Y.cols - j < WIDE ? a->Y.cols - j : WIDE;
+                if (f64) row_sum_fold_f64(a, b, i, j, n, lanes, (double *)(void *)sums + t / pieces * row);
+                else row_sum_fold_f32(a, b, i, j, n, lanes, (float *)(void *)sums + t / pieces * row);
+            }
+        }
+    }
+    pl_scratch_end(q, mark);
+}
+
 void PL_ISA_NAME(pl_cpu_row_sum)(pl_queue *q, const pl_args_row_sum *a)
 {
     int64_t each = a->Y.rows ? a->X.rows / a->Y.rows : 0, pieces = (a->Y.cols + WIDE - 1) / WIDE, all = a->Y.batch * a->Y.rows * pieces;
     int f64 = pl_any_f64(pl_op_operands(a), 2);
+    if (pl_row_sum_by_lanes(a)) {
+        sum_by_lanes(q, a, f64);
+        return;
+    }
 #pragma omp parallel for schedule(static) num_threads(q->dev->threads) if (a->X.batch * a->X.rows * a->X.cols > SMALL)
     for (int64_t t = 0; t < all; t++) {
         int64_t j = t % pieces * WIDE, i = t / pieces % a->Y.rows, b = t / pieces / a->Y.rows, n = a->Y.cols - j < WIDE ? a->Y.cols - j : WIDE;

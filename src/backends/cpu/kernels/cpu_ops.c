@@ -33,6 +33,7 @@ const pl_ops PL_ISA_NAME(pl_cpu_ops) = {
     .patches = PL_ISA_NAME(pl_cpu_patches),
     .attention = PL_ISA_NAME(pl_cpu_attention),
     .attention_back = PL_ISA_NAME(pl_cpu_attention_back),
+    .gemm_act = PL_ISA_NAME(pl_cpu_gemm_act),
     .pair_message = PL_ISA_NAME(pl_cpu_pair_message),
     .pair_message_back = PL_ISA_NAME(pl_cpu_pair_message_back),
 #ifdef PL_TILES

@@ -23,7 +23,7 @@
 LOOP(round_f32, float, pl_vec_f32, pl_vec_fma_f32)
 LOOP(round_f64, double, pl_vec_f64, pl_vec_fma_f64)
 
-#ifdef PL_TILES
+#ifdef PL_TILE_UNIT
 static double tile_round(void)
 {
     _Alignas(64) pl_bf16 ones[PL_TILE_SIZE];
@@ -45,6 +45,19 @@ static double tile_round(void)
     }
     pl_tiles_end(&t);
     return 4.0 * (ROUNDS / 4) * 2 * 16 * 16 * 32;
+}
+#elif defined(PL_TILES)
+static double tile_round(void)
+{
+    __m512i one = _mm512_set1_epi32(0x3f803f80);
+    __m512 c[CHAINS], sum = _mm512_setzero_ps();
+    for (int i = 0; i < CHAINS; i++) c[i] = _mm512_set1_ps((float)i);
+    for (int r = 0; r < ROUNDS; r++)
+#pragma GCC unroll 12
+        for (int i = 0; i < CHAINS; i++) c[i] = pl_dot(c[i], one, one);
+    for (int i = 0; i < CHAINS; i++) sum = _mm512_add_ps(sum, c[i]);
+    __asm__ volatile("" ::"x"(sum)); /* somebody wants it */
+    return 2.0 * ROUNDS * CHAINS * 32;
 }
 #endif
 

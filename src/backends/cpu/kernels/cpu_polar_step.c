@@ -271,7 +271,7 @@ static size_t up(size_t bytes)
     return (bytes + 255) / 256 * 256;    /* as pl_scratch_take */
 }
 
-size_t PL_ISA_NAME(pl_cpu_item_scratch)(const pl_cpu_item *item, int threads)
+static size_t item_scratch(const pl_cpu_item *item, int threads)
 {
     const pl_mat *x = shape_of(item);
     size_t bytes = PL_ISA_NAME(pl_cpu_matrix_bytes)(item), elements = (size_t)(x->batch * x->rows * x->cols);
@@ -279,6 +279,14 @@ size_t PL_ISA_NAME(pl_cpu_item_scratch)(const pl_cpu_item *item, int threads)
     pl_args_newton_schulz n = steps_args(*x, item->id == PL_OP_polar_map ? item->map.coef : item->step.coef, 0);
     return up(elements * sizeof(pl_bf16)) + up((size_t)x->batch * 2 * sizeof(double)) + up(PL_ISA_NAME(pl_cpu_newton_schulz_bytes)(&n, threads)) +
            (item->id == PL_OP_polar_step ? up(elements * sizeof(float)) : 0);
+}
+
+size_t PL_ISA_NAME(pl_cpu_fused_scratch)(pl_op_id id, const void *args, int threads)
+{
+    if (id == PL_OP_newton_schulz) return PL_ISA_NAME(pl_cpu_newton_schulz_bytes)(args, threads);
+    if (id == PL_OP_polar_map) return item_scratch(&(pl_cpu_item){.id = id, .map = *(const pl_args_polar_map *)args}, threads);
+    if (id == PL_OP_polar_step) return item_scratch(&(pl_cpu_item){.id = id, .step = *(const pl_args_polar_step *)args}, threads);
+    return 0;
 }
 
 void PL_ISA_NAME(pl_cpu_polar_map)(pl_queue *q, const pl_args_polar_map *a)

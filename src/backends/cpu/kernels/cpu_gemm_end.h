@@ -1,0 +1,102 @@
+/* cpu_gemm_end.h -- the end of a product of cpu_gemm_tiles.c: rows of C = alpha sums + beta D from the sums of even and odd columns, pl_gemm_epilogue_f32 as vectors and one rounding. */
+#ifndef PL_CPU_GEMM_END_H
+#define PL_CPU_GEMM_END_H
+
+#include "cpu_tiles.h"
+
+#ifdef PL_TILES
+
+/* Where a block of C goes. D is bf16 or f32 or not there. */
+typedef struct {
+    char       *c;
+    const char *d;
+    int64_t     c_step, d_step;    /* bytes from row to row */
+    float       alpha, beta;
+    unsigned    rows, cols;        /* of the block, inside C */
+} block_end;
+
+typedef enum { ADD_NONE, ADD_BF16, ADD_F32 } add_kind;
+
+static block_end block_end_at(const pl_args_gemm *g, int64_t b, int64_t i, int64_t j)
+{
+    size_t c = polar_dtype_size(g->C.dtype), d = polar_dtype_size(g->D.dtype);
+    int64_t rows = g->C.rows - i, cols = g->C.cols - j;
+    return (block_end){.c = (char *)g->C.data + (b * g->C.bs + i * g->C.rs + j) * (int64_t)c,
+                       .d = g->D.data ? (const char *)g->D.data + (b * g->D.bs + i * g->D.rs + j) * (int64_t)d : NULL,
+                       .c_step = g->C.rs * (int64_t)c,
+                       .d_step = g->D.rs * (int64_t)d,
+                       .alpha = (float)g->alpha,
+                       .beta = (float)g->beta,
+                       .rows = rows < PL_BLOCK ? (unsigned)rows : PL_BLOCK,
+                       .cols = cols < PL_BLOCK ? (unsigned)cols : PL_BLOCK};
+}
+
+/* Asks for the lines of C that rows r to r + n - 1 will be written to. */
+PL_INLINE void end_fetch(const pl_args_gemm *g, const block_end *e, unsigned r, const int n)
+{
+#pragma GCC unroll 8
+    for (int i = 0; i < n; i++) __builtin_prefetch(e->c + (r + (unsigned)i) * e->c_step, 1, 3);
+    if (g->C.dtype == POLAR_DTYPE_F32)
+#pragma GCC unroll 8
+        for (int i = 0; i < n; i++) __builtin_prefetch(e->c + (r + (unsigned)i) * e->c_step + 64, 1, 3);
+}
+
+/* The first n <= 32 columns, as masks for 32 elements, the first 16, the last 16. */
+PL_INLINE __mmask32 first_of(unsigned n)
+{
+    return (__mmask32)((1ull << n) - 1);
+}
+
+/* Row r. */
+PL_INLINE void end_row(const block_end *e, unsigned r, __m512 even, __m512 odd, const int narrow, const add_kind add, const int full)
+{
+    const __m512i low = _mm512_set_epi32(23, 7, 22, 6, 21, 5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0), high = _mm512_add_epi32(low, _mm512_set1_epi32(8));
+    const __m512i evens = _mm512_set_epi32(30, 28, 26, 24, 22, 20, 18, 16, 14, 12, 10, 8, 6, 4, 2, 0), odds = _mm512_add_epi32(evens, _mm512_set1_epi32(1));
+    const __m512 alpha = _mm512_set1_ps(e->alpha), beta = _mm512_set1_ps(e->beta);
+    const __mmask32 in = first_of(e->cols);
+    __m512 d0 = _mm512_setzero_ps(), d1 = d0;
+    const char *d = e->d + r * e->d_step;
+    if (add == ADD_BF16) {
+        __m512i x = full ? _mm512_loadu_si512(d) : _mm512_maskz_loadu_epi16(in, d);
+        d0 = _mm512_castsi512_ps(_mm512_slli_epi32(x, 16)), d1 = _mm512_castsi512_ps(_mm512_and_si512(x, _mm512_set1_epi32((int)0xffff0000u)));
+    }
+    if (add == ADD_F32) {
+        __m512 x = full ? _mm512_loadu_ps(d) : _mm512_maskz_loadu_ps((__mmask16)in, d), y = full ? _mm512_loadu_ps(d + 64) : _mm512_maskz_loadu_ps((__mmask16)(in >> 16), d + 64);
+        d0 = _mm512_permutex2var_ps(x, evens, y), d1 = _mm512_permutex2var_ps(x, odds, y);
+    }
+    even = _mm512_fmadd_ps(alpha, even, _mm512_mul_ps(beta, d0));
+    odd = _mm512_fmadd_ps(alpha, odd, _mm512_mul_ps(beta, d1));
+    char *c = e->c + r * e->c_step;
+    if (narrow) {
+        __m512i x = pl_pairs16(even, odd);
+        if (full) _mm512_storeu_si512(c, x);
+        else _mm512_mask_storeu_epi16(c, in, x);
+    } else {
+        __m512 x = _mm512_permutex2var_ps(even, low, odd), y = _mm512_permutex2var_ps(even, high, odd);
+        if (full) _mm512_storeu_ps(c, x), _mm512_storeu_ps(c + 64, y);
+        else _mm512_mask_storeu_ps(c, (__mmask16)in, x), _mm512_mask_storeu_ps(c + 64, (__mmask16)(in >> 16), y);
+    }
+}
+
+/* Rows r to r + n - 1 of a block. */
+PL_INLINE void end_some(const block_end *e, unsigned r, const int n, const __m512 *even, const __m512 *odd, const int narrow, const add_kind add)
+{
+    if (e->cols == PL_BLOCK && r + (unsigned)n <= e->rows)
+#pragma GCC unroll 8
+        for (int i = 0; i < n; i++) end_row(e, r + (unsigned)i, even[i], odd[i], narrow, add, 1);
+    else
+#pragma GCC unroll 8
+        for (int i = 0; i < n; i++)
+            if (r + (unsigned)i < e->rows) end_row(e, r + (unsigned)i, even[i], odd[i], narrow, add, 0);
+}
+
+PL_INLINE void end_rows(const pl_args_gemm *g, const block_end *e, unsigned r, const int n, const __m512 *even, const __m512 *odd)
+{
+    int narrow = g->C.dtype == POLAR_DTYPE_BF16;
+    if (!g->D.data) narrow ? end_some(e, r, n, even, odd, 1, ADD_NONE) : end_some(e, r, n, even, odd, 0, ADD_NONE);
+    else if (g->D.dtype == POLAR_DTYPE_BF16) narrow ? end_some(e, r, n, even, odd, 1, ADD_BF16) : end_some(e, r, n, even, odd, 0, ADD_BF16);
+    else narrow ? end_some(e, r, n, even, odd, 1, ADD_F32) : end_some(e, r, n, even, odd, 0, ADD_F32);
+}
+
+#endif
+#endif

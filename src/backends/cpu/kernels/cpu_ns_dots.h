@@ -1,0 +1,64 @@
+/* cpu_ns_dots.h -- a product's blocks by dot products (cpu_dots.h), one after the other, for cpu_ns.c: as cpu_ns_line.h. Only where PL_TILES is set without PL_TILE_UNIT.
+ *
+ * A block is multiplied when the one after it comes, for what becomes of it is known only then: eight rows of sums at a time, ended from the registers.
+ */
+#ifndef PL_CPU_NS_DOTS_H
+#define PL_CPU_NS_DOTS_H
+
+#include "cpu_ns_end.h"
+
+#if defined(PL_TILES) && !defined(PL_TILE_UNIT)
+
+typedef struct {
+    const pl_bf16 *left, *right;    /* panels of the block that waits */
+    int64_t        steps;
+    ending         end;
+    aside          side;
+} line;
+
+static void line_begin(line *l, pl_ns *w)
+{
+    (void)w;
+    l->end.waits = 0;
+    l->side.turned = l->side.turns = 0;
+}
+
+/* Room for the ending of the block multiplied last. */
+static ending *line_ending(line *l)
+{
+    return &l->end;
+}
+
+/* Rows r to r + 7 of the block. */
+PL_INLINE void end_rows(const ending *p, const __m512 *even, const __m512 *odd, int r, int has_d, int full)
+{
+#pragma GCC unroll 4
+    for (int k = 0; k < PL_DOT_ROWS / 2; k++) end_sums(p, (pair_sums){even[2 * k], odd[2 * k], even[2 * k + 1], odd[2 * k + 1]}, has_d, full, (unsigned)(r / 2 + k));
+}
+
+static __attribute__((noinline)) void line_multiply(const line *l)
+{
+    const ending *p = &l->end;
+    for (int r = 0; r < PL_BLOCK; r += PL_DOT_ROWS) {
+        __m512 even[PL_DOT_ROWS], odd[PL_DOT_ROWS];
+        pl_dot_rows(even, odd, l->left + PL_BLOCK * r, l->right, l->steps);
+        if (p->full) p->D ? end_rows(p, even, odd, r, 1, 1) : end_rows(p, even, odd, r, 0, 1);
+        else p->D ? end_rows(p, even, odd, r, 1, 0) : end_rows(p, even, odd, r, 0, 0);
+    }
+    for (int n = 0, turns = turns_of(p); n < turns; n++) end_turn(p, n);
+}
+
+static void multiply(line *l, float *sums, const pl_bf16 *left, const pl_bf16 *right, int64_t steps)
+{
+    (void)sums;
+    if (l->end.waits) line_multiply(l);
+    l->left = left, l->right = right, l->steps = steps;
+}
+
+static void line_end(line *l)
+{
+    if (l->end.waits) line_multiply(l);
+}
+
+#endif
+#endif

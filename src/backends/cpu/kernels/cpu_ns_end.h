@@ -1,0 +1,125 @@
+/* cpu_ns_end.h -- what ends a product of cpu_ns.c: sums of a block to bf16, in the forms that the next product reads.
+ *
+ * Entries beyond the matrix are zero and stay zero. Rounding needs no case for NaN: every NaN here comes from bf16 or from an instruction, its lower half is
+ * zero and its quiet bit set, and so it rounds to itself.
+ */
+#ifndef PL_CPU_NS_END_H
+#define PL_CPU_NS_END_H
+
+#include "cpu_ns.h"
+
+#ifdef PL_TILES
+
+#define PAIRS (PL_BLOCK / 2)    /* of rows of a block */
+
+typedef struct {
+    unsigned  rows;         /* of the block, inside the matrix */
+    __mmask16 even, odd;    /* columns inside the matrix */
+} extent;
+
+/* A block whose sums are made and wait to become R(sums) or R(alpha sums + beta D). */
+typedef struct {
+    int            waits;
+    int            full;            /* all of it lies inside the matrix */
+    pl_bf16       *left, *right;    /* the forms to write */
+    const float   *sums;
+    float          alpha, beta;
+    const pl_bf16 *D;               /* in the right form, or NULL */
+    pl_bf16       *turned_right;    /* of left turned, or NULL */
+    pl_bf16       *turned_left;     /* of right turned, or NULL */
+    extent         e;
+} ending;
+
+/* alpha sum + beta d. Without d: the sum; minus zero becomes zero, as in the long form. */
+PL_INLINE __m512 ended(__m512 x, __m512 alpha, __m512 beta, __m512i d, int has_d)
+{
+    return has_d ? _mm512_fmadd_ps(alpha, x, _mm512_mul_ps(beta, _mm512_castsi512_ps(d))) : _mm512_add_ps(x, _mm512_setzero_ps());
+}
+
+/* To bf16 in the upper halves; for NaN see above. */
+PL_INLINE __m512i rounded(__m512 x)
+{
+    __m512i u = _mm512_castps_si512(x);
+    __mmask16 odd = _mm512_test_epi32_mask(u, _mm512_set1_epi32(0x10000));
+    return _mm512_mask_add_epi32(_mm512_add_epi32(u, _mm512_set1_epi32(0x7fff)), odd, u, _mm512_set1_epi32(0x8000));
+}
+
+/* Sums of a pair of rows, even and odd columns. */
+typedef struct {
+    __m512 even0, odd0, even1, odd1;
+} pair_sums;
+
+/* Pair k of a block's rows. */
+PL_INLINE void end_sums(const ending *p, pair_sums s, int has_d, int full, unsigned k)
+{
+    const __m512 alpha = _mm512_set1_ps(p->alpha), beta = _mm512_set1_ps(p->beta);
+    const __m512i upper = _mm512_set1_epi32((int)0xffff0000u);
+    __m512i d0 = has_d ? _mm512_load_si512(p->D + 32 * k) : _mm512_setzero_si512(), d1 = has_d ? _mm512_load_si512(p->D + PL_TILE_SIZE + 32 * k) : d0;
+    __m512 even0 = ended(s.even0, alpha, beta, _mm512_slli_epi32(d0, 16), has_d);
+    __m512 odd0 = ended(s.odd0, alpha, beta, _mm512_slli_epi32(d1, 16), has_d);
+    __m512 even1 = ended(s.even1, alpha, beta, _mm512_and_si512(d0, upper), has_d);
+    __m512 odd1 = ended(s.odd1, alpha, beta, _mm512_and_si512(d1, upper), has_d);
+    if (!full) {
+        __mmask16 in0 = 2 * k < p->e.rows ? 0xffff : 0, in1 = 2 * k + 1 < p->e.rows ? 0xffff : 0;
+        even0 = _mm512_maskz_mov_ps(p->e.even & in0, even0), odd0 = _mm512_maskz_mov_ps(p->e.odd & in0, odd0);
+        even1 = _mm512_maskz_mov_ps(p->e.even & in1, even1), odd1 = _mm512_maskz_mov_ps(p->e.odd & in1, odd1);
+    }
+#ifndef PL_TILE_UNIT
+    if (!has_d || !(pl_subnormal16(even0) | pl_subnormal16(odd0) | pl_subnormal16(even1) | pl_subnormal16(odd1))) {    /* sums alone never are */
+        _mm512_store_si512(p->left + 64 * k, pl_normal_pairs16(even0, odd0));
+        _mm512_store_si512(p->left + 64 * k + 32, pl_normal_pairs16(even1, odd1));
+        _mm512_store_si512(p->right + 32 * k, pl_normal_pairs16(even0, even1));
+        _mm512_store_si512(p->right + PL_TILE_SIZE + 32 * k, pl_normal_pairs16(odd0, odd1));
+        return;
+    }
+#endif
+    const __m512i e0 = rounded(even0), o0 = rounded(odd0), e1 = rounded(even1), o1 = rounded(odd1);
+    _mm512_store_si512(p->left + 64 * k, pl_high_pairs(e0, o0));
+    _mm512_store_si512(p->left + 64 * k + 32, pl_high_pairs(e1, o1));
+    _mm512_store_si512(p->right + 32 * k, pl_high_pairs(e0, e1));
+    _mm512_store_si512(p->right + PL_TILE_SIZE + 32 * k, pl_high_pairs(o0, o1));
+}
+
+PL_INLINE void end_pair(const ending *p, int has_d, int full, unsigned k)
+{
+    const float *s = p->sums + k / 8 * 512 + k % 8 * 32;
+    end_sums(p, (pair_sums){_mm512_load_ps(s), _mm512_load_ps(s + 256), _mm512_load_ps(s + 16), _mm512_load_ps(s + 272)}, has_d, full, k);
+}
+
+static int turns_of(const ending *p)
+{
+    return 4 * ((p->turned_right != NULL) + (p->turned_left != NULL));
+}
+
+/* A quarter of turning a block; n counts to turns_of. */
+static __attribute__((noinline)) void end_turn(const ending *p, int n)
+{
+    int tile = n / 2 % 2, half = n % 2;
+    if (p->turned_right && n < 4) pl_turn8(p->turned_right + tile * PL_TILE_SIZE, 32, p->left + tile * 32, 64, half);    /* as pl_turn_left */
+    else pl_turn8(p->turned_left + tile * 32, 64, p->right + tile * PL_TILE_SIZE, 32, half);                             /* as pl_turn_right */
+}
+
+/* How much of a block lies inside the matrix. */
+static void ending_set(ending *p, int64_t rows, int64_t cols)
+{
+    uint32_t c = cols >= PL_BLOCK ? 32 : (uint32_t)cols;
+    p->e = (extent){rows >= PL_BLOCK ? 32 : (unsigned)rows, (__mmask16)((1u << (c + 1) / 2) - 1), (__mmask16)((1u << c / 2) - 1)};
+    p->full = rows >= PL_BLOCK && cols >= PL_BLOCK;
+    p->waits = 1;
+}
+
+/* A left panel to be turned to `to`, beside the products, in quarters of blocks. */
+typedef struct {
+    const pl_bf16 *from;
+    pl_bf16       *to;
+    int64_t        turned, turns;
+} aside;
+
+static __attribute__((noinline)) void aside_turn(aside *s)
+{
+    int64_t n = s->turned++, at = n / 4 * PL_BLOCK_SIZE, tile = n / 2 % 2;
+    pl_turn8(s->to + at + tile * PL_TILE_SIZE, 32, s->from + at + tile * 32, 64, n % 2);    /* as pl_turn_left */
+}
+
+#endif
+#endif

@@ -1,0 +1,141 @@
+/* cpu_ns_line.h -- a product's blocks on the tile unit, one after the other (cpu_ns.c). Only where PL_TILE_UNIT is set; without tiles: cpu_ns_dots.h. */
+#ifndef PL_CPU_NS_LINE_H
+#define PL_CPU_NS_LINE_H
+
+#include "cpu_ns_end.h"
+
+#ifdef PL_TILE_UNIT
+
+/* While a block is multiplied, the sums of the one before are stored from the tiles, and the one before that is ended: the vector units never wait for sums that are
+ * being made, which would keep the tile unit's next instructions out of the machine's window. */
+typedef struct {
+    pl_tiles *tiles;
+    float    *held;       /* where the tiles' sums belong */
+    ending    slot[2];
+    int       old;        /* the slot of the block before the last one; the other is the last one's */
+    aside     side;
+} line;
+
+static void line_begin(line *l, pl_ns *w)
+{
+    l->tiles = &w->tiles;
+    l->held = w->sums[PL_NS_SUMS];
+    l->slot[0].waits = l->slot[1].waits = 0;
+    l->old = 0;
+    l->side.turned = l->side.turns = 0;
+}
+
+/* Room for the ending of the block multiplied last. */
+static ending *line_ending(line *l)
+{
+    return &l->slot[!l->old];
+}
+
+/* One step: the tiles of a block each, some work after each product. */
+#define STEP(work)                                      \
+    do {                                                \
+        pl_tile_load(t, 4, left);                       \
+        pl_tile_load(t, 6, right);                      \
+        pl_tile_dot(t, 0, 4, 6);                        \
+        work;                                           \
+        pl_tile_load(t, 7, right + PL_TILE_SIZE);       \
+        pl_tile_dot(t, 1, 4, 7);                        \
+        work;                                           \
+        pl_tile_load(t, 5, left + PL_TILE_SIZE);        \
+        pl_tile_dot(t, 2, 5, 6);                        \
+        work;                                           \
+        pl_tile_dot(t, 3, 5, 7);                        \
+        work;                                           \
+        left += PL_BLOCK_SIZE, right += PL_BLOCK_SIZE;  \
+    } while (0)
+
+/* The first step, the tiles' old sums to their place before. */
+#define FIRST_STEP()                                    \
+    do {                                                \
+        pl_tile_load(t, 4, left);                       \
+        pl_tile_load(t, 6, right);                      \
+        pl_tile_store(t, 0, held);                      \
+        pl_tile_zero(t, 0);                             \
+        pl_tile_dot(t, 0, 4, 6);                        \
+        pl_tile_load(t, 7, right + PL_TILE_SIZE);       \
+        pl_tile_store(t, 1, held + 256);                \
+        pl_tile_zero(t, 1);                             \
+        pl_tile_dot(t, 1, 4, 7);                        \
+        pl_tile_load(t, 5, left + PL_TILE_SIZE);        \
+        pl_tile_store(t, 2, held + 512);                \
+        pl_tile_zero(t, 2);                             \
+        pl_tile_dot(t, 2, 5, 6);                        \
+        pl_tile_store(t, 3, held + 768);                \
+        pl_tile_zero(t, 3);                             \
+        pl_tile_dot(t, 3, 5, 7);                        \
+        left += PL_BLOCK_SIZE, right += PL_BLOCK_SIZE;  \
+    } while (0)
+
+#define SOME_PAIRS                                                                                     \
+    do {                                                                                               \
+        unsigned to = pair + pairs < PAIRS ? pair + pairs : PAIRS;                                     \
+        for (; pair < to; pair++) end_pair(p, has_d, full, pair);                                      \
+    } while (0)
+#define SOME_TURNS                                      \
+    do {                                                \
+        if (turn < turns) end_turn(p, turn++);          \
+    } while (0)
+#define SOME_PANEL                                      \
+    do {                                                \
+        if (l->side.turned < l->side.turns) aside_turn(&l->side); \
+    } while (0)
+
+PL_INLINE void multiply_as(line *l, pl_tiles *t, float *held, const ending *p, const pl_bf16 *left, const pl_bf16 *right, int64_t steps, int has_d, int full)
+{
+    int64_t first = steps > 5 ? 5 : steps - 1 > 1 ? steps - 1 : 1, k = 1;    /* steps until the pairs are done */
+    unsigned pair = 0, pairs = first > 1 ? (unsigned)(PAIRS / 4 + first - 2) / (unsigned)(first - 1) : 0;
+    int turn = 0, turns = turns_of(p);
+    (void)t;
+    FIRST_STEP();
+    for (; k < first; k++) STEP(SOME_PAIRS);
+    for (; pair < PAIRS; pair++) end_pair(p, has_d, full, pair);
+    for (; k < steps && turn < turns; k++) STEP(SOME_TURNS);
+    for (; k < steps; k++) STEP(SOME_PANEL);
+    while (turn < turns) end_turn(p, turn++);
+}
+
+/* sums = a left panel times a right one, as pl_tiles_multiply, but still in the tiles. */
+static void multiply(line *l, float *sums, const pl_bf16 *left, const pl_bf16 *right, int64_t steps)
+{
+    pl_tiles *t = l->tiles;
+    ending *p = &l->slot[l->old];
+    float *held = l->held;
+    (void)t;
+    PL_TILES_BARRIER();
+    if (!p->waits) {
+        FIRST_STEP();
+        for (int64_t k = 1; k < steps; k++) STEP(SOME_PANEL);
+    } else if (p->full) p->D ? multiply_as(l, t, held, p, left, right, steps, 1, 1) : multiply_as(l, t, held, p, left, right, steps, 0, 1);
+    else p->D ? multiply_as(l, t, held, p, left, right, steps, 1, 0) : multiply_as(l, t, held, p, left, right, steps, 0, 0);
+    PL_TILES_BARRIER();
+    p->waits = 0;
+    l->held = sums;
+    l->old = !l->old;
+}
+
+static void end_block(const ending *p)
+{
+    if (!p->waits) return;
+    for (unsigned k = 0; k < PAIRS; k++) p->D ? end_pair(p, 1, 0, k) : end_pair(p, 0, 0, k);
+    for (int n = 0, turns = turns_of(p); n < turns; n++) end_turn(p, n);
+}
+
+static void line_end(line *l)
+{
+    PL_TILES_BARRIER();
+    pl_tile_store(l->tiles, 0, l->held);
+    pl_tile_store(l->tiles, 1, l->held + 256);
+    pl_tile_store(l->tiles, 2, l->held + 512);
+    pl_tile_store(l->tiles, 3, l->held + 768);
+    PL_TILES_BARRIER();
+    end_block(&l->slot[l->old]);
+    end_block(&l->slot[!l->old]);
+}
+
+#endif
+#endif
