@@ -145,6 +145,7 @@ polar_status audit_print_run(FILE *out, const audit_runs *a, const pl_audit *aud
     const pl_store_member *m = r->run;
     fprintf(out, "run    %s\nspec   %s  sha %.12s  cell %s  arm %s  seed %" PRId64 "\n", m->id, a->path, a->sha, r->cell, r->arm, r->seed);
     fprintf(out, "code   %s   device %s, %s, threads %" PRId64 "\n", known(m->code), known(m->device), known(m->cpu), m->threads);
+    if (m->data) fprintf(out, "data   %s\n", m->data);
     fprintf(out, "state  %s   started %s, finished %s, %.1f s in all\n", pl_run_state_name(m->state), known(m->started), known(m->finished), m->wall);
     fprintf(out, "config %s\n", known(m->config));
     for (int64_t i = 0; i < m->result_count; i++) fprintf(out, "%s %s = %.10g\n", i ? "      " : "result", m->results[i].name, m->results[i].value);

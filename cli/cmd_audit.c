@@ -1,10 +1,12 @@
 /* cmd_audit.c -- `polar audit SPEC`: paired statistics of a spec's runs, from the store alone. */
 #include "audit_runs.h"
 #include "cli.h"
+#include "run_data.h"
 
 typedef struct audit_args {
     const char *spec, *metric, *store, *run;
     cli_list    set;
+    run_data    pictures;
     int         format;
 } audit_args;
 
@@ -12,6 +14,7 @@ static const cli_option options[] = {
     {"SPEC", CLI_ARG(audit_args, spec), .help = "a spec file, as under specs/, or the name of a spec in the store"},
     {"metric", CLI_STRING(audit_args, metric), .value = "M", .help = "a result of the runs (test_mse, l10, top1, ...) or wall, seconds (default: the spec's)"},
     {"set", CLI_STRINGS(audit_args, set), .value = "KEY=VALUE", .help = "as given to `polar run`: seeds=0..7, arms=muon,adamw, model.width=16,32, ..."},
+    {"data", CLI_STRING(audit_args, pictures.data), .value = "DIR", .help = "as given to `polar run`; only synth: tells runs apart"},
     {"store", CLI_STRING(audit_args, store), .value = "FILE", .def = "polar.db", .help = "where `polar run` put the results"},
     {"format", CLI_CHOICE(audit_args, format, cli_formats), .value = "F", .def = "text", .help = "csv and tex hold the table of pairs, text and json everything"},
     {"run", CLI_STRING(audit_args, run), .value = "ID", .help = "where one run comes from and what it gave; the first digits of its id will do"},
@@ -34,6 +37,7 @@ static polar_status run(cli_context *ctx, int argc, char **argv)
     audit_runs runs = {0};
     pl_store *s;
     PL_TRY(cli_options_parse(&a, options, "audit", argc, argv));
+    PL_TRY(run_data_settings(&a.set, &a.pictures, 0, "audit"));
     PL_TRY(pl_store_open(&s, a.store, PL_STORE_READ));
     polar_status st = work(ctx, &a, s, &runs);
     audit_runs_free(&runs);

@@ -149,6 +149,7 @@ typedef struct plan_total {
     double  flops, bytes, seconds;    /* of what is left */
     int64_t left, untimed, finished;
     size_t  memory;
+    int     may_stop;                 /* some run, before its last epoch */
     const char *note;                 /* of the estimates; or NULL */
 } plan_total;
 
@@ -176,6 +177,7 @@ static void add_line(plan_job *j, int cell, int arm, const pl_estimate *e, plan_
         else pl_table_none(t);
     }
     if (e->note) sum->note = e->note;
+    sum->may_stop |= e->may_stop;
     sum->left += left;
     sum->finished += s.finished;
     sum->flops += (double)left * e->flops;
@@ -195,8 +197,8 @@ static void print_total(const plan_job *j, const plan_total *sum)
             (long long)p->count);
     if (p->distinct < p->count) fprintf(out, ", %lld of them distinct", (long long)p->distinct);
     if (j->store) fprintf(out, "; %lld finished in %s", (long long)sum->finished, pl_store_path(j->store));
-    fprintf(out, ".\nLeft: %lld runs, at most %.3g TFLOP and %.3g TB moved if none stops early; %.3g MB per run.\n", (long long)sum->left,
-            sum->flops / 1e12, sum->bytes / 1e12, (double)sum->memory / 1e6);
+    fprintf(out, ".\nLeft: %lld runs, %s%.3g TFLOP and %.3g TB moved%s; %.3g MB per run.\n", (long long)sum->left, sum->may_stop ? "at most " : "", sum->flops / 1e12,
+            sum->bytes / 1e12, sum->may_stop ? " if none stops early" : "", (double)sum->memory / 1e6);
     if (sum->note) fprintf(out, "Note: %s.\n", sum->note);
     if (j->store && sum->left && !sum->untimed) fprintf(out, "About %s for one job, by the times of finished runs.\n", print_time(time, sum->seconds));
 }

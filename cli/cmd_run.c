@@ -64,7 +64,7 @@ static polar_status parse_time(double *out, const char *text)
 /* ---- the table --------------------------------------------------------------------------------------------------------- */
 
 typedef struct cell_sum {
-    int64_t runs, done, diverged;
+    int64_t runs, done, diverged, values;            /* values: of done, those with a finite number (l10 has none before ten epochs) */
     double  sum, squares, min, max, epochs, wall;    /* squares: of the differences from the mean */
 } cell_sum;
 
@@ -76,8 +76,9 @@ static cell_sum sum_cell(const pl_plan *plan, const pl_store_members *m, const c
             if (plan->runs[i].cell_index != cell || plan->runs[i].arm_index != arm) continue;
             const pl_store_member *r = &m->rows[i];
             const double *value = pl_store_result(r, metric), *epochs = pl_store_result(r, "epochs");
+            int finite = value && isfinite(*value);
             if (pass) {
-                double d = value ? *value - s.sum / (double)s.done : 0;
+                double d = finite ? *value - s.sum / (double)s.values : 0;
                 s.squares += d * d;
                 continue;
             }
@@ -85,11 +86,13 @@ static cell_sum sum_cell(const pl_plan *plan, const pl_store_members *m, const c
             s.diverged += r->state == PL_RUN_DIVERGED;
             if (!value) continue;
             s.done++;
+            s.epochs += epochs ? *epochs : (double)NAN;
+            s.wall += r->wall;
+            if (!finite) continue;
+            s.values++;
             s.sum += *value;
             s.min = fmin(s.min, *value);
             s.max = fmax(s.max, *value);
-            s.epochs += epochs ? *epochs : (double)NAN;
-            s.wall += r->wall;
         }
     return s;
 }
@@ -122,10 +125,10 @@ static polar_status print_table(cli_context *ctx, const run_args *a, const pl_pl
             pl_table_integer(t, s.runs);
             pl_table_integer(t, s.done);
             pl_table_integer(t, s.diverged);
-            number_or_none(t, s.done > 0, s.sum / (double)s.done);
-            number_or_none(t, s.done > 1, sqrt(s.squares / (double)(s.done - 1)));
-            number_or_none(t, s.done > 0, s.min);
-            number_or_none(t, s.done > 0, s.max);
+            number_or_none(t, s.values > 0, s.sum / (double)s.values);
+            number_or_none(t, s.values > 1, sqrt(s.squares / (double)(s.values - 1)));
+            number_or_none(t, s.values > 0, s.min);
+            number_or_none(t, s.values > 0, s.max);
             number_or_none(t, s.done > 0, s.epochs / (double)s.done);
             number_or_none(t, s.done > 0, s.wall / (double)s.done);
         }

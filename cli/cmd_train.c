@@ -45,6 +45,7 @@ static polar_status print_results(cli_context *ctx, const train_args *a, const c
     const char *id = run->id;
     PL_TRY(pl_store_open(&s, a->store, PL_STORE_READ));
     polar_status st = pl_store_select_runs(&m, s, &id, 1);
+    if (st == POLAR_OK && m.rows[0].data) fprintf(ctx->log, "trained on %s\n", m.rows[0].data);
     if (st == POLAR_OK) st = pl_table_create(&t, title, columns, 2);
     for (int64_t i = 0; st == POLAR_OK && i < m.rows[0].result_count; i++) {
         pl_table_row(t);

@@ -33,6 +33,7 @@ polar_status run_data_settings(cli_list *set, run_data *d, int naming, const cha
     if (!d->data) return POLAR_OK;
     int synth = !strncmp(d->data, "synth:", 6), fits = snprintf(d->path, sizeof d->path, "data.%s=%s", synth ? "set" : "path", d->data) < (int)sizeof d->path;
     PL_NEED(*d->data && fits, POLAR_E_ARG, "%s: --data wants the folder that holds train/ and val/, or a pack", command);
+    PL_NEED(!synth || !is_set(set, "data.set"), POLAR_E_ARG, "%s: --data synth: and --set data.set: both say which set it is", command);
     if (!synth && naming && !is_set(set, "data.set")) {
         char name[256];
         last_name(name, sizeof name, d->data);

@@ -13,6 +13,7 @@ static void test_missing(void)
     refused("$P train so3 --data $D --store $D/x.db", 2, "no key 'data.set' in testbed so3");
     refused("$P run " SPEC " --data $D --store $D/x.db", 2, "made on the fly");
     refused("$P run " SPEC " --data synth:classes=0 --store $D/x.db", 2, "classes wants a whole number");
+    refused("$P train deit --data synth: --set data.set=x --store $D/x.db", 2, "both say which set it is");
     sh("mkdir -p $D/empty/val/cat");
     refused(TRAIN " --data $D/empty --store $D/x.db", 2, "holds no train/");
     sh("mkdir -p $D/empty/train/cat");
@@ -40,13 +41,34 @@ static void test_pictures(void)
     accepted(TRAIN " --data $D/moved --set data.set=broken --store $D/a.db --skip-bad", "skipped       6");
 }
 
+/* Pictures of one name are the same for every run of a store, finished or to be gone on with; their place is free. */
+static void test_other_pictures(void)
+{
+    accepted("mkdir $D/one $D/two && $P data synth $D/one/set --classes 2 --train 6 --val 3 --size 32 && $P data synth $D/two/set --classes 2 --train 7 --val 3 --size 32", "");
+    accepted(TRAIN " --data $D/one/set --store $D/o.db", "train_images  12");
+    test_true("  what it was trained on is told", strstr(last.err, "trained on set, all classes, ") != NULL, "%s", last.err);
+    refused(TRAIN " --rule muon --data $D/two/set --store $D/o.db", 2, "trained on other data of the same name");
+    refused(TRAIN " --data $D/two/set --store $D/o.db --save $D/o.st", 2, "trained on other data of the same name");
+    accepted(TRAIN " --rule muon --data $D/two/set --set data.set=two --store $D/o.db", "train_images  14");
+    accepted("mv $D/one $D/three && " TRAIN " --rule muon --data $D/three/set --store $D/o.db", "train_images  12");
+    accepted("$P data pack $D/three/set $D/other.pack --size 16", "");
+    refused(TRAIN " --rule adamw --data $D/other.pack --set data.set=set --store $D/o.db", 2, "trained on other data of the same name");
+    accepted("for p in 0 1 2 3 4 5 6 7 8 9 a b c d e f; do $P audit train_deit --store $D/o.db --metric top1 --run $p; done 2>/dev/null | grep ^data", "data   set, all classes, ");
+}
+
 static void test_plans(void)
 {
     accepted("$P plan " SPEC, "polaradamw");
+    test_true("  no run of deit stops early", !strstr(last.out, "early") && !strstr(last.out, "at most"), "%s", last.out);
+    accepted("$P plan " SOURCE_DIR "/specs/demo/so3_tiny.yaml", "if none stops early");
     accepted("$P plan " SPEC " --data synth:classes=2,train=50,test=8,size=24 --format csv", "adamw");
     accepted("$P plan " SOURCE_DIR "/specs/paper/deit_minimal_100ep.yaml", "without --data every class is taken to have 1300 training");
     accepted("$P plan --keys deit", "data.path");
     accepted("$P run " SPEC " --set train.epochs=1 --store $D/r.db --jobs 2", "adamw");
+    accepted("$P run " SOURCE_DIR "/specs/demo/deit_small.yaml --set arms=adamw --set seeds=0 --set train.epochs=1 --set model.depth=1 --data synth:classes=2,train=16,test=4,size=32 --store $D/r.db", "adamw");
+    test_true("  an l10 of one epoch is none", !strstr(last.out, "nan") && !strstr(last.out, "inf"), "%s", last.out);
+    accepted("$P audit " SOURCE_DIR "/specs/demo/deit_small.yaml --set arms=adamw --set seeds=0 --set train.epochs=1 --set model.depth=1 --data synth:classes=2,train=16,test=4,size=32 --metric top1"
+             " --store $D/r.db --format json", "\"n\": 1");
 }
 
 int main(int argc, char **argv)
@@ -54,6 +76,7 @@ int main(int argc, char **argv)
     if (!cli_begin(argc, argv)) return 1;
     test_missing();
     test_pictures();
+    test_other_pictures();
     test_plans();
     return cli_end();
 }

@@ -34,7 +34,10 @@ static void ensemble(const char *device, polar_dtype dtype, double drop_path)
         vit_get(&a, w, 0);
         vit_run(&a, B, x, t, loss, z, g);
         for (int64_t e = 0; e < E; e++) {
-            if (poisoned && e == 1) continue;
+            if (poisoned && e == 1) {
+                bad += !isnan(loss[e]);    /* that is how divergence is seen */
+                continue;
+            }
             vit_member(&s, w1, w, e, E);
             vit_set_weights(&s, w1);
             pl_deit_set_drop(s.m, s.q, &seeds[e], 11, B);

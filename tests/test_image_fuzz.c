@@ -160,6 +160,7 @@ int main(int argc, char **argv)
     test_begin(argc, argv);
     fuzz("grey JPEG", made_jpeg(&(made_jpeg_opts){.width = 33, .height = 25, .components = 1}), 0);
     fuzz("4:2:0 JPEG", made_jpeg(&(made_jpeg_opts){.width = 41, .height = 29, .components = 3, .h = 2, .v = 2, .quality = 60}), 0);
+    fuzz("4:2:2 JPEG with restarts", made_jpeg(&(made_jpeg_opts){.width = 41, .height = 29, .components = 3, .h = 2, .v = 1, .quality = 60, .restart = 2}), 0);
     fuzz("progressive JPEG", made_jpeg(&(made_jpeg_opts){.width = 41, .height = 29, .components = 3, .h = 2, .v = 1, .quality = 60, .scans = MADE_PROGRESSIVE}), 0);
     fuzz("CMYK JPEG with restarts", made_jpeg(&(made_jpeg_opts){.width = 21, .height = 19, .components = 4, .quality = 60, .restart = 2}), 0);
     fuzz("arithmetic JPEG", made_jpeg(&(made_jpeg_opts){.width = 41, .height = 29, .components = 3, .quality = 60, .scans = MADE_ARITHMETIC}), 0);

@@ -101,7 +101,7 @@ static void test_store(void)
     pl_store_spec row = {.name = s->name, .sha = s->sha, .title = s->title, .testbed = "so3", .metric = s->metric, .text = s->text};
     pl_store_plan_row rows[2];
     for (int i = 0; i < 2; i++) rows[i] = (pl_store_plan_row){p->runs[i].id, p->runs[i].cell, p->runs[i].arm, "{}", p->runs[i].seed};
-    pl_provenance from = {"test", device, "none", 1};
+    pl_provenance from = {"test", device, "none", 1, NULL};
     pl_result result = {"test_mse", 0.5};
     pl_run_progress progress = {.wall = 12.5};
     TEST_TRY(pl_store_put_spec(store, &row, rows, 2));

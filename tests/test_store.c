@@ -1,59 +1,11 @@
-/* test_store.c -- the store: what goes in comes out to the bit; upgrades; files that are damaged, foreign, newer, read-only; memory that runs out; many writers. */
-#include "store_dump.h"
-#include "test.h"
+/* test_store.c -- the store: what goes in comes out to the bit; claims; memory that runs out; many writers. */
+#include "store_fixture.h"
 
-#include <fcntl.h>
 #include <signal.h>
 #include <sqlite3.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 #include "base/alloc.h"
-#include "store/store_impl.h"
-
-static char folder[64], path[128];
-
-#define ID_A "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
-#define ID_B "bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb"
-#define ID_C "cccccccccccccccccccccccccccccccc"
-
-static const pl_store_spec spec = {"so3_test", "5ha", "A title with 'quotes' and \xc3\xa9", "so3", "test_mse", "name: so3_test\n"};
-static const pl_store_plan_row plan[] = {
-    {ID_A, "model.width=16", "muon", "{\"model.width\":16}", 0},
-    {ID_B, "model.width=16", "adamw", "{}", -7},
-    {ID_C, "model.width=32", "muon", "{}", INT64_MAX},
-};
-static const pl_provenance where = {"v1-2-gabc", "cpu:isa=avx2,threads=2", "A processor", 2};
-
-static void clean(void)
-{
-    char command[512];
-    snprintf(command, sizeof command, "chmod -R u+rwx %s; rm -rf %s/*", folder, folder);
-    if (system(command) != 0) exit(1);
-}
-
-static void write_file(const char *name, const void *bytes, size_t n)
-{
-    FILE *f = fopen(name, "w");
-    if (!f || fwrite(bytes, 1, n, f) != n || fclose(f) != 0) exit(1);
-}
-
-/* A store with one finished, one begun and one planned run. */
-static polar_status fill(pl_store *s)
-{
-    static const pl_result results[] = {{"test_mse", 0x1.fedcba9876543p-7}, {"best_epoch", 17}, {"nothing", (double)NAN}, {"infinite", -INFINITY}, {"tiny", 0x1p-1074}};
-    static const pl_epoch_row epochs[] = {{1, 0.1, 0.3, 1e-3, 1, 12.5}, {2, (double)NAN, INFINITY, 0x1.23456789abcdep-10, 0, (double)NAN}};
-    static const pl_gauge_row gauges[] = {{10, 1, "layers.0.W_00", "ns_fp32", 1e-7}, {10, 0, "layers.0.W_00", "exact", (double)NAN}};
-    const pl_run_progress half = {epochs, 1, NULL, 0, 1.5}, all = {epochs, 2, gauges, 2, 4.25};
-    PL_TRY(pl_store_put_spec(s, &spec, plan, 3));
-    PL_TRY(pl_store_begin_run(s, ID_A, &where, 1));
-    PL_TRY(pl_store_put_progress(s, ID_A, &half));
-    PL_TRY(pl_store_begin_run(s, ID_A, &where, 0));
-    PL_TRY(pl_store_finish(s, ID_A, PL_RUN_DIVERGED, results, 5, &all));
-    PL_TRY(pl_store_begin_run(s, ID_B, &where, 1));
-    return pl_store_put_progress(s, ID_B, &half);
-}
 
 /* ---- round trips ----------------------------------------------------------------------------------------------------------- */
 
@@ -98,6 +50,40 @@ static void test_round_trip(void)
     test_true("an unknown spec", st == POLAR_E_ARG && !m.rows, "%s", polar_error_message());
     st = pl_store_put_spec(s, &spec, plan, 3);
     test_true("a reader does not write", st == POLAR_E_STATE, "%s", polar_error_message());
+    pl_store_close(s);
+}
+
+#define DIGITS "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcde"    /* 63 of 64 */
+
+/* What runs were trained on: finished ones of the same name with other digits are found, and no others. */
+static void test_data(void)
+{
+    static const struct {
+        const char *data, *found;
+    } asked[] = {{"tiny, all classes, " DIGITS "f", ""}, {"tiny, all classes, " DIGITS "0", ID_A}, {"tiny, 10 classes of seed 0, " DIGITS "0", ""}, {"begun, " DIGITS "0", ""}};
+    pl_provenance from = where;
+    pl_store *s = NULL;
+    pl_store_members m;
+    char id[PL_RUN_ID_CHARS];
+    clean();
+    TEST_TRY(pl_store_open(&s, path, PL_STORE_WRITE));
+    TEST_TRY(pl_store_put_spec(s, &spec, plan, 3));
+    from.data = asked[0].data;
+    TEST_TRY(pl_store_begin_run(s, ID_A, &from, 1));
+    TEST_TRY(pl_store_other_data(id, s, asked[1].data));
+    test_true("an unfinished run may yet be begun anew with other data", !*id, "'%s'", id);
+    TEST_TRY(pl_store_finish(s, ID_A, PL_RUN_DONE, NULL, 0, &(pl_run_progress){0}));
+    from.data = "begun, " DIGITS "f";
+    TEST_TRY(pl_store_begin_run(s, ID_B, &from, 1));
+    TEST_TRY(pl_store_begin_run(s, ID_C, &where, 1));
+    TEST_TRY(pl_store_finish(s, ID_C, PL_RUN_DONE, NULL, 0, &(pl_run_progress){0}));
+    for (size_t i = 0; i < sizeof asked / sizeof *asked; i++) {
+        TEST_TRY(pl_store_other_data(id, s, asked[i].data));
+        test_true("other data of a name", !strcmp(id, asked[i].found), "%.32s...: '%s'", asked[i].data, id);
+    }
+    TEST_TRY(pl_store_select_members(&m, s, "so3_test"));
+    test_true("data come back", m.rows[0].data && !strcmp(m.rows[0].data, asked[0].data) && !m.rows[2].data, "%s", m.rows[0].data);
+    pl_store_members_free(&m);
     pl_store_close(s);
 }
 
@@ -192,226 +178,6 @@ static void test_claims(void)
     pl_store_close(b);
     close(pipe_fd[0]);
     close(pipe_fd[1]);
-}
-
-/* ---- files that are not as they should be ------------------------------------------------------------------------------------ */
-
-static void refuse(const char *what, pl_store_mode mode, polar_status want, const char *word)
-{
-    pl_store *s = NULL;
-    polar_status st = pl_store_open(&s, path, mode);
-    test_true(what, st == want && !s && strstr(polar_error_message(), word), "%s", polar_error_message());
-    pl_store_close(s);
-}
-
-static void sql(const char *text)
-{
-    sqlite3 *db = NULL;
-    if (sqlite3_open(path, &db) != SQLITE_OK || sqlite3_exec(db, text, NULL, NULL, NULL) != SQLITE_OK) exit(1);
-    sqlite3_close(db);
-}
-
-static void test_files(void)
-{
-    char text[20000];
-    struct stat before, after;
-    clean();
-    refuse("no store to read", PL_STORE_READ, POLAR_E_ARG, "polar run");
-    write_file(path, "", 0);
-    refuse("an empty file to read", PL_STORE_READ, POLAR_E_FORMAT, "empty");
-    memset(text, 'x', sizeof text);
-    write_file(path, text, sizeof text);
-    refuse("no database, to write", PL_STORE_WRITE, POLAR_E_FORMAT, "not an SQLite database");
-    refuse("no database, to read", PL_STORE_READ, POLAR_E_FORMAT, "not an SQLite database");
-    write_file(path, "hello\n", 6);
-    refuse("a short text file", PL_STORE_WRITE, POLAR_E_FORMAT, "not an SQLite database");
-    clean();
-    sql("CREATE TABLE bookmark(url TEXT); INSERT INTO bookmark VALUES('x')");
-    stat(path, &before);
-    refuse("another program's database, to write", PL_STORE_WRITE, POLAR_E_FORMAT, "another program");
-    refuse("another program's database, to read", PL_STORE_READ, POLAR_E_FORMAT, "another program");
-    stat(path, &after);
-    test_true("  is not touched", before.st_size == after.st_size && before.st_mtim.tv_sec == after.st_mtim.tv_sec && before.st_mtim.tv_nsec == after.st_mtim.tv_nsec, "%lld bytes", (long long)after.st_size);
-    clean();
-    pl_store *s = NULL;
-    TEST_TRY(pl_store_open(&s, path, PL_STORE_WRITE));
-    pl_store_close(s);
-    sql("PRAGMA user_version = 99");
-    refuse("a newer store, to write", PL_STORE_WRITE, POLAR_E_FORMAT, "newer");
-    refuse("a newer store, to read", PL_STORE_READ, POLAR_E_FORMAT, "newer");
-    clean();
-    if (mkdir(path, 0777) != 0) exit(1);
-    refuse("a folder", PL_STORE_WRITE, POLAR_E_ARG, "regular file");
-    clean();
-    char deep[128];
-    snprintf(deep, sizeof deep, "%s", path);
-    snprintf(path, sizeof path, "%s/no/such/folder.db", folder);
-    refuse("a folder that is not there", PL_STORE_WRITE, POLAR_E_ARG, "no folder");
-    snprintf(path, sizeof path, "%s", deep);
-}
-
-/* Bytes of a good store overwritten, its middle and its end cut off: an error with a sentence or the right table, never another and never a crash. */
-static void test_damage(void)
-{
-    pl_store *s = NULL;
-    char *good = NULL;
-    int64_t wrong = 0, refused = 0, unharmed = 0;
-    clean();
-    TEST_TRY(pl_store_open(&s, path, PL_STORE_WRITE));
-    TEST_TRY(fill(s));
-    pl_store_close(s);
-    TEST_TRY(store_dump(&good, path, "so3_test"));
-    FILE *f = fopen(path, "r");
-    static char bytes[1 << 20], bad[1 << 20];
-    size_t n = f ? fread(bytes, 1, sizeof bytes, f) : 0;
-    if (f) fclose(f);
-    for (size_t page = 0; page < n / 4096; page++)
-        for (int kind = 0; kind < 3; kind++) {
-            char *dump = NULL;
-            memcpy(bad, bytes, n);
-            if (kind == 0) memset(bad + page * 4096 + (page ? 0 : 100), 0xa5, 512);    /* the head of each page */
-            if (kind == 1) memset(bad + page * 4096 + (page ? 0 : 100), 0, 3996);
-            clean();
-            write_file(path, bad, kind == 2 ? page * 4096 + 2000 : n);
-            polar_status st = store_dump(&dump, path, "so3_test");
-            int known = st == POLAR_E_FORMAT || st == POLAR_E_IO;
-            refused += known;
-            unharmed += st == POLAR_OK && !strcmp(dump, good);
-            if (!(known && *polar_error_message()) && !(st == POLAR_OK && !strcmp(dump, good))) {
-                printf("page %zu kind %d: %s\n", page, kind, st == POLAR_OK ? "another table" : polar_error_message());
-                wrong++;
-            }
-            free(dump);
-            st = pl_store_open(&s, path, PL_STORE_WRITE);
-            wrong += st != POLAR_OK && st != POLAR_E_FORMAT && st != POLAR_E_IO;
-            pl_store_close(s);
-        }
-    test_exact("damaged stores", wrong);
-    test_true("  figures", refused > 10, "%lld refused, %lld unharmed (a page without content)", (long long)refused, (long long)unharmed);
-    clean();
-    write_file(path, bytes, n / 2);
-    refuse("half a store", PL_STORE_WRITE, POLAR_E_FORMAT, "damaged");
-    free(good);
-}
-
-static void expect_table(const char *what, const char *name)
-{
-    char *dump = NULL;
-    polar_status st = store_dump(&dump, name, "so3_test");
-    test_true(what, st == POLAR_OK, "%zu bytes %s", dump ? strlen(dump) : 0, st == POLAR_OK ? "" : polar_error_message());
-    free(dump);
-}
-
-/* Permissions do not bind root: as somebody else in a child. */
-static void test_read_only(void)
-{
-    pl_store *s = NULL;
-    clean();
-    TEST_TRY(pl_store_open(&s, path, PL_STORE_WRITE));
-    TEST_TRY(fill(s));
-    pl_store_close(s);
-    fflush(stdout);
-    pid_t pid = fork();
-    if (pid) {
-        int status = -1;
-        waitpid(pid, &status, 0);
-        test_true("read-only files and folders", WIFEXITED(status) && WEXITSTATUS(status) == 0, "child ended with %d", WEXITSTATUS(status));
-        clean();
-        return;
-    }
-    test_failed = test_passed = 0;
-    if (chmod(path, 0444) != 0 || chmod(folder, 0777) != 0) _exit(9);
-    if (geteuid() == 0 && (setgid(65534) != 0 || setuid(65534) != 0)) _exit(9);
-    refuse("  a read-only file", PL_STORE_WRITE, POLAR_E_IO, "read-only");
-    expect_table("  is read", path);
-    _exit(test_failed);
-}
-
-static void test_read_only_folder(void)
-{
-    pl_store *s = NULL;
-    clean();
-    TEST_TRY(pl_store_open(&s, path, PL_STORE_WRITE));
-    TEST_TRY(fill(s));
-    pl_store_close(s);
-    fflush(stdout);
-    pid_t pid = fork();
-    if (pid) {
-        int status = -1;
-        waitpid(pid, &status, 0);
-        test_true("a read-only folder", WIFEXITED(status) && WEXITSTATUS(status) == 0, "child ended with %d", WEXITSTATUS(status));
-        if (chmod(folder, 0700) != 0) exit(1);
-        clean();
-        return;
-    }
-    test_failed = test_passed = 0;
-    char odd[160];
-    snprintf(odd, sizeof odd, "%s/a?b%%41#.db", folder);    /* a name that an address would misread */
-    if (chmod(path, 0666) != 0 || link(path, odd) != 0 || chmod(folder, 0555) != 0) _exit(9);
-    if (geteuid() == 0 && (setgid(65534) != 0 || setuid(65534) != 0)) _exit(9);
-    expect_table("  is read from", path);
-    expect_table("  whatever its name", odd);
-    refuse("  no store is opened to write in it", PL_STORE_WRITE, POLAR_E_IO, "");
-    snprintf(path, sizeof path, "%s/new.db", folder);
-    refuse("  no store is made in it", PL_STORE_WRITE, POLAR_E_IO, "may not write in its folder");
-    _exit(test_failed);
-}
-
-/* ---- upgrades ---------------------------------------------------------------------------------------------------------------- */
-
-static void test_upgrade(void)
-{
-    enum { NEXT = PL_STORE_VERSION + 1 };
-    const char *next[NEXT] = {[PL_STORE_VERSION] = "ALTER TABLE run ADD COLUMN colour TEXT DEFAULT 'grey'; CREATE TABLE extra(x)"}, *broken[NEXT] = {[PL_STORE_VERSION] = "CREATE TABLE extra(x); CREATE nonsense"};
-    for (int i = 0; i < PL_STORE_VERSION; i++) next[i] = broken[i] = pl_store_steps[i];
-    pl_store *s = NULL;
-    int64_t value = 0;
-    char *before = NULL, *after = NULL;
-    clean();
-    sql("VACUUM");    /* a database of version 0 with nothing in it */
-    TEST_TRY(pl_store_open(&s, path, PL_STORE_WRITE));
-    TEST_TRY(fill(s));
-    TEST_TRY(pl_sql_integer(s, "PRAGMA user_version", &value));
-    test_true("from version 0", value == PL_STORE_VERSION, "to %lld", (long long)value);
-    TEST_TRY(store_dump(&before, path, "so3_test"));
-    polar_status st = pl_store_upgrade(s, broken, NEXT);
-    TEST_TRY(pl_sql_integer(s, "SELECT count(*) FROM sqlite_schema WHERE name = 'extra'", &value));
-    test_true("a step that fails changes nothing", st == POLAR_E_STATE && value == 0, "%s", polar_error_message());
-    TEST_TRY(pl_store_upgrade(s, next, NEXT));
-    TEST_TRY(pl_store_upgrade(s, next, NEXT));    /* nothing to do */
-    TEST_TRY(pl_sql_integer(s, "SELECT count(*) FROM run WHERE colour = 'grey'", &value));
-    int64_t version = 0;
-    TEST_TRY(pl_sql_integer(s, "PRAGMA user_version", &version));
-    sqlite3_exec(s->db, "PRAGMA user_version = 2", NULL, NULL, NULL);
-    TEST_TRY(store_dump(&after, path, "so3_test"));
-    test_true("a step to a later version keeps the rows", version == NEXT && value == 3 && !strcmp(before, after), "version %lld", (long long)version);
-    sqlite3_exec(s->db, "PRAGMA user_version = 0", NULL, NULL, NULL);
-    refuse("a store of version 0 to read", PL_STORE_READ, POLAR_E_FORMAT, "empty");
-    pl_store_close(s);
-    free(before);
-    free(after);
-}
-
-/* A store as the first version left it: to read it wants the upgrade, to write it gets it, and the rows stay with no seconds. */
-static void test_version_1(void)
-{
-    pl_store *s = NULL;
-    pl_store_epochs e = {0};
-    int64_t version = 0;
-    clean();
-    sql(pl_store_steps[0]);
-    sql("PRAGMA application_id = 1886350450");    /* "polr" */
-    sql("PRAGMA user_version = 1");
-    sql("INSERT INTO run(id, testbed, seed, config, state) VALUES('" ID_A "', 'so3', 3, '{}', 'done')");
-    sql("INSERT INTO epoch(run, epoch, train_loss, valid, lr, improved) VALUES('" ID_A "', 1, 0.5, 0.25, 0.001, 1)");
-    refuse("a store of version 1 to read", PL_STORE_READ, POLAR_E_FORMAT, "older version 1");
-    TEST_TRY(pl_store_open(&s, path, PL_STORE_WRITE));
-    TEST_TRY(pl_sql_integer(s, "PRAGMA user_version", &version));
-    TEST_TRY(pl_store_select_epochs(&e, s, ID_A));
-    test_true("from version 1", version == 2 && e.count == 1 && e.rows[0].valid == 0.25 && e.rows[0].improved && isnan(e.rows[0].seconds), "version %lld, %lld epochs", (long long)version,
-              (long long)e.count);
-    pl_store_epochs_free(&e);
-    pl_store_close(s);
 }
 
 /* ---- memory, writers ------------------------------------------------------------------------------------------------------------ */
@@ -555,25 +321,14 @@ static void test_writers(void)
 int main(int argc, char **argv)
 {
     test_begin(argc, argv);
-    snprintf(folder, sizeof folder, "%s/polar_test_store.XXXXXX", access("/dev/shm", W_OK) ? "/tmp" : "/dev/shm");    /* syncing a real disk is slow */
-    if (!mkdtemp(folder)) return 1;
-    snprintf(path, sizeof path, "%s/test.db", folder);
-    pl_store *s = NULL;
-    TEST_TRY(pl_store_open(&s, path, PL_STORE_WRITE));    /* before any other use of SQLite: it shall take our memory */
-    pl_store_close(s);
+    store_folder_open();
     test_round_trip();
     test_again();
     test_claims();
-    test_files();
-    test_damage();
-    test_upgrade();
-    test_version_1();
+    test_data();
     test_faults();
     test_faults_of_one_connection();
     test_writers();
-    test_read_only();
-    test_read_only_folder();
-    clean();
-    rmdir(folder);
+    store_folder_close();
     return test_end();
 }

@@ -21,7 +21,7 @@ typedef struct pl_scratch_mark {
     size_t total;    /* bytes in use over all chunks, for the high-water mark */
 } pl_scratch_mark;
 
-/* Told of every op a backend has run: its seconds, the device idle before and after it (of a device of one thread: its processor time), nominal FLOPs, bytes (each operand once, an updated one twice). */
+/* Told of every op a backend has run: its seconds, the device idle before and after it (where ops run on the calling thread alone: its processor time), nominal FLOPs, bytes (each operand once, an updated one twice). */
 typedef void (*pl_op_watch)(void *arg, pl_op_id id, const void *args, double seconds, double flops, double bytes);
 
 struct polar_queue {

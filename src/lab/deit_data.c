@@ -45,12 +45,22 @@ static int64_t words(int64_t bits)
     return (bits + 63) / 64;
 }
 
+/* Of a choice of classes too: the seeds of a spec have their own. */
+static void say_origin(pl_deit_data *d, const pl_deit_settings *s)
+{
+    long long seed = s->subset_seed < 0 ? (long long)d->seed : (long long)s->subset_seed;
+    if (pl_image_set_source(d->set) == PL_SOURCE_SYNTH) return;
+    if (s->shape.classes) snprintf(d->origin, sizeof d->origin, "%s, %lld classes of seed %lld, %s", s->set, (long long)d->classes, seed, d->print);
+    else snprintf(d->origin, sizeof d->origin, "%s, all classes, %s", s->set, d->print);
+}
+
 static polar_status fill(pl_deit_data *d, const pl_deit_settings *s)
 {
     int64_t train, test;
     PL_TRY(pl_deit_data_open(&d->set, s, d->seed));
     PL_TRY(pl_image_set_fingerprint(d->print, d->set));
     d->classes = pl_image_set_classes(d->set);
+    say_origin(d, s);
     for (int k = 0; k < PL_IMAGE_SPLITS; k++) d->count[k] = pl_image_set_count(d->set, k);
     train = d->count[PL_IMAGES_TRAIN], test = d->count[PL_IMAGES_TEST];
     d->bad_words = words(train) + words(test);

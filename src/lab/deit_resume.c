@@ -61,7 +61,7 @@ static polar_status check(const numbers *n, const pl_state *s, const pl_train *t
     const int64_t *c = n->count;
     int possible = c[MADE] == s->made && within(c[MADE], 0, t->set.epochs) && within(c[BEST], 0, c[MADE]) && within(c[ENDED], PL_END_NOT, PL_END_DIVERGED) &&
                    within(c[STEP], 0, t->steps) && within(c[TESTED], 0, t->data.count[PL_IMAGES_TEST]) && within(c[COUNTED], 0, c[TESTED]) && within(c[CORRECT], 0, c[COUNTED]) &&
-                   within(c[FINITE], 0, 1) && (!c[TESTED] || c[STEP] == t->steps) && (c[ENDED] != PL_END_NOT || c[MADE] < t->set.epochs);
+                   within(c[FINITE], 0, 1) && (!c[TESTED] || c[STEP] == t->steps) && (c[ENDED] == PL_END_NOT ? c[MADE] < t->set.epochs : c[MADE] > 0);
     PL_NEED(possible, POLAR_E_FORMAT, "'%s': the counters make no sense", path);
     return POLAR_OK;
 }

@@ -103,6 +103,11 @@ static void deit_where(const pl_train *t, int64_t *epochs, int *active)
     *active = t->stop.end == PL_END_NOT;
 }
 
+static const char *deit_data(const pl_train *t)
+{
+    return *t->data.origin ? t->data.origin : NULL;
+}
+
 static void deit_watch(pl_train *t, const pl_step_watch *w)
 {
     t->watch = *w;
@@ -195,6 +200,7 @@ const pl_testbed pl_testbed_deit = {
     .estimate = pl_deit_estimate,
     .same_shape = never_same_shape,
     .begin = deit_begin,
+    .data = deit_data,
     .where = deit_where,
     .epoch = deit_epoch,
     .watch = deit_watch,

@@ -21,6 +21,7 @@ typedef struct pl_deit_data {                /* the pictures of a run, and who r
     pl_image_set *set;
     int64_t       classes, count[PL_IMAGE_SPLITS];
     char          print[PL_SHA256_HEX];      /* fingerprint of names, classes and order */
+    char          origin[PL_VALUE_CHARS + 192];    /* name and fingerprint, for the store; "" of a set made on the fly, which the run's id tells */
     int           workers, skip_bad;
     pl_picture   *pictures;                  /* (workers) */
     pl_augment  **augments;                  /* (workers) */

@@ -46,5 +46,5 @@ pl_provenance pl_provenance_of(pl_provenance_text *text, const polar_device *dev
     snprintf(text->device, sizeof text->device, "%s", polar_device_name(dev));
     processor_model(text->cpu, sizeof text->cpu);
     const char *threads = strstr(text->device, "threads=");
-    return (pl_provenance){pl_code_version(), text->device, text->cpu, threads ? atoll(threads + 8) : pl_processor_count()};
+    return (pl_provenance){pl_code_version(), text->device, text->cpu, threads ? atoll(threads + 8) : pl_processor_count(), NULL};
 }

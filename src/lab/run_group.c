@@ -161,10 +161,23 @@ static polar_status resume(group *g, int *resumed)
     return g->tb->begin(&g->t, g->job->dev, g->configs, g->seeds, g->n);
 }
 
+/* Runs that are compared shall have been trained on the same data, not only on data of one name. */
+static polar_status check_data(const group *g, const char *data)
+{
+    char other[PL_RUN_ID_CHARS] = "";
+    if (data) PL_TRY(pl_store_other_data(other, g->job->store, data));
+    PL_NEED(!*other, POLAR_E_ARG, "run %.12s of the store was trained on other data of the same name (now: %s; other classes, names or number of pictures, or a pack): give the same, or call these by "
+            "another name (--set data.set=NAME)", other, data);
+    return POLAR_OK;
+}
+
 static polar_status begin(group *g)
 {
     int resumed = 0;
+    pl_provenance from = g->job->provenance;
     PL_TRY(g->tb->begin(&g->t, g->job->dev, g->configs, g->seeds, g->n));
+    from.data = g->tb->data ? g->tb->data(g->t) : NULL;
+    PL_TRY(check_data(g, from.data));
     PL_TRY(resume(g, &resumed));
     g->tb->where(g->t, g->made, g->active);
     for (int64_t i = 0; i < g->n; i++) {
@@ -173,7 +186,7 @@ static polar_status begin(group *g)
         if (resumed) PL_TRY(read_part(&g->m[i], g->job->store));
         else g->m[i].wall = 0;
         g->within |= g->m[i].part > 0;
-        if (state == PL_RUN_PLANNED) PL_TRY(pl_store_begin_run(g->job->store, g->m[i].run->id, &g->job->provenance, !resumed));    /* else: only its weights are wanted */
+        if (state == PL_RUN_PLANNED) PL_TRY(pl_store_begin_run(g->job->store, g->m[i].run->id, &from, !resumed));    /* else: only its weights are wanted */
         g->m[i].made = g->made[i];
         pl_runner_event e = {PL_RUNNER_RESUMED, .run = g->m[i].run, .epochs = g->made[i], .state = state};
         pl_runner_tell(g->job, &e);

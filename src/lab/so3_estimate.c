@@ -32,6 +32,7 @@ polar_status pl_so3_estimate(pl_estimate *out, polar_device *dev, const pl_confi
     PL_TRY(estimate_step(out, dev, &shape, &s.optim));
     out->epochs = s.epochs;
     out->steps = s.steps;
+    out->may_stop = s.patience > 0;
     pl_estimate_sum(out, (double)s.epochs * pl_whole_batches(s.valid, s.batch) + pl_whole_batches(s.test, s.batch));
     return POLAR_OK;
 }

@@ -51,6 +51,7 @@ typedef struct pl_estimate {         /* of one run, without running it; shadows 
     int64_t    matrix_arrays, matrix_weights, aux_arrays, aux_weights;    /* by route */
     size_t     memory;               /* device memory: weights, gradients, activations, optimiser's state and scratch */
     char      *routes;               /* polar_optim_report; free with pl_free */
+    int         may_stop;            /* before its last epoch */
     const char *note;                /* what was assumed, a sentence; static; or NULL */
 } pl_estimate;
 
@@ -59,6 +60,7 @@ typedef struct pl_testbed {
     polar_status (*estimate)(pl_estimate *out, polar_device *dev, const pl_config *c);    /* by a dry run on dev; NULL: not known */
     int (*same_shape)(const pl_config *a, const pl_config *b);    /* whether two runs may be members of one ensemble: everything but seed, rule, lr, decay alike */
     polar_status (*begin)(pl_train **out, polar_device *dev, const pl_config *const *configs, const uint64_t *seeds, int64_t members);    /* before the first epoch; borrows dev and configs */
+    const char *(*data)(const pl_train *t);    /* what it is trained on (store.h, pl_provenance), borrowed; gives NULL, or is NULL, where the ids tell it */
     void (*where)(const pl_train *t, int64_t *epochs, int *active);        /* of each member: epochs made, and whether it goes on */
     polar_status (*epoch)(pl_train *t, pl_epoch_row *rows, int *active);   /* one epoch of every active member; rows[member] of those; active as after it */
     void (*watch)(pl_train *t, const pl_step_watch *w);                    /* copied; from the next epoch on; NULL: its epochs are short and are not watched */

@@ -26,7 +26,7 @@
 
 #include "base/status.h"
 
-#define PL_STORE_VERSION 2          /* of the schema: PRAGMA user_version */
+#define PL_STORE_VERSION 3          /* of the schema: PRAGMA user_version */
 #define PL_RUN_ID_CHARS  33         /* 32 hex digits and the zero */
 
 typedef struct pl_store pl_store;
@@ -69,6 +69,7 @@ typedef struct pl_provenance {      /* where and with what a run was made; borro
     const char *device;             /* polar_device_name */
     const char *cpu;                /* the processor's model */
     int64_t     threads;            /* processors the device may use */
+    const char *data;               /* what it is trained on, where its id does not tell: a name, and 64 digits that differ with the data; or NULL */
 } pl_provenance;
 
 typedef struct pl_run_progress {    /* what became known of a run since the last call; borrowed arrays */
@@ -100,6 +101,7 @@ typedef struct pl_store_member {    /* one run of a spec, as selected */
     double       wall;              /* seconds; 0 before the first checkpoint */
     const char  *started, *finished;                  /* UTC, "2024-05-01T12:00:00Z", or NULL */
     const char  *code, *device, *cpu;                 /* NULL before the run began */
+    const char  *data;              /* of the provenance; NULL also of a run of an older version */
     int64_t      threads;
     pl_result   *results;           /* by name */
     int64_t      result_count;      /* 0 unless finished */
@@ -124,6 +126,7 @@ polar_status pl_store_select_runs(pl_store_members *out, pl_store *s, const char
 polar_status pl_store_select_epochs(pl_store_epochs *out, pl_store *s, const char *id);               /* of a run */
 polar_status pl_store_select_gauges(pl_store_gauges *out, pl_store *s, const char *id);               /* of a run */
 polar_status pl_store_run_state(pl_store *s, const char *id, pl_run_state *state, double *wall);      /* of a known run; wall may be NULL */
+polar_status pl_store_other_data(char id[PL_RUN_ID_CHARS], pl_store *s, const char *data);             /* a finished run whose provenance has the name of data and other digits; "" if there is none */
 void         pl_store_specs_free(pl_store_specs *x);          /* the four: rows and strings; empty is fine */
 void         pl_store_members_free(pl_store_members *x);
 void         pl_store_epochs_free(pl_store_epochs *x);

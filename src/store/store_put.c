@@ -57,9 +57,9 @@ static polar_status begin_run(pl_store *s, const char *id, const pl_provenance *
 {
     if (fresh) PL_TRY(drop_rows(s, id));
     PL_TRY(pl_sql_do(s,
-                     "UPDATE run SET started = iif(?6 OR started IS NULL, " NOW ", started), wall = iif(?6, 0, wall), code = ?2, device = ?3, cpu = ?4, threads = ?5"
+                     "UPDATE run SET started = iif(?6 OR started IS NULL, " NOW ", started), wall = iif(?6, 0, wall), code = ?2, device = ?3, cpu = ?4, threads = ?5, data = ?7"
                      " WHERE id = ?1 AND state = 'planned'",
-                     "ttttii", id, p->code, p->device, p->cpu, p->threads, (int64_t)fresh));
+                     "ttttiit", id, p->code, p->device, p->cpu, p->threads, (int64_t)fresh, p->data));
     PL_NEED(sqlite3_changes(s->db) == 1, POLAR_E_STATE, "run %s is unknown to the store '%s', or finished", pl_text_shown(id).text, pl_text_shown(s->path).text);
     return POLAR_OK;
 }

@@ -27,6 +27,7 @@ const char *const pl_store_steps[PL_STORE_VERSION] = {
     "CREATE TABLE gauge(run TEXT NOT NULL, step INTEGER NOT NULL, block TEXT NOT NULL, shadow INTEGER NOT NULL, map TEXT NOT NULL, deviation REAL,"
     "  PRIMARY KEY(run, step, block, shadow, map)) WITHOUT ROWID;",
     "ALTER TABLE epoch ADD COLUMN seconds REAL;",
+    "ALTER TABLE run ADD COLUMN data TEXT;",
 };
 
 typedef struct marks {

@@ -115,7 +115,7 @@ static polar_status add_results(pl_store *s, selection *sel, pl_store_member *m)
     return status;
 }
 
-#define MEMBER_COLUMNS "r.id, r.config, r.state, r.wall, r.started, r.finished, r.code, r.device, r.cpu, r.threads, r.seed"
+#define MEMBER_COLUMNS "r.id, r.config, r.state, r.wall, r.started, r.finished, r.code, r.device, r.cpu, r.threads, r.seed, r.data"
 
 static polar_status read_member(pl_store *s, selection *sel, sqlite3_stmt *st, void *row)
 {
@@ -131,9 +131,10 @@ static polar_status read_member(pl_store *s, selection *sel, sqlite3_stmt *st, v
     PL_TRY(pl_pool_text(&m->cpu, &sel->pool, st, 8));
     m->threads = sqlite3_column_int64(st, 9);
     m->seed = sqlite3_column_int64(st, 10);
-    PL_TRY(pl_pool_text(&m->cell, &sel->pool, st, 11));
-    PL_TRY(pl_pool_text(&m->arm, &sel->pool, st, 12));
-    m->ord = sqlite3_column_int64(st, 13);
+    PL_TRY(pl_pool_text(&m->data, &sel->pool, st, 11));
+    PL_TRY(pl_pool_text(&m->cell, &sel->pool, st, 12));
+    PL_TRY(pl_pool_text(&m->arm, &sel->pool, st, 13));
+    m->ord = sqlite3_column_int64(st, 14);
     return m->state == PL_RUN_PLANNED ? POLAR_OK : add_results(s, sel, m);
 }
 
@@ -228,6 +229,21 @@ polar_status pl_store_run_state(pl_store *s, const char *id, pl_run_state *state
     if (status == POLAR_OK && !row) status = PL_FAIL(POLAR_E_ARG, "the store '%s' has no run %s", pl_text_shown(s->path).text, pl_text_shown(id).text);
     if (status == POLAR_OK) status = read_state(state, s, st, 0);
     if (status == POLAR_OK && wall) *wall = sqlite3_column_double(st, 1);
+    sqlite3_finalize(st);
+    return status;
+}
+
+#define DATA_NAME(x) "substr(" x ", 1, length(" x ") - 64)"
+
+polar_status pl_store_other_data(char id[PL_RUN_ID_CHARS], pl_store *s, const char *data)
+{
+    sqlite3_stmt *st = NULL;
+    int row = 0;
+    *id = 0;
+    PL_TRY(pl_sql_prepare(&st, s, "SELECT id FROM run WHERE state <> 'planned' AND data <> ?1 AND " DATA_NAME("data") " = " DATA_NAME("?1") " ORDER BY id LIMIT 1"));
+    polar_status status = pl_sql_bind(s, st, "t", data);
+    if (status == POLAR_OK) status = pl_sql_next(s, st, &row);
+    if (status == POLAR_OK && row) status = copy_text(id, PL_RUN_ID_CHARS, s, st, 0);
     sqlite3_finalize(st);
     return status;
 }

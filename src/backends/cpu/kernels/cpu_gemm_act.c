@@ -15,7 +15,7 @@
 #include "cpu_gemm_act.inc"
 
 /* gelu of n elements in bf16, and its slopes. */
-PL_INLINE void gelu_row(pl_bf16 *restrict y, pl_bf16 *restrict s, const float *restrict bias, const int64_t n)
+PL_INLINE void gelu_row(pl_bf16 *restrict y, pl_bf16 *restrict s, const float *restrict bias, int64_t n)
 {
 #pragma omp simd
     for (int64_t p = 0; p < n; p++) {
@@ -26,7 +26,7 @@ PL_INLINE void gelu_row(pl_bf16 *restrict y, pl_bf16 *restrict s, const float *r
 }
 
 /* ... without them. */
-PL_INLINE void gelu_only_row(pl_bf16 *restrict y, const float *restrict bias, const int64_t n)
+PL_INLINE void gelu_only_row(pl_bf16 *restrict y, const float *restrict bias, int64_t n)
 {
 #pragma omp simd
     for (int64_t p = 0; p < n; p++) {
@@ -35,19 +35,19 @@ PL_INLINE void gelu_only_row(pl_bf16 *restrict y, const float *restrict bias, co
     }
 }
 
-PL_INLINE void bias_row(pl_bf16 *restrict y, const float *restrict bias, const int64_t n)
+PL_INLINE void bias_row(pl_bf16 *restrict y, const float *restrict bias, int64_t n)
 {
 #pragma omp simd
     for (int64_t p = 0; p < n; p++) y[p] = pl_bf16_from_f32(pl_bf16_to_f32(y[p]) + bias[p]);
 }
 
-PL_INLINE void bias_row_f32(float *restrict y, const float *restrict bias, const int64_t n)
+PL_INLINE void bias_row_f32(float *restrict y, const float *restrict bias, int64_t n)
 {
 #pragma omp simd
     for (int64_t p = 0; p < n; p++) y[p] += bias[p];
 }
 
-PL_INLINE void factor_row(pl_bf16 *restrict y, const pl_bf16 *restrict f, const int64_t n)
+PL_INLINE void factor_row(pl_bf16 *restrict y, const pl_bf16 *restrict f, int64_t n)
 {
 #pragma omp simd
     for (int64_t p = 0; p < n; p++) y[p] = pl_bf16_from_f32(pl_bf16_to_f32(y[p]) * pl_bf16_to_f32(f[p]));
@@ -56,7 +56,7 @@ PL_INLINE void factor_row(pl_bf16 *restrict y, const pl_bf16 *restrict f, const 
 typedef enum { FACTOR, BIAS, BIAS_F32, GELU, GELU_ONLY } plain_kind;
 
 /* What the layers of a transformer do, without a way through buffers. */
-PL_INLINE void plain_rows(const pl_args_gemm_act *a, const plain_kind kind, int64_t b, int64_t i, int64_t j, int64_t rows, const int64_t cols)
+PL_INLINE void plain_rows(const pl_args_gemm_act *a, const plain_kind kind, int64_t b, int64_t i, int64_t j, int64_t rows, int64_t cols)
 {
     const float *bias = a->b.data ? (const float *)a->b.data + (a->b.batch == 1 ? 0 : b * a->b.bs) + j : NULL;
     for (int64_t r = i; r < i + rows; r++) {
@@ -70,12 +70,10 @@ PL_INLINE void plain_rows(const pl_args_gemm_act *a, const plain_kind kind, int6
     }
 }
 
-#define WHOLE 32    /* columns that come from the tile unit */
-#define PLAIN_TAIL(name, kind)                                                                                        \
-    static void name(const void *args, int64_t b, int64_t i, int64_t j, int64_t rows, int64_t cols)                   \
-    {                                                                                                                 \
-        if (cols == WHOLE) plain_rows(args, kind, b, i, j, rows, WHOLE);                                              \
-        else plain_rows(args, kind, b, i, j, rows, cols);                                                             \
+#define PLAIN_TAIL(name, kind)                                                                          \
+    static void name(const void *args, int64_t b, int64_t i, int64_t j, int64_t rows, int64_t cols)     \
+    {                                                                                                   \
+        plain_rows(args, kind, b, i, j, rows, cols);                                                    \
     }
 PLAIN_TAIL(factor_tail, FACTOR)
 PLAIN_TAIL(bias_tail, BIAS)
