@@ -85,11 +85,38 @@ PL_INLINE void pl_dot_more(__m512 *even, __m512 *odd, pl_left left, const pl_bf1
     for (int p = 0; p < (int)pairs; p++) pl_dot_step(even, odd, row, left.row, right, p, as);
 }
 
+/* Pairs of k to multiply where `depth` of k are not zero, of blocks that are zero beyond: one pair of zeros is as good as many, and better than none, for it makes a sum that
+ * underflowed to minus zero zero. */
+PL_INLINE int64_t pl_dot_pairs(int64_t depth)
+{
+    return depth % PL_BLOCK == 0 || depth % PL_BLOCK > PL_BLOCK - 2 ? (depth + 1) / 2 : (depth + 1) / 2 + 1;
+}
+
 /* even, odd = eight rows of a packed left panel times a right panel. */
-PL_INLINE void pl_dot_rows(__m512 *even, __m512 *odd, const pl_bf16 *left, const pl_bf16 *right, int64_t steps)
+PL_INLINE void pl_dot_rows(__m512 *even, __m512 *odd, const pl_bf16 *left, const pl_bf16 *right, int64_t pairs)
 {
     pl_dot_zero(even, odd);
-    pl_dot_more(even, odd, pl_left_packed(left), right, 16 * steps, PL_DOT_AS_ROWS);
+    pl_dot_more(even, odd, pl_left_packed(left), right, pairs, PL_DOT_AS_ROWS);
+}
+
+/* The same of the right panel's first 16 columns; the others' sums are zero. */
+PL_INLINE void pl_dot_rows_half(__m512 *even, __m512 *odd, const pl_bf16 *left, const pl_bf16 *right, int64_t pairs)
+{
+    __m256 half[2 * PL_DOT_ROWS];
+#pragma GCC unroll 16
+    for (int r = 0; r < 2 * PL_DOT_ROWS; r++) half[r] = _mm256_setzero_ps();
+    for (; pairs > 0; pairs -= 16, left += PL_BLOCK_SIZE, right += PL_BLOCK_SIZE)
+        for (int p = 0; p < (pairs < 16 ? (int)pairs : 16); p++) {
+            __m256bh b0 = (__m256bh)_mm256_loadu_si256((const void *)(right + 32 * p)), b1 = (__m256bh)_mm256_loadu_si256((const void *)(right + PL_TILE_SIZE + 32 * p));
+#pragma GCC unroll 8
+            for (int r = 0; r < PL_DOT_ROWS; r++) {
+                __m256bh a = (__m256bh)_mm512_castsi512_si256(pl_dot_pair(left + 32 * r + 2 * p));
+                half[2 * r] = _mm256_dpbf16_ps(half[2 * r], a, b0);
+                half[2 * r + 1] = _mm256_dpbf16_ps(half[2 * r + 1], a, b1);
+            }
+        }
+#pragma GCC unroll 8
+    for (int r = 0; r < PL_DOT_ROWS; r++) even[r] = _mm512_zextps256_ps512(half[2 * r]), odd[r] = _mm512_zextps256_ps512(half[2 * r + 1]);
 }
 
 /* As pl_tiles_multiply_left, of the first `rows` rows, a multiple of eight, and the first `pairs` pairs of k. Where all beyond them are zero the bits are the same, except that a

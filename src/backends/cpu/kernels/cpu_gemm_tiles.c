@@ -112,11 +112,11 @@ static pl_left left_panel(pl_bf16 *room, const pl_args_gemm *g, int64_t b, int64
 
 /* ---- a block -------------------------------------------------------------------------------------------------------------- */
 
-/* The sums of a block of C, added to those in acc if `more`; its end or, if there is more to come, acc again. */
+/* The sums of a block of C over `depth` of k, added to those in acc if `more`; its end or, if there is more to come, acc again. */
 #ifdef PL_TILE_UNIT
-static void multiply(pl_tiles *t, const pl_args_gemm *g, const block_end *e, float *acc, pl_left left, const pl_bf16 *right, int64_t steps, int more, int last)
+static void multiply(pl_tiles *t, const pl_args_gemm *g, const block_end *e, float *acc, pl_left left, const pl_bf16 *right, int64_t depth, int more, int last)
 {
-    pl_tiles_multiply_left(t, acc, left, right, steps, more);
+    pl_tiles_multiply_left(t, acc, left, right, ceil_div(depth, PL_BLOCK), more);
     for (unsigned r = 0; last && r < e->rows; r++) {
         const float *row = acc + r / 16 * 512 + r % 16 * 16;
         __m512 even = _mm512_loadu_ps(row), odd = _mm512_loadu_ps(row + 256);
@@ -139,13 +139,11 @@ PL_INLINE void multiply_as(const pl_args_gemm *g, const block_end *e, float *acc
     }
 }
 
-/* Beyond the end of k one pair of zeros is as good as many; without any, a sum that underflowed could stay minus zero. */
-static __attribute__((noinline)) void multiply(pl_tiles *t, const pl_args_gemm *g, const block_end *e, float *acc, pl_left left, const pl_bf16 *right, int64_t steps, int more, int last)
+static __attribute__((noinline)) void multiply(pl_tiles *t, const pl_args_gemm *g, const block_end *e, float *acc, pl_left left, const pl_bf16 *right, int64_t depth, int more, int last)
 {
-    int64_t K = g->ta ? g->A.rows : g->A.cols, pairs = last && K % PL_BLOCK ? least(16 * steps, 16 * steps - (PL_BLOCK - K % PL_BLOCK) / 2 + 1) : 16 * steps;
     (void)t;
-    if (g->ta) multiply_as(g, e, acc, left, right, pairs, more, last, PL_DOT_AS_PAIRS);
-    else multiply_as(g, e, acc, left, right, pairs, more, last, PL_DOT_AS_ROWS);
+    if (g->ta) multiply_as(g, e, acc, left, right, pl_dot_pairs(depth), more, last, PL_DOT_AS_PAIRS);
+    else multiply_as(g, e, acc, left, right, pl_dot_pairs(depth), more, last, PL_DOT_AS_ROWS);
 }
 #endif
 
@@ -172,7 +170,8 @@ static void gemm_part(gemm_own *w, const pl_args_gemm *g, const tile_plan *p, in
             pl_left left = left_panel(w->left, g, b, i0 + i, k0, steps);
             for (int64_t j = 0; j < n; j++) {
                 const block_end e = block_end_at(g, b, PL_BLOCK * (i0 + i), PL_BLOCK * (j0 + j));
-                multiply(&w->tiles, g, &e, w->acc + (sliced ? i * n + j : 0) * PL_BLOCK_SIZE, left, w->right + j * steps * PL_BLOCK_SIZE, steps, k0 > 0, (int)last);
+                multiply(&w->tiles, g, &e, w->acc + (sliced ? i * n + j : 0) * PL_BLOCK_SIZE, left, w->right + j * steps * PL_BLOCK_SIZE, least(p->K - PL_BLOCK * k0, PL_BLOCK * steps), k0 > 0,
+                         (int)last);
             }
             int64_t row = PL_BLOCK * (i0 + i), col = PL_BLOCK * j0;
             if (p->tail && last) p->tail->fn(p->tail->arg, b, row, col, least(p->M - row, PL_BLOCK), least(p->N - col, PL_BLOCK * n));

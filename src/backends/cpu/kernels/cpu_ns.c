@@ -44,7 +44,7 @@ size_t PL_ISA_NAME(pl_ns_point)(pl_ns *w, char *base, int64_t rows, int64_t cols
 typedef struct {
     pl_bf16 *left, *right;             /* panels of K blocks */
     int      turn;                     /* all right panels but the first are to be made */
-    int64_t  K;
+    int64_t  K, depth;                 /* blocks of k; how much of them lies inside the matrix */
     pl_bf16 *out_left, *out_right;     /* block (i, j) at i mb + j; in panel j, row block i, or NULL */
     pl_bf16 *D;                        /* like out_right, or NULL */
     float    alpha, beta;
@@ -54,7 +54,7 @@ static void multiply_symmetric(pl_ns *w, const symmetric *c)
 {
     line l;
     unsigned now = 0;
-    line_begin(&l, w);
+    line_begin(&l, w, c->depth);
     for (int64_t i = 0; i < w->mb; i++) {
         if (c->turn && i) l.side = (aside){.from = pl_ns_at(c->left, i * c->K), .to = pl_ns_at(c->right, i * c->K), .turns = 4 * c->K};
         for (int64_t j = 0; j <= i; j++) {
@@ -71,6 +71,7 @@ static void multiply_symmetric(pl_ns *w, const symmetric *c)
             p->D = c->D ? pl_ns_at(c->D, mirror) : NULL;
             p->turned_left = i != j ? pl_ns_at(c->out_left, mirror) : NULL;
             p->turned_right = i != j && c->out_right ? pl_ns_at(c->out_right, at) : NULL;
+            p->diagonal = i == j;
             ending_set(p, w->m - PL_BLOCK * i, w->m - PL_BLOCK * j);
         }
     }
@@ -79,12 +80,12 @@ static void multiply_symmetric(pl_ns *w, const symmetric *c)
 
 static void gram(pl_ns *w)
 {
-    multiply_symmetric(w, &(symmetric){.left = w->left, .right = w->turned, .turn = !w->turned_all, .K = w->nb, .out_left = w->gram_left, .out_right = w->gram_right});
+    multiply_symmetric(w, &(symmetric){.left = w->left, .right = w->turned, .turn = !w->turned_all, .K = w->nb, .depth = w->n, .out_left = w->gram_left, .out_right = w->gram_right});
 }
 
 static void polynomial(pl_ns *w, float b, float c)
 {
-    multiply_symmetric(w, &(symmetric){.left = w->gram_left, .right = w->gram_right, .K = w->mb, .out_left = w->poly, .D = w->gram_right, .alpha = c, .beta = b});
+    multiply_symmetric(w, &(symmetric){.left = w->gram_left, .right = w->gram_right, .K = w->mb, .depth = w->m, .out_left = w->poly, .D = w->gram_right, .alpha = c, .beta = b});
 }
 
 /* The next X; of the last one only the form is wanted that the caller's is made of: the left one, for a tall matrix the right one. */
@@ -92,7 +93,7 @@ static void iterate(pl_ns *w, float a, int last)
 {
     line l;
     unsigned now = 0;
-    line_begin(&l, w);
+    line_begin(&l, w, w->m);
     for (int64_t j = 0; j < w->nb; j++) {
         pl_bf16 *right = pl_ns_right(w, j, 0), *next = pl_ns_right(w, j, 1);
         for (int64_t i = 0; i < w->mb; i++) {
@@ -107,6 +108,7 @@ static void iterate(pl_ns *w, float a, int last)
             p->D = pl_ns_at(right, i);
             p->turned_right = last || i ? NULL : pl_ns_at(w->turned, j);
             p->turned_left = NULL;
+            p->diagonal = 0;
             ending_set(p, w->m - PL_BLOCK * i, w->n - PL_BLOCK * j);
         }
     }

@@ -11,14 +11,15 @@
 
 typedef struct {
     const pl_bf16 *left, *right;    /* panels of the block that waits */
-    int64_t        steps;
+    int64_t        pairs;           /* of k */
     ending         end;
     aside          side;
 } line;
 
-static void line_begin(line *l, pl_ns *w)
+static void line_begin(line *l, pl_ns *w, int64_t depth)
 {
     (void)w;
+    l->pairs = pl_dot_pairs(depth);
     l->end.waits = 0;
     l->side.turned = l->side.turns = 0;
 }
@@ -36,23 +37,33 @@ PL_INLINE void end_rows(const ending *p, const __m512 *even, const __m512 *odd, 
     for (int k = 0; k < PL_DOT_ROWS / 2; k++) end_sums(p, (pair_sums){even[2 * k], odd[2 * k], even[2 * k + 1], odd[2 * k + 1]}, has_d, full, (unsigned)(r / 2 + k));
 }
 
+/* Of a block on the diagonal rows 0-15 have only columns 0-15 made; the others are those of rows 16-31, turned. */
+static void end_diagonal(const ending *p)
+{
+    for (int tile = 0; tile < 2; tile++) pl_turn8(p->left + tile * 32, 64, p->right + tile * PL_TILE_SIZE, 32, 0);
+    for (int tile = 0; tile < 2; tile++) pl_turn8(p->right + tile * PL_TILE_SIZE, 32, p->left + tile * 32, 64, 0);
+}
+
 static __attribute__((noinline)) void line_multiply(const line *l)
 {
     const ending *p = &l->end;
     for (int r = 0; r < PL_BLOCK; r += PL_DOT_ROWS) {
         __m512 even[PL_DOT_ROWS], odd[PL_DOT_ROWS];
-        pl_dot_rows(even, odd, l->left + PL_BLOCK * r, l->right, l->steps);
+        if (r >= (int)p->e.rows) pl_dot_zero(even, odd);
+        else if (p->diagonal && r < PL_BLOCK / 2) pl_dot_rows_half(even, odd, l->left + PL_BLOCK * r, l->right, l->pairs);
+        else pl_dot_rows(even, odd, l->left + PL_BLOCK * r, l->right, l->pairs);
         if (p->full) p->D ? end_rows(p, even, odd, r, 1, 1) : end_rows(p, even, odd, r, 0, 1);
         else p->D ? end_rows(p, even, odd, r, 1, 0) : end_rows(p, even, odd, r, 0, 0);
     }
+    if (p->diagonal) end_diagonal(p);
     for (int n = 0, turns = turns_of(p); n < turns; n++) end_turn(p, n);
 }
 
 static void multiply(line *l, float *sums, const pl_bf16 *left, const pl_bf16 *right, int64_t steps)
 {
-    (void)sums;
+    (void)sums, (void)steps;
     if (l->end.waits) line_multiply(l);
-    l->left = left, l->right = right, l->steps = steps;
+    l->left = left, l->right = right;
 }
 
 static void line_end(line *l)

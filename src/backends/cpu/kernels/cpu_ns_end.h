@@ -21,6 +21,7 @@ typedef struct {
 typedef struct {
     int            waits;
     int            full;            /* all of it lies inside the matrix */
+    int            diagonal;        /* of a symmetric product */
     pl_bf16       *left, *right;    /* the forms to write */
     const float   *sums;
     float          alpha, beta;

@@ -16,8 +16,9 @@ typedef struct {
     aside     side;
 } line;
 
-static void line_begin(line *l, pl_ns *w)
+static void line_begin(line *l, pl_ns *w, int64_t depth)
 {
+    (void)depth;    /* steps are whole */
     l->tiles = &w->tiles;
     l->held = w->sums[PL_NS_SUMS];
     l->slot[0].waits = l->slot[1].waits = 0;
