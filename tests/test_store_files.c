@@ -118,8 +118,8 @@ static void expect_table(const char *what, const char *name)
     free(dump);
 }
 
-/* Permissions do not bind root: as somebody else in a child. */
-static void test_read_only(void)
+/* A filled store, and what is done to it by somebody else in a child: permissions do not bind root. */
+static void as_somebody(const char *what, void (*prepare)(void), void (*use)(void))
 {
     pl_store *s = NULL;
     clean();
@@ -128,49 +128,52 @@ static void test_read_only(void)
     pl_store_close(s);
     fflush(stdout);
     pid_t pid = fork();
-    if (pid) {
-        int status = -1;
-        waitpid(pid, &status, 0);
-        test_true("read-only files and folders", WIFEXITED(status) && WEXITSTATUS(status) == 0, "child ended with %d", WEXITSTATUS(status));
-        clean();
-        return;
+    if (!pid) {
+        test_failed = test_passed = 0;
+        prepare();
+        if (geteuid() == 0 && (setgid(65534) != 0 || setuid(65534) != 0)) _exit(9);
+        use();
+        _exit(test_failed);
     }
-    test_failed = test_passed = 0;
-    if (chmod(path, 0444) != 0 || chmod(folder, 0777) != 0) _exit(9);
-    if (geteuid() == 0 && (setgid(65534) != 0 || setuid(65534) != 0)) _exit(9);
-    refuse("  a read-only file", PL_STORE_WRITE, POLAR_E_IO, "read-only");
-    expect_table("  is read", path);
-    _exit(test_failed);
+    int status = -1;
+    waitpid(pid, &status, 0);
+    test_true(what, WIFEXITED(status) && WEXITSTATUS(status) == 0, "child ended with %d", WEXITSTATUS(status));
+    if (chmod(folder, 0700) != 0) exit(1);
+    clean();
 }
 
-static void test_read_only_folder(void)
+static void lock_file(void)
 {
-    pl_store *s = NULL;
-    clean();
-    TEST_TRY(pl_store_open(&s, path, PL_STORE_WRITE));
-    TEST_TRY(fill(s));
-    pl_store_close(s);
-    fflush(stdout);
-    pid_t pid = fork();
-    if (pid) {
-        int status = -1;
-        waitpid(pid, &status, 0);
-        test_true("a read-only folder", WIFEXITED(status) && WEXITSTATUS(status) == 0, "child ended with %d", WEXITSTATUS(status));
-        if (chmod(folder, 0700) != 0) exit(1);
-        clean();
-        return;
-    }
-    test_failed = test_passed = 0;
+    if (chmod(path, 0444) != 0 || chmod(folder, 0777) != 0) _exit(9);
+}
+
+static void use_locked_file(void)
+{
+    refuse("  a read-only file", PL_STORE_WRITE, POLAR_E_IO, "read-only");
+    expect_table("  is read", path);
+}
+
+/* A name that an address would misread. */
+static const char *odd_name(char out[160])
+{
+    snprintf(out, 160, "%s/a?b%%41#.db", folder);
+    return out;
+}
+
+static void lock_folder(void)
+{
     char odd[160];
-    snprintf(odd, sizeof odd, "%s/a?b%%41#.db", folder);    /* a name that an address would misread */
-    if (chmod(path, 0666) != 0 || link(path, odd) != 0 || chmod(folder, 0555) != 0) _exit(9);
-    if (geteuid() == 0 && (setgid(65534) != 0 || setuid(65534) != 0)) _exit(9);
+    if (chmod(path, 0666) != 0 || link(path, odd_name(odd)) != 0 || chmod(folder, 0555) != 0) _exit(9);
+}
+
+static void use_locked_folder(void)
+{
+    char odd[160];
     expect_table("  is read from", path);
-    expect_table("  whatever its name", odd);
+    expect_table("  whatever its name", odd_name(odd));
     refuse("  no store is opened to write in it", PL_STORE_WRITE, POLAR_E_IO, "");
     snprintf(path, sizeof path, "%s/new.db", folder);
     refuse("  no store is made in it", PL_STORE_WRITE, POLAR_E_IO, "may not write in its folder");
-    _exit(test_failed);
 }
 
 /* ---- upgrades ---------------------------------------------------------------------------------------------------------------- */
@@ -240,8 +243,8 @@ int main(int argc, char **argv)
     test_damage();
     test_upgrade();
     test_version_1();
-    test_read_only();
-    test_read_only_folder();
+    as_somebody("read-only files and folders", lock_file, use_locked_file);
+    as_somebody("a read-only folder", lock_folder, use_locked_folder);
     store_folder_close();
     return test_end();
 }

@@ -12,7 +12,7 @@ import json
 import torch
 import torch.nn.functional as F
 
-from so3_train import Rule, median
+from so3_train import Rule, training
 
 
 class Block(torch.nn.Module):
@@ -62,23 +62,7 @@ def rows(batch, dtype, rule, samples, budget):
         with torch.autocast("cpu", dtype=torch.bfloat16, enabled=dtype == "bf16"):
             return model(x).float()
 
-    def forward():
-        with torch.no_grad():
-            logits()
-
-    def gradients():
-        for p in model.parameters():
-            p.grad = None
-        F.cross_entropy(logits(), y).backward()
-
-    def step():
-        gradients()
-        optim.step()
-
-    gradients()
-    for what, fn in (("forward", forward), ("forward+backward", gradients), ("optimiser", optim.step), ("step", step)):
-        seconds, n = median(fn, samples, budget)
-        yield {"what": f"{what} B={batch} {dtype} {rule}", "seconds": seconds, "samples": n}
+    yield from training(model, optim, logits, lambda z: F.cross_entropy(z, y), f"B={batch} {dtype} {rule}", samples, budget)
 
 
 def main():

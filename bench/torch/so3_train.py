@@ -145,21 +145,17 @@ def median(fn, samples, budget):
     return statistics.median(times), len(times)
 
 
-def rows(width, points, batch, rule, samples, budget):
-    torch.manual_seed(0)
-    model = Regressor(width)
-    optim = Rule(rule, model, 1e-3)
-    x = torch.randn(batch, points, 3)
-    y = target(x)
+def training(model, optim, predict, loss, label, samples, budget):
+    """Rows of a model's forward, forward+backward, optimiser and whole step."""
 
     def forward():
         with torch.no_grad():
-            model(x)
+            predict()
 
     def gradients():
         for p in model.parameters():
             p.grad = None
-        F.mse_loss(model(x), y).backward()
+        loss(predict()).backward()
 
     def step():
         gradients()
@@ -168,7 +164,16 @@ def rows(width, points, batch, rule, samples, budget):
     gradients()
     for what, fn in (("forward", forward), ("forward+backward", gradients), ("optimiser", optim.step), ("step", step)):
         seconds, n = median(fn, samples, budget)
-        yield {"what": f"{what} h={width} N={points} B={batch} {rule}", "seconds": seconds, "samples": n}
+        yield {"what": f"{what} {label}", "seconds": seconds, "samples": n}
+
+
+def rows(width, points, batch, rule, samples, budget):
+    torch.manual_seed(0)
+    model = Regressor(width)
+    optim = Rule(rule, model, 1e-3)
+    x = torch.randn(batch, points, 3)
+    y = target(x)
+    yield from training(model, optim, lambda: model(x), lambda z: F.mse_loss(z, y), f"h={width} N={points} B={batch} {rule}", samples, budget)
 
 
 def main():
