@@ -52,6 +52,18 @@ static inline void machines_close(void)
         for (int n = 1; n <= MAX_THREADS; n++) machine_close(&machines[isa][n]);
 }
 
+/* A test on every instruction set this machine has. */
+static inline void machines_run(void (*test)(pl_isa isa))
+{
+    machines_open();
+    for (int isa = 0; isa < PL_ISA_COUNT; isa++)
+        if (pl_isa_usable((pl_isa)isa)) {
+            test_device = pl_isa_name((pl_isa)isa);
+            test((pl_isa)isa);
+        }
+    machines_close();
+}
+
 /* ---- matrices ---------------------------------------------------------------------------------- */
 
 typedef enum { INTEGERS, NORMAL, WILD } fill;    /* -8..8; about [-1, 1]; any exponent, zeros among them */

@@ -26,10 +26,7 @@ static inline int64_t vit_pixels(const pl_deit_shape *s)
 static inline vit_net vit_open(const char *device, const pl_deit_shape *shape, int training)
 {
     vit_net r = {.shape = *shape, .wide = shape->dtype == POLAR_DTYPE_F64 ? POLAR_DTYPE_F64 : POLAR_DTYPE_F32};
-    polar_status st = polar_device_open(&r.dev, device);
-    if (st == POLAR_E_UNSUPPORTED) exit(77);    /* an instruction set that this CPU lacks */
-    TEST_TRY(st);
-    TEST_TRY(polar_queue_create(&r.q, r.dev, NULL));
+    model_open(&r.dev, &r.q, device);
     TEST_TRY(pl_deit_create(&r.m, r.dev, shape, training));
     r.params = pl_deit_params(r.m, &r.count);
     for (int64_t i = 0; i < r.count; i++) r.total += r.params[i].rows * r.params[i].cols;
@@ -51,18 +48,14 @@ static inline void vit_close(vit_net *r)
     polar_device_close(r->dev);
 }
 
-/* All weights, one array after the other, each (members, rows, cols). */
 static inline void vit_set_weights(vit_net *r, const double *w)
 {
-    for (int64_t i = 0; i < r->count; w += r->shape.members * r->params[i].rows * r->params[i].cols, i++) TEST_TRY(pl_mat_upload_f64(r->q, &r->params[i].W, w));
-    TEST_TRY(polar_queue_sync(r->q));
+    model_set_weights(r->q, r->params, r->count, w);
 }
 
-/* All weights, or all gradients, in the same order. */
 static inline void vit_get(vit_net *r, double *out, int gradients)
 {
-    for (int64_t i = 0; i < r->count; out += r->shape.members * r->params[i].rows * r->params[i].cols, i++)
-        TEST_TRY(pl_mat_download_f64(r->q, gradients ? &r->params[i].G : &r->params[i].W, out));
+    model_get(r->q, r->params, r->count, out, gradients);
 }
 
 /* Enqueues forward, loss and backward of what lies in r->x and r->t. */

@@ -5,6 +5,7 @@
 #include "base/alloc.h"
 #include "base/philox.h"
 #include "device/backend.h"
+#include "nn/param.h"
 #include "test.h"
 
 static inline double *model_new(int64_t n)
@@ -32,6 +33,28 @@ static inline int64_t model_mismatches(const double *a, const double *b, int64_t
 static inline void model_shake(double *out, const double *x, int64_t n, double relative, uint64_t seed, uint64_t d)
 {
     for (int64_t i = 0; i < n; i++) out[i] = x[i] * (1 + relative * (2 * pl_uniform_f64(pl_philox(seed, PL_STREAM_TEST, d, (uint64_t)i).x, 0) - 1));
+}
+
+/* All weights, one array after the other, each (members, rows, cols). */
+static inline void model_set_weights(pl_queue *q, const pl_param *p, int64_t count, const double *w)
+{
+    for (int64_t i = 0; i < count; w += p[i].W.batch * p[i].rows * p[i].cols, i++) TEST_TRY(pl_mat_upload_f64(q, &p[i].W, w));
+    TEST_TRY(polar_queue_sync(q));
+}
+
+/* All weights, or all gradients, in the same order. */
+static inline void model_get(pl_queue *q, const pl_param *p, int64_t count, double *out, int gradients)
+{
+    for (int64_t i = 0; i < count; out += p[i].W.batch * p[i].rows * p[i].cols, i++) TEST_TRY(pl_mat_download_f64(q, gradients ? &p[i].G : &p[i].W, out));
+}
+
+/* A device and its queue; ends the test as skipped where the CPU lacks the instruction set. */
+static inline void model_open(pl_device **dev, pl_queue **q, const char *device)
+{
+    polar_status st = polar_device_open(dev, device);
+    if (st == POLAR_E_UNSUPPORTED) exit(77);
+    TEST_TRY(st);
+    TEST_TRY(polar_queue_create(q, *dev, NULL));
 }
 
 /* Allocation 1, 2, ... fails until a whole life passes: out of memory each time, nothing left over. */

@@ -24,10 +24,7 @@ static inline pl_so3_shape so3_shape(int64_t members, int64_t batch, int64_t poi
 static inline so3_net so3_open(const char *device, const pl_so3_shape *shape, int training)
 {
     so3_net r = {.shape = *shape};
-    polar_status st = polar_device_open(&r.dev, device);
-    if (st == POLAR_E_UNSUPPORTED) exit(77);    /* an instruction set that this CPU lacks */
-    TEST_TRY(st);
-    TEST_TRY(polar_queue_create(&r.q, r.dev, NULL));
+    model_open(&r.dev, &r.q, device);
     TEST_TRY(pl_so3_create(&r.m, r.dev, shape, training));
     r.params = pl_so3_params(r.m, &r.count);
     for (int64_t i = 0; i < r.count; i++) r.total += r.params[i].rows * r.params[i].cols;
@@ -49,18 +46,14 @@ static inline void so3_close(so3_net *r)
     polar_device_close(r->dev);
 }
 
-/* All weights, one array after the other, each (members, rows, cols). */
 static inline void so3_set_weights(so3_net *r, const double *w)
 {
-    for (int64_t i = 0; i < r->count; w += r->shape.members * r->params[i].rows * r->params[i].cols, i++) TEST_TRY(pl_mat_upload_f64(r->q, &r->params[i].W, w));
-    TEST_TRY(polar_queue_sync(r->q));
+    model_set_weights(r->q, r->params, r->count, w);
 }
 
-/* All weights, or all gradients, in the same order. */
 static inline void so3_get(so3_net *r, double *out, int gradients)
 {
-    for (int64_t i = 0; i < r->count; out += r->shape.members * r->params[i].rows * r->params[i].cols, i++)
-        TEST_TRY(pl_mat_download_f64(r->q, gradients ? &r->params[i].G : &r->params[i].W, out));
+    model_get(r->q, r->params, r->count, out, gradients);
 }
 
 /* x (members B, N, 3), y (members, B); pred (members, B), loss (members), grad as so3_get has it; any result or y NULL (then forward only). */

@@ -207,16 +207,15 @@ static void test_memory(pl_isa isa)
     product_destroy(&small), product_destroy(&large);
 }
 
+static void test_all(pl_isa isa)
+{
+    test_products(isa);
+    test_memory(isa);
+}
+
 int main(int argc, char **argv)
 {
     test_begin(argc, argv);
-    machines_open();
-    for (int isa = 0; isa < PL_ISA_COUNT; isa++)
-        if (pl_isa_usable((pl_isa)isa)) {
-            test_device = pl_isa_name((pl_isa)isa);
-            test_products((pl_isa)isa);
-            test_memory((pl_isa)isa);
-        }
-    machines_close();
+    machines_run(test_all);
     return test_end();
 }

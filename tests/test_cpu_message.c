@@ -311,16 +311,15 @@ static void test_seam(pl_isa isa)
     message_destroy(&in), message_destroy(&out);
 }
 
+static void test_all(pl_isa isa)
+{
+    test_messages(isa);
+    test_seam(isa);
+}
+
 int main(int argc, char **argv)
 {
     test_begin(argc, argv);
-    machines_open();
-    for (int isa = 0; isa < PL_ISA_COUNT; isa++)
-        if (pl_isa_usable((pl_isa)isa)) {
-            test_device = pl_isa_name((pl_isa)isa);
-            test_messages((pl_isa)isa);
-            test_seam((pl_isa)isa);
-        }
-    machines_close();
+    machines_run(test_all);
     return test_end();
 }

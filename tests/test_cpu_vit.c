@@ -5,19 +5,8 @@
  * Products (the fused attention) differ where the instruction sets do: the baseline has no fma, the tile unit takes bf16 in its own order. Rows longer than the kernels'
  * buffers (4096) are here too. Fused attention against its formula: test_attention.c.
  */
-#include "cpu_bits.h"
+#include "cpu_op_bits.h"
 #include "math/activation.h"
-
-enum { MAX_OPERANDS = 8 };
-
-typedef struct {
-    const char *name;
-    int     count, written;                    /* operands; how many lead and are written */
-    int     wide;                              /* bits: operands that are f32 where the others are bf16 */
-    int     products;                          /* sums of products: bits by instruction set */
-    int64_t rows[MAX_OPERANDS], cols[MAX_OPERANDS];
-    void  (*run)(pl_queue *q, const matrix *x);
-} vit_op;
 
 enum { R = 150, H = 43, LONG = 4100, TOKENS = 45, HEADS = 2, WIDTH = 2 * 20, SIDE = 12, PATCH = 4 };
 
@@ -38,90 +27,23 @@ static void run_attention_back(pl_queue *q, const matrix *x)
     PL_CALL(attention_back, q, .dQKV = x[0].m, .QKV = x[1].m, .O = x[2].m, .lse = x[3].m, .dO = x[4].m, .heads = HEADS);
 }
 
-static const vit_op ops[] = {
-    {"gelu", 3, 1, 0, 0, {R, R, 1}, {H, H, H}, run_gelu},
-    {"gelu back", 4, 1, 0, 0, {R, R, 1, R}, {H, H, H, H}, run_gelu_back},
-    {"layernorm", 5, 2, 1 << 1, 0, {R, R, R, 1, 1}, {H, 2, H, H, H}, run_layernorm},
-    {"layernorm, long", 5, 2, 1 << 1, 0, {2, 2, 2, 1, 1}, {LONG, 2, LONG, LONG, LONG}, run_layernorm},
-    {"layernorm_back", 8, 3, 1 << 4, 0, {R, 1, 1, R, R, 1, R, R}, {H, H, H, H, 2, H, H, H}, run_layernorm_back},
-    {"layernorm_back, long", 8, 3, 1 << 4, 0, {2, 1, 1, 2, 2, 1, 2, 2}, {LONG, LONG, LONG, LONG, 2, LONG, LONG, LONG}, run_layernorm_back},
-    {"softmax", 2, 1, 0, 0, {R, R}, {H, H}, run_softmax},
-    {"softmax, long", 2, 1, 0, 0, {2, 2}, {LONG, LONG}, run_softmax},
-    {"softmax_back", 3, 1, 0, 0, {R, R, R}, {H, H, H}, run_softmax_back},
-    {"softmax_back, long", 3, 1, 0, 0, {2, 2, 2}, {LONG, LONG, LONG}, run_softmax_back},
-    {"scale_rows", 4, 1, 0, 0, {R, R, 3, R}, {H, H, 1, H}, run_scale_rows},
-    {"scale_rows, long", 4, 1, 0, 0, {2, 2, 2, 2}, {LONG, LONG, 1, LONG}, run_scale_rows},
-    {"patches", 2, 1, 0, 0, {SIDE * SIDE / PATCH / PATCH, 3 * SIDE}, {3 * PATCH * PATCH, SIDE}, run_patches},
-    {"attention", 3, 2, 1 << 1, 1, {TOKENS, HEADS, TOKENS}, {WIDTH, TOKENS, 3 * WIDTH}, run_attention},
-    {"attention_back", 5, 1, 1 << 3, 1, {TOKENS, TOKENS, TOKENS, HEADS, TOKENS}, {3 * WIDTH, 3 * WIDTH, WIDTH, TOKENS, WIDTH}, run_attention_back},
+static const cpu_op ops[] = {
+    {"gelu", 3, 1, {R, R, 1}, {H, H, H}, run_gelu, 0, 0},
+    {"gelu back", 4, 1, {R, R, 1, R}, {H, H, H, H}, run_gelu_back, 0, 0},
+    {"layernorm", 5, 2, {R, R, R, 1, 1}, {H, 2, H, H, H}, run_layernorm, 1 << 1, 0},
+    {"layernorm, long", 5, 2, {2, 2, 2, 1, 1}, {LONG, 2, LONG, LONG, LONG}, run_layernorm, 1 << 1, 0},
+    {"layernorm_back", 8, 3, {R, 1, 1, R, R, 1, R, R}, {H, H, H, H, 2, H, H, H}, run_layernorm_back, 1 << 4, 0},
+    {"layernorm_back, long", 8, 3, {2, 1, 1, 2, 2, 1, 2, 2}, {LONG, LONG, LONG, LONG, 2, LONG, LONG, LONG}, run_layernorm_back, 1 << 4, 0},
+    {"softmax", 2, 1, {R, R}, {H, H}, run_softmax, 0, 0},
+    {"softmax, long", 2, 1, {2, 2}, {LONG, LONG}, run_softmax, 0, 0},
+    {"softmax_back", 3, 1, {R, R, R}, {H, H, H}, run_softmax_back, 0, 0},
+    {"softmax_back, long", 3, 1, {2, 2, 2}, {LONG, LONG, LONG}, run_softmax_back, 0, 0},
+    {"scale_rows", 4, 1, {R, R, 3, R}, {H, H, 1, H}, run_scale_rows, 0, 0},
+    {"scale_rows, long", 4, 1, {2, 2, 2, 2}, {LONG, LONG, 1, LONG}, run_scale_rows, 0, 0},
+    {"patches", 2, 1, {SIDE * SIDE / PATCH / PATCH, 3 * SIDE}, {3 * PATCH * PATCH, SIDE}, run_patches, 0, 0},
+    {"attention", 3, 2, {TOKENS, HEADS, TOKENS}, {WIDTH, TOKENS, 3 * WIDTH}, run_attention, 1 << 1, 1},
+    {"attention_back", 5, 1, {TOKENS, TOKENS, TOKENS, HEADS, TOKENS}, {3 * WIDTH, 3 * WIDTH, WIDTH, TOKENS, WIDTH}, run_attention_back, 1 << 3, 1},
 };
-
-enum { BATCH = 5 };
-
-/* The op on fresh operands: the matrices [first, first + batch) of a batch of five. */
-static void op_run(matrix *x, machine *on, const vit_op *op, polar_dtype dtype, int64_t first, int64_t batch)
-{
-    for (int i = 0; i < op->count; i++) {
-        polar_dtype t = dtype == POLAR_DTYPE_BF16 && op->wide >> i & 1 ? POLAR_DTYPE_F32 : dtype;
-        matrix whole = matrix_create(t, BATCH, op->rows[i], op->cols[i], i % 3, NORMAL, (uint64_t)(70 + i));
-        x[i] = matrix_create(t, batch, op->rows[i], op->cols[i], i % 3, NORMAL, 0);
-        for (int64_t b = 0; b < batch; b++)
-            for (int64_t r = 0; r < op->rows[i]; r++)
-                memcpy((char *)element(&x[i].m, b, r, 0), element(&whole.m, first + b, r, 0), (size_t)op->cols[i] * polar_dtype_size(t));
-        matrix_destroy(&whole);
-    }
-    op->run(on->q, x);
-    TEST_TRY(polar_queue_sync(on->q));
-}
-
-static void op_end(matrix *x, const vit_op *op)
-{
-    for (int i = 0; i < op->count; i++) matrix_destroy(&x[i]);
-}
-
-/* Two instruction sets give the same bits. */
-static int alike(const vit_op *op, pl_isa a, pl_isa b, polar_dtype dtype)
-{
-    if (!op->products) return 1;
-    if (a == PL_ISA_SCALAR || b == PL_ISA_SCALAR) return 0;
-    return dtype != POLAR_DTYPE_BF16 || (a < PL_ISA_AVX512BF16 && b < PL_ISA_AVX512BF16);
-}
-
-static void test_op(pl_isa isa, const vit_op *op)
-{
-    static const polar_dtype dtypes[] = {POLAR_DTYPE_F32, POLAR_DTYPE_F64, POLAR_DTYPE_BF16};
-    int64_t threads = 0, sets = 0, alone = 0, guards = 0;
-    char what[80];
-    for (int t = 0; t < COUNT(dtypes); t++) {
-        matrix x[MAX_OPERANDS], y[MAX_OPERANDS];
-        op_run(x, &machines[isa][1], op, dtypes[t], 0, BATCH);
-        for (int i = 0; i < op->written; i++) guards += guards_broken(&x[i]);
-        for (int n = 2; n <= MAX_THREADS; n++) {
-            op_run(y, &machines[isa][n], op, dtypes[t], 0, BATCH);
-            for (int i = 0; i < op->written; i++) threads += differences(&x[i].m, &y[i].m, 0);
-            op_end(y, op);
-        }
-        for (int lower = 0; lower < (int)isa; lower++) {
-            if (!pl_isa_usable((pl_isa)lower) || !alike(op, isa, (pl_isa)lower, dtypes[t])) continue;
-            op_run(y, &machines[lower][1], op, dtypes[t], 0, BATCH);
-            for (int i = 0; i < op->written; i++) sets += differences(&x[i].m, &y[i].m, 0);
-            op_end(y, op);
-        }
-        for (int64_t b = 0; b < BATCH; b++) {
-            op_run(y, &machines[isa][2], op, dtypes[t], b, 1);
-            for (int i = 0; i < op->written; i++) {
-                pl_mat of = pl_mat_at(x[i].m, b, 1);
-                alone += differences(&y[i].m, &of, 0);
-            }
-            op_end(y, op);
-        }
-        op_end(x, op);
-    }
-    snprintf(what, sizeof what, "%s: threads", op->name), test_exact(what, threads);
-    snprintf(what, sizeof what, "%s: lower instruction sets", op->name), test_exact(what, sets);
-    snprintf(what, sizeof what, "%s: alone and in a batch", op->name), test_exact(what, alone);
-    snprintf(what, sizeof what, "%s: nothing written outside", op->name), test_exact(what, guards);
-}
 
 /* The loss by its definition: rows, classes, the mean; one for each matrix of the batch, whatever the threads. */
 static void test_loss(pl_isa isa)
@@ -146,16 +68,15 @@ static void test_loss(pl_isa isa)
     matrix_destroy(&z), matrix_destroy(&t);
 }
 
+static void test_all(pl_isa isa)
+{
+    for (int i = 0; i < COUNT(ops); i++) test_op(isa, &ops[i]);
+    test_loss(isa);
+}
+
 int main(int argc, char **argv)
 {
     test_begin(argc, argv);
-    machines_open();
-    for (int isa = 0; isa < PL_ISA_COUNT; isa++)
-        if (pl_isa_usable((pl_isa)isa)) {
-            test_device = pl_isa_name((pl_isa)isa);
-            for (int i = 0; i < COUNT(ops); i++) test_op((pl_isa)isa, &ops[i]);
-            test_loss((pl_isa)isa);
-        }
-    machines_close();
+    machines_run(test_all);
     return test_end();
 }
