@@ -168,6 +168,37 @@ static void test_refusals(machine *at)
     matrix_destroy(&h), matrix_destroy(&f);
 }
 
+/* A direction's root and quotient are the nearest numbers, however they are made (cpu_ratio.h): M / sqrt(V) for every mantissa of V in [1, 4), whose roots take every mantissa in
+ * [1, 2), with any M, and with other exponents of V. */
+static void test_ratio(machine *at)
+{
+    enum { COLS = 1 << 16 };
+    double live[2] = {1, 1};
+    matrix M = matrix_create(F32, 1, 1, COLS, 0, NORMAL, 80), V = copy_of(&M), D = copy_of(&M), G = copy_of(&M);
+    float *m = M.m.data, *v = V.m.data, *d = D.m.data;
+    uint64_t state = 84;
+    int64_t bad = 0;
+    memset(G.m.data, 0, COLS * sizeof(float));
+    for (uint32_t first = 0; first < 1u << 24; first += COLS) {
+        for (uint32_t k = 0; k < COLS; k++) {
+            uint32_t bits = (127u << 23) + first + k, r = (uint32_t)draw(&state);
+            float x;
+            memcpy(&x, &bits, sizeof x);
+            v[k] = first % (8 * COLS) ? x : ldexpf(x, (int)(r % 120) * 2 - 120);
+            m[k] = ldexpf((float)(1u << 23 | r >> 9), (int)(r % 64) - 55) * (r & 64 ? 1.0f : -1.0f);
+        }
+        PL_CALL(direction, at->q, .D = D.m, .M = M.m, .V = V.m, .G = G.m, .live = pl_mat_dense(live, POLAR_DTYPE_F64, 1, 1, 2), .momentum = POLAR_MOMENTUM_HEAVY_BALL,
+                .precondition = POLAR_PRECONDITION_ADAM, .beta1 = 1, .beta2 = 1, .eps = 0);
+        TEST_TRY(polar_queue_sync(at->q));
+        for (int k = 0; k < COLS; k++) {
+            float want = m[k] / sqrtf(v[k]);
+            bad += memcmp(&want, &d[k], sizeof want) != 0;
+        }
+    }
+    test_exact("direction: the nearest root and quotient, all mantissas", bad);
+    matrix_destroy(&M), matrix_destroy(&V), matrix_destroy(&D), matrix_destroy(&G);
+}
+
 /* ---- the map ------------------------------------------------------------------------------------------------------------------ */
 
 static void map_of(machine *at, matrix *y, const matrix *x, int steps)
@@ -515,6 +546,7 @@ int main(int argc, char **argv)
     for (int n = 1; n <= MAX_THREADS; n++) emulated[n] = emulated_open(n);
     test_device = "emulated";
     test_all(emulated, tile_sum);
+    test_ratio(&emulated[1]);
     if (pl_isa_usable(PL_ISA_AVX512BF16)) {
         test_device = "avx512bf16";
         test_all(machines[PL_ISA_AVX512BF16], dot_sum);
@@ -522,6 +554,7 @@ int main(int argc, char **argv)
     if (pl_isa_usable(PL_ISA_AMX)) {
         test_device = "amx";
         test_all(machines[PL_ISA_AMX], tile_sum);
+        test_ratio(&machines[PL_ISA_AMX][1]);
         test_hardware(emulated);
     }
     for (int n = 1; n <= MAX_THREADS; n++) machine_close(&emulated[n]);

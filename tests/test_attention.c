@@ -179,15 +179,47 @@ static void nan_stays(const char *device, polar_dtype dtype, int composed)
     rig_close(&r);
 }
 
+/* Every key but its own is so far from a query that its weight, e^-(w^2 / 8), is subnormal in float (w = 27.5: 2^-136.4) or zero (40): O is V and dV is dO, odd
+ * integers up to 15, to the bit. dP - D is 0 for its own key and at most 2 64 15^2 < 2^15 for the others, so that entries of dQ and dK, sums of 37 products of such a
+ * weight with 2^15 / 8 and w, are below 2^-136.4 2^12 2^10 < 2^-114. */
+static void out_of_reach(const char *device, polar_dtype dtype, double w)
+{
+    dims s = {2, 37, 2, 64};
+    rig r = rig_open(device, s, dtype);
+    int64_t C = s.heads * s.d, T = s.tokens, bad = 0;
+    if (pl_queue_has(r.q, PL_OP_attention) && pl_queue_has(r.q, PL_OP_attention_back)) {
+        double *x = values(&r, r.QKV), *dy = values(&r, r.dO), most = 0;
+        char line[64];
+        for (int64_t i = 0; i < s.images * T * 3 * C; i++) x[i] = i / C % 3 == 2 ? (double)(i * 7 % 16 * 2 - 15) : i % s.d == i / (3 * C) % T ? w : 0;
+        for (int64_t i = 0; i < s.images * T * C; i++) dy[i] = (double)(i * 5 % 16 * 2 - 15);
+        TEST_TRY(pl_mat_upload_f64(r.q, &r.QKV, x));
+        TEST_TRY(pl_mat_upload_f64(r.q, &r.dO, dy));
+        pl_attention_forward(r.q, r.O, r.lse, r.QKV, s.heads);
+        pl_attention_backward(r.q, r.dQKV, r.QKV, r.O, r.lse, r.dO, s.heads);
+        double *o = values(&r, r.O), *g = values(&r, r.dQKV);
+        for (int64_t i = 0; i < s.images * T * C; i++) {
+            int64_t at = i / C * 3 * C + i % C;
+            bad += (o[i] != x[at + 2 * C]) + (g[at + 2 * C] != dy[i]);
+            most = fmax(most, fmax(fabs(g[at]), fabs(g[at + C])));
+        }
+        snprintf(line, sizeof line, "fused %s: keys out of reach, w = %g", polar_dtype_name(dtype), w);
+        test_exact(line, bad);
+        test_bound("... dQ and dK", most, 0x1p-114, "37 w 2^12 e^-(w^2/8)");
+        free(x), free(dy), free(o), free(g);
+    }
+    rig_close(&r);
+}
+
 int main(int argc, char **argv)
 {
     const char *device = test_begin(argc, argv);
-    static const dims shapes[] = {{2, 7, 3, 5}, {1, 1, 1, 1}, {3, 17, 2, 16}, {1, 65, 1, 64}};
+    static const dims shapes[] = {{2, 7, 3, 5}, {1, 1, 1, 1}, {3, 17, 2, 16}, {1, 65, 1, 64}, {2, 40, 1, 40}, {1, 101, 2, 72}};
     static const polar_dtype formats[] = {POLAR_DTYPE_F64, POLAR_DTYPE_F32, POLAR_DTYPE_BF16};
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
         for (int f = 0; f < 3; f++)
             for (int composed = 0; composed < 2; composed++) against_formula(device, shapes[i], formats[f], composed);
     for (int f = 0; f < 3; f++) slabs(device, formats[f]);
     for (int f = 0; f < 6; f++) nan_stays(device, formats[f / 2], f % 2);
+    for (int f = 1; f < 3; f++) out_of_reach(device, formats[f], 27.5), out_of_reach(device, formats[f], 40);
     return test_end();
 }

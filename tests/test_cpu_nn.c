@@ -30,6 +30,7 @@ static const cpu_op ops[] = {
     {"bias_act", 3, 1, {R, R, 1}, {H, H, H}, run_bias_act, 0, 0},
     {"bias_act_back", 4, 1, {R, R, 1, R}, {H, H, H, H}, run_bias_act_back, 0, 0},
     {"row_sum", 2, 1, {2, 30 * R}, {70, 70}, run_row_sum, 0, 0},
+    {"row_sum, wide", 2, 1, {1, 9 * R}, {1100, 1100}, run_row_sum, 0, 0},
     {"row_spread", 2, 1, {R, 3}, {H, H}, run_row_spread, 0, 0},
     {"pair_dist", 2, 1, {PAIRS, N}, {1, 3}, run_pair_dist, 0, 0},
     {"pair_sum", 4, 1, {3 * N, 3 * N, PAIRS, 3 * N}, {H, H, H, H}, run_pair_sum, 0, 0},

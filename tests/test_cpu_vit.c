@@ -8,7 +8,7 @@
 #include "cpu_op_bits.h"
 #include "math/activation.h"
 
-enum { R = 150, H = 43, LONG = 4100, TOKENS = 45, HEADS = 2, WIDTH = 2 * 20, SIDE = 12, PATCH = 4 };
+enum { R = 150, H = 43, LANES = 96, LONG = 4100, TOKENS = 45, HEADS = 2, WIDTH = 2 * 20, SIDE = 12, PATCH = 4 };
 
 static void run_gelu(pl_queue *q, const matrix *x) { PL_CALL(bias_act, q, .Y = x[0].m, .X = x[1].m, .b = x[2].m, .act = PL_ACT_GELU); }
 static void run_gelu_back(pl_queue *q, const matrix *x) { PL_CALL(bias_act_back, q, .dX = x[0].m, .X = x[1].m, .b = x[2].m, .dY = x[3].m, .act = PL_ACT_GELU); }
@@ -31,8 +31,10 @@ static const cpu_op ops[] = {
     {"gelu", 3, 1, {R, R, 1}, {H, H, H}, run_gelu, 0, 0},
     {"gelu back", 4, 1, {R, R, 1, R}, {H, H, H, H}, run_gelu_back, 0, 0},
     {"layernorm", 5, 2, {R, R, R, 1, 1}, {H, 2, H, H, H}, run_layernorm, 1 << 1, 0},
+    {"layernorm, whole lanes", 5, 2, {R, R, R, 1, 1}, {LANES, 2, LANES, LANES, LANES}, run_layernorm, 1 << 1, 0},
     {"layernorm, long", 5, 2, {2, 2, 2, 1, 1}, {LONG, 2, LONG, LONG, LONG}, run_layernorm, 1 << 1, 0},
     {"layernorm_back", 8, 3, {R, 1, 1, R, R, 1, R, R}, {H, H, H, H, 2, H, H, H}, run_layernorm_back, 1 << 4, 0},
+    {"layernorm_back, whole lanes", 8, 3, {R, 1, 1, R, R, 1, R, R}, {LANES, LANES, LANES, LANES, 2, LANES, LANES, LANES}, run_layernorm_back, 1 << 4, 0},
     {"layernorm_back, long", 8, 3, {2, 1, 1, 2, 2, 1, 2, 2}, {LONG, LONG, LONG, LONG, 2, LONG, LONG, LONG}, run_layernorm_back, 1 << 4, 0},
     {"softmax", 2, 1, {R, R}, {H, H}, run_softmax, 0, 0},
     {"softmax, long", 2, 1, {2, 2}, {LONG, LONG}, run_softmax, 0, 0},

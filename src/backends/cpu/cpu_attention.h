@@ -38,11 +38,10 @@ typedef struct pl_attention_tiles {
     pl_bf16 *kt, *vt;             /* (tb, db): right forms of K^T, V^T; the latter only by the backward */
     pl_bf16 *v, *k;               /* (db, tb): right forms of V (forward), K (backward) */
     pl_bf16 *qt, *gt;             /* (db, tb): left forms of Q^T and dO^T, backward */
-    pl_bf16 *q;                   /* (db): 32 rows of Q or dO, left form */
-    pl_bf16 *p;                   /* (tb): 32 rows of P (forward) or dS (backward), left form */
+    pl_bf16 *q;                   /* (2, db): 32 rows of Q and, backward, of dO, left form */
+    pl_bf16 *p;                   /* (2, tb): 32 rows of P (forward) or dS (backward), left form, by turns */
     pl_bf16 *all_p, *all_ds;      /* (tb, tb): right forms of P, dS, keys by queries, backward */
-    float   *s, *ds, *sum;        /* (tb), (tb), 1: sums */
-    float   *rows;                /* (2, dp) */
+    float   *s, *ds, *sum;        /* (2, tb), (2, tb), (2, db): sums, by turns */
 } pl_attention_tiles;
 
 pl_attention_plan pl_attention_plan_make(const pl_mat *QKV, int64_t heads, int f64, int back, int threads);    /* from shapes alone */

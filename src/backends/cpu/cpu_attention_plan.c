@@ -56,14 +56,13 @@ size_t pl_attention_tiles_point(pl_attention_tiles *w, char *base, const pl_atte
     w->k = take(base, &used, back ? block * tb * db : 0);
     w->qt = take(base, &used, back ? block * tb * db : 0);
     w->gt = take(base, &used, back ? block * tb * db : 0);
-    w->q = take(base, &used, block * db);
-    w->p = take(base, &used, block * tb);
+    w->q = take(base, &used, block * db * (back ? 2 : 1));
+    w->p = take(base, &used, block * tb * 2);
     w->all_p = take(base, &used, back ? block * tb * tb : 0);
     w->all_ds = take(base, &used, back ? block * tb * tb : 0);
-    w->s = take(base, &used, sums * tb);
-    w->ds = take(base, &used, back ? sums * tb : 0);
-    w->sum = take(base, &used, sums);
-    w->rows = take(base, &used, 2 * (size_t)p->dp * sizeof(float));
+    w->s = take(base, &used, sums * tb * 2);
+    w->ds = take(base, &used, back ? sums * tb * 2 : 0);
+    w->sum = take(base, &used, sums * db * 2);
     return used;
 }
 

@@ -27,6 +27,13 @@ const char *pl_isa_name(pl_isa isa)
     return names[isa];
 }
 
+/* The instruction set used beside the tiles. */
+#ifdef PL_AMX_EMULATE
+#define TILES_BESIDE PL_ISA_AVX512
+#else
+#define TILES_BESIDE PL_ISA_AVX512BF16
+#endif
+
 #ifdef PL_HAVE_AMX
 /* The CPU has bf16 tiles, and Linux lets this process use them: a process must ask once. */
 static int tiles_granted(void)
@@ -67,7 +74,7 @@ int pl_isa_usable(pl_isa isa)
     case PL_ISA_AVX512BF16: return pl_isa_usable(PL_ISA_AVX512) && has_bf16_dots();
 #endif
 #ifdef PL_HAVE_AMX
-    case PL_ISA_AMX: return pl_isa_usable(PL_ISA_AVX512) && tiles_granted();
+    case PL_ISA_AMX: return pl_isa_usable(TILES_BESIDE) && tiles_granted();
 #endif
     default: return 0;
     }

@@ -60,6 +60,8 @@ void pl_cpu_polar_exact(pl_queue *q, const pl_args_polar_exact *a);    /* the or
 typedef struct pl_gemm_tail {
     void      (*fn)(const void *arg, int64_t b, int64_t i, int64_t j, int64_t rows, int64_t cols);    /* rows [i, i + rows), columns [j, j + cols) of matrix b */
     const void *arg;
+    const pl_mat *beside;     /* as large as C, met by fn at the same places, its lines worth asking for before the product (pl_tail_ask, cpu_rows.h); or NULL */
+    int           written;    /* written there, not read */
 } pl_gemm_tail;
 
 #ifdef PL_ISA    /* this instruction set's ops (inside kernels/) */

@@ -1,11 +1,14 @@
-/* cpu_attention_blocks.h -- what both directions of attention do with blocks of a head: packing, products, the way out, weights (cpu_attention_tiles.c; forms of blocks: cpu_tiles.h). */
+/* cpu_attention_blocks.h -- what both directions of attention do with blocks of a head: packing, products, the way out, weights (cpu_attention_tiles.c; forms: cpu_tiles.h).
+ *
+ * Packing and the way out are pieces of vector work, products go on beside them (cpu_attention_beside.h).
+ */
 #ifndef PL_CPU_ATTENTION_BLOCKS_H
 #define PL_CPU_ATTENTION_BLOCKS_H
 
 #include <math.h>
 
 #include "../cpu_attention.h"
-#include "cpu_tiles.h"
+#include "cpu_attention_beside.h"
 
 #ifdef PL_TILES
 
@@ -21,11 +24,28 @@ typedef struct {
     const pl_attention_tiles *w;
     int64_t image, head, col, T, tb, db;
     float   scale;
+    __mmask16 last[2];    /* even and odd columns of the last block that are keys */
 } head_of;
 
 static inline head_of head_at(const pl_attention_plan *p, const pl_attention_tiles *w, int64_t image, int64_t head)
 {
-    return (head_of){p, w, image, head, head * p->d, p->tokens, p->tp / PL_BLOCK, p->dp / PL_BLOCK, 1.0f / sqrtf((float)p->d)};
+    int64_t tb = p->tp / PL_BLOCK, used = p->tokens - (tb - 1) * PL_BLOCK;
+    head_of h = {p, w, image, head, head * p->d, p->tokens, tb, p->dp / PL_BLOCK, 1.0f / sqrtf((float)p->d), {0, 0}};
+    for (int odd = 0; odd < 2; odd++) h.last[odd] = (__mmask16)(0xFFFFu >> (16 - (used + !odd) / 2));
+    return h;
+}
+
+/* Tokens in block i. */
+static inline int64_t tokens_of(const head_of *h, int64_t i)
+{
+    int64_t n = h->T - i * PL_BLOCK;
+    return n < PL_BLOCK ? n : PL_BLOCK;
+}
+
+/* The rows of the head's columns of m from `col` on are to be asked for. */
+static inline void ask_for(beside_of *b, const head_of *h, const pl_mat *m, int64_t col, int write)
+{
+    beside_next_rows(b, (const pl_bf16 *)m->data + h->image * m->bs + col, m->rs, write);
 }
 
 /* Block (i, c) of the head's columns of m from `col` on: where it begins, and what is left of it. */
@@ -50,32 +70,43 @@ static inline void right_block(pl_bf16 *dst, part_of x)
 }
 
 /* The right form of X^T, a panel for 32 rows of X: dst[row block][column block]. */
-static inline void pack_turned(pl_bf16 *dst, const head_of *h, const pl_mat *m, int64_t col)
+static inline void pack_turned(beside_of *b, pl_bf16 *dst, const head_of *h, const pl_mat *m, int64_t col)
 {
     _Alignas(64) pl_bf16 left[SIZE];
     for (int64_t j = 0; j < h->tb; j++)
         for (int64_t c = 0; c < h->db; c++, dst += SIZE) {
             left_block(left, part_at(h, m, col, j, c));
             pl_turn_left(dst, left);
+            beside(b);
         }
 }
 
 /* The right form of X: dst[column block][row block]. */
-static inline void pack_right(pl_bf16 *dst, const head_of *h, const pl_mat *m, int64_t col)
+static inline void pack_right(beside_of *b, pl_bf16 *dst, const head_of *h, const pl_mat *m, int64_t col)
 {
     for (int64_t c = 0; c < h->db; c++)
-        for (int64_t j = 0; j < h->tb; j++, dst += SIZE) right_block(dst, part_at(h, m, col, j, c));
+        for (int64_t j = 0; j < h->tb; j++, dst += SIZE) {
+            right_block(dst, part_at(h, m, col, j, c));
+            beside(b);
+        }
 }
 
 /* The left form of X^T: dst[column block][row block]. */
-static inline void pack_transposed(pl_bf16 *dst, const head_of *h, const pl_mat *m, int64_t col)
+static inline void pack_transposed(beside_of *b, pl_bf16 *dst, const head_of *h, const pl_mat *m, int64_t col)
 {
     _Alignas(64) pl_bf16 right[SIZE];
     for (int64_t c = 0; c < h->db; c++)
         for (int64_t j = 0; j < h->tb; j++, dst += SIZE) {
             right_block(right, part_at(h, m, col, j, c));
             pl_turn_right(dst, right);
+            beside(b);
         }
+}
+
+/* The left form of 32 rows of X, block i. */
+static inline void pack_rows(pl_bf16 *dst, const head_of *h, const pl_mat *m, int64_t col, int64_t i)
+{
+    for (int64_t c = 0; c < h->db; c++) left_block(dst + c * SIZE, part_at(h, m, col, i, c));
 }
 
 /* ---- 32 numbers of a row as bf16, from the sums' even and odd columns ---- */
@@ -112,87 +143,106 @@ PL_INLINE __mmask32 columns(const part_of *to)
 
 /* ---- products ---- */
 
-/* Rows of block i that are computed: its tokens, as many as come at a time. */
+#ifdef PL_TILE_UNIT
+#define ROWS_AT_ONCE 16
+#else
+#define ROWS_AT_ONCE PL_DOT_ROWS
+#endif
+
+/* Rows of block i that are multiplied: its tokens, as many as come at a time. */
 static inline int64_t rows_of(const head_of *h, int64_t i)
 {
-    int64_t n = h->T - i * PL_BLOCK;
-#ifdef PL_TILE_UNIT
-    return n > 0 ? PL_BLOCK : 0;
-#else
-    return n > PL_BLOCK ? PL_BLOCK : (n + PL_DOT_ROWS - 1) / PL_DOT_ROWS * PL_DOT_ROWS;
-#endif
+    return (tokens_of(h, i) + ROWS_AT_ONCE - 1) / ROWS_AT_ONCE * ROWS_AT_ONCE;
 }
 
-/* pl_tiles_multiply from zero, of the first `rows` rows; of k the first `depth` are not zero. Where it costs nothing to leave out the others they are left out: the bits are
- * the same. */
-static inline void multiply(pl_tiles *t, float *acc, const pl_bf16 *left, const pl_bf16 *right, int64_t depth, int64_t rows)
+/* Rows of block i times every 32 columns of a turned factor. */
+static inline products score_rows(const head_of *h, float *acc, const pl_bf16 *left, const pl_bf16 *turned, int64_t i)
 {
-#ifdef PL_TILE_UNIT
-    (void)rows;
-    pl_tiles_multiply(t, acc, left, right, (depth + PL_BLOCK - 1) / PL_BLOCK, 0);
-#else
-    (void)t;
-    pl_dots_multiply(acc, pl_left_packed(left), right, rows, (depth + 1) / 2, 0);
-#endif
+    return (products){acc, left, turned, 0, h->db, h->tb, h->p->d, rows_of(h, i)};
 }
 
-/* Rows of products with every 32 columns of a turned factor, sums after sums. */
-static inline void score_rows(pl_tiles *t, const head_of *h, float *acc, const pl_bf16 *left, const pl_bf16 *turned, int64_t rows)
+/* Rows of block i, P's or dS's, times a right factor. */
+static inline products sum_rows(const head_of *h, float *acc, const pl_bf16 *left, const pl_bf16 *right, int64_t i)
 {
-    for (int64_t j = 0; j < h->tb; j++) multiply(t, acc + j * SIZE, left, turned + j * h->db * SIZE, h->p->d, rows);
+    return (products){acc, left, right, 0, h->tb, h->db, h->T, rows_of(h, i)};
 }
 
-/* Rows of block i of the head's columns from `col`: 32 rows of w->p times a right factor, times a factor per row or none. */
-static inline void store_rows(pl_tiles *t, const head_of *h, const pl_mat *m, int64_t col, int64_t i, const pl_bf16 *right, const float *factor)
+/* The transposed product of all queries, 32 keys: columns of a left factor times panel j of a right one. */
+static inline products sum_turned(const head_of *h, float *acc, const pl_bf16 *left, const pl_bf16 *right, int64_t j)
 {
-    for (int64_t c = 0; c < h->db; c++) {
+    return (products){acc, left, right + j * h->tb * SIZE, h->tb, 0, h->db, h->T, PL_BLOCK};
+}
+
+/* Sums into the rows of block i of the head's columns from `col`, times a factor per row or none. */
+static inline void store_rows(const head_of *h, const pl_mat *m, int64_t col, int64_t i, const float *acc, const float *factor)
+{
+    for (int64_t c = 0; c < h->db; c++, acc += SIZE) {
         part_of to = part_at(h, m, col, i, c);
-        multiply(t, h->w->sum, h->w->p, right + c * h->tb * SIZE, h->T, rows_of(h, i));
         for (int64_t r = 0; r < PL_BLOCK && r < to.rows; r++) {
             __m512 f = _mm512_set1_ps(factor ? factor[r] : 1.0f);
-            __m512i x = pl_normal_pairs16(_mm512_mul_ps(even_of(h->w->sum, r), f), _mm512_mul_ps(odd_of(h->w->sum, r), f));
+            __m512i x = pl_normal_pairs16(_mm512_mul_ps(even_of(acc, r), f), _mm512_mul_ps(odd_of(acc, r), f));
             _mm512_mask_storeu_epi16((pl_bf16 *)to.at + r * to.rs, columns(&to), x);
         }
     }
 }
 
-/* The transposed product of all queries, 32 keys and 32 columns at a time, into the head's columns from `col`. */
-static inline void store_turned(pl_tiles *t, const head_of *h, const pl_mat *m, int64_t col, const pl_bf16 *left, const pl_bf16 *right)
+/* Transposed sums into the rows of block j. */
+static inline void store_turned(beside_of *b, const head_of *h, const pl_mat *m, int64_t col, int64_t j, const float *acc)
 {
     _Alignas(64) pl_bf16 turned[SIZE], block[SIZE];
-    for (int64_t j = 0; j < h->tb; j++)
-        for (int64_t c = 0; c < h->db; c++) {
-            part_of to = part_at(h, m, col, j, c);
-            multiply(t, h->w->sum, left + c * h->tb * SIZE, right + j * h->tb * SIZE, h->T, PL_BLOCK);
-            sums_right(turned, h->w->sum);
-            pl_turn_right(block, turned);
-            for (int64_t r = 0; r < PL_BLOCK && r < to.rows; r++)
-                _mm512_mask_storeu_epi16((pl_bf16 *)to.at + r * to.rs, columns(&to), _mm512_load_si512(block + r * PL_BLOCK));
-        }
+    for (int64_t c = 0; c < h->db; c++, acc += SIZE) {
+        part_of to = part_at(h, m, col, j, c);
+        sums_right(turned, acc);
+        pl_turn_right(block, turned);
+        for (int64_t r = 0; r < PL_BLOCK && r < to.rows; r++)
+            _mm512_mask_storeu_epi16((pl_bf16 *)to.at + r * to.rs, columns(&to), _mm512_load_si512(block + r * PL_BLOCK));
+        beside(b);
+    }
 }
 
 /* ---- weights ---- */
 
-/* 2^y: 2^n times a polynomial in y - n, |y - n| <= 1/2, minimax of the relative error (2^-23.7); 0 below -150, NaN for NaN. */
-PL_INLINE __m512 power_of_two(__m512 y)
+/* 2^y: 2^n times a polynomial in y - n, |y - n| <= 1/2, minimax of the relative error (2^-23.7); NaN for NaN, 0 where it would be subnormal (an instruction that makes such a
+ * number takes some hundred times as long on some CPUs) and in lanes that are not wanted. */
+PL_INLINE __m512 power_of_two(__mmask16 wanted, __m512 y)
 {
-    y = _mm512_max_ps(_mm512_set1_ps(-160.0f), y);    /* minus infinity less minus infinity would be NaN */
+    const __m512 least = _mm512_set1_ps(-126.0f);
+    const __mmask16 normal = _mm512_mask_cmp_ps_mask(wanted, y, least, _CMP_NLT_UQ);
+    y = _mm512_max_ps(least, y);
     __m512 n = _mm512_roundscale_ps(y, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC), f = _mm512_sub_ps(y, n), q = _mm512_set1_ps(0x1.5c08e4p-10f);
     q = _mm512_fmadd_ps(q, f, _mm512_set1_ps(0x1.3d0c52p-7f));
     q = _mm512_fmadd_ps(q, f, _mm512_set1_ps(0x1.c6b6e4p-5f));
     q = _mm512_fmadd_ps(q, f, _mm512_set1_ps(0x1.ebf918p-3f));
     q = _mm512_fmadd_ps(q, f, _mm512_set1_ps(0x1.62e428p-1f));
     q = _mm512_fmadd_ps(q, f, _mm512_set1_ps(0x1.000002p+0f));
-    return _mm512_scalef_ps(q, n);
+    return _mm512_maskz_scalef_ps(normal, q, n);
 }
 
-/* Scores of row r with the keys of block j, even columns or odd ones; beyond the last token minus infinity. */
-PL_INLINE __m512 scores(const head_of *h, const float *s, int64_t j, int64_t r, int odd)
+/* The sum of 16 lanes, folded by halves as pl_lanes_fold. */
+PL_INLINE float fold_lanes(__m512 x)
 {
-    __m512 x = odd ? odd_of(s + j * SIZE, r) : even_of(s + j * SIZE, r);
-    if (j + 1 < h->tb) return x;
-    int64_t used = h->T - j * PL_BLOCK, n = (used + !odd) / 2;
-    return _mm512_mask_blend_ps((__mmask16)(0xFFFFu >> (16 - n)), _mm512_set1_ps(-INFINITY), x);
+    __m256 y = _mm256_add_ps(_mm512_castps512_ps256(x), _mm512_extractf32x8_ps(x, 1));
+    __m128 z = _mm_add_ps(_mm256_castps256_ps128(y), _mm256_extractf128_ps(y, 1));
+    z = _mm_add_ps(z, _mm_movehl_ps(z, z));
+    return _mm_cvtss_f32(_mm_add_ss(z, _mm_movehdup_ps(z)));
+}
+
+/* 16 bf16 as floats. */
+PL_INLINE __m512 wide16(__m256i x)
+{
+    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(x), 16));
+}
+
+/* The sum of x[j] y[j], each by fma, in the order of lane_sum_elem.h. */
+PL_INLINE float dot_row(const pl_bf16 *x, const pl_bf16 *y, int64_t n)
+{
+    __m512 low = _mm512_setzero_ps(), high = low;
+    for (int64_t j = 0; j < n; j += PL_BLOCK) {
+        __m512i a = pl_load32(x + j, n - j), b = pl_load32(y + j, n - j);
+        low = _mm512_fmadd_ps(wide16(_mm512_castsi512_si256(a)), wide16(_mm512_castsi512_si256(b)), low);
+        high = _mm512_fmadd_ps(wide16(_mm512_extracti64x4_epi64(a, 1)), wide16(_mm512_extracti64x4_epi64(b, 1)), high);
+    }
+    return fold_lanes(_mm512_add_ps(low, high));
 }
 
 #endif

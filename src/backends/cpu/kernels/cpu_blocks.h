@@ -59,14 +59,16 @@ PL_INLINE __mmask16 pl_subnormal16(__m512 x)
     return _mm512_fpclass_ps_mask(x, 0x20);
 }
 
-/* 16 pairs (low, high) of bf16 from floats, rounded to nearest even, for which a subnormal one may become zero: AVX512-BF16 has an instruction that does so. */
+/* 16 pairs (low, high) of bf16 from floats, rounded to nearest even, subnormal ones to zero: AVX512-BF16 has an instruction that does so. */
 PL_INLINE __m512i pl_normal_pairs16(__m512 low, __m512 high)
 {
 #ifdef __AVX512BF16__
     const __m512i by_turns = _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24, 8, 23, 7, 22, 6, 21, 5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
     return _mm512_permutexvar_epi16(by_turns, (__m512i)_mm512_cvtne2ps_pbh(high, low));
 #else
-    return pl_high_pairs(pl_rounded16(low), pl_rounded16(high));
+    const __m512i sign = _mm512_set1_epi32(INT32_MIN);
+    __m512i l = pl_rounded16(low), h = pl_rounded16(high);
+    return pl_high_pairs(_mm512_mask_and_epi32(l, pl_subnormal16(low), l, sign), _mm512_mask_and_epi32(h, pl_subnormal16(high), h, sign));
 #endif
 }
 

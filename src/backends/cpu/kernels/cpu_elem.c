@@ -4,6 +4,7 @@
  */
 #include <omp.h>
 
+#include "cpu_ratio.h"
 #include "cpu_rows.h"
 #include "cpu_vec.h"
 
@@ -16,6 +17,23 @@
 static const double *live_row(const pl_mat *live, int64_t b)
 {
     return (const double *)live->data + (live->batch == 1 ? 0 : b * live->bs);
+}
+
+/* d = d / (sqrt x + eps), n times. */
+static void ratios_f32(float *d, const float *x, int64_t n, float eps)
+{
+    int64_t p = 0;
+#ifdef PL_RATIO_BY_FMA
+    for (; p + 16 <= n; p += 16) _mm512_storeu_ps(d + p, pl_ratio16(_mm512_loadu_ps(d + p), _mm512_loadu_ps(x + p), _mm512_set1_ps(eps)));
+#endif
+#pragma omp simd
+    for (int64_t k = p; k < n; k++) d[k] = pl_ratio_f32(d[k], x[k], eps);
+}
+
+static void ratios_f64(double *d, const double *x, int64_t n, double eps)
+{
+#pragma omp simd
+    for (int64_t p = 0; p < n; p++) d[p] = pl_ratio_f64(d[p], x[p], eps);
 }
 
 #include "cpu_as_f32.inc"

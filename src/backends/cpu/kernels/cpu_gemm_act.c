@@ -14,59 +14,64 @@
 #include "cpu_as_f64.inc"
 #include "cpu_gemm_act.inc"
 
-/* gelu of n elements in bf16, and its slopes. */
-PL_INLINE void gelu_row(pl_bf16 *restrict y, pl_bf16 *restrict s, const float *restrict bias, int64_t n)
+/* n <= PL_ROUNDED elements of a row: computed in floats, rounded. */
+PL_INLINE void gelu_some(pl_bf16 *restrict y, pl_bf16 *restrict s, const float *restrict bias, const int n, const int slopes)
 {
+    float v[PL_ROUNDED], slope[PL_ROUNDED];
 #pragma omp simd
-    for (int64_t p = 0; p < n; p++) {
-        float slope, v = pl_gelu_bf16(pl_bf16_to_f32(y[p]) + bias[p], &slope);
-        y[p] = pl_bf16_from_f32(v);
-        s[p] = pl_bf16_from_f32(slope);
-    }
+    for (int p = 0; p < n; p++) v[p] = pl_gelu_bf16(pl_bf16_to_f32(y[p]) + bias[p], &slope[p]);
+    pl_row_store_f32(y, POLAR_DTYPE_BF16, 0, v, n);
+    if (slopes) pl_row_store_f32(s, POLAR_DTYPE_BF16, 0, slope, n);
 }
 
-/* ... without them. */
-PL_INLINE void gelu_only_row(pl_bf16 *restrict y, const float *restrict bias, int64_t n)
+PL_INLINE void bias_some(pl_bf16 *restrict y, const float *restrict bias, const int n)
 {
+    float v[PL_ROUNDED];
 #pragma omp simd
-    for (int64_t p = 0; p < n; p++) {
-        float slope;
-        y[p] = pl_bf16_from_f32(pl_gelu_bf16(pl_bf16_to_f32(y[p]) + bias[p], &slope));
-    }
+    for (int p = 0; p < n; p++) v[p] = pl_bf16_to_f32(y[p]) + bias[p];
+    pl_row_store_f32(y, POLAR_DTYPE_BF16, 0, v, n);
 }
 
-PL_INLINE void bias_row(pl_bf16 *restrict y, const float *restrict bias, int64_t n)
+PL_INLINE void factor_some(pl_bf16 *restrict y, const pl_bf16 *restrict f, const int n)
 {
+    float v[PL_ROUNDED];
 #pragma omp simd
-    for (int64_t p = 0; p < n; p++) y[p] = pl_bf16_from_f32(pl_bf16_to_f32(y[p]) + bias[p]);
+    for (int p = 0; p < n; p++) v[p] = pl_bf16_to_f32(y[p]) * pl_bf16_to_f32(f[p]);
+    pl_row_store_f32(y, POLAR_DTYPE_BF16, 0, v, n);
 }
 
-PL_INLINE void bias_row_f32(float *restrict y, const float *restrict bias, int64_t n)
+typedef enum { FACTOR, BIAS, GELU, GELU_ONLY } plain_kind;
+
+/* n <= PL_ROUNDED elements of a row, and what lies beside them: factors, or room for slopes. */
+PL_INLINE void plain_some(const plain_kind kind, pl_bf16 *y, pl_bf16 *beside, const float *bias, const int n)
 {
-#pragma omp simd
-    for (int64_t p = 0; p < n; p++) y[p] += bias[p];
+    if (kind == FACTOR) factor_some(y, beside, n);
+    else if (kind == BIAS) bias_some(y, bias, n);
+    else gelu_some(y, beside, bias, n, kind == GELU);
 }
 
-PL_INLINE void factor_row(pl_bf16 *restrict y, const pl_bf16 *restrict f, int64_t n)
-{
-#pragma omp simd
-    for (int64_t p = 0; p < n; p++) y[p] = pl_bf16_from_f32(pl_bf16_to_f32(y[p]) * pl_bf16_to_f32(f[p]));
-}
-
-typedef enum { FACTOR, BIAS, BIAS_F32, GELU, GELU_ONLY } plain_kind;
-
-/* What the layers of a transformer do, without a way through buffers. */
+/* What the layers of a transformer do. */
 PL_INLINE void plain_rows(const pl_args_gemm_act *a, const plain_kind kind, int64_t b, int64_t i, int64_t j, int64_t rows, int64_t cols)
 {
-    const float *bias = a->b.data ? (const float *)a->b.data + (a->b.batch == 1 ? 0 : b * a->b.bs) + j : NULL;
+    const int two = kind == FACTOR || kind == GELU;
+    const pl_mat *m = kind == FACTOR ? &a->F : &a->S;
+    const int64_t ys = a->Y.rs, ms = two ? m->rs : 0;
+    const float *bias = kind == FACTOR ? NULL : (const float *)a->b.data + (a->b.batch == 1 ? 0 : b * a->b.bs) + j;
+    pl_bf16 *y = (pl_bf16 *)a->Y.data + b * a->Y.bs + i * ys + j, *beside = two ? (pl_bf16 *)m->data + b * m->bs + i * ms + j : NULL;
+    int64_t c = 0;
+    for (; c + PL_ROUNDED <= cols; c += PL_ROUNDED)
+        for (int64_t r = 0; r < rows; r++) plain_some(kind, y + r * ys + c, two ? beside + r * ms + c : NULL, bias ? bias + c : NULL, PL_ROUNDED);
+    for (int64_t r = 0; c < cols && r < rows; r++) plain_some(kind, y + r * ys + c, two ? beside + r * ms + c : NULL, bias ? bias + c : NULL, (int)(cols - c));
+}
+
+static void bias_f32_tail(const void *args, int64_t b, int64_t i, int64_t j, int64_t rows, int64_t cols)
+{
+    const pl_args_gemm_act *a = args;
+    const float *bias = (const float *)a->b.data + (a->b.batch == 1 ? 0 : b * a->b.bs) + j;
     for (int64_t r = i; r < i + rows; r++) {
-        int64_t at = b * a->Y.bs + r * a->Y.rs + j;
-        pl_bf16 *y = (pl_bf16 *)a->Y.data + at;
-        if (kind == FACTOR) factor_row(y, (const pl_bf16 *)a->F.data + b * a->F.bs + r * a->F.rs + j, cols);
-        else if (kind == BIAS) bias_row(y, bias, cols);
-        else if (kind == BIAS_F32) bias_row_f32((float *)a->Y.data + at, bias, cols);
-        else if (kind == GELU) gelu_row(y, (pl_bf16 *)a->S.data + b * a->S.bs + r * a->S.rs + j, bias, cols);
-        else gelu_only_row(y, bias, cols);
+        float *restrict y = (float *)a->Y.data + b * a->Y.bs + r * a->Y.rs + j;
+#pragma omp simd
+        for (int64_t p = 0; p < cols; p++) y[p] += bias[p];
     }
 }
 
@@ -77,7 +82,6 @@ PL_INLINE void plain_rows(const pl_args_gemm_act *a, const plain_kind kind, int6
     }
 PLAIN_TAIL(factor_tail, FACTOR)
 PLAIN_TAIL(bias_tail, BIAS)
-PLAIN_TAIL(bias_f32_tail, BIAS_F32)
 PLAIN_TAIL(gelu_tail, GELU)
 PLAIN_TAIL(gelu_only_tail, GELU_ONLY)
 
@@ -101,6 +105,7 @@ static void (*tail_of(const pl_args_gemm_act *a))(const void *, int64_t, int64_t
 void PL_ISA_NAME(pl_cpu_gemm_act)(pl_queue *q, const pl_args_gemm_act *a)
 {
     const pl_args_gemm g = {.C = a->Y, .A = a->A, .B = a->B, .D = a->D, .tb = a->tb, .alpha = 1, .beta = a->D.data ? 1 : 0};
-    const pl_gemm_tail tail = {tail_of(a), a};
+    const pl_mat *beside = a->F.data ? &a->F : a->S.data ? &a->S : NULL;
+    const pl_gemm_tail tail = {tail_of(a), a, beside, !a->F.data};
     PL_ISA_NAME(pl_cpu_gemm_then)(q, &g, &tail);
 }

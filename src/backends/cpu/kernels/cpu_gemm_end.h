@@ -12,6 +12,7 @@ typedef struct {
     const char *d;
     int64_t     c_step, d_step;    /* bytes from row to row */
     float       alpha, beta;
+    int64_t     b, i, j;           /* its first element in C */
     unsigned    rows, cols;        /* of the block, inside C */
 } block_end;
 
@@ -19,7 +20,7 @@ typedef enum { ADD_NONE, ADD_BF16, ADD_F32 } add_kind;
 
 static block_end block_end_at(const pl_args_gemm *g, int64_t b, int64_t i, int64_t j)
 {
-    size_t c = polar_dtype_size(g->C.dtype), d = polar_dtype_size(g->D.dtype);
+    size_t c = g->C.dtype == POLAR_DTYPE_BF16 ? 2 : 4, d = g->D.dtype == POLAR_DTYPE_BF16 ? 2 : 4;
     int64_t rows = g->C.rows - i, cols = g->C.cols - j;
     return (block_end){.c = (char *)g->C.data + (b * g->C.bs + i * g->C.rs + j) * (int64_t)c,
                        .d = g->D.data ? (const char *)g->D.data + (b * g->D.bs + i * g->D.rs + j) * (int64_t)d : NULL,
@@ -27,6 +28,9 @@ static block_end block_end_at(const pl_args_gemm *g, int64_t b, int64_t i, int64
                        .d_step = g->D.rs * (int64_t)d,
                        .alpha = (float)g->alpha,
                        .beta = (float)g->beta,
+                       .b = b,
+                       .i = i,
+                       .j = j,
                        .rows = rows < PL_BLOCK ? (unsigned)rows : PL_BLOCK,
                        .cols = cols < PL_BLOCK ? (unsigned)cols : PL_BLOCK};
 }
@@ -39,6 +43,16 @@ PL_INLINE void end_fetch(const pl_args_gemm *g, const block_end *e, unsigned r, 
     if (g->C.dtype == POLAR_DTYPE_F32)
 #pragma GCC unroll 8
         for (int i = 0; i < n; i++) __builtin_prefetch(e->c + (r + (unsigned)i) * e->c_step + 64, 1, 3);
+}
+
+/* ... and for those of D. */
+PL_INLINE void end_fetch_d(const pl_args_gemm *g, const block_end *e, unsigned r, const int n)
+{
+#pragma GCC unroll 8
+    for (int i = 0; i < n; i++) __builtin_prefetch(e->d + (r + (unsigned)i) * e->d_step, 0, 3);
+    if (g->D.dtype == POLAR_DTYPE_F32)
+#pragma GCC unroll 8
+        for (int i = 0; i < n; i++) __builtin_prefetch(e->d + (r + (unsigned)i) * e->d_step + 64, 0, 3);
 }
 
 /* The first n <= 32 columns, as masks for 32 elements, the first 16, the last 16. */

@@ -4,17 +4,25 @@
  * operands alone, as in cpu_gemm.c, but is another chain than there. Subnormal factors and sums count as zero.
  *
  * A part of C is some rows of blocks times some columns of them. A thread packs the columns' part of B, keeps it in its second cache as long as its parts have the same
- * columns, and takes the rows of A one panel of 32 at a time, which stays in the first.
+ * columns, and takes the rows of A one panel of 32 at a time, which stays in the first. On the tile unit a block is ended, and what follows the product done, between the tile
+ * instructions of the next block; so are the lines asked for that the next block and the next panel will want.
  */
 #include <omp.h>
 
 #include "base/alloc.h"
 #include "cpu_gemm_end.h"
+#include "cpu_rows.h"
 
 #ifdef PL_TILES
 
 #define KC          32              /* blocks of 32: a slice of k */
-#define RIGHT_MOST  192             /* packed blocks of B */
+#ifdef PL_TILE_UNIT
+#define RIGHT_MOST  600             /* packed blocks of B; CPUs with the tile unit have 2 MB */
+#define TOGETHER    2               /* panels of A that meet 32 columns of B, one after the other, while those are in the first cache */
+#else
+#define RIGHT_MOST  192
+#define TOGETHER    1
+#endif
 #define MC          2               /* rows of a part where B is packed once for many parts */
 #define SLICED_MC   16              /* and where it is packed for every part */
 #define STACK_BYTES (32 * 1024)     /* work memory of a small product */
@@ -25,7 +33,7 @@ typedef struct {
     int64_t mc, nc, kc;                       /* a part of C, a slice of k, in blocks */
     int64_t row_parts, col_parts, items;      /* items: parts over the whole batch */
     int     threads, grain;                   /* grain: items a thread takes at a time */
-    size_t  left, right, work;                /* bytes: a panel of A, blocks of B, all of a thread's memory */
+    size_t  left, right, work;                /* bytes: panels of A, blocks of B, all of a thread's memory */
     const pl_gemm_tail *tail;                 /* or NULL */
 } tile_plan;
 
@@ -57,10 +65,10 @@ static tile_plan plan_tiles(const pl_args_gemm *g, int threads)
         else break;
     }
     p.threads = p.items < threads ? (int)p.items : threads;
-    p.grain = p.items / p.row_parts >= 4 * (int64_t)p.threads ? (int)p.row_parts : 1;
-    p.left = (size_t)p.kc * PL_BLOCK_SIZE * sizeof(pl_bf16);
+    p.grain = (int)(p.items / p.row_parts >= 4 * (int64_t)p.threads ? p.row_parts : p.items >= 16 * (int64_t)p.threads ? p.items / (16 * p.threads) : 1);
+    p.left = (size_t)(TOGETHER * p.kc) * PL_BLOCK_SIZE * sizeof(pl_bf16);
     p.right = (size_t)(p.nc * p.kc) * PL_BLOCK_SIZE * sizeof(pl_bf16);
-    p.work = p.left + p.right + (size_t)(p.kc < p.kb ? p.mc * p.nc : 1) * PL_BLOCK_SIZE * sizeof(float);
+    p.work = p.left + p.right + (size_t)(p.kc < p.kb ? p.mc * p.nc : 2) * PL_BLOCK_SIZE * sizeof(float);
     return p;
 }
 
@@ -74,19 +82,36 @@ static int64_t least(int64_t a, int64_t b)
 /* `panels` panels of op(X) from row or column 32 `first`, over `steps` blocks of k from block k0. along: k runs along X's rows; as: the form wanted. */
 typedef enum { LEFT, RIGHT } form;
 
+/* The right form where k runs down the columns: whole rows at a time, as memory likes it. */
+static void pack_down(pl_bf16 *dst, const pl_mat *x, int64_t b, int64_t first, int64_t panels, int64_t k0, int64_t steps)
+{
+    const pl_bf16 *at = (const pl_bf16 *)x->data + b * x->bs + PL_BLOCK * (k0 * x->rs + first);
+    int64_t left = x->rows - PL_BLOCK * k0, cols = x->cols - PL_BLOCK * first;
+    for (int64_t i = 0; i < 16 * steps; i++, at += 2 * x->rs, left -= 2)
+        for (int64_t p = 0; p < panels; p++) {
+            __m512i even = left > 0 ? pl_load32(at + PL_BLOCK * p, cols - PL_BLOCK * p) : _mm512_setzero_si512();
+            __m512i odd = left > 1 ? pl_load32(at + x->rs + PL_BLOCK * p, cols - PL_BLOCK * p) : _mm512_setzero_si512();
+            pl_put_right(dst + (p * steps + i / 16) * PL_BLOCK_SIZE, i % 16, even, odd);
+        }
+}
+
 static void pack(form as, pl_bf16 *dst, const pl_mat *x, int along, int64_t b, int64_t first, int64_t panels, int64_t k0, int64_t steps)
 {
     const pl_bf16 *base = (const pl_bf16 *)x->data + b * x->bs;
     _Alignas(64) pl_bf16 turned[PL_BLOCK_SIZE];
-    for (int64_t n = 0; n < panels * steps; n++) {    /* along the rows of X, as memory likes it */
+    if (!along && as == RIGHT) {
+        pack_down(dst, x, b, first, panels, k0, steps);
+        return;
+    }
+    for (int64_t n = 0; n < panels * steps; n++) {    /* along the rows of X */
         int64_t p = along ? n / steps : n % panels, k = along ? n % steps : n / panels;
         int64_t i = PL_BLOCK * (along ? first + p : k0 + k), j = PL_BLOCK * (along ? k0 + k : first + p);
         const pl_bf16 *at = base + i * x->rs + j;
         pl_bf16 *to = dst + (p * steps + k) * PL_BLOCK_SIZE;
         if (along) pl_block_left(as == LEFT ? to : turned, at, x->rs, x->rows - i, x->cols - j);
-        else pl_block_right(as == RIGHT ? to : turned, at, x->rs, x->rows - i, x->cols - j);
+        else pl_block_right(turned, at, x->rs, x->rows - i, x->cols - j);
         if (along && as == RIGHT) pl_turn_left(to, turned);
-        if (!along && as == LEFT) pl_turn_right(to, turned);
+        if (!along) pl_turn_right(to, turned);
     }
 }
 
@@ -112,19 +137,74 @@ static pl_left left_panel(pl_bf16 *room, const pl_args_gemm *g, int64_t b, int64
 
 /* ---- a block -------------------------------------------------------------------------------------------------------------- */
 
+/* A thread's own: work memory, which part of B, counted over batch and columns, lies packed there, and (on the tile unit) a block whose sums wait for their end. */
+typedef struct {
+    pl_tiles    tiles;
+    pl_bf16    *left, *right;
+    float      *acc;
+    int64_t     packed;
+    block_end   last;          /* rows = 0: none waits */
+    const float *sums;         /* of it */
+} gemm_own;
+
 /* The sums of a block of C over `depth` of k, added to those in acc if `more`; its end or, if there is more to come, acc again. */
 #ifdef PL_TILE_UNIT
-static void multiply(pl_tiles *t, const pl_args_gemm *g, const block_end *e, float *acc, pl_left left, const pl_bf16 *right, int64_t depth, int more, int last)
+
+#define BESIDE 4    /* rows at a time */
+
+/* Beside the tile unit: rows r to r + 3 of the block that waits are ended, those of `now`, which is being multiplied, asked for. */
+static __attribute__((noinline)) void work_beside(gemm_own *w, const pl_args_gemm *g, const pl_gemm_tail *tail, const block_end *now, unsigned r)
 {
-    pl_tiles_multiply_left(t, acc, left, right, ceil_div(depth, PL_BLOCK), more);
-    for (unsigned r = 0; last && r < e->rows; r++) {
-        const float *row = acc + r / 16 * 512 + r % 16 * 16;
-        __m512 even = _mm512_loadu_ps(row), odd = _mm512_loadu_ps(row + 256);
-        end_rows(g, e, r, 1, &even, &odd);
+    const block_end *e = &w->last;
+    if (r < e->rows) {
+        __m512 even[BESIDE], odd[BESIDE];
+        for (int i = 0; i < BESIDE; i++) even[i] = _mm512_load_ps(w->sums + r / 16 * 512 + (r % 16 + (unsigned)i) * 16), odd[i] = _mm512_load_ps(w->sums + r / 16 * 512 + (r % 16 + (unsigned)i) * 16 + 256);
+        end_rows(g, e, r, BESIDE, even, odd);
+        if (tail) tail->fn(tail->arg, e->b, e->i + r, e->j, least(e->rows - r, BESIDE), e->cols);
+    }
+    if (now) {
+        end_fetch(g, now, r, BESIDE);
+        if (now->d) end_fetch_d(g, now, r, BESIDE);
+        if (tail && tail->beside) pl_tail_ask(tail, now->b, now->i + r, now->j, BESIDE);
     }
 }
+
+static void end_last(gemm_own *w, const pl_args_gemm *g, const pl_gemm_tail *tail)
+{
+    for (unsigned r = 0; r < w->last.rows; r += BESIDE) work_beside(w, g, tail, NULL, r);
+    w->last.rows = 0;
+}
+
+#define SOME_ROWS                                                        \
+    do {                                                                 \
+        if (r < PL_BLOCK && slot++ >= at) {                              \
+            work_beside(w, g, tail, e, r);                               \
+            r += BESIDE, at += apart;                                    \
+        }                                                                \
+    } while (0)
+
+/* `next`: what the next panel will be read from; its rows from `from` to `to` are asked for. */
+static void multiply(gemm_own *w, const pl_args_gemm *g, const pl_gemm_tail *tail, const block_end *e, float *acc, pl_left left, const pl_bf16 *right, int64_t depth, int more, int last, pl_left next,
+                     int64_t from, int64_t to)
+{
+    pl_tiles *t = &w->tiles;
+    int64_t steps = ceil_div(depth, PL_BLOCK), apart = 4 * steps * BESIDE / PL_BLOCK, slot = 0, at = 0;
+    unsigned r = 0;
+    (void)t;
+    PL_TILES_BARRIER();
+    pl_tiles_start(t, more ? acc : NULL);
+    for (int64_t k = 0; k < steps; k++, left.at += left.step, right += PL_BLOCK_SIZE, next.at += next.step) {
+        PL_TILES_ADD(t, left.at, left.row, right, SOME_ROWS);
+        for (int64_t n = from; n < to; n++) __builtin_prefetch(next.at + n * next.row, 0, 3);
+    }
+    for (; r < PL_BLOCK; r += BESIDE) work_beside(w, g, tail, e, r);
+    pl_tiles_store(t, acc);
+    PL_TILES_BARRIER();
+    w->last.rows = 0;
+    if (last) w->last = *e, w->sums = acc;
+}
 #else
-PL_INLINE void multiply_as(const pl_args_gemm *g, const block_end *e, float *acc, pl_left left, const pl_bf16 *right, int64_t pairs, int more, int last, const pl_dot_form as)
+PL_INLINE void multiply_as(const pl_args_gemm *g, const pl_gemm_tail *tail, const block_end *e, float *acc, pl_left left, const pl_bf16 *right, int64_t pairs, int more, int last, const pl_dot_form as)
 {
     const int64_t eight = as == PL_DOT_AS_PAIRS ? (pairs + 15) / 16 * left.step : PL_DOT_ROWS * left.row;
     for (unsigned r = 0; r < e->rows; r += PL_DOT_ROWS, left.at += eight) {
@@ -133,48 +213,63 @@ PL_INLINE void multiply_as(const pl_args_gemm *g, const block_end *e, float *acc
         if (more) pl_dot_load(even, odd, row);
         else pl_dot_zero(even, odd);
         if (last) end_fetch(g, e, r, PL_DOT_ROWS);
+        if (last && tail && tail->beside) pl_tail_ask(tail, e->b, e->i + r, e->j, PL_DOT_ROWS);
         pl_dot_more(even, odd, left, right, pairs, as);
         if (last) end_rows(g, e, r, PL_DOT_ROWS, even, odd);
         else pl_dot_store(row, even, odd);
     }
 }
 
-static __attribute__((noinline)) void multiply(pl_tiles *t, const pl_args_gemm *g, const block_end *e, float *acc, pl_left left, const pl_bf16 *right, int64_t depth, int more, int last)
+static __attribute__((noinline)) void multiply(const pl_args_gemm *g, const pl_gemm_tail *tail, const block_end *e, float *acc, pl_left left, const pl_bf16 *right, int64_t depth, int more, int last)
 {
-    (void)t;
-    if (g->ta) multiply_as(g, e, acc, left, right, pl_dot_pairs(depth), more, last, PL_DOT_AS_PAIRS);
-    else multiply_as(g, e, acc, left, right, pl_dot_pairs(depth), more, last, PL_DOT_AS_ROWS);
+    if (g->ta) multiply_as(g, tail, e, acc, left, right, pl_dot_pairs(depth), more, last, PL_DOT_AS_PAIRS);
+    else multiply_as(g, tail, e, acc, left, right, pl_dot_pairs(depth), more, last, PL_DOT_AS_ROWS);
 }
 #endif
 
 /* ---- parts ---------------------------------------------------------------------------------------------------------------- */
 
-/* A thread's own: work memory, and which part of B, counted over batch and columns, lies packed there. */
-typedef struct {
-    pl_tiles tiles;
-    pl_bf16 *left, *right;
-    float   *acc;
-    int64_t  packed;
-} gemm_own;
+#ifdef PL_TILE_UNIT
+/* A panel of A as it lies in memory, for asking: rows of it, or of A^T, `step` from block to block of k. */
+static pl_left panel_lies(const pl_args_gemm *g, int64_t b, int64_t i, int64_t k0)
+{
+    const pl_mat *x = &g->A;
+    const pl_bf16 *base = (const pl_bf16 *)x->data + b * x->bs;
+    return g->ta ? (pl_left){base + PL_BLOCK * (k0 * x->rs + i), x->rs, PL_BLOCK * x->rs} : (pl_left){base + PL_BLOCK * (i * x->rs + k0), x->rs, PL_BLOCK};
+}
+#endif
 
-/* One part of C. Where k takes several slices the sums wait in `acc`, block after block; otherwise one block's room serves all. */
+/* One part of C. Where k takes several slices the sums wait in `acc`, block after block; otherwise room for two serves all. */
 static void gemm_part(gemm_own *w, const pl_args_gemm *g, const tile_plan *p, int64_t item)
 {
     int64_t columns = item / p->row_parts, b = columns / p->col_parts, i0 = item % p->row_parts * p->mc, j0 = columns % p->col_parts * p->nc;
     int64_t m = least(p->mb - i0, p->mc), n = least(p->nb - j0, p->nc), k0 = 0;
     do {    /* once where K = 0 */
-        int64_t steps = least(p->kb - k0, p->kc), sliced = p->kc < p->kb, last = k0 + steps == p->kb;
+        int64_t steps = least(p->kb - k0, p->kc), sliced = p->kc < p->kb, depth = least(p->K - PL_BLOCK * k0, PL_BLOCK * steps);
+        int last = k0 + steps == p->kb;
         if (sliced || w->packed != columns) pack(RIGHT, w->right, &g->B, g->tb != 0, b, j0, n, k0, steps);
         w->packed = columns;
-        for (int64_t i = 0; i < m; i++) {
-            pl_left left = left_panel(w->left, g, b, i0 + i, k0, steps);
-            for (int64_t j = 0; j < n; j++) {
-                const block_end e = block_end_at(g, b, PL_BLOCK * (i0 + i), PL_BLOCK * (j0 + j));
-                multiply(&w->tiles, g, &e, w->acc + (sliced ? i * n + j : 0) * PL_BLOCK_SIZE, left, w->right + j * steps * PL_BLOCK_SIZE, least(p->K - PL_BLOCK * k0, PL_BLOCK * steps), k0 > 0,
-                         (int)last);
-            }
-            int64_t row = PL_BLOCK * (i0 + i), col = PL_BLOCK * j0;
-            if (p->tail && last) p->tail->fn(p->tail->arg, b, row, col, least(p->M - row, PL_BLOCK), least(p->N - col, PL_BLOCK * n));
+        for (int64_t i = 0; i < m; i += TOGETHER) {
+            int64_t panels = least(m - i, TOGETHER), row = PL_BLOCK * (i0 + i), col = PL_BLOCK * j0;
+            pl_left left[TOGETHER];
+            for (int64_t h = 0; h < panels; h++) left[h] = left_panel(w->left + h * steps * PL_BLOCK_SIZE, g, b, i0 + i + h, k0, steps);
+            for (int64_t j = 0; j < n; j++)
+                for (int64_t h = 0; h < panels; h++) {
+                    const block_end e = block_end_at(g, b, row + PL_BLOCK * h, col + PL_BLOCK * j);
+                    float *acc = w->acc + (sliced ? (i + h) * n + j : (j * panels + h) % 2) * PL_BLOCK_SIZE;
+                    const pl_bf16 *right = w->right + j * steps * PL_BLOCK_SIZE;
+#ifdef PL_TILE_UNIT
+                    int64_t asked = i0 + i + panels + h < p->mb ? PL_BLOCK : 0;
+                    multiply(w, g, p->tail, &e, acc, left[h], right, depth, k0 > 0, last, panel_lies(g, b, i0 + i + panels + h, k0), asked * j / n, asked * (j + 1) / n);
+#else
+                    multiply(g, p->tail, &e, acc, left[h], right, depth, k0 > 0, last);
+#endif
+                }
+#ifdef PL_TILE_UNIT
+            end_last(w, g, p->tail);
+#else
+            if (p->tail && last) p->tail->fn(p->tail->arg, b, row, col, least(p->M - row, PL_BLOCK * panels), least(p->N - col, PL_BLOCK * n));
+#endif
         }
         k0 += steps;
     } while (k0 < p->kb);

@@ -13,7 +13,8 @@
 
 #define CHUNK 512            /* elements of a row at a time */
 #define RUN   64             /* rows of a task */
-#define WIDE  64             /* columns summed at a time */
+#define WIDE  64             /* columns summed at a time, in registers */
+#define LONG  1024           /* the same in a buffer */
 #define SMALL (1 << 14)      /* elements below which one thread does it all */
 
 #include "cpu_as_f32.inc"

@@ -35,18 +35,7 @@ static ending *line_ending(line *l)
 /* One step: the tiles of a block each, some work after each product. */
 #define STEP(work)                                      \
     do {                                                \
-        pl_tile_load(t, 4, left);                       \
-        pl_tile_load(t, 6, right);                      \
-        pl_tile_dot(t, 0, 4, 6);                        \
-        work;                                           \
-        pl_tile_load(t, 7, right + PL_TILE_SIZE);       \
-        pl_tile_dot(t, 1, 4, 7);                        \
-        work;                                           \
-        pl_tile_load(t, 5, left + PL_TILE_SIZE);        \
-        pl_tile_dot(t, 2, 5, 6);                        \
-        work;                                           \
-        pl_tile_dot(t, 3, 5, 7);                        \
-        work;                                           \
+        PL_TILES_ADD(t, left, PL_BLOCK, right, work);   \
         left += PL_BLOCK_SIZE, right += PL_BLOCK_SIZE;  \
     } while (0)
 
@@ -129,10 +118,7 @@ static void end_block(const ending *p)
 static void line_end(line *l)
 {
     PL_TILES_BARRIER();
-    pl_tile_store(l->tiles, 0, l->held);
-    pl_tile_store(l->tiles, 1, l->held + 256);
-    pl_tile_store(l->tiles, 2, l->held + 512);
-    pl_tile_store(l->tiles, 3, l->held + 768);
+    pl_tiles_store(l->tiles, l->held);
     PL_TILES_BARRIER();
     end_block(&l->slot[l->old]);
     end_block(&l->slot[!l->old]);

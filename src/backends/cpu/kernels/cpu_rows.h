@@ -16,7 +16,57 @@
 #include <string.h>
 
 #include "../cpu_kernels.h"
+#include "cpu_blocks.h"
 #include "math/formulas_elem.h"
+
+#define PL_ROUNDED 32    /* floats that are rounded at a time */
+
+#ifdef __AVX512BF16__
+/* Some of them are subnormal. */
+static __attribute__((noinline, cold, unused)) void pl_round_subnormal(pl_bf16 *dst, __m512 low, __m512 high)
+{
+    float x[PL_ROUNDED];
+    _mm512_storeu_ps(x, low), _mm512_storeu_ps(x + 16, high);
+    for (int j = 0; j < PL_ROUNDED; j++) dst[j] = pl_bf16_from_f32(x[j]);
+}
+#endif
+
+/* dst[0, PL_ROUNDED) = x[0, PL_ROUNDED), rounded: by the instruction of AVX512-BF16, but where a number is subnormal, which it takes for zero. */
+PL_INLINE void pl_round_some(pl_bf16 *dst, const float *x)
+{
+#ifdef __AVX512BF16__
+    const __m512 low = _mm512_loadu_ps(x), high = _mm512_loadu_ps(x + 16);
+    if (__builtin_expect(_kortestz_mask16_u8(pl_subnormal16(low), pl_subnormal16(high)), 1)) _mm512_storeu_si512(dst, (__m512i)_mm512_cvtne2ps_pbh(high, low));
+    else pl_round_subnormal(dst, low, high);
+#else
+    for (int j = 0; j < PL_ROUNDED; j++) dst[j] = pl_bf16_from_f32(x[j]);
+#endif
+}
+
+#define PL_ASK_AHEAD 2048    /* bytes, where rows are read one after the other: some 30 lines under way */
+
+/* Asks for the lines of `bytes` bytes at p, to be read or to be written; they may lie beyond an array. */
+PL_INLINE void pl_ask(const void *p, const int64_t bytes, const int write)
+{
+#pragma GCC unroll 8
+    for (int64_t at = 0; at < bytes; at += 64) {
+        if (write) __builtin_prefetch((const char *)p + at, 1);
+        else __builtin_prefetch((const char *)p + at);
+    }
+}
+
+/* Asks for what a tail meets beside rows [i, i + rows) of the PL_ROUNDED columns from j. */
+PL_INLINE void pl_tail_ask(const pl_gemm_tail *t, int64_t b, int64_t i, int64_t j, const int rows)
+{
+    const pl_mat *m = t->beside;
+    const int64_t size = m->dtype == POLAR_DTYPE_BF16 ? 2 : 4, at = b * m->bs + i * m->rs + j;
+#pragma GCC unroll 8
+    for (int r = 0; r < rows; r++) {
+        const char *p = (const char *)m->data + (at + r * m->rs) * size;
+        if (t->written) pl_ask(p, 64, 1);
+        else pl_ask(p, 64, 0);
+    }
+}
 
 /* dst[0, n) = element `at` and those after it; float never meets f64 data (pl_any_f64). */
 PL_INLINE void pl_row_load_f32(float *dst, const void *src, polar_dtype dtype, int64_t at, int64_t n)
@@ -29,9 +79,11 @@ PL_INLINE void pl_row_load_f32(float *dst, const void *src, polar_dtype dtype, i
 /* Element `at` and those after it = x[0, n), rounded to dtype. */
 PL_INLINE void pl_row_store_f32(void *dst, polar_dtype dtype, int64_t at, const float *x, int64_t n)
 {
-    if (dtype == POLAR_DTYPE_BF16)
-        for (int64_t j = 0; j < n; j++) ((pl_bf16 *)dst)[at + j] = pl_bf16_from_f32(x[j]);
-    else memcpy((float *)dst + at, x, (size_t)n * sizeof(float));
+    if (dtype == POLAR_DTYPE_BF16) {
+        int64_t j = 0;
+        for (; j + PL_ROUNDED <= n; j += PL_ROUNDED) pl_round_some((pl_bf16 *)dst + at + j, x + j);
+        for (; j < n; j++) ((pl_bf16 *)dst)[at + j] = pl_bf16_from_f32(x[j]);
+    } else memcpy((float *)dst + at, x, (size_t)n * sizeof(float));
 }
 
 /* The same in double, from and to every format. */

@@ -138,19 +138,47 @@ static inline void pl_tiles_end(pl_tiles *t)
 #ifdef PL_TILE_UNIT
 #define pl_tile_load(t, i, p) pl_tile_load_rows(t, i, p, 64)
 
-/* Tiles 0 to 3 += one block of a left panel times one of a right panel. */
-PL_INLINE void pl_tiles_add(pl_tiles *t, const pl_bf16 *left, int64_t row, const pl_bf16 *right)
+/* Tiles 0 to 3 += one block of a left panel, rows `row` elements apart, times one of a right panel; `work`, vector instructions, after each of the four products. */
+#define PL_TILES_ADD(t, left, row, right, work)                                                    \
+    do {                                                                                           \
+        pl_tile_load_rows(t, 4, left, (row) * (int64_t)sizeof(pl_bf16));                           \
+        pl_tile_load(t, 6, right);                                                                 \
+        pl_tile_dot(t, 0, 4, 6);                                                                   \
+        work;                                                                                      \
+        pl_tile_load(t, 7, (right) + PL_TILE_SIZE);                                                \
+        pl_tile_dot(t, 1, 4, 7);                                                                   \
+        work;                                                                                      \
+        pl_tile_load_rows(t, 5, (left) + 16 * (row), (row) * (int64_t)sizeof(pl_bf16));            \
+        pl_tile_dot(t, 2, 5, 6);                                                                   \
+        work;                                                                                      \
+        pl_tile_dot(t, 3, 5, 7);                                                                   \
+        work;                                                                                      \
+    } while (0)
+
+/* Tiles 0 to 3 = zero, or sums of a block; a block of sums = tiles 0 to 3. */
+PL_INLINE void pl_tiles_start(pl_tiles *t, const float *sums)
 {
-    const int64_t stride = row * (int64_t)sizeof *left;
     (void)t;
-    pl_tile_load_rows(t, 4, left, stride);
-    pl_tile_load(t, 6, right);
-    pl_tile_dot(t, 0, 4, 6);
-    pl_tile_load(t, 7, right + PL_TILE_SIZE);
-    pl_tile_dot(t, 1, 4, 7);
-    pl_tile_load_rows(t, 5, left + 16 * row, stride);
-    pl_tile_dot(t, 2, 5, 6);
-    pl_tile_dot(t, 3, 5, 7);
+    if (sums) {
+        pl_tile_load(t, 0, sums);
+        pl_tile_load(t, 1, sums + 256);
+        pl_tile_load(t, 2, sums + 512);
+        pl_tile_load(t, 3, sums + 768);
+    } else {
+        pl_tile_zero(t, 0);
+        pl_tile_zero(t, 1);
+        pl_tile_zero(t, 2);
+        pl_tile_zero(t, 3);
+    }
+}
+
+PL_INLINE void pl_tiles_store(pl_tiles *t, float *sums)
+{
+    (void)t;
+    pl_tile_store(t, 0, sums);
+    pl_tile_store(t, 1, sums + 256);
+    pl_tile_store(t, 2, sums + 512);
+    pl_tile_store(t, 3, sums + 768);
 }
 #endif
 
@@ -163,22 +191,9 @@ PL_INLINE void pl_tiles_multiply_left(pl_tiles *t, float *acc, pl_left left, con
     pl_dots_multiply(acc, left, right, PL_BLOCK, 16 * steps, more);
 #else
     PL_TILES_BARRIER();
-    if (more) {
-        pl_tile_load(t, 0, acc);
-        pl_tile_load(t, 1, acc + 256);
-        pl_tile_load(t, 2, acc + 512);
-        pl_tile_load(t, 3, acc + 768);
-    } else {
-        pl_tile_zero(t, 0);
-        pl_tile_zero(t, 1);
-        pl_tile_zero(t, 2);
-        pl_tile_zero(t, 3);
-    }
-    for (int64_t k = 0; k < steps; k++, left.at += left.step, right += PL_BLOCK_SIZE) pl_tiles_add(t, left.at, left.row, right);
-    pl_tile_store(t, 0, acc);
-    pl_tile_store(t, 1, acc + 256);
-    pl_tile_store(t, 2, acc + 512);
-    pl_tile_store(t, 3, acc + 768);
+    pl_tiles_start(t, more ? acc : NULL);
+    for (int64_t k = 0; k < steps; k++, left.at += left.step, right += PL_BLOCK_SIZE) PL_TILES_ADD(t, left.at, left.row, right, (void)0);
+    pl_tiles_store(t, acc);
     PL_TILES_BARRIER();
 #endif
 }

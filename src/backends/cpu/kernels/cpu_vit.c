@@ -16,6 +16,7 @@
 
 #define MOST  4096           /* columns of a row that is worked on here */
 #define CHUNK 512            /* elements of a row at a time where columns do not meet */
+#define GROUP 4              /* rows of a layernorm at a time */
 
 #include "cpu_as_f32.inc"
 #include "cpu_vit.inc"
