@@ -149,7 +149,7 @@ static void wait_politely(char **argv)
     char self[4096];
     if (getenv("GOMP_SPINCOUNT") || getenv("OMP_WAIT_POLICY")) return;
     ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
-    if (n <= 0 || setenv("GOMP_SPINCOUNT", "20000", 0) != 0) return;
+    if (n <= 0 || setenv("GOMP_SPINCOUNT", "2000", 0) != 0) return;
     self[n] = 0;
     execv(self, argv);    /* if that fails: as it was */
 }

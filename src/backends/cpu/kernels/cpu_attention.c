@@ -6,6 +6,7 @@
 #include <omp.h>
 
 #include "../cpu_attention.h"
+#include "../cpu_meet.h"
 #include "cpu_rows.h"
 #include "cpu_scalars.h"
 #include "cpu_tiles.h"
@@ -26,6 +27,7 @@ typedef void (*head_fn)(const void *args, const pl_attention_plan *p, const pl_a
 static void for_heads(pl_queue *q, head_fn fn, const void *args, const pl_attention_plan *p)
 {
     pl_attention_work none;
+    _Atomic int met = 0;
     pl_scratch_mark mark = pl_scratch_begin(q);
     size_t each = pl_attention_work_point(&none, NULL, p);
     char *base = pl_scratch_take(q, each * (size_t)p->threads);
@@ -34,8 +36,9 @@ static void for_heads(pl_queue *q, head_fn fn, const void *args, const pl_attent
         {
             pl_attention_work w;
             pl_attention_work_point(&w, base + (size_t)omp_get_thread_num() * each, p);
-#pragma omp for schedule(static)
+#pragma omp for schedule(static) nowait
             for (int64_t t = 0; t < p->images * p->heads; t++) fn(args, p, &w, t / p->heads, t % p->heads);
+            pl_meet(&met);
         }
     }
     pl_scratch_end(q, mark);

@@ -12,6 +12,7 @@
  */
 #include <omp.h>
 
+#include "../cpu_meet.h"
 #include "cpu_attention_blocks.h"
 #include "cpu_rows.h"
 #include "math/log_elem.h"
@@ -267,6 +268,7 @@ static void some_heads(const void *args, const pl_attention_plan *p, const pl_at
 static void for_tiles(pl_queue *q, const void *args, const pl_attention_plan *p)
 {
     pl_attention_tiles none;
+    _Atomic int met = 0;
     pl_scratch_mark mark = pl_scratch_begin(q);
     size_t each = pl_attention_tiles_point(&none, NULL, p);
     char *base = pl_scratch_take(q, each * (size_t)p->threads);
@@ -276,8 +278,9 @@ static void for_tiles(pl_queue *q, const void *args, const pl_attention_plan *p)
             pl_attention_tiles w;
             int64_t heads = p->images * p->heads, shares = p->threads == 1 ? 1 : heads < SHARES * p->threads ? heads : SHARES * p->threads;
             pl_attention_tiles_point(&w, base + (size_t)omp_get_thread_num() * each, p);
-#pragma omp for schedule(dynamic)
+#pragma omp for schedule(dynamic) nowait
             for (int64_t k = 0; k < shares; k++) some_heads(args, p, &w, heads * k / shares, heads * (k + 1) / shares);
+            pl_meet(&met);
         }
     }
     pl_scratch_end(q, mark);

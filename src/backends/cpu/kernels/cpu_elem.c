@@ -4,6 +4,7 @@
  */
 #include <omp.h>
 
+#include "../cpu_meet.h"
 #include "cpu_ratio.h"
 #include "cpu_rows.h"
 #include "cpu_vec.h"
@@ -77,8 +78,13 @@ static void do_chunks(chunk_fn fn, const void *args, const chunks *c, int64_t fr
 static void for_chunks(pl_queue *q, chunk_fn fn, const void *args, int n, int join)
 {
     chunks c = chunks_of(args, n, join);
-#pragma omp parallel for schedule(static) num_threads(q->dev->threads) if (c.all > SMALL / CHUNK)
-    for (int64_t t = 0; t < c.all; t++) do_chunks(fn, args, &c, t, t + 1);
+    _Atomic int met = 0;
+#pragma omp parallel num_threads(q->dev->threads) if (c.all > SMALL / CHUNK)
+    {
+#pragma omp for schedule(static) nowait
+        for (int64_t t = 0; t < c.all; t++) do_chunks(fn, args, &c, t, t + 1);
+        pl_meet(&met);
+    }
 }
 
 /* A row of one format into the same format. */

@@ -9,6 +9,7 @@
  */
 #include <omp.h>
 
+#include "../cpu_meet.h"
 #include "base/alloc.h"
 #include "cpu_rows.h"
 #include "cpu_tiles.h"

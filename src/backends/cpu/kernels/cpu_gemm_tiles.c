@@ -10,6 +10,7 @@
 #include <omp.h>
 
 #include "base/alloc.h"
+#include "../cpu_meet.h"
 #include "cpu_gemm_end.h"
 #include "cpu_rows.h"
 
@@ -294,6 +295,7 @@ void PL_ISA_NAME(pl_cpu_gemm_tiles)(pl_queue *q, const pl_args_gemm *g, const pl
 {
     tile_plan p = plan_tiles(g, q->dev->threads);
     char *heap = NULL;
+    _Atomic int met = 0;
     p.tail = tail;
     if (p.work > STACK_BYTES) {
         heap = pl_alloc(p.work * (size_t)p.threads);
@@ -306,7 +308,10 @@ void PL_ISA_NAME(pl_cpu_gemm_tiles)(pl_queue *q, const pl_args_gemm *g, const pl
     if (p.threads == 1) gemm_share(g, &p, heap);
     else
 #pragma omp parallel num_threads(p.threads)
+    {
         gemm_share(g, &p, heap ? heap + (size_t)omp_get_thread_num() * p.work : NULL);
+        pl_meet(&met);
+    }
     pl_free(heap);
 }
 

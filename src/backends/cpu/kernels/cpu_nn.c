@@ -5,6 +5,7 @@
  */
 #include <omp.h>
 
+#include "../cpu_meet.h"
 #include "../cpu_vit.h"
 #include "cpu_rows.h"
 #include "cpu_vec.h"
@@ -28,10 +29,15 @@ typedef void (*rows_fn)(const void *args, int64_t b, int64_t from, int64_t to, i
 static void for_rows(pl_queue *q, rows_fn fn, const void *args, int64_t batch, int64_t rows, int64_t cols, int64_t run, int64_t wide)
 {
     int64_t pieces = (cols + wide - 1) / wide, runs = (rows + run - 1) / run, all = batch * runs * pieces;
-#pragma omp parallel for schedule(static) num_threads(q->dev->threads) if (batch * rows * cols > SMALL)
-    for (int64_t t = 0; t < all; t++) {
-        int64_t j = t % pieces * wide, from = t / pieces % runs * run, to = from + run < rows ? from + run : rows;
-        fn(args, t / pieces / runs, from, to, j, cols - j < wide ? cols - j : wide);
+    _Atomic int met = 0;
+#pragma omp parallel num_threads(q->dev->threads) if (batch * rows * cols > SMALL)
+    {
+#pragma omp for schedule(static) nowait
+        for (int64_t t = 0; t < all; t++) {
+            int64_t j = t % pieces * wide, from = t / pieces % runs * run, to = from + run < rows ? from + run : rows;
+            fn(args, t / pieces / runs, from, to, j, cols - j < wide ? cols - j : wide);
+        }
+        pl_meet(&met);
     }
 }
 
@@ -54,17 +60,20 @@ void PL_ISA_NAME(pl_cpu_row_spread)(pl_queue *q, const pl_args_row_spread *a)
 static void sum_by_lanes(pl_queue *q, const pl_args_row_sum *a, int f64)
 {
     pl_scratch_mark mark = pl_scratch_begin(q);
+    _Atomic int met = 0;
     char *sums = pl_scratch_take(q, pl_cpu_row_sum_bytes(a));
     int64_t groups = a->Y.rows, each = a->X.rows / groups, lanes = pl_layernorm_lanes(each), pieces = (a->Y.cols + WIDE - 1) / WIDE, row = lanes * a->Y.cols;
     if (sums) {
 #pragma omp parallel num_threads(q->dev->threads) if (a->X.batch * a->X.rows * a->X.cols > SMALL)
         {
-#pragma omp for schedule(static)
+#pragma omp for schedule(static) nowait
             for (int64_t t = 0; t < a->Y.batch * groups * lanes; t++) {
                 int64_t b = t / lanes / groups, i = t / lanes % groups;
                 if (f64) row_sum_lane_f64(a, b, i, t % lanes, each, (double *)(void *)sums + t * a->Y.cols);
                 else row_sum_lane_f32(a, b, i, t % lanes, each, (float *)(void *)sums + t * a->Y.cols);
             }
+            pl_meet(&met);
+#pragma omp barrier
 #pragma omp for schedule(static)
             for (int64_t t = 0; t < a->Y.batch * groups * pieces; t++) {
                 int64_t b = t / pieces / groups, i = t / pieces % groups, j = t % pieces * WIDE, n = a->Y.cols - j < WIDE ? a->Y.cols - j : WIDE;
@@ -84,10 +93,15 @@ void PL_ISA_NAME(pl_cpu_row_sum)(pl_queue *q, const pl_args_row_sum *a)
         sum_by_lanes(q, a, f64);
         return;
     }
-#pragma omp parallel for schedule(static) num_threads(q->dev->threads) if (a->X.batch * a->X.rows * a->X.cols > SMALL)
-    for (int64_t t = 0; t < all; t++) {
-        int64_t j = t % pieces * WIDE, i = t / pieces % a->Y.rows, b = t / pieces / a->Y.rows, n = a->Y.cols - j < WIDE ? a->Y.cols - j : WIDE;
-        if (f64) row_sum_piece_f64(a, b, i, j, n, each);
-        else row_sum_piece_f32(a, b, i, j, n, each);
+    _Atomic int met = 0;
+#pragma omp parallel num_threads(q->dev->threads) if (a->X.batch * a->X.rows * a->X.cols > SMALL)
+    {
+#pragma omp for schedule(static) nowait
+        for (int64_t t = 0; t < all; t++) {
+            int64_t j = t % pieces * WIDE, i = t / pieces % a->Y.rows, b = t / pieces / a->Y.rows, n = a->Y.cols - j < WIDE ? a->Y.cols - j : WIDE;
+            if (f64) row_sum_piece_f64(a, b, i, j, n, each);
+            else row_sum_piece_f32(a, b, i, j, n, each);
+        }
+        pl_meet(&met);
     }
 }

@@ -5,6 +5,7 @@
  */
 #include <omp.h>
 
+#include "../cpu_meet.h"
 #include "cpu_tiles.h"
 
 #define SMALL 64    /* pieces below which one thread does it all */
@@ -102,6 +103,7 @@ void PL_ISA_NAME(pl_cpu_do_items)(pl_queue *q, const pl_cpu_item *items, int cou
 {
     share m = {.count = 0}, p = {.count = 0};
     size_t bytes = 0;
+    _Atomic int met = 0;
     for (int i = 0; i < count; i++) {
         if (items[i].id == PL_OP_adamw_step) {
             p.item[p.count] = &items[i];
@@ -123,6 +125,7 @@ void PL_ISA_NAME(pl_cpu_do_items)(pl_queue *q, const pl_cpu_item *items, int cou
         {
             matrices_do(&m, work + bytes * (size_t)omp_get_thread_num());
             pieces_do(&p, matrices > 0);
+            pl_meet(&met);
         }
     }
     pl_scratch_end(q, mark);
