@@ -142,7 +142,7 @@ static void hold_standard_files(void)
 }
 
 /* OpenMP's threads wait for each other by spinning for milliseconds; where another program has one of their cores, each wait then costs a time slice, and a step of
- * training takes several times as long (docs/SPEED.md). A short spin loses nothing on free cores. The run-time library reads the setting when it is loaded, so
+ * training takes several times as long (docs/SPEED.md). A short spin loses nothing: a region's threads meet before it (cpu_meet.h). The run-time library reads the setting when it is loaded, so
  * the program begins anew with it, once; who has chosen himself is left alone. */
 static void wait_politely(char **argv)
 {
