@@ -164,8 +164,7 @@ static __attribute__((noinline)) void work_beside(gemm_own *w, const pl_args_gem
         if (tail) tail->fn(tail->arg, e->b, e->i + r, e->j, least(e->rows - r, BESIDE), e->cols);
     }
     if (now) {
-        end_fetch(g, now, r, BESIDE);
-        if (now->d) end_fetch_d(g, now, r, BESIDE);
+        end_ask(g, now, r, BESIDE);
         if (tail && tail->beside) pl_tail_ask(tail, now->b, now->i + r, now->j, BESIDE);
     }
 }
@@ -213,7 +212,7 @@ PL_INLINE void multiply_as(const pl_args_gemm *g, const pl_gemm_tail *tail, cons
         __m512 even[PL_DOT_ROWS], odd[PL_DOT_ROWS];
         if (more) pl_dot_load(even, odd, row);
         else pl_dot_zero(even, odd);
-        if (last) end_fetch(g, e, r, PL_DOT_ROWS);
+        if (last) end_ask(g, e, r, PL_DOT_ROWS);
         if (last && tail && tail->beside) pl_tail_ask(tail, e->b, e->i + r, e->j, PL_DOT_ROWS);
         pl_dot_more(even, odd, left, right, pairs, as);
         if (last) end_rows(g, e, r, PL_DOT_ROWS, even, odd);
