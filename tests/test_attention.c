@@ -93,6 +93,18 @@ static void by_hand(dims s, double *O, double *dQKV, const double *QKV, const do
     free(P), free(dP);
 }
 
+/* Forward and backward, by the ops or by their composition. */
+static void both_ways(const rig *r, int64_t heads, int composed)
+{
+    if (composed) {
+        pl_attention_forward_composed(r->q, r->O, r->QKV, heads, 0);
+        pl_attention_backward_composed(r->q, r->dQKV, r->QKV, r->dO, heads, 0);
+    } else {
+        pl_attention_forward(r->q, r->O, r->lse, r->QKV, heads);
+        pl_attention_backward(r->q, r->dQKV, r->QKV, r->O, r->lse, r->dO, heads);
+    }
+}
+
 /* Every entry is a sum over T tokens (or d channels) of products of numbers of size about 1 and probabilities that sum to 1; scores up to about 5 are off by 5 u sqrt(d), which moves e^s relatively
  * by as much. So entries of O and dQKV, of norm about that of their arrays, are off by 8 u sqrt(T + d) of it: products before and after, and the exponential's scores.
  * Mixed: P and dS are rounded to bf16, u = 2^-9 each, O and dQKV once more: 4 u. */
@@ -105,13 +117,7 @@ static void against_formula(const char *device, dims s, polar_dtype dtype, int c
     by_hand(s, o, g, x, dy);
     int fused = pl_queue_has(r.q, PL_OP_attention) && pl_queue_has(r.q, PL_OP_attention_back);
     if (composed || fused) {
-        if (composed) {
-            pl_attention_forward_composed(r.q, r.O, r.QKV, s.heads, 0);
-            pl_attention_backward_composed(r.q, r.dQKV, r.QKV, r.dO, s.heads, 0);
-        } else {
-            pl_attention_forward(r.q, r.O, r.lse, r.QKV, s.heads);
-            pl_attention_backward(r.q, r.dQKV, r.QKV, r.O, r.lse, r.dO, s.heads);
-        }
+        both_ways(&r, s.heads, composed);
         double *O = values(&r, r.O), *G = values(&r, r.dQKV);
         double tol = dtype == POLAR_DTYPE_BF16 ? 4 * 0x1p-9 : 8 * (dtype == POLAR_DTYPE_F64 ? U64 : U32) * sqrt((double)(s.tokens + s.d));
         const char *why = dtype == POLAR_DTYPE_BF16 ? "4 u" : "8 u sqrt(T + d)";
@@ -158,13 +164,7 @@ static void nan_stays(const char *device, polar_dtype dtype, int composed)
         double *x = values(&r, r.QKV);
         x[(T - 1) * 3 * C + s.d - 1] = NAN;
         TEST_TRY(pl_mat_upload_f64(r.q, &r.QKV, x));
-        if (composed) {
-            pl_attention_forward_composed(r.q, r.O, r.QKV, s.heads, 0);
-            pl_attention_backward_composed(r.q, r.dQKV, r.QKV, r.dO, s.heads, 0);
-        } else {
-            pl_attention_forward(r.q, r.O, r.lse, r.QKV, s.heads);
-            pl_attention_backward(r.q, r.dQKV, r.QKV, r.O, r.lse, r.dO, s.heads);
-        }
+        both_ways(&r, s.heads, composed);
         double *o = values(&r, r.O), *g = values(&r, r.dQKV);
         for (int64_t i = 0; i < s.images * T * 3 * C; i++) {
             int64_t row = i / (3 * C), part = i / C % 3, head = i % C / s.d;

@@ -66,18 +66,12 @@ static inline void beside_next_rows(beside_of *b, const pl_bf16 *at, int64_t rs,
     b->next.part[i].at = (const char *)at, b->next.part[i].rs = rs * (int64_t)sizeof *at, b->next.part[i].write = write;
 }
 
-/* Ask for a line that will be written: gcc does so by __builtin_prefetch only with -mprfchw. */
-PL_INLINE void ask_to_write(const char *line)
-{
-    __asm__ volatile("prefetchw %0" ::"m"(*line));
-}
-
 static __attribute__((noinline)) void beside_ask(beside_of *b)
 {
     for (int i = 0; i < b->next.parts; i++) {
         const char *row = b->next.part[i].at + b->asked * b->next.part[i].rs;
         for (int64_t k = 0; k < b->next.bytes; k += 64)
-            if (b->next.part[i].write) ask_to_write(row + k);
+            if (b->next.part[i].write) __builtin_prefetch(row + k, 1, 3);
             else __builtin_prefetch(row + k, 0, 2);    /* into the second cache */
     }
     b->asked++;

@@ -15,9 +15,6 @@
 #define SIZE   PL_BLOCK_SIZE
 #define LOG2_E 0x1.715476p0f
 
-/* Row r of a block of sums: its even columns; the odd ones are 256 behind. */
-#define ROW(acc, r) ((acc) + (r) / 16 * 512 + (r) % 16 * 16)
-
 /* A head of an image: where its columns lie, and the sizes in blocks. */
 typedef struct {
     const pl_attention_plan *p;
@@ -119,12 +116,12 @@ PL_INLINE void put_pairs(pl_bf16 *dst, __m512 low, __m512 high)
 
 PL_INLINE __m512 even_of(const float *acc, int64_t r)
 {
-    return _mm512_loadu_ps(ROW(acc, r));
+    return _mm512_loadu_ps(PL_SUMS_ROW(acc, r));
 }
 
 PL_INLINE __m512 odd_of(const float *acc, int64_t r)
 {
-    return _mm512_loadu_ps(ROW(acc, r) + 256);
+    return _mm512_loadu_ps(PL_SUMS_ROW(acc, r) + 256);
 }
 
 static inline void sums_right(pl_bf16 *dst, const float *acc)

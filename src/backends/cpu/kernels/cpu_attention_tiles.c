@@ -146,7 +146,7 @@ PL_INLINE void weigh_block_back(beside_of *b, const head_of *h, int64_t i, int64
 #pragma GCC unroll 4
         for (int k = 0; k < 4; k++) {
             int64_t row = r + k / 2;
-            x[k / 2][k % 2] = weigh_back(k % 2 ? odd : even, ROW(s, row) + k % 2 * 256, ROW(dp, row) + k % 2 * 256, h->scale, along[row], lse[row], &y[k / 2][k % 2]);
+            x[k / 2][k % 2] = weigh_back(k % 2 ? odd : even, PL_SUMS_ROW(s, row) + k % 2 * 256, PL_SUMS_ROW(dp, row) + k % 2 * 256, h->scale, along[row], lse[row], &y[k / 2][k % 2]);
         }
         put_pairs(p, x[0][0], x[1][0]);
         put_pairs(p + PL_TILE_SIZE, x[0][1], x[1][1]);

@@ -27,6 +27,9 @@ typedef struct {
     int64_t        row, step;
 } pl_left;
 
+/* Row r of a block of sums, four tiles: its even columns; the odd ones are 256 behind. */
+#define PL_SUMS_ROW(sums, r) ((sums) + (r) / 16 * 512 + (r) % 16 * 16)
+
 PL_INLINE pl_left pl_left_packed(const pl_bf16 *at)
 {
     return (pl_left){at, PL_BLOCK, PL_BLOCK_SIZE};

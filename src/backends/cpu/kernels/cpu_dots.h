@@ -124,7 +124,7 @@ PL_INLINE void pl_dot_rows_half(__m512 *even, __m512 *odd, const pl_bf16 *left, 
 static __attribute__((noinline, unused)) void pl_dots_multiply(float *acc, pl_left left, const pl_bf16 *right, int64_t rows, int64_t pairs, int more)
 {
     for (int64_t r = 0; r < rows; r += PL_DOT_ROWS, left.at += PL_DOT_ROWS * left.row) {
-        float *to = acc + r / 16 * 512 + r % 16 * 16;
+        float *to = PL_SUMS_ROW(acc, r);
         __m512 even[PL_DOT_ROWS], odd[PL_DOT_ROWS];
         if (more) pl_dot_load(even, odd, to);
         else pl_dot_zero(even, odd);

@@ -2,6 +2,7 @@
 #ifndef PL_CPU_GEMM_END_H
 #define PL_CPU_GEMM_END_H
 
+#include "cpu_rows.h"
 #include "cpu_tiles.h"
 
 #ifdef PL_TILES
@@ -35,21 +36,11 @@ static block_end block_end_at(const pl_args_gemm *g, int64_t b, int64_t i, int64
                        .cols = cols < PL_BLOCK ? (unsigned)cols : PL_BLOCK};
 }
 
-/* Asks for the lines of 32 columns of n rows at p, to be read or to be written. */
-PL_INLINE void rows_ask(const char *p, int64_t step, polar_dtype dtype, const int n, const int write)
-{
-#pragma GCC unroll 8
-    for (int i = 0; i < n; i++) __builtin_prefetch(p + i * step, write, 3);
-    if (dtype == POLAR_DTYPE_F32)
-#pragma GCC unroll 8
-        for (int i = 0; i < n; i++) __builtin_prefetch(p + i * step + 64, write, 3);
-}
-
 /* Asks for what the end of rows r to r + n - 1 will meet. */
 PL_INLINE void end_ask(const pl_args_gemm *g, const block_end *e, unsigned r, const int n)
 {
-    rows_ask(e->c + r * e->c_step, e->c_step, g->C.dtype, n, 1);
-    if (e->d) rows_ask(e->d + r * e->d_step, e->d_step, g->D.dtype, n, 0);
+    pl_rows_ask(e->c + r * e->c_step, e->c_step, g->C.dtype, n, 1);
+    if (e->d) pl_rows_ask(e->d + r * e->d_step, e->d_step, g->D.dtype, n, 0);
 }
 
 /* The first n <= 32 columns, as masks for 32 elements, the first 16, the last 16. */

@@ -9,10 +9,9 @@
  */
 #include <omp.h>
 
-#include "base/alloc.h"
 #include "../cpu_meet.h"
+#include "base/alloc.h"
 #include "cpu_gemm_end.h"
-#include "cpu_rows.h"
 
 #ifdef PL_TILES
 
@@ -116,22 +115,30 @@ static void pack(form as, pl_bf16 *dst, const pl_mat *x, int along, int64_t b, i
     }
 }
 
+/* Panel i of A as it lies in memory: its rows or, of A^T, its columns, `step` from block to block of k. */
+static pl_left panel_lies(const pl_args_gemm *g, int64_t b, int64_t i, int64_t k0)
+{
+    const pl_mat *x = &g->A;
+    const pl_bf16 *base = (const pl_bf16 *)x->data + b * x->bs;
+    return g->ta ? (pl_left){base + PL_BLOCK * (k0 * x->rs + i), x->rs, PL_BLOCK * x->rs} : (pl_left){base + PL_BLOCK * (i * x->rs + k0), x->rs, PL_BLOCK};
+}
+
 /* Panel i of A, packed into `room` where it does not lie as it is wanted: whole blocks along k, as many rows as are multiplied at a time. */
 static pl_left left_panel(pl_bf16 *room, const pl_args_gemm *g, int64_t b, int64_t i, int64_t k0, int64_t steps)
 {
     const pl_mat *x = &g->A;
-    const pl_bf16 *base = (const pl_bf16 *)x->data + b * x->bs;
+    const pl_left lies = panel_lies(g, b, i, k0);
 #ifdef PL_TILE_UNIT
     int64_t rows = PL_BLOCK;
 #else
     int64_t rows = PL_DOT_ROWS;
     if (g->ta) {
         for (int64_t k = 0; k < steps; k++)
-            pl_dot_pack_turned(room, k, steps, base + PL_BLOCK * ((k0 + k) * x->rs + i), x->rs, x->rows - PL_BLOCK * (k0 + k), x->cols - PL_BLOCK * i);
+            pl_dot_pack_turned(room, k, steps, lies.at + k * lies.step, x->rs, x->rows - PL_BLOCK * (k0 + k), x->cols - PL_BLOCK * i);
         return (pl_left){room, 0, PL_BLOCK_SIZE / 4};
     }
 #endif
-    if (!g->ta && PL_BLOCK * (k0 + steps) <= x->cols && least(x->rows - PL_BLOCK * i, PL_BLOCK) % rows == 0) return (pl_left){base + PL_BLOCK * (i * x->rs + k0), x->rs, PL_BLOCK};
+    if (!g->ta && PL_BLOCK * (k0 + steps) <= x->cols && least(x->rows - PL_BLOCK * i, PL_BLOCK) % rows == 0) return lies;
     pack(LEFT, room, x, !g->ta, b, i, 1, k0, steps);
     return pl_left_packed(room);
 }
@@ -159,7 +166,8 @@ static __attribute__((noinline)) void work_beside(gemm_own *w, const pl_args_gem
     const block_end *e = &w->last;
     if (r < e->rows) {
         __m512 even[BESIDE], odd[BESIDE];
-        for (int i = 0; i < BESIDE; i++) even[i] = _mm512_load_ps(w->sums + r / 16 * 512 + (r % 16 + (unsigned)i) * 16), odd[i] = _mm512_load_ps(w->sums + r / 16 * 512 + (r % 16 + (unsigned)i) * 16 + 256);
+        const float *sums = PL_SUMS_ROW(w->sums, r);
+        for (int i = 0; i < BESIDE; i++) even[i] = _mm512_load_ps(sums + 16 * i), odd[i] = _mm512_load_ps(sums + 16 * i + 256);
         end_rows(g, e, r, BESIDE, even, odd);
         if (tail) tail->fn(tail->arg, e->b, e->i + r, e->j, least(e->rows - r, BESIDE), e->cols);
     }
@@ -208,7 +216,7 @@ PL_INLINE void multiply_as(const pl_args_gemm *g, const pl_gemm_tail *tail, cons
 {
     const int64_t eight = as == PL_DOT_AS_PAIRS ? (pairs + 15) / 16 * left.step : PL_DOT_ROWS * left.row;
     for (unsigned r = 0; r < e->rows; r += PL_DOT_ROWS, left.at += eight) {
-        float *row = acc + r / 16 * 512 + r % 16 * 16;
+        float *row = PL_SUMS_ROW(acc, r);
         __m512 even[PL_DOT_ROWS], odd[PL_DOT_ROWS];
         if (more) pl_dot_load(even, odd, row);
         else pl_dot_zero(even, odd);
@@ -228,16 +236,6 @@ static __attribute__((noinline)) void multiply(const pl_args_gemm *g, const pl_g
 #endif
 
 /* ---- parts ---------------------------------------------------------------------------------------------------------------- */
-
-#ifdef PL_TILE_UNIT
-/* A panel of A as it lies in memory, for asking: rows of it, or of A^T, `step` from block to block of k. */
-static pl_left panel_lies(const pl_args_gemm *g, int64_t b, int64_t i, int64_t k0)
-{
-    const pl_mat *x = &g->A;
-    const pl_bf16 *base = (const pl_bf16 *)x->data + b * x->bs;
-    return g->ta ? (pl_left){base + PL_BLOCK * (k0 * x->rs + i), x->rs, PL_BLOCK * x->rs} : (pl_left){base + PL_BLOCK * (i * x->rs + k0), x->rs, PL_BLOCK};
-}
-#endif
 
 /* One part of C. Where k takes several slices the sums wait in `acc`, block after block; otherwise room for two serves all. */
 static void gemm_part(gemm_own *w, const pl_args_gemm *g, const tile_plan *p, int64_t item)

@@ -55,17 +55,24 @@ PL_INLINE void pl_ask(const void *p, const int64_t bytes, const int write)
     }
 }
 
+/* Asks for the lines of PL_ROUNDED columns of n rows at p, `step` bytes apart. */
+PL_INLINE void pl_rows_ask(const char *p, int64_t step, polar_dtype dtype, const int n, const int write)
+{
+#pragma GCC unroll 8
+    for (int i = 0; i < n; i++) pl_ask(p + i * step, 64, write);
+    if (dtype == POLAR_DTYPE_F32)
+#pragma GCC unroll 8
+        for (int i = 0; i < n; i++) pl_ask(p + i * step + 64, 64, write);
+}
+
 /* Asks for what a tail meets beside rows [i, i + rows) of the PL_ROUNDED columns from j. */
 PL_INLINE void pl_tail_ask(const pl_gemm_tail *t, int64_t b, int64_t i, int64_t j, const int rows)
 {
     const pl_mat *m = t->beside;
-    const int64_t size = m->dtype == POLAR_DTYPE_BF16 ? 2 : 4, at = b * m->bs + i * m->rs + j;
-#pragma GCC unroll 8
-    for (int r = 0; r < rows; r++) {
-        const char *p = (const char *)m->data + (at + r * m->rs) * size;
-        if (t->written) pl_ask(p, 64, 1);
-        else pl_ask(p, 64, 0);
-    }
+    const int64_t size = m->dtype == POLAR_DTYPE_BF16 ? 2 : 4;
+    const char *p = (const char *)m->data + (b * m->bs + i * m->rs + j) * size;
+    if (t->written) pl_rows_ask(p, m->rs * size, m->dtype, rows, 1);
+    else pl_rows_ask(p, m->rs * size, m->dtype, rows, 0);
 }
 
 /* dst[0, n) = element `at` and those after it; float never meets f64 data (pl_any_f64). */
