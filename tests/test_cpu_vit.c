@@ -20,7 +20,7 @@ static void run_patches(pl_queue *q, const matrix *x) { PL_CALL(patches, q, .Y =
 static void run_attention(pl_queue *q, const matrix *x) { PL_CALL(attention, q, .O = x[0].m, .lse = x[1].m, .QKV = x[2].m, .heads = HEADS); }
 static void run_layernorm_back(pl_queue *q, const matrix *x)
 {
-    PL_CALL(layernorm_back, q, .dX = x[0].m, .dg = x[1].m, .db = x[2].m, .X = x[3].m, .S = x[4].m, .g = x[5].m, .dY = x[6].m, .Z = x[7].m);
+    PL_CALL(layernorm_back, q, .dX = x[0].m, .dg = x[1].m, .db = x[2].m, .dL = x[3].m, .X = x[4].m, .S = x[5].m, .g = x[6].m, .dY = x[7].m, .Z = x[8].m);
 }
 static void run_attention_back(pl_queue *q, const matrix *x)
 {
@@ -33,9 +33,9 @@ static const cpu_op ops[] = {
     {"layernorm", 5, 2, {R, R, R, 1, 1}, {H, 2, H, H, H}, run_layernorm, 1 << 1, 0},
     {"layernorm, whole lanes", 5, 2, {R, R, R, 1, 1}, {LANES, 2, LANES, LANES, LANES}, run_layernorm, 1 << 1, 0},
     {"layernorm, long", 5, 2, {2, 2, 2, 1, 1}, {LONG, 2, LONG, LONG, LONG}, run_layernorm, 1 << 1, 0},
-    {"layernorm_back", 8, 3, {R, 1, 1, R, R, 1, R, R}, {H, H, H, H, 2, H, H, H}, run_layernorm_back, 1 << 4, 0},
-    {"layernorm_back, whole lanes", 8, 3, {R, 1, 1, R, R, 1, R, R}, {LANES, LANES, LANES, LANES, 2, LANES, LANES, LANES}, run_layernorm_back, 1 << 4, 0},
-    {"layernorm_back, long", 8, 3, {2, 1, 1, 2, 2, 1, 2, 2}, {LONG, LONG, LONG, LONG, 2, LONG, LONG, LONG}, run_layernorm_back, 1 << 4, 0},
+    {"layernorm_back", 9, 4, {R, 1, 1, R, R, R, 1, R, R}, {H, H, H, H, H, 2, H, H, H}, run_layernorm_back, 1 << 5 | 1, 0},
+    {"layernorm_back, whole lanes", 9, 4, {R, 1, 1, R, R, R, 1, R, R}, {LANES, LANES, LANES, LANES, LANES, 2, LANES, LANES, LANES}, run_layernorm_back, 1 << 5 | 1, 0},
+    {"layernorm_back, long", 9, 4, {2, 1, 1, 2, 2, 2, 1, 2, 2}, {LONG, LONG, LONG, LONG, LONG, 2, LONG, LONG, LONG}, run_layernorm_back, 1 << 5 | 1, 0},
     {"softmax", 2, 1, {R, R}, {H, H}, run_softmax, 0, 0},
     {"softmax, long", 2, 1, {2, 2}, {LONG, LONG}, run_softmax, 0, 0},
     {"softmax_back", 3, 1, {R, R, R}, {H, H, H}, run_softmax_back, 0, 0},
@@ -70,10 +70,30 @@ static void test_loss(pl_isa isa)
     matrix_destroy(&z), matrix_destroy(&t);
 }
 
+/* dL is a copy of dX in another format, rows of whole lanes and others. */
+static void test_low(pl_isa isa)
+{
+    machine *on = &machines[isa][2];
+    int64_t differ = 0;
+    for (int64_t cols = H; cols <= LANES; cols += LANES - H) {
+        const polar_dtype f = POLAR_DTYPE_F32, h = POLAR_DTYPE_BF16;
+        matrix x[] = {matrix_create(f, 1, R, cols, 0, NORMAL, 1), matrix_create(f, 1, 1, cols, 0, NORMAL, 2), matrix_create(f, 1, 1, cols, 0, NORMAL, 3),
+                      matrix_create(h, 1, R, cols, 3, NORMAL, 4), matrix_create(f, 1, R, cols, 0, NORMAL, 5), matrix_create(f, 1, R, 2, 0, NORMAL, 6),
+                      matrix_create(f, 1, 1, cols, 0, NORMAL, 7), matrix_create(h, 1, R, cols, 0, NORMAL, 8), matrix_create(f, 1, R, cols, 0, NORMAL, 9), matrix_create(h, 1, R, cols, 0, NORMAL, 10)};
+        run_layernorm_back(on->q, x);
+        PL_CALL(copy, on->q, .Y = x[9].m, .X = x[0].m);
+        TEST_TRY(polar_queue_sync(on->q));
+        differ += differences(&x[3].m, &x[9].m, 0);
+        for (int i = 0; i < COUNT(x); i++) matrix_destroy(&x[i]);
+    }
+    test_exact("layernorm_back: dL is a copy of dX", differ);
+}
+
 static void test_all(pl_isa isa)
 {
     for (int i = 0; i < COUNT(ops); i++) test_op(isa, &ops[i]);
     test_loss(isa);
+    test_low(isa);
 }
 
 int main(int argc, char **argv)

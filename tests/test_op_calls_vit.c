@@ -76,6 +76,31 @@ static void back_sums_short(pl_queue *q, const pl_args_layernorm_back *a)
     pl_ref_ops.layernorm_back(q, &less);
 }
 
+/* dX is right, dL is not: as if there were no Z, */
+static void low_without_z(pl_queue *q, const pl_args_layernorm_back *a)
+{
+    pl_args_layernorm_back wrong = *a;
+    wrong.dX = a->dL;
+    wrong.Z.data = wrong.dL.data = NULL;
+    pl_ref_ops.layernorm_back(q, a);
+    pl_ref_ops.layernorm_back(q, &wrong);
+}
+
+/* or cut to bf16 instead of rounded. */
+static void low_cut(pl_queue *q, const pl_args_layernorm_back *a)
+{
+    pl_ref_ops.layernorm_back(q, a);
+    for (int64_t i = 0; i < a->dL.rows; i++)
+        for (int64_t j = 0; j < a->dL.cols; j++) {
+            float x = (float)get(&a->dX, 0, i, j);
+            uint32_t bits;
+            memcpy(&bits, &x, sizeof bits);
+            bits &= 0xffff0000u;
+            memcpy(&x, &bits, sizeof x);
+            put(&a->dL, 0, i, j, x);
+        }
+}
+
 static void gains_swapped(pl_queue *q, const pl_args_layernorm_back *a)
 {
     pl_args_layernorm_back wrong = *a;
@@ -174,6 +199,8 @@ static const fault faults[] = {
     FAULT("a gradient without Z", "layernorm_back f32 3x7x13 Z", layernorm_back, back_without_z),
     FAULT("a gradient without the statistics'", "layernorm_back f32 3x7x13", layernorm_back, back_straight_only),
     FAULT("the last of 2113 rows left out", "layernorm_back f32 1x2113x2", layernorm_back, back_sums_short),
+    FAULT("the gradient's copy without Z", "layernorm_back f32 3x7x13 strided dL Z", layernorm_back, low_without_z),
+    FAULT("the gradient's copy cut", "layernorm_back f32,bf16,f32->f32,bf16 3x7x13 strided dL Z", layernorm_back, low_cut),
     FAULT("gains for shifts", "layernorm_back f32 3x7x13", layernorm_back, gains_swapped),
     FAULT("a softmax without its scale", "softmax f32 3x7x13 0.125", softmax, softmax_without_scale),
     FAULT("a softmax of all columns but one", "softmax f32 3x7x13 1", softmax, softmax_of_columns),
@@ -193,11 +220,13 @@ static const bad_call bad_calls[] = {
     {PL_OP_layernorm, 1, FORMAT, 0, POLAR_E_DTYPE},    {PL_OP_layernorm, 3, COLS, 0, POLAR_E_SHAPE},      {PL_OP_layernorm, 4, BATCH, 0, POLAR_E_SHAPE},
     {PL_OP_layernorm, 0, ONTO, 2, POLAR_E_ARG},        {PL_OP_layernorm, 0, ONTO, 3, POLAR_E_ARG},        {PL_OP_layernorm, 1, ONTO, 2, POLAR_E_ARG},
     {PL_OP_layernorm, 1, ONTO, 0, POLAR_E_ARG},        {PL_OP_layernorm, 0, SCALAR, 0, POLAR_E_ARG},      {PL_OP_layernorm, 1, NO_DATA, 0, POLAR_E_ARG},
-    {PL_OP_layernorm_back, 3, ROWS, 0, POLAR_E_SHAPE}, {PL_OP_layernorm_back, 1, COLS, 0, POLAR_E_SHAPE}, {PL_OP_layernorm_back, 2, BATCH, 0, POLAR_E_SHAPE},
-    {PL_OP_layernorm_back, 4, ROWS, 0, POLAR_E_SHAPE}, {PL_OP_layernorm_back, 4, FORMAT, 0, POLAR_E_DTYPE}, {PL_OP_layernorm_back, 5, COLS, 0, POLAR_E_SHAPE},
-    {PL_OP_layernorm_back, 6, ROWS, 0, POLAR_E_SHAPE}, {PL_OP_layernorm_back, 7, COLS, 0, POLAR_E_SHAPE}, {PL_OP_layernorm_back, 0, ONTO, 3, POLAR_E_ARG},
-    {PL_OP_layernorm_back, 0, ONTO, 6, POLAR_E_ARG},   {PL_OP_layernorm_back, 0, ONTO, 7, POLAR_E_ARG},   {PL_OP_layernorm_back, 1, ONTO, 2, POLAR_E_ARG},
-    {PL_OP_layernorm_back, 1, ONTO, 6, POLAR_E_ARG},   {PL_OP_layernorm_back, 2, ONTO, 7, POLAR_E_ARG},   {PL_OP_layernorm_back, 6, NO_DATA, 0, POLAR_E_ARG},
+    {PL_OP_layernorm_back, 4, ROWS, 0, POLAR_E_SHAPE}, {PL_OP_layernorm_back, 1, COLS, 0, POLAR_E_SHAPE}, {PL_OP_layernorm_back, 2, BATCH, 0, POLAR_E_SHAPE},
+    {PL_OP_layernorm_back, 5, ROWS, 0, POLAR_E_SHAPE}, {PL_OP_layernorm_back, 5, FORMAT, 0, POLAR_E_DTYPE}, {PL_OP_layernorm_back, 6, COLS, 0, POLAR_E_SHAPE},
+    {PL_OP_layernorm_back, 7, ROWS, 0, POLAR_E_SHAPE}, {PL_OP_layernorm_back, 8, COLS, 0, POLAR_E_SHAPE}, {PL_OP_layernorm_back, 0, ONTO, 4, POLAR_E_ARG},
+    {PL_OP_layernorm_back, 0, ONTO, 7, POLAR_E_ARG},   {PL_OP_layernorm_back, 0, ONTO, 8, POLAR_E_ARG},   {PL_OP_layernorm_back, 1, ONTO, 2, POLAR_E_ARG},
+    {PL_OP_layernorm_back, 1, ONTO, 7, POLAR_E_ARG},   {PL_OP_layernorm_back, 2, ONTO, 8, POLAR_E_ARG},   {PL_OP_layernorm_back, 7, NO_DATA, 0, POLAR_E_ARG},
+    {PL_OP_layernorm_back, 3, ROWS, 0, POLAR_E_SHAPE}, {PL_OP_layernorm_back, 3, COLS, 0, POLAR_E_SHAPE}, {PL_OP_layernorm_back, 3, ONTO, 0, POLAR_E_ARG},
+    {PL_OP_layernorm_back, 3, ONTO, 4, POLAR_E_ARG},   {PL_OP_layernorm_back, 3, ONTO, 7, POLAR_E_ARG},   {PL_OP_layernorm_back, 3, ONTO, 8, POLAR_E_ARG},
     {PL_OP_softmax, 1, ROWS, 0, POLAR_E_SHAPE},        {PL_OP_softmax, 1, COLS, 0, POLAR_E_SHAPE},        {PL_OP_softmax, 0, BATCH, 0, POLAR_E_SHAPE},
     {PL_OP_softmax, 0, ONTO, 1, POLAR_E_ARG},          {PL_OP_softmax, 0, SCALAR, 0, POLAR_E_ARG},        {PL_OP_softmax, 1, NO_DATA, 0, POLAR_E_ARG},
     {PL_OP_softmax_back, 1, COLS, 0, POLAR_E_SHAPE},   {PL_OP_softmax_back, 2, ROWS, 0, POLAR_E_SHAPE},   {PL_OP_softmax_back, 0, ONTO, 1, POLAR_E_ARG},
@@ -214,7 +243,7 @@ static const bad_call bad_calls[] = {
 };
 
 static const char *const valid[PL_OP_COUNT] = {[PL_OP_layernorm] = "layernorm f32 3x7x13 per_matrix eps 1e-06",
-                                               [PL_OP_layernorm_back] = "layernorm_back f32 3x7x13 Z",
+                                               [PL_OP_layernorm_back] = "layernorm_back f32 3x7x13 strided dL Z",
                                                [PL_OP_softmax] = "softmax f32 3x7x13 1",
                                                [PL_OP_softmax_back] = "softmax_back f32 3x7x13 1",
                                                [PL_OP_cross_entropy] = "cross_entropy f32 3x7x13 dZ",

@@ -49,7 +49,7 @@ static int optional(pl_op_id id, const void *args, int i)
     case PL_OP_scale_rows:
     case PL_OP_pair_sum: return i == 3;
     case PL_OP_vec_gate: return i == 4;
-    case PL_OP_layernorm_back: return i == 7;
+    case PL_OP_layernorm_back: return i == 3 || i == 8;
     case PL_OP_gemm_act: return i == 1 || i >= 4;
     case PL_OP_attention:
     case PL_OP_cross_entropy:

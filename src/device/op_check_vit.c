@@ -47,8 +47,13 @@ polar_status pl_check_layernorm_back(const pl_args_layernorm_back *a)
     PL_TRY(need_shape("layernorm_back", "db", &a->db, a->X.batch, 1, a->X.cols));
     PL_TRY(need_apart("layernorm_back", "dY", &a->dX, &a->dY));
     PL_TRY(need_addend("layernorm_back", &a->dX, &a->Z));
-    NEED_DISJOINT("layernorm_back", 3, &a->dX, &a->dg, &a->db, &a->X, &a->S, &a->g);
+    if (a->dL.data) {
+        PL_TRY(need_same_shape("layernorm_back", "dL", &a->dX, &a->dL));
+        PL_TRY(need_apart("layernorm_back", "dY", &a->dL, &a->dY));
+    }
+    NEED_DISJOINT("layernorm_back", 4, &a->dX, &a->dg, &a->db, &a->dL, &a->X, &a->S, &a->g);
     NEED_DISJOINT("layernorm_back", 2, &a->dg, &a->db, &a->dY, &a->Z);
+    NEED_DISJOINT("layernorm_back", 1, &a->dL, &a->Z);
     return POLAR_OK;
 }
 

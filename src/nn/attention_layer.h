@@ -17,7 +17,7 @@ typedef struct pl_attention_kept {    /* what the backward wants of the forward;
 /* Y = Z + s proj(attention(qkv(X))). X (E, n, C); Y, Z, s as of pl_residual_forward. */
 void pl_attention_layer_forward(pl_queue *q, const pl_attention_layer *l, pl_mat Y, const pl_attention_kept *kept, pl_mat X, pl_mat Z, pl_mat s, int64_t B);
 
-/* Overwrites dX and the gradients; dY is the stream's, and Z's gradient too. */
+/* Overwrites dX and the gradients; dY is the stream's, as of pl_residual_backward, and Z's gradient too. dX may be dY. */
 void pl_attention_layer_backward(pl_queue *q, const pl_attention_layer *l, pl_mat dX, pl_mat dY, const pl_attention_kept *kept, pl_mat X, pl_mat s, int64_t B);
 
 #endif

@@ -16,7 +16,7 @@ typedef struct pl_mlp_kept {
 /* Y = Z + s fc2(act(fc1(X))). X (E, n, C); Y, Z, s as of pl_residual_forward. */
 void pl_mlp_forward(pl_queue *q, const pl_mlp *l, pl_mat Y, const pl_mlp_kept *kept, pl_mat X, pl_mat Z, pl_mat s);
 
-/* Overwrites dX and the gradients; dY is the stream's, and Z's gradient too. */
+/* Overwrites dX and the gradients; dY is the stream's, as of pl_residual_backward, and Z's gradient too. dX may be dY. */
 void pl_mlp_backward(pl_queue *q, const pl_mlp *l, pl_mat dX, pl_mat dY, const pl_mlp_kept *kept, pl_mat X, pl_mat s, int64_t groups);
 
 #endif

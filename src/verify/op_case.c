@@ -107,10 +107,11 @@ static const pl_case_family families[] = {
     PL_CASE_FAMILY(adamw_step, adamw_formats, plain_sizes, adamw_variants),
 };
 
-int pl_op_case_in_place_on(const pl_op_case *c)
+int pl_op_case_in_place_on(const pl_op_case *c, int i)
 {
+    if (pl_vit_case(c->op)) return pl_vit_case_in_place_on(c, i);
+    if (i > 0) return -1;
     if (pl_nn_case(c->op)) return pl_nn_case_in_place_on(c);
-    if (pl_vit_case(c->op)) return pl_vit_case_in_place_on(c);
     if (c->flags & PL_CASE_IN_PLACE_Z) return 2;
     if (!(c->flags & PL_CASE_IN_PLACE)) return -1;
     return c->op == PL_OP_gemm || c->op == PL_OP_direction ? 3 : 1;
@@ -134,8 +135,10 @@ static int member(pl_op_case *out, const pl_case_family *m, const pl_case_format
                         .beta = v->beta,
                         .eps = v->eps};
     memcpy(out->dtype, f->dtype, sizeof out->dtype);
-    int on = pl_op_case_in_place_on(out);
-    if (on >= 0 && f->dtype[on] != f->dtype[0]) return 0;
+    for (int i = 0; i < pl_op_describe(m->op)->out; i++) {
+        int on = pl_op_case_in_place_on(out, i);
+        if (on >= 0 && f->dtype[on] != f->dtype[i]) return 0;
+    }
     if ((s->flags & PL_CASE_LARGE) && !(v->flags & PL_CASE_LARGE)) return 0;
     if ((v->flags & (PL_CASE_SHARED | PL_CASE_PER_MATRIX)) && s->batch < 2) return 0;
     out->flags = (v->flags & ~(uint32_t)PL_CASE_LARGE) | s->flags;
@@ -269,7 +272,8 @@ char *pl_op_case_name(char *out, size_t bytes, const pl_op_case *c)
                          {PL_CASE_SILU, " silu"},
                          {PL_CASE_SIGMOID, " sigmoid"},
                          {PL_CASE_GELU, " gelu"},
-                         {PL_CASE_IN_PLACE_X, " in_place_x"}};
+                         {PL_CASE_IN_PLACE_X, " in_place_x"},
+                         {PL_CASE_LOW, " dL"}};
     const char *addend = c->op == PL_OP_gemm ? "D" : c->op == PL_OP_mse ? "dP" : c->op == PL_OP_cross_entropy ? "dZ" : c->op == PL_OP_bias_act || c->op == PL_OP_bias_act_back ? "b" : "Z";
     pl_op_case_group(out, bytes, c);
     size_t used = strlen(out);

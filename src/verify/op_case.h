@@ -27,7 +27,7 @@ typedef enum pl_case_flag {
     PL_CASE_ROUNDED     = 1 << 5,     /* frob */
     PL_CASE_ADDEND      = 1 << 6,     /* gemm has D, axpby, pair_sum and vec_gate have Z, bias_act and bias_act_back b, layernorm_back and scale_rows Z, mse dP, cross_entropy dZ */
     PL_CASE_IN_PLACE    = 1 << 7,     /* the result stands where D (gemm), G (direction), Z (pair_sum, vec_gate), dY (backward) or X stands */
-    PL_CASE_IN_PLACE_Z  = 1 << 8,     /* axpby: where Z stands */
+    PL_CASE_IN_PLACE_Z  = 1 << 8,     /* axpby: where Z stands; layernorm_back: dL where dY stands */
     PL_CASE_STRIDED     = 1 << 9,     /* rows and matrices are further apart than they are long */
     PL_CASE_SHARED      = 1 << 10,    /* gemm: one B for the batch (stride 0); normalise: one norm for all */
     PL_CASE_LARGE       = 1 << 11,    /* a size that blocking sees; not every variant runs at it */
@@ -38,7 +38,8 @@ typedef enum pl_case_flag {
     PL_CASE_SILU        = 1 << 16,    /* bias_act, bias_act_back: this activation, */
     PL_CASE_SIGMOID     = 1 << 17,    /* or this one; none where neither */
     PL_CASE_IN_PLACE_X  = 1 << 18,    /* bias_act_back, scale_rows with Z: where X stands; vec_gate with Z: where V stands; layernorm_back: where Z stands */
-    PL_CASE_GELU        = 1 << 19     /* bias_act, bias_act_back: this activation */
+    PL_CASE_GELU        = 1 << 19,    /* bias_act, bias_act_back: this activation */
+    PL_CASE_LOW         = 1 << 20     /* layernorm_back has dL */
 } pl_case_flag;
 
 typedef struct pl_op_case {
@@ -71,7 +72,7 @@ char   *pl_op_case_name(char *out, size_t bytes, const pl_op_case *c);     /* "g
 char   *pl_op_case_group(char *out, size_t bytes, const pl_op_case *c);    /* the name's beginning: "gemm bf16->f32" */
 polar_dtype pl_op_case_compute(const pl_op_case *c);                       /* f64 where a data operand is f64, else f32 */
 int     pl_op_case_data_operand(const pl_op_case *c, int i);               /* operand i is present and neither norms nor live values */
-int     pl_op_case_in_place_on(const pl_op_case *c);                       /* the operand the result stands on; -1 where none */
+int     pl_op_case_in_place_on(const pl_op_case *c, int i);                /* the operand that result i stands on; -1 where none */
 int64_t pl_op_case_momentum(const pl_op_case *c);                          /* direction: its polar_momentum */
 
 /* Runs the case on dev from the same bits as on the oracle (or NULL) and measures. Errors are those of the machine and of the op's use. */

@@ -38,7 +38,7 @@ extern const int            pl_nn_family_count;
 
 int     pl_nn_case(pl_op_id op);                                          /* the op is one of them */
 int     pl_nn_case_data_operand(const pl_op_case *c, int i);              /* as pl_op_case_data_operand */
-int     pl_nn_case_in_place_on(const pl_op_case *c);                      /* where the result stands in an IN_PLACE case */
+int     pl_nn_case_in_place_on(const pl_op_case *c);                      /* where the first result stands in an IN_PLACE case */
 pl_mat  pl_nn_case_shape(const pl_op_case *c, int i);                     /* an operand's packed shape; absent: batch -1 */
 void    pl_nn_case_args(pl_op_args *a, const pl_op_case *c, const pl_mat *m);    /* the call */
 int64_t pl_nn_case_act(const pl_op_case *c);                              /* bias_act, bias_act_back: the pl_act */
@@ -49,7 +49,7 @@ extern const int            pl_vit_family_count;
 
 int     pl_vit_case(pl_op_id op);
 int     pl_vit_case_data_operand(const pl_op_case *c, int i);
-int     pl_vit_case_in_place_on(const pl_op_case *c);
+int     pl_vit_case_in_place_on(const pl_op_case *c, int i);              /* of result i */
 pl_mat  pl_vit_case_shape(const pl_op_case *c, int i);
 void    pl_vit_case_args(pl_op_args *a, const pl_op_case *c, const pl_mat *m);
 

@@ -11,7 +11,7 @@
 
 #include "polar/tensor.h"
 
-#define PL_MAX_OPERANDS 8    /* of ops that are no PL_FUSED */
+#define PL_MAX_OPERANDS 9    /* of ops that are no PL_FUSED */
 
 typedef enum pl_fill { PL_FILL_INTEGERS, PL_FILL_NORMAL, PL_FILL_ADVERSARIAL, PL_FILL_ODD, PL_FILL_SPECIAL, PL_FILL_COUNT } pl_fill;
 

@@ -84,26 +84,27 @@ static pl_iv model_layernorm(const pl_op_run *r, int o, int64_t b, int64_t i, in
 /* x^ */
 static pl_iv unit(const pl_op_run *r, int64_t b, int64_t i, int64_t k, polar_dtype ct)
 {
-    return product(sum(at(r, 3, b, i, k), negative(at(r, 4, b, i, 0)), ct), at(r, 4, b, i, 1), ct);
+    return product(sum(at(r, 4, b, i, k), negative(at(r, 5, b, i, 0)), ct), at(r, 5, b, i, 1), ct);
 }
 
-/* Result o: 0 dX, 1 dg, 2 db. */
+/* Result o: 0 dX, 1 dg, 2 db, 3 dL. */
 static pl_iv model_layernorm_back(const pl_op_run *r, int o, int64_t b, int64_t i, int64_t j, polar_dtype ct)
 {
     int64_t n = r->c.cols, rows = r->c.rows;
     total h = {0}, along = {0};
+    if (o == 3) return pl_iv_round(model_layernorm_back(r, 0, b, i, j, ct), r->mat[0].dtype);
     if (o > 0) {
-        for (int64_t k = 0; k < rows; k++) add(&h, o == 2 ? at(r, 6, b, k, j) : pl_iv_mul(at(r, 6, b, k, j), unit(r, b, k, j, ct)));
+        for (int64_t k = 0; k < rows; k++) add(&h, o == 2 ? at(r, 7, b, k, j) : pl_iv_mul(at(r, 7, b, k, j), unit(r, b, k, j, ct)));
         return end(&h, down_rows(rows) + (o == 1), ct);
     }
     for (int64_t k = 0; k < n; k++) {
-        pl_iv hk = product(at(r, 6, b, i, k), value(r, 5, b, k), ct);
+        pl_iv hk = product(at(r, 7, b, i, k), value(r, 6, b, k), ct);
         add(&h, hk);
         add(&along, pl_iv_mul(hk, unit(r, b, i, k, ct)));
     }
-    pl_iv m = mean_of(&h, along_row(n), n, ct), c = mean_of(&along, along_row(n) + 1, n, ct), hj = product(at(r, 6, b, i, j), value(r, 5, b, j), ct);
+    pl_iv m = mean_of(&h, along_row(n), n, ct), c = mean_of(&along, along_row(n) + 1, n, ct), hj = product(at(r, 7, b, i, j), value(r, 6, b, j), ct);
     pl_iv inner = fused(negative(unit(r, b, i, j, ct)), c, sum(hj, negative(m), ct), ct);
-    return fused(at(r, 4, b, i, 1), inner, r->c.flags & PL_CASE_ADDEND ? at(r, 7, b, i, j) : pl_iv_point(0), ct);
+    return fused(at(r, 5, b, i, 1), inner, r->c.flags & PL_CASE_ADDEND ? at(r, 8, b, i, j) : pl_iv_point(0), ct);
 }
 
 /* ---- softmax ---- */

@@ -243,18 +243,18 @@ static polar_status build(pl_op_run *r)
 {
     const pl_op_info *info = pl_op_describe(r->c.op);
     uint64_t seed = case_seed(&r->c, r->fill);
-    int on = pl_op_case_in_place_on(&r->c);
     for (int o = 0; o < r->operands; o++) {
         r->mat[o] = operand_shape(&r->c, o);
         r->buffer_of[o] = r->mat[o].batch < 0 ? -1 : o;
         if (r->mat[o].batch >= 0) PL_TRY(take_buffer(r, o));
     }
-    if (on >= 0) r->buffer_of[0] = on; /* the result's own buffer stays, untouched */
     for (int o = 0; o < r->operands; o++) {
+        int on = o < info->out ? pl_op_case_in_place_on(&r->c, o) : -1;
+        if (on >= 0) r->buffer_of[o] = on; /* the result's own buffer stays, untouched */
         if (r->buffer_of[o] < 0) continue;
         r->mat[o].data = (char *)r->buffers[r->buffer_of[o]].device + r->offset[o];
         if (o < info->out) {
-            if (on < 0 || o > 0) fill_poison(r, o);
+            if (on < 0) fill_poison(r, o);
         } else if (pl_op_case_data_operand(&r->c, o)) fill_data(r, o, seed);
         else fill_values(r, o, seed);
     }

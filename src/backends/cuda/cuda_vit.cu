@@ -155,6 +155,7 @@ template <typename REAL> __global__ void layernorm_back_kernel(pl_args_layernorm
         {
             REAL h = pl_cuda_at<REAL>(a.dY, b, i, j) * pl_cuda_at<REAL>(a.g, b, 0, j), x = (pl_cuda_at<REAL>(a.X, b, i, j) - mean) * r;
             pl_cuda_set<REAL>(a.dX, b, i, j, fused(r, fused(-x, c, h - m), a.Z.data ? pl_cuda_at<REAL>(a.Z, b, i, j) : (REAL)0));
+            if (a.dL.data) pl_cuda_set<REAL>(a.dL, b, i, j, pl_cuda_at<REAL>(a.dX, b, i, j));    /* rounded from what dX holds */
         }
     }
 }
@@ -176,10 +177,10 @@ template <typename REAL> static void launch_sums(cudaStream_t stream, const pl_a
 void pl_cuda_launch_layernorm_back(cudaStream_t stream, const pl_args_layernorm_back *args, void *scratch)
 {
     pl_args_layernorm_back a = *args;
-    pl_mat *mats[] = {&a.dX, &a.dg, &a.db, &a.X, &a.S, &a.g, &a.dY, &a.Z};
-    if (pl_cuda_any_f64(mats, 8)) launch_sums<double>(stream, a, scratch);    /* first: dX may stand where dY stands */
+    pl_mat *mats[] = {&a.dX, &a.dg, &a.db, &a.dL, &a.X, &a.S, &a.g, &a.dY, &a.Z};
+    if (pl_cuda_any_f64(mats, 9)) launch_sums<double>(stream, a, scratch);    /* first: dX may stand where dY stands */
     else launch_sums<float>(stream, a, scratch);
-    LAUNCH_WARPS(layernorm_back_kernel, mats, 8, a.X.batch, a.X.rows, a);
+    LAUNCH_WARPS(layernorm_back_kernel, mats, 9, a.X.batch, a.X.rows, a);
 }
 
 /* ---- softmax --------------------------------------------------------------------------------------- */

@@ -76,6 +76,7 @@ void pl_ref_layernorm_back(pl_queue *q, const pl_args_layernorm_back *a)
             for (int64_t j = 0; j < n; j++) {
                 double h = pl_get(&a->dY, b, i, j) * value(&a->g, b, j), x = (pl_get(&a->X, b, i, j) - mean) * r;
                 pl_put(&a->dX, b, i, j, fma(r, fma(-x, c, h - m), a->Z.data ? pl_get(&a->Z, b, i, j) : 0));
+                if (a->dL.data) pl_put(&a->dL, b, i, j, pl_get(&a->dX, b, i, j));
             }
         }
 }

@@ -39,7 +39,7 @@ void PL_ISA_NAME(pl_cpu_layernorm_back)(pl_queue *q, const pl_args_layernorm_bac
     pl_scratch_mark mark = pl_scratch_begin(q);
     void *lanes = pl_scratch_take(q, pl_cpu_layernorm_bytes(a));
     if (lanes) {
-        int f64 = pl_any_f64(pl_op_operands(a), 8);
+        int f64 = pl_any_f64(pl_op_operands(a), 9);
         int64_t each = pl_layernorm_lanes(a->X.rows), all = a->X.batch * each;
         _Atomic int met = 0;
 #pragma omp parallel num_threads(q->dev->threads) if (a->X.batch * a->X.rows * a->X.cols > PL_RUN_SMALL)
