@@ -10,6 +10,7 @@
 #include "cpu_vec.h"
 
 #define CHUNK    512            /* elements of a row at a time: a few buffers of these fit the first cache */
+#define TURN     64             /* and of a direction: few enough that the roots and quotients of some run while the next ones come from memory */
 #define SIDE     32             /* of a square block of a transpose */
 #define SMALL    (1 << 15)      /* elements below which one thread does it all */
 #define INDEX(m) (b * (m).bs + i * (m).rs + j)
@@ -23,12 +24,14 @@ static const double *live_row(const pl_mat *live, int64_t b)
 /* d = d / (sqrt x + eps), n times. */
 static void ratios_f32(float *d, const float *x, int64_t n, float eps)
 {
-    int64_t p = 0;
 #ifdef PL_RATIO_BY_FMA
-    for (; p + 16 <= n; p += 16) _mm512_storeu_ps(d + p, pl_ratio16(_mm512_loadu_ps(d + p), _mm512_loadu_ps(x + p), _mm512_set1_ps(eps)));
-#endif
+    const int64_t whole = eps >= 0 && eps <= PL_RATIO_EPS ? n / 16 * 16 : 0;
+    for (int64_t p = 0; p < whole; p += 16) _mm512_storeu_ps(d + p, pl_ratio16(_mm512_loadu_ps(d + p), _mm512_loadu_ps(x + p), _mm512_set1_ps(eps)));
+    for (int64_t p = whole; p < n; p++) d[p] = pl_ratio_f32(d[p], x[p], eps);
+#else
 #pragma omp simd
-    for (int64_t k = p; k < n; k++) d[k] = pl_ratio_f32(d[k], x[k], eps);
+    for (int64_t p = 0; p < n; p++) d[p] = pl_ratio_f32(d[p], x[p], eps);
+#endif
 }
 
 static void ratios_f64(double *d, const double *x, int64_t n, double eps)

@@ -35,13 +35,15 @@ static inline __m512 pl_inverse16(__m512 b)
     return _mm512_fmadd_ps(_mm512_fnmadd_ps(b, r, one), r, r);
 }
 
-/* Lanes whose magnitude is not from 2^-n to 2^n. */
-static inline __mmask16 pl_beyond16(__m512 x, const int n)
+/* Lanes of numbers, given by their bits, that are not from 2^-n to 2^n. */
+static inline __mmask16 pl_beyond16(__m512i x, const int n)
 {
-    const __m512i u = _mm512_and_si512(_mm512_castps_si512(x), _mm512_set1_epi32(INT32_MAX));
-    return _mm512_cmpgt_epu32_mask(_mm512_sub_epi32(u, _mm512_set1_epi32((127 - n) << 23)), _mm512_set1_epi32(2 * n << 23));
+    return _mm512_cmpgt_epu32_mask(_mm512_sub_epi32(x, _mm512_set1_epi32((127 - n) << 23)), _mm512_set1_epi32(2 * n << 23));
 }
 
+#define PL_RATIO_EPS 0x1p20f    /* the largest eps: with x as it must be, b is from 2^-50 to 2^51 */
+
+/* eps from 0 to PL_RATIO_EPS. */
 static inline __m512 pl_ratio16(__m512 u, __m512 x, __m512 eps)
 {
     const __m512i ones = _mm512_set1_epi32(0x7fffff);
@@ -49,7 +51,8 @@ static inline __m512 pl_ratio16(__m512 u, __m512 x, __m512 eps)
     __m512 q = _mm512_mul_ps(u, r);
     q = _mm512_fmadd_ps(_mm512_fnmadd_ps(b, q, u), r, q);
     q = _mm512_fmadd_ps(_mm512_fnmadd_ps(b, q, u), r, q);
-    const __mmask16 beyond = pl_beyond16(x, 100) | pl_beyond16(b, 60) | pl_beyond16(u, 60) | _mm512_cmpeq_epi32_mask(_mm512_and_si512(_mm512_castps_si512(b), ones), ones);
+    const __m512i size = _mm512_and_si512(_mm512_castps_si512(u), _mm512_set1_epi32(INT32_MAX));
+    const __mmask16 beyond = pl_beyond16(_mm512_castps_si512(x), 100) | pl_beyond16(size, 60) | _mm512_cmpeq_epi32_mask(_mm512_and_si512(_mm512_castps_si512(b), ones), ones);
     return __builtin_expect(beyond, 0) ? _mm512_div_ps(u, _mm512_add_ps(_mm512_sqrt_ps(x), eps)) : q;
 }
 #endif
