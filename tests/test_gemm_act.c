@@ -45,6 +45,8 @@ static const form forms[] = {
     {"f64", POLAR_DTYPE_F64, POLAR_DTYPE_F64, POLAR_DTYPE_F64, 2, 33, 37, 20},   {"f32", POLAR_DTYPE_F32, POLAR_DTYPE_F32, POLAR_DTYPE_F32, 1, 70, 64, 96},
     {"bf16", POLAR_DTYPE_BF16, POLAR_DTYPE_F32, POLAR_DTYPE_BF16, 1, 197, 192, 64}, {"bf16 odd", POLAR_DTYPE_BF16, POLAR_DTYPE_F32, POLAR_DTYPE_BF16, 3, 19, 45, 33},
     {"bf16->f32", POLAR_DTYPE_BF16, POLAR_DTYPE_F32, POLAR_DTYPE_F32, 2, 65, 96, 600}, {"bf16, bias bf16", POLAR_DTYPE_BF16, POLAR_DTYPE_BF16, POLAR_DTYPE_BF16, 1, 40, 33, 40},
+    {"bf16 large", POLAR_DTYPE_BF16, POLAR_DTYPE_F32, POLAR_DTYPE_BF16, 1, 2073, 2048, 32},    /* above 8 MB: stored past the caches (cpu_rows.h) */
+    {"bf16->f32 large", POLAR_DTYPE_BF16, POLAR_DTYPE_F32, POLAR_DTYPE_F32, 1, 2073, 1040, 32},   /* the same, and half a block in the end */
 };
 
 static void rig_fill(rig *r, const form *f)

@@ -205,7 +205,9 @@ int main(int argc, char **argv)
     const char *device = test_begin(argc, argv);
     weight_gradient(device, 2, 32, 64, 16, 24, 32);     /* a piece per group */
     weight_gradient(device, 1, 12, 32, 8, 8, 6);        /* 64 rows at least */
-    weight_gradient(device, 2, 8, 100, 100, 300, 2);    /* a quarter of the operands' memory: 300 rows at least, so 400 */
+    weight_gradient(device, 2, 8, 100, 100, 150, 2);    /* a quarter of the operands' memory: 240 rows at least, so 400 */
+    weight_gradient(device, 1, 6, 400, 129, 128, 2);    /* a sixteenth: 1028 rows at least, so 1200; of 128 x 128 as many as groups */
+    weight_gradient(device, 1, 6, 400, 128, 128, 6);
     weight_gradient(device, 3, 7, 9, 5, 4, 1);
     for (int bias = 0; bias < 2; bias++)
         for (int64_t act = 0; act < PL_ACT_COUNT; act++) linear(device, bias, act);

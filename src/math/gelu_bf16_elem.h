@@ -16,10 +16,21 @@
 
 #include "math/hd.h"
 
-/* Of two numbers of one sign the nearer to zero, compared as whole numbers, which is one instruction of a vector; not for NaN. */
+/* Of two numbers of one sign the nearer to zero, of two signs the positive one, compared as whole numbers, which is one instruction of a vector; not for NaN. */
 PL_HD float pl_nearer_zero(float x, float y)
 {
     uint32_t a, b;
+    memcpy(&a, &x, sizeof a);
+    memcpy(&b, &y, sizeof b);
+    a = a < b ? a : b;
+    memcpy(&x, &a, sizeof x);
+    return x;
+}
+
+/* x, but at most y >= 0, compared in the same way; not for NaN. */
+PL_HD float pl_at_most(float x, float y)
+{
+    int32_t a, b;
     memcpy(&a, &x, sizeof a);
     memcpy(&b, &y, sizeof b);
     a = a < b ? a : b;
@@ -31,7 +42,7 @@ PL_HD float pl_nearer_zero(float x, float y)
 PL_HD float pl_gelu_bf16(float x, float *slope)
 {
     const float whole = 0x1.8p23f;
-    float t = fabsf(x), e = pl_nearer_zero(t * t * -0x1.715476p-1f, -125.0f), u = t > 5.0f ? 5.0f : t;    /* a NaN passes: as u and, below, as y */
+    float t = fabsf(x), e = pl_nearer_zero(t * t * -0x1.715476p-1f, -125.0f), u = t > 5.0f ? 5.0f : t;    /* a NaN passes: as u, whatever y and z are */
     float k = e + whole, f = e - (k - whole), q = 0x1.c3f75ep-5f;
     q = fmaf(q, f, 0x1.f0de1ap-3f);
     q = fmaf(q, f, 0x1.62f31ap-1f);
@@ -50,7 +61,7 @@ PL_HD float pl_gelu_bf16(float x, float *slope)
     p = fmaf(p, u, 0x1.ee2a78p-3f);
     p = fmaf(p, u, -0x1.96cc82p-2f);
     p = fmaf(p, u, 0x1.fff0b4p-2f);
-    float tail = bell * p, z = copysignf(pl_nearer_zero(t, 16.0f), x), other = 1.0f - tail, phi = x < 0 ? tail : other, y = x < 0 ? z : x;
+    float tail = bell * p, other = fmaf(-1.0f, tail, 1.0f), phi = x < 0 ? tail : other, y = pl_nearer_zero(x, -16.0f), z = pl_at_most(y, 16.0f);    /* fmaf: gcc can mask it */
     *slope = fmaf(z * 0x1.988454p-2f, bell, phi);
     return y * phi;
 }

@@ -56,12 +56,20 @@ int         pl_isa_usable(pl_isa isa);    /* built in, and this CPU and kernel h
 
 void pl_cpu_polar_exact(pl_queue *q, const pl_args_polar_exact *a);    /* the oracle's, the batch shared out over the threads */
 
-/* What follows a product while its result is still in the cache: called for every part of C when it is finished, on the thread that made it. */
+/* Rows [i, i + rows), columns [j, j + cols) of matrix b of a product, in C's format: in C or, where `aside` is set, there, `step` elements apart, and C is not written yet. */
+typedef struct pl_gemm_rows {
+    int64_t     b, i, j, rows, cols;
+    const void *aside;
+    int64_t     step;
+} pl_gemm_rows;
+
+/* What follows a product while its result is still in the cache: called for every part of it when it is finished, on the thread that made it, and writes C. */
 typedef struct pl_gemm_tail {
-    void      (*fn)(const void *arg, int64_t b, int64_t i, int64_t j, int64_t rows, int64_t cols);    /* rows [i, i + rows), columns [j, j + cols) of matrix b */
-    const void *arg;
-    const pl_mat *beside;     /* as large as C, met by fn at the same places, its lines worth asking for before the product (pl_tail_ask, cpu_rows.h); or NULL */
-    int           written;    /* written there, not read */
+    void        (*fn)(const struct pl_gemm_tail *t, const pl_gemm_rows *r);
+    const void   *arg;
+    const pl_mat *beside;               /* as large as C, met by fn at the same places, its lines worth asking for before the product (pl_tail_ask, cpu_rows.h); or NULL */
+    int           written;              /* written there, not read */
+    int           past, beside_past;    /* rows that come aside are stored past the caches (cpu_rows.h): those of C; those beside */
 } pl_gemm_tail;
 
 #ifdef PL_ISA    /* this instruction set's ops (inside kernels/) */

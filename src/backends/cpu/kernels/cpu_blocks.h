@@ -75,13 +75,23 @@ PL_INLINE __m512i pl_normal_pairs16(__m512 low, __m512 high)
 #endif
 }
 
-/* The same, subnormal ones kept. */
+#ifdef __AVX512BF16__
+static __attribute__((noinline, cold, unused)) __m512i pl_subnormal_pairs16(__m512 low, __m512 high)
+{
+    return pl_high_pairs(pl_rounded16(low), pl_rounded16(high));
+}
+#endif
+
+/* The same, subnormal ones kept: they are among those that become zero. */
 PL_INLINE __m512i pl_pairs16(__m512 low, __m512 high)
 {
 #ifdef __AVX512BF16__
-    if (!(pl_subnormal16(low) | pl_subnormal16(high))) return pl_normal_pairs16(low, high);
-#endif
+    __m512i x = pl_normal_pairs16(low, high);
+    if (__builtin_expect(_mm512_testn_epi16_mask(x, _mm512_set1_epi16(0x7fff)) != 0, 0) && (pl_subnormal16(low) | pl_subnormal16(high))) x = pl_subnormal_pairs16(low, high);
+    return x;
+#else
     return pl_high_pairs(pl_rounded16(low), pl_rounded16(high));
+#endif
 }
 
 /* dst row j = column j of the 16 rows of 16 pairs at src, for the eight columns from 8 `half`; strides in elements (32: a tile's rows). */

@@ -14,76 +14,114 @@
 #include "cpu_as_f64.inc"
 #include "cpu_gemm_act.inc"
 
-/* n <= PL_ROUNDED elements of a row: computed in floats, rounded. */
-PL_INLINE void gelu_some(pl_bf16 *restrict y, pl_bf16 *restrict s, const float *restrict bias, const int n, const int slopes)
-{
-    float v[PL_ROUNDED], slope[PL_ROUNDED];
-#pragma omp simd
-    for (int p = 0; p < n; p++) v[p] = pl_gelu_bf16(pl_bf16_to_f32(y[p]) + bias[p], &slope[p]);
-    pl_row_store_f32(y, POLAR_DTYPE_BF16, 0, v, n);
-    if (slopes) pl_row_store_f32(s, POLAR_DTYPE_BF16, 0, slope, n);
-}
-
-PL_INLINE void bias_some(pl_bf16 *restrict y, const float *restrict bias, const int n)
-{
-    float v[PL_ROUNDED];
-#pragma omp simd
-    for (int p = 0; p < n; p++) v[p] = pl_bf16_to_f32(y[p]) + bias[p];
-    pl_row_store_f32(y, POLAR_DTYPE_BF16, 0, v, n);
-}
-
-PL_INLINE void factor_some(pl_bf16 *restrict y, const pl_bf16 *restrict f, const int n)
-{
-    float v[PL_ROUNDED];
-#pragma omp simd
-    for (int p = 0; p < n; p++) v[p] = pl_bf16_to_f32(y[p]) * pl_bf16_to_f32(f[p]);
-    pl_row_store_f32(y, POLAR_DTYPE_BF16, 0, v, n);
-}
-
 typedef enum { FACTOR, BIAS, GELU, GELU_ONLY } plain_kind;
 
-/* n <= PL_ROUNDED elements of a row, and what lies beside them: factors, or room for slopes. */
-PL_INLINE void plain_some(const plain_kind kind, pl_bf16 *y, pl_bf16 *beside, const float *bias, const int n)
+/* n <= PL_ROUNDED elements of a row as floats and back. Whole rows of bf16 are taken as pairs where vectors have 16 of them: even columns, then odd ones, and so is the bias. */
+#ifdef __AVX512BW__
+#define PAIRS(dtype, n) ((dtype) == POLAR_DTYPE_BF16 && (n) == PL_ROUNDED)
+#endif
+
+PL_INLINE void row_in(float *v, const void *x, const polar_dtype dtype, const int n)
 {
-    if (kind == FACTOR) factor_some(y, beside, n);
-    else if (kind == BIAS) bias_some(y, bias, n);
-    else gelu_some(y, beside, bias, n, kind == GELU);
+#ifdef __AVX512BW__
+    if (PAIRS(dtype, n)) {
+        const __m512i pairs = _mm512_loadu_si512(x);
+        _mm512_storeu_si512(v, _mm512_slli_epi32(pairs, 16)), _mm512_storeu_si512(v + 16, _mm512_and_si512(pairs, _mm512_set1_epi32((int)0xffff0000u)));
+        return;
+    }
+#endif
+    pl_row_load_f32(v, x, dtype, 0, n);
 }
 
-/* What the layers of a transformer do. */
-PL_INLINE void plain_rows(const pl_args_gemm_act *a, const plain_kind kind, int64_t b, int64_t i, int64_t j, int64_t rows, int64_t cols)
+PL_INLINE void bias_in(float *b, const float *bias, const polar_dtype dtype, const int n)
 {
-    const int two = kind == FACTOR || kind == GELU;
-    const pl_mat *m = kind == FACTOR ? &a->F : &a->S;
-    const int64_t ys = a->Y.rs, ms = two ? m->rs : 0;
-    const float *bias = kind == FACTOR ? NULL : (const float *)a->b.data + (a->b.batch == 1 ? 0 : b * a->b.bs) + j;
-    pl_bf16 *y = (pl_bf16 *)a->Y.data + b * a->Y.bs + i * ys + j, *beside = two ? (pl_bf16 *)m->data + b * m->bs + i * ms + j : NULL;
-    int64_t c = 0;
-    for (; c + PL_ROUNDED <= cols; c += PL_ROUNDED)
-        for (int64_t r = 0; r < rows; r++) plain_some(kind, y + r * ys + c, two ? beside + r * ms + c : NULL, bias ? bias + c : NULL, PL_ROUNDED);
-    for (int64_t r = 0; c < cols && r < rows; r++) plain_some(kind, y + r * ys + c, two ? beside + r * ms + c : NULL, bias ? bias + c : NULL, (int)(cols - c));
+#ifdef __AVX512BW__
+    if (PAIRS(dtype, n)) {
+        const __m512i evens = _mm512_set_epi32(30, 28, 26, 24, 22, 20, 18, 16, 14, 12, 10, 8, 6, 4, 2, 0), odds = _mm512_add_epi32(evens, _mm512_set1_epi32(1));
+        const __m512 low = _mm512_loadu_ps(bias), high = _mm512_loadu_ps(bias + 16);
+        _mm512_storeu_ps(b, _mm512_permutex2var_ps(low, evens, high)), _mm512_storeu_ps(b + 16, _mm512_permutex2var_ps(low, odds, high));
+        return;
+    }
+#endif
+    (void)dtype;
+    memcpy(b, bias, (size_t)n * sizeof(float));
 }
 
-static void bias_f32_tail(const void *args, int64_t b, int64_t i, int64_t j, int64_t rows, int64_t cols)
+PL_INLINE void row_out(void *y, const float *v, const polar_dtype dtype, const int n, const int past)
 {
-    const pl_args_gemm_act *a = args;
-    const float *bias = (const float *)a->b.data + (a->b.batch == 1 ? 0 : b * a->b.bs) + j;
-    for (int64_t r = i; r < i + rows; r++) {
-        float *restrict y = (float *)a->Y.data + b * a->Y.bs + r * a->Y.rs + j;
+#ifdef __AVX512BW__
+    if (PAIRS(dtype, n)) {
+        pl_store_past(y, pl_pairs16(_mm512_loadu_ps(v), _mm512_loadu_ps(v + 16)), past);
+        return;
+    }
+#endif
+    if (n == PL_ROUNDED) pl_store_some(y, dtype, v, past);
+    else pl_row_store_f32(y, dtype, 0, v, n);
+}
+
+/* What the layers of a transformer do: some rows of Y from the product's at x, and what lies beside them, factors or room for slopes, in bf16; the bias is f32. Steps in bytes. */
+typedef struct {
+    char       *y, *beside;
+    const char *x;
+    int64_t     rows, y_step, x_step, beside_step;
+    int         past, beside_past;
+} plain;
+
+/* n <= PL_ROUNDED columns. */
+PL_INLINE void plain_some(plain k, const float *bias, const plain_kind kind, const polar_dtype dtype, const int n)
+{
+    float b[PL_ROUNDED];
+    if (kind != FACTOR) bias_in(b, bias, dtype, n);
+    for (int64_t r = 0; r < k.rows; r++, k.y += k.y_step, k.x += k.x_step, k.beside += k.beside_step) {
+        float v[PL_ROUNDED], f[PL_ROUNDED];    /* f: factors or slopes */
+        row_in(v, k.x, dtype, n);
+        if (kind == FACTOR) {
+            row_in(f, k.beside, dtype, n);
 #pragma omp simd
-        for (int64_t p = 0; p < cols; p++) y[p] += bias[p];
+            for (int p = 0; p < n; p++) v[p] *= f[p];
+        } else if (kind == BIAS) {
+#pragma omp simd
+            for (int p = 0; p < n; p++) v[p] += b[p];
+        } else {
+#pragma omp simd
+            for (int p = 0; p < n; p++) v[p] = pl_gelu_bf16(v[p] + b[p], &f[p]);
+        }
+        row_out(k.y, v, dtype, n, k.past);
+        if (kind == GELU) row_out(k.beside, f, dtype, n, k.beside_past);
     }
 }
 
-#define PLAIN_TAIL(name, kind)                                                                          \
-    static void name(const void *args, int64_t b, int64_t i, int64_t j, int64_t rows, int64_t cols)     \
-    {                                                                                                   \
-        plain_rows(args, kind, b, i, j, rows, cols);                                                    \
+PL_INLINE void plain_rows(const pl_gemm_tail *t, const pl_gemm_rows *p, const plain_kind kind, const polar_dtype dtype)
+{
+    const pl_args_gemm_act *a = t->arg;
+    const int64_t size = dtype == POLAR_DTYPE_BF16 ? 2 : 4, cols = p->cols;
+    const pl_mat *m = kind == FACTOR ? &a->F : kind == GELU ? &a->S : &a->Y;    /* Y: not used */
+    const float *bias = kind == FACTOR ? NULL : (const float *)a->b.data + (a->b.batch == 1 ? 0 : p->b * a->b.bs) + p->j;
+    plain k = {.y = (char *)a->Y.data + (p->b * a->Y.bs + p->i * a->Y.rs + p->j) * size,
+               .beside = (char *)m->data + (p->b * m->bs + p->i * m->rs + p->j) * size,
+               .rows = p->rows,
+               .y_step = a->Y.rs * size,
+               .x_step = (p->aside ? p->step : a->Y.rs) * size,
+               .beside_step = m->rs * size,
+               .past = p->aside && t->past,
+               .beside_past = p->aside && t->beside_past};
+    k.x = p->aside ? p->aside : k.y;
+    int64_t c = 0;
+    for (; c + PL_ROUNDED <= cols; c += PL_ROUNDED, k.y += PL_ROUNDED * size, k.x += PL_ROUNDED * size, k.beside += PL_ROUNDED * size)
+        plain_some(k, bias ? bias + c : NULL, kind, dtype, PL_ROUNDED);
+    if (c < cols) plain_some(k, bias ? bias + c : NULL, kind, dtype, (int)(cols - c));
+}
+
+#define PLAIN_TAIL(name, kind, dtype)                                       \
+    static void name(const pl_gemm_tail *t, const pl_gemm_rows *p)          \
+    {                                                                       \
+        plain_rows(t, p, kind, dtype);                                      \
     }
-PLAIN_TAIL(factor_tail, FACTOR)
-PLAIN_TAIL(bias_tail, BIAS)
-PLAIN_TAIL(gelu_tail, GELU)
-PLAIN_TAIL(gelu_only_tail, GELU_ONLY)
+PLAIN_TAIL(factor_tail, FACTOR, POLAR_DTYPE_BF16)
+PLAIN_TAIL(bias_tail, BIAS, POLAR_DTYPE_BF16)
+PLAIN_TAIL(bias_f32_tail, BIAS, POLAR_DTYPE_F32)
+PLAIN_TAIL(gelu_tail, GELU, POLAR_DTYPE_BF16)
+PLAIN_TAIL(gelu_only_tail, GELU_ONLY, POLAR_DTYPE_BF16)
 
 static int is(const pl_mat *m, polar_dtype dtype)
 {
@@ -91,7 +129,7 @@ static int is(const pl_mat *m, polar_dtype dtype)
 }
 
 /* What follows the product of these operands. */
-static void (*tail_of(const pl_args_gemm_act *a))(const void *, int64_t, int64_t, int64_t, int64_t, int64_t)
+static void (*tail_of(const pl_args_gemm_act *a))(const pl_gemm_tail *, const pl_gemm_rows *)
 {
     int narrow = is(&a->Y, POLAR_DTYPE_BF16), bias = is(&a->b, POLAR_DTYPE_F32);
     if (narrow && is(&a->F, POLAR_DTYPE_BF16)) return factor_tail;
@@ -105,7 +143,11 @@ static void (*tail_of(const pl_args_gemm_act *a))(const void *, int64_t, int64_t
 void PL_ISA_NAME(pl_cpu_gemm_act)(pl_queue *q, const pl_args_gemm_act *a)
 {
     const pl_args_gemm g = {.C = a->Y, .A = a->A, .B = a->B, .D = a->D, .tb = a->tb, .alpha = 1, .beta = a->D.data ? 1 : 0};
-    const pl_mat *beside = a->F.data ? &a->F : a->S.data ? &a->S : NULL;
-    const pl_gemm_tail tail = {tail_of(a), a, beside, !a->F.data};
+    pl_gemm_tail tail = {.fn = tail_of(a), .arg = a, .beside = a->F.data ? &a->F : a->S.data ? &a->S : NULL, .written = !a->F.data};
+    if (tail.fn != act_tail_f32 && tail.fn != act_tail_f64) {
+        tail.past = pl_past(&a->Y) && a->Y.data != a->D.data;    /* the addend's lines are in the cache */
+        tail.beside_past = pl_past(&a->S);
+        if (tail.beside_past) tail.beside = NULL;
+    }
     PL_ISA_NAME(pl_cpu_gemm_then)(q, &g, &tail);
 }

@@ -7,6 +7,8 @@
 
 #ifdef PL_TILES
 
+#define END_MOST 8    /* rows that are ended at a time */
+
 /* Where a block of C goes. D is bf16 or f32 or not there. */
 typedef struct {
     char       *c;
@@ -15,11 +17,12 @@ typedef struct {
     float       alpha, beta;
     int64_t     b, i, j;           /* its first element in C */
     unsigned    rows, cols;        /* of the block, inside C */
+    int         past;              /* C is stored past the caches (cpu_rows.h) */
 } block_end;
 
 typedef enum { ADD_NONE, ADD_BF16, ADD_F32 } add_kind;
 
-static block_end block_end_at(const pl_args_gemm *g, int64_t b, int64_t i, int64_t j)
+static block_end block_end_at(const pl_args_gemm *g, int64_t b, int64_t i, int64_t j, int past)
 {
     size_t c = g->C.dtype == POLAR_DTYPE_BF16 ? 2 : 4, d = g->D.dtype == POLAR_DTYPE_BF16 ? 2 : 4;
     int64_t rows = g->C.rows - i, cols = g->C.cols - j;
@@ -33,13 +36,14 @@ static block_end block_end_at(const pl_args_gemm *g, int64_t b, int64_t i, int64
                        .i = i,
                        .j = j,
                        .rows = rows < PL_BLOCK ? (unsigned)rows : PL_BLOCK,
-                       .cols = cols < PL_BLOCK ? (unsigned)cols : PL_BLOCK};
+                       .cols = cols < PL_BLOCK ? (unsigned)cols : PL_BLOCK,
+                       .past = past};
 }
 
 /* Asks for what the end of rows r to r + n - 1 will meet. */
 PL_INLINE void end_ask(const pl_args_gemm *g, const block_end *e, unsigned r, const int n)
 {
-    pl_rows_ask(e->c + r * e->c_step, e->c_step, g->C.dtype, n, 1);
+    if (!e->past) pl_rows_ask(e->c + r * e->c_step, e->c_step, g->C.dtype, n, 1);
     if (e->d) pl_rows_ask(e->d + r * e->d_step, e->d_step, g->D.dtype, n, 0);
 }
 
@@ -49,8 +53,8 @@ PL_INLINE __mmask32 first_of(unsigned n)
     return (__mmask32)((1ull << n) - 1);
 }
 
-/* Row r. */
-PL_INLINE void end_row(const block_end *e, unsigned r, __m512 even, __m512 odd, const int narrow, const add_kind add, const int full)
+/* Row r, to c. */
+PL_INLINE void end_row(const block_end *e, unsigned r, char *c, const int past, __m512 even, __m512 odd, const int narrow, const add_kind add, const int full)
 {
     const __m512i low = _mm512_set_epi32(23, 7, 22, 6, 21, 5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0), high = _mm512_add_epi32(low, _mm512_set1_epi32(8));
     const __m512i evens = _mm512_set_epi32(30, 28, 26, 24, 22, 20, 18, 16, 14, 12, 10, 8, 6, 4, 2, 0), odds = _mm512_add_epi32(evens, _mm512_set1_epi32(1));
@@ -68,36 +72,47 @@ PL_INLINE void end_row(const block_end *e, unsigned r, __m512 even, __m512 odd, 
     }
     even = _mm512_fmadd_ps(alpha, even, _mm512_mul_ps(beta, d0));
     odd = _mm512_fmadd_ps(alpha, odd, _mm512_mul_ps(beta, d1));
-    char *c = e->c + r * e->c_step;
     if (narrow) {
         __m512i x = pl_pairs16(even, odd);
-        if (full) _mm512_storeu_si512(c, x);
+        if (full) pl_store_past(c, x, past);
         else _mm512_mask_storeu_epi16(c, in, x);
     } else {
         __m512 x = _mm512_permutex2var_ps(even, low, odd), y = _mm512_permutex2var_ps(even, high, odd);
-        if (full) _mm512_storeu_ps(c, x), _mm512_storeu_ps(c + 64, y);
+        if (full) pl_store_past_ps(c, x, past), pl_store_past_ps(c + 64, y, past);
         else _mm512_mask_storeu_ps(c, (__mmask16)in, x), _mm512_mask_storeu_ps(c + 64, (__mmask16)(in >> 16), y);
     }
 }
 
-/* Rows r to r + n - 1 of a block. */
-PL_INLINE void end_some(const block_end *e, unsigned r, const int n, const __m512 *even, const __m512 *odd, const int narrow, const add_kind add)
+/* Rows r to r + n - 1 of a block: to C or, where `aside` is set, there, one packed row of PL_BLOCK after the other. */
+PL_INLINE void end_some(const block_end *e, unsigned r, const int n, char *aside, const __m512 *even, const __m512 *odd, const int narrow, const add_kind add)
 {
+    const int64_t step = aside ? PL_BLOCK * (narrow ? 2 : 4) : e->c_step;
+    const int past = !aside && e->past;
+    char *c = aside ? aside : e->c + r * e->c_step;
     if (e->cols == PL_BLOCK && r + (unsigned)n <= e->rows)
 #pragma GCC unroll 8
-        for (int i = 0; i < n; i++) end_row(e, r + (unsigned)i, even[i], odd[i], narrow, add, 1);
+        for (int i = 0; i < n; i++) end_row(e, r + (unsigned)i, c + i * step, past, even[i], odd[i], narrow, add, 1);
     else
 #pragma GCC unroll 8
         for (int i = 0; i < n; i++)
-            if (r + (unsigned)i < e->rows) end_row(e, r + (unsigned)i, even[i], odd[i], narrow, add, 0);
+            if (r + (unsigned)i < e->rows) end_row(e, r + (unsigned)i, c + i * step, past, even[i], odd[i], narrow, add, 0);
 }
 
-PL_INLINE void end_rows(const pl_args_gemm *g, const block_end *e, unsigned r, const int n, const __m512 *even, const __m512 *odd)
+PL_INLINE void end_rows_to(const pl_args_gemm *g, const block_end *e, unsigned r, const int n, char *aside, const __m512 *even, const __m512 *odd)
 {
     int narrow = g->C.dtype == POLAR_DTYPE_BF16;
-    if (!g->D.data) narrow ? end_some(e, r, n, even, odd, 1, ADD_NONE) : end_some(e, r, n, even, odd, 0, ADD_NONE);
-    else if (g->D.dtype == POLAR_DTYPE_BF16) narrow ? end_some(e, r, n, even, odd, 1, ADD_BF16) : end_some(e, r, n, even, odd, 0, ADD_BF16);
-    else narrow ? end_some(e, r, n, even, odd, 1, ADD_F32) : end_some(e, r, n, even, odd, 0, ADD_F32);
+    if (!g->D.data) narrow ? end_some(e, r, n, aside, even, odd, 1, ADD_NONE) : end_some(e, r, n, aside, even, odd, 0, ADD_NONE);
+    else if (g->D.dtype == POLAR_DTYPE_BF16) narrow ? end_some(e, r, n, aside, even, odd, 1, ADD_BF16) : end_some(e, r, n, aside, even, odd, 0, ADD_BF16);
+    else narrow ? end_some(e, r, n, aside, even, odd, 1, ADD_F32) : end_some(e, r, n, aside, even, odd, 0, ADD_F32);
+}
+
+/* The same, and what follows the product, from rows that wait for it in the first cache: C is written once. */
+PL_INLINE void end_rows(const pl_args_gemm *g, const pl_gemm_tail *tail, const block_end *e, unsigned r, const int n, const __m512 *even, const __m512 *odd)
+{
+    _Alignas(64) char aside[END_MOST * PL_BLOCK * sizeof(float)];
+    const unsigned rows = e->rows - r < (unsigned)n ? e->rows - r : (unsigned)n;
+    end_rows_to(g, e, r, n, tail ? aside : NULL, even, odd);
+    if (tail) tail->fn(tail, &(pl_gemm_rows){.b = e->b, .i = e->i + r, .j = e->j, .rows = rows, .cols = e->cols, .aside = aside, .step = PL_BLOCK});
 }
 
 #endif

@@ -6,12 +6,16 @@
  * A part of C is some rows of blocks times some columns of them. A thread packs the columns' part of B, keeps it in its second cache as long as its parts have the same
  * columns, and takes the rows of A one panel of 32 at a time, which stays in the first. On the tile unit a block is ended, and what follows the product done, between the tile
  * instructions of the next block; so are the lines asked for that the next block and the next panel will want.
+ *
+ * Where k runs down A's rows and there are many of them (A^T B: gradients of weights), k is cut into short slices: a slice of both factors' part of C is packed at once
+ * (cpu_gemm_pack.h), on the tile unit between the tile instructions of the slice before, and meets all of it; the sums wait in the second cache meanwhile.
  */
 #include <omp.h>
 
 #include "../cpu_meet.h"
 #include "base/alloc.h"
 #include "cpu_gemm_end.h"
+#include "cpu_gemm_pack.h"
 
 #ifdef PL_TILES
 
@@ -19,22 +23,33 @@
 #ifdef PL_TILE_UNIT
 #define RIGHT_MOST  600             /* packed blocks of B; CPUs with the tile unit have 2 MB */
 #define TOGETHER    2               /* panels of A that meet 32 columns of B, one after the other, while those are in the first cache */
+#define SLOTS(steps) (4 * (steps))  /* portions of work beside a block of C */
+#define BUFFERS     2               /* slices of A^T B that lie packed: one is multiplied while the next is packed, */
+#define DOWN_FIRST  2               /* so the first one, which is packed beside nothing, is short */
 #else
 #define RIGHT_MOST  192
 #define TOGETHER    1
+#define SLOTS(steps) 1
+#define BUFFERS     1
+#define DOWN_FIRST  0               /* as long as the others */
 #endif
 #define MC          2               /* rows of a part where B is packed once for many parts */
 #define SLICED_MC   16              /* and where it is packed for every part */
+#define DOWN_KC     8               /* A^T B: a slice of k; the panels of A that are multiplied together stay in the first cache, */
+#define DOWN_LONG   12              /* the longer and the shorter side of a part of C; slices and sums stay in the second */
+#define DOWN_SHORT  8
 #define STACK_BYTES (32 * 1024)     /* work memory of a small product */
 #define SMALL       (1 << 20)       /* multiply-adds below which one thread does it all */
 
 typedef struct {
     int64_t M, N, K, mb, nb, kb;              /* in elements; in blocks */
-    int64_t mc, nc, kc;                       /* a part of C, a slice of k, in blocks */
+    int64_t mc, nc, kc;                       /* a part of C, a slice of k, in blocks, at most */
     int64_t row_parts, col_parts, items;      /* items: parts over the whole batch */
     int     threads, grain;                   /* grain: items a thread takes at a time */
+    int     down;                             /* A^T B by slices */
     size_t  left, right, work;                /* bytes: panels of A, blocks of B, all of a thread's memory */
     const pl_gemm_tail *tail;                 /* or NULL */
+    int     past;                             /* C is stored past the caches (cpu_rows.h) */
 } tile_plan;
 
 static int64_t ceil_div(int64_t a, int64_t b)
@@ -48,26 +63,30 @@ static int64_t part(int64_t n, int64_t most)
     return n ? ceil_div(n, ceil_div(n, most)) : 1;
 }
 
+/* Parts of C as large as the caches like, then smaller while threads would idle; cores differ in speed, so of long items, as A^T B's are, there are at least two a thread. */
 static tile_plan plan_tiles(const pl_args_gemm *g, int threads)
 {
     tile_plan p = {.M = g->C.rows, .N = g->C.cols, .K = g->ta ? g->A.rows : g->A.cols};
     p.mb = ceil_div(p.M, PL_BLOCK), p.nb = ceil_div(p.N, PL_BLOCK), p.kb = ceil_div(p.K, PL_BLOCK);
-    p.kc = part(p.kb, KC);
+    p.down = g->ta && p.kb > DOWN_KC;
+    p.kc = p.down ? DOWN_KC : part(p.kb, KC);
     int64_t most_m = p.kc < p.kb ? SLICED_MC : MC, most_n = RIGHT_MOST / p.kc;
+    if (p.down) most_m = p.mb < p.nb ? DOWN_SHORT : DOWN_LONG, most_n = p.mb < p.nb ? DOWN_LONG : DOWN_SHORT;
     if ((double)g->C.batch * (double)p.M * (double)p.N * (double)p.K < SMALL) threads = 1;
+    int64_t each = p.down && threads > 1 ? 2 : 1;
     for (;;) {
         p.mc = part(p.mb, most_m), p.nc = part(p.nb, most_n);
         p.row_parts = ceil_div(p.mb, p.mc), p.col_parts = ceil_div(p.nb, p.nc);
         p.items = g->C.batch * p.row_parts * p.col_parts;
-        if (p.items % threads == 0 || p.items >= 4 * (int64_t)threads) break;
+        if ((p.items % threads == 0 && p.items >= each * threads) || p.items >= 4 * (int64_t)threads) break;
         if (p.nc >= 4 && p.nc >= p.mc) most_n = p.nc / 2;
         else if (p.mc >= 4) most_m = p.mc / 2;
         else break;
     }
     p.threads = p.items < threads ? (int)p.items : threads;
-    p.grain = (int)(p.items / p.row_parts >= 4 * (int64_t)p.threads ? p.row_parts : p.items >= 16 * (int64_t)p.threads ? p.items / (16 * p.threads) : 1);
-    p.left = (size_t)(TOGETHER * p.kc) * PL_BLOCK_SIZE * sizeof(pl_bf16);
-    p.right = (size_t)(p.nc * p.kc) * PL_BLOCK_SIZE * sizeof(pl_bf16);
+    p.grain = (int)(!p.down && p.items / p.row_parts >= 4 * (int64_t)p.threads ? p.row_parts : p.items >= 16 * (int64_t)p.threads ? p.items / (16 * p.threads) : 1);
+    p.left = (size_t)((p.down ? BUFFERS * p.mc : TOGETHER) * p.kc) * PL_BLOCK_SIZE * sizeof(pl_bf16);
+    p.right = (size_t)((p.down ? BUFFERS * p.nc : p.nc) * p.kc) * PL_BLOCK_SIZE * sizeof(pl_bf16);
     p.work = p.left + p.right + (size_t)(p.kc < p.kb ? p.mc * p.nc : 2) * PL_BLOCK_SIZE * sizeof(float);
     return p;
 }
@@ -77,43 +96,13 @@ static int64_t least(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-/* ---- packing ------------------------------------------------------------------------------------------------------------ */
-
-/* `panels` panels of op(X) from row or column 32 `first`, over `steps` blocks of k from block k0. along: k runs along X's rows; as: the form wanted. */
-typedef enum { LEFT, RIGHT } form;
-
-/* The right form where k runs down the columns: whole rows at a time, as memory likes it. */
-static void pack_down(pl_bf16 *dst, const pl_mat *x, int64_t b, int64_t first, int64_t panels, int64_t k0, int64_t steps)
+/* Blocks of the slice of k from block k0. */
+static int64_t slice_steps(const tile_plan *p, int64_t k0)
 {
-    const pl_bf16 *at = (const pl_bf16 *)x->data + b * x->bs + PL_BLOCK * (k0 * x->rs + first);
-    int64_t left = x->rows - PL_BLOCK * k0, cols = x->cols - PL_BLOCK * first;
-    for (int64_t i = 0; i < 16 * steps; i++, at += 2 * x->rs, left -= 2)
-        for (int64_t p = 0; p < panels; p++) {
-            __m512i even = left > 0 ? pl_load32(at + PL_BLOCK * p, cols - PL_BLOCK * p) : _mm512_setzero_si512();
-            __m512i odd = left > 1 ? pl_load32(at + x->rs + PL_BLOCK * p, cols - PL_BLOCK * p) : _mm512_setzero_si512();
-            pl_put_right(dst + (p * steps + i / 16) * PL_BLOCK_SIZE, i % 16, even, odd);
-        }
+    return DOWN_FIRST > 0 && p->down && k0 == 0 ? DOWN_FIRST : least(p->kb - k0, part(p->kb - k0, p->kc));
 }
 
-static void pack(form as, pl_bf16 *dst, const pl_mat *x, int along, int64_t b, int64_t first, int64_t panels, int64_t k0, int64_t steps)
-{
-    const pl_bf16 *base = (const pl_bf16 *)x->data + b * x->bs;
-    _Alignas(64) pl_bf16 turned[PL_BLOCK_SIZE];
-    if (!along && as == RIGHT) {
-        pack_down(dst, x, b, first, panels, k0, steps);
-        return;
-    }
-    for (int64_t n = 0; n < panels * steps; n++) {    /* along the rows of X */
-        int64_t p = along ? n / steps : n % panels, k = along ? n % steps : n / panels;
-        int64_t i = PL_BLOCK * (along ? first + p : k0 + k), j = PL_BLOCK * (along ? k0 + k : first + p);
-        const pl_bf16 *at = base + i * x->rs + j;
-        pl_bf16 *to = dst + (p * steps + k) * PL_BLOCK_SIZE;
-        if (along) pl_block_left(as == LEFT ? to : turned, at, x->rs, x->rows - i, x->cols - j);
-        else pl_block_right(turned, at, x->rs, x->rows - i, x->cols - j);
-        if (along && as == RIGHT) pl_turn_left(to, turned);
-        if (!along) pl_turn_right(to, turned);
-    }
-}
+/* ---- panels of A ---------------------------------------------------------------------------------------------------------- */
 
 /* Panel i of A as it lies in memory: its rows or, of A^T, its columns, `step` from block to block of k. */
 static pl_left panel_lies(const pl_args_gemm *g, int64_t b, int64_t i, int64_t k0)
@@ -151,6 +140,7 @@ typedef struct {
     pl_bf16    *left, *right;
     float      *acc;
     int64_t     packed;
+    slice       next;          /* of A^T B, being packed */
     block_end   last;          /* rows = 0: none waits */
     const float *sums;         /* of it */
 } gemm_own;
@@ -168,8 +158,7 @@ static __attribute__((noinline)) void work_beside(gemm_own *w, const pl_args_gem
         __m512 even[BESIDE], odd[BESIDE];
         const float *sums = PL_SUMS_ROW(w->sums, r);
         for (int i = 0; i < BESIDE; i++) even[i] = _mm512_load_ps(sums + 16 * i), odd[i] = _mm512_load_ps(sums + 16 * i + 256);
-        end_rows(g, e, r, BESIDE, even, odd);
-        if (tail) tail->fn(tail->arg, e->b, e->i + r, e->j, least(e->rows - r, BESIDE), e->cols);
+        end_rows(g, tail, e, r, BESIDE, even, odd);
     }
     if (now) {
         end_ask(g, now, r, BESIDE);
@@ -190,6 +179,18 @@ static void end_last(gemm_own *w, const pl_args_gemm *g, const pl_gemm_tail *tai
             r += BESIDE, at += apart;                                    \
         }                                                                \
     } while (0)
+
+/* The same where k goes on in another slice, which is packed beside. */
+static void multiply_and_pack(gemm_own *w, float *acc, pl_left left, const pl_bf16 *right, int64_t steps, int more)
+{
+    pl_tiles *t = &w->tiles;
+    (void)t;
+    PL_TILES_BARRIER();
+    pl_tiles_start(t, more ? acc : NULL);
+    for (int64_t k = 0; k < steps; k++, left.at += left.step, right += PL_BLOCK_SIZE) PL_TILES_ADD(t, left.at, left.row, right, slice_beside(&w->next));
+    pl_tiles_store(t, acc);
+    PL_TILES_BARRIER();
+}
 
 /* `next`: what the next panel will be read from; its rows from `from` to `to` are asked for. */
 static void multiply(gemm_own *w, const pl_args_gemm *g, const pl_gemm_tail *tail, const block_end *e, float *acc, pl_left left, const pl_bf16 *right, int64_t depth, int more, int last, pl_left next,
@@ -223,7 +224,7 @@ PL_INLINE void multiply_as(const pl_args_gemm *g, const pl_gemm_tail *tail, cons
         if (last) end_ask(g, e, r, PL_DOT_ROWS);
         if (last && tail && tail->beside) pl_tail_ask(tail, e->b, e->i + r, e->j, PL_DOT_ROWS);
         pl_dot_more(even, odd, left, right, pairs, as);
-        if (last) end_rows(g, e, r, PL_DOT_ROWS, even, odd);
+        if (last) end_rows(g, tail, e, r, PL_DOT_ROWS, even, odd);
         else pl_dot_store(row, even, odd);
     }
 }
@@ -237,38 +238,55 @@ static __attribute__((noinline)) void multiply(const pl_args_gemm *g, const pl_g
 
 /* ---- parts ---------------------------------------------------------------------------------------------------------------- */
 
+/* The slice of A^T B from block k0 is the next to be packed, beside other work in `slots` portions. */
+static void next_slice(gemm_own *w, const tile_plan *p, int64_t k0, int64_t slots)
+{
+    int64_t other = BUFFERS > 1 && w->next.left == w->left ? p->kc * PL_BLOCK_SIZE : 0;
+    slice_next(&w->next, w->left + p->mc * other, w->right + p->nc * other, k0, slice_steps(p, k0), slots);
+}
+
 /* One part of C. Where k takes several slices the sums wait in `acc`, block after block; otherwise room for two serves all. */
 static void gemm_part(gemm_own *w, const pl_args_gemm *g, const tile_plan *p, int64_t item)
 {
     int64_t columns = item / p->row_parts, b = columns / p->col_parts, i0 = item % p->row_parts * p->mc, j0 = columns % p->col_parts * p->nc;
     int64_t m = least(p->mb - i0, p->mc), n = least(p->nb - j0, p->nc), k0 = 0;
+    if (p->down) {
+        w->next = slice_begin(g, b, i0, m, j0, n);
+        next_slice(w, p, 0, 0);
+        slice_rest(&w->next);
+    }
     do {    /* once where K = 0 */
-        int64_t steps = least(p->kb - k0, p->kc), sliced = p->kc < p->kb, depth = least(p->K - PL_BLOCK * k0, PL_BLOCK * steps);
+        int64_t steps = slice_steps(p, k0), sliced = p->kc < p->kb, depth = least(p->K - PL_BLOCK * k0, PL_BLOCK * steps);
         int last = k0 + steps == p->kb;
-        if (sliced || w->packed != columns) pack(RIGHT, w->right, &g->B, g->tb != 0, b, j0, n, k0, steps);
+        const pl_bf16 *packed_left = w->next.left, *packed_right = p->down ? w->next.right : w->right;
+        if (p->down && !last) next_slice(w, p, k0 + steps, m * n * SLOTS(steps));
+        if (!p->down && (sliced || w->packed != columns)) pack(RIGHT, w->right, &g->B, g->tb != 0, b, j0, n, k0, steps);
         w->packed = columns;
         for (int64_t i = 0; i < m; i += TOGETHER) {
             int64_t panels = least(m - i, TOGETHER), row = PL_BLOCK * (i0 + i), col = PL_BLOCK * j0;
             pl_left left[TOGETHER];
-            for (int64_t h = 0; h < panels; h++) left[h] = left_panel(w->left + h * steps * PL_BLOCK_SIZE, g, b, i0 + i + h, k0, steps);
+            for (int64_t h = 0; h < panels; h++)
+                if (p->down) left[h] = slice_left(packed_left, i + h, steps);
+                else left[h] = left_panel(w->left + h * steps * PL_BLOCK_SIZE, g, b, i0 + i + h, k0, steps);
             for (int64_t j = 0; j < n; j++)
                 for (int64_t h = 0; h < panels; h++) {
-                    const block_end e = block_end_at(g, b, row + PL_BLOCK * h, col + PL_BLOCK * j);
+                    const block_end e = block_end_at(g, b, row + PL_BLOCK * h, col + PL_BLOCK * j, p->past);
                     float *acc = w->acc + (sliced ? (i + h) * n + j : (j * panels + h) % 2) * PL_BLOCK_SIZE;
-                    const pl_bf16 *right = w->right + j * steps * PL_BLOCK_SIZE;
+                    const pl_bf16 *right = packed_right + j * steps * PL_BLOCK_SIZE;
 #ifdef PL_TILE_UNIT
-                    int64_t asked = i0 + i + panels + h < p->mb ? PL_BLOCK : 0;
-                    multiply(w, g, p->tail, &e, acc, left[h], right, depth, k0 > 0, last, panel_lies(g, b, i0 + i + panels + h, k0), asked * j / n, asked * (j + 1) / n);
+                    int64_t asked = !p->down && i0 + i + panels + h < p->mb ? PL_BLOCK : 0;
+                    if (p->down && !last) multiply_and_pack(w, acc, left[h], right, steps, k0 > 0);
+                    else multiply(w, g, p->tail, &e, acc, left[h], right, depth, k0 > 0, last, panel_lies(g, b, i0 + i + panels + h, k0), asked * j / n, asked * (j + 1) / n);
 #else
                     multiply(g, p->tail, &e, acc, left[h], right, depth, k0 > 0, last);
+                    if (p->down && !last) slice_ask(&w->next, w->next.ask_some);
 #endif
                 }
 #ifdef PL_TILE_UNIT
             end_last(w, g, p->tail);
-#else
-            if (p->tail && last) p->tail->fn(p->tail->arg, b, row, col, least(p->M - row, PL_BLOCK * panels), least(p->N - col, PL_BLOCK * n));
 #endif
         }
+        if (p->down && !last) slice_rest(&w->next);
         k0 += steps;
     } while (k0 < p->kb);
 }
@@ -286,6 +304,7 @@ static void gemm_share(const pl_args_gemm *g, const tile_plan *p, char *work)
 #pragma omp for schedule(dynamic, p->grain) nowait
         for (int64_t item = 0; item < p->items; item++) gemm_part(&w, g, p, item);
     pl_tiles_end(&w.tiles);
+    if (p->past || (p->tail && p->tail->beside_past)) pl_past_end();
 }
 
 void PL_ISA_NAME(pl_cpu_gemm_tiles)(pl_queue *q, const pl_args_gemm *g, const pl_gemm_tail *tail)
@@ -294,6 +313,7 @@ void PL_ISA_NAME(pl_cpu_gemm_tiles)(pl_queue *q, const pl_args_gemm *g, const pl
     char *heap = NULL;
     _Atomic int met = 0;
     p.tail = tail;
+    p.past = tail ? tail->past : pl_past(&g->C) && g->C.data != g->D.data;    /* the addend's lines are in the cache */
     if (p.work > STACK_BYTES) {
         heap = pl_alloc(p.work * (size_t)p.threads);
         if (!heap) {
