@@ -52,6 +52,27 @@ static void pack(form as, pl_bf16 *dst, const pl_mat *x, int along, int64_t b, i
     }
 }
 
+/* Block k of panel `first` of A^T, the `at`th of `steps` of the panel packed at `panel`, in the form it is multiplied in. */
+PL_INLINE void pack_turned(pl_bf16 *panel, const pl_mat *A, int64_t b, int64_t first, int64_t k, int64_t at, int64_t steps)
+{
+#ifdef PL_TILE_UNIT
+    (void)steps;
+    pack_block(LEFT, panel + at * PL_BLOCK_SIZE, A, 0, b, first, k);
+#else
+    int64_t row = PL_BLOCK * k, col = PL_BLOCK * first;
+    pl_dot_pack_turned(panel, at, steps, (const pl_bf16 *)A->data + b * A->bs + row * A->rs + col, A->rs, A->rows - row, A->cols - col);
+#endif
+}
+
+static pl_left left_turned(const pl_bf16 *panel)
+{
+#ifdef PL_TILE_UNIT
+    return pl_left_packed(panel);
+#else
+    return (pl_left){panel, 0, PL_BLOCK_SIZE / 4};
+#endif
+}
+
 /* ---- a slice -------------------------------------------------------------------------------------------------------------- */
 
 #define ASK_AHEAD 1    /* blocks of k that are asked for before they are packed */
@@ -113,12 +134,7 @@ static __attribute__((noinline)) void slice_block(slice *s)
         else pack_block(RIGHT, to, B, 0, s->b, s->j0 + c - s->m, s->k0 + k);
         return;
     }
-#ifdef PL_TILE_UNIT
-    pack_block(LEFT, s->left + (c * s->steps + k) * PL_BLOCK_SIZE, A, 0, s->b, s->i0 + c, s->k0 + k);
-#else
-    int64_t row = PL_BLOCK * (s->k0 + k), col = PL_BLOCK * (s->i0 + c);
-    pl_dot_pack_turned(s->left + c * s->steps * PL_BLOCK_SIZE, k, s->steps, (const pl_bf16 *)A->data + s->b * A->bs + row * A->rs + col, A->rs, A->rows - row, A->cols - col);
-#endif
+    pack_turned(s->left + c * s->steps * PL_BLOCK_SIZE, A, s->b, s->i0 + c, s->k0 + k, k, s->steps);
 }
 
 /* Packs what is left of it. */
@@ -139,16 +155,6 @@ static __attribute__((noinline, unused)) void slice_beside(slice *s)
         s->early += s->slots;
         slice_block(s);
     }
-}
-
-/* Panel i of A^T, packed. */
-static pl_left slice_left(const pl_bf16 *left, int64_t i, int64_t steps)
-{
-#ifdef PL_TILE_UNIT
-    return pl_left_packed(left + i * steps * PL_BLOCK_SIZE);
-#else
-    return (pl_left){left + i * steps * PL_BLOCK_SIZE, 0, PL_BLOCK_SIZE / 4};
-#endif
 }
 
 #endif

@@ -116,19 +116,17 @@ static pl_left panel_lies(const pl_args_gemm *g, int64_t b, int64_t i, int64_t k
 static pl_left left_panel(pl_bf16 *room, const pl_args_gemm *g, int64_t b, int64_t i, int64_t k0, int64_t steps)
 {
     const pl_mat *x = &g->A;
-    const pl_left lies = panel_lies(g, b, i, k0);
 #ifdef PL_TILE_UNIT
     int64_t rows = PL_BLOCK;
 #else
     int64_t rows = PL_DOT_ROWS;
-    if (g->ta) {
-        for (int64_t k = 0; k < steps; k++)
-            pl_dot_pack_turned(room, k, steps, lies.at + k * lies.step, x->rs, x->rows - PL_BLOCK * (k0 + k), x->cols - PL_BLOCK * i);
-        return (pl_left){room, 0, PL_BLOCK_SIZE / 4};
-    }
 #endif
-    if (!g->ta && PL_BLOCK * (k0 + steps) <= x->cols && least(x->rows - PL_BLOCK * i, PL_BLOCK) % rows == 0) return lies;
-    pack(LEFT, room, x, !g->ta, b, i, 1, k0, steps);
+    if (g->ta) {
+        for (int64_t k = 0; k < steps; k++) pack_turned(room, x, b, i, k0 + k, k, steps);
+        return left_turned(room);
+    }
+    if (PL_BLOCK * (k0 + steps) <= x->cols && least(x->rows - PL_BLOCK * i, PL_BLOCK) % rows == 0) return panel_lies(g, b, i, k0);
+    pack(LEFT, room, x, 1, b, i, 1, k0, steps);
     return pl_left_packed(room);
 }
 
@@ -266,7 +264,7 @@ static void gemm_part(gemm_own *w, const pl_args_gemm *g, const tile_plan *p, in
             int64_t panels = least(m - i, TOGETHER), row = PL_BLOCK * (i0 + i), col = PL_BLOCK * j0;
             pl_left left[TOGETHER];
             for (int64_t h = 0; h < panels; h++)
-                if (p->down) left[h] = slice_left(packed_left, i + h, steps);
+                if (p->down) left[h] = left_turned(packed_left + (i + h) * steps * PL_BLOCK_SIZE);
                 else left[h] = left_panel(w->left + h * steps * PL_BLOCK_SIZE, g, b, i0 + i + h, k0, steps);
             for (int64_t j = 0; j < n; j++)
                 for (int64_t h = 0; h < panels; h++) {
