@@ -10,11 +10,9 @@
 #include "cpu_bits.h"
 #include "math/bf16_elem.h"
 #include "polar/map.h"
-#include "tile_products.h"
+#include "tile_steps.h"
 
 extern const pl_ops pl_cpu_ops_emulated;
-
-static const polar_coef jordan = {3.4445, -4.7750, 2.0315};
 
 /* A device on avx512 with the emulated kernels in its table. */
 static machine emulated_open(int threads)
@@ -30,49 +28,28 @@ static machine emulated_open(int threads)
 
 /* ---- Newton-Schulz ------------------------------------------------------------------------------------------------------------ */
 
-/* X over its norm, roughly: entries of [-1, 1] over sqrt(m n / 3). */
-static matrix iterate_create(int64_t batch, int64_t m, int64_t n, int64_t pad, uint64_t seed)
+/* The kernel mirrors blocks of 32; where the matrix is too large for it gemms do it all. */
+static void test_chains(machine *at)
 {
-    matrix x = matrix_create(BF16, batch, m, n, pad, NORMAL, seed);
-    for (int64_t b = 0; b < batch; b++)
-        for (int64_t i = 0; i < m; i++)
-            for (int64_t j = 0; j < n; j++) {
-                char *at = (char *)element(&x.m, b, i, j);
-                pl_store_f64(at, BF16, 0, pl_load_f64(at, BF16, 0) / sqrt((double)(m * n) / 3));
-            }
-    return x;
-}
-
-static matrix copy_of(const matrix *x)
-{
-    matrix y = *x;
-    y.block = malloc(x->bytes);
-    if (!y.block) exit(1);
-    memcpy(y.block, x->block, x->bytes);
-    y.m.data = y.block + ((char *)x->m.data - x->block);
-    return y;
-}
-
-static void by_op(machine *at, const matrix *x, int64_t steps)
-{
-    pl_args_newton_schulz a = {.X = x->m, .steps = steps};
-    for (int64_t s = 0; s < steps && s < PL_FUSED_STEPS; s++) a.coef[3 * s] = jordan.a - 0.01 * (double)s, a.coef[3 * s + 1] = jordan.b, a.coef[3 * s + 2] = jordan.c;
-    pl_call_newton_schulz(at->q, &a);
-    TEST_TRY(polar_queue_sync(at->q));
-}
-
-static void by_gemms(machine *at, const matrix *x, int64_t steps)
-{
-    int64_t B = x->m.batch, m = x->m.rows, n = x->m.cols;
-    matrix A = matrix_create(BF16, B, m, m, 1, NORMAL, 7), P = matrix_create(BF16, B, m, m, 0, NORMAL, 8), Y = matrix_create(BF16, B, m, n, 2, NORMAL, 9);
-    for (int64_t s = 0; s < steps; s++) {
-        PL_CALL(gemm, at->q, .C = A.m, .A = x->m, .B = x->m, .tb = 1, .alpha = 1);
-        PL_CALL(gemm, at->q, .C = P.m, .A = A.m, .B = A.m, .alpha = jordan.c, .D = A.m, .beta = jordan.b);
-        PL_CALL(gemm, at->q, .C = Y.m, .A = P.m, .B = x->m, .alpha = 1, .D = x->m, .beta = jordan.a - 0.01 * (double)s);
-        PL_CALL(copy, at->q, .Y = x->m, .X = Y.m);
+    static const shape cases[] = {{1, 1, 2, 2}, {2, 7, 40, 3}, {2, 64, 128, 2}, {1, 64, 130, 3}, {2, 100, 257, 4}, {1, 192, 576, 3}, {1, 256, 1024, 3}};    /* K: the steps */
+    int64_t bad = 0, tall = 0, threads = 0;
+    for (int c = 0; c < COUNT(cases); c++) {
+        const shape *s = &cases[c];
+        int64_t all = ((int64_t)1 << (s->K - 1)) - 1;
+        matrix x = iterate_create(s->batch, s->M, s->N, c % 3, (uint64_t)(500 + c)), y = copy_of(&x), z = copy_of(&x), t = matrix_create(BF16, s->batch, s->N, s->M, 1, NORMAL, 1);
+        PL_CALL(copy, at[1].q, .Y = t.m, .X = x.m, .trans = 1);
+        by_chain(&at[1], &y, s->K, s->M > 200 ? 0 : 32);
+        by_op(&at[1], &z, s->K, all);
+        by_op(&at[2], &t, s->K, all);
+        bad += differences(&y.m, &z.m, 0);
+        tall += s->M < 200 ? differences(&z.m, &t.m, 1) : 0;    /* large ones multiply in another order */
+        by_op(&at[3], &x, s->K, all);
+        threads += differences(&x.m, &z.m, 0);
+        matrix_destroy(&x), matrix_destroy(&y), matrix_destroy(&z), matrix_destroy(&t);
     }
-    TEST_TRY(polar_queue_sync(at->q));
-    matrix_destroy(&A), matrix_destroy(&P), matrix_destroy(&Y);
+    test_exact("newton_schulz, joined steps: the bits of gemms, mirrored", bad);
+    test_exact("newton_schulz, joined steps: tall matrices", tall);
+    test_exact("newton_schulz, joined steps: 1 and 3 threads", threads);
 }
 
 static void test_fused(machine *at)
@@ -85,19 +62,19 @@ static void test_fused(machine *at)
     for (int c = 0; c < COUNT(cases); c++) {
         matrix x = iterate_create(cases[c].batch, cases[c].m, cases[c].n, c % 3, (uint64_t)(100 + c)), y = copy_of(&x), one = copy_of(&x), many = copy_of(&x);
         by_gemms(&at[1], &y, cases[c].steps);
-        by_op(&at[1], &one, cases[c].steps);
-        by_op(&at[3], &many, cases[c].steps);
+        by_op(&at[1], &one, cases[c].steps, 0);
+        by_op(&at[3], &many, cases[c].steps, 0);
         bad += differences(&y.m, &one.m, 0);
         threads += differences(&one.m, &many.m, 0);
         guards += guards_broken(&one) + guards_broken(&many);
         matrix last = copy_of(&x);
         pl_mat within = pl_mat_at(one.m, cases[c].batch - 1, 1);
         last.m = pl_mat_at(last.m, cases[c].batch - 1, 1);
-        by_op(&at[2], &last, cases[c].steps);
+        by_op(&at[2], &last, cases[c].steps, 0);
         alone += differences(&last.m, &within, 0);
         matrix flat = matrix_create(BF16, cases[c].batch, cases[c].n, cases[c].m, (c + 1) % 3, NORMAL, 1);
         PL_CALL(copy, at[1].q, .Y = flat.m, .X = x.m, .trans = 1);
-        by_op(&at[2], &flat, cases[c].steps);
+        by_op(&at[2], &flat, cases[c].steps, 0);
         if (cases[c].m < cases[c].n) tall += differences(&one.m, &flat.m, 1);    /* a square one stands for itself */
         guards += guards_broken(&flat);
         matrix_destroy(&flat);
@@ -109,7 +86,7 @@ static void test_fused(machine *at)
             pl_store_f64((char *)element(&p.m, 0, cases[c].m / 2, cases[c].n / 3), BF16, 0, values[k]);
             matrix g = copy_of(&p);
             int64_t steps = cases[c].steps < 1 ? 0 : 1;
-            if (cases[c].m * cases[c].n < 20000) by_op(&at[1], &p, steps), by_gemms(&at[1], &g, steps);
+            if (cases[c].m * cases[c].n < 20000) by_op(&at[1], &p, steps, 0), by_gemms(&at[1], &g, steps);
             for (int64_t i = 0; i < p.m.batch * p.m.bs; i++) {
                 double v = pl_load_f64(p.m.data, BF16, i), w = pl_load_f64(g.m.data, BF16, i);
                 special += !(v == w || (v != v && w != w));
@@ -161,6 +138,7 @@ static void test_refusals(machine *at)
     refused(at, "newton_schulz: f32 is refused", (pl_args_newton_schulz){.X = f.m, .steps = 1}, POLAR_E_DTYPE);
     refused(at, "newton_schulz: too many steps are refused", (pl_args_newton_schulz){.X = h.m, .steps = PL_FUSED_STEPS + 1}, POLAR_E_ARG);
     refused(at, "newton_schulz: fewer than no steps are refused", (pl_args_newton_schulz){.X = h.m, .steps = -1}, POLAR_E_ARG);
+    refused(at, "newton_schulz: a chain beyond the last step is refused", (pl_args_newton_schulz){.X = h.m, .steps = 2, .chain = 2}, POLAR_E_ARG);
     refused(&ref, "newton_schulz: ref leaves it to the composition", (pl_args_newton_schulz){.X = h.m, .steps = 1}, POLAR_E_UNSUPPORTED);
     machine guard = machine_open("guard");
     test_true("newton_schulz: no more has guard on ref", !pl_queue_has(guard.q, PL_OP_newton_schulz) && pl_queue_has(guard.q, PL_OP_gemm), "%s", polar_device_name(guard.dev));
@@ -250,11 +228,17 @@ static void coefs_fill(double *coef, int64_t steps)
     for (int64_t s = 0; s < steps; s++) coef[3 * s] = jordan.a - 0.01 * (double)s, coef[3 * s + 1] = jordan.b, coef[3 * s + 2] = jordan.c;
 }
 
+/* Some shapes' steps are joined: three, then two. */
+static int64_t joins(const pl_mat *x, int64_t steps)
+{
+    return x->rows % 2 && steps > 1 ? 11 & (((int64_t)1 << (steps - 1)) - 1) : 0;
+}
+
 /* Y by frob, normalise, newton_schulz and copy. */
 static void map_by_ops(machine *at, const pl_mat *Y, const pl_mat *X, const pl_mat *N, int64_t steps)
 {
     matrix x = matrix_create(BF16, X->batch, X->rows, X->cols, 1, NORMAL, 70), own = matrix_create(POLAR_DTYPE_F64, X->batch, 1, 2, 0, NORMAL, 71);
-    pl_args_newton_schulz a = {.X = x.m, .steps = steps};
+    pl_args_newton_schulz a = {.X = x.m, .steps = steps, .chain = joins(X, steps)};
     coefs_fill(a.coef, steps);
     if (!N) PL_CALL(frob, at->q, .N = own.m, .X = *X, .weight = 1, .trans = X->rows > X->cols);
     PL_CALL(normalise, at->q, .Y = x.m, .X = *X, .N = N ? *N : own.m);
@@ -266,7 +250,7 @@ static void map_by_ops(machine *at, const pl_mat *Y, const pl_mat *X, const pl_m
 
 static void map_by_op(machine *at, const pl_mat *Y, const pl_mat *X, const pl_mat *N, int64_t steps)
 {
-    pl_args_polar_map a = {.Y = *Y, .X = *X, .steps = steps};
+    pl_args_polar_map a = {.Y = *Y, .X = *X, .steps = steps, .chain = joins(X, steps)};
     if (N) a.N = *N;
     coefs_fill(a.coef, steps);
     pl_call_polar_map(at->q, &a);
@@ -423,7 +407,7 @@ static void step_by_ops(machine *at, parameter *p, int mode, int64_t steps)
 
 static void step_by_op(machine *at, parameter *p, int mode, int64_t steps)
 {
-    pl_args_polar_step a = {.W = p->W.m, .M = p->M.m, .V = mode % 2 ? p->V.m : (pl_mat){0}, .G = p->G.m, .live = live_rows(p, 0, 4), .momentum = mode / 2, .precondition = mode % 2, .steps = steps,
+    pl_args_polar_step a = {.W = p->W.m, .M = p->M.m, .V = mode % 2 ? p->V.m : (pl_mat){0}, .G = p->G.m, .live = live_rows(p, 0, 4), .momentum = mode / 2, .precondition = mode % 2, .steps = steps, .chain = joins(&p->W.m, steps),
                             .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .scale = 1.7};
     coefs_fill(a.coef, steps);
     pl_call_polar_step(at->q, &a);
@@ -513,8 +497,8 @@ static void test_hardware(machine *emulated)
             matrix_destroy(&A), matrix_destroy(&B), matrix_destroy(&C), matrix_destroy(&D);
         }
     matrix x = iterate_create(3, 70, 130, 1, 50), y = copy_of(&x);
-    by_op(&cpu[2], &x, 5);
-    by_op(&emulated[1], &y, 5);
+    by_op(&cpu[2], &x, 8, 11 << 3);    /* three steps alone, three joined, two joined */
+    by_op(&emulated[1], &y, 8, 11 << 3);
     fused = differences(&x.m, &y.m, 0);
     matrix_destroy(&x), matrix_destroy(&y);
     test_exact("the CPU's products: the bits of the emulation", product);
@@ -525,6 +509,7 @@ static void test_all(machine *at, sum_of *sum)
 {
     test_products(&at[1], &at[3], sum);
     test_fused(at);
+    test_chains(at);
     test_memory(&at[2]);
     test_refusals(&at[1]);
     test_map(&at[2]);

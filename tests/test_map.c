@@ -7,9 +7,9 @@
 #include "base/safetensors.h"
 #include "map_fixture.h"
 
-static const char *const fused_maps[] = {"ns_fp64", "ns_fp32", "ns_bf16_fused"};
+static const char *const fused_maps[] = {"ns_fp64", "ns_fp32", "ns_bf16_fused", "ns_bf16_gram"};
 
-#define MAPS 3
+#define MAPS 4
 
 static void load(double *out, const pl_safetensors_entry *e)
 {
@@ -170,7 +170,7 @@ static void exact_mates(const char *device, const char *map, const double *x, co
 
 static void invariants(const char *device)
 {
-    static const int64_t shapes[][2] = {{17, 33}, {40, 24}, {8, 44}, {7, 64}, {70, 150}};
+    static const int64_t shapes[][2] = {{17, 33}, {40, 24}, {8, 44}, {7, 64}, {70, 170}};    /* the last one, and it padded, long enough for the Gram form */
     for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++)
         for (int m = 0; m < MAPS; m++) {
             int64_t rows = shapes[s][0], cols = shapes[s][1], n = rows * cols;
@@ -188,18 +188,18 @@ static void invariants(const char *device)
 
 static void threads(const char *device)
 {
-    static const char *const maps[] = {"exact", "ns_fp64", "ns_fp32", "ns_bf16_fused", "ns_bf16_reference"};
+    static const char *const maps[] = {"exact", "ns_fp64", "ns_fp32", "ns_bf16_fused", "ns_bf16_reference", "ns_bf16_gram"};
     char one[64], two[64], line[96];
     if (strncmp(device, "cpu", 3)) return;
     snprintf(one, sizeof one, "%s%sthreads=1", device, strchr(device, ':') ? "," : ":");
     snprintf(two, sizeof two, "%s%sthreads=2", device, strchr(device, ':') ? "," : ":");
-    int64_t rows = 130, cols = 210, n = rows * cols;
+    int64_t rows = 130, cols = 270, n = rows * cols;
     double *x = map_new(n), *y1 = map_new(n), *y2 = map_new(n);
     map_fill(x, n, 9);
-    for (int m = 0; m < 5; m++) {
+    for (int m = 0; m < 6; m++) {
         map_one(one, maps[m], y1, x, rows, cols);
         map_one(two, maps[m], y2, x, rows, cols);
-        snprintf(line, sizeof line, "%s 130x210 on 1 and 2 threads", maps[m]);
+        snprintf(line, sizeof line, "%s 130x270 on 1 and 2 threads", maps[m]);
         test_exact(line, map_mismatches(y1, y2, n));
     }
     free(x);
@@ -254,6 +254,45 @@ static double spectral_norm(const double *y, int64_t rows, int64_t cols)
     return s;
 }
 
+/* Distance of a map of a random matrix, its rows scaled by (i + 1)^-decay, from the same in fp64. */
+static double from_fp64(const char *device, const char *map, int64_t rows, int64_t cols, double decay, double *top)
+{
+    int64_t n = rows * cols;
+    double *x = map_new(n), *y = map_new(n), *want = map_new(n);
+    map_fill(x, n, 41);
+    for (int64_t i = 0; i < n; i++) x[i] = (double)(float)(x[i] * pow((double)(i / cols + 1), -decay));
+    map_one(device, map, y, x, rows, cols);
+    map_one(device, "ns_fp64", want, x, rows, cols);
+    double d = map_distance(y, want, n);
+    *top = fmax(*top, spectral_norm(y, rows, cols));
+    free(x), free(y), free(want);
+    return d;
+}
+
+/* A chain's third step meets roundings of A, at most 2^-9 of its norm, which is 1 at most, that two steps have let grow by a^2 each; in the directions of small singular
+ * values it adds b times that to its a. Where the form does not pay it is the fused map. */
+static void gram_form(const char *device)
+{
+    static const int64_t shapes[][2] = {{96, 200}, {300, 100}, {128, 600}}, others[][2] = {{63, 200}, {100, 199}, {64, 64}};
+    double worst = 0, steep = 0, top = 0;
+    int64_t bad = 0;
+    for (int s = 0; s < 3; s++) {
+        worst = fmax(worst, from_fp64(device, "ns_bf16_gram", shapes[s][0], shapes[s][1], 0, &top));
+        steep = fmax(steep, from_fp64(device, "ns_bf16_gram", shapes[s][0], shapes[s][1], 2, &top));
+        int64_t n = others[s][0] * others[s][1];
+        double *x = map_new(n), *y = map_new(n), *z = map_new(n);
+        map_fill(x, n, 42);
+        map_one(device, "ns_bf16_gram", y, x, others[s][0], others[s][1]);
+        map_one(device, "ns_bf16_fused", z, x, others[s][0], others[s][1]);
+        bad += map_mismatches(y, z, n);
+        free(x), free(y), free(z);
+    }
+    test_bound("ns_bf16_gram: from fp64, normal entries", worst, 0.05, "one bf16 ulp moves NS5 by 1-3 %");
+    test_bound("ns_bf16_gram: from fp64, singular values down to 1e-4", steep, 4.775 * pow(3.4445, 3) * 0x1p-9, "b a^3 2^-9");
+    test_bound("ns_bf16_gram: largest singular value", top, 1.23, "1.202 in exact arithmetic + bf16, two chains of roundings");
+    test_exact("ns_bf16_gram: short matrices are the fused map's", bad);
+}
+
 static void spectral_bound(const char *device)
 {
     static const int64_t shapes[][2] = {{8, 8}, {1, 30}, {16, 64}, {48, 48}, {60, 20}};
@@ -281,5 +320,6 @@ int main(int argc, char **argv)
     threads(device);
     scalar_polynomial(device);
     spectral_bound(device);
+    gram_form(device);
     return test_end();
 }

@@ -2,9 +2,9 @@
 #include "base/alloc.h"
 #include "map_fixture.h"
 
-static const char *const all_maps[] = {"exact", "ns_fp64", "ns_fp32", "ns_bf16_fused", "ns_bf16_reference"};
+static const char *const all_maps[] = {"exact", "ns_fp64", "ns_fp32", "ns_bf16_fused", "ns_bf16_reference", "ns_bf16_gram"};
 
-#define MAPS 5
+#define MAPS 6
 
 static int all_finite(const double *y, int64_t n)
 {
@@ -236,6 +236,10 @@ static void wrong_use(const char *device)
     REFUSED("negative steps", try_map(device, o, ""), POLAR_E_ARG);
     o = ok, o.rounding = POLAR_ROUND_REFERENCE, o.precision = POLAR_DTYPE_F32;
     REFUSED("reference rounding in fp32", try_map(device, o, ""), POLAR_E_ARG);
+    o = ok, o.rounding = POLAR_ROUND_GRAM, o.precision = POLAR_DTYPE_F64;
+    REFUSED("the Gram form in fp64", try_map(device, o, ""), POLAR_E_ARG);
+    o = ok, o.rounding = (polar_rounding)3;
+    REFUSED("a rounding that is none", try_map(device, o, ""), POLAR_E_ARG);
     o = ok, o.struct_size = 8;
     REFUSED("options of another size", try_map(device, o, ""), POLAR_E_ARG);
     o = ok, o.kind = (polar_map_kind)7;

@@ -24,7 +24,8 @@ typedef enum polar_map_kind {
 
 typedef enum polar_rounding {
     POLAR_ROUND_FUSED = 0,         /* each product rounded once, in its epilogue; no epsilon (the default) */
-    POLAR_ROUND_REFERENCE = 1      /* the public Muon code's roundings and its 1e-7, bf16 only: what the paper ran */
+    POLAR_ROUND_REFERENCE = 1,     /* the public Muon code's roundings and its 1e-7, bf16 only: what the paper ran */
+    POLAR_ROUND_GRAM = 2           /* as fused, bf16 only; of matrices twice as long as wide some steps on X X^T alone: a third fewer products, roundings like the reference's */
 } polar_rounding;
 
 typedef struct polar_coef {
@@ -55,7 +56,7 @@ POLAR_API polar_status polar_map_apply_blocks(polar_queue *q, const polar_tensor
 
 POLAR_API polar_status polar_coef_table(polar_coef *out, int steps, const char *name);    /* the first `steps` rows; the last row repeats */
 POLAR_API const char  *polar_coef_table_name(int i);                                      /* names of the tables; NULL past the end */
-POLAR_API polar_status polar_map_opts_parse(polar_map_opts *out, const char *name);       /* "exact", "ns_fp64", "ns_fp32", "ns_bf16_reference", "ns_bf16_fused", "none" */
+POLAR_API polar_status polar_map_opts_parse(polar_map_opts *out, const char *name);       /* "exact", "ns_fp64", "ns_fp32", "ns_bf16_reference", "ns_bf16_fused", "ns_bf16_gram", "none" */
 
 #ifdef __cplusplus
 }

@@ -20,6 +20,7 @@ polar_status polar_map_opts_parse(polar_map_opts *out, const char *name)
         {"ns_fp32", POLAR_MAP_NEWTON_SCHULZ, POLAR_DTYPE_F32, POLAR_ROUND_FUSED},
         {"ns_bf16_fused", POLAR_MAP_NEWTON_SCHULZ, POLAR_DTYPE_BF16, POLAR_ROUND_FUSED},
         {"ns_bf16_reference", POLAR_MAP_NEWTON_SCHULZ, POLAR_DTYPE_BF16, POLAR_ROUND_REFERENCE},
+        {"ns_bf16_gram", POLAR_MAP_NEWTON_SCHULZ, POLAR_DTYPE_BF16, POLAR_ROUND_GRAM},
     };
     for (size_t i = 0; i < sizeof maps / sizeof *maps; i++)
         if (!strcmp(name, maps[i].name)) {
@@ -29,7 +30,7 @@ polar_status polar_map_opts_parse(polar_map_opts *out, const char *name)
             out->rounding = maps[i].rounding;
             return POLAR_OK;
         }
-    return PL_FAIL(POLAR_E_ARG, "no polar map '%s' (there are: exact, ns_fp64, ns_fp32, ns_bf16_fused, ns_bf16_reference, none)", name);
+    return PL_FAIL(POLAR_E_ARG, "no polar map '%s' (there are: exact, ns_fp64, ns_fp32, ns_bf16_fused, ns_bf16_reference, ns_bf16_gram, none)", name);
 }
 
 /* The caller's options with the coefficients filled in. */
@@ -42,9 +43,9 @@ polar_status pl_map_resolve(polar_map_opts *o, polar_coef coefs[POLAR_MAX_STEPS]
     PL_NEED(o->kind >= POLAR_MAP_NONE && o->kind <= POLAR_MAP_EXACT, POLAR_E_ARG, "no polar map of kind %d", (int)o->kind);
     if (o->kind != POLAR_MAP_NEWTON_SCHULZ) return POLAR_OK;
     PL_NEED(o->precision >= 0 && o->precision < POLAR_DTYPE_COUNT, POLAR_E_DTYPE, "no precision %d", (int)o->precision);
-    PL_NEED(o->rounding == POLAR_ROUND_FUSED || o->rounding == POLAR_ROUND_REFERENCE, POLAR_E_ARG, "no rounding %d", (int)o->rounding);
-    PL_NEED(o->rounding == POLAR_ROUND_FUSED || o->precision == POLAR_DTYPE_BF16, POLAR_E_ARG, "the reference rounding is that of bf16, not of %s",
-            polar_dtype_name(o->precision));
+    PL_NEED(o->rounding >= POLAR_ROUND_FUSED && o->rounding <= POLAR_ROUND_GRAM, POLAR_E_ARG, "no rounding %d", (int)o->rounding);
+    PL_NEED(o->rounding == POLAR_ROUND_FUSED || o->precision == POLAR_DTYPE_BF16, POLAR_E_ARG, "the %s is that of bf16, not of %s",
+            o->rounding == POLAR_ROUND_GRAM ? "Gram form" : "reference rounding", polar_dtype_name(o->precision));
     PL_NEED(o->steps >= 0 && o->steps <= POLAR_MAX_STEPS, POLAR_E_ARG, "%d Newton-Schulz steps; 0 to %d can be had", o->steps, POLAR_MAX_STEPS);
     if (o->coefs) memcpy(coefs, o->coefs, (size_t)o->steps * sizeof *coefs);
     else {

@@ -5,6 +5,10 @@
  * With Jordan's table singular values end in about [0.68, 1.2], not at 1: that is the method, not an error. With the
  * classical (15/8, -5/4, 3/8) they reach 1 to rounding.
  *
+ * The Gram form (POLAR_ROUND_GRAM) goes several steps on A alone before X is made: with Z = a I + P, P = b A + c A A, the next step's A is Z A Z, and the polynomials are joined
+ * as Q = q I + P, q the product of the a, whose part q I is never rounded. A step on A costs m^3 products instead of m^2 n ones. A's roundings, about 2^-9 of its
+ * largest entries, grow by a^2 a step against the small singular values, so a chain ends before they matter: three steps at first, while X over its norm is small, then two.
+ *
  * Matrices of one shape and format (a tall one counts as its transpose) form a group and run as one batch; no result depends on
  * what else is in its group, since every op treats a batch's matrices alike and apart.
  *     ./polar verify --shapes 192x768
@@ -16,7 +20,8 @@
 typedef struct {
     pl_mat X, Y;    /* (B, m, n): the iterate and the next one */
     pl_mat A, P;    /* (B, m, m): A = X X^T and the polynomial in it */
-    pl_mat S;       /* (B, m, m): reference rounding only */
+    pl_mat S;       /* (B, m, m): reference rounding and Gram form only */
+    pl_mat B, T;    /* (B, m, m): Gram form only, T in f32 */
 } ns_work;
 
 static void swap(pl_mat *a, pl_mat *b)
@@ -45,9 +50,47 @@ static void step_reference(pl_queue *q, const ns_work *w, polar_coef k)
     PL_CALL(axpby, q, .Y = w->Y, .X = w->X, .alpha = k.a, .Z = w->Y, .beta = 1, .round_terms = 1);                  /* Y = R(R(a X) + Y) */
 }
 
+/* Steps s to `last` at once: Y = q X + P X. What is rounded is what step_fused rounds, W = a A + P A, and the joined P. */
+static void steps_joined(pl_queue *q, const ns_work *w, const polar_coef *k, int last)
+{
+    pl_mat A = w->A, P = w->P, B = w->P, free = w->S, other = w->B;
+    double factor = k->a;
+    PL_CALL(gemm, q, .C = A, .A = w->X, .B = w->X, .tb = 1, .alpha = 1);
+    PL_CALL(gemm, q, .C = P, .A = A, .B = A, .alpha = k->c, .D = A, .beta = k->b);
+    for (int s = 0; s < last; s++) {
+        PL_CALL(gemm, q, .C = free, .A = B, .B = A, .alpha = 1, .D = A, .beta = k->a);           /* W = Z A */
+        PL_CALL(gemm, q, .C = A, .A = free, .B = B, .alpha = 1, .D = free, .beta = k->a);        /* A = W Z */
+        k++;
+        if (s == 0) B = other;
+        PL_CALL(gemm, q, .C = B, .A = A, .B = A, .alpha = k->c, .D = A, .beta = k->b);
+        PL_CALL(axpby, q, .Y = w->T, .X = B, .alpha = factor, .Z = P, .beta = k->a);
+        PL_CALL(gemm, q, .C = free, .A = B, .B = P, .alpha = 1, .D = w->T, .beta = 1);           /* (a I + B) (q I + P) - a q I */
+        swap(&P, &free);
+        factor *= k->a;
+    }
+    PL_CALL(gemm, q, .C = w->Y, .A = P, .B = w->X, .alpha = 1, .D = w->X, .beta = factor);
+}
+
 void pl_ns_coefs(double *out, const polar_coef *coefs, int64_t steps)
 {
     for (int64_t i = 0; i < steps; i++) out[3 * i] = coefs[i].a, out[3 * i + 1] = coefs[i].b, out[3 * i + 2] = coefs[i].c;
+}
+
+#define GRAM_LEAST 64    /* rows of X from which on it pays */
+#define GRAM_FIRST 256   /* how much A's roundings may grow in the first chain, and in the later ones */
+#define GRAM_LATER 16
+
+int64_t pl_ns_chain(polar_rounding rounding, const polar_coef *coefs, int64_t first, int64_t steps, const pl_mat *X)
+{
+    int64_t m = X->rows < X->cols ? X->rows : X->cols, n = X->rows < X->cols ? X->cols : X->rows, chain = 0, joined = 0, most = first ? 1 : 2;
+    double growth = 1;
+    if (rounding != POLAR_ROUND_GRAM || m < GRAM_LEAST || n < 2 * m) return 0;
+    for (int64_t s = 0; s + 1 < steps; s++) {
+        growth *= coefs[first + s].a * coefs[first + s].a;
+        if (joined < most && growth <= (most == 2 ? GRAM_FIRST : GRAM_LATER)) chain |= (int64_t)1 << s, joined++;
+        else growth = 1, joined = 0, most = 1;
+    }
+    return chain;
 }
 
 /* All steps on X in one op, for devices that have it: the bits of step_fused. */
@@ -57,19 +100,33 @@ static void steps_native(pl_queue *q, pl_mat X, const pl_ns_opts *o)
     for (int s = 0; s < o->steps; s += PL_FUSED_STEPS) {
         pl_args_newton_schulz a = {.X = X, .steps = o->steps - s < PL_FUSED_STEPS ? o->steps - s : PL_FUSED_STEPS};
         pl_ns_coefs(a.coef, o->coefs + s, a.steps);
+        a.chain = pl_ns_chain(o->rounding, o->coefs, s, a.steps, &X);
         pl_call_newton_schulz(q, &a);
     }
 }
 
+/* How many steps after step s are joined with it; chains end where those of steps_native do. */
+static int joined_after(const pl_ns_opts *o, int s, const pl_mat *X)
+{
+    int first = s / PL_FUSED_STEPS * PL_FUSED_STEPS, count = 0;
+    int64_t chain = pl_ns_chain(o->rounding, o->coefs, first, o->steps - first < PL_FUSED_STEPS ? o->steps - first : PL_FUSED_STEPS, X);
+    while (chain >> (s - first + count) & 1) count++;
+    return count;
+}
+
 static void steps_composed(pl_queue *q, ns_work *w, const pl_ns_opts *o)
 {
-    int reference = o->rounding == POLAR_ROUND_REFERENCE;
+    int reference = o->rounding == POLAR_ROUND_REFERENCE, gram = o->rounding == POLAR_ROUND_GRAM;
     w->Y = pl_scratch_mat(q, o->precision, w->X.batch, w->X.rows, w->X.cols);
     w->A = pl_scratch_mat(q, o->precision, w->X.batch, w->X.rows, w->X.rows);
     w->P = pl_scratch_mat(q, o->precision, w->X.batch, w->X.rows, w->X.rows);
-    if (reference) w->S = pl_scratch_mat(q, o->precision, w->X.batch, w->X.rows, w->X.rows);
-    for (int s = 0; s < o->steps; s++) {
+    if (reference || gram) w->S = pl_scratch_mat(q, o->precision, w->X.batch, w->X.rows, w->X.rows);
+    if (gram) w->B = pl_scratch_mat(q, o->precision, w->X.batch, w->X.rows, w->X.rows);
+    if (gram) w->T = pl_scratch_mat(q, POLAR_DTYPE_F32, w->X.batch, w->X.rows, w->X.rows);
+    for (int s = 0, joined; s < o->steps; s += 1 + joined) {
+        joined = joined_after(o, s, &w->X);
         if (reference) step_reference(q, w, o->coefs[s]);
+        else if (joined) steps_joined(q, w, o->coefs + s, joined);
         else step_fused(q, w, o->coefs[s]);
         swap(&w->X, &w->Y);
     }
@@ -181,7 +238,7 @@ static void run_whole(pl_queue *q, const pl_mat *out, const pl_mat *in, int64_t 
 {
     pl_queue_together_begin(q);
     for (int64_t i = 0; i < n; i++) {
-        pl_args_polar_map a = {.Y = out[i], .X = in[i], .steps = o->steps};
+        pl_args_polar_map a = {.Y = out[i], .X = in[i], .steps = o->steps, .chain = pl_ns_chain(o->rounding, o->coefs, 0, o->steps, &in[i])};
         if (shared) a.N = *shared;
         pl_ns_coefs(a.coef, o->coefs, o->steps);
         if (in[i].rows && in[i].cols) pl_call_polar_map(q, &a);
@@ -204,7 +261,7 @@ void pl_newton_schulz(pl_queue *q, const pl_mat *out, const pl_mat *in, const in
 {
     pl_scratch_mark mark = pl_scratch_begin(q);
     pl_mat shared = {0};
-    int native = o->precision == POLAR_DTYPE_BF16 && o->rounding == POLAR_ROUND_FUSED && pl_queue_has(q, PL_OP_newton_schulz);
+    int native = o->precision == POLAR_DTYPE_BF16 && o->rounding != POLAR_ROUND_REFERENCE && pl_queue_has(q, PL_OP_newton_schulz);
     if (dim) shared = shared_norm(q, in, dim, n, o->rounding == POLAR_ROUND_REFERENCE);
     int at_once = native && whole(q, out, in, n, o);
     if (at_once) run_whole(q, out, in, n, dim ? &shared : NULL, o);

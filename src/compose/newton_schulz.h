@@ -7,7 +7,7 @@
 
 typedef struct pl_ns_opts {
     polar_dtype       precision;    /* of the iterates */
-    polar_rounding    rounding;     /* POLAR_ROUND_REFERENCE: bf16 only */
+    polar_rounding    rounding;     /* but for POLAR_ROUND_FUSED: bf16 only */
     int               steps;
     const polar_coef *coefs;        /* `steps` of them */
 } pl_ns_opts;
@@ -16,6 +16,8 @@ typedef struct pl_ns_opts {
  * over that of the direct sum of in[i] (x) I_dim[i]. out[i] may be in[i]. */
 void pl_newton_schulz(pl_queue *q, const pl_mat *out, const pl_mat *in, const int64_t *dim, int64_t n, const pl_ns_opts *o);
 
-void pl_ns_coefs(double *out, const polar_coef *coefs, int64_t steps);    /* as the fused ops want them; steps <= PL_FUSED_STEPS */
+/* As the fused ops want them, steps <= PL_FUSED_STEPS: coefficients, and which of the steps from `first` on X's shape has joined. */
+void    pl_ns_coefs(double *out, const polar_coef *coefs, int64_t steps);
+int64_t pl_ns_chain(polar_rounding rounding, const polar_coef *coefs, int64_t first, int64_t steps, const pl_mat *X);
 
 #endif

@@ -109,11 +109,17 @@ polar_status pl_check_adamw_step(const pl_args_adamw_step *a)
     return need_live("adamw_step", &a->W, &a->live, 4);
 }
 
+static polar_status need_steps(const char *op, int64_t steps, int64_t chain)
+{
+    PL_NEED(steps >= 0 && steps <= PL_FUSED_STEPS, POLAR_E_ARG, "%s: %lld steps in one call; 0 to %d can be had", op, (long long)steps, PL_FUSED_STEPS);
+    PL_NEED(chain >= 0 && chain < (int64_t)1 << (steps > 1 ? steps - 1 : 0), POLAR_E_ARG, "%s: a chain goes beyond the last of %lld steps", op, (long long)steps);
+    return POLAR_OK;
+}
+
 polar_status pl_check_newton_schulz(const pl_args_newton_schulz *a)
 {
     PL_NEED(a->X.dtype == POLAR_DTYPE_BF16, POLAR_E_DTYPE, "newton_schulz wants X in bf16, got %s", polar_dtype_name(a->X.dtype));
-    PL_NEED(a->steps >= 0 && a->steps <= PL_FUSED_STEPS, POLAR_E_ARG, "newton_schulz: %lld steps in one call; 0 to %d can be had", (long long)a->steps, PL_FUSED_STEPS);
-    return POLAR_OK;
+    return need_steps("newton_schulz", a->steps, a->chain);
 }
 
 polar_status pl_check_polar_map(const pl_args_polar_map *a)
@@ -121,7 +127,7 @@ polar_status pl_check_polar_map(const pl_args_polar_map *a)
     PL_TRY(need_same_shape("polar_map", "X", &a->Y, &a->X));
     PL_TRY(need_apart("polar_map", "X", &a->Y, &a->X));
     PL_NEED(a->X.dtype != POLAR_DTYPE_F64 && a->Y.dtype != POLAR_DTYPE_F64, POLAR_E_DTYPE, "polar_map wants X and Y in f32 or bf16");
-    PL_NEED(a->steps >= 0 && a->steps <= PL_FUSED_STEPS, POLAR_E_ARG, "polar_map: %lld steps in one call; 0 to %d can be had", (long long)a->steps, PL_FUSED_STEPS);
+    PL_TRY(need_steps("polar_map", a->steps, a->chain));
     if (!a->N.data) return POLAR_OK;
     PL_TRY(need_values("polar_map", "N", &a->N, 2));
     PL_NEED(a->N.batch == a->X.batch || a->N.batch == 1, POLAR_E_SHAPE, "polar_map: %lld norms for %lld matrices", (long long)a->N.batch, (long long)a->X.batch);
@@ -136,7 +142,7 @@ polar_status pl_check_polar_step(const pl_args_polar_step *a)
     PL_NEED(a->precondition == POLAR_PRECONDITION_NONE || a->precondition == POLAR_PRECONDITION_ADAM, POLAR_E_ARG, "polar_step: no preconditioner has the number %lld",
             (long long)a->precondition);
     PL_NEED(a->precondition || !a->V.data, POLAR_E_ARG, "polar_step: a second moment is given, and no preconditioner that keeps one");
-    PL_NEED(a->steps >= 0 && a->steps <= PL_FUSED_STEPS, POLAR_E_ARG, "polar_step: %lld steps in one call; 0 to %d can be had", (long long)a->steps, PL_FUSED_STEPS);
+    PL_TRY(need_steps("polar_step", a->steps, a->chain));
     PL_NEED(a->W.dtype == POLAR_DTYPE_F32, POLAR_E_DTYPE, "polar_step wants W in f32, got %s", polar_dtype_name(a->W.dtype));
     for (int i = 0; i < n; i++) {
         PL_NEED(m[i]->dtype != POLAR_DTYPE_F64, POLAR_E_DTYPE, "polar_step wants no f64 but in live");

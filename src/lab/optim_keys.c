@@ -9,7 +9,7 @@ const char *const pl_key_dtypes[] = {"f64", "f32", "bf16", NULL};
 const char *const pl_optim_key_rules[] = {"sgdm", "adamw", "muon", "polaradamw", "muon_v", "polar_ema", NULL};
 const char *const pl_optim_key_scales[] = {"none", "paper", "jordan", "spectral", "rms", NULL};
 const char *const pl_optim_key_kinds[] = {"none", "newton_schulz", "exact", NULL};
-const char *const pl_optim_key_roundings[] = {"fused", "reference", NULL};
+const char *const pl_optim_key_roundings[] = {"fused", "reference", "gram", NULL};
 const char *const pl_optim_key_tables[] = {"jordan", "polar_express", "classical", NULL};
 
 /* ---- what a key depends on --------------------------------------------------------------------------- */

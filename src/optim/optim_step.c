@@ -68,7 +68,7 @@ static int whole_steps(const polar_optim *opt, const pl_queue *q)
 {
     const polar_map_opts *map = &opt->o.rule.map;
     int can = pl_queue_has(q, PL_OP_polar_step) && !opt->o.measure && map->kind == POLAR_MAP_NEWTON_SCHULZ && map->precision == POLAR_DTYPE_BF16 &&
-              map->rounding == POLAR_ROUND_FUSED && map->steps <= PL_FUSED_STEPS;
+              map->rounding != POLAR_ROUND_REFERENCE && map->steps <= PL_FUSED_STEPS;
     for (int64_t i = 0; i < opt->n && can; i++) {
         const pl_optim_param *p = &opt->params[i];
         can = !is_plain_matrix(p) || (p->M.dtype == POLAR_DTYPE_F32 && p->G.dtype != POLAR_DTYPE_F64);
@@ -93,6 +93,7 @@ static void enqueue_whole(polar_optim *opt, pl_queue *q, const pl_optim_param *p
                                 .beta1 = r->beta1, .beta2 = r->beta2, .eps = r->eps, .scale = p->scale};
         if (r->precondition) a.V = pl_mat_at(V, k * each, each);
         pl_ns_coefs(a.coef, r->map.coefs, a.steps);
+        a.chain = pl_ns_chain(r->map.rounding, r->map.coefs, 0, a.steps, &a.W);
         pl_call_polar_step(q, &a);
     }
 }

@@ -4,6 +4,10 @@
  *     P = R(b A + c A A)    the same
  *     X = R(a X + P X)
  *
+ * In a chain (Z = a I + P of one step, Q = q I + P of those before it):
+ *
+ *     W = R(a A + P A),  A = R(a W + W P),  P' = R(b A + c A A),  P = R(a P + q P' + P' P)          commuting, so symmetric: lower half, mirrored
+ *
  * What ends a product writes the forms that the next one reads, and is done between the tile instructions of the blocks after it. An entry is one chain over
  * ascending k, that of cpu_gemm_tiles.c; a product and its mirror image have the same bits, so the result is that of three gemms a step.
  */
@@ -18,7 +22,7 @@ static int64_t blocks_of(int64_t n)
     return (n + PL_BLOCK - 1) / PL_BLOCK;
 }
 
-size_t PL_ISA_NAME(pl_ns_point)(pl_ns *w, char *base, int64_t rows, int64_t cols)
+size_t PL_ISA_NAME(pl_ns_point)(pl_ns *w, char *base, int64_t rows, int64_t cols, int64_t chain)
 {
     int tall = rows > cols;
     *w = (pl_ns){.tall = tall, .m = tall ? cols : rows, .n = tall ? rows : cols};
@@ -30,24 +34,32 @@ size_t PL_ISA_NAME(pl_ns_point)(pl_ns *w, char *base, int64_t rows, int64_t cols
     TAKE(left, x);
     TAKE(turned, x);
     TAKE(right, x + (size_t)w->mb * block);
-    TAKE(gram_left, a);
-    TAKE(gram_right, a);
-    TAKE(poly, a);
+    TAKE(gram.left, a);
+    TAKE(gram.right, a);
+    TAKE(poly[0].left, a);
+    if (chain) {
+        TAKE(poly[0].right, a);
+        for (int i = 1; i < PL_NS_POLYS; i++) {
+            TAKE(poly[i].left, a);
+            TAKE(poly[i].right, a);
+        }
+    }
 #undef TAKE
     return used;
 }
 
 /* ---- the products ---------------------------------------------------------------------------------------------------------- */
 
-/* C = R(left right) or R(alpha left right + beta D), symmetric: block (i, j) with i >= j, and its mirror image. Right panels after the first may have to be made
+/* C = R(left right), R(alpha left right + beta D) or R(alpha left right + (beta D + gamma E)), symmetric: block (i, j) with i >= j, and its mirror image. Right panels after the first may have to be made
  * from the left ones: panel i is wanted at (i, i), and is turned while the blocks before it in its row are multiplied. */
 typedef struct {
     pl_bf16 *left, *right;             /* panels of K blocks */
     int      turn;                     /* all right panels but the first are to be made */
+    int      itself;                   /* a matrix and its transpose: symmetric to the bit, within the blocks on the diagonal too */
     int64_t  K, depth;                 /* blocks of k; how much of them lies inside the matrix */
-    pl_bf16 *out_left, *out_right;     /* block (i, j) at i mb + j; in panel j, row block i, or NULL */
-    pl_bf16 *D;                        /* like out_right, or NULL */
-    float    alpha, beta;
+    pl_ns_square out;                  /* right or NULL */
+    pl_bf16 *D, *E;                    /* like out.right, or NULL */
+    float    alpha, beta, gamma;
 } symmetric;
 
 static void multiply_symmetric(pl_ns *w, const symmetric *c)
@@ -63,15 +75,17 @@ static void multiply_symmetric(pl_ns *w, const symmetric *c)
             int64_t at = i * w->mb + j, mirror = j * w->mb + i;
             multiply(&l, sums, pl_ns_at(c->left, i * c->K), pl_ns_at(c->right, j * c->K), c->K);
             ending *p = line_ending(&l);
-            p->left = pl_ns_at(c->out_left, at);
-            p->right = c->out_right ? pl_ns_at(c->out_right, mirror) : w->unused;
+            p->left = pl_ns_at(c->out.left, at);
+            p->right = c->out.right ? pl_ns_at(c->out.right, mirror) : w->unused;
             p->sums = sums;
             p->alpha = c->alpha;
             p->beta = c->beta;
+            p->gamma = c->gamma;
             p->D = c->D ? pl_ns_at(c->D, mirror) : NULL;
-            p->turned_left = i != j ? pl_ns_at(c->out_left, mirror) : NULL;
-            p->turned_right = i != j && c->out_right ? pl_ns_at(c->out_right, at) : NULL;
-            p->diagonal = i == j;
+            p->E = c->E ? pl_ns_at(c->E, mirror) : NULL;
+            p->turned_left = i != j ? pl_ns_at(c->out.left, mirror) : NULL;
+            p->turned_right = i != j && c->out.right ? pl_ns_at(c->out.right, at) : NULL;
+            p->diagonal = c->itself && i == j;
             ending_set(p, w->m - PL_BLOCK * i, w->m - PL_BLOCK * j);
         }
     }
@@ -80,16 +94,51 @@ static void multiply_symmetric(pl_ns *w, const symmetric *c)
 
 static void gram(pl_ns *w)
 {
-    multiply_symmetric(w, &(symmetric){.left = w->left, .right = w->turned, .turn = !w->turned_all, .K = w->nb, .depth = w->n, .out_left = w->gram_left, .out_right = w->gram_right});
+    multiply_symmetric(w, &(symmetric){.left = w->left, .right = w->turned, .turn = !w->turned_all, .itself = 1, .K = w->nb, .depth = w->n, .out = w->gram});
 }
 
-static void polynomial(pl_ns *w, float b, float c)
+/* b A + c A A; `itself`: A is symmetric to the bit, as gram leaves it, and not as a chain does. */
+static void square(pl_ns *w, pl_ns_square out, const double *k, int itself)
 {
-    multiply_symmetric(w, &(symmetric){.left = w->gram_left, .right = w->gram_right, .K = w->mb, .depth = w->m, .out_left = w->poly, .D = w->gram_right, .alpha = c, .beta = b});
+    multiply_symmetric(w, &(symmetric){.left = w->gram.left, .right = w->gram.right, .itself = itself, .K = w->mb, .depth = w->m, .out = out, .D = w->gram.right,
+                                       .alpha = (float)k[2], .beta = (float)k[1]});
+}
+
+/* l r + beta d + gamma e (e or NULL). */
+static void multiply_squares(pl_ns *w, pl_ns_square out, pl_ns_square l, pl_ns_square r, double beta, pl_ns_square d, double gamma, pl_bf16 *e)
+{
+    multiply_symmetric(w, &(symmetric){.left = l.left, .right = r.right, .K = w->mb, .depth = w->m, .out = out, .D = d.right, .E = e, .alpha = 1, .beta = (float)beta, .gamma = (float)gamma});
+}
+
+static pl_ns_square left_only(pl_ns_square s)
+{
+    return (pl_ns_square){s.left, NULL};
+}
+
+/* The polynomial in A that X is to be multiplied by, but for factor I: that of one step, or of all that are joined to it. Returns its left form; coef is left at the last of them. */
+static const pl_bf16 *polynomial(pl_ns *w, double *factor, const double **coef, int64_t joined)
+{
+    const double *k = *coef;
+    pl_ns_square A = w->gram, P = w->poly[0], B = P, other = w->poly[1];
+    *factor = k[0];
+    square(w, joined ? P : left_only(P), k, 1);
+    for (int64_t s = 0; s < joined; s++) {
+        multiply_squares(w, other, B, A, k[0], A, 0, NULL);
+        multiply_squares(w, A, other, B, k[0], other, 0, NULL);
+        k += 3;
+        if (s == 0) B = w->poly[2];
+        square(w, B, k, 0);
+        multiply_squares(w, s + 1 < joined ? other : left_only(other), B, P, k[0], P, *factor, B.right);
+        pl_ns_square t = P;
+        P = other, other = t;
+        *factor *= k[0];
+    }
+    *coef = k;
+    return P.left;
 }
 
 /* The next X; of the last one only the form is wanted that the caller's is made of: the left one, for a tall matrix the right one. */
-static void iterate(pl_ns *w, float a, int last)
+static void iterate(pl_ns *w, const pl_bf16 *poly, float a, int last)
 {
     line l;
     unsigned now = 0;
@@ -98,7 +147,7 @@ static void iterate(pl_ns *w, float a, int last)
         pl_bf16 *right = pl_ns_right(w, j, 0), *next = pl_ns_right(w, j, 1);
         for (int64_t i = 0; i < w->mb; i++) {
             float *sums = w->sums[now = now == 2 ? 0 : now + 1];
-            multiply(&l, sums, pl_ns_at(w->poly, i * w->mb), right, w->mb);
+            multiply(&l, sums, poly + i * w->mb * PL_BLOCK_SIZE, right, w->mb);
             ending *p = line_ending(&l);
             p->left = pl_ns_at(w->left, i * w->nb + j);
             p->right = last && !w->tall ? w->unused : pl_ns_at(next, i);
@@ -106,6 +155,7 @@ static void iterate(pl_ns *w, float a, int last)
             p->alpha = 1;
             p->beta = a;
             p->D = pl_ns_at(right, i);
+            p->E = NULL;
             p->turned_right = last || i ? NULL : pl_ns_at(w->turned, j);
             p->turned_left = NULL;
             p->diagonal = 0;
@@ -117,12 +167,14 @@ static void iterate(pl_ns *w, float a, int last)
     w->turned_all = 0;
 }
 
-void PL_ISA_NAME(pl_ns_steps)(pl_ns *w, const double *coef, int64_t steps)
+void PL_ISA_NAME(pl_ns_steps)(pl_ns *w, const double *coef, int64_t steps, int64_t chain)
 {
-    for (int64_t s = 0; s < steps; s++, coef += 3) {
+    for (int64_t s = 0, joined; s < steps; s += 1 + joined, coef += 3) {
+        double factor;
+        for (joined = 0; chain >> (s + joined) & 1;) joined++;
         gram(w);
-        polynomial(w, (float)coef[1], (float)coef[2]);
-        iterate(w, (float)coef[0], s + 1 == steps);
+        const pl_bf16 *poly = polynomial(w, &factor, &coef, joined);
+        iterate(w, poly, (float)factor, s + 1 + joined == steps);
     }
 }
 

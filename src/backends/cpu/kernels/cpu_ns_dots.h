@@ -31,10 +31,10 @@ static ending *line_ending(line *l)
 }
 
 /* Rows r to r + 7 of the block. */
-PL_INLINE void end_rows(const ending *p, const __m512 *even, const __m512 *odd, int r, int has_d, int full)
+PL_INLINE void end_rows(const ending *p, const __m512 *even, const __m512 *odd, int r, int addends, int full)
 {
 #pragma GCC unroll 4
-    for (int k = 0; k < PL_DOT_ROWS / 2; k++) end_sums(p, (pair_sums){even[2 * k], odd[2 * k], even[2 * k + 1], odd[2 * k + 1]}, has_d, full, (unsigned)(r / 2 + k));
+    for (int k = 0; k < PL_DOT_ROWS / 2; k++) end_sums(p, (pair_sums){even[2 * k], odd[2 * k], even[2 * k + 1], odd[2 * k + 1]}, addends, full, (unsigned)(r / 2 + k));
 }
 
 /* Of a block on the diagonal rows 0-15 have only columns 0-15 made; the others are those of rows 16-31, turned. */
@@ -52,8 +52,13 @@ static __attribute__((noinline)) void line_multiply(const line *l)
         if (r >= (int)p->e.rows) pl_dot_zero(even, odd);
         else if (p->diagonal && r < PL_BLOCK / 2) pl_dot_rows_half(even, odd, l->left + PL_BLOCK * r, l->right, l->pairs);
         else pl_dot_rows(even, odd, l->left + PL_BLOCK * r, l->right, l->pairs);
-        if (p->full) p->D ? end_rows(p, even, odd, r, 1, 1) : end_rows(p, even, odd, r, 0, 1);
-        else p->D ? end_rows(p, even, odd, r, 1, 0) : end_rows(p, even, odd, r, 0, 0);
+        if (p->full)
+            switch (addends_of(p)) {
+            case 0: end_rows(p, even, odd, r, 0, 1); break;
+            case 1: end_rows(p, even, odd, r, 1, 1); break;
+            default: end_rows(p, even, odd, r, 2, 1);
+            }
+        else end_rows(p, even, odd, r, addends_of(p), 0);
     }
     if (p->diagonal) end_diagonal(p);
     for (int n = 0, turns = turns_of(p); n < turns; n++) end_turn(p, n);

@@ -17,24 +17,35 @@ typedef struct {
     __mmask16 even, odd;    /* columns inside the matrix */
 } extent;
 
-/* A block whose sums are made and wait to become R(sums) or R(alpha sums + beta D). */
+/* A block whose sums are made and wait to become R(sums), R(alpha sums + beta D) or R(alpha sums + (beta D + gamma E)). */
 typedef struct {
     int            waits;
     int            full;            /* all of it lies inside the matrix */
-    int            diagonal;        /* of a symmetric product */
+    int            diagonal;        /* symmetric to the bit */
     pl_bf16       *left, *right;    /* the forms to write */
     const float   *sums;
-    float          alpha, beta;
-    const pl_bf16 *D;               /* in the right form, or NULL */
+    float          alpha, beta, gamma;
+    const pl_bf16 *D, *E;           /* in the right form, or NULL */
     pl_bf16       *turned_right;    /* of left turned, or NULL */
     pl_bf16       *turned_left;     /* of right turned, or NULL */
     extent         e;
 } ending;
 
-/* alpha sum + beta d. Without d: the sum; minus zero becomes zero, as in the long form. */
-PL_INLINE __m512 ended(__m512 x, __m512 alpha, __m512 beta, __m512i d, int has_d)
+/* 16 entries with their addends, `addends` of them; the factors. Without any the sum; minus zero becomes zero, as in the long form. */
+typedef struct {
+    __m512 alpha, beta, gamma;
+} factors;
+
+PL_INLINE __m512 ended(__m512 x, const factors *f, __m512i d, __m512i e, int addends)
 {
-    return has_d ? _mm512_fmadd_ps(alpha, x, _mm512_mul_ps(beta, _mm512_castsi512_ps(d))) : _mm512_add_ps(x, _mm512_setzero_ps());
+    if (!addends) return _mm512_add_ps(x, _mm512_setzero_ps());
+    __m512 added = _mm512_mul_ps(f->beta, _mm512_castsi512_ps(d));
+    return _mm512_fmadd_ps(f->alpha, x, addends == 2 ? _mm512_fmadd_ps(f->gamma, _mm512_castsi512_ps(e), added) : added);
+}
+
+static int addends_of(const ending *p)
+{
+    return (p->D != NULL) + (p->E != NULL);
 }
 
 /* To bf16 in the upper halves; for NaN see above. */
@@ -51,22 +62,23 @@ typedef struct {
 } pair_sums;
 
 /* Pair k of a block's rows. */
-PL_INLINE void end_sums(const ending *p, pair_sums s, int has_d, int full, unsigned k)
+PL_INLINE void end_sums(const ending *p, pair_sums s, int addends, int full, unsigned k)
 {
-    const __m512 alpha = _mm512_set1_ps(p->alpha), beta = _mm512_set1_ps(p->beta);
-    const __m512i upper = _mm512_set1_epi32((int)0xffff0000u);
-    __m512i d0 = has_d ? _mm512_load_si512(p->D + 32 * k) : _mm512_setzero_si512(), d1 = has_d ? _mm512_load_si512(p->D + PL_TILE_SIZE + 32 * k) : d0;
-    __m512 even0 = ended(s.even0, alpha, beta, _mm512_slli_epi32(d0, 16), has_d);
-    __m512 odd0 = ended(s.odd0, alpha, beta, _mm512_slli_epi32(d1, 16), has_d);
-    __m512 even1 = ended(s.even1, alpha, beta, _mm512_and_si512(d0, upper), has_d);
-    __m512 odd1 = ended(s.odd1, alpha, beta, _mm512_and_si512(d1, upper), has_d);
+    const factors f = {_mm512_set1_ps(p->alpha), _mm512_set1_ps(p->beta), _mm512_set1_ps(p->gamma)};
+    const __m512i upper = _mm512_set1_epi32((int)0xffff0000u), zero = _mm512_setzero_si512();
+    __m512i d0 = addends ? _mm512_load_si512(p->D + 32 * k) : zero, d1 = addends ? _mm512_load_si512(p->D + PL_TILE_SIZE + 32 * k) : zero;
+    __m512i e0 = addends == 2 ? _mm512_load_si512(p->E + 32 * k) : zero, e1 = addends == 2 ? _mm512_load_si512(p->E + PL_TILE_SIZE + 32 * k) : zero;
+    __m512 even0 = ended(s.even0, &f, _mm512_slli_epi32(d0, 16), _mm512_slli_epi32(e0, 16), addends);
+    __m512 odd0 = ended(s.odd0, &f, _mm512_slli_epi32(d1, 16), _mm512_slli_epi32(e1, 16), addends);
+    __m512 even1 = ended(s.even1, &f, _mm512_and_si512(d0, upper), _mm512_and_si512(e0, upper), addends);
+    __m512 odd1 = ended(s.odd1, &f, _mm512_and_si512(d1, upper), _mm512_and_si512(e1, upper), addends);
     if (!full) {
         __mmask16 in0 = 2 * k < p->e.rows ? 0xffff : 0, in1 = 2 * k + 1 < p->e.rows ? 0xffff : 0;
         even0 = _mm512_maskz_mov_ps(p->e.even & in0, even0), odd0 = _mm512_maskz_mov_ps(p->e.odd & in0, odd0);
         even1 = _mm512_maskz_mov_ps(p->e.even & in1, even1), odd1 = _mm512_maskz_mov_ps(p->e.odd & in1, odd1);
     }
 #ifndef PL_TILE_UNIT
-    if (!has_d || !(pl_subnormal16(even0) | pl_subnormal16(odd0) | pl_subnormal16(even1) | pl_subnormal16(odd1))) {    /* sums alone never are */
+    if (!addends || !(pl_subnormal16(even0) | pl_subnormal16(odd0) | pl_subnormal16(even1) | pl_subnormal16(odd1))) {    /* sums alone never are */
         _mm512_store_si512(p->left + 64 * k, pl_normal_pairs16(even0, odd0));
         _mm512_store_si512(p->left + 64 * k + 32, pl_normal_pairs16(even1, odd1));
         _mm512_store_si512(p->right + 32 * k, pl_normal_pairs16(even0, even1));
@@ -74,17 +86,17 @@ PL_INLINE void end_sums(const ending *p, pair_sums s, int has_d, int full, unsig
         return;
     }
 #endif
-    const __m512i e0 = rounded(even0), o0 = rounded(odd0), e1 = rounded(even1), o1 = rounded(odd1);
-    _mm512_store_si512(p->left + 64 * k, pl_high_pairs(e0, o0));
-    _mm512_store_si512(p->left + 64 * k + 32, pl_high_pairs(e1, o1));
-    _mm512_store_si512(p->right + 32 * k, pl_high_pairs(e0, e1));
+    const __m512i r0 = rounded(even0), o0 = rounded(odd0), r1 = rounded(even1), o1 = rounded(odd1);
+    _mm512_store_si512(p->left + 64 * k, pl_high_pairs(r0, o0));
+    _mm512_store_si512(p->left + 64 * k + 32, pl_high_pairs(r1, o1));
+    _mm512_store_si512(p->right + 32 * k, pl_high_pairs(r0, r1));
     _mm512_store_si512(p->right + PL_TILE_SIZE + 32 * k, pl_high_pairs(o0, o1));
 }
 
-PL_INLINE void end_pair(const ending *p, int has_d, int full, unsigned k)
+PL_INLINE void end_pair(const ending *p, int addends, int full, unsigned k)
 {
     const float *s = p->sums + k / 8 * 512 + k % 8 * 32;
-    end_sums(p, (pair_sums){_mm512_load_ps(s), _mm512_load_ps(s + 256), _mm512_load_ps(s + 16), _mm512_load_ps(s + 272)}, has_d, full, k);
+    end_sums(p, (pair_sums){_mm512_load_ps(s), _mm512_load_ps(s + 256), _mm512_load_ps(s + 16), _mm512_load_ps(s + 272)}, addends, full, k);
 }
 
 static int turns_of(const ending *p)

@@ -64,7 +64,7 @@ static ending *line_ending(line *l)
 #define SOME_PAIRS                                                                                     \
     do {                                                                                               \
         unsigned to = pair + pairs < PAIRS ? pair + pairs : PAIRS;                                     \
-        for (; pair < to; pair++) end_pair(p, has_d, full, pair);                                      \
+        for (; pair < to; pair++) end_pair(p, addends, full, pair);                                      \
     } while (0)
 #define SOME_TURNS                                      \
     do {                                                \
@@ -75,15 +75,15 @@ static ending *line_ending(line *l)
         if (l->side.turned < l->side.turns) aside_turn(&l->side); \
     } while (0)
 
-PL_INLINE void multiply_as(line *l, pl_tiles *t, float *held, const ending *p, const pl_bf16 *left, const pl_bf16 *right, int64_t steps, int has_d, int full)
+PL_INLINE void multiply_as(line *l, pl_tiles *t, float *held, const ending *p, const pl_bf16 *left, const pl_bf16 *right, int64_t steps, int addends, int full)
 {
-    int64_t first = steps > 5 ? 5 : steps - 1 > 1 ? steps - 1 : 1, k = 1;    /* steps until the pairs are done */
-    unsigned pair = 0, pairs = first > 1 ? (unsigned)(PAIRS / 4 + first - 2) / (unsigned)(first - 1) : 0;
     int turn = 0, turns = turns_of(p);
+    int64_t room = steps - 1 - turns / 4, first = room > 4 ? 5 : room > 1 ? room + 1 : steps > 1 ? 2 : 1, k = 1;    /* steps until the pairs are done */
+    unsigned pair = 0, pairs = first > 1 ? (unsigned)(PAIRS / 4 + first - 2) / (unsigned)(first - 1) : 0;
     (void)t;
     FIRST_STEP();
     for (; k < first; k++) STEP(SOME_PAIRS);
-    for (; pair < PAIRS; pair++) end_pair(p, has_d, full, pair);
+    for (; pair < PAIRS; pair++) end_pair(p, addends, full, pair);
     for (; k < steps && turn < turns; k++) STEP(SOME_TURNS);
     for (; k < steps; k++) STEP(SOME_PANEL);
     while (turn < turns) end_turn(p, turn++);
@@ -100,8 +100,18 @@ static void multiply(line *l, float *sums, const pl_bf16 *left, const pl_bf16 *r
     if (!p->waits) {
         FIRST_STEP();
         for (int64_t k = 1; k < steps; k++) STEP(SOME_PANEL);
-    } else if (p->full) p->D ? multiply_as(l, t, held, p, left, right, steps, 1, 1) : multiply_as(l, t, held, p, left, right, steps, 0, 1);
-    else p->D ? multiply_as(l, t, held, p, left, right, steps, 1, 0) : multiply_as(l, t, held, p, left, right, steps, 0, 0);
+    } else if (p->full)
+        switch (addends_of(p)) {
+        case 0: multiply_as(l, t, held, p, left, right, steps, 0, 1); break;
+        case 1: multiply_as(l, t, held, p, left, right, steps, 1, 1); break;
+        default: multiply_as(l, t, held, p, left, right, steps, 2, 1);
+        }
+    else
+        switch (addends_of(p)) {
+        case 0: multiply_as(l, t, held, p, left, right, steps, 0, 0); break;
+        case 1: multiply_as(l, t, held, p, left, right, steps, 1, 0); break;
+        default: multiply_as(l, t, held, p, left, right, steps, 2, 0);
+        }
     PL_TILES_BARRIER();
     p->waits = 0;
     l->held = sums;
@@ -111,7 +121,7 @@ static void multiply(line *l, float *sums, const pl_bf16 *left, const pl_bf16 *r
 static void end_block(const ending *p)
 {
     if (!p->waits) return;
-    for (unsigned k = 0; k < PAIRS; k++) p->D ? end_pair(p, 1, 0, k) : end_pair(p, 0, 0, k);
+    for (unsigned k = 0; k < PAIRS; k++) end_pair(p, addends_of(p), 0, k);
     for (int n = 0, turns = turns_of(p); n < turns; n++) end_turn(p, n);
 }
 

@@ -159,11 +159,16 @@ static const pl_mat *shape_of(const pl_cpu_item *item)
     return item->id == PL_OP_polar_map ? &item->map.X : &item->step.W;
 }
 
+static int64_t chain_of(const pl_cpu_item *item)
+{
+    return item->id == PL_OP_polar_map ? item->map.chain : item->step.chain;
+}
+
 size_t PL_ISA_NAME(pl_cpu_matrix_bytes)(const pl_cpu_item *item)
 {
     const pl_mat *x = shape_of(item);
     pl_ns size;
-    size_t bytes = PL_ISA_NAME(pl_ns_point)(&size, NULL, x->rows, x->cols), room = ((size_t)(x->rows * x->cols) * sizeof(float) + 63) / 64 * 64;
+    size_t bytes = PL_ISA_NAME(pl_ns_point)(&size, NULL, x->rows, x->cols, chain_of(item)), room = ((size_t)(x->rows * x->cols) * sizeof(float) + 63) / 64 * 64;
     return bytes > PL_NS_CACHE ? 0 : bytes + (item->id == PL_OP_polar_step ? room : 0);
 }
 
@@ -198,14 +203,14 @@ void PL_ISA_NAME(pl_cpu_matrix)(const pl_cpu_item *item, int64_t b, char *work)
     const pl_mat *x = shape_of(item);
     pl_ns w;
     double norm[2];
-    size_t used = PL_ISA_NAME(pl_ns_point)(&w, work, x->rows, x->cols);
+    size_t used = PL_ISA_NAME(pl_ns_point)(&w, work, x->rows, x->cols, chain_of(item));
     if (item->id == PL_OP_polar_map) {
         const pl_args_polar_map *a = &item->map;
         if (a->N.data) memcpy(norm, (const double *)a->N.data + (a->N.batch == 1 ? 0 : b * a->N.bs), sizeof norm);
         else own_norm(norm, x, b);
         pack(&w, x, b, norm);
         pl_ns_begin(&w);
-        PL_ISA_NAME(pl_ns_steps)(&w, a->coef, a->steps);
+        PL_ISA_NAME(pl_ns_steps)(&w, a->coef, a->steps, a->chain);
         pl_ns_end(&w);
         unpack(&w, &a->Y, b);
     } else {
@@ -215,7 +220,7 @@ void PL_ISA_NAME(pl_cpu_matrix)(const pl_cpu_item *item, int64_t b, char *work)
         direction_and_norm(norm, &d);
         pack(&w, &D, 0, norm);
         pl_ns_begin(&w);
-        PL_ISA_NAME(pl_ns_steps)(&w, a->coef, a->steps);
+        PL_ISA_NAME(pl_ns_steps)(&w, a->coef, a->steps, a->chain);
         pl_ns_end(&w);
         step(&w, a, b);
     }
@@ -223,9 +228,9 @@ void PL_ISA_NAME(pl_cpu_matrix)(const pl_cpu_item *item, int64_t b, char *work)
 
 /* ---- matrices too large for the cache --------------------------------------------------------------------------------------- */
 
-static pl_args_newton_schulz steps_args(pl_mat X, const double *coef, int64_t steps)
+static pl_args_newton_schulz steps_args(pl_mat X, const double *coef, int64_t steps, int64_t chain)
 {
-    pl_args_newton_schulz n = {.X = X, .steps = steps};
+    pl_args_newton_schulz n = {.X = X, .steps = steps, .chain = chain};
     memcpy(n.coef, coef, sizeof n.coef);
     return n;
 }
@@ -236,7 +241,7 @@ static void large_map(pl_queue *q, const pl_args_polar_map *a)
     pl_mat X = pl_scratch_mat(q, POLAR_DTYPE_BF16, a->X.batch, a->X.rows, a->X.cols), N = a->N;
     if (!N.data) N = pl_scratch_mat(q, POLAR_DTYPE_F64, a->X.batch, 1, 2);
     if (q->error == POLAR_OK) {
-        pl_args_newton_schulz n = steps_args(X, a->coef, a->steps);
+        pl_args_newton_schulz n = steps_args(X, a->coef, a->steps, a->chain);
         if (!a->N.data) PL_ISA_NAME(pl_cpu_frob)(q, &(pl_args_frob){.N = N, .X = a->X, .weight = 1, .trans = a->X.rows > a->X.cols});
         PL_ISA_NAME(pl_cpu_normalise)(q, &(pl_args_normalise){.Y = X, .X = a->X, .N = N});
         PL_ISA_NAME(pl_cpu_newton_schulz)(q, &n);
@@ -249,7 +254,7 @@ static void large_step(pl_queue *q, const pl_args_polar_step *a)
 {
     pl_scratch_mark mark = pl_scratch_begin(q);
     pl_mat D = pl_scratch_mat(q, POLAR_DTYPE_F32, a->W.batch, a->W.rows, a->W.cols), live = a->live;
-    pl_args_polar_map map = {.Y = D, .X = D, .steps = a->steps};
+    pl_args_polar_map map = {.Y = D, .X = D, .steps = a->steps, .chain = a->chain};
     live.data = (double *)live.data + 2, live.cols = 2;
     memcpy(map.coef, a->coef, sizeof map.coef);
     if (q->error == POLAR_OK) {
@@ -277,7 +282,7 @@ static size_t item_scratch(const pl_cpu_item *item, int threads)
     const pl_mat *x = shape_of(item);
     size_t bytes = PL_ISA_NAME(pl_cpu_matrix_bytes)(item), elements = (size_t)(x->batch * x->rows * x->cols);
     if (bytes) return bytes * (size_t)threads;
-    pl_args_newton_schulz n = steps_args(*x, item->id == PL_OP_polar_map ? item->map.coef : item->step.coef, 0);
+    pl_args_newton_schulz n = steps_args(*x, item->id == PL_OP_polar_map ? item->map.coef : item->step.coef, 0, chain_of(item));
     return up(elements * sizeof(pl_bf16)) + up((size_t)x->batch * 2 * sizeof(double)) + up(PL_ISA_NAME(pl_cpu_newton_schulz_bytes)(&n, threads)) +
            (item->id == PL_OP_polar_step ? up(elements * sizeof(float)) : 0);
 }

@@ -1,0 +1,96 @@
+/* tile_steps.h -- for test_amx.c: steps of Newton-Schulz by the op, and the same by gemms. */
+#ifndef POLAR_TEST_TILE_STEPS_H
+#define POLAR_TEST_TILE_STEPS_H
+
+#include "polar/map.h"
+#include "tile_products.h"
+
+static const polar_coef jordan = {3.4445, -4.7750, 2.0315};
+
+/* X over its norm, roughly: entries of [-1, 1] over sqrt(m n / 3). */
+static inline matrix iterate_create(int64_t batch, int64_t m, int64_t n, int64_t pad, uint64_t seed)
+{
+    matrix x = matrix_create(BF16, batch, m, n, pad, NORMAL, seed);
+    for (int64_t b = 0; b < batch; b++)
+        for (int64_t i = 0; i < m; i++)
+            for (int64_t j = 0; j < n; j++) {
+                char *at = (char *)element(&x.m, b, i, j);
+                pl_store_f64(at, BF16, 0, pl_load_f64(at, BF16, 0) / sqrt((double)(m * n) / 3));
+            }
+    return x;
+}
+
+static inline matrix copy_of(const matrix *x)
+{
+    matrix y = *x;
+    y.block = malloc(x->bytes);
+    if (!y.block) exit(1);
+    memcpy(y.block, x->block, x->bytes);
+    y.m.data = y.block + ((char *)x->m.data - x->block);
+    return y;
+}
+
+static inline void by_op(machine *at, const matrix *x, int64_t steps, int64_t chain)
+{
+    pl_args_newton_schulz a = {.X = x->m, .steps = steps, .chain = chain};
+    for (int64_t s = 0; s < steps && s < PL_FUSED_STEPS; s++) a.coef[3 * s] = jordan.a - 0.01 * (double)s, a.coef[3 * s + 1] = jordan.b, a.coef[3 * s + 2] = jordan.c;
+    pl_call_newton_schulz(at->q, &a);
+    TEST_TRY(polar_queue_sync(at->q));
+}
+
+static inline void by_gemms(machine *at, const matrix *x, int64_t steps)
+{
+    int64_t B = x->m.batch, m = x->m.rows, n = x->m.cols;
+    matrix A = matrix_create(BF16, B, m, m, 1, NORMAL, 7), P = matrix_create(BF16, B, m, m, 0, NORMAL, 8), Y = matrix_create(BF16, B, m, n, 2, NORMAL, 9);
+    for (int64_t s = 0; s < steps; s++) {
+        PL_CALL(gemm, at->q, .C = A.m, .A = x->m, .B = x->m, .tb = 1, .alpha = 1);
+        PL_CALL(gemm, at->q, .C = P.m, .A = A.m, .B = A.m, .alpha = jordan.c, .D = A.m, .beta = jordan.b);
+        PL_CALL(gemm, at->q, .C = Y.m, .A = P.m, .B = x->m, .alpha = 1, .D = x->m, .beta = jordan.a - 0.01 * (double)s);
+        PL_CALL(copy, at->q, .Y = x->m, .X = Y.m);
+    }
+    TEST_TRY(polar_queue_sync(at->q));
+    matrix_destroy(&A), matrix_destroy(&P), matrix_destroy(&Y);
+}
+
+/* Blocks of `block` rows and columns above the diagonal become those below it, turned. */
+static inline void mirror(const pl_mat *x, int64_t block)
+{
+    for (int64_t b = 0; b < x->batch; b++)
+        for (int64_t i = 0; i < x->rows; i++)
+            for (int64_t j = (i / block + 1) * block; j < x->cols; j++) memcpy((char *)element(x, b, i, j), element(x, b, j, i), sizeof(uint16_t));
+}
+
+static inline void product(machine *at, const matrix *C, double alpha, const matrix *A, const matrix *B, double beta, const pl_mat *D, int64_t block)
+{
+    PL_CALL(gemm, at->q, .C = C->m, .A = A->m, .B = B->m, .alpha = alpha, .D = *D, .beta = beta);
+    TEST_TRY(polar_queue_sync(at->q));
+    if (block) mirror(&C->m, block);
+}
+
+/* Steps joined by their polynomials: Q = q I + P from the left, one Z = a I + B after the other; A = Z A Z. */
+static inline void by_chain(machine *at, const matrix *x, int64_t steps, int64_t block)
+{
+    int64_t N = x->m.batch, m = x->m.rows, n = x->m.cols;
+    matrix A = matrix_create(BF16, N, m, m, 1, NORMAL, 7), P = matrix_create(BF16, N, m, m, 0, NORMAL, 8), B = copy_of(&P), W = copy_of(&P), Y = matrix_create(BF16, N, m, n, 2, NORMAL, 9);
+    matrix T = matrix_create(F32, N, m, m, 0, NORMAL, 8);
+    double q = jordan.a;
+    PL_CALL(gemm, at->q, .C = A.m, .A = x->m, .B = x->m, .tb = 1, .alpha = 1);
+    product(at, &P, jordan.c, &A, &A, jordan.b, &A.m, 0);
+    PL_CALL(copy, at->q, .Y = B.m, .X = P.m);
+    for (int64_t s = 1; s < steps; s++) {
+        double before = jordan.a - 0.01 * (double)(s - 1), a = jordan.a - 0.01 * (double)s;
+        product(at, &W, 1, &B, &A, before, &A.m, block);
+        product(at, &A, 1, &W, &B, before, &W.m, block);
+        product(at, &B, jordan.c, &A, &A, jordan.b, &A.m, block);
+        PL_CALL(axpby, at->q, .Y = T.m, .X = B.m, .alpha = q, .Z = P.m, .beta = a);
+        product(at, &W, 1, &B, &P, 1, &T.m, block);
+        PL_CALL(copy, at->q, .Y = P.m, .X = W.m);
+        q *= a;
+    }
+    product(at, &Y, 1, &P, x, q, &x->m, 0);
+    PL_CALL(copy, at->q, .Y = x->m, .X = Y.m);
+    TEST_TRY(polar_queue_sync(at->q));
+    matrix_destroy(&A), matrix_destroy(&P), matrix_destroy(&B), matrix_destroy(&W), matrix_destroy(&Y), matrix_destroy(&T);
+}
+
+#endif
