@@ -13,6 +13,7 @@
 #include <omp.h>
 
 #include "../cpu_meet.h"
+#include "../cpu_share.h"
 #include "cpu_attention_blocks.h"
 #include "cpu_rows.h"
 #include "math/log_elem.h"
@@ -273,13 +274,14 @@ static void for_tiles(pl_queue *q, const void *args, const pl_attention_plan *p)
     size_t each = pl_attention_tiles_point(&none, NULL, p);
     char *base = pl_scratch_take(q, each * (size_t)p->threads);
     if (base) {
+        int64_t heads = p->images * p->heads, shares = p->threads == 1 ? 1 : heads < SHARES * p->threads ? heads : SHARES * p->threads;
+        pl_share s;
+        pl_share_begin(&s, shares, 1, p->threads);
 #pragma omp parallel num_threads(p->threads) if (p->threads > 1)
         {
             pl_attention_tiles w;
-            int64_t heads = p->images * p->heads, shares = p->threads == 1 ? 1 : heads < SHARES * p->threads ? heads : SHARES * p->threads;
             pl_attention_tiles_point(&w, base + (size_t)omp_get_thread_num() * each, p);
-#pragma omp for schedule(dynamic) nowait
-            for (int64_t k = 0; k < shares; k++) some_heads(args, p, &w, heads * k / shares, heads * (k + 1) / shares);
+            PL_SHARE(k, &s) some_heads(args, p, &w, heads * k / shares, heads * (k + 1) / shares);
             pl_meet(&met);
         }
     }

@@ -10,6 +10,7 @@
 #include <omp.h>
 
 #include "../cpu_meet.h"
+#include "../cpu_share.h"
 #include "base/alloc.h"
 #include "cpu_rows.h"
 #include "cpu_tiles.h"

@@ -13,7 +13,9 @@
 #include <omp.h>
 
 #include "../cpu_meet.h"
+#include "../cpu_share.h"
 #include "base/alloc.h"
+#include "cpu_gemm_ahead.h"
 #include "cpu_gemm_end.h"
 #include "cpu_gemm_pack.h"
 
@@ -45,7 +47,7 @@ typedef struct {
     int64_t M, N, K, mb, nb, kb;              /* in elements; in blocks */
     int64_t mc, nc, kc;                       /* a part of C, a slice of k, in blocks, at most */
     int64_t row_parts, col_parts, items;      /* items: parts over the whole batch */
-    int     threads, grain;                   /* grain: items a thread takes at a time */
+    int     threads;
     int     down;                             /* A^T B by slices */
     size_t  left, right, work;                /* bytes: panels of A, blocks of B, all of a thread's memory */
     const pl_gemm_tail *tail;                 /* or NULL */
@@ -84,7 +86,6 @@ static tile_plan plan_tiles(const pl_args_gemm *g, int threads)
         else break;
     }
     p.threads = p.items < threads ? (int)p.items : threads;
-    p.grain = (int)(!p.down && p.items / p.row_parts >= 4 * (int64_t)p.threads ? p.row_parts : p.items >= 16 * (int64_t)p.threads ? p.items / (16 * p.threads) : 1);
     p.left = (size_t)((p.down ? BUFFERS * p.mc : TOGETHER) * p.kc) * PL_BLOCK_SIZE * sizeof(pl_bf16);
     p.right = (size_t)((p.down ? BUFFERS * p.nc : p.nc) * p.kc) * PL_BLOCK_SIZE * sizeof(pl_bf16);
     p.work = p.left + p.right + (size_t)(p.kc < p.kb ? p.mc * p.nc : 2) * PL_BLOCK_SIZE * sizeof(float);
@@ -139,6 +140,9 @@ typedef struct {
     float      *acc;
     int64_t     packed;
     slice       next;          /* of A^T B, being packed */
+#ifdef PL_TILE_UNIT
+    ahead       ahead_a, ahead_d, ahead_f;    /* of the next panels: A; the addend; what the tail reads */
+#endif
     block_end   last;          /* rows = 0: none waits */
     const float *sums;         /* of it */
 } gemm_own;
@@ -190,9 +194,7 @@ static void multiply_and_pack(gemm_own *w, float *acc, pl_left left, const pl_bf
     PL_TILES_BARRIER();
 }
 
-/* `next`: what the next panel will be read from; its rows from `from` to `to` are asked for. */
-static void multiply(gemm_own *w, const pl_args_gemm *g, const pl_gemm_tail *tail, const block_end *e, float *acc, pl_left left, const pl_bf16 *right, int64_t depth, int more, int last, pl_left next,
-                     int64_t from, int64_t to)
+static void multiply(gemm_own *w, const pl_args_gemm *g, const pl_gemm_tail *tail, const block_end *e, float *acc, pl_left left, const pl_bf16 *right, int64_t depth, int more, int last)
 {
     pl_tiles *t = &w->tiles;
     int64_t steps = ceil_div(depth, PL_BLOCK), apart = 4 * steps * BESIDE / PL_BLOCK, slot = 0, at = 0;
@@ -200,9 +202,11 @@ static void multiply(gemm_own *w, const pl_args_gemm *g, const pl_gemm_tail *tai
     (void)t;
     PL_TILES_BARRIER();
     pl_tiles_start(t, more ? acc : NULL);
-    for (int64_t k = 0; k < steps; k++, left.at += left.step, right += PL_BLOCK_SIZE, next.at += next.step) {
+    for (int64_t k = 0; k < steps; k++, left.at += left.step, right += PL_BLOCK_SIZE) {
         PL_TILES_ADD(t, left.at, left.row, right, SOME_ROWS);
-        for (int64_t n = from; n < to; n++) __builtin_prefetch(next.at + n * next.row, 0, 3);
+        ahead_ask(&w->ahead_a);
+        ahead_ask(&w->ahead_d);
+        ahead_ask(&w->ahead_f);
     }
     for (; r < PL_BLOCK; r += BESIDE) work_beside(w, g, tail, e, r);
     pl_tiles_store(t, acc);
@@ -243,6 +247,19 @@ static void next_slice(gemm_own *w, const tile_plan *p, int64_t k0, int64_t slot
     slice_next(&w->next, w->left + p->mc * other, w->right + p->nc * other, k0, slice_steps(p, k0), slots);
 }
 
+#ifdef PL_TILE_UNIT
+/* Rows [i, i + rows) will be next, for the same columns of C and slice of k. */
+static void panels_ahead(gemm_own *w, const pl_args_gemm *g, const tile_plan *p, int64_t b, int64_t i, int64_t rows, int64_t j0, int64_t n, int64_t k0, int64_t steps, int last)
+{
+    const int64_t times = n * rows / PL_BLOCK * steps;
+    const pl_mat *f = p->tail && !p->tail->written ? p->tail->beside : NULL;
+    w->ahead_a = w->ahead_d = w->ahead_f = (ahead){0};
+    if (!g->ta) w->ahead_a = ahead_of(&g->A, b, i, rows, PL_BLOCK * k0, PL_BLOCK * steps, times);
+    if (last) w->ahead_d = ahead_of(&g->D, b, i, rows, PL_BLOCK * j0, PL_BLOCK * n, times);
+    if (last && f) w->ahead_f = ahead_of(f, b, i, rows, PL_BLOCK * j0, PL_BLOCK * n, times);
+}
+#endif
+
 /* One part of C. Where k takes several slices the sums wait in `acc`, block after block; otherwise room for two serves all. */
 static void gemm_part(gemm_own *w, const pl_args_gemm *g, const tile_plan *p, int64_t item)
 {
@@ -266,15 +283,17 @@ static void gemm_part(gemm_own *w, const pl_args_gemm *g, const tile_plan *p, in
             for (int64_t h = 0; h < panels; h++)
                 if (p->down) left[h] = left_turned(packed_left + (i + h) * steps * PL_BLOCK_SIZE);
                 else left[h] = left_panel(w->left + h * steps * PL_BLOCK_SIZE, g, b, i0 + i + h, k0, steps);
+#ifdef PL_TILE_UNIT
+            panels_ahead(w, g, p, b, row + PL_BLOCK * panels, PL_BLOCK * panels, j0, n, k0, steps, last);
+#endif
             for (int64_t j = 0; j < n; j++)
                 for (int64_t h = 0; h < panels; h++) {
                     const block_end e = block_end_at(g, b, row + PL_BLOCK * h, col + PL_BLOCK * j, p->past);
                     float *acc = w->acc + (sliced ? (i + h) * n + j : (j * panels + h) % 2) * PL_BLOCK_SIZE;
                     const pl_bf16 *right = packed_right + j * steps * PL_BLOCK_SIZE;
 #ifdef PL_TILE_UNIT
-                    int64_t asked = !p->down && i0 + i + panels + h < p->mb ? PL_BLOCK : 0;
                     if (p->down && !last) multiply_and_pack(w, acc, left[h], right, steps, k0 > 0);
-                    else multiply(w, g, p->tail, &e, acc, left[h], right, depth, k0 > 0, last, panel_lies(g, b, i0 + i + panels + h, k0), asked * j / n, asked * (j + 1) / n);
+                    else multiply(w, g, p->tail, &e, acc, left[h], right, depth, k0 > 0, last);
 #else
                     multiply(g, p->tail, &e, acc, left[h], right, depth, k0 > 0, last);
                     if (p->down && !last) slice_ask(&w->next, w->next.ask_some);
@@ -290,17 +309,13 @@ static void gemm_part(gemm_own *w, const pl_args_gemm *g, const tile_plan *p, in
 }
 
 /* One thread's share; `work` is its own memory, or NULL for the stack. */
-static void gemm_share(const pl_args_gemm *g, const tile_plan *p, char *work)
+static void gemm_share(const pl_args_gemm *g, const tile_plan *p, pl_share *s, char *work)
 {
     _Alignas(64) char stack[STACK_BYTES];
     if (!work) work = stack;
     gemm_own w = {.left = (pl_bf16 *)work, .right = (pl_bf16 *)(work + p->left), .acc = (float *)(work + p->left + p->right), .packed = -1};
     pl_tiles_begin(&w.tiles);
-    if (p->threads == 1)
-        for (int64_t item = 0; item < p->items; item++) gemm_part(&w, g, p, item);
-    else
-#pragma omp for schedule(dynamic, p->grain) nowait
-        for (int64_t item = 0; item < p->items; item++) gemm_part(&w, g, p, item);
+    PL_SHARE(item, s) gemm_part(&w, g, p, item);
     pl_tiles_end(&w.tiles);
     if (p->past || (p->tail && p->tail->beside_past)) pl_past_end();
 }
@@ -308,6 +323,7 @@ static void gemm_share(const pl_args_gemm *g, const tile_plan *p, char *work)
 void PL_ISA_NAME(pl_cpu_gemm_tiles)(pl_queue *q, const pl_args_gemm *g, const pl_gemm_tail *tail)
 {
     tile_plan p = plan_tiles(g, q->dev->threads);
+    pl_share s;
     char *heap = NULL;
     _Atomic int met = 0;
     p.tail = tail;
@@ -320,11 +336,10 @@ void PL_ISA_NAME(pl_cpu_gemm_tiles)(pl_queue *q, const pl_args_gemm *g, const pl
             return;
         }
     }
-    if (p.threads == 1) gemm_share(g, &p, heap);
-    else
-#pragma omp parallel num_threads(p.threads)
+    pl_share_begin(&s, p.items, 1, p.threads);
+#pragma omp parallel num_threads(p.threads) if (p.threads > 1)
     {
-        gemm_share(g, &p, heap ? heap + (size_t)omp_get_thread_num() * p.work : NULL);
+        gemm_share(g, &p, &s, heap ? heap + (size_t)omp_get_thread_num() * p.work : NULL);
         pl_meet(&met);
     }
     pl_free(heap);

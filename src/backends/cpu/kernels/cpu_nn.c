@@ -6,6 +6,7 @@
 #include <omp.h>
 
 #include "../cpu_meet.h"
+#include "../cpu_share.h"
 #include "../cpu_vit.h"
 #include "cpu_rows.h"
 #include "cpu_vec.h"
@@ -30,10 +31,11 @@ static void for_rows(pl_queue *q, rows_fn fn, const void *args, int64_t batch, i
 {
     int64_t pieces = (cols + wide - 1) / wide, runs = (rows + run - 1) / run, all = batch * runs * pieces;
     _Atomic int met = 0;
+    pl_share s;
+    pl_share_begin(&s, all, 1, q->dev->threads);
 #pragma omp parallel num_threads(q->dev->threads) if (batch * rows * cols > SMALL)
     {
-#pragma omp for schedule(static) nowait
-        for (int64_t t = 0; t < all; t++) {
+        PL_SHARE(t, &s) {
             int64_t j = t % pieces * wide, from = t / pieces % runs * run, to = from + run < rows ? from + run : rows;
             fn(args, t / pieces / runs, from, to, j, cols - j < wide ? cols - j : wide);
         }
@@ -64,10 +66,11 @@ static void sum_by_lanes(pl_queue *q, const pl_args_row_sum *a, int f64)
     char *sums = pl_scratch_take(q, pl_cpu_row_sum_bytes(a));
     int64_t groups = a->Y.rows, each = a->X.rows / groups, lanes = pl_layernorm_lanes(each), pieces = (a->Y.cols + WIDE - 1) / WIDE, row = lanes * a->Y.cols;
     if (sums) {
+        pl_share s;
+        pl_share_begin(&s, a->Y.batch * groups * lanes, 1, q->dev->threads);
 #pragma omp parallel num_threads(q->dev->threads) if (a->X.batch * a->X.rows * a->X.cols > SMALL)
         {
-#pragma omp for schedule(static) nowait
-            for (int64_t t = 0; t < a->Y.batch * groups * lanes; t++) {
+            PL_SHARE(t, &s) {
                 int64_t b = t / lanes / groups, i = t / lanes % groups;
                 if (f64) row_sum_lane_f64(a, b, i, t % lanes, each, (double *)(void *)sums + t * a->Y.cols);
                 else row_sum_lane_f32(a, b, i, t % lanes, each, (float *)(void *)sums + t * a->Y.cols);
