@@ -12,6 +12,7 @@
 
 #include <omp.h>
 #include <stdatomic.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #define PL_SHARE_OWNERS 64    /* threads beyond have no stretch */
@@ -62,13 +63,25 @@ static inline int64_t pl_share_take(pl_share *s)
     }
 }
 
-static inline int64_t pl_share_end(const pl_share *s, int64_t piece)
+/* Where a thread is in a piece; zero at first. */
+typedef struct {
+    int64_t item, end;
+} pl_share_place;
+
+/* The next item, or -1. */
+static inline int64_t pl_share_next(pl_share *s, pl_share_place *p)
 {
-    return (piece + 1) * s->each < s->items ? (piece + 1) * s->each : s->items;
+    if (p->item == p->end) {
+        int64_t piece = pl_share_take(s);
+        if (piece < 0) return -1;
+        p->item = piece * s->each;
+        p->end = p->item + s->each < s->items ? p->item + s->each : s->items;
+    }
+    return p->item++;
 }
 
 #define PL_SHARE(t, s) \
-    for (int64_t t##_piece; (t##_piece = pl_share_take(s)) >= 0;) \
-        for (int64_t t = t##_piece * (s)->each, t##_end = pl_share_end(s, t##_piece); t < t##_end; t++)
+    for (pl_share_place t##_place = {0, 0}, *t##_once = &t##_place; t##_once; t##_once = NULL) \
+        for (int64_t t; (t = pl_share_next(s, &t##_place)) >= 0;)
 
 #endif

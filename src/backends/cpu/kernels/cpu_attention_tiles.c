@@ -249,22 +249,24 @@ static void clear_beyond(const pl_attention_tiles *w, int64_t tb)
     }
 }
 
-static void some_heads(const void *args, const pl_attention_plan *p, const pl_attention_tiles *w, int64_t from, int64_t to)
+/* A thread's heads; it takes the next one while it begins with this one, to ask for its rows and pack its keys beside. */
+static void some_heads(const void *args, const pl_attention_plan *p, const pl_attention_tiles *w, pl_share *s)
 {
     pl_tiles t;
     beside_of b = {.tiles = &t};
+    pl_share_place place = {0, 0};
+    int first = 1;
     beside_begin(&b, 1, 0);
     pl_tiles_begin(&t);
     if (p->back) clear_beyond(w, p->tp / PL_BLOCK);
-    for (int64_t k = from; k < to; k++) {
-        head_of h = head_at(p, w, k / p->heads, k % p->heads), next = head_at(p, w, (k + 1) / p->heads, (k + 1) % p->heads);
-        if (p->back) backward_head(&b, args, &h, k + 1 < to ? &next : NULL, k == from);
-        else forward_head(&b, args, &h, k + 1 < to ? &next : NULL, k == from);
+    for (int64_t k = pl_share_next(s, &place), then; k >= 0; k = then, first = 0) {
+        then = pl_share_next(s, &place);
+        head_of h = head_at(p, w, k / p->heads, k % p->heads), next = head_at(p, w, then / p->heads, then % p->heads);
+        if (p->back) backward_head(&b, args, &h, then >= 0 ? &next : NULL, first);
+        else forward_head(&b, args, &h, then >= 0 ? &next : NULL, first);
     }
     pl_tiles_end(&t);
 }
-
-#define SHARES 8    /* a thread's, about: cores differ, and a share's first head is not looked ahead to */
 
 static void for_tiles(pl_queue *q, const void *args, const pl_attention_plan *p)
 {
@@ -274,14 +276,13 @@ static void for_tiles(pl_queue *q, const void *args, const pl_attention_plan *p)
     size_t each = pl_attention_tiles_point(&none, NULL, p);
     char *base = pl_scratch_take(q, each * (size_t)p->threads);
     if (base) {
-        int64_t heads = p->images * p->heads, shares = p->threads == 1 ? 1 : heads < SHARES * p->threads ? heads : SHARES * p->threads;
         pl_share s;
-        pl_share_begin(&s, shares, 1, p->threads);
+        pl_share_begin(&s, p->images * p->heads, 1, p->threads);
 #pragma omp parallel num_threads(p->threads) if (p->threads > 1)
         {
             pl_attention_tiles w;
             pl_attention_tiles_point(&w, base + (size_t)omp_get_thread_num() * each, p);
-            PL_SHARE(k, &s) some_heads(args, p, &w, heads * k / shares, heads * (k + 1) / shares);
+            some_heads(args, p, &w, &s);
             pl_meet(&met);
         }
     }
