@@ -150,9 +150,9 @@ typedef struct {
 /* The sums of a block of C over `depth` of k, added to those in acc if `more`; its end or, if there is more to come, acc again. */
 #ifdef PL_TILE_UNIT
 
-#define BESIDE 4    /* rows at a time */
+#define BESIDE 8    /* rows at a time */
 
-/* Beside the tile unit: rows r to r + 3 of the block that waits are ended, those of `now`, which is being multiplied, asked for. */
+/* Beside the tile unit: rows r to r + 7 of the block that waits are ended, those of `now`, which is being multiplied, asked for. */
 static __attribute__((noinline)) void work_beside(gemm_own *w, const pl_args_gemm *g, const pl_gemm_tail *tail, const block_end *now, unsigned r)
 {
     const block_end *e = &w->last;
