@@ -70,7 +70,7 @@ static inline int64_t product_errors(machine *at, sum_of *sum, shape s, int ta, 
 
 static inline void test_products(machine *one, machine *three, sum_of *sum)
 {
-    static const shape shapes[] = {{1, 1, 1, 1},    {2, 1, 17, 3},    {3, 13, 33, 7},  {1, 32, 32, 32}, {2, 5, 3, 0},     {1, 33, 65, 31},   {1, 70, 40, 97},   {1, 20, 30, 1100},
+    static const shape shapes[] = {{1, 1, 1, 1},    {2, 1, 17, 3},    {3, 13, 33, 7},  {1, 32, 32, 32}, {2, 5, 3, 0}, {1, 150, 40, 0}, {1, 33, 65, 31},   {1, 70, 40, 97},   {1, 20, 30, 1100},
                                    {1, 290, 40, 33}, {1, 40, 430, 33}, {2, 40, 33, 64}, {1, 64, 8, 1056},
                                    {2, 70, 45, 275}, {1, 420, 40, 300}, {1, 33, 400, 290}, {3, 90, 200, 263}};    /* A^T B: some slices of k, the last one ragged, and parts of C */
     int64_t bad = 0, wild = 0, small = 0;

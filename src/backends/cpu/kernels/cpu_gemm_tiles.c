@@ -251,7 +251,7 @@ static void next_slice(gemm_own *w, const tile_plan *p, int64_t k0, int64_t slot
 /* Rows [i, i + rows) will be next, for the same columns of C and slice of k. */
 static void panels_ahead(gemm_own *w, const pl_args_gemm *g, const tile_plan *p, int64_t b, int64_t i, int64_t rows, int64_t j0, int64_t n, int64_t k0, int64_t steps, int last)
 {
-    const int64_t times = n * rows / PL_BLOCK * steps;
+    const int64_t times = steps > 0 ? n * rows / PL_BLOCK * steps : 1;    /* k may be empty */
     const pl_mat *f = p->tail && !p->tail->written ? p->tail->beside : NULL;
     w->ahead_a = w->ahead_d = w->ahead_f = (ahead){0};
     if (!g->ta) w->ahead_a = ahead_of(&g->A, b, i, rows, PL_BLOCK * k0, PL_BLOCK * steps, times);
