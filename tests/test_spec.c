@@ -295,7 +295,7 @@ static void test_tree(void)
         {"open/so3_factorial", 2 * 6 * 20}, {"open/so3_schur_only", 2 * 5 * 20}, {"open/so3_rounding", 2 * 6 * 20}, {"open/so3_gauge", 2 * 5 * 4},
         {"demo/so3_small", 2 * 3 * 4}, {"demo/so3_tiny", 2 * 3 * 4},
         {"paper/deit_minimal_100ep", 3 * 4}, {"paper/deit_matched_aug_100ep", 3}, {"paper/deit_style_300ep", 3 * 4}, {"paper/deit_lr_scan", 12}, {"paper/deit_adamw_lr_audit", 3},
-        {"paper/deit_timing", 3}, {"open/deit_muon_wd", 4 * 4}, {"open/deit_qkv_split", 4}, {"open/deit_factorial", 6 * 4},
+        {"paper/deit_timing", 3}, {"open/deit_muon_wd", 4 * 4}, {"open/deit_qkv_split", 4}, {"open/deit_rounding", 6 * 8}, {"open/deit_factorial", 6 * 4},
         {"demo/deit_small", 3 * 2}, {"demo/deit_tiny", 2},
     };
     static const char *const folders[] = {"paper", "open", "demo"};

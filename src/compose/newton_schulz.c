@@ -50,14 +50,14 @@ static void step_reference(pl_queue *q, const ns_work *w, polar_coef k)
     PL_CALL(axpby, q, .Y = w->Y, .X = w->X, .alpha = k.a, .Z = w->Y, .beta = 1, .round_terms = 1);                  /* Y = R(R(a X) + Y) */
 }
 
-/* Steps s to `last` at once: Y = q X + P X. What is rounded is what step_fused rounds, W = a A + P A, and the joined P. */
-static void steps_joined(pl_queue *q, const ns_work *w, const polar_coef *k, int last)
+/* A step and those joined to it: Y = q X + P X. Rounded is what step_fused rounds, W = a A + B A, and the joined P. */
+static void steps_joined(pl_queue *q, const ns_work *w, const polar_coef *k, int joined)
 {
     pl_mat A = w->A, P = w->P, B = w->P, free = w->S, other = w->B;
     double factor = k->a;
     PL_CALL(gemm, q, .C = A, .A = w->X, .B = w->X, .tb = 1, .alpha = 1);
     PL_CALL(gemm, q, .C = P, .A = A, .B = A, .alpha = k->c, .D = A, .beta = k->b);
-    for (int s = 0; s < last; s++) {
+    for (int s = 0; s < joined; s++) {
         PL_CALL(gemm, q, .C = free, .A = B, .B = A, .alpha = 1, .D = A, .beta = k->a);           /* W = Z A */
         PL_CALL(gemm, q, .C = A, .A = free, .B = B, .alpha = 1, .D = free, .beta = k->a);        /* A = W Z */
         k++;
