@@ -24,19 +24,24 @@ typedef struct {
     pl_mat B, T;    /* (B, m, m): Gram form only, T in f32 */
 } ns_work;
 
-static void swap(pl_mat *a, pl_mat *b)
+/* Linear combinations in the epilogue of the products, each result rounded once. A step, and in the Gram form those joined to it. */
+static void steps_fused(pl_queue *q, const ns_work *w, const polar_coef *k, int joined)
 {
-    pl_mat t = *a;
-    *a = *b;
-    *b = t;
-}
-
-/* Linear combinations in the epilogue of the products, each result rounded once. */
-static void step_fused(pl_queue *q, const ns_work *w, polar_coef k)
-{
-    PL_CALL(gemm, q, .C = w->A, .A = w->X, .B = w->X, .tb = 1, .alpha = 1);                           /* A = X X^T        (m, m) */
-    PL_CALL(gemm, q, .C = w->P, .A = w->A, .B = w->A, .alpha = k.c, .D = w->A, .beta = k.b);          /* P = b A + c A A  (m, m) */
-    PL_CALL(gemm, q, .C = w->Y, .A = w->P, .B = w->X, .alpha = 1, .D = w->X, .beta = k.a);            /* Y = a X + P X    (m, n) */
+    pl_mat A = w->A, P = w->P, B = w->P, free = w->S;
+    double factor = k->a;
+    PL_CALL(gemm, q, .C = A, .A = w->X, .B = w->X, .tb = 1, .alpha = 1);                              /* A = X X^T        (m, m) */
+    PL_CALL(gemm, q, .C = P, .A = A, .B = A, .alpha = k->c, .D = A, .beta = k->b);                    /* P = b A + c A A  (m, m) */
+    for (int s = 0; s < joined; s++) {
+        PL_CALL(gemm, q, .C = free, .A = B, .B = A, .alpha = 1, .D = A, .beta = k->a);                /* W = Z A */
+        PL_CALL(gemm, q, .C = A, .A = free, .B = B, .alpha = 1, .D = free, .beta = k->a);             /* A = W Z */
+        k++, B = w->B;
+        PL_CALL(gemm, q, .C = B, .A = A, .B = A, .alpha = k->c, .D = A, .beta = k->b);
+        PL_CALL(axpby, q, .Y = w->T, .X = B, .alpha = factor, .Z = P, .beta = k->a);
+        PL_CALL(gemm, q, .C = free, .A = B, .B = P, .alpha = 1, .D = w->T, .beta = 1);                /* (a I + B) (q I + P) - a q I */
+        pl_mat_swap(&P, &free);
+        factor *= k->a;
+    }
+    PL_CALL(gemm, q, .C = w->Y, .A = P, .B = w->X, .alpha = 1, .D = w->X, .beta = factor);            /* Y = q X + P X    (m, n) */
 }
 
 /* One rounding to bf16 per operation, in the order in which Python reads c * A @ A: what the paper ran. */
@@ -48,27 +53,6 @@ static void step_reference(pl_queue *q, const ns_work *w, polar_coef k)
     PL_CALL(axpby, q, .Y = w->P, .X = w->A, .alpha = k.b, .Z = w->S, .beta = 1, .round_terms = 1);                  /* P = R(R(b A) + S) */
     PL_CALL(gemm, q, .C = w->Y, .A = w->P, .B = w->X, .alpha = 1);                                                  /* Y = R(P X) */
     PL_CALL(axpby, q, .Y = w->Y, .X = w->X, .alpha = k.a, .Z = w->Y, .beta = 1, .round_terms = 1);                  /* Y = R(R(a X) + Y) */
-}
-
-/* A step and those joined to it: Y = q X + P X. Rounded is what step_fused rounds, W = a A + B A, and the joined P. */
-static void steps_joined(pl_queue *q, const ns_work *w, const polar_coef *k, int joined)
-{
-    pl_mat A = w->A, P = w->P, B = w->P, free = w->S, other = w->B;
-    double factor = k->a;
-    PL_CALL(gemm, q, .C = A, .A = w->X, .B = w->X, .tb = 1, .alpha = 1);
-    PL_CALL(gemm, q, .C = P, .A = A, .B = A, .alpha = k->c, .D = A, .beta = k->b);
-    for (int s = 0; s < joined; s++) {
-        PL_CALL(gemm, q, .C = free, .A = B, .B = A, .alpha = 1, .D = A, .beta = k->a);           /* W = Z A */
-        PL_CALL(gemm, q, .C = A, .A = free, .B = B, .alpha = 1, .D = free, .beta = k->a);        /* A = W Z */
-        k++;
-        if (s == 0) B = other;
-        PL_CALL(gemm, q, .C = B, .A = A, .B = A, .alpha = k->c, .D = A, .beta = k->b);
-        PL_CALL(axpby, q, .Y = w->T, .X = B, .alpha = factor, .Z = P, .beta = k->a);
-        PL_CALL(gemm, q, .C = free, .A = B, .B = P, .alpha = 1, .D = w->T, .beta = 1);           /* (a I + B) (q I + P) - a q I */
-        swap(&P, &free);
-        factor *= k->a;
-    }
-    PL_CALL(gemm, q, .C = w->Y, .A = P, .B = w->X, .alpha = 1, .D = w->X, .beta = factor);
 }
 
 void pl_ns_coefs(double *out, const polar_coef *coefs, int64_t steps)
@@ -93,7 +77,7 @@ int64_t pl_ns_chain(polar_rounding rounding, const polar_coef *coefs, int64_t fi
     return chain;
 }
 
-/* All steps on X in one op, for devices that have it: the bits of step_fused. */
+/* All steps on X in one op, for devices that have it: the bits of steps_fused but for a chain's (ops.def). */
 static void steps_native(pl_queue *q, pl_mat X, const pl_ns_opts *o)
 {
     if (!X.batch) return;
@@ -108,10 +92,8 @@ static void steps_native(pl_queue *q, pl_mat X, const pl_ns_opts *o)
 /* How many steps after step s are joined with it; chains end where those of steps_native do. */
 static int joined_after(const pl_ns_opts *o, int s, const pl_mat *X)
 {
-    int first = s / PL_FUSED_STEPS * PL_FUSED_STEPS, count = 0;
-    int64_t chain = pl_ns_chain(o->rounding, o->coefs, first, o->steps - first < PL_FUSED_STEPS ? o->steps - first : PL_FUSED_STEPS, X);
-    while (chain >> (s - first + count) & 1) count++;
-    return count;
+    int first = s / PL_FUSED_STEPS * PL_FUSED_STEPS;
+    return (int)pl_chain_joined(pl_ns_chain(o->rounding, o->coefs, first, o->steps - first < PL_FUSED_STEPS ? o->steps - first : PL_FUSED_STEPS, X), s - first);
 }
 
 static void steps_composed(pl_queue *q, ns_work *w, const pl_ns_opts *o)
@@ -126,9 +108,8 @@ static void steps_composed(pl_queue *q, ns_work *w, const pl_ns_opts *o)
     for (int s = 0, joined; s < o->steps; s += 1 + joined) {
         joined = joined_after(o, s, &w->X);
         if (reference) step_reference(q, w, o->coefs[s]);
-        else if (joined) steps_joined(q, w, o->coefs + s, joined);
-        else step_fused(q, w, o->coefs[s]);
-        swap(&w->X, &w->Y);
+        else steps_fused(q, w, o->coefs + s, joined);
+        pl_mat_swap(&w->X, &w->Y);
     }
 }
 

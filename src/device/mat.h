@@ -45,4 +45,11 @@ polar_status pl_mat_download_f64(pl_queue *q, const pl_mat *m, double *dst);    
 double pl_load_f64(const void *data, polar_dtype dtype, int64_t i);             /* host memory: element i as a double */
 void   pl_store_f64(void *data, polar_dtype dtype, int64_t i, double x);        /* host memory: one rounding */
 
+static inline void pl_mat_swap(pl_mat *a, pl_mat *b)
+{
+    pl_mat t = *a;
+    *a = *b;
+    *b = t;
+}
+
 #endif

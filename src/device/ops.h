@@ -14,6 +14,14 @@
 
 #define PL_FUSED_STEPS 12    /* of one call of newton_schulz */
 
+/* How many steps a chain joins to step s. */
+static inline int64_t pl_chain_joined(int64_t chain, int64_t s)
+{
+    int64_t n = 0;
+    while (chain >> (s + n) & 1) n++;
+    return n;
+}
+
 /* the args structs */
 #define PL_OP(name, out, inout, in, ...) \
     typedef struct {                     \

@@ -27,17 +27,6 @@ PL_HD float pl_nearer_zero(float x, float y)
     return x;
 }
 
-/* x, but at most y >= 0, compared in the same way; not for NaN. */
-PL_HD float pl_at_most(float x, float y)
-{
-    int32_t a, b;
-    memcpy(&a, &x, sizeof a);
-    memcpy(&b, &y, sizeof b);
-    a = a < b ? a : b;
-    memcpy(&x, &a, sizeof x);
-    return x;
-}
-
 /* x Phi(x), and its slope in *slope; about 0 (below 2^-100) at -infinity, NaN for NaN. Nothing on the way is subnormal where x^2 is not: e^(-t^2 / 2) ends at 2^-110, since a
  * product that underflows costs some CPUs 150 cycles. */
 PL_HD float pl_gelu_bf16(float x, float *slope)
@@ -62,7 +51,7 @@ PL_HD float pl_gelu_bf16(float x, float *slope)
     p = fmaf(p, u, 0x1.ee2a78p-3f);
     p = fmaf(p, u, -0x1.96cc82p-2f);
     p = fmaf(p, u, 0x1.fff0b4p-2f);
-    float tail = bell * p, other = fmaf(-1.0f, tail, 1.0f), phi = x < 0 ? tail : other, y = pl_nearer_zero(x, -16.0f), z = pl_at_most(y, 16.0f);    /* fmaf: gcc can mask it */
+    float tail = bell * p, other = fmaf(-1.0f, tail, 1.0f), phi = x < 0 ? tail : other, y = pl_nearer_zero(x, -16.0f), z = -pl_nearer_zero(-y, -16.0f);    /* fmaf: gcc can mask it */
     *slope = fmaf(z * 0x1.988454p-2f, bell, phi);
     return y * phi;
 }

@@ -41,6 +41,12 @@ typedef struct pl_cpu_item {
     };
 } pl_cpu_item;
 
+/* The matrices of one with a polar map. */
+static inline const pl_mat *pl_cpu_item_matrix(const pl_cpu_item *item)
+{
+    return item->id == PL_OP_polar_map ? &item->map.X : &item->step.W;
+}
+
 /* A norm in the making, row by row; begins as zeros. */
 typedef struct pl_cpu_norm {
     double rows[32];    /* the lanes of lane_sum_elem.h */

@@ -10,9 +10,10 @@ void pl_for_runs(pl_queue *q, pl_run_fn fn, const void *args, int64_t batch, int
 {
     int64_t runs = (rows + RUN_ROWS - 1) / RUN_ROWS, all = batch * runs;
     _Atomic int met = 0;
+    int threads = batch * rows * numbers > PL_RUN_SMALL ? q->dev->threads : 1;
     pl_share s;
-    pl_share_begin(&s, all, 1, q->dev->threads);
-#pragma omp parallel num_threads(q->dev->threads) if (batch * rows * numbers > PL_RUN_SMALL)
+    pl_share_begin(&s, all, 1, threads);
+#pragma omp parallel num_threads(threads) if (threads > 1)
     {
         PL_SHARE(t, &s) {
             int64_t from = t % runs * RUN_ROWS;

@@ -48,6 +48,24 @@ PL_INLINE __m512i pl_high_pairs(__m512i a, __m512i b)
     return _mm512_mask_blend_epi16(0xAAAAAAAAu, _mm512_srli_epi32(a, 16), b);
 }
 
+/* 16 pairs of floats. */
+typedef struct {
+    __m512 low, high;
+} pl_pairs_f32;
+
+/* Those of 16 pairs of bf16. */
+PL_INLINE pl_pairs_f32 pl_widened16(__m512i pairs)
+{
+    return (pl_pairs_f32){_mm512_castsi512_ps(_mm512_slli_epi32(pairs, 16)), _mm512_castsi512_ps(_mm512_and_si512(pairs, _mm512_set1_epi32((int)0xffff0000u)))};
+}
+
+/* 32 floats by twos: the even ones low, the odd ones high. */
+PL_INLINE pl_pairs_f32 pl_by_twos(__m512 first, __m512 second)
+{
+    const __m512i evens = _mm512_set_epi32(30, 28, 26, 24, 22, 20, 18, 16, 14, 12, 10, 8, 6, 4, 2, 0), odds = _mm512_add_epi32(evens, _mm512_set1_epi32(1));
+    return (pl_pairs_f32){_mm512_permutex2var_ps(first, evens, second), _mm512_permutex2var_ps(first, odds, second)};
+}
+
 /* pl_bf16_from_f32, 16 at once, in the high halves. */
 PL_INLINE __m512i pl_rounded16(__m512 v)
 {

@@ -25,8 +25,8 @@ PL_INLINE void row_in(float *v, const void *x, const polar_dtype dtype, const in
 {
 #ifdef __AVX512BW__
     if (PAIRS(dtype, n)) {
-        const __m512i pairs = _mm512_loadu_si512(x);
-        _mm512_storeu_si512(v, _mm512_slli_epi32(pairs, 16)), _mm512_storeu_si512(v + 16, _mm512_and_si512(pairs, _mm512_set1_epi32((int)0xffff0000u)));
+        const pl_pairs_f32 p = pl_widened16(_mm512_loadu_si512(x));
+        _mm512_storeu_ps(v, p.low), _mm512_storeu_ps(v + 16, p.high);
         return;
     }
 #endif
@@ -37,9 +37,8 @@ PL_INLINE void bias_in(float *b, const float *bias, const polar_dtype dtype, con
 {
 #ifdef __AVX512BW__
     if (PAIRS(dtype, n)) {
-        const __m512i evens = _mm512_set_epi32(30, 28, 26, 24, 22, 20, 18, 16, 14, 12, 10, 8, 6, 4, 2, 0), odds = _mm512_add_epi32(evens, _mm512_set1_epi32(1));
-        const __m512 low = _mm512_loadu_ps(bias), high = _mm512_loadu_ps(bias + 16);
-        _mm512_storeu_ps(b, _mm512_permutex2var_ps(low, evens, high)), _mm512_storeu_ps(b + 16, _mm512_permutex2var_ps(low, odds, high));
+        const pl_pairs_f32 p = pl_by_twos(_mm512_loadu_ps(bias), _mm512_loadu_ps(bias + 16));
+        _mm512_storeu_ps(b, p.low), _mm512_storeu_ps(b + 16, p.high);
         return;
     }
 #endif
@@ -145,7 +144,7 @@ void PL_ISA_NAME(pl_cpu_gemm_act)(pl_queue *q, const pl_args_gemm_act *a)
     const pl_args_gemm g = {.C = a->Y, .A = a->A, .B = a->B, .D = a->D, .tb = a->tb, .alpha = 1, .beta = a->D.data ? 1 : 0};
     pl_gemm_tail tail = {.fn = tail_of(a), .arg = a, .beside = a->F.data ? &a->F : a->S.data ? &a->S : NULL, .written = !a->F.data};
     if (tail.fn != act_tail_f32 && tail.fn != act_tail_f64) {
-        tail.past = pl_past(&a->Y) && a->Y.data != a->D.data;    /* the addend's lines are in the cache */
+        tail.past = pl_past_result(&a->Y, &a->D);
         tail.beside_past = pl_past(&a->S);
         if (tail.beside_past) tail.beside = NULL;
     }

@@ -57,21 +57,17 @@ PL_INLINE __mmask32 first_of(unsigned n)
 PL_INLINE void end_row(const block_end *e, unsigned r, char *c, const int past, __m512 even, __m512 odd, const int narrow, const add_kind add, const int full)
 {
     const __m512i low = _mm512_set_epi32(23, 7, 22, 6, 21, 5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0), high = _mm512_add_epi32(low, _mm512_set1_epi32(8));
-    const __m512i evens = _mm512_set_epi32(30, 28, 26, 24, 22, 20, 18, 16, 14, 12, 10, 8, 6, 4, 2, 0), odds = _mm512_add_epi32(evens, _mm512_set1_epi32(1));
     const __m512 alpha = _mm512_set1_ps(e->alpha), beta = _mm512_set1_ps(e->beta);
     const __mmask32 in = first_of(e->cols);
-    __m512 d0 = _mm512_setzero_ps(), d1 = d0;
+    pl_pairs_f32 addend = {_mm512_setzero_ps(), _mm512_setzero_ps()};
     const char *d = e->d + r * e->d_step;
-    if (add == ADD_BF16) {
-        __m512i x = full ? _mm512_loadu_si512(d) : _mm512_maskz_loadu_epi16(in, d);
-        d0 = _mm512_castsi512_ps(_mm512_slli_epi32(x, 16)), d1 = _mm512_castsi512_ps(_mm512_and_si512(x, _mm512_set1_epi32((int)0xffff0000u)));
-    }
+    if (add == ADD_BF16) addend = pl_widened16(full ? _mm512_loadu_si512(d) : _mm512_maskz_loadu_epi16(in, d));
     if (add == ADD_F32) {
         __m512 x = full ? _mm512_loadu_ps(d) : _mm512_maskz_loadu_ps((__mmask16)in, d), y = full ? _mm512_loadu_ps(d + 64) : _mm512_maskz_loadu_ps((__mmask16)(in >> 16), d + 64);
-        d0 = _mm512_permutex2var_ps(x, evens, y), d1 = _mm512_permutex2var_ps(x, odds, y);
+        addend = pl_by_twos(x, y);
     }
-    even = _mm512_fmadd_ps(alpha, even, _mm512_mul_ps(beta, d0));
-    odd = _mm512_fmadd_ps(alpha, odd, _mm512_mul_ps(beta, d1));
+    even = _mm512_fmadd_ps(alpha, even, _mm512_mul_ps(beta, addend.low));
+    odd = _mm512_fmadd_ps(alpha, odd, _mm512_mul_ps(beta, addend.high));
     if (narrow) {
         __m512i x = pl_pairs16(even, odd);
         if (full) pl_store_past(c, x, past);

@@ -327,7 +327,7 @@ void PL_ISA_NAME(pl_cpu_gemm_tiles)(pl_queue *q, const pl_args_gemm *g, const pl
     char *heap = NULL;
     _Atomic int met = 0;
     p.tail = tail;
-    p.past = tail ? tail->past : pl_past(&g->C) && g->C.data != g->D.data;    /* the addend's lines are in the cache */
+    p.past = tail ? tail->past : pl_past_result(&g->C, &g->D);
     if (p.work > STACK_BYTES) {
         heap = pl_alloc(p.work * (size_t)p.threads);
         if (!heap) {

@@ -52,13 +52,6 @@ static void share(const pl_args_newton_schulz *a, char *work, int threads)
     pl_ns_end(&w);
 }
 
-static void swap(pl_mat *a, pl_mat *b)
-{
-    pl_mat t = *a;
-    *a = *b;
-    *b = t;
-}
-
 static void product(pl_queue *q, pl_mat C, double alpha, pl_mat A, pl_mat B, double beta, pl_mat D)
 {
     if (q->error == POLAR_OK) PL_ISA_NAME(pl_cpu_gemm)(q, &(pl_args_gemm){.C = C, .A = A, .B = B, .alpha = alpha, .D = D, .beta = beta});
@@ -76,7 +69,7 @@ static double join(pl_queue *q, pl_mat *P, pl_mat A, pl_mat S, pl_mat B, pl_mat 
         product(q, B, k[2], A, A, k[1], A);
         if (q->error == POLAR_OK) PL_ISA_NAME(pl_cpu_axpby)(q, &(pl_args_axpby){.Y = T, .X = B, .alpha = factor, .Z = *P, .beta = k[0]});
         product(q, S, 1, B, *P, 1, T);
-        swap(P, &S);
+        pl_mat_swap(P, &S);
         factor *= k[0];
     }
     return factor;
@@ -98,12 +91,12 @@ static void by_gemm(pl_queue *q, const pl_args_newton_schulz *a, pl_bf16 *work)
         for (int64_t s = 0, joined; s < a->steps && q->error == POLAR_OK; s += 1 + joined) {
             const double *k = a->coef + 3 * s;
             pl_mat poly = P;
-            for (joined = 0; a->chain >> (s + joined) & 1;) joined++;
+            joined = pl_chain_joined(a->chain, s);
             PL_ISA_NAME(pl_cpu_gemm)(q, &(pl_args_gemm){.C = A, .A = X, .B = X, .ta = tall, .tb = !tall, .alpha = 1});
             product(q, poly, k[2], A, A, k[1], A);
             double factor = join(q, &poly, A, S, B, T, k, joined);
             product(q, Y, 1, tall ? X : poly, tall ? poly : X, factor, X);
-            swap(&X, &Y);
+            pl_mat_swap(&X, &Y);
         }
         if (X.data != home.data) PL_ISA_NAME(pl_cpu_copy)(q, &(pl_args_copy){.Y = home, .X = X});
     }

@@ -31,9 +31,10 @@ static void for_rows(pl_queue *q, rows_fn fn, const void *args, int64_t batch, i
 {
     int64_t pieces = (cols + wide - 1) / wide, runs = (rows + run - 1) / run, all = batch * runs * pieces;
     _Atomic int met = 0;
+    int threads = batch * rows * cols > SMALL ? q->dev->threads : 1;
     pl_share s;
-    pl_share_begin(&s, all, 1, q->dev->threads);
-#pragma omp parallel num_threads(q->dev->threads) if (batch * rows * cols > SMALL)
+    pl_share_begin(&s, all, 1, threads);
+#pragma omp parallel num_threads(threads) if (threads > 1)
     {
         PL_SHARE(t, &s) {
             int64_t j = t % pieces * wide, from = t / pieces % runs * run, to = from + run < rows ? from + run : rows;
@@ -66,9 +67,10 @@ static void sum_by_lanes(pl_queue *q, const pl_args_row_sum *a, int f64)
     char *sums = pl_scratch_take(q, pl_cpu_row_sum_bytes(a));
     int64_t groups = a->Y.rows, each = a->X.rows / groups, lanes = pl_layernorm_lanes(each), pieces = (a->Y.cols + WIDE - 1) / WIDE, row = lanes * a->Y.cols;
     if (sums) {
+        int threads = a->X.batch * a->X.rows * a->X.cols > SMALL ? q->dev->threads : 1;
         pl_share s;
-        pl_share_begin(&s, a->Y.batch * groups * lanes, 1, q->dev->threads);
-#pragma omp parallel num_threads(q->dev->threads) if (a->X.batch * a->X.rows * a->X.cols > SMALL)
+        pl_share_begin(&s, a->Y.batch * groups * lanes, 1, threads);
+#pragma omp parallel num_threads(threads) if (threads > 1)
         {
             PL_SHARE(t, &s) {
                 int64_t b = t / lanes / groups, i = t / lanes % groups;

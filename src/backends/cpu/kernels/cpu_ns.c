@@ -9,7 +9,7 @@
  *     W = R(a A + P A),  A = R(a W + W P),  P' = R(b A + c A A),  P = R(a P + q P' + P' P)          commuting, so symmetric: lower half, mirrored
  *
  * What ends a product writes the forms that the next one reads, and is done between the tile instructions of the blocks after it. An entry is one chain over
- * ascending k, that of cpu_gemm_tiles.c; a product and its mirror image have the same bits, so the result is that of three gemms a step.
+ * ascending k, that of cpu_gemm_tiles.c; X X^T and A A are their mirror images to the bit, so without a chain the result is that of three gemms a step.
  */
 #include "cpu_ns.h"
 #include "cpu_ns_dots.h"
@@ -125,8 +125,7 @@ static const pl_bf16 *polynomial(pl_ns *w, double *factor, const double **coef, 
     for (int64_t s = 0; s < joined; s++) {
         multiply_squares(w, other, B, A, k[0], A, 0, NULL);
         multiply_squares(w, A, other, B, k[0], other, 0, NULL);
-        k += 3;
-        if (s == 0) B = w->poly[2];
+        k += 3, B = w->poly[2];
         square(w, B, k, 0);
         multiply_squares(w, s + 1 < joined ? other : left_only(other), B, P, k[0], P, *factor, B.right);
         pl_ns_square t = P;
@@ -171,7 +170,7 @@ void PL_ISA_NAME(pl_ns_steps)(pl_ns *w, const double *coef, int64_t steps, int64
 {
     for (int64_t s = 0, joined; s < steps; s += 1 + joined, coef += 3) {
         double factor;
-        for (joined = 0; chain >> (s + joined) & 1;) joined++;
+        joined = pl_chain_joined(chain, s);
         gram(w);
         const pl_bf16 *poly = polynomial(w, &factor, &coef, joined);
         iterate(w, poly, (float)factor, s + 1 + joined == steps);

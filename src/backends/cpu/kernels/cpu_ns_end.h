@@ -36,11 +36,11 @@ typedef struct {
     __m512 alpha, beta, gamma;
 } factors;
 
-PL_INLINE __m512 ended(__m512 x, const factors *f, __m512i d, __m512i e, int addends)
+PL_INLINE __m512 ended(__m512 x, const factors *f, __m512 d, __m512 e, int addends)
 {
     if (!addends) return _mm512_add_ps(x, _mm512_setzero_ps());
-    __m512 added = _mm512_mul_ps(f->beta, _mm512_castsi512_ps(d));
-    return _mm512_fmadd_ps(f->alpha, x, addends == 2 ? _mm512_fmadd_ps(f->gamma, _mm512_castsi512_ps(e), added) : added);
+    __m512 added = _mm512_mul_ps(f->beta, d);
+    return _mm512_fmadd_ps(f->alpha, x, addends == 2 ? _mm512_fmadd_ps(f->gamma, e, added) : added);
 }
 
 static int addends_of(const ending *p)
@@ -65,13 +65,11 @@ typedef struct {
 PL_INLINE void end_sums(const ending *p, pair_sums s, int addends, int full, unsigned k)
 {
     const factors f = {_mm512_set1_ps(p->alpha), _mm512_set1_ps(p->beta), _mm512_set1_ps(p->gamma)};
-    const __m512i upper = _mm512_set1_epi32((int)0xffff0000u), zero = _mm512_setzero_si512();
-    __m512i d0 = addends ? _mm512_load_si512(p->D + 32 * k) : zero, d1 = addends ? _mm512_load_si512(p->D + PL_TILE_SIZE + 32 * k) : zero;
-    __m512i e0 = addends == 2 ? _mm512_load_si512(p->E + 32 * k) : zero, e1 = addends == 2 ? _mm512_load_si512(p->E + PL_TILE_SIZE + 32 * k) : zero;
-    __m512 even0 = ended(s.even0, &f, _mm512_slli_epi32(d0, 16), _mm512_slli_epi32(e0, 16), addends);
-    __m512 odd0 = ended(s.odd0, &f, _mm512_slli_epi32(d1, 16), _mm512_slli_epi32(e1, 16), addends);
-    __m512 even1 = ended(s.even1, &f, _mm512_and_si512(d0, upper), _mm512_and_si512(e0, upper), addends);
-    __m512 odd1 = ended(s.odd1, &f, _mm512_and_si512(d1, upper), _mm512_and_si512(e1, upper), addends);
+    const __m512i zero = _mm512_setzero_si512();
+    pl_pairs_f32 d0 = pl_widened16(addends ? _mm512_load_si512(p->D + 32 * k) : zero), d1 = pl_widened16(addends ? _mm512_load_si512(p->D + PL_TILE_SIZE + 32 * k) : zero);
+    pl_pairs_f32 e0 = pl_widened16(addends == 2 ? _mm512_load_si512(p->E + 32 * k) : zero), e1 = pl_widened16(addends == 2 ? _mm512_load_si512(p->E + PL_TILE_SIZE + 32 * k) : zero);
+    __m512 even0 = ended(s.even0, &f, d0.low, e0.low, addends), odd0 = ended(s.odd0, &f, d1.low, e1.low, addends);
+    __m512 even1 = ended(s.even1, &f, d0.high, e0.high, addends), odd1 = ended(s.odd1, &f, d1.high, e1.high, addends);
     if (!full) {
         __mmask16 in0 = 2 * k < p->e.rows ? 0xffff : 0, in1 = 2 * k + 1 < p->e.rows ? 0xffff : 0;
         even0 = _mm512_maskz_mov_ps(p->e.even & in0, even0), odd0 = _mm512_maskz_mov_ps(p->e.odd & in0, odd0);

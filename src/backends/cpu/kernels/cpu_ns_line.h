@@ -64,7 +64,7 @@ static ending *line_ending(line *l)
 #define SOME_PAIRS                                                                                     \
     do {                                                                                               \
         unsigned to = pair + pairs < PAIRS ? pair + pairs : PAIRS;                                     \
-        for (; pair < to; pair++) end_pair(p, addends, full, pair);                                      \
+        for (; pair < to; pair++) end_pair(p, addends, full, pair);                                    \
     } while (0)
 #define SOME_TURNS                                      \
     do {                                                \
@@ -106,12 +106,7 @@ static void multiply(line *l, float *sums, const pl_bf16 *left, const pl_bf16 *r
         case 1: multiply_as(l, t, held, p, left, right, steps, 1, 1); break;
         default: multiply_as(l, t, held, p, left, right, steps, 2, 1);
         }
-    else
-        switch (addends_of(p)) {
-        case 0: multiply_as(l, t, held, p, left, right, steps, 0, 0); break;
-        case 1: multiply_as(l, t, held, p, left, right, steps, 1, 0); break;
-        default: multiply_as(l, t, held, p, left, right, steps, 2, 0);
-        }
+    else multiply_as(l, t, held, p, left, right, steps, addends_of(p), 0);
     PL_TILES_BARRIER();
     p->waits = 0;
     l->held = sums;

@@ -154,11 +154,6 @@ static void step(const pl_ns *w, const pl_args_polar_step *a, int64_t b)
 
 /* ---- a matrix ------------------------------------------------------------------------------------------------------------ */
 
-static const pl_mat *shape_of(const pl_cpu_item *item)
-{
-    return item->id == PL_OP_polar_map ? &item->map.X : &item->step.W;
-}
-
 static int64_t chain_of(const pl_cpu_item *item)
 {
     return item->id == PL_OP_polar_map ? item->map.chain : item->step.chain;
@@ -166,7 +161,7 @@ static int64_t chain_of(const pl_cpu_item *item)
 
 size_t PL_ISA_NAME(pl_cpu_matrix_bytes)(const pl_cpu_item *item)
 {
-    const pl_mat *x = shape_of(item);
+    const pl_mat *x = pl_cpu_item_matrix(item);
     pl_ns size;
     size_t bytes = PL_ISA_NAME(pl_ns_point)(&size, NULL, x->rows, x->cols, chain_of(item)), room = ((size_t)(x->rows * x->cols) * sizeof(float) + 63) / 64 * 64;
     return bytes > PL_NS_CACHE ? 0 : bytes + (item->id == PL_OP_polar_step ? room : 0);
@@ -200,7 +195,7 @@ static void direction_and_norm(double norm[2], const pl_args_direction *a)
 
 void PL_ISA_NAME(pl_cpu_matrix)(const pl_cpu_item *item, int64_t b, char *work)
 {
-    const pl_mat *x = shape_of(item);
+    const pl_mat *x = pl_cpu_item_matrix(item);
     pl_ns w;
     double norm[2];
     size_t used = PL_ISA_NAME(pl_ns_point)(&w, work, x->rows, x->cols, chain_of(item));
@@ -279,7 +274,7 @@ static size_t up(size_t bytes)
 
 static size_t item_scratch(const pl_cpu_item *item, int threads)
 {
-    const pl_mat *x = shape_of(item);
+    const pl_mat *x = pl_cpu_item_matrix(item);
     size_t bytes = PL_ISA_NAME(pl_cpu_matrix_bytes)(item), elements = (size_t)(x->batch * x->rows * x->cols);
     if (bytes) return bytes * (size_t)threads;
     pl_args_newton_schulz n = steps_args(*x, item->id == PL_OP_polar_map ? item->map.coef : item->step.coef, 0, chain_of(item));

@@ -40,6 +40,12 @@ static inline int pl_past(const pl_mat *m)
     return m->data && m->batch * m->rows * m->cols * size >= PL_PAST && m->cols * size % 64 == 0 && ((uintptr_t)m->data | (uintptr_t)(m->rs * size) | (uintptr_t)(m->bs * size)) % 64 == 0;
 }
 
+/* A product's result C, unless it stands on its addend, whose lines are in the cache. */
+static inline int pl_past_result(const pl_mat *C, const pl_mat *D)
+{
+    return pl_past(C) && C->data != D->data;
+}
+
 #ifdef __AVX512F__
 PL_INLINE void pl_store_past(void *p, __m512i x, const int past)
 {

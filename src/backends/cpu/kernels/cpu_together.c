@@ -18,14 +18,9 @@ typedef struct {
 } share;
 
 #ifdef PL_TILES
-static const pl_mat *matrix_of(const pl_cpu_item *item)
-{
-    return item->id == PL_OP_polar_map ? &item->map.X : &item->step.W;
-}
-
 static double work_of(const pl_cpu_item *item)
 {
-    const pl_mat *x = matrix_of(item);
+    const pl_mat *x = pl_cpu_item_matrix(item);
     return (double)x->rows * (double)x->cols * (double)(x->rows < x->cols ? x->rows : x->cols);
 }
 
@@ -45,7 +40,7 @@ static size_t matrices_add(share *s, pl_queue *q, const pl_cpu_item *item)
 
 static void matrices_count(share *s)
 {
-    for (int i = 0; i < s->count; i++) s->first[i + 1] = s->first[i] + matrix_of(s->item[i])->batch;
+    for (int i = 0; i < s->count; i++) s->first[i + 1] = s->first[i] + pl_cpu_item_matrix(s->item[i])->batch;
 }
 
 static void matrices_do(const share *m, char *work)

@@ -6,8 +6,8 @@
 #include <omp.h>
 
 #include "../cpu_meet.h"
-#include "../cpu_share.h"
 #include "../cpu_runs.h"
+#include "../cpu_share.h"
 #include "../cpu_vit.h"
 #include "cpu_rows.h"
 #include "cpu_scalars.h"
@@ -43,9 +43,10 @@ void PL_ISA_NAME(pl_cpu_layernorm_back)(pl_queue *q, const pl_args_layernorm_bac
         int f64 = pl_any_f64(pl_op_operands(a), 9);
         int64_t each = pl_layernorm_lanes(a->X.rows), all = a->X.batch * each;
         _Atomic int met = 0;
+        int threads = a->X.batch * a->X.rows * a->X.cols > PL_RUN_SMALL ? q->dev->threads : 1;
         pl_share s;
-        pl_share_begin(&s, all, 1, q->dev->threads);
-#pragma omp parallel num_threads(q->dev->threads) if (a->X.batch * a->X.rows * a->X.cols > PL_RUN_SMALL)
+        pl_share_begin(&s, all, 1, threads);
+#pragma omp parallel num_threads(threads) if (threads > 1)
         {
             PL_SHARE(t, &s) {
                 if (f64) layernorm_lane_f64(a, t / each, t % each, (double *)lanes + t * 2 * a->X.cols);
