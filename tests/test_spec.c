@@ -132,6 +132,8 @@ static void test_files(void)
     refuse_bytes("a huge file", big, sizeof big, "at most 256 KiB");
     refuse_bytes("a binary file", noise, sizeof noise, "not UTF-8 text");
     refuse_bytes("zero bytes", "name: t\0\n", 9, ":1: not UTF-8 text");
+    refuse_bytes("UTF-16, the low byte first", "\xff\xfen\0a\0", 6, ":1: the file is UTF-16: save it as UTF-8");
+    refuse_bytes("UTF-16, the high byte first", "\xfe\xff\0n\0a", 6, ":1: the file is UTF-16: save it as UTF-8");
     memset(big, '[', 200000);
     refuse_bytes("a file of brackets", big, 200000, ":1:");
     size_t used = (size_t)snprintf(big, sizeof big, HEAD "arms: [muon]\nset:\n");
@@ -191,6 +193,24 @@ static void test_plan(void)
     pl_config_destroy(c);
     pl_plan_destroy(p);
     pl_spec_destroy(s);
+}
+
+/* As some editors save a file: the same spec, to its checksum. */
+static void test_byte_order_mark(void)
+{
+    static const char plain[] = HEAD "arms: [muon]\n", marked[] = "\xef\xbb\xbf" HEAD "arms: [muon]\n";
+    pl_spec *a = NULL, *b = NULL, *c = NULL;
+    spec_write(plain, strlen(plain));
+    TEST_TRY(pl_spec_read(&a, spec_path, &toy_schema, 1, NULL, 0));
+    spec_write(marked, strlen(marked));
+    TEST_TRY(pl_spec_read(&b, spec_path, &toy_schema, 1, NULL, 0));
+    test_true("a byte order mark changes nothing", !strcmp(a->sha, b->sha) && !strcmp(a->text, b->text), "%.12s", b->sha);
+    spec_write("\xef\xbb\xbf", 3);
+    polar_status st = pl_spec_read(&c, spec_path, &toy_schema, 1, NULL, 0);
+    test_true("nothing but a mark", st == POLAR_E_FORMAT && strstr(polar_error_message(), "is empty"), "%s", polar_error_message());
+    pl_spec_destroy(a);
+    pl_spec_destroy(b);
+    pl_spec_destroy(c);
 }
 
 static void refuse_plan(const char *what, const char *text, const char *override, const char *part)
@@ -383,6 +403,7 @@ int main(int argc, char **argv)
     test_mistakes();
     test_files();
     test_plan();
+    test_byte_order_mark();
     test_refused_plans();
     test_overrides();
     test_faults();

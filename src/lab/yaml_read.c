@@ -13,6 +13,8 @@
 #include "base/alloc.h"
 #include "base/json_read.h"
 
+#define UTF8_BOM "\xef\xbb\xbf"
+
 struct pl_yaml {
     char         *text;
     int64_t       size;
@@ -38,6 +40,9 @@ static polar_status read_stream(pl_yaml *y, const char *path, FILE *f)
     size_t n = fread(y->text, 1, PL_YAML_MAX_BYTES + 1, f);
     PL_NEED(!ferror(f), errno == EISDIR ? POLAR_E_ARG : POLAR_E_IO, "read '%s': %s", path, strerror(errno));
     PL_NEED(n <= PL_YAML_MAX_BYTES, POLAR_E_FORMAT, "%s: a spec has at most %d KiB", path, PL_YAML_MAX_BYTES / 1024);
+    int utf16 = n >= 2 && (!memcmp(y->text, "\xff\xfe", 2) || !memcmp(y->text, "\xfe\xff", 2));
+    PL_NEED(!utf16, POLAR_E_FORMAT, "%s:1: the file is UTF-16: save it as UTF-8", path);
+    if (n >= 3 && !memcmp(y->text, UTF8_BOM, 3)) memmove(y->text, y->text + 3, n -= 3);    /* the same spec as without it */
     y->text[n] = 0;
     y->size = (int64_t)n;
     return POLAR_OK;

@@ -4,7 +4,7 @@
  *     for (const pl_yaml_node *n = pl_yaml_root(y)->child; n; n = n->next) ... n->key, n->line, n->text ...
  *     pl_yaml_close(y);
  *
- * Refused, with file and line: more than PL_YAML_MAX_BYTES bytes, PL_YAML_MAX_DEPTH levels or PL_YAML_MAX_NODES nodes; text that is no UTF-8;
+ * A byte order mark of UTF-8 at the start is left out of the text. Refused, with file and line: more than PL_YAML_MAX_BYTES bytes, PL_YAML_MAX_DEPTH levels or PL_YAML_MAX_NODES nodes; text that is no UTF-8;
  * a key twice in one mapping; keys that are no plain words; anchors, aliases and tags; more than one document; a root that is no mapping.
  */
 #ifndef PL_LAB_YAML_READ_H
