@@ -304,6 +304,7 @@ polar_status polar_optim_set_grad(polar_optim *opt, int64_t param, void *data)
     for (int64_t i = 0; i < opt->n; i++)
         PL_NEED(!pl_mat_overlap(&opt->params[i].W, &G), POLAR_E_ARG, "the gradient of '%s' moved onto the weight of '%s'", opt->params[param].name, opt->params[i].name);
     pl_optim_drop_graph(opt);
+    opt->moved = 1;
     opt->params[param].G.data = data;
     return POLAR_OK;
 }

@@ -50,6 +50,7 @@ struct polar_optim {
     pl_live         *live;
     double          *live_host;       /* what prepare uploads */
     pl_graph        *graph;
+    int              moved;           /* a gradient has moved since the last step */
     uint64_t         scratch_serial;  /* of the queue whose scratch is large enough for a step */
     char            *report;
 };

@@ -127,6 +127,10 @@ static void enqueue_step(polar_optim *opt, pl_queue *q, const pl_optim_param *p,
         if (p->N.data) PL_CALL(frob, q, .N = p->N, .X = flat, .weight = 1);
         PL_CALL(decay_step, q, .W = pl_optim_weight(p), .D = p->D, .live = live_of(opt, p->route, PL_LIVE_LR, 2), .scale = p->scale);
     }
+}
+
+static void enqueue_rounded(pl_queue *q, const pl_optim_param *p)
+{
     if (p->master.data) PL_CALL(copy, q, .Y = p->W, .X = p->master);
 }
 
@@ -138,7 +142,12 @@ static void enqueue_all(pl_queue *q, void *arg)
     for (int64_t i = 0; i < opt->n; i++) (whole && is_plain_matrix(&opt->params[i]) ? enqueue_whole : enqueue_direction)(opt, q, &opt->params[i]);
     pl_queue_together_end(q);
     enqueue_maps(opt, q, whole);
+    pl_queue_together_begin(q);
     for (int64_t i = 0; i < opt->n; i++) enqueue_step(opt, q, &opt->params[i], whole);
+    pl_queue_together_end(q);
+    pl_queue_together_begin(q);
+    for (int64_t i = 0; i < opt->n; i++) enqueue_rounded(q, &opt->params[i]);
+    pl_queue_together_end(q);
 }
 
 static polar_status check_grads(const polar_optim *opt)
@@ -169,9 +178,12 @@ static polar_status take_scratch(polar_optim *opt, pl_queue *q)
     return POLAR_OK;
 }
 
+/* A capture pays where the same pointers come again: gradients that have just moved (torch hands out new ones every step) may move on. */
 static polar_status run_step(polar_optim *opt, pl_queue *q)
 {
-    if (opt->o.rule.map.kind == POLAR_MAP_EXACT) return polar_optim_enqueue(opt, q);    /* an SVD cannot be captured everywhere */
+    int moved = opt->moved;
+    opt->moved = 0;
+    if (moved || opt->o.rule.map.kind == POLAR_MAP_EXACT) return polar_optim_enqueue(opt, q);    /* an SVD cannot be captured everywhere */
     if (!opt->graph) PL_TRY(pl_graph_create(&opt->graph, opt->dev));
     return pl_graph_run(opt->graph, q, enqueue_all, opt);
 }

@@ -10,6 +10,7 @@
 
 #include "base/alloc.h"
 #include "cuda_kernels.h"
+#include "cuda_multi.h"
 #include "cuda_state.h"
 
 polar_status pl_cuda_fail(cudaError_t e, const char *what, const pl_device *dev)
@@ -115,6 +116,7 @@ static void cuda_queue_close(pl_queue *q)
         if (c->slot_free[i]) cudaEventDestroy(c->slot_free[i]);
     cudaFree(c->workspace);
     cudaFreeHost(c->pinned);
+    pl_free(c->multi);
     if (c->owns_stream) cudaStreamDestroy(c->stream);
     pl_free(c);
     q->impl = NULL;
@@ -127,6 +129,8 @@ static polar_status queue_resources(pl_queue *q, pl_cuda_queue *c, void *stream)
         PL_TRY(pl_cuda_fail(cudaStreamCreateWithFlags(&c->stream, cudaStreamNonBlocking), "making a stream", q->dev));
         c->owns_stream = 1;
     }
+    c->multi = pl_calloc(1, sizeof *c->multi);
+    PL_NEED(c->multi, POLAR_E_NOMEM, "a queue's table of ops");
     PL_TRY(cuda_mem_alloc(q->dev, &c->workspace, PL_CUDA_WORKSPACE));
     PL_TRY(pl_cuda_fail(cudaMallocHost((void **)&c->pinned, PL_CUDA_RING * PL_CUDA_SLOT), "taking pinned memory", q->dev));
     for (int i = 0; i < PL_CUDA_RING; i++)
@@ -226,9 +230,6 @@ static void cuda_graph_free(pl_device *dev, void *graph)
     }
 LAUNCHED(axpby)
 LAUNCHED(normalise)
-LAUNCHED(direction)
-LAUNCHED(decay_step)
-LAUNCHED(adamw_step)
 LAUNCHED(frob_join)
 LAUNCHED(bias_act)
 LAUNCHED(bias_act_back)
@@ -250,12 +251,6 @@ LAUNCHED(softmax_back)
 LAUNCHED(cross_entropy)
 LAUNCHED(scale_rows)
 LAUNCHED(patches)
-
-static void cuda_copy_op(pl_queue *q, const pl_args_copy *a)
-{
-    pl_cuda_launch_copy(pl_cuda_q(q)->stream, a);
-    pl_cuda_check_op(q, PL_OP_copy, a);
-}
 
 static void cuda_frob(pl_queue *q, const pl_args_frob *a)
 {
@@ -282,16 +277,16 @@ static size_t cuda_op_scratch(pl_queue *q, pl_op_id id, const void *args)
 }
 
 static const pl_ops cuda_ops = {
-    .copy = cuda_copy_op,
+    .copy = pl_cuda_copy,
     .axpby = cuda_axpby,
     .gemm = pl_cuda_gemm,
     .frob = cuda_frob,
     .frob_join = cuda_frob_join,
     .normalise = cuda_normalise,
     .polar_exact = pl_cuda_polar_exact,
-    .direction = cuda_direction,
-    .decay_step = cuda_decay_step,
-    .adamw_step = cuda_adamw_step,
+    .direction = pl_cuda_direction,
+    .decay_step = pl_cuda_decay_step,
+    .adamw_step = pl_cuda_adamw_step,
     .bias_act = cuda_bias_act,
     .bias_act_back = cuda_bias_act_back,
     .row_sum = cuda_row_sum,
@@ -327,6 +322,7 @@ const pl_backend pl_backend_cuda = {
     .queue_close = cuda_queue_close,
     .queue_sync = cuda_queue_sync,
     .queue_captured = cuda_queue_captured,
+    .together_end = pl_cuda_together_end,
     .op_scratch = cuda_op_scratch,
     .copy = cuda_copy,
     .graph_begin = cuda_graph_begin,

@@ -30,6 +30,7 @@ typedef struct pl_cuda_queue {
     char        *pinned;                       /* PL_CUDA_RING slots for small uploads */
     cudaEvent_t  slot_free[PL_CUDA_RING];      /* recorded behind the copy out of the slot */
     int          next_slot;
+    struct pl_cuda_multi *multi;               /* ops put off until together_end (cuda_optim.c) */
 } pl_cuda_queue;
 
 static inline pl_cuda_device *pl_cuda_dev(const pl_device *dev)
@@ -50,6 +51,11 @@ void        *pl_cuda_library(const char *stem, int first_version, int last_versi
 
 polar_status pl_cuda_lt_open(pl_cuda_lt **out, const pl_device *dev);                    /* loads cuBLASLt */
 void         pl_cuda_lt_close(pl_cuda_lt *lt);                                           /* NULL is fine */
+void         pl_cuda_adamw_step(pl_queue *q, const pl_args_adamw_step *a);               /* the op */
+void         pl_cuda_direction(pl_queue *q, const pl_args_direction *a);                 /* the op */
+void         pl_cuda_decay_step(pl_queue *q, const pl_args_decay_step *a);               /* the op */
+void         pl_cuda_copy(pl_queue *q, const pl_args_copy *a);                           /* the op */
+void         pl_cuda_together_end(pl_queue *q);                                          /* launches what was put off */
 void         pl_cuda_gemm(pl_queue *q, const pl_args_gemm *a);                           /* the op */
 void         pl_cuda_polar_exact(pl_queue *q, const pl_args_polar_exact *a);             /* the op */
 void         pl_cuda_solver_close(pl_cuda_solver *s);                                    /* NULL is fine */

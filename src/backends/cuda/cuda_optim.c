@@ -1,0 +1,129 @@
+/* cuda_optim.c -- the elementwise ops of an optimiser step: collected into one launch where the caller says that they belong together.
+ *
+ * Packed f32 operands (a gradient may be bf16) become items of the queue's table (cuda_multi.h); everything else, strided views and
+ * f64 above all, is launched by itself at once.
+ */
+#include "cuda_kernels.h"
+#include "cuda_multi.h"
+#include "cuda_state.h"
+
+static void flush(pl_queue *q)
+{
+    pl_cuda_queue *c = pl_cuda_q(q);
+    pl_cuda_multi *list = c->multi;
+    if (!list->count) return;
+    pl_cuda_launch_multi(c->stream, list);
+    cudaError_t e = cudaGetLastError();
+    if (e == cudaSuccess && pl_cuda_dev(q->dev)->sync_each && !pl_queue_in_capture(q)) e = cudaStreamSynchronize(c->stream);
+    if (e != cudaSuccess)
+        PL_QUEUE_FAIL(q, POLAR_E_DEVICE, "%s: one launch of %d elementwise ops: %s", q->dev->name, list->count,
+                      cudaGetErrorString(e));
+    list->count = 0;
+}
+
+void pl_cuda_together_end(pl_queue *q)
+{
+    if (q->error == POLAR_OK) flush(q);
+    pl_cuda_q(q)->multi->count = 0;
+}
+
+static void put(pl_queue *q, const pl_cuda_item *item)
+{
+    pl_cuda_multi *list = pl_cuda_q(q)->multi;
+    list->item[list->count++] = *item;
+    if (!q->together || q->watch || list->count == PL_CUDA_ITEMS) flush(q);
+}
+
+static int is_packed(const pl_mat *m, polar_dtype dtype)
+{
+    return m->dtype == dtype && (m->rows <= 1 || m->rs == m->cols) && (m->batch <= 1 || m->bs == m->rows * m->cols);
+}
+
+#define MOST_MATRICES 65536     /* with MOST_ENTRIES: the blocks of a full table can be counted in 32 bits */
+#define MOST_ENTRIES  ((int64_t)1 << 34)
+
+static int is_gradient(const pl_mat *g)
+{
+    return is_packed(g, POLAR_DTYPE_F32) || is_packed(g, POLAR_DTYPE_BF16);
+}
+
+/* What all items share: sizes, live values, the gradient's format. 0 where the table cannot hold it. */
+static int item_begin(pl_cuda_item *out, pl_cuda_multi_op op, const pl_mat *lead, const pl_mat *live)
+{
+    if (lead->batch > MOST_MATRICES || lead->batch * lead->rows * lead->cols > MOST_ENTRIES) return 0;
+    *out = (pl_cuda_item){.op = (uint8_t)op, .each = lead->rows * lead->cols, .matrices = (int32_t)lead->batch};
+    if (live) out->live = live->data;
+    if (live && live->batch > 1) out->live_stride = live->bs;
+    else if (lead->batch > 1 && out->each) {    /* one row of live values for all: one long matrix */
+        out->each *= lead->batch;
+        out->matrices = 1;
+    }
+    return 1;
+}
+
+static void item_betas(pl_cuda_item *out, double beta1, double beta2, double eps)
+{
+    out->beta1 = (float)beta1;
+    out->one_minus_beta1 = (float)(1 - beta1);
+    out->beta2 = (float)beta2;
+    out->one_minus_beta2 = (float)(1 - beta2);
+    out->eps = (float)eps;
+}
+
+void pl_cuda_adamw_step(pl_queue *q, const pl_args_adamw_step *a)
+{
+    pl_cuda_item it;
+    int fits = is_packed(&a->W, POLAR_DTYPE_F32) && is_packed(&a->M, POLAR_DTYPE_F32) && is_packed(&a->V, POLAR_DTYPE_F32);
+    if (fits && is_gradient(&a->G) && item_begin(&it, PL_MULTI_ADAMW_STEP, &a->W, &a->live)) {
+        item_betas(&it, a->beta1, a->beta2, a->eps);
+        it.w = a->W.data, it.m = a->M.data, it.v = a->V.data, it.g = a->G.data;
+        it.g_bf16 = a->G.dtype == POLAR_DTYPE_BF16;
+        put(q, &it);
+        return;
+    }
+    pl_cuda_launch_adamw_step(pl_cuda_q(q)->stream, a);
+    pl_cuda_check_op(q, PL_OP_adamw_step, a);
+}
+
+void pl_cuda_direction(pl_queue *q, const pl_args_direction *a)
+{
+    pl_cuda_item it;
+    int fits = is_packed(&a->D, POLAR_DTYPE_F32) && is_packed(&a->M, POLAR_DTYPE_F32);
+    if (a->precondition) fits = fits && is_packed(&a->V, POLAR_DTYPE_F32);
+    if (fits && is_gradient(&a->G) && item_begin(&it, PL_MULTI_DIRECTION, &a->D, &a->live)) {
+        item_betas(&it, a->beta1, a->beta2, a->eps);
+        it.d = a->D.data, it.m = a->M.data, it.v = a->precondition ? a->V.data : NULL, it.g = a->G.data;
+        it.g_bf16 = a->G.dtype == POLAR_DTYPE_BF16;
+        it.momentum = (uint8_t)a->momentum, it.precondition = a->precondition != 0;
+        put(q, &it);
+        return;
+    }
+    pl_cuda_launch_direction(pl_cuda_q(q)->stream, a);
+    pl_cuda_check_op(q, PL_OP_direction, a);
+}
+
+void pl_cuda_decay_step(pl_queue *q, const pl_args_decay_step *a)
+{
+    pl_cuda_item it;
+    int fits = is_packed(&a->W, POLAR_DTYPE_F32) && is_packed(&a->D, POLAR_DTYPE_F32);
+    if (fits && item_begin(&it, PL_MULTI_DECAY_STEP, &a->W, &a->live)) {
+        it.w = a->W.data, it.d = a->D.data, it.scale = (float)a->scale;
+        put(q, &it);
+        return;
+    }
+    pl_cuda_launch_decay_step(pl_cuda_q(q)->stream, a);
+    pl_cuda_check_op(q, PL_OP_decay_step, a);
+}
+
+void pl_cuda_copy(pl_queue *q, const pl_args_copy *a)
+{
+    pl_cuda_item it;
+    int rounds = !a->trans && is_packed(&a->Y, POLAR_DTYPE_BF16) && is_packed(&a->X, POLAR_DTYPE_F32);
+    if (q->together && rounds && item_begin(&it, PL_MULTI_COPY, &a->Y, NULL)) {
+        it.w = a->Y.data, it.g = a->X.data;
+        put(q, &it);
+        return;
+    }
+    pl_cuda_launch_copy(pl_cuda_q(q)->stream, a);
+    pl_cuda_check_op(q, PL_OP_copy, a);
+}
