@@ -207,7 +207,7 @@ static void test_upgrade(void)
     TEST_TRY(store_dump(&after, path, "so3_test"));
     test_true("a step to a later version keeps the rows", version == NEXT && value == 3 && !strcmp(before, after), "version %lld", (long long)version);
     sqlite3_exec(s->db, "PRAGMA user_version = 0", NULL, NULL, NULL);
-    refuse("a store of version 0 to read", PL_STORE_READ, POLAR_E_FORMAT, "empty");
+    refuse("a store of version 0 to read", PL_STORE_READ, POLAR_E_FORMAT, "its version is 0");
     pl_store_close(s);
     free(before);
     free(after);

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/json_write.h"
+#include "base/text_visible.h"
 #include "report/gnuplot.h"
 
 polar_status pl_figure_begin(pl_figure *g, const char *dir, const char *name, int width, int height)
@@ -48,17 +49,27 @@ void pl_span_widen(pl_span *s, double x)
     if (!(s->most >= x)) s->most = x;
 }
 
-void pl_figure_string(FILE *f, const char *s)
+/* Whatever stands in s, gnuplot reads letters, digits, blanks and octal escapes: inside double quotes it would run what is between
+ * backticks, and its lexer also looks for quotes, backslashes, braces, macros (@) and comments (#). A format's % is doubled where
+ * gnuplot takes the text for one. */
+static void put_string(FILE *f, const char *s, int format)
 {
+    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789 .,:;=_+-/()";
+    char room[PL_VISIBLE_CHARS];
     fputc('"', f);
-    for (; *s; s++) {
-        if (*s == '\n') fputs("\\n", f);
-        else if ((unsigned char)*s < 0x20) fputc(' ', f);
-        else if (*s == '"' || *s == '\\') fprintf(f, "\\%c", *s);
-        else fputc(*s, f);
+    while (*s) {
+        s += *s == '\n' ? (strcpy(room, "\n"), 1) : pl_text_visible(room, s);
+        for (const char *c = room; *c; c++) {
+            if (strchr(plain, *c)) fputc(*c, f);
+            else fprintf(f, "\\%03o", (unsigned char)*c);
+            if (*c == '%' && format) fputs("\\045", f);
+        }
     }
     fputc('"', f);
 }
+
+void pl_figure_string(FILE *f, const char *s) { put_string(f, s, 0); }
+void pl_figure_tic(FILE *f, const char *s)    { put_string(f, s, 1); }
 
 void pl_figure_number(FILE *f, double x)
 {

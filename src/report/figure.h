@@ -37,7 +37,8 @@ void         pl_figure_plot(pl_figure *g);                          /* after the
 polar_status pl_figure_end(pl_figure *g, polar_status st);          /* writes the script and draws, unless st says it went wrong */
 
 void         pl_span_widen(pl_span *s, double x);                   /* to hold x, if it is finite and positive */
-void         pl_figure_string(FILE *f, const char *s);              /* a quoted string of gnuplot's; "\n" in s begins a new line */
+void         pl_figure_string(FILE *f, const char *s);              /* a string of gnuplot's in which nothing is interpreted; "\n" in s begins a new line */
+void         pl_figure_tic(FILE *f, const char *s);                 /* the same for the label of a tic, which gnuplot takes for a format */
 void         pl_figure_number(FILE *f, double x);                   /* " x", all digits; NaN stays away from the plot */
 const char  *pl_figure_colour(const pl_audit *a, int64_t arm);      /* "#0072B2"; of known rules always the same */
 int          pl_figure_mark(int64_t arm, int hollow);               /* gnuplot's point type */

@@ -1,4 +1,8 @@
-/* gnuplot.c -- looks gnuplot up in PATH; fork, exec, wait. The child's complaints come back through a pipe. */
+/* gnuplot.c -- looks gnuplot up in PATH; fork, exec, wait. The child's complaints come back through a pipe.
+ *
+ * A script is made of texts that others wrote. figure.c sees to it that gnuplot reads nothing into them; what is here holds should
+ * that fail: gnuplot starts without anybody's settings (-d, and none of its environment variables) and can start no process.
+ */
 #include "report/gnuplot.h"
 
 #include <errno.h>
@@ -8,6 +12,8 @@
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+#include "report/childless.h"
 
 /* The program's path from PATH into out; 0: it is not there. */
 static int find_gnuplot(char *out, size_t room)
@@ -21,12 +27,32 @@ static int find_gnuplot(char *out, size_t room)
     return 0;
 }
 
+#define MOST_ENTRIES 16
+
+/* Of the environment what fonts and libraries need: no GNUPLOT_LIB, GNUTERM, FIT_SCRIPT, SHELL, PATH. */
+static void keep_environment(char *out[MOST_ENTRIES])
+{
+    static const char *const kept[] = {"HOME=", "TMPDIR=", "LD_LIBRARY_PATH=", "FONTCONFIG_FILE=", "FONTCONFIG_PATH=", "XDG_CACHE_HOME=", "XDG_CONFIG_HOME=", "XDG_DATA_HOME="};
+    static char locale[] = "LC_ALL=C.UTF-8";
+    int count = 0;
+    out[count++] = locale;
+    for (char **e = environ; e && *e && count < MOST_ENTRIES - 1; e++)
+        for (size_t i = 0; i < sizeof kept / sizeof *kept; i++)
+            if (!strncmp(*e, kept[i], strlen(kept[i])) && count < MOST_ENTRIES - 1) out[count++] = *e;
+    out[count] = NULL;
+}
+
 /* In the child: never returns. */
 static void become_gnuplot(const char *program, const char *dir, const char *script, int words)
 {
     int null = open("/dev/null", O_RDWR);
     char *const argv[] = {"gnuplot", "-d", (char *)script, NULL};    /* -d: not the user's own settings */
-    if (null >= 0 && dup2(null, 0) == 0 && dup2(words, 1) == 1 && dup2(words, 2) == 2 && chdir(dir) == 0) execv(program, argv);
+    char *environment[MOST_ENTRIES];
+    keep_environment(environment);
+    if (null >= 0 && dup2(null, 0) == 0 && dup2(words, 1) == 1 && dup2(words, 2) == 2 && chdir(dir) == 0) {
+        (void)pl_childless();    /* a second lock: not every kernel has it */
+        execve(program, argv, environment);
+    }
     dprintf(words, "it could not be started: %s\n", strerror(errno));
     _exit(127);
 }

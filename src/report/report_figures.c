@@ -34,7 +34,7 @@ static void put_arm_tics(FILE *f, const pl_audit *a)
     fprintf(f, "set xrange [0.5:%g]\nset xtics%s (", (double)a->arm_count + 0.6, a->arm_count > 6 ? " rotate by -35" : "");
     for (int64_t r = 0; r < a->arm_count; r++) {
         if (r) fputs(", ", f);
-        pl_figure_string(f, a->arms[r]);
+        pl_figure_tic(f, a->arms[r]);
         fprintf(f, " %" PRId64, r + 1);
     }
     fputs(")\n", f);
@@ -47,7 +47,7 @@ static void put_cell_tics(FILE *f, const pl_audit *a, double margin)
     for (int64_t c = 0; c < a->cell_count; c++) {
         pl_figure_cell(label, a, c);
         if (c) fputs(", ", f);
-        pl_figure_string(f, label);
+        pl_figure_tic(f, label);
         fprintf(f, " %" PRId64, c + 1);
     }
     fputs(")\n", f);
@@ -215,7 +215,7 @@ static void difference_panel(FILE *f, const pl_audit *a, int64_t k)
         pl_figure_cell(cell, a, c);
         snprintf(label, sizeof label, "%s\n%" PRId64 "/%" PRId64, cell, q->s.positive, q->s.n);
         if (c) fputs(", ", f);
-        pl_figure_string(f, label);
+        pl_figure_tic(f, label);
         fprintf(f, " %" PRId64, c + 1);
     }
     fprintf(f, ")\nplot 0 with lines lw 1.2 lc rgb \"#404040\" notitle, \\\n"

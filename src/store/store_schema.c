@@ -51,6 +51,8 @@ polar_status pl_store_identify(pl_store *s, int count, int *version)
     PL_TRY(st);
     PL_NEED(m.application == PL_STORE_APPLICATION || (!m.application && !m.user && !m.tables), POLAR_E_FORMAT,
             "'%s' is an SQLite database of another program (give another file with --store)", pl_text_shown(s->path).text);
+    PL_NEED(m.user > 0 || !m.application, POLAR_E_FORMAT, "the store '%s' is damaged: its version is %lld, and versions count from 1 (move it away and run again)",
+            pl_text_shown(s->path).text, (long long)m.user);
     PL_NEED(m.user <= count, POLAR_E_FORMAT, "the store '%s' was written by a newer polar (store version %lld, this program knows %d): use that program",
             pl_text_shown(s->path).text, (long long)m.user, count);
     *version = (int)m.user;
