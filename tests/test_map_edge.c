@@ -165,6 +165,49 @@ static void steps_and_tables(const char *device)
     test_bound("the caller's (1, 0, 0) only normalises", worst, 4 * 1.2e-16, "two divisions and roundings");
 }
 
+/* A diagonal matrix shows what a table does to singular values: s / norm goes through the polynomials one by one. */
+static void tables_on_diagonals(const char *device)
+{
+    enum { N = 8 };
+    static const double sigma[N] = {1, 0.7, 0.4, 0.2, 0.1, 0.05, 0.02, 0.01};
+    static const struct {
+        const char *table;
+        int         steps;
+        double      least, most;    /* from singular values in [7e-3, 1]; a grid of 400,000 points, one unit more each way */
+    } promise[] = {{"jordan", 5, 0.6817, 1.1345},        {"polar_express", 8, 0.9999, 1.0001},
+                   {"classical", 12, 0.9998, 1.0001},    {"quintic5", 5, 0.9777, 1.0319},
+                   {"cans5", 5, 0.8843, 1.1199},         {"cubic5", 5, 0.7740, 1.3001},
+                   {"polar_express_long", 5, 0.8703, 1.1237}, {"classical12", 12, 0.9999, 1.0001}};
+    double norm = 0, x[N * N] = {0}, y[N * N];
+    for (int i = 0; i < N; i++) norm += sigma[i] * sigma[i];
+    norm = sqrt(norm);
+    for (int i = 0; i < N; i++) x[i * N + i] = sigma[i];
+    test_true("every table has its promise", !polar_coef_table_name(sizeof promise / sizeof *promise) &&
+              polar_coef_table_name(sizeof promise / sizeof *promise - 1), "%s", device);
+    for (size_t t = 0; t < sizeof promise / sizeof *promise; t++) {
+        polar_coef k[POLAR_MAX_STEPS];
+        polar_map_opts o;
+        double worst = 0, least = 10, most = 0, slope = 1;
+        TEST_TRY(polar_coef_table(k, promise[t].steps, promise[t].table));
+        TEST_TRY(polar_map_opts_parse(&o, "ns_fp64"));
+        o.table = promise[t].table;
+        o.steps = promise[t].steps;
+        map_item item = {1, N, N, POLAR_DTYPE_F64, x, y, POLAR_DTYPE_F64};
+        TEST_TRY(map_run(device, &item, 1, NULL, &o));
+        for (int r = 0; r < o.steps; r++) slope *= k[r].a;
+        for (int i = 0; i < N; i++) {
+            double s = sigma[i] / norm;
+            for (int r = 0; r < o.steps; r++) s = k[r].a * s + (k[r].b + k[r].c * s * s) * s * s * s;
+            worst = fmax(worst, fabs(y[i * N + i] - s));
+            if (sigma[i] / norm >= 7e-3) least = fmin(least, s), most = fmax(most, s);
+        }
+        char line[96];
+        snprintf(line, sizeof line, "singular values by %s, %d steps", promise[t].table, o.steps);
+        test_bound(line, worst, 4 * o.steps * slope * 2.2e-16, "four roundings a step, grown by the slope at 0 at most");
+        test_true(line, least >= promise[t].least && most <= promise[t].most, "in [%.4f, %.4f]", least, most);
+    }
+}
+
 /* The direct sum of G_k (x) I_d, mapped whole and by blocks, in fp64. */
 static void blocks(const char *device)
 {
@@ -288,6 +331,7 @@ int main(int argc, char **argv)
     small_shapes(device);
     not_finite(device);
     steps_and_tables(device);
+    tables_on_diagonals(device);
     blocks(device);
     wrong_use(device);
     no_memory(device);

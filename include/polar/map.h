@@ -40,7 +40,7 @@ typedef struct polar_map_opts {
     polar_dtype    precision;      /* of the Newton-Schulz iterates */
     polar_rounding rounding;
     int            steps;          /* 0 to POLAR_MAX_STEPS */
-    const char    *table;          /* "jordan", "polar_express", "classical"; used when coefs is NULL */
+    const char    *table;          /* "jordan", "polar_express", ... (polar_coef_table_name); used when coefs is NULL */
     const polar_coef *coefs;       /* the caller's own, `steps` of them */
 } polar_map_opts;
 

@@ -10,7 +10,6 @@ const char *const pl_optim_key_rules[] = {"sgdm", "adamw", "muon", "polaradamw",
 const char *const pl_optim_key_scales[] = {"none", "paper", "jordan", "spectral", "rms", NULL};
 const char *const pl_optim_key_kinds[] = {"none", "newton_schulz", "exact", NULL};
 const char *const pl_optim_key_roundings[] = {"fused", "reference", "gram", NULL};
-const char *const pl_optim_key_tables[] = {"jordan", "polar_express", "classical", NULL};
 
 /* ---- what a key depends on --------------------------------------------------------------------------- */
 
@@ -70,7 +69,7 @@ polar_status pl_optim_keys_read(polar_optim_opts *o, const pl_config *c)
         o->rule.map.precision = (polar_dtype)pl_config_choice(c, "map.precision");
         o->rule.map.rounding = pl_optim_iterates_bf16(c) ? (polar_rounding)pl_config_choice(c, "map.rounding") : POLAR_ROUND_FUSED;
         o->rule.map.steps = (int)pl_config_int(c, "map.steps");
-        o->rule.map.table = pl_optim_key_tables[pl_config_choice(c, "map.table")];
+        o->rule.map.table = pl_coef_table_names[pl_config_choice(c, "map.table")];
     }
     o->matrix_names = pl_config_text(c, "route.matrix");
     o->allow_no_matrix = !*o->matrix_names;

@@ -12,6 +12,7 @@
 #define PL_LAB_OPTIM_KEYS_H
 
 #include "lab/config.h"
+#include "math/coef_table.h"
 #include "polar/optim.h"
 
 extern const char *const pl_key_dtypes[];             /* "f64", "f32", "bf16": in the order of polar_dtype */
@@ -19,7 +20,6 @@ extern const char *const pl_optim_key_rules[];
 extern const char *const pl_optim_key_scales[];
 extern const char *const pl_optim_key_kinds[];        /* in the order of polar_map_kind */
 extern const char *const pl_optim_key_roundings[];    /* in the order of polar_rounding */
-extern const char *const pl_optim_key_tables[];
 
 void pl_optim_key_beta1(char out[PL_VALUE_CHARS], const pl_config *c);    /* defaults by the rule: momentum, ... */
 void pl_optim_key_lr(char out[PL_VALUE_CHARS], const pl_config *c);       /* ... the paper's learning rate for DeiT, ... */
