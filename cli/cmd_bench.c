@@ -16,7 +16,7 @@ typedef struct {
     const char *what, *device, *map, *op;
     cli_list    sets, rules, data;
     int64_t     steps, scale, width, points, batch, size;
-    int         format, dtype, by_op;
+    int         format, dtype, by_op, moving;
 } bench_args;
 
 static const char *const dtypes[] = {"f64", "f32", "bf16", NULL};    /* the order of polar_dtype */
@@ -26,8 +26,9 @@ static const cli_option options[] = {
     {"device", CLI_STRING(bench_args, device), .value = "D", .def = "cpu", .help = "where"},
     {"map", CLI_STRING(bench_args, map), .value = "NAME", .def = "ns_bf16_fused", .help = "the polar map, see `polar info`"},
     {"steps", CLI_INT(bench_args, steps, 0, POLAR_MAX_STEPS), .value = "K", .def = "5", .help = "Newton-Schulz steps"},
-    {"set", CLI_STRINGS(bench_args, sets), .value = "NAME", .help = "maps: deit, mlp, small, 1024, 2048, 4096, 4096x16384, 8192; step: matrices, deit, 100m"},
+    {"set", CLI_STRINGS(bench_args, sets), .value = "NAME", .help = "maps: deit, mlp, small, 1024, 2048, 4096, 4096x16384, 8192; step: matrices, deit, gpt124m, llama430m, so3, 100m"},
     {"rule", CLI_STRINGS(bench_args, rules), .value = "NAME", .help = "step, so3, deit: sgdm, adamw, muon, polaradamw, muon_v, polar_ema"},
+    {"moving", CLI_FLAG(bench_args, moving), .help = "step: also whole calls, with gradients that stay and that move every step"},
     {"op", CLI_STRING(bench_args, op), .value = "NAME", .help = "ops: only this one"},
     {"scale", CLI_INT(bench_args, scale, 1, 64), .value = "K", .def = "4", .help = "ops: sizes of the test's cases times K"},
     {"width", CLI_INT(bench_args, width, 0, 1024), .value = "H", .def = "0", .help = "so3: channels; 0: 16 and 64"},
@@ -107,6 +108,21 @@ static polar_status bench_maps(cli_context *ctx, pl_table *t, pl_queue *q, const
     return POLAR_OK;
 }
 
+/* The same step as calls of the library, with gradients that stay and with gradients that move. */
+static polar_status put_moving(pl_table *t, pl_queue *q, const char *rule, const char *list, const polar_optim_opts *o)
+{
+    pl_bench_row row = {.samples = 1};
+    double fixed, moving;
+    PL_TRY(pl_bench_moving(&fixed, &moving, q, list, o));
+    snprintf(row.what, sizeof row.what, "%s, %s, calls", rule, list);
+    row.seconds = row.q1 = row.q3 = fixed;
+    put_row(t, &row);
+    snprintf(row.what, sizeof row.what, "%s, %s, calls, gradients move", rule, list);
+    row.seconds = row.q1 = row.q3 = moving;
+    put_row(t, &row);
+    return POLAR_OK;
+}
+
 /* Every rule on every list; beside AdamW the loop that moves the same bytes, on devices that are the host. */
 static polar_status bench_step(cli_context *ctx, pl_table *t, pl_queue *q, const bench_args *a, const polar_map_opts *map)
 {
@@ -115,7 +131,8 @@ static polar_status bench_step(cli_context *ctx, pl_table *t, pl_queue *q, const
     PL_TRY(put_peak(ctx, t, q, &peak, map->precision));
     for (int i = 0; i < a->sets.count; i++) {
         const char *list = a->sets.items[i];
-        PL_NEED(pl_bench_list_weights(list), POLAR_E_ARG, "no list of parameters '%s' (there are: matrices, deit, 100m)", list);
+        PL_NEED(pl_bench_list_weights(list), POLAR_E_ARG,
+                "no list of parameters '%s' (there are: matrices, deit, gpt124m, llama430m, so3, 100m)", list);
         if (!strncmp(polar_device_name(q->dev), "cpu", 3)) {
             PL_TRY(pl_bench_loop(&row, q, pl_bench_list_weights(list)));
             put_row(t, &row);
@@ -130,6 +147,7 @@ static polar_status bench_step(cli_context *ctx, pl_table *t, pl_queue *q, const
             PL_TRY(pl_bench_step(&row, q, list, &o, &peak));
             snprintf(row.what, sizeof row.what, "%s, %s", a->rules.items[k], list);
             put_row(t, &row);
+            if (a->moving) PL_TRY(put_moving(t, q, a->rules.items[k], list, &o));
         }
     }
     return POLAR_OK;

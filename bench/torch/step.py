@@ -1,8 +1,10 @@
-"""step.py -- the torch twin of `polar bench step`: torch.optim.Muon on DeiT-Tiny's 48 block matrices, torch.optim.AdamW on all its parameters.
+"""step.py -- the torch twin of `polar bench step`: torch's own Muon and AdamW over the same lists of parameters.
 
     python bench/torch/step.py --device cpu --threads 2
+    python bench/torch/step.py --device cuda --set matrices --set gpt124m --set llama430m --compile --dion
 
-Prints one JSON object per row: {"what", "seconds"}; the median of at least 15 samples.
+Prints one JSON object per row: {"what", "seconds"}; the median of at least 15 samples. --compile adds torch.optim.Muon whose step is
+compiled; --dion adds microsoft/dion's Muon where the package `dion` can be imported.
 """
 import argparse
 import json
@@ -12,13 +14,22 @@ import time
 import torch
 
 
-def matrices():
-    return [s for _ in range(12) for s in ((576, 192), (192, 192), (768, 192), (192, 768))]
+def blocks(width, inner):
+    return [(3 * width, width), (width, width), (inner, width), (width, inner)]
 
 
-def everything():
-    block = [(192,), (192,), (576, 192), (576,), (192, 192), (192,), (192,), (192,), (768, 192), (768,), (192, 768), (192,)]
-    return [(1, 1, 192), (1, 197, 192), (192, 3, 16, 16), (192,)] + block * 12 + [(192,), (192,), (100, 192), (100,)]
+def vectors(width, inner):
+    return [(width,)] * 6 + [(3 * width,), (inner,)]
+
+
+LISTS = {  # name: (block matrices, everything else)
+    "matrices": (blocks(192, 768) * 12, []),
+    "deit": (blocks(192, 768) * 12,
+             vectors(192, 768) * 12 + [(1, 1, 192), (1, 197, 192), (192, 3, 16, 16), (192,), (192,), (192,), (100, 192), (100,)]),
+    "gpt124m": (blocks(768, 3072) * 12, vectors(768, 3072) * 12 + [(50257, 768), (1024, 768), (768,), (768,)]),
+    "llama430m": (([(1024, 1024)] * 4 + [(4096, 1024)] * 2 + [(1024, 4096)]) * 24, [(1024,)] * 49 + [(32000, 1024)]),
+    "100m": ([], [(12500000,)] * 8),
+}
 
 
 def params(shapes, device):
@@ -30,7 +41,7 @@ def params(shapes, device):
     return out
 
 
-def median(fn, device, samples=31, budget=6.0):
+def median(fn, device, samples=31, budget=4.0):
     sync = torch.cuda.synchronize if device.type == "cuda" else lambda: None
     for _ in range(3):
         fn()
@@ -44,24 +55,50 @@ def median(fn, device, samples=31, budget=6.0):
     return statistics.median(times)
 
 
+def steps(name, device, a):
+    """(what, function) for every optimiser over the list."""
+    matrices, rest = LISTS[name]
+    aux = [torch.optim.AdamW(params(rest, device), lr=5e-4, weight_decay=0.05, fused=True)] if rest else []
+    everything = torch.optim.AdamW(params(matrices + rest, device), lr=5e-4, weight_decay=0.05, fused=True)
+    yield f"adamw (fused), {name}", everything.step
+    if not matrices:
+        return
+    muon = torch.optim.Muon(params(matrices, device), lr=5e-3)
+
+    def both(first):
+        first()
+        for o in aux:
+            o.step()
+
+    yield f"muon, {name}", lambda: both(muon.step)
+    if a.compile:
+        compiled = torch.compile(muon.step)
+        yield f"muon (compiled), {name}", lambda: both(compiled)
+    if a.dion:
+        from dion import Muon as DionMuon
+
+        groups = [dict(params=params(matrices, device))]
+        if rest:
+            groups.append(dict(params=params(rest, device), algorithm="adamw"))
+        yield f"muon (dion), {name}", DionMuon(groups, lr=5e-3).step
+
+
 def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--device", default="cpu")
     p.add_argument("--threads", type=int, default=0, help="of the CPU; 0: torch's choice")
-    p.add_argument("--large", action="store_true", help="AdamW on 100 million weights too")
+    p.add_argument("--set", action="append", choices=sorted(LISTS), help="a list of parameters (default: matrices, deit)")
+    p.add_argument("--compile", action="store_true", help="Muon's step compiled too")
+    p.add_argument("--dion", action="store_true", help="dion's Muon too")
+    p.add_argument("--large", action="store_true", help="the same as --set 100m besides the others")
     a = p.parse_args()
     device = torch.device(a.device)
     if a.threads:
         torch.set_num_threads(a.threads)
-    rows = [
-        ("muon, matrices", lambda: torch.optim.Muon(params(matrices(), device), lr=5e-3)),
-        ("adamw (fused), deit", lambda: torch.optim.AdamW(params(everything(), device), lr=5e-4, weight_decay=0.05, fused=True)),
-    ]
-    if a.large:
-        rows.append(("adamw (fused), 100m", lambda: torch.optim.AdamW(params([(12500000,)] * 8, device), lr=5e-4, weight_decay=0.05, fused=True)))
-    for what, make in rows:
-        opt = make()
-        print(json.dumps({"what": what, "seconds": median(opt.step, device), "torch": torch.__version__, "threads": torch.get_num_threads()}), flush=True)
+    for name in (a.set or ["matrices", "deit"]) + (["100m"] if a.large else []):
+        for what, step in steps(name, device, a):
+            row = {"what": what, "seconds": median(step, device)}
+            print(json.dumps({**row, "torch": torch.__version__, "threads": torch.get_num_threads()}), flush=True)
 
 
 if __name__ == "__main__":

@@ -5,85 +5,10 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/clock.h"
 #include "base/philox.h"
 #include "device/backend.h"
-
-#define MAX_LIST 160
-
-typedef struct {
-    int          n;
-    int64_t      weights;
-    char         names[MAX_LIST][48];
-    polar_tensor shape[MAX_LIST];    /* data not set */
-} param_list;
-
-static void add(param_list *l, const char *name, int ndim, int64_t a, int64_t b, int64_t c, int64_t d)
-{
-    int64_t dims[4] = {a, b, c, d}, stride = 1;
-    polar_tensor *t = &l->shape[l->n];
-    *t = (polar_tensor){.dtype = POLAR_DTYPE_F32, .ndim = ndim};
-    for (int i = ndim - 1; i >= 0; i--) {
-        t->shape[i] = dims[i];
-        t->stride[i] = stride;
-        stride *= dims[i];
-    }
-    snprintf(l->names[l->n++], sizeof l->names[0], "%s", name);
-    l->weights += stride;
-}
-
-/* One transformer block of width 192; the matrices only, or everything. */
-static void add_block(param_list *l, int block, int all)
-{
-    static const struct {
-        const char *name;
-        int64_t     rows, cols;    /* cols 0: a vector */
-    } parts[] = {{"norm1.weight", 192, 0},    {"norm1.bias", 192, 0},    {"attn.qkv.weight", 576, 192}, {"attn.qkv.bias", 576, 0}, {"attn.proj.weight", 192, 192}, {"attn.proj.bias", 192, 0},
-                 {"norm2.weight", 192, 0},    {"norm2.bias", 192, 0},    {"mlp.fc1.weight", 768, 192},  {"mlp.fc1.bias", 768, 0},  {"mlp.fc2.weight", 192, 768},   {"mlp.fc2.bias", 192, 0}};
-    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
-        char name[48];
-        snprintf(name, sizeof name, "blocks.%d.%s", block, parts[i].name);
-        if (parts[i].cols) add(l, name, 2, parts[i].rows, parts[i].cols, 0, 0);
-        else if (all) add(l, name, 1, parts[i].rows, 0, 0, 0);
-    }
-}
-
-static int list_make(param_list *l, const char *list)
-{
-    int all = !strcmp(list, "deit");
-    l->n = 0;
-    l->weights = 0;
-    if (!strcmp(list, "100m")) {
-        char name[48];
-        for (int i = 0; i < 8; i++) {
-            snprintf(name, sizeof name, "part.%d", i);
-            add(l, name, 1, 12500000, 0, 0, 0);
-        }
-        return 1;
-    }
-    if (!all && strcmp(list, "matrices")) return 0;
-    if (all) {
-        add(l, "cls_token", 3, 1, 1, 192, 0);
-        add(l, "pos_embed", 3, 1, 197, 192, 0);
-        add(l, "patch_embed.proj.weight", 4, 192, 3, 16, 16);
-        add(l, "patch_embed.proj.bias", 1, 192, 0, 0, 0);
-    }
-    for (int b = 0; b < 12; b++) add_block(l, b, all);
-    if (all) {
-        add(l, "norm.weight", 1, 192, 0, 0, 0);
-        add(l, "norm.bias", 1, 192, 0, 0, 0);
-        add(l, "head.weight", 2, 100, 192, 0, 0);
-        add(l, "head.bias", 1, 100, 0, 0, 0);
-    }
-    return 1;
-}
-
-int64_t pl_bench_list_weights(const char *list)
-{
-    param_list *l = pl_calloc(1, sizeof *l);
-    int64_t n = l && list_make(l, list) ? l->weights : 0;
-    pl_free(l);
-    return n;
-}
+#include "lab/bench_list.h"
 
 static void run_step(pl_queue *q, void *arg)
 {
@@ -91,43 +16,109 @@ static void run_step(pl_queue *q, void *arg)
     if (st != POLAR_OK) pl_queue_keep(q, st);
 }
 
-/* Weights at `memory`, gradients behind them, both packed one after the other. */
-static polar_status time_list(pl_bench_row *out, pl_queue *q, param_list *l, char *memory, const polar_optim_opts *o, const pl_bench_peak_rates *peak)
+/* ---- an optimiser over a list ------------------------------------------------------------------------ */
+
+typedef struct {
+    pl_bench_list list;
+    polar_param   params[PL_BENCH_LIST_MAX];
+    char         *memory;    /* weights, then two sets of gradients, each packed one after the other */
+    polar_optim  *opt;
+} bench_model;
+
+static void model_destroy(bench_model *m, pl_queue *q)
 {
-    polar_param params[MAX_LIST];
-    polar_optim *opt;
-    float *x = pl_alloc((size_t)l->weights * 2 * sizeof *x);
-    PL_NEED(x, POLAR_E_NOMEM, "%lld numbers", (long long)l->weights * 2);
-    for (int64_t i = 0; i < 2 * l->weights; i++) x[i] = i < 1 << 16 ? (float)(0.02 * pl_normal(0, PL_STREAM_TEST, 77, (uint64_t)i).a) : x[i - (1 << 16)];
-    polar_queue_upload(q, memory, x, (size_t)l->weights * 2 * sizeof *x);
+    if (!m) return;
+    polar_optim_destroy(m->opt);
+    polar_device_free(q->dev, m->memory);
+    pl_free(m);
+}
+
+/* Small normal numbers everywhere, a pattern that repeats. */
+static polar_status model_fill(bench_model *m, pl_queue *q)
+{
+    enum { PATTERN = 1 << 16 };
+    size_t bytes = (size_t)m->list.weights * sizeof(float);
+    float *x = pl_alloc(bytes);
+    PL_NEED(x, POLAR_E_NOMEM, "%lld numbers", (long long)m->list.weights);
+    for (int64_t i = 0; i < m->list.weights; i++)
+        x[i] = i < PATTERN ? (float)(0.02 * pl_normal(0, PL_STREAM_TEST, 77, (uint64_t)i).a) : x[i - PATTERN];
+    for (int k = 0; k < 3; k++) polar_queue_upload(q, m->memory + (size_t)k * bytes, x, bytes);
     polar_status st = polar_queue_sync(q);
     pl_free(x);
-    PL_TRY(st);
-    size_t at = 0;
-    for (int i = 0; i < l->n; i++) {
-        params[i] = (polar_param){.name = l->names[i], .weight = l->shape[i], .grad = l->shape[i]};
-        params[i].weight.data = memory + at;
-        params[i].grad.data = memory + (size_t)l->weights * sizeof(float) + at;
-        at += (size_t)(l->shape[i].shape[0] * l->shape[i].stride[0]) * sizeof(float);
-    }
-    PL_TRY(polar_optim_create(&opt, q->dev, params, l->n, o));
-    st = polar_optim_prepare(opt, q);
-    if (st == POLAR_OK) st = pl_bench_time(out, q, run_step, opt, peak);
-    polar_optim_destroy(opt);
     return st;
+}
+
+static polar_status model_create(bench_model **out, pl_queue *q, const char *list, const polar_optim_opts *opts)
+{
+    bench_model *m = pl_calloc(1, sizeof *m);
+    polar_optim_opts o = *opts;
+    *out = m;
+    PL_NEED(m, POLAR_E_NOMEM, "a list of parameters");
+    PL_TRY(pl_bench_list_make(&m->list, list));
+    size_t all = (size_t)m->list.weights * sizeof(float), at = 0;
+    PL_TRY(polar_device_alloc(q->dev, (void **)&m->memory, 3 * all));
+    PL_TRY(model_fill(m, q));
+    for (int i = 0; i < m->list.n; i++) {
+        const polar_tensor *t = &m->list.shape[i];
+        m->params[i] = (polar_param){.name = m->list.names[i], .weight = *t, .grad = *t};
+        m->params[i].weight.data = m->memory + at;
+        m->params[i].grad.data = m->memory + all + at;
+        at += (size_t)(t->shape[0] * t->stride[0]) * sizeof(float);
+    }
+    o.members = m->list.members;
+    PL_TRY(polar_optim_create(&m->opt, q->dev, m->params, m->list.n, &o));
+    return polar_optim_prepare(m->opt, q);
 }
 
 polar_status pl_bench_step(pl_bench_row *out, pl_queue *q, const char *list, const polar_optim_opts *o, const pl_bench_peak_rates *peak)
 {
-    param_list *l = pl_calloc(1, sizeof *l);
-    void *memory = NULL;
-    PL_NEED(l, POLAR_E_NOMEM, "a list of parameters");
-    polar_status st = list_make(l, list) ? POLAR_OK : PL_FAIL(POLAR_E_ARG, "no list of parameters '%s' (there are: deit, matrices, 100m)", list);
-    if (st == POLAR_OK) st = polar_device_alloc(q->dev, &memory, (size_t)l->weights * 2 * sizeof(float));
-    if (st == POLAR_OK) st = time_list(out, q, l, memory, o, peak);
-    polar_device_free(q->dev, memory);
-    pl_free(l);
+    bench_model *m;
+    polar_status st = model_create(&m, q, list, o);
+    if (st == POLAR_OK) st = pl_bench_time(out, q, run_step, m->opt, peak);
+    model_destroy(m, q);
     return st;
+}
+
+/* ---- gradients that move ----------------------------------------------------------------------------- */
+
+#define MOVING_STEPS 200
+#define MOVING_WARM  20
+
+/* Whole calls of polar_optim_step enqueued one after the other: seconds of one. */
+static polar_status time_calls(double *out, pl_queue *q, bench_model *m, int moving)
+{
+    double begin = 0;
+    size_t all = (size_t)m->list.weights * sizeof(float);
+    for (int k = -MOVING_WARM; k < MOVING_STEPS; k++) {
+        if (k == 0) {
+            PL_TRY(polar_queue_sync(q));
+            begin = pl_clock_seconds();
+        }
+        for (int i = 0; i < m->list.n && moving; i++)
+            PL_TRY(polar_optim_set_grad(m->opt, i, (char *)m->params[i].grad.data + (k & 1 ? all : 0)));
+        PL_TRY(polar_optim_step(m->opt, q));
+    }
+    PL_TRY(polar_queue_sync(q));
+    *out = (pl_clock_seconds() - begin) / MOVING_STEPS;
+    return POLAR_OK;
+}
+
+polar_status pl_bench_moving(double *fixed, double *moving, pl_queue *q, const char *list, const polar_optim_opts *o)
+{
+    bench_model *m;
+    polar_status st = model_create(&m, q, list, o);
+    if (st == POLAR_OK) st = time_calls(fixed, q, m, 0);
+    if (st == POLAR_OK) st = time_calls(moving, q, m, 1);
+    model_destroy(m, q);
+    return st;
+}
+
+int64_t pl_bench_list_weights(const char *list)
+{
+    pl_bench_list *l = pl_calloc(1, sizeof *l);
+    int64_t n = l && pl_bench_list_make(l, list) == POLAR_OK ? l->weights : 0;
+    pl_free(l);
+    return n;
 }
 
 /* ---- the least that AdamW must move ----------------------------------------------------------------- */

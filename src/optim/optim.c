@@ -2,6 +2,7 @@
 #include <float.h>
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/alloc.h"
@@ -205,6 +206,7 @@ void polar_optim_destroy(polar_optim *opt)
     pl_free(opt->maps);
     pl_free(opt->map_dim);
     pl_free(opt->map_group);
+    pl_free(opt->by_address);
     pl_free(opt->live_host);
     pl_free(opt->report);
     pl_free(opt);
@@ -217,11 +219,19 @@ static polar_status take_tables(polar_optim *opt)
     opt->maps = pl_calloc(n, sizeof *opt->maps);
     opt->map_dim = pl_calloc(n, sizeof *opt->map_dim);
     opt->map_group = pl_calloc(n, sizeof *opt->map_group);
+    opt->by_address = pl_calloc(n, sizeof *opt->by_address);
     opt->member = pl_calloc(m, sizeof *opt->member);
     opt->live_host = pl_calloc(m, 2 * PL_LIVE_ROUTE * sizeof(double));
-    PL_NEED(opt->params && opt->maps && opt->map_dim && opt->map_group && opt->member && opt->live_host, POLAR_E_NOMEM, "an optimiser of %lld parameters", (long long)opt->n);
+    PL_NEED(opt->params && opt->maps && opt->map_dim && opt->map_group && opt->by_address && opt->member && opt->live_host, POLAR_E_NOMEM, "an optimiser of %lld parameters", (long long)opt->n);
     for (size_t i = 0; i < m; i++) opt->member[i] = (pl_optim_member){opt->o.lr, opt->o.aux_lr, opt->o.weight_decay, opt->o.aux_weight_decay, 1};
     return POLAR_OK;
+}
+
+static int earlier(const void *a, const void *b, void *arg)
+{
+    const polar_optim *opt = arg;
+    const char *x = opt->params[*(const int64_t *)a].W.data, *y = opt->params[*(const int64_t *)b].W.data;
+    return (x > y) - (x < y);
 }
 
 static polar_status fill(polar_optim *opt, const polar_param *params)
@@ -238,6 +248,8 @@ static polar_status fill(polar_optim *opt, const polar_param *params)
     PL_NEED(matrices || opt->o.allow_no_matrix, POLAR_E_ARG, "none of %lld parameters takes the matrix route: matrix_names '%s', aux_names '%s' (allow_no_matrix if that is meant)",
             (long long)opt->n, opt->o.matrix_names ? opt->o.matrix_names : "", opt->o.aux_names ? opt->o.aux_names : "");
     PL_TRY(check_twice(opt));
+    for (int64_t i = 0; i < opt->n; i++) opt->by_address[i] = i;
+    qsort_r(opt->by_address, (size_t)opt->n, sizeof *opt->by_address, earlier, opt);
     opt->state_bytes = point_state(opt, NULL);
     PL_TRY(polar_device_alloc(opt->dev, &opt->state, opt->state_bytes));
     point_state(opt, opt->state);
@@ -295,14 +307,29 @@ polar_status polar_optim_set_weight_decay(polar_optim *opt, double decay, double
     return POLAR_OK;
 }
 
+/* The parameter whose weight meets G, or NULL; weights do not meet one another, so of those before G's end the last one tells. */
+static const pl_optim_param *weight_at(const polar_optim *opt, const pl_mat *G)
+{
+    int64_t low = 0, high = opt->n;    /* weights [0, low) begin before G ends */
+    const char *end = (const char *)G->data + pl_mat_extent(G);
+    while (low < high) {
+        int64_t mid = (low + high) / 2;
+        if ((const char *)opt->params[opt->by_address[mid]].W.data < end) low = mid + 1;
+        else high = mid;
+    }
+    while (low && !pl_mat_bytes(&opt->params[opt->by_address[low - 1]].W)) low--;    /* an empty weight hides nothing */
+    const pl_optim_param *p = low ? &opt->params[opt->by_address[low - 1]] : NULL;
+    return p && pl_mat_overlap(&p->W, G) ? p : NULL;
+}
+
 polar_status polar_optim_set_grad(polar_optim *opt, int64_t param, void *data)
 {
     PL_NEED(param >= 0 && param < opt->n, POLAR_E_ARG, "there is no parameter %lld: the optimiser has %lld, from 0", (long long)param, (long long)opt->n);
     if (opt->params[param].G.data == data) return POLAR_OK;
     pl_mat G = opt->params[param].G;
     G.data = data;
-    for (int64_t i = 0; i < opt->n; i++)
-        PL_NEED(!pl_mat_overlap(&opt->params[i].W, &G), POLAR_E_ARG, "the gradient of '%s' moved onto the weight of '%s'", opt->params[param].name, opt->params[i].name);
+    const pl_optim_param *hit = weight_at(opt, &G);
+    PL_NEED(!hit, POLAR_E_ARG, "the gradient of '%s' moved onto the weight of '%s'", opt->params[param].name, hit->name);
     pl_optim_drop_graph(opt);
     opt->moved = 1;
     opt->params[param].G.data = data;

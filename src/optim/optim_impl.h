@@ -45,6 +45,7 @@ struct polar_optim {
     pl_mat          *maps;            /* directions as the polar map sees them: one batch per shape, then the Schur blocks group by group */
     int64_t         *map_dim, *map_group;
     int64_t          map_count;
+    int64_t         *by_address;      /* numbers of the parameters in the order in which their weights lie in memory */
     void            *state;           /* device memory of all moments, directions, masters and norms */
     size_t           state_bytes;
     pl_live         *live;
