@@ -12,6 +12,7 @@
 #include "base/safetensors.h"
 #include "optim/optim_impl.h"
 #include "optim_fixture.h"
+#include "strip_checksum.h"
 
 static const param_spec model[] = {{.name = "qkv", .ndim = 2, .shape = {12, 4}, .row_blocks = 3}, {.name = "proj", .ndim = 2, .shape = {8, 8}}, {.name = "bias", .ndim = 1, .shape = {12}}};
 #define MODEL 3
@@ -111,12 +112,25 @@ static void refused(const char *what, optim_rig *r, const snapshot *s, const cha
 
 /* ---- lies ------------------------------------------------------------------------------------------ */
 
+/* As version 1 was written, before there was a checksum: the checks behind it are seen by these. */
+static file without_checksum(const file *good)
+{
+    file old = {malloc(good->size), good->size};
+    char *at = memmem(good->bytes, good->size, "\"polar.optim\":\"2\"", 17);
+    if (!old.bytes || !at) exit(3);
+    memcpy(old.bytes, good->bytes, good->size);
+    old.bytes[at - good->bytes + 15] = '1';
+    strip_checksum(old.bytes, old.size);
+    return old;
+}
+
 static void changed_headers(optim_rig *r, const snapshot *s, const file *good)
 {
     static const struct {
         const char *what, *from, *to;
     } rows[] = {
-        {"version 2", "\"polar.optim\":\"1\"", "\"polar.optim\":\"2\""},
+        {"version 2 without a checksum", "\"polar.optim\":\"1\"", "\"polar.optim\":\"2\""},
+        {"version 3", "\"polar.optim\":\"1\"", "\"polar.optim\":\"3\""},
         {"a version with an escape code", "\"polar.optim\":\"1\"", "\"polar.optim\":\"\\u001b[31m\""},
         {"no version", "\"polar.optim\"", "\"polar.other\""},
         {"no rule", "\"polar.rule\"", "\"polar.ruel\""},
@@ -152,7 +166,7 @@ static void changed_headers(optim_rig *r, const snapshot *s, const file *good)
 
 static void cut_and_flipped(optim_rig *r, const snapshot *s, const file *good)
 {
-    int taken = 0, changed = 0, wrong = 0, restored = 0;
+    int taken = 0, changed = 0, wrong = 0;
     for (size_t k = 0; k < 16; k++) {
         file_write(spoilt_path, good->bytes, good->size * k / 16);
         taken += polar_optim_load(r->opt, r->q, spoilt_path) == POLAR_OK;
@@ -166,17 +180,10 @@ static void cut_and_flipped(optim_rig *r, const snapshot *s, const file *good)
         good->bytes[at] ^= (char)(1 << (seed >> 61));
         file_write(spoilt_path, good->bytes, good->size);
         good->bytes[at] ^= (char)(1 << (seed >> 61));
-        polar_status st = polar_optim_load(r->opt, r->q, spoilt_path);
-        if (st != POLAR_OK) {
-            changed += differs(r, s);
-            wrong += st != POLAR_E_FORMAT;
-            continue;
-        }
-        taken++;    /* a digit of lr, decay or the step: another number, as good as the old one */
-        TEST_TRY(polar_optim_load(r->opt, r->q, state_path));
-        restored += !differs(r, s);
+        wrong += polar_optim_load(r->opt, r->q, spoilt_path) != POLAR_E_FORMAT;
+        changed += differs(r, s);
     }
-    test_true("300 flipped bits of the header", !changed && !wrong && restored == taken && taken < 60, "%d meant something else and were taken, %d wrong codes", taken, wrong);
+    test_true("300 flipped bits of the header", !changed && !wrong, "%d changed something, %d wrong codes", changed, wrong);
 }
 
 /* The state of a model that differs in one thing. */
@@ -299,7 +306,12 @@ static void state_files(const char *device)
     TEST_TRY(polar_optim_load(r.opt, r.q, state_path));
     test_true("its own file is taken", !differs(&r, &s), "%zu bytes", good.size);
     other_models(device, &r, &s);
-    changed_headers(&r, &s, &good);
+    file old = without_checksum(&good);
+    file_write(spoilt_path, old.bytes, old.size);
+    TEST_TRY(polar_optim_load(r.opt, r.q, spoilt_path));
+    test_true("version 1, without a checksum, is taken", !differs(&r, &s), "%zu bytes", old.size);
+    changed_headers(&r, &s, &old);
+    free(old.bytes);
     cut_and_flipped(&r, &s, &good);
     saving(&r, &good);
     decimal_comma(&r, &s, &good);

@@ -8,6 +8,7 @@
  *  1. bytes of every entry = product of its shape times its dtype, and no such product overflows, zero dimensions counted as one.
  *  2. The entries' ranges cover the data of the file exactly: no hole, no overlap, no tail.
  *  3. Names are unique, as are metadata keys; both are zero-terminated UTF-8 inside `strings`.
+ *  4. A checksum that the file carries is that of its bytes.
  *     ctest -R test_safetensors
  */
 #include "base/safetensors.h"
@@ -21,11 +22,14 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "base/checksum.h"
 #include "base/json_read.h"
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "tensors are handed over as they stand in the file: little-endian");
 
 #define ALIGNMENT 64
+#define PIECE     ((int64_t)1 << 18)    /* read, then added to the checksum while it is in the cache */
+#define DIGITS    (PL_CHECKSUM_HEX - 1)
 
 typedef struct tensor {
     pl_safetensors_entry e;      /* first: pl_named */
@@ -43,6 +47,7 @@ struct pl_safetensors {
     char                *strings;         /* names, dtype names, metadata; as large as the header, which held them in quotes */
     int64_t              strings_used;
     unsigned char       *data;
+    int                  checked;
 };
 
 /* What open works with and throws away. */
@@ -57,6 +62,9 @@ typedef struct reader {
     pl_json         json;
     char            where[400];           /* 'file': tensor 'name' */
     int             seen_meta;
+    int64_t         sum_at;               /* of the checksum's digits in the header; 0: it has none */
+    char            sum[PL_CHECKSUM_HEX]; /* what they say */
+    pl_checksum     seen;                 /* of what was read so far */
 } reader;
 
 /* ---- the file ------------------------------------------------------------------------------------------------------ */
@@ -217,6 +225,30 @@ static polar_status read_tensor(reader *r)
     return POLAR_OK;
 }
 
+/* The value of PL_SAFETENSORS_CHECKSUM: where it stands and what it says. */
+static polar_status read_sum(reader *r)
+{
+    pl_json *p = &r->json;
+    PL_NEED(!r->sum_at, POLAR_E_FORMAT, "%s: stands there twice", r->where);
+    PL_TRY(pl_json_need(p, PL_JSON_STRING));
+    int digits = p->raw_size == DIGITS;
+    for (int i = 0; digits && i < DIGITS; i++) digits = strchr("0123456789abcdef", p->raw[i]) != NULL;
+    PL_NEED(digits, POLAR_E_FORMAT, "%s: is damaged: %d digits of 0-9 and a-f are wanted", r->where, DIGITS);
+    r->sum_at = p->raw - p->text;
+    memcpy(r->sum, p->raw, DIGITS);
+    return POLAR_OK;
+}
+
+/* A key that was PL_SAFETENSORS_CHECKSUM until a bit or two flipped: without it nothing else would be checked. */
+static int nearly_sum(const char *key)
+{
+    static const char ours[] = PL_SAFETENSORS_CHECKSUM;
+    int differ = 0;
+    if (strlen(key) != sizeof ours - 1) return 0;
+    for (size_t i = 0; i < sizeof ours - 1; i++) differ += key[i] != ours[i];
+    return differ <= 2;
+}
+
 static polar_status read_meta(reader *r)
 {
     pl_safetensors *f = r->f;
@@ -230,6 +262,12 @@ static polar_status read_meta(reader *r)
         pl_safetensors_meta pair;
         PL_TRY(keep_string(r, &pair.key));
         set_where(r, "metadata", pair.key);
+        if (!strcmp(pair.key, PL_SAFETENSORS_CHECKSUM)) {
+            PL_TRY(read_sum(r));
+            continue;
+        }
+        PL_NEED(!nearly_sum(pair.key), POLAR_E_FORMAT, "%s: was '%s' once: the file is damaged, take another copy of it", r->where,
+                PL_SAFETENSORS_CHECKSUM);
         PL_TRY(pl_json_need(p, PL_JSON_STRING));
         PL_TRY(keep_string(r, &pair.value));
         PL_TRY(make_room(r, (void **)&f->meta, f->n_meta, &f->meta_room, sizeof pair));
@@ -283,22 +321,45 @@ static polar_status make_index(reader *r, pl_named **out, const void *items, int
     return POLAR_OK;
 }
 
-static polar_status check_together(reader *r)
+/* ---- the data -------------------------------------------------------------------------------------------------------- */
+
+/* The header as it was when its checksum was taken: zeros for the digits. */
+static void begin_sum(reader *r, const char *header)
 {
-    pl_safetensors *f = r->f;
-    tensor **order = pl_alloc((size_t)f->n * sizeof *order);
-    PL_NEED(order, POLAR_E_NOMEM, "'%s': %lld tensors in order", r->name, (long long)f->n);
-    polar_status st = check_cover(r, order);
-    if (st != POLAR_OK) goto done;
-    st = make_index(r, &f->tensors_by_name, f->tensors, f->n, sizeof *f->tensors);
-    if (st != POLAR_OK) goto done;
-    st = make_index(r, &f->meta_by_key, f->meta, f->n_meta, sizeof *f->meta);
-done:
-    pl_free(order);
-    return st;
+    static const char zeros[] = "0000000000000000";
+    unsigned char head[8];
+    for (int i = 0; i < 8; i++) head[i] = (unsigned char)((uint64_t)r->header_size >> 8 * i);
+    r->seen = pl_checksum_begin((uint64_t)r->size);
+    pl_checksum_add(&r->seen, head, sizeof head);
+    pl_checksum_add(&r->seen, header, (size_t)r->sum_at);
+    pl_checksum_add(&r->seen, zeros, DIGITS);
+    pl_checksum_add(&r->seen, header + r->sum_at + DIGITS, (size_t)(r->header_size - r->sum_at - DIGITS));
 }
 
-static polar_status load_data(reader *r)
+static polar_status load_tensor(reader *r, tensor *t)
+{
+    unsigned char *to = r->f->data + t->at;
+    t->e.data = to;
+    for (int64_t at = 0, n; at < t->e.bytes; at += n) {
+        n = t->e.bytes - at < PIECE ? t->e.bytes - at : PIECE;
+        PL_TRY(read_at(r, to + at, 8 + r->header_size + t->begin + at, n));
+        if (r->sum_at) pl_checksum_add(&r->seen, to + at, (size_t)n);
+    }
+    return POLAR_OK;
+}
+
+static polar_status end_sum(reader *r)
+{
+    char sum[PL_CHECKSUM_HEX];
+    pl_checksum_print(sum, pl_checksum_end(&r->seen));
+    PL_NEED(!strcmp(sum, r->sum), POLAR_E_FORMAT, "'%s' is damaged: its checksum says %s, its bytes give %s: take another copy of it, or make it again "
+            "(or has another program changed it and kept the metadata '%s'? Have that left out)", r->name, r->sum, sum, PL_SAFETENSORS_CHECKSUM);
+    r->f->checked = 1;
+    return POLAR_OK;
+}
+
+/* In the order of the file, as the checksum was taken. */
+static polar_status load_data(reader *r, tensor *const *order)
 {
     pl_safetensors *f = r->f;
     int64_t total = 0;
@@ -308,12 +369,22 @@ static polar_status load_data(reader *r)
     }
     f->data = pl_alloc((size_t)total);
     PL_NEED(f->data, POLAR_E_NOMEM, "'%s': %lld bytes of tensors", r->name, (long long)total);
-    for (int64_t i = 0; i < f->n; i++) {
-        tensor *t = &f->tensors[i];
-        t->e.data = f->data + t->at;
-        PL_TRY(read_at(r, f->data + t->at, 8 + r->header_size + t->begin, t->e.bytes));
-    }
-    return POLAR_OK;
+    if (r->sum_at) begin_sum(r, r->json.text);
+    for (int64_t i = 0; i < f->n; i++) PL_TRY(load_tensor(r, order[i]));
+    return r->sum_at ? end_sum(r) : POLAR_OK;
+}
+
+static polar_status read_tensors(reader *r)
+{
+    pl_safetensors *f = r->f;
+    tensor **order = pl_alloc((size_t)f->n * sizeof *order);
+    PL_NEED(order, POLAR_E_NOMEM, "'%s': %lld tensors in order", r->name, (long long)f->n);
+    polar_status st = check_cover(r, order);
+    if (st == POLAR_OK) st = make_index(r, &f->tensors_by_name, f->tensors, f->n, sizeof *f->tensors);
+    if (st == POLAR_OK) st = make_index(r, &f->meta_by_key, f->meta, f->n_meta, sizeof *f->meta);
+    if (st == POLAR_OK) st = load_data(r, order);
+    pl_free(order);
+    return st;
 }
 
 static polar_status read_all(reader *r)
@@ -323,8 +394,7 @@ static polar_status read_all(reader *r)
     set_where(r, NULL, NULL);
     PL_TRY(load_header(r));
     PL_TRY(read_header(r));
-    PL_TRY(check_together(r));
-    return load_data(r);
+    return read_tensors(r);
 }
 
 /* ---- outside ------------------------------------------------------------------------------------------------------- */
@@ -398,4 +468,9 @@ const char *pl_safetensors_meta_find(const pl_safetensors *f, const char *key)
 {
     const pl_safetensors_meta *pair = pl_named_find(f->meta_by_key, f->n_meta, key);
     return pair ? pair->value : NULL;
+}
+
+int pl_safetensors_checked(const pl_safetensors *f)
+{
+    return f->checked;
 }

@@ -12,6 +12,10 @@
  *     pl_safetensors_entry e = {.name = "w", .dtype = POLAR_DTYPE_F32, .ndim = 2, .shape = {2, 3}, .data = w, .bytes = 24};
  *     PL_TRY(pl_safetensors_write("w.safetensors", &e, 1, NULL, 0));
  *
+ * What write puts carries a checksum of the whole file, the header too, as metadata: "polar.checksum": 16 hex digits, of the file with
+ * zeros ('0') in their place (checksum.h). Open compares it and keeps it to itself: it is not among the metadata that it shows, and write
+ * takes none. Other programs see one more pair. A file without one is read unchecked (pl_safetensors_checked), as other programs write them.
+ *
  * What open accepts, write takes back and open reads the same again, formats that polar does not compute in (F16, I64, F8_...) included.
  * Ours, not the format's: at most POLAR_MAX_DIMS dimensions, no zero character inside a string.
  */
@@ -24,6 +28,7 @@
 #include "polar/tensor.h"
 
 #define PL_SAFETENSORS_MAX_HEADER 100000000    /* bytes, the format's own limit */
+#define PL_SAFETENSORS_CHECKSUM   "polar.checksum"
 
 typedef struct pl_safetensors pl_safetensors;
 
@@ -50,9 +55,11 @@ const pl_safetensors_entry *pl_safetensors_find(const pl_safetensors *f, const c
 int64_t      pl_safetensors_meta_count(const pl_safetensors *f);                                         /* pairs under __metadata__ */
 const pl_safetensors_meta *pl_safetensors_meta_view(const pl_safetensors *f, int64_t i);                 /* the i-th in the header's order; borrowed */
 const char  *pl_safetensors_meta_find(const pl_safetensors *f, const char *key);                         /* its value, NULL if there is none; borrowed */
+int          pl_safetensors_checked(const pl_safetensors *f);                                            /* whether it had a checksum, which was right */
 
 /* Puts the file at path in one rename, tensors in the given order, the same bytes for the same arguments. On failure path is as it was. */
 polar_status pl_safetensors_write(const char *path, const pl_safetensors_entry *entries, int64_t n, const pl_safetensors_meta *meta, int64_t n_meta);
+int          pl_safetensors_has_checksum(const char *path);    /* whether it begins as write puts it; reads no more than that */
 
 /* ---- shared by reader and writer, in safetensors_entry.c ---- */
 int         pl_safetensors_dtype(const char *dtype_name);      /* polar_dtype, -1 for another known format, -2 for none */

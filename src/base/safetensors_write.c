@@ -1,14 +1,19 @@
 /* safetensors_write.c -- the writer of safetensors.h.
  *
  * The file appears whole or not at all (whole_file.h).
+ * The checksum stands first in the header, as zeros until the rest was written: data is added to it while it goes out, in one pass.
  * The header is padded with spaces to a multiple of 8. Order is the caller's; where formats are mixed, wide ones first keeps
  * every tensor aligned in the file for readers that map it (ours does not care).
  *     ctest -R test_safetensors
  */
+#include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/alloc.h"
+#include "base/checksum.h"
 #include "base/json_read.h"
 #include "base/safetensors.h"
 #include "base/whole_file.h"
@@ -58,18 +63,22 @@ static const char *name_of_dtype(const pl_safetensors_entry *e)
     return e->dtype_name ? e->dtype_name : pl_safetensors_dtype_name(e->dtype);
 }
 
+/* What every header begins with; the digits come last, and then the closing quote. */
+#define SUM_KEY "{\"__metadata__\":{\"" PL_SAFETENSORS_CHECKSUM "\":\""
+#define SUM_AT  (sizeof SUM_KEY - 1)
+
 static int64_t put_header(char *at, const pl_safetensors_entry *entries, int64_t n, const pl_safetensors_meta *meta, int64_t n_meta)
 {
     sink k = {at, 0};
     int64_t offsets[2] = {0, 0};
-    put_text(&k, n_meta ? "{\"__metadata__\":{" : "{");
+    put_text(&k, SUM_KEY "0000000000000000\"");
     for (int64_t i = 0; i < n_meta; i++) {
-        put_text(&k, i ? "," : "");
+        put_text(&k, ",");
         put_string(&k, meta[i].key);
         put_text(&k, ":");
         put_string(&k, meta[i].value);
     }
-    put_text(&k, n_meta && n ? "}," : n_meta ? "}" : "");
+    put_text(&k, n ? "}," : "}");
     for (int64_t i = 0; i < n; i++) {
         const pl_safetensors_entry *e = &entries[i];
         offsets[0] = offsets[1];
@@ -110,6 +119,7 @@ static polar_status check_meta(const pl_safetensors_meta *m, int64_t i)
 {
     int ok = m->key && m->value && pl_utf8_valid(m->key, (int64_t)strlen(m->key)) && pl_utf8_valid(m->value, (int64_t)strlen(m->value));
     PL_NEED(ok, POLAR_E_ARG, "metadata %lld: wants a key and a value in UTF-8", (long long)i);
+    PL_NEED(strcmp(m->key, PL_SAFETENSORS_CHECKSUM), POLAR_E_ARG, "metadata %lld: '%s' is put there by the writer", (long long)i, m->key);
     return POLAR_OK;
 }
 
@@ -138,14 +148,45 @@ static polar_status check_all(const pl_safetensors_entry *entries, int64_t n, co
 
 /* ---- the file ------------------------------------------------------------------------------------------------------ */
 
+#define PIECE ((int64_t)1 << 18)    /* added to the checksum, then written from the cache */
+
+typedef struct output {
+    int         fd;
+    const char *path;
+    pl_checksum sum;
+} output;
+
+static polar_status write_part(output *o, const void *data, int64_t bytes)
+{
+    for (const char *p = data; bytes > 0;) {
+        size_t n = (size_t)(bytes < PIECE ? bytes : PIECE);
+        pl_checksum_add(&o->sum, p, n);
+        PL_TRY(pl_write_all(o->fd, p, n, o->path));
+        p += n, bytes -= (int64_t)n;
+    }
+    return POLAR_OK;
+}
+
+static polar_status write_sum(const output *o)
+{
+    char digits[PL_CHECKSUM_HEX];
+    const ssize_t n = PL_CHECKSUM_HEX - 1;
+    pl_checksum_print(digits, pl_checksum_end(&o->sum));
+    PL_NEED(pwrite(o->fd, digits, (size_t)n, 8 + SUM_AT) == n, POLAR_E_IO, "write '%s': %s", o->path, strerror(errno));
+    return POLAR_OK;
+}
+
 static polar_status write_parts(int fd, const char *header, int64_t header_size, const pl_safetensors_entry *entries, int64_t n, const char *path)
 {
     unsigned char head[8];
+    uint64_t total = 8 + (uint64_t)header_size;
+    for (int64_t i = 0; i < n; i++) total += (uint64_t)entries[i].bytes;
     for (int i = 0; i < 8; i++) head[i] = (unsigned char)((uint64_t)header_size >> 8 * i);
-    PL_TRY(pl_write_all(fd, head, 8, path));
-    PL_TRY(pl_write_all(fd, header, (size_t)header_size, path));
-    for (int64_t i = 0; i < n; i++) PL_TRY(pl_write_all(fd, entries[i].data, (size_t)entries[i].bytes, path));
-    return POLAR_OK;
+    output o = {fd, path, pl_checksum_begin(total)};
+    PL_TRY(write_part(&o, head, 8));
+    PL_TRY(write_part(&o, header, header_size));
+    for (int64_t i = 0; i < n; i++) PL_TRY(write_part(&o, entries[i].data, entries[i].bytes));
+    return write_sum(&o);
 }
 
 polar_status pl_safetensors_write(const char *path, const pl_safetensors_entry *entries, int64_t n, const pl_safetensors_meta *meta, int64_t n_meta)
@@ -163,4 +204,14 @@ polar_status pl_safetensors_write(const char *path, const pl_safetensors_entry *
     if (st == POLAR_OK) st = pl_whole_file_end(&w, write_parts(w.fd, header, header_size, entries, n, path));
     pl_free(header);
     return st;
+}
+
+int pl_safetensors_has_checksum(const char *path)
+{
+    char begin[8 + SUM_AT];
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0) return 0;
+    int has = pread(fd, begin, sizeof begin, 0) == (ssize_t)sizeof begin && !memcmp(begin + 8, SUM_KEY, SUM_AT);
+    close(fd);
+    return has;
 }

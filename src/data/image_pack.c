@@ -1,4 +1,4 @@
-/* image_pack.c -- opens a pack: every number in it is checked before it is used. */
+/* image_pack.c -- opens a pack: every number in it is checked before it is used, every picture when it is first read. */
 #include "data/image_pack.h"
 
 #include <errno.h>
@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "base/checksum.h"
 
 _Static_assert(sizeof(pl_pack_header) == 256 && sizeof(pl_pack_entry) == 40, "the file's layout");
 
@@ -18,23 +19,47 @@ struct pl_image_pack {
     const pl_pack_entry *index;
     const char          *names, **class_names;
     char                *path;
+    atomic_char         *sound;      /* one per picture: its pixels were compared with their checksum */
 };
 
-uint64_t pl_image_pack_hash(const uint8_t *data, size_t bytes)
+/* ---- what a signal handler can know ----------------------------------------------------------------------------------- */
+
+/* The mappings, so that whoever catches SIGBUS can name the file. More than these work too, without a name. */
+enum { MAPPINGS = 16 };
+static struct {
+    atomic_int          taken;
+    atomic_uintptr_t    begin, end;
+    _Atomic(const char *) path;
+} mappings[MAPPINGS];
+
+static void list_mapping(const pl_image_pack *p)
 {
-    uint64_t lane[4] = {0x9e3779b97f4a7c15u, 0xbf58476d1ce4e5b9u, 0x94d049bb133111ebu, bytes}, word[4];
-    size_t i = 0;
-    for (; i + 32 <= bytes; i += 32) {
-        memcpy(word, data + i, 32);
-        for (int k = 0; k < 4; k++) {
-            lane[k] = (lane[k] ^ word[k]) * 0x9fb21c651e98df25u;
-            lane[k] ^= lane[k] >> 32;
-        }
+    for (int i = 0; i < MAPPINGS; i++) {
+        if (atomic_exchange(&mappings[i].taken, 1)) continue;
+        atomic_store(&mappings[i].path, p->path);
+        atomic_store(&mappings[i].end, (uintptr_t)p->map + p->bytes);
+        atomic_store(&mappings[i].begin, (uintptr_t)p->map);
+        return;
     }
-    for (; i < bytes; i++) lane[i & 3] = (lane[i & 3] ^ data[i]) * 0x9fb21c651e98df25u;
-    uint64_t h = lane[0];
-    for (int k = 1; k < 4; k++) h = (h ^ (h >> 29) ^ lane[k]) * 0xff51afd7ed558ccdu;
-    return h ^ h >> 32;
+}
+
+static void unlist_mapping(const pl_image_pack *p)
+{
+    for (int i = 0; i < MAPPINGS; i++) {
+        if (atomic_load(&mappings[i].begin) != (uintptr_t)p->map) continue;
+        atomic_store(&mappings[i].begin, 0);
+        atomic_store(&mappings[i].end, 0);
+        atomic_store(&mappings[i].taken, 0);
+        return;
+    }
+}
+
+const char *pl_image_pack_at(const void *address)
+{
+    for (int i = 0; i < MAPPINGS; i++)
+        if ((uintptr_t)address >= atomic_load(&mappings[i].begin) && (uintptr_t)address < atomic_load(&mappings[i].end))
+            return atomic_load(&mappings[i].path);
+    return NULL;
 }
 
 static const pl_pack_entry *entry(const pl_image_pack *p, pl_image_split split, int64_t i)
@@ -72,7 +97,9 @@ static polar_status check_index(pl_image_pack *p, const char *path)
     p->names = (const char *)p->map + h->names_at;
     PL_NEED(!p->names[h->names_bytes - 1], POLAR_E_FORMAT, "the names in '%s' have no end", path);
     p->class_names = pl_calloc((size_t)h->classes + 1, sizeof *p->class_names);
-    PL_NEED(p->class_names, POLAR_E_NOMEM, "a list of %llu classes", (unsigned long long)h->classes);
+    p->sound = pl_calloc((size_t)(h->count[0] + h->count[1]) + 1, sizeof *p->sound);
+    PL_NEED(p->class_names && p->sound, POLAR_E_NOMEM, "lists of %llu classes and %llu pictures", (unsigned long long)h->classes,
+            (unsigned long long)(h->count[0] + h->count[1]));
     const char *name = p->names;
     for (uint64_t c = 0; c < h->classes; c++) {
         PL_NEED(name < p->names + h->names_bytes, POLAR_E_FORMAT, "'%s' has fewer class names than classes", path);
@@ -103,6 +130,7 @@ static polar_status map_file(pl_image_pack *p, const char *path)
         else {
             p->map = map;
             p->bytes = (size_t)s.st_size;
+            list_mapping(p);
         }
     }
     close(fd);
@@ -114,10 +142,11 @@ polar_status pl_image_pack_open(pl_image_pack **out, const char *path)
     *out = NULL;
     pl_image_pack *p = pl_calloc(1, sizeof *p);
     PL_NEED(p, POLAR_E_NOMEM, "a pack of pictures");
-    polar_status st = map_file(p, path);
+    p->path = pl_strdup(path);
+    polar_status st = p->path ? POLAR_OK : PL_FAIL(POLAR_E_NOMEM, "the name of a pack");
+    if (st == POLAR_OK) st = map_file(p, path);
     if (st == POLAR_OK) st = check_header(p, path);
     if (st == POLAR_OK) st = check_index(p, path);
-    if (st == POLAR_OK && !(p->path = pl_strdup(path))) st = PL_FAIL(POLAR_E_NOMEM, "the name of a pack");
     if (st == POLAR_OK) *out = p;
     else pl_image_pack_close(p);
     return st;
@@ -126,8 +155,12 @@ polar_status pl_image_pack_open(pl_image_pack **out, const char *path)
 void pl_image_pack_close(pl_image_pack *p)
 {
     if (!p) return;
-    if (p->map) munmap(p->map, p->bytes);
+    if (p->map) {
+        unlist_mapping(p);
+        munmap(p->map, p->bytes);
+    }
     pl_free(p->class_names);
+    pl_free(p->sound);
     pl_free(p->path);
     pl_free(p);
 }
@@ -160,10 +193,22 @@ pl_image pl_image_pack_view(const pl_image_pack *p, pl_image_split split, int64_
     return pl_image_view(p->map + e->at, e->width, e->height);
 }
 
+/* The pixels, and the zeros that fill up to the next picture: with header, index and names that is every byte of the file. */
 polar_status pl_image_pack_check(const pl_image_pack *p, pl_image_split split, int64_t i)
 {
+    const pl_pack_entry *e = entry(p, split, i);
     pl_image im = pl_image_pack_view(p, split, i);
-    int same = pl_image_pack_hash(im.data, pl_image_bytes(&im)) == entry(p, split, i)->hash;
+    size_t bytes = pl_image_bytes(&im);
+    int same = pl_checksum_of(im.data, bytes) == e->hash;
+    for (uint64_t at = e->at + bytes; at % PL_PACK_ALIGN; at++) same &= !p->map[at];
     PL_NEED(same, POLAR_E_FORMAT, "'%s' is damaged: the pixels of %s are not those written (pack it again)", p->path, pl_image_pack_name(p, split, i));
+    atomic_store_explicit(&p->sound[e - p->index], 1, memory_order_relaxed);
     return POLAR_OK;
+}
+
+polar_status pl_image_pack_read(pl_image *out, const pl_image_pack *p, pl_image_split split, int64_t i)
+{
+    *out = pl_image_pack_view(p, split, i);
+    if (atomic_load_explicit(&p->sound[entry(p, split, i) - p->index], memory_order_relaxed)) return POLAR_OK;
+    return pl_image_pack_check(p, split, i);
 }

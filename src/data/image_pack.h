@@ -7,11 +7,12 @@
  *
  *     pl_image_pack *p;
  *     PL_TRY(pl_image_pack_open(&p, "set.pack"));                        // checks header, index and names
- *     pl_image im = pl_image_pack_view(p, PL_IMAGES_TRAIN, i);           // in the mapping: read only
+ *     PL_TRY(pl_image_pack_read(&im, p, PL_IMAGES_TRAIN, i));            // in the mapping: read only; compared with its checksum the first time
  *     pl_image_pack_close(p);
  *
- * Numbers are little-endian. The index carries a 64-bit hash of each picture, so the header's SHA-256 is the fingerprint of the whole set; pl_image_pack_check compares
- * a picture with its hash.
+ * Numbers are little-endian. The index carries a checksum of each picture (base/checksum.h), so the header's SHA-256 is the fingerprint of
+ * the whole set, and no byte of the file is without one. A file that becomes shorter while it is mapped ends the process with SIGBUS at the
+ * next page that is gone: pl_image_pack_at names the file to whoever catches it.
  */
 #ifndef PL_DATA_IMAGE_PACK_H
 #define PL_DATA_IMAGE_PACK_H
@@ -53,9 +54,10 @@ const pl_pack_header *pl_image_pack_header(const pl_image_pack *p);             
 const char  *pl_image_pack_class(const pl_image_pack *p, int64_t label);                                   /* its name; borrowed */
 const char  *pl_image_pack_name(const pl_image_pack *p, pl_image_split split, int64_t i);                  /* of the file it was; borrowed */
 int64_t      pl_image_pack_label(const pl_image_pack *p, pl_image_split split, int64_t i);                 /* its class */
-pl_image     pl_image_pack_view(const pl_image_pack *p, pl_image_split split, int64_t i);                  /* pixels in the mapping: read only */
+pl_image     pl_image_pack_view(const pl_image_pack *p, pl_image_split split, int64_t i);                  /* pixels in the mapping, unchecked: read only */
 polar_status pl_image_pack_check(const pl_image_pack *p, pl_image_split split, int64_t i);                 /* _FORMAT when its pixels are not those written */
-uint64_t     pl_image_pack_hash(const uint8_t *data, size_t bytes);                                        /* of a picture's pixels */
+polar_status pl_image_pack_read(pl_image *out, const pl_image_pack *p, pl_image_split split, int64_t i);   /* the view, checked once; from any thread */
+const char  *pl_image_pack_at(const void *address);                                                        /* the path of the open pack mapped there, or NULL; for signal handlers */
 
 typedef struct pl_pack_opts {
     int64_t     side;                      /* pictures with a longer short side are resized to it as torchvision's Resize; 0: none */

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "base/checksum.h"
 #include "base/whole_file.h"
 #include "data/image_decode.h"
 #include "data/image_file.h"
@@ -81,7 +82,7 @@ static polar_status fill(void *user, int worker, int64_t item, void *out)
     *p = (packed){0};
     polar_status st = load(&p->im, j, &j->workers[worker], item);
     if (st == POLAR_OK) {
-        p->hash = pl_image_pack_hash(p->im.data, pl_image_bytes(&p->im));
+        p->hash = pl_checksum_of(p->im.data, pl_image_bytes(&p->im));
         return POLAR_OK;
     }
     pl_image_destroy(&p->im);

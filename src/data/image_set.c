@@ -280,6 +280,7 @@ polar_status pl_picture_read(pl_picture *p, pl_box box)
     int inside = box.x >= 0 && box.y >= 0 && box.width > 0 && box.height > 0 && box.width <= p->width - box.x && box.height <= p->height - box.y;
     PL_NEED(inside, POLAR_E_ARG, "%s: a crop of %lld x %lld at %lld, %lld is not inside %lld x %lld", p->name, (long long)box.width, (long long)box.height, (long long)box.x, (long long)box.y,
             (long long)p->width, (long long)p->height);
+    if (p->set->source == PL_SOURCE_PACK) PL_TRY(pl_image_pack_read(&p->view, p->set->pack, p->split, p->item));
     p->pixels = pl_image_at(&p->view, box.x, box.y);
     p->stride = (int64_t)pl_image_row_bytes(&p->view);
     return POLAR_OK;

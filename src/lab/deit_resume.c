@@ -12,7 +12,8 @@
 #include "lab/deit_train.h"
 #include "lab/train_state.h"
 
-#define MADE_BY "deit 1"
+#define MADE_BY "deit 2"
+#define OLDER   "deit 1"    /* the same without a checksum */
 
 enum { MADE, BEST, ENDED, STEP, TESTED, COUNTED, CORRECT, FINITE, COUNTS };    /* of run.count */
 enum { BEST_TOP1, LOSS_SUM, REALS };                                         /* of run.real */
@@ -27,6 +28,7 @@ typedef struct numbers {
 static polar_status list_state(pl_state *s, numbers *n, pl_train *t)
 {
     PL_TRY(pl_state_create(s, MADE_BY, t->param_count + 4, 1, 1));
+    s->older = OLDER;
     PL_TRY(pl_state_add_run(s, t->config, t->seed));
     for (int64_t i = 0; i < t->param_count; i++) pl_state_add_mat(s, t->params[i].W, "weight.%s", t->params[i].name);
     pl_state_add_counts(s, n->count, COUNTS, 0, "run.count");

@@ -15,6 +15,7 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "base/safetensors.h"
 #include "lab/runner_impl.h"
 
 #define GAUGE_ROWS 256    /* fetched at a time */
@@ -151,6 +152,8 @@ static polar_status resume(group *g, int *resumed)
         PL_TRY(store_is_complete(g, &complete));
         *resumed = complete;
         if (!complete) (void)PL_FAIL(POLAR_E_FORMAT, "it is of another store");
+        else if (!pl_safetensors_has_checksum(g->path))
+            pl_runner_note(g->job, g->m[0].run, "its checkpoint is of an older polar and has no checksum: it goes on from there unchecked");
     } else if (st != POLAR_E_FORMAT && st != POLAR_E_SHAPE && st != POLAR_E_DTYPE)
         return st;
     if (*resumed) return POLAR_OK;

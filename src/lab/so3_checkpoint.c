@@ -18,7 +18,8 @@
 #include "lab/so3_train.h"
 #include "lab/train_state.h"
 
-#define MADE_BY "so3 1"
+#define MADE_BY "so3 2"
+#define OLDER   "so3 1"    /* the same without a checksum */
 
 enum { COUNTS = 3 };    /* numbers of a slot in slots.count */
 
@@ -31,6 +32,7 @@ typedef struct slots_image {
 static polar_status list_state(pl_state *s, slots_image *im, pl_train *t)
 {
     PL_TRY(pl_state_create(s, MADE_BY, 2 * t->param_count + 2, t->group_count + t->members, t->members));
+    s->older = OLDER;
     im->best = pl_calloc((size_t)t->members, sizeof *im->best);
     im->counts = pl_calloc((size_t)t->members, COUNTS * sizeof *im->counts);
     PL_NEED(im->best && im->counts, POLAR_E_NOMEM, "a checkpoint of %lld runs", (long long)t->members);
@@ -126,7 +128,7 @@ polar_status pl_so3_weights(pl_train *t, int64_t member, const char *path)
     PL_NEED(t->slots[slot].stop.best_epoch, POLAR_E_STATE, "run %lld has no best epoch: none had a finite validation loss yet", (long long)member);
     PL_TRY(pl_config_run_id(id, t->slots[slot].config, (int64_t)t->slots[slot].seed));
     snprintf(epoch, sizeof epoch, "%" PRId64, t->slots[slot].stop.best_epoch);
-    const pl_safetensors_meta meta[] = {{"polar.weights", MADE_BY}, {"polar.run", id}, {"polar.best_epoch", epoch}};
+    const pl_safetensors_meta meta[] = {{"polar.weights", "so3 1"}, {"polar.run", id}, {"polar.best_epoch", epoch}};
     for (int64_t i = 0; i < t->param_count; i++) size += pl_mat_bytes(&t->best[i]) / (size_t)t->members;
     pl_safetensors_entry *entries = pl_calloc((size_t)t->param_count, sizeof *entries);
     char *bytes = pl_alloc(size), *at = bytes;

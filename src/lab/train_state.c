@@ -202,7 +202,9 @@ static polar_status check_origin(const pl_safetensors *f, pl_state *s, const cha
     const char *kind = pl_safetensors_meta_find(f, "polar.checkpoint"), *runs = pl_safetensors_meta_find(f, "polar.runs"), *epochs = pl_safetensors_meta_find(f, "polar.epochs"),
                *data = pl_safetensors_meta_find(f, "polar.data");
     PL_NEED(kind && runs, POLAR_E_FORMAT, "'%s' is no checkpoint", path);
-    PL_NEED(!strcmp(kind, s->kind), POLAR_E_FORMAT, "'%s' is a checkpoint of another kind than '%s'", path, s->kind);
+    int older = s->older && !strcmp(kind, s->older);
+    PL_NEED(older || !strcmp(kind, s->kind), POLAR_E_FORMAT, "'%s' is a checkpoint of another kind than '%s'", path, s->kind);
+    PL_NEED(older || pl_safetensors_checked(f), POLAR_E_FORMAT, "'%s' is damaged: a checkpoint has a checksum, this has none", path);
     PL_NEED(!strcmp(runs, s->runs), POLAR_E_FORMAT, "'%s' is the checkpoint of other runs", path);
     PL_NEED(!s->data || (data && !strcmp(data, s->data)), POLAR_E_ARG,
             "the run was begun with other data than is given now (other classes, names or number of pictures): go on with the same, or remove '%s'", path);

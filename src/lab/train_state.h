@@ -1,7 +1,7 @@
 /* train_state.h -- a testbed's checkpoint: arrays on the device, arrays on the host and optimisers in one safetensors file.
  *
  *     pl_state s;
- *     PL_TRY(pl_state_create(&s, "so3 1", arrays, optimisers, runs));        // the most of each
+ *     PL_TRY(pl_state_create(&s, "so3 2", arrays, optimisers, runs));        // the most of each
  *     PL_TRY(pl_state_add_run(&s, config, seed));                            // whose it is
  *     pl_state_add_mat(&s, W, "weight.%s", name);
  *     pl_state_add_reals(&s, losses, n, 0, "losses");                        // host arrays: doubles; pl_state_add_counts: int64_t
@@ -16,7 +16,7 @@
  *     pl_state_destroy(&s);
  *
  * Metadata: polar.checkpoint (the kind), polar.runs (the run ids by blanks), polar.epochs (made), polar.data (what the runs were trained on, where that is not in their ids), and the
- * optimisers'. A file of other runs is known by its ids; half a file cannot be read as safetensors.
+ * optimisers'. A file of other runs is known by its ids; half a file cannot be read as safetensors, and a changed bit is seen by the checksum that every file of ours carries.
  */
 #ifndef PL_LAB_TRAIN_STATE_H
 #define PL_LAB_TRAIN_STATE_H
@@ -42,7 +42,7 @@ typedef struct pl_state_optim {
 } pl_state_optim;
 
 typedef struct pl_state {
-    const char     *kind;
+    const char     *kind, *older;   /* older: of files from before there was a checksum, which are read unchecked; or NULL */
     char           *runs;           /* ids by blanks */
     const char     *data;           /* or NULL */
     int64_t         made;           /* epochs */

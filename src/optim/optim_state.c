@@ -2,6 +2,7 @@
  *
  * A file of its own (polar_optim_save) is an image without a prefix; a trainer's checkpoint holds one image or more beside its weights.
  * Numbers in the metadata are written as hexadecimal floating point, so a resumed run has the same bits.
+ * Files of version 1, from before there was a checksum, are read as they are.
  */
 #include <assert.h>
 #include <inttypes.h>
@@ -17,6 +18,7 @@
 #define KINDS      3
 #define RULE_BYTES 400
 #define MOST_STEPS ((int64_t)1 << 53)
+#define VERSION    "2"    /* of the files we write: "1" and a checksum over the whole file */
 
 static const char *const kind_names[KINDS] = {"m", "v", "master"};
 
@@ -108,7 +110,7 @@ static void describe_meta(pl_optim_image *im, const polar_optim *opt, const char
         im->meta[i].key = text;
         text += sprintf(text, "%s%s", prefix, meta_keys[i]) + 1;
         im->meta[i].value = text;
-        if (i == META_VERSION) strcpy(text, "1");
+        if (i == META_VERSION) strcpy(text, VERSION);
         else if (i == META_RULE) describe_rule(text, opt);
         else if (i == META_STEP) sprintf(text, "%" PRId64, opt->t);
         else describe_members(text, opt);
@@ -162,7 +164,11 @@ static polar_status check_meta(const source *s, const polar_optim *opt, int64_t 
     char rule[RULE_BYTES], *end = NULL;
     const char *version = meta_of(s, META_VERSION), *has = meta_of(s, META_RULE), *t = meta_of(s, META_STEP), *path = s->path;
     PL_NEED(version && has && t, POLAR_E_FORMAT, "'%s' holds no optimiser state", path);
-    PL_NEED(!strcmp(version, "1"), POLAR_E_FORMAT, "'%s' is optimiser state of version '%s', this library reads version 1", path, pl_text_shown(version).text);
+    int older = !strcmp(version, "1");
+    PL_NEED(older || !strcmp(version, VERSION), POLAR_E_FORMAT, "'%s' is optimiser state of version '%s', this library reads 1 and " VERSION, path,
+            pl_text_shown(version).text);
+    PL_NEED(older || pl_safetensors_checked(s->f), POLAR_E_FORMAT, "'%s' is damaged, or another program wrote it: optimiser state of version " VERSION
+            " has a checksum, this has none (take another copy of it)", path);
     describe_rule(rule, opt);
     size_t same = 0, item = 0;
     for (; rule[same] && rule[same] == has[same]; same++)
