@@ -43,7 +43,7 @@ static const cli_option options[] = {
     {"dtype", CLI_STRING(map_args, dtype), .value = "T", .help = "f64, f32 or bf16 for the mapped tensors in OUT (default: as in IN)"},
     {"verbose", CLI_FLAG(map_args, verbose), .help = "a table of the mapped tensors: norms, singular values of the result"},
     {"format", CLI_CHOICE(map_args, format, cli_formats), .value = "F", .def = "text", .help = "of that table"},
-    {NULL},
+    {0},
 };
 
 typedef struct {
