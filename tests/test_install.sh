@@ -76,7 +76,7 @@ check "the installed program runs" "$prefix/bin/polar" info
 
 # ---- 2. the symbols
 sed -n 's/^POLAR_API .*[ *]\(polar_[a-z0-9_]*\)(.*/\1/p' "$prefix"/include/polar/*.h | sort >"$dir/declared"
-exported() { nm -D --defined-only "$1" | awk '{ print $NF }' | sort; }
+exported() { nm -D --defined-only "$1" | awk '$2 != "A" { sub(/@.*/, "", $NF); print $NF }' | sort; }    # A: the names of versions
 exports_declared() { exported "$1" | diff "$dir/declared" -; }    # "<": declared and missing, ">": exported and not declared
 check "headers declare functions" test "$(wc -l <"$dir/declared")" -ge 29
 check "exported: the POLAR_API functions and nothing else" exports_declared "$prefix/$lib/libpolar.so"
@@ -85,6 +85,9 @@ check "planted: the same symbols pass" exports_declared "$dir/planted.so"
 { sed 's/.*/void &(void) {}/' "$dir/declared"; echo 'void pl_planted(void) {}'; } | "$cc" -x c - -shared -fPIC -o "$dir/planted.so"
 if exports_declared "$dir/planted.so" >/dev/null; then found=no; else found=yes; fi
 check "planted: one symbol more is found" test $found = yes
+versioned() { nm -D --defined-only "$1" | awk '$2 == "T" && $NF !~ /@@POLAR_[0-9.]+$/ { print; bad = 1 } END { exit bad }'; }
+check "every function has a version" versioned "$prefix/$lib/libpolar.so"
+refuse "planted: functions without one are found" sh -c 'nm -D --defined-only "$1" | grep -q " T .*@@POLAR_"' sh "$dir/planted.so"
 check "soname libpolar.so.0" sh -c 'readelf -d "$1" | grep -q "SONAME.*\[libpolar.so.0\]"' sh "$prefix/$lib/libpolar.so"
 
 # ---- 3. by polar.pc

@@ -50,8 +50,18 @@ POLAR_API polar_status polar_queue_sync(polar_queue *q);                        
 POLAR_API void         polar_queue_upload(polar_queue *q, void *dst, const void *src, size_t bytes);      /* src may be reused at once */
 POLAR_API void         polar_queue_download(polar_queue *q, void *dst, const void *src, size_t bytes);    /* dst is filled after the next sync */
 POLAR_API polar_status polar_queue_dry_begin(polar_queue *q);                      /* from here on calls only count */
-POLAR_API polar_status polar_queue_dry_end(polar_queue *q, polar_cost *out);       /* ... until here */
+POLAR_API polar_status polar_queue_dry_end_sized(polar_queue *q, polar_cost *out, size_t size);    /* ... until here; size: sizeof *out */
 POLAR_API polar_status polar_queue_reserve(polar_queue *q, size_t scratch_bytes);  /* so that later work allocates nothing */
+
+/* Functions that are given a struct without a struct_size are told its size by the caller's headers (docs/abi.md). */
+#ifndef POLAR_ENTRIES_OF_0_1
+static inline polar_status polar_queue_dry_end(polar_queue *q, polar_cost *out)
+{
+    return polar_queue_dry_end_sized(q, out, sizeof *out);
+}
+#else    /* within the library: what programs compiled against 0.1 call */
+POLAR_API polar_status polar_queue_dry_end(polar_queue *q, polar_cost *out);       /* as of 0.1 */
+#endif
 
 #ifdef __cplusplus
 }

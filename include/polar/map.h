@@ -56,7 +56,17 @@ POLAR_API polar_status polar_map_apply_blocks(polar_queue *q, const polar_tensor
 
 POLAR_API polar_status polar_coef_table(polar_coef *out, int steps, const char *name);    /* the first `steps` rows; the last row repeats */
 POLAR_API const char  *polar_coef_table_name(int i);                                      /* names of the tables; NULL past the end */
-POLAR_API polar_status polar_map_opts_parse(polar_map_opts *out, const char *name);       /* "exact", "ns_fp64", "ns_fp32", "ns_bf16_reference", "ns_bf16_fused", "ns_bf16_gram", "none" */
+POLAR_API polar_status polar_map_opts_parse_sized(polar_map_opts *out, size_t size, const char *name);    /* size: sizeof *out */
+
+#ifndef POLAR_ENTRIES_OF_0_1
+/* "exact", "ns_fp64", "ns_fp32", "ns_bf16_reference", "ns_bf16_fused", "ns_bf16_gram", "none" */
+static inline polar_status polar_map_opts_parse(polar_map_opts *out, const char *name)
+{
+    return polar_map_opts_parse_sized(out, sizeof *out, name);
+}
+#else    /* within the library: what programs compiled against 0.1 call */
+POLAR_API polar_status polar_map_opts_parse(polar_map_opts *out, const char *name);       /* as of 0.1 */
+#endif
 
 #ifdef __cplusplus
 }

@@ -53,7 +53,7 @@ typedef struct polar_rule {           /* an optimiser is a row */
     polar_map_opts     map;           /* kind POLAR_MAP_NONE: no polar map */
 } polar_rule;
 
-POLAR_API polar_status polar_rule_parse(polar_rule *out, const char *name);     /* "sgdm", "adamw", "muon", "polaradamw", "muon_v", "polar_ema" */
+/* polar_rule_parse: see "calls that carry sizes" below */
 POLAR_API const char  *polar_rule_name(int i);                                  /* names of the rules; NULL past the end */
 POLAR_API polar_status polar_scale_parse(polar_scale *out, const char *name);   /* "none", "paper", "jordan", "spectral", "rms" */
 POLAR_API double       polar_scale_value(polar_scale scale, int64_t rows, int64_t cols);    /* the factor for one matrix */
@@ -105,8 +105,6 @@ typedef struct polar_optim_opts {
             5e-4, 0.05, 0.9, 0.999, 1e-8, {0, 0, 1e-3}, NULL, NULL, 0, 0, 1                                                                        \
     }
 
-POLAR_API polar_status polar_optim_opts_parse(polar_optim_opts *out, const char *rule);    /* the defaults of a rule by name, the paper's lr and decay */
-
 /* ---- the optimiser --------------------------------------------------------------------------------- */
 
 typedef struct polar_optim polar_optim;
@@ -120,7 +118,7 @@ typedef struct polar_param_stats {
     double      update_norm;          /* ||lr s D||_F over all members at member 0's lr; NaN unless opts.measure */
 } polar_param_stats;
 
-POLAR_API polar_status polar_optim_create(polar_optim **out, polar_device *dev, const polar_param *params, int64_t n, const polar_optim_opts *opts);
+/* polar_optim_create, polar_optim_stats: see "calls that carry sizes" below */
 POLAR_API void         polar_optim_destroy(polar_optim *opt);                       /* NULL is fine */
 POLAR_API polar_status polar_optim_step(polar_optim *opt, polar_queue *q);          /* prepare, then enqueue (captured and replayed where the device has graphs) */
 POLAR_API polar_status polar_optim_prepare(polar_optim *opt, polar_queue *q);       /* counts the step and sets its live values; not inside a capture */
@@ -132,13 +130,66 @@ POLAR_API polar_status polar_optim_set_member(polar_optim *opt, int64_t member, 
 POLAR_API polar_status polar_optim_set_grad(polar_optim *opt, int64_t param, void *data);                     /* the gradient moved */
 POLAR_API int64_t      polar_optim_get_step(const polar_optim *opt);                                          /* steps made */
 POLAR_API int64_t      polar_optim_param_count(const polar_optim *opt);                                       /* parameters */
-POLAR_API polar_status polar_optim_stats(polar_optim *opt, polar_queue *q, polar_param_stats *out);           /* one per parameter; synchronises */
 POLAR_API const char  *polar_optim_report(const polar_optim *opt);                                            /* a table of routes, for people; borrowed */
 POLAR_API size_t       polar_optim_state_bytes(const polar_optim *opt);                                       /* device memory held */
 
 POLAR_API polar_status polar_optim_save(polar_optim *opt, polar_queue *q, const char *path);                  /* a safetensors file; a resumed run has the same bits */
 POLAR_API polar_status polar_optim_load(polar_optim *opt, polar_queue *q, const char *path);                  /* all or nothing: a file of another model changes nothing */
 POLAR_API polar_status polar_optim_reload_weights(polar_optim *opt, polar_queue *q);                          /* after the caller wrote bf16 weights: renew the master copy */
+
+/* ---- calls that carry sizes ------------------------------------------------------------------------ */
+
+/* The sizes of the structs as the caller was compiled. All of them may grow at their tails, those inside others too; the
+ * library finds its way in older and newer ones by these numbers (docs/abi.md). */
+typedef struct polar_optim_layout {
+    size_t struct_size;
+    size_t map_opts, rule, schedule, param, optim_opts;
+} polar_optim_layout;
+
+#define POLAR_OPTIM_LAYOUT_INIT                                                                                     \
+    {                                                                                                               \
+        sizeof(polar_optim_layout), sizeof(polar_map_opts), sizeof(polar_rule), sizeof(polar_schedule),             \
+            sizeof(polar_param), sizeof(polar_optim_opts)                                                           \
+    }
+
+POLAR_API polar_status polar_rule_parse_sized(polar_rule *out, const char *name, const polar_optim_layout *layout);                /* polar_rule_parse with sizes */
+POLAR_API polar_status polar_optim_opts_parse_sized(polar_optim_opts *out, const char *rule, const polar_optim_layout *layout);    /* polar_optim_opts_parse with sizes */
+POLAR_API polar_status polar_optim_create_sized(polar_optim **out, polar_device *dev, const polar_param *params, int64_t n, const polar_optim_opts *opts, const polar_optim_layout *layout);    /* polar_optim_create with sizes */
+POLAR_API polar_status polar_optim_stats_sized(polar_optim *opt, polar_queue *q, polar_param_stats *out, size_t size);             /* polar_optim_stats; size: sizeof *out */
+
+#ifndef POLAR_ENTRIES_OF_0_1
+/* A rule by name: "sgdm", "adamw", "muon", "polaradamw", "muon_v", "polar_ema". */
+static inline polar_status polar_rule_parse(polar_rule *out, const char *name)
+{
+    const polar_optim_layout layout = POLAR_OPTIM_LAYOUT_INIT;
+    return polar_rule_parse_sized(out, name, &layout);
+}
+
+/* The defaults of a rule by name, the paper's lr and decay. */
+static inline polar_status polar_optim_opts_parse(polar_optim_opts *out, const char *rule)
+{
+    const polar_optim_layout layout = POLAR_OPTIM_LAYOUT_INIT;
+    return polar_optim_opts_parse_sized(out, rule, &layout);
+}
+
+/* An optimiser of n parameters; opts NULL: POLAR_OPTIM_OPTS_INIT. */
+static inline polar_status polar_optim_create(polar_optim **out, polar_device *dev, const polar_param *params, int64_t n, const polar_optim_opts *opts)
+{
+    const polar_optim_layout layout = POLAR_OPTIM_LAYOUT_INIT;
+    return polar_optim_create_sized(out, dev, params, n, opts, &layout);
+}
+
+/* What the last step did, one entry per parameter; synchronises. */
+static inline polar_status polar_optim_stats(polar_optim *opt, polar_queue *q, polar_param_stats *out)
+{
+    return polar_optim_stats_sized(opt, q, out, sizeof *out);
+}
+#else    /* within the library: what programs compiled against 0.1 call */
+POLAR_API polar_status polar_rule_parse(polar_rule *out, const char *name);                                   /* as of 0.1 */
+POLAR_API polar_status polar_optim_opts_parse(polar_optim_opts *out, const char *rule);                       /* as of 0.1 */
+POLAR_API polar_status polar_optim_create(polar_optim **out, polar_device *dev, const polar_param *params, int64_t n, const polar_optim_opts *opts);    /* as of 0.1 */
+POLAR_API polar_status polar_optim_stats(polar_optim *opt, polar_queue *q, polar_param_stats *out);           /* as of 0.1 */
+#endif
 
 #ifdef __cplusplus
 }

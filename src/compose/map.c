@@ -4,9 +4,10 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/sized.h"
 #include "compose/newton_schulz.h"
 
-polar_status polar_map_opts_parse(polar_map_opts *out, const char *name)
+polar_status polar_map_opts_parse_sized(polar_map_opts *out, size_t size, const char *name)
 {
     static const struct {
         const char    *name;
@@ -24,11 +25,12 @@ polar_status polar_map_opts_parse(polar_map_opts *out, const char *name)
     };
     for (size_t i = 0; i < sizeof maps / sizeof *maps; i++)
         if (!strcmp(name, maps[i].name)) {
-            *out = (polar_map_opts)POLAR_MAP_OPTS_INIT;
-            out->kind = maps[i].kind;
-            out->precision = maps[i].precision;
-            out->rounding = maps[i].rounding;
-            return POLAR_OK;
+            polar_map_opts o = POLAR_MAP_OPTS_INIT;
+            o.struct_size = size;
+            o.kind = maps[i].kind;
+            o.precision = maps[i].precision;
+            o.rounding = maps[i].rounding;
+            return pl_sized_write("polar_map_opts", out, size, &o, sizeof o, PL_SIZE_UP_TO(polar_map_opts, coefs));
         }
     return PL_FAIL(POLAR_E_ARG, "no polar map '%s' (there are: exact, ns_fp64, ns_fp32, ns_bf16_fused, ns_bf16_reference, ns_bf16_gram, none)", name);
 }
@@ -38,8 +40,10 @@ polar_status pl_map_resolve(polar_map_opts *o, polar_coef coefs[POLAR_MAX_STEPS]
 {
     static const polar_map_opts defaults = POLAR_MAP_OPTS_INIT;
     if (!opts) opts = &defaults;
-    PL_NEED(opts->struct_size == sizeof *opts, POLAR_E_ARG, "polar_map_opts of %zu bytes, want %zu: start from POLAR_MAP_OPTS_INIT", opts->struct_size, sizeof *opts);
-    *o = *opts;
+    polar_map_opts ours;
+    PL_TRY(pl_sized_read("polar_map_opts", &ours, sizeof ours, opts, opts->struct_size, PL_SIZE_UP_TO(polar_map_opts, coefs)));
+    *o = ours;
+    o->struct_size = sizeof *o;
     PL_NEED(o->kind >= POLAR_MAP_NONE && o->kind <= POLAR_MAP_EXACT, POLAR_E_ARG, "no polar map of kind %d", (int)o->kind);
     if (o->kind != POLAR_MAP_NEWTON_SCHULZ) return POLAR_OK;
     PL_NEED(o->precision >= 0 && o->precision < POLAR_DTYPE_COUNT, POLAR_E_DTYPE, "no precision %d", (int)o->precision);

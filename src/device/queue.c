@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/sized.h"
 #include "device/backend.h"
 
 #define SCRATCH_ALIGN ((size_t)256)
@@ -96,11 +97,11 @@ polar_status polar_queue_dry_begin(polar_queue *q)
     return POLAR_OK;
 }
 
-polar_status polar_queue_dry_end(polar_queue *q, polar_cost *out)
+polar_status polar_queue_dry_end_sized(polar_queue *q, polar_cost *out, size_t size)
 {
     PL_NEED(q->dry, POLAR_E_STATE, "no dry run is under way");
+    PL_TRY(pl_sized_give("polar_cost", out, size, &q->cost, sizeof q->cost, PL_SIZE_UP_TO(polar_cost, scratch_bytes)));
     q->dry = 0;
-    *out = q->cost;
     return q->error == POLAR_OK ? POLAR_OK : polar_queue_sync(q);
 }
 

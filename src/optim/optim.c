@@ -8,6 +8,7 @@
 #include "base/alloc.h"
 #include "compose/map.h"
 #include "optim/optim_impl.h"
+#include "optim/optim_layout.h"
 
 #define STATE_ALIGN ((size_t)256)
 
@@ -37,7 +38,6 @@ static polar_status check_schedule(const polar_schedule *s)
 
 static polar_status check_opts(const polar_optim_opts *o)
 {
-    PL_NEED(o->struct_size == sizeof *o, POLAR_E_ARG, "polar_optim_opts of %zu bytes, want %zu: start from POLAR_OPTIM_OPTS_INIT", o->struct_size, sizeof *o);
     PL_NEED(o->rule.momentum >= 0 && o->rule.momentum <= POLAR_MOMENTUM_EMA, POLAR_E_ARG, "no momentum %d", (int)o->rule.momentum);
     PL_NEED(o->rule.precondition >= 0 && o->rule.precondition <= POLAR_PRECONDITION_ADAM, POLAR_E_ARG, "no preconditioner %d", (int)o->rule.precondition);
     PL_NEED(o->rule.scale >= 0 && o->rule.scale <= POLAR_SCALE_RMS, POLAR_E_ARG, "no scale convention %d", (int)o->rule.scale);
@@ -234,13 +234,15 @@ static int earlier(const void *a, const void *b, void *arg)
     return (x > y) - (x < y);
 }
 
-static polar_status fill(polar_optim *opt, const polar_param *params)
+static polar_status fill(polar_optim *opt, const polar_param *params, const polar_optim_layout *layout)
 {
     int64_t matrices = 0, elements = 0;
     PL_TRY(take_tables(opt));
     PL_TRY(pl_map_resolve(&opt->o.rule.map, opt->coefs, &opt->o.rule.map));    /* the caller's coefficients may go */
     for (int64_t i = 0; i < opt->n; i++) {
-        PL_TRY(pl_optim_param_set(&opt->params[i], &params[i], &opt->o));
+        polar_param param;
+        PL_TRY(pl_param_read(&param, params, i, layout));
+        PL_TRY(pl_optim_param_set(&opt->params[i], &param, &opt->o));
         matrices += opt->params[i].route == POLAR_ROUTE_MATRIX;
         elements += opt->members * opt->params[i].rows * opt->params[i].cols;    /* each below INT64_MAX / 64 */
         PL_NEED(elements < INT64_MAX / 64, POLAR_E_SHAPE, "the parameters up to '%s' have more elements than memory can hold", opt->params[i].name);
@@ -258,20 +260,23 @@ static polar_status fill(polar_optim *opt, const polar_param *params)
     return fill_state(opt);
 }
 
-polar_status polar_optim_create(polar_optim **out, polar_device *dev, const polar_param *params, int64_t n, const polar_optim_opts *opts)
+polar_status polar_optim_create_sized(polar_optim **out, polar_device *dev, const polar_param *params, int64_t n, const polar_optim_opts *opts,
+                                      const polar_optim_layout *layout)
 {
-    static const polar_optim_opts defaults = POLAR_OPTIM_OPTS_INIT;
+    polar_optim_opts o = POLAR_OPTIM_OPTS_INIT;
+    polar_optim_layout theirs;
     *out = NULL;
-    if (!opts) opts = &defaults;
-    PL_TRY(check_opts(opts));
+    PL_TRY(pl_layout_read(&theirs, layout));
+    if (opts) PL_TRY(pl_optim_opts_read(&o, opts, &theirs));
+    PL_TRY(check_opts(&o));
     PL_NEED(n > 0 && n < 1 << 24, POLAR_E_ARG, "an optimiser of %lld parameters; from 1 to %d can be had", (long long)n, (1 << 24) - 1);
     polar_optim *opt = pl_calloc(1, sizeof *opt);
     PL_NEED(opt, POLAR_E_NOMEM, "an optimiser");
     opt->dev = dev;
-    opt->o = *opts;
+    opt->o = o;
     opt->n = n;
-    opt->members = opts->members > 1 ? opts->members : 1;
-    polar_status st = fill(opt, params);
+    opt->members = o.members > 1 ? o.members : 1;
+    polar_status st = fill(opt, params, &theirs);
     opt->o.matrix_names = opt->o.aux_names = NULL;    /* the caller's strings are not needed any more */
     if (st != POLAR_OK) {
         polar_optim_destroy(opt);

@@ -7,6 +7,7 @@
 #include "compose/newton_schulz.h"
 #include "device/backend.h"
 #include "optim/optim_impl.h"
+#include "optim/optim_layout.h"
 
 /* ---- live values ----------------------------------------------------------------------------------- */
 
@@ -202,7 +203,7 @@ polar_status polar_optim_step(polar_optim *opt, polar_queue *q)
 
 /* ---- what happened --------------------------------------------------------------------------------- */
 
-polar_status polar_optim_stats(polar_optim *opt, polar_queue *q, polar_param_stats *out)
+polar_status polar_optim_stats_sized(polar_optim *opt, polar_queue *q, polar_param_stats *out, size_t size)
 {
     PL_TRY(pl_optim_check_queue(opt, q));
     double *norms = pl_calloc((size_t)opt->n * 2, sizeof *norms);
@@ -213,9 +214,10 @@ polar_status polar_optim_stats(polar_optim *opt, polar_queue *q, polar_param_sta
     for (int64_t i = 0; i < opt->n && st == POLAR_OK; i++) {
         const pl_optim_param *p = &opt->params[i];
         double lr = opt->live_host[PL_LIVE_LR + (p->route == POLAR_ROUTE_AUX ? PL_LIVE_ROUTE : 0)];
-        out[i] = (polar_param_stats){.name = p->name, .route = p->route, .rows = p->rows / p->row_blocks, .cols = p->cols, .blocks = p->row_blocks * opt->members, .scale = p->scale};
-        out[i].effective_lr = lr * p->scale;
-        out[i].update_norm = p->N.data && opt->t ? lr * p->scale * norms[2 * i + 1] / norms[2 * i] : NAN;
+        polar_param_stats s = {.name = p->name, .route = p->route, .rows = p->rows / p->row_blocks, .cols = p->cols, .blocks = p->row_blocks * opt->members, .scale = p->scale};
+        s.effective_lr = lr * p->scale;
+        s.update_norm = p->N.data && opt->t ? lr * p->scale * norms[2 * i + 1] / norms[2 * i] : NAN;
+        st = pl_sized_give("polar_param_stats", (char *)out + (size_t)i * size, size, &s, sizeof s, PL_PARAM_STATS_0_1);
     }
     pl_free(norms);
     return st;

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "base/status.h"
-#include "polar/optim.h"
+#include "optim/optim_layout.h"
 
 typedef struct {
     const char        *name;
@@ -41,23 +41,34 @@ static polar_status find(const rule_row **out, const char *name)
     return PL_FAIL(POLAR_E_ARG, "no rule '%s' (there are: sgdm, adamw, muon, polaradamw, muon_v, polar_ema)", name);
 }
 
-polar_status polar_rule_parse(polar_rule *out, const char *name)
+static polar_rule make(const rule_row *r)
 {
-    const rule_row *r = NULL;
-    PL_TRY(find(&r, name));
-    *out = (polar_rule){.momentum = r->momentum, .precondition = r->precondition, .scale = r->scale, .beta1 = r->beta1, .beta2 = 0.999, .eps = 1e-8, .map = POLAR_MAP_OPTS_INIT};
-    out->map.kind = r->map;
-    return POLAR_OK;
+    polar_rule out = {.momentum = r->momentum, .precondition = r->precondition, .scale = r->scale, .beta1 = r->beta1, .beta2 = 0.999, .eps = 1e-8, .map = POLAR_MAP_OPTS_INIT};
+    out.map.kind = r->map;
+    return out;
 }
 
-polar_status polar_optim_opts_parse(polar_optim_opts *out, const char *rule)
+polar_status polar_rule_parse_sized(polar_rule *out, const char *name, const polar_optim_layout *layout)
 {
     const rule_row *r = NULL;
+    polar_optim_layout theirs;
+    PL_TRY(find(&r, name));
+    PL_TRY(pl_layout_read(&theirs, layout));
+    polar_rule rule = make(r);
+    return pl_rule_write(out, &rule, &theirs);
+}
+
+polar_status polar_optim_opts_parse_sized(polar_optim_opts *out, const char *rule, const polar_optim_layout *layout)
+{
+    const rule_row *r = NULL;
+    polar_optim_layout theirs;
     PL_TRY(find(&r, rule));
-    *out = (polar_optim_opts)POLAR_OPTIM_OPTS_INIT;
-    out->lr = r->lr;
-    out->weight_decay = r->decay;
-    return polar_rule_parse(&out->rule, rule);
+    PL_TRY(pl_layout_read(&theirs, layout));
+    polar_optim_opts o = POLAR_OPTIM_OPTS_INIT;
+    o.rule = make(r);
+    o.lr = r->lr;
+    o.weight_decay = r->decay;
+    return pl_optim_opts_write(out, &o, &theirs);
 }
 
 static const char *const scale_names[] = {"none", "paper", "jordan", "spectral", "rms"};
