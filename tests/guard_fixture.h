@@ -13,7 +13,7 @@ typedef struct {
     pl_device  *dev;
     pl_queue   *q;
     pl_mat      X, Y, W;
-    pl_live    *live;     /* lr, wd */
+    pl_live    *live;     /* a row */
     double      lr;       /* the host's, for those who capture it */
     int         variant;
 } bench;
@@ -24,7 +24,7 @@ static inline polar_status bench_fill(bench *t)
     PL_TRY(pl_mat_alloc(&t->X, t->dev, POLAR_DTYPE_F32, 1, N, N));
     PL_TRY(pl_mat_alloc(&t->Y, t->dev, POLAR_DTYPE_F32, 1, N, N));
     PL_TRY(pl_mat_alloc(&t->W, t->dev, POLAR_DTYPE_F32, 1, N, N));
-    PL_TRY(pl_live_create(&t->live, t->dev, 2));
+    PL_TRY(pl_live_create(&t->live, t->dev, PL_LIVE_COLS));
     for (int i = 0; i < N * N; i++) x[i] = i - 20;
     PL_TRY(pl_mat_upload_f64(t->q, &t->X, x));
     return pl_mat_upload_f64(t->q, &t->W, x);

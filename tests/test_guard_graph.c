@@ -23,7 +23,7 @@ static void step(pl_queue *q, void *arg)
         polar_status st = polar_device_alloc(t->dev, &p, 64);
         if (st != POLAR_OK) pl_queue_keep(q, st);
     }
-    PL_CALL(decay_step, q, .W = t->W, .D = t->Y, .live = pl_live_view(t->live, 0, 2), .scale = t->variant == SCALE_BY_VALUE ? t->lr : 1);
+    PL_CALL(decay_step, q, .W = t->W, .D = t->Y, .live = pl_live_view(t->live, 0, PL_LIVE_COLS), .scale = t->variant == SCALE_BY_VALUE ? t->lr : 1);
     if (t->variant == ONE_MORE && t->lr < 0.05) PL_CALL(copy, q, .Y = t->Y, .X = t->X);
     pl_scratch_end(q, mark);
     polar_device_free(t->dev, p);
@@ -35,8 +35,9 @@ static polar_status five_runs(bench *t)
     pl_graph *g = NULL;
     polar_status st = pl_graph_create(&g, t->q->dev);
     for (int i = 0; i < 5 && st == POLAR_OK; i++) {
-        double live[2] = {t->lr = 0.1 / (1 + i), 0.5};
-        pl_live_set(t->live, t->q, 0, 2, live);
+        double live[PL_LIVE_COLS];
+        pl_live_row(live, 0, 0, t->lr = 0.1 / (1 + i), 0.5, 0, 0, 0);
+        pl_live_set(t->live, t->q, 0, PL_LIVE_COLS, live);
         st = pl_graph_run(g, t->q, step, t);
     }
     pl_graph_destroy(g);    /* launches not yet run keep what they need */

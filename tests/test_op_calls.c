@@ -86,7 +86,10 @@ static void polar_scaled(pl_queue *q, const pl_args_polar_exact *a)
 static void adam_without_epsilon(pl_queue *q, const pl_args_direction *a)
 {
     pl_args_direction b = *a;
-    b.eps = 0;
+    double live[PL_LIVE_COLS];
+    memcpy(live, a->live.data, sizeof live);
+    live[PL_LIVE_EPS] = 0;
+    b.live.data = live;
     pl_ref_ops.direction(q, &b);
 }
 
@@ -109,11 +112,39 @@ static void step_of_the_first(pl_queue *q, const pl_args_decay_step *a)
 static void adamw_decays_twice(pl_queue *q, const pl_args_adamw_step *a)
 {
     pl_args_adamw_step b = *a;
-    double live[4];
+    double live[PL_LIVE_COLS];
     memcpy(live, a->live.data, sizeof live);
-    live[3] = 1;
+    live[PL_LIVE_WD] = 1;
     b.live.data = live;
     pl_ref_ops.adamw_step(q, &b);
+}
+
+/* Whoever is to be left out is not. */
+static void step_of_all(pl_queue *q, const pl_args_decay_step *a)
+{
+    pl_args_decay_step b = *a;
+    double live[PL_LIVE_COLS];
+    for (int64_t k = 0; k < a->W.batch; k++) {
+        memcpy(live, (const double *)a->live.data + k * a->live.bs, sizeof live);
+        live[PL_LIVE_SKIP] = 0;
+        b.W = pl_mat_at(a->W, k, 1), b.D = pl_mat_at(a->D, k, 1), b.live = pl_mat_dense(live, POLAR_DTYPE_F64, 1, 1, PL_LIVE_COLS);
+        pl_ref_ops.decay_step(q, &b);
+    }
+}
+
+/* A flag that somebody else has set is lowered. */
+static void flag_lowered(pl_queue *q, const pl_args_nonfinite *a)
+{
+    for (int64_t b = 0; b < a->F.batch; b++) ((float *)a->F.data)[b * a->F.bs] = 0;
+    pl_ref_ops.nonfinite(q, a);
+}
+
+/* A step that was left out is counted all the same. */
+static void counts_all(pl_queue *q, const pl_args_advance *a)
+{
+    pl_ref_ops.advance(q, a);
+    for (int64_t r = 0; r < a->T.batch; r++)
+        if (((const double *)a->L.data)[r * a->L.bs + PL_LIVE_SKIP] != 0) ((double *)a->T.data)[r * a->T.bs] += 1;
 }
 
 static const fault faults[] = {
@@ -130,6 +161,9 @@ static const fault faults[] = {
     FAULT("Adam without its epsilon", "direction f32 3x7x13 0.5,0.75", direction, adam_without_epsilon),
     FAULT("Nesterov's momentum without its second part", "direction f32 3x7x13 nesterov plain 0.95", direction, nesterov_forgotten),
     FAULT("one learning rate for all of a batch", "decay_step f32 3x7x13 per_matrix 2", decay_step, step_of_the_first),
+    FAULT("a step of everybody, also where it is to be left out", "decay_step f32 3x7x13 per_matrix 2", decay_step, step_of_all),
+    FAULT("a flag that is lowered", "nonfinite f32 3x7x13 per_matrix", nonfinite, flag_lowered),
+    FAULT("a step left out and yet counted", "advance f64 6x1x9 0.9,0.999", advance, counts_all),
     FAULT("a decay that forgets wd", "adamw_step f32 3x7x13 0.9,0.999", adamw_step, adamw_decays_twice),
 };
 
@@ -211,6 +245,20 @@ static const bad_call bad_calls[] = {
     {PL_OP_adamw_step, 1, ONTO, 2, POLAR_E_ARG},
     {PL_OP_adamw_step, 2, ONTO, 3, POLAR_E_ARG},
     {PL_OP_adamw_step, 1, ONTO, 3, POLAR_E_ARG},
+    {PL_OP_nonfinite, 0, COLS, 0, POLAR_E_SHAPE},
+    {PL_OP_nonfinite, 0, BATCH, 0, POLAR_E_SHAPE},
+    {PL_OP_nonfinite, 0, FORMAT, 0, POLAR_E_DTYPE},
+    {PL_OP_nonfinite, 0, ONTO, 1, POLAR_E_ARG},
+    {PL_OP_nonfinite, 1, NO_DATA, 0, POLAR_E_ARG},
+    {PL_OP_advance, 0, COLS, 0, POLAR_E_SHAPE},
+    {PL_OP_advance, 1, COLS, 0, POLAR_E_SHAPE},
+    {PL_OP_advance, 1, BATCH, 0, POLAR_E_SHAPE},
+    {PL_OP_advance, 1, FORMAT, 0, POLAR_E_DTYPE},
+    {PL_OP_advance, 2, FORMAT, 0, POLAR_E_DTYPE},
+    {PL_OP_advance, 3, FORMAT, 0, POLAR_E_DTYPE},
+    {PL_OP_advance, 4, COLS, 0, POLAR_E_SHAPE},
+    {PL_OP_advance, 1, ONTO, 0, POLAR_E_ARG},
+    {PL_OP_advance, 1, NO_DATA, 0, POLAR_E_ARG},
 };
 
 static const char *const valid[PL_OP_COUNT] = {[PL_OP_copy] = "copy f32 3x7x13",
@@ -222,7 +270,9 @@ static const char *const valid[PL_OP_COUNT] = {[PL_OP_copy] = "copy f32 3x7x13",
                                                    [PL_OP_polar_exact] = "polar_exact f32 3x7x13",
                                                    [PL_OP_direction] = "direction f32 3x7x13 per_matrix 0.9,0.999",
                                                    [PL_OP_decay_step] = "decay_step f32 3x7x13 per_matrix 2",
-                                                   [PL_OP_adamw_step] = "adamw_step f32 3x7x13 per_matrix 0.9,0.999"};
+                                                   [PL_OP_adamw_step] = "adamw_step f32 3x7x13 per_matrix 0.9,0.999",
+                                                   [PL_OP_nonfinite] = "nonfinite f32 3x7x13 per_matrix",
+                                                   [PL_OP_advance] = "advance f64 6x1x9 found scale 0.95,0.75"};
 
 int main(int argc, char **argv)
 {

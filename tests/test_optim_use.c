@@ -225,7 +225,7 @@ static void wrong_options(const char *device)
     OPTION("a warm-up without a run", POLAR_E_ARG, o.schedule.warmup = 9);
     OPTION("a negative run", POLAR_E_ARG, o.schedule.total = -8);
     OPTION("warm-up from not a number", POLAR_E_ARG, o.schedule.warmup_from = NAN);
-    OPTION("no such momentum", POLAR_E_ARG, o.rule.momentum = (polar_momentum)3);
+    OPTION("no such momentum", POLAR_E_ARG, o.rule.momentum = (polar_momentum)5);
     OPTION("no such preconditioner", POLAR_E_ARG, o.rule.precondition = (polar_precondition)2);
     OPTION("no such scale", POLAR_E_ARG, o.rule.scale = (polar_scale)17);
     OPTION("no such map", POLAR_E_ARG, o.rule.map.kind = (polar_map_kind)5);

@@ -28,7 +28,9 @@ extern "C" {
 typedef enum polar_momentum {
     POLAR_MOMENTUM_HEAVY_BALL = 0,    /* m = mu m + g;           u = m */
     POLAR_MOMENTUM_NESTEROV = 1,      /* m = mu m + g;           u = g + mu m */
-    POLAR_MOMENTUM_EMA = 2            /* m = b1 m + (1 - b1) g;  u = m / (1 - b1^t) */
+    POLAR_MOMENTUM_EMA = 2,           /* m = b1 m + (1 - b1) g;  u = m / (1 - b1^t) */
+    POLAR_MOMENTUM_AVERAGE = 3,          /* m = mu m + (1 - mu) g;  u = m                       torch.optim.Muon's buffer */
+    POLAR_MOMENTUM_AVERAGE_NESTEROV = 4  /* m = mu m + (1 - mu) g;  u = mu m + (1 - mu) g       torch.optim.Muon, nesterov */
 } polar_momentum;
 
 typedef enum polar_precondition {

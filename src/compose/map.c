@@ -80,7 +80,8 @@ static polar_status view_all(pl_mat *in, pl_mat *out, const polar_tensor *tout, 
 
 void pl_map_enqueue(pl_queue *q, const pl_mat *out, const pl_mat *in, const int64_t *dim, int64_t n, const polar_map_opts *o)
 {
-    pl_ns_opts ns = {.precision = o->precision, .rounding = o->rounding, .steps = o->steps, .coefs = o->coefs};
+    pl_ns_opts ns = {.precision = o->precision, .rounding = o->rounding, .steps = o->steps, .coefs = o->coefs,
+                     .eps = o->rounding == POLAR_ROUND_REFERENCE ? 1e-7 : 0};
     if (o->kind == POLAR_MAP_NEWTON_SCHULZ) pl_newton_schulz(q, out, in, dim, n, &ns);
     else
         for (int64_t i = 0; i < n; i++) {

@@ -15,8 +15,6 @@
  */
 #include "compose/newton_schulz.h"
 
-#define REFERENCE_EPS 1e-7    /* the public Muon code's, added to the norm */
-
 typedef struct {
     pl_mat X, Y;    /* (B, m, n): the iterate and the next one */
     pl_mat A, P;    /* (B, m, m): A = X X^T and the polynomial in it */
@@ -179,7 +177,7 @@ static void run_group(pl_queue *q, const pl_mat *out, const pl_mat *in, int64_t 
     ns_work w = {.X = pl_scratch_mat(q, o->precision, G.batch, G.rows, G.cols)};
     pl_mat N = shared ? *shared : pl_scratch_mat(q, POLAR_DTYPE_F64, G.batch, 1, 2);
     if (!shared) PL_CALL(frob, q, .N = N, .X = G, .weight = 1, .rounded = reference);
-    PL_CALL(normalise, q, .Y = w.X, .X = G, .N = N, .reference = reference, .eps = REFERENCE_EPS);
+    PL_CALL(normalise, q, .Y = w.X, .X = G, .N = N, .reference = reference, .eps = o->eps);
     steps_composed(q, &w, o);
     scatter(q, out, in, w.X, leader, n);
     pl_scratch_end(q, mark);
@@ -200,7 +198,7 @@ static void run_group_native(pl_queue *q, const pl_mat *out, const pl_mat *in, i
             if (!same_group(&in[i], &in[leader]) || is_tall(&in[i]) != tall) continue;
             pl_mat N = shared ? *shared : pl_mat_at(norms, first, in[i].batch);
             if (!shared) PL_CALL(frob, q, .N = N, .X = in[i], .weight = 1, .trans = tall);
-            PL_CALL(normalise, q, .Y = pl_mat_at(all, first, in[i].batch), .X = in[i], .N = N);
+            PL_CALL(normalise, q, .Y = pl_mat_at(all, first, in[i].batch), .X = in[i], .N = N, .eps = o->eps);
             first += in[i].batch;
         }
         steps_native(q, all, o);
@@ -226,7 +224,7 @@ static void run_whole(pl_queue *q, const pl_mat *out, const pl_mat *in, int64_t 
 {
     pl_queue_together_begin(q);
     for (int64_t i = 0; i < n; i++) {
-        pl_args_polar_map a = {.Y = out[i], .X = in[i], .steps = o->steps, .chain = pl_ns_chain(o->rounding, o->coefs, 0, o->steps, &in[i])};
+        pl_args_polar_map a = {.Y = out[i], .X = in[i], .steps = o->steps, .chain = pl_ns_chain(o->rounding, o->coefs, 0, o->steps, &in[i]), .eps = o->eps};
         if (shared) a.N = *shared;
         pl_ns_coefs(a.coef, o->coefs, o->steps);
         if (in[i].rows && in[i].cols) pl_call_polar_map(q, &a);

@@ -10,6 +10,7 @@ typedef struct pl_ns_opts {
     polar_rounding    rounding;     /* but for POLAR_ROUND_FUSED: bf16 only */
     int               steps;
     const polar_coef *coefs;        /* `steps` of them */
+    double            eps;          /* the norm is taken for at least that; added to it by the reference rounding */
 } pl_ns_opts;
 
 /* out[i] = NS(in[i]), i < n; same shapes are worked on as one batch. dim NULL: each matrix over its own Frobenius norm; else

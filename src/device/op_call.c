@@ -55,6 +55,7 @@ static int optional(pl_op_id id, const void *args, int i)
     case PL_OP_cross_entropy:
     case PL_OP_mse: return i == 1;
     case PL_OP_polar_map: return i == 2;
+    case PL_OP_advance: return i >= 2;
     case PL_OP_direction: return i == 2 && !((const pl_args_direction *)args)->precondition;
     case PL_OP_polar_step: return i == 2 && !((const pl_args_polar_step *)args)->precondition;
     default: return 0;

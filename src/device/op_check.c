@@ -56,7 +56,7 @@ polar_status pl_check_normalise(const pl_args_normalise *a)
     PL_TRY(need_apart("normalise", "X", &a->Y, &a->X));
     PL_TRY(need_values("normalise", "N", &a->N, 2));
     PL_NEED(a->N.batch == a->X.batch || a->N.bs == 0 || a->N.batch == 1, POLAR_E_SHAPE, "normalise: %lld norms for %lld matrices", (long long)a->N.batch, (long long)a->X.batch);
-    return POLAR_OK;
+    return need_eps("normalise", a->eps, 0);
 }
 
 polar_status pl_check_polar_exact(const pl_args_polar_exact *a)
@@ -66,21 +66,26 @@ polar_status pl_check_polar_exact(const pl_args_polar_exact *a)
 }
 
 /* Live values: one row for all matrices, or one for each. */
-static polar_status need_live(const char *op, const pl_mat *y, const pl_mat *live, int64_t cols)
+static polar_status need_live(const char *op, const pl_mat *y, const pl_mat *live)
 {
-    PL_TRY(need_values(op, "live", live, cols));
+    PL_TRY(need_values(op, "live", live, PL_LIVE_COLS));
     PL_NEED(live->batch == 1 || live->batch == y->batch, POLAR_E_SHAPE, "%s: %lld rows of live values for %lld matrices", op, (long long)live->batch,
             (long long)y->batch);
     return POLAR_OK;
 }
 
+static polar_status need_rule(const char *op, int64_t momentum, int64_t precondition, const pl_mat *V)
+{
+    PL_NEED(momentum >= 0 && momentum < PL_MOMENTUM_COUNT, POLAR_E_ARG, "%s: no momentum has the number %lld", op, (long long)momentum);
+    PL_NEED(precondition == POLAR_PRECONDITION_NONE || precondition == POLAR_PRECONDITION_ADAM, POLAR_E_ARG, "%s: no preconditioner has the number %lld", op,
+            (long long)precondition);
+    PL_NEED(precondition || !V->data, POLAR_E_ARG, "%s: a second moment is given, and no preconditioner that keeps one", op);
+    return POLAR_OK;
+}
+
 polar_status pl_check_direction(const pl_args_direction *a)
 {
-    PL_NEED(a->momentum >= POLAR_MOMENTUM_HEAVY_BALL && a->momentum <= POLAR_MOMENTUM_EMA, POLAR_E_ARG, "direction: no momentum has the number %lld",
-            (long long)a->momentum);
-    PL_NEED(a->precondition == POLAR_PRECONDITION_NONE || a->precondition == POLAR_PRECONDITION_ADAM, POLAR_E_ARG,
-            "direction: no preconditioner has the number %lld", (long long)a->precondition);
-    PL_NEED(a->precondition || !a->V.data, POLAR_E_ARG, "direction: a second moment is given, and no preconditioner that keeps one");
+    PL_TRY(need_rule("direction", a->momentum, a->precondition, &a->V));
     PL_TRY(need_same_shape("direction", "M", &a->D, &a->M));
     if (a->precondition) PL_TRY(need_same_shape("direction", "V", &a->D, &a->V));
     PL_TRY(need_same_shape("direction", "G", &a->D, &a->G));
@@ -88,14 +93,14 @@ polar_status pl_check_direction(const pl_args_direction *a)
             "direction: moments and gradient overlap");
     PL_NEED(!pl_mat_overlap(&a->D, &a->M) && !pl_mat_overlap(&a->D, &a->V), POLAR_E_ARG, "direction: the direction overlaps a moment");
     PL_TRY(need_apart("direction", "G", &a->D, &a->G));
-    return need_live("direction", &a->D, &a->live, 2);
+    return need_live("direction", &a->D, &a->live);
 }
 
 polar_status pl_check_decay_step(const pl_args_decay_step *a)
 {
     PL_TRY(need_same_shape("decay_step", "D", &a->W, &a->D));
     PL_NEED(!pl_mat_overlap(&a->W, &a->D), POLAR_E_ARG, "decay_step: the weights overlap the direction");
-    return need_live("decay_step", &a->W, &a->live, 2);
+    return need_live("decay_step", &a->W, &a->live);
 }
 
 polar_status pl_check_adamw_step(const pl_args_adamw_step *a)
@@ -106,7 +111,37 @@ polar_status pl_check_adamw_step(const pl_args_adamw_step *a)
     const pl_mat *m[] = {&a->W, &a->M, &a->V, &a->G};
     for (int i = 0; i < 4; i++)
         for (int k = 0; k < i; k++) PL_NEED(!pl_mat_overlap(m[i], m[k]), POLAR_E_ARG, "adamw_step: weights, moments and gradient overlap");
-    return need_live("adamw_step", &a->W, &a->live, 4);
+    return need_live("adamw_step", &a->W, &a->live);
+}
+
+/* Flags and the like: one f32 a matrix. */
+static polar_status need_flags(const char *op, const char *name, const pl_mat *m, int64_t batch)
+{
+    PL_NEED(m->dtype == POLAR_DTYPE_F32, POLAR_E_DTYPE, "%s wants %s in f32, got %s", op, name, polar_dtype_name(m->dtype));
+    return need_shape(op, name, m, batch, 1, 1);
+}
+
+polar_status pl_check_nonfinite(const pl_args_nonfinite *a)
+{
+    PL_TRY(need_flags("nonfinite", "F", &a->F, a->F.batch == 1 ? 1 : a->G.batch));
+    PL_NEED(!pl_mat_overlap(&a->F, &a->G), POLAR_E_ARG, "nonfinite: the flags overlap the gradient");
+    return POLAR_OK;
+}
+
+polar_status pl_check_advance(const pl_args_advance *a)
+{
+    PL_TRY(need_values("advance", "L", &a->L, PL_LIVE_COLS));
+    PL_TRY(need_values("advance", "T", &a->T, 2));
+    PL_NEED(a->T.batch == a->L.batch, POLAR_E_SHAPE, "advance: %lld counts for %lld live rows", (long long)a->T.batch, (long long)a->L.batch);
+    if (a->F.data) {
+        PL_NEED(a->F.batch >= 1 && a->L.batch % a->F.batch == 0, POLAR_E_SHAPE, "advance: %lld live rows are not those of %lld members", (long long)a->L.batch,
+                (long long)a->F.batch);
+        PL_TRY(need_flags("advance", "F", &a->F, a->F.batch));
+    }
+    if (a->found.data) PL_TRY(need_flags("advance", "found", &a->found, 1));
+    if (a->scale.data) PL_TRY(need_flags("advance", "scale", &a->scale, 1));
+    NEED_DISJOINT("advance", 3, &a->L, &a->T, &a->F, &a->found, &a->scale);
+    return POLAR_OK;
 }
 
 static polar_status need_steps(const char *op, int64_t steps, int64_t chain)
@@ -128,6 +163,7 @@ polar_status pl_check_polar_map(const pl_args_polar_map *a)
     PL_TRY(need_apart("polar_map", "X", &a->Y, &a->X));
     PL_NEED(a->X.dtype != POLAR_DTYPE_F64 && a->Y.dtype != POLAR_DTYPE_F64, POLAR_E_DTYPE, "polar_map wants X and Y in f32 or bf16");
     PL_TRY(need_steps("polar_map", a->steps, a->chain));
+    PL_TRY(need_eps("polar_map", a->eps, 0));
     if (!a->N.data) return POLAR_OK;
     PL_TRY(need_values("polar_map", "N", &a->N, 2));
     PL_NEED(a->N.batch == a->X.batch || a->N.batch == 1, POLAR_E_SHAPE, "polar_map: %lld norms for %lld matrices", (long long)a->N.batch, (long long)a->X.batch);
@@ -138,18 +174,16 @@ polar_status pl_check_polar_step(const pl_args_polar_step *a)
 {
     const pl_mat *m[] = {&a->W, &a->M, &a->G, &a->V};
     int n = a->precondition ? 4 : 3;
-    PL_NEED(a->momentum >= POLAR_MOMENTUM_HEAVY_BALL && a->momentum <= POLAR_MOMENTUM_EMA, POLAR_E_ARG, "polar_step: no momentum has the number %lld", (long long)a->momentum);
-    PL_NEED(a->precondition == POLAR_PRECONDITION_NONE || a->precondition == POLAR_PRECONDITION_ADAM, POLAR_E_ARG, "polar_step: no preconditioner has the number %lld",
-            (long long)a->precondition);
-    PL_NEED(a->precondition || !a->V.data, POLAR_E_ARG, "polar_step: a second moment is given, and no preconditioner that keeps one");
+    PL_TRY(need_rule("polar_step", a->momentum, a->precondition, &a->V));
     PL_TRY(need_steps("polar_step", a->steps, a->chain));
+    PL_TRY(need_eps("polar_step", a->eps, 0));
     PL_NEED(a->W.dtype == POLAR_DTYPE_F32, POLAR_E_DTYPE, "polar_step wants W in f32, got %s", polar_dtype_name(a->W.dtype));
     for (int i = 0; i < n; i++) {
         PL_NEED(m[i]->dtype != POLAR_DTYPE_F64, POLAR_E_DTYPE, "polar_step wants no f64 but in live");
         PL_TRY(need_same_shape("polar_step", "M, V and G", &a->W, m[i]));
         for (int k = 0; k < i; k++) PL_NEED(!pl_mat_overlap(m[i], m[k]), POLAR_E_ARG, "polar_step: weights, moments and gradient overlap");
     }
-    return need_live("polar_step", &a->W, &a->live, 4);
+    return need_live("polar_step", &a->W, &a->live);
 }
 
 double pl_flops_copy(const pl_args_copy *a)
@@ -192,8 +226,9 @@ double pl_flops_polar_exact(const pl_args_polar_exact *a)
 
 static double direction_flops(const pl_mat *d, int64_t momentum, int64_t precondition)
 {
-    static const double flops[] = {[POLAR_MOMENTUM_HEAVY_BALL] = 2, [POLAR_MOMENTUM_NESTEROV] = 4, [POLAR_MOMENTUM_EMA] = 4};
-    if (momentum < 0 || momentum > POLAR_MOMENTUM_EMA) return 0;    /* refused by the op's check */
+    static const double flops[PL_MOMENTUM_COUNT] = {[POLAR_MOMENTUM_HEAVY_BALL] = 2, [POLAR_MOMENTUM_NESTEROV] = 4, [POLAR_MOMENTUM_EMA] = 4,
+                                                    [POLAR_MOMENTUM_AVERAGE] = 3, [POLAR_MOMENTUM_AVERAGE_NESTEROV] = 5};
+    if (momentum < 0 || momentum >= PL_MOMENTUM_COUNT) return 0;    /* refused by the op's check */
     return (flops[momentum] + (precondition ? 8 : 0)) * elements(d);
 }
 
@@ -210,6 +245,18 @@ double pl_flops_decay_step(const pl_args_decay_step *a)
 double pl_flops_adamw_step(const pl_args_adamw_step *a)
 {
     return (12 + 3) * elements(&a->W);
+}
+
+double pl_flops_nonfinite(const pl_args_nonfinite *a)
+{
+    (void)a;
+    return 0;
+}
+
+double pl_flops_advance(const pl_args_advance *a)
+{
+    (void)a;
+    return 0;
 }
 
 static double iteration_flops(const pl_mat *x, int64_t steps)

@@ -14,6 +14,31 @@
 
 #define PL_FUSED_STEPS 12    /* of one call of newton_schulz */
 
+/* A live row: the numbers of one step, for one matrix or for all, in device memory as doubles. C1 and C2 are 1/(1 - beta^t), GRAD a factor of the gradient; a row of a
+ * plain step has GRAD 1 and SKIP 0. */
+typedef enum pl_live_col {
+    PL_LIVE_C1,
+    PL_LIVE_C2,
+    PL_LIVE_LR,
+    PL_LIVE_WD,
+    PL_LIVE_BETA1,
+    PL_LIVE_BETA2,
+    PL_LIVE_EPS,
+    PL_LIVE_GRAD,
+    PL_LIVE_SKIP,
+    PL_LIVE_COLS
+} pl_live_col;
+
+/* The row of a plain step. */
+static inline void pl_live_row(double row[PL_LIVE_COLS], double c1, double c2, double lr, double wd, double beta1, double beta2, double eps)
+{
+    const double values[PL_LIVE_COLS] = {[PL_LIVE_C1] = c1,       [PL_LIVE_C2] = c2,       [PL_LIVE_LR] = lr,   [PL_LIVE_WD] = wd,
+                                         [PL_LIVE_BETA1] = beta1, [PL_LIVE_BETA2] = beta2, [PL_LIVE_EPS] = eps, [PL_LIVE_GRAD] = 1};
+    for (int i = 0; i < PL_LIVE_COLS; i++) row[i] = values[i];
+}
+
+#define PL_MOMENTUM_COUNT (POLAR_MOMENTUM_AVERAGE_NESTEROV + 1)
+
 /* How many steps a chain joins to step s. */
 static inline int64_t pl_chain_joined(int64_t chain, int64_t s)
 {

@@ -38,7 +38,7 @@ static polar_status check_schedule(const polar_schedule *s)
 
 static polar_status check_opts(const polar_optim_opts *o)
 {
-    PL_NEED(o->rule.momentum >= 0 && o->rule.momentum <= POLAR_MOMENTUM_EMA, POLAR_E_ARG, "no momentum %d", (int)o->rule.momentum);
+    PL_NEED(o->rule.momentum >= 0 && o->rule.momentum < PL_MOMENTUM_COUNT, POLAR_E_ARG, "no momentum %d", (int)o->rule.momentum);
     PL_NEED(o->rule.precondition >= 0 && o->rule.precondition <= POLAR_PRECONDITION_ADAM, POLAR_E_ARG, "no preconditioner %d", (int)o->rule.precondition);
     PL_NEED(o->rule.scale >= 0 && o->rule.scale <= POLAR_SCALE_RMS, POLAR_E_ARG, "no scale convention %d", (int)o->rule.scale);
     PL_TRY(check_number("beta1", o->rule.beta1, 1));
@@ -221,7 +221,7 @@ static polar_status take_tables(polar_optim *opt)
     opt->map_group = pl_calloc(n, sizeof *opt->map_group);
     opt->by_address = pl_calloc(n, sizeof *opt->by_address);
     opt->member = pl_calloc(m, sizeof *opt->member);
-    opt->live_host = pl_calloc(m, 2 * PL_LIVE_ROUTE * sizeof(double));
+    opt->live_host = pl_calloc(m, 2 * PL_LIVE_COLS * sizeof(double));
     PL_NEED(opt->params && opt->maps && opt->map_dim && opt->map_group && opt->by_address && opt->member && opt->live_host, POLAR_E_NOMEM, "an optimiser of %lld parameters", (long long)opt->n);
     for (size_t i = 0; i < m; i++) opt->member[i] = (pl_optim_member){opt->o.lr, opt->o.aux_lr, opt->o.weight_decay, opt->o.aux_weight_decay, 1};
     return POLAR_OK;
@@ -255,7 +255,7 @@ static polar_status fill(polar_optim *opt, const polar_param *params, const pola
     opt->state_bytes = point_state(opt, NULL);
     PL_TRY(polar_device_alloc(opt->dev, &opt->state, opt->state_bytes));
     point_state(opt, opt->state);
-    PL_TRY(pl_live_create(&opt->live, opt->dev, opt->members * 2 * PL_LIVE_ROUTE));
+    PL_TRY(pl_live_create(&opt->live, opt->dev, opt->members * 2 * PL_LIVE_COLS));
     PL_TRY(pl_optim_report_make(&opt->report, opt));
     return fill_state(opt);
 }

@@ -15,8 +15,6 @@
 
 #define PL_OPTIM_NAME_MAX 500    /* bytes of a parameter's name */
 
-enum { PL_LIVE_C1, PL_LIVE_C2, PL_LIVE_LR, PL_LIVE_WD, PL_LIVE_ROUTE };    /* of one route; a member has the matrix route's, then the aux route's */
-
 typedef struct pl_optim_param {
     char       *name;
     polar_route route;                /* MATRIX or AUX */

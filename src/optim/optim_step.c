@@ -31,28 +31,23 @@ polar_status polar_optim_prepare(polar_optim *opt, polar_queue *q)
     int64_t t = opt->t + 1;
     for (int64_t i = 0; i < opt->members; i++) {
         const pl_optim_member *m = &opt->member[i];
-        double *rule = opt->live_host + i * 2 * PL_LIVE_ROUTE, *aux = rule + PL_LIVE_ROUTE;
-        rule[PL_LIVE_C1] = correction(o->rule.beta1, t);
-        rule[PL_LIVE_C2] = correction(o->rule.beta2, t);
-        rule[PL_LIVE_LR] = m->active ? m->lr * f : 0;    /* lr 0 leaves the weights alone, whatever the direction */
-        rule[PL_LIVE_WD] = m->decay;
-        aux[PL_LIVE_C1] = correction(o->aux_beta1, t);
-        aux[PL_LIVE_C2] = correction(o->aux_beta2, t);
-        aux[PL_LIVE_LR] = m->active ? m->aux_lr * f : 0;
-        aux[PL_LIVE_WD] = m->aux_decay;
+        double *rule = opt->live_host + i * 2 * PL_LIVE_COLS, *aux = rule + PL_LIVE_COLS;
+        double lr = m->active ? m->lr * f : 0, aux_lr = m->active ? m->aux_lr * f : 0;    /* lr 0 leaves the weights alone, whatever the direction */
+        pl_live_row(rule, correction(o->rule.beta1, t), correction(o->rule.beta2, t), lr, m->decay, o->rule.beta1, o->rule.beta2, o->rule.eps);
+        pl_live_row(aux, correction(o->aux_beta1, t), correction(o->aux_beta2, t), aux_lr, m->aux_decay, o->aux_beta1, o->aux_beta2, o->aux_eps);
     }
-    pl_live_set(opt->live, q, 0, opt->members * 2 * PL_LIVE_ROUTE, opt->live_host);
+    pl_live_set(opt->live, q, 0, opt->members * 2 * PL_LIVE_COLS, opt->live_host);
     if (q->error != POLAR_OK) return pl_fail_again(q->error, q->message);
     opt->t = t;
     return POLAR_OK;
 }
 
-/* Values [first, first + count) of a route, one row per member. */
-static pl_mat live_of(const polar_optim *opt, polar_route route, int64_t first, int64_t count)
+/* The live rows of a route, one per member. */
+static pl_mat live_of(const polar_optim *opt, polar_route route)
 {
-    pl_mat m = pl_live_view(opt->live, first + (route == POLAR_ROUTE_AUX ? PL_LIVE_ROUTE : 0), count);
+    pl_mat m = pl_live_view(opt->live, route == POLAR_ROUTE_AUX ? PL_LIVE_COLS : 0, PL_LIVE_COLS);
     m.batch = opt->members;
-    m.bs = 2 * PL_LIVE_ROUTE;
+    m.bs = 2 * PL_LIVE_COLS;
     return m;
 }
 
@@ -86,12 +81,12 @@ static pl_mat blocks_of(pl_mat m, const pl_optim_param *p)
 static void enqueue_whole(polar_optim *opt, pl_queue *q, const pl_optim_param *p)
 {
     const polar_rule *r = &opt->o.rule;
-    pl_mat W = blocks_of(pl_optim_weight(p), p), M = blocks_of(p->M, p), V = blocks_of(p->V, p), G = blocks_of(p->G, p), live = live_of(opt, p->route, PL_LIVE_C1, PL_LIVE_ROUTE);
+    pl_mat W = blocks_of(pl_optim_weight(p), p), M = blocks_of(p->M, p), V = blocks_of(p->V, p), G = blocks_of(p->G, p), live = live_of(opt, p->route);
     int64_t calls = p->row_blocks == 1 ? 1 : opt->members, each = W.batch / calls;    /* one row of live values for all matrices of a call, or one for each */
     for (int64_t k = 0; k < calls; k++) {
         pl_args_polar_step a = {.W = pl_mat_at(W, k * each, each), .M = pl_mat_at(M, k * each, each), .G = pl_mat_at(G, k * each, each),
                                 .live = calls == 1 ? live : pl_mat_at(live, k, 1), .momentum = r->momentum, .precondition = r->precondition, .steps = r->map.steps,
-                                .beta1 = r->beta1, .beta2 = r->beta2, .eps = r->eps, .scale = p->scale};
+                                .scale = p->scale};
         if (r->precondition) a.V = pl_mat_at(V, k * each, each);
         pl_ns_coefs(a.coef, r->map.coefs, a.steps);
         a.chain = pl_ns_chain(r->map.rounding, r->map.coefs, 0, a.steps, &a.W);
@@ -103,13 +98,11 @@ static void enqueue_direction(polar_optim *opt, pl_queue *q, const pl_optim_para
 {
     const polar_optim_opts *o = &opt->o;
     int aux = p->route == POLAR_ROUTE_AUX;
-    double beta1 = aux ? o->aux_beta1 : o->rule.beta1, beta2 = aux ? o->aux_beta2 : o->rule.beta2, eps = aux ? o->aux_eps : o->rule.eps;
     if (pl_optim_keeps_direction(opt, p))
-        PL_CALL(direction, q, .D = p->D, .M = p->M, .V = p->V, .G = p->G, .live = live_of(opt, p->route, PL_LIVE_C1, 2), .momentum = aux ? POLAR_MOMENTUM_EMA : o->rule.momentum,
-                .precondition = aux ? POLAR_PRECONDITION_ADAM : o->rule.precondition, .beta1 = beta1, .beta2 = beta2, .eps = eps);
+        PL_CALL(direction, q, .D = p->D, .M = p->M, .V = p->V, .G = p->G, .live = live_of(opt, p->route), .momentum = aux ? POLAR_MOMENTUM_EMA : o->rule.momentum,
+                .precondition = aux ? POLAR_PRECONDITION_ADAM : o->rule.precondition);
     else
-        PL_CALL(adamw_step, q, .W = pl_optim_weight(p), .M = p->M, .V = p->V, .G = p->G, .live = live_of(opt, p->route, PL_LIVE_C1, PL_LIVE_ROUTE), .beta1 = beta1, .beta2 = beta2,
-                .eps = eps);
+        PL_CALL(adamw_step, q, .W = pl_optim_weight(p), .M = p->M, .V = p->V, .G = p->G, .live = live_of(opt, p->route));
 }
 
 /* All shapes in one call; then each Schur group with its shared norm. */
@@ -126,7 +119,7 @@ static void enqueue_step(polar_optim *opt, pl_queue *q, const pl_optim_param *p,
     if (pl_optim_keeps_direction(opt, p) && !(whole && is_plain_matrix(p))) {
         pl_mat flat = pl_mat_dense(p->D.data, p->D.dtype, 1, p->D.batch * p->rows, p->cols);
         if (p->N.data) PL_CALL(frob, q, .N = p->N, .X = flat, .weight = 1);
-        PL_CALL(decay_step, q, .W = pl_optim_weight(p), .D = p->D, .live = live_of(opt, p->route, PL_LIVE_LR, 2), .scale = p->scale);
+        PL_CALL(decay_step, q, .W = pl_optim_weight(p), .D = p->D, .live = live_of(opt, p->route), .scale = p->scale);
     }
 }
 
@@ -213,7 +206,7 @@ polar_status polar_optim_stats_sized(polar_optim *opt, polar_queue *q, polar_par
     polar_status st = polar_queue_sync(q);
     for (int64_t i = 0; i < opt->n && st == POLAR_OK; i++) {
         const pl_optim_param *p = &opt->params[i];
-        double lr = opt->live_host[PL_LIVE_LR + (p->route == POLAR_ROUTE_AUX ? PL_LIVE_ROUTE : 0)];
+        double lr = opt->live_host[PL_LIVE_LR + (p->route == POLAR_ROUTE_AUX ? PL_LIVE_COLS : 0)];
         polar_param_stats s = {.name = p->name, .route = p->route, .rows = p->rows / p->row_blocks, .cols = p->cols, .blocks = p->row_blocks * opt->members, .scale = p->scale};
         s.effective_lr = lr * p->scale;
         s.update_norm = p->N.data && opt->t ? lr * p->scale * norms[2 * i + 1] / norms[2 * i] : NAN;

@@ -123,9 +123,19 @@ double pl_conj_delta(const double *norms, int64_t batch, int64_t b)
     return norm_of(norms + 2 * b) / (norm_of(norms + 2 * (batch + b)) + DENOMINATOR_EPS);
 }
 
-void pl_rho(pl_queue *q, pl_mat Y, pl_mat X, pl_mat M, pl_mat V, pl_mat ones, double eps)
+polar_status pl_rho_live(pl_live **out, pl_queue *q, double eps)
+{
+    double row[PL_LIVE_COLS];
+    pl_live_row(row, 1, 1, 0, 0, 0, 0, eps);
+    PL_TRY(pl_live_create(out, q->dev, PL_LIVE_COLS));
+    pl_live_set(*out, q, 0, PL_LIVE_COLS, row);
+    return POLAR_OK;
+}
+
+void pl_rho(pl_queue *q, pl_mat Y, pl_mat X, pl_mat M, pl_mat V, const pl_live *rho)
 {
     PL_CALL(axpby, q, .Y = M, .X = X, .Z = X, .alpha = 1, .beta = -1);    /* zero */
     PL_CALL(axpby, q, .Y = V, .X = X, .Z = X, .alpha = 1, .beta = -1);
-    PL_CALL(direction, q, .D = Y, .M = M, .V = V, .G = X, .live = ones, .momentum = POLAR_MOMENTUM_EMA, .precondition = POLAR_PRECONDITION_ADAM, .eps = eps);
+    PL_CALL(direction, q, .D = Y, .M = M, .V = V, .G = X, .live = pl_live_view(rho, 0, PL_LIVE_COLS), .momentum = POLAR_MOMENTUM_EMA,
+            .precondition = POLAR_PRECONDITION_ADAM);
 }

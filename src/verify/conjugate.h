@@ -44,7 +44,9 @@ double       pl_conj_delta(const double *norms, int64_t batch, int64_t b);      
 
 polar_tensor pl_mat_tensor(const pl_mat *m);                                                /* the same matrices as the public API wants them */
 
-/* Y = rho_eps(X) = X / (|X| + eps): AdamW's first direction with beta 0, where m^ = X and sqrt(v^) = |X|. M, V: work as large as X; ones: live (1, 1). */
-void pl_rho(pl_queue *q, pl_mat Y, pl_mat X, pl_mat M, pl_mat V, pl_mat ones, double eps);
+/* Y = rho_eps(X) = X / (|X| + eps): AdamW's first direction with beta 0, where m^ = X and sqrt(v^) = |X|. M, V: work as large as X; rho: from
+ * pl_rho_live, which the caller destroys. */
+polar_status pl_rho_live(pl_live **out, pl_queue *q, double eps);
+void pl_rho(pl_queue *q, pl_mat Y, pl_mat X, pl_mat M, pl_mat V, const pl_live *rho);
 
 #endif

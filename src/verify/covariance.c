@@ -39,7 +39,7 @@ typedef struct work {
     pl_conj      c64, c32;
     pl_conj_host host;
     pl_mat       norms;      /* per column 2 batch pairs, see pl_conj_measure */
-    pl_live     *ones;
+    pl_live     *rho;        /* of pl_rho */
     double      *pairs;      /* norms, downloaded */
     double      *delta;      /* (columns, samples) */
     polar_map_opts exact, fp64, fp32, reference, fused;
@@ -47,7 +47,6 @@ typedef struct work {
 
 static polar_status work_create(work *w, pl_queue *q, int64_t batch, int64_t n, int64_t m, int64_t samples)
 {
-    static const double one[] = {1, 1};
     pl_device *dev = q->dev;
     *w = (work){0};
     PL_TRY(polar_map_opts_parse(&w->exact, "exact"));
@@ -59,8 +58,7 @@ static polar_status work_create(work *w, pl_queue *q, int64_t batch, int64_t n, 
     PL_TRY(pl_conj_create(&w->c32, dev, POLAR_DTYPE_F32, batch, n, m));
     PL_TRY(pl_conj_host_create(&w->host, batch, n, m));
     PL_TRY(pl_mat_alloc(&w->norms, dev, POLAR_DTYPE_F64, PL_COV_COLUMNS * 2 * batch, 1, 2));
-    PL_TRY(pl_live_create(&w->ones, dev, 2));
-    pl_live_set(w->ones, q, 0, 2, one);
+    PL_TRY(pl_rho_live(&w->rho, q, RHO0_EPS));
     w->pairs = pl_alloc(pl_mat_bytes(&w->norms));
     w->delta = pl_alloc((size_t)(PL_COV_COLUMNS * samples) * sizeof *w->delta);
     PL_NEED(w->pairs && w->delta, POLAR_E_NOMEM, "the deviations of %lld samples", (long long)samples);
@@ -73,7 +71,7 @@ static void work_destroy(work *w, pl_device *dev)
     pl_conj_destroy(&w->c32, dev);
     pl_conj_host_destroy(&w->host);
     pl_mat_free(&w->norms, dev);
-    pl_live_destroy(w->ones);
+    pl_live_destroy(w->rho);
     pl_free(w->pairs);
     pl_free(w->delta);
 }
@@ -107,7 +105,6 @@ static polar_status measure_single(const work *w, pl_queue *q, const pl_conj *s,
 static polar_status measure_batch(work *w, pl_queue *q, uint64_t seed, int64_t first, int64_t batch, int64_t samples)
 {
     pl_conj a = pl_conj_at(&w->c64, batch), s = pl_conj_at(&w->c32, batch);
-    pl_mat ones = pl_live_view(w->ones, 0, 2);
     PL_TRY(pl_conj_draw(&a, q, seed, first, &w->host));
     pl_conj_copy_inputs(&s, &a, q);
     PL_TRY(measure_double(w, q, &a, &s, &w->exact, PL_COV_POLAR, PL_COV_POLAR_FP32_INPUTS));
@@ -115,8 +112,8 @@ static polar_status measure_batch(work *w, pl_queue *q, uint64_t seed, int64_t f
     PL_TRY(measure_single(w, q, &s, &w->fp32, PL_COV_NS_FP32));
     PL_TRY(measure_single(w, q, &s, &w->reference, PL_COV_NS_BF16_REFERENCE));
     PL_TRY(measure_single(w, q, &s, &w->fused, PL_COV_NS_BF16_FUSED));
-    pl_rho(q, a.F, a.G, a.T, a.D, ones, RHO0_EPS);
-    pl_rho(q, a.H, a.R, a.T, a.D, ones, RHO0_EPS);
+    pl_rho(q, a.F, a.G, a.T, a.D, w->rho);
+    pl_rho(q, a.H, a.R, a.T, a.D, w->rho);
     pl_conj_measure(&a, q, norms_of(w, PL_COV_RHO0, batch));
     polar_queue_download(q, w->pairs, w->norms.data, (size_t)(PL_COV_COLUMNS * 2 * batch) * 2 * sizeof(double));
     PL_TRY(polar_queue_sync(q));

@@ -76,26 +76,25 @@ polar_status pl_theorem_measure(pl_theorem *out, polar_queue *q, uint64_t seed)
 
 /* ---- the proposition ---- */
 
-static polar_status rho_of(double out[4], pl_queue *q, pl_mat *work, pl_mat ones, const double in[4], double eps)
+static polar_status rho_of(double out[4], pl_queue *q, pl_mat *work, const pl_live *rho, const double in[4])
 {
     PL_TRY(pl_mat_upload_f64(q, &work[0], in));
-    pl_rho(q, work[1], work[0], work[2], work[3], ones, eps);
+    pl_rho(q, work[1], work[0], work[2], work[3], rho);
     return pl_mat_download_f64(q, &work[1], out);
 }
 
 polar_status pl_proposition_measure(pl_proposition *out, polar_queue *q, double eps)
 {
     PL_NEED(eps > 0, POLAR_E_ARG, "the proposition speaks of eps > 0, not of %g", eps);
-    const double h = sqrt(0.5), P[4] = {h, -h, h, h}, I[4] = {1, 0, 0, 1}, one[] = {1, 1};
+    const double h = sqrt(0.5), P[4] = {h, -h, h, h}, I[4] = {1, 0, 0, 1};
     double rotated[4], plain[4], dot = 0, squares = 0;
     pl_mat work[4] = {0};
-    pl_live *ones = NULL;
-    polar_status st = pl_live_create(&ones, q->dev, 2);
+    pl_live *rho = NULL;
+    polar_status st = pl_rho_live(&rho, q, eps);
     for (int i = 0; i < 4 && st == POLAR_OK; i++) st = pl_mat_alloc(&work[i], q->dev, POLAR_DTYPE_F64, 1, 2, 2);
     if (st != POLAR_OK) goto done;
-    pl_live_set(ones, q, 0, 2, one);
-    st = rho_of(rotated, q, work, pl_live_view(ones, 0, 2), P, eps);
-    if (st == POLAR_OK) st = rho_of(plain, q, work, pl_live_view(ones, 0, 2), I, eps);
+    st = rho_of(rotated, q, work, rho, P);
+    if (st == POLAR_OK) st = rho_of(plain, q, work, rho, I);
     if (st != POLAR_OK) goto done;
     for (int i = 0; i < 2; i++)
         for (int j = 0; j < 2; j++) {
@@ -114,7 +113,7 @@ polar_status pl_proposition_measure(pl_proposition *out, polar_queue *q, double 
     };
 done:
     for (int i = 0; i < 4; i++) pl_mat_free(&work[i], q->dev);
-    pl_live_destroy(ones);
+    pl_live_destroy(rho);
     return st;
 }
 
@@ -129,18 +128,16 @@ typedef struct linear_work {
     pl_conj  c;
     pl_conj_host host;
     pl_mat   norms;
-    pl_live *ones;
+    pl_live *rho;    /* of pl_rho */
     double   pairs[4], x[LINEAR_N * LINEAR_M], y[LINEAR_N * LINEAR_M];
 } linear_work;
 
 static polar_status linear_create(linear_work *w, pl_queue *q, uint64_t seed)
 {
-    static const double one[] = {1, 1};
     PL_TRY(pl_conj_create(&w->c, q->dev, POLAR_DTYPE_F64, 1, LINEAR_N, LINEAR_M));
     PL_TRY(pl_conj_host_create(&w->host, 1, LINEAR_N, LINEAR_M));
     PL_TRY(pl_mat_alloc(&w->norms, q->dev, POLAR_DTYPE_F64, 2, 1, 2));
-    PL_TRY(pl_live_create(&w->ones, q->dev, 2));
-    pl_live_set(w->ones, q, 0, 2, one);
+    PL_TRY(pl_rho_live(&w->rho, q, RHO0_EPS));
     return pl_conj_draw(&w->c, q, seed, 0, &w->host);
 }
 
@@ -149,7 +146,7 @@ static void linear_destroy(linear_work *w, pl_device *dev)
     pl_conj_destroy(&w->c, dev);
     pl_conj_host_destroy(&w->host);
     pl_mat_free(&w->norms, dev);
-    pl_live_destroy(w->ones);
+    pl_live_destroy(w->rho);
 }
 
 static polar_status linear_delta(double *out, linear_work *w, pl_queue *q)
@@ -195,7 +192,7 @@ static polar_status linear_norms(pl_linear_maps *out, linear_work *w, pl_queue *
         PL_TRY(polar_map_apply(q, &ns_out, &in, 1, &ns));
         PL_TRY(pl_mat_download_f64(q, &c->F, w->y));
         PL_TRY(pl_singular_range(&out->ns5_norm[i], NULL, w->y, LINEAR_N, LINEAR_M));
-        pl_rho(q, c->F, c->G, c->T, c->D, pl_live_view(w->ones, 0, 2), RHO0_EPS);
+        pl_rho(q, c->F, c->G, c->T, c->D, w->rho);
         PL_TRY(pl_mat_download_f64(q, &c->F, w->y));
         PL_TRY(pl_singular_range(&out->adamw_norm[i], NULL, w->y, LINEAR_N, LINEAR_M));
     }

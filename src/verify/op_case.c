@@ -23,6 +23,8 @@ static const pl_case_formats direction_formats[] = {{{D, D, D, D, D}}, {{F, F, F
                                                     {{F, H, F, F, D}}, {{H, F, F, F, D}}, {{H, D, D, F, D}}};
 static const pl_case_formats adamw_formats[] = {{{D, D, D, D, D}}, {{F, F, F, F, D}}, {{H, H, H, H, D}}, {{H, F, F, H, D}},
                                                 {{F, F, F, H, D}}, {{F, F, H, F, D}}, {{D, F, F, F, D}}, {{H, D, D, F, D}}};
+static const pl_case_formats nonfinite_formats[] = {{{F, D}}, {{F, F}}, {{F, H}}};
+static const pl_case_formats advance_formats[] = {{{D, D, F, F, F}}};
 static const pl_case_formats decay_formats[] = {{{D, D, D}}, {{F, F, D}}, {{H, H, D}}, {{F, H, D}}, {{H, F, D}}, {{D, F, D}}, {{F, D, D}}};
 
 /* ---- sizes: batch, rows, cols, K ---- */
@@ -48,6 +50,7 @@ static const pl_case_sizes gemm_sizes[] = {{1, 1, 1, 1, 0},
                                            {1, 64, 192, 64, PL_CASE_LARGE},
                                            {1, 192, 64, 64, PL_CASE_LARGE}};
 static const pl_case_sizes join_sizes[] = {{1, 1, 2, 0, 0}, {3, 1, 2, 0, 0}, {33, 1, 2, 0, 0}, {100, 1, 2, 0, 0}};
+static const pl_case_sizes advance_sizes[] = {{1, 1, PL_LIVE_COLS, 0, 0}, {6, 1, PL_LIVE_COLS, 0, 0}, {300, 1, PL_LIVE_COLS, 0, 0}};
 static const pl_case_sizes polar_sizes[] = {{1, 1, 1, 0, 0},  {1, 1, 37, 0, 0}, {1, 37, 1, 0, 0},  {3, 7, 13, 0, 0},
                                             {3, 13, 7, 0, 0}, {2, 8, 8, 0, 0},  {3, 33, 17, 0, 0}, {1, 32, 96, 0, PL_CASE_LARGE}};
 
@@ -77,7 +80,7 @@ static const pl_case_variant frob_variants[] = {
     {ALL, 1, 0, 0}, {0, 3, 0, 0}, {ALL | PL_CASE_ROUNDED, 1, 0, 0}, {ALL | PL_CASE_TRANS, 1, 0, 0}, {PL_CASE_TRANS | PL_CASE_ROUNDED, 3, 0, 0}};
 static const pl_case_variant join_variants[] = {{0, 0, 0, 0}};
 static const pl_case_variant normalise_variants[] = {
-    {ALL, 0, 0, 0}, {ALL | PL_CASE_REFERENCE, 0, 0, 1e-7}, {PL_CASE_IN_PLACE, 0, 0, 0}, {PL_CASE_SHARED, 0, 0, 0}};
+    {ALL, 0, 0, 0}, {ALL | PL_CASE_REFERENCE, 0, 0, 1e-7}, {PL_CASE_IN_PLACE, 0, 0, 0}, {PL_CASE_SHARED, 0, 0, 0}, {0, 0, 0, 12}};
 static const pl_case_variant polar_variants[] = {{ALL, 0, 0, 0}, {PL_CASE_IN_PLACE, 0, 0, 0}};
 static const pl_case_variant direction_variants[] = {{ALL, 0.9, 0.999, 1e-8},
                                                      {0, 0.5, 0.75, 0.125},
@@ -90,8 +93,14 @@ static const pl_case_variant direction_variants[] = {{ALL, 0.9, 0.999, 1e-8},
                                                      {PL_CASE_HEAVY_BALL | PL_CASE_PLAIN | PL_CASE_IN_PLACE, 0.5, 0, 0},
                                                      {PL_CASE_NESTEROV | PL_CASE_PER_MATRIX, 0.95, 0.999, 1e-8},
                                                      {PL_CASE_NESTEROV | PL_CASE_IN_PLACE, 0.5, 0.75, 0.125},
-                                                     {ALL | PL_CASE_NESTEROV | PL_CASE_PLAIN, 0.95, 0, 0}};
+                                                     {ALL | PL_CASE_NESTEROV | PL_CASE_PLAIN, 0.95, 0, 0},
+                                                     {PL_CASE_AVERAGE | PL_CASE_PLAIN | PL_CASE_PER_MATRIX, 0.95, 0, 0},
+                                                     {PL_CASE_AVERAGE, 0.5, 0.75, 0.125},
+                                                     {PL_CASE_AVERAGE | PL_CASE_NESTEROV | PL_CASE_PLAIN, 0.95, 0, 0},
+                                                     {PL_CASE_AVERAGE | PL_CASE_NESTEROV | PL_CASE_IN_PLACE, 0.5, 0.75, 0.125}};
 static const pl_case_variant decay_variants[] = {{ALL, 1, 0, 0}, {0, 1.7320508075688772, 0, 0}, {PL_CASE_PER_MATRIX, 2, 0, 0}};
+static const pl_case_variant nonfinite_variants[] = {{ALL, 0, 0, 0}, {PL_CASE_PER_MATRIX, 0, 0, 0}};
+static const pl_case_variant advance_variants[] = {{0, 0.9, 0.999, 0}, {PL_CASE_ADDEND, 0.95, 0.75, 0}};
 static const pl_case_variant adamw_variants[] = {{ALL, 0.9, 0.999, 1e-8}, {0, 0.5, 0.75, 0.125}, {PL_CASE_PER_MATRIX, 0.9, 0.999, 1e-8}};
 
 static const pl_case_family families[] = {
@@ -105,6 +114,8 @@ static const pl_case_family families[] = {
     PL_CASE_FAMILY(direction, direction_formats, plain_sizes, direction_variants),
     PL_CASE_FAMILY(decay_step, decay_formats, plain_sizes, decay_variants),
     PL_CASE_FAMILY(adamw_step, adamw_formats, plain_sizes, adamw_variants),
+    PL_CASE_FAMILY(nonfinite, nonfinite_formats, plain_sizes, nonfinite_variants),
+    PL_CASE_FAMILY(advance, advance_formats, advance_sizes, advance_variants),
 };
 
 int pl_op_case_in_place_on(const pl_op_case *c, int i)
@@ -119,6 +130,7 @@ int pl_op_case_in_place_on(const pl_op_case *c, int i)
 
 int64_t pl_op_case_momentum(const pl_op_case *c)
 {
+    if (c->flags & PL_CASE_AVERAGE) return c->flags & PL_CASE_NESTEROV ? POLAR_MOMENTUM_AVERAGE_NESTEROV : POLAR_MOMENTUM_AVERAGE;
     return c->flags & PL_CASE_HEAVY_BALL ? POLAR_MOMENTUM_HEAVY_BALL : c->flags & PL_CASE_NESTEROV ? POLAR_MOMENTUM_NESTEROV : POLAR_MOMENTUM_EMA;
 }
 
@@ -201,7 +213,9 @@ int pl_op_case_data_operand(const pl_op_case *c, int i)
     switch (c->op) {
     case PL_OP_gemm: return i < 3 || (i == 3 && c->flags & PL_CASE_ADDEND);
     case PL_OP_axpby: return i < 2 || (i == 2 && c->flags & PL_CASE_ADDEND);
+    case PL_OP_nonfinite:
     case PL_OP_frob: return i == 1;
+    case PL_OP_advance:
     case PL_OP_frob_join: return 0;
     case PL_OP_direction: return i < 4 && !(i == 2 && c->flags & PL_CASE_PLAIN);
     case PL_OP_adamw_step: return i < 4;
@@ -211,7 +225,7 @@ int pl_op_case_data_operand(const pl_op_case *c, int i)
 
 polar_dtype pl_op_case_compute(const pl_op_case *c)
 {
-    if (c->op == PL_OP_frob || c->op == PL_OP_frob_join || c->op == PL_OP_polar_exact || c->op == PL_OP_mse || c->op == PL_OP_cross_entropy) return POLAR_DTYPE_F64;
+    if (c->op == PL_OP_frob || c->op == PL_OP_frob_join || c->op == PL_OP_advance || c->op == PL_OP_polar_exact || c->op == PL_OP_mse || c->op == PL_OP_cross_entropy) return POLAR_DTYPE_F64;
     for (int i = 0; i < PL_MAX_OPERANDS; i++)
         if (pl_op_case_data_operand(c, i) && c->dtype[i] == POLAR_DTYPE_F64) return POLAR_DTYPE_F64;
     return POLAR_DTYPE_F32;
@@ -273,8 +287,9 @@ char *pl_op_case_name(char *out, size_t bytes, const pl_op_case *c)
                          {PL_CASE_SIGMOID, " sigmoid"},
                          {PL_CASE_GELU, " gelu"},
                          {PL_CASE_IN_PLACE_X, " in_place_x"},
-                         {PL_CASE_LOW, " dL"}};
-    const char *addend = c->op == PL_OP_gemm ? "D" : c->op == PL_OP_mse ? "dP" : c->op == PL_OP_cross_entropy ? "dZ" : c->op == PL_OP_bias_act || c->op == PL_OP_bias_act_back ? "b" : "Z";
+                         {PL_CASE_LOW, " dL"},
+                         {PL_CASE_AVERAGE, " average"}};
+    const char *addend = c->op == PL_OP_advance ? "found scale" : c->op == PL_OP_gemm ? "D" : c->op == PL_OP_mse ? "dP" : c->op == PL_OP_cross_entropy ? "dZ" : c->op == PL_OP_bias_act || c->op == PL_OP_bias_act_back ? "b" : "Z";
     pl_op_case_group(out, bytes, c);
     size_t used = strlen(out);
     used += (size_t)snprintf(out + used, bytes - used, " %lldx%lldx%lld", (long long)c->batch, (long long)c->rows, (long long)c->cols);
@@ -284,6 +299,7 @@ char *pl_op_case_name(char *out, size_t bytes, const pl_op_case *c)
     if ((c->flags & PL_CASE_ADDEND) && used < bytes) used += (size_t)snprintf(out + used, bytes - used, " %s", addend);
     if (c->alpha != 0 && used < bytes) used += (size_t)snprintf(out + used, bytes - used, " %g", c->alpha);
     if (c->beta != 0 && used < bytes) used += (size_t)snprintf(out + used, bytes - used, ",%g", c->beta);
-    if (c->eps != 0 && (pl_nn_case(c->op) || pl_vit_case(c->op)) && used < bytes) snprintf(out + used, bytes - used, " eps %g", c->eps);
+    int tells_eps = pl_nn_case(c->op) || pl_vit_case(c->op) || (c->op == PL_OP_normalise && !(c->flags & PL_CASE_REFERENCE));
+    if (c->eps != 0 && tells_eps && used < bytes) snprintf(out + used, bytes - used, " eps %g", c->eps);
     return out;
 }

@@ -34,12 +34,13 @@ typedef enum pl_case_flag {
     PL_CASE_HEAVY_BALL  = 1 << 12,    /* direction: this momentum, */
     PL_CASE_NESTEROV    = 1 << 13,    /* or this one; an EMA where neither */
     PL_CASE_PLAIN       = 1 << 14,    /* direction: no preconditioner, so no V */
-    PL_CASE_PER_MATRIX  = 1 << 15,    /* live values: a row for each matrix; the second one's lr is 0; biases, gates: a row for each matrix */
+    PL_CASE_PER_MATRIX  = 1 << 15,    /* live values: a row for each matrix; the second one's lr is 0, the third one is left out, gradients have factors; biases, gates: a row for each matrix */
     PL_CASE_SILU        = 1 << 16,    /* bias_act, bias_act_back: this activation, */
     PL_CASE_SIGMOID     = 1 << 17,    /* or this one; none where neither */
     PL_CASE_IN_PLACE_X  = 1 << 18,    /* bias_act_back, scale_rows with Z: where X stands; vec_gate with Z: where V stands; layernorm_back: where Z stands */
     PL_CASE_GELU        = 1 << 19,    /* bias_act, bias_act_back: this activation */
-    PL_CASE_LOW         = 1 << 20     /* layernorm_back has dL */
+    PL_CASE_LOW         = 1 << 20,    /* layernorm_back has dL */
+    PL_CASE_AVERAGE     = 1 << 21     /* direction: the momentum is an average, with NESTEROV too */
 } pl_case_flag;
 
 typedef struct pl_op_case {

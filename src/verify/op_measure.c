@@ -47,7 +47,7 @@ static polar_status measure_result(pl_op_result *out, const pl_op_run *r, int o)
         }
         for (int64_t i = 0; i < m->rows; i++)
             for (int64_t j = 0; j < m->cols; j++) {
-                int poisoned = pl_op_case_in_place_on(&r->c, o) < 0 && pl_op_run_poisoned(r, o, b, i, j);
+                int poisoned = pl_op_case_in_place_on(&r->c, o) < 0 && !pl_op_run_left_out(r, b) && pl_op_run_poisoned(r, o, b, i, j);
                 out->unwritten += poisoned;
                 if (r->c.op != PL_OP_polar_exact) measure_element(out, pl_op_run_after(r, o, b, i, j), pl_op_model(r, o, b, i, j), m->dtype);
             }

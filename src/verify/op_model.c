@@ -120,9 +120,12 @@ static pl_iv model_normalise(const pl_op_run *r, int64_t b, int64_t i, int64_t j
 {
     int64_t nb = r->mat[2].batch == 1 ? 0 : b;
     double unit = pl_op_run_before(r, 2, nb, 0, 0), norm = pl_op_run_before(r, 2, nb, 0, 1);
-    pl_iv s = scalar(unit, ct), n = scalar(norm, ct), x = product(at(r, 1, b, i, j), s, ct);
-    if (!(r->c.flags & PL_CASE_REFERENCE)) return norm == 0 ? pl_iv_point(0) : pl_iv_in(pl_iv_div(x, n), ct);
-    pl_iv t = pl_iv_round(sum(pl_iv_round(n, BF16), product(scalar(r->c.eps, ct), s, ct), ct), BF16);
+    pl_iv s = scalar(unit, ct), n = scalar(norm, ct), x = product(at(r, 1, b, i, j), s, ct), eps = product(scalar(r->c.eps, ct), s, ct);
+    if (!(r->c.flags & PL_CASE_REFERENCE)) {
+        if (n.lo < eps.lo) n = eps;
+        return n.lo == 0 ? pl_iv_point(0) : pl_iv_in(pl_iv_div(x, n), ct);
+    }
+    pl_iv t = pl_iv_round(sum(pl_iv_round(n, BF16), eps, ct), BF16);
     if (t.lo == 0 && t.hi == 0) return pl_iv_point(0);
     return pl_iv_round(pl_iv_in(pl_iv_div(pl_iv_round(x, BF16), t), ct), BF16);
 }
@@ -138,14 +141,15 @@ static pl_iv model_direction(const pl_op_run *r, int o, int64_t b, int64_t i, in
 {
     const pl_op_case *c = &r->c;
     int64_t momentum = pl_op_case_momentum(c);
-    pl_iv g = at(r, 3, b, i, j), beta1 = scalar(c->alpha, ct), m = pl_iv_point(0), v = m;
-    if (o != 2) m = fused(beta1, at(r, 1, b, i, j), momentum == POLAR_MOMENTUM_EMA ? product(scalar(1 - c->alpha, ct), g, ct) : g, ct);
+    int average = momentum >= POLAR_MOMENTUM_EMA, nesterov = momentum == POLAR_MOMENTUM_NESTEROV || momentum == POLAR_MOMENTUM_AVERAGE_NESTEROV;
+    pl_iv g = product(at(r, 3, b, i, j), scalar(live(r, 4, b, PL_LIVE_GRAD), ct), ct), part = average ? product(scalar(1 - c->alpha, ct), g, ct) : g, beta1 = scalar(c->alpha, ct), m = pl_iv_point(0), v = m;
+    if (o != 2) m = fused(beta1, at(r, 1, b, i, j), part, ct);
     if (o == 1) return m;
-    pl_iv u = momentum == POLAR_MOMENTUM_EMA ? product(m, scalar(live(r, 4, b, 0), ct), ct) : momentum == POLAR_MOMENTUM_NESTEROV ? fused(beta1, m, g, ct) : m;
+    pl_iv u = momentum == POLAR_MOMENTUM_EMA ? product(m, scalar(live(r, 4, b, PL_LIVE_C1), ct), ct) : nesterov ? fused(beta1, m, part, ct) : m;
     if (c->flags & PL_CASE_PLAIN) return u;
     v = fused(scalar(c->beta, ct), at(r, 2, b, i, j), product(product(scalar(1 - c->beta, ct), g, ct), g, ct), ct);
     if (o == 2) return v;
-    pl_iv root = pl_iv_in(pl_iv_sqrt(product(v, scalar(live(r, 4, b, 1), ct), ct)), ct);
+    pl_iv root = pl_iv_in(pl_iv_sqrt(product(v, scalar(live(r, 4, b, PL_LIVE_C2), ct), ct)), ct);
     return pl_iv_in(pl_iv_div(u, sum(root, scalar(c->eps, ct), ct)), ct);
 }
 
@@ -159,18 +163,54 @@ static pl_iv model_step(pl_iv w, pl_iv d, double lr, double wd, double scale, po
 
 static pl_iv model_decay(const pl_op_run *r, int64_t b, int64_t i, int64_t j, polar_dtype ct)
 {
-    return model_step(at(r, 0, b, i, j), at(r, 1, b, i, j), live(r, 2, b, 0), live(r, 2, b, 1), r->c.alpha, ct);
+    return model_step(at(r, 0, b, i, j), at(r, 1, b, i, j), live(r, 2, b, PL_LIVE_LR), live(r, 2, b, PL_LIVE_WD), r->c.alpha, ct);
 }
 
 static pl_iv model_adamw(const pl_op_run *r, int o, int64_t b, int64_t i, int64_t j, polar_dtype ct)
 {
     pl_iv x = model_direction(r, o, b, i, j, ct);    /* for o = 0 the direction, which is not stored */
-    return o ? x : model_step(at(r, 0, b, i, j), x, live(r, 4, b, 2), live(r, 4, b, 3), 1, ct);
+    return o ? x : model_step(at(r, 0, b, i, j), x, live(r, 4, b, PL_LIVE_LR), live(r, 4, b, PL_LIVE_WD), 1, ct);
+}
+
+/* The flag b: what it was, or 1 where an entry it stands for is not finite. */
+static pl_iv model_nonfinite(const pl_op_run *r, int64_t b)
+{
+    const pl_mat *G = &r->mat[1];
+    int one = r->mat[0].batch == 1;
+    for (int64_t k = one ? 0 : b; k < (one ? G->batch : b + 1); k++)
+        for (int64_t i = 0; i < G->rows; i++)
+            for (int64_t j = 0; j < G->cols; j++)
+                if (!isfinite(pl_op_run_before(r, 1, k, i, j))) return pl_iv_point(1);
+    return at(r, 0, b, 0, 0);
+}
+
+/* 1 / (1 - beta^t). A power by squares doubles its error with every square and adds one rounding with every product: at most 2 t of them. */
+static pl_iv model_correction(double beta, double t)
+{
+    long double power = powl(beta, t);
+    pl_iv p = pl_iv_around(power, power * 2 * t * pl_unit_roundoff(F64) * 1.01L);
+    return pl_iv_in(pl_iv_div(pl_iv_point(1), sum(pl_iv_point(1), negative(p), F64)), F64);
+}
+
+/* Result o of advance: 0 L, 1 T, 2 F. */
+static pl_iv model_advance(const pl_op_run *r, int o, int64_t b, int64_t j)
+{
+    if (o == 2) return pl_iv_point(0);
+    int found = r->c.flags & PL_CASE_ADDEND && pl_op_run_before(r, 3, 0, 0, 0) != 0;
+    int flagged = found || pl_op_run_before(r, 2, b % r->mat[2].batch, 0, 0) != 0, host = pl_op_run_before(r, 0, b, 0, PL_LIVE_SKIP) != 0;
+    double steps = pl_op_run_before(r, 1, b, 0, 0) + (!flagged && !host);
+    if (o == 1) return pl_iv_point(j == 0 ? steps : pl_op_run_before(r, 1, b, 0, 1) + (flagged && !host));
+    if (j == PL_LIVE_SKIP) return pl_iv_point(flagged || host);
+    if (j == PL_LIVE_GRAD && r->c.flags & PL_CASE_ADDEND) return pl_iv_point(1 / pl_op_run_before(r, 4, 0, 0, 0));
+    if (j == PL_LIVE_C1 && !flagged && !host) return model_correction(r->c.alpha, steps);
+    if (j == PL_LIVE_C2 && !flagged && !host) return model_correction(r->c.beta, steps);
+    return at(r, 0, b, 0, j);
 }
 
 pl_iv pl_op_model(const pl_op_run *r, int operand, int64_t b, int64_t i, int64_t j)
 {
     polar_dtype ct = pl_op_case_compute(&r->c);
+    if (pl_op_run_left_out(r, b)) return at(r, operand, b, i, j);
     switch (r->c.op) {
     case PL_OP_copy: return model_copy(r, b, i, j);
     case PL_OP_axpby: return model_axpby(r, b, i, j, ct);
@@ -181,6 +221,8 @@ pl_iv pl_op_model(const pl_op_run *r, int operand, int64_t b, int64_t i, int64_t
     case PL_OP_direction: return model_direction(r, operand, b, i, j, ct);
     case PL_OP_decay_step: return model_decay(r, b, i, j, ct);
     case PL_OP_adamw_step: return model_adamw(r, operand, b, i, j, ct);
+    case PL_OP_nonfinite: return model_nonfinite(r, b);
+    case PL_OP_advance: return model_advance(r, operand, b, j);
     default: return (pl_vit_case(r->c.op) ? pl_vit_model : pl_nn_model)(r, operand, b, i, j, ct);
     }
 }

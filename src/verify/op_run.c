@@ -42,6 +42,7 @@ static pl_mat operand_shape(const pl_op_case *c, int i)
     int64_t r = c->rows, n = c->cols, K = c->K;
     if ((c->op == PL_OP_gemm || c->op == PL_OP_axpby || c->op == PL_OP_direction) && !pl_op_case_data_operand(c, i)) result.batch = -1;
     if (c->flags & PL_CASE_PER_MATRIX) one.batch = c->batch;
+    pl_mat live = pl_mat_dense(NULL, POLAR_DTYPE_F64, one.batch, 1, PL_LIVE_COLS), flag = pl_mat_dense(NULL, POLAR_DTYPE_F32, one.batch, 1, 1);
     switch (c->op) {
     case PL_OP_copy: return i == 1 && c->flags & PL_CASE_TRANS ? pl_mat_dense(NULL, c->dtype[1], c->batch, n, r) : result;
     case PL_OP_gemm:
@@ -51,9 +52,15 @@ static pl_mat operand_shape(const pl_op_case *c, int i)
     case PL_OP_frob: return i == 0 ? values : result;
     case PL_OP_frob_join: return i == 0 ? one : values;
     case PL_OP_normalise: return i == 2 ? (c->flags & PL_CASE_SHARED ? one : values) : result;
-    case PL_OP_direction: return i == 4 ? one : result;
-    case PL_OP_decay_step: return i == 2 ? one : result;
-    case PL_OP_adamw_step: return i == 4 ? pl_mat_dense(NULL, POLAR_DTYPE_F64, one.batch, 1, 4) : result;
+    case PL_OP_direction: return i == 4 ? live : result;
+    case PL_OP_decay_step: return i == 2 ? live : result;
+    case PL_OP_adamw_step: return i == 4 ? live : result;
+    case PL_OP_nonfinite: return i == 0 ? flag : result;
+    case PL_OP_advance:
+        if (i < 2) return i == 0 ? result : values;
+        if (i == 2) flag.batch = c->batch % 2 ? 1 : 2;    /* members */
+        else if (!(c->flags & PL_CASE_ADDEND)) flag.batch = -1;
+        return flag;
     default: return result;
     }
 }
@@ -126,18 +133,31 @@ static void norm_of(double out[2], const pl_op_run *r, int o, int64_t b)
     out[1] = sqrt(sum);
 }
 
-/* The bias corrections of the third step and, matrix by matrix, the later ones. */
-static void fill_corrections(double v[2], const pl_op_case *c, int64_t b)
+/* The live row of the third step and, matrix by matrix, of later ones; short numbers where sums shall be exact. The second of several matrices is frozen and has its gradient
+ * multiplied, the third one is left out in some fills. */
+static void fill_live(double v[PL_LIVE_COLS], const pl_op_case *c, pl_fill fill, int64_t b)
 {
-    v[0] = 1 / (1 - pow(c->alpha, (double)(3 + b)));
-    v[1] = 1 / (1 - pow(c->beta, (double)(3 + b)));
+    int whole = fill == PL_FILL_INTEGERS;
+    double lr = (whole ? 0.25 : 5e-3) * (b == 1 ? 0 : (double)(1 + b)), wd = whole ? 0.5 : 0.05;
+    pl_live_row(v, 1 / (1 - pow(c->alpha, (double)(3 + b))), 1 / (1 - pow(c->beta, (double)(3 + b))), lr, wd, c->alpha, c->beta, c->eps);
+    if (b == 1) v[PL_LIVE_GRAD] = whole ? 0.5 : 0.7;
+    v[PL_LIVE_SKIP] = b == 2 && fill != PL_FILL_ADVERSARIAL && fill != PL_FILL_SPECIAL;
 }
 
-/* lr and decay; short numbers where sums shall be exact. The second of several matrices is frozen. */
-static void fill_rates(double v[2], pl_fill fill, int64_t b)
+/* advance: row r has made r steps and left out 2 r; every fifth is the host's to leave out; the second member and, in the odd fill, found are flagged. */
+static void fill_advance(double v[PL_LIVE_COLS], const pl_op_case *c, pl_fill fill, int o, int64_t r)
 {
-    v[0] = (fill == PL_FILL_INTEGERS ? 0.25 : 5e-3) * (b == 1 ? 0 : (double)(1 + b));
-    v[1] = fill == PL_FILL_INTEGERS ? 0.5 : 0.05;
+    if (o == 0) {
+        pl_live_row(v, 0.5, 0.25, 5e-3, 0.05, c->alpha, c->beta, 1e-8);
+        v[PL_LIVE_SKIP] = r % 5 == 3;
+    } else if (o == 1) v[0] = (double)r, v[1] = (double)(2 * r);
+    else v[0] = o == 2 ? r == 1 : o == 3 ? fill == PL_FILL_ODD : 1024;
+}
+
+int pl_op_run_left_out(const pl_op_run *r, int64_t b)
+{
+    int live = r->c.op == PL_OP_direction || r->c.op == PL_OP_adamw_step ? 4 : r->c.op == PL_OP_decay_step ? 2 : -1;
+    return live >= 0 && pl_op_run_before(r, live, r->mat[live].batch == 1 ? 0 : b, 0, PL_LIVE_SKIP) != 0;
 }
 
 /* Rows of f64: norms to read, or the live values of the optimisers. */
@@ -145,16 +165,15 @@ static void fill_values(pl_op_run *r, int o, uint64_t seed)
 {
     const pl_op_case *c = &r->c;
     for (int64_t b = 0; b < r->mat[o].batch; b++) {
-        double v[4] = {0};
+        double v[PL_LIVE_COLS] = {0};
         switch (c->op) {
         case PL_OP_frob_join: pl_fill_norm(v, r->fill, seed, b); break;
         case PL_OP_normalise: norm_of(v, r, 1, c->flags & PL_CASE_SHARED ? -1 : b); break;
-        case PL_OP_direction: fill_corrections(v, c, b); break;
-        case PL_OP_decay_step: fill_rates(v, r->fill, b); break;
-        case PL_OP_adamw_step:
-            fill_corrections(v, c, b);
-            fill_rates(v + 2, r->fill, b);
-            break;
+        case PL_OP_direction:
+        case PL_OP_decay_step:
+        case PL_OP_adamw_step: fill_live(v, c, r->fill, b); break;
+        case PL_OP_nonfinite: v[0] = b == 1; break;
+        case PL_OP_advance: fill_advance(v, c, r->fill, o, b); break;
         default: break;
         }
         for (int64_t j = 0; j < r->mat[o].cols; j++) put_entry(r, o, b, 0, j, v[j]);
@@ -222,16 +241,12 @@ static void make_args(pl_op_run *r)
                                            .G = m[3],
                                            .live = m[4],
                                            .momentum = pl_op_case_momentum(c),
-                                           .precondition = !(f & PL_CASE_PLAIN),
-                                           .beta1 = c->alpha,
-                                           .beta2 = c->beta,
-                                           .eps = c->eps};
+                                           .precondition = !(f & PL_CASE_PLAIN)};
         break;
     case PL_OP_decay_step: a->decay_step = (pl_args_decay_step){.W = m[0], .D = m[1], .live = m[2], .scale = c->alpha}; break;
-    case PL_OP_adamw_step:
-        a->adamw_step =
-            (pl_args_adamw_step){.W = m[0], .M = m[1], .V = m[2], .G = m[3], .live = m[4], .beta1 = c->alpha, .beta2 = c->beta, .eps = c->eps};
-        break;
+    case PL_OP_adamw_step: a->adamw_step = (pl_args_adamw_step){.W = m[0], .M = m[1], .V = m[2], .G = m[3], .live = m[4]}; break;
+    case PL_OP_nonfinite: a->nonfinite = (pl_args_nonfinite){.F = m[0], .G = m[1]}; break;
+    case PL_OP_advance: a->advance = (pl_args_advance){.L = m[0], .T = m[1], .F = m[2], .found = m[3], .scale = m[4]}; break;
     default:
         if (pl_vit_case(c->op)) pl_vit_case_args(a, c, m);
         else pl_nn_case_args(a, c, m);

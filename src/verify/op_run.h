@@ -52,6 +52,7 @@ void         pl_op_run_destroy(pl_op_run *r);                    /* NULL is fine
 double pl_op_run_before(const pl_op_run *r, int operand, int64_t b, int64_t i, int64_t j);    /* an entry as uploaded */
 double pl_op_run_after(const pl_op_run *r, int operand, int64_t b, int64_t i, int64_t j);     /* an entry as fetched */
 const void *pl_op_run_bits(const pl_op_run *r, int operand, int64_t b, int64_t i, int64_t j); /* its bytes as fetched */
+int pl_op_run_left_out(const pl_op_run *r, int64_t b);    /* the live row of matrix b says so: nothing of it may change */
 int    pl_op_run_poisoned(const pl_op_run *r, int operand, int64_t b, int64_t i, int64_t j);  /* a written operand's entry still holds the poison */
 int64_t pl_op_run_stray_bytes(const pl_op_run *r, int buffer, int *constant);    /* bytes changed beside results; *constant: the buffer holds none */
 

@@ -14,13 +14,6 @@
 #define PL_ISA_NAME(f)  PL_PASTE(f, PL_ISA)    /* pl_cpu_gemm -> pl_cpu_gemm_avx512 */
 #define PL_INLINE       static inline __attribute__((always_inline))    /* so that a constant argument makes a loop of its own */
 
-/* Before a loop whose stores do not meet its later loads: it may become vectors. */
-#ifdef __clang__
-#define PL_IVDEP _Pragma("clang loop vectorize(assume_safety)")
-#else
-#define PL_IVDEP _Pragma("GCC ivdep")
-#endif
-
 typedef enum pl_isa { PL_ISA_SCALAR, PL_ISA_AVX2, PL_ISA_AVX512, PL_ISA_AVX512BF16, PL_ISA_AMX, PL_ISA_COUNT } pl_isa;
 
 /* All ops of one instruction set, parallel over `q->dev->threads`; same shape as pl_ops, empty slots fall to ref. */
@@ -98,6 +91,7 @@ void PL_ISA_NAME(pl_cpu_frob)(pl_queue *q, const pl_args_frob *a);              
 void PL_ISA_NAME(pl_cpu_normalise)(pl_queue *q, const pl_args_normalise *a);              /* cpu_elem.c */
 void PL_ISA_NAME(pl_cpu_direction)(pl_queue *q, const pl_args_direction *a);              /* cpu_elem.c */
 void PL_ISA_NAME(pl_cpu_decay_step)(pl_queue *q, const pl_args_decay_step *a);            /* cpu_elem.c */
+void PL_ISA_NAME(pl_cpu_nonfinite)(pl_queue *q, const pl_args_nonfinite *a);              /* cpu_elem.c */
 void PL_ISA_NAME(pl_cpu_adamw_step)(pl_queue *q, const pl_args_adamw_step *a);            /* cpu_together.c */
 void PL_ISA_NAME(pl_cpu_polar_map)(pl_queue *q, const pl_args_polar_map *a);              /* cpu_polar_step.c: where PL_TILES is set */
 void PL_ISA_NAME(pl_cpu_polar_step)(pl_queue *q, const pl_args_polar_step *a);            /* cpu_polar_step.c: the same */

@@ -230,6 +230,7 @@ static void cuda_graph_free(pl_device *dev, void *graph)
     }
 LAUNCHED(axpby)
 LAUNCHED(normalise)
+LAUNCHED(advance)
 LAUNCHED(frob_join)
 LAUNCHED(bias_act)
 LAUNCHED(bias_act_back)
@@ -287,6 +288,8 @@ static const pl_ops cuda_ops = {
     .direction = pl_cuda_direction,
     .decay_step = pl_cuda_decay_step,
     .adamw_step = pl_cuda_adamw_step,
+    .nonfinite = pl_cuda_nonfinite,
+    .advance = cuda_advance,
     .bias_act = cuda_bias_act,
     .bias_act_back = cuda_bias_act_back,
     .row_sum = cuda_row_sum,

@@ -1,6 +1,7 @@
 /* cuda_elem.cu -- elementwise ops: the loops around math/formulas_elem.h. */
 #include "cuda_kernels.h"
 #include "cuda_launch.cuh"
+#include "device/advance_row.h"
 #include "math/formulas_elem.h"
 
 /* ---- the formulas by type ------------------------------------------------------------------------- */
@@ -11,6 +12,7 @@ template <> struct formula<float> {
     static __device__ float axpby(float a, float x, float b, float z) { return pl_axpby_f32(a, x, b, z); }
     static __device__ float axpby_rounded(float a, float x, float b, float z) { return pl_axpby_rounded_f32(a, x, b, z); }
     static __device__ float normalise(float x, float s, float n) { return pl_normalise_f32(x, s, n); }
+    static __device__ float norm_or_eps(float s, float n, float eps) { return pl_norm_or_eps_f32(s, n, eps); }
     static __device__ float divisor(float s, float n, float eps) { return pl_reference_divisor_f32(s, n, eps); }
     static __device__ float normalise_reference(float x, float s, float t) { return pl_normalise_reference_f32(x, s, t); }
     static __device__ float momentum(float g, float *m, int64_t kind, float b1, float o1, float c1) { return pl_momentum_f32(g, m, kind, b1, o1, c1); }
@@ -29,6 +31,7 @@ template <> struct formula<double> {
     static __device__ double axpby(double a, double x, double b, double z) { return pl_axpby_f64(a, x, b, z); }
     static __device__ double axpby_rounded(double a, double x, double b, double z) { return pl_axpby_rounded_f64(a, x, b, z); }
     static __device__ double normalise(double x, double s, double n) { return pl_normalise_f64(x, s, n); }
+    static __device__ double norm_or_eps(double s, double n, double eps) { return pl_norm_or_eps_f64(s, n, eps); }
     static __device__ double divisor(double s, double n, double eps) { return pl_reference_divisor_f64(s, n, eps); }
     static __device__ double normalise_reference(double x, double s, double t) { return pl_normalise_reference_f64(x, s, t); }
     static __device__ double momentum(double g, double *m, int64_t kind, double b1, double o1, double c1) { return pl_momentum_f64(g, m, kind, b1, o1, c1); }
@@ -159,11 +162,12 @@ template <typename REAL> __global__ void normalise_kernel(pl_args_normalise a)
     FOR_MATRICES(a.Y, b)
     {
         const double *norm = (const double *)a.N.data + pl_cuda_base(a.N, b);
-        REAL s = (REAL)norm[0], n = (REAL)norm[1], t = a.reference ? formula<REAL>::divisor(s, n, (REAL)a.eps) : (REAL)0;
+        REAL s = (REAL)norm[0], n = (REAL)norm[1], eps = (REAL)a.eps;
+        REAL t = a.reference ? formula<REAL>::divisor(s, n, eps) : formula<REAL>::norm_or_eps(s, n, eps);
         FOR_ENTRIES(a.Y, i, j)
         {
             REAL x = pl_cuda_get<REAL>(a.X, pl_cuda_base(a.X, b) + i * a.X.rs + j);
-            REAL y = a.reference ? formula<REAL>::normalise_reference(x, s, t) : formula<REAL>::normalise(x, s, n);
+            REAL y = a.reference ? formula<REAL>::normalise_reference(x, s, t) : formula<REAL>::normalise(x, s, t);
             pl_cuda_put<REAL>(a.Y, pl_cuda_base(a.Y, b) + i * a.Y.rs + j, y);
         }
     }
@@ -177,23 +181,36 @@ void pl_cuda_launch_normalise(cudaStream_t stream, const pl_args_normalise *args
     LAUNCH(normalise_kernel, mats, 2, a.Y, a);
 }
 
+/* A live row (pl_live_col) in the format computed in. */
+template <typename REAL> struct live_values {
+    REAL b1, o1, b2, o2, eps, c1, c2, lr, wd, grad;
+    bool skip;
+    __device__ live_values(const pl_mat &live, int64_t b)
+    {
+        const double *v = (const double *)live.data + pl_cuda_base(live, b);
+        b1 = (REAL)v[PL_LIVE_BETA1], o1 = (REAL)(1 - v[PL_LIVE_BETA1]), b2 = (REAL)v[PL_LIVE_BETA2], o2 = (REAL)(1 - v[PL_LIVE_BETA2]);
+        eps = (REAL)v[PL_LIVE_EPS], c1 = (REAL)v[PL_LIVE_C1], c2 = (REAL)v[PL_LIVE_C2], lr = (REAL)v[PL_LIVE_LR], wd = (REAL)v[PL_LIVE_WD];
+        grad = (REAL)v[PL_LIVE_GRAD];
+        skip = v[PL_LIVE_SKIP] != 0;
+    }
+};
+
 template <typename REAL> __global__ void direction_kernel(pl_args_direction a)
 {
-    REAL b1 = (REAL)a.beta1, o1 = (REAL)(1 - a.beta1), b2 = (REAL)a.beta2, o2 = (REAL)(1 - a.beta2), eps = (REAL)a.eps;
     FOR_MATRICES(a.D, b)
     {
-        const double *live = (const double *)a.live.data + pl_cuda_base(a.live, b);
-        REAL c1 = (REAL)live[0], c2 = (REAL)live[1];
+        const live_values<REAL> k(a.live, b);
+        if (k.skip) continue;    /* the same branch for every thread */
         FOR_ENTRIES(a.D, i, j)
         {
             int64_t am = pl_cuda_base(a.M, b) + i * a.M.rs + j;
-            REAL g = pl_cuda_get<REAL>(a.G, pl_cuda_base(a.G, b) + i * a.G.rs + j), m = pl_cuda_get<REAL>(a.M, am);
-            REAL d = formula<REAL>::momentum(g, &m, a.momentum, b1, o1, c1);
+            REAL g = k.grad * pl_cuda_get<REAL>(a.G, pl_cuda_base(a.G, b) + i * a.G.rs + j), m = pl_cuda_get<REAL>(a.M, am);
+            REAL d = formula<REAL>::momentum(g, &m, a.momentum, k.b1, k.o1, k.c1);
             pl_cuda_put<REAL>(a.M, am, m);
             if (a.precondition) {    /* the same branch for every thread */
                 int64_t av = pl_cuda_base(a.V, b) + i * a.V.rs + j;
                 REAL v = pl_cuda_get<REAL>(a.V, av);
-                d = formula<REAL>::precondition(d, g, &v, b2, o2, c2, eps);
+                d = formula<REAL>::precondition(d, g, &v, k.b2, k.o2, k.c2, k.eps);
                 pl_cuda_put<REAL>(a.V, av, v);
             }
             pl_cuda_put<REAL>(a.D, pl_cuda_base(a.D, b) + i * a.D.rs + j, d);
@@ -214,13 +231,13 @@ template <typename REAL> __global__ void step_kernel(pl_args_decay_step a)
     REAL s = (REAL)a.scale;
     FOR_MATRICES(a.W, b)
     {
-        const double *live = (const double *)a.live.data + pl_cuda_base(a.live, b);
-        REAL lr = (REAL)live[0], wd = (REAL)live[1];
+        const live_values<REAL> k(a.live, b);
+        if (k.skip) continue;
         FOR_ENTRIES(a.W, i, j)
         {
             int64_t at = pl_cuda_base(a.W, b) + i * a.W.rs + j;
             REAL d = pl_cuda_get<REAL>(a.D, pl_cuda_base(a.D, b) + i * a.D.rs + j);
-            pl_cuda_put<REAL>(a.W, at, formula<REAL>::step(pl_cuda_get<REAL>(a.W, at), d, lr, wd, s));
+            pl_cuda_put<REAL>(a.W, at, formula<REAL>::step(pl_cuda_get<REAL>(a.W, at), d, k.lr, k.wd, s));
         }
     }
 }
@@ -235,17 +252,17 @@ void pl_cuda_launch_decay_step(cudaStream_t stream, const pl_args_decay_step *ar
 
 template <typename REAL> __global__ void adamw_kernel(pl_args_adamw_step a)
 {
-    REAL b1 = (REAL)a.beta1, o1 = (REAL)(1 - a.beta1), b2 = (REAL)a.beta2, o2 = (REAL)(1 - a.beta2), eps = (REAL)a.eps;
     FOR_MATRICES(a.W, b)
     {
-        const double *live = (const double *)a.live.data + pl_cuda_base(a.live, b);
-        REAL c1 = (REAL)live[0], c2 = (REAL)live[1], lr = (REAL)live[2], wd = (REAL)live[3];
+        const live_values<REAL> k(a.live, b);
+        if (k.skip) continue;
         FOR_ENTRIES(a.W, i, j)
         {
             int64_t aw = pl_cuda_base(a.W, b) + i * a.W.rs + j, am = pl_cuda_base(a.M, b) + i * a.M.rs + j, av = pl_cuda_base(a.V, b) + i * a.V.rs + j;
             REAL w = pl_cuda_get<REAL>(a.W, aw), m = pl_cuda_get<REAL>(a.M, am), v = pl_cuda_get<REAL>(a.V, av);
-            REAL d = formula<REAL>::adam(pl_cuda_get<REAL>(a.G, pl_cuda_base(a.G, b) + i * a.G.rs + j), &m, &v, b1, o1, b2, o2, c1, c2, eps);
-            pl_cuda_put<REAL>(a.W, aw, formula<REAL>::step(w, d, lr, wd, (REAL)1));
+            REAL g = k.grad * pl_cuda_get<REAL>(a.G, pl_cuda_base(a.G, b) + i * a.G.rs + j);
+            REAL d = formula<REAL>::adam(g, &m, &v, k.b1, k.o1, k.b2, k.o2, k.c1, k.c2, k.eps);
+            pl_cuda_put<REAL>(a.W, aw, formula<REAL>::step(w, d, k.lr, k.wd, (REAL)1));
             pl_cuda_put<REAL>(a.M, am, m);
             pl_cuda_put<REAL>(a.V, av, v);
         }
@@ -258,4 +275,37 @@ void pl_cuda_launch_adamw_step(cudaStream_t stream, const pl_args_adamw_step *ar
     pl_mat *mats[] = {&a.W, &a.M, &a.V, &a.G};
     flatten(mats, 4);
     LAUNCH(adamw_kernel, mats, 4, a.W, a);
+}
+
+/* ---- steps that may be left out --------------------------------------------------------------------- */
+
+template <typename REAL> __global__ void nonfinite_kernel(pl_mat F, pl_mat G)
+{
+    FOR_EACH(G, b, i, j)
+    {
+        REAL g = pl_cuda_get<REAL>(G, pl_cuda_base(G, b) + i * G.rs + j);
+        if (g - g != 0) ((float *)F.data)[pl_cuda_base(F, b)] = 1;    /* several threads may write the same 1 */
+    }
+}
+
+void pl_cuda_launch_nonfinite(cudaStream_t stream, const pl_args_nonfinite *args)
+{
+    pl_mat G = args->G, *mats[] = {&G};
+    if (G.batch * G.rows * G.cols == 0) return;
+    flatten(mats, 1);
+    LAUNCH(nonfinite_kernel, mats, 1, G, args->F, G);
+}
+
+/* One block: every row has read its flag before a flag is cleared. */
+static __global__ void advance_kernel(pl_args_advance a)
+{
+    for (int64_t r = threadIdx.x; r < a.L.batch; r += blockDim.x) pl_advance_row(&a, r);
+    __syncthreads();
+    if (!a.F.data) return;
+    for (int64_t b = threadIdx.x; b < a.F.batch; b += blockDim.x) ((float *)a.F.data)[b * a.F.bs] = 0;
+}
+
+void pl_cuda_launch_advance(cudaStream_t stream, const pl_args_advance *args)
+{
+    advance_kernel<<<1, THREADS, 0, stream>>>(*args);
 }

@@ -20,6 +20,8 @@ void pl_cuda_launch_normalise(cudaStream_t stream, const pl_args_normalise *a); 
 void pl_cuda_launch_direction(cudaStream_t stream, const pl_args_direction *a);              /* D, M, V from G */
 void pl_cuda_launch_decay_step(cudaStream_t stream, const pl_args_decay_step *a);            /* W <- (1 - lr wd) W - lr s D */
 void pl_cuda_launch_adamw_step(cudaStream_t stream, const pl_args_adamw_step *a);            /* both in one pass: W, M, V from G */
+void pl_cuda_launch_nonfinite(cudaStream_t stream, const pl_args_nonfinite *a);              /* F = 1 where G is not finite */
+void pl_cuda_launch_advance(cudaStream_t stream, const pl_args_advance *a);                  /* counts and live rows of a step */
 void pl_cuda_launch_bias_act(cudaStream_t stream, const pl_args_bias_act *a);                /* Y = act(X + b) */
 void pl_cuda_launch_bias_act_back(cudaStream_t stream, const pl_args_bias_act_back *a);      /* dX = dY act'(X + b) */
 void pl_cuda_launch_row_sum(cudaStream_t stream, const pl_args_row_sum *a);                  /* Y[g] = alpha sum of group g's rows */

@@ -4,6 +4,7 @@
  */
 #include "cuda_multi.h"
 
+#include "device/ops.h"
 #include "math/bf16_elem.h"
 #include "math/formulas_elem.h"
 
@@ -19,16 +20,23 @@ template <int CAPACITY> struct item_table {
 
 static_assert(sizeof(item_table<PL_CUDA_ITEMS>) <= 32764, "kernel parameters end there");
 
+/* A live row (pl_live_col) as floats. */
 struct live_values {
-    float c1, c2, lr, wd;
+    float c1, c2, lr, wd, beta1, one_minus_beta1, beta2, one_minus_beta2, eps, grad;
+    bool  skip;
 };
 
 __device__ __forceinline__ live_values live_of(const pl_cuda_item &it, int64_t matrix)
 {
     const double *live = it.live + matrix * it.live_stride;
-    if (it.op == PL_MULTI_DECAY_STEP) return {0, 0, (float)live[0], (float)live[1]};
-    if (it.op == PL_MULTI_DIRECTION) return {(float)live[0], (float)live[1], 0, 0};
-    return {(float)live[0], (float)live[1], (float)live[2], (float)live[3]};
+    live_values k = {};
+    k.skip = live[PL_LIVE_SKIP] != 0;
+    if (it.op != PL_MULTI_DIRECTION) k.lr = (float)live[PL_LIVE_LR], k.wd = (float)live[PL_LIVE_WD];
+    if (it.op == PL_MULTI_DECAY_STEP) return k;
+    k.c1 = (float)live[PL_LIVE_C1], k.c2 = (float)live[PL_LIVE_C2], k.eps = (float)live[PL_LIVE_EPS], k.grad = (float)live[PL_LIVE_GRAD];
+    k.beta1 = (float)live[PL_LIVE_BETA1], k.one_minus_beta1 = (float)(1 - live[PL_LIVE_BETA1]);
+    k.beta2 = (float)live[PL_LIVE_BETA2], k.one_minus_beta2 = (float)(1 - live[PL_LIVE_BETA2]);
+    return k;
 }
 
 /* ---- WIDTH entries from and to memory -------------------------------------------------------------- */
@@ -41,13 +49,14 @@ template <int WIDTH> __device__ __forceinline__ void load(float (&x)[WIDTH], con
     } else x[0] = ((const float *)p)[at];
 }
 
-template <int WIDTH> __device__ __forceinline__ void load_grad(float (&x)[WIDTH], const pl_cuda_item &it, int64_t at)
+template <int WIDTH> __device__ __forceinline__ void load_grad(float (&x)[WIDTH], const pl_cuda_item &it, const live_values &k, int64_t at)
 {
     if (!it.g_bf16) load(x, it.g, at);
     else if constexpr (WIDTH == 4) {
         ushort4 y = *(const ushort4 *)((const pl_bf16 *)it.g + at);
         x[0] = pl_bf16_to_f32(y.x), x[1] = pl_bf16_to_f32(y.y), x[2] = pl_bf16_to_f32(y.z), x[3] = pl_bf16_to_f32(y.w);
     } else x[0] = pl_bf16_to_f32(((const pl_bf16 *)it.g)[at]);
+    for (int i = 0; i < WIDTH; i++) x[i] *= k.grad;
 }
 
 template <int WIDTH> __device__ __forceinline__ void store(void *p, int64_t at, const float (&x)[WIDTH])
@@ -66,9 +75,9 @@ template <int WIDTH> __device__ __forceinline__ void store_bf16(void *p, int64_t
 template <int WIDTH> __device__ __forceinline__ void adamw_step(const pl_cuda_item &it, const live_values &k, int64_t at)
 {
     float g[WIDTH], m[WIDTH], v[WIDTH], w[WIDTH];
-    load_grad(g, it, at), load(m, it.m, at), load(v, it.v, at), load(w, it.w, at);
+    load_grad(g, it, k, at), load(m, it.m, at), load(v, it.v, at), load(w, it.w, at);
     for (int i = 0; i < WIDTH; i++) {
-        float d = pl_adam_direction_f32(g[i], &m[i], &v[i], it.beta1, it.one_minus_beta1, it.beta2, it.one_minus_beta2, k.c1, k.c2, it.eps);
+        float d = pl_adam_direction_f32(g[i], &m[i], &v[i], k.beta1, k.one_minus_beta1, k.beta2, k.one_minus_beta2, k.c1, k.c2, k.eps);
         w[i] = pl_decay_and_step_f32(w[i], d, k.lr, k.wd, 1);
     }
     store(it.w, at, w), store(it.m, at, m), store(it.v, at, v);
@@ -77,11 +86,11 @@ template <int WIDTH> __device__ __forceinline__ void adamw_step(const pl_cuda_it
 template <int WIDTH> __device__ __forceinline__ void direction(const pl_cuda_item &it, const live_values &k, int64_t at)
 {
     float g[WIDTH], m[WIDTH], v[WIDTH] = {}, d[WIDTH];
-    load_grad(g, it, at), load(m, it.m, at);
+    load_grad(g, it, k, at), load(m, it.m, at);
     if (it.precondition) load(v, it.v, at);
     for (int i = 0; i < WIDTH; i++) {
-        d[i] = pl_momentum_f32(g[i], &m[i], it.momentum, it.beta1, it.one_minus_beta1, k.c1);
-        if (it.precondition) d[i] = pl_precondition_f32(d[i], g[i], &v[i], it.beta2, it.one_minus_beta2, k.c2, it.eps);
+        d[i] = pl_momentum_f32(g[i], &m[i], it.momentum, k.beta1, k.one_minus_beta1, k.c1);
+        if (it.precondition) d[i] = pl_precondition_f32(d[i], g[i], &v[i], k.beta2, k.one_minus_beta2, k.c2, k.eps);
     }
     store(it.m, at, m), store(it.d, at, d);
     if (it.precondition) store(it.v, at, v);
@@ -100,6 +109,17 @@ template <int WIDTH> __device__ __forceinline__ void copy_bf16(const pl_cuda_ite
     float x[WIDTH];
     load(x, it.g, at);
     store_bf16(it.w, at, x);
+}
+
+/* The flag of a matrix with an entry that is not finite; several threads may write the same 1. */
+__device__ __forceinline__ void nonfinite(const pl_cuda_item &it, int64_t matrix, int64_t from, int64_t to)
+{
+    bool bad = false;
+    for (int64_t at = from + threadIdx.x; at < to; at += THREADS) {
+        float x = it.g_bf16 ? pl_bf16_to_f32(((const pl_bf16 *)it.g)[at]) : ((const float *)it.g)[at];
+        bad |= x - x != 0;
+    }
+    if (bad) ((float *)it.w)[matrix] = 1;
 }
 
 template <int WIDTH> __device__ __forceinline__ void chunk_of(const pl_cuda_item &it, const live_values &k, int64_t from, int64_t to)
@@ -132,7 +152,9 @@ template <int CAPACITY> __global__ void __launch_bounds__(THREADS) multi_kernel(
     int64_t matrix = chunk / chunks, base = matrix * it.each;
     int64_t from = base + chunk % chunks * CHUNK, end = base + it.each, to = from + CHUNK < end ? from + CHUNK : end;
     live_values k = it.live ? live_of(it, matrix) : live_values{};
-    if (!aligned(it, from)) chunk_of<1>(it, k, from, to);
+    if (k.skip) return;    /* the same for the whole block */
+    if (it.op == PL_MULTI_NONFINITE) nonfinite(it, matrix, from, to);
+    else if (!aligned(it, from)) chunk_of<1>(it, k, from, to);
     else {
         int64_t whole = from + (to - from) / 4 * 4;
         chunk_of<4>(it, k, from, whole);

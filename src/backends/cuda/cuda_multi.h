@@ -1,6 +1,6 @@
 /* cuda_multi.h -- multi-tensor launches: the elementwise ops of many parameters from one table (cuda_multi.cu).
  *
- * Between pl_queue_together_begin and ..._end calls of adamw_step, direction, decay_step and copy only become items of the
+ * Between pl_queue_together_begin and ..._end calls of adamw_step, direction, decay_step, copy and nonfinite only become items of the
  * queue's table; the end, or a full table, launches it. An item is what the op was given, for packed operands in f32 (the
  * gradient also in bf16, a copy's result only in bf16); other formats and strided views go to the kernels of cuda_elem.cu.
  *
@@ -23,18 +23,17 @@ extern "C" {
 #define PL_CUDA_ITEMS 256    /* of one launch: the table must fit into 32,764 bytes of kernel parameters */
 
 typedef struct pl_cuda_item {
-    void         *w, *m, *v, *d;                 /* as the op has them; NULL where it has none */
+    void         *w, *m, *v, *d;                 /* as the op has them, w also for the flags; NULL where it has none */
     const void   *g;                             /* the gradient, or the source of a copy */
     const double *live;                          /* of the first matrix */
     int64_t       each;                          /* entries of one matrix */
     int64_t       live_stride;                   /* doubles from one matrix's live values to the next one's, or 0 */
-    float         beta1, one_minus_beta1, beta2, one_minus_beta2;
-    float         eps, scale;
+    float         scale;
     int32_t       matrices;
     uint8_t       op, momentum, precondition, g_bf16;
 } pl_cuda_item;
 
-typedef enum pl_cuda_multi_op { PL_MULTI_ADAMW_STEP, PL_MULTI_DIRECTION, PL_MULTI_DECAY_STEP, PL_MULTI_COPY } pl_cuda_multi_op;
+typedef enum pl_cuda_multi_op { PL_MULTI_ADAMW_STEP, PL_MULTI_DIRECTION, PL_MULTI_DECAY_STEP, PL_MULTI_COPY, PL_MULTI_NONFINITE } pl_cuda_multi_op;
 
 typedef struct pl_cuda_multi {
     int          count;

@@ -61,21 +61,11 @@ static int item_begin(pl_cuda_item *out, pl_cuda_multi_op op, const pl_mat *lead
     return 1;
 }
 
-static void item_betas(pl_cuda_item *out, double beta1, double beta2, double eps)
-{
-    out->beta1 = (float)beta1;
-    out->one_minus_beta1 = (float)(1 - beta1);
-    out->beta2 = (float)beta2;
-    out->one_minus_beta2 = (float)(1 - beta2);
-    out->eps = (float)eps;
-}
-
 void pl_cuda_adamw_step(pl_queue *q, const pl_args_adamw_step *a)
 {
     pl_cuda_item it;
     int fits = is_packed(&a->W, POLAR_DTYPE_F32) && is_packed(&a->M, POLAR_DTYPE_F32) && is_packed(&a->V, POLAR_DTYPE_F32);
     if (fits && is_gradient(&a->G) && item_begin(&it, PL_MULTI_ADAMW_STEP, &a->W, &a->live)) {
-        item_betas(&it, a->beta1, a->beta2, a->eps);
         it.w = a->W.data, it.m = a->M.data, it.v = a->V.data, it.g = a->G.data;
         it.g_bf16 = a->G.dtype == POLAR_DTYPE_BF16;
         put(q, &it);
@@ -91,7 +81,6 @@ void pl_cuda_direction(pl_queue *q, const pl_args_direction *a)
     int fits = is_packed(&a->D, POLAR_DTYPE_F32) && is_packed(&a->M, POLAR_DTYPE_F32);
     if (a->precondition) fits = fits && is_packed(&a->V, POLAR_DTYPE_F32);
     if (fits && is_gradient(&a->G) && item_begin(&it, PL_MULTI_DIRECTION, &a->D, &a->live)) {
-        item_betas(&it, a->beta1, a->beta2, a->eps);
         it.d = a->D.data, it.m = a->M.data, it.v = a->precondition ? a->V.data : NULL, it.g = a->G.data;
         it.g_bf16 = a->G.dtype == POLAR_DTYPE_BF16;
         it.momentum = (uint8_t)a->momentum, it.precondition = a->precondition != 0;
@@ -113,6 +102,21 @@ void pl_cuda_decay_step(pl_queue *q, const pl_args_decay_step *a)
     }
     pl_cuda_launch_decay_step(pl_cuda_q(q)->stream, a);
     pl_cuda_check_op(q, PL_OP_decay_step, a);
+}
+
+void pl_cuda_nonfinite(pl_queue *q, const pl_args_nonfinite *a)
+{
+    pl_cuda_item it;
+    pl_mat lead = a->G;
+    if (a->F.batch == 1) lead.rows *= lead.batch, lead.batch = 1;    /* one flag: one long matrix */
+    if (is_gradient(&a->G) && is_packed(&a->F, POLAR_DTYPE_F32) && item_begin(&it, PL_MULTI_NONFINITE, &lead, NULL)) {
+        it.each = lead.rows * lead.cols, it.matrices = (int32_t)lead.batch;
+        it.w = a->F.data, it.g = a->G.data, it.g_bf16 = a->G.dtype == POLAR_DTYPE_BF16;
+        put(q, &it);
+        return;
+    }
+    pl_cuda_launch_nonfinite(pl_cuda_q(q)->stream, a);
+    pl_cuda_check_op(q, PL_OP_nonfinite, a);
 }
 
 void pl_cuda_copy(pl_queue *q, const pl_args_copy *a)

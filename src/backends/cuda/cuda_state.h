@@ -54,6 +54,7 @@ void         pl_cuda_lt_close(pl_cuda_lt *lt);                                  
 void         pl_cuda_adamw_step(pl_queue *q, const pl_args_adamw_step *a);               /* the op */
 void         pl_cuda_direction(pl_queue *q, const pl_args_direction *a);                 /* the op */
 void         pl_cuda_decay_step(pl_queue *q, const pl_args_decay_step *a);               /* the op */
+void         pl_cuda_nonfinite(pl_queue *q, const pl_args_nonfinite *a);                 /* the op */
 void         pl_cuda_copy(pl_queue *q, const pl_args_copy *a);                           /* the op */
 void         pl_cuda_together_end(pl_queue *q);                                          /* launches what was put off */
 void         pl_cuda_gemm(pl_queue *q, const pl_args_gemm *a);                           /* the op */

@@ -1,4 +1,4 @@
-/* cpu_elem.c -- copy, axpby, normalise, direction, decay_step, adamw_step: rows in chunks over the threads; the loops are in cpu_elem.inc.
+/* cpu_elem.c -- copy, axpby, normalise, direction, decay_step, adamw_step, nonfinite: rows in chunks over the threads; the loops are in cpu_elem.inc.
  *
  * Every element is computed from its own operands by formulas_elem.h, so chunks, threads and instruction sets leave the bits alone.
  */
@@ -140,6 +140,39 @@ void PL_ISA_NAME(pl_cpu_decay_step)(pl_queue *q, const pl_args_decay_step *a)
 void PL_ISA_NAME(pl_cpu_direction_row)(const pl_args_direction *a, int64_t i)
 {
     for (int64_t j = 0; j < a->D.cols; j += CHUNK) direction_chunk_f32(a, 0, i, j, a->D.cols - j < CHUNK ? a->D.cols - j : CHUNK);
+}
+
+typedef struct {
+    pl_mat G, F;    /* the shape is G's */
+} flag_args;
+
+/* An infinity or a NaN has all bits of its exponent set. */
+static void nonfinite_chunk(const void *args, int64_t b, int64_t i, int64_t j, int64_t n)
+{
+    const flag_args *a = args;
+    const int64_t at = INDEX(a->G);
+    int bad = 0;
+    if (a->G.dtype == POLAR_DTYPE_F64) {
+        const uint64_t *g = (const uint64_t *)a->G.data + at, all = 0x7ff0000000000000u;
+#pragma omp simd reduction(| : bad)
+        for (int64_t p = 0; p < n; p++) bad |= (g[p] & all) == all;
+    } else if (a->G.dtype == POLAR_DTYPE_F32) {
+        const uint32_t *g = (const uint32_t *)a->G.data + at, all = 0x7f800000u;
+#pragma omp simd reduction(| : bad)
+        for (int64_t p = 0; p < n; p++) bad |= (g[p] & all) == all;
+    } else {
+        const uint16_t *g = (const uint16_t *)a->G.data + at, all = 0x7f80u;
+#pragma omp simd reduction(| : bad)
+        for (int64_t p = 0; p < n; p++) bad |= (g[p] & all) == all;
+    }
+    /* several threads may write the same 1 */
+    if (bad) __atomic_store_n((uint32_t *)a->F.data + (a->F.batch == 1 ? 0 : b * a->F.bs), 0x3f800000u, __ATOMIC_RELAXED);
+}
+
+void PL_ISA_NAME(pl_cpu_nonfinite)(pl_queue *q, const pl_args_nonfinite *a)
+{
+    const flag_args f = {a->G, a->F};
+    for_chunks(q, nonfinite_chunk, &f, 1, a->F.batch == 1);
 }
 
 int64_t PL_ISA_NAME(pl_cpu_adamw_pieces)(const pl_args_adamw_step *a)

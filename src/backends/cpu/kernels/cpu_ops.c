@@ -1,4 +1,4 @@
-/* cpu_ops.c -- the table of one instruction set; frob_join and mse, a handful of numbers, are the oracle's. */
+/* cpu_ops.c -- the table of one instruction set; frob_join, mse and advance, a handful of numbers, are the oracle's. */
 #include "cpu_tiles.h"
 
 const pl_ops PL_ISA_NAME(pl_cpu_ops) = {
@@ -11,6 +11,7 @@ const pl_ops PL_ISA_NAME(pl_cpu_ops) = {
     .direction = PL_ISA_NAME(pl_cpu_direction),
     .decay_step = PL_ISA_NAME(pl_cpu_decay_step),
     .adamw_step = PL_ISA_NAME(pl_cpu_adamw_step),
+    .nonfinite = PL_ISA_NAME(pl_cpu_nonfinite),
     .bias_act = PL_ISA_NAME(pl_cpu_bias_act),
     .bias_act_back = PL_ISA_NAME(pl_cpu_bias_act_back),
     .row_sum = PL_ISA_NAME(pl_cpu_row_sum),

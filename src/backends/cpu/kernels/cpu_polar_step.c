@@ -22,9 +22,9 @@ typedef struct {
     int   exact;    /* by division, element by element: the norm is zero, infinite or no number */
 } divisor;
 
-static divisor divisor_of(const double *value)
+static divisor divisor_of(const double *value, double eps)
 {
-    divisor d = {.s = (float)value[0], .n = (float)value[1]};
+    divisor d = {.s = (float)value[0], .n = pl_norm_or_eps_f32((float)value[0], (float)value[1], (float)eps)};
     d.exact = !(d.n > 0x1p-80f && d.n < 0x1p80f);
     d.r = 1 / d.n;
     return d;
@@ -83,10 +83,10 @@ static void pack_block(pl_bf16 *block, const pl_mat *X, int64_t b, int64_t i, in
     memset(block + PL_BLOCK * rows, 0, (size_t)(PL_BLOCK * (PL_BLOCK - rows)) * sizeof *block);
 }
 
-/* Matrix b of X over its norm into w. */
-static void pack(pl_ns *w, const pl_mat *X, int64_t b, const double *norm)
+/* Matrix b of X over its norm, or eps, into w. */
+static void pack(pl_ns *w, const pl_mat *X, int64_t b, const double *norm, double eps)
 {
-    const divisor d = divisor_of(norm);
+    const divisor d = divisor_of(norm, eps);
     for (int64_t i = 0; i < X->rows; i += PL_BLOCK) {
         pl_bf16 *block = pl_ns_rows(w, i / PL_BLOCK);
         for (int64_t j = 0; j < X->cols; j += PL_BLOCK, block += PL_BLOCK_SIZE) pack_block(block, X, b, i, j, &d);
@@ -130,11 +130,16 @@ static void unpack(const pl_ns *w, const pl_mat *Y, int64_t b)
     }
 }
 
+static const double *live_row(const pl_args_polar_step *a, int64_t b)
+{
+    return (const double *)a->live.data + (a->live.batch == 1 ? 0 : b * a->live.bs);
+}
+
 static void step(const pl_ns *w, const pl_args_polar_step *a, int64_t b)
 {
     _Alignas(64) float d[PL_BLOCK];
-    const double *live = (const double *)a->live.data + (a->live.batch == 1 ? 0 : b * a->live.bs);
-    const float lr = (float)live[2], wd = (float)live[3], scale = (float)a->scale;
+    const double *live = live_row(a, b);
+    const float lr = (float)live[PL_LIVE_LR], wd = (float)live[PL_LIVE_WD], scale = (float)a->scale;
     for (int64_t i = 0; i < a->W.rows; i += PL_BLOCK) {
         const pl_bf16 *rows = pl_ns_get(w, i / PL_BLOCK);
         for (int64_t j0 = 0; j0 < a->W.cols; j0 += STRIP)
@@ -170,8 +175,7 @@ size_t PL_ISA_NAME(pl_cpu_matrix_bytes)(const pl_cpu_item *item)
 static pl_args_direction direction_args(const pl_args_polar_step *a, int64_t b, int64_t batch, pl_mat D)
 {
     return (pl_args_direction){.D = D, .M = pl_mat_at(a->M, b, batch), .V = a->precondition ? pl_mat_at(a->V, b, batch) : (pl_mat){0}, .G = pl_mat_at(a->G, b, batch),
-                               .live = a->live.batch == 1 ? a->live : pl_mat_at(a->live, b, batch), .momentum = a->momentum, .precondition = a->precondition, .beta1 = a->beta1,
-                               .beta2 = a->beta2, .eps = a->eps};
+                               .live = a->live.batch == 1 ? a->live : pl_mat_at(a->live, b, batch), .momentum = a->momentum, .precondition = a->precondition};
 }
 
 static void own_norm(double norm[2], const pl_mat *X, int64_t b)
@@ -203,17 +207,18 @@ void PL_ISA_NAME(pl_cpu_matrix)(const pl_cpu_item *item, int64_t b, char *work)
         const pl_args_polar_map *a = &item->map;
         if (a->N.data) memcpy(norm, (const double *)a->N.data + (a->N.batch == 1 ? 0 : b * a->N.bs), sizeof norm);
         else own_norm(norm, x, b);
-        pack(&w, x, b, norm);
+        pack(&w, x, b, norm, a->eps);
         pl_ns_begin(&w);
         PL_ISA_NAME(pl_ns_steps)(&w, a->coef, a->steps, a->chain);
         pl_ns_end(&w);
         unpack(&w, &a->Y, b);
     } else {
         const pl_args_polar_step *a = &item->step;
+        if (live_row(a, b)[PL_LIVE_SKIP] != 0) return;
         pl_mat D = pl_mat_dense(work + used, POLAR_DTYPE_F32, 1, x->rows, x->cols);
         pl_args_direction d = direction_args(a, b, 1, D);
         direction_and_norm(norm, &d);
-        pack(&w, &D, 0, norm);
+        pack(&w, &D, 0, norm, a->eps);
         pl_ns_begin(&w);
         PL_ISA_NAME(pl_ns_steps)(&w, a->coef, a->steps, a->chain);
         pl_ns_end(&w);
@@ -238,7 +243,7 @@ static void large_map(pl_queue *q, const pl_args_polar_map *a)
     if (q->error == POLAR_OK) {
         pl_args_newton_schulz n = steps_args(X, a->coef, a->steps, a->chain);
         if (!a->N.data) PL_ISA_NAME(pl_cpu_frob)(q, &(pl_args_frob){.N = N, .X = a->X, .weight = 1, .trans = a->X.rows > a->X.cols});
-        PL_ISA_NAME(pl_cpu_normalise)(q, &(pl_args_normalise){.Y = X, .X = a->X, .N = N});
+        PL_ISA_NAME(pl_cpu_normalise)(q, &(pl_args_normalise){.Y = X, .X = a->X, .N = N, .eps = a->eps});
         PL_ISA_NAME(pl_cpu_newton_schulz)(q, &n);
         if (q->error == POLAR_OK) PL_ISA_NAME(pl_cpu_copy)(q, &(pl_args_copy){.Y = a->Y, .X = X});
     }
@@ -248,15 +253,15 @@ static void large_map(pl_queue *q, const pl_args_polar_map *a)
 static void large_step(pl_queue *q, const pl_args_polar_step *a)
 {
     pl_scratch_mark mark = pl_scratch_begin(q);
-    pl_mat D = pl_scratch_mat(q, POLAR_DTYPE_F32, a->W.batch, a->W.rows, a->W.cols), live = a->live;
-    pl_args_polar_map map = {.Y = D, .X = D, .steps = a->steps, .chain = a->chain};
-    live.data = (double *)live.data + 2, live.cols = 2;
+    pl_mat D = pl_scratch_mat(q, POLAR_DTYPE_F32, a->W.batch, a->W.rows, a->W.cols);
+    pl_args_polar_map map = {.Y = D, .X = D, .steps = a->steps, .chain = a->chain, .eps = a->eps};
     memcpy(map.coef, a->coef, sizeof map.coef);
-    if (q->error == POLAR_OK) {
+    int skip = a->live.batch == 1 && live_row(a, 0)[PL_LIVE_SKIP] != 0;
+    if (q->error == POLAR_OK && !skip) {
         pl_args_direction d = direction_args(a, 0, a->W.batch, D);
         PL_ISA_NAME(pl_cpu_direction)(q, &d);
         large_map(q, &map);
-        if (q->error == POLAR_OK) PL_ISA_NAME(pl_cpu_decay_step)(q, &(pl_args_decay_step){.W = a->W, .D = D, .live = live, .scale = a->scale});
+        if (q->error == POLAR_OK) PL_ISA_NAME(pl_cpu_decay_step)(q, &(pl_args_decay_step){.W = a->W, .D = D, .live = a->live, .scale = a->scale});
     }
     pl_scratch_end(q, mark);
 }
