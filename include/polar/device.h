@@ -12,6 +12,8 @@
  *     polar_queue_destroy(q);  polar_device_close(dev);
  *
  * Threads: a queue is driven by one thread at a time; different queues, also of one device, by different threads. Error sentences are per thread.
+ * Lifetimes: queues, optimisers and buffers keep their device: it may be closed before them and goes with the last. A buffer is freed when the work that uses it is done.
+ * NULL where an object is wanted: a status and a sentence; from calls that return no status, the answer in their comment.
  * Streams: NULL gives the queue a stream of its own, which does not wait for the legacy default stream; to work in order with it, pass
  * cudaStreamLegacy (and with torch, the stream that torch.cuda.current_stream() names). Host devices take no stream and ignore one.
  */
@@ -36,10 +38,10 @@ typedef struct polar_cost {
 } polar_cost;
 
 POLAR_API polar_status polar_device_open(polar_device **out, const char *name);    /* the caller closes it */
-POLAR_API void         polar_device_close(polar_device *dev);                      /* after its queues; NULL is fine */
-POLAR_API const char  *polar_device_name(const polar_device *dev);                 /* the full name, e.g. "cpu:isa=avx512,threads=2"; borrowed */
+POLAR_API void         polar_device_close(polar_device *dev);                      /* gone when its queues, optimisers and buffers are; NULL is fine */
+POLAR_API const char  *polar_device_name(const polar_device *dev);                 /* the full name, e.g. "cpu:isa=avx512,threads=2"; borrowed; "" of NULL */
 POLAR_API polar_status polar_device_alloc(polar_device *dev, void **out, size_t bytes);    /* device memory, 64-byte aligned or better */
-POLAR_API void         polar_device_free(polar_device *dev, void *data);           /* NULL is fine */
+POLAR_API void         polar_device_free(polar_device *dev, void *data);           /* also after polar_device_close; NULL is fine, of both */
 POLAR_API int          polar_backend_count(void);                                  /* backends in this build */
 POLAR_API const char  *polar_backend_name(int i);                                  /* "ref", "guard", "cpu", ...; NULL past the end */
 POLAR_API const char  *polar_backend_summary(int i);                               /* one line for people */
@@ -47,8 +49,8 @@ POLAR_API const char  *polar_backend_summary(int i);                            
 POLAR_API polar_status polar_queue_create(polar_queue **out, polar_device *dev, void *stream);    /* stream: the caller's CUDA stream, or NULL for one of its own */
 POLAR_API void         polar_queue_destroy(polar_queue *q);                        /* waits for its work; NULL is fine */
 POLAR_API polar_status polar_queue_sync(polar_queue *q);                           /* waits; returns and clears the first error of the work */
-POLAR_API void         polar_queue_upload(polar_queue *q, void *dst, const void *src, size_t bytes);      /* src may be reused at once */
-POLAR_API void         polar_queue_download(polar_queue *q, void *dst, const void *src, size_t bytes);    /* dst is filled after the next sync */
+POLAR_API void         polar_queue_upload(polar_queue *q, void *dst, const void *src, size_t bytes);      /* src may be reused at once; q NULL: only a sentence is left */
+POLAR_API void         polar_queue_download(polar_queue *q, void *dst, const void *src, size_t bytes);    /* dst is filled after the next sync; q NULL: only a sentence is left */
 POLAR_API polar_status polar_queue_dry_begin(polar_queue *q);                      /* from here on calls only count */
 POLAR_API polar_status polar_queue_dry_end_sized(polar_queue *q, polar_cost *out, size_t size);    /* ... until here; size: sizeof *out */
 POLAR_API polar_status polar_queue_reserve(polar_queue *q, size_t scratch_bytes);  /* so that later work allocates nothing */

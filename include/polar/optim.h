@@ -67,7 +67,7 @@ typedef struct polar_schedule {       /* linear warm-up from warmup_from, then a
     double  warmup_from;              /* of the full lr, 1e-3 in the paper */
 } polar_schedule;
 
-POLAR_API double polar_schedule_factor(const polar_schedule *s, int64_t step);    /* step counts from 0 */
+POLAR_API double polar_schedule_factor(const polar_schedule *s, int64_t step);    /* step counts from 0; a negative one: NaN and a sentence; s NULL: 1 */
 
 /* ---- parameters ------------------------------------------------------------------------------------ */
 
@@ -84,7 +84,7 @@ typedef struct polar_param {
     polar_route  route;
     int64_t      row_blocks;          /* matrix route: split into so many equal blocks of rows, each mapped by itself (qkv: 3); 0 or 1: whole */
     int64_t      schur_group;         /* matrix route: parameters of one group > 0 are blocks of one direct sum and share a norm */
-    int64_t      schur_dim;           /* the block stands (x) I_dim in it; 0 means 1 */
+    int64_t      schur_dim;           /* the block stands (x) I_dim in it; 0 means 1; more only with a schur_group */
 } polar_param;                        /* more than two dimensions: seen as (first, all others), and scaled so too */
 
 typedef struct polar_optim_opts {
@@ -121,19 +121,19 @@ typedef struct polar_param_stats {
 } polar_param_stats;
 
 /* polar_optim_create, polar_optim_stats: see "calls that carry sizes" below */
-POLAR_API void         polar_optim_destroy(polar_optim *opt);                       /* NULL is fine */
+POLAR_API void         polar_optim_destroy(polar_optim *opt);                       /* waits for its work, if the queue is still there; NULL is fine */
 POLAR_API polar_status polar_optim_step(polar_optim *opt, polar_queue *q);          /* prepare, then enqueue (captured and replayed where the device has graphs) */
 POLAR_API polar_status polar_optim_prepare(polar_optim *opt, polar_queue *q);       /* counts the step and sets its live values; not inside a capture */
-POLAR_API polar_status polar_optim_enqueue(polar_optim *opt, polar_queue *q);       /* the step's work and nothing else: may be captured by the caller */
+POLAR_API polar_status polar_optim_enqueue(polar_optim *opt, polar_queue *q);       /* the step's work and nothing else: may be captured by the caller; before the first prepare it changes nothing */
 
 POLAR_API polar_status polar_optim_set_lr(polar_optim *opt, double lr, double aux_lr);                        /* live: from the next step on */
 POLAR_API polar_status polar_optim_set_weight_decay(polar_optim *opt, double decay, double aux_decay);        /* live */
 POLAR_API polar_status polar_optim_set_member(polar_optim *opt, int64_t member, double lr, double aux_lr, double decay, double aux_decay, int active);    /* live; inactive: its weights stay as they are */
 POLAR_API polar_status polar_optim_set_grad(polar_optim *opt, int64_t param, void *data);                     /* the gradient moved */
-POLAR_API int64_t      polar_optim_get_step(const polar_optim *opt);                                          /* steps made */
-POLAR_API int64_t      polar_optim_param_count(const polar_optim *opt);                                       /* parameters */
-POLAR_API const char  *polar_optim_report(const polar_optim *opt);                                            /* a table of routes, for people; borrowed */
-POLAR_API size_t       polar_optim_state_bytes(const polar_optim *opt);                                       /* device memory held */
+POLAR_API int64_t      polar_optim_get_step(const polar_optim *opt);                                          /* steps made; of NULL 0 */
+POLAR_API int64_t      polar_optim_param_count(const polar_optim *opt);                                       /* parameters; of NULL 0 */
+POLAR_API const char  *polar_optim_report(const polar_optim *opt);                                            /* a table of routes, for people; borrowed; of NULL "" */
+POLAR_API size_t       polar_optim_state_bytes(const polar_optim *opt);                                       /* device memory held; of NULL 0 */
 
 POLAR_API polar_status polar_optim_save(polar_optim *opt, polar_queue *q, const char *path);                  /* a safetensors file; a resumed run has the same bits */
 POLAR_API polar_status polar_optim_load(polar_optim *opt, polar_queue *q, const char *path);                  /* all or nothing: a file of another model changes nothing */

@@ -8,6 +8,7 @@
 #define PL_BASE_STATUS_H
 
 #include <stdarg.h>
+#include <stddef.h>
 
 #include "polar/status.h"
 
@@ -22,6 +23,7 @@ polar_status pl_fail_again(polar_status code, const char *message);    /* record
     do {                                               \
         if (!(cond)) return PL_FAIL(code, __VA_ARGS__); \
     } while (0)
+#define PL_NEED_ARG(arg) PL_NEED((arg) != NULL, POLAR_E_ARG, "%s: %s is NULL", __func__, #arg)    /* a pointer that may not be NULL */
 #define PL_TRY(call)                              \
     do {                                          \
         polar_status st_ = (call);                \

@@ -23,6 +23,8 @@ polar_status polar_map_opts_parse_sized(polar_map_opts *out, size_t size, const 
         {"ns_bf16_reference", POLAR_MAP_NEWTON_SCHULZ, POLAR_DTYPE_BF16, POLAR_ROUND_REFERENCE},
         {"ns_bf16_gram", POLAR_MAP_NEWTON_SCHULZ, POLAR_DTYPE_BF16, POLAR_ROUND_GRAM},
     };
+    PL_NEED_ARG(out);
+    PL_NEED_ARG(name);
     for (size_t i = 0; i < sizeof maps / sizeof *maps; i++)
         if (!strcmp(name, maps[i].name)) {
             polar_map_opts o = POLAR_MAP_OPTS_INIT;
@@ -94,8 +96,11 @@ polar_status polar_map_apply_blocks(polar_queue *q, const polar_tensor *out, con
 {
     polar_map_opts o = POLAR_MAP_OPTS_INIT;
     polar_coef coefs[POLAR_MAX_STEPS];
+    PL_NEED_ARG(q);
     PL_TRY(pl_map_resolve(&o, coefs, opts));
     PL_NEED(n >= 0, POLAR_E_ARG, "%lld matrices", (long long)n);
+    if (n) PL_NEED_ARG(out);
+    if (n) PL_NEED_ARG(in);
     for (int64_t i = 0; dim && i < n; i++) PL_NEED(dim[i] >= 1, POLAR_E_ARG, "block %lld: an irreducible representation has dimension 1 or more, got %lld", (long long)i, (long long)dim[i]);
     if (!n) return POLAR_OK;
     pl_mat *mats = pl_calloc((size_t)n * 2, sizeof *mats);

@@ -2,6 +2,8 @@
 #ifndef PL_DEVICE_BACKEND_H
 #define PL_DEVICE_BACKEND_H
 
+#include <pthread.h>
+
 #include "device/queue.h"
 
 typedef enum pl_copy_kind {
@@ -41,7 +43,16 @@ struct polar_device {
     int               flushes;      /* products of bf16 take subnormal factors and sums for zero */
     _Atomic size_t    live;         /* bytes given out, where memory is the host's */
     void             *impl;
+    _Atomic int64_t   holders;      /* the caller until it closes the device, then queues, optimisers, graphs and buffers that outlive that */
+    _Atomic int64_t   buffers;      /* given out and not yet freed */
+    _Atomic int       closed;       /* by the caller */
+    pthread_mutex_t   queues_lock;
+    pl_queue         *queues;       /* all that are open */
 };
+
+void pl_device_hold(pl_device *dev);        /* the device stays until as many releases */
+void pl_device_release(pl_device *dev);
+void pl_device_wait(pl_device *dev, uint64_t serial);    /* for the work of the queue of that number, if it is still there; its errors stay with it */
 
 const pl_backend *pl_backend_at(int i);                       /* NULL past the end */
 const char *pl_backend_op_origin(const pl_backend *b, pl_op_id id);    /* "own", the fallback's word ("ref"), or "-" */

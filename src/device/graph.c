@@ -14,6 +14,7 @@ polar_status pl_graph_create(pl_graph **out, pl_device *dev)
     *out = NULL;
     PL_NEED(g, POLAR_E_NOMEM, "a graph");
     g->dev = dev;
+    pl_device_hold(dev);
     *out = g;
     return POLAR_OK;
 }
@@ -28,6 +29,7 @@ void pl_graph_destroy(pl_graph *g)
 {
     if (!g) return;
     drop(g);
+    pl_device_release(g->dev);
     pl_free(g);
 }
 

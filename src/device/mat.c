@@ -36,6 +36,8 @@ polar_status polar_dtype_parse(polar_dtype *out, const char *name)
     } names[] = {{"f64", POLAR_DTYPE_F64},   {"fp64", POLAR_DTYPE_F64},  {"float64", POLAR_DTYPE_F64}, {"double", POLAR_DTYPE_F64},
                  {"f32", POLAR_DTYPE_F32},   {"fp32", POLAR_DTYPE_F32},  {"float32", POLAR_DTYPE_F32}, {"float", POLAR_DTYPE_F32},
                  {"bf16", POLAR_DTYPE_BF16}, {"bfloat16", POLAR_DTYPE_BF16}};
+    PL_NEED_ARG(out);
+    PL_NEED_ARG(name);
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (!strcasecmp(name, names[i].name)) {
             *out = names[i].dtype;

@@ -33,8 +33,10 @@ void pl_queue_keep(pl_queue *q, polar_status code)
 
 polar_status polar_queue_create(polar_queue **out, polar_device *dev, void *stream)
 {
+    PL_NEED_ARG(out);
     *out = NULL;
     PL_NEED(dev, POLAR_E_ARG, "a queue without a device (did polar_device_open fail?)");
+    PL_NEED(!atomic_load(&dev->closed), POLAR_E_STATE, "a queue on device '%s', which was closed", dev->name);
     pl_queue *q = pl_calloc(1, sizeof *q);
     PL_NEED(q, POLAR_E_NOMEM, "a queue");
     q->dev = dev;
@@ -44,21 +46,50 @@ polar_status polar_queue_create(polar_queue **out, polar_device *dev, void *stre
         pl_free(q);
         return st;
     }
+    pl_device_hold(dev);
+    pthread_mutex_lock(&dev->queues_lock);
+    q->next = dev->queues;
+    dev->queues = q;
+    pthread_mutex_unlock(&dev->queues_lock);
     *out = q;
     return POLAR_OK;
+}
+
+static void leave(pl_queue *q)
+{
+    pl_queue **at = &q->dev->queues;
+    pthread_mutex_lock(&q->dev->queues_lock);
+    while (*at != q) at = &(*at)->next;
+    *at = q->next;
+    pthread_mutex_unlock(&q->dev->queues_lock);
+}
+
+void pl_device_wait(pl_device *dev, uint64_t serial)
+{
+    if (!dev->backend->queue_sync) return;    /* its ops have run */
+    pthread_mutex_lock(&dev->queues_lock);    /* so long nobody destroys the queue */
+    pl_queue *q = dev->queues;
+    while (q && q->serial != serial) q = q->next;
+    polar_status st = q && !pl_queue_in_capture(q) ? dev->backend->queue_sync(q) : POLAR_OK;
+    if (st != POLAR_OK) pl_queue_keep(q, st);
+    pthread_mutex_unlock(&dev->queues_lock);
 }
 
 void polar_queue_destroy(polar_queue *q)
 {
     if (!q) return;
+    pl_device *dev = q->dev;
+    leave(q);
     if (q->dev->backend->queue_sync) q->dev->backend->queue_sync(q);
     for (int i = 0; i < q->scratch.count; i++) polar_device_free(q->dev, q->scratch.base[i]);
     if (q->dev->backend->queue_close) q->dev->backend->queue_close(q);
     pl_free(q);
+    pl_device_release(dev);
 }
 
 polar_status polar_queue_sync(polar_queue *q)
 {
+    PL_NEED_ARG(q);
     PL_NEED(!pl_queue_in_capture(q), POLAR_E_STATE, "a queue cannot be synchronised while a graph is captured");
     polar_status st = q->dev->backend->queue_sync ? q->dev->backend->queue_sync(q) : POLAR_OK;
     if (q->error == POLAR_OK) return st;
@@ -73,24 +104,30 @@ int pl_queue_in_capture(pl_queue *q)
     return q->capturing || (q->dev->backend->queue_captured && q->dev->backend->queue_captured(q));
 }
 
-static int copy_wanted(pl_queue *q, const char *what, size_t bytes)
+static int copy_wanted(pl_queue *q, const char *what, const void *dst, const void *src, size_t bytes)
 {
+    if (!q) {
+        PL_FAIL(POLAR_E_ARG, "%s without a queue: q is NULL", what);    /* there is nobody to keep it but the thread */
+        return 0;
+    }
+    if (bytes && (!dst || !src)) PL_QUEUE_FAIL(q, POLAR_E_ARG, "%s of %zu bytes: %s is NULL", what, bytes, dst ? "src" : "dst");
     if (pl_queue_in_capture(q)) PL_QUEUE_FAIL(q, POLAR_E_STATE, "%s inside a graph would freeze today's value into it: make it a live value and set it outside", what);
     return q->error == POLAR_OK && !q->dry && bytes;
 }
 
 void polar_queue_upload(polar_queue *q, void *dst, const void *src, size_t bytes)
 {
-    if (copy_wanted(q, "an upload", bytes)) q->dev->backend->copy(q, dst, src, bytes, PL_COPY_UPLOAD);
+    if (copy_wanted(q, "an upload", dst, src, bytes)) q->dev->backend->copy(q, dst, src, bytes, PL_COPY_UPLOAD);
 }
 
 void polar_queue_download(polar_queue *q, void *dst, const void *src, size_t bytes)
 {
-    if (copy_wanted(q, "a download", bytes)) q->dev->backend->copy(q, dst, src, bytes, PL_COPY_DOWNLOAD);
+    if (copy_wanted(q, "a download", dst, src, bytes)) q->dev->backend->copy(q, dst, src, bytes, PL_COPY_DOWNLOAD);
 }
 
 polar_status polar_queue_dry_begin(polar_queue *q)
 {
+    PL_NEED_ARG(q);
     PL_NEED(!q->dry && !q->capturing, POLAR_E_STATE, "a dry run is already under way, or a graph is being captured");
     q->dry = 1;
     q->cost = (polar_cost){0};
@@ -99,6 +136,8 @@ polar_status polar_queue_dry_begin(polar_queue *q)
 
 polar_status polar_queue_dry_end_sized(polar_queue *q, polar_cost *out, size_t size)
 {
+    PL_NEED_ARG(q);
+    PL_NEED_ARG(out);
     PL_NEED(q->dry, POLAR_E_STATE, "no dry run is under way");
     PL_TRY(pl_sized_give("polar_cost", out, size, &q->cost, sizeof q->cost, PL_SIZE_UP_TO(polar_cost, scratch_bytes)));
     q->dry = 0;
@@ -124,6 +163,7 @@ static polar_status scratch_grow(pl_queue *q, size_t bytes)
 
 polar_status polar_queue_reserve(polar_queue *q, size_t scratch_bytes)
 {
+    PL_NEED_ARG(q);
     for (int i = 0; i < q->scratch.count; i++)
         if (q->scratch.size[i] >= scratch_bytes) return POLAR_OK;
     return scratch_grow(q, scratch_bytes);

@@ -42,6 +42,7 @@ struct polar_queue {
     int             together; /* between pl_queue_together_begin and ..._end */
     pl_op_watch     watch;    /* of benchmarks, outside of captures; or NULL */
     void           *watch_arg;
+    pl_queue       *next;     /* of its device */
 };
 
 void pl_queue_fail(pl_queue *q, polar_status code, const char *file, int line, const char *fmt, ...) PL_PRINTF(5, 6);    /* keeps the first */

@@ -58,8 +58,9 @@ static polar_status unknown_device(const char *name)
 
 polar_status polar_device_open(polar_device **out, const char *name)
 {
+    PL_NEED_ARG(out);
     *out = NULL;
-    PL_NEED(name, POLAR_E_ARG, "a device without a name");
+    PL_NEED_ARG(name);
     size_t stem = strcspn(name, ":");
     const pl_backend *backend = NULL;
     for (int i = 0; i < polar_backend_count(); i++)
@@ -76,31 +77,52 @@ polar_status polar_device_open(polar_device **out, const char *name)
         pl_free(dev);
         return st;
     }
+    pthread_mutex_init(&dev->queues_lock, NULL);
+    pl_device_hold(dev);
     *out = dev;
     return POLAR_OK;
 }
 
+void pl_device_hold(pl_device *dev)
+{
+    atomic_fetch_add(&dev->holders, 1);
+}
+
+void pl_device_release(pl_device *dev)
+{
+    if (atomic_fetch_sub(&dev->holders, 1) > 1) return;
+    if (dev->backend->device_close) dev->backend->device_close(dev);
+    pthread_mutex_destroy(&dev->queues_lock);
+    pl_free(dev);
+}
+
 void polar_device_close(polar_device *dev)
 {
-    if (!dev) return;
-    if (dev->backend->device_close) dev->backend->device_close(dev);
-    pl_free(dev);
+    if (dev && !atomic_exchange(&dev->closed, 1)) pl_device_release(dev);
 }
 
 const char *polar_device_name(const polar_device *dev)
 {
-    return dev->name;
+    return dev ? dev->name : "";
 }
 
 polar_status polar_device_alloc(polar_device *dev, void **out, size_t bytes)
 {
+    PL_NEED_ARG(out);
     *out = NULL;
-    return dev->backend->mem_alloc(dev, out, bytes ? bytes : 1);
+    PL_NEED_ARG(dev);
+    PL_TRY(dev->backend->mem_alloc(dev, out, bytes ? bytes : 1));
+    atomic_fetch_add(&dev->buffers, 1);
+    pl_device_hold(dev);
+    return POLAR_OK;
 }
 
 void polar_device_free(polar_device *dev, void *data)
 {
-    if (data) dev->backend->mem_free(dev, data);
+    if (!dev || !data) return;
+    dev->backend->mem_free(dev, data);
+    if (atomic_fetch_sub(&dev->buffers, 1) > 0) pl_device_release(dev);
+    else atomic_fetch_add(&dev->buffers, 1);    /* freed twice, as guard will tell: the others' holds are not touched */
 }
 
 polar_status pl_device_options(const char *device, const char *options, polar_status (*set)(void *ctx, const char *key, const char *value), void *ctx)
@@ -108,12 +130,16 @@ polar_status pl_device_options(const char *device, const char *options, polar_st
     char copy[128];
     PL_NEED(strlen(options) < sizeof copy, POLAR_E_ARG, "device '%s': options of more than %zu characters", device, sizeof copy - 1);
     snprintf(copy, sizeof copy, "%s", options);
+    const char *keys[sizeof copy / 4 + 1];    /* "k=v," each, at the least */
+    int count = 0;
     for (char *p = copy, *next; p && *p; p = next) {
         next = strchr(p, ',');
         if (next) *next++ = 0;
         char *value = strchr(p, '=');
         PL_NEED(value && value != p && value[1], POLAR_E_ARG, "device '%s': '%s' is no key=value", device, p);
         *value++ = 0;
+        for (int i = 0; i < count; i++) PL_NEED(strcmp(keys[i], p), POLAR_E_ARG, "device '%s': the option '%s' is given twice in '%s'", device, p, options);
+        keys[count++] = p;
         PL_TRY(set(ctx, p, value));
     }
     return POLAR_OK;

@@ -100,10 +100,12 @@ static polar_status no_table(const char *name)
 polar_status polar_coef_table(polar_coef *out, int steps, const char *name)
 {
     const coef_table *t = NULL;
+    PL_NEED_ARG(name);
     for (int i = 0; i < TABLES; i++)
         if (!strcmp(name, pl_coef_table_names[i])) t = &tables[i];
     if (!t) return no_table(name);
     PL_NEED(steps >= 0 && steps <= POLAR_MAX_STEPS, POLAR_E_ARG, "%d steps; 0 to %d can be had", steps, POLAR_MAX_STEPS);
+    if (steps) PL_NEED_ARG(out);
     for (int s = 0; s < steps; s++) {
         int r = s < t->rows ? s : t->rows - 1;
         double f = r < t->rows - 1 ? t->safety : 1;

@@ -1,12 +1,14 @@
 /* optim.c -- making an optimiser: checks, state in one piece of device memory, the order in which the polar map sees the directions. */
 #include <float.h>
 #include <math.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/alloc.h"
 #include "compose/map.h"
+#include "device/backend.h"
 #include "optim/optim_impl.h"
 #include "optim/optim_layout.h"
 
@@ -161,7 +163,7 @@ static size_t point_state(polar_optim *opt, char *base)
     return used;
 }
 
-/* Moments begin at zero, masters as their weights. */
+/* Moments begin at zero, masters as their weights, nothing moves until the first step is prepared. */
 static polar_status fill_state(polar_optim *opt)
 {
     pl_queue *q;
@@ -170,6 +172,7 @@ static polar_status fill_state(polar_optim *opt)
     polar_status st = polar_queue_create(&q, opt->dev, NULL);
     if (st == POLAR_OK) {
         polar_queue_upload(q, opt->state, zeros, opt->state_bytes);
+        pl_optim_live_begin(opt, q);
         st = polar_optim_reload_weights(opt, q);
         if (st == POLAR_OK) st = polar_queue_sync(q);
         polar_queue_destroy(q);
@@ -197,6 +200,8 @@ void pl_optim_drop_graph(polar_optim *opt)
 void polar_optim_destroy(polar_optim *opt)
 {
     if (!opt) return;
+    pl_device *dev = opt->dev;
+    pl_device_wait(dev, opt->last_serial);    /* its work may still be under way in the memory that goes now */
     pl_optim_drop_graph(opt);
     for (int64_t i = 0; opt->params && i < opt->n; i++) pl_free(opt->params[i].name);
     pl_live_destroy(opt->live);
@@ -210,6 +215,7 @@ void polar_optim_destroy(polar_optim *opt)
     pl_free(opt->live_host);
     pl_free(opt->report);
     pl_free(opt);
+    pl_device_release(dev);
 }
 
 static polar_status take_tables(polar_optim *opt)
@@ -265,7 +271,11 @@ polar_status polar_optim_create_sized(polar_optim **out, polar_device *dev, cons
 {
     polar_optim_opts o = POLAR_OPTIM_OPTS_INIT;
     polar_optim_layout theirs;
+    PL_NEED_ARG(out);
     *out = NULL;
+    PL_NEED_ARG(dev);
+    PL_NEED_ARG(params);
+    PL_NEED(!atomic_load(&dev->closed), POLAR_E_STATE, "an optimiser on device '%s', which was closed", dev->name);
     PL_TRY(pl_layout_read(&theirs, layout));
     if (opts) PL_TRY(pl_optim_opts_read(&o, opts, &theirs));
     PL_TRY(check_opts(&o));
@@ -273,6 +283,7 @@ polar_status polar_optim_create_sized(polar_optim **out, polar_device *dev, cons
     polar_optim *opt = pl_calloc(1, sizeof *opt);
     PL_NEED(opt, POLAR_E_NOMEM, "an optimiser");
     opt->dev = dev;
+    pl_device_hold(dev);
     opt->o = o;
     opt->n = n;
     opt->members = o.members > 1 ? o.members : 1;
@@ -290,6 +301,7 @@ polar_status polar_optim_create_sized(polar_optim **out, polar_device *dev, cons
 
 polar_status polar_optim_set_member(polar_optim *opt, int64_t member, double lr, double aux_lr, double decay, double aux_decay, int active)
 {
+    PL_NEED_ARG(opt);
     PL_NEED(member >= 0 && member < opt->members, POLAR_E_ARG, "there is no member %lld: the optimiser has %lld, from 0", (long long)member, (long long)opt->members);
     PL_TRY(check_number("lr", lr, INFINITY));
     PL_TRY(check_number("aux_lr", aux_lr, INFINITY));
@@ -301,6 +313,7 @@ polar_status polar_optim_set_member(polar_optim *opt, int64_t member, double lr,
 
 polar_status polar_optim_set_lr(polar_optim *opt, double lr, double aux_lr)
 {
+    PL_NEED_ARG(opt);
     for (int64_t i = 0; i < opt->members; i++)
         PL_TRY(polar_optim_set_member(opt, i, lr, aux_lr, opt->member[i].decay, opt->member[i].aux_decay, opt->member[i].active));
     return POLAR_OK;
@@ -308,6 +321,7 @@ polar_status polar_optim_set_lr(polar_optim *opt, double lr, double aux_lr)
 
 polar_status polar_optim_set_weight_decay(polar_optim *opt, double decay, double aux_decay)
 {
+    PL_NEED_ARG(opt);
     for (int64_t i = 0; i < opt->members; i++) PL_TRY(polar_optim_set_member(opt, i, opt->member[i].lr, opt->member[i].aux_lr, decay, aux_decay, opt->member[i].active));
     return POLAR_OK;
 }
@@ -329,6 +343,7 @@ static const pl_optim_param *weight_at(const polar_optim *opt, const pl_mat *G)
 
 polar_status polar_optim_set_grad(polar_optim *opt, int64_t param, void *data)
 {
+    PL_NEED_ARG(opt);
     PL_NEED(param >= 0 && param < opt->n, POLAR_E_ARG, "there is no parameter %lld: the optimiser has %lld, from 0", (long long)param, (long long)opt->n);
     if (opt->params[param].G.data == data) return POLAR_OK;
     pl_mat G = opt->params[param].G;
@@ -343,20 +358,20 @@ polar_status polar_optim_set_grad(polar_optim *opt, int64_t param, void *data)
 
 int64_t polar_optim_get_step(const polar_optim *opt)
 {
-    return opt->t;
+    return opt ? opt->t : 0;
 }
 
 int64_t polar_optim_param_count(const polar_optim *opt)
 {
-    return opt->n;
+    return opt ? opt->n : 0;
 }
 
 const char *polar_optim_report(const polar_optim *opt)
 {
-    return opt->report;
+    return opt ? opt->report : "";
 }
 
 size_t polar_optim_state_bytes(const polar_optim *opt)
 {
-    return opt->state_bytes;
+    return opt ? opt->state_bytes : 0;
 }

@@ -50,6 +50,7 @@ struct polar_optim {
     double          *live_host;       /* what prepare uploads */
     pl_graph        *graph;
     int              moved;           /* a gradient has moved since the last step */
+    uint64_t         last_serial;     /* of the queue that was last given work */
     uint64_t         scratch_serial;  /* of the queue whose scratch is large enough for a step */
     char            *report;
 };
@@ -58,7 +59,8 @@ int          pl_pattern_match(const char *patterns, const char *name);          
 polar_status pl_optim_param_set(pl_optim_param *out, const polar_param *p, const polar_optim_opts *o);      /* route, view, checks; copies the name */
 polar_status pl_optim_report_make(char **out, const polar_optim *opt);                                      /* the caller frees it */
 int          pl_optim_keeps_direction(const polar_optim *opt, const pl_optim_param *p);                     /* it needs D: a map, a measure, or a rule that is not AdamW */
-polar_status pl_optim_check_queue(const polar_optim *opt, const pl_queue *q);                                /* q belongs to the optimiser's device */
+polar_status pl_optim_check_queue(polar_optim *opt, const pl_queue *q);                                      /* both are there, q is of the optimiser's device; it is about to get work */
+void         pl_optim_live_begin(polar_optim *opt, pl_queue *q);                                             /* live values before the first prepare: they leave weights and moments as they are */
 void         pl_optim_drop_graph(polar_optim *opt);                                                          /* the next step captures anew */
 static inline pl_mat pl_optim_weight(const pl_optim_param *p)
 {

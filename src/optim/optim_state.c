@@ -139,6 +139,7 @@ polar_status polar_optim_save(polar_optim *opt, polar_queue *q, const char *path
 {
     pl_optim_image *im;
     PL_TRY(pl_optim_check_queue(opt, q));
+    PL_NEED_ARG(path);
     PL_TRY(pl_optim_image_take(&im, opt, q, ""));
     polar_status st = pl_safetensors_write(path, im->entries, im->entry_count, im->meta, PL_OPTIM_META);
     pl_optim_image_free(im);
@@ -254,6 +255,7 @@ polar_status polar_optim_load(polar_optim *opt, polar_queue *q, const char *path
     pl_safetensors *f;
     pl_optim_image *im;
     PL_TRY(pl_optim_check_queue(opt, q));
+    PL_NEED_ARG(path);
     PL_TRY(pl_safetensors_open(&f, path));
     polar_status st = pl_optim_image_read(&im, opt, f, path, "");
     pl_safetensors_close(f);

@@ -16,29 +16,42 @@ static double correction(double beta, int64_t t)
     return 1 / (1 - pow(beta, (double)t));
 }
 
-polar_status pl_optim_check_queue(const polar_optim *opt, const pl_queue *q)
+polar_status pl_optim_check_queue(polar_optim *opt, const pl_queue *q)
 {
+    PL_NEED(opt, POLAR_E_ARG, "no optimiser: opt is NULL (did polar_optim_create fail?)");
+    PL_NEED(q, POLAR_E_ARG, "no queue: q is NULL (did polar_queue_create fail?)");
     PL_NEED(q->dev == opt->dev, POLAR_E_ARG, "the queue is one of device '%s', the optimiser was made for another ('%s')", q->dev->name, opt->dev->name);
+    opt->last_serial = q->serial;
     return POLAR_OK;
 }
 
-polar_status polar_optim_prepare(polar_optim *opt, polar_queue *q)
+/* The values of step t at f times the lr; with skip the work leaves everything as it is. */
+static void upload_live(polar_optim *opt, pl_queue *q, int64_t t, double f, int skip)
 {
-    PL_TRY(pl_optim_check_queue(opt, q));
-    if (q->dry) return POLAR_OK;    /* a dry run counts costs, not steps */
     const polar_optim_opts *o = &opt->o;
-    double f = polar_schedule_factor(&o->schedule, opt->t);
-    int64_t t = opt->t + 1;
     for (int64_t i = 0; i < opt->members; i++) {
         const pl_optim_member *m = &opt->member[i];
         double *rule = opt->live_host + i * 2 * PL_LIVE_COLS, *aux = rule + PL_LIVE_COLS;
         double lr = m->active ? m->lr * f : 0, aux_lr = m->active ? m->aux_lr * f : 0;    /* lr 0 leaves the weights alone, whatever the direction */
         pl_live_row(rule, correction(o->rule.beta1, t), correction(o->rule.beta2, t), lr, m->decay, o->rule.beta1, o->rule.beta2, o->rule.eps);
         pl_live_row(aux, correction(o->aux_beta1, t), correction(o->aux_beta2, t), aux_lr, m->aux_decay, o->aux_beta1, o->aux_beta2, o->aux_eps);
+        rule[PL_LIVE_SKIP] = aux[PL_LIVE_SKIP] = skip;
     }
     pl_live_set(opt->live, q, 0, opt->members * 2 * PL_LIVE_COLS, opt->live_host);
+}
+
+void pl_optim_live_begin(polar_optim *opt, pl_queue *q)
+{
+    upload_live(opt, q, 1, 0, 1);
+}
+
+polar_status polar_optim_prepare(polar_optim *opt, polar_queue *q)
+{
+    PL_TRY(pl_optim_check_queue(opt, q));
+    if (q->dry) return POLAR_OK;    /* a dry run counts costs, not steps */
+    upload_live(opt, q, opt->t + 1, polar_schedule_factor(&opt->o.schedule, opt->t), 0);
     if (q->error != POLAR_OK) return pl_fail_again(q->error, q->message);
-    opt->t = t;
+    opt->t++;
     return POLAR_OK;
 }
 
@@ -184,8 +197,8 @@ static polar_status run_step(polar_optim *opt, pl_queue *q)
 
 polar_status polar_optim_step(polar_optim *opt, polar_queue *q)
 {
-    int64_t t = opt->t;
     PL_TRY(pl_optim_check_queue(opt, q));
+    int64_t t = opt->t;
     PL_TRY(check_grads(opt));
     PL_TRY(take_scratch(opt, q));
     PL_TRY(polar_optim_prepare(opt, q));
@@ -199,6 +212,7 @@ polar_status polar_optim_step(polar_optim *opt, polar_queue *q)
 polar_status polar_optim_stats_sized(polar_optim *opt, polar_queue *q, polar_param_stats *out, size_t size)
 {
     PL_TRY(pl_optim_check_queue(opt, q));
+    PL_NEED_ARG(out);
     double *norms = pl_calloc((size_t)opt->n * 2, sizeof *norms);
     PL_NEED(norms, POLAR_E_NOMEM, "norms of %lld parameters", (long long)opt->n);
     for (int64_t i = 0; i < opt->n; i++)

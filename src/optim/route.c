@@ -77,6 +77,7 @@ polar_status pl_optim_param_set(pl_optim_param *out, const polar_param *p, const
     for (int i = 0; i < ndim; i++) *(i == 0 && ndim >= 2 ? &out->rows : &out->cols) *= p->weight.shape[i + skip];
     PL_NEED(p->weight.data || out->rows * out->cols == 0, POLAR_E_ARG, "the weight of '%s' has no data", p->name);
     PL_NEED(p->row_blocks >= 0 && p->schur_group >= 0 && p->schur_dim >= 0, POLAR_E_ARG, "'%s': row_blocks, schur_group and schur_dim cannot be negative", p->name);
+    PL_NEED(p->schur_dim <= 1 || p->schur_group, POLAR_E_ARG, "'%s' has a schur_dim of %lld and no schur_group whose block it would be (groups count from 1)", p->name, (long long)p->schur_dim);
     out->row_blocks = out->schur_dim = 1;    /* on the aux route there are neither blocks nor groups */
     if (out->route == POLAR_ROUTE_MATRIX) {
         if (p->row_blocks) out->row_blocks = p->row_blocks;

@@ -33,6 +33,7 @@ const char *polar_rule_name(int i)
 
 static polar_status find(const rule_row **out, const char *name)
 {
+    PL_NEED(name, POLAR_E_ARG, "a rule without a name: it is NULL");
     for (int i = 0; i < RULES; i++)
         if (!strcmp(name, rules[i].name)) {
             *out = &rules[i];
@@ -52,6 +53,7 @@ polar_status polar_rule_parse_sized(polar_rule *out, const char *name, const pol
 {
     const rule_row *r = NULL;
     polar_optim_layout theirs;
+    PL_NEED_ARG(out);
     PL_TRY(find(&r, name));
     PL_TRY(pl_layout_read(&theirs, layout));
     polar_rule rule = make(r);
@@ -62,6 +64,7 @@ polar_status polar_optim_opts_parse_sized(polar_optim_opts *out, const char *rul
 {
     const rule_row *r = NULL;
     polar_optim_layout theirs;
+    PL_NEED_ARG(out);
     PL_TRY(find(&r, rule));
     PL_TRY(pl_layout_read(&theirs, layout));
     polar_optim_opts o = POLAR_OPTIM_OPTS_INIT;
@@ -75,6 +78,8 @@ static const char *const scale_names[] = {"none", "paper", "jordan", "spectral",
 
 polar_status polar_scale_parse(polar_scale *out, const char *name)
 {
+    PL_NEED_ARG(out);
+    PL_NEED_ARG(name);
     for (int i = 0; i < (int)(sizeof scale_names / sizeof *scale_names); i++)
         if (!strcmp(name, scale_names[i])) {
             *out = (polar_scale)i;
