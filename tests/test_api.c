@@ -185,6 +185,7 @@ static void use_all(place *p)
     USE(polar_optim_stats_sized, polar_optim_stats_sized(opt, q, stats, sizeof *stats) == POLAR_OK && stats[0].rows == ROWS);
     RUNS(polar_optim_save, opt, q, p->path);
     RUNS(polar_optim_load, opt, q, p->path);
+    RUNS(polar_optim_load_with, opt, q, p->path, POLAR_LOAD_SETTINGS);
     RUNS(polar_optim_reload_weights, opt, q);
     RUNS(polar_queue_sync, q);
 }
@@ -365,6 +366,10 @@ static void refuse_all(place *p)
     NONE(polar_optim_load, opt, NULL, p->path);
     NONE(polar_optim_load, opt, q, NULL);
     REFUSE(polar_optim_load, opt, q, "/no/such/folder/state");
+    NONE(polar_optim_load_with, NULL, q, p->path, 0);
+    NONE(polar_optim_load_with, opt, NULL, p->path, 0);
+    NONE(polar_optim_load_with, opt, q, NULL, 0);
+    REFUSE(polar_optim_load_with, opt, q, p->path, 99);
     NONE(polar_optim_reload_weights, NULL, q);
     NONE(polar_optim_reload_weights, opt, NULL);
     RUNS(polar_queue_sync, q);
@@ -536,7 +541,23 @@ static void test_not_prepared(polar_device *dev)
     place_begin(&p, dev);
     test_true("enqueue before the first prepare", polar_optim_enqueue(p.opt, p.q) == POLAR_OK && polar_queue_sync(p.q) == POLAR_OK, "step %lld",
               (long long)polar_optim_get_step(p.opt));
-    test_true("  moves no weight", same_weights(&p, start), "lr 0");
+    test_true("  moves no weight", same_weights(&p, start), "as they were");
+    place_end(&p);
+}
+
+/* guard finds what a GPU would stumble over, and says whose it is. */
+static void test_named(const char *device, polar_device *dev)
+{
+    static place p;
+    static float host[SIZE];
+    if (strncmp(device, "guard", 5)) return;
+    place_begin(&p, dev);
+    must(polar_optim_set_grad(p.opt, 0, host));
+    polar_status st = polar_optim_step(p.opt, p.q);
+    if (st == POLAR_OK) st = polar_queue_sync(p.q);
+    test_true("a gradient in host memory", st != POLAR_OK && strstr(polar_error_message(), "gradient of 'matrix'"), "%s", polar_error_message());
+    must(polar_optim_set_grad(p.opt, 0, p.grad[0]));
+    (void)polar_queue_sync(p.q);
     place_end(&p);
 }
 
@@ -556,6 +577,7 @@ int main(int argc, char **argv)
     test_fork(device, dev);
     test_gone(dev);
     test_not_prepared(dev);
+    test_named(device, dev);
     test_closed_first(device);
     polar_device_close(dev);
     return test_end();

@@ -169,9 +169,9 @@ static void test_bounds(bench *t)
     P.data = (float *)P.data + 1;
     PL_CALL(axpby, t->q, .Y = t->Y, .X = t->X, .alpha = 1);
     PL_CALL(gemm, t->q, .C = t->Y, .A = t->X, .B = P, .alpha = 1);
-    test_caught("an operand past its buffer's end", t, "op #1 gemm: operand 2 (f32 1x8x8) lies outside device memory: bytes 4 to 260 of a buffer of 256");
+    test_caught("an operand past its buffer's end", t, "op #1 gemm: operand B (f32 1x8x8) lies outside device memory: bytes 4 to 260 of a buffer of 256");
     PL_CALL(axpby, t->q, .Y = H, .X = t->X, .alpha = 1);
-    test_caught("host memory as an operand", t, "op #0 axpby: operand 0 (f32 1x8x8) lies outside device memory");
+    test_caught("host memory as an operand", t, "op #0 axpby: operand Y (f32 1x8x8) lies outside device memory");
     polar_queue_download(t->q, host, P.data, 256);
     test_caught("a download past a buffer's end", t, "download of 256 bytes: its source lies outside device memory: bytes 4 to 260");
     polar_queue_download(t->q, t->Y.data, t->X.data, 256);
@@ -183,9 +183,9 @@ static void test_bounds(bench *t)
     PL_CALL(axpby, t->q, .Y = t->Y, .X = S, .alpha = 1);
     pl_mat_free(&S, t->dev);
     TEST_TRY(polar_device_alloc(t->dev, &again, 256));
-    test_caught("a free before the work has run", t, "op #0 axpby: operand 1 (f32 1x8x8) lies outside device memory: what was there has been freed");
+    test_caught("a free before the work has run", t, "op #0 axpby: operand X (f32 1x8x8) lies outside device memory: what was there has been freed");
     PL_CALL(axpby, t->q, .Y = stale, .X = t->X, .alpha = 1);
-    test_caught("a use after a free, though another followed", t, "op #0 axpby: operand 0 (f32 1x8x8) lies outside device memory: what was there has been freed");
+    test_caught("a use after a free, though another followed", t, "op #0 axpby: operand Y (f32 1x8x8) lies outside device memory: what was there has been freed");
     polar_device_free(t->dev, stale.data);
     test_caught("a second free", t, "freed twice?");
     polar_device_free(t->dev, again);
@@ -196,7 +196,7 @@ static void test_bounds(bench *t)
     P = t->X;
     P.rows = P.cols = 3;
     PL_CALL(copy, t->q, .Y = S, .X = P);
-    test_caught("a kernel that writes one byte too far", t, "op #0 copy wrote outside a buffer: at byte 36 of 36 (operand 0)");
+    test_caught("a kernel that writes one byte too far", t, "op #0 copy wrote outside a buffer: at byte 36 of 36 (operand Y)");
     *inner = saved;
     pl_mat_free(&S, t->dev);
     test_true("more memory than there is", polar_device_alloc(t->dev, &again, (size_t)1 << 60) == POLAR_E_NOMEM && !again, "%s", polar_error_message());

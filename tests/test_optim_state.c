@@ -197,6 +197,39 @@ static void other_file(const char *what, const char *device, optim_rig *r, const
     refused(what, r, s, spoilt_path, POLAR_E_FORMAT);
 }
 
+/* The same moments under another map: refused by name, unless it is meant. */
+static void other_map(const char *device, optim_rig *r, const snapshot *s)
+{
+    const polar_optim_opts o = model_opts("polaradamw");
+    polar_optim_opts x;
+    param_spec specs[MODEL];
+#define OTHER_MAP(name, set)                                                                                                                        \
+    do {                                                                                                                                            \
+        x = o;                                                                                                                                      \
+        memcpy(specs, model, sizeof model);                                                                                                         \
+        set;                                                                                                                                        \
+        other_file("another map: " name, device, r, s, specs, MODEL, POLAR_DTYPE_F32, x);                                                           \
+        test_true("  by name", strstr(polar_error_message(), name) != NULL, "'%s'", name);                                                          \
+    } while (0)
+    OTHER_MAP("scale jordan", x.rule.scale = POLAR_SCALE_JORDAN);
+    OTHER_MAP("precision f32", x.rule.map.precision = POLAR_DTYPE_F32);
+    OTHER_MAP("rounding reference", x.rule.map.rounding = POLAR_ROUND_REFERENCE);
+    OTHER_MAP("steps 4", x.rule.map.steps = 4);
+    OTHER_MAP("coefficients", x.rule.map.table = "classical");
+    OTHER_MAP("map exact", x.rule.map.kind = POLAR_MAP_EXACT);
+    OTHER_MAP("'qkv' had 1 row blocks", specs[0].row_blocks = 1);
+    OTHER_MAP("'proj' had schur_group 2", (specs[1].schur_group = 2, specs[1].schur_dim = 3));
+    OTHER_MAP("'proj' took the aux route", specs[1].route = POLAR_ROUTE_AUX);
+    TEST_TRY(polar_optim_save(r->opt, r->q, spoilt_path));    /* r's own state, for another optimiser */
+    x = o, x.rule.scale = POLAR_SCALE_JORDAN;
+    optim_rig other;
+    TEST_TRY(rig_open(&other, device, model, MODEL, POLAR_DTYPE_F32, POLAR_DTYPE_F32, &x));
+    polar_status plain = polar_optim_load(other.opt, other.q, spoilt_path), meant = polar_optim_load_with(other.opt, other.q, spoilt_path, POLAR_LOAD_OTHER_MAP);
+    test_true("  taken where it is meant", plain == POLAR_E_FORMAT && meant == POLAR_OK && polar_optim_get_step(other.opt) == polar_optim_get_step(r->opt), "step %lld",
+              (long long)polar_optim_get_step(other.opt));
+    rig_close(&other);
+}
+
 static void other_models(const char *device, optim_rig *r, const snapshot *s)
 {
     param_spec names[MODEL], shapes[MODEL];
@@ -217,6 +250,7 @@ static void other_models(const char *device, optim_rig *r, const snapshot *s)
     other_file("another beta2", device, r, s, model, MODEL, POLAR_DTYPE_F32, beta);
     beta = o, beta.aux_eps = 1e-7;
     other_file("another aux_eps", device, r, s, model, MODEL, POLAR_DTYPE_F32, beta);
+    other_map(device, r, s);
     refused("no such file", r, s, "/nowhere/state", POLAR_E_ARG);
     refused("a folder", r, s, folder, POLAR_E_ARG);
     file_write(spoilt_path, "", 0);
@@ -285,6 +319,46 @@ static void decimal_comma(optim_rig *r, const snapshot *s, const file *good)
     setlocale(LC_NUMERIC, "C");
 }
 
+/* The caller's lr, decay and on/off stay, unless the saved ones are asked for. */
+static void settings(const char *device)
+{
+    optim_rig r;
+    polar_optim_opts o = model_opts("polaradamw");
+    TEST_TRY(rig_open(&r, device, model, MODEL, POLAR_DTYPE_F32, POLAR_DTYPE_F32, &o));
+    TEST_TRY(rig_step(&r, 0));
+    TEST_TRY(polar_optim_save(r.opt, r.q, state_path));
+    TEST_TRY(polar_optim_set_member(r.opt, 0, 0.5, 0.25, 0.125, 0.0625, 0));
+    TEST_TRY(polar_optim_load(r.opt, r.q, state_path));
+    const pl_optim_member *m = r.opt->member;
+    test_true("a load keeps the caller's settings", m->lr == 0.5 && m->aux_lr == 0.25 && m->decay == 0.125 && m->aux_decay == 0.0625 && !m->active, "lr %g", m->lr);
+    TEST_TRY(polar_optim_load_with(r.opt, r.q, state_path, POLAR_LOAD_SETTINGS));
+    test_true("  or brings the saved ones, if asked", m->lr == o.lr && m->aux_lr == o.aux_lr && m->decay == o.weight_decay && m->aux_decay == o.aux_weight_decay && m->active, "lr %g", m->lr);
+    rig_close(&r);
+}
+
+/* bf16 weights are those of the master copies that came with the file, whatever stood there. */
+static void bf16_weights(const char *device)
+{
+    optim_rig r;
+    polar_optim_opts o = model_opts("polaradamw");
+    TEST_TRY(rig_open(&r, device, model, MODEL, POLAR_DTYPE_BF16, POLAR_DTYPE_F32, &o));
+    for (int t = 0; t < 3; t++) TEST_TRY(rig_step(&r, t));
+    TEST_TRY(polar_optim_save(r.opt, r.q, state_path));
+    int64_t bad = 0, moved = 0;
+    for (int i = 0; i < MODEL; i++) {
+        int64_t n = r.W[i].batch * r.W[i].rows * r.W[i].cols;
+        double *want = rig_weights(&r, i), *zeros = calloc((size_t)n, sizeof *zeros);
+        if (!zeros) exit(3);
+        TEST_TRY(pl_mat_upload_f64(r.q, &r.W[i], zeros));
+        TEST_TRY(polar_optim_load(r.opt, r.q, state_path));
+        double *got = rig_weights(&r, i);
+        for (int64_t k = 0; k < n; k++) bad += got[k] != want[k], moved += want[k] != 0;
+        free(want), free(zeros), free(got);
+    }
+    test_true("bf16 weights after a load", bad == 0 && moved > 0, "%lld of %lld are not those of the masters", (long long)bad, (long long)moved);
+    rig_close(&r);
+}
+
 /* Everything above on one optimiser, which then goes on like its twin that never tried. */
 static void state_files(const char *device)
 {
@@ -335,6 +409,8 @@ int main(int argc, char **argv)
     if (!mkdtemp(folder)) return 3;
     snprintf(state_path, sizeof state_path, "%s/state.safetensors", folder);
     snprintf(spoilt_path, sizeof spoilt_path, "%s/spoilt.safetensors", folder);
+    settings(device);
+    bf16_weights(device);
     state_files(device);
     test_true("the folder is empty at the end", rmdir(folder) == 0, "%s", "");
     return test_end();

@@ -136,8 +136,17 @@ POLAR_API const char  *polar_optim_report(const polar_optim *opt);              
 POLAR_API size_t       polar_optim_state_bytes(const polar_optim *opt);                                       /* device memory held; of NULL 0 */
 
 POLAR_API polar_status polar_optim_save(polar_optim *opt, polar_queue *q, const char *path);                  /* a safetensors file; a resumed run has the same bits */
-POLAR_API polar_status polar_optim_load(polar_optim *opt, polar_queue *q, const char *path);                  /* all or nothing: a file of another model changes nothing */
+POLAR_API polar_status polar_optim_load_with(polar_optim *opt, polar_queue *q, const char *path, unsigned what);    /* polar_load flags, below */
 POLAR_API polar_status polar_optim_reload_weights(polar_optim *opt, polar_queue *q);                          /* after the caller wrote bf16 weights: renew the master copy */
+
+/* What a load replaces: momenta, second moments, master copies and the count of steps; bf16 weights are then written from their master copies. The caller's lr, decay and
+ * on/off of the members stay unless asked for, and so do schedule, betas and eps. All or nothing: a file of another model, rule (momentum, preconditioner, betas, eps),
+ * number format, map, scale, route or row blocks is refused, by name, and changes nothing. */
+typedef enum polar_load {
+    POLAR_LOAD_STATE = 0,             /* the above */
+    POLAR_LOAD_SETTINGS = 1,          /* lr, decay and on/off of every member as saved, too */
+    POLAR_LOAD_OTHER_MAP = 2          /* map, scale, routes and row blocks may be others than the saved ones */
+} polar_load;
 
 /* ---- calls that carry sizes ------------------------------------------------------------------------ */
 
@@ -186,7 +195,14 @@ static inline polar_status polar_optim_stats(polar_optim *opt, polar_queue *q, p
 {
     return polar_optim_stats_sized(opt, q, out, sizeof *out);
 }
+
+/* polar_optim_load_with and POLAR_LOAD_STATE. */
+static inline polar_status polar_optim_load(polar_optim *opt, polar_queue *q, const char *path)
+{
+    return polar_optim_load_with(opt, q, path, POLAR_LOAD_STATE);
+}
 #else    /* within the library: what programs compiled against 0.1 call */
+POLAR_API polar_status polar_optim_load(polar_optim *opt, polar_queue *q, const char *path);                  /* as of 0.1 */
 POLAR_API polar_status polar_rule_parse(polar_rule *out, const char *name);                                   /* as of 0.1 */
 POLAR_API polar_status polar_optim_opts_parse(polar_optim_opts *out, const char *rule);                       /* as of 0.1 */
 POLAR_API polar_status polar_optim_create(polar_optim **out, polar_device *dev, const polar_param *params, int64_t n, const polar_optim_opts *opts);    /* as of 0.1 */

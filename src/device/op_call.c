@@ -4,13 +4,14 @@
  */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/clock.h"
 #include "device/backend.h"
 
 static const pl_op_info op_infos[PL_OP_COUNT] = {
-#define PL_OP(name, out, inout, in, ...)    {#name, out, inout, in, sizeof(pl_args_##name), 0},
-#define PL_FUSED(name, out, inout, in, ...) {#name, out, inout, in, sizeof(pl_args_##name), 1},
+#define PL_OP(name, out, inout, in, ...)    {#name, out, inout, in, sizeof(pl_args_##name), 0, #__VA_ARGS__},
+#define PL_FUSED(name, out, inout, in, ...) {#name, out, inout, in, sizeof(pl_args_##name), 1, #__VA_ARGS__},
 #include "device/ops.def"
 #undef PL_OP
 };
@@ -22,6 +23,34 @@ static const pl_op_info op_infos[PL_OP_COUNT] = {
 const pl_op_info *pl_op_describe(pl_op_id id)
 {
     return &op_infos[id];
+}
+
+/* The letter of operand i: word i behind "pl_mat", which begins every row. */
+static int letter(const char **out, const char *fields, int i)
+{
+    const char *p = fields + sizeof "pl_mat" - 1;
+    for (; i > 0; i--) p = strchr(p, ',') + 1;
+    p += strspn(p, " ");
+    *out = p;
+    return (int)strcspn(p, " ,;");
+}
+
+pl_operand_words pl_op_operand_words(pl_op_id id, int i, const char *subject)
+{
+    static const struct {
+        const char *letter, *role;
+    } roles[] = {{"W", "weight"}, {"G", "gradient"}, {"M", "momentum"}, {"V", "second moment"}, {"D", "direction"}, {"live", "live values"}};    /* of the ops of a step */
+    pl_operand_words w;
+    const char *name;
+    int length = letter(&name, pl_op_describe(id)->fields, i);
+    for (size_t k = 0; subject && k < sizeof roles / sizeof *roles; k++)
+        if ((int)strlen(roles[k].letter) == length && !strncmp(roles[k].letter, name, (size_t)length)) {
+            snprintf(w.text, sizeof w.text, "%s of '%.100s'", roles[k].role, subject);
+            return w;
+        }
+    if (subject) snprintf(w.text, sizeof w.text, "operand %.*s of '%.100s'", length, name, subject);
+    else snprintf(w.text, sizeof w.text, "operand %.*s", length, name);
+    return w;
 }
 
 char *pl_op_print(char *out, size_t bytes, pl_op_id id, const void *args)
@@ -63,22 +92,24 @@ static int optional(pl_op_id id, const void *args, int i)
 }
 
 /* What is true of every operand of every op. */
-static polar_status check_operands(pl_op_id id, const void *args)
+static polar_status check_operands(const pl_queue *q, pl_op_id id, const void *args)
 {
     const pl_op_info *info = pl_op_describe(id);
     const pl_mat *m = pl_op_operands(args);
+#define WORDS pl_op_operand_words(id, i, q->subject).text
     for (int i = 0; i < pl_op_operand_count(info); i++) {
         if (!m[i].data) {
-            PL_NEED(optional(id, args, i) || m[i].batch * m[i].rows * m[i].cols == 0, POLAR_E_ARG, "%s: operand %d has no data", info->name, i);
+            PL_NEED(optional(id, args, i) || m[i].batch * m[i].rows * m[i].cols == 0, POLAR_E_ARG, "%s: %s has no data", info->name, WORDS);
             continue;
         }
-        PL_NEED(m[i].dtype >= 0 && m[i].dtype < POLAR_DTYPE_COUNT, POLAR_E_DTYPE, "%s: operand %d has the unknown format %d", info->name, i, (int)m[i].dtype);
+        PL_NEED(m[i].dtype >= 0 && m[i].dtype < POLAR_DTYPE_COUNT, POLAR_E_DTYPE, "%s: %s has the unknown format %d", info->name, WORDS, (int)m[i].dtype);
         PL_NEED(m[i].batch >= 0 && m[i].rows >= 0 && m[i].cols >= 0 && (m[i].rows <= 1 || m[i].rs >= m[i].cols) && m[i].bs >= 0, POLAR_E_SHAPE,
-                "%s: operand %d is no matrix: %lldx%lldx%lld at strides %lld, %lld", info->name, i, (long long)m[i].batch, (long long)m[i].rows, (long long)m[i].cols,
+                "%s: %s is no matrix: %lldx%lldx%lld at strides %lld, %lld", info->name, WORDS, (long long)m[i].batch, (long long)m[i].rows, (long long)m[i].cols,
                 (long long)m[i].bs, (long long)m[i].rs);
         PL_NEED(i >= info->out + info->inout || m[i].batch <= 1 || m[i].bs >= (m[i].rows - 1) * m[i].rs + m[i].cols, POLAR_E_ARG,
-                "%s: operand %d is written, but its matrices overlap at a batch stride of %lld", info->name, i, (long long)m[i].bs);
+                "%s: %s is written, but its matrices overlap at a batch stride of %lld", info->name, WORDS, (long long)m[i].bs);
     }
+#undef WORDS
     return POLAR_OK;
 }
 
@@ -109,7 +140,7 @@ static int enter(pl_queue *q, pl_op_id id, const void *args, polar_status checke
 {
     char line[600];
     if (q->error != POLAR_OK) return 0;
-    if (checked == POLAR_OK) checked = check_operands(id, args);
+    if (checked == POLAR_OK) checked = check_operands(q, id, args);
     if (checked != POLAR_OK) {
         pl_queue_keep(q, checked);
         return 0;

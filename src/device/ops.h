@@ -88,7 +88,12 @@ typedef struct pl_op_info {
     int         out, inout, in;    /* how many operands of each kind lead the args struct */
     size_t      args_bytes;
     int         fused;             /* several ops in one: backends may leave it out */
+    const char *fields;            /* as written in the row: "pl_mat C, A, B, D; int64_t ta, tb; ..." */
 } pl_op_info;
+
+typedef struct pl_operand_words {
+    char text[160];
+} pl_operand_words;
 
 #define PL_MAX_ARGS_BYTES 1024
 
@@ -96,6 +101,7 @@ const pl_op_info *pl_op_describe(pl_op_id id);                                  
 void  pl_op_invoke(const pl_ops *ops, pl_op_id id, pl_queue *q, const void *args);             /* runs a recorded call */
 void  pl_op_fill(pl_ops *ops, const pl_ops *fallback);                                         /* empty slots from fallback */
 int   pl_op_present(const pl_ops *ops, pl_op_id id);                                           /* the slot is not empty */
+pl_operand_words pl_op_operand_words(pl_op_id id, int i, const char *subject);    /* "operand B", or with a parameter as subject "gradient of 'fc.weight'" */
 char *pl_op_print(char *out, size_t bytes, pl_op_id id, const void *args);                     /* "gemm C f32 2x8x8, A ..." */
 
 static inline const pl_mat *pl_op_operands(const void *args)

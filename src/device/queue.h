@@ -43,6 +43,7 @@ struct polar_queue {
     pl_op_watch     watch;    /* of benchmarks, outside of captures; or NULL */
     void           *watch_arg;
     pl_queue       *next;     /* of its device */
+    const char     *subject;  /* the parameter whose work is being enqueued, for sentences; or NULL */
 };
 
 void pl_queue_fail(pl_queue *q, polar_status code, const char *file, int line, const char *fmt, ...) PL_PRINTF(5, 6);    /* keeps the first */

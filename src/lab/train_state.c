@@ -233,7 +233,7 @@ static polar_status read_all(pl_state_file *f, pl_state *s, const char *path)
     PL_NEED(f->optims, POLAR_E_NOMEM, "a list of optimisers");
     f->optim_count = s->optim_count;
     for (int64_t i = 0; i < s->array_count; i++) PL_TRY(find_array(&e, f->f, path, &s->arrays[i]));
-    for (int64_t i = 0; i < s->optim_count; i++) PL_TRY(pl_optim_image_read(&f->optims[i], s->optims[i].opt, f->f, path, s->optims[i].prefix));
+    for (int64_t i = 0; i < s->optim_count; i++) PL_TRY(pl_optim_image_read(&f->optims[i], s->optims[i].opt, f->f, path, s->optims[i].prefix, POLAR_LOAD_SETTINGS));
     for (int64_t i = 0; i < s->array_count; i++) {
         if (s->arrays[i].mat.data) continue;
         PL_TRY(find_array(&e, f->f, path, &s->arrays[i]));
@@ -259,6 +259,6 @@ polar_status pl_state_apply(pl_state_file *f, const pl_state *s, polar_queue *q)
         const pl_safetensors_entry *e = pl_safetensors_find(f->f, s->arrays[i].name);
         if (s->arrays[i].mat.data) polar_queue_upload(q, s->arrays[i].mat.data, e->data, (size_t)e->bytes);
     }
-    for (int64_t i = 0; i < s->optim_count; i++) PL_TRY(pl_optim_image_apply(f->optims[i], s->optims[i].opt, q));
+    for (int64_t i = 0; i < s->optim_count; i++) PL_TRY(pl_optim_image_apply(f->optims[i], s->optims[i].opt, q, POLAR_LOAD_SETTINGS));
     return polar_queue_sync(q);
 }

@@ -47,6 +47,12 @@ polar_status polar_optim_create(polar_optim **out, polar_device *dev, const pola
     return polar_optim_create_sized(out, dev, params, n, opts, &layout_0_1);
 }
 
+/* 0.1 replaced the settings and did not ask for the map. */
+polar_status polar_optim_load(polar_optim *opt, polar_queue *q, const char *path)
+{
+    return polar_optim_load_with(opt, q, path, POLAR_LOAD_SETTINGS | POLAR_LOAD_OTHER_MAP);
+}
+
 polar_status polar_optim_stats(polar_optim *opt, polar_queue *q, polar_param_stats *out)
 {
     return polar_optim_stats_sized(opt, q, out, PL_PARAM_STATS_0_1);

@@ -57,6 +57,7 @@ struct polar_optim {
 
 int          pl_pattern_match(const char *patterns, const char *name);                                       /* one of the comma-separated patterns (* and ?) fits */
 polar_status pl_optim_param_set(pl_optim_param *out, const polar_param *p, const polar_optim_opts *o);      /* route, view, checks; copies the name */
+const char  *pl_scale_name(polar_scale scale);                                                               /* "paper", ... */
 polar_status pl_optim_report_make(char **out, const polar_optim *opt);                                      /* the caller frees it */
 int          pl_optim_keeps_direction(const polar_optim *opt, const pl_optim_param *p);                     /* it needs D: a map, a measure, or a rule that is not AdamW */
 polar_status pl_optim_check_queue(polar_optim *opt, const pl_queue *q);                                      /* both are there, q is of the optimiser's device; it is about to get work */

@@ -13,17 +13,20 @@
 
 #include "base/alloc.h"
 #include "base/json_read.h"
+#include "base/sha256.h"
 #include "optim/optim_state.h"
 
 #define KINDS      3
 #define RULE_BYTES 400
+#define MAP_BYTES  200
+#define VIEW_BYTES 100    /* of one parameter, its name not counted */
 #define MOST_STEPS ((int64_t)1 << 53)
 #define VERSION    "2"    /* of the files we write: "1" and a checksum over the whole file */
 
 static const char *const kind_names[KINDS] = {"m", "v", "master"};
 
-enum { META_VERSION, META_RULE, META_STEP, META_MEMBERS };
-static const char *const meta_keys[PL_OPTIM_META] = {"polar.optim", "polar.rule", "polar.step", "polar.members"};
+enum { META_VERSION, META_RULE, META_STEP, META_MEMBERS, META_MAP, META_VIEWS };    /* files from before the last two were written lack them */
+static const char *const meta_keys[PL_OPTIM_META] = {"polar.optim", "polar.rule", "polar.step", "polar.members", "polar.map", "polar.views"};
 
 static pl_mat *state_of(pl_optim_param *p, int kind)
 {
@@ -36,6 +39,34 @@ static void describe_rule(char text[RULE_BYTES], const polar_optim *opt)
     const polar_rule *r = &opt->o.rule;
     snprintf(text, RULE_BYTES, "momentum %d, precondition %d, beta1 %.17g, beta2 %.17g, eps %.17g, aux %.17g %.17g %.17g", (int)r->momentum, (int)r->precondition, r->beta1, r->beta2, r->eps,
              opt->o.aux_beta1, opt->o.aux_beta2, opt->o.aux_eps);
+}
+
+/* What the step does with the moments: items by commas, each with its name. */
+static void describe_map(char text[MAP_BYTES], const polar_optim *opt)
+{
+    static const char *const kinds[] = {"none", "newton_schulz", "exact"}, *const roundings[] = {"fused", "reference", "gram"};
+    const polar_map_opts *m = &opt->o.rule.map;
+    char hex[PL_SHA256_HEX];
+    if (m->kind == POLAR_MAP_NONE) snprintf(text, MAP_BYTES, "map none");
+    else if (m->kind == POLAR_MAP_EXACT) snprintf(text, MAP_BYTES, "scale %s, map exact", pl_scale_name(opt->o.rule.scale));
+    else {
+        pl_sha256 h = pl_sha256_begin();
+        pl_sha256_add(&h, m->coefs, (size_t)m->steps * sizeof *m->coefs);
+        pl_sha256_end(hex, &h);
+        snprintf(text, MAP_BYTES, "scale %s, map %s, precision %s, rounding %s, steps %d, coefficients %.12s", pl_scale_name(opt->o.rule.scale), kinds[m->kind],
+                 polar_dtype_name(m->precision), roundings[m->rounding], m->steps, hex);
+    }
+}
+
+/* How every parameter is seen: "route blocks group dim bytes:name;", the route m or a. */
+static void describe_views(char *text, const polar_optim *opt)
+{
+    for (int64_t i = 0; i < opt->n; i++) {
+        const pl_optim_param *p = &opt->params[i];
+        size_t bytes = strlen(p->name);
+        text += snprintf(text, VIEW_BYTES + bytes, "%c %" PRId64 " %" PRId64 " %" PRId64 " %zu:%s;", p->route == POLAR_ROUTE_MATRIX ? 'm' : 'a', p->row_blocks, p->schur_group, p->schur_dim,
+                         bytes, p->name);
+    }
 }
 
 #define MEMBER_BYTES 128    /* the settings of one member as text, and more than that */
@@ -77,8 +108,8 @@ void pl_optim_image_free(pl_optim_image *im)
 
 static polar_status image_create(pl_optim_image **out, const polar_optim *opt, const char *prefix)
 {
-    size_t text = PL_OPTIM_META * (strlen(prefix) + 32) + RULE_BYTES + 32 + (size_t)opt->members * MEMBER_BYTES;
-    for (int64_t i = 0; i < opt->n; i++) text += KINDS * (strlen(prefix) + strlen(opt->params[i].name) + 16);
+    size_t text = PL_OPTIM_META * (strlen(prefix) + 32) + RULE_BYTES + MAP_BYTES + 32 + (size_t)opt->members * MEMBER_BYTES;
+    for (int64_t i = 0; i < opt->n; i++) text += KINDS * (strlen(prefix) + strlen(opt->params[i].name) + 16) + VIEW_BYTES + strlen(opt->params[i].name);
     pl_optim_image *im = pl_calloc(1, sizeof *im);
     *out = im;
     PL_NEED(im, POLAR_E_NOMEM, "a copy of an optimiser's state");
@@ -113,7 +144,9 @@ static void describe_meta(pl_optim_image *im, const polar_optim *opt, const char
         if (i == META_VERSION) strcpy(text, VERSION);
         else if (i == META_RULE) describe_rule(text, opt);
         else if (i == META_STEP) sprintf(text, "%" PRId64, opt->t);
-        else describe_members(text, opt);
+        else if (i == META_MEMBERS) describe_members(text, opt);
+        else if (i == META_MAP) describe_map(text, opt);
+        else describe_views(text, opt);
         text += strlen(text) + 1;
     }
 }
@@ -160,6 +193,29 @@ static const char *meta_of(const source *s, int key)
     return pl_safetensors_meta_find(s->f, name);
 }
 
+typedef struct item {
+    char text[80];
+} item;
+
+/* What stands from p to the next comma. */
+static item item_at(const char *p)
+{
+    item it;
+    snprintf(it.text, sizeof it.text, "%.*s", (int)strcspn(p, ","), p);
+    return it;
+}
+
+/* Two descriptions agree, or the sentence has the first item, of those between commas, in which they do not. */
+static polar_status check_items(const char *path, const char *what, const char *there, const char *here, const char *hint)
+{
+    size_t same = 0, begin = 0;
+    for (; here[same] && here[same] == there[same]; same++)
+        if (here[same] == ' ' && same && here[same - 1] == ',') begin = same + 1;
+    PL_NEED(here[same] == there[same], POLAR_E_FORMAT, "'%s' is the state of %s: '%s' there, '%s' here%s", path, what, pl_text_shown(item_at(there + begin).text).text,
+            pl_text_shown(item_at(here + begin).text).text, hint);
+    return POLAR_OK;
+}
+
 static polar_status check_meta(const source *s, const polar_optim *opt, int64_t *step)
 {
     char rule[RULE_BYTES], *end = NULL;
@@ -171,10 +227,7 @@ static polar_status check_meta(const source *s, const polar_optim *opt, int64_t 
     PL_NEED(older || pl_safetensors_checked(s->f), POLAR_E_FORMAT, "'%s' is damaged, or another program wrote it: optimiser state of version " VERSION
             " has a checksum, this has none (take another copy of it)", path);
     describe_rule(rule, opt);
-    size_t same = 0, item = 0;
-    for (; rule[same] && rule[same] == has[same]; same++)
-        if (rule[same] == ' ' && same && rule[same - 1] == ',') item = same + 1;    /* the item in which they differ begins here */
-    PL_NEED(rule[same] == has[same], POLAR_E_FORMAT, "'%s' is the state of another rule: '%s' there, '%s' here", path, pl_text_shown(has + item).text, pl_text_shown(rule + item).text);
+    PL_TRY(check_items(path, "another rule", has, rule, ""));
     int digits = *t && !t[strspn(t, "0123456789")];
     *step = strtoll(t, &end, 10);
     PL_NEED(digits && *step <= MOST_STEPS, POLAR_E_FORMAT, "'%s': step '%s' is no count of steps", path, pl_text_shown(t).text);
@@ -222,13 +275,70 @@ static polar_status check_tensors(char *all, const source *s, polar_optim *opt)
     return POLAR_OK;
 }
 
-polar_status pl_optim_image_read(pl_optim_image **out, polar_optim *opt, const pl_safetensors *f, const char *path, const char *prefix)
+typedef struct view {
+    char        route;
+    int64_t     blocks, group, dim;
+    size_t      bytes;
+    const char *name;
+} view;
+
+/* The entry at p; the end of it, or NULL where there is none. */
+static const char *read_view(view *out, const char *p)
+{
+    int used = 0;
+    if (sscanf(p, "%c %" SCNd64 " %" SCNd64 " %" SCNd64 " %zu:%n", &out->route, &out->blocks, &out->group, &out->dim, &out->bytes, &used) != 5 || !used) return NULL;
+    out->name = p + used;
+    return out->bytes < strlen(out->name) && out->name[out->bytes] == ';' ? out->name + out->bytes + 1 : NULL;
+}
+
+/* Entries stand in the order of the saved optimiser's parameters, most often this one's: the search goes on where it ended, once round. */
+static const char *find_view(view *out, const char *views, const char *from, const char *name)
+{
+    for (int round = 0; round < 2; round++)
+        for (const char *p = round ? views : from; p && *p;) {
+            p = read_view(out, p);
+            if (p && out->bytes == strlen(name) && !memcmp(out->name, name, out->bytes)) return p;
+        }
+    return NULL;
+}
+
+static polar_status check_views(const source *s, const polar_optim *opt)
+{
+    const char *views = meta_of(s, META_VIEWS), *at = views;
+    for (int64_t i = 0; views && i < opt->n; i++) {
+        const pl_optim_param *p = &opt->params[i];
+        view v;
+        at = find_view(&v, views, at, p->name);
+        PL_NEED(at, POLAR_E_FORMAT, "'%s' does not say how '%s' was seen", s->path, p->name);
+        int matrix = p->route == POLAR_ROUTE_MATRIX;
+#define HINT "(POLAR_LOAD_OTHER_MAP if that is meant)"
+        PL_NEED((v.route == 'm') == matrix, POLAR_E_FORMAT, "'%s': '%s' took the %s route there, it takes the %s route here " HINT, s->path, p->name, matrix ? "aux" : "matrix",
+                matrix ? "matrix" : "aux");
+        PL_NEED(v.blocks == p->row_blocks, POLAR_E_FORMAT, "'%s': '%s' had %" PRId64 " row blocks there, it has %" PRId64 " here " HINT, s->path, p->name, v.blocks, p->row_blocks);
+        PL_NEED(v.group == p->schur_group && v.dim == p->schur_dim, POLAR_E_FORMAT,
+                "'%s': '%s' had schur_group %" PRId64 " and schur_dim %" PRId64 " there, it has %" PRId64 " and %" PRId64 " here " HINT, s->path, p->name, v.group, v.dim, p->schur_group,
+                p->schur_dim);
+    }
+    return POLAR_OK;
+}
+
+static polar_status check_map(const source *s, const polar_optim *opt)
+{
+    char here[MAP_BYTES];
+    const char *there = meta_of(s, META_MAP);
+    describe_map(here, opt);
+    if (there) PL_TRY(check_items(s->path, "another map", there, here, " " HINT));
+    return check_views(s, opt);
+}
+
+polar_status pl_optim_image_read(pl_optim_image **out, polar_optim *opt, const pl_safetensors *f, const char *path, const char *prefix, unsigned what)
 {
     source s = {f, path, prefix};
     locale_t plain, before = (locale_t)0;
     assert(strlen(prefix) <= PL_OPTIM_PREFIX_MAX);
     polar_status st = image_create(out, opt, prefix);
     if (st == POLAR_OK) st = check_meta(&s, opt, &(*out)->step);
+    if (st == POLAR_OK && !(what & POLAR_LOAD_OTHER_MAP)) st = check_map(&s, opt);
     if (st == POLAR_OK) st = plain_begin(&plain, &before);
     if (st == POLAR_OK) {
         st = read_members((*out)->member, &s, opt);
@@ -241,25 +351,28 @@ polar_status pl_optim_image_read(pl_optim_image **out, polar_optim *opt, const p
     return st;
 }
 
-polar_status pl_optim_image_apply(const pl_optim_image *im, polar_optim *opt, pl_queue *q)
+polar_status pl_optim_image_apply(const pl_optim_image *im, polar_optim *opt, pl_queue *q, unsigned what)
 {
     polar_queue_upload(q, opt->state, im->bytes, opt->state_bytes);
+    for (int64_t i = 0; i < opt->n; i++)
+        if (opt->params[i].master.data) PL_CALL(copy, q, .Y = opt->params[i].W, .X = opt->params[i].master);
     PL_TRY(polar_queue_sync(q));
-    memcpy(opt->member, im->member, (size_t)opt->members * sizeof *im->member);
+    if (what & POLAR_LOAD_SETTINGS) memcpy(opt->member, im->member, (size_t)opt->members * sizeof *im->member);
     opt->t = im->step;
     return POLAR_OK;
 }
 
-polar_status polar_optim_load(polar_optim *opt, polar_queue *q, const char *path)
+polar_status polar_optim_load_with(polar_optim *opt, polar_queue *q, const char *path, unsigned what)
 {
     pl_safetensors *f;
     pl_optim_image *im;
     PL_TRY(pl_optim_check_queue(opt, q));
     PL_NEED_ARG(path);
+    PL_NEED(what <= (POLAR_LOAD_SETTINGS | POLAR_LOAD_OTHER_MAP), POLAR_E_ARG, "no polar_load %u: there are POLAR_LOAD_SETTINGS (1) and POLAR_LOAD_OTHER_MAP (2)", what);
     PL_TRY(pl_safetensors_open(&f, path));
-    polar_status st = pl_optim_image_read(&im, opt, f, path, "");
+    polar_status st = pl_optim_image_read(&im, opt, f, path, "", what);
     pl_safetensors_close(f);
-    if (st == POLAR_OK) st = pl_optim_image_apply(im, opt, q);
+    if (st == POLAR_OK) st = pl_optim_image_apply(im, opt, q, what);
     pl_optim_image_free(im);
     return st;
 }

@@ -5,8 +5,8 @@
  *     ... pl_safetensors_write(path, ours + im->entries, ..., ours + im->meta, ...) ...
  *     pl_optim_image_free(im);
  *
- *     PL_TRY(pl_optim_image_read(&im, opt, file, path, "optim0."));        // checks all of it against opt; changes nothing
- *     PL_TRY(pl_optim_image_apply(im, opt, q));
+ *     PL_TRY(pl_optim_image_read(&im, opt, file, path, "optim0.", what));  // checks all of it against opt; changes nothing
+ *     PL_TRY(pl_optim_image_apply(im, opt, q, what));                     // a polar_load
  *     pl_optim_image_free(im);
  */
 #ifndef PL_OPTIM_STATE_H
@@ -17,7 +17,7 @@
 
 #define PL_OPTIM_PREFIX_MAX 32    /* bytes of a prefix */
 
-enum { PL_OPTIM_META = 4 };       /* metadata pairs of one optimiser */
+enum { PL_OPTIM_META = 6 };       /* metadata pairs of one optimiser */
 
 typedef struct pl_optim_image {
     pl_safetensors_entry *entries;
@@ -30,8 +30,8 @@ typedef struct pl_optim_image {
 } pl_optim_image;
 
 polar_status pl_optim_image_take(pl_optim_image **out, polar_optim *opt, pl_queue *q, const char *prefix);    /* names and keys begin with prefix; the caller frees it */
-polar_status pl_optim_image_read(pl_optim_image **out, polar_optim *opt, const pl_safetensors *f, const char *path, const char *prefix);    /* POLAR_E_FORMAT: not this optimiser's */
-polar_status pl_optim_image_apply(const pl_optim_image *im, polar_optim *opt, pl_queue *q);                   /* of one that was read; synchronises */
+polar_status pl_optim_image_read(pl_optim_image **out, polar_optim *opt, const pl_safetensors *f, const char *path, const char *prefix, unsigned what);    /* POLAR_E_FORMAT: not this optimiser's */
+polar_status pl_optim_image_apply(const pl_optim_image *im, polar_optim *opt, pl_queue *q, unsigned what);    /* of one that was read; synchronises */
 void         pl_optim_image_free(pl_optim_image *im);                                                         /* NULL is fine */
 
 #endif

@@ -146,11 +146,19 @@ static void enqueue_all(pl_queue *q, void *arg)
     polar_optim *opt = arg;
     int whole = whole_steps(opt, q);
     pl_queue_together_begin(q);
-    for (int64_t i = 0; i < opt->n; i++) (whole && is_plain_matrix(&opt->params[i]) ? enqueue_whole : enqueue_direction)(opt, q, &opt->params[i]);
+    for (int64_t i = 0; i < opt->n; i++) {
+        q->subject = opt->params[i].name;
+        (whole && is_plain_matrix(&opt->params[i]) ? enqueue_whole : enqueue_direction)(opt, q, &opt->params[i]);
+    }
+    q->subject = NULL;
     pl_queue_together_end(q);
     enqueue_maps(opt, q, whole);
     pl_queue_together_begin(q);
-    for (int64_t i = 0; i < opt->n; i++) enqueue_step(opt, q, &opt->params[i], whole);
+    for (int64_t i = 0; i < opt->n; i++) {
+        q->subject = opt->params[i].name;
+        enqueue_step(opt, q, &opt->params[i], whole);
+    }
+    q->subject = NULL;
     pl_queue_together_end(q);
     pl_queue_together_begin(q);
     for (int64_t i = 0; i < opt->n; i++) enqueue_rounded(q, &opt->params[i]);

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/status.h"
+#include "optim/optim_impl.h"
 #include "optim/optim_layout.h"
 
 typedef struct {
@@ -75,6 +76,11 @@ polar_status polar_optim_opts_parse_sized(polar_optim_opts *out, const char *rul
 }
 
 static const char *const scale_names[] = {"none", "paper", "jordan", "spectral", "rms"};
+
+const char *pl_scale_name(polar_scale scale)
+{
+    return scale_names[scale];
+}
 
 polar_status polar_scale_parse(polar_scale *out, const char *name)
 {

@@ -4,6 +4,8 @@
  * 0.1 had; at run time it meets the real one. Every struct it hands out stands before a row of canaries: whatever the structs have become since,
  * the library must read and write those of 0.1.
  */
+#include <unistd.h>
+
 #include "abi/polar_0_1.h"
 #include "test.h"
 
@@ -96,6 +98,15 @@ static void test_optimiser(polar_device *dev, polar_queue *q)
         test_true(params[i].name, !strcmp(got[i].name, params[i].name) && got[i].scale == scale && got[i].effective_lr == lr * scale && got[i].update_norm > 0 &&
                   got[i].route == (i == 1 ? POLAR_ROUTE_AUX : POLAR_ROUTE_MATRIX), "scale %g, effective lr %g, update %g", got[i].scale, got[i].effective_lr, got[i].update_norm);
     }
+    char path[64];
+    snprintf(path, sizeof path, "/tmp/test_abi_0_1.%d", (int)getpid());
+    TEST_TRY(polar_optim_save(opt, q, path));
+    TEST_TRY(polar_optim_set_lr(opt, 7, 7));
+    TEST_TRY(polar_optim_load(opt, q, path));
+    TEST_TRY(polar_optim_step(opt, q));
+    TEST_TRY(polar_optim_stats(opt, q, got));
+    test_true("a load brings the saved lr, as in 0.1", got[1].effective_lr == 0.25 * 0.75, "effective lr %g", got[1].effective_lr);    /* half way through the warm-up */
+    unlink(path);
     polar_optim_destroy(opt);
     TEST_TRY(polar_optim_create(&opt, dev, params, N, NULL));    /* the defaults */
     polar_optim_destroy(opt);

@@ -3,6 +3,7 @@
  * A launch replays the captured records, as a GPU does. From the second on, fn is also called into a recording that is thrown
  * away: a byte that differs is a value that changes between runs and was captured by value (a learning rate in an args field), or work that
  * is not the same every time. The error is returned and stays with the queue too, for callers who look only there. */
+#include <stdio.h>
 #include <string.h>
 
 #include "base/alloc.h"
@@ -57,10 +58,12 @@ static polar_status compare_op(const pl_guard_record *was, const pl_guard_record
     size_t at = 0, operands = (size_t)pl_op_operand_count(info);
     while (at < info->args_bytes && !memcmp(was->args + at, is->args + at, 8)) at += 8;    /* every field begins at a multiple of 8 */
     if (at == info->args_bytes) return POLAR_OK;
-    int scalar = at >= operands * sizeof(pl_mat);
+    char where[200];
+    if (at >= operands * sizeof(pl_mat)) snprintf(where, sizeof where, "scalar %zu", (at - operands * sizeof(pl_mat)) / 8);
+    else snprintf(where, sizeof where, "%s", pl_guard_operand(is, (int)(at / sizeof(pl_mat))).text);
     return PL_FAIL(POLAR_E_STATE,
-                   "graph: op #%lld %s differs from its capture at byte %zu of its arguments (%s %zu): a value that changes between runs must be a live value in device memory",
-                   (long long)number, info->name, at, scalar ? "scalar" : "operand", scalar ? (at - operands * sizeof(pl_mat)) / 8 : at / sizeof(pl_mat));
+                   "graph: op #%lld %s differs from its capture at byte %zu of its arguments (%s): a value that changes between runs must be a live value in device memory",
+                   (long long)number, info->name, at, where);
 }
 
 static polar_status compare(const pl_guard_tape *was, const pl_guard_tape *is)

@@ -42,6 +42,7 @@ typedef struct pl_guard_device {
     int              capturing;      /* queues that capture a graph */
     char             misuse[200];    /* what a call without a status did wrong, for the next synchronisation; "" if nothing */
     const char      *op;             /* running now, for the handler */
+    const char      *subject;        /* the parameter it works for, or "" */
     int64_t          op_number;
 } pl_guard_device;
 
@@ -51,6 +52,7 @@ typedef enum pl_guard_kind { PL_GUARD_OP, PL_GUARD_UPLOAD, PL_GUARD_DOWNLOAD, PL
 typedef struct pl_guard_record {
     pl_guard_kind kind;
     pl_op_id      op;
+    char          subject[104];    /* the parameter it works for, or "" */
     union {
         _Alignas(16) unsigned char args[PL_MAX_ARGS_BYTES];    /* of an op, a pl_args_<op> */
         struct {
@@ -112,6 +114,7 @@ void         pl_guard_graph_drop(pl_guard_graph *graph);                 /* one 
 
 /* guard_run.c, guard_replay.c */
 polar_status pl_guard_sync(pl_queue *q);                                                       /* the backend's queue_sync */
+pl_operand_words pl_guard_operand(const pl_guard_record *r, int i);                                         /* "operand B", "gradient of 'fc.weight'" */
 polar_status pl_guard_run_op(pl_queue *q, const pl_guard_record *r, const char *where, int64_t number);     /* checks, runs, looks at the red zones */
 polar_status pl_guard_replay(pl_queue *q, const pl_guard_graph *graph);                        /* a launch: runs it twice, has the effect of one */
 

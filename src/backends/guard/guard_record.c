@@ -1,4 +1,5 @@
 /* guard_record.c -- calls become records: an op's args by value, an upload's bytes as they are now. */
+#include <stdio.h>
 #include <string.h>
 
 #include "base/alloc.h"
@@ -48,6 +49,7 @@ static void record_op(pl_queue *q, pl_op_id op, const void *args)
     r->kind = PL_GUARD_OP;
     r->op = op;
     memcpy(r->args, args, info->args_bytes);
+    snprintf(r->subject, sizeof r->subject, "%s", q->subject ? q->subject : "");
 }
 
 #define PL_OP(name, out, inout, in, ...)                                     \

@@ -4,15 +4,21 @@
 
 #include "guard_impl.h"
 
+/* "gradient of 'fc.weight'" */
+pl_operand_words pl_guard_operand(const pl_guard_record *r, int i)
+{
+    return pl_op_operand_words(r->op, i, r->subject[0] ? r->subject : NULL);
+}
+
 /* Every operand lies in one live buffer. */
 static polar_status check_op(const pl_guard_device *d, const pl_guard_record *r, const char *where, int64_t number)
 {
     const pl_op_info *info = pl_op_describe(r->op);
     const pl_mat *m = pl_op_operands(r->args);
     for (int i = 0; i < pl_op_operand_count(info); i++) {
-        char what[200];
+        char what[400];
         if (!pl_mat_extent(&m[i])) continue;
-        snprintf(what, sizeof what, "%sop #%lld %s: operand %d (%s %lldx%lldx%lld)", where, (long long)number, info->name, i, polar_dtype_name(m[i].dtype),
+        snprintf(what, sizeof what, "%sop #%lld %s: %s (%s %lldx%lldx%lld)", where, (long long)number, info->name, pl_guard_operand(r, i).text, polar_dtype_name(m[i].dtype),
                  (long long)m[i].batch, (long long)m[i].rows, (long long)m[i].cols);
         PL_TRY(pl_guard_inside(d, what, m[i].data, pl_mat_extent(&m[i])));
     }
@@ -26,7 +32,7 @@ static polar_status check_red_zones(const pl_guard_device *d, const pl_guard_rec
     for (int i = 0; i < pl_op_operand_count(info); i++) {
         const pl_guard_buffer *b = pl_mat_extent(&m[i]) ? pl_guard_find(d, m[i].data) : NULL;
         int64_t at = b ? pl_guard_torn(b) : 0;
-        PL_NEED(!at, POLAR_E_DEVICE, "%sop #%lld %s wrote outside a buffer: at byte %lld of %zu (operand %d)", where, (long long)number, info->name, (long long)at, b->bytes, i);
+        PL_NEED(!at, POLAR_E_DEVICE, "%sop #%lld %s wrote outside a buffer: at byte %lld of %zu (%s)", where, (long long)number, info->name, (long long)at, b->bytes, pl_guard_operand(r, i).text);
     }
     return POLAR_OK;
 }
@@ -38,6 +44,7 @@ polar_status pl_guard_run_op(pl_queue *q, const pl_guard_record *r, const char *
     PL_TRY(check_op(d, r, where, number));
     d->op = pl_op_describe(r->op)->name;
     d->op_number = number;
+    d->subject = r->subject;
     pl_op_invoke(&d->inner->ops, r->op, g->inner, r->args);
     d->op = NULL;
     PL_TRY(polar_queue_sync(g->inner));

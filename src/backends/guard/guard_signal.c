@@ -73,6 +73,11 @@ static void on_fault(int sig, siginfo_t *info, void *context)
         put_number(&t, d->op_number);
         put_text(&t, " ");
         put_text(&t, d->op);
+        if (d->subject[0]) {
+            put_text(&t, " for '");
+            put_text(&t, d->subject);
+            put_text(&t, "'");
+        }
         put_text(&t, " touched device memory outside its operands");
         put_buffer(&t, d, p);
         put_text(&t, "\n");
