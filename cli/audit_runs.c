@@ -78,6 +78,7 @@ polar_status audit_runs_load(audit_runs *a, pl_store *s, const char *spec, const
         size_t used = strlen(known);
         snprintf(known + used, sizeof known - used, "%s%s", i ? ", " : "", name);
         if (strcmp(name, spec)) continue;
+        if (a->specs.rows[i].bad) return pl_fail_again(POLAR_E_FORMAT, a->specs.rows[i].bad);
         PL_NEED(!set_count, POLAR_E_ARG, "--set narrows a spec file; '%s' is the name of a spec in the store", spec);
         return load_name(a, s, &a->specs.rows[i]);
     }

@@ -27,6 +27,12 @@ static void show_progress(void *arg, const char *what)
     if (ctx->log_is_terminal) fprintf(ctx->log, "\r\033[K%s", what);
 }
 
+static void show_left_out(void *arg, const char *spec, const char *why)
+{
+    const cli_context *ctx = arg;
+    fprintf(ctx->log, "%snote: the spec %s is left out: %s\n", ctx->log_is_terminal ? "\r\033[K" : "", spec, why);
+}
+
 /* The name under which the store knows a spec: that of the file, or the word itself. Owned by the caller. */
 static polar_status spec_name(char **out, const char *word)
 {
@@ -47,7 +53,7 @@ static polar_status write_report(cli_context *ctx, const report_args *a, char **
     pl_store *s;
     pl_report_outcome out;
     pl_report_opts o = {.dir = a->dir, .specs = a->specs.count ? (const char *const *)names : NULL, .spec_count = a->specs.count, .code = pl_code_version(),
-                        .progress = show_progress, .progress_arg = ctx};
+                        .progress = show_progress, .left_out = show_left_out, .progress_arg = ctx};
     PL_TRY(pl_store_open(&s, a->store, PL_STORE_READ));
     polar_status st = pl_report_write(&out, s, &o);
     pl_store_close(s);

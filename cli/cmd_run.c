@@ -157,7 +157,7 @@ static polar_status report(cli_context *ctx, const run_args *a, const pl_plan *p
 static polar_status run_plan(cli_context *ctx, const run_args *a, const pl_plan *plan, const pl_testbed *tb, double budget, int argc, char **argv)
 {
     const pl_spec *spec = plan->spec;
-    const pl_store_spec row = {spec->name, spec->sha, spec->title, spec->schema.name, spec->metric, spec->text};
+    const pl_store_spec row = {spec->name, spec->sha, spec->title, spec->schema.name, spec->metric, spec->text, NULL};
     run_progress progress = {.ctx = ctx, .name = spec->name, .metric = spec->metric, .valid = spec->schema.valid};
     pl_runner_outcome outcome;
     stop_signal signals;

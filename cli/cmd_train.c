@@ -109,7 +109,7 @@ static polar_status train(cli_context *ctx, const train_args *a, const pl_testbe
     char name[64], title[160];
     snprintf(name, sizeof name, "train_%s", tb->schema->name);
     snprintf(title, sizeof title, "%s %.40s seed %lld", tb->schema->name, run->arm, (long long)run->seed);
-    const pl_store_spec spec = {name, "", "Single runs", tb->schema->name, tb->schema->metric, ""};
+    const pl_store_spec spec = {name, "", "Single runs", tb->schema->name, tb->schema->metric, "", NULL};
     run_progress progress = {.ctx = ctx, .name = title, .metric = tb->schema->metric, .valid = tb->schema->valid, .epochs = 1};
     pl_runner_outcome outcome;
     stop_signal signals;

@@ -175,16 +175,6 @@ static int exit_code(polar_status st, const cli_context *ctx)
     }
 }
 
-/* One line, whatever the sentence quotes. */
-static void print_error(FILE *log, const char *program, const char *sentence)
-{
-    char line[1200];
-    snprintf(line, sizeof line, "%s: %s", program, sentence);
-    for (char *c = line; *c; c++)
-        if ((unsigned char)*c < 0x20) *c = ' ';
-    fprintf(log, "%s\n", line);
-}
-
 int main(int argc, char **argv)
 {
     wait_politely(argv);
@@ -195,11 +185,11 @@ int main(int argc, char **argv)
     ctx.log_is_terminal = isatty(fileno(stderr));
     polar_status st = dispatch(&ctx, argc ? argc - 1 : 0, argv + 1);
     int lost = st == POLAR_E_IO && ferror(ctx.out);    /* the command stumbled over its output: finish_output knows the sentence */
-    if (st != POLAR_OK && !lost) print_error(ctx.log, "polar", polar_error_message());
+    if (st != POLAR_OK && !lost) fprintf(ctx.log, "polar: %s\n", polar_error_message());
     polar_status written = finish_output(ctx.out);
     if (written != POLAR_OK && (st == POLAR_OK || lost)) {
         st = written;
-        print_error(ctx.log, "polar", polar_error_message());
+        fprintf(ctx.log, "polar: %s\n", polar_error_message());
     }
     return exit_code(st, &ctx);
 }

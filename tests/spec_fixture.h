@@ -40,7 +40,8 @@ static const pl_key toy_keys[] = {
     {"train.clip", PL_KEY_BOOL, "false", .help = "clipping"},
 };
 
-static const pl_schema toy_schema = {.name = "toy", .version = 1, .metric = "loss", .keys = toy_keys, .key_count = (int)(sizeof toy_keys / sizeof *toy_keys), .check = toy_check};
+static const char *const toy_results[] = {"loss", "test_top1", NULL};
+static const pl_schema toy_schema = {.name = "toy", .version = 1, .metric = "loss", .results = toy_results, .keys = toy_keys, .key_count = (int)(sizeof toy_keys / sizeof *toy_keys), .check = toy_check};
 
 static char spec_path[64] = "/tmp/polar_test_spec.XXXXXX";
 

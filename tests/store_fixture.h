@@ -15,7 +15,7 @@ static char folder[64], path[128];
 #define ID_B "bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb"
 #define ID_C "cccccccccccccccccccccccccccccccc"
 
-static const pl_store_spec spec = {"so3_test", "5ha", "A title with 'quotes' and \xc3\xa9", "so3", "test_mse", "name: so3_test\n"};
+static const pl_store_spec spec = {"so3_test", "5ha", "A title with 'quotes' and \xc3\xa9", "so3", "test_mse", "name: so3_test\n", NULL};
 static const pl_store_plan_row plan[] = {
     {ID_A, "model.width=16", "muon", "{\"model.width\":16}", 0},
     {ID_B, "model.width=16", "adamw", "{}", -7},

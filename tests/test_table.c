@@ -172,7 +172,7 @@ static void tables(void)
 static void control_bytes(void)
 {
     static const char *const want[] = {[PL_TABLE_TEXT] = "a\\nb\nname                  n\nx\\ny\\tz\\x1b[2J\\x7f\\r  1\nxyz                   2\n",
-                                       [PL_TABLE_CSV] = "name,n\n\"x\ny\tz\x1b[2J\x7f\r\",1\nxyz,2\n",
+                                       [PL_TABLE_CSV] = "name,n\n\"x\ny\tz\\x1b[2J\\x7f\\r\",1\nxyz,2\n",
                                        [PL_TABLE_JSON] = NULL,
                                        [PL_TABLE_TEX] = "% a\\nb\n\\begin{tabular}{lr}\n\\toprule\nname & n \\\\\n\\midrule\nx\\textbackslash{}ny\\textbackslash{}tz\\textbackslash{}x1b[2J\\textbackslash{}x7f\\textbackslash{}r & 1 \\\\\n"
                                                         "xyz & 2 \\\\\n\\bottomrule\n\\end{tabular}\n"};

@@ -1,7 +1,8 @@
 /* status.h -- how a call of libpolar says that it failed.
  *
  * Every fallible call returns a polar_status and, when it is not POLAR_OK, leaves one sentence for
- * the calling thread: what went wrong, where, what to try. Nothing in the library prints or exits.
+ * the calling thread: what went wrong, what to try. With POLAR_TRACE=1 in the environment it also
+ * says where in the sources. Nothing in the library prints or exits.
  *
  *     if (polar_device_open(&dev, "cpu") != POLAR_OK) puts(polar_error_message());
  */

@@ -1,8 +1,12 @@
-/* status.c -- the thread's last error sentence. */
+/* status.c -- the thread's last error sentence: "shape mismatch: wants the short side first, got 96 x 48"; with POLAR_TRACE=1 also where in the
+ * sources it was written, "shape mismatch: src/compose/map.c:8: ...". */
 #include "base/status.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+
+#include "base/text_visible.h"
 
 #define MESSAGE_BYTES 1024
 
@@ -35,12 +39,47 @@ const char *polar_version(void)
     return POLAR_VERSION;
 }
 
+int pl_trace_wanted(void)
+{
+    static int wanted = -1;    /* read once; a race writes the same value */
+    if (wanted < 0) {
+        const char *e = getenv("POLAR_TRACE");
+        wanted = e && *e && *e != '0';
+    }
+    return wanted;
+}
+
+/* Texts of others stand in sentences, and sentences end on terminals: what would steer one is shown as letters. */
+static void add_visible(char *out, size_t room, const char *text)
+{
+    char shown[PL_VISIBLE_CHARS];
+    for (size_t used = strlen(out); *text;) {
+        text += pl_text_visible(shown, text);
+        size_t n = strlen(shown);
+        if (used + n >= room) return;
+        memcpy(out + used, shown, n + 1);
+        used += n;
+    }
+}
+
 polar_status pl_fail_v(polar_status code, const char *file, int line, const char *fmt, va_list ap)
 {
-    int n = snprintf(last_message, sizeof last_message, "%s: %s:%d: ", polar_status_name(code), file, line);
-    if (n < 0) n = 0;
-    if (n < (int)sizeof last_message) vsnprintf(last_message + n, sizeof last_message - (size_t)n, fmt, ap);
+    char sentence[MESSAGE_BYTES];    /* it may quote the last one */
+    vsnprintf(sentence, sizeof sentence, fmt, ap);
+    if (pl_trace_wanted()) snprintf(last_message, sizeof last_message, "%s: %s:%d: ", polar_status_name(code), file, line);
+    else snprintf(last_message, sizeof last_message, "%s: ", polar_status_name(code));
+    add_visible(last_message, sizeof last_message, sentence);
     return code;
+}
+
+const char *pl_fail_sentence(void)
+{
+    for (int code = POLAR_E_ARG; code <= POLAR_E_STATE; code++) {
+        const char *kind = polar_status_name((polar_status)code);
+        size_t n = strlen(kind);
+        if (!strncmp(last_message, kind, n) && !strncmp(last_message + n, ": ", 2)) return last_message + n + 2;
+    }
+    return last_message;
 }
 
 polar_status pl_fail(polar_status code, const char *file, int line, const char *fmt, ...)

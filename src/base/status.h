@@ -18,6 +18,9 @@ polar_status pl_fail(polar_status code, const char *file, int line, const char *
 polar_status pl_fail_v(polar_status code, const char *file, int line, const char *fmt, va_list ap) PL_PRINTF(4, 0);
 polar_status pl_fail_again(polar_status code, const char *message);    /* records a sentence that was kept elsewhere (a queue's first error) */
 
+const char  *pl_fail_sentence(void);    /* the last sentence without its kind, for a sentence that quotes it; borrowed */
+int          pl_trace_wanted(void);     /* POLAR_TRACE=1: ops are printed, and sentences say where in the sources they were written */
+
 #define PL_FAIL(code, ...) pl_fail((code), __FILE__, __LINE__, __VA_ARGS__)
 #define PL_NEED(cond, code, ...)                       \
     do {                                               \

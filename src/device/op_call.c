@@ -3,7 +3,6 @@
  *     POLAR_TRACE=1 ./polar verify --quick 2>trace      # every op with its shapes
  */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
@@ -125,16 +124,6 @@ static double operand_bytes(pl_op_id id, const void *args)
     return bytes;
 }
 
-static int trace_wanted(void)
-{
-    static int wanted = -1;    /* read once; a race writes the same value */
-    if (wanted < 0) {
-        const char *e = getenv("POLAR_TRACE");
-        wanted = e && *e && *e != '0';
-    }
-    return wanted;
-}
-
 /* True where the backend must run the op now. */
 static int enter(pl_queue *q, pl_op_id id, const void *args, polar_status checked, double flops)
 {
@@ -145,7 +134,7 @@ static int enter(pl_queue *q, pl_op_id id, const void *args, polar_status checke
         pl_queue_keep(q, checked);
         return 0;
     }
-    if (trace_wanted()) fprintf(stderr, "%s%s: %s\n", q->dev->name, q->dry ? " (dry)" : "", pl_op_print(line, sizeof line, id, args));
+    if (pl_trace_wanted()) fprintf(stderr, "%s%s: %s\n", q->dev->name, q->dry ? " (dry)" : "", pl_op_print(line, sizeof line, id, args));
     const pl_mat *first = pl_op_operands(args);
     if (first->batch * first->rows * first->cols == 0) return 0;    /* nothing to write */
     if (!q->dry) return 1;

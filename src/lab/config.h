@@ -59,10 +59,12 @@ typedef struct pl_schema {         /* of a testbed; static memory */
     const pl_key *keys;            /* unique names */
     int           key_count;
     polar_status (*check)(const pl_config *c);    /* POLAR_E_ARG for keys that contradict each other; NULL: none can. Every run of a plan is asked. */
+    const char *const *results;    /* names of a run's results, ended by NULL; NULL: not known before a run */
     const char   *valid;           /* what pl_epoch_row.valid is, for lines of progress: "top-1 %"; NULL: "valid" */
 } pl_schema;
 
 const pl_key *pl_schema_key(const pl_schema *s, const char *name);                             /* NULL when there is none */
+int           pl_schema_has_result(const pl_schema *s, const char *name);                      /* or the testbed does not say what it has */
 const char   *pl_key_type_name(pl_key_type type);                                              /* "int", "real", "bool", "text", "choice" */
 void          pl_key_range(char out[PL_WHY_CHARS], const pl_key *k);                            /* what it takes: "1 to 1024", "fused, reference" */
 

@@ -8,6 +8,7 @@
 #include "base/json_read.h"
 #include "base/json_write.h"
 #include "base/nearest.h"
+#include "base/text_visible.h"
 #include "lab/config.h"
 
 /* ---- keys -------------------------------------------------------------------------------------------------------------- */
@@ -37,6 +38,13 @@ const pl_key *pl_schema_find_key(char why[PL_WHY_CHARS], const pl_schema *s, con
     if (near) snprintf(why, PL_WHY_CHARS, "no key '%s' in testbed %s (did you mean %s?)", pl_text_shown(name).text, s->name, near);
     else snprintf(why, PL_WHY_CHARS, "no key '%s' in testbed %s (`polar plan --keys %s` lists them)", pl_text_shown(name).text, s->name, s->name);
     return NULL;
+}
+
+int pl_schema_has_result(const pl_schema *s, const char *name)
+{
+    for (int i = 0; s->results && s->results[i]; i++)
+        if (!strcmp(s->results[i], name)) return 1;
+    return !s->results;
 }
 
 const char *pl_key_type_name(pl_key_type type)
@@ -89,9 +97,7 @@ static int read_real(char *out, char *why, const pl_key *k, const char *text)
 static int read_text(char *out, char *why, const pl_key *k, const char *text)
 {
     size_t n = strlen(text);
-    int printable = pl_utf8_valid(text, (int64_t)n);
-    for (const char *c = text; *c; c++) printable = printable && (unsigned char)*c >= 0x20 && *c != 0x7f;
-    if (n < PL_VALUE_CHARS && printable) {
+    if (n < PL_VALUE_CHARS && pl_text_is_plain(text, n)) {
         memcpy(out, text, n + 1);
         return 1;
     }

@@ -90,8 +90,10 @@ static polar_status check(const pl_config *c)
     return pl_deit_settings_read(&s, c);
 }
 
+static const char *const results[] = {"l10", "top1", "best_top1", "best_epoch", "epochs", "diverged", "train_images", "test_images", "classes", "skipped", NULL};
+
 const pl_schema pl_deit_schema = {
-    .name = "deit", .version = 1, .metric = "l10", .keys = keys, .key_count = (int)(sizeof keys / sizeof *keys), .check = check, .valid = "top-1 %"};
+    .name = "deit", .version = 1, .metric = "l10", .results = results, .keys = keys, .key_count = (int)(sizeof keys / sizeof *keys), .check = check, .valid = "top-1 %"};
 
 /* ---- reading ----------------------------------------------------------------------------------------- */
 

@@ -32,17 +32,6 @@ static polar_status configure(pl_config **out, const pl_spec *s, int cell, const
     return POLAR_OK;
 }
 
-/* The last sentence without its kind and place ("bad argument: file.c:12: "). */
-static const char *bare_sentence(void)
-{
-    const char *text = polar_error_message();
-    for (int i = 0; i < 2; i++) {
-        const char *colon = strstr(text, ": ");
-        if (colon) text = colon + 2;
-    }
-    return text;
-}
-
 /* Keys that contradict each other, with the cell and arm where they do. */
 static polar_status check(const pl_plan *p, int cell, int arm)
 {
@@ -50,7 +39,7 @@ static polar_status check(const pl_plan *p, int cell, int arm)
     polar_status st = s->schema.check ? s->schema.check(p->configs[cell * s->arm_count + arm]) : POLAR_OK;
     if (st != POLAR_E_ARG) return st;
     char why[PL_WHY_CHARS];
-    snprintf(why, sizeof why, "%s", bare_sentence());
+    snprintf(why, sizeof why, "%s", pl_fail_sentence());
     return PL_FAIL(POLAR_E_ARG, "%s: cell '%s', arm '%s': %s", s->path, p->cells[cell], s->arms[arm].name, why);
 }
 

@@ -7,6 +7,7 @@
  *  4. The seconds of a run are those of its epochs, an ensemble's shared among its active members, summed over all sittings; they are in no result.
  *  5. An epoch may be made in parts (testbed.h, 6). What the store knows of seconds beyond its epochs' is the part of the next one that a checkpoint holds.
  */
+#include <assert.h>
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
@@ -308,8 +309,10 @@ static polar_status finish_member(group *g, int64_t i)
     member *m = &g->m[i];
     pl_run_state state = PL_RUN_DONE;
     PL_TRY(g->tb->results(g->t, i, results, PL_MAX_RESULTS, &count));
-    for (int k = 0; k < count; k++)
+    for (int k = 0; k < count; k++) {
+        assert(pl_schema_has_result(g->tb->schema, results[k].name));
         if (!strcmp(results[k].name, "diverged") && results[k].value != 0) state = PL_RUN_DIVERGED;
+    }
     if (g->job->r->o->weights) PL_TRY(g->tb->weights(g->t, i, g->job->r->o->weights));
     pl_run_progress p = progress_of(m);
     PL_TRY(pl_store_finish(g->job->store, m->run->id, state, results, count, &p));

@@ -60,7 +60,9 @@ static polar_status check(const pl_config *c)
     return pl_so3_settings_read(&s, c);
 }
 
-const pl_schema pl_so3_schema = {.name = "so3", .version = 1, .metric = "test_mse", .keys = keys, .key_count = (int)(sizeof keys / sizeof *keys), .check = check};
+static const char *const results[] = {"test_mse", "best_valid", "best_epoch", "epochs", "stopped_early", "diverged", "trace_mse", "trace_anisotropy_mse", NULL};
+
+const pl_schema pl_so3_schema = {.name = "so3", .version = 1, .metric = "test_mse", .results = results, .keys = keys, .key_count = (int)(sizeof keys / sizeof *keys), .check = check};
 
 /* ---- reading ----------------------------------------------------------------------------------------- */
 

@@ -11,6 +11,7 @@
 #include "base/json_read.h"
 #include "base/nearest.h"
 #include "base/sha256.h"
+#include "base/text_visible.h"
 #include "lab/spec_impl.h"
 #include "lab/yaml_read.h"
 
@@ -25,11 +26,31 @@ static polar_status read_word(char **out, const pl_spec *s, const pl_yaml_node *
     return pl_spec_copy(out, n->text);
 }
 
+/* A result of the testbed's runs, "mse" for "test_mse", or their seconds. */
+static polar_status read_metric(pl_spec *s, const pl_yaml_node *n)
+{
+    char test_name[80], known[400] = PL_METRIC_WALL;
+    PL_TRY(read_word(&s->metric, s, n));
+    snprintf(test_name, sizeof test_name, "test_%s", s->metric);
+    if (pl_schema_has_result(&s->schema, s->metric) || pl_schema_has_result(&s->schema, test_name) || !strcmp(s->metric, PL_METRIC_WALL)) return POLAR_OK;
+    for (int i = 0; s->schema.results[i]; i++) {
+        size_t used = strlen(known);
+        snprintf(known + used, sizeof known - used, ", %s", s->schema.results[i]);
+    }
+    const char *near = pl_nearest(s->metric, s->schema.results);
+    if (near) return BAD(n->line, "no result '%s' in testbed %s (did you mean %s? there is: %s)", s->metric, s->schema.name, near, known);
+    return BAD(n->line, "no result '%s' in testbed %s (there is: %s)", s->metric, s->schema.name, known);
+}
+
 static polar_status read_title(char **out, const pl_spec *s, const pl_yaml_node *n, int lines)
 {
     int ok = n->kind == PL_YAML_SCALAR && *n->text && strlen(n->text) <= (lines ? 4000 : 200);
-    for (const char *c = n->kind == PL_YAML_SCALAR ? n->text : ""; *c; c++) ok = ok && ((unsigned char)*c >= 0x20 || (lines && *c == '\n'));
-    if (!ok) return BAD(n->line, lines ? "%s wants a text of at most 4000 bytes" : "%s wants one line of at most 200 bytes", n->key);
+    for (const char *line = ok ? n->text : NULL; line && ok;) {
+        size_t size = strcspn(line, "\n");
+        ok = pl_text_is_plain(line, size) && (lines || !line[size]);
+        line = line[size] ? line + size + 1 : NULL;
+    }
+    if (!ok) return BAD(n->line, lines ? "%s wants a text of at most 4000 bytes without control characters" : "%s wants one line of at most 200 bytes without control characters", n->key);
     return pl_spec_copy(out, n->text);
 }
 
@@ -85,7 +106,7 @@ static const char *const fields[] = {"name", "title", "testbed", "metric", "abou
 static polar_status read_field(pl_spec *s, const pl_yaml_node *n)
 {
     if (!strcmp(n->key, "name")) return read_word(&s->name, s, n);
-    if (!strcmp(n->key, "metric")) return read_word(&s->metric, s, n);
+    if (!strcmp(n->key, "metric")) return read_metric(s, n);
     if (!strcmp(n->key, "title")) return read_title(&s->title, s, n, 0);
     if (!strcmp(n->key, "about")) return read_title(&s->about, s, n, 1);
     if (!strcmp(n->key, "seeds")) return read_seeds(s, n);

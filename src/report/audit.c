@@ -68,6 +68,10 @@ static polar_status resolve_metric(char **out, const char *metric, const pl_audi
 
 /* ---- the layout ---- */
 
+#define MOST_NAMES  4096          /* cells, or arms: each is compared with all others */
+#define MOST_SEEDS  100000
+#define MOST_SLOTS  (1 << 24)     /* cells x seeds x arms, and pairs x seeds: a store's rows need not make a grid */
+
 /* Index of the name; added when it is new. */
 static int64_t place_name(const char **names, int64_t *count, const char *name)
 {
@@ -105,6 +109,10 @@ static polar_status lay_out(pl_audit *a, const pl_audit_run *runs, int64_t count
         place_name(a->cells, &a->cell_count, runs[i].cell);
         place_name(a->arms, &a->arm_count, runs[i].arm);
         hint = place_seed(a->seeds, &a->seed_count, runs[i].seed, hint);
+        double slots = (double)a->cell_count * (double)a->seed_count * (double)a->arm_count;
+        int few = a->cell_count <= MOST_NAMES && a->arm_count <= MOST_NAMES && a->seed_count <= MOST_SEEDS;
+        PL_NEED(few && slots * fmax(1, 0.5 * (double)(a->arm_count - 1)) <= MOST_SLOTS, POLAR_E_FORMAT,
+                "%lld cells x %lld seeds x %lld arms and more are too many to compare", (long long)a->cell_count, (long long)a->seed_count, (long long)a->arm_count);
     }
     int64_t slots = a->cell_count * a->seed_count * a->arm_count;
     a->runs = pl_calloc((size_t)(slots ? slots : 1), sizeof *a->runs);

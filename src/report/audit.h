@@ -23,7 +23,6 @@
 #include "report/table.h"
 #include "store/store.h"
 
-#define PL_METRIC_WALL "wall"    /* the run's seconds; every other metric is a name of its results */
 
 typedef struct pl_audit_run {
     const char            *cell, *arm;    /* borrowed for the life of the audit */

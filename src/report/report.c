@@ -19,7 +19,9 @@ typedef struct {
     char                 *tables, *figures;    /* folders */
     pl_store_specs        specs;
     pl_part              *parts;
-    int64_t               count;
+    int64_t               wanted, count;       /* specs asked for; parts of them */
+    pl_left_out          *left;                /* the others */
+    int64_t               left_count;
 } report;
 
 /* ---- which specs ---- */
@@ -128,14 +130,45 @@ static polar_status write_tables(report *r, const pl_part *p, pl_store *s)
 
 /* ---- the whole ---- */
 
+/* What is wrong with one spec's rows, and not with this machine. */
+static int is_fault_of_spec(polar_status st)
+{
+    return st == POLAR_E_FORMAT || st == POLAR_E_ARG || st == POLAR_E_SHAPE || st == POLAR_E_DTYPE;
+}
+
+/* The spec is listed with its reason, the others are reported. */
+static polar_status leave_out(report *r, const char *name)
+{
+    pl_left_out *l = &r->left[r->left_count];
+    *l = (pl_left_out){.name = name, .why = pl_strdup(pl_fail_sentence())};
+    PL_NEED(l->why, POLAR_E_NOMEM, "a reason");
+    r->left_count++;
+    if (r->opts->left_out) r->opts->left_out(r->opts->progress_arg, name, l->why);
+    return POLAR_OK;
+}
+
+static polar_status load_part(report *r, pl_store *s, const pl_store_spec *spec)
+{
+    tell(r, spec->name);
+    if (spec->bad) return pl_fail_again(POLAR_E_FORMAT, spec->bad);
+    return pl_part_load(&r->parts[r->count], s, spec);
+}
+
 static polar_status load_parts(report *r, pl_store *s)
 {
-    for (int64_t i = 0; i < r->count; i++) {
+    for (int64_t i = 0; i < r->wanted; i++) {
         const pl_store_spec *spec = &r->specs.rows[i];
         if (r->opts->specs) PL_TRY(find_spec(&spec, &r->specs, r->opts->specs[i], pl_store_path(s)));
-        tell(r, spec->name);
-        PL_TRY(pl_part_load(&r->parts[i], s, spec));
+        polar_status st = load_part(r, s, spec);
+        if (st == POLAR_OK) {
+            r->count++;
+            continue;
+        }
+        pl_part_free(&r->parts[r->count]);
+        if (r->wanted == 1 || r->opts->specs || !is_fault_of_spec(st)) return st;    /* who asks for one wants to know */
+        PL_TRY(leave_out(r, spec->name));
     }
+    PL_NEED(r->count, POLAR_E_FORMAT, "the store '%s' has no spec that can be reported; %s: %s", pl_store_path(s), r->left[0].name, r->left[0].why);
     pl_across_link(r->parts, r->count);
     return POLAR_OK;
 }
@@ -147,8 +180,7 @@ static polar_status write_parts(report *r, pl_store *s)
         PL_TRY(write_tables(r, &r->parts[i], s));
         polar_status st = pl_part_draw(&r->parts[i], s, r->figures);
         if (st == POLAR_E_UNSUPPORTED) {    /* no gnuplot: everything else is still worth having */
-            const char *sentence = strstr(polar_error_message(), "no program gnuplot");
-            snprintf(r->out->note, sizeof r->out->note, "%s", sentence ? sentence : polar_error_message());
+            snprintf(r->out->note, sizeof r->out->note, "%s", pl_fail_sentence());
         } else {
             PL_TRY(st);
             r->out->figures += r->parts[i].figure_count;
@@ -170,7 +202,8 @@ static polar_status write_page(report *r, pl_store *s)
 {
     pl_out_file o;
     const char *slash = strrchr(pl_store_path(s), '/');
-    pl_page page = {.code = r->opts->code, .store = slash ? slash + 1 : pl_store_path(s), .figures = r->figures, .note = r->out->note, .parts = r->parts, .part_count = r->count};
+    pl_page page = {.code = r->opts->code, .store = slash ? slash + 1 : pl_store_path(s), .figures = r->figures, .note = r->out->note, .parts = r->parts, .part_count = r->count,
+                    .left = r->left, .left_count = r->left_count};
     tell(r, "index.html");
     PL_TRY(pl_out_begin(&o, r->opts->dir, "index.html"));
     PL_TRY(pl_out_end(&o, pl_page_write(o.f, &page)));
@@ -183,8 +216,8 @@ polar_status pl_report_write(pl_report_outcome *out, pl_store *s, const pl_repor
     report r = {.opts = opts, .out = out};
     *out = (pl_report_outcome){0};
     polar_status st = pl_store_select_specs(&r.specs, s);
-    r.count = opts->specs ? opts->spec_count : r.specs.count;
-    if (st == POLAR_OK && !r.count) st = PL_FAIL(POLAR_E_ARG, "the store '%s' has no specs yet (`polar run SPEC` fills it)", pl_store_path(s));
+    r.wanted = opts->specs ? opts->spec_count : r.specs.count;
+    if (st == POLAR_OK && !r.wanted) st = PL_FAIL(POLAR_E_ARG, "the store '%s' has no specs yet (`polar run SPEC` fills it)", pl_store_path(s));
     for (int64_t i = 0; st == POLAR_OK && opts->specs && i < opts->spec_count; i++) {    /* before anything is written */
         const pl_store_spec *spec;
         st = find_spec(&spec, &r.specs, opts->specs[i], pl_store_path(s));
@@ -193,12 +226,18 @@ polar_status pl_report_write(pl_report_outcome *out, pl_store *s, const pl_repor
     if (st == POLAR_OK) st = pl_path_join(&r.figures, opts->dir, "figures");
     if (st == POLAR_OK) st = pl_folder_make(r.tables);
     if (st == POLAR_OK) st = pl_folder_make(r.figures);
-    if (st == POLAR_OK && !(r.parts = pl_calloc((size_t)r.count, sizeof *r.parts))) st = PL_FAIL(POLAR_E_NOMEM, "a report of %lld specs", (long long)r.count);
+    if (st == POLAR_OK) {
+        r.parts = pl_calloc((size_t)r.wanted, sizeof *r.parts);
+        r.left = pl_calloc((size_t)r.wanted, sizeof *r.left);
+        if (!r.parts || !r.left) st = PL_FAIL(POLAR_E_NOMEM, "a report of %lld specs", (long long)r.wanted);
+    }
     if (st == POLAR_OK) st = load_parts(&r, s);
     if (st == POLAR_OK) st = write_parts(&r, s);
     if (st == POLAR_OK) st = write_across(&r);
     if (st == POLAR_OK) st = write_page(&r, s);
     for (int64_t i = 0; r.parts && i < r.count; i++) pl_part_free(&r.parts[i]);
+    for (int64_t i = 0; i < r.left_count; i++) pl_free(r.left[i].why);
+    pl_free(r.left);
     pl_free(r.parts);
     pl_store_specs_free(&r.specs);
     pl_free(r.tables);

@@ -21,6 +21,7 @@ typedef struct pl_report_opts {
     int64_t            spec_count;
     const char        *code;           /* version of the program that writes it */
     void (*progress)(void *arg, const char *what);    /* a word about what is being done; may be NULL */
+    void (*left_out)(void *arg, const char *spec, const char *why);    /* a spec that could not be reported, unless it was asked for by name; may be NULL */
     void              *progress_arg;
 } pl_report_opts;
 

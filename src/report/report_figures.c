@@ -11,6 +11,8 @@
 #include "report/report_metric.h"
 
 #define MOST_PANELS 15    /* pairs of arms: more would fill pages */
+#define MOST_CELLS  64    /* panels and labels along an axis: more cannot be read, and pictures would have no bound */
+#define MOST_ARMS   64
 
 /* ---- axes ---- */
 
@@ -281,6 +283,10 @@ polar_status pl_part_draw(pl_part *p, pl_store *s, const char *dir)
         curves += p->valid[i].count;
     }
     for (int64_t i = 0; i < a->pair_count; i++) pairs += a->pairs[i].s.n;
+    if (a->cell_count > MOST_CELLS || a->arm_count > MOST_ARMS) {
+        snprintf(p->no_figures, sizeof p->no_figures, "No figures: more than %d cells or %d arms could not be told apart.", MOST_CELLS, MOST_ARMS);
+        return POLAR_OK;
+    }
     if (values && strcmp(a->metric, PL_METRIC_WALL)) PL_TRY(go_on(&kept, draw_means(p, dir, a, 0)));
     if (pairs && pairs_per_cell(a) <= MOST_PANELS) PL_TRY(go_on(&kept, draw_differences(p, dir)));
     if (curves) PL_TRY(go_on(&kept, pl_draw_trajectories(p, dir)));

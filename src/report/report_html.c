@@ -40,7 +40,7 @@ static const char style[] =
     "thead th{border-bottom:1px solid var(--ink);font-weight:600}\n"
     "th.group{text-align:center;border-bottom:0;color:var(--soft);font-weight:500}\n"
     "tbody tr:hover{background:var(--tint)}\n"
-    "figure{margin:1.6rem 0 2.2rem}\n"
+    "figure{margin:1.6rem 0 2.2rem;min-width:0}\n"
     "figure svg{display:block;width:100%;height:auto;max-width:1000px}\n"
     "figure svg text{font-family:\"Helvetica Neue\",Helvetica,Arial,\"Liberation Sans\",\"DejaVu Sans\",sans-serif}\n"
     "figcaption{max-width:100ch;margin-top:.3rem}\n"
@@ -183,11 +183,11 @@ static polar_status put_figure(FILE *f, const pl_page *page, const pl_part_figur
     int found = 0;
     snprintf(name, sizeof name, "%s.svg", g->name);
     PL_TRY(pl_path_join(&path, page->figures, name));
-    fputs("<figure>\n", f);
+    fputs("<figure>\n<div class=\"wide\">\n", f);
     polar_status st = *page->note ? POLAR_OK : pl_svg_inline(f, path, g->name, g->heading, &found);
     pl_free(path);
     if (!found) pl_html_say(f, "(not drawn: %s)", *page->note ? page->note : "the file is gone");
-    fprintf(f, "\n<figcaption><b>Figure %d. ", number);
+    fprintf(f, "\n</div>\n<figcaption><b>Figure %d. ", number);
     pl_html_say(f, "%s.", g->heading);
     fputs("</b> ", f);
     pl_html_say(f, "%s", g->caption);
@@ -216,6 +216,19 @@ static polar_status put_missing(FILE *f, const pl_part *p)
 
 /* ---- the page ---- */
 
+/* Specs of the store that could not be reported, each with its reason. */
+static void put_left_out(FILE *f, const pl_page *p)
+{
+    if (!p->left_count) return;
+    fputs("<h3>Left out</h3>\n<ul class=\"note\">\n", f);
+    for (int64_t i = 0; i < p->left_count; i++) {
+        fputs("<li>", f);
+        pl_html_say(f, "%s: %s", p->left[i].name, p->left[i].why);
+        fputs("</li>\n", f);
+    }
+    fputs("</ul>\n", f);
+}
+
 static polar_status put_part(FILE *f, const pl_page *page, const pl_part *p, int *figure)
 {
     tally t = count_states(p);
@@ -230,6 +243,11 @@ static polar_status put_part(FILE *f, const pl_page *page, const pl_part *p, int
     PL_TRY(put_findings(f, p));
     PL_TRY(put_tables(f, p, p->audit, "results"));
     PL_TRY(put_part_tables(f, p));
+    if (*p->no_figures) {
+        fputs("<p class=\"note\">", f);
+        pl_html_say(f, "%s", p->no_figures);
+        fputs("</p>\n", f);
+    }
     for (int i = 0; i < p->figure_count; i++) PL_TRY(put_figure(f, page, &p->figures[i], ++*figure));
     if (strcmp(p->audit->metric, PL_METRIC_WALL)) PL_TRY(put_tables(f, p, p->wall, "wall"));
     PL_TRY(put_missing(f, p));
@@ -251,6 +269,7 @@ polar_status pl_page_write(FILE *f, const pl_page *p)
         pl_html_say(f, "%s.", p->note);
         fputs("</p>\n", f);
     }
+    put_left_out(f, p);
     if (p->part_count > 1) {
         fputs("<nav><ul>\n", f);
         if (has_across(p)) fputs("<li><a href=\"#across\">" ACROSS_TITLE "</a></li>\n", f);

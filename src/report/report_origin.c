@@ -33,13 +33,15 @@ static const char *threads_of(const pl_store_member *m, char room[64])
     return m->code ? room : NULL;
 }
 
+#define MOST_WORDS 20
+
 /* Each different word of the runs once, with how many have it. */
 static void put_words(FILE *f, const pl_part *p, const char *what, word_of get)
 {
     char room[64], other[64];
     int said = 0;
     fprintf(f, "<dt>%s</dt><dd>", what);
-    for (int64_t i = 0; i < p->members.count; i++) {
+    for (int64_t i = 0; i < p->members.count && said < MOST_WORDS; i++) {
         const char *word = get(&p->members.rows[i], room);
         int64_t same = 0, earlier = 0;
         for (int64_t j = 0; word && j < p->members.count; j++) {
@@ -51,7 +53,7 @@ static void put_words(FILE *f, const pl_part *p, const char *what, word_of get)
         }
         if (!word || earlier) continue;
         pl_html_say(f, "%s%s (%" PRId64 " runs)", said ? "; " : "", word, same);
-        said = 1;
+        if (++said == MOST_WORDS) fputs("; and perhaps others", f);
     }
     fputs(said ? "</dd>\n" : "none yet</dd>\n", f);
 }
@@ -74,7 +76,9 @@ static void put_runs(FILE *f, const pl_part *p)
         pl_html_say(f, "%s", why == PL_AUDIT_HAS_VALUE ? pl_run_state_name(m->state) : pl_audit_why_text(why));
         fputs("</td><td>", f);
         if (why == PL_AUDIT_HAS_VALUE) fprintf(f, "%.6g", value);
-        fprintf(f, "</td><td>%.1f</td><td class=\"text\">%s</td></tr>\n", m->wall, m->started ? m->started : "");
+        fprintf(f, "</td><td>%.1f</td><td class=\"text\">", m->wall);
+        pl_html_say(f, "%s", m->started ? m->started : "");
+        fputs("</td></tr>\n", f);
     }
     fputs("</tbody></table></div></details>\n", f);
 }

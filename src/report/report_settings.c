@@ -7,7 +7,8 @@
 #include "base/json_read.h"
 #include "base/string_build.h"
 
-#define MOST_KEYS 128
+#define MOST_KEYS  128
+#define MOST_CHARS 400    /* of the values of a slot together: a table is no list of everything */
 
 typedef struct {
     char *name;
@@ -42,9 +43,10 @@ static polar_status put_value(settings *s, const char *name, const char *value, 
         PL_NEED(k->name && k->values, POLAR_E_NOMEM, "a setting");
     }
     char **to = &k->values[slot];
-    if (*to && is_listed(*to, value)) return POLAR_OK;
+    if (*to && (is_listed(*to, value) || strlen(*to) > MOST_CHARS)) return POLAR_OK;
     pl_string joined = {0};
     pl_string_add(&joined, "%s%s%s", *to ? *to : "", *to ? " | " : "", value);
+    if (joined.used > MOST_CHARS) pl_string_add(&joined, " | ...");
     pl_free(*to);
     *to = NULL;
     return pl_string_take(to, &joined, "a setting");

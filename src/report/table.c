@@ -2,9 +2,11 @@
 #include "report/table.h"
 
 #include <assert.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/text_visible.h"
 
 typedef enum cell_kind { CELL_NONE, CELL_TEXT, CELL_NUMBER, CELL_INTEGER } cell_kind;
 
@@ -119,29 +121,24 @@ static const char *shown(char room[64], const cell *c, const pl_table_column *co
     return room;
 }
 
-/* A byte as a line of text can hold it, in `room`: a control byte, which a folder's name may contain and which would break the row, as C writes it. */
-static const char *visible(char room[8], char byte)
-{
-    unsigned char c = (unsigned char)byte;
-    const char *at = c ? strchr("\nn\tt\rr", c) : NULL;
-    if (c >= 0x20 && c != 0x7f) snprintf(room, 8, "%c", c);
-    else if (at) snprintf(room, 8, "\\%c", at[1]);
-    else snprintf(room, 8, "\\x%02x", c);
-    return room;
-}
-
 static int width(const char *s)
 {
-    char room[8];
+    char room[PL_VISIBLE_CHARS];
     int n = 0;
-    for (; *s; s++) n += ((unsigned char)*s & 0xc0) != 0x80 ? (int)strlen(visible(room, *s)) : 0;    /* UTF-8 continuation bytes take no room */
+    while (*s) {
+        s += pl_text_visible(room, s);
+        n += *room & 0x80 ? 1 : (int)strlen(room);    /* a character of several bytes takes one column */
+    }
     return n;
 }
 
 static void put_text(FILE *f, const char *s)
 {
-    char room[8];
-    for (; *s; s++) fputs(visible(room, *s), f);
+    char room[PL_VISIBLE_CHARS];
+    while (*s) {
+        s += pl_text_visible(room, s);
+        fputs(room, f);
+    }
 }
 
 static void put_padded(FILE *f, const char *s, int room, int left)
@@ -221,18 +218,34 @@ static void print_text(const pl_table *t, FILE *f, int *w)
     }
 }
 
+/* pl_text_visible for formats that can hold line ends and tabs as they are. */
+static int keep_blank(char room[PL_VISIBLE_CHARS], const char *s)
+{
+    if (*s != '\n' && *s != '\t') return pl_text_visible(room, s);
+    snprintf(room, PL_VISIBLE_CHARS, "%c", *s);
+    return 1;
+}
+
+/* A spreadsheet takes a text that begins so for a formula and would run it when the file is opened. Numbers are none. */
+static int is_formula(const char *s)
+{
+    char *end;
+    if (!*s || !strchr("=+-@", *s) || !s[1]) return 0;
+    (void)strtod(s, &end);
+    return *end != 0;
+}
+
 static void csv_text(FILE *f, const char *s)
 {
-    if (!strpbrk(s, ",\"\r\n")) {
-        fputs(s, f);
-        return;
+    char room[PL_VISIBLE_CHARS];
+    int quoted = is_formula(s) || strpbrk(s, ",\"\r\n") != NULL;
+    if (quoted) fputc('"', f);
+    if (is_formula(s)) fputc('\'', f);
+    while (*s) {
+        s += keep_blank(room, s);
+        fputs(*room == '"' ? "\"\"" : room, f);
     }
-    fputc('"', f);
-    for (; *s; s++) {
-        if (*s == '"') fputc('"', f);
-        fputc(*s, f);
-    }
-    fputc('"', f);
+    if (quoted) fputc('"', f);
 }
 
 static void print_csv(const pl_table *t, FILE *f)
@@ -257,15 +270,17 @@ static void print_csv(const pl_table *t, FILE *f)
 
 static void tex_text(FILE *f, const char *s)
 {
-    char room[8];
-    for (; *s; s++)
-        for (const char *c = visible(room, *s); *c; c++) {
+    char room[PL_VISIBLE_CHARS];
+    while (*s) {
+        s += pl_text_visible(room, s);
+        for (const char *c = room; *c; c++) {
             if (strchr("&%$#_{}", *c)) fprintf(f, "\\%c", *c);
             else if (*c == '\\') fputs("\\textbackslash{}", f);
             else if (*c == '~') fputs("\\textasciitilde{}", f);
             else if (*c == '^') fputs("\\textasciicircum{}", f);
             else fputc(*c, f);
         }
+    }
 }
 
 static void print_tex(const pl_table *t, FILE *f)
@@ -302,10 +317,11 @@ static void print_tex(const pl_table *t, FILE *f)
 
 void pl_html_text(FILE *f, const char *s)
 {
-    for (; *s; s++) {
-        const char *entity = *s == '&' ? "&amp;" : *s == '<' ? "&lt;" : *s == '>' ? "&gt;" : *s == '"' ? "&quot;" : *s == '\'' ? "&#39;" : NULL;
-        if (entity) fputs(entity, f);
-        else fputc(*s, f);
+    char room[PL_VISIBLE_CHARS];
+    while (*s) {
+        s += keep_blank(room, s);
+        const char *entity = *room == '&' ? "&amp;" : *room == '<' ? "&lt;" : *room == '>' ? "&gt;" : *room == '"' ? "&quot;" : *room == '\'' ? "&#39;" : NULL;
+        fputs(entity ? entity : room, f);
     }
 }
 

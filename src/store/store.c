@@ -48,7 +48,7 @@ static polar_status open_lock(pl_store *s)
 {
     char *path = NULL;
     PL_TRY(path_of(&path, s->path, ".lock"));
-    s->lock_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    s->lock_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
     polar_status st = s->lock_fd >= 0 ? POLAR_OK : PL_FAIL(POLAR_E_IO, "open '%s' beside the store: %s", pl_text_shown(path).text, strerror(errno));
     pl_free(path);
     return st;
@@ -59,7 +59,7 @@ static polar_status open_to_write(pl_store *s)
     int version = 0;
     PL_TRY(pl_sql_open(s, s->path, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE));
     if (sqlite3_db_readonly(s->db, "main") == 1) return PL_SQL_FAIL(s, SQLITE_READONLY);
-    PL_TRY(pl_store_identify(s, PL_STORE_VERSION, &version));
+    PL_TRY(pl_store_identify(s, pl_store_steps, PL_STORE_VERSION, &version));
     PL_TRY(use_wal(s));
     PL_TRY(pl_store_upgrade(s, pl_store_steps, PL_STORE_VERSION));
     PL_TRY(pl_store_check(s));
@@ -106,7 +106,7 @@ static polar_status open_to_read(pl_store *s)
     PL_TRY(pl_sql_do(s, "PRAGMA query_only = 1", ""));
     int rc = sqlite3_exec(s->db, "SELECT 1 FROM sqlite_schema", NULL, NULL, NULL);
     if ((rc & 0xff) == SQLITE_CANTOPEN || (rc & 0xff) == SQLITE_READONLY) PL_TRY(open_immutable(s));
-    PL_TRY(pl_store_identify(s, PL_STORE_VERSION, &version));
+    PL_TRY(pl_store_identify(s, pl_store_steps, PL_STORE_VERSION, &version));
     PL_NEED(version > 0, POLAR_E_FORMAT, "the store '%s' is empty (`polar run` fills it)", pl_text_shown(s->path).text);
     PL_NEED(version == PL_STORE_VERSION, POLAR_E_FORMAT, "the store '%s' has the older version %d: `polar run` upgrades it", pl_text_shown(s->path).text, version);
     return pl_store_check(s);

@@ -28,6 +28,7 @@
 
 #define PL_STORE_VERSION 3          /* of the schema: PRAGMA user_version */
 #define PL_RUN_ID_CHARS  33         /* 32 hex digits and the zero */
+#define PL_METRIC_WALL   "wall"     /* what audits compare besides results: a run's seconds */
 
 typedef struct pl_store pl_store;
 
@@ -85,6 +86,7 @@ typedef struct pl_store_spec {      /* borrowed strings to put; owned by the sel
     const char *sha;                /* SHA-256 of the file's text */
     const char *title, *testbed, *metric;
     const char *text;               /* the file as it was read */
+    const char *bad;                /* selected: why this one cannot be used, a sentence (its texts are then "", its name may be "?"); otherwise NULL */
 } pl_store_spec;
 
 typedef struct pl_store_plan_row {  /* one run of a spec to put; borrowed strings */

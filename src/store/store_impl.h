@@ -7,6 +7,8 @@
 
 #include "store/store.h"
 
+typedef struct pl_pool pl_pool;            /* strings and small arrays, freed together */
+
 struct pl_store {
     sqlite3      *db;
     sqlite3_stmt *rollback; /* made when it opens: rolling back must not want memory */
@@ -30,7 +32,30 @@ polar_status pl_sql_integer(pl_store *s, const char *sql, int64_t *out);        
 polar_status pl_sql_begin(pl_store *s);                                                /* a transaction that will write */
 polar_status pl_sql_end(pl_store *s, polar_status st);                                 /* commits if st is POLAR_OK; else rolls back and returns st with its sentence */
 void         pl_sql_abandon(pl_store *s);                                              /* rolls back if a transaction is open; takes no memory, leaves the sentence alone */
-double       pl_sql_real(sqlite3_stmt *st, int column);                                /* null is NaN */
+
+/* ---- columns of a row (store_read.c): a store may come from anywhere ---------------------------------------------------- */
+
+typedef enum pl_text_kind {
+    PL_TEXT_WORD,                          /* a-z, 0-9, _: fit for a file's name */
+    PL_TEXT_ID,                            /* `most` hexadecimal digits */
+    PL_TEXT_LINE,                          /* one line of UTF-8 without control characters */
+    PL_TEXT_LINES                          /* UTF-8 without zero bytes: a spec's file */
+} pl_text_kind;
+
+typedef struct pl_text_rule {
+    const char  *what;                     /* "the name of a spec" */
+    pl_text_kind kind;
+    size_t       most;                     /* bytes */
+    int          maybe;                    /* it may be null */
+} pl_text_rule;
+
+extern const pl_text_rule pl_rule_cell, pl_rule_arm;    /* what a plan puts, and what is read of it */
+
+polar_status pl_text_check(pl_store *s, const pl_text_rule *rule, const char *text);                                                   /* before it is put: POLAR_E_FORMAT */
+polar_status pl_read_text(const char **out, pl_pool **pool, pl_store *s, sqlite3_stmt *st, int column, const pl_text_rule *rule);     /* a copy, or NULL for a null that may be */
+polar_status pl_read_chars(char *out, size_t room, pl_store *s, sqlite3_stmt *st, int column, const pl_text_rule *rule);              /* into an array; never null */
+polar_status pl_read_integer(int64_t *out, pl_store *s, sqlite3_stmt *st, int column, const char *what, int64_t least, int64_t most);
+polar_status pl_read_real(double *out, pl_store *s, sqlite3_stmt *st, int column, const char *what);                                  /* null is NaN */
 
 /* ---- the schema (store_schema.c) --------------------------------------------------------------------------------------- */
 
@@ -38,17 +63,16 @@ double       pl_sql_real(sqlite3_stmt *st, int column);                         
 
 extern const char *const pl_store_steps[PL_STORE_VERSION];    /* step[v] takes a store of version v to v + 1 */
 
-/* Whose file it is: a store of at most `count` steps, or one with nothing in it yet; sets *version. */
-polar_status pl_store_identify(pl_store *s, int count, int *version);
+/* Whose file it is: a store of at most `count` steps that holds the tables of its version and nothing else (no trigger, no view), or one with nothing in
+ * it yet; sets *version. */
+polar_status pl_store_identify(pl_store *s, const char *const *steps, int count, int *version);
 polar_status pl_store_upgrade(pl_store *s, const char *const *steps, int count);    /* to version `count`, all steps in one transaction */
 polar_status pl_store_check(pl_store *s);                                           /* the file's structure, by SQLite's quick_check */
 
 /* ---- memory of selected rows (store_pool.c) ---------------------------------------------------------------------------- */
 
-typedef struct pl_pool pl_pool;            /* strings and small arrays, freed together */
-
 void  *pl_pool_take(pl_pool **pool, size_t bytes);                  /* NULL when there is no memory; *pool begins as NULL */
-polar_status pl_pool_text(const char **out, pl_pool **pool, sqlite3_stmt *st, int column);    /* a copy, or NULL for null */
+polar_status pl_pool_copy(const char **out, pl_pool **pool, const char *text);
 void   pl_pool_free(pl_pool *pool);                                 /* NULL is fine */
 
 typedef struct pl_grow {                   /* an array that grows */

@@ -29,13 +29,11 @@ void *pl_pool_take(pl_pool **pool, size_t bytes)
     return p;
 }
 
-polar_status pl_pool_text(const char **out, pl_pool **pool, sqlite3_stmt *st, int column)
+polar_status pl_pool_copy(const char **out, pl_pool **pool, const char *text)
 {
+    size_t bytes = strlen(text) + 1;
+    char *copy = pl_pool_take(pool, bytes);
     *out = NULL;
-    if (sqlite3_column_type(st, column) == SQLITE_NULL) return POLAR_OK;
-    const char *text = (const char *)sqlite3_column_text(st, column);
-    size_t bytes = text ? strlen(text) + 1 : 0;
-    char *copy = text ? pl_pool_take(pool, bytes) : NULL;
     PL_NEED(copy, POLAR_E_NOMEM, "a text of the store");
     *out = memcpy(copy, text, bytes);
     return POLAR_OK;

@@ -19,6 +19,8 @@ static polar_status put_members(pl_store *s, sqlite3_stmt *run, sqlite3_stmt *me
 {
     for (int64_t i = 0; i < count; i++) {
         const pl_store_plan_row *r = &rows[i];
+        PL_TRY(pl_text_check(s, &pl_rule_cell, r->cell));
+        PL_TRY(pl_text_check(s, &pl_rule_arm, r->arm));
         PL_TRY(pl_sql_put(s, run, "ttit", r->id, spec->testbed, r->seed, r->config));
         PL_TRY(pl_sql_put(s, member, "tttiit", spec->name, r->cell, r->arm, r->seed, i, r->id));
     }

@@ -7,6 +7,8 @@
  *  1. application_id, user_version and the tables of that version are written in one transaction: a file has all of them or none.
  *  2. A file of another program (tables, but not our application_id) is never written to, not even its journal mode.
  *  3. A store newer than this program is never written to and never read.
+ *  4. Nor is one that holds anything else than the tables of its version, to the letter: a trigger, a view, a generated column or a
+ *     constraint of somebody else's would be executed by our own statements.
  */
 #include <stdio.h>
 #include <string.h>
@@ -41,29 +43,80 @@ static polar_status read_marks(pl_store *s, marks *m)
     return pl_sql_integer(s, "SELECT count(*) FROM sqlite_schema", &m->tables);
 }
 
-polar_status pl_store_identify(pl_store *s, int count, int *version)
+#define SCHEMA_ROWS "SELECT type, name, tbl_name, coalesce(sql, '') FROM sqlite_schema ORDER BY type, name"
+
+/* One row further in both; *differ: they are not the same, or only one of them has a row. */
+static polar_status compare_row(pl_store *s, sqlite3_stmt *st, pl_store *model, sqlite3_stmt *expected, int *row, int *differ)
+{
+    int more = 0;
+    PL_TRY(pl_sql_next(s, st, row));
+    PL_TRY(pl_sql_next(model, expected, &more));
+    *differ = *row != more;
+    for (int i = 0; i < 4 && *row && more; i++) {
+        const char *a = (const char *)sqlite3_column_text(st, i), *b = (const char *)sqlite3_column_text(expected, i);
+        PL_NEED(a && b, POLAR_E_NOMEM, "the tables of the store '%s'", pl_text_shown(s->path).text);
+        *differ |= strcmp(a, b) != 0;
+    }
+    return POLAR_OK;
+}
+
+static polar_status compare_schemas(pl_store *s, sqlite3_stmt *st, pl_store *model, sqlite3_stmt *expected)
+{
+    int row = 1, differ = 0;
+    while (row && !differ) PL_TRY(compare_row(s, st, model, expected, &row, &differ));
+    if (!differ) return POLAR_OK;
+    const char *type = row ? (const char *)sqlite3_column_text(st, 0) : NULL, *name = row ? (const char *)sqlite3_column_text(st, 1) : NULL;
+    return PL_FAIL(POLAR_E_FORMAT, "the store '%s' is not as polar makes it (%s '%s'): what somebody added to it would be executed, so it is not opened", pl_text_shown(s->path).text,
+                   type ? pl_text_shown(type).text : "a table is missing", name ? pl_text_shown(name).text : "-");
+}
+
+/* Its tables are those of that version, and there is nothing else. */
+static polar_status compare_tables(pl_store *s, const char *const *steps, int version)
+{
+    pl_store model = {.path = s->path};    /* the same steps in memory */
+    sqlite3_stmt *st = NULL, *expected = NULL;
+    polar_status status = pl_sql_open(&model, ":memory:", SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE);
+    for (int v = 0; v < version && status == POLAR_OK; v++) {
+        int rc = sqlite3_exec(model.db, steps[v], NULL, NULL, NULL);
+        if (rc != SQLITE_OK) status = PL_SQL_FAIL(&model, rc);
+    }
+    if (status == POLAR_OK) status = pl_sql_prepare(&st, s, SCHEMA_ROWS);
+    if (status == POLAR_OK) status = pl_sql_prepare(&expected, &model, SCHEMA_ROWS);
+    if (status == POLAR_OK) status = compare_schemas(s, st, &model, expected);
+    sqlite3_finalize(st);
+    sqlite3_finalize(expected);
+    pl_sql_close(&model);
+    return status;
+}
+
+static polar_status judge(pl_store *s, const char *const *steps, int count, const marks *m)
+{
+    pl_shown path = pl_text_shown(s->path);
+    PL_NEED(m->application == PL_STORE_APPLICATION || (!m->application && !m->user && !m->tables), POLAR_E_FORMAT,
+            "'%s' is an SQLite database of another program (give another file with --store)", path.text);
+    PL_NEED(m->user > 0 || !m->application, POLAR_E_FORMAT, "the store '%s' is damaged: its version is %lld, and versions count from 1 (move it away and run again)", path.text,
+            (long long)m->user);
+    PL_NEED(m->user <= count, POLAR_E_FORMAT, "the store '%s' was written by a newer polar (store version %lld, this program knows %d): use that program", path.text, (long long)m->user, count);
+    return compare_tables(s, steps, (int)m->user);
+}
+
+polar_status pl_store_identify(pl_store *s, const char *const *steps, int count, int *version)
 {
     marks m = {0};
-    int alone = sqlite3_get_autocommit(s->db);    /* the three of one moment: another process may be making the tables just now */
+    int alone = sqlite3_get_autocommit(s->db);    /* all of one moment: another process may be making the tables just now */
     if (alone) PL_TRY(pl_sql_do(s, "BEGIN", ""));
     polar_status st = read_marks(s, &m);
+    if (st == POLAR_OK) st = judge(s, steps, count, &m);
     if (alone) pl_sql_abandon(s);
-    PL_TRY(st);
-    PL_NEED(m.application == PL_STORE_APPLICATION || (!m.application && !m.user && !m.tables), POLAR_E_FORMAT,
-            "'%s' is an SQLite database of another program (give another file with --store)", pl_text_shown(s->path).text);
-    PL_NEED(m.user > 0 || !m.application, POLAR_E_FORMAT, "the store '%s' is damaged: its version is %lld, and versions count from 1 (move it away and run again)",
-            pl_text_shown(s->path).text, (long long)m.user);
-    PL_NEED(m.user <= count, POLAR_E_FORMAT, "the store '%s' was written by a newer polar (store version %lld, this program knows %d): use that program",
-            pl_text_shown(s->path).text, (long long)m.user, count);
-    *version = (int)m.user;
-    return POLAR_OK;
+    if (st == POLAR_OK) *version = (int)m.user;
+    return st;
 }
 
 static polar_status climb(pl_store *s, const char *const *steps, int count)
 {
     int version = 0;
     char sql[64];
-    PL_TRY(pl_store_identify(s, count, &version));    /* again: another process may have been faster */
+    PL_TRY(pl_store_identify(s, steps, count, &version));    /* again: another process may have been faster */
     if (version == count) return POLAR_OK;
     for (; version < count; version++) {
         int rc = sqlite3_exec(s->db, steps[version], NULL, NULL, NULL);
@@ -78,7 +131,7 @@ static polar_status climb(pl_store *s, const char *const *steps, int count)
 polar_status pl_store_upgrade(pl_store *s, const char *const *steps, int count)
 {
     int version = 0;
-    PL_TRY(pl_store_identify(s, count, &version));
+    PL_TRY(pl_store_identify(s, steps, count, &version));
     if (version == count) return POLAR_OK;
     PL_TRY(pl_sql_begin(s));
     return pl_sql_end(s, climb(s, steps, count));

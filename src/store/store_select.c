@@ -1,4 +1,5 @@
-/* store_select.c -- everything that reads a store: rows in arrays that the caller owns. What one call gives is of one moment. */
+/* store_select.c -- everything that reads a store: rows in arrays that the caller owns. What one call gives is of one moment; a row that
+ * polar could not have written is an error. */
 #include <stdio.h>
 #include <string.h>
 
@@ -12,21 +13,32 @@ const char *pl_run_state_name(pl_run_state state) { return state_names[state]; }
 
 static polar_status no_memory(pl_store *s) { return PL_FAIL(POLAR_E_NOMEM, "rows of the store '%s'", pl_text_shown(s->path).text); }
 
-/* Cut to the room there is. No column read by it is ever null, so that NULL means no memory. */
-static polar_status copy_text(char *out, size_t bytes, pl_store *s, sqlite3_stmt *st, int column)
-{
-    const char *text = (const char *)sqlite3_column_text(st, column);
-    if (!text) return no_memory(s);
-    snprintf(out, bytes, "%s", text);
-    return POLAR_OK;
-}
+/* What a column may hold: as much as the writers put, and no more. */
+static const pl_text_rule
+    spec_name   = {"the name of a spec", PL_TEXT_WORD, 63, 0},
+    spec_sha    = {"the hash of a spec", PL_TEXT_LINE, 64, 0},
+    spec_title  = {"the title of a spec", PL_TEXT_LINE, 400, 0},
+    spec_bed    = {"the testbed of a spec", PL_TEXT_WORD, 63, 0},
+    spec_metric = {"the metric of a spec", PL_TEXT_WORD, 63, 0},
+    spec_text   = {"the text of a spec", PL_TEXT_LINES, 1 << 19, 0},
+    run_id      = {"the id of a run", PL_TEXT_ID, PL_RUN_ID_CHARS - 1, 0},
+    run_config  = {"the configuration of a run", PL_TEXT_LINE, 1 << 16, 0},
+    run_state   = {"the state of a run", PL_TEXT_WORD, 15, 0},
+    run_clock   = {"a time of a run", PL_TEXT_LINE, 40, 1},
+    run_origin  = {"the origin of a run", PL_TEXT_LINE, 1000, 1},
+    result_name = {"the name of a result", PL_TEXT_WORD, 31, 0},
+    gauge_block = {"the block of a gauge row", PL_TEXT_LINE, 63, 0},
+    gauge_map   = {"the map of a gauge row", PL_TEXT_LINE, 23, 0};
+
+const pl_text_rule pl_rule_cell = {"a cell", PL_TEXT_LINE, 4096, 0}, pl_rule_arm = {"an arm", PL_TEXT_LINE, 200, 0};
 
 static polar_status read_state(pl_run_state *out, pl_store *s, sqlite3_stmt *st, int column)
 {
     char word[16];
-    PL_TRY(copy_text(word, sizeof word, s, st, column));
-    *out = !strcmp(word, state_names[PL_RUN_DONE]) ? PL_RUN_DONE : !strcmp(word, state_names[PL_RUN_DIVERGED]) ? PL_RUN_DIVERGED : PL_RUN_PLANNED;
-    return POLAR_OK;
+    PL_TRY(pl_read_chars(word, sizeof word, s, st, column, &run_state));
+    for (*out = PL_RUN_PLANNED; *out <= PL_RUN_DIVERGED; ++*out)
+        if (!strcmp(word, state_names[*out])) return POLAR_OK;
+    return PL_FAIL(POLAR_E_FORMAT, "the store '%s': a run has the state '%s', which polar never writes: the file was changed or is damaged", pl_text_shown(s->path).text, word);
 }
 
 /* ---- one row at a time ------------------------------------------------------------------------------------------------- */
@@ -59,44 +71,58 @@ static void drop(selection *sel)
     pl_pool_free(sel->pool);
 }
 
+static polar_status read_spec_texts(pl_store *s, selection *sel, sqlite3_stmt *st, pl_store_spec *r)
+{
+    PL_TRY(pl_read_text(&r->name, &sel->pool, s, st, 0, &spec_name));
+    PL_TRY(pl_read_text(&r->sha, &sel->pool, s, st, 1, &spec_sha));
+    PL_TRY(pl_read_text(&r->title, &sel->pool, s, st, 2, &spec_title));
+    PL_TRY(pl_read_text(&r->testbed, &sel->pool, s, st, 3, &spec_bed));
+    PL_TRY(pl_read_text(&r->metric, &sel->pool, s, st, 4, &spec_metric));
+    return pl_read_text(&r->text, &sel->pool, s, st, 5, &spec_text);
+}
+
+/* One that cannot be read does not hide the others: it has a reason instead of texts. */
 static polar_status read_spec(pl_store *s, selection *sel, sqlite3_stmt *st, void *row)
 {
-    (void)s;
     pl_store_spec *r = row;
-    PL_TRY(pl_pool_text(&r->name, &sel->pool, st, 0));
-    PL_TRY(pl_pool_text(&r->sha, &sel->pool, st, 1));
-    PL_TRY(pl_pool_text(&r->title, &sel->pool, st, 2));
-    PL_TRY(pl_pool_text(&r->testbed, &sel->pool, st, 3));
-    PL_TRY(pl_pool_text(&r->metric, &sel->pool, st, 4));
-    return pl_pool_text(&r->text, &sel->pool, st, 5);
+    polar_status status = read_spec_texts(s, sel, st, r);
+    if (status != POLAR_E_FORMAT) return status;
+    const char *name = r->name ? r->name : "?";
+    *r = (pl_store_spec){.name = name, .sha = "", .title = "", .testbed = "", .metric = "", .text = ""};
+    return pl_pool_copy(&r->bad, &sel->pool, polar_error_message());
 }
 
 static polar_status read_epoch(pl_store *s, selection *sel, sqlite3_stmt *st, void *row)
 {
-    (void)s, (void)sel;
-    *(pl_epoch_row *)row = (pl_epoch_row){sqlite3_column_int64(st, 0), pl_sql_real(st, 1), pl_sql_real(st, 2), pl_sql_real(st, 3), sqlite3_column_int(st, 4), pl_sql_real(st, 5)};
-    return POLAR_OK;
+    (void)sel;
+    pl_epoch_row *r = row;
+    int64_t improved = 0;
+    PL_TRY(pl_read_integer(&r->epoch, s, st, 0, "an epoch's number", 1, INT32_MAX));
+    PL_TRY(pl_read_real(&r->train_loss, s, st, 1, "an epoch's loss"));
+    PL_TRY(pl_read_real(&r->valid, s, st, 2, "an epoch's validation"));
+    PL_TRY(pl_read_real(&r->lr, s, st, 3, "an epoch's learning rate"));
+    PL_TRY(pl_read_integer(&improved, s, st, 4, "an epoch's mark of improvement", 0, 1));
+    r->improved = (int)improved;
+    return pl_read_real(&r->seconds, s, st, 5, "an epoch's time");
 }
 
 static polar_status read_gauge(pl_store *s, selection *sel, sqlite3_stmt *st, void *row)
 {
     (void)sel;
     pl_gauge_row *r = row;
-    r->step = sqlite3_column_int64(st, 0);
-    PL_TRY(copy_text(r->block, sizeof r->block, s, st, 1));
-    r->shadow = sqlite3_column_int64(st, 2);
-    PL_TRY(copy_text(r->map, sizeof r->map, s, st, 3));
-    r->deviation = pl_sql_real(st, 4);
-    return POLAR_OK;
+    PL_TRY(pl_read_integer(&r->step, s, st, 0, "the step of a gauge row", 1, INT64_MAX));
+    PL_TRY(pl_read_chars(r->block, sizeof r->block, s, st, 1, &gauge_block));
+    PL_TRY(pl_read_integer(&r->shadow, s, st, 2, "the shadow of a gauge row", 0, INT32_MAX));
+    PL_TRY(pl_read_chars(r->map, sizeof r->map, s, st, 3, &gauge_map));
+    return pl_read_real(&r->deviation, s, st, 4, "the deviation of a gauge row");
 }
 
 static polar_status read_result(pl_store *s, selection *sel, sqlite3_stmt *st, void *row)
 {
     (void)sel;
     pl_result *r = row;
-    PL_TRY(copy_text(r->name, sizeof r->name, s, st, 0));
-    r->value = pl_sql_real(st, 1);
-    return POLAR_OK;
+    PL_TRY(pl_read_chars(r->name, sizeof r->name, s, st, 0, &result_name));
+    return pl_read_real(&r->value, s, st, 1, "a result");
 }
 
 /* The run's results, in the pool of the members. */
@@ -120,21 +146,21 @@ static polar_status add_results(pl_store *s, selection *sel, pl_store_member *m)
 static polar_status read_member(pl_store *s, selection *sel, sqlite3_stmt *st, void *row)
 {
     pl_store_member *m = row;
-    PL_TRY(copy_text(m->id, sizeof m->id, s, st, 0));
-    PL_TRY(pl_pool_text(&m->config, &sel->pool, st, 1));
+    PL_TRY(pl_read_chars(m->id, sizeof m->id, s, st, 0, &run_id));
+    PL_TRY(pl_read_text(&m->config, &sel->pool, s, st, 1, &run_config));
     PL_TRY(read_state(&m->state, s, st, 2));
-    m->wall = sqlite3_column_double(st, 3);
-    PL_TRY(pl_pool_text(&m->started, &sel->pool, st, 4));
-    PL_TRY(pl_pool_text(&m->finished, &sel->pool, st, 5));
-    PL_TRY(pl_pool_text(&m->code, &sel->pool, st, 6));
-    PL_TRY(pl_pool_text(&m->device, &sel->pool, st, 7));
-    PL_TRY(pl_pool_text(&m->cpu, &sel->pool, st, 8));
-    m->threads = sqlite3_column_int64(st, 9);
-    m->seed = sqlite3_column_int64(st, 10);
-    PL_TRY(pl_pool_text(&m->data, &sel->pool, st, 11));
-    PL_TRY(pl_pool_text(&m->cell, &sel->pool, st, 12));
-    PL_TRY(pl_pool_text(&m->arm, &sel->pool, st, 13));
-    m->ord = sqlite3_column_int64(st, 14);
+    PL_TRY(pl_read_real(&m->wall, s, st, 3, "a run's seconds"));
+    PL_TRY(pl_read_text(&m->started, &sel->pool, s, st, 4, &run_clock));
+    PL_TRY(pl_read_text(&m->finished, &sel->pool, s, st, 5, &run_clock));
+    PL_TRY(pl_read_text(&m->code, &sel->pool, s, st, 6, &run_origin));
+    PL_TRY(pl_read_text(&m->device, &sel->pool, s, st, 7, &run_origin));
+    PL_TRY(pl_read_text(&m->cpu, &sel->pool, s, st, 8, &run_origin));
+    if (sqlite3_column_type(st, 9) != SQLITE_NULL) PL_TRY(pl_read_integer(&m->threads, s, st, 9, "a run's number of threads", 0, INT32_MAX));
+    PL_TRY(pl_read_integer(&m->seed, s, st, 10, "a run's seed", INT64_MIN, INT64_MAX));
+    PL_TRY(pl_read_text(&m->data, &sel->pool, s, st, 11, &run_origin));
+    PL_TRY(pl_read_text(&m->cell, &sel->pool, s, st, 12, &pl_rule_cell));
+    PL_TRY(pl_read_text(&m->arm, &sel->pool, s, st, 13, &pl_rule_arm));
+    PL_TRY(pl_read_integer(&m->ord, s, st, 14, "a run's place in the plan", 0, INT64_MAX));
     return m->state == PL_RUN_PLANNED ? POLAR_OK : add_results(s, sel, m);
 }
 
@@ -228,7 +254,7 @@ polar_status pl_store_run_state(pl_store *s, const char *id, pl_run_state *state
     if (status == POLAR_OK) status = pl_sql_next(s, st, &row);
     if (status == POLAR_OK && !row) status = PL_FAIL(POLAR_E_ARG, "the store '%s' has no run %s", pl_text_shown(s->path).text, pl_text_shown(id).text);
     if (status == POLAR_OK) status = read_state(state, s, st, 0);
-    if (status == POLAR_OK && wall) *wall = sqlite3_column_double(st, 1);
+    if (status == POLAR_OK && wall) status = pl_read_real(wall, s, st, 1, "a run's seconds");
     sqlite3_finalize(st);
     return status;
 }
@@ -243,7 +269,7 @@ polar_status pl_store_other_data(char id[PL_RUN_ID_CHARS], pl_store *s, const ch
     PL_TRY(pl_sql_prepare(&st, s, "SELECT id FROM run WHERE state <> 'planned' AND data <> ?1 AND " DATA_NAME("data") " = " DATA_NAME("?1") " ORDER BY id LIMIT 1"));
     polar_status status = pl_sql_bind(s, st, "t", data);
     if (status == POLAR_OK) status = pl_sql_next(s, st, &row);
-    if (status == POLAR_OK && row) status = copy_text(id, PL_RUN_ID_CHARS, s, st, 0);
+    if (status == POLAR_OK && row) status = pl_read_chars(id, PL_RUN_ID_CHARS, s, st, 0, &run_id);
     sqlite3_finalize(st);
     return status;
 }

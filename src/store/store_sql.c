@@ -14,7 +14,8 @@
 #include "base/json_read.h"
 #include "store/store_impl.h"
 
-#define BUSY_SECONDS 60
+#define BUSY_SECONDS     60
+#define MOST_VALUE_BYTES (1 << 20)    /* of a text, and of a row; the longest we write is a spec's file, 256 KiB */
 
 /* ---- memory ------------------------------------------------------------------------------------------------------------ */
 
@@ -89,6 +90,8 @@ polar_status pl_sql_fail(pl_store *s, int rc, const char *file, int line)
     case SQLITE_CORRUPT:
         return pl_fail(POLAR_E_FORMAT, file, line, "the store '%s' is damaged (%s): move it away and run again, or rescue it with `sqlite3 FILE .recover`", path.text,
                        s->db ? sqlite3_errmsg(s->db) : "unreadable");
+    case SQLITE_TOOBIG:
+        return pl_fail(POLAR_E_FORMAT, file, line, "the store '%s' holds a value of more than %d bytes, which polar never writes: the file was changed or is damaged", path.text, MOST_VALUE_BYTES);
     case SQLITE_READONLY:
     case SQLITE_PERM:
         return pl_fail(POLAR_E_IO, file, line, "the store '%s' or its folder is read-only: copy it to where you may write, or give another with --store", path.text);
@@ -100,6 +103,22 @@ polar_status pl_sql_fail(pl_store *s, int rc, const char *file, int line)
     }
 }
 
+/* A store may be anybody's file: nothing in its schema is executed, and no value is longer than what we write. */
+static polar_status harden(pl_store *s)
+{
+    static const struct { int option, value; } settings[] = {
+        {SQLITE_DBCONFIG_DEFENSIVE, 1}, {SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0}, {SQLITE_DBCONFIG_ENABLE_TRIGGER, 0}, {SQLITE_DBCONFIG_ENABLE_VIEW, 0},
+        {SQLITE_DBCONFIG_ENABLE_LOAD_EXTENSION, 0}, {SQLITE_DBCONFIG_ENABLE_FTS3_TOKENIZER, 0}, {SQLITE_DBCONFIG_WRITABLE_SCHEMA, 0},
+    };
+    for (size_t i = 0; i < sizeof settings / sizeof *settings; i++) {
+        int rc = sqlite3_db_config(s->db, settings[i].option, settings[i].value, NULL);
+        if (rc != SQLITE_OK) return PL_SQL_FAIL(s, rc);
+    }
+    sqlite3_limit(s->db, SQLITE_LIMIT_LENGTH, MOST_VALUE_BYTES);
+    sqlite3_limit(s->db, SQLITE_LIMIT_ATTACHED, 0);
+    return pl_sql_do(s, "PRAGMA cell_size_check = 1", "");
+}
+
 polar_status pl_sql_open(pl_store *s, const char *name, int flags)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -107,6 +126,7 @@ polar_status pl_sql_open(pl_store *s, const char *name, int flags)
     int rc = sqlite3_open_v2(name, &s->db, flags | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE, NULL);
     if (rc != SQLITE_OK) return PL_SQL_FAIL(s, rc);
     sqlite3_busy_timeout(s->db, BUSY_SECONDS * 1000);
+    PL_TRY(harden(s));
     return pl_sql_prepare(&s->rollback, s, "ROLLBACK");
 }
 
@@ -216,9 +236,4 @@ void pl_sql_abandon(pl_store *s)
     if (sqlite3_get_autocommit(s->db)) return;
     (void)sqlite3_step(s->rollback);
     sqlite3_reset(s->rollback);
-}
-
-double pl_sql_real(sqlite3_stmt *st, int column)
-{
-    return sqlite3_column_type(st, column) == SQLITE_NULL ? (double)__builtin_nanf("") : sqlite3_column_double(st, column);
 }
