@@ -28,7 +28,7 @@ typedef struct cli_context {
     const char *program;         /* "polar", the last part of argv[0] */
     FILE       *out;             /* results */
     FILE       *log;             /* progress and notes, never results */
-    int         log_is_terminal; /* progress may rewrite its line ("\r"); otherwise plain lines */
+    int         log_is_terminal; /* progress may rewrite its line (cli_line.h); otherwise plain lines */
     int         check_failed;    /* set by a command whose check failed */
     int         interrupted;     /* set by a command that Ctrl-C stopped; it has said how to go on */
 } cli_context;

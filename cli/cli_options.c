@@ -116,6 +116,7 @@ static polar_status take_option(void *out, const cli_option *table, const char *
     snprintf(name, sizeof name, "%.*s", (int)(stem < sizeof name ? stem : sizeof name - 1), word);
     const cli_option *o = table;
     while (o->name && (positional(o) || strlen(o->name) != stem || strncmp(o->name, word, stem))) o++;
+    PL_NEED(o->name || strcmp(name, "help"), POLAR_E_ARG, "%s: --help takes no value, got '%s'", command, pl_text_shown(value ? value : "").text);
     if (!o->name) return unknown_option(table, command, name);
     if (o->kind == CLI_KIND_FLAG) {
         PL_NEED(!value, POLAR_E_ARG, "%s: --%s takes no value, got '%s'", command, o->name, pl_text_shown(value).text);
@@ -135,7 +136,10 @@ static polar_status take_letter(void *out, const cli_option *table, const char *
     const char *word = argv[*i] + 1;
     const cli_option *o = table;
     while (o->name && o->letter != *word) o++;
+    PL_NEED(o->name || *word != 'h', POLAR_E_ARG, "%s: -h takes no value, got '%s'", command, pl_text_shown(word + 1).text);
     PL_NEED(o->name, POLAR_E_ARG, "%s: no option '-%c' (`polar %s --help` lists them)", command, *word, command);
+    PL_NEED(!word[1] || o->kind != CLI_KIND_FLAG, POLAR_E_ARG, "%s: -%c takes no value, got '%s'", command, *word, pl_text_shown(word + 1).text);
+    PL_NEED(word[1] != '=', POLAR_E_ARG, "%s: -%c takes its value without '=': -%c %s", command, *word, *word, pl_text_shown(word + 2).text);
     if (word[1]) return store(out, o, command, word + 1);
     PL_NEED(*i + 1 < argc, POLAR_E_ARG, "%s: -%c wants a value: -%c %s", command, *word, *word, o->value ? o->value : "VALUE");
     return store(out, o, command, argv[++*i]);

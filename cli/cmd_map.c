@@ -16,6 +16,7 @@
 #include "base/json_read.h"
 #include "base/safetensors.h"
 #include "cli.h"
+#include "cli_line.h"
 #include "device/mat.h"
 #include "map_table.h"
 #include "polar/polar.h"
@@ -216,11 +217,11 @@ static polar_status map_all(job *j, const cli_context *ctx)
     for (int64_t i = 0; i < j->n && st == POLAR_OK; i++) {
         polar_tensor host;
         if (!as_matrices(&host, pl_safetensors_view(j->file, i), j->a)) continue;
-        if (ctx->log_is_terminal) fprintf(ctx->log, "\rmapping tensor %lld of %lld ", (long long)++done, (long long)j->mapped);
+        cli_line_show(ctx, "mapping tensor %lld of %lld", (long long)++done, (long long)j->mapped);
         st = map_one(j, i, &host, to);
         to += (j->entries[i].bytes + 63) / 64 * 64;
     }
-    if (ctx->log_is_terminal && done) fprintf(ctx->log, "\r%40s\r", "");
+    cli_line_clear(ctx);
     return st;
 }
 

@@ -4,6 +4,7 @@
 
 #include "base/alloc.h"
 #include "cli.h"
+#include "cli_line.h"
 #include "lab/provenance.h"
 #include "lab/spec.h"
 #include "lab/testbed.h"
@@ -23,14 +24,14 @@ static const cli_option options[] = {
 
 static void show_progress(void *arg, const char *what)
 {
-    const cli_context *ctx = arg;
-    if (ctx->log_is_terminal) fprintf(ctx->log, "\r\033[K%s", what);
+    cli_line_show(arg, "%s", what);
 }
 
 static void show_left_out(void *arg, const char *spec, const char *why)
 {
     const cli_context *ctx = arg;
-    fprintf(ctx->log, "%snote: the spec %s is left out: %s\n", ctx->log_is_terminal ? "\r\033[K" : "", spec, why);
+    cli_line_clear(ctx);
+    fprintf(ctx->log, "note: the spec %s is left out: %s\n", spec, why);
 }
 
 /* The name under which the store knows a spec: that of the file, or the word itself. Owned by the caller. */
@@ -57,7 +58,7 @@ static polar_status write_report(cli_context *ctx, const report_args *a, char **
     PL_TRY(pl_store_open(&s, a->store, PL_STORE_READ));
     polar_status st = pl_report_write(&out, s, &o);
     pl_store_close(s);
-    if (ctx->log_is_terminal) fprintf(ctx->log, "\r\033[K");
+    cli_line_clear(ctx);
     PL_TRY(st);
     if (*out.note) fprintf(ctx->log, "note: %s\n", out.note);
     fprintf(ctx->out, "%lld spec%s, %lld tables, %lld figures: %s\n", (long long)out.specs, out.specs == 1 ? "" : "s", (long long)out.tables, (long long)out.figures, out.page);

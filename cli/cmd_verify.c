@@ -11,6 +11,7 @@
 
 #include "base/alloc.h"
 #include "cli.h"
+#include "cli_line.h"
 #include "polar/polar.h"
 #include "verify/paper_covariance.h"
 #include "verify_results.h"
@@ -65,10 +66,8 @@ static void show_progress(void *arg, int64_t done, int64_t samples)
 {
     progress *p = arg;
     double cost = p->cost_done + (double)done * sample_cost(p->n, p->m), spent = now() - p->start;
-    if (!p->ctx->log_is_terminal) return;
-    fprintf(p->ctx->log, "\r\033[K%lldx%lld: %lld of %lld samples, about %.0f s left", (long long)p->n, (long long)p->m, (long long)done, (long long)samples,
-            spent * (p->cost_all - cost) / cost);
-    fflush(p->ctx->log);
+    cli_line_show(p->ctx, "%lldx%lld: %lld of %lld samples, about %.0f s left", (long long)p->n, (long long)p->m, (long long)done, (long long)samples,
+                  spent * (p->cost_all - cost) / cost);
 }
 
 /* ---- shapes ---- */
@@ -136,8 +135,8 @@ static polar_status measure_rows(verify_results *v, cli_context *ctx, polar_queu
         PL_TRY(pl_covariance_measure(&v->rows[i], q, p.n, p.m, &o));
         p.cost_done += (double)o.samples * sample_cost(p.n, p.m);
         double spent = now() - p.row_start;
-        if (ctx->log_is_terminal) fprintf(ctx->log, "\r\033[K");
-        else if (spent > 5) fprintf(ctx->log, "%lldx%lld: %lld samples in %.1f s\n", (long long)p.n, (long long)p.m, (long long)o.samples, spent);
+        cli_line_clear(ctx);
+        if (!ctx->log_is_terminal && spent > 5) fprintf(ctx->log, "%lldx%lld: %lld samples in %.1f s\n", (long long)p.n, (long long)p.m, (long long)o.samples, spent);
     }
     return POLAR_OK;
 }
@@ -156,12 +155,12 @@ static polar_status measure_rules(verify_results *v, cli_context *ctx, polar_que
         pl_rule_opts o = {.seed = v->seed, .samples = a->samples ? a->samples : pl_rule_samples(s.n, s.m, a->quick), .steps = a->steps};
         double start = now();
         for (int r = 0; r < rules; r++) {
-            if (ctx->log_is_terminal) fprintf(ctx->log, "\r\033[Krules, %lldx%lld: %s", (long long)s.n, (long long)s.m, polar_rule_name(r));
+            cli_line_show(ctx, "rules, %lldx%lld: %s", (long long)s.n, (long long)s.m, polar_rule_name(r));
             PL_TRY(pl_rule_covariance_measure(&v->rules[v->n_rules], q, polar_rule_name(r), s.n, s.m, &o));
             v->n_rules++;
         }
-        if (ctx->log_is_terminal) fprintf(ctx->log, "\r\033[K");
-        else if (now() - start > 5) fprintf(ctx->log, "rules, %lldx%lld: %lld samples in %.1f s\n", (long long)s.n, (long long)s.m, (long long)o.samples, now() - start);
+        cli_line_clear(ctx);
+        if (!ctx->log_is_terminal && now() - start > 5) fprintf(ctx->log, "rules, %lldx%lld: %lld samples in %.1f s\n", (long long)s.n, (long long)s.m, (long long)o.samples, now() - start);
     }
     return POLAR_OK;
 }

@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "lab/provenance.h"
+#include "cli_line.h"
 #include "run_progress.h"
 
 #define NAMED         20     /* broken pictures that are named one by one, unless a command wants more */
@@ -20,12 +21,12 @@ void data_progress_show(void *progress, int64_t done, int64_t total, int64_t bad
     double now = pl_clock_seconds(), gone = now - p->began;
     if (now - p->shown < (p->ctx->log_is_terminal ? 0.2 : PLAIN_SECONDS)) return;
     p->shown = now;
-    char left[32], broken[48] = "";
+    char left[32], broken[48] = "", line[256];
     if (bad) snprintf(broken, sizeof broken, "  %lld broken", (long long)bad);
     run_progress_time(left, done ? gone * (double)(total - done) / (double)done : 1e99);
-    fprintf(p->ctx->log, "%s%s  %lld/%lld pictures  %.0f/s  about %s left%s%s", p->ctx->log_is_terminal ? "\r" : "", p->doing, (long long)done, (long long)total, (double)done / gone, left,
-            broken, p->ctx->log_is_terminal ? "\033[K" : "\n");
-    fflush(p->ctx->log);
+    snprintf(line, sizeof line, "%s  %lld/%lld pictures  %.0f/s  about %s left%s", p->doing, (long long)done, (long long)total, (double)done / gone, left, broken);
+    cli_line_show(p->ctx, "%s", line);
+    if (!p->ctx->log_is_terminal) fprintf(p->ctx->log, "%s\n", line);
     p->open = p->ctx->log_is_terminal;
 }
 
@@ -40,11 +41,9 @@ void data_progress_bad(void *progress, const char *sentence)
 {
     data_progress *p = progress;
     if (p->bad++ >= p->names) return;
-    if (p->open) fprintf(p->ctx->log, "\r\033[K");
+    if (p->open) cli_line_clear(p->ctx);
     p->open = 0;
-    fprintf(p->ctx->log, "%s: ", p->bad_as);
-    for (const char *c = sentence; *c; c++) fputc((unsigned char)*c < 0x20 || *c == 0x7f ? '?' : *c, p->ctx->log);    /* one line, whatever a file is called */
-    fputc('\n', p->ctx->log);
+    fprintf(p->ctx->log, "%s: %s\n", p->bad_as, sentence);
 }
 
 void data_note_others(cli_context *ctx, const pl_image_folder *f)

@@ -4,6 +4,7 @@
 #include <math.h>
 
 #include "base/clock.h"
+#include "cli_line.h"
 #include "polar/polar.h"
 #include "report/table.h"
 #include "verify/covariance.h"
@@ -65,9 +66,9 @@ static void show_progress(void *arg, int64_t done, int64_t samples)
     const progress *p = arg;
     double part = (p->before + (double)done * p->now) / p->total, spent = pl_clock_seconds() - p->began;
     (void)samples;
-    if (!p->ctx->log_is_terminal) return;
-    fprintf(p->ctx->log, "\rshape %d of %d, %3.0f %%", p->row + 1, ROWS, 100 * part);
-    if (spent > 2 && part > 0.02) fprintf(p->ctx->log, ", about %.0f s left  ", spent * (1 - part) / part);
+    char left[48] = "";
+    if (spent > 2 && part > 0.02) snprintf(left, sizeof left, ", about %.0f s left", spent * (1 - part) / part);
+    cli_line_show(p->ctx, "shape %d of %d, %3.0f %%%s", p->row + 1, ROWS, 100 * part, left);
 }
 
 /* ---- the measurement ------------------------------------------------------------------------------------------------- */
@@ -90,7 +91,7 @@ static polar_status measure(pl_covariance_row rows[ROWS], polar_queue *q, uint64
         st = pl_covariance_measure(&rows[p.row], q, paper->n, paper->m, &o);
         p.before += (double)samples * p.now;
     }
-    if (ctx->log_is_terminal) fprintf(ctx->log, "\r%60s\r", "");
+    cli_line_clear(ctx);
     return st;
 }
 

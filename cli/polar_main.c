@@ -18,6 +18,7 @@
 #include "base/json_read.h"
 #include "base/nearest.h"
 #include "cli.h"
+#include "cli_line.h"
 
 enum { EXIT_DONE = 0, EXIT_CHECK = 1, EXIT_USE = 2, EXIT_MACHINE = 3, EXIT_INTERRUPTED = 130 };
 
@@ -104,11 +105,13 @@ static polar_status dispatch(cli_context *ctx, int argc, char **argv)
     const cli_command *cmd = NULL;
     const char *name = argc ? argv[0] : "help";
     if (!strcmp(name, "--version")) {
+        PL_NEED(argc == 1, POLAR_E_ARG, "--version stands alone, got '%s' after it", pl_text_shown(argv[1]).text);
         fprintf(ctx->out, "polar %s\n", polar_version());
         return POLAR_OK;
     }
     if (!strcmp(name, "help") || !strcmp(name, "--help") || !strcmp(name, "-h")) {
         PL_NEED(argc <= 3, POLAR_E_ARG, "help wants one command, got %d words", argc - 1);
+        PL_NEED(argc < 3 || strcmp(argv[1], "help"), POLAR_E_ARG, "help wants one command, got %d words", argc - 1);
         if (argc < 2 || !strcmp(argv[1], "help")) print_overview(ctx->out, ctx->program);
         else {
             PL_TRY(find_command(&cmd, argv[1]));
@@ -182,7 +185,7 @@ int main(int argc, char **argv)
     signal(SIGPIPE, SIG_DFL);
     const char *slash = argc ? strrchr(argv[0], '/') : NULL;
     cli_context ctx = {.program = slash ? slash + 1 : argc ? argv[0] : "polar", .out = stdout, .log = stderr};
-    ctx.log_is_terminal = isatty(fileno(stderr));
+    ctx.log_is_terminal = cli_line_possible(stderr);
     polar_status st = dispatch(&ctx, argc ? argc - 1 : 0, argv + 1);
     int lost = st == POLAR_E_IO && ferror(ctx.out);    /* the command stumbled over its output: finish_output knows the sentence */
     if (st != POLAR_OK && !lost) fprintf(ctx.log, "polar: %s\n", polar_error_message());

@@ -3,7 +3,8 @@
 
 #include <math.h>
 #include <string.h>
-#include <sys/ioctl.h>
+
+#include "cli_line.h"
 
 #define LINE_CHARS    256
 #define PLAIN_SECONDS 30    /* between two plain lines when no run ends */
@@ -85,17 +86,10 @@ static line line_of(const run_progress *p, const pl_runner_view *v)
     return l;
 }
 
-static int columns_of(FILE *f)
-{
-    struct winsize w;
-    return ioctl(fileno(f), TIOCGWINSZ, &w) == 0 && w.ws_col > 20 ? w.ws_col - 1 : 79;
-}
-
 static void rewrite_line(run_progress *p, const pl_runner_view *v)
 {
     line l = line_of(p, v);
-    fprintf(p->ctx->log, "\r%.*s\033[K", columns_of(p->ctx->log), l.text);
-    fflush(p->ctx->log);
+    cli_line_show(p->ctx, "%s", l.text);
     p->open = 1;
     p->shown = v->seconds;
 }
@@ -109,7 +103,7 @@ void run_progress_end(run_progress *p)
 /* A line that stays, above the one that rewrites itself. */
 static void lasting_line(run_progress *p, const char *text)
 {
-    if (p->open) fprintf(p->ctx->log, "\r\033[K");
+    if (p->open) cli_line_clear(p->ctx);
     p->open = 0;
     fprintf(p->ctx->log, "%s\n", text);
     fflush(p->ctx->log);

@@ -45,6 +45,15 @@ static void test_wrong_use(void)
     refused("$P help mpa", 2, "`polar map`");
     refused("$P help map info", 2, "one command");
     refused("$P ''", 2, "no command ''");
+    refused("$P --help=3", 2, "no command '--help=3' (did you mean `polar --help`?)");
+    refused("$P info --help=3", 2, "info: --help takes no value, got '3'");
+    refused("$P info -h3", 2, "info: -h takes no value, got '3'");
+    refused("$P --version=3", 2, "no command '--version=3'");
+    refused("$P --version x", 2, "--version stands alone, got 'x' after it");
+    refused("$P help help x", 2, "help wants one command, got 2 words");
+    refused("$P report -o=x", 2, "report: -o takes its value without '=': -o x");
+    refused("POLAR_TRACE=1 $P map", 2, "cli_options.c:");
+    refused("$P map", 2, "polar: bad argument: map: IN is missing");
     refused("$P map", 2, "IN is missing");
     refused("$P map a", 2, "OUT is missing");
     refused("$P map a b c", 2, "'c'");

@@ -41,7 +41,7 @@ static int texts(void)
 {
     static const struct { const char *text, *shown; } cases[] = {
         {"`touch canary`", ">`touch canary`<"}, {"\\\"; !touch canary", ">\\\"; !touch canary<"}, {"it's '' {x} @svg # $x ; }", ">it's '' {x} @svg # $x ; }<"},
-        {"%d %s %% %", ">%d %s %% %<"}, {"a\x1b[2J", ">a\\x1b[2J<"}, {"<b>&", ">&lt;b"}, {"\xff\xc3\xa9", ">\\xff\xc3\xa9<"}, {"\\140touch canary\\140", ">\\140touch canary\\140<"},
+        {"%d %s %% %", ">%d %s %% %<"}, {"'5 #77 %3 &1", ">'5 #77 %3 &amp;1<"}, {"all\n4/4", ">4/4<"}, {"a\x1b[2J", ">a\\x1b[2J<"}, {"<b>&", ">&lt;b"}, {"\xff\xc3\xa9", ">\\xff\xc3\xa9<"}, {"\\140touch canary\\140", ">\\140touch canary\\140<"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         pl_figure g;

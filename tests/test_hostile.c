@@ -254,6 +254,19 @@ static void sizes(void)
     test_true("500 cells: tables, no figures", files_with("No figures: more than 64 cells") == 1, "the page says why");
 }
 
+/* Values that no axis can hold: the figures are left out, not the report. */
+static void values(void)
+{
+    fresh_store();
+    TAMPER("UPDATE result SET value = 1.7e308 WHERE name = 'test_mse'", "UPDATE epoch SET valid = 1.7e308", "UPDATE run SET wall = 1e308");
+    sh("cd $D && $P report --store x.db -o out");
+    test_true("values at the end of the numbers", last.code == 0 && exists("out/index.html"), "exit %d: %s", last.code, first_line(last.err));
+    fresh_store();
+    TAMPER("UPDATE result SET value = 9e999", "UPDATE epoch SET valid = -9e999, train_loss = NULL", "UPDATE run SET wall = -1e308");
+    sh("cd $D && $P report --store x.db -o out");
+    test_true("infinities", last.code == 0 && exists("out/index.html"), "exit %d: %s", last.code, first_line(last.err));
+}
+
 /* ---- pages and tables ------------------------------------------------------------------------------------------------------ */
 
 static void markup(void)
@@ -381,6 +394,7 @@ int main(int argc, char **argv)
     rows();
     runs();
     sizes();
+    values();
     markup();
     specs();
     words();

@@ -74,6 +74,20 @@ static void check_numbers(const char *html)
     test_exact("page: every run with its id and value", wrong);
 }
 
+/* Tables and drawings outside of a container that scrolls: a phone would have to scroll the page. */
+static int64_t not_in_wide(const char *html)
+{
+    int64_t n = 0;
+    for (const char *s = html; (s = strpbrk(s, "<")); s++) {
+        if (strncmp(s, "<table", 6) && strncmp(s, "<svg", 4)) continue;
+        const char *box = NULL, *end = NULL, *at = html;
+        while ((at = strstr(at, "<div class=\"wide\">")) && at < s) box = at++;
+        for (at = box ? box : s; (at = strstr(at, "</div>")) && at < s;) end = at++;
+        n += !box || end;
+    }
+    return n;
+}
+
 static int whole_report(void)
 {
     static const char *const names[] = {"out/index.html", "out/tables/so3_capacity.json", "out/tables/so3_capacity_results.txt", "out/tables/so3_capacity_results.csv",
@@ -91,6 +105,7 @@ static int whole_report(void)
     const char *bad = check_xml(&x, html, 1);
     test_true("page: well-formed, ids unique", !bad && !x.twice, "%d ids, %d twice%s%.40s", x.n_ids, x.twice, bad ? ", at " : "", bad ? bad : "");
     test_exact("page: nothing to load, no script", loads(html));
+    test_exact("page: tables and figures scroll by themselves", not_in_wide(html));
     test_true("page: outside text is escaped", strstr(html, "Test MSE &lt;against&gt; width &amp; seeds") && strstr(html, "a_&amp;_&lt;b&gt;") && !strstr(html, "<against>"), "&lt; &amp;");
     test_true("page: where it comes from", strstr(html, "0123456789abcdef") && strstr(html, "0.1.0-test") && strstr(html, "a processor") && strstr(html, "two.db"), "sha, code, processor, store");
     test_true("page: what is missing", strstr(html, "model.width=32, seed 3 (1): polaradamw diverged") != NULL, "one seed");

@@ -30,16 +30,21 @@ links '#include <stdio.h>
 int main(void) { jpeg_crop_scanline(0, 0, 0); return 0; }' -ljpeg || need libjpeg-dev
 links '#include <png.h>
 int main(void) { return png_access_version_number() == 0; }' -lpng || need libpng-dev
-have gnuplot || need gnuplot-nox    # figures of `polar report`
 missing=${missing# }
+wanted=    # not needed to build: figures of `polar report`
+have gnuplot || wanted=gnuplot-nox
 
-[ -n "$missing" ] || exit 0
 if [ "${1:-}" = --list ]; then
-    echo "$missing"
+    echo "$missing $wanted" | sed 's/^ *//; s/ *$//; /^$/d'
     exit 0
 fi
+[ -n "$missing$wanted" ] || exit 0
+
+without() { echo "install_deps: no $wanted: \`polar report\` will leave its figures out until it is installed" >&2; }
 
 if ! have apt-get; then
+    [ -z "$wanted" ] || without
+    [ -n "$missing" ] || exit 0
     echo "install_deps: not found here, by their Debian names: $missing" >&2
     echo "install_deps: this is no apt system; install them with its package manager. Going on: CMake will say what it cannot find." >&2
     exit 0
@@ -49,6 +54,9 @@ if [ "$(id -u)" -eq 0 ]; then
     as_root=
 elif have sudo && sudo -n true 2>/dev/null; then
     as_root="sudo -n"
+elif [ -z "$missing" ]; then
+    without
+    exit 0
 else
     echo "install_deps: missing packages and no right to install them. Run:" >&2
     echo "    sudo apt-get update && sudo apt-get install -y --no-install-recommends $missing" >&2
@@ -58,13 +66,19 @@ fi
 apt() { $as_root env DEBIAN_FRONTEND=noninteractive apt-get -q -o DPkg::Lock::Timeout=300 "$@" </dev/null; }
 
 # The lists may be absent (a fresh image) or stale: they are fetched only when the first try fails.
-echo "install_deps: installing $missing"
 log=$(mktemp) || exit 1
 trap 'rm -f "$log"' EXIT
-if ! apt install -y --no-install-recommends $missing >"$log" 2>&1; then
-    if ! { apt update && apt install -y --no-install-recommends $missing; } >"$log" 2>&1; then
+get() { apt install -y --no-install-recommends "$@" >"$log" 2>&1 || { apt update && apt install -y --no-install-recommends "$@"; } >"$log" 2>&1; }
+
+if [ -n "$missing" ]; then
+    echo "install_deps: installing $missing"
+    if ! get $missing; then
         cat "$log" >&2
         echo "install_deps: apt-get could not install: $missing" >&2
         exit 1
     fi
+fi
+if [ -n "$wanted" ]; then
+    echo "install_deps: installing $wanted"
+    get $wanted || without
 fi

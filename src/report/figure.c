@@ -56,12 +56,14 @@ static void put_string(FILE *f, const char *s, int format)
 {
     static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789 .,:;=_+-/()";
     char room[PL_VISIBLE_CHARS];
+    int escaped = 0;    /* a digit behind an escape would be read as part of it */
     fputc('"', f);
     while (*s) {
         s += *s == '\n' ? (strcpy(room, "\n"), 1) : pl_text_visible(room, s);
         for (const char *c = room; *c; c++) {
-            if (strchr(plain, *c)) fputc(*c, f);
-            else fprintf(f, "\\%03o", (unsigned char)*c);
+            escaped = !strchr(plain, *c) || (escaped && *c >= '0' && *c <= '9');
+            if (escaped) fprintf(f, "\\%03o", (unsigned char)*c);
+            else fputc(*c, f);
             if (*c == '%' && format) fputs("\\045", f);
         }
     }

@@ -96,6 +96,6 @@ polar_status pl_gnuplot_run(const char *dir, const char *script)
     while (waitpid(child, &status, 0) < 0 && errno == EINTR) {}
     text[used] = 0;
     PL_NEED(WIFEXITED(status), POLAR_E_IO, "gnuplot on '%s/%s': it was ended by signal %d", dir, script, WTERMSIG(status));
-    PL_NEED(!WEXITSTATUS(status), POLAR_E_IO, "gnuplot on '%s/%s': %s (exit code %d)", dir, script, used ? last_line(text) : "it gave no reason", WEXITSTATUS(status));
+    PL_NEED(!WEXITSTATUS(status), POLAR_E_FORMAT, "gnuplot on '%s/%s': %s (exit code %d)", dir, script, used ? last_line(text) : "it gave no reason", WEXITSTATUS(status));
     return POLAR_OK;
 }

@@ -265,9 +265,15 @@ static polar_status draw_differences(pl_part *p, const char *dir)
 
 /* ---- all of them ---- */
 
-/* Keeps POLAR_E_UNSUPPORTED (no gnuplot) to the end: the scripts are written all the same. */
-static polar_status go_on(polar_status *kept, polar_status st)
+/* Keeps POLAR_E_UNSUPPORTED (no gnuplot) to the end: the scripts are written all the same. A figure that gnuplot refuses (values no axis can hold) is left
+ * out with its reason. */
+static polar_status go_on(pl_part *p, polar_status *kept, polar_status st)
 {
+    if (st == POLAR_E_FORMAT && p->figure_count) {
+        snprintf(p->no_figures, sizeof p->no_figures, "A figure is missing: %s", pl_fail_sentence());
+        p->figure_count--;
+        return POLAR_OK;
+    }
     if (st != POLAR_E_UNSUPPORTED) return st;
     *kept = st;
     return POLAR_OK;
@@ -287,10 +293,10 @@ polar_status pl_part_draw(pl_part *p, pl_store *s, const char *dir)
         snprintf(p->no_figures, sizeof p->no_figures, "No figures: more than %d cells or %d arms could not be told apart.", MOST_CELLS, MOST_ARMS);
         return POLAR_OK;
     }
-    if (values && strcmp(a->metric, PL_METRIC_WALL)) PL_TRY(go_on(&kept, draw_means(p, dir, a, 0)));
-    if (pairs && pairs_per_cell(a) <= MOST_PANELS) PL_TRY(go_on(&kept, draw_differences(p, dir)));
-    if (curves) PL_TRY(go_on(&kept, pl_draw_trajectories(p, dir)));
-    if (values) PL_TRY(go_on(&kept, draw_means(p, dir, p->wall, 1)));
-    for (int64_t c = 0; c < a->cell_count; c++) PL_TRY(go_on(&kept, pl_draw_gauge(p, s, dir, c)));
+    if (values && strcmp(a->metric, PL_METRIC_WALL)) PL_TRY(go_on(p, &kept, draw_means(p, dir, a, 0)));
+    if (pairs && pairs_per_cell(a) <= MOST_PANELS) PL_TRY(go_on(p, &kept, draw_differences(p, dir)));
+    if (curves) PL_TRY(go_on(p, &kept, pl_draw_trajectories(p, dir)));
+    if (values) PL_TRY(go_on(p, &kept, draw_means(p, dir, p->wall, 1)));
+    for (int64_t c = 0; c < a->cell_count; c++) PL_TRY(go_on(p, &kept, pl_draw_gauge(p, s, dir, c)));
     return kept;
 }

@@ -29,7 +29,7 @@ typedef struct pl_part {
     const struct pl_part *beside;           /* another part of the report whose curve is drawn into this one's; borrowed, or NULL */
     pl_part_figure       figures[PL_PART_FIGURES];
     int                  figure_count;
-    char                 no_figures[128];   /* why there are none, where that is not for want of gnuplot; or "" */
+    char                 no_figures[400];   /* why there are none, or one is missing, where that is not for want of gnuplot; or "" */
 } pl_part;
 
 polar_status pl_part_load(pl_part *p, pl_store *s, const pl_store_spec *spec);    /* p cleared before; free also after a failure */
