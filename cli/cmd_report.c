@@ -85,7 +85,8 @@ const cli_command cli_cmd_report = {
     .about = "Writes DIR/index.html, one self-contained page with the tables and figures of every spec, the paper's values beside ours, what is\n"
              "missing and where each number comes from; and the tables and figures as files under DIR/tables and DIR/figures. Specs that\n"
              "belong together (the paper's DeiT recipes and budgets) are also compared with each other, seed by seed. Reads the store only. Figures\n"
-             "are drawn by gnuplot; without it the tables and the page are written all the same.\n",
+             "are drawn by gnuplot; without it the tables and the page are written all the same. A spec whose rows cannot be used is left out and\n"
+             "listed with its reason, unless it was asked for by name.\n",
     .examples = "  polar report -o out\n"
                 "  polar report specs/demo/so3_small.yaml --store small.db -o out\n"
                 "  polar report deit_minimal_100ep deit_matched_aug_100ep deit_style_300ep -o deit\n",

@@ -155,6 +155,7 @@ static void schemas(void)
         char before[64];
         snprintf(before, sizeof before, "%.60s", last.out);
         refused("$P run specs/demo/so3_tiny.yaml --store $D/x.db", 2, additions[i][1]);
+        refused("$P plan specs/demo/so3_tiny.yaml --store $D/x.db", 2, "is not as polar makes it");
         refused("$P audit good --store $D/x.db", 2, "is not as polar makes it");
         refused("$P report --store $D/x.db -o $D/out", 2, "is not as polar makes it");
         sh("cksum < $D/x.db");
