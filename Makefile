@@ -2,10 +2,16 @@
 #
 #     make                  builds, leaves the program at ./polar
 #     make PRESET=debug     the same with another preset of CMakePresets.json
+#     make CC=clang         the same with another compiler, in a folder of its own: build/cpu-clang
 
 PRESET ?= cpu
-BUILD  := build/$(PRESET)
 PREFIX ?= /usr/local
+ifneq ($(filter environment command,$(firstword $(origin CC))),)    # CC was given: CMake takes it from the environment
+export CC
+BUILD  := build/$(PRESET)-$(notdir $(lastword $(CC)))
+else
+BUILD  := build/$(PRESET)
+endif
 
 .DEFAULT_GOAL := all
 .PHONY: all deps build tests demo test test-full bench install format clean help
@@ -16,7 +22,7 @@ deps:               ## install the packages the build needs, if any is missing (
 	@sh tools/install_deps.sh
 
 build: deps
-	@test -f $(BUILD)/build.ninja || cmake --preset $(PRESET)
+	@test -f $(BUILD)/build.ninja || cmake --preset $(PRESET) -B $(BUILD)
 	@cmake --build $(BUILD) --target polar_program
 	@ln -sfn $(BUILD)/polar polar
 
@@ -30,13 +36,13 @@ test: tests         ## build, run every test that needs no GPU
 	@OMP_WAIT_POLICY=passive ctest --test-dir $(BUILD) -j $$(nproc) --output-on-failure --no-tests=error --timeout 1200
 
 test-full: tests    ## sanitizers, every instruction set of this CPU, fault loops, a bounded fuzz run
-	@sh tools/test_full.sh
+	@sh tools/test_full.sh $(BUILD)
 
 bench: build        ## build, run `polar bench`
 	@./polar bench
 
 test-cuda:          ## build the preset cuda, run what needs a GPU, then compute-sanitizer
-	@$(MAKE) --no-print-directory tests PRESET=cuda
+	@$(MAKE) --no-print-directory tests PRESET=cuda BUILD=build/cuda
 	@sh tools/test_cuda.sh build/cuda
 
 install: build      ## headers, libraries, program, pkg-config and CMake files into DESTDIR + PREFIX (/usr/local)

@@ -8,7 +8,7 @@
  *         {"quick",  CLI_FLAG(map_args, quick),         .help = "fewer samples"},
  *         {"only",   CLI_STRINGS(map_args, only),       .value = "PATTERN", .help = "may be given again"},
  *         {"format", CLI_CHOICE(map_args, format, cli_formats), .value = "F", .def = "text", .help = "of the table"},
- *         {NULL},
+ *         {0},
  *     };
  *
  * On the command line: --key value, --key=value, -k value where a row has a letter, flags without a value, positional arguments in the order of their rows,

@@ -18,7 +18,7 @@ static const cli_option options[] = {
     {"store", CLI_STRING(audit_args, store), .value = "FILE", .def = "polar.db", .help = "where `polar run` put the results"},
     {"format", CLI_CHOICE(audit_args, format, cli_formats), .value = "F", .def = "text", .help = "csv and tex hold the table of pairs, text and json everything"},
     {"run", CLI_STRING(audit_args, run), .value = "ID", .help = "where one run comes from and what it gave; the first digits of its id will do"},
-    {NULL},
+    {0},
 };
 
 static polar_status work(cli_context *ctx, const audit_args *a, pl_store *s, audit_runs *runs)

@@ -39,7 +39,7 @@ static const cli_option options[] = {
     {"data", CLI_STRINGS(bench_args, data), .value = "SET", .help = "input: a folder with train/ and val/, or a pack; without one textures are made and packed"},
     {"size", CLI_INT(bench_args, size, 1, 4096), .value = "N", .def = "224", .help = "input: pixels a side of the result"},
     {"format", CLI_CHOICE(bench_args, format, cli_formats), .value = "F", .def = "text", .help = "of the table"},
-    {NULL},
+    {0},
 };
 
 static const pl_table_column columns[] = {

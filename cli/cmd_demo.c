@@ -56,7 +56,7 @@ static const cli_option options[] = {
     {"jobs", CLI_INT(demo_args, jobs, 0, 1024), .value = "N", .def = "0", .help = "runs side by side; 0: one per processor, at most 8"},
     {"seed", CLI_INT(demo_args, seed, 0, 9007199254740992.0), .value = "N", .def = "0", .help = "of the random matrices of the covariance table"},
     {"format", CLI_CHOICE(demo_args, format, cli_formats), .value = "F", .def = "text", .help = "other than text: only the audit, in that format"},
-    {NULL},
+    {0},
 };
 
 typedef struct {

@@ -16,7 +16,7 @@ typedef struct {
 
 static const cli_option options[] = {
     {"format", CLI_CHOICE(info_args, format, cli_formats), .value = "F", .def = "text", .help = "csv and tex print the operations only"},
-    {NULL},
+    {0},
 };
 
 /* ---- what there is --------------------------------------------------------------------------------------------------- */

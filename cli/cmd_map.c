@@ -15,6 +15,7 @@
 #include "base/alloc.h"
 #include "base/json_read.h"
 #include "base/safetensors.h"
+#include "base/whole_file.h"
 #include "cli.h"
 #include "cli_line.h"
 #include "device/mat.h"
@@ -43,7 +44,7 @@ static const cli_option options[] = {
     {"dtype", CLI_STRING(map_args, dtype), .value = "T", .help = "f64, f32 or bf16 for the mapped tensors in OUT (default: as in IN)"},
     {"verbose", CLI_FLAG(map_args, verbose), .help = "a table of the mapped tensors: norms, singular values of the result"},
     {"format", CLI_CHOICE(map_args, format, cli_formats), .value = "F", .def = "text", .help = "of that table"},
-    {NULL},
+    {0},
 };
 
 typedef struct {
@@ -117,20 +118,29 @@ static polar_status check_finite(const pl_safetensors_entry *e, const void *data
     return POLAR_OK;
 }
 
-/* What would only be found after the work. */
-static polar_status check_target(const char *path)
+/* The folder in which the file will appear. */
+static polar_status check_folder(char *target, const char *path)
 {
     struct stat info;
-    PL_NEED(stat(path, &info) != 0 || S_ISREG(info.st_mode), POLAR_E_ARG, "'%s' is there and not a regular file", path);
-    char *folder = pl_strdup(path);
-    PL_NEED(folder, POLAR_E_NOMEM, "a path");
-    char *slash = strrchr(folder, '/');
-    if (slash) slash[slash == folder] = 0;
-    const char *name = slash ? folder : ".";
-    polar_status st = POLAR_OK;
-    if (stat(name, &info) != 0 || !S_ISDIR(info.st_mode)) st = PL_FAIL(POLAR_E_ARG, "'%s', where '%s' would go, is not a folder", name, path);
-    else if (access(name, W_OK | X_OK) != 0) st = PL_FAIL(POLAR_E_IO, "cannot write in folder '%s': %s", name, strerror(errno));
-    pl_free(folder);
+    char *slash = strrchr(target, '/');
+    if (slash) slash[slash == target] = 0;
+    const char *name = slash ? target : ".";
+    PL_NEED(stat(name, &info) == 0 && S_ISDIR(info.st_mode), POLAR_E_ARG, "'%s', where '%s' would go, is not a folder", name, path);
+    PL_NEED(access(name, W_OK | X_OK) == 0, POLAR_E_IO, "cannot write in folder '%s': %s", name, strerror(errno));
+    return POLAR_OK;
+}
+
+/* What would only be found after the work. *names: how many the file there has. */
+static polar_status check_target(const char *path, long *names)
+{
+    struct stat info;
+    char *target = NULL;
+    int there = stat(path, &info) == 0;
+    *names = there ? (long)info.st_nlink : 0;
+    PL_NEED(!there || S_ISREG(info.st_mode), POLAR_E_ARG, "'%s' is there and not a regular file", path);
+    PL_TRY(pl_whole_file_target(&target, path));
+    polar_status st = check_folder(target, path);
+    pl_free(target);
     return st;
 }
 
@@ -261,8 +271,9 @@ static polar_status write_result(job *j)
 
 static polar_status work(job *j, const cli_context *ctx)
 {
+    long names = 0;
     PL_TRY(choose_map(j));
-    PL_TRY(check_target(j->a->out));
+    PL_TRY(check_target(j->a->out, &names));
     PL_TRY(pl_safetensors_open(&j->file, j->a->in));
     j->n = pl_safetensors_count(j->file);
     j->entries = pl_calloc((size_t)j->n + 1, sizeof *j->entries);
@@ -275,6 +286,8 @@ static polar_status work(job *j, const cli_context *ctx)
     PL_TRY(write_result(j));
     if (j->table) PL_TRY(pl_table_print(j->table, ctx->out, (pl_table_format)j->a->format));
     int64_t passed = j->n - j->mapped;
+    if (names > 1)
+        fprintf(ctx->log, "note: '%s' had %ld names (hard links): the others keep the old file\n", pl_text_shown(j->a->out).text, names);
     if (j->foreign)
         fprintf(ctx->log, "note: passed untouched, as polar does not compute in F16 and the like: %lld of the matrices\n", (long long)j->foreign);
     fprintf(j->a->format == PL_TABLE_TEXT ? ctx->out : ctx->log, "mapped %lld matri%s, passed %lld tensor%s\n", (long long)j->matrices,
@@ -310,7 +323,8 @@ const cli_command cli_cmd_map = {
     .about = "Every matrix (two dimensions) and every batch of matrices (three, the batch first) in f64, f32 or bf16 is\n"
              "replaced by its polar map; all other tensors pass byte by byte. The last line says how many of each there\n"
              "were. A NaN or an infinity in a matrix is an error and nothing is written; OUT is never half-written. OUT\n"
-             "keeps IN's metadata and says under the key " META_KEY " what was done.\n",
+             "keeps IN's metadata and says under the key " META_KEY " what was done. An OUT that is there keeps its mode; a\n"
+             "symbolic link stays one. A file of ours that is damaged (polar.checksum) is refused; files of others are not checked.\n",
     .examples = "  polar map update.safetensors orthogonal.safetensors\n"
                 "  polar map w.safetensors w.safetensors --map exact --only 'blocks.*.weight' --verbose\n",
     .run = run,

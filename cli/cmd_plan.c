@@ -31,7 +31,7 @@ static const cli_option options[] = {
     {"runs", CLI_FLAG(plan_args, runs), .help = "one line per run, with its id, instead"},
     {"routes", CLI_FLAG(plan_args, routes), .help = "also which parameters each arm sends to which route"},
     {"keys", CLI_STRING(plan_args, keys), .value = "TESTBED", .help = "list the keys a run of this testbed has, and nothing else"},
-    {NULL},
+    {0},
 };
 
 typedef struct plan_job {

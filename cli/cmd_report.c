@@ -19,7 +19,7 @@ static const cli_option options[] = {
     {"SPEC", CLI_ARGS(report_args, specs), .help = "spec files, or names of specs in the store (default: every spec of the store)"},
     {"output", CLI_STRING(report_args, dir), .letter = 'o', .value = "DIR", .def = "report", .help = "the folder to write, made if it is not there"},
     {"store", CLI_STRING(report_args, store), .value = "FILE", .def = "polar.db", .help = "where `polar run` put the results"},
-    {NULL},
+    {0},
 };
 
 static void show_progress(void *arg, const char *what)

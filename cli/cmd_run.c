@@ -36,7 +36,7 @@ static const cli_option options[] = {
     {"ensemble", CLI_INT(run_args, ensemble, 0, 4096), .value = "N", .def = "0", .help = "the most runs trained together (0: 64 on cuda, 1 elsewhere)"},
     {"retry", CLI_FLAG(run_args, retry), .help = "make diverged runs again"},
     {"format", CLI_CHOICE(run_args, format, cli_formats), .value = "F", .def = "text", .help = "of the table"},
-    {NULL},
+    {0},
 };
 
 /* ---- options ----------------------------------------------------------------------------------------------------------- */

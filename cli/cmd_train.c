@@ -32,7 +32,7 @@ static const cli_option options[] = {
     {"store", CLI_STRING(train_args, store), .value = "FILE", .def = "polar.db", .help = "where the run is kept; made where there is none"},
     {"save-every", CLI_DOUBLE(train_args, save_every, 0, 86400), .value = "S", .def = "5", .help = "seconds between checkpoints"},
     {"format", CLI_CHOICE(train_args, format, cli_formats), .value = "F", .def = "text", .help = "of the results"},
-    {NULL},
+    {0},
 };
 
 static polar_status print_results(cli_context *ctx, const train_args *a, const char *title, const pl_plan_run *run)

@@ -37,7 +37,7 @@ static const cli_option options[] = {
     {"device", CLI_STRING(verify_args, device), .value = "NAME", .def = "cpu", .help = "where to compute: ref, guard, cpu, cpu:threads=2, ..."},
     {"format", CLI_CHOICE(verify_args, format, cli_formats), .value = "F", .def = "text", .help = "csv and tex print the covariance table, or rules where --only says so"},
     {"check", CLI_FLAG(verify_args, check), .help = "exit with 1 when a number misses its bar, and name it; the bars are for the default samples"},
-    {NULL},
+    {0},
 };
 
 /* ---- progress ---- */

@@ -24,7 +24,7 @@ static const cli_option options[] = {
     {"seed", CLI_STRING(pack_args, seed), .value = "S", .def = "42", .help = "of that choice"},
     {"skip-bad", CLI_FLAG(pack_args, skip_bad), .help = "leave out broken pictures and count them; without it the first one is an error"},
     {"jobs", CLI_INT(pack_args, jobs, 0, 256), .letter = 'j', .value = "N", .def = "0", .help = "threads; 0: one per processor"},
-    {NULL},
+    {0},
 };
 
 static polar_status choose(pl_image_folder *f, const pack_args *a, uint64_t seed)

@@ -18,7 +18,7 @@ static const cli_option options[] = {
     {"skip-bad", CLI_FLAG(stat_args, skip_bad), .help = "name and count broken pictures; without it the first one is an error"},
     {"jobs", CLI_INT(stat_args, jobs, 0, 256), .letter = 'j', .value = "N", .def = "0", .help = "threads; 0: one per processor"},
     {"format", CLI_CHOICE(stat_args, format, cli_formats), .value = "F", .def = "text", .help = "of the table"},
-    {NULL},
+    {0},
 };
 
 static const pl_table_column columns[] = {

@@ -28,7 +28,7 @@ static const cli_option options[] = {
     {"of", CLI_INT(subset_args, of, 1, 1000000), .value = "N", .help = "classes there are, without DIR; ImageNet's 1000 if not given"},
     {"output", CLI_STRING(subset_args, out), .letter = 'o', .value = "OUT", .help = "a new folder of links to the chosen classes of DIR"},
     {"format", CLI_CHOICE(subset_args, format, cli_formats), .value = "F", .def = "text", .help = "of the table"},
-    {NULL},
+    {0},
 };
 
 typedef struct choice {

@@ -23,7 +23,7 @@ static const cli_option options[] = {
     {"files", CLI_CHOICE(synth_args, files, file_formats), .value = "F", .def = "jpeg", .help = "format of the files"},
     {"quality", CLI_INT(synth_args, quality, 1, 100), .value = "Q", .def = "90", .help = "of JPEG"},
     {"jobs", CLI_INT(synth_args, jobs, 0, 256), .letter = 'j', .value = "N", .def = "0", .help = "threads; 0: one per processor"},
-    {NULL},
+    {0},
 };
 
 static void show(void *user, int64_t done, int64_t total)

@@ -19,6 +19,7 @@
 #include "base/nearest.h"
 #include "cli.h"
 #include "cli_line.h"
+#include "file_signal.h"
 
 enum { EXIT_DONE = 0, EXIT_CHECK = 1, EXIT_USE = 2, EXIT_MACHINE = 3, EXIT_INTERRUPTED = 130 };
 
@@ -183,6 +184,7 @@ int main(int argc, char **argv)
     wait_politely(argv);
     hold_standard_files();
     signal(SIGPIPE, SIG_DFL);
+    file_signal_begin(EXIT_MACHINE);
     const char *slash = argc ? strrchr(argv[0], '/') : NULL;
     cli_context ctx = {.program = slash ? slash + 1 : argc ? argv[0] : "polar", .out = stdout, .log = stderr};
     ctx.log_is_terminal = cli_line_possible(stderr);

@@ -3,6 +3,7 @@
 #include "test.h"
 
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
@@ -12,6 +13,7 @@
 #include "data/image_set.h"
 #include "data/image_stat.h"
 #include "data/image_synth.h"
+#include "../cli/file_signal.c"    /* as the program has it */
 
 static char root[64], set_path[96], pack_path[96];
 
@@ -307,6 +309,63 @@ static void test_damage(void)
     test_true("a folder is no pack", st == POLAR_E_FORMAT && !p, "%s", polar_error_message());
 }
 
+/* Reads every picture through the face that training uses; a child, as it may end there. */
+static int read_all_pictures(const pl_image_set *set)
+{
+    pl_picture p = {0};
+    int64_t sum = 0;
+    for (int s = 0; s < PL_IMAGE_SPLITS; s++)
+        for (int64_t i = 0; i < pl_image_set_count(set, s); i++) {
+            if (pl_picture_open(&p, set, s, i) != POLAR_OK) return 2;
+            if (pl_picture_read(&p, (pl_box){0, 0, p.width, p.height}) != POLAR_OK) return 2;
+            for (int64_t k = 0; k < 3 * p.width * p.height; k++) sum += p.pixels[k];
+        }
+    pl_picture_drop(&p);
+    return sum ? 0 : 4;
+}
+
+/* A pack that becomes shorter while it is in use, and one whose pixels change: a sentence with the file's name, not a signal, not a number. */
+static void test_while_read(void)
+{
+    char said[512] = "", path[96];
+    pl_image_set *set;
+    pl_file_bytes b = {0};
+    int out[2], status = 0;
+    TEST_TRY(pl_file_bytes_read(&b, pack_path, 0));
+    snprintf(path, sizeof path, "%s/damaged", root);
+    pl_image_pack *p;
+    TEST_TRY(open_bytes(&p, b.data, b.size));
+    pl_image_pack_close(p);
+    TEST_TRY(pl_image_set_open(&set, path));
+    test_true("a whole pack is read", read_all_pictures(set) == 0, "%s", "");
+    if (pipe(out) != 0) exit(1);
+    pid_t child = fork();
+    if (child == 0) {
+        dup2(out[1], 2);
+        file_signal_begin(3);
+        if (truncate(path, 300) != 0) _exit(5);
+        _exit(read_all_pictures(set));
+    }
+    close(out[1]);
+    waitpid(child, &status, 0);
+    ssize_t n = read(out[0], said, sizeof said - 1);
+    close(out[0]);
+    int ok = n > 0 && WIFEXITED(status) && WEXITSTATUS(status) == 3 && strstr(said, path) && strstr(said, "grew smaller while it was read");
+    if (n > 0) said[n - 1] = 0;    /* its newline */
+    test_true("a pack that becomes shorter", ok, "%s", said);
+    pl_image_set_close(set);
+    const pl_pack_header *h = (const pl_pack_header *)b.data;
+    b.data[h->index_at - 100] ^= 4;
+    TEST_TRY(open_bytes(&p, b.data, b.size));
+    pl_image_pack_close(p);
+    TEST_TRY(pl_image_set_open(&set, path));
+    ok = read_all_pictures(set) == 2 && strstr(polar_error_message(), path) && strstr(polar_error_message(), "pack it again");
+    test_true("a changed pixel is seen when the picture is first read", ok, "%s", polar_error_message());
+    pl_image_set_close(set);
+    pl_file_bytes_drop(&b);
+    unlink(path);
+}
+
 /* ---- the end ---------------------------------------------------------------------------------------------------------- */
 
 static void test_stop_and_memory(void)
@@ -355,6 +414,7 @@ int main(int argc, char **argv)
     test_sets();
     test_broken();
     test_damage();
+    test_while_read();
     test_stop_and_memory();
     folder_remove(root);
     return test_end();

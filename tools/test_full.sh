@@ -5,8 +5,14 @@
 #     allocation for N = 1, 2, ..., are among them, and there a leak or a stray write is seen
 #  2. every test that runs on `cpu`, once per instruction set of this CPU, forced by POLAR_ISA
 #  3. a bounded libFuzzer run over the safetensors reader, where clang has libFuzzer (FUZZ_RUNS, default a million inputs, under a minute)
+#
+#     sh tools/test_full.sh [BUILD]      BUILD: a finished build of the preset cpu, build/cpu unless told; with CC set the sanitizers' build is that compiler's
 set -u
 cd "$(dirname "$0")/.." || exit 2
+build=${1:-build/cpu}
+cc=${CC:-}
+cc=${cc##*[/ ]}
+asan=build/asan${cc:+-$cc}
 summary=
 status=0
 
@@ -28,8 +34,8 @@ skip() {    # skip NAME WHY
 tests() { dir=$1; shift; ctest --test-dir "$dir" --output-on-failure --no-tests=error --timeout 3600 "$@"; }
 
 sanitizers() {
-    [ -f build/asan/build.ninja ] || cmake --preset asan || return 1
-    cmake --build build/asan && tests build/asan
+    [ -f "$asan/build.ninja" ] || cmake --preset asan -B "$asan" || return 1
+    cmake --build "$asan" && tests "$asan"
 }
 
 # What pl_isa_usable asks for (src/backends/cpu/cpu_backend.c), by the kernel's names.
@@ -50,7 +56,7 @@ isa_lacks() {
 }
 
 # Without the tests that POLAR_ISA cannot reach: other devices, no device, an instruction set in the device's name, the tree's checks.
-forced() { POLAR_ISA=$1 tests build/cpu -E ':(ref|guard|none|cpu:isa=.*)$|^check_|^test_checks$|^test_headers$'; }
+forced() { POLAR_ISA=$1 tests "$build" -E ':(ref|guard|none|cpu:isa=.*)$|^check_|^test_checks$|^test_headers$'; }
 
 fuzz() {
     mkdir -p build/fuzz/corpus || return 1

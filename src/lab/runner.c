@@ -138,7 +138,7 @@ static polar_status run_jobs(pl_runner *r)
         snprintf(r->message, sizeof r->message, "the system gives no thread for job %d of %d (try fewer --jobs)", started + 1, r->o->jobs);
     }
     while (r->jobs_running) {
-        pl_runner_event tick = {PL_RUNNER_TICK};
+        pl_runner_event tick = {.kind = PL_RUNNER_TICK};
         pl_runner_wait(r, PL_RUNNER_TICK_SECONDS);
         call_watcher(r, &tick);
     }

@@ -14,6 +14,13 @@
 #define PL_ISA_NAME(f)  PL_PASTE(f, PL_ISA)    /* pl_cpu_gemm -> pl_cpu_gemm_avx512 */
 #define PL_INLINE       static inline __attribute__((always_inline))    /* so that a constant argument makes a loop of its own */
 
+/* Before a loop whose stores do not meet its later loads: it may become vectors. */
+#ifdef __clang__
+#define PL_IVDEP _Pragma("clang loop vectorize(assume_safety)")
+#else
+#define PL_IVDEP _Pragma("GCC ivdep")
+#endif
+
 typedef enum pl_isa { PL_ISA_SCALAR, PL_ISA_AVX2, PL_ISA_AVX512, PL_ISA_AVX512BF16, PL_ISA_AMX, PL_ISA_COUNT } pl_isa;
 
 /* All ops of one instruction set, parallel over `q->dev->threads`; same shape as pl_ops, empty slots fall to ref. */

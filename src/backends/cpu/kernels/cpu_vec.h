@@ -76,24 +76,37 @@ PL_INLINE pl_vec_f64 pl_vec_fused_f64(pl_vec_f64 a, pl_vec_f64 b, pl_vec_f64 c)
 #endif
 }
 
+/* Chosen elements of two vectors laid end to end: gcc has the builtin clang knows from its version 12 on. */
+#if __has_builtin(__builtin_shufflevector)
+#define PL_PICK(a, b, whole, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
+#else
+#define PL_PICK(a, b, whole, ...) __builtin_shuffle(a, b, (whole){__VA_ARGS__})
+#endif
+
 /* Four or two short rows turned into columns, `stride` apart: 16 bytes each. */
-typedef float  pl_quad_f32 __attribute__((vector_size(16)));
-typedef double pl_quad_f64 __attribute__((vector_size(16)));
+typedef float   pl_quad_f32 __attribute__((vector_size(16)));
+typedef double  pl_quad_f64 __attribute__((vector_size(16)));
+typedef int32_t pl_quad_i32 __attribute__((vector_size(16)));
+typedef int64_t pl_quad_i64 __attribute__((vector_size(16)));
 
 PL_INLINE void pl_turn_f32(float *dst, int64_t stride, const pl_quad_f32 r[4])
 {
-    typedef int32_t pick __attribute__((vector_size(16)));
-    pl_quad_f32 lo01 = __builtin_shuffle(r[0], r[1], (pick){0, 4, 1, 5}), hi01 = __builtin_shuffle(r[0], r[1], (pick){2, 6, 3, 7});
-    pl_quad_f32 lo23 = __builtin_shuffle(r[2], r[3], (pick){0, 4, 1, 5}), hi23 = __builtin_shuffle(r[2], r[3], (pick){2, 6, 3, 7});
-    pl_quad_f32 c[4] = {__builtin_shuffle(lo01, lo23, (pick){0, 1, 4, 5}), __builtin_shuffle(lo01, lo23, (pick){2, 3, 6, 7}),
-                        __builtin_shuffle(hi01, hi23, (pick){0, 1, 4, 5}), __builtin_shuffle(hi01, hi23, (pick){2, 3, 6, 7})};
+    pl_quad_f32 lo01 = PL_PICK(r[0], r[1], pl_quad_i32, 0, 4, 1, 5);
+    pl_quad_f32 hi01 = PL_PICK(r[0], r[1], pl_quad_i32, 2, 6, 3, 7);
+    pl_quad_f32 lo23 = PL_PICK(r[2], r[3], pl_quad_i32, 0, 4, 1, 5);
+    pl_quad_f32 hi23 = PL_PICK(r[2], r[3], pl_quad_i32, 2, 6, 3, 7);
+    pl_quad_f32 c[4] = {
+        PL_PICK(lo01, lo23, pl_quad_i32, 0, 1, 4, 5),
+        PL_PICK(lo01, lo23, pl_quad_i32, 2, 3, 6, 7),
+        PL_PICK(hi01, hi23, pl_quad_i32, 0, 1, 4, 5),
+        PL_PICK(hi01, hi23, pl_quad_i32, 2, 3, 6, 7),
+    };
     for (int i = 0; i < 4; i++) memcpy(dst + i * stride, &c[i], sizeof c[i]);
 }
 
 PL_INLINE void pl_turn_f64(double *dst, int64_t stride, const pl_quad_f64 r[2])
 {
-    typedef int64_t pick __attribute__((vector_size(16)));
-    pl_quad_f64 c[2] = {__builtin_shuffle(r[0], r[1], (pick){0, 2}), __builtin_shuffle(r[0], r[1], (pick){1, 3})};
+    pl_quad_f64 c[2] = {PL_PICK(r[0], r[1], pl_quad_i64, 0, 2), PL_PICK(r[0], r[1], pl_quad_i64, 1, 3)};
     for (int i = 0; i < 2; i++) memcpy(dst + i * stride, &c[i], sizeof c[i]);
 }
 
