@@ -68,33 +68,33 @@ typedef struct cell_sum {
     double  sum, squares, min, max, epochs, wall;    /* squares: of the differences from the mean */
 } cell_sum;
 
-static cell_sum sum_cell(const pl_plan *plan, const pl_store_members *m, const char *metric, int cell, int arm)
+/* All of them in two passes over the plan: sums first, then the squares of what differs from the mean. */
+static void sum_cells(cell_sum *sums, const pl_plan *plan, const pl_store_members *m, const char *metric)
 {
-    cell_sum s = {.min = INFINITY, .max = -INFINITY};
+    for (int i = 0; i < plan->cell_count * plan->spec->arm_count; i++) sums[i] = (cell_sum){.min = INFINITY, .max = -INFINITY};
     for (int pass = 0; pass < 2; pass++)
         for (int64_t i = 0; i < plan->count; i++) {
-            if (plan->runs[i].cell_index != cell || plan->runs[i].arm_index != arm) continue;
+            cell_sum *s = &sums[plan->runs[i].cell_index * plan->spec->arm_count + plan->runs[i].arm_index];
             const pl_store_member *r = &m->rows[i];
             const double *value = pl_store_result(r, metric), *epochs = pl_store_result(r, "epochs");
             int finite = value && isfinite(*value);
             if (pass) {
-                double d = finite ? *value - s.sum / (double)s.values : 0;
-                s.squares += d * d;
+                double d = finite ? *value - s->sum / (double)s->values : 0;
+                s->squares += d * d;
                 continue;
             }
-            s.runs++;
-            s.diverged += r->state == PL_RUN_DIVERGED;
+            s->runs++;
+            s->diverged += r->state == PL_RUN_DIVERGED;
             if (!value) continue;
-            s.done++;
-            s.epochs += epochs ? *epochs : (double)NAN;
-            s.wall += r->wall;
+            s->done++;
+            s->epochs += epochs ? *epochs : (double)NAN;
+            s->wall += r->wall;
             if (!finite) continue;
-            s.values++;
-            s.sum += *value;
-            s.min = fmin(s.min, *value);
-            s.max = fmax(s.max, *value);
+            s->values++;
+            s->sum += *value;
+            s->min = fmin(s->min, *value);
+            s->max = fmax(s->max, *value);
         }
-    return s;
 }
 
 static void number_or_none(pl_table *t, int there, double x)
@@ -115,10 +115,13 @@ static polar_status print_table(cli_context *ctx, const run_args *a, const pl_pl
         {"epochs", "epochs", "mean", PL_CELL_FIXED, 1}, {"wall", "seconds", "mean", PL_CELL_FIXED, 2},
     };
     pl_table *t = NULL;
-    PL_TRY(pl_table_create(&t, plan->spec->title, columns, 11));
-    for (int c = 0; c < plan->cell_count; c++)
+    cell_sum *sums = pl_calloc((size_t)(plan->cell_count * plan->spec->arm_count), sizeof *sums);
+    PL_NEED(sums, POLAR_E_NOMEM, "a table of %d cells", plan->cell_count);
+    polar_status st = pl_table_create(&t, plan->spec->title, columns, 11);
+    if (st == POLAR_OK) sum_cells(sums, plan, m, plan->spec->metric);
+    for (int c = 0; st == POLAR_OK && c < plan->cell_count; c++)
         for (int arm = 0; arm < plan->spec->arm_count; arm++) {
-            cell_sum s = sum_cell(plan, m, plan->spec->metric, c, arm);
+            cell_sum s = sums[c * plan->spec->arm_count + arm];
             pl_table_row(t);
             pl_table_text(t, plan->cells[c]);
             pl_table_text(t, plan->spec->arms[arm].name);
@@ -132,8 +135,9 @@ static polar_status print_table(cli_context *ctx, const run_args *a, const pl_pl
             number_or_none(t, s.done > 0, s.epochs / (double)s.done);
             number_or_none(t, s.done > 0, s.wall / (double)s.done);
         }
-    polar_status st = pl_table_print(t, ctx->out, (pl_table_format)a->format);
+    if (st == POLAR_OK) st = pl_table_print(t, ctx->out, (pl_table_format)a->format);
     pl_table_destroy(t);
+    pl_free(sums);
     return st;
 }
 

@@ -40,7 +40,7 @@ static void add_block(uint32_t state[8], const unsigned char *p)
         uint32_t S1 = rotate(s[4], 6) ^ rotate(s[4], 11) ^ rotate(s[4], 25), choose = (s[4] & s[5]) ^ (~s[4] & s[6]);
         uint32_t S0 = rotate(s[0], 2) ^ rotate(s[0], 13) ^ rotate(s[0], 22), majority = (s[0] & s[1]) ^ (s[0] & s[2]) ^ (s[1] & s[2]);
         uint32_t t1 = s[7] + S1 + choose + K[t] + w[t];
-        memmove(s + 1, s, 7 * sizeof *s);
+        for (int i = 7; i > 0; i--) s[i] = s[i - 1];    /* unrolled; memmove would be a call */
         s[4] += t1;
         s[0] = t1 + S0 + majority;
     }

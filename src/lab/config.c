@@ -195,26 +195,52 @@ static const pl_key *next_key(const pl_schema *s, const pl_key *last)
     return next;
 }
 
+/* All of it but the seed, which comes last. */
+static void add_settings(pl_string *s, const pl_config *c)
+{
+    char value[PL_VALUE_CHARS];
+    pl_string_add(s, "%s v%d\n", c->schema.name, c->schema.version);
+    for (const pl_key *k = NULL; (k = next_key(&c->schema, k));)
+        if (counts(value, c, k)) pl_string_add(s, "%s=%s\n", k->name, value);
+}
+
+#define SEED_LINE "seed=%lld\n"
+
 polar_status pl_config_canonical(char **out, const pl_config *c, int64_t seed)
 {
     pl_string s = {0};
-    char value[PL_VALUE_CHARS];
-    pl_string_add(&s, "%s v%d\n", c->schema.name, c->schema.version);
-    for (const pl_key *k = NULL; (k = next_key(&c->schema, k));)
-        if (counts(value, c, k)) pl_string_add(&s, "%s=%s\n", k->name, value);
-    pl_string_add(&s, "seed=%lld\n", (long long)seed);
+    add_settings(&s, c);
+    pl_string_add(&s, SEED_LINE, (long long)seed);
     return pl_string_take(out, &s, "the canonical text of a run");
+}
+
+polar_status pl_config_id_begin(pl_sha256 *out, const pl_config *c)
+{
+    char *text;
+    pl_string s = {0};
+    add_settings(&s, c);
+    PL_TRY(pl_string_take(&text, &s, "the canonical text of a run"));
+    *out = pl_sha256_begin();
+    pl_sha256_add(out, text, strlen(text));
+    pl_free(text);
+    return POLAR_OK;
+}
+
+void pl_config_id_end(char out[PL_RUN_ID_CHARS], const pl_sha256 *begun, int64_t seed)
+{
+    char hex[PL_SHA256_HEX], line[32];
+    pl_sha256 h = *begun;
+    pl_sha256_add(&h, line, (size_t)snprintf(line, sizeof line, SEED_LINE, (long long)seed));
+    pl_sha256_end(hex, &h);
+    memcpy(out, hex, PL_RUN_ID_CHARS - 1);
+    out[PL_RUN_ID_CHARS - 1] = 0;
 }
 
 polar_status pl_config_run_id(char out[PL_RUN_ID_CHARS], const pl_config *c, int64_t seed)
 {
-    char hex[PL_SHA256_HEX], *text;
-    PL_TRY(pl_config_canonical(&text, c, seed));
-    pl_sha256 h = pl_sha256_begin();
-    pl_sha256_add(&h, text, strlen(text));
-    pl_sha256_end(hex, &h);
-    pl_free(text);
-    snprintf(out, PL_RUN_ID_CHARS, "%.32s", hex);
+    pl_sha256 h;
+    PL_TRY(pl_config_id_begin(&h, c));
+    pl_config_id_end(out, &h, seed);
     return POLAR_OK;
 }
 

@@ -24,6 +24,7 @@
 
 #include <stdint.h>
 
+#include "base/sha256.h"
 #include "base/status.h"
 #include "store/store.h"    /* PL_RUN_ID_CHARS */
 
@@ -91,5 +92,7 @@ void        pl_config_value(char out[PL_VALUE_CHARS], const pl_config *c, const 
 polar_status pl_config_canonical(char **out, const pl_config *c, int64_t seed);             /* the text that is hashed; free with pl_free */
 polar_status pl_config_json(char **out, const pl_config *c);                                /* every key but places as one JSON object on one line; free with pl_free */
 polar_status pl_config_run_id(char out[PL_RUN_ID_CHARS], const pl_config *c, int64_t seed); /* see above */
+polar_status pl_config_id_begin(pl_sha256 *out, const pl_config *c);                        /* of many seeds: what all their ids share, */
+void         pl_config_id_end(char out[PL_RUN_ID_CHARS], const pl_sha256 *begun, int64_t seed);    /* and the id of one */
 
 #endif

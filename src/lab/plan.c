@@ -47,13 +47,17 @@ static polar_status make_runs(pl_plan *p)
 {
     const pl_spec *s = p->spec;
     for (int c = 0; c < p->cell_count; c++)
-        for (int64_t k = 0; k < s->seed_count; k++)
-            for (int a = 0; a < s->arm_count; a++) {
-                pl_plan_run *r = &p->runs[p->count++];
-                *r = (pl_plan_run){.cell = p->cells[c], .arm = s->arms[a].name, .seed = s->seeds[k], .cell_index = c, .arm_index = a};
-                r->config = p->configs[c * s->arm_count + a];
-                PL_TRY(pl_config_run_id(r->id, r->config, r->seed));
+        for (int a = 0; a < s->arm_count; a++) {
+            pl_sha256 begun;
+            pl_config *config = p->configs[c * s->arm_count + a];
+            PL_TRY(pl_config_id_begin(&begun, config));
+            for (int64_t k = 0; k < s->seed_count; k++) {
+                pl_plan_run *r = &p->runs[(c * s->seed_count + k) * s->arm_count + a];
+                *r = (pl_plan_run){.cell = p->cells[c], .arm = s->arms[a].name, .config = config, .seed = s->seeds[k], .cell_index = c, .arm_index = a};
+                pl_config_id_end(r->id, &begun, r->seed);
             }
+        }
+    p->count = p->cell_count * s->seed_count * s->arm_count;
     return POLAR_OK;
 }
 

@@ -57,13 +57,23 @@ static polar_status claim(pl_job *job, int64_t i, int *mine, int64_t *others)
     return st;
 }
 
+/* Where there may be something to do; a plan of many runs is not looked through from its start for each. */
+static int64_t first_open(pl_runner *r)
+{
+    pthread_mutex_lock(&r->lock);
+    while (r->open_from < r->count && (r->slots[r->open_from].done || r->runs[r->open_from].first != r->open_from)) r->open_from++;
+    int64_t i = r->open_from;
+    pthread_mutex_unlock(&r->lock);
+    return i;
+}
+
 /* The first run that is to be done and free, and its mates. *others counts those that another process has. */
 static polar_status take(pl_job *job, int64_t *others)
 {
     *others = 0;
     polar_status st = POLAR_OK;
     pthread_mutex_lock(&job->r->taking);    /* one job after the other: the same ensembles in every sitting */
-    for (int64_t i = 0; i < job->r->count && job->members < job->limit && st == POLAR_OK; i++) {
+    for (int64_t i = first_open(job->r); i < job->r->count && job->members < job->limit && st == POLAR_OK; i++) {
         int mine = 0;
         if (!reserve(job, i)) continue;
         st = claim(job, i, &mine, others);

@@ -22,6 +22,7 @@ typedef struct pl_runner {
     pthread_mutex_t       lock;     /* of everything below */
     pthread_cond_t        changed;
     pl_slot              *slots;    /* count of them; only a run's first entry counts */
+    int64_t               open_from;    /* entries before it are done, or not their run's first */
     pl_job_view          *job_views;
     pl_runner_view        view;
     int                   jobs_running, said_waiting;
