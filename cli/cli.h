@@ -43,7 +43,8 @@ typedef struct cli_command {
     polar_status (*run)(cli_context *ctx, int argc, char **argv);    /* what follows the command's name */
 } cli_command;
 
-extern const cli_command cli_cmd_audit, cli_cmd_bench, cli_cmd_data, cli_cmd_demo, cli_cmd_info, cli_cmd_map, cli_cmd_plan, cli_cmd_report, cli_cmd_run, cli_cmd_train, cli_cmd_verify;
+extern const cli_command cli_cmd_audit, cli_cmd_bench, cli_cmd_data, cli_cmd_demo, cli_cmd_info, cli_cmd_map, cli_cmd_plan, cli_cmd_report, cli_cmd_run, cli_cmd_store, cli_cmd_train, cli_cmd_verify;
+extern const cli_command *const cli_store_parts[];    /* `polar store`: likewise */
 extern const cli_command *const cli_data_parts[];    /* `polar data` is a family: "data pack", "data stat", ..., ended by NULL; options and run are theirs */
 
 void cli_command_help(FILE *out, const char *program, const cli_command *cmd);    /* what, options with defaults, examples */

@@ -181,7 +181,7 @@ static polar_status run_plan(cli_context *ctx, const run_args *a, const pl_plan 
     run_progress_end(&progress);
     run_progress_outcome(ctx, &outcome, st, "run", argc, argv);
     if (outcome.stopped) ctx->interrupted = 1;
-    return st == POLAR_OK ? report(ctx, a, plan) : st;
+    return st == POLAR_OK && !outcome.unplanned ? report(ctx, a, plan) : st;
 }
 
 static polar_status run(cli_context *ctx, int argc, char **argv)

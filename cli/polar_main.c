@@ -23,14 +23,14 @@
 
 enum { EXIT_DONE = 0, EXIT_CHECK = 1, EXIT_USE = 2, EXIT_MACHINE = 3, EXIT_INTERRUPTED = 130 };
 
-static const cli_command *const commands[] = {&cli_cmd_demo, &cli_cmd_plan, &cli_cmd_run, &cli_cmd_train, &cli_cmd_audit, &cli_cmd_report, &cli_cmd_data, &cli_cmd_verify, &cli_cmd_map, &cli_cmd_bench, &cli_cmd_info};
+static const cli_command *const commands[] = {&cli_cmd_demo, &cli_cmd_plan, &cli_cmd_run, &cli_cmd_train, &cli_cmd_audit, &cli_cmd_report, &cli_cmd_store, &cli_cmd_data, &cli_cmd_verify, &cli_cmd_map, &cli_cmd_bench, &cli_cmd_info};
 
 #define N_COMMANDS ((int)(sizeof commands / sizeof *commands))
 
 /* The members of a family of commands; NULL for a plain one. */
 static const cli_command *const *parts_of(const cli_command *cmd)
 {
-    return cmd == &cli_cmd_data ? cli_data_parts : NULL;
+    return cmd == &cli_cmd_data ? cli_data_parts : cmd == &cli_cmd_store ? cli_store_parts : NULL;
 }
 
 /* ---- help ------------------------------------------------------------------------------------------------------------ */

@@ -188,10 +188,11 @@ void run_progress_outcome(cli_context *ctx, const pl_runner_outcome *o, polar_st
 {
     char time[32];
     if ((st != POLAR_OK && !o->total) || (st == POLAR_E_ARG && !o->done_here)) return;    /* it did not come to running */
-    fprintf(ctx->log, "%lld of %lld runs are done", (long long)o->done, (long long)o->total);
+    if (o->unplanned) fprintf(ctx->log, "no time was left to put the plan of %lld runs into the store\n", (long long)o->total);
+    else fprintf(ctx->log, "%lld of %lld runs are done", (long long)o->done, (long long)o->total);
     if (o->diverged) fprintf(ctx->log, " (%lld of them diverged)", (long long)o->diverged);
     if (o->done_here) fprintf(ctx->log, ", %lld now, in %s", (long long)o->done_here, run_progress_time(time, o->seconds));
-    fprintf(ctx->log, "\n");
+    if (!o->unplanned) fprintf(ctx->log, "\n");
     if (!o->left) return;
     fprintf(ctx->log, "%s; what was begun goes on from its last checkpoint with\n  %s %s",
             o->stopped ? "stopped by a signal" : o->out_of_time ? "the budget is spent" : "ended by an error", ctx->program, command);

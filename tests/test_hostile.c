@@ -8,6 +8,7 @@
 #include <sqlite3.h>
 
 #include "fake_store.h"
+#include "store_resum.h"
 
 #define CANARY "$D/canary"
 
@@ -58,6 +59,7 @@ static void tamper(const char *const *sql)
             exit(1);
         }
     }
+    store_resum(db);
     sqlite3_close(db);
 }
 
@@ -208,8 +210,8 @@ static void runs(void)
     static const char *const of_runs[] = {
         "UPDATE member SET run = '../../canary' || run; UPDATE run SET id = '../../canary' || id",
         "UPDATE run SET state = 'ready'",
-        "UPDATE run SET config = '{\"a\": ' || replace(hex(zeroblob(100000)), '0', '[') || '}'",
-        "UPDATE run SET config = replace(hex(zeroblob(520000)), '0', 'a')",
+        "UPDATE config SET json = '{\"a\": ' || replace(hex(zeroblob(100000)), '0', '[') || '}'",
+        "UPDATE config SET json = replace(hex(zeroblob(520000)), '0', 'a')",
         "UPDATE run SET started = '<script>' || char(27) || '</script>'",
         "UPDATE run SET code = CAST(x'c0af' AS TEXT)",
         "UPDATE run SET wall = 'long'",
@@ -245,12 +247,12 @@ static void runs(void)
 static void sizes(void)
 {
     fresh_store();
-    TAMPER("WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 3000) INSERT INTO member SELECT 'so3_capacity', 'c' || i, 'a' || i, i, i, (SELECT min(id) FROM run) FROM n");
+    TAMPER("WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 3000) INSERT INTO member(spec, cell, arm, seed, ord, run) SELECT 'so3_capacity', 'c' || i, 'a' || i, i, i, (SELECT min(id) FROM run) FROM n");
     sh("cd $D && ulimit -v 4000000; $P report --store x.db -o out");
     no_canary("3000 cells x 3000 seeds x 3000 arms");
     test_true("  left out, with a reason", last.code == 0 && strstr(last.err, "too many to compare"), "exit %d: %.160s", last.code, first_line(last.err));
     fresh_store();
-    TAMPER("WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 500) INSERT INTO member SELECT 'good', 'c' || i, 'muon', i, i, (SELECT min(id) FROM run) FROM n");
+    TAMPER("WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 500) INSERT INTO member(spec, cell, arm, seed, ord, run) SELECT 'good', 'c' || i, 'muon', i, i, (SELECT min(id) FROM run) FROM n");
     accepted("cd $D && $P report good --store x.db -o out", "0 figures");
     test_true("500 cells: tables, no figures", files_with("No figures: more than 64 cells") == 1, "the page says why");
 }
@@ -275,7 +277,7 @@ static void markup(void)
     fresh_store();
     TAMPER("UPDATE spec SET title = '</title><script>alert(1)</script>', sha = '<script>\"''', text = '</pre><script>alert(2)</script>' || char(27) || '[2J'",
            "UPDATE member SET arm = '<script>x</script>' WHERE arm = 'muon'", "UPDATE member SET cell = '\" onload=\"alert(1)'",
-           "UPDATE run SET started = '<script>s', finished = '<script>f', code = '<script>c', device = '<script>d', cpu = '<script>p', config = '{\"<script>k\": \"<script>v\\u001b\"}'",
+           "UPDATE run SET started = '<script>s', finished = '<script>f', code = '<script>c', device = '<script>d', cpu = '<script>p'", "UPDATE config SET json = '{\"<script>k\": \"<script>v\\u001b\"}'",
            "UPDATE gauge SET map = '<script>m' WHERE map = 'exact'", "UPDATE gauge SET block = '<script>b'");
     accepted("cd $D && $P report --store x.db -o out", "2 specs");
     no_canary("markup in every text");

@@ -211,7 +211,6 @@ static polar_status read_states(pl_runner *r, pl_store *s)
         if (r->runs[i].first != i) continue;
         PL_TRY(pl_store_run_state(s, r->runs[i].id, &state, NULL));
         if (state == PL_RUN_DIVERGED && r->o->retry) PL_TRY(forget(s, r->runs[i].id, &state));
-        r->view.total++;
         if (state == PL_RUN_PLANNED || r->o->weights) r->view.epochs_total += pl_runner_epochs(&r->runs[i]);
         else pl_runner_count_done(r, i, state);
     }
@@ -219,16 +218,40 @@ static polar_status read_states(pl_runner *r, pl_store *s)
     return POLAR_OK;
 }
 
-static polar_status prepare(pl_runner *r, const pl_store_spec *spec)
+static int must_leave(void *r) { return pl_runner_must_leave(r); }
+
+static void note(pl_runner *r, const char *text)
+{
+    pl_runner_event e = {PL_RUNNER_NOTE, .note = text};
+    pthread_mutex_lock(&r->lock);
+    call_watcher(r, &e);
+    pthread_mutex_unlock(&r->lock);
+}
+
+/* *planned: the store has the plan; it has not where there was no time left for that. */
+static polar_status enrol(pl_runner *r, pl_store *s, const pl_store_spec *spec, int *planned)
+{
+    *planned = 0;
+    if (pl_store_torn(s)) note(r, "the last entry of the store's log was not whole, after a power cut or by damage: what it held is made again");
+    PL_TRY(pl_store_verify(s));
+    pl_store_set_leave(s, must_leave, r);
+    polar_status st = put_plan(s, spec, r->runs, r->count);
+    if (st == POLAR_E_STATE && pl_runner_must_leave(r)) return POLAR_OK;
+    PL_TRY(st);
+    *planned = 1;
+    PL_TRY(pl_store_sweep(s));
+    return read_states(r, s);
+}
+
+static polar_status prepare(pl_runner *r, const pl_store_spec *spec, int *planned)
 {
     pl_store *s = NULL;
     polar_device *dev = NULL;
+    for (int64_t i = 0; i < r->count; i++) r->view.total += r->runs[i].first == i;
     PL_TRY(polar_device_open(&dev, r->o->device));    /* a wrong name shall leave no store behind */
     polar_device_close(dev);
     PL_TRY(pl_store_open(&s, r->o->store, PL_STORE_WRITE));
-    polar_status st = put_plan(s, spec, r->runs, r->count);
-    if (st == POLAR_OK) st = pl_store_sweep(s);
-    if (st == POLAR_OK) st = read_states(r, s);
+    polar_status st = enrol(r, s, spec, planned);
     pl_store_close(s);
     return st;
 }
@@ -252,9 +275,12 @@ polar_status pl_runner_run(pl_runner_outcome *out, const pl_testbed *tb, const p
     r.view.jobs = r.job_views;
     r.view.job_count = opts->jobs;
     polar_status st = r.slots && r.job_views ? POLAR_OK : PL_FAIL(POLAR_E_NOMEM, "a plan of %lld runs", (long long)count);
-    if (st == POLAR_OK) st = prepare(&r, spec);
-    if (st == POLAR_OK && r.view.done < r.view.total) st = run_jobs(&r);
-    *out = (pl_runner_outcome){r.view.total, r.view.done, r.view.diverged, r.done_here, r.view.total - r.view.done, 0, 0, pl_clock_seconds() - r.begun};
+    int planned = 0;
+    if (st == POLAR_OK) st = prepare(&r, spec, &planned);
+    if (st == POLAR_OK && planned && r.view.done < r.view.total) st = run_jobs(&r);
+    *out = (pl_runner_outcome){r.view.total, r.view.done, r.view.diverged, r.done_here, r.view.total - r.view.done, 0, 0, 0, pl_clock_seconds() - r.begun};
+    if (st != POLAR_OK && !planned) out->total = out->left = 0;    /* it did not come to running */
+    out->unplanned = st == POLAR_OK && !planned;
     out->stopped = out->left && stopped(&r);
     out->out_of_time = out->left && !out->stopped && out_of_time(&r);
     pl_free(r.slots);

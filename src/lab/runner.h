@@ -84,6 +84,7 @@ typedef struct pl_runner_outcome {
     int64_t total, done, diverged;       /* distinct runs; diverged ones are done too */
     int64_t done_here, left;
     int     stopped, out_of_time;        /* why there are some left */
+    int     unplanned;                   /* so early that the plan is not in the store, and of the runs nothing is known */
     double  seconds;
 } pl_runner_outcome;
 

@@ -20,6 +20,8 @@
 #include "base/json_read.h"
 #include "store/store_impl.h"
 
+#define CACHE "PRAGMA cache_size = -65536"    /* KiB, at most: most stores, and a plan of half a million runs, fit */
+
 static polar_status path_of(char **out, const char *path, const char *tail)
 {
     size_t a = strlen(path), b = strlen(tail);
@@ -57,10 +59,12 @@ static polar_status open_lock(pl_store *s)
 static polar_status open_to_write(pl_store *s)
 {
     int version = 0;
+    PL_TRY(pl_log_need(s));
     PL_TRY(pl_sql_open(s, s->path, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE));
     if (sqlite3_db_readonly(s->db, "main") == 1) return PL_SQL_FAIL(s, SQLITE_READONLY);
     PL_TRY(pl_store_identify(s, pl_store_steps, PL_STORE_VERSION, &version));
     PL_TRY(use_wal(s));
+    PL_TRY(pl_sql_do(s, CACHE, ""));
     PL_TRY(pl_store_upgrade(s, pl_store_steps, PL_STORE_VERSION));
     PL_TRY(pl_store_check(s));
     return open_lock(s);
@@ -97,11 +101,12 @@ static polar_status open_immutable(pl_store *s)
     return st;
 }
 
-static polar_status open_to_read(pl_store *s)
+static polar_status open_to_read(pl_store *s, pl_store_mode mode)
 {
     int version = 0;
     struct stat file;
     PL_NEED(stat(s->path, &file) == 0, errno == ENOENT ? POLAR_E_ARG : POLAR_E_IO, "no store at '%s': %s (`polar run` makes one)", pl_text_shown(s->path).text, strerror(errno));
+    PL_TRY(pl_log_need(s));
     PL_TRY(pl_sql_open(s, s->path, SQLITE_OPEN_READWRITE));    /* a file that may not be written is opened to read */
     PL_TRY(pl_sql_do(s, "PRAGMA query_only = 1", ""));
     int rc = sqlite3_exec(s->db, "SELECT 1 FROM sqlite_schema", NULL, NULL, NULL);
@@ -109,7 +114,9 @@ static polar_status open_to_read(pl_store *s)
     PL_TRY(pl_store_identify(s, pl_store_steps, PL_STORE_VERSION, &version));
     PL_NEED(version > 0, POLAR_E_FORMAT, "the store '%s' is empty (`polar run` fills it)", pl_text_shown(s->path).text);
     PL_NEED(version == PL_STORE_VERSION, POLAR_E_FORMAT, "the store '%s' has the older version %d: `polar run` upgrades it", pl_text_shown(s->path).text, version);
-    return pl_store_check(s);
+    PL_TRY(pl_sql_do(s, CACHE, ""));
+    if (mode == PL_STORE_EXAMINE) return POLAR_OK;
+    return pl_store_verify(s);    /* the structure too */
 }
 
 /* ---- both -------------------------------------------------------------------------------------------------------------- */
@@ -126,7 +133,7 @@ polar_status pl_store_open(pl_store **out, const char *path, pl_store_mode mode)
     s->writes = mode == PL_STORE_WRITE;
     s->path = pl_strdup(path);
     polar_status st = s->path ? POLAR_OK : PL_FAIL(POLAR_E_NOMEM, "the store's path");
-    if (st == POLAR_OK) st = s->writes ? open_to_write(s) : open_to_read(s);
+    if (st == POLAR_OK) st = s->writes ? open_to_write(s) : open_to_read(s, mode);
     if (st == POLAR_OK) *out = s;
     else pl_store_close(s);
     return st;
@@ -142,3 +149,5 @@ void pl_store_close(pl_store *s)
 }
 
 const char *pl_store_path(const pl_store *s) { return s->path; }
+
+int pl_store_torn(const pl_store *s) { return s->torn; }

@@ -22,11 +22,12 @@
 #ifndef PL_STORE_STORE_H
 #define PL_STORE_STORE_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 #include "base/status.h"
 
-#define PL_STORE_VERSION 3          /* of the schema: PRAGMA user_version */
+#define PL_STORE_VERSION 4          /* of the schema: PRAGMA user_version */
 #define PL_RUN_ID_CHARS  33         /* 32 hex digits and the zero */
 #define PL_METRIC_WALL   "wall"     /* what audits compare besides results: a run's seconds */
 
@@ -34,7 +35,8 @@ typedef struct pl_store pl_store;
 
 typedef enum pl_store_mode {
     PL_STORE_READ,                  /* it must exist; a read-only file or folder will do */
-    PL_STORE_WRITE                  /* made where there is none */
+    PL_STORE_WRITE,                 /* made where there is none; its rows are not verified (pl_store_verify) */
+    PL_STORE_EXAMINE                /* to read what may be damaged: nothing is verified */
 } pl_store_mode;
 
 typedef enum pl_run_state {
@@ -118,7 +120,19 @@ typedef struct pl_store_gauges  { pl_gauge_row *rows;    int64_t count; void *ow
 
 polar_status pl_store_open(pl_store **out, const char *path, pl_store_mode mode);    /* checks the file; see above */
 void         pl_store_close(pl_store *s);                     /* releases its claims; NULL is fine */
+int          pl_store_torn(const pl_store *s);                /* of one opened to write: its log's last entry was not whole, and what it held is lost */
 const char  *pl_store_path(const pl_store *s);                /* as given to open; borrowed */
+
+/* ---- damage ---------------------------------------------------------------------------------------------------------- */
+
+/* Told of every damage: the run's id, or "" where it is not one run's, and what; 0: enough. */
+typedef int (*pl_damage_fn)(void *arg, const char *run, const char *what);
+
+polar_status pl_store_verify(pl_store *s);                    /* every row against its checksum; POLAR_E_FORMAT names the first that is not as it was written. Open does it for PL_STORE_READ */
+polar_status pl_store_examine(pl_store *s, pl_damage_fn tell, void *arg);                             /* all of them, and rows that are missing; only the structure, where that is damaged */
+polar_status pl_store_examine_checkpoints(pl_store *s, pl_damage_fn tell, void *arg);                 /* the files beside the store */
+polar_status pl_store_specs_of(char *out, size_t room, pl_store *s, const char *run);                 /* the names of the specs that have it, by commas; "" for none */
+polar_status pl_store_drop_damaged(pl_store *s);              /* runs with damage are planned again, without results and checkpoints; POLAR_E_STATE while another process is at one */
 
 /* ---- select ---------------------------------------------------------------------------------------------------------- */
 
@@ -141,6 +155,7 @@ const char   *pl_run_state_name(pl_run_state state);          /* "planned", "don
 /* The spec and its runs. The same text planned again (with other --set) adds to its members, and (cell, arm, seed) points at its latest run; a changed
  * text replaces the list. Runs and their results are never removed. */
 polar_status pl_store_put_spec(pl_store *s, const pl_store_spec *spec, const pl_store_plan_row *rows, int64_t count);
+void         pl_store_set_leave(pl_store *s, int (*leave)(void *arg), void *arg);                   /* asked while a plan is put: not 0 ends it with POLAR_E_STATE, and nothing was put */
 polar_status pl_store_begin_run(pl_store *s, const char *id, const pl_provenance *p, int fresh);    /* fresh: no checkpoint, so epochs, gauge rows and seconds begin anew */
 polar_status pl_store_put_progress(pl_store *s, const char *id, const pl_run_progress *p);          /* rows that are there are replaced */
 polar_status pl_store_finish(pl_store *s, const char *id, pl_run_state state, const pl_result *results, int64_t count, const pl_run_progress *p);    /* the last progress, results and state; a finished run stays as it is */

@@ -5,15 +5,24 @@
 #include <sqlite3.h>
 #include <stddef.h>
 
+#include "base/checksum.h"
 #include "store/store.h"
 
 typedef struct pl_pool pl_pool;            /* strings and small arrays, freed together */
+enum { PL_SQL_KEPT = 8 };
 
 struct pl_store {
     sqlite3      *db;
     sqlite3_stmt *rollback; /* made when it opens: rolling back must not want memory */
+    struct {
+        const char   *sql;
+        sqlite3_stmt *st;
+    }             kept[PL_SQL_KEPT];    /* statements that come again and again */
     char         *path;
     int           writes;   /* PL_STORE_WRITE */
+    int           torn;     /* the log's last entry was not whole */
+    int         (*leave)(void *arg);    /* asked now and then while a plan is put: not 0 ends it; or NULL */
+    void         *leave_arg;
     int           lock_fd;  /* "<path>.lock", or -1; the claims belong to this open file */
 };
 
@@ -24,7 +33,9 @@ polar_status pl_sql_fail(pl_store *s, int rc, const char *file, int line);      
 polar_status pl_sql_open(pl_store *s, const char *name, int flags);                    /* sets s->db; waits for locks from then on */
 void         pl_sql_close(pl_store *s);                                                /* s->db and what belongs to it; fine when it is not open */
 polar_status pl_sql_prepare(sqlite3_stmt **out, pl_store *s, const char *sql);         /* finalise with sqlite3_finalize */
-polar_status pl_sql_bind(pl_store *s, sqlite3_stmt *st, const char *types, ...);       /* by letter: t text (NULL: null), i int64_t, r double (NaN becomes null) */
+polar_status pl_sql_hold(sqlite3_stmt **out, pl_store *s, const char *sql);            /* the same, kept for the next time (sql: a constant); not while it is held */
+void         pl_sql_release(sqlite3_stmt *st);                                         /* one that was held; NULL is fine */
+polar_status pl_sql_bind(pl_store *s, sqlite3_stmt *st, const char *types, ...);       /* by letter: t text (NULL: null; borrowed until the last step), i int64_t, r double (NaN becomes null) */
 polar_status pl_sql_next(pl_store *s, sqlite3_stmt *st, int *row);                     /* one step: *row 1 with a row, 0 after the last */
 polar_status pl_sql_put(pl_store *s, sqlite3_stmt *st, const char *types, ...);        /* bind, step, reset: a statement without rows, again and again */
 polar_status pl_sql_do(pl_store *s, const char *sql, const char *types, ...);          /* prepare, bind, step, finalise */
@@ -57,6 +68,30 @@ polar_status pl_read_chars(char *out, size_t room, pl_store *s, sqlite3_stmt *st
 polar_status pl_read_integer(int64_t *out, pl_store *s, sqlite3_stmt *st, int column, const char *what, int64_t least, int64_t most);
 polar_status pl_read_real(double *out, pl_store *s, sqlite3_stmt *st, int column, const char *what);                                  /* null is NaN */
 
+/* ---- what rots (store_sum.c, store_log.c) ------------------------------------------------------------------------------- */
+
+/* The checksum of a row, as SQL over its columns: the column `sum` of every table. */
+#define PL_SUM_SPEC   "polar_sum('spec', name, sha, title, testbed, metric, text, members)"
+#define PL_SUM_CONFIG "polar_sum('config', key, json)"
+#define PL_SUM_RUN    "polar_sum('run', id, testbed, seed, config, state, wall, started, finished, code, device, cpu, threads, data, results, epochs, gauges)"
+#define PL_SUM_MEMBER "polar_sum('member', spec, cell, arm, seed, ord, run)"
+#define PL_SUM_EPOCH  "polar_sum('epoch', run, epoch, train_loss, valid, lr, improved, seconds)"
+#define PL_SUM_RESULT "polar_sum('result', run, name, value)"
+#define PL_SUM_GAUGE  "polar_sum('gauge', run, step, block, shadow, map, deviation)"
+#define PL_CONFIG_KEY(json) "printf('%016x', polar_sum('json', " json "))"    /* of a configuration */
+
+void         pl_sum_config_key(char out[PL_CHECKSUM_HEX], const char *json);    /* what PL_CONFIG_KEY gives */
+polar_status pl_sum_register(pl_store *s);        /* polar_sum for the statements of this connection */
+
+typedef enum pl_log_state {
+    PL_LOG_SOUND,
+    PL_LOG_TORN,                                  /* its last entry is not whole */
+    PL_LOG_DAMAGED                                /* one before others is not as it was written */
+} pl_log_state;
+
+polar_status pl_log_examine(pl_log_state *out, int64_t *wrong, const char *store);    /* *wrong: the entry, from 1; 0: the header */
+polar_status pl_log_need(pl_store *s);      /* POLAR_E_FORMAT: damaged, or torn where it is to be read */
+
 /* ---- the schema (store_schema.c) --------------------------------------------------------------------------------------- */
 
 #define PL_STORE_APPLICATION 0x706f6c72    /* "polr": PRAGMA application_id */
@@ -67,7 +102,7 @@ extern const char *const pl_store_steps[PL_STORE_VERSION];    /* step[v] takes a
  * it yet; sets *version. */
 polar_status pl_store_identify(pl_store *s, const char *const *steps, int count, int *version);
 polar_status pl_store_upgrade(pl_store *s, const char *const *steps, int count);    /* to version `count`, all steps in one transaction */
-polar_status pl_store_check(pl_store *s);                                           /* the file's structure, by SQLite's quick_check */
+polar_status pl_store_check(pl_store *s);                                           /* the file's structure, by SQLite's integrity_check */
 
 /* ---- memory of selected rows (store_pool.c) ---------------------------------------------------------------------------- */
 

@@ -30,6 +30,30 @@ const char *const pl_store_steps[PL_STORE_VERSION] = {
     "  PRIMARY KEY(run, step, block, shadow, map)) WITHOUT ROWID;",
     "ALTER TABLE epoch ADD COLUMN seconds REAL;",
     "ALTER TABLE run ADD COLUMN data TEXT;",
+    /* a checksum for every row, numbers of rows, and configurations once instead of with every seed */
+    "CREATE TABLE config(key TEXT PRIMARY KEY, json TEXT NOT NULL, sum INTEGER) WITHOUT ROWID;"
+    "INSERT INTO config(key, json) SELECT DISTINCT " PL_CONFIG_KEY("config") ", config FROM run;"
+    "ALTER TABLE spec ADD COLUMN members INTEGER;"
+    "ALTER TABLE spec ADD COLUMN sum INTEGER;"
+    "ALTER TABLE run ADD COLUMN results INTEGER;"
+    "ALTER TABLE run ADD COLUMN epochs INTEGER;"
+    "ALTER TABLE run ADD COLUMN gauges INTEGER;"
+    "ALTER TABLE run ADD COLUMN sum INTEGER;"
+    "ALTER TABLE member ADD COLUMN sum INTEGER;"
+    "ALTER TABLE epoch ADD COLUMN sum INTEGER;"
+    "ALTER TABLE result ADD COLUMN sum INTEGER;"
+    "ALTER TABLE gauge ADD COLUMN sum INTEGER;"
+    "UPDATE run SET config = " PL_CONFIG_KEY("config") ";"
+    "UPDATE run SET results = (SELECT count(*) FROM result WHERE run = id), epochs = (SELECT count(*) FROM epoch WHERE run = id),"
+    "  gauges = (SELECT count(*) FROM gauge WHERE run = id) WHERE state <> 'planned';"
+    "UPDATE spec SET members = (SELECT count(*) FROM member WHERE spec = name);"
+    "UPDATE config SET sum = " PL_SUM_CONFIG ";"
+    "UPDATE spec SET sum = " PL_SUM_SPEC ";"
+    "UPDATE run SET sum = " PL_SUM_RUN ";"
+    "UPDATE member SET sum = " PL_SUM_MEMBER ";"
+    "UPDATE epoch SET sum = " PL_SUM_EPOCH ";"
+    "UPDATE result SET sum = " PL_SUM_RESULT ";"
+    "UPDATE gauge SET sum = " PL_SUM_GAUGE ";",
 };
 
 typedef struct marks {
@@ -141,7 +165,7 @@ polar_status pl_store_check(pl_store *s)
 {
     sqlite3_stmt *st = NULL;
     int row = 0;
-    PL_TRY(pl_sql_prepare(&st, s, "PRAGMA quick_check(1)"));
+    PL_TRY(pl_sql_prepare(&st, s, "PRAGMA integrity_check(1)"));
     polar_status status = pl_sql_next(s, st, &row);
     const char *word = row ? (const char *)sqlite3_column_text(st, 0) : NULL;
     if (status == POLAR_OK && row && !word) status = PL_FAIL(POLAR_E_NOMEM, "a check of the store");

@@ -55,13 +55,13 @@ static polar_status each_row(pl_store *s, selection *sel, const char *sql, const
 {
     sqlite3_stmt *st = NULL;
     int row = 0;
-    PL_TRY(pl_sql_prepare(&st, s, sql));
+    PL_TRY(pl_sql_hold(&st, s, sql));
     polar_status status = key ? pl_sql_bind(s, st, "t", key) : POLAR_OK;
     while (status == POLAR_OK && (status = pl_sql_next(s, st, &row)) == POLAR_OK && row) {
         void *item = pl_grow_add(&sel->rows);
         status = item ? read(s, sel, st, item) : no_memory(s);
     }
-    sqlite3_finalize(st);
+    pl_sql_release(st);
     return status;
 }
 
@@ -141,7 +141,7 @@ static polar_status add_results(pl_store *s, selection *sel, pl_store_member *m)
     return status;
 }
 
-#define MEMBER_COLUMNS "r.id, r.config, r.state, r.wall, r.started, r.finished, r.code, r.device, r.cpu, r.threads, r.seed, r.data"
+#define MEMBER_COLUMNS "r.id, (SELECT json FROM config WHERE key = r.config), r.state, r.wall, r.started, r.finished, r.code, r.device, r.cpu, r.threads, r.seed, r.data"
 
 static polar_status read_member(pl_store *s, selection *sel, sqlite3_stmt *st, void *row)
 {
@@ -249,13 +249,13 @@ polar_status pl_store_run_state(pl_store *s, const char *id, pl_run_state *state
 {
     sqlite3_stmt *st = NULL;
     int row = 0;
-    PL_TRY(pl_sql_prepare(&st, s, "SELECT state, wall FROM run WHERE id = ?"));
+    PL_TRY(pl_sql_hold(&st, s, "SELECT state, wall FROM run WHERE id = ?"));
     polar_status status = pl_sql_bind(s, st, "t", id);
     if (status == POLAR_OK) status = pl_sql_next(s, st, &row);
     if (status == POLAR_OK && !row) status = PL_FAIL(POLAR_E_ARG, "the store '%s' has no run %s", pl_text_shown(s->path).text, pl_text_shown(id).text);
     if (status == POLAR_OK) status = read_state(state, s, st, 0);
     if (status == POLAR_OK && wall) status = pl_read_real(wall, s, st, 1, "a run's seconds");
-    sqlite3_finalize(st);
+    pl_sql_release(st);
     return status;
 }
 

@@ -127,11 +127,17 @@ polar_status pl_sql_open(pl_store *s, const char *name, int flags)
     if (rc != SQLITE_OK) return PL_SQL_FAIL(s, rc);
     sqlite3_busy_timeout(s->db, BUSY_SECONDS * 1000);
     PL_TRY(harden(s));
+    PL_TRY(pl_sum_register(s));
     return pl_sql_prepare(&s->rollback, s, "ROLLBACK");
 }
 
 void pl_sql_close(pl_store *s)
 {
+    for (int i = 0; i < PL_SQL_KEPT; i++) {
+        sqlite3_finalize(s->kept[i].st);
+        s->kept[i].st = NULL;
+        s->kept[i].sql = NULL;
+    }
     sqlite3_finalize(s->rollback);
     sqlite3_close(s->db);
     s->rollback = NULL;
@@ -146,12 +152,32 @@ polar_status pl_sql_prepare(sqlite3_stmt **out, pl_store *s, const char *sql)
     return rc == SQLITE_OK ? POLAR_OK : PL_SQL_FAIL(s, rc);
 }
 
+polar_status pl_sql_hold(sqlite3_stmt **out, pl_store *s, const char *sql)
+{
+    int i = 0;
+    while (i < PL_SQL_KEPT && s->kept[i].sql && s->kept[i].sql != sql) i++;
+    assert(i < PL_SQL_KEPT);
+    if (!s->kept[i].st) {
+        PL_TRY(pl_sql_prepare(&s->kept[i].st, s, sql));
+        s->kept[i].sql = sql;
+    }
+    *out = s->kept[i].st;
+    return POLAR_OK;
+}
+
+void pl_sql_release(sqlite3_stmt *st)
+{
+    if (!st) return;
+    sqlite3_reset(st);
+    sqlite3_clear_bindings(st);
+}
+
 static polar_status bind_v(pl_store *s, sqlite3_stmt *st, const char *types, va_list ap)
 {
     for (int i = 0; types[i]; i++) {
         int rc = SQLITE_OK;
         switch (types[i]) {
-        case 't': rc = sqlite3_bind_text(st, i + 1, va_arg(ap, const char *), -1, SQLITE_TRANSIENT); break;
+        case 't': rc = sqlite3_bind_text(st, i + 1, va_arg(ap, const char *), -1, SQLITE_STATIC); break;    /* it outlives the step */
         case 'i': rc = sqlite3_bind_int64(st, i + 1, va_arg(ap, int64_t)); break;
         case 'r': rc = sqlite3_bind_double(st, i + 1, va_arg(ap, double)); break;
         default: assert(!"a letter of pl_sql_bind");

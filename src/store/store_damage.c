@@ -1,0 +1,129 @@
+/* store_damage.c -- damaged checkpoints, and how damaged runs become as if they had never been begun, so that the next `polar run` makes
+ * them again. */
+#include <dirent.h>
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/json_read.h"
+#include "base/safetensors.h"
+#include "store/store_impl.h"
+
+#define CHECKPOINT ".safetensors"
+
+/* ---- checkpoints ------------------------------------------------------------------------------------------------------- */
+
+/* "<id>....safetensors": the id of the run that it is named after. */
+static int is_checkpoint(char id[PL_RUN_ID_CHARS], const char *file)
+{
+    size_t n = strlen(file), tail = strlen(CHECKPOINT);
+    if (n < PL_RUN_ID_CHARS - 1 + tail || strcmp(file + n - tail, CHECKPOINT)) return 0;
+    snprintf(id, PL_RUN_ID_CHARS, "%.*s", PL_RUN_ID_CHARS - 1, file);
+    return strspn(id, "0123456789abcdef") == PL_RUN_ID_CHARS - 1;
+}
+
+static polar_status look_at(const char *path, const char *id, pl_damage_fn tell, void *arg, int *more)
+{
+    pl_safetensors *f = NULL;
+    polar_status st = pl_safetensors_open(&f, path);
+    pl_safetensors_close(f);
+    if (st != POLAR_E_FORMAT) return st == POLAR_E_ARG ? POLAR_OK : st;    /* _ARG: its run has just ended, and it went */
+    *more = tell(arg, id, "its checkpoint; `polar run` begins it anew");
+    return POLAR_OK;
+}
+
+polar_status pl_store_examine_checkpoints(pl_store *s, pl_damage_fn tell, void *arg)
+{
+    size_t room = strlen(s->path) + 300;
+    char *path = pl_alloc(room), id[PL_RUN_ID_CHARS];
+    int more = 1;
+    PL_NEED(path, POLAR_E_NOMEM, "a path");
+    snprintf(path, room, "%s.d", s->path);
+    DIR *dir = opendir(path);
+    polar_status st = dir || errno == ENOENT ? POLAR_OK : PL_FAIL(POLAR_E_IO, "read the folder '%s': %s", pl_text_shown(path).text, strerror(errno));
+    for (struct dirent *e; st == POLAR_OK && more && dir && (e = readdir(dir));) {
+        if (!is_checkpoint(id, e->d_name)) continue;
+        snprintf(path, room, "%s.d/%s", s->path, e->d_name);
+        st = look_at(path, id, tell, arg, &more);
+    }
+    if (dir) closedir(dir);
+    pl_free(path);
+    return st;
+}
+
+polar_status pl_store_specs_of(char *out, size_t room, pl_store *s, const char *run)
+{
+    sqlite3_stmt *st = NULL;
+    int row = 0;
+    *out = 0;
+    PL_TRY(pl_sql_prepare(&st, s, "SELECT group_concat(DISTINCT spec) FROM member WHERE run = ?"));
+    polar_status status = pl_sql_bind(s, st, "t", run);
+    if (status == POLAR_OK) status = pl_sql_next(s, st, &row);
+    const char *names = status == POLAR_OK && row ? (const char *)sqlite3_column_text(st, 0) : NULL;
+    if (names) snprintf(out, room, "%s", names);
+    sqlite3_finalize(st);
+    return status;
+}
+
+/* ---- dropping ---------------------------------------------------------------------------------------------------------- */
+
+#define COUNT(table)   "(SELECT count(*) FROM " table " WHERE " table ".run = run.id)"
+#define STRAY(table)   "DELETE FROM " table " WHERE run IN (SELECT id FROM bad) OR run NOT IN (SELECT id FROM run) OR sum IS NOT "
+
+/* Runs with a damaged row are planned again, without results; rows that cannot be believed go, and the next plan puts them anew. */
+static const char script[] =
+    "INSERT OR IGNORE INTO bad SELECT run FROM result WHERE sum IS NOT " PL_SUM_RESULT ";"
+    "INSERT OR IGNORE INTO bad SELECT run FROM epoch WHERE sum IS NOT " PL_SUM_EPOCH ";"
+    "INSERT OR IGNORE INTO bad SELECT run FROM gauge WHERE sum IS NOT " PL_SUM_GAUGE ";"
+    "INSERT OR IGNORE INTO bad SELECT id FROM run WHERE state <> 'planned' AND"
+    "  (results IS NOT " COUNT("result") " OR epochs IS NOT " COUNT("epoch") " OR gauges IS NOT " COUNT("gauge") ");"
+    "INSERT OR IGNORE INTO bad SELECT id FROM run WHERE state = 'planned' AND EXISTS(SELECT 1 FROM result WHERE run = id);"
+    "DELETE FROM config WHERE sum IS NOT " PL_SUM_CONFIG ";"
+    "DELETE FROM spec WHERE sum IS NOT " PL_SUM_SPEC ";"
+    "DELETE FROM run WHERE sum IS NOT " PL_SUM_RUN " OR config NOT IN (SELECT key FROM config);"
+    "DELETE FROM member WHERE sum IS NOT " PL_SUM_MEMBER " OR run NOT IN (SELECT id FROM run) OR spec NOT IN (SELECT name FROM spec);"
+    STRAY("result") PL_SUM_RESULT ";" STRAY("epoch") PL_SUM_EPOCH ";" STRAY("gauge") PL_SUM_GAUGE ";"
+    "UPDATE run SET state = 'planned', wall = 0, started = NULL, finished = NULL, results = NULL, epochs = NULL, gauges = NULL WHERE id IN (SELECT id FROM bad);"
+    "UPDATE run SET sum = " PL_SUM_RUN " WHERE id IN (SELECT id FROM bad);"
+    "UPDATE spec SET members = (SELECT count(*) FROM member WHERE spec = name);"
+    "UPDATE spec SET sum = " PL_SUM_SPEC ";";
+
+static polar_status run_script(pl_store *s)
+{
+    int rc = sqlite3_exec(s->db, script, NULL, NULL, NULL);
+    return rc == SQLITE_OK ? POLAR_OK : PL_SQL_FAIL(s, rc);
+}
+
+typedef struct dropping {
+    pl_store    *s;
+    polar_status status;
+} dropping;
+
+/* Nobody else may be at a run that is reset; its checkpoint goes too. The claims end with the connection. */
+static int claim_one(void *arg, const char *run, const char *what)
+{
+    dropping *d = arg;
+    int mine = 0;
+    (void)what;
+    if (strspn(run, "0123456789abcdef") != PL_RUN_ID_CHARS - 1 || run[PL_RUN_ID_CHARS - 1]) return 1;    /* none, or not an id any more */
+    d->status = pl_store_claim(d->s, run, &mine);
+    if (d->status == POLAR_OK && !mine) d->status = PL_FAIL(POLAR_E_STATE, "another process is at run %.12s: try again when it has ended", run);
+    if (d->status == POLAR_OK) d->status = pl_store_remove_checkpoints(d->s, run);
+    return d->status == POLAR_OK;
+}
+
+polar_status pl_store_drop_damaged(pl_store *s)
+{
+    dropping d = {s, POLAR_OK};
+    PL_TRY(pl_store_check(s));    /* what SQLite cannot read, it cannot mend */
+    PL_TRY(pl_store_examine(s, claim_one, &d));
+    PL_TRY(d.status);
+    PL_TRY(pl_store_examine_checkpoints(s, claim_one, &d));
+    PL_TRY(d.status);
+    PL_TRY(pl_sql_do(s, "CREATE TEMP TABLE IF NOT EXISTS bad(id TEXT PRIMARY KEY)", ""));
+    PL_TRY(pl_sql_do(s, "DELETE FROM bad", ""));
+    PL_TRY(pl_sql_begin(s));
+    return pl_sql_end(s, run_script(s));
+}
