@@ -37,7 +37,7 @@ static const cli_option options[] = {
     {"map", CLI_CHOICE(map_args, map, cli_map_names), .value = "NAME", .def = "ns_bf16_fused", .help = "the polar map"},
     {"steps", CLI_INT(map_args, steps, 0, POLAR_MAX_STEPS), .value = "K", .help = "Newton-Schulz steps (default 5)"},
     {"table", CLI_STRING(map_args, table), .value = "NAME", .help = "Newton-Schulz coefficients, see `polar info` (default jordan)"},
-    {"precision", CLI_STRING(map_args, precision), .value = "T", .help = "f64, f32 or bf16 inside Newton-Schulz (default: what the map's name says)"},
+    {"precision", CLI_STRING(map_args, precision), .value = "T", .help = "f64, f32, bf16 or f16 inside Newton-Schulz (default: what the map's name says)"},
     {"device", CLI_STRING(map_args, device), .value = "D", .def = "cpu", .help = "where to compute, see `polar info`"},
     {"only", CLI_STRINGS(map_args, only), .value = "PATTERN", .help = "only tensors whose name matches, * and ? as in a shell"},
     {"flatten", CLI_FLAG(map_args, flatten), .help = "tensors of four and more dimensions too, as (first, product of the rest)"},

@@ -18,7 +18,8 @@
 
 typedef struct verify_args {
     const char *shapes, *device;
-    int64_t     samples, steps, seed;
+    int64_t     samples, steps, seed, map_steps;
+    const char *table;
     int         only, quick, check, format;
 } verify_args;
 
@@ -32,6 +33,8 @@ static const cli_option options[] = {
      .help = "triples (G, P, Q) per shape (default: 50, and 1000 where the short side is at most 32; rules: 20 and 200)"},
     {"quick", CLI_FLAG(verify_args, quick), .help = "fewer samples: 10, 100 where the short side is at most 32, 4 for 768x768; rules: 4 and 40"},
     {"steps", CLI_INT(verify_args, steps, 1, PL_RULE_MAX_STEPS), .value = "T", .def = "6", .help = "gradients in the history of a rule"},
+    {"table", CLI_STRING(verify_args, table), .value = "NAME", .help = "covariance: another table of Newton-Schulz coefficients (see `polar info`); no bars then"},
+    {"map-steps", CLI_INT(verify_args, map_steps, 0, POLAR_MAX_STEPS), .value = "K", .def = "5", .help = "covariance: how many steps of that table"},
     {"only", CLI_CHOICE(verify_args, only, parts), .value = "PART", .def = "all", .help = "all, or one of the two tables alone"},
     {"seed", CLI_INT(verify_args, seed, 0, 9007199254740992.0), .value = "S", .def = "0", .help = "of all random matrices"},
     {"device", CLI_STRING(verify_args, device), .value = "NAME", .def = "cpu", .help = "where to compute: ref, guard, cpu, cpu:threads=2, ..."},
@@ -128,7 +131,7 @@ static polar_status measure_rows(verify_results *v, cli_context *ctx, polar_queu
     progress p = {.ctx = ctx, .start = now()};
     for (int64_t i = 0; i < v->n_rows; i++) p.cost_all += (double)samples_for(a, shapes[i]) * sample_cost(shapes[i].n, shapes[i].m);
     for (int64_t i = 0; i < v->n_rows; i++) {
-        pl_covariance_opts o = {.seed = v->seed, .samples = samples_for(a, shapes[i]), .progress = show_progress, .progress_arg = &p};
+        pl_covariance_opts o = {.seed = v->seed, .samples = samples_for(a, shapes[i]), .table = a->table, .steps = (int)a->map_steps, .progress = show_progress, .progress_arg = &p};
         p.n = shapes[i].n;
         p.m = shapes[i].m;
         p.row_start = now();
@@ -200,6 +203,7 @@ static polar_status run(cli_context *ctx, int argc, char **argv)
     polar_device *dev = NULL;
     polar_queue *q = NULL;
     PL_TRY(cli_options_parse(&a, options, "verify", argc, argv));
+    PL_NEED(!a.table || !a.check, POLAR_E_ARG, "--check has bars for Jordan's table only: leave --table out");
     v = pl_calloc(1, sizeof *v);
     PL_NEED(v, POLAR_E_NOMEM, "the results");
     v->seed = (uint64_t)a.seed;
@@ -228,6 +232,7 @@ static const char examples[] =
     "  polar verify                                   the paper's 15 shapes, a few minutes\n"
     "  polar verify --quick                           the same shapes, fewer samples\n"
     "  polar verify --shapes 8x8,100x30 --samples 500\n"
+    "  polar verify --only covariance --table cans5 --shapes 192x192,192x768\n"
     "  polar verify --only rules --format csv         every rule's update, weights and spectral norms\n"
     "  polar verify --format json --check > verify.json\n";
 

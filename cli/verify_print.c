@@ -26,6 +26,7 @@ static const pl_table_column covariance_columns[] = {
     {"ns_bf16_reference", "ref.", "NS5 bf16", PL_CELL_SCI, 1},
     {"paper_ns_bf16", "paper", "NS5 bf16", PL_CELL_SCI, 1},
     {"ns_bf16_fused", "fused", "NS5 bf16", PL_CELL_SCI, 1},
+    {"ns_fp16_fused", "fp16", "NS5", PL_CELL_SCI, 1},
     {"rho0_mean", "mean", "rho_0", PL_CELL_FIXED, 2},
     {"rho0_sd", "sd", "rho_0", PL_CELL_FIXED, 2},
     {"paper_rho0_mean", "mean", "paper", PL_CELL_FIXED, 2},
@@ -56,6 +57,7 @@ static void covariance_cells(pl_table *t, const pl_covariance_row *r)
     pl_table_number(t, r->mean[PL_COV_NS_BF16_REFERENCE]);
     OR_NONE(ns_bf16);
     pl_table_number(t, r->mean[PL_COV_NS_BF16_FUSED]);
+    pl_table_number(t, r->mean[PL_COV_NS_FP16_FUSED]);
     pl_table_number(t, r->mean[PL_COV_RHO0]);
     pl_table_number(t, r->sd[PL_COV_RHO0]);
     OR_NONE(rho0_mean);

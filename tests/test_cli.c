@@ -76,7 +76,7 @@ static void test_wrong_use(void)
     refused("$P info \"$(printf 'two\\nlines')\"", 2, "two");
     refused("$P map $G $D/x --map exact --steps 3", 2, "--map exact");
     refused("$P map $G $D/x --table nothing", 2, "jordan");
-    refused("$P map $G $D/x --precision f16", 2, "f16");
+    refused("$P map $G $D/x --precision f8", 2, "f8");
     refused("$P map $G $D/x --dtype int8", 2, "int8");
     refused("$P map $G $D/x --map ns_bf16_reference --precision f32", 2, "bf16");
     refused("$P map $G $D/x --device gpu", 2, "no device 'gpu'");

@@ -3,7 +3,7 @@
  * Exact where the definition is exact; bounds are derived at their lines, u = 2^-24 (float) or 2^-53 (double).
  */
 #include "base/philox.h"
-#include "math/bf16_elem.h"
+#include "math/f16_elem.h"
 #include "math/formulas_elem.h"
 #include "math/lane_sum_elem.h"
 #include "math/norm_elem.h"
@@ -294,6 +294,33 @@ static void small_formulas(void)
     test_exact("axpby is fused", pl_axpby_f32(a, a, -1, 1 + 0x1p-11f) != 0x1p-24f);
 }
 
+/* Every half there is, and every midpoint between two of them: to nearest, ties to the even one; from float and from double. */
+static void halves(void)
+{
+    int64_t back = 0, ties = 0, near = 0, order = 0;
+    for (uint32_t h = 0; h < 0x10000; h++) {
+        int nan = (h & 0x7fff) > 0x7c00;
+        float x = pl_f16_to_f32((pl_f16)h);
+        pl_f16 again = pl_f16_from_f32(x);
+        back += nan ? !isnan(x) || (again & 0x7fff) <= 0x7c00 : again != h || pl_f16_from_f64((double)x) != h;
+    }
+    for (uint32_t h = 0; h < 0x7bff; h++) {
+        float a = pl_f16_to_f32((pl_f16)h), b = pl_f16_to_f32((pl_f16)(h + 1));
+        double middle = ((double)a + (double)b) / 2;    /* 12 bits: exact in float too */
+        order += !(a < b);
+        ties += pl_f16_from_f32((float)middle) != (h & 1 ? h + 1 : h) || pl_f16_from_f64(-middle) != ((h & 1 ? h + 1 : h) | 0x8000);
+        near += pl_f16_from_f64(nextafter(middle, 0)) != h || pl_f16_from_f64(nextafter(middle, 1e9)) != h + 1;
+        near += pl_f16_from_f32(nextafterf((float)middle, 0)) != h || pl_f16_from_f32(nextafterf((float)middle, 1e9f)) != h + 1;
+    }
+    test_exact("f16: all 65,536 come back", back);
+    test_exact("f16: in order", order);
+    test_exact("f16: ties to even, float and double", ties);
+    test_exact("f16: one unit off a tie", near);
+    test_true("f16: 65504 is the largest, 65519.996 rounds to it, 65520 to infinity",
+              pl_f16_to_f32(0x7bff) == 65504 && pl_f16_from_f32(65519.996f) == 0x7bff && pl_f16_from_f32(65520) == 0x7c00, "%s", "");
+    test_true("f16: 2^-25 is a tie with zero, more is not", pl_f16_from_f32(0x1p-25f) == 0 && pl_f16_from_f64(0x1.0000001p-25) == 1, "%s", "");
+}
+
 int main(int argc, char **argv)
 {
     test_begin(argc, argv);
@@ -304,5 +331,6 @@ int main(int argc, char **argv)
     lanes();
     adam_bounds();
     small_formulas();
+    halves();
     return test_end();
 }

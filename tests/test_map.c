@@ -7,9 +7,9 @@
 #include "base/safetensors.h"
 #include "map_fixture.h"
 
-static const char *const fused_maps[] = {"ns_fp64", "ns_fp32", "ns_bf16_fused", "ns_bf16_gram"};
+static const char *const fused_maps[] = {"ns_fp64", "ns_fp32", "ns_bf16_fused", "ns_bf16_gram", "ns_fp16_fused", "ns_fp16_gram"};
 
-#define MAPS 4
+#define MAPS (int)(sizeof fused_maps / sizeof *fused_maps)
 
 static void load(double *out, const pl_safetensors_entry *e)
 {
@@ -137,7 +137,7 @@ static void exact_padding(const char *device, const char *map, const double *x, 
         }
     snprintf(line, sizeof line, "%s %lldx%lld zero padding", map, (long long)rows, (long long)cols);
     if (strncmp(device, "cuda", 4) || bad) test_exact(line, bad + map_mismatches(inner, y, n));
-    else test_bound(line, map_distance(inner, y, n), strstr(map, "bf16") ? 0.05 : tol_fp32(device, x, rows, cols), "another order of summation");
+    else test_bound(line, map_distance(inner, y, n), strstr(map, "bf16") ? 0.05 : strstr(map, "fp16") ? 0.05 / 8 : tol_fp32(device, x, rows, cols), "another order of summation");
     free(xp);
     free(yp);
     free(inner);
@@ -188,7 +188,7 @@ static void invariants(const char *device)
 
 static void threads(const char *device)
 {
-    static const char *const maps[] = {"exact", "ns_fp64", "ns_fp32", "ns_bf16_fused", "ns_bf16_reference", "ns_bf16_gram"};
+    static const char *const maps[] = {"exact", "ns_fp64", "ns_fp32", "ns_bf16_fused", "ns_bf16_reference", "ns_bf16_gram", "ns_fp16_fused", "ns_fp16_gram"};
     char one[64], two[64], line[96];
     if (strncmp(device, "cpu", 3)) return;
     snprintf(one, sizeof one, "%s%sthreads=1", device, strchr(device, ':') ? "," : ":");
@@ -196,7 +196,7 @@ static void threads(const char *device)
     int64_t rows = 130, cols = 270, n = rows * cols;
     double *x = map_new(n), *y1 = map_new(n), *y2 = map_new(n);
     map_fill(x, n, 9);
-    for (int m = 0; m < 6; m++) {
+    for (int m = 0; m < (int)(sizeof maps / sizeof *maps); m++) {
         map_one(one, maps[m], y1, x, rows, cols);
         map_one(two, maps[m], y2, x, rows, cols);
         snprintf(line, sizeof line, "%s 130x270 on 1 and 2 threads", maps[m]);

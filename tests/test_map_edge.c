@@ -2,9 +2,9 @@
 #include "base/alloc.h"
 #include "map_fixture.h"
 
-static const char *const all_maps[] = {"exact", "ns_fp64", "ns_fp32", "ns_bf16_fused", "ns_bf16_reference", "ns_bf16_gram"};
+static const char *const all_maps[] = {"exact", "ns_fp64", "ns_fp32", "ns_bf16_fused", "ns_bf16_reference", "ns_bf16_gram", "ns_fp16_fused", "ns_fp16_gram"};
 
-#define MAPS 6
+#define MAPS (int)(sizeof all_maps / sizeof *all_maps)
 
 static int all_finite(const double *y, int64_t n)
 {
@@ -47,7 +47,8 @@ static void finite_inputs(const char *device)
         snprintf(line, sizeof line, "%s is scale-free, 1e-30 ... 1e37", all_maps[m]);
         /* The scaled input is rounded to f32 anew (relative 6e-8, amplified 485 times at most by five steps); in bf16 that flips some roundings. */
         if (strcmp(all_maps[m], "ns_bf16_reference"))
-            test_bound(line, worst, strstr(all_maps[m], "bf16") ? 0.05 : 485 * 6e-8, strstr(all_maps[m], "bf16") ? "bf16 ulp flips" : "485 u32");
+            test_bound(line, worst, strstr(all_maps[m], "bf16") ? 0.05 : strstr(all_maps[m], "fp16") ? 0.05 / 8 : 485 * 6e-8,
+                       strstr(all_maps[m], "16") ? "ulp flips; f16 has three bits more" : "485 u32");
     }
 }
 

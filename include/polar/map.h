@@ -25,7 +25,7 @@ typedef enum polar_map_kind {
 typedef enum polar_rounding {
     POLAR_ROUND_FUSED = 0,         /* each product rounded once, in its epilogue; no epsilon (the default) */
     POLAR_ROUND_REFERENCE = 1,     /* the public Muon code's roundings and its 1e-7, bf16 only: what the paper ran */
-    POLAR_ROUND_GRAM = 2           /* as fused, bf16 only; of matrices twice as long as wide some steps on X X^T alone: a third fewer products, roundings like the reference's */
+    POLAR_ROUND_GRAM = 2           /* as fused, bf16 and f16 only; of matrices twice as long as wide some steps on X X^T alone: a third fewer products, roundings like the reference's */
 } polar_rounding;
 
 typedef struct polar_coef {
@@ -59,7 +59,8 @@ POLAR_API const char  *polar_coef_table_name(int i);                            
 POLAR_API polar_status polar_map_opts_parse_sized(polar_map_opts *out, size_t size, const char *name);    /* size: sizeof *out */
 
 #ifndef POLAR_ENTRIES_OF_0_1
-/* "exact", "ns_fp64", "ns_fp32", "ns_bf16_reference", "ns_bf16_fused", "ns_bf16_gram", "none" */
+/* "exact", "ns_fp64", "ns_fp32", "ns_bf16_reference", "ns_bf16_fused", "ns_bf16_gram", "ns_fp16_fused",
+ * "ns_fp16_gram", "none" */
 static inline polar_status polar_map_opts_parse(polar_map_opts *out, const char *name)
 {
     return polar_map_opts_parse_sized(out, sizeof *out, name);

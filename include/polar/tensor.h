@@ -21,7 +21,8 @@ typedef enum polar_dtype {
     POLAR_DTYPE_F64 = 0,
     POLAR_DTYPE_F32 = 1,
     POLAR_DTYPE_BF16 = 2,
-    POLAR_DTYPE_COUNT = 3
+    POLAR_DTYPE_F16 = 3,                   /* Newton-Schulz iterates and the matrices of polar_map_apply only */
+    POLAR_DTYPE_COUNT = 4                  /* grows with new formats */
 } polar_dtype;
 
 #define POLAR_MAX_DIMS 8
@@ -35,7 +36,7 @@ typedef struct polar_tensor {
 } polar_tensor;
 
 POLAR_API size_t      polar_dtype_size(polar_dtype dtype);                             /* bytes per element, 0 for an unknown one */
-POLAR_API const char *polar_dtype_name(polar_dtype dtype);                             /* "f64", "f32", "bf16" */
+POLAR_API const char *polar_dtype_name(polar_dtype dtype);                             /* "f64", "f32", "bf16", "f16" */
 POLAR_API polar_status polar_dtype_parse(polar_dtype *out, const char *name);          /* the reverse; also "fp64", "float32", ... */
 POLAR_API polar_tensor polar_tensor_1d(void *data, polar_dtype dtype, int64_t n);                                    /* a vector */
 POLAR_API polar_tensor polar_tensor_2d(void *data, polar_dtype dtype, int64_t rows, int64_t cols);                   /* dense row-major */

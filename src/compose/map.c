@@ -22,6 +22,8 @@ polar_status polar_map_opts_parse_sized(polar_map_opts *out, size_t size, const 
         {"ns_bf16_fused", POLAR_MAP_NEWTON_SCHULZ, POLAR_DTYPE_BF16, POLAR_ROUND_FUSED},
         {"ns_bf16_reference", POLAR_MAP_NEWTON_SCHULZ, POLAR_DTYPE_BF16, POLAR_ROUND_REFERENCE},
         {"ns_bf16_gram", POLAR_MAP_NEWTON_SCHULZ, POLAR_DTYPE_BF16, POLAR_ROUND_GRAM},
+        {"ns_fp16_fused", POLAR_MAP_NEWTON_SCHULZ, POLAR_DTYPE_F16, POLAR_ROUND_FUSED},
+        {"ns_fp16_gram", POLAR_MAP_NEWTON_SCHULZ, POLAR_DTYPE_F16, POLAR_ROUND_GRAM},
     };
     PL_NEED_ARG(out);
     PL_NEED_ARG(name);
@@ -34,7 +36,8 @@ polar_status polar_map_opts_parse_sized(polar_map_opts *out, size_t size, const 
             o.rounding = maps[i].rounding;
             return pl_sized_write("polar_map_opts", out, size, &o, sizeof o, PL_SIZE_UP_TO(polar_map_opts, coefs));
         }
-    return PL_FAIL(POLAR_E_ARG, "no polar map '%s' (there are: exact, ns_fp64, ns_fp32, ns_bf16_fused, ns_bf16_reference, ns_bf16_gram, none)", name);
+    return PL_FAIL(POLAR_E_ARG, "no polar map '%s' (there are: exact, ns_fp64, ns_fp32, ns_bf16_fused, ns_bf16_reference, ns_bf16_gram, "
+                   "ns_fp16_fused, ns_fp16_gram, none)", name);
 }
 
 /* The caller's options with the coefficients filled in. */
@@ -50,8 +53,10 @@ polar_status pl_map_resolve(polar_map_opts *o, polar_coef coefs[POLAR_MAX_STEPS]
     if (o->kind != POLAR_MAP_NEWTON_SCHULZ) return POLAR_OK;
     PL_NEED(o->precision >= 0 && o->precision < POLAR_DTYPE_COUNT, POLAR_E_DTYPE, "no precision %d", (int)o->precision);
     PL_NEED(o->rounding >= POLAR_ROUND_FUSED && o->rounding <= POLAR_ROUND_GRAM, POLAR_E_ARG, "no rounding %d", (int)o->rounding);
-    PL_NEED(o->rounding == POLAR_ROUND_FUSED || o->precision == POLAR_DTYPE_BF16, POLAR_E_ARG, "the %s is that of bf16, not of %s",
-            o->rounding == POLAR_ROUND_GRAM ? "Gram form" : "reference rounding", polar_dtype_name(o->precision));
+    PL_NEED(o->rounding != POLAR_ROUND_REFERENCE || o->precision == POLAR_DTYPE_BF16, POLAR_E_ARG,
+            "the reference rounding is that of bf16, not of %s", polar_dtype_name(o->precision));
+    PL_NEED(o->rounding != POLAR_ROUND_GRAM || polar_dtype_size(o->precision) == 2, POLAR_E_ARG,
+            "the Gram form is one of bf16 and f16, not of %s", polar_dtype_name(o->precision));
     PL_NEED(o->steps >= 0 && o->steps <= POLAR_MAX_STEPS, POLAR_E_ARG, "%d Newton-Schulz steps; 0 to %d can be had", o->steps, POLAR_MAX_STEPS);
     if (o->coefs) memcpy(coefs, o->coefs, (size_t)o->steps * sizeof *coefs);
     else {

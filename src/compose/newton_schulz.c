@@ -212,11 +212,16 @@ static void run_group_native(pl_queue *q, const pl_mat *out, const pl_mat *in, i
     pl_scratch_end(q, mark);
 }
 
+static int fused_format(polar_dtype dtype)
+{
+    return dtype == POLAR_DTYPE_F32 || dtype == POLAR_DTYPE_BF16;
+}
+
 /* One op for each list entry, where the device has it and they are of its formats: everything of a matrix at once. */
 static int whole(pl_queue *q, const pl_mat *out, const pl_mat *in, int64_t n, const pl_ns_opts *o)
 {
     int can = pl_queue_has(q, PL_OP_polar_map) && o->steps <= PL_FUSED_STEPS;
-    for (int64_t i = 0; i < n && can; i++) can = in[i].dtype != POLAR_DTYPE_F64 && out[i].dtype != POLAR_DTYPE_F64;
+    for (int64_t i = 0; i < n && can; i++) can = fused_format(in[i].dtype) && fused_format(out[i].dtype);
     return can;
 }
 

@@ -6,14 +6,15 @@
 
 #include "base/alloc.h"
 #include "base/status.h"
-#include "math/bf16_elem.h"
+#include "math/f16_elem.h"
 
 size_t polar_dtype_size(polar_dtype dtype)
 {
     switch (dtype) {
     case POLAR_DTYPE_F64: return 8;
     case POLAR_DTYPE_F32: return 4;
-    case POLAR_DTYPE_BF16: return 2;
+    case POLAR_DTYPE_BF16:
+    case POLAR_DTYPE_F16: return 2;
     default: return 0;
     }
 }
@@ -24,6 +25,7 @@ const char *polar_dtype_name(polar_dtype dtype)
     case POLAR_DTYPE_F64: return "f64";
     case POLAR_DTYPE_F32: return "f32";
     case POLAR_DTYPE_BF16: return "bf16";
+    case POLAR_DTYPE_F16: return "f16";
     default: return "?";
     }
 }
@@ -35,7 +37,8 @@ polar_status polar_dtype_parse(polar_dtype *out, const char *name)
         polar_dtype dtype;
     } names[] = {{"f64", POLAR_DTYPE_F64},   {"fp64", POLAR_DTYPE_F64},  {"float64", POLAR_DTYPE_F64}, {"double", POLAR_DTYPE_F64},
                  {"f32", POLAR_DTYPE_F32},   {"fp32", POLAR_DTYPE_F32},  {"float32", POLAR_DTYPE_F32}, {"float", POLAR_DTYPE_F32},
-                 {"bf16", POLAR_DTYPE_BF16}, {"bfloat16", POLAR_DTYPE_BF16}};
+                 {"bf16", POLAR_DTYPE_BF16}, {"bfloat16", POLAR_DTYPE_BF16},
+                 {"f16", POLAR_DTYPE_F16}, {"fp16", POLAR_DTYPE_F16}, {"float16", POLAR_DTYPE_F16}};
     PL_NEED_ARG(out);
     PL_NEED_ARG(name);
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
@@ -43,7 +46,7 @@ polar_status polar_dtype_parse(polar_dtype *out, const char *name)
             *out = names[i].dtype;
             return POLAR_OK;
         }
-    return PL_FAIL(POLAR_E_DTYPE, "'%s' is no number format known here (use f64, f32 or bf16)", name);
+    return PL_FAIL(POLAR_E_DTYPE, "'%s' is no number format known here (use f64, f32, bf16 or f16)", name);
 }
 
 polar_tensor polar_tensor_1d(void *data, polar_dtype dtype, int64_t n)
@@ -109,7 +112,7 @@ int pl_mat_overlap(const pl_mat *a, const pl_mat *b)
 
 polar_status pl_mat_from_tensor(pl_mat *out, const polar_tensor *t)
 {
-    PL_NEED(t->dtype >= 0 && t->dtype < POLAR_DTYPE_COUNT, POLAR_E_DTYPE, "a tensor has number format %d, which is none of f64, f32, bf16", (int)t->dtype);
+    PL_NEED(t->dtype >= 0 && t->dtype < POLAR_DTYPE_COUNT, POLAR_E_DTYPE, "a tensor has number format %d, which is none of f64, f32, bf16, f16", (int)t->dtype);
     PL_NEED(t->ndim == 2 || t->ndim == 3, POLAR_E_SHAPE, "a matrix has two dimensions, or three with a batch first; got %d", t->ndim);
     int r = t->ndim - 2, c = t->ndim - 1;
     int64_t batch = t->ndim == 3 ? t->shape[0] : 1, rows = t->shape[r], cols = t->shape[c];
@@ -148,6 +151,7 @@ double pl_load_f64(const void *data, polar_dtype dtype, int64_t i)
     switch (dtype) {
     case POLAR_DTYPE_F64: return ((const double *)data)[i];
     case POLAR_DTYPE_F32: return ((const float *)data)[i];
+    case POLAR_DTYPE_F16: return pl_f16_to_f32(((const pl_f16 *)data)[i]);
     default: return pl_bf16_to_f32(((const pl_bf16 *)data)[i]);
     }
 }
@@ -157,6 +161,7 @@ void pl_store_f64(void *data, polar_dtype dtype, int64_t i, double x)
     switch (dtype) {
     case POLAR_DTYPE_F64: ((double *)data)[i] = x; break;
     case POLAR_DTYPE_F32: ((float *)data)[i] = (float)x; break;
+    case POLAR_DTYPE_F16: ((pl_f16 *)data)[i] = pl_f16_from_f64(x); break;
     default: ((pl_bf16 *)data)[i] = pl_bf16_from_f64(x); break;
     }
 }

@@ -90,6 +90,11 @@ static int optional(pl_op_id id, const void *args, int i)
     }
 }
 
+int pl_op_takes_f16(pl_op_id id)
+{
+    return id == PL_OP_copy || id == PL_OP_axpby || id == PL_OP_gemm || id == PL_OP_frob || id == PL_OP_normalise;
+}
+
 /* What is true of every operand of every op. */
 static polar_status check_operands(const pl_queue *q, pl_op_id id, const void *args)
 {
@@ -102,6 +107,7 @@ static polar_status check_operands(const pl_queue *q, pl_op_id id, const void *a
             continue;
         }
         PL_NEED(m[i].dtype >= 0 && m[i].dtype < POLAR_DTYPE_COUNT, POLAR_E_DTYPE, "%s: %s has the unknown format %d", info->name, WORDS, (int)m[i].dtype);
+        PL_NEED(m[i].dtype != POLAR_DTYPE_F16 || pl_op_takes_f16(id), POLAR_E_DTYPE, "%s: %s is f16, which only the ops of polar maps take", info->name, WORDS);
         PL_NEED(m[i].batch >= 0 && m[i].rows >= 0 && m[i].cols >= 0 && (m[i].rows <= 1 || m[i].rs >= m[i].cols) && m[i].bs >= 0, POLAR_E_SHAPE,
                 "%s: %s is no matrix: %lldx%lldx%lld at strides %lld, %lld", info->name, WORDS, (long long)m[i].batch, (long long)m[i].rows, (long long)m[i].cols,
                 (long long)m[i].bs, (long long)m[i].rs);

@@ -102,6 +102,7 @@ void  pl_op_invoke(const pl_ops *ops, pl_op_id id, pl_queue *q, const void *args
 void  pl_op_fill(pl_ops *ops, const pl_ops *fallback);                                         /* empty slots from fallback */
 int   pl_op_present(const pl_ops *ops, pl_op_id id);                                           /* the slot is not empty */
 pl_operand_words pl_op_operand_words(pl_op_id id, int i, const char *subject);    /* "operand B", or with a parameter as subject "gradient of 'fc.weight'" */
+int   pl_op_takes_f16(pl_op_id id);                                                            /* those of which a polar map with f16 iterates is made */
 char *pl_op_print(char *out, size_t bytes, pl_op_id id, const void *args);                     /* "gemm C f32 2x8x8, A ..." */
 
 static inline const pl_mat *pl_op_operands(const void *args)

@@ -6,6 +6,7 @@
 #include "base/json_write.h"
 
 const char *const pl_key_dtypes[] = {"f64", "f32", "bf16", NULL};
+const char *const pl_optim_key_precisions[] = {"f64", "f32", "bf16", "f16", NULL};
 const char *const pl_optim_key_rules[] = {"sgdm", "adamw", "muon", "polaradamw", "muon_v", "polar_ema", NULL};
 const char *const pl_optim_key_scales[] = {"none", "paper", "jordan", "spectral", "rms", NULL};
 const char *const pl_optim_key_kinds[] = {"none", "newton_schulz", "exact", NULL};
@@ -29,9 +30,9 @@ int pl_optim_rule_maps(const pl_config *c)  { return rule_opts(c).rule.map.kind 
 int pl_optim_has_map(const pl_config *c)    { return pl_optim_rule_maps(c) && pl_config_choice(c, "map.kind") != POLAR_MAP_NONE; }
 int pl_optim_iterates(const pl_config *c)   { return pl_optim_rule_maps(c) && pl_config_choice(c, "map.kind") == POLAR_MAP_NEWTON_SCHULZ; }
 
-int pl_optim_iterates_bf16(const pl_config *c)
+int pl_optim_iterates_half(const pl_config *c)
 {
-    return pl_optim_iterates(c) && pl_config_choice(c, "map.precision") == POLAR_DTYPE_BF16;
+    return pl_optim_iterates(c) && polar_dtype_size((polar_dtype)pl_config_choice(c, "map.precision")) == 2;
 }
 
 void pl_warmup_default(char out[PL_VALUE_CHARS], const pl_config *c, int64_t most)
@@ -67,7 +68,7 @@ polar_status pl_optim_keys_read(polar_optim_opts *o, const pl_config *c)
         PL_TRY(polar_scale_parse(&o->rule.scale, pl_config_text(c, "optim.scale")));
         o->rule.map.kind = (polar_map_kind)pl_config_choice(c, "map.kind");
         o->rule.map.precision = (polar_dtype)pl_config_choice(c, "map.precision");
-        o->rule.map.rounding = pl_optim_iterates_bf16(c) ? (polar_rounding)pl_config_choice(c, "map.rounding") : POLAR_ROUND_FUSED;
+        o->rule.map.rounding = pl_optim_iterates_half(c) ? (polar_rounding)pl_config_choice(c, "map.rounding") : POLAR_ROUND_FUSED;
         o->rule.map.steps = (int)pl_config_int(c, "map.steps");
         o->rule.map.table = pl_coef_table_names[pl_config_choice(c, "map.table")];
     }

@@ -16,6 +16,7 @@
 #include "polar/optim.h"
 
 extern const char *const pl_key_dtypes[];             /* "f64", "f32", "bf16": in the order of polar_dtype */
+extern const char *const pl_optim_key_precisions[];   /* the same and "f16" */
 extern const char *const pl_optim_key_rules[];
 extern const char *const pl_optim_key_scales[];
 extern const char *const pl_optim_key_kinds[];        /* in the order of polar_map_kind */
@@ -29,7 +30,7 @@ int pl_optim_has_moment(const pl_config *c);       /* the rule keeps a second mo
 int pl_optim_rule_maps(const pl_config *c);        /* the rule has a place for a polar map */
 int pl_optim_has_map(const pl_config *c);          /* ... and there is one */
 int pl_optim_iterates(const pl_config *c);         /* ... by Newton-Schulz */
-int pl_optim_iterates_bf16(const pl_config *c);    /* ... in bf16 */
+int pl_optim_iterates_half(const pl_config *c);    /* ... in bf16 or f16 */
 
 void         pl_warmup_default(char out[PL_VALUE_CHARS], const pl_config *c, int64_t most);            /* train.warmup: so many epochs, and at most half of train.epochs */
 polar_status pl_schedule_read(polar_schedule *out, const pl_config *c, int64_t steps);                 /* train.epochs, train.warmup, train.warmup_from; steps of an epoch */

@@ -31,7 +31,7 @@ PL_HD pl_bf16 pl_bf16_from_f32(float x)
 
 /* A double goes first to a float by "round to odd" (truncate, then set the last bit if anything was lost), so
  * that the second rounding sees that something was there: the result is that of one rounding. */
-PL_HD pl_bf16 pl_bf16_from_f64(double x)
+PL_HD float pl_f32_odd(double x)
 {
     float f = (float)x;
     double back = (double)f;
@@ -42,7 +42,12 @@ PL_HD pl_bf16 pl_bf16_from_f64(double x)
         u |= 1u;
         memcpy(&f, &u, sizeof f);
     }
-    return pl_bf16_from_f32(f);
+    return f;
+}
+
+PL_HD pl_bf16 pl_bf16_from_f64(double x)
+{
+    return pl_bf16_from_f32(pl_f32_odd(x));
 }
 
 PL_HD float pl_bf16_round(float x)

@@ -44,7 +44,7 @@ static int packed(const polar_tensor *t)
 static polar_status check_tensor(const char *name, const char *what, const polar_tensor *t, int64_t members)
 {
     int64_t elements = 1;
-    PL_NEED(t->dtype >= 0 && t->dtype < POLAR_DTYPE_COUNT, POLAR_E_DTYPE, "%s of '%s' has number format %d, which is none of f64, f32, bf16", what, name, (int)t->dtype);
+    PL_NEED(t->dtype >= 0 && t->dtype < POLAR_DTYPE_COUNT && t->dtype != POLAR_DTYPE_F16, POLAR_E_DTYPE, "%s of '%s' has number format %d, which is none of f64, f32, bf16", what, name, (int)t->dtype);
     PL_NEED(t->ndim >= 0 && t->ndim <= POLAR_MAX_DIMS, POLAR_E_SHAPE, "%s of '%s' has %d dimensions, at most %d can be had", what, name, t->ndim, POLAR_MAX_DIMS);
     for (int i = 0; i < t->ndim; i++)
         PL_NEED(t->shape[i] >= 0 && !__builtin_mul_overflow(elements, t->shape[i], &elements) && elements < INT64_MAX / 64, POLAR_E_SHAPE, "%s of '%s' has an impossible shape",

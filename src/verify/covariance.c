@@ -16,7 +16,7 @@
 
 const char *pl_covariance_key(pl_covariance_column column)
 {
-    static const char *const keys[PL_COV_COLUMNS] = {"polar", "ns_fp64", "polar_fp32_inputs", "ns_fp64_fp32_inputs", "ns_fp32", "ns_bf16_reference", "ns_bf16_fused", "rho0"};
+    static const char *const keys[PL_COV_COLUMNS] = {"polar", "ns_fp64", "polar_fp32_inputs", "ns_fp64_fp32_inputs", "ns_fp32", "ns_bf16_reference", "ns_bf16_fused", "ns_fp16_fused", "rho0"};
     return column >= 0 && column < PL_COV_COLUMNS ? keys[column] : NULL;
 }
 
@@ -42,11 +42,12 @@ typedef struct work {
     pl_live     *rho;        /* of pl_rho */
     double      *pairs;      /* norms, downloaded */
     double      *delta;      /* (columns, samples) */
-    polar_map_opts exact, fp64, fp32, reference, fused;
+    polar_map_opts exact, fp64, fp32, reference, fused, fp16;
 } work;
 
-static polar_status work_create(work *w, pl_queue *q, int64_t batch, int64_t n, int64_t m, int64_t samples)
+static polar_status work_create(work *w, pl_queue *q, int64_t batch, int64_t n, int64_t m, const pl_covariance_opts *opts)
 {
+    int64_t samples = opts->samples;
     pl_device *dev = q->dev;
     *w = (work){0};
     PL_TRY(polar_map_opts_parse(&w->exact, "exact"));
@@ -54,6 +55,9 @@ static polar_status work_create(work *w, pl_queue *q, int64_t batch, int64_t n, 
     PL_TRY(polar_map_opts_parse(&w->fp32, "ns_fp32"));
     PL_TRY(polar_map_opts_parse(&w->reference, "ns_bf16_reference"));
     PL_TRY(polar_map_opts_parse(&w->fused, "ns_bf16_fused"));
+    PL_TRY(polar_map_opts_parse(&w->fp16, "ns_fp16_fused"));
+    polar_map_opts *iterated[] = {&w->fp64, &w->fp32, &w->reference, &w->fused, &w->fp16};
+    for (int i = 0; i < 5 && opts->table; i++) iterated[i]->table = opts->table, iterated[i]->steps = opts->steps;
     PL_TRY(pl_conj_create(&w->c64, dev, POLAR_DTYPE_F64, batch, n, m));
     PL_TRY(pl_conj_create(&w->c32, dev, POLAR_DTYPE_F32, batch, n, m));
     PL_TRY(pl_conj_host_create(&w->host, batch, n, m));
@@ -112,6 +116,7 @@ static polar_status measure_batch(work *w, pl_queue *q, uint64_t seed, int64_t f
     PL_TRY(measure_single(w, q, &s, &w->fp32, PL_COV_NS_FP32));
     PL_TRY(measure_single(w, q, &s, &w->reference, PL_COV_NS_BF16_REFERENCE));
     PL_TRY(measure_single(w, q, &s, &w->fused, PL_COV_NS_BF16_FUSED));
+    PL_TRY(measure_single(w, q, &s, &w->fp16, PL_COV_NS_FP16_FUSED));
     pl_rho(q, a.F, a.G, a.T, a.D, w->rho);
     pl_rho(q, a.H, a.R, a.T, a.D, w->rho);
     pl_conj_measure(&a, q, norms_of(w, PL_COV_RHO0, batch));
@@ -138,7 +143,7 @@ polar_status pl_covariance_measure(pl_covariance_row *out, polar_queue *q, int64
             (long long)opts->samples, PL_COV_MAX_SIDE);
     int64_t batch = pl_covariance_batch(n, m, opts->samples);
     work w;
-    polar_status st = work_create(&w, q, batch, n, m, opts->samples);
+    polar_status st = work_create(&w, q, batch, n, m, opts);
     for (int64_t first = 0; first < opts->samples && st == POLAR_OK; first += batch) {
         int64_t rest = opts->samples - first;
         st = measure_batch(&w, q, opts->seed, first, rest < batch ? rest : batch, opts->samples);

@@ -18,7 +18,8 @@ typedef enum pl_covariance_column {
     PL_COV_NS_FP64_FP32_INPUTS,
     PL_COV_NS_FP32,                /* fp32 inputs from here ... */
     PL_COV_NS_BF16_REFERENCE,
-    PL_COV_NS_BF16_FUSED,          /* ... to here */
+    PL_COV_NS_BF16_FUSED,
+    PL_COV_NS_FP16_FUSED,          /* ... to here */
     PL_COV_RHO0,                   /* X / (|X| + 1e-30), true fp64 */
     PL_COV_COLUMNS
 } pl_covariance_column;
@@ -32,6 +33,8 @@ typedef struct pl_covariance_row {
 typedef struct pl_covariance_opts {
     uint64_t seed;
     int64_t  samples;
+    const char *table;             /* of the Newton-Schulz columns, and its steps; NULL: Jordan's, 5 */
+    int      steps;
     void   (*progress)(void *arg, int64_t done, int64_t samples);    /* after each batch, or NULL */
     void    *progress_arg;
 } pl_covariance_opts;

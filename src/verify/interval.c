@@ -1,4 +1,5 @@
-/* interval.c -- see interval.h. The rounding to bf16 is written from the definition of the format and shares nothing with bf16_elem.h. */
+/* interval.c -- see interval.h. Rounding to bf16 and f16 is written from the definition of the formats and shares nothing with
+ * bf16_elem.h and f16_elem.h. */
 #include "verify/interval.h"
 
 #include <float.h>
@@ -16,6 +17,7 @@ static format format_of(polar_dtype dtype)
     switch (dtype) {
     case POLAR_DTYPE_F64: return (format){53, -1074, 1024};
     case POLAR_DTYPE_F32: return (format){24, -149, 128};
+    case POLAR_DTYPE_F16: return (format){11, -24, 16};
     default: return (format){8, -133, 128};
     }
 }

@@ -7,17 +7,21 @@
 #define D POLAR_DTYPE_F64
 #define F POLAR_DTYPE_F32
 #define H POLAR_DTYPE_BF16
+#define E POLAR_DTYPE_F16
 
 /* ---- formats, in the order of the operands in ops.def ---- */
 
-static const pl_case_formats copy_formats[] = {{{D, D}}, {{D, F}}, {{D, H}}, {{F, D}}, {{F, F}}, {{F, H}}, {{H, D}}, {{H, F}}, {{H, H}}};
+static const pl_case_formats copy_formats[] = {{{D, D}}, {{D, F}}, {{D, H}}, {{F, D}}, {{F, F}}, {{F, H}}, {{H, D}}, {{H, F}}, {{H, H}},
+                                               {{E, D}}, {{E, F}}, {{E, E}}, {{F, E}}, {{D, E}}, {{H, E}}};
 static const pl_case_formats axpby_formats[] = {{{D, D, D}}, {{F, F, F}}, {{H, H, H}}, {{F, H, F}}, {{H, F, F}},
-                                                {{H, D, D}}, {{F, D, D}}, {{D, F, H}}, {{H, H, F}}};
+                                                {{H, D, D}}, {{F, D, D}}, {{D, F, H}}, {{H, H, F}},
+                                                {{E, E, E}}, {{F, E, E}}, {{E, F, F}}};
 static const pl_case_formats gemm_formats[] = {{{D, D, D, D}}, {{F, F, F, F}}, {{H, H, H, H}}, {{F, H, H, F}}, {{H, F, F, H}}, {{H, D, D, H}},
-                                               {{F, D, D, F}}, {{D, F, F, D}}, {{D, H, H, D}}, {{H, H, H, F}}, {{F, H, H, H}}};
-static const pl_case_formats frob_formats[] = {{{D, D}}, {{D, F}}, {{D, H}}};
+                                               {{F, D, D, F}}, {{D, F, F, D}}, {{D, H, H, D}}, {{H, H, H, F}}, {{F, H, H, H}},
+                                               {{E, E, E, E}}, {{F, E, E, F}}, {{E, E, E, F}}, {{D, E, E, D}}};
+static const pl_case_formats frob_formats[] = {{{D, D}}, {{D, F}}, {{D, H}}, {{D, E}}};
 static const pl_case_formats join_formats[] = {{{D, D}}};
-static const pl_case_formats normalise_formats[] = {{{D, D, D}}, {{F, F, D}}, {{H, H, D}}, {{H, F, D}}, {{H, D, D}}, {{F, H, D}}, {{F, D, D}}, {{D, F, D}}};
+static const pl_case_formats normalise_formats[] = {{{D, D, D}}, {{F, F, D}}, {{H, H, D}}, {{H, F, D}}, {{H, D, D}}, {{F, H, D}}, {{F, D, D}}, {{D, F, D}}, {{E, F, D}}, {{E, E, D}}};
 static const pl_case_formats polar_formats[] = {{{D, D}}, {{F, F}}, {{H, H}}, {{D, F}}, {{D, H}}, {{H, D}}, {{F, H}}};
 static const pl_case_formats direction_formats[] = {{{D, D, D, D, D}}, {{F, F, F, F, D}}, {{H, H, H, H, D}}, {{H, F, F, H, D}},
                                                     {{F, H, F, F, D}}, {{H, F, F, F, D}}, {{H, D, D, F, D}}};

@@ -103,7 +103,12 @@ polar_status pl_cuda_lt_open(pl_cuda_lt **out, const pl_device *dev)
 
 static cudaDataType_t data_type(int32_t dtype)
 {
-    return dtype == POLAR_DTYPE_F64 ? CUDA_R_64F : dtype == POLAR_DTYPE_F32 ? CUDA_R_32F : CUDA_R_16BF;
+    switch (dtype) {
+    case POLAR_DTYPE_F64: return CUDA_R_64F;
+    case POLAR_DTYPE_F32: return CUDA_R_32F;
+    case POLAR_DTYPE_F16: return CUDA_R_16F;
+    default: return CUDA_R_16BF;
+    }
 }
 
 /* A stored row-major matrix seen column-major: rows and columns change places. */
@@ -196,8 +201,8 @@ static gemm_key key_of(const pl_args_gemm *a)
 static int suits(const pl_args_gemm *a, const gemm_key *k)
 {
     const pl_mat *m[] = {&a->A, &a->B, &a->C, &a->D};
-    if (a->D.data && a->D.dtype != a->C.dtype) return 0;
-    if (a->C.dtype != a->A.dtype && !(a->A.dtype == POLAR_DTYPE_BF16 && a->C.dtype == POLAR_DTYPE_F32)) return 0;
+    if (a->A.dtype != a->B.dtype || (a->D.data && a->D.dtype != a->C.dtype)) return 0;
+    if (a->C.dtype != a->A.dtype && !(a->C.dtype == POLAR_DTYPE_F32 && polar_dtype_size(a->A.dtype) == 2)) return 0;
     if (!k->k || k->m > INT32_MAX || k->n > INT32_MAX || k->k > INT32_MAX) return 0;
     for (int i = 0; i < 4; i++) {
         if (!m[i]->data) continue;

@@ -52,6 +52,14 @@ static double row_largest(const pl_mat *x, int64_t at)
         memcpy(&d, &u, sizeof d);
         return d;
     }
+    if (x->dtype == POLAR_DTYPE_F16) {
+        pl_f16 most = 0;
+        for (int64_t j = 0; j < x->cols; j++) {
+            pl_f16 u = ((const pl_f16 *)x->data)[at + j] & 0x7fff;
+            if (u <= 0x7c00 && u > most) most = u;
+        }
+        return (double)pl_f16_to_f32(most);
+    }
     int f32 = x->dtype == POLAR_DTYPE_F32;
     uint32_t u = f32 ? largest_bits_32(x->data, POLAR_DTYPE_F32, at, x->cols) : largest_bits_32(x->data, POLAR_DTYPE_BF16, at, x->cols);
     float f;
@@ -96,6 +104,7 @@ static double row_sum(const pl_mat *x, int64_t at, double s, int rounded)
     switch (x->dtype) {
     case POLAR_DTYPE_F64: return row_sum_of(x->data, POLAR_DTYPE_F64, at, x->cols, s, rounded);
     case POLAR_DTYPE_F32: return row_sum_of(x->data, POLAR_DTYPE_F32, at, x->cols, s, rounded);
+    case POLAR_DTYPE_F16: return row_sum_of(x->data, POLAR_DTYPE_F16, at, x->cols, s, rounded);
     default: return row_sum_of(x->data, POLAR_DTYPE_BF16, at, x->cols, s, rounded);
     }
 }
@@ -250,7 +259,7 @@ static void plain_one(const pl_args_frob *a, int64_t b)
 
 static int is_plain(const pl_args_frob *a)
 {
-    return a->X.dtype != POLAR_DTYPE_F64 && !a->rounded;
+    return (a->X.dtype == POLAR_DTYPE_F32 || a->X.dtype == POLAR_DTYPE_BF16) && !a->rounded;
 }
 
 /* ---- everything else -------------------------------------------------------------------------------------------------- */
@@ -280,6 +289,7 @@ static void column_sums(double sums[CHUNK], const pl_mat *x, int64_t b, int64_t 
     switch (x->dtype) {
     case POLAR_DTYPE_F64: column_sums_of(sums, x, POLAR_DTYPE_F64, b, first, cols, s, rounded); break;
     case POLAR_DTYPE_F32: column_sums_of(sums, x, POLAR_DTYPE_F32, b, first, cols, s, rounded); break;
+    case POLAR_DTYPE_F16: column_sums_of(sums, x, POLAR_DTYPE_F16, b, first, cols, s, rounded); break;
     default: column_sums_of(sums, x, POLAR_DTYPE_BF16, b, first, cols, s, rounded); break;
     }
 }

@@ -17,6 +17,7 @@
 
 #include "../cpu_kernels.h"
 #include "cpu_blocks.h"
+#include "math/f16_elem.h"
 #include "math/formulas_elem.h"
 
 #define PL_ROUNDED 32    /* floats that are rounded at a time */
@@ -36,7 +37,7 @@ static __attribute__((noinline, cold, unused)) void pl_round_subnormal(pl_bf16 *
  * lines of large arrays, which will mostly have left the caches before they are read again. A thread that has done so ends its share with pl_past_end. */
 static inline int pl_past(const pl_mat *m)
 {
-    const int64_t size = m->dtype == POLAR_DTYPE_BF16 ? 2 : m->dtype == POLAR_DTYPE_F32 ? 4 : 8;
+    const int64_t size = (int64_t)polar_dtype_size(m->dtype);
     return m->data && m->batch * m->rows * m->cols * size >= PL_PAST && m->cols * size % 64 == 0 && ((uintptr_t)m->data | (uintptr_t)(m->rs * size) | (uintptr_t)(m->bs * size)) % 64 == 0;
 }
 
@@ -125,6 +126,8 @@ PL_INLINE void pl_row_load_f32(float *dst, const void *src, polar_dtype dtype, i
 {
     if (dtype == POLAR_DTYPE_BF16)
         for (int64_t j = 0; j < n; j++) dst[j] = pl_bf16_to_f32(((const pl_bf16 *)src)[at + j]);
+    else if (dtype == POLAR_DTYPE_F16)
+        for (int64_t j = 0; j < n; j++) dst[j] = pl_f16_to_f32(((const pl_f16 *)src)[at + j]);
     else memcpy(dst, (const float *)src + at, (size_t)n * sizeof(float));
 }
 
@@ -135,6 +138,8 @@ PL_INLINE void pl_row_store_f32(void *dst, polar_dtype dtype, int64_t at, const 
         int64_t j = 0;
         for (; j + PL_ROUNDED <= n; j += PL_ROUNDED) pl_round_some((pl_bf16 *)dst + at + j, x + j, 0);
         for (; j < n; j++) ((pl_bf16 *)dst)[at + j] = pl_bf16_from_f32(x[j]);
+    } else if (dtype == POLAR_DTYPE_F16) {
+        for (int64_t j = 0; j < n; j++) ((pl_f16 *)dst)[at + j] = pl_f16_from_f32(x[j]);
     } else memcpy((float *)dst + at, x, (size_t)n * sizeof(float));
 }
 
@@ -143,6 +148,8 @@ PL_INLINE void pl_row_load_f64(double *dst, const void *src, polar_dtype dtype, 
 {
     if (dtype == POLAR_DTYPE_BF16)
         for (int64_t j = 0; j < n; j++) dst[j] = (double)pl_bf16_to_f32(((const pl_bf16 *)src)[at + j]);
+    else if (dtype == POLAR_DTYPE_F16)
+        for (int64_t j = 0; j < n; j++) dst[j] = (double)pl_f16_to_f32(((const pl_f16 *)src)[at + j]);
     else if (dtype == POLAR_DTYPE_F32)
         for (int64_t j = 0; j < n; j++) dst[j] = (double)((const float *)src)[at + j];
     else memcpy(dst, (const double *)src + at, (size_t)n * sizeof(double));
@@ -152,6 +159,8 @@ PL_INLINE void pl_row_store_f64(void *dst, polar_dtype dtype, int64_t at, const 
 {
     if (dtype == POLAR_DTYPE_BF16)
         for (int64_t j = 0; j < n; j++) ((pl_bf16 *)dst)[at + j] = pl_bf16_from_f64(x[j]);
+    else if (dtype == POLAR_DTYPE_F16)
+        for (int64_t j = 0; j < n; j++) ((pl_f16 *)dst)[at + j] = pl_f16_from_f64(x[j]);
     else if (dtype == POLAR_DTYPE_F32)
         for (int64_t j = 0; j < n; j++) ((float *)dst)[at + j] = (float)x[j];
     else memcpy((double *)dst + at, x, (size_t)n * sizeof(double));
