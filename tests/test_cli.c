@@ -394,7 +394,7 @@ static void test_info(void)
         } else TEST_TRY(pl_json_skip(&p));
     }
     TEST_TRY(pl_json_need(&p, PL_JSON_END));
-    test_true("info --format json is complete", ops == PL_OP_COUNT && devices == polar_backend_count() && maps == 7 && sets >= 1 && version,
+    test_true("info --format json is complete", ops == PL_OP_COUNT && devices == polar_backend_count() && maps == 9 && sets >= 1 && version,
               "%d ops, %d devices, %d maps, %d instruction sets", ops, devices, maps, sets);
     accepted("POLAR_ISA=nonsense $P info", "does not open: ");
 }
