@@ -13,7 +13,8 @@ typedef struct {
     int         ndim;
     int64_t     shape[4];
     polar_route route;
-    int64_t     row_blocks, schur_group, schur_dim;
+    int64_t     row_blocks, schur_group, schur_dim, group;
+    int         as;    /* weights and gradients are those of parameter as - 1 of another rig; 0: its own */
 } param_spec;
 
 typedef struct {
@@ -21,6 +22,7 @@ typedef struct {
     pl_queue    *q;
     int          n;
     int64_t      elements[MAX_PARAMS];
+    int          number[MAX_PARAMS];              /* whose weights and gradients it has */
     pl_mat       W[MAX_PARAMS], G[MAX_PARAMS];    /* one row each */
     polar_optim *opt;
 } optim_rig;
@@ -60,13 +62,14 @@ static inline polar_status rig_open(optim_rig *r, const char *device, const para
         r->elements[i] = 1;
         for (int k = 0; k < specs[i].ndim; k++) r->elements[i] *= specs[i].shape[k];
         r->n = i + 1;
+        r->number[i] = specs[i].as ? specs[i].as - 1 : i;
         st = pl_mat_alloc(&r->W[i], r->dev, weights, 1, 1, r->elements[i]);
         if (st == POLAR_OK) st = pl_mat_alloc(&r->G[i], r->dev, grads, 1, 1, r->elements[i]);
         double *x = map_new(r->elements[i]);
-        map_fill(x, r->elements[i], 900 + (uint64_t)i);
+        map_fill(x, r->elements[i], 900 + (uint64_t)r->number[i]);
         if (st == POLAR_OK) st = pl_mat_upload_f64(r->q, &r->W[i], x);
         free(x);
-        params[i] = (polar_param){.name = specs[i].name, .route = specs[i].route, .row_blocks = specs[i].row_blocks, .schur_group = specs[i].schur_group, .schur_dim = specs[i].schur_dim};
+        params[i] = (polar_param){.name = specs[i].name, .route = specs[i].route, .row_blocks = specs[i].row_blocks, .schur_group = specs[i].schur_group, .schur_dim = specs[i].schur_dim, .group = specs[i].group};
         params[i].weight = rig_tensor(&r->W[i], &specs[i]);
         params[i].grad = rig_tensor(&r->G[i], &specs[i]);
     }
@@ -86,7 +89,7 @@ static inline polar_status rig_step(optim_rig *r, int64_t t)
 {
     for (int i = 0; i < r->n; i++) {
         double *g = map_new(r->elements[i]);
-        rig_gradient(g, r->elements[i], i, t);
+        rig_gradient(g, r->elements[i], r->number[i], t);
         polar_status st = pl_mat_upload_f64(r->q, &r->G[i], g);
         free(g);
         if (st != POLAR_OK) return st;
@@ -102,16 +105,21 @@ static inline double *rig_weights(optim_rig *r, int i)
     return w;
 }
 
+/* Bits that differ between the weights of parameter i of a and parameter k of b. */
+static inline int64_t rig_differ(optim_rig *a, int i, optim_rig *b, int k)
+{
+    double *x = rig_weights(a, i), *y = rig_weights(b, k);
+    int64_t bad = map_mismatches(x, y, a->elements[i]);
+    free(x);
+    free(y);
+    return bad;
+}
+
 /* Weights of the same parameters in two rigs: bits that differ. */
 static inline int64_t rig_mismatches(optim_rig *a, optim_rig *b)
 {
     int64_t bad = 0;
-    for (int i = 0; i < a->n; i++) {
-        double *x = rig_weights(a, i), *y = rig_weights(b, i);
-        bad += map_mismatches(x, y, a->elements[i]);
-        free(x);
-        free(y);
-    }
+    for (int i = 0; i < a->n; i++) bad += rig_differ(a, i, b, i);
     return bad;
 }
 

@@ -176,6 +176,12 @@ static void use_all(place *p)
     RUNS(polar_optim_set_lr, opt, 0.01, 0.02);
     RUNS(polar_optim_set_weight_decay, opt, 0.1, 0.2);
     RUNS(polar_optim_set_member, opt, 0, 0.01, 0.02, 0.1, 0.2, 1);
+    polar_hyper hyper;
+    USE(polar_optim_get_hyper, polar_optim_get_hyper(opt, 0, 0, POLAR_ROUTE_AUX, &hyper) == POLAR_OK && hyper.lr == 0.02);
+    RUNS(polar_optim_set_hyper, opt, -1, 0, POLAR_ROUTE_AUX, &hyper);
+    USE(polar_optim_group_count, polar_optim_group_count(opt) == 1);
+    USE(polar_optim_skipped, polar_optim_skipped(opt) == 0);
+    USE(polar_optim_set_scaler, polar_optim_set_scaler(opt, NULL, NULL) == POLAR_E_STATE);    /* test_optim_skip has those that take it */
     RUNS(polar_optim_set_grad, opt, 0, p->grad[0]);
     RUNS(polar_optim_step, opt, q);
     RUNS(polar_optim_prepare, opt, q);
@@ -345,6 +351,15 @@ static void refuse_all(place *p)
     NONE(polar_optim_set_member, NULL, 0, 0.1, 0.1, 0, 0, 1);
     REFUSE(polar_optim_set_member, opt, -1, 0.1, 0.1, 0, 0, 1);
     REFUSE(polar_optim_set_member, opt, 1, 0.1, 0.1, 0, 0, 1);
+    polar_hyper hyper = {0.1, 0.9, 0.99, 1e-8, 0};
+    NONE(polar_optim_set_hyper, NULL, 0, 0, POLAR_ROUTE_AUX, &hyper);
+    NONE(polar_optim_set_hyper, opt, 0, 0, POLAR_ROUTE_AUX, NULL);
+    NONE(polar_optim_get_hyper, NULL, 0, 0, POLAR_ROUTE_AUX, &hyper);
+    REFUSE(polar_optim_get_hyper, opt, 0, 0, POLAR_ROUTE_AUTO, &hyper);
+    NONE(polar_optim_set_scaler, NULL, NULL, NULL);
+    REFUSE_AS(polar_optim_set_scaler, POLAR_E_STATE, opt, NULL, NULL);
+    QUIET(polar_optim_group_count, polar_optim_group_count(NULL) == 0);
+    QUIET(polar_optim_skipped, polar_optim_skipped(NULL) == 0);
     NONE(polar_optim_set_grad, NULL, 0, p->grad[0]);
     REFUSE(polar_optim_set_grad, opt, -1, p->grad[0]);
     REFUSE(polar_optim_set_grad, opt, PARAMS, p->grad[0]);

@@ -81,12 +81,13 @@ static void file_replace(const char *path, const file *f, const char *from, cons
 typedef struct {
     char           *bytes;
     int64_t         t;
-    pl_optim_member member;
+    polar_hyper hyper[2];    /* matrix route, aux route */
+    int active;
 } snapshot;
 
 static snapshot take_snapshot(optim_rig *r)
 {
-    snapshot s = {.bytes = malloc(r->opt->state_bytes), .t = r->opt->t, .member = r->opt->member[0]};
+    snapshot s = {.bytes = malloc(r->opt->state_bytes), .t = r->opt->t, .hyper = {*pl_optim_hyper(r->opt, 0, 0, 0), *pl_optim_hyper(r->opt, 0, 1, 0)}, .active = r->opt->active[0]};
     if (!s.bytes) exit(3);
     polar_queue_download(r->q, s.bytes, r->opt->state, r->opt->state_bytes);
     TEST_TRY(polar_queue_sync(r->q));
@@ -96,8 +97,7 @@ static snapshot take_snapshot(optim_rig *r)
 static int differs(optim_rig *r, const snapshot *s)
 {
     snapshot now = take_snapshot(r);
-    const pl_optim_member *a = &now.member, *b = &s->member;
-    int settings = a->lr != b->lr || a->aux_lr != b->aux_lr || a->decay != b->decay || a->aux_decay != b->aux_decay || a->active != b->active;
+    int settings = memcmp(now.hyper, s->hyper, sizeof now.hyper) || now.active != s->active;
     int other = now.t != s->t || settings || memcmp(now.bytes, s->bytes, r->opt->state_bytes);
     free(now.bytes);
     return other;
@@ -329,10 +329,11 @@ static void settings(const char *device)
     TEST_TRY(polar_optim_save(r.opt, r.q, state_path));
     TEST_TRY(polar_optim_set_member(r.opt, 0, 0.5, 0.25, 0.125, 0.0625, 0));
     TEST_TRY(polar_optim_load(r.opt, r.q, state_path));
-    const pl_optim_member *m = r.opt->member;
-    test_true("a load keeps the caller's settings", m->lr == 0.5 && m->aux_lr == 0.25 && m->decay == 0.125 && m->aux_decay == 0.0625 && !m->active, "lr %g", m->lr);
+    const polar_hyper *m = pl_optim_hyper(r.opt, 0, 0, 0), *a = pl_optim_hyper(r.opt, 0, 1, 0);
+    const unsigned char *active = r.opt->active;
+    test_true("a load keeps the caller's settings", m->lr == 0.5 && a->lr == 0.25 && m->weight_decay == 0.125 && a->weight_decay == 0.0625 && !*active, "lr %g", m->lr);
     TEST_TRY(polar_optim_load_with(r.opt, r.q, state_path, POLAR_LOAD_SETTINGS));
-    test_true("  or brings the saved ones, if asked", m->lr == o.lr && m->aux_lr == o.aux_lr && m->decay == o.weight_decay && m->aux_decay == o.aux_weight_decay && m->active, "lr %g", m->lr);
+    test_true("  or brings the saved ones, if asked", m->lr == o.lr && a->lr == o.aux_lr && m->weight_decay == o.weight_decay && a->weight_decay == o.aux_weight_decay && *active, "lr %g", m->lr);
     rig_close(&r);
 }
 

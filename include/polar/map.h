@@ -23,8 +23,8 @@ typedef enum polar_map_kind {
 } polar_map_kind;
 
 typedef enum polar_rounding {
-    POLAR_ROUND_FUSED = 0,         /* each product rounded once, in its epilogue; no epsilon (the default) */
-    POLAR_ROUND_REFERENCE = 1,     /* the public Muon code's roundings and its 1e-7, bf16 only: what the paper ran */
+    POLAR_ROUND_FUSED = 0,         /* each product rounded once, in its epilogue; no epsilon unless asked (the default) */
+    POLAR_ROUND_REFERENCE = 1,     /* the public Muon code's roundings and its eps, bf16 only: what the paper ran */
     POLAR_ROUND_GRAM = 2           /* as fused, bf16 and f16 only; of matrices twice as long as wide some steps on X X^T alone: a third fewer products, roundings like the reference's */
 } polar_rounding;
 
@@ -42,10 +42,12 @@ typedef struct polar_map_opts {
     int            steps;          /* 0 to POLAR_MAX_STEPS */
     const char    *table;          /* "jordan", "polar_express", ... (polar_coef_table_name); used when coefs is NULL */
     const polar_coef *coefs;       /* the caller's own, `steps` of them */
+    double         eps;            /* Newton-Schulz: divides by max(norm, eps), as torch.optim.Muon; by norm + eps with the reference rounding;
+                                      0: the rounding's own, which is none, or the public code's 1e-7 with the reference rounding */
 } polar_map_opts;
 
 #define POLAR_MAP_OPTS_INIT                                                                       \
-    { sizeof(polar_map_opts), POLAR_MAP_NEWTON_SCHULZ, POLAR_DTYPE_BF16, POLAR_ROUND_FUSED, 5, "jordan", NULL }
+    { sizeof(polar_map_opts), POLAR_MAP_NEWTON_SCHULZ, POLAR_DTYPE_BF16, POLAR_ROUND_FUSED, 5, "jordan", NULL, 0 }
 
 /* out[i] = map(in[i]) for i < n. A tensor has two dimensions, or three with the batch first. out[i] may be in[i]
  * itself but must not overlap any other tensor of the call. Enqueues only; errors of use are returned at once. */

@@ -29,9 +29,10 @@ typedef enum polar_momentum {
     POLAR_MOMENTUM_HEAVY_BALL = 0,    /* m = mu m + g;           u = m */
     POLAR_MOMENTUM_NESTEROV = 1,      /* m = mu m + g;           u = g + mu m */
     POLAR_MOMENTUM_EMA = 2,           /* m = b1 m + (1 - b1) g;  u = m / (1 - b1^t) */
-    POLAR_MOMENTUM_AVERAGE = 3,          /* m = mu m + (1 - mu) g;  u = m                       torch.optim.Muon's buffer */
-    POLAR_MOMENTUM_AVERAGE_NESTEROV = 4  /* m = mu m + (1 - mu) g;  u = mu m + (1 - mu) g       torch.optim.Muon, nesterov */
-} polar_momentum;
+    POLAR_MOMENTUM_AVERAGE = 3,       /* m = mu m + (1 - mu) g;  u = m */
+    POLAR_MOMENTUM_AVERAGE_NESTEROV = 4    /* m = mu m + (1 - mu) g;  u = mu m + (1 - mu) g */
+} polar_momentum;                     /* an average's m is (1 - mu) times the heavy ball's: the buffer torch.optim.Muon keeps (momentum_buffer.lerp_). A polar map does not
+                                         see the factor, so the steps are the same up to rounding; a saved m is not */
 
 typedef enum polar_precondition {
     POLAR_PRECONDITION_NONE = 0,
@@ -85,7 +86,23 @@ typedef struct polar_param {
     int64_t      row_blocks;          /* matrix route: split into so many equal blocks of rows, each mapped by itself (qkv: 3); 0 or 1: whole */
     int64_t      schur_group;         /* matrix route: parameters of one group > 0 are blocks of one direct sum and share a norm */
     int64_t      schur_dim;           /* the block stands (x) I_dim in it; 0 means 1; more only with a schur_group */
+    int64_t      group;               /* 0: the options' own numbers; i > 0: those of opts.groups[i - 1] */
 } polar_param;                        /* more than two dimensions: seen as (first, all others), and scaled so too */
+
+/* Parameters with a rule and numbers of their own in one optimiser, as torch's param_groups. polar_group_of fills one from options. */
+typedef struct polar_group {
+    const polar_rule *rule;           /* of the matrix route; NULL: that of the options; read by polar_optim_create and not kept */
+    double      lr, weight_decay;     /* of the matrix route */
+    double      aux_lr, aux_weight_decay, aux_beta1, aux_beta2, aux_eps;
+    polar_route route;                /* of its parameters that say AUTO; AUTO: by the options */
+    int         reserved;             /* 0 */
+} polar_group;
+
+typedef enum polar_skip {             /* steps that change nothing: no weight, no moment, no count. Decided on the device; the host does not wait */
+    POLAR_SKIP_NEVER = 0,
+    POLAR_SKIP_NONFINITE = 1,         /* a gradient holds an infinity or a NaN (one more pass over the gradients), or the caller's flag is set; by member */
+    POLAR_SKIP_FLAGGED = 2            /* the caller's flag is set, see polar_optim_set_scaler */
+} polar_skip;
 
 typedef struct polar_optim_opts {
     size_t         struct_size;
@@ -98,14 +115,25 @@ typedef struct polar_optim_opts {
     int            allow_no_matrix;   /* otherwise an empty matrix route is an error */
     int            measure;           /* keep update norms, see polar_optim_stats (one more pass over the directions) */
     int64_t        members;           /* parameter sets trained side by side, each with its own lr, decay and on/off; 0 means 1 */
+    const polar_group *groups;        /* group_count further groups, for polar_param.group; read by polar_optim_create and not kept */
+    int64_t        group_count;
+    int            skip_missing;      /* a parameter whose gradient is NULL stays as it is, its moments and its step count too; otherwise that is an error */
+    polar_skip     skip_nonfinite;
 } polar_optim_opts;
 
 /* PolarAdamW as in the paper; set lr and aux_lr. Muon's matrices do not decay unless asked: polar_optim_opts_parse sees to that. */
 #define POLAR_OPTIM_OPTS_INIT                                                                                                                       \
     {                                                                                                                                               \
         sizeof(polar_optim_opts), {POLAR_MOMENTUM_EMA, POLAR_PRECONDITION_ADAM, POLAR_SCALE_PAPER, 0.9, 0.999, 1e-8, POLAR_MAP_OPTS_INIT}, 5e-3, 0.05, \
-            5e-4, 0.05, 0.9, 0.999, 1e-8, {0, 0, 1e-3}, NULL, NULL, 0, 0, 1                                                                        \
+            5e-4, 0.05, 0.9, 0.999, 1e-8, {0, 0, 1e-3}, NULL, NULL, 0, 0, 1, NULL, 0, 0, POLAR_SKIP_NEVER                                           \
     }
+
+/* A group with the options' numbers, to be changed. */
+static inline polar_group polar_group_of(const polar_optim_opts *o)
+{
+    polar_group g = {&o->rule, o->lr, o->weight_decay, o->aux_lr, o->aux_weight_decay, o->aux_beta1, o->aux_beta2, o->aux_eps, POLAR_ROUTE_AUTO, 0};
+    return g;
+}
 
 /* ---- the optimiser --------------------------------------------------------------------------------- */
 
@@ -118,7 +146,14 @@ typedef struct polar_param_stats {
     double      scale;                /* s of the step */
     double      effective_lr;         /* lr s at the last step, of member 0 */
     double      update_norm;          /* ||lr s D||_F over all members at member 0's lr; NaN unless opts.measure */
+    int64_t     group;                /* polar_param.group */
+    int64_t     steps, skipped;       /* steps made with it, steps left out by a flag, of member 0 */
+    int64_t     maps, last_maps;      /* matrices of it that a polar map was applied to: so far, and in the last step; all members */
 } polar_param_stats;
+
+typedef struct polar_hyper {          /* torch's names; never grows */
+    double lr, beta1, beta2, eps, weight_decay;
+} polar_hyper;
 
 /* polar_optim_create, polar_optim_stats: see "calls that carry sizes" below */
 POLAR_API void         polar_optim_destroy(polar_optim *opt);                       /* waits for its work, if the queue is still there; NULL is fine */
@@ -126,11 +161,18 @@ POLAR_API polar_status polar_optim_step(polar_optim *opt, polar_queue *q);      
 POLAR_API polar_status polar_optim_prepare(polar_optim *opt, polar_queue *q);       /* counts the step and sets its live values; not inside a capture */
 POLAR_API polar_status polar_optim_enqueue(polar_optim *opt, polar_queue *q);       /* the step's work and nothing else: may be captured by the caller; before the first prepare it changes nothing */
 
-POLAR_API polar_status polar_optim_set_lr(polar_optim *opt, double lr, double aux_lr);                        /* live: from the next step on */
-POLAR_API polar_status polar_optim_set_weight_decay(polar_optim *opt, double decay, double aux_decay);        /* live */
-POLAR_API polar_status polar_optim_set_member(polar_optim *opt, int64_t member, double lr, double aux_lr, double decay, double aux_decay, int active);    /* live; inactive: its weights stay as they are */
-POLAR_API polar_status polar_optim_set_grad(polar_optim *opt, int64_t param, void *data);                     /* the gradient moved */
-POLAR_API int64_t      polar_optim_get_step(const polar_optim *opt);                                          /* steps made; of NULL 0 */
+POLAR_API polar_status polar_optim_set_lr(polar_optim *opt, double lr, double aux_lr);                        /* live: from the next step on; all groups */
+POLAR_API polar_status polar_optim_set_weight_decay(polar_optim *opt, double decay, double aux_decay);        /* live; all groups */
+POLAR_API polar_status polar_optim_set_member(polar_optim *opt, int64_t member, double lr, double aux_lr, double decay, double aux_decay, int active);    /* live; all groups; inactive: its weights stay as they are */
+POLAR_API polar_status polar_optim_set_hyper(polar_optim *opt, int64_t member, int64_t group, polar_route route, const polar_hyper *h);          /* live; member -1: all; route: MATRIX or AUX */
+POLAR_API polar_status polar_optim_get_hyper(const polar_optim *opt, int64_t member, int64_t group, polar_route route, polar_hyper *out);         /* what was set last */
+POLAR_API int64_t      polar_optim_group_count(const polar_optim *opt);                                       /* groups, the options' own among them; of NULL 0 */
+POLAR_API polar_status polar_optim_set_grad(polar_optim *opt, int64_t param, void *data);                     /* the gradient moved; NULL: there is none (opts.skip_missing) */
+/* With opts.skip_nonfinite: floats in device memory that every step reads, as torch's GradScaler has them; NULL: none. A step is left out where *found_inf is not 0; gradients
+ * are divided by *grad_scale on their way. */
+POLAR_API polar_status polar_optim_set_scaler(polar_optim *opt, const float *found_inf, const float *grad_scale);
+POLAR_API int64_t      polar_optim_get_step(const polar_optim *opt);                                          /* steps made; with opts.skip_nonfinite as of the last polar_optim_stats, save or load; of NULL 0 */
+POLAR_API int64_t      polar_optim_skipped(const polar_optim *opt);                                           /* steps left out by a flag, of member 0, as of the same moment; of NULL 0 */
 POLAR_API int64_t      polar_optim_param_count(const polar_optim *opt);                                       /* parameters; of NULL 0 */
 POLAR_API const char  *polar_optim_report(const polar_optim *opt);                                            /* a table of routes, for people; borrowed; of NULL "" */
 POLAR_API size_t       polar_optim_state_bytes(const polar_optim *opt);                                       /* device memory held; of NULL 0 */
@@ -140,11 +182,11 @@ POLAR_API polar_status polar_optim_load_with(polar_optim *opt, polar_queue *q, c
 POLAR_API polar_status polar_optim_reload_weights(polar_optim *opt, polar_queue *q);                          /* after the caller wrote bf16 weights: renew the master copy */
 
 /* What a load replaces: momenta, second moments, master copies and the count of steps; bf16 weights are then written from their master copies. The caller's lr, decay and
- * on/off of the members stay unless asked for, and so do schedule, betas and eps. All or nothing: a file of another model, rule (momentum, preconditioner, betas, eps),
+ * on/off of the members, and the numbers of his groups, stay unless asked for; the schedule stays. All or nothing: a file of another model, rule (momentum, preconditioner, betas, eps),
  * number format, map, scale, route or row blocks is refused, by name, and changes nothing. */
 typedef enum polar_load {
     POLAR_LOAD_STATE = 0,             /* the above */
-    POLAR_LOAD_SETTINGS = 1,          /* lr, decay and on/off of every member as saved, too */
+    POLAR_LOAD_SETTINGS = 1,          /* lr, betas, eps, decay of every group and member and their on/off as saved, too */
     POLAR_LOAD_OTHER_MAP = 2          /* map, scale, routes and row blocks may be others than the saved ones */
 } polar_load;
 
@@ -155,12 +197,13 @@ typedef enum polar_load {
 typedef struct polar_optim_layout {
     size_t struct_size;
     size_t map_opts, rule, schedule, param, optim_opts;
+    size_t group;
 } polar_optim_layout;
 
 #define POLAR_OPTIM_LAYOUT_INIT                                                                                     \
     {                                                                                                               \
         sizeof(polar_optim_layout), sizeof(polar_map_opts), sizeof(polar_rule), sizeof(polar_schedule),             \
-            sizeof(polar_param), sizeof(polar_optim_opts)                                                           \
+            sizeof(polar_param), sizeof(polar_optim_opts), sizeof(polar_group)                                      \
     }
 
 POLAR_API polar_status polar_rule_parse_sized(polar_rule *out, const char *name, const polar_optim_layout *layout);                /* polar_rule_parse with sizes */

@@ -1,6 +1,7 @@
 /* map.c -- the public face of the polar maps (polar/map.h): checks what the caller can get wrong, then enqueues. */
 #include "compose/map.h"
 
+#include <float.h>
 #include <string.h>
 
 #include "base/alloc.h"
@@ -58,6 +59,9 @@ polar_status pl_map_resolve(polar_map_opts *o, polar_coef coefs[POLAR_MAX_STEPS]
     PL_NEED(o->rounding != POLAR_ROUND_GRAM || polar_dtype_size(o->precision) == 2, POLAR_E_ARG,
             "the Gram form is one of bf16 and f16, not of %s", polar_dtype_name(o->precision));
     PL_NEED(o->steps >= 0 && o->steps <= POLAR_MAX_STEPS, POLAR_E_ARG, "%d Newton-Schulz steps; 0 to %d can be had", o->steps, POLAR_MAX_STEPS);
+    PL_NEED(o->eps >= 0 && o->eps <= (double)FLT_MAX, POLAR_E_ARG,
+            "the norm's eps is %g; it must be at least 0 and finite", o->eps);
+    if (o->eps == 0 && o->rounding == POLAR_ROUND_REFERENCE) o->eps = PL_REFERENCE_EPS;
     if (o->coefs) memcpy(coefs, o->coefs, (size_t)o->steps * sizeof *coefs);
     else {
         PL_NEED(o->table, POLAR_E_ARG, "neither a coefficient table's name nor coefficients were given");
@@ -87,8 +91,11 @@ static polar_status view_all(pl_mat *in, pl_mat *out, const polar_tensor *tout, 
 
 void pl_map_enqueue(pl_queue *q, const pl_mat *out, const pl_mat *in, const int64_t *dim, int64_t n, const polar_map_opts *o)
 {
-    pl_ns_opts ns = {.precision = o->precision, .rounding = o->rounding, .steps = o->steps, .coefs = o->coefs,
-                     .eps = o->rounding == POLAR_ROUND_REFERENCE ? 1e-7 : 0};
+    pl_ns_opts ns = {.precision = o->precision,
+                     .rounding = o->rounding,
+                     .steps = o->steps,
+                     .coefs = o->coefs,
+                     .eps = o->eps};
     if (o->kind == POLAR_MAP_NEWTON_SCHULZ) pl_newton_schulz(q, out, in, dim, n, &ns);
     else
         for (int64_t i = 0; i < n; i++) {

@@ -5,6 +5,8 @@
 #include "device/queue.h"
 #include "polar/map.h"
 
+#define PL_REFERENCE_EPS 1e-7    /* the public Muon code's, added to the norm: the reference rounding's own */
+
 polar_status pl_map_resolve(polar_map_opts *o, polar_coef coefs[POLAR_MAX_STEPS], const polar_map_opts *opts);    /* checks; coefficients into coefs; o may be opts, NULL opts: the defaults */
 void         pl_map_enqueue(pl_queue *q, const pl_mat *out, const pl_mat *in, const int64_t *dim, int64_t n, const polar_map_opts *o);    /* of resolved options; dim NULL: own norms */
 

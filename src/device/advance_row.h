@@ -5,7 +5,8 @@
 #include "device/ops.h"
 #include "math/hd.h"
 
-/* x^n for a whole n >= 0, by squares: multiplications alone, so every device has the same bits (pow has not). */
+/* x^n for a whole n >= 0, by squares: multiplications alone, so every device has the same bits (pow has not).
+ */
 PL_HD double pl_whole_power(double x, double n)
 {
     double power = 1;

@@ -1,6 +1,4 @@
 /* optim.c -- making an optimiser: checks, state in one piece of device memory, the order in which the polar map sees the directions. */
-#include <float.h>
-#include <math.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,47 +14,6 @@
 
 /* ---- checks ---------------------------------------------------------------------------------------- */
 
-static polar_status check_number(const char *what, double x, double below)
-{
-    PL_NEED(x >= 0 && x < below, POLAR_E_ARG, "%s is %g; it must be at least 0%s", what, x, below == 1 ? " and below 1" : " and finite");
-    return POLAR_OK;
-}
-
-/* An eps that float holds: without one a zero gradient would give 0 / 0. */
-static polar_status check_eps(const char *what, double x)
-{
-    PL_NEED(x >= (double)FLT_MIN && x <= (double)FLT_MAX, POLAR_E_ARG, "%s is %g; it must be positive (from %.2g on) and finite, so that a zero gradient gives a zero direction", what,
-            x, (double)FLT_MIN);
-    return POLAR_OK;
-}
-
-static polar_status check_schedule(const polar_schedule *s)
-{
-    PL_TRY(check_number("schedule.warmup_from", s->warmup_from, INFINITY));
-    PL_NEED(s->total >= 0 && s->warmup >= 0 && s->warmup <= s->total, POLAR_E_ARG, "a schedule of %lld warm-up steps in %lld (total 0: no schedule and no warm-up)", (long long)s->warmup,
-            (long long)s->total);
-    return POLAR_OK;
-}
-
-static polar_status check_opts(const polar_optim_opts *o)
-{
-    PL_NEED(o->rule.momentum >= 0 && o->rule.momentum < PL_MOMENTUM_COUNT, POLAR_E_ARG, "no momentum %d", (int)o->rule.momentum);
-    PL_NEED(o->rule.precondition >= 0 && o->rule.precondition <= POLAR_PRECONDITION_ADAM, POLAR_E_ARG, "no preconditioner %d", (int)o->rule.precondition);
-    PL_NEED(o->rule.scale >= 0 && o->rule.scale <= POLAR_SCALE_RMS, POLAR_E_ARG, "no scale convention %d", (int)o->rule.scale);
-    PL_TRY(check_number("beta1", o->rule.beta1, 1));
-    PL_TRY(check_number("beta2", o->rule.beta2, 1));
-    if (o->rule.precondition == POLAR_PRECONDITION_ADAM) PL_TRY(check_eps("eps", o->rule.eps));
-    PL_TRY(check_number("aux_beta1", o->aux_beta1, 1));
-    PL_TRY(check_number("aux_beta2", o->aux_beta2, 1));
-    PL_TRY(check_eps("aux_eps", o->aux_eps));
-    PL_TRY(check_number("lr", o->lr, INFINITY));
-    PL_TRY(check_number("aux_lr", o->aux_lr, INFINITY));
-    PL_TRY(check_number("weight_decay", o->weight_decay, INFINITY));
-    PL_TRY(check_number("aux_weight_decay", o->aux_weight_decay, INFINITY));
-    PL_NEED(o->members >= 0 && o->members < 1 << 20, POLAR_E_ARG, "members is %lld; it must be from 0 (one model) to %d", (long long)o->members, (1 << 20) - 1);
-    return check_schedule(&o->schedule);
-}
-
 static polar_status check_twice(const polar_optim *opt)
 {
     for (int64_t i = 0; i < opt->n; i++) {
@@ -67,6 +24,12 @@ static polar_status check_twice(const polar_optim *opt)
             PL_NEED(!pl_mat_overlap(&a->W, &b->W), POLAR_E_ARG, "'%s' and '%s' are (partly) the same weights: give shared weights once", a->name, b->name);
             PL_NEED(!a->schur_group || a->schur_group != b->schur_group || (a->W.dtype == POLAR_DTYPE_F64) == (b->W.dtype == POLAR_DTYPE_F64), POLAR_E_DTYPE,
                     "'%s' and '%s' share a norm and must both be f64 or both not", a->name, b->name);
+            PL_NEED(
+                !a->schur_group || a->schur_group != b->schur_group ||
+                    opt->group[a->group].map_set == opt->group[b->group].map_set,
+                POLAR_E_ARG,
+                "'%s' and '%s' share a norm and must have one map, but those of groups %lld and %lld differ",
+                a->name, b->name, (long long)a->group, (long long)b->group);
             PL_NEED(!pl_mat_overlap(&a->W, &b->G) && !pl_mat_overlap(&a->G, &b->W), POLAR_E_ARG, "weights and gradients of '%s' and '%s' overlap", a->name, b->name);
         }
     }
@@ -77,7 +40,7 @@ static polar_status check_twice(const polar_optim *opt)
 
 int pl_optim_keeps_direction(const polar_optim *opt, const pl_optim_param *p)
 {
-    const polar_rule *r = &opt->o.rule;
+    const polar_rule *r = pl_optim_rule(opt, p);
     if (opt->o.measure) return 1;
     if (p->route == POLAR_ROUTE_AUX) return 0;
     return r->map.kind != POLAR_MAP_NONE || r->momentum != POLAR_MOMENTUM_EMA || r->precondition != POLAR_PRECONDITION_ADAM;
@@ -85,7 +48,7 @@ int pl_optim_keeps_direction(const polar_optim *opt, const pl_optim_param *p)
 
 static int has_second_moment(const polar_optim *opt, const pl_optim_param *p)
 {
-    return p->route == POLAR_ROUTE_AUX || opt->o.rule.precondition == POLAR_PRECONDITION_ADAM;
+    return p->route == POLAR_ROUTE_AUX || pl_optim_rule(opt, p)->precondition == POLAR_PRECONDITION_ADAM;
 }
 
 static polar_dtype state_dtype(const pl_optim_param *p)
@@ -102,49 +65,61 @@ static pl_mat take(size_t *used, char *base, polar_dtype dtype, int64_t batch, i
     return m;
 }
 
-static int mapped(const polar_optim *opt, const pl_optim_param *p)
+int pl_optim_mapped(const polar_optim *opt, const pl_optim_param *p)
 {
-    return p->route == POLAR_ROUTE_MATRIX && opt->o.rule.map.kind != POLAR_MAP_NONE;
+    return p->route == POLAR_ROUTE_MATRIX && pl_optim_rule(opt, p)->map.kind != POLAR_MAP_NONE;
 }
 
-static int same_map(const pl_optim_param *a, const pl_optim_param *b)
+/* The map sees both side by side. */
+static int same_batch(const polar_optim *opt, const pl_optim_param *a, const pl_optim_param *b)
 {
-    return !a->schur_group && !b->schur_group && a->rows / a->row_blocks == b->rows / b->row_blocks && a->cols == b->cols && state_dtype(a) == state_dtype(b);
+    return opt->group[a->group].map_set == opt->group[b->group].map_set && !a->schur_group &&
+           !b->schur_group && a->rows / a->row_blocks == b->rows / b->row_blocks && a->cols == b->cols &&
+           state_dtype(a) == state_dtype(b);
 }
 
-/* One batch of the map: param i and, side by side with it, every later one of its shape (a Schur block stays alone). */
-static void point_batch(polar_optim *opt, size_t *used, char *base, int64_t i, int64_t group)
+static void point_direction(polar_optim *opt, size_t *used, char *base, int64_t i, int aligned)
 {
     pl_optim_param *p = &opt->params[i];
-    int64_t batch = 0;
-    for (int64_t j = i; j < opt->n; j++) {
-        pl_optim_param *s = &opt->params[j];
-        if (j != i && !(mapped(opt, s) && same_map(p, s))) continue;
-        s->D = take(used, base, state_dtype(s), opt->members, s->rows, s->cols, j == i);
-        batch += opt->members * s->row_blocks;
-    }
-    opt->maps[opt->map_count] = pl_mat_dense(p->D.data, state_dtype(p), batch, p->rows / p->row_blocks, p->cols);
-    opt->map_dim[opt->map_count] = p->schur_dim;
-    opt->map_group[opt->map_count++] = group;
+    p->D = take(used, base, state_dtype(p), opt->members, p->rows, p->cols, aligned);
+    if (pl_optim_mapped(opt, p)) opt->order[opt->order_count++] = i;
 }
 
-/* Directions of one shape lie side by side, so that the map sees them as one batch; Schur blocks follow, group by group. */
+/* Param i, the first of its kind, and side by side with it every later one of its shape (a Schur block stays
+ * alone). */
+static void point_batch(polar_optim *opt, size_t *used, char *base, int64_t i)
+{
+    for (int64_t j = i; j < opt->n; j++) {
+        const pl_optim_param *p = &opt->params[j];
+        if (j == i || (pl_optim_mapped(opt, p) && same_batch(opt, &opt->params[i], p)))
+            point_direction(opt, used, base, j, j == i);
+    }
+}
+
+/* Directions of one map and shape lie side by side, so that the map sees them as one batch; Schur blocks
+ * follow, group by group. */
 static void point_directions(polar_optim *opt, size_t *used, char *base)
 {
-    opt->map_count = 0;
-    for (int64_t i = 0; i < opt->n; i++) {
-        pl_optim_param *p = &opt->params[i];
-        int leads = mapped(opt, p) && !p->schur_group;
-        for (int64_t j = 0; j < i && leads; j++) leads = !(mapped(opt, &opt->params[j]) && same_map(&opt->params[j], p));
-        if (leads) point_batch(opt, used, base, i, 0);
-        else if (!mapped(opt, p) && pl_optim_keeps_direction(opt, p)) p->D = take(used, base, state_dtype(p), opt->members, p->rows, p->cols, 1);
-    }
+    opt->order_count = 0;
+    for (int64_t i = 0; i < opt->n; i++)
+        if (!pl_optim_mapped(opt, &opt->params[i]) && pl_optim_keeps_direction(opt, &opt->params[i]))
+            point_direction(opt, used, base, i, 1);
+    for (int64_t set = 0; set < opt->groups; set++)
+        for (int64_t i = 0; i < opt->n && opt->group[set].map_set == set; i++) {
+            const pl_optim_param *p = &opt->params[i];
+            int leads = pl_optim_mapped(opt, p) && !p->schur_group && opt->group[p->group].map_set == set;
+            for (int64_t j = 0; j < i && leads; j++)
+                leads = !(pl_optim_mapped(opt, &opt->params[j]) && same_batch(opt, &opt->params[j], p));
+            if (leads) point_batch(opt, used, base, i);
+        }
     for (int64_t i = 0; i < opt->n; i++) {
         const pl_optim_param *p = &opt->params[i];
-        int leads = mapped(opt, p) && p->schur_group;
-        for (int64_t j = 0; j < i && leads; j++) leads = opt->params[j].schur_group != p->schur_group || !mapped(opt, &opt->params[j]);
+        int leads = pl_optim_mapped(opt, p) && p->schur_group;
+        for (int64_t j = 0; j < i && leads; j++)
+            leads = opt->params[j].schur_group != p->schur_group || !pl_optim_mapped(opt, &opt->params[j]);
         for (int64_t j = i; j < opt->n && leads; j++)
-            if (mapped(opt, &opt->params[j]) && opt->params[j].schur_group == p->schur_group) point_batch(opt, used, base, j, p->schur_group);
+            if (pl_optim_mapped(opt, &opt->params[j]) && opt->params[j].schur_group == p->schur_group)
+                point_batch(opt, used, base, j);
     }
 }
 
@@ -160,6 +135,10 @@ static size_t point_state(polar_optim *opt, char *base)
         if (opt->o.measure) p->N = take(&used, base, POLAR_DTYPE_F64, 1, 1, 2, 1);
     }
     point_directions(opt, &used, base);
+    for (int64_t i = 0; i < opt->n && opt->own_counts; i++)
+        opt->params[i].T =
+            take(&used, base, POLAR_DTYPE_F64, opt->members, 1, 2, i == 0); /* all in one piece */
+    if (opt->own_counts) opt->flags = take(&used, base, POLAR_DTYPE_F32, opt->members, 1, 1, 1);
     return used;
 }
 
@@ -207,10 +186,14 @@ void polar_optim_destroy(polar_optim *opt)
     pl_live_destroy(opt->live);
     polar_device_free(opt->dev, opt->state);
     pl_free(opt->params);
-    pl_free(opt->member);
+    pl_free(opt->group);
+    pl_free(opt->hyper);
+    pl_free(opt->active);
+    pl_free(opt->order);
     pl_free(opt->maps);
     pl_free(opt->map_dim);
     pl_free(opt->map_group);
+    pl_free(opt->map_set);
     pl_free(opt->by_address);
     pl_free(opt->live_host);
     pl_free(opt->report);
@@ -220,16 +203,19 @@ void polar_optim_destroy(polar_optim *opt)
 
 static polar_status take_tables(polar_optim *opt)
 {
-    size_t n = (size_t)opt->n, m = (size_t)opt->members;
+    size_t n = (size_t)opt->n;
+    opt->slots = opt->own_counts ? opt->n : 2 * opt->groups;
     opt->params = pl_calloc(n, sizeof *opt->params);
+    opt->order = pl_calloc(n, sizeof *opt->order);
     opt->maps = pl_calloc(n, sizeof *opt->maps);
     opt->map_dim = pl_calloc(n, sizeof *opt->map_dim);
     opt->map_group = pl_calloc(n, sizeof *opt->map_group);
+    opt->map_set = pl_calloc(n, sizeof *opt->map_set);
     opt->by_address = pl_calloc(n, sizeof *opt->by_address);
-    opt->member = pl_calloc(m, sizeof *opt->member);
-    opt->live_host = pl_calloc(m, 2 * PL_LIVE_COLS * sizeof(double));
-    PL_NEED(opt->params && opt->maps && opt->map_dim && opt->map_group && opt->by_address && opt->member && opt->live_host, POLAR_E_NOMEM, "an optimiser of %lld parameters", (long long)opt->n);
-    for (size_t i = 0; i < m; i++) opt->member[i] = (pl_optim_member){opt->o.lr, opt->o.aux_lr, opt->o.weight_decay, opt->o.aux_weight_decay, 1};
+    opt->live_host = pl_calloc((size_t)(opt->slots * opt->members), PL_LIVE_COLS * sizeof(double));
+    int all = opt->params && opt->order && opt->maps && opt->map_dim && opt->map_group && opt->map_set &&
+              opt->by_address && opt->live_host;
+    PL_NEED(all, POLAR_E_NOMEM, "an optimiser of %lld parameters", (long long)opt->n);
     return POLAR_OK;
 }
 
@@ -243,12 +229,14 @@ static int earlier(const void *a, const void *b, void *arg)
 static polar_status fill(polar_optim *opt, const polar_param *params, const polar_optim_layout *layout)
 {
     int64_t matrices = 0, elements = 0;
+    PL_TRY(pl_optim_groups_read(opt, layout));
     PL_TRY(take_tables(opt));
-    PL_TRY(pl_map_resolve(&opt->o.rule.map, opt->coefs, &opt->o.rule.map));    /* the caller's coefficients may go */
     for (int64_t i = 0; i < opt->n; i++) {
         polar_param param;
         PL_TRY(pl_param_read(&param, params, i, layout));
-        PL_TRY(pl_optim_param_set(&opt->params[i], &param, &opt->o));
+        PL_TRY(pl_optim_param_set(&opt->params[i], &param, opt));
+        opt->params[i].slot =
+            opt->own_counts ? i : 2 * opt->params[i].group + (opt->params[i].route == POLAR_ROUTE_AUX);
         matrices += opt->params[i].route == POLAR_ROUTE_MATRIX;
         elements += opt->members * opt->params[i].rows * opt->params[i].cols;    /* each below INT64_MAX / 64 */
         PL_NEED(elements < INT64_MAX / 64, POLAR_E_SHAPE, "the parameters up to '%s' have more elements than memory can hold", opt->params[i].name);
@@ -261,7 +249,7 @@ static polar_status fill(polar_optim *opt, const polar_param *params, const pola
     opt->state_bytes = point_state(opt, NULL);
     PL_TRY(polar_device_alloc(opt->dev, &opt->state, opt->state_bytes));
     point_state(opt, opt->state);
-    PL_TRY(pl_live_create(&opt->live, opt->dev, opt->members * 2 * PL_LIVE_COLS));
+    PL_TRY(pl_live_create(&opt->live, opt->dev, opt->slots * opt->members * PL_LIVE_COLS));
     PL_TRY(pl_optim_report_make(&opt->report, opt));
     return fill_state(opt);
 }
@@ -278,7 +266,7 @@ polar_status polar_optim_create_sized(polar_optim **out, polar_device *dev, cons
     PL_NEED(!atomic_load(&dev->closed), POLAR_E_STATE, "an optimiser on device '%s', which was closed", dev->name);
     PL_TRY(pl_layout_read(&theirs, layout));
     if (opts) PL_TRY(pl_optim_opts_read(&o, opts, &theirs));
-    PL_TRY(check_opts(&o));
+    PL_TRY(pl_optim_check_opts(&o));
     PL_NEED(n > 0 && n < 1 << 24, POLAR_E_ARG, "an optimiser of %lld parameters; from 1 to %d can be had", (long long)n, (1 << 24) - 1);
     polar_optim *opt = pl_calloc(1, sizeof *opt);
     PL_NEED(opt, POLAR_E_NOMEM, "an optimiser");
@@ -287,8 +275,11 @@ polar_status polar_optim_create_sized(polar_optim **out, polar_device *dev, cons
     opt->o = o;
     opt->n = n;
     opt->members = o.members > 1 ? o.members : 1;
+    opt->own_counts = o.skip_missing || o.skip_nonfinite != POLAR_SKIP_NEVER;
     polar_status st = fill(opt, params, &theirs);
-    opt->o.matrix_names = opt->o.aux_names = NULL;    /* the caller's strings are not needed any more */
+    opt->o.matrix_names = opt->o.aux_names =
+        NULL; /* the caller's strings and groups are not needed any more */
+    opt->o.groups = NULL;
     if (st != POLAR_OK) {
         polar_optim_destroy(opt);
         return st;
@@ -298,33 +289,6 @@ polar_status polar_optim_create_sized(polar_optim **out, polar_device *dev, cons
 }
 
 /* ---- live values and questions --------------------------------------------------------------------- */
-
-polar_status polar_optim_set_member(polar_optim *opt, int64_t member, double lr, double aux_lr, double decay, double aux_decay, int active)
-{
-    PL_NEED_ARG(opt);
-    PL_NEED(member >= 0 && member < opt->members, POLAR_E_ARG, "there is no member %lld: the optimiser has %lld, from 0", (long long)member, (long long)opt->members);
-    PL_TRY(check_number("lr", lr, INFINITY));
-    PL_TRY(check_number("aux_lr", aux_lr, INFINITY));
-    PL_TRY(check_number("weight_decay", decay, INFINITY));
-    PL_TRY(check_number("aux_weight_decay", aux_decay, INFINITY));
-    opt->member[member] = (pl_optim_member){lr, aux_lr, decay, aux_decay, active != 0};
-    return POLAR_OK;
-}
-
-polar_status polar_optim_set_lr(polar_optim *opt, double lr, double aux_lr)
-{
-    PL_NEED_ARG(opt);
-    for (int64_t i = 0; i < opt->members; i++)
-        PL_TRY(polar_optim_set_member(opt, i, lr, aux_lr, opt->member[i].decay, opt->member[i].aux_decay, opt->member[i].active));
-    return POLAR_OK;
-}
-
-polar_status polar_optim_set_weight_decay(polar_optim *opt, double decay, double aux_decay)
-{
-    PL_NEED_ARG(opt);
-    for (int64_t i = 0; i < opt->members; i++) PL_TRY(polar_optim_set_member(opt, i, opt->member[i].lr, opt->member[i].aux_lr, decay, aux_decay, opt->member[i].active));
-    return POLAR_OK;
-}
 
 /* The parameter whose weight meets G, or NULL; weights do not meet one another, so of those before G's end the last one tells. */
 static const pl_optim_param *weight_at(const polar_optim *opt, const pl_mat *G)
@@ -352,13 +316,19 @@ polar_status polar_optim_set_grad(polar_optim *opt, int64_t param, void *data)
     PL_NEED(!hit, POLAR_E_ARG, "the gradient of '%s' moved onto the weight of '%s'", opt->params[param].name, hit->name);
     pl_optim_drop_graph(opt);
     opt->moved = 1;
+    if (!data != !opt->params[param].G.data) opt->scratch_serial = 0; /* other maps, other scratch */
     opt->params[param].G.data = data;
     return POLAR_OK;
 }
 
 int64_t polar_optim_get_step(const polar_optim *opt)
 {
-    return opt ? opt->t : 0;
+    return opt ? opt->t - opt->skipped : 0;
+}
+
+int64_t polar_optim_skipped(const polar_optim *opt)
+{
+    return opt ? opt->skipped : 0;
 }
 
 int64_t polar_optim_param_count(const polar_optim *opt)

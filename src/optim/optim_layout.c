@@ -52,6 +52,8 @@ polar_status pl_layout_read(polar_optim_layout *out, const polar_optim_layout *i
     PL_NEED(out->map_opts >= PL_MAP_OPTS_0_1 && out->map_opts % word == 0, POLAR_E_ARG, "a polar_map_opts of %zu bytes", out->map_opts);
     PL_NEED(out->schedule >= PL_SCHEDULE_0_1 && out->schedule % word == 0, POLAR_E_ARG, "a polar_schedule of %zu bytes", out->schedule);
     PL_NEED(out->param >= PL_PARAM_0_1 && out->param % word == 0, POLAR_E_ARG, "a polar_param of %zu bytes", out->param);
+    PL_NEED(out->group == 0 || (out->group >= PL_GROUP_0_2 && out->group % word == 0), POLAR_E_ARG,
+            "a polar_group of %zu bytes", out->group);
     PL_NEED(out->rule >= offsetof(polar_rule, map) + out->map_opts && out->rule % word == 0, POLAR_E_ARG,
             "a polar_rule of %zu bytes that holds a polar_map_opts of %zu", out->rule, out->map_opts);
     PL_NEED(out->optim_opts >= HEAD + out->rule + NUMBERS + out->schedule + NAMES, POLAR_E_ARG,
@@ -73,27 +75,51 @@ static polar_status read_map(void *out, size_t room, const char *in)
     return POLAR_OK;
 }
 
-polar_status pl_optim_opts_read(polar_optim_opts *out, const polar_optim_opts *in, const polar_optim_layout *layout)
+/* Pieces [first, last], theirs by their layout. */
+static polar_status read_pieces(void *out, const void *in, int first, int last,
+                                const polar_optim_layout *layout)
 {
-    polar_optim_layout given = *layout;
     piece ours[PIECES], theirs[PIECES];
-    char *to = (char *)out;
-    const char *from = (const char *)in;
-    size_t least = HEAD + given.rule + NUMBERS + given.schedule + NAMES;
-    PL_NEED(in->struct_size >= least && in->struct_size <= given.optim_opts, POLAR_E_ARG,
-            "polar_optim_opts.struct_size is %zu; with the program's headers it is %zu, and at least %zu: start from POLAR_OPTIM_OPTS_INIT", in->struct_size,
-            given.optim_opts, least);
-    given.optim_opts = in->struct_size;    /* the caller may say that less is set than there is room for */
+    char *to = out;
+    const char *from = in;
     cut(ours, &own_layout);
-    cut(theirs, &given);
-    for (int i = 0; i < PIECES; i++) {
+    cut(theirs, layout);
+    for (int i = first; i <= last; i++) {
         if (i == PIECE_MAP) PL_TRY(read_map(to, theirs[i].size, from));
         else PL_TRY(pl_sized_read(ours[i].name, to, ours[i].size, from, theirs[i].size, ours[i].least));
         to += ours[i].size;
         from += theirs[i].size;
     }
+    return POLAR_OK;
+}
+
+polar_status pl_optim_opts_read(polar_optim_opts *out, const polar_optim_opts *in,
+                                const polar_optim_layout *layout)
+{
+    polar_optim_layout given = *layout;
+    size_t least = HEAD + given.rule + NUMBERS + given.schedule + NAMES;
+    PL_NEED(in->struct_size >= least && in->struct_size <= given.optim_opts, POLAR_E_ARG,
+            "polar_optim_opts.struct_size is %zu; with the program's headers it is %zu, and at least %zu: "
+            "start from POLAR_OPTIM_OPTS_INIT",
+            in->struct_size, given.optim_opts, least);
+    given.optim_opts = in->struct_size; /* the caller may say that less is set than there is room for */
+    PL_TRY(read_pieces(out, in, 0, PIECES - 1, &given));
     out->struct_size = sizeof *out;
     return POLAR_OK;
+}
+
+polar_status pl_rule_read(polar_rule *out, const polar_rule *in, const polar_optim_layout *layout)
+{
+    return read_pieces(out, in, RULE_FIRST, RULE_LAST, layout);
+}
+
+polar_status pl_group_read(polar_group *out, const polar_group *groups, int64_t i,
+                           const polar_optim_layout *layout)
+{
+    PL_NEED(layout->group, POLAR_E_ARG,
+            "groups from headers that do not know their size (POLAR_OPTIM_LAYOUT_INIT does)");
+    return pl_sized_read("polar_group", out, sizeof *out, (const char *)groups + (size_t)i * layout->group,
+                         layout->group, PL_GROUP_0_2);
 }
 
 /* Pieces [first, last]: all must fit before the first is written. Struct sizes inside become the caller's. */

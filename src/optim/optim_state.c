@@ -1,8 +1,11 @@
-/* optim_state.c -- the state in a safetensors file: NAME.m, NAME.v, NAME.master in their own format, everything else in the metadata.
+/* optim_state.c -- the state in a safetensors file: NAME.m, NAME.v, NAME.master in their own format,
+ * NAME.step where parameters count their own steps, everything else in the metadata.
  *
- * A file of its own (polar_optim_save) is an image without a prefix; a trainer's checkpoint holds one image or more beside its weights.
- * Numbers in the metadata are written as hexadecimal floating point, so a resumed run has the same bits.
- * Files of version 1, from before there was a checksum, are read as they are.
+ * A file of its own (polar_optim_save) is an image without a prefix; a trainer's checkpoint holds one image
+ * or more beside its weights. Numbers in the metadata are written as hexadecimal floating point, so a resumed
+ * run has the same bits. polar.members are the settings of group 0, polar.groups those of all groups; files
+ * from before there were groups have the first alone. Files of version 1, from before there was a checksum,
+ * are read as they are.
  */
 #include <assert.h>
 #include <inttypes.h>
@@ -14,47 +17,64 @@
 #include "base/alloc.h"
 #include "base/json_read.h"
 #include "base/sha256.h"
+#include "compose/map.h"
 #include "optim/optim_state.h"
 
-#define KINDS      3
+#define KINDS      4
 #define RULE_BYTES 400
-#define MAP_BYTES  200
+#define MAP_BYTES  240    /* of one group */
 #define VIEW_BYTES 100    /* of one parameter, its name not counted */
 #define MOST_STEPS ((int64_t)1 << 53)
 #define VERSION    "2"    /* of the files we write: "1" and a checksum over the whole file */
 
-static const char *const kind_names[KINDS] = {"m", "v", "master"};
+static const char *const kind_names[KINDS] = {"m", "v", "master", "step"};
 
-enum { META_VERSION, META_RULE, META_STEP, META_MEMBERS, META_MAP, META_VIEWS };    /* files from before the last two were written lack them */
-static const char *const meta_keys[PL_OPTIM_META] = {"polar.optim", "polar.rule", "polar.step", "polar.members", "polar.map", "polar.views"};
+enum { KIND_STEP = 3 };
+enum { META_VERSION, META_RULE, META_STEP, META_MEMBERS, META_MAP, META_VIEWS, META_GROUPS };    /* files from before the last three were written lack them */
+static const char *const meta_keys[PL_OPTIM_META] = {"polar.optim", "polar.rule", "polar.step", "polar.members", "polar.map", "polar.views", "polar.groups"};
 
 static pl_mat *state_of(pl_optim_param *p, int kind)
 {
-    return kind == 0 ? &p->M : kind == 1 ? &p->V : &p->master;
+    pl_mat *const state[KINDS] = {&p->M, &p->V, &p->master, &p->T};
+    return state[kind];
 }
 
 /* What must agree between a file and an optimiser for the numbers to mean the same. */
-static void describe_rule(char text[RULE_BYTES], const polar_optim *opt)
+static void describe_rule(char *text, const polar_optim *opt)
 {
-    const polar_rule *r = &opt->o.rule;
-    snprintf(text, RULE_BYTES, "momentum %d, precondition %d, beta1 %.17g, beta2 %.17g, eps %.17g, aux %.17g %.17g %.17g", (int)r->momentum, (int)r->precondition, r->beta1, r->beta2, r->eps,
-             opt->o.aux_beta1, opt->o.aux_beta2, opt->o.aux_eps);
+    for (int64_t i = 0; i < opt->groups; i++) {
+        const polar_rule *r = &opt->group[i].rule;
+        const polar_hyper *m = &opt->group[i].given[0], *a = &opt->group[i].given[1];
+        if (i) text += sprintf(text, ", group %lld: ", (long long)i);
+        text += snprintf(
+            text, RULE_BYTES - 40,
+            "momentum %d, precondition %d, beta1 %.17g, beta2 %.17g, eps %.17g, aux %.17g %.17g %.17g",
+            (int)r->momentum, (int)r->precondition, m->beta1, m->beta2, m->eps, a->beta1, a->beta2, a->eps);
+    }
 }
 
-/* What the step does with the moments: items by commas, each with its name. */
-static void describe_map(char text[MAP_BYTES], const polar_optim *opt)
+/* What the step does with the moments: items by commas, each with its name; further groups after the options' own. */
+static char *describe_group_map(char *text, const polar_rule *r)
 {
     static const char *const kinds[] = {"none", "newton_schulz", "exact"}, *const roundings[] = {"fused", "reference", "gram"};
-    const polar_map_opts *m = &opt->o.rule.map;
+    const polar_map_opts *m = &r->map;
     char hex[PL_SHA256_HEX];
-    if (m->kind == POLAR_MAP_NONE) snprintf(text, MAP_BYTES, "map none");
-    else if (m->kind == POLAR_MAP_EXACT) snprintf(text, MAP_BYTES, "scale %s, map exact", pl_scale_name(opt->o.rule.scale));
-    else {
-        pl_sha256 h = pl_sha256_begin();
-        pl_sha256_add(&h, m->coefs, (size_t)m->steps * sizeof *m->coefs);
-        pl_sha256_end(hex, &h);
-        snprintf(text, MAP_BYTES, "scale %s, map %s, precision %s, rounding %s, steps %d, coefficients %.12s", pl_scale_name(opt->o.rule.scale), kinds[m->kind],
-                 polar_dtype_name(m->precision), roundings[m->rounding], m->steps, hex);
+    if (m->kind == POLAR_MAP_NONE) return text + snprintf(text, MAP_BYTES, "map none");
+    if (m->kind == POLAR_MAP_EXACT) return text + snprintf(text, MAP_BYTES, "scale %s, map exact", pl_scale_name(r->scale));
+    pl_sha256 h = pl_sha256_begin();
+    pl_sha256_add(&h, m->coefs, (size_t)m->steps * sizeof *m->coefs);
+    pl_sha256_end(hex, &h);
+    text += snprintf(text, MAP_BYTES, "scale %s, map %s, precision %s, rounding %s, steps %d, coefficients %.12s", pl_scale_name(r->scale), kinds[m->kind],
+                     polar_dtype_name(m->precision), roundings[m->rounding], m->steps, hex);
+    if (m->eps != (m->rounding == POLAR_ROUND_REFERENCE ? PL_REFERENCE_EPS : 0)) text += sprintf(text, ", eps %.17g", m->eps);
+    return text;
+}
+
+static void describe_map(char *text, const polar_optim *opt)
+{
+    for (int64_t i = 0; i < opt->groups; i++) {
+        if (i) text += sprintf(text, ", group %lld: ", (long long)i);
+        text = describe_group_map(text, &opt->group[i].rule);
     }
 }
 
@@ -69,13 +89,28 @@ static void describe_views(char *text, const polar_optim *opt)
     }
 }
 
-#define MEMBER_BYTES 128    /* the settings of one member as text, and more than that */
+#define MEMBER_BYTES 160    /* the settings of one member, or one row of numbers, as text, and more than that */
 
 static void describe_members(char *text, const polar_optim *opt)
 {
     for (int64_t i = 0; i < opt->members; i++) {
-        const pl_optim_member *m = &opt->member[i];
-        text += snprintf(text, MEMBER_BYTES, "%s%a %a %a %a %d", i ? " " : "", m->lr, m->aux_lr, m->decay, m->aux_decay, m->active);
+        const polar_hyper *m = pl_optim_hyper(opt, 0, 0, i), *a = pl_optim_hyper(opt, 0, 1, i);
+        text += snprintf(text, MEMBER_BYTES, "%s%a %a %a %a %d", i ? " " : "", m->lr, a->lr, m->weight_decay,
+                         a->weight_decay, opt->active[i]);
+    }
+}
+
+static int64_t hyper_rows(const polar_optim *opt)
+{
+    return 2 * opt->groups * opt->members;
+}
+
+static void describe_groups(char *text, const polar_optim *opt)
+{
+    for (int64_t i = 0; i < hyper_rows(opt); i++) {
+        const polar_hyper *h = &opt->hyper[i];
+        text += snprintf(text, MEMBER_BYTES, "%s%a %a %a %a %a", i ? " " : "", h->lr, h->beta1, h->beta2,
+                         h->eps, h->weight_decay);
     }
 }
 
@@ -100,7 +135,8 @@ void pl_optim_image_free(pl_optim_image *im)
     pl_free(im->entries);
     pl_free(im->text);
     pl_free(im->bytes);
-    pl_free(im->member);
+    pl_free(im->hyper);
+    pl_free(im->active);
     pl_free(im);
 }
 
@@ -108,16 +144,20 @@ void pl_optim_image_free(pl_optim_image *im)
 
 static polar_status image_create(pl_optim_image **out, const polar_optim *opt, const char *prefix)
 {
-    size_t text = PL_OPTIM_META * (strlen(prefix) + 32) + RULE_BYTES + MAP_BYTES + 32 + (size_t)opt->members * MEMBER_BYTES;
-    for (int64_t i = 0; i < opt->n; i++) text += KINDS * (strlen(prefix) + strlen(opt->params[i].name) + 16) + VIEW_BYTES + strlen(opt->params[i].name);
+    size_t text = PL_OPTIM_META * (strlen(prefix) + 32) + (size_t)opt->groups * (RULE_BYTES + MAP_BYTES) + 32 +
+                  (size_t)(opt->members + hyper_rows(opt)) * MEMBER_BYTES;
+    for (int64_t i = 0; i < opt->n; i++)
+        text += KINDS * (strlen(prefix) + strlen(opt->params[i].name) + 16) + VIEW_BYTES + strlen(opt->params[i].name);
     pl_optim_image *im = pl_calloc(1, sizeof *im);
     *out = im;
     PL_NEED(im, POLAR_E_NOMEM, "a copy of an optimiser's state");
     im->entries = pl_calloc((size_t)opt->n * KINDS, sizeof *im->entries);
     im->text = pl_calloc(1, text);
     im->bytes = pl_calloc(1, opt->state_bytes);
-    im->member = pl_calloc((size_t)opt->members, sizeof *im->member);
-    PL_NEED(im->entries && im->text && im->bytes && im->member, POLAR_E_NOMEM, "a copy of %zu bytes of state", opt->state_bytes);
+    im->hyper = pl_calloc((size_t)hyper_rows(opt), sizeof *im->hyper);
+    im->active = pl_calloc((size_t)opt->members, sizeof *im->active);
+    PL_NEED(im->entries && im->text && im->bytes && im->hyper && im->active, POLAR_E_NOMEM,
+            "a copy of %zu bytes of state", opt->state_bytes);
     return POLAR_OK;
 }
 
@@ -146,9 +186,16 @@ static void describe_meta(pl_optim_image *im, const polar_optim *opt, const char
         else if (i == META_STEP) sprintf(text, "%" PRId64, opt->t);
         else if (i == META_MEMBERS) describe_members(text, opt);
         else if (i == META_MAP) describe_map(text, opt);
-        else describe_views(text, opt);
+        else if (i == META_VIEWS) describe_views(text, opt);
+        else describe_groups(text, opt);
         text += strlen(text) + 1;
     }
+}
+
+/* The counts of all parameters, which lie in one piece. */
+static double *counts_in(const pl_optim_image *im, const polar_optim *opt)
+{
+    return (double *)(im->bytes + ((char *)opt->params[0].T.data - (char *)opt->state));
 }
 
 polar_status pl_optim_image_take(pl_optim_image **out, polar_optim *opt, pl_queue *q, const char *prefix)
@@ -162,6 +209,7 @@ polar_status pl_optim_image_take(pl_optim_image **out, polar_optim *opt, pl_queu
         polar_queue_download(q, (*out)->bytes, opt->state, opt->state_bytes);
         st = polar_queue_sync(q);
     }
+    if (st == POLAR_OK && opt->own_counts) pl_optim_step_count(opt, counts_in(*out, opt));
     if (st == POLAR_OK) return POLAR_OK;
     pl_optim_image_free(*out);
     *out = NULL;
@@ -216,9 +264,10 @@ static polar_status check_items(const char *path, const char *what, const char *
     return POLAR_OK;
 }
 
-static polar_status check_meta(const source *s, const polar_optim *opt, int64_t *step)
+/* rule: room for a description of ours */
+static polar_status check_meta(const source *s, const polar_optim *opt, char *rule, int64_t *step)
 {
-    char rule[RULE_BYTES], *end = NULL;
+    char *end = NULL;
     const char *version = meta_of(s, META_VERSION), *has = meta_of(s, META_RULE), *t = meta_of(s, META_STEP), *path = s->path;
     PL_NEED(version && has && t, POLAR_E_FORMAT, "'%s' holds no optimiser state", path);
     int older = !strcmp(version, "1");
@@ -234,40 +283,90 @@ static polar_status check_meta(const source *s, const polar_optim *opt, int64_t 
     return POLAR_OK;
 }
 
-static polar_status read_members(pl_optim_member *out, const source *s, const polar_optim *opt)
+/* The next of a row of numbers; 0: there is none that is finite and not negative. */
+static int next_number(double *out, const char **text)
+{
+    char *end;
+    *out = strtod(*text, &end);
+    int good = end != *text && *out >= 0 && *out - *out == 0;
+    *text = end;
+    return good;
+}
+
+static polar_status read_members(pl_optim_image *im, const source *s, const polar_optim *opt)
 {
     const char *p = meta_of(s, META_MEMBERS), *path = s->path;
     PL_NEED(p, POLAR_E_FORMAT, "'%s' does not say how its members were set", path);
     for (int64_t i = 0; i < opt->members; i++) {
         double v[5];
-        for (int k = 0; k < 5; k++) {
-            char *end;
-            v[k] = strtod(p, &end);
-            PL_NEED(end != p && v[k] >= 0 && v[k] - v[k] == 0 && (k < 4 || v[k] == 0 || v[k] == 1), POLAR_E_FORMAT, "'%s': the settings of member %lld of %lld cannot be read", path, (long long)i, (long long)opt->members);
-            p = end;
-        }
-        out[i] = (pl_optim_member){v[0], v[1], v[2], v[3], v[4] != 0};
+        for (int k = 0; k < 5; k++)
+            PL_NEED(next_number(&v[k], &p) && (k < 4 || v[k] == 0 || v[k] == 1), POLAR_E_FORMAT,
+                    "'%s': the settings of member %lld of %lld cannot be read", path, (long long)i,
+                    (long long)opt->members);
+        polar_hyper *m = &im->hyper[i], *a = &im->hyper[opt->members + i]; /* group 0 */
+        m->lr = v[0], a->lr = v[1], m->weight_decay = v[2], a->weight_decay = v[3];
+        im->active[i] = v[4] != 0;
     }
     PL_NEED(!p[strspn(p, " ")], POLAR_E_FORMAT, "'%s' has settings for more than %lld members", path, (long long)opt->members);
     return POLAR_OK;
 }
 
-/* Every piece of state has its tensor, of the same format and shape, and, in a file of its own, there are no others; *all is laid out like the device's state. */
-static polar_status check_tensors(char *all, const source *s, polar_optim *opt)
+/* The numbers of all groups; in a file from before there were any, those of group 0 stand in polar.members,
+ * and the others stay as they are. */
+static polar_status read_groups(pl_optim_image *im, const source *s, const polar_optim *opt)
+{
+    const char *p = meta_of(s, META_GROUPS), *path = s->path;
+    if (!p) return POLAR_OK;
+    for (int64_t i = 0; i < hyper_rows(opt); i++) {
+        double v[5];
+        for (int k = 0; k < 5; k++)
+            PL_NEED(next_number(&v[k], &p) && ((k != 1 && k != 2) || v[k] < 1), POLAR_E_FORMAT,
+                    "'%s': the numbers of group %lld of %lld cannot be read", path,
+                    (long long)(i / opt->members / 2), (long long)opt->groups);
+        im->hyper[i] = (polar_hyper){v[0], v[1], v[2], v[3], v[4]};
+    }
+    PL_NEED(!p[strspn(p, " ")], POLAR_E_FORMAT, "'%s' has numbers for more than %lld groups", path,
+            (long long)opt->groups);
+    return POLAR_OK;
+}
+
+/* Counts as they come from a file are whole numbers; a file without them was written when all parameters had
+ * made the same steps. */
+static polar_status read_counts(pl_optim_image *im, const source *s, const polar_optim *opt, int64_t i,
+                                const pl_safetensors_entry *e)
+{
+    double *t = counts_in(im, opt) + 2 * i * opt->members;
+    for (int64_t k = 0; k < 2 * opt->members; k++) {
+        if (!e) t[k] = k % 2 ? 0 : (double)im->step;
+        PL_NEED(t[k] >= 0 && t[k] <= (double)MOST_STEPS && t[k] == (double)(int64_t)t[k], POLAR_E_FORMAT,
+                "'%s': '%s.step' holds %g, which is no count of steps", s->path, opt->params[i].name, t[k]);
+    }
+    return POLAR_OK;
+}
+
+/* Every piece of state has its tensor, of the same format and shape, and, in a file of its own, there are no
+ * others; im->bytes is laid out like the device's state. */
+static polar_status check_tensors(pl_optim_image *im, const source *s, polar_optim *opt)
 {
     int64_t found = 0;
     char name[PL_OPTIM_PREFIX_MAX + PL_OPTIM_NAME_MAX + 16];
     for (int64_t i = 0; i < opt->n; i++)
         for (int k = 0; k < KINDS; k++) {
             const pl_mat *m = state_of(&opt->params[i], k);
-            if (!m->data) continue;
             snprintf(name, sizeof name, "%s%s.%s", s->prefix, opt->params[i].name, kind_names[k]);
             const pl_safetensors_entry *e = pl_safetensors_find(s->f, name);
+            PL_NEED(k != KIND_STEP || m->data || !e, POLAR_E_FORMAT,
+                    "'%s' counts the steps of every parameter ('%s'): an optimiser made with "
+                    "opts.skip_missing or opts.skip_nonfinite reads it",
+                    s->path, name);
+            if (m->data && k == KIND_STEP && !e) PL_TRY(read_counts(im, s, opt, i, NULL));
+            if (!m->data || (k == KIND_STEP && !e)) continue;
             PL_NEED(e, POLAR_E_FORMAT, "'%s' has no '%s': it is the state of another model", s->path, name);
             PL_NEED(e->dtype == (int)m->dtype && e->ndim == 3 && e->shape[0] == m->batch && e->shape[1] == m->rows && e->shape[2] == m->cols, POLAR_E_FORMAT,
                     "'%s': '%s' has another shape or number format than here (%s %lldx%lldx%lld)", s->path, name, polar_dtype_name(m->dtype), (long long)m->batch,
                     (long long)m->rows, (long long)m->cols);
-            memcpy(all + ((char *)m->data - (char *)opt->state), e->data, (size_t)e->bytes);
+            memcpy(im->bytes + ((char *)m->data - (char *)opt->state), e->data, (size_t)e->bytes);
+            if (k == KIND_STEP) PL_TRY(read_counts(im, s, opt, i, e));
             found++;
         }
     PL_NEED(*s->prefix || found == pl_safetensors_count(s->f), POLAR_E_FORMAT, "'%s' holds %lld tensors, this optimiser has %lld: it is the state of another model", s->path,
@@ -322,9 +421,8 @@ static polar_status check_views(const source *s, const polar_optim *opt)
     return POLAR_OK;
 }
 
-static polar_status check_map(const source *s, const polar_optim *opt)
+static polar_status check_map(const source *s, const polar_optim *opt, char *here)
 {
-    char here[MAP_BYTES];
     const char *there = meta_of(s, META_MAP);
     describe_map(here, opt);
     if (there) PL_TRY(check_items(s->path, "another map", there, here, " " HINT));
@@ -337,14 +435,16 @@ polar_status pl_optim_image_read(pl_optim_image **out, polar_optim *opt, const p
     locale_t plain, before = (locale_t)0;
     assert(strlen(prefix) <= PL_OPTIM_PREFIX_MAX);
     polar_status st = image_create(out, opt, prefix);
-    if (st == POLAR_OK) st = check_meta(&s, opt, &(*out)->step);
-    if (st == POLAR_OK && !(what & POLAR_LOAD_OTHER_MAP)) st = check_map(&s, opt);
+    if (st == POLAR_OK) st = check_meta(&s, opt, (*out)->text, &(*out)->step);
+    if (st == POLAR_OK && !(what & POLAR_LOAD_OTHER_MAP)) st = check_map(&s, opt, (*out)->text);
     if (st == POLAR_OK) st = plain_begin(&plain, &before);
     if (st == POLAR_OK) {
-        st = read_members((*out)->member, &s, opt);
+        memcpy((*out)->hyper, opt->hyper, (size_t)hyper_rows(opt) * sizeof *opt->hyper);
+        st = read_members(*out, &s, opt);
+        if (st == POLAR_OK) st = read_groups(*out, &s, opt);
         plain_end(plain, before);
     }
-    if (st == POLAR_OK) st = check_tensors((*out)->bytes, &s, opt);
+    if (st == POLAR_OK) st = check_tensors(*out, &s, opt);
     if (st == POLAR_OK) return POLAR_OK;
     pl_optim_image_free(*out);
     *out = NULL;
@@ -357,8 +457,13 @@ polar_status pl_optim_image_apply(const pl_optim_image *im, polar_optim *opt, pl
     for (int64_t i = 0; i < opt->n; i++)
         if (opt->params[i].master.data) PL_CALL(copy, q, .Y = opt->params[i].W, .X = opt->params[i].master);
     PL_TRY(polar_queue_sync(q));
-    if (what & POLAR_LOAD_SETTINGS) memcpy(opt->member, im->member, (size_t)opt->members * sizeof *im->member);
+    if (what & POLAR_LOAD_SETTINGS) {
+        memcpy(opt->hyper, im->hyper, (size_t)hyper_rows(opt) * sizeof *im->hyper);
+        memcpy(opt->active, im->active, (size_t)opt->members);
+    }
     opt->t = im->step;
+    opt->stepped = 0;
+    if (opt->own_counts) pl_optim_step_count(opt, counts_in(im, opt));
     return POLAR_OK;
 }
 

@@ -17,7 +17,7 @@
 
 #define PL_OPTIM_PREFIX_MAX 32    /* bytes of a prefix */
 
-enum { PL_OPTIM_META = 6 };       /* metadata pairs of one optimiser */
+enum { PL_OPTIM_META = 7 };       /* metadata pairs of one optimiser */
 
 typedef struct pl_optim_image {
     pl_safetensors_entry *entries;
@@ -25,7 +25,8 @@ typedef struct pl_optim_image {
     pl_safetensors_meta   meta[PL_OPTIM_META];
     char                 *text;       /* names of entries, keys and values of the metadata */
     char                 *bytes;      /* laid out like the device's state */
-    pl_optim_member      *member;     /* settings, when read */
+    polar_hyper          *hyper;      /* settings, when read: as polar_optim has them */
+    unsigned char        *active;
     int64_t               step;       /* steps made, when read */
 } pl_optim_image;
 

@@ -25,43 +25,58 @@ polar_status pl_optim_check_queue(polar_optim *opt, const pl_queue *q)
     return POLAR_OK;
 }
 
-/* The values of step t at f times the lr; with skip the work leaves everything as it is. */
-static void upload_live(polar_optim *opt, pl_queue *q, int64_t t, double f, int skip)
+/* The live row of a member: of a group's route, or of a parameter where those count their own steps. */
+static void fill_row(polar_optim *opt, int64_t slot, int64_t member, double factor, int skip)
 {
-    const polar_optim_opts *o = &opt->o;
-    for (int64_t i = 0; i < opt->members; i++) {
-        const pl_optim_member *m = &opt->member[i];
-        double *rule = opt->live_host + i * 2 * PL_LIVE_COLS, *aux = rule + PL_LIVE_COLS;
-        double lr = m->active ? m->lr * f : 0, aux_lr = m->active ? m->aux_lr * f : 0;    /* lr 0 leaves the weights alone, whatever the direction */
-        pl_live_row(rule, correction(o->rule.beta1, t), correction(o->rule.beta2, t), lr, m->decay, o->rule.beta1, o->rule.beta2, o->rule.eps);
-        pl_live_row(aux, correction(o->aux_beta1, t), correction(o->aux_beta2, t), aux_lr, m->aux_decay, o->aux_beta1, o->aux_beta2, o->aux_eps);
-        rule[PL_LIVE_SKIP] = aux[PL_LIVE_SKIP] = skip;
-    }
-    pl_live_set(opt->live, q, 0, opt->members * 2 * PL_LIVE_COLS, opt->live_host);
+    const pl_optim_param *p = opt->own_counts ? &opt->params[slot] : NULL;
+    int64_t group = p ? p->group : slot / 2;
+    int aux = p ? p->route == POLAR_ROUTE_AUX : slot % 2;
+    const polar_hyper *h = pl_optim_hyper(opt, group, aux, member);
+    double *row = opt->live_host + (slot * opt->members + member) * PL_LIVE_COLS;
+    double lr =
+        opt->active[member] ? h->lr * factor : 0; /* lr 0 leaves the weights alone, whatever the direction */
+    double c1 = p ? 0 : correction(h->beta1, opt->t + 1),
+           c2 = p ? 0 : correction(h->beta2, opt->t + 1); /* else `advance` makes them */
+    pl_live_row(row, c1, c2, lr, h->weight_decay, h->beta1, h->beta2, h->eps);
+    row[PL_LIVE_SKIP] = skip || (p && pl_optim_missing(p));
+}
+
+/* Every live row; with skip the work leaves everything as it is. */
+static void upload_live(polar_optim *opt, pl_queue *q, double factor, int skip)
+{
+    for (int64_t slot = 0; slot < opt->slots; slot++)
+        for (int64_t i = 0; i < opt->members; i++) fill_row(opt, slot, i, factor, skip);
+    pl_live_set(opt->live, q, 0, opt->slots * opt->members * PL_LIVE_COLS, opt->live_host);
 }
 
 void pl_optim_live_begin(polar_optim *opt, pl_queue *q)
 {
-    upload_live(opt, q, 1, 0, 1);
+    upload_live(opt, q, 0, 1);
 }
 
 polar_status polar_optim_prepare(polar_optim *opt, polar_queue *q)
 {
     PL_TRY(pl_optim_check_queue(opt, q));
     if (q->dry) return POLAR_OK;    /* a dry run counts costs, not steps */
-    upload_live(opt, q, opt->t + 1, polar_schedule_factor(&opt->o.schedule, opt->t), 0);
+    upload_live(opt, q, polar_schedule_factor(&opt->o.schedule, opt->t), 0);
     if (q->error != POLAR_OK) return pl_fail_again(q->error, q->message);
     opt->t++;
+    opt->stepped = 1;
     return POLAR_OK;
 }
 
-/* The live rows of a route, one per member. */
-static pl_mat live_of(const polar_optim *opt, polar_route route)
+/* The live rows of `slots` slots from `slot` on. */
+static pl_mat live_rows(const polar_optim *opt, int64_t slot, int64_t slots)
 {
-    pl_mat m = pl_live_view(opt->live, route == POLAR_ROUTE_AUX ? PL_LIVE_COLS : 0, PL_LIVE_COLS);
-    m.batch = opt->members;
-    m.bs = 2 * PL_LIVE_COLS;
+    pl_mat m = pl_live_view(opt->live, slot * opt->members * PL_LIVE_COLS, PL_LIVE_COLS);
+    m.batch = slots * opt->members;
     return m;
+}
+
+/* Those of a parameter, one per member. */
+static pl_mat live_of(const polar_optim *opt, const pl_optim_param *p)
+{
+    return live_rows(opt, p->slot, 1);
 }
 
 /* ---- the work -------------------------------------------------------------------------------------- */
@@ -72,17 +87,24 @@ static int is_plain_matrix(const pl_optim_param *p)
     return p->route == POLAR_ROUTE_MATRIX && !p->schur_group;
 }
 
-/* All plain matrices go from end to end; the directions of one shape are one batch of the map, so none of them may stay behind. */
-static int whole_steps(const polar_optim *opt, const pl_queue *q)
+/* All plain matrices of a map set go from end to end; the directions of one shape are one batch of the map,
+ * so none of them may stay behind. */
+static int whole_steps(const polar_optim *opt, const pl_queue *q, int64_t set)
 {
-    const polar_map_opts *map = &opt->o.rule.map;
+    const polar_map_opts *map = &opt->group[set].rule.map;
     int can = pl_queue_has(q, PL_OP_polar_step) && !opt->o.measure && map->kind == POLAR_MAP_NEWTON_SCHULZ && map->precision == POLAR_DTYPE_BF16 &&
               map->rounding != POLAR_ROUND_REFERENCE && map->steps <= PL_FUSED_STEPS;
     for (int64_t i = 0; i < opt->n && can; i++) {
         const pl_optim_param *p = &opt->params[i];
-        can = !is_plain_matrix(p) || (p->M.dtype == POLAR_DTYPE_F32 && p->G.dtype != POLAR_DTYPE_F64);
+        can = !is_plain_matrix(p) || opt->group[p->group].map_set != set ||
+              (p->M.dtype == POLAR_DTYPE_F32 && p->G.dtype != POLAR_DTYPE_F64);
     }
     return can;
+}
+
+static int is_whole(const polar_optim *opt, const pl_optim_param *p)
+{
+    return is_plain_matrix(p) && opt->group[opt->group[p->group].map_set].whole;
 }
 
 /* Every block of rows a matrix of its own; all tensors are packed. */
@@ -93,12 +115,19 @@ static pl_mat blocks_of(pl_mat m, const pl_optim_param *p)
 
 static void enqueue_whole(polar_optim *opt, pl_queue *q, const pl_optim_param *p)
 {
-    const polar_rule *r = &opt->o.rule;
-    pl_mat W = blocks_of(pl_optim_weight(p), p), M = blocks_of(p->M, p), V = blocks_of(p->V, p), G = blocks_of(p->G, p), live = live_of(opt, p->route);
+    const polar_rule *r = pl_optim_rule(opt, p);
+    pl_mat W = blocks_of(pl_optim_weight(p), p), M = blocks_of(p->M, p), V = blocks_of(p->V, p),
+           G = blocks_of(p->G, p), live = live_of(opt, p);
     int64_t calls = p->row_blocks == 1 ? 1 : opt->members, each = W.batch / calls;    /* one row of live values for all matrices of a call, or one for each */
     for (int64_t k = 0; k < calls; k++) {
-        pl_args_polar_step a = {.W = pl_mat_at(W, k * each, each), .M = pl_mat_at(M, k * each, each), .G = pl_mat_at(G, k * each, each),
-                                .live = calls == 1 ? live : pl_mat_at(live, k, 1), .momentum = r->momentum, .precondition = r->precondition, .steps = r->map.steps,
+        pl_args_polar_step a = {.W = pl_mat_at(W, k * each, each),
+                                .M = pl_mat_at(M, k * each, each),
+                                .G = pl_mat_at(G, k * each, each),
+                                .live = calls == 1 ? live : pl_mat_at(live, k, 1),
+                                .momentum = r->momentum,
+                                .precondition = r->precondition,
+                                .steps = r->map.steps,
+                                .eps = r->map.eps,
                                 .scale = p->scale};
         if (r->precondition) a.V = pl_mat_at(V, k * each, each);
         pl_ns_coefs(a.coef, r->map.coefs, a.steps);
@@ -109,30 +138,59 @@ static void enqueue_whole(polar_optim *opt, pl_queue *q, const pl_optim_param *p
 
 static void enqueue_direction(polar_optim *opt, pl_queue *q, const pl_optim_param *p)
 {
-    const polar_optim_opts *o = &opt->o;
+    const polar_rule *r = pl_optim_rule(opt, p);
     int aux = p->route == POLAR_ROUTE_AUX;
     if (pl_optim_keeps_direction(opt, p))
-        PL_CALL(direction, q, .D = p->D, .M = p->M, .V = p->V, .G = p->G, .live = live_of(opt, p->route), .momentum = aux ? POLAR_MOMENTUM_EMA : o->rule.momentum,
-                .precondition = aux ? POLAR_PRECONDITION_ADAM : o->rule.precondition);
+        PL_CALL(direction, q, .D = p->D, .M = p->M, .V = p->V, .G = p->G, .live = live_of(opt, p),
+                .momentum = aux ? POLAR_MOMENTUM_EMA : r->momentum,
+                .precondition = aux ? POLAR_PRECONDITION_ADAM : r->precondition);
     else
-        PL_CALL(adamw_step, q, .W = pl_optim_weight(p), .M = p->M, .V = p->V, .G = p->G, .live = live_of(opt, p->route));
+        PL_CALL(adamw_step, q, .W = pl_optim_weight(p), .M = p->M, .V = p->V, .G = p->G,
+                .live = live_of(opt, p));
 }
 
-/* All shapes in one call; then each Schur group with its shared norm. */
-static void enqueue_maps(polar_optim *opt, pl_queue *q, int whole)
+/* The directions that were made, as batches of the map: neighbours of one shape together. Returns how many. */
+static int64_t gather_maps(polar_optim *opt)
 {
-    for (int64_t i = 0, count; i < opt->map_count; i += count) {
-        for (count = 1; i + count < opt->map_count && opt->map_group[i + count] == opt->map_group[i];) count++;
-        if (opt->map_group[i] || !whole) pl_map_enqueue(q, opt->maps + i, opt->maps + i, opt->map_group[i] ? opt->map_dim + i : NULL, count, &opt->o.rule.map);
+    int64_t n = 0;
+    for (int64_t k = 0; k < opt->order_count; k++) {
+        const pl_optim_param *p = &opt->params[opt->order[k]];
+        if (pl_optim_missing(p) || is_whole(opt, p)) continue;
+        pl_mat D = blocks_of(p->D, p), *last = n ? &opt->maps[n - 1] : NULL;
+        int64_t set = opt->group[p->group].map_set;
+        int joins = last && !p->schur_group && !opt->map_group[n - 1] && opt->map_set[n - 1] == set &&
+                    last->dtype == D.dtype && last->rows == D.rows && last->cols == D.cols;
+        if (joins && (char *)last->data + pl_mat_bytes(last) == (char *)D.data) {
+            last->batch += D.batch;
+            continue;
+        }
+        opt->maps[n] = D;
+        opt->map_dim[n] = p->schur_dim;
+        opt->map_set[n] = set;
+        opt->map_group[n++] = p->schur_group;
+    }
+    return n;
+}
+
+/* All shapes of a map in one call; then each Schur group with its shared norm. */
+static void enqueue_maps(polar_optim *opt, pl_queue *q)
+{
+    for (int64_t i = 0, count, n = gather_maps(opt); i < n; i += count) {
+        for (count = 1; i + count < n && opt->map_group[i + count] == opt->map_group[i] &&
+                        opt->map_set[i + count] == opt->map_set[i];)
+            count++;
+        pl_map_enqueue(q, opt->maps + i, opt->maps + i, opt->map_group[i] ? opt->map_dim + i : NULL, count,
+                       &opt->group[opt->map_set[i]].rule.map);
     }
 }
 
-static void enqueue_step(polar_optim *opt, pl_queue *q, const pl_optim_param *p, int whole)
+static void enqueue_step(polar_optim *opt, pl_queue *q, const pl_optim_param *p)
 {
-    if (pl_optim_keeps_direction(opt, p) && !(whole && is_plain_matrix(p))) {
+    if (pl_optim_keeps_direction(opt, p) && !is_whole(opt, p)) {
         pl_mat flat = pl_mat_dense(p->D.data, p->D.dtype, 1, p->D.batch * p->rows, p->cols);
         if (p->N.data) PL_CALL(frob, q, .N = p->N, .X = flat, .weight = 1);
-        PL_CALL(decay_step, q, .W = pl_optim_weight(p), .D = p->D, .live = live_of(opt, p->route), .scale = p->scale);
+        PL_CALL(decay_step, q, .W = pl_optim_weight(p), .D = p->D, .live = live_of(opt, p),
+                .scale = p->scale);
     }
 }
 
@@ -141,34 +199,76 @@ static void enqueue_rounded(pl_queue *q, const pl_optim_param *p)
     if (p->master.data) PL_CALL(copy, q, .Y = p->W, .X = p->master);
 }
 
+/* Whether the step is made at all, and its bias corrections: both on the device. */
+static void enqueue_advance(polar_optim *opt, pl_queue *q)
+{
+    pl_queue_together_begin(q);
+    for (int64_t i = 0; i < opt->n && opt->o.skip_nonfinite == POLAR_SKIP_NONFINITE; i++)
+        if (opt->params[i].G.data) PL_CALL(nonfinite, q, .F = opt->flags, .G = opt->params[i].G);
+    pl_queue_together_end(q);
+    PL_CALL(advance, q, .L = live_rows(opt, 0, opt->slots),
+            .T = pl_mat_dense(opt->params[0].T.data, POLAR_DTYPE_F64, opt->n * opt->members, 1, 2),
+            .F = opt->flags, .found = opt->found, .scale = opt->scale);
+}
+
 static void enqueue_all(pl_queue *q, void *arg)
 {
     polar_optim *opt = arg;
-    int whole = whole_steps(opt, q);
+    for (int64_t set = 0; set < opt->groups; set++)
+        opt->group[set].whole = opt->group[set].map_set == set && whole_steps(opt, q, set);
+    if (opt->own_counts) enqueue_advance(opt, q);
     pl_queue_together_begin(q);
     for (int64_t i = 0; i < opt->n; i++) {
         q->subject = opt->params[i].name;
-        (whole && is_plain_matrix(&opt->params[i]) ? enqueue_whole : enqueue_direction)(opt, q, &opt->params[i]);
+        if (!pl_optim_missing(&opt->params[i]))
+            (is_whole(opt, &opt->params[i]) ? enqueue_whole : enqueue_direction)(opt, q, &opt->params[i]);
     }
     q->subject = NULL;
     pl_queue_together_end(q);
-    enqueue_maps(opt, q, whole);
+    enqueue_maps(opt, q);
     pl_queue_together_begin(q);
     for (int64_t i = 0; i < opt->n; i++) {
         q->subject = opt->params[i].name;
-        enqueue_step(opt, q, &opt->params[i], whole);
+        if (!pl_optim_missing(&opt->params[i])) enqueue_step(opt, q, &opt->params[i]);
     }
     q->subject = NULL;
     pl_queue_together_end(q);
     pl_queue_together_begin(q);
-    for (int64_t i = 0; i < opt->n; i++) enqueue_rounded(q, &opt->params[i]);
+    for (int64_t i = 0; i < opt->n; i++)
+        if (!pl_optim_missing(&opt->params[i])) enqueue_rounded(q, &opt->params[i]);
     pl_queue_together_end(q);
 }
 
+/* Every gradient is there, or may be missing; blocks that share a norm are there together. */
 static polar_status check_grads(const polar_optim *opt)
 {
-    for (int64_t i = 0; i < opt->n; i++)
-        PL_NEED(opt->params[i].G.data || opt->params[i].rows * opt->params[i].cols == 0, POLAR_E_STATE, "'%s' has no gradient yet (polar_optim_set_grad)", opt->params[i].name);
+    for (int64_t i = 0; i < opt->n; i++) {
+        const pl_optim_param *p = &opt->params[i];
+        if (!pl_optim_missing(p)) continue;
+        PL_NEED(opt->o.skip_missing, POLAR_E_STATE,
+                "'%s' has no gradient yet (polar_optim_set_grad; or opts.skip_missing, if it is to stay as "
+                "it is)",
+                p->name);
+        for (int64_t j = 0; j < opt->n && p->schur_group; j++) {
+            const pl_optim_param *s = &opt->params[j];
+            PL_NEED(s->schur_group != p->schur_group || pl_optim_missing(s), POLAR_E_STATE,
+                    "'%s' has no gradient and '%s', with which it shares a norm, has one", p->name, s->name);
+        }
+    }
+    return POLAR_OK;
+}
+
+/* A gradient that was taken away between prepare and enqueue would leave its parameter's count a step ahead.
+ */
+static polar_status check_prepared(const polar_optim *opt)
+{
+    for (int64_t i = 0; i < opt->n && opt->own_counts && opt->stepped; i++) {
+        const pl_optim_param *p = &opt->params[i];
+        int prepared = opt->live_host[p->slot * opt->members * PL_LIVE_COLS + PL_LIVE_SKIP] == 0;
+        PL_NEED(!pl_optim_missing(p) || !prepared, POLAR_E_STATE,
+                "the gradient of '%s' was there in polar_optim_prepare and is gone in polar_optim_enqueue",
+                p->name);
+    }
     return POLAR_OK;
 }
 
@@ -176,6 +276,7 @@ polar_status polar_optim_enqueue(polar_optim *opt, polar_queue *q)
 {
     PL_TRY(pl_optim_check_queue(opt, q));
     PL_TRY(check_grads(opt));
+    PL_TRY(check_prepared(opt));
     enqueue_all(q, opt);
     return q->error == POLAR_OK ? POLAR_OK : pl_fail_again(q->error, q->message);
 }
@@ -196,9 +297,10 @@ static polar_status take_scratch(polar_optim *opt, pl_queue *q)
 /* A capture pays where the same pointers come again: gradients that have just moved (torch hands out new ones every step) may move on. */
 static polar_status run_step(polar_optim *opt, pl_queue *q)
 {
-    int moved = opt->moved;
+    int plain = opt->moved;
     opt->moved = 0;
-    if (moved || opt->o.rule.map.kind == POLAR_MAP_EXACT) return polar_optim_enqueue(opt, q);    /* an SVD cannot be captured everywhere */
+    for (int64_t i = 0; i < opt->groups; i++) plain |= opt->group[i].rule.map.kind == POLAR_MAP_EXACT;
+    if (plain) return polar_optim_enqueue(opt, q); /* an SVD cannot be captured everywhere */
     if (!opt->graph) PL_TRY(pl_graph_create(&opt->graph, opt->dev));
     return pl_graph_run(opt->graph, q, enqueue_all, opt);
 }
@@ -217,23 +319,79 @@ polar_status polar_optim_step(polar_optim *opt, polar_queue *q)
 
 /* ---- what happened --------------------------------------------------------------------------------- */
 
+/* What the device knows of steps: per parameter and member (made, left out), and the live rows of the last
+ * step. */
+typedef struct counts {
+    double *steps, *rows;
+} counts;
+
+static polar_status counts_take(counts *out, polar_optim *opt, pl_queue *q)
+{
+    size_t rows = (size_t)(opt->n * opt->members);
+    *out = (counts){0};
+    if (!opt->own_counts) return polar_queue_sync(q);
+    out->steps = pl_calloc(rows, 2 * sizeof(double));
+    out->rows = pl_calloc(rows, PL_LIVE_COLS * sizeof(double));
+    PL_NEED(out->steps && out->rows, POLAR_E_NOMEM, "step counts of %lld parameters", (long long)opt->n);
+    polar_queue_download(q, out->steps, opt->params[0].T.data, rows * 2 * sizeof(double));
+    if (opt->stepped)
+        polar_queue_download(q, out->rows, live_rows(opt, 0, 1).data, rows * PL_LIVE_COLS * sizeof(double));
+    PL_TRY(polar_queue_sync(q));
+    pl_optim_step_count(opt, out->steps);
+    return POLAR_OK;
+}
+
+void pl_optim_step_count(polar_optim *opt, const double *steps)
+{
+    opt->skipped = 0;
+    for (int64_t i = 0; i < opt->n; i++) {
+        int64_t skipped = (int64_t)steps[2 * i * opt->members + 1];
+        if (skipped > opt->skipped) opt->skipped = skipped; /* a parameter that is missing is not asked */
+    }
+}
+
+/* Steps and maps of parameter i. */
+static void count_into(polar_param_stats *s, const polar_optim *opt, int64_t i, const counts *c)
+{
+    const pl_optim_param *p = &opt->params[i];
+    int64_t all = 0, last = 0;
+    for (int64_t m = 0; m < opt->members; m++) {
+        int64_t row = i * opt->members + m, made = c->steps ? (int64_t)c->steps[2 * row] : opt->t;
+        all += made;
+        last += opt->stepped && !(c->rows && c->rows[row * PL_LIVE_COLS + PL_LIVE_SKIP] != 0);
+        if (m == 0) s->steps = made, s->skipped = c->steps ? (int64_t)c->steps[2 * row + 1] : 0;
+    }
+    s->maps = pl_optim_mapped(opt, p) ? all * p->row_blocks : 0;
+    s->last_maps = pl_optim_mapped(opt, p) ? last * p->row_blocks : 0;
+}
+
 polar_status polar_optim_stats_sized(polar_optim *opt, polar_queue *q, polar_param_stats *out, size_t size)
 {
     PL_TRY(pl_optim_check_queue(opt, q));
     PL_NEED_ARG(out);
+    counts c = {0};
     double *norms = pl_calloc((size_t)opt->n * 2, sizeof *norms);
     PL_NEED(norms, POLAR_E_NOMEM, "norms of %lld parameters", (long long)opt->n);
     for (int64_t i = 0; i < opt->n; i++)
         if (opt->params[i].N.data) polar_queue_download(q, norms + 2 * i, opt->params[i].N.data, 2 * sizeof *norms);
-    polar_status st = polar_queue_sync(q);
+    polar_status st = counts_take(&c, opt, q);
     for (int64_t i = 0; i < opt->n && st == POLAR_OK; i++) {
         const pl_optim_param *p = &opt->params[i];
-        double lr = opt->live_host[PL_LIVE_LR + (p->route == POLAR_ROUTE_AUX ? PL_LIVE_COLS : 0)];
-        polar_param_stats s = {.name = p->name, .route = p->route, .rows = p->rows / p->row_blocks, .cols = p->cols, .blocks = p->row_blocks * opt->members, .scale = p->scale};
+        double lr = opt->live_host[p->slot * opt->members * PL_LIVE_COLS + PL_LIVE_LR];
+        polar_param_stats s = {.name = p->name,
+                               .route = p->route,
+                               .rows = p->rows / p->row_blocks,
+                               .cols = p->cols,
+                               .blocks = p->row_blocks * opt->members,
+                               .scale = p->scale,
+                               .group = p->group};
         s.effective_lr = lr * p->scale;
         s.update_norm = p->N.data && opt->t ? lr * p->scale * norms[2 * i + 1] / norms[2 * i] : NAN;
+        count_into(&s, opt, i, &c);
         st = pl_sized_give("polar_param_stats", (char *)out + (size_t)i * size, size, &s, sizeof s, PL_PARAM_STATS_0_1);
     }
+    pl_free(c.steps);
+    pl_free(c.rows);
     pl_free(norms);
     return st;
 }

@@ -54,16 +54,18 @@ static polar_status check_tensor(const char *name, const char *what, const polar
     return POLAR_OK;
 }
 
-static polar_route auto_route(const polar_param *p, int ndim, const polar_optim_opts *o)
+static polar_route auto_route(const polar_param *p, int ndim, const polar_optim_opts *o, polar_route group)
 {
     if (p->route != POLAR_ROUTE_AUTO) return p->route;
+    if (group != POLAR_ROUTE_AUTO) return group;
     if (ndim < 2 || (o->matrix_names && !pl_pattern_match(o->matrix_names, p->name)) || (o->aux_names && pl_pattern_match(o->aux_names, p->name))) return POLAR_ROUTE_AUX;
     return POLAR_ROUTE_MATRIX;
 }
 
-polar_status pl_optim_param_set(pl_optim_param *out, const polar_param *p, const polar_optim_opts *o)
+polar_status pl_optim_param_set(pl_optim_param *out, const polar_param *p, const polar_optim *opt)
 {
-    int64_t members = o->members > 1 ? o->members : 1, skip = members > 1;
+    const polar_optim_opts *o = &opt->o;
+    int64_t members = opt->members, skip = members > 1;
     PL_NEED(p->name && *p->name, POLAR_E_ARG, "a parameter without a name");
     PL_NEED(strlen(p->name) <= PL_OPTIM_NAME_MAX && pl_utf8_valid(p->name, (int64_t)strlen(p->name)), POLAR_E_ARG, "the name '%s' cannot stand in a state file: UTF-8 of at most %d bytes can",
             pl_text_shown(p->name).text, PL_OPTIM_NAME_MAX);
@@ -72,8 +74,18 @@ polar_status pl_optim_param_set(pl_optim_param *out, const polar_param *p, const
     PL_NEED(p->weight.ndim == p->grad.ndim && !memcmp(p->weight.shape, p->grad.shape, (size_t)p->weight.ndim * sizeof(int64_t)), POLAR_E_SHAPE,
             "weight and gradient of '%s' have different shapes", p->name);
     PL_NEED(p->route >= POLAR_ROUTE_AUTO && p->route <= POLAR_ROUTE_AUX, POLAR_E_ARG, "'%s' asks for route %d, which is none", p->name, (int)p->route);
+    PL_NEED(
+        p->group >= 0 && p->group < opt->groups, POLAR_E_ARG,
+        "'%s' belongs to group %lld; there are %lld, from 0 (the options' own), further ones in opts.groups",
+        p->name, (long long)p->group, (long long)opt->groups);
     int ndim = p->weight.ndim - (int)skip;
-    *out = (pl_optim_param){.route = auto_route(p, ndim, o), .ndim = ndim, .rows = 1, .cols = 1, .scale = 1};
+    const pl_optim_group *group = &opt->group[p->group];
+    *out = (pl_optim_param){.route = auto_route(p, ndim, o, group->route),
+                            .group = p->group,
+                            .ndim = ndim,
+                            .rows = 1,
+                            .cols = 1,
+                            .scale = 1};
     for (int i = 0; i < ndim; i++) *(i == 0 && ndim >= 2 ? &out->rows : &out->cols) *= p->weight.shape[i + skip];
     PL_NEED(p->weight.data || out->rows * out->cols == 0, POLAR_E_ARG, "the weight of '%s' has no data", p->name);
     PL_NEED(p->row_blocks >= 0 && p->schur_group >= 0 && p->schur_dim >= 0, POLAR_E_ARG, "'%s': row_blocks, schur_group and schur_dim cannot be negative", p->name);
@@ -86,7 +98,8 @@ polar_status pl_optim_param_set(pl_optim_param *out, const polar_param *p, const
         PL_NEED(ndim >= 2, POLAR_E_SHAPE, "'%s' has %d dimension%s and cannot take the matrix route", p->name, ndim, ndim == 1 ? "" : "s");
         PL_NEED(out->rows % out->row_blocks == 0, POLAR_E_SHAPE, "the %lld rows of '%s' cannot be split into %lld blocks", (long long)out->rows, p->name, (long long)out->row_blocks);
         PL_NEED(members == 1 || !p->schur_group, POLAR_E_UNSUPPORTED, "'%s': Schur groups share a norm within one model; with several members that is not offered", p->name);
-        if (o->rule.map.kind != POLAR_MAP_NONE) out->scale = polar_scale_value(o->rule.scale, out->rows / out->row_blocks, out->cols);
+        if (group->rule.map.kind != POLAR_MAP_NONE)
+            out->scale = polar_scale_value(group->rule.scale, out->rows / out->row_blocks, out->cols);
     }
     out->W = pl_mat_dense(p->weight.data, p->weight.dtype, members, out->rows, out->cols);
     out->G = pl_mat_dense(p->grad.data, p->grad.dtype, members, out->rows, out->cols);
@@ -106,24 +119,41 @@ static const char *view_text(char *text, size_t bytes, const pl_optim_param *p)
 
 polar_status pl_optim_report_make(char **out, const polar_optim *opt)
 {
+    static const char *const skips[] = {"", "steps with a gradient that is not finite",
+                                        "steps that the caller's flag forbids"};
     int widest = 9;
     int64_t matrices = 0, elements = 0, aux = 0;
     for (int64_t i = 0; i < opt->n; i++)
         if ((int)strlen(opt->params[i].name) > widest) widest = (int)strlen(opt->params[i].name);
-    size_t line = (size_t)widest + 160, size = line * (size_t)(opt->n + 3), used;
-    char *text = pl_alloc(size), view[80];
+    size_t line = (size_t)widest + 160, size = line * (size_t)(opt->n + 5), used;
+    char *text = pl_alloc(size), view[80], tail[48];
     PL_NEED(text, POLAR_E_NOMEM, "a report of %lld parameters", (long long)opt->n);
-    used = (size_t)snprintf(text, size, "%-*s  route   weights  %-34s  scale\n", widest, "parameter", "as the map sees it");
+    used = (size_t)snprintf(text, size, "%-*s  route   weights  %-34s  scale%s\n", widest, "parameter",
+                            "as the map sees it", opt->groups > 1 ? "   group" : "");
     for (int64_t i = 0; i < opt->n; i++) {
         const pl_optim_param *p = &opt->params[i];
         int matrix = p->route == POLAR_ROUTE_MATRIX;
-        used += (size_t)snprintf(text + used, size - used, "%-*s  %-6s  %-7s  %-34s  %.4g\n", widest, p->name, matrix ? "matrix" : "aux", polar_dtype_name(p->W.dtype),
-                                 view_text(view, sizeof view, p), p->scale);
+        if (opt->groups > 1) snprintf(tail, sizeof tail, "%-6.4g  %lld", p->scale, (long long)p->group);
+        else snprintf(tail, sizeof tail, "%.4g", p->scale);
+        used += (size_t)snprintf(text + used, size - used, "%-*s  %-6s  %-7s  %-34s  %s\n", widest, p->name,
+                                 matrix ? "matrix" : "aux", polar_dtype_name(p->W.dtype),
+                                 view_text(view, sizeof view, p), tail);
         matrices += matrix;
         *(matrix ? &elements : &aux) += p->rows * p->cols;
     }
-    snprintf(text + used, size - used, "%lld matrices (%lld weights) by the rule, %lld parameters (%lld weights) by AdamW, %lld member%s, %.1f MiB of state\n", (long long)matrices,
-             (long long)elements, (long long)(opt->n - matrices), (long long)aux, (long long)opt->members, opt->members == 1 ? "" : "s", (double)opt->state_bytes / 1048576);
+    used += (size_t)snprintf(text + used, size - used,
+                             "%lld matrices (%lld weights) by the rule, %lld parameters (%lld weights) by "
+                             "AdamW, %lld member%s, %.1f MiB of state\n",
+                             (long long)matrices, (long long)elements, (long long)(opt->n - matrices),
+                             (long long)aux, (long long)opt->members, opt->members == 1 ? "" : "s",
+                             (double)opt->state_bytes / 1048576);
+    if (opt->groups > 1)
+        used += (size_t)snprintf(text + used, size - used, "%lld groups with numbers of their own\n",
+                                 (long long)opt->groups);
+    if (opt->own_counts)
+        snprintf(text + used, size - used, "left out: %s%s%s\n",
+                 opt->o.skip_missing ? "parameters without a gradient" : "",
+                 opt->o.skip_missing && opt->o.skip_nonfinite ? ", " : "", skips[opt->o.skip_nonfinite]);
     *out = text;
     return POLAR_OK;
 }

@@ -40,7 +40,7 @@ typedef struct opts_to_come {
     int64_t          more;
 } opts_to_come;
 
-static const polar_optim_layout to_come = {sizeof(polar_optim_layout), sizeof(map_to_come), sizeof(rule_to_come), sizeof(schedule_to_come), sizeof(param_to_come), sizeof(opts_to_come)};
+static const polar_optim_layout to_come = {sizeof(polar_optim_layout), sizeof(map_to_come), sizeof(rule_to_come), sizeof(schedule_to_come), sizeof(param_to_come), sizeof(opts_to_come), sizeof(polar_group)};
 
 /* The same settings as a program of tomorrow would hold them. */
 static opts_to_come carry_over(const polar_optim_opts *o)
