@@ -33,7 +33,7 @@ demo: build         ## build, run `polar demo`
 	@./polar demo
 
 test: tests         ## build, run every test that needs no GPU
-	@OMP_WAIT_POLICY=passive ctest --test-dir $(BUILD) -j $$(nproc) --output-on-failure --no-tests=error --timeout 1200
+	@ctest --test-dir $(BUILD) -j $$(nproc) --output-on-failure --no-tests=error --timeout 1200
 
 test-full: tests    ## sanitizers, every instruction set of this CPU, fault loops, a bounded fuzz run
 	@sh tools/test_full.sh $(BUILD)

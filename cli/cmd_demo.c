@@ -10,6 +10,7 @@
 
 #include "audit_runs.h"
 #include "base/alloc.h"
+#include "base/thread_pool.h"
 #include "cli.h"
 #include "demo_covariance.h"
 #include "lab/provenance.h"

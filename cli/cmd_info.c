@@ -1,6 +1,5 @@
 /* cmd_info.c -- `polar info`: what this build can do, on this machine. Nothing here is a list of its own where the library has one. */
 #include <lapacke.h>
-#include <omp.h>
 #include <string.h>
 
 #include "cli.h"
@@ -126,7 +125,7 @@ static polar_status print_text(FILE *f, const pl_table *ops)
     fprintf(f, "\n");
     PL_TRY(pl_table_print(ops, f, PL_TABLE_TEXT));
     print_maps(f);
-    fprintf(f, "\nOpenMP %d, %d threads; LAPACK %d.%d.%d\n", _OPENMP, omp_get_max_threads(), (int)major, (int)minor, (int)patch);
+    fprintf(f, "\n%d processors; LAPACK %d.%d.%d\n", (int)pl_processor_count(), (int)major, (int)minor, (int)patch);
     return POLAR_OK;
 }
 
@@ -200,8 +199,7 @@ static polar_status print_json(FILE *f, const pl_table *ops)
     pl_json_key(&w, "ops");
     PL_TRY(pl_table_json(ops, &w));
     json_maps(&w);
-    pl_json_key(&w, "threads"), pl_json_integer(&w, omp_get_max_threads());
-    pl_json_key(&w, "openmp"), pl_json_integer(&w, _OPENMP);
+    pl_json_key(&w, "threads"), pl_json_integer(&w, pl_processor_count());
     pl_json_key(&w, "lapack"), pl_json_string(&w, lapack);
     pl_json_object_end(&w);
     return pl_json_writer_end(&w);

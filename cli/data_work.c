@@ -2,7 +2,7 @@
 #include "data_work.h"
 
 #include "base/clock.h"
-#include "lab/provenance.h"
+#include "base/thread_pool.h"
 #include "cli_line.h"
 #include "run_progress.h"
 

@@ -145,19 +145,6 @@ static void hold_standard_files(void)
         if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", fd ? O_RDONLY : O_WRONLY) != fd) _exit(EXIT_MACHINE);
 }
 
-/* OpenMP's threads wait for each other by spinning for milliseconds; where another program has one of their cores, each wait then costs a time slice, and a step of
- * training takes several times as long (docs/SPEED.md). A short spin loses nothing: a region's threads meet before it (cpu_meet.h). The run-time library reads the setting when it is loaded, so
- * the program begins anew with it, once; who has chosen himself is left alone. */
-static void wait_politely(char **argv)
-{
-    char self[4096];
-    if (getenv("GOMP_SPINCOUNT") || getenv("OMP_WAIT_POLICY")) return;
-    ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
-    if (n <= 0 || setenv("GOMP_SPINCOUNT", "2000", 0) != 0) return;
-    self[n] = 0;
-    execv(self, argv);    /* if that fails: as it was */
-}
-
 /* Everything a command printed must have arrived. */
 static polar_status finish_output(FILE *out)
 {
@@ -181,7 +168,6 @@ static int exit_code(polar_status st, const cli_context *ctx)
 
 int main(int argc, char **argv)
 {
-    wait_politely(argv);
     hold_standard_files();
     signal(SIGPIPE, SIG_DFL);
     file_signal_begin(EXIT_MACHINE);

@@ -31,8 +31,7 @@ if(POLAR_CUDA)
   polar_private_file(${CUDA_cudart_static_LIBRARY})
   list(APPEND polar_private_libs -lrt -ldl -lstdc++)    # nvcc writes C++
 endif()
-list(TRANSFORM OpenMP_C_LIB_NAMES PREPEND -l OUTPUT_VARIABLE polar_openmp_libs)
-list(APPEND polar_private_libs ${polar_openmp_libs} -lm)
+list(APPEND polar_private_libs -lpthread -lm)
 string(REPLACE ";" " " polar_private_flags "${polar_private_libs}")
 
 install(TARGETS polar_program RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})

@@ -4,6 +4,7 @@
 
 #include <pthread.h>
 
+#include "base/thread_pool.h"
 #include "device/queue.h"
 
 typedef enum pl_copy_kind {
@@ -40,6 +41,7 @@ struct polar_device {
     pl_ops            ops;          /* own rows and fallbacks */
     char              name[96];     /* in full, as polar_device_name returns it */
     int               threads;      /* CPU backends */
+    pl_pool          *pool;         /* of so many threads, of a device that works on the host's; or NULL */
     int               flushes;      /* products of bf16 take subnormal factors and sums for zero */
     _Atomic size_t    live;         /* bytes given out, where memory is the host's */
     void             *impl;

@@ -141,16 +141,19 @@ typedef struct {
     int     threads;
 } host_loop;
 
+static void loop_part(void *arg, int me, int64_t p)
+{
+    const host_loop *l = arg;
+    int64_t from = l->n * p / l->threads, to = l->n * (p + 1) / l->threads;
+    (void)me;
+    loop_piece(l->a[0] + from, l->a[1] + from, l->a[2] + from, l->a[3] + from, to - from);
+}
+
 /* On a device that is the host, work in a graph's function simply happens. */
 static void run_loop(pl_queue *q, void *arg)
 {
     host_loop *l = arg;
-    if (q->dry) return;
-#pragma omp parallel for num_threads(l->threads) schedule(static)
-    for (int p = 0; p < l->threads; p++) {
-        int64_t from = l->n * p / l->threads, to = l->n * (p + 1) / l->threads;
-        loop_piece(l->a[0] + from, l->a[1] + from, l->a[2] + from, l->a[3] + from, to - from);
-    }
+    if (!q->dry) pl_pool_items(q->dev->pool, l->threads, l->threads, 1, loop_part, l);
 }
 
 polar_status pl_bench_loop(pl_bench_row *out, pl_queue *q, int64_t elements)

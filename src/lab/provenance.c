@@ -1,10 +1,11 @@
 /* provenance.c -- the code's version, the processor's model, the device's name. */
 #include "lab/provenance.h"
 
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "base/thread_pool.h"
 
 #if __has_include(<polar_code_version.h>)
 #include <polar_code_version.h>    /* made by cmake/code_version.cmake: #define POLAR_CODE_VERSION "..." */
@@ -16,13 +17,6 @@ const char *pl_code_version(void)
     if (*POLAR_CODE_VERSION) return POLAR_CODE_VERSION;
 #endif
     return polar_version();
-}
-
-int64_t pl_processor_count(void)
-{
-    cpu_set_t set;
-    int64_t n = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
-    return n > 0 ? n : 1;
 }
 
 /* "model name : ..." of the first processor; a machine without one (not x86) is named by its architecture's words, or not at all. */

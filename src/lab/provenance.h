@@ -11,6 +11,5 @@ typedef struct pl_provenance_text {
 
 const char   *pl_code_version(void);                                        /* git describe when it was built, or the library's version; static */
 pl_provenance pl_provenance_of(pl_provenance_text *text, const polar_device *dev);    /* borrows text */
-int64_t       pl_processor_count(void);                                     /* that this process may use */
 
 #endif

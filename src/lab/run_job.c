@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/thread_pool.h"
 #include "lab/runner_impl.h"
 
 #define ENSEMBLE 64    /* runs trained together on a device that is good at it, unless told */

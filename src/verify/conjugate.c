@@ -2,6 +2,7 @@
 #include "verify/conjugate.h"
 
 #include <math.h>
+#include <stdatomic.h>
 
 #include "base/alloc.h"
 #include "device/backend.h"
@@ -65,13 +66,28 @@ static polar_status draw_one(const pl_conj *c, uint64_t seed, int64_t sample, in
     return pl_haar_draw(h->Q + b * c->m * c->m, c->m, &draw);
 }
 
+typedef struct {
+    const pl_conj      *c;
+    const pl_conj_host *h;
+    uint64_t            seed;
+    int64_t             first;
+    _Atomic int         failed;
+} draws_of;
+
+static void draw_item(void *arg, int me, int64_t b)
+{
+    draws_of *o = arg;
+    (void)me;
+    if (draw_one(o->c, o->seed, o->first + b, b, o->h) != POLAR_OK) atomic_store(&o->failed, 1);
+}
+
 polar_status pl_conj_draw(const pl_conj *c, pl_queue *q, uint64_t seed, int64_t first, const pl_conj_host *h)
 {
-    int failed = 0, parallel = c->batch * (c->n * c->n * c->n + c->m * c->m * c->m) > SMALL;
+    draws_of o = {.c = c, .h = h, .seed = seed, .first = first};
+    int parallel = c->batch * (c->n * c->n * c->n + c->m * c->m * c->m) > SMALL;
     pl_lapack_serial();
-#pragma omp parallel for schedule(dynamic) num_threads(q->dev->threads) reduction(| : failed) if (parallel)
-    for (int64_t b = 0; b < c->batch; b++) failed |= draw_one(c, seed, first + b, b, h) != POLAR_OK;
-    PL_NEED(!failed, POLAR_E_NOMEM, "random rotations of %lldx%lld matrices", (long long)c->n, (long long)c->m);    /* nothing else can fail there */
+    pl_pool_items(q->dev->pool, parallel ? q->dev->threads : 1, c->batch, 1, draw_item, &o);
+    PL_NEED(!atomic_load(&o.failed), POLAR_E_NOMEM, "random rotations of %lldx%lld matrices", (long long)c->n, (long long)c->m);    /* nothing else can fail there */
     PL_TRY(pl_mat_upload_f64(q, &c->G, h->G));
     PL_TRY(pl_mat_upload_f64(q, &c->P, h->P));
     PL_TRY(pl_mat_upload_f64(q, &c->Q, h->Q));

@@ -1,5 +1,4 @@
 /* cpu_backend.c -- `cpu`: the host's cores, the best instruction set it has, or a lower one by "cpu:isa=avx2" or POLAR_ISA. */
-#include <omp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,6 +18,7 @@
 typedef struct {
     int isa;        /* -1: the best */
     int threads;    /* 0: as many as there are cores */
+    int spin;       /* microseconds */
 } cpu_options;
 
 const char *pl_isa_name(pl_isa isa)
@@ -123,25 +123,33 @@ static polar_status set_option(void *ctx, const char *key, const char *value)
 {
     cpu_options *o = ctx;
     if (!strcmp(key, "isa")) return isa_parse(&o->isa, value, "isa");
-    if (!strcmp(key, "threads")) return pl_option_int(&o->threads, "threads", value, 1, 1024);
-    return PL_FAIL(POLAR_E_ARG, "device 'cpu' has no option '%s' (there are: isa, threads)", key);
+    if (!strcmp(key, "threads")) return pl_option_int(&o->threads, "threads", value, 1, PL_POOL_MOST);
+    if (!strcmp(key, "spin")) return pl_option_int(&o->spin, "spin", value, 0, 1000000);
+    return PL_FAIL(POLAR_E_ARG, "device 'cpu' has no option '%s' (there are: isa, threads, spin)", key);
 }
 
 static polar_status cpu_open(pl_device *dev, const char *options)
 {
-    cpu_options o = {.isa = -1};
+    cpu_options o = {.isa = -1, .spin = PL_POOL_SPIN};
     const char *forced = getenv("POLAR_ISA");
     PL_TRY(pl_device_options("cpu", options, set_option, &o));
     if (o.isa < 0 && forced && *forced) PL_TRY(isa_parse(&o.isa, forced, "POLAR_ISA"));    /* where the name does not choose one */
     for (int i = 0; o.isa < 0; i++)
         if (pl_isa_usable((pl_isa)(PL_ISA_COUNT - 1 - i))) o.isa = PL_ISA_COUNT - 1 - i;
-    dev->threads = o.threads ? o.threads : omp_get_max_threads();
+    int64_t cores = pl_processor_count();
+    dev->threads = o.threads ? o.threads : cores < PL_POOL_MOST ? (int)cores : PL_POOL_MOST;
     dev->ops = *built[o.isa].ops;
     pl_op_fill(&dev->ops, &pl_ref_ops);
     dev->impl = (void *)&built[o.isa];
     dev->flushes = o.isa >= PL_ISA_AVX512BF16;
-    snprintf(dev->name, sizeof dev->name, "cpu:isa=%s,threads=%d", pl_isa_name((pl_isa)o.isa), dev->threads);
-    return POLAR_OK;
+    int n = snprintf(dev->name, sizeof dev->name, "cpu:isa=%s,threads=%d", pl_isa_name((pl_isa)o.isa), dev->threads);
+    if (o.spin != PL_POOL_SPIN) snprintf(dev->name + n, sizeof dev->name - (size_t)n, ",spin=%d", o.spin);
+    return dev->threads > 1 ? pl_pool_create(&dev->pool, dev->threads, o.spin) : POLAR_OK;
+}
+
+static void cpu_close(pl_device *dev)
+{
+    pl_pool_destroy(dev->pool);
 }
 
 /* ---- what is put off ------------------------------------------------------------------------------------- */
@@ -196,10 +204,11 @@ static size_t cpu_op_scratch(pl_queue *q, pl_op_id id, const void *args)
 
 const pl_backend pl_backend_cpu = {
     .name = "cpu",
-    .summary = "the host's cores: OpenMP, own products, best instruction set chosen at run time",
+    .summary = "the host's cores: threads of its own, own products, best instruction set chosen at run time",
     .ops = &pl_cpu_ops_scalar,
     .fallback = &pl_ref_ops,
     .device_open = cpu_open,
+    .device_close = cpu_close,
     .mem_alloc = pl_host_mem_alloc,
     .mem_free = pl_host_mem_free,
     .queue_open = cpu_queue_open,

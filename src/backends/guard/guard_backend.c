@@ -47,6 +47,7 @@ static polar_status open_inner(pl_device *dev, const guard_options *o)
     snprintf(name, sizeof name, "%s%s%s", o->on, o->rest[0] ? ":" : "", o->rest);
     PL_TRY(polar_device_open(&d->inner, name));
     dev->threads = d->inner->threads;
+    dev->pool = d->inner->pool;
     dev->flushes = d->inner->flushes;
     pl_guard_fused_ops(&dev->ops, &d->inner->ops);
     if (!plain) snprintf(dev->name, sizeof dev->name, "guard:on=%.80s", d->inner->name);

@@ -3,10 +3,7 @@
  * A head of an image is worked on by itself: its bits depend on neither threads nor batch. AVX2 and AVX-512 give the same bits (one chain of fma per entry, sums down the
  * tokens in order); the baseline has no fma and differs.
  */
-#include <omp.h>
-
 #include "../cpu_attention.h"
-#include "../cpu_meet.h"
 #include "cpu_rows.h"
 #include "cpu_scalars.h"
 #include "cpu_tiles.h"
@@ -24,23 +21,29 @@
 
 typedef void (*head_fn)(const void *args, const pl_attention_plan *p, const pl_attention_work *w, int64_t image, int64_t head);
 
+typedef struct {
+    head_fn                  fn;
+    const void              *args;
+    const pl_attention_plan *p;
+    char                    *base;    /* work memory of every thread, */
+    size_t                   each;    /* so much */
+} heads_of;
+
+static void one_head(void *arg, int me, int64_t t)
+{
+    const heads_of *o = arg;
+    pl_attention_work w;
+    pl_attention_work_point(&w, o->base + (size_t)me * o->each, o->p);
+    o->fn(o->args, o->p, &w, t / o->p->heads, t % o->p->heads);
+}
+
 static void for_heads(pl_queue *q, head_fn fn, const void *args, const pl_attention_plan *p)
 {
     pl_attention_work none;
-    _Atomic int met = 0;
     pl_scratch_mark mark = pl_scratch_begin(q);
     size_t each = pl_attention_work_point(&none, NULL, p);
     char *base = pl_scratch_take(q, each * (size_t)p->threads);
-    if (base) {
-#pragma omp parallel num_threads(p->threads) if (p->threads > 1)
-        {
-            pl_attention_work w;
-            pl_attention_work_point(&w, base + (size_t)omp_get_thread_num() * each, p);
-#pragma omp for schedule(static) nowait
-            for (int64_t t = 0; t < p->images * p->heads; t++) fn(args, p, &w, t / p->heads, t % p->heads);
-            pl_meet(&met);
-        }
-    }
+    if (base) pl_pool_items(q->dev->pool, p->threads, p->images * p->heads, 1, one_head, &(heads_of){fn, args, p, base, each});
     pl_scratch_end(q, mark);
 }
 

@@ -10,10 +10,7 @@
  * While block i is weighed, the scores of block i + 1 and what the weights of block i - 1 multiply are multiplied beside it (cpu_attention_beside.h); while the last products
  * of a head are, the keys of the next are packed.
  */
-#include <omp.h>
-
-#include "../cpu_meet.h"
-#include "../cpu_share.h"
+#include "base/work_share.h"
 #include "cpu_attention_blocks.h"
 #include "cpu_rows.h"
 #include "math/log_elem.h"
@@ -250,7 +247,7 @@ static void clear_beyond(const pl_attention_tiles *w, int64_t tb)
 }
 
 /* A thread's heads; it takes the next one while it begins with this one, to ask for its rows and pack its keys beside. */
-static void some_heads(const void *args, const pl_attention_plan *p, const pl_attention_tiles *w, pl_share *s)
+static void some_heads(const void *args, const pl_attention_plan *p, const pl_attention_tiles *w, pl_share *s, int me)
 {
     pl_tiles t;
     beside_of b = {.tiles = &t};
@@ -259,8 +256,8 @@ static void some_heads(const void *args, const pl_attention_plan *p, const pl_at
     beside_begin(&b, 1, 0);
     pl_tiles_begin(&t);
     if (p->back) clear_beyond(w, p->tp / PL_BLOCK);
-    for (int64_t k = pl_share_next(s, &place), then; k >= 0; k = then, first = 0) {
-        then = pl_share_next(s, &place);
+    for (int64_t k = pl_share_next(s, &place, me), then; k >= 0; k = then, first = 0) {
+        then = pl_share_next(s, &place, me);
         head_of h = head_at(p, w, k / p->heads, k % p->heads), next = head_at(p, w, then / p->heads, then % p->heads);
         if (p->back) backward_head(&b, args, &h, then >= 0 ? &next : NULL, first);
         else forward_head(&b, args, &h, then >= 0 ? &next : NULL, first);
@@ -268,23 +265,32 @@ static void some_heads(const void *args, const pl_attention_plan *p, const pl_at
     pl_tiles_end(&t);
 }
 
+typedef struct {
+    const void              *args;
+    const pl_attention_plan *p;
+    char                    *base;     /* work memory of every thread, */
+    size_t                   each;     /* so much */
+    pl_share                 share;    /* of the heads */
+} heads_of;
+
+static void heads_share(void *arg, int me)
+{
+    heads_of *o = arg;
+    pl_attention_tiles w;
+    pl_attention_tiles_point(&w, o->base + (size_t)me * o->each, o->p);
+    some_heads(o->args, o->p, &w, &o->share, me);
+}
+
 static void for_tiles(pl_queue *q, const void *args, const pl_attention_plan *p)
 {
     pl_attention_tiles none;
-    _Atomic int met = 0;
     pl_scratch_mark mark = pl_scratch_begin(q);
     size_t each = pl_attention_tiles_point(&none, NULL, p);
     char *base = pl_scratch_take(q, each * (size_t)p->threads);
     if (base) {
-        pl_share s;
-        pl_share_begin(&s, p->images * p->heads, 1, p->threads);
-#pragma omp parallel num_threads(p->threads) if (p->threads > 1)
-        {
-            pl_attention_tiles w;
-            pl_attention_tiles_point(&w, base + (size_t)omp_get_thread_num() * each, p);
-            some_heads(args, p, &w, &s);
-            pl_meet(&met);
-        }
+        heads_of o = {.args = args, .p = p, .base = base, .each = each};
+        pl_share_begin(&o.share, p->images * p->heads, 1, p->threads);
+        pl_pool_run(q->dev->pool, p->threads, heads_share, &o);
     }
     pl_scratch_end(q, mark);
 }

@@ -2,9 +2,6 @@
  *
  * Every element is computed from its own operands by formulas_elem.h, so chunks, threads and instruction sets leave the bits alone.
  */
-#include <omp.h>
-
-#include "../cpu_meet.h"
 #include "cpu_ratio.h"
 #include "cpu_rows.h"
 #include "cpu_vec.h"
@@ -77,17 +74,24 @@ static void do_chunks(chunk_fn fn, const void *args, const chunks *c, int64_t fr
     }
 }
 
+typedef struct {
+    chunk_fn    fn;
+    const void *args;
+    chunks      c;
+} chunks_in;
+
+static void one_chunk(void *arg, int me, int64_t t)
+{
+    const chunks_in *o = arg;
+    (void)me;
+    do_chunks(o->fn, o->args, &o->c, t, t + 1);
+}
+
 /* Calls fn for every chunk. */
 static void for_chunks(pl_queue *q, chunk_fn fn, const void *args, int n, int join)
 {
-    chunks c = chunks_of(args, n, join);
-    _Atomic int met = 0;
-#pragma omp parallel num_threads(q->dev->threads) if (c.all > SMALL / CHUNK)
-    {
-#pragma omp for schedule(static) nowait
-        for (int64_t t = 0; t < c.all; t++) do_chunks(fn, args, &c, t, t + 1);
-        pl_meet(&met);
-    }
+    chunks_in o = {fn, args, chunks_of(args, n, join)};
+    pl_pool_items(q->dev->pool, o.c.all > SMALL / CHUNK ? q->dev->threads : 1, o.c.all, 0, one_chunk, &o);
 }
 
 /* A row of one format into the same format. */
@@ -98,16 +102,28 @@ static void same_chunk(const void *args, int64_t b, int64_t i, int64_t j, int64_
     memmove((char *)a->Y.data + (size_t)INDEX(a->Y) * size, (const char *)a->X.data + (size_t)INDEX(a->X) * size, (size_t)n * size);
 }
 
+typedef struct {
+    const pl_args_copy *a;
+    int64_t             down, across;    /* blocks of X */
+    int                 f64;
+} blocks_of;
+
+static void turn_block(void *arg, int me, int64_t t)
+{
+    const blocks_of *o = arg;
+    const pl_args_copy *a = o->a;
+    int64_t b = t / (o->down * o->across), j = t / o->down % o->across * SIDE, i = t % o->down * SIDE;    /* along rows of the result: stores stream */
+    int64_t m = a->X.rows - i < SIDE ? a->X.rows - i : SIDE, n = a->X.cols - j < SIDE ? a->X.cols - j : SIDE;
+    (void)me;
+    if (o->f64) turn_chunk_f64(a, b, i, j, m, n);
+    else turn_chunk_f32(a, b, i, j, m, n);
+}
+
 static void copy_transposed(pl_queue *q, const pl_args_copy *a, int f64)
 {
-    int64_t down = (a->X.rows + SIDE - 1) / SIDE, across = (a->X.cols + SIDE - 1) / SIDE, all = a->X.batch * down * across;
-#pragma omp parallel for schedule(static) num_threads(q->dev->threads) if (all > SMALL / (SIDE * SIDE))
-    for (int64_t t = 0; t < all; t++) {
-        int64_t b = t / (down * across), j = t / down % across * SIDE, i = t % down * SIDE;    /* along rows of the result: stores stream */
-        int64_t m = a->X.rows - i < SIDE ? a->X.rows - i : SIDE, n = a->X.cols - j < SIDE ? a->X.cols - j : SIDE;
-        if (f64) turn_chunk_f64(a, b, i, j, m, n);
-        else turn_chunk_f32(a, b, i, j, m, n);
-    }
+    blocks_of o = {a, (a->X.rows + SIDE - 1) / SIDE, (a->X.cols + SIDE - 1) / SIDE, f64};
+    int64_t all = a->X.batch * o.down * o.across;
+    pl_pool_items(q->dev->pool, all > SMALL / (SIDE * SIDE) ? q->dev->threads : 1, all, 0, turn_block, &o);
 }
 
 void PL_ISA_NAME(pl_cpu_copy)(pl_queue *q, const pl_args_copy *a)

@@ -7,11 +7,8 @@
  * bf16 becomes float while it is packed; f64 anywhere makes it double. A block packs its part of B once (it stays in the second
  * cache) and A panel by panel (12 rows, in the first). The mirror half of a symmetric product is not exploited.
  */
-#include <omp.h>
-
-#include "../cpu_meet.h"
-#include "../cpu_share.h"
 #include "base/alloc.h"
+#include "base/work_share.h"
 #include "cpu_rows.h"
 #include "cpu_tiles.h"
 #include "cpu_vec.h"
@@ -32,6 +29,14 @@ typedef struct {
     size_t  a_size, b_size, work;             /* elements: a panel of A, a block of B, all of a thread's memory */
     const pl_gemm_tail *tail;                 /* or NULL */
 } gemm_plan;
+
+/* A product in the making, over the threads. */
+typedef struct {
+    const pl_args_gemm *g;
+    const gemm_plan    *p;
+    void               *heap;     /* work memory of every thread, or NULL: on their stacks */
+    pl_share            share;    /* of the blocks */
+} gemm_shared;
 
 static int64_t ceil_div(int64_t a, int64_t b)
 {
@@ -103,16 +108,16 @@ void PL_ISA_NAME(pl_cpu_gemm_then)(pl_queue *q, const pl_args_gemm *g, const pl_
     gemm_plan p = plan_gemm(g, q->dev->threads, PL_TILE_ROWS, PL_TILE_VECS * (int)(PL_VEC_BYTES / real));
     size_t bytes = p.work * real;
     p.tail = tail;
-    void *heap = NULL;
+    gemm_shared o = {.g = g, .p = &p};
     if (bytes > STACK_BYTES) {
-        heap = pl_alloc(bytes * (size_t)p.threads);
-        if (!heap) {
+        o.heap = pl_alloc(bytes * (size_t)p.threads);
+        if (!o.heap) {
             PL_QUEUE_FAIL(q, POLAR_E_NOMEM, "gemm: %zu bytes to pack %lldx%lldx%lld on %d threads", bytes * (size_t)p.threads, (long long)p.M,
                           (long long)p.N, (long long)p.K, p.threads);
             return;
         }
     }
-    if (f64) gemm_run_f64(g, &p, heap);
-    else gemm_run_f32(g, &p, heap);
-    pl_free(heap);
+    pl_share_begin(&o.share, p.items, p.grain, p.threads);
+    pl_pool_run(q->dev->pool, p.threads, f64 ? gemm_share_f64 : gemm_share_f32, &o);
+    pl_free(o.heap);
 }

@@ -10,11 +10,8 @@
  * Where k runs down A's rows and there are many of them (A^T B: gradients of weights), k is cut into short slices: a slice of both factors' part of C is packed at once
  * (cpu_gemm_pack.h), on the tile unit between the tile instructions of the slice before, and meets all of it; the sums wait in the second cache meanwhile.
  */
-#include <omp.h>
-
-#include "../cpu_meet.h"
-#include "../cpu_share.h"
 #include "base/alloc.h"
+#include "base/work_share.h"
 #include "cpu_gemm_ahead.h"
 #include "cpu_gemm_end.h"
 #include "cpu_gemm_pack.h"
@@ -308,14 +305,24 @@ static void gemm_part(gemm_own *w, const pl_args_gemm *g, const tile_plan *p, in
     } while (k0 < p->kb);
 }
 
-/* One thread's share; `work` is its own memory, or NULL for the stack. */
-static void gemm_share(const pl_args_gemm *g, const tile_plan *p, pl_share *s, char *work)
+/* A product in the making, over the threads. */
+typedef struct {
+    const pl_args_gemm *g;
+    const tile_plan    *p;
+    char               *heap;     /* work memory of every thread, or NULL: on their stacks */
+    pl_share            share;    /* of the parts */
+} gemm_shared;
+
+/* One thread's share. */
+static void gemm_share(void *arg, int me)
 {
+    gemm_shared *o = arg;
+    const tile_plan *p = o->p;
     _Alignas(64) char stack[STACK_BYTES];
-    if (!work) work = stack;
+    char *work = o->heap ? o->heap + (size_t)me * p->work : stack;
     gemm_own w = {.left = (pl_bf16 *)work, .right = (pl_bf16 *)(work + p->left), .acc = (float *)(work + p->left + p->right), .packed = -1};
     pl_tiles_begin(&w.tiles);
-    PL_SHARE(item, s) gemm_part(&w, g, p, item);
+    PL_SHARE(item, &o->share, me) gemm_part(&w, o->g, p, item);
     pl_tiles_end(&w.tiles);
     if (p->past || (p->tail && p->tail->beside_past)) pl_past_end();
 }
@@ -323,26 +330,20 @@ static void gemm_share(const pl_args_gemm *g, const tile_plan *p, pl_share *s, c
 void PL_ISA_NAME(pl_cpu_gemm_tiles)(pl_queue *q, const pl_args_gemm *g, const pl_gemm_tail *tail)
 {
     tile_plan p = plan_tiles(g, q->dev->threads);
-    pl_share s;
-    char *heap = NULL;
-    _Atomic int met = 0;
+    gemm_shared o = {.g = g, .p = &p};
     p.tail = tail;
     p.past = tail ? tail->past : pl_past_result(&g->C, &g->D);
     if (p.work > STACK_BYTES) {
-        heap = pl_alloc(p.work * (size_t)p.threads);
-        if (!heap) {
+        o.heap = pl_alloc(p.work * (size_t)p.threads);
+        if (!o.heap) {
             PL_QUEUE_FAIL(q, POLAR_E_NOMEM, "gemm: %zu bytes to pack %lldx%lldx%lld on %d threads", p.work * (size_t)p.threads, (long long)p.M, (long long)p.N,
                           (long long)p.K, p.threads);
             return;
         }
     }
-    pl_share_begin(&s, p.items, 1, p.threads);
-#pragma omp parallel num_threads(p.threads) if (p.threads > 1)
-    {
-        gemm_share(g, &p, &s, heap ? heap + (size_t)omp_get_thread_num() * p.work : NULL);
-        pl_meet(&met);
-    }
-    pl_free(heap);
+    pl_share_begin(&o.share, p.items, 1, p.threads);
+    pl_pool_run(q->dev->pool, p.threads, gemm_share, &o);
+    pl_free(o.heap);
 }
 
 #endif

@@ -5,8 +5,6 @@
  * over the parts in order; parts depend on the number of clouds alone. So the bits of a cloud depend on itself and its member's weights, those of a
  * gradient on the member's clouds, nothing on the threads. AVX2 and AVX-512 give the same bits (one chain of fma per channel); the baseline has no fma and differs.
  */
-#include <omp.h>
-
 #include "cpu_mlp.h"
 #include "cpu_rows.h"
 #include "cpu_vec.h"
@@ -140,6 +138,24 @@ static void load_distances(double *d, const pl_mat *D, int64_t c, int64_t at, in
     for (int64_t p = 0; p < n; p++) d[p] = pl_load_f64(D->data, D->dtype, c * D->bs + (at + p) * D->rs);
 }
 
+/* A member in the making, over the threads. */
+typedef struct {
+    const pl_message_args   *a;
+    const pl_message_plan   *p;
+    const pieces            *t;
+    const pl_message_member *m;
+    int64_t                  e;
+    char                    *work;    /* of every thread */
+} member_of;
+
+static pl_message_work work_of(const member_of *o, int me)
+{
+    pl_message_work w;
+    size_t each = pl_message_work_point(&w, NULL, o->p);
+    pl_message_work_point(&w, o->work + (size_t)me * each, o->p);
+    return w;
+}
+
 #include "cpu_as_f32.inc"
 #include "cpu_pair_loops.inc"
 #include "cpu_message.inc"
@@ -156,8 +172,8 @@ static void run(pl_queue *q, const pl_message_args *a, int f64)
     if (base) {
         char *work = base + pl_message_member_point(&m, base, &p);
         for (int64_t e = 0; e < p.members; e++) {
-            if (f64) member_run_f64(a, &p, &m, e, work);
-            else member_run_f32(a, &p, &m, e, work);
+            if (f64) member_run_f64(q, a, &p, &m, e, work);
+            else member_run_f32(q, a, &p, &m, e, work);
         }
     }
     pl_scratch_end(q, mark);

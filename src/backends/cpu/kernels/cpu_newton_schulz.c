@@ -1,7 +1,7 @@
 /* cpu_newton_schulz.c -- the op newton_schulz on the tile unit: one matrix to a thread, all steps in its second cache (cpu_ns.c); matrices too large for the
  * cache as three gemms a step, which have the same bits.
  */
-#include <omp.h>
+#include <stdatomic.h>
 
 #include "cpu_ns.h"
 
@@ -39,16 +39,21 @@ static void in_cache(pl_ns *w, const pl_args_newton_schulz *a, int64_t b)
     unpack_matrix(w, x, &a->X);
 }
 
-static void share(const pl_args_newton_schulz *a, char *work, int threads)
+typedef struct {
+    const pl_args_newton_schulz *a;
+    char                        *work;     /* of every thread, */
+    size_t                       bytes;    /* so much */
+    _Atomic int64_t              next;     /* matrix */
+} shared;
+
+static void share(void *arg, int me)
 {
+    shared *o = arg;
+    const pl_args_newton_schulz *a = o->a;
     pl_ns w;
-    PL_ISA_NAME(pl_ns_point)(&w, work, a->X.rows, a->X.cols, a->chain);
+    PL_ISA_NAME(pl_ns_point)(&w, o->work + (size_t)me * o->bytes, a->X.rows, a->X.cols, a->chain);
     pl_ns_begin(&w);
-    if (threads == 1)
-        for (int64_t b = 0; b < a->X.batch; b++) in_cache(&w, a, b);
-    else
-#pragma omp for schedule(dynamic) nowait
-        for (int64_t b = 0; b < a->X.batch; b++) in_cache(&w, a, b);
+    for (int64_t b; (b = atomic_fetch_add(&o->next, 1)) < a->X.batch;) in_cache(&w, a, b);
     pl_ns_end(&w);
 }
 
@@ -123,10 +128,7 @@ void PL_ISA_NAME(pl_cpu_newton_schulz)(pl_queue *q, const pl_args_newton_schulz 
     char *work = pl_scratch_take(q, PL_ISA_NAME(pl_cpu_newton_schulz_bytes)(a, q->dev->threads));
     if (!work) return;    /* the queue knows why */
     if (bytes > PL_NS_CACHE) by_gemm(q, a, (pl_bf16 *)work);
-    else if (threads == 1) share(a, work, 1);
-    else
-#pragma omp parallel num_threads(threads)
-        share(a, work + (size_t)omp_get_thread_num() * bytes, threads);
+    else pl_pool_run(q->dev->pool, threads, share, &(shared){.a = a, .work = work, .bytes = bytes});
     pl_scratch_end(q, mark);
 }
 

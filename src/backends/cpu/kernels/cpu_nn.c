@@ -3,10 +3,6 @@
  * bias_act and its backward are element by element (nn_formulas_elem.h), a sum over rows has the order of its row in ops.def: the bits depend on neither
  * threads nor instruction set.
  */
-#include <omp.h>
-
-#include "../cpu_meet.h"
-#include "../cpu_share.h"
 #include "../cpu_vit.h"
 #include "cpu_rows.h"
 #include "cpu_vec.h"
@@ -26,22 +22,27 @@
 
 typedef void (*rows_fn)(const void *args, int64_t b, int64_t from, int64_t to, int64_t j, int64_t n);
 
+typedef struct {
+    rows_fn     fn;
+    const void *args;
+    int64_t     rows, cols, run, wide;    /* of a matrix; of a task */
+} rows_of;
+
+static void one_task(void *arg, int me, int64_t t)
+{
+    const rows_of *o = arg;
+    int64_t pieces = (o->cols + o->wide - 1) / o->wide, runs = (o->rows + o->run - 1) / o->run;
+    int64_t j = t % pieces * o->wide, from = t / pieces % runs * o->run, to = from + o->run < o->rows ? from + o->run : o->rows;
+    (void)me;
+    o->fn(o->args, t / pieces / runs, from, to, j, o->cols - j < o->wide ? o->cols - j : o->wide);
+}
+
 /* Calls fn for rows [from, to) and columns [j, j + n) of every matrix, n <= `wide`. */
 static void for_rows(pl_queue *q, rows_fn fn, const void *args, int64_t batch, int64_t rows, int64_t cols, int64_t run, int64_t wide)
 {
     int64_t pieces = (cols + wide - 1) / wide, runs = (rows + run - 1) / run, all = batch * runs * pieces;
-    _Atomic int met = 0;
     int threads = batch * rows * cols > SMALL ? q->dev->threads : 1;
-    pl_share s;
-    pl_share_begin(&s, all, 1, threads);
-#pragma omp parallel num_threads(threads) if (threads > 1)
-    {
-        PL_SHARE(t, &s) {
-            int64_t j = t % pieces * wide, from = t / pieces % runs * run, to = from + run < rows ? from + run : rows;
-            fn(args, t / pieces / runs, from, to, j, cols - j < wide ? cols - j : wide);
-        }
-        pl_meet(&met);
-    }
+    pl_pool_items(q->dev->pool, threads, all, 1, one_task, &(rows_of){fn, args, rows, cols, run, wide});
 }
 
 void PL_ISA_NAME(pl_cpu_bias_act)(pl_queue *q, const pl_args_bias_act *a)
@@ -59,54 +60,71 @@ void PL_ISA_NAME(pl_cpu_row_spread)(pl_queue *q, const pl_args_row_spread *a)
     for_rows(q, pl_any_f64(pl_op_operands(a), 2) ? row_spread_rows_f64 : row_spread_rows_f32, a, a->Y.batch, a->Y.rows, a->Y.cols, RUN, CHUNK);
 }
 
+typedef struct {
+    const pl_args_row_sum *a;
+    void                  *sums;     /* of every lane */
+    int64_t                each;     /* rows of a sum */
+    int64_t                lanes;    /* of a long one */
+    int                    f64;
+} sums_of;
+
+static void lane_item(void *arg, int me, int64_t t)
+{
+    const sums_of *o = arg;
+    int64_t groups = o->a->Y.rows, b = t / o->lanes / groups, i = t / o->lanes % groups, at = t * o->a->Y.cols;
+    (void)me;
+    if (o->f64) row_sum_lane_f64(o->a, b, i, t % o->lanes, o->each, (double *)o->sums + at);
+    else row_sum_lane_f32(o->a, b, i, t % o->lanes, o->each, (float *)o->sums + at);
+}
+
+/* Columns j to j + n of sum i of matrix b. */
+typedef struct {
+    int64_t b, i, j, n;
+} piece;
+
+static piece piece_at(const pl_args_row_sum *a, int64_t t)
+{
+    int64_t pieces = (a->Y.cols + WIDE - 1) / WIDE, j = t % pieces * WIDE;
+    return (piece){t / pieces / a->Y.rows, t / pieces % a->Y.rows, j, a->Y.cols - j < WIDE ? a->Y.cols - j : WIDE};
+}
+
+static void fold_item(void *arg, int me, int64_t t)
+{
+    const sums_of *o = arg;
+    piece p = piece_at(o->a, t);
+    int64_t at = (p.b * o->a->Y.rows + p.i) * o->lanes * o->a->Y.cols;
+    (void)me;
+    if (o->f64) row_sum_fold_f64(o->a, p.b, p.i, p.j, p.n, o->lanes, (double *)o->sums + at);
+    else row_sum_fold_f32(o->a, p.b, p.i, p.j, p.n, o->lanes, (float *)o->sums + at);
+}
+
+static void sum_item(void *arg, int me, int64_t t)
+{
+    const sums_of *o = arg;
+    piece p = piece_at(o->a, t);
+    (void)me;
+    if (o->f64) row_sum_piece_f64(o->a, p.b, p.i, p.j, p.n, o->each);
+    else row_sum_piece_f32(o->a, p.b, p.i, p.j, p.n, o->each);
+}
+
 /* A long sum: the lanes over the threads, which read whole rows, then the columns. */
-static void sum_by_lanes(pl_queue *q, const pl_args_row_sum *a, int f64)
+static void sum_by_lanes(pl_queue *q, sums_of *o, int threads, int64_t pieces)
 {
     pl_scratch_mark mark = pl_scratch_begin(q);
-    _Atomic int met = 0;
-    char *sums = pl_scratch_take(q, pl_cpu_row_sum_bytes(a));
-    int64_t groups = a->Y.rows, each = a->X.rows / groups, lanes = pl_layernorm_lanes(each), pieces = (a->Y.cols + WIDE - 1) / WIDE, row = lanes * a->Y.cols;
-    if (sums) {
-        int threads = a->X.batch * a->X.rows * a->X.cols > SMALL ? q->dev->threads : 1;
-        pl_share s;
-        pl_share_begin(&s, a->Y.batch * groups * lanes, 1, threads);
-#pragma omp parallel num_threads(threads) if (threads > 1)
-        {
-            PL_SHARE(t, &s) {
-                int64_t b = t / lanes / groups, i = t / lanes % groups;
-                if (f64) row_sum_lane_f64(a, b, i, t % lanes, each, (double *)(void *)sums + t * a->Y.cols);
-                else row_sum_lane_f32(a, b, i, t % lanes, each, (float *)(void *)sums + t * a->Y.cols);
-            }
-            pl_meet(&met);
-#pragma omp barrier
-#pragma omp for schedule(static)
-            for (int64_t t = 0; t < a->Y.batch * groups * pieces; t++) {
-                int64_t b = t / pieces / groups, i = t / pieces % groups, j = t % pieces * WIDE, n = a->Y.cols - j < WIDE ? a->Y.cols - j : WIDE;
-                if (f64) row_sum_fold_f64(a, b, i, j, n, lanes, (double *)(void *)sums + t / pieces * row);
-                else row_sum_fold_f32(a, b, i, j, n, lanes, (float *)(void *)sums + t / pieces * row);
-            }
-        }
+    o->sums = pl_scratch_take(q, pl_cpu_row_sum_bytes(o->a));
+    o->lanes = pl_layernorm_lanes(o->each);
+    if (o->sums) {
+        pl_pool_items(q->dev->pool, threads, o->a->Y.batch * o->a->Y.rows * o->lanes, 1, lane_item, o);
+        pl_pool_items(q->dev->pool, threads, pieces, 0, fold_item, o);
     }
     pl_scratch_end(q, mark);
 }
 
 void PL_ISA_NAME(pl_cpu_row_sum)(pl_queue *q, const pl_args_row_sum *a)
 {
-    int64_t each = a->Y.rows ? a->X.rows / a->Y.rows : 0, pieces = (a->Y.cols + WIDE - 1) / WIDE, all = a->Y.batch * a->Y.rows * pieces;
-    int f64 = pl_any_f64(pl_op_operands(a), 2);
-    if (pl_row_sum_by_lanes(a)) {
-        sum_by_lanes(q, a, f64);
-        return;
-    }
-    _Atomic int met = 0;
-#pragma omp parallel num_threads(q->dev->threads) if (a->X.batch * a->X.rows * a->X.cols > SMALL)
-    {
-#pragma omp for schedule(static) nowait
-        for (int64_t t = 0; t < all; t++) {
-            int64_t j = t % pieces * WIDE, i = t / pieces % a->Y.rows, b = t / pieces / a->Y.rows, n = a->Y.cols - j < WIDE ? a->Y.cols - j : WIDE;
-            if (f64) row_sum_piece_f64(a, b, i, j, n, each);
-            else row_sum_piece_f32(a, b, i, j, n, each);
-        }
-        pl_meet(&met);
-    }
+    sums_of o = {.a = a, .each = a->Y.rows ? a->X.rows / a->Y.rows : 0, .f64 = pl_any_f64(pl_op_operands(a), 2)};
+    int64_t pieces = a->Y.batch * a->Y.rows * ((a->Y.cols + WIDE - 1) / WIDE);
+    int threads = a->X.batch * a->X.rows * a->X.cols > SMALL ? q->dev->threads : 1;
+    if (pl_row_sum_by_lanes(a)) sum_by_lanes(q, &o, threads, pieces);
+    else pl_pool_items(q->dev->pool, threads, pieces, 0, sum_item, &o);
 }

@@ -4,8 +4,6 @@
  * is a power of two and may come last. The order gives every 32nd row a lane of its own, so a large matrix is shared out by row lanes and a batch of small ones
  * by matrices; neither changes a bit.
  */
-#include <omp.h>
-
 #include "cpu_rows.h"
 #include "cpu_vec.h"
 #include "math/lane_sum_elem.h"
@@ -294,44 +292,87 @@ static void column_sums(double sums[CHUNK], const pl_mat *x, int64_t b, int64_t 
     }
 }
 
-/* N[b], the 32 row lanes on up to `threads` threads; of a transpose, chunks of columns, whose sums join in order. */
-static void frob_one(const pl_args_frob *a, int64_t b, int threads)
+#define CHUNKS 256    /* whose sums wait to be joined in order: 64 KB */
+
+/* A matrix in the making: its norm by lanes. */
+typedef struct {
+    const pl_args_frob *a;
+    int64_t             b;
+    double              most[PL_LANES], rows[PL_LANES];
+    double              s;
+    int64_t             first;              /* of a transpose: the first column of those in sums */
+    double (*sums)[CHUNK];
+} norm_of;
+
+static void largest_lane(void *arg, int me, int64_t r)
 {
-    const pl_mat *x = &a->X;
-    int limit = x->dtype == POLAR_DTYPE_F64 ? PL_SCALE_EXP_F64 : PL_SCALE_EXP_F32;
-    double most[PL_LANES] = {0}, rows[PL_LANES] = {0}, amax = 0, s = 1;
-#pragma omp parallel num_threads(threads) if (threads > 1)
-    {
-#pragma omp for schedule(static)
-        for (int r = 0; r < PL_LANES; r++)
-            for (int64_t i = r; i < x->rows; i += PL_LANES) most[r] = fmax(most[r], row_largest(x, b * x->bs + i * x->rs));
-#pragma omp single
-        {
-            for (int r = 0; r < PL_LANES; r++) amax = fmax(amax, most[r]);
-            s = pl_norm_scale(amax, limit);
-        }
-        if (a->trans) {
-#pragma omp for schedule(static, 1) ordered
-            for (int64_t first = 0; first < x->cols; first += CHUNK) {
-                double sums[CHUNK];
-                column_sums(sums, x, b, first, s, a->rounded != 0);
-#pragma omp ordered
-                for (int c = 0; c < CHUNK && first + c < x->cols; c++) rows[(first + c) % PL_LANES] += sums[c];
-            }
-        } else
-#pragma omp for schedule(static)
-        for (int r = 0; r < PL_LANES; r++)
-            for (int64_t i = r; i < x->rows; i += PL_LANES) rows[r] += row_sum(x, b * x->bs + i * x->rs, s, a->rounded != 0);
+    norm_of *o = arg;
+    const pl_mat *x = &o->a->X;
+    double most = 0;
+    (void)me;
+    for (int64_t i = r; i < x->rows; i += PL_LANES) most = fmax(most, row_largest(x, o->b * x->bs + i * x->rs));
+    o->most[r] = most;
+}
+
+static void sum_lane(void *arg, int me, int64_t r)
+{
+    norm_of *o = arg;
+    const pl_mat *x = &o->a->X;
+    double sum = 0;
+    (void)me;
+    for (int64_t i = r; i < x->rows; i += PL_LANES) sum += row_sum(x, o->b * x->bs + i * x->rs, o->s, o->a->rounded != 0);
+    o->rows[r] = sum;
+}
+
+static void sum_chunk(void *arg, int me, int64_t k)
+{
+    const norm_of *o = arg;
+    (void)me;
+    column_sums(o->sums[k], &o->a->X, o->b, o->first + k * CHUNK, o->s, o->a->rounded != 0);
+}
+
+/* Of a transpose: chunks of columns, whose sums join the lanes in order. */
+static void sum_columns(norm_of *o, pl_pool *pool, int threads)
+{
+    double sums[CHUNKS][CHUNK];
+    int64_t cols = o->a->X.cols;
+    o->sums = sums;
+    memset(o->rows, 0, sizeof o->rows);
+    for (o->first = 0; o->first < cols; o->first += CHUNKS * CHUNK) {
+        int64_t here = cols - o->first < CHUNKS * CHUNK ? cols - o->first : CHUNKS * CHUNK;
+        pl_pool_items(pool, threads, (here + CHUNK - 1) / CHUNK, 1, sum_chunk, o);
+        for (int64_t c = 0; c < here; c++) o->rows[(o->first + c) % PL_LANES] += sums[c / CHUNK][c % CHUNK];
     }
+}
+
+/* N[b], the 32 row lanes on up to `threads` threads. */
+static void frob_one(const pl_args_frob *a, int64_t b, pl_pool *pool, int threads)
+{
+    norm_of o;
+    int limit = a->X.dtype == POLAR_DTYPE_F64 ? PL_SCALE_EXP_F64 : PL_SCALE_EXP_F32;
+    double amax = 0;
+    o.a = a;
+    o.b = b;
+    pl_pool_items(pool, threads, PL_LANES, 1, largest_lane, &o);
+    for (int r = 0; r < PL_LANES; r++) amax = fmax(amax, o.most[r]);
+    o.s = pl_norm_scale(amax, limit);
+    if (a->trans) sum_columns(&o, pool, threads);
+    else pl_pool_items(pool, threads, PL_LANES, 1, sum_lane, &o);
     double *out = (double *)a->N.data + b * a->N.bs;
-    out[0] = s;
-    out[1] = sqrt(a->weight * pl_lanes_fold(rows));
+    out[0] = o.s;
+    out[1] = sqrt(a->weight * pl_lanes_fold(o.rows));
 }
 
 void PL_ISA_NAME(pl_cpu_frob_one)(const pl_args_frob *a, int64_t b)
 {
     if (is_plain(a)) plain_one(a, b);
-    else frob_one(a, b, 1);
+    else frob_one(a, b, NULL, 1);
+}
+
+static void norm_item(void *arg, int me, int64_t b)
+{
+    (void)me;
+    PL_ISA_NAME(pl_cpu_frob_one)(*(const pl_args_frob **)arg, b);
 }
 
 void PL_ISA_NAME(pl_cpu_frob)(pl_queue *q, const pl_args_frob *a)
@@ -339,9 +380,8 @@ void PL_ISA_NAME(pl_cpu_frob)(pl_queue *q, const pl_args_frob *a)
     int64_t each = a->X.rows * a->X.cols;
     int threads = q->dev->threads;
     if (a->X.batch < threads && each > SMALL) {
-        for (int64_t b = 0; b < a->X.batch; b++) frob_one(a, b, threads < PL_LANES ? threads : PL_LANES);
+        for (int64_t b = 0; b < a->X.batch; b++) frob_one(a, b, q->dev->pool, threads < PL_LANES ? threads : PL_LANES);
         return;
     }
-#pragma omp parallel for schedule(static) num_threads(threads) if (a->X.batch * each > SMALL)
-    for (int64_t b = 0; b < a->X.batch; b++) PL_ISA_NAME(pl_cpu_frob_one)(a, b);
+    pl_pool_items(q->dev->pool, a->X.batch * each > SMALL ? threads : 1, a->X.batch, 0, norm_item, &a);
 }

@@ -2,8 +2,6 @@
  *
  * Sums have the order of their rows in ops.def, every term by fma: the same bits from every instruction set. cpu_message.c has the faster way through a whole message.
  */
-#include <omp.h>
-
 #include "cpu_rows.h"
 #include "cpu_vec.h"
 #include "math/nn_formulas_elem.h"
@@ -24,11 +22,24 @@ static int64_t pair(int64_t points, int64_t i, int64_t j)
 
 typedef void (*point_fn)(const void *args, int64_t c, int64_t i);
 
+typedef struct {
+    point_fn    fn;
+    const void *args;
+    int64_t     points;    /* of a cloud */
+} points_of;
+
+static void one_point(void *arg, int me, int64_t t)
+{
+    const points_of *o = arg;
+    (void)me;
+    o->fn(o->args, t / o->points, t % o->points);
+}
+
 /* Calls fn for every point of every cloud; `terms` is the work of one. */
 static void for_points(pl_queue *q, point_fn fn, const void *args, int64_t clouds, int64_t points, int64_t terms)
 {
-#pragma omp parallel for schedule(static) num_threads(q->dev->threads) if ((double)clouds * (double)points * (double)terms > SMALL)
-    for (int64_t t = 0; t < clouds * points; t++) fn(args, t / points, t % points);
+    int threads = (double)clouds * (double)points * (double)terms > SMALL ? q->dev->threads : 1;
+    pl_pool_items(q->dev->pool, threads, clouds * points, 0, one_point, &(points_of){fn, args, points});
 }
 
 void PL_ISA_NAME(pl_cpu_pair_dist)(pl_queue *q, const pl_args_pair_dist *a)

@@ -1,11 +1,11 @@
 /* cpu_together.c -- ops that were put off (pl_queue_together_begin), in one parallel region: whole matrices first, the most work first, then elementwise pieces.
  *
- * Every matrix and every piece is one thread's from end to end, so who does what changes no bit. Without matrices each thread has one stretch of the pieces, the same
- * one every time, as its caches like it; with matrices whoever is free takes the next.
+ * Every matrix and every piece is one thread's from end to end, so who does what changes no bit. Without matrices each thread begins with its stretch of the pieces,
+ * the same one every time, as its caches like it; with matrices whoever is free takes the next.
  */
-#include <omp.h>
+#include <stdatomic.h>
 
-#include "../cpu_meet.h"
+#include "base/work_share.h"
 #include "cpu_tiles.h"
 
 #define SMALL 64    /* pieces below which one thread does it all */
@@ -43,10 +43,9 @@ static void matrices_count(share *s)
     for (int i = 0; i < s->count; i++) s->first[i + 1] = s->first[i] + pl_cpu_item_matrix(s->item[i])->batch;
 }
 
-static void matrices_do(const share *m, char *work)
+static void matrices_do(const share *m, _Atomic int64_t *next, char *work)
 {
-#pragma omp for schedule(dynamic) nowait
-    for (int64_t t = 0; t < m->first[m->count]; t++) {
+    for (int64_t t; (t = atomic_fetch_add(next, 1)) < m->first[m->count];) {
         int k = 0;
         while (t >= m->first[k + 1]) k++;
         PL_ISA_NAME(pl_cpu_matrix)(m->item[k], t - m->first[k], work);
@@ -64,9 +63,9 @@ static void matrices_count(share *s)
     (void)s;
 }
 
-static void matrices_do(const share *m, char *work)
+static void matrices_do(const share *m, _Atomic int64_t *next, char *work)
 {
-    (void)m, (void)work;
+    (void)m, (void)next, (void)work;
 }
 #endif
 
@@ -82,46 +81,59 @@ static void pieces_some(const share *p, int64_t from, int64_t to)
     }
 }
 
-static void pieces_do(const share *p, int matrices)
+/* Items in the making, over the threads. */
+typedef struct {
+    share           m, p;                        /* matrices, pieces */
+    _Atomic int64_t next_matrix, next_pieces;    /* where there are matrices */
+    pl_share        stretches;                   /* of the pieces, where there are none */
+    char           *work;                        /* a thread's, of every one, */
+    size_t          bytes;                       /* so much */
+} together;
+
+static void pieces_take(const share *p, int64_t t)
 {
     int64_t all = p->first[p->count];
-    if (matrices) {
-#pragma omp for schedule(dynamic) nowait
-        for (int64_t t = 0; t < (all + TAKE - 1) / TAKE; t++) pieces_some(p, t * TAKE, all < (t + 1) * TAKE ? all : (t + 1) * TAKE);
-    } else {
-        int64_t n = omp_get_num_threads(), k = omp_get_thread_num(), from = all * k / n, to = all * (k + 1) / n;
-        if (from < to) pieces_some(p, from, to);
-    }
+    pieces_some(p, t * TAKE, all < (t + 1) * TAKE ? all : (t + 1) * TAKE);
+}
+
+static void together_share(void *arg, int me)
+{
+    together *o = arg;
+    int64_t takes = (o->p.first[o->p.count] + TAKE - 1) / TAKE;
+    if (o->work) {
+        matrices_do(&o->m, &o->next_matrix, o->work + o->bytes * (size_t)me);
+        for (int64_t t; (t = atomic_fetch_add(&o->next_pieces, 1)) < takes;) pieces_take(&o->p, t);
+    } else PL_SHARE(t, &o->stretches, me) pieces_take(&o->p, t);
 }
 
 void PL_ISA_NAME(pl_cpu_do_items)(pl_queue *q, const pl_cpu_item *items, int count)
 {
-    share m = {.count = 0}, p = {.count = 0};
-    size_t bytes = 0;
-    _Atomic int met = 0;
+    together o;
+    share *m = &o.m, *p = &o.p;
+    m->count = p->count = 0;
+    m->first[0] = p->first[0] = 0;
+    o.bytes = 0;
     for (int i = 0; i < count; i++) {
         if (items[i].id == PL_OP_adamw_step) {
-            p.item[p.count] = &items[i];
-            p.first[p.count + 1] = p.first[p.count] + PL_ISA_NAME(pl_cpu_adamw_pieces)(&items[i].adamw);
-            p.count++;
+            p->item[p->count] = &items[i];
+            p->first[p->count + 1] = p->first[p->count] + PL_ISA_NAME(pl_cpu_adamw_pieces)(&items[i].adamw);
+            p->count++;
             continue;
         }
-        size_t one = matrices_add(&m, q, &items[i]);
-        if (one > bytes) bytes = one;
+        size_t one = matrices_add(m, q, &items[i]);
+        if (one > o.bytes) o.bytes = one;
     }
-    matrices_count(&m);
-    int64_t matrices = m.first[m.count], tasks = matrices + (p.first[p.count] + SMALL - 1) / SMALL;
+    matrices_count(m);
+    int64_t matrices = m->first[m->count], pieces = p->first[p->count], tasks = matrices + (pieces + SMALL - 1) / SMALL;
     int threads = tasks < q->dev->threads ? (int)tasks : q->dev->threads;
     if (!tasks || q->error != POLAR_OK) return;
     pl_scratch_mark mark = pl_scratch_begin(q);
-    char *work = matrices ? pl_scratch_take(q, bytes * (size_t)threads) : NULL;
-    if (work || !matrices) {
-#pragma omp parallel num_threads(threads) if (threads > 1)
-        {
-            matrices_do(&m, work + bytes * (size_t)omp_get_thread_num());
-            pieces_do(&p, matrices > 0);
-            pl_meet(&met);
-        }
+    o.work = matrices ? pl_scratch_take(q, o.bytes * (size_t)threads) : NULL;
+    if (o.work || !matrices) {
+        atomic_init(&o.next_matrix, 0);
+        atomic_init(&o.next_pieces, 0);
+        pl_share_begin(&o.stretches, (pieces + TAKE - 1) / TAKE, 1, threads);
+        pl_pool_run(q->dev->pool, threads, together_share, &o);
     }
     pl_scratch_end(q, mark);
 }

@@ -2,8 +2,6 @@
  *
  * All but vec_dots_back are element by element (nn_formulas_elem.h), and its sum ascends over b, every term by fma: the same bits from every instruction set.
  */
-#include <omp.h>
-
 #include "../cpu_runs.h"
 #include "cpu_rows.h"
 #include "cpu_vec.h"

@@ -3,11 +3,7 @@
  * Every sum has the order of its row in ops.def (columns and rows in 32 lanes, rows of gradients in chunks of 64), every formula is written with its roundings: the bits
  * depend on neither threads nor instruction set. A row is held in buffers of MOST numbers; longer ones are the oracle's.
  */
-#include <omp.h>
-
-#include "../cpu_meet.h"
 #include "../cpu_runs.h"
-#include "../cpu_share.h"
 #include "../cpu_vit.h"
 #include "cpu_rows.h"
 #include "cpu_scalars.h"
@@ -31,6 +27,31 @@ void PL_ISA_NAME(pl_cpu_layernorm)(pl_queue *q, const pl_args_layernorm *a)
     else pl_for_runs(q, pl_any_f64(pl_op_operands(a), 5) ? layernorm_rows_f64 : layernorm_rows_f32, a, a->X.batch, a->X.rows, a->X.cols);
 }
 
+typedef struct {
+    const pl_args_layernorm_back *a;
+    void                         *lanes;
+    int64_t                       each;    /* lanes of a matrix */
+    int                           f64;
+} norm_back;
+
+static void norm_lane(void *arg, int me, int64_t t)
+{
+    const norm_back *o = arg;
+    int64_t at = t * 2 * o->a->X.cols;
+    (void)me;
+    if (o->f64) layernorm_lane_f64(o->a, t / o->each, t % o->each, (double *)o->lanes + at);
+    else layernorm_lane_f32(o->a, t / o->each, t % o->each, (float *)o->lanes + at);
+}
+
+static void norm_fold(void *arg, int me, int64_t b)
+{
+    const norm_back *o = arg;
+    int64_t at = b * o->each * 2 * o->a->X.cols;
+    (void)me;
+    if (o->f64) layernorm_fold_f64(o->a, b, o->each, (double *)o->lanes + at);
+    else layernorm_fold_f32(o->a, b, o->each, (float *)o->lanes + at);
+}
+
 void PL_ISA_NAME(pl_cpu_layernorm_back)(pl_queue *q, const pl_args_layernorm_back *a)
 {
     if (a->X.cols > MOST) {
@@ -40,26 +61,10 @@ void PL_ISA_NAME(pl_cpu_layernorm_back)(pl_queue *q, const pl_args_layernorm_bac
     pl_scratch_mark mark = pl_scratch_begin(q);
     void *lanes = pl_scratch_take(q, pl_cpu_layernorm_bytes(a));
     if (lanes) {
-        int f64 = pl_any_f64(pl_op_operands(a), 9);
-        int64_t each = pl_layernorm_lanes(a->X.rows), all = a->X.batch * each;
-        _Atomic int met = 0;
+        norm_back o = {a, lanes, pl_layernorm_lanes(a->X.rows), pl_any_f64(pl_op_operands(a), 9)};
         int threads = a->X.batch * a->X.rows * a->X.cols > PL_RUN_SMALL ? q->dev->threads : 1;
-        pl_share s;
-        pl_share_begin(&s, all, 1, threads);
-#pragma omp parallel num_threads(threads) if (threads > 1)
-        {
-            PL_SHARE(t, &s) {
-                if (f64) layernorm_lane_f64(a, t / each, t % each, (double *)lanes + t * 2 * a->X.cols);
-                else layernorm_lane_f32(a, t / each, t % each, (float *)lanes + t * 2 * a->X.cols);
-            }
-            pl_meet(&met);
-#pragma omp barrier
-#pragma omp for schedule(static)
-            for (int64_t b = 0; b < a->X.batch; b++) {
-                if (f64) layernorm_fold_f64(a, b, each, (double *)lanes + b * each * 2 * a->X.cols);
-                else layernorm_fold_f32(a, b, each, (float *)lanes + b * each * 2 * a->X.cols);
-            }
-        }
+        pl_pool_items(q->dev->pool, threads, a->X.batch * o.each, 1, norm_lane, &o);
+        pl_pool_items(q->dev->pool, threads, a->X.batch, 1, norm_fold, &o);
     }
     pl_scratch_end(q, mark);
 }
@@ -109,6 +114,21 @@ static double loss_row(const pl_args_cross_entropy *a, int64_t b, int64_t i)
     return pl_lanes_fold(lane);
 }
 
+typedef struct {
+    const pl_args_cross_entropy *a;
+    int64_t                      b;
+    double                      *lane;
+} loss_of;
+
+static void loss_lane(void *arg, int me, int64_t l)
+{
+    const loss_of *o = arg;
+    double sum = 0;
+    (void)me;
+    for (int64_t i = l; i < o->a->Z.rows; i += PL_LANES) sum += loss_row(o->a, o->b, i);
+    o->lane[l] = sum;
+}
+
 void PL_ISA_NAME(pl_cpu_cross_entropy)(pl_queue *q, const pl_args_cross_entropy *a)
 {
     if (a->Z.cols > MOST) {
@@ -116,10 +136,9 @@ void PL_ISA_NAME(pl_cpu_cross_entropy)(pl_queue *q, const pl_args_cross_entropy 
         return;
     }
     for (int64_t b = 0; b < a->Z.batch; b++) {
-        double lane[PL_LANES] = {0};
-#pragma omp parallel for schedule(static) num_threads(q->dev->threads) if (a->Z.rows * a->Z.cols > PL_RUN_SMALL / 4)
-        for (int l = 0; l < PL_LANES; l++)
-            for (int64_t i = l; i < a->Z.rows; i += PL_LANES) lane[l] += loss_row(a, b, i);
+        double lane[PL_LANES];
+        int threads = a->Z.rows * a->Z.cols > PL_RUN_SMALL / 4 ? q->dev->threads : 1;
+        pl_pool_items(q->dev->pool, threads, PL_LANES, 1, loss_lane, &(loss_of){a, b, lane});
         ((double *)a->L.data)[b * a->L.bs] = pl_lanes_fold(lane) / (double)a->Z.rows;
     }
 }
