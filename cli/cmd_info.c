@@ -1,7 +1,7 @@
 /* cmd_info.c -- `polar info`: what this build can do, on this machine. Nothing here is a list of its own where the library has one. */
-#include <lapacke.h>
 #include <string.h>
 
+#include "base/lapack.h"
 #include "cli.h"
 #include "device/backend.h"
 #include "polar/polar.h"
@@ -115,17 +115,25 @@ static void print_maps(FILE *f)
             fprintf(f, "  %-14s %10.6f %11.6f %10.6f\n", s ? "" : polar_coef_table_name(t), c[s].a, c[s].b, c[s].c);
 }
 
+/* "3.9.0", or "none". */
+static void lapack_version(char out[48])
+{
+    int v[3];
+    if (pl_lapack_version(v) == POLAR_OK) snprintf(out, 48, "%d.%d.%d", v[0], v[1], v[2]);
+    else snprintf(out, 48, "none");
+}
+
 static polar_status print_text(FILE *f, const pl_table *ops)
 {
-    lapack_int major, minor, patch;
-    LAPACKE_ilaver(&major, &minor, &patch);
+    char lapack[48];
+    lapack_version(lapack);
     fprintf(f, "polar %s\n\n", polar_version());
     print_devices(f);
     print_instruction_sets(f);
     fprintf(f, "\n");
     PL_TRY(pl_table_print(ops, f, PL_TABLE_TEXT));
     print_maps(f);
-    fprintf(f, "\n%d processors; LAPACK %d.%d.%d\n", (int)pl_processor_count(), (int)major, (int)minor, (int)patch);
+    fprintf(f, "\n%d processors; LAPACK %s\n", (int)pl_processor_count(), lapack);
     return POLAR_OK;
 }
 
@@ -188,9 +196,7 @@ static void json_maps(pl_json_writer *w)
 static polar_status print_json(FILE *f, const pl_table *ops)
 {
     char lapack[48];
-    lapack_int major, minor, patch;
-    LAPACKE_ilaver(&major, &minor, &patch);
-    snprintf(lapack, sizeof lapack, "%d.%d.%d", (int)major, (int)minor, (int)patch);
+    lapack_version(lapack);
     pl_json_writer w = pl_json_writer_begin(f, 2);
     pl_json_object(&w);
     pl_json_key(&w, "version"), pl_json_string(&w, polar_version());

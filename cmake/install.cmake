@@ -12,7 +12,8 @@ target_link_options(polar_shared PRIVATE -Wl,--version-script=${CMAKE_SOURCE_DIR
 if(NOT POLAR_SANITIZE)
   target_link_options(polar_shared PRIVATE -Wl,--no-undefined)
 endif()
-set_target_properties(polar_shared polar_program PROPERTIES INSTALL_RPATH_USE_LINK_PATH ON)    # for a LAPACK in a folder of its own
+
+set_target_properties(polar_program PROPERTIES INSTALL_RPATH_USE_LINK_PATH ON)    # for libraries in folders of their own
 
 # What a program needs beside libpolar.a, as flags: "/dir/libx.so" gives -lx, after -L/dir where the linker does not look by itself.
 set(polar_private_libs "")
@@ -25,13 +26,11 @@ function(polar_private_file file)
   endif()
   set(polar_private_libs ${polar_private_libs} -l${name} PARENT_SCOPE)
 endfunction()
-polar_private_file(${LAPACKE_LIBRARY})
-polar_private_file(${LAPACK_LIBRARY})
 if(POLAR_CUDA)
   polar_private_file(${CUDA_cudart_static_LIBRARY})
   list(APPEND polar_private_libs -lrt -ldl -lstdc++)    # nvcc writes C++
 endif()
-list(APPEND polar_private_libs -lpthread -lm)
+list(APPEND polar_private_libs -lpthread -ldl -lm)
 string(REPLACE ";" " " polar_private_flags "${polar_private_libs}")
 
 install(TARGETS polar_program RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})

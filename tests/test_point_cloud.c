@@ -1,8 +1,8 @@
 /* test_point_cloud.c -- the SO(3) testbed's data: eigenvalues against LAPACK, clouds by coordinates, orders, the predictors without learning. */
 #include <float.h>
-#include <lapacke.h>
 
 #include "base/alloc.h"
+#include "base/lapack.h"
 #include "base/philox.h"
 #include "data/epoch_order.h"
 #include "data/point_cloud.h"
@@ -19,12 +19,18 @@ static double frobenius(const double a[6])
     return largest * sqrt(s);
 }
 
+typedef void (*eigen_fn)(const char *job, const char *half, const int *n, double *a, const int *lda, double *w, double *work, const int *lwork, int *info, size_t, size_t);
+
 /* Largest difference from LAPACK's three eigenvalues over eps ||A||_F. */
 static double eigen_error(const double a[6])
 {
     double ours[3], w[3], full[9] = {a[0], a[1], a[2], a[1], a[3], a[4], a[2], a[4], a[5]}, worst = 0, norm = frobenius(a);
     pl_sym3_eigenvalues(ours, a);
-    if (LAPACKE_dsyev(LAPACK_ROW_MAJOR, 'N', 'U', 3, full, 3, w)) return NAN;
+    eigen_fn dsyev = (eigen_fn)pl_lapack_symbol("dsyev_");
+    double work[64];
+    int n = 3, room = 64, info = 1;
+    if (dsyev) dsyev("N", "U", &n, full, &n, w, work, &room, &info, 1, 1);
+    if (info) return NAN;
     for (int i = 0; i < 3; i++) worst = fmax(worst, fabs(ours[i] - w[2 - i]));
     return norm > 0 ? worst / (DBL_EPSILON * norm) : worst;
 }

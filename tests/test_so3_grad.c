@@ -120,7 +120,6 @@ static void symmetries(const char *device, polar_dtype dtype)
 int main(int argc, char **argv)
 {
     const char *device = test_begin(argc, argv);
-    pl_lapack_serial();
     differences(device, 2);
     differences(device, 3);
     symmetries(device, POLAR_DTYPE_F64);

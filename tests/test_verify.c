@@ -40,7 +40,6 @@ static void haar(void)
     enum { N = 4000 };
     double *Q = pl_alloc(64 * 64 * sizeof *Q), trace = 0, squares = 0, det_sum = 0, worst_det = 0;
     int64_t plus = 0, other = 0;
-    pl_lapack_serial();
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         char what[96];
         TEST_TRY(pl_haar_draw(Q, sizes[i], &(pl_draw){.seed = SEED, .kind = PL_DRAW_LEFT, .rows = sizes[i], .cols = 5}));

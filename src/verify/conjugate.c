@@ -2,7 +2,8 @@
 #include "verify/conjugate.h"
 
 #include <math.h>
-#include <stdatomic.h>
+#include <pthread.h>
+#include <stdio.h>
 
 #include "base/alloc.h"
 #include "device/backend.h"
@@ -71,23 +72,29 @@ typedef struct {
     const pl_conj_host *h;
     uint64_t            seed;
     int64_t             first;
-    _Atomic int         failed;
+    pthread_mutex_t     lock;           /* of the first error: */
+    polar_status        st;
+    char                message[512];
 } draws_of;
 
 static void draw_item(void *arg, int me, int64_t b)
 {
     draws_of *o = arg;
     (void)me;
-    if (draw_one(o->c, o->seed, o->first + b, b, o->h) != POLAR_OK) atomic_store(&o->failed, 1);
+    polar_status st = draw_one(o->c, o->seed, o->first + b, b, o->h);
+    if (st == POLAR_OK) return;
+    pthread_mutex_lock(&o->lock);
+    if (o->st == POLAR_OK) snprintf(o->message, sizeof o->message, "%s", polar_error_message());
+    o->st = o->st == POLAR_OK ? st : o->st;
+    pthread_mutex_unlock(&o->lock);
 }
 
 polar_status pl_conj_draw(const pl_conj *c, pl_queue *q, uint64_t seed, int64_t first, const pl_conj_host *h)
 {
-    draws_of o = {.c = c, .h = h, .seed = seed, .first = first};
+    draws_of o = {.c = c, .h = h, .seed = seed, .first = first, .lock = PTHREAD_MUTEX_INITIALIZER};
     int parallel = c->batch * (c->n * c->n * c->n + c->m * c->m * c->m) > SMALL;
-    pl_lapack_serial();
     pl_pool_items(q->dev->pool, parallel ? q->dev->threads : 1, c->batch, 1, draw_item, &o);
-    PL_NEED(!atomic_load(&o.failed), POLAR_E_NOMEM, "random rotations of %lldx%lld matrices", (long long)c->n, (long long)c->m);    /* nothing else can fail there */
+    if (o.st != POLAR_OK) return pl_fail_again(o.st, o.message);
     PL_TRY(pl_mat_upload_f64(q, &c->G, h->G));
     PL_TRY(pl_mat_upload_f64(q, &c->P, h->P));
     PL_TRY(pl_mat_upload_f64(q, &c->Q, h->Q));

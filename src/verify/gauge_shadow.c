@@ -163,7 +163,6 @@ static polar_status fill(pl_gauge_shadow *s, pl_queue *q, const pl_gauge_block *
     s->pairs = pl_calloc((size_t)s->count, (size_t)(4 * s->shadows) * sizeof *s->pairs);
     polar_param *params = pl_calloc((size_t)s->count, sizeof *params);
     polar_status st = s->blocks && s->in && s->out && s->pairs && params ? POLAR_OK : PL_FAIL(POLAR_E_NOMEM, "the shadows of %lld blocks", (long long)s->count);
-    pl_lapack_serial();
     for (int64_t i = 0; i < s->count && st == POLAR_OK; i++) {
         shadow_block *b = &s->blocks[i];
         st = block_create(b, s->dev, &blocks[i], s->shadows, o->dtype);

@@ -7,19 +7,12 @@
 #include "verify/haar.h"
 
 #include <assert.h>
-#include <lapacke.h>
 #include <math.h>
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/lapack.h"
 #include "base/philox.h"
-
-void openblas_set_num_threads(int n) __attribute__((weak));
-
-void pl_lapack_serial(void)
-{
-    if (openblas_set_num_threads) openblas_set_num_threads(1);
-}
 
 void pl_draw_normal(double *out, int64_t count, const pl_draw *draw)
 {
@@ -36,27 +29,12 @@ void pl_draw_normal(double *out, int64_t count, const pl_draw *draw)
 /* Column-major for LAPACK, row-major for us: what comes back is Q^T, as Haar as Q. */
 polar_status pl_haar_from_gaussian(double *q, int64_t n)
 {
-    PL_NEED(n >= 1 && n <= INT32_MAX, POLAR_E_ARG, "an orthogonal matrix of size %lld", (long long)n);
-    lapack_int size = (lapack_int)n, room = (lapack_int)(n <= INT32_MAX / 64 ? 64 * n : n);
-    double *tau = pl_alloc((size_t)n * sizeof *tau), *sign = pl_alloc((size_t)n * sizeof *sign), *work = pl_alloc((size_t)room * sizeof *work);
-    polar_status st = POLAR_OK;
-    if (!tau || !sign || !work) {
-        st = PL_FAIL(POLAR_E_NOMEM, "work space for an orthogonal %lldx%lld matrix", (long long)n, (long long)n);
-        goto done;
-    }
-    lapack_int info = LAPACKE_dgeqrf_work(LAPACK_COL_MAJOR, size, size, q, size, tau, work, room);
-    for (int64_t j = 0; j < n; j++) sign[j] = q[j * n + j] < 0 ? -1 : 1;
-    if (!info) info = LAPACKE_dorgqr_work(LAPACK_COL_MAJOR, size, size, size, q, size, tau, work, room);
-    if (info) {
-        st = PL_FAIL(POLAR_E_DEVICE, "LAPACK's QR gave up on a %lldx%lld matrix (info %d)", (long long)n, (long long)n, (int)info);
-        goto done;
-    }
-    for (int64_t j = 0; j < n; j++)
-        for (int64_t i = 0; i < n; i++) q[j * n + i] *= sign[j];
-done:
-    pl_free(tau);
-    pl_free(sign);
-    pl_free(work);
+    double *diagonal = pl_alloc((size_t)(n > 0 ? n : 0) * sizeof *diagonal);
+    PL_NEED(diagonal, POLAR_E_NOMEM, "work space for an orthogonal %lldx%lld matrix", (long long)n, (long long)n);
+    polar_status st = pl_lapack_qr(q, diagonal, n);
+    for (int64_t j = 0; j < n && st == POLAR_OK; j++)
+        for (int64_t i = 0; i < n; i++) q[j * n + i] *= diagonal[j] < 0 ? -1 : 1;
+    pl_free(diagonal);
     return st;
 }
 
@@ -77,13 +55,11 @@ polar_status pl_haar_rotation(double r[9], const pl_draw *draw)
 polar_status pl_singular_range(double *largest, double *smallest, const double *x, int64_t rows, int64_t cols)
 {
     int64_t k = rows < cols ? rows : cols;
-    double *a = pl_alloc((size_t)(rows * cols) * sizeof *a), *s = pl_alloc((size_t)k * sizeof *s), none;
+    double *a = pl_alloc((size_t)(rows * cols) * sizeof *a), *s = pl_alloc((size_t)k * sizeof *s);
     polar_status st = a && s ? POLAR_OK : PL_FAIL(POLAR_E_NOMEM, "the singular values of a %lldx%lld matrix", (long long)rows, (long long)cols);
-    pl_lapack_serial();
     if (st == POLAR_OK) {
         memcpy(a, x, (size_t)(rows * cols) * sizeof *a);
-        lapack_int info = LAPACKE_dgesdd(LAPACK_COL_MAJOR, 'N', (lapack_int)cols, (lapack_int)rows, a, (lapack_int)cols, s, &none, 1, &none, 1);    /* of X^T */
-        if (info) st = PL_FAIL(POLAR_E_DEVICE, "LAPACK's dgesdd gave up on a %lldx%lld matrix (info %d)", (long long)rows, (long long)cols, (int)info);
+        st = pl_lapack_svd(s, NULL, NULL, a, cols, rows);    /* of X^T */
     }
     if (st == POLAR_OK) *largest = s[0];
     if (st == POLAR_OK && smallest) *smallest = s[k - 1];

@@ -27,10 +27,9 @@ typedef struct pl_draw {
 } pl_draw;
 
 void         pl_draw_normal(double *out, int64_t count, const pl_draw *draw);      /* count values of N(0, 1) */
-polar_status pl_haar_from_gaussian(double *q, int64_t n);                          /* (n, n) in place; LAPACK's threads must be off, see pl_lapack_serial */
+polar_status pl_haar_from_gaussian(double *q, int64_t n);                          /* (n, n) in place */
 polar_status pl_haar_draw(double *q, int64_t n, const pl_draw *draw);              /* (n, n), Haar on O(n) */
 polar_status pl_haar_rotation(double r[9], const pl_draw *draw);                   /* Haar on SO(3) */
 polar_status pl_singular_range(double *largest, double *smallest, const double *x, int64_t rows, int64_t cols);    /* by LAPACK; smallest may be NULL */
-void         pl_lapack_serial(void);                                               /* one LAPACK thread, so that its bits depend on nothing; before a parallel region */
 
 #endif

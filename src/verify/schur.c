@@ -1,11 +1,11 @@
 /* schur.c -- averaging over rotations leaves B (x) I_3; polar maps act block by block (paper, Lemmas "Schur reduction" and "Polar respects direct sums"). */
 #include "verify/schur.h"
 
-#include <lapacke.h>
 #include <math.h>
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/lapack.h"
 #include "verify/conjugate.h"
 
 #define MAX_M 8
@@ -103,15 +103,12 @@ static polar_status projector_rank(pl_schur_reduction *out)
     int64_t size = 9 * out->m * out->m;
     double *E = pl_calloc((size_t)size, sizeof *E), *K = pl_alloc((size_t)(size * size) * sizeof *K), *s = pl_alloc((size_t)size * sizeof *s);
     polar_status st = E && K && s ? POLAR_OK : PL_FAIL(POLAR_E_NOMEM, "a projector of %lld parameters", (long long)size);
-    double none;
     for (int64_t k = 0; k < size && st == POLAR_OK; k++) {
         E[k] = 1;
         average_octahedral(K + k * size, E, out->m);
         E[k] = 0;
     }
-    pl_lapack_serial();
-    if (st == POLAR_OK && LAPACKE_dgesdd(LAPACK_COL_MAJOR, 'N', (lapack_int)size, (lapack_int)size, K, (lapack_int)size, s, &none, 1, &none, 1))
-        st = PL_FAIL(POLAR_E_DEVICE, "LAPACK's dgesdd gave up on a projector");
+    if (st == POLAR_OK) st = pl_lapack_svd(s, NULL, NULL, K, size, size);
     out->parameters_before = size;
     for (int64_t k = 0; k < size && st == POLAR_OK; k++) {
         out->parameters_after += s[k] > 0.5;

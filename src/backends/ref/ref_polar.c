@@ -1,21 +1,19 @@
 /* ref_polar.c -- the exact polar factor: X = U S V^T, Y = U V^T, zero singular values left out (the canonical partial isometry). */
 #include <float.h>
-#include <lapacke.h>
 
 #include "base/alloc.h"
+#include "base/lapack.h"
 #include "math/norm_elem.h"
 #include "ref_ops.h"
 
 #define MAX_SHORT_SIDE 23000    /* dgesdd wants 4 k^2 + 7 k numbers */
-
-void openblas_set_num_threads(int n) __attribute__((weak));
 
 typedef struct {
     int64_t rows, cols, k;    /* k the short side */
     double *x;                /* (rows, cols), destroyed */
     double *u;                /* (rows, k) */
     double *vt;               /* (k, cols) */
-    double *s;                /* (k) */
+    double *s;                /* (k); all column-major */
 } svd_work;
 
 static int svd_take(svd_work *w, int64_t rows, int64_t cols)
@@ -38,13 +36,16 @@ static void svd_give(svd_work *w)
 }
 
 /* Y = sum over kept singular directions of u v^T; summed over ascending index. */
-static void put_product(const pl_mat *Y, int64_t b, const svd_work *w, double *row)
+static void put_product(const pl_mat *Y, int64_t b, const svd_work *w)
 {
+    double *v = w->x, *row = w->vt;    /* v: vt row-major, where x was */
+    for (int64_t p = 0; p < w->k; p++)
+        for (int64_t j = 0; j < w->cols; j++) v[p * w->cols + j] = w->vt[j * w->k + p];
     double cut = w->s[0] * (double)(w->rows > w->cols ? w->rows : w->cols) * DBL_EPSILON;
     for (int64_t i = 0; i < w->rows; i++) {
         for (int64_t j = 0; j < w->cols; j++) row[j] = 0;
         for (int64_t p = 0; p < w->k && w->s[p] > cut; p++)
-            for (int64_t j = 0; j < w->cols; j++) row[j] += w->u[i * w->k + p] * w->vt[p * w->cols + j];
+            for (int64_t j = 0; j < w->cols; j++) row[j] += w->u[p * w->rows + i] * v[p * w->cols + j];
         for (int64_t j = 0; j < w->cols; j++) pl_put(Y, b, i, j, row[j]);
     }
 }
@@ -58,7 +59,7 @@ static int load_scaled(svd_work *w, const pl_mat *X, int64_t b)
             double x = pl_get(X, b, i, j);
             if (x - x != 0) return 0;    /* NaN or infinite */
             amax = x > amax ? x : -x > amax ? -x : amax;
-            w->x[i * w->cols + j] = x;
+            w->x[j * w->rows + i] = x;
         }
     double s = amax > 0 ? pl_norm_scale(amax, PL_SCALE_EXP_F64) : 1;
     for (int64_t i = 0; i < w->rows * w->cols; i++) w->x[i] *= s;
@@ -72,16 +73,14 @@ static void polar_one(pl_queue *q, const pl_args_polar_exact *a, int64_t b, svd_
             for (int64_t j = 0; j < w->cols; j++) pl_put(&a->Y, b, i, j, NAN);
         return;
     }
-    lapack_int info = LAPACKE_dgesdd(LAPACK_ROW_MAJOR, 'S', (lapack_int)w->rows, (lapack_int)w->cols, w->x, (lapack_int)w->cols, w->s, w->u, (lapack_int)w->k, w->vt,
-                                     (lapack_int)w->cols);
-    if (info) PL_QUEUE_FAIL(q, POLAR_E_DEVICE, "polar_exact: LAPACK's dgesdd gave up on a %lldx%lld matrix (info %d)", (long long)w->rows, (long long)w->cols, (int)info);
-    else put_product(&a->Y, b, w, w->x);
+    polar_status st = pl_lapack_svd(w->s, w->u, w->vt, w->x, w->rows, w->cols);
+    if (st != POLAR_OK) pl_queue_keep(q, st);
+    else put_product(&a->Y, b, w);
 }
 
 void pl_ref_polar_exact(pl_queue *q, const pl_args_polar_exact *a)
 {
     svd_work w;
-    if (openblas_set_num_threads) openblas_set_num_threads(1);    /* its thread count must not change bits */
     int64_t k = a->X.rows < a->X.cols ? a->X.rows : a->X.cols;
     if (a->X.rows > INT32_MAX || a->X.cols > INT32_MAX || k > MAX_SHORT_SIDE)
         PL_QUEUE_FAIL(q, POLAR_E_SHAPE, "polar_exact of %lldx%lld: LAPACK counts its work space in 32 bits, the short side may be %d at most", (long long)a->X.rows, (long long)a->X.cols,
