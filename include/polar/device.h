@@ -1,7 +1,7 @@
 /* device.h -- where work happens: devices by name, their memory, and queues of work.
  *
  * A device is a string: "ref" (the oracle), "guard" (a CPU with a GPU's manners, for tests), "cpu",
- * "cpu:isa=avx2,threads=4", "cuda:0". Calls that take a queue only enqueue; results are there, and errors of
+ * "cpu:isa=avx2,threads=4,spin=50", "cuda:0". Calls that take a queue only enqueue; results are there, and errors of
  * the work are reported, after polar_queue_sync.
  *
  *     polar_device *dev;  polar_queue *q;
@@ -11,7 +11,9 @@
  *     polar_queue_sync(q);
  *     polar_queue_destroy(q);  polar_device_close(dev);
  *
- * Threads: a queue is driven by one thread at a time; different queues, also of one device, by different threads. Error sentences are per thread.
+ * Threads: a queue is driven by one thread at a time; different queues, also of one device, by different threads (of one device their parallel work takes
+ * turns). Error sentences are per thread. A device has threads of its own, which close with it. After fork the child may go on with the parent's host devices and their
+ * queues, and open its own.
  * Lifetimes: queues, optimisers and buffers keep their device: it may be closed before them and goes with the last. A buffer is freed when the work that uses it is done.
  * NULL where an object is wanted: a status and a sentence; from calls that return no status, the answer in their comment.
  * Streams: NULL gives the queue a stream of its own, which does not wait for the legacy default stream; to work in order with it, pass
@@ -54,6 +56,14 @@ POLAR_API void         polar_queue_download(polar_queue *q, void *dst, const voi
 POLAR_API polar_status polar_queue_dry_begin(polar_queue *q);                      /* from here on calls only count */
 POLAR_API polar_status polar_queue_dry_end_sized(polar_queue *q, polar_cost *out, size_t size);    /* ... until here; size: sizeof *out */
 POLAR_API polar_status polar_queue_reserve(polar_queue *q, size_t scratch_bytes);  /* so that later work allocates nothing */
+
+/* Threads of a device, and how many microseconds one without work waits awake before it sleeps: "cpu:threads=4,spin=50" by
+ * its name, or by this call, while none of its queues is at work. They are the device's own, start with its first
+ * work and end with it; no other device, library or program sees them. 0 threads: as many as there are cores; a spin
+ * of -1: the library's choice. Devices without threads of their own have one, and cannot be given more. */
+POLAR_API polar_status polar_device_set_threads(polar_device *dev, int threads, int spin_us);
+POLAR_API int          polar_device_get_threads(const polar_device *dev);          /* the calling thread among them */
+POLAR_API int          polar_device_get_spin(const polar_device *dev);             /* microseconds */
 
 /* Functions that are given a struct without a struct_size are told its size by the caller's headers (docs/abi.md). */
 #ifndef POLAR_ENTRIES_OF_0_1

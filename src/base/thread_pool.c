@@ -365,6 +365,11 @@ polar_status pl_pool_create(pl_pool **out, int threads, int spin_us)
     return POLAR_OK;
 }
 
+int pl_pool_spin(const pl_pool *p)
+{
+    return p ? p->spin_us : 0;
+}
+
 void pl_pool_destroy(pl_pool *p)
 {
     if (!p) return;

@@ -24,6 +24,7 @@
 
 #define PL_POOL_MOST 1024    /* threads, the asking one among them */
 #define PL_POOL_SPIN 300     /* microseconds that a thread without work waits awake, where nobody has chosen */
+#define PL_POOL_SPIN_MOST 1000000
 
 typedef struct pl_pool pl_pool;
 typedef void (*pl_region_fn)(void *arg, int me);
@@ -31,6 +32,8 @@ typedef void (*pl_item_fn)(void *arg, int me, int64_t item);
 
 polar_status pl_pool_create(pl_pool **out, int threads, int spin_us);    /* starts no thread yet */
 void         pl_pool_destroy(pl_pool *pool);                             /* after its last region; NULL is fine */
+
+int          pl_pool_spin(const pl_pool *pool);                          /* microseconds; 0 of NULL */
 
 void pl_pool_run(pl_pool *pool, int threads, pl_region_fn fn, void *arg);    /* a region of up to `threads` threads */
 

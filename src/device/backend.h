@@ -19,6 +19,7 @@ typedef struct pl_backend {
     const pl_ops *fallback;                                                          /* for the empty ones, or NULL */
     polar_status (*device_open)(pl_device *dev, const char *options);                /* options: what follows ':' in the name, or "" */
     void         (*device_close)(pl_device *dev);
+    polar_status (*set_threads)(pl_device *dev, int threads, int spin_us);           /* or NULL: it has none of its own */
     polar_status (*mem_alloc)(pl_device *dev, void **out, size_t bytes);
     void         (*mem_free)(pl_device *dev, void *data);
     polar_status (*queue_open)(pl_queue *q, void *stream);                           /* or NULL */

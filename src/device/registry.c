@@ -106,6 +106,26 @@ const char *polar_device_name(const polar_device *dev)
     return dev ? dev->name : "";
 }
 
+polar_status polar_device_set_threads(polar_device *dev, int threads, int spin_us)
+{
+    PL_NEED(dev, POLAR_E_ARG, "threads of no device (did polar_device_open fail?)");
+    PL_NEED(threads >= 0 && threads <= PL_POOL_MOST, POLAR_E_ARG, "threads: 1 to %d, or 0 for all cores, got %d", PL_POOL_MOST, threads);
+    PL_NEED(spin_us >= -1 && spin_us <= PL_POOL_SPIN_MOST, POLAR_E_ARG, "spin: 0 to %d microseconds, or -1, got %d", PL_POOL_SPIN_MOST,
+            spin_us);
+    PL_NEED(dev->backend->set_threads, POLAR_E_UNSUPPORTED, "device '%s' has no threads of its own (cpu has)", dev->name);
+    return dev->backend->set_threads(dev, threads, spin_us);
+}
+
+int polar_device_get_threads(const polar_device *dev)
+{
+    return dev ? dev->threads : 0;
+}
+
+int polar_device_get_spin(const polar_device *dev)
+{
+    return dev ? pl_pool_spin(dev->pool) : 0;
+}
+
 polar_status polar_device_alloc(polar_device *dev, void **out, size_t bytes)
 {
     PL_NEED_ARG(out);

@@ -18,7 +18,7 @@
 typedef struct {
     int isa;        /* -1: the best */
     int threads;    /* 0: as many as there are cores */
-    int spin;       /* microseconds */
+    int spin;       /* microseconds; -1: the default */
 } cpu_options;
 
 const char *pl_isa_name(pl_isa isa)
@@ -124,27 +124,40 @@ static polar_status set_option(void *ctx, const char *key, const char *value)
     cpu_options *o = ctx;
     if (!strcmp(key, "isa")) return isa_parse(&o->isa, value, "isa");
     if (!strcmp(key, "threads")) return pl_option_int(&o->threads, "threads", value, 1, PL_POOL_MOST);
-    if (!strcmp(key, "spin")) return pl_option_int(&o->spin, "spin", value, 0, 1000000);
+    if (!strcmp(key, "spin")) return pl_option_int(&o->spin, "spin", value, 0, PL_POOL_SPIN_MOST);
     return PL_FAIL(POLAR_E_ARG, "device 'cpu' has no option '%s' (there are: isa, threads, spin)", key);
+}
+
+/* 0: all cores; -1: the default. The old pool is kept where there is no new one. */
+static polar_status cpu_set_threads(pl_device *dev, int threads, int spin)
+{
+    int64_t cores = pl_processor_count();
+    pl_pool *pool;
+    if (!threads) threads = cores < PL_POOL_MOST ? (int)cores : PL_POOL_MOST;
+    if (spin < 0) spin = PL_POOL_SPIN;
+    PL_TRY(pl_pool_create(&pool, threads, spin));
+    pl_pool_destroy(dev->pool);
+    dev->pool = pool;
+    dev->threads = threads;
+    const char *isa = pl_isa_name((pl_isa)((const isa_kernels *)dev->impl - built));
+    int n = snprintf(dev->name, sizeof dev->name, "cpu:isa=%s,threads=%d", isa, threads);
+    if (spin != PL_POOL_SPIN) snprintf(dev->name + n, sizeof dev->name - (size_t)n, ",spin=%d", spin);
+    return POLAR_OK;
 }
 
 static polar_status cpu_open(pl_device *dev, const char *options)
 {
-    cpu_options o = {.isa = -1, .spin = PL_POOL_SPIN};
+    cpu_options o = {.isa = -1, .spin = -1};
     const char *forced = getenv("POLAR_ISA");
     PL_TRY(pl_device_options("cpu", options, set_option, &o));
     if (o.isa < 0 && forced && *forced) PL_TRY(isa_parse(&o.isa, forced, "POLAR_ISA"));    /* where the name does not choose one */
     for (int i = 0; o.isa < 0; i++)
         if (pl_isa_usable((pl_isa)(PL_ISA_COUNT - 1 - i))) o.isa = PL_ISA_COUNT - 1 - i;
-    int64_t cores = pl_processor_count();
-    dev->threads = o.threads ? o.threads : cores < PL_POOL_MOST ? (int)cores : PL_POOL_MOST;
     dev->ops = *built[o.isa].ops;
     pl_op_fill(&dev->ops, &pl_ref_ops);
     dev->impl = (void *)&built[o.isa];
     dev->flushes = o.isa >= PL_ISA_AVX512BF16;
-    int n = snprintf(dev->name, sizeof dev->name, "cpu:isa=%s,threads=%d", pl_isa_name((pl_isa)o.isa), dev->threads);
-    if (o.spin != PL_POOL_SPIN) snprintf(dev->name + n, sizeof dev->name - (size_t)n, ",spin=%d", o.spin);
-    return dev->threads > 1 ? pl_pool_create(&dev->pool, dev->threads, o.spin) : POLAR_OK;
+    return cpu_set_threads(dev, o.threads, o.spin);
 }
 
 static void cpu_close(pl_device *dev)
@@ -209,6 +222,7 @@ const pl_backend pl_backend_cpu = {
     .fallback = &pl_ref_ops,
     .device_open = cpu_open,
     .device_close = cpu_close,
+    .set_threads = cpu_set_threads,
     .mem_alloc = pl_host_mem_alloc,
     .mem_free = pl_host_mem_free,
     .queue_open = cpu_queue_open,

@@ -38,6 +38,18 @@ static void guard_close(pl_device *dev)
     pl_free(d);
 }
 
+/* Those of the inner device, and the name that goes with them. */
+static void take_threads(pl_device *dev)
+{
+    const pl_device *inner = ((pl_guard_device *)dev->impl)->inner;
+    dev->threads = inner->threads;
+    dev->pool = inner->pool;
+    if (!strcmp(inner->backend->name, "ref")) return;
+    snprintf(dev->name, sizeof dev->name, "guard:on=%.80s", inner->name);
+    char *second = strchr(dev->name + sizeof "guard:on=" - 1, ':');
+    if (second) *second = ',';    /* guard:on=cpu,isa=avx2,threads=2: a name that opens the same device again */
+}
+
 static polar_status open_inner(pl_device *dev, const guard_options *o)
 {
     pl_guard_device *d = dev->impl;
@@ -46,13 +58,17 @@ static polar_status open_inner(pl_device *dev, const guard_options *o)
     PL_NEED(!plain || !o->rest[0], POLAR_E_ARG, "device 'guard' has no option '%s' (there is on=ref|cpu; the cpu's own go with on=cpu)", o->rest);
     snprintf(name, sizeof name, "%s%s%s", o->on, o->rest[0] ? ":" : "", o->rest);
     PL_TRY(polar_device_open(&d->inner, name));
-    dev->threads = d->inner->threads;
-    dev->pool = d->inner->pool;
     dev->flushes = d->inner->flushes;
     pl_guard_fused_ops(&dev->ops, &d->inner->ops);
-    if (!plain) snprintf(dev->name, sizeof dev->name, "guard:on=%.80s", d->inner->name);
-    char *second = plain ? NULL : strchr(dev->name + sizeof "guard:on=" - 1, ':');
-    if (second) *second = ',';    /* guard:on=cpu,isa=avx2,threads=2: a name that opens the same device again */
+    take_threads(dev);
+    return POLAR_OK;
+}
+
+static polar_status guard_set_threads(pl_device *dev, int threads, int spin)
+{
+    pl_guard_device *d = dev->impl;
+    PL_TRY(polar_device_set_threads(d->inner, threads, spin));
+    take_threads(dev);
     return POLAR_OK;
 }
 
@@ -97,6 +113,7 @@ const pl_backend pl_backend_guard = {
     .ops = &pl_guard_ops,
     .device_open = guard_open,
     .device_close = guard_close,
+    .set_threads = guard_set_threads,
     .mem_alloc = pl_guard_mem_alloc,
     .mem_free = pl_guard_mem_free,
     .queue_open = guard_queue_open,
