@@ -3,8 +3,9 @@
 #
 #  1. address and undefined-behaviour sanitizers over every test (preset asan); the fault loops, which fail the N-th
 #     allocation for N = 1, 2, ..., are among them, and there a leak or a stray write is seen
-#  2. every test that runs on `cpu`, once per instruction set of this CPU, forced by POLAR_ISA
-#  3. a bounded libFuzzer run over the safetensors reader, where clang has libFuzzer (FUZZ_RUNS, default a million inputs, under a minute)
+#  2. the thread sanitizer over the tests that start threads (preset tsan)
+#  3. every test that runs on `cpu`, once per instruction set of this CPU, forced by POLAR_ISA
+#  4. a bounded libFuzzer run over the safetensors reader, where clang has libFuzzer (FUZZ_RUNS, default a million inputs, under a minute)
 #
 #     sh tools/test_full.sh [BUILD]      BUILD: a finished build of the preset cpu, build/cpu unless told; with CC set the sanitizers' build is that compiler's
 set -u
@@ -38,6 +39,11 @@ sanitizers() {
     cmake --build "$asan" && tests "$asan"
 }
 
+threads() {
+    [ -f build/tsan/build.ninja ] || cmake --preset tsan || return 1
+    cmake --build build/tsan && ctest --preset tsan --timeout 3600
+}
+
 # What pl_isa_usable asks for (src/backends/cpu/cpu_backend.c), by the kernel's names.
 isa_flags() {
     case $1 in
@@ -62,7 +68,7 @@ fuzz() {
     mkdir -p build/fuzz/corpus || return 1
     entry='{"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}'    # one valid file to begin with; its header is 54 = 066 bytes long
     printf '\066\000\000\000\000\000\000\000%s\000\000\200\077' "$entry" >build/fuzz/corpus/one_float
-    clang -g -O1 -std=gnu17 -D_GNU_SOURCE -Iinclude -Isrc -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all tools/fuzz_safetensors.c src/base/*.c -lm \
+    clang -g -O1 -std=gnu17 -D_GNU_SOURCE -Iinclude -Isrc -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all tools/fuzz_safetensors.c src/base/*.c -pthread -ldl -lm \
         -o build/fuzz/fuzz_safetensors || return 1
     build/fuzz/fuzz_safetensors -runs="${FUZZ_RUNS:-1000000}" -max_len=4096 -timeout=10 -rss_limit_mb=2048 -print_final_stats=1 -artifact_prefix=build/fuzz/ build/fuzz/corpus
 }
@@ -73,6 +79,7 @@ fuzzer_works() {
 }
 
 part 'sanitizers: address, undefined' sanitizers
+part "thread sanitizer" threads
 for isa in scalar avx2 avx512 avx512bf16 amx; do
     lacks=$(isa_lacks $isa)
     if [ -z "$lacks" ]; then part "instruction set: $isa" forced $isa; else skip "instruction set: $isa" "this CPU has no $lacks"; fi

@@ -2,7 +2,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#if defined(PL_HAVE_AVX512BF16) || defined(PL_HAVE_AMX)
+#ifdef __x86_64__
 #include <cpuid.h>
 #endif
 #ifdef PL_HAVE_AMX
@@ -49,32 +49,23 @@ static int tiles_granted(void)
 }
 #endif
 
-#ifdef PL_HAVE_AVX512BF16
-/* Asked of the CPU itself: not every compiler's __builtin_cpu_supports knows the name. */
-static int has_bf16_dots(void)
-{
-    unsigned a, b, c, d;
-    return __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a & 1u << 5);
-}
-#endif
-
-int pl_isa_usable(pl_isa isa)
+/* Whether this CPU has it, built in or not. */
+static int cpu_has(pl_isa isa)
 {
     switch (isa) {
     case PL_ISA_SCALAR: return 1;
-#ifdef PL_HAVE_AVX2
+#ifdef __x86_64__
     case PL_ISA_AVX2: return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
-#endif
-#ifdef PL_HAVE_AVX512
     case PL_ISA_AVX512:
-        return pl_isa_usable(PL_ISA_AVX2) && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
+        return cpu_has(PL_ISA_AVX2) && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
                __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl");
-#endif
-#ifdef PL_HAVE_AVX512BF16
-    case PL_ISA_AVX512BF16: return pl_isa_usable(PL_ISA_AVX512) && has_bf16_dots();
+    case PL_ISA_AVX512BF16: {    /* asked of the CPU itself: not every compiler's __builtin_cpu_supports knows the name */
+        unsigned a, b, c, d;
+        return cpu_has(PL_ISA_AVX512) && __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a & 1u << 5);
+    }
 #endif
 #ifdef PL_HAVE_AMX
-    case PL_ISA_AMX: return pl_isa_usable(TILES_BESIDE) && tiles_granted();
+    case PL_ISA_AMX: return cpu_has(TILES_BESIDE) && tiles_granted();
 #endif
     default: return 0;
     }
@@ -102,6 +93,11 @@ static const isa_kernels built[PL_ISA_COUNT] = {
     [PL_ISA_AMX] = {&pl_cpu_ops_amx, pl_cpu_peak_amx, pl_cpu_fused_scratch_amx},
 #endif
 };
+
+int pl_isa_usable(pl_isa isa)
+{
+    return built[isa].ops && cpu_has(isa);
+}
 
 static double cpu_peak(pl_device *dev, polar_dtype dtype)
 {
