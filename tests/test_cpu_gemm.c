@@ -5,6 +5,7 @@
  */
 #include "base/alloc.h"
 #include "cpu_bits.h"
+#include "math/bf16_elem.h"
 
 typedef struct {
     polar_dtype in, out, d;
@@ -207,9 +208,35 @@ static void test_memory(pl_isa isa)
     product_destroy(&small), product_destroy(&large);
 }
 
+/* Sums become bf16 as pl_bf16_from_f32 makes them: every upper half of a float with five lower ones (ties, their neighbours, NaN with a
+ * payload in the lower half only), as 1 x, k = 1. Seven rows and a last column too many: full tiles, part of one, the edge. */
+static void test_rounding(pl_isa isa)
+{
+    static const uint32_t lower[] = {0, 0x7fff, 0x8000, 0x8001, 0xffff};
+    const int64_t n = COUNT(lower) * 0x10000;
+    int64_t bad = 0;
+    matrix A = matrix_create(POLAR_DTYPE_F32, 1, 7, 1, 0, INTEGERS, 1), B = matrix_create(POLAR_DTYPE_F32, 1, 1, n + 1, 0, INTEGERS, 2);
+    matrix C = matrix_create(POLAR_DTYPE_BF16, 1, 7, n + 1, 0, INTEGERS, 3);
+    for (int i = 0; i < 7; i++) ((float *)A.m.data)[i] = 1;
+    for (int64_t j = 0; j < n; j++) {
+        uint32_t u = (uint32_t)(j / COUNT(lower)) << 16 | lower[j % COUNT(lower)];
+        memcpy((float *)B.m.data + j, &u, sizeof u);
+    }
+    PL_CALL(gemm, machines[isa][2].q, .C = C.m, .A = A.m, .B = B.m, .alpha = 1);
+    TEST_TRY(polar_queue_sync(machines[isa][2].q));
+    for (int64_t j = 0; j <= n; j++) {
+        float x = ((const float *)B.m.data)[j];
+        pl_bf16 want = x == 0 ? 0 : pl_bf16_from_f32(x);    /* a sum begins at +0 */
+        for (int64_t i = 0; i < 7; i++) bad += ((const pl_bf16 *)C.m.data)[i * C.m.rs + j] != want;
+    }
+    test_exact("gemm: rounding to bf16", bad + guards_broken(&C));
+    matrix_destroy(&A), matrix_destroy(&B), matrix_destroy(&C);
+}
+
 static void test_all(pl_isa isa)
 {
     test_products(isa);
+    test_rounding(isa);
     test_memory(isa);
 }
 

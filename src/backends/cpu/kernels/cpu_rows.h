@@ -17,6 +17,7 @@
 
 #include "../cpu_kernels.h"
 #include "cpu_blocks.h"
+#include "cpu_vec.h"
 #include "math/f16_elem.h"
 #include "math/formulas_elem.h"
 
@@ -65,6 +66,17 @@ static inline void pl_past_end(void)
 }
 #endif
 
+#define PL_LANES_F32 ((int)(PL_VEC_BYTES / sizeof(float)))
+
+/* dst[0, 2 PL_LANES_F32) = x, rounded; or the first half of it. */
+PL_INLINE void pl_round_vecs(pl_bf16 *dst, const float *x, const int two)
+{
+    pl_vec_f32 a, b;
+    memcpy(&a, x, sizeof a);
+    if (two) memcpy(&b, x + PL_LANES_F32, sizeof b);
+    pl_vec_round_f32(dst, a, two ? b : a, two);
+}
+
 /* dst[0, PL_ROUNDED) = x[0, PL_ROUNDED), rounded: by the instruction of AVX512-BF16, past the caches or not, but where a number is subnormal, which it takes for zero. */
 PL_INLINE void pl_round_some(pl_bf16 *dst, const float *x, const int past)
 {
@@ -74,7 +86,7 @@ PL_INLINE void pl_round_some(pl_bf16 *dst, const float *x, const int past)
     else pl_round_subnormal(dst, low, high);
 #else
     (void)past;
-    for (int j = 0; j < PL_ROUNDED; j++) dst[j] = pl_bf16_from_f32(x[j]);
+    for (int j = 0; j < PL_ROUNDED; j += 2 * PL_LANES_F32) pl_round_vecs(dst + j, x + j, 1);
 #endif
 }
 
@@ -124,11 +136,34 @@ PL_INLINE void pl_tail_ask(const pl_gemm_tail *t, int64_t b, int64_t i, int64_t 
 /* dst[0, n) = element `at` and those after it; float never meets f64 data (pl_any_f64). */
 PL_INLINE void pl_row_load_f32(float *dst, const void *src, polar_dtype dtype, int64_t at, int64_t n)
 {
-    if (dtype == POLAR_DTYPE_BF16)
-        for (int64_t j = 0; j < n; j++) dst[j] = pl_bf16_to_f32(((const pl_bf16 *)src)[at + j]);
-    else if (dtype == POLAR_DTYPE_F16)
+    if (dtype == POLAR_DTYPE_F16) {
         for (int64_t j = 0; j < n; j++) dst[j] = pl_f16_to_f32(((const pl_f16 *)src)[at + j]);
-    else memcpy(dst, (const float *)src + at, (size_t)n * sizeof(float));
+        return;
+    }
+    if (dtype != POLAR_DTYPE_BF16) {
+        memcpy(dst, (const float *)src + at, (size_t)n * sizeof(float));
+        return;
+    }
+    const pl_bf16 *x = (const pl_bf16 *)src + at;
+    int64_t j = 0;
+    for (; j + PL_LANES_F32 <= n; j += PL_LANES_F32) {
+        pl_vec_f32 wide = pl_vec_widened(x + j);
+        memcpy(dst + j, &wide, sizeof wide);
+    }
+    for (; j + 4 <= n; j += 4) {
+        pl_quad_f32 wide = pl_quad_widened(x + j);
+        memcpy(dst + j, &wide, sizeof wide);
+    }
+    for (; j < n; j++) dst[j] = pl_bf16_to_f32(x[j]);
+}
+
+/* A vector of them, bf16 or f32. */
+PL_INLINE pl_vec_f32 pl_vec_load_f32(const void *src, polar_dtype dtype, int64_t at)
+{
+    if (dtype == POLAR_DTYPE_BF16) return pl_vec_widened((const pl_bf16 *)src + at);
+    pl_vec_f32 x;
+    memcpy(&x, (const float *)src + at, sizeof x);
+    return x;
 }
 
 /* Element `at` and those after it = x[0, n), rounded to dtype. */
@@ -137,6 +172,8 @@ PL_INLINE void pl_row_store_f32(void *dst, polar_dtype dtype, int64_t at, const 
     if (dtype == POLAR_DTYPE_BF16) {
         int64_t j = 0;
         for (; j + PL_ROUNDED <= n; j += PL_ROUNDED) pl_round_some((pl_bf16 *)dst + at + j, x + j, 0);
+        for (; j + 2 * PL_LANES_F32 <= n; j += 2 * PL_LANES_F32) pl_round_vecs((pl_bf16 *)dst + at + j, x + j, 1);
+        if (j + PL_LANES_F32 <= n) pl_round_vecs((pl_bf16 *)dst + at + j, x + j, 0), j += PL_LANES_F32;
         for (; j < n; j++) ((pl_bf16 *)dst)[at + j] = pl_bf16_from_f32(x[j]);
     } else if (dtype == POLAR_DTYPE_F16) {
         for (int64_t j = 0; j < n; j++) ((pl_f16 *)dst)[at + j] = pl_f16_from_f32(x[j]);
@@ -153,6 +190,13 @@ PL_INLINE void pl_row_load_f64(double *dst, const void *src, polar_dtype dtype, 
     else if (dtype == POLAR_DTYPE_F32)
         for (int64_t j = 0; j < n; j++) dst[j] = (double)((const float *)src)[at + j];
     else memcpy(dst, (const double *)src + at, (size_t)n * sizeof(double));
+}
+
+PL_INLINE pl_vec_f64 pl_vec_load_f64(const void *src, polar_dtype dtype, int64_t at)
+{
+    pl_vec_f64 x;
+    pl_row_load_f64((double *)&x, src, dtype, at, (int64_t)(sizeof x / sizeof(double)));
+    return x;
 }
 
 PL_INLINE void pl_row_store_f64(void *dst, polar_dtype dtype, int64_t at, const double *x, int64_t n)
