@@ -78,7 +78,7 @@ PL_INLINE pl_vec_f64 pl_vec_fused_f64(pl_vec_f64 a, pl_vec_f64 b, pl_vec_f64 c)
 #endif
 }
 
-/* Chosen elements of two vectors laid end to end: gcc has the builtin clang knows from its version 12 on. */
+/* Chosen elements of two vectors laid end to end. gcc has had clang's builtin since version 12. */
 #if __has_builtin(__builtin_shufflevector)
 #define PL_PICK(a, b, whole, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
 #else
@@ -138,30 +138,30 @@ PL_INLINE pl_vec_u32 pl_vec_rounded(pl_vec_f32 x, const int with_nan)
     return (nan & (u | 0x400000u)) | (~nan & even);
 }
 
-/* The upper halves of a's lanes, then of b's. */
-PL_INLINE void pl_vec_upper(pl_bf16 *dst, pl_vec_u32 a, pl_vec_u32 b)
+/* dst = the upper halves of a's lanes and, where there are two, of b's. */
+PL_INLINE void pl_vec_upper(pl_bf16 *dst, pl_vec_u32 a, pl_vec_u32 b, const int two)
 {
 #if defined(__AVX512BW__)
     const __m512i odd = _mm512_set_epi16(63, 61, 59, 57, 55, 53, 51, 49, 47, 45, 43, 41, 39, 37, 35, 33,    /* of b */
                                          31, 29, 27, 25, 23, 21, 19, 17, 15, 13, 11, 9, 7, 5, 3, 1);        /* of a */
-    _mm512_storeu_si512(dst, _mm512_permutex2var_epi16((__m512i)a, odd, (__m512i)b));
+    __m512i both = _mm512_permutex2var_epi16((__m512i)a, odd, (__m512i)b);
+    if (two) _mm512_storeu_si512(dst, both);
+    else _mm256_storeu_si256((void *)dst, _mm512_castsi512_si256(both));
 #elif defined(__AVX2__)
-    __m256i both = _mm256_packus_epi32((__m256i)(a >> 16), (__m256i)(b >> 16));
-    _mm256_storeu_si256((void *)dst, _mm256_permute4x64_epi64(both, 0xd8));
+    __m256i both = _mm256_permute4x64_epi64(_mm256_packus_epi32((__m256i)(a >> 16), (__m256i)(b >> 16)), 0xd8);
+    if (two) _mm256_storeu_si256((void *)dst, both);
+    else _mm_storeu_si128((void *)dst, _mm256_castsi256_si128(both));
 #else
     pl_quad_i16 upper = PL_PICK((pl_quad_i16)a, (pl_quad_i16)b, pl_quad_i16, 1, 3, 5, 7, 9, 11, 13, 15);
-    memcpy(dst, &upper, sizeof upper);
+    memcpy(dst, &upper, two ? sizeof upper : sizeof upper / 2);
 #endif
 }
 
 /* dst = a, and b where there are two of them, rounded to bf16. */
 PL_INLINE void pl_vec_round_f32(pl_bf16 *dst, pl_vec_f32 a, pl_vec_f32 b, const int two)
 {
-    pl_bf16 both[2 * PL_VEC_BYTES / sizeof(float)];
-    pl_bf16 *to = two ? dst : both;
-    if (__builtin_expect(pl_vec_nan_in(a, b), 0)) pl_vec_upper(to, pl_vec_rounded(a, 1), pl_vec_rounded(b, 1));
-    else pl_vec_upper(to, pl_vec_rounded(a, 0), pl_vec_rounded(b, 0));
-    if (!two) memcpy(dst, both, sizeof both / 2);
+    if (__builtin_expect(pl_vec_nan_in(a, b), 0)) pl_vec_upper(dst, pl_vec_rounded(a, 1), pl_vec_rounded(b, 1), two);
+    else pl_vec_upper(dst, pl_vec_rounded(a, 0), pl_vec_rounded(b, 0), two);
 }
 
 PL_INLINE void pl_vec_round_f64(pl_bf16 *dst, pl_vec_f64 a, pl_vec_f64 b, const int two)
