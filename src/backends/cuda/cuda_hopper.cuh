@@ -1,0 +1,202 @@
+/* cuda_hopper.cuh -- Hopper's own instructions, one function each: mbarriers, bulk tensor loads, wgmma, clusters.
+ *
+ * PL_HOPPER_WATCH makes a wait that lasts over half a second trap, so that a mistake costs a moment and not the machine.
+ */
+#ifndef PL_CUDA_HOPPER_CUH
+#define PL_CUDA_HOPPER_CUH
+
+#include <cuda.h>
+#include <stdint.h>
+
+#include "cuda_wgmma.cuh"
+
+__device__ __forceinline__ uint32_t pl_smem(const void *p)
+{
+    return (uint32_t)__cvta_generic_to_shared(p);
+}
+
+/* ---- mbarriers ------------------------------------------------------------------------------------- */
+
+__device__ __forceinline__ void pl_mbar_init(uint32_t bar, uint32_t arrivals)
+{
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(bar), "r"(arrivals) : "memory");
+}
+
+__device__ __forceinline__ void pl_mbar_init_done(void)
+{
+    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+}
+
+__device__ __forceinline__ void pl_mbar_expect(uint32_t bar, uint32_t bytes)
+{
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(bar), "r"(bytes) : "memory");
+}
+
+__device__ __forceinline__ void pl_mbar_arrive(uint32_t bar)
+{
+    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(bar) : "memory");
+}
+
+/* At the same barrier of another block of the cluster. */
+__device__ __forceinline__ void pl_mbar_arrive_at(uint32_t bar, uint32_t block)
+{
+    uint32_t there;
+    asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(bar), "r"(block));
+    asm volatile("mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%0];" ::"r"(there) : "memory");
+}
+
+__device__ __forceinline__ int pl_mbar_try(uint32_t bar, uint32_t parity)
+{
+    uint32_t done;
+    asm volatile("{\n.reg .pred p;\nmbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\nselp.u32 %0, 1, 0, p;\n}\n"
+                 : "=r"(done)
+                 : "r"(bar), "r"(parity)
+                 : "memory");
+    return (int)done;
+}
+
+__device__ __forceinline__ void pl_mbar_wait(uint32_t bar, uint32_t parity)
+{
+#ifdef PL_HOPPER_WATCH
+    if (pl_mbar_try(bar, parity)) return;
+    uint64_t begin, now;
+    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(begin));
+    while (!pl_mbar_try(bar, parity)) {
+        asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
+        if (now - begin > 500000000ull) __trap();
+    }
+#else
+    while (!pl_mbar_try(bar, parity)) {}
+#endif
+}
+
+/* ---- bulk tensor loads ----------------------------------------------------------------------------- */
+
+__device__ __forceinline__ void pl_tma_prefetch(const CUtensorMap *map)
+{
+    asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
+}
+
+__device__ __forceinline__ void pl_tma_load(uint32_t to, const CUtensorMap *map, uint32_t bar, int x, int y, int z)
+{
+    asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5}], [%2];"
+                 ::"r"(to), "l"(map), "r"(bar), "r"(x), "r"(y), "r"(z)
+                 : "memory");
+}
+
+/* Into the same place of every block in the mask, each one's own barrier told. */
+__device__ __forceinline__ void pl_tma_load_all(uint32_t to, const CUtensorMap *map, uint32_t bar, int x, int y, int z,
+                                                uint16_t mask)
+{
+    asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster"
+                 " [%0], [%1, {%3, %4, %5}], [%2], %6;"
+                 ::"r"(to), "l"(map), "r"(bar), "r"(x), "r"(y), "r"(z), "h"(mask)
+                 : "memory");
+}
+
+/* ---- wgmma ----------------------------------------------------------------------------------------- */
+
+/* Rows of 128 bytes, swizzled by 8 rows; offsets in bytes (K-major: `leading` is not looked at, `stride` from 8 rows to the
+ * next 8; MN-major: `leading` from 64 columns to the next 64, `stride` from 8 k to the next 8). */
+__device__ __forceinline__ uint64_t pl_wgmma_desc(uint32_t at, uint32_t leading, uint32_t stride)
+{
+    return (uint64_t)((at & 0x3FFFF) >> 4) | (uint64_t)(leading >> 4) << 16 | (uint64_t)(stride >> 4) << 32 | 1ull << 62;
+}
+
+__device__ __forceinline__ void pl_wgmma_fence(void)
+{
+    asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+}
+
+__device__ __forceinline__ void pl_wgmma_commit(void)
+{
+    asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+}
+
+template <int LEFT> __device__ __forceinline__ void pl_wgmma_wait(void)
+{
+    asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(LEFT) : "memory");
+}
+
+template <int N> __device__ __forceinline__ void pl_registers_more(void)
+{
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(N));
+}
+
+template <int N> __device__ __forceinline__ void pl_registers_fewer(void)
+{
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(N));
+}
+
+/* ---- blocks, clusters, kernels --------------------------------------------------------------------- */
+
+__device__ __forceinline__ uint32_t pl_cluster_rank(void)
+{
+    uint32_t r;
+    asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(r));
+    return r;
+}
+
+__device__ __forceinline__ void pl_cluster_sync(void)
+{
+    asm volatile("barrier.cluster.arrive.release;\nbarrier.cluster.wait.acquire;" ::: "memory");
+}
+
+/* Among the 128 threads of a warpgroup. */
+__device__ __forceinline__ void pl_group_sync(int id)
+{
+    asm volatile("bar.sync %0, 128;" ::"r"(id) : "memory");
+}
+
+/* Waits for the kernels this one depends on, and lets the next one be placed. */
+__device__ __forceinline__ void pl_kernel_begin(void)
+{
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+}
+
+/* ---- shared memory --------------------------------------------------------------------------------- */
+
+__device__ __forceinline__ void pl_copy16(uint32_t to, const void *from)
+{
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(from) : "memory");
+}
+
+__device__ __forceinline__ void pl_copy_wait(void)
+{
+    asm volatile("cp.async.wait_all;" ::: "memory");
+}
+
+__device__ __forceinline__ uint32_t pl_lds(uint32_t at)
+{
+    uint32_t v;
+    asm volatile("ld.shared.b32 %0, [%1];" : "=r"(v) : "r"(at) : "memory");
+    return v;
+}
+
+__device__ __forceinline__ void pl_sts(uint32_t at, uint32_t v)
+{
+    asm volatile("st.shared.b32 [%0], %1;" ::"r"(at), "r"(v) : "memory");
+}
+
+__device__ __forceinline__ uint4 pl_lds16(uint32_t at)
+{
+    uint4 v;
+    asm volatile("ld.shared.v4.b32 {%0, %1, %2, %3}, [%4];" : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "r"(at) : "memory");
+    return v;
+}
+
+/* Two and four 8 x 8 blocks, each stored transposed. */
+__device__ __forceinline__ void pl_stm2_trans(uint32_t at, uint32_t a, uint32_t b)
+{
+    asm volatile("stmatrix.sync.aligned.m8n8.x2.trans.shared.b16 [%0], {%1, %2};" ::"r"(at), "r"(a), "r"(b) : "memory");
+}
+
+__device__ __forceinline__ void pl_stm4_trans(uint32_t at, uint32_t a, uint32_t b, uint32_t c, uint32_t d)
+{
+    asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};"
+                 ::"r"(at), "r"(a), "r"(b), "r"(c), "r"(d)
+                 : "memory");
+}
+
+#endif
