@@ -22,11 +22,11 @@ typedef struct {
     pl_mat B, T;    /* (B, m, m): Gram form only, T in f32 */
 } ns_work;
 
-/* P = b A + c A A; a cubic table (c = 0) has no product here. */
+/* P = b A + c A A; a cubic table (c = 0) has no product here. Symmetric factors stand transposed, as the halved products want them. */
 static void polynomial(pl_queue *q, pl_mat P, pl_mat A, const polar_coef *k)
 {
     if (k->c == 0) PL_CALL(axpby, q, .Y = P, .X = A, .alpha = k->b);
-    else PL_CALL(gemm, q, .C = P, .A = A, .B = A, .alpha = k->c, .D = A, .beta = k->b);
+    else PL_CALL(gemm, q, .C = P, .A = A, .B = A, .tb = 1, .sym = 1, .alpha = k->c, .D = A, .beta = k->b);
 }
 
 /* Linear combinations in the epilogue of the products, each result rounded once. A step, and in the Gram form those joined to it. */
@@ -34,15 +34,15 @@ static void steps_fused(pl_queue *q, const ns_work *w, const polar_coef *k, int 
 {
     pl_mat A = w->A, P = w->P, B = w->P, free = w->S;
     double factor = k->a;
-    PL_CALL(gemm, q, .C = A, .A = w->X, .B = w->X, .tb = 1, .alpha = 1);                              /* A = X X^T        (m, m) */
+    PL_CALL(gemm, q, .C = A, .A = w->X, .B = w->X, .tb = 1, .sym = 1, .alpha = 1);                    /* A = X X^T        (m, m) */
     polynomial(q, P, A, k);                                                                           /* P = b A + c A A  (m, m) */
     for (int s = 0; s < joined; s++) {
-        PL_CALL(gemm, q, .C = free, .A = B, .B = A, .alpha = 1, .D = A, .beta = k->a);                /* W = Z A */
-        PL_CALL(gemm, q, .C = A, .A = free, .B = B, .alpha = 1, .D = free, .beta = k->a);             /* A = W Z */
+        PL_CALL(gemm, q, .C = free, .A = B, .B = A, .tb = 1, .sym = 1, .alpha = 1, .D = A, .beta = k->a);         /* W = Z A */
+        PL_CALL(gemm, q, .C = A, .A = free, .B = B, .tb = 1, .sym = 1, .alpha = 1, .D = free, .beta = k->a);      /* A = W Z */
         k++, B = w->B;
         polynomial(q, B, A, k);
         PL_CALL(axpby, q, .Y = w->T, .X = B, .alpha = factor, .Z = P, .beta = k->a);
-        PL_CALL(gemm, q, .C = free, .A = B, .B = P, .alpha = 1, .D = w->T, .beta = 1);                /* (a I + B) (q I + P) - a q I */
+        PL_CALL(gemm, q, .C = free, .A = B, .B = P, .tb = 1, .sym = 1, .alpha = 1, .D = w->T, .beta = 1);         /* (a I + B) (q I + P) - a q I */
         pl_mat_swap(&P, &free);
         factor *= k->a;
     }
@@ -52,7 +52,7 @@ static void steps_fused(pl_queue *q, const ns_work *w, const polar_coef *k, int 
 /* One rounding to bf16 per operation, in the order in which Python reads c * A @ A: what the paper ran. */
 static void step_reference(pl_queue *q, const ns_work *w, polar_coef k)
 {
-    PL_CALL(gemm, q, .C = w->A, .A = w->X, .B = w->X, .tb = 1, .alpha = 1);                                         /* A = R(X X^T) */
+    PL_CALL(gemm, q, .C = w->A, .A = w->X, .B = w->X, .tb = 1, .sym = 1, .alpha = 1);                               /* A = R(X X^T) */
     PL_CALL(axpby, q, .Y = w->P, .X = w->A, .alpha = k.c);                                                          /* P = R(c A) */
     PL_CALL(gemm, q, .C = w->S, .A = w->P, .B = w->A, .alpha = 1);                                                  /* S = R(P A) */
     PL_CALL(axpby, q, .Y = w->P, .X = w->A, .alpha = k.b, .Z = w->S, .beta = 1, .round_terms = 1);                  /* P = R(R(b A) + S) */

@@ -25,6 +25,7 @@ polar_status pl_check_gemm(const pl_args_gemm *a)
     int64_t bk = a->tb ? a->B.cols : a->B.rows, bc = a->tb ? a->B.rows : a->B.cols;
     PL_NEED(ar == a->C.rows && bc == a->C.cols && ak == bk, POLAR_E_SHAPE, "gemm: (" SHAPE_FMT ")%s times (" SHAPE_FMT ")%s is no " SHAPE_FMT, SHAPE(a->A), a->ta ? "^T" : "",
             SHAPE(a->B), a->tb ? "^T" : "", SHAPE(a->C));
+    PL_NEED(!a->sym || a->C.rows == a->C.cols, POLAR_E_SHAPE, "gemm: a symmetric result is square, got " SHAPE_FMT, SHAPE(a->C));
     PL_NEED(a->A.batch == a->C.batch && a->B.batch == a->C.batch, POLAR_E_SHAPE, "gemm: batches of %lld and %lld for %lld results", (long long)a->A.batch,
             (long long)a->B.batch, (long long)a->C.batch);
     PL_NEED(a->A.dtype == a->B.dtype, POLAR_E_DTYPE, "gemm wants both factors in one format, got %s and %s", polar_dtype_name(a->A.dtype), polar_dtype_name(a->B.dtype));

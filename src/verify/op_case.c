@@ -50,6 +50,7 @@ static const pl_case_sizes gemm_sizes[] = {{1, 1, 1, 1, 0},
                                            {3, 33, 17, 64, 0},
                                            {2, 5, 9, 0, 0},
                                            {1, 9, 21, 300, 0},
+                                           {2, 24, 24, 40, 0},
                                            {1, 7, 13, 700, 0},
                                            {1, 64, 192, 64, PL_CASE_LARGE},
                                            {1, 192, 64, 64, PL_CASE_LARGE}};
@@ -79,7 +80,9 @@ static const pl_case_variant gemm_variants[] = {{0, 1, 0, 0},
                                                 {ALL | ADD, 2.0315, -4.775, 0},
                                                 {ADD | PL_CASE_IN_PLACE | PL_CASE_TB, 1, 3.4445, 0},
                                                 {ADD | PL_CASE_STRIDED, 1, 1, 0},
-                                                {ADD | PL_CASE_SHARED | PL_CASE_TB, 1, -1, 0}};
+                                                {ADD | PL_CASE_SHARED | PL_CASE_TB, 1, -1, 0},
+                                                {PL_CASE_SYM | PL_CASE_TB, 1, 0, 0},
+                                                {ADD | PL_CASE_SYM | PL_CASE_TB, 2.0315, -4.775, 0}};
 static const pl_case_variant frob_variants[] = {
     {ALL, 1, 0, 0}, {0, 3, 0, 0}, {ALL | PL_CASE_ROUNDED, 1, 0, 0}, {ALL | PL_CASE_TRANS, 1, 0, 0}, {PL_CASE_TRANS | PL_CASE_ROUNDED, 3, 0, 0}};
 static const pl_case_variant join_variants[] = {{0, 0, 0, 0}};
@@ -156,6 +159,7 @@ static int member(pl_op_case *out, const pl_case_family *m, const pl_case_format
         if (on >= 0 && f->dtype[on] != f->dtype[i]) return 0;
     }
     if ((s->flags & PL_CASE_LARGE) && !(v->flags & PL_CASE_LARGE)) return 0;
+    if ((v->flags & PL_CASE_SYM) && s->rows != s->cols) return 0;
     if ((v->flags & (PL_CASE_SHARED | PL_CASE_PER_MATRIX)) && s->batch < 2) return 0;
     out->flags = (v->flags & ~(uint32_t)PL_CASE_LARGE) | s->flags;
     return 1;
@@ -275,6 +279,7 @@ char *pl_op_case_name(char *out, size_t bytes, const pl_op_case *c)
         const char *word;
     } words[] = {{PL_CASE_TA, " ta"},
                          {PL_CASE_TB, " tb"},
+                         {PL_CASE_SYM, " sym"},
                          {PL_CASE_TRANS, " trans"},
                          {PL_CASE_ROUND_TERMS, " round_terms"},
                          {PL_CASE_REFERENCE, " reference"},

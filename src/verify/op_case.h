@@ -40,7 +40,8 @@ typedef enum pl_case_flag {
     PL_CASE_IN_PLACE_X  = 1 << 18,    /* bias_act_back, scale_rows with Z: where X stands; vec_gate with Z: where V stands; layernorm_back: where Z stands */
     PL_CASE_GELU        = 1 << 19,    /* bias_act, bias_act_back: this activation */
     PL_CASE_LOW         = 1 << 20,    /* layernorm_back has dL */
-    PL_CASE_AVERAGE     = 1 << 21     /* direction: the momentum is an average, with NESTEROV too */
+    PL_CASE_AVERAGE     = 1 << 21,    /* direction: the momentum is an average, with NESTEROV too */
+    PL_CASE_SYM         = 1 << 22     /* gemm: B is A, transposed, and D symmetric; C is promised to be */
 } pl_case_flag;
 
 typedef struct pl_op_case {

@@ -183,11 +183,13 @@ static void fill_values(pl_op_run *r, int o, uint64_t seed)
 static void fill_data(pl_op_run *r, int o, uint64_t seed)
 {
     const pl_mat *m = &r->mat[o];
+    int from = r->c.flags & PL_CASE_SYM && o == 2 ? 1 : o;                              /* B has A's entries */
+    int mirror = r->c.flags & PL_CASE_SYM && o == 3;
     int square = (r->c.op == PL_OP_direction || r->c.op == PL_OP_adamw_step) && o == 2; /* V, a mean of squares, is not negative */
     for (int64_t b = 0; b < (m->bs ? m->batch : 1); b++)
         for (int64_t i = 0; i < m->rows; i++)
             for (int64_t j = 0; j < m->cols; j++) {
-                double x = pl_fill_entry(r->fill, seed, o, m->dtype, b, i, j);
+                double x = pl_fill_entry(r->fill, seed, from, m->dtype, b, mirror && i > j ? j : i, mirror && i > j ? i : j);
                 put_entry(r, o, b, i, j, square ? fabs(x) : x);
             }
 }
@@ -226,7 +228,7 @@ static void make_args(pl_op_run *r)
         break;
     case PL_OP_gemm:
         a->gemm = (pl_args_gemm){
-            .C = m[0], .A = m[1], .B = m[2], .D = m[3], .ta = !!(f & PL_CASE_TA), .tb = !!(f & PL_CASE_TB), .alpha = c->alpha, .beta = c->beta};
+            .C = m[0], .A = m[1], .B = m[2], .D = m[3], .ta = !!(f & PL_CASE_TA), .tb = !!(f & PL_CASE_TB), .sym = !!(f & PL_CASE_SYM), .alpha = c->alpha, .beta = c->beta};
         break;
     case PL_OP_frob: a->frob = (pl_args_frob){.N = m[0], .X = m[1], .weight = c->alpha, .rounded = !!(f & PL_CASE_ROUNDED), .trans = !!(f & PL_CASE_TRANS)}; break;
     case PL_OP_frob_join: a->frob_join = (pl_args_frob_join){.N = m[0], .M = m[1]}; break;
