@@ -24,8 +24,8 @@ struct lt_library {
 
 /* A product's descriptors and its algorithm, found once. */
 struct lt_plan {
-    int64_t m, n, k, batch;
-    int symmetric, addend, valid;
+    int64_t m, k, batch;
+    int half, addend, valid;
     cublasLtMatmulDesc_t desc;
     cublasLtMatrixLayout_t a, b, c;
     cublasLtMatmulAlgo_t algo;
@@ -45,21 +45,22 @@ static int lt_open(lt_library *lt)
     return cudaMalloc(&lt->workspace, LT_WORKSPACE) == cudaSuccess && lt->cublasLtCreate(&lt->handle) == CUBLAS_STATUS_SUCCESS;
 }
 
-static cublasLtMatrixLayout_t lt_layout(lt_library *lt, int64_t rows, int64_t cols, int64_t ld, int64_t bs, int64_t batch)
+static cublasLtMatrixLayout_t lt_layout(lt_library *lt, int half, int64_t rows, int64_t cols, int64_t ld, int64_t bs,
+                                        int64_t batch)
 {
     cublasLtMatrixLayout_t l = nullptr;
     int32_t count = (int32_t)batch;
-    lt->cublasLtMatrixLayoutCreate(&l, CUDA_R_16BF, (uint64_t)cols, (uint64_t)rows, ld);
+    lt->cublasLtMatrixLayoutCreate(&l, half ? CUDA_R_16F : CUDA_R_16BF, (uint64_t)cols, (uint64_t)rows, ld);
     lt->cublasLtMatrixLayoutSetAttribute(l, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &count, sizeof count);
     lt->cublasLtMatrixLayoutSetAttribute(l, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &bs, sizeof bs);
     return l;
 }
 
-/* Row-major C = A B is column-major C^T = B^T A^T. */
+/* Row-major C = A B^T is column-major C^T = B A^T. */
 static lt_plan lt_plan_make(lt_library *lt, const pl_hopper_product *p)
 {
-    lt_plan r = {p->m, p->n, p->k, p->batch, p->symmetric, p->D != nullptr};
-    cublasOperation_t first = p->symmetric ? CUBLAS_OP_T : CUBLAS_OP_N, second = CUBLAS_OP_N;
+    lt_plan r = {p->m, p->k, p->batch, p->half, p->D != nullptr};
+    cublasOperation_t first = CUBLAS_OP_T, second = CUBLAS_OP_N;
     cublasLtMatmulPreference_t pref;
     cublasLtMatmulHeuristicResult_t found = {};
     size_t workspace = LT_WORKSPACE;
@@ -68,9 +69,9 @@ static lt_plan lt_plan_make(lt_library *lt, const pl_hopper_product *p)
     lt->cublasLtMatmulDescCreate(&r.desc, CUBLAS_COMPUTE_32F, CUDA_R_32F);
     lt->cublasLtMatmulDescSetAttribute(r.desc, CUBLASLT_MATMUL_DESC_TRANSA, &first, sizeof first);
     lt->cublasLtMatmulDescSetAttribute(r.desc, CUBLASLT_MATMUL_DESC_TRANSB, &second, sizeof second);
-    r.a = lt_layout(lt, p->symmetric ? p->n : p->k, p->symmetric ? p->k : p->n, p->ldb, p->bsb, p->batch);
-    r.b = lt_layout(lt, p->m, p->k, p->lda, p->bsa, p->batch);
-    r.c = lt_layout(lt, p->m, p->n, p->ldc, p->bsc, p->batch);
+    r.a = lt_layout(lt, p->half, p->m, p->k, p->ldb, p->bsb, p->batch);
+    r.b = lt_layout(lt, p->half, p->m, p->k, p->lda, p->bsa, p->batch);
+    r.c = lt_layout(lt, p->half, p->m, p->m, p->ldc, p->bsc, p->batch);
     lt->cublasLtMatmulPreferenceCreate(&pref);
     lt->cublasLtMatmulPreferenceSetAttribute(pref, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace, sizeof workspace);
     lt->cublasLtMatmulPreferenceSetAttribute(pref, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &no_split, sizeof no_split);
@@ -87,8 +88,8 @@ static int lt_multiply(lt_library *lt, cudaStream_t stream, const pl_hopper_prod
     lt_plan *r = nullptr;
     float alpha = p->alpha, beta = p->D ? p->beta : 0;
     for (int i = 0; i < made && !r; i++)
-        if (plans[i].m == p->m && plans[i].n == p->n && plans[i].k == p->k && plans[i].batch == p->batch &&
-            plans[i].symmetric == p->symmetric && plans[i].addend == (p->D != nullptr))
+        if (plans[i].m == p->m && plans[i].k == p->k && plans[i].batch == p->batch && plans[i].half == p->half &&
+            plans[i].addend == (p->D != nullptr))
             r = &plans[i];
     if (!r) {
         if (made == 64) return 0;

@@ -1,8 +1,9 @@
-/* cuda_gemm.c -- products by cuBLASLt, the algorithm pinned per shape.
+/* cuda_gemm.c -- products by cuBLASLt, the algorithm pinned per shape; large symmetric ones by our own kernel (cuda_hopper.h).
  *
  * A row-major C = op(A) op(B) is the column-major C^T = op(B)^T op(A)^T on the same memory. The algorithm is looked up once per (formats, sizes,
  * transposes, row strides) with a nominal batch that depends on the shape, never with the batch at hand, and reductions that split K are ruled out: a
- * matrix's product does not depend on what else is in its batch. What cuBLASLt refuses goes to cuda_gemm_plain.cu, by the same key.
+ * matrix's product does not depend on what else is in its batch. What cuBLASLt refuses goes to cuda_gemm_plain.cu, by the same key. Which symmetric products
+ * are halved is a matter of the shape, too.
  */
 #include <cublasLt.h>
 #include <dlfcn.h>
@@ -10,6 +11,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "cuda_hopper.h"
 #include "cuda_kernels.h"
 #include "cuda_state.h"
 
@@ -45,6 +47,7 @@ struct pl_cuda_lt {
     cublasLtHandle_t handle;
     pthread_mutex_t  lock;    /* of the list: queues of one device may be driven by several threads */
     gemm_plan       *plans;
+    pl_hopper_device hopper;    /* no multiprocessors: not for this device */
 #define X(f) __typeof__(f) *f;
     LT_FUNCTIONS(X)
 #undef X
@@ -93,6 +96,7 @@ polar_status pl_cuda_lt_open(pl_cuda_lt **out, const pl_device *dev)
     *out = NULL;
     PL_NEED(lt, POLAR_E_NOMEM, "cuBLASLt's data");
     pthread_mutex_init(&lt->lock, NULL);
+    lt->hopper = pl_hopper_open();
     polar_status st = lt_load(lt, dev);
     if (st != POLAR_OK) pl_cuda_lt_close(lt);
     else *out = lt;
@@ -235,13 +239,34 @@ static cublasStatus_t multiply(pl_queue *q, pl_cuda_lt *lt, gemm_plan *p, const 
                               p->c, a->C.data, p->d, &p->algo, c->workspace, PL_CUDA_WORKSPACE, c->stream);
 }
 
+/* A symmetric product by halves, where that is known to be faster; 0 where it is not done. */
+static int multiply_half(pl_queue *q, const pl_cuda_lt *lt, const pl_args_gemm *a)
+{
+    const pl_mat *D = a->D.data ? &a->D : NULL;
+    if (!a->sym || a->ta || !a->tb || !lt->hopper.multiprocessors || !pl_hopper_pays(a->C.rows, a->A.cols)) return 0;
+    if (a->A.dtype != POLAR_DTYPE_BF16 || a->C.dtype != a->A.dtype) return 0;
+    if (D && D->dtype != a->C.dtype && D->dtype != POLAR_DTYPE_F32) return 0;
+    pl_hopper_product p = {
+        .C = a->C.data, .A = a->A.data, .B = a->B.data, .D = D ? D->data : NULL,
+        .m = a->C.rows, .k = a->A.cols, .batch = a->C.batch,
+        .ldc = a->C.rs, .lda = a->A.rs, .ldb = a->B.rs, .ldd = D ? D->rs : 0,
+        .bsc = a->C.bs, .bsa = a->A.bs, .bsb = a->B.bs, .bsd = D ? D->bs : 0,
+        .alpha = (float)a->alpha, .beta = (float)a->beta,
+        .d_f32 = D && D->dtype == POLAR_DTYPE_F32,
+    };
+    if (!pl_hopper_suits(&p)) return 0;
+    cudaError_t e = pl_hopper_multiply(&lt->hopper, pl_cuda_q(q)->stream, &p, pl_hopper_plan_for(&lt->hopper, &p));
+    if (e != cudaSuccess) pl_queue_keep(q, pl_cuda_fail(e, "launching a symmetric product", q->dev));
+    return 1;
+}
+
 static void gemm_piece(pl_queue *q, const pl_args_gemm *a)
 {
     pl_cuda_lt *lt = pl_cuda_dev(q->dev)->lt;
     gemm_key key = key_of(a);
     char line[400];
-    int done = 0;
-    if (suits(a, &key)) {
+    int done = multiply_half(q, lt, a);
+    if (!done && suits(a, &key)) {
         pthread_mutex_lock(&lt->lock);
         gemm_plan *p = plan_find(lt, &key);
         cublasStatus_t st = p && !p->plain ? multiply(q, lt, p, a) : CUBLAS_STATUS_SUCCESS;

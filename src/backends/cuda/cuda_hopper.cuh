@@ -1,4 +1,4 @@
-/* cuda_hopper.cuh -- Hopper's own instructions, one function each: mbarriers, bulk tensor loads, wgmma, clusters.
+/* cuda_hopper.cuh -- Hopper's own instructions, one function each: mbarriers, bulk tensor loads, wgmma.
  *
  * PL_HOPPER_WATCH makes a wait that lasts over half a second trap, so that a mistake costs a moment and not the machine.
  */
@@ -8,7 +8,7 @@
 #include <cuda.h>
 #include <stdint.h>
 
-#include "cuda_wgmma.cuh"
+#include "cuda_hopper_mma.cuh"
 
 __device__ __forceinline__ uint32_t pl_smem(const void *p)
 {
@@ -35,14 +35,6 @@ __device__ __forceinline__ void pl_mbar_expect(uint32_t bar, uint32_t bytes)
 __device__ __forceinline__ void pl_mbar_arrive(uint32_t bar)
 {
     asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(bar) : "memory");
-}
-
-/* At the same barrier of another block of the cluster. */
-__device__ __forceinline__ void pl_mbar_arrive_at(uint32_t bar, uint32_t block)
-{
-    uint32_t there;
-    asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(bar), "r"(block));
-    asm volatile("mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%0];" ::"r"(there) : "memory");
 }
 
 __device__ __forceinline__ int pl_mbar_try(uint32_t bar, uint32_t parity)
@@ -84,23 +76,12 @@ __device__ __forceinline__ void pl_tma_load(uint32_t to, const CUtensorMap *map,
                  : "memory");
 }
 
-/* Into the same place of every block in the mask, each one's own barrier told. */
-__device__ __forceinline__ void pl_tma_load_all(uint32_t to, const CUtensorMap *map, uint32_t bar, int x, int y, int z,
-                                                uint16_t mask)
-{
-    asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster"
-                 " [%0], [%1, {%3, %4, %5}], [%2], %6;"
-                 ::"r"(to), "l"(map), "r"(bar), "r"(x), "r"(y), "r"(z), "h"(mask)
-                 : "memory");
-}
-
 /* ---- wgmma ----------------------------------------------------------------------------------------- */
 
-/* Rows of 128 bytes, swizzled by 8 rows; offsets in bytes (K-major: `leading` is not looked at, `stride` from 8 rows to the
- * next 8; MN-major: `leading` from 64 columns to the next 64, `stride` from 8 k to the next 8). */
-__device__ __forceinline__ uint64_t pl_wgmma_desc(uint32_t at, uint32_t leading, uint32_t stride)
+/* K-major, rows of 128 bytes, swizzled by 8 rows, which are 1024 bytes. */
+__device__ __forceinline__ uint64_t pl_wgmma_desc(uint32_t at)
 {
-    return (uint64_t)((at & 0x3FFFF) >> 4) | (uint64_t)(leading >> 4) << 16 | (uint64_t)(stride >> 4) << 32 | 1ull << 62;
+    return (uint64_t)((at & 0x3FFFF) >> 4) | 1ull << 16 | 64ull << 32 | 1ull << 62;
 }
 
 __device__ __forceinline__ void pl_wgmma_fence(void)
@@ -128,19 +109,7 @@ template <int N> __device__ __forceinline__ void pl_registers_fewer(void)
     asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(N));
 }
 
-/* ---- blocks, clusters, kernels --------------------------------------------------------------------- */
-
-__device__ __forceinline__ uint32_t pl_cluster_rank(void)
-{
-    uint32_t r;
-    asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(r));
-    return r;
-}
-
-__device__ __forceinline__ void pl_cluster_sync(void)
-{
-    asm volatile("barrier.cluster.arrive.release;\nbarrier.cluster.wait.acquire;" ::: "memory");
-}
+/* ---- blocks, kernels ------------------------------------------------------------------------------ */
 
 /* Among the 128 threads of a warpgroup. */
 __device__ __forceinline__ void pl_group_sync(int id)
@@ -186,12 +155,7 @@ __device__ __forceinline__ uint4 pl_lds16(uint32_t at)
     return v;
 }
 
-/* Two and four 8 x 8 blocks, each stored transposed. */
-__device__ __forceinline__ void pl_stm2_trans(uint32_t at, uint32_t a, uint32_t b)
-{
-    asm volatile("stmatrix.sync.aligned.m8n8.x2.trans.shared.b16 [%0], {%1, %2};" ::"r"(at), "r"(a), "r"(b) : "memory");
-}
-
+/* Four 8 x 8 blocks, each stored transposed. */
 __device__ __forceinline__ void pl_stm4_trans(uint32_t at, uint32_t a, uint32_t b, uint32_t c, uint32_t d)
 {
     asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};"
