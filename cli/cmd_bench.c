@@ -26,7 +26,7 @@ static const cli_option options[] = {
     {"device", CLI_STRING(bench_args, device), .value = "D", .def = "cpu", .help = "where"},
     {"map", CLI_STRING(bench_args, map), .value = "NAME", .def = "ns_bf16_fused", .help = "the polar map, see `polar info`"},
     {"steps", CLI_INT(bench_args, steps, 0, POLAR_MAX_STEPS), .value = "K", .def = "5", .help = "Newton-Schulz steps"},
-    {"set", CLI_STRINGS(bench_args, sets), .value = "NAME", .help = "maps: deit, mlp, small, 1024, 2048, 4096, 4096x16384, 8192; step: matrices, deit, gpt124m, llama430m, so3, 100m"},
+    {"set", CLI_STRINGS(bench_args, sets), .value = "NAME", .help = "maps: deit, mlp, small, 1024, 1024x12, 1024x12_apart, 1024x4096, 2048, 2048x8192, 4096, 4096x16384, 8192; step: matrices, deit, gpt124m, llama430m, so3, 100m"},
     {"rule", CLI_STRINGS(bench_args, rules), .value = "NAME", .help = "step, so3, deit: sgdm, adamw, muon, polaradamw, muon_v, polar_ema"},
     {"moving", CLI_FLAG(bench_args, moving), .help = "step: also whole calls, with gradients that stay and that move every step"},
     {"op", CLI_STRING(bench_args, op), .value = "NAME", .help = "ops: only this one"},
@@ -97,7 +97,7 @@ static polar_status bench_maps(cli_context *ctx, pl_table *t, pl_queue *q, const
     pl_bench_peak_rates peak;
     pl_bench_row row = {.what = ""};
     for (int i = 0; i < a->sets.count; i++)
-        PL_NEED(set_named(a->sets.items[i]), POLAR_E_ARG, "no set '%s' (there are: deit, mlp, small, 1024, 2048, 4096, 4096x16384, 8192)", a->sets.items[i]);
+        PL_NEED(set_named(a->sets.items[i]), POLAR_E_ARG, "no set '%s' (there are: deit, mlp, small, 1024, 1024x12, 1024x12_apart, 1024x4096, 2048, 2048x8192, 4096, 4096x16384, 8192)", a->sets.items[i]);
     PL_TRY(put_peak(ctx, t, q, &peak, o->kind == POLAR_MAP_EXACT ? POLAR_DTYPE_F64 : o->precision));
     for (int i = 0; i < a->sets.count; i++) {
         const pl_bench_set *set = set_named(a->sets.items[i]);

@@ -7,7 +7,7 @@
  *
  * The Gram form (POLAR_ROUND_GRAM) goes several steps on A alone before X is made: with Z = a I + P, P = b A + c A A, the next step's A is Z A Z, and the polynomials are joined
  * as Q = q I + P, q the product of the a, whose part q I is never rounded. A step on A costs m^3 products instead of m^2 n ones. A's roundings, about 2^-9 of its
- * largest entries, grow by a^2 a step against the small singular values, so a chain ends before they matter: three steps at first, while X over its norm is small, then two.
+ * largest entries, grow by a^2 a step against the small singular values, so a chain ends before they matter (ns_chain.c): with Jordan's table three steps, then two.
  *
  * Matrices of one shape and format (a tall one counts as its transpose) form a group and run as one batch; no result depends on
  * what else is in its group, since every op treats a batch's matrices alike and apart.
@@ -65,23 +65,6 @@ void pl_ns_coefs(double *out, const polar_coef *coefs, int64_t steps)
     for (int64_t i = 0; i < steps; i++) out[3 * i] = coefs[i].a, out[3 * i + 1] = coefs[i].b, out[3 * i + 2] = coefs[i].c;
 }
 
-#define GRAM_LEAST 64    /* rows of X from which on it pays */
-#define GRAM_FIRST 256   /* how much A's roundings may grow in the first chain, and in the later ones */
-#define GRAM_LATER 16
-
-int64_t pl_ns_chain(polar_rounding rounding, const polar_coef *coefs, int64_t first, int64_t steps, const pl_mat *X)
-{
-    int64_t m = X->rows < X->cols ? X->rows : X->cols, n = X->rows < X->cols ? X->cols : X->rows, chain = 0, joined = 0, most = first ? 1 : 2;
-    double growth = 1;
-    if (rounding != POLAR_ROUND_GRAM || m < GRAM_LEAST || n < 2 * m) return 0;
-    for (int64_t s = 0; s + 1 < steps; s++) {
-        growth *= coefs[first + s].a * coefs[first + s].a;
-        if (joined < most && growth <= (most == 2 ? GRAM_FIRST : GRAM_LATER)) chain |= (int64_t)1 << s, joined++;
-        else growth = 1, joined = 0, most = 1;
-    }
-    return chain;
-}
-
 /* All steps on X in one op, for devices that have it: the bits of steps_fused but for a chain's (ops.def). */
 static void steps_native(pl_queue *q, pl_mat X, const pl_ns_opts *o)
 {
@@ -89,7 +72,7 @@ static void steps_native(pl_queue *q, pl_mat X, const pl_ns_opts *o)
     for (int s = 0; s < o->steps; s += PL_FUSED_STEPS) {
         pl_args_newton_schulz a = {.X = X, .steps = o->steps - s < PL_FUSED_STEPS ? o->steps - s : PL_FUSED_STEPS};
         pl_ns_coefs(a.coef, o->coefs + s, a.steps);
-        a.chain = pl_ns_chain(o->rounding, o->coefs, s, a.steps, &X);
+        a.chain = pl_ns_chain(o->joined, s, a.steps, &X);
         pl_call_newton_schulz(q, &a);
     }
 }
@@ -98,7 +81,7 @@ static void steps_native(pl_queue *q, pl_mat X, const pl_ns_opts *o)
 static int joined_after(const pl_ns_opts *o, int s, const pl_mat *X)
 {
     int first = s / PL_FUSED_STEPS * PL_FUSED_STEPS;
-    return (int)pl_chain_joined(pl_ns_chain(o->rounding, o->coefs, first, o->steps - first < PL_FUSED_STEPS ? o->steps - first : PL_FUSED_STEPS, X), s - first);
+    return (int)pl_chain_joined(pl_ns_chain(o->joined, first, o->steps - first < PL_FUSED_STEPS ? o->steps - first : PL_FUSED_STEPS, X), s - first);
 }
 
 static void steps_composed(pl_queue *q, ns_work *w, const pl_ns_opts *o)
@@ -229,7 +212,7 @@ static void run_whole(pl_queue *q, const pl_mat *out, const pl_mat *in, int64_t 
 {
     pl_queue_together_begin(q);
     for (int64_t i = 0; i < n; i++) {
-        pl_args_polar_map a = {.Y = out[i], .X = in[i], .steps = o->steps, .chain = pl_ns_chain(o->rounding, o->coefs, 0, o->steps, &in[i]), .eps = o->eps};
+        pl_args_polar_map a = {.Y = out[i], .X = in[i], .steps = o->steps, .chain = pl_ns_chain(o->joined, 0, o->steps, &in[i]), .eps = o->eps};
         if (shared) a.N = *shared;
         pl_ns_coefs(a.coef, o->coefs, o->steps);
         if (in[i].rows && in[i].cols) pl_call_polar_map(q, &a);

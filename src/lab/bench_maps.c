@@ -9,14 +9,18 @@
 #define MAX_TENSORS 8
 
 static const pl_bench_set sets[] = {
-    {"deit", "DeiT-Tiny's 48 block matrices: 12 each of qkv, proj, fc1, fc2", {{12, 576, 192}, {12, 192, 192}, {12, 768, 192}, {12, 192, 768}}},
-    {"mlp", "12 matrices of 192x768", {{12, 192, 768}}},
-    {"small", "100 of 16x16 and 100 of 16x152, as the SO(3) testbed has them", {{100, 16, 16}, {100, 16, 152}}},
-    {"1024", "one 1024x1024", {{1, 1024, 1024}}},
-    {"2048", "one 2048x2048", {{1, 2048, 2048}}},
-    {"4096", "one 4096x4096", {{1, 4096, 4096}}},
-    {"4096x16384", "one 4096x16384", {{1, 4096, 16384}}},
-    {"8192", "one 8192x8192", {{1, 8192, 8192}}},
+    {"deit", "DeiT-Tiny's 48 block matrices: 12 each of qkv, proj, fc1, fc2", {{12, 576, 192}, {12, 192, 192}, {12, 768, 192}, {12, 192, 768}}, 0},
+    {"mlp", "12 matrices of 192x768", {{12, 192, 768}}, 0},
+    {"small", "100 of 16x16 and 100 of 16x152, as the SO(3) testbed has them", {{100, 16, 16}, {100, 16, 152}}, 0},
+    {"1024", "one 1024x1024", {{1, 1024, 1024}}, 0},
+    {"1024x12", "twelve of 1024x1024 in one call", {{12, 1024, 1024}}, 0},
+    {"1024x12_apart", "twelve of 1024x1024, twelve calls", {{12, 1024, 1024}}, 1},
+    {"1024x4096", "one 1024x4096", {{1, 1024, 4096}}, 0},
+    {"2048", "one 2048x2048", {{1, 2048, 2048}}, 0},
+    {"2048x8192", "one 2048x8192", {{1, 2048, 8192}}, 0},
+    {"4096", "one 4096x4096", {{1, 4096, 4096}}, 0},
+    {"4096x16384", "one 4096x16384", {{1, 4096, 16384}}, 0},
+    {"8192", "one 8192x8192", {{1, 8192, 8192}}, 0},
 };
 
 const pl_bench_set *pl_bench_set_at(int i)
@@ -28,13 +32,24 @@ typedef struct {
     int                   n;
     pl_mat                in[MAX_TENSORS], out[MAX_TENSORS];
     polar_tensor          tin[MAX_TENSORS], tout[MAX_TENSORS];
+    int                   apart;
     const polar_map_opts *opts;
 } map_work;
+
+/* Matrix b of a tensor of f32. */
+static polar_tensor matrix_of(const pl_mat *m, int64_t b)
+{
+    return polar_tensor_3d(pl_mat_at(*m, b, 1).data, POLAR_DTYPE_F32, 1, m->rows, m->cols);
+}
 
 static void run_map(pl_queue *q, void *arg)
 {
     map_work *w = arg;
-    polar_status st = polar_map_apply(q, w->tout, w->tin, w->n, w->opts);
+    polar_status st = w->apart ? POLAR_OK : polar_map_apply(q, w->tout, w->tin, w->n, w->opts);
+    for (int64_t b = 0; w->apart && b < w->in[0].batch && st == POLAR_OK; b++) {
+        polar_tensor in = matrix_of(&w->in[0], b), out = matrix_of(&w->out[0], b);
+        st = polar_map_apply(q, &out, &in, 1, w->opts);
+    }
     if (st != POLAR_OK) pl_queue_keep(q, st);
 }
 
@@ -68,7 +83,7 @@ static double nominal_flops(const pl_bench_set *set, const polar_map_opts *o)
 polar_status pl_bench_map(pl_bench_row *out, pl_queue *q, const pl_bench_set *set, const polar_map_opts *o, const pl_bench_peak_rates *peak)
 {
     polar_status st = POLAR_OK;
-    map_work w = {.opts = o};
+    map_work w = {.opts = o, .apart = set->apart};
     for (; w.n < MAX_TENSORS && set->shape[w.n].batch && st == POLAR_OK; w.n++) st = prepare(&w, q, w.n, &set->shape[w.n]);
     if (st == POLAR_OK) st = pl_bench_time(out, q, run_map, &w, peak);
     for (int i = 0; i < w.n; i++) {

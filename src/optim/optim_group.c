@@ -11,6 +11,7 @@
 
 #include "base/alloc.h"
 #include "compose/map.h"
+#include "compose/newton_schulz.h"
 #include "optim/optim_impl.h"
 #include "optim/optim_layout.h"
 
@@ -118,7 +119,10 @@ static polar_status group_set(pl_optim_group *out, const polar_group *g, const p
     PL_NEED(g->reserved == 0, POLAR_E_ARG, "group %lld sets its reserved field; it must be 0", (long long)i);
     PL_TRY(check_rule(rule, i));
     for (int aux = 0; aux < 2; aux++) PL_TRY(check_numbers(out, &out->given[aux], aux, i));
-    return pl_map_resolve(&out->rule.map, out->coefs, &rule->map); /* the caller's coefficients may go */
+    PL_TRY(pl_map_resolve(&out->rule.map, out->coefs, &rule->map)); /* the caller's coefficients may go */
+    if (out->rule.map.rounding == POLAR_ROUND_GRAM)
+        out->joined = pl_ns_joined(out->coefs, out->rule.map.steps, out->rule.map.precision);
+    return POLAR_OK;
 }
 
 polar_status pl_optim_groups_read(polar_optim *opt, const polar_optim_layout *layout)

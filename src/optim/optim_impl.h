@@ -18,6 +18,7 @@
 typedef struct pl_optim_group {
     polar_rule  rule;                 /* of the matrix route; its map is resolved */
     polar_coef  coefs[POLAR_MAX_STEPS];
+    int64_t     joined;               /* steps of the Gram form (pl_ns_joined) */
     polar_route route;                /* of parameters that say AUTO */
     polar_hyper given[2];             /* as the optimiser was made with: matrix route, aux route */
     int64_t     map_set;              /* the first group with the same map */

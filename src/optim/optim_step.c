@@ -131,7 +131,7 @@ static void enqueue_whole(polar_optim *opt, pl_queue *q, const pl_optim_param *p
                                 .scale = p->scale};
         if (r->precondition) a.V = pl_mat_at(V, k * each, each);
         pl_ns_coefs(a.coef, r->map.coefs, a.steps);
-        a.chain = pl_ns_chain(r->map.rounding, r->map.coefs, 0, a.steps, &a.W);
+        a.chain = pl_ns_chain(opt->group[p->group].joined, 0, a.steps, &a.W);
         pl_call_polar_step(q, &a);
     }
 }
