@@ -25,7 +25,7 @@ typedef enum polar_map_kind {
 typedef enum polar_rounding {
     POLAR_ROUND_FUSED = 0,         /* each product rounded once, in its epilogue; no epsilon unless asked (the default) */
     POLAR_ROUND_REFERENCE = 1,     /* the public Muon code's roundings and its eps, bf16 only: what the paper ran */
-    POLAR_ROUND_GRAM = 2           /* as fused, bf16 and f16 only; of matrices twice as long as wide some steps on X X^T alone: a third fewer products, roundings like the reference's */
+    POLAR_ROUND_GRAM = 2           /* as fused, bf16 and f16 only; of matrices 1.5 times as long as wide some steps on X X^T alone: a third fewer products, roundings like the reference's */
 } polar_rounding;
 
 typedef struct polar_coef {

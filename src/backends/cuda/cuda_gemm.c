@@ -245,7 +245,7 @@ static int multiply_half(pl_queue *q, const pl_cuda_lt *lt, const pl_args_gemm *
     const pl_mat *D = a->D.data ? &a->D : NULL;
     int wide = D && D->dtype == POLAR_DTYPE_F32;    /* cuBLASLt has nothing for that */
     if (!a->sym || a->ta || !a->tb || !lt->hopper.multiprocessors || (!wide && !pl_hopper_pays(a->C.rows, a->A.cols))) return 0;
-    if (a->A.dtype != POLAR_DTYPE_BF16 || a->C.dtype != a->A.dtype) return 0;
+    if (polar_dtype_size(a->A.dtype) != 2 || a->B.dtype != a->A.dtype || a->C.dtype != a->A.dtype) return 0;
     if (D && D->dtype != a->C.dtype && !wide) return 0;
     pl_hopper_product p = {
         .C = a->C.data, .A = a->A.data, .B = a->B.data, .D = D ? D->data : NULL,
@@ -253,7 +253,7 @@ static int multiply_half(pl_queue *q, const pl_cuda_lt *lt, const pl_args_gemm *
         .ldc = a->C.rs, .lda = a->A.rs, .ldb = a->B.rs, .ldd = D ? D->rs : 0,
         .bsc = a->C.bs, .bsa = a->A.bs, .bsb = a->B.bs, .bsd = D ? D->bs : 0,
         .alpha = (float)a->alpha, .beta = (float)a->beta,
-        .d_f32 = wide,
+        .half = a->A.dtype == POLAR_DTYPE_F16, .d_f32 = wide,
     };
     if (!pl_hopper_suits(&p)) return 0;
     cudaError_t e = pl_hopper_multiply(&lt->hopper, pl_cuda_q(q)->stream, &p, pl_hopper_plan_for(&lt->hopper, &p));
