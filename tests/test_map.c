@@ -273,7 +273,7 @@ static double from_fp64(const char *device, const char *map, int64_t rows, int64
  * values it adds b times that to its a. Where the form does not pay it is the fused map. */
 static void gram_form(const char *device)
 {
-    static const int64_t shapes[][2] = {{96, 200}, {300, 100}, {128, 600}}, others[][2] = {{63, 200}, {100, 199}, {64, 64}};
+    static const int64_t shapes[][2] = {{96, 144}, {300, 100}, {128, 600}}, others[][2] = {{63, 200}, {100, 149}, {64, 64}};
     double worst = 0, steep = 0, top = 0;
     int64_t bad = 0;
     for (int s = 0; s < 3; s++) {
