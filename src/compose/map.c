@@ -97,7 +97,8 @@ void pl_map_enqueue(pl_queue *q, const pl_mat *out, const pl_mat *in, const int6
                      .coefs = o->coefs,
                      .eps = o->eps};
     int64_t first = 0;    /* matrix for which the Gram form pays */
-    while (first < n && !(o->rounding == POLAR_ROUND_GRAM && pl_ns_long(&in[first]))) first++;
+    int gram = o->kind == POLAR_MAP_NEWTON_SCHULZ && o->rounding == POLAR_ROUND_GRAM;
+    while (first < n && !(gram && pl_ns_long(&in[first]))) first++;
     if (first < n) ns.joined = pl_ns_joined(o->coefs, o->steps, o->precision);
     if (o->kind == POLAR_MAP_NEWTON_SCHULZ) pl_newton_schulz(q, out, in, dim, n, &ns);
     else

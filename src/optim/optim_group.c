@@ -120,7 +120,7 @@ static polar_status group_set(pl_optim_group *out, const polar_group *g, const p
     PL_TRY(check_rule(rule, i));
     for (int aux = 0; aux < 2; aux++) PL_TRY(check_numbers(out, &out->given[aux], aux, i));
     PL_TRY(pl_map_resolve(&out->rule.map, out->coefs, &rule->map)); /* the caller's coefficients may go */
-    if (out->rule.map.rounding == POLAR_ROUND_GRAM)
+    if (out->rule.map.kind == POLAR_MAP_NEWTON_SCHULZ && out->rule.map.rounding == POLAR_ROUND_GRAM)
         out->joined = pl_ns_joined(out->coefs, out->rule.map.steps, out->rule.map.precision);
     return POLAR_OK;
 }
