@@ -33,7 +33,7 @@ static int try_device(char *out, size_t bytes, const char *name)
 /* The i-th instruction set this build knows by name, NULL past the end; *usable: on this machine too. */
 static const char *instruction_set(int i, int *usable)
 {
-    static const char *const names[] = {"scalar", "avx2", "avx512", "avx512bf16", "amx"};
+    static const char *const names[] = {"scalar", "neon", "avx2", "avx512", "avx512bf16", "amx"};
     for (size_t k = 0; k < sizeof names / sizeof *names; k++) {
         char name[32];
         polar_device *dev;

@@ -12,8 +12,10 @@ target_link_options(polar_shared PRIVATE -Wl,--version-script=${CMAKE_SOURCE_DIR
 if(NOT POLAR_SANITIZE)
   target_link_options(polar_shared PRIVATE -Wl,--no-undefined)
 endif()
-
-set_target_properties(polar_program PROPERTIES INSTALL_RPATH_USE_LINK_PATH ON)    # for libraries in folders of their own
+if(POLAR_LAB)
+  set_target_properties(polar_program PROPERTIES INSTALL_RPATH_USE_LINK_PATH ON)    # for libraries in folders of their own
+  install(TARGETS polar_program RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+endif()
 
 # What a program needs beside libpolar.a, as flags: "/dir/libx.so" gives -lx, after -L/dir where the linker does not look by itself.
 set(polar_private_libs "")
@@ -33,7 +35,6 @@ endif()
 list(APPEND polar_private_libs -lpthread -ldl -lm)
 string(REPLACE ";" " " polar_private_flags "${polar_private_libs}")
 
-install(TARGETS polar_program RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 install(TARGETS polar polar_shared ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
 install(DIRECTORY include/polar DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h")
 

@@ -48,6 +48,7 @@ threads() {
 isa_flags() {
     case $1 in
     scalar) ;;
+    neon) echo asimd ;;
     avx2) echo avx2 fma ;;
     avx512) echo avx2 fma avx512f avx512dq avx512bw avx512vl ;;
     avx512bf16) echo avx2 fma avx512f avx512dq avx512bw avx512vl avx512_bf16 ;;
@@ -80,7 +81,7 @@ fuzzer_works() {
 
 part 'sanitizers: address, undefined' sanitizers
 part "thread sanitizer" threads
-for isa in scalar avx2 avx512 avx512bf16 amx; do
+for isa in scalar neon avx2 avx512 avx512bf16 amx; do
     lacks=$(isa_lacks $isa)
     if [ -z "$lacks" ]; then part "instruction set: $isa" forced $isa; else skip "instruction set: $isa" "this CPU has no $lacks"; fi
 done

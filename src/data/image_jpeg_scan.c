@@ -98,7 +98,11 @@ static int codes_make(codes *c, const JHUFF_TBL *t, int is_dc)
 
 /* ---- bits ------------------------------------------------------------------------------------------------------------- */
 
+#ifdef __x86_64__
 #define FAST   __attribute__((target("avx2,bmi2")))
+#else
+#define FAST
+#endif
 #define INLINE static inline __attribute__((always_inline)) FAST
 
 /* Byte by byte: over the zeros stuffed after 0xff, not over markers, with zeros after the end. */

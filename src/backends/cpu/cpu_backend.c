@@ -23,7 +23,7 @@ typedef struct {
 
 const char *pl_isa_name(pl_isa isa)
 {
-    static const char *const names[PL_ISA_COUNT] = {"scalar", "avx2", "avx512", "avx512bf16", "amx"};
+    static const char *const names[PL_ISA_COUNT] = {"scalar", "neon", "avx2", "avx512", "avx512bf16", "amx"};
     return names[isa];
 }
 
@@ -54,6 +54,9 @@ static int cpu_has(pl_isa isa)
 {
     switch (isa) {
     case PL_ISA_SCALAR: return 1;
+#ifdef PL_HAVE_NEON
+    case PL_ISA_NEON: return 1;    /* every aarch64 has it */
+#endif
 #ifdef __x86_64__
     case PL_ISA_AVX2: return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
     case PL_ISA_AVX512:
@@ -80,6 +83,9 @@ typedef struct {
 
 static const isa_kernels built[PL_ISA_COUNT] = {
     [PL_ISA_SCALAR] = {&pl_cpu_ops_scalar, pl_cpu_peak_scalar, NULL},
+#ifdef PL_HAVE_NEON
+    [PL_ISA_NEON] = {&pl_cpu_ops_neon, pl_cpu_peak_neon, NULL},
+#endif
 #ifdef PL_HAVE_AVX2
     [PL_ISA_AVX2] = {&pl_cpu_ops_avx2, pl_cpu_peak_avx2, NULL},
 #endif
@@ -112,7 +118,7 @@ static polar_status isa_parse(int *out, const char *name, const char *from)
             *out = i;
             return POLAR_OK;
         }
-    return PL_FAIL(POLAR_E_ARG, "%s=%s: no such instruction set (there are: scalar, avx2, avx512, avx512bf16, amx)", from, name);
+    return PL_FAIL(POLAR_E_ARG, "%s=%s: no such instruction set (there are: scalar, neon, avx2, avx512, avx512bf16, amx)", from, name);
 }
 
 static polar_status set_option(void *ctx, const char *key, const char *value)

@@ -1,6 +1,7 @@
 /* cpu_kernels.h -- what is built once per instruction set, and the choice between them at run time.
  *
- * Every file in kernels/ is compiled for scalar (baseline), avx2, avx512, avx512bf16 (and its dot products of bf16) and amx (avx512 and the tile unit) with PL_ISA set; the functions carry the
+ * Every file in kernels/ is compiled with PL_ISA set: on x86-64 for scalar (baseline), avx2, avx512, avx512bf16 (and its dot products of
+ * bf16) and amx (avx512 and the tile unit), on aarch64 for scalar (baseline, no fused multiply-add) and neon. The functions carry the
  * instruction set in their names, cpu_ops.c collects them into a table, and cpu_backend.c chooses one. Results depend on nothing but the
  * operands: not on threads, batch mates or the position in a matrix; in the element tier and in norms not on the instruction set either.
  */
@@ -21,13 +22,14 @@
 #define PL_IVDEP _Pragma("GCC ivdep")
 #endif
 
-typedef enum pl_isa { PL_ISA_SCALAR, PL_ISA_AVX2, PL_ISA_AVX512, PL_ISA_AVX512BF16, PL_ISA_AMX, PL_ISA_COUNT } pl_isa;
+typedef enum pl_isa { PL_ISA_SCALAR, PL_ISA_NEON, PL_ISA_AVX2, PL_ISA_AVX512, PL_ISA_AVX512BF16, PL_ISA_AMX, PL_ISA_COUNT } pl_isa;
 
 /* All ops of one instruction set, parallel over `q->dev->threads`; same shape as pl_ops, empty slots fall to ref. */
-extern const pl_ops pl_cpu_ops_scalar, pl_cpu_ops_avx2, pl_cpu_ops_avx512, pl_cpu_ops_avx512bf16, pl_cpu_ops_amx;
+extern const pl_ops pl_cpu_ops_scalar, pl_cpu_ops_neon, pl_cpu_ops_avx2, pl_cpu_ops_avx512, pl_cpu_ops_avx512bf16, pl_cpu_ops_amx;
 
 /* FLOPs per second of multiply-adds that stay in registers, all threads at once, dtype being that of the factors. */
 double pl_cpu_peak_scalar(pl_device *dev, polar_dtype dtype);
+double pl_cpu_peak_neon(pl_device *dev, polar_dtype dtype);
 double pl_cpu_peak_avx2(pl_device *dev, polar_dtype dtype);
 double pl_cpu_peak_avx512(pl_device *dev, polar_dtype dtype);
 double pl_cpu_peak_avx512bf16(pl_device *dev, polar_dtype dtype);
@@ -64,7 +66,7 @@ typedef struct pl_cpu_norm {
 
 void pl_cpu_do_item(pl_queue *q, const pl_cpu_item *item);    /* at pl_queue_together_end, or at once */
 
-const char *pl_isa_name(pl_isa isa);      /* "scalar", "avx2", "avx512", "avx512bf16", "amx" */
+const char *pl_isa_name(pl_isa isa);      /* "scalar", "neon", "avx2", "avx512", "avx512bf16", "amx" */
 int         pl_isa_usable(pl_isa isa);    /* built in, and this CPU and kernel have it; asks the kernel for the tile unit */
 
 void pl_cpu_polar_exact(pl_queue *q, const pl_args_polar_exact *a);    /* the oracle's, the batch shared out over the threads */

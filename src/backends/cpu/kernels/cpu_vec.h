@@ -14,6 +14,12 @@
 
 #if defined(__AVX512F__) || defined(__AVX2__)
 #include <immintrin.h>
+#elif defined(PL_NEON)
+#include <arm_neon.h>
+#endif
+
+#if defined(__AVX2__) || defined(PL_NEON)
+#define PL_VEC_FMA    /* there is an instruction for it */
 #endif
 
 /* The tile of a product that lives in registers: TILE_ROWS x 2 vectors, beside two vectors of B and one entry of A. */
@@ -23,6 +29,9 @@
 #elif defined(__AVX2__)
 #define PL_VEC_BYTES 32
 #define PL_TILE_ROWS 6
+#elif defined(PL_NEON)
+#define PL_VEC_BYTES 16
+#define PL_TILE_ROWS 12
 #else
 #define PL_VEC_BYTES 16
 #define PL_TILE_ROWS 4
@@ -40,6 +49,8 @@ PL_INLINE pl_vec_f32 pl_vec_fma_f32(pl_vec_f32 a, pl_vec_f32 b, pl_vec_f32 c)
     return _mm512_fmadd_ps(a, b, c);
 #elif defined(__AVX2__)
     return _mm256_fmadd_ps(a, b, c);
+#elif defined(PL_NEON)
+    return (pl_vec_f32)vfmaq_f32((float32x4_t)c, (float32x4_t)a, (float32x4_t)b);
 #else
     return a * b + c;
 #endif
@@ -52,6 +63,8 @@ PL_INLINE pl_vec_f64 pl_vec_fma_f64(pl_vec_f64 a, pl_vec_f64 b, pl_vec_f64 c)
     return _mm512_fmadd_pd(a, b, c);
 #elif defined(__AVX2__)
     return _mm256_fmadd_pd(a, b, c);
+#elif defined(PL_NEON)
+    return (pl_vec_f64)vfmaq_f64((float64x2_t)c, (float64x2_t)a, (float64x2_t)b);
 #else
     return a * b + c;
 #endif
@@ -60,7 +73,7 @@ PL_INLINE pl_vec_f64 pl_vec_fma_f64(pl_vec_f64 a, pl_vec_f64 b, pl_vec_f64 c)
 /* a b + c with one rounding on every instruction set: the baseline calls fma, and is slow. For sums whose bits every build shares. */
 PL_INLINE pl_vec_f32 pl_vec_fused_f32(pl_vec_f32 a, pl_vec_f32 b, pl_vec_f32 c)
 {
-#if !defined(__AVX2__)
+#ifndef PL_VEC_FMA
     for (int l = 0; l < (int)(PL_VEC_BYTES / sizeof(float)); l++) c[l] = fmaf(a[l], b[l], c[l]);
     return c;
 #else
@@ -70,7 +83,7 @@ PL_INLINE pl_vec_f32 pl_vec_fused_f32(pl_vec_f32 a, pl_vec_f32 b, pl_vec_f32 c)
 
 PL_INLINE pl_vec_f64 pl_vec_fused_f64(pl_vec_f64 a, pl_vec_f64 b, pl_vec_f64 c)
 {
-#if !defined(__AVX2__)
+#ifndef PL_VEC_FMA
     for (int l = 0; l < (int)(PL_VEC_BYTES / sizeof(double)); l++) c[l] = fma(a[l], b[l], c[l]);
     return c;
 #else
