@@ -65,14 +65,20 @@ void pl_ns_coefs(double *out, const polar_coef *coefs, int64_t steps)
     for (int64_t i = 0; i < steps; i++) out[3 * i] = coefs[i].a, out[3 * i + 1] = coefs[i].b, out[3 * i + 2] = coefs[i].c;
 }
 
+/* The op's arguments for the steps from `first` on. */
+static pl_args_newton_schulz steps_args(pl_mat X, const pl_ns_opts *o, int first)
+{
+    pl_args_newton_schulz a = {.X = X, .steps = o->steps - first < PL_FUSED_STEPS ? o->steps - first : PL_FUSED_STEPS};
+    pl_ns_coefs(a.coef, o->coefs + first, a.steps);
+    a.chain = pl_ns_chain(o->joined, first, a.steps, &X);
+    return a;
+}
+
 /* All steps on X in one op, for devices that have it: the bits of steps_fused but for a chain's (ops.def). */
 static void steps_native(pl_queue *q, pl_mat X, const pl_ns_opts *o)
 {
-    if (!X.batch) return;
     for (int s = 0; s < o->steps; s += PL_FUSED_STEPS) {
-        pl_args_newton_schulz a = {.X = X, .steps = o->steps - s < PL_FUSED_STEPS ? o->steps - s : PL_FUSED_STEPS};
-        pl_ns_coefs(a.coef, o->coefs + s, a.steps);
-        a.chain = pl_ns_chain(o->joined, s, a.steps, &X);
+        pl_args_newton_schulz a = steps_args(X, o, s);
         pl_call_newton_schulz(q, &a);
     }
 }
@@ -195,29 +201,74 @@ static void run_group_native(pl_queue *q, const pl_mat *out, const pl_mat *in, i
     pl_scratch_end(q, mark);
 }
 
+/* Everything of a matrix at once. */
+static pl_args_polar_map whole_args(const pl_mat *out, const pl_mat *in, const pl_mat *shared, const pl_ns_opts *o)
+{
+    pl_args_polar_map a = {.Y = *out, .X = *in, .steps = o->steps, .eps = o->eps};
+    if (shared) a.N = *shared;
+    pl_ns_coefs(a.coef, o->coefs, o->steps);
+    a.chain = pl_ns_chain(o->joined, 0, o->steps, in);
+    return a;
+}
+
+static void run_group_whole(pl_queue *q, const pl_mat *out, const pl_mat *in, int64_t leader, int64_t n, const pl_mat *shared,
+                            const pl_ns_opts *o)
+{
+    for (int64_t i = leader; i < n; i++) {
+        if (!same_group(&in[i], &in[leader])) continue;
+        pl_args_polar_map a = whole_args(&out[i], &in[i], shared, o);
+        pl_call_polar_map(q, &a);
+    }
+}
+
+/* ---- which way a group goes: of its shape and formats ------------------------------------------------ */
+
+typedef void (*group_fn)(pl_queue *q, const pl_mat *out, const pl_mat *in, int64_t leader, int64_t n, const pl_mat *shared,
+                         const pl_ns_opts *o);
+
 static int fused_format(polar_dtype dtype)
 {
     return dtype == POLAR_DTYPE_F32 || dtype == POLAR_DTYPE_BF16;
 }
 
-/* One op for each list entry, where the device has it and they are of its formats: everything of a matrix at once. */
-static int whole(pl_queue *q, const pl_mat *out, const pl_mat *in, int64_t n, const pl_ns_opts *o)
+/* One op for each list entry, where the device has it and they are all of its formats. */
+static int is_whole(pl_queue *q, const pl_mat *out, const pl_mat *in, int64_t leader, int64_t n, const pl_mat *shared,
+                    const pl_ns_opts *o)
 {
-    int can = pl_queue_has(q, PL_OP_polar_map) && o->steps <= PL_FUSED_STEPS;
-    for (int64_t i = 0; i < n && can; i++) can = fused_format(in[i].dtype) && fused_format(out[i].dtype);
+    int can = o->steps <= PL_FUSED_STEPS;
+    for (int64_t i = leader; i < n && can; i++) {
+        if (!same_group(&in[i], &in[leader])) continue;
+        can = fused_format(in[i].dtype) && fused_format(out[i].dtype);
+        if (!can) break;
+        pl_args_polar_map a = whole_args(&out[i], &in[i], shared, o);
+        can = pl_queue_serves(q, PL_OP_polar_map, &a);
+    }
     return can;
 }
 
-static void run_whole(pl_queue *q, const pl_mat *out, const pl_mat *in, int64_t n, const pl_mat *shared, const pl_ns_opts *o)
+static int is_native(pl_queue *q, const pl_mat *in, const pl_ns_opts *o)
 {
-    pl_queue_together_begin(q);
-    for (int64_t i = 0; i < n; i++) {
-        pl_args_polar_map a = {.Y = out[i], .X = in[i], .steps = o->steps, .chain = pl_ns_chain(o->joined, 0, o->steps, &in[i]), .eps = o->eps};
-        if (shared) a.N = *shared;
-        pl_ns_coefs(a.coef, o->coefs, o->steps);
-        if (in[i].rows && in[i].cols) pl_call_polar_map(q, &a);
+    int can = 1;
+    for (int s = 0; s < o->steps && can; s += PL_FUSED_STEPS) {
+        pl_args_newton_schulz a = steps_args(pl_mat_dense(NULL, POLAR_DTYPE_BF16, 1, in->rows, in->cols), o, s);
+        can = pl_queue_serves(q, PL_OP_newton_schulz, &a);
     }
-    pl_queue_together_end(q);
+    return can;
+}
+
+static group_fn way_of(pl_queue *q, const pl_mat *out, const pl_mat *in, int64_t leader, int64_t n, const pl_mat *shared,
+                       const pl_ns_opts *o)
+{
+    int fused = o->precision == POLAR_DTYPE_BF16 && o->rounding != POLAR_ROUND_REFERENCE && pl_queue_has(q, PL_OP_newton_schulz);
+    if (fused && is_whole(q, out, in, leader, n, shared, o)) return run_group_whole;
+    return fused && is_native(q, &in[leader], o) ? run_group_native : run_group;
+}
+
+static int leads(const pl_mat *in, int64_t i)
+{
+    for (int64_t j = 0; j < i; j++)
+        if (same_group(&in[i], &in[j])) return 0;
+    return in[i].rows && in[i].cols;
 }
 
 /* The Frobenius norm of the direct sum of in[i] (x) I_dim[i]. */
@@ -234,15 +285,18 @@ static pl_mat shared_norm(pl_queue *q, const pl_mat *in, const int64_t *dim, int
 void pl_newton_schulz(pl_queue *q, const pl_mat *out, const pl_mat *in, const int64_t *dim, int64_t n, const pl_ns_opts *o)
 {
     pl_scratch_mark mark = pl_scratch_begin(q);
-    pl_mat shared = {0};
-    int native = o->precision == POLAR_DTYPE_BF16 && o->rounding != POLAR_ROUND_REFERENCE && pl_queue_has(q, PL_OP_newton_schulz);
-    if (dim) shared = shared_norm(q, in, dim, n, o->rounding == POLAR_ROUND_REFERENCE);
-    int at_once = native && whole(q, out, in, n, o);
-    if (at_once) run_whole(q, out, in, n, dim ? &shared : NULL, o);
-    for (int64_t i = 0; i < n && !at_once; i++) {
-        int leads = 1;
-        for (int64_t j = 0; j < i && leads; j++) leads = !same_group(&in[i], &in[j]);
-        if (leads && in[i].rows && in[i].cols) (native ? run_group_native : run_group)(q, out, in, i, n, dim ? &shared : NULL, o);
+    pl_mat norm, *shared = NULL;
+    if (dim) {
+        norm = shared_norm(q, in, dim, n, o->rounding == POLAR_ROUND_REFERENCE);
+        shared = &norm;
+    }
+    pl_queue_together_begin(q);
+    for (int64_t i = 0; i < n; i++)
+        if (leads(in, i) && way_of(q, out, in, i, n, shared, o) == run_group_whole) run_group_whole(q, out, in, i, n, shared, o);
+    pl_queue_together_end(q);
+    for (int64_t i = 0; i < n; i++) {
+        group_fn way = leads(in, i) ? way_of(q, out, in, i, n, shared, o) : run_group_whole;
+        if (way != run_group_whole) way(q, out, in, i, n, shared, o);
     }
     pl_scratch_end(q, mark);
 }

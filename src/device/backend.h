@@ -28,6 +28,7 @@ typedef struct pl_backend {
     int          (*queue_captured)(pl_queue *q);                                     /* inside a capture that is not ours; or NULL */
     void         (*together_end)(pl_queue *q);                                       /* does what was put off since pl_queue_together_begin; or NULL where nothing is */
     size_t       (*op_scratch)(pl_queue *q, pl_op_id id, const void *args);          /* scratch an op takes for itself, for dry runs; or NULL */
+    int          (*op_serves)(pl_queue *q, pl_op_id id, const void *args);           /* a fused op it has takes these operands; or NULL: any */
     double       (*peak_flops)(pl_device *dev, polar_dtype dtype);                   /* FLOPs per second of a loop in registers, for benchmarks; or NULL */
     void         (*copy)(pl_queue *q, void *dst, const void *src, size_t bytes, pl_copy_kind kind);
     /* graphs; all NULL where a graph is a plain call */

@@ -230,3 +230,9 @@ int pl_queue_has(const pl_queue *q, pl_op_id id)
 {
     return pl_op_present(&q->dev->ops, id);
 }
+
+int pl_queue_serves(pl_queue *q, pl_op_id id, const void *args)
+{
+    const pl_backend *b = q->dev->backend;
+    return pl_queue_has(q, id) && (!b->op_serves || b->op_serves(q, id, args));
+}

@@ -56,6 +56,7 @@ void pl_queue_together_begin(pl_queue *q);    /* not one inside another */
 void pl_queue_together_end(pl_queue *q);      /* everything is enqueued after it, as if in the order of the calls */
 
 int pl_queue_has(const pl_queue *q, pl_op_id id);    /* the device has this op: to be asked of fused ones */
+int pl_queue_serves(pl_queue *q, pl_op_id id, const void *args);    /* and takes these operands: formats, shapes and numbers count, data need not be there */
 
 pl_scratch_mark pl_scratch_begin(pl_queue *q);                        /* remembers the top of the stack */
 void           *pl_scratch_take(pl_queue *q, size_t bytes);           /* device memory, 64-byte aligned; NULL after an error */

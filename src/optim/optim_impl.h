@@ -22,7 +22,6 @@ typedef struct pl_optim_group {
     polar_route route;                /* of parameters that say AUTO */
     polar_hyper given[2];             /* as the optimiser was made with: matrix route, aux route */
     int64_t     map_set;              /* the first group with the same map */
-    int         whole;                /* of a map set: its plain matrices go from end to end (polar_step), in the step being enqueued */
 } pl_optim_group;
 
 typedef struct pl_optim_param {
@@ -39,6 +38,7 @@ typedef struct pl_optim_param {
     pl_mat      M, V, D;              /* state: momentum, second moment (or none), direction (or none) */
     pl_mat      N;                    /* the direction's norm, where measured */
     pl_mat      T;                    /* (members, 1, 2): steps made, steps left out, where parameters count their own */
+    int         whole;                /* it goes from end to end (polar_step) in the step being enqueued */
 } pl_optim_param;
 
 struct polar_optim {

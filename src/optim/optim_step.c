@@ -1,5 +1,5 @@
 /* optim_step.c -- one step: live values, then momentum and preconditioner, the polar map over all matrices at once, scale, decay and step; or, where the device has an op for
- * all of that (polar_step), each matrix from end to end. */
+ * all of that (polar_step) that takes the shape, each matrix from end to end. */
 #include <math.h>
 
 #include "base/alloc.h"
@@ -81,57 +81,56 @@ static pl_mat live_of(const polar_optim *opt, const pl_optim_param *p)
 
 /* ---- the work -------------------------------------------------------------------------------------- */
 
-/* polar_step can do p: a matrix over its own norm. */
-static int is_plain_matrix(const pl_optim_param *p)
-{
-    return p->route == POLAR_ROUTE_MATRIX && !p->schur_group;
-}
-
-/* All plain matrices of a map set go from end to end; the directions of one shape are one batch of the map,
- * so none of them may stay behind. */
-static int whole_steps(const polar_optim *opt, const pl_queue *q, int64_t set)
-{
-    const polar_map_opts *map = &opt->group[set].rule.map;
-    int can = pl_queue_has(q, PL_OP_polar_step) && !opt->o.measure && map->kind == POLAR_MAP_NEWTON_SCHULZ && map->precision == POLAR_DTYPE_BF16 &&
-              map->rounding != POLAR_ROUND_REFERENCE && map->steps <= PL_FUSED_STEPS;
-    for (int64_t i = 0; i < opt->n && can; i++) {
-        const pl_optim_param *p = &opt->params[i];
-        can = !is_plain_matrix(p) || opt->group[p->group].map_set != set ||
-              (p->M.dtype == POLAR_DTYPE_F32 && p->G.dtype != POLAR_DTYPE_F64);
-    }
-    return can;
-}
-
-static int is_whole(const polar_optim *opt, const pl_optim_param *p)
-{
-    return is_plain_matrix(p) && opt->group[opt->group[p->group].map_set].whole;
-}
-
 /* Every block of rows a matrix of its own; all tensors are packed. */
 static pl_mat blocks_of(pl_mat m, const pl_optim_param *p)
 {
     return pl_mat_dense(m.data, m.dtype, m.batch * p->row_blocks, p->rows / p->row_blocks, p->cols);
 }
 
-static void enqueue_whole(polar_optim *opt, pl_queue *q, const pl_optim_param *p)
+/* One row of live values for all matrices of a call, or one for each. */
+static int64_t whole_calls(const polar_optim *opt, const pl_optim_param *p)
+{
+    return p->row_blocks == 1 ? 1 : opt->members;
+}
+
+static pl_args_polar_step whole_args(const polar_optim *opt, const pl_optim_param *p, int64_t k)
 {
     const polar_rule *r = pl_optim_rule(opt, p);
     pl_mat W = blocks_of(pl_optim_weight(p), p), M = blocks_of(p->M, p), V = blocks_of(p->V, p),
            G = blocks_of(p->G, p), live = live_of(opt, p);
-    int64_t calls = p->row_blocks == 1 ? 1 : opt->members, each = W.batch / calls;    /* one row of live values for all matrices of a call, or one for each */
-    for (int64_t k = 0; k < calls; k++) {
-        pl_args_polar_step a = {.W = pl_mat_at(W, k * each, each),
-                                .M = pl_mat_at(M, k * each, each),
-                                .G = pl_mat_at(G, k * each, each),
-                                .live = calls == 1 ? live : pl_mat_at(live, k, 1),
-                                .momentum = r->momentum,
-                                .precondition = r->precondition,
-                                .steps = r->map.steps,
-                                .eps = r->map.eps,
-                                .scale = p->scale};
-        if (r->precondition) a.V = pl_mat_at(V, k * each, each);
-        pl_ns_coefs(a.coef, r->map.coefs, a.steps);
-        a.chain = pl_ns_chain(opt->group[p->group].joined, 0, a.steps, &a.W);
+    int64_t calls = whole_calls(opt, p), each = W.batch / calls;
+    pl_args_polar_step a = {.W = pl_mat_at(W, k * each, each),
+                            .M = pl_mat_at(M, k * each, each),
+                            .G = pl_mat_at(G, k * each, each),
+                            .live = calls == 1 ? live : pl_mat_at(live, k, 1),
+                            .momentum = r->momentum,
+                            .precondition = r->precondition,
+                            .steps = r->map.steps,
+                            .eps = r->map.eps,
+                            .scale = p->scale};
+    if (r->precondition) a.V = pl_mat_at(V, k * each, each);
+    pl_ns_coefs(a.coef, r->map.coefs, a.steps);
+    a.chain = pl_ns_chain(opt->group[p->group].joined, 0, a.steps, &a.W);
+    return a;
+}
+
+/* polar_step can do p: a matrix over its own norm, of a shape and formats that the device's op takes. */
+static int can_be_whole(const polar_optim *opt, pl_queue *q, const pl_optim_param *p)
+{
+    const polar_map_opts *map = &pl_optim_rule(opt, p)->map;
+    if (p->route != POLAR_ROUTE_MATRIX || p->schur_group || p->rows * p->cols == 0 || opt->o.measure) return 0;
+    if (map->kind != POLAR_MAP_NEWTON_SCHULZ || map->precision != POLAR_DTYPE_BF16 || map->steps > PL_FUSED_STEPS)
+        return 0;
+    if (map->rounding == POLAR_ROUND_REFERENCE || !pl_queue_has(q, PL_OP_polar_step)) return 0;
+    if (p->M.dtype != POLAR_DTYPE_F32 || p->G.dtype == POLAR_DTYPE_F64) return 0;
+    pl_args_polar_step a = whole_args(opt, p, 0);
+    return pl_queue_serves(q, PL_OP_polar_step, &a);
+}
+
+static void enqueue_whole(polar_optim *opt, pl_queue *q, const pl_optim_param *p)
+{
+    for (int64_t k = 0; k < whole_calls(opt, p); k++) {
+        pl_args_polar_step a = whole_args(opt, p, k);
         pl_call_polar_step(q, &a);
     }
 }
@@ -155,7 +154,7 @@ static int64_t gather_maps(polar_optim *opt)
     int64_t n = 0;
     for (int64_t k = 0; k < opt->order_count; k++) {
         const pl_optim_param *p = &opt->params[opt->order[k]];
-        if (pl_optim_missing(p) || is_whole(opt, p)) continue;
+        if (pl_optim_missing(p) || p->whole) continue;
         pl_mat D = blocks_of(p->D, p), *last = n ? &opt->maps[n - 1] : NULL;
         int64_t set = opt->group[p->group].map_set;
         int joins = last && !p->schur_group && !opt->map_group[n - 1] && opt->map_set[n - 1] == set &&
@@ -186,7 +185,7 @@ static void enqueue_maps(polar_optim *opt, pl_queue *q)
 
 static void enqueue_step(polar_optim *opt, pl_queue *q, const pl_optim_param *p)
 {
-    if (pl_optim_keeps_direction(opt, p) && !is_whole(opt, p)) {
+    if (pl_optim_keeps_direction(opt, p) && !p->whole) {
         pl_mat flat = pl_mat_dense(p->D.data, p->D.dtype, 1, p->D.batch * p->rows, p->cols);
         if (p->N.data) PL_CALL(frob, q, .N = p->N, .X = flat, .weight = 1);
         PL_CALL(decay_step, q, .W = pl_optim_weight(p), .D = p->D, .live = live_of(opt, p),
@@ -214,14 +213,14 @@ static void enqueue_advance(polar_optim *opt, pl_queue *q)
 static void enqueue_all(pl_queue *q, void *arg)
 {
     polar_optim *opt = arg;
-    for (int64_t set = 0; set < opt->groups; set++)
-        opt->group[set].whole = opt->group[set].map_set == set && whole_steps(opt, q, set);
+    for (int64_t i = 0; i < opt->n; i++)
+        opt->params[i].whole = !pl_optim_missing(&opt->params[i]) && can_be_whole(opt, q, &opt->params[i]);
     if (opt->own_counts) enqueue_advance(opt, q);
     pl_queue_together_begin(q);
     for (int64_t i = 0; i < opt->n; i++) {
         q->subject = opt->params[i].name;
         if (!pl_optim_missing(&opt->params[i]))
-            (is_whole(opt, &opt->params[i]) ? enqueue_whole : enqueue_direction)(opt, q, &opt->params[i]);
+            (opt->params[i].whole ? enqueue_whole : enqueue_direction)(opt, q, &opt->params[i]);
     }
     q->subject = NULL;
     pl_queue_together_end(q);

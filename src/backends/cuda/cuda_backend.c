@@ -11,6 +11,7 @@
 #include "base/alloc.h"
 #include "cuda_kernels.h"
 #include "cuda_multi.h"
+#include "cuda_ns.h"
 #include "cuda_state.h"
 
 polar_status pl_cuda_fail(cudaError_t e, const char *what, const pl_device *dev)
@@ -82,6 +83,7 @@ static polar_status cuda_device_open(pl_device *dev, const char *options)
     dev->impl = d;
     dev->threads = 1;
     d->ordinal = ordinal;
+    if (!pl_cuda_ns_usable(ordinal)) dev->ops.newton_schulz = NULL, dev->ops.polar_map = NULL, dev->ops.polar_step = NULL;
     d->sync_each = sync && *sync && *sync != '0';
     polar_status st = pl_cuda_lt_open(&d->lt, dev);
     if (st != POLAR_OK) cuda_device_close(dev);
@@ -117,6 +119,7 @@ static void cuda_queue_close(pl_queue *q)
     cudaFree(c->workspace);
     cudaFreeHost(c->pinned);
     pl_free(c->multi);
+    pl_free(c->ns);
     if (c->owns_stream) cudaStreamDestroy(c->stream);
     pl_free(c);
     q->impl = NULL;
@@ -130,7 +133,8 @@ static polar_status queue_resources(pl_queue *q, pl_cuda_queue *c, void *stream)
         c->owns_stream = 1;
     }
     c->multi = pl_calloc(1, sizeof *c->multi);
-    PL_NEED(c->multi, POLAR_E_NOMEM, "a queue's table of ops");
+    c->ns = pl_calloc(1, sizeof *c->ns);
+    PL_NEED(c->multi && c->ns, POLAR_E_NOMEM, "a queue's table of ops");
     PL_TRY(cuda_mem_alloc(q->dev, &c->workspace, PL_CUDA_WORKSPACE));
     PL_TRY(pl_cuda_fail(cudaMallocHost((void **)&c->pinned, PL_CUDA_RING * PL_CUDA_SLOT), "taking pinned memory", q->dev));
     for (int i = 0; i < PL_CUDA_RING; i++)
@@ -311,6 +315,9 @@ static const pl_ops cuda_ops = {
     .cross_entropy = cuda_cross_entropy,
     .scale_rows = cuda_scale_rows,
     .patches = cuda_patches,
+    .newton_schulz = pl_cuda_newton_schulz,
+    .polar_map = pl_cuda_polar_map,
+    .polar_step = pl_cuda_polar_step,
 };
 
 const pl_backend pl_backend_cuda = {
@@ -327,6 +334,7 @@ const pl_backend pl_backend_cuda = {
     .queue_captured = cuda_queue_captured,
     .together_end = pl_cuda_together_end,
     .op_scratch = cuda_op_scratch,
+    .op_serves = pl_cuda_op_serves,
     .copy = cuda_copy,
     .graph_begin = cuda_graph_begin,
     .graph_end = cuda_graph_end,

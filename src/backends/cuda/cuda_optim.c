@@ -5,6 +5,7 @@
  */
 #include "cuda_kernels.h"
 #include "cuda_multi.h"
+#include "cuda_ns.h"
 #include "cuda_state.h"
 
 static void flush(pl_queue *q)
@@ -24,7 +25,9 @@ static void flush(pl_queue *q)
 void pl_cuda_together_end(pl_queue *q)
 {
     if (q->error == POLAR_OK) flush(q);
+    if (q->error == POLAR_OK) pl_cuda_ns_flush(q);
     pl_cuda_q(q)->multi->count = 0;
+    pl_cuda_q(q)->ns->tasks = 0;
 }
 
 static void put(pl_queue *q, const pl_cuda_item *item)

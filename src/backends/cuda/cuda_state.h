@@ -31,6 +31,7 @@ typedef struct pl_cuda_queue {
     cudaEvent_t  slot_free[PL_CUDA_RING];      /* recorded behind the copy out of the slot */
     int          next_slot;
     struct pl_cuda_multi *multi;               /* ops put off until together_end (cuda_optim.c) */
+    struct pl_cuda_ns_list *ns;                /* the same (cuda_ns.c) */
 } pl_cuda_queue;
 
 static inline pl_cuda_device *pl_cuda_dev(const pl_device *dev)
@@ -58,6 +59,11 @@ void         pl_cuda_nonfinite(pl_queue *q, const pl_args_nonfinite *a);        
 void         pl_cuda_copy(pl_queue *q, const pl_args_copy *a);                           /* the op */
 void         pl_cuda_together_end(pl_queue *q);                                          /* launches what was put off */
 void         pl_cuda_gemm(pl_queue *q, const pl_args_gemm *a);                           /* the op */
+void         pl_cuda_newton_schulz(pl_queue *q, const pl_args_newton_schulz *a);         /* the op */
+void         pl_cuda_polar_map(pl_queue *q, const pl_args_polar_map *a);                 /* the op */
+void         pl_cuda_polar_step(pl_queue *q, const pl_args_polar_step *a);               /* the op */
+int          pl_cuda_op_serves(pl_queue *q, pl_op_id id, const void *args);              /* pl_backend's question */
+void         pl_cuda_ns_flush(pl_queue *q);                                              /* launches the tasks put off */
 void         pl_cuda_polar_exact(pl_queue *q, const pl_args_polar_exact *a);             /* the op */
 void         pl_cuda_solver_close(pl_cuda_solver *s);                                    /* NULL is fine */
 
