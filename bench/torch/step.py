@@ -80,7 +80,7 @@ def steps(name, device, a):
         groups = [dict(params=params(matrices, device))]
         if rest:
             groups.append(dict(params=params(rest, device), algorithm="adamw"))
-        yield f"muon (dion), {name}", DionMuon(groups, lr=5e-3).step
+        yield f"muon (dion), {name}", DionMuon(groups, lr=5e-3, use_triton=device.type == "cuda").step
 
 
 def main():
