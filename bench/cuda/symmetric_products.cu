@@ -33,7 +33,7 @@ static void ck(cudaError_t st, const char *call, int line)
 #define STRIDE (int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; i < n; i += (int64_t)gridDim.x * blockDim.x)
 
 static pl_hopper_device dev;
-static const int widths[] = {64, 128, 160, 192, 256};
+static const int widths[] = {64, 128, 160};
 static const float NS[3] = {3.4445f, -4.7750f, 2.0315f};
 
 /* ---- plain kernels --------------------------------------------------------------------------------- */
@@ -288,7 +288,7 @@ template <class T> static void time_product(lt_library *lt, const char *what, in
     }
     printf("  %-8s %s %2lld x %lldx%lld us:", what, p[0].half ? "f16 " : "bf16", (long long)batch, (long long)m, (long long)k);
     for (int width : widths)
-        for (int group = 8; group <= (width > 160 && m > 2048 ? 16 : 8); group *= 2) {
+        for (int group = 8; group <= (m > 2048 ? 16 : 8); group *= 2) {
             double t = time_calls([&](cudaStream_t stream, int c) {
                 CK(pl_hopper_multiply(&dev, stream, &p[(size_t)(c % sets)], {width, group}));
             }, calls);

@@ -45,6 +45,32 @@ template <typename REAL> __device__ __forceinline__ void pl_cuda_put(const pl_ma
     }
 }
 
+/* Four neighbours in a format of at most 4 bytes, `at` a multiple of 4 and the data aligned to four elements. */
+__device__ __forceinline__ void pl_cuda_get4(float (&x)[4], const pl_mat &m, int64_t at)
+{
+    if (m.dtype == POLAR_DTYPE_F32) {
+        float4 v = *(const float4 *)((const float *)m.data + at);
+        x[0] = v.x, x[1] = v.y, x[2] = v.z, x[3] = v.w;
+        return;
+    }
+    ushort4 v = *(const ushort4 *)((const uint16_t *)m.data + at);
+    uint16_t half[4] = {v.x, v.y, v.z, v.w};
+    for (int k = 0; k < 4; k++)
+        x[k] = m.dtype == POLAR_DTYPE_F16 ? pl_f16_to_f32(half[k]) : pl_bf16_to_f32(half[k]);
+}
+
+__device__ __forceinline__ void pl_cuda_put4(const pl_mat &m, int64_t at, const float (&x)[4])
+{
+    if (m.dtype == POLAR_DTYPE_F32) {
+        *(float4 *)((float *)m.data + at) = make_float4(x[0], x[1], x[2], x[3]);
+        return;
+    }
+    uint16_t half[4];
+    for (int k = 0; k < 4; k++)
+        half[k] = m.dtype == POLAR_DTYPE_F16 ? pl_cuda_f16(x[k]) : pl_cuda_bf16(x[k]);
+    *(ushort4 *)((uint16_t *)m.data + at) = make_ushort4(half[0], half[1], half[2], half[3]);
+}
+
 /* Where matrix b begins: a batch of one, or a batch stride of zero, serves all. */
 __device__ __forceinline__ int64_t pl_cuda_base(const pl_mat &m, int64_t b)
 {

@@ -1,6 +1,8 @@
 /* cuda_norm.cu -- Frobenius norms in the order of math/lane_sum_elem.h: one warp lane per lane, so the bits are those of `ref`.
  *
- * Three launches: the largest magnitude of each matrix, each row's sum (one warp a row), each matrix's fold of its row sums.
+ * Two launches: each row's sum and its largest magnitude (one warp a row), each matrix's fold of them. Squares of what is in f32 or less neither over- nor
+ * underflow in double, nor do their sums, so the power of two that scales them may come last, and no bit is another. In f64, of rounded terms and of
+ * columns it comes first, and the largest magnitudes in a launch of their own.
  */
 #include "cuda_access.cuh"
 #include "cuda_kernels.h"
@@ -58,23 +60,80 @@ static __global__ void rows_kernel(pl_mat X, int64_t m, int64_t n, int64_t by_ro
     }
 }
 
-static __global__ void fold_kernel(pl_mat N, const unsigned long long *amax, const double *sums, int64_t rows, int limit, double weight)
+#define AHEAD 16    /* elements that a lane has under way */
+
+/* Rows of X: sums of squares, unscaled, and largest magnitudes. Zeros beyond a row's end change neither. */
+template <polar_dtype DTYPE> static __global__ void rows_and_tops_kernel(pl_mat X, double *sums, double *tops)
 {
-    for (int64_t b = blockIdx.x; b < N.batch; b += gridDim.x) {
-        double sum = 0;
-        for (int64_t i = threadIdx.x; i < rows; i += PL_LANES) sum += sums[b * rows + i];
-        sum = warp_fold(sum);
-        if (threadIdx.x == 0) {
-            double *n = (double *)N.data + b * N.bs;
-            n[0] = pl_norm_scale(__longlong_as_double((long long)amax[b]), limit);
-            n[1] = sqrt(weight * sum);
+    int lane = threadIdx.x % PL_LANES, warp = threadIdx.x / PL_LANES;
+    X.dtype = DTYPE;    /* known when this is compiled */
+    for (int64_t b = blockIdx.y; b < X.batch; b += gridDim.y)
+        for (int64_t i = (int64_t)blockIdx.x * WARPS + warp; i < X.rows; i += (int64_t)gridDim.x * WARPS) {
+            int64_t row = b * X.bs + i * X.rs;
+            double sum = 0;
+            float top = 0;
+            for (int64_t j = lane; j < X.cols; j += AHEAD * PL_LANES) {
+                float x[AHEAD];
+                if (j - lane + AHEAD * PL_LANES <= X.cols) {    /* no branch between the loads */
+#pragma unroll
+                    for (int k = 0; k < AHEAD; k++) x[k] = pl_cuda_get<float>(X, row + j + k * PL_LANES);
+                } else
+                    for (int k = 0; k < AHEAD; k++) x[k] = j + k * PL_LANES < X.cols ? pl_cuda_get<float>(X, row + j + k * PL_LANES) : 0;
+#pragma unroll
+                for (int k = 0; k < AHEAD; k++) {
+                    sum += (double)x[k] * (double)x[k];
+                    top = fmaxf(top, fabsf(x[k]));    /* passes over a NaN */
+                }
+            }
+            sum = warp_fold(sum);
+            for (int half = PL_LANES / 2; half > 0; half /= 2) top = fmaxf(top, __shfl_down_sync(FULL, top, half));
+            if (lane == 0) {
+                sums[b * X.rows + i] = sum;
+                tops[b * X.rows + i] = top;
+            }
         }
+}
+
+#define STAGED 2048    /* row sums, all threads' loads: then the first warp adds them up in its order */
+
+/* N of each matrix's row sums and of its n_tops magnitudes; unscaled: the sums are of x x, else of (s x) (s x). */
+static __global__ void fold_kernel(pl_mat N, const double *tops, int64_t n_tops, const double *sums, int64_t rows, int limit, double weight, int unscaled)
+{
+    __shared__ double staged[STAGED], group_top[WARPS];
+    int lane = threadIdx.x % PL_LANES, warp = threadIdx.x / PL_LANES;
+    for (int64_t b = blockIdx.x; b < N.batch; b += gridDim.x) {
+        double sum = 0, top = 0;
+        for (int64_t first = 0; first < rows; first += STAGED) {
+            int here = (int)(rows - first < STAGED ? rows - first : STAGED);
+            __syncthreads();
+#pragma unroll 8
+            for (int k = threadIdx.x; k < here; k += THREADS) staged[k] = sums[b * rows + first + k];
+            __syncthreads();
+            if (warp == 0) {
+#pragma unroll 8
+                for (int k = lane; k < here; k += PL_LANES) sum += staged[k];
+            }
+        }
+#pragma unroll 8
+        for (int64_t i = threadIdx.x; i < n_tops; i += THREADS) top = fmax(top, tops[b * n_tops + i]);
+        for (int half = PL_LANES / 2; half > 0; half /= 2) top = fmax(top, __shfl_down_sync(FULL, top, half));
+        if (lane == 0) group_top[warp] = top;
+        __syncthreads();
+        if (warp == 0) sum = warp_fold(sum);
+        if (threadIdx.x == 0) {
+            double *n = (double *)N.data + b * N.bs, s;
+            for (int w = 1; w < WARPS; w++) top = fmax(top, group_top[w]);
+            s = pl_norm_scale(top, limit);
+            n[0] = s;
+            n[1] = sqrt(weight * (unscaled ? sum * (s * s) : sum));
+        }
+        __syncthreads();
     }
 }
 
 size_t pl_cuda_frob_scratch(const pl_args_frob *a)
 {
-    return (size_t)(a->X.batch * ((a->trans ? a->X.cols : a->X.rows) + 1)) * sizeof(double);
+    return (size_t)(a->X.batch * (2 * (a->trans ? a->X.cols : a->X.rows) + 1)) * sizeof(double);
 }
 
 void pl_cuda_launch_frob(cudaStream_t stream, const pl_args_frob *a, void *scratch)
@@ -85,10 +144,16 @@ void pl_cuda_launch_frob(cudaStream_t stream, const pl_args_frob *a, void *scrat
     int64_t m = a->trans ? a->X.cols : a->X.rows, n = a->trans ? a->X.rows : a->X.cols, by_row = a->trans ? 1 : a->X.rs, by_col = a->trans ? a->X.rs : 1;
     int64_t blocks = (m + WARPS - 1) / WARPS, batch = a->X.batch < 65535 ? a->X.batch : 65535;
     dim3 grid((unsigned)(blocks < 1 ? 1 : blocks < 1024 ? blocks : 1024), (unsigned)batch);
-    cudaMemsetAsync(amax, 0, (size_t)a->X.batch * sizeof *amax, stream);
-    amax_kernel<<<grid, THREADS, 0, stream>>>(a->X, amax);
-    rows_kernel<<<grid, THREADS, 0, stream>>>(a->X, m, n, by_row, by_col, amax, sums, limit, (int)a->rounded);
-    fold_kernel<<<(unsigned)batch, PL_LANES, 0, stream>>>(a->N, amax, sums, m, limit, a->weight);
+    int unscaled = a->X.dtype != POLAR_DTYPE_F64 && !a->rounded && !a->trans;
+    double *tops = unscaled ? sums + a->X.batch * m : (double *)scratch;    /* amax's bits are doubles */
+    if (!unscaled) {
+        cudaMemsetAsync(amax, 0, (size_t)a->X.batch * sizeof *amax, stream);
+        amax_kernel<<<grid, THREADS, 0, stream>>>(a->X, amax);
+        rows_kernel<<<grid, THREADS, 0, stream>>>(a->X, m, n, by_row, by_col, amax, sums, limit, (int)a->rounded);
+    } else if (a->X.dtype == POLAR_DTYPE_F32) rows_and_tops_kernel<POLAR_DTYPE_F32><<<grid, THREADS, 0, stream>>>(a->X, sums, tops);
+    else if (a->X.dtype == POLAR_DTYPE_F16) rows_and_tops_kernel<POLAR_DTYPE_F16><<<grid, THREADS, 0, stream>>>(a->X, sums, tops);
+    else rows_and_tops_kernel<POLAR_DTYPE_BF16><<<grid, THREADS, 0, stream>>>(a->X, sums, tops);
+    fold_kernel<<<(unsigned)batch, THREADS, 0, stream>>>(a->N, tops, unscaled ? m : 1, sums, m, limit, a->weight, unscaled);
 }
 
 /* In units of the smallest s among the parts that are not zero. */
