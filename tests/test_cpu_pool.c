@@ -19,7 +19,7 @@
 #define HANG    120     /* seconds after which a child counts as hung, on however slow a machine */
 
 #if defined(__SANITIZE_THREAD__)
-const char *__tsan_default_options(void);
+__attribute__((visibility("default"))) const char *__tsan_default_options(void);
 const char *__tsan_default_options(void)
 {
     return "die_after_fork=0";    /* a child with threads of its own is what is tested */
@@ -158,7 +158,7 @@ static void test_names(void)
 
 static int child_uses(void *dev)
 {
-    return work_on(dev) != 0 || tasks() != 4;    /* with threads of its own */
+    return work_on(dev) != 0 || (!SANITIZED && tasks() != 4);    /* with threads of its own; a sanitizer may have some too */
 }
 
 static int child_opens(void *dev)
@@ -170,7 +170,7 @@ static int child_opens(void *dev)
 static int child_closes(void *dev)
 {
     polar_device_close(dev);
-    return tasks_soon(1) != 1;
+    return !SANITIZED && tasks_soon(1) != 1;
 }
 
 static int child_forks(void *dev)
@@ -392,10 +392,17 @@ static void test_memory(void)
     for (int i = 0; i < 2; i++) test_exact(i ? "400 MB of address space" : "146 MB of address space", in_child(limited, &megabytes[i]));
 }
 
+static void *nothing(void *arg)
+{
+    return arg;
+}
+
 int main(int argc, char **argv)
 {
     if (argc > 1 && !strcmp(argv[1], "limited")) return run_limited();
     test_begin(argc, argv);
+    pthread_t first;
+    if (pthread_create(&first, NULL, nothing, NULL) || pthread_join(first, NULL)) return 1;    /* a sanitizer starts its own with it */
     polar_device *one = opened("cpu:threads=1");
     polar_queue *q;
     float *x = malloc(sizeof expected);
