@@ -16,7 +16,7 @@ typedef struct check_args {
 static const cli_option options[] = {
     {"store", CLI_STRING(check_args, store), .value = "FILE", .def = "polar.db", .help = "where `polar run` put the results"},
     {"drop-damaged", CLI_FLAG(check_args, drop), .help = "forget the runs that are damaged, so that `polar run SPEC` makes them again"},
-    {NULL},
+    {0},
 };
 
 typedef struct findings {

@@ -47,5 +47,5 @@ install(FILES ${CMAKE_BINARY_DIR}/polar.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/p
 set(polar_package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/polar)
 configure_package_config_file(cmake/polarConfig.cmake.in ${CMAKE_BINARY_DIR}/polarConfig.cmake INSTALL_DESTINATION ${polar_package_dir}
   PATH_VARS CMAKE_INSTALL_INCLUDEDIR CMAKE_INSTALL_LIBDIR)
-write_basic_package_version_file(${CMAKE_BINARY_DIR}/polarConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+write_basic_package_version_file(${CMAKE_BINARY_DIR}/polarConfigVersion.cmake COMPATIBILITY SameMajorVersion)
 install(FILES ${CMAKE_BINARY_DIR}/polarConfig.cmake ${CMAKE_BINARY_DIR}/polarConfigVersion.cmake DESTINATION ${polar_package_dir})

@@ -20,9 +20,9 @@ extern "C" {
 #endif
 
 #define POLAR_VERSION_MAJOR 0
-#define POLAR_VERSION_MINOR 1
+#define POLAR_VERSION_MINOR 2
 #define POLAR_VERSION_PATCH 0
-#define POLAR_VERSION "0.1.0"
+#define POLAR_VERSION "0.2.0"
 
 typedef enum polar_status {
     POLAR_OK = 0,
