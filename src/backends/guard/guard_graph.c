@@ -16,13 +16,17 @@ void pl_guard_graph_drop(pl_guard_graph *graph)
     pl_free(graph);
 }
 
+static _Thread_local int captures;    /* under way on this thread: others may take memory meanwhile, as on a GPU */
+
+int pl_guard_captures(void)
+{
+    return captures;
+}
+
 static void set_capturing(pl_queue *q, pl_guard_graph *into)
 {
-    pl_guard_device *d = q->dev->impl;
     pl_guard_queue *g = q->impl;
-    pthread_mutex_lock(&d->lock);
-    d->capturing += (into != NULL) - (g->capture != NULL);
-    pthread_mutex_unlock(&d->lock);
+    captures += (into != NULL) - (g->capture != NULL);
     g->capture = into;
 }
 

@@ -39,7 +39,6 @@ typedef struct pl_guard_device {
     size_t           size, used, page;
     size_t           memory, live;   /* bytes the device has, bytes in buffers */
     pl_guard_buffer *buffers;        /* youngest first */
-    int              capturing;      /* queues that capture a graph */
     char             misuse[200];    /* what a call without a status did wrong, for the next synchronisation; "" if nothing */
     const char      *op;             /* running now, for the handler */
     const char      *subject;        /* the parameter it works for, or "" */
@@ -106,6 +105,7 @@ void pl_guard_tape_clear(pl_guard_tape *t);                              /* drop
 void pl_guard_copy(pl_queue *q, void *dst, const void *src, size_t bytes, pl_copy_kind kind);    /* the backend's copy */
 
 /* guard_graph.c */
+int          pl_guard_captures(void);                                /* graphs that this thread captures now */
 polar_status pl_guard_graph_begin(pl_queue *q);                          /* the backend's graph_begin: ops go to a new graph */
 polar_status pl_guard_graph_end(pl_queue *q, void **graph);              /* the backend's graph_end: hands it over */
 polar_status pl_guard_graph_launch(pl_queue *q, void *graph, pl_graph_fn fn, void *arg);    /* the backend's graph_launch: proves, records */

@@ -46,7 +46,7 @@ void pl_guard_release(pl_guard_device *d)
 
 static polar_status place(pl_guard_device *d, pl_guard_buffer *b, size_t bytes)
 {
-    PL_NEED(!d->capturing, POLAR_E_STATE, "guard: device memory was asked for while a graph is captured; allocate before, or take scratch");
+    PL_NEED(!pl_guard_captures(), POLAR_E_STATE, "guard: device memory was asked for while a graph is captured; allocate before, or take scratch");
     PL_NEED(bytes <= d->memory - d->live, POLAR_E_NOMEM, "guard: %zu bytes, with %zu of %zu in use", bytes, d->live, d->memory);
     b->bytes = bytes;
     b->span = round_up(round_up(bytes, ALIGNMENT), d->page);
@@ -92,7 +92,7 @@ void pl_guard_mem_free(pl_device *dev, void *data)
     pthread_mutex_lock(&d->lock);
     for (at = &d->buffers; (b = *at) && b->data != data; at = &b->next) continue;
     if (!b) snprintf(d->misuse, sizeof d->misuse, "guard: %p was freed, which is no buffer of device '%s' (freed twice?)", data, dev->name);
-    else if (d->capturing) snprintf(d->misuse, sizeof d->misuse, "guard: a buffer of %zu bytes was freed while a graph is captured", b->bytes);
+    else if (pl_guard_captures()) snprintf(d->misuse, sizeof d->misuse, "guard: a buffer of %zu bytes was freed while a graph is captured", b->bytes);
     if (b) {
         *at = b->next;
         d->live -= b->bytes;
