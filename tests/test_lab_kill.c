@@ -154,21 +154,26 @@ static void killed(const char *store, int jobs, int threads, int kills, double s
 static void interrupted(const char *store)
 {
     char log[80];
-    int stops = 0, code = 130, wrong = 0;
+    int stops = 0, wrong = 0, rounds = 0;
     snprintf(log, sizeof log, "%s/log", folder);
-    for (int k = 0; code == 130 && k < 100; k++) {
-        struct stat s = {0};
-        unlink(log);
-        pid_t pid = start_run(store, 2, 1, NULL);
-        for (siginfo_t ended = {0}; (stat(log, &s) != 0 || s.st_size == 0) && !ended.si_pid; usleep(1000)) waitid(P_PID, (id_t)pid, &ended, WEXITED | WNOHANG | WNOWAIT);
-        kill(pid, k % 2 ? SIGTERM : SIGINT);
-        code = end_of(pid);
-        stops += code == 130;
-        wrong += code != 130 && code != 0 && code != -SIGINT && code != -SIGTERM;    /* all done and only the table left: then a signal kills */
+    for (; stops <= 2 && rounds < 10; rounds++) {    /* on a busy machine a round may be done before a signal is */
+        int code = 130;
+        if (rounds) remove_store(store);
+        for (int k = 0; code == 130 && k < 100; k++) {
+            struct stat s = {0};
+            unlink(log);
+            pid_t pid = start_run(store, 2, 1, NULL);
+            for (siginfo_t ended = {0}; (stat(log, &s) != 0 || s.st_size == 0) && !ended.si_pid; usleep(1000)) waitid(P_PID, (id_t)pid, &ended, WEXITED | WNOHANG | WNOWAIT);
+            kill(pid, k % 2 ? SIGTERM : SIGINT);
+            code = end_of(pid);
+            stops += code == 130;
+            wrong += code != 130 && code != 0 && code != -SIGINT && code != -SIGTERM;    /* all done and only the table left: then a signal kills */
+        }
+        code = end_of(start_run(store, 2, 1, NULL));
+        wrong += (code != 0) + differs(store);
     }
-    code = end_of(start_run(store, 2, 1, NULL));
-    test_exact("Ctrl-C and SIGTERM: exit code 130, then on", wrong + (code != 0) + differs(store));
-    test_true("  figures", stops > 2, "%d stops", stops);
+    test_exact("Ctrl-C and SIGTERM: exit code 130, then on", wrong);
+    test_true("  figures", stops > 2, "%d stops in %d rounds", stops, rounds);
     remove_store(store);
 }
 
