@@ -199,9 +199,28 @@ __device__ __forceinline__ void read_regular(const place &p, const pl_cuda_ns_ta
     }
 }
 
+/* A chunk's lines of memory on their way to the second cache: a warp's chunks are 8 lines of f32. */
+template <bool TALL, typename T> __device__ __forceinline__ void prefetch_8(const T *p, int i, int j, int rs)
+{
+    const T *at = TALL ? p + (j + threadIdx.x % 8) * rs + i / 32 * 32 : p + i * rs + j;
+    asm volatile("prefetch.global.L2 [%0];" ::"l"(at));
+}
+
+#define STEP_AHEAD 4    /* chunks */
+
 template <int MB, bool TALL, typename GRAD> struct operands {
     float g[8], m[8], w[8];
     int   i, group;
+    static __device__ __forceinline__ void ask(int q, const pl_cuda_ns_task &t, const view &v, const share &s)
+    {
+        int i, group;
+        if (q >= s.chunks) return;
+        chunk_place<MB>(q, TALL, &i, &group);
+        int j = s.column + 8 * group;
+        prefetch_8<TALL>((const GRAD *)v.G, i, j, t.g_rs);
+        prefetch_8<TALL>(v.M, i, j, t.m_rs);
+        if (v.V) prefetch_8<TALL>(v.V, i, j, t.v_rs);
+    }
     __device__ __forceinline__ void load(int q, const pl_cuda_ns_task &t, const view &v, const share &s)
     {
         chunk_place<MB>(q, TALL, &i, &group);
@@ -222,7 +241,8 @@ template <int MB, bool TALL, typename GRAD> struct operands {
     }
 };
 
-/* STEP: the next chunk's loads are under way while one is used; a thread has an even number of chunks. */
+/* STEP: the next chunk's loads are under way while one is used, later ones are asked for; a thread has an even number
+ * of chunks. */
 template <int MB, bool TALL, typename GRAD>
 __device__ __forceinline__ void direction_regular(const place &p, const pl_cuda_ns_task &t, const view &v,
                                                   const share &s)
@@ -232,7 +252,11 @@ __device__ __forceinline__ void direction_regular(const place &p, const pl_cuda_
     if (s.chunks == 0) return;
     a.load(threadIdx.x, t, v, s);
 #pragma unroll 1
+    for (int k = 1; k < STEP_AHEAD; k++) a.ask(threadIdx.x + k * T, t, v, s);
+#pragma unroll 1
     for (int q = threadIdx.x; q < s.chunks; q += 2 * T) {
+        a.ask(q + STEP_AHEAD * T, t, v, s);
+        a.ask(q + (STEP_AHEAD + 1) * T, t, v, s);
         b.load(q + T, t, v, s);
         a.use(p, t, v, s);
         a.load(min(q + 2 * T, s.chunks - 1), t, v, s);    /* the last one is of no use */
@@ -387,18 +411,19 @@ __device__ __forceinline__ void finish_edge(const place &p, const pl_cuda_ns_tas
 template <int MB, bool TALL>
 __device__ __forceinline__ void finish_regular(const place &p, const pl_cuda_ns_task &t, const view &v, const share &s)
 {
+    const int SOME = MB == 4 ? 1 : 2;    /* chunks at a time: more of them spill, of the steps' registers above all */
 #pragma unroll 1
-    for (int q = threadIdx.x; q < s.chunks; q += 4 * shape<MB>::THREADS) {
-        float w[4][8];
-        int i[4], group[4];
+    for (int q = threadIdx.x; q < s.chunks; q += SOME * shape<MB>::THREADS) {
+        float w[SOME][8];
+        int i[SOME], group[SOME];
 #pragma unroll
-        for (int c = 0; c < 4; c++) {
+        for (int c = 0; c < SOME; c++) {
             chunk_place<MB>(q + c * shape<MB>::THREADS, TALL, &i[c], &group[c]);
             int j = s.column + 8 * group[c];
             if (t.kind == PL_CUDA_NS_STEP) load_8<TALL>(w[c], (const float *)v.W, i[c], j, t.w_rs);
         }
 #pragma unroll
-        for (int c = 0; c < 4; c++) {
+        for (int c = 0; c < SOME; c++) {
             uint32_t x[4];
             float d[8];
             int j = s.column + 8 * group[c];

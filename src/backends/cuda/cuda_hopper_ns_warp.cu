@@ -1,4 +1,5 @@
-/* cuda_hopper_ns_warp.cu -- Newton-Schulz of matrices with m <= 16 and n <= 256: a warp each, registers only.
+/* cuda_hopper_ns_warp.cu -- Newton-Schulz of matrices with m <= 16 and n <= 256: a warp each, registers only. MAP and
+ * ITERATE: elementwise work is done by many more threads in launches of its own (cuda_multi.cu).
  *
  * X stands in fragments of 16 x 16: register k of a lane has rows lane / 4 and + 8 (k odd), columns
  * 2 (lane % 4) + (0, 1) and + 8 (k >= 2). A fragment is at once the left operand of X X^T and, by halves, the right
@@ -28,39 +29,32 @@ __device__ __forceinline__ int entry_at(const view &v, int b, int k, int lane, i
     return v.tall ? j * rs + i : i * rs + j;
 }
 
-__device__ __forceinline__ float entry_f32(const float *p, const view &v, int b, int k, int lane, int rs)
+__device__ __forceinline__ float to_f32(float x)
 {
-    int at = entry_at(v, b, k, lane, rs);
-    return at < 0 ? 0.0f : p[at];
+    return x;
 }
 
-/* D's fragments from `first` on: every load is under way before the first value is used. */
-template <int COUNT>
-__device__ __forceinline__ void direction(float (*d)[8], const pl_cuda_ns_task &t, const view &v, int first, int lane)
+__device__ __forceinline__ float to_f32(pl_bf16 x)
 {
-    float m[COUNT][8], w[COUNT][8];
+    return pl_bf16_to_f32(x);
+}
+
+/* All of the matrix; zeros beyond it. Every load is under way before the first value is used. */
+template <int NK, typename T>
+__device__ __forceinline__ void load(float (*d)[8], const T *p, const view &v, int lane, int rs)
+{
+    T x[NK][8];
 #pragma unroll
-    for (int b = 0; b < COUNT; b++)
-#pragma unroll
-        for (int k = 0; k < 8; k++) {
-            int at = entry_at(v, first + b, k, lane, t.g_rs);
-            if (at < 0) d[b][k] = 0;
-            else d[b][k] = t.g_bf16 ? pl_bf16_to_f32(((const pl_bf16 *)v.G)[at]) : ((const float *)v.G)[at];
-            if (t.kind != PL_CUDA_NS_STEP) continue;
-            m[b][k] = entry_f32(v.M, v, first + b, k, lane, t.m_rs);
-            w[b][k] = v.V ? entry_f32(v.V, v, first + b, k, lane, t.v_rs) : 0.0f;
-        }
-    if (t.kind != PL_CUDA_NS_STEP) return;
-#pragma unroll
-    for (int b = 0; b < COUNT; b++)
+    for (int b = 0; b < NK; b++)
 #pragma unroll
         for (int k = 0; k < 8; k++) {
-            int at = entry_at(v, first + b, k, lane, t.m_rs);
-            if (at < 0) continue;    /* D is 0 there, whatever a zero gradient would make of it */
-            d[b][k] = direction_of(d[b][k], &m[b][k], &w[b][k], t, v.k);
-            v.M[at] = m[b][k];
-            if (v.V) v.V[entry_at(v, first + b, k, lane, t.v_rs)] = w[b][k];
+            int at = entry_at(v, b, k, lane, rs);
+            x[b][k] = at < 0 ? (T)0 : p[at];
         }
+#pragma unroll
+    for (int b = 0; b < NK; b++)
+#pragma unroll
+        for (int k = 0; k < 8; k++) d[b][k] = to_f32(x[b][k]);
 }
 
 /* A = R(X X^T), P = R(b A + c A A), X = R(a X + P X). */
@@ -88,47 +82,38 @@ template <int NK> __device__ __forceinline__ void step(uint32_t (*x)[4], int blo
     }
 }
 
-/* W from X's fragments from `first` on. */
-template <int COUNT>
-__device__ __forceinline__ void finish(uint32_t (*x)[4], const pl_cuda_ns_task &t, const view &v, int first, int lane)
+template <int NK>
+__device__ __forceinline__ void store(const uint32_t (*x)[4], const pl_cuda_ns_task &t, const view &v, int lane)
 {
-    float w[COUNT][8];
 #pragma unroll
-    for (int b = 0; b < COUNT; b++)
-#pragma unroll
-        for (int k = 0; k < 8; k++)
-            w[b][k] = t.kind == PL_CUDA_NS_STEP ? entry_f32((const float *)v.W, v, first + b, k, lane, t.w_rs) : 0;
-#pragma unroll
-    for (int b = 0; b < COUNT; b++)
+    for (int b = 0; b < NK; b++)
 #pragma unroll
         for (int k = 0; k < 8; k++) {
-            int at = entry_at(v, first + b, k, lane, t.w_rs);
+            int at = entry_at(v, b, k, lane, t.w_rs);
             if (at < 0) continue;
-            float y = k % 2 ? high(x[b][k / 2]) : low(x[b][k / 2]);
             if (t.w_bf16) ((pl_bf16 *)v.W)[at] = (pl_bf16)(x[b][k / 2] >> (k % 2 * 16));
-            else ((float *)v.W)[at] = t.kind == PL_CUDA_NS_STEP ? stepped(w[b][k], y, v.k, t.scale) : y;
+            else ((float *)v.W)[at] = k % 2 ? high(x[b][k / 2]) : low(x[b][k / 2]);
         }
 }
 
-template <int NK, int GROUP>
+template <int NK>
 __global__ void __launch_bounds__(32 * PL_NS_WARPS) warp_kernel(const __grid_constant__ pl_ns_table table)
 {
     const int lane = threadIdx.x % 32, index = blockIdx.x * PL_NS_WARPS + threadIdx.x / 32;
     if (index >= table.matrices) return;
     const pl_cuda_ns_task &t = table.task[task_of(table, index)];
-    if (is_skipped(t, index - t.first)) return;
     const view v = view_of(t, index - t.first);
     const int blocks = (v.n + 15) / 16;
     float d[NK][8];
     uint32_t x[NK][4];
     double sum = 0;
     float top = 0, s, n;
-#pragma unroll
-    for (int b = 0; b < NK; b += GROUP) direction<GROUP>(d + b, t, v, b, lane);
+    if (t.g_bf16) load<NK>(d, (const pl_bf16 *)v.G, v, lane, t.g_rs);
+    else load<NK>(d, (const float *)v.G, v, lane, t.g_rs);
 #pragma unroll
     for (int b = 0; b < NK; b++)
 #pragma unroll
-        for (int k = 0; k < 8; k++) {
+        for (int k = 0; k < 8 && b < blocks; k++) {
             sum += (double)d[b][k] * (double)d[b][k];
             top = fmaxf(top, fabsf(d[b][k]));
         }
@@ -142,20 +127,19 @@ __global__ void __launch_bounds__(32 * PL_NS_WARPS) warp_kernel(const __grid_con
 #pragma unroll
         for (int k = 0; k < 4; k++) {
             float d0 = d[b][2 * k], d1 = d[b][2 * k + 1];
-            if (t.kind != PL_CUDA_NS_ITERATE) d0 = pl_normalise_f32(d0, s, n), d1 = pl_normalise_f32(d1, s, n);
+            if (t.kind == PL_CUDA_NS_MAP && b < blocks) d0 = pl_normalise_f32(d0, s, n), d1 = pl_normalise_f32(d1, s, n);
             x[b][k] = pack2(d0, d1);
         }
     for (int i = 0; i < table.steps; i++) step<NK>(x, blocks, table.coef + 3 * i);
-#pragma unroll
-    for (int b = 0; b < NK; b += GROUP) finish<GROUP>(x + b, t, v, b, lane);
+    store<NK>(x, t, v, lane);
 }
 
 const void *pl_ns_warp_kernel(int blocks)
 {
     switch (blocks) {
-    case 1: return (const void *)warp_kernel<1, 1>;
-    case 4: return (const void *)warp_kernel<4, 4>;
-    case 10: return (const void *)warp_kernel<10, 5>;
-    default: return (const void *)warp_kernel<16, 2>;
+    case 1: return (const void *)warp_kernel<1>;
+    case 4: return (const void *)warp_kernel<4>;
+    case 10: return (const void *)warp_kernel<10>;
+    default: return (const void *)warp_kernel<16>;
     }
 }

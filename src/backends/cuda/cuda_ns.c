@@ -2,7 +2,8 @@
  * one list where the caller says that they belong together.
  *
  * The kernels serve short sides of at most 256, without joined steps; pl_cuda_op_serves says so, and compose/ makes the
- * rest of products.
+ * rest of products. Whole steps of a warp's matrices are left to the optimiser, which has one launch for all directions
+ * and one for all steps: a warp alone waits for its loads longer than both take.
  */
 #include "cuda_ns.h"
 #include "cuda_state.h"
@@ -19,20 +20,20 @@ static int is_near(const pl_mat *m)
     return m->rs <= INT32_MAX && (m->rows - 1) * m->rs + m->cols <= INT32_MAX;
 }
 
-static int serves(const pl_mat *X, int64_t chain)
+static int serves(pl_cuda_ns_kind kind, const pl_mat *X, int64_t chain)
 {
-    return !chain && X->batch <= MOST_MATRICES && pl_cuda_ns_fits(X->rows, X->cols);
+    return !chain && X->batch <= MOST_MATRICES && pl_cuda_ns_fits(kind, X->rows, X->cols);
 }
 
 static int serves_map(const pl_args_polar_map *a)
 {
     if (a->N.data && a->N.bs > INT32_MAX) return 0;
-    return serves(&a->X, a->chain) && is_near(&a->X) && is_near(&a->Y);
+    return serves(PL_CUDA_NS_MAP, &a->X, a->chain) && is_near(&a->X) && is_near(&a->Y);
 }
 
 static int serves_step(const pl_args_polar_step *a)
 {
-    if (!serves(&a->W, a->chain) || a->live.bs > INT32_MAX) return 0;
+    if (!serves(PL_CUDA_NS_STEP, &a->W, a->chain) || a->live.bs > INT32_MAX) return 0;
     if (!is_near(&a->W) || !is_near(&a->M) || !is_near(&a->G) || a->M.dtype != POLAR_DTYPE_F32) return 0;
     return !a->precondition || (a->V.dtype == POLAR_DTYPE_F32 && is_near(&a->V));
 }
@@ -42,7 +43,8 @@ int pl_cuda_op_serves(pl_queue *q, pl_op_id id, const void *args)
     (void)q;
     const pl_args_newton_schulz *iterate = args;
     switch (id) {
-    case PL_OP_newton_schulz: return serves(&iterate->X, iterate->chain) && is_near(&iterate->X);
+    case PL_OP_newton_schulz:
+        return serves(PL_CUDA_NS_ITERATE, &iterate->X, iterate->chain) && is_near(&iterate->X);
     case PL_OP_polar_map: return serves_map(args);
     case PL_OP_polar_step: return serves_step(args);
     default: return 1;

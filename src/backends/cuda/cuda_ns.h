@@ -26,7 +26,7 @@ extern "C" {
 typedef enum pl_cuda_ns_kind {
     PL_CUDA_NS_ITERATE,    /* W <- newton_schulz(W), W bf16 */
     PL_CUDA_NS_MAP,        /* W <- newton_schulz(G / norm), the norm N's or G's own */
-    PL_CUDA_NS_STEP        /* D = direction(M, V, G); W <- (1 - lr wd) W - lr scale newton_schulz(D / norm) */
+    PL_CUDA_NS_STEP        /* not of a warp's matrices: D = direction(M, V, G); W <- (1 - lr wd) W - lr scale newton_schulz(D / norm) */
 } pl_cuda_ns_kind;
 
 typedef struct pl_cuda_ns_task {
@@ -52,7 +52,7 @@ typedef struct pl_cuda_ns_list {
 } pl_cuda_ns_list;
 
 int         pl_cuda_ns_usable(int ordinal);                                          /* the device has the kernels */
-int         pl_cuda_ns_fits(int64_t rows, int64_t cols);                             /* they serve the shape */
+int         pl_cuda_ns_fits(pl_cuda_ns_kind kind, int64_t rows, int64_t cols);       /* they serve the shape */
 cudaError_t pl_cuda_ns_launch(cudaStream_t stream, const pl_cuda_ns_list *list);     /* enqueues all tasks */
 
 #ifdef __cplusplus

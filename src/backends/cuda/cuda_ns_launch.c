@@ -58,10 +58,10 @@ static int plan_of(plan *p, int64_t rows, int64_t cols)
     return 0;
 }
 
-int pl_cuda_ns_fits(int64_t rows, int64_t cols)
+int pl_cuda_ns_fits(pl_cuda_ns_kind kind, int64_t rows, int64_t cols)
 {
     plan p;
-    return plan_of(&p, rows, cols);
+    return plan_of(&p, rows, cols) && !(kind == PL_CUDA_NS_STEP && p.warp);
 }
 
 int pl_cuda_ns_usable(int ordinal)
