@@ -355,15 +355,14 @@ __device__ __forceinline__ void norm_of(float *s, float *n, extent e, const plac
 }
 
 /* X = R(D / norm), unit by unit wherever it lies. */
-__device__ __forceinline__ void normalise(uint32_t x, uint32_t under, int bytes, float s, float n, int threads)
+__device__ __forceinline__ void normalise(uint32_t x, uint32_t under, int bytes, const divisor &by, int threads)
 {
 #pragma unroll 2
     for (int at = 16 * threadIdx.x; at < bytes; at += 16 * threads) {
         float d[8];
         uint32_t r[4];
         unit_of_d(d, x, under, at);
-#pragma unroll
-        for (int k = 0; k < 4; k++) r[k] = pack2(pl_normalise_f32(d[2 * k], s, n), pl_normalise_f32(d[2 * k + 1], s, n));
+        normalise_8(r, d, by);
         store_16(x + at, r);
     }
 }
@@ -471,7 +470,7 @@ __global__ void __launch_bounds__(128 * MB, 1) block_kernel(const __grid_constan
         __syncthreads();
         extent e = extent_of(p.x, s.under, bytes, T);
         norm_of<MB>(&scale, &norm, e, p, v.N, t.eps);
-        normalise(p.x, s.under, bytes, scale, norm, T);
+        normalise(p.x, s.under, bytes, divisor_of(scale, norm), T);
     }
     fence_async();
     if (p.c > 1 && table.steps > 0) cluster_arrive();

@@ -122,13 +122,13 @@ __global__ void __launch_bounds__(32 * PL_NS_WARPS) warp_kernel(const __grid_con
         top = fmaxf(top, __shfl_xor_sync(PL_NS_FULL, top, half));
     }
     norm_from(&s, &n, sum, top, v.N, t.eps);
+    const divisor by = divisor_of(s, n);
 #pragma unroll
     for (int b = 0; b < NK; b++)
+        if (t.kind == PL_CUDA_NS_MAP && b < blocks) normalise_8(x[b], d[b], by);
+        else {
 #pragma unroll
-        for (int k = 0; k < 4; k++) {
-            float d0 = d[b][2 * k], d1 = d[b][2 * k + 1];
-            if (t.kind == PL_CUDA_NS_MAP && b < blocks) d0 = pl_normalise_f32(d0, s, n), d1 = pl_normalise_f32(d1, s, n);
-            x[b][k] = pack2(d0, d1);
+            for (int k = 0; k < 4; k++) x[b][k] = pack2(d[b][2 * k], d[b][2 * k + 1]);
         }
     for (int i = 0; i < table.steps; i++) step<NK>(x, blocks, table.coef + 3 * i);
     store<NK>(x, t, v, lane);
