@@ -206,7 +206,7 @@ static int suits(const pl_args_gemm *a, const gemm_key *k)
 {
     const pl_mat *m[] = {&a->A, &a->B, &a->C, &a->D};
     if (a->A.dtype != a->B.dtype || (a->D.data && a->D.dtype != a->C.dtype)) return 0;
-    if (a->C.dtype != a->A.dtype && !(a->C.dtype == POLAR_DTYPE_F32 && polar_dtype_size(a->A.dtype) == 2)) return 0;
+    if (a->C.dtype != a->A.dtype && !(a->A.dtype == POLAR_DTYPE_BF16 && a->C.dtype == POLAR_DTYPE_F32)) return 0;
     if (!k->k || k->m > INT32_MAX || k->n > INT32_MAX || k->k > INT32_MAX) return 0;
     for (int i = 0; i < 4; i++) {
         if (!m[i]->data) continue;
