@@ -46,10 +46,11 @@ static const char *instruction_set(int i, int *usable)
     return NULL;
 }
 
-static void dtype_names(char *out, size_t bytes)
+static void dtype_names(char *out, size_t bytes, pl_op_id id)
 {
     *out = 0;
     for (int d = 0; d < POLAR_DTYPE_COUNT; d++) {
+        if (d == POLAR_DTYPE_F16 && !pl_op_takes_f16(id)) continue;
         size_t used = strlen(out);
         snprintf(out + used, bytes - used, "%s%s", used ? " " : "", polar_dtype_name((polar_dtype)d));
     }
@@ -69,7 +70,6 @@ static polar_status ops_table(pl_table **out, pl_table_column columns[MAX_BACKEN
 {
     char dtypes[64];
     int backends = polar_backend_count() < MAX_BACKENDS ? polar_backend_count() : MAX_BACKENDS;
-    dtype_names(dtypes, sizeof dtypes);
     columns[0] = (pl_table_column){"op", "op", NULL, PL_CELL_TEXT, 0};
     for (int b = 0; b < backends; b++) columns[b + 1] = (pl_table_column){polar_backend_name(b), polar_backend_name(b), NULL, PL_CELL_TEXT, 0};
     columns[backends + 1] = (pl_table_column){"dtypes", "number formats", NULL, PL_CELL_TEXT, 0};
@@ -78,6 +78,7 @@ static polar_status ops_table(pl_table **out, pl_table_column columns[MAX_BACKEN
         pl_table_row(*out);
         pl_table_text(*out, pl_op_describe((pl_op_id)id)->name);
         for (int b = 0; b < backends; b++) pl_table_text(*out, pl_backend_op_origin(pl_backend_at(b), (pl_op_id)id));
+        dtype_names(dtypes, sizeof dtypes, (pl_op_id)id);
         pl_table_text(*out, dtypes);
     }
     return POLAR_OK;
