@@ -17,7 +17,7 @@ typedef struct fake_plan {
 static inline polar_status fake_plan_create(fake_plan *p, const char *shadows)
 {
     static const char *const cells[] = {"fake.width=4", "fake.width=8"};
-    *p = (fake_plan){.spec = {"fake_spec", "0", "A fake", "fake", "mse", "name: fake_spec\n"}};
+    *p = (fake_plan){.spec = {"fake_spec", "0", "A fake", "fake", "mse", "name: fake_spec\n", NULL}};
     int64_t n = 0;
     for (int c = 0; c < 2; c++) {
         for (int a = 0; a < 3; a++) {

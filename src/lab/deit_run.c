@@ -141,6 +141,7 @@ static pl_epoch_row close_epoch(pl_train *t)
 
 static polar_status deit_epoch(pl_train *t, pl_epoch_row *rows, int *active)
 {
+    active[0] = t->stop.end == PL_END_NOT;    /* also where a pause leaves the epoch in its middle */
     while (t->step < t->steps && isfinite(t->loss_sum)) {
         PL_TRY(pl_deit_train_batch(t));
         if (told_to_pause(t)) return POLAR_OK;
