@@ -8,7 +8,7 @@
 
 #include "base/alloc.h"
 #include "base/json_read.h"
-#include "lab/testbed.h"
+#include "lab/run/testbed.h"
 
 /* The plan's runs; what the store knows of them in one select. */
 static polar_status join_plan(audit_runs *a, pl_store *s)

@@ -2,8 +2,8 @@
 #ifndef POLAR_AUDIT_RUNS_H
 #define POLAR_AUDIT_RUNS_H
 
-#include "lab/plan.h"
-#include "report/audit.h"
+#include "lab/spec/plan.h"
+#include "report/audit/audit.h"
 
 typedef struct audit_runs {
     pl_spec         *spec;           /* NULL when SPEC is a name */

@@ -5,12 +5,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "data/image_pack.h"
-#include "data/image_synth.h"
-#include "data/image_tree.h"
+#include "data/set/image_pack.h"
+#include "data/set/image_synth.h"
+#include "data/set/image_tree.h"
 #include "data_work.h"
-#include "lab/bench_input.h"
-#include "report/table.h"
+#include "lab/bench/bench_input.h"
+#include "report/table/table.h"
 
 #define SAMPLES   31
 #define PICTURES  32

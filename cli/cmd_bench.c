@@ -5,12 +5,12 @@
 #include "base/json_write.h"
 #include "bench_pictures.h"
 #include "cli.h"
-#include "lab/bench_deit.h"
-#include "lab/bench_maps.h"
-#include "lab/bench_ops.h"
-#include "lab/bench_so3.h"
-#include "lab/bench_step.h"
-#include "report/table.h"
+#include "lab/bench/bench_deit.h"
+#include "lab/bench/bench_maps.h"
+#include "lab/bench/bench_ops.h"
+#include "lab/bench/bench_so3.h"
+#include "lab/bench/bench_step.h"
+#include "report/table/table.h"
 
 typedef struct {
     const char *what, *device, *map, *op;

@@ -5,7 +5,7 @@
 #include "cli.h"
 #include "device/backend.h"
 #include "polar/polar.h"
-#include "report/table.h"
+#include "report/table/table.h"
 
 #define MAX_BACKENDS 8
 

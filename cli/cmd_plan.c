@@ -7,9 +7,9 @@
 
 #include "base/alloc.h"
 #include "cli.h"
-#include "lab/plan.h"
-#include "lab/testbed.h"
-#include "report/table.h"
+#include "lab/spec/plan.h"
+#include "lab/run/testbed.h"
+#include "report/table/table.h"
 #include "run_data.h"
 
 #define DEFAULT_STORE "polar.db"

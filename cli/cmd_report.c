@@ -5,9 +5,9 @@
 #include "base/alloc.h"
 #include "cli.h"
 #include "cli_line.h"
-#include "lab/provenance.h"
-#include "lab/spec.h"
-#include "lab/testbed.h"
+#include "lab/run/provenance.h"
+#include "lab/spec/spec.h"
+#include "lab/run/testbed.h"
 #include "report/report.h"
 
 typedef struct report_args {

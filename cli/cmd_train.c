@@ -6,8 +6,8 @@
 
 #include "base/alloc.h"
 #include "cli.h"
-#include "lab/runner.h"
-#include "report/table.h"
+#include "lab/run/runner.h"
+#include "report/table/table.h"
 #include "run_data.h"
 #include "run_progress.h"
 #include "stop_signal.h"

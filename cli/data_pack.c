@@ -1,8 +1,8 @@
 /* data_pack.c -- `polar data pack DIR OUT`: decoded once, resized once, mapped into memory ever after. */
 #include "base/alloc.h"
 #include "base/clock.h"
-#include "data/class_subset.h"
-#include "data/image_pack.h"
+#include "data/set/class_subset.h"
+#include "data/set/image_pack.h"
 #include "data_work.h"
 #include "run_progress.h"
 #include "stop_signal.h"

@@ -1,9 +1,9 @@
 /* data_stat.c -- `polar data stat DIR|PACK`: how many pictures of which kinds and sizes, and whether they can be read. */
 #include <sys/stat.h>
 
-#include "data/image_stat.h"
+#include "data/set/image_stat.h"
 #include "data_work.h"
-#include "report/table.h"
+#include "report/table/table.h"
 #include "stop_signal.h"
 
 typedef struct stat_args {

@@ -6,11 +6,11 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
-#include "data/class_subset.h"
-#include "data/image_folder.h"
-#include "data/image_tree.h"
+#include "data/set/class_subset.h"
+#include "data/set/image_folder.h"
+#include "data/set/image_tree.h"
 #include "data_work.h"
-#include "report/table.h"
+#include "report/table/table.h"
 
 #define MAX_SEEDS 16
 

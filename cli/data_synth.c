@@ -1,5 +1,5 @@
 /* data_synth.c -- `polar data synth OUT`: a folder of procedural textures to try things on. */
-#include "data/image_synth.h"
+#include "data/set/image_synth.h"
 #include "data_work.h"
 #include "stop_signal.h"
 

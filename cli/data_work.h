@@ -3,7 +3,7 @@
 #define POLAR_CLI_DATA_WORK_H
 
 #include "cli.h"
-#include "data/image_folder.h"
+#include "data/set/image_folder.h"
 
 typedef struct data_progress {
     cli_context *ctx;

@@ -6,7 +6,7 @@
 #include "base/clock.h"
 #include "cli_line.h"
 #include "polar/polar.h"
-#include "report/table.h"
+#include "report/table/table.h"
 #include "verify/covariance.h"
 #include "verify/paper_covariance.h"
 

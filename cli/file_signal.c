@@ -5,7 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "data/image_pack.h"
+#include "data/set/image_pack.h"
 
 static int code;    /* a handler can reach nothing else */
 

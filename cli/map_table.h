@@ -3,7 +3,7 @@
 #define POLAR_CLI_MAP_TABLE_H
 
 #include "base/safetensors.h"
-#include "report/table.h"
+#include "report/table/table.h"
 
 polar_status map_table_create(pl_table **out, const char *title);    /* borrows title */
 polar_status map_table_add(pl_table *t, const pl_safetensors_entry *in, const polar_tensor *result);    /* result: in mapped, in host memory */

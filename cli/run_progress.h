@@ -3,7 +3,7 @@
 #define POLAR_CLI_RUN_PROGRESS_H
 
 #include "cli.h"
-#include "lab/runner.h"
+#include "lab/run/runner.h"
 
 typedef struct run_progress {
     cli_context *ctx;

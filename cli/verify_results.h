@@ -4,7 +4,7 @@
 
 #include <stdio.h>
 
-#include "report/table.h"
+#include "report/table/table.h"
 #include "verify/covariance.h"
 #include "verify/gauge.h"
 #include "verify/rule_covariance.h"

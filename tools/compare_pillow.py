@@ -5,7 +5,7 @@
 #     python3 tools/compare_pillow.py DIR /tmp/all.pack
 #
 # Pictures that only one of the two can read are named and counted, not failures: docs/data.md says which there are. Needs numpy and Pillow; reads the pack by
-# itself (src/data/image_pack.h has the layout), so that it checks that too.
+# itself (src/data/set/image_pack.h has the layout), so that it checks that too.
 import os
 import sys
 

@@ -5,7 +5,7 @@
 #include <math.h>
 
 #include "base/string_build.h"
-#include "report/audit_print.h"
+#include "report/audit/audit_print.h"
 #include "report/report_metric.h"
 
 #define MOST_ARMS 32

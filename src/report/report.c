@@ -5,13 +5,13 @@
 
 #include "base/alloc.h"
 #include "base/string_build.h"
-#include "report/across_tables.h"
-#include "report/audit_print.h"
-#include "report/part_tables.h"
-#include "report/report_figures.h"
+#include "report/table/across_tables.h"
+#include "report/audit/audit_print.h"
+#include "report/table/part_tables.h"
+#include "report/figure/report_figures.h"
 #include "report/report_files.h"
 #include "report/report_html.h"
-#include "report/run_tables.h"
+#include "report/table/run_tables.h"
 
 typedef struct {
     const pl_report_opts *opts;

@@ -7,14 +7,14 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "report/across_tables.h"
-#include "report/audit_print.h"
+#include "report/table/across_tables.h"
+#include "report/audit/audit_print.h"
 #include "report/findings.h"
 #include "report/paper_values.h"
-#include "report/part_tables.h"
+#include "report/table/part_tables.h"
 #include "report/report_files.h"
 #include "report/report_origin.h"
-#include "report/svg_inline.h"
+#include "report/figure/svg_inline.h"
 
 #define ACROSS_TITLE "DeiT-Tiny across recipes and budgets"
 

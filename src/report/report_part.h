@@ -2,7 +2,7 @@
 #ifndef PL_REPORT_REPORT_PART_H
 #define PL_REPORT_REPORT_PART_H
 
-#include "report/audit.h"
+#include "report/audit/audit.h"
 #include "report/report_metric.h"
 
 #define PL_PART_FIGURES 24

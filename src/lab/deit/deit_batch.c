@@ -1,0 +1,114 @@
+/* deit_batch.c -- batches of pictures through the model: a training step, and how many of a test batch are right.
+ *
+ * The host mixes a batch (mix.h), uploads it to one fixed place, and the work on it is captured once. After a step the host waits for its loss: against the work of a step that is nothing,
+ * and a loss that is none ends the run at once.
+ */
+#include <math.h>
+
+#include "base/alloc.h"
+#include "lab/deit/deit_train.h"
+
+polar_status pl_deit_batch_create(pl_train *t)
+{
+    const pl_deit_shape *s = &t->set.shape;
+    polar_dtype wide = s->dtype == POLAR_DTYPE_F64 ? POLAR_DTYPE_F64 : POLAR_DTYPE_F32;
+    PL_TRY(pl_mat_alloc(&t->x, t->dev, POLAR_DTYPE_F32, s->batch, 3 * s->image, s->image));
+    PL_TRY(pl_mat_alloc(&t->y, t->dev, POLAR_DTYPE_F32, 1, s->batch, s->classes));
+    PL_TRY(pl_mat_alloc(&t->dz, t->dev, wide, 1, s->batch, s->classes));
+    PL_TRY(pl_mat_alloc(&t->z, t->dev, wide, 1, s->batch, s->classes));
+    PL_TRY(pl_mat_alloc(&t->loss, t->dev, POLAR_DTYPE_F64, 1, 1, 1));
+    PL_TRY(pl_graph_create(&t->train_graph, t->dev));
+    PL_TRY(pl_graph_create(&t->test_graph, t->dev));
+    t->labels = pl_calloc((size_t)s->batch, sizeof *t->labels);
+    t->host_y = pl_calloc((size_t)(s->batch * s->classes), sizeof *t->host_y);
+    t->host_z = pl_calloc(1, pl_mat_bytes(&t->z));
+    PL_NEED(t->labels && t->host_y && t->host_z, POLAR_E_NOMEM, "the targets of %lld pictures", (long long)s->batch);
+    return POLAR_OK;
+}
+
+void pl_deit_batch_destroy(pl_train *t)
+{
+    pl_graph_destroy(t->train_graph);
+    pl_graph_destroy(t->test_graph);
+    pl_mat *mats[] = {&t->x, &t->y, &t->dz, &t->z, &t->loss};
+    for (size_t i = 0; i < sizeof mats / sizeof *mats; i++) pl_mat_free(mats[i], t->dev);
+    pl_free(t->labels);
+    pl_free(t->host_y);
+    pl_free(t->host_z);
+}
+
+static void train_pass(pl_queue *q, void *arg)
+{
+    pl_train *t = arg;
+    pl_mat z = pl_deit_forward(t->model, q, t->x);
+    PL_CALL(cross_entropy, q, .L = t->loss, .dZ = t->dz, .Z = z, .T = t->y);
+    pl_deit_backward(t->model, q, t->dz);
+}
+
+static void test_pass(pl_queue *q, void *arg)
+{
+    pl_train *t = arg;
+    pl_mat z = pl_deit_forward(t->model, q, t->seen);
+    PL_CALL(copy, q, .Y = pl_mat_dense(t->z.data, t->z.dtype, 1, z.rows, z.cols), .X = z);
+}
+
+polar_status pl_deit_train_batch(pl_train *t)
+{
+    const pl_deit_shape *s = &t->set.shape;
+    pl_deit_batch b;
+    pl_mix mix;
+    double loss;
+    if (!t->data.loader) PL_TRY(pl_deit_data_begin(&t->data, PL_IMAGES_TRAIN, t->stop.made, t->step * s->batch, (t->steps - t->step) * s->batch, s->batch, s->image));
+    PL_TRY(pl_deit_data_next(&b, &t->data, t->labels));
+    PL_TRY(pl_mix_draw(&mix, &t->set.mix, (pl_mix_key){t->seed, t->stop.made, t->step}, s->image, s->image));
+    PL_TRY(pl_mix_images(b.x, &mix, b.count, 3, s->image, s->image));
+    PL_TRY(pl_mix_targets(t->host_y, &mix, b.labels, b.count, s->classes, t->set.mix.smoothing));
+    polar_queue_upload(t->q, t->x.data, b.x, pl_mat_bytes(&t->x));
+    polar_queue_upload(t->q, t->y.data, t->host_y, pl_mat_bytes(&t->y));
+    pl_deit_set_drop(t->model, t->q, &t->seed, (uint64_t)(t->stop.made * t->steps + t->step), s->batch);
+    PL_TRY(pl_graph_run(t->train_graph, t->q, train_pass, t));
+    PL_TRY(polar_optim_step(t->opt, t->q));
+    polar_queue_download(t->q, &loss, t->loss.data, sizeof loss);
+    PL_TRY(polar_queue_sync(t->q));
+    t->loss_sum += loss;
+    t->step++;
+    if (t->step == t->steps) pl_deit_data_end(&t->data);
+    return POLAR_OK;
+}
+
+/* Right or not by the first of the largest scores. */
+static void look_at(pl_train *t, const pl_deit_batch *b)
+{
+    int64_t classes = t->set.shape.classes;
+    for (int64_t i = 0; i < b->count; i++) {
+        int64_t best = 0;
+        double most = -INFINITY;
+        if (b->labels[i] < 0) continue;
+        for (int64_t k = 0; k < classes; k++) {
+            double z = pl_load_f64(t->host_z, t->z.dtype, i * classes + k);
+            if (!isfinite(z)) t->finite = 0;
+            if (z > most) most = z, best = k;
+        }
+        t->counted++;
+        t->correct += best == b->labels[i];
+    }
+}
+
+polar_status pl_deit_test_batch(pl_train *t)
+{
+    const pl_deit_shape *s = &t->set.shape;
+    pl_deit_batch b;
+    if (!t->data.loader) PL_TRY(pl_deit_data_begin(&t->data, PL_IMAGES_TEST, t->stop.made, t->tested, t->data.count[PL_IMAGES_TEST] - t->tested, s->batch, s->image));
+    PL_TRY(pl_deit_data_next(&b, &t->data, t->labels));
+    t->seen = pl_mat_dense(t->x.data, t->x.dtype, b.count, t->x.rows, t->x.cols);
+    polar_queue_upload(t->q, t->x.data, b.x, pl_mat_bytes(&t->seen));
+    pl_deit_set_drop(t->model, t->q, NULL, 0, 0);
+    if (b.count == s->batch) PL_TRY(pl_graph_run(t->test_graph, t->q, test_pass, t));
+    else test_pass(t->q, t);
+    polar_queue_download(t->q, t->host_z, t->z.data, (size_t)(b.count * s->classes) * polar_dtype_size(t->z.dtype));
+    PL_TRY(polar_queue_sync(t->q));
+    look_at(t, &b);
+    t->tested += b.count;
+    if (t->tested == t->data.count[PL_IMAGES_TEST]) pl_deit_data_end(&t->data);
+    return POLAR_OK;
+}

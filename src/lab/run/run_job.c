@@ -1,0 +1,188 @@
+/* run_job.c -- a job: takes runs of the plan that are to be done, one ensemble after the other, until none is left or it must leave.
+ *
+ * Invariants:
+ *  1. A run is begun only by who holds its claim and, holding it, has read that it is not finished: never two at once, never twice.
+ *  2. A claim is given up only after the run's results are stored, or after its last checkpoint.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/thread_pool.h"
+#include "lab/run/runner_impl.h"
+
+#define ENSEMBLE 64    /* runs trained together on a device that is good at it, unless told */
+
+/* ---- taking runs --------------------------------------------------------------------------------------------------------- */
+
+/* Marks an entry as ours among the jobs of this process, if it is free and fits the group. */
+static int reserve(pl_job *job, int64_t i)
+{
+    pl_runner *r = job->r;
+    pthread_mutex_lock(&r->lock);
+    int fits = r->runs[i].first == i && !r->slots[i].done && !r->slots[i].busy;
+    if (fits && job->members) fits = r->tb->same_shape(r->runs[job->group[0]].config, r->runs[i].config);
+    if (fits) r->slots[i].busy = 1;
+    pthread_mutex_unlock(&r->lock);
+    return fits;
+}
+
+static void give_back(pl_job *job, int64_t i)
+{
+    pthread_mutex_lock(&job->r->lock);
+    job->r->slots[i].busy = 0;
+    pthread_mutex_unlock(&job->r->lock);
+}
+
+/* A reserved entry: claims it and looks whether it is still to be done. *mine with the claim held. */
+static polar_status claim(pl_job *job, int64_t i, int *mine, int64_t *others)
+{
+    pl_runner *r = job->r;
+    const char *id = r->runs[i].id;
+    pl_run_state state = PL_RUN_PLANNED;
+    PL_TRY(pl_store_claim(job->store, id, mine));
+    if (!*mine) {
+        ++*others;
+        return POLAR_OK;
+    }
+    polar_status st = pl_store_run_state(job->store, id, &state, NULL);
+    if (st == POLAR_OK && (state == PL_RUN_PLANNED || r->o->weights)) return POLAR_OK;
+    *mine = 0;
+    pl_store_release(job->store, id);
+    if (st == POLAR_OK) {    /* another process has done it meanwhile */
+        pthread_mutex_lock(&r->lock);
+        pl_runner_count_done(r, i, state);
+        r->view.epochs_gone += pl_runner_epochs(&r->runs[i]);
+        pthread_mutex_unlock(&r->lock);
+    }
+    return st;
+}
+
+/* Where there may be something to do; a plan of many runs is not looked through from its start for each. */
+static int64_t first_open(pl_runner *r)
+{
+    pthread_mutex_lock(&r->lock);
+    while (r->open_from < r->count && (r->slots[r->open_from].done || r->runs[r->open_from].first != r->open_from)) r->open_from++;
+    int64_t i = r->open_from;
+    pthread_mutex_unlock(&r->lock);
+    return i;
+}
+
+/* The first run that is to be done and free, and its mates. *others counts those that another process has. */
+static polar_status take(pl_job *job, int64_t *others)
+{
+    *others = 0;
+    polar_status st = POLAR_OK;
+    pthread_mutex_lock(&job->r->taking);    /* one job after the other: the same ensembles in every sitting */
+    for (int64_t i = first_open(job->r); i < job->r->count && job->members < job->limit && st == POLAR_OK; i++) {
+        int mine = 0;
+        if (!reserve(job, i)) continue;
+        st = claim(job, i, &mine, others);
+        if (st == POLAR_OK && mine) job->group[job->members++] = i;
+        else give_back(job, i);
+    }
+    pthread_mutex_unlock(&job->r->taking);
+    return st;
+}
+
+static void release_from(pl_job *job, int64_t first)
+{
+    for (int64_t k = first; k < job->members; k++) {
+        pl_store_release(job->store, job->r->runs[job->group[k]].id);
+        give_back(job, job->group[k]);
+    }
+    job->members = first;
+}
+
+static polar_status run_taken(pl_job *job)
+{
+    polar_status st = pl_group_run(job);
+    while (st == POLAR_E_NOMEM && job->members > 1) {
+        job->limit = job->members / 2;
+        pl_runner_note(job, NULL, "no memory for %lld runs at once on %s: trying %lld", (long long)job->members, job->provenance.device, (long long)job->limit);
+        release_from(job, job->limit);
+        st = pl_group_run(job);
+    }
+    release_from(job, 0);
+    pthread_mutex_lock(&job->r->lock);
+    job->r->job_views[job->number] = (pl_job_view){0};
+    pthread_cond_broadcast(&job->r->changed);
+    pthread_mutex_unlock(&job->r->lock);
+    return st;
+}
+
+static void wait_for_others(pl_job *job, int64_t others)
+{
+    pl_runner *r = job->r;
+    pthread_mutex_lock(&r->lock);
+    int tell = !r->said_waiting;
+    r->said_waiting = r->view.waiting = 1;
+    pthread_mutex_unlock(&r->lock);
+    if (tell) pl_runner_note(job, NULL, "another process is at %lld of the runs left: waiting for it (Ctrl-C leaves)", (long long)others);
+    pthread_mutex_lock(&r->lock);
+    pl_runner_wait(r, PL_RUNNER_TICK_SECONDS);
+    pthread_mutex_unlock(&r->lock);
+}
+
+static polar_status work(pl_job *job)
+{
+    int64_t others = 0;
+    while (!pl_runner_must_leave(job->r)) {
+        PL_TRY(take(job, &others));
+        if (job->members) {
+            pthread_mutex_lock(&job->r->lock);
+            job->r->view.waiting = 0;
+            pthread_mutex_unlock(&job->r->lock);
+            PL_TRY(run_taken(job));
+        } else if (others) wait_for_others(job, others);
+        else break;
+    }
+    return POLAR_OK;
+}
+
+/* ---- a job ---------------------------------------------------------------------------------------------------------------- */
+
+/* The option's device; of a CPU shared by several jobs each gets its part. */
+static void device_name(char out[256], const pl_runner_opts *o)
+{
+    int cpu = !strcmp(o->device, "cpu") || !strncmp(o->device, "cpu:", 4);
+    int64_t threads = pl_processor_count() / o->jobs;
+    if (!cpu || o->jobs == 1 || strstr(o->device, "threads=")) snprintf(out, 256, "%s", o->device);
+    else snprintf(out, 256, "%s%sthreads=%lld", o->device, strchr(o->device, ':') ? "," : ":", (long long)(threads > 0 ? threads : 1));
+}
+
+static polar_status job_begin(pl_job *job)
+{
+    char name[256];
+    const pl_runner_opts *o = job->r->o;
+    job->limit = o->ensemble ? o->ensemble : !strncmp(o->device, "cuda", 4) ? ENSEMBLE : 1;
+    job->group = pl_calloc((size_t)job->limit, sizeof *job->group);
+    PL_NEED(job->group, POLAR_E_NOMEM, "a job");
+    PL_TRY(pl_store_open(&job->store, o->store, PL_STORE_WRITE));
+    device_name(name, o);
+    PL_TRY(polar_device_open(&job->dev, name));
+    job->provenance = pl_provenance_of(&job->text, job->dev);
+    return POLAR_OK;
+}
+
+void *pl_job_main(void *arg)
+{
+    pl_job *job = arg;
+    pl_runner *r = job->r;
+    polar_status st = job_begin(job);
+    if (st == POLAR_OK) st = work(job);
+    if (job->store) release_from(job, 0);
+    polar_device_close(job->dev);
+    pl_store_close(job->store);
+    pl_free(job->group);
+    pthread_mutex_lock(&r->lock);
+    if (st != POLAR_OK && r->status == POLAR_OK) {
+        r->status = st;
+        snprintf(r->message, sizeof r->message, "%s", polar_error_message());
+    }
+    if (st != POLAR_OK) atomic_store(&r->halt, 1);
+    r->jobs_running--;
+    pthread_cond_broadcast(&r->changed);
+    pthread_mutex_unlock(&r->lock);
+    return NULL;
+}

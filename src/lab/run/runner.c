@@ -1,0 +1,292 @@
+/* runner.c -- the plan into the store, jobs as threads, and what they tell the watcher. The work of a job is in run_job.c.
+ *
+ * Invariants:
+ *  1. The caller's thread only watches; every job has its own store connection, device and claims. What they share is under one lock.
+ *  2. The first error counts; the other jobs save and leave.
+ */
+#include "lab/run/runner.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "lab/run/runner_impl.h"
+
+/* ---- what the jobs share ------------------------------------------------------------------------------------------------- */
+
+static int stopped(const pl_runner *r) { return r->o->stop && atomic_load(r->o->stop); }
+static int out_of_time(const pl_runner *r) { return r->o->budget > 0 && pl_clock_seconds() - r->begun >= r->o->budget; }
+
+int pl_runner_must_leave(const pl_runner *r) { return atomic_load(&r->halt) || stopped(r) || out_of_time(r); }
+
+double pl_runner_epochs(const pl_plan_run *run) { return (double)pl_config_int(run->config, "train.epochs"); }
+
+void pl_runner_count_done(pl_runner *r, int64_t i, pl_run_state state)
+{
+    if (r->slots[i].done) return;
+    r->slots[i].done = 1;
+    r->view.done++;
+    r->view.diverged += state == PL_RUN_DIVERGED;
+}
+
+static void count_event(pl_job *job, const pl_runner_event *e)
+{
+    pl_runner *r = job->r;
+    pl_job_view *v = &r->job_views[job->number];
+    switch (e->kind) {
+    case PL_RUNNER_RESUMED:
+        r->view.epochs_gone += (double)e->epochs;
+        *v = (pl_job_view){.run = &r->runs[job->group[0]], .members = job->members, .epoch = e->epochs, .epochs = (int64_t)pl_runner_epochs(e->run), .train_loss = (double)NAN,
+                           .valid = (double)NAN, .loss = (double)NAN};
+        break;
+    case PL_RUNNER_EPOCH:
+        r->view.epochs_gone++, r->view.epochs_here++, r->view.epochs_made++;
+        v->epoch = e->epochs;
+        v->train_loss = e->epoch->train_loss;
+        v->valid = e->epoch->valid;
+        v->part = v->part_here = 0;
+        v->loss = (double)NAN;
+        break;
+    case PL_RUNNER_FINISHED:
+        r->view.epochs_gone += pl_runner_epochs(e->run) - (double)e->epochs;
+        r->view.epochs_here += pl_runner_epochs(e->run) - (double)e->epochs;
+        r->done_here++;
+        pl_runner_count_done(r, e->run->first, e->state);
+        break;
+    default: break;
+    }
+}
+
+/* Under the lock. */
+static void call_watcher(pl_runner *r, pl_runner_event *e)
+{
+    r->view.seconds = pl_clock_seconds() - r->begun;
+    e->view = &r->view;
+    if (r->o->watch) r->o->watch(r->o->watch_arg, e);
+}
+
+void pl_runner_tell(pl_job *job, pl_runner_event *e)
+{
+    pthread_mutex_lock(&job->r->lock);
+    count_event(job, e);
+    call_watcher(job->r, e);
+    pthread_mutex_unlock(&job->r->lock);
+}
+
+void pl_runner_step(pl_job *job, const pl_step_view *v, double part_here, double rate)
+{
+    pl_job_view *view = &job->r->job_views[job->number];
+    pthread_mutex_lock(&job->r->lock);
+    view->what = v->what;
+    view->part = v->total ? (double)v->done / (double)v->total : 0;
+    view->part_here = part_here;
+    view->loss = v->loss;
+    view->rate = rate;
+    pthread_mutex_unlock(&job->r->lock);
+}
+
+void pl_runner_note(pl_job *job, const pl_plan_run *run, const char *fmt, ...)
+{
+    char text[1400];
+    size_t used = 0;
+    if (run) used = (size_t)snprintf(text, sizeof text, "%.200s %.100s seed %lld: ", run->cell, run->arm, (long long)run->seed);
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(text + used, sizeof text - used, fmt, ap);
+    va_end(ap);
+    pl_runner_event e = {PL_RUNNER_NOTE, .run = run, .note = text};
+    pl_runner_tell(job, &e);
+}
+
+/* Until something happens, at most so long. Under the lock. */
+void pl_runner_wait(pl_runner *r, double seconds)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    t.tv_nsec += (long)(seconds * 1e9);
+    t.tv_sec += t.tv_nsec / 1000000000;
+    t.tv_nsec %= 1000000000;
+    pthread_cond_timedwait(&r->changed, &r->lock, &t);
+}
+
+/* ---- jobs ---------------------------------------------------------------------------------------------------------------- */
+
+/* Starts the jobs and watches until the last has ended. */
+static polar_status run_jobs(pl_runner *r)
+{
+    int started = 0;
+    pl_job *jobs = pl_calloc((size_t)r->o->jobs, sizeof *jobs);
+    PL_NEED(jobs, POLAR_E_NOMEM, "%d jobs", r->o->jobs);
+    for (int j = 0; j < r->o->jobs; j++) {
+        jobs[j] = (pl_job){.r = r, .number = j};
+        pthread_mutex_lock(&r->lock);
+        r->jobs_running++;
+        pthread_mutex_unlock(&r->lock);
+        if (pthread_create(&jobs[j].thread, NULL, pl_job_main, &jobs[j]) != 0) break;
+        started++;
+    }
+    pthread_mutex_lock(&r->lock);
+    if (started < r->o->jobs) {
+        atomic_store(&r->halt, 1);
+        r->jobs_running--;
+        r->status = POLAR_E_NOMEM;
+        snprintf(r->message, sizeof r->message, "the system gives no thread for job %d of %d (try fewer --jobs)", started + 1, r->o->jobs);
+    }
+    while (r->jobs_running) {
+        pl_runner_event tick = {.kind = PL_RUNNER_TICK};
+        pl_runner_wait(r, PL_RUNNER_TICK_SECONDS);
+        call_watcher(r, &tick);
+    }
+    pthread_mutex_unlock(&r->lock);
+    for (int j = 0; j < started; j++) pthread_join(jobs[j].thread, NULL);
+    pl_free(jobs);
+    return r->status == POLAR_OK ? POLAR_OK : pl_fail_again(r->status, r->message);
+}
+
+/* ---- the plan ------------------------------------------------------------------------------------------------------------ */
+
+typedef struct config_text {    /* a configuration and its JSON; the seeds of an arm share one */
+    const pl_config *config;
+    char            *json;
+} config_text;
+
+static int by_config(const void *a, const void *b)
+{
+    uintptr_t x = (uintptr_t)((const config_text *)a)->config, y = (uintptr_t)((const config_text *)b)->config;
+    return (x > y) - (x < y);
+}
+
+/* One for each configuration of the plan, in order; *n: how many. */
+static polar_status make_texts(config_text *texts, int64_t *n, const pl_plan_run *runs, int64_t count)
+{
+    int64_t kept = 0;
+    for (int64_t i = 0; i < count; i++) texts[i] = (config_text){runs[i].config, NULL};
+    qsort(texts, (size_t)count, sizeof *texts, by_config);
+    for (int64_t i = 0; i < count; i++)
+        if (!kept || texts[kept - 1].config != texts[i].config) texts[kept++] = texts[i];
+    *n = kept;
+    for (int64_t i = 0; i < kept; i++) PL_TRY(pl_config_json(&texts[i].json, texts[i].config));
+    return POLAR_OK;
+}
+
+static polar_status put_plan(pl_store *s, const pl_store_spec *spec, const pl_plan_run *runs, int64_t count)
+{
+    int64_t n = 0;
+    pl_store_plan_row *rows = pl_calloc((size_t)count, sizeof *rows);
+    config_text *texts = pl_calloc((size_t)count, sizeof *texts);
+    polar_status st = rows && texts ? make_texts(texts, &n, runs, count) : PL_FAIL(POLAR_E_NOMEM, "a plan of %lld runs", (long long)count);
+    for (int64_t i = 0; st == POLAR_OK && i < count; i++) {
+        const config_text key = {runs[i].config, NULL}, *text = bsearch(&key, texts, (size_t)n, sizeof *texts, by_config);
+        rows[i] = (pl_store_plan_row){runs[i].id, runs[i].cell, runs[i].arm, text->json, runs[i].seed};
+    }
+    if (st == POLAR_OK) st = pl_store_put_spec(s, spec, rows, count);
+    for (int64_t i = 0; i < n; i++) pl_free(texts[i].json);
+    pl_free(texts);
+    pl_free(rows);
+    return st;
+}
+
+/* A diverged run that is to be made again; unless another process is at it. */
+static polar_status forget(pl_store *s, const char *id, pl_run_state *state)
+{
+    int mine = 0;
+    PL_TRY(pl_store_claim(s, id, &mine));
+    if (!mine) return POLAR_OK;
+    polar_status st = pl_store_forget(s, id);
+    pl_store_release(s, id);
+    *state = PL_RUN_PLANNED;
+    return st;
+}
+
+static polar_status read_states(pl_runner *r, pl_store *s)
+{
+    for (int64_t i = 0; i < r->count; i++) {
+        pl_run_state state = PL_RUN_PLANNED;
+        if (r->runs[i].first != i) continue;
+        PL_TRY(pl_store_run_state(s, r->runs[i].id, &state, NULL));
+        if (state == PL_RUN_DIVERGED && r->o->retry) PL_TRY(forget(s, r->runs[i].id, &state));
+        if (state == PL_RUN_PLANNED || r->o->weights) r->view.epochs_total += pl_runner_epochs(&r->runs[i]);
+        else pl_runner_count_done(r, i, state);
+    }
+    r->view.begun_done = r->view.done;
+    return POLAR_OK;
+}
+
+static int must_leave(void *r) { return pl_runner_must_leave(r); }
+
+static void note(pl_runner *r, const char *text)
+{
+    pl_runner_event e = {PL_RUNNER_NOTE, .note = text};
+    pthread_mutex_lock(&r->lock);
+    call_watcher(r, &e);
+    pthread_mutex_unlock(&r->lock);
+}
+
+/* *planned: the store has the plan; it has not where there was no time left for that. */
+static polar_status enrol(pl_runner *r, pl_store *s, const pl_store_spec *spec, int *planned)
+{
+    *planned = 0;
+    if (pl_store_torn(s)) note(r, "the last entry of the store's log was not whole, after a power cut or by damage: what it held is made again");
+    PL_TRY(pl_store_verify(s));
+    pl_store_set_leave(s, must_leave, r);
+    polar_status st = put_plan(s, spec, r->runs, r->count);
+    if (st == POLAR_E_STATE && pl_runner_must_leave(r)) return POLAR_OK;
+    PL_TRY(st);
+    *planned = 1;
+    PL_TRY(pl_store_sweep(s));
+    return read_states(r, s);
+}
+
+static polar_status prepare(pl_runner *r, const pl_store_spec *spec, int *planned)
+{
+    pl_store *s = NULL;
+    polar_device *dev = NULL;
+    for (int64_t i = 0; i < r->count; i++) r->view.total += r->runs[i].first == i;
+    PL_TRY(polar_device_open(&dev, r->o->device));    /* a wrong name shall leave no store behind */
+    polar_device_close(dev);
+    PL_TRY(pl_store_open(&s, r->o->store, PL_STORE_WRITE));
+    polar_status st = enrol(r, s, spec, planned);
+    pl_store_close(s);
+    return st;
+}
+
+polar_status pl_runner_run(pl_runner_outcome *out, const pl_testbed *tb, const pl_store_spec *spec, const pl_plan_run *runs, int64_t count, const pl_runner_opts *opts)
+{
+    pl_runner r = {.tb = tb, .runs = runs, .count = count, .o = opts, .begun = pl_clock_seconds()};
+    *out = (pl_runner_outcome){0};
+    PL_NEED(count > 0, POLAR_E_ARG, "a plan without runs");
+    PL_NEED(opts->jobs >= 1 && opts->jobs <= 1024, POLAR_E_ARG, "1 to 1024 jobs, got %d", opts->jobs);
+    PL_NEED(!opts->weights || count == 1, POLAR_E_ARG, "weights are kept of one run, not of %lld", (long long)count);
+    pthread_condattr_t attr;
+    pthread_condattr_init(&attr);
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    pthread_mutex_init(&r.taking, NULL);
+    pthread_mutex_init(&r.lock, NULL);
+    pthread_cond_init(&r.changed, &attr);
+    pthread_condattr_destroy(&attr);
+    r.slots = pl_calloc((size_t)count, sizeof *r.slots);
+    r.job_views = pl_calloc((size_t)opts->jobs, sizeof *r.job_views);
+    r.view.jobs = r.job_views;
+    r.view.job_count = opts->jobs;
+    polar_status st = r.slots && r.job_views ? POLAR_OK : PL_FAIL(POLAR_E_NOMEM, "a plan of %lld runs", (long long)count);
+    int planned = 0;
+    if (st == POLAR_OK) st = prepare(&r, spec, &planned);
+    if (st == POLAR_OK && planned && r.view.done < r.view.total) st = run_jobs(&r);
+    *out = (pl_runner_outcome){r.view.total, r.view.done, r.view.diverged, r.done_here, r.view.total - r.view.done, 0, 0, 0, pl_clock_seconds() - r.begun};
+    if (st != POLAR_OK && !planned) out->total = out->left = 0;    /* it did not come to running */
+    out->unplanned = st == POLAR_OK && !planned;
+    out->stopped = out->left && stopped(&r);
+    out->out_of_time = out->left && !out->stopped && out_of_time(&r);
+    pl_free(r.slots);
+    pl_free(r.job_views);
+    pthread_cond_destroy(&r.changed);
+    pthread_mutex_destroy(&r.lock);
+    pthread_mutex_destroy(&r.taking);
+    return st;
+}

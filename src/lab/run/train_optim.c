@@ -1,0 +1,96 @@
+/* train_optim.c -- an optimiser over the parameters of a model, and its dry run. */
+#include "lab/run/train_optim.h"
+
+#include <string.h>
+
+#include "base/alloc.h"
+#include "optim/optim_impl.h"
+
+#define SPLIT_BLOCKS 3    /* q, k and v */
+
+/* The blocks of rows of every parameter that split names; a pattern that names nothing is a mistake. */
+static polar_status mark_split(polar_param *out, const pl_param *params, int64_t n, const char *split)
+{
+    int64_t marked = 0;
+    for (int64_t i = 0; i < n; i++) {
+        if (!*split || params[i].ndim < 2 || !pl_pattern_match(split, params[i].name)) continue;
+        PL_NEED(params[i].rows % SPLIT_BLOCKS == 0, POLAR_E_ARG, "route.split '%s' names %s, whose %lld rows do not fall into %d blocks", split, params[i].name, (long long)params[i].rows,
+                SPLIT_BLOCKS);
+        out[i].row_blocks = SPLIT_BLOCKS;
+        marked++;
+    }
+    PL_NEED(!*split || marked, POLAR_E_ARG, "route.split '%s' names no matrix of the model", split);
+    return POLAR_OK;
+}
+
+polar_status pl_train_optim_create(polar_optim **out, polar_device *dev, const pl_param *params, int64_t n, int64_t first, int64_t count, const polar_optim_opts *opts, const char *split)
+{
+    polar_optim_opts o = *opts;
+    polar_param *list = pl_calloc((size_t)n, sizeof *list);
+    *out = NULL;
+    PL_NEED(list, POLAR_E_NOMEM, "a list of %lld parameters", (long long)n);
+    o.members = count;
+    for (int64_t i = 0; i < n; i++) {
+        pl_mat W = pl_mat_at(params[i].W, first, count), G = pl_mat_at(params[i].G, first, count);
+        list[i] = (polar_param){.name = params[i].name, .weight = pl_param_tensor(&params[i], &W), .grad = pl_param_tensor(&params[i], &G)};
+    }
+    polar_status st = mark_split(list, params, n, split);
+    if (st == POLAR_OK) st = polar_optim_create(out, dev, list, n, &o);
+    pl_free(list);
+    return st;
+}
+
+/* ---- estimates --------------------------------------------------------------------------------------- */
+
+static polar_status count_routes(pl_estimate *e, polar_optim *opt, polar_queue *q)
+{
+    int64_t n = polar_optim_param_count(opt);
+    polar_param_stats *stats = pl_calloc((size_t)n, sizeof *stats);
+    PL_NEED(stats, POLAR_E_NOMEM, "a list of %lld parameters", (long long)n);
+    polar_status st = polar_optim_stats(opt, q, stats);
+    for (int64_t i = 0; i < n && st == POLAR_OK; i++) {
+        int64_t weights = stats[i].rows * stats[i].cols * (stats[i].blocks > 1 ? stats[i].blocks : 1);
+        *(stats[i].route == POLAR_ROUTE_MATRIX ? &e->matrix_arrays : &e->aux_arrays) += 1;
+        *(stats[i].route == POLAR_ROUTE_MATRIX ? &e->matrix_weights : &e->aux_weights) += weights;
+    }
+    pl_free(stats);
+    return st;
+}
+
+static polar_status dry_step(pl_estimate *e, polar_optim *opt, polar_queue *q)
+{
+    PL_TRY(polar_queue_dry_begin(q));
+    polar_status step = polar_optim_step(opt, q), st = polar_queue_dry_end(q, &e->step);
+    return step != POLAR_OK ? step : st;
+}
+
+polar_status pl_estimate_step(pl_estimate *e, polar_device *dev, const pl_param *params, int64_t n, const polar_optim_opts *opts, const char *split)
+{
+    polar_optim *opt = NULL;
+    polar_queue *q = NULL;
+    polar_status st = polar_queue_create(&q, dev, NULL);
+    if (st == POLAR_OK) st = pl_train_optim_create(&opt, dev, params, n, 0, 1, opts, split);
+    if (st == POLAR_OK) st = dry_step(e, opt, q);
+    if (st == POLAR_OK) st = count_routes(e, opt, q);
+    if (st == POLAR_OK) {
+        e->memory += polar_optim_state_bytes(opt);
+        e->routes = pl_strdup(polar_optim_report(opt));
+        if (!e->routes) st = PL_FAIL(POLAR_E_NOMEM, "a table of routes");
+    }
+    polar_optim_destroy(opt);
+    polar_queue_destroy(q);
+    return st;
+}
+
+double pl_whole_batches(int64_t items, int64_t batch)
+{
+    return (double)((items + batch - 1) / batch);
+}
+
+void pl_estimate_sum(pl_estimate *e, double looks)
+{
+    double steps = (double)e->epochs * (double)e->steps;
+    e->memory += e->pass.scratch_bytes > e->step.scratch_bytes ? e->pass.scratch_bytes : e->step.scratch_bytes;
+    e->flops = steps * (e->pass.flops + e->step.flops) + looks * e->look.flops;
+    e->bytes = steps * (e->pass.bytes + e->step.bytes) + looks * e->look.bytes;
+}

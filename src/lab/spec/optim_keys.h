@@ -1,0 +1,39 @@
+/* optim_keys.h -- the keys that every testbed has for its optimiser and schedule: their rows are in optim_keys.inc, here is what the rows refer to and the reading.
+ *
+ *     #define OPTIM_LR "1e-3"                                       // and OPTIM_AUX_LR, OPTIM_DECAY, OPTIM_AUX_DECAY, OPTIM_MATRIX
+ *     static const pl_key keys[] = {
+ *         {"model.width", ...},
+ *     #include "lab/spec/optim_keys.inc"
+ *     };
+ *     PL_TRY(pl_optim_keys_read(&settings->optim, c));              // rule, lr, decay, map, routes
+ *     PL_TRY(pl_schedule_read(&settings->optim.schedule, c, steps));
+ */
+#ifndef PL_LAB_OPTIM_KEYS_H
+#define PL_LAB_OPTIM_KEYS_H
+
+#include "lab/spec/config.h"
+#include "math/coef_table.h"
+#include "polar/optim.h"
+
+extern const char *const pl_key_dtypes[];             /* "f64", "f32", "bf16": in the order of polar_dtype */
+extern const char *const pl_optim_key_precisions[];   /* the same and "f16" */
+extern const char *const pl_optim_key_rules[];
+extern const char *const pl_optim_key_scales[];
+extern const char *const pl_optim_key_kinds[];        /* in the order of polar_map_kind */
+extern const char *const pl_optim_key_roundings[];    /* in the order of polar_rounding */
+
+void pl_optim_key_beta1(char out[PL_VALUE_CHARS], const pl_config *c);    /* defaults by the rule: momentum, ... */
+void pl_optim_key_lr(char out[PL_VALUE_CHARS], const pl_config *c);       /* ... the paper's learning rate for DeiT, ... */
+void pl_optim_key_decay(char out[PL_VALUE_CHARS], const pl_config *c);    /* ... and its weight decay, 0 for Muon */
+
+int pl_optim_has_moment(const pl_config *c);       /* the rule keeps a second moment */
+int pl_optim_rule_maps(const pl_config *c);        /* the rule has a place for a polar map */
+int pl_optim_has_map(const pl_config *c);          /* ... and there is one */
+int pl_optim_iterates(const pl_config *c);         /* ... by Newton-Schulz */
+int pl_optim_iterates_half(const pl_config *c);    /* ... in bf16 or f16 */
+
+void         pl_warmup_default(char out[PL_VALUE_CHARS], const pl_config *c, int64_t most);            /* train.warmup: so many epochs, and at most half of train.epochs */
+polar_status pl_schedule_read(polar_schedule *out, const pl_config *c, int64_t steps);                 /* train.epochs, train.warmup, train.warmup_from; steps of an epoch */
+polar_status pl_optim_keys_read(polar_optim_opts *out, const pl_config *c);                            /* without the schedule; matrix_names borrows from c */
+
+#endif

@@ -1,0 +1,115 @@
+/* audit_json.c -- an audit for programs: every number to its last digit, null where nothing can be said, no clock and no run id. */
+#include "report/audit/audit_print.h"
+
+#include "report/report_metric.h"
+
+static void put_interval(pl_json_writer *w, double lo, double hi)
+{
+    pl_json_key(w, "ci95");
+    pl_json_array(w);
+    pl_json_number(w, lo);
+    pl_json_number(w, hi);
+    pl_json_array_end(w);
+}
+
+static void put_text(pl_json_writer *w, const char *key, const char *text)
+{
+    pl_json_key(w, key);
+    pl_json_string(w, text);
+}
+
+static void put_count(pl_json_writer *w, const char *key, int64_t n)
+{
+    pl_json_key(w, key);
+    pl_json_integer(w, n);
+}
+
+static void json_pairs(pl_json_writer *w, const pl_audit *a)
+{
+    pl_json_key(w, "pairs");
+    pl_json_array(w);
+    for (int64_t i = 0; i < a->pair_count; i++) {
+        const pl_audit_pair *p = &a->pairs[i];
+        pl_json_object(w);
+        put_text(w, "cell", p->cell);
+        put_text(w, "a", p->a);
+        put_text(w, "b", p->b);
+        put_count(w, "n", p->s.n);
+        pl_json_put(w, "mean_a", p->s.mean_a);
+        pl_json_put(w, "mean_b", p->s.mean_b);
+        pl_json_put(w, "mean_diff", p->s.mean_diff);
+        pl_json_put(w, "sd_diff", p->s.sd_diff);
+        put_interval(w, p->s.ci_lo, p->s.ci_hi);
+        pl_json_put(w, "t", p->s.t);
+        pl_json_put(w, "p", p->s.p);
+        pl_json_put(w, "wilcoxon_p", p->s.wilcoxon_p);
+        put_count(w, "positive", p->s.positive);
+        put_count(w, "negative", p->s.negative);
+        put_count(w, "zero", p->s.zero);
+        put_count(w, "incomplete", p->incomplete);
+        pl_json_object_end(w);
+    }
+    pl_json_array_end(w);
+}
+
+static void json_arms(pl_json_writer *w, const pl_audit *a)
+{
+    pl_json_key(w, "arms");
+    pl_json_array(w);
+    for (int64_t i = 0; i < a->cell_count * a->arm_count; i++) {
+        const pl_audit_arm *r = &a->arm_rows[i];
+        pl_json_object(w);
+        put_text(w, "cell", r->cell);
+        put_text(w, "arm", r->arm);
+        put_count(w, "n", r->s.n);
+        put_count(w, "planned", r->planned);
+        put_count(w, "diverged", r->diverged);
+        pl_json_put(w, "mean", r->s.mean);
+        pl_json_put(w, "sd", r->s.sd);
+        put_interval(w, r->s.ci_lo, r->s.ci_hi);
+        pl_json_put(w, "min", r->s.min);
+        pl_json_put(w, "max", r->s.max);
+        pl_json_put(w, "epochs", r->epochs);
+        pl_json_put(w, "trace_mse", r->trace);
+        pl_json_put(w, "trace_anisotropy_mse", r->anisotropy);
+        pl_json_object_end(w);
+    }
+    pl_json_array_end(w);
+}
+
+static void json_missing(pl_json_writer *w, const pl_audit *a)
+{
+    pl_json_key(w, "incomplete");
+    pl_json_array(w);
+    for (int64_t i = 0, n; i < a->missing_count; i += n) {
+        n = pl_audit_missing_group(a, i);
+        pl_json_object(w);
+        put_text(w, "cell", a->missing[i].cell);
+        put_count(w, "seed", a->missing[i].seed);
+        pl_json_key(w, "missing");
+        pl_json_array(w);
+        for (int64_t k = i; k < i + n; k++) {
+            pl_json_object(w);
+            put_text(w, "arm", a->missing[k].arm);
+            put_text(w, "why", pl_audit_why_text(a->missing[k].why));
+            pl_json_object_end(w);
+        }
+        pl_json_array_end(w);
+        pl_json_object_end(w);
+    }
+    pl_json_array_end(w);
+}
+
+polar_status pl_audit_json(const pl_audit *a, FILE *f)
+{
+    pl_json_writer w = pl_json_writer_begin(f, 2);
+    pl_json_object(&w);
+    put_text(&w, "spec", a->spec);
+    put_text(&w, "metric", a->metric);
+    put_text(&w, "better", pl_metric_better(a->metric));
+    json_pairs(&w, a);
+    json_arms(&w, a);
+    json_missing(&w, a);
+    pl_json_object_end(&w);
+    return pl_json_writer_end(&w);
+}

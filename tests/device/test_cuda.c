@@ -1,0 +1,148 @@
+/* test_cuda.c -- what only a GPU can show: the bits of `cpu` in the element tier, somebody else's stream and capture, and how failures are told.
+ *
+ * The general tests (test_ops, test_map, test_map_edge, test_graph) run on cuda:0 too; see tools/test_cuda.sh.
+ */
+#include <cuda_runtime.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "fixtures/map_fixture.h"
+#include "verify/ops/op_case.h"
+
+/* Ops whose results are elementwise, or summed in a fixed order. */
+static int bits_promised(pl_op_id op)
+{
+    return op != PL_OP_gemm && op != PL_OP_polar_exact;
+}
+
+static void element_tier(const char *device)
+{
+    pl_device *gpu, *cpu;
+    int64_t cases = 0, elements[PL_OP_COUNT] = {0}, bad[PL_OP_COUNT] = {0};
+    TEST_TRY(polar_device_open(&gpu, device));
+    TEST_TRY(polar_device_open(&cpu, "cpu"));
+    for (int64_t i = 0; i < pl_op_case_count(); i++)
+        for (int f = 0; f < PL_FILL_COUNT; f++) {
+            pl_op_case c;
+            pl_op_result r;
+            char name[PL_OP_CASE_NAME];
+            pl_op_case_at(&c, i);
+            if (!bits_promised(c.op)) continue;
+            TEST_TRY(pl_op_case_measure(&r, &c, (pl_fill)f, gpu, cpu));
+            elements[c.op] += r.elements;
+            bad[c.op] += r.bits_differ;
+            cases++;
+            if (r.bits_differ) printf("%s, fill %d: %lld of %lld differ\n", pl_op_case_name(name, sizeof name, &c), f, (long long)r.bits_differ, (long long)r.elements);
+        }
+    for (int op = 0; op < PL_OP_COUNT; op++)
+        if (elements[op]) {
+            char line[96];
+            snprintf(line, sizeof line, "%s: bits of cpu, %lld elements", pl_op_describe((pl_op_id)op)->name, (long long)elements[op]);
+            test_exact(line, bad[op]);
+        }
+    test_true("element-tier cases", cases > 100, "%lld", (long long)cases);
+    polar_device_close(cpu);
+    polar_device_close(gpu);
+}
+
+/* A caller's stream, captured by the caller: we enqueue, and neither allocate nor wait. */
+static void foreign_capture(const char *device, int64_t rows, int64_t cols)
+{
+    enum { MOST = 300 * 320 };
+    static double x[MOST], y[MOST], z[MOST];
+    int64_t N = rows * cols;
+    cudaStream_t stream;
+    cudaGraph_t graph;
+    cudaGraphExec_t exec;
+    pl_device *dev;
+    pl_queue *q;
+    pl_mat in, out;
+    polar_map_opts o = POLAR_MAP_OPTS_INIT;
+    TEST_TRY(polar_device_open(&dev, device));
+    cudaStreamCreate(&stream);
+    TEST_TRY(polar_queue_create(&q, dev, stream));
+    TEST_TRY(pl_mat_alloc(&in, dev, POLAR_DTYPE_F32, 1, rows, cols));
+    TEST_TRY(pl_mat_alloc(&out, dev, POLAR_DTYPE_F32, 1, rows, cols));
+    map_fill(x, N, 1);
+    TEST_TRY(pl_mat_upload_f64(q, &in, x));
+    polar_tensor tin = map_tensor(&in), tout = map_tensor(&out);
+    cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal);
+    TEST_TRY(polar_map_apply(q, &tout, &tin, 1, &o));
+    cudaStreamEndCapture(stream, &graph);
+    pl_args_polar_map whole = {.Y = out, .X = in};
+    int free_of_scratch = pl_queue_serves(q, PL_OP_polar_map, &whole);
+    polar_status first = polar_queue_sync(q);
+    test_true("a first run inside a foreign capture", first == (free_of_scratch ? POLAR_OK : POLAR_E_STATE), "%s",
+              first ? polar_error_message() : "needs no scratch");
+    TEST_TRY(polar_map_apply(q, &tout, &tin, 1, &o));    /* takes its scratch */
+    TEST_TRY(pl_mat_download_f64(q, &out, y));
+    cudaError_t e = cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal);
+    TEST_TRY(polar_map_apply(q, &tout, &tin, 1, &o));
+    if (e == cudaSuccess) e = cudaStreamEndCapture(stream, &graph);
+    if (e == cudaSuccess) e = cudaGraphInstantiate(&exec, graph, 0);
+    map_fill(x, N, 2);
+    TEST_TRY(pl_mat_upload_f64(q, &in, x));
+    if (e == cudaSuccess) e = cudaGraphLaunch(exec, stream);
+    TEST_TRY(pl_mat_download_f64(q, &out, z));
+    TEST_TRY(polar_map_apply(q, &tout, &tin, 1, &o));
+    TEST_TRY(pl_mat_download_f64(q, &out, y));
+    test_true("a later one is captured", e == cudaSuccess, "%s", cudaGetErrorString(e));
+    test_exact("and replays on new data", map_mismatches(y, z, N));
+    pl_mat_free(&in, dev);
+    pl_mat_free(&out, dev);
+    polar_queue_destroy(q);
+    polar_device_close(dev);
+    cudaStreamDestroy(stream);
+}
+
+static void failures(const char *device)
+{
+    pl_device *dev;
+    void *p;
+    polar_status st = polar_device_open(&dev, "cuda:99");
+    test_true("cuda:99", st == POLAR_E_DEVICE, "%s", polar_error_message());
+    st = polar_device_open(&dev, "cuda:first");
+    test_true("cuda:first", st == POLAR_E_ARG, "%s", polar_error_message());
+    TEST_TRY(polar_device_open(&dev, device));
+    st = polar_device_alloc(dev, &p, (size_t)1 << 44);
+    test_true("16 TiB", st == POLAR_E_NOMEM && !p, "%s", polar_error_message());
+    TEST_TRY(polar_device_alloc(dev, &p, 1 << 20));    /* and the device goes on */
+    polar_device_free(dev, p);
+    polar_device_close(dev);
+}
+
+/* In a child, which has no CUDA of its parent's: an op on an address that is no device memory, which loses the device for the process. */
+static void device_lost(const char *device)
+{
+    int fd[2], status = 0;
+    char said[1200] = "";
+    if (pipe(fd)) exit(3);
+    fflush(stdout);
+    pid_t child = fork();
+    if (child == 0) {
+        pl_device *dev;
+        pl_queue *q;
+        pl_mat y;
+        if (polar_device_open(&dev, device) || polar_queue_create(&q, dev, NULL) || pl_mat_alloc(&y, dev, POLAR_DTYPE_F32, 1, 64, 64)) _exit(9);
+        PL_CALL(copy, q, .Y = y, .X = pl_mat_dense((void *)4096, POLAR_DTYPE_F32, 1, 64, 64));
+        polar_status st = polar_queue_sync(q);
+        ssize_t n = write(fd[1], polar_error_message(), strlen(polar_error_message()));
+        _exit(n > 0 ? (int)st : 8);
+    }
+    close(fd[1]);
+    ssize_t n = read(fd[0], said, sizeof said - 1);
+    close(fd[0]);
+    waitpid(child, &status, 0);
+    test_true("a lost device is told", n > 0 && WIFEXITED(status) && WEXITSTATUS(status) == POLAR_E_DEVICE, "%s", said);
+}
+
+int main(int argc, char **argv)
+{
+    const char *device = test_begin(argc, argv);
+    device_lost(device);    /* first: before this process has a CUDA of its own */
+    element_tier(device);
+    foreign_capture(device, 300, 320);
+    foreign_capture(device, 48, 80);    /* one launch without scratch, where the device has it */
+    failures(device);
+    return test_end();
+}

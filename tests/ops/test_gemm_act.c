@@ -1,0 +1,246 @@
+/* test_gemm_act.c -- a product and what follows it in one op, against gemm, bias_act, bias_act_back and a factor one after the other on the same device; the formula of gelu
+ * for results in bf16 against the exact one; the fused MLP of a layer is test_nn's and test_deit's.
+ *
+ *     ctest -R test_gemm_act
+ */
+#include "device/queue.h"
+#include "math/bf16_elem.h"
+#include "math/gelu_bf16_elem.h"
+#include "fixtures/model_fixture.h"
+
+#define U32 0x1p-24
+
+typedef struct {
+    pl_device *dev;
+    pl_queue  *q;
+    pl_mat     A, B, D, b, F, Y, S, U;    /* U: what the ops leave one after the other */
+} rig;
+
+static pl_mat mat(rig *r, polar_dtype dtype, int64_t batch, int64_t rows, int64_t cols, uint64_t what)
+{
+    pl_mat m;
+    TEST_TRY(pl_mat_alloc(&m, r->dev, dtype, batch, rows, cols));
+    double *x = model_new(batch * rows * cols);
+    for (int64_t i = 0; i < batch * rows * cols; i++) x[i] = (float)pl_normal(5, PL_STREAM_TEST, what, (uint64_t)i).a;
+    TEST_TRY(pl_mat_upload_f64(r->q, &m, x));
+    free(x);
+    return m;
+}
+
+static double *values(rig *r, pl_mat m)
+{
+    double *x = model_new(m.batch * m.rows * m.cols);
+    TEST_TRY(pl_mat_download_f64(r->q, &m, x));
+    return x;
+}
+
+/* factors, bias, results and what they are added to or multiplied by */
+typedef struct {
+    const char *name;
+    polar_dtype factor, wide, result;
+    int64_t     batch, m, n, k;
+} form;
+
+static const form forms[] = {
+    {"f64", POLAR_DTYPE_F64, POLAR_DTYPE_F64, POLAR_DTYPE_F64, 2, 33, 37, 20},   {"f32", POLAR_DTYPE_F32, POLAR_DTYPE_F32, POLAR_DTYPE_F32, 1, 70, 64, 96},
+    {"bf16", POLAR_DTYPE_BF16, POLAR_DTYPE_F32, POLAR_DTYPE_BF16, 1, 197, 192, 64}, {"bf16 odd", POLAR_DTYPE_BF16, POLAR_DTYPE_F32, POLAR_DTYPE_BF16, 3, 19, 45, 33},
+    {"bf16->f32", POLAR_DTYPE_BF16, POLAR_DTYPE_F32, POLAR_DTYPE_F32, 2, 65, 96, 600}, {"bf16, bias bf16", POLAR_DTYPE_BF16, POLAR_DTYPE_BF16, POLAR_DTYPE_BF16, 1, 40, 33, 40},
+    {"bf16 large", POLAR_DTYPE_BF16, POLAR_DTYPE_F32, POLAR_DTYPE_BF16, 1, 2073, 2048, 32},    /* above 8 MB: stored past the caches (cpu_rows.h) */
+    {"bf16->f32 large", POLAR_DTYPE_BF16, POLAR_DTYPE_F32, POLAR_DTYPE_F32, 1, 2073, 1040, 32},   /* the same, and half a block in the end */
+};
+
+static void rig_fill(rig *r, const form *f)
+{
+    r->A = mat(r, f->factor, f->batch, f->m, f->k, 1);
+    r->B = mat(r, f->factor, f->batch, f->n, f->k, 2);
+    r->D = mat(r, f->result, f->batch, f->m, f->n, 3);
+    r->b = mat(r, f->wide, 1, 1, f->n, 4);
+    r->F = mat(r, f->result, f->batch, f->m, f->n, 5);
+    r->Y = mat(r, f->result, f->batch, f->m, f->n, 6);
+    r->S = mat(r, f->result, f->batch, f->m, f->n, 7);
+    r->U = mat(r, f->result, f->batch, f->m, f->n, 8);
+}
+
+static void rig_empty(rig *r)
+{
+    pl_mat *all[] = {&r->A, &r->B, &r->D, &r->b, &r->F, &r->Y, &r->S, &r->U};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) pl_mat_free(all[i], r->dev);
+}
+
+static int64_t differ(rig *r, pl_mat x, pl_mat y)
+{
+    double *a = values(r, x), *b = values(r, y);
+    int64_t bad = model_mismatches(a, b, x.batch * x.rows * x.cols);
+    free(a), free(b);
+    return bad;
+}
+
+/* With a bias, an addend, a factor, an activation that is computed as bias_act does: the same bits. */
+static void same_bits(rig *r, const form *f, const char *line)
+{
+    int64_t bad = 0;
+    PL_CALL(gemm_act, r->q, .Y = r->Y, .A = r->A, .B = r->B, .D = r->D, .b = r->b, .tb = 1, .act = PL_ACT_NONE);
+    PL_CALL(gemm, r->q, .C = r->U, .A = r->A, .B = r->B, .D = r->D, .tb = 1, .alpha = 1, .beta = 1);
+    PL_CALL(bias_act, r->q, .Y = r->U, .X = r->U, .b = r->b, .act = PL_ACT_NONE);
+    bad += differ(r, r->Y, r->U);
+    PL_CALL(gemm_act, r->q, .Y = r->Y, .A = r->A, .B = r->B, .b = r->b, .tb = 1, .act = PL_ACT_SILU);
+    PL_CALL(gemm, r->q, .C = r->U, .A = r->A, .B = r->B, .tb = 1, .alpha = 1);
+    PL_CALL(bias_act, r->q, .Y = r->U, .X = r->U, .b = r->b, .act = PL_ACT_SILU);
+    bad += differ(r, r->Y, r->U);
+    PL_CALL(copy, r->q, .Y = r->Y, .X = r->D);    /* in the addend's place, without a bias */
+    PL_CALL(gemm_act, r->q, .Y = r->Y, .A = r->A, .B = r->B, .D = r->Y, .tb = 1, .act = PL_ACT_NONE);
+    PL_CALL(gemm, r->q, .C = r->U, .A = r->A, .B = r->B, .D = r->D, .tb = 1, .alpha = 1, .beta = 1);
+    bad += differ(r, r->Y, r->U);
+    PL_CALL(gemm_act, r->q, .Y = r->Y, .A = r->A, .B = r->B, .F = r->F, .tb = 1);
+    PL_CALL(gemm, r->q, .C = r->U, .A = r->A, .B = r->B, .tb = 1, .alpha = 1);
+    double *y = values(r, r->Y), *u = values(r, r->U), *x = values(r, r->F);
+    for (int64_t i = 0; i < f->batch * f->m * f->n; i++) {
+        double want = f->result == POLAR_DTYPE_F64 ? u[i] * x[i] : f->result == POLAR_DTYPE_F32 ? (double)((float)u[i] * (float)x[i]) : (double)pl_bf16_round((float)u[i] * (float)x[i]);
+        bad += y[i] != want;
+    }
+    free(y), free(u), free(x);
+    test_exact(line, bad);
+}
+
+/* gelu and its slope against the exact formula at U + b as the product left it. A result in bf16 is off by its rounding, 2^-8, and by the formula's 2^-12 (or 2^-25 beyond |x| = 5); a
+ * slope by its rounding, 2^-8 of itself, and 2^-13. In f32 both are of the exact formula, below 17 u relative (normal_elem.h) and a rounding; the sum U + b is rounded once, the slope
+ * times 0.8 at most, gelu times 1.13. */
+static void gelu(rig *r, const form *f, const char *line)
+{
+    int narrow = f->result == POLAR_DTYPE_BF16;
+    double u = f->result == POLAR_DTYPE_F64 ? 0x1p-53 : U32, worst[2] = {0};
+    PL_CALL(gemm_act, r->q, .Y = r->Y, .S = r->S, .A = r->A, .B = r->B, .b = r->b, .tb = 1, .act = PL_ACT_GELU);
+    PL_CALL(gemm, r->q, .C = r->U, .A = r->A, .B = r->B, .tb = 1, .alpha = 1);
+    double *y = values(r, r->Y), *s = values(r, r->S), *x = values(r, r->U), *b = values(r, r->b);
+    for (int64_t i = 0; i < f->batch * f->m * f->n; i++) {
+        double t = x[i] + b[i % f->n], phi = erfc(-t / sqrt(2)) / 2, want = t * phi, slope = phi + t * exp(-t * t / 2) / sqrt(2 * M_PI), moved = u * fabs(t);
+        double tol_y = narrow ? (0x1p-8 + 0x1p-12) * fabs(want) * 1.01 + 0x1p-25 + 1.13 * moved : 24 * u * fabs(want) + 1.13 * moved + 0x1p-140;
+        double tol_s = narrow ? 0x1p-8 * fabs(slope) + 0x1p-13 * 1.01 + 0.8 * moved : 24 * u * (phi + fabs(t)) + 0.8 * moved;
+        worst[0] = fmax(worst[0], fabs(y[i] - want) / tol_y);
+        worst[1] = fmax(worst[1], fabs(s[i] - slope) / tol_s);
+    }
+    test_bound(line, fmax(worst[0], worst[1]), 1, "of the tolerance, derived above");
+    PL_CALL(copy, r->q, .Y = r->U, .X = r->Y);
+    PL_CALL(gemm_act, r->q, .Y = r->Y, .A = r->A, .B = r->B, .b = r->b, .tb = 1, .act = PL_ACT_GELU);
+    test_exact("... and the same without the slopes", differ(r, r->U, r->Y));
+    free(y), free(s), free(x), free(b);
+}
+
+/* A NaN of the factors, of the bias (in the last column) and of F (the last element) is in every result that it goes into, and in no other: that is how divergence is seen. */
+static void nan_stays(rig *r, const form *f, const char *line)
+{
+    int64_t n = f->batch * f->m * f->n, bad = 0;
+    double *a = values(r, r->A), *b = values(r, r->b), *x = values(r, r->F);
+    a[0] = b[f->n - 1] = x[n - 1] = NAN;
+    TEST_TRY(pl_mat_upload_f64(r->q, &r->A, a));
+    TEST_TRY(pl_mat_upload_f64(r->q, &r->b, b));
+    TEST_TRY(pl_mat_upload_f64(r->q, &r->F, x));
+    for (int k = 0; k < 5; k++) {
+        static const int64_t act[] = {PL_ACT_GELU, PL_ACT_GELU, PL_ACT_NONE, PL_ACT_SILU, PL_ACT_NONE};
+        pl_args_gemm_act c = {.Y = r->Y, .A = r->A, .B = r->B, .tb = 1, .act = act[k]};
+        if (k == 0) c.S = r->S;
+        if (k < 4) c.b = r->b;
+        else c.F = r->F;
+        pl_call_gemm_act(r->q, &c);
+        double *y = values(r, r->Y), *s = values(r, r->S);
+        for (int64_t i = 0; i < n; i++) {
+            int want = i < f->n || (k < 4 ? i % f->n == f->n - 1 : i == n - 1);
+            bad += (isnan(y[i]) != 0) != want || (k == 0 && (isnan(s[i]) != 0) != want);
+        }
+        free(y), free(s);
+    }
+    test_exact(line, bad);
+    free(a), free(b), free(x);
+}
+
+static void on_device(const char *device)
+{
+    rig r = {0};
+    polar_status st = polar_device_open(&r.dev, device);
+    if (st == POLAR_E_UNSUPPORTED) exit(77);
+    TEST_TRY(st);
+    TEST_TRY(polar_queue_create(&r.q, r.dev, NULL));
+    for (size_t i = 0; i < sizeof forms / sizeof *forms && pl_queue_has(r.q, PL_OP_gemm_act); i++) {
+        char line[80];
+        rig_fill(&r, &forms[i]);
+        snprintf(line, sizeof line, "%s: the bits of the ops one by one", forms[i].name);
+        same_bits(&r, &forms[i], line);
+        snprintf(line, sizeof line, "%s: gelu and its slope", forms[i].name);
+        gelu(&r, &forms[i], line);
+        snprintf(line, sizeof line, "%s: a NaN stays one", forms[i].name);
+        nan_stays(&r, &forms[i], line);
+        rig_empty(&r);
+    }
+    polar_queue_destroy(r.q);
+    polar_device_close(r.dev);
+}
+
+/* The formula itself at one place: near, of itself, where |x| <= 5 (less the rounding of a subnormal result); far beyond, less a few ulps of float (16 u) for its own arithmetic. */
+typedef struct {
+    double near, far, slope;
+} gelu_errors;
+
+static void formula_at(gelu_errors *e, float x)
+{
+    float s, y = pl_gelu_bf16(x, &s);
+    double t = (double)x, phi = erfc(-t / sqrt(2)) / 2, want = t * phi;
+    if (fabs(t) > 5) e->far = fmax(e->far, fabs((double)y - want) - 16 * U32 * fabs(want));
+    else if (t != 0) e->near = fmax(e->near, (fabs((double)y - want) - 0x1p-150) / fabs(want));
+    e->slope = fmax(e->slope, fabs((double)s - phi - t * exp(-t * t / 2) / sqrt(2 * M_PI)));
+}
+
+/* At 2^20 places of [-14, 14], and at every number of bf16; what is none stays none. */
+static void formula(void)
+{
+    gelu_errors e = {0};
+    int64_t odd = 0;
+    for (int64_t i = 0; i <= 1 << 20; i++) formula_at(&e, (float)(28.0 * (double)i / (1 << 20) - 14));
+    for (uint32_t h = 0; h <= 0xffff; h++) {
+        float s, x = pl_bf16_to_f32((pl_bf16)h), y = pl_gelu_bf16(x, &s);
+        if (isfinite(x)) formula_at(&e, x);
+        odd += isnan(x) ? !isnan(y) || !isnan(s) : !isfinite(s) || (x > 16 && (y != x || s != 1)) || (x < -16 && (fabsf(y) >= 0x1p-100f || fabsf(s) >= 0x1p-100f)) || (x == 0 && y != 0);
+    }
+    test_bound("gelu for bf16, |x| <= 5, of itself", e.near, 0x1p-12, "polynomials 2^-12.87 + 2^-13.7 + 2^-15 for the sums");
+    test_bound("... beyond", e.far, 0x1p-25, "t e^(-t^2 / 2) (h(5) - h(t))");
+    test_bound("its slope", e.slope, 0x1p-13, "(2^-13.06 + 2^-13.7) / 2 + 0.4 max t e^(-t^2 / 2) 2^-13.7");
+    test_exact("infinities, zeros, large numbers, NaNs", odd);
+}
+
+static int refused(pl_queue *q, const pl_args_gemm_act *a, polar_status want)
+{
+    pl_call_gemm_act(q, a);
+    return polar_queue_sync(q) != want || !strstr(polar_error_message(), "gemm");
+}
+
+static void bad_calls(const char *device)
+{
+    rig r = {0};
+    int64_t accepted = 0;
+    TEST_TRY(polar_device_open(&r.dev, device));
+    TEST_TRY(polar_queue_create(&r.q, r.dev, NULL));
+    rig_fill(&r, &forms[1]);
+    pl_args_gemm_act good = {.Y = r.Y, .S = r.S, .A = r.A, .B = r.B, .D = r.D, .b = r.b, .tb = 1, .act = PL_ACT_GELU}, a;
+    a = good, a.tb = 0, accepted += refused(r.q, &a, POLAR_E_SHAPE);
+    a = good, a.S.rows--, accepted += refused(r.q, &a, POLAR_E_SHAPE);
+    a = good, a.b.cols--, accepted += refused(r.q, &a, POLAR_E_SHAPE);
+    a = good, a.D.cols--, accepted += refused(r.q, &a, POLAR_E_SHAPE);
+    a = good, a.act = PL_ACT_COUNT, accepted += refused(r.q, &a, POLAR_E_ARG);
+    a = good, a.S.data = a.Y.data, accepted += refused(r.q, &a, POLAR_E_ARG);
+    a = good, a.S.data = a.D.data, accepted += refused(r.q, &a, POLAR_E_ARG);
+    a = good, a.F = r.F, accepted += refused(r.q, &a, POLAR_E_ARG);
+    a = good, a.Y.data = a.A.data, accepted += refused(r.q, &a, POLAR_E_ARG);
+    a = (pl_args_gemm_act){.Y = r.Y, .A = r.A, .B = r.B, .F = r.F, .tb = 1}, a.F.rows--, accepted += refused(r.q, &a, POLAR_E_SHAPE);
+    test_exact("what makes no sense is refused", accepted);
+    rig_empty(&r);
+    polar_queue_destroy(r.q);
+    polar_device_close(r.dev);
+}
+
+int main(int argc, char **argv)
+{
+    const char *device = test_begin(argc, argv);
+    on_device(device);
+    formula();
+    bad_calls(device);
+    return test_end();
+}

@@ -1,0 +1,334 @@
+/* test_polar_ops.c -- newton_schulz, polar_map and polar_step where a device has them: what ops.def promises of them.
+ *
+ * Exact: polar_map is frob, normalise, newton_schulz and copy; polar_step is direction, polar_map and decay_step; a
+ * matrix's bits do not depend on its mates, its batch or on being put off; scaling by a power of two changes nothing, a
+ * sign changes signs, the transpose of a matrix that is not square has the transposed bits; SKIP writes nothing.
+ * Bounded: the map against the oracle's. Shapes that a device does not serve end in a sentence, and the map of them in
+ * the composition. (On cpu the kernels' own tests are in test_amx.c.)
+ *
+ *     test_polar_ops DEVICE few    each kernel, but fewer calls and no large shapes: for slow checkers of races
+ */
+#include <string.h>
+
+#include "fixtures/map_fixture.h"
+
+#define STEPS 5
+#define COUNT(a) ((int)(sizeof(a) / sizeof *(a)))
+
+static const struct {
+    int64_t rows, cols;
+} shapes[] = {{16, 16},   {16, 152}, {152, 16},  {9, 250},    {1, 1},   {1, 300},   {300, 1},  {7, 3},     {40, 250}, {64, 64},   {100, 130},
+              {128, 128}, {128, 512}, {192, 192}, {576, 192}, {192, 768}, {200, 65}, {256, 256}, {256, 1024}, {1000, 250}};
+
+#define FEW_ENTRIES (128 * 512)    /* a cluster of two thread blocks is among them */
+
+static int few;    /* asked for by the second argument */
+
+static int left_out(int c)
+{
+    return few && shapes[c].rows * shapes[c].cols > FEW_ENTRIES;
+}
+
+typedef struct {
+    pl_device *dev;
+    pl_queue  *q;
+} machine;
+
+static double *numbers(int64_t n, uint64_t seed)
+{
+    double *x = calloc((size_t)n, sizeof *x);
+    if (!x) exit(3);
+    map_fill(x, n, seed);
+    return x;
+}
+
+static pl_mat put(machine *at, polar_dtype dtype, int64_t batch, int64_t rows, int64_t cols, const double *x)
+{
+    pl_mat m;
+    TEST_TRY(pl_mat_alloc(&m, at->dev, dtype, batch, rows, cols));
+    TEST_TRY(pl_mat_upload_f64(at->q, &m, x));
+    return m;
+}
+
+static double *get(machine *at, const pl_mat *m)
+{
+    double *x = malloc((size_t)(m->batch * m->rows * m->cols) * sizeof *x);
+    if (!x) exit(3);
+    TEST_TRY(pl_mat_download_f64(at->q, m, x));
+    return x;
+}
+
+static void coefs(double coef[3 * PL_FUSED_STEPS])
+{
+    for (int s = 0; s < STEPS; s++) coef[3 * s] = 3.4445 - 0.01 * s, coef[3 * s + 1] = -4.7750, coef[3 * s + 2] = 2.0315;
+}
+
+static pl_args_polar_map map_args(pl_mat Y, pl_mat X, const pl_mat *N)
+{
+    pl_args_polar_map a = {.Y = Y, .X = X, .steps = STEPS};
+    if (N) a.N = *N;
+    coefs(a.coef);
+    return a;
+}
+
+/* The map of x, rows x cols, in f32. */
+static double *map_of(machine *at, const double *x, int64_t rows, int64_t cols)
+{
+    pl_mat X = put(at, POLAR_DTYPE_F32, 1, rows, cols, x);
+    pl_args_polar_map a = map_args(X, X, NULL);
+    pl_call_polar_map(at->q, &a);
+    double *y = get(at, &X);
+    pl_mat_free(&X, at->dev);
+    return y;
+}
+
+static int64_t unlike(const double *x, const double *y, int64_t n, double factor)
+{
+    int64_t bad = 0;
+    for (int64_t i = 0; i < n; i++) bad += x[i] != factor * y[i];
+    return bad;
+}
+
+static void symmetries(machine *at)
+{
+    int64_t scaled = 0, sign = 0, transposed = 0;
+    for (int c = 0; c < COUNT(shapes); c++) {
+        int64_t rows = shapes[c].rows, cols = shapes[c].cols, n = rows * cols;
+        double *x = numbers(n, (uint64_t)(10 + c)), *z = numbers(n, 1), *y = map_of(at, x, rows, cols), *w;
+        for (int64_t i = 0; i < n; i++) z[i] = ldexp(x[i], -90);
+        w = map_of(at, z, rows, cols);
+        scaled += unlike(y, w, n, 1);
+        free(w);
+        for (int64_t i = 0; i < n; i++) z[i] = -x[i];
+        w = map_of(at, z, rows, cols);
+        sign += unlike(y, w, n, -1);
+        free(w);
+        for (int64_t i = 0; i < n; i++) z[i % cols * rows + i / cols] = x[i];
+        w = map_of(at, z, cols, rows);
+        for (int64_t i = 0; i < n && rows != cols; i++) transposed += w[i % cols * rows + i / cols] != y[i];
+        free(x), free(y), free(z), free(w);
+    }
+    test_exact("scaling by a power of two", scaled);
+    test_exact("sign", sign);
+    test_exact("transpose, not square", transposed);
+}
+
+static void map_by_ops(machine *at)
+{
+    int64_t bad = 0;
+    for (int c = 0; c < COUNT(shapes); c++) {
+        if (left_out(c)) continue;
+        int64_t rows = shapes[c].rows, cols = shapes[c].cols, n = 3 * rows * cols;
+        double *x = numbers(n, (uint64_t)(50 + c)), zero[6] = {0};
+        for (int64_t i = 0; i < n && n > 64; i += 7)    /* signed zeros, and entries whose quotients' remainders may underflow */
+            x[i] = i % 4 == 0 ? 0.0 : i % 4 == 1 ? -0.0 : ldexp(x[i], i % 4 == 2 ? -70 : -110);
+        polar_dtype in = c % 2 ? POLAR_DTYPE_BF16 : POLAR_DTYPE_F32, out = c % 3 ? POLAR_DTYPE_F32 : POLAR_DTYPE_BF16;
+        pl_mat X = put(at, in, 3, rows, cols, x), Y = put(at, out, 3, rows, cols, x), Z = put(at, out, 3, rows, cols, x);
+        pl_mat H = put(at, POLAR_DTYPE_BF16, 3, rows, cols, x), N = put(at, POLAR_DTYPE_F64, 3, 1, 2, zero);
+        pl_args_polar_map a = map_args(Y, X, &N);
+        pl_args_newton_schulz s = {.X = H, .steps = STEPS};
+        coefs(s.coef);
+        PL_CALL(frob, at->q, .N = N, .X = X, .weight = 1, .trans = rows > cols);
+        pl_call_polar_map(at->q, &a);
+        PL_CALL(normalise, at->q, .Y = H, .X = X, .N = N);
+        pl_call_newton_schulz(at->q, &s);
+        PL_CALL(copy, at->q, .Y = Z, .X = H);
+        double *y = get(at, &Y), *z = get(at, &Z);
+        bad += unlike(y, z, n, 1);
+        free(x), free(y), free(z);
+        pl_mat_free(&X, at->dev), pl_mat_free(&Y, at->dev), pl_mat_free(&Z, at->dev);
+        pl_mat_free(&H, at->dev), pl_mat_free(&N, at->dev);
+    }
+    test_exact("polar_map: frob, normalise, newton_schulz, copy", bad);
+}
+
+typedef struct {
+    pl_mat W, M, V, G, live;
+} parameter;
+
+static parameter parameter_put(machine *at, int c, int64_t batch)
+{
+    int64_t rows = shapes[c].rows, cols = shapes[c].cols, n = batch * rows * cols;
+    double *x = numbers(n, (uint64_t)(100 + c)), row[PL_LIVE_COLS];
+    parameter p = {.W = put(at, POLAR_DTYPE_F32, batch, rows, cols, x)};
+    p.M = put(at, POLAR_DTYPE_F32, batch, rows, cols, x);
+    for (int64_t i = 0; i < n; i++) x[i] = fabs(x[i]);
+    p.V = put(at, POLAR_DTYPE_F32, batch, rows, cols, x);
+    map_fill(x, n, (uint64_t)(200 + c));
+    p.G = put(at, c % 2 ? POLAR_DTYPE_BF16 : POLAR_DTYPE_F32, batch, rows, cols, x);
+    pl_live_row(row, 1.9, 3.1, 0.02, 0.1, 0.9, 0.999, 1e-8);
+    row[PL_LIVE_GRAD] = 0.3;
+    p.live = put(at, POLAR_DTYPE_F64, 1, 1, PL_LIVE_COLS, row);
+    free(x);
+    return p;
+}
+
+static void parameter_free(machine *at, parameter *p)
+{
+    pl_mat_free(&p->W, at->dev), pl_mat_free(&p->M, at->dev), pl_mat_free(&p->V, at->dev);
+    pl_mat_free(&p->G, at->dev), pl_mat_free(&p->live, at->dev);
+}
+
+static pl_args_polar_step step_args(const parameter *p, int64_t momentum, int64_t precondition)
+{
+    pl_args_polar_step a = {.W = p->W, .M = p->M, .G = p->G, .live = p->live, .momentum = momentum, .precondition = precondition,
+                            .steps = STEPS, .scale = 1.7};
+    if (precondition) a.V = p->V;
+    coefs(a.coef);
+    return a;
+}
+
+/* A device may take a shape's map and leave its step to several ops. */
+static int takes_step(machine *at, const parameter *p)
+{
+    pl_args_polar_step a = step_args(p, POLAR_MOMENTUM_EMA, 1);
+    return pl_queue_serves(at->q, PL_OP_polar_step, &a);
+}
+
+static void step_by_op(machine *at, const parameter *p, int64_t momentum, int64_t precondition)
+{
+    pl_args_polar_step a = step_args(p, momentum, precondition);
+    pl_call_polar_step(at->q, &a);
+}
+
+/* A step, or else the gradient's map in the weight's place. */
+static void work_by_op(machine *at, const parameter *p)
+{
+    pl_args_polar_map a = map_args(p->W, p->G, NULL);
+    if (takes_step(at, p)) step_by_op(at, p, POLAR_MOMENTUM_EMA, 1);
+    else pl_call_polar_map(at->q, &a);
+}
+
+static void step_by_ops(machine *at, const parameter *p, int64_t momentum, int64_t precondition)
+{
+    pl_mat D, none = {0};
+    TEST_TRY(pl_mat_alloc(&D, at->dev, POLAR_DTYPE_F32, p->W.batch, p->W.rows, p->W.cols));
+    PL_CALL(direction, at->q, .D = D, .M = p->M, .V = precondition ? p->V : none, .G = p->G, .live = p->live, .momentum = momentum,
+            .precondition = precondition);
+    pl_args_polar_map a = map_args(D, D, NULL);
+    pl_call_polar_map(at->q, &a);
+    PL_CALL(decay_step, at->q, .W = p->W, .D = D, .live = p->live, .scale = 1.7);
+    TEST_TRY(polar_queue_sync(at->q));
+    pl_mat_free(&D, at->dev);
+}
+
+static int64_t parameter_unlike(machine *at, const parameter *p, const parameter *r, int64_t first)
+{
+    const pl_mat *a[] = {&p->W, &p->M, &p->V}, *b[] = {&r->W, &r->M, &r->V};
+    int64_t bad = 0, n = r->W.batch * r->W.rows * r->W.cols;
+    for (int i = 0; i < 3; i++) {
+        double *x = get(at, a[i]), *y = get(at, b[i]);
+        bad += unlike(x + first, y, n, 1);
+        free(x), free(y);
+    }
+    return bad;
+}
+
+static void step_is_its_ops(machine *at)
+{
+    int64_t bad = 0, skipped = 0, taken = 0;
+    for (int c = 0; c < COUNT(shapes); c++)
+        for (int64_t mode = 0; mode < 2 * PL_MOMENTUM_COUNT; mode += c % 3 + 1) {
+            parameter p = parameter_put(at, c, 2), r = parameter_put(at, c, 2);
+            if (!takes_step(at, &p)) {
+                parameter_free(at, &p), parameter_free(at, &r);
+                break;
+            }
+            taken++;
+            step_by_op(at, &p, mode / 2, mode % 2);
+            step_by_ops(at, &r, mode / 2, mode % 2);
+            bad += parameter_unlike(at, &p, &r, 0);
+            double row[PL_LIVE_COLS] = {[PL_LIVE_SKIP] = 1};
+            TEST_TRY(pl_mat_upload_f64(at->q, &p.live, row));
+            step_by_op(at, &p, mode / 2, mode % 2);
+            skipped += parameter_unlike(at, &p, &r, 0);
+            parameter_free(at, &p), parameter_free(at, &r);
+        }
+    test_true("polar_step is taken by some shapes", taken > 0, "%d steps", (int)taken);
+    test_exact("polar_step: direction, polar_map, decay_step", bad);
+    test_exact("polar_step: SKIP writes nothing", skipped);
+}
+
+/* All shapes put off together, in batches of two, and each alone. */
+static void mates(machine *at)
+{
+    enum { N = COUNT(shapes) };
+    int64_t bad = 0, batch = 0;
+    parameter all[N];
+    for (int c = 0; c < N; c++)
+        if (!left_out(c)) all[c] = parameter_put(at, c, 2);
+    pl_queue_together_begin(at->q);
+    for (int c = 0; c < N; c++)
+        if (!left_out(c)) work_by_op(at, &all[c]);
+    pl_queue_together_end(at->q);
+    for (int c = 0; c < N; c++) {
+        if (left_out(c)) continue;
+        parameter p = parameter_put(at, c, 2), one = parameter_put(at, c, 2), r = one;
+        work_by_op(at, &p);
+        bad += parameter_unlike(at, &all[c], &p, 0);
+        r.W = pl_mat_at(one.W, 1, 1), r.M = pl_mat_at(one.M, 1, 1), r.V = pl_mat_at(one.V, 1, 1), r.G = pl_mat_at(one.G, 1, 1);
+        work_by_op(at, &r);
+        batch += parameter_unlike(at, &p, &r, r.W.rows * r.W.cols);
+        parameter_free(at, &p), parameter_free(at, &one), parameter_free(at, &all[c]);
+    }
+    test_exact("put off together, and alone", bad);
+    test_exact("in a batch, and alone", batch);
+}
+
+/* Another order of sums may put an entry of A or P on the other side of a rounding: NS5 moves by 1-3 % (NUMERICS.md). */
+static void oracle(machine *at)
+{
+    double worst = 0;
+    for (int c = 0; c < COUNT(shapes); c++) {
+        int64_t rows = shapes[c].rows, cols = shapes[c].cols, n = rows * cols;
+        if (n > 40000) continue;
+        double *x = numbers(n, (uint64_t)(300 + c)), *y = numbers(n, 1), *z = numbers(n, 1), e = 0, s = 0;
+        map_one("ref", "ns_bf16_fused", y, x, rows, cols);
+        map_one(polar_device_name(at->dev), "ns_bf16_fused", z, x, rows, cols);
+        for (int64_t i = 0; i < n; i++) e += (y[i] - z[i]) * (y[i] - z[i]), s += y[i] * y[i];
+        if (sqrt(e / s) > worst) worst = sqrt(e / s);
+        free(x), free(y), free(z);
+    }
+    test_bound("ns_bf16_fused: against ref", worst, 0.05, "another order of sums moves NS5 by 1-3 %");
+}
+
+static void not_served(machine *at)
+{
+    enum { R = 300, C = 320 };
+    double *x = numbers(R * C, 400), *y = numbers(R * C, 1), *z = numbers(R * C, 1), e = 0, s = 0;
+    pl_mat X = put(at, POLAR_DTYPE_F32, 1, R, C, x);
+    pl_args_polar_map a = map_args(X, X, NULL);
+    int serves = pl_queue_serves(at->q, PL_OP_polar_map, &a);
+    pl_call_polar_map(at->q, &a);
+    polar_status st = polar_queue_sync(at->q);
+    test_true("300 x 320 is served, or refused", st == (serves ? POLAR_OK : POLAR_E_UNSUPPORTED), "%s",
+              st ? polar_error_message() : "served");
+    map_one("ref", "ns_bf16_fused", y, x, R, C);
+    map_one(polar_device_name(at->dev), "ns_bf16_fused", z, x, R, C);
+    for (int64_t i = 0; i < R * C; i++) e += (y[i] - z[i]) * (y[i] - z[i]), s += y[i] * y[i];
+    test_bound("300 x 320, whoever does it: against ref", sqrt(e / s), 0.05, "as above");
+    pl_mat_free(&X, at->dev);
+    free(x), free(y), free(z);
+}
+
+int main(int argc, char **argv)
+{
+    machine at;
+    const char *device = test_begin(argc, argv);
+    map_need_device(device);
+    TEST_TRY(polar_device_open(&at.dev, device));
+    TEST_TRY(polar_queue_create(&at.q, at.dev, NULL));
+    if (!pl_queue_has(at.q, PL_OP_polar_step)) return 77;
+    few = argc > 2 && !strcmp(argv[2], "few");
+    map_by_ops(&at);
+    mates(&at);
+    if (!few) {
+        symmetries(&at);
+        step_is_its_ops(&at);
+        oracle(&at);
+        not_served(&at);
+    }
+    polar_queue_destroy(at.q);
+    polar_device_close(at.dev);
+    return test_end();
+}
