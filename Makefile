@@ -27,6 +27,7 @@ build: deps
 	@ln -sfn $(BUILD)/polar polar
 
 tests: build
+	@sh tools/install_deps.sh --tests
 	@cmake --build $(BUILD)
 
 demo: build         ## build, run `polar demo`
@@ -50,8 +51,8 @@ install: build      ## headers, libraries, program, pkg-config and CMake files i
 	@DESTDIR="$(DESTDIR)" cmake --install $(BUILD) --prefix "$(abspath $(PREFIX))"
 	@if [ -z "$(DESTDIR)" ] && [ "$$(id -u)" -eq 0 ]; then ldconfig; fi
 
-format:             ## how far the C is from .clang-format; FILES="src/x.c ..." rewrites these
-	@sh tools/format.sh $(FILES)
+format:             ## lay the C and CUDA out as .clang-format says
+	@sh tools/check_format.sh --fix
 
 clean:              ## remove every build and ./polar
 	rm -rf build polar

@@ -22,7 +22,7 @@ static polar_status join_plan(audit_runs *a, pl_store *s)
         const pl_plan_run *r = &a->plan->runs[i];
         a->runs[i] = (pl_audit_run){.cell = r->cell, .arm = r->arm, .seed = r->seed};
         st = pl_store_run_state(s, r->id, &state, NULL);
-        if (st == POLAR_E_ARG) st = POLAR_OK;    /* a run it has never heard of */
+        if (st == POLAR_E_ARG) st = POLAR_OK; /* a run it has never heard of */
         else if (st == POLAR_OK) {
             place[known] = i;
             ids[known++] = r->id;
@@ -67,7 +67,8 @@ static polar_status load_name(audit_runs *a, pl_store *s, const pl_store_spec *s
     return POLAR_OK;
 }
 
-polar_status audit_runs_load(audit_runs *a, pl_store *s, const char *spec, const char *const *set, int set_count)
+polar_status audit_runs_load(audit_runs *a, pl_store *s, const char *spec, const char *const *set,
+                             int set_count)
 {
     a->path = spec;
     PL_TRY(pl_store_select_specs(&a->specs, s));
@@ -79,10 +80,12 @@ polar_status audit_runs_load(audit_runs *a, pl_store *s, const char *spec, const
         snprintf(known + used, sizeof known - used, "%s%s", i ? ", " : "", name);
         if (strcmp(name, spec)) continue;
         if (a->specs.rows[i].bad) return pl_fail_again(POLAR_E_FORMAT, a->specs.rows[i].bad);
-        PL_NEED(!set_count, POLAR_E_ARG, "--set narrows a spec file; '%s' is the name of a spec in the store", spec);
+        PL_NEED(!set_count, POLAR_E_ARG, "--set narrows a spec file; '%s' is the name of a spec in the store",
+                spec);
         return load_name(a, s, &a->specs.rows[i]);
     }
-    return PL_FAIL(POLAR_E_ARG, "no spec file '%s', and the store '%s' has no spec of that name (it has: %s)", pl_text_shown(spec).text, pl_store_path(s), *known ? known : "none");
+    return PL_FAIL(POLAR_E_ARG, "no spec file '%s', and the store '%s' has no spec of that name (it has: %s)",
+                   pl_text_shown(spec).text, pl_store_path(s), *known ? known : "none");
 }
 
 void audit_runs_free(audit_runs *a)
@@ -95,18 +98,23 @@ void audit_runs_free(audit_runs *a)
     *a = (audit_runs){0};
 }
 
-/* ---- one run ----------------------------------------------------------------------------------------------------------- */
+/* ---- one run ------------------------------------------------------------------------------------ */
 
 static polar_status find_run(const pl_audit_run **out, const audit_runs *a, const char *prefix)
 {
     *out = NULL;
     for (int64_t i = 0; i < a->count; i++) {
         const pl_store_member *m = a->runs[i].run;
-        if (!m || strncmp(m->id, prefix, strlen(prefix)) || (*out && !strcmp((*out)->run->id, m->id))) continue;
-        PL_NEED(!*out, POLAR_E_ARG, "--run %s: more than one run begins so (%.12s and %.12s): give more digits", pl_text_shown(prefix).text, (*out)->run->id, m->id);
+        if (!m || strncmp(m->id, prefix, strlen(prefix)) || (*out && !strcmp((*out)->run->id, m->id)))
+            continue;
+        PL_NEED(!*out, POLAR_E_ARG,
+                "--run %s: more than one run begins so (%.12s and %.12s): give more digits",
+                pl_text_shown(prefix).text, (*out)->run->id, m->id);
         *out = &a->runs[i];
     }
-    PL_NEED(*out, POLAR_E_ARG, "--run %s: no run of %s in the store begins so (`polar plan %s --runs` lists them)", pl_text_shown(prefix).text, a->name, a->path);
+    PL_NEED(*out, POLAR_E_ARG,
+            "--run %s: no run of %s in the store begins so (`polar plan %s --runs` lists them)",
+            pl_text_shown(prefix).text, a->name, a->path);
     return POLAR_OK;
 }
 
@@ -129,10 +137,13 @@ static void print_pairs(FILE *out, const audit_runs *a, const pl_audit *audit, c
         else fprintf(out, "%s %s", x->arm, pl_audit_why_text(why));
         for (int64_t k = 0; k < audit->pair_count; k++) {
             const pl_audit_pair *p = &audit->pairs[k];
-            int same = !strcmp(p->a, r->arm) && !strcmp(p->b, x->arm), turned = !strcmp(p->a, x->arm) && !strcmp(p->b, r->arm);
+            int same = !strcmp(p->a, r->arm) && !strcmp(p->b, x->arm),
+                turned = !strcmp(p->a, x->arm) && !strcmp(p->b, r->arm);
             if (strcmp(p->cell, r->cell) || (!same && !turned)) continue;
             double sign = same ? 1 : -1;
-            fprintf(out, "; all seeds %+.6g (n = %" PRId64 ", 95%% CI %.6g to %.6g, sign %" PRId64 "/%" PRId64 ")", sign * p->s.mean_diff, p->s.n, same ? p->s.ci_lo : -p->s.ci_hi,
+            fprintf(out,
+                    "; all seeds %+.6g (n = %" PRId64 ", 95%% CI %.6g to %.6g, sign %" PRId64 "/%" PRId64 ")",
+                    sign * p->s.mean_diff, p->s.n, same ? p->s.ci_lo : -p->s.ci_hi,
                     same ? p->s.ci_hi : -p->s.ci_lo, same ? p->s.positive : p->s.negative, p->s.n);
         }
         fputc('\n', out);
@@ -144,12 +155,16 @@ polar_status audit_print_run(FILE *out, const audit_runs *a, const pl_audit *aud
     const pl_audit_run *r;
     PL_TRY(find_run(&r, a, prefix));
     const pl_store_member *m = r->run;
-    fprintf(out, "run    %s\nspec   %s  sha %.12s  cell %s  arm %s  seed %" PRId64 "\n", m->id, a->path, a->sha, r->cell, r->arm, r->seed);
-    fprintf(out, "code   %s   device %s, %s, threads %" PRId64 "\n", known(m->code), known(m->device), known(m->cpu), m->threads);
+    fprintf(out, "run    %s\nspec   %s  sha %.12s  cell %s  arm %s  seed %" PRId64 "\n", m->id, a->path,
+            a->sha, r->cell, r->arm, r->seed);
+    fprintf(out, "code   %s   device %s, %s, threads %" PRId64 "\n", known(m->code), known(m->device),
+            known(m->cpu), m->threads);
     if (m->data) fprintf(out, "data   %s\n", m->data);
-    fprintf(out, "state  %s   started %s, finished %s, %.1f s in all\n", pl_run_state_name(m->state), known(m->started), known(m->finished), m->wall);
+    fprintf(out, "state  %s   started %s, finished %s, %.1f s in all\n", pl_run_state_name(m->state),
+            known(m->started), known(m->finished), m->wall);
     fprintf(out, "config %s\n", known(m->config));
-    for (int64_t i = 0; i < m->result_count; i++) fprintf(out, "%s %s = %.10g\n", i ? "      " : "result", m->results[i].name, m->results[i].value);
+    for (int64_t i = 0; i < m->result_count; i++)
+        fprintf(out, "%s %s = %.10g\n", i ? "      " : "result", m->results[i].name, m->results[i].value);
     print_pairs(out, a, audit, r);
     return POLAR_OK;
 }

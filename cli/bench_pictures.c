@@ -1,4 +1,5 @@
-/* bench_pictures.c -- `polar bench input`: the sets asked for, or textures of ImageNet's size and weight, timed and shown. */
+/* bench_pictures.c -- `polar bench input`: the sets asked for, or textures of ImageNet's size and weight,
+ * timed and shown. */
 #include "bench_pictures.h"
 
 #include <errno.h>
@@ -14,16 +15,21 @@
 
 #define SAMPLES   31
 #define PICTURES  32
-#define SIDE      433    /* 500 x 375 pixels, ImageNet's median */
-#define NOISE     22     /* grey levels: 105 KB a file at quality 90, ImageNet's median */
+#define SIDE      433 /* 500 x 375 pixels, ImageNet's median */
+#define NOISE     22  /* grey levels: 105 KB a file at quality 90, ImageNet's median */
 #define PACK_SIDE 256
 
 static const pl_table_column columns[] = {
-    {"set", "set", NULL, PL_CELL_TEXT, 0},          {"what", "what", NULL, PL_CELL_TEXT, 0},
-    {"images_per_s", "images/s", NULL, PL_CELL_FIXED, 0}, {"ms", "ms", NULL, PL_CELL_FIXED, 3},
-    {"q1", "q1", "quartiles", PL_CELL_FIXED, 3},    {"q3", "q3", "quartiles", PL_CELL_FIXED, 3},
-    {"open", "open", "of it", PL_CELL_FIXED, 3},    {"pixels", "pixels", "of it", PL_CELL_FIXED, 3},
-    {"chain", "chain", "of it", PL_CELL_FIXED, 3},  {"samples", "samples", NULL, PL_CELL_INTEGER, 0},
+    {"set", "set", NULL, PL_CELL_TEXT, 0},
+    {"what", "what", NULL, PL_CELL_TEXT, 0},
+    {"images_per_s", "images/s", NULL, PL_CELL_FIXED, 0},
+    {"ms", "ms", NULL, PL_CELL_FIXED, 3},
+    {"q1", "q1", "quartiles", PL_CELL_FIXED, 3},
+    {"q3", "q3", "quartiles", PL_CELL_FIXED, 3},
+    {"open", "open", "of it", PL_CELL_FIXED, 3},
+    {"pixels", "pixels", "of it", PL_CELL_FIXED, 3},
+    {"chain", "chain", "of it", PL_CELL_FIXED, 3},
+    {"samples", "samples", NULL, PL_CELL_INTEGER, 0},
 };
 
 static void put(pl_table *t, const pl_bench_input_row *r)
@@ -41,7 +47,8 @@ static polar_status show(cli_context *ctx, const pl_bench_input_row *rows, int n
 {
     pl_table *t;
     char title[160];
-    snprintf(title, sizeof title, "pictures to %lld x %lld floats: CPU time of one thread, ms a picture", (long long)size, (long long)size);
+    snprintf(title, sizeof title, "pictures to %lld x %lld floats: CPU time of one thread, ms a picture",
+             (long long)size, (long long)size);
     PL_TRY(pl_table_create(&t, title, columns, (int)(sizeof columns / sizeof *columns)));
     for (int i = 0; i < n; i++) put(t, &rows[i]);
     polar_status st = pl_table_print(t, ctx->out, (pl_table_format)format);
@@ -52,8 +59,10 @@ static polar_status show(cli_context *ctx, const pl_bench_input_row *rows, int n
 static polar_status bench(cli_context *ctx, const cli_list *sets, int64_t size, int format)
 {
     pl_bench_input_row rows[CLI_MAX_LIST * PL_INPUT_CHAINS];
-    pl_bench_input_opts o = {.sets = sets->items, .n_sets = sets->count, .size = size, .samples = SAMPLES, .pictures = PICTURES};
-    fprintf(ctx->log, "input: %d set%s, %d samples of %d pictures\n", sets->count, sets->count == 1 ? "" : "s", SAMPLES, PICTURES);
+    pl_bench_input_opts o = {
+        .sets = sets->items, .n_sets = sets->count, .size = size, .samples = SAMPLES, .pictures = PICTURES};
+    fprintf(ctx->log, "input: %d set%s, %d samples of %d pictures\n", sets->count,
+            sets->count == 1 ? "" : "s", SAMPLES, PICTURES);
     PL_TRY(pl_bench_input(rows, &o));
     return show(ctx, rows, sets->count * PL_INPUT_CHAINS, size, format);
 }
@@ -80,8 +89,11 @@ polar_status bench_pictures(cli_context *ctx, const cli_list *sets, int64_t size
     const char *tmp = getenv("TMPDIR");
     char place[1024], folder[1100], pack[1100];
     if (sets->count) return bench(ctx, sets, size, format);
-    PL_NEED((size_t)snprintf(place, sizeof place, "%s/polar_bench_XXXXXX", tmp && *tmp ? tmp : "/tmp") < sizeof place, POLAR_E_ARG, "TMPDIR is too long a name");
-    PL_NEED(mkdtemp(place), POLAR_E_IO, "a folder '%s' for pictures: %s (or name a set with --data)", place, strerror(errno));
+    PL_NEED((size_t)snprintf(place, sizeof place, "%s/polar_bench_XXXXXX", tmp && *tmp ? tmp : "/tmp") <
+                sizeof place,
+            POLAR_E_ARG, "TMPDIR is too long a name");
+    PL_NEED(mkdtemp(place), POLAR_E_IO, "a folder '%s' for pictures: %s (or name a set with --data)", place,
+            strerror(errno));
     snprintf(folder, sizeof folder, "%s/textures", place);
     snprintf(pack, sizeof pack, "%s/textures.pack", place);
     polar_status st = make_sets(folder, pack);

@@ -4,6 +4,7 @@
 
 #include "cli.h"
 
-polar_status bench_pictures(cli_context *ctx, const cli_list *sets, int64_t size, int format);    /* without sets: a folder of textures and its pack, made and removed */
+/* without sets: a folder of textures and its pack, made and removed */
+polar_status bench_pictures(cli_context *ctx, const cli_list *sets, int64_t size, int format);
 
 #endif

@@ -20,7 +20,9 @@ static int columns_of(FILE *log)
 {
     struct winsize w;
     const char *text = getenv("COLUMNS");
-    int n = ioctl(fileno(log), TIOCGWINSZ, &w) == 0 && w.ws_col ? w.ws_col : text ? atoi(text) : USUAL_COLUMNS;
+    int n = ioctl(fileno(log), TIOCGWINSZ, &w) == 0 && w.ws_col ? w.ws_col
+            : text                                              ? atoi(text)
+                                                                : USUAL_COLUMNS;
     return n > 1 ? n - 1 : USUAL_COLUMNS - 1;
 }
 

@@ -12,17 +12,19 @@
 #include "base/json_read.h"
 #include "base/nearest.h"
 
-#define MAX_WORD 48    /* of an option's name in a sentence */
+#define MAX_WORD 48 /* of an option's name in a sentence */
 
 const char *const cli_formats[] = {"text", "csv", "json", "tex", NULL};
-const char *const cli_map_names[] = {"ns_bf16_fused", "ns_bf16_reference", "ns_bf16_gram", "ns_fp16_fused", "ns_fp16_gram", "ns_fp32", "ns_fp64", "exact", "none", NULL};
+const char *const cli_map_names[] = {
+    "ns_bf16_fused", "ns_bf16_reference", "ns_bf16_gram", "ns_fp16_fused", "ns_fp16_gram",
+    "ns_fp32",       "ns_fp64",           "exact",        "none",          NULL};
 
 static int positional(const cli_option *o)
 {
     return o->kind == CLI_KIND_ARG || o->kind == CLI_KIND_ARGS;
 }
 
-/* ---- values ---------------------------------------------------------------------------------------------------------- */
+/* ---- values ------------------------------------------------------------------------------------- */
 
 polar_status cli_parse_int(int64_t *out, const char *what, const char *text, int64_t min, int64_t max)
 {
@@ -30,7 +32,8 @@ polar_status cli_parse_int(int64_t *out, const char *what, const char *text, int
     errno = 0;
     long long v = strtoll(text, &end, 10);
     int ok = end != text && !*end && !errno && v >= min && v <= max;
-    PL_NEED(ok, POLAR_E_ARG, "%s wants a whole number from %lld to %lld, got '%s'", what, (long long)min, (long long)max, pl_text_shown(text).text);
+    PL_NEED(ok, POLAR_E_ARG, "%s wants a whole number from %lld to %lld, got '%s'", what, (long long)min,
+            (long long)max, pl_text_shown(text).text);
     *out = v;
     return POLAR_OK;
 }
@@ -40,7 +43,8 @@ polar_status cli_parse_double(double *out, const char *what, const char *text, d
     char *end;
     double v = strtod(text, &end);
     int ok = end != text && !*end && isfinite(v) && v >= min && v <= max;
-    PL_NEED(ok, POLAR_E_ARG, "%s wants a number from %g to %g, got '%s'", what, min, max, pl_text_shown(text).text);
+    PL_NEED(ok, POLAR_E_ARG, "%s wants a number from %g to %g, got '%s'", what, min, max,
+            pl_text_shown(text).text);
     *out = v;
     return POLAR_OK;
 }
@@ -84,7 +88,8 @@ static polar_status store(void *out, const cli_option *o, const char *command, c
     case CLI_KIND_ARGS: {
         cli_list *list = field;
         PL_NEED(*text, POLAR_E_ARG, "%s is empty", what);
-        PL_NEED(list->count < CLI_MAX_LIST, POLAR_E_ARG, "%s is given more than %d times", what, CLI_MAX_LIST);
+        PL_NEED(list->count < CLI_MAX_LIST, POLAR_E_ARG, "%s is given more than %d times", what,
+                CLI_MAX_LIST);
         list->items[list->count++] = text;
         return POLAR_OK;
     }
@@ -92,7 +97,7 @@ static polar_status store(void *out, const cli_option *o, const char *command, c
     return POLAR_OK;
 }
 
-/* ---- the command line ------------------------------------------------------------------------------------------------ */
+/* ---- the command line --------------------------------------------------------------------------- */
 
 static polar_status unknown_option(const cli_option *table, const char *command, const char *name)
 {
@@ -102,12 +107,16 @@ static polar_status unknown_option(const cli_option *table, const char *command,
         if (!positional(o)) known[n++] = o->name;
     known[n] = NULL;
     const char *near = pl_nearest(name, known);
-    if (near) return PL_FAIL(POLAR_E_ARG, "%s: no option '--%s' (did you mean --%s?)", command, pl_text_shown(name).text, near);
-    return PL_FAIL(POLAR_E_ARG, "%s: no option '--%s' (`polar %s --help` lists them)", command, pl_text_shown(name).text, command);
+    if (near)
+        return PL_FAIL(POLAR_E_ARG, "%s: no option '--%s' (did you mean --%s?)", command,
+                       pl_text_shown(name).text, near);
+    return PL_FAIL(POLAR_E_ARG, "%s: no option '--%s' (`polar %s --help` lists them)", command,
+                   pl_text_shown(name).text, command);
 }
 
 /* argv[*i] begins with "--"; a value may be taken from the next word. */
-static polar_status take_option(void *out, const cli_option *table, const char *command, int argc, char *const *argv, int *i)
+static polar_status take_option(void *out, const cli_option *table, const char *command, int argc,
+                                char *const *argv, int *i)
 {
     char name[MAX_WORD + 1];
     const char *word = argv[*i] + 2;
@@ -116,59 +125,74 @@ static polar_status take_option(void *out, const cli_option *table, const char *
     snprintf(name, sizeof name, "%.*s", (int)(stem < sizeof name ? stem : sizeof name - 1), word);
     const cli_option *o = table;
     while (o->name && (positional(o) || strlen(o->name) != stem || strncmp(o->name, word, stem))) o++;
-    PL_NEED(o->name || strcmp(name, "help"), POLAR_E_ARG, "%s: --help takes no value, got '%s'", command, pl_text_shown(value ? value : "").text);
+    PL_NEED(o->name || strcmp(name, "help"), POLAR_E_ARG, "%s: --help takes no value, got '%s'", command,
+            pl_text_shown(value ? value : "").text);
     if (!o->name) return unknown_option(table, command, name);
     if (o->kind == CLI_KIND_FLAG) {
-        PL_NEED(!value, POLAR_E_ARG, "%s: --%s takes no value, got '%s'", command, o->name, pl_text_shown(value).text);
+        PL_NEED(!value, POLAR_E_ARG, "%s: --%s takes no value, got '%s'", command, o->name,
+                pl_text_shown(value).text);
         return store(out, o, command, "");
     }
     if (!value) {
         int there = *i + 1 < argc && strncmp(argv[*i + 1], "--", 2);
-        PL_NEED(there, POLAR_E_ARG, "%s: --%s wants a value: --%s %s", command, o->name, o->name, o->value ? o->value : "VALUE");
+        PL_NEED(there, POLAR_E_ARG, "%s: --%s wants a value: --%s %s", command, o->name, o->name,
+                o->value ? o->value : "VALUE");
         value = argv[++*i];
     }
     return store(out, o, command, value);
 }
 
 /* argv[*i] is "-o" or "-oVALUE". */
-static polar_status take_letter(void *out, const cli_option *table, const char *command, int argc, char *const *argv, int *i)
+static polar_status take_letter(void *out, const cli_option *table, const char *command, int argc,
+                                char *const *argv, int *i)
 {
     const char *word = argv[*i] + 1;
     const cli_option *o = table;
     while (o->name && o->letter != *word) o++;
-    PL_NEED(o->name || *word != 'h', POLAR_E_ARG, "%s: -h takes no value, got '%s'", command, pl_text_shown(word + 1).text);
-    PL_NEED(o->name, POLAR_E_ARG, "%s: no option '-%c' (`polar %s --help` lists them)", command, *word, command);
-    PL_NEED(!word[1] || o->kind != CLI_KIND_FLAG, POLAR_E_ARG, "%s: -%c takes no value, got '%s'", command, *word, pl_text_shown(word + 1).text);
-    PL_NEED(word[1] != '=', POLAR_E_ARG, "%s: -%c takes its value without '=': -%c %s", command, *word, *word, pl_text_shown(word + 2).text);
+    PL_NEED(o->name || *word != 'h', POLAR_E_ARG, "%s: -h takes no value, got '%s'", command,
+            pl_text_shown(word + 1).text);
+    PL_NEED(o->name, POLAR_E_ARG, "%s: no option '-%c' (`polar %s --help` lists them)", command, *word,
+            command);
+    PL_NEED(!word[1] || o->kind != CLI_KIND_FLAG, POLAR_E_ARG, "%s: -%c takes no value, got '%s'", command,
+            *word, pl_text_shown(word + 1).text);
+    PL_NEED(word[1] != '=', POLAR_E_ARG, "%s: -%c takes its value without '=': -%c %s", command, *word, *word,
+            pl_text_shown(word + 2).text);
     if (word[1]) return store(out, o, command, word + 1);
-    PL_NEED(*i + 1 < argc, POLAR_E_ARG, "%s: -%c wants a value: -%c %s", command, *word, *word, o->value ? o->value : "VALUE");
+    PL_NEED(*i + 1 < argc, POLAR_E_ARG, "%s: -%c wants a value: -%c %s", command, *word, *word,
+            o->value ? o->value : "VALUE");
     return store(out, o, command, argv[++*i]);
 }
 
 /* The n-th positional argument goes to the n-th such row; a list takes all the rest. */
-static polar_status take_positional(void *out, const cli_option *table, const char *command, const char *word, int n)
+static polar_status take_positional(void *out, const cli_option *table, const char *command, const char *word,
+                                    int n)
 {
     for (const cli_option *o = table; o->name; o++)
         if (positional(o) && (n-- == 0 || o->kind == CLI_KIND_ARGS)) return store(out, o, command, word);
-    return PL_FAIL(POLAR_E_ARG, "%s: what is '%s' for? (`polar %s --help` tells the arguments)", command, pl_text_shown(word).text, command);
+    return PL_FAIL(POLAR_E_ARG, "%s: what is '%s' for? (`polar %s --help` tells the arguments)", command,
+                   pl_text_shown(word).text, command);
 }
 
 static polar_status need_positional(const cli_option *table, const char *command, int n)
 {
     for (const cli_option *o = table; o->name; o++)
         if (o->kind == CLI_KIND_ARG && n-- <= 0)
-            PL_NEED(o->def || o->optional, POLAR_E_ARG, "%s: %s is missing: %s (`polar %s --help` tells more)", command, o->name, o->help, command);
+            PL_NEED(o->def || o->optional, POLAR_E_ARG,
+                    "%s: %s is missing: %s (`polar %s --help` tells more)", command, o->name, o->help,
+                    command);
     return POLAR_OK;
 }
 
-polar_status cli_options_parse(void *out, const cli_option *table, const char *command, int argc, char *const *argv)
+polar_status cli_options_parse(void *out, const cli_option *table, const char *command, int argc,
+                               char *const *argv)
 {
     int n = 0, only_positional = 0;
     for (const cli_option *o = table; o->name; o++)
         if (o->def) PL_TRY(store(out, o, command, o->def));
     for (int i = 0; i < argc; i++) {
         const char *word = argv[i];
-        if (only_positional || word[0] != '-' || !word[1]) PL_TRY(take_positional(out, table, command, word, n++));
+        if (only_positional || word[0] != '-' || !word[1])
+            PL_TRY(take_positional(out, table, command, word, n++));
         else if (!strcmp(word, "--")) only_positional = 1;
         else if (word[1] == '-') PL_TRY(take_option(out, table, command, argc, argv, &i));
         else PL_TRY(take_letter(out, table, command, argc, argv, &i));
@@ -176,16 +200,21 @@ polar_status cli_options_parse(void *out, const cli_option *table, const char *c
     return need_positional(table, command, n);
 }
 
-/* ---- help ------------------------------------------------------------------------------------------------------------ */
+/* ---- help --------------------------------------------------------------------------------------- */
 
 void cli_options_help(FILE *out, const cli_option *table)
 {
     for (const cli_option *o = table; o->name; o++) {
         char left[64], choices[256] = "";
-        if (o->letter) snprintf(left, sizeof left, "-%c, --%s%s%s", o->letter, o->name, o->value ? " " : "", o->value ? o->value : "");
-        else snprintf(left, sizeof left, "%s%s%s%s", positional(o) ? "" : "--", o->name, o->value ? " " : "", o->value ? o->value : "");
+        if (o->letter)
+            snprintf(left, sizeof left, "-%c, --%s%s%s", o->letter, o->name, o->value ? " " : "",
+                     o->value ? o->value : "");
+        else
+            snprintf(left, sizeof left, "%s%s%s%s", positional(o) ? "" : "--", o->name, o->value ? " " : "",
+                     o->value ? o->value : "");
         fprintf(out, "  %-20s %s", left, o->help ? o->help : "");
-        for (int i = 0; o->kind == CLI_KIND_CHOICE && o->choices[i]; i++) append(choices, sizeof choices, ", ", o->choices[i]);
+        for (int i = 0; o->kind == CLI_KIND_CHOICE && o->choices[i]; i++)
+            append(choices, sizeof choices, ", ", o->choices[i]);
         if (*choices) fprintf(out, ": %s", choices);
         if (o->kind == CLI_KIND_INT) fprintf(out, ", %lld to %lld", (long long)o->min, (long long)o->max);
         if (o->kind == CLI_KIND_DOUBLE) fprintf(out, ", %g to %g", o->min, o->max);

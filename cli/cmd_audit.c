@@ -5,19 +5,26 @@
 
 typedef struct audit_args {
     const char *spec, *metric, *store, *run;
-    cli_list    set;
-    run_data    pictures;
-    int         format;
+    cli_list set;
+    run_data pictures;
+    int format;
 } audit_args;
 
 static const cli_option options[] = {
-    {"SPEC", CLI_ARG(audit_args, spec), .help = "a spec file, as under specs/, or the name of a spec in the store"},
-    {"metric", CLI_STRING(audit_args, metric), .value = "M", .help = "a result of the runs (test_mse, l10, top1, ...) or wall, seconds (default: the spec's)"},
-    {"set", CLI_STRINGS(audit_args, set), .value = "KEY=VALUE", .help = "as given to `polar run`: seeds=0..7, arms=muon,adamw, model.width=16,32, ..."},
-    {"data", CLI_STRING(audit_args, pictures.data), .value = "DIR", .help = "as given to `polar run`; only synth: tells runs apart"},
-    {"store", CLI_STRING(audit_args, store), .value = "FILE", .def = "polar.db", .help = "where `polar run` put the results"},
-    {"format", CLI_CHOICE(audit_args, format, cli_formats), .value = "F", .def = "text", .help = "csv and tex hold the table of pairs, text and json everything"},
-    {"run", CLI_STRING(audit_args, run), .value = "ID", .help = "where one run comes from and what it gave; the first digits of its id will do"},
+    {"SPEC", CLI_ARG(audit_args, spec),
+     .help = "a spec file, as under specs/, or the name of a spec in the store"},
+    {"metric", CLI_STRING(audit_args, metric), .value = "M",
+     .help = "a result of the runs (test_mse, l10, top1, ...) or wall, seconds (default: the spec's)"},
+    {"set", CLI_STRINGS(audit_args, set), .value = "KEY=VALUE",
+     .help = "as given to `polar run`: seeds=0..7, arms=muon,adamw, model.width=16,32, ..."},
+    {"data", CLI_STRING(audit_args, pictures.data), .value = "DIR",
+     .help = "as given to `polar run`; only synth: tells runs apart"},
+    {"store", CLI_STRING(audit_args, store), .value = "FILE", .def = "polar.db",
+     .help = "where `polar run` put the results"},
+    {"format", CLI_CHOICE(audit_args, format, cli_formats), .value = "F", .def = "text",
+     .help = "csv and tex hold the table of pairs, text and json everything"},
+    {"run", CLI_STRING(audit_args, run), .value = "ID",
+     .help = "where one run comes from and what it gave; the first digits of its id will do"},
     {0},
 };
 
@@ -25,8 +32,10 @@ static polar_status work(cli_context *ctx, const audit_args *a, pl_store *s, aud
 {
     pl_audit *audit;
     PL_TRY(audit_runs_load(runs, s, a->spec, a->set.items, a->set.count));
-    PL_TRY(pl_audit_create(&audit, runs->name, a->metric ? a->metric : runs->metric, runs->runs, runs->count));
-    polar_status st = a->run ? audit_print_run(ctx->out, runs, audit, a->run) : pl_audit_print(audit, ctx->out, (pl_table_format)a->format);
+    PL_TRY(
+        pl_audit_create(&audit, runs->name, a->metric ? a->metric : runs->metric, runs->runs, runs->count));
+    polar_status st = a->run ? audit_print_run(ctx->out, runs, audit, a->run)
+                             : pl_audit_print(audit, ctx->out, (pl_table_format)a->format);
     pl_audit_destroy(audit);
     return st;
 }
@@ -50,10 +59,13 @@ const cli_command cli_cmd_audit = {
     .summary = "paired statistics of a spec's runs: differences, intervals, t, p, signs",
     .usage = "SPEC [options]",
     .options = options,
-    .about = "Compares every two arms of a spec on the same cell and seed: n, means, mean difference a - b, its 95 % interval, paired t\n"
-             "and p, Wilcoxon's p and the signs. Seeds where an arm has no finite value are listed with the reason, never dropped.\n"
+    .about = "Compares every two arms of a spec on the same cell and seed: n, means, mean difference a - b, "
+             "its 95 % interval, paired t\n"
+             "and p, Wilcoxon's p and the signs. Seeds where an arm has no finite value are listed with the "
+             "reason, never dropped.\n"
              "Of an error lower is better, of an accuracy (l10, top1) higher: the output says which.\n"
-             "Reads the store only; the output holds no clock and no run id (except --metric wall, --run), so it can be compared byte for byte.\n",
+             "Reads the store only; the output holds no clock and no run id (except --metric wall, --run), "
+             "so it can be compared byte for byte.\n",
     .examples = "  polar audit specs/demo/so3_small.yaml\n"
                 "  polar audit specs/paper/so3_capacity.yaml --set seeds=0..7 --format json\n"
                 "  polar audit specs/paper/deit_minimal_100ep.yaml --metric top1\n"

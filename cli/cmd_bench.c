@@ -14,39 +14,55 @@
 
 typedef struct {
     const char *what, *device, *map, *op;
-    cli_list    sets, rules, data;
-    int64_t     steps, scale, width, points, batch, size;
-    int         format, dtype, by_op, moving;
+    cli_list sets, rules, data;
+    int64_t steps, scale, width, points, batch, size;
+    int format, dtype, by_op, moving;
 } bench_args;
 
-static const char *const dtypes[] = {"f64", "f32", "bf16", NULL};    /* the order of polar_dtype */
+static const char *const dtypes[] = {"f64", "f32", "bf16", NULL}; /* the order of polar_dtype */
 
 static const cli_option options[] = {
-    {"WHAT", CLI_ARG(bench_args, what), .def = "maps", .help = "what to time: maps, step, so3, deit, ops or input"},
+    {"WHAT", CLI_ARG(bench_args, what), .def = "maps",
+     .help = "what to time: maps, step, so3, deit, ops or input"},
     {"device", CLI_STRING(bench_args, device), .value = "D", .def = "cpu", .help = "where"},
-    {"map", CLI_STRING(bench_args, map), .value = "NAME", .def = "ns_bf16_fused", .help = "the polar map, see `polar info`"},
-    {"steps", CLI_INT(bench_args, steps, 0, POLAR_MAX_STEPS), .value = "K", .def = "5", .help = "Newton-Schulz steps"},
-    {"set", CLI_STRINGS(bench_args, sets), .value = "NAME", .help = "maps: deit, mlp, small, 1024, 1024x12, 1024x12_apart, 1024x4096, 2048, 2048x8192, 4096, 4096x16384, 8192; step: matrices, deit, gpt124m, llama430m, so3, 100m"},
-    {"rule", CLI_STRINGS(bench_args, rules), .value = "NAME", .help = "step, so3, deit: sgdm, adamw, muon, polaradamw, muon_v, polar_ema"},
-    {"moving", CLI_FLAG(bench_args, moving), .help = "step: also whole calls, with gradients that stay and that move every step"},
+    {"map", CLI_STRING(bench_args, map), .value = "NAME", .def = "ns_bf16_fused",
+     .help = "the polar map, see `polar info`"},
+    {"steps", CLI_INT(bench_args, steps, 0, POLAR_MAX_STEPS), .value = "K", .def = "5",
+     .help = "Newton-Schulz steps"},
+    {"set", CLI_STRINGS(bench_args, sets), .value = "NAME",
+     .help = "maps: deit, mlp, small, 1024, 1024x12, 1024x12_apart, 1024x4096, 2048, 2048x8192, 4096, "
+             "4096x16384, 8192; step: matrices, deit, gpt124m, llama430m, so3, 100m"},
+    {"rule", CLI_STRINGS(bench_args, rules), .value = "NAME",
+     .help = "step, so3, deit: sgdm, adamw, muon, polaradamw, muon_v, polar_ema"},
+    {"moving", CLI_FLAG(bench_args, moving),
+     .help = "step: also whole calls, with gradients that stay and that move every step"},
     {"op", CLI_STRING(bench_args, op), .value = "NAME", .help = "ops: only this one"},
-    {"scale", CLI_INT(bench_args, scale, 1, 64), .value = "K", .def = "4", .help = "ops: sizes of the test's cases times K"},
-    {"width", CLI_INT(bench_args, width, 0, 1024), .value = "H", .def = "0", .help = "so3: channels; 0: 16 and 64"},
-    {"points", CLI_INT(bench_args, points, 0, 4096), .value = "N", .def = "0", .help = "so3: points of a cloud; 0: 32 and 64"},
-    {"batch", CLI_INT(bench_args, batch, 1, 4096), .value = "B", .def = "32", .help = "so3, deit: clouds or images of a step"},
-    {"dtype", CLI_CHOICE(bench_args, dtype, dtypes), .value = "T", .def = "bf16", .help = "deit: of the activations; bf16 is mixed precision"},
-    {"by-op", CLI_FLAG(bench_args, by_op), .help = "deit: where the time of forward and backward goes, op by op"},
-    {"data", CLI_STRINGS(bench_args, data), .value = "SET", .help = "input: a folder with train/ and val/, or a pack; without one textures are made and packed"},
-    {"size", CLI_INT(bench_args, size, 1, 4096), .value = "N", .def = "224", .help = "input: pixels a side of the result"},
-    {"format", CLI_CHOICE(bench_args, format, cli_formats), .value = "F", .def = "text", .help = "of the table"},
+    {"scale", CLI_INT(bench_args, scale, 1, 64), .value = "K", .def = "4",
+     .help = "ops: sizes of the test's cases times K"},
+    {"width", CLI_INT(bench_args, width, 0, 1024), .value = "H", .def = "0",
+     .help = "so3: channels; 0: 16 and 64"},
+    {"points", CLI_INT(bench_args, points, 0, 4096), .value = "N", .def = "0",
+     .help = "so3: points of a cloud; 0: 32 and 64"},
+    {"batch", CLI_INT(bench_args, batch, 1, 4096), .value = "B", .def = "32",
+     .help = "so3, deit: clouds or images of a step"},
+    {"dtype", CLI_CHOICE(bench_args, dtype, dtypes), .value = "T", .def = "bf16",
+     .help = "deit: of the activations; bf16 is mixed precision"},
+    {"by-op", CLI_FLAG(bench_args, by_op),
+     .help = "deit: where the time of forward and backward goes, op by op"},
+    {"data", CLI_STRINGS(bench_args, data), .value = "SET",
+     .help = "input: a folder with train/ and val/, or a pack; without one textures are made and packed"},
+    {"size", CLI_INT(bench_args, size, 1, 4096), .value = "N", .def = "224",
+     .help = "input: pixels a side of the result"},
+    {"format", CLI_CHOICE(bench_args, format, cli_formats), .value = "F", .def = "text",
+     .help = "of the table"},
     {0},
 };
 
 static const pl_table_column columns[] = {
-    {"what", "what", NULL, PL_CELL_TEXT, 0},        {"seconds", "seconds", NULL, PL_CELL_SCI, 3},
-    {"q1", "q1", "quartiles", PL_CELL_SCI, 2},      {"q3", "q3", "quartiles", PL_CELL_SCI, 2},
-    {"flops", "FLOPs", NULL, PL_CELL_SCI, 2},       {"bytes", "bytes", NULL, PL_CELL_SCI, 2},
-    {"rate", "FLOP/s", NULL, PL_CELL_SCI, 2},       {"peak_share", "of peak", NULL, PL_CELL_FIXED, 3},
+    {"what", "what", NULL, PL_CELL_TEXT, 0},          {"seconds", "seconds", NULL, PL_CELL_SCI, 3},
+    {"q1", "q1", "quartiles", PL_CELL_SCI, 2},        {"q3", "q3", "quartiles", PL_CELL_SCI, 2},
+    {"flops", "FLOPs", NULL, PL_CELL_SCI, 2},         {"bytes", "bytes", NULL, PL_CELL_SCI, 2},
+    {"rate", "FLOP/s", NULL, PL_CELL_SCI, 2},         {"peak_share", "of peak", NULL, PL_CELL_FIXED, 3},
     {"samples", "samples", NULL, PL_CELL_INTEGER, 0},
 };
 
@@ -71,12 +87,14 @@ static void put_row(pl_table *t, const pl_bench_row *r)
     pl_table_integer(t, r->samples);
 }
 
-static polar_status put_peak(cli_context *ctx, pl_table *t, pl_queue *q, pl_bench_peak_rates *peak, polar_dtype dtype)
+static polar_status put_peak(cli_context *ctx, pl_table *t, pl_queue *q, pl_bench_peak_rates *peak,
+                             polar_dtype dtype)
 {
     pl_bench_row row = {.what = ""};
     fprintf(ctx->log, "%s: measuring the peak\n", polar_device_name(q->dev));
     PL_TRY(pl_bench_peak(peak, q, dtype));
-    snprintf(row.what, sizeof row.what, "peak: product %lld, %s", (long long)peak->side, polar_dtype_name(dtype));
+    snprintf(row.what, sizeof row.what, "peak: product %lld, %s", (long long)peak->side,
+             polar_dtype_name(dtype));
     row.flops = 2.0 * (double)peak->side * (double)peak->side * (double)peak->side;
     row.seconds = row.q1 = row.q3 = row.flops / peak->product;
     row.peak_share = peak->product / peak->flops;
@@ -86,18 +104,23 @@ static polar_status put_peak(cli_context *ctx, pl_table *t, pl_queue *q, pl_benc
         snprintf(row.what, sizeof row.what, "peak: registers, %s", polar_dtype_name(dtype));
         put_row(t, &row);
     }
-    row = (pl_bench_row){.what = "peak: copy", .bytes = peak->copy_bytes, .seconds = peak->copy_bytes / peak->bytes};
+    row = (pl_bench_row){
+        .what = "peak: copy", .bytes = peak->copy_bytes, .seconds = peak->copy_bytes / peak->bytes};
     row.q1 = row.q3 = row.seconds;
     put_row(t, &row);
     return POLAR_OK;
 }
 
-static polar_status bench_maps(cli_context *ctx, pl_table *t, pl_queue *q, const bench_args *a, const polar_map_opts *o)
+static polar_status bench_maps(cli_context *ctx, pl_table *t, pl_queue *q, const bench_args *a,
+                               const polar_map_opts *o)
 {
     pl_bench_peak_rates peak;
     pl_bench_row row = {.what = ""};
     for (int i = 0; i < a->sets.count; i++)
-        PL_NEED(set_named(a->sets.items[i]), POLAR_E_ARG, "no set '%s' (there are: deit, mlp, small, 1024, 1024x12, 1024x12_apart, 1024x4096, 2048, 2048x8192, 4096, 4096x16384, 8192)", a->sets.items[i]);
+        PL_NEED(set_named(a->sets.items[i]), POLAR_E_ARG,
+                "no set '%s' (there are: deit, mlp, small, 1024, 1024x12, 1024x12_apart, 1024x4096, 2048, "
+                "2048x8192, 4096, 4096x16384, 8192)",
+                a->sets.items[i]);
     PL_TRY(put_peak(ctx, t, q, &peak, o->kind == POLAR_MAP_EXACT ? POLAR_DTYPE_F64 : o->precision));
     for (int i = 0; i < a->sets.count; i++) {
         const pl_bench_set *set = set_named(a->sets.items[i]);
@@ -109,7 +132,8 @@ static polar_status bench_maps(cli_context *ctx, pl_table *t, pl_queue *q, const
 }
 
 /* The same step as calls of the library, with gradients that stay and with gradients that move. */
-static polar_status put_moving(pl_table *t, pl_queue *q, const char *rule, const char *list, const polar_optim_opts *o)
+static polar_status put_moving(pl_table *t, pl_queue *q, const char *rule, const char *list,
+                               const polar_optim_opts *o)
 {
     pl_bench_row row = {.samples = 1};
     double fixed, moving;
@@ -124,7 +148,8 @@ static polar_status put_moving(pl_table *t, pl_queue *q, const char *rule, const
 }
 
 /* Every rule on every list; beside AdamW the loop that moves the same bytes, on devices that are the host. */
-static polar_status bench_step(cli_context *ctx, pl_table *t, pl_queue *q, const bench_args *a, const polar_map_opts *map)
+static polar_status bench_step(cli_context *ctx, pl_table *t, pl_queue *q, const bench_args *a,
+                               const polar_map_opts *map)
 {
     pl_bench_peak_rates peak;
     pl_bench_row row = {.what = ""};
@@ -132,7 +157,8 @@ static polar_status bench_step(cli_context *ctx, pl_table *t, pl_queue *q, const
     for (int i = 0; i < a->sets.count; i++) {
         const char *list = a->sets.items[i];
         PL_NEED(pl_bench_list_weights(list), POLAR_E_ARG,
-                "no list of parameters '%s' (there are: matrices, deit, gpt124m, llama430m, so3, 100m)", list);
+                "no list of parameters '%s' (there are: matrices, deit, gpt124m, llama430m, so3, 100m)",
+                list);
         if (!strncmp(polar_device_name(q->dev), "cpu", 3)) {
             PL_TRY(pl_bench_loop(&row, q, pl_bench_list_weights(list)));
             put_row(t, &row);
@@ -154,7 +180,8 @@ static polar_status bench_step(cli_context *ctx, pl_table *t, pl_queue *q, const
 }
 
 /* The larger cases of the tests' list, made larger still. */
-static polar_status bench_ops(cli_context *ctx, pl_table *t, pl_queue *q, const bench_args *a, const polar_map_opts *map)
+static polar_status bench_ops(cli_context *ctx, pl_table *t, pl_queue *q, const bench_args *a,
+                              const polar_map_opts *map)
 {
     pl_bench_peak_rates peak;
     pl_bench_row row = {.what = ""};
@@ -181,7 +208,8 @@ static void put_training(pl_table *t, const pl_bench_training_rows *rows)
 }
 
 /* Training steps of the SO(3) network, part by part. */
-static polar_status bench_so3(cli_context *ctx, pl_table *t, pl_queue *q, const bench_args *a, const polar_map_opts *map)
+static polar_status bench_so3(cli_context *ctx, pl_table *t, pl_queue *q, const bench_args *a,
+                              const polar_map_opts *map)
 {
     pl_bench_peak_rates peak;
     static const int64_t widths[] = {16, 64}, points[] = {32, 64};
@@ -190,9 +218,11 @@ static polar_status bench_so3(cli_context *ctx, pl_table *t, pl_queue *q, const 
     for (int w = 0; w < (a->width ? 1 : 2); w++)
         for (int n = 0; n < (a->points ? 1 : 2); n++)
             for (int k = 0; k < a->rules.count; k++) {
-                pl_bench_so3_shape shape = {a->width ? a->width : widths[w], a->points ? a->points : points[n], a->batch};
+                pl_bench_so3_shape shape = {a->width ? a->width : widths[w],
+                                            a->points ? a->points : points[n], a->batch};
                 pl_bench_training_rows rows = {0};
-                fprintf(ctx->log, "so3: %lld channels, %lld points, %s\n", (long long)shape.width, (long long)shape.points, a->rules.items[k]);
+                fprintf(ctx->log, "so3: %lld channels, %lld points, %s\n", (long long)shape.width,
+                        (long long)shape.points, a->rules.items[k]);
                 PL_TRY(pl_bench_so3(&rows, q, &shape, a->rules.items[k], &peak));
                 put_training(t, &rows);
             }
@@ -202,7 +232,8 @@ static polar_status bench_so3(cli_context *ctx, pl_table *t, pl_queue *q, const 
 #define MOST_OPS 64
 
 /* Training steps of DeiT-Tiny on one batch; or its ops. */
-static polar_status bench_deit(cli_context *ctx, pl_table *t, pl_queue *q, const bench_args *a, const polar_map_opts *map)
+static polar_status bench_deit(cli_context *ctx, pl_table *t, pl_queue *q, const bench_args *a,
+                               const polar_map_opts *map)
 {
     pl_bench_peak_rates peak;
     pl_deit_shape shape = PL_DEIT_TINY;
@@ -227,7 +258,8 @@ static polar_status bench_deit(cli_context *ctx, pl_table *t, pl_queue *q, const
     return POLAR_OK;
 }
 
-typedef polar_status (*bench_fn)(cli_context *ctx, pl_table *t, pl_queue *q, const bench_args *a, const polar_map_opts *o);
+typedef polar_status (*bench_fn)(cli_context *ctx, pl_table *t, pl_queue *q, const bench_args *a,
+                                 const polar_map_opts *o);
 
 static polar_status bench(cli_context *ctx, const bench_args *a, bench_fn fn)
 {
@@ -239,7 +271,8 @@ static polar_status bench(cli_context *ctx, const bench_args *a, bench_fn fn)
     PL_TRY(polar_map_opts_parse(&o, a->map));
     o.steps = (int)a->steps;
     PL_TRY(polar_device_open(&dev, a->device));
-    snprintf(title, sizeof title, "%s on %s; maps: %s, %d steps", a->what, polar_device_name(dev), a->map, o.steps);
+    snprintf(title, sizeof title, "%s on %s; maps: %s, %d steps", a->what, polar_device_name(dev), a->map,
+             o.steps);
     polar_status st = polar_queue_create(&q, dev, NULL);
     if (st == POLAR_OK) st = pl_table_create(&t, title, columns, (int)(sizeof columns / sizeof *columns));
     if (st == POLAR_OK) st = fn(ctx, t, q, a, &o);
@@ -255,11 +288,21 @@ static polar_status run(cli_context *ctx, int argc, char **argv)
     bench_args a = {0};
     PL_TRY(cli_options_parse(&a, options, "bench", argc, argv));
     if (!strcmp(a.what, "input")) return bench_pictures(ctx, &a.data, a.size, a.format);
-    int step = !strcmp(a.what, "step"), ops = !strcmp(a.what, "ops"), so3 = !strcmp(a.what, "so3"), deit = !strcmp(a.what, "deit");
-    PL_NEED(step || ops || so3 || deit || !strcmp(a.what, "maps"), POLAR_E_ARG, "nothing to time under '%s' (there are: maps, step, so3, deit, ops, input)", a.what);
-    if (!a.sets.count) a.sets = step ? (cli_list){2, {"matrices", "deit"}} : (cli_list){3, {"deit", "mlp", "small"}};
-    if (!a.rules.count) a.rules = so3 || deit ? (cli_list){1, {"polaradamw"}} : (cli_list){3, {"adamw", "muon", "polaradamw"}};
-    return bench(ctx, &a, step ? bench_step : ops ? bench_ops : so3 ? bench_so3 : deit ? bench_deit : bench_maps);
+    int step = !strcmp(a.what, "step"), ops = !strcmp(a.what, "ops"), so3 = !strcmp(a.what, "so3"),
+        deit = !strcmp(a.what, "deit");
+    PL_NEED(step || ops || so3 || deit || !strcmp(a.what, "maps"), POLAR_E_ARG,
+            "nothing to time under '%s' (there are: maps, step, so3, deit, ops, input)", a.what);
+    if (!a.sets.count)
+        a.sets = step ? (cli_list){2, {"matrices", "deit"}} : (cli_list){3, {"deit", "mlp", "small"}};
+    if (!a.rules.count)
+        a.rules =
+            so3 || deit ? (cli_list){1, {"polaradamw"}} : (cli_list){3, {"adamw", "muon", "polaradamw"}};
+    return bench(ctx, &a,
+                 step   ? bench_step
+                 : ops  ? bench_ops
+                 : so3  ? bench_so3
+                 : deit ? bench_deit
+                        : bench_maps);
 }
 
 const cli_command cli_cmd_bench = {
@@ -267,11 +310,17 @@ const cli_command cli_cmd_bench = {
     "speed, with the machine's peak beside it",
     "[WHAT] [options]",
     options,
-    "Times polar maps over sets of matrices, whole optimiser steps over lists of parameters, training steps of the SO(3) network or of DeiT-Tiny, or the operations of a device, captured as a graph where the device has graphs: the median and the quartiles of 31 samples of at\n"
-    "least 5 ms each (fewer, at least 5, where that would take more than a few seconds). FLOPs are nominal, K (4 m^2 n + 2 m^3) a matrix with short side m, and those of the definition\n"
-    "in the SO(3) network, whose messages on the CPU do with fewer; the peak is a loop of multiply-adds in registers or the\n"
-    "fastest of a few large products, whichever is more, in the same number format and the same run, and a large copy's bytes per second (read and written).\n"
-    "`input` times pictures on their way from files or packs to floats, RandomResizedCrop and the rest, on one core.\n",
+    "Times polar maps over sets of matrices, whole optimiser steps over lists of parameters, training steps "
+    "of the SO(3) network or of DeiT-Tiny, or the operations of a device, captured as a graph where the "
+    "device has graphs: the median and the quartiles of 31 samples of at\n"
+    "least 5 ms each (fewer, at least 5, where that would take more than a few seconds). FLOPs are nominal, "
+    "K (4 m^2 n + 2 m^3) a matrix with short side m, and those of the definition\n"
+    "in the SO(3) network, whose messages on the CPU do with fewer; the peak is a loop of multiply-adds in "
+    "registers or the\n"
+    "fastest of a few large products, whichever is more, in the same number format and the same run, and a "
+    "large copy's bytes per second (read and written).\n"
+    "`input` times pictures on their way from files or packs to floats, RandomResizedCrop and the rest, on "
+    "one core.\n",
     "  polar bench maps\n"
     "  polar bench step --rule polaradamw --set matrices\n"
     "  polar bench so3 --width 64 --points 32 --device cpu:threads=1\n"

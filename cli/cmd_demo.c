@@ -1,6 +1,8 @@
-/* cmd_demo.c -- `polar demo`: the covariance table, a small paired audit of three optimisers with live progress, and its report.
+/* cmd_demo.c -- `polar demo`: the covariance table, a small paired audit of three optimisers with live
+ * progress, and its report.
  *
- * Everything lies in one folder: the spec (written from the text below), the store, tables, figures and the page. The same folder again
+ * Everything lies in one folder: the spec (written from the text below), the store, tables, figures and the
+ * page. The same folder again
  * (-o DIR) goes on where it stopped.
  */
 #include <errno.h>
@@ -24,46 +26,52 @@
 
 #define SPEC_FILE "so3_demo.yaml"
 
-static const char spec_text[] =
-    "# Written by `polar demo`. Small clouds and few seeds, so that two cores need about half a minute; at these sizes the optimisers already differ.\n"
-    "name: so3_demo\n"
-    "title: \"Demo: three optimisers on paired seeds\"\n"
-    "testbed: so3\n"
-    "metric: test_mse\n"
-    "seeds: 0..3\n"
-    "arms: [adamw, muon, polaradamw]\n"
-    "grid:\n"
-    "  model.width: [8, 16]\n"
-    "set:\n"
-    "  data.points: 32\n"
-    "  data.valid: 128\n"
-    "  data.test: 256\n";
+static const char spec_text[] = "# Written by `polar demo`. Small clouds and few seeds, so that two cores "
+                                "need about half a minute; at these sizes the optimisers already differ.\n"
+                                "name: so3_demo\n"
+                                "title: \"Demo: three optimisers on paired seeds\"\n"
+                                "testbed: so3\n"
+                                "metric: test_mse\n"
+                                "seeds: 0..3\n"
+                                "arms: [adamw, muon, polaradamw]\n"
+                                "grid:\n"
+                                "  model.width: [8, 16]\n"
+                                "set:\n"
+                                "  data.points: 32\n"
+                                "  data.valid: 128\n"
+                                "  data.test: 256\n";
 
-static const char heading[] =
-    "\n2. Which of them learns faster where coordinates are arbitrary?\n"
-    "\n"
-    "An SO(3)-equivariant network predicts the largest eigenvalue of X^T X / N of random point clouds. Muon keeps the symmetry of its\n"
-    "weight blocks, AdamW does not, PolarAdamW stands between. Each seed is one draw of data and initial weights, on which all three are trained.\n\n";
+static const char heading[] = "\n2. Which of them learns faster where coordinates are arbitrary?\n"
+                              "\n"
+                              "An SO(3)-equivariant network predicts the largest eigenvalue of X^T X / N of "
+                              "random point clouds. Muon keeps the symmetry of its\n"
+                              "weight blocks, AdamW does not, PolarAdamW stands between. Each seed is one "
+                              "draw of data and initial weights, on which all three are trained.\n\n";
 
 typedef struct {
     const char *dir, *device;
-    int64_t     seed, jobs;
-    int         format;
+    int64_t seed, jobs;
+    int format;
 } demo_args;
 
 static const cli_option options[] = {
-    {"output", CLI_STRING(demo_args, dir), .letter = 'o', .value = "DIR", .help = "where store and report go (default: a fresh folder for temporary files)"},
-    {"device", CLI_STRING(demo_args, device), .value = "D", .def = "cpu", .help = "where to compute, see `polar info`"},
-    {"jobs", CLI_INT(demo_args, jobs, 0, 1024), .value = "N", .def = "0", .help = "runs side by side; 0: one per processor, at most 8"},
-    {"seed", CLI_INT(demo_args, seed, 0, 9007199254740992.0), .value = "N", .def = "0", .help = "of the random matrices of the covariance table"},
-    {"format", CLI_CHOICE(demo_args, format, cli_formats), .value = "F", .def = "text", .help = "other than text: only the audit, in that format"},
+    {"output", CLI_STRING(demo_args, dir), .letter = 'o', .value = "DIR",
+     .help = "where store and report go (default: a fresh folder for temporary files)"},
+    {"device", CLI_STRING(demo_args, device), .value = "D", .def = "cpu",
+     .help = "where to compute, see `polar info`"},
+    {"jobs", CLI_INT(demo_args, jobs, 0, 1024), .value = "N", .def = "0",
+     .help = "runs side by side; 0: one per processor, at most 8"},
+    {"seed", CLI_INT(demo_args, seed, 0, 9007199254740992.0), .value = "N", .def = "0",
+     .help = "of the random matrices of the covariance table"},
+    {"format", CLI_CHOICE(demo_args, format, cli_formats), .value = "F", .def = "text",
+     .help = "other than text: only the audit, in that format"},
     {0},
 };
 
 typedef struct {
     cli_context *ctx;
-    demo_args    a;
-    char        *dir, *spec, *store;    /* paths */
+    demo_args a;
+    char *dir, *spec, *store; /* paths */
 } demo;
 
 /* ---- the folder ---- */
@@ -76,7 +84,8 @@ static polar_status make_folder(demo *d)
     if (d->a.dir) PL_TRY(pl_folder_make(d->a.dir));
     else {
         snprintf(fresh, sizeof fresh, "%.900s/polar_demo_XXXXXX", base && *base ? base : "/tmp");
-        PL_NEED(mkdtemp(fresh), POLAR_E_IO, "make a folder '%s': %s (-o DIR chooses another)", fresh, strerror(errno));
+        PL_NEED(mkdtemp(fresh), POLAR_E_IO, "make a folder '%s': %s (-o DIR chooses another)", fresh,
+                strerror(errno));
     }
     d->dir = pl_strdup(d->a.dir ? d->a.dir : fresh);
     PL_NEED(d->dir, POLAR_E_NOMEM, "a path");
@@ -92,13 +101,21 @@ static polar_status make_folder(demo *d)
 static polar_status train_all(demo *d, const pl_plan *plan)
 {
     const pl_spec *spec = plan->spec;
-    const pl_store_spec row = {.name = spec->name, .sha = spec->sha, .title = spec->title, .testbed = spec->schema.name, .metric = spec->metric, .text = spec->text};
+    const pl_store_spec row = {.name = spec->name,
+                               .sha = spec->sha,
+                               .title = spec->title,
+                               .testbed = spec->schema.name,
+                               .metric = spec->metric,
+                               .text = spec->text};
     run_progress progress = {.ctx = d->ctx, .name = spec->name, .metric = spec->metric};
     pl_runner_outcome outcome;
     const pl_testbed *tb;
     stop_signal signals;
     pl_runner_opts o = PL_RUNNER_OPTS_INIT;
-    int64_t processors = pl_processor_count(), jobs = d->a.jobs ? d->a.jobs : strncmp(d->a.device, "cuda", 4) ? processors < 8 ? processors : 8 : 1;
+    int64_t processors = pl_processor_count(), jobs = d->a.jobs ? d->a.jobs
+                                                      : strncmp(d->a.device, "cuda", 4)
+                                                          ? processors < 8 ? processors : 8
+                                                          : 1;
     PL_TRY(pl_testbed_find(&tb, spec->schema.name));
     o.store = d->store;
     o.device = d->a.device;
@@ -132,7 +149,8 @@ static polar_status train(demo *d)
 
 static polar_status print_findings(FILE *out, const pl_audit *a)
 {
-    fprintf(out, "\nFound (test error of %lld paired seeds; differences with 95 %% intervals):\n", (long long)a->seed_count);
+    fprintf(out, "\nFound (test error of %lld paired seeds; differences with 95 %% intervals):\n",
+            (long long)a->seed_count);
     for (int64_t c = 0; c < a->cell_count; c++) {
         char *text;
         PL_TRY(pl_findings_cell(&text, a, c));
@@ -160,7 +178,11 @@ static polar_status tell(demo *d, pl_store *s, audit_runs *runs)
     pl_audit_destroy(a);
     PL_TRY(st);
     if (*written.note) fprintf(d->ctx->log, "note: %s\n", written.note);
-    if (d->a.format == PL_TABLE_TEXT) fprintf(out, "\nThe page with all tables and figures: %s\n(the spec, the store polar.db, tables/ and figures/ lie beside it)\n", written.page);
+    if (d->a.format == PL_TABLE_TEXT)
+        fprintf(out,
+                "\nThe page with all tables and figures: %s\n(the spec, the store polar.db, tables/ and "
+                "figures/ lie beside it)\n",
+                written.page);
     return POLAR_OK;
 }
 
@@ -179,7 +201,8 @@ static polar_status work(demo *d)
 {
     int words = d->a.format == PL_TABLE_TEXT;
     polar_device *dev;
-    PL_TRY(polar_device_open(&dev, d->a.device));    /* a wrong name or folder is told before the work, not after */
+    /* a wrong name or folder is told before the work, not after */
+    PL_TRY(polar_device_open(&dev, d->a.device));
     polar_device_close(dev);
     PL_TRY(make_folder(d));
     if (words) PL_TRY(demo_covariance(d->ctx, d->a.device, (uint64_t)d->a.seed));
@@ -205,9 +228,12 @@ const cli_command cli_cmd_demo = {
     .summary = "one minute: covariance of the optimisers' directions, a paired audit, a report",
     .usage = "[-o DIR] [options]",
     .options = options,
-    .about = "Measures the paper's covariance table with few samples; trains AdamW, Muon and PolarAdamW on the same four seeds of a small SO(3)-equivariant\n"
-             "regression at two widths; prints the paired audit and writes its report. The last lines say what was found and where the page lies.\n"
-             "Exit code 1 if the covariance theorem fails in double precision. Ctrl-C stops cleanly; the same -o DIR goes on.\n",
+    .about = "Measures the paper's covariance table with few samples; trains AdamW, Muon and PolarAdamW on "
+             "the same four seeds of a small SO(3)-equivariant\n"
+             "regression at two widths; prints the paired audit and writes its report. The last lines say "
+             "what was found and where the page lies.\n"
+             "Exit code 1 if the covariance theorem fails in double precision. Ctrl-C stops cleanly; the "
+             "same -o DIR goes on.\n",
     .examples = "  polar demo\n"
                 "  polar demo -o demo --jobs 2\n"
                 "  polar demo --format json\n",

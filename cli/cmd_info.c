@@ -1,4 +1,5 @@
-/* cmd_info.c -- `polar info`: what this build can do, on this machine. Nothing here is a list of its own where the library has one. */
+/* cmd_info.c -- `polar info`: what this build can do, on this machine. Nothing here is a list of its own
+ * where the library has one. */
 #include <string.h>
 
 #include "base/lapack.h"
@@ -14,11 +15,12 @@ typedef struct {
 } info_args;
 
 static const cli_option options[] = {
-    {"format", CLI_CHOICE(info_args, format, cli_formats), .value = "F", .def = "text", .help = "csv and tex print the operations only"},
+    {"format", CLI_CHOICE(info_args, format, cli_formats), .value = "F", .def = "text",
+     .help = "csv and tex print the operations only"},
     {0},
 };
 
-/* ---- what there is --------------------------------------------------------------------------------------------------- */
+/* ---- what there is ------------------------------------------------------------------------------ */
 
 /* Whether the device opens; its name in full, or the sentence why not. */
 static int try_device(char *out, size_t bytes, const char *name)
@@ -71,20 +73,23 @@ static polar_status ops_table(pl_table **out, pl_table_column columns[MAX_BACKEN
     char dtypes[64];
     int backends = polar_backend_count() < MAX_BACKENDS ? polar_backend_count() : MAX_BACKENDS;
     columns[0] = (pl_table_column){"op", "op", NULL, PL_CELL_TEXT, 0};
-    for (int b = 0; b < backends; b++) columns[b + 1] = (pl_table_column){polar_backend_name(b), polar_backend_name(b), NULL, PL_CELL_TEXT, 0};
+    for (int b = 0; b < backends; b++)
+        columns[b + 1] =
+            (pl_table_column){polar_backend_name(b), polar_backend_name(b), NULL, PL_CELL_TEXT, 0};
     columns[backends + 1] = (pl_table_column){"dtypes", "number formats", NULL, PL_CELL_TEXT, 0};
     PL_TRY(pl_table_create(out, "Operations: own code, or whose (\"-\": none)", columns, backends + 2));
     for (int id = 0; id < PL_OP_COUNT; id++) {
         pl_table_row(*out);
         pl_table_text(*out, pl_op_describe((pl_op_id)id)->name);
-        for (int b = 0; b < backends; b++) pl_table_text(*out, pl_backend_op_origin(pl_backend_at(b), (pl_op_id)id));
+        for (int b = 0; b < backends; b++)
+            pl_table_text(*out, pl_backend_op_origin(pl_backend_at(b), (pl_op_id)id));
         dtype_names(dtypes, sizeof dtypes, (pl_op_id)id);
         pl_table_text(*out, dtypes);
     }
     return POLAR_OK;
 }
 
-/* ---- as text --------------------------------------------------------------------------------------------------------- */
+/* ---- as text ------------------------------------------------------------------------------------ */
 
 static void print_devices(FILE *f)
 {
@@ -92,7 +97,8 @@ static void print_devices(FILE *f)
     fprintf(f, "Devices\n");
     for (int b = 0; b < polar_backend_count(); b++) {
         int ok = try_device(told, sizeof told, polar_backend_name(b));
-        fprintf(f, "  %-6s %s\n         %s%s\n", polar_backend_name(b), polar_backend_summary(b), ok ? "opens as " : "does not open: ", told);
+        fprintf(f, "  %-6s %s\n         %s%s\n", polar_backend_name(b), polar_backend_summary(b),
+                ok ? "opens as " : "does not open: ", told);
     }
 }
 
@@ -113,7 +119,8 @@ static void print_maps(FILE *f)
     fprintf(f, "\n\nCoefficient tables: X <- a X + (b A + c A A) X, A = X X^T; the last row repeats\n");
     for (int t = 0; polar_coef_table_name(t); t++)
         for (int s = 0, n = coef_rows(c, polar_coef_table_name(t)); s < n; s++)
-            fprintf(f, "  %-14s %10.6f %11.6f %10.6f\n", s ? "" : polar_coef_table_name(t), c[s].a, c[s].b, c[s].c);
+            fprintf(f, "  %-14s %10.6f %11.6f %10.6f\n", s ? "" : polar_coef_table_name(t), c[s].a, c[s].b,
+                    c[s].c);
 }
 
 /* "3.9.0", or "none". */
@@ -138,7 +145,7 @@ static polar_status print_text(FILE *f, const pl_table *ops)
     return POLAR_OK;
 }
 
-/* ---- as JSON --------------------------------------------------------------------------------------------------------- */
+/* ---- as JSON ------------------------------------------------------------------------------------ */
 
 static void json_devices(pl_json_writer *w)
 {
@@ -219,9 +226,9 @@ static polar_status run(cli_context *ctx, int argc, char **argv)
     pl_table_column columns[MAX_BACKENDS + 2];
     PL_TRY(cli_options_parse(&a, options, "info", argc, argv));
     PL_TRY(ops_table(&ops, columns));
-    polar_status st = a.format == PL_TABLE_TEXT ? print_text(ctx->out, ops)
-                    : a.format == PL_TABLE_JSON ? print_json(ctx->out, ops)
-                                                : pl_table_print(ops, ctx->out, (pl_table_format)a.format);
+    polar_status st = a.format == PL_TABLE_TEXT   ? print_text(ctx->out, ops)
+                      : a.format == PL_TABLE_JSON ? print_json(ctx->out, ops)
+                                                  : pl_table_print(ops, ctx->out, (pl_table_format)a.format);
     pl_table_destroy(ops);
     return st;
 }
@@ -231,9 +238,11 @@ const cli_command cli_cmd_info = {
     .summary = "what this build can do: devices, instruction sets, operations, maps",
     .usage = "[options]",
     .options = options,
-    .about = "Opens every device of this build and says under which full name, or why it does not open; lists the\n"
-             "instruction sets usable here, who computes each operation on each device, the polar maps and the\n"
-             "coefficient tables of Newton-Schulz.\n",
+    .about =
+        "Opens every device of this build and says under which full name, or why it does not open; lists "
+        "the\n"
+        "instruction sets usable here, who computes each operation on each device, the polar maps and the\n"
+        "coefficient tables of Newton-Schulz.\n",
     .examples = "  polar info\n"
                 "  polar info --format json\n",
     .run = run,

@@ -1,7 +1,8 @@
 /* cmd_map.c -- `polar map IN OUT`: a polar map over the matrices of a safetensors file.
  *
- * Order of work: options, the target's folder, all of IN read and looked through for NaN and infinities; only then the device, one tensor
- * after the other (a result does not depend on its batch mates), and last the file in one rename. Whatever fails, OUT is as it was.
+ * Order of work: options, the target's folder, all of IN read and looked through for NaN and infinities; only
+ * then the device, one tensor after the other (a result does not depend on its batch mates), and last the
+ * file in one rename. Whatever fails, OUT is as it was.
  */
 #include <errno.h>
 #include <fnmatch.h>
@@ -26,44 +27,55 @@
 
 typedef struct {
     const char *in, *out, *precision, *table, *device, *dtype;
-    int         map, flatten, verbose, format;
-    int64_t     steps;    /* -1: the map's */
-    cli_list    only;
+    int map, flatten, verbose, format;
+    int64_t steps; /* -1: the map's */
+    cli_list only;
 } map_args;
 
 static const cli_option options[] = {
     {"IN", CLI_ARG(map_args, in), .help = "a safetensors file"},
     {"OUT", CLI_ARG(map_args, out), .help = "where the result goes; may be IN itself"},
-    {"map", CLI_CHOICE(map_args, map, cli_map_names), .value = "NAME", .def = "ns_bf16_fused", .help = "the polar map"},
-    {"steps", CLI_INT(map_args, steps, 0, POLAR_MAX_STEPS), .value = "K", .help = "Newton-Schulz steps (default 5)"},
-    {"table", CLI_STRING(map_args, table), .value = "NAME", .help = "Newton-Schulz coefficients, see `polar info` (default jordan)"},
-    {"precision", CLI_STRING(map_args, precision), .value = "T", .help = "f64, f32, bf16 or f16 inside Newton-Schulz (default: what the map's name says)"},
-    {"device", CLI_STRING(map_args, device), .value = "D", .def = "cpu", .help = "where to compute, see `polar info`"},
-    {"only", CLI_STRINGS(map_args, only), .value = "PATTERN", .help = "only tensors whose name matches, * and ? as in a shell"},
-    {"flatten", CLI_FLAG(map_args, flatten), .help = "tensors of four and more dimensions too, as (first, product of the rest)"},
-    {"dtype", CLI_STRING(map_args, dtype), .value = "T", .help = "f64, f32 or bf16 for the mapped tensors in OUT (default: as in IN)"},
-    {"verbose", CLI_FLAG(map_args, verbose), .help = "a table of the mapped tensors: norms, singular values of the result"},
-    {"format", CLI_CHOICE(map_args, format, cli_formats), .value = "F", .def = "text", .help = "of that table"},
+    {"map", CLI_CHOICE(map_args, map, cli_map_names), .value = "NAME", .def = "ns_bf16_fused",
+     .help = "the polar map"},
+    {"steps", CLI_INT(map_args, steps, 0, POLAR_MAX_STEPS), .value = "K",
+     .help = "Newton-Schulz steps (default 5)"},
+    {"table", CLI_STRING(map_args, table), .value = "NAME",
+     .help = "Newton-Schulz coefficients, see `polar info` (default jordan)"},
+    {"precision", CLI_STRING(map_args, precision), .value = "T",
+     .help = "f64, f32, bf16 or f16 inside Newton-Schulz (default: what the map's name says)"},
+    {"device", CLI_STRING(map_args, device), .value = "D", .def = "cpu",
+     .help = "where to compute, see `polar info`"},
+    {"only", CLI_STRINGS(map_args, only), .value = "PATTERN",
+     .help = "only tensors whose name matches, * and ? as in a shell"},
+    {"flatten", CLI_FLAG(map_args, flatten),
+     .help = "tensors of four and more dimensions too, as (first, product of the rest)"},
+    {"dtype", CLI_STRING(map_args, dtype), .value = "T",
+     .help = "f64, f32 or bf16 for the mapped tensors in OUT (default: as in IN)"},
+    {"verbose", CLI_FLAG(map_args, verbose),
+     .help = "a table of the mapped tensors: norms, singular values of the result"},
+    {"format", CLI_CHOICE(map_args, format, cli_formats), .value = "F", .def = "text",
+     .help = "of that table"},
     {0},
 };
 
 typedef struct {
-    const map_args       *a;
-    polar_map_opts        opts;
-    pl_safetensors       *file;
-    pl_safetensors_entry *entries;    /* of OUT */
-    pl_safetensors_meta  *meta;       /* of OUT */
-    int64_t               n, n_meta, matrices, mapped;    /* tensors, pairs, matrices counted singly, tensors mapped */
-    int64_t               foreign;    /* matrices in F16, F8_E4M3, ... */
-    char                 *results;    /* host memory of all mapped tensors */
-    char                  told[160];  /* the value under META_KEY */
-    polar_device         *dev;
-    polar_queue          *q;
-    void                 *dev_in, *dev_out;
-    pl_table             *table;
+    const map_args *a;
+    polar_map_opts opts;
+    pl_safetensors *file;
+    pl_safetensors_entry *entries; /* of OUT */
+    pl_safetensors_meta *meta;     /* of OUT */
+    /* tensors, pairs, matrices counted singly, tensors mapped */
+    int64_t n, n_meta, matrices, mapped;
+    int64_t foreign; /* matrices in F16, F8_E4M3, ... */
+    char *results;   /* host memory of all mapped tensors */
+    char told[160];  /* the value under META_KEY */
+    polar_device *dev;
+    polar_queue *q;
+    void *dev_in, *dev_out;
+    pl_table *table;
 } job;
 
-/* ---- which tensors, and whether they can be mapped ------------------------------------------------------------------- */
+/* ---- which tensors, and whether they can be mapped ---------------------------------------------- */
 
 static int wanted(const map_args *a, const char *name)
 {
@@ -75,13 +87,15 @@ static int wanted(const map_args *a, const char *name)
 /* The tensor as one matrix or a batch of them, over its bytes in the file; 0 if it passes untouched. */
 static int as_matrices(polar_tensor *out, const pl_safetensors_entry *e, const map_args *a)
 {
-    void *data = (void *)e->data;    /* only read */
+    void *data = (void *)e->data; /* only read */
     if (e->dtype < 0 || !wanted(a, e->name)) return 0;
     if (e->ndim == 2) *out = polar_tensor_2d(data, (polar_dtype)e->dtype, e->shape[0], e->shape[1]);
-    else if (e->ndim == 3) *out = polar_tensor_3d(data, (polar_dtype)e->dtype, e->shape[0], e->shape[1], e->shape[2]);
+    else if (e->ndim == 3)
+        *out = polar_tensor_3d(data, (polar_dtype)e->dtype, e->shape[0], e->shape[1], e->shape[2]);
     else if (e->ndim >= 4 && a->flatten) {
         int64_t rest = e->bytes ? 1 : 0;
-        for (int d = 1; d < e->ndim && rest; d++) rest *= e->shape[d];    /* fits: the reader checked the product */
+        /* fits: the reader checked the product */
+        for (int d = 1; d < e->ndim && rest; d++) rest *= e->shape[d];
         *out = polar_tensor_2d(data, (polar_dtype)e->dtype, e->shape[0], rest);
     } else return 0;
     return 1;
@@ -101,19 +115,21 @@ static void print_index(char *out, size_t bytes, const pl_safetensors_entry *e, 
         at[d] = i % e->shape[d];
         i /= e->shape[d];
     }
-    for (int d = 0; d < e->ndim && used < bytes; d++) used += (size_t)snprintf(out + used, bytes - used, "%s%lld", d ? ", " : "[", (long long)at[d]);
+    for (int d = 0; d < e->ndim && used < bytes; d++)
+        used += (size_t)snprintf(out + used, bytes - used, "%s%lld", d ? ", " : "[", (long long)at[d]);
     if (used < bytes) snprintf(out + used, bytes - used, "]");
 }
 
-static polar_status check_finite(const pl_safetensors_entry *e, const void *data, polar_dtype dtype, const char *whose)
+static polar_status check_finite(const pl_safetensors_entry *e, const void *data, polar_dtype dtype,
+                                 const char *whose)
 {
     for (int64_t i = 0, n = elements(e); i < n; i++) {
         double x = pl_load_f64(data, dtype, i);
         if (isfinite(x)) continue;
         char at[200];
         print_index(at, sizeof at, e, i);
-        return PL_FAIL(POLAR_E_FORMAT, "tensor '%s' %s %s at %s: nothing was written", pl_text_shown(e->name).text, whose,
-                       isnan(x) ? "NaN" : "an infinity", at);
+        return PL_FAIL(POLAR_E_FORMAT, "tensor '%s' %s %s at %s: nothing was written",
+                       pl_text_shown(e->name).text, whose, isnan(x) ? "NaN" : "an infinity", at);
     }
     return POLAR_OK;
 }
@@ -125,8 +141,10 @@ static polar_status check_folder(char *target, const char *path)
     char *slash = strrchr(target, '/');
     if (slash) slash[slash == target] = 0;
     const char *name = slash ? target : ".";
-    PL_NEED(stat(name, &info) == 0 && S_ISDIR(info.st_mode), POLAR_E_ARG, "'%s', where '%s' would go, is not a folder", name, path);
-    PL_NEED(access(name, W_OK | X_OK) == 0, POLAR_E_IO, "cannot write in folder '%s': %s", name, strerror(errno));
+    PL_NEED(stat(name, &info) == 0 && S_ISDIR(info.st_mode), POLAR_E_ARG,
+            "'%s', where '%s' would go, is not a folder", name, path);
+    PL_NEED(access(name, W_OK | X_OK) == 0, POLAR_E_IO, "cannot write in folder '%s': %s", name,
+            strerror(errno));
     return POLAR_OK;
 }
 
@@ -153,18 +171,20 @@ static polar_status choose_map(job *j)
     snprintf(j->told, sizeof j->told, "%s", name);
     if (j->opts.kind != POLAR_MAP_NEWTON_SCHULZ) {
         int none = a->steps < 0 && !a->table && !a->precision;
-        PL_NEED(none, POLAR_E_ARG, "map: --steps, --table and --precision are for Newton-Schulz; --map %s has none", name);
+        PL_NEED(none, POLAR_E_ARG,
+                "map: --steps, --table and --precision are for Newton-Schulz; --map %s has none", name);
         return POLAR_OK;
     }
     if (a->steps >= 0) j->opts.steps = (int)a->steps;
     if (a->table) j->opts.table = a->table;
     if (a->precision) PL_TRY(polar_dtype_parse(&j->opts.precision, a->precision));
     PL_TRY(polar_coef_table(coefs, j->opts.steps, j->opts.table));
-    snprintf(j->told, sizeof j->told, "%s precision=%s steps=%d table=%s", name, polar_dtype_name(j->opts.precision), j->opts.steps, j->opts.table);
+    snprintf(j->told, sizeof j->told, "%s precision=%s steps=%d table=%s", name,
+             polar_dtype_name(j->opts.precision), j->opts.steps, j->opts.table);
     return POLAR_OK;
 }
 
-/* ---- the work -------------------------------------------------------------------------------------------------------- */
+/* ---- the work ----------------------------------------------------------------------------------- */
 
 /* Entries of OUT, memory for the results; finds everything that is wrong with IN. */
 static polar_status prepare(job *j)
@@ -188,8 +208,8 @@ static polar_status prepare(job *j)
         j->mapped++;
         j->matrices += t.ndim == 3 ? t.shape[0] : 1;
     }
-    PL_NEED(j->mapped || !j->a->only.count, POLAR_E_ARG, "map: no matrix in '%s' has a name like '%s'", j->a->in,
-            pl_text_shown(j->a->only.items[0]).text);
+    PL_NEED(j->mapped || !j->a->only.count, POLAR_E_ARG, "map: no matrix in '%s' has a name like '%s'",
+            j->a->in, pl_text_shown(j->a->only.items[0]).text);
     j->results = pl_alloc((size_t)total + 1);
     PL_NEED(j->results, POLAR_E_NOMEM, "%lld bytes for the results", (long long)total);
     PL_TRY(polar_device_open(&j->dev, j->a->device));
@@ -235,9 +255,9 @@ static polar_status map_all(job *j, const cli_context *ctx)
     return st;
 }
 
-/* ---- the file -------------------------------------------------------------------------------------------------------- */
+/* ---- the file ----------------------------------------------------------------------------------- */
 
-static volatile sig_atomic_t caught;    /* a signal's number, kept while the file is being written */
+static volatile sig_atomic_t caught; /* a signal's number, kept while the file is being written */
 
 static void catch_signal(int number)
 {
@@ -287,10 +307,15 @@ static polar_status work(job *j, const cli_context *ctx)
     if (j->table) PL_TRY(pl_table_print(j->table, ctx->out, (pl_table_format)j->a->format));
     int64_t passed = j->n - j->mapped;
     if (names > 1)
-        fprintf(ctx->log, "note: '%s' had %ld names (hard links): the others keep the old file\n", pl_text_shown(j->a->out).text, names);
+        fprintf(ctx->log, "note: '%s' had %ld names (hard links): the others keep the old file\n",
+                pl_text_shown(j->a->out).text, names);
     if (j->foreign)
-        fprintf(ctx->log, "note: passed untouched, as polar does not compute in F16 and the like: %lld of the matrices\n", (long long)j->foreign);
-    fprintf(j->a->format == PL_TABLE_TEXT ? ctx->out : ctx->log, "mapped %lld matri%s, passed %lld tensor%s\n", (long long)j->matrices,
+        fprintf(
+            ctx->log,
+            "note: passed untouched, as polar does not compute in F16 and the like: %lld of the matrices\n",
+            (long long)j->foreign);
+    fprintf(j->a->format == PL_TABLE_TEXT ? ctx->out : ctx->log,
+            "mapped %lld matri%s, passed %lld tensor%s\n", (long long)j->matrices,
             j->matrices == 1 ? "x" : "ces", (long long)passed, passed == 1 ? "" : "s");
     return POLAR_OK;
 }
@@ -320,11 +345,16 @@ const cli_command cli_cmd_map = {
     .summary = "apply a polar map to the matrices of a safetensors file",
     .usage = "IN OUT [options]",
     .options = options,
-    .about = "Every matrix (two dimensions) and every batch of matrices (three, the batch first) in f64, f32 or bf16 is\n"
-             "replaced by its polar map; all other tensors pass byte by byte. The last line says how many of each there\n"
-             "were. A NaN or an infinity in a matrix is an error and nothing is written; OUT is never half-written. OUT\n"
-             "keeps IN's metadata and says under the key " META_KEY " what was done. An OUT that is there keeps its mode; a\n"
-             "symbolic link stays one. A file of ours that is damaged (polar.checksum) is refused; files of others are not checked.\n",
+    .about = "Every matrix (two dimensions) and every batch of matrices (three, the batch first) in f64, f32 "
+             "or bf16 is\n"
+             "replaced by its polar map; all other tensors pass byte by byte. The last line says how many of "
+             "each there\n"
+             "were. A NaN or an infinity in a matrix is an error and nothing is written; OUT is never "
+             "half-written. OUT\n"
+             "keeps IN's metadata and says under the key " META_KEY
+             " what was done. An OUT that is there keeps its mode; a\n"
+             "symbolic link stays one. A file of ours that is damaged (polar.checksum) is refused; files of "
+             "others are not checked.\n",
     .examples = "  polar map update.safetensors orthogonal.safetensors\n"
                 "  polar map w.safetensors w.safetensors --map exact --only 'blocks.*.weight' --verbose\n",
     .run = run,

@@ -1,6 +1,8 @@
-/* cmd_plan.c -- `polar plan SPEC`: the runs of a spec, what is done already, and what the rest costs; nothing is run or written.
+/* cmd_plan.c -- `polar plan SPEC`: the runs of a spec, what is done already, and what the rest costs; nothing
+ * is run or written.
  *
- * One line per cell and arm. Costs come from a dry run of the testbed on the chosen device; what is done from the store, when there is one.
+ * One line per cell and arm. Costs come from a dry run of the testbed on the chosen device; what is done from
+ * the store, when there is one.
  */
 #include <string.h>
 #include <unistd.h>
@@ -16,43 +18,49 @@
 
 typedef struct plan_args {
     const char *spec, *keys, *store, *device;
-    cli_list    set;
-    run_data    pictures;
-    int         format, runs, routes;
+    cli_list set;
+    run_data pictures;
+    int format, runs, routes;
 } plan_args;
 
 static const cli_option options[] = {
     {"SPEC", CLI_ARG(plan_args, spec), .optional = 1, .help = "a spec file, as under specs/"},
     RUN_DATA_OPTIONS(plan_args, pictures),
-    {"set", CLI_STRINGS(plan_args, set), .value = "KEY=VALUE", .help = "seeds=0..7, arms=muon,adamw, model.width=16,32, or any key of the runs"},
-    {"store", CLI_STRING(plan_args, store), .value = "FILE", .help = "where finished runs are looked up (default " DEFAULT_STORE ", if it is there)"},
-    {"device", CLI_STRING(plan_args, device), .value = "NAME", .def = "cpu", .help = "whose operations are counted"},
-    {"format", CLI_CHOICE(plan_args, format, cli_formats), .value = "F", .def = "text", .help = "of the table"},
+    {"set", CLI_STRINGS(plan_args, set), .value = "KEY=VALUE",
+     .help = "seeds=0..7, arms=muon,adamw, model.width=16,32, or any key of the runs"},
+    {"store", CLI_STRING(plan_args, store), .value = "FILE",
+     .help = "where finished runs are looked up (default " DEFAULT_STORE ", if it is there)"},
+    {"device", CLI_STRING(plan_args, device), .value = "NAME", .def = "cpu",
+     .help = "whose operations are counted"},
+    {"format", CLI_CHOICE(plan_args, format, cli_formats), .value = "F", .def = "text",
+     .help = "of the table"},
     {"runs", CLI_FLAG(plan_args, runs), .help = "one line per run, with its id, instead"},
     {"routes", CLI_FLAG(plan_args, routes), .help = "also which parameters each arm sends to which route"},
-    {"keys", CLI_STRING(plan_args, keys), .value = "TESTBED", .help = "list the keys a run of this testbed has, and nothing else"},
+    {"keys", CLI_STRING(plan_args, keys), .value = "TESTBED",
+     .help = "list the keys a run of this testbed has, and nothing else"},
     {0},
 };
 
 typedef struct plan_job {
     const plan_args *a;
-    cli_context     *ctx;
-    pl_spec         *spec;
-    pl_plan         *plan;
-    pl_store        *store;        /* or NULL */
-    polar_device    *dev;
-    pl_table        *table;
-    pl_run_state    *states;       /* of every run */
-    double          *walls;
+    cli_context *ctx;
+    pl_spec *spec;
+    pl_plan *plan;
+    pl_store *store; /* or NULL */
+    polar_device *dev;
+    pl_table *table;
+    pl_run_state *states; /* of every run */
+    double *walls;
 } plan_job;
 
-/* ---- keys -------------------------------------------------------------------------------------------------------------- */
+/* ---- keys --------------------------------------------------------------------------------------- */
 
 static polar_status print_keys(cli_context *ctx, const plan_args *a)
 {
     static const pl_table_column columns[] = {
-        {"key", "key", NULL, PL_CELL_TEXT, 0}, {"type", "type", NULL, PL_CELL_TEXT, 0}, {"default", "default", NULL, PL_CELL_TEXT, 0},
-        {"takes", "takes", NULL, PL_CELL_TEXT, 0}, {"help", "what it is", NULL, PL_CELL_TEXT, 0},
+        {"key", "key", NULL, PL_CELL_TEXT, 0},         {"type", "type", NULL, PL_CELL_TEXT, 0},
+        {"default", "default", NULL, PL_CELL_TEXT, 0}, {"takes", "takes", NULL, PL_CELL_TEXT, 0},
+        {"help", "what it is", NULL, PL_CELL_TEXT, 0},
     };
     const pl_testbed *tb;
     pl_table *t;
@@ -74,7 +82,7 @@ static polar_status print_keys(cli_context *ctx, const plan_args *a)
     return st;
 }
 
-/* ---- what is done ------------------------------------------------------------------------------------------------------ */
+/* ---- what is done ------------------------------------------------------------------------------- */
 
 static polar_status look_up_runs(plan_job *j)
 {
@@ -86,19 +94,21 @@ static polar_status look_up_runs(plan_job *j)
     PL_TRY(pl_store_open(&j->store, path, PL_STORE_READ));
     for (int64_t i = 0; i < j->plan->count; i++) {
         polar_status st = pl_store_run_state(j->store, j->plan->runs[i].id, &j->states[i], &j->walls[i]);
-        if (st == POLAR_E_ARG) j->states[i] = PL_RUN_PLANNED, j->walls[i] = 0;    /* a run it has never heard of */
+        /* a run it has never heard of */
+        if (st == POLAR_E_ARG) j->states[i] = PL_RUN_PLANNED, j->walls[i] = 0;
         else PL_TRY(st);
     }
     return POLAR_OK;
 }
 
-/* ---- one line per run -------------------------------------------------------------------------------------------------- */
+/* ---- one line per run --------------------------------------------------------------------------- */
 
 static polar_status list_runs(plan_job *j)
 {
     static const pl_table_column columns[] = {
-        {"id", "id", NULL, PL_CELL_TEXT, 0}, {"cell", "cell", NULL, PL_CELL_TEXT, 0}, {"arm", "arm", NULL, PL_CELL_TEXT, 0},
-        {"seed", "seed", NULL, PL_CELL_INTEGER, 0}, {"state", "state", NULL, PL_CELL_TEXT, 0},
+        {"id", "id", NULL, PL_CELL_TEXT, 0},       {"cell", "cell", NULL, PL_CELL_TEXT, 0},
+        {"arm", "arm", NULL, PL_CELL_TEXT, 0},     {"seed", "seed", NULL, PL_CELL_INTEGER, 0},
+        {"state", "state", NULL, PL_CELL_TEXT, 0},
     };
     PL_TRY(pl_table_create(&j->table, j->spec->title, columns, j->store ? 5 : 4));
     for (int64_t i = 0; i < j->plan->count; i++) {
@@ -113,11 +123,11 @@ static polar_status list_runs(plan_job *j)
     return pl_table_print(j->table, j->ctx->out, (pl_table_format)j->a->format);
 }
 
-/* ---- one line per cell and arm ----------------------------------------------------------------------------------------- */
+/* ---- one line per cell and arm ------------------------------------------------------------------ */
 
 typedef struct line_sum {
     int64_t runs, twins, finished, diverged;
-    double  wall;                  /* of the finished ones */
+    double wall; /* of the finished ones */
 } line_sum;
 
 static line_sum sum_line(const plan_job *j, int cell, int arm)
@@ -146,11 +156,11 @@ static const char *print_time(char out[32], double seconds)
 }
 
 typedef struct plan_total {
-    double  flops, bytes, seconds;    /* of what is left */
+    double flops, bytes, seconds; /* of what is left */
     int64_t left, untimed, finished;
-    size_t  memory;
-    int     may_stop;                 /* some run, before its last epoch */
-    const char *note;                 /* of the estimates; or NULL */
+    size_t memory;
+    int may_stop;     /* some run, before its last epoch */
+    const char *note; /* of the estimates; or NULL */
 } plan_total;
 
 static void add_line(plan_job *j, int cell, int arm, const pl_estimate *e, plan_total *sum)
@@ -193,23 +203,30 @@ static void print_total(const plan_job *j, const plan_total *sum)
     char time[32];
     const pl_plan *p = j->plan;
     long long cells = p->cell_count, seeds = j->spec->seed_count, arms = j->spec->arm_count;
-    fprintf(out, "\n%lld cell%s x %lld seed%s x %lld arm%s = %lld runs", cells, cells == 1 ? "" : "s", seeds, seeds == 1 ? "" : "s", arms, arms == 1 ? "" : "s",
-            (long long)p->count);
+    fprintf(out, "\n%lld cell%s x %lld seed%s x %lld arm%s = %lld runs", cells, cells == 1 ? "" : "s", seeds,
+            seeds == 1 ? "" : "s", arms, arms == 1 ? "" : "s", (long long)p->count);
     if (p->distinct < p->count) fprintf(out, ", %lld of them distinct", (long long)p->distinct);
     if (j->store) fprintf(out, "; %lld finished in %s", (long long)sum->finished, pl_store_path(j->store));
-    fprintf(out, ".\nLeft: %lld runs, %s%.3g TFLOP and %.3g TB moved%s; %.3g MB per run.\n", (long long)sum->left, sum->may_stop ? "at most " : "", sum->flops / 1e12,
-            sum->bytes / 1e12, sum->may_stop ? " if none stops early" : "", (double)sum->memory / 1e6);
+    fprintf(out, ".\nLeft: %lld runs, %s%.3g TFLOP and %.3g TB moved%s; %.3g MB per run.\n",
+            (long long)sum->left, sum->may_stop ? "at most " : "", sum->flops / 1e12, sum->bytes / 1e12,
+            sum->may_stop ? " if none stops early" : "", (double)sum->memory / 1e6);
     if (sum->note) fprintf(out, "Note: %s.\n", sum->note);
-    if (j->store && sum->left && !sum->untimed) fprintf(out, "About %s for one job, by the times of finished runs.\n", print_time(time, sum->seconds));
+    if (j->store && sum->left && !sum->untimed)
+        fprintf(out, "About %s for one job, by the times of finished runs.\n",
+                print_time(time, sum->seconds));
 }
 
 static polar_status print_routes(const plan_job *j, const char *const *routes)
 {
     for (int a = 0; a < j->spec->arm_count; a++) {
-        int same = 0;    /* the same table as an earlier arm's */
+        int same = 0; /* the same table as an earlier arm's */
         while (same < a && strcmp(routes[same], routes[a])) same++;
-        if (same < a) fprintf(j->ctx->out, "\nRoutes of %s: as those of %s.\n", j->spec->arms[a].name, j->spec->arms[same].name);
-        else fprintf(j->ctx->out, "\nRoutes of %s in cell %s:\n%s", j->spec->arms[a].name, j->plan->cells[0], routes[a]);
+        if (same < a)
+            fprintf(j->ctx->out, "\nRoutes of %s: as those of %s.\n", j->spec->arms[a].name,
+                    j->spec->arms[same].name);
+        else
+            fprintf(j->ctx->out, "\nRoutes of %s in cell %s:\n%s", j->spec->arms[a].name, j->plan->cells[0],
+                    routes[a]);
     }
     return POLAR_OK;
 }
@@ -235,7 +252,8 @@ static polar_status list_cells(plan_job *j, char **routes)
     const pl_testbed *tb;
     plan_total sum = {0};
     PL_TRY(pl_testbed_find(&tb, j->spec->schema.name));
-    PL_NEED(tb->estimate, POLAR_E_UNSUPPORTED, "testbed %s cannot tell what a run costs: try --runs", j->spec->schema.name);
+    PL_NEED(tb->estimate, POLAR_E_UNSUPPORTED, "testbed %s cannot tell what a run costs: try --runs",
+            j->spec->schema.name);
     PL_TRY(polar_device_open(&j->dev, j->a->device));
     PL_TRY(pl_table_create(&j->table, j->spec->title, columns, j->store ? 14 : 11));
     for (int c = 0; c < j->plan->cell_count; c++)
@@ -252,12 +270,13 @@ static polar_status list_cells(plan_job *j, char **routes)
     return j->a->routes ? print_routes(j, (const char *const *)routes) : POLAR_OK;
 }
 
-/* ---- the command ------------------------------------------------------------------------------------------------------- */
+/* ---- the command -------------------------------------------------------------------------------- */
 
 static polar_status work(plan_job *j)
 {
     pl_schema schemas[PL_TESTBED_MAX];
-    PL_TRY(pl_spec_read(&j->spec, j->a->spec, schemas, pl_testbed_schemas(schemas), j->a->set.items, j->a->set.count));
+    PL_TRY(pl_spec_read(&j->spec, j->a->spec, schemas, pl_testbed_schemas(schemas), j->a->set.items,
+                        j->a->set.count));
     PL_TRY(pl_plan_create(&j->plan, j->spec));
     PL_TRY(look_up_runs(j));
     if (j->a->runs) return list_runs(j);
@@ -277,7 +296,8 @@ static polar_status run(cli_context *ctx, int argc, char **argv)
         PL_NEED(!a.spec, POLAR_E_ARG, "plan: --keys lists the keys of a testbed; it wants no SPEC");
         return print_keys(ctx, &a);
     }
-    PL_NEED(a.spec, POLAR_E_ARG, "plan: SPEC is missing: a spec file, as under specs/ (`polar plan --help` tells more)");
+    PL_NEED(a.spec, POLAR_E_ARG,
+            "plan: SPEC is missing: a spec file, as under specs/ (`polar plan --help` tells more)");
     PL_TRY(run_data_settings(&a.set, &a.pictures, 0, "plan"));
     plan_job j = {.a = &a, .ctx = ctx};
     polar_status st = work(&j);
@@ -296,9 +316,12 @@ const cli_command cli_cmd_plan = {
     .summary = "show the runs of a spec, what is done and what the rest costs",
     .usage = "SPEC [options] | --keys TESTBED",
     .options = options,
-    .about = "Reads and checks a spec (docs/specs.md) and lists its runs by cell and arm: how many, what a step and a run\n"
-             "cost by a dry run (operations as the device counts them; a run at its full number of epochs), how many weights take\n"
-             "which route, and with a store how many runs are finished. Nothing is computed and nothing is written.\n",
+    .about = "Reads and checks a spec (docs/specs.md) and lists its runs by cell and arm: how many, what a "
+             "step and a run\n"
+             "cost by a dry run (operations as the device counts them; a run at its full number of epochs), "
+             "how many weights take\n"
+             "which route, and with a store how many runs are finished. Nothing is computed and nothing is "
+             "written.\n",
     .examples = "  polar plan specs/paper/so3_capacity.yaml\n"
                 "  polar plan specs/open/so3_schur_only.yaml --set seeds=0..7 --set model.width=16 --routes\n"
                 "  polar plan specs/demo/so3_small.yaml --runs --format csv\n"

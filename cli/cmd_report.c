@@ -11,14 +11,17 @@
 #include "report/report.h"
 
 typedef struct report_args {
-    cli_list    specs;
+    cli_list specs;
     const char *dir, *store;
 } report_args;
 
 static const cli_option options[] = {
-    {"SPEC", CLI_ARGS(report_args, specs), .help = "spec files, or names of specs in the store (default: every spec of the store)"},
-    {"output", CLI_STRING(report_args, dir), .letter = 'o', .value = "DIR", .def = "report", .help = "the folder to write, made if it is not there"},
-    {"store", CLI_STRING(report_args, store), .value = "FILE", .def = "polar.db", .help = "where `polar run` put the results"},
+    {"SPEC", CLI_ARGS(report_args, specs),
+     .help = "spec files, or names of specs in the store (default: every spec of the store)"},
+    {"output", CLI_STRING(report_args, dir), .letter = 'o', .value = "DIR", .def = "report",
+     .help = "the folder to write, made if it is not there"},
+    {"store", CLI_STRING(report_args, store), .value = "FILE", .def = "polar.db",
+     .help = "where `polar run` put the results"},
     {0},
 };
 
@@ -53,15 +56,21 @@ static polar_status write_report(cli_context *ctx, const report_args *a, char **
 {
     pl_store *s;
     pl_report_outcome out;
-    pl_report_opts o = {.dir = a->dir, .specs = a->specs.count ? (const char *const *)names : NULL, .spec_count = a->specs.count, .code = pl_code_version(),
-                        .progress = show_progress, .left_out = show_left_out, .progress_arg = ctx};
+    pl_report_opts o = {.dir = a->dir,
+                        .specs = a->specs.count ? (const char *const *)names : NULL,
+                        .spec_count = a->specs.count,
+                        .code = pl_code_version(),
+                        .progress = show_progress,
+                        .left_out = show_left_out,
+                        .progress_arg = ctx};
     PL_TRY(pl_store_open(&s, a->store, PL_STORE_READ));
     polar_status st = pl_report_write(&out, s, &o);
     pl_store_close(s);
     cli_line_clear(ctx);
     PL_TRY(st);
     if (*out.note) fprintf(ctx->log, "note: %s\n", out.note);
-    fprintf(ctx->out, "%lld spec%s, %lld tables, %lld figures: %s\n", (long long)out.specs, out.specs == 1 ? "" : "s", (long long)out.tables, (long long)out.figures, out.page);
+    fprintf(ctx->out, "%lld spec%s, %lld tables, %lld figures: %s\n", (long long)out.specs,
+            out.specs == 1 ? "" : "s", (long long)out.tables, (long long)out.figures, out.page);
     return POLAR_OK;
 }
 
@@ -82,10 +91,14 @@ const cli_command cli_cmd_report = {
     .summary = "tables (text, CSV, TeX), figures (SVG, PNG) and one page of a store's audits",
     .usage = "[SPEC..] [-o DIR] [options]",
     .options = options,
-    .about = "Writes DIR/index.html, one self-contained page with the tables and figures of every spec, the paper's values beside ours, what is\n"
-             "missing and where each number comes from; and the tables and figures as files under DIR/tables and DIR/figures. Specs that\n"
-             "belong together (the paper's DeiT recipes and budgets) are also compared with each other, seed by seed. Reads the store only. Figures\n"
-             "are drawn by gnuplot; without it the tables and the page are written all the same. A spec whose rows cannot be used is left out and\n"
+    .about = "Writes DIR/index.html, one self-contained page with the tables and figures of every spec, the "
+             "paper's values beside ours, what is\n"
+             "missing and where each number comes from; and the tables and figures as files under DIR/tables "
+             "and DIR/figures. Specs that\n"
+             "belong together (the paper's DeiT recipes and budgets) are also compared with each other, seed "
+             "by seed. Reads the store only. Figures\n"
+             "are drawn by gnuplot; without it the tables and the page are written all the same. A spec "
+             "whose rows cannot be used is left out and\n"
              "listed with its reason, unless it was asked for by name.\n",
     .examples = "  polar report -o out\n"
                 "  polar report specs/demo/so3_small.yaml --store small.db -o out\n"

@@ -1,4 +1,5 @@
-/* cmd_run.c -- `polar run SPEC`: does every run of a spec that the store does not have yet, and prints what came out by cell and arm. */
+/* cmd_run.c -- `polar run SPEC`: does every run of a spec that the store does not have yet, and prints what
+ * came out by cell and arm. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,30 +17,39 @@
 
 typedef struct run_args {
     const char *spec, *store, *device, *budget;
-    cli_list    set;
-    run_data    pictures;
-    int64_t     jobs, gauge_shadow, ensemble;
-    double      save_every;
-    int         retry, format;
+    cli_list set;
+    run_data pictures;
+    int64_t jobs, gauge_shadow, ensemble;
+    double save_every;
+    int retry, format;
 } run_args;
 
 static const cli_option options[] = {
     {"SPEC", CLI_ARG(run_args, spec), .help = "a spec file, as under specs/"},
-    {"jobs", CLI_INT(run_args, jobs, 1, 1024), .value = "N", .def = "1", .help = "runs side by side, each on its share of the processors"},
-    {"device", CLI_STRING(run_args, device), .value = "NAME", .def = "cpu", .help = "where runs are made; on cuda runs of one shape are trained together"},
+    {"jobs", CLI_INT(run_args, jobs, 1, 1024), .value = "N", .def = "1",
+     .help = "runs side by side, each on its share of the processors"},
+    {"device", CLI_STRING(run_args, device), .value = "NAME", .def = "cpu",
+     .help = "where runs are made; on cuda runs of one shape are trained together"},
     RUN_DATA_OPTIONS(run_args, pictures),
-    {"set", CLI_STRINGS(run_args, set), .value = "KEY=VALUE", .help = "seeds=0..7, arms=muon,adamw, model.width=16,32, or any key of the runs"},
-    {"store", CLI_STRING(run_args, store), .value = "FILE", .def = "polar.db", .help = "where results are kept; made where there is none"},
-    {"budget", CLI_STRING(run_args, budget), .value = "TIME", .help = "save and leave after so long: 90s, 8m, 1h30m"},
-    {"save-every", CLI_DOUBLE(run_args, save_every, 0, 86400), .value = "S", .def = "5", .help = "seconds between checkpoints of a run"},
-    {"gauge-shadow", CLI_INT(run_args, gauge_shadow, 0, 64), .value = "K", .def = "0", .help = "follow every Schur block with K shadow optimisers (gauge.shadows)"},
-    {"ensemble", CLI_INT(run_args, ensemble, 0, 4096), .value = "N", .def = "0", .help = "the most runs trained together (0: 64 on cuda, 1 elsewhere)"},
+    {"set", CLI_STRINGS(run_args, set), .value = "KEY=VALUE",
+     .help = "seeds=0..7, arms=muon,adamw, model.width=16,32, or any key of the runs"},
+    {"store", CLI_STRING(run_args, store), .value = "FILE", .def = "polar.db",
+     .help = "where results are kept; made where there is none"},
+    {"budget", CLI_STRING(run_args, budget), .value = "TIME",
+     .help = "save and leave after so long: 90s, 8m, 1h30m"},
+    {"save-every", CLI_DOUBLE(run_args, save_every, 0, 86400), .value = "S", .def = "5",
+     .help = "seconds between checkpoints of a run"},
+    {"gauge-shadow", CLI_INT(run_args, gauge_shadow, 0, 64), .value = "K", .def = "0",
+     .help = "follow every Schur block with K shadow optimisers (gauge.shadows)"},
+    {"ensemble", CLI_INT(run_args, ensemble, 0, 4096), .value = "N", .def = "0",
+     .help = "the most runs trained together (0: 64 on cuda, 1 elsewhere)"},
     {"retry", CLI_FLAG(run_args, retry), .help = "make diverged runs again"},
-    {"format", CLI_CHOICE(run_args, format, cli_formats), .value = "F", .def = "text", .help = "of the table"},
+    {"format", CLI_CHOICE(run_args, format, cli_formats), .value = "F", .def = "text",
+     .help = "of the table"},
     {0},
 };
 
-/* ---- options ----------------------------------------------------------------------------------------------------------- */
+/* ---- options ------------------------------------------------------------------------------------ */
 
 /* "90", "90s", "8m", "1h30m" -> seconds. */
 static polar_status parse_time(double *out, const char *text)
@@ -56,22 +66,25 @@ static polar_status parse_time(double *out, const char *text)
         total += n * unit;
         p = *end ? end + 1 : end;
     }
-    PL_NEED(parts && !*p && total > 0, POLAR_E_ARG, "run: --budget wants a time such as 90s, 8m or 1h30m, got '%s'", pl_text_shown(text).text);
+    PL_NEED(parts && !*p && total > 0, POLAR_E_ARG,
+            "run: --budget wants a time such as 90s, 8m or 1h30m, got '%s'", pl_text_shown(text).text);
     *out = total;
     return POLAR_OK;
 }
 
-/* ---- the table --------------------------------------------------------------------------------------------------------- */
+/* ---- the table ---------------------------------------------------------------------------------- */
 
 typedef struct cell_sum {
-    int64_t runs, done, diverged, values;            /* values: of done, those with a finite number (l10 has none before ten epochs) */
-    double  sum, squares, min, max, epochs, wall;    /* squares: of the differences from the mean */
+    /* values: of done, those with a finite number (l10 has none before ten epochs) */
+    int64_t runs, done, diverged, values;
+    double sum, squares, min, max, epochs, wall; /* squares: of the differences from the mean */
 } cell_sum;
 
 /* All of them in two passes over the plan: sums first, then the squares of what differs from the mean. */
 static void sum_cells(cell_sum *sums, const pl_plan *plan, const pl_store_members *m, const char *metric)
 {
-    for (int i = 0; i < plan->cell_count * plan->spec->arm_count; i++) sums[i] = (cell_sum){.min = INFINITY, .max = -INFINITY};
+    for (int i = 0; i < plan->cell_count * plan->spec->arm_count; i++)
+        sums[i] = (cell_sum){.min = INFINITY, .max = -INFINITY};
     for (int pass = 0; pass < 2; pass++)
         for (int64_t i = 0; i < plan->count; i++) {
             cell_sum *s = &sums[plan->runs[i].cell_index * plan->spec->arm_count + plan->runs[i].arm_index];
@@ -103,16 +116,23 @@ static void number_or_none(pl_table *t, int there, double x)
     else pl_table_none(t);
 }
 
-static polar_status print_table(cli_context *ctx, const run_args *a, const pl_plan *plan, const pl_store_members *m)
+static polar_status print_table(cli_context *ctx, const run_args *a, const pl_plan *plan,
+                                const pl_store_members *m)
 {
     int percent = pl_metric_of(plan->spec->metric).percent;
     pl_cell_style style = percent ? PL_CELL_FIXED : PL_CELL_SCI;
     const pl_table_column columns[] = {
-        {"cell", "cell", NULL, PL_CELL_TEXT, 0}, {"arm", "arm", NULL, PL_CELL_TEXT, 0}, {"runs", "runs", NULL, PL_CELL_INTEGER, 0},
-        {"done", "done", NULL, PL_CELL_INTEGER, 0}, {"diverged", "diverged", NULL, PL_CELL_INTEGER, 0},
-        {"mean", "mean", plan->spec->metric, style, percent ? 2 : 4}, {"sd", "sd", plan->spec->metric, style, percent ? 2 : 1},
-        {"min", "min", plan->spec->metric, style, percent ? 2 : 3}, {"max", "max", plan->spec->metric, style, percent ? 2 : 3},
-        {"epochs", "epochs", "mean", PL_CELL_FIXED, 1}, {"wall", "seconds", "mean", PL_CELL_FIXED, 2},
+        {"cell", "cell", NULL, PL_CELL_TEXT, 0},
+        {"arm", "arm", NULL, PL_CELL_TEXT, 0},
+        {"runs", "runs", NULL, PL_CELL_INTEGER, 0},
+        {"done", "done", NULL, PL_CELL_INTEGER, 0},
+        {"diverged", "diverged", NULL, PL_CELL_INTEGER, 0},
+        {"mean", "mean", plan->spec->metric, style, percent ? 2 : 4},
+        {"sd", "sd", plan->spec->metric, style, percent ? 2 : 1},
+        {"min", "min", plan->spec->metric, style, percent ? 2 : 3},
+        {"max", "max", plan->spec->metric, style, percent ? 2 : 3},
+        {"epochs", "epochs", "mean", PL_CELL_FIXED, 1},
+        {"wall", "seconds", "mean", PL_CELL_FIXED, 2},
     };
     pl_table *t = NULL;
     cell_sum *sums = pl_calloc((size_t)(plan->cell_count * plan->spec->arm_count), sizeof *sums);
@@ -146,7 +166,8 @@ static polar_status report(cli_context *ctx, const run_args *a, const pl_plan *p
     pl_store *s = NULL;
     pl_store_members m = {0};
     const char **ids = pl_calloc((size_t)plan->count, sizeof *ids);
-    polar_status st = ids ? pl_store_open(&s, a->store, PL_STORE_READ) : PL_FAIL(POLAR_E_NOMEM, "a table of %lld runs", (long long)plan->count);
+    polar_status st = ids ? pl_store_open(&s, a->store, PL_STORE_READ)
+                          : PL_FAIL(POLAR_E_NOMEM, "a table of %lld runs", (long long)plan->count);
     for (int64_t i = 0; ids && i < plan->count; i++) ids[i] = plan->runs[i].id;
     if (st == POLAR_OK) st = pl_store_select_runs(&m, s, ids, plan->count);
     if (st == POLAR_OK) st = print_table(ctx, a, plan, &m);
@@ -156,13 +177,16 @@ static polar_status report(cli_context *ctx, const run_args *a, const pl_plan *p
     return st;
 }
 
-/* ---- the command ------------------------------------------------------------------------------------------------------- */
+/* ---- the command -------------------------------------------------------------------------------- */
 
-static polar_status run_plan(cli_context *ctx, const run_args *a, const pl_plan *plan, const pl_testbed *tb, double budget, int argc, char **argv)
+static polar_status run_plan(cli_context *ctx, const run_args *a, const pl_plan *plan, const pl_testbed *tb,
+                             double budget, int argc, char **argv)
 {
     const pl_spec *spec = plan->spec;
-    const pl_store_spec row = {spec->name, spec->sha, spec->title, spec->schema.name, spec->metric, spec->text, NULL};
-    run_progress progress = {.ctx = ctx, .name = spec->name, .metric = spec->metric, .valid = spec->schema.valid};
+    const pl_store_spec row = {spec->name,   spec->sha,  spec->title, spec->schema.name,
+                               spec->metric, spec->text, NULL};
+    run_progress progress = {
+        .ctx = ctx, .name = spec->name, .metric = spec->metric, .valid = spec->schema.valid};
     pl_runner_outcome outcome;
     stop_signal signals;
     pl_runner_opts o = PL_RUNNER_OPTS_INIT;
@@ -211,11 +235,18 @@ static polar_status run(cli_context *ctx, int argc, char **argv)
 }
 
 const cli_command cli_cmd_run = {
-    "run", "do, or go on with, every run of a spec", "SPEC [options]", options,
-    "Runs that the store has are not made again, so the same command resumes after anything: Ctrl-C (what is running is\n"
-    "saved; exit code 130), kill -9, a full disk, a power cut. Results do not depend on interruptions, --jobs or threads.\n"
-    "Several `polar run` on one store share the work: a run is claimed by a lock that its process cannot leave behind. When all that is left is\n"
-    "another process's, this one waits, and takes over should the other die. With --budget it leaves in time with exit code 0, whatever is left.\n"
+    "run",
+    "do, or go on with, every run of a spec",
+    "SPEC [options]",
+    options,
+    "Runs that the store has are not made again, so the same command resumes after anything: Ctrl-C (what is "
+    "running is\n"
+    "saved; exit code 130), kill -9, a full disk, a power cut. Results do not depend on interruptions, "
+    "--jobs or threads.\n"
+    "Several `polar run` on one store share the work: a run is claimed by a lock that its process cannot "
+    "leave behind. When all that is left is\n"
+    "another process's, this one waits, and takes over should the other die. With --budget it leaves in time "
+    "with exit code 0, whatever is left.\n"
     "Checkpoints lie in FILE.d beside the store and go when their run is done.\n",
     "  polar run specs/demo/so3_small.yaml --jobs 2\n"
     "  polar run specs/paper/so3_capacity.yaml --set seeds=0..19 --set model.width=16,32 --budget 8h\n"

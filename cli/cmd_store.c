@@ -1,4 +1,5 @@
-/* cmd_store.c -- `polar store`: the family of commands about a store. So far: check, which says what is damaged and what can be made again. */
+/* cmd_store.c -- `polar store`: the family of commands about a store. So far: check, which says what is
+ * damaged and what can be made again. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -6,23 +7,25 @@
 #include "cli.h"
 #include "store/store.h"
 
-#define MOST_LINES 40    /* of damage; the rest is counted */
+#define MOST_LINES 40 /* of damage; the rest is counted */
 
 typedef struct check_args {
     const char *store;
-    int         drop;
+    int drop;
 } check_args;
 
 static const cli_option options[] = {
-    {"store", CLI_STRING(check_args, store), .value = "FILE", .def = "polar.db", .help = "where `polar run` put the results"},
-    {"drop-damaged", CLI_FLAG(check_args, drop), .help = "forget the runs that are damaged, so that `polar run SPEC` makes them again"},
+    {"store", CLI_STRING(check_args, store), .value = "FILE", .def = "polar.db",
+     .help = "where `polar run` put the results"},
+    {"drop-damaged", CLI_FLAG(check_args, drop),
+     .help = "forget the runs that are damaged, so that `polar run SPEC` makes them again"},
     {0},
 };
 
 typedef struct findings {
-    FILE        *out;
-    pl_store    *s;
-    int64_t      count;
+    FILE *out;
+    pl_store *s;
+    int64_t count;
     polar_status status;
 } findings;
 
@@ -35,7 +38,8 @@ static int print_one(void *arg, const char *run, const char *what)
     if (!*run) fprintf(f->out, "damaged: %s\n", words.text);
     else {
         f->status = pl_store_specs_of(specs, sizeof specs, f->s, run);
-        fprintf(f->out, "damaged: run %.12s%s%s%s: %s\n", pl_text_shown(run).text, *specs ? " (" : "", pl_text_shown(specs).text, *specs ? ")" : "", words.text);
+        fprintf(f->out, "damaged: run %.12s%s%s%s: %s\n", pl_text_shown(run).text, *specs ? " (" : "",
+                pl_text_shown(specs).text, *specs ? ")" : "", words.text);
     }
     return f->status == POLAR_OK;
 }
@@ -55,14 +59,20 @@ static polar_status check(cli_context *ctx, const check_args *a, findings *f)
 {
     const char *path = pl_store_path(f->s);
     PL_TRY(find_damage(f));
-    if (!f->count) fprintf(ctx->out, "%s is sound: every row and every checkpoint is as it was written\n", path);
+    if (!f->count)
+        fprintf(ctx->out, "%s is sound: every row and every checkpoint is as it was written\n", path);
     else if (!a->drop) {
         ctx->check_failed = 1;
-        fprintf(ctx->out, "%s is damaged. Runs in it can be made again: `polar store check --store FILE --drop-damaged` forgets them, and nothing else; then\n"
-                          "`polar run SPEC`, with the spec named with each, makes them. A damaged structure SQLite cannot mend: `sqlite3 FILE .recover` may rescue it.\n", path);
+        fprintf(ctx->out,
+                "%s is damaged. Runs in it can be made again: `polar store check --store FILE "
+                "--drop-damaged` forgets them, and nothing else; then\n"
+                "`polar run SPEC`, with the spec named with each, makes them. A damaged structure SQLite "
+                "cannot mend: `sqlite3 FILE .recover` may rescue it.\n",
+                path);
     } else {
         PL_TRY(pl_store_drop_damaged(f->s));
-        fprintf(ctx->out, "dropped; `polar run SPEC`, with the spec named with each, makes these runs again\n");
+        fprintf(ctx->out,
+                "dropped; `polar run SPEC`, with the spec named with each, makes these runs again\n");
     }
     return POLAR_OK;
 }
@@ -73,7 +83,7 @@ static polar_status run(cli_context *ctx, int argc, char **argv)
     findings f = {.out = ctx->out};
     pl_store *there;
     PL_TRY(cli_options_parse(&a, options, "store check", argc, argv));
-    PL_TRY(pl_store_open(&there, a.store, PL_STORE_EXAMINE));    /* to write would make one */
+    PL_TRY(pl_store_open(&there, a.store, PL_STORE_EXAMINE)); /* to write would make one */
     f.s = there;
     if (a.drop) {
         pl_store_close(there);
@@ -89,12 +99,17 @@ static const cli_command cli_store_check = {
     .summary = "what of a store is damaged, and what can be made again",
     .usage = "[--store FILE] [--drop-damaged]",
     .options = options,
-    .about = "Compares every row of the store with its checksum, counts the rows that must be there, lets SQLite look at the file's structure and\n"
-             "reads the checkpoints in FILE.d. What is damaged is named, with the specs it belongs to (exit code 1). `polar audit`, `polar report`\n"
-             "and `polar run` refuse a store with a damaged row: a number that rotted is never used. With --drop-damaged the runs concerned are\n"
-             "as if they had never been begun, and `polar run SPEC` makes them again, with the same numbers; all others stay.\n",
+    .about = "Compares every row of the store with its checksum, counts the rows that must be there, lets "
+             "SQLite look at the file's structure and\n"
+             "reads the checkpoints in FILE.d. What is damaged is named, with the specs it belongs to (exit "
+             "code 1). `polar audit`, `polar report`\n"
+             "and `polar run` refuse a store with a damaged row: a number that rotted is never used. With "
+             "--drop-damaged the runs concerned are\n"
+             "as if they had never been begun, and `polar run SPEC` makes them again, with the same numbers; "
+             "all others stay.\n",
     .examples = "  polar store check\n"
-                "  polar store check --store results.db --drop-damaged && polar run specs/paper/so3_capacity.yaml --store results.db\n",
+                "  polar store check --store results.db --drop-damaged && polar run "
+                "specs/paper/so3_capacity.yaml --store results.db\n",
     .run = run,
 };
 

@@ -1,4 +1,5 @@
-/* cmd_train.c -- `polar train TESTBED`: one run with its epochs shown; through the same store, checkpoints and runner as `polar run`. */
+/* cmd_train.c -- `polar train TESTBED`: one run with its epochs shown; through the same store, checkpoints
+ * and runner as `polar run`. */
 #include <errno.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -14,31 +15,41 @@
 
 typedef struct train_args {
     const char *testbed, *rule, *store, *device, *save;
-    cli_list    set;
-    run_data    pictures;
-    int64_t     seed;
-    double      save_every;
-    int         format;
+    cli_list set;
+    run_data pictures;
+    int64_t seed;
+    double save_every;
+    int format;
 } train_args;
 
 static const cli_option options[] = {
     {"TESTBED", CLI_ARG(train_args, testbed), .help = "so3 or deit"},
-    {"rule", CLI_STRING(train_args, rule), .value = "R", .help = "the optimiser: sgdm, adamw, muon, polaradamw, muon_v, polar_ema"},
-    {"seed", CLI_INT(train_args, seed, 0, 9007199254740992.0), .value = "S", .def = "0", .help = "of the data, the first weights and the order"},
+    {"rule", CLI_STRING(train_args, rule), .value = "R",
+     .help = "the optimiser: sgdm, adamw, muon, polaradamw, muon_v, polar_ema"},
+    {"seed", CLI_INT(train_args, seed, 0, 9007199254740992.0), .value = "S", .def = "0",
+     .help = "of the data, the first weights and the order"},
     RUN_DATA_OPTIONS(train_args, pictures),
-    {"set", CLI_STRINGS(train_args, set), .value = "KEY=VALUE", .help = "any key of a run: `polar plan --keys deit` lists them"},
+    {"set", CLI_STRINGS(train_args, set), .value = "KEY=VALUE",
+     .help = "any key of a run: `polar plan --keys deit` lists them"},
     {"device", CLI_STRING(train_args, device), .value = "NAME", .def = "cpu", .help = "where it is trained"},
-    {"save", CLI_STRING(train_args, save), .value = "FILE", .help = "its weights as safetensors: so3 the best epoch's, deit the last one's"},
-    {"store", CLI_STRING(train_args, store), .value = "FILE", .def = "polar.db", .help = "where the run is kept; made where there is none"},
-    {"save-every", CLI_DOUBLE(train_args, save_every, 0, 86400), .value = "S", .def = "5", .help = "seconds between checkpoints"},
-    {"format", CLI_CHOICE(train_args, format, cli_formats), .value = "F", .def = "text", .help = "of the results"},
+    {"save", CLI_STRING(train_args, save), .value = "FILE",
+     .help = "its weights as safetensors: so3 the best epoch's, deit the last one's"},
+    {"store", CLI_STRING(train_args, store), .value = "FILE", .def = "polar.db",
+     .help = "where the run is kept; made where there is none"},
+    {"save-every", CLI_DOUBLE(train_args, save_every, 0, 86400), .value = "S", .def = "5",
+     .help = "seconds between checkpoints"},
+    {"format", CLI_CHOICE(train_args, format, cli_formats), .value = "F", .def = "text",
+     .help = "of the results"},
     {0},
 };
 
-static polar_status print_results(cli_context *ctx, const train_args *a, const char *title, const pl_plan_run *run)
+static polar_status print_results(cli_context *ctx, const train_args *a, const char *title,
+                                  const pl_plan_run *run)
 {
-    int people = a->format == PL_TABLE_TEXT || a->format == PL_TABLE_TEX;    /* counts and errors stand in one column: as %g shows them */
-    const pl_table_column columns[] = {{"name", "result", NULL, PL_CELL_TEXT, 0}, {"value", "value", NULL, people ? PL_CELL_TEXT : PL_CELL_SCI, 8}};
+    /* counts and errors stand in one column: as %g shows them */
+    int people = a->format == PL_TABLE_TEXT || a->format == PL_TABLE_TEX;
+    const pl_table_column columns[] = {{"name", "result", NULL, PL_CELL_TEXT, 0},
+                                       {"value", "value", NULL, people ? PL_CELL_TEXT : PL_CELL_SCI, 8}};
     pl_store *s = NULL;
     pl_store_members m = {0};
     pl_table *t = NULL;
@@ -62,7 +73,8 @@ static polar_status print_results(cli_context *ctx, const train_args *a, const c
     return st;
 }
 
-/* What differs from the defaults, "key=value key=value", or "all": the canonical text without its first line, the rule and the seed. */
+/* What differs from the defaults, "key=value key=value", or "all": the canonical text without its first line,
+ * the rule and the seed. */
 static polar_status cell_name(char **out, const pl_config *c, int64_t seed)
 {
     char *text = NULL;
@@ -91,8 +103,10 @@ static polar_status check_save(const char *path)
     if (slash) folder[slash - path + 1] = 0;
     int reason = access(folder, W_OK) == 0 ? 0 : errno;
     pl_free(folder);
-    PL_NEED(!reason, reason == ENOENT || reason == ENOTDIR ? POLAR_E_ARG : POLAR_E_IO, "train: --save %s: its folder cannot be written: %s", path, strerror(reason));
-    PL_NEED(stat(path, &s) != 0 || S_ISREG(s.st_mode), POLAR_E_ARG, "train: --save %s: it is there and not a regular file", path);
+    PL_NEED(!reason, reason == ENOENT || reason == ENOTDIR ? POLAR_E_ARG : POLAR_E_IO,
+            "train: --save %s: its folder cannot be written: %s", path, strerror(reason));
+    PL_NEED(stat(path, &s) != 0 || S_ISREG(s.st_mode), POLAR_E_ARG,
+            "train: --save %s: it is there and not a regular file", path);
     return POLAR_OK;
 }
 
@@ -104,13 +118,15 @@ static polar_status configure(pl_config **out, const pl_testbed *tb, const train
     return tb->schema->check ? tb->schema->check(*out) : POLAR_OK;
 }
 
-static polar_status train(cli_context *ctx, const train_args *a, const pl_testbed *tb, const pl_plan_run *run, int argc, char **argv)
+static polar_status train(cli_context *ctx, const train_args *a, const pl_testbed *tb, const pl_plan_run *run,
+                          int argc, char **argv)
 {
     char name[64], title[160];
     snprintf(name, sizeof name, "train_%s", tb->schema->name);
     snprintf(title, sizeof title, "%s %.40s seed %lld", tb->schema->name, run->arm, (long long)run->seed);
     const pl_store_spec spec = {name, "", "Single runs", tb->schema->name, tb->schema->metric, "", NULL};
-    run_progress progress = {.ctx = ctx, .name = title, .metric = tb->schema->metric, .valid = tb->schema->valid, .epochs = 1};
+    run_progress progress = {
+        .ctx = ctx, .name = title, .metric = tb->schema->metric, .valid = tb->schema->valid, .epochs = 1};
     pl_runner_outcome outcome;
     stop_signal signals;
     pl_runner_opts o = PL_RUNNER_OPTS_INIT;
@@ -125,7 +141,8 @@ static polar_status train(cli_context *ctx, const train_args *a, const pl_testbe
     stop_signal_end(&signals);
     run_progress_end(&progress);
     if (st != POLAR_OK || outcome.left) run_progress_outcome(ctx, &outcome, st, "train", argc, argv);
-    else if (!outcome.done_here) fprintf(ctx->log, "the store '%s' has this run already: nothing to do\n", a->store);
+    else if (!outcome.done_here)
+        fprintf(ctx->log, "the store '%s' has this run already: nothing to do\n", a->store);
     if (outcome.stopped) ctx->interrupted = 1;
     return st == POLAR_OK && !outcome.left ? print_results(ctx, a, title, run) : st;
 }
@@ -156,13 +173,19 @@ static polar_status run(cli_context *ctx, int argc, char **argv)
 }
 
 const cli_command cli_cmd_train = {
-    "train", "one run, epoch by epoch", "TESTBED [options]", options,
-    "The run is the same as in a spec of the same keys, and found in the store if it was made there. Ctrl-C saves and leaves (exit code 130); the\n"
-    "same command goes on. With --save a run that was done is made again, for its weights. With --data DIR the set is called by the folder's last name\n"
+    "train",
+    "one run, epoch by epoch",
+    "TESTBED [options]",
+    options,
+    "The run is the same as in a spec of the same keys, and found in the store if it was made there. Ctrl-C "
+    "saves and leaves (exit code 130); the\n"
+    "same command goes on. With --save a run that was done is made again, for its weights. With --data DIR "
+    "the set is called by the folder's last name\n"
     "(data.set), which is a part of the run; where the folder lies is not.\n",
     "  polar train so3 --rule muon --seed 3\n"
     "  polar train so3 --rule polaradamw --set model.width=32 --set optim.lr=3e-3 --save best.safetensors\n"
     "  polar train deit --rule muon --data imagenet --seed 42\n"
-    "  polar train deit --data synth:classes=10,train=400,test=100,size=32 --set model.image=32 --set model.patch=4 --set model.width=96 --set model.depth=4 --set train.epochs=20\n",
+    "  polar train deit --data synth:classes=10,train=400,test=100,size=32 --set model.image=32 --set "
+    "model.patch=4 --set model.width=96 --set model.depth=4 --set train.epochs=20\n",
     run,
 };

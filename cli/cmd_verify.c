@@ -1,4 +1,5 @@
-/* cmd_verify.c -- `polar verify`: the paper's covariance table, whole update rules, its lemmas, theorem, proposition and remark, measured.
+/* cmd_verify.c -- `polar verify`: the paper's covariance table, whole update rules, its lemmas, theorem,
+ * proposition and remark, measured.
  *
  *     ./polar verify                              the whole table, minutes
  *     ./polar verify --quick                      the same with few samples
@@ -18,9 +19,9 @@
 
 typedef struct verify_args {
     const char *shapes, *device;
-    int64_t     samples, steps, seed, map_steps;
+    int64_t samples, steps, seed, map_steps;
     const char *table;
-    int         only, quick, check, format;
+    int only, quick, check, format;
 } verify_args;
 
 enum { ONLY_ALL, ONLY_COVARIANCE, ONLY_RULES };
@@ -28,18 +29,30 @@ enum { ONLY_ALL, ONLY_COVARIANCE, ONLY_RULES };
 static const char *const parts[] = {"all", "covariance", "rules", NULL};
 
 static const cli_option options[] = {
-    {"shapes", CLI_STRING(verify_args, shapes), .value = "NxM,..", .help = "these shapes only, the paper's or any other (default: the paper's 15; rules: 8x8,8x44,64x64,192x192)"},
+    {"shapes", CLI_STRING(verify_args, shapes), .value = "NxM,..",
+     .help = "these shapes only, the paper's or any other (default: the paper's 15; rules: "
+             "8x8,8x44,64x64,192x192)"},
     {"samples", CLI_INT(verify_args, samples, 1, 1000000), .value = "N",
-     .help = "triples (G, P, Q) per shape (default: 50, and 1000 where the short side is at most 32; rules: 20 and 200)"},
-    {"quick", CLI_FLAG(verify_args, quick), .help = "fewer samples: 10, 100 where the short side is at most 32, 4 for 768x768; rules: 4 and 40"},
-    {"steps", CLI_INT(verify_args, steps, 1, PL_RULE_MAX_STEPS), .value = "T", .def = "6", .help = "gradients in the history of a rule"},
-    {"table", CLI_STRING(verify_args, table), .value = "NAME", .help = "covariance: another table of Newton-Schulz coefficients (see `polar info`); no bars then"},
-    {"map-steps", CLI_INT(verify_args, map_steps, 0, POLAR_MAX_STEPS), .value = "K", .def = "5", .help = "covariance: how many steps of that table"},
-    {"only", CLI_CHOICE(verify_args, only, parts), .value = "PART", .def = "all", .help = "all, or one of the two tables alone"},
-    {"seed", CLI_INT(verify_args, seed, 0, 9007199254740992.0), .value = "S", .def = "0", .help = "of all random matrices"},
-    {"device", CLI_STRING(verify_args, device), .value = "NAME", .def = "cpu", .help = "where to compute: ref, guard, cpu, cpu:threads=2, ..."},
-    {"format", CLI_CHOICE(verify_args, format, cli_formats), .value = "F", .def = "text", .help = "csv and tex print the covariance table, or rules where --only says so"},
-    {"check", CLI_FLAG(verify_args, check), .help = "exit with 1 when a number misses its bar, and name it; the bars are for the default samples"},
+     .help = "triples (G, P, Q) per shape (default: 50, and 1000 where the short side is at most 32; rules: "
+             "20 and 200)"},
+    {"quick", CLI_FLAG(verify_args, quick),
+     .help = "fewer samples: 10, 100 where the short side is at most 32, 4 for 768x768; rules: 4 and 40"},
+    {"steps", CLI_INT(verify_args, steps, 1, PL_RULE_MAX_STEPS), .value = "T", .def = "6",
+     .help = "gradients in the history of a rule"},
+    {"table", CLI_STRING(verify_args, table), .value = "NAME",
+     .help = "covariance: another table of Newton-Schulz coefficients (see `polar info`); no bars then"},
+    {"map-steps", CLI_INT(verify_args, map_steps, 0, POLAR_MAX_STEPS), .value = "K", .def = "5",
+     .help = "covariance: how many steps of that table"},
+    {"only", CLI_CHOICE(verify_args, only, parts), .value = "PART", .def = "all",
+     .help = "all, or one of the two tables alone"},
+    {"seed", CLI_INT(verify_args, seed, 0, 9007199254740992.0), .value = "S", .def = "0",
+     .help = "of all random matrices"},
+    {"device", CLI_STRING(verify_args, device), .value = "NAME", .def = "cpu",
+     .help = "where to compute: ref, guard, cpu, cpu:threads=2, ..."},
+    {"format", CLI_CHOICE(verify_args, format, cli_formats), .value = "F", .def = "text",
+     .help = "csv and tex print the covariance table, or rules where --only says so"},
+    {"check", CLI_FLAG(verify_args, check),
+     .help = "exit with 1 when a number misses its bar, and name it; the bars are for the default samples"},
     {0},
 };
 
@@ -47,8 +60,8 @@ static const cli_option options[] = {
 
 typedef struct progress {
     cli_context *ctx;
-    double       start, row_start, cost_done, cost_all;    /* cost: arbitrary units proportional to time */
-    int64_t      n, m;
+    double start, row_start, cost_done, cost_all; /* cost: arbitrary units proportional to time */
+    int64_t n, m;
 } progress;
 
 static double now(void)
@@ -58,7 +71,8 @@ static double now(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* Roughly what one triple costs: products and decompositions of the short side, rotations of both, and a constant. */
+/* Roughly what one triple costs: products and decompositions of the short side, rotations of both, and a
+ * constant. */
 static double sample_cost(int64_t n, int64_t m)
 {
     double a = (double)n, b = (double)m, s = a < b ? a : b, l = a < b ? b : a;
@@ -69,8 +83,8 @@ static void show_progress(void *arg, int64_t done, int64_t samples)
 {
     progress *p = arg;
     double cost = p->cost_done + (double)done * sample_cost(p->n, p->m), spent = now() - p->start;
-    cli_line_show(p->ctx, "%lldx%lld: %lld of %lld samples, about %.0f s left", (long long)p->n, (long long)p->m, (long long)done, (long long)samples,
-                  spent * (p->cost_all - cost) / cost);
+    cli_line_show(p->ctx, "%lldx%lld: %lld of %lld samples, about %.0f s left", (long long)p->n,
+                  (long long)p->m, (long long)done, (long long)samples, spent * (p->cost_all - cost) / cost);
 }
 
 /* ---- shapes ---- */
@@ -96,7 +110,8 @@ static polar_status parse_shapes(shape **out, int64_t *count, const char *text)
         else {
             *x = 0;
             st = cli_parse_int(&list[i].n, "--shapes: rows", word, 1, PL_COV_MAX_SIDE);
-            if (st == POLAR_OK) st = cli_parse_int(&list[i].m, "--shapes: columns", x + 1, 1, PL_COV_MAX_SIDE);
+            if (st == POLAR_OK)
+                st = cli_parse_int(&list[i].m, "--shapes: columns", x + 1, 1, PL_COV_MAX_SIDE);
         }
         s += length + (s[length] == ',');
     }
@@ -113,7 +128,8 @@ static polar_status paper_shapes(shape **out, int64_t *count)
 {
     shape *list = pl_calloc(PL_PAPER_COVARIANCE_ROWS, sizeof *list);
     PL_NEED(list, POLAR_E_NOMEM, "a list of shapes");
-    for (int i = 0; i < PL_PAPER_COVARIANCE_ROWS; i++) list[i] = (shape){pl_paper_covariance_row(i)->n, pl_paper_covariance_row(i)->m};
+    for (int i = 0; i < PL_PAPER_COVARIANCE_ROWS; i++)
+        list[i] = (shape){pl_paper_covariance_row(i)->n, pl_paper_covariance_row(i)->m};
     *out = list;
     *count = PL_PAPER_COVARIANCE_ROWS;
     return POLAR_OK;
@@ -126,12 +142,19 @@ static int64_t samples_for(const verify_args *a, shape s)
     return a->samples ? a->samples : pl_covariance_samples(s.n, s.m, a->quick);
 }
 
-static polar_status measure_rows(verify_results *v, cli_context *ctx, polar_queue *q, const verify_args *a, const shape *shapes)
+static polar_status measure_rows(verify_results *v, cli_context *ctx, polar_queue *q, const verify_args *a,
+                                 const shape *shapes)
 {
     progress p = {.ctx = ctx, .start = now()};
-    for (int64_t i = 0; i < v->n_rows; i++) p.cost_all += (double)samples_for(a, shapes[i]) * sample_cost(shapes[i].n, shapes[i].m);
+    for (int64_t i = 0; i < v->n_rows; i++)
+        p.cost_all += (double)samples_for(a, shapes[i]) * sample_cost(shapes[i].n, shapes[i].m);
     for (int64_t i = 0; i < v->n_rows; i++) {
-        pl_covariance_opts o = {.seed = v->seed, .samples = samples_for(a, shapes[i]), .table = a->table, .steps = (int)a->map_steps, .progress = show_progress, .progress_arg = &p};
+        pl_covariance_opts o = {.seed = v->seed,
+                                .samples = samples_for(a, shapes[i]),
+                                .table = a->table,
+                                .steps = (int)a->map_steps,
+                                .progress = show_progress,
+                                .progress_arg = &p};
         p.n = shapes[i].n;
         p.m = shapes[i].m;
         p.row_start = now();
@@ -139,7 +162,9 @@ static polar_status measure_rows(verify_results *v, cli_context *ctx, polar_queu
         p.cost_done += (double)o.samples * sample_cost(p.n, p.m);
         double spent = now() - p.row_start;
         cli_line_clear(ctx);
-        if (!ctx->log_is_terminal && spent > 5) fprintf(ctx->log, "%lldx%lld: %lld samples in %.1f s\n", (long long)p.n, (long long)p.m, (long long)o.samples, spent);
+        if (!ctx->log_is_terminal && spent > 5)
+            fprintf(ctx->log, "%lldx%lld: %lld samples in %.1f s\n", (long long)p.n, (long long)p.m,
+                    (long long)o.samples, spent);
     }
     return POLAR_OK;
 }
@@ -147,7 +172,8 @@ static polar_status measure_rows(verify_results *v, cli_context *ctx, polar_queu
 static const shape rule_shapes[] = {{8, 8}, {8, 44}, {64, 64}, {192, 192}};
 
 /* Every rule on every shape, whose draws are the same for all rules. */
-static polar_status measure_rules(verify_results *v, cli_context *ctx, polar_queue *q, const verify_args *a, const shape *shapes, int64_t count)
+static polar_status measure_rules(verify_results *v, cli_context *ctx, polar_queue *q, const verify_args *a,
+                                  const shape *shapes, int64_t count)
 {
     int64_t rules = 0;
     while (polar_rule_name((int)rules)) rules++;
@@ -155,7 +181,9 @@ static polar_status measure_rules(verify_results *v, cli_context *ctx, polar_que
     PL_NEED(v->rules, POLAR_E_NOMEM, "%lld rows of results", (long long)(count * rules));
     for (int64_t i = 0; i < count; i++) {
         shape s = shapes[i];
-        pl_rule_opts o = {.seed = v->seed, .samples = a->samples ? a->samples : pl_rule_samples(s.n, s.m, a->quick), .steps = a->steps};
+        pl_rule_opts o = {.seed = v->seed,
+                          .samples = a->samples ? a->samples : pl_rule_samples(s.n, s.m, a->quick),
+                          .steps = a->steps};
         double start = now();
         for (int r = 0; r < rules; r++) {
             cli_line_show(ctx, "rules, %lldx%lld: %s", (long long)s.n, (long long)s.m, polar_rule_name(r));
@@ -163,7 +191,9 @@ static polar_status measure_rules(verify_results *v, cli_context *ctx, polar_que
             v->n_rules++;
         }
         cli_line_clear(ctx);
-        if (!ctx->log_is_terminal && now() - start > 5) fprintf(ctx->log, "rules, %lldx%lld: %lld samples in %.1f s\n", (long long)s.n, (long long)s.m, (long long)o.samples, now() - start);
+        if (!ctx->log_is_terminal && now() - start > 5)
+            fprintf(ctx->log, "rules, %lldx%lld: %lld samples in %.1f s\n", (long long)s.n, (long long)s.m,
+                    (long long)o.samples, now() - start);
     }
     return POLAR_OK;
 }
@@ -171,7 +201,8 @@ static polar_status measure_rules(verify_results *v, cli_context *ctx, polar_que
 static polar_status measure_claims(verify_results *v, polar_queue *q)
 {
     static const double eps[VERIFY_PROP_ROWS] = {1e-30, 1e-8, 1e-4, 1e-2, 1, 1e2, 1e4};
-    for (int i = 0; i < VERIFY_SCHUR_ROWS; i++) PL_TRY(pl_schur_reduction_measure(&v->schur[i], i + 1, v->seed));
+    for (int i = 0; i < VERIFY_SCHUR_ROWS; i++)
+        PL_TRY(pl_schur_reduction_measure(&v->schur[i], i + 1, v->seed));
     PL_TRY(pl_block_lemma_measure(&v->block, q, NULL, 0, v->seed));
     PL_TRY(pl_theorem_measure(&v->theorem, q, v->seed));
     for (int i = 0; i < VERIFY_PROP_ROWS; i++) PL_TRY(pl_proposition_measure(&v->proposition[i], q, eps[i]));
@@ -180,9 +211,11 @@ static polar_status measure_claims(verify_results *v, polar_queue *q)
     return POLAR_OK;
 }
 
-static polar_status measure(verify_results *v, cli_context *ctx, polar_queue *q, const verify_args *a, const shape *shapes, int64_t count)
+static polar_status measure(verify_results *v, cli_context *ctx, polar_queue *q, const verify_args *a,
+                            const shape *shapes, int64_t count)
 {
-    int one_table = !a->check && (a->format == PL_TABLE_CSV || a->format == PL_TABLE_TEX);    /* then what is not printed is not measured */
+    /* then what is not printed is not measured */
+    int one_table = !a->check && (a->format == PL_TABLE_CSV || a->format == PL_TABLE_TEX);
     int only = one_table && a->only == ONLY_ALL ? ONLY_COVARIANCE : a->only;
     if (only != ONLY_RULES) {
         v->rows = pl_calloc((size_t)count, sizeof *v->rows);
@@ -190,7 +223,9 @@ static polar_status measure(verify_results *v, cli_context *ctx, polar_queue *q,
         v->n_rows = count;
         PL_TRY(measure_rows(v, ctx, q, a, shapes));
     }
-    if (only != ONLY_COVARIANCE) PL_TRY(measure_rules(v, ctx, q, a, a->shapes ? shapes : rule_shapes, a->shapes ? count : (int64_t)(sizeof rule_shapes / sizeof *rule_shapes)));
+    if (only != ONLY_COVARIANCE)
+        PL_TRY(measure_rules(v, ctx, q, a, a->shapes ? shapes : rule_shapes,
+                             a->shapes ? count : (int64_t)(sizeof rule_shapes / sizeof *rule_shapes)));
     return only == ONLY_ALL ? measure_claims(v, q) : POLAR_OK;
 }
 
@@ -222,11 +257,13 @@ static polar_status run(cli_context *ctx, int argc, char **argv)
     return st;
 }
 
-static const char about[] =
-    "Measures how far each polar map is from phi(P G Q^T) = P phi(G) Q^T, the paper's table with our figures beside it; how far whole\n"
-    "update rules are from it after several steps of a rotated history of gradients; then the Schur reduction, the block lemma, the\n"
-    "theorem, the proposition's counterexample and linear maps. Draws depend on the seed and the shape alone: the numbers are the same on\n"
-    "any number of threads and whatever other shapes are asked for.\n";
+static const char about[] = "Measures how far each polar map is from phi(P G Q^T) = P phi(G) Q^T, the "
+                            "paper's table with our figures beside it; how far whole\n"
+                            "update rules are from it after several steps of a rotated history of gradients; "
+                            "then the Schur reduction, the block lemma, the\n"
+                            "theorem, the proposition's counterexample and linear maps. Draws depend on the "
+                            "seed and the shape alone: the numbers are the same on\n"
+                            "any number of threads and whatever other shapes are asked for.\n";
 
 static const char examples[] =
     "  polar verify                                   the paper's 15 shapes, a few minutes\n"

@@ -9,21 +9,26 @@
 
 typedef struct pack_args {
     const char *dir, *out, *seed;
-    int64_t     side, jobs, classes;
-    int         filter, skip_bad;
+    int64_t side, jobs, classes;
+    int filter, skip_bad;
 } pack_args;
 
-static const char *const filters[] = {"bilinear", "bicubic", NULL};    /* the order of pl_filter */
+static const char *const filters[] = {"bilinear", "bicubic", NULL}; /* the order of pl_filter */
 
 static const cli_option options[] = {
     {"DIR", CLI_ARG(pack_args, dir), .help = "the folder that holds train/ and val/"},
     {"OUT", CLI_ARG(pack_args, out), .help = "the packed file"},
-    {"size", CLI_INT(pack_args, side, 0, 8192), .value = "N", .def = "256", .help = "pictures with a longer short side are resized to it; 0: none"},
-    {"filter", CLI_CHOICE(pack_args, filter, filters), .value = "F", .def = "bilinear", .help = "of the resizing, antialiased as Pillow's"},
-    {"classes", CLI_INT(pack_args, classes, 0, 1000000), .value = "N", .def = "0", .help = "only so many classes, chosen as `polar data subset` does; 0: all"},
+    {"size", CLI_INT(pack_args, side, 0, 8192), .value = "N", .def = "256",
+     .help = "pictures with a longer short side are resized to it; 0: none"},
+    {"filter", CLI_CHOICE(pack_args, filter, filters), .value = "F", .def = "bilinear",
+     .help = "of the resizing, antialiased as Pillow's"},
+    {"classes", CLI_INT(pack_args, classes, 0, 1000000), .value = "N", .def = "0",
+     .help = "only so many classes, chosen as `polar data subset` does; 0: all"},
     {"seed", CLI_STRING(pack_args, seed), .value = "S", .def = "42", .help = "of that choice"},
-    {"skip-bad", CLI_FLAG(pack_args, skip_bad), .help = "leave out broken pictures and count them; without it the first one is an error"},
-    {"jobs", CLI_INT(pack_args, jobs, 0, 256), .letter = 'j', .value = "N", .def = "0", .help = "threads; 0: one per processor"},
+    {"skip-bad", CLI_FLAG(pack_args, skip_bad),
+     .help = "leave out broken pictures and count them; without it the first one is an error"},
+    {"jobs", CLI_INT(pack_args, jobs, 0, 256), .letter = 'j', .value = "N", .def = "0",
+     .help = "threads; 0: one per processor"},
     {0},
 };
 
@@ -42,8 +47,14 @@ static polar_status pack(cli_context *ctx, const pack_args *a, const pl_image_fo
     stop_signal signals;
     char time[32];
     data_progress progress = data_progress_begin(ctx, "packing");
-    pl_pack_opts o = {.side = a->side, .filter = (pl_filter)a->filter, .workers = data_jobs(a->jobs), .skip_bad = a->skip_bad, .progress = data_progress_show, .bad = data_progress_bad,
-                      .user = &progress, .stop = stop_signal_begin(&signals)};
+    pl_pack_opts o = {.side = a->side,
+                      .filter = (pl_filter)a->filter,
+                      .workers = data_jobs(a->jobs),
+                      .skip_bad = a->skip_bad,
+                      .progress = data_progress_show,
+                      .bad = data_progress_bad,
+                      .user = &progress,
+                      .stop = stop_signal_begin(&signals)};
     pl_pack_result r;
     polar_status st = pl_image_pack_write(&r, a->out, f, &o);
     stop_signal_end(&signals);
@@ -57,10 +68,12 @@ static polar_status pack(cli_context *ctx, const pack_args *a, const pl_image_fo
     double seconds = pl_clock_seconds() - progress.began;
     int64_t n = r.count[0] + r.count[1];
     data_note_others(ctx, f);
-    fprintf(ctx->out, "%s: %lld class%s, %lld training and %lld test pictures, %.1f MB, sha256 %.16s\n", a->out, (long long)f->classes, f->classes == 1 ? "" : "es",
-            (long long)r.count[0], (long long)r.count[1], (double)r.bytes / 1e6, r.sha256);
+    fprintf(ctx->out, "%s: %lld class%s, %lld training and %lld test pictures, %.1f MB, sha256 %.16s\n",
+            a->out, (long long)f->classes, f->classes == 1 ? "" : "es", (long long)r.count[0],
+            (long long)r.count[1], (double)r.bytes / 1e6, r.sha256);
     if (r.bad) fprintf(ctx->out, "left out as broken: %lld\n", (long long)r.bad);
-    fprintf(ctx->log, "in %s, %.0f pictures/s\n", run_progress_time(time, seconds), (double)n / (seconds > 0 ? seconds : 1));
+    fprintf(ctx->log, "in %s, %.0f pictures/s\n", run_progress_time(time, seconds),
+            (double)n / (seconds > 0 ? seconds : 1));
     return POLAR_OK;
 }
 
@@ -83,8 +96,10 @@ const cli_command cli_data_pack = {
     .summary = "write a memory-mapped packed set",
     .usage = "DIR OUT [options]",
     .options = options,
-    .about = "Decodes every picture once, resizes it so that its short side is --size (smaller ones stay as they are) and writes\n"
-             "RGB bytes, an index and checksums into one file, which is then read as fast as memory. OUT is whole or not there; its\n"
+    .about = "Decodes every picture once, resizes it so that its short side is --size (smaller ones stay as "
+             "they are) and writes\n"
+             "RGB bytes, an index and checksums into one file, which is then read as fast as memory. OUT is "
+             "whole or not there; its\n"
              "bytes do not depend on --jobs. `polar data stat OUT --decode` checks every picture in it.\n",
     .examples = "  polar data pack imagenet imagenet.pack --jobs 8\n"
                 "  polar data pack imagenet in100_s42.pack --classes 100 --seed 42 --skip-bad\n",

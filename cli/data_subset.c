@@ -16,24 +16,29 @@
 
 typedef struct subset_args {
     const char *dir, *out;
-    cli_list    seeds;
-    int64_t     classes, of;
-    int         format;
+    cli_list seeds;
+    int64_t classes, of;
+    int format;
 } subset_args;
 
 static const cli_option options[] = {
-    {"DIR", CLI_ARG(subset_args, dir), .optional = 1, .help = "the folder that holds train/ and val/; without it classes are numbers below --of"},
+    {"DIR", CLI_ARG(subset_args, dir), .optional = 1,
+     .help = "the folder that holds train/ and val/; without it classes are numbers below --of"},
     {"classes", CLI_INT(subset_args, classes, 1, 1000000), .value = "N", .def = "100", .help = "how many"},
-    {"seed", CLI_STRINGS(subset_args, seeds), .value = "S", .help = "42 if none is given; with several the table shows how many classes they share"},
-    {"of", CLI_INT(subset_args, of, 1, 1000000), .value = "N", .help = "classes there are, without DIR; ImageNet's 1000 if not given"},
-    {"output", CLI_STRING(subset_args, out), .letter = 'o', .value = "OUT", .help = "a new folder of links to the chosen classes of DIR"},
-    {"format", CLI_CHOICE(subset_args, format, cli_formats), .value = "F", .def = "text", .help = "of the table"},
+    {"seed", CLI_STRINGS(subset_args, seeds), .value = "S",
+     .help = "42 if none is given; with several the table shows how many classes they share"},
+    {"of", CLI_INT(subset_args, of, 1, 1000000), .value = "N",
+     .help = "classes there are, without DIR; ImageNet's 1000 if not given"},
+    {"output", CLI_STRING(subset_args, out), .letter = 'o', .value = "OUT",
+     .help = "a new folder of links to the chosen classes of DIR"},
+    {"format", CLI_CHOICE(subset_args, format, cli_formats), .value = "F", .def = "text",
+     .help = "of the table"},
     {0},
 };
 
 typedef struct choice {
     uint64_t seed;
-    int64_t *classes;    /* ascending */
+    int64_t *classes; /* ascending */
 } choice;
 
 static int compare(const void *a, const void *b)
@@ -73,12 +78,16 @@ static polar_status print_overlap(cli_context *ctx, const subset_args *a, const 
     return st;
 }
 
-static polar_status print_classes(cli_context *ctx, const subset_args *a, const choice *c, const pl_image_folder *f, int64_t of)
+static polar_status print_classes(cli_context *ctx, const subset_args *a, const choice *c,
+                                  const pl_image_folder *f, int64_t of)
 {
-    static const pl_table_column columns[] = {{"label", "label", NULL, PL_CELL_INTEGER, 0}, {"number", "number", NULL, PL_CELL_INTEGER, 0}, {"class", "class", NULL, PL_CELL_TEXT, 0}};
+    static const pl_table_column columns[] = {{"label", "label", NULL, PL_CELL_INTEGER, 0},
+                                              {"number", "number", NULL, PL_CELL_INTEGER, 0},
+                                              {"class", "class", NULL, PL_CELL_TEXT, 0}};
     char title[96];
     pl_table *t;
-    snprintf(title, sizeof title, "%lld of %lld classes, seed %llu", (long long)a->classes, (long long)of, (unsigned long long)c->seed);
+    snprintf(title, sizeof title, "%lld of %lld classes, seed %llu", (long long)a->classes, (long long)of,
+             (unsigned long long)c->seed);
     PL_TRY(pl_table_create(&t, title, columns, f ? 3 : 2));
     for (int64_t i = 0; i < a->classes; i++) {
         pl_table_row(t);
@@ -91,14 +100,17 @@ static polar_status print_classes(cli_context *ctx, const subset_args *a, const 
     return st;
 }
 
-static polar_status link_classes(const pl_image_tree *tree, const pl_image_folder *f, const choice *c, int64_t n, const char *root)
+static polar_status link_classes(const pl_image_tree *tree, const pl_image_folder *f, const choice *c,
+                                 int64_t n, const char *root)
 {
     for (int s = 0; s < PL_IMAGE_SPLITS; s++) {
         PL_TRY(pl_image_tree_folder(tree, f->split_name[s]));
         for (int64_t i = 0; i < n; i++) {
             char to[PATH_MAX + 1024], at[PL_TREE_PATH + 1024];
             const char *name = pl_image_folder_class(f, c->classes[i]);
-            int fits = snprintf(to, sizeof to, "%s/%s/%s", root, f->split_name[s], name) < (int)sizeof to && snprintf(at, sizeof at, "%s/%s/%s", tree->part, f->split_name[s], name) < (int)sizeof at;
+            int fits =
+                snprintf(to, sizeof to, "%s/%s/%s", root, f->split_name[s], name) < (int)sizeof to &&
+                snprintf(at, sizeof at, "%s/%s/%s", tree->part, f->split_name[s], name) < (int)sizeof at;
             PL_NEED(fits, POLAR_E_ARG, "the name of class '%s' is too long", name);
             PL_NEED(symlink(to, at) == 0, POLAR_E_IO, "link '%s': %s", at, strerror(errno));
         }
@@ -106,7 +118,8 @@ static polar_status link_classes(const pl_image_tree *tree, const pl_image_folde
     return POLAR_OK;
 }
 
-static polar_status make_folder(cli_context *ctx, const subset_args *a, const choice *c, const pl_image_folder *f)
+static polar_status make_folder(cli_context *ctx, const subset_args *a, const choice *c,
+                                const pl_image_folder *f)
 {
     char root[PATH_MAX];
     pl_image_tree tree;
@@ -121,7 +134,8 @@ static polar_status work(cli_context *ctx, const subset_args *a, const pl_image_
 {
     int n = a->seeds.count ? a->seeds.count : 1;
     PL_NEED(n <= MAX_SEEDS, POLAR_E_ARG, "data subset: at most %d seeds, got %d", MAX_SEEDS, n);
-    PL_NEED(!f || !a->of, POLAR_E_ARG, "data subset: --of and DIR exclude each other: '%s' has %lld classes", a->dir, (long long)f->classes);
+    PL_NEED(!f || !a->of, POLAR_E_ARG, "data subset: --of and DIR exclude each other: '%s' has %lld classes",
+            a->dir, (long long)f->classes);
     int64_t of = f ? f->classes : a->of ? a->of : 1000;
     PL_NEED(!a->out || (f && n == 1), POLAR_E_ARG, "data subset: -o wants DIR and one seed");
     for (int i = 0; i < n; i++) {
@@ -151,8 +165,10 @@ const cli_command cli_data_subset = {
     .summary = "choose classes by a seed, as the paper did",
     .usage = "[DIR] [options]",
     .options = options,
-    .about = "The classes are Python's random.Random(SEED).sample(range(M), N) over the M classes of DIR in the order of their\n"
-             "names, which is how the paper chose its 100 of ImageNet's 1000. Labels follow the order of names again.\n",
+    .about = "The classes are Python's random.Random(SEED).sample(range(M), N) over the M classes of DIR in "
+             "the order of their\n"
+             "names, which is how the paper chose its 100 of ImageNet's 1000. Labels follow the order of "
+             "names again.\n",
     .examples = "  polar data subset imagenet --classes 100 --seed 42 -o imagenet100_s42\n"
                 "  polar data subset --classes 100 --seed 42 --seed 7 --seed 123 --seed 2024\n",
     .run = run,

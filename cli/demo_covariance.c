@@ -10,20 +10,25 @@
 #include "verify/covariance.h"
 #include "verify/paper_covariance.h"
 
-#define EXACT_BOUND 1e-13                           /* "to rounding": 2^-53 sqrt(768) times thirty rounded products in a row */
-#define ROWS        (PL_PAPER_COVARIANCE_ROWS - 1)    /* the last, 768x768, alone takes as long as all the others */
+/* "to rounding": 2^-53 sqrt(768) times thirty rounded products in a row */
+#define EXACT_BOUND 1e-13
+/* the last, 768x768, alone takes as long as all the others */
+#define ROWS (PL_PAPER_COVARIANCE_ROWS - 1)
 
 static const char heading[] =
     "1. Does a matrix optimiser's direction turn with the coordinates?\n"
     "\n"
-    "Draw a gradient G and two random rotations P and Q. A map phi is covariant if phi(P G Q^T) = P phi(G) Q^T: whoever\n"
-    "names the coordinates differently gets the same update. The table shows the relative difference of the two sides:\n"
+    "Draw a gradient G and two random rotations P and Q. A map phi is covariant if phi(P G Q^T) = P phi(G) "
+    "Q^T: whoever\n"
+    "names the coordinates differently gets the same update. The table shows the relative difference of the "
+    "two sides:\n"
     "  polar         the exact polar factor U V^T, in double precision\n"
     "  NS fp64       five Newton-Schulz steps in double precision\n"
     "  bf16 ref.     the same in bfloat16 with the roundings of the public Muon code\n"
     "  bf16 fused    the same, each product rounded once (this library's default)\n"
     "  rho_0         entrywise normalisation g / |g|, the heart of Adam\n"
-    "The paper's values stand beside ours; samples are few here, and 768x768 is left out (`polar verify` takes them all).\n"
+    "The paper's values stand beside ours; samples are few here, and 768x768 is left out (`polar verify` "
+    "takes them all).\n"
     "\n";
 
 static const pl_table_column columns[] = {
@@ -39,20 +44,20 @@ static const pl_table_column columns[] = {
     {"paper_rho0_mean", "rho_0", "paper", PL_CELL_FIXED, 2},
 };
 
-/* ---- progress -------------------------------------------------------------------------------------------------------- */
+/* ---- progress ----------------------------------------------------------------------------------- */
 
 typedef struct {
     const cli_context *ctx;
-    int                row;
-    double             began;
-    double             total, before;    /* work of all rows and of those done, in samples x (n + m) n m */
-    double             now;              /* of the row under way, per sample */
+    int row;
+    double began;
+    double total, before; /* work of all rows and of those done, in samples x (n + m) n m */
+    double now;           /* of the row under way, per sample */
 } progress;
 
 static double work_per_sample(const pl_paper_covariance *p)
 {
     double n = (double)p->n, m = (double)p->m;
-    return (n + m) * n * m + 1000;    /* products, and something for small ones */
+    return (n + m) * n * m + 1000; /* products, and something for small ones */
 }
 
 static int64_t samples_of(const pl_paper_covariance *p)
@@ -67,13 +72,15 @@ static void show_progress(void *arg, int64_t done, int64_t samples)
     double part = (p->before + (double)done * p->now) / p->total, spent = pl_clock_seconds() - p->began;
     (void)samples;
     char left[48] = "";
-    if (spent > 2 && part > 0.02) snprintf(left, sizeof left, ", about %.0f s left", spent * (1 - part) / part);
+    if (spent > 2 && part > 0.02)
+        snprintf(left, sizeof left, ", about %.0f s left", spent * (1 - part) / part);
     cli_line_show(p->ctx, "shape %d of %d, %3.0f %%%s", p->row + 1, ROWS, 100 * part, left);
 }
 
-/* ---- the measurement ------------------------------------------------------------------------------------------------- */
+/* ---- the measurement ---------------------------------------------------------------------------- */
 
-static polar_status measure(pl_covariance_row rows[ROWS], polar_queue *q, uint64_t seed, const cli_context *ctx)
+static polar_status measure(pl_covariance_row rows[ROWS], polar_queue *q, uint64_t seed,
+                            const cli_context *ctx)
 {
     progress p = {.ctx = ctx, .began = pl_clock_seconds()};
     for (int i = 0; i < ROWS; i++) {
@@ -84,10 +91,12 @@ static polar_status measure(pl_covariance_row rows[ROWS], polar_queue *q, uint64
     for (p.row = 0; p.row < ROWS && st == POLAR_OK; p.row++) {
         const pl_paper_covariance *paper = pl_paper_covariance_row(p.row);
         int64_t samples = samples_of(paper);
-        pl_covariance_opts o = {.seed = seed, .samples = samples, .progress = show_progress, .progress_arg = &p};
+        pl_covariance_opts o = {
+            .seed = seed, .samples = samples, .progress = show_progress, .progress_arg = &p};
         p.now = work_per_sample(paper);
-        if (!ctx->log_is_terminal) fprintf(ctx->log, "shape %d of %d: %lldx%lld\n", p.row + 1, ROWS, (long long)paper->n,
-                                           (long long)paper->m);
+        if (!ctx->log_is_terminal)
+            fprintf(ctx->log, "shape %d of %d: %lldx%lld\n", p.row + 1, ROWS, (long long)paper->n,
+                    (long long)paper->m);
         st = pl_covariance_measure(&rows[p.row], q, paper->n, paper->m, &o);
         p.before += (double)samples * p.now;
     }
@@ -120,10 +129,10 @@ static polar_status print_table(FILE *out, const pl_covariance_row *rows)
     return st;
 }
 
-/* ---- what was found -------------------------------------------------------------------------------------------------- */
+/* ---- what was found ----------------------------------------------------------------------------- */
 
 typedef struct {
-    double least, most, mean;    /* over the rows; NaN spreads to all three */
+    double least, most, mean; /* over the rows; NaN spreads to all three */
 } range;
 
 static range range_of(const pl_covariance_row *rows, pl_covariance_column column)
@@ -141,18 +150,22 @@ static range range_of(const pl_covariance_row *rows, pl_covariance_column column
 
 static void print_findings(cli_context *ctx, const pl_covariance_row *rows)
 {
-    range polar = range_of(rows, PL_COV_POLAR), ns = range_of(rows, PL_COV_NS_FP64), rho = range_of(rows, PL_COV_RHO0);
+    range polar = range_of(rows, PL_COV_POLAR), ns = range_of(rows, PL_COV_NS_FP64),
+          rho = range_of(rows, PL_COV_RHO0);
     range ref = range_of(rows, PL_COV_NS_BF16_REFERENCE), fused = range_of(rows, PL_COV_NS_BF16_FUSED);
     double worst = fmax(polar.most, ns.most);
-    int holds = polar.most <= EXACT_BOUND && ns.most <= EXACT_BOUND;    /* false for NaN */
+    int holds = polar.most <= EXACT_BOUND && ns.most <= EXACT_BOUND; /* false for NaN */
     fprintf(ctx->out, "\nFound:\n");
     fprintf(ctx->out, "  exact polar and NS fp64   at most %.1e: the covariance theorem %s\n", worst,
-            holds ? "holds, to rounding" : "does NOT hold here; that is an error of this build, please report it");
-    fprintf(ctx->out, "  bf16, public roundings    %.1f to %.1f %%: what remains of it in bfloat16\n", 100 * ref.least, 100 * ref.most);
-    fprintf(ctx->out, "  bf16, fused               %.1f to %.1f %%: %.2f times the former on average\n", 100 * fused.least, 100 * fused.most,
-            fused.mean / ref.mean);
+            holds ? "holds, to rounding"
+                  : "does NOT hold here; that is an error of this build, please report it");
+    fprintf(ctx->out, "  bf16, public roundings    %.1f to %.1f %%: what remains of it in bfloat16\n",
+            100 * ref.least, 100 * ref.most);
+    fprintf(ctx->out, "  bf16, fused               %.1f to %.1f %%: %.2f times the former on average\n",
+            100 * fused.least, 100 * fused.most, fused.mean / ref.mean);
     fprintf(ctx->out, "  entrywise, as in AdamW    %.2f to %.2f: %s\n", rho.least, rho.most,
-            rho.least > ref.most ? "depends on the coordinates at every shape" : "not above bf16 at every shape, look at the table");
+            rho.least > ref.most ? "depends on the coordinates at every shape"
+                                 : "not above bf16 at every shape, look at the table");
     if (!holds) ctx->check_failed = 1;
 }
 

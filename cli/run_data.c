@@ -1,4 +1,5 @@
-/* run_data.c -- a folder is a place (data.path), which is no part of a run's id; a synthetic set is the data themselves (data.set). */
+/* run_data.c -- a folder is a place (data.path), which is no part of a run's id; a synthetic set is the data
+ * themselves (data.set). */
 #include "run_data.h"
 
 #include <string.h>
@@ -31,9 +32,13 @@ polar_status run_data_settings(cli_list *set, run_data *d, int naming, const cha
 {
     if (d->skip_bad) PL_TRY(add(set, "data.skip_bad=true", command));
     if (!d->data) return POLAR_OK;
-    int synth = !strncmp(d->data, "synth:", 6), fits = snprintf(d->path, sizeof d->path, "data.%s=%s", synth ? "set" : "path", d->data) < (int)sizeof d->path;
-    PL_NEED(*d->data && fits, POLAR_E_ARG, "%s: --data wants the folder that holds train/ and val/, or a pack", command);
-    PL_NEED(!synth || !is_set(set, "data.set"), POLAR_E_ARG, "%s: --data synth: and --set data.set: both say which set it is", command);
+    int synth = !strncmp(d->data, "synth:", 6),
+        fits = snprintf(d->path, sizeof d->path, "data.%s=%s", synth ? "set" : "path", d->data) <
+               (int)sizeof d->path;
+    PL_NEED(*d->data && fits, POLAR_E_ARG,
+            "%s: --data wants the folder that holds train/ and val/, or a pack", command);
+    PL_NEED(!synth || !is_set(set, "data.set"), POLAR_E_ARG,
+            "%s: --data synth: and --set data.set: both say which set it is", command);
     if (!synth && naming && !is_set(set, "data.set")) {
         char name[256];
         last_name(name, sizeof name, d->data);

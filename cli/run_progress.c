@@ -7,7 +7,7 @@
 #include "cli_line.h"
 
 #define LINE_CHARS    256
-#define PLAIN_SECONDS 30    /* between two plain lines when no run ends */
+#define PLAIN_SECONDS 30 /* between two plain lines when no run ends */
 
 const char *run_progress_time(char out[32], double seconds)
 {
@@ -19,7 +19,7 @@ const char *run_progress_time(char out[32], double seconds)
     return out;
 }
 
-/* ---- one line ---------------------------------------------------------------------------------------------------------- */
+/* ---- one line ----------------------------------------------------------------------------------- */
 
 typedef struct line {
     char text[LINE_CHARS];
@@ -35,9 +35,13 @@ static void add(line *l, const char *fmt, ...)
     va_end(ap);
 }
 
-static const char *valid_name(const run_progress *p) { return p->valid ? p->valid : "valid"; }
+static const char *valid_name(const run_progress *p)
+{
+    return p->valid ? p->valid : "valid";
+}
 
-/* Epochs of all runs count alike, so this is rough where their sizes differ. Of running epochs the part that is done counts, where it is known. */
+/* Epochs of all runs count alike, so this is rough where their sizes differ. Of running epochs the part that
+ * is done counts, where it is known. */
 static void add_rate(line *l, const pl_runner_view *v)
 {
     char left[32];
@@ -54,7 +58,8 @@ static void add_rate(line *l, const pl_runner_view *v)
     if (what && rate > 0) add(l, "  %.*f %s/s", rate < 10 ? 2 : 0, rate, what);
     if ((!what && v->epochs_made < 2) || v->seconds < 1) return;
     if (!what) add(l, "  %.3g epochs/s", (double)v->epochs_made / v->seconds);
-    if (here > 0 && gone < v->epochs_total) add(l, "  about %s left", run_progress_time(left, (v->epochs_total - gone) * v->seconds / here));
+    if (here > 0 && gone < v->epochs_total)
+        add(l, "  about %s left", run_progress_time(left, (v->epochs_total - gone) * v->seconds / here));
 }
 
 /* The epoch a job is at: those made, and with a part of one that runs "12.3". */
@@ -68,7 +73,8 @@ static line line_of(const run_progress *p, const pl_runner_view *v)
 {
     line l = {""};
     add(&l, "%s", p->name);
-    if (!p->epochs) add(&l, "  %lld/%lld runs", (long long)v->done, (long long)v->total);    /* of one run its epochs say more */
+    /* of one run its epochs say more */
+    if (!p->epochs) add(&l, "  %lld/%lld runs", (long long)v->done, (long long)v->total);
     const pl_job_view *shown = NULL;
     for (int j = 0; j < v->job_count; j++) {
         const pl_job_view *job = &v->jobs[j];
@@ -109,16 +115,18 @@ static void lasting_line(run_progress *p, const char *text)
     fflush(p->ctx->log);
 }
 
-/* ---- events ------------------------------------------------------------------------------------------------------------ */
+/* ---- events ------------------------------------------------------------------------------------- */
 
 static void show_finished(run_progress *p, const pl_runner_event *e)
 {
     line l = {""};
     char time[32];
-    add(&l, "[%lld/%lld] %.80s %.40s seed %lld: ", (long long)e->view->done, (long long)e->view->total, e->run->cell, e->run->arm, (long long)e->run->seed);
+    add(&l, "[%lld/%lld] %.80s %.40s seed %lld: ", (long long)e->view->done, (long long)e->view->total,
+        e->run->cell, e->run->arm, (long long)e->run->seed);
     for (int64_t i = 0; i < e->result_count; i++)
         if (!strcmp(e->results[i].name, p->metric)) add(&l, "%s %.5g, ", p->metric, e->results[i].value);
-    add(&l, "%s%lld epochs, %s", e->state == PL_RUN_DIVERGED ? "diverged, " : "", (long long)e->epochs, run_progress_time(time, e->wall));
+    add(&l, "%s%lld epochs, %s", e->state == PL_RUN_DIVERGED ? "diverged, " : "", (long long)e->epochs,
+        run_progress_time(time, e->wall));
     add_rate(&l, e->view);
     lasting_line(p, l.text);
     p->shown = e->view->seconds;
@@ -127,7 +135,8 @@ static void show_finished(run_progress *p, const pl_runner_event *e)
 static void show_epoch(run_progress *p, const pl_runner_event *e)
 {
     line l = {""};
-    add(&l, "epoch %4lld  train %.6g  %s %.6g  lr %.3g%s", (long long)e->epoch->epoch, e->epoch->train_loss, valid_name(p), e->epoch->valid, e->epoch->lr, e->epoch->improved ? "  best" : "");
+    add(&l, "epoch %4lld  train %.6g  %s %.6g  lr %.3g%s", (long long)e->epoch->epoch, e->epoch->train_loss,
+        valid_name(p), e->epoch->valid, e->epoch->lr, e->epoch->improved ? "  best" : "");
     if (e->view->job_count && e->view->jobs[0].what) add_rate(&l, e->view);
     lasting_line(p, l.text);
 }
@@ -161,7 +170,8 @@ void run_progress_watch(void *progress, const pl_runner_event *e)
         break;
     case PL_RUNNER_TICK:
         if (terminal) rewrite_line(p, e->view);
-        else if (e->view->seconds - p->shown >= PLAIN_SECONDS && (!p->epochs || (e->view->job_count && e->view->jobs[0].what))) {
+        else if (e->view->seconds - p->shown >= PLAIN_SECONDS &&
+                 (!p->epochs || (e->view->job_count && e->view->jobs[0].what))) {
             lasting_line(p, line_of(p, e->view).text);
             p->shown = e->view->seconds;
         }
@@ -169,7 +179,7 @@ void run_progress_watch(void *progress, const pl_runner_event *e)
     }
 }
 
-/* ---- the end ----------------------------------------------------------------------------------------------------------- */
+/* ---- the end ------------------------------------------------------------------------------------ */
 
 /* As one would type it: quoted where a shell would read something into it. */
 static void print_word(FILE *f, const char *word)
@@ -184,18 +194,26 @@ static void print_word(FILE *f, const char *word)
     fputc('\'', f);
 }
 
-void run_progress_outcome(cli_context *ctx, const pl_runner_outcome *o, polar_status st, const char *command, int argc, char **argv)
+void run_progress_outcome(cli_context *ctx, const pl_runner_outcome *o, polar_status st, const char *command,
+                          int argc, char **argv)
 {
     char time[32];
-    if ((st != POLAR_OK && !o->total) || (st == POLAR_E_ARG && !o->done_here)) return;    /* it did not come to running */
-    if (o->unplanned) fprintf(ctx->log, "no time was left to put the plan of %lld runs into the store\n", (long long)o->total);
+    /* it did not come to running */
+    if ((st != POLAR_OK && !o->total) || (st == POLAR_E_ARG && !o->done_here)) return;
+    if (o->unplanned)
+        fprintf(ctx->log, "no time was left to put the plan of %lld runs into the store\n",
+                (long long)o->total);
     else fprintf(ctx->log, "%lld of %lld runs are done", (long long)o->done, (long long)o->total);
     if (o->diverged) fprintf(ctx->log, " (%lld of them diverged)", (long long)o->diverged);
-    if (o->done_here) fprintf(ctx->log, ", %lld now, in %s", (long long)o->done_here, run_progress_time(time, o->seconds));
+    if (o->done_here)
+        fprintf(ctx->log, ", %lld now, in %s", (long long)o->done_here, run_progress_time(time, o->seconds));
     if (!o->unplanned) fprintf(ctx->log, "\n");
     if (!o->left) return;
     fprintf(ctx->log, "%s; what was begun goes on from its last checkpoint with\n  %s %s",
-            o->stopped ? "stopped by a signal" : o->out_of_time ? "the budget is spent" : "ended by an error", ctx->program, command);
+            o->stopped       ? "stopped by a signal"
+            : o->out_of_time ? "the budget is spent"
+                             : "ended by an error",
+            ctx->program, command);
     for (int i = 0; i < argc; i++) print_word(ctx->log, argv[i]);
     fprintf(ctx->log, "\n");
 }

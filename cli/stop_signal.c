@@ -1,16 +1,18 @@
-/* stop_signal.c -- three signals, one flag. Whoever ignores a signal already (nohup, a shell's background job) keeps ignoring it.
+/* stop_signal.c -- three signals, one flag. Whoever ignores a signal already (nohup, a shell's background
+ * job) keeps ignoring it.
  *
- * A second signal kills, but not one of the same moment: timeout(1) and others send theirs to a process and again to its group.
+ * A second signal kills, but not one of the same moment: timeout(1) and others send theirs to a process and
+ * again to its group.
  */
 #include "stop_signal.h"
 
 #include <time.h>
 
-#define SAME_MOMENT 500    /* milliseconds */
+#define SAME_MOMENT 500 /* milliseconds */
 
 static const int numbers[] = {SIGINT, SIGTERM, SIGHUP};
-static atomic_int   flag;          /* a handler can reach nothing else */
-static atomic_llong first_time;    /* of the first signal, milliseconds */
+static atomic_int flag;         /* a handler can reach nothing else */
+static atomic_llong first_time; /* of the first signal, milliseconds */
 
 static void on_signal(int number)
 {
@@ -20,7 +22,7 @@ static void on_signal(int number)
     if (!atomic_exchange(&flag, 1)) atomic_store(&first_time, time);
     else if (time - atomic_load(&first_time) > SAME_MOMENT) {
         signal(number, SIG_DFL);
-        raise(number);    /* takes effect when this handler returns */
+        raise(number); /* takes effect when this handler returns */
     }
 }
 

@@ -1,4 +1,5 @@
-/* verify_print.c -- the results of `polar verify` as text, CSV, JSON and TeX. No clock and no device in there: the same seed prints the same bytes. */
+/* verify_print.c -- the results of `polar verify` as text, CSV, JSON and TeX. No clock and no device in
+ * there: the same seed prints the same bytes. */
 #include <math.h>
 
 #include "verify/paper_covariance.h"
@@ -42,10 +43,10 @@ static void covariance_cells(pl_table *t, const pl_covariance_row *r)
     pl_table_text(t, verify_label(r->n, r->m));
     pl_table_text(t, shape);
     pl_table_integer(t, r->samples);
-#define OR_NONE(field)                              \
-    do {                                            \
-        if (p) pl_table_number(t, p->field);        \
-        else pl_table_none(t);                      \
+#define OR_NONE(field)                       \
+    do {                                     \
+        if (p) pl_table_number(t, p->field); \
+        else pl_table_none(t);               \
     } while (0)
     pl_table_number(t, r->mean[PL_COV_POLAR]);
     pl_table_number(t, r->mean[PL_COV_POLAR_FP32_INPUTS]);
@@ -68,8 +69,10 @@ static void covariance_cells(pl_table *t, const pl_covariance_row *r)
 static polar_status print_covariance(FILE *out, const verify_results *v, pl_table_format format)
 {
     pl_table *t;
-    PL_TRY(pl_table_create(&t, "Covariance: ||phi(P G Q^T) - P phi(G) Q^T|| / ||phi(G)||, mean over n triples (G Gaussian; P, Q Haar-orthogonal)", covariance_columns,
-                           sizeof covariance_columns / sizeof *covariance_columns));
+    PL_TRY(pl_table_create(&t,
+                           "Covariance: ||phi(P G Q^T) - P phi(G) Q^T|| / ||phi(G)||, mean over n triples (G "
+                           "Gaussian; P, Q Haar-orthogonal)",
+                           covariance_columns, sizeof covariance_columns / sizeof *covariance_columns));
     for (int64_t i = 0; i < v->n_rows; i++) covariance_cells(t, &v->rows[i]);
     polar_status st = pl_table_print(t, out, format);
     pl_table_destroy(t);
@@ -80,15 +83,18 @@ static polar_status print_covariance(FILE *out, const verify_results *v, pl_tabl
 
 static void text_schur(FILE *out, const verify_results *v)
 {
-    fprintf(out, "\nSchur reduction: a Gaussian 3m x 3m matrix averaged over (I (x) R)^T M (I (x) R); distance to the nearest B (x) I_3 over ||M||\n");
+    fprintf(out, "\nSchur reduction: a Gaussian 3m x 3m matrix averaged over (I (x) R)^T M (I (x) R); "
+                 "distance to the nearest B (x) I_3 over ||M||\n");
     fprintf(out, "   m   before");
-    for (int k = 0; k < PL_SCHUR_COUNTS; k++) fprintf(out, "   N=%-6lld", (long long)v->schur[0].rotations[k]);
+    for (int k = 0; k < PL_SCHUR_COUNTS; k++)
+        fprintf(out, "   N=%-6lld", (long long)v->schur[0].rotations[k]);
     fprintf(out, "  24 of the cube  change of B  parameters (rank of the averaging, by SVD)\n");
     for (int i = 0; i < VERIFY_SCHUR_ROWS; i++) {
         const pl_schur_reduction *s = &v->schur[i];
         fprintf(out, "%4lld  %7.4f", (long long)s->m, s->before);
         for (int k = 0; k < PL_SCHUR_COUNTS; k++) fprintf(out, "  %9.5f", s->monte_carlo[k]);
-        fprintf(out, "  %14.1e  %11.1e  %lld -> %lld\n", s->octahedral, s->b_change, (long long)s->parameters_before, (long long)s->parameters_after);
+        fprintf(out, "  %14.1e  %11.1e  %lld -> %lld\n", s->octahedral, s->b_change,
+                (long long)s->parameters_before, (long long)s->parameters_after);
     }
     fprintf(out, "   rms expected: before / sqrt(N)\n");
 }
@@ -97,11 +103,16 @@ static void text_gauge(FILE *out, const verify_results *v)
 {
     const pl_block_lemma *b = &v->block;
     const pl_theorem *t = &v->theorem;
-    fprintf(out, "\nBlock lemma: a %lldx%lld direct sum of %lld blocks G_i (x) I_d, d = 1, 3, 5, one of them rank-deficient; map of the whole against maps of the blocks\n",
+    fprintf(out,
+            "\nBlock lemma: a %lldx%lld direct sum of %lld blocks G_i (x) I_d, d = 1, 3, 5, one of them "
+            "rank-deficient; map of the whole against maps of the blocks\n",
             (long long)b->rows, (long long)b->cols, (long long)b->blocks);
-    fprintf(out, "  exact polar %.1e   NS5 fp64, shared norm %.1e   NS5 fp64, own norms %.2f (another map)\n", b->polar, b->ns5_shared_norm, b->ns5_own_norms);
-    fprintf(out, "\nTheorem in fp64: the largest deviation over %lld shapes x %lld triples (condition numbers up to %.0f)\n", (long long)t->shapes, (long long)t->samples,
-            t->condition);
+    fprintf(out, "  exact polar %.1e   NS5 fp64, shared norm %.1e   NS5 fp64, own norms %.2f (another map)\n",
+            b->polar, b->ns5_shared_norm, b->ns5_own_norms);
+    fprintf(out,
+            "\nTheorem in fp64: the largest deviation over %lld shapes x %lld triples (condition numbers up "
+            "to %.0f)\n",
+            (long long)t->shapes, (long long)t->samples, t->condition);
     fprintf(out, "  exact polar     %.1e\n  NS_k, k =      ", t->polar);
     for (int k = 0; k < PL_THEOREM_STEPS; k++) fprintf(out, " %7d", k + 1);
     for (int i = 0; i < PL_THEOREM_TABLES; i++) {
@@ -113,20 +124,24 @@ static void text_gauge(FILE *out, const verify_results *v)
 
 static void text_proposition(FILE *out, const verify_results *v)
 {
-    fprintf(out, "\nProposition: M = I, P = rotation by pi/4. rho_eps(P M) = f P and P rho_eps(M) = g P; paper: f = sqrt2/(1 + sqrt2 eps), g = 1/(1 + eps)\n");
-    fprintf(out, "      eps  f measured    f paper       g measured    g paper       ||f P - g P||   over ||rho_eps(M)||\n");
+    fprintf(out, "\nProposition: M = I, P = rotation by pi/4. rho_eps(P M) = f P and P rho_eps(M) = g P; "
+                 "paper: f = sqrt2/(1 + sqrt2 eps), g = 1/(1 + eps)\n");
+    fprintf(out, "      eps  f measured    f paper       g measured    g paper       ||f P - g P||   over "
+                 "||rho_eps(M)||\n");
     for (int i = 0; i < VERIFY_PROP_ROWS; i++) {
         const pl_proposition *p = &v->proposition[i];
-        fprintf(out, "%9.0e  %-12.9g  %-12.9g  %-12.9g  %-12.9g  %-14.9g  %.9g\n", p->eps, p->factor_rotated, p->factor_rotated_paper, p->factor, p->factor_paper, p->deviation,
-                p->delta);
+        fprintf(out, "%9.0e  %-12.9g  %-12.9g  %-12.9g  %-12.9g  %-14.9g  %.9g\n", p->eps, p->factor_rotated,
+                p->factor_rotated_paper, p->factor, p->factor_paper, p->deviation, p->delta);
     }
 }
 
 static void text_linear(FILE *out, const verify_results *v)
 {
     const pl_linear_maps *l = &v->linear;
-    fprintf(out, "\nLinear maps are covariant (SGD %.1e, momentum over %lld gradients %.1e) but leave the size of the update open: ||update||_2 on a %lldx%lld matrix\n", l->sgd,
-            (long long)l->history, l->momentum, (long long)l->n, (long long)l->m);
+    fprintf(out,
+            "\nLinear maps are covariant (SGD %.1e, momentum over %lld gradients %.1e) but leave the size of "
+            "the update open: ||update||_2 on a %lldx%lld matrix\n",
+            l->sgd, (long long)l->history, l->momentum, (long long)l->n, (long long)l->m);
     static const char *const names[] = {"||G||_2", "SGD, lr 1", "NS5", "AdamW, rho_0"};
     const double *rows[] = {l->input_norm, l->sgd_norm, l->ns5_norm, l->adamw_norm};
     for (int r = 0; r < 4; r++) {
@@ -151,7 +166,8 @@ static void json_covariance(pl_json_writer *w, const pl_covariance_row *r)
     pl_json_array_end(w);
     pl_json_key(w, "samples");
     pl_json_integer(w, r->samples);
-    for (int c = 0; c < PL_COV_RHO0; c++) pl_json_put(w, pl_covariance_key((pl_covariance_column)c), r->mean[c]);
+    for (int c = 0; c < PL_COV_RHO0; c++)
+        pl_json_put(w, pl_covariance_key((pl_covariance_column)c), r->mean[c]);
     pl_json_put(w, "rho0_mean", r->mean[PL_COV_RHO0]);
     pl_json_put(w, "rho0_sd", r->sd[PL_COV_RHO0]);
     pl_json_key(w, "ns_bf16_reference_sd");
@@ -220,7 +236,7 @@ static void json_gauge(pl_json_writer *w, const verify_results *v)
     pl_json_put(w, "polar", t->polar);
     pl_json_put(w, "condition", t->condition);
     for (int i = 0; i < PL_THEOREM_TABLES; i++) {
-        pl_json_key(w, t->table[i]);    /* NS_1 .. NS_10 */
+        pl_json_key(w, t->table[i]); /* NS_1 .. NS_10 */
         pl_json_array(w);
         for (int k = 0; k < PL_THEOREM_STEPS; k++) pl_json_number(w, t->ns[i][k]);
         pl_json_array_end(w);

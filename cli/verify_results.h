@@ -1,4 +1,5 @@
-/* verify_results.h -- everything `polar verify` measured, and the two things done with it: printing and checking. */
+/* verify_results.h -- everything `polar verify` measured, and the two things done with it: printing and
+ * checking. */
 #ifndef POLAR_VERIFY_RESULTS_H
 #define POLAR_VERIFY_RESULTS_H
 
@@ -14,23 +15,27 @@
 #define VERIFY_PROP_ROWS  7
 
 typedef struct verify_results {
-    uint64_t           seed;
+    uint64_t seed;
     pl_covariance_row *rows;
-    int64_t            n_rows;                           /* 0: not measured */
-    pl_rule_row       *rules;                            /* every rule on one shape after the other */
-    int64_t            n_rules;                          /* 0: not measured */
-    int                claims;                           /* the rest was measured */
-    pl_schur_reduction schur[VERIFY_SCHUR_ROWS];         /* m = 1, 2, 3 */
-    pl_block_lemma     block;
-    pl_theorem         theorem;
-    pl_proposition     proposition[VERIFY_PROP_ROWS];
-    pl_linear_maps     linear;
+    int64_t n_rows;                              /* 0: not measured */
+    pl_rule_row *rules;                          /* every rule on one shape after the other */
+    int64_t n_rules;                             /* 0: not measured */
+    int claims;                                  /* the rest was measured */
+    pl_schur_reduction schur[VERIFY_SCHUR_ROWS]; /* m = 1, 2, 3 */
+    pl_block_lemma block;
+    pl_theorem theorem;
+    pl_proposition proposition[VERIFY_PROP_ROWS];
+    pl_linear_maps linear;
 } verify_results;
 
-const char  *verify_label(int64_t n, int64_t m);                                  /* the paper's label of the shape, or "-" */
-polar_status verify_print(FILE *out, const verify_results *v, pl_table_format format);    /* csv and tex hold one table, covariance if it was measured, else rules */
-polar_status verify_print_rules(FILE *out, const verify_results *v, pl_table_format format);    /* the table of rules; not as JSON */
-void         verify_json_rules(pl_json_writer *w, const verify_results *v);       /* the member "rules" */
-int          verify_check(FILE *log, const verify_results *v);                    /* how many bars were missed; a line for each */
+/* the paper's label of the shape, or "-" */
+const char *verify_label(int64_t n, int64_t m);
+/* csv and tex hold one table, covariance if it was measured, else rules */
+polar_status verify_print(FILE *out, const verify_results *v, pl_table_format format);
+/* the table of rules; not as JSON */
+polar_status verify_print_rules(FILE *out, const verify_results *v, pl_table_format format);
+void verify_json_rules(pl_json_writer *w, const verify_results *v); /* the member "rules" */
+/* how many bars were missed; a line for each */
+int verify_check(FILE *log, const verify_results *v);
 
 #endif

@@ -1,4 +1,5 @@
-/* verify_rules.c -- whole update rules as `polar verify` prints them: one row for each rule and shape, a member of "rules" for each precision too. */
+/* verify_rules.c -- whole update rules as `polar verify` prints them: one row for each rule and shape, a
+ * member of "rules" for each precision too. */
 #include "verify_results.h"
 
 static const pl_table_column rule_columns[] = {
@@ -47,8 +48,11 @@ static void rule_cells(pl_table *t, const pl_rule_row *r)
 polar_status verify_print_rules(FILE *out, const verify_results *v, pl_table_format format)
 {
     pl_table *t;
-    PL_TRY(pl_table_create(&t, "Whole rules after T steps on g_t and on P g_t Q^T: ||u' - P u Q^T|| / ||u|| of the last update, the same of the weights, mean over n histories; "
-                               "largest spectral norm", rule_columns, sizeof rule_columns / sizeof *rule_columns));
+    PL_TRY(pl_table_create(&t,
+                           "Whole rules after T steps on g_t and on P g_t Q^T: ||u' - P u Q^T|| / ||u|| of "
+                           "the last update, the same of the weights, mean over n histories; "
+                           "largest spectral norm",
+                           rule_columns, sizeof rule_columns / sizeof *rule_columns));
     for (int64_t i = 0; i < v->n_rules; i++) rule_cells(t, &v->rules[i]);
     polar_status st = pl_table_print(t, out, format);
     pl_table_destroy(t);

@@ -1,9 +1,10 @@
-/* 01_polar_map.c -- sends a matrix to its orthogonal polar factor, exactly and by five Newton-Schulz steps, and looks at the singular values.
+/* 01_polar_map.c -- sends a matrix to its orthogonal polar factor, exactly and by five Newton-Schulz steps,
+ * and looks at the singular values.
  *
  *     01_polar_map [DEVICE]        # cpu unless told otherwise
  *
- * For Y (m, n) with m <= n the numbers s^2 - 1, s a singular value of Y, are the eigenvalues of Y Y^T - I. So its Frobenius norm r bounds
- * each of them, and r / sqrt(m) is their root mean square.
+ * For Y (m, n) with m <= n the numbers s^2 - 1, s a singular value of Y, are the eigenvalues of Y Y^T - I. So
+ * its Frobenius norm r bounds each of them, and r / sqrt(m) is their root mean square.
  */
 #include <math.h>
 #include <stdio.h>
@@ -20,7 +21,7 @@ static void must(polar_status st)
     exit(1);
 }
 
-static double residual(const float *Y)    /* ||Y Y^T - I||_F */
+static double residual(const float *Y) /* ||Y Y^T - I||_F */
 {
     double sum = 0;
     for (int i = 0; i < M; i++)
@@ -35,7 +36,7 @@ static double residual(const float *Y)    /* ||Y Y^T - I||_F */
 int main(int argc, char **argv)
 {
     static float G[M * N], Y[M * N];
-    for (int i = 0; i < M * N; i++) G[i] = (float)sin(i * (double)i);    /* any matrix of full rank */
+    for (int i = 0; i < M * N; i++) G[i] = (float)sin(i * (double)i); /* any matrix of full rank */
 
     polar_device *dev;
     polar_queue *q;
@@ -45,7 +46,8 @@ int main(int argc, char **argv)
     must(polar_device_alloc(dev, &in, sizeof G));
     must(polar_device_alloc(dev, &out, sizeof Y));
     polar_queue_upload(q, in, G, sizeof G);
-    polar_tensor tin = polar_tensor_2d(in, POLAR_DTYPE_F32, M, N), tout = polar_tensor_2d(out, POLAR_DTYPE_F32, M, N);
+    polar_tensor tin = polar_tensor_2d(in, POLAR_DTYPE_F32, M, N),
+                 tout = polar_tensor_2d(out, POLAR_DTYPE_F32, M, N);
 
     polar_map_opts o = POLAR_MAP_OPTS_INIT;
     o.kind = POLAR_MAP_EXACT;
@@ -55,7 +57,7 @@ int main(int argc, char **argv)
     double exact = residual(Y);
     printf("exact           every singular value within [1 - %.1e, 1 + %.1e]\n", exact, exact);
 
-    polar_map_opts ns = POLAR_MAP_OPTS_INIT;    /* five steps, Jordan's table, bf16 inside */
+    polar_map_opts ns = POLAR_MAP_OPTS_INIT; /* five steps, Jordan's table, bf16 inside */
     must(polar_map_apply(q, &tout, &tin, 1, &ns));
     polar_queue_download(q, Y, out, sizeof Y);
     must(polar_queue_sync(q));
@@ -66,7 +68,8 @@ int main(int argc, char **argv)
     polar_device_free(dev, out);
     polar_queue_destroy(q);
     polar_device_close(dev);
-    /* exact: Y is rounded once to f32, E with |E| <= 2^-24 |Y|, and ||Y Y^T - I||_F <= 2 ||E||_F = 2 2^-24 sqrt(m) = 8.3e-7.
-     * Newton-Schulz: Jordan's table leaves s in [0.68, 1.2], so |s^2 - 1| <= 0.54; bf16 adds a few per cent, and it is far from exact. */
+    /* exact: Y is rounded once to f32, E with |E| <= 2^-24 |Y|, and ||Y Y^T - I||_F <= 2 ||E||_F = 2 2^-24
+     * sqrt(m) = 8.3e-7. Newton-Schulz: Jordan's table leaves s in [0.68, 1.2], so |s^2 - 1| <= 0.54; bf16
+     * adds a few per cent, and it is far from exact. */
     return exact <= 1e-6 && rms <= 0.6 && rms > 0.01 ? 0 : 1;
 }

@@ -1,8 +1,10 @@
-/* 04_resume.c -- ten steps, a checkpoint, a fresh optimiser, ten more: the same bits as twenty steps in one go.
+/* 04_resume.c -- ten steps, a checkpoint, a fresh optimiser, ten more: the same bits as twenty steps in one
+ * go.
  *
  *     04_resume [DEVICE]        # cpu unless told otherwise
  *
- * polar_optim_save writes the optimiser's state (momenta, step count); the weights are the caller's and are kept by the caller.
+ * polar_optim_save writes the optimiser's state (momenta, step count); the weights are the caller's and are
+ * kept by the caller.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,11 +22,12 @@ static void must(polar_status st)
     exit(1);
 }
 
-typedef struct {    /* one training: a matrix and a bias in one piece of device memory, their gradients in another */
+/* one training: a matrix and a bias in one piece of device memory, their gradients in another */
+typedef struct {
     polar_device *dev;
-    polar_queue  *q;
-    polar_optim  *opt;
-    float        *w, *g;
+    polar_queue *q;
+    polar_optim *opt;
+    float *w, *g;
 } training;
 
 static void training_begin(training *t, const char *device)
@@ -37,8 +40,12 @@ static void training_begin(training *t, const char *device)
     t->w = w;
     t->g = g;
     polar_param params[2] = {
-        {.name = "fc.weight", .weight = polar_tensor_2d(t->w, POLAR_DTYPE_F32, ROWS, COLS), .grad = polar_tensor_2d(t->g, POLAR_DTYPE_F32, ROWS, COLS)},
-        {.name = "fc.bias", .weight = polar_tensor_1d(t->w + ROWS * COLS, POLAR_DTYPE_F32, BIAS), .grad = polar_tensor_1d(t->g + ROWS * COLS, POLAR_DTYPE_F32, BIAS)},
+        {.name = "fc.weight",
+         .weight = polar_tensor_2d(t->w, POLAR_DTYPE_F32, ROWS, COLS),
+         .grad = polar_tensor_2d(t->g, POLAR_DTYPE_F32, ROWS, COLS)},
+        {.name = "fc.bias",
+         .weight = polar_tensor_1d(t->w + ROWS * COLS, POLAR_DTYPE_F32, BIAS),
+         .grad = polar_tensor_1d(t->g + ROWS * COLS, POLAR_DTYPE_F32, BIAS)},
     };
     polar_optim_opts o = POLAR_OPTIM_OPTS_INIT;
     o.schedule = (polar_schedule){.warmup = 5, .total = 20, .warmup_from = 1e-3};
@@ -54,7 +61,8 @@ static void training_end(training *t)
     polar_device_close(t->dev);
 }
 
-/* So many steps from the weights W, which are left there again. The loss is sum (w - c)^4 / 4 with c_i = i mod 7, its gradient (w - c)^3. */
+/* So many steps from the weights W, which are left there again. The loss is sum (w - c)^4 / 4 with c_i = i
+ * mod 7, its gradient (w - c)^3. */
 static void training_run(training *t, float *W, int steps)
 {
     float G[SIZE];
@@ -91,19 +99,21 @@ int main(int argc, char **argv)
     training_end(&t);
     memcpy(half, resumed, sizeof half);
 
-    training_begin(&t, device);    /* as another process would, hours later */
+    training_begin(&t, device); /* as another process would, hours later */
     must(polar_optim_load(t.opt, t.q, path));
     long long step = (long long)polar_optim_get_step(t.opt);
     training_run(&t, resumed, 10);
     training_end(&t);
 
-    training_begin(&t, device);    /* and without the state: the weights alone do not do it */
+    training_begin(&t, device); /* and without the state: the weights alone do not do it */
     training_run(&t, half, 10);
     training_end(&t);
     unlink(path);
 
-    int same = memcmp(straight, resumed, sizeof straight) == 0, other = memcmp(straight, half, sizeof straight) != 0;
-    printf("resumed at step %lld: the weights have %s bits as 20 steps in one go\n", step, same ? "the same" : "OTHER");
+    int same = memcmp(straight, resumed, sizeof straight) == 0,
+        other = memcmp(straight, half, sizeof straight) != 0;
+    printf("resumed at step %lld: the weights have %s bits as 20 steps in one go\n", step,
+           same ? "the same" : "OTHER");
     printf("with a fresh state instead: %s bits\n", other ? "other" : "THE SAME");
     return same && other && step == 10 ? 0 : 1;
 }

@@ -1,9 +1,11 @@
-/* 06_own_rule.c -- a rule is data: Muon with the Polar Express coefficients, six steps in f32, and the spectral scale sqrt(out / in).
+/* 06_own_rule.c -- a rule is data: Muon with the Polar Express coefficients, six steps in f32, and the
+ * spectral scale sqrt(out / in).
  *
  *     06_own_rule [DEVICE]        # cpu unless told otherwise
  *
- * From W = 0 the first step gives W = -lr sqrt(out / in) P, where P has singular values p(s): the table's polynomials applied one after the other to
- * the normalised singular values s of the gradient. How far p is from 1 can be read from the table, and P must be no further away.
+ * From W = 0 the first step gives W = -lr sqrt(out / in) P, where P has singular values p(s): the table's
+ * polynomials applied one after the other to the normalised singular values s of the gradient. How far p is
+ * from 1 can be read from the table, and P must be no further away.
  */
 #include <math.h>
 #include <stdio.h>
@@ -34,7 +36,8 @@ static double table_promise(const char *table, int steps, double from)
     return worst;
 }
 
-/* One step of the rule from zero weights along the gradient G, (OUT, IN); returns ||P^T P - I||_F / sqrt(IN), the root mean square of p^2 - 1. */
+/* One step of the rule from zero weights along the gradient G, (OUT, IN); returns ||P^T P - I||_F / sqrt(IN),
+ * the root mean square of p^2 - 1. */
 static double first_step(polar_device *dev, polar_queue *q, const float *G, const polar_optim_opts *o)
 {
     static float W[OUT * IN];
@@ -45,7 +48,9 @@ static double first_step(polar_device *dev, polar_queue *q, const float *G, cons
     for (int i = 0; i < OUT * IN; i++) W[i] = 0;
     polar_queue_upload(q, w, W, sizeof W);
     polar_queue_upload(q, g, G, sizeof W);
-    polar_param param = {.name = "W", .weight = polar_tensor_2d(w, POLAR_DTYPE_F32, OUT, IN), .grad = polar_tensor_2d(g, POLAR_DTYPE_F32, OUT, IN)};
+    polar_param param = {.name = "W",
+                         .weight = polar_tensor_2d(w, POLAR_DTYPE_F32, OUT, IN),
+                         .grad = polar_tensor_2d(g, POLAR_DTYPE_F32, OUT, IN)};
     must(polar_optim_create(&opt, dev, &param, 1, o));
     must(polar_optim_step(opt, q));
     polar_queue_download(q, W, w, sizeof W);
@@ -74,20 +79,22 @@ int main(int argc, char **argv)
     must(polar_queue_create(&q, dev, NULL));
 
     polar_optim_opts o;
-    must(polar_optim_opts_parse(&o, "muon"));    /* Nesterov momentum, no preconditioner, no decay */
+    must(polar_optim_opts_parse(&o, "muon")); /* Nesterov momentum, no preconditioner, no decay */
     o.lr = 0.02;
     double usual = first_step(dev, q, G, &o);
 
     o.rule.map.table = "polar_express";
     o.rule.map.steps = STEPS;
     o.rule.map.precision = POLAR_DTYPE_F32;
-    o.rule.scale = POLAR_SCALE_SPECTRAL;         /* an update of spectral norm lr sqrt(out / in) */
-    double own = first_step(dev, q, G, &o), promise = table_promise("polar_express", STEPS, 0.01);    /* the smallest s of such a gradient is 0.09 */
+    o.rule.scale = POLAR_SCALE_SPECTRAL; /* an update of spectral norm lr sqrt(out / in) */
+    /* the smallest s of such a gradient is 0.09 */
+    double own = first_step(dev, q, G, &o), promise = table_promise("polar_express", STEPS, 0.01);
 
     printf("muon as usual        s^2 off 1 by %.4f on average (root mean square)\n", usual);
     printf("with Polar Express   s^2 off 1 by %.4f, and %.4f at most by its table\n", own, promise);
     polar_queue_destroy(q);
     polar_device_close(dev);
-    /* A root mean square is no larger than the largest; f32 adds under 100 2^-24 = 6e-6 of rounding (six steps, sums of 96 terms, a step size near 1). */
+    /* A root mean square is no larger than the largest; f32 adds under 100 2^-24 = 6e-6 of rounding (six
+     * steps, sums of 96 terms, a step size near 1). */
     return own <= promise + 6e-6 && own < usual ? 0 : 1;
 }

@@ -4,10 +4,9 @@
  *     int main(int argc, char **argv)
  *     {
  *         const char *device = test_begin(argc, argv);
- *         test_bound("gemm f32 64x64x64", err, tol, "8 eps sqrt(K)");      // err <= tol, prints the share used
- *         test_exact("transpose", mismatches);                             // 0 wanted
- *         test_true("an unknown device is refused", st == POLAR_E_ARG, "%s", polar_error_message());
- *         return test_end();
+ *         test_bound("gemm f32 64x64x64", err, tol, "8 eps sqrt(K)");      // err <= tol, prints the share
+ * used test_exact("transpose", mismatches);                             // 0 wanted test_true("an unknown
+ * device is refused", st == POLAR_E_ARG, "%s", polar_error_message()); return test_end();
  *     }
  */
 #ifndef POLAR_TEST_H
@@ -33,7 +32,8 @@ static inline const char *test_begin(int argc, char **argv)
 }
 
 #ifdef GOLDEN_DIR
-/* Where a golden file lies: beside the sources, or in POLAR_GOLDEN_DIR where the tests were carried to another machine. */
+/* Where a golden file lies: beside the sources, or in POLAR_GOLDEN_DIR where the tests were carried to
+ * another machine. */
 static inline const char *test_golden_path(const char *file)
 {
     static char path[4096];
@@ -54,7 +54,8 @@ static inline int test_count(int ok)
 static inline int test_bound(const char *what, double err, double tol, const char *why)
 {
     int ok = test_count(err <= tol);
-    printf("%-44s %-8s err %.2e  tol %.2e (%s)  %3.0f%%  %s\n", what, test_device, err, tol, why, tol > 0 ? 100 * err / tol : 0.0, ok ? "PASS" : "FAIL");
+    printf("%-44s %-8s err %.2e  tol %.2e (%s)  %3.0f%%  %s\n", what, test_device, err, tol, why,
+           tol > 0 ? 100 * err / tol : 0.0, ok ? "PASS" : "FAIL");
     return ok;
 }
 
@@ -62,11 +63,13 @@ static inline int test_bound(const char *what, double err, double tol, const cha
 static inline int test_exact(const char *what, int64_t mismatches)
 {
     int ok = test_count(mismatches == 0);
-    printf("%-44s %-8s mismatches %lld  %s\n", what, test_device, (long long)mismatches, ok ? "PASS" : "FAIL");
+    printf("%-44s %-8s mismatches %lld  %s\n", what, test_device, (long long)mismatches,
+           ok ? "PASS" : "FAIL");
     return ok;
 }
 
-static inline int test_true(const char *what, int cond, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+static inline int test_true(const char *what, int cond, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
 static inline int test_true(const char *what, int cond, const char *fmt, ...)
 {
     int ok = test_count(cond);
@@ -80,13 +83,13 @@ static inline int test_true(const char *what, int cond, const char *fmt, ...)
 }
 
 /* A call that must work for the test to go on. */
-#define TEST_TRY(call)                                                                          \
-    do {                                                                                        \
-        polar_status st_ = (call);                                                              \
-        if (st_ != POLAR_OK) {                                                                  \
+#define TEST_TRY(call)                                                                                \
+    do {                                                                                              \
+        polar_status st_ = (call);                                                                    \
+        if (st_ != POLAR_OK) {                                                                        \
             printf("%s:%d: %s failed: %s  FAIL\n", __FILE__, __LINE__, #call, polar_error_message()); \
-            exit(1);                                                                            \
-        }                                                                                       \
+            exit(1);                                                                                  \
+        }                                                                                             \
     } while (0)
 
 static inline int test_end(void)

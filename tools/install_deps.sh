@@ -7,6 +7,7 @@
 #
 #     sh tools/install_deps.sh             # install what is missing
 #     sh tools/install_deps.sh --list      # only name what is missing
+#     sh tools/install_deps.sh --tests     # and what some tests want, which are skipped without it
 set -u
 
 missing=
@@ -38,6 +39,10 @@ int main(void) { return png_access_version_number() == 0; }' -lpng || need libpn
 missing=${missing# }
 wanted=    # not needed to build: figures of `polar report`
 have gnuplot || wanted=gnuplot-nox
+if [ "${1:-}" = --tests ]; then
+    have clang-format-14 || clang-format --version 2>/dev/null | grep -q 'version 14\.' || wanted="$wanted clang-format-14"
+fi
+wanted=${wanted# }
 
 if [ "${1:-}" = --list ]; then
     echo "$missing $wanted" | sed 's/^ *//; s/ *$//; /^$/d'
@@ -45,7 +50,14 @@ if [ "${1:-}" = --list ]; then
 fi
 [ -n "$missing$wanted" ] || exit 0
 
-without() { echo "install_deps: no $wanted: \`polar report\` will leave its figures out until it is installed" >&2; }
+without() {
+    for package in $wanted; do
+        case $package in
+        gnuplot*) echo "install_deps: no $package: \`polar report\` will leave its figures out until it is installed" ;;
+        *) echo "install_deps: no $package: a test that wants it will be skipped" ;;
+        esac
+    done >&2
+}
 
 if ! have apt-get; then
     [ -z "$wanted" ] || without
@@ -85,5 +97,5 @@ if [ -n "$missing" ]; then
 fi
 if [ -n "$wanted" ]; then
     echo "install_deps: installing $wanted"
-    get $wanted || without
+    for package in $wanted; do get $package || { wanted=$package; without; }; done
 fi

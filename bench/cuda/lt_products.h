@@ -13,10 +13,12 @@
 struct lt_library {
     cublasLtHandle_t handle;
     void *workspace;
-#define LT_FUNCTIONS(X)                                                                                       \
-    X(cublasLtCreate) X(cublasLtMatmul) X(cublasLtMatmulDescCreate) X(cublasLtMatmulDescSetAttribute)         \
-    X(cublasLtMatrixLayoutCreate) X(cublasLtMatrixLayoutSetAttribute) X(cublasLtMatmulPreferenceCreate)       \
+/* clang-format off */
+#define LT_FUNCTIONS(X) \
+    X(cublasLtCreate) X(cublasLtMatmul) X(cublasLtMatmulDescCreate) X(cublasLtMatmulDescSetAttribute) \
+    X(cublasLtMatrixLayoutCreate) X(cublasLtMatrixLayoutSetAttribute) X(cublasLtMatmulPreferenceCreate) \
     X(cublasLtMatmulPreferenceSetAttribute) X(cublasLtMatmulAlgoGetHeuristic)
+/* clang-format on */
 #define X(f) decltype(&::f) f;
     LT_FUNCTIONS(X)
 #undef X
@@ -37,16 +39,17 @@ static int lt_open(lt_library *lt)
     if (!lib) lib = dlopen("/usr/local/cuda/lib64/libcublasLt.so.13", RTLD_NOW);
     if (!lib) lib = dlopen("libcublasLt.so", RTLD_NOW);
     if (!lib) return 0;
-#define X(f)                                                  \
-    lt->f = (decltype(&::f))dlsym(lib, #f);                   \
+#define X(f)                                \
+    lt->f = (decltype(&::f))dlsym(lib, #f); \
     if (!lt->f) return 0;
     LT_FUNCTIONS(X)
 #undef X
-    return cudaMalloc(&lt->workspace, LT_WORKSPACE) == cudaSuccess && lt->cublasLtCreate(&lt->handle) == CUBLAS_STATUS_SUCCESS;
+    return cudaMalloc(&lt->workspace, LT_WORKSPACE) == cudaSuccess &&
+           lt->cublasLtCreate(&lt->handle) == CUBLAS_STATUS_SUCCESS;
 }
 
-static cublasLtMatrixLayout_t lt_layout(lt_library *lt, int half, int64_t rows, int64_t cols, int64_t ld, int64_t bs,
-                                        int64_t batch)
+static cublasLtMatrixLayout_t lt_layout(lt_library *lt, int half, int64_t rows, int64_t cols, int64_t ld,
+                                        int64_t bs, int64_t batch)
 {
     cublasLtMatrixLayout_t l = nullptr;
     int32_t count = (int32_t)batch;
@@ -73,10 +76,13 @@ static lt_plan lt_plan_make(lt_library *lt, const pl_hopper_product *p)
     r.b = lt_layout(lt, p->half, p->m, p->k, p->lda, p->bsa, p->batch);
     r.c = lt_layout(lt, p->half, p->m, p->m, p->ldc, p->bsc, p->batch);
     lt->cublasLtMatmulPreferenceCreate(&pref);
-    lt->cublasLtMatmulPreferenceSetAttribute(pref, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace, sizeof workspace);
-    lt->cublasLtMatmulPreferenceSetAttribute(pref, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &no_split, sizeof no_split);
-    r.valid = lt->cublasLtMatmulAlgoGetHeuristic(lt->handle, r.desc, r.a, r.b, r.c, r.c, pref, 1, &found, &count) ==
-                  CUBLAS_STATUS_SUCCESS && count == 1;
+    lt->cublasLtMatmulPreferenceSetAttribute(pref, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace,
+                                             sizeof workspace);
+    lt->cublasLtMatmulPreferenceSetAttribute(pref, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &no_split,
+                                             sizeof no_split);
+    r.valid = lt->cublasLtMatmulAlgoGetHeuristic(lt->handle, r.desc, r.a, r.b, r.c, r.c, pref, 1, &found,
+                                                 &count) == CUBLAS_STATUS_SUCCESS &&
+              count == 1;
     r.algo = found.algo;
     return r;
 }
@@ -88,16 +94,17 @@ static int lt_multiply(lt_library *lt, cudaStream_t stream, const pl_hopper_prod
     lt_plan *r = nullptr;
     float alpha = p->alpha, beta = p->D ? p->beta : 0;
     for (int i = 0; i < made && !r; i++)
-        if (plans[i].m == p->m && plans[i].k == p->k && plans[i].batch == p->batch && plans[i].half == p->half &&
-            plans[i].addend == (p->D != nullptr))
+        if (plans[i].m == p->m && plans[i].k == p->k && plans[i].batch == p->batch &&
+            plans[i].half == p->half && plans[i].addend == (p->D != nullptr))
             r = &plans[i];
     if (!r) {
         if (made == 64) return 0;
         plans[made] = lt_plan_make(lt, p);
         r = &plans[made++];
     }
-    return r->valid && lt->cublasLtMatmul(lt->handle, r->desc, &alpha, p->B, r->a, p->A, r->b, &beta, p->D ? p->D : p->C, r->c, p->C,
-                                          r->c, &r->algo, lt->workspace, LT_WORKSPACE, stream) == CUBLAS_STATUS_SUCCESS;
+    return r->valid && lt->cublasLtMatmul(lt->handle, r->desc, &alpha, p->B, r->a, p->A, r->b, &beta,
+                                          p->D ? p->D : p->C, r->c, p->C, r->c, &r->algo, lt->workspace,
+                                          LT_WORKSPACE, stream) == CUBLAS_STATUS_SUCCESS;
 }
 
 #endif

@@ -1,10 +1,9 @@
-/* ns_bench.cu -- the kernels of cuda_ns.h on their own: results against a reference in double that rounds where the
- * kernels do, and times.
+/* ns_bench.cu -- the kernels of cuda_ns.h on their own: results against a reference in double that rounds
+ * where the kernels do, and times.
  *
- *     nvcc -gencode=arch=compute_90a,code=sm_90a -O3 -std=c++17 -fmad=false -Isrc -Iinclude bench/cuda/ns_bench.cu \
- *          src/backends/cuda/cuda_hopper_ns_*.cu src/backends/cuda/cuda_ns_launch.c -o build/ns_bench
- *     build/ns_bench            exit code 0: everything right
- *     build/ns_bench check | time
+ *     nvcc -gencode=arch=compute_90a,code=sm_90a -O3 -std=c++17 -fmad=false -Isrc -Iinclude
+ * bench/cuda/ns_bench.cu \ src/backends/cuda/cuda_hopper_ns_*.cu src/backends/cuda/cuda_ns_launch.c -o
+ * build/ns_bench build/ns_bench            exit code 0: everything right build/ns_bench check | time
  */
 #include <math.h>
 #include <stdio.h>
@@ -27,18 +26,21 @@ typedef std::vector<double> doubles;
 
 static int failures;
 
-#define CUDA(call)                                                                                       \
-    do {                                                                                                 \
-        cudaError_t e_ = (call);                                                                         \
-        if (e_ != cudaSuccess) {                                                                         \
-            printf("FAIL %s: %s (line %d)\n", #call, cudaGetErrorString(e_), __LINE__);                  \
-            exit(2);                                                                                     \
-        }                                                                                                \
+#define CUDA(call)                                                                      \
+    do {                                                                                \
+        cudaError_t e_ = (call);                                                        \
+        if (e_ != cudaSuccess) {                                                        \
+            printf("FAIL %s: %s (line %d)\n", #call, cudaGetErrorString(e_), __LINE__); \
+            exit(2);                                                                    \
+        }                                                                               \
     } while (0)
 
-static const double JORDAN[15] = {3.4445, -4.7750, 2.0315, 3.4445, -4.7750, 2.0315, 3.4445, -4.7750, 2.0315, 3.4445, -4.7750, 2.0315, 3.4445, -4.7750, 2.0315};
-static const double LIVE[PL_LIVE_COLS] = {1 / (1 - 0.9 * 0.9), 1 / (1 - 0.999 * 0.999), 0.02, 0.1, 0.9, 0.999, 1e-8, 1, 0};
-static const float BETA1 = 0.9f, OTHER1 = (float)(1 - 0.9), BETA2 = 0.999f, OTHER2 = (float)(1 - 0.999), EPS = 1e-8f;
+static const double JORDAN[15] = {3.4445, -4.7750, 2.0315,  3.4445, -4.7750, 2.0315,  3.4445, -4.7750,
+                                  2.0315, 3.4445,  -4.7750, 2.0315, 3.4445,  -4.7750, 2.0315};
+static const double LIVE[PL_LIVE_COLS] = {
+    1 / (1 - 0.9 * 0.9), 1 / (1 - 0.999 * 0.999), 0.02, 0.1, 0.9, 0.999, 1e-8, 1, 0};
+static const float BETA1 = 0.9f, OTHER1 = (float)(1 - 0.9), BETA2 = 0.999f, OTHER2 = (float)(1 - 0.999),
+                   EPS = 1e-8f;
 
 static uint64_t seed = 88172645463325252ull;
 
@@ -52,7 +54,7 @@ static float normal(void)
     return (float)(s - 6);
 }
 
-/* ---- the reference ----------------------------------------------------------------------------------------------------- */
+/* ---- the reference ------------------------------------------------------------------------------ */
 
 template <class F> static void parallel(int n, F f)
 {
@@ -115,11 +117,13 @@ static doubles reference(const floats &D, int rows, int cols, const double *coef
         }
     reference_steps(X, m, n, coef, steps);
     for (int i = 0; i < m; i++)
-        for (int j = 0; j < n; j++) out[tall ? (size_t)j * cols + i : (size_t)i * cols + j] = X[(size_t)i * n + j];
+        for (int j = 0; j < n; j++)
+            out[tall ? (size_t)j * cols + i : (size_t)i * cols + j] = X[(size_t)i * n + j];
     return out;
 }
 
-static cudaError_t launch(cudaStream_t stream, const std::vector<pl_cuda_ns_task> &tasks, const double *coef, int steps)
+static cudaError_t launch(cudaStream_t stream, const std::vector<pl_cuda_ns_task> &tasks, const double *coef,
+                          int steps)
 {
     static pl_cuda_ns_list list;
     cudaError_t e = cudaSuccess;
@@ -133,7 +137,7 @@ static cudaError_t launch(cudaStream_t stream, const std::vector<pl_cuda_ns_task
     return e;
 }
 
-/* ---- one matrix on the device ---------------------------------------------------------------------------------------------- */
+/* ---- one matrix on the device ------------------------------------------------------------------- */
 
 template <class T> struct buffer {
     T *at = NULL;
@@ -152,11 +156,11 @@ template <class T> struct buffer {
     }
 };
 
-static const int MARGIN = 5;    /* extra columns of a pitched matrix: must stay as they are */
+static const int MARGIN = 5; /* extra columns of a pitched matrix: must stay as they are */
 
 struct test_case {
     int rows, cols, kind, momentum, precondition, g_bf16, w_bf16, pitch;
-    floats G, M, V, W;    /* pitched */
+    floats G, M, V, W; /* pitched */
     buffer<float> dG, dM, dV, dW;
     buffer<pl_bf16> hG, hW;
     buffer<double> live;
@@ -167,7 +171,8 @@ static floats pitched(const test_case &c, float scale, bool positive)
 {
     floats v((size_t)c.rows * c.pitch, 12345.0f);
     for (int i = 0; i < c.rows; i++)
-        for (int j = 0; j < c.cols; j++) v[(size_t)i * c.pitch + j] = (positive ? fabsf(normal()) + 0.1f : normal()) * scale;
+        for (int j = 0; j < c.cols; j++)
+            v[(size_t)i * c.pitch + j] = (positive ? fabsf(normal()) + 0.1f : normal()) * scale;
     return v;
 }
 
@@ -211,7 +216,8 @@ static void make(test_case &c, int rows, int cols, int kind, int variant, float 
     c.w_bf16 = kind == PL_CUDA_NS_ITERATE || (kind == PL_CUDA_NS_MAP && variant / 2 % 2);
     c.momentum = variant % 3;
     c.precondition = variant % 4 != 3;
-    c.G = pitched(c, scale, false), c.M = pitched(c, 0.1f * scale, false), c.V = pitched(c, 0.01f, true), c.W = pitched(c, kind == PL_CUDA_NS_ITERATE ? 1.0f : 1e-3f, false);
+    c.G = pitched(c, scale, false), c.M = pitched(c, 0.1f * scale, false), c.V = pitched(c, 0.01f, true),
+    c.W = pitched(c, kind == PL_CUDA_NS_ITERATE ? 1.0f : 1e-3f, false);
     if (kind == PL_CUDA_NS_ITERATE)
         for (auto &w : c.W) w = pl_bf16_round(w / sqrtf((float)(rows * cols)));
     if (c.g_bf16)
@@ -220,7 +226,7 @@ static void make(test_case &c, int rows, int cols, int kind, int variant, float 
         for (auto &w : c.W) w = pl_bf16_round(w);
     if (kind == PL_CUDA_NS_MAP)
         for (int i = 0; i < rows; i++)
-            for (int j = 0; j < cols; j++) c.W[(size_t)i * c.pitch + j] = NAN;    /* poison */
+            for (int j = 0; j < cols; j++) c.W[(size_t)i * c.pitch + j] = NAN; /* poison */
 }
 
 static floats output(const test_case &c)
@@ -269,7 +275,8 @@ static double error_of(test_case &c, const double *coef, int steps)
             double o = O[(size_t)i * c.cols + j], got = out[at];
             if (c.kind == PL_CUDA_NS_STEP) {
                 double lr = LIVE[2], f = lr * (double)t.scale;
-                got = ((double)c.W[at] * (1 - lr * LIVE[3]) - got) / f;    /* the O that was stepped by; W's own rounding comes to 1e-5 of it, W being small */
+                /* the O that was stepped by; W's own rounding comes to 1e-5 of it, W being small */
+                got = ((double)c.W[at] * (1 - lr * LIVE[3]) - got) / f;
             }
             e += (got - o) * (got - o), n += o * o;
         }
@@ -290,8 +297,9 @@ static void run(std::vector<test_case *> &cases, const double *coef, int steps)
 
 static const char *kinds[] = {"ns", "map", "step"};
 
-/* Bounds: one step differs from the reference by entries of A and P that fall to the other side of a rounding, and by the last rounding, 2^-9 of an entry where it does; five steps
- * multiply such differences by up to a^4 on small singular values, NUMERICS.md gives 5 %. */
+/* Bounds: one step differs from the reference by entries of A and P that fall to the other side of a
+ * rounding, and by the last rounding, 2^-9 of an entry where it does; five steps multiply such differences by
+ * up to a^4 on small singular values, NUMERICS.md gives 5 %. */
 static void check_shape(int rows, int cols, int kind, int variant, float scale)
 {
     static const double part[4][3] = {{1, 0, 0}, {0, 1, 0}, {0, 0, 1}, {3.4445, -4.7750, 2.0315}};
@@ -302,8 +310,8 @@ static void check_shape(int rows, int cols, int kind, int variant, float scale)
     double e[5];
     int bad = 0;
     for (int k = 0; k < 5; k++) {
-        /* A step is seen through W, whose own rounding must not drown it: A A X of a matrix of norm 1 is as small as
-         * X / m^2, so that W has to be. */
+        /* A step is seen through W, whose own rounding must not drown it: A A X of a matrix of norm 1 is as
+         * small as X / m^2, so that W has to be. */
         c.W = W;
         if (kind == PL_CUDA_NS_STEP && k < 3)
             for (auto &w : c.W) w *= 0x1p-20f;
@@ -313,15 +321,17 @@ static void check_shape(int rows, int cols, int kind, int variant, float scale)
         if (!(e[k] >= 0 && e[k] <= most)) bad = 1;
     }
     if (bad) failures++;
-    printf("%-5s %4dx%-4d %-4s v%-2d aX %.1e  AX %.1e  AAX %.1e  1 step %.1e  5 steps %.1e\n", bad ? "FAIL" : "ok", rows, cols,
-           kinds[kind], variant, e[0], e[1], e[2], e[3], e[4]);
+    printf("%-5s %4dx%-4d %-4s v%-2d aX %.1e  AX %.1e  AAX %.1e  1 step %.1e  5 steps %.1e\n",
+           bad ? "FAIL" : "ok", rows, cols, kinds[kind], variant, e[0], e[1], e[2], e[3], e[4]);
     fflush(stdout);
 }
 
 static void check(void)
 {
-    static const int shapes[][2] = {{16, 16},  {16, 152}, {64, 64},   {192, 192}, {192, 576}, {576, 192}, {768, 192}, {192, 768}, {100, 130}, {1, 1},      {1, 300},
-                                    {300, 1},  {256, 256}, {256, 1024}, {1000, 250}, {7, 3},  {160, 16},  {40, 250},  {128, 128}, {128, 512}, {200, 65}};
+    static const int shapes[][2] = {{16, 16},   {16, 152},   {64, 64},    {192, 192}, {192, 576}, {576, 192},
+                                    {768, 192}, {192, 768},  {100, 130},  {1, 1},     {1, 300},   {300, 1},
+                                    {256, 256}, {256, 1024}, {1000, 250}, {7, 3},     {160, 16},  {40, 250},
+                                    {128, 128}, {128, 512},  {200, 65}};
     int n = (int)(sizeof shapes / sizeof *shapes);
     for (int i = 0; i < n; i++) {
         check_shape(shapes[i][0], shapes[i][1], PL_CUDA_NS_MAP, i % 4, 1);
@@ -371,7 +381,8 @@ static void check(void)
     for (int i = 0; i < n; i++)
         for (float x : first[i])
             if (x != x) not_nan++;
-    printf("%-5s twice: %d differ; alone: %d differ; entries of zero matrices not zero: %d; NaN where none belongs or none where one does: %d\n",
+    printf("%-5s twice: %d differ; alone: %d differ; entries of zero matrices not zero: %d; NaN where none "
+           "belongs or none where one does: %d\n",
            twice || alone || zero || not_nan ? "FAIL" : "ok", twice, alone, zero, not_nan);
     if (twice || alone || zero || not_nan) failures++;
 
@@ -392,14 +403,15 @@ static void check(void)
     if (!skipped || !kept) failures++;
 }
 
-/* ---- times ------------------------------------------------------------------------------------------------------------------- */
+/* ---- times -------------------------------------------------------------------------------------- */
 
 struct shape_count {
     int rows, cols, batch, times;
 };
 
 /* Tasks over fresh memory: the shapes `times` over, `batch` matrices each. */
-static std::vector<pl_cuda_ns_task> list_of(std::vector<shape_count> shapes, int kind, int momentum, int precondition)
+static std::vector<pl_cuda_ns_task> list_of(std::vector<shape_count> shapes, int kind, int momentum,
+                                            int precondition)
 {
     std::vector<pl_cuda_ns_task> tasks;
     static double *live;
@@ -413,8 +425,10 @@ static std::vector<pl_cuda_ns_task> list_of(std::vector<shape_count> shapes, int
             floats v(n);
             float *p[4];
             for (int q = 0; q < 4; q++) {
-                for (size_t i = 0; i < n; i++) v[i] = q == 2 ? 0.01f + (float)(i % 13) * 0.001f : (float)((i * 2654435761u >> 9 & 0xffff) / 65536.0 - 0.5);
-                if (q == 0 && kind == PL_CUDA_NS_ITERATE)    /* pairs of bf16 */
+                for (size_t i = 0; i < n; i++)
+                    v[i] = q == 2 ? 0.01f + (float)(i % 13) * 0.001f
+                                  : (float)((i * 2654435761u >> 9 & 0xffff) / 65536.0 - 0.5);
+                if (q == 0 && kind == PL_CUDA_NS_ITERATE) /* pairs of bf16 */
                     for (size_t i = 0; i < n; i++) {
                         uint32_t pair = pl_bf16_from_f32(v[i] / sqrtf((float)one)) * 0x10001u;
                         memcpy(&v[i], &pair, 4);
@@ -427,7 +441,8 @@ static std::vector<pl_cuda_ns_task> list_of(std::vector<shape_count> shapes, int
             t.W = p[0], t.M = p[1], t.V = precondition ? p[2] : NULL, t.G = p[3], t.live = live;
             t.w_bs = t.m_bs = t.v_bs = t.g_bs = (int64_t)one;
             t.w_rs = t.m_rs = t.v_rs = t.g_rs = s.cols;
-            t.rows = s.rows, t.cols = s.cols, t.batch = s.batch, t.kind = (uint8_t)kind, t.momentum = (uint8_t)momentum;
+            t.rows = s.rows, t.cols = s.cols, t.batch = s.batch, t.kind = (uint8_t)kind,
+            t.momentum = (uint8_t)momentum;
             t.w_bf16 = kind == PL_CUDA_NS_ITERATE;
             t.scale = 0.2f;
             tasks.push_back(t);
@@ -477,14 +492,16 @@ static void time_list(const char *name, const std::vector<pl_cuda_ns_task> &task
     CUDA(cudaDeviceSynchronize());
     double host = std::chrono::duration<double>(t1 - t0).count() / 20 * 1e6;
     double w0 = time_of(tasks, 0), w1 = time_of(tasks, 1), w5 = time_of(tasks, 5), again = time_of(tasks, 5);
-    printf("%-34s steps 0: %7.1f  1: %7.1f  5: %7.1f (again %7.1f) us   host %5.1f us\n", name, w0, w1, w5, again, host);
+    printf("%-34s steps 0: %7.1f  1: %7.1f  5: %7.1f (again %7.1f) us   host %5.1f us\n", name, w0, w1, w5,
+           again, host);
     fflush(stdout);
     for (auto &t : tasks) cudaFree(t.W), cudaFree(t.M), cudaFree(t.V), cudaFree((void *)t.G);
 }
 
 static void times(void)
 {
-    std::vector<shape_count> deit = {{576, 192, 1, 12}, {192, 192, 1, 12}, {768, 192, 1, 12}, {192, 768, 1, 12}};
+    std::vector<shape_count> deit = {
+        {576, 192, 1, 12}, {192, 192, 1, 12}, {768, 192, 1, 12}, {192, 768, 1, 12}};
     std::vector<shape_count> so3 = {{16, 16, 100, 6}, {16, 1, 100, 3}, {32, 16, 100, 3}, {16, 152, 100, 3}};
     time_list("DeiT-Tiny 48, PolarAdamW", list_of(deit, PL_CUDA_NS_STEP, POLAR_MOMENTUM_EMA, 1));
     time_list("DeiT-Tiny 48, Muon", list_of(deit, PL_CUDA_NS_STEP, POLAR_MOMENTUM_NESTEROV, 0));
@@ -503,7 +520,7 @@ static void times(void)
 
 int main(int argc, char **argv)
 {
-    alarm(90);    /* a barrier that nobody reaches must not hold the machine */
+    alarm(90); /* a barrier that nobody reaches must not hold the machine */
     setvbuf(stdout, NULL, _IOLBF, 0);
     if (argc < 2 || !strcmp(argv[1], "check")) check();
     if (argc < 2 || !strcmp(argv[1], "time")) times();

@@ -1,8 +1,12 @@
 /* optim.h -- matrix optimisers as data: momentum -> precondition -> polar map -> scale -> decay and step.
  *
  *     polar_param params[2] = {
- *         {.name = "blocks.0.attn.qkv.weight", .weight = polar_tensor_2d(w, POLAR_DTYPE_F32, 576, 192), .grad = polar_tensor_2d(gw, POLAR_DTYPE_F32, 576, 192), .row_blocks = 3},
- *         {.name = "blocks.0.attn.qkv.bias",   .weight = polar_tensor_1d(b, POLAR_DTYPE_F32, 576),      .grad = polar_tensor_1d(gb, POLAR_DTYPE_F32, 576)},
+ *         {.name = "blocks.0.attn.qkv.weight",
+ *          .weight = polar_tensor_2d(w, POLAR_DTYPE_F32, 576, 192),
+ *          .grad = polar_tensor_2d(gw, POLAR_DTYPE_F32, 576, 192), .row_blocks = 3},
+ *         {.name = "blocks.0.attn.qkv.bias",
+ *          .weight = polar_tensor_1d(b, POLAR_DTYPE_F32, 576),
+ *          .grad = polar_tensor_1d(gb, POLAR_DTYPE_F32, 576)},
  *     };
  *     polar_optim_opts o = POLAR_OPTIM_OPTS_INIT;           // the paper's PolarAdamW
  *     o.lr = 5e-3;  o.aux_lr = 5e-4;
@@ -11,8 +15,9 @@
  *     for (...) { backward();  polar_optim_step(opt, q); }  // only enqueues
  *     polar_optim_destroy(opt);
  *
- * A parameter takes the matrix route (the rule) or the aux route (AdamW with its own lr and decay). Gradients are never written. State is f32 (f64 for
- * f64 weights); bf16 weights get an f32 master copy in the state. A zero gradient gives a zero direction; a NaN stays in its own matrix.
+ * A parameter takes the matrix route (the rule) or the aux route (AdamW with its own lr and decay). Gradients
+ * are never written. State is f32 (f64 for f64 weights); bf16 weights get an f32 master copy in the state. A
+ * zero gradient gives a zero direction; a NaN stays in its own matrix.
  */
 #ifndef POLAR_OPTIM_H
 #define POLAR_OPTIM_H
@@ -23,193 +28,266 @@
 extern "C" {
 #endif
 
-/* ---- rules ----------------------------------------------------------------------------------------- */
+/* ---- rules -------------------------------------------------------------------------------------- */
 
 typedef enum polar_momentum {
-    POLAR_MOMENTUM_HEAVY_BALL = 0,    /* m = mu m + g;           u = m */
-    POLAR_MOMENTUM_NESTEROV = 1,      /* m = mu m + g;           u = g + mu m */
-    POLAR_MOMENTUM_EMA = 2,           /* m = b1 m + (1 - b1) g;  u = m / (1 - b1^t) */
-    POLAR_MOMENTUM_AVERAGE = 3,       /* m = mu m + (1 - mu) g;  u = m */
-    POLAR_MOMENTUM_AVERAGE_NESTEROV = 4    /* m = mu m + (1 - mu) g;  u = mu m + (1 - mu) g */
-} polar_momentum;                     /* an average's m is (1 - mu) times the heavy ball's: the buffer torch.optim.Muon keeps (momentum_buffer.lerp_). A polar map does not
-                                         see the factor, so the steps are the same up to rounding; a saved m is not */
+    POLAR_MOMENTUM_HEAVY_BALL = 0,      /* m = mu m + g;           u = m */
+    POLAR_MOMENTUM_NESTEROV = 1,        /* m = mu m + g;           u = g + mu m */
+    POLAR_MOMENTUM_EMA = 2,             /* m = b1 m + (1 - b1) g;  u = m / (1 - b1^t) */
+    POLAR_MOMENTUM_AVERAGE = 3,         /* m = mu m + (1 - mu) g;  u = m */
+    POLAR_MOMENTUM_AVERAGE_NESTEROV = 4 /* m = mu m + (1 - mu) g;  u = mu m + (1 - mu) g */
+} polar_momentum; /* an average's m is (1 - mu) times the heavy ball's: the buffer torch.optim.Muon keeps
+                     (momentum_buffer.lerp_). A polar map does not see the factor, so the steps are the same
+                     up to rounding; a saved m is not */
 
 typedef enum polar_precondition {
     POLAR_PRECONDITION_NONE = 0,
-    POLAR_PRECONDITION_ADAM = 1       /* v = b2 v + (1 - b2) g^2;  u / (sqrt(v / (1 - b2^t)) + eps), entry by entry */
+    /* v = b2 v + (1 - b2) g^2;  u / (sqrt(v / (1 - b2^t)) + eps), entry by entry */
+    POLAR_PRECONDITION_ADAM = 1
 } polar_precondition;
 
-typedef enum polar_scale {            /* of a (rows = out, cols = in) matrix */
-    POLAR_SCALE_NONE = 0,             /* 1 */
-    POLAR_SCALE_PAPER = 1,            /* sqrt(max / min) */
-    POLAR_SCALE_JORDAN = 2,           /* sqrt(max(1, out / in)) */
-    POLAR_SCALE_SPECTRAL = 3,         /* sqrt(out / in) */
-    POLAR_SCALE_RMS = 4               /* 0.2 sqrt(max) */
+/* of a (rows = out, cols = in) matrix */
+typedef enum polar_scale {
+    POLAR_SCALE_NONE = 0,     /* 1 */
+    POLAR_SCALE_PAPER = 1,    /* sqrt(max / min) */
+    POLAR_SCALE_JORDAN = 2,   /* sqrt(max(1, out / in)) */
+    POLAR_SCALE_SPECTRAL = 3, /* sqrt(out / in) */
+    POLAR_SCALE_RMS = 4       /* 0.2 sqrt(max) */
 } polar_scale;
 
-typedef struct polar_rule {           /* an optimiser is a row */
-    polar_momentum     momentum;
+typedef struct polar_rule { /* an optimiser is a row */
+    polar_momentum momentum;
     polar_precondition precondition;
-    polar_scale        scale;
-    double             beta1;         /* mu of the heavy ball, b1 of the EMA */
-    double             beta2, eps;    /* eps at least the smallest normal float: it keeps zero over zero from happening */
-    polar_map_opts     map;           /* kind POLAR_MAP_NONE: no polar map */
+    polar_scale scale;
+    double beta1; /* mu of the heavy ball, b1 of the EMA */
+    /* eps at least the smallest normal float: it keeps zero over zero from happening */
+    double beta2, eps;
+    polar_map_opts map; /* kind POLAR_MAP_NONE: no polar map */
 } polar_rule;
 
 /* polar_rule_parse: see "calls that carry sizes" below */
-POLAR_API const char  *polar_rule_name(int i);                                  /* names of the rules; NULL past the end */
-POLAR_API polar_status polar_scale_parse(polar_scale *out, const char *name);   /* "none", "paper", "jordan", "spectral", "rms" */
-POLAR_API double       polar_scale_value(polar_scale scale, int64_t rows, int64_t cols);    /* the factor for one matrix */
+/* names of the rules; NULL past the end */
+POLAR_API const char *polar_rule_name(int i);
+/* "none", "paper", "jordan", "spectral", "rms" */
+POLAR_API polar_status polar_scale_parse(polar_scale *out, const char *name);
+/* the factor for one matrix */
+POLAR_API double polar_scale_value(polar_scale scale, int64_t rows, int64_t cols);
 
-/* ---- schedules ------------------------------------------------------------------------------------- */
+/* ---- schedules ---------------------------------------------------------------------------------- */
 
-typedef struct polar_schedule {       /* linear warm-up from warmup_from, then a cosine to zero; total 0: constant 1, no warm-up */
-    int64_t warmup, total;            /* steps */
-    double  warmup_from;              /* of the full lr, 1e-3 in the paper */
+/* linear warm-up from warmup_from, then a cosine to zero; total 0: constant 1, no warm-up */
+typedef struct polar_schedule {
+    int64_t warmup, total; /* steps */
+    double warmup_from;    /* of the full lr, 1e-3 in the paper */
 } polar_schedule;
 
-POLAR_API double polar_schedule_factor(const polar_schedule *s, int64_t step);    /* step counts from 0; a negative one: NaN and a sentence; s NULL: 1 */
+/* step counts from 0; a negative one: NaN and a sentence; s NULL: 1 */
+POLAR_API double polar_schedule_factor(const polar_schedule *s, int64_t step);
 
-/* ---- parameters ------------------------------------------------------------------------------------ */
+/* ---- parameters --------------------------------------------------------------------------------- */
 
 typedef enum polar_route {
-    POLAR_ROUTE_AUTO = 0,             /* by shape and name, see polar_optim_opts */
+    POLAR_ROUTE_AUTO = 0, /* by shape and name, see polar_optim_opts */
     POLAR_ROUTE_MATRIX = 1,
     POLAR_ROUTE_AUX = 2
 } polar_route;
 
 typedef struct polar_param {
-    const char  *name;                /* unique, UTF-8 of at most 500 bytes; copied */
-    polar_tensor weight;              /* packed; with members > 1, and only then, the first dimension counts them */
-    polar_tensor grad;                /* the same shape, f32, bf16 or f64, packed; its data may be NULL until polar_optim_set_grad */
-    polar_route  route;
-    int64_t      row_blocks;          /* matrix route: split into so many equal blocks of rows, each mapped by itself (qkv: 3); 0 or 1: whole */
-    int64_t      schur_group;         /* matrix route: parameters of one group > 0 are blocks of one direct sum and share a norm */
-    int64_t      schur_dim;           /* the block stands (x) I_dim in it; 0 means 1; more only with a schur_group */
-    int64_t      group;               /* 0: the options' own numbers; i > 0: those of opts.groups[i - 1] */
-} polar_param;                        /* more than two dimensions: seen as (first, all others), and scaled so too */
+    const char *name; /* unique, UTF-8 of at most 500 bytes; copied */
+    /* packed; with members > 1, and only then, the first dimension counts them */
+    polar_tensor weight;
+    /* the same shape, f32, bf16 or f64, packed; its data may be NULL until polar_optim_set_grad */
+    polar_tensor grad;
+    polar_route route;
+    /* matrix route: split into so many equal blocks of rows, each mapped by itself (qkv: 3); 0 or 1: whole */
+    int64_t row_blocks;
+    /* matrix route: parameters of one group > 0 are blocks of one direct sum and share a norm */
+    int64_t schur_group;
+    /* the block stands (x) I_dim in it; 0 means 1; more only with a schur_group */
+    int64_t schur_dim;
+    int64_t group; /* 0: the options' own numbers; i > 0: those of opts.groups[i - 1] */
+} polar_param;     /* more than two dimensions: seen as (first, all others), and scaled so too */
 
-/* Parameters with a rule and numbers of their own in one optimiser, as torch's param_groups. polar_group_of fills one from options. */
+/* Parameters with a rule and numbers of their own in one optimiser, as torch's param_groups. polar_group_of
+ * fills one from options. */
 typedef struct polar_group {
-    const polar_rule *rule;           /* of the matrix route; NULL: that of the options; read by polar_optim_create and not kept */
-    double      lr, weight_decay;     /* of the matrix route */
-    double      aux_lr, aux_weight_decay, aux_beta1, aux_beta2, aux_eps;
-    polar_route route;                /* of its parameters that say AUTO; AUTO: by the options */
-    int         reserved;             /* 0 */
+    /* of the matrix route; NULL: that of the options; read by polar_optim_create and not kept */
+    const polar_rule *rule;
+    double lr, weight_decay; /* of the matrix route */
+    double aux_lr, aux_weight_decay, aux_beta1, aux_beta2, aux_eps;
+    polar_route route; /* of its parameters that say AUTO; AUTO: by the options */
+    int reserved;      /* 0 */
 } polar_group;
 
-typedef enum polar_skip {             /* steps that change nothing: no weight, no moment, no count. Decided on the device; the host does not wait */
+/* steps that change nothing: no weight, no moment, no count. Decided on the device; the host does not wait */
+typedef enum polar_skip {
     POLAR_SKIP_NEVER = 0,
-    POLAR_SKIP_NONFINITE = 1,         /* a gradient holds an infinity or a NaN (one more pass over the gradients), or the caller's flag is set; by member */
-    POLAR_SKIP_FLAGGED = 2            /* the caller's flag is set, see polar_optim_set_scaler */
+    /* a gradient holds an infinity or a NaN (one more pass over the gradients), or the caller's flag is set;
+       by member */
+    POLAR_SKIP_NONFINITE = 1,
+    POLAR_SKIP_FLAGGED = 2 /* the caller's flag is set, see polar_optim_set_scaler */
 } polar_skip;
 
 typedef struct polar_optim_opts {
-    size_t         struct_size;
-    polar_rule     rule;              /* of the matrix route */
-    double         lr, weight_decay;  /* of the matrix route */
-    double         aux_lr, aux_weight_decay, aux_beta1, aux_beta2, aux_eps;
-    polar_schedule schedule;          /* on every route */
-    const char    *matrix_names;      /* patterns (* and ?), by commas: POLAR_ROUTE_AUTO takes the matrix route if one fits, ... */
-    const char    *aux_names;         /* ... none of these does, and there are two dimensions or more; NULL: every / none */
-    int            allow_no_matrix;   /* otherwise an empty matrix route is an error */
-    int            measure;           /* keep update norms, see polar_optim_stats (one more pass over the directions) */
-    int64_t        members;           /* parameter sets trained side by side, each with its own lr, decay and on/off; 0 means 1 */
-    const polar_group *groups;        /* group_count further groups, for polar_param.group; read by polar_optim_create and not kept */
-    int64_t        group_count;
-    int            skip_missing;      /* a parameter whose gradient is NULL stays as it is, its moments and its step count too; otherwise that is an error */
-    polar_skip     skip_nonfinite;
+    size_t struct_size;
+    polar_rule rule;         /* of the matrix route */
+    double lr, weight_decay; /* of the matrix route */
+    double aux_lr, aux_weight_decay, aux_beta1, aux_beta2, aux_eps;
+    polar_schedule schedule; /* on every route */
+    /* patterns (* and ?), by commas: POLAR_ROUTE_AUTO takes the matrix route if one fits, ... */
+    const char *matrix_names;
+    /* ... none of these does, and there are two dimensions or more; NULL: every / none */
+    const char *aux_names;
+    int allow_no_matrix; /* otherwise an empty matrix route is an error */
+    /* keep update norms, see polar_optim_stats (one more pass over the directions) */
+    int measure;
+    /* parameter sets trained side by side, each with its own lr, decay and on/off; 0 means 1 */
+    int64_t members;
+    /* group_count further groups, for polar_param.group; read by polar_optim_create and not kept */
+    const polar_group *groups;
+    int64_t group_count;
+    /* a parameter whose gradient is NULL stays as it is, its moments and its step count too; otherwise that
+     * is an error */
+    int skip_missing;
+    polar_skip skip_nonfinite;
 } polar_optim_opts;
 
-/* PolarAdamW as in the paper; set lr and aux_lr. Muon's matrices do not decay unless asked: polar_optim_opts_parse sees to that. */
-#define POLAR_OPTIM_OPTS_INIT                                                                                                                       \
-    {                                                                                                                                               \
-        sizeof(polar_optim_opts), {POLAR_MOMENTUM_EMA, POLAR_PRECONDITION_ADAM, POLAR_SCALE_PAPER, 0.9, 0.999, 1e-8, POLAR_MAP_OPTS_INIT}, 5e-3, 0.05, \
-            5e-4, 0.05, 0.9, 0.999, 1e-8, {0, 0, 1e-3}, NULL, NULL, 0, 0, 1, NULL, 0, 0, POLAR_SKIP_NEVER                                           \
+/* PolarAdamW as in the paper; set lr and aux_lr. Muon's matrices do not decay unless asked:
+ * polar_optim_opts_parse sees to that. */
+#define POLAR_OPTIM_OPTS_INIT                                                                        \
+    {                                                                                                \
+        sizeof(polar_optim_opts),                                                                    \
+            {POLAR_MOMENTUM_EMA, POLAR_PRECONDITION_ADAM, POLAR_SCALE_PAPER, 0.9, 0.999, 1e-8,       \
+             POLAR_MAP_OPTS_INIT},                                                                   \
+            5e-3, 0.05, 5e-4, 0.05, 0.9, 0.999, 1e-8, {0, 0, 1e-3}, NULL, NULL, 0, 0, 1, NULL, 0, 0, \
+            POLAR_SKIP_NEVER                                                                         \
     }
 
 /* A group with the options' numbers, to be changed. */
 static inline polar_group polar_group_of(const polar_optim_opts *o)
 {
-    polar_group g = {&o->rule, o->lr, o->weight_decay, o->aux_lr, o->aux_weight_decay, o->aux_beta1, o->aux_beta2, o->aux_eps, POLAR_ROUTE_AUTO, 0};
+    polar_group g = {&o->rule,     o->lr,        o->weight_decay, o->aux_lr,        o->aux_weight_decay,
+                     o->aux_beta1, o->aux_beta2, o->aux_eps,      POLAR_ROUTE_AUTO, 0};
     return g;
 }
 
-/* ---- the optimiser --------------------------------------------------------------------------------- */
+/* ---- the optimiser ------------------------------------------------------------------------------ */
 
 typedef struct polar_optim polar_optim;
 
 typedef struct polar_param_stats {
-    const char *name;                 /* borrowed from the optimiser */
-    polar_route route;                /* MATRIX or AUX */
-    int64_t     rows, cols, blocks;   /* as the map sees it; blocks counts row blocks of all members */
-    double      scale;                /* s of the step */
-    double      effective_lr;         /* lr s at the last step, of member 0 */
-    double      update_norm;          /* ||lr s D||_F over all members at member 0's lr; NaN unless opts.measure */
-    int64_t     group;                /* polar_param.group */
-    int64_t     steps, skipped;       /* steps made with it, steps left out by a flag, of member 0 */
-    int64_t     maps, last_maps;      /* matrices of it that a polar map was applied to: so far, and in the last step; all members */
+    const char *name;           /* borrowed from the optimiser */
+    polar_route route;          /* MATRIX or AUX */
+    int64_t rows, cols, blocks; /* as the map sees it; blocks counts row blocks of all members */
+    double scale;               /* s of the step */
+    double effective_lr;        /* lr s at the last step, of member 0 */
+    /* ||lr s D||_F over all members at member 0's lr; NaN unless opts.measure */
+    double update_norm;
+    int64_t group;          /* polar_param.group */
+    int64_t steps, skipped; /* steps made with it, steps left out by a flag, of member 0 */
+    /* matrices of it that a polar map was applied to: so far, and in the last step; all members */
+    int64_t maps, last_maps;
 } polar_param_stats;
 
-typedef struct polar_hyper {          /* torch's names; never grows */
+typedef struct polar_hyper { /* torch's names; never grows */
     double lr, beta1, beta2, eps, weight_decay;
 } polar_hyper;
 
 /* polar_optim_create, polar_optim_stats: see "calls that carry sizes" below */
-POLAR_API void         polar_optim_destroy(polar_optim *opt);                       /* waits for its work, if the queue is still there; NULL is fine */
-POLAR_API polar_status polar_optim_step(polar_optim *opt, polar_queue *q);          /* prepare, then enqueue (captured and replayed where the device has graphs) */
-POLAR_API polar_status polar_optim_prepare(polar_optim *opt, polar_queue *q);       /* counts the step and sets its live values; not inside a capture */
-POLAR_API polar_status polar_optim_enqueue(polar_optim *opt, polar_queue *q);       /* the step's work and nothing else: may be captured by the caller; before the first prepare it changes nothing */
+/* waits for its work, if the queue is still there; NULL is fine */
+POLAR_API void polar_optim_destroy(polar_optim *opt);
+/* prepare, then enqueue (captured and replayed where the device has graphs) */
+POLAR_API polar_status polar_optim_step(polar_optim *opt, polar_queue *q);
+/* counts the step and sets its live values; not inside a capture */
+POLAR_API polar_status polar_optim_prepare(polar_optim *opt, polar_queue *q);
+/* the step's work and nothing else: may be captured by the caller; before the first prepare it changes
+ * nothing */
+POLAR_API polar_status polar_optim_enqueue(polar_optim *opt, polar_queue *q);
 
-POLAR_API polar_status polar_optim_set_lr(polar_optim *opt, double lr, double aux_lr);                        /* live: from the next step on; all groups */
-POLAR_API polar_status polar_optim_set_weight_decay(polar_optim *opt, double decay, double aux_decay);        /* live; all groups */
-POLAR_API polar_status polar_optim_set_member(polar_optim *opt, int64_t member, double lr, double aux_lr, double decay, double aux_decay, int active);    /* live; all groups; inactive: its weights stay as they are */
-POLAR_API polar_status polar_optim_set_hyper(polar_optim *opt, int64_t member, int64_t group, polar_route route, const polar_hyper *h);          /* live; member -1: all; route: MATRIX or AUX */
-POLAR_API polar_status polar_optim_get_hyper(const polar_optim *opt, int64_t member, int64_t group, polar_route route, polar_hyper *out);         /* what was set last */
-POLAR_API int64_t      polar_optim_group_count(const polar_optim *opt);                                       /* groups, the options' own among them; of NULL 0 */
-POLAR_API polar_status polar_optim_set_grad(polar_optim *opt, int64_t param, void *data);                     /* the gradient moved; NULL: there is none (opts.skip_missing) */
-/* With opts.skip_nonfinite: floats in device memory that every step reads, as torch's GradScaler has them; NULL: none. A step is left out where *found_inf is not 0; gradients
- * are divided by *grad_scale on their way. */
-POLAR_API polar_status polar_optim_set_scaler(polar_optim *opt, const float *found_inf, const float *grad_scale);
-POLAR_API int64_t      polar_optim_get_step(const polar_optim *opt);                                          /* steps made; with opts.skip_nonfinite as of the last polar_optim_stats, save or load; of NULL 0 */
-POLAR_API int64_t      polar_optim_skipped(const polar_optim *opt);                                           /* steps left out by a flag, of member 0, as of the same moment; of NULL 0 */
-POLAR_API int64_t      polar_optim_param_count(const polar_optim *opt);                                       /* parameters; of NULL 0 */
-POLAR_API const char  *polar_optim_report(const polar_optim *opt);                                            /* a table of routes, for people; borrowed; of NULL "" */
-POLAR_API size_t       polar_optim_state_bytes(const polar_optim *opt);                                       /* device memory held; of NULL 0 */
+/* live: from the next step on; all groups */
+POLAR_API polar_status polar_optim_set_lr(polar_optim *opt, double lr, double aux_lr);
+/* live; all groups */
+POLAR_API polar_status polar_optim_set_weight_decay(polar_optim *opt, double decay, double aux_decay);
+/* live; all groups; inactive: its weights stay as they are */
+POLAR_API polar_status polar_optim_set_member(polar_optim *opt, int64_t member, double lr, double aux_lr,
+                                              double decay, double aux_decay, int active);
+/* live; member -1: all; route: MATRIX or AUX */
+POLAR_API polar_status polar_optim_set_hyper(polar_optim *opt, int64_t member, int64_t group,
+                                             polar_route route, const polar_hyper *h);
+/* what was set last */
+POLAR_API polar_status polar_optim_get_hyper(const polar_optim *opt, int64_t member, int64_t group,
+                                             polar_route route, polar_hyper *out);
+/* groups, the options' own among them; of NULL 0 */
+POLAR_API int64_t polar_optim_group_count(const polar_optim *opt);
+/* the gradient moved; NULL: there is none (opts.skip_missing) */
+POLAR_API polar_status polar_optim_set_grad(polar_optim *opt, int64_t param, void *data);
+/* With opts.skip_nonfinite: floats in device memory that every step reads, as torch's GradScaler has them;
+ * NULL: none. A step is left out where *found_inf is not 0; gradients are divided by *grad_scale on their
+ * way. */
+POLAR_API polar_status polar_optim_set_scaler(polar_optim *opt, const float *found_inf,
+                                              const float *grad_scale);
+/* steps made; with opts.skip_nonfinite as of the last polar_optim_stats, save or load; of NULL 0 */
+POLAR_API int64_t polar_optim_get_step(const polar_optim *opt);
+/* steps left out by a flag, of member 0, as of the same moment; of NULL 0 */
+POLAR_API int64_t polar_optim_skipped(const polar_optim *opt);
+/* parameters; of NULL 0 */
+POLAR_API int64_t polar_optim_param_count(const polar_optim *opt);
+/* a table of routes, for people; borrowed; of NULL "" */
+POLAR_API const char *polar_optim_report(const polar_optim *opt);
+/* device memory held; of NULL 0 */
+POLAR_API size_t polar_optim_state_bytes(const polar_optim *opt);
 
-POLAR_API polar_status polar_optim_save(polar_optim *opt, polar_queue *q, const char *path);                  /* a safetensors file; a resumed run has the same bits */
-POLAR_API polar_status polar_optim_load_with(polar_optim *opt, polar_queue *q, const char *path, unsigned what);    /* polar_load flags, below */
-POLAR_API polar_status polar_optim_reload_weights(polar_optim *opt, polar_queue *q);                          /* after the caller wrote bf16 weights: renew the master copy */
+/* a safetensors file; a resumed run has the same bits */
+POLAR_API polar_status polar_optim_save(polar_optim *opt, polar_queue *q, const char *path);
+/* polar_load flags, below */
+POLAR_API polar_status polar_optim_load_with(polar_optim *opt, polar_queue *q, const char *path,
+                                             unsigned what);
+/* after the caller wrote bf16 weights: renew the master copy */
+POLAR_API polar_status polar_optim_reload_weights(polar_optim *opt, polar_queue *q);
 
-/* What a load replaces: momenta, second moments, master copies and the count of steps; bf16 weights are then written from their master copies. The caller's lr, decay and
- * on/off of the members, and the numbers of his groups, stay unless asked for; the schedule stays. All or nothing: a file of another model, rule (momentum, preconditioner, betas, eps),
- * number format, map, scale, route or row blocks is refused, by name, and changes nothing. */
+/* What a load replaces: momenta, second moments, master copies and the count of steps; bf16 weights are then
+ * written from their master copies. The caller's lr, decay and on/off of the members, and the numbers of his
+ * groups, stay unless asked for; the schedule stays. All or nothing: a file of another model, rule (momentum,
+ * preconditioner, betas, eps), number format, map, scale, route or row blocks is refused, by name, and
+ * changes nothing. */
 typedef enum polar_load {
-    POLAR_LOAD_STATE = 0,             /* the above */
-    POLAR_LOAD_SETTINGS = 1,          /* lr, betas, eps, decay of every group and member and their on/off as saved, too */
-    POLAR_LOAD_OTHER_MAP = 2          /* map, scale, routes and row blocks may be others than the saved ones */
+    POLAR_LOAD_STATE = 0, /* the above */
+    /* lr, betas, eps, decay of every group and member and their on/off as saved, too */
+    POLAR_LOAD_SETTINGS = 1,
+    /* map, scale, routes and row blocks may be others than the saved ones */
+    POLAR_LOAD_OTHER_MAP = 2
 } polar_load;
 
-/* ---- calls that carry sizes ------------------------------------------------------------------------ */
+/* ---- calls that carry sizes --------------------------------------------------------------------- */
 
-/* The sizes of the structs as the caller was compiled. All of them may grow at their tails, those inside others too; the
- * library finds its way in older and newer ones by these numbers (docs/abi.md). */
+/* The sizes of the structs as the caller was compiled. All of them may grow at their tails, those inside
+ * others too; the library finds its way in older and newer ones by these numbers (docs/abi.md). */
 typedef struct polar_optim_layout {
     size_t struct_size;
     size_t map_opts, rule, schedule, param, optim_opts;
     size_t group;
 } polar_optim_layout;
 
-#define POLAR_OPTIM_LAYOUT_INIT                                                                                     \
-    {                                                                                                               \
-        sizeof(polar_optim_layout), sizeof(polar_map_opts), sizeof(polar_rule), sizeof(polar_schedule),             \
-            sizeof(polar_param), sizeof(polar_optim_opts), sizeof(polar_group)                                      \
+#define POLAR_OPTIM_LAYOUT_INIT                                                                         \
+    {                                                                                                   \
+        sizeof(polar_optim_layout), sizeof(polar_map_opts), sizeof(polar_rule), sizeof(polar_schedule), \
+            sizeof(polar_param), sizeof(polar_optim_opts), sizeof(polar_group)                          \
     }
 
-POLAR_API polar_status polar_rule_parse_sized(polar_rule *out, const char *name, const polar_optim_layout *layout);                /* polar_rule_parse with sizes */
-POLAR_API polar_status polar_optim_opts_parse_sized(polar_optim_opts *out, const char *rule, const polar_optim_layout *layout);    /* polar_optim_opts_parse with sizes */
-POLAR_API polar_status polar_optim_create_sized(polar_optim **out, polar_device *dev, const polar_param *params, int64_t n, const polar_optim_opts *opts, const polar_optim_layout *layout);    /* polar_optim_create with sizes */
-POLAR_API polar_status polar_optim_stats_sized(polar_optim *opt, polar_queue *q, polar_param_stats *out, size_t size);             /* polar_optim_stats; size: sizeof *out */
+/* polar_rule_parse with sizes */
+POLAR_API polar_status polar_rule_parse_sized(polar_rule *out, const char *name,
+                                              const polar_optim_layout *layout);
+/* polar_optim_opts_parse with sizes */
+POLAR_API polar_status polar_optim_opts_parse_sized(polar_optim_opts *out, const char *rule,
+                                                    const polar_optim_layout *layout);
+/* polar_optim_create with sizes */
+POLAR_API polar_status polar_optim_create_sized(polar_optim **out, polar_device *dev,
+                                                const polar_param *params, int64_t n,
+                                                const polar_optim_opts *opts,
+                                                const polar_optim_layout *layout);
+/* polar_optim_stats; size: sizeof *out */
+POLAR_API polar_status polar_optim_stats_sized(polar_optim *opt, polar_queue *q, polar_param_stats *out,
+                                               size_t size);
 
 #ifndef POLAR_ENTRIES_OF_0_1
 /* A rule by name: "sgdm", "adamw", "muon", "polaradamw", "muon_v", "polar_ema". */
@@ -227,7 +305,8 @@ static inline polar_status polar_optim_opts_parse(polar_optim_opts *out, const c
 }
 
 /* An optimiser of n parameters; opts NULL: POLAR_OPTIM_OPTS_INIT. */
-static inline polar_status polar_optim_create(polar_optim **out, polar_device *dev, const polar_param *params, int64_t n, const polar_optim_opts *opts)
+static inline polar_status polar_optim_create(polar_optim **out, polar_device *dev, const polar_param *params,
+                                              int64_t n, const polar_optim_opts *opts)
 {
     const polar_optim_layout layout = POLAR_OPTIM_LAYOUT_INIT;
     return polar_optim_create_sized(out, dev, params, n, opts, &layout);
@@ -244,12 +323,18 @@ static inline polar_status polar_optim_load(polar_optim *opt, polar_queue *q, co
 {
     return polar_optim_load_with(opt, q, path, POLAR_LOAD_STATE);
 }
-#else    /* within the library: what programs compiled against 0.1 call */
-POLAR_API polar_status polar_optim_load(polar_optim *opt, polar_queue *q, const char *path);                  /* as of 0.1 */
-POLAR_API polar_status polar_rule_parse(polar_rule *out, const char *name);                                   /* as of 0.1 */
-POLAR_API polar_status polar_optim_opts_parse(polar_optim_opts *out, const char *rule);                       /* as of 0.1 */
-POLAR_API polar_status polar_optim_create(polar_optim **out, polar_device *dev, const polar_param *params, int64_t n, const polar_optim_opts *opts);    /* as of 0.1 */
-POLAR_API polar_status polar_optim_stats(polar_optim *opt, polar_queue *q, polar_param_stats *out);           /* as of 0.1 */
+#else /* within the library: what programs compiled against 0.1 call */
+/* as of 0.1 */
+POLAR_API polar_status polar_optim_load(polar_optim *opt, polar_queue *q, const char *path);
+/* as of 0.1 */
+POLAR_API polar_status polar_rule_parse(polar_rule *out, const char *name);
+/* as of 0.1 */
+POLAR_API polar_status polar_optim_opts_parse(polar_optim_opts *out, const char *rule);
+/* as of 0.1 */
+POLAR_API polar_status polar_optim_create(polar_optim **out, polar_device *dev, const polar_param *params,
+                                          int64_t n, const polar_optim_opts *opts);
+/* as of 0.1 */
+POLAR_API polar_status polar_optim_stats(polar_optim *opt, polar_queue *q, polar_param_stats *out);
 #endif
 
 #ifdef __cplusplus

@@ -22,24 +22,27 @@ extern "C" {
 #define POLAR_VERSION_MAJOR 0
 #define POLAR_VERSION_MINOR 2
 #define POLAR_VERSION_PATCH 0
-#define POLAR_VERSION "0.2.0"
+#define POLAR_VERSION       "0.2.0"
 
 typedef enum polar_status {
     POLAR_OK = 0,
-    POLAR_E_ARG,            /* the caller asked for something that does not exist or makes no sense */
-    POLAR_E_SHAPE,          /* sizes that do not fit together */
-    POLAR_E_DTYPE,          /* a number format this call does not take */
-    POLAR_E_FORMAT,         /* a file that does not hold what it claims */
-    POLAR_E_UNSUPPORTED,    /* right, but not on this device or in this build */
-    POLAR_E_NOMEM,          /* out of memory, host or device */
-    POLAR_E_IO,             /* the operating system could not read or write */
-    POLAR_E_DEVICE,         /* the device failed or is missing */
-    POLAR_E_STATE           /* right call, wrong moment */
+    POLAR_E_ARG,         /* the caller asked for something that does not exist or makes no sense */
+    POLAR_E_SHAPE,       /* sizes that do not fit together */
+    POLAR_E_DTYPE,       /* a number format this call does not take */
+    POLAR_E_FORMAT,      /* a file that does not hold what it claims */
+    POLAR_E_UNSUPPORTED, /* right, but not on this device or in this build */
+    POLAR_E_NOMEM,       /* out of memory, host or device */
+    POLAR_E_IO,          /* the operating system could not read or write */
+    POLAR_E_DEVICE,      /* the device failed or is missing */
+    POLAR_E_STATE        /* right call, wrong moment */
 } polar_status;
 
-POLAR_API const char *polar_status_name(polar_status status);   /* two or three words, e.g. "shape mismatch" */
-POLAR_API const char *polar_error_message(void);                /* the last sentence of this thread, "" if none; borrowed */
-POLAR_API const char *polar_version(void);                      /* of the library that is loaded, e.g. "0.1.0" */
+/* two or three words, e.g. "shape mismatch" */
+POLAR_API const char *polar_status_name(polar_status status);
+/* the last sentence of this thread, "" if none; borrowed */
+POLAR_API const char *polar_error_message(void);
+/* of the library that is loaded, e.g. "0.1.0" */
+POLAR_API const char *polar_version(void);
 
 #ifdef __cplusplus
 }

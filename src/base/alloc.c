@@ -8,7 +8,7 @@
 #define ALIGNMENT 64
 
 static _Atomic int64_t live_blocks;
-static _Atomic int64_t until_failure;    /* 0: never fail; n > 0: the n-th next one fails; -1: all fail */
+static _Atomic int64_t until_failure; /* 0: never fail; n > 0: the n-th next one fails; -1: all fail */
 
 static int planted_failure(void)
 {

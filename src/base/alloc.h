@@ -10,13 +10,16 @@
 #include <stddef.h>
 #include <stdint.h>
 
-void *pl_alloc(size_t bytes);                    /* 64-byte aligned, not cleared; NULL when there is none; free with pl_free */
-void *pl_calloc(size_t count, size_t bytes);     /* the same, cleared; NULL on overflow of count * bytes too */
-void *pl_realloc(void *p, size_t old_bytes, size_t new_bytes);    /* keeps the first min(old, new) bytes; p stays valid on NULL */
-char *pl_strdup(const char *s);                  /* a copy owned by the caller */
-void  pl_free(void *p);                          /* NULL is fine */
+/* 64-byte aligned, not cleared; NULL when there is none; free with pl_free */
+void *pl_alloc(size_t bytes);
+/* the same, cleared; NULL on overflow of count * bytes too */
+void *pl_calloc(size_t count, size_t bytes);
+/* keeps the first min(old, new) bytes; p stays valid on NULL */
+void *pl_realloc(void *p, size_t old_bytes, size_t new_bytes);
+char *pl_strdup(const char *s); /* a copy owned by the caller */
+void pl_free(void *p);          /* NULL is fine */
 
-void    pl_alloc_fail_at(int64_t n);             /* tests only, see above */
-int64_t pl_alloc_live(void);                     /* blocks taken and not yet freed */
+void pl_alloc_fail_at(int64_t n); /* tests only, see above */
+int64_t pl_alloc_live(void);      /* blocks taken and not yet freed */
 
 #endif

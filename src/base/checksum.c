@@ -1,12 +1,14 @@
-/* checksum.c -- see checksum.h. The four chains of a block of 32 bytes do not wait for each other: about 5 bytes a cycle (docs/SPEED.md). */
+/* checksum.c -- see checksum.h. The four chains of a block of 32 bytes do not wait for each other: about 5
+ * bytes a cycle (docs/SPEED.md). */
 #include "base/checksum.h"
 
 #include <stdio.h>
 #include <string.h>
 
-_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "words are taken as they stand in memory: little-endian");
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
+               "words are taken as they stand in memory: little-endian");
 
-#define MULTIPLIER UINT64_C(0x9fb21c651e98df25)    /* odd */
+#define MULTIPLIER UINT64_C(0x9fb21c651e98df25) /* odd */
 
 static inline void add_blocks(uint64_t lane[4], const unsigned char *data, size_t blocks)
 {
@@ -23,7 +25,8 @@ static inline void add_blocks(uint64_t lane[4], const unsigned char *data, size_
 
 pl_checksum pl_checksum_begin(uint64_t total)
 {
-    return (pl_checksum){.lane = {UINT64_C(0x9e3779b97f4a7c15), UINT64_C(0xbf58476d1ce4e5b9), UINT64_C(0x94d049bb133111eb), total}};
+    return (pl_checksum){.lane = {UINT64_C(0x9e3779b97f4a7c15), UINT64_C(0xbf58476d1ce4e5b9),
+                                  UINT64_C(0x94d049bb133111eb), total}};
 }
 
 void pl_checksum_add(pl_checksum *c, const void *data, size_t bytes)

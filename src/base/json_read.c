@@ -12,7 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { WANT_VALUE, WANT_ITEM, WANT_FIRST, WANT_MORE, WANT_NOTHING };    /* value | after a comma | item or close | comma, close or end | failed */
+/* value | after a comma | item or close | comma, close or end | failed */
+enum { WANT_VALUE, WANT_ITEM, WANT_FIRST, WANT_MORE, WANT_NOTHING };
 
 static polar_status broken(pl_json *p, const char *what)
 {
@@ -30,18 +31,23 @@ static void skip_space(pl_json *p)
     for (int c = peek(p); c == ' ' || c == '\n' || c == '\r' || c == '\t'; c = peek(p)) p->pos++;
 }
 
-/* ---- characters ---------------------------------------------------------------------------------------------------- */
+/* ---- characters --------------------------------------------------------------------------------- */
 
 /* Bytes of the UTF-8 character at s, 0 if it is cut, overlong, a surrogate or above U+10FFFF. */
 static int utf8_bytes(const char *s, int64_t left)
 {
     const unsigned char *u = (const unsigned char *)s;
-    int n = u[0] < 0x80 ? 1 : u[0] >= 0xc2 && u[0] < 0xe0 ? 2 : u[0] >= 0xe0 && u[0] < 0xf0 ? 3 : u[0] >= 0xf0 && u[0] < 0xf5 ? 4 : 0;
+    int n = u[0] < 0x80                   ? 1
+            : u[0] >= 0xc2 && u[0] < 0xe0 ? 2
+            : u[0] >= 0xe0 && u[0] < 0xf0 ? 3
+            : u[0] >= 0xf0 && u[0] < 0xf5 ? 4
+                                          : 0;
     if (n > left) return 0;
     for (int i = 1; i < n; i++)
         if ((u[i] & 0xc0) != 0x80) return 0;
-    if ((u[0] == 0xe0 && u[1] < 0xa0) || (u[0] == 0xf0 && u[1] < 0x90)) return 0;     /* overlong */
-    if ((u[0] == 0xed && u[1] >= 0xa0) || (u[0] == 0xf4 && u[1] >= 0x90)) return 0;   /* surrogate, too large */
+    if ((u[0] == 0xe0 && u[1] < 0xa0) || (u[0] == 0xf0 && u[1] < 0x90)) return 0; /* overlong */
+    /* surrogate, too large */
+    if ((u[0] == 0xed && u[1] >= 0xa0) || (u[0] == 0xf4 && u[1] >= 0x90)) return 0;
     return n;
 }
 
@@ -50,7 +56,7 @@ static int utf8_put(char out[4], long code)
     if (code < 0x80) return out[0] = (char)code, 1;
     int n = code < 0x800 ? 2 : code < 0x10000 ? 3 : 4;
     for (int i = n - 1; i > 0; i--, code >>= 6) out[i] = (char)(0x80 | (code & 0x3f));
-    out[0] = (char)((0xf00 >> n) | code);                /* 110..., 1110..., 11110... */
+    out[0] = (char)((0xf00 >> n) | code); /* 110..., 1110..., 11110... */
     return n;
 }
 
@@ -61,14 +67,18 @@ static long hex4(const char *s, int64_t left)
     if (left < 6 || s[0] != '\\' || s[1] != 'u') return -1;
     for (int i = 2; i < 6; i++) {
         char c = s[i];
-        int digit = c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+        int digit = c >= '0' && c <= '9'   ? c - '0'
+                    : c >= 'a' && c <= 'f' ? c - 'a' + 10
+                    : c >= 'A' && c <= 'F' ? c - 'A' + 10
+                                           : -1;
         if (digit < 0) return -1;
         code = code * 16 + digit;
     }
     return code;
 }
 
-/* One character of a string: how many bytes it takes as written (0: malformed) and its UTF-8 in out[0 .. *made). */
+/* One character of a string: how many bytes it takes as written (0: malformed) and its UTF-8 in out[0 ..
+ * *made). */
 static int text_char(char out[4], int *made, const char *s, int64_t left)
 {
     static const char from[] = "\"\\/bfnrt", to[] = "\"\\/\b\f\n\r\t";
@@ -102,13 +112,13 @@ pl_shown pl_text_shown(const char *s)
     pl_shown shown = {{0}};
     size_t room = sizeof shown.text - 4, n = strnlen(s, room + 1);
     int cut = n > room;
-    for (n = cut ? room : n; cut && n > 0 && (s[n] & 0xc0) == 0x80;) n--;    /* not inside a character */
+    for (n = cut ? room : n; cut && n > 0 && (s[n] & 0xc0) == 0x80;) n--; /* not inside a character */
     for (size_t i = 0; i < n; i++) shown.text[i] = (unsigned char)s[i] < 0x20 || s[i] == 0x7f ? '?' : s[i];
     if (cut) memcpy(shown.text + n, "...", 3);
     return shown;
 }
 
-/* ---- tokens -------------------------------------------------------------------------------------------------------- */
+/* ---- tokens ------------------------------------------------------------------------------------- */
 
 static polar_status scan_string(pl_json *p, pl_json_token token)
 {
@@ -134,7 +144,8 @@ static int skip_digits(pl_json *p)
     return p->pos > begin;
 }
 
-/* Whether raw, a JSON number without fraction and exponent, is an int64 (counted downwards: the negative side is longer). */
+/* Whether raw, a JSON number without fraction and exponent, is an int64 (counted downwards: the negative side
+ * is longer). */
 static int exact_integer(int64_t *out, const char *raw, int64_t size)
 {
     int negative = raw[0] == '-';
@@ -146,7 +157,8 @@ static int exact_integer(int64_t *out, const char *raw, int64_t size)
     return 1;
 }
 
-/* raw as a double, under the C locale whatever the program's own is (newlocale("C") takes no memory in glibc and musl). */
+/* raw as a double, under the C locale whatever the program's own is (newlocale("C") takes no memory in glibc
+ * and musl). */
 static polar_status to_double(pl_json *p)
 {
     char copy[128];
@@ -186,10 +198,14 @@ static polar_status scan_number(pl_json *p)
 
 static polar_status scan_word(pl_json *p)
 {
-    static const struct { const char *text; int64_t size; pl_json_token token; } words[] = {
-        {"true", 4, PL_JSON_TRUE}, {"false", 5, PL_JSON_FALSE}, {"null", 4, PL_JSON_NULL}};
+    static const struct {
+        const char *text;
+        int64_t size;
+        pl_json_token token;
+    } words[] = {{"true", 4, PL_JSON_TRUE}, {"false", 5, PL_JSON_FALSE}, {"null", 4, PL_JSON_NULL}};
     for (int i = 0; i < 3; i++)
-        if (p->size - p->pos >= words[i].size && !memcmp(p->text + p->pos, words[i].text, (size_t)words[i].size)) {
+        if (p->size - p->pos >= words[i].size &&
+            !memcmp(p->text + p->pos, words[i].text, (size_t)words[i].size)) {
             p->pos += words[i].size;
             p->token = words[i].token;
             return POLAR_OK;
@@ -197,7 +213,7 @@ static polar_status scan_word(pl_json *p)
     return broken(p, p->pos < p->size ? "not a JSON value" : "the text ends where a value should stand");
 }
 
-/* ---- structure ----------------------------------------------------------------------------------------------------- */
+/* ---- structure ---------------------------------------------------------------------------------- */
 
 static polar_status open_container(pl_json *p, char c)
 {
@@ -249,7 +265,8 @@ polar_status pl_json_next(pl_json *p)
     int closer = top == '{' ? '}' : ']';
     if (p->want == WANT_NOTHING) return broken(p, "read on after a failure");
     skip_space(p);
-    if (p->want == WANT_MORE && !top) return p->pos < p->size ? broken(p, "more text after the end") : (p->token = PL_JSON_END, POLAR_OK);
+    if (p->want == WANT_MORE && !top)
+        return p->pos < p->size ? broken(p, "more text after the end") : (p->token = PL_JSON_END, POLAR_OK);
     if (p->want >= WANT_FIRST && peek(p) == closer) return close_container(p);
     if (p->want == WANT_MORE) {
         if (peek(p) != ',') return broken(p, top == '{' ? "a comma or } wanted" : "a comma or ] wanted");
@@ -262,11 +279,18 @@ polar_status pl_json_next(pl_json *p)
 
 polar_status pl_json_need(pl_json *p, pl_json_token token)
 {
-    static const char *const wanted[] = {
-        [PL_JSON_END] = "the end of the text wanted", [PL_JSON_OBJECT] = "an object wanted", [PL_JSON_OBJECT_END] = "the end of the object wanted",
-        [PL_JSON_ARRAY] = "an array wanted", [PL_JSON_ARRAY_END] = "the end of the array wanted", [PL_JSON_KEY] = "a key wanted",
-        [PL_JSON_STRING] = "a string wanted", [PL_JSON_INTEGER] = "an integer wanted", [PL_JSON_NUMBER] = "a number wanted",
-        [PL_JSON_TRUE] = "true wanted", [PL_JSON_FALSE] = "false wanted", [PL_JSON_NULL] = "null wanted"};
+    static const char *const wanted[] = {[PL_JSON_END] = "the end of the text wanted",
+                                         [PL_JSON_OBJECT] = "an object wanted",
+                                         [PL_JSON_OBJECT_END] = "the end of the object wanted",
+                                         [PL_JSON_ARRAY] = "an array wanted",
+                                         [PL_JSON_ARRAY_END] = "the end of the array wanted",
+                                         [PL_JSON_KEY] = "a key wanted",
+                                         [PL_JSON_STRING] = "a string wanted",
+                                         [PL_JSON_INTEGER] = "an integer wanted",
+                                         [PL_JSON_NUMBER] = "a number wanted",
+                                         [PL_JSON_TRUE] = "true wanted",
+                                         [PL_JSON_FALSE] = "false wanted",
+                                         [PL_JSON_NULL] = "null wanted"};
     PL_TRY(pl_json_next(p));
     return p->token == token ? POLAR_OK : broken(p, wanted[token]);
 }

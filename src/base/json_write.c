@@ -1,4 +1,5 @@
-/* json_write.c -- the JSON writer; where a comma, a break or an indent stands is decided in before_value alone. */
+/* json_write.c -- the JSON writer; where a comma, a break or an indent stands is decided in before_value
+ * alone. */
 #include "base/json_write.h"
 
 #include <assert.h>
@@ -16,7 +17,7 @@ const char *pl_double_print(char out[PL_DOUBLE_CHARS], double x)
         snprintf(out, PL_DOUBLE_CHARS, "%.*g", digits, x);
         if (strtod(out, NULL) == x) break;
     }
-    char *comma = strchr(out, ',');    /* a locale's decimal point */
+    char *comma = strchr(out, ','); /* a locale's decimal point */
     if (comma) *comma = '.';
     return out;
 }

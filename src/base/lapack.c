@@ -1,7 +1,8 @@
 /* lapack.c -- LAPACK, loaded when it is first wanted.
  *
- * OpenBLAS starts a thread for every core it may use while it is being loaded. Under a memory limit some of them fail to
- * start, and the process hangs or ends; after fork they are gone. So it is loaded by a thread that may use one core.
+ * OpenBLAS starts a thread for every core it may use while it is being loaded. Under a memory limit some of
+ * them fail to start, and the process hangs or ends; after fork they are gone. So it is loaded by a thread
+ * that may use one core.
  */
 #include "base/lapack.h"
 
@@ -11,21 +12,23 @@
 
 #include "base/alloc.h"
 
-typedef void (*svd_fn)(const char *job, const int *m, const int *n, double *a, const int *lda, double *s, double *u, const int *ldu,
-                       double *vt, const int *ldvt, double *work, const int *lwork, int *iwork, int *info, size_t job_length);
-typedef void (*qr_fn)(const int *m, const int *n, double *a, const int *lda, double *tau, double *work, const int *lwork, int *info);
-typedef void (*q_fn)(const int *m, const int *n, const int *k, double *a, const int *lda, const double *tau, double *work,
-                     const int *lwork, int *info);
+typedef void (*svd_fn)(const char *job, const int *m, const int *n, double *a, const int *lda, double *s,
+                       double *u, const int *ldu, double *vt, const int *ldvt, double *work, const int *lwork,
+                       int *iwork, int *info, size_t job_length);
+typedef void (*qr_fn)(const int *m, const int *n, double *a, const int *lda, double *tau, double *work,
+                      const int *lwork, int *info);
+typedef void (*q_fn)(const int *m, const int *n, const int *k, double *a, const int *lda, const double *tau,
+                     double *work, const int *lwork, int *info);
 typedef void (*version_fn)(int *major, int *minor, int *patch);
 
 /* Set once, by load. */
 static struct {
     pthread_once_t once;
-    void          *library;    /* NULL: there is none */
-    svd_fn         svd;
-    qr_fn          qr;
-    q_fn           q;
-    version_fn     version;
+    void *library; /* NULL: there is none */
+    svd_fn svd;
+    qr_fn qr;
+    q_fn q;
+    version_fn version;
 } lapack = {.once = PTHREAD_ONCE_INIT};
 
 static void *open_first(void)
@@ -36,7 +39,8 @@ static void *open_first(void)
 #endif
         "libopenblas.so.0", "liblapack.so.3"};
     void *library = NULL;
-    for (size_t i = 0; i < sizeof names / sizeof *names && !library; i++) library = dlopen(names[i], RTLD_NOW | RTLD_LOCAL);
+    for (size_t i = 0; i < sizeof names / sizeof *names && !library; i++)
+        library = dlopen(names[i], RTLD_NOW | RTLD_LOCAL);
     return library;
 }
 
@@ -53,7 +57,7 @@ static void load(void)
     if (held) sched_setaffinity(0, sizeof all, &all);
     if (!library) return;
     void (*set_threads)(int) = (void (*)(int))dlsym(library, "openblas_set_num_threads");
-    if (set_threads) set_threads(1);    /* where the core could not be held */
+    if (set_threads) set_threads(1); /* where the core could not be held */
     lapack.svd = (svd_fn)dlsym(library, "dgesdd_");
     lapack.qr = (qr_fn)dlsym(library, "dgeqrf_");
     lapack.q = (q_fn)dlsym(library, "dorgqr_");
@@ -66,7 +70,8 @@ static polar_status need(void)
 {
     pthread_once(&lapack.once, load);
     PL_NEED(lapack.library, POLAR_E_UNSUPPORTED,
-            "no LAPACK: neither libopenblas.so.0 nor liblapack.so.3 could be loaded (on Debian: apt install libopenblas0)");
+            "no LAPACK: neither libopenblas.so.0 nor liblapack.so.3 could be loaded (on Debian: apt install "
+            "libopenblas0)");
     return POLAR_OK;
 }
 
@@ -85,23 +90,30 @@ polar_status pl_lapack_version(int version[3])
 polar_status pl_lapack_svd(double *s, double *u, double *vt, double *a, int64_t rows, int64_t cols)
 {
     PL_TRY(need());
-    PL_NEED(rows > 0 && cols > 0 && rows <= INT32_MAX && cols <= INT32_MAX, POLAR_E_SHAPE, "singular values of a %lldx%lld matrix",
-            (long long)rows, (long long)cols);
-    for (int64_t i = 0; i < rows * cols; i++)    /* some versions never return from a NaN */
-        PL_NEED(a[i] - a[i] == 0, POLAR_E_DEVICE, "a %lldx%lld matrix with a NaN or an infinity has no singular values",
-                (long long)rows, (long long)cols);
+    PL_NEED(rows > 0 && cols > 0 && rows <= INT32_MAX && cols <= INT32_MAX, POLAR_E_SHAPE,
+            "singular values of a %lldx%lld matrix", (long long)rows, (long long)cols);
+    for (int64_t i = 0; i < rows * cols; i++) /* some versions never return from a NaN */
+        PL_NEED(a[i] - a[i] == 0, POLAR_E_DEVICE,
+                "a %lldx%lld matrix with a NaN or an infinity has no singular values", (long long)rows,
+                (long long)cols);
     int m = (int)rows, n = (int)cols, k = m < n ? m : n, ldvt = u ? k : 1, room = -1, info = 0;
     double wanted = 0, none;
     int *places = pl_alloc(8 * (size_t)k * sizeof *places);
-    if (places) lapack.svd(u ? "S" : "N", &m, &n, a, &m, s, u ? u : &none, &m, u ? vt : &none, &ldvt, &wanted, &room, places, &info, 1);
+    if (places)
+        lapack.svd(u ? "S" : "N", &m, &n, a, &m, s, u ? u : &none, &m, u ? vt : &none, &ldvt, &wanted, &room,
+                   places, &info, 1);
     room = (int)wanted;
     double *work = places && !info ? pl_alloc((size_t)room * sizeof *work) : NULL;
-    if (work) lapack.svd(u ? "S" : "N", &m, &n, a, &m, s, u ? u : &none, &m, u ? vt : &none, &ldvt, work, &room, places, &info, 1);
+    if (work)
+        lapack.svd(u ? "S" : "N", &m, &n, a, &m, s, u ? u : &none, &m, u ? vt : &none, &ldvt, work, &room,
+                   places, &info, 1);
     int memory = work || info;
     pl_free(work);
     pl_free(places);
-    PL_NEED(memory, POLAR_E_NOMEM, "work space for the singular values of a %lldx%lld matrix", (long long)rows, (long long)cols);
-    PL_NEED(!info, POLAR_E_DEVICE, "LAPACK's dgesdd gave up on a %lldx%lld matrix (info %d)", (long long)rows, (long long)cols, info);
+    PL_NEED(memory, POLAR_E_NOMEM, "work space for the singular values of a %lldx%lld matrix",
+            (long long)rows, (long long)cols);
+    PL_NEED(!info, POLAR_E_DEVICE, "LAPACK's dgesdd gave up on a %lldx%lld matrix (info %d)", (long long)rows,
+            (long long)cols, info);
     return POLAR_OK;
 }
 
@@ -116,6 +128,7 @@ polar_status pl_lapack_qr(double *a, double *diagonal, int64_t n)
     for (int64_t j = 0; j < n; j++) diagonal[j] = a[j * n + j];
     if (!info) lapack.q(&size, &size, &size, a, &size, tau, work, &room, &info);
     pl_free(tau);
-    PL_NEED(!info, POLAR_E_DEVICE, "LAPACK's QR gave up on a %lldx%lld matrix (info %d)", (long long)n, (long long)n, info);
+    PL_NEED(!info, POLAR_E_DEVICE, "LAPACK's QR gave up on a %lldx%lld matrix (info %d)", (long long)n,
+            (long long)n, info);
     return POLAR_OK;
 }

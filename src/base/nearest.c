@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#define MAX_WORD 48    /* longer words have no nearest one */
+#define MAX_WORD 48 /* longer words have no nearest one */
 
 static int min3(int a, int b, int c)
 {
@@ -11,7 +11,8 @@ static int min3(int a, int b, int c)
     return m < c ? m : c;
 }
 
-/* Insertions, deletions, replacements and swaps of neighbours that turn a into b (optimal string alignment). */
+/* Insertions, deletions, replacements and swaps of neighbours that turn a into b (optimal string alignment).
+ */
 static int edits(const char *a, const char *b)
 {
     int n = (int)strlen(a), m = (int)strlen(b);
@@ -23,7 +24,8 @@ static int edits(const char *a, const char *b)
         now[0] = i;
         for (int j = 1; j <= m; j++) {
             now[j] = min3(before[j] + 1, now[j - 1] + 1, before[j - 1] + (a[i - 1] != b[j - 1]));
-            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] && two[j - 2] + 1 < now[j]) now[j] = two[j - 2] + 1;
+            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] && two[j - 2] + 1 < now[j])
+                now[j] = two[j - 2] + 1;
         }
     }
     return d[n % 3][m];
@@ -33,9 +35,10 @@ const char *pl_nearest(const char *word, const char *const *known)
 {
     const char *best = NULL;
     size_t length = strlen(word);
-    int least = 2 + (int)length / 5;    /* one edit, and one more per five letters */
+    int least = 2 + (int)length / 5; /* one edit, and one more per five letters */
     for (; *known; known++) {
-        int d = length >= 2 && !strncmp(word, *known, length) ? 1 : edits(word, *known);    /* a beginning counts as one */
+        /* a beginning counts as one */
+        int d = length >= 2 && !strncmp(word, *known, length) ? 1 : edits(word, *known);
         if (d >= least) continue;
         least = d;
         best = *known;

@@ -6,6 +6,7 @@
 #ifndef PL_BASE_NEAREST_H
 #define PL_BASE_NEAREST_H
 
-const char *pl_nearest(const char *word, const char *const *known);    /* one edit away (one more per five letters), or NULL; known ends with NULL */
+/* one edit away (one more per five letters), or NULL; known ends with NULL */
+const char *pl_nearest(const char *word, const char *const *known);
 
 #endif

@@ -1,6 +1,8 @@
-/* philox.h -- random numbers as a function of their coordinates: Philox4x32-10 (Salmon, Moraes, Dror, Shaw, SC 2011).
+/* philox.h -- random numbers as a function of their coordinates: Philox4x32-10 (Salmon, Moraes, Dror, Shaw,
+ * SC 2011).
  *
- * There is no generator to carry about: draw (seed, stream, step, index) is the same on one thread or many, on host and device.
+ * There is no generator to carry about: draw (seed, stream, step, index) is the same on one thread or many,
+ * on host and device.
  *
  *     pl_u4  r = pl_philox(seed, PL_STREAM_AUGMENT, epoch, image);       // 4 x 32 random bits
  *     double u = pl_uniform_f64(r.x, r.y);                               // in (0, 1)
@@ -13,8 +15,9 @@
  *
  * so any seed and index, steps below 2^48 and streams below 2^16 give distinct draws.
  *
- * Integers and uniforms have the same bits everywhere. The normals (Box-Muller in double) call libm's log, sin and cos
- * and sqrt; the first three may differ in the last bit between libraries, so data that must agree across machines is drawn on one.
+ * Integers and uniforms have the same bits everywhere. The normals (Box-Muller in double) call libm's log,
+ * sin and cos and sqrt; the first three may differ in the last bit between libraries, so data that must agree
+ * across machines is drawn on one.
  */
 #ifndef PL_BASE_PHILOX_H
 #define PL_BASE_PHILOX_H
@@ -30,16 +33,16 @@
 
 /* Who draws. A number once given stays: it decides the bits of every run. */
 typedef enum pl_stream {
-    PL_STREAM_TEST = 0,        /* operands of tests and benchmarks */
-    PL_STREAM_VERIFY = 1,      /* matrices of `polar verify` */
-    PL_STREAM_GAUGE = 2,       /* Haar orthogonal P, Q and rotations */
-    PL_STREAM_INIT = 3,        /* initial weights */
-    PL_STREAM_DATA = 4,        /* synthetic data: point clouds, images */
-    PL_STREAM_ORDER = 5,       /* the order of examples */
-    PL_STREAM_AUGMENT = 6,     /* per image: crops, flips, erasing */
-    PL_STREAM_MIX = 7,         /* per batch: Mixup and CutMix */
-    PL_STREAM_DROP = 8,        /* dropout, stochastic depth */
-    PL_STREAM_BOOTSTRAP = 9    /* resampling in statistics */
+    PL_STREAM_TEST = 0,     /* operands of tests and benchmarks */
+    PL_STREAM_VERIFY = 1,   /* matrices of `polar verify` */
+    PL_STREAM_GAUGE = 2,    /* Haar orthogonal P, Q and rotations */
+    PL_STREAM_INIT = 3,     /* initial weights */
+    PL_STREAM_DATA = 4,     /* synthetic data: point clouds, images */
+    PL_STREAM_ORDER = 5,    /* the order of examples */
+    PL_STREAM_AUGMENT = 6,  /* per image: crops, flips, erasing */
+    PL_STREAM_MIX = 7,      /* per batch: Mixup and CutMix */
+    PL_STREAM_DROP = 8,     /* dropout, stochastic depth */
+    PL_STREAM_BOOTSTRAP = 9 /* resampling in statistics */
 } pl_stream;
 
 typedef struct pl_u4 {
@@ -55,7 +58,8 @@ PL_PHILOX_FN pl_u4 pl_philox4x32(pl_u4 counter, uint32_t key0, uint32_t key1)
 {
     for (int round = 0; round < 10; round++) {
         uint64_t p = (uint64_t)0xD2511F53u * counter.x, q = (uint64_t)0xCD9E8D57u * counter.z;
-        pl_u4 next = {(uint32_t)(q >> 32) ^ counter.y ^ key0, (uint32_t)q, (uint32_t)(p >> 32) ^ counter.w ^ key1, (uint32_t)p};
+        pl_u4 next = {(uint32_t)(q >> 32) ^ counter.y ^ key0, (uint32_t)q,
+                      (uint32_t)(p >> 32) ^ counter.w ^ key1, (uint32_t)p};
         counter = next;
         key0 += 0x9E3779B9u;
         key1 += 0xBB67AE85u;
@@ -66,7 +70,8 @@ PL_PHILOX_FN pl_u4 pl_philox4x32(pl_u4 counter, uint32_t key0, uint32_t key1)
 /* The draw at (seed, stream, step, index). */
 PL_PHILOX_FN pl_u4 pl_philox(uint64_t seed, uint32_t stream, uint64_t step, uint64_t index)
 {
-    pl_u4 counter = {(uint32_t)index, (uint32_t)(index >> 32), (uint32_t)step, ((uint32_t)(step >> 32) & 0xffffu) | stream << 16};
+    pl_u4 counter = {(uint32_t)index, (uint32_t)(index >> 32), (uint32_t)step,
+                     ((uint32_t)(step >> 32) & 0xffffu) | stream << 16};
     return pl_philox4x32(counter, (uint32_t)seed, (uint32_t)(seed >> 32));
 }
 
@@ -89,10 +94,12 @@ PL_PHILOX_FN uint32_t pl_uniform_below(uint32_t bits, uint32_t n)
     return (uint32_t)((uint64_t)bits * n >> 32);
 }
 
-/* Two independent standard normals from one draw (Box-Muller); at most sqrt(106 log 2) = 8.58 in magnitude. */
+/* Two independent standard normals from one draw (Box-Muller); at most sqrt(106 log 2) = 8.58 in magnitude.
+ */
 PL_PHILOX_FN pl_n2 pl_normal_from(pl_u4 r)
 {
-    double radius = sqrt(-2 * log(pl_uniform_f64(r.x, r.y))), angle = 6.283185307179586 * pl_uniform_f64(r.z, r.w);
+    double radius = sqrt(-2 * log(pl_uniform_f64(r.x, r.y))),
+           angle = 6.283185307179586 * pl_uniform_f64(r.z, r.w);
     pl_n2 z = {radius * cos(angle), radius * sin(angle)};
     return z;
 }

@@ -1,10 +1,10 @@
 /* safetensors_write.c -- the writer of safetensors.h.
  *
  * The file appears whole or not at all (whole_file.h).
- * The checksum stands first in the header, as zeros until the rest was written: data is added to it while it goes out, in one pass.
- * The header is padded with spaces to a multiple of 8. Order is the caller's; where formats are mixed, wide ones first keeps
- * every tensor aligned in the file for readers that map it (ours does not care).
- *     ctest -R test_safetensors
+ * The checksum stands first in the header, as zeros until the rest was written: data is added to it while it
+ * goes out, in one pass. The header is padded with spaces to a multiple of 8. Order is the caller's; where
+ * formats are mixed, wide ones first keeps every tensor aligned in the file for readers that map it (ours
+ * does not care). ctest -R test_safetensors
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -18,10 +18,10 @@
 #include "base/safetensors.h"
 #include "base/whole_file.h"
 
-/* ---- the header: written twice, once with at == NULL to learn its size ----------------------------------------------- */
+/* ---- the header: written twice, once with at == NULL to learn its size -------------------------- */
 
 typedef struct sink {
-    char   *at;
+    char *at;
     int64_t size;
 } sink;
 
@@ -54,7 +54,8 @@ static void put_sizes(sink *k, const char *key, const int64_t *v, int n)
     char number[32];
     put_string(k, key);
     put_text(k, ":[");
-    for (int i = 0; i < n; i++) put(k, number, (size_t)snprintf(number, sizeof number, i ? ",%lld" : "%lld", (long long)v[i]));
+    for (int i = 0; i < n; i++)
+        put(k, number, (size_t)snprintf(number, sizeof number, i ? ",%lld" : "%lld", (long long)v[i]));
     put_text(k, "]");
 }
 
@@ -67,7 +68,8 @@ static const char *name_of_dtype(const pl_safetensors_entry *e)
 #define SUM_KEY "{\"__metadata__\":{\"" PL_SAFETENSORS_CHECKSUM "\":\""
 #define SUM_AT  (sizeof SUM_KEY - 1)
 
-static int64_t put_header(char *at, const pl_safetensors_entry *entries, int64_t n, const pl_safetensors_meta *meta, int64_t n_meta)
+static int64_t put_header(char *at, const pl_safetensors_entry *entries, int64_t n,
+                          const pl_safetensors_meta *meta, int64_t n_meta)
 {
     sink k = {at, 0};
     int64_t offsets[2] = {0, 0};
@@ -98,28 +100,34 @@ static int64_t put_header(char *at, const pl_safetensors_entry *entries, int64_t
     return k.size;
 }
 
-/* ---- what the caller can get wrong ----------------------------------------------------------------------------------- */
+/* ---- what the caller can get wrong -------------------------------------------------------------- */
 
 static polar_status check_entry(const pl_safetensors_entry *e, int64_t i)
 {
     int64_t bytes;
-    PL_NEED(e->name && pl_utf8_valid(e->name, (int64_t)strlen(e->name)), POLAR_E_ARG, "tensor %lld: wants a name in UTF-8", (long long)i);
-    PL_NEED(strcmp(e->name, "__metadata__"), POLAR_E_ARG, "tensor %lld: the name __metadata__ is taken by the format", (long long)i);
+    PL_NEED(e->name && pl_utf8_valid(e->name, (int64_t)strlen(e->name)), POLAR_E_ARG,
+            "tensor %lld: wants a name in UTF-8", (long long)i);
+    PL_NEED(strcmp(e->name, "__metadata__"), POLAR_E_ARG,
+            "tensor %lld: the name __metadata__ is taken by the format", (long long)i);
     const char *dtype = name_of_dtype(e);
-    PL_NEED(dtype, POLAR_E_ARG, "tensor '%s': number %d is not a polar_dtype; give dtype_name for others", pl_text_shown(e->name).text, e->dtype);
+    PL_NEED(dtype, POLAR_E_ARG, "tensor '%s': number %d is not a polar_dtype; give dtype_name for others",
+            pl_text_shown(e->name).text, e->dtype);
     const char *wrong = pl_safetensors_bytes(&bytes, dtype, e->ndim, e->shape);
-    PL_NEED(!wrong, POLAR_E_ARG, "tensor '%s': dtype '%s': %s", pl_text_shown(e->name).text, pl_text_shown(dtype).text, wrong);
-    PL_NEED(bytes == e->bytes, POLAR_E_ARG, "tensor '%s': %lld bytes given, %s and the shape want %lld", pl_text_shown(e->name).text, (long long)e->bytes,
-            dtype, (long long)bytes);
+    PL_NEED(!wrong, POLAR_E_ARG, "tensor '%s': dtype '%s': %s", pl_text_shown(e->name).text,
+            pl_text_shown(dtype).text, wrong);
+    PL_NEED(bytes == e->bytes, POLAR_E_ARG, "tensor '%s': %lld bytes given, %s and the shape want %lld",
+            pl_text_shown(e->name).text, (long long)e->bytes, dtype, (long long)bytes);
     PL_NEED(e->data || !bytes, POLAR_E_ARG, "tensor '%s': no data", pl_text_shown(e->name).text);
     return POLAR_OK;
 }
 
 static polar_status check_meta(const pl_safetensors_meta *m, int64_t i)
 {
-    int ok = m->key && m->value && pl_utf8_valid(m->key, (int64_t)strlen(m->key)) && pl_utf8_valid(m->value, (int64_t)strlen(m->value));
+    int ok = m->key && m->value && pl_utf8_valid(m->key, (int64_t)strlen(m->key)) &&
+             pl_utf8_valid(m->value, (int64_t)strlen(m->value));
     PL_NEED(ok, POLAR_E_ARG, "metadata %lld: wants a key and a value in UTF-8", (long long)i);
-    PL_NEED(strcmp(m->key, PL_SAFETENSORS_CHECKSUM), POLAR_E_ARG, "metadata %lld: '%s' is put there by the writer", (long long)i, m->key);
+    PL_NEED(strcmp(m->key, PL_SAFETENSORS_CHECKSUM), POLAR_E_ARG,
+            "metadata %lld: '%s' is put there by the writer", (long long)i, m->key);
     return POLAR_OK;
 }
 
@@ -134,24 +142,26 @@ static polar_status check_unique(const void *items, int64_t n, size_t item_bytes
     return POLAR_OK;
 }
 
-static polar_status check_all(const pl_safetensors_entry *entries, int64_t n, const pl_safetensors_meta *meta, int64_t n_meta)
+static polar_status check_all(const pl_safetensors_entry *entries, int64_t n, const pl_safetensors_meta *meta,
+                              int64_t n_meta)
 {
     int64_t total = 0;
     for (int64_t i = 0; i < n; i++) {
         PL_TRY(check_entry(&entries[i], i));
-        PL_NEED(!__builtin_add_overflow(total, entries[i].bytes, &total), POLAR_E_ARG, "the tensors have more than 2^63 bytes together");
+        PL_NEED(!__builtin_add_overflow(total, entries[i].bytes, &total), POLAR_E_ARG,
+                "the tensors have more than 2^63 bytes together");
     }
     for (int64_t i = 0; i < n_meta; i++) PL_TRY(check_meta(&meta[i], i));
     PL_TRY(check_unique(entries, n, sizeof *entries));
     return check_unique(meta, n_meta, sizeof *meta);
 }
 
-/* ---- the file ------------------------------------------------------------------------------------------------------ */
+/* ---- the file ----------------------------------------------------------------------------------- */
 
-#define PIECE ((int64_t)1 << 18)    /* added to the checksum, then written from the cache */
+#define PIECE ((int64_t)1 << 18) /* added to the checksum, then written from the cache */
 
 typedef struct output {
-    int         fd;
+    int fd;
     const char *path;
     pl_checksum sum;
 } output;
@@ -172,11 +182,13 @@ static polar_status write_sum(const output *o)
     char digits[PL_CHECKSUM_HEX];
     const ssize_t n = PL_CHECKSUM_HEX - 1;
     pl_checksum_print(digits, pl_checksum_end(&o->sum));
-    PL_NEED(pwrite(o->fd, digits, (size_t)n, 8 + SUM_AT) == n, POLAR_E_IO, "write '%s': %s", o->path, strerror(errno));
+    PL_NEED(pwrite(o->fd, digits, (size_t)n, 8 + SUM_AT) == n, POLAR_E_IO, "write '%s': %s", o->path,
+            strerror(errno));
     return POLAR_OK;
 }
 
-static polar_status write_parts(int fd, const char *header, int64_t header_size, const pl_safetensors_entry *entries, int64_t n, const char *path)
+static polar_status write_parts(int fd, const char *header, int64_t header_size,
+                                const pl_safetensors_entry *entries, int64_t n, const char *path)
 {
     unsigned char head[8];
     uint64_t total = 8 + (uint64_t)header_size;
@@ -189,13 +201,15 @@ static polar_status write_parts(int fd, const char *header, int64_t header_size,
     return write_sum(&o);
 }
 
-polar_status pl_safetensors_write(const char *path, const pl_safetensors_entry *entries, int64_t n, const pl_safetensors_meta *meta, int64_t n_meta)
+polar_status pl_safetensors_write(const char *path, const pl_safetensors_entry *entries, int64_t n,
+                                  const pl_safetensors_meta *meta, int64_t n_meta)
 {
     polar_status st = check_all(entries, n, meta, n_meta);
     if (st != POLAR_OK) return st;
     int64_t header_size = put_header(NULL, entries, n, meta, n_meta);
-    PL_NEED(header_size <= PL_SAFETENSORS_MAX_HEADER, POLAR_E_ARG, "'%s': names and metadata of %lld bytes, the format takes %d", path,
-            (long long)header_size, PL_SAFETENSORS_MAX_HEADER);
+    PL_NEED(header_size <= PL_SAFETENSORS_MAX_HEADER, POLAR_E_ARG,
+            "'%s': names and metadata of %lld bytes, the format takes %d", path, (long long)header_size,
+            PL_SAFETENSORS_MAX_HEADER);
     char *header = pl_alloc((size_t)header_size);
     PL_NEED(header, POLAR_E_NOMEM, "'%s': a header of %lld bytes", path, (long long)header_size);
     put_header(header, entries, n, meta, n_meta);
@@ -211,7 +225,8 @@ int pl_safetensors_has_checksum(const char *path)
     char begin[8 + SUM_AT];
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0) return 0;
-    int has = pread(fd, begin, sizeof begin, 0) == (ssize_t)sizeof begin && !memcmp(begin + 8, SUM_KEY, SUM_AT);
+    int has =
+        pread(fd, begin, sizeof begin, 0) == (ssize_t)sizeof begin && !memcmp(begin + 8, SUM_KEY, SUM_AT);
     close(fd);
     return has;
 }

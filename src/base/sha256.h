@@ -14,13 +14,14 @@
 #define PL_SHA256_HEX 65
 
 typedef struct pl_sha256 {
-    uint32_t      state[8];
-    uint64_t      bytes;         /* added so far */
-    unsigned char block[64];     /* the last bytes % 64 of them */
+    uint32_t state[8];
+    uint64_t bytes;          /* added so far */
+    unsigned char block[64]; /* the last bytes % 64 of them */
 } pl_sha256;
 
-pl_sha256 pl_sha256_begin(void);                                          /* of nothing yet */
-void      pl_sha256_add(pl_sha256 *h, const void *data, size_t bytes);    /* more of the message */
-void      pl_sha256_end(char out[PL_SHA256_HEX], pl_sha256 *h);           /* lower-case hex digits; h is used up */
+pl_sha256 pl_sha256_begin(void);                                  /* of nothing yet */
+void pl_sha256_add(pl_sha256 *h, const void *data, size_t bytes); /* more of the message */
+/* lower-case hex digits; h is used up */
+void pl_sha256_end(char out[PL_SHA256_HEX], pl_sha256 *h);
 
 #endif

@@ -1,5 +1,5 @@
-/* status.c -- the thread's last error sentence: "shape mismatch: wants the short side first, got 96 x 48"; with POLAR_TRACE=1 also where in the
- * sources it was written, "shape mismatch: src/compose/map.c:8: ...". */
+/* status.c -- the thread's last error sentence: "shape mismatch: wants the short side first, got 96 x 48";
+ * with POLAR_TRACE=1 also where in the sources it was written, "shape mismatch: src/compose/map.c:8: ...". */
 #include "base/status.h"
 
 #include <stdio.h>
@@ -41,7 +41,7 @@ const char *polar_version(void)
 
 int pl_trace_wanted(void)
 {
-    static int wanted = -1;    /* read once; a race writes the same value */
+    static int wanted = -1; /* read once; a race writes the same value */
     if (wanted < 0) {
         const char *e = getenv("POLAR_TRACE");
         wanted = e && *e && *e != '0';
@@ -49,7 +49,8 @@ int pl_trace_wanted(void)
     return wanted;
 }
 
-/* Texts of others stand in sentences, and sentences end on terminals: what would steer one is shown as letters. */
+/* Texts of others stand in sentences, and sentences end on terminals: what would steer one is shown as
+ * letters. */
 static void add_visible(char *out, size_t room, const char *text)
 {
     char shown[PL_VISIBLE_CHARS];
@@ -64,9 +65,10 @@ static void add_visible(char *out, size_t room, const char *text)
 
 polar_status pl_fail_v(polar_status code, const char *file, int line, const char *fmt, va_list ap)
 {
-    char sentence[MESSAGE_BYTES];    /* it may quote the last one */
+    char sentence[MESSAGE_BYTES]; /* it may quote the last one */
     vsnprintf(sentence, sizeof sentence, fmt, ap);
-    if (pl_trace_wanted()) snprintf(last_message, sizeof last_message, "%s: %s:%d: ", polar_status_name(code), file, line);
+    if (pl_trace_wanted())
+        snprintf(last_message, sizeof last_message, "%s: %s:%d: ", polar_status_name(code), file, line);
     else snprintf(last_message, sizeof last_message, "%s: ", polar_status_name(code));
     add_visible(last_message, sizeof last_message, sentence);
     return code;
@@ -77,7 +79,8 @@ const char *pl_fail_sentence(void)
     for (int code = POLAR_E_ARG; code <= POLAR_E_STATE; code++) {
         const char *kind = polar_status_name((polar_status)code);
         size_t n = strlen(kind);
-        if (!strncmp(last_message, kind, n) && !strncmp(last_message + n, ": ", 2)) return last_message + n + 2;
+        if (!strncmp(last_message, kind, n) && !strncmp(last_message + n, ": ", 2))
+            return last_message + n + 2;
     }
     return last_message;
 }

@@ -2,7 +2,8 @@
  *
  *     pl_string s = {0};
  *     for (...) pl_string_add(&s, "%s=%s\n", key, value);
- *     return pl_string_take(out, &s, "the canonical text");    // frees and says POLAR_E_NOMEM if anything failed
+ *     return pl_string_take(out, &s, "the canonical text");    // frees and says POLAR_E_NOMEM if anything
+ * failed
  */
 #ifndef PL_BASE_STRING_BUILD_H
 #define PL_BASE_STRING_BUILD_H
@@ -12,13 +13,15 @@
 #include "base/status.h"
 
 typedef struct pl_string {
-    char  *text;          /* ended by a zero once something was added */
+    char *text; /* ended by a zero once something was added */
     size_t used, size;
-    int    failed;
+    int failed;
 } pl_string;
 
-void         pl_string_add(pl_string *s, const char *fmt, ...) PL_PRINTF(2, 3);      /* at the end */
-polar_status pl_string_take(char **out, pl_string *s, const char *what);             /* the caller's, free with pl_free; "" when nothing was added */
-void         pl_string_drop(pl_string *s);                                           /* frees one that is not taken */
+void pl_string_add(pl_string *s, const char *fmt, ...) PL_PRINTF(2, 3); /* at the end */
+/* the caller's, free with pl_free; "" when nothing was added */
+polar_status pl_string_take(char **out, pl_string *s, const char *what);
+/* frees one that is not taken */
+void pl_string_drop(pl_string *s);
 
 #endif

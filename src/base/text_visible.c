@@ -1,7 +1,8 @@
 /* text_visible.c -- see text_visible.h.
  *
- * Shown as \xNN: control characters (below 0x20, 0x7f, and U+0080 to U+009F, where terminals find escape sequences too), characters that
- * turn the direction of text or break lines (U+200E, U+200F, U+2028 to U+202E, U+2066 to U+2069), and bytes that are no UTF-8.
+ * Shown as \xNN: control characters (below 0x20, 0x7f, and U+0080 to U+009F, where terminals find escape
+ * sequences too), characters that turn the direction of text or break lines (U+200E, U+200F, U+2028 to
+ * U+202E, U+2066 to U+2069), and bytes that are no UTF-8.
  */
 #include "base/text_visible.h"
 

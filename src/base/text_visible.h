@@ -1,4 +1,5 @@
-/* text_visible.h -- text of others as a line can show it: what would move a cursor, change a colour or end the line becomes letters.
+/* text_visible.h -- text of others as a line can show it: what would move a cursor, change a colour or end
+ * the line becomes letters.
  *
  *     char room[PL_VISIBLE_CHARS];
  *     while (*s) s += pl_text_visible(room, s), fputs(room, f);
@@ -8,9 +9,11 @@
 
 #include <stddef.h>
 
-#define PL_VISIBLE_CHARS 8    /* room for one character and the zero */
+#define PL_VISIBLE_CHARS 8 /* room for one character and the zero */
 
-int pl_text_visible(char room[PL_VISIBLE_CHARS], const char *s);    /* the first character of s ("" is none), as it is or as \n, \x1b; gives the bytes of s it took */
-int pl_text_is_plain(const char *s, size_t size);                   /* one line of UTF-8 that stays as it is; zero bytes are not plain */
+/* the first character of s ("" is none), as it is or as \n, \x1b; gives the bytes of s it took */
+int pl_text_visible(char room[PL_VISIBLE_CHARS], const char *s);
+/* one line of UTF-8 that stays as it is; zero bytes are not plain */
+int pl_text_is_plain(const char *s, size_t size);
 
 #endif

@@ -1,27 +1,29 @@
-/* thread_pool.c -- regions over threads that sleep in futexes: a word that calls, a door that counts who is inside.
+/* thread_pool.c -- regions over threads that sleep in futexes: a word that calls, a door that counts who is
+ * inside.
  *
  * Invariants:
- *  1. `turn` is held by the thread whose region it is; regions of one pool follow one another. Whoever finds the pool
- *     at work waits asleep. fn, arg, threads and fp_mode are written by that thread while the door is shut and nobody is
- *     inside, and read by workers inside only.
- *  2. Order of memory: the region's fields, then door |= OPEN (release), then the new call (sequentially consistent). A
- *     worker that sees the call counts itself into the door (acquire) and is in if the door was open; it leaves by
- *     counting itself out (release). The caller shuts the door and waits until nobody is inside (acquire). Every change
- *     of the door is a read-modify-write, so each release reaches the caller however many came after it.
- *  3. A worker that comes late finds the door shut, or open to a later region, and joins that one: what it does is read
- *     inside. So no region waits for a worker that has not begun, and none needs a worker at all: threads that could not
- *     be started, or sleep on, cost speed and nothing else.
- *  4. A worker sleeps on its own `asleep` = 1, after it has looked once more at the call; whoever has seen the new call
- *     looks at `asleep` after it (both sequentially consistent, so one of the two sees the other). Thread i wakes
- *     FANOUT * i + 1 .. FANOUT * i + FANOUT: what one thread has to wake does not grow with the pool. Only destruction
- *     relies on being heard, and wakes everybody itself.
+ *  1. `turn` is held by the thread whose region it is; regions of one pool follow one another. Whoever finds
+ * the pool at work waits asleep. fn, arg, threads and fp_mode are written by that thread while the door is
+ * shut and nobody is inside, and read by workers inside only.
+ *  2. Order of memory: the region's fields, then door |= OPEN (release), then the new call (sequentially
+ * consistent). A worker that sees the call counts itself into the door (acquire) and is in if the door was
+ * open; it leaves by counting itself out (release). The caller shuts the door and waits until nobody is
+ * inside (acquire). Every change of the door is a read-modify-write, so each release reaches the caller
+ * however many came after it.
+ *  3. A worker that comes late finds the door shut, or open to a later region, and joins that one: what it
+ * does is read inside. So no region waits for a worker that has not begun, and none needs a worker at all:
+ * threads that could not be started, or sleep on, cost speed and nothing else.
+ *  4. A worker sleeps on its own `asleep` = 1, after it has looked once more at the call; whoever has seen
+ * the new call looks at `asleep` after it (both sequentially consistent, so one of the two sees the other).
+ * Thread i wakes FANOUT * i + 1 .. FANOUT * i + FANOUT: what one thread has to wake does not grow with the
+ * pool. Only destruction relies on being heard, and wakes everybody itself.
  *  5. The caller sleeps on the door, with WAITING set; the worker that leaves it empty wakes it.
- *  6. Waiting awake looks, then yields the core, and ends after `spin` microseconds of the clock: where a neighbour took
- *     the core meanwhile, at once.
- *  7. After fork the child has the forking thread alone. Every pool is in a list, whose lock fork holds; in the child
- *     each begins anew, without workers, its turn free, and starts its own when a region wants them.
- *  8. Workers block the signals that are sent to a process; those that an instruction raises stay its own. They run on
- *     the cores that were open to the thread that created the pool.
+ *  6. Waiting awake looks, then yields the core, and ends after `spin` microseconds of the clock: where a
+ * neighbour took the core meanwhile, at once.
+ *  7. After fork the child has the forking thread alone. Every pool is in a list, whose lock fork holds; in
+ * the child each begins anew, without workers, its turn free, and starts its own when a region wants them.
+ *  8. Workers block the signals that are sent to a process; those that an instruction raises stay its own.
+ * They run on the cores that were open to the thread that created the pool.
  */
 #include "base/thread_pool.h"
 
@@ -38,44 +40,46 @@
 #include "base/clock.h"
 #include "base/work_share.h"
 
-#define FANOUT 4                     /* workers that a thread wakes */
-#define LOOKS  64                    /* between yields: a microsecond or two */
-#define STACK  ((size_t)4 << 20)     /* of a worker; the largest kernel takes a tenth of it */
-#define PIECES 16                    /* of a thread's stretch, where nobody has chosen */
+#define FANOUT 4                 /* workers that a thread wakes */
+#define LOOKS  64                /* between yields: a microsecond or two */
+#define STACK  ((size_t)4 << 20) /* of a worker; the largest kernel takes a tenth of it */
+#define PIECES 16                /* of a thread's stretch, where nobody has chosen */
 
-enum { INSIDE = 0xffff, OPEN = 1 << 16, WAITING = 1 << 17 };           /* the door: who is inside, and two flags */
-enum { CALL_THREADS = 0x7fff, CALL_STOP = 1 << 15, CALL_ONE = 1 << 16 };    /* the call: threads, an end, its number */
+/* the door: who is inside, and two flags */
+enum { INSIDE = 0xffff, OPEN = 1 << 16, WAITING = 1 << 17 };
+/* the call: threads, an end, its number */
+enum { CALL_THREADS = 0x7fff, CALL_STOP = 1 << 15, CALL_ONE = 1 << 16 };
 
 typedef struct {
     _Alignas(64) _Atomic uint32_t asleep;
-    pl_pool  *pool;
+    pl_pool *pool;
     pthread_t thread;
-    int       me;
+    int me;
 } worker;
 
 struct pl_pool {
     /* constant */
-    int       most, spin_us, placed;
-    cpu_set_t cores;                 /* where `placed` */
-    worker   *workers;               /* threads 1 .. most - 1 at 0 .. */
+    int most, spin_us, placed;
+    cpu_set_t cores; /* where `placed` */
+    worker *workers; /* threads 1 .. most - 1 at 0 .. */
     /* the turn's */
     pthread_mutex_t turn;
-    int             started, refused;    /* workers there are; the system gave no more */
-    uint64_t        called;              /* the last call */
+    int started, refused; /* workers there are; the system gave no more */
+    uint64_t called;      /* the last call */
     /* the region's */
     pl_region_fn fn;
-    void        *arg;
-    int          threads;
-    uint32_t     fp_mode;
+    void *arg;
+    int threads;
+    uint32_t fp_mode;
     /* the list's */
     pl_pool *next, **link;
-    _Alignas(64) _Atomic uint64_t call;    /* a line of its own: all who wait look at it */
+    _Alignas(64) _Atomic uint64_t call; /* a line of its own: all who wait look at it */
     _Alignas(64) _Atomic uint32_t door;
 };
 
 static _Thread_local int inside_region;
 
-/* ---- the processor and the kernel ------------------------------------------------------------------------------- */
+/* ---- the processor and the kernel --------------------------------------------------------------- */
 
 static inline void relax(void)
 {
@@ -113,7 +117,8 @@ static inline void fp_mode_set(uint32_t mode)
 
 static void futex_wait(_Atomic uint32_t *word, uint32_t value)
 {
-    syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, value, NULL, NULL, 0);    /* who calls looks again, whatever it says */
+    /* who calls looks again, whatever it says */
+    syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, value, NULL, NULL, 0);
 }
 
 static void futex_wake(_Atomic uint32_t *word)
@@ -128,11 +133,11 @@ int64_t pl_processor_count(void)
     return n > 0 ? n : 1;
 }
 
-/* ---- waiting awake ---------------------------------------------------------------------------------------------- */
+/* ---- waiting awake ------------------------------------------------------------------------------ */
 
 typedef struct {
-    int    looks;
-    double until;    /* 0: not begun */
+    int looks;
+    double until; /* 0: not begun */
 } spin;
 
 /* False when it has lasted long enough. */
@@ -148,7 +153,7 @@ static int spin_on(spin *s, int spin_us)
     return 1;
 }
 
-/* ---- workers ---------------------------------------------------------------------------------------------------- */
+/* ---- workers ------------------------------------------------------------------------------------ */
 
 static void wake(worker *w)
 {
@@ -203,7 +208,8 @@ static void *worker_main(void *arg)
     char name[16];
     snprintf(name, sizeof name, "polar-cpu:%d", w->me);
     pthread_setname_np(pthread_self(), name);
-    if (w->pool->placed) sched_setaffinity(0, sizeof w->pool->cores, &w->pool->cores);    /* refused: where it is */
+    /* refused: where it is */
+    if (w->pool->placed) sched_setaffinity(0, sizeof w->pool->cores, &w->pool->cores);
     inside_region = 1;
     for (uint64_t call = 0; !(call & CALL_STOP);) {
         call = next_call(w, call);
@@ -232,7 +238,7 @@ static void start(pl_pool *p, int threads)
     pthread_attr_destroy(&attr);
 }
 
-/* ---- regions ---------------------------------------------------------------------------------------------------- */
+/* ---- regions ------------------------------------------------------------------------------------ */
 
 /* Waits until nobody is inside; the door is shut. */
 static void wait_empty(pl_pool *p)
@@ -277,9 +283,9 @@ void pl_pool_run(pl_pool *p, int threads, pl_region_fn fn, void *arg)
 }
 
 typedef struct {
-    pl_share   share;
+    pl_share share;
     pl_item_fn fn;
-    void      *arg;
+    void *arg;
 } items_of;
 
 static void items_share(void *arg, int me)
@@ -303,11 +309,11 @@ void pl_pool_items(pl_pool *p, int threads, int64_t items, int64_t each, pl_item
     pl_pool_run(p, threads, items_share, &o);
 }
 
-/* ---- creation, destruction, fork -------------------------------------------------------------------------------- */
+/* ---- creation, destruction, fork ---------------------------------------------------------------- */
 
-static pl_pool        *pools;
+static pl_pool *pools;
 static pthread_mutex_t pools_lock = PTHREAD_MUTEX_INITIALIZER;
-static pthread_once_t  pools_once = PTHREAD_ONCE_INIT;
+static pthread_once_t pools_once = PTHREAD_ONCE_INIT;
 
 static void fork_prepare(void)
 {

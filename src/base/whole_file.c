@@ -10,7 +10,7 @@
 
 #include "base/alloc.h"
 
-#define MOST_AT_ONCE ((size_t)1 << 30)    /* Linux takes less than 2^31 bytes in one call */
+#define MOST_AT_ONCE ((size_t)1 << 30) /* Linux takes less than 2^31 bytes in one call */
 
 polar_status pl_write_all(int fd, const void *bytes, size_t n, const char *path)
 {
@@ -24,7 +24,7 @@ polar_status pl_write_all(int fd, const void *bytes, size_t n, const char *path)
     return POLAR_OK;
 }
 
-#define MOST_LINKS 40    /* as the kernel follows */
+#define MOST_LINKS 40 /* as the kernel follows */
 
 /* One link on: *path becomes what it says, seen from its folder. *link: it was one. */
 static polar_status follow(char **path, int *link)
@@ -53,13 +53,15 @@ polar_status pl_whole_file_target(char **out, const char *path)
     char *at = pl_strdup(path);
     polar_status st = at ? POLAR_OK : PL_FAIL(POLAR_E_NOMEM, "a path");
     for (int i = 0; st == POLAR_OK && link; i++)
-        st = i < MOST_LINKS ? follow(&at, &link) : PL_FAIL(POLAR_E_ARG, "'%s': its links lead in a circle", path);
+        st = i < MOST_LINKS ? follow(&at, &link)
+                            : PL_FAIL(POLAR_E_ARG, "'%s': its links lead in a circle", path);
     *out = st == POLAR_OK ? at : NULL;
     if (st != POLAR_OK) pl_free(at);
     return st;
 }
 
-/* The new file gets the old one's mode and owner. Where we may not give it away, it is ours, and runs as nobody else. */
+/* The new file gets the old one's mode and owner. Where we may not give it away, it is ours, and runs as
+ * nobody else. */
 static polar_status take_over(const pl_whole_file *w, const struct stat *old)
 {
     mode_t mode = old->st_mode & 07777;
@@ -67,7 +69,8 @@ static polar_status take_over(const pl_whole_file *w, const struct stat *old)
     PL_NEED(fstat(w->fd, &now) == 0, POLAR_E_IO, "look at '%s': %s", w->temp, strerror(errno));
     int same_owner = now.st_uid == old->st_uid && now.st_gid == old->st_gid;
     if (!same_owner && fchown(w->fd, old->st_uid, old->st_gid) != 0) mode &= 0777;
-    int fits = (now.st_mode & 07777) == mode || fchmod(w->fd, mode) == 0;    /* some file systems have one mode for all */
+    /* some file systems have one mode for all */
+    int fits = (now.st_mode & 07777) == mode || fchmod(w->fd, mode) == 0;
     PL_NEED(fits, POLAR_E_IO, "give '%s' the mode of the old file: %s", w->path, strerror(errno));
     return POLAR_OK;
 }
@@ -78,7 +81,8 @@ static polar_status open_temp(pl_whole_file *w)
     PL_TRY(pl_whole_file_target(&w->target, w->path));
     size_t room = strlen(w->target) + 48;
     int there = stat(w->target, &info) == 0;
-    PL_NEED(!there || S_ISREG(info.st_mode), POLAR_E_ARG, "'%s' is there and not a regular file: a rename would replace it", w->path);
+    PL_NEED(!there || S_ISREG(info.st_mode), POLAR_E_ARG,
+            "'%s' is there and not a regular file: a rename would replace it", w->path);
     w->temp = pl_alloc(room);
     PL_NEED(w->temp, POLAR_E_NOMEM, "the name of '%s'", w->path);
     for (int i = 0; i < 1000; i++) {
@@ -87,7 +91,8 @@ static polar_status open_temp(pl_whole_file *w)
         if (w->fd >= 0 || errno != EEXIST) break;
     }
     int lost = errno == ENOENT || errno == ENOTDIR, wrong = lost || errno == ENAMETOOLONG;
-    PL_NEED(w->fd >= 0, wrong ? POLAR_E_ARG : POLAR_E_IO, "create '%s': %s%s", w->path, strerror(errno), lost ? " (there is no folder for it)" : "");
+    PL_NEED(w->fd >= 0, wrong ? POLAR_E_ARG : POLAR_E_IO, "create '%s': %s%s", w->path, strerror(errno),
+            lost ? " (there is no folder for it)" : "");
     polar_status st = there ? take_over(w, &info) : POLAR_OK;
     if (st == POLAR_OK) return POLAR_OK;
     close(w->fd);
@@ -106,7 +111,8 @@ polar_status pl_whole_file_begin(pl_whole_file *w, const char *path)
     return st;
 }
 
-/* The new name outlives a power cut once its folder is synced. The file is whole either way: what cannot be synced is let be. */
+/* The new name outlives a power cut once its folder is synced. The file is whole either way: what cannot be
+ * synced is let be. */
 static void sync_folder(char *path)
 {
     char *slash = strrchr(path, '/');
@@ -119,8 +125,10 @@ static void sync_folder(char *path)
 
 polar_status pl_whole_file_end(pl_whole_file *w, polar_status st)
 {
-    if (st == POLAR_OK && fsync(w->fd) != 0) st = PL_FAIL(POLAR_E_IO, "sync '%s': %s", w->path, strerror(errno));
-    if (close(w->fd) != 0 && st == POLAR_OK) st = PL_FAIL(POLAR_E_IO, "close '%s': %s", w->path, strerror(errno));
+    if (st == POLAR_OK && fsync(w->fd) != 0)
+        st = PL_FAIL(POLAR_E_IO, "sync '%s': %s", w->path, strerror(errno));
+    if (close(w->fd) != 0 && st == POLAR_OK)
+        st = PL_FAIL(POLAR_E_IO, "close '%s': %s", w->path, strerror(errno));
     if (st == POLAR_OK && rename(w->temp, w->target) != 0)
         st = PL_FAIL(POLAR_E_IO, "rename '%s' to '%s': %s", w->temp, w->target, strerror(errno));
     if (st == POLAR_OK) sync_folder(w->temp);

@@ -1,12 +1,12 @@
-/* work_share.h -- a region's items over its threads by work stealing: each thread has a stretch of its own, which it
- * does from the front, and then takes what others have left, from the back.
+/* work_share.h -- a region's items over its threads by work stealing: each thread has a stretch of its own,
+ * which it does from the front, and then takes what others have left, from the back.
  *
  *     pl_share s;
  *     pl_share_begin(&s, items, each, threads);      the caller, before the region (thread_pool.h)
  *     PL_SHARE(t, &s, me) work(t);                   thread `me` of it
  *
- * Every item is done once, by whom is open, and by as many threads as come: one is enough. Neighbours stay on one
- * thread, in its caches, op after op, and no thread waits for a slower one for longer than an item takes.
+ * Every item is done once, by whom is open, and by as many threads as come: one is enough. Neighbours stay on
+ * one thread, in its caches, op after op, and no thread waits for a slower one for longer than an item takes.
  */
 #ifndef PL_BASE_WORK_SHARE_H
 #define PL_BASE_WORK_SHARE_H
@@ -15,13 +15,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define PL_SHARE_OWNERS 64    /* threads beyond have no stretch */
+#define PL_SHARE_OWNERS 64 /* threads beyond have no stretch */
 
 typedef struct {
-    int     owners;
-    int64_t items, each;    /* a stretch counts pieces of `each` items, fewer than 2^32 */
+    int owners;
+    int64_t items, each; /* a stretch counts pieces of `each` items, fewer than 2^32 */
     struct {
-        _Alignas(64) _Atomic uint64_t left;    /* first piece, and the end in the upper half */
+        _Alignas(64) _Atomic uint64_t left; /* first piece, and the end in the upper half */
     } of[PL_SHARE_OWNERS];
 } pl_share;
 
@@ -32,7 +32,8 @@ static inline void pl_share_begin(pl_share *s, int64_t items, int64_t each, int 
     s->items = items;
     s->each = each + (items >> 31);
     uint64_t pieces = (uint64_t)((items + s->each - 1) / s->each), owners = (uint64_t)s->owners;
-    for (uint64_t i = 0; i < owners; i++) atomic_init(&s->of[i].left, pieces * i / owners | pieces * (i + 1) / owners << 32);
+    for (uint64_t i = 0; i < owners; i++)
+        atomic_init(&s->of[i].left, pieces * i / owners | pieces * (i + 1) / owners << 32);
 }
 
 /* How many are left to an owner. */
@@ -44,7 +45,8 @@ static inline int64_t pl_share_left(uint64_t stretch)
 /* A piece for thread `me`, or -1 when all are taken. */
 static inline int64_t pl_share_take(pl_share *s, int me)
 {
-    const memory_order relaxed = memory_order_relaxed;    /* a piece carries no data: the region's begin and end order that */
+    /* a piece carries no data: the region's begin and end order that */
+    const memory_order relaxed = memory_order_relaxed;
     if (me < s->owners) {
         uint64_t mine = atomic_load_explicit(&s->of[me].left, relaxed);
         while (pl_share_left(mine) > 0)

@@ -1,11 +1,14 @@
-/* attention.c -- attention by the fused ops attention and attention_back, or composed of products and softmax, head by head.
+/* attention.c -- attention by the fused ops attention and attention_back, or composed of products and
+ * softmax, head by head.
  *
  *     S = Q K^T              P = softmax(S / sqrt(d))          O = P V
- *     dV = P^T dO            dP = dO V^T                       dS = P (dP - rowsum(dP P)) / sqrt(d)        dQ = dS K            dK = dS^T Q
+ *     dV = P^T dO            dP = dO V^T                       dS = P (dP - rowsum(dP P)) / sqrt(d)        dQ
+ * = dS K            dK = dS^T Q
  *
- * The backward makes S and P again: they are tokens^2 numbers per image and head. The scores stand in float (in double for doubles), P and dS are rounded to the
- * activations' format, for they are factors of products. Images are worked on a few at a time, so that the scores stay below a slab's bytes; an image's
- * bits do not depend on how many.
+ * The backward makes S and P again: they are tokens^2 numbers per image and head. The scores stand in float
+ * (in double for doubles), P and dS are rounded to the activations' format, for they are factors of products.
+ * Images are worked on a few at a time, so that the scores stay below a slab's bytes; an image's bits do not
+ * depend on how many.
  */
 #include "compose/attention.h"
 
@@ -16,14 +19,15 @@
 #define SLAB_BYTES ((int64_t)1 << 30)
 
 typedef struct {
-    pl_mat Q, K, V;    /* (images, tokens, d): one head's */
+    pl_mat Q, K, V; /* (images, tokens, d): one head's */
 } head;
 
 /* Head number h of an array of three parts. */
 static head head_of(pl_mat QKV, int64_t h, int64_t heads)
 {
     int64_t C = QKV.cols / 3, d = C / heads;
-    return (head){pl_view_cols(QKV, h * d, d), pl_view_cols(QKV, C + h * d, d), pl_view_cols(QKV, 2 * C + h * d, d)};
+    return (head){pl_view_cols(QKV, h * d, d), pl_view_cols(QKV, C + h * d, d),
+                  pl_view_cols(QKV, 2 * C + h * d, d)};
 }
 
 static polar_dtype score_format(polar_dtype dtype)
@@ -58,14 +62,16 @@ static void backward_slab(pl_queue *q, pl_mat dQKV, pl_mat QKV, pl_mat dO, int64
     pl_scratch_mark mark = pl_scratch_begin(q);
     int64_t d = QKV.cols / 3 / heads;
     polar_dtype wide = score_format(QKV.dtype);
-    pl_mat S = pl_scratch_mat(q, wide, QKV.batch, QKV.rows, QKV.rows), P = pl_scratch_mat(q, QKV.dtype, QKV.batch, QKV.rows, QKV.rows);
+    pl_mat S = pl_scratch_mat(q, wide, QKV.batch, QKV.rows, QKV.rows),
+           P = pl_scratch_mat(q, QKV.dtype, QKV.batch, QKV.rows, QKV.rows);
     pl_mat dS = QKV.dtype == wide ? S : pl_scratch_mat(q, QKV.dtype, QKV.batch, QKV.rows, QKV.rows);
     for (int64_t h = 0; h < heads; h++) {
         head x = head_of(QKV, h, heads), g = head_of(dQKV, h, heads);
         pl_mat dOh = pl_view_cols(dO, h * d, d);
         probabilities(q, P, S, &x);
         PL_CALL(gemm, q, .C = g.V, .A = P, .B = dOh, .ta = 1, .alpha = 1);
-        PL_CALL(gemm, q, .C = S, .A = dOh, .B = x.V, .tb = 1, .alpha = 1);                                   /* dP, where the scores were */
+        /* dP, where the scores were */
+        PL_CALL(gemm, q, .C = S, .A = dOh, .B = x.V, .tb = 1, .alpha = 1);
         PL_CALL(softmax_back, q, .dX = dS, .Y = P, .dY = S, .scale = 1 / sqrt((double)d));
         PL_CALL(gemm, q, .C = g.Q, .A = dS, .B = x.K, .alpha = 1);
         PL_CALL(gemm, q, .C = g.K, .A = dS, .B = x.Q, .ta = 1, .alpha = 1);
@@ -76,7 +82,8 @@ static void backward_slab(pl_queue *q, pl_mat dQKV, pl_mat QKV, pl_mat dO, int64
 /* Images worked on at a time: of one the backward takes three matrices of scores at most. */
 static int64_t slab_images(pl_mat QKV, int64_t slab)
 {
-    int64_t one = QKV.rows * QKV.rows * 3 * (int64_t)polar_dtype_size(score_format(QKV.dtype)), n = (slab ? slab : SLAB_BYTES) / (one > 0 ? one : 1);
+    int64_t one = QKV.rows * QKV.rows * 3 * (int64_t)polar_dtype_size(score_format(QKV.dtype)),
+            n = (slab ? slab : SLAB_BYTES) / (one > 0 ? one : 1);
     return n < 1 ? 1 : n > QKV.batch ? QKV.batch : n;
 }
 
@@ -89,7 +96,8 @@ void pl_attention_forward_composed(pl_queue *q, pl_mat O, pl_mat QKV, int64_t he
     }
 }
 
-void pl_attention_backward_composed(pl_queue *q, pl_mat dQKV, pl_mat QKV, pl_mat dO, int64_t heads, int64_t slab)
+void pl_attention_backward_composed(pl_queue *q, pl_mat dQKV, pl_mat QKV, pl_mat dO, int64_t heads,
+                                    int64_t slab)
 {
     int64_t most = slab_images(QKV, slab);
     for (int64_t i = 0; i < QKV.batch; i += most) {
@@ -110,8 +118,10 @@ void pl_attention_forward(pl_queue *q, pl_mat O, pl_mat lse, pl_mat QKV, int64_t
     else pl_attention_forward_composed(q, O, QKV, heads, 0);
 }
 
-void pl_attention_backward(pl_queue *q, pl_mat dQKV, pl_mat QKV, pl_mat O, pl_mat lse, pl_mat dO, int64_t heads)
+void pl_attention_backward(pl_queue *q, pl_mat dQKV, pl_mat QKV, pl_mat O, pl_mat lse, pl_mat dO,
+                           int64_t heads)
 {
-    if (fused(q)) PL_CALL(attention_back, q, .dQKV = dQKV, .QKV = QKV, .O = O, .lse = lse, .dO = dO, .heads = heads);
+    if (fused(q))
+        PL_CALL(attention_back, q, .dQKV = dQKV, .QKV = QKV, .O = O, .lse = lse, .dO = dO, .heads = heads);
     else pl_attention_backward_composed(q, dQKV, QKV, dO, heads, 0);
 }

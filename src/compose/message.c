@@ -2,14 +2,16 @@
  *
  * The composition, with the pairs of a member's clouds as rows (E, B P, .):
  *
- *     U = D w0^T   Z = silu(U + b0)   W = Z W2^T + b2   Ys = S + alpha W[:h] * S   Yv = V + alpha W[h:] * V     (* over pairs, channel by channel)
+ *     U = D w0^T   Z = silu(U + b0)   W = Z W2^T + b2   Ys = S + alpha W[:h] * S   Yv = V + alpha W[h:] * V
+ * (* over pairs, channel by channel)
  *
- *     dS = dYs + alpha W[:h] * dYs    dV = dYv + alpha W[h:] * dYv            w_ij = w_ji: the transpose of a message is the message
- *     dW = pair_grad(dYs, S), pair_grad(dYv, V)    dW2 = dW^T Z    db2 = sum dW
- *     dU = (dW W2) silu'(U + b0)                   dw0 = dU^T D    db0 = sum dU
+ *     dS = dYs + alpha W[:h] * dYs    dV = dYv + alpha W[h:] * dYv            w_ij = w_ji: the transpose of a
+ * message is the message dW = pair_grad(dYs, S), pair_grad(dYv, V)    dW2 = dW^T Z    db2 = sum dW dU = (dW
+ * W2) silu'(U + b0)                   dw0 = dU^T D    db0 = sum dU
  *
- * The backward makes U, Z and W again: they are the largest arrays of a layer (3 h P numbers per cloud), and cheap. Members are worked on a few at a time, so that these arrays
- * stay below a slab's bytes; a member's bits do not depend on how many.
+ * The backward makes U, Z and W again: they are the largest arrays of a layer (3 h P numbers per cloud), and
+ * cheap. Members are worked on a few at a time, so that these arrays stay below a slab's bytes; a member's
+ * bits do not depend on how many.
  */
 #include "compose/message.h"
 
@@ -20,7 +22,7 @@
 
 typedef struct {
     int64_t B, h;
-    pl_mat  U, Z, W;    /* (E, B P, h), (E, B P, h), (E, B P, 2h) */
+    pl_mat U, Z, W; /* (E, B P, h), (E, B P, h), (E, B P, 2h) */
 } mlp_work;
 
 /* The MLP of some members: U only where the backward will want it, else Z stands in its place. */
@@ -48,23 +50,28 @@ static void forward_slab(pl_queue *q, pl_mat Ys, pl_mat Yv, pl_mat S, pl_mat V, 
 {
     pl_scratch_mark mark = pl_scratch_begin(q);
     mlp_work k = mlp_forward(q, m, 0);
-    PL_CALL(pair_sum, q, .Y = Ys, .X = S, .W = pair_part(&k, 0), .Z = S, .points = m->points, .alpha = m->alpha);
-    PL_CALL(pair_sum, q, .Y = Yv, .X = V, .W = pair_part(&k, 1), .Z = V, .points = m->points, .alpha = m->alpha);
+    PL_CALL(pair_sum, q, .Y = Ys, .X = S, .W = pair_part(&k, 0), .Z = S, .points = m->points,
+            .alpha = m->alpha);
+    PL_CALL(pair_sum, q, .Y = Yv, .X = V, .W = pair_part(&k, 1), .Z = V, .points = m->points,
+            .alpha = m->alpha);
     pl_scratch_end(q, mark);
 }
 
-static void backward_slab(pl_queue *q, pl_mat dS, pl_mat dV, const pl_message_grads *g, pl_mat dYs, pl_mat dYv, pl_mat S, pl_mat V, const pl_message *m)
+static void backward_slab(pl_queue *q, pl_mat dS, pl_mat dV, const pl_message_grads *g, pl_mat dYs,
+                          pl_mat dYv, pl_mat S, pl_mat V, const pl_message *m)
 {
     pl_scratch_mark mark = pl_scratch_begin(q);
     mlp_work k = mlp_forward(q, m, 1);
     pl_mat Ws = pair_part(&k, 0), Wv = pair_part(&k, 1);
     PL_CALL(pair_sum, q, .Y = dS, .X = dYs, .W = Ws, .Z = dYs, .points = m->points, .alpha = m->alpha);
     PL_CALL(pair_sum, q, .Y = dV, .X = dYv, .W = Wv, .Z = dYv, .points = m->points, .alpha = m->alpha);
-    PL_CALL(pair_grad, q, .dW = Ws, .dY = dYs, .X = S, .points = m->points, .alpha = m->alpha);    /* W has done its work: its gradient takes its place */
+    /* W has done its work: its gradient takes its place */
+    PL_CALL(pair_grad, q, .dW = Ws, .dY = dYs, .X = S, .points = m->points, .alpha = m->alpha);
     PL_CALL(pair_grad, q, .dW = Wv, .dY = dYv, .X = V, .points = m->points, .alpha = m->alpha);
     pl_weight_grad(q, g->W2, k.W, k.Z, k.B);
     PL_CALL(row_sum, q, .Y = g->b2, .X = k.W, .alpha = 1);
-    PL_CALL(gemm, q, .C = k.Z, .A = k.W, .B = m->W2, .alpha = 1);                                  /* dZ, in the place of Z */
+    /* dZ, in the place of Z */
+    PL_CALL(gemm, q, .C = k.Z, .A = k.W, .B = m->W2, .alpha = 1);
     PL_CALL(bias_act_back, q, .dX = k.Z, .X = k.U, .b = m->b0, .dY = k.Z, .act = PL_ACT_SILU);
     pl_weight_grad(q, g->w0, k.Z, pl_view_join(m->D, k.B), k.B);
     PL_CALL(row_sum, q, .Y = g->b0, .X = k.Z, .alpha = 1);
@@ -74,7 +81,8 @@ static void backward_slab(pl_queue *q, pl_mat dS, pl_mat dV, const pl_message_gr
 /* Members worked on at a time: of one the backward takes 4 h numbers per pair. */
 static int64_t slab_members(const pl_message *m)
 {
-    int64_t E = m->w0.batch, one = m->D.batch / E * m->D.rows * 4 * m->w0.rows * (int64_t)polar_dtype_size(m->w0.dtype);
+    int64_t E = m->w0.batch,
+            one = m->D.batch / E * m->D.rows * 4 * m->w0.rows * (int64_t)polar_dtype_size(m->w0.dtype);
     int64_t slab = (m->slab ? m->slab : SLAB_BYTES) / (one > 0 ? one : 1);
     return slab < 1 ? 1 : slab > E ? E : slab;
 }
@@ -88,7 +96,14 @@ static pl_mat clouds_of(pl_mat m, const pl_message *all, int64_t e, int64_t n)
 
 static pl_message members_of(const pl_message *m, int64_t e, int64_t n)
 {
-    return (pl_message){clouds_of(m->D, m, e, n), pl_mat_at(m->w0, e, n), pl_mat_at(m->b0, e, n), pl_mat_at(m->W2, e, n), pl_mat_at(m->b2, e, n), m->points, m->alpha, m->slab};
+    return (pl_message){clouds_of(m->D, m, e, n),
+                        pl_mat_at(m->w0, e, n),
+                        pl_mat_at(m->b0, e, n),
+                        pl_mat_at(m->W2, e, n),
+                        pl_mat_at(m->b2, e, n),
+                        m->points,
+                        m->alpha,
+                        m->slab};
 }
 
 void pl_message_forward_composed(pl_queue *q, pl_mat Ys, pl_mat Yv, pl_mat S, pl_mat V, const pl_message *m)
@@ -97,33 +112,39 @@ void pl_message_forward_composed(pl_queue *q, pl_mat Ys, pl_mat Yv, pl_mat S, pl
     for (int64_t e = 0; e < E; e += slab) {
         int64_t n = e + slab > E ? E - e : slab;
         pl_message part = members_of(m, e, n);
-        forward_slab(q, clouds_of(Ys, m, e, n), clouds_of(Yv, m, e, n), clouds_of(S, m, e, n), clouds_of(V, m, e, n), &part);
+        forward_slab(q, clouds_of(Ys, m, e, n), clouds_of(Yv, m, e, n), clouds_of(S, m, e, n),
+                     clouds_of(V, m, e, n), &part);
     }
 }
 
-void pl_message_backward_composed(pl_queue *q, pl_mat dS, pl_mat dV, const pl_message_grads *g, pl_mat dYs, pl_mat dYv, pl_mat S, pl_mat V, const pl_message *m)
+void pl_message_backward_composed(pl_queue *q, pl_mat dS, pl_mat dV, const pl_message_grads *g, pl_mat dYs,
+                                  pl_mat dYv, pl_mat S, pl_mat V, const pl_message *m)
 {
     int64_t E = m->w0.batch, slab = slab_members(m);
     for (int64_t e = 0; e < E; e += slab) {
         int64_t n = e + slab > E ? E - e : slab;
         pl_message part = members_of(m, e, n);
-        pl_message_grads grads = {pl_mat_at(g->w0, e, n), pl_mat_at(g->b0, e, n), pl_mat_at(g->W2, e, n), pl_mat_at(g->b2, e, n)};
-        backward_slab(q, clouds_of(dS, m, e, n), clouds_of(dV, m, e, n), &grads, clouds_of(dYs, m, e, n), clouds_of(dYv, m, e, n), clouds_of(S, m, e, n), clouds_of(V, m, e, n),
-                      &part);
+        pl_message_grads grads = {pl_mat_at(g->w0, e, n), pl_mat_at(g->b0, e, n), pl_mat_at(g->W2, e, n),
+                                  pl_mat_at(g->b2, e, n)};
+        backward_slab(q, clouds_of(dS, m, e, n), clouds_of(dV, m, e, n), &grads, clouds_of(dYs, m, e, n),
+                      clouds_of(dYv, m, e, n), clouds_of(S, m, e, n), clouds_of(V, m, e, n), &part);
     }
 }
 
 void pl_message_forward(pl_queue *q, pl_mat Ys, pl_mat Yv, pl_mat S, pl_mat V, const pl_message *m)
 {
     if (pl_queue_has(q, PL_OP_pair_message))
-        PL_CALL(pair_message, q, .Ys = Ys, .Yv = Yv, .S = S, .V = V, .D = m->D, .w0 = m->w0, .b0 = m->b0, .W2 = m->W2, .b2 = m->b2, .points = m->points, .alpha = m->alpha);
+        PL_CALL(pair_message, q, .Ys = Ys, .Yv = Yv, .S = S, .V = V, .D = m->D, .w0 = m->w0, .b0 = m->b0,
+                .W2 = m->W2, .b2 = m->b2, .points = m->points, .alpha = m->alpha);
     else pl_message_forward_composed(q, Ys, Yv, S, V, m);
 }
 
-void pl_message_backward(pl_queue *q, pl_mat dS, pl_mat dV, const pl_message_grads *g, pl_mat dYs, pl_mat dYv, pl_mat S, pl_mat V, const pl_message *m)
+void pl_message_backward(pl_queue *q, pl_mat dS, pl_mat dV, const pl_message_grads *g, pl_mat dYs, pl_mat dYv,
+                         pl_mat S, pl_mat V, const pl_message *m)
 {
     if (pl_queue_has(q, PL_OP_pair_message_back))
-        PL_CALL(pair_message_back, q, .dS = dS, .dV = dV, .dw0 = g->w0, .db0 = g->b0, .dW2 = g->W2, .db2 = g->b2, .dYs = dYs, .dYv = dYv, .S = S, .V = V, .D = m->D, .w0 = m->w0,
-                .b0 = m->b0, .W2 = m->W2, .b2 = m->b2, .points = m->points, .alpha = m->alpha);
+        PL_CALL(pair_message_back, q, .dS = dS, .dV = dV, .dw0 = g->w0, .db0 = g->b0, .dW2 = g->W2,
+                .db2 = g->b2, .dYs = dYs, .dYv = dYv, .S = S, .V = V, .D = m->D, .w0 = m->w0, .b0 = m->b0,
+                .W2 = m->W2, .b2 = m->b2, .points = m->points, .alpha = m->alpha);
     else pl_message_backward_composed(q, dS, dV, g, dYs, dYv, S, V, m);
 }

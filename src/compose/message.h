@@ -4,7 +4,8 @@
  *     Ys_i = S_i + alpha sum_j w_ij[:h] S_j        scalars
  *     Yv_i = V_i + alpha sum_j w_ij[h:] V_j        vectors, each of the three components
  *
- * E members, B clouds each, N points, h channels, P = N (N + 1) / 2 pairs as torch.triu_indices(N, N) orders them.
+ * E members, B clouds each, N points, h channels, P = N (N + 1) / 2 pairs as torch.triu_indices(N, N) orders
+ * them.
  */
 #ifndef PL_COMPOSE_MESSAGE_H
 #define PL_COMPOSE_MESSAGE_H
@@ -12,22 +13,27 @@
 #include "device/queue.h"
 
 typedef struct pl_message {
-    pl_mat  D;                   /* (E * B, P, 1): distances */
-    pl_mat  w0, b0, W2, b2;      /* (E, h, 1), (E, 1, h), (E, 2h, h), (E, 1, 2h): the radial MLP */
-    int64_t points;              /* N */
-    double  alpha;
-    int64_t slab;                /* composed: bytes of the pairs' arrays at one time, members permitting; 0: 1 GiB */
+    pl_mat D;              /* (E * B, P, 1): distances */
+    pl_mat w0, b0, W2, b2; /* (E, h, 1), (E, 1, h), (E, 2h, h), (E, 1, 2h): the radial MLP */
+    int64_t points;        /* N */
+    double alpha;
+    /* composed: bytes of the pairs' arrays at one time, members permitting; 0: 1 GiB */
+    int64_t slab;
 } pl_message;
 
 typedef struct pl_message_grads {
-    pl_mat w0, b0, W2, b2;       /* of the MLP, overwritten */
+    pl_mat w0, b0, W2, b2; /* of the MLP, overwritten */
 } pl_message_grads;
 
 /* S, Ys (E * B, N, h) and V, Yv (E * B, 3 N, h); rows at any stride, results apart from the inputs. */
-void pl_message_forward(pl_queue *q, pl_mat Ys, pl_mat Yv, pl_mat S, pl_mat V, const pl_message *m);    /* by the fused op where the device has it */
-void pl_message_backward(pl_queue *q, pl_mat dS, pl_mat dV, const pl_message_grads *g, pl_mat dYs, pl_mat dYv, pl_mat S, pl_mat V, const pl_message *m);
+/* by the fused op where the device has it */
+void pl_message_forward(pl_queue *q, pl_mat Ys, pl_mat Yv, pl_mat S, pl_mat V, const pl_message *m);
+void pl_message_backward(pl_queue *q, pl_mat dS, pl_mat dV, const pl_message_grads *g, pl_mat dYs, pl_mat dYv,
+                         pl_mat S, pl_mat V, const pl_message *m);
 
-void pl_message_forward_composed(pl_queue *q, pl_mat Ys, pl_mat Yv, pl_mat S, pl_mat V, const pl_message *m);    /* of plain ops, on any device */
-void pl_message_backward_composed(pl_queue *q, pl_mat dS, pl_mat dV, const pl_message_grads *g, pl_mat dYs, pl_mat dYv, pl_mat S, pl_mat V, const pl_message *m);
+/* of plain ops, on any device */
+void pl_message_forward_composed(pl_queue *q, pl_mat Ys, pl_mat Yv, pl_mat S, pl_mat V, const pl_message *m);
+void pl_message_backward_composed(pl_queue *q, pl_mat dS, pl_mat dV, const pl_message_grads *g, pl_mat dYs,
+                                  pl_mat dYv, pl_mat S, pl_mat V, const pl_message *m);
 
 #endif

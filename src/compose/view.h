@@ -1,4 +1,5 @@
-/* view.h -- the same memory as other matrices: rows to batches and back, columns, one row per matrix. No copies.
+/* view.h -- the same memory as other matrices: rows to batches and back, columns, one row per matrix. No
+ * copies.
  *
  * What is written for members as the batch is seen with clouds as the batch by pl_view_split, and so on.
  */

@@ -4,7 +4,9 @@
 
 #include "device/queue.h"
 
-int64_t pl_weight_grad_parts(int64_t rows, int64_t groups, int64_t out, int64_t in);             /* pieces the rows are cut in: a divisor of groups */
-void    pl_weight_grad(pl_queue *q, pl_mat dW, pl_mat dY, pl_mat X, int64_t groups);             /* dW = dY^T X: (E, out, in) from (E, rows, out) and (E, rows, in) */
+/* pieces the rows are cut in: a divisor of groups */
+int64_t pl_weight_grad_parts(int64_t rows, int64_t groups, int64_t out, int64_t in);
+/* dW = dY^T X: (E, out, in) from (E, rows, out) and (E, rows, in) */
+void pl_weight_grad(pl_queue *q, pl_mat dW, pl_mat dY, pl_mat X, int64_t groups);
 
 #endif

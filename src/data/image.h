@@ -13,22 +13,26 @@
 
 #include "base/status.h"
 
-#define PL_IMAGE_CHANNELS   3
-#define PL_IMAGE_MAX_PIXELS 178956970    /* where Pillow calls a picture a decompression bomb and refuses it */
+#define PL_IMAGE_CHANNELS 3
+/* where Pillow calls a picture a decompression bomb and refuses it */
+#define PL_IMAGE_MAX_PIXELS 178956970
 
-typedef struct pl_box {    /* a rectangle of pixels */
+typedef struct pl_box { /* a rectangle of pixels */
     int64_t x, y, width, height;
 } pl_box;
 
 typedef struct pl_image {
-    int64_t  width, height;
-    int      channels;     /* 3 */
-    uint8_t *data;         /* (height, width, 3) */
+    int64_t width, height;
+    int channels;  /* 3 */
+    uint8_t *data; /* (height, width, 3) */
 } pl_image;
 
-polar_status pl_image_create(pl_image *out, int64_t width, int64_t height);          /* not cleared; *out is empty on failure */
-void         pl_image_destroy(pl_image *im);                                         /* only what create made; safe on a zeroed one */
-pl_image     pl_image_view(uint8_t *data, int64_t width, int64_t height);            /* pixels that are someone else's: never destroyed */
+/* not cleared; *out is empty on failure */
+polar_status pl_image_create(pl_image *out, int64_t width, int64_t height);
+/* only what create made; safe on a zeroed one */
+void pl_image_destroy(pl_image *im);
+/* pixels that are someone else's: never destroyed */
+pl_image pl_image_view(uint8_t *data, int64_t width, int64_t height);
 
 /* Bytes of one row, and of the picture. */
 static inline size_t pl_image_row_bytes(const pl_image *im)

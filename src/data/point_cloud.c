@@ -1,12 +1,14 @@
-/* point_cloud.c -- clouds by coordinates, targets, orders, and the two linear predictors. Where a draw lies in Philox's space:
+/* point_cloud.c -- clouds by coordinates, targets, orders, and the two linear predictors. Where a draw lies
+ * in Philox's space:
  *
- *     coordinates   PL_STREAM_DATA    step = split << 40 | cloud     index = pair      two normals a draw: values 2 pair and 2 pair + 1 of the cloud
- *     order         PL_STREAM_ORDER   step = epoch                   index = i         Fisher-Yates from the end: i changes places with one of 0 .. i
+ *     coordinates   PL_STREAM_DATA    step = split << 40 | cloud     index = pair      two normals a draw:
+ * values 2 pair and 2 pair + 1 of the cloud order         PL_STREAM_ORDER   step = epoch index = i
+ * Fisher-Yates from the end: i changes places with one of 0 .. i
  *
- * Why tr A and ||A - tr A / 3 I||_F: the largest eigenvalue is tr A / 3 + sqrt(2/3) ||A - tr A / 3 I||_F cos(phi) with phi in [0, pi/3], so the two
- * features know all but an angle; the trace alone knows the mean. Least squares is by Gram-Schmidt on centred features: a feature that adds nothing (one
- * point per cloud, too few clouds) is left out rather than divided by.
- *     ctest -R test_point_cloud
+ * Why tr A and ||A - tr A / 3 I||_F: the largest eigenvalue is tr A / 3 + sqrt(2/3) ||A - tr A / 3 I||_F
+ * cos(phi) with phi in [0, pi/3], so the two features know all but an angle; the trace alone knows the mean.
+ * Least squares is by Gram-Schmidt on centred features: a feature that adds nothing (one point per cloud, too
+ * few clouds) is left out rather than divided by. ctest -R test_point_cloud
  */
 #include "data/point_cloud.h"
 
@@ -17,7 +19,7 @@
 #include "math/sym3.h"
 
 #define MAX_CLOUDS ((int64_t)1 << 31)
-#define SAME       1e-20    /* squared sine between features below which they count as one */
+#define SAME       1e-20 /* squared sine between features below which they count as one */
 
 const void *pl_clouds_view(const pl_clouds *c, int64_t i)
 {
@@ -57,10 +59,12 @@ void pl_cloud_moment(double a[6], const pl_clouds *c, int64_t i)
     for (int k = 0; k < 6; k++) a[k] /= (double)c->points;
 }
 
-polar_status pl_clouds_create(pl_clouds *out, uint64_t seed, pl_split split, int64_t count, int64_t points, polar_dtype dtype)
+polar_status pl_clouds_create(pl_clouds *out, uint64_t seed, pl_split split, int64_t count, int64_t points,
+                              polar_dtype dtype)
 {
     *out = (pl_clouds){.count = count, .points = points, .dtype = dtype};
-    PL_NEED(count >= 1 && count < MAX_CLOUDS && points >= 1 && points < 1 << 24, POLAR_E_ARG, "%lld clouds of %lld points: one of each at least is wanted", (long long)count,
+    PL_NEED(count >= 1 && count < MAX_CLOUDS && points >= 1 && points < 1 << 24, POLAR_E_ARG,
+            "%lld clouds of %lld points: one of each at least is wanted", (long long)count,
             (long long)points);
     PL_NEED(dtype == POLAR_DTYPE_F32 || dtype == POLAR_DTYPE_F64, POLAR_E_DTYPE, "clouds come in f32 or f64");
     out->x = pl_calloc((size_t)count, pl_clouds_bytes(out));
@@ -87,7 +91,7 @@ void pl_clouds_destroy(pl_clouds *c)
     c->target = NULL;
 }
 
-/* ---- predictors without learning --------------------------------------------------------------------- */
+/* ---- predictors without learning ---------------------------------------------------------------- */
 
 typedef struct features {
     double trace, anisotropy;
@@ -104,7 +108,7 @@ static features features_of(const pl_clouds *c, int64_t i)
 /* Means of the features and the target, and the coefficients of the centred, orthogonalised features. */
 typedef struct fit {
     double trace, anisotropy, target;
-    double mix;          /* anisotropy - mix trace is orthogonal to the trace */
+    double mix; /* anisotropy - mix trace is orthogonal to the trace */
     double b1, b2;
 } fit;
 
@@ -112,7 +116,8 @@ static fit fit_to(const pl_clouds *c, const features *f)
 {
     fit k = {0};
     double tt = 0, ta = 0, ty = 0, uu = 0, uy = 0, aa = 0;
-    for (int64_t i = 0; i < c->count; i++) k.trace += f[i].trace, k.anisotropy += f[i].anisotropy, k.target += c->target[i];
+    for (int64_t i = 0; i < c->count; i++)
+        k.trace += f[i].trace, k.anisotropy += f[i].anisotropy, k.target += c->target[i];
     k.trace /= (double)c->count, k.anisotropy /= (double)c->count, k.target /= (double)c->count;
     for (int64_t i = 0; i < c->count; i++) {
         double t = f[i].trace - k.trace, a = f[i].anisotropy - k.anisotropy;
@@ -137,7 +142,8 @@ polar_status pl_cloud_baseline_measure(pl_cloud_baseline *out, const pl_clouds *
     *out = (pl_cloud_baseline){0, 0};
     for (int64_t i = 0; i < test->count; i++) {
         features x = features_of(test, i);
-        double t = x.trace - k.trace, e = k.target + k.b1 * t - test->target[i], both = e + k.b2 * (x.anisotropy - k.anisotropy - k.mix * t);
+        double t = x.trace - k.trace, e = k.target + k.b1 * t - test->target[i],
+               both = e + k.b2 * (x.anisotropy - k.anisotropy - k.mix * t);
         out->trace_mse += e * e, out->trace_anisotropy_mse += both * both;
     }
     out->trace_mse /= (double)test->count;

@@ -8,70 +8,87 @@
 #include "device/queue.h"
 
 typedef enum pl_copy_kind {
-    PL_COPY_UPLOAD,      /* host to device */
-    PL_COPY_DOWNLOAD     /* device to host */
+    PL_COPY_UPLOAD,  /* host to device */
+    PL_COPY_DOWNLOAD /* device to host */
 } pl_copy_kind;
 
 typedef struct pl_backend {
-    const char   *name;
-    const char   *summary;
-    const pl_ops *ops;                                                               /* its own rows */
-    const pl_ops *fallback;                                                          /* for the empty ones, or NULL */
-    polar_status (*device_open)(pl_device *dev, const char *options);                /* options: what follows ':' in the name, or "" */
-    void         (*device_close)(pl_device *dev);
-    polar_status (*set_threads)(pl_device *dev, int threads, int spin_us);           /* or NULL: it has none of its own */
+    const char *name;
+    const char *summary;
+    const pl_ops *ops; /* its own rows */
+    /* for the empty ones, or NULL */
+    const pl_ops *fallback;
+    /* options: what follows ':' in the name, or "" */
+    polar_status (*device_open)(pl_device *dev, const char *options);
+    void (*device_close)(pl_device *dev);
+    /* or NULL: it has none of its own */
+    polar_status (*set_threads)(pl_device *dev, int threads, int spin_us);
     polar_status (*mem_alloc)(pl_device *dev, void **out, size_t bytes);
-    void         (*mem_free)(pl_device *dev, void *data);
-    polar_status (*queue_open)(pl_queue *q, void *stream);                           /* or NULL */
-    void         (*queue_close)(pl_queue *q);                                        /* or NULL */
-    polar_status (*queue_sync)(pl_queue *q);                                         /* waits for the work; or NULL where ops run at once */
-    int          (*queue_captured)(pl_queue *q);                                     /* inside a capture that is not ours; or NULL */
-    void         (*together_end)(pl_queue *q);                                       /* does what was put off since pl_queue_together_begin; or NULL where nothing is */
-    size_t       (*op_scratch)(pl_queue *q, pl_op_id id, const void *args);          /* scratch an op takes for itself, for dry runs; or NULL */
-    int          (*op_serves)(pl_queue *q, pl_op_id id, const void *args);           /* a fused op it has takes these operands; or NULL: any */
-    double       (*peak_flops)(pl_device *dev, polar_dtype dtype);                   /* FLOPs per second of a loop in registers, for benchmarks; or NULL */
-    void         (*copy)(pl_queue *q, void *dst, const void *src, size_t bytes, pl_copy_kind kind);
+    void (*mem_free)(pl_device *dev, void *data);
+    polar_status (*queue_open)(pl_queue *q, void *stream); /* or NULL */
+    void (*queue_close)(pl_queue *q);                      /* or NULL */
+    /* waits for the work; or NULL where ops run at once */
+    polar_status (*queue_sync)(pl_queue *q);
+    /* inside a capture that is not ours; or NULL */
+    int (*queue_captured)(pl_queue *q);
+    /* does what was put off since pl_queue_together_begin; or NULL where nothing is */
+    void (*together_end)(pl_queue *q);
+    /* scratch an op takes for itself, for dry runs; or NULL */
+    size_t (*op_scratch)(pl_queue *q, pl_op_id id, const void *args);
+    /* a fused op it has takes these operands; or NULL: any */
+    int (*op_serves)(pl_queue *q, pl_op_id id, const void *args);
+    /* FLOPs per second of a loop in registers, for benchmarks; or NULL */
+    double (*peak_flops)(pl_device *dev, polar_dtype dtype);
+    void (*copy)(pl_queue *q, void *dst, const void *src, size_t bytes, pl_copy_kind kind);
     /* graphs; all NULL where a graph is a plain call */
-    polar_status (*graph_begin)(pl_queue *q);                                        /* ops are captured from here ... */
-    polar_status (*graph_end)(pl_queue *q, void **graph);                            /* ... to here */
+    /* ops are captured from here ... */
+    polar_status (*graph_begin)(pl_queue *q);
+    polar_status (*graph_end)(pl_queue *q, void **graph); /* ... to here */
     polar_status (*graph_launch)(pl_queue *q, void *graph, pl_graph_fn fn, void *arg);
-    void         (*graph_free)(pl_device *dev, void *graph);                         /* its queue may be gone */
+    /* its queue may be gone */
+    void (*graph_free)(pl_device *dev, void *graph);
 } pl_backend;
 
 struct polar_device {
     const pl_backend *backend;
-    pl_ops            ops;          /* own rows and fallbacks */
-    char              name[96];     /* in full, as polar_device_name returns it */
-    int               threads;      /* CPU backends */
-    pl_pool          *pool;         /* of so many threads, of a device that works on the host's; or NULL */
-    int               flushes;      /* products of bf16 take subnormal factors and sums for zero */
-    _Atomic size_t    live;         /* bytes given out, where memory is the host's */
-    void             *impl;
-    _Atomic int64_t   holders;      /* the caller until it closes the device, then queues, optimisers, graphs and buffers that outlive that */
-    _Atomic int64_t   buffers;      /* given out and not yet freed */
-    _Atomic int       closed;       /* by the caller */
-    pthread_mutex_t   queues_lock;
-    pl_queue         *queues;       /* all that are open */
+    pl_ops ops;          /* own rows and fallbacks */
+    char name[96];       /* in full, as polar_device_name returns it */
+    int threads;         /* CPU backends */
+    pl_pool *pool;       /* of so many threads, of a device that works on the host's; or NULL */
+    int flushes;         /* products of bf16 take subnormal factors and sums for zero */
+    _Atomic size_t live; /* bytes given out, where memory is the host's */
+    void *impl;
+    /* the caller until it closes the device, then queues, optimisers, graphs and buffers that outlive that */
+    _Atomic int64_t holders;
+    _Atomic int64_t buffers; /* given out and not yet freed */
+    _Atomic int closed;      /* by the caller */
+    pthread_mutex_t queues_lock;
+    pl_queue *queues; /* all that are open */
 };
 
-void pl_device_hold(pl_device *dev);        /* the device stays until as many releases */
+void pl_device_hold(pl_device *dev); /* the device stays until as many releases */
 void pl_device_release(pl_device *dev);
-void pl_device_wait(pl_device *dev, uint64_t serial);    /* for the work of the queue of that number, if it is still there; its errors stay with it */
+/* for the work of the queue of that number, if it is still there; its errors stay with it */
+void pl_device_wait(pl_device *dev, uint64_t serial);
 
-const pl_backend *pl_backend_at(int i);                       /* NULL past the end */
-const char *pl_backend_op_origin(const pl_backend *b, pl_op_id id);    /* "own", the fallback's word ("ref"), or "-" */
+const pl_backend *pl_backend_at(int i); /* NULL past the end */
+/* "own", the fallback's word ("ref"), or "-" */
+const char *pl_backend_op_origin(const pl_backend *b, pl_op_id id);
 
-/* "isa=avx2,threads=4": calls set(key, value) for each pair; wrong syntax is an error that names the device. */
-polar_status pl_device_options(const char *device, const char *options, polar_status (*set)(void *ctx, const char *key, const char *value), void *ctx);
-polar_status pl_option_int(int *out, const char *key, const char *value, int min, int max);    /* a whole number in [min, max] */
+/* "isa=avx2,threads=4": calls set(key, value) for each pair; wrong syntax is an error that names the device.
+ */
+polar_status pl_device_options(const char *device, const char *options,
+                               polar_status (*set)(void *ctx, const char *key, const char *value), void *ctx);
+/* a whole number in [min, max] */
+polar_status pl_option_int(int *out, const char *key, const char *value, int min, int max);
 
 /* Memory and copies of a device whose memory is the host's. */
 polar_status pl_host_mem_alloc(pl_device *dev, void **out, size_t bytes);
-void         pl_host_mem_free(pl_device *dev, void *data);
-void         pl_host_copy(pl_queue *q, void *dst, const void *src, size_t bytes, pl_copy_kind kind);
+void pl_host_mem_free(pl_device *dev, void *data);
+void pl_host_copy(pl_queue *q, void *dst, const void *src, size_t bytes, pl_copy_kind kind);
 
 extern const pl_backend pl_backend_ref, pl_backend_guard, pl_backend_cpu;
-extern const pl_ops     pl_ref_ops;
+extern const pl_ops pl_ref_ops;
 #ifdef POLAR_HAVE_CUDA
 extern const pl_backend pl_backend_cuda;
 #endif

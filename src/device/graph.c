@@ -4,8 +4,8 @@
 
 struct pl_graph {
     pl_device *dev;
-    uint64_t   serial;      /* of the queue it was captured on */
-    void      *captured;    /* the backend's; NULL before the first run and where graphs are plain calls */
+    uint64_t serial; /* of the queue it was captured on */
+    void *captured;  /* the backend's; NULL before the first run and where graphs are plain calls */
 };
 
 polar_status pl_graph_create(pl_graph **out, pl_device *dev)
@@ -54,12 +54,14 @@ static polar_status capture(pl_graph *g, pl_queue *q, pl_graph_fn fn, void *arg)
 
 polar_status pl_graph_run(pl_graph *g, pl_queue *q, pl_graph_fn fn, void *arg)
 {
-    PL_NEED(g->dev == q->dev, POLAR_E_ARG, "a graph of device '%s' on a queue of '%s'", g->dev->name, q->dev->name);
-    if (!q->dev->backend->graph_begin || q->dry || pl_queue_in_capture(q)) {    /* a graph inside a graph, ours or the caller's, is part of it */
+    PL_NEED(g->dev == q->dev, POLAR_E_ARG, "a graph of device '%s' on a queue of '%s'", g->dev->name,
+            q->dev->name);
+    /* a graph inside a graph, ours or the caller's, is part of it */
+    if (!q->dev->backend->graph_begin || q->dry || pl_queue_in_capture(q)) {
         fn(q, arg);
         return POLAR_OK;
     }
-    if (g->serial != q->serial) drop(g);    /* another queue has other scratch */
+    if (g->serial != q->serial) drop(g); /* another queue has other scratch */
     g->serial = q->serial;
     if (!g->captured) PL_TRY(capture(g, q, fn, arg));
     return q->dev->backend->graph_launch(q, g->captured, fn, arg);

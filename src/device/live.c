@@ -4,8 +4,8 @@
 
 struct pl_live {
     pl_device *dev;
-    double    *data;    /* device memory */
-    int64_t    count;
+    double *data; /* device memory */
+    int64_t count;
 };
 
 polar_status pl_live_create(pl_live **out, pl_device *dev, int64_t count)
@@ -30,7 +30,8 @@ polar_status pl_live_create(pl_live **out, pl_device *dev, int64_t count)
 void pl_live_set(pl_live *live, pl_queue *q, int64_t first, int64_t count, const double *values)
 {
     if (first < 0 || count < 0 || first + count > live->count)
-        PL_QUEUE_FAIL(q, POLAR_E_ARG, "live values %lld to %lld of %lld", (long long)first, (long long)(first + count), (long long)live->count);
+        PL_QUEUE_FAIL(q, POLAR_E_ARG, "live values %lld to %lld of %lld", (long long)first,
+                      (long long)(first + count), (long long)live->count);
     else polar_queue_upload(q, live->data + first, values, (size_t)count * sizeof *values);
 }
 

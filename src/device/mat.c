@@ -35,10 +35,11 @@ polar_status polar_dtype_parse(polar_dtype *out, const char *name)
     static const struct {
         const char *name;
         polar_dtype dtype;
-    } names[] = {{"f64", POLAR_DTYPE_F64},   {"fp64", POLAR_DTYPE_F64},  {"float64", POLAR_DTYPE_F64}, {"double", POLAR_DTYPE_F64},
-                 {"f32", POLAR_DTYPE_F32},   {"fp32", POLAR_DTYPE_F32},  {"float32", POLAR_DTYPE_F32}, {"float", POLAR_DTYPE_F32},
-                 {"bf16", POLAR_DTYPE_BF16}, {"bfloat16", POLAR_DTYPE_BF16},
-                 {"f16", POLAR_DTYPE_F16}, {"fp16", POLAR_DTYPE_F16}, {"float16", POLAR_DTYPE_F16}};
+    } names[] = {{"f64", POLAR_DTYPE_F64},       {"fp64", POLAR_DTYPE_F64},  {"float64", POLAR_DTYPE_F64},
+                 {"double", POLAR_DTYPE_F64},    {"f32", POLAR_DTYPE_F32},   {"fp32", POLAR_DTYPE_F32},
+                 {"float32", POLAR_DTYPE_F32},   {"float", POLAR_DTYPE_F32}, {"bf16", POLAR_DTYPE_BF16},
+                 {"bfloat16", POLAR_DTYPE_BF16}, {"f16", POLAR_DTYPE_F16},   {"fp16", POLAR_DTYPE_F16},
+                 {"float16", POLAR_DTYPE_F16}};
     PL_NEED_ARG(out);
     PL_NEED_ARG(name);
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
@@ -56,17 +57,28 @@ polar_tensor polar_tensor_1d(void *data, polar_dtype dtype, int64_t n)
 
 polar_tensor polar_tensor_2d(void *data, polar_dtype dtype, int64_t rows, int64_t cols)
 {
-    return (polar_tensor){.data = data, .dtype = dtype, .ndim = 2, .shape = {rows, cols}, .stride = {cols, 1}};
+    return (polar_tensor){
+        .data = data, .dtype = dtype, .ndim = 2, .shape = {rows, cols}, .stride = {cols, 1}};
 }
 
 polar_tensor polar_tensor_3d(void *data, polar_dtype dtype, int64_t batch, int64_t rows, int64_t cols)
 {
-    return (polar_tensor){.data = data, .dtype = dtype, .ndim = 3, .shape = {batch, rows, cols}, .stride = {rows * cols, cols, 1}};
+    return (polar_tensor){.data = data,
+                          .dtype = dtype,
+                          .ndim = 3,
+                          .shape = {batch, rows, cols},
+                          .stride = {rows * cols, cols, 1}};
 }
 
 pl_mat pl_mat_dense(void *data, polar_dtype dtype, int64_t batch, int64_t rows, int64_t cols)
 {
-    return (pl_mat){.data = data, .dtype = dtype, .batch = batch, .rows = rows, .cols = cols, .bs = rows * cols, .rs = cols};
+    return (pl_mat){.data = data,
+                    .dtype = dtype,
+                    .batch = batch,
+                    .rows = rows,
+                    .cols = cols,
+                    .bs = rows * cols,
+                    .rs = cols};
 }
 
 pl_mat pl_mat_at(pl_mat m, int64_t first, int64_t batch)
@@ -97,7 +109,7 @@ static int columns_apart(const pl_mat *a, const pl_mat *b)
 {
     int64_t size = (int64_t)polar_dtype_size(a->dtype), bytes = (const char *)b->data - (const char *)a->data;
     if (bytes % size) return 0;
-    int64_t shift = bytes / size % a->rs;    /* where b's columns begin among a's row */
+    int64_t shift = bytes / size % a->rs; /* where b's columns begin among a's row */
     if (shift < 0) shift += a->rs;
     return shift >= a->cols && shift + b->cols <= a->rs;
 }
@@ -107,34 +119,53 @@ int pl_mat_overlap(const pl_mat *a, const pl_mat *b)
     const char *pa = a->data, *pb = b->data;
     size_t na = pl_mat_extent(a), nb = pl_mat_extent(b);
     if (!(na && nb && pa < pb + nb && pb < pa + na)) return 0;
-    return !(a->dtype == b->dtype && a->batch <= 1 && b->batch <= 1 && a->rows > 1 && b->rows > 1 && a->rs == b->rs && columns_apart(a, b));
+    return !(a->dtype == b->dtype && a->batch <= 1 && b->batch <= 1 && a->rows > 1 && b->rows > 1 &&
+             a->rs == b->rs && columns_apart(a, b));
 }
 
 polar_status pl_mat_from_tensor(pl_mat *out, const polar_tensor *t)
 {
-    PL_NEED(t->dtype >= 0 && t->dtype < POLAR_DTYPE_COUNT, POLAR_E_DTYPE, "a tensor has number format %d, which is none of f64, f32, bf16, f16", (int)t->dtype);
-    PL_NEED(t->ndim == 2 || t->ndim == 3, POLAR_E_SHAPE, "a matrix has two dimensions, or three with a batch first; got %d", t->ndim);
+    PL_NEED(t->dtype >= 0 && t->dtype < POLAR_DTYPE_COUNT, POLAR_E_DTYPE,
+            "a tensor has number format %d, which is none of f64, f32, bf16, f16", (int)t->dtype);
+    PL_NEED(t->ndim == 2 || t->ndim == 3, POLAR_E_SHAPE,
+            "a matrix has two dimensions, or three with a batch first; got %d", t->ndim);
     int r = t->ndim - 2, c = t->ndim - 1;
     int64_t batch = t->ndim == 3 ? t->shape[0] : 1, rows = t->shape[r], cols = t->shape[c];
-    PL_NEED(batch >= 0 && rows >= 0 && cols >= 0, POLAR_E_SHAPE, "negative size %lld x %lld x %lld", (long long)batch, (long long)rows, (long long)cols);
+    PL_NEED(batch >= 0 && rows >= 0 && cols >= 0, POLAR_E_SHAPE, "negative size %lld x %lld x %lld",
+            (long long)batch, (long long)rows, (long long)cols);
     int64_t elements;
-    PL_NEED(!__builtin_mul_overflow(rows, cols, &elements) && !__builtin_mul_overflow(elements, batch, &elements) && elements < INT64_MAX / 16,
-            POLAR_E_SHAPE, "%lld x %lld x %lld elements are more than memory can hold", (long long)batch, (long long)rows, (long long)cols);
-    PL_NEED(cols <= 1 || t->stride[c] == 1, POLAR_E_SHAPE, "the last dimension must be contiguous, its stride is %lld", (long long)t->stride[c]);
-    PL_NEED(rows <= 1 || t->stride[r] >= cols, POLAR_E_SHAPE, "rows overlap: %lld columns at a row stride of %lld", (long long)cols, (long long)t->stride[r]);
+    PL_NEED(!__builtin_mul_overflow(rows, cols, &elements) &&
+                !__builtin_mul_overflow(elements, batch, &elements) && elements < INT64_MAX / 16,
+            POLAR_E_SHAPE, "%lld x %lld x %lld elements are more than memory can hold", (long long)batch,
+            (long long)rows, (long long)cols);
+    PL_NEED(cols <= 1 || t->stride[c] == 1, POLAR_E_SHAPE,
+            "the last dimension must be contiguous, its stride is %lld", (long long)t->stride[c]);
+    PL_NEED(rows <= 1 || t->stride[r] >= cols, POLAR_E_SHAPE,
+            "rows overlap: %lld columns at a row stride of %lld", (long long)cols, (long long)t->stride[r]);
     int64_t reach = 0, last = 0;
-    PL_NEED(batch <= 1 || t->ndim == 2 || t->stride[0] >= 0, POLAR_E_SHAPE, "a negative batch stride, %lld", (long long)t->stride[0]);
+    PL_NEED(batch <= 1 || t->ndim == 2 || t->stride[0] >= 0, POLAR_E_SHAPE, "a negative batch stride, %lld",
+            (long long)t->stride[0]);
     PL_NEED((rows <= 1 || !__builtin_mul_overflow(rows, t->stride[r], &reach)) &&
-                (batch <= 1 || (!__builtin_mul_overflow(batch, t->stride[0], &last) && !__builtin_add_overflow(last, rows > 1 ? reach : cols, &last) && last < INT64_MAX / 16)) &&
+                (batch <= 1 ||
+                 (!__builtin_mul_overflow(batch, t->stride[0], &last) &&
+                  !__builtin_add_overflow(last, rows > 1 ? reach : cols, &last) && last < INT64_MAX / 16)) &&
                 (rows <= 1 || reach < INT64_MAX / 16),
-            POLAR_E_SHAPE, "strides of %lld and %lld elements reach beyond memory", (long long)t->stride[0], (long long)t->stride[r]);
-    PL_NEED(t->data || !elements, POLAR_E_ARG, "a %lld x %lld matrix without data", (long long)rows, (long long)cols);
-    *out = (pl_mat){.data = t->data, .dtype = t->dtype, .batch = batch, .rows = rows, .cols = cols, .rs = rows > 1 ? t->stride[r] : cols};
-    out->bs = batch > 1 ? t->stride[0] : rows * out->rs;    /* one matrix has no batch stride of its own */
+            POLAR_E_SHAPE, "strides of %lld and %lld elements reach beyond memory", (long long)t->stride[0],
+            (long long)t->stride[r]);
+    PL_NEED(t->data || !elements, POLAR_E_ARG, "a %lld x %lld matrix without data", (long long)rows,
+            (long long)cols);
+    *out = (pl_mat){.data = t->data,
+                    .dtype = t->dtype,
+                    .batch = batch,
+                    .rows = rows,
+                    .cols = cols,
+                    .rs = rows > 1 ? t->stride[r] : cols};
+    out->bs = batch > 1 ? t->stride[0] : rows * out->rs; /* one matrix has no batch stride of its own */
     return POLAR_OK;
 }
 
-polar_status pl_mat_alloc(pl_mat *out, pl_device *dev, polar_dtype dtype, int64_t batch, int64_t rows, int64_t cols)
+polar_status pl_mat_alloc(pl_mat *out, pl_device *dev, polar_dtype dtype, int64_t batch, int64_t rows,
+                          int64_t cols)
 {
     *out = pl_mat_dense(NULL, dtype, batch, rows, cols);
     return polar_device_alloc(dev, &out->data, pl_mat_bytes(out));

@@ -15,7 +15,9 @@ static const pl_op_info op_infos[PL_OP_COUNT] = {
 #undef PL_OP
 };
 
-#define PL_OP(name, out, inout, in, ...) _Static_assert(sizeof(pl_args_##name) <= PL_MAX_ARGS_BYTES, "PL_MAX_ARGS_BYTES is too small for " #name);
+#define PL_OP(name, out, inout, in, ...)                                                          \
+    _Static_assert(sizeof(pl_args_##name) <= PL_MAX_ARGS_BYTES, "PL_MAX_ARGS_BYTES is too small " \
+                                                                "for " #name);
 #include "device/ops.def"
 #undef PL_OP
 
@@ -38,7 +40,8 @@ pl_operand_words pl_op_operand_words(pl_op_id id, int i, const char *subject)
 {
     static const struct {
         const char *letter, *role;
-    } roles[] = {{"W", "weight"}, {"G", "gradient"}, {"M", "momentum"}, {"V", "second moment"}, {"D", "direction"}, {"live", "live values"}};    /* of the ops of a step */
+    } roles[] = {{"W", "weight"},    {"G", "gradient"},      {"M", "momentum"}, {"V", "second moment"},
+                 {"D", "direction"}, {"live", "live values"}}; /* of the ops of a step */
     pl_operand_words w;
     const char *name;
     int length = letter(&name, pl_op_describe(id)->fields, i);
@@ -59,7 +62,8 @@ char *pl_op_print(char *out, size_t bytes, pl_op_id id, const void *args)
     size_t used = (size_t)snprintf(out, bytes, "%s", info->name);
     for (int i = 0; i < pl_op_operand_count(info) && used < bytes; i++) {
         if (m[i].data)
-            used += (size_t)snprintf(out + used, bytes - used, "%s %s %lldx%lldx%lld", i ? "," : "", polar_dtype_name(m[i].dtype), (long long)m[i].batch,
+            used += (size_t)snprintf(out + used, bytes - used, "%s %s %lldx%lldx%lld", i ? "," : "",
+                                     polar_dtype_name(m[i].dtype), (long long)m[i].batch,
                                      (long long)m[i].rows, (long long)m[i].cols);
         else used += (size_t)snprintf(out + used, bytes - used, "%s none", i ? "," : "");
     }
@@ -92,7 +96,8 @@ static int optional(pl_op_id id, const void *args, int i)
 
 int pl_op_takes_f16(pl_op_id id)
 {
-    return id == PL_OP_copy || id == PL_OP_axpby || id == PL_OP_gemm || id == PL_OP_frob || id == PL_OP_normalise;
+    return id == PL_OP_copy || id == PL_OP_axpby || id == PL_OP_gemm || id == PL_OP_frob ||
+           id == PL_OP_normalise;
 }
 
 /* What is true of every operand of every op. */
@@ -103,16 +108,23 @@ static polar_status check_operands(const pl_queue *q, pl_op_id id, const void *a
 #define WORDS pl_op_operand_words(id, i, q->subject).text
     for (int i = 0; i < pl_op_operand_count(info); i++) {
         if (!m[i].data) {
-            PL_NEED(optional(id, args, i) || m[i].batch * m[i].rows * m[i].cols == 0, POLAR_E_ARG, "%s: %s has no data", info->name, WORDS);
+            PL_NEED(optional(id, args, i) || m[i].batch * m[i].rows * m[i].cols == 0, POLAR_E_ARG,
+                    "%s: %s has no data", info->name, WORDS);
             continue;
         }
-        PL_NEED(m[i].dtype >= 0 && m[i].dtype < POLAR_DTYPE_COUNT, POLAR_E_DTYPE, "%s: %s has the unknown format %d", info->name, WORDS, (int)m[i].dtype);
-        PL_NEED(m[i].dtype != POLAR_DTYPE_F16 || pl_op_takes_f16(id), POLAR_E_DTYPE, "%s: %s is f16, which only the ops of polar maps take", info->name, WORDS);
-        PL_NEED(m[i].batch >= 0 && m[i].rows >= 0 && m[i].cols >= 0 && (m[i].rows <= 1 || m[i].rs >= m[i].cols) && m[i].bs >= 0, POLAR_E_SHAPE,
-                "%s: %s is no matrix: %lldx%lldx%lld at strides %lld, %lld", info->name, WORDS, (long long)m[i].batch, (long long)m[i].rows, (long long)m[i].cols,
-                (long long)m[i].bs, (long long)m[i].rs);
-        PL_NEED(i >= info->out + info->inout || m[i].batch <= 1 || m[i].bs >= (m[i].rows - 1) * m[i].rs + m[i].cols, POLAR_E_ARG,
-                "%s: %s is written, but its matrices overlap at a batch stride of %lld", info->name, WORDS, (long long)m[i].bs);
+        PL_NEED(m[i].dtype >= 0 && m[i].dtype < POLAR_DTYPE_COUNT, POLAR_E_DTYPE,
+                "%s: %s has the unknown format %d", info->name, WORDS, (int)m[i].dtype);
+        PL_NEED(m[i].dtype != POLAR_DTYPE_F16 || pl_op_takes_f16(id), POLAR_E_DTYPE,
+                "%s: %s is f16, which only the ops of polar maps take", info->name, WORDS);
+        PL_NEED(m[i].batch >= 0 && m[i].rows >= 0 && m[i].cols >= 0 &&
+                    (m[i].rows <= 1 || m[i].rs >= m[i].cols) && m[i].bs >= 0,
+                POLAR_E_SHAPE, "%s: %s is no matrix: %lldx%lldx%lld at strides %lld, %lld", info->name, WORDS,
+                (long long)m[i].batch, (long long)m[i].rows, (long long)m[i].cols, (long long)m[i].bs,
+                (long long)m[i].rs);
+        PL_NEED(i >= info->out + info->inout || m[i].batch <= 1 ||
+                    m[i].bs >= (m[i].rows - 1) * m[i].rs + m[i].cols,
+                POLAR_E_ARG, "%s: %s is written, but its matrices overlap at a batch stride of %lld",
+                info->name, WORDS, (long long)m[i].bs);
     }
 #undef WORDS
     return POLAR_OK;
@@ -140,9 +152,11 @@ static int enter(pl_queue *q, pl_op_id id, const void *args, polar_status checke
         pl_queue_keep(q, checked);
         return 0;
     }
-    if (pl_trace_wanted()) fprintf(stderr, "%s%s: %s\n", q->dev->name, q->dry ? " (dry)" : "", pl_op_print(line, sizeof line, id, args));
+    if (pl_trace_wanted())
+        fprintf(stderr, "%s%s: %s\n", q->dev->name, q->dry ? " (dry)" : "",
+                pl_op_print(line, sizeof line, id, args));
     const pl_mat *first = pl_op_operands(args);
-    if (first->batch * first->rows * first->cols == 0) return 0;    /* nothing to write */
+    if (first->batch * first->rows * first->cols == 0) return 0; /* nothing to write */
     if (!q->dry) return 1;
     q->cost.ops++;
     q->cost.flops += flops;
@@ -155,23 +169,27 @@ static int enter(pl_queue *q, pl_op_id id, const void *args, polar_status checke
     return 0;
 }
 
-/* The moment, with nothing left to do before it, or this thread's time where ops run on it alone; an error of the wait stays with the queue. */
+/* The moment, with nothing left to do before it, or this thread's time where ops run on it alone; an error of
+ * the wait stays with the queue. */
 static double idle_since(pl_queue *q)
 {
-    if (!q->dev->backend->queue_sync) return q->dev->threads == 1 ? pl_clock_thread_seconds() : pl_clock_seconds();
+    if (!q->dev->backend->queue_sync)
+        return q->dev->threads == 1 ? pl_clock_thread_seconds() : pl_clock_seconds();
     polar_status st = q->dev->backend->queue_sync(q);
     if (st != POLAR_OK) pl_queue_keep(q, st);
     return pl_clock_seconds();
 }
 
-#define PL_OP(op, out, inout, in, ...)                                                                                                                       \
-    void pl_call_##op(pl_queue *q, const pl_args_##op *a)                                                                                                     \
-    {                                                                                                                                                         \
-        if (!enter(q, PL_OP_##op, a, pl_check_##op(a), pl_flops_##op(a))) return;                                                                             \
-        double begin = q->watch ? idle_since(q) : 0;                                                                                                          \
-        if (q->dev->ops.op) q->dev->ops.op(q, a);                                                                                                             \
-        else PL_QUEUE_FAIL(q, POLAR_E_UNSUPPORTED, "device '%s' has no " #op, q->dev->name);                                                                  \
-        if (q->watch) q->watch(q->watch_arg, PL_OP_##op, a, idle_since(q) - begin, pl_flops_##op(a), operand_bytes(PL_OP_##op, a));                           \
+#define PL_OP(op, out, inout, in, ...)                                                       \
+    void pl_call_##op(pl_queue *q, const pl_args_##op *a)                                    \
+    {                                                                                        \
+        if (!enter(q, PL_OP_##op, a, pl_check_##op(a), pl_flops_##op(a))) return;            \
+        double begin = q->watch ? idle_since(q) : 0;                                         \
+        if (q->dev->ops.op) q->dev->ops.op(q, a);                                            \
+        else PL_QUEUE_FAIL(q, POLAR_E_UNSUPPORTED, "device '%s' has no " #op, q->dev->name); \
+        if (q->watch)                                                                        \
+            q->watch(q->watch_arg, PL_OP_##op, a, idle_since(q) - begin, pl_flops_##op(a),   \
+                     operand_bytes(PL_OP_##op, a));                                          \
     }
 #include "device/ops.def"
 #undef PL_OP
@@ -180,7 +198,9 @@ void pl_op_invoke(const pl_ops *ops, pl_op_id id, pl_queue *q, const void *args)
 {
     switch (id) {
 #define PL_OP(name, out, inout, in, ...) \
-    case PL_OP_##name: ops->name(q, args); break;
+    case PL_OP_##name:                   \
+        ops->name(q, args);              \
+        break;
 #include "device/ops.def"
 #undef PL_OP
     case PL_OP_COUNT: break;
@@ -200,7 +220,8 @@ int pl_op_present(const pl_ops *ops, pl_op_id id)
 {
     switch (id) {
 #define PL_OP(name, out, inout, in, ...) \
-    case PL_OP_##name: return ops->name != NULL;
+    case PL_OP_##name:                   \
+        return ops->name != NULL;
 #include "device/ops.def"
 #undef PL_OP
     case PL_OP_COUNT: break;

@@ -5,7 +5,7 @@
 #include "base/status.h"
 #include "device/ops.h"
 
-#define SHAPE(m) (long long)(m).batch, (long long)(m).rows, (long long)(m).cols
+#define SHAPE(m)  (long long)(m).batch, (long long)(m).rows, (long long)(m).cols
 #define SHAPE_FMT "%lldx%lldx%lld"
 
 static inline double elements(const pl_mat *m)
@@ -15,7 +15,9 @@ static inline double elements(const pl_mat *m)
 
 static inline polar_status need_same_shape(const char *op, const char *name, const pl_mat *y, const pl_mat *x)
 {
-    PL_NEED(pl_mat_same_shape(y, x), POLAR_E_SHAPE, "%s wants %s as large as its result, got " SHAPE_FMT " for " SHAPE_FMT, op, name, SHAPE(*x), SHAPE(*y));
+    PL_NEED(pl_mat_same_shape(y, x), POLAR_E_SHAPE,
+            "%s wants %s as large as its result, got " SHAPE_FMT " for " SHAPE_FMT, op, name, SHAPE(*x),
+            SHAPE(*y));
     return POLAR_OK;
 }
 
@@ -23,30 +25,37 @@ static inline polar_status need_same_shape(const char *op, const char *name, con
 static inline polar_status need_values(const char *op, const char *name, const pl_mat *m, int64_t cols)
 {
     PL_NEED(m->dtype == POLAR_DTYPE_F64, POLAR_E_DTYPE, "%s wants %s in f64", op, name);
-    PL_NEED(m->rows == 1 && m->cols == cols, POLAR_E_SHAPE, "%s wants %lld values in %s, got " SHAPE_FMT, op, (long long)cols, name, SHAPE(*m));
+    PL_NEED(m->rows == 1 && m->cols == cols, POLAR_E_SHAPE, "%s wants %lld values in %s, got " SHAPE_FMT, op,
+            (long long)cols, name, SHAPE(*m));
     return POLAR_OK;
 }
 
-/* An elementwise result may stand where an operand stands, element on element, or elsewhere; not in between. */
+/* An elementwise result may stand where an operand stands, element on element, or elsewhere; not in between.
+ */
 static inline polar_status need_apart(const char *op, const char *name, const pl_mat *y, const pl_mat *x)
 {
     int same = y->data == x->data && y->dtype == x->dtype && y->bs == x->bs && y->rs == x->rs;
-    PL_NEED(same || !pl_mat_overlap(y, x), POLAR_E_ARG, "%s: the result overlaps %s without being it", op, name);
+    PL_NEED(same || !pl_mat_overlap(y, x), POLAR_E_ARG, "%s: the result overlaps %s without being it", op,
+            name);
     return POLAR_OK;
 }
 
-static inline polar_status need_shape(const char *op, const char *name, const pl_mat *m, int64_t batch, int64_t rows, int64_t cols)
+static inline polar_status need_shape(const char *op, const char *name, const pl_mat *m, int64_t batch,
+                                      int64_t rows, int64_t cols)
 {
-    PL_NEED(m->batch == batch && m->rows == rows && m->cols == cols, POLAR_E_SHAPE, "%s wants %s to be " SHAPE_FMT ", got " SHAPE_FMT, op, name, (long long)batch,
-            (long long)rows, (long long)cols, SHAPE(*m));
+    PL_NEED(m->batch == batch && m->rows == rows && m->cols == cols, POLAR_E_SHAPE,
+            "%s wants %s to be " SHAPE_FMT ", got " SHAPE_FMT, op, name, (long long)batch, (long long)rows,
+            (long long)cols, SHAPE(*m));
     return POLAR_OK;
 }
 
 /* A row of values, one for all matrices or one for each. */
-static inline polar_status need_row(const char *op, const char *name, const pl_mat *m, int64_t batch, int64_t cols)
+static inline polar_status need_row(const char *op, const char *name, const pl_mat *m, int64_t batch,
+                                    int64_t cols)
 {
     PL_NEED(m->rows == 1 && m->cols == cols && (m->batch == 1 || m->batch == batch), POLAR_E_SHAPE,
-            "%s wants %s to be %lldx1x%lld or 1x1x%lld, got " SHAPE_FMT, op, name, (long long)batch, (long long)cols, (long long)cols, SHAPE(*m));
+            "%s wants %s to be %lldx1x%lld or 1x1x%lld, got " SHAPE_FMT, op, name, (long long)batch,
+            (long long)cols, (long long)cols, SHAPE(*m));
     return POLAR_OK;
 }
 
@@ -55,15 +64,18 @@ static inline polar_status need_disjoint(const char *op, const pl_mat *const *m,
 {
     for (int i = 0; i < results; i++)
         for (int k = 0; k < n; k++)
-            PL_NEED(k == i || !m[i]->data || !m[k]->data || !pl_mat_overlap(m[i], m[k]), POLAR_E_ARG, "%s: the result overlaps another operand", op);
+            PL_NEED(k == i || !m[i]->data || !m[k]->data || !pl_mat_overlap(m[i], m[k]), POLAR_E_ARG,
+                    "%s: the result overlaps another operand", op);
     return POLAR_OK;
 }
-#define NEED_DISJOINT(op, results, ...)                                                                                        \
-    PL_TRY(need_disjoint(op, (const pl_mat *const[]){__VA_ARGS__}, results, (int)(sizeof((const pl_mat *const[]){__VA_ARGS__}) / sizeof(pl_mat *))))
+#define NEED_DISJOINT(op, results, ...)                                     \
+    PL_TRY(need_disjoint(op, (const pl_mat *const[]){__VA_ARGS__}, results, \
+                         (int)(sizeof((const pl_mat *const[]){__VA_ARGS__}) / sizeof(pl_mat *))))
 
 static inline polar_status need_eps(const char *op, double eps, int positive)
 {
-    PL_NEED(positive ? eps > 0 : eps >= 0, POLAR_E_ARG, "%s wants %s eps, got %g", op, positive ? "a positive" : "a non-negative", eps);
+    PL_NEED(positive ? eps > 0 : eps >= 0, POLAR_E_ARG, "%s wants %s eps, got %g", op,
+            positive ? "a positive" : "a non-negative", eps);
     return POLAR_OK;
 }
 

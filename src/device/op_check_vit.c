@@ -1,4 +1,5 @@
-/* op_check_vit.c -- what the transformer's ops demand of their operands, and their nominal FLOPs (e^x, a logarithm, a root and a quotient count as one each). */
+/* op_check_vit.c -- what the transformer's ops demand of their operands, and their nominal FLOPs (e^x, a
+ * logarithm, a root and a quotient count as one each). */
 #include "op_check.h"
 
 /* Statistics of rows: f32 or f64. */
@@ -77,8 +78,10 @@ polar_status pl_check_softmax_back(const pl_args_softmax_back *a)
 polar_status pl_check_cross_entropy(const pl_args_cross_entropy *a)
 {
     PL_TRY(need_values("cross_entropy", "L", &a->L, 1));
-    PL_NEED(a->Z.rows > 0 && a->Z.cols > 0, POLAR_E_SHAPE, "cross_entropy wants rows of logits, got " SHAPE_FMT, SHAPE(a->Z));
-    PL_NEED(a->L.batch == a->Z.batch, POLAR_E_SHAPE, "cross_entropy: %lld losses for %lld matrices of logits", (long long)a->L.batch, (long long)a->Z.batch);
+    PL_NEED(a->Z.rows > 0 && a->Z.cols > 0, POLAR_E_SHAPE,
+            "cross_entropy wants rows of logits, got " SHAPE_FMT, SHAPE(a->Z));
+    PL_NEED(a->L.batch == a->Z.batch, POLAR_E_SHAPE, "cross_entropy: %lld losses for %lld matrices of logits",
+            (long long)a->L.batch, (long long)a->Z.batch);
     PL_TRY(need_shape("cross_entropy", "T", &a->T, a->Z.batch, a->Z.rows, a->Z.cols));
     if (a->dZ.data) PL_TRY(need_shape("cross_entropy", "dZ", &a->dZ, a->Z.batch, a->Z.rows, a->Z.cols));
     NEED_DISJOINT("cross_entropy", 2, &a->L, &a->dZ, &a->Z, &a->T);
@@ -88,8 +91,11 @@ polar_status pl_check_cross_entropy(const pl_args_cross_entropy *a)
 polar_status pl_check_scale_rows(const pl_args_scale_rows *a)
 {
     PL_TRY(need_same_shape("scale_rows", "X", &a->Y, &a->X));
-    PL_NEED(a->s.batch == a->Y.batch && a->s.cols == 1 && (a->s.rows ? a->Y.rows % a->s.rows == 0 : a->Y.rows == 0), POLAR_E_SHAPE,
-            "scale_rows: the rows of " SHAPE_FMT " do not fall into the groups of " SHAPE_FMT " factors", SHAPE(a->Y), SHAPE(a->s));
+    PL_NEED(a->s.batch == a->Y.batch && a->s.cols == 1 &&
+                (a->s.rows ? a->Y.rows % a->s.rows == 0 : a->Y.rows == 0),
+            POLAR_E_SHAPE,
+            "scale_rows: the rows of " SHAPE_FMT " do not fall into the groups of " SHAPE_FMT " factors",
+            SHAPE(a->Y), SHAPE(a->s));
     PL_TRY(need_apart("scale_rows", "X", &a->Y, &a->X));
     PL_TRY(need_addend("scale_rows", &a->Y, &a->Z));
     NEED_DISJOINT("scale_rows", 1, &a->Y, &a->s);
@@ -100,19 +106,24 @@ polar_status pl_check_patches(const pl_args_patches *a)
 {
     int64_t p = a->patch;
     PL_NEED(p > 0 && a->height > 0 && a->width > 0 && a->height % p == 0 && a->width % p == 0, POLAR_E_SHAPE,
-            "patches: a picture of %lldx%lld does not fall into patches of %lldx%lld", (long long)a->height, (long long)a->width, (long long)p, (long long)p);
-    PL_NEED(a->X.cols == a->width && a->X.rows % a->height == 0, POLAR_E_SHAPE, "patches: " SHAPE_FMT " holds no channels of %lldx%lld", SHAPE(a->X), (long long)a->height,
+            "patches: a picture of %lldx%lld does not fall into patches of %lldx%lld", (long long)a->height,
+            (long long)a->width, (long long)p, (long long)p);
+    PL_NEED(a->X.cols == a->width && a->X.rows % a->height == 0, POLAR_E_SHAPE,
+            "patches: " SHAPE_FMT " holds no channels of %lldx%lld", SHAPE(a->X), (long long)a->height,
             (long long)a->width);
-    PL_TRY(need_shape("patches", "Y", &a->Y, a->X.batch, a->height / p * (a->width / p), a->X.rows / a->height * p * p));
+    PL_TRY(need_shape("patches", "Y", &a->Y, a->X.batch, a->height / p * (a->width / p),
+                      a->X.rows / a->height * p * p));
     NEED_DISJOINT("patches", 1, &a->Y, &a->X);
     return POLAR_OK;
 }
 
 /* ---- attention in one ---- */
 
-static polar_status need_heads(const char *op, const pl_mat *QKV, const pl_mat *O, const pl_mat *lse, int64_t heads)
+static polar_status need_heads(const char *op, const pl_mat *QKV, const pl_mat *O, const pl_mat *lse,
+                               int64_t heads)
 {
-    PL_NEED(heads > 0 && QKV->cols % (3 * heads) == 0, POLAR_E_SHAPE, "%s: %lld columns are no q, k and v of %lld heads", op, (long long)QKV->cols, (long long)heads);
+    PL_NEED(heads > 0 && QKV->cols % (3 * heads) == 0, POLAR_E_SHAPE,
+            "%s: %lld columns are no q, k and v of %lld heads", op, (long long)QKV->cols, (long long)heads);
     PL_TRY(need_shape(op, "O", O, QKV->batch, QKV->rows, QKV->cols / 3));
     if (!lse->data) return POLAR_OK;
     PL_TRY(need_shape(op, "lse", lse, QKV->batch, heads, QKV->rows));
@@ -139,7 +150,7 @@ polar_status pl_check_attention_back(const pl_args_attention_back *a)
 
 double pl_flops_layernorm(const pl_args_layernorm *a)
 {
-    return 8 * elements(&a->X);    /* the mean 1, the variance 3, the result 4 */
+    return 8 * elements(&a->X); /* the mean 1, the variance 3, the result 4 */
 }
 
 double pl_flops_layernorm_back(const pl_args_layernorm_back *a)

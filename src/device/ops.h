@@ -2,20 +2,20 @@
  *
  *     PL_CALL(gemm, q, .C = gram, .A = x, .B = x, .tb = 1, .alpha = 1);
  *
- * A call checks its operands, counts their cost, and hands them to the queue's device. It returns nothing: the
- * queue keeps its first error, with the op's name and shapes, until polar_queue_sync.
+ * A call checks its operands, counts their cost, and hands them to the queue's device. It returns nothing:
+ * the queue keeps its first error, with the op's name and shapes, until polar_queue_sync.
  */
 #ifndef PL_DEVICE_OPS_H
 #define PL_DEVICE_OPS_H
 
 #include "device/mat.h"
-#include "math/activation.h"    /* pl_act: */
-#include "polar/optim.h"        /* polar_momentum, polar_precondition: values of fields */
+#include "math/activation.h" /* pl_act: */
+#include "polar/optim.h"     /* polar_momentum, polar_precondition: values of fields */
 
-#define PL_FUSED_STEPS 12    /* of one call of newton_schulz */
+#define PL_FUSED_STEPS 12 /* of one call of newton_schulz */
 
-/* A live row: the numbers of one step, for one matrix or for all, in device memory as doubles. C1 and C2 are 1/(1 - beta^t), GRAD a factor of the gradient; a row of a
- * plain step has GRAD 1 and SKIP 0. */
+/* A live row: the numbers of one step, for one matrix or for all, in device memory as doubles. C1 and C2 are
+ * 1/(1 - beta^t), GRAD a factor of the gradient; a row of a plain step has GRAD 1 and SKIP 0. */
 typedef enum pl_live_col {
     PL_LIVE_C1,
     PL_LIVE_C2,
@@ -30,10 +30,12 @@ typedef enum pl_live_col {
 } pl_live_col;
 
 /* The row of a plain step. */
-static inline void pl_live_row(double row[PL_LIVE_COLS], double c1, double c2, double lr, double wd, double beta1, double beta2, double eps)
+static inline void pl_live_row(double row[PL_LIVE_COLS], double c1, double c2, double lr, double wd,
+                               double beta1, double beta2, double eps)
 {
-    const double values[PL_LIVE_COLS] = {[PL_LIVE_C1] = c1,       [PL_LIVE_C2] = c2,       [PL_LIVE_LR] = lr,   [PL_LIVE_WD] = wd,
-                                         [PL_LIVE_BETA1] = beta1, [PL_LIVE_BETA2] = beta2, [PL_LIVE_EPS] = eps, [PL_LIVE_GRAD] = 1};
+    const double values[PL_LIVE_COLS] = {
+        [PL_LIVE_C1] = c1,       [PL_LIVE_C2] = c2,       [PL_LIVE_LR] = lr,   [PL_LIVE_WD] = wd,
+        [PL_LIVE_BETA1] = beta1, [PL_LIVE_BETA2] = beta2, [PL_LIVE_EPS] = eps, [PL_LIVE_GRAD] = 1};
     for (int i = 0; i < PL_LIVE_COLS; i++) row[i] = values[i];
 }
 
@@ -77,18 +79,18 @@ typedef struct pl_ops {
 #define PL_CALL(op, q, ...) pl_call_##op((q), &(pl_args_##op){__VA_ARGS__})
 
 /* what each op demands of its operands, and what it costs (op_check.c) */
-#define PL_OP(name, out, inout, in, ...)                 \
+#define PL_OP(name, out, inout, in, ...)                   \
     polar_status pl_check_##name(const pl_args_##name *a); \
-    double       pl_flops_##name(const pl_args_##name *a);
+    double pl_flops_##name(const pl_args_##name *a);
 #include "device/ops.def"
 #undef PL_OP
 
 typedef struct pl_op_info {
     const char *name;
-    int         out, inout, in;    /* how many operands of each kind lead the args struct */
-    size_t      args_bytes;
-    int         fused;             /* several ops in one: backends may leave it out */
-    const char *fields;            /* as written in the row: "pl_mat C, A, B, D; int64_t ta, tb; ..." */
+    int out, inout, in; /* how many operands of each kind lead the args struct */
+    size_t args_bytes;
+    int fused;          /* several ops in one: backends may leave it out */
+    const char *fields; /* as written in the row: "pl_mat C, A, B, D; int64_t ta, tb; ..." */
 } pl_op_info;
 
 typedef struct pl_operand_words {
@@ -97,17 +99,24 @@ typedef struct pl_operand_words {
 
 #define PL_MAX_ARGS_BYTES 1024
 
-const pl_op_info *pl_op_describe(pl_op_id id);                                                 /* the row of ops.def */
-void  pl_op_invoke(const pl_ops *ops, pl_op_id id, pl_queue *q, const void *args);             /* runs a recorded call */
-void  pl_op_fill(pl_ops *ops, const pl_ops *fallback);                                         /* empty slots from fallback */
-int   pl_op_present(const pl_ops *ops, pl_op_id id);                                           /* the slot is not empty */
-pl_operand_words pl_op_operand_words(pl_op_id id, int i, const char *subject);    /* "operand B", or with a parameter as subject "gradient of 'fc.weight'" */
-int   pl_op_takes_f16(pl_op_id id);                                                            /* those of which a polar map with f16 iterates is made */
-char *pl_op_print(char *out, size_t bytes, pl_op_id id, const void *args);                     /* "gemm C f32 2x8x8, A ..." */
+/* the row of ops.def */
+const pl_op_info *pl_op_describe(pl_op_id id);
+/* runs a recorded call */
+void pl_op_invoke(const pl_ops *ops, pl_op_id id, pl_queue *q, const void *args);
+/* empty slots from fallback */
+void pl_op_fill(pl_ops *ops, const pl_ops *fallback);
+/* the slot is not empty */
+int pl_op_present(const pl_ops *ops, pl_op_id id);
+/* "operand B", or with a parameter as subject "gradient of 'fc.weight'" */
+pl_operand_words pl_op_operand_words(pl_op_id id, int i, const char *subject);
+/* those of which a polar map with f16 iterates is made */
+int pl_op_takes_f16(pl_op_id id);
+/* "gemm C f32 2x8x8, A ..." */
+char *pl_op_print(char *out, size_t bytes, pl_op_id id, const void *args);
 
 static inline const pl_mat *pl_op_operands(const void *args)
 {
-    return (const pl_mat *)args;    /* the operands lead every args struct */
+    return (const pl_mat *)args; /* the operands lead every args struct */
 }
 
 static inline int pl_op_operand_count(const pl_op_info *info)

@@ -11,9 +11,9 @@
 
 #define SCRATCH_ALIGN ((size_t)256)
 #define SCRATCH_MIN   ((size_t)1 << 20)
-#define DRY_ADDRESS   ((uintptr_t)4096)    /* where a dry run's scratch seems to lie */
+#define DRY_ADDRESS   ((uintptr_t)4096) /* where a dry run's scratch seems to lie */
 
-static _Atomic uint64_t last_serial;    /* so that a queue at a dead one's address is not taken for it */
+static _Atomic uint64_t last_serial; /* so that a queue at a dead one's address is not taken for it */
 
 void pl_queue_fail(pl_queue *q, polar_status code, const char *file, int line, const char *fmt, ...)
 {
@@ -66,8 +66,8 @@ static void leave(pl_queue *q)
 
 void pl_device_wait(pl_device *dev, uint64_t serial)
 {
-    if (!dev->backend->queue_sync) return;    /* its ops have run */
-    pthread_mutex_lock(&dev->queues_lock);    /* so long nobody destroys the queue */
+    if (!dev->backend->queue_sync) return; /* its ops have run */
+    pthread_mutex_lock(&dev->queues_lock); /* so long nobody destroys the queue */
     pl_queue *q = dev->queues;
     while (q && q->serial != serial) q = q->next;
     polar_status st = q && !pl_queue_in_capture(q) ? dev->backend->queue_sync(q) : POLAR_OK;
@@ -90,7 +90,8 @@ void polar_queue_destroy(polar_queue *q)
 polar_status polar_queue_sync(polar_queue *q)
 {
     PL_NEED_ARG(q);
-    PL_NEED(!pl_queue_in_capture(q), POLAR_E_STATE, "a queue cannot be synchronised while a graph is captured");
+    PL_NEED(!pl_queue_in_capture(q), POLAR_E_STATE,
+            "a queue cannot be synchronised while a graph is captured");
     polar_status st = q->dev->backend->queue_sync ? q->dev->backend->queue_sync(q) : POLAR_OK;
     if (q->error == POLAR_OK) return st;
     st = pl_fail_again(q->error, q->message);
@@ -107,28 +108,37 @@ int pl_queue_in_capture(pl_queue *q)
 static int copy_wanted(pl_queue *q, const char *what, const void *dst, const void *src, size_t bytes)
 {
     if (!q) {
-        PL_FAIL(POLAR_E_ARG, "%s without a queue: q is NULL", what);    /* there is nobody to keep it but the thread */
+        /* there is nobody to keep it but the thread */
+        PL_FAIL(POLAR_E_ARG, "%s without a queue: q is NULL", what);
         return 0;
     }
-    if (bytes && (!dst || !src)) PL_QUEUE_FAIL(q, POLAR_E_ARG, "%s of %zu bytes: %s is NULL", what, bytes, dst ? "src" : "dst");
-    if (pl_queue_in_capture(q)) PL_QUEUE_FAIL(q, POLAR_E_STATE, "%s inside a graph would freeze today's value into it: make it a live value and set it outside", what);
+    if (bytes && (!dst || !src))
+        PL_QUEUE_FAIL(q, POLAR_E_ARG, "%s of %zu bytes: %s is NULL", what, bytes, dst ? "src" : "dst");
+    if (pl_queue_in_capture(q))
+        PL_QUEUE_FAIL(
+            q, POLAR_E_STATE,
+            "%s inside a graph would freeze today's value into it: make it a live value and set it outside",
+            what);
     return q->error == POLAR_OK && !q->dry && bytes;
 }
 
 void polar_queue_upload(polar_queue *q, void *dst, const void *src, size_t bytes)
 {
-    if (copy_wanted(q, "an upload", dst, src, bytes)) q->dev->backend->copy(q, dst, src, bytes, PL_COPY_UPLOAD);
+    if (copy_wanted(q, "an upload", dst, src, bytes))
+        q->dev->backend->copy(q, dst, src, bytes, PL_COPY_UPLOAD);
 }
 
 void polar_queue_download(polar_queue *q, void *dst, const void *src, size_t bytes)
 {
-    if (copy_wanted(q, "a download", dst, src, bytes)) q->dev->backend->copy(q, dst, src, bytes, PL_COPY_DOWNLOAD);
+    if (copy_wanted(q, "a download", dst, src, bytes))
+        q->dev->backend->copy(q, dst, src, bytes, PL_COPY_DOWNLOAD);
 }
 
 polar_status polar_queue_dry_begin(polar_queue *q)
 {
     PL_NEED_ARG(q);
-    PL_NEED(!q->dry && !q->capturing, POLAR_E_STATE, "a dry run is already under way, or a graph is being captured");
+    PL_NEED(!q->dry && !q->capturing, POLAR_E_STATE,
+            "a dry run is already under way, or a graph is being captured");
     q->dry = 1;
     q->cost = (polar_cost){0};
     return POLAR_OK;
@@ -139,7 +149,8 @@ polar_status polar_queue_dry_end_sized(polar_queue *q, polar_cost *out, size_t s
     PL_NEED_ARG(q);
     PL_NEED_ARG(out);
     PL_NEED(q->dry, POLAR_E_STATE, "no dry run is under way");
-    PL_TRY(pl_sized_give("polar_cost", out, size, &q->cost, sizeof q->cost, PL_SIZE_UP_TO(polar_cost, scratch_bytes)));
+    PL_TRY(pl_sized_give("polar_cost", out, size, &q->cost, sizeof q->cost,
+                         PL_SIZE_UP_TO(polar_cost, scratch_bytes)));
     q->dry = 0;
     return q->error == POLAR_OK ? POLAR_OK : polar_queue_sync(q);
 }
@@ -148,13 +159,18 @@ polar_status polar_queue_dry_end_sized(polar_queue *q, polar_cost *out, size_t s
 static polar_status scratch_grow(pl_queue *q, size_t bytes)
 {
     int n = q->scratch.count;
-    PL_NEED(!pl_queue_in_capture(q), POLAR_E_STATE, "%zu bytes of scratch are wanted while a graph is captured: run the work once before, or polar_queue_reserve", bytes);
-    PL_NEED(n < PL_MAX_SCRATCH_CHUNKS, POLAR_E_NOMEM, "scratch memory grew %d times; reserve it once with polar_queue_reserve", n);
+    PL_NEED(!pl_queue_in_capture(q), POLAR_E_STATE,
+            "%zu bytes of scratch are wanted while a graph is captured: run the work once before, or "
+            "polar_queue_reserve",
+            bytes);
+    PL_NEED(n < PL_MAX_SCRATCH_CHUNKS, POLAR_E_NOMEM,
+            "scratch memory grew %d times; reserve it once with polar_queue_reserve", n);
     size_t size = bytes;
     if (n && size < 2 * q->scratch.size[n - 1]) size = 2 * q->scratch.size[n - 1];
     if (size < SCRATCH_MIN) size = SCRATCH_MIN;
     void *base = NULL;
-    if (polar_device_alloc(q->dev, &base, size) != POLAR_OK) PL_TRY(polar_device_alloc(q->dev, &base, size = bytes));
+    if (polar_device_alloc(q->dev, &base, size) != POLAR_OK)
+        PL_TRY(polar_device_alloc(q->dev, &base, size = bytes));
     q->scratch.base[n] = base;
     q->scratch.size[n] = size;
     q->scratch.count = n + 1;

@@ -52,7 +52,8 @@ static polar_status unknown_device(const char *name)
         size_t used = strlen(known);
         snprintf(known + used, sizeof known - used, "%s%s", i ? ", " : "", backends[i]->name);
     }
-    PL_NEED(strcmp(name, "cuda") && strncmp(name, "cuda:", 5), POLAR_E_UNSUPPORTED, "no device '%s': this build has no CUDA (make PRESET=cuda; there are: %s)", name, known);
+    PL_NEED(strcmp(name, "cuda") && strncmp(name, "cuda:", 5), POLAR_E_UNSUPPORTED,
+            "no device '%s': this build has no CUDA (make PRESET=cuda; there are: %s)", name, known);
     return PL_FAIL(POLAR_E_ARG, "no device '%s' in this build (there are: %s)", name, known);
 }
 
@@ -64,7 +65,8 @@ polar_status polar_device_open(polar_device **out, const char *name)
     size_t stem = strcspn(name, ":");
     const pl_backend *backend = NULL;
     for (int i = 0; i < polar_backend_count(); i++)
-        if (strlen(backends[i]->name) == stem && !strncmp(backends[i]->name, name, stem)) backend = backends[i];
+        if (strlen(backends[i]->name) == stem && !strncmp(backends[i]->name, name, stem))
+            backend = backends[i];
     if (!backend) return unknown_device(name);
     pl_device *dev = pl_calloc(1, sizeof *dev);
     PL_NEED(dev, POLAR_E_NOMEM, "a device handle");
@@ -72,7 +74,8 @@ polar_status polar_device_open(polar_device **out, const char *name)
     dev->ops = *backend->ops;
     pl_op_fill(&dev->ops, backend->fallback);
     snprintf(dev->name, sizeof dev->name, "%s", backend->name);
-    polar_status st = backend->device_open ? backend->device_open(dev, name[stem] ? name + stem + 1 : "") : POLAR_OK;
+    polar_status st =
+        backend->device_open ? backend->device_open(dev, name[stem] ? name + stem + 1 : "") : POLAR_OK;
     if (st != POLAR_OK) {
         pl_free(dev);
         return st;
@@ -109,10 +112,12 @@ const char *polar_device_name(const polar_device *dev)
 polar_status polar_device_set_threads(polar_device *dev, int threads, int spin_us)
 {
     PL_NEED(dev, POLAR_E_ARG, "threads of no device (did polar_device_open fail?)");
-    PL_NEED(threads >= 0 && threads <= PL_POOL_MOST, POLAR_E_ARG, "threads: 1 to %d, or 0 for all cores, got %d", PL_POOL_MOST, threads);
-    PL_NEED(spin_us >= -1 && spin_us <= PL_POOL_SPIN_MOST, POLAR_E_ARG, "spin: 0 to %d microseconds, or -1, got %d", PL_POOL_SPIN_MOST,
-            spin_us);
-    PL_NEED(dev->backend->set_threads, POLAR_E_UNSUPPORTED, "device '%s' has no threads of its own (cpu has)", dev->name);
+    PL_NEED(threads >= 0 && threads <= PL_POOL_MOST, POLAR_E_ARG,
+            "threads: 1 to %d, or 0 for all cores, got %d", PL_POOL_MOST, threads);
+    PL_NEED(spin_us >= -1 && spin_us <= PL_POOL_SPIN_MOST, POLAR_E_ARG,
+            "spin: 0 to %d microseconds, or -1, got %d", PL_POOL_SPIN_MOST, spin_us);
+    PL_NEED(dev->backend->set_threads, POLAR_E_UNSUPPORTED, "device '%s' has no threads of its own (cpu has)",
+            dev->name);
     return dev->backend->set_threads(dev, threads, spin_us);
 }
 
@@ -142,15 +147,19 @@ void polar_device_free(polar_device *dev, void *data)
     if (!dev || !data) return;
     dev->backend->mem_free(dev, data);
     if (atomic_fetch_sub(&dev->buffers, 1) > 0) pl_device_release(dev);
-    else atomic_fetch_add(&dev->buffers, 1);    /* freed twice, as guard will tell: the others' holds are not touched */
+    else
+        atomic_fetch_add(&dev->buffers,
+                         1); /* freed twice, as guard will tell: the others' holds are not touched */
 }
 
-polar_status pl_device_options(const char *device, const char *options, polar_status (*set)(void *ctx, const char *key, const char *value), void *ctx)
+polar_status pl_device_options(const char *device, const char *options,
+                               polar_status (*set)(void *ctx, const char *key, const char *value), void *ctx)
 {
     char copy[128];
-    PL_NEED(strlen(options) < sizeof copy, POLAR_E_ARG, "device '%s': options of more than %zu characters", device, sizeof copy - 1);
+    PL_NEED(strlen(options) < sizeof copy, POLAR_E_ARG, "device '%s': options of more than %zu characters",
+            device, sizeof copy - 1);
     snprintf(copy, sizeof copy, "%s", options);
-    const char *keys[sizeof copy / 4 + 1];    /* "k=v," each, at the least */
+    const char *keys[sizeof copy / 4 + 1]; /* "k=v," each, at the least */
     int count = 0;
     for (char *p = copy, *next; p && *p; p = next) {
         next = strchr(p, ',');
@@ -158,7 +167,9 @@ polar_status pl_device_options(const char *device, const char *options, polar_st
         char *value = strchr(p, '=');
         PL_NEED(value && value != p && value[1], POLAR_E_ARG, "device '%s': '%s' is no key=value", device, p);
         *value++ = 0;
-        for (int i = 0; i < count; i++) PL_NEED(strcmp(keys[i], p), POLAR_E_ARG, "device '%s': the option '%s' is given twice in '%s'", device, p, options);
+        for (int i = 0; i < count; i++)
+            PL_NEED(strcmp(keys[i], p), POLAR_E_ARG, "device '%s': the option '%s' is given twice in '%s'",
+                    device, p, options);
         keys[count++] = p;
         PL_TRY(set(ctx, p, value));
     }
@@ -169,7 +180,8 @@ polar_status pl_option_int(int *out, const char *key, const char *value, int min
 {
     char *end;
     long v = strtol(value, &end, 10);
-    PL_NEED(*value && !*end && v >= min && v <= max, POLAR_E_ARG, "%s wants a whole number from %d to %d, got '%s'", key, min, max, value);
+    PL_NEED(*value && !*end && v >= min && v <= max, POLAR_E_ARG,
+            "%s wants a whole number from %d to %d, got '%s'", key, min, max, value);
     *out = (int)v;
     return POLAR_OK;
 }
@@ -177,7 +189,8 @@ polar_status pl_option_int(int *out, const char *key, const char *value, int min
 /* What this process may use: the machine's memory, or its control group's limit where that is less. */
 static size_t host_memory(void)
 {
-    static const char *const limits[] = {"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"};
+    static const char *const limits[] = {"/sys/fs/cgroup/memory.max",
+                                         "/sys/fs/cgroup/memory/memory.limit_in_bytes"};
     size_t most = (size_t)sysconf(_SC_PHYS_PAGES) * (size_t)sysconf(_SC_PAGESIZE);
     for (size_t i = 0; i < sizeof limits / sizeof *limits; i++) {
         FILE *f = fopen(limits[i], "re");
@@ -188,12 +201,14 @@ static size_t host_memory(void)
     return most;
 }
 
-/* The system would promise more than it has and end the process when the pages are touched: so a device counts what it gave. */
+/* The system would promise more than it has and end the process when the pages are touched: so a device
+ * counts what it gave. */
 polar_status pl_host_mem_alloc(pl_device *dev, void **out, size_t bytes)
 {
     size_t live = atomic_load(&dev->live);
-    size_t memory = bytes >> 26 ? host_memory() : SIZE_MAX;    /* from 64 MiB on it is worth asking */
-    PL_NEED(bytes <= memory && live <= memory - bytes, POLAR_E_NOMEM, "%zu bytes on device '%s', which has %zu of %zu in use", bytes, dev->name, live, memory);
+    size_t memory = bytes >> 26 ? host_memory() : SIZE_MAX; /* from 64 MiB on it is worth asking */
+    PL_NEED(bytes <= memory && live <= memory - bytes, POLAR_E_NOMEM,
+            "%zu bytes on device '%s', which has %zu of %zu in use", bytes, dev->name, live, memory);
     *out = pl_alloc(bytes);
     PL_NEED(*out, POLAR_E_NOMEM, "%zu bytes on device '%s'", bytes, dev->name);
     atomic_fetch_add(&dev->live, malloc_usable_size(*out));

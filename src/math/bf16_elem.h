@@ -1,6 +1,7 @@
 /* bf16_elem.h -- bfloat16: the upper half of a float, rounded to nearest even.
  *
- * R() in docs/architecture.md is pl_bf16_round. NaN stays NaN (quiet), overflow rounds to infinity as IEEE demands.
+ * R() in docs/architecture.md is pl_bf16_round. NaN stays NaN (quiet), overflow rounds to infinity as IEEE
+ * demands.
  */
 #ifndef PL_MATH_BF16_ELEM_H
 #define PL_MATH_BF16_ELEM_H
@@ -10,7 +11,7 @@
 
 #include "math/hd.h"
 
-typedef uint16_t pl_bf16;    /* the bits */
+typedef uint16_t pl_bf16; /* the bits */
 
 PL_HD float pl_bf16_to_f32(pl_bf16 h)
 {
@@ -35,7 +36,7 @@ PL_HD float pl_f32_odd(double x)
 {
     float f = (float)x;
     double back = (double)f;
-    if (back != x && back - back == 0) {    /* inexact and finite: move f toward zero, then make it odd */
+    if (back != x && back - back == 0) { /* inexact and finite: move f toward zero, then make it odd */
         uint32_t u;
         memcpy(&u, &f, sizeof u);
         if ((x > 0 && back > x) || (x < 0 && back < x)) u -= 1;

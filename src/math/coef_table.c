@@ -1,15 +1,15 @@
 /* coef_table.c -- coefficients of the odd quintic a x + b x^3 + c x^5, by name.
  *
- *   jordan          one triple for every step: fast, ends in about [0.68, 1.2] (Jordan et al. 2024, the paper's choice)
- *   polar_express   a minimax polynomial per step for singular values in [1e-3, 1] (Amsel et al. 2025, algorithm 1), each but the
- *                   last slowed by their safety factor 1.01 so that rounding cannot push a value out of the interval
- *   classical       (15/8, -5/4, 3/8): Newton-Schulz of order five, slow at first, converges to 1 to rounding
- *   quintic5        a triple for each of five steps, tuned by hand for a narrow end (You 2025)
- *   cans5           Chebyshev-optimal for five steps (Grishina et al. 2025)
- *   cubic5          c = 0, so that no step needs the product A A; made for singular values from 7e-3 on (2026)
- *   polar_express_long   polar_express with its safety factor inside and four decimals, as others ship it
- *   classical12     (2, -3/2, 1/2): slower still and meant for twelve steps, very flat at 1
- * The last row of a table repeats; results/tables.md has what each does to singular values and to equivariance.
+ *   jordan          one triple for every step: fast, ends in about [0.68, 1.2] (Jordan et al. 2024, the
+ * paper's choice) polar_express   a minimax polynomial per step for singular values in [1e-3, 1] (Amsel et
+ * al. 2025, algorithm 1), each but the last slowed by their safety factor 1.01 so that rounding cannot push a
+ * value out of the interval classical       (15/8, -5/4, 3/8): Newton-Schulz of order five, slow at first,
+ * converges to 1 to rounding quintic5        a triple for each of five steps, tuned by hand for a narrow end
+ * (You 2025) cans5           Chebyshev-optimal for five steps (Grishina et al. 2025) cubic5          c = 0,
+ * so that no step needs the product A A; made for singular values from 7e-3 on (2026) polar_express_long
+ * polar_express with its safety factor inside and four decimals, as others ship it classical12     (2, -3/2,
+ * 1/2): slower still and meant for twelve steps, very flat at 1 The last row of a table repeats;
+ * results/tables.md has what each does to singular values and to equivariance.
  */
 #include <math.h>
 #include <stdio.h>
@@ -22,16 +22,16 @@
 
 #define MAX_ROWS 8
 
-const char *const pl_coef_table_names[] = {"jordan", "polar_express", "classical",          "quintic5",
-                                           "cans5",  "cubic5",        "polar_express_long", "classical12",
-                                           NULL};
+const char *const pl_coef_table_names[] = {"jordan", "polar_express",      "classical",   "quintic5", "cans5",
+                                           "cubic5", "polar_express_long", "classical12", NULL};
 
-typedef struct {    /* in the order of the names */
-    double      safety;    /* rows but the last: p(x) becomes p(x / safety) */
-    int         rows;
-    polar_coef  row[MAX_ROWS];
+typedef struct {   /* in the order of the names */
+    double safety; /* rows but the last: p(x) becomes p(x / safety) */
+    int rows;
+    polar_coef row[MAX_ROWS];
 } coef_table;
 
+/* clang-format off */
 static const coef_table tables[] = {
     {1, 1, {{3.4445, -4.7750, 2.0315}}},
     {1.01,
@@ -78,6 +78,7 @@ static const coef_table tables[] = {
       {1.875, -1.25, 0.375}}},
     {1, 1, {{2, -1.5, 0.5}}},
 };
+/* clang-format on */
 
 #define TABLES ((int)(sizeof tables / sizeof *tables))
 _Static_assert(sizeof pl_coef_table_names / sizeof *pl_coef_table_names == sizeof tables / sizeof *tables + 1,
@@ -93,7 +94,8 @@ static polar_status no_table(const char *name)
     char names[256] = "";
     size_t used = 0;
     for (int i = 0; i < TABLES && used < sizeof names; i++)
-        used += (size_t)snprintf(names + used, sizeof names - used, "%s%s", i ? ", " : "", pl_coef_table_names[i]);
+        used += (size_t)snprintf(names + used, sizeof names - used, "%s%s", i ? ", " : "",
+                                 pl_coef_table_names[i]);
     return PL_FAIL(POLAR_E_ARG, "no coefficient table '%.64s' (there are: %s)", name, names);
 }
 
@@ -104,7 +106,8 @@ polar_status polar_coef_table(polar_coef *out, int steps, const char *name)
     for (int i = 0; i < TABLES; i++)
         if (!strcmp(name, pl_coef_table_names[i])) t = &tables[i];
     if (!t) return no_table(name);
-    PL_NEED(steps >= 0 && steps <= POLAR_MAX_STEPS, POLAR_E_ARG, "%d steps; 0 to %d can be had", steps, POLAR_MAX_STEPS);
+    PL_NEED(steps >= 0 && steps <= POLAR_MAX_STEPS, POLAR_E_ARG, "%d steps; 0 to %d can be had", steps,
+            POLAR_MAX_STEPS);
     if (steps) PL_NEED_ARG(out);
     for (int s = 0; s < steps; s++) {
         int r = s < t->rows ? s : t->rows - 1;

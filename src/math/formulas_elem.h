@@ -6,7 +6,7 @@
 
 #include "math/bf16_elem.h"
 #include "math/hd.h"
-#include "polar/optim.h"    /* polar_momentum */
+#include "polar/optim.h" /* polar_momentum */
 
 #define REAL          float
 #define FMA           fmaf

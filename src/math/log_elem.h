@@ -1,9 +1,12 @@
-/* log_elem.h -- the natural logarithm in double: the same bits from every compiler and device, without libm and without a branch.
+/* log_elem.h -- the natural logarithm in double: the same bits from every compiler and device, without libm
+ * and without a branch.
  *
- *     x = 2^n m,  sqrt(1/2) <= m < sqrt 2,   f = m - 1,  s = f / (2 + f):    log m = 2 atanh(s) = f - (f^2 / 2 - s (f^2 / 2 + R)),   R = s^2 p(s^2)
+ *     x = 2^n m,  sqrt(1/2) <= m < sqrt 2,   f = m - 1,  s = f / (2 + f):    log m = 2 atanh(s) = f - (f^2 /
+ * 2 - s (f^2 / 2 + R)),   R = s^2 p(s^2)
  *
- * p interpolates at Chebyshev's points (7 terms, 2^-57.5). ln 2 is split so that n times the first part is exact. For x from the smallest normal double on; NaN for NaN
- * and infinity. Below 1 ulp where measured (test_elem_vit).
+ * p interpolates at Chebyshev's points (7 terms, 2^-57.5). ln 2 is split so that n times the first part is
+ * exact. For x from the smallest normal double on; NaN for NaN and infinity. Below 1 ulp where measured
+ * (test_elem_vit).
  */
 #ifndef PL_MATH_LOG_ELEM_H
 #define PL_MATH_LOG_ELEM_H
@@ -18,7 +21,8 @@ PL_HD double pl_log_f64(double x)
 {
     uint64_t bits, up;
     memcpy(&bits, &x, sizeof bits);
-    up = bits + (0x3ff0000000000000ull - 0x3fe6a09e667f3bcdull);    /* the exponent goes up where m would pass sqrt 2 */
+    /* the exponent goes up where m would pass sqrt 2 */
+    up = bits + (0x3ff0000000000000ull - 0x3fe6a09e667f3bcdull);
     double n = (double)((int64_t)(up >> 52) - 1023), m;
     bits = (up & 0x000fffffffffffffull) + 0x3fe6a09e667f3bcdull;
     memcpy(&m, &bits, sizeof m);

@@ -1,11 +1,12 @@
 /* mersenne.c -- MT19937 and CPython's sample.
  *
- * The twister keeps 624 words x_k with x_{k+624} = x_{k+397} ^ A(upper bit of x_k, lower bits of x_{k+1}), and gives each out through four shifts
+ * The twister keeps 624 words x_k with x_{k+624} = x_{k+397} ^ A(upper bit of x_k, lower bits of x_{k+1}),
+ * and gives each out through four shifts
  * ("tempering"). Python seeds it by the absolute value of the integer, cut into 32-bit words, least first.
  *
- * sample(range(n), k) has two ways, and which one is taken decides the numbers: a pool from which the drawn one is replaced by the last, when a
- * list of n is smaller than a set of k would be (n <= 21, or 21 + 4^ceil(log_4(3 k)) for k > 5); otherwise drawing until the number is new.
- *     ctest -R test_mersenne
+ * sample(range(n), k) has two ways, and which one is taken decides the numbers: a pool from which the drawn
+ * one is replaced by the last, when a list of n is smaller than a set of k would be (n <= 21, or 21 +
+ * 4^ceil(log_4(3 k)) for k > 5); otherwise drawing until the number is new. ctest -R test_mersenne
  */
 #include "math/mersenne.h"
 
@@ -75,15 +76,16 @@ uint32_t pl_mersenne_below(pl_mersenne *m, uint32_t n)
 void pl_mersenne_sample(int64_t *out, int64_t *work, pl_mersenne *m, int64_t n, int64_t k)
 {
     int64_t set = 21, power = 1;
-    while (power < 3 * k) power *= 4;    /* 3 k is no power of 4: what a rounded logarithm would make of one is no question */
+    /* 3 k is no power of 4: what a rounded logarithm would make of one is no question */
+    while (power < 3 * k) power *= 4;
     if (k > 5) set += power;
     for (int64_t i = 0; i < n; i++) work[i] = n <= set ? i : 0;
     for (int64_t i = 0; i < k; i++) {
-        if (n <= set) {    /* work is the pool of those left */
+        if (n <= set) { /* work is the pool of those left */
             int64_t j = pl_mersenne_below(m, (uint32_t)(n - i));
             out[i] = work[j];
             work[j] = work[n - i - 1];
-        } else {           /* work marks those taken */
+        } else { /* work marks those taken */
             do out[i] = pl_mersenne_below(m, (uint32_t)n);
             while (work[out[i]]);
             work[out[i]] = 1;

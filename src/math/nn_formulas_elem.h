@@ -1,4 +1,5 @@
-/* nn_formulas_elem.h -- the element tier of the layers: nn_formulas.inc in float (_f32) and in double (_f64), host and device. */
+/* nn_formulas_elem.h -- the element tier of the layers: nn_formulas.inc in float (_f32) and in double (_f64),
+ * host and device. */
 #ifndef PL_MATH_NN_FORMULAS_ELEM_H
 #define PL_MATH_NN_FORMULAS_ELEM_H
 
@@ -6,7 +7,8 @@
 #include "math/exp_elem.h"
 #include "math/normal_elem.h"
 
-/* a where x's sign bit is clear, b where it is set. With ?: gcc 12 makes a branch around the product that follows, and the loop stays scalar. */
+/* a where x's sign bit is clear, b where it is set. With ?: gcc 12 makes a branch around the product that
+ * follows, and the loop stays scalar. */
 PL_HD float pl_by_sign_f32(float x, float a, float b)
 {
     uint32_t s, p, q;

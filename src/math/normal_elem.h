@@ -1,11 +1,15 @@
-/* normal_elem.h -- the tail of the normal distribution, Phi(-t) = erfc(t / sqrt 2) / 2 for t >= 0: the same bits from every compiler and device, without a branch.
+/* normal_elem.h -- the tail of the normal distribution, Phi(-t) = erfc(t / sqrt 2) / 2 for t >= 0: the same
+ * bits from every compiler and device, without a branch.
  *
- *     Phi(-t) = e^(-t^2 / 2) h(t),     h(t) = w p(q),   w = K / (t + K),  q = 1 - 2 w      (h(0) = 1/2, h(t) ~ 1 / (t sqrt(2 pi)))
+ *     Phi(-t) = e^(-t^2 / 2) h(t),     h(t) = w p(q),   w = K / (t + K),  q = 1 - 2 w      (h(0) = 1/2, h(t)
+ * ~ 1 / (t sqrt(2 pi)))
  *
- * p: a polynomial in q, interpolated at Chebyshev's points for t <= 15 (K = 4, 10 terms, relative error 2^-23.8 with its coefficients rounded) and t <= 39 (K = 6,
- * 23 terms, 2^-53.4). The square is split, t^2 = s + rest, so that the exponential has its own error only. erf(x) = 1 - 2 Phi(-x sqrt 2); gelu and its
- * slope want Phi and e^(-t^2 / 2) and nothing else (nn_formulas.inc). Relative error below 17u and 22u, u half an ulp of 1, or
- * so many denormals (derived in test_elem_vit, where 7u and 8u are measured): most of it is w's, which counts 4 or 6 times in t.
+ * p: a polynomial in q, interpolated at Chebyshev's points for t <= 15 (K = 4, 10 terms, relative error
+ * 2^-23.8 with its coefficients rounded) and t <= 39 (K = 6, 23 terms, 2^-53.4). The square is split, t^2 = s
+ * + rest, so that the exponential has its own error only. erf(x) = 1 - 2 Phi(-x sqrt 2); gelu and its slope
+ * want Phi and e^(-t^2 / 2) and nothing else (nn_formulas.inc). Relative error below 17u and 22u, u half an
+ * ulp of 1, or so many denormals (derived in test_elem_vit, where 7u and 8u are measured): most of it is w's,
+ * which counts 4 or 6 times in t.
  */
 #ifndef PL_MATH_NORMAL_ELEM_H
 #define PL_MATH_NORMAL_ELEM_H
@@ -15,7 +19,7 @@
 /* Phi(-t), and in *bell e^(-t^2 / 2); t >= 0, from 15 on both are 0. */
 PL_HD float pl_normal_tail_f32(float t, float *bell)
 {
-    t = t > 15.0f ? 15.0f : t;    /* a NaN passes */
+    t = t > 15.0f ? 15.0f : t; /* a NaN passes */
     float s = t * t, rest = fmaf(t, t, -s), e = pl_exp_f32(-0.5f * s);
     e = fmaf(-0.5f * rest, e, e);
     float w = 4.0f / (t + 4.0f), q = fmaf(-2.0f, w, 1.0f), p = -0x1.0750a6p-15f;
@@ -35,7 +39,7 @@ PL_HD float pl_normal_tail_f32(float t, float *bell)
 /* The same in double; from 39 on both are 0. */
 PL_HD double pl_normal_tail_f64(double t, double *bell)
 {
-    t = t > 39.0 ? 39.0 : t;    /* a NaN passes */
+    t = t > 39.0 ? 39.0 : t; /* a NaN passes */
     double s = t * t, rest = fma(t, t, -s), e = pl_exp_f64(-0.5 * s);
     e = fma(-0.5 * rest, e, e);
     double w = 6.0 / (t + 6.0), q = fma(-2.0, w, 1.0), p = 0x1.4556f3b1eee6bp-33;

@@ -16,5 +16,6 @@ double polar_schedule_factor(const polar_schedule *s, int64_t step)
     if (!s || s->total <= 0) return 1;
     if (step < s->warmup) return s->warmup_from + (1 - s->warmup_from) * (double)step / (double)s->warmup;
     if (step >= s->total) return 0;
-    return 0.5 * (1 + cos(3.14159265358979323846 * (double)(step - s->warmup) / (double)(s->total - s->warmup)));
+    return 0.5 *
+           (1 + cos(3.14159265358979323846 * (double)(step - s->warmup) / (double)(s->total - s->warmup)));
 }

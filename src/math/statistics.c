@@ -2,12 +2,14 @@
  *
  * Student's t:  P(|T| >= t) = I_x(df/2, 1/2),  x = df / (df + t^2)
  *
- * I_x(a, b) by its continued fraction (modified Lentz), which converges fast for x < (a + 1)/(a + b + 2); above, by I_x(a, b) = 1 - I_y(b, a).
- * The factor in front, x^a y^b / (a B(a, b)), decides the far tail: log x comes from log1p of the exact odds, and B(a, 1/2) from the
- * ratio Gamma(a + 1/2)/Gamma(a), whose series needs no cancelling logarithms. The relative error is then about eps (a |log x| + 10).
+ * I_x(a, b) by its continued fraction (modified Lentz), which converges fast for x < (a + 1)/(a + b + 2);
+ * above, by I_x(a, b) = 1 - I_y(b, a). The factor in front, x^a y^b / (a B(a, b)), decides the far tail: log
+ * x comes from log1p of the exact odds, and B(a, 1/2) from the ratio Gamma(a + 1/2)/Gamma(a), whose series
+ * needs no cancelling logarithms. The relative error is then about eps (a |log x| + 10).
  *
- * Wilcoxon, as scipy 1.17 decides: zero differences are left out; equal sizes share their mean rank. Up to 50 differences without zero or tie, and up
- * to 13 with one, all 2^m signs are counted; otherwise the normal approximation, corrected for ties and not for continuity.
+ * Wilcoxon, as scipy 1.17 decides: zero differences are left out; equal sizes share their mean rank. Up to 50
+ * differences without zero or tie, and up to 13 with one, all 2^m signs are counted; otherwise the normal
+ * approximation, corrected for ties and not for continuity.
  */
 #include "math/statistics.h"
 
@@ -18,20 +20,24 @@
 
 /* ---- the incomplete beta function and Student's t ---- */
 
-/* Gamma(a + 1/2) / Gamma(a): the asymptotic series from a = 100 on (next term 1e-17), below by Gamma(a + 1) = a Gamma(a). */
+/* Gamma(a + 1/2) / Gamma(a): the asymptotic series from a = 100 on (next term 1e-17), below by Gamma(a + 1) =
+ * a Gamma(a). */
 static double half_gamma_ratio(double a)
 {
     double f = 1;
     for (; a < 100; a++) f *= a / (a + 0.5);
     double u = 1 / a;
-    double series = 1 + u * (-1.0 / 8 + u * (1.0 / 128 + u * (5.0 / 1024 + u * (-21.0 / 32768 + u * (-399.0 / 262144 + u * (869.0 / 4194304))))));
+    double series =
+        1 + u * (-1.0 / 8 +
+                 u * (1.0 / 128 + u * (5.0 / 1024 +
+                                       u * (-21.0 / 32768 + u * (-399.0 / 262144 + u * (869.0 / 4194304))))));
     return f * sqrt(a) * series;
 }
 
 /* log B(a, b); without cancellation when one of them is 1/2. */
 static double log_beta(double a, double b)
 {
-    static const double half_log_pi = 0.57236494292470008707;    /* log Gamma(1/2) */
+    static const double half_log_pi = 0.57236494292470008707; /* log Gamma(1/2) */
     int sign;
     if (b == 0.5) return half_log_pi - log(half_gamma_ratio(a));
     if (a == 0.5) return half_log_pi - log(half_gamma_ratio(b));
@@ -43,7 +49,8 @@ static double away_from_zero(double x)
     return fabs(x) < 1e-300 ? 1e-300 : x;
 }
 
-/* B(a, b) I_x(a, b) / (x^a y^b), y = 1 - x, as 1/(d0 + c1/(d1 + c2/(d2 + ...))) (DiDonato and Morris 1992, equation 9). */
+/* B(a, b) I_x(a, b) / (x^a y^b), y = 1 - x, as 1/(d0 + c1/(d1 + c2/(d2 + ...))) (DiDonato and Morris 1992,
+ * equation 9). */
 static double beta_fraction(double x, double y, double a, double b)
 {
     double f = away_from_zero(a * (a * y - b * x + 1) / (a + 1)), u = f, v = 0;
@@ -80,7 +87,7 @@ double pl_student_p(double t, double df)
 {
     if (isnan(t) || !(df > 0)) return NAN;
     if (isinf(t)) return 0;
-    if (fabs(t) > 1e150) {    /* t^2 overflows: the first term of the tail is exact there */
+    if (fabs(t) > 1e150) { /* t^2 overflows: the first term of the tail is exact there */
         double s = sqrt(df) / fabs(t);
         return exp(df * log(s) - log_beta(df / 2, 0.5)) * 2 / df;
     }
@@ -88,17 +95,20 @@ double pl_student_p(double t, double df)
     return pl_beta_regularised(df / (df + square), square / (df + square), df / 2, 0.5);
 }
 
-/* log p is monotone in log t and nearly straight in the tail: Newton there, kept inside a bracket by bisection. */
+/* log p is monotone in log t and nearly straight in the tail: Newton there, kept inside a bracket by
+ * bisection. */
 double pl_student_quantile(double p, double df)
 {
     if (!(p > 0 && p <= 1) || !(df > 0)) return NAN;
     if (p == 1) return 0;
-    double lo = -700, hi = 700, u = 0.5;    /* u = log t */
+    double lo = -700, hi = 700, u = 0.5; /* u = log t */
     for (int i = 0; i < 200; i++) {
         double t = exp(u), q = pl_student_p(t, df), error = log(q) - log(p);
         if (error > 0) lo = u;
         else hi = u;
-        double log_density = log(2) - 0.5 * (df + 1) * log1p(t * t / df) - 0.5 * log(df) - log_beta(df / 2, 0.5);    /* of |T| at t */
+        /* of |T| at t */
+        double log_density =
+            log(2) - 0.5 * (df + 1) * log1p(t * t / df) - 0.5 * log(df) - log_beta(df / 2, 0.5);
         double next = u + error / exp(log_density + u - log(q));
         if (!(next > lo && next < hi)) next = 0.5 * (lo + hi);
         if (fabs(next - u) <= 2 * DBL_EPSILON) return exp(next);
@@ -109,9 +119,10 @@ double pl_student_quantile(double p, double df)
 
 /* ---- Wilcoxon's signed ranks ---- */
 
-#define EXACT_MOST 50                                         /* differences whose signs are counted one by one */
-#define EXACT_TIES 13                                         /* the same with ties or zeros */
-#define EXACT_SUMS (EXACT_MOST * (EXACT_MOST + 1) + 1)        /* of doubled ranks */
+/* differences whose signs are counted one by one */
+#define EXACT_MOST 50
+#define EXACT_TIES 13                                  /* the same with ties or zeros */
+#define EXACT_SUMS (EXACT_MOST * (EXACT_MOST + 1) + 1) /* of doubled ranks */
 
 static int by_size(const void *x, const void *y)
 {
@@ -119,10 +130,11 @@ static int by_size(const void *x, const void *y)
     return (a > b) - (a < b);
 }
 
-/* Of all 2^m choices of signs, twice the share whose positive ranks sum to at most, or at least, what was seen; ranks and sums doubled. */
+/* Of all 2^m choices of signs, twice the share whose positive ranks sum to at most, or at least, what was
+ * seen; ranks and sums doubled. */
 static double exact_p(const int *ranks, int m, int seen)
 {
-    double ways[EXACT_SUMS] = {1};    /* whole numbers up to 2^50: exact */
+    double ways[EXACT_SUMS] = {1}; /* whole numbers up to 2^50: exact */
     int top = 0;
     for (int i = 0; i < m; i++) {
         top += ranks[i];
@@ -143,12 +155,14 @@ double pl_wilcoxon_p(double *d, int64_t n)
     for (int64_t i = 0; i < n; i++)
         if (d[i] != 0) d[m++] = d[i];
     if (!n) return NAN;
-    if (!m) return 1;    /* no difference at all: nothing speaks against equality (scipy: 1 up to n = 13, NaN above) */
+    /* no difference at all: nothing speaks against equality (scipy: 1 up to n = 13, NaN above) */
+    if (!m) return 1;
     qsort(d, (size_t)m, sizeof *d, by_size);
-    double plus = 0, tie_term = 0;    /* plus: sum of the doubled ranks of positive differences */
+    double plus = 0, tie_term = 0; /* plus: sum of the doubled ranks of positive differences */
     for (int64_t i = 0, end; i < m; i = end) {
-        for (end = i + 1; end < m && fabs(d[end]) == fabs(d[i]); end++) {}
-        double size = (double)(end - i), rank = (double)(i + 1 + end);    /* twice the mean of i + 1 .. end */
+        for (end = i + 1; end < m && fabs(d[end]) == fabs(d[i]); end++) {
+        }
+        double size = (double)(end - i), rank = (double)(i + 1 + end); /* twice the mean of i + 1 .. end */
         ties += end - i > 1;
         tie_term += size * size * size - size;
         for (int64_t j = i; j < end; j++) {
@@ -163,7 +177,8 @@ double pl_wilcoxon_p(double *d, int64_t n)
 
 /* ---- samples and pairs ---- */
 
-/* Of x, or of x - y: the mean with one correction by the mean of what is left, and the sum of squares about it. */
+/* Of x, or of x - y: the mean with one correction by the mean of what is left, and the sum of squares about
+ * it. */
 static pl_sample measure(const double *x, const double *y, int64_t n)
 {
     pl_sample s = {n, NAN, NAN, NAN, NAN, NAN, NAN};
@@ -200,7 +215,8 @@ pl_sample pl_sample_measure(const double *x, int64_t n)
 pl_paired pl_paired_measure(const double *a, const double *b, int64_t n, double *work)
 {
     pl_sample d = measure(a, b, n);
-    pl_paired s = {.n = n, .mean_a = measure(a, NULL, n).mean, .mean_b = measure(b, NULL, n).mean, .mean_diff = d.mean};
+    pl_paired s = {
+        .n = n, .mean_a = measure(a, NULL, n).mean, .mean_b = measure(b, NULL, n).mean, .mean_diff = d.mean};
     s.sd_diff = d.sd;
     s.ci_lo = d.ci_lo;
     s.ci_hi = d.ci_hi;

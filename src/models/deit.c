@@ -1,8 +1,9 @@
-/* deit.c -- a vision transformer, forward and backward. tests/golden/vit.safetensors holds logits and gradients of the same in torch.
+/* deit.c -- a vision transformer, forward and backward. tests/golden/vit.safetensors holds logits and
+ * gradients of the same in torch.
  *
  *     X = [cls, W patches + b] + pos
- *     block:  X += attention(norm1(X))        X += mlp(norm2(X))           each branch left out for some images (stochastic depth)
- *     y = head(norm(X)[class token])
+ *     block:  X += attention(norm1(X))        X += mlp(norm2(X))           each branch left out for some
+ * images (stochastic depth) y = head(norm(X)[class token])
  *
  * Only the class tokens pass the last norm: nothing else reaches the head.
  *     ./polar train deit --data DIR
@@ -15,11 +16,12 @@
 #include "models/deit_impl.h"
 #include "nn/drop_path.h"
 
-/* ---- life ------------------------------------------------------------------------------------------ */
+/* ---- life --------------------------------------------------------------------------------------- */
 
 static void point(pl_deit *m)
 {
-    pl_arena weights = {.base = m->memory.weights}, gradients = {.base = m->memory.gradients}, activations = {.base = m->memory.activations};
+    pl_arena weights = {.base = m->memory.weights}, gradients = {.base = m->memory.gradients},
+             activations = {.base = m->memory.activations};
     pl_params_point(m->params, m->param_count, m->wide, m->shape.members, m->training, &weights, &gradients);
     pl_deit_point_activations(m, &activations, m->shape.batch);
 }
@@ -58,17 +60,20 @@ void pl_deit_set_drop(pl_deit *m, polar_queue *q, const uint64_t *seeds, uint64_
     m->drop_images = 0;
     if (!seeds || m->shape.drop_path <= 0) return;
     if (B < 1 || B > m->shape.batch) {
-        PL_QUEUE_FAIL(q, POLAR_E_ARG, "stochastic depth of %lld images in a model of at most %lld", (long long)B, (long long)m->shape.batch);
+        PL_QUEUE_FAIL(q, POLAR_E_ARG, "stochastic depth of %lld images in a model of at most %lld",
+                      (long long)B, (long long)m->shape.batch);
         return;
     }
     for (int64_t branch = 0; branch < 2 * depth; branch++)
         for (int64_t e = 0; e < E; e++)
-            for (int64_t i = 0; i < B; i++) pl_store_f64(m->factors, m->wide, n++, pl_drop_path_factor(seeds[e], step, branch, i, m->blocks[branch / 2].drop));
+            for (int64_t i = 0; i < B; i++)
+                pl_store_f64(m->factors, m->wide, n++,
+                             pl_drop_path_factor(seeds[e], step, branch, i, m->blocks[branch / 2].drop));
     polar_queue_upload(q, m->drop.data, m->factors, (size_t)n * polar_dtype_size(m->wide));
     m->drop_images = B;
 }
 
-/* ---- a block --------------------------------------------------------------------------------------- */
+/* ---- a block ------------------------------------------------------------------------------------ */
 
 /* A branch's factors, or none where nothing is left out. */
 static pl_mat factors(const pl_deit *m, const pl_deit_block *y, pl_mat s)
@@ -84,8 +89,10 @@ static void block_forward(pl_deit *m, pl_queue *q, pl_deit_block *y, pl_mat X)
     pl_mlp_forward(q, &y->mlp, y->X2, &y->mlp_kept, y->h2, y->X1, factors(m, y, y->s2));
 }
 
-/* dX += what comes through the norm, dh; what the branch in front of it, of factors s, is to get for it: dX, or dX in dh's place, in the format products want. */
-static pl_mat norm_backward(pl_queue *q, const pl_layer_norm *l, pl_mat dX, pl_mat dh, pl_mat X, pl_mat S, pl_mat s)
+/* dX += what comes through the norm, dh; what the branch in front of it, of factors s, is to get for it: dX,
+ * or dX in dh's place, in the format products want. */
+static pl_mat norm_backward(pl_queue *q, const pl_layer_norm *l, pl_mat dX, pl_mat dh, pl_mat X, pl_mat S,
+                            pl_mat s)
 {
     pl_mat none = {0};
     int low = dX.dtype != dh.dtype && !s.data;
@@ -93,7 +100,8 @@ static pl_mat norm_backward(pl_queue *q, const pl_layer_norm *l, pl_mat dX, pl_m
     return low ? dh : dX;
 }
 
-/* dX: the stream's gradient after block l, replaced by the one before it; dY and the result: those for the branches (norm_backward). */
+/* dX: the stream's gradient after block l, replaced by the one before it; dY and the result: those for the
+ * branches (norm_backward). */
 static pl_mat block_backward(pl_deit *m, pl_queue *q, int64_t l, pl_mat dX, pl_mat dh, pl_mat dY)
 {
     const pl_deit_block *y = &m->blocks[l], *before = l ? y - 1 : NULL;
@@ -106,17 +114,23 @@ static pl_mat block_backward(pl_deit *m, pl_queue *q, int64_t l, pl_mat dX, pl_m
     return dX;
 }
 
-/* ---- the model ------------------------------------------------------------------------------------- */
+/* ---- the model ---------------------------------------------------------------------------------- */
 
 static polar_status check_input(const pl_deit *m, const pl_mat *x)
 {
     const pl_deit_shape *s = &m->shape;
-    PL_NEED(x->data && x->rows == 3 * s->image && x->cols == s->image && x->rs == s->image && (x->batch <= 1 || x->bs == 3 * s->image * s->image), POLAR_E_SHAPE,
-            "a vision transformer for %lld x %lld pixels wants packed images (images, %lld, %lld), got %lldx%lldx%lld", (long long)s->image, (long long)s->image,
-            (long long)(3 * s->image), (long long)s->image, (long long)x->batch, (long long)x->rows, (long long)x->cols);
+    PL_NEED(x->data && x->rows == 3 * s->image && x->cols == s->image && x->rs == s->image &&
+                (x->batch <= 1 || x->bs == 3 * s->image * s->image),
+            POLAR_E_SHAPE,
+            "a vision transformer for %lld x %lld pixels wants packed images (images, %lld, %lld), got "
+            "%lldx%lldx%lld",
+            (long long)s->image, (long long)s->image, (long long)(3 * s->image), (long long)s->image,
+            (long long)x->batch, (long long)x->rows, (long long)x->cols);
     PL_NEED(x->batch > 0 && x->batch % s->members == 0 && x->batch / s->members <= s->batch, POLAR_E_SHAPE,
-            "%lld images for %lld members of at most %lld each: every member gets the same number", (long long)x->batch, (long long)s->members, (long long)s->batch);
-    PL_NEED(!m->drop_images || m->drop_images == x->batch / s->members, POLAR_E_STATE, "stochastic depth was drawn for %lld images per member, the forward has %lld",
+            "%lld images for %lld members of at most %lld each: every member gets the same number",
+            (long long)x->batch, (long long)s->members, (long long)s->batch);
+    PL_NEED(!m->drop_images || m->drop_images == x->batch / s->members, POLAR_E_STATE,
+            "stochastic depth was drawn for %lld images per member, the forward has %lld",
             (long long)m->drop_images, (long long)(x->batch / s->members));
     return POLAR_OK;
 }
@@ -132,7 +146,9 @@ static pl_mat class_tokens(const pl_deit *m, pl_mat X)
 /* Mixed precision: all weights, rounded for products, in one pass. */
 static void round_weights(pl_deit *m, pl_queue *q)
 {
-    if (m->low.data) PL_CALL(copy, q, .Y = m->low, .X = pl_mat_dense(m->memory.weights, m->wide, 1, m->low.rows, m->low.cols));
+    if (m->low.data)
+        PL_CALL(copy, q, .Y = m->low,
+                .X = pl_mat_dense(m->memory.weights, m->wide, 1, m->low.rows, m->low.cols));
 }
 
 pl_mat pl_deit_forward(pl_deit *m, polar_queue *q, pl_mat x)
@@ -147,9 +163,11 @@ pl_mat pl_deit_forward(pl_deit *m, polar_queue *q, pl_mat x)
     pl_deit_point_activations(m, &a, m->B);
     round_weights(m, q);
     pl_patch_embed_forward(q, &m->embed, m->X0, m->P, x, m->B);
-    for (int64_t l = 0; l < m->shape.depth; l++) block_forward(m, q, &m->blocks[l], l ? m->blocks[l - 1].X2 : m->X0);
+    for (int64_t l = 0; l < m->shape.depth; l++)
+        block_forward(m, q, &m->blocks[l], l ? m->blocks[l - 1].X2 : m->X0);
     pl_layer_norm_forward(q, &m->norm, m->h, m->S, class_tokens(m, m->blocks[m->shape.depth - 1].X2));
-    PL_CALL(gemm, q, .C = m->logits, .A = m->h, .B = m->head.weight->W, .tb = 1, .alpha = 1);    /* in the wide format: it is little work */
+    /* in the wide format: it is little work */
+    PL_CALL(gemm, q, .C = m->logits, .A = m->h, .B = m->head.weight->W, .tb = 1, .alpha = 1);
     PL_CALL(bias_act, q, .Y = m->logits, .X = m->logits, .b = m->head.bias->W, .act = PL_ACT_NONE);
     return m->logits;
 }
@@ -157,27 +175,33 @@ pl_mat pl_deit_forward(pl_deit *m, polar_queue *q, pl_mat x)
 void pl_deit_backward(pl_deit *m, polar_queue *q, pl_mat dlogits)
 {
     if (!m->training || !m->B) {
-        PL_QUEUE_FAIL(q, POLAR_E_STATE, m->training ? "the backward of a vision transformer before its forward"
-                                                    : "a vision transformer made without gradients (training 0) has no backward");
+        PL_QUEUE_FAIL(q, POLAR_E_STATE,
+                      m->training
+                          ? "the backward of a vision transformer before its forward"
+                          : "a vision transformer made without gradients (training 0) has no backward");
         return;
     }
     pl_scratch_mark mark = pl_scratch_begin(q);
     int64_t E = m->shape.members, C = m->shape.width;
-    pl_mat none = {0}, X = m->blocks[m->shape.depth - 1].X2, dX = pl_scratch_mat(q, m->wide, E, m->B * m->tokens, C), dY = dX;
-    pl_mat dclass = pl_scratch_mat(q, m->wide, E, m->B, C), dh = pl_scratch_mat(q, m->shape.dtype, E, m->B * m->tokens, C);
+    pl_mat none = {0}, X = m->blocks[m->shape.depth - 1].X2,
+           dX = pl_scratch_mat(q, m->wide, E, m->B * m->tokens, C), dY = dX;
+    pl_mat dclass = pl_scratch_mat(q, m->wide, E, m->B, C),
+           dh = pl_scratch_mat(q, m->shape.dtype, E, m->B * m->tokens, C);
     PL_CALL(gemm, q, .C = m->head.weight->G, .A = dlogits, .B = m->h, .ta = 1, .alpha = 1);
     PL_CALL(row_sum, q, .Y = m->head.bias->G, .X = dlogits, .alpha = 1);
     PL_CALL(gemm, q, .C = dclass, .A = dlogits, .B = m->head.weight->W, .alpha = 1);
-    PL_CALL(axpby, q, .Y = dX, .X = X, .alpha = 0);                             /* zero, or NaN where the stream is not finite any more */
+    /* zero, or NaN where the stream is not finite any more */
+    PL_CALL(axpby, q, .Y = dX, .X = X, .alpha = 0);
     pl_layer_norm_backward(q, &m->norm, class_tokens(m, dX), none, none, class_tokens(m, X), m->S, dclass);
     for (int64_t l = m->shape.depth - 1; l >= 0; l--) dY = block_backward(m, q, l, dX, dh, dY);
     pl_patch_embed_backward(q, &m->embed, dX, m->P, m->B);
     pl_scratch_end(q, mark);
 }
 
-/* ---- cost ------------------------------------------------------------------------------------------ */
+/* ---- cost --------------------------------------------------------------------------------------- */
 
-polar_status pl_deit_cost(polar_cost *step, pl_model_bytes *memory, polar_device *dev, const pl_deit_shape *shape, int training)
+polar_status pl_deit_cost(polar_cost *step, pl_model_bytes *memory, polar_device *dev,
+                          const pl_deit_shape *shape, int training)
 {
     pl_deit *m;
     pl_queue *q = NULL;
@@ -190,7 +214,8 @@ polar_status pl_deit_cost(polar_cost *step, pl_model_bytes *memory, polar_device
         if (training && shape->drop_path > 0) m->drop_images = shape->batch;
         pl_mat x = pl_mat_dense(rest, m->wide, shape->members * shape->batch, 3 * shape->image, shape->image);
         pl_mat logits = pl_deit_forward(m, q, x);
-        pl_mat dlogits = pl_mat_dense(rest + pl_mat_bytes(&x), m->wide, logits.batch, logits.rows, logits.cols);
+        pl_mat dlogits =
+            pl_mat_dense(rest + pl_mat_bytes(&x), m->wide, logits.batch, logits.rows, logits.cols);
         if (training) pl_deit_backward(m, q, dlogits);
         st = polar_queue_dry_end(q, step);
     }

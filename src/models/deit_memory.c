@@ -1,24 +1,28 @@
 /* deit_memory.c -- where the arrays of a vision transformer lie, and the making of one.
  *
- * Three pieces of device memory: weights, gradients, activations, each measured, committed once, then pointed at by the function that measured. Activations are pointed
- * at anew for each forward's B, inside the same piece; before them lie the rounded weights and the factors of stochastic depth, which do not move.
+ * Three pieces of device memory: weights, gradients, activations, each measured, committed once, then pointed
+ * at by the function that measured. Activations are pointed at anew for each forward's B, inside the same
+ * piece; before them lie the rounded weights and the factors of stochastic depth, which do not move.
  */
 #include "base/alloc.h"
 #include "device/queue.h"
 #include "models/deit_impl.h"
 
-#define LOW_COLS 64    /* floats in PL_ARENA_ALIGN bytes: the rounded weights are seen as rows of so many */
+#define LOW_COLS 64 /* floats in PL_ARENA_ALIGN bytes: the rounded weights are seen as rows of so many */
 
-/* ---- memory ---------------------------------------------------------------------------------------- */
+/* ---- memory ------------------------------------------------------------------------------------- */
 
-/* The weights' piece once more, in bf16: each array lies as far from the beginning, counted in numbers, as in f32. */
+/* The weights' piece once more, in bf16: each array lies as far from the beginning, counted in numbers, as in
+ * f32. */
 static void point_low(pl_deit *m, pl_arena *a)
 {
     if (m->wide == m->shape.dtype) return;
-    m->low = pl_arena_mat(a, m->shape.dtype, 1, (int64_t)(m->memory.bytes.weights / PL_ARENA_ALIGN), LOW_COLS);
+    m->low =
+        pl_arena_mat(a, m->shape.dtype, 1, (int64_t)(m->memory.bytes.weights / PL_ARENA_ALIGN), LOW_COLS);
     for (int64_t i = 0; m->low.data && i < m->param_count; i++) {
         pl_param *p = &m->params[i];
-        p->low = pl_mat_dense((char *)m->low.data + ((char *)p->W.data - m->memory.weights) / 2, m->shape.dtype, p->W.batch, p->rows, p->cols);
+        p->low = pl_mat_dense((char *)m->low.data + ((char *)p->W.data - m->memory.weights) / 2,
+                              m->shape.dtype, p->W.batch, p->rows, p->cols);
     }
 }
 
@@ -80,11 +84,12 @@ static void measure(pl_deit *m)
     m->memory.bytes.activations = activations.used;
 }
 
-/* ---- making ---------------------------------------------------------------------------------------- */
+/* ---- making ------------------------------------------------------------------------------------- */
 
 static polar_status check_size(const char *what, int64_t n, int64_t most)
 {
-    PL_NEED(n >= 1 && n <= most, POLAR_E_ARG, "a vision transformer of %lld %s: from 1 to %lld can be had", (long long)n, what, (long long)most);
+    PL_NEED(n >= 1 && n <= most, POLAR_E_ARG, "a vision transformer of %lld %s: from 1 to %lld can be had",
+            (long long)n, what, (long long)most);
     return POLAR_OK;
 }
 
@@ -98,17 +103,31 @@ static polar_status check_shape(const pl_deit_shape *s)
     PL_TRY(check_size("blocks", s->depth, 1 << 10));
     PL_TRY(check_size("heads", s->heads, 1 << 10));
     PL_TRY(check_size("classes", s->classes, 1 << 20));
-    PL_NEED(s->image % s->patch == 0, POLAR_E_SHAPE, "images of %lld pixels do not fall into patches of %lld", (long long)s->image, (long long)s->patch);
-    PL_NEED(s->width % s->heads == 0, POLAR_E_SHAPE, "%lld channels do not fall into %lld heads", (long long)s->width, (long long)s->heads);
+    PL_NEED(s->image % s->patch == 0, POLAR_E_SHAPE, "images of %lld pixels do not fall into patches of %lld",
+            (long long)s->image, (long long)s->patch);
+    PL_NEED(s->width % s->heads == 0, POLAR_E_SHAPE, "%lld channels do not fall into %lld heads",
+            (long long)s->width, (long long)s->heads);
     PL_NEED(s->mlp_ratio > 0 && s->mlp_ratio <= 64 && (double)s->width * s->mlp_ratio >= 1, POLAR_E_ARG,
-            "mlp_ratio is %g; it makes of %lld channels the hidden ones, at least one and at most 64 times as many", s->mlp_ratio, (long long)s->width);
-    PL_NEED(s->drop_path >= 0 && s->drop_path < 1, POLAR_E_ARG, "drop_path is %g: a probability below 1", s->drop_path);
-    PL_NEED(s->dtype >= 0 && s->dtype < POLAR_DTYPE_COUNT, POLAR_E_DTYPE, "a vision transformer in format %d: f64, f32 and bf16 (mixed) can be had", (int)s->dtype);
+            "mlp_ratio is %g; it makes of %lld channels the hidden ones, at least one and at most 64 times "
+            "as many",
+            s->mlp_ratio, (long long)s->width);
+    PL_NEED(s->drop_path >= 0 && s->drop_path < 1, POLAR_E_ARG, "drop_path is %g: a probability below 1",
+            s->drop_path);
+    PL_NEED(s->dtype >= 0 && s->dtype < POLAR_DTYPE_COUNT, POLAR_E_DTYPE,
+            "a vision transformer in format %d: f64, f32 and bf16 (mixed) can be had", (int)s->dtype);
     double side = (double)s->image / (double)s->patch, T = side * side + 1, C = (double)s->width;
-    double row = C * (32 + 4 * s->mlp_ratio) * (double)s->depth + 3 * (double)s->patch * (double)s->patch + (double)s->heads * (double)s->depth;
-    double largest = (double)s->members * ((double)s->batch * (T * row + (double)s->classes) + C * C * (8 + 4 * s->mlp_ratio) * (double)s->depth) * 8;    /* more than it takes */
-    PL_NEED(largest < 0x1p50, POLAR_E_SHAPE, "a vision transformer of %lld x %lld images of %lld pixels, patches of %lld, %lld channels and %lld blocks does not fit any memory",
-            (long long)s->members, (long long)s->batch, (long long)s->image, (long long)s->patch, (long long)s->width, (long long)s->depth);
+    double row = C * (32 + 4 * s->mlp_ratio) * (double)s->depth + 3 * (double)s->patch * (double)s->patch +
+                 (double)s->heads * (double)s->depth;
+    /* more than it takes */
+    double largest = (double)s->members *
+                     ((double)s->batch * (T * row + (double)s->classes) +
+                      C * C * (8 + 4 * s->mlp_ratio) * (double)s->depth) *
+                     8;
+    PL_NEED(largest < 0x1p50, POLAR_E_SHAPE,
+            "a vision transformer of %lld x %lld images of %lld pixels, patches of %lld, %lld channels and "
+            "%lld blocks does not fit any memory",
+            (long long)s->members, (long long)s->batch, (long long)s->image, (long long)s->patch,
+            (long long)s->width, (long long)s->depth);
     return POLAR_OK;
 }
 

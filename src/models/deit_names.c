@@ -1,10 +1,11 @@
-/* deit_names.c -- the arrays of a vision transformer: timm's names, shapes and order. They are the checkpoint's keys. */
+/* deit_names.c -- the arrays of a vision transformer: timm's names, shapes and order. They are the
+ * checkpoint's keys. */
 #include <stdio.h>
 
 #include "models/deit_impl.h"
 #include "nn/drop_path.h"
 
-#define PARAMS_AROUND    8     /* tokens, patches, the last norm, the head */
+#define PARAMS_AROUND    8 /* tokens, patches, the last norm, the head */
 #define PARAMS_PER_BLOCK 12
 #define NORM_EPS         1e-6
 
@@ -30,7 +31,8 @@ static pl_layer_norm norm(pl_deit *m, int64_t block, const char *weight, const c
     return l;
 }
 
-static pl_linear linear(pl_deit *m, int64_t block, const char *weight, const char *bias, int64_t out, int64_t in, int64_t act)
+static pl_linear linear(pl_deit *m, int64_t block, const char *weight, const char *bias, int64_t out,
+                        int64_t in, int64_t act)
 {
     pl_linear l = {.act = act};
     l.weight = add(m, block, weight, 2, out, in);
@@ -44,7 +46,8 @@ void pl_deit_list(pl_deit *m)
     m->embed.patch = p;
     m->embed.cls = add(m, -1, "cls_token", 3, 1, C);
     m->embed.pos = add(m, -1, "pos_embed", 3, m->tokens, C);
-    pl_param *w = add(m, -1, "patch_embed.proj.weight", 4, C, 3 * p * p), *b = add(m, -1, "patch_embed.proj.bias", 1, 1, C);
+    pl_param *w = add(m, -1, "patch_embed.proj.weight", 4, C, 3 * p * p),
+             *b = add(m, -1, "patch_embed.proj.bias", 1, 1, C);
     w->shape[0] = C, w->shape[1] = 3, w->shape[2] = w->shape[3] = p;
     w->fan_in = b->fan_in = 3 * p * p;
     m->embed.proj = (pl_linear){.weight = w, .bias = b};

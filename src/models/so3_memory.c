@@ -1,7 +1,8 @@
 /* so3_memory.c -- the parameter list of the SO(3) model, and where its arrays lie.
  *
- * Names and order are the reference's; they are the checkpoint's keys. Three pieces of device memory: weights, gradients, activations, each measured, committed
- * once, then pointed at by the function that measured. Activations are pointed at anew for each forward's B, inside the same piece.
+ * Names and order are the reference's; they are the checkpoint's keys. Three pieces of device memory:
+ * weights, gradients, activations, each measured, committed once, then pointed at by the function that
+ * measured. Activations are pointed at anew for each forward's B, inside the same piece.
  */
 #include <math.h>
 #include <stdio.h>
@@ -18,9 +19,10 @@ static int64_t dots(int64_t h)
     return h * (h + 1) / 2;
 }
 
-/* ---- the list -------------------------------------------------------------------------------------- */
+/* ---- the list ----------------------------------------------------------------------------------- */
 
-static const pl_param *add(pl_so3 *m, int64_t layer, const char *name, int ndim, int64_t rows, int64_t cols, int64_t fan_in)
+static const pl_param *add(pl_so3 *m, int64_t layer, const char *name, int ndim, int64_t rows, int64_t cols,
+                           int64_t fan_in)
 {
     pl_param *p = &m->params[m->param_count++];
     *p = (pl_param){.ndim = ndim, .rows = rows, .cols = cols, .fan_in = fan_in};
@@ -56,7 +58,7 @@ static void list_params(pl_so3 *m)
     m->read2.bias = add(m, -1, "readout.2.bias", 1, 1, 1, h);
 }
 
-/* ---- memory ---------------------------------------------------------------------------------------- */
+/* ---- memory ------------------------------------------------------------------------------------- */
 
 void pl_so3_point_activations(pl_so3 *m, pl_arena *a, int64_t B)
 {
@@ -76,7 +78,7 @@ void pl_so3_point_activations(pl_so3 *m, pl_arena *a, int64_t B)
         if (m->training || l < 2) {
             y->s = pl_arena_mat(a, t, E, n, h);
             y->v = pl_arena_mat(a, t, E, 3 * n, h);
-        } else y->s = y[-2].s, y->v = y[-2].v;    /* input and output by turns */
+        } else y->s = y[-2].s, y->v = y[-2].v; /* input and output by turns */
     }
     m->pooled = pl_arena_mat(a, t, E, B, 2 * h);
     m->U = pl_arena_mat(a, t, E, B, h);
@@ -87,16 +89,18 @@ void pl_so3_point_activations(pl_so3 *m, pl_arena *a, int64_t B)
 static void measure(pl_so3 *m)
 {
     pl_arena weights = {0}, gradients = {0}, activations = {0};
-    pl_params_point(m->params, m->param_count, m->shape.dtype, m->shape.members, m->training, &weights, &gradients);
+    pl_params_point(m->params, m->param_count, m->shape.dtype, m->shape.members, m->training, &weights,
+                    &gradients);
     pl_so3_point_activations(m, &activations, m->shape.batch);
     m->memory.bytes = (pl_model_bytes){weights.used, gradients.used, activations.used};
 }
 
-/* ---- making ---------------------------------------------------------------------------------------- */
+/* ---- making ------------------------------------------------------------------------------------- */
 
 static polar_status check_size(const char *what, int64_t n, int64_t most)
 {
-    PL_NEED(n >= 1 && n <= most, POLAR_E_ARG, "an SO(3) model of %lld %s: from 1 to %lld can be had", (long long)n, what, (long long)most);
+    PL_NEED(n >= 1 && n <= most, POLAR_E_ARG, "an SO(3) model of %lld %s: from 1 to %lld can be had",
+            (long long)n, what, (long long)most);
     return POLAR_OK;
 }
 
@@ -107,12 +111,16 @@ static polar_status check_shape(const pl_so3_shape *s)
     PL_TRY(check_size("points", s->points, 1 << 14));
     PL_TRY(check_size("channels", s->width, 1 << 12));
     PL_TRY(check_size("layers", s->layers, 1 << 10));
-    PL_NEED(s->dtype == POLAR_DTYPE_F32 || s->dtype == POLAR_DTYPE_F64, POLAR_E_DTYPE, "an SO(3) model computes in f32 or f64, not in %s", polar_dtype_name(s->dtype));
-    PL_NEED(s->eps >= 0x1p-126 && s->eps <= 0x1p126, POLAR_E_ARG, "eps under the square roots is %g; it must be positive and finite in f32", s->eps);
+    PL_NEED(s->dtype == POLAR_DTYPE_F32 || s->dtype == POLAR_DTYPE_F64, POLAR_E_DTYPE,
+            "an SO(3) model computes in f32 or f64, not in %s", polar_dtype_name(s->dtype));
+    PL_NEED(s->eps >= 0x1p-126 && s->eps <= 0x1p126, POLAR_E_ARG,
+            "eps under the square roots is %g; it must be positive and finite in f32", s->eps);
     double E = (double)s->members, N = (double)s->points, h = (double)s->width, clouds = E * (double)s->batch;
-    double largest = clouds * N * (N + 2 * h * (h + 16)) * (double)s->layers * 8;    /* more than the activations take */
-    PL_NEED(largest < 0x1p50, POLAR_E_SHAPE, "an SO(3) model of %lld x %lld clouds of %lld points and %lld channels does not fit any memory", (long long)s->members,
-            (long long)s->batch, (long long)s->points, (long long)s->width);
+    /* more than the activations take */
+    double largest = clouds * N * (N + 2 * h * (h + 16)) * (double)s->layers * 8;
+    PL_NEED(largest < 0x1p50, POLAR_E_SHAPE,
+            "an SO(3) model of %lld x %lld clouds of %lld points and %lld channels does not fit any memory",
+            (long long)s->members, (long long)s->batch, (long long)s->points, (long long)s->width);
     return POLAR_OK;
 }
 

@@ -1,4 +1,5 @@
-/* arena.h -- one piece of device memory with matrices laid over it: measured, committed once, then pointed at by the same function (STYLE, rule 9).
+/* arena.h -- one piece of device memory with matrices laid over it: measured, committed once, then pointed at
+ * by the same function (STYLE, rule 9).
  *
  *     static void net_point(net *n, pl_arena *a) { n->W = pl_arena_mat(a, dtype, E, rows, cols);  ... }
  *
@@ -13,8 +14,8 @@
 #define PL_ARENA_ALIGN ((size_t)256)
 
 typedef struct pl_arena {
-    char  *base;    /* NULL while measuring */
-    size_t used;    /* bytes so far */
+    char *base;  /* NULL while measuring */
+    size_t used; /* bytes so far */
 } pl_arena;
 
 /* The next packed matrix of the arena; without data while measuring. */

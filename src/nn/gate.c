@@ -12,8 +12,10 @@ void pl_gate_forward(pl_queue *q, const pl_gate *l, pl_mat Y, pl_mat V, pl_mat Z
 void pl_gate_backward(pl_queue *q, const pl_gate *l, pl_mat dV, pl_mat V, pl_mat dY)
 {
     pl_scratch_mark mark = pl_scratch_begin(q);
-    pl_mat T = pl_scratch_mat(q, V.dtype, V.batch, V.rows / 3, V.cols), TR = pl_scratch_mat(q, V.dtype, V.batch, V.rows / 3, V.cols);
-    PL_CALL(vec_gate_back, q, .dV = dV, .T = T, .TR = TR, .V = V, .g = l->weight->W, .b = l->bias->W, .dY = dY, .eps = l->eps);
+    pl_mat T = pl_scratch_mat(q, V.dtype, V.batch, V.rows / 3, V.cols),
+           TR = pl_scratch_mat(q, V.dtype, V.batch, V.rows / 3, V.cols);
+    PL_CALL(vec_gate_back, q, .dV = dV, .T = T, .TR = TR, .V = V, .g = l->weight->W, .b = l->bias->W,
+            .dY = dY, .eps = l->eps);
     PL_CALL(row_sum, q, .Y = l->weight->G, .X = TR, .alpha = 1);
     PL_CALL(row_sum, q, .Y = l->bias->G, .X = T, .alpha = 1);
     pl_scratch_end(q, mark);

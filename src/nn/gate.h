@@ -1,4 +1,5 @@
-/* gate.h -- the norm gate on vectors: a vector keeps its direction, its length decides how much of it passes. */
+/* gate.h -- the norm gate on vectors: a vector keeps its direction, its length decides how much of it passes.
+ */
 #ifndef PL_NN_GATE_H
 #define PL_NN_GATE_H
 
@@ -6,12 +7,14 @@
 #include "nn/param.h"
 
 typedef struct pl_gate {
-    const pl_param *weight, *bias;    /* (E, 1, h): g and b */
-    double          eps;
+    const pl_param *weight, *bias; /* (E, 1, h): g and b */
+    double eps;
 } pl_gate;
 
-/* V, Y (E, 3 r, h): the three components of r vectors per channel in consecutive rows. Y = V sigmoid(g |V| + b) + Z; Z or none. */
+/* V, Y (E, 3 r, h): the three components of r vectors per channel in consecutive rows. Y = V sigmoid(g |V| +
+ * b) + Z; Z or none. */
 void pl_gate_forward(pl_queue *q, const pl_gate *l, pl_mat Y, pl_mat V, pl_mat Z);
-void pl_gate_backward(pl_queue *q, const pl_gate *l, pl_mat dV, pl_mat V, pl_mat dY);    /* overwrites dV (which may be dY) and the gradients of g and b */
+/* overwrites dV (which may be dY) and the gradients of g and b */
+void pl_gate_backward(pl_queue *q, const pl_gate *l, pl_mat dV, pl_mat V, pl_mat dY);
 
 #endif

@@ -9,7 +9,9 @@ void pl_layer_norm_forward(pl_queue *q, const pl_layer_norm *l, pl_mat Y, pl_mat
     PL_CALL(layernorm, q, .Y = Y, .S = S, .X = X, .g = l->weight->W, .b = l->bias->W, .eps = l->eps);
 }
 
-void pl_layer_norm_backward(pl_queue *q, const pl_layer_norm *l, pl_mat dX, pl_mat dL, pl_mat Z, pl_mat X, pl_mat S, pl_mat dY)
+void pl_layer_norm_backward(pl_queue *q, const pl_layer_norm *l, pl_mat dX, pl_mat dL, pl_mat Z, pl_mat X,
+                            pl_mat S, pl_mat dY)
 {
-    PL_CALL(layernorm_back, q, .dX = dX, .dg = l->weight->G, .db = l->bias->G, .dL = dL, .X = X, .S = S, .g = l->weight->W, .dY = dY, .Z = Z);
+    PL_CALL(layernorm_back, q, .dX = dX, .dg = l->weight->G, .db = l->bias->G, .dL = dL, .X = X, .S = S,
+            .g = l->weight->W, .dY = dY, .Z = Z);
 }

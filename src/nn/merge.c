@@ -9,7 +9,8 @@ void pl_merge_forward(pl_queue *q, const pl_linear *l, pl_mat Y, pl_mat U, pl_ma
     pl_linear_forward(q, l, Y, U, cat);
 }
 
-void pl_merge_backward(pl_queue *q, const pl_linear *l, pl_mat dcat, pl_mat dv, pl_mat dY, pl_mat U, pl_mat cat, pl_mat v, int64_t groups)
+void pl_merge_backward(pl_queue *q, const pl_linear *l, pl_mat dcat, pl_mat dv, pl_mat dY, pl_mat U,
+                       pl_mat cat, pl_mat v, int64_t groups)
 {
     pl_linear_backward(q, l, dcat, (pl_mat){0}, dY, U, cat, groups);
     PL_CALL(vec_dots_back, q, .dV = dv, .V = v, .dQ = pl_view_cols(dcat, v.cols, dcat.cols - v.cols));

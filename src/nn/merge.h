@@ -2,7 +2,8 @@
  *
  *     Y = act(W [s, dots] + b),   dots_ab = <v_a, v_b> for channels a <= b     nd = h (h + 1) / 2 of them
  *
- * The layer's input [s, dots] is one array (E, r, h + nd): who makes the scalars writes them into its left part, the merge fills the right one.
+ * The layer's input [s, dots] is one array (E, r, h + nd): who makes the scalars writes them into its left
+ * part, the merge fills the right one.
  */
 #ifndef PL_NN_MERGE_H
 #define PL_NN_MERGE_H
@@ -13,6 +14,7 @@
 void pl_merge_forward(pl_queue *q, const pl_linear *l, pl_mat Y, pl_mat U, pl_mat cat, pl_mat v);
 
 /* dcat = the gradient of [s, dots], and dv += what comes through the dots. */
-void pl_merge_backward(pl_queue *q, const pl_linear *l, pl_mat dcat, pl_mat dv, pl_mat dY, pl_mat U, pl_mat cat, pl_mat v, int64_t groups);
+void pl_merge_backward(pl_queue *q, const pl_linear *l, pl_mat dcat, pl_mat dv, pl_mat dY, pl_mat U,
+                       pl_mat cat, pl_mat v, int64_t groups);
 
 #endif

@@ -1,9 +1,10 @@
-/* model_memory.c -- the three pieces of a model's device memory, its parameters' places in them, their initial values. */
+/* model_memory.c -- the three pieces of a model's device memory, its parameters' places in them, their
+ * initial values. */
 #include "nn/model_memory.h"
 
 #include "base/alloc.h"
 
-#define DRY_BASE ((uintptr_t)1 << 52)    /* far from any memory, and from a dry run's scratch */
+#define DRY_BASE ((uintptr_t)1 << 52) /* far from any memory, and from a dry run's scratch */
 
 static polar_status commit(polar_device *dev, char **out, size_t bytes)
 {
@@ -38,15 +39,18 @@ void pl_model_memory_release(pl_model_memory *m, polar_device *dev)
     m->weights = m->gradients = m->activations = NULL;
 }
 
-void pl_params_point(pl_param *params, int64_t count, polar_dtype dtype, int64_t members, int training, pl_arena *weights, pl_arena *gradients)
+void pl_params_point(pl_param *params, int64_t count, polar_dtype dtype, int64_t members, int training,
+                     pl_arena *weights, pl_arena *gradients)
 {
     for (pl_param *p = params; p < params + count; p++) {
         p->W = pl_arena_mat(weights, dtype, members, p->rows, p->cols);
-        p->G = training ? pl_arena_mat(gradients, dtype, members, p->rows, p->cols) : pl_mat_dense(NULL, dtype, members, p->rows, p->cols);
+        p->G = training ? pl_arena_mat(gradients, dtype, members, p->rows, p->cols)
+                        : pl_mat_dense(NULL, dtype, members, p->rows, p->cols);
     }
 }
 
-polar_status pl_params_draw(const pl_param *params, int64_t count, polar_queue *q, const uint64_t *seeds, pl_param_initial initial)
+polar_status pl_params_draw(const pl_param *params, int64_t count, polar_queue *q, const uint64_t *seeds,
+                            pl_param_initial initial)
 {
     polar_status st = POLAR_OK;
     int64_t most = 0, members = count ? params[0].W.batch : 0;

@@ -4,11 +4,13 @@
 void pl_residual_forward(pl_queue *q, const pl_linear *l, pl_mat Y, pl_mat X, pl_mat Z, pl_mat s)
 {
     if (!s.data && pl_queue_has(q, PL_OP_gemm_act)) {
-        PL_CALL(gemm_act, q, .Y = Y, .A = X, .B = pl_param_factor(l->weight), .tb = 1, .D = Z, .b = l->bias->W, .act = PL_ACT_NONE);
+        PL_CALL(gemm_act, q, .Y = Y, .A = X, .B = pl_param_factor(l->weight), .tb = 1, .D = Z,
+                .b = l->bias->W, .act = PL_ACT_NONE);
         return;
     }
-    if (!s.data) {    /* the product is added as it leaves its sum */
-        PL_CALL(gemm, q, .C = Y, .A = X, .B = pl_param_factor(l->weight), .tb = 1, .alpha = 1, .D = Z, .beta = 1);
+    if (!s.data) { /* the product is added as it leaves its sum */
+        PL_CALL(gemm, q, .C = Y, .A = X, .B = pl_param_factor(l->weight), .tb = 1, .alpha = 1, .D = Z,
+                .beta = 1);
         PL_CALL(bias_act, q, .Y = Y, .X = Y, .b = l->bias->W, .act = PL_ACT_NONE);
         return;
     }
@@ -19,7 +21,8 @@ void pl_residual_forward(pl_queue *q, const pl_linear *l, pl_mat Y, pl_mat X, pl
     pl_scratch_end(q, mark);
 }
 
-void pl_residual_backward(pl_queue *q, const pl_linear *l, pl_mat dX, pl_mat F, pl_mat dY, pl_mat X, pl_mat s, int64_t groups)
+void pl_residual_backward(pl_queue *q, const pl_linear *l, pl_mat dX, pl_mat F, pl_mat dY, pl_mat X, pl_mat s,
+                          int64_t groups)
 {
     pl_scratch_mark mark = pl_scratch_begin(q);
     pl_mat none = {0}, dU = dY;
@@ -29,6 +32,7 @@ void pl_residual_backward(pl_queue *q, const pl_linear *l, pl_mat dX, pl_mat F, 
         else PL_CALL(copy, q, .Y = dU, .X = dY);
     }
     pl_linear_backward(q, l, F.data ? none : dX, none, dU, none, X, groups);
-    if (F.data) PL_CALL(gemm_act, q, .Y = dX, .A = dU, .B = pl_param_factor(l->weight), .F = F, .act = PL_ACT_NONE);
+    if (F.data)
+        PL_CALL(gemm_act, q, .Y = dX, .A = dU, .B = pl_param_factor(l->weight), .F = F, .act = PL_ACT_NONE);
     pl_scratch_end(q, mark);
 }

@@ -1,16 +1,25 @@
-/* entries_0_1.c -- what programs compiled against version 0.1 call: functions whose structs may have grown since.
+/* entries_0_1.c -- what programs compiled against version 0.1 call: functions whose structs may have grown
+ * since.
  *
- * The headers of today call polar_..._sized with the sizes of today; those of 0.1 had none to give. Structs grow at their
- * tails only, so the sizes of then are all that is needed. Nothing here may change while libpolar.so.0 is the name.
+ * The headers of today call polar_..._sized with the sizes of today; those of 0.1 had none to give. Structs
+ * grow at their tails only, so the sizes of then are all that is needed. Nothing here may change while
+ * libpolar.so.0 is the name.
  */
 #define POLAR_ENTRIES_OF_0_1
 #include "optim/optim_layout.h"
 
 static const polar_optim_layout layout_0_1 = {
-    sizeof(polar_optim_layout), PL_MAP_OPTS_0_1, PL_RULE_0_1, PL_SCHEDULE_0_1, PL_PARAM_0_1, PL_OPTIM_OPTS_0_1, 0,
+    sizeof(polar_optim_layout),
+    PL_MAP_OPTS_0_1,
+    PL_RULE_0_1,
+    PL_SCHEDULE_0_1,
+    PL_PARAM_0_1,
+    PL_OPTIM_OPTS_0_1,
+    0,
 };
 
-/* What libpolar.so 0.1 had on 64-bit machines, as numbers: a field put in front of another's end is found here. */
+/* What libpolar.so 0.1 had on 64-bit machines, as numbers: a field put in front of another's end is found
+ * here. */
 #define LP64 (sizeof(void *) == 8)
 _Static_assert(!LP64 || PL_MAP_OPTS_0_1 == 40, "polar_map_opts of 0.1");
 _Static_assert(!LP64 || PL_RULE_0_1 == 80, "polar_rule of 0.1");
@@ -42,7 +51,8 @@ polar_status polar_optim_opts_parse(polar_optim_opts *out, const char *rule)
     return polar_optim_opts_parse_sized(out, rule, &layout_0_1);
 }
 
-polar_status polar_optim_create(polar_optim **out, polar_device *dev, const polar_param *params, int64_t n, const polar_optim_opts *opts)
+polar_status polar_optim_create(polar_optim **out, polar_device *dev, const polar_param *params, int64_t n,
+                                const polar_optim_opts *opts)
 {
     return polar_optim_create_sized(out, dev, params, n, opts, &layout_0_1);
 }

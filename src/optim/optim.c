@@ -1,4 +1,5 @@
-/* optim.c -- making an optimiser: checks, state in one piece of device memory, the order in which the polar map sees the directions. */
+/* optim.c -- making an optimiser: checks, state in one piece of device memory, the order in which the polar
+ * map sees the directions. */
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,38 +13,45 @@
 
 #define STATE_ALIGN ((size_t)256)
 
-/* ---- checks ---------------------------------------------------------------------------------------- */
+/* ---- checks ------------------------------------------------------------------------------------- */
 
 static polar_status check_twice(const polar_optim *opt)
 {
     for (int64_t i = 0; i < opt->n; i++) {
-        PL_NEED(!pl_mat_overlap(&opt->params[i].W, &opt->params[i].G), POLAR_E_ARG, "weight and gradient of '%s' overlap", opt->params[i].name);
+        PL_NEED(!pl_mat_overlap(&opt->params[i].W, &opt->params[i].G), POLAR_E_ARG,
+                "weight and gradient of '%s' overlap", opt->params[i].name);
         for (int64_t j = 0; j < i; j++) {
             const pl_optim_param *a = &opt->params[j], *b = &opt->params[i];
             PL_NEED(strcmp(a->name, b->name), POLAR_E_ARG, "two parameters are called '%s'", a->name);
-            PL_NEED(!pl_mat_overlap(&a->W, &b->W), POLAR_E_ARG, "'%s' and '%s' are (partly) the same weights: give shared weights once", a->name, b->name);
-            PL_NEED(!a->schur_group || a->schur_group != b->schur_group || (a->W.dtype == POLAR_DTYPE_F64) == (b->W.dtype == POLAR_DTYPE_F64), POLAR_E_DTYPE,
-                    "'%s' and '%s' share a norm and must both be f64 or both not", a->name, b->name);
+            PL_NEED(!pl_mat_overlap(&a->W, &b->W), POLAR_E_ARG,
+                    "'%s' and '%s' are (partly) the same weights: give shared weights once", a->name,
+                    b->name);
+            PL_NEED(!a->schur_group || a->schur_group != b->schur_group ||
+                        (a->W.dtype == POLAR_DTYPE_F64) == (b->W.dtype == POLAR_DTYPE_F64),
+                    POLAR_E_DTYPE, "'%s' and '%s' share a norm and must both be f64 or both not", a->name,
+                    b->name);
             PL_NEED(
                 !a->schur_group || a->schur_group != b->schur_group ||
                     opt->group[a->group].map_set == opt->group[b->group].map_set,
                 POLAR_E_ARG,
                 "'%s' and '%s' share a norm and must have one map, but those of groups %lld and %lld differ",
                 a->name, b->name, (long long)a->group, (long long)b->group);
-            PL_NEED(!pl_mat_overlap(&a->W, &b->G) && !pl_mat_overlap(&a->G, &b->W), POLAR_E_ARG, "weights and gradients of '%s' and '%s' overlap", a->name, b->name);
+            PL_NEED(!pl_mat_overlap(&a->W, &b->G) && !pl_mat_overlap(&a->G, &b->W), POLAR_E_ARG,
+                    "weights and gradients of '%s' and '%s' overlap", a->name, b->name);
         }
     }
     return POLAR_OK;
 }
 
-/* ---- state ----------------------------------------------------------------------------------------- */
+/* ---- state -------------------------------------------------------------------------------------- */
 
 int pl_optim_keeps_direction(const polar_optim *opt, const pl_optim_param *p)
 {
     const polar_rule *r = pl_optim_rule(opt, p);
     if (opt->o.measure) return 1;
     if (p->route == POLAR_ROUTE_AUX) return 0;
-    return r->map.kind != POLAR_MAP_NONE || r->momentum != POLAR_MOMENTUM_EMA || r->precondition != POLAR_PRECONDITION_ADAM;
+    return r->map.kind != POLAR_MAP_NONE || r->momentum != POLAR_MOMENTUM_EMA ||
+           r->precondition != POLAR_PRECONDITION_ADAM;
 }
 
 static int has_second_moment(const polar_optim *opt, const pl_optim_param *p)
@@ -57,7 +65,8 @@ static polar_dtype state_dtype(const pl_optim_param *p)
 }
 
 /* The next piece of the arena: its offset while base is NULL, its address after. */
-static pl_mat take(size_t *used, char *base, polar_dtype dtype, int64_t batch, int64_t rows, int64_t cols, int aligned)
+static pl_mat take(size_t *used, char *base, polar_dtype dtype, int64_t batch, int64_t rows, int64_t cols,
+                   int aligned)
 {
     if (aligned) *used = (*used + STATE_ALIGN - 1) / STATE_ALIGN * STATE_ALIGN;
     pl_mat m = pl_mat_dense(base ? base + *used : NULL, dtype, batch, rows, cols);
@@ -130,8 +139,10 @@ static size_t point_state(polar_optim *opt, char *base)
     for (int64_t i = 0; i < opt->n; i++) {
         pl_optim_param *p = &opt->params[i];
         p->M = take(&used, base, state_dtype(p), opt->members, p->rows, p->cols, 1);
-        if (has_second_moment(opt, p)) p->V = take(&used, base, state_dtype(p), opt->members, p->rows, p->cols, 1);
-        if (p->W.dtype == POLAR_DTYPE_BF16) p->master = take(&used, base, POLAR_DTYPE_F32, opt->members, p->rows, p->cols, 1);
+        if (has_second_moment(opt, p))
+            p->V = take(&used, base, state_dtype(p), opt->members, p->rows, p->cols, 1);
+        if (p->W.dtype == POLAR_DTYPE_BF16)
+            p->master = take(&used, base, POLAR_DTYPE_F32, opt->members, p->rows, p->cols, 1);
         if (opt->o.measure) p->N = take(&used, base, POLAR_DTYPE_F64, 1, 1, 2, 1);
     }
     point_directions(opt, &used, base);
@@ -168,7 +179,7 @@ polar_status polar_optim_reload_weights(polar_optim *opt, polar_queue *q)
     return POLAR_OK;
 }
 
-/* ---- making and unmaking --------------------------------------------------------------------------- */
+/* ---- making and unmaking ------------------------------------------------------------------------ */
 
 void pl_optim_drop_graph(polar_optim *opt)
 {
@@ -180,7 +191,8 @@ void polar_optim_destroy(polar_optim *opt)
 {
     if (!opt) return;
     pl_device *dev = opt->dev;
-    pl_device_wait(dev, opt->last_serial);    /* its work may still be under way in the memory that goes now */
+    /* its work may still be under way in the memory that goes now */
+    pl_device_wait(dev, opt->last_serial);
     pl_optim_drop_graph(opt);
     for (int64_t i = 0; opt->params && i < opt->n; i++) pl_free(opt->params[i].name);
     pl_live_destroy(opt->live);
@@ -238,11 +250,16 @@ static polar_status fill(polar_optim *opt, const polar_param *params, const pola
         opt->params[i].slot =
             opt->own_counts ? i : 2 * opt->params[i].group + (opt->params[i].route == POLAR_ROUTE_AUX);
         matrices += opt->params[i].route == POLAR_ROUTE_MATRIX;
-        elements += opt->members * opt->params[i].rows * opt->params[i].cols;    /* each below INT64_MAX / 64 */
-        PL_NEED(elements < INT64_MAX / 64, POLAR_E_SHAPE, "the parameters up to '%s' have more elements than memory can hold", opt->params[i].name);
+        /* each below INT64_MAX / 64 */
+        elements += opt->members * opt->params[i].rows * opt->params[i].cols;
+        PL_NEED(elements < INT64_MAX / 64, POLAR_E_SHAPE,
+                "the parameters up to '%s' have more elements than memory can hold", opt->params[i].name);
     }
-    PL_NEED(matrices || opt->o.allow_no_matrix, POLAR_E_ARG, "none of %lld parameters takes the matrix route: matrix_names '%s', aux_names '%s' (allow_no_matrix if that is meant)",
-            (long long)opt->n, opt->o.matrix_names ? opt->o.matrix_names : "", opt->o.aux_names ? opt->o.aux_names : "");
+    PL_NEED(matrices || opt->o.allow_no_matrix, POLAR_E_ARG,
+            "none of %lld parameters takes the matrix route: matrix_names '%s', aux_names '%s' "
+            "(allow_no_matrix if that is meant)",
+            (long long)opt->n, opt->o.matrix_names ? opt->o.matrix_names : "",
+            opt->o.aux_names ? opt->o.aux_names : "");
     PL_TRY(check_twice(opt));
     for (int64_t i = 0; i < opt->n; i++) opt->by_address[i] = i;
     qsort_r(opt->by_address, (size_t)opt->n, sizeof *opt->by_address, earlier, opt);
@@ -254,7 +271,8 @@ static polar_status fill(polar_optim *opt, const polar_param *params, const pola
     return fill_state(opt);
 }
 
-polar_status polar_optim_create_sized(polar_optim **out, polar_device *dev, const polar_param *params, int64_t n, const polar_optim_opts *opts,
+polar_status polar_optim_create_sized(polar_optim **out, polar_device *dev, const polar_param *params,
+                                      int64_t n, const polar_optim_opts *opts,
                                       const polar_optim_layout *layout)
 {
     polar_optim_opts o = POLAR_OPTIM_OPTS_INIT;
@@ -263,11 +281,13 @@ polar_status polar_optim_create_sized(polar_optim **out, polar_device *dev, cons
     *out = NULL;
     PL_NEED_ARG(dev);
     PL_NEED_ARG(params);
-    PL_NEED(!atomic_load(&dev->closed), POLAR_E_STATE, "an optimiser on device '%s', which was closed", dev->name);
+    PL_NEED(!atomic_load(&dev->closed), POLAR_E_STATE, "an optimiser on device '%s', which was closed",
+            dev->name);
     PL_TRY(pl_layout_read(&theirs, layout));
     if (opts) PL_TRY(pl_optim_opts_read(&o, opts, &theirs));
     PL_TRY(pl_optim_check_opts(&o));
-    PL_NEED(n > 0 && n < 1 << 24, POLAR_E_ARG, "an optimiser of %lld parameters; from 1 to %d can be had", (long long)n, (1 << 24) - 1);
+    PL_NEED(n > 0 && n < 1 << 24, POLAR_E_ARG, "an optimiser of %lld parameters; from 1 to %d can be had",
+            (long long)n, (1 << 24) - 1);
     polar_optim *opt = pl_calloc(1, sizeof *opt);
     PL_NEED(opt, POLAR_E_NOMEM, "an optimiser");
     opt->dev = dev;
@@ -288,19 +308,21 @@ polar_status polar_optim_create_sized(polar_optim **out, polar_device *dev, cons
     return POLAR_OK;
 }
 
-/* ---- live values and questions --------------------------------------------------------------------- */
+/* ---- live values and questions ------------------------------------------------------------------ */
 
-/* The parameter whose weight meets G, or NULL; weights do not meet one another, so of those before G's end the last one tells. */
+/* The parameter whose weight meets G, or NULL; weights do not meet one another, so of those before G's end
+ * the last one tells. */
 static const pl_optim_param *weight_at(const polar_optim *opt, const pl_mat *G)
 {
-    int64_t low = 0, high = opt->n;    /* weights [0, low) begin before G ends */
+    int64_t low = 0, high = opt->n; /* weights [0, low) begin before G ends */
     const char *end = (const char *)G->data + pl_mat_extent(G);
     while (low < high) {
         int64_t mid = (low + high) / 2;
         if ((const char *)opt->params[opt->by_address[mid]].W.data < end) low = mid + 1;
         else high = mid;
     }
-    while (low && !pl_mat_bytes(&opt->params[opt->by_address[low - 1]].W)) low--;    /* an empty weight hides nothing */
+    /* an empty weight hides nothing */
+    while (low && !pl_mat_bytes(&opt->params[opt->by_address[low - 1]].W)) low--;
     const pl_optim_param *p = low ? &opt->params[opt->by_address[low - 1]] : NULL;
     return p && pl_mat_overlap(&p->W, G) ? p : NULL;
 }
@@ -308,12 +330,15 @@ static const pl_optim_param *weight_at(const polar_optim *opt, const pl_mat *G)
 polar_status polar_optim_set_grad(polar_optim *opt, int64_t param, void *data)
 {
     PL_NEED_ARG(opt);
-    PL_NEED(param >= 0 && param < opt->n, POLAR_E_ARG, "there is no parameter %lld: the optimiser has %lld, from 0", (long long)param, (long long)opt->n);
+    PL_NEED(param >= 0 && param < opt->n, POLAR_E_ARG,
+            "there is no parameter %lld: the optimiser has %lld, from 0", (long long)param,
+            (long long)opt->n);
     if (opt->params[param].G.data == data) return POLAR_OK;
     pl_mat G = opt->params[param].G;
     G.data = data;
     const pl_optim_param *hit = weight_at(opt, &G);
-    PL_NEED(!hit, POLAR_E_ARG, "the gradient of '%s' moved onto the weight of '%s'", opt->params[param].name, hit->name);
+    PL_NEED(!hit, POLAR_E_ARG, "the gradient of '%s' moved onto the weight of '%s'", opt->params[param].name,
+            hit->name);
     pl_optim_drop_graph(opt);
     opt->moved = 1;
     if (!data != !opt->params[param].G.data) opt->scratch_serial = 0; /* other maps, other scratch */

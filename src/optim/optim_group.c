@@ -17,7 +17,7 @@
 
 #define MOST_GROUPS (1 << 20)
 
-/* ---- checks ---------------------------------------------------------------------------------------- */
+/* ---- checks ------------------------------------------------------------------------------------- */
 
 /* "lr", or "lr of group 2". */
 typedef struct label {
@@ -100,7 +100,7 @@ static polar_status check_numbers(const pl_optim_group *g, const polar_hyper *h,
     return check_hyper(h, names[aux], group, aux || g->rule.precondition == POLAR_PRECONDITION_ADAM);
 }
 
-/* ---- reading --------------------------------------------------------------------------------------- */
+/* ---- reading ------------------------------------------------------------------------------------ */
 
 static int same_map(const polar_map_opts *a, const polar_map_opts *b)
 {
@@ -153,7 +153,7 @@ polar_status pl_optim_groups_read(polar_optim *opt, const polar_optim_layout *la
     return POLAR_OK;
 }
 
-/* ---- setting --------------------------------------------------------------------------------------- */
+/* ---- setting ------------------------------------------------------------------------------------ */
 
 static polar_status check_row(const polar_optim *opt, int64_t member, int64_t first_member, int64_t group,
                               polar_route route)

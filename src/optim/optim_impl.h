@@ -1,10 +1,13 @@
 /* optim_impl.h -- the optimiser's data, shared by the files of src/optim.
  *
  * Invariants
- *  1. After polar_optim_create nothing allocates in a step (a queue's scratch aside, which the first step takes).
- *  2. Everything that changes between steps is a live value (lr, decay, bias corrections) or a pointer whose change drops the captured graph.
+ *  1. After polar_optim_create nothing allocates in a step (a queue's scratch aside, which the first step
+ * takes).
+ *  2. Everything that changes between steps is a live value (lr, decay, bias corrections) or a pointer whose
+ * change drops the captured graph.
  *  3. Gradients are never written; weights are written by the last op of the step only.
- *  4. A step that returns an error has changed nothing and is not counted (the exact map aside, which takes its work space as it goes).
+ *  4. A step that returns an error has changed nothing and is not counted (the exact map aside, which takes
+ * its work space as it goes).
  *  5. State files are checked whole before anything of them reaches the device.
  */
 #ifndef PL_OPTIM_IMPL_H
@@ -13,63 +16,70 @@
 #include "device/queue.h"
 #include "optim/optim_layout.h"
 
-#define PL_OPTIM_NAME_MAX 500    /* bytes of a parameter's name */
+#define PL_OPTIM_NAME_MAX 500 /* bytes of a parameter's name */
 
 typedef struct pl_optim_group {
-    polar_rule  rule;                 /* of the matrix route; its map is resolved */
-    polar_coef  coefs[POLAR_MAX_STEPS];
-    int64_t     joined;               /* steps of the Gram form (pl_ns_joined) */
-    polar_route route;                /* of parameters that say AUTO */
-    polar_hyper given[2];             /* as the optimiser was made with: matrix route, aux route */
-    int64_t     map_set;              /* the first group with the same map */
+    polar_rule rule; /* of the matrix route; its map is resolved */
+    polar_coef coefs[POLAR_MAX_STEPS];
+    int64_t joined;       /* steps of the Gram form (pl_ns_joined) */
+    polar_route route;    /* of parameters that say AUTO */
+    polar_hyper given[2]; /* as the optimiser was made with: matrix route, aux route */
+    int64_t map_set;      /* the first group with the same map */
 } pl_optim_group;
 
 typedef struct pl_optim_param {
-    char       *name;
-    polar_route route;                /* MATRIX or AUX */
-    int         ndim;                 /* as the caller gave it, members not counted */
-    int64_t     rows, cols;           /* as elementwise ops see it, per member; a vector is one row */
-    int64_t     row_blocks, schur_group, schur_dim;
-    int64_t     group;
-    int64_t     slot;                 /* its live rows are slot * members and the following ones */
-    double      scale;
-    pl_mat      W, G;                 /* the caller's, (members, rows, cols) */
-    pl_mat      master;               /* f32 copy of bf16 weights; no data otherwise */
-    pl_mat      M, V, D;              /* state: momentum, second moment (or none), direction (or none) */
-    pl_mat      N;                    /* the direction's norm, where measured */
-    pl_mat      T;                    /* (members, 1, 2): steps made, steps left out, where parameters count their own */
-    int         whole;                /* it goes from end to end (polar_step) in the step being enqueued */
+    char *name;
+    polar_route route;  /* MATRIX or AUX */
+    int ndim;           /* as the caller gave it, members not counted */
+    int64_t rows, cols; /* as elementwise ops see it, per member; a vector is one row */
+    int64_t row_blocks, schur_group, schur_dim;
+    int64_t group;
+    int64_t slot; /* its live rows are slot * members and the following ones */
+    double scale;
+    pl_mat W, G;    /* the caller's, (members, rows, cols) */
+    pl_mat master;  /* f32 copy of bf16 weights; no data otherwise */
+    pl_mat M, V, D; /* state: momentum, second moment (or none), direction (or none) */
+    pl_mat N;       /* the direction's norm, where measured */
+    /* (members, 1, 2): steps made, steps left out, where parameters count their own */
+    pl_mat T;
+    int whole; /* it goes from end to end (polar_step) in the step being enqueued */
 } pl_optim_param;
 
 struct polar_optim {
-    pl_device       *dev;
+    pl_device *dev;
     polar_optim_opts o;
-    int64_t          n, members, groups;
-    int64_t          t;               /* steps prepared: the schedule's count */
-    int64_t          skipped;         /* steps left out, of member 0, when somebody last looked */
-    int64_t          slots;           /* of live rows: one per parameter where they count their own steps, else two per group, matrix and aux */
-    int              own_counts;      /* steps may be left out, so every parameter counts its own, on the device */
-    int              stepped;         /* live_host is that of a step */
-    pl_optim_param  *params;
-    pl_optim_group  *group;           /* the options' own first */
-    polar_hyper     *hyper;           /* pl_optim_hyper */
-    unsigned char   *active;          /* by member */
-    int64_t         *order;           /* parameters with a map in the order in which their directions lie: by map set and shape, then the Schur blocks group by group */
-    int64_t          order_count;
-    pl_mat          *maps;            /* what the polar map sees in a step: one batch per shape, or more where a gradient is missing */
-    int64_t         *map_dim, *map_group, *map_set;
-    pl_mat           flags;           /* (members, 1, 1): a gradient of this step is not finite */
-    pl_mat           found, scale;    /* polar_optim_set_scaler */
-    int64_t         *by_address;      /* numbers of the parameters in the order in which their weights lie in memory */
-    void            *state;           /* device memory of all moments, directions, masters and norms */
-    size_t           state_bytes;
-    pl_live         *live;
-    double          *live_host;       /* what prepare uploads */
-    pl_graph        *graph;
-    int              moved;           /* a gradient has moved since the last step */
-    uint64_t         last_serial;     /* of the queue that was last given work */
-    uint64_t         scratch_serial;  /* of the queue whose scratch is large enough for a step */
-    char            *report;
+    int64_t n, members, groups;
+    int64_t t;       /* steps prepared: the schedule's count */
+    int64_t skipped; /* steps left out, of member 0, when somebody last looked */
+    /* of live rows: one per parameter where they count their own steps, else two per group, matrix and aux */
+    int64_t slots;
+    /* steps may be left out, so every parameter counts its own, on the device */
+    int own_counts;
+    int stepped; /* live_host is that of a step */
+    pl_optim_param *params;
+    pl_optim_group *group; /* the options' own first */
+    polar_hyper *hyper;    /* pl_optim_hyper */
+    unsigned char *active; /* by member */
+    /* parameters with a map in the order in which their directions lie: by map set and shape, then the Schur
+     * blocks group by group */
+    int64_t *order;
+    int64_t order_count;
+    /* what the polar map sees in a step: one batch per shape, or more where a gradient is missing */
+    pl_mat *maps;
+    int64_t *map_dim, *map_group, *map_set;
+    pl_mat flags;        /* (members, 1, 1): a gradient of this step is not finite */
+    pl_mat found, scale; /* polar_optim_set_scaler */
+    /* numbers of the parameters in the order in which their weights lie in memory */
+    int64_t *by_address;
+    void *state; /* device memory of all moments, directions, masters and norms */
+    size_t state_bytes;
+    pl_live *live;
+    double *live_host; /* what prepare uploads */
+    pl_graph *graph;
+    int moved;               /* a gradient has moved since the last step */
+    uint64_t last_serial;    /* of the queue that was last given work */
+    uint64_t scratch_serial; /* of the queue whose scratch is large enough for a step */
+    char *report;
 };
 
 static inline const polar_rule *pl_optim_rule(const polar_optim *opt, const pl_optim_param *p)
@@ -82,26 +92,38 @@ static inline polar_hyper *pl_optim_hyper(const polar_optim *opt, int64_t group,
     return &opt->hyper[(2 * group + aux) * opt->members + member];
 }
 
-polar_status pl_optim_check_opts(const polar_optim_opts *o);                                                 /* all but the groups */
-polar_status pl_optim_groups_read(polar_optim *opt, const polar_optim_layout *layout);                       /* opt->group, hyper and active from opt->o */
-void         pl_optim_step_count(polar_optim *opt, const double *counts);                                     /* from the T of all parameters: how many were left out */
-int          pl_pattern_match(const char *patterns, const char *name);                                       /* one of the comma-separated patterns (* and ?) fits */
-polar_status pl_optim_param_set(pl_optim_param *out, const polar_param *p, const polar_optim *opt);         /* route, view, checks; copies the name */
-const char  *pl_scale_name(polar_scale scale);                                                               /* "paper", ... */
-polar_status pl_optim_report_make(char **out, const polar_optim *opt);                                      /* the caller frees it */
-int          pl_optim_mapped(const polar_optim *opt, const pl_optim_param *p);                              /* a polar map is applied to its directions */
-int          pl_optim_keeps_direction(const polar_optim *opt, const pl_optim_param *p);                     /* it needs D: a map, a measure, or a rule that is not AdamW */
-polar_status pl_optim_check_queue(polar_optim *opt, const pl_queue *q);                                      /* both are there, q is of the optimiser's device; it is about to get work */
-void         pl_optim_live_begin(polar_optim *opt, pl_queue *q);                                             /* live values before the first prepare: they leave weights and moments as they are */
-void         pl_optim_drop_graph(polar_optim *opt);                                                          /* the next step captures anew */
+/* all but the groups */
+polar_status pl_optim_check_opts(const polar_optim_opts *o);
+/* opt->group, hyper and active from opt->o */
+polar_status pl_optim_groups_read(polar_optim *opt, const polar_optim_layout *layout);
+/* from the T of all parameters: how many were left out */
+void pl_optim_step_count(polar_optim *opt, const double *counts);
+/* one of the comma-separated patterns (* and ?) fits */
+int pl_pattern_match(const char *patterns, const char *name);
+/* route, view, checks; copies the name */
+polar_status pl_optim_param_set(pl_optim_param *out, const polar_param *p, const polar_optim *opt);
+/* "paper", ... */
+const char *pl_scale_name(polar_scale scale);
+/* the caller frees it */
+polar_status pl_optim_report_make(char **out, const polar_optim *opt);
+/* a polar map is applied to its directions */
+int pl_optim_mapped(const polar_optim *opt, const pl_optim_param *p);
+/* it needs D: a map, a measure, or a rule that is not AdamW */
+int pl_optim_keeps_direction(const polar_optim *opt, const pl_optim_param *p);
+/* both are there, q is of the optimiser's device; it is about to get work */
+polar_status pl_optim_check_queue(polar_optim *opt, const pl_queue *q);
+/* live values before the first prepare: they leave weights and moments as they are */
+void pl_optim_live_begin(polar_optim *opt, pl_queue *q);
+/* the next step captures anew */
+void pl_optim_drop_graph(polar_optim *opt);
 static inline int pl_optim_missing(const pl_optim_param *p)
 {
-    return !p->G.data && p->rows * p->cols > 0;    /* it has no gradient */
+    return !p->G.data && p->rows * p->cols > 0; /* it has no gradient */
 }
 
 static inline pl_mat pl_optim_weight(const pl_optim_param *p)
 {
-    return p->master.data ? p->master : p->W;    /* what the step works on */
+    return p->master.data ? p->master : p->W; /* what the step works on */
 }
 
 #endif

@@ -22,16 +22,18 @@
 
 #define KINDS      4
 #define RULE_BYTES 400
-#define MAP_BYTES  240    /* of one group */
-#define VIEW_BYTES 100    /* of one parameter, its name not counted */
+#define MAP_BYTES  240 /* of one group */
+#define VIEW_BYTES 100 /* of one parameter, its name not counted */
 #define MOST_STEPS ((int64_t)1 << 53)
-#define VERSION    "2"    /* of the files we write: "1" and a checksum over the whole file */
+#define VERSION    "2" /* of the files we write: "1" and a checksum over the whole file */
 
 static const char *const kind_names[KINDS] = {"m", "v", "master", "step"};
 
 enum { KIND_STEP = 3 };
-enum { META_VERSION, META_RULE, META_STEP, META_MEMBERS, META_MAP, META_VIEWS, META_GROUPS };    /* files from before the last three were written lack them */
-static const char *const meta_keys[PL_OPTIM_META] = {"polar.optim", "polar.rule", "polar.step", "polar.members", "polar.map", "polar.views", "polar.groups"};
+/* files from before the last three were written lack them */
+enum { META_VERSION, META_RULE, META_STEP, META_MEMBERS, META_MAP, META_VIEWS, META_GROUPS };
+static const char *const meta_keys[PL_OPTIM_META] = {
+    "polar.optim", "polar.rule", "polar.step", "polar.members", "polar.map", "polar.views", "polar.groups"};
 
 static pl_mat *state_of(pl_optim_param *p, int kind)
 {
@@ -53,20 +55,26 @@ static void describe_rule(char *text, const polar_optim *opt)
     }
 }
 
-/* What the step does with the moments: items by commas, each with its name; further groups after the options' own. */
+/* What the step does with the moments: items by commas, each with its name; further groups after the options'
+ * own. */
 static char *describe_group_map(char *text, const polar_rule *r)
 {
-    static const char *const kinds[] = {"none", "newton_schulz", "exact"}, *const roundings[] = {"fused", "reference", "gram"};
+    static const char *const kinds[] = {"none", "newton_schulz", "exact"}, *const roundings[] = {
+                                                                               "fused", "reference", "gram"};
     const polar_map_opts *m = &r->map;
     char hex[PL_SHA256_HEX];
     if (m->kind == POLAR_MAP_NONE) return text + snprintf(text, MAP_BYTES, "map none");
-    if (m->kind == POLAR_MAP_EXACT) return text + snprintf(text, MAP_BYTES, "scale %s, map exact", pl_scale_name(r->scale));
+    if (m->kind == POLAR_MAP_EXACT)
+        return text + snprintf(text, MAP_BYTES, "scale %s, map exact", pl_scale_name(r->scale));
     pl_sha256 h = pl_sha256_begin();
     pl_sha256_add(&h, m->coefs, (size_t)m->steps * sizeof *m->coefs);
     pl_sha256_end(hex, &h);
-    text += snprintf(text, MAP_BYTES, "scale %s, map %s, precision %s, rounding %s, steps %d, coefficients %.12s", pl_scale_name(r->scale), kinds[m->kind],
-                     polar_dtype_name(m->precision), roundings[m->rounding], m->steps, hex);
-    if (m->eps != (m->rounding == POLAR_ROUND_REFERENCE ? PL_REFERENCE_EPS : 0)) text += sprintf(text, ", eps %.17g", m->eps);
+    text +=
+        snprintf(text, MAP_BYTES, "scale %s, map %s, precision %s, rounding %s, steps %d, coefficients %.12s",
+                 pl_scale_name(r->scale), kinds[m->kind], polar_dtype_name(m->precision),
+                 roundings[m->rounding], m->steps, hex);
+    if (m->eps != (m->rounding == POLAR_ROUND_REFERENCE ? PL_REFERENCE_EPS : 0))
+        text += sprintf(text, ", eps %.17g", m->eps);
     return text;
 }
 
@@ -84,12 +92,14 @@ static void describe_views(char *text, const polar_optim *opt)
     for (int64_t i = 0; i < opt->n; i++) {
         const pl_optim_param *p = &opt->params[i];
         size_t bytes = strlen(p->name);
-        text += snprintf(text, VIEW_BYTES + bytes, "%c %" PRId64 " %" PRId64 " %" PRId64 " %zu:%s;", p->route == POLAR_ROUTE_MATRIX ? 'm' : 'a', p->row_blocks, p->schur_group, p->schur_dim,
-                         bytes, p->name);
+        text += snprintf(text, VIEW_BYTES + bytes, "%c %" PRId64 " %" PRId64 " %" PRId64 " %zu:%s;",
+                         p->route == POLAR_ROUTE_MATRIX ? 'm' : 'a', p->row_blocks, p->schur_group,
+                         p->schur_dim, bytes, p->name);
     }
 }
 
-#define MEMBER_BYTES 160    /* the settings of one member, or one row of numbers, as text, and more than that */
+/* the settings of one member, or one row of numbers, as text, and more than that */
+#define MEMBER_BYTES 160
 
 static void describe_members(char *text, const polar_optim *opt)
 {
@@ -140,14 +150,15 @@ void pl_optim_image_free(pl_optim_image *im)
     pl_free(im);
 }
 
-/* ---- save ------------------------------------------------------------------------------------------ */
+/* ---- save --------------------------------------------------------------------------------------- */
 
 static polar_status image_create(pl_optim_image **out, const polar_optim *opt, const char *prefix)
 {
-    size_t text = PL_OPTIM_META * (strlen(prefix) + 32) + (size_t)opt->groups * (RULE_BYTES + MAP_BYTES) + 32 +
-                  (size_t)(opt->members + hyper_rows(opt)) * MEMBER_BYTES;
+    size_t text = PL_OPTIM_META * (strlen(prefix) + 32) + (size_t)opt->groups * (RULE_BYTES + MAP_BYTES) +
+                  32 + (size_t)(opt->members + hyper_rows(opt)) * MEMBER_BYTES;
     for (int64_t i = 0; i < opt->n; i++)
-        text += KINDS * (strlen(prefix) + strlen(opt->params[i].name) + 16) + VIEW_BYTES + strlen(opt->params[i].name);
+        text += KINDS * (strlen(prefix) + strlen(opt->params[i].name) + 16) + VIEW_BYTES +
+                strlen(opt->params[i].name);
     pl_optim_image *im = pl_calloc(1, sizeof *im);
     *out = im;
     PL_NEED(im, POLAR_E_NOMEM, "a copy of an optimiser's state");
@@ -168,7 +179,11 @@ static char *describe_entries(pl_optim_image *im, polar_optim *opt, const char *
             const pl_mat *m = state_of(&opt->params[i], k);
             if (!m->data) continue;
             pl_safetensors_entry *e = &im->entries[im->entry_count++];
-            *e = (pl_safetensors_entry){.name = text, .dtype = (int)m->dtype, .ndim = 3, .shape = {m->batch, m->rows, m->cols}, .bytes = (int64_t)pl_mat_bytes(m)};
+            *e = (pl_safetensors_entry){.name = text,
+                                        .dtype = (int)m->dtype,
+                                        .ndim = 3,
+                                        .shape = {m->batch, m->rows, m->cols},
+                                        .bytes = (int64_t)pl_mat_bytes(m)};
             e->data = im->bytes + ((char *)m->data - (char *)opt->state);
             text += sprintf(text, "%s%s.%s", prefix, opt->params[i].name, kind_names[k]) + 1;
         }
@@ -227,11 +242,11 @@ polar_status polar_optim_save(polar_optim *opt, polar_queue *q, const char *path
     return st;
 }
 
-/* ---- load ------------------------------------------------------------------------------------------ */
+/* ---- load --------------------------------------------------------------------------------------- */
 
 typedef struct source {
     const pl_safetensors *f;
-    const char           *path, *prefix;
+    const char *path, *prefix;
 } source;
 
 static const char *meta_of(const source *s, int key)
@@ -253,13 +268,16 @@ static item item_at(const char *p)
     return it;
 }
 
-/* Two descriptions agree, or the sentence has the first item, of those between commas, in which they do not. */
-static polar_status check_items(const char *path, const char *what, const char *there, const char *here, const char *hint)
+/* Two descriptions agree, or the sentence has the first item, of those between commas, in which they do not.
+ */
+static polar_status check_items(const char *path, const char *what, const char *there, const char *here,
+                                const char *hint)
 {
     size_t same = 0, begin = 0;
     for (; here[same] && here[same] == there[same]; same++)
         if (here[same] == ' ' && same && here[same - 1] == ',') begin = same + 1;
-    PL_NEED(here[same] == there[same], POLAR_E_FORMAT, "'%s' is the state of %s: '%s' there, '%s' here%s", path, what, pl_text_shown(item_at(there + begin).text).text,
+    PL_NEED(here[same] == there[same], POLAR_E_FORMAT, "'%s' is the state of %s: '%s' there, '%s' here%s",
+            path, what, pl_text_shown(item_at(there + begin).text).text,
             pl_text_shown(item_at(here + begin).text).text, hint);
     return POLAR_OK;
 }
@@ -268,18 +286,23 @@ static polar_status check_items(const char *path, const char *what, const char *
 static polar_status check_meta(const source *s, const polar_optim *opt, char *rule, int64_t *step)
 {
     char *end = NULL;
-    const char *version = meta_of(s, META_VERSION), *has = meta_of(s, META_RULE), *t = meta_of(s, META_STEP), *path = s->path;
+    const char *version = meta_of(s, META_VERSION), *has = meta_of(s, META_RULE), *t = meta_of(s, META_STEP),
+               *path = s->path;
     PL_NEED(version && has && t, POLAR_E_FORMAT, "'%s' holds no optimiser state", path);
     int older = !strcmp(version, "1");
-    PL_NEED(older || !strcmp(version, VERSION), POLAR_E_FORMAT, "'%s' is optimiser state of version '%s', this library reads 1 and " VERSION, path,
+    PL_NEED(older || !strcmp(version, VERSION), POLAR_E_FORMAT,
+            "'%s' is optimiser state of version '%s', this library reads 1 and " VERSION, path,
             pl_text_shown(version).text);
-    PL_NEED(older || pl_safetensors_checked(s->f), POLAR_E_FORMAT, "'%s' is damaged, or another program wrote it: optimiser state of version " VERSION
-            " has a checksum, this has none (take another copy of it)", path);
+    PL_NEED(older || pl_safetensors_checked(s->f), POLAR_E_FORMAT,
+            "'%s' is damaged, or another program wrote it: optimiser state of version " VERSION
+            " has a checksum, this has none (take another copy of it)",
+            path);
     describe_rule(rule, opt);
     PL_TRY(check_items(path, "another rule", has, rule, ""));
     int digits = *t && !t[strspn(t, "0123456789")];
     *step = strtoll(t, &end, 10);
-    PL_NEED(digits && *step <= MOST_STEPS, POLAR_E_FORMAT, "'%s': step '%s' is no count of steps", path, pl_text_shown(t).text);
+    PL_NEED(digits && *step <= MOST_STEPS, POLAR_E_FORMAT, "'%s': step '%s' is no count of steps", path,
+            pl_text_shown(t).text);
     return POLAR_OK;
 }
 
@@ -307,7 +330,8 @@ static polar_status read_members(pl_optim_image *im, const source *s, const pola
         m->lr = v[0], a->lr = v[1], m->weight_decay = v[2], a->weight_decay = v[3];
         im->active[i] = v[4] != 0;
     }
-    PL_NEED(!p[strspn(p, " ")], POLAR_E_FORMAT, "'%s' has settings for more than %lld members", path, (long long)opt->members);
+    PL_NEED(!p[strspn(p, " ")], POLAR_E_FORMAT, "'%s' has settings for more than %lld members", path,
+            (long long)opt->members);
     return POLAR_OK;
 }
 
@@ -362,22 +386,26 @@ static polar_status check_tensors(pl_optim_image *im, const source *s, polar_opt
             if (m->data && k == KIND_STEP && !e) PL_TRY(read_counts(im, s, opt, i, NULL));
             if (!m->data || (k == KIND_STEP && !e)) continue;
             PL_NEED(e, POLAR_E_FORMAT, "'%s' has no '%s': it is the state of another model", s->path, name);
-            PL_NEED(e->dtype == (int)m->dtype && e->ndim == 3 && e->shape[0] == m->batch && e->shape[1] == m->rows && e->shape[2] == m->cols, POLAR_E_FORMAT,
-                    "'%s': '%s' has another shape or number format than here (%s %lldx%lldx%lld)", s->path, name, polar_dtype_name(m->dtype), (long long)m->batch,
-                    (long long)m->rows, (long long)m->cols);
+            PL_NEED(e->dtype == (int)m->dtype && e->ndim == 3 && e->shape[0] == m->batch &&
+                        e->shape[1] == m->rows && e->shape[2] == m->cols,
+                    POLAR_E_FORMAT,
+                    "'%s': '%s' has another shape or number format than here (%s %lldx%lldx%lld)", s->path,
+                    name, polar_dtype_name(m->dtype), (long long)m->batch, (long long)m->rows,
+                    (long long)m->cols);
             memcpy(im->bytes + ((char *)m->data - (char *)opt->state), e->data, (size_t)e->bytes);
             if (k == KIND_STEP) PL_TRY(read_counts(im, s, opt, i, e));
             found++;
         }
-    PL_NEED(*s->prefix || found == pl_safetensors_count(s->f), POLAR_E_FORMAT, "'%s' holds %lld tensors, this optimiser has %lld: it is the state of another model", s->path,
+    PL_NEED(*s->prefix || found == pl_safetensors_count(s->f), POLAR_E_FORMAT,
+            "'%s' holds %lld tensors, this optimiser has %lld: it is the state of another model", s->path,
             (long long)pl_safetensors_count(s->f), (long long)found);
     return POLAR_OK;
 }
 
 typedef struct view {
-    char        route;
-    int64_t     blocks, group, dim;
-    size_t      bytes;
+    char route;
+    int64_t blocks, group, dim;
+    size_t bytes;
     const char *name;
 } view;
 
@@ -385,12 +413,16 @@ typedef struct view {
 static const char *read_view(view *out, const char *p)
 {
     int used = 0;
-    if (sscanf(p, "%c %" SCNd64 " %" SCNd64 " %" SCNd64 " %zu:%n", &out->route, &out->blocks, &out->group, &out->dim, &out->bytes, &used) != 5 || !used) return NULL;
+    if (sscanf(p, "%c %" SCNd64 " %" SCNd64 " %" SCNd64 " %zu:%n", &out->route, &out->blocks, &out->group,
+               &out->dim, &out->bytes, &used) != 5 ||
+        !used)
+        return NULL;
     out->name = p + used;
     return out->bytes < strlen(out->name) && out->name[out->bytes] == ';' ? out->name + out->bytes + 1 : NULL;
 }
 
-/* Entries stand in the order of the saved optimiser's parameters, most often this one's: the search goes on where it ended, once round. */
+/* Entries stand in the order of the saved optimiser's parameters, most often this one's: the search goes on
+ * where it ended, once round. */
 static const char *find_view(view *out, const char *views, const char *from, const char *name)
 {
     for (int round = 0; round < 2; round++)
@@ -411,12 +443,16 @@ static polar_status check_views(const source *s, const polar_optim *opt)
         PL_NEED(at, POLAR_E_FORMAT, "'%s' does not say how '%s' was seen", s->path, p->name);
         int matrix = p->route == POLAR_ROUTE_MATRIX;
 #define HINT "(POLAR_LOAD_OTHER_MAP if that is meant)"
-        PL_NEED((v.route == 'm') == matrix, POLAR_E_FORMAT, "'%s': '%s' took the %s route there, it takes the %s route here " HINT, s->path, p->name, matrix ? "aux" : "matrix",
-                matrix ? "matrix" : "aux");
-        PL_NEED(v.blocks == p->row_blocks, POLAR_E_FORMAT, "'%s': '%s' had %" PRId64 " row blocks there, it has %" PRId64 " here " HINT, s->path, p->name, v.blocks, p->row_blocks);
+        PL_NEED((v.route == 'm') == matrix, POLAR_E_FORMAT,
+                "'%s': '%s' took the %s route there, it takes the %s route here " HINT, s->path, p->name,
+                matrix ? "aux" : "matrix", matrix ? "matrix" : "aux");
+        PL_NEED(v.blocks == p->row_blocks, POLAR_E_FORMAT,
+                "'%s': '%s' had %" PRId64 " row blocks there, it has %" PRId64 " here " HINT, s->path,
+                p->name, v.blocks, p->row_blocks);
         PL_NEED(v.group == p->schur_group && v.dim == p->schur_dim, POLAR_E_FORMAT,
-                "'%s': '%s' had schur_group %" PRId64 " and schur_dim %" PRId64 " there, it has %" PRId64 " and %" PRId64 " here " HINT, s->path, p->name, v.group, v.dim, p->schur_group,
-                p->schur_dim);
+                "'%s': '%s' had schur_group %" PRId64 " and schur_dim %" PRId64 " there, it has %" PRId64
+                " and %" PRId64 " here " HINT,
+                s->path, p->name, v.group, v.dim, p->schur_group, p->schur_dim);
     }
     return POLAR_OK;
 }
@@ -429,7 +465,8 @@ static polar_status check_map(const source *s, const polar_optim *opt, char *her
     return check_views(s, opt);
 }
 
-polar_status pl_optim_image_read(pl_optim_image **out, polar_optim *opt, const pl_safetensors *f, const char *path, const char *prefix, unsigned what)
+polar_status pl_optim_image_read(pl_optim_image **out, polar_optim *opt, const pl_safetensors *f,
+                                 const char *path, const char *prefix, unsigned what)
 {
     source s = {f, path, prefix};
     locale_t plain, before = (locale_t)0;
@@ -473,7 +510,8 @@ polar_status polar_optim_load_with(polar_optim *opt, polar_queue *q, const char 
     pl_optim_image *im;
     PL_TRY(pl_optim_check_queue(opt, q));
     PL_NEED_ARG(path);
-    PL_NEED(what <= (POLAR_LOAD_SETTINGS | POLAR_LOAD_OTHER_MAP), POLAR_E_ARG, "no polar_load %u: there are POLAR_LOAD_SETTINGS (1) and POLAR_LOAD_OTHER_MAP (2)", what);
+    PL_NEED(what <= (POLAR_LOAD_SETTINGS | POLAR_LOAD_OTHER_MAP), POLAR_E_ARG,
+            "no polar_load %u: there are POLAR_LOAD_SETTINGS (1) and POLAR_LOAD_OTHER_MAP (2)", what);
     PL_TRY(pl_safetensors_open(&f, path));
     polar_status st = pl_optim_image_read(&im, opt, f, path, "", what);
     pl_safetensors_close(f);

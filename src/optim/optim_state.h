@@ -1,12 +1,14 @@
-/* optim_state.h -- an optimiser's state as entries of a safetensors file, which may hold other things besides.
+/* optim_state.h -- an optimiser's state as entries of a safetensors file, which may hold other things
+ * besides.
  *
  *     pl_optim_image *im;
- *     PL_TRY(pl_optim_image_take(&im, opt, q, "optim0."));                 // copies the state off the device; synchronises
+ *     PL_TRY(pl_optim_image_take(&im, opt, q, "optim0."));                 // copies the state off the
+ * device; synchronises
  *     ... pl_safetensors_write(path, ours + im->entries, ..., ours + im->meta, ...) ...
  *     pl_optim_image_free(im);
  *
- *     PL_TRY(pl_optim_image_read(&im, opt, file, path, "optim0.", what));  // checks all of it against opt; changes nothing
- *     PL_TRY(pl_optim_image_apply(im, opt, q, what));                     // a polar_load
+ *     PL_TRY(pl_optim_image_read(&im, opt, file, path, "optim0.", what));  // checks all of it against opt;
+ * changes nothing PL_TRY(pl_optim_image_apply(im, opt, q, what));                     // a polar_load
  *     pl_optim_image_free(im);
  */
 #ifndef PL_OPTIM_STATE_H
@@ -15,24 +17,29 @@
 #include "base/safetensors.h"
 #include "optim/optim_impl.h"
 
-#define PL_OPTIM_PREFIX_MAX 32    /* bytes of a prefix */
+#define PL_OPTIM_PREFIX_MAX 32 /* bytes of a prefix */
 
-enum { PL_OPTIM_META = 7 };       /* metadata pairs of one optimiser */
+enum { PL_OPTIM_META = 7 }; /* metadata pairs of one optimiser */
 
 typedef struct pl_optim_image {
     pl_safetensors_entry *entries;
-    int64_t               entry_count;
-    pl_safetensors_meta   meta[PL_OPTIM_META];
-    char                 *text;       /* names of entries, keys and values of the metadata */
-    char                 *bytes;      /* laid out like the device's state */
-    polar_hyper          *hyper;      /* settings, when read: as polar_optim has them */
-    unsigned char        *active;
-    int64_t               step;       /* steps made, when read */
+    int64_t entry_count;
+    pl_safetensors_meta meta[PL_OPTIM_META];
+    char *text;         /* names of entries, keys and values of the metadata */
+    char *bytes;        /* laid out like the device's state */
+    polar_hyper *hyper; /* settings, when read: as polar_optim has them */
+    unsigned char *active;
+    int64_t step; /* steps made, when read */
 } pl_optim_image;
 
-polar_status pl_optim_image_take(pl_optim_image **out, polar_optim *opt, pl_queue *q, const char *prefix);    /* names and keys begin with prefix; the caller frees it */
-polar_status pl_optim_image_read(pl_optim_image **out, polar_optim *opt, const pl_safetensors *f, const char *path, const char *prefix, unsigned what);    /* POLAR_E_FORMAT: not this optimiser's */
-polar_status pl_optim_image_apply(const pl_optim_image *im, polar_optim *opt, pl_queue *q, unsigned what);    /* of one that was read; synchronises */
-void         pl_optim_image_free(pl_optim_image *im);                                                         /* NULL is fine */
+/* names and keys begin with prefix; the caller frees it */
+polar_status pl_optim_image_take(pl_optim_image **out, polar_optim *opt, pl_queue *q, const char *prefix);
+/* POLAR_E_FORMAT: not this optimiser's */
+polar_status pl_optim_image_read(pl_optim_image **out, polar_optim *opt, const pl_safetensors *f,
+                                 const char *path, const char *prefix, unsigned what);
+/* of one that was read; synchronises */
+polar_status pl_optim_image_apply(const pl_optim_image *im, polar_optim *opt, pl_queue *q, unsigned what);
+/* NULL is fine */
+void pl_optim_image_free(pl_optim_image *im);
 
 #endif

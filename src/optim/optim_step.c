@@ -1,5 +1,6 @@
-/* optim_step.c -- one step: live values, then momentum and preconditioner, the polar map over all matrices at once, scale, decay and step; or, where the device has an op for
- * all of that (polar_step) that takes the shape, each matrix from end to end. */
+/* optim_step.c -- one step: live values, then momentum and preconditioner, the polar map over all matrices at
+ * once, scale, decay and step; or, where the device has an op for all of that (polar_step) that takes the
+ * shape, each matrix from end to end. */
 #include <math.h>
 
 #include "base/alloc.h"
@@ -9,7 +10,7 @@
 #include "optim/optim_impl.h"
 #include "optim/optim_layout.h"
 
-/* ---- live values ----------------------------------------------------------------------------------- */
+/* ---- live values -------------------------------------------------------------------------------- */
 
 static double correction(double beta, int64_t t)
 {
@@ -20,7 +21,9 @@ polar_status pl_optim_check_queue(polar_optim *opt, const pl_queue *q)
 {
     PL_NEED(opt, POLAR_E_ARG, "no optimiser: opt is NULL (did polar_optim_create fail?)");
     PL_NEED(q, POLAR_E_ARG, "no queue: q is NULL (did polar_queue_create fail?)");
-    PL_NEED(q->dev == opt->dev, POLAR_E_ARG, "the queue is one of device '%s', the optimiser was made for another ('%s')", q->dev->name, opt->dev->name);
+    PL_NEED(q->dev == opt->dev, POLAR_E_ARG,
+            "the queue is one of device '%s', the optimiser was made for another ('%s')", q->dev->name,
+            opt->dev->name);
     opt->last_serial = q->serial;
     return POLAR_OK;
 }
@@ -57,7 +60,7 @@ void pl_optim_live_begin(polar_optim *opt, pl_queue *q)
 polar_status polar_optim_prepare(polar_optim *opt, polar_queue *q)
 {
     PL_TRY(pl_optim_check_queue(opt, q));
-    if (q->dry) return POLAR_OK;    /* a dry run counts costs, not steps */
+    if (q->dry) return POLAR_OK; /* a dry run counts costs, not steps */
     upload_live(opt, q, polar_schedule_factor(&opt->o.schedule, opt->t), 0);
     if (q->error != POLAR_OK) return pl_fail_again(q->error, q->message);
     opt->t++;
@@ -79,7 +82,7 @@ static pl_mat live_of(const polar_optim *opt, const pl_optim_param *p)
     return live_rows(opt, p->slot, 1);
 }
 
-/* ---- the work -------------------------------------------------------------------------------------- */
+/* ---- the work ----------------------------------------------------------------------------------- */
 
 /* Every block of rows a matrix of its own; all tensors are packed. */
 static pl_mat blocks_of(pl_mat m, const pl_optim_param *p)
@@ -118,8 +121,10 @@ static pl_args_polar_step whole_args(const polar_optim *opt, const pl_optim_para
 static int can_be_whole(const polar_optim *opt, pl_queue *q, const pl_optim_param *p)
 {
     const polar_map_opts *map = &pl_optim_rule(opt, p)->map;
-    if (p->route != POLAR_ROUTE_MATRIX || p->schur_group || p->rows * p->cols == 0 || opt->o.measure) return 0;
-    if (map->kind != POLAR_MAP_NEWTON_SCHULZ || map->precision != POLAR_DTYPE_BF16 || map->steps > PL_FUSED_STEPS)
+    if (p->route != POLAR_ROUTE_MATRIX || p->schur_group || p->rows * p->cols == 0 || opt->o.measure)
+        return 0;
+    if (map->kind != POLAR_MAP_NEWTON_SCHULZ || map->precision != POLAR_DTYPE_BF16 ||
+        map->steps > PL_FUSED_STEPS)
         return 0;
     if (map->rounding == POLAR_ROUND_REFERENCE || !pl_queue_has(q, PL_OP_polar_step)) return 0;
     if (p->M.dtype != POLAR_DTYPE_F32 || p->G.dtype == POLAR_DTYPE_F64) return 0;
@@ -148,7 +153,8 @@ static void enqueue_direction(polar_optim *opt, pl_queue *q, const pl_optim_para
                 .live = live_of(opt, p));
 }
 
-/* The directions that were made, as batches of the map: neighbours of one shape together. Returns how many. */
+/* The directions that were made, as batches of the map: neighbours of one shape together. Returns how many.
+ */
 static int64_t gather_maps(polar_optim *opt)
 {
     int64_t n = 0;
@@ -280,7 +286,8 @@ polar_status polar_optim_enqueue(polar_optim *opt, polar_queue *q)
     return q->error == POLAR_OK ? POLAR_OK : pl_fail_again(q->error, q->message);
 }
 
-/* All the scratch of a step before its first op, so that running out of memory comes before the moments have moved. */
+/* All the scratch of a step before its first op, so that running out of memory comes before the moments have
+ * moved. */
 static polar_status take_scratch(polar_optim *opt, pl_queue *q)
 {
     polar_cost cost;
@@ -293,7 +300,8 @@ static polar_status take_scratch(polar_optim *opt, pl_queue *q)
     return POLAR_OK;
 }
 
-/* A capture pays where the same pointers come again: gradients that have just moved (torch hands out new ones every step) may move on. */
+/* A capture pays where the same pointers come again: gradients that have just moved (torch hands out new ones
+ * every step) may move on. */
 static polar_status run_step(polar_optim *opt, pl_queue *q)
 {
     int plain = opt->moved;
@@ -316,7 +324,7 @@ polar_status polar_optim_step(polar_optim *opt, polar_queue *q)
     return st;
 }
 
-/* ---- what happened --------------------------------------------------------------------------------- */
+/* ---- what happened ------------------------------------------------------------------------------ */
 
 /* What the device knows of steps: per parameter and member (made, left out), and the live rows of the last
  * step. */
@@ -372,7 +380,8 @@ polar_status polar_optim_stats_sized(polar_optim *opt, polar_queue *q, polar_par
     double *norms = pl_calloc((size_t)opt->n * 2, sizeof *norms);
     PL_NEED(norms, POLAR_E_NOMEM, "norms of %lld parameters", (long long)opt->n);
     for (int64_t i = 0; i < opt->n; i++)
-        if (opt->params[i].N.data) polar_queue_download(q, norms + 2 * i, opt->params[i].N.data, 2 * sizeof *norms);
+        if (opt->params[i].N.data)
+            polar_queue_download(q, norms + 2 * i, opt->params[i].N.data, 2 * sizeof *norms);
     polar_status st = counts_take(&c, opt, q);
     for (int64_t i = 0; i < opt->n && st == POLAR_OK; i++) {
         const pl_optim_param *p = &opt->params[i];
@@ -387,7 +396,8 @@ polar_status polar_optim_stats_sized(polar_optim *opt, polar_queue *q, polar_par
         s.effective_lr = lr * p->scale;
         s.update_norm = p->N.data && opt->t ? lr * p->scale * norms[2 * i + 1] / norms[2 * i] : NAN;
         count_into(&s, opt, i, &c);
-        st = pl_sized_give("polar_param_stats", (char *)out + (size_t)i * size, size, &s, sizeof s, PL_PARAM_STATS_0_1);
+        st = pl_sized_give("polar_param_stats", (char *)out + (size_t)i * size, size, &s, sizeof s,
+                           PL_PARAM_STATS_0_1);
     }
     pl_free(c.steps);
     pl_free(c.rows);

@@ -11,7 +11,7 @@
 static int fits(const char *p, const char *end, const char *s)
 {
     const char *star = NULL, *back = NULL;
-    for (; *s; ) {
+    for (; *s;) {
         if (p < end && (*p == '?' || *p == *s) && *p != '*') p++, s++;
         else if (p < end && *p == '*') star = ++p, back = s;
         else if (star) p = star, s = ++back;
@@ -44,13 +44,17 @@ static int packed(const polar_tensor *t)
 static polar_status check_tensor(const char *name, const char *what, const polar_tensor *t, int64_t members)
 {
     int64_t elements = 1;
-    PL_NEED(t->dtype >= 0 && t->dtype < POLAR_DTYPE_COUNT && t->dtype != POLAR_DTYPE_F16, POLAR_E_DTYPE, "%s of '%s' has number format %d, which is none of f64, f32, bf16", what, name, (int)t->dtype);
-    PL_NEED(t->ndim >= 0 && t->ndim <= POLAR_MAX_DIMS, POLAR_E_SHAPE, "%s of '%s' has %d dimensions, at most %d can be had", what, name, t->ndim, POLAR_MAX_DIMS);
+    PL_NEED(t->dtype >= 0 && t->dtype < POLAR_DTYPE_COUNT && t->dtype != POLAR_DTYPE_F16, POLAR_E_DTYPE,
+            "%s of '%s' has number format %d, which is none of f64, f32, bf16", what, name, (int)t->dtype);
+    PL_NEED(t->ndim >= 0 && t->ndim <= POLAR_MAX_DIMS, POLAR_E_SHAPE,
+            "%s of '%s' has %d dimensions, at most %d can be had", what, name, t->ndim, POLAR_MAX_DIMS);
     for (int i = 0; i < t->ndim; i++)
-        PL_NEED(t->shape[i] >= 0 && !__builtin_mul_overflow(elements, t->shape[i], &elements) && elements < INT64_MAX / 64, POLAR_E_SHAPE, "%s of '%s' has an impossible shape",
-                what, name);
+        PL_NEED(t->shape[i] >= 0 && !__builtin_mul_overflow(elements, t->shape[i], &elements) &&
+                    elements < INT64_MAX / 64,
+                POLAR_E_SHAPE, "%s of '%s' has an impossible shape", what, name);
     PL_NEED(packed(t), POLAR_E_SHAPE, "%s of '%s' must be packed (contiguous)", what, name);
-    PL_NEED(members == 1 || (t->ndim >= 1 && t->shape[0] == members), POLAR_E_SHAPE, "%s of '%s': with %lld members the first dimension counts them", what, name, (long long)members);
+    PL_NEED(members == 1 || (t->ndim >= 1 && t->shape[0] == members), POLAR_E_SHAPE,
+            "%s of '%s': with %lld members the first dimension counts them", what, name, (long long)members);
     return POLAR_OK;
 }
 
@@ -58,7 +62,9 @@ static polar_route auto_route(const polar_param *p, int ndim, const polar_optim_
 {
     if (p->route != POLAR_ROUTE_AUTO) return p->route;
     if (group != POLAR_ROUTE_AUTO) return group;
-    if (ndim < 2 || (o->matrix_names && !pl_pattern_match(o->matrix_names, p->name)) || (o->aux_names && pl_pattern_match(o->aux_names, p->name))) return POLAR_ROUTE_AUX;
+    if (ndim < 2 || (o->matrix_names && !pl_pattern_match(o->matrix_names, p->name)) ||
+        (o->aux_names && pl_pattern_match(o->aux_names, p->name)))
+        return POLAR_ROUTE_AUX;
     return POLAR_ROUTE_MATRIX;
 }
 
@@ -67,13 +73,16 @@ polar_status pl_optim_param_set(pl_optim_param *out, const polar_param *p, const
     const polar_optim_opts *o = &opt->o;
     int64_t members = opt->members, skip = members > 1;
     PL_NEED(p->name && *p->name, POLAR_E_ARG, "a parameter without a name");
-    PL_NEED(strlen(p->name) <= PL_OPTIM_NAME_MAX && pl_utf8_valid(p->name, (int64_t)strlen(p->name)), POLAR_E_ARG, "the name '%s' cannot stand in a state file: UTF-8 of at most %d bytes can",
+    PL_NEED(strlen(p->name) <= PL_OPTIM_NAME_MAX && pl_utf8_valid(p->name, (int64_t)strlen(p->name)),
+            POLAR_E_ARG, "the name '%s' cannot stand in a state file: UTF-8 of at most %d bytes can",
             pl_text_shown(p->name).text, PL_OPTIM_NAME_MAX);
     PL_TRY(check_tensor(p->name, "the weight", &p->weight, members));
     PL_TRY(check_tensor(p->name, "the gradient", &p->grad, members));
-    PL_NEED(p->weight.ndim == p->grad.ndim && !memcmp(p->weight.shape, p->grad.shape, (size_t)p->weight.ndim * sizeof(int64_t)), POLAR_E_SHAPE,
-            "weight and gradient of '%s' have different shapes", p->name);
-    PL_NEED(p->route >= POLAR_ROUTE_AUTO && p->route <= POLAR_ROUTE_AUX, POLAR_E_ARG, "'%s' asks for route %d, which is none", p->name, (int)p->route);
+    PL_NEED(p->weight.ndim == p->grad.ndim &&
+                !memcmp(p->weight.shape, p->grad.shape, (size_t)p->weight.ndim * sizeof(int64_t)),
+            POLAR_E_SHAPE, "weight and gradient of '%s' have different shapes", p->name);
+    PL_NEED(p->route >= POLAR_ROUTE_AUTO && p->route <= POLAR_ROUTE_AUX, POLAR_E_ARG,
+            "'%s' asks for route %d, which is none", p->name, (int)p->route);
     PL_NEED(
         p->group >= 0 && p->group < opt->groups, POLAR_E_ARG,
         "'%s' belongs to group %lld; there are %lld, from 0 (the options' own), further ones in opts.groups",
@@ -86,18 +95,28 @@ polar_status pl_optim_param_set(pl_optim_param *out, const polar_param *p, const
                             .rows = 1,
                             .cols = 1,
                             .scale = 1};
-    for (int i = 0; i < ndim; i++) *(i == 0 && ndim >= 2 ? &out->rows : &out->cols) *= p->weight.shape[i + skip];
-    PL_NEED(p->weight.data || out->rows * out->cols == 0, POLAR_E_ARG, "the weight of '%s' has no data", p->name);
-    PL_NEED(p->row_blocks >= 0 && p->schur_group >= 0 && p->schur_dim >= 0, POLAR_E_ARG, "'%s': row_blocks, schur_group and schur_dim cannot be negative", p->name);
-    PL_NEED(p->schur_dim <= 1 || p->schur_group, POLAR_E_ARG, "'%s' has a schur_dim of %lld and no schur_group whose block it would be (groups count from 1)", p->name, (long long)p->schur_dim);
-    out->row_blocks = out->schur_dim = 1;    /* on the aux route there are neither blocks nor groups */
+    for (int i = 0; i < ndim; i++)
+        *(i == 0 && ndim >= 2 ? &out->rows : &out->cols) *= p->weight.shape[i + skip];
+    PL_NEED(p->weight.data || out->rows * out->cols == 0, POLAR_E_ARG, "the weight of '%s' has no data",
+            p->name);
+    PL_NEED(p->row_blocks >= 0 && p->schur_group >= 0 && p->schur_dim >= 0, POLAR_E_ARG,
+            "'%s': row_blocks, schur_group and schur_dim cannot be negative", p->name);
+    PL_NEED(p->schur_dim <= 1 || p->schur_group, POLAR_E_ARG,
+            "'%s' has a schur_dim of %lld and no schur_group whose block it would be (groups count from 1)",
+            p->name, (long long)p->schur_dim);
+    out->row_blocks = out->schur_dim = 1; /* on the aux route there are neither blocks nor groups */
     if (out->route == POLAR_ROUTE_MATRIX) {
         if (p->row_blocks) out->row_blocks = p->row_blocks;
         if (p->schur_dim) out->schur_dim = p->schur_dim;
         out->schur_group = p->schur_group;
-        PL_NEED(ndim >= 2, POLAR_E_SHAPE, "'%s' has %d dimension%s and cannot take the matrix route", p->name, ndim, ndim == 1 ? "" : "s");
-        PL_NEED(out->rows % out->row_blocks == 0, POLAR_E_SHAPE, "the %lld rows of '%s' cannot be split into %lld blocks", (long long)out->rows, p->name, (long long)out->row_blocks);
-        PL_NEED(members == 1 || !p->schur_group, POLAR_E_UNSUPPORTED, "'%s': Schur groups share a norm within one model; with several members that is not offered", p->name);
+        PL_NEED(ndim >= 2, POLAR_E_SHAPE, "'%s' has %d dimension%s and cannot take the matrix route", p->name,
+                ndim, ndim == 1 ? "" : "s");
+        PL_NEED(out->rows % out->row_blocks == 0, POLAR_E_SHAPE,
+                "the %lld rows of '%s' cannot be split into %lld blocks", (long long)out->rows, p->name,
+                (long long)out->row_blocks);
+        PL_NEED(members == 1 || !p->schur_group, POLAR_E_UNSUPPORTED,
+                "'%s': Schur groups share a norm within one model; with several members that is not offered",
+                p->name);
         if (group->rule.map.kind != POLAR_MAP_NONE)
             out->scale = polar_scale_value(group->rule.scale, out->rows / out->row_blocks, out->cols);
     }
@@ -111,9 +130,15 @@ polar_status pl_optim_param_set(pl_optim_param *out, const polar_param *p, const
 static const char *view_text(char *text, size_t bytes, const pl_optim_param *p)
 {
     if (p->route == POLAR_ROUTE_AUX) snprintf(text, bytes, "-");
-    else if (p->row_blocks > 1) snprintf(text, bytes, "%lld blocks of %lldx%lld", (long long)p->row_blocks, (long long)(p->rows / p->row_blocks), (long long)p->cols);
-    else if (p->schur_group) snprintf(text, bytes, "%lldx%lld (x) I_%lld of group %lld", (long long)p->rows, (long long)p->cols, (long long)p->schur_dim, (long long)p->schur_group);
-    else snprintf(text, bytes, "%s%lldx%lld", p->ndim > 2 ? "flattened " : "", (long long)p->rows, (long long)p->cols);
+    else if (p->row_blocks > 1)
+        snprintf(text, bytes, "%lld blocks of %lldx%lld", (long long)p->row_blocks,
+                 (long long)(p->rows / p->row_blocks), (long long)p->cols);
+    else if (p->schur_group)
+        snprintf(text, bytes, "%lldx%lld (x) I_%lld of group %lld", (long long)p->rows, (long long)p->cols,
+                 (long long)p->schur_dim, (long long)p->schur_group);
+    else
+        snprintf(text, bytes, "%s%lldx%lld", p->ndim > 2 ? "flattened " : "", (long long)p->rows,
+                 (long long)p->cols);
     return text;
 }
 

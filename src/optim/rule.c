@@ -7,22 +7,27 @@
 #include "optim/optim_layout.h"
 
 typedef struct {
-    const char        *name;
-    polar_momentum     momentum;
+    const char *name;
+    polar_momentum momentum;
     polar_precondition precondition;
-    polar_map_kind     map;
-    polar_scale        scale;
-    double             beta1, lr, decay;    /* lr and decay: the paper's, for DeiT */
+    polar_map_kind map;
+    polar_scale scale;
+    double beta1, lr, decay; /* lr and decay: the paper's, for DeiT */
 } rule_row;
 
 /* muon, polaradamw, muon_v and polar_ema are the 2 x 2 of momentum and preconditioner. */
 static const rule_row rules[] = {
-    {"sgdm", POLAR_MOMENTUM_HEAVY_BALL, POLAR_PRECONDITION_NONE, POLAR_MAP_NONE, POLAR_SCALE_NONE, 0.95, 5e-3, 0.05},
+    {"sgdm", POLAR_MOMENTUM_HEAVY_BALL, POLAR_PRECONDITION_NONE, POLAR_MAP_NONE, POLAR_SCALE_NONE, 0.95, 5e-3,
+     0.05},
     {"adamw", POLAR_MOMENTUM_EMA, POLAR_PRECONDITION_ADAM, POLAR_MAP_NONE, POLAR_SCALE_NONE, 0.9, 5e-4, 0.05},
-    {"muon", POLAR_MOMENTUM_NESTEROV, POLAR_PRECONDITION_NONE, POLAR_MAP_NEWTON_SCHULZ, POLAR_SCALE_PAPER, 0.95, 5e-3, 0},
-    {"polaradamw", POLAR_MOMENTUM_EMA, POLAR_PRECONDITION_ADAM, POLAR_MAP_NEWTON_SCHULZ, POLAR_SCALE_PAPER, 0.9, 5e-3, 0.05},
-    {"muon_v", POLAR_MOMENTUM_NESTEROV, POLAR_PRECONDITION_ADAM, POLAR_MAP_NEWTON_SCHULZ, POLAR_SCALE_PAPER, 0.95, 5e-3, 0.05},
-    {"polar_ema", POLAR_MOMENTUM_EMA, POLAR_PRECONDITION_NONE, POLAR_MAP_NEWTON_SCHULZ, POLAR_SCALE_PAPER, 0.9, 5e-3, 0.05},
+    {"muon", POLAR_MOMENTUM_NESTEROV, POLAR_PRECONDITION_NONE, POLAR_MAP_NEWTON_SCHULZ, POLAR_SCALE_PAPER,
+     0.95, 5e-3, 0},
+    {"polaradamw", POLAR_MOMENTUM_EMA, POLAR_PRECONDITION_ADAM, POLAR_MAP_NEWTON_SCHULZ, POLAR_SCALE_PAPER,
+     0.9, 5e-3, 0.05},
+    {"muon_v", POLAR_MOMENTUM_NESTEROV, POLAR_PRECONDITION_ADAM, POLAR_MAP_NEWTON_SCHULZ, POLAR_SCALE_PAPER,
+     0.95, 5e-3, 0.05},
+    {"polar_ema", POLAR_MOMENTUM_EMA, POLAR_PRECONDITION_NONE, POLAR_MAP_NEWTON_SCHULZ, POLAR_SCALE_PAPER,
+     0.9, 5e-3, 0.05},
 };
 
 #define RULES ((int)(sizeof rules / sizeof *rules))
@@ -40,12 +45,19 @@ static polar_status find(const rule_row **out, const char *name)
             *out = &rules[i];
             return POLAR_OK;
         }
-    return PL_FAIL(POLAR_E_ARG, "no rule '%s' (there are: sgdm, adamw, muon, polaradamw, muon_v, polar_ema)", name);
+    return PL_FAIL(POLAR_E_ARG, "no rule '%s' (there are: sgdm, adamw, muon, polaradamw, muon_v, polar_ema)",
+                   name);
 }
 
 static polar_rule make(const rule_row *r)
 {
-    polar_rule out = {.momentum = r->momentum, .precondition = r->precondition, .scale = r->scale, .beta1 = r->beta1, .beta2 = 0.999, .eps = 1e-8, .map = POLAR_MAP_OPTS_INIT};
+    polar_rule out = {.momentum = r->momentum,
+                      .precondition = r->precondition,
+                      .scale = r->scale,
+                      .beta1 = r->beta1,
+                      .beta2 = 0.999,
+                      .eps = 1e-8,
+                      .map = POLAR_MAP_OPTS_INIT};
     out.map.kind = r->map;
     return out;
 }
@@ -61,7 +73,8 @@ polar_status polar_rule_parse_sized(polar_rule *out, const char *name, const pol
     return pl_rule_write(out, &rule, &theirs);
 }
 
-polar_status polar_optim_opts_parse_sized(polar_optim_opts *out, const char *rule, const polar_optim_layout *layout)
+polar_status polar_optim_opts_parse_sized(polar_optim_opts *out, const char *rule,
+                                          const polar_optim_layout *layout)
 {
     const rule_row *r = NULL;
     polar_optim_layout theirs;
@@ -91,7 +104,8 @@ polar_status polar_scale_parse(polar_scale *out, const char *name)
             *out = (polar_scale)i;
             return POLAR_OK;
         }
-    return PL_FAIL(POLAR_E_ARG, "no scale convention '%s' (there are: none, paper, jordan, spectral, rms)", name);
+    return PL_FAIL(POLAR_E_ARG, "no scale convention '%s' (there are: none, paper, jordan, spectral, rms)",
+                   name);
 }
 
 double polar_scale_value(polar_scale scale, int64_t rows, int64_t cols)

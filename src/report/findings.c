@@ -10,7 +10,8 @@
 
 #define MOST_ARMS 32
 
-/* Arms of the cell that have a mean, the best first (the least, where neither way is better); equal ones in plan order. How many. */
+/* Arms of the cell that have a mean, the best first (the least, where neither way is better); equal ones in
+ * plan order. How many. */
 static int sort_arms(const pl_audit_arm *out[MOST_ARMS], const pl_audit *a, int64_t cell)
 {
     int n = 0, sign = pl_metric_of(a->metric).better > 0 ? -1 : 1;
@@ -28,12 +29,14 @@ static const pl_audit_pair *find_pair(const pl_audit *a, const pl_audit_arm *x, 
 {
     for (int64_t i = 0; i < a->pair_count; i++) {
         const pl_audit_pair *p = &a->pairs[i];
-        if (p->cell == x->cell && ((p->a == x->arm && p->b == y->arm) || (p->a == y->arm && p->b == x->arm))) return p;
+        if (p->cell == x->cell && ((p->a == x->arm && p->b == y->arm) || (p->a == y->arm && p->b == x->arm)))
+            return p;
     }
     return NULL;
 }
 
-/* "polaradamw - muon = +0.00070 [0.00042, 0.00098], p = 3e-06, 71 of 100 pairs positive": the arm with the larger mean first, so a positive one agrees with the means. */
+/* "polaradamw - muon = +0.00070 [0.00042, 0.00098], p = 3e-06, 71 of 100 pairs positive": the arm with the
+ * larger mean first, so a positive one agrees with the means. */
 static void add_pair(pl_string *s, const pl_audit_pair *p, const pl_audit_arm *larger, int d)
 {
     double sign = p->a == larger->arm ? 1 : -1;
@@ -41,7 +44,8 @@ static void add_pair(pl_string *s, const pl_audit_pair *p, const pl_audit_arm *l
     if (!p->s.n) return;
     pl_string_add(s, "\n%s - %s = %+.*f", larger->arm, sign > 0 ? p->b : p->a, d, sign * p->s.mean_diff);
     if (!isnan(p->s.p)) pl_string_add(s, " [%.*f, %.*f], p = %.1g", d, lo, d, hi, p->s.p);
-    pl_string_add(s, ", %" PRId64 " of %" PRId64 " pairs positive", sign > 0 ? p->s.positive : p->s.negative, p->s.n);
+    pl_string_add(s, ", %" PRId64 " of %" PRId64 " pairs positive", sign > 0 ? p->s.positive : p->s.negative,
+                  p->s.n);
 }
 
 polar_status pl_findings_cell(char **out, const pl_audit *a, int64_t cell)
@@ -52,8 +56,14 @@ polar_status pl_findings_cell(char **out, const pl_audit *a, int64_t cell)
     pl_string_add(&s, "%s: ", a->cells[cell]);
     if (!n) pl_string_add(&s, "no finished runs yet");
     for (int i = 0; i < n; i++)
-        pl_string_add(&s, "%s%s %.*f", !i ? "" : arms[i]->s.mean == arms[i - 1]->s.mean ? " = " : rising ? " > " : " < ", arms[i]->arm, d, arms[i]->s.mean);
-    if (n && !isnan(arms[0]->trace) && pl_audit_has_plateau(a)) pl_string_add(&s, " (the trace alone: %.*f)", d, arms[0]->trace);
+        pl_string_add(&s, "%s%s %.*f",
+                      !i                                       ? ""
+                      : arms[i]->s.mean == arms[i - 1]->s.mean ? " = "
+                      : rising                                 ? " > "
+                                                               : " < ",
+                      arms[i]->arm, d, arms[i]->s.mean);
+    if (n && !isnan(arms[0]->trace) && pl_audit_has_plateau(a))
+        pl_string_add(&s, " (the trace alone: %.*f)", d, arms[0]->trace);
     for (int i = 1; i < n; i++) {
         const pl_audit_pair *p = find_pair(a, arms[i], arms[i - 1]);
         if (p) add_pair(&s, p, arms[rising ? i - 1 : i], d < 9 ? d + 1 : 9);

@@ -27,7 +27,8 @@ static int64_t whole_epochs(const pl_store_epochs *e)
 }
 
 /* One seed: its own lead, and its values added to the sums. */
-static void add_seed(pl_lead *out, const pl_store_epochs *ea, const pl_store_epochs *eb, double *work, int higher)
+static void add_seed(pl_lead *out, const pl_store_epochs *ea, const pl_store_epochs *eb, double *work,
+                     int higher)
 {
     int64_t n = out->epochs;
     double *va = work, *vb = va + n, *sum_a = vb + n, *sum_b = sum_a + n;
@@ -48,7 +49,8 @@ polar_status pl_lead_measure(pl_lead *out, const pl_lead_of *a, const pl_lead_of
     int higher = a->part->kind.higher;
     *out = (pl_lead){.gap = NAN, .at_a = NAN, .at_b = NAN};
     for (int64_t k = 0; k < audit->seed_count; k++) {
-        int64_t na = whole_epochs(rows_of(a, audit->seeds[k])), nb = whole_epochs(rows_of(b, audit->seeds[k])), n = na < nb ? na : nb;
+        int64_t na = whole_epochs(rows_of(a, audit->seeds[k])),
+                nb = whole_epochs(rows_of(b, audit->seeds[k])), n = na < nb ? na : nb;
         if (!n) continue;
         if (!out->n++ || n < out->epochs) out->epochs = n;
     }

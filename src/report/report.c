@@ -1,4 +1,5 @@
-/* report.c -- the folder of a report: loads every spec, writes the tables and draws the figures of each, then the tables across them and the page. See report.h. */
+/* report.c -- the folder of a report: loads every spec, writes the tables and draws the figures of each, then
+ * the tables across them and the page. See report.h. */
 #include "report/report.h"
 
 #include <string.h>
@@ -15,18 +16,19 @@
 
 typedef struct {
     const pl_report_opts *opts;
-    pl_report_outcome    *out;
-    char                 *tables, *figures;    /* folders */
-    pl_store_specs        specs;
-    pl_part              *parts;
-    int64_t               wanted, count;       /* specs asked for; parts of them */
-    pl_left_out          *left;                /* the others */
-    int64_t               left_count;
+    pl_report_outcome *out;
+    char *tables, *figures; /* folders */
+    pl_store_specs specs;
+    pl_part *parts;
+    int64_t wanted, count; /* specs asked for; parts of them */
+    pl_left_out *left;     /* the others */
+    int64_t left_count;
 } report;
 
 /* ---- which specs ---- */
 
-static polar_status find_spec(const pl_store_spec **out, const pl_store_specs *all, const char *name, const char *store)
+static polar_status find_spec(const pl_store_spec **out, const pl_store_specs *all, const char *name,
+                              const char *store)
 {
     pl_string known = {0};
     for (int64_t i = 0; i < all->count; i++) {
@@ -34,7 +36,8 @@ static polar_status find_spec(const pl_store_spec **out, const pl_store_specs *a
         if (!strcmp(all->rows[i].name, name)) return POLAR_OK;
     }
     for (int64_t i = 0; i < all->count; i++) pl_string_add(&known, "%s%s", i ? ", " : "", all->rows[i].name);
-    polar_status st = PL_FAIL(POLAR_E_ARG, "the store '%s' has no spec '%.80s' (it has: %s)", store, name, known.text ? known.text : "none");
+    polar_status st = PL_FAIL(POLAR_E_ARG, "the store '%s' has no spec '%.80s' (it has: %s)", store, name,
+                              known.text ? known.text : "none");
     pl_string_drop(&known);
     return st;
 }
@@ -46,13 +49,13 @@ static void tell(const report *r, const char *what)
 
 /* ---- tables ---- */
 
-typedef struct {    /* one of the four kinds of tables with its subject */
+typedef struct { /* one of the four kinds of tables with its subject */
     polar_status (*audit)(const pl_audit *a, FILE *f, pl_table_format format);
-    const pl_audit        *of;
-    const pl_part_table   *part;
-    const pl_part         *p;
+    const pl_audit *of;
+    const pl_part_table *part;
+    const pl_part *p;
     const pl_across_table *across;
-    const pl_across       *x;
+    const pl_across *x;
 } subject;
 
 static polar_status print_subject(const subject *s, FILE *f, pl_table_format format)
@@ -65,7 +68,7 @@ static polar_status print_subject(const subject *s, FILE *f, pl_table_format for
 static polar_status write_table(report *r, const char *stem, subject s)
 {
     static const struct {
-        const char     *ending;
+        const char *ending;
         pl_table_format format;
     } kinds[] = {{"txt", PL_TABLE_TEXT}, {"csv", PL_TABLE_CSV}, {"tex", PL_TABLE_TEX}};
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
@@ -88,8 +91,16 @@ static polar_status write_spec_table(report *r, const pl_part *p, const char *na
 
 typedef polar_status (*csv_printer)(const pl_part *p, pl_store *s, FILE *f);
 
-static polar_status print_runs(const pl_part *p, pl_store *s, FILE *f)   { (void)s; return pl_part_runs_csv(p, f); }
-static polar_status print_epochs(const pl_part *p, pl_store *s, FILE *f) { (void)s; return pl_part_epochs_csv(p, f); }
+static polar_status print_runs(const pl_part *p, pl_store *s, FILE *f)
+{
+    (void)s;
+    return pl_part_runs_csv(p, f);
+}
+static polar_status print_epochs(const pl_part *p, pl_store *s, FILE *f)
+{
+    (void)s;
+    return pl_part_epochs_csv(p, f);
+}
 
 static polar_status write_csv(report *r, const pl_part *p, pl_store *s, const char *name, csv_printer print)
 {
@@ -107,7 +118,8 @@ static polar_status write_runs(report *r, const pl_part *p, pl_store *s)
 {
     int has_gauge = 0;
     PL_TRY(write_csv(r, p, s, "runs", print_runs));
-    if (p->kind.accuracy) PL_TRY(write_csv(r, p, s, "epochs", print_epochs));    /* few runs, each hours long; of many small ones it would fill the disk */
+    /* few runs, each hours long; of many small ones it would fill the disk */
+    if (p->kind.accuracy) PL_TRY(write_csv(r, p, s, "epochs", print_epochs));
     PL_TRY(pl_part_has_gauge(p, s, &has_gauge));
     return has_gauge ? write_csv(r, p, s, "gauge", pl_part_gauge_csv) : POLAR_OK;
 }
@@ -165,10 +177,12 @@ static polar_status load_parts(report *r, pl_store *s)
             continue;
         }
         pl_part_free(&r->parts[r->count]);
-        if (r->wanted == 1 || r->opts->specs || !is_fault_of_spec(st)) return st;    /* who asks for one wants to know */
+        /* who asks for one wants to know */
+        if (r->wanted == 1 || r->opts->specs || !is_fault_of_spec(st)) return st;
         PL_TRY(leave_out(r, spec->name));
     }
-    PL_NEED(r->count, POLAR_E_FORMAT, "the store '%s' has no spec that can be reported; %s: %s", pl_store_path(s), r->left[0].name, r->left[0].why);
+    PL_NEED(r->count, POLAR_E_FORMAT, "the store '%s' has no spec that can be reported; %s: %s",
+            pl_store_path(s), r->left[0].name, r->left[0].why);
     pl_across_link(r->parts, r->count);
     return POLAR_OK;
 }
@@ -179,7 +193,7 @@ static polar_status write_parts(report *r, pl_store *s)
         tell(r, r->parts[i].spec->name);
         PL_TRY(write_tables(r, &r->parts[i], s));
         polar_status st = pl_part_draw(&r->parts[i], s, r->figures);
-        if (st == POLAR_E_UNSUPPORTED) {    /* no gnuplot: everything else is still worth having */
+        if (st == POLAR_E_UNSUPPORTED) { /* no gnuplot: everything else is still worth having */
             snprintf(r->out->note, sizeof r->out->note, "%s", pl_fail_sentence());
         } else {
             PL_TRY(st);
@@ -202,8 +216,14 @@ static polar_status write_page(report *r, pl_store *s)
 {
     pl_out_file o;
     const char *slash = strrchr(pl_store_path(s), '/');
-    pl_page page = {.code = r->opts->code, .store = slash ? slash + 1 : pl_store_path(s), .figures = r->figures, .note = r->out->note, .parts = r->parts, .part_count = r->count,
-                    .left = r->left, .left_count = r->left_count};
+    pl_page page = {.code = r->opts->code,
+                    .store = slash ? slash + 1 : pl_store_path(s),
+                    .figures = r->figures,
+                    .note = r->out->note,
+                    .parts = r->parts,
+                    .part_count = r->count,
+                    .left = r->left,
+                    .left_count = r->left_count};
     tell(r, "index.html");
     PL_TRY(pl_out_begin(&o, r->opts->dir, "index.html"));
     PL_TRY(pl_out_end(&o, pl_page_write(o.f, &page)));
@@ -217,8 +237,11 @@ polar_status pl_report_write(pl_report_outcome *out, pl_store *s, const pl_repor
     *out = (pl_report_outcome){0};
     polar_status st = pl_store_select_specs(&r.specs, s);
     r.wanted = opts->specs ? opts->spec_count : r.specs.count;
-    if (st == POLAR_OK && !r.wanted) st = PL_FAIL(POLAR_E_ARG, "the store '%s' has no specs yet (`polar run SPEC` fills it)", pl_store_path(s));
-    for (int64_t i = 0; st == POLAR_OK && opts->specs && i < opts->spec_count; i++) {    /* before anything is written */
+    if (st == POLAR_OK && !r.wanted)
+        st = PL_FAIL(POLAR_E_ARG, "the store '%s' has no specs yet (`polar run SPEC` fills it)",
+                     pl_store_path(s));
+    /* before anything is written */
+    for (int64_t i = 0; st == POLAR_OK && opts->specs && i < opts->spec_count; i++) {
         const pl_store_spec *spec;
         st = find_spec(&spec, &r.specs, opts->specs[i], pl_store_path(s));
     }

@@ -3,12 +3,15 @@
  *     pl_report_opts o = {.dir = "report", .code = pl_code_version()};      // specs: all of the store's
  *     PL_TRY(pl_report_write(&out, store, &o));
  *     printf("%s\n", out.page);                                             // report/index.html
- *     if (*out.note) ...                                                    // no gnuplot here: tables and page are there, figures are not
+ *     if (*out.note) ...                                                    // no gnuplot here: tables and
+ * page are there, figures are not
  *
- * In the folder: index.html (self-contained: inline SVG, no script, nothing to load), tables/<spec>_{results,pairs,wall,wall_pairs}.{txt,csv,tex} and
- * <spec>.json (the audit), <spec>_{seeds,leads,seconds}.* (where they apply, part_tables.h), <spec>_runs.csv (a line per run), <spec>_epochs.csv (a line per epoch; deit),
- * <spec>_gauge.csv (where there are gauge shadows); deit_{table1,recipe_lift,crossover,budget_lift}.* where the report holds the specs they compare (across_tables.h);
- * figures/<spec>_*.{svg,png,gp}. The same store gives the same bytes.
+ * In the folder: index.html (self-contained: inline SVG, no script, nothing to load),
+ * tables/<spec>_{results,pairs,wall,wall_pairs}.{txt,csv,tex} and <spec>.json (the audit),
+ * <spec>_{seeds,leads,seconds}.* (where they apply, part_tables.h), <spec>_runs.csv (a line per run),
+ * <spec>_epochs.csv (a line per epoch; deit), <spec>_gauge.csv (where there are gauge shadows);
+ * deit_{table1,recipe_lift,crossover,budget_lift}.* where the report holds the specs they compare
+ * (across_tables.h); figures/<spec>_*.{svg,png,gp}. The same store gives the same bytes.
  */
 #ifndef PL_REPORT_REPORT_H
 #define PL_REPORT_REPORT_H
@@ -16,21 +19,23 @@
 #include "store/store.h"
 
 typedef struct pl_report_opts {
-    const char        *dir;            /* made if it is not there */
-    const char *const *specs;          /* names; NULL: all */
-    int64_t            spec_count;
-    const char        *code;           /* version of the program that writes it */
-    void (*progress)(void *arg, const char *what);    /* a word about what is being done; may be NULL */
-    void (*left_out)(void *arg, const char *spec, const char *why);    /* a spec that could not be reported, unless it was asked for by name; may be NULL */
-    void              *progress_arg;
+    const char *dir;          /* made if it is not there */
+    const char *const *specs; /* names; NULL: all */
+    int64_t spec_count;
+    const char *code;                              /* version of the program that writes it */
+    void (*progress)(void *arg, const char *what); /* a word about what is being done; may be NULL */
+    /* a spec that could not be reported, unless it was asked for by name; may be NULL */
+    void (*left_out)(void *arg, const char *spec, const char *why);
+    void *progress_arg;
 } pl_report_opts;
 
 typedef struct pl_report_outcome {
-    char    page[1024];                /* path of the page, cut short if it is longer */
-    char    note[512];                 /* why there are no figures, or "" */
-    int64_t specs, tables, figures;    /* written */
+    char page[1024];                /* path of the page, cut short if it is longer */
+    char note[512];                 /* why there are no figures, or "" */
+    int64_t specs, tables, figures; /* written */
 } pl_report_outcome;
 
-polar_status pl_report_write(pl_report_outcome *out, pl_store *s, const pl_report_opts *opts);    /* POLAR_E_ARG: a spec the store does not know, or an empty store */
+/* POLAR_E_ARG: a spec the store does not know, or an empty store */
+polar_status pl_report_write(pl_report_outcome *out, pl_store *s, const pl_report_opts *opts);
 
 #endif

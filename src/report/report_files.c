@@ -27,7 +27,9 @@ polar_status pl_folder_make(const char *path)
         *c = 0;
         if (mkdir(p, 0777) != 0) {
             int reason = errno;
-            if (!is_folder(p)) st = PL_FAIL(POLAR_E_IO, "make the folder '%s': %s (-o wants a folder that can be written)", p, strerror(reason == EEXIST ? ENOTDIR : reason));
+            if (!is_folder(p))
+                st = PL_FAIL(POLAR_E_IO, "make the folder '%s': %s (-o wants a folder that can be written)",
+                             p, strerror(reason == EEXIST ? ENOTDIR : reason));
         }
         *c = was;
         if (!was) break;
@@ -50,7 +52,8 @@ polar_status pl_out_begin(pl_out_file *o, const char *dir, const char *name)
     PL_TRY(pl_path_join(&o->path, dir, name));
     pl_string_add(&part, "%s.part", o->path);
     polar_status st = pl_string_take(&o->part, &part, "a path");
-    if (st == POLAR_OK && !(o->f = fopen(o->part, "w"))) st = PL_FAIL(POLAR_E_IO, "write '%s': %s", o->path, strerror(errno));
+    if (st == POLAR_OK && !(o->f = fopen(o->part, "w")))
+        st = PL_FAIL(POLAR_E_IO, "write '%s': %s", o->path, strerror(errno));
     if (st != POLAR_OK) {
         pl_free(o->path);
         pl_free(o->part);
@@ -63,8 +66,11 @@ polar_status pl_out_end(pl_out_file *o, polar_status st)
     int lost = ferror(o->f);
     errno = 0;
     if (fclose(o->f) != 0) lost = 1;
-    if (st == POLAR_OK && lost) st = PL_FAIL(POLAR_E_IO, "write '%s': %s", o->path, errno ? strerror(errno) : "some of it did not arrive");
-    if (st == POLAR_OK && rename(o->part, o->path) != 0) st = PL_FAIL(POLAR_E_IO, "write '%s': %s", o->path, strerror(errno));
+    if (st == POLAR_OK && lost)
+        st = PL_FAIL(POLAR_E_IO, "write '%s': %s", o->path,
+                     errno ? strerror(errno) : "some of it did not arrive");
+    if (st == POLAR_OK && rename(o->part, o->path) != 0)
+        st = PL_FAIL(POLAR_E_IO, "write '%s': %s", o->path, strerror(errno));
     if (st != POLAR_OK) unlink(o->part);
     pl_free(o->path);
     pl_free(o->part);

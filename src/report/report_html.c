@@ -1,4 +1,5 @@
-/* report_html.c -- one page: for every spec what was found, tables, figures, what is missing, where it comes from. Nothing is loaded, no script runs. */
+/* report_html.c -- one page: for every spec what was found, tables, figures, what is missing, where it comes
+ * from. Nothing is loaded, no script runs. */
 #include "report/report_html.h"
 
 #include <inttypes.h>
@@ -21,20 +22,26 @@
 static const char style[] =
     ":root{--ink:#1b1b1b;--soft:#5a5a5a;--line:#d9d9d9;--tint:#f6f7f9;--link:#0060a0}\n"
     "*{box-sizing:border-box}\n"
-    "body{margin:0;background:#fff;color:var(--ink);font:16px/1.55 \"Helvetica Neue\",Helvetica,Arial,\"Liberation Sans\",\"DejaVu Sans\",sans-serif}\n"
+    "body{margin:0;background:#fff;color:var(--ink);font:16px/1.55 \"Helvetica "
+    "Neue\",Helvetica,Arial,\"Liberation Sans\",\"DejaVu Sans\",sans-serif}\n"
     "main{max-width:1120px;margin:0 auto;padding:2rem 1.25rem 4rem;overflow-wrap:break-word}\n"
     "h1{font-size:1.9rem;line-height:1.2;margin:0 0 .4rem}\n"
-    "h2{font-size:1.45rem;line-height:1.25;margin:3rem 0 .3rem;padding-top:1.2rem;border-top:2px solid var(--ink)}\n"
+    "h2{font-size:1.45rem;line-height:1.25;margin:3rem 0 .3rem;padding-top:1.2rem;border-top:2px solid "
+    "var(--ink)}\n"
     "h3{font-size:1.08rem;margin:2rem 0 .5rem}\n"
     "p{margin:.4rem 0 .8rem;max-width:72ch}\n"
     "a{color:var(--link)}\n"
     ".lead,.meta,.note,figcaption{color:var(--soft)}\n"
     ".meta,.note,figcaption{font-size:.88rem;line-height:1.45}\n"
-    ".found{padding:.9rem 1.2rem .9rem 2rem;margin:.6rem 0 1.2rem;background:var(--tint);border-left:4px solid #0072b2;max-width:none}\n"
+    ".found{padding:.9rem 1.2rem .9rem 2rem;margin:.6rem 0 1.2rem;background:var(--tint);border-left:4px "
+    "solid #0072b2;max-width:none}\n"
     ".found li{margin:.35rem 0}.found b{font-weight:600}.found span{color:var(--soft);font-size:.9rem}\n"
-    ".wide{overflow-x:auto;margin:.4rem 0 .4rem;"    /* a shadow at the side where there is more to scroll to */
-    "background:linear-gradient(90deg,#fff 40%,#fff0) left/40px 100% no-repeat local,linear-gradient(270deg,#fff 40%,#fff0) right/40px 100% no-repeat local,"
-    "linear-gradient(90deg,#0002,#0000) left/12px 100% no-repeat scroll,linear-gradient(270deg,#0002,#0000) right/12px 100% no-repeat scroll}\n"
+    /* a shadow at the side where there is more to scroll to */
+    ".wide{overflow-x:auto;margin:.4rem 0 .4rem;"
+    "background:linear-gradient(90deg,#fff 40%,#fff0) left/40px 100% no-repeat "
+    "local,linear-gradient(270deg,#fff 40%,#fff0) right/40px 100% no-repeat local,"
+    "linear-gradient(90deg,#0002,#0000) left/12px 100% no-repeat scroll,linear-gradient(270deg,#0002,#0000) "
+    "right/12px 100% no-repeat scroll}\n"
     "table{border-collapse:collapse;font-size:.82rem;font-variant-numeric:tabular-nums;white-space:nowrap}\n"
     "caption{text-align:left;color:var(--soft);padding:.3rem 0;white-space:normal}\n"
     "th,td{padding:.24rem .45rem;text-align:right;border-bottom:1px solid var(--line)}\n"
@@ -44,7 +51,8 @@ static const char style[] =
     "tbody tr:hover{background:var(--tint)}\n"
     "figure{margin:1.6rem 0 2.2rem;min-width:0}\n"
     "figure svg{display:block;width:100%;height:auto;max-width:1000px}\n"
-    "figure svg text{font-family:\"Helvetica Neue\",Helvetica,Arial,\"Liberation Sans\",\"DejaVu Sans\",sans-serif}\n"
+    "figure svg text{font-family:\"Helvetica Neue\",Helvetica,Arial,\"Liberation Sans\",\"DejaVu "
+    "Sans\",sans-serif}\n"
     "figcaption{max-width:100ch;margin-top:.3rem}\n"
     "figcaption b{color:var(--ink)}\n"
     "code,.id{font-family:ui-monospace,Menlo,Consolas,\"DejaVu Sans Mono\",monospace;font-size:.84em}\n"
@@ -54,8 +62,11 @@ static const char style[] =
     "nav ul{padding-left:1.1rem}\n"
     "pre{font-size:.84rem;line-height:1.4;overflow-x:auto;white-space:pre-wrap}\n"
     "details{margin:.8rem 0}summary{cursor:pointer;color:var(--link)}\n"
-    "@media print{html{font-size:11.5px}body{font-size:9.5pt}main{max-width:none;padding:0}h2{break-before:auto}figure,table{break-inside:avoid}.wide{overflow:visible}"
-    "table{font-size:6.6pt}th,td{padding:.1rem .25rem}a{color:inherit;text-decoration:none}nav{display:none}tbody tr:hover{background:none}}\n"
+    "@media "
+    "print{html{font-size:11.5px}body{font-size:9.5pt}main{max-width:none;padding:0}h2{break-before:auto}"
+    "figure,table{break-inside:avoid}.wide{overflow:visible}"
+    "table{font-size:6.6pt}th,td{padding:.1rem "
+    ".25rem}a{color:inherit;text-decoration:none}nav{display:none}tbody tr:hover{background:none}}\n"
     "@page{margin:14mm}\n";
 
 void pl_html_say(FILE *f, const char *fmt, ...)
@@ -99,7 +110,8 @@ static polar_status put_findings(FILE *f, const pl_part *p)
         fputs("<li><b>", f);
         pl_html_text(f, sentence);
         fputs(more ? "</b><br><span>" : "</b>", f);
-        for (char *line = sentence + first + 1; more && line; line = strchr(line, '\n') ? strchr(line, '\n') + 1 : NULL) {
+        for (char *line = sentence + first + 1; more && line;
+             line = strchr(line, '\n') ? strchr(line, '\n') + 1 : NULL) {
             if (line > sentence + first + 1) fputs("<br>", f);
             pl_html_say(f, "%.*s", (int)strcspn(line, "\n"), line);
         }
@@ -116,15 +128,27 @@ static polar_status put_tables(FILE *f, const pl_part *p, const pl_audit *a, con
     fprintf(f, "<h3>%s</h3>\n<div class=\"wide\">\n", wall ? "Wall time, seconds" : "Results");
     PL_TRY(pl_audit_arm_table(a, f, PL_TABLE_HTML));
     fputs("</div>\n<p class=\"note\">", f);
-    pl_html_say(f, "%s per arm and cell: n finished runs of those planned, mean, 95 %% interval of the mean by Student's t, standard deviation over seeds. ", a->metric);
-    if (*pl_metric_better(a->metric)) pl_html_say(f, "%s is better. ", *pl_metric_better(a->metric) == 'h' ? "Higher" : "Lower");
-    if (pl_audit_has_plateau(a)) pl_html_say(f, "Least squares: test error of predictors that see only the trace of X^T X / N, or the trace and the anisotropy, fitted to each seed's training clouds. ");
-    pl_html_say(f, "%s Files: tables/%s_%s.txt, .csv, .tex.", pl_paper_has(a->spec, a->metric) ? pl_paper_note(a->spec) : "", p->spec->name, name);
-    fprintf(f, "</p>\n<h3>%s</h3>\n<div class=\"wide\">\n", wall ? "Wall time, paired differences" : "Paired differences");
+    pl_html_say(f,
+                "%s per arm and cell: n finished runs of those planned, mean, 95 %% interval of the mean by "
+                "Student's t, standard deviation over seeds. ",
+                a->metric);
+    if (*pl_metric_better(a->metric))
+        pl_html_say(f, "%s is better. ", *pl_metric_better(a->metric) == 'h' ? "Higher" : "Lower");
+    if (pl_audit_has_plateau(a))
+        pl_html_say(f, "Least squares: test error of predictors that see only the trace of X^T X / N, or the "
+                       "trace and the anisotropy, fitted to each seed's training clouds. ");
+    pl_html_say(f, "%s Files: tables/%s_%s.txt, .csv, .tex.",
+                pl_paper_has(a->spec, a->metric) ? pl_paper_note(a->spec) : "", p->spec->name, name);
+    fprintf(f, "</p>\n<h3>%s</h3>\n<div class=\"wide\">\n",
+            wall ? "Wall time, paired differences" : "Paired differences");
     PL_TRY(pl_audit_pair_table(a, f, PL_TABLE_HTML));
     fputs("</div>\n<p class=\"note\">", f);
-    pl_html_say(f, "Differences a - b over the n seeds that both arms finished (lacking: seeds where one did not): mean, 95 %% interval and paired t with its two-sided p, Wilcoxon's "
-           "signed-rank p (exact up to 50 pairs without ties), signs. Files: tables/%s_%s.txt, .csv, .tex.", p->spec->name, wall ? "wall_pairs" : "pairs");
+    pl_html_say(
+        f,
+        "Differences a - b over the n seeds that both arms finished (lacking: seeds where one did not): "
+        "mean, 95 %% interval and paired t with its two-sided p, Wilcoxon's "
+        "signed-rank p (exact up to 50 pairs without ties), signs. Files: tables/%s_%s.txt, .csv, .tex.",
+        p->spec->name, wall ? "wall_pairs" : "pairs");
     fputs("</p>\n", f);
     return POLAR_OK;
 }
@@ -239,8 +263,11 @@ static polar_status put_part(FILE *f, const pl_page *page, const pl_part *p, int
     fputs("\">\n<h2>", f);
     pl_html_say(f, "%s", p->spec->title && *p->spec->title ? p->spec->title : p->spec->name);
     fputs("</h2>\n<p class=\"meta\">", f);
-    pl_html_say(f, "Spec %s, testbed %s, metric %s. Runs: %" PRId64 " planned, %" PRId64 " done, %" PRId64 " diverged, %" PRId64 " unfinished, %" PRId64 " not run.", p->spec->name, p->spec->testbed,
-        p->audit->metric, p->members.count, t.done, t.diverged, t.unfinished, t.not_run);
+    pl_html_say(f,
+                "Spec %s, testbed %s, metric %s. Runs: %" PRId64 " planned, %" PRId64 " done, %" PRId64
+                " diverged, %" PRId64 " unfinished, %" PRId64 " not run.",
+                p->spec->name, p->spec->testbed, p->audit->metric, p->members.count, t.done, t.diverged,
+                t.unfinished, t.not_run);
     fputs("</p>\n", f);
     PL_TRY(put_findings(f, p));
     PL_TRY(put_tables(f, p, p->audit, "results"));
@@ -261,10 +288,17 @@ static polar_status put_part(FILE *f, const pl_page *page, const pl_part *p, int
 polar_status pl_page_write(FILE *f, const pl_page *p)
 {
     int figure = 0;
-    fprintf(f, "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<title>polar report</title>\n"
-               "<style>\n%s</style>\n</head>\n<body>\n<main>\n<h1>polar: paired audits of matrix optimisers</h1>\n<p class=\"lead\">", style);
-    pl_html_say(f, "Every number here comes from the store '%s'; the arms of a spec are compared on the same seeds, so that data and initial weights are the same on both sides of a difference. "
-           "The paper's values stand beside ours. Written by polar %s.", p->store, p->code);
+    fprintf(f,
+            "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<meta name=\"viewport\" "
+            "content=\"width=device-width, initial-scale=1\">\n<title>polar report</title>\n"
+            "<style>\n%s</style>\n</head>\n<body>\n<main>\n<h1>polar: paired audits of matrix "
+            "optimisers</h1>\n<p class=\"lead\">",
+            style);
+    pl_html_say(f,
+                "Every number here comes from the store '%s'; the arms of a spec are compared on the same "
+                "seeds, so that data and initial weights are the same on both sides of a difference. "
+                "The paper's values stand beside ours. Written by polar %s.",
+                p->store, p->code);
     fputs("</p>\n", f);
     if (*p->note) {
         fputs("<p class=\"note\">", f);
@@ -279,7 +313,9 @@ polar_status pl_page_write(FILE *f, const pl_page *p)
             fputs("<li><a href=\"#", f);
             pl_html_say(f, "%s", p->parts[i].spec->name);
             fputs("\">", f);
-            pl_html_say(f, "%s", p->parts[i].spec->title && *p->parts[i].spec->title ? p->parts[i].spec->title : p->parts[i].spec->name);
+            pl_html_say(f, "%s",
+                        p->parts[i].spec->title && *p->parts[i].spec->title ? p->parts[i].spec->title
+                                                                            : p->parts[i].spec->name);
             fputs("</a></li>\n", f);
         }
         fputs("</ul></nav>\n", f);

@@ -5,18 +5,27 @@
 
 static const struct {
     const char *name;
-    pl_metric   m;
+    pl_metric m;
 } metrics[] = {
-    {"test_mse", {"test_mse", -1, 0}}, {"trace_mse", {"trace_mse", -1, 0}}, {"trace_anisotropy_mse", {"trace_anisotropy_mse", -1, 0}}, {"wall", {"seconds", -1, 0}},
-    {"l10", {"L10, %", 1, 1}},         {"top1", {"test top-1, %", 1, 1}},   {"best_top1", {"best test top-1, %", 1, 1}},
+    {"test_mse", {"test_mse", -1, 0}},
+    {"trace_mse", {"trace_mse", -1, 0}},
+    {"trace_anisotropy_mse", {"trace_anisotropy_mse", -1, 0}},
+    {"wall", {"seconds", -1, 0}},
+    {"l10", {"L10, %", 1, 1}},
+    {"top1", {"test top-1, %", 1, 1}},
+    {"best_top1", {"best test top-1, %", 1, 1}},
 };
 
 static const struct {
-    const char   *testbed;
+    const char *testbed;
     pl_curve_kind k;
 } kinds[] = {
-    {"so3", {"Validation error during training", "Validation error", "validation MSE", "so3_timing gives every arm the same work", 0, 0, 0}},
-    {"deit", {"Test accuracy during training", "Test accuracy", "test top-1, %", "the table of seconds per epoch compares the same work", 1, 1, 1}},
+    {"so3",
+     {"Validation error during training", "Validation error", "validation MSE",
+      "so3_timing gives every arm the same work", 0, 0, 0}},
+    {"deit",
+     {"Test accuracy during training", "Test accuracy", "test top-1, %",
+      "the table of seconds per epoch compares the same work", 1, 1, 1}},
 };
 
 pl_metric pl_metric_of(const char *name)

@@ -60,8 +60,12 @@ static void put_words(FILE *f, const pl_part *p, const char *what, word_of get)
 
 static void put_runs(FILE *f, const pl_part *p)
 {
-    fprintf(f, "<details%s><summary>The %" PRId64 " runs, with their ids</summary>\n<div class=\"wide\"><table><thead><tr><th class=\"text\">cell</th><th class=\"text\">arm</th><th>seed</th>"
-               "<th class=\"text\">run id</th><th class=\"text\">state</th><th>", p->members.count <= 24 ? " open" : "", p->members.count);
+    fprintf(f,
+            "<details%s><summary>The %" PRId64
+            " runs, with their ids</summary>\n<div class=\"wide\"><table><thead><tr><th "
+            "class=\"text\">cell</th><th class=\"text\">arm</th><th>seed</th>"
+            "<th class=\"text\">run id</th><th class=\"text\">state</th><th>",
+            p->members.count <= 24 ? " open" : "", p->members.count);
     pl_html_say(f, "%s", p->audit->metric);
     fputs("</th><th>wall, s</th><th class=\"text\">started</th></tr></thead>\n<tbody>\n", f);
     for (int64_t i = 0; i < p->members.count; i++) {
@@ -72,8 +76,10 @@ static void put_runs(FILE *f, const pl_part *p)
         pl_html_say(f, "%s", m->cell);
         fputs("</td><td class=\"text\">", f);
         pl_html_say(f, "%s", m->arm);
-        fprintf(f, "</td><td>%" PRId64 "</td><td class=\"text id\">%s</td><td class=\"text\">", m->seed, m->id);
-        pl_html_say(f, "%s", why == PL_AUDIT_HAS_VALUE ? pl_run_state_name(m->state) : pl_audit_why_text(why));
+        fprintf(f, "</td><td>%" PRId64 "</td><td class=\"text id\">%s</td><td class=\"text\">", m->seed,
+                m->id);
+        pl_html_say(f, "%s",
+                    why == PL_AUDIT_HAS_VALUE ? pl_run_state_name(m->state) : pl_audit_why_text(why));
         fputs("</td><td>", f);
         if (why == PL_AUDIT_HAS_VALUE) fprintf(f, "%.6g", value);
         fprintf(f, "</td><td>%.1f</td><td class=\"text\">", m->wall);
@@ -86,7 +92,8 @@ static void put_runs(FILE *f, const pl_part *p)
 polar_status pl_origin_html(FILE *f, const char *store, const pl_part *p)
 {
     fputs("<h3>Where it comes from</h3>\n<dl>\n<dt>query</dt><dd>", f);
-    pl_html_say(f, "all runs planned for the spec '%s' in the store '%s', by cell, seed and arm", p->spec->name, store);
+    pl_html_say(f, "all runs planned for the spec '%s' in the store '%s', by cell, seed and arm",
+                p->spec->name, store);
     fputs("</dd>\n<dt>spec SHA-256</dt><dd class=\"id\">", f);
     pl_html_say(f, "%s", p->spec->sha);
     fputs("</dd>\n", f);

@@ -1,4 +1,5 @@
-/* report_origin.h -- where a spec's numbers come from: query, spec, code, machines, settings, every run with its id. */
+/* report_origin.h -- where a spec's numbers come from: query, spec, code, machines, settings, every run with
+ * its id. */
 #ifndef PL_REPORT_REPORT_ORIGIN_H
 #define PL_REPORT_REPORT_ORIGIN_H
 
@@ -6,6 +7,6 @@
 
 #include "report/report_part.h"
 
-polar_status pl_origin_html(FILE *f, const char *store, const pl_part *p);    /* store: its file name */
+polar_status pl_origin_html(FILE *f, const char *store, const pl_part *p); /* store: its file name */
 
 #endif

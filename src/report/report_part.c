@@ -1,6 +1,8 @@
-/* report_part.c -- the rows of the store that belong to one spec, put in the order of its plan, and the curves over epochs and steps.
+/* report_part.c -- the rows of the store that belong to one spec, put in the order of its plan, and the
+ * curves over epochs and steps.
  *
- * Curves take finished runs only (done or diverged). A run that stopped early has no rows afterwards: n says how many there were at each point.
+ * Curves take finished runs only (done or diverged). A run that stopped early has no rows afterwards: n says
+ * how many there were at each point.
  */
 #include "report/report_part.h"
 
@@ -18,7 +20,7 @@ typedef struct {
 } point;
 
 typedef struct {
-    point  *rows;
+    point *rows;
     int64_t count, room;
 } points;
 
@@ -56,7 +58,8 @@ static polar_status gather(pl_curve *c, points *p)
     c->min = pl_calloc((size_t)count, sizeof *c->min);
     c->max = pl_calloc((size_t)count, sizeof *c->max);
     c->n = pl_calloc((size_t)count, sizeof *c->n);
-    PL_NEED(c->x && c->mean && c->min && c->max && c->n, POLAR_E_NOMEM, "a curve of %lld points", (long long)count);
+    PL_NEED(c->x && c->mean && c->min && c->max && c->n, POLAR_E_NOMEM, "a curve of %lld points",
+            (long long)count);
     for (int64_t i = 0; i < p->count; i++) {
         if (!i || p->rows[i].x != p->rows[i - 1].x) {
             c->x[c->count] = p->rows[i].x;
@@ -99,8 +102,14 @@ static int64_t find_name(const char *const *names, int64_t count, const char *na
     return -1;
 }
 
-int64_t pl_part_arm(const pl_part *p, const char *arm)   { return find_name(p->audit->arms, p->audit->arm_count, arm); }
-int64_t pl_part_cell(const pl_part *p, const char *cell) { return find_name(p->audit->cells, p->audit->cell_count, cell); }
+int64_t pl_part_arm(const pl_part *p, const char *arm)
+{
+    return find_name(p->audit->arms, p->audit->arm_count, arm);
+}
+int64_t pl_part_cell(const pl_part *p, const char *cell)
+{
+    return find_name(p->audit->cells, p->audit->cell_count, cell);
+}
 
 int64_t pl_part_seed(const pl_part *p, int64_t seed)
 {
@@ -120,7 +129,8 @@ static polar_status load_epochs(pl_part *p, pl_store *s)
     p->epochs = pl_calloc((size_t)slots + 1, sizeof *p->epochs);
     PL_NEED(p->epochs, POLAR_E_NOMEM, "the epochs of %lld runs", (long long)slots);
     for (int64_t i = 0; i < slots; i++)
-        if (is_finished(p->audit->runs[i])) PL_TRY(pl_store_select_epochs(&p->epochs[i], s, p->audit->runs[i]->run->id));
+        if (is_finished(p->audit->runs[i]))
+            PL_TRY(pl_store_select_epochs(&p->epochs[i], s, p->audit->runs[i]->run->id));
     return POLAR_OK;
 }
 
@@ -130,7 +140,8 @@ static polar_status validation_curve(pl_curve *c, const pl_part *p, int64_t cell
     polar_status st = POLAR_OK;
     for (int64_t k = 0; k < p->audit->seed_count && st == POLAR_OK; k++) {
         const pl_store_epochs *e = pl_part_epochs(p, cell, k, arm);
-        for (int64_t i = 0; i < e->count && st == POLAR_OK; i++) st = add_point(&all, (double)e->rows[i].epoch, e->rows[i].valid);
+        for (int64_t i = 0; i < e->count && st == POLAR_OK; i++)
+            st = add_point(&all, (double)e->rows[i].epoch, e->rows[i].valid);
         c->runs += e->count > 0;
     }
     if (st == POLAR_OK) st = gather(c, &all);
@@ -140,7 +151,8 @@ static polar_status validation_curve(pl_curve *c, const pl_part *p, int64_t cell
 
 /* ---- gauge rows ---- */
 
-polar_status pl_part_gauge(pl_curve *out, pl_store *s, const pl_part *p, int64_t cell, int64_t arm, const char *map)
+polar_status pl_part_gauge(pl_curve *out, pl_store *s, const pl_part *p, int64_t cell, int64_t arm,
+                           const char *map)
 {
     points all = {0};
     polar_status st = POLAR_OK;
@@ -152,7 +164,8 @@ polar_status pl_part_gauge(pl_curve *out, pl_store *s, const pl_part *p, int64_t
         if (!is_finished(r)) continue;
         st = pl_store_select_gauges(&rows, s, r->run->id);
         for (int64_t i = 0; i < rows.count && st == POLAR_OK; i++)
-            if (!strcmp(rows.rows[i].map, map)) st = add_point(&all, (double)rows.rows[i].step, rows.rows[i].deviation);
+            if (!strcmp(rows.rows[i].map, map))
+                st = add_point(&all, (double)rows.rows[i].step, rows.rows[i].deviation);
         out->runs += all.count > before;
         pl_store_gauges_free(&rows);
     }
@@ -162,7 +175,8 @@ polar_status pl_part_gauge(pl_curve *out, pl_store *s, const pl_part *p, int64_t
     return st;
 }
 
-polar_status pl_part_gauge_maps(char maps[][24], int *count, int most, pl_store *s, const pl_part *p, int64_t cell)
+polar_status pl_part_gauge_maps(char maps[][24], int *count, int most, pl_store *s, const pl_part *p,
+                                int64_t cell)
 {
     const pl_audit *a = p->audit;
     polar_status st = POLAR_OK;
@@ -201,7 +215,8 @@ polar_status pl_part_load(pl_part *p, pl_store *s, const pl_store_spec *spec)
     const pl_audit *a = p->audit;
     p->valid = pl_calloc((size_t)(a->cell_count * a->arm_count) + 1, sizeof *p->valid);
     PL_NEED(p->valid, POLAR_E_NOMEM, "the curves of %lld arms", (long long)(a->cell_count * a->arm_count));
-    for (int64_t i = 0; i < a->cell_count * a->arm_count; i++) PL_TRY(validation_curve(&p->valid[i], p, i / a->arm_count, i % a->arm_count));
+    for (int64_t i = 0; i < a->cell_count * a->arm_count; i++)
+        PL_TRY(validation_curve(&p->valid[i], p, i / a->arm_count, i % a->arm_count));
     return POLAR_OK;
 }
 
@@ -220,7 +235,8 @@ void pl_part_free(pl_part *p)
         for (int64_t i = 0; i < p->audit->cell_count * p->audit->arm_count; i++) pl_curve_free(&p->valid[i]);
     pl_free(p->valid);
     if (p->epochs)
-        for (int64_t i = 0; i < p->audit->cell_count * p->audit->seed_count * p->audit->arm_count; i++) pl_store_epochs_free(&p->epochs[i]);
+        for (int64_t i = 0; i < p->audit->cell_count * p->audit->seed_count * p->audit->arm_count; i++)
+            pl_store_epochs_free(&p->epochs[i]);
     pl_free(p->epochs);
     pl_audit_destroy(p->audit);
     pl_audit_destroy(p->wall);

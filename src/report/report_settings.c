@@ -8,18 +8,18 @@
 #include "base/string_build.h"
 
 #define MOST_KEYS  128
-#define MOST_CHARS 400    /* of the values of a slot together: a table is no list of everything */
+#define MOST_CHARS 400 /* of the values of a slot together: a table is no list of everything */
 
 typedef struct {
     char *name;
-    char **values;     /* (cells x arms): what its runs have, distinct values by " | " */
-    int   varies;
+    char **values; /* (cells x arms): what its runs have, distinct values by " | " */
+    int varies;
 } setting;
 
 typedef struct {
     setting keys[MOST_KEYS];
-    int     count;
-    int64_t slots;     /* cells x arms */
+    int count;
+    int64_t slots; /* cells x arms */
 } settings;
 
 /* Whether `value` is one of "a | b". */
@@ -27,7 +27,9 @@ static int is_listed(const char *list, const char *value)
 {
     size_t n = strlen(value);
     for (const char *at = strstr(list, value); at; at = strstr(at + 1, value))
-        if ((at == list || (at >= list + 3 && !strncmp(at - 3, " | ", 3))) && (!at[n] || !strncmp(at + n, " | ", 3))) return 1;
+        if ((at == list || (at >= list + 3 && !strncmp(at - 3, " | ", 3))) &&
+            (!at[n] || !strncmp(at + n, " | ", 3)))
+            return 1;
     return 0;
 }
 
@@ -74,8 +76,14 @@ static polar_status read_config(settings *s, const char *text, int64_t slot)
             continue;
         }
         if (p.token == PL_JSON_STRING && p.raw_size < (int64_t)sizeof value) pl_json_decode(value, &p);
-        else snprintf(value, sizeof value, "%s", p.token == PL_JSON_TRUE ? "true" : p.token == PL_JSON_FALSE ? "false" : p.token == PL_JSON_NULL ? "null" : "");
-        if (p.token == PL_JSON_INTEGER || p.token == PL_JSON_NUMBER) snprintf(value, sizeof value, "%.*s", (int)p.raw_size, p.raw);
+        else
+            snprintf(value, sizeof value, "%s",
+                     p.token == PL_JSON_TRUE    ? "true"
+                     : p.token == PL_JSON_FALSE ? "false"
+                     : p.token == PL_JSON_NULL  ? "null"
+                                                : "");
+        if (p.token == PL_JSON_INTEGER || p.token == PL_JSON_NUMBER)
+            snprintf(value, sizeof value, "%.*s", (int)p.raw_size, p.raw);
         PL_TRY(put_value(s, name, *value ? value : "\"\"", slot));
     }
 }
@@ -87,7 +95,8 @@ static polar_status collect(settings *s, const pl_part *p)
     for (int64_t slot = 0; slot < s->slots; slot++)
         for (int64_t k = 0; k < a->seed_count; k++) {
             const pl_audit_run *r = pl_part_run(p, slot / a->arm_count, k, slot % a->arm_count);
-            if (r && r->run && r->run->config && *r->run->config) PL_TRY(read_config(s, r->run->config, slot));
+            if (r && r->run && r->run->config && *r->run->config)
+                PL_TRY(read_config(s, r->run->config, slot));
         }
     for (int i = 0; i < s->count; i++)
         for (int64_t slot = 0; slot < s->slots; slot++) {
@@ -109,7 +118,9 @@ static void free_settings(settings *s)
 
 static void print_varying(FILE *f, const settings *s, const pl_audit *a)
 {
-    fputs("<div class=\"wide\"><table><caption>Settings that differ between arms or cells</caption>\n<thead><tr><th class=\"text\">cell</th><th class=\"text\">arm</th>", f);
+    fputs("<div class=\"wide\"><table><caption>Settings that differ between arms or "
+          "cells</caption>\n<thead><tr><th class=\"text\">cell</th><th class=\"text\">arm</th>",
+          f);
     for (int i = 0; i < s->count; i++) {
         if (!s->keys[i].varies) continue;
         fputs("<th class=\"text\">", f);

@@ -2,22 +2,20 @@
  *
  *     pl_store *s;
  *     PL_TRY(pl_store_open(&s, "polar.db", PL_STORE_WRITE));            // makes it, or upgrades an older one
- *     PL_TRY(pl_store_put_spec(s, &spec, rows, count));                 // the plan; runs that are known keep what they have
- *     PL_TRY(pl_store_claim(s, id, &mine));                             // a kernel lock: kill -9 releases it
- *     PL_TRY(pl_store_begin_run(s, id, &provenance, fresh));
- *     PL_TRY(pl_store_put_progress(s, id, &progress));                  // epochs so far, then the checkpoint
- *     PL_TRY(pl_store_finish(s, id, PL_RUN_DONE, results, n, &progress));
- *     pl_store_release(s, id);
- *     pl_store_close(s);
+ *     PL_TRY(pl_store_put_spec(s, &spec, rows, count));                 // the plan; runs that are known keep
+ * what they have PL_TRY(pl_store_claim(s, id, &mine));                             // a kernel lock: kill -9
+ * releases it PL_TRY(pl_store_begin_run(s, id, &provenance, fresh)); PL_TRY(pl_store_put_progress(s, id,
+ * &progress));                  // epochs so far, then the checkpoint PL_TRY(pl_store_finish(s, id,
+ * PL_RUN_DONE, results, n, &progress)); pl_store_release(s, id); pl_store_close(s);
  *
- *     pl_store_members m;                                               // a spec's runs with state, results, provenance
- *     PL_TRY(pl_store_select_members(&m, s, "so3_capacity"));
- *     const double *mse = pl_store_result(&m.rows[0], "test_mse");      // NULL: not there; NaN is a value
- *     pl_store_members_free(&m);
+ *     pl_store_members m;                                               // a spec's runs with state, results,
+ * provenance PL_TRY(pl_store_select_members(&m, s, "so3_capacity")); const double *mse =
+ * pl_store_result(&m.rows[0], "test_mse");      // NULL: not there; NaN is a value pl_store_members_free(&m);
  *
- * Files: "polar.db" (WAL mode: beside it -wal and -shm while it is open), "polar.db.lock" (claims; empty), "polar.db.d/" (checkpoints).
- * A connection belongs to one thread at a time; every job opens its own. What goes wrong is one sentence: POLAR_E_ARG no such store, or no folder for it, POLAR_E_FORMAT not a
- * store of ours, damaged or newer, POLAR_E_IO a full disk, a read-only file or folder.
+ * Files: "polar.db" (WAL mode: beside it -wal and -shm while it is open), "polar.db.lock" (claims; empty),
+ * "polar.db.d/" (checkpoints). A connection belongs to one thread at a time; every job opens its own. What
+ * goes wrong is one sentence: POLAR_E_ARG no such store, or no folder for it, POLAR_E_FORMAT not a store of
+ * ours, damaged or newer, POLAR_E_IO a full disk, a read-only file or folder.
  */
 #ifndef PL_STORE_STORE_H
 #define PL_STORE_STORE_H
@@ -27,146 +25,203 @@
 
 #include "base/status.h"
 
-#define PL_STORE_VERSION 4          /* of the schema: PRAGMA user_version */
-#define PL_RUN_ID_CHARS  33         /* 32 hex digits and the zero */
-#define PL_METRIC_WALL   "wall"     /* what audits compare besides results: a run's seconds */
+#define PL_STORE_VERSION 4      /* of the schema: PRAGMA user_version */
+#define PL_RUN_ID_CHARS  33     /* 32 hex digits and the zero */
+#define PL_METRIC_WALL   "wall" /* what audits compare besides results: a run's seconds */
 
 typedef struct pl_store pl_store;
 
 typedef enum pl_store_mode {
-    PL_STORE_READ,                  /* it must exist; a read-only file or folder will do */
-    PL_STORE_WRITE,                 /* made where there is none; its rows are not verified (pl_store_verify) */
-    PL_STORE_EXAMINE                /* to read what may be damaged: nothing is verified */
+    PL_STORE_READ, /* it must exist; a read-only file or folder will do */
+    /* made where there is none; its rows are not verified (pl_store_verify) */
+    PL_STORE_WRITE,
+    PL_STORE_EXAMINE /* to read what may be damaged: nothing is verified */
 } pl_store_mode;
 
 typedef enum pl_run_state {
-    PL_RUN_PLANNED = 0,             /* not finished: never begun, running now, or interrupted */
+    PL_RUN_PLANNED = 0, /* not finished: never begun, running now, or interrupted */
     PL_RUN_DONE = 1,
-    PL_RUN_DIVERGED = 2             /* finished, with a NaN or an infinity: a result like any other */
+    PL_RUN_DIVERGED = 2 /* finished, with a NaN or an infinity: a result like any other */
 } pl_run_state;
 
-/* ---- rows ------------------------------------------------------------------------------------------------------------ */
+/* ---- rows --------------------------------------------------------------------------------------- */
 
-typedef struct pl_epoch_row {       /* one epoch of one run */
-    int64_t epoch;                  /* from 1 */
-    double  train_loss, valid, lr;  /* mean over the epoch; the validation metric after it; the matrix route's lr in its last step */
-    int     improved;               /* the best validation so far */
-    double  seconds;                /* that it took, an ensemble's shared among its members; NaN of an epoch put by version 1; no result and in no audit */
+typedef struct pl_epoch_row { /* one epoch of one run */
+    int64_t epoch;            /* from 1 */
+    /* mean over the epoch; the validation metric after it; the matrix route's lr in its last step */
+    double train_loss, valid, lr;
+    int improved; /* the best validation so far */
+    /* that it took, an ensemble's shared among its members; NaN of an epoch put by version 1; no result and
+     * in no audit */
+    double seconds;
 } pl_epoch_row;
 
-typedef struct pl_result {          /* one number of a finished run; no clock */
-    char   name[32];                /* "test_mse", "best_epoch", ...: [a-z0-9_]+ */
-    double value;                   /* may be NaN */
+typedef struct pl_result { /* one number of a finished run; no clock */
+    char name[32];         /* "test_mse", "best_epoch", ...: [a-z0-9_]+ */
+    double value;          /* may be NaN */
 } pl_result;
 
-typedef struct pl_gauge_row {       /* ||shadow update - P u Q^T|| / ||u|| of one block at one step */
-    int64_t step;                   /* from 1 */
-    int64_t shadow;                 /* from 0 */
-    char    block[64];              /* the parameter's name */
-    char    map[24];                /* "exact", "ns_fp64", ..., as polar_map_opts_parse spells them */
-    double  deviation;
+typedef struct pl_gauge_row { /* ||shadow update - P u Q^T|| / ||u|| of one block at one step */
+    int64_t step;             /* from 1 */
+    int64_t shadow;           /* from 0 */
+    char block[64];           /* the parameter's name */
+    char map[24];             /* "exact", "ns_fp64", ..., as polar_map_opts_parse spells them */
+    double deviation;
 } pl_gauge_row;
 
-typedef struct pl_provenance {      /* where and with what a run was made; borrowed strings */
-    const char *code;               /* git describe at build time, or the version */
-    const char *device;             /* polar_device_name */
-    const char *cpu;                /* the processor's model */
-    int64_t     threads;            /* processors the device may use */
-    const char *data;               /* what it is trained on, where its id does not tell: a name, and 64 digits that differ with the data; or NULL */
+typedef struct pl_provenance { /* where and with what a run was made; borrowed strings */
+    const char *code;          /* git describe at build time, or the version */
+    const char *device;        /* polar_device_name */
+    const char *cpu;           /* the processor's model */
+    int64_t threads;           /* processors the device may use */
+    /* what it is trained on, where its id does not tell: a name, and 64 digits that differ with the data; or
+     * NULL */
+    const char *data;
 } pl_provenance;
 
-typedef struct pl_run_progress {    /* what became known of a run since the last call; borrowed arrays */
+typedef struct pl_run_progress { /* what became known of a run since the last call; borrowed arrays */
     const pl_epoch_row *epochs;
-    int64_t             epoch_count;
+    int64_t epoch_count;
     const pl_gauge_row *gauges;
-    int64_t             gauge_count;
-    double              wall;       /* seconds spent so far, all sittings together */
+    int64_t gauge_count;
+    double wall; /* seconds spent so far, all sittings together */
 } pl_run_progress;
 
-typedef struct pl_store_spec {      /* borrowed strings to put; owned by the select */
-    const char *name;               /* [a-z0-9_]+ */
-    const char *sha;                /* SHA-256 of the file's text */
+typedef struct pl_store_spec { /* borrowed strings to put; owned by the select */
+    const char *name;          /* [a-z0-9_]+ */
+    const char *sha;           /* SHA-256 of the file's text */
     const char *title, *testbed, *metric;
-    const char *text;               /* the file as it was read */
-    const char *bad;                /* selected: why this one cannot be used, a sentence (its texts are then "", its name may be "?"); otherwise NULL */
+    const char *text; /* the file as it was read */
+    /* selected: why this one cannot be used, a sentence (its texts are then "", its name may be "?");
+     * otherwise NULL */
+    const char *bad;
 } pl_store_spec;
 
-typedef struct pl_store_plan_row {  /* one run of a spec to put; borrowed strings */
+typedef struct pl_store_plan_row { /* one run of a spec to put; borrowed strings */
     const char *id, *cell, *arm;
-    const char *config;             /* JSON */
-    int64_t     seed;
+    const char *config; /* JSON */
+    int64_t seed;
 } pl_store_plan_row;
 
-typedef struct pl_store_member {    /* one run of a spec, as selected */
-    char         id[PL_RUN_ID_CHARS];
-    const char  *cell, *arm, *config;
-    int64_t      seed, ord;         /* ord: its place in the plan, from 0 */
+typedef struct pl_store_member { /* one run of a spec, as selected */
+    char id[PL_RUN_ID_CHARS];
+    const char *cell, *arm, *config;
+    int64_t seed, ord; /* ord: its place in the plan, from 0 */
     pl_run_state state;
-    double       wall;              /* seconds; 0 before the first checkpoint */
-    const char  *started, *finished;                  /* UTC, "2024-05-01T12:00:00Z", or NULL */
-    const char  *code, *device, *cpu;                 /* NULL before the run began */
-    const char  *data;              /* of the provenance; NULL also of a run of an older version */
-    int64_t      threads;
-    pl_result   *results;           /* by name */
-    int64_t      result_count;      /* 0 unless finished */
+    double wall;                     /* seconds; 0 before the first checkpoint */
+    const char *started, *finished;  /* UTC, "2024-05-01T12:00:00Z", or NULL */
+    const char *code, *device, *cpu; /* NULL before the run began */
+    const char *data;                /* of the provenance; NULL also of a run of an older version */
+    int64_t threads;
+    pl_result *results;   /* by name */
+    int64_t result_count; /* 0 unless finished */
 } pl_store_member;
 
-typedef struct pl_store_specs   { pl_store_spec *rows;   int64_t count; void *own; } pl_store_specs;      /* by name */
-typedef struct pl_store_members { pl_store_member *rows; int64_t count; void *own; } pl_store_members;    /* by ord, then cell, arm, seed */
-typedef struct pl_store_epochs  { pl_epoch_row *rows;    int64_t count; void *own; } pl_store_epochs;     /* by epoch */
-typedef struct pl_store_gauges  { pl_gauge_row *rows;    int64_t count; void *own; } pl_store_gauges;     /* by step, block, shadow, map */
+/* by name */
+typedef struct pl_store_specs {
+    pl_store_spec *rows;
+    int64_t count;
+    void *own;
+} pl_store_specs;
+/* by ord, then cell, arm, seed */
+typedef struct pl_store_members {
+    pl_store_member *rows;
+    int64_t count;
+    void *own;
+} pl_store_members;
+/* by epoch */
+typedef struct pl_store_epochs {
+    pl_epoch_row *rows;
+    int64_t count;
+    void *own;
+} pl_store_epochs;
+/* by step, block, shadow, map */
+typedef struct pl_store_gauges {
+    pl_gauge_row *rows;
+    int64_t count;
+    void *own;
+} pl_store_gauges;
 
-/* ---- open and close -------------------------------------------------------------------------------------------------- */
+/* ---- open and close ----------------------------------------------------------------------------- */
 
-polar_status pl_store_open(pl_store **out, const char *path, pl_store_mode mode);    /* checks the file; see above */
-void         pl_store_close(pl_store *s);                     /* releases its claims; NULL is fine */
-int          pl_store_torn(const pl_store *s);                /* of one opened to write: its log's last entry was not whole, and what it held is lost */
-const char  *pl_store_path(const pl_store *s);                /* as given to open; borrowed */
+/* checks the file; see above */
+polar_status pl_store_open(pl_store **out, const char *path, pl_store_mode mode);
+void pl_store_close(pl_store *s); /* releases its claims; NULL is fine */
+/* of one opened to write: its log's last entry was not whole, and what it held is lost */
+int pl_store_torn(const pl_store *s);
+const char *pl_store_path(const pl_store *s); /* as given to open; borrowed */
 
-/* ---- damage ---------------------------------------------------------------------------------------------------------- */
+/* ---- damage ------------------------------------------------------------------------------------- */
 
 /* Told of every damage: the run's id, or "" where it is not one run's, and what; 0: enough. */
 typedef int (*pl_damage_fn)(void *arg, const char *run, const char *what);
 
-polar_status pl_store_verify(pl_store *s);                    /* every row against its checksum; POLAR_E_FORMAT names the first that is not as it was written. Open does it for PL_STORE_READ */
-polar_status pl_store_examine(pl_store *s, pl_damage_fn tell, void *arg);                             /* all of them, and rows that are missing; only the structure, where that is damaged */
-polar_status pl_store_examine_checkpoints(pl_store *s, pl_damage_fn tell, void *arg);                 /* the files beside the store */
-polar_status pl_store_specs_of(char *out, size_t room, pl_store *s, const char *run);                 /* the names of the specs that have it, by commas; "" for none */
-polar_status pl_store_drop_damaged(pl_store *s);              /* runs with damage are planned again, without results and checkpoints; POLAR_E_STATE while another process is at one */
+/* every row against its checksum; POLAR_E_FORMAT names the first that is not as it was written. Open does it
+ * for PL_STORE_READ */
+polar_status pl_store_verify(pl_store *s);
+/* all of them, and rows that are missing; only the structure, where that is damaged */
+polar_status pl_store_examine(pl_store *s, pl_damage_fn tell, void *arg);
+/* the files beside the store */
+polar_status pl_store_examine_checkpoints(pl_store *s, pl_damage_fn tell, void *arg);
+/* the names of the specs that have it, by commas; "" for none */
+polar_status pl_store_specs_of(char *out, size_t room, pl_store *s, const char *run);
+/* runs with damage are planned again, without results and checkpoints; POLAR_E_STATE while another process is
+ * at one */
+polar_status pl_store_drop_damaged(pl_store *s);
 
-/* ---- select ---------------------------------------------------------------------------------------------------------- */
+/* ---- select ------------------------------------------------------------------------------------- */
 
-polar_status pl_store_select_specs(pl_store_specs *out, pl_store *s);                                 /* every spec that was planned here */
-polar_status pl_store_select_members(pl_store_members *out, pl_store *s, const char *spec);           /* its runs; POLAR_E_ARG for a spec it does not know */
-polar_status pl_store_select_runs(pl_store_members *out, pl_store *s, const char *const *ids, int64_t count);    /* runs by id in that order, cell and arm ""; POLAR_E_ARG for an unknown one */
-polar_status pl_store_select_epochs(pl_store_epochs *out, pl_store *s, const char *id);               /* of a run */
-polar_status pl_store_select_gauges(pl_store_gauges *out, pl_store *s, const char *id);               /* of a run */
-polar_status pl_store_run_state(pl_store *s, const char *id, pl_run_state *state, double *wall);      /* of a known run; wall may be NULL */
-polar_status pl_store_other_data(char id[PL_RUN_ID_CHARS], pl_store *s, const char *data);             /* a finished run whose provenance has the name of data and other digits; "" if there is none */
-void         pl_store_specs_free(pl_store_specs *x);          /* the four: rows and strings; empty is fine */
-void         pl_store_members_free(pl_store_members *x);
-void         pl_store_epochs_free(pl_store_epochs *x);
-void         pl_store_gauges_free(pl_store_gauges *x);
-const double *pl_store_result(const pl_store_member *m, const char *name);    /* borrowed; NULL if there is none of that name */
-const char   *pl_run_state_name(pl_run_state state);          /* "planned", "done", "diverged" */
+/* every spec that was planned here */
+polar_status pl_store_select_specs(pl_store_specs *out, pl_store *s);
+/* its runs; POLAR_E_ARG for a spec it does not know */
+polar_status pl_store_select_members(pl_store_members *out, pl_store *s, const char *spec);
+/* runs by id in that order, cell and arm ""; POLAR_E_ARG for an unknown one */
+polar_status pl_store_select_runs(pl_store_members *out, pl_store *s, const char *const *ids, int64_t count);
+/* of a run */
+polar_status pl_store_select_epochs(pl_store_epochs *out, pl_store *s, const char *id);
+/* of a run */
+polar_status pl_store_select_gauges(pl_store_gauges *out, pl_store *s, const char *id);
+/* of a known run; wall may be NULL */
+polar_status pl_store_run_state(pl_store *s, const char *id, pl_run_state *state, double *wall);
+/* a finished run whose provenance has the name of data and other digits; "" if there is none */
+polar_status pl_store_other_data(char id[PL_RUN_ID_CHARS], pl_store *s, const char *data);
+void pl_store_specs_free(pl_store_specs *x); /* the four: rows and strings; empty is fine */
+void pl_store_members_free(pl_store_members *x);
+void pl_store_epochs_free(pl_store_epochs *x);
+void pl_store_gauges_free(pl_store_gauges *x);
+/* borrowed; NULL if there is none of that name */
+const double *pl_store_result(const pl_store_member *m, const char *name);
+const char *pl_run_state_name(pl_run_state state); /* "planned", "done", "diverged" */
 
-/* ---- put: each call is one transaction, all of it or nothing ------------------------------------------------------------ */
+/* ---- put: each call is one transaction, all of it or nothing ------------------------------------ */
 
-/* The spec and its runs. The same text planned again (with other --set) adds to its members, and (cell, arm, seed) points at its latest run; a changed
- * text replaces the list. Runs and their results are never removed. */
-polar_status pl_store_put_spec(pl_store *s, const pl_store_spec *spec, const pl_store_plan_row *rows, int64_t count);
-void         pl_store_set_leave(pl_store *s, int (*leave)(void *arg), void *arg);                   /* asked while a plan is put: not 0 ends it with POLAR_E_STATE, and nothing was put */
-polar_status pl_store_begin_run(pl_store *s, const char *id, const pl_provenance *p, int fresh);    /* fresh: no checkpoint, so epochs, gauge rows and seconds begin anew */
-polar_status pl_store_put_progress(pl_store *s, const char *id, const pl_run_progress *p);          /* rows that are there are replaced */
-polar_status pl_store_finish(pl_store *s, const char *id, pl_run_state state, const pl_result *results, int64_t count, const pl_run_progress *p);    /* the last progress, results and state; a finished run stays as it is */
-polar_status pl_store_forget(pl_store *s, const char *id);    /* a finished run becomes planned again, without results (--retry) */
+/* The spec and its runs. The same text planned again (with other --set) adds to its members, and (cell, arm,
+ * seed) points at its latest run; a changed text replaces the list. Runs and their results are never removed.
+ */
+polar_status pl_store_put_spec(pl_store *s, const pl_store_spec *spec, const pl_store_plan_row *rows,
+                               int64_t count);
+/* asked while a plan is put: not 0 ends it with POLAR_E_STATE, and nothing was put */
+void pl_store_set_leave(pl_store *s, int (*leave)(void *arg), void *arg);
+/* fresh: no checkpoint, so epochs, gauge rows and seconds begin anew */
+polar_status pl_store_begin_run(pl_store *s, const char *id, const pl_provenance *p, int fresh);
+/* rows that are there are replaced */
+polar_status pl_store_put_progress(pl_store *s, const char *id, const pl_run_progress *p);
+/* the last progress, results and state; a finished run stays as it is */
+polar_status pl_store_finish(pl_store *s, const char *id, pl_run_state state, const pl_result *results,
+                             int64_t count, const pl_run_progress *p);
+/* a finished run becomes planned again, without results (--retry) */
+polar_status pl_store_forget(pl_store *s, const char *id);
 
-/* ---- claims and checkpoints -------------------------------------------------------------------------------------------- */
+/* ---- claims and checkpoints --------------------------------------------------------------------- */
 
-polar_status pl_store_claim(pl_store *s, const char *id, int *mine);    /* 0: another job or process has it; read the state again after a claim */
-void         pl_store_release(pl_store *s, const char *id);             /* a claim of this connection */
-polar_status pl_store_checkpoint_path(char **out, pl_store *s, const char *name);      /* "<store>.d/<name>.safetensors", making the folder; pl_free it */
-polar_status pl_store_remove_checkpoints(pl_store *s, const char *name);               /* it, what is named "<name>-...", and half-written ones; while claimed */
-polar_status pl_store_sweep(pl_store *s);                               /* removes the checkpoints that finished runs left behind (a kill between the two) */
+/* 0: another job or process has it; read the state again after a claim */
+polar_status pl_store_claim(pl_store *s, const char *id, int *mine);
+void pl_store_release(pl_store *s, const char *id); /* a claim of this connection */
+/* "<store>.d/<name>.safetensors", making the folder; pl_free it */
+polar_status pl_store_checkpoint_path(char **out, pl_store *s, const char *name);
+/* it, what is named "<name>-...", and half-written ones; while claimed */
+polar_status pl_store_remove_checkpoints(pl_store *s, const char *name);
+/* removes the checkpoints that finished runs left behind (a kill between the two) */
+polar_status pl_store_sweep(pl_store *s);
 
 #endif

@@ -1,7 +1,8 @@
 /* store_claim.c -- who works on a run (locks in "<store>.lock") and where its checkpoint lies ("<store>.d/").
  *
- * A claim is a lock of one byte of the lock file, at an offset made of the run's id. It belongs to the open file of this connection (Linux: F_OFD_SETLK), so two
- * connections of one process exclude each other like two processes, and the kernel drops it with the last descriptor, whatever ends the process.
+ * A claim is a lock of one byte of the lock file, at an offset made of the run's id. It belongs to the open
+ * file of this connection (Linux: F_OFD_SETLK), so two connections of one process exclude each other like two
+ * processes, and the kernel drops it with the last descriptor, whatever ends the process.
  *
  * Invariants:
  *  1. The lock file is never removed or renamed: two processes always lock the same file.
@@ -22,9 +23,10 @@
 
 #define CHECKPOINT ".safetensors"
 
-/* ---- claims ------------------------------------------------------------------------------------------------------------ */
+/* ---- claims ------------------------------------------------------------------------------------- */
 
-/* The id's first 60 bits: of a million runs two meet with a chance of 1 in 2 million, and then only wait for each other. */
+/* The id's first 60 bits: of a million runs two meet with a chance of 1 in 2 million, and then only wait for
+ * each other. */
 static int64_t offset_of(const char *id)
 {
     int64_t offset = 0;
@@ -39,11 +41,13 @@ polar_status pl_store_claim(pl_store *s, const char *id, int *mine)
 {
     struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = offset_of(id), .l_len = 1};
     *mine = 0;
-    PL_NEED(s->lock_fd >= 0, POLAR_E_STATE, "the store '%s' was opened for reading", pl_text_shown(s->path).text);
+    PL_NEED(s->lock_fd >= 0, POLAR_E_STATE, "the store '%s' was opened for reading",
+            pl_text_shown(s->path).text);
     while (fcntl(s->lock_fd, F_OFD_SETLK, &lock) != 0) {
         if (errno == EAGAIN || errno == EACCES) return POLAR_OK;
         if (errno != EINTR)
-            return PL_FAIL(POLAR_E_IO, "lock in '%s.lock': %s (keep the store on a local disk)", pl_text_shown(s->path).text, strerror(errno));
+            return PL_FAIL(POLAR_E_IO, "lock in '%s.lock': %s (keep the store on a local disk)",
+                           pl_text_shown(s->path).text, strerror(errno));
     }
     *mine = 1;
     return POLAR_OK;
@@ -55,7 +59,7 @@ void pl_store_release(pl_store *s, const char *id)
     if (s->lock_fd >= 0) (void)fcntl(s->lock_fd, F_OFD_SETLK, &lock);
 }
 
-/* ---- checkpoints ------------------------------------------------------------------------------------------------------- */
+/* ---- checkpoints -------------------------------------------------------------------------------- */
 
 /* "<store>.d", and "/<name><tail>" where there is a name. */
 static polar_status place(char **out, const pl_store *s, const char *name, const char *tail)
@@ -73,12 +77,15 @@ polar_status pl_store_checkpoint_path(char **out, pl_store *s, const char *name)
     *out = NULL;
     PL_TRY(place(&folder, s, "", ""));
     polar_status st = mkdir(folder, 0777) == 0 || errno == EEXIST
-                          ? POLAR_OK : PL_FAIL(POLAR_E_IO, "make the folder '%s' for checkpoints: %s", pl_text_shown(folder).text, strerror(errno));
+                          ? POLAR_OK
+                          : PL_FAIL(POLAR_E_IO, "make the folder '%s' for checkpoints: %s",
+                                    pl_text_shown(folder).text, strerror(errno));
     pl_free(folder);
     return st == POLAR_OK ? place(out, s, name, CHECKPOINT) : st;
 }
 
-/* A file that belongs to the checkpoint `name`: "<name>.safetensors", "<name>.safetensors.tmp.7.0", "<name>-..." */
+/* A file that belongs to the checkpoint `name`: "<name>.safetensors", "<name>.safetensors.tmp.7.0",
+ * "<name>-..." */
 static int belongs(const char *file, const char *name)
 {
     size_t n = strlen(name);
@@ -91,10 +98,12 @@ polar_status pl_store_remove_checkpoints(pl_store *s, const char *name)
     polar_status st = POLAR_OK;
     PL_TRY(place(&folder, s, "", ""));
     DIR *dir = opendir(folder);
-    if (!dir && errno != ENOENT) st = PL_FAIL(POLAR_E_IO, "read the folder '%s': %s", pl_text_shown(folder).text, strerror(errno));
+    if (!dir && errno != ENOENT)
+        st = PL_FAIL(POLAR_E_IO, "read the folder '%s': %s", pl_text_shown(folder).text, strerror(errno));
     for (struct dirent *e; st == POLAR_OK && dir && (e = readdir(dir));)
         if (belongs(e->d_name, name) && unlinkat(dirfd(dir), e->d_name, 0) != 0 && errno != ENOENT)
-            st = PL_FAIL(POLAR_E_IO, "remove the checkpoint '%s' in '%s': %s", pl_text_shown(e->d_name).text, pl_text_shown(folder).text, strerror(errno));
+            st = PL_FAIL(POLAR_E_IO, "remove the checkpoint '%s' in '%s': %s", pl_text_shown(e->d_name).text,
+                         pl_text_shown(folder).text, strerror(errno));
     if (dir) closedir(dir);
     pl_free(folder);
     return st;
@@ -104,7 +113,8 @@ static polar_status sweep_one(pl_store *s, const char *id)
 {
     pl_run_state state = PL_RUN_PLANNED;
     int mine = 0;
-    if (pl_store_run_state(s, id, &state, NULL) != POLAR_OK || state == PL_RUN_PLANNED) return POLAR_OK;    /* no run of ours: leave it */
+    /* no run of ours: leave it */
+    if (pl_store_run_state(s, id, &state, NULL) != POLAR_OK || state == PL_RUN_PLANNED) return POLAR_OK;
     PL_TRY(pl_store_claim(s, id, &mine));
     if (!mine) return POLAR_OK;
     polar_status st = pl_store_remove_checkpoints(s, id);

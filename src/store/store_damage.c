@@ -1,5 +1,5 @@
-/* store_damage.c -- damaged checkpoints, and how damaged runs become as if they had never been begun, so that the next `polar run` makes
- * them again. */
+/* store_damage.c -- damaged checkpoints, and how damaged runs become as if they had never been begun, so that
+ * the next `polar run` makes them again. */
 #include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
@@ -13,7 +13,7 @@
 
 #define CHECKPOINT ".safetensors"
 
-/* ---- checkpoints ------------------------------------------------------------------------------------------------------- */
+/* ---- checkpoints -------------------------------------------------------------------------------- */
 
 /* "<id>....safetensors": the id of the run that it is named after. */
 static int is_checkpoint(char id[PL_RUN_ID_CHARS], const char *file)
@@ -29,7 +29,8 @@ static polar_status look_at(const char *path, const char *id, pl_damage_fn tell,
     pl_safetensors *f = NULL;
     polar_status st = pl_safetensors_open(&f, path);
     pl_safetensors_close(f);
-    if (st != POLAR_E_FORMAT) return st == POLAR_E_ARG ? POLAR_OK : st;    /* _ARG: its run has just ended, and it went */
+    /* _ARG: its run has just ended, and it went */
+    if (st != POLAR_E_FORMAT) return st == POLAR_E_ARG ? POLAR_OK : st;
     *more = tell(arg, id, "its checkpoint; `polar run` begins it anew");
     return POLAR_OK;
 }
@@ -42,7 +43,9 @@ polar_status pl_store_examine_checkpoints(pl_store *s, pl_damage_fn tell, void *
     PL_NEED(path, POLAR_E_NOMEM, "a path");
     snprintf(path, room, "%s.d", s->path);
     DIR *dir = opendir(path);
-    polar_status st = dir || errno == ENOENT ? POLAR_OK : PL_FAIL(POLAR_E_IO, "read the folder '%s': %s", pl_text_shown(path).text, strerror(errno));
+    polar_status st = dir || errno == ENOENT ? POLAR_OK
+                                             : PL_FAIL(POLAR_E_IO, "read the folder '%s': %s",
+                                                       pl_text_shown(path).text, strerror(errno));
     for (struct dirent *e; st == POLAR_OK && more && dir && (e = readdir(dir));) {
         if (!is_checkpoint(id, e->d_name)) continue;
         snprintf(path, room, "%s.d/%s", s->path, e->d_name);
@@ -67,25 +70,33 @@ polar_status pl_store_specs_of(char *out, size_t room, pl_store *s, const char *
     return status;
 }
 
-/* ---- dropping ---------------------------------------------------------------------------------------------------------- */
+/* ---- dropping ----------------------------------------------------------------------------------- */
 
-#define COUNT(table)   "(SELECT count(*) FROM " table " WHERE " table ".run = run.id)"
-#define STRAY(table)   "DELETE FROM " table " WHERE run IN (SELECT id FROM bad) OR run NOT IN (SELECT id FROM run) OR sum IS NOT "
+#define COUNT(table) "(SELECT count(*) FROM " table " WHERE " table ".run = run.id)"
+#define STRAY(table)     \
+    "DELETE FROM " table \
+    " WHERE run IN (SELECT id FROM bad) OR run NOT IN (SELECT id FROM run) OR sum IS NOT "
 
-/* Runs with a damaged row are planned again, without results; rows that cannot be believed go, and the next plan puts them anew. */
+/* Runs with a damaged row are planned again, without results; rows that cannot be believed go, and the next
+ * plan puts them anew. */
 static const char script[] =
     "INSERT OR IGNORE INTO bad SELECT run FROM result WHERE sum IS NOT " PL_SUM_RESULT ";"
     "INSERT OR IGNORE INTO bad SELECT run FROM epoch WHERE sum IS NOT " PL_SUM_EPOCH ";"
     "INSERT OR IGNORE INTO bad SELECT run FROM gauge WHERE sum IS NOT " PL_SUM_GAUGE ";"
     "INSERT OR IGNORE INTO bad SELECT id FROM run WHERE state <> 'planned' AND"
-    "  (results IS NOT " COUNT("result") " OR epochs IS NOT " COUNT("epoch") " OR gauges IS NOT " COUNT("gauge") ");"
-    "INSERT OR IGNORE INTO bad SELECT id FROM run WHERE state = 'planned' AND EXISTS(SELECT 1 FROM result WHERE run = id);"
-    "DELETE FROM config WHERE sum IS NOT " PL_SUM_CONFIG ";"
-    "DELETE FROM spec WHERE sum IS NOT " PL_SUM_SPEC ";"
-    "DELETE FROM run WHERE sum IS NOT " PL_SUM_RUN " OR config NOT IN (SELECT key FROM config);"
-    "DELETE FROM member WHERE sum IS NOT " PL_SUM_MEMBER " OR run NOT IN (SELECT id FROM run) OR spec NOT IN (SELECT name FROM spec);"
-    STRAY("result") PL_SUM_RESULT ";" STRAY("epoch") PL_SUM_EPOCH ";" STRAY("gauge") PL_SUM_GAUGE ";"
-    "UPDATE run SET state = 'planned', wall = 0, started = NULL, finished = NULL, results = NULL, epochs = NULL, gauges = NULL WHERE id IN (SELECT id FROM bad);"
+    "  (results IS NOT " COUNT("result") " OR epochs IS NOT " COUNT("epoch") " OR gauges IS NOT " COUNT(
+        "gauge") ");"
+                 "INSERT OR IGNORE INTO bad SELECT id FROM run WHERE state = 'planned' AND EXISTS(SELECT 1 "
+                 "FROM result WHERE run = id);"
+                 "DELETE FROM config WHERE sum IS NOT " PL_SUM_CONFIG ";"
+                 "DELETE FROM spec WHERE sum IS NOT " PL_SUM_SPEC ";"
+                 "DELETE FROM run WHERE sum IS NOT " PL_SUM_RUN " OR config NOT IN (SELECT key FROM config);"
+                 "DELETE FROM member WHERE sum IS NOT " PL_SUM_MEMBER
+                 " OR run NOT IN (SELECT id FROM run) OR spec NOT IN (SELECT name FROM spec);" STRAY("result")
+                     PL_SUM_RESULT ";" STRAY("epoch") PL_SUM_EPOCH ";" STRAY("gauge") PL_SUM_GAUGE
+    ";"
+    "UPDATE run SET state = 'planned', wall = 0, started = NULL, finished = NULL, results = NULL, epochs = "
+    "NULL, gauges = NULL WHERE id IN (SELECT id FROM bad);"
     "UPDATE run SET sum = " PL_SUM_RUN " WHERE id IN (SELECT id FROM bad);"
     "UPDATE spec SET members = (SELECT count(*) FROM member WHERE spec = name);"
     "UPDATE spec SET sum = " PL_SUM_SPEC ";";
@@ -97,7 +108,7 @@ static polar_status run_script(pl_store *s)
 }
 
 typedef struct dropping {
-    pl_store    *s;
+    pl_store *s;
     polar_status status;
 } dropping;
 
@@ -107,9 +118,12 @@ static int claim_one(void *arg, const char *run, const char *what)
     dropping *d = arg;
     int mine = 0;
     (void)what;
-    if (strspn(run, "0123456789abcdef") != PL_RUN_ID_CHARS - 1 || run[PL_RUN_ID_CHARS - 1]) return 1;    /* none, or not an id any more */
+    /* none, or not an id any more */
+    if (strspn(run, "0123456789abcdef") != PL_RUN_ID_CHARS - 1 || run[PL_RUN_ID_CHARS - 1]) return 1;
     d->status = pl_store_claim(d->s, run, &mine);
-    if (d->status == POLAR_OK && !mine) d->status = PL_FAIL(POLAR_E_STATE, "another process is at run %.12s: try again when it has ended", run);
+    if (d->status == POLAR_OK && !mine)
+        d->status =
+            PL_FAIL(POLAR_E_STATE, "another process is at run %.12s: try again when it has ended", run);
     if (d->status == POLAR_OK) d->status = pl_store_remove_checkpoints(d->s, run);
     return d->status == POLAR_OK;
 }
@@ -117,7 +131,7 @@ static int claim_one(void *arg, const char *run, const char *what)
 polar_status pl_store_drop_damaged(pl_store *s)
 {
     dropping d = {s, POLAR_OK};
-    PL_TRY(pl_store_check(s));    /* what SQLite cannot read, it cannot mend */
+    PL_TRY(pl_store_check(s)); /* what SQLite cannot read, it cannot mend */
     PL_TRY(pl_store_examine(s, claim_one, &d));
     PL_TRY(d.status);
     PL_TRY(pl_store_examine_checkpoints(s, claim_one, &d));

@@ -1,4 +1,5 @@
-/* store_impl.h -- inside src/store: the connection, statements with typed arguments, and the memory of selected rows. */
+/* store_impl.h -- inside src/store: the connection, statements with typed arguments, and the memory of
+ * selected rows. */
 #ifndef PL_STORE_STORE_IMPL_H
 #define PL_STORE_STORE_IMPL_H
 
@@ -8,114 +9,142 @@
 #include "base/checksum.h"
 #include "store/store.h"
 
-typedef struct pl_pool pl_pool;            /* strings and small arrays, freed together */
+typedef struct pl_pool pl_pool; /* strings and small arrays, freed together */
 enum { PL_SQL_KEPT = 8 };
 
 struct pl_store {
-    sqlite3      *db;
+    sqlite3 *db;
     sqlite3_stmt *rollback; /* made when it opens: rolling back must not want memory */
     struct {
-        const char   *sql;
+        const char *sql;
         sqlite3_stmt *st;
-    }             kept[PL_SQL_KEPT];    /* statements that come again and again */
-    char         *path;
-    int           writes;   /* PL_STORE_WRITE */
-    int           torn;     /* the log's last entry was not whole */
-    int         (*leave)(void *arg);    /* asked now and then while a plan is put: not 0 ends it; or NULL */
-    void         *leave_arg;
-    int           lock_fd;  /* "<path>.lock", or -1; the claims belong to this open file */
+    } kept[PL_SQL_KEPT]; /* statements that come again and again */
+    char *path;
+    int writes;              /* PL_STORE_WRITE */
+    int torn;                /* the log's last entry was not whole */
+    int (*leave)(void *arg); /* asked now and then while a plan is put: not 0 ends it; or NULL */
+    void *leave_arg;
+    int lock_fd; /* "<path>.lock", or -1; the claims belong to this open file */
 };
 
-/* ---- statements (store_sql.c) ------------------------------------------------------------------------------------------ */
+/* ---- statements (store_sql.c) ------------------------------------------------------------------- */
 
-polar_status pl_sql_fail(pl_store *s, int rc, const char *file, int line);             /* an SQLite result code as a status with its sentence */
+/* an SQLite result code as a status with its sentence */
+polar_status pl_sql_fail(pl_store *s, int rc, const char *file, int line);
 #define PL_SQL_FAIL(s, rc) pl_sql_fail((s), (rc), __FILE__, __LINE__)
-polar_status pl_sql_open(pl_store *s, const char *name, int flags);                    /* sets s->db; waits for locks from then on */
-void         pl_sql_close(pl_store *s);                                                /* s->db and what belongs to it; fine when it is not open */
-polar_status pl_sql_prepare(sqlite3_stmt **out, pl_store *s, const char *sql);         /* finalise with sqlite3_finalize */
-polar_status pl_sql_hold(sqlite3_stmt **out, pl_store *s, const char *sql);            /* the same, kept for the next time (sql: a constant); not while it is held */
-void         pl_sql_release(sqlite3_stmt *st);                                         /* one that was held; NULL is fine */
-polar_status pl_sql_bind(pl_store *s, sqlite3_stmt *st, const char *types, ...);       /* by letter: t text (NULL: null; borrowed until the last step), i int64_t, r double (NaN becomes null) */
-polar_status pl_sql_next(pl_store *s, sqlite3_stmt *st, int *row);                     /* one step: *row 1 with a row, 0 after the last */
-polar_status pl_sql_put(pl_store *s, sqlite3_stmt *st, const char *types, ...);        /* bind, step, reset: a statement without rows, again and again */
-polar_status pl_sql_do(pl_store *s, const char *sql, const char *types, ...);          /* prepare, bind, step, finalise */
-polar_status pl_sql_integer(pl_store *s, const char *sql, int64_t *out);               /* the one number a statement gives */
-polar_status pl_sql_begin(pl_store *s);                                                /* a transaction that will write */
-polar_status pl_sql_end(pl_store *s, polar_status st);                                 /* commits if st is POLAR_OK; else rolls back and returns st with its sentence */
-void         pl_sql_abandon(pl_store *s);                                              /* rolls back if a transaction is open; takes no memory, leaves the sentence alone */
+/* sets s->db; waits for locks from then on */
+polar_status pl_sql_open(pl_store *s, const char *name, int flags);
+/* s->db and what belongs to it; fine when it is not open */
+void pl_sql_close(pl_store *s);
+/* finalise with sqlite3_finalize */
+polar_status pl_sql_prepare(sqlite3_stmt **out, pl_store *s, const char *sql);
+/* the same, kept for the next time (sql: a constant); not while it is held */
+polar_status pl_sql_hold(sqlite3_stmt **out, pl_store *s, const char *sql);
+/* one that was held; NULL is fine */
+void pl_sql_release(sqlite3_stmt *st);
+/* by letter: t text (NULL: null; borrowed until the last step), i int64_t, r double (NaN becomes null) */
+polar_status pl_sql_bind(pl_store *s, sqlite3_stmt *st, const char *types, ...);
+/* one step: *row 1 with a row, 0 after the last */
+polar_status pl_sql_next(pl_store *s, sqlite3_stmt *st, int *row);
+/* bind, step, reset: a statement without rows, again and again */
+polar_status pl_sql_put(pl_store *s, sqlite3_stmt *st, const char *types, ...);
+/* prepare, bind, step, finalise */
+polar_status pl_sql_do(pl_store *s, const char *sql, const char *types, ...);
+/* the one number a statement gives */
+polar_status pl_sql_integer(pl_store *s, const char *sql, int64_t *out);
+/* a transaction that will write */
+polar_status pl_sql_begin(pl_store *s);
+/* commits if st is POLAR_OK; else rolls back and returns st with its sentence */
+polar_status pl_sql_end(pl_store *s, polar_status st);
+/* rolls back if a transaction is open; takes no memory, leaves the sentence alone */
+void pl_sql_abandon(pl_store *s);
 
-/* ---- columns of a row (store_read.c): a store may come from anywhere ---------------------------------------------------- */
+/* ---- columns of a row (store_read.c): a store may come from anywhere ---------------------------- */
 
 typedef enum pl_text_kind {
-    PL_TEXT_WORD,                          /* a-z, 0-9, _: fit for a file's name */
-    PL_TEXT_ID,                            /* `most` hexadecimal digits */
-    PL_TEXT_LINE,                          /* one line of UTF-8 without control characters */
-    PL_TEXT_LINES                          /* UTF-8 without zero bytes: a spec's file */
+    PL_TEXT_WORD, /* a-z, 0-9, _: fit for a file's name */
+    PL_TEXT_ID,   /* `most` hexadecimal digits */
+    PL_TEXT_LINE, /* one line of UTF-8 without control characters */
+    PL_TEXT_LINES /* UTF-8 without zero bytes: a spec's file */
 } pl_text_kind;
 
 typedef struct pl_text_rule {
-    const char  *what;                     /* "the name of a spec" */
+    const char *what; /* "the name of a spec" */
     pl_text_kind kind;
-    size_t       most;                     /* bytes */
-    int          maybe;                    /* it may be null */
+    size_t most; /* bytes */
+    int maybe;   /* it may be null */
 } pl_text_rule;
 
-extern const pl_text_rule pl_rule_cell, pl_rule_arm;    /* what a plan puts, and what is read of it */
+extern const pl_text_rule pl_rule_cell, pl_rule_arm; /* what a plan puts, and what is read of it */
 
-polar_status pl_text_check(pl_store *s, const pl_text_rule *rule, const char *text);                                                   /* before it is put: POLAR_E_FORMAT */
-polar_status pl_read_text(const char **out, pl_pool **pool, pl_store *s, sqlite3_stmt *st, int column, const pl_text_rule *rule);     /* a copy, or NULL for a null that may be */
-polar_status pl_read_chars(char *out, size_t room, pl_store *s, sqlite3_stmt *st, int column, const pl_text_rule *rule);              /* into an array; never null */
-polar_status pl_read_integer(int64_t *out, pl_store *s, sqlite3_stmt *st, int column, const char *what, int64_t least, int64_t most);
-polar_status pl_read_real(double *out, pl_store *s, sqlite3_stmt *st, int column, const char *what);                                  /* null is NaN */
+/* before it is put: POLAR_E_FORMAT */
+polar_status pl_text_check(pl_store *s, const pl_text_rule *rule, const char *text);
+/* a copy, or NULL for a null that may be */
+polar_status pl_read_text(const char **out, pl_pool **pool, pl_store *s, sqlite3_stmt *st, int column,
+                          const pl_text_rule *rule);
+/* into an array; never null */
+polar_status pl_read_chars(char *out, size_t room, pl_store *s, sqlite3_stmt *st, int column,
+                           const pl_text_rule *rule);
+polar_status pl_read_integer(int64_t *out, pl_store *s, sqlite3_stmt *st, int column, const char *what,
+                             int64_t least, int64_t most);
+/* null is NaN */
+polar_status pl_read_real(double *out, pl_store *s, sqlite3_stmt *st, int column, const char *what);
 
-/* ---- what rots (store_sum.c, store_log.c) ------------------------------------------------------------------------------- */
+/* ---- what rots (store_sum.c, store_log.c) ------------------------------------------------------- */
 
 /* The checksum of a row, as SQL over its columns: the column `sum` of every table. */
 #define PL_SUM_SPEC   "polar_sum('spec', name, sha, title, testbed, metric, text, members)"
 #define PL_SUM_CONFIG "polar_sum('config', key, json)"
-#define PL_SUM_RUN    "polar_sum('run', id, testbed, seed, config, state, wall, started, finished, code, device, cpu, threads, data, results, epochs, gauges)"
-#define PL_SUM_MEMBER "polar_sum('member', spec, cell, arm, seed, ord, run)"
-#define PL_SUM_EPOCH  "polar_sum('epoch', run, epoch, train_loss, valid, lr, improved, seconds)"
-#define PL_SUM_RESULT "polar_sum('result', run, name, value)"
-#define PL_SUM_GAUGE  "polar_sum('gauge', run, step, block, shadow, map, deviation)"
-#define PL_CONFIG_KEY(json) "printf('%016x', polar_sum('json', " json "))"    /* of a configuration */
+#define PL_SUM_RUN                                                                                    \
+    "polar_sum('run', id, testbed, seed, config, state, wall, started, finished, code, device, cpu, " \
+    "threads, data, results, epochs, gauges)"
+#define PL_SUM_MEMBER       "polar_sum('member', spec, cell, arm, seed, ord, run)"
+#define PL_SUM_EPOCH        "polar_sum('epoch', run, epoch, train_loss, valid, lr, improved, seconds)"
+#define PL_SUM_RESULT       "polar_sum('result', run, name, value)"
+#define PL_SUM_GAUGE        "polar_sum('gauge', run, step, block, shadow, map, deviation)"
+#define PL_CONFIG_KEY(json) "printf('%016x', polar_sum('json', " json "))" /* of a configuration */
 
-void         pl_sum_config_key(char out[PL_CHECKSUM_HEX], const char *json);    /* what PL_CONFIG_KEY gives */
-polar_status pl_sum_register(pl_store *s);        /* polar_sum for the statements of this connection */
+void pl_sum_config_key(char out[PL_CHECKSUM_HEX], const char *json); /* what PL_CONFIG_KEY gives */
+polar_status pl_sum_register(pl_store *s); /* polar_sum for the statements of this connection */
 
 typedef enum pl_log_state {
     PL_LOG_SOUND,
-    PL_LOG_TORN,                                  /* its last entry is not whole */
-    PL_LOG_DAMAGED                                /* one before others is not as it was written */
+    PL_LOG_TORN,   /* its last entry is not whole */
+    PL_LOG_DAMAGED /* one before others is not as it was written */
 } pl_log_state;
 
-polar_status pl_log_examine(pl_log_state *out, int64_t *wrong, const char *store);    /* *wrong: the entry, from 1; 0: the header */
-polar_status pl_log_need(pl_store *s);      /* POLAR_E_FORMAT: damaged, or torn where it is to be read */
+/* *wrong: the entry, from 1; 0: the header */
+polar_status pl_log_examine(pl_log_state *out, int64_t *wrong, const char *store);
+polar_status pl_log_need(pl_store *s); /* POLAR_E_FORMAT: damaged, or torn where it is to be read */
 
-/* ---- the schema (store_schema.c) --------------------------------------------------------------------------------------- */
+/* ---- the schema (store_schema.c) ---------------------------------------------------------------- */
 
-#define PL_STORE_APPLICATION 0x706f6c72    /* "polr": PRAGMA application_id */
+#define PL_STORE_APPLICATION 0x706f6c72 /* "polr": PRAGMA application_id */
 
-extern const char *const pl_store_steps[PL_STORE_VERSION];    /* step[v] takes a store of version v to v + 1 */
+/* step[v] takes a store of version v to v + 1 */
+extern const char *const pl_store_steps[PL_STORE_VERSION];
 
-/* Whose file it is: a store of at most `count` steps that holds the tables of its version and nothing else (no trigger, no view), or one with nothing in
- * it yet; sets *version. */
+/* Whose file it is: a store of at most `count` steps that holds the tables of its version and nothing else
+ * (no trigger, no view), or one with nothing in it yet; sets *version. */
 polar_status pl_store_identify(pl_store *s, const char *const *steps, int count, int *version);
-polar_status pl_store_upgrade(pl_store *s, const char *const *steps, int count);    /* to version `count`, all steps in one transaction */
-polar_status pl_store_check(pl_store *s);                                           /* the file's structure, by SQLite's integrity_check */
+/* to version `count`, all steps in one transaction */
+polar_status pl_store_upgrade(pl_store *s, const char *const *steps, int count);
+/* the file's structure, by SQLite's integrity_check */
+polar_status pl_store_check(pl_store *s);
 
-/* ---- memory of selected rows (store_pool.c) ---------------------------------------------------------------------------- */
+/* ---- memory of selected rows (store_pool.c) ----------------------------------------------------- */
 
-void  *pl_pool_take(pl_pool **pool, size_t bytes);                  /* NULL when there is no memory; *pool begins as NULL */
+/* NULL when there is no memory; *pool begins as NULL */
+void *pl_pool_take(pl_pool **pool, size_t bytes);
 polar_status pl_pool_copy(const char **out, pl_pool **pool, const char *text);
-void   pl_pool_free(pl_pool *pool);                                 /* NULL is fine */
+void pl_pool_free(pl_pool *pool); /* NULL is fine */
 
-typedef struct pl_grow {                   /* an array that grows */
-    char   *data;
+typedef struct pl_grow { /* an array that grows */
+    char *data;
     int64_t count, room;
-    size_t  item;
+    size_t item;
 } pl_grow;
 
-void *pl_grow_add(pl_grow *g);             /* one more, cleared; NULL when there is no memory */
+void *pl_grow_add(pl_grow *g); /* one more, cleared; NULL when there is no memory */
 
 #endif

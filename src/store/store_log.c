@@ -1,15 +1,18 @@
 /* store_log.c -- the write-ahead log beside a store ("<store>-wal"), looked through before SQLite reads it.
  *
- * SQLite takes a log up to the first entry whose checksum is wrong and calls that its end: right after a power cut, and silent where a bit
- * has changed in what was written long ago. So we look ourselves. An entry belongs to the log if it carries the log's two salts; the rest
- * of the file are entries of its earlier lives. Wrong entries with entries of the log after them are damage. A wrong last one is damage or
- * the trace of a power cut (or of a kill within a microsecond): what it held is lost, and a store that is read says so; one that is written
- * to goes on, as the runs it lacks are made again.
+ * SQLite takes a log up to the first entry whose checksum is wrong and calls that its end: right after a
+ * power cut, and silent where a bit has changed in what was written long ago. So we look ourselves. An entry
+ * belongs to the log if it carries the log's two salts; the rest of the file are entries of its earlier
+ * lives. Wrong entries with entries of the log after them are damage. A wrong last one is damage or the trace
+ * of a power cut (or of a kill within a microsecond): what it held is lost, and a store that is read says so;
+ * one that is written to goes on, as the runs it lacks are made again.
  *
- *     32 bytes    magic (its last bit: order of the words in checksums), version, page size, number, salt 1, salt 2, two checksums
- *     entries     page number, pages of the store if a transaction ends here, salt 1, salt 2, two checksums (24 bytes); the page
+ *     32 bytes    magic (its last bit: order of the words in checksums), version, page size, number, salt 1,
+ * salt 2, two checksums entries     page number, pages of the store if a transaction ends here, salt 1, salt
+ * 2, two checksums (24 bytes); the page
  *
- * Numbers are big-endian. A checksum goes on from the entry before. https://www.sqlite.org/fileformat2.html#the_write_ahead_log
+ * Numbers are big-endian. A checksum goes on from the entry before.
+ * https://www.sqlite.org/fileformat2.html#the_write_ahead_log
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -24,19 +27,19 @@
 #include "base/json_read.h"
 #include "store/store_impl.h"
 
-#define MAGIC       0x377f0682u
-#define HEADER      32
-#define ENTRY       24
-#define MOST_PAGE   65536
-#define TRIES       10    /* a log that another process is writing looks wrong for a moment: */
-#define RECENT      2     /* seconds since somebody wrote to it */
+#define MAGIC     0x377f0682u
+#define HEADER    32
+#define ENTRY     24
+#define MOST_PAGE 65536
+#define TRIES     10 /* a log that another process is writing looks wrong for a moment: */
+#define RECENT    2  /* seconds since somebody wrote to it */
 
 typedef struct log_file {
-    int            fd;
-    int64_t        entries;    /* whole ones, by the file's size */
-    uint32_t       page, salt[2], sum[2];
-    int            swapped;    /* words of the checksums are big-endian */
-    unsigned char *buffer;     /* an entry */
+    int fd;
+    int64_t entries; /* whole ones, by the file's size */
+    uint32_t page, salt[2], sum[2];
+    int swapped;           /* words of the checksums are big-endian */
+    unsigned char *buffer; /* an entry */
 } log_file;
 
 static uint32_t big(const unsigned char *p)
@@ -85,9 +88,10 @@ typedef enum entry_kind { ENTRY_RIGHT, ENTRY_WRONG, ENTRY_OLD } entry_kind;
 static entry_kind look_at(log_file *l, int64_t i)
 {
     unsigned char *e = l->buffer;
-    if (!read_whole(l->fd, e, ENTRY + l->page, place(l, i))) return ENTRY_OLD;    /* the file has just become shorter */
+    /* the file has just become shorter */
+    if (!read_whole(l->fd, e, ENTRY + l->page, place(l, i))) return ENTRY_OLD;
     int ours = (big(e + 8) == l->salt[0]) + (big(e + 12) == l->salt[1]);
-    if (!ours) return ENTRY_OLD;    /* a restarted log changes both */
+    if (!ours) return ENTRY_OLD; /* a restarted log changes both */
     add_sum(l->sum, e, 8, l->swapped);
     add_sum(l->sum, e + ENTRY, l->page, l->swapped);
     return ours == 2 && l->sum[0] == big(e + 16) && l->sum[1] == big(e + 20) ? ENTRY_RIGHT : ENTRY_WRONG;
@@ -98,14 +102,15 @@ static int ours_after(const log_file *l, int64_t i)
 {
     unsigned char e[ENTRY];
     for (; i < l->entries; i++)
-        if (read_whole(l->fd, e, ENTRY, place(l, i)) && big(e + 8) == l->salt[0] && big(e + 12) == l->salt[1]) return 1;
+        if (read_whole(l->fd, e, ENTRY, place(l, i)) && big(e + 8) == l->salt[0] && big(e + 12) == l->salt[1])
+            return 1;
     return 0;
 }
 
 static pl_log_state scan(log_file *l, int64_t size, int64_t *wrong)
 {
     *wrong = 0;
-    if (size < HEADER + ENTRY + 512) return PL_LOG_SOUND;    /* no entry fits */
+    if (size < HEADER + ENTRY + 512) return PL_LOG_SOUND; /* no entry fits */
     if (!read_header(l, size)) return PL_LOG_DAMAGED;
     for (int64_t i = 0; i < l->entries; i++) {
         entry_kind kind = look_at(l, i);
@@ -120,9 +125,11 @@ static pl_log_state scan(log_file *l, int64_t size, int64_t *wrong)
 static polar_status scan_file(pl_log_state *out, int64_t *wrong, int *recent, const char *path)
 {
     struct stat info;
-    log_file l = {.fd = open(path, O_RDONLY | O_CLOEXEC)};    /* no lock is ever held on a log: closing it drops none */
+    /* no lock is ever held on a log: closing it drops none */
+    log_file l = {.fd = open(path, O_RDONLY | O_CLOEXEC)};
     *out = PL_LOG_SOUND;
-    if (l.fd < 0) return POLAR_OK;                            /* none, or SQLite will say why it cannot be read */
+    /* none, or SQLite will say why it cannot be read */
+    if (l.fd < 0) return POLAR_OK;
     l.buffer = pl_alloc(ENTRY + MOST_PAGE);
     if (l.buffer && fstat(l.fd, &info) == 0) {
         *recent = llabs((long long)(time(NULL) - info.st_mtime)) <= RECENT;
@@ -157,10 +164,16 @@ polar_status pl_log_need(pl_store *s)
     int64_t wrong = 0;
     pl_shown path = pl_text_shown(s->path);
     PL_TRY(pl_log_examine(&state, &wrong, s->path));
-    PL_NEED(state != PL_LOG_DAMAGED, POLAR_E_FORMAT, "the log '%s-wal' of the store is damaged (entry %lld; 0: its header): copy both files, then remove the log: what it"
-            " held is lost, `polar store check` says what is missing and `polar run` makes it again", path.text, (long long)wrong);
-    PL_NEED(state != PL_LOG_TORN || s->writes, POLAR_E_FORMAT, "the last entry of the log '%s-wal' of the store is not whole, after a power cut or by damage: `polar run`"
-            " goes on without it and makes again what it held", path.text);
+    PL_NEED(state != PL_LOG_DAMAGED, POLAR_E_FORMAT,
+            "the log '%s-wal' of the store is damaged (entry %lld; 0: its header): copy both files, then "
+            "remove the log: what it"
+            " held is lost, `polar store check` says what is missing and `polar run` makes it again",
+            path.text, (long long)wrong);
+    PL_NEED(state != PL_LOG_TORN || s->writes, POLAR_E_FORMAT,
+            "the last entry of the log '%s-wal' of the store is not whole, after a power cut or by damage: "
+            "`polar run`"
+            " goes on without it and makes again what it held",
+            path.text);
     s->torn = state == PL_LOG_TORN;
     return POLAR_OK;
 }

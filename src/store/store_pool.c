@@ -9,7 +9,7 @@
 
 struct pl_pool {
     pl_pool *next;
-    size_t   used, room;
+    size_t used, room;
     alignas(max_align_t) char data[];
 };
 

@@ -1,5 +1,5 @@
-/* store_select.c -- everything that reads a store: rows in arrays that the caller owns. What one call gives is of one moment; a row that
- * polar could not have written is an error. */
+/* store_select.c -- everything that reads a store: rows in arrays that the caller owns. What one call gives
+ * is of one moment; a row that polar could not have written is an error. */
 #include <stdio.h>
 #include <string.h>
 
@@ -9,28 +9,34 @@
 
 static const char *const state_names[] = {"planned", "done", "diverged"};
 
-const char *pl_run_state_name(pl_run_state state) { return state_names[state]; }
+const char *pl_run_state_name(pl_run_state state)
+{
+    return state_names[state];
+}
 
-static polar_status no_memory(pl_store *s) { return PL_FAIL(POLAR_E_NOMEM, "rows of the store '%s'", pl_text_shown(s->path).text); }
+static polar_status no_memory(pl_store *s)
+{
+    return PL_FAIL(POLAR_E_NOMEM, "rows of the store '%s'", pl_text_shown(s->path).text);
+}
 
 /* What a column may hold: as much as the writers put, and no more. */
-static const pl_text_rule
-    spec_name   = {"the name of a spec", PL_TEXT_WORD, 63, 0},
-    spec_sha    = {"the hash of a spec", PL_TEXT_LINE, 64, 0},
-    spec_title  = {"the title of a spec", PL_TEXT_LINE, 400, 0},
-    spec_bed    = {"the testbed of a spec", PL_TEXT_WORD, 63, 0},
-    spec_metric = {"the metric of a spec", PL_TEXT_WORD, 63, 0},
-    spec_text   = {"the text of a spec", PL_TEXT_LINES, 1 << 19, 0},
-    run_id      = {"the id of a run", PL_TEXT_ID, PL_RUN_ID_CHARS - 1, 0},
-    run_config  = {"the configuration of a run", PL_TEXT_LINE, 1 << 16, 0},
-    run_state   = {"the state of a run", PL_TEXT_WORD, 15, 0},
-    run_clock   = {"a time of a run", PL_TEXT_LINE, 40, 1},
-    run_origin  = {"the origin of a run", PL_TEXT_LINE, 1000, 1},
-    result_name = {"the name of a result", PL_TEXT_WORD, 31, 0},
-    gauge_block = {"the block of a gauge row", PL_TEXT_LINE, 63, 0},
-    gauge_map   = {"the map of a gauge row", PL_TEXT_LINE, 23, 0};
+static const pl_text_rule spec_name = {"the name of a spec", PL_TEXT_WORD, 63, 0},
+                          spec_sha = {"the hash of a spec", PL_TEXT_LINE, 64, 0},
+                          spec_title = {"the title of a spec", PL_TEXT_LINE, 400, 0},
+                          spec_bed = {"the testbed of a spec", PL_TEXT_WORD, 63, 0},
+                          spec_metric = {"the metric of a spec", PL_TEXT_WORD, 63, 0},
+                          spec_text = {"the text of a spec", PL_TEXT_LINES, 1 << 19, 0},
+                          run_id = {"the id of a run", PL_TEXT_ID, PL_RUN_ID_CHARS - 1, 0},
+                          run_config = {"the configuration of a run", PL_TEXT_LINE, 1 << 16, 0},
+                          run_state = {"the state of a run", PL_TEXT_WORD, 15, 0},
+                          run_clock = {"a time of a run", PL_TEXT_LINE, 40, 1},
+                          run_origin = {"the origin of a run", PL_TEXT_LINE, 1000, 1},
+                          result_name = {"the name of a result", PL_TEXT_WORD, 31, 0},
+                          gauge_block = {"the block of a gauge row", PL_TEXT_LINE, 63, 0},
+                          gauge_map = {"the map of a gauge row", PL_TEXT_LINE, 23, 0};
 
-const pl_text_rule pl_rule_cell = {"a cell", PL_TEXT_LINE, 4096, 0}, pl_rule_arm = {"an arm", PL_TEXT_LINE, 200, 0};
+const pl_text_rule pl_rule_cell = {"a cell", PL_TEXT_LINE, 4096, 0},
+                   pl_rule_arm = {"an arm", PL_TEXT_LINE, 200, 0};
 
 static polar_status read_state(pl_run_state *out, pl_store *s, sqlite3_stmt *st, int column)
 {
@@ -38,13 +44,16 @@ static polar_status read_state(pl_run_state *out, pl_store *s, sqlite3_stmt *st,
     PL_TRY(pl_read_chars(word, sizeof word, s, st, column, &run_state));
     for (*out = PL_RUN_PLANNED; *out <= PL_RUN_DIVERGED; ++*out)
         if (!strcmp(word, state_names[*out])) return POLAR_OK;
-    return PL_FAIL(POLAR_E_FORMAT, "the store '%s': a run has the state '%s', which polar never writes: the file was changed or is damaged", pl_text_shown(s->path).text, word);
+    return PL_FAIL(POLAR_E_FORMAT,
+                   "the store '%s': a run has the state '%s', which polar never writes: the file was changed "
+                   "or is damaged",
+                   pl_text_shown(s->path).text, word);
 }
 
-/* ---- one row at a time ------------------------------------------------------------------------------------------------- */
+/* ---- one row at a time -------------------------------------------------------------------------- */
 
 typedef struct selection {
-    pl_grow  rows;
+    pl_grow rows;
     pl_pool *pool;
 } selection;
 
@@ -129,7 +138,8 @@ static polar_status read_result(pl_store *s, selection *sel, sqlite3_stmt *st, v
 static polar_status add_results(pl_store *s, selection *sel, pl_store_member *m)
 {
     selection results = {.rows.item = sizeof(pl_result)};
-    polar_status status = each_row(s, &results, "SELECT name, value FROM result WHERE run = ? ORDER BY name", m->id, read_result);
+    polar_status status = each_row(s, &results, "SELECT name, value FROM result WHERE run = ? ORDER BY name",
+                                   m->id, read_result);
     size_t bytes = (size_t)results.rows.count * sizeof(pl_result);
     if (status == POLAR_OK && bytes) {
         m->results = pl_pool_take(&sel->pool, bytes);
@@ -141,7 +151,9 @@ static polar_status add_results(pl_store *s, selection *sel, pl_store_member *m)
     return status;
 }
 
-#define MEMBER_COLUMNS "r.id, (SELECT json FROM config WHERE key = r.config), r.state, r.wall, r.started, r.finished, r.code, r.device, r.cpu, r.threads, r.seed, r.data"
+#define MEMBER_COLUMNS                                                                                       \
+    "r.id, (SELECT json FROM config WHERE key = r.config), r.state, r.wall, r.started, r.finished, r.code, " \
+    "r.device, r.cpu, r.threads, r.seed, r.data"
 
 static polar_status read_member(pl_store *s, selection *sel, sqlite3_stmt *st, void *row)
 {
@@ -155,7 +167,8 @@ static polar_status read_member(pl_store *s, selection *sel, sqlite3_stmt *st, v
     PL_TRY(pl_read_text(&m->code, &sel->pool, s, st, 6, &run_origin));
     PL_TRY(pl_read_text(&m->device, &sel->pool, s, st, 7, &run_origin));
     PL_TRY(pl_read_text(&m->cpu, &sel->pool, s, st, 8, &run_origin));
-    if (sqlite3_column_type(st, 9) != SQLITE_NULL) PL_TRY(pl_read_integer(&m->threads, s, st, 9, "a run's number of threads", 0, INT32_MAX));
+    if (sqlite3_column_type(st, 9) != SQLITE_NULL)
+        PL_TRY(pl_read_integer(&m->threads, s, st, 9, "a run's number of threads", 0, INT32_MAX));
     PL_TRY(pl_read_integer(&m->seed, s, st, 10, "a run's seed", INT64_MIN, INT64_MAX));
     PL_TRY(pl_read_text(&m->data, &sel->pool, s, st, 11, &run_origin));
     PL_TRY(pl_read_text(&m->cell, &sel->pool, s, st, 12, &pl_rule_cell));
@@ -164,25 +177,25 @@ static polar_status read_member(pl_store *s, selection *sel, sqlite3_stmt *st, v
     return m->state == PL_RUN_PLANNED ? POLAR_OK : add_results(s, sel, m);
 }
 
-/* ---- the selects ------------------------------------------------------------------------------------------------------- */
+/* ---- the selects -------------------------------------------------------------------------------- */
 
 /* Hands a selection's memory over, or drops it. */
-#define TAKE(out, type, status, sel)                                                                        \
-    do {                                                                                                    \
-        if ((status) == POLAR_OK) {                                                                         \
-            (out)->rows = (type *)(void *)(sel).rows.data;                                                  \
-            (out)->count = (sel).rows.count;                                                                \
-            (out)->own = (sel).pool;                                                                        \
-        } else                                                                                              \
-            drop(&(sel));                                                                                   \
-        return (status);                                                                                    \
+#define TAKE(out, type, status, sel)                       \
+    do {                                                   \
+        if ((status) == POLAR_OK) {                        \
+            (out)->rows = (type *)(void *)(sel).rows.data; \
+            (out)->count = (sel).rows.count;               \
+            (out)->own = (sel).pool;                       \
+        } else drop(&(sel));                               \
+        return (status);                                   \
     } while (0)
 
 polar_status pl_store_select_specs(pl_store_specs *out, pl_store *s)
 {
     selection sel = {.rows.item = sizeof(pl_store_spec)};
     *out = (pl_store_specs){0};
-    polar_status status = each_row(s, &sel, "SELECT name, sha, title, testbed, metric, text FROM spec ORDER BY name", NULL, read_spec);
+    polar_status status = each_row(
+        s, &sel, "SELECT name, sha, title, testbed, metric, text FROM spec ORDER BY name", NULL, read_spec);
     TAKE(out, pl_store_spec, status, sel);
 }
 
@@ -190,7 +203,10 @@ polar_status pl_store_select_epochs(pl_store_epochs *out, pl_store *s, const cha
 {
     selection sel = {.rows.item = sizeof(pl_epoch_row)};
     *out = (pl_store_epochs){0};
-    polar_status status = each_row(s, &sel, "SELECT epoch, train_loss, valid, lr, improved, seconds FROM epoch WHERE run = ? ORDER BY epoch", id, read_epoch);
+    polar_status status = each_row(
+        s, &sel,
+        "SELECT epoch, train_loss, valid, lr, improved, seconds FROM epoch WHERE run = ? ORDER BY epoch", id,
+        read_epoch);
     TAKE(out, pl_epoch_row, status, sel);
 }
 
@@ -198,15 +214,22 @@ polar_status pl_store_select_gauges(pl_store_gauges *out, pl_store *s, const cha
 {
     selection sel = {.rows.item = sizeof(pl_gauge_row)};
     *out = (pl_store_gauges){0};
-    polar_status status = each_row(s, &sel, "SELECT step, block, shadow, map, deviation FROM gauge WHERE run = ? ORDER BY step, block, shadow, map", id, read_gauge);
+    polar_status status = each_row(s, &sel,
+                                   "SELECT step, block, shadow, map, deviation FROM gauge WHERE run = ? "
+                                   "ORDER BY step, block, shadow, map",
+                                   id, read_gauge);
     TAKE(out, pl_gauge_row, status, sel);
 }
 
 static polar_status members(pl_store *s, selection *sel, const char *spec)
 {
-    PL_TRY(each_row(s, sel, "SELECT " MEMBER_COLUMNS ", m.cell, m.arm, m.ord FROM member m JOIN run r ON r.id = m.run WHERE m.spec = ? ORDER BY m.ord, m.cell, m.arm, m.seed",
+    PL_TRY(each_row(s, sel,
+                    "SELECT " MEMBER_COLUMNS ", m.cell, m.arm, m.ord FROM member m JOIN run r ON r.id = "
+                    "m.run WHERE m.spec = ? ORDER BY m.ord, m.cell, m.arm, m.seed",
                     spec, read_member));
-    PL_NEED(sel->rows.count, POLAR_E_ARG, "the store '%s' has no runs of a spec '%s' (`polar run` plans and makes them)", pl_text_shown(s->path).text, pl_text_shown(spec).text);
+    PL_NEED(sel->rows.count, POLAR_E_ARG,
+            "the store '%s' has no runs of a spec '%s' (`polar run` plans and makes them)",
+            pl_text_shown(s->path).text, pl_text_shown(spec).text);
     return POLAR_OK;
 }
 
@@ -229,8 +252,10 @@ polar_status pl_store_select_members(pl_store_members *out, pl_store *s, const c
 static polar_status runs(pl_store *s, selection *sel, const char *const *ids, int64_t count)
 {
     for (int64_t i = 0; i < count; i++) {
-        PL_TRY(each_row(s, sel, "SELECT " MEMBER_COLUMNS ", '', '', 0 FROM run r WHERE r.id = ?", ids[i], read_member));
-        PL_NEED(sel->rows.count == i + 1, POLAR_E_ARG, "the store '%s' has no run %s", pl_text_shown(s->path).text, pl_text_shown(ids[i]).text);
+        PL_TRY(each_row(s, sel, "SELECT " MEMBER_COLUMNS ", '', '', 0 FROM run r WHERE r.id = ?", ids[i],
+                        read_member));
+        PL_NEED(sel->rows.count == i + 1, POLAR_E_ARG, "the store '%s' has no run %s",
+                pl_text_shown(s->path).text, pl_text_shown(ids[i]).text);
         ((pl_store_member *)(void *)sel->rows.data)[i].ord = i;
     }
     return POLAR_OK;
@@ -252,7 +277,9 @@ polar_status pl_store_run_state(pl_store *s, const char *id, pl_run_state *state
     PL_TRY(pl_sql_hold(&st, s, "SELECT state, wall FROM run WHERE id = ?"));
     polar_status status = pl_sql_bind(s, st, "t", id);
     if (status == POLAR_OK) status = pl_sql_next(s, st, &row);
-    if (status == POLAR_OK && !row) status = PL_FAIL(POLAR_E_ARG, "the store '%s' has no run %s", pl_text_shown(s->path).text, pl_text_shown(id).text);
+    if (status == POLAR_OK && !row)
+        status = PL_FAIL(POLAR_E_ARG, "the store '%s' has no run %s", pl_text_shown(s->path).text,
+                         pl_text_shown(id).text);
     if (status == POLAR_OK) status = read_state(state, s, st, 0);
     if (status == POLAR_OK && wall) status = pl_read_real(wall, s, st, 1, "a run's seconds");
     pl_sql_release(st);
@@ -266,7 +293,9 @@ polar_status pl_store_other_data(char id[PL_RUN_ID_CHARS], pl_store *s, const ch
     sqlite3_stmt *st = NULL;
     int row = 0;
     *id = 0;
-    PL_TRY(pl_sql_prepare(&st, s, "SELECT id FROM run WHERE state <> 'planned' AND data <> ?1 AND " DATA_NAME("data") " = " DATA_NAME("?1") " ORDER BY id LIMIT 1"));
+    PL_TRY(pl_sql_prepare(&st, s,
+                          "SELECT id FROM run WHERE state <> 'planned' AND data <> ?1 AND " DATA_NAME(
+                              "data") " = " DATA_NAME("?1") " ORDER BY id LIMIT 1"));
     polar_status status = pl_sql_bind(s, st, "t", data);
     if (status == POLAR_OK) status = pl_sql_next(s, st, &row);
     if (status == POLAR_OK && row) status = pl_read_chars(id, PL_RUN_ID_CHARS, s, st, 0, &run_id);
@@ -274,19 +303,31 @@ polar_status pl_store_other_data(char id[PL_RUN_ID_CHARS], pl_store *s, const ch
     return status;
 }
 
-#define FREE_ROWS(x)           \
-    do {                       \
-        pl_free((x)->rows);    \
+#define FREE_ROWS(x)            \
+    do {                        \
+        pl_free((x)->rows);     \
         pl_pool_free((x)->own); \
-        (x)->rows = NULL;      \
-        (x)->own = NULL;       \
-        (x)->count = 0;        \
+        (x)->rows = NULL;       \
+        (x)->own = NULL;        \
+        (x)->count = 0;         \
     } while (0)
 
-void pl_store_specs_free(pl_store_specs *x)     { FREE_ROWS(x); }
-void pl_store_members_free(pl_store_members *x) { FREE_ROWS(x); }
-void pl_store_epochs_free(pl_store_epochs *x)   { FREE_ROWS(x); }
-void pl_store_gauges_free(pl_store_gauges *x)   { FREE_ROWS(x); }
+void pl_store_specs_free(pl_store_specs *x)
+{
+    FREE_ROWS(x);
+}
+void pl_store_members_free(pl_store_members *x)
+{
+    FREE_ROWS(x);
+}
+void pl_store_epochs_free(pl_store_epochs *x)
+{
+    FREE_ROWS(x);
+}
+void pl_store_gauges_free(pl_store_gauges *x)
+{
+    FREE_ROWS(x);
+}
 
 const double *pl_store_result(const pl_store_member *m, const char *name)
 {

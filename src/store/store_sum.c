@@ -1,8 +1,9 @@
 /* store_sum.c -- rows that rot: the SQL function polar_sum, and what does not agree with it.
  *
- * Every row of every table has a column `sum`: polar_sum of the table's name and of its other columns, types included (PL_SUM_... of
- * store_impl.h). Rows that must be there in a certain number are counted: a spec knows its members, a finished run its results, epochs and
- * gauge rows. With SQLite's check of the structure nothing can change, go or come without being seen.
+ * Every row of every table has a column `sum`: polar_sum of the table's name and of its other columns, types
+ * included (PL_SUM_... of store_impl.h). Rows that must be there in a certain number are counted: a spec
+ * knows its members, a finished run its results, epochs and gauge rows. With SQLite's check of the structure
+ * nothing can change, go or come without being seen.
  */
 #include <stdio.h>
 #include <string.h>
@@ -11,13 +12,13 @@
 #include "base/json_read.h"
 #include "store/store_impl.h"
 
-/* ---- the function ------------------------------------------------------------------------------------------------------ */
+/* ---- the function ------------------------------------------------------------------------------- */
 
 /* A value as 9 bytes and, of a text, its characters. */
 typedef struct piece {
-    unsigned char head[9];    /* type; the number's bits, or the text's length */
-    const void   *text;
-    size_t        bytes;
+    unsigned char head[9]; /* type; the number's bits, or the text's length */
+    const void *text;
+    size_t bytes;
 } piece;
 
 static int read_piece(piece *p, sqlite3_value *v)
@@ -27,7 +28,7 @@ static int read_piece(piece *p, sqlite3_value *v)
     p->head[0] = (unsigned char)sqlite3_value_type(v);
     if (p->head[0] == SQLITE_INTEGER) bits = (uint64_t)sqlite3_value_int64(v);
     else if (p->head[0] == SQLITE_FLOAT) {
-        double x = sqlite3_value_double(v) + 0.0;    /* -0 is 0: SQLite may store it as one */
+        double x = sqlite3_value_double(v) + 0.0; /* -0 is 0: SQLite may store it as one */
         memcpy(&bits, &x, sizeof bits);
     } else if (p->head[0] != SQLITE_NULL) {
         p->text = p->head[0] == SQLITE_TEXT ? (const void *)sqlite3_value_text(v) : sqlite3_value_blob(v);
@@ -52,7 +53,7 @@ static void sum_function(sqlite3_context *ctx, int n, sqlite3_value **v)
     }
     pl_checksum c = pl_checksum_begin(total);
     for (int i = 0; i < n; i++) {
-        (void)read_piece(&p, v[i]);    /* again, and as before */
+        (void)read_piece(&p, v[i]); /* again, and as before */
         pl_checksum_add(&c, p.head, sizeof p.head);
         if (p.bytes) pl_checksum_add(&c, p.text, p.bytes);
     }
@@ -78,14 +79,17 @@ void pl_sum_config_key(char out[PL_CHECKSUM_HEX], const char *json)
 
 polar_status pl_sum_register(pl_store *s)
 {
-    int rc = sqlite3_create_function_v2(s->db, "polar_sum", -1, SQLITE_UTF8 | SQLITE_DETERMINISTIC, NULL, sum_function, NULL, NULL, NULL);
+    int rc = sqlite3_create_function_v2(s->db, "polar_sum", -1, SQLITE_UTF8 | SQLITE_DETERMINISTIC, NULL,
+                                        sum_function, NULL, NULL, NULL);
     return rc == SQLITE_OK ? POLAR_OK : PL_SQL_FAIL(s, rc);
 }
 
-/* ---- what does not agree ----------------------------------------------------------------------------------------------- */
+/* ---- what does not agree ------------------------------------------------------------------------ */
 
 #define COUNT(table) "(SELECT count(*) FROM " table " WHERE " table ".run = run.id)"
-#define LOST(table)  "SELECT run, '" table " rows of a run that is not there' FROM " table " WHERE run NOT IN (SELECT id FROM run) GROUP BY run"
+#define LOST(table)                                                       \
+    "SELECT run, '" table " rows of a run that is not there' FROM " table \
+    " WHERE run NOT IN (SELECT id FROM run) GROUP BY run"
 
 /* Each gives a run's id, or '' where it is not one run's, and what is wrong. */
 static const char *const checks[] = {
@@ -96,16 +100,25 @@ static const char *const checks[] = {
     "SELECT run, 'its result ' || quote(name) FROM result WHERE sum IS NOT " PL_SUM_RESULT,
     "SELECT run, 'its epoch ' || quote(epoch) FROM epoch WHERE sum IS NOT " PL_SUM_EPOCH,
     "SELECT run, 'its gauge row of step ' || quote(step) FROM gauge WHERE sum IS NOT " PL_SUM_GAUGE,
-    "SELECT id, 'it has ' || " COUNT("result") " || ' results of ' || results FROM run WHERE state <> 'planned' AND results IS NOT " COUNT("result"),
-    "SELECT id, 'it has ' || " COUNT("epoch") " || ' epochs of ' || epochs FROM run WHERE state <> 'planned' AND epochs IS NOT " COUNT("epoch"),
-    "SELECT id, 'it has ' || " COUNT("gauge") " || ' gauge rows of ' || gauges FROM run WHERE state <> 'planned' AND gauges IS NOT " COUNT("gauge"),
-    "SELECT id, 'it has results and is not finished' FROM run WHERE state = 'planned' AND EXISTS(SELECT 1 FROM result WHERE run = id)",
+    "SELECT id, 'it has ' || " COUNT("result") " || ' results of ' || results FROM run WHERE state <> "
+                                               "'planned' AND results IS NOT " COUNT("result"),
+    "SELECT id, 'it has ' || " COUNT("epoch") " || ' epochs of ' || epochs FROM run WHERE state <> 'planned' "
+                                              "AND epochs IS NOT " COUNT("epoch"),
+    "SELECT id, 'it has ' || " COUNT("gauge") " || ' gauge rows of ' || gauges FROM run WHERE state <> "
+                                              "'planned' AND gauges IS NOT " COUNT("gauge"),
+    "SELECT id, 'it has results and is not finished' FROM run WHERE state = 'planned' AND EXISTS(SELECT 1 "
+    "FROM result WHERE run = id)",
     "SELECT id, 'its configuration is not there' FROM run WHERE config NOT IN (SELECT key FROM config)",
-    LOST("result"), LOST("epoch"), LOST("gauge"),
-    "SELECT run, 'the spec ' || quote(spec) || ' names it, and it is not there' FROM member WHERE run NOT IN (SELECT id FROM run)",
-    "SELECT '', 'the spec ' || quote(name) || ' has ' || (SELECT count(*) FROM member WHERE spec = name) || ' members of ' || members FROM spec"
+    LOST("result"),
+    LOST("epoch"),
+    LOST("gauge"),
+    "SELECT run, 'the spec ' || quote(spec) || ' names it, and it is not there' FROM member WHERE run NOT IN "
+    "(SELECT id FROM run)",
+    "SELECT '', 'the spec ' || quote(name) || ' has ' || (SELECT count(*) FROM member WHERE spec = name) || "
+    "' members of ' || members FROM spec"
     "  WHERE members IS NOT (SELECT count(*) FROM member WHERE spec = name)",
-    "SELECT run, 'a spec that is not there names it: ' || quote(spec) FROM member WHERE spec NOT IN (SELECT name FROM spec)",
+    "SELECT run, 'a spec that is not there names it: ' || quote(spec) FROM member WHERE spec NOT IN (SELECT "
+    "name FROM spec)",
 };
 
 static polar_status tell_rows(pl_store *s, const char *sql, pl_damage_fn tell, void *arg, int *more)
@@ -115,8 +128,9 @@ static polar_status tell_rows(pl_store *s, const char *sql, pl_damage_fn tell, v
     PL_TRY(pl_sql_prepare(&st, s, sql));
     polar_status status = POLAR_OK;
     while (*more && (status = pl_sql_next(s, st, &row)) == POLAR_OK && row) {
-        const char *run = (const char *)sqlite3_column_text(st, 0), *what = (const char *)sqlite3_column_text(st, 1);
-        if (!what) what = "a row";    /* parts of it cannot be read as what they were */
+        const char *run = (const char *)sqlite3_column_text(st, 0),
+                   *what = (const char *)sqlite3_column_text(st, 1);
+        if (!what) what = "a row"; /* parts of it cannot be read as what they were */
         *more = tell(arg, run ? run : "", what);
     }
     sqlite3_finalize(st);
@@ -143,16 +157,17 @@ static polar_status tell_structure(pl_store *s, pl_damage_fn tell, void *arg, in
 polar_status pl_store_examine(pl_store *s, pl_damage_fn tell, void *arg)
 {
     int more = 1;
-    PL_TRY(pl_sql_do(s, "BEGIN", ""));    /* all of one moment */
+    PL_TRY(pl_sql_do(s, "BEGIN", "")); /* all of one moment */
     polar_status status = tell_structure(s, tell, arg, &more);
-    for (size_t i = 0; i < sizeof checks / sizeof *checks && more && status == POLAR_OK; i++) status = tell_rows(s, checks[i], tell, arg, &more);
+    for (size_t i = 0; i < sizeof checks / sizeof *checks && more && status == POLAR_OK; i++)
+        status = tell_rows(s, checks[i], tell, arg, &more);
     pl_sql_abandon(s);
     return status;
 }
 
 typedef struct first_damage {
     char run[PL_RUN_ID_CHARS], what[160];
-    int  found;
+    int found;
 } first_damage;
 
 static int keep_first(void *arg, const char *run, const char *what)
@@ -168,7 +183,10 @@ polar_status pl_store_verify(pl_store *s)
 {
     first_damage f = {.found = 0};
     PL_TRY(pl_store_examine(s, keep_first, &f));
-    PL_NEED(!f.found, POLAR_E_FORMAT, "the store '%s' is damaged (%s%s%s%s): `polar store check --store FILE` says what, and what can be made again",
-            pl_text_shown(s->path).text, *f.run ? "run " : "", f.run, *f.run ? ": " : "", pl_text_shown(f.what).text);
+    PL_NEED(!f.found, POLAR_E_FORMAT,
+            "the store '%s' is damaged (%s%s%s%s): `polar store check --store FILE` says what, and what can "
+            "be made again",
+            pl_text_shown(s->path).text, *f.run ? "run " : "", f.run, *f.run ? ": " : "",
+            pl_text_shown(f.what).text);
     return POLAR_OK;
 }

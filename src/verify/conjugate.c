@@ -8,15 +8,18 @@
 #include "base/alloc.h"
 #include "device/backend.h"
 
-#define DENOMINATOR_EPS 1e-12    /* the paper's */
-#define SMALL           100000   /* below so many cubic operations waking threads costs more than they bring */
+#define DENOMINATOR_EPS 1e-12 /* the paper's */
+/* below so many cubic operations waking threads costs more than they bring */
+#define SMALL 100000
 
-polar_status pl_conj_create(pl_conj *c, pl_device *dev, polar_dtype dtype, int64_t batch, int64_t n, int64_t m)
+polar_status pl_conj_create(pl_conj *c, pl_device *dev, polar_dtype dtype, int64_t batch, int64_t n,
+                            int64_t m)
 {
     *c = (pl_conj){.batch = batch, .n = n, .m = m};
     pl_mat *square[] = {&c->P, &c->Q}, *wide[] = {&c->G, &c->R, &c->F, &c->H, &c->D, &c->T};
     polar_status st = POLAR_OK;
-    for (int i = 0; i < 2 && st == POLAR_OK; i++) st = pl_mat_alloc(square[i], dev, dtype, batch, i ? m : n, i ? m : n);
+    for (int i = 0; i < 2 && st == POLAR_OK; i++)
+        st = pl_mat_alloc(square[i], dev, dtype, batch, i ? m : n, i ? m : n);
     for (int i = 0; i < 6 && st == POLAR_OK; i++) st = pl_mat_alloc(wide[i], dev, dtype, batch, n, m);
     if (st != POLAR_OK) pl_conj_destroy(c, dev);
     return st;
@@ -55,7 +58,8 @@ pl_conj pl_conj_at(const pl_conj *c, int64_t batch)
     return s;
 }
 
-static polar_status draw_one(const pl_conj *c, uint64_t seed, int64_t sample, int64_t b, const pl_conj_host *h)
+static polar_status draw_one(const pl_conj *c, uint64_t seed, int64_t sample, int64_t b,
+                             const pl_conj_host *h)
 {
     double *G = h->G + b * c->n * c->m;
     pl_draw draw = {.seed = seed, .kind = PL_DRAW_GRADIENT, .rows = c->n, .cols = c->m, .sample = sample};
@@ -68,13 +72,13 @@ static polar_status draw_one(const pl_conj *c, uint64_t seed, int64_t sample, in
 }
 
 typedef struct {
-    const pl_conj      *c;
+    const pl_conj *c;
     const pl_conj_host *h;
-    uint64_t            seed;
-    int64_t             first;
-    pthread_mutex_t     lock;           /* of the first error: */
-    polar_status        st;
-    char                message[512];
+    uint64_t seed;
+    int64_t first;
+    pthread_mutex_t lock; /* of the first error: */
+    polar_status st;
+    char message[512];
 } draws_of;
 
 static void draw_item(void *arg, int me, int64_t b)
@@ -112,8 +116,8 @@ void pl_conj_copy_inputs(const pl_conj *dst, const pl_conj *src, pl_queue *q)
 
 void pl_conj_rotate(const pl_conj *c, pl_queue *q, pl_mat Y, pl_mat X)
 {
-    PL_CALL(gemm, q, .C = c->T, .A = c->P, .B = X, .alpha = 1);                  /* T = P X    (n, m) */
-    PL_CALL(gemm, q, .C = Y, .A = c->T, .B = c->Q, .tb = 1, .alpha = 1);         /* Y = T Q^T  (n, m) */
+    PL_CALL(gemm, q, .C = c->T, .A = c->P, .B = X, .alpha = 1);          /* T = P X    (n, m) */
+    PL_CALL(gemm, q, .C = Y, .A = c->T, .B = c->Q, .tb = 1, .alpha = 1); /* Y = T Q^T  (n, m) */
 }
 
 polar_tensor pl_mat_tensor(const pl_mat *m)
@@ -123,7 +127,8 @@ polar_tensor pl_mat_tensor(const pl_mat *m)
 
 polar_status pl_conj_apply(const pl_conj *c, pl_queue *q, const polar_map_opts *map)
 {
-    polar_tensor out[] = {pl_mat_tensor(&c->F), pl_mat_tensor(&c->H)}, in[] = {pl_mat_tensor(&c->G), pl_mat_tensor(&c->R)};
+    polar_tensor out[] = {pl_mat_tensor(&c->F), pl_mat_tensor(&c->H)},
+                 in[] = {pl_mat_tensor(&c->G), pl_mat_tensor(&c->R)};
     return polar_map_apply(q, out, in, 2, map);
 }
 
@@ -157,8 +162,8 @@ polar_status pl_rho_live(pl_live **out, pl_queue *q, double eps)
 
 void pl_rho(pl_queue *q, pl_mat Y, pl_mat X, pl_mat M, pl_mat V, const pl_live *rho)
 {
-    PL_CALL(axpby, q, .Y = M, .X = X, .Z = X, .alpha = 1, .beta = -1);    /* zero */
+    PL_CALL(axpby, q, .Y = M, .X = X, .Z = X, .alpha = 1, .beta = -1); /* zero */
     PL_CALL(axpby, q, .Y = V, .X = X, .Z = X, .alpha = 1, .beta = -1);
-    PL_CALL(direction, q, .D = Y, .M = M, .V = V, .G = X, .live = pl_live_view(rho, 0, PL_LIVE_COLS), .momentum = POLAR_MOMENTUM_EMA,
-            .precondition = POLAR_PRECONDITION_ADAM);
+    PL_CALL(direction, q, .D = Y, .M = M, .V = V, .G = X, .live = pl_live_view(rho, 0, PL_LIVE_COLS),
+            .momentum = POLAR_MOMENTUM_EMA, .precondition = POLAR_PRECONDITION_ADAM);
 }

@@ -1,6 +1,8 @@
-/* covariance.c -- one row of the paper's covariance table: draws, both pipelines, every map, means over samples.
+/* covariance.c -- one row of the paper's covariance table: draws, both pipelines, every map, means over
+ * samples.
  *
- * phi(G) of the double-precision maps serves both pipelines, since G is drawn with fp32 entries: of four decompositions per sample three remain.
+ * phi(G) of the double-precision maps serves both pipelines, since G is drawn with fp32 entries: of four
+ * decompositions per sample three remain.
  *     ./polar verify --shapes 192x768
  */
 #include "verify/covariance.h"
@@ -10,13 +12,16 @@
 #include "base/alloc.h"
 #include "verify/conjugate.h"
 
-#define RHO0_EPS       1e-30                        /* the paper's */
-#define BATCH_ELEMENTS ((int64_t)4 * 768 * 768)     /* of the largest matrix of a batch: 18 MiB in double */
+#define RHO0_EPS       1e-30                    /* the paper's */
+#define BATCH_ELEMENTS ((int64_t)4 * 768 * 768) /* of the largest matrix of a batch: 18 MiB in double */
 #define BATCH_MAX      100
 
 const char *pl_covariance_key(pl_covariance_column column)
 {
-    static const char *const keys[PL_COV_COLUMNS] = {"polar", "ns_fp64", "polar_fp32_inputs", "ns_fp64_fp32_inputs", "ns_fp32", "ns_bf16_reference", "ns_bf16_fused", "ns_fp16_fused", "rho0"};
+    static const char *const keys[PL_COV_COLUMNS] = {
+        "polar",   "ns_fp64",           "polar_fp32_inputs", "ns_fp64_fp32_inputs",
+        "ns_fp32", "ns_bf16_reference", "ns_bf16_fused",     "ns_fp16_fused",
+        "rho0"};
     return column >= 0 && column < PL_COV_COLUMNS ? keys[column] : NULL;
 }
 
@@ -36,16 +41,17 @@ int64_t pl_covariance_batch(int64_t n, int64_t m, int64_t samples)
 }
 
 typedef struct work {
-    pl_conj      c64, c32;
+    pl_conj c64, c32;
     pl_conj_host host;
-    pl_mat       norms;      /* per column 2 batch pairs, see pl_conj_measure */
-    pl_live     *rho;        /* of pl_rho */
-    double      *pairs;      /* norms, downloaded */
-    double      *delta;      /* (columns, samples) */
+    pl_mat norms;  /* per column 2 batch pairs, see pl_conj_measure */
+    pl_live *rho;  /* of pl_rho */
+    double *pairs; /* norms, downloaded */
+    double *delta; /* (columns, samples) */
     polar_map_opts exact, fp64, fp32, reference, fused, fp16;
 } work;
 
-static polar_status work_create(work *w, pl_queue *q, int64_t batch, int64_t n, int64_t m, const pl_covariance_opts *opts)
+static polar_status work_create(work *w, pl_queue *q, int64_t batch, int64_t n, int64_t m,
+                                const pl_covariance_opts *opts)
 {
     int64_t samples = opts->samples;
     pl_device *dev = q->dev;
@@ -57,7 +63,8 @@ static polar_status work_create(work *w, pl_queue *q, int64_t batch, int64_t n, 
     PL_TRY(polar_map_opts_parse(&w->fused, "ns_bf16_fused"));
     PL_TRY(polar_map_opts_parse(&w->fp16, "ns_fp16_fused"));
     polar_map_opts *iterated[] = {&w->fp64, &w->fp32, &w->reference, &w->fused, &w->fp16};
-    for (int i = 0; i < 5 && opts->table; i++) iterated[i]->table = opts->table, iterated[i]->steps = opts->steps;
+    for (int i = 0; i < 5 && opts->table; i++)
+        iterated[i]->table = opts->table, iterated[i]->steps = opts->steps;
     PL_TRY(pl_conj_create(&w->c64, dev, POLAR_DTYPE_F64, batch, n, m));
     PL_TRY(pl_conj_create(&w->c32, dev, POLAR_DTYPE_F32, batch, n, m));
     PL_TRY(pl_conj_host_create(&w->host, batch, n, m));
@@ -86,7 +93,8 @@ static pl_mat norms_of(const work *w, pl_covariance_column column, int64_t batch
 }
 
 /* A map in double: through the true pipeline, then with fp32 inputs, where phi(G) is the same one rounded. */
-static polar_status measure_double(const work *w, pl_queue *q, const pl_conj *a, const pl_conj *s, const polar_map_opts *map, pl_covariance_column truly,
+static polar_status measure_double(const work *w, pl_queue *q, const pl_conj *a, const pl_conj *s,
+                                   const polar_map_opts *map, pl_covariance_column truly,
                                    pl_covariance_column fp32_inputs)
 {
     polar_tensor h = pl_mat_tensor(&s->H), r = pl_mat_tensor(&s->R);
@@ -98,7 +106,8 @@ static polar_status measure_double(const work *w, pl_queue *q, const pl_conj *a,
     return POLAR_OK;
 }
 
-static polar_status measure_single(const work *w, pl_queue *q, const pl_conj *s, const polar_map_opts *map, pl_covariance_column column)
+static polar_status measure_single(const work *w, pl_queue *q, const pl_conj *s, const polar_map_opts *map,
+                                   pl_covariance_column column)
 {
     PL_TRY(pl_conj_apply(s, q, map));
     pl_conj_measure(s, q, norms_of(w, column, s->batch));
@@ -106,7 +115,8 @@ static polar_status measure_single(const work *w, pl_queue *q, const pl_conj *s,
 }
 
 /* Samples first .. first + batch into w->delta. */
-static polar_status measure_batch(work *w, pl_queue *q, uint64_t seed, int64_t first, int64_t batch, int64_t samples)
+static polar_status measure_batch(work *w, pl_queue *q, uint64_t seed, int64_t first, int64_t batch,
+                                  int64_t samples)
 {
     pl_conj a = pl_conj_at(&w->c64, batch), s = pl_conj_at(&w->c32, batch);
     PL_TRY(pl_conj_draw(&a, q, seed, first, &w->host));
@@ -120,10 +130,12 @@ static polar_status measure_batch(work *w, pl_queue *q, uint64_t seed, int64_t f
     pl_rho(q, a.F, a.G, a.T, a.D, w->rho);
     pl_rho(q, a.H, a.R, a.T, a.D, w->rho);
     pl_conj_measure(&a, q, norms_of(w, PL_COV_RHO0, batch));
-    polar_queue_download(q, w->pairs, w->norms.data, (size_t)(PL_COV_COLUMNS * 2 * batch) * 2 * sizeof(double));
+    polar_queue_download(q, w->pairs, w->norms.data,
+                         (size_t)(PL_COV_COLUMNS * 2 * batch) * 2 * sizeof(double));
     PL_TRY(polar_queue_sync(q));
     for (int c = 0; c < PL_COV_COLUMNS; c++)
-        for (int64_t b = 0; b < batch; b++) w->delta[c * samples + first + b] = pl_conj_delta(w->pairs + c * 4 * batch, batch, b);
+        for (int64_t b = 0; b < batch; b++)
+            w->delta[c * samples + first + b] = pl_conj_delta(w->pairs + c * 4 * batch, batch, b);
     return POLAR_OK;
 }
 
@@ -136,22 +148,27 @@ void pl_mean_and_sd(double *mean, double *sd, const double *x, int64_t n)
     *sd = n > 1 ? sqrt(squares / (double)(n - 1)) : NAN;
 }
 
-polar_status pl_covariance_measure(pl_covariance_row *out, polar_queue *q, int64_t n, int64_t m, const pl_covariance_opts *opts)
+polar_status pl_covariance_measure(pl_covariance_row *out, polar_queue *q, int64_t n, int64_t m,
+                                   const pl_covariance_opts *opts)
 {
-    PL_NEED(n >= 1 && m >= 1 && n <= PL_COV_MAX_SIDE && m <= PL_COV_MAX_SIDE && opts->samples >= 1, POLAR_E_ARG,
-            "covariance of %lldx%lld matrices over %lld samples: sides from 1 to %d and a sample at least are wanted", (long long)n, (long long)m,
-            (long long)opts->samples, PL_COV_MAX_SIDE);
+    PL_NEED(n >= 1 && m >= 1 && n <= PL_COV_MAX_SIDE && m <= PL_COV_MAX_SIDE && opts->samples >= 1,
+            POLAR_E_ARG,
+            "covariance of %lldx%lld matrices over %lld samples: sides from 1 to %d and a sample at least "
+            "are wanted",
+            (long long)n, (long long)m, (long long)opts->samples, PL_COV_MAX_SIDE);
     int64_t batch = pl_covariance_batch(n, m, opts->samples);
     work w;
     polar_status st = work_create(&w, q, batch, n, m, opts);
     for (int64_t first = 0; first < opts->samples && st == POLAR_OK; first += batch) {
         int64_t rest = opts->samples - first;
         st = measure_batch(&w, q, opts->seed, first, rest < batch ? rest : batch, opts->samples);
-        if (st == POLAR_OK && opts->progress) opts->progress(opts->progress_arg, rest < batch ? opts->samples : first + batch, opts->samples);
+        if (st == POLAR_OK && opts->progress)
+            opts->progress(opts->progress_arg, rest < batch ? opts->samples : first + batch, opts->samples);
     }
     *out = (pl_covariance_row){.n = n, .m = m, .samples = opts->samples};
-    for (int c = 0; c < PL_COV_COLUMNS && st == POLAR_OK; c++) pl_mean_and_sd(&out->mean[c], &out->sd[c], w.delta + c * opts->samples, opts->samples);
-    if (st != POLAR_OK) (void)polar_queue_sync(q);    /* nothing may still use what is freed now */
+    for (int c = 0; c < PL_COV_COLUMNS && st == POLAR_OK; c++)
+        pl_mean_and_sd(&out->mean[c], &out->sd[c], w.delta + c * opts->samples, opts->samples);
+    if (st != POLAR_OK) (void)polar_queue_sync(q); /* nothing may still use what is freed now */
     work_destroy(&w, q->dev);
     return st;
 }

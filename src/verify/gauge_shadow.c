@@ -1,8 +1,9 @@
-/* gauge_shadow.c -- one optimiser without a map over (1 + K, n, m) blocks: member 0 is the twin, members 1 .. K the shadows.
+/* gauge_shadow.c -- one optimiser without a map over (1 + K, n, m) blocks: member 0 is the twin, members 1 ..
+ * K the shadows.
  *
- * At lr 1 and decay 1 a step writes W = 0 W - D, so that W is the direction before the map, D, with the sign of an update; maps are odd, the sign
- * cancels. Rotations, products and norms are those of conjugate.h.
- *     ctest -R test_gauge_shadow
+ * At lr 1 and decay 1 a step writes W = 0 W - D, so that W is the direction before the map, D, with the sign
+ * of an update; maps are odd, the sign cancels. Rotations, products and norms are those of conjugate.h. ctest
+ * -R test_gauge_shadow
  */
 #include "verify/gauge_shadow.h"
 
@@ -14,23 +15,23 @@
 #define NAME_BYTES 24
 
 typedef struct shadow_block {
-    char   *name;
-    pl_mat  source;    /* the model's gradient */
-    pl_mat  g, W, F;   /* (1 + K, n, m): gradients, directions, mapped directions */
-    pl_mat  norms;     /* (2 K, 1, 2), see pl_conj_measure */
-    pl_conj c;         /* K triples: P, Q, T, D its own; G, R, F, H views of g and F */
+    char *name;
+    pl_mat source;  /* the model's gradient */
+    pl_mat g, W, F; /* (1 + K, n, m): gradients, directions, mapped directions */
+    pl_mat norms;   /* (2 K, 1, 2), see pl_conj_measure */
+    pl_conj c;      /* K triples: P, Q, T, D its own; G, R, F, H views of g and F */
 } shadow_block;
 
 struct pl_gauge_shadow {
-    pl_device     *dev;
-    int64_t        count, shadows, map_count;
-    shadow_block  *blocks;
+    pl_device *dev;
+    int64_t count, shadows, map_count;
+    shadow_block *blocks;
     polar_map_opts map[PL_GAUGE_MAX_MAPS];
-    char           map_name[PL_GAUGE_MAX_MAPS][NAME_BYTES];
-    polar_optim   *opt;
-    pl_graph      *graph;       /* the rotations of a step */
-    polar_tensor  *in, *out;    /* W and F of every block, as polar_map_apply wants them */
-    double        *pairs;       /* norms of all blocks, downloaded */
+    char map_name[PL_GAUGE_MAX_MAPS][NAME_BYTES];
+    polar_optim *opt;
+    pl_graph *graph;        /* the rotations of a step */
+    polar_tensor *in, *out; /* W and F of every block, as polar_map_apply wants them */
+    double *pairs;          /* norms of all blocks, downloaded */
 };
 
 int pl_gauge_step_wanted(int64_t step, int64_t every)
@@ -60,18 +61,21 @@ polar_optim *pl_gauge_shadow_optim(pl_gauge_shadow *s)
     return s->opt;
 }
 
-/* ---- making ------------------------------------------------------------------------------------------ */
+/* ---- making ------------------------------------------------------------------------------------- */
 
 static polar_status read_maps(pl_gauge_shadow *s, const pl_gauge_opts *o)
 {
     const char *p = o->rule.map.kind == POLAR_MAP_NONE ? "none" : o->maps;
     for (size_t n; *p; p += n + (p[n] == ',')) {
         n = strcspn(p, ",");
-        PL_NEED(s->map_count < PL_GAUGE_MAX_MAPS, POLAR_E_ARG, "more than %d maps to shadow in '%s'", PL_GAUGE_MAX_MAPS, o->maps);
+        PL_NEED(s->map_count < PL_GAUGE_MAX_MAPS, POLAR_E_ARG, "more than %d maps to shadow in '%s'",
+                PL_GAUGE_MAX_MAPS, o->maps);
         char *name = s->map_name[s->map_count];
         PL_NEED(n > 0 && n < NAME_BYTES, POLAR_E_ARG, "'%s' is no list of polar maps by commas", o->maps);
         memcpy(name, p, n);
-        for (int64_t i = 0; i < s->map_count; i++) PL_NEED(strcmp(s->map_name[i], name), POLAR_E_ARG, "the map '%s' stands twice in '%s'", name, o->maps);
+        for (int64_t i = 0; i < s->map_count; i++)
+            PL_NEED(strcmp(s->map_name[i], name), POLAR_E_ARG, "the map '%s' stands twice in '%s'", name,
+                    o->maps);
         polar_map_opts *map = &s->map[s->map_count++];
         PL_TRY(polar_map_opts_parse(map, name));
         if (o->rule.map.kind != POLAR_MAP_NEWTON_SCHULZ) continue;
@@ -90,12 +94,15 @@ static pl_mat repeated(pl_mat m, int64_t times)
     return m;
 }
 
-static polar_status block_create(shadow_block *b, pl_device *dev, const pl_gauge_block *from, int64_t shadows, polar_dtype dtype)
+static polar_status block_create(shadow_block *b, pl_device *dev, const pl_gauge_block *from, int64_t shadows,
+                                 polar_dtype dtype)
 {
     int64_t n = from->G.rows, m = from->G.cols, all = 1 + shadows;
-    PL_NEED(from->G.batch == 1 && n >= 1 && m >= 1, POLAR_E_SHAPE, "'%s': a shadow follows one matrix", from->name);
-    PL_NEED(n <= PL_GAUGE_MAX_SIDE && m <= PL_GAUGE_MAX_SIDE, POLAR_E_UNSUPPORTED, "'%s' is %lldx%lld: a shadow rotates sides of at most %d (gauge.blocks leaves blocks out)", from->name,
-            (long long)n, (long long)m, PL_GAUGE_MAX_SIDE);
+    PL_NEED(from->G.batch == 1 && n >= 1 && m >= 1, POLAR_E_SHAPE, "'%s': a shadow follows one matrix",
+            from->name);
+    PL_NEED(n <= PL_GAUGE_MAX_SIDE && m <= PL_GAUGE_MAX_SIDE, POLAR_E_UNSUPPORTED,
+            "'%s' is %lldx%lld: a shadow rotates sides of at most %d (gauge.blocks leaves blocks out)",
+            from->name, (long long)n, (long long)m, PL_GAUGE_MAX_SIDE);
     b->source = from->G;
     b->c = (pl_conj){.batch = shadows, .n = n, .m = m};
     b->name = pl_strdup(from->name);
@@ -149,7 +156,8 @@ static polar_status clear(pl_queue *q, const pl_mat *W)
     return POLAR_OK;
 }
 
-static polar_status fill(pl_gauge_shadow *s, pl_queue *q, const pl_gauge_block *blocks, const pl_gauge_opts *o)
+static polar_status fill(pl_gauge_shadow *s, pl_queue *q, const pl_gauge_block *blocks,
+                         const pl_gauge_opts *o)
 {
     polar_optim_opts opts = POLAR_OPTIM_OPTS_INIT;
     opts.rule = o->rule;
@@ -162,7 +170,9 @@ static polar_status fill(pl_gauge_shadow *s, pl_queue *q, const pl_gauge_block *
     s->out = pl_calloc((size_t)s->count, sizeof *s->out);
     s->pairs = pl_calloc((size_t)s->count, (size_t)(4 * s->shadows) * sizeof *s->pairs);
     polar_param *params = pl_calloc((size_t)s->count, sizeof *params);
-    polar_status st = s->blocks && s->in && s->out && s->pairs && params ? POLAR_OK : PL_FAIL(POLAR_E_NOMEM, "the shadows of %lld blocks", (long long)s->count);
+    polar_status st = s->blocks && s->in && s->out && s->pairs && params
+                          ? POLAR_OK
+                          : PL_FAIL(POLAR_E_NOMEM, "the shadows of %lld blocks", (long long)s->count);
     for (int64_t i = 0; i < s->count && st == POLAR_OK; i++) {
         shadow_block *b = &s->blocks[i];
         st = block_create(b, s->dev, &blocks[i], s->shadows, o->dtype);
@@ -174,7 +184,8 @@ static polar_status fill(pl_gauge_shadow *s, pl_queue *q, const pl_gauge_block *
         if (st != POLAR_OK) break;
         s->in[i] = pl_mat_tensor(&b->W);
         s->out[i] = pl_mat_tensor(&b->F);
-        params[i] = (polar_param){.name = b->name, .weight = s->in[i], .grad = pl_mat_tensor(&b->g), .route = POLAR_ROUTE_MATRIX};
+        params[i] = (polar_param){
+            .name = b->name, .weight = s->in[i], .grad = pl_mat_tensor(&b->g), .route = POLAR_ROUTE_MATRIX};
     }
     if (st == POLAR_OK) st = pl_graph_create(&s->graph, s->dev);
     if (st == POLAR_OK) st = polar_optim_create(&s->opt, s->dev, params, s->count, &opts);
@@ -183,12 +194,15 @@ static polar_status fill(pl_gauge_shadow *s, pl_queue *q, const pl_gauge_block *
     return st;
 }
 
-polar_status pl_gauge_shadow_create(pl_gauge_shadow **out, polar_device *dev, polar_queue *q, const pl_gauge_block *blocks, int64_t count, const pl_gauge_opts *opts)
+polar_status pl_gauge_shadow_create(pl_gauge_shadow **out, polar_device *dev, polar_queue *q,
+                                    const pl_gauge_block *blocks, int64_t count, const pl_gauge_opts *opts)
 {
     *out = NULL;
-    PL_NEED(count >= 1 && opts->shadows >= 1 && opts->shadows <= 64, POLAR_E_ARG, "%lld shadows of %lld blocks: 1 to 64 shadows and a block are wanted", (long long)opts->shadows,
+    PL_NEED(count >= 1 && opts->shadows >= 1 && opts->shadows <= 64, POLAR_E_ARG,
+            "%lld shadows of %lld blocks: 1 to 64 shadows and a block are wanted", (long long)opts->shadows,
             (long long)count);
-    PL_NEED(opts->dtype == POLAR_DTYPE_F32 || opts->dtype == POLAR_DTYPE_F64, POLAR_E_DTYPE, "shadows are followed in f32 or f64");
+    PL_NEED(opts->dtype == POLAR_DTYPE_F32 || opts->dtype == POLAR_DTYPE_F64, POLAR_E_DTYPE,
+            "shadows are followed in f32 or f64");
     pl_gauge_shadow *s = pl_calloc(1, sizeof *s);
     PL_NEED(s, POLAR_E_NOMEM, "a gauge shadow");
     s->dev = dev;
@@ -196,7 +210,7 @@ polar_status pl_gauge_shadow_create(pl_gauge_shadow **out, polar_device *dev, po
     s->shadows = opts->shadows;
     polar_status st = fill(s, q, blocks, opts);
     if (st != POLAR_OK) {
-        (void)polar_queue_sync(q);    /* nothing may still use what is freed now */
+        (void)polar_queue_sync(q); /* nothing may still use what is freed now */
         pl_gauge_shadow_destroy(s);
         return st;
     }
@@ -217,7 +231,7 @@ void pl_gauge_shadow_destroy(pl_gauge_shadow *s)
     pl_free(s);
 }
 
-/* ---- following --------------------------------------------------------------------------------------- */
+/* ---- following ---------------------------------------------------------------------------------- */
 
 static void rotate_all(pl_queue *q, void *arg)
 {
@@ -246,7 +260,9 @@ polar_status pl_gauge_shadow_measure(double *out, pl_gauge_shadow *s, polar_queu
         }
         PL_TRY(polar_queue_sync(q));
         for (int64_t i = 0; i < s->count; i++)
-            for (int64_t j = 0; j < s->shadows; j++) out[(k * s->count + i) * s->shadows + j] = pl_conj_delta(s->pairs + i * 4 * s->shadows, s->shadows, j);
+            for (int64_t j = 0; j < s->shadows; j++)
+                out[(k * s->count + i) * s->shadows + j] =
+                    pl_conj_delta(s->pairs + i * 4 * s->shadows, s->shadows, j);
     }
     return POLAR_OK;
 }

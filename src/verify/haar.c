@@ -20,7 +20,8 @@ void pl_draw_normal(double *out, int64_t count, const pl_draw *draw)
     int gauge = draw->kind == PL_DRAW_LEFT || draw->kind == PL_DRAW_RIGHT || draw->kind == PL_DRAW_ROTATION;
     uint64_t step = (uint64_t)draw->kind << 32 | (uint64_t)draw->rows << 16 | (uint64_t)draw->cols;
     for (int64_t i = 0; i < count; i += 2) {
-        pl_n2 z = pl_normal(draw->seed, gauge ? PL_STREAM_GAUGE : PL_STREAM_VERIFY, step, (uint64_t)draw->sample << 32 | (uint64_t)(i / 2));
+        pl_n2 z = pl_normal(draw->seed, gauge ? PL_STREAM_GAUGE : PL_STREAM_VERIFY, step,
+                            (uint64_t)draw->sample << 32 | (uint64_t)(i / 2));
         out[i] = z.a;
         if (i + 1 < count) out[i + 1] = z.b;
     }
@@ -30,7 +31,8 @@ void pl_draw_normal(double *out, int64_t count, const pl_draw *draw)
 polar_status pl_haar_from_gaussian(double *q, int64_t n)
 {
     double *diagonal = pl_alloc((size_t)(n > 0 ? n : 0) * sizeof *diagonal);
-    PL_NEED(diagonal, POLAR_E_NOMEM, "work space for an orthogonal %lldx%lld matrix", (long long)n, (long long)n);
+    PL_NEED(diagonal, POLAR_E_NOMEM, "work space for an orthogonal %lldx%lld matrix", (long long)n,
+            (long long)n);
     polar_status st = pl_lapack_qr(q, diagonal, n);
     for (int64_t j = 0; j < n && st == POLAR_OK; j++)
         for (int64_t i = 0; i < n; i++) q[j * n + i] *= diagonal[j] < 0 ? -1 : 1;
@@ -47,8 +49,10 @@ polar_status pl_haar_draw(double *q, int64_t n, const pl_draw *draw)
 polar_status pl_haar_rotation(double r[9], const pl_draw *draw)
 {
     PL_TRY(pl_haar_draw(r, 3, draw));
-    double det = r[0] * (r[4] * r[8] - r[5] * r[7]) - r[1] * (r[3] * r[8] - r[5] * r[6]) + r[2] * (r[3] * r[7] - r[4] * r[6]);
-    for (int i = 0; det < 0 && i < 9; i++) r[i] = -r[i];    /* -I commutes with everything: O(3) folds onto SO(3) */
+    double det = r[0] * (r[4] * r[8] - r[5] * r[7]) - r[1] * (r[3] * r[8] - r[5] * r[6]) +
+                 r[2] * (r[3] * r[7] - r[4] * r[6]);
+    /* -I commutes with everything: O(3) folds onto SO(3) */
+    for (int i = 0; det < 0 && i < 9; i++) r[i] = -r[i];
     return POLAR_OK;
 }
 
@@ -56,10 +60,12 @@ polar_status pl_singular_range(double *largest, double *smallest, const double *
 {
     int64_t k = rows < cols ? rows : cols;
     double *a = pl_alloc((size_t)(rows * cols) * sizeof *a), *s = pl_alloc((size_t)k * sizeof *s);
-    polar_status st = a && s ? POLAR_OK : PL_FAIL(POLAR_E_NOMEM, "the singular values of a %lldx%lld matrix", (long long)rows, (long long)cols);
+    polar_status st = a && s ? POLAR_OK
+                             : PL_FAIL(POLAR_E_NOMEM, "the singular values of a %lldx%lld matrix",
+                                       (long long)rows, (long long)cols);
     if (st == POLAR_OK) {
         memcpy(a, x, (size_t)(rows * cols) * sizeof *a);
-        st = pl_lapack_svd(s, NULL, NULL, a, cols, rows);    /* of X^T */
+        st = pl_lapack_svd(s, NULL, NULL, a, cols, rows); /* of X^T */
     }
     if (st == POLAR_OK) *largest = s[0];
     if (st == POLAR_OK && smallest) *smallest = s[k - 1];

@@ -1,4 +1,5 @@
-/* paper_covariance.h -- the table of the paper's appendix "Numerical verification of Schur gauge-equivariance", as printed there. */
+/* paper_covariance.h -- the table of the paper's appendix "Numerical verification of Schur
+ * gauge-equivariance", as printed there. */
 #ifndef PL_VERIFY_PAPER_COVARIANCE_H
 #define PL_VERIFY_PAPER_COVARIANCE_H
 
@@ -6,13 +7,15 @@
 
 typedef struct pl_paper_covariance {
     const char *label;
-    int64_t     n, m;
-    double      polar, ns_fp64, ns_bf16, rho0_mean, rho0_sd;
+    int64_t n, m;
+    double polar, ns_fp64, ns_bf16, rho0_mean, rho0_sd;
 } pl_paper_covariance;
 
 #define PL_PAPER_COVARIANCE_ROWS 15
 
-const pl_paper_covariance *pl_paper_covariance_row(int i);                       /* in the paper's order; NULL past the end */
-const pl_paper_covariance *pl_paper_covariance_find(int64_t n, int64_t m);       /* by shape; NULL if the paper has none */
+/* in the paper's order; NULL past the end */
+const pl_paper_covariance *pl_paper_covariance_row(int i);
+/* by shape; NULL if the paper has none */
+const pl_paper_covariance *pl_paper_covariance_find(int64_t n, int64_t m);
 
 #endif

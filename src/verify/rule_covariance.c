@@ -1,7 +1,8 @@
 /* rule_covariance.c -- two optimisers, one history of gradients and its rotation, and how far apart they end.
  *
- * Samples are members of the optimiser: (batch, n, m) weights and gradients, one call a step for all of them. Draws are functions of seed, shape, sample and
- * step alone, so neither the batch nor T nor the rule changes them.
+ * Samples are members of the optimiser: (batch, n, m) weights and gradients, one call a step for all of them.
+ * Draws are functions of seed, shape, sample and step alone, so neither the batch nor T nor the rule changes
+ * them.
  */
 #include "verify/rule_covariance.h"
 
@@ -12,8 +13,10 @@
 #include "verify/conjugate.h"
 #include "verify/covariance.h"
 
-#define LR             0x1p-8                       /* a power of two: changes no digit but where eps of AdamW is felt */
-#define BATCH_ELEMENTS ((int64_t)2 * 768 * 768)     /* of a history: 9 MiB in double, and as much for its rotation */
+/* a power of two: changes no digit but where eps of AdamW is felt */
+#define LR 0x1p-8
+/* of a history: 9 MiB in double, and as much for its rotation */
+#define BATCH_ELEMENTS ((int64_t)2 * 768 * 768)
 #define BATCH_MAX      100
 
 const char *pl_rule_precision_key(pl_rule_precision precision)
@@ -36,7 +39,8 @@ int64_t pl_rule_samples(int64_t n, int64_t m, int quick)
 
 static int64_t batch_of(int64_t n, int64_t m, int64_t steps, int64_t samples)
 {
-    int64_t side = n > m ? n : m, history = steps * n * m, fits = BATCH_ELEMENTS / (history > side * side ? history : side * side);
+    int64_t side = n > m ? n : m, history = steps * n * m,
+            fits = BATCH_ELEMENTS / (history > side * side ? history : side * side);
     if (fits > BATCH_MAX) fits = BATCH_MAX;
     if (fits < 1) fits = 1;
     return fits < samples ? fits : samples;
@@ -44,24 +48,26 @@ static int64_t batch_of(int64_t n, int64_t m, int64_t steps, int64_t samples)
 
 /* One number format: the pair of histories, the pair of weights, the triples' P and Q. */
 typedef struct pipeline {
-    pl_conj c;        /* G, R: the gradients of a step; F, H: what is compared */
-    pl_mat  g, r;     /* (steps batch, n, m): g_t and P g_t Q^T, step by step */
-    pl_mat  W, V;     /* (batch, n, m): weights of the two optimisers */
+    pl_conj c;   /* G, R: the gradients of a step; F, H: what is compared */
+    pl_mat g, r; /* (steps batch, n, m): g_t and P g_t Q^T, step by step */
+    pl_mat W, V; /* (batch, n, m): weights of the two optimisers */
 } pipeline;
 
 typedef struct work {
-    pl_queue    *q;
-    int64_t      n, m, steps, samples;
-    pipeline     in64, in32;
+    pl_queue *q;
+    int64_t n, m, steps, samples;
+    pipeline in64, in32;
     pl_conj_host host;
-    pl_mat       norms;                  /* 2 batch pairs of the update, 2 batch of the weights, see pl_conj_measure */
-    double      *pairs;                  /* norms, downloaded */
-    double      *noise, *update;         /* (batch, n, m) each */
-    double      *deviation, *weight;     /* (precisions, samples) each */
-    double       spectral[PL_RULE_PRECISIONS];
+    /* 2 batch pairs of the update, 2 batch of the weights, see pl_conj_measure */
+    pl_mat norms;
+    double *pairs;              /* norms, downloaded */
+    double *noise, *update;     /* (batch, n, m) each */
+    double *deviation, *weight; /* (precisions, samples) each */
+    double spectral[PL_RULE_PRECISIONS];
 } work;
 
-static polar_status pipeline_create(pipeline *p, pl_device *dev, polar_dtype dtype, int64_t batch, const work *w)
+static polar_status pipeline_create(pipeline *p, pl_device *dev, polar_dtype dtype, int64_t batch,
+                                    const work *w)
 {
     PL_TRY(pl_conj_create(&p->c, dev, dtype, batch, w->n, w->m));
     PL_TRY(pl_mat_alloc(&p->g, dev, dtype, w->steps * batch, w->n, w->m));
@@ -89,7 +95,8 @@ static polar_status work_create(work *w, int64_t batch)
     w->update = pl_alloc(count * sizeof(double));
     w->deviation = pl_alloc(rows * sizeof(double));
     w->weight = pl_alloc(rows * sizeof(double));
-    PL_NEED(w->pairs && w->noise && w->update && w->deviation && w->weight, POLAR_E_NOMEM, "the updates of %lld samples", (long long)w->samples);
+    PL_NEED(w->pairs && w->noise && w->update && w->deviation && w->weight, POLAR_E_NOMEM,
+            "the updates of %lld samples", (long long)w->samples);
     return POLAR_OK;
 }
 
@@ -106,7 +113,11 @@ static void work_destroy(work *w)
 /* The first `batch` members of everything; histories stay as long as they are. */
 static pipeline pipeline_at(const pipeline *p, int64_t batch)
 {
-    return (pipeline){.c = pl_conj_at(&p->c, batch), .g = p->g, .r = p->r, .W = pl_mat_at(p->W, 0, batch), .V = pl_mat_at(p->V, 0, batch)};
+    return (pipeline){.c = pl_conj_at(&p->c, batch),
+                      .g = p->g,
+                      .r = p->r,
+                      .W = pl_mat_at(p->W, 0, batch),
+                      .V = pl_mat_at(p->V, 0, batch)};
 }
 
 static pl_mat step_of(const pipeline *p, pl_mat history, int64_t t)
@@ -116,17 +127,24 @@ static pl_mat step_of(const pipeline *p, pl_mat history, int64_t t)
 
 /* ---- the histories ---- */
 
-/* g_t = C + N_t, rounded to fp32 so that both formats have the same gradients; each format rotates them for itself. */
-static polar_status draw_histories(const work *w, const pipeline *a, const pipeline *s, uint64_t seed, int64_t first)
+/* g_t = C + N_t, rounded to fp32 so that both formats have the same gradients; each format rotates them for
+ * itself. */
+static polar_status draw_histories(const work *w, const pipeline *a, const pipeline *s, uint64_t seed,
+                                   int64_t first)
 {
     int64_t size = w->n * w->m;
-    PL_TRY(pl_conj_draw(&a->c, w->q, seed, first, &w->host));    /* P, Q, and G is C */
+    PL_TRY(pl_conj_draw(&a->c, w->q, seed, first, &w->host)); /* P, Q, and G is C */
     pl_conj_copy_inputs(&s->c, &a->c, w->q);
     for (int64_t t = 0; t < w->steps; t++) {
         for (int64_t b = 0; b < a->c.batch; b++) {
             double *x = w->noise + b * size;
             const double *common = w->host.G + b * size;
-            pl_draw_normal(x, size, &(pl_draw){.seed = seed, .kind = PL_DRAW_OTHER, .rows = w->n, .cols = w->m, .sample = (first + b) * PL_RULE_MAX_STEPS + t});
+            pl_draw_normal(x, size,
+                           &(pl_draw){.seed = seed,
+                                      .kind = PL_DRAW_OTHER,
+                                      .rows = w->n,
+                                      .cols = w->m,
+                                      .sample = (first + b) * PL_RULE_MAX_STEPS + t});
             for (int64_t i = 0; i < size; i++) x[i] = (double)(float)(common[i] + x[i]);
         }
         pl_mat g64 = step_of(a, a->g, t), g32 = step_of(s, s->g, t);
@@ -146,10 +164,12 @@ static polar_tensor member_tensor(const pl_mat *x)
     return x->batch > 1 ? pl_mat_tensor(x) : polar_tensor_2d(x->data, x->dtype, x->rows, x->cols);
 }
 
-static polar_status optim_create(polar_optim **out, pl_device *dev, const pl_mat *W, const pl_mat *G, const polar_rule *rule)
+static polar_status optim_create(polar_optim **out, pl_device *dev, const pl_mat *W, const pl_mat *G,
+                                 const polar_rule *rule)
 {
     polar_optim_opts o = POLAR_OPTIM_OPTS_INIT;
-    polar_param p = {.name = "W", .weight = member_tensor(W), .grad = member_tensor(G), .route = POLAR_ROUTE_MATRIX};
+    polar_param p = {
+        .name = "W", .weight = member_tensor(W), .grad = member_tensor(G), .route = POLAR_ROUTE_MATRIX};
     o.rule = *rule;
     o.lr = LR;
     o.weight_decay = 0;
@@ -185,20 +205,24 @@ static polar_status spectral_max(double *largest, const work *w, const pl_mat *X
         const double *x = w->update + b * size;
         double norm = NAN, sum = 0;
         for (int64_t i = 0; i < size; i++) sum += x[i];
-        if (isfinite(sum)) PL_TRY(pl_singular_range(&norm, NULL, x, w->n, w->m));    /* LAPACK is not asked about a NaN */
+        /* LAPACK is not asked about a NaN */
+        if (isfinite(sum)) PL_TRY(pl_singular_range(&norm, NULL, x, w->n, w->m));
         if (!isnan(*largest) && !(norm / unit <= *largest)) *largest = norm / unit;
     }
     return POLAR_OK;
 }
 
 /* One rule in one precision over one batch. */
-static polar_status measure_precision(work *w, const pipeline *p, const polar_rule *rule, pl_rule_precision precision, int64_t done)
+static polar_status measure_precision(work *w, const pipeline *p, const polar_rule *rule,
+                                      pl_rule_precision precision, int64_t done)
 {
     int64_t batch = p->c.batch;
     pl_mat update = pl_mat_at(w->norms, 0, 2 * batch), weight = pl_mat_at(w->norms, 2 * batch, 2 * batch);
     double unit = LR * (rule->map.kind == POLAR_MAP_NONE ? 1 : polar_scale_value(rule->scale, w->n, w->m));
     polar_optim *plain = NULL, *rotated = NULL;
-    PL_CALL(axpby, w->q, .Y = p->W, .X = step_of(p, p->g, 0), .Z = step_of(p, p->g, 0), .alpha = 1, .beta = -1);    /* zero */
+    /* zero */
+    PL_CALL(axpby, w->q, .Y = p->W, .X = step_of(p, p->g, 0), .Z = step_of(p, p->g, 0), .alpha = 1,
+            .beta = -1);
     PL_CALL(copy, w->q, .Y = p->V, .X = p->W);
     polar_status st = optim_create(&plain, w->q->dev, &p->W, &p->c.G, rule);
     if (st == POLAR_OK) st = optim_create(&rotated, w->q->dev, &p->V, &p->c.R, rule);
@@ -218,7 +242,7 @@ static polar_status measure_precision(work *w, const pipeline *p, const polar_ru
         w->weight[precision * w->samples + done + b] = pl_conj_delta(w->pairs + 4 * batch, batch, b);
     }
 done:
-    if (st != POLAR_OK) (void)polar_queue_sync(w->q);    /* nothing may still use what is freed now */
+    if (st != POLAR_OK) (void)polar_queue_sync(w->q); /* nothing may still use what is freed now */
     polar_optim_destroy(plain);
     polar_optim_destroy(rotated);
     return st;
@@ -228,12 +252,14 @@ done:
 
 static polar_status map_for(polar_map_opts *map, pl_rule_precision precision)
 {
-    static const char *const names[PL_RULE_PRECISIONS] = {"ns_fp64", "ns_fp32", "ns_bf16_reference", "ns_bf16_fused"};
+    static const char *const names[PL_RULE_PRECISIONS] = {"ns_fp64", "ns_fp32", "ns_bf16_reference",
+                                                          "ns_bf16_fused"};
     return map->kind == POLAR_MAP_NONE ? POLAR_OK : polar_map_opts_parse(map, names[precision]);
 }
 
 /* Samples done .. done + batch of those asked for. */
-static polar_status measure_batch(work *w, const pl_rule_row *row, const polar_rule *rule, const pl_rule_opts *opts, int64_t done, int64_t batch)
+static polar_status measure_batch(work *w, const pl_rule_row *row, const polar_rule *rule,
+                                  const pl_rule_opts *opts, int64_t done, int64_t batch)
 {
     pipeline a = pipeline_at(&w->in64, batch), s = pipeline_at(&w->in32, batch);
     PL_TRY(draw_histories(w, &a, &s, opts->seed, opts->first + done));
@@ -246,15 +272,25 @@ static polar_status measure_batch(work *w, const pl_rule_row *row, const polar_r
     return POLAR_OK;
 }
 
-polar_status pl_rule_covariance_measure(pl_rule_row *out, polar_queue *q, const char *rule, int64_t n, int64_t m, const pl_rule_opts *opts)
+polar_status pl_rule_covariance_measure(pl_rule_row *out, polar_queue *q, const char *rule, int64_t n,
+                                        int64_t m, const pl_rule_opts *opts)
 {
     int64_t steps = opts->steps ? opts->steps : PL_RULE_STEPS;
-    PL_NEED(n >= 1 && m >= 1 && n <= PL_COV_MAX_SIDE && m <= PL_COV_MAX_SIDE && opts->samples >= 1 && opts->first >= 0 && steps >= 1 && steps <= PL_RULE_MAX_STEPS, POLAR_E_ARG,
-            "%lld steps of a rule on %lldx%lld matrices over %lld samples: sides from 1 to %d, 1 to %d steps and a sample at least are wanted", (long long)steps, (long long)n,
-            (long long)m, (long long)opts->samples, PL_COV_MAX_SIDE, PL_RULE_MAX_STEPS);
+    PL_NEED(n >= 1 && m >= 1 && n <= PL_COV_MAX_SIDE && m <= PL_COV_MAX_SIDE && opts->samples >= 1 &&
+                opts->first >= 0 && steps >= 1 && steps <= PL_RULE_MAX_STEPS,
+            POLAR_E_ARG,
+            "%lld steps of a rule on %lldx%lld matrices over %lld samples: sides from 1 to %d, 1 to %d steps "
+            "and a sample at least are wanted",
+            (long long)steps, (long long)n, (long long)m, (long long)opts->samples, PL_COV_MAX_SIDE,
+            PL_RULE_MAX_STEPS);
     polar_rule r;
     PL_TRY(polar_rule_parse(&r, rule));
-    *out = (pl_rule_row){.rule = rule, .polar = r.map.kind != POLAR_MAP_NONE, .n = n, .m = m, .steps = steps, .samples = opts->samples};
+    *out = (pl_rule_row){.rule = rule,
+                         .polar = r.map.kind != POLAR_MAP_NONE,
+                         .n = n,
+                         .m = m,
+                         .steps = steps,
+                         .samples = opts->samples};
     work w = {.q = q, .n = n, .m = m, .steps = steps, .samples = opts->samples};
     int64_t batch = batch_of(n, m, steps, opts->samples);
     polar_status st = work_create(&w, batch);
@@ -271,7 +307,7 @@ polar_status pl_rule_covariance_measure(pl_rule_row *out, polar_queue *q, const 
         pl_mean_and_sd(&x->weight_deviation_mean, &sd, w.weight + p * w.samples, w.samples);
         x->spectral_norm_max = w.spectral[p];
     }
-    if (st != POLAR_OK) (void)polar_queue_sync(q);    /* nothing may still use what is freed now */
+    if (st != POLAR_OK) (void)polar_queue_sync(q); /* nothing may still use what is freed now */
     work_destroy(&w);
     return st;
 }

@@ -1,12 +1,15 @@
-/* rule_covariance.h -- is a whole update rule covariant? Momentum, preconditioner, map and step together, over several steps.
+/* rule_covariance.h -- is a whole update rule covariant? Momentum, preconditioner, map and step together,
+ * over several steps.
  *
- * Two optimisers of one rule start at W = 0. One is fed g_1 .. g_T, the other P g_1 Q^T .. P g_T Q^T, at one constant lr and without decay. Compared are
+ * Two optimisers of one rule start at W = 0. One is fed g_1 .. g_T, the other P g_1 Q^T .. P g_T Q^T, at one
+ * constant lr and without decay. Compared are
  *
- *     the last update   u_T = W_T - W_{T-1}:   ||u'_T - P u_T Q^T||_F / ||u_T||_F        (primed: the second optimiser)
- *     the weights       W_T:                   ||W'_T - P W_T Q^T||_F / ||W_T||_F
+ *     the last update   u_T = W_T - W_{T-1}:   ||u'_T - P u_T Q^T||_F / ||u_T||_F        (primed: the second
+ * optimiser) the weights       W_T:                   ||W'_T - P W_T Q^T||_F / ||W_T||_F
  *
- * and the spectral norm of the updates is taken in units of lr s. Gradients are correlated, g_t = C + N_t with Gaussian C, N_t of unit variance, so
- * that momentum and second moment have something to remember. Only polar/optim.h is used: what is measured is what a caller gets.
+ * and the spectral norm of the updates is taken in units of lr s. Gradients are correlated, g_t = C + N_t
+ * with Gaussian C, N_t of unit variance, so that momentum and second moment have something to remember. Only
+ * polar/optim.h is used: what is measured is what a caller gets.
  *
  *     ./polar verify --only rules
  */
@@ -19,35 +22,41 @@
 #define PL_RULE_MAX_STEPS 1024
 
 typedef enum pl_rule_precision {
-    PL_RULE_FP64,              /* weights, gradients, state, rotations and map in double */
-    PL_RULE_FP32,              /* all of it in fp32 */
-    PL_RULE_BF16_REFERENCE,    /* fp32 but for the map's iterates */
+    PL_RULE_FP64,           /* weights, gradients, state, rotations and map in double */
+    PL_RULE_FP32,           /* all of it in fp32 */
+    PL_RULE_BF16_REFERENCE, /* fp32 but for the map's iterates */
     PL_RULE_BF16_FUSED,
     PL_RULE_PRECISIONS
 } pl_rule_precision;
 
 typedef struct pl_rule_measure {
-    double deviation_mean, deviation_sd;    /* of the last update; sd of one sample, NaN for one sample */
-    double weight_deviation_mean;           /* of the weights after the last step */
-    double spectral_norm_max;               /* of the last updates, rotated or not, over lr s */
+    double deviation_mean, deviation_sd; /* of the last update; sd of one sample, NaN for one sample */
+    double weight_deviation_mean;        /* of the weights after the last step */
+    double spectral_norm_max;            /* of the last updates, rotated or not, over lr s */
 } pl_rule_measure;
 
 typedef struct pl_rule_row {
-    const char     *rule;                   /* the caller's string */
-    int             polar;                  /* it has a polar map; without one there are no bf16 precisions to measure and their numbers are NaN */
-    int64_t         n, m, steps, samples;
+    const char *rule; /* the caller's string */
+    /* it has a polar map; without one there are no bf16 precisions to measure and their numbers are NaN */
+    int polar;
+    int64_t n, m, steps, samples;
     pl_rule_measure at[PL_RULE_PRECISIONS];
 } pl_rule_row;
 
 typedef struct pl_rule_opts {
     uint64_t seed;
-    int64_t  first, samples;                /* samples first, first + 1, ... */
-    int64_t  steps;                         /* T; 0: PL_RULE_STEPS */
+    int64_t first, samples; /* samples first, first + 1, ... */
+    int64_t steps;          /* T; 0: PL_RULE_STEPS */
 } pl_rule_opts;
 
-const char  *pl_rule_precision_key(pl_rule_precision precision);                  /* "fp64", "fp32", "bf16_reference", "bf16_fused" */
-int          pl_rule_has(const pl_rule_row *row, pl_rule_precision precision);    /* this precision was measured */
-int64_t      pl_rule_samples(int64_t n, int64_t m, int quick);                    /* 200 where the short side is at most 32, else 20, 2 from 512 on; quick: 40, 4, 1 */
-polar_status pl_rule_covariance_measure(pl_rule_row *out, polar_queue *q, const char *rule, int64_t n, int64_t m, const pl_rule_opts *opts);    /* one row; synchronises */
+/* "fp64", "fp32", "bf16_reference", "bf16_fused" */
+const char *pl_rule_precision_key(pl_rule_precision precision);
+/* this precision was measured */
+int pl_rule_has(const pl_rule_row *row, pl_rule_precision precision);
+/* 200 where the short side is at most 32, else 20, 2 from 512 on; quick: 40, 4, 1 */
+int64_t pl_rule_samples(int64_t n, int64_t m, int quick);
+/* one row; synchronises */
+polar_status pl_rule_covariance_measure(pl_rule_row *out, polar_queue *q, const char *rule, int64_t n,
+                                        int64_t m, const pl_rule_opts *opts);
 
 #endif

@@ -1,4 +1,5 @@
-/* schur.c -- averaging over rotations leaves B (x) I_3; polar maps act block by block (paper, Lemmas "Schur reduction" and "Polar respects direct sums"). */
+/* schur.c -- averaging over rotations leaves B (x) I_3; polar maps act block by block (paper, Lemmas "Schur
+ * reduction" and "Polar respects direct sums"). */
 #include "verify/schur.h"
 
 #include <math.h>
@@ -33,7 +34,8 @@ static void add_conjugate(double *A, const double *M, int64_t m, const double R[
 /* The 24 rotations of the cube: permutation matrices with signs, of determinant 1. */
 static int octahedral(double group[24][9])
 {
-    static const int perm[6][3] = {{0, 1, 2}, {1, 2, 0}, {2, 0, 1}, {0, 2, 1}, {2, 1, 0}, {1, 0, 2}};    /* three even, three odd */
+    /* three even, three odd */
+    static const int perm[6][3] = {{0, 1, 2}, {1, 2, 0}, {2, 0, 1}, {0, 2, 1}, {2, 1, 0}, {1, 0, 2}};
     int n = 0;
     for (int p = 0; p < 6; p++)
         for (int s = 0; s < 8; s++) {
@@ -66,7 +68,8 @@ static double nearest_b(double *B, const double *M, int64_t m)
             double b = (X[0] + X[ld + 1] + X[2 * ld + 2]) / 3;
             B[i * m + j] = b;
             for (int r = 0; r < 3; r++)
-                for (int c = 0; c < 3; c++) squares += (X[r * ld + c] - (r == c ? b : 0)) * (X[r * ld + c] - (r == c ? b : 0));
+                for (int c = 0; c < 3; c++)
+                    squares += (X[r * ld + c] - (r == c ? b : 0)) * (X[r * ld + c] - (r == c ? b : 0));
         }
     return sqrt(squares);
 }
@@ -87,7 +90,9 @@ static polar_status monte_carlo(pl_schur_reduction *out, const double *M, double
     polar_status st = POLAR_OK;
     for (int k = 0; k < PL_SCHUR_COUNTS && st == POLAR_OK; k++) {
         for (; done < out->rotations[k] && st == POLAR_OK; done++) {
-            st = pl_haar_rotation(R, &(pl_draw){.seed = seed, .kind = PL_DRAW_ROTATION, .rows = 3 * m, .cols = 3 * m, .sample = done});
+            st = pl_haar_rotation(
+                R, &(pl_draw){
+                       .seed = seed, .kind = PL_DRAW_ROTATION, .rows = 3 * m, .cols = 3 * m, .sample = done});
             if (st == POLAR_OK) add_conjugate(sum, M, m, R);
         }
         for (int64_t i = 0; i < 9 * m * m; i++) A[i] = sum[i] / (double)out->rotations[k];
@@ -97,12 +102,15 @@ static polar_status monte_carlo(pl_schur_reduction *out, const double *M, double
     return st;
 }
 
-/* The averaging as a (9 m^2, 9 m^2) matrix, one basis matrix after the other: an orthogonal projector, so its singular values are 0 and 1. */
+/* The averaging as a (9 m^2, 9 m^2) matrix, one basis matrix after the other: an orthogonal projector, so its
+ * singular values are 0 and 1. */
 static polar_status projector_rank(pl_schur_reduction *out)
 {
     int64_t size = 9 * out->m * out->m;
-    double *E = pl_calloc((size_t)size, sizeof *E), *K = pl_alloc((size_t)(size * size) * sizeof *K), *s = pl_alloc((size_t)size * sizeof *s);
-    polar_status st = E && K && s ? POLAR_OK : PL_FAIL(POLAR_E_NOMEM, "a projector of %lld parameters", (long long)size);
+    double *E = pl_calloc((size_t)size, sizeof *E), *K = pl_alloc((size_t)(size * size) * sizeof *K),
+           *s = pl_alloc((size_t)size * sizeof *s);
+    polar_status st =
+        E && K && s ? POLAR_OK : PL_FAIL(POLAR_E_NOMEM, "a projector of %lld parameters", (long long)size);
     for (int64_t k = 0; k < size && st == POLAR_OK; k++) {
         E[k] = 1;
         average_octahedral(K + k * size, E, out->m);
@@ -122,10 +130,12 @@ static polar_status projector_rank(pl_schur_reduction *out)
 
 polar_status pl_schur_reduction_measure(pl_schur_reduction *out, int64_t m, uint64_t seed)
 {
-    PL_NEED(m >= 1 && m <= MAX_M, POLAR_E_ARG, "the Schur reduction is measured for 1 to %d copies of R^3, not for %lld", MAX_M, (long long)m);
+    PL_NEED(m >= 1 && m <= MAX_M, POLAR_E_ARG,
+            "the Schur reduction is measured for 1 to %d copies of R^3, not for %lld", MAX_M, (long long)m);
     double M[9 * MAX_M * MAX_M], A[9 * MAX_M * MAX_M], B[MAX_M * MAX_M], B_after[MAX_M * MAX_M];
     *out = (pl_schur_reduction){.m = m, .rotations = {4, 64, 1024, 16384}};
-    pl_draw_normal(M, 9 * m * m, &(pl_draw){.seed = seed, .kind = PL_DRAW_GRADIENT, .rows = 3 * m, .cols = 3 * m});
+    pl_draw_normal(M, 9 * m * m,
+                   &(pl_draw){.seed = seed, .kind = PL_DRAW_GRADIENT, .rows = 3 * m, .cols = 3 * m});
     double norm = frobenius(M, 9 * m * m);
     PL_TRY(monte_carlo(out, M, A, B, seed));
     out->before = nearest_b(B, M, m) / norm;
@@ -139,17 +149,18 @@ polar_status pl_schur_reduction_measure(pl_schur_reduction *out, int64_t m, uint
 
 /* ---- the block lemma ---- */
 
-static const pl_block_shape default_blocks[] = {{8, 8, 1, 0}, {6, 10, 3, 0}, {9, 4, 3, 0}, {7, 5, 5, 2}, {1, 3, 5, 0}};
+static const pl_block_shape default_blocks[] = {
+    {8, 8, 1, 0}, {6, 10, 3, 0}, {9, 4, 3, 0}, {7, 5, 5, 2}, {1, 3, 5, 0}};
 
 #define MAX_BLOCKS 16
 
 typedef struct lemma {
-    pl_queue     *q;
-    int64_t       n, rows, cols;
+    pl_queue *q;
+    int64_t n, rows, cols;
     const pl_block_shape *shape;
-    pl_mat        in[MAX_BLOCKS], out[MAX_BLOCKS], full_in, full_out;
-    int64_t       dim[MAX_BLOCKS];
-    double       *block, *assembled, *full;    /* one block; the direct sum of blocks; the map of the whole */
+    pl_mat in[MAX_BLOCKS], out[MAX_BLOCKS], full_in, full_out;
+    int64_t dim[MAX_BLOCKS];
+    double *block, *assembled, *full; /* one block; the direct sum of blocks; the map of the whole */
 } lemma;
 
 /* A Gaussian block, or a product of two integer factors of few columns: its rank is exact in double. */
@@ -176,7 +187,8 @@ static void put_block(const lemma *w, const double *G, const pl_block_shape *s, 
 {
     for (int64_t i = 0; i < s->n; i++)
         for (int64_t j = 0; j < s->m; j++)
-            for (int64_t a = 0; a < s->d; a++) w->assembled[(row + i * s->d + a) * w->cols + col + j * s->d + a] = G[i * s->m + j];
+            for (int64_t a = 0; a < s->d; a++)
+                w->assembled[(row + i * s->d + a) * w->cols + col + j * s->d + a] = G[i * s->m + j];
 }
 
 /* Brings the blocks `mats` back and writes their direct sum into w->assembled. */
@@ -199,7 +211,8 @@ static polar_status compare(double *out, const lemma *w)
     double squares = 0;
     PL_TRY(assemble(w, w->out));
     PL_TRY(pl_mat_download_f64(w->q, &w->full_out, w->full));
-    for (int64_t i = 0; i < w->rows * w->cols; i++) squares += (w->full[i] - w->assembled[i]) * (w->full[i] - w->assembled[i]);
+    for (int64_t i = 0; i < w->rows * w->cols; i++)
+        squares += (w->full[i] - w->assembled[i]) * (w->full[i] - w->assembled[i]);
     *out = sqrt(squares) / frobenius(w->full, w->rows * w->cols);
     return POLAR_OK;
 }
@@ -210,7 +223,8 @@ static polar_status lemma_create(lemma *w, uint64_t seed)
     int64_t largest = 0;
     for (int64_t i = 0; i < w->n; i++) {
         const pl_block_shape *s = &w->shape[i];
-        PL_NEED(s->n >= 1 && s->m >= 1 && s->d >= 1 && s->rank >= 0 && s->rank * (s->n + s->m) <= 2048, POLAR_E_ARG, "block %lld of the lemma's direct sum", (long long)i);
+        PL_NEED(s->n >= 1 && s->m >= 1 && s->d >= 1 && s->rank >= 0 && s->rank * (s->n + s->m) <= 2048,
+                POLAR_E_ARG, "block %lld of the lemma's direct sum", (long long)i);
         w->dim[i] = s->d;
         w->rows += s->n * s->d;
         w->cols += s->m * s->d;
@@ -223,7 +237,8 @@ static polar_status lemma_create(lemma *w, uint64_t seed)
     w->block = pl_alloc((size_t)largest * sizeof(double));
     w->assembled = pl_alloc((size_t)(w->rows * w->cols) * sizeof(double));
     w->full = pl_alloc((size_t)(w->rows * w->cols) * sizeof(double));
-    PL_NEED(w->block && w->assembled && w->full, POLAR_E_NOMEM, "a direct sum of %lldx%lld", (long long)w->rows, (long long)w->cols);
+    PL_NEED(w->block && w->assembled && w->full, POLAR_E_NOMEM, "a direct sum of %lldx%lld",
+            (long long)w->rows, (long long)w->cols);
     for (int64_t i = 0; i < w->n; i++) {
         draw_block(w->block, &w->shape[i], i, seed);
         PL_TRY(pl_mat_upload_f64(w->q, &w->in[i], w->block));
@@ -250,7 +265,8 @@ static void lemma_destroy(lemma *w)
 static polar_status lemma_measure(double *out, lemma *w, const char *name, int shared)
 {
     polar_map_opts map;
-    polar_tensor in[MAX_BLOCKS], blocks[MAX_BLOCKS], whole_in = pl_mat_tensor(&w->full_in), whole = pl_mat_tensor(&w->full_out);
+    polar_tensor in[MAX_BLOCKS], blocks[MAX_BLOCKS], whole_in = pl_mat_tensor(&w->full_in),
+                                                     whole = pl_mat_tensor(&w->full_out);
     for (int64_t i = 0; i < w->n; i++) {
         in[i] = pl_mat_tensor(&w->in[i]);
         blocks[i] = pl_mat_tensor(&w->out[i]);
@@ -262,16 +278,20 @@ static polar_status lemma_measure(double *out, lemma *w, const char *name, int s
     return compare(out, w);
 }
 
-polar_status pl_block_lemma_measure(pl_block_lemma *out, polar_queue *q, const pl_block_shape *shapes, int64_t n, uint64_t seed)
+polar_status pl_block_lemma_measure(pl_block_lemma *out, polar_queue *q, const pl_block_shape *shapes,
+                                    int64_t n, uint64_t seed)
 {
-    lemma w = {.q = q, .shape = shapes ? shapes : default_blocks, .n = shapes ? n : (int64_t)(sizeof default_blocks / sizeof *default_blocks)};
-    PL_NEED(w.n >= 1 && w.n <= MAX_BLOCKS, POLAR_E_ARG, "the block lemma is measured for 1 to %d blocks, not for %lld", MAX_BLOCKS, (long long)w.n);
+    lemma w = {.q = q,
+               .shape = shapes ? shapes : default_blocks,
+               .n = shapes ? n : (int64_t)(sizeof default_blocks / sizeof *default_blocks)};
+    PL_NEED(w.n >= 1 && w.n <= MAX_BLOCKS, POLAR_E_ARG,
+            "the block lemma is measured for 1 to %d blocks, not for %lld", MAX_BLOCKS, (long long)w.n);
     *out = (pl_block_lemma){.blocks = w.n};
     polar_status st = lemma_create(&w, seed);
     if (st == POLAR_OK) st = lemma_measure(&out->polar, &w, "exact", 1);
     if (st == POLAR_OK) st = lemma_measure(&out->ns5_shared_norm, &w, "ns_fp64", 1);
     if (st == POLAR_OK) st = lemma_measure(&out->ns5_own_norms, &w, "ns_fp64", 0);
-    if (st != POLAR_OK) (void)polar_queue_sync(q);    /* nothing may still use what is freed now */
+    if (st != POLAR_OK) (void)polar_queue_sync(q); /* nothing may still use what is freed now */
     out->rows = w.rows;
     out->cols = w.cols;
     lemma_destroy(&w);

@@ -1,8 +1,9 @@
 /* test_abi_0_1.c -- a program of version 0.1 and the libpolar.so of today.
  *
- * It sees nothing but the headers of 0.1 (polar_0_1.h) and is linked against a library of the same name that has their functions without symbol versions, as
- * 0.1 had; at run time it meets the real one. Every struct it hands out stands before a row of canaries: whatever the structs have become since,
- * the library must read and write those of 0.1.
+ * It sees nothing but the headers of 0.1 (polar_0_1.h) and is linked against a library of the same name that
+ * has their functions without symbol versions, as 0.1 had; at run time it meets the real one. Every struct it
+ * hands out stands before a row of canaries: whatever the structs have become since, the library must read
+ * and write those of 0.1.
  */
 #include <unistd.h>
 
@@ -14,7 +15,7 @@ enum { ROWS = 6, COLS = 4, N = 3, CANARY = 0x5a };
 /* A struct of 0.1 with canaries behind it, filled with rubbish at first as on a stack. */
 #define GUARDED(type)              \
     struct {                       \
-        type          it;          \
+        type it;                   \
         unsigned char canary[256]; \
     }
 #define FILL(g) memset(&(g), CANARY, sizeof(g))
@@ -34,36 +35,55 @@ static void test_names(void)
     GUARDED(polar_optim_opts) opts;
     FILL(map), FILL(rule), FILL(opts);
     TEST_TRY(polar_map_opts_parse(&map.it, "ns_bf16_reference"));
-    test_true("map options by name", map.it.struct_size == sizeof map.it && map.it.rounding == POLAR_ROUND_REFERENCE && map.it.steps == 5 && !map.it.coefs, "%zu bytes",
-              map.it.struct_size);
+    test_true("map options by name",
+              map.it.struct_size == sizeof map.it && map.it.rounding == POLAR_ROUND_REFERENCE &&
+                  map.it.steps == 5 && !map.it.coefs,
+              "%zu bytes", map.it.struct_size);
     ALIVE("map options", map);
     TEST_TRY(polar_rule_parse(&rule.it, "muon"));
-    test_true("a rule by name", rule.it.momentum == POLAR_MOMENTUM_NESTEROV && rule.it.beta1 == 0.95 && rule.it.map.struct_size == sizeof rule.it.map &&
-              !strcmp(rule.it.map.table, "jordan"), "%zu bytes of map", rule.it.map.struct_size);
+    test_true("a rule by name",
+              rule.it.momentum == POLAR_MOMENTUM_NESTEROV && rule.it.beta1 == 0.95 &&
+                  rule.it.map.struct_size == sizeof rule.it.map && !strcmp(rule.it.map.table, "jordan"),
+              "%zu bytes of map", rule.it.map.struct_size);
     ALIVE("a rule", rule);
     TEST_TRY(polar_optim_opts_parse(&opts.it, "muon_v"));
-    test_true("options by name", opts.it.struct_size == sizeof opts.it && opts.it.rule.map.struct_size == sizeof opts.it.rule.map && opts.it.lr == 5e-3 && opts.it.aux_lr == 5e-4 &&
-              opts.it.weight_decay == 0.05 && opts.it.schedule.warmup_from == 1e-3 && opts.it.members == 1 && !opts.it.matrix_names && !opts.it.aux_names,
+    test_true("options by name",
+              opts.it.struct_size == sizeof opts.it &&
+                  opts.it.rule.map.struct_size == sizeof opts.it.rule.map && opts.it.lr == 5e-3 &&
+                  opts.it.aux_lr == 5e-4 && opts.it.weight_decay == 0.05 &&
+                  opts.it.schedule.warmup_from == 1e-3 && opts.it.members == 1 && !opts.it.matrix_names &&
+                  !opts.it.aux_names,
               "%zu bytes", opts.it.struct_size);
     ALIVE("options", opts);
     FILL(opts);
-    test_true("  a name that is none", polar_optim_opts_parse(&opts.it, "nonsuch") == POLAR_E_ARG, "%s", polar_error_message());
+    test_true("  a name that is none", polar_optim_opts_parse(&opts.it, "nonsuch") == POLAR_E_ARG, "%s",
+              polar_error_message());
     test_exact("  changes nothing", canaries_dead((unsigned char *)&opts, sizeof opts));
 }
 
 static double weights[N][ROWS * COLS], grads[N][ROWS * COLS];
 
-/* Every field of the options and of the parameters has another value than its default, and a trace in what comes out. */
+/* Every field of the options and of the parameters has another value than its default, and a trace in what
+ * comes out. */
 static void test_optimiser(polar_device *dev, polar_queue *q)
 {
     static const polar_coef coefs[2] = {{1.5, -0.5, 0}, {1.5, -0.5, 0}};
     GUARDED(polar_cost) cost;
     polar_param_stats got[N + 4];
     polar_param params[N] = {
-        {.name = "qkv", .weight = polar_tensor_2d(weights[0], POLAR_DTYPE_F64, ROWS, COLS), .grad = polar_tensor_2d(grads[0], POLAR_DTYPE_F64, ROWS, COLS), .row_blocks = 3},
-        {.name = "embed", .weight = polar_tensor_2d(weights[1], POLAR_DTYPE_F64, ROWS, COLS), .grad = polar_tensor_2d(grads[1], POLAR_DTYPE_F64, ROWS, COLS)},
-        {.name = "block", .weight = polar_tensor_2d(weights[2], POLAR_DTYPE_F64, ROWS, COLS), .grad = polar_tensor_2d(grads[2], POLAR_DTYPE_F64, ROWS, COLS), .route = POLAR_ROUTE_MATRIX,
-         .schur_group = 7, .schur_dim = 5},
+        {.name = "qkv",
+         .weight = polar_tensor_2d(weights[0], POLAR_DTYPE_F64, ROWS, COLS),
+         .grad = polar_tensor_2d(grads[0], POLAR_DTYPE_F64, ROWS, COLS),
+         .row_blocks = 3},
+        {.name = "embed",
+         .weight = polar_tensor_2d(weights[1], POLAR_DTYPE_F64, ROWS, COLS),
+         .grad = polar_tensor_2d(grads[1], POLAR_DTYPE_F64, ROWS, COLS)},
+        {.name = "block",
+         .weight = polar_tensor_2d(weights[2], POLAR_DTYPE_F64, ROWS, COLS),
+         .grad = polar_tensor_2d(grads[2], POLAR_DTYPE_F64, ROWS, COLS),
+         .route = POLAR_ROUTE_MATRIX,
+         .schur_group = 7,
+         .schur_dim = 5},
     };
     polar_optim_opts o = POLAR_OPTIM_OPTS_INIT;
     polar_optim *opt;
@@ -79,14 +99,17 @@ static void test_optimiser(polar_device *dev, polar_queue *q)
     for (int i = 0; i < N; i++)
         for (int k = 0; k < ROWS * COLS; k++) weights[i][k] = 0, grads[i][k] = k % (COLS + 1) ? 0 : 1;
     TEST_TRY(polar_optim_create(&opt, dev, params, N, &o));
-    test_true("parameters of 0.1", strstr(polar_optim_report(opt), "3 blocks of 2x4") && strstr(polar_optim_report(opt), "(x) I_5 of group 7"), "%lld parameters",
-              (long long)polar_optim_param_count(opt));
+    test_true("parameters of 0.1",
+              strstr(polar_optim_report(opt), "3 blocks of 2x4") &&
+                  strstr(polar_optim_report(opt), "(x) I_5 of group 7"),
+              "%lld parameters", (long long)polar_optim_param_count(opt));
 
     FILL(cost);
     TEST_TRY(polar_queue_dry_begin(q));
     TEST_TRY(polar_optim_step(opt, q));
     TEST_TRY(polar_queue_dry_end(q, &cost.it));
-    test_true("a dry run", cost.it.ops > 0 && cost.it.flops > 0 && cost.it.bytes > 0, "%lld ops", (long long)cost.it.ops);
+    test_true("a dry run", cost.it.ops > 0 && cost.it.flops > 0 && cost.it.bytes > 0, "%lld ops",
+              (long long)cost.it.ops);
     ALIVE("a dry run's cost", cost);
 
     TEST_TRY(polar_optim_step(opt, q));
@@ -94,9 +117,14 @@ static void test_optimiser(polar_device *dev, polar_queue *q)
     TEST_TRY(polar_optim_stats(opt, q, got));
     test_exact("statistics: bytes behind them", canaries_dead((unsigned char *)(got + N), 4 * sizeof *got));
     for (int i = 0; i < N; i++) {
-        double scale = i == 0 ? sqrt(2 / 4.0) : i == 1 ? 1 : sqrt(6 / 4.0), lr = (i == 1 ? 0.25 : 0.5) * 0.5;    /* warm-up begins at a half */
-        test_true(params[i].name, !strcmp(got[i].name, params[i].name) && got[i].scale == scale && got[i].effective_lr == lr * scale && got[i].update_norm > 0 &&
-                  got[i].route == (i == 1 ? POLAR_ROUTE_AUX : POLAR_ROUTE_MATRIX), "scale %g, effective lr %g, update %g", got[i].scale, got[i].effective_lr, got[i].update_norm);
+        /* warm-up begins at a half */
+        double scale = i == 0 ? sqrt(2 / 4.0) : i == 1 ? 1 : sqrt(6 / 4.0), lr = (i == 1 ? 0.25 : 0.5) * 0.5;
+        test_true(params[i].name,
+                  !strcmp(got[i].name, params[i].name) && got[i].scale == scale &&
+                      got[i].effective_lr == lr * scale && got[i].update_norm > 0 &&
+                      got[i].route == (i == 1 ? POLAR_ROUTE_AUX : POLAR_ROUTE_MATRIX),
+                  "scale %g, effective lr %g, update %g", got[i].scale, got[i].effective_lr,
+                  got[i].update_norm);
     }
     char path[64];
     snprintf(path, sizeof path, "/tmp/test_abi_0_1.%d", (int)getpid());
@@ -105,13 +133,16 @@ static void test_optimiser(polar_device *dev, polar_queue *q)
     TEST_TRY(polar_optim_load(opt, q, path));
     TEST_TRY(polar_optim_step(opt, q));
     TEST_TRY(polar_optim_stats(opt, q, got));
-    test_true("a load brings the saved lr, as in 0.1", got[1].effective_lr == 0.25 * 0.75, "effective lr %g", got[1].effective_lr);    /* half way through the warm-up */
+    /* half way through the warm-up */
+    test_true("a load brings the saved lr, as in 0.1", got[1].effective_lr == 0.25 * 0.75, "effective lr %g",
+              got[1].effective_lr);
     unlink(path);
     polar_optim_destroy(opt);
-    TEST_TRY(polar_optim_create(&opt, dev, params, N, NULL));    /* the defaults */
+    TEST_TRY(polar_optim_create(&opt, dev, params, N, NULL)); /* the defaults */
     polar_optim_destroy(opt);
     o.struct_size = 24;
-    test_true("too small a struct_size", polar_optim_create(&opt, dev, params, N, &o) == POLAR_E_ARG && !opt, "%s", polar_error_message());
+    test_true("too small a struct_size", polar_optim_create(&opt, dev, params, N, &o) == POLAR_E_ARG && !opt,
+              "%s", polar_error_message());
 }
 
 static void test_maps(polar_queue *q)
@@ -122,9 +153,11 @@ static void test_maps(polar_queue *q)
     o.kind = POLAR_MAP_EXACT;
     TEST_TRY(polar_map_apply(q, &t, &t, 1, &o));
     TEST_TRY(polar_queue_sync(q));
-    test_true("the exact map", fabsf(x[0] - 1) < 1e-6f && fabsf(x[4] + 1) < 1e-6f, "%g %g", (double)x[0], (double)x[4]);
+    test_true("the exact map", fabsf(x[0] - 1) < 1e-6f && fabsf(x[4] + 1) < 1e-6f, "%g %g", (double)x[0],
+              (double)x[4]);
     o.struct_size = 8;
-    test_true("too small a struct_size", polar_map_apply(q, &t, &t, 1, &o) == POLAR_E_ARG, "%s", polar_error_message());
+    test_true("too small a struct_size", polar_map_apply(q, &t, &t, 1, &o) == POLAR_E_ARG, "%s",
+              polar_error_message());
 }
 
 int main(int argc, char **argv)

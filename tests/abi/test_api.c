@@ -2,9 +2,10 @@
  *
  *     test_api DEVICE
  *
- * Two tables name every function of include/polar: `use_all` calls it rightly, `refuse_all` with NULL where none may be and with sizes that cannot be.
- * Both are walked by the main thread, by a child after fork (with the parent's objects, then with its own), and by two threads at once on one
- * device. A function that cmake/polar.map exports and a table lacks fails the test. Then come the calls whose order is wrong.
+ * Two tables name every function of include/polar: `use_all` calls it rightly, `refuse_all` with NULL where
+ * none may be and with sizes that cannot be. Both are walked by the main thread, by a child after fork (with
+ * the parent's objects, then with its own), and by two threads at once on one device. A function that
+ * cmake/polar.map exports and a table lacks fails the test. Then come the calls whose order is wrong.
  */
 #include <pthread.h>
 #include <sys/wait.h>
@@ -21,13 +22,13 @@ static const char *const table_names[TABLES] = {"use_all", "refuse_all"};
 
 typedef struct place {
     polar_device *dev;
-    polar_queue  *q;
-    polar_optim  *opt;
-    void         *weight[PARAMS], *grad[PARAMS];
-    char          path[64];                       /* of an optimiser's state */
-    const char   *seen[TABLES][MOST];             /* functions of each table */
-    int           count[TABLES], rows, wrong;
-    char          first[400];                     /* the first row that went wrong */
+    polar_queue *q;
+    polar_optim *opt;
+    void *weight[PARAMS], *grad[PARAMS];
+    char path[64];                  /* of an optimiser's state */
+    const char *seen[TABLES][MOST]; /* functions of each table */
+    int count[TABLES], rows, wrong;
+    char first[400]; /* the first row that went wrong */
 } place;
 
 static float start[SIZE], slope[SIZE];
@@ -44,7 +45,8 @@ static void note(place *p, int table, const char *function, const char *row, int
     if (!has(p, table, function) && p->count[table] < MOST) p->seen[table][p->count[table]++] = function;
     p->rows++;
     if (ok) return;
-    if (!p->wrong++) snprintf(p->first, sizeof p->first, "%s: %s (%.150s)", function, row, polar_error_message());
+    if (!p->wrong++)
+        snprintf(p->first, sizeof p->first, "%s: %s (%.150s)", function, row, polar_error_message());
 }
 
 static void must(polar_status st)
@@ -56,8 +58,12 @@ static void must(polar_status st)
 
 static void fill_params(place *p, polar_param params[PARAMS])
 {
-    params[0] = (polar_param){.name = "matrix", .weight = polar_tensor_2d(p->weight[0], POLAR_DTYPE_F32, ROWS, COLS), .grad = polar_tensor_2d(p->grad[0], POLAR_DTYPE_F32, ROWS, COLS)};
-    params[1] = (polar_param){.name = "vector", .weight = polar_tensor_1d(p->weight[1], POLAR_DTYPE_F32, SIZE), .grad = polar_tensor_1d(p->grad[1], POLAR_DTYPE_F32, SIZE)};
+    params[0] = (polar_param){.name = "matrix",
+                              .weight = polar_tensor_2d(p->weight[0], POLAR_DTYPE_F32, ROWS, COLS),
+                              .grad = polar_tensor_2d(p->grad[0], POLAR_DTYPE_F32, ROWS, COLS)};
+    params[1] = (polar_param){.name = "vector",
+                              .weight = polar_tensor_1d(p->weight[1], POLAR_DTYPE_F32, SIZE),
+                              .grad = polar_tensor_1d(p->grad[1], POLAR_DTYPE_F32, SIZE)};
 }
 
 static void place_begin(place *p, polar_device *dev)
@@ -92,11 +98,11 @@ static void place_end(place *p)
 
 #include "api_table.inc"
 
-/* ---- who walks them -------------------------------------------------------------------------------- */
+/* ---- who walks them ----------------------------------------------------------------------------- */
 
 static void walk(place *p)
 {
-    for (int i = 0; i < 2; i++) {    /* what was refused must not spoil what follows */
+    for (int i = 0; i < 2; i++) { /* what was refused must not spoil what follows */
         refuse_all(p);
         use_all(p);
     }
@@ -104,7 +110,8 @@ static void walk(place *p)
 
 static void report(const char *who, const place *p)
 {
-    test_true(who, p->wrong == 0 && p->rows > 0, "%d of %d rows wrong%s%s", p->wrong, p->rows, p->wrong ? ", the first: " : "", p->first);
+    test_true(who, p->wrong == 0 && p->rows > 0, "%d of %d rows wrong%s%s", p->wrong, p->rows,
+              p->wrong ? ", the first: " : "", p->first);
 }
 
 static void *thread_main(void *arg)
@@ -148,33 +155,36 @@ static void test_fork(const char *device, polar_device *dev)
     static place p;
     int status = -1;
     place_begin(&p, dev);
-    walk(&p);    /* whatever the library makes lazily, the parent has made */
+    walk(&p); /* whatever the library makes lazily, the parent has made */
     fflush(stdout);
     pid_t pid = fork();
     if (!pid) {
-        alarm(60);    /* a child that waits for threads it does not have is ended */
+        alarm(60); /* a child that waits for threads it does not have is ended */
         int wrong = child(&p, device);
         fflush(stdout);
         _exit(wrong);
     }
     if (pid < 0 || waitpid(pid, &status, 0) != pid) status = -1;
-    test_true("a child after fork", WIFEXITED(status) && WEXITSTATUS(status) == 0, "exit %d, signal %d", WIFEXITED(status) ? WEXITSTATUS(status) : -1,
-              WIFSIGNALED(status) ? WTERMSIG(status) : 0);
+    test_true("a child after fork", WIFEXITED(status) && WEXITSTATUS(status) == 0, "exit %d, signal %d",
+              WIFEXITED(status) ? WEXITSTATUS(status) : -1, WIFSIGNALED(status) ? WTERMSIG(status) : 0);
     p.wrong = p.rows = 0;
     walk(&p);
     report("  and its parent", &p);
     place_end(&p);
 }
 
-/* ---- nobody was forgotten -------------------------------------------------------------------------- */
+/* ---- nobody was forgotten ----------------------------------------------------------------------- */
 
-/* Words of a file that stand before `end` and begin with polar_: "    polar_version;" of the version script. */
+/* Words of a file that stand before `end` and begin with polar_: "    polar_version;" of the version script.
+ */
 static int exported(char names[MOST][64], const char *path)
 {
     char line[200];
     int n = 0;
     FILE *f = fopen(path, "r");
-    while (f && fgets(line, sizeof line, f) && n < MOST) n += sscanf(line, " polar_%57[a-z0-9_]", names[n] + 6) == 1 && memcpy(names[n], "polar_", 6) && line[0] == ' ';
+    while (f && fgets(line, sizeof line, f) && n < MOST)
+        n += sscanf(line, " polar_%57[a-z0-9_]", names[n] + 6) == 1 && memcpy(names[n], "polar_", 6) &&
+             line[0] == ' ';
     if (f) fclose(f);
     return n;
 }
@@ -190,11 +200,13 @@ static void test_complete(const place *p)
             lacking++;
         }
     test_true("exported functions are in both tables", lacking == 0 && n >= 59, "%d functions", n);
-    for (int table = 0; table < TABLES; table++) test_true(table_names[table], p->count[table] == n, "%d functions", p->count[table]);
-    test_true("  a function that is in neither is found out", !has(p, USED, "polar_none") && !has(p, REFUSED, "polar_none"), "polar_none");
+    for (int table = 0; table < TABLES; table++)
+        test_true(table_names[table], p->count[table] == n, "%d functions", p->count[table]);
+    test_true("  a function that is in neither is found out",
+              !has(p, USED, "polar_none") && !has(p, REFUSED, "polar_none"), "polar_none");
 }
 
-/* ---- wrong order ----------------------------------------------------------------------------------- */
+/* ---- wrong order -------------------------------------------------------------------------------- */
 
 static int same_weights(place *p, const float *want)
 {
@@ -217,14 +229,19 @@ static void test_closed_first(const char *device)
     place_begin(&p, dev);
     polar_device_close(dev);
     polar_status st = polar_optim_step(p.opt, p.q);
-    test_true("a closed device: its optimiser steps", st == POLAR_OK && polar_queue_sync(p.q) == POLAR_OK && !same_weights(&p, start), "the weights moved");
-    test_true("  a new queue is refused", polar_queue_create(&late, dev, NULL) == POLAR_E_STATE && !late, "%s", polar_error_message());
+    test_true("a closed device: its optimiser steps",
+              st == POLAR_OK && polar_queue_sync(p.q) == POLAR_OK && !same_weights(&p, start),
+              "the weights moved");
+    test_true("  a new queue is refused", polar_queue_create(&late, dev, NULL) == POLAR_E_STATE && !late,
+              "%s", polar_error_message());
     fill_params(&p, params);
-    test_true("  a new optimiser too", polar_optim_create(&opt, dev, params, PARAMS, NULL) == POLAR_E_STATE, "%s", polar_error_message());
-    polar_device_close(dev);    /* once more, while it is kept: nothing */
+    test_true("  a new optimiser too", polar_optim_create(&opt, dev, params, PARAMS, NULL) == POLAR_E_STATE,
+              "%s", polar_error_message());
+    polar_device_close(dev); /* once more, while it is kept: nothing */
     polar_queue_destroy(p.q);
     p.q = NULL;
-    place_end(&p);              /* optimiser and buffers after queue and device: the last one ends the device */
+    /* optimiser and buffers after queue and device: the last one ends the device */
+    place_end(&p);
     test_exact("  device, queue, optimiser, buffers: blocks left", pl_alloc_live() - blocks);
 }
 
@@ -241,13 +258,16 @@ static void test_gone(polar_device *dev)
     must(polar_queue_sync(first));
     polar_queue_destroy(first);
     polar_status st = polar_optim_step(p.opt, p.q);
-    test_true("a captured queue is gone: another steps on", st == POLAR_OK && polar_queue_sync(p.q) == POLAR_OK, "step %lld", (long long)polar_optim_get_step(p.opt));
+    test_true("a captured queue is gone: another steps on",
+              st == POLAR_OK && polar_queue_sync(p.q) == POLAR_OK, "step %lld",
+              (long long)polar_optim_get_step(p.opt));
     polar_queue_download(p.q, want, p.weight[0], sizeof want);
     must(polar_queue_sync(p.q));
     must(polar_optim_step(p.opt, p.q));
-    polar_optim_destroy(p.opt);    /* with its step perhaps still in the queue */
+    polar_optim_destroy(p.opt); /* with its step perhaps still in the queue */
     p.opt = NULL;
-    test_true("an optimiser goes before its work is done", polar_queue_sync(p.q) == POLAR_OK && !same_weights(&p, want), "the step was made");
+    test_true("an optimiser goes before its work is done",
+              polar_queue_sync(p.q) == POLAR_OK && !same_weights(&p, want), "the step was made");
     place_end(&p);
 }
 
@@ -256,7 +276,8 @@ static void test_not_prepared(polar_device *dev)
 {
     static place p;
     place_begin(&p, dev);
-    test_true("enqueue before the first prepare", polar_optim_enqueue(p.opt, p.q) == POLAR_OK && polar_queue_sync(p.q) == POLAR_OK, "step %lld",
+    test_true("enqueue before the first prepare",
+              polar_optim_enqueue(p.opt, p.q) == POLAR_OK && polar_queue_sync(p.q) == POLAR_OK, "step %lld",
               (long long)polar_optim_get_step(p.opt));
     test_true("  moves no weight", same_weights(&p, start), "as they were");
     place_end(&p);
@@ -272,7 +293,9 @@ static void test_named(const char *device, polar_device *dev)
     must(polar_optim_set_grad(p.opt, 0, host));
     polar_status st = polar_optim_step(p.opt, p.q);
     if (st == POLAR_OK) st = polar_queue_sync(p.q);
-    test_true("a gradient in host memory", st != POLAR_OK && strstr(polar_error_message(), "gradient of 'matrix'"), "%s", polar_error_message());
+    test_true("a gradient in host memory",
+              st != POLAR_OK && strstr(polar_error_message(), "gradient of 'matrix'"), "%s",
+              polar_error_message());
     must(polar_optim_set_grad(p.opt, 0, p.grad[0]));
     (void)polar_queue_sync(p.q);
     place_end(&p);

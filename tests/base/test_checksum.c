@@ -1,4 +1,5 @@
-/* test_checksum.c -- the checksum of checksum.h: pinned values, any pieces, every flipped bit; and the one in a tensor file. */
+/* test_checksum.c -- the checksum of checksum.h: pinned values, any pieces, every flipped bit; and the one in
+ * a tensor file. */
 #include "fixtures/strip_checksum.h"
 #include "test.h"
 
@@ -14,9 +15,12 @@ static unsigned char bytes[MOST];
 /* Pinned: files hold them. */
 static void test_values(void)
 {
-    static const struct { size_t n; uint64_t sum; } known[] = {
-        {0, UINT64_C(0x83af0e5da8b9c729)}, {1, UINT64_C(0xace567fc8a332e46)}, {31, UINT64_C(0x6d6d672265e99d6b)},
-        {32, UINT64_C(0xe69cc19c64a6700a)}, {33, UINT64_C(0x8aefbefcfae62002)}, {300, UINT64_C(0x6e79cf312f53b174)}};
+    static const struct {
+        size_t n;
+        uint64_t sum;
+    } known[] = {{0, UINT64_C(0x83af0e5da8b9c729)},  {1, UINT64_C(0xace567fc8a332e46)},
+                 {31, UINT64_C(0x6d6d672265e99d6b)}, {32, UINT64_C(0xe69cc19c64a6700a)},
+                 {33, UINT64_C(0x8aefbefcfae62002)}, {300, UINT64_C(0x6e79cf312f53b174)}};
     int wrong = 0;
     for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
         uint64_t sum = pl_checksum_of(bytes, known[i].n);
@@ -44,7 +48,8 @@ static void test_pieces(void)
     test_exact("in any pieces", wrong);
 }
 
-/* One bit always; two bits, and a length that differs in zeros, practically always: none of these few million. */
+/* One bit always; two bits, and a length that differs in zeros, practically always: none of these few
+ * million. */
 static void test_flips(void)
 {
     int64_t same = 0;
@@ -66,7 +71,7 @@ static void test_flips(void)
     test_exact("flipped bits that are not seen", same);
 }
 
-/* ---- in a tensor file -------------------------------------------------------------------------------------------------- */
+/* ---- in a tensor file --------------------------------------------------------------------------- */
 
 static unsigned char *read_file(const char *path, size_t *size)
 {
@@ -78,7 +83,8 @@ static unsigned char *read_file(const char *path, size_t *size)
     return all;
 }
 
-static polar_status open_changed(pl_safetensors **f, unsigned char *file, size_t size, const char *from, const char *to)
+static polar_status open_changed(pl_safetensors **f, unsigned char *file, size_t size, const char *from,
+                                 const char *to)
 {
     unsigned char *copy = malloc(size);
     if (!copy) exit(1);
@@ -109,7 +115,8 @@ static void test_file(void)
     TEST_TRY(pl_safetensors_write(path, some, 3, &pair, 1));
     TEST_TRY(pl_safetensors_open(&f, path));
     int shown = pl_safetensors_meta_find(f, PL_SAFETENSORS_CHECKSUM) != NULL;
-    test_true("a file of ours is checked", pl_safetensors_checked(f) && !shown && pl_safetensors_has_checksum(path), "%s", "");
+    test_true("a file of ours is checked",
+              pl_safetensors_checked(f) && !shown && pl_safetensors_has_checksum(path), "%s", "");
     pl_safetensors_close(f);
     unsigned char *file = read_file(path, &size);
     for (size_t bit = 0; bit < 8 * size; bit++) {
@@ -121,19 +128,28 @@ static void test_file(void)
     test_true("every bit of the file", !taken, "%zu bits, %lld flips were taken", 8 * size, (long long)taken);
     file[size - 1] ^= 1;
     polar_status st = pl_safetensors_open_bytes(&f, file, (int64_t)size, "t");
-    test_true("what is said", st == POLAR_E_FORMAT && strstr(polar_error_message(), "'t' is damaged: its checksum says"), "%s", polar_error_message());
+    test_true("what is said",
+              st == POLAR_E_FORMAT && strstr(polar_error_message(), "'t' is damaged: its checksum says"),
+              "%s", polar_error_message());
     file[size - 1] ^= 1;
     st = open_changed(&f, file, size, "polar.checksum", "polar.chackzum");
-    test_true("its name damaged twice", st == POLAR_E_FORMAT && strstr(polar_error_message(), "was 'polar.checksum' once"), "%s", polar_error_message());
+    test_true("its name damaged twice",
+              st == POLAR_E_FORMAT && strstr(polar_error_message(), "was 'polar.checksum' once"), "%s",
+              polar_error_message());
     st = open_changed(&f, file, size, "polar.checksum\":\"", "polar.checksum\":\"G");
-    test_true("a digit that is none", st == POLAR_E_FORMAT && strstr(polar_error_message(), "16 digits"), "%s", polar_error_message());
+    test_true("a digit that is none", st == POLAR_E_FORMAT && strstr(polar_error_message(), "16 digits"),
+              "%s", polar_error_message());
     strip_checksum(file, size);
     TEST_TRY(pl_safetensors_open_bytes(&f, file, (int64_t)size, "t"));
-    test_true("without one it is read unchecked", !pl_safetensors_checked(f) && pl_safetensors_meta_find(f, "other.metadata"), "%s", "");
+    test_true("without one it is read unchecked",
+              !pl_safetensors_checked(f) && pl_safetensors_meta_find(f, "other.metadata"), "%s", "");
     pl_safetensors_close(f);
     free(file);
     unlink(path);
-    test_true("a golden file has none", !pl_safetensors_has_checksum(GOLDEN_DIR "/optim.safetensors") && !pl_safetensors_has_checksum("/nowhere"), "%s", "");
+    test_true("a golden file has none",
+              !pl_safetensors_has_checksum(GOLDEN_DIR "/optim.safetensors") &&
+                  !pl_safetensors_has_checksum("/nowhere"),
+              "%s", "");
 }
 
 int main(int argc, char **argv)

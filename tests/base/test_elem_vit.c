@@ -1,6 +1,8 @@
-/* test_elem_vit.c -- the element tier of the transformer by itself: the normal distribution's tail, gelu and its slope, the logarithm, against long double.
+/* test_elem_vit.c -- the element tier of the transformer by itself: the normal distribution's tail, gelu and
+ * its slope, the logarithm, against long double.
  *
- * u is 2^-24 (float) or 2^-53 (double), eta half of the smallest denormal. Bounds are derived at their lines; first order in u, hence the 1.01.
+ * u is 2^-24 (float) or 2^-53 (double), eta half of the smallest denormal. Bounds are derived at their lines;
+ * first order in u, hence the 1.01.
  */
 #include "base/philox.h"
 #include "math/log_elem.h"
@@ -34,14 +36,18 @@ static double argument(int64_t i, int wide)
     case 0: x = sign * z * (wide ? 40 : 15.5); break;
     case 1: x = sign * z * 6; break;
     case 2: x = sign * z; break;
-    default: x = sign * ldexp(1 + z, (int)pl_uniform_below(r.z, wide ? 1100 : 160) - (wide ? 1074 : 149)); break;
+    default:
+        x = sign * ldexp(1 + z, (int)pl_uniform_below(r.z, wide ? 1100 : 160) - (wide ? 1074 : 149));
+        break;
     }
     return wide ? x : (double)(float)x;
 }
 
-/* Phi(-t) = e w p(q). In u: e^(-s/2) 3.14 (1.57 ulps); its correction 1; w: the sum t + K and the quotient, 2; p with its coefficients rounded 1.13 (2^-23.83) or 0.76
- * (2^-53.40); Horner's roundings and q's own error (4 w + |q|) |p'/p|, largest at t = 0: 2.1 + 5.5 or 2.9 + 9.5 (K counts: an error of w is one of K times that in t);
- * the two products 2: 16.9 and 21.4. Where e underflows 2 1.57 eta, h <= 1/2 of it, and eta for the product. */
+/* Phi(-t) = e w p(q). In u: e^(-s/2) 3.14 (1.57 ulps); its correction 1; w: the sum t + K and the quotient,
+ * 2; p with its coefficients rounded 1.13 (2^-23.83) or 0.76 (2^-53.40); Horner's roundings and q's own error
+ * (4 w + |q|) |p'/p|, largest at t = 0: 2.1 + 5.5 or 2.9 + 9.5 (K counts: an error of w is one of K times
+ * that in t); the two products 2: 16.9 and 21.4. Where e underflows 2 1.57 eta, h <= 1/2 of it, and eta for
+ * the product. */
 static long double tail_bound(long double t, long double u, long double eta)
 {
     return (u > 0x1p-30L ? 17 : 22) * u * normal(-t) + 3 * eta;
@@ -68,10 +74,12 @@ static long double slope_exact(long double x)
     return normal(x) + bell(x);
 }
 
-/* x's factor: the constant and a product, 2u, of e within 4.14u + u: 8u; where e underflows 4 eta times 0.4 |x|. The sum: one rounding. */
+/* x's factor: the constant and a product, 2u, of e within 4.14u + u: 8u; where e underflows 4 eta times 0.4
+ * |x|. The sum: one rounding. */
 static long double slope_bound(long double x, long double u, long double eta)
 {
-    return normal_bound(x, u, eta) + 8 * u * fabsl(bell(x)) + (2 * fabsl(x) + 1) * eta + u * fabsl(slope_exact(x));
+    return normal_bound(x, u, eta) + 8 * u * fabsl(bell(x)) + (2 * fabsl(x) + 1) * eta +
+           u * fabsl(slope_exact(x));
 }
 
 typedef struct {
@@ -104,14 +112,27 @@ static long double tail_bound_of(long double x, long double u, long double eta)
     return tail_bound(fabsl(x), u, eta);
 }
 
-static double gelu64(double x) { return pl_gelu_f64(x); }
-static float gelu32(float x) { return pl_gelu_f32(x); }
-static double slope64(double x) { return pl_gelu_slope_f64(x); }
-static float slope32(float x) { return pl_gelu_slope_f32(x); }
+static double gelu64(double x)
+{
+    return pl_gelu_f64(x);
+}
+static float gelu32(float x)
+{
+    return pl_gelu_f32(x);
+}
+static double slope64(double x)
+{
+    return pl_gelu_slope_f64(x);
+}
+static float slope32(float x)
+{
+    return pl_gelu_slope_f32(x);
+}
 
 enum { FUNCTIONS = 3 };
-static const function functions[FUNCTIONS] = {
-    {"Phi(-|x|)", tail64, tail32, tail_exact, tail_bound_of}, {"gelu", gelu64, gelu32, gelu_exact, gelu_bound}, {"gelu'", slope64, slope32, slope_exact, slope_bound}};
+static const function functions[FUNCTIONS] = {{"Phi(-|x|)", tail64, tail32, tail_exact, tail_bound_of},
+                                              {"gelu", gelu64, gelu32, gelu_exact, gelu_bound},
+                                              {"gelu'", slope64, slope32, slope_exact, slope_bound}};
 
 static void function_error(const function *f, int wide)
 {
@@ -138,46 +159,58 @@ static void function_ends(void)
     int64_t wrong = 0, nans = 0;
     for (int k = 0; k < FUNCTIONS; k++) {
         const function *f = &functions[k];
-        wrong += f->f32(-INFINITY) != at_minus[k] || f->f64(-INFINITY) != at_minus[k] || f->f32(INFINITY) != at_plus[k] || f->f64(INFINITY) != at_plus[k];
+        wrong += f->f32(-INFINITY) != at_minus[k] || f->f64(-INFINITY) != at_minus[k] ||
+                 f->f32(INFINITY) != at_plus[k] || f->f64(INFINITY) != at_plus[k];
         wrong += f->f32(-3e38f) != at_minus[k] || f->f64(-1e308) != at_minus[k];
-        wrong += fabs(f->f32(0) - at_zero[k]) > 17 * 0x1p-25 || fabs(f->f64(-0.0) - at_zero[k]) > 22 * 0x1p-54;
+        wrong +=
+            fabs(f->f32(0) - at_zero[k]) > 17 * 0x1p-25 || fabs(f->f64(-0.0) - at_zero[k]) > 22 * 0x1p-54;
         nans += !isnan(f->f32(NAN)) || !isnan(f->f64(NAN));
     }
     test_exact("Phi, gelu, its slope: limits and 0", wrong);
     test_exact("Phi, gelu, its slope: NaN stays NaN", nans);
-    test_exact("gelu by its number", (pl_activate_f32(1.5f, PL_ACT_GELU) != pl_gelu_f32(1.5f)) + (pl_activate_f64(-2, PL_ACT_GELU) != pl_gelu_f64(-2)) +
-                                         (pl_activate_back_f64(2, 0.25, PL_ACT_GELU) != 2 * pl_gelu_slope_f64(0.25)));
+    test_exact("gelu by its number",
+               (pl_activate_f32(1.5f, PL_ACT_GELU) != pl_gelu_f32(1.5f)) +
+                   (pl_activate_f64(-2, PL_ACT_GELU) != pl_gelu_f64(-2)) +
+                   (pl_activate_back_f64(2, 0.25, PL_ACT_GELU) != 2 * pl_gelu_slope_f64(0.25)));
 }
 
-/* The slope is the slope: (gelu(x + h) - gelu(x - h)) / 2h, off by h^2 |gelu'''| / 6 <= 0.4 h^2 and by roundings, 24u (|x| + 1) / h. */
+/* The slope is the slope: (gelu(x + h) - gelu(x - h)) / 2h, off by h^2 |gelu'''| / 6 <= 0.4 h^2 and by
+ * roundings, 24u (|x| + 1) / h. */
 static void slope_of_gelu(void)
 {
     double worst = 0, h = 0x1p-17;
     for (int64_t i = 0; i < 20000; i++) {
         double x = -8 + (double)i * (16.0 / 20000), d = (pl_gelu_f64(x + h) - pl_gelu_f64(x - h)) / (2 * h);
-        worst = fmax(worst, fabs(d - pl_gelu_slope_f64(x)) / (0.4 * h * h + 24 * 0x1p-53 * (fabs(x) + 1) / h));
+        worst =
+            fmax(worst, fabs(d - pl_gelu_slope_f64(x)) / (0.4 * h * h + 24 * 0x1p-53 * (fabs(x) + 1) / h));
     }
     test_bound("gelu' is the slope of gelu", worst, 1, "share of 0.4 h^2 + 24u (|x| + 1) / h");
 }
 
-/* log x = n ln 2 + log m. In u: off m = 1 the last sum 1/2 ulp; f - (half - small): two roundings of at most |f|; half, s (half + R) below 0.1 |f| with three each; n times
- * ln 2's second part: less. |f| <= 0.42 and |log m| >= 0.83 |f|, so below 1.5 ulps wherever n = 0, and less where n is not. */
+/* log x = n ln 2 + log m. In u: off m = 1 the last sum 1/2 ulp; f - (half - small): two roundings of at most
+ * |f|; half, s (half + R) below 0.1 |f| with three each; n times ln 2's second part: less. |f| <= 0.42 and
+ * |log m| >= 0.83 |f|, so below 1.5 ulps wherever n = 0, and less where n is not. */
 static void logarithm(void)
 {
     double worst = 0, at = 0;
     for (int64_t i = 0; i < COUNT; i++) {
         pl_u4 r = pl_philox(SEED, PL_STREAM_TEST, 2, (uint64_t)i);
-        double z = pl_uniform_f64(r.x, r.y), x = i % 3 == 0 ? 1 + 4096 * z : i % 3 == 1 ? 0.5 + z : ldexp(1 + z, (int)pl_uniform_below(r.z, 2045) - 1022);
+        double z = pl_uniform_f64(r.x, r.y), x = i % 3 == 0 ? 1 + 4096 * z
+                                                 : i % 3 == 1
+                                                     ? 0.5 + z
+                                                     : ldexp(1 + z, (int)pl_uniform_below(r.z, 2045) - 1022);
         long double want = logl(x);
         int e;
         frexpl(want, &e);
-        double err = want == 0 ? (pl_log_f64(x) != 0 ? INFINITY : 0) : (double)(fabsl(pl_log_f64(x) - want) / ldexpl(1, e - 53));
+        double err = want == 0 ? (pl_log_f64(x) != 0 ? INFINITY : 0)
+                               : (double)(fabsl(pl_log_f64(x) - want) / ldexpl(1, e - 53));
         if (err > worst) worst = err, at = x;
     }
     char why[64];
     snprintf(why, sizeof why, "ulps; worst at %.9g", at);
     test_bound("log f64: 1000000 arguments", worst, 1.5, why);
-    test_exact("log: 1, NaN, infinity", (pl_log_f64(1) != 0) + !isnan(pl_log_f64(NAN)) + !isnan(pl_log_f64(INFINITY)));
+    test_exact("log: 1, NaN, infinity",
+               (pl_log_f64(1) != 0) + !isnan(pl_log_f64(NAN)) + !isnan(pl_log_f64(INFINITY)));
 }
 
 /* Every compiler, instruction set and device gives these bits: FNV-1a of the functions over the arguments. */

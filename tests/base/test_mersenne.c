@@ -1,4 +1,5 @@
-/* test_mersenne.c -- MT19937 against the published outputs, Python's seeds and samples, and the class overlaps that the paper prints. */
+/* test_mersenne.c -- MT19937 against the published outputs, Python's seeds and samples, and the class
+ * overlaps that the paper prints. */
 #include "math/mersenne.h"
 
 #include "base/alloc.h"
@@ -8,7 +9,8 @@
 
 static void published(void)
 {
-    static const uint32_t key[4] = {0x123, 0x234, 0x345, 0x456}, want[5] = {1067595299u, 955945823u, 477289528u, 4107218783u, 4228976476u};
+    static const uint32_t key[4] = {0x123, 0x234, 0x345, 0x456},
+                          want[5] = {1067595299u, 955945823u, 477289528u, 4107218783u, 4228976476u};
     pl_mersenne m;
     int64_t wrong = 0;
     pl_mersenne_seed_words(&m, key, 4);
@@ -29,11 +31,13 @@ static void wide_seed(void)
     test_exact("random.Random(2**40 + 5)", wrong);
     /* all 32 bits, and no bit */
     pl_mersenne_seed(&m, 1);
-    for (int i = 0; i < 1000; i++) wrong += pl_mersenne_below(&m, 0xffffffffu) == 0xffffffffu || pl_mersenne_below(&m, 1) != 0;
+    for (int i = 0; i < 1000; i++)
+        wrong += pl_mersenne_below(&m, 0xffffffffu) == 0xffffffffu || pl_mersenne_below(&m, 1) != 0;
     test_exact("below(2^32 - 1), below(1)", wrong);
 }
 
-/* Hash of random.Random(seed).sample(range(n), k): h = (h ^ x) * 1099511628211 over the numbers, from 14695981039346656037. */
+/* Hash of random.Random(seed).sample(range(n), k): h = (h ^ x) * 1099511628211 over the numbers, from
+ * 14695981039346656037. */
 static const struct {
     uint64_t seed;
     int64_t n, k;
@@ -41,7 +45,7 @@ static const struct {
 } samples[] = {
     {42, 1000, 100, 0x3f2e292338b4b403u}, {0, 21, 21, 0x2eba9af7c9bee955u},
     {1, 22, 3, 0xb669f818583b38c3u},      {7, 100000, 20, 0xc37024185482923fu},
-    {5, 1046, 100, 0xf31d248f90a7a968u},    /* one more than a pool would hold: by rejection */
+    {5, 1046, 100, 0xf31d248f90a7a968u}, /* one more than a pool would hold: by rejection */
     {5, 1045, 100, 0xa6b5340eab098bcbu},  {9, 278, 20, 0xc74bcf4813d40294u},
     {9, 277, 20, 0xc74bcf4813d40294u},    {((uint64_t)1 << 40) + 5, 4096, 6, 0x947db24e5871747au},
     {3, 1, 1, 0xaf63bd4c8601b7dfu},
@@ -58,8 +62,8 @@ static void against_python(void)
         pl_mersenne_seed(&m, samples[i].seed);
         pl_mersenne_sample(out, work, &m, samples[i].n, samples[i].k);
         for (int64_t k = 0; k < samples[i].k; k++) hash = (hash ^ (uint64_t)out[k]) * 1099511628211u;
-        snprintf(what, sizeof what, "Random(%llu).sample(range(%lld), %lld)", (unsigned long long)samples[i].seed, (long long)samples[i].n,
-                 (long long)samples[i].k);
+        snprintf(what, sizeof what, "Random(%llu).sample(range(%lld), %lld)",
+                 (unsigned long long)samples[i].seed, (long long)samples[i].n, (long long)samples[i].k);
         test_exact(what, hash != samples[i].hash);
     }
     pl_free(work);

@@ -15,11 +15,15 @@ static void hash(char out[PL_SHA256_HEX], const char *text, size_t n, size_t pie
 int main(int argc, char **argv)
 {
     test_begin(argc, argv);
-    static const struct { const char *text, *want; } vectors[] = {
+    static const struct {
+        const char *text, *want;
+    } vectors[] = {
         {"", "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"},
         {"abc", "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"},
-        {"abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq", "248d6a61d20638b8e5c026930c3e6039a33ce45964ff2167f6ecedd419db06c1"},
-        {"abcdefghbcdefghicdefghijdefghijkefghijklfghijklmghijklmnhijklmnoijklmnopjklmnopqklmnopqrlmnopqrsmnopqrstnopqrstu",
+        {"abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq",
+         "248d6a61d20638b8e5c026930c3e6039a33ce45964ff2167f6ecedd419db06c1"},
+        {"abcdefghbcdefghicdefghijdefghijkefghijklfghijklmghijklmnhijklmnoijklmnopjklmnopqklmnopqrlmnopqrsmno"
+         "pqrstnopqrstu",
          "cf5b16a778af8380036ce59e7b0492370b249b11e8f07a51afac45037afee9d1"},
     };
     char hex[PL_SHA256_HEX], other[PL_SHA256_HEX];
@@ -33,7 +37,8 @@ int main(int argc, char **argv)
     static char many[1000000];
     memset(many, 'a', sizeof many);
     hash(hex, many, sizeof many, sizeof many);
-    test_exact("a million times a", strcmp(hex, "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0") != 0);
+    test_exact("a million times a",
+               strcmp(hex, "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0") != 0);
 
     /* every length around one and two blocks, in pieces of every size */
     wrong = 0;

@@ -1,11 +1,12 @@
-/* cli_fixture.h -- the program `polar` from outside: commands go through sh, with $P the program and $D a folder of the test's own; outputs are in `last`.
+/* cli_fixture.h -- the program `polar` from outside: commands go through sh, with $P the program and $D a
+ * folder of the test's own; outputs are in `last`.
  *
  *     int main(int argc, char **argv)
  *     {
  *         if (!cli_begin(argc, argv)) return 1;                       // argv[1] is the program
- *         refused("$P map", 2, "IN is missing");                      // exit code, and one sentence on stderr that says so
- *         accepted("$P info", "opens as ref");                        // exit code 0, and stdout says so
- *         return cli_end();
+ *         refused("$P map", 2, "IN is missing");                      // exit code, and one sentence on
+ * stderr that says so accepted("$P info", "opens as ref");                        // exit code 0, and stdout
+ * says so return cli_end();
  *     }
  */
 #ifndef POLAR_CLI_FIXTURE_H
@@ -21,13 +22,13 @@
 #define TEXT_BYTES 65536
 
 typedef struct {
-    int  code;                 /* exit code, or 1000 + the signal */
-    int  err_lines;
+    int code; /* exit code, or 1000 + the signal */
+    int err_lines;
     char out[TEXT_BYTES], err[TEXT_BYTES];
 } result;
 
-static char   folder[64];      /* $D in commands */
-static char   program[4096];   /* $P */
+static char folder[64];    /* $D in commands */
+static char program[4096]; /* $P */
 static result last;
 
 static inline void slurp(char *text, const char *name)
@@ -67,13 +68,15 @@ static inline void refused(const char *command, int code, const char *says)
     sh(command);
     int one = last.err_lines == 1 && !strncmp(last.err, "polar: ", 7);
     int ok = last.code == code && one && strstr(last.err, says);
-    test_true(command, ok, "exit %d (%d wanted), %d line(s), '%s' wanted: %s", last.code, code, last.err_lines, says, first_line(last.err));
+    test_true(command, ok, "exit %d (%d wanted), %d line(s), '%s' wanted: %s", last.code, code,
+              last.err_lines, says, first_line(last.err));
 }
 
 static inline void accepted(const char *command, const char *says)
 {
     sh(command);
-    test_true(command, last.code == 0 && strstr(last.out, says), "exit %d: %s", last.code, first_line(last.code ? last.err : last.out));
+    test_true(command, last.code == 0 && strstr(last.out, says), "exit %d: %s", last.code,
+              first_line(last.code ? last.err : last.out));
 }
 
 /* Help in its two forms, with examples. */
@@ -87,10 +90,11 @@ static inline void helps(const char *name)
     memcpy(text, last.out, sizeof text);
     snprintf(command, sizeof command, "$P %s --help", name);
     sh(command);
-    test_true(command, last.code == 0 && !strcmp(text, last.out), "exit %d, the same text as help", last.code);
+    test_true(command, last.code == 0 && !strcmp(text, last.out), "exit %d, the same text as help",
+              last.code);
 }
 
-/* ---- files ----------------------------------------------------------------------------------------------------------- */
+/* ---- files -------------------------------------------------------------------------------------- */
 
 static inline const char *in_folder(const char *name)
 {
@@ -117,7 +121,7 @@ static inline int count_files(const char *part)
     return n;
 }
 
-/* ---- begin and end --------------------------------------------------------------------------------------------------- */
+/* ---- begin and end ------------------------------------------------------------------------------ */
 
 /* 0: the test cannot go on, and has said why. */
 static inline int cli_begin(int argc, char **argv)

@@ -1,4 +1,5 @@
-/* test_cli.c -- the program `polar` from outside: argv[1] is the program. Commands go through sh, outputs to a folder of their own.
+/* test_cli.c -- the program `polar` from outside: argv[1] is the program. Commands go through sh, outputs to
+ * a folder of their own.
  *
  *     test_cli ./polar
  */
@@ -17,17 +18,19 @@
 
 static int64_t tensor_differs(const pl_safetensors_entry *a, const pl_safetensors_entry *b)
 {
-    if (!a || !b || a->ndim != b->ndim || a->bytes != b->bytes || strcmp(a->dtype_name, b->dtype_name)) return 1;
+    if (!a || !b || a->ndim != b->ndim || a->bytes != b->bytes || strcmp(a->dtype_name, b->dtype_name))
+        return 1;
     for (int d = 0; d < a->ndim; d++)
         if (a->shape[d] != b->shape[d]) return 1;
     return memcmp(a->data, b->data, (size_t)a->bytes) != 0;
 }
 
-/* ---- help ------------------------------------------------------------------------------------------------------------ */
+/* ---- help --------------------------------------------------------------------------------------- */
 
 static void test_help(void)
 {
-    static const char *const names[] = {"demo", "plan", "run", "train", "audit", "report", "data", "verify", "map", "bench", "info"};
+    static const char *const names[] = {"demo", "plan",   "run", "train", "audit", "report",
+                                        "data", "verify", "map", "bench", "info"};
     for (int i = 0; i < 11; i++) helps(names[i]);
     accepted("$P", "usage: ");
     accepted("$P help", "  info ");
@@ -98,9 +101,10 @@ static void test_wrong_use(void)
     test_true("nothing was written", !exists("x"), "%s", in_folder("x"));
 }
 
-/* ---- map on the golden file -------------------------------------------------------------------------------------------- */
+/* ---- map on the golden file --------------------------------------------------------------------- */
 
-static double golden_error(const pl_safetensors *golden, const pl_safetensors *got, const char *shape, const char *suffix)
+static double golden_error(const pl_safetensors *golden, const pl_safetensors *got, const char *shape,
+                           const char *suffix)
 {
     char name[64];
     snprintf(name, sizeof name, "map.%s.in", shape);
@@ -111,15 +115,17 @@ static double golden_error(const pl_safetensors *golden, const pl_safetensors *g
     double diff = 0, size = 0;
     int64_t n = y->bytes / 8;
     for (int64_t i = 0; i < n; i++) {
-        double w = pl_load_f64(want->data, (polar_dtype)want->dtype, i), d = pl_load_f64(y->data, POLAR_DTYPE_F64, i) - w;
+        double w = pl_load_f64(want->data, (polar_dtype)want->dtype, i),
+               d = pl_load_f64(y->data, POLAR_DTYPE_F64, i) - w;
         diff += d * d;
         size += w * w;
     }
     return sqrt(diff / size);
 }
 
-/* fp64: the issue's 1e-11; backward error of the SVD times the condition of these matrices (8x8: about 1e3), eps 1e-16 times 32 operations
- * deep, leaves two digits to spare. bf16: another summation order moves the result by 1 to 3 % (NUMERICS 2), 5 % is the agreed bound. */
+/* fp64: the issue's 1e-11; backward error of the SVD times the condition of these matrices (8x8: about 1e3),
+ * eps 1e-16 times 32 operations deep, leaves two digits to spare. bf16: another summation order moves the
+ * result by 1 to 3 % (NUMERICS 2), 5 % is the agreed bound. */
 static void test_golden(const char *map, const char *suffix, double tol, const char *why)
 {
     static const char *const shapes[] = {"8x8", "8x44", "8x1", "4x16", "16x4", "33x17", "64x192", "192x64"};
@@ -157,7 +163,7 @@ static void test_devices(void)
     accepted("cmp $D/one $D/two && echo same", "same");
 }
 
-/* ---- map on a file with everything in it -------------------------------------------------------------------------------- */
+/* ---- map on a file with everything in it -------------------------------------------------------- */
 
 static void write_zoo(const char *name, float poison, int64_t at)
 {
@@ -172,7 +178,12 @@ static void write_zoo(const char *name, float poison, int64_t at)
         {.name = "conv.flat", .dtype = POLAR_DTYPE_F32, .ndim = 2, .shape = {2, 12}, .data = w, .bytes = 96},
         {.name = "batch", .dtype = POLAR_DTYPE_F32, .ndim = 3, .shape = {2, 3, 4}, .data = w, .bytes = 96},
         {.name = "batch.0", .dtype = POLAR_DTYPE_F32, .ndim = 2, .shape = {3, 4}, .data = w, .bytes = 48},
-        {.name = "batch.1", .dtype = POLAR_DTYPE_F32, .ndim = 2, .shape = {3, 4}, .data = w + 12, .bytes = 48},
+        {.name = "batch.1",
+         .dtype = POLAR_DTYPE_F32,
+         .ndim = 2,
+         .shape = {3, 4},
+         .data = w + 12,
+         .bytes = 48},
         {.name = "double", .dtype = POLAR_DTYPE_F64, .ndim = 2, .shape = {3, 2}, .data = d, .bytes = 48},
         {.name = "bf", .dtype = POLAR_DTYPE_BF16, .ndim = 2, .shape = {2, 2}, .data = bf, .bytes = 8},
         {.name = "one", .dtype = POLAR_DTYPE_F32, .ndim = 2, .shape = {1, 1}, .data = w + 1, .bytes = 4},
@@ -189,14 +200,16 @@ static void write_zoo(const char *name, float poison, int64_t at)
 }
 
 /* Names that must be equal (1) or different (0) between two files. */
-static void compare(const char *what, const char *file_a, const char *a, const char *file_b, const char *b, int equal)
+static void compare(const char *what, const char *file_a, const char *a, const char *file_b, const char *b,
+                    int equal)
 {
     pl_safetensors *f, *g;
     TEST_TRY(pl_safetensors_open(&f, in_folder(file_a)));
     TEST_TRY(pl_safetensors_open(&g, in_folder(file_b)));
     const pl_safetensors_entry *x = pl_safetensors_find(f, a), *y = pl_safetensors_find(g, b);
     int same = x && y && x->bytes == y->bytes && !memcmp(x->data, y->data, (size_t)x->bytes);
-    test_true(what, x && y && same == equal, "%s of %s and %s of %s are %s", a, file_a, b, file_b, same ? "equal" : "different");
+    test_true(what, x && y && same == equal, "%s of %s and %s of %s are %s", a, file_a, b, file_b,
+              same ? "equal" : "different");
     pl_safetensors_close(f);
     pl_safetensors_close(g);
 }
@@ -205,45 +218,67 @@ static void test_zoo(void)
 {
     static const char *const passes[] = {"conv", "bias", "scalar", "ids", "half"};
     write_zoo("zoo", 1, 0);
-    accepted("$P map $D/zoo $D/mapped", "mapped 13 matrices, passed 5 tensors\n");    /* 8 of two dimensions, batches of 2 and of 3 */
-    test_true("matrices in F16 are spoken of", strstr(last.err, "F16 and the like: 1 ") != NULL, "%s", first_line(last.err));
+    /* 8 of two dimensions, batches of 2 and of 3 */
+    accepted("$P map $D/zoo $D/mapped", "mapped 13 matrices, passed 5 tensors\n");
+    test_true("matrices in F16 are spoken of", strstr(last.err, "F16 and the like: 1 ") != NULL, "%s",
+              first_line(last.err));
     for (int i = 0; i < 5; i++) compare("passes untouched", "zoo", passes[i], "mapped", passes[i], 1);
     compare("is mapped", "zoo", "batch.0", "mapped", "batch.0", 0);
     accepted("$P map $D/zoo $D/flat --flatten", "mapped 14 matrices, passed 4 tensors\n");
     compare("a filter is its flat view", "flat", "conv", "flat", "conv.flat", 1);
-    accepted("$P map $D/zoo $D/f64 --dtype f64 --map exact --verbose", "mapped 13 matrices, passed 5 tensors\n");
-    test_true("--verbose prints singular values", strstr(last.out, "largest sv") && strstr(last.out, "1.0000"), "%s", first_line(last.out));
+    accepted("$P map $D/zoo $D/f64 --dtype f64 --map exact --verbose",
+             "mapped 13 matrices, passed 5 tensors\n");
+    test_true("--verbose prints singular values",
+              strstr(last.out, "largest sv") && strstr(last.out, "1.0000"), "%s", first_line(last.out));
 
     pl_safetensors *f;
     TEST_TRY(pl_safetensors_open(&f, in_folder("f64")));
-    const pl_safetensors_entry *b = pl_safetensors_find(f, "batch"), *b0 = pl_safetensors_find(f, "batch.0"), *b1 = pl_safetensors_find(f, "batch.1");
+    const pl_safetensors_entry *b = pl_safetensors_find(f, "batch"), *b0 = pl_safetensors_find(f, "batch.0"),
+                               *b1 = pl_safetensors_find(f, "batch.1");
     const pl_safetensors_entry *row = pl_safetensors_find(f, "row"), *none = pl_safetensors_find(f, "nones");
-    test_exact("a batch is its matrices", memcmp(b->data, b0->data, 96) != 0 || memcmp((const char *)b->data + 96, b1->data, 96) != 0);
+    test_exact("a batch is its matrices",
+               memcmp(b->data, b0->data, 96) != 0 || memcmp((const char *)b->data + 96, b1->data, 96) != 0);
     double sum = 0;
-    for (int i = 0; i < 5; i++) sum += pl_load_f64(row->data, POLAR_DTYPE_F64, i) * pl_load_f64(row->data, POLAR_DTYPE_F64, i);
-    test_bound("exact map of 1x5 has norm 1", fabs(sum - 1), 16 * 0x1p-53, "5 squares, a sum, a division: 16 eps/2");
-    test_true("--dtype holds for empty ones too", none->dtype == POLAR_DTYPE_F64 && none->bytes == 0 && none->shape[0] == 3, "%s", none->dtype_name);
-    const char *format = pl_safetensors_meta_find(f, "format"), *told = pl_safetensors_meta_find(f, "polar.map");
-    test_true("metadata stays, and tells the map", format && !strcmp(format, "pt") && told && !strcmp(told, "exact"), "polar.map: %s", told ? told : "-");
+    for (int i = 0; i < 5; i++)
+        sum += pl_load_f64(row->data, POLAR_DTYPE_F64, i) * pl_load_f64(row->data, POLAR_DTYPE_F64, i);
+    test_bound("exact map of 1x5 has norm 1", fabs(sum - 1), 16 * 0x1p-53,
+               "5 squares, a sum, a division: 16 eps/2");
+    test_true("--dtype holds for empty ones too",
+              none->dtype == POLAR_DTYPE_F64 && none->bytes == 0 && none->shape[0] == 3, "%s",
+              none->dtype_name);
+    const char *format = pl_safetensors_meta_find(f, "format"),
+               *told = pl_safetensors_meta_find(f, "polar.map");
+    test_true("metadata stays, and tells the map",
+              format && !strcmp(format, "pt") && told && !strcmp(told, "exact"), "polar.map: %s",
+              told ? told : "-");
     pl_safetensors_close(f);
 
     sh("cp $D/zoo $D/inplace");
     accepted("$P map $D/inplace $D/inplace && cmp $D/inplace $D/mapped && echo same", "same");
-    sh("mkdir $D/away; cp $D/zoo $D/away/w; chmod 604 $D/away/w; ln -s away/w $D/link; ln -s link $D/link2; ln -s away/new $D/dangling; ln -s loop $D/loop");
-    accepted("$P map $D/link2 $D/link2 && cmp $D/away/w $D/mapped && readlink $D/link2 $D/link && stat -c %a $D/away/w", "link\naway/w\n604\n");
+    sh("mkdir $D/away; cp $D/zoo $D/away/w; chmod 604 $D/away/w; ln -s away/w $D/link; ln -s link $D/link2; "
+       "ln -s away/new $D/dangling; ln -s loop $D/loop");
+    accepted("$P map $D/link2 $D/link2 && cmp $D/away/w $D/mapped && readlink $D/link2 $D/link && stat -c %a "
+             "$D/away/w",
+             "link\naway/w\n604\n");
     accepted("chmod 400 $D/away/w; $P map $D/zoo $D/away/w && stat -c %a $D/away/w", "400\n");
-    accepted("umask 027; $P map $D/zoo $D/dangling && cmp $D/away/new $D/mapped && readlink $D/dangling && stat -c %a $D/away/new", "away/new\n640\n");
+    accepted("umask 027; $P map $D/zoo $D/dangling && cmp $D/away/new $D/mapped && readlink $D/dangling && "
+             "stat -c %a $D/away/new",
+             "away/new\n640\n");
     refused("$P map $D/zoo $D/loop", 2, "in a circle");
-    accepted("ln $D/away/w $D/hard; $P map $D/zoo $D/away/w --map none && ! cmp -s $D/hard $D/away/w && echo kept", "kept");
-    test_true("... and says that the other name keeps the old file", strstr(last.err, "had 2 names (hard links)") != NULL, "%s", first_line(last.err));
+    accepted(
+        "ln $D/away/w $D/hard; $P map $D/zoo $D/away/w --map none && ! cmp -s $D/hard $D/away/w && echo kept",
+        "kept");
+    test_true("... and says that the other name keeps the old file",
+              strstr(last.err, "had 2 names (hard links)") != NULL, "%s", first_line(last.err));
     accepted("cd $D && $P map zoo relative && cmp relative mapped && echo same", "same");
-    accepted("cd $D && $P map --steps=3 --table classical -- zoo ./-odd && test -s ./-odd && echo there", "there");
+    accepted("cd $D && $P map --steps=3 --table classical -- zoo ./-odd && test -s ./-odd && echo there",
+             "there");
     accepted("$P map $D/zoo $D/fmt --verbose --format json >$D/json && head -c1 $D/json", "[");
     accepted("$P map $D/zoo $D/copy --map none", "mapped 13");
     compare("map none copies", "zoo", "double", "copy", "double", 1);
 }
 
-/* ---- bad files ----------------------------------------------------------------------------------------------------------- */
+/* ---- bad files ---------------------------------------------------------------------------------- */
 
 static void test_bad_files(void)
 {
@@ -253,7 +288,8 @@ static void test_bad_files(void)
     refused("$P map $D $D/keep", 2, "polar: ");
     refused("head -c 1000 $D/zoo >$D/cut; $P map $D/cut $D/keep", 2, "bad file");
     refused("head -c 4 $D/zoo >$D/cut; $P map $D/cut $D/keep", 2, "bad file");
-    refused("printf '\\377\\377\\377\\377\\377\\377\\377\\177{}' >$D/cut; $P map $D/cut $D/keep", 2, "bad file");
+    refused("printf '\\377\\377\\377\\377\\377\\377\\377\\177{}' >$D/cut; $P map $D/cut $D/keep", 2,
+            "bad file");
     refused(": >$D/cut; $P map $D/cut $D/keep", 2, "bad file");
     write_zoo("nan", NAN, 18);
     refused("$P map $D/nan $D/keep", 2, "tensor 'conv.flat' has NaN at [1, 6]");
@@ -263,17 +299,21 @@ static void test_bad_files(void)
     write_zoo("inf", INFINITY, 0);
     refused("$P map $D/inf $D/keep", 2, "tensor 'conv.flat' has an infinity at [0, 0]");
     double huge[2] = {1, 1e300};
-    pl_safetensors_entry e = {.name = "huge", .dtype = POLAR_DTYPE_F64, .ndim = 2, .shape = {1, 2}, .data = huge, .bytes = 16};
+    pl_safetensors_entry e = {
+        .name = "huge", .dtype = POLAR_DTYPE_F64, .ndim = 2, .shape = {1, 2}, .data = huge, .bytes = 16};
     TEST_TRY(pl_safetensors_write(in_folder("huge"), &e, 1, NULL, 0));
-    refused("$P map $D/huge $D/keep --map none --dtype f32", 2, "tensor 'huge' mapped has an infinity at [0, 1]");
+    refused("$P map $D/huge $D/keep --map none --dtype f32", 2,
+            "tensor 'huge' mapped has an infinity at [0, 1]");
     accepted("$P map $D/huge $D/huge.ok --dtype f32", "mapped 1 matrix");
     refused("$P map $D/zoo $D/no/such/out", 2, "no/such");
     refused("$P map $D/zoo $D/zoo/out", 2, "not a folder");
     refused("$P map $D/zoo $D", 2, "regular");
     refused("mkfifo $D/pipe; $P map $D/zoo $D/pipe", 2, "regular");
-    refused("ulimit -f 8; $P map $G $D/keep --only map.8x8.in", 3, "File too large");    /* as a full disk */
+    refused("ulimit -f 8; $P map $G $D/keep --only map.8x8.in", 3, "File too large"); /* as a full disk */
     accepted("cat $D/keep", "old\n");
-    if (geteuid()) refused("mkdir $D/ro && chmod 555 $D/ro; $P map $D/zoo $D/ro/out", 3, "cannot write in folder");    /* nothing is read-only to root */
+    /* nothing is read-only to root */
+    if (geteuid())
+        refused("mkdir $D/ro && chmod 555 $D/ro; $P map $D/zoo $D/ro/out", 3, "cannot write in folder");
     test_exact("no temporary file is left", count_files(".tmp"));
 }
 
@@ -310,12 +350,12 @@ static void test_interrupt(void)
     test_true("killed at 24 moments", bad == 0, "%d killed, %d files whole, %d bad", killed, written, bad);
 }
 
-/* ---- standard output ----------------------------------------------------------------------------------------------------- */
+/* ---- standard output ---------------------------------------------------------------------------- */
 
 static void test_output(void)
 {
     struct stat full;
-    if (!stat("/dev/full", &full) && S_ISCHR(full.st_mode)) {    /* not on every machine */
+    if (!stat("/dev/full", &full) && S_ISCHR(full.st_mode)) { /* not on every machine */
         refused("$P info >/dev/full", 3, "standard output");
         refused("$P --version >/dev/full", 3, "No space left");
         refused("$P frobnicate >/dev/full", 2, "frobnicate");
@@ -344,11 +384,12 @@ static void test_output(void)
     close(ends[1]);
     waitpid(child, &status, 0);
     slurp(last.err, "stderr");
-    int quiet = !*last.err && (WIFSIGNALED(status) ? WTERMSIG(status) == SIGPIPE : WEXITSTATUS(status) != 127);
+    int quiet =
+        !*last.err && (WIFSIGNALED(status) ? WTERMSIG(status) == SIGPIPE : WEXITSTATUS(status) != 127);
     test_true("a closed pipe ends it quietly", quiet, "status %x, stderr '%s'", status, first_line(last.err));
 }
 
-/* ---- info ---------------------------------------------------------------------------------------------------------------- */
+/* ---- info --------------------------------------------------------------------------------------- */
 
 /* Reads an array of objects or strings; gives their number. With parse, each string must be a map's name. */
 static int read_array(pl_json *p, int maps)
@@ -376,7 +417,8 @@ static void test_info(void)
     accepted("$P info --format csv", "op,ref,guard,cpu");
     int lines = 0;
     for (const char *c = last.out; *c; c++) lines += *c == '\n';
-    test_true("csv: a line per operation", lines == PL_OP_COUNT + 1, "%d lines, %d operations", lines, PL_OP_COUNT);
+    test_true("csv: a line per operation", lines == PL_OP_COUNT + 1, "%d lines, %d operations", lines,
+              PL_OP_COUNT);
     accepted("$P info --format tex", "\\begin{tabular}");
     accepted("$P info --format json", "{");
     pl_json p = pl_json_view(last.out, (int64_t)strlen(last.out), "info");
@@ -394,7 +436,8 @@ static void test_info(void)
         } else TEST_TRY(pl_json_skip(&p));
     }
     TEST_TRY(pl_json_need(&p, PL_JSON_END));
-    test_true("info --format json is complete", ops == PL_OP_COUNT && devices == polar_backend_count() && maps == 9 && sets >= 1 && version,
+    test_true("info --format json is complete",
+              ops == PL_OP_COUNT && devices == polar_backend_count() && maps == 9 && sets >= 1 && version,
               "%d ops, %d devices, %d maps, %d instruction sets", ops, devices, maps, sets);
     accepted("POLAR_ISA=nonsense $P info", "does not open: ");
 }

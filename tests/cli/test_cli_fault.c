@@ -1,5 +1,5 @@
-/* test_cli_fault.c -- commands when memory runs out: the N-th allocation fails, N = 1, 2, ... until the command succeeds. Each time: out of
- * memory with a sentence, no block left over, no file half-written.
+/* test_cli_fault.c -- commands when memory runs out: the N-th allocation fails, N = 1, 2, ... until the
+ * command succeeds. Each time: out of memory with a sentence, no block left over, no file half-written.
  */
 #include "fixtures/folder.h"
 #include "test.h"
@@ -32,8 +32,8 @@ static void test_faults(const char *what, FILE *null, int argc, char **argv)
     /* the table is printed after the file stands: out of memory there is too late to undo it */
     int64_t allowed = strstr(what, "verbose") ? 1 : 0;
     int ok = st == POLAR_OK && n > 5 && !leaks && !wrong && written <= allowed && folder_files(folder) == 2;
-    test_true(what, ok, "%lld allocations, %lld leaks, %lld other errors, %lld early files",
-              (long long)n - 1, (long long)leaks, (long long)wrong, (long long)written);
+    test_true(what, ok, "%lld allocations, %lld leaks, %lld other errors, %lld early files", (long long)n - 1,
+              (long long)leaks, (long long)wrong, (long long)written);
 }
 
 int main(int argc, char **argv)

@@ -1,4 +1,5 @@
-/* test_plan_cmd.c -- `polar plan` on a device: its table against shapes worked out by hand, a store beside it, memory running out. */
+/* test_plan_cmd.c -- `polar plan` on a device: its table against shapes worked out by hand, a store beside
+ * it, memory running out. */
 #include "test.h"
 
 #include <dirent.h>
@@ -35,7 +36,8 @@ static int lines(const char *text)
     return n;
 }
 
-/* Matrices under layers.* of the reference: W_00 and W_11 (h, i), message.0 (h, 1), message.2 (2h, h), cg_proj (h, h + h(h+1)/2), i = 1 in the first layer and h later. */
+/* Matrices under layers.* of the reference: W_00 and W_11 (h, i), message.0 (h, 1), message.2 (2h, h),
+ * cg_proj (h, h + h(h+1)/2), i = 1 in the first layer and h later. */
 static void test_estimate(void)
 {
     polar_device *dev;
@@ -48,15 +50,22 @@ static void test_estimate(void)
     TEST_TRY(pl_config_assign(c, "data.train=80"));
     TEST_TRY(pl_testbed_so3.estimate(&e, dev, c));
     int64_t h = 6, matrix = 2 * (h + h * h) + 2 * (h + 2 * h * h + h * (h + h * (h + 1) / 2));
-    int64_t aux = 2 * (h + h + 2 * h + h + 2 * h) + (h * 2 * h + h) + (h + 1);    /* biases and gates; the readout */
-    int ok = e.matrix_weights == matrix && e.aux_weights == aux && e.matrix_arrays == 10 && e.steps == 2 && e.epochs == 100;
-    test_true("weights by route", ok, "%lld matrix, %lld aux", (long long)e.matrix_weights, (long long)e.aux_weights);
-    /* a pass over a batch is at least the merge's products, forward, to its input and to its weights: 3 x 2 B N h (h + h(h+1)/2) in each layer */
+    /* biases and gates; the readout */
+    int64_t aux = 2 * (h + h + 2 * h + h + 2 * h) + (h * 2 * h + h) + (h + 1);
+    int ok = e.matrix_weights == matrix && e.aux_weights == aux && e.matrix_arrays == 10 && e.steps == 2 &&
+             e.epochs == 100;
+    test_true("weights by route", ok, "%lld matrix, %lld aux", (long long)e.matrix_weights,
+              (long long)e.aux_weights);
+    /* a pass over a batch is at least the merge's products, forward, to its input and to its weights: 3 x 2 B
+     * N h (h + h(h+1)/2) in each layer */
     double least = 2 * 3 * 2.0 * 32 * 64 * (double)(h * (h + h * (h + 1) / 2));
     double all = 200 * (e.pass.flops + e.step.flops) + (100 * 8 + 16) * e.look.flops;
-    test_true("counted and multiplied", e.pass.flops > least && e.look.flops < e.pass.flops && e.step.flops > 0 && fabs(e.flops - all) < 1e-9 * all, "%.3g MFLOP a pass, %.3g a step",
-              e.pass.flops / 1e6, e.step.flops / 1e6);
-    test_true("routes are told", strstr(e.routes, "layers.1.cg_proj.weight") != NULL, "%zu bytes", strlen(e.routes));
+    test_true("counted and multiplied",
+              e.pass.flops > least && e.look.flops < e.pass.flops && e.step.flops > 0 &&
+                  fabs(e.flops - all) < 1e-9 * all,
+              "%.3g MFLOP a pass, %.3g a step", e.pass.flops / 1e6, e.step.flops / 1e6);
+    test_true("routes are told", strstr(e.routes, "layers.1.cg_proj.weight") != NULL, "%zu bytes",
+              strlen(e.routes));
     pl_free(e.routes);
     pl_config_destroy(c);
     polar_device_close(dev);
@@ -64,7 +73,9 @@ static void test_estimate(void)
 
 static void test_output(void)
 {
-    char *cells[] = {tiny, "--device", device, "--format", "csv"}, *runs[] = {tiny, "--runs", "--format", "csv", "--set", "seeds=0..9"}, *keys[] = {"--keys", "so3", "--format", "csv"};
+    char *cells[] = {tiny, "--device", device, "--format", "csv"},
+         *runs[] = {tiny, "--runs", "--format", "csv", "--set", "seeds=0..9"},
+         *keys[] = {"--keys", "so3", "--format", "csv"};
     char *text = plan(5, cells);
     test_true("a line per cell and arm", lines(text) == 1 + 2 * 3, "%d lines", lines(text));
     free(text);
@@ -76,9 +87,15 @@ static void test_output(void)
     free(text);
     char *routes[] = {tiny, "--device", device, "--routes", "--set", "arms=muon"};
     text = plan(6, routes);
-    test_true("routes", text && strstr(text, "Routes of muon in cell model.width=4") && strstr(text, "layers.0.W_11"), "%d lines", lines(text));
+    test_true("routes",
+              text && strstr(text, "Routes of muon in cell model.width=4") && strstr(text, "layers.0.W_11"),
+              "%d lines", lines(text));
     free(text);
-    char *wrong[][4] = {{tiny, "--set", "model.width=5"}, {tiny, "--set", "train.batch=1000"}, {"--keys", "vgg"}, {"--runs"}, {tiny, "--store", "/tmp/polar_no_such_store.db"}};
+    char *wrong[][4] = {{tiny, "--set", "model.width=5"},
+                        {tiny, "--set", "train.batch=1000"},
+                        {"--keys", "vgg"},
+                        {"--runs"},
+                        {tiny, "--store", "/tmp/polar_no_such_store.db"}};
     int counts[] = {3, 3, 2, 1, 3}, told = 0;
     for (int i = 0; i < 5; i++) {
         text = plan(counts[i], wrong[i]);
@@ -98,9 +115,15 @@ static void test_store(void)
     TEST_TRY(pl_spec_read(&s, tiny, schemas, pl_testbed_schemas(schemas), NULL, 0));
     TEST_TRY(pl_plan_create(&p, s));
     TEST_TRY(pl_store_open(&store, store_path, PL_STORE_WRITE));
-    pl_store_spec row = {.name = s->name, .sha = s->sha, .title = s->title, .testbed = "so3", .metric = s->metric, .text = s->text};
+    pl_store_spec row = {.name = s->name,
+                         .sha = s->sha,
+                         .title = s->title,
+                         .testbed = "so3",
+                         .metric = s->metric,
+                         .text = s->text};
     pl_store_plan_row rows[2];
-    for (int i = 0; i < 2; i++) rows[i] = (pl_store_plan_row){p->runs[i].id, p->runs[i].cell, p->runs[i].arm, "{}", p->runs[i].seed};
+    for (int i = 0; i < 2; i++)
+        rows[i] = (pl_store_plan_row){p->runs[i].id, p->runs[i].cell, p->runs[i].arm, "{}", p->runs[i].seed};
     pl_provenance from = {"test", device, "none", 1, NULL};
     pl_result result = {"test_mse", 0.5};
     pl_run_progress progress = {.wall = 12.5};
@@ -108,7 +131,8 @@ static void test_store(void)
     TEST_TRY(pl_store_begin_run(store, p->runs[1].id, &from, 1));
     TEST_TRY(pl_store_finish(store, p->runs[1].id, PL_RUN_DONE, &result, 1, &progress));
     pl_store_close(store);
-    char *args[] = {tiny, "--device", device, "--store", store_path, "--format", "csv"}, *list[] = {tiny, "--runs", "--store", store_path, "--format", "csv"};
+    char *args[] = {tiny, "--device", device, "--store", store_path, "--format", "csv"},
+         *list[] = {tiny, "--runs", "--store", store_path, "--format", "csv"};
     char *text = plan(7, args), *runs = plan(6, list);
     const char *muon = text ? strstr(text, "model.width=4,muon,4,") : NULL;
     char line[512] = "";
@@ -138,7 +162,9 @@ static void test_faults(const char *what, int argc, char **argv)
         leaks += pl_alloc_live() != live;
         wrong += st != POLAR_OK && (st != POLAR_E_NOMEM || !*polar_error_message());
     }
-    test_true(what, st == POLAR_OK && n > 50 && !leaks && !wrong, "%lld allocations, %lld leaks, %lld other errors", (long long)n - 1, (long long)leaks, (long long)wrong);
+    test_true(what, st == POLAR_OK && n > 50 && !leaks && !wrong,
+              "%lld allocations, %lld leaks, %lld other errors", (long long)n - 1, (long long)leaks,
+              (long long)wrong);
     fclose(null);
 }
 
@@ -146,13 +172,14 @@ int main(int argc, char **argv)
 {
     device = (char *)test_begin(argc, argv);
     if (!mkdtemp(folder)) return 1;
-    if (chdir(folder)) return 1;    /* where no polar.db lies */
+    if (chdir(folder)) return 1; /* where no polar.db lies */
     snprintf(store_path, sizeof store_path, "%s/test.db", folder);
     snprintf(tiny, sizeof tiny, "%s/specs/demo/so3_tiny.yaml", SOURCE_DIR);
     test_estimate();
     test_output();
     test_store();
-    char *cells[] = {tiny, "--device", device, "--set", "arms=muon", "--set", "model.width=4", "--routes"}, *runs[] = {tiny, "--runs", "--store", store_path};
+    char *cells[] = {tiny, "--device", device, "--set", "arms=muon", "--set", "model.width=4", "--routes"},
+         *runs[] = {tiny, "--runs", "--store", store_path};
     test_faults("memory runs out", 8, cells);
     test_faults("memory runs out, with a store", 4, runs);
     DIR *d = opendir(folder);

@@ -1,5 +1,6 @@
-/* test_store_cmd.c -- `polar store check`, from outside: a store that was changed behind our back is refused, named, and made again with the same numbers;
- * and a budget that ends while the plan is put into the store. */
+/* test_store_cmd.c -- `polar store check`, from outside: a store that was changed behind our back is refused,
+ * named, and made again with the same numbers; and a budget that ends while the plan is put into the store.
+ */
 #include "cli_fixture.h"
 
 #include <sqlite3.h>
@@ -25,24 +26,30 @@ static void write_spec(void)
     snprintf(path, sizeof path, "%s/small.yaml", folder);
     FILE *f = fopen(path, "w");
     if (!f) exit(1);
-    fputs("name: small\ntestbed: so3\nseeds: 0..1\narms: [adamw, muon]\nset: {model.width: 2, model.layers: 1, data.points: 4, data.train: 8, data.valid: 4, data.test: 4,"
-          " train.batch: 4, train.epochs: 3, train.warmup: 1}\n", f);
+    fputs("name: small\ntestbed: so3\nseeds: 0..1\narms: [adamw, muon]\nset: {model.width: 2, model.layers: "
+          "1, data.points: 4, data.train: 8, data.valid: 4, data.test: 4,"
+          " train.batch: 4, train.epochs: 3, train.warmup: 1}\n",
+          f);
     fclose(f);
 }
 
-/* A damaged row: nothing uses it, check names it, and after --drop-damaged `again` runs are made again and everything is as before. */
+/* A damaged row: nothing uses it, check names it, and after --drop-damaged `again` runs are made again and
+ * everything is as before. */
 static void damaged(const char *sql, const char *names, const char *again)
 {
     tamper(sql);
     refused("$P audit small --store $D/s.db", 2, "is damaged (");
     refused(RUN, 2, "`polar store check --store FILE`");
     sh("$P store check --store $D/s.db");
-    test_true(sql, last.code == 1 && strstr(last.out, names), "exit %d, '%s' wanted: %s", last.code, names, first_line(last.out));
+    test_true(sql, last.code == 1 && strstr(last.out, names), "exit %d, '%s' wanted: %s", last.code, names,
+              first_line(last.out));
     accepted("$P store check --store $D/s.db --drop-damaged", "makes these runs again");
     accepted("$P store check --store $D/s.db", "is sound");
     sh(RUN);
-    test_true("... is made again", last.code == 0 && strstr(last.err, again), "'%s' wanted: %s", again, last.err);
-    accepted("$P audit small --store $D/s.db --format json >$D/now && cmp $D/before $D/now && echo same", "same");
+    test_true("... is made again", last.code == 0 && strstr(last.err, again), "'%s' wanted: %s", again,
+              last.err);
+    accepted("$P audit small --store $D/s.db --format json >$D/now && cmp $D/before $D/now && echo same",
+             "same");
 }
 
 static void test_damage(void)
@@ -50,15 +57,22 @@ static void test_damage(void)
     accepted(RUN, "muon");
     accepted("$P store check --store $D/s.db", "is sound");
     accepted("$P audit small --store $D/s.db --format json >$D/before; echo $?", "0");
-    damaged("UPDATE result SET value = value * 1.0000001 WHERE name = 'test_mse' AND run = (SELECT min(id) FROM run)", "its result 'test_mse'", "1 now");
-    damaged("UPDATE epoch SET valid = 0 WHERE epoch = 2 AND run = (SELECT max(id) FROM run)", "(small): its epoch 2", "1 now");
-    damaged("DELETE FROM epoch WHERE epoch = 3 AND run = (SELECT max(id) FROM run)", "it has 2 epochs of 3", "1 now");
+    damaged("UPDATE result SET value = value * 1.0000001 WHERE name = 'test_mse' AND run = (SELECT min(id) "
+            "FROM run)",
+            "its result 'test_mse'", "1 now");
+    damaged("UPDATE epoch SET valid = 0 WHERE epoch = 2 AND run = (SELECT max(id) FROM run)",
+            "(small): its epoch 2", "1 now");
+    damaged("DELETE FROM epoch WHERE epoch = 3 AND run = (SELECT max(id) FROM run)", "it has 2 epochs of 3",
+            "1 now");
     damaged("DELETE FROM result WHERE name = 'best_epoch'", "results of", "4 now");
     damaged("UPDATE run SET state = 'planned' WHERE id = (SELECT min(id) FROM run)", "what it is", "1 now");
-    damaged("UPDATE run SET id = '0123456789abcdef0123456789abcdef' WHERE id = (SELECT min(id) FROM run)", "run 0123456789ab: what it is", "1 now");
-    damaged("UPDATE member SET arm = 'sgdm' WHERE ord = 0", "its place in the spec 'small'", "4 of 4 runs are done\n");
+    damaged("UPDATE run SET id = '0123456789abcdef0123456789abcdef' WHERE id = (SELECT min(id) FROM run)",
+            "run 0123456789ab: what it is", "1 now");
+    damaged("UPDATE member SET arm = 'sgdm' WHERE ord = 0", "its place in the spec 'small'",
+            "4 of 4 runs are done\n");
     damaged("UPDATE spec SET metric = 'best_epoch'", "the spec 'small'", "4 of 4 runs are done\n");
-    damaged("UPDATE config SET json = '{}' WHERE key = (SELECT min(key) FROM config)", "a configuration", "2 now");
+    damaged("UPDATE config SET json = '{}' WHERE key = (SELECT min(key) FROM config)", "a configuration",
+            "2 now");
     damaged("DELETE FROM member WHERE ord = 1", "has 3 members of 4", "4 of 4 runs are done\n");
 }
 
@@ -75,19 +89,26 @@ static void test_use(void)
 static void test_checkpoint(void)
 {
     char name[160];
-    snprintf(name, sizeof name, "mkdir -p $D/s.db.d && printf '%%s' damaged >$D/s.db.d/%s.safetensors", "0123456789abcdef0123456789abcdef");
+    snprintf(name, sizeof name, "mkdir -p $D/s.db.d && printf '%%s' damaged >$D/s.db.d/%s.safetensors",
+             "0123456789abcdef0123456789abcdef");
     sh(name);
     sh("$P store check --store $D/s.db");
-    test_true("a damaged checkpoint is named", last.code == 1 && strstr(last.out, "run 0123456789ab: its checkpoint"), "%s", first_line(last.out));
+    test_true("a damaged checkpoint is named",
+              last.code == 1 && strstr(last.out, "run 0123456789ab: its checkpoint"), "%s",
+              first_line(last.out));
     accepted("$P store check --store $D/s.db --drop-damaged && ls $D/s.db.d | wc -l", "0\n");
 }
 
 static void test_budget(void)
 {
     sh("$P run $D/small.yaml --store $D/b.db --device ref --budget 0.000001s");
-    int said = strstr(last.err, "no time was left to put the plan of 4 runs into the store") && strstr(last.err, "the budget is spent");
-    test_true("a budget that ends before the plan is put", last.code == 0 && said && !*last.out, "exit %d: %s", last.code, first_line(last.err));
-    accepted("$P run $D/small.yaml --store $D/b.db --device ref >$D/table && $P audit small --store $D/b.db --format json >$D/now && cmp $D/before $D/now && echo same", "same");
+    int said = strstr(last.err, "no time was left to put the plan of 4 runs into the store") &&
+               strstr(last.err, "the budget is spent");
+    test_true("a budget that ends before the plan is put", last.code == 0 && said && !*last.out,
+              "exit %d: %s", last.code, first_line(last.err));
+    accepted("$P run $D/small.yaml --store $D/b.db --device ref >$D/table && $P audit small --store $D/b.db "
+             "--format json >$D/now && cmp $D/before $D/now && echo same",
+             "same");
 }
 
 int main(int argc, char **argv)

@@ -1,4 +1,5 @@
-/* test_terminal.c -- the program with a terminal behind its stderr: 20 columns wide, or one that knows no cursor (TERM=dumb). Lines of progress fit, or are plain. */
+/* test_terminal.c -- the program with a terminal behind its stderr: 20 columns wide, or one that knows no
+ * cursor (TERM=dumb). Lines of progress fit, or are plain. */
 #define _XOPEN_SOURCE 700
 #include <fcntl.h>
 #include <signal.h>
@@ -11,12 +12,13 @@
 
 static char program[4096], folder[64], said[1 << 18];
 
-/* Bytes between a carriage return or a line end and the next one, escape sequences not counted: the longest of the lines that rewrite themselves. */
+/* Bytes between a carriage return or a line end and the next one, escape sequences not counted: the longest
+ * of the lines that rewrite themselves. */
 static int longest_line(const char *s)
 {
     int most = 0, n = 0;
     for (; *s; s++) {
-        if (*s == '\033') {    /* \033[K */
+        if (*s == '\033') { /* \033[K */
             s += strncmp(s, "\033[K", 3) ? 0 : 2;
             continue;
         }
@@ -57,14 +59,15 @@ static int run(const char *term, int columns, char *const *words)
     if (keys < 0 || grantpt(keys) != 0 || unlockpt(keys) != 0) return 77;
     int screen = open(ptsname(keys), O_RDWR | O_NOCTTY);
     if (screen < 0 || tcgetattr(screen, &t) != 0) return 77;
-    t.c_oflag &= ~(tcflag_t)OPOST;    /* what the program writes, not what a terminal makes of it */
+    t.c_oflag &= ~(tcflag_t)OPOST; /* what the program writes, not what a terminal makes of it */
     tcsetattr(screen, TCSANOW, &t);
     struct winsize w = {.ws_row = 25, .ws_col = (unsigned short)columns};
     ioctl(screen, TIOCSWINSZ, &w);
     pid_t child = fork();
     if (child == 0) become(screen, term, words);
     close(screen);
-    for (ssize_t n; used < sizeof said - 1 && (n = read(keys, said + used, sizeof said - 1 - used)) > 0;) used += (size_t)n;
+    for (ssize_t n; used < sizeof said - 1 && (n = read(keys, said + used, sizeof said - 1 - used)) > 0;)
+        used += (size_t)n;
     said[used] = 0;
     waitpid(child, &status, 0);
     close(keys);
@@ -79,8 +82,12 @@ int main(int argc, char **argv)
     char store[96], dir[96], command[128];
     snprintf(store, sizeof store, "%s/x.db", folder);
     snprintf(dir, sizeof dir, "%s/out", folder);
-    char *train[] = {"polar", "run", "specs/demo/so3_tiny.yaml", "--set", "seeds=0..1", "--set", "train.epochs=5", "--store", store, NULL};
-    char *again[] = {"polar", "run", "specs/demo/so3_tiny.yaml", "--set", "seeds=2..3", "--set", "train.epochs=5", "--store", store, NULL};
+    char *train[] = {"polar",      "run",   "specs/demo/so3_tiny.yaml", "--set",
+                     "seeds=0..1", "--set", "train.epochs=5",           "--store",
+                     store,        NULL};
+    char *again[] = {"polar",      "run",   "specs/demo/so3_tiny.yaml", "--set",
+                     "seeds=2..3", "--set", "train.epochs=5",           "--store",
+                     store,        NULL};
     char *report[] = {"polar", "report", "--store", store, "-o", dir, NULL};
     char *help[] = {"polar", "help", "run", NULL};
     int code = run("xterm", 20, train);
@@ -89,15 +96,20 @@ int main(int argc, char **argv)
         return 77;
     }
     char *last = strrchr(said, '\r');
-    test_true("20 columns: run rewrites its line", code == 0 && count(said, '\r') > 1, "exit %d, %d times", code, count(said, '\r'));
-    if (last) *last = 0;    /* what stays in the end may be longer: a terminal breaks it */
+    test_true("20 columns: run rewrites its line", code == 0 && count(said, '\r') > 1, "exit %d, %d times",
+              code, count(said, '\r'));
+    if (last) *last = 0; /* what stays in the end may be longer: a terminal breaks it */
     test_true("20 columns: the line fits", longest_line(said) < 20, "%d columns", longest_line(said));
     code = run("dumb", 20, again);
-    test_true("TERM=dumb: run prints plain lines", code == 0 && !count(said, '\r') && !count(said, '\033') && strstr(said, "seed 3"), "exit %d, %zu bytes", code, strlen(said));
+    test_true("TERM=dumb: run prints plain lines",
+              code == 0 && !count(said, '\r') && !count(said, '\033') && strstr(said, "seed 3"),
+              "exit %d, %zu bytes", code, strlen(said));
     code = run("dumb", 20, report);
-    test_true("TERM=dumb: report", code == 0 && !count(said, '\r') && !count(said, '\033'), "exit %d, %zu bytes", code, strlen(said));
+    test_true("TERM=dumb: report", code == 0 && !count(said, '\r') && !count(said, '\033'),
+              "exit %d, %zu bytes", code, strlen(said));
     code = run("xterm", 20, report);
-    test_true("20 columns: report", code == 0 && longest_line(said) < 20, "exit %d, %d columns", code, longest_line(said));
+    test_true("20 columns: report", code == 0 && longest_line(said) < 20, "exit %d, %d columns", code,
+              longest_line(said));
     code = run("xterm", 20, help);
     test_true("help steers no terminal", code == 0 && !*said, "exit %d", code);
     snprintf(command, sizeof command, "rm -rf %s", folder);

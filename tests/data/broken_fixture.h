@@ -1,4 +1,5 @@
-/* broken_fixture.h -- a file that may be broken, read in every way there is: refused with a sentence that names it, or decoded to the pixels that libjpeg's plain calls give. */
+/* broken_fixture.h -- a file that may be broken, read in every way there is: refused with a sentence that
+ * names it, or decoded to the pixels that libjpeg's plain calls give. */
 #ifndef POLAR_BROKEN_FIXTURE_H
 #define POLAR_BROKEN_FIXTURE_H
 
@@ -29,23 +30,28 @@ static inline int64_t broken_pixels_differ(const uint8_t *data, size_t size, con
     return wrong;
 }
 
-/* Whole, and a part in the middle: which of them were decoded; BROKEN_WRONG where something was not told, a part is not the part of the whole, or the whole not libjpeg's. */
+/* Whole, and a part in the middle: which of them were decoded; BROKEN_WRONG where something was not told, a
+ * part is not the part of the whole, or the whole not libjpeg's. */
 static inline int broken_try(const uint8_t *data, size_t size)
 {
     pl_image whole = {0}, part = {0};
     pl_image_info info;
     int64_t wrong = 0;
-    polar_status st = pl_image_decode(&whole, data, size, "some.file"), measured = pl_image_measure(&info, data, size, "some.file"), cut = POLAR_E_FORMAT;
-    wrong += !broken_told(st, &whole) || (measured != POLAR_OK && (measured != POLAR_E_FORMAT || st == POLAR_OK));
+    polar_status st = pl_image_decode(&whole, data, size, "some.file"),
+                 measured = pl_image_measure(&info, data, size, "some.file"), cut = POLAR_E_FORMAT;
+    wrong +=
+        !broken_told(st, &whole) || (measured != POLAR_OK && (measured != POLAR_E_FORMAT || st == POLAR_OK));
     if (st == POLAR_OK) wrong += broken_pixels_differ(data, size, &whole);
     if (measured == POLAR_OK && info.width <= PL_IMAGE_MAX_PIXELS / info.height) {
-        pl_box b = {info.width / 3, info.height / 3, info.width - info.width / 2, info.height - info.height / 2};
+        pl_box b = {info.width / 3, info.height / 3, info.width - info.width / 2,
+                    info.height - info.height / 2};
         if (b.x + b.width > info.width) b.x = 0;
         if (b.y + b.height > info.height) b.y = 0;
         cut = pl_image_decode_crop(&part, data, size, "some.file", b);
         wrong += !broken_told(cut, &part);
         for (int64_t y = 0; st == POLAR_OK && cut == POLAR_OK && y < b.height; y++)
-            wrong += memcmp(pl_image_at(&part, 0, y), pl_image_at(&whole, b.x, b.y + y), pl_image_row_bytes(&part)) != 0;
+            wrong += memcmp(pl_image_at(&part, 0, y), pl_image_at(&whole, b.x, b.y + y),
+                            pl_image_row_bytes(&part)) != 0;
     }
     wrong += st == POLAR_OK && cut != POLAR_OK;
     pl_image_destroy(&whole);
@@ -54,7 +60,7 @@ static inline int broken_try(const uint8_t *data, size_t size)
 }
 
 typedef struct broken_count {
-    int64_t tries, decoded, refused, wrong;    /* decoded: whole or in part */
+    int64_t tries, decoded, refused, wrong; /* decoded: whole or in part */
 } broken_count;
 
 /* One more: an exact copy, so that a sanitizer sees the end. */

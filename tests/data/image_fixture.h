@@ -1,4 +1,5 @@
-/* image_fixture.h -- small pictures made by libjpeg and libpng themselves: every sampling, colour and coding that the decoders must read. */
+/* image_fixture.h -- small pictures made by libjpeg and libpng themselves: every sampling, colour and coding
+ * that the decoders must read. */
 #ifndef POLAR_IMAGE_FIXTURE_H
 #define POLAR_IMAGE_FIXTURE_H
 
@@ -13,7 +14,7 @@
 
 typedef struct made {
     uint8_t *data;
-    size_t   size;
+    size_t size;
 } made;
 
 static inline uint32_t made_draw(uint32_t trial, uint32_t k, uint32_t n)
@@ -28,28 +29,40 @@ static inline uint8_t *made_pixels(int w, int h, int n, uint32_t seed)
     for (int y = 0; y < h; y++)
         for (int x = 0; x < w; x++)
             for (int k = 0; k < n; k++) {
-                int v = (int)made_draw(seed, (uint32_t)((y / 5) * 65536 + (x / 7) * 8 + k), 256) + (int)made_draw(seed + 1, (uint32_t)((y * w + x) * n + k), 41) - 20;
-                p[((size_t)y * (size_t)w + (size_t)x) * (size_t)n + (size_t)k] = (uint8_t)(v < 0 ? 0 : v > 255 ? 255 : v);
+                int v = (int)made_draw(seed, (uint32_t)((y / 5) * 65536 + (x / 7) * 8 + k), 256) +
+                        (int)made_draw(seed + 1, (uint32_t)((y * w + x) * n + k), 41) - 20;
+                p[((size_t)y * (size_t)w + (size_t)x) * (size_t)n + (size_t)k] = (uint8_t)(v < 0     ? 0
+                                                                                           : v > 255 ? 255
+                                                                                                     : v);
             }
     return p;
 }
 
-/* ---- JPEG ------------------------------------------------------------------------------------------------------------- */
+/* ---- JPEG --------------------------------------------------------------------------------------- */
 
-typedef enum made_scans { MADE_BASELINE, MADE_PROGRESSIVE, MADE_DC_ONLY, MADE_SEPARATE, MADE_ARITHMETIC } made_scans;
+typedef enum made_scans {
+    MADE_BASELINE,
+    MADE_PROGRESSIVE,
+    MADE_DC_ONLY,
+    MADE_SEPARATE,
+    MADE_ARITHMETIC
+} made_scans;
 
 typedef struct made_jpeg_opts {
-    int        width, height, components;    /* 1 grey, 3 YCbCr, 4 CMYK */
-    int        h, v;                         /* sampling factors of the first component; the others have 1 x 1 */
+    int width, height, components; /* 1 grey, 3 YCbCr, 4 CMYK */
+    /* sampling factors of the first component; the others have 1 x 1 */
+    int h, v;
     made_scans scans;
-    int        restart;                      /* MCUs between restart markers */
-    int        quality, plain_rgb, ycck;
-    uint32_t   seed;
+    int restart; /* MCUs between restart markers */
+    int quality, plain_rgb, ycck;
+    uint32_t seed;
 } made_jpeg_opts;
 
 static inline made made_jpeg(const made_jpeg_opts *o)
 {
-    static const jpeg_scan_info dc_only[] = {{3, {0, 1, 2}, 0, 0, 0, 0}}, separate[] = {{1, {0}, 0, 63, 0, 0}, {1, {1}, 0, 63, 0, 0}, {1, {2}, 0, 63, 0, 0}};
+    static const jpeg_scan_info dc_only[] = {{3, {0, 1, 2}, 0, 0, 0, 0}},
+                                separate[] = {
+                                    {1, {0}, 0, 63, 0, 0}, {1, {1}, 0, 63, 0, 0}, {1, {2}, 0, 63, 0, 0}};
     struct jpeg_compress_struct c;
     struct jpeg_error_mgr errors;
     made m = {NULL, 0};
@@ -69,7 +82,7 @@ static inline made made_jpeg(const made_jpeg_opts *o)
     for (int i = 0; i < o->components; i++) c.comp_info[i].h_samp_factor = c.comp_info[i].v_samp_factor = 1;
     if (o->h) c.comp_info[0].h_samp_factor = o->h;
     if (o->v) c.comp_info[0].v_samp_factor = o->v;
-    if (o->ycck) {    /* K has the size of Y */
+    if (o->ycck) { /* K has the size of Y */
         c.comp_info[3].h_samp_factor = c.comp_info[0].h_samp_factor;
         c.comp_info[3].v_samp_factor = c.comp_info[0].v_samp_factor;
     }
@@ -119,7 +132,8 @@ static inline uint8_t *made_jpeg_plain(const made *m, int *w, int *h, int *n)
     return p;
 }
 
-/* What those become: grey three times; inverted CMYK by the exactly rounded formula nk - round(c nk / 255). */
+/* What those become: grey three times; inverted CMYK by the exactly rounded formula nk - round(c nk / 255).
+ */
 static inline uint8_t made_jpeg_rgb(const uint8_t *p, int n, int k)
 {
     if (n < 4) return n == 1 ? p[0] : p[k];
@@ -127,12 +141,12 @@ static inline uint8_t made_jpeg_rgb(const uint8_t *p, int n, int k)
     return (uint8_t)(nk > ink ? nk - ink : 0);
 }
 
-/* ---- PNG -------------------------------------------------------------------------------------------------------------- */
+/* ---- PNG ---------------------------------------------------------------------------------------- */
 
 typedef struct made_png_opts {
-    int      width, height, type, depth, interlaced;    /* type: PNG_COLOR_TYPE_... */
-    int      colours;                                   /* of a palette */
-    int      transparent;                               /* a tRNS chunk, and gAMA, tEXt beside it */
+    int width, height, type, depth, interlaced; /* type: PNG_COLOR_TYPE_... */
+    int colours;                                /* of a palette */
+    int transparent;                            /* a tRNS chunk, and gAMA, tEXt beside it */
     uint32_t seed;
 } made_png_opts;
 
@@ -146,13 +160,18 @@ static inline void made_png_put(png_structp png, png_bytep data, size_t n)
 
 static inline int made_png_channels(int type)
 {
-    return type == PNG_COLOR_TYPE_RGB ? 3 : type == PNG_COLOR_TYPE_RGB_ALPHA ? 4 : type == PNG_COLOR_TYPE_GRAY_ALPHA ? 2 : 1;
+    return type == PNG_COLOR_TYPE_RGB          ? 3
+           : type == PNG_COLOR_TYPE_RGB_ALPHA  ? 4
+           : type == PNG_COLOR_TYPE_GRAY_ALPHA ? 2
+                                               : 1;
 }
 
 /* Samples are random words of `depth` bits; below 8 bits of a palette they stay below `colours`. */
 static inline uint32_t made_png_sample(const made_png_opts *o, int x, int y, int k)
 {
-    uint32_t bits = pl_philox(20240602, PL_STREAM_TEST, 7 + o->seed, (uint64_t)((y * o->width + x) * 4 + k)).x >> (32 - o->depth);
+    uint32_t bits =
+        pl_philox(20240602, PL_STREAM_TEST, 7 + o->seed, (uint64_t)((y * o->width + x) * 4 + k)).x >>
+        (32 - o->depth);
     return o->type == PNG_COLOR_TYPE_PALETTE ? bits % (uint32_t)o->colours : bits;
 }
 
@@ -168,9 +187,11 @@ static inline made made_png(const made_png_opts *o)
     png_infop info = png_create_info_struct(png);
     int n = made_png_channels(o->type), row_bytes = (o->width * n * o->depth + 7) / 8;
     png_set_write_fn(png, &m, made_png_put, NULL);
-    png_set_IHDR(png, info, (png_uint_32)o->width, (png_uint_32)o->height, o->depth, o->type, o->interlaced ? PNG_INTERLACE_ADAM7 : PNG_INTERLACE_NONE, 0, 0);
+    png_set_IHDR(png, info, (png_uint_32)o->width, (png_uint_32)o->height, o->depth, o->type,
+                 o->interlaced ? PNG_INTERLACE_ADAM7 : PNG_INTERLACE_NONE, 0, 0);
     png_color palette[256];
-    for (int i = 0; i < o->colours; i++) palette[i] = (png_color){made_png_colour(i, 0), made_png_colour(i, 1), made_png_colour(i, 2)};
+    for (int i = 0; i < o->colours; i++)
+        palette[i] = (png_color){made_png_colour(i, 0), made_png_colour(i, 1), made_png_colour(i, 2)};
     if (o->type == PNG_COLOR_TYPE_PALETTE) png_set_PLTE(png, info, palette, o->colours);
     if (o->transparent) {
         png_byte alpha[1] = {0};
@@ -203,7 +224,8 @@ static inline made made_png(const made_png_opts *o)
 /* The chunk that begins at `at`: how many bytes it has in all, and its sum made right again. */
 static inline size_t made_png_chunk(const made *m, size_t at)
 {
-    return 12 + ((size_t)m->data[at] << 24 | (size_t)m->data[at + 1] << 16 | (size_t)m->data[at + 2] << 8 | m->data[at + 3]);
+    return 12 + ((size_t)m->data[at] << 24 | (size_t)m->data[at + 1] << 16 | (size_t)m->data[at + 2] << 8 |
+                 m->data[at + 3]);
 }
 static inline void made_png_mend(made *m, size_t at)
 {

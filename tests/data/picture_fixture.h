@@ -1,4 +1,5 @@
-/* picture_fixture.h -- a picture by a formula, and the hash by which results of Pillow, timm and torchvision are written down:
+/* picture_fixture.h -- a picture by a formula, and the hash by which results of Pillow, timm and torchvision
+ * are written down:
  *
  *     y, x, c = np.meshgrid(np.arange(h), np.arange(w), np.arange(3), indexing='ij')
  *     picture = ((7*x + 13*y + 50*c + 8*((x*y) % 31) + (x ^ y)) & 255).astype(np.uint8)
@@ -26,7 +27,8 @@ static inline pl_image picture(int64_t width, int64_t height)
     TEST_TRY(pl_image_create(&im, width, height));
     for (int64_t y = 0; y < height; y++)
         for (int64_t x = 0; x < width; x++)
-            for (int64_t c = 0; c < 3; c++) pl_image_at(&im, x, y)[c] = (uint8_t)(7 * x + 13 * y + 50 * c + 8 * ((x * y) % 31) + (x ^ y));
+            for (int64_t c = 0; c < 3; c++)
+                pl_image_at(&im, x, y)[c] = (uint8_t)(7 * x + 13 * y + 50 * c + 8 * ((x * y) % 31) + (x ^ y));
     return im;
 }
 
@@ -41,7 +43,8 @@ static inline int64_t bytes_differ(const uint8_t *a, const uint8_t *b, int64_t n
 static inline void apply(pl_image *im, pl_image_op op, double arg, int filter)
 {
     uint8_t *work = pl_alloc(pl_image_op_work(im));
-    pl_image_op_args a = {.op = op, .arg = arg, .filter = (pl_filter)filter, .fill = {124, 116, 104}};    /* round(255 mean) */
+    /* round(255 mean) */
+    pl_image_op_args a = {.op = op, .arg = arg, .filter = (pl_filter)filter, .fill = {124, 116, 104}};
     if (!work) exit(1);
     pl_image_op_apply(im, &a, work);
     pl_free(work);

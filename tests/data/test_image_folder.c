@@ -1,4 +1,5 @@
-/* test_image_folder.c -- folders of pictures: torchvision's order and labels, what is passed over, every complaint, subsets, and memory that runs out. */
+/* test_image_folder.c -- folders of pictures: torchvision's order and labels, what is passed over, every
+ * complaint, subsets, and memory that runs out. */
 #include "fixtures/folder.h"
 #include "test.h"
 
@@ -56,9 +57,10 @@ static void make_file(const char *name, const char *text)
 
 static void make_set(const char *name)
 {
-    static const char *const files[] = {"train/b/2.jpg", "train/b/10.JPEG", "train/b/sub/1.png", "train/b/sub-a/1.jpg", "train/b/sub/x/0.jpg", "train/a/x.jpg",
-                                        "train/\xc3\xa9/y.png", "train/B/z.jpg",
-                                        "val/a/1.jpg", "val/b/1.jpg", "val/\xc3\xa9/1.jpg", "val/B/1.jpg"};
+    static const char *const files[] = {"train/b/2.jpg",        "train/b/10.JPEG",     "train/b/sub/1.png",
+                                        "train/b/sub-a/1.jpg",  "train/b/sub/x/0.jpg", "train/a/x.jpg",
+                                        "train/\xc3\xa9/y.png", "train/B/z.jpg",       "val/a/1.jpg",
+                                        "val/b/1.jpg",          "val/\xc3\xa9/1.jpg",  "val/B/1.jpg"};
     char path[512];
     for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
         snprintf(path, sizeof path, "%s/%s", name, files[i]);
@@ -71,7 +73,7 @@ static void test_order(void)
     char path[512];
     pl_image_folder *f;
     make_set("good");
-    make_file("good/train/a/picture_without_ending", NULL);    /* a JPEG by its content */
+    make_file("good/train/a/picture_without_ending", NULL); /* a JPEG by its content */
     make_file("good/train/a/notes.txt", "not a picture");
     make_file("good/train/a/.hidden.jpg", "never looked at");
     make_file("good/train/README", "beside the classes");
@@ -79,14 +81,19 @@ static void test_order(void)
     TEST_TRY(pl_image_folder_open(&f, path));
     static const char *const classes[] = {"B", "a", "b", "\xc3\xa9"};
     /* sorted(os.walk()) compares folders as strings: "b", "b/sub", "b/sub-a", "b/sub/x" */
-    static const char *const train[] = {"train/B/z.jpg", "train/a/picture_without_ending", "train/a/x.jpg", "train/b/10.JPEG", "train/b/2.jpg", "train/b/sub/1.png", "train/b/sub-a/1.jpg",
-                                        "train/b/sub/x/0.jpg", "train/\xc3\xa9/y.png"};
+    static const char *const train[] = {"train/B/z.jpg",       "train/a/picture_without_ending",
+                                        "train/a/x.jpg",       "train/b/10.JPEG",
+                                        "train/b/2.jpg",       "train/b/sub/1.png",
+                                        "train/b/sub-a/1.jpg", "train/b/sub/x/0.jpg",
+                                        "train/\xc3\xa9/y.png"};
     static const int labels[] = {0, 1, 1, 2, 2, 2, 2, 2, 3};
-    int64_t wrong = f->classes != 4 || f->count[PL_IMAGES_TRAIN] != 9 || f->count[PL_IMAGES_TEST] != 4 || f->passed_over != 2 || strcmp(f->split_name[PL_IMAGES_TEST], "val");
+    int64_t wrong = f->classes != 4 || f->count[PL_IMAGES_TRAIN] != 9 || f->count[PL_IMAGES_TEST] != 4 ||
+                    f->passed_over != 2 || strcmp(f->split_name[PL_IMAGES_TEST], "val");
     for (int i = 0; !wrong && i < 4; i++) wrong += strcmp(pl_image_folder_class(f, i), classes[i]) != 0;
     for (int i = 0; !wrong && i < 9; i++) {
         char full[512], want[600];
-        wrong += strcmp(pl_image_folder_name(f, PL_IMAGES_TRAIN, i), train[i]) || f->items[PL_IMAGES_TRAIN][i].label != labels[i];
+        wrong += strcmp(pl_image_folder_name(f, PL_IMAGES_TRAIN, i), train[i]) ||
+                 f->items[PL_IMAGES_TRAIN][i].label != labels[i];
         TEST_TRY(pl_image_folder_path(full, sizeof full, f, PL_IMAGES_TRAIN, i));
         snprintf(want, sizeof want, "%s/good/%s", root, train[i]);
         wrong += strcmp(full, want) != 0;
@@ -95,9 +102,11 @@ static void test_order(void)
 
     static const int64_t chosen[] = {3, 1}, twice[] = {1, 1}, outside[] = {4};
     polar_status a = pl_image_folder_select(f, twice, 2), b = pl_image_folder_select(f, outside, 1);
-    test_true("a choice of classes that are not there", a == POLAR_E_ARG && b == POLAR_E_ARG && f->classes == 4, "%s", polar_error_message());
+    test_true("a choice of classes that are not there",
+              a == POLAR_E_ARG && b == POLAR_E_ARG && f->classes == 4, "%s", polar_error_message());
     TEST_TRY(pl_image_folder_select(f, chosen, 2));
-    wrong = f->classes != 2 || strcmp(pl_image_folder_class(f, 0), "a") || strcmp(pl_image_folder_class(f, 1), "\xc3\xa9") || f->count[0] != 3 || f->count[1] != 2;
+    wrong = f->classes != 2 || strcmp(pl_image_folder_class(f, 0), "a") ||
+            strcmp(pl_image_folder_class(f, 1), "\xc3\xa9") || f->count[0] != 3 || f->count[1] != 2;
     for (int i = 0; !wrong && i < 3; i++) wrong += f->items[0][i].label != (i == 2);
     test_exact("two classes chosen", wrong);
     pl_image_folder_close(f);
@@ -110,7 +119,8 @@ static void expect(const char *what, const char *name, const char *says, const c
     int64_t live = pl_alloc_live();
     path_of(path, name);
     polar_status st = pl_image_folder_open(&f, path);
-    int ok = st == POLAR_E_ARG && !f && strstr(polar_error_message(), says) && strstr(polar_error_message(), says_too) && pl_alloc_live() == live;
+    int ok = st == POLAR_E_ARG && !f && strstr(polar_error_message(), says) &&
+             strstr(polar_error_message(), says_too) && pl_alloc_live() == live;
     test_true(what, ok, "%s", polar_error_message());
     pl_image_folder_close(f);
 }
@@ -188,7 +198,8 @@ static void test_memory(void)
         pl_image_set_close(s);
         wrong += pl_alloc_live() != live;
     }
-    test_true("memory runs out", st == POLAR_OK && n > 5 && !wrong, "%lld allocations, %lld wrong", (long long)n - 1, (long long)wrong);
+    test_true("memory runs out", st == POLAR_OK && n > 5 && !wrong, "%lld allocations, %lld wrong",
+              (long long)n - 1, (long long)wrong);
 }
 
 int main(int argc, char **argv)

@@ -1,4 +1,5 @@
-/* test_image_input.c -- pictures of folders, packs and textures as floats: the same as from the whole picture, and normalisation the same both ways. */
+/* test_image_input.c -- pictures of folders, packs and textures as floats: the same as from the whole
+ * picture, and normalisation the same both ways. */
 #include "base/alloc.h"
 #include "data/augment/image_floats.h"
 #include "data/set/image_input.h"
@@ -47,7 +48,8 @@ static int64_t set_differs(const char *what, pl_augment *a, pl_augment *b, int t
         TEST_TRY(pl_picture_read(&all, (pl_box){0, 0, all.width, all.height}));
         pl_image im;
         TEST_TRY(pl_image_create(&im, all.width, all.height));
-        for (int64_t v = 0; v < im.height; v++) memcpy(pl_image_at(&im, 0, v), all.pixels + v * all.stride, pl_image_row_bytes(&im));
+        for (int64_t v = 0; v < im.height; v++)
+            memcpy(pl_image_at(&im, 0, v), all.pixels + v * all.stride, pl_image_row_bytes(&im));
         TEST_TRY(test ? pl_augment_eval(b, y, &im) : pl_augment_train(b, y, &im, key));
         wrong += memcmp(x, y, sizeof x) != 0;
         pl_image_destroy(&im);
@@ -69,7 +71,8 @@ static void test_sets(void)
         TEST_TRY(pl_augment_recipe(&o, recipes[k], SIZE));
         TEST_TRY(pl_augment_create(&a, &o));
         TEST_TRY(pl_augment_create(&b, &o));
-        for (int i = 0; i < 3; i++) train += set_differs(sets[i], a, b, 0), test += set_differs(sets[i], a, b, 1);
+        for (int i = 0; i < 3; i++)
+            train += set_differs(sets[i], a, b, 0), test += set_differs(sets[i], a, b, 1);
         test_exact(k ? "deit: training from a part" : "minimal: training from a part", train);
         test_exact(k ? "deit: test from a part" : "minimal: test from a part", test);
         pl_augment_destroy(a);
@@ -77,10 +80,12 @@ static void test_sets(void)
     }
 }
 
-/* What the test looks at is less than the whole, and no less than it needs; sizes that the middle does not fit are held inside. */
+/* What the test looks at is less than the whole, and no less than it needs; sizes that the middle does not
+ * fit are held inside. */
 static void test_boxes(void)
 {
-    static const int64_t sides[][2] = {{500, 375}, {375, 500}, {224, 224}, {1, 1}, {20000, 10}, {10, 20000}, {257, 256}};
+    static const int64_t sides[][2] = {{500, 375},  {375, 500},  {224, 224}, {1, 1},
+                                       {20000, 10}, {10, 20000}, {257, 256}};
     pl_augment_options o;
     pl_augment *a;
     int64_t wrong = 0;
@@ -91,19 +96,25 @@ static void test_boxes(void)
         pl_box b;
         TEST_TRY(pl_augment_eval_box(&b, a, w, h));
         wrong += b.x < 0 || b.y < 0 || b.width < 1 || b.height < 1 || b.x + b.width > w || b.y + b.height > h;
-        if (!i) wrong += b.width > 340 || b.height > 340;    /* 224 / 256 of 375 pixels are 328, and three more on each side at the most */
+        /* 224 / 256 of 375 pixels are 328, and three more on each side at the most */
+        if (!i) wrong += b.width > 340 || b.height > 340;
     }
     test_exact("boxes of the test", wrong);
     pl_box none;
-    test_true("an empty picture", pl_augment_eval_box(&none, a, 0, 5) == POLAR_E_ARG, "%s", polar_error_message());
-    test_true("no such epoch", pl_augment_train_box(&none, a, 5, 5, (pl_draw_key){0, -1, 0}) == POLAR_E_ARG, "%s", polar_error_message());
+    test_true("an empty picture", pl_augment_eval_box(&none, a, 0, 5) == POLAR_E_ARG, "%s",
+              polar_error_message());
+    test_true("no such epoch", pl_augment_train_box(&none, a, 5, 5, (pl_draw_key){0, -1, 0}) == POLAR_E_ARG,
+              "%s", polar_error_message());
     pl_augment_destroy(a);
 }
 
 /* Every byte in every channel, for scales that people use, at lengths that do not fill a vector. */
 static void test_floats(void)
 {
-    static const double scales[][6] = {{0.485, 0.456, 0.406, 0.229, 0.224, 0.225}, {0.5, 0.5, 0.5, 0.5, 0.5, 0.5}, {0, 0, 0, 1, 1, 1}, {0.4914, 0.4822, 0.4465, 0.2023, 0.1994, 0.2010}};
+    static const double scales[][6] = {{0.485, 0.456, 0.406, 0.229, 0.224, 0.225},
+                                       {0.5, 0.5, 0.5, 0.5, 0.5, 0.5},
+                                       {0, 0, 0, 1, 1, 1},
+                                       {0.4914, 0.4822, 0.4465, 0.2023, 0.1994, 0.2010}};
     enum { N = 256 + 13 };
     uint8_t pixels[3 * N];
     float x[3 * N];
@@ -118,7 +129,8 @@ static void test_floats(void)
             pl_floats_of_bytes(x, &s, pixels, n);
             for (int c = 0; c < 3; c++)
                 for (int i = 0; i < n; i++) {
-                    float want = ((float)pixels[3 * i + c] / 255.0f - (float)scales[k][c]) / (float)scales[k][c + 3];
+                    float want =
+                        ((float)pixels[3 * i + c] / 255.0f - (float)scales[k][c]) / (float)scales[k][c + 3];
                     wrong += memcmp(&x[c * n + i], &want, sizeof want) != 0;
                 }
         }
@@ -135,11 +147,14 @@ static void test_bench(void)
     TEST_TRY(pl_bench_input(rows, &o));
     for (int i = 0; i < 3 * PL_INPUT_CHAINS; i++) {
         double parts = rows[i].open + rows[i].pixels + rows[i].chain;
-        wrong += !(rows[i].seconds > 0) || rows[i].q1 != rows[i].seconds || fabs(parts - rows[i].seconds) > 1e-12 || strcmp(rows[i].set, sets[i / PL_INPUT_CHAINS]);    /* three doubles added in the same order: 1e-12 s is 1e4 roundings of a millisecond */
+        /* three doubles added in the same order: 1e-12 s is 1e4 roundings of a millisecond */
+        wrong += !(rows[i].seconds > 0) || rows[i].q1 != rows[i].seconds ||
+                 fabs(parts - rows[i].seconds) > 1e-12 || strcmp(rows[i].set, sets[i / PL_INPUT_CHAINS]);
     }
     test_exact("rows of the benchmark", wrong);
     o.sets = nowhere, o.n_sets = 1;
-    test_true("a set that is not there", pl_bench_input(rows, &o) == POLAR_E_ARG, "%s", polar_error_message());
+    test_true("a set that is not there", pl_bench_input(rows, &o) == POLAR_E_ARG, "%s",
+              polar_error_message());
     o.samples = 0;
     test_true("no samples", pl_bench_input(rows, &o) == POLAR_E_ARG, "%s", polar_error_message());
 }

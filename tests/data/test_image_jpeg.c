@@ -1,4 +1,5 @@
-/* test_image_jpeg.c -- our own decoding of the usual JPEG (image_jpeg_scan.h) against libjpeg's plain calls: the same bytes, or libjpeg's turn. */
+/* test_image_jpeg.c -- our own decoding of the usual JPEG (image_jpeg_scan.h) against libjpeg's plain calls:
+ * the same bytes, or libjpeg's turn. */
 #include "image_fixture.h"
 
 #include <setjmp.h>
@@ -8,7 +9,7 @@
 
 typedef struct quiet {
     struct jpeg_error_mgr errors;
-    jmp_buf               out;
+    jmp_buf out;
 } quiet;
 
 static void quiet_exit(j_common_ptr c)
@@ -71,35 +72,47 @@ static int theirs(pl_image *out, const made *m)
 static int64_t part_differs(const pl_image *part, const pl_image *whole, pl_box b)
 {
     int64_t wrong = 0;
-    for (int64_t y = 0; y < b.height; y++) wrong += memcmp(pl_image_at(part, 0, y), pl_image_at(whole, b.x, b.y + y), pl_image_row_bytes(part)) != 0;
+    for (int64_t y = 0; y < b.height; y++)
+        wrong +=
+            memcmp(pl_image_at(part, 0, y), pl_image_at(whole, b.x, b.y + y), pl_image_row_bytes(part)) != 0;
     return wrong;
 }
 
-/* ---- every usual kind ------------------------------------------------------------------------------------------------- */
+/* ---- every usual kind --------------------------------------------------------------------------- */
 
-static const int sampling[][3] = {{1, 1, 1}, {3, 1, 1}, {3, 2, 1}, {3, 2, 2}};    /* components, h, v */
+static const int sampling[][3] = {{1, 1, 1}, {3, 1, 1}, {3, 2, 1}, {3, 2, 2}}; /* components, h, v */
 static const char *const sampling_name[] = {"grey", "4:4:4", "4:2:2", "4:2:0"};
 
 static void test_usual(void)
 {
-    static const int sides[][2] = {{5, 5}, {6, 40}, {8, 8}, {15, 17}, {16, 16}, {17, 33}, {31, 7}, {32, 64}, {47, 49}, {64, 16}, {101, 83}, {255, 3}, {300, 20}};
+    static const int sides[][2] = {{5, 5},   {6, 40},  {8, 8},   {15, 17},  {16, 16}, {17, 33}, {31, 7},
+                                   {32, 64}, {47, 49}, {64, 16}, {101, 83}, {255, 3}, {300, 20}};
     static const int quality[] = {1, 30, 75, 95, 100};
     for (int k = 0; k < 4; k++) {
         int64_t wrong = 0, left = 0, n = 0;
         for (size_t i = 0; i < sizeof sides / sizeof *sides; i++)
             for (size_t q = 0; q < sizeof quality / sizeof *quality; q++)
                 for (int restart = 0; restart < 3; restart += 2) {
-                    made_jpeg_opts o = {.width = sides[i][0], .height = sides[i][1], .components = sampling[k][0], .h = sampling[k][1], .v = sampling[k][2], .quality = quality[q],
-                                        .restart = restart, .seed = (uint32_t)(i * 10 + q)};
+                    made_jpeg_opts o = {.width = sides[i][0],
+                                        .height = sides[i][1],
+                                        .components = sampling[k][0],
+                                        .h = sampling[k][1],
+                                        .v = sampling[k][2],
+                                        .quality = quality[q],
+                                        .restart = restart,
+                                        .seed = (uint32_t)(i * 10 + q)};
                     made m = made_jpeg(&o);
                     pl_image whole, im;
                     if (!theirs(&whole, &m)) wrong++;
                     left += ours(&im, &m, NULL) != 1;
-                    if (im.data) wrong += part_differs(&im, &whole, (pl_box){0, 0, whole.width, whole.height});
+                    if (im.data)
+                        wrong += part_differs(&im, &whole, (pl_box){0, 0, whole.width, whole.height});
                     pl_image_destroy(&im);
                     for (uint32_t t = 0; t < 8; t++) {
-                        pl_box b = {.width = 1 + made_draw(t, 20, (uint32_t)whole.width), .height = 1 + made_draw(t, 21, (uint32_t)whole.height)};
-                        b.x = made_draw(t, 22, (uint32_t)(whole.width - b.width) + 1), b.y = made_draw(t, 23, (uint32_t)(whole.height - b.height) + 1);
+                        pl_box b = {.width = 1 + made_draw(t, 20, (uint32_t)whole.width),
+                                    .height = 1 + made_draw(t, 21, (uint32_t)whole.height)};
+                        b.x = made_draw(t, 22, (uint32_t)(whole.width - b.width) + 1),
+                        b.y = made_draw(t, 23, (uint32_t)(whole.height - b.height) + 1);
                         left += ours(&im, &m, &b) != 1;
                         if (im.data) wrong += part_differs(&im, &whole, b);
                         pl_image_destroy(&im);
@@ -109,19 +122,25 @@ static void test_usual(void)
                     n += 9;
                 }
         char what[96];
-        snprintf(what, sizeof what, "%s: %lld pictures and parts, as libjpeg", sampling_name[k], (long long)n);
+        snprintf(what, sizeof what, "%s: %lld pictures and parts, as libjpeg", sampling_name[k],
+                 (long long)n);
         test_exact(what, wrong);
         snprintf(what, sizeof what, "%s: none left to libjpeg", sampling_name[k]);
-        test_exact(what, pl_jpeg_blocks_here() ? left : 0);    /* without AVX2 all are */
+        test_exact(what, pl_jpeg_blocks_here() ? left : 0); /* without AVX2 all are */
     }
 }
 
 static void test_others(void)
 {
-    static const made_jpeg_opts others[] = {{.width = 40, .height = 30, .components = 3, .scans = MADE_PROGRESSIVE}, {.width = 40, .height = 30, .components = 3, .scans = MADE_SEPARATE},
-                                            {.width = 40, .height = 30, .components = 3, .scans = MADE_ARITHMETIC},  {.width = 40, .height = 30, .components = 4},
-                                            {.width = 40, .height = 30, .components = 3, .plain_rgb = 1},            {.width = 40, .height = 30, .components = 3, .h = 1, .v = 2},
-                                            {.width = 40, .height = 30, .components = 3, .h = 4, .v = 1},            {.width = 3, .height = 30, .components = 3, .h = 2, .v = 2}};
+    static const made_jpeg_opts others[] = {
+        {.width = 40, .height = 30, .components = 3, .scans = MADE_PROGRESSIVE},
+        {.width = 40, .height = 30, .components = 3, .scans = MADE_SEPARATE},
+        {.width = 40, .height = 30, .components = 3, .scans = MADE_ARITHMETIC},
+        {.width = 40, .height = 30, .components = 4},
+        {.width = 40, .height = 30, .components = 3, .plain_rgb = 1},
+        {.width = 40, .height = 30, .components = 3, .h = 1, .v = 2},
+        {.width = 40, .height = 30, .components = 3, .h = 4, .v = 1},
+        {.width = 3, .height = 30, .components = 3, .h = 2, .v = 2}};
     int64_t taken = 0;
     for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
         made m = made_jpeg(&others[i]);
@@ -132,7 +151,7 @@ static void test_others(void)
     test_exact("other kinds are libjpeg's", taken);
 }
 
-/* ---- damage ----------------------------------------------------------------------------------------------------------- */
+/* ---- damage ------------------------------------------------------------------------------------- */
 
 static size_t scan_begins(const made *m)
 {
@@ -147,19 +166,31 @@ static void test_damage(void)
     int64_t wrong = 0, taken = 0, left = 0, cut_taken = 0;
     for (int k = 0; k < 4; k++)
         for (uint32_t t = 0; t < 300; t++) {
-            made_jpeg_opts o = {.width = 90, .height = 60, .components = sampling[k][0], .h = sampling[k][1], .v = sampling[k][2], .quality = 80, .restart = t % 3 ? 0 : 5, .seed = (uint32_t)k};
+            made_jpeg_opts o = {.width = 90,
+                                .height = 60,
+                                .components = sampling[k][0],
+                                .h = sampling[k][1],
+                                .v = sampling[k][2],
+                                .quality = 80,
+                                .restart = t % 3 ? 0 : 5,
+                                .seed = (uint32_t)k};
             made m = made_jpeg(&o);
             size_t from = scan_begins(&m);
             pl_image whole, im;
             pl_box top = {3, 2, 50, 20};
             if (t % 10 == 9) m.size = from + made_draw(t, 30, (uint32_t)(m.size - from));
-            else m.data[from + made_draw(t, 31, (uint32_t)(m.size - from))] ^= (uint8_t)(1u << made_draw(t, 32, 8));
+            else
+                m.data[from + made_draw(t, 31, (uint32_t)(m.size - from))] ^=
+                    (uint8_t)(1u << made_draw(t, 32, 8));
             int good = theirs(&whole, &m);
             for (int part = 0; part < 2; part++) {
                 int done = ours(&im, &m, part ? &top : NULL);
                 taken += done == 1, left += done == 0;
                 cut_taken += done == 1 && t % 10 == 9 && !part;
-                if (im.data) wrong += !good || part_differs(&im, &whole, part ? top : (pl_box){0, 0, whole.width, whole.height}) != 0;
+                if (im.data)
+                    wrong +=
+                        !good || part_differs(&im, &whole,
+                                              part ? top : (pl_box){0, 0, whole.width, whole.height}) != 0;
                 pl_image_destroy(&im);
             }
             pl_image_destroy(&whole);
@@ -167,7 +198,8 @@ static void test_damage(void)
         }
     test_exact("damaged: decoded, and otherwise than libjpeg", wrong);
     test_exact("cut off: decoded to the end", cut_taken);
-    test_true("damaged: both happen", !pl_jpeg_blocks_here() || (taken > 100 && left > 100), "%lld decoded, %lld left to libjpeg", (long long)taken, (long long)left);
+    test_true("damaged: both happen", !pl_jpeg_blocks_here() || (taken > 100 && left > 100),
+              "%lld decoded, %lld left to libjpeg", (long long)taken, (long long)left);
 }
 
 /* Quantisation steps of 255 on a file that was written with 1: coefficients that no picture has. */
@@ -175,7 +207,12 @@ static void test_too_large(void)
 {
     int64_t taken = 0, wrong = 0;
     for (int k = 0; k < 4; k++) {
-        made_jpeg_opts o = {.width = 40, .height = 30, .components = sampling[k][0], .h = sampling[k][1], .v = sampling[k][2], .quality = 100};
+        made_jpeg_opts o = {.width = 40,
+                            .height = 30,
+                            .components = sampling[k][0],
+                            .h = sampling[k][1],
+                            .v = sampling[k][2],
+                            .quality = 100};
         made m = made_jpeg(&o);
         pl_image im, whole;
         for (size_t i = 0; i + 68 < m.size; i++)

@@ -1,5 +1,6 @@
-/* test_image_resize.c -- resampling against Pillow: the golden pictures, hashes of Pillow's results (picture_fixture.h), and the definition written plainly
- * for random sizes, crops, boxes, parts and pieces of the source. Everything is exact, and everything is done twice: as the processor allows, and plainly. */
+/* test_image_resize.c -- resampling against Pillow: the golden pictures, hashes of Pillow's results
+ * (picture_fixture.h), and the definition written plainly for random sizes, crops, boxes, parts and pieces of
+ * the source. Everything is exact, and everything is done twice: as the processor allows, and plainly. */
 #include "base/alloc.h"
 #include "base/philox.h"
 #include "base/safetensors.h"
@@ -10,12 +11,13 @@
 
 static const char *const filter_name[PL_FILTERS] = {"bilinear", "bicubic"};
 
-/* ---- golden ------------------------------------------------------------------------------------------- */
+/* ---- golden ------------------------------------------------------------------------------------- */
 
 static void golden(pl_resizer *r)
 {
     /* image.json: crop x0, y0, x1, y1, then the size */
-    static const int64_t rows[4][6] = {{3, 5, 67, 61, 64, 64}, {0, 0, 96, 80, 32, 32}, {10, 2, 40, 70, 64, 64}, {0, 0, 96, 80, 160, 160}};
+    static const int64_t rows[4][6] = {
+        {3, 5, 67, 61, 64, 64}, {0, 0, 96, 80, 32, 32}, {10, 2, 40, 70, 64, 64}, {0, 0, 96, 80, 160, 160}};
     pl_safetensors *f;
     TEST_TRY(pl_safetensors_open(&f, test_golden_path("image.safetensors")));
     const pl_safetensors_entry *image = pl_safetensors_find(f, "image");
@@ -26,22 +28,25 @@ static void golden(pl_resizer *r)
             const int64_t *q = rows[i];
             snprintf(name, sizeof name, "resize.%d.%s", i, filter_name[k]);
             const pl_safetensors_entry *want = pl_safetensors_find(f, name);
-            if (!test_true(name, image && want && want->bytes == 3 * q[4] * q[5] && image->shape[1] == 96, "the golden file has it")) continue;
-            TEST_TRY(pl_resize(r, &(pl_resize_args){.out = out,
-                                                    .src = (const uint8_t *)image->data + 3 * (q[1] * 96 + q[0]),
-                                                    .src_width = q[2] - q[0],
-                                                    .src_height = q[3] - q[1],
-                                                    .src_stride = 3 * 96,
-                                                    .out_width = q[4],
-                                                    .out_height = q[5],
-                                                    .filter = (pl_filter)k}));
+            if (!test_true(name, image && want && want->bytes == 3 * q[4] * q[5] && image->shape[1] == 96,
+                           "the golden file has it"))
+                continue;
+            TEST_TRY(
+                pl_resize(r, &(pl_resize_args){.out = out,
+                                               .src = (const uint8_t *)image->data + 3 * (q[1] * 96 + q[0]),
+                                               .src_width = q[2] - q[0],
+                                               .src_height = q[3] - q[1],
+                                               .src_stride = 3 * 96,
+                                               .out_width = q[4],
+                                               .out_height = q[5],
+                                               .filter = (pl_filter)k}));
             test_exact(name, bytes_differ(out, want->data, want->bytes));
         }
     pl_free(out);
     pl_safetensors_close(f);
 }
 
-/* ---- Pillow 12.3: Image.fromarray(picture).resize((out_width, out_height), filter, box=box) ------------------ */
+/* ---- Pillow 12.3: Image.fromarray(picture).resize((out_width, out_height), filter, box=box) ----- */
 
 static const struct {
     int64_t width, height;
@@ -98,15 +103,16 @@ static void against_pillow(pl_resizer *r)
                             .filter = (pl_filter)pillow[i].filter};
         memcpy(a.box, pillow[i].box, sizeof a.box);
         TEST_TRY(pl_resize(r, &a));
-        snprintf(what, sizeof what, "Pillow: %lldx%lld to %lldx%lld %s%s", (long long)im.width, (long long)im.height, (long long)out.width,
-                 (long long)out.height, filter_name[a.filter], a.box[2] > 0 ? ", a box" : "");
+        snprintf(what, sizeof what, "Pillow: %lldx%lld to %lldx%lld %s%s", (long long)im.width,
+                 (long long)im.height, (long long)out.width, (long long)out.height, filter_name[a.filter],
+                 a.box[2] > 0 ? ", a box" : "");
         test_exact(what, fnv(FNV_START, out.data, pl_image_bytes(&out)) != pillow[i].hash);
         pl_image_destroy(&im);
         pl_image_destroy(&out);
     }
 }
 
-/* ---- the definition, one pixel at a time -------------------------------------------------------------------- */
+/* ---- the definition, one pixel at a time -------------------------------------------------------- */
 
 static double kernel(int filter, double x)
 {
@@ -117,28 +123,34 @@ static double kernel(int filter, double x)
 }
 
 /* Output i of one line of `side` bytes, `step` apart, seen through x0 .. x1 and `size` outputs. */
-static uint8_t plain_value(const uint8_t *line, int64_t step, int64_t side, float x0, float x1, int64_t size, int64_t i, int filter)
+static uint8_t plain_value(const uint8_t *line, int64_t step, int64_t side, float x0, float x1, int64_t size,
+                           int64_t i, int filter)
 {
     double scale = (double)(x1 - x0) / (double)size, wide = fmax(scale, 1), reach = (filter ? 2 : 1) * wide,
            centre = (double)x0 + ((double)i + 0.5) * scale, sum = 0;
-    int64_t from = (int64_t)fmax(centre - reach + 0.5, 0), to = (int64_t)fmin(centre + reach + 0.5, (double)side);
+    int64_t from = (int64_t)fmax(centre - reach + 0.5, 0),
+            to = (int64_t)fmin(centre + reach + 0.5, (double)side);
     int64_t total = 1 << 21;
     for (int64_t j = from; j < to; j++) sum += kernel(filter, ((double)j + 0.5 - centre) / wide);
-    for (int64_t j = from; j < to; j++) total += llround(kernel(filter, ((double)j + 0.5 - centre) / wide) / sum * 4194304) * line[j * step];
+    for (int64_t j = from; j < to; j++)
+        total += llround(kernel(filter, ((double)j + 0.5 - centre) / wide) / sum * 4194304) * line[j * step];
     total >>= 22;
     return (uint8_t)(total < 0 ? 0 : total > 255 ? 255 : total);
 }
 
-/* Rows, then columns, into bytes each time. The weights here are computed by other roundings (a division for a product with the inverse), each within 4
- * eps of the library's, so that a whole multiple of 2^-22 can differ by one where the weight lies within 4 eps 2^22 = 4e-9 of a half: in the cases below,
- * none does. */
-static void plain_resize(uint8_t *out, const uint8_t *src, int64_t stride, int64_t w, int64_t h, const float box[4], int64_t ow, int64_t oh, int filter,
-                         uint8_t *between)
+/* Rows, then columns, into bytes each time. The weights here are computed by other roundings (a division for
+ * a product with the inverse), each within 4 eps of the library's, so that a whole multiple of 2^-22 can
+ * differ by one where the weight lies within 4 eps 2^22 = 4e-9 of a half: in the cases below, none does. */
+static void plain_resize(uint8_t *out, const uint8_t *src, int64_t stride, int64_t w, int64_t h,
+                         const float box[4], int64_t ow, int64_t oh, int filter, uint8_t *between)
 {
     for (int64_t y = 0; y < h; y++)
-        for (int64_t x = 0; x < 3 * ow; x++) between[y * 3 * ow + x] = plain_value(src + y * stride + x % 3, 3, w, box[0], box[2], ow, x / 3, filter);
+        for (int64_t x = 0; x < 3 * ow; x++)
+            between[y * 3 * ow + x] =
+                plain_value(src + y * stride + x % 3, 3, w, box[0], box[2], ow, x / 3, filter);
     for (int64_t y = 0; y < oh; y++)
-        for (int64_t x = 0; x < 3 * ow; x++) out[y * 3 * ow + x] = plain_value(between + x, 3 * ow, h, box[1], box[3], oh, y, filter);
+        for (int64_t x = 0; x < 3 * ow; x++)
+            out[y * 3 * ow + x] = plain_value(between + x, 3 * ow, h, box[1], box[3], oh, y, filter);
 }
 
 static int64_t draw(uint64_t *next, int64_t lo, int64_t hi)
@@ -153,11 +165,12 @@ static int64_t piece_differs(pl_resizer *r, const pl_resize_args *whole, const u
     TEST_TRY(pl_resize_reach(&a.have, &a));
     int64_t bytes = 3 * a.part.width * a.part.height, row = 3 * a.have.width;
     uint8_t *piece = malloc((size_t)(row * a.have.height)), *got = malloc((size_t)bytes);
-    for (int64_t y = 0; y < a.have.height; y++) memcpy(piece + y * row, a.src + (a.have.y + y) * a.src_stride + 3 * a.have.x, (size_t)row);
+    for (int64_t y = 0; y < a.have.height; y++)
+        memcpy(piece + y * row, a.src + (a.have.y + y) * a.src_stride + 3 * a.have.x, (size_t)row);
     a.src = piece, a.src_stride = row, a.out = got;
     TEST_TRY(pl_resize(r, &a));
     int64_t wrong = bytes_differ(got, want, bytes);
-    a.have.height--;    /* a row less is either not needed (weights of zero at the end) or refused */
+    a.have.height--; /* a row less is either not needed (weights of zero at the end) or refused */
     wrong += a.have.height && pl_resize(r, &a) == POLAR_OK && bytes_differ(got, want, bytes);
     free(piece);
     free(got);
@@ -167,16 +180,17 @@ static int64_t piece_differs(pl_resizer *r, const pl_resize_args *whole, const u
 static void against_definition(pl_resizer *r)
 {
     enum { SIDE = 90, CASES = 120 };
-    uint8_t *between = pl_alloc(3 * SIDE * SIDE), *want = pl_alloc(3 * SIDE * SIDE), *got = pl_alloc(3 * SIDE * SIDE + 1);
+    uint8_t *between = pl_alloc(3 * SIDE * SIDE), *want = pl_alloc(3 * SIDE * SIDE),
+            *got = pl_alloc(3 * SIDE * SIDE + 1);
     int64_t whole = 0, boxed = 0, part = 0, beyond = 0, pieces = 0;
     uint64_t n = 0;
     for (int i = 0; i < CASES; i++) {
         pl_image im = picture(draw(&n, 1, SIDE), draw(&n, 1, SIDE));
         if (i % 2)
-            for (size_t k = 0; k < pl_image_bytes(&im); k++)
-                im.data[k] = (uint8_t)(pl_philox(4, PL_STREAM_TEST, (uint64_t)i, k).x & 1 ? 255 : 0);    /* overshoots to be cut */
-        int64_t x = draw(&n, 0, im.width - 1), y = draw(&n, 0, im.height - 1), w = draw(&n, 1, im.width - x), h = draw(&n, 1, im.height - y),
-                ow = draw(&n, 1, SIDE), oh = draw(&n, 1, SIDE);
+            for (size_t k = 0; k < pl_image_bytes(&im); k++) /* overshoots to be cut */
+                im.data[k] = (uint8_t)(pl_philox(4, PL_STREAM_TEST, (uint64_t)i, k).x & 1 ? 255 : 0);
+        int64_t x = draw(&n, 0, im.width - 1), y = draw(&n, 0, im.height - 1), w = draw(&n, 1, im.width - x),
+                h = draw(&n, 1, im.height - y), ow = draw(&n, 1, SIDE), oh = draw(&n, 1, SIDE);
         int filter = i / 2 % 2;
         pl_resize_args a = {.out = got,
                             .src = pl_image_at(&im, x, y),
@@ -186,20 +200,23 @@ static void against_definition(pl_resizer *r)
                             .out_width = ow,
                             .out_height = oh,
                             .filter = (pl_filter)filter};
-        float all[4] = {0, 0, (float)w, (float)h}, some[4] = {(float)w * 0.125f, (float)h * 0.0625f, (float)w * 0.75f, (float)h};
+        float all[4] = {0, 0, (float)w, (float)h},
+              some[4] = {(float)w * 0.125f, (float)h * 0.0625f, (float)w * 0.75f, (float)h};
         plain_resize(want, a.src, a.src_stride, w, h, all, ow, oh, filter, between);
         got[3 * ow * oh] = 77;
         TEST_TRY(pl_resize(r, &a));
         whole += bytes_differ(got, want, 3 * ow * oh);
         beyond += got[3 * ow * oh] != 77;
 
-        int64_t px = draw(&n, 0, ow - 1), py = draw(&n, 0, oh - 1), pw = draw(&n, 1, ow - px), ph = draw(&n, 1, oh - py);
+        int64_t px = draw(&n, 0, ow - 1), py = draw(&n, 0, oh - 1), pw = draw(&n, 1, ow - px),
+                ph = draw(&n, 1, oh - py);
         pl_resize_args b = a;
         b.part = (pl_box){px, py, pw, ph}, b.flip = 1;
         got[3 * pw * ph] = 77;
         TEST_TRY(pl_resize(r, &b));
         for (int64_t v = 0; v < ph; v++)
-            for (int64_t u = 0; u < pw; u++) part += memcmp(got + 3 * (v * pw + u), want + 3 * ((py + v) * ow + px + pw - 1 - u), 3) != 0;
+            for (int64_t u = 0; u < pw; u++)
+                part += memcmp(got + 3 * (v * pw + u), want + 3 * ((py + v) * ow + px + pw - 1 - u), 3) != 0;
         beyond += got[3 * pw * ph] != 77;
         pieces += piece_differs(r, &b, got);
 
@@ -219,8 +236,8 @@ static void against_definition(pl_resizer *r)
     pl_free(got);
 }
 
-/* A constant stays: the weights sum to 2^22 within half a unit each, 255 times which is below the rounding's half for fewer than 2^22 / 255 = 16448 of
- * them. */
+/* A constant stays: the weights sum to 2^22 within half a unit each, 255 times which is below the rounding's
+ * half for fewer than 2^22 / 255 = 16448 of them. */
 static void constants(pl_resizer *r)
 {
     enum { OUT = 50 };
@@ -246,7 +263,8 @@ static void constants(pl_resizer *r)
     pl_image_destroy(&im);
 }
 
-/* 20000 x 10 to a short side of 256 would be 512000 x 256; the part is that of the whole, here checked against a box of whole pixels' worth. */
+/* 20000 x 10 to a short side of 256 would be 512000 x 256; the part is that of the whole, here checked
+ * against a box of whole pixels' worth. */
 static void huge(pl_resizer *r)
 {
     pl_image im = picture(20000, 10);
@@ -261,7 +279,8 @@ static void huge(pl_resizer *r)
                         .part = {255888, 16, 224, 224},
                         .filter = PL_FILTER_BILINEAR};
     TEST_TRY(pl_resize(r, &a));
-    /* columns 255888 to 256112 of 512000 are pixels 9995.625 to 10004.375 of 20000 (25.6 columns a pixel), all exact in binary */
+    /* columns 255888 to 256112 of 512000 are pixels 9995.625 to 10004.375 of 20000 (25.6 columns a pixel),
+     * all exact in binary */
     pl_resize_args b = a;
     b.out = same, b.out_width = 224, b.part = (pl_box){0, 16, 224, 224};
     memcpy(b.box, (float[4]){9995.625f, 0, 10004.375f, 10}, sizeof b.box);
@@ -279,7 +298,13 @@ static void misuse(void)
     uint8_t src[12] = {0}, out[12];
     int64_t before = pl_alloc_live(), n = 0, bad = 0;
     TEST_TRY(pl_resizer_create(&r));
-    const pl_resize_args ok = {.out = out, .src = src, .src_width = 2, .src_height = 2, .src_stride = 6, .out_width = 2, .out_height = 2};
+    const pl_resize_args ok = {.out = out,
+                               .src = src,
+                               .src_width = 2,
+                               .src_height = 2,
+                               .src_stride = 6,
+                               .out_width = 2,
+                               .out_height = 2};
     pl_resize_args a = ok;
     a.src_width = 0;
     test_true("an empty picture", pl_resize(r, &a) == POLAR_E_ARG, "%s", polar_error_message());
@@ -292,7 +317,8 @@ static void misuse(void)
     a = ok, a.part = (pl_box){1, 0, 2, 2};
     test_true("a part outside", pl_resize(r, &a) == POLAR_E_ARG, "%s", polar_error_message());
     a = ok, a.have = (pl_box){0, 0, 2, 1};
-    test_true("less of the source than it takes", pl_resize(r, &a) == POLAR_E_ARG, "%s", polar_error_message());
+    test_true("less of the source than it takes", pl_resize(r, &a) == POLAR_E_ARG, "%s",
+              polar_error_message());
     a = ok, a.filter = PL_FILTERS;
     test_true("no such filter", pl_resize(r, &a) == POLAR_E_ARG, "%s", polar_error_message());
     pl_resizer_destroy(r);
@@ -302,7 +328,8 @@ static void misuse(void)
         st = pl_resizer_create(&r);
         if (st == POLAR_OK) st = pl_resize(r, &ok);
         pl_alloc_fail_at(0);
-        if (st == POLAR_E_NOMEM && r) bad += pl_resize(r, &ok) != POLAR_OK;    /* a resizer that once ran out still works */
+        /* a resizer that once ran out still works */
+        if (st == POLAR_E_NOMEM && r) bad += pl_resize(r, &ok) != POLAR_OK;
         pl_resizer_destroy(r);
         r = NULL;
         bad += (st != POLAR_OK && st != POLAR_E_NOMEM) + (pl_alloc_live() != before);

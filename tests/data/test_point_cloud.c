@@ -1,4 +1,5 @@
-/* test_point_cloud.c -- the SO(3) testbed's data: eigenvalues against LAPACK, clouds by coordinates, orders, the predictors without learning. */
+/* test_point_cloud.c -- the SO(3) testbed's data: eigenvalues against LAPACK, clouds by coordinates, orders,
+ * the predictors without learning. */
 #include <float.h>
 
 #include "base/alloc.h"
@@ -9,22 +10,25 @@
 #include "math/sym3.h"
 #include "test.h"
 
-/* ---- eigenvalues ------------------------------------------------------------------------------------- */
+/* ---- eigenvalues -------------------------------------------------------------------------------- */
 
 static double frobenius(const double a[6])
 {
     double largest = 0, s = 0;
     for (int i = 0; i < 6; i++) largest = fmax(largest, fabs(a[i]));
-    for (int i = 0; i < 6 && largest > 0; i++) s += (i == 0 || i == 3 || i == 5 ? 1 : 2) * (a[i] / largest) * (a[i] / largest);
+    for (int i = 0; i < 6 && largest > 0; i++)
+        s += (i == 0 || i == 3 || i == 5 ? 1 : 2) * (a[i] / largest) * (a[i] / largest);
     return largest * sqrt(s);
 }
 
-typedef void (*eigen_fn)(const char *job, const char *half, const int *n, double *a, const int *lda, double *w, double *work, const int *lwork, int *info, size_t, size_t);
+typedef void (*eigen_fn)(const char *job, const char *half, const int *n, double *a, const int *lda,
+                         double *w, double *work, const int *lwork, int *info, size_t, size_t);
 
 /* Largest difference from LAPACK's three eigenvalues over eps ||A||_F. */
 static double eigen_error(const double a[6])
 {
-    double ours[3], w[3], full[9] = {a[0], a[1], a[2], a[1], a[3], a[4], a[2], a[4], a[5]}, worst = 0, norm = frobenius(a);
+    double ours[3], w[3], full[9] = {a[0], a[1], a[2], a[1], a[3], a[4], a[2], a[4], a[5]}, worst = 0,
+                          norm = frobenius(a);
     pl_sym3_eigenvalues(ours, a);
     eigen_fn dsyev = (eigen_fn)pl_lapack_symbol("dsyev_");
     double work[64];
@@ -57,15 +61,25 @@ static void conjugated(double a[6], const double d[3], uint64_t index)
         }
 }
 
-/* Both methods are backward stable: each eigenvalue is off by a few eps ||A||_F (Jacobi: about 3 roundings in each of some 9 rotations, norms add). */
+/* Both methods are backward stable: each eigenvalue is off by a few eps ||A||_F (Jacobi: about 3 roundings in
+ * each of some 9 rotations, norms add). */
 static void test_eigen(void)
 {
     static const struct {
         const char *what;
-        double      d[3];
-    } cases[] = {{"three apart", {3, 2, 1}},      {"two equal above", {2, 2, 1}},       {"two equal below", {2, 1, 1}},  {"all equal", {1, 1, 1}},
-                 {"rank one", {1, 0, 0}},         {"rank two", {1, 1, 0}},              {"a gap of 1e-9", {1 + 1e-9, 1, 0.5}}, {"a gap of 1e-15", {1 + 1e-15, 1, 1 - 1e-15}},
-                 {"signs", {1, -1, 0}},           {"near 1e-200", {3e-200, 2e-200, 1e-200}}, {"near 1e200", {3e200, 3e200, 1e200}}, {"13 orders", {1, 1e-6, 1e-13}}};
+        double d[3];
+    } cases[] = {{"three apart", {3, 2, 1}},
+                 {"two equal above", {2, 2, 1}},
+                 {"two equal below", {2, 1, 1}},
+                 {"all equal", {1, 1, 1}},
+                 {"rank one", {1, 0, 0}},
+                 {"rank two", {1, 1, 0}},
+                 {"a gap of 1e-9", {1 + 1e-9, 1, 0.5}},
+                 {"a gap of 1e-15", {1 + 1e-15, 1, 1 - 1e-15}},
+                 {"signs", {1, -1, 0}},
+                 {"near 1e-200", {3e-200, 2e-200, 1e-200}},
+                 {"near 1e200", {3e200, 3e200, 1e200}},
+                 {"13 orders", {1, 1e-6, 1e-13}}};
     double a[6];
     for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
         double here = 0;
@@ -91,7 +105,7 @@ static void test_eigen(void)
     test_exact("NaN or infinity in, NaN out", bad);
 }
 
-/* ---- clouds ------------------------------------------------------------------------------------------ */
+/* ---- clouds ------------------------------------------------------------------------------------- */
 
 static void test_clouds(void)
 {
@@ -103,19 +117,23 @@ static void test_clouds(void)
     TEST_TRY(pl_clouds_create(&valid, 7, PL_SPLIT_VALID, 5, 10, POLAR_DTYPE_F64));
     TEST_TRY(pl_clouds_create(&other, 8, PL_SPLIT_TEST, 5, 10, POLAR_DTYPE_F64));
     const double *x = few.x;
-    test_exact("a cloud does not depend on their number", memcmp(few.x, many.x, 5 * pl_clouds_bytes(&few)) != 0);
+    test_exact("a cloud does not depend on their number",
+               memcmp(few.x, many.x, 5 * pl_clouds_bytes(&few)) != 0);
     int64_t bad = 0, same = 0;
     for (int64_t c = 0; c < 5; c++) {
         bad += memcmp(pl_clouds_view(&few, c), pl_clouds_view(&wide, c), pl_clouds_bytes(&few)) != 0;
         for (int64_t i = 0; i < 30; i++) {
             bad += (double)((const float *)pl_clouds_view(&single, c))[i] != (double)(float)x[30 * c + i];
-            same += x[30 * c + i] == ((const double *)valid.x)[30 * c + i] || x[30 * c + i] == ((const double *)other.x)[30 * c + i];
+            same += x[30 * c + i] == ((const double *)valid.x)[30 * c + i] ||
+                    x[30 * c + i] == ((const double *)other.x)[30 * c + i];
         }
     }
     test_exact("more points: the first stay; f32: rounded f64", bad);
     test_exact("splits and seeds differ", same);
-    /* the coordinates of test cloud 0 of seed 7, which decide every stored result; libm may move the last bit or two */
-    static const double first[4] = {0x1.65c9b4ed5c2d2p-1, 0x1.b340ce03d4567p-5, -0x1.a1cd4f89a4fb8p+0, 0x1.9c4c35ab37553p-5};
+    /* the coordinates of test cloud 0 of seed 7, which decide every stored result; libm may move the last bit
+     * or two */
+    static const double first[4] = {0x1.65c9b4ed5c2d2p-1, 0x1.b340ce03d4567p-5, -0x1.a1cd4f89a4fb8p+0,
+                                    0x1.9c4c35ab37553p-5};
     double drift = 0;
     for (int i = 0; i < 4; i++) drift = fmax(drift, fabs(x[i] / first[i] - 1));
     test_bound("the draws are those they were", drift, 8 * DBL_EPSILON, "log, sin, cos of another libm");
@@ -123,7 +141,8 @@ static void test_clouds(void)
     for (size_t i = 0; i < 6; i++) pl_clouds_destroy(all[i]);
 }
 
-/* Mean 0 and variance 1 of 3 x 64 x 2000 coordinates: standard errors sqrt(1/n) and sqrt(2/n); 5 of them. Targets: the largest eigenvalue of the rounded cloud. */
+/* Mean 0 and variance 1 of 3 x 64 x 2000 coordinates: standard errors sqrt(1/n) and sqrt(2/n); 5 of them.
+ * Targets: the largest eigenvalue of the rounded cloud. */
 static void test_distribution(void)
 {
     pl_clouds c;
@@ -139,7 +158,8 @@ static void test_distribution(void)
     for (int64_t i = 0; i < c.count; i++) {
         pl_cloud_moment(a, &c, i);
         pl_sym3_eigenvalues(lambda, a);
-        bad += c.target[i] != lambda[0] || c.target[i] < (a[0] + a[3] + a[5]) / 3 || c.target[i] > a[0] + a[3] + a[5];
+        bad += c.target[i] != lambda[0] || c.target[i] < (a[0] + a[3] + a[5]) / 3 ||
+               c.target[i] > a[0] + a[3] + a[5];
     }
     test_exact("targets between tr/3 and tr, of the moment", bad);
     pl_clouds_destroy(&c);
@@ -148,7 +168,8 @@ static void test_distribution(void)
 static void test_order(void)
 {
     enum { N = 6, TRIES = 6000 };
-    static const int64_t known[3][8] = {{6, 2, 4, 1, 5, 7, 0, 3}, {5, 0, 4, 3, 2, 7, 1, 6}, {2, 1, 7, 6, 0, 3, 4, 5}};
+    static const int64_t known[3][8] = {
+        {6, 2, 4, 1, 5, 7, 0, 3}, {5, 0, 4, 3, 2, 7, 1, 6}, {2, 1, 7, 6, 0, 3, 4, 5}};
     int64_t order[300], seen[300], bad = 0, place[N] = {0};
     for (int64_t e = 0; e < 3; e++) {
         TEST_TRY(pl_epoch_order(order, 8, 7, e));
@@ -168,13 +189,15 @@ static void test_order(void)
         TEST_TRY(pl_epoch_order(order, N, 9, e));
         for (int i = 0; i < N; i++) place[i] += order[i] == 0;
     }
-    for (int i = 0; i < N; i++) chi += (double)((place[i] - TRIES / N) * (place[i] - TRIES / N)) / (TRIES / N);
+    for (int i = 0; i < N; i++)
+        chi += (double)((place[i] - TRIES / N) * (place[i] - TRIES / N)) / (TRIES / N);
     test_bound("where cloud 0 comes: chi squared", chi, 25.7, "5 degrees of freedom, 1e-4");
 }
 
-/* ---- predictors without learning ----------------------------------------------------------------------- */
+/* ---- predictors without learning ---------------------------------------------------------------- */
 
-/* Averages of 20 samples of 12,000 clouds: trace 0.009427, sd 0.000102 of one sample; with anisotropy 0.001153, sd 0.000014. NUMERICS has 0.0093 and 0.0012. */
+/* Averages of 20 samples of 12,000 clouds: trace 0.009427, sd 0.000102 of one sample; with anisotropy
+ * 0.001153, sd 0.000014. NUMERICS has 0.0093 and 0.0012. */
 static void test_baseline(void)
 {
     pl_clouds train, test;
@@ -182,12 +205,15 @@ static void test_baseline(void)
     TEST_TRY(pl_clouds_create(&train, 41, PL_SPLIT_TRAIN, 12000, 64, POLAR_DTYPE_F32));
     TEST_TRY(pl_clouds_create(&test, 41, PL_SPLIT_TEST, 12000, 64, POLAR_DTYPE_F32));
     TEST_TRY(pl_cloud_baseline_measure(&b, &train, &test));
-    test_bound("trace only, N = 64: MSE 0.00943", fabs(b.trace_mse - 0.009427), 5 * 0.000102, "5 standard deviations");
-    test_bound("trace and anisotropy: MSE 0.00115", fabs(b.trace_anisotropy_mse - 0.001153), 5 * 0.0000143, "5 standard deviations");
+    test_bound("trace only, N = 64: MSE 0.00943", fabs(b.trace_mse - 0.009427), 5 * 0.000102,
+               "5 standard deviations");
+    test_bound("trace and anisotropy: MSE 0.00115", fabs(b.trace_anisotropy_mse - 0.001153), 5 * 0.0000143,
+               "5 standard deviations");
     pl_clouds_destroy(&train);
     pl_clouds_destroy(&test);
 
-    /* one point: A = x x^T, its largest eigenvalue is the trace and the two features are one; a handful of clouds suffices for an exact fit */
+    /* one point: A = x x^T, its largest eigenvalue is the trace and the two features are one; a handful of
+     * clouds suffices for an exact fit */
     TEST_TRY(pl_clouds_create(&train, 4, PL_SPLIT_TRAIN, 6, 1, POLAR_DTYPE_F64));
     TEST_TRY(pl_clouds_create(&test, 4, PL_SPLIT_TEST, 50, 1, POLAR_DTYPE_F64));
     TEST_TRY(pl_cloud_baseline_measure(&b, &train, &test));
@@ -199,8 +225,10 @@ static void test_baseline(void)
     TEST_TRY(pl_clouds_create(&train, 4, PL_SPLIT_TRAIN, 1, 1, POLAR_DTYPE_F64));
     TEST_TRY(pl_cloud_baseline_measure(&one, &train, &test));
     double mean = 0;
-    for (int64_t i = 0; i < test.count; i++) mean += (test.target[i] - train.target[0]) * (test.target[i] - train.target[0]) / (double)test.count;
-    test_bound("one cloud: a constant", fabs(one.trace_mse - mean) + fabs(one.trace_anisotropy_mse - mean), 100 * DBL_EPSILON * mean, "50 terms, two orders of summation");
+    for (int64_t i = 0; i < test.count; i++)
+        mean += (test.target[i] - train.target[0]) * (test.target[i] - train.target[0]) / (double)test.count;
+    test_bound("one cloud: a constant", fabs(one.trace_mse - mean) + fabs(one.trace_anisotropy_mse - mean),
+               100 * DBL_EPSILON * mean, "50 terms, two orders of summation");
     pl_clouds_destroy(&train);
     pl_clouds_destroy(&test);
 }
@@ -209,9 +237,13 @@ static void test_misuse(void)
 {
     pl_clouds c;
     int64_t before = pl_alloc_live(), one[1];
-    test_true("no clouds", pl_clouds_create(&c, 1, PL_SPLIT_TRAIN, 0, 4, POLAR_DTYPE_F32) == POLAR_E_ARG, "%s", polar_error_message());
-    test_true("clouds in bf16", pl_clouds_create(&c, 1, PL_SPLIT_TRAIN, 1, 4, POLAR_DTYPE_BF16) == POLAR_E_DTYPE, "%s", polar_error_message());
-    test_true("the order of nothing", pl_epoch_order(one, 0, 1, 0) == POLAR_E_ARG, "%s", polar_error_message());
+    test_true("no clouds", pl_clouds_create(&c, 1, PL_SPLIT_TRAIN, 0, 4, POLAR_DTYPE_F32) == POLAR_E_ARG,
+              "%s", polar_error_message());
+    test_true("clouds in bf16",
+              pl_clouds_create(&c, 1, PL_SPLIT_TRAIN, 1, 4, POLAR_DTYPE_BF16) == POLAR_E_DTYPE, "%s",
+              polar_error_message());
+    test_true("the order of nothing", pl_epoch_order(one, 0, 1, 0) == POLAR_E_ARG, "%s",
+              polar_error_message());
     int64_t n = 0, bad = 0;
     for (polar_status st = POLAR_E_NOMEM; st != POLAR_OK && n < 10;) {
         pl_alloc_fail_at(++n);

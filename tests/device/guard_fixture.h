@@ -6,16 +6,16 @@
 #include "base/alloc.h"
 #include "test.h"
 
-enum { N = 8 };    /* matrices of N x N floats: 256 bytes */
+enum { N = 8 }; /* matrices of N x N floats: 256 bytes */
 
 typedef struct {
     const char *name;
-    pl_device  *dev;
-    pl_queue   *q;
-    pl_mat      X, Y, W;
-    pl_live    *live;     /* a row */
-    double      lr;       /* the host's, for those who capture it */
-    int         variant;
+    pl_device *dev;
+    pl_queue *q;
+    pl_mat X, Y, W;
+    pl_live *live; /* a row */
+    double lr;     /* the host's, for those who capture it */
+    int variant;
 } bench;
 
 static inline polar_status bench_fill(bench *t)
@@ -40,7 +40,7 @@ static inline polar_status bench_open(bench *t, const char *name)
 
 static inline void bench_close(bench *t)
 {
-    polar_queue_destroy(t->q);    /* its last work may use what follows */
+    polar_queue_destroy(t->q); /* its last work may use what follows */
     if (t->dev) {
         pl_mat_free(&t->X, t->dev);
         pl_mat_free(&t->Y, t->dev);
@@ -54,7 +54,8 @@ static inline void bench_close(bench *t)
 static inline void test_caught(const char *what, bench *t, const char *expect)
 {
     polar_status st = polar_queue_sync(t->q);
-    test_true(what, st != POLAR_OK && strstr(polar_error_message(), expect), "%s", st == POLAR_OK ? "passed unseen" : polar_error_message());
+    test_true(what, st != POLAR_OK && strstr(polar_error_message(), expect), "%s",
+              st == POLAR_OK ? "passed unseen" : polar_error_message());
     TEST_TRY(polar_queue_sync(t->q));
 }
 

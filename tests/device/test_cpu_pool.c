@@ -1,5 +1,6 @@
-/* test_cpu_pool.c -- threads of a device: when they start and end, fork, several devices and host threads at once, a
- * memory limit, signals, the floating-point mode. A child that hangs is ended by its alarm, which fails the test.
+/* test_cpu_pool.c -- threads of a device: when they start and end, fork, several devices and host threads at
+ * once, a memory limit, signals, the floating-point mode. A child that hangs is ended by its alarm, which
+ * fails the test.
  */
 #include <dirent.h>
 #include <pthread.h>
@@ -13,10 +14,10 @@
 #include "polar/polar.h"
 #include "test.h"
 
-#define SIDE    96      /* of the matrices of a piece of work */
-#define COUNT   12      /* matrices: enough for every thread here */
+#define SIDE    96 /* of the matrices of a piece of work */
+#define COUNT   12 /* matrices: enough for every thread here */
 #define NUMBERS (COUNT * SIDE * SIDE)
-#define HANG    120     /* seconds after which a child counts as hung, on however slow a machine */
+#define HANG    120 /* seconds after which a child counts as hung, on however slow a machine */
 
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
 #define SANITIZED 1
@@ -24,7 +25,7 @@
 #define SANITIZED 0
 #endif
 
-static float expected[NUMBERS];    /* of `work`, on one thread */
+static float expected[NUMBERS]; /* of `work`, on one thread */
 
 /* Threads of this process. */
 static int tasks(void)
@@ -47,7 +48,8 @@ static int tasks_soon(int wanted)
     return n;
 }
 
-/* Polar maps of matrices that depend on nothing; how many numbers are not the expected ones, -1 if it could not be done. */
+/* Polar maps of matrices that depend on nothing; how many numbers are not the expected ones, -1 if it could
+ * not be done. */
 static int64_t work(polar_queue *q, float *x)
 {
     polar_map_opts o = POLAR_MAP_OPTS_INIT;
@@ -97,7 +99,7 @@ static int in_child(int (*fn)(void *arg), void *arg)
     return pid > 0 && waitpid(pid, &status, 0) == pid && WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
-/* ---- start and end -------------------------------------------------------------------------------------------------- */
+/* ---- start and end ------------------------------------------------------------------------------ */
 
 static void test_lives(void)
 {
@@ -106,7 +108,8 @@ static void test_lives(void)
     test_exact("one thread: the work is right", work_on(one));
     test_true("one thread starts none", tasks() == before, "%d more", tasks() - before);
     test_exact("four threads: the same bits", work_on(four));
-    test_true("four threads: three were started by the first work", tasks() == before + 3, "%d more", tasks() - before);
+    test_true("four threads: three were started by the first work", tasks() == before + 3, "%d more",
+              tasks() - before);
     test_exact("and no more by the second", work_on(four) + (tasks() - before - 3));
     polar_device_close(one);
     polar_device_close(four);
@@ -124,34 +127,46 @@ static void test_lives(void)
 static void test_names(void)
 {
     polar_device *dev = opened("cpu:threads=3,spin=70"), *none;
-    test_true("the name tells threads and spin", strstr(polar_device_name(dev), ",threads=3,spin=70") != NULL, "%s", polar_device_name(dev));
-    test_true("and so do the calls", polar_device_get_threads(dev) == 3 && polar_device_get_spin(dev) == 70, "%d, %d",
-              polar_device_get_threads(dev), polar_device_get_spin(dev));
+    test_true("the name tells threads and spin", strstr(polar_device_name(dev), ",threads=3,spin=70") != NULL,
+              "%s", polar_device_name(dev));
+    test_true("and so do the calls", polar_device_get_threads(dev) == 3 && polar_device_get_spin(dev) == 70,
+              "%d, %d", polar_device_get_threads(dev), polar_device_get_spin(dev));
     int64_t wrong = work_on(dev);
     wrong += polar_device_set_threads(dev, 2, -1) != POLAR_OK;
     wrong += work_on(dev);
     test_exact("threads can be set between works", wrong);
-    test_true("the name follows", strstr(polar_device_name(dev), ",threads=2") && !strstr(polar_device_name(dev), "spin"), "%s", polar_device_name(dev));
-    test_true("-1 threads are refused", polar_device_set_threads(dev, -1, 0) == POLAR_E_ARG, "%s", polar_error_message());
-    test_true("a spin of an hour is refused", polar_device_set_threads(dev, 1, 2000000000) == POLAR_E_ARG, "%s", polar_error_message());
-    test_true("no device is refused", polar_device_set_threads(NULL, 1, 1) == POLAR_E_ARG, "%s", polar_error_message());
-    polar_device_close(dev);
-    test_true("spin=-1 is refused", polar_device_open(&none, "cpu:spin=-1") == POLAR_E_ARG, "%s", polar_error_message());
-    dev = opened("ref");
-    test_true("ref has no threads to set", polar_device_set_threads(dev, 2, 0) == POLAR_E_UNSUPPORTED && polar_device_get_threads(dev) == 1, "%s",
+    test_true("the name follows",
+              strstr(polar_device_name(dev), ",threads=2") && !strstr(polar_device_name(dev), "spin"), "%s",
+              polar_device_name(dev));
+    test_true("-1 threads are refused", polar_device_set_threads(dev, -1, 0) == POLAR_E_ARG, "%s",
+              polar_error_message());
+    test_true("a spin of an hour is refused", polar_device_set_threads(dev, 1, 2000000000) == POLAR_E_ARG,
+              "%s", polar_error_message());
+    test_true("no device is refused", polar_device_set_threads(NULL, 1, 1) == POLAR_E_ARG, "%s",
               polar_error_message());
     polar_device_close(dev);
+    test_true("spin=-1 is refused", polar_device_open(&none, "cpu:spin=-1") == POLAR_E_ARG, "%s",
+              polar_error_message());
+    dev = opened("ref");
+    test_true("ref has no threads to set",
+              polar_device_set_threads(dev, 2, 0) == POLAR_E_UNSUPPORTED &&
+                  polar_device_get_threads(dev) == 1,
+              "%s", polar_error_message());
+    polar_device_close(dev);
     dev = opened("guard:on=cpu,threads=3");
-    test_true("guard passes them on", polar_device_set_threads(dev, 2, 10) == POLAR_OK && polar_device_get_threads(dev) == 2 &&
-                  strstr(polar_device_name(dev), ",threads=2,spin=10"), "%s", polar_device_name(dev));
+    test_true("guard passes them on",
+              polar_device_set_threads(dev, 2, 10) == POLAR_OK && polar_device_get_threads(dev) == 2 &&
+                  strstr(polar_device_name(dev), ",threads=2,spin=10"),
+              "%s", polar_device_name(dev));
     polar_device_close(dev);
 }
 
-/* ---- fork ----------------------------------------------------------------------------------------------------------- */
+/* ---- fork --------------------------------------------------------------------------------------- */
 
 static int child_uses(void *dev)
 {
-    return work_on(dev) != 0 || (!SANITIZED && tasks() != 4);    /* with threads of its own; a sanitizer may have some too */
+    /* with threads of its own; a sanitizer may have some too */
+    return work_on(dev) != 0 || (!SANITIZED && tasks() != 4);
 }
 
 static int child_opens(void *dev)
@@ -173,8 +188,8 @@ static int child_forks(void *dev)
 
 typedef struct {
     polar_device *dev;
-    _Atomic int   stop;
-    int64_t       wrong;
+    _Atomic int stop;
+    int64_t wrong;
 } busy;
 
 static void *keep_busy(void *arg)
@@ -211,11 +226,11 @@ __attribute__((unused)) static void test_fork(void)
     polar_device_close(dev);
 }
 
-/* ---- host threads --------------------------------------------------------------------------------------------------- */
+/* ---- host threads ------------------------------------------------------------------------------- */
 
 typedef struct {
     polar_device *dev;
-    int64_t       wrong;
+    int64_t wrong;
 } host;
 
 static void *works(void *arg)
@@ -244,14 +259,14 @@ static void test_hosts(void)
     polar_device_close(five);
 }
 
-/* ---- regions -------------------------------------------------------------------------------------------------------- */
+/* ---- regions ------------------------------------------------------------------------------------ */
 
 typedef struct {
-    pl_pool    *pool;
+    pl_pool *pool;
     _Atomic int done[64];
-    _Atomic int outside;    /* a number of a thread that cannot be */
-    int         threads;
-    float       flushed[64];
+    _Atomic int outside; /* a number of a thread that cannot be */
+    int threads;
+    float flushed[64];
 } region;
 
 static void count_item(void *arg, int me, int64_t item)
@@ -271,7 +286,7 @@ static int64_t many_regions(int threads, int spin, int regions)
         memset(&r.done, 0, sizeof r.done);
         pl_pool_items(r.pool, 1 + k % (threads + 2), n, k % 3, count_item, &r);
         for (int i = 0; i < 64; i++) bad += atomic_load(&r.done[i]) != (i < n);
-        if (spin < 50 && k % 100 == 0) usleep(100);    /* let them fall asleep */
+        if (spin < 50 && k % 100 == 0) usleep(100); /* let them fall asleep */
     }
     pl_pool_destroy(r.pool);
     return bad + atomic_load(&r.outside);
@@ -298,7 +313,7 @@ static void test_regions(void)
     pl_pool_destroy(r.pool);
 }
 
-/* ---- what a worker inherits ----------------------------------------------------------------------------------------- */
+/* ---- what a worker inherits --------------------------------------------------------------------- */
 
 #ifdef __x86_64__
 static void halve_item(void *arg, int me, int64_t item)
@@ -306,7 +321,7 @@ static void halve_item(void *arg, int me, int64_t item)
     region *r = arg;
     volatile float tiny = 0x1p-126f;
     (void)me;
-    for (int k = 0; k < 20; k++) sched_yield();    /* so that others come */
+    for (int k = 0; k < 20; k++) sched_yield(); /* so that others come */
     r->flushed[item] = tiny * 0.5f;
 }
 
@@ -318,7 +333,7 @@ static void test_mode(void)
     if (pl_pool_create(&r.pool, 4, 300) != POLAR_OK) exit(1);
     pl_pool_items(r.pool, 4, 64, 1, halve_item, &r);
     for (int i = 0; i < 64; i++) kept += r.flushed[i] == 0;
-    __builtin_ia32_ldmxcsr(before | 0x8000);    /* flush to zero */
+    __builtin_ia32_ldmxcsr(before | 0x8000); /* flush to zero */
     pl_pool_items(r.pool, 4, 64, 1, halve_item, &r);
     __builtin_ia32_ldmxcsr(before);
     for (int i = 0; i < 64; i++) flushed += r.flushed[i] != 0;
@@ -327,7 +342,9 @@ static void test_mode(void)
     pl_pool_destroy(r.pool);
 }
 #else
-static void test_mode(void) {}
+static void test_mode(void)
+{
+}
 #endif
 
 static void test_signals(void)
@@ -337,7 +354,8 @@ static void test_signals(void)
     sigemptyset(&usr);
     sigaddset(&usr, SIGUSR1);
     work_on(dev);
-    pthread_sigmask(SIG_BLOCK, &usr, NULL);    /* after they were started: a worker that took it would end the process */
+    /* after they were started: a worker that took it would end the process */
+    pthread_sigmask(SIG_BLOCK, &usr, NULL);
     kill(getpid(), SIGUSR1);
     usleep(1000);
     sigpending(&waiting);
@@ -348,7 +366,7 @@ static void test_signals(void)
     polar_device_close(dev);
 }
 
-/* ---- little memory -------------------------------------------------------------------------------------------------- */
+/* ---- little memory ------------------------------------------------------------------------------ */
 
 /* This program again, with no more than `megabytes` of address space. */
 static int limited(void *arg)
@@ -372,7 +390,9 @@ static int run_limited(void)
     memcpy(x, two, sizeof x);
     o.kind = POLAR_MAP_EXACT;
     if (work_by_name("cpu:threads=1") < 0 || work_by_name("cpu:threads=64") < 0) return 1;
-    if (polar_device_open(&dev, "cpu") || polar_queue_create(&q, dev, NULL) || polar_map_apply(q, &t, &t, 1, &o) || polar_queue_sync(q)) return 2;
+    if (polar_device_open(&dev, "cpu") || polar_queue_create(&q, dev, NULL) ||
+        polar_map_apply(q, &t, &t, 1, &o) || polar_queue_sync(q))
+        return 2;
     polar_queue_destroy(q);
     polar_device_close(dev);
     return x[0] == 1 && x[3] == 1 ? 0 : 3;
@@ -381,8 +401,10 @@ static int run_limited(void)
 static void test_memory(void)
 {
     int megabytes[] = {146, 400};
-    if (SANITIZED) return;    /* a sanitizer takes terabytes of address space */
-    for (int i = 0; i < 2; i++) test_exact(i ? "400 MB of address space" : "146 MB of address space", in_child(limited, &megabytes[i]));
+    if (SANITIZED) return; /* a sanitizer takes terabytes of address space */
+    for (int i = 0; i < 2; i++)
+        test_exact(i ? "400 MB of address space" : "146 MB of address space",
+                   in_child(limited, &megabytes[i]));
 }
 
 static void *nothing(void *arg)
@@ -395,7 +417,8 @@ int main(int argc, char **argv)
     if (argc > 1 && !strcmp(argv[1], "limited")) return run_limited();
     test_begin(argc, argv);
     pthread_t first;
-    if (pthread_create(&first, NULL, nothing, NULL) || pthread_join(first, NULL)) return 1;    /* a sanitizer starts its own with it */
+    /* a sanitizer starts its own with it */
+    if (pthread_create(&first, NULL, nothing, NULL) || pthread_join(first, NULL)) return 1;
     polar_device *one = opened("cpu:threads=1");
     polar_queue *q;
     float *x = malloc(sizeof expected);

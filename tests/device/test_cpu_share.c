@@ -1,4 +1,5 @@
-/* test_cpu_share.c -- items of a parallel region in stretches (work_share.h): every item once, whoever is late, however many threads there are. */
+/* test_cpu_share.c -- items of a parallel region in stretches (work_share.h): every item once, whoever is
+ * late, however many threads there are. */
 #include "base/work_share.h"
 
 #include <sched.h>
@@ -8,11 +9,11 @@
 #include "test.h"
 
 typedef struct {
-    pl_share        s;
-    int64_t         items;
-    int             late;
-    _Atomic int    *done;
-    _Atomic int64_t own;    /* that it did itself */
+    pl_share s;
+    int64_t items;
+    int late;
+    _Atomic int *done;
+    _Atomic int64_t own; /* that it did itself */
 } region;
 
 static void share(void *arg, int me)
@@ -28,7 +29,8 @@ static void share(void *arg, int me)
     }
 }
 
-/* Thread `late` sleeps through its items; how many items were not done exactly once, and how many it did itself. */
+/* Thread `late` sleeps through its items; how many items were not done exactly once, and how many it did
+ * itself. */
 static int64_t run(int64_t items, int64_t each, int threads, int team, int late, int64_t *by_late)
 {
     region r = {.items = items, .late = late, .done = calloc((size_t)items + 1, sizeof *r.done)};
@@ -55,14 +57,18 @@ int main(int argc, char **argv)
     test_exact("share: every item once, 1 to 9 threads", bad);
     test_exact("share: a team smaller than was counted on", run(1000, 1, 8, 3, -1, &own));
     test_exact("share: a team of one", run(1000, 7, 4, 1, -1, &own));
-    test_exact("share: more threads than stretches", run(5000, 1, PL_SHARE_OWNERS + 5, PL_SHARE_OWNERS + 5, -1, &own));
-    late_bad = run(20000, 1, 3, 3, 0, &own), fewer = own;    /* thread 0, which is sure to come */
+    test_exact("share: more threads than stretches",
+               run(5000, 1, PL_SHARE_OWNERS + 5, PL_SHARE_OWNERS + 5, -1, &own));
+    late_bad = run(20000, 1, 3, 3, 0, &own), fewer = own; /* thread 0, which is sure to come */
     test_exact("share: a late thread, every item once", late_bad);
-    test_true("share: the others do what a late thread has left", fewer < 20000 / 3, "%lld of %d were its own", (long long)fewer, 20000 / 3);
+    test_true("share: the others do what a late thread has left", fewer < 20000 / 3,
+              "%lld of %d were its own", (long long)fewer, 20000 / 3);
     pl_share huge;
     pl_share_begin(&huge, ((int64_t)1 << 40) + 5, 1, 4);
     pl_share_place place = {0, 0};
-    int64_t first = pl_share_next(&huge, &place, 0), second = pl_share_next(&huge, &place, 0), pieces = (huge.items + huge.each - 1) / huge.each;
-    test_true("share: more items than a stretch can count", first == 0 && second == 1 && pieces < ((int64_t)1 << 32), "%lld pieces", (long long)pieces);
+    int64_t first = pl_share_next(&huge, &place, 0), second = pl_share_next(&huge, &place, 0),
+            pieces = (huge.items + huge.each - 1) / huge.each;
+    test_true("share: more items than a stretch can count",
+              first == 0 && second == 1 && pieces < ((int64_t)1 << 32), "%lld pieces", (long long)pieces);
     return test_end();
 }

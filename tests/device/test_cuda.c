@@ -1,6 +1,8 @@
-/* test_cuda.c -- what only a GPU can show: the bits of `cpu` in the element tier, somebody else's stream and capture, and how failures are told.
+/* test_cuda.c -- what only a GPU can show: the bits of `cpu` in the element tier, somebody else's stream and
+ * capture, and how failures are told.
  *
- * The general tests (test_ops, test_map, test_map_edge, test_graph) run on cuda:0 too; see tools/test_cuda.sh.
+ * The general tests (test_ops, test_map, test_map_edge, test_graph) run on cuda:0 too; see
+ * tools/test_cuda.sh.
  */
 #include <cuda_runtime.h>
 #include <sys/wait.h>
@@ -32,12 +34,15 @@ static void element_tier(const char *device)
             elements[c.op] += r.elements;
             bad[c.op] += r.bits_differ;
             cases++;
-            if (r.bits_differ) printf("%s, fill %d: %lld of %lld differ\n", pl_op_case_name(name, sizeof name, &c), f, (long long)r.bits_differ, (long long)r.elements);
+            if (r.bits_differ)
+                printf("%s, fill %d: %lld of %lld differ\n", pl_op_case_name(name, sizeof name, &c), f,
+                       (long long)r.bits_differ, (long long)r.elements);
         }
     for (int op = 0; op < PL_OP_COUNT; op++)
         if (elements[op]) {
             char line[96];
-            snprintf(line, sizeof line, "%s: bits of cpu, %lld elements", pl_op_describe((pl_op_id)op)->name, (long long)elements[op]);
+            snprintf(line, sizeof line, "%s: bits of cpu, %lld elements", pl_op_describe((pl_op_id)op)->name,
+                     (long long)elements[op]);
             test_exact(line, bad[op]);
         }
     test_true("element-tier cases", cases > 100, "%lld", (long long)cases);
@@ -72,9 +77,9 @@ static void foreign_capture(const char *device, int64_t rows, int64_t cols)
     pl_args_polar_map whole = {.Y = out, .X = in};
     int free_of_scratch = pl_queue_serves(q, PL_OP_polar_map, &whole);
     polar_status first = polar_queue_sync(q);
-    test_true("a first run inside a foreign capture", first == (free_of_scratch ? POLAR_OK : POLAR_E_STATE), "%s",
-              first ? polar_error_message() : "needs no scratch");
-    TEST_TRY(polar_map_apply(q, &tout, &tin, 1, &o));    /* takes its scratch */
+    test_true("a first run inside a foreign capture", first == (free_of_scratch ? POLAR_OK : POLAR_E_STATE),
+              "%s", first ? polar_error_message() : "needs no scratch");
+    TEST_TRY(polar_map_apply(q, &tout, &tin, 1, &o)); /* takes its scratch */
     TEST_TRY(pl_mat_download_f64(q, &out, y));
     cudaError_t e = cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal);
     TEST_TRY(polar_map_apply(q, &tout, &tin, 1, &o));
@@ -106,12 +111,13 @@ static void failures(const char *device)
     TEST_TRY(polar_device_open(&dev, device));
     st = polar_device_alloc(dev, &p, (size_t)1 << 44);
     test_true("16 TiB", st == POLAR_E_NOMEM && !p, "%s", polar_error_message());
-    TEST_TRY(polar_device_alloc(dev, &p, 1 << 20));    /* and the device goes on */
+    TEST_TRY(polar_device_alloc(dev, &p, 1 << 20)); /* and the device goes on */
     polar_device_free(dev, p);
     polar_device_close(dev);
 }
 
-/* In a child, which has no CUDA of its parent's: an op on an address that is no device memory, which loses the device for the process. */
+/* In a child, which has no CUDA of its parent's: an op on an address that is no device memory, which loses
+ * the device for the process. */
 static void device_lost(const char *device)
 {
     int fd[2], status = 0;
@@ -123,7 +129,9 @@ static void device_lost(const char *device)
         pl_device *dev;
         pl_queue *q;
         pl_mat y;
-        if (polar_device_open(&dev, device) || polar_queue_create(&q, dev, NULL) || pl_mat_alloc(&y, dev, POLAR_DTYPE_F32, 1, 64, 64)) _exit(9);
+        if (polar_device_open(&dev, device) || polar_queue_create(&q, dev, NULL) ||
+            pl_mat_alloc(&y, dev, POLAR_DTYPE_F32, 1, 64, 64))
+            _exit(9);
         PL_CALL(copy, q, .Y = y, .X = pl_mat_dense((void *)4096, POLAR_DTYPE_F32, 1, 64, 64));
         polar_status st = polar_queue_sync(q);
         ssize_t n = write(fd[1], polar_error_message(), strlen(polar_error_message()));
@@ -133,16 +141,17 @@ static void device_lost(const char *device)
     ssize_t n = read(fd[0], said, sizeof said - 1);
     close(fd[0]);
     waitpid(child, &status, 0);
-    test_true("a lost device is told", n > 0 && WIFEXITED(status) && WEXITSTATUS(status) == POLAR_E_DEVICE, "%s", said);
+    test_true("a lost device is told", n > 0 && WIFEXITED(status) && WEXITSTATUS(status) == POLAR_E_DEVICE,
+              "%s", said);
 }
 
 int main(int argc, char **argv)
 {
     const char *device = test_begin(argc, argv);
-    device_lost(device);    /* first: before this process has a CUDA of its own */
+    device_lost(device); /* first: before this process has a CUDA of its own */
     element_tier(device);
     foreign_capture(device, 300, 320);
-    foreign_capture(device, 48, 80);    /* one launch without scratch, where the device has it */
+    foreign_capture(device, 48, 80); /* one launch without scratch, where the device has it */
     failures(device);
     return test_end();
 }

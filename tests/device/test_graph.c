@@ -8,19 +8,22 @@
 
 enum { ROWS = 6, COLS = 10, RUNS = 4 };
 
-/* One optimiser step: D = Adam's direction, normalised, turned by its own Gram matrix; W steps along it. Everything else is scratch. */
+/* One optimiser step: D = Adam's direction, normalised, turned by its own Gram matrix; W steps along it.
+ * Everything else is scratch. */
 typedef struct {
     pl_mat W, M, V, G, N;
-    pl_live *live;    /* a row */
+    pl_live *live; /* a row */
 } state;
 
 static void step(pl_queue *q, void *arg)
 {
     state *s = arg;
     pl_scratch_mark mark = pl_scratch_begin(q);
-    pl_mat D = pl_scratch_mat(q, POLAR_DTYPE_F32, 1, ROWS, COLS), X = pl_scratch_mat(q, POLAR_DTYPE_BF16, 1, ROWS, COLS);
-    PL_CALL(direction, q, .D = D, .M = s->M, .V = s->V, .G = s->G, .live = pl_live_view(s->live, 0, PL_LIVE_COLS),
-            .momentum = POLAR_MOMENTUM_EMA, .precondition = POLAR_PRECONDITION_ADAM);
+    pl_mat D = pl_scratch_mat(q, POLAR_DTYPE_F32, 1, ROWS, COLS),
+           X = pl_scratch_mat(q, POLAR_DTYPE_BF16, 1, ROWS, COLS);
+    PL_CALL(direction, q, .D = D, .M = s->M, .V = s->V, .G = s->G,
+            .live = pl_live_view(s->live, 0, PL_LIVE_COLS), .momentum = POLAR_MOMENTUM_EMA,
+            .precondition = POLAR_PRECONDITION_ADAM);
     PL_CALL(frob, q, .N = s->N, .X = D, .weight = 1);
     PL_CALL(normalise, q, .Y = X, .X = D, .N = s->N);
     pl_scratch_mark inner = pl_scratch_begin(q);
@@ -79,7 +82,7 @@ static int64_t differ(pl_queue *q, const pl_mat *a, const pl_mat *b)
     int64_t wrong = 0;
     TEST_TRY(pl_mat_download_f64(q, a, x));
     TEST_TRY(pl_mat_download_f64(q, b, y));
-    for (int64_t i = 0; i < a->rows * a->cols; i++) wrong += !(x[i] == y[i]);    /* a NaN counts as wrong */
+    for (int64_t i = 0; i < a->rows * a->cols; i++) wrong += !(x[i] == y[i]); /* a NaN counts as wrong */
     return wrong;
 }
 
@@ -104,13 +107,14 @@ static void test_replay(pl_device *dev, pl_queue *q)
     TEST_TRY(pl_mat_download_f64(q, &graphed.W, w1));
     int64_t same = 0;
     for (int i = 0; i < ROWS * COLS; i++) same += w0[i] == w1[i];
-    test_true("the steps moved the weights", same < 3, "%lld of %d entries unmoved", (long long)same, ROWS * COLS);
+    test_true("the steps moved the weights", same < 3, "%lld of %d entries unmoved", (long long)same,
+              ROWS * COLS);
     pl_graph_destroy(g);
     state_close(&plain, dev);
     state_close(&graphed, dev);
 }
 
-/* ---- dry runs ------------------------------------------------------------------------------------------------------ */
+/* ---- dry runs ----------------------------------------------------------------------------------- */
 
 typedef struct {
     pl_mat A, B, C, N, T, live, W, M, V, D;
@@ -120,28 +124,44 @@ static void known_work(pl_queue *q, void *arg)
 {
     priced *p = arg;
     pl_scratch_mark mark = pl_scratch_begin(q);
-    pl_scratch_take(q, 100);                                                                  /* 256 */
+    pl_scratch_take(q, 100); /* 256 */
     pl_scratch_mark inner = pl_scratch_begin(q);
-    pl_scratch_take(q, 300);                                                                  /* 512: 768 in use */
+    /* 512: 768 in use */
+    pl_scratch_take(q, 300);
     pl_scratch_end(q, inner);
-    pl_mat E = pl_scratch_mat(q, POLAR_DTYPE_F64, 1, 4, 30);                                  /* 960 bytes, 1024: 1280 in use, the most */
+    /* 960 bytes, 1024: 1280 in use, the most */
+    pl_mat E = pl_scratch_mat(q, POLAR_DTYPE_F64, 1, 4, 30);
     pl_scratch_end(q, mark);
-    /*                                                                                           FLOPs             bytes */
-    PL_CALL(gemm, q, .C = p->C, .A = p->A, .B = p->B, .alpha = 1);                            /* 2*24*5 = 240   4*(24+40+30) = 376   */
-    PL_CALL(gemm, q, .C = p->C, .A = p->A, .B = p->B, .alpha = 1, .D = p->C, .beta = 1);      /* 240            376 + 4*24 = 472     */
-    PL_CALL(frob, q, .N = p->N, .X = p->C, .weight = 1);                                      /* 3*24 = 72      8*4 + 4*24 = 128     */
-    PL_CALL(normalise, q, .Y = p->T, .X = p->C, .N = p->N);                                   /* 2*24 = 48      2*24 + 128 = 176     */
-    PL_CALL(copy, q, .Y = p->C, .X = p->T);                                                   /* 0              4*24 + 2*24 = 144    */
-    PL_CALL(axpby, q, .Y = p->C, .X = p->C, .alpha = 2);                                      /* 24             2*96 = 192           */
-    PL_CALL(axpby, q, .Y = p->C, .X = p->C, .alpha = 2, .Z = p->T, .beta = 1);                /* 3*24 = 72      2*96 + 48 = 240      */
-    PL_CALL(direction, q, .D = p->D, .M = p->M, .V = p->V, .G = p->W, .live = p->live, .momentum = POLAR_MOMENTUM_EMA,
-            .precondition = POLAR_PRECONDITION_ADAM);                                         /* 12*12 = 144    48*(1+2+2+1)+72 = 360 */
-    PL_CALL(direction, q, .D = p->D, .M = p->M, .G = p->W, .live = p->live, .momentum = POLAR_MOMENTUM_NESTEROV);
-                                                                                              /* 4*12 = 48      48*(1+2+1)+72 = 264  */
-    PL_CALL(decay_step, q, .W = p->W, .D = p->D, .live = p->live, .scale = 1);                /* 3*12 = 36      48*(2+1)+72 = 216    */
-    PL_CALL(adamw_step, q, .W = p->W, .M = p->M, .V = p->V, .G = p->D, .live = p->live);      /* 15*12 = 180    48*(2+2+2+1)+72 = 408 */
+    /*                                                                                           FLOPs bytes
+     */
+    /* 2*24*5 = 240   4*(24+40+30) = 376   */
+    PL_CALL(gemm, q, .C = p->C, .A = p->A, .B = p->B, .alpha = 1);
+    /* 240            376 + 4*24 = 472     */
+    PL_CALL(gemm, q, .C = p->C, .A = p->A, .B = p->B, .alpha = 1, .D = p->C, .beta = 1);
+    /* 3*24 = 72      8*4 + 4*24 = 128     */
+    PL_CALL(frob, q, .N = p->N, .X = p->C, .weight = 1);
+    /* 2*24 = 48      2*24 + 128 = 176     */
+    PL_CALL(normalise, q, .Y = p->T, .X = p->C, .N = p->N);
+    /* 0              4*24 + 2*24 = 144    */
+    PL_CALL(copy, q, .Y = p->C, .X = p->T);
+    /* 24             2*96 = 192           */
+    PL_CALL(axpby, q, .Y = p->C, .X = p->C, .alpha = 2);
+    /* 3*24 = 72      2*96 + 48 = 240      */
+    PL_CALL(axpby, q, .Y = p->C, .X = p->C, .alpha = 2, .Z = p->T, .beta = 1);
+    PL_CALL(direction, q, .D = p->D, .M = p->M, .V = p->V, .G = p->W, .live = p->live,
+            .momentum = POLAR_MOMENTUM_EMA,
+            /* 12*12 = 144    48*(1+2+2+1)+72 = 360 */
+            .precondition = POLAR_PRECONDITION_ADAM);
+    PL_CALL(direction, q, .D = p->D, .M = p->M, .G = p->W, .live = p->live,
+            .momentum = POLAR_MOMENTUM_NESTEROV);
+    /* 4*12 = 48      48*(1+2+1)+72 = 264  */
+    /* 3*12 = 36      48*(2+1)+72 = 216    */
+    PL_CALL(decay_step, q, .W = p->W, .D = p->D, .live = p->live, .scale = 1);
+    /* 15*12 = 180    48*(2+2+2+1)+72 = 408 */
+    PL_CALL(adamw_step, q, .W = p->W, .M = p->M, .V = p->V, .G = p->D, .live = p->live);
     E.rows = 0;
-    PL_CALL(axpby, q, .Y = E, .X = E, .alpha = 1);                                            /* nothing to write: not counted */
+    /* nothing to write: not counted */
+    PL_CALL(axpby, q, .Y = E, .X = E, .alpha = 1);
 }
 
 static int cost_is(const polar_cost *c, int64_t ops, double flops, double bytes, size_t scratch)
@@ -155,25 +175,36 @@ static void test_dry(pl_device *dev, pl_queue *q)
     polar_cost plain, graphed;
     pl_graph *g;
     double w[12];
-    const struct { pl_mat *m; polar_dtype dtype; int64_t batch, rows, cols; } want[] = {
-        {&p.A, POLAR_DTYPE_F32, 2, 4, 5}, {&p.B, POLAR_DTYPE_F32, 2, 5, 3}, {&p.C, POLAR_DTYPE_F32, 2, 4, 3}, {&p.N, POLAR_DTYPE_F64, 2, 1, 2}, {&p.T, POLAR_DTYPE_BF16, 2, 4, 3},
-        {&p.live, POLAR_DTYPE_F64, 1, 1, PL_LIVE_COLS}, {&p.W, POLAR_DTYPE_F32, 1, 4, 3}, {&p.M, POLAR_DTYPE_F32, 1, 4, 3}, {&p.V, POLAR_DTYPE_F32, 1, 4, 3}, {&p.D, POLAR_DTYPE_F32, 1, 4, 3}};
+    const struct {
+        pl_mat *m;
+        polar_dtype dtype;
+        int64_t batch, rows, cols;
+    } want[] = {{&p.A, POLAR_DTYPE_F32, 2, 4, 5},  {&p.B, POLAR_DTYPE_F32, 2, 5, 3},
+                {&p.C, POLAR_DTYPE_F32, 2, 4, 3},  {&p.N, POLAR_DTYPE_F64, 2, 1, 2},
+                {&p.T, POLAR_DTYPE_BF16, 2, 4, 3}, {&p.live, POLAR_DTYPE_F64, 1, 1, PL_LIVE_COLS},
+                {&p.W, POLAR_DTYPE_F32, 1, 4, 3},  {&p.M, POLAR_DTYPE_F32, 1, 4, 3},
+                {&p.V, POLAR_DTYPE_F32, 1, 4, 3},  {&p.D, POLAR_DTYPE_F32, 1, 4, 3}};
     const int n = sizeof want / sizeof *want;
-    for (int i = 0; i < n; i++) TEST_TRY(pl_mat_alloc(want[i].m, dev, want[i].dtype, want[i].batch, want[i].rows, want[i].cols));
+    for (int i = 0; i < n; i++)
+        TEST_TRY(pl_mat_alloc(want[i].m, dev, want[i].dtype, want[i].batch, want[i].rows, want[i].cols));
     set(q, &p.W, 3);
     TEST_TRY(pl_graph_create(&g, q->dev));
     TEST_TRY(polar_queue_dry_begin(q));
-    test_true("one dry run at a time", polar_queue_dry_begin(q) == POLAR_E_STATE, "%s", polar_error_message());
+    test_true("one dry run at a time", polar_queue_dry_begin(q) == POLAR_E_STATE, "%s",
+              polar_error_message());
     known_work(q, &p);
-    polar_queue_upload(q, p.W.data, w, sizeof w);    /* of rubbish: a dry run copies nothing */
+    polar_queue_upload(q, p.W.data, w, sizeof w); /* of rubbish: a dry run copies nothing */
     TEST_TRY(polar_queue_dry_end(q, &plain));
-    test_true("the cost of known work", cost_is(&plain, 11, 1104, 2976, 1280), "%lld ops, %g FLOP, %g bytes, %zu of scratch", (long long)plain.ops, plain.flops, plain.bytes,
+    test_true("the cost of known work", cost_is(&plain, 11, 1104, 2976, 1280),
+              "%lld ops, %g FLOP, %g bytes, %zu of scratch", (long long)plain.ops, plain.flops, plain.bytes,
               plain.scratch_bytes);
     TEST_TRY(polar_queue_dry_begin(q));
     TEST_TRY(pl_graph_run(g, q, known_work, &p));
     TEST_TRY(polar_queue_dry_end(q, &graphed));
-    test_true("  and of a graph of it", cost_is(&graphed, 11, 1104, 2976, 1280), "%lld ops, %zu of scratch", (long long)graphed.ops, graphed.scratch_bytes);
-    test_true("  and twice of none", polar_queue_dry_end(q, &graphed) == POLAR_E_STATE, "%s", polar_error_message());
+    test_true("  and of a graph of it", cost_is(&graphed, 11, 1104, 2976, 1280), "%lld ops, %zu of scratch",
+              (long long)graphed.ops, graphed.scratch_bytes);
+    test_true("  and twice of none", polar_queue_dry_end(q, &graphed) == POLAR_E_STATE, "%s",
+              polar_error_message());
     TEST_TRY(pl_mat_download_f64(q, &p.W, w));
     int64_t wrong = 0;
     for (int i = 0; i < 12; i++) wrong += w[i] != (double)(float)fill(i, 3);
@@ -182,7 +213,7 @@ static void test_dry(pl_device *dev, pl_queue *q)
     for (int i = 0; i < n; i++) pl_mat_free(want[i].m, dev);
 }
 
-/* ---- errors and scratch -------------------------------------------------------------------------------------------- */
+/* ---- errors and scratch ------------------------------------------------------------------------- */
 
 static void test_errors(pl_device *dev, pl_queue *q)
 {
@@ -193,11 +224,14 @@ static void test_errors(pl_device *dev, pl_queue *q)
     TEST_TRY(pl_mat_alloc(&Z, dev, POLAR_DTYPE_F32, 1, 3, 3));
     TEST_TRY(pl_mat_upload_f64(q, &X, x));
     PL_CALL(axpby, q, .Y = Y, .X = X, .alpha = 2);
-    PL_CALL(gemm, q, .C = Z, .A = X, .B = X, .alpha = 1);                          /* wrong: 2x3 times 2x3 */
-    PL_CALL(axpby, q, .Y = Z, .X = X, .alpha = 1);                                 /* wrong too, but later */
-    PL_CALL(axpby, q, .Y = Y, .X = X, .alpha = 100);                               /* right, but after an error */
+    PL_CALL(gemm, q, .C = Z, .A = X, .B = X, .alpha = 1); /* wrong: 2x3 times 2x3 */
+    PL_CALL(axpby, q, .Y = Z, .X = X, .alpha = 1);        /* wrong too, but later */
+    /* right, but after an error */
+    PL_CALL(axpby, q, .Y = Y, .X = X, .alpha = 100);
     polar_status st = polar_queue_sync(q);
-    test_true("the first error, with op and shapes", st == POLAR_E_SHAPE && strstr(polar_error_message(), "gemm: (1x2x3) times (1x2x3) is no 1x3x3"), "%s", polar_error_message());
+    test_true("the first error, with op and shapes",
+              st == POLAR_E_SHAPE && strstr(polar_error_message(), "gemm: (1x2x3) times (1x2x3) is no 1x3x3"),
+              "%s", polar_error_message());
     TEST_TRY(polar_queue_sync(q));
     TEST_TRY(pl_mat_download_f64(q, &Y, y));
     int64_t wrong = 0;
@@ -205,7 +239,9 @@ static void test_errors(pl_device *dev, pl_queue *q)
     test_exact("calls before it count, calls after do not", wrong);
     PL_CALL(frob, q, .N = Y, .X = X, .weight = 1);
     st = polar_queue_sync(q);
-    test_true("a cleared queue keeps the next error", st == POLAR_E_DTYPE && strstr(polar_error_message(), "frob wants N in f64"), "%s", polar_error_message());
+    test_true("a cleared queue keeps the next error",
+              st == POLAR_E_DTYPE && strstr(polar_error_message(), "frob wants N in f64"), "%s",
+              polar_error_message());
     PL_CALL(axpby, q, .Y = Y, .X = X, .alpha = 3);
     TEST_TRY(pl_mat_download_f64(q, &Y, y));
     for (int i = 0; i < 6; i++) wrong += y[i] != 3 * x[i];
@@ -225,11 +261,13 @@ static void test_scratch(pl_device *dev)
     char *b = pl_scratch_take(q, 5);
     pl_scratch_end(q, inner);
     char *c = pl_scratch_take(q, 700), *d = pl_scratch_take(q, 1);
-    test_true("scratch is a stack", b == a + 1024 && c == b && d == c + 768, "+%lld, +%lld, +%lld", (long long)(b - a), (long long)(c - a), (long long)(d - a));
+    test_true("scratch is a stack", b == a + 1024 && c == b && d == c + 768, "+%lld, +%lld, +%lld",
+              (long long)(b - a), (long long)(c - a), (long long)(d - a));
     char *large = pl_scratch_take(q, (size_t)3 << 20);
     pl_scratch_end(q, outer);
     char *again = pl_scratch_take(q, 1000);
-    test_true("a larger chunk leaves the old one in place", large && again == a, "%d chunks", q->scratch.count);
+    test_true("a larger chunk leaves the old one in place", large && again == a, "%d chunks",
+              q->scratch.count);
     int64_t off = 0;
     for (size_t n = 1; n < 5000; n = 2 * n + 1) off += (uintptr_t)pl_scratch_take(q, n) % 64 != 0;
     test_exact("scratch is 64-byte aligned", off);
@@ -248,7 +286,8 @@ static void test_nested(pl_device *dev, pl_queue *q)
     next_run(&s, q, 1);
     TEST_TRY(pl_graph_create(&g, q->dev));
     pl_scratch_mark mark = pl_scratch_begin(q);
-    pl_mat held = pl_scratch_mat(q, POLAR_DTYPE_F32, 1, ROWS, COLS);    /* the caller's own scratch is safe from the graph's */
+    /* the caller's own scratch is safe from the graph's */
+    pl_mat held = pl_scratch_mat(q, POLAR_DTYPE_F32, 1, ROWS, COLS);
     PL_CALL(axpby, q, .Y = held, .X = s.G, .alpha = 1);
     TEST_TRY(pl_graph_run(g, q, step, &s));
     TEST_TRY(pl_graph_run(g, q, step, &s));

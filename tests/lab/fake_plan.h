@@ -6,12 +6,12 @@
 #include "lab/spec/plan.h"
 
 #define FAKE_SEEDS 3
-#define FAKE_RUNS (2 * FAKE_SEEDS * 3)
+#define FAKE_RUNS  (2 * FAKE_SEEDS * 3)
 
 typedef struct fake_plan {
     pl_store_spec spec;
-    pl_plan_run   runs[FAKE_RUNS];
-    pl_config    *configs[6];
+    pl_plan_run runs[FAKE_RUNS];
+    pl_config *configs[6];
 } fake_plan;
 
 static inline polar_status fake_plan_create(fake_plan *p, const char *shadows)
@@ -29,7 +29,13 @@ static inline polar_status fake_plan_create(fake_plan *p, const char *shadows)
         }
         for (int64_t seed = 0; seed < FAKE_SEEDS; seed++)
             for (int a = 0; a < 3; a++, n++) {
-                p->runs[n] = (pl_plan_run){.cell = cells[c], .arm = fake_rules[a], .seed = seed, .config = p->configs[c * 3 + a], .first = n, .cell_index = c, .arm_index = a};
+                p->runs[n] = (pl_plan_run){.cell = cells[c],
+                                           .arm = fake_rules[a],
+                                           .seed = seed,
+                                           .config = p->configs[c * 3 + a],
+                                           .first = n,
+                                           .cell_index = c,
+                                           .arm_index = a};
                 PL_TRY(pl_config_run_id(p->runs[n].id, p->runs[n].config, seed));
             }
     }

@@ -1,7 +1,9 @@
-/* fake_testbed.h -- a testbed without a model: a hash stands for the weights, some runs stop early, some diverge. For tests of the runner.
+/* fake_testbed.h -- a testbed without a model: a hash stands for the weights, some runs stop early, some
+ * diverge. For tests of the runner.
  *
- * FAKE_LOG (environment): a file to which every begin appends a line. FAKE_DELAY: microseconds that an epoch takes. FAKE_STEPS: steps of an epoch, within which it can
- * be left; the fake_stop_after-th step from now on sets *fake_stop.
+ * FAKE_LOG (environment): a file to which every begin appends a line. FAKE_DELAY: microseconds that an epoch
+ * takes. FAKE_STEPS: steps of an epoch, within which it can be left; the fake_stop_after-th step from now on
+ * sets *fake_stop.
  */
 #ifndef POLAR_FAKE_TESTBED_H
 #define POLAR_FAKE_TESTBED_H
@@ -27,24 +29,25 @@ static const pl_key fake_keys[] = {
     {"optim.rule", PL_KEY_CHOICE, "slow", .choices = fake_rules, .help = "changes the numbers"},
 };
 
-static const pl_schema fake_schema = {.name = "fake", .version = 1, .metric = "mse", .keys = fake_keys, .key_count = 4};
+static const pl_schema fake_schema = {
+    .name = "fake", .version = 1, .metric = "mse", .keys = fake_keys, .key_count = 4};
 
 typedef struct fake_member {
-    uint64_t key, state;           /* what it is; where it is */
-    int64_t  epochs, most, stop;   /* made, allowed, and where it ends early (0: nowhere) */
-    int64_t  best, diverged, active, shadows, told;
-    int64_t  step;                 /* of the epoch under way; the first member's counts */
-    double   best_valid;
+    uint64_t key, state;        /* what it is; where it is */
+    int64_t epochs, most, stop; /* made, allowed, and where it ends early (0: nowhere) */
+    int64_t best, diverged, active, shadows, told;
+    int64_t step; /* of the epoch under way; the first member's counts */
+    double best_valid;
 } fake_member;
 
 struct pl_train {
-    int64_t       n;
-    fake_member  *m;
+    int64_t n;
+    fake_member *m;
     pl_step_watch watch;
 };
 
 static atomic_int *fake_stop;
-static int64_t     fake_stop_after;
+static int64_t fake_stop_after;
 
 static inline uint64_t fake_hash(uint64_t x)
 {
@@ -56,7 +59,8 @@ static inline uint64_t fake_hash(uint64_t x)
 
 static inline int fake_same_shape(const pl_config *a, const pl_config *b)
 {
-    return pl_config_int(a, "fake.width") == pl_config_int(b, "fake.width") && pl_config_int(a, "train.epochs") == pl_config_int(b, "train.epochs");
+    return pl_config_int(a, "fake.width") == pl_config_int(b, "fake.width") &&
+           pl_config_int(a, "train.epochs") == pl_config_int(b, "train.epochs");
 }
 
 static inline void fake_log(const char *line)
@@ -74,7 +78,8 @@ static inline void fake_end(pl_train *t)
     pl_free(t);
 }
 
-static inline polar_status fake_begin(pl_train **out, polar_device *dev, const pl_config *const *configs, const uint64_t *seeds, int64_t members)
+static inline polar_status fake_begin(pl_train **out, polar_device *dev, const pl_config *const *configs,
+                                      const uint64_t *seeds, int64_t members)
 {
     (void)dev;
     *out = NULL;
@@ -89,10 +94,17 @@ static inline polar_status fake_begin(pl_train **out, polar_device *dev, const p
         const pl_config *c = configs[i];
         char line[96];
         int rule = pl_config_choice(c, "optim.rule");
-        uint64_t key = fake_hash(seeds[i] * 1000003 + (uint64_t)rule * 101 + (uint64_t)pl_config_int(c, "fake.width"));
-        t->m[i] = (fake_member){.key = key, .state = key, .most = pl_config_int(c, "train.epochs"), .shadows = pl_config_int(c, "fake.shadows"), .active = 1, .best_valid = 1e9};
+        uint64_t key =
+            fake_hash(seeds[i] * 1000003 + (uint64_t)rule * 101 + (uint64_t)pl_config_int(c, "fake.width"));
+        t->m[i] = (fake_member){.key = key,
+                                .state = key,
+                                .most = pl_config_int(c, "train.epochs"),
+                                .shadows = pl_config_int(c, "fake.shadows"),
+                                .active = 1,
+                                .best_valid = 1e9};
         t->m[i].stop = key % 3 ? 0 : 1 + (int64_t)((key >> 8) % (uint64_t)t->m[i].most);
-        snprintf(line, sizeof line, "%d %lld %lld\n", rule, (long long)seeds[i], (long long)pl_config_int(c, "fake.width"));
+        snprintf(line, sizeof line, "%d %lld %lld\n", rule, (long long)seeds[i],
+                 (long long)pl_config_int(c, "fake.width"));
         fake_log(line);
     }
     *out = t;
@@ -107,9 +119,15 @@ static inline void fake_where(const pl_train *t, int64_t *epochs, int *active)
     }
 }
 
-static inline double fake_unit(uint64_t x) { return (double)(x >> 11) * 0x1p-53; }
+static inline double fake_unit(uint64_t x)
+{
+    return (double)(x >> 11) * 0x1p-53;
+}
 
-static inline void fake_watch(pl_train *t, const pl_step_watch *w) { t->watch = *w; }
+static inline void fake_watch(pl_train *t, const pl_step_watch *w)
+{
+    t->watch = *w;
+}
 
 /* The steps of an epoch; 1: left within it. */
 static inline int fake_steps(pl_train *t)
@@ -143,7 +161,11 @@ static inline polar_status fake_epoch(pl_train *t, pl_epoch_row *rows, int *acti
         int improved = valid < m->best_valid;
         if (improved) m->best_valid = valid, m->best = m->epochs;
         m->active = !m->diverged && m->epochs < m->most && m->epochs != m->stop;
-        rows[i] = (pl_epoch_row){.epoch = m->epochs, .train_loss = loss, .valid = valid, .lr = 1.0 / (double)m->epochs, .improved = improved};
+        rows[i] = (pl_epoch_row){.epoch = m->epochs,
+                                 .train_loss = loss,
+                                 .valid = valid,
+                                 .lr = 1.0 / (double)m->epochs,
+                                 .improved = improved};
         active[i] = (int)m->active;
     }
     return POLAR_OK;
@@ -151,7 +173,12 @@ static inline polar_status fake_epoch(pl_train *t, pl_epoch_row *rows, int *acti
 
 static inline polar_status fake_save(pl_train *t, const char *path)
 {
-    pl_safetensors_entry e = {.name = "members", .dtype_name = "I64", .ndim = 2, .shape = {t->n, (int64_t)(sizeof *t->m / 8)}, .data = t->m, .bytes = t->n * (int64_t)sizeof *t->m};
+    pl_safetensors_entry e = {.name = "members",
+                              .dtype_name = "I64",
+                              .ndim = 2,
+                              .shape = {t->n, (int64_t)(sizeof *t->m / 8)},
+                              .data = t->m,
+                              .bytes = t->n * (int64_t)sizeof *t->m};
     return pl_safetensors_write(path, &e, 1, NULL, 0);
 }
 
@@ -170,7 +197,10 @@ static inline polar_status fake_load(pl_train *t, const char *path)
 static inline polar_status fake_results(pl_train *t, int64_t i, pl_result *out, int max, int *count)
 {
     const fake_member *m = &t->m[i];
-    pl_result all[] = {{"mse", m->diverged ? (double)NAN : m->best_valid / 3}, {"best_epoch", (double)m->best}, {"epochs", (double)m->epochs}, {"diverged", (double)m->diverged}};
+    pl_result all[] = {{"mse", m->diverged ? (double)NAN : m->best_valid / 3},
+                       {"best_epoch", (double)m->best},
+                       {"epochs", (double)m->epochs},
+                       {"diverged", (double)m->diverged}};
     *count = 4;
     PL_NEED(max >= 4, POLAR_E_ARG, "room for 4 results");
     memcpy(out, all, sizeof all);
@@ -182,7 +212,10 @@ static inline polar_status fake_gauge(pl_train *t, int64_t i, pl_gauge_row *out,
 {
     fake_member *m = &t->m[i];
     for (*count = 0; *count < max && m->told < m->epochs * m->shadows; ++*count, m->told++) {
-        out[*count] = (pl_gauge_row){.step = 1 + m->told / m->shadows, .shadow = m->told % m->shadows, .map = "exact", .deviation = fake_unit(fake_hash(m->key + (uint64_t)m->told))};
+        out[*count] = (pl_gauge_row){.step = 1 + m->told / m->shadows,
+                                     .shadow = m->told % m->shadows,
+                                     .map = "exact",
+                                     .deviation = fake_unit(fake_hash(m->key + (uint64_t)m->told))};
         snprintf(out[*count].block, sizeof out->block, "layers.%lld", (long long)(m->told % 2));
     }
     return POLAR_OK;
@@ -190,13 +223,28 @@ static inline polar_status fake_gauge(pl_train *t, int64_t i, pl_gauge_row *out,
 
 static inline polar_status fake_weights(pl_train *t, int64_t i, const char *path)
 {
-    pl_safetensors_entry e = {.name = "best", .dtype = POLAR_DTYPE_F64, .ndim = 1, .shape = {1}, .data = &t->m[i].best_valid, .bytes = 8};
+    pl_safetensors_entry e = {.name = "best",
+                              .dtype = POLAR_DTYPE_F64,
+                              .ndim = 1,
+                              .shape = {1},
+                              .data = &t->m[i].best_valid,
+                              .bytes = 8};
     return pl_safetensors_write(path, &e, 1, NULL, 0);
 }
 
 static const pl_testbed fake_testbed = {
-    .schema = &fake_schema, .same_shape = fake_same_shape, .begin = fake_begin, .where = fake_where, .epoch = fake_epoch, .watch = fake_watch, .save = fake_save,
-    .load = fake_load, .results = fake_results, .gauge = fake_gauge, .weights = fake_weights, .end = fake_end,
+    .schema = &fake_schema,
+    .same_shape = fake_same_shape,
+    .begin = fake_begin,
+    .where = fake_where,
+    .epoch = fake_epoch,
+    .watch = fake_watch,
+    .save = fake_save,
+    .load = fake_load,
+    .results = fake_results,
+    .gauge = fake_gauge,
+    .weights = fake_weights,
+    .end = fake_end,
 };
 
 #endif

@@ -24,7 +24,8 @@ static inline void toy_beta1(char out[PL_VALUE_CHARS], const pl_config *c)
 
 static inline polar_status toy_check(const pl_config *c)
 {
-    PL_NEED(pl_config_int(c, "model.layers") <= pl_config_int(c, "model.width"), POLAR_E_ARG, "more layers than channels");
+    PL_NEED(pl_config_int(c, "model.layers") <= pl_config_int(c, "model.width"), POLAR_E_ARG,
+            "more layers than channels");
     return POLAR_OK;
 }
 
@@ -35,13 +36,20 @@ static const pl_key toy_keys[] = {
     {"optim.lr", PL_KEY_REAL, "1e-3", .min = 0, .max = 10, .help = "rate"},
     {"optim.aux_lr", PL_KEY_REAL, "=optim.lr", .min = 0, .max = 10, .help = "rate of the aux route"},
     {"optim.beta1", PL_KEY_REAL, "the rule's", .derive = toy_beta1, .min = 0, .max = 1, .help = "momentum"},
-    {"map.rounding", PL_KEY_CHOICE, "fused", .choices = toy_roundings, .applies = toy_has_map, .help = "rounding"},
+    {"map.rounding", PL_KEY_CHOICE, "fused", .choices = toy_roundings, .applies = toy_has_map,
+     .help = "rounding"},
     {"route.matrix", PL_KEY_TEXT, "layers.*", .help = "patterns"},
     {"train.clip", PL_KEY_BOOL, "false", .help = "clipping"},
 };
 
 static const char *const toy_results[] = {"loss", "test_top1", NULL};
-static const pl_schema toy_schema = {.name = "toy", .version = 1, .metric = "loss", .results = toy_results, .keys = toy_keys, .key_count = (int)(sizeof toy_keys / sizeof *toy_keys), .check = toy_check};
+static const pl_schema toy_schema = {.name = "toy",
+                                     .version = 1,
+                                     .metric = "loss",
+                                     .results = toy_results,
+                                     .keys = toy_keys,
+                                     .key_count = (int)(sizeof toy_keys / sizeof *toy_keys),
+                                     .check = toy_check};
 
 static char spec_path[64] = "/tmp/polar_test_spec.XXXXXX";
 

@@ -39,15 +39,22 @@ static void expect(const char *what, const char *assignments, const char *want)
 static void test_canonical(void)
 {
     expect("no key: the seed alone", "", "toy v1\nseed=7\n");
-    expect("a default written out is no change", "model.width=16 optim.lr=0.001 route.matrix=layers.* train.clip=false", "toy v1\nseed=7\n");
+    expect("a default written out is no change",
+           "model.width=16 optim.lr=0.001 route.matrix=layers.* train.clip=false", "toy v1\nseed=7\n");
     expect("another spelling of a number", "optim.lr=10.0e-4 model.width=+016", "toy v1\nseed=7\n");
     expect("minus zero is zero", "optim.lr=-0.0", "toy v1\noptim.lr=0\nseed=7\n");
-    expect("sorted by name, whatever came first", "train.clip=true optim.lr=3e-4 model.width=32", "toy v1\nmodel.width=32\noptim.lr=0.0003\ntrain.clip=true\nseed=7\n");
-    expect("a default that follows another key", "optim.lr=0.01 optim.aux_lr=0.01", "toy v1\noptim.lr=0.01\nseed=7\n");
-    expect("... and does not", "optim.lr=0.01 optim.aux_lr=0.001", "toy v1\noptim.aux_lr=0.001\noptim.lr=0.01\nseed=7\n");
-    expect("a derived default written out", "optim.rule=adamw optim.beta1=0.9", "toy v1\noptim.rule=adamw\nseed=7\n");
-    expect("... and not the default of this rule", "optim.rule=muon optim.beta1=0.9", "toy v1\noptim.beta1=0.9\nseed=7\n");
-    expect("a key without effect under this rule", "optim.rule=adamw map.rounding=reference", "toy v1\noptim.rule=adamw\nseed=7\n");
+    expect("sorted by name, whatever came first", "train.clip=true optim.lr=3e-4 model.width=32",
+           "toy v1\nmodel.width=32\noptim.lr=0.0003\ntrain.clip=true\nseed=7\n");
+    expect("a default that follows another key", "optim.lr=0.01 optim.aux_lr=0.01",
+           "toy v1\noptim.lr=0.01\nseed=7\n");
+    expect("... and does not", "optim.lr=0.01 optim.aux_lr=0.001",
+           "toy v1\noptim.aux_lr=0.001\noptim.lr=0.01\nseed=7\n");
+    expect("a derived default written out", "optim.rule=adamw optim.beta1=0.9",
+           "toy v1\noptim.rule=adamw\nseed=7\n");
+    expect("... and not the default of this rule", "optim.rule=muon optim.beta1=0.9",
+           "toy v1\noptim.beta1=0.9\nseed=7\n");
+    expect("a key without effect under this rule", "optim.rule=adamw map.rounding=reference",
+           "toy v1\noptim.rule=adamw\nseed=7\n");
     expect("... and with", "map.rounding=reference", "toy v1\nmap.rounding=reference\nseed=7\n");
     expect("an empty text", "route.matrix=", "toy v1\nroute.matrix=\nseed=7\n");
 }
@@ -58,7 +65,8 @@ static void test_new_key(void)
     pl_key more[16];
     pl_schema later = toy_schema;
     memcpy(more, toy_keys, sizeof toy_keys);
-    more[later.key_count] = (pl_key){"model.act", PL_KEY_CHOICE, "fused", .choices = toy_roundings, .help = "new"};
+    more[later.key_count] =
+        (pl_key){"model.act", PL_KEY_CHOICE, "fused", .choices = toy_roundings, .help = "new"};
     later.keys = more;
     later.key_count++;
     char *old = canonical(&toy_schema, "model.width=32", 3), *new = canonical(&later, "model.width=32", 3);
@@ -76,8 +84,12 @@ static void test_places(void)
     placed = canonical(&pl_deit_schema, words, 3);
     pl_config *c = configure(&pl_deit_schema, words);
     TEST_TRY(pl_config_json(&json, c));
-    test_true("a place changes no id", !strcmp(plain, placed) && strstr(plain, "data.set=photos"), "%zu bytes", strlen(plain));
-    test_true("... and is not stored", !strstr(json, "imagenet") && !strstr(json, "data.path") && !strstr(json, "workers") && strstr(json, "\"data.set\": \"photos\"") && !strcmp(pl_config_text(c, "data.path"), "/data/imagenet"),
+    test_true("a place changes no id", !strcmp(plain, placed) && strstr(plain, "data.set=photos"),
+              "%zu bytes", strlen(plain));
+    test_true("... and is not stored",
+              !strstr(json, "imagenet") && !strstr(json, "data.path") && !strstr(json, "workers") &&
+                  strstr(json, "\"data.set\": \"photos\"") &&
+                  !strcmp(pl_config_text(c, "data.path"), "/data/imagenet"),
               "%zu bytes", strlen(json));
     pl_free(plain);
     pl_free(placed);
@@ -89,10 +101,14 @@ static void test_places(void)
 static void test_deit_defaults(void)
 {
     static const char *const same[][2] = {
-        {"", "data.recipe=minimal mix.mixup=0 mix.cutmix=0 mix.smoothing=0 mix.prob=0.3 optim.lr=5e-3 optim.weight_decay=0.05 data.subset_seed=-1 data.classes=100"},
-        {"optim.rule=muon", "optim.rule=muon optim.lr=0.005 optim.weight_decay=0 optim.aux_lr=5e-4 optim.aux_weight_decay=0.05 train.warmup=5"},
-        {"optim.rule=adamw", "optim.rule=adamw optim.lr=0.0005 optim.weight_decay=0.05 route.split=*.qkv.weight map.rounding=reference"},
-        {"data.recipe=deit", "data.recipe=deit mix.mixup=0.8 mix.cutmix=1 mix.prob=1 mix.switch=0.5 mix.smoothing=0.1"},
+        {"", "data.recipe=minimal mix.mixup=0 mix.cutmix=0 mix.smoothing=0 mix.prob=0.3 optim.lr=5e-3 "
+             "optim.weight_decay=0.05 data.subset_seed=-1 data.classes=100"},
+        {"optim.rule=muon", "optim.rule=muon optim.lr=0.005 optim.weight_decay=0 optim.aux_lr=5e-4 "
+                            "optim.aux_weight_decay=0.05 train.warmup=5"},
+        {"optim.rule=adamw", "optim.rule=adamw optim.lr=0.0005 optim.weight_decay=0.05 "
+                             "route.split=*.qkv.weight map.rounding=reference"},
+        {"data.recipe=deit",
+         "data.recipe=deit mix.mixup=0.8 mix.cutmix=1 mix.prob=1 mix.switch=0.5 mix.smoothing=0.1"},
         {"data.set=synth:classes=3", "data.set=synth:classes=3 data.classes=0 data.subset_seed=5"},
     };
     for (size_t i = 0; i < sizeof same / sizeof *same; i++) {
@@ -117,10 +133,14 @@ static void test_ids(void)
 {
     expect_id(&toy_schema, "", 0, "4a7563b69c1bd3d68c731aa01b9ac1b3");
     expect_id(&toy_schema, "model.width=32 optim.rule=polaradamw", 7, "a47cd73d915b69c225cea74fbd7b5612");
-    expect_id(&pl_so3_schema, "optim.rule=muon map.rounding=reference model.width=64", 99, "e1b002a42f73785924fcc559ef8849ee");
-    expect_id(&pl_so3_schema, "optim.rule=adamw map.rounding=reference", 42, "d070125ff0bafdeeee961faedcae6a8d");
-    expect_id(&pl_deit_schema, "optim.rule=muon map.rounding=reference", 42, "69643bbd0579436a691d026fa4e73298");
-    expect_id(&pl_deit_schema, "data.recipe=deit optim.rule=adamw optim.lr=6.25e-5 train.epochs=300", 7, "8cc6b2e77c0d6d32a67884ce4904daf8");
+    expect_id(&pl_so3_schema, "optim.rule=muon map.rounding=reference model.width=64", 99,
+              "e1b002a42f73785924fcc559ef8849ee");
+    expect_id(&pl_so3_schema, "optim.rule=adamw map.rounding=reference", 42,
+              "d070125ff0bafdeeee961faedcae6a8d");
+    expect_id(&pl_deit_schema, "optim.rule=muon map.rounding=reference", 42,
+              "69643bbd0579436a691d026fa4e73298");
+    expect_id(&pl_deit_schema, "data.recipe=deit optim.rule=adamw optim.lr=6.25e-5 train.epochs=300", 7,
+              "8cc6b2e77c0d6d32a67884ce4904daf8");
 }
 
 static void refuse(const char *assignment, const char *part)
@@ -173,9 +193,11 @@ static void test_getters(void)
     TEST_TRY(pl_config_set(c, "optim.rule", "polaradamw"));
     TEST_TRY(pl_config_copy(&d, c));
     TEST_TRY(pl_config_set(d, "optim.lr", "1"));
-    int ok = pl_config_int(c, "model.width") == 16 && pl_config_real(c, "optim.lr") == 3e-4 && pl_config_real(c, "optim.aux_lr") == 3e-4 &&
-             pl_config_real(c, "optim.beta1") == 0.9 && !pl_config_bool(c, "train.clip") && pl_config_choice(c, "optim.rule") == 2 &&
-             !strcmp(pl_config_text(c, "optim.rule"), "polaradamw") && !strcmp(pl_config_text(c, "map.rounding"), "fused") && pl_config_real(d, "optim.aux_lr") == 1 &&
+    int ok = pl_config_int(c, "model.width") == 16 && pl_config_real(c, "optim.lr") == 3e-4 &&
+             pl_config_real(c, "optim.aux_lr") == 3e-4 && pl_config_real(c, "optim.beta1") == 0.9 &&
+             !pl_config_bool(c, "train.clip") && pl_config_choice(c, "optim.rule") == 2 &&
+             !strcmp(pl_config_text(c, "optim.rule"), "polaradamw") &&
+             !strcmp(pl_config_text(c, "map.rounding"), "fused") && pl_config_real(d, "optim.aux_lr") == 1 &&
              pl_config_is_set(c, "optim.lr") && !pl_config_is_set(c, "optim.aux_lr");
     test_true("values of every type, defaults resolved", ok, "aux_lr %g", pl_config_real(c, "optim.aux_lr"));
     TEST_TRY(pl_config_json(&json, c));
@@ -192,7 +214,8 @@ static void test_getters(void)
         if (lr) ok = ok && p.number == 3e-4;
     }
     TEST_TRY(pl_json_need(&p, PL_JSON_END));
-    test_true("JSON of every key", ok && keys == toy_schema.key_count && !strchr(json, '\n'), "%lld keys", (long long)keys);
+    test_true("JSON of every key", ok && keys == toy_schema.key_count && !strchr(json, '\n'), "%lld keys",
+              (long long)keys);
     pl_free(json);
     pl_config_destroy(c);
     pl_config_destroy(d);
@@ -227,7 +250,8 @@ static void test_faults(void)
         leaks += pl_alloc_live() != live;
         wrong += st != POLAR_OK && st != POLAR_E_NOMEM;
     }
-    test_true("memory runs out at every allocation", st == POLAR_OK && n > 5 && !leaks && !wrong, "%lld allocations, %lld leaks", (long long)n - 1, (long long)leaks);
+    test_true("memory runs out at every allocation", st == POLAR_OK && n > 5 && !leaks && !wrong,
+              "%lld allocations, %lld leaks", (long long)n - 1, (long long)leaks);
 }
 
 int main(int argc, char **argv)

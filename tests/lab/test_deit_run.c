@@ -1,4 +1,5 @@
-/* test_deit_run.c -- DeiT runs: every rule and format, the schedule, l10, pauses and checkpoints at every batch, worker threads, broken pictures, divergence, misuse.
+/* test_deit_run.c -- DeiT runs: every rule and format, the schedule, l10, pauses and checkpoints at every
+ * batch, worker threads, broken pictures, divergence, misuse.
  *
  *     ctest -R test_deit_run
  */
@@ -11,22 +12,42 @@
 static const pl_testbed *const bed = &pl_testbed_deit;
 
 /* 15 training pictures in batches of 4: 3 steps, 3 pictures left out; 9 test pictures: 4, 4, 1. */
-static const char *const tiny[] = {"model.image=8", "model.patch=4", "model.width=12", "model.depth=2", "model.heads=3", "model.mlp_ratio=2", "data.set=synth:classes=3,train=5,test=3,size=12",
-                                   "train.batch=4", "train.epochs=3", "train.warmup=1", "train.dtype=f32", "optim.lr=0.01", NULL};
+static const char *const tiny[] = {"model.image=8",
+                                   "model.patch=4",
+                                   "model.width=12",
+                                   "model.depth=2",
+                                   "model.heads=3",
+                                   "model.mlp_ratio=2",
+                                   "data.set=synth:classes=3,train=5,test=3,size=12",
+                                   "train.batch=4",
+                                   "train.epochs=3",
+                                   "train.warmup=1",
+                                   "train.dtype=f32",
+                                   "optim.lr=0.01",
+                                   NULL};
 
 #include "fixtures/run_fixture.h"
 
-enum { PER_EPOCH = 3 + 3 };    /* batches */
+enum { PER_EPOCH = 3 + 3 }; /* batches */
 
 static const char *const everything = "data.recipe=deit model.drop_path=0.3 train.dtype=bf16 data.workers=2";
 
-/* ---- numbers ------------------------------------------------------------------------------------------------ */
+/* ---- numbers ------------------------------------------------------------------------------------ */
 
 /* Top-1 of the saved weights, picture by picture, on a model of its own. */
 static double accuracy_of(const run_story *s, const char *device, polar_dtype dtype)
 {
     place at = place_open(device);
-    pl_deit_shape shape = {.members = 1, .batch = 1, .image = 8, .patch = 4, .width = 12, .depth = 2, .heads = 3, .mlp_ratio = 2, .classes = 3, .dtype = dtype};
+    pl_deit_shape shape = {.members = 1,
+                           .batch = 1,
+                           .image = 8,
+                           .patch = 4,
+                           .width = 12,
+                           .depth = 2,
+                           .heads = 3,
+                           .mlp_ratio = 2,
+                           .classes = 3,
+                           .dtype = dtype};
     pl_deit *m;
     pl_image_set *set;
     pl_augment *a;
@@ -73,13 +94,19 @@ static void test_rules(const char *device)
         double best = 0, top1 = run_result(&s, "top1");
         int64_t bad = 0;
         for (int64_t e = 0; e < s.epochs; e++) {
-            bad += s.row[e].improved != (e == 0 || s.row[e].valid > best) || !isfinite(s.row[e].train_loss) || s.row[e].epoch != e + 1;
+            bad += s.row[e].improved != (e == 0 || s.row[e].valid > best) || !isfinite(s.row[e].train_loss) ||
+                   s.row[e].epoch != e + 1;
             best = fmax(best, s.row[e].valid);
         }
-        bad += s.epochs != 3 || top1 != s.row[2].valid || best != run_result(&s, "best_top1") || run_result(&s, "diverged") || run_result(&s, "train_images") != 15 || run_result(&s, "test_images") != 9;
-        bad += run_result(&s, "classes") != 3 || run_result(&s, "skipped") != 0 || !isnan(run_result(&s, "l10"));
-        test_true(changes, !bad, "losses %.3f %.3f %.3f, top-1 %.1f", s.row[0].train_loss, s.row[1].train_loss, s.row[2].train_loss, top1);
-        test_exact("... picture by picture", accuracy_of(&s, device, (polar_dtype)(k % 3)) != top1);    /* a picture's scores do not depend on its batch */
+        bad += s.epochs != 3 || top1 != s.row[2].valid || best != run_result(&s, "best_top1") ||
+               run_result(&s, "diverged") || run_result(&s, "train_images") != 15 ||
+               run_result(&s, "test_images") != 9;
+        bad +=
+            run_result(&s, "classes") != 3 || run_result(&s, "skipped") != 0 || !isnan(run_result(&s, "l10"));
+        test_true(changes, !bad, "losses %.3f %.3f %.3f, top-1 %.1f", s.row[0].train_loss,
+                  s.row[1].train_loss, s.row[2].train_loss, top1);
+        /* a picture's scores do not depend on its batch */
+        test_exact("... picture by picture", accuracy_of(&s, device, (polar_dtype)(k % 3)) != top1);
         run_free(&s, 1);
     }
 }
@@ -98,11 +125,11 @@ static void test_schedule(const char *device)
     run_free(&s, 1);
 }
 
-/* ---- pauses ---------------------------------------------------------------------------------------------------- */
+/* ---- pauses ------------------------------------------------------------------------------------- */
 
 typedef struct pauses {
-    int    seen, at, every;    /* batches; pause after batch number `at`, or after each */
-    double loss;               /* after the first batch */
+    int seen, at, every; /* batches; pause after batch number `at`, or after each */
+    double loss;         /* after the first batch */
     pl_step_view last;
 } pauses;
 
@@ -151,14 +178,16 @@ static void test_resume(const char *device)
             bad += story_differs(&whole, &parts);
             run_free(&parts, 1);
         }
-        test_exact(i ? "muon, interrupted within epochs" : "everything on, interrupted after each batch", bad);
+        test_exact(i ? "muon, interrupted within epochs" : "everything on, interrupted after each batch",
+                   bad);
         run_free(&whole, 1);
     }
 }
 
 static void test_watch(const char *device)
 {
-    const run_arm arms[2] = {{"optim.rule=polaradamw data.recipe=deit", 3}, {"optim.rule=adamw data.recipe=deit", 3}};
+    const run_arm arms[2] = {{"optim.rule=polaradamw data.recipe=deit", 3},
+                             {"optim.rule=adamw data.recipe=deit", 3}};
     run_story whole, parts;
     pauses p[2] = {{.every = 1}, {.every = 1}};
     for (int i = 0; i < 2; i++) {
@@ -171,16 +200,20 @@ static void test_watch(const char *device)
         while (run_epoch(&r, &parts)) calls++;
         run_finish(&r, &parts);
         test_exact("a pause after every batch changes nothing", story_differs(&whole, &parts));
-        test_true("... and all were told", p[i].seen == 3 * PER_EPOCH && calls == 3 * (PER_EPOCH + 1) - 1 && p[i].last.done == 12 + 9 && p[i].last.total == 12 + 9 && !strcmp(p[i].last.what, "images"),
+        test_true("... and all were told",
+                  p[i].seen == 3 * PER_EPOCH && calls == 3 * (PER_EPOCH + 1) - 1 &&
+                      p[i].last.done == 12 + 9 && p[i].last.total == 12 + 9 &&
+                      !strcmp(p[i].last.what, "images"),
                   "%d batches in %d calls", p[i].seen, calls + 1);
         run_close(&r);
         run_free(&whole, 1);
         run_free(&parts, 1);
     }
-    test_exact("the arms of a seed see the same first batch", bits_differ(p[0].loss, p[1].loss));    /* its loss comes before any update */
+    /* its loss comes before any update */
+    test_exact("the arms of a seed see the same first batch", bits_differ(p[0].loss, p[1].loss));
 }
 
-/* ---- pictures ---------------------------------------------------------------------------------------------------- */
+/* ---- pictures ----------------------------------------------------------------------------------- */
 
 /* A hash of every batch of two epochs and of the test, and the labels. */
 static uint64_t batches(const pl_config *c, int workers, uint64_t seed)
@@ -193,7 +226,8 @@ static uint64_t batches(const pl_config *c, int workers, uint64_t seed)
     TEST_TRY(pl_deit_settings_read(&s, c));
     TEST_TRY(pl_deit_data_create(&d, &s, seed, workers));
     for (int pass = 0; pass < 3; pass++) {
-        TEST_TRY(pl_deit_data_begin(&d, pass == 2 ? PL_IMAGES_TEST : PL_IMAGES_TRAIN, pass, 0, pass == 2 ? d.count[PL_IMAGES_TEST] : 12, 4, 8));
+        TEST_TRY(pl_deit_data_begin(&d, pass == 2 ? PL_IMAGES_TEST : PL_IMAGES_TRAIN, pass, 0,
+                                    pass == 2 ? d.count[PL_IMAGES_TEST] : 12, 4, 8));
         for (;;) {
             TEST_TRY(pl_deit_data_next(&b, &d, labels));
             if (!b.count) break;
@@ -219,7 +253,8 @@ static void test_workers(void)
 
 static void test_subset(void)
 {
-    static const char *const changes[] = {"data.classes=2", "data.classes=2 data.subset_seed=8", "data.classes=3", ""};
+    static const char *const changes[] = {"data.classes=2", "data.classes=2 data.subset_seed=8",
+                                          "data.classes=3", ""};
     const uint64_t seeds[] = {8, 9};
     uint64_t hash[4];
     for (int i = 0; i < 4; i++) {
@@ -234,16 +269,18 @@ static void test_subset(void)
             pl_image_set_close(set);
         }
         memcpy(&hash[i], print[0], sizeof hash[i]);
-        int same = !strcmp(print[0], print[1]);    /* seeds 8 and 9 choose differently: sample(range(3), 2) is [0, 1] and [1, 2] */
-        test_true(*changes[i] ? changes[i] : "all classes", same == (i > 0), "the two seeds have %s classes", same ? "the same" : "different");
+        /* seeds 8 and 9 choose differently: sample(range(3), 2) is [0, 1] and [1, 2] */
+        int same = !strcmp(print[0], print[1]);
+        test_true(*changes[i] ? changes[i] : "all classes", same == (i > 0), "the two seeds have %s classes",
+                  same ? "the same" : "different");
         pl_config_destroy(c);
     }
     test_exact("the run's seed is the subset's unless told", hash[0] != hash[1]);
 }
 
-/* ---- files ------------------------------------------------------------------------------------------------------- */
+/* ---- files -------------------------------------------------------------------------------------- */
 
-static char pictures[128];    /* a folder of JPEGs, 3 classes of 5 and 3 */
+static char pictures[128]; /* a folder of JPEGs, 3 classes of 5 and 3 */
 
 static void make_folder(void)
 {
@@ -272,7 +309,8 @@ static void break_picture(const char *name)
     free(bytes);
 }
 
-static void refused(const char *what, const char *device, const char *changes, polar_status code, const char *said)
+static void refused(const char *what, const char *device, const char *changes, polar_status code,
+                    const char *said)
 {
     run_rig r;
     pl_epoch_row row = {0};
@@ -300,8 +338,9 @@ static void test_folder(const char *device)
     test_exact("skipped: the same with 1 and 4 workers", story_differs(&a, &b));
     int eighths = 0;
     for (int64_t e = 0; e < a.epochs; e++) eighths += fmod(a.row[e].valid, 12.5) == 0;
-    test_true("... it is counted, and the test goes without it", run_result(&a, "skipped") == 2 && run_result(&a, "test_images") == 9 && eighths == 4, "%g skipped, top-1 in eighths",
-              run_result(&a, "skipped"));
+    test_true("... it is counted, and the test goes without it",
+              run_result(&a, "skipped") == 2 && run_result(&a, "test_images") == 9 && eighths == 4,
+              "%g skipped, top-1 in eighths", run_result(&a, "skipped"));
     run_free(&a, 1);
     run_free(&b, 1);
     for (int c = 0; c < 3; c++)
@@ -310,7 +349,8 @@ static void test_folder(const char *device)
             snprintf(name, sizeof name, "val/texture_%03d/%05d.jpg", c, i);
             break_picture(name);
         }
-    refused("every test picture broken", device, changes_with("data.skip_bad=true"), POLAR_E_FORMAT, "not one of 9");
+    refused("every test picture broken", device, changes_with("data.skip_bad=true"), POLAR_E_FORMAT,
+            "not one of 9");
     char path[256];
     snprintf(path, sizeof path, "%s/val/another", pictures);
     if (mkdir(path, 0700) != 0) exit(1);
@@ -325,11 +365,13 @@ static void test_folder(const char *device)
     refused("no folder at all", device, changes_with(""), POLAR_E_ARG, pictures);
 }
 
-/* ---- checkpoints and misuse ------------------------------------------------------------------------------------------ */
+/* ---- checkpoints and misuse --------------------------------------------------------------------- */
 
 static void test_files(const char *device)
 {
-    const run_arm arm = {"optim.rule=muon", 1}, seed = {"optim.rule=muon", 2}, width = {"optim.rule=muon model.width=6", 1}, place_only = {"optim.rule=muon data.workers=3 data.skip_bad=true", 1};
+    const run_arm arm = {"optim.rule=muon", 1}, seed = {"optim.rule=muon", 2},
+                  width = {"optim.rule=muon model.width=6", 1},
+                  place_only = {"optim.rule=muon data.workers=3 data.skip_bad=true", 1};
     const char *path = in_folder("checkpoint"), *spoilt = in_folder("spoilt");
     run_rig r;
     pauses p = {.at = 2};
@@ -340,17 +382,21 @@ static void test_files(const char *device)
     bed->watch(r.t, &(pl_step_watch){pause_at, &p});
     TEST_TRY(bed->epoch(r.t, &row, &active));
     TEST_TRY(bed->save(r.t, path));
-    r.t->data.print[0] ^= 1;    /* other pictures of the same number */
+    r.t->data.print[0] ^= 1; /* other pictures of the same number */
     test_true("of other pictures", bed->load(r.t, path) == POLAR_E_ARG, "%s", polar_error_message());
     r.t->data.print[0] ^= 1;
     r.t->step = 9;
     TEST_TRY(bed->save(r.t, spoilt));
     run_close(&r);
     test_true("its own", load_into(device, &arm, 1, path) == POLAR_OK, "after 2 batches");
-    test_true("its own, read by others", load_into(device, &place_only, 1, path) == POLAR_OK, "workers and --skip-bad are no part of a run");
-    test_true("of another seed", load_into(device, &seed, 1, path) == POLAR_E_FORMAT, "%s", polar_error_message());
-    test_true("of another width", load_into(device, &width, 1, path) == POLAR_E_FORMAT, "%s", polar_error_message());
-    test_true("counters that make no sense", load_into(device, &arm, 1, spoilt) == POLAR_E_FORMAT, "%s", polar_error_message());
+    test_true("its own, read by others", load_into(device, &place_only, 1, path) == POLAR_OK,
+              "workers and --skip-bad are no part of a run");
+    test_true("of another seed", load_into(device, &seed, 1, path) == POLAR_E_FORMAT, "%s",
+              polar_error_message());
+    test_true("of another width", load_into(device, &width, 1, path) == POLAR_E_FORMAT, "%s",
+              polar_error_message());
+    test_true("counters that make no sense", load_into(device, &arm, 1, spoilt) == POLAR_E_FORMAT, "%s",
+              polar_error_message());
     int64_t n = run_file(&bytes, path);
     put_file(spoilt, bytes, n - 1);
     test_true("cut", load_into(device, &arm, 1, spoilt) == POLAR_E_FORMAT, "%s", polar_error_message());
@@ -361,11 +407,14 @@ static void test_files(const char *device)
 
 static void test_diverged(const char *device)
 {
-    const run_arm arm = {"optim.rule=sgdm optim.lr=1e6 optim.weight_decay=1e6 train.warmup=0 train.epochs=10", 2};
+    const run_arm arm = {"optim.rule=sgdm optim.lr=1e6 optim.weight_decay=1e6 train.warmup=0 train.epochs=10",
+                         2};
     run_story whole, parts;
     run_run(&whole, device, &arm, 1);
     int64_t last = whole.epochs - 1;
-    test_true("it diverged, and that is a result", run_result(&whole, "diverged") == 1 && isnan(run_result(&whole, "l10")) && isnan(run_result(&whole, "top1")) && whole.epochs < 10 && isnan(whole.row[last].valid),
+    test_true("it diverged, and that is a result",
+              run_result(&whole, "diverged") == 1 && isnan(run_result(&whole, "l10")) &&
+                  isnan(run_result(&whole, "top1")) && whole.epochs < 10 && isnan(whole.row[last].valid),
               "in epoch %lld", (long long)whole.epochs);
     interrupted(&parts, device, &arm, 1);
     test_exact("... interrupted", story_differs(&whole, &parts));
@@ -385,16 +434,20 @@ static void test_misuse(const char *device)
     refused("a patch that does not divide", device, "model.patch=3", POLAR_E_ARG, "model.patch");
     refused("heads that do not divide", device, "model.heads=5", POLAR_E_ARG, "model.heads");
     refused("no --data", device, "data.set=imagenet", POLAR_E_ARG, "--data");
-    refused("a synthetic place", device, "data.set=imagenet data.path=synth:classes=3", POLAR_E_ARG, "data.set=synth");
+    refused("a synthetic place", device, "data.set=imagenet data.path=synth:classes=3", POLAR_E_ARG,
+            "data.set=synth");
     refused("two sets", device, "data.path=/tmp", POLAR_E_ARG, "made on the fly");
     refused("a split that names nothing", device, "route.split=nothing", POLAR_E_ARG, "route.split");
-    refused("a split that is not three", device, "route.split=*.proj.weight model.width=8 model.heads=2", POLAR_E_ARG, "3 blocks");
+    refused("a split that is not three", device, "route.split=*.proj.weight model.width=8 model.heads=2",
+            POLAR_E_ARG, "3 blocks");
     refused("a route that matches nothing", device, "route.matrix=nothing", POLAR_E_ARG, "nothing");
     polar_status st = run_open(&r, device, two, 2);
-    test_true("two members", st == POLAR_E_ARG && !r.t && !bed->same_shape(r.config[0], r.config[0]), "%s", polar_error_message());
+    test_true("two members", st == POLAR_E_ARG && !r.t && !bed->same_shape(r.config[0], r.config[0]), "%s",
+              polar_error_message());
     run_close(&r);
     TEST_TRY(run_open(&r, device, two, 1));
-    test_true("results before the end", bed->results(r.t, 0, out, PL_MAX_RESULTS, &count) == POLAR_E_STATE, "%s", polar_error_message());
+    test_true("results before the end", bed->results(r.t, 0, out, PL_MAX_RESULTS, &count) == POLAR_E_STATE,
+              "%s", polar_error_message());
     run_close(&r);
 }
 
@@ -405,7 +458,8 @@ static void test_split(const char *device)
     run_run(&a, device, &(run_arm){"optim.rule=muon", 4}, 1);
     run_run(&b, device, &(run_arm){"optim.rule=muon route.split=*.qkv.weight", 4}, 1);
     run_run(&c, device, &(run_arm){"optim.rule=muon route.split=blocks.?.attn.qkv.weight", 4}, 1);
-    test_true("qkv in three blocks", story_differs(&a, &b) && !weights_differ(&b, &c, NULL, 0), "other weights");
+    test_true("qkv in three blocks", story_differs(&a, &b) && !weights_differ(&b, &c, NULL, 0),
+              "other weights");
     run_free(&a, 1);
     run_free(&b, 1);
     run_free(&c, 1);
@@ -419,11 +473,14 @@ static void test_estimate(const char *device)
     pl_config *c = config_of("optim.rule=muon"), *none = config_of("data.set=imagenet data.classes=7");
     TEST_TRY(pl_deit_estimate(&e, dev, c));
     int64_t matrices = 2 * (36 * 12 + 12 * 12 + 2 * 24 * 12);
-    test_true("an estimate", e.steps == 3 && e.epochs == 3 && e.flops > 0 && !e.note && e.matrix_weights == matrices && e.memory > 0, "%g flops, %lld weights on the matrix route", e.flops,
-              (long long)e.matrix_weights);
+    test_true("an estimate",
+              e.steps == 3 && e.epochs == 3 && e.flops > 0 && !e.note && e.matrix_weights == matrices &&
+                  e.memory > 0,
+              "%g flops, %lld weights on the matrix route", e.flops, (long long)e.matrix_weights);
     pl_free(e.routes);
     TEST_TRY(pl_deit_estimate(&e, dev, none));
-    test_true("... without the pictures", e.steps == 7 * 1300 / 4 && e.note, "%s", e.note ? e.note : "no note");
+    test_true("... without the pictures", e.steps == 7 * 1300 / 4 && e.note, "%s",
+              e.note ? e.note : "no note");
     pl_free(e.routes);
     pl_config_destroy(c);
     pl_config_destroy(none);

@@ -1,6 +1,8 @@
-/* test_lab_kill.c -- the whole laboratory under kill -9: a tiny spec (argv[2], so3_tiny or deit_tiny) through the program `polar` (argv[1]), killed at random moments and started
- * again, with one and two jobs, one and two threads. The audit and every number in the store are the same to the byte as those of an undisturbed run. Also Ctrl-C, --budget, several at
- * once. Checkpoints are taken after every epoch (so3) or within epochs (deit).
+/* test_lab_kill.c -- the whole laboratory under kill -9: a tiny spec (argv[2], so3_tiny or deit_tiny) through
+ * the program `polar` (argv[1]), killed at random moments and started again, with one and two jobs, one and
+ * two threads. The audit and every number in the store are the same to the byte as those of an undisturbed
+ * run. Also Ctrl-C, --budget, several at once. Checkpoints are taken after every epoch (so3) or within epochs
+ * (deit).
  */
 #include "fixtures/folder.h"
 #include "fixtures/store_dump.h"
@@ -13,7 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define KILLS 13    /* for each of the four; argv[3] another number */
+#define KILLS 13 /* for each of the four; argv[3] another number */
 
 static const char *polar, *name, *save_every;
 static char folder[64], spec[4096];
@@ -33,7 +35,7 @@ static uint64_t random_next(void)
     return x;
 }
 
-/* ---- the program --------------------------------------------------------------------------------------------------------- */
+/* ---- the program -------------------------------------------------------------------------------- */
 
 /* `polar` with these words; out: the file its results go to, or NULL. */
 static pid_t start(const char *out, char *const *words)
@@ -43,7 +45,8 @@ static pid_t start(const char *out, char *const *words)
     fflush(stdout);
     pid_t pid = fork();
     if (pid) return pid;
-    int fd = open(out ? out : "/dev/null", O_WRONLY | O_CREAT | O_TRUNC, 0666), err = open(log, O_WRONLY | O_CREAT | O_APPEND, 0666);
+    int fd = open(out ? out : "/dev/null", O_WRONLY | O_CREAT | O_TRUNC, 0666),
+        err = open(log, O_WRONLY | O_CREAT | O_APPEND, 0666);
     if (fd < 0 || err < 0 || dup2(fd, 1) < 0 || dup2(err, 2) < 0) _exit(99);
     execv(polar, words);
     _exit(98);
@@ -54,7 +57,9 @@ static pid_t start_run(const char *store, int jobs, int threads, const char *mor
     char job_text[16], device[32];
     snprintf(job_text, sizeof job_text, "%d", jobs);
     snprintf(device, sizeof device, "cpu:threads=%d", threads);
-    char *words[] = {"polar", "run", spec, "--store", (char *)store, "--jobs", job_text, "--device", device, "--save-every", (char *)save_every, (char *)more, NULL};
+    char *words[] = {"polar",  "run",      spec,   "--store",      (char *)store,      "--jobs",
+                     job_text, "--device", device, "--save-every", (char *)save_every, (char *)more,
+                     NULL};
     return start(NULL, words);
 }
 
@@ -104,11 +109,12 @@ static int64_t differs(const char *store)
 static void remove_store(const char *store)
 {
     char command[512];
-    snprintf(command, sizeof command, "rm -rf '%s' '%s-wal' '%s-shm' '%s.lock' '%s.d'", store, store, store, store, store);
+    snprintf(command, sizeof command, "rm -rf '%s' '%s-wal' '%s-shm' '%s.lock' '%s.d'", store, store, store,
+             store, store);
     if (system(command) != 0) exit(1);
 }
 
-/* ---- tests --------------------------------------------------------------------------------------------------------------- */
+/* ---- tests -------------------------------------------------------------------------------------- */
 
 static double undisturbed(const char *store)
 {
@@ -117,13 +123,15 @@ static double undisturbed(const char *store)
     double seconds = now() - begun;
     wanted_audit = audit_of(store);
     polar_status st = store_dump(&wanted_store, store, name);
-    test_true("undisturbed", code == 0 && wanted_audit && st == POLAR_OK && strstr(wanted_audit, "\"pairs\""), "exit code %d, audit of %zu bytes, table of %zu bytes", code,
+    test_true("undisturbed", code == 0 && wanted_audit && st == POLAR_OK && strstr(wanted_audit, "\"pairs\""),
+              "exit code %d, audit of %zu bytes, table of %zu bytes", code,
               wanted_audit ? strlen(wanted_audit) : 0, wanted_store ? strlen(wanted_store) : 0);
     remove_store(store);
     return seconds;
 }
 
-/* Kills at random moments; where the work ends before there were enough of them, it is checked and begins anew. `seconds`: what the work takes, about. */
+/* Kills at random moments; where the work ends before there were enough of them, it is checked and begins
+ * anew. `seconds`: what the work takes, about. */
 static void killed(const char *store, int jobs, int threads, int kills, double seconds)
 {
     char what[80];
@@ -156,18 +164,21 @@ static void interrupted(const char *store)
     char log[80];
     int stops = 0, wrong = 0, rounds = 0;
     snprintf(log, sizeof log, "%s/log", folder);
-    for (; stops <= 2 && rounds < 10; rounds++) {    /* on a busy machine a round may be done before a signal is */
+    /* on a busy machine a round may be done before a signal is */
+    for (; stops <= 2 && rounds < 10; rounds++) {
         int code = 130;
         if (rounds) remove_store(store);
         for (int k = 0; code == 130 && k < 100; k++) {
             struct stat s = {0};
             unlink(log);
             pid_t pid = start_run(store, 2, 1, NULL);
-            for (siginfo_t ended = {0}; (stat(log, &s) != 0 || s.st_size == 0) && !ended.si_pid; usleep(1000)) waitid(P_PID, (id_t)pid, &ended, WEXITED | WNOHANG | WNOWAIT);
+            for (siginfo_t ended = {0}; (stat(log, &s) != 0 || s.st_size == 0) && !ended.si_pid; usleep(1000))
+                waitid(P_PID, (id_t)pid, &ended, WEXITED | WNOHANG | WNOWAIT);
             kill(pid, k % 2 ? SIGTERM : SIGINT);
             code = end_of(pid);
             stops += code == 130;
-            wrong += code != 130 && code != 0 && code != -SIGINT && code != -SIGTERM;    /* all done and only the table left: then a signal kills */
+            /* all done and only the table left: then a signal kills */
+            wrong += code != 130 && code != 0 && code != -SIGINT && code != -SIGTERM;
         }
         code = end_of(start_run(store, 2, 1, NULL));
         wrong += (code != 0) + differs(store);
@@ -179,9 +190,11 @@ static void interrupted(const char *store)
 
 static void together(const char *store)
 {
-    pid_t a = start_run(store, 1, 1, NULL), b = start_run(store, 1, 2, NULL), c = start_run(store, 2, 1, "--budget=1h");
+    pid_t a = start_run(store, 1, 1, NULL), b = start_run(store, 1, 2, NULL),
+          c = start_run(store, 2, 1, "--budget=1h");
     int code[3] = {end_of(a), end_of(b), end_of(c)};
-    test_exact("three processes on one store", (code[0] != 0) + (code[1] != 0) + (code[2] != 0) + differs(store));
+    test_exact("three processes on one store",
+               (code[0] != 0) + (code[1] != 0) + (code[2] != 0) + differs(store));
     int ended = end_of(start_run(store, 1, 1, "--budget=10ms"));
     test_true("a budget that is no time", ended == 2, "exit code %d", ended);
     remove_store(store);
@@ -192,9 +205,12 @@ int main(int argc, char **argv)
     polar = test_begin(argc, argv);
     test_device = "cpu";
     name = argc > 2 ? argv[2] : "so3_tiny";
-    save_every = strcmp(name, "deit_tiny") ? "0" : "0.001";    /* and never more than one part in 20 of the time */
+    /* and never more than one part in 20 of the time */
+    save_every = strcmp(name, "deit_tiny") ? "0" : "0.001";
     snprintf(spec, sizeof spec, "%s/specs/demo/%s.yaml", SOURCE_DIR, name);
-    snprintf(folder, sizeof folder, "%s/polar_test_kill.XXXXXX", access("/dev/shm", W_OK) ? "/tmp" : "/dev/shm");    /* syncing a real disk is slow */
+    /* syncing a real disk is slow */
+    snprintf(folder, sizeof folder, "%s/polar_test_kill.XXXXXX",
+             access("/dev/shm", W_OK) ? "/tmp" : "/dev/shm");
     if (!mkdtemp(folder)) return 1;
     char store[80], command[128];
     snprintf(store, sizeof store, "%s/runs.db", folder);

@@ -1,4 +1,5 @@
-/* test_runner.c -- the runner against a testbed made of hashes: however a plan is run, interrupted, killed, shared or starved of disk, the table is the same to the bit. */
+/* test_runner.c -- the runner against a testbed made of hashes: however a plan is run, interrupted, killed,
+ * shared or starved of disk, the table is the same to the bit. */
 #include "fake_plan.h"
 #include "fixtures/folder.h"
 #include "fixtures/store_dump.h"
@@ -14,14 +15,15 @@
 
 static char folder[64], store[128], log_path[128];
 static fake_plan plan;
-static char *wanted;    /* the table of an undisturbed run */
+static char *wanted; /* the table of an undisturbed run */
 
-/* ---- helpers ------------------------------------------------------------------------------------------------------------- */
+/* ---- helpers ------------------------------------------------------------------------------------ */
 
 static void clean(void)
 {
     char command[1024];
-    snprintf(command, sizeof command, "rm -rf '%s' '%s-wal' '%s-shm' '%s.d' '%s.lock' '%s'", store, store, store, store, store, log_path);
+    snprintf(command, sizeof command, "rm -rf '%s' '%s-wal' '%s-shm' '%s.d' '%s.lock' '%s'", store, store,
+             store, store, store, log_path);
     if (system(command) != 0) exit(1);
 }
 
@@ -43,7 +45,10 @@ static int64_t lines_of(const char *path)
     return n;
 }
 
-static int64_t runs_begun(void) { return lines_of(log_path); }
+static int64_t runs_begun(void)
+{
+    return lines_of(log_path);
+}
 
 /* Differing bytes between the store's table and the undisturbed one; nothing left beside the store. */
 static int64_t table_differs(void)
@@ -56,7 +61,10 @@ static int64_t table_differs(void)
     return n + folder_files(checkpoints);
 }
 
-static polar_status run_all(pl_runner_outcome *out, const pl_runner_opts *o) { return pl_runner_run(out, &fake_testbed, &plan.spec, plan.runs, FAKE_RUNS, o); }
+static polar_status run_all(pl_runner_outcome *out, const pl_runner_opts *o)
+{
+    return pl_runner_run(out, &fake_testbed, &plan.spec, plan.runs, FAKE_RUNS, o);
+}
 
 /* Another process at the whole plan. */
 static pid_t fork_runner(const pl_runner_opts *o)
@@ -78,9 +86,9 @@ static int ended_well(pid_t pid)
 
 typedef struct watcher {
     atomic_int stop;
-    int64_t    epochs, stop_at, notes, resumed, finished;    /* stop_at: after so many epochs */
-    pid_t      victim;                                       /* killed at the first note */
-    char       note[512];
+    int64_t epochs, stop_at, notes, resumed, finished; /* stop_at: after so many epochs */
+    pid_t victim;                                      /* killed at the first note */
+    char note[512];
 } watcher;
 
 static void watch(void *arg, const pl_runner_event *e)
@@ -104,7 +112,7 @@ static pl_runner_opts watched(watcher *w)
     return o;
 }
 
-/* ---- undisturbed --------------------------------------------------------------------------------------------------------- */
+/* ---- undisturbed -------------------------------------------------------------------------------- */
 
 static void test_plain(void)
 {
@@ -114,14 +122,21 @@ static void test_plain(void)
     o.save_every = 1000;
     TEST_TRY(run_all(&out, &o));
     TEST_TRY(store_dump(&wanted, store, plan.spec.name));
-    test_true("undisturbed", out.total == FAKE_RUNS && out.done == FAKE_RUNS && out.done_here == FAKE_RUNS && !out.left && runs_begun() == FAKE_RUNS && out.diverged > 0 && out.diverged < FAKE_RUNS,
-              "%lld runs, %lld diverged, table of %zu bytes", (long long)out.done, (long long)out.diverged, strlen(wanted));
+    test_true("undisturbed",
+              out.total == FAKE_RUNS && out.done == FAKE_RUNS && out.done_here == FAKE_RUNS && !out.left &&
+                  runs_begun() == FAKE_RUNS && out.diverged > 0 && out.diverged < FAKE_RUNS,
+              "%lld runs, %lld diverged, table of %zu bytes", (long long)out.done, (long long)out.diverged,
+              strlen(wanted));
     TEST_TRY(run_all(&out, &o));
-    test_true("again: nothing is done twice", out.done == FAKE_RUNS && !out.done_here && runs_begun() == FAKE_RUNS && !table_differs(), "%lld begins", (long long)runs_begun());
+    test_true("again: nothing is done twice",
+              out.done == FAKE_RUNS && !out.done_here && runs_begun() == FAKE_RUNS && !table_differs(),
+              "%lld begins", (long long)runs_begun());
     o.retry = 1;
     int64_t diverged = out.diverged;
     TEST_TRY(run_all(&out, &o));
-    test_true("--retry: the diverged ones again", out.done_here == diverged && runs_begun() == FAKE_RUNS + diverged && !table_differs(), "%lld done", (long long)out.done_here);
+    test_true("--retry: the diverged ones again",
+              out.done_here == diverged && runs_begun() == FAKE_RUNS + diverged && !table_differs(),
+              "%lld done", (long long)out.done_here);
 }
 
 static void test_jobs(void)
@@ -136,7 +151,8 @@ static void test_jobs(void)
             o.jobs = jobs[i];
             o.save_every = every ? 1000 : 0;
             TEST_TRY(run_all(&out, &o));
-            snprintf(what, sizeof what, "%d jobs, checkpoints %s", jobs[i], every ? "never" : "after every epoch");
+            snprintf(what, sizeof what, "%d jobs, checkpoints %s", jobs[i],
+                     every ? "never" : "after every epoch");
             test_exact(what, table_differs() + (runs_begun() != FAKE_RUNS));
         }
 }
@@ -162,7 +178,7 @@ static void test_ensembles(void)
         }
 }
 
-/* ---- interrupted --------------------------------------------------------------------------------------------------------- */
+/* ---- interrupted -------------------------------------------------------------------------------- */
 
 static void test_stop(void)
 {
@@ -174,7 +190,7 @@ static void test_stop(void)
             watcher w = {.stop_at = at};
             pl_runner_opts o = watched(&w);
             o.jobs = 1 + (int)(at % 2);
-            o.save_every = 1000;    /* only the stop saves */
+            o.save_every = 1000; /* only the stop saves */
             TEST_TRY(run_all(&out, &o));
             left = out.left > 0;
             wrong += left != out.stopped;
@@ -184,10 +200,12 @@ static void test_stop(void)
         wrong += table_differs();
     }
     test_exact("stopped after every 1, 8, ... 57 epochs", wrong);
-    test_true("  and went on from checkpoints", stops > 50 && resumed > 50, "%lld stops, %lld resumed", (long long)stops, (long long)resumed);
+    test_true("  and went on from checkpoints", stops > 50 && resumed > 50, "%lld stops, %lld resumed",
+              (long long)stops, (long long)resumed);
 }
 
-/* Runs whose seconds are not the sum of their epochs': both are sums of the same numbers in another order, so they may differ by a rounding each. */
+/* Runs whose seconds are not the sum of their epochs': both are sums of the same numbers in another order, so
+ * they may differ by a rounding each. */
 static int64_t seconds_differ(void)
 {
     pl_store *s;
@@ -222,7 +240,7 @@ static void test_parts(void)
             fake_stop = &stop;
             fake_stop_after = after;
             o.stop = &stop;
-            o.save_every = 1000;    /* only the stop saves */
+            o.save_every = 1000; /* only the stop saves */
             TEST_TRY(run_all(&out, &o));
             left = out.left > 0;
             wrong += left != out.stopped;
@@ -242,7 +260,8 @@ static void test_budget(void)
     pl_runner_opts o = options();
     clean();
     setenv("FAKE_DELAY", "3000", 1);
-    o.budget = 0.02;    /* an epoch sleeps 3 ms and there are more than 60 of them: it cannot be done in time on any machine */
+    /* an epoch sleeps 3 ms and there are more than 60 of them: it cannot be done in time on any machine */
+    o.budget = 0.02;
     TEST_TRY(run_all(&out, &o));
     unsetenv("FAKE_DELAY");
     int early = out.out_of_time && out.left && !out.stopped;
@@ -265,7 +284,8 @@ static void test_kills(void)
             pid_t pid = fork_runner(&o);
             random = fake_hash(random);
             int killed = 0, status = 0;
-            for (useconds_t wait = (useconds_t)(random % 90000); !killed; wait = 20000) {    /* at a random moment; then look again now and then */
+            /* at a random moment; then look again now and then */
+            for (useconds_t wait = (useconds_t)(random % 90000); !killed; wait = 20000) {
                 usleep(wait);
                 if (waitpid(pid, &status, WNOHANG) == pid) break;
                 if (kills >= 50) continue;
@@ -282,10 +302,11 @@ static void test_kills(void)
     }
     unsetenv("FAKE_DELAY");
     test_exact("50 times kill -9 at a random moment", wrong);
-    test_true("  figures", kills >= 50, "%lld kills, %lld tables, %lld processes", (long long)kills, (long long)plans, (long long)ended);
+    test_true("  figures", kills >= 50, "%lld kills, %lld tables, %lld processes", (long long)kills,
+              (long long)plans, (long long)ended);
 }
 
-/* ---- several processes ----------------------------------------------------------------------------------------------------- */
+/* ---- several processes -------------------------------------------------------------------------- */
 
 static void test_processes(void)
 {
@@ -315,19 +336,25 @@ static void test_takeover(void)
     watcher w = {0};
     pl_runner_opts o = watched(&w);
     clean();
-    setenv("FAKE_DELAY", "100000000", 1);    /* the other one is at its first epoch until it is killed */
+    setenv("FAKE_DELAY", "100000000", 1); /* the other one is at its first epoch until it is killed */
     w.victim = fork_runner(&o);
     while (!runs_begun()) usleep(1000);
     setenv("FAKE_DELAY", "0", 1);
-    polar_status st = run_all(&out, &o);    /* does the others, waits, and takes over */
+    polar_status st = run_all(&out, &o); /* does the others, waits, and takes over */
     waitpid(w.victim, NULL, 0);
     unsetenv("FAKE_DELAY");
-    test_true("waits for a process, takes over when it dies", st == POLAR_OK && !out.left && w.notes >= 1 && !table_differs() && runs_begun() == FAKE_RUNS + 1, "\"%s\"", w.note);
+    test_true("waits for a process, takes over when it dies",
+              st == POLAR_OK && !out.left && w.notes >= 1 && !table_differs() &&
+                  runs_begun() == FAKE_RUNS + 1,
+              "\"%s\"", w.note);
 }
 
-/* ---- checkpoints ----------------------------------------------------------------------------------------------------------- */
+/* ---- checkpoints -------------------------------------------------------------------------------- */
 
-static void checkpoint_of(char out[256], int64_t run) { snprintf(out, 256, "%s.d/%s.safetensors", store, plan.runs[run].id); }
+static void checkpoint_of(char out[256], int64_t run)
+{
+    snprintf(out, 256, "%s.d/%s.safetensors", store, plan.runs[run].id);
+}
 
 /* The plan stopped in the middle of its third run. */
 static void stop_in_third(void)
@@ -336,7 +363,7 @@ static void stop_in_third(void)
     watcher w = {0};
     pl_runner_opts o = watched(&w);
     clean();
-    for (int64_t k = 1; w.finished < 2; k++) {    /* first learn how many epochs two runs take */
+    for (int64_t k = 1; w.finished < 2; k++) { /* first learn how many epochs two runs take */
         w = (watcher){.stop_at = k};
         clean();
         TEST_TRY(run_all(&out, &o));
@@ -372,13 +399,16 @@ static void test_checkpoints(void)
     }
     /* results stored, then killed before the checkpoint went */
     checkpoint_of(path, 2);
-    snprintf(command, sizeof command, "mkdir -p '%s.d' && echo x >'%s' && echo x >'%s.tmp.77.0'", store, path, path);
+    snprintf(command, sizeof command, "mkdir -p '%s.d' && echo x >'%s' && echo x >'%s.tmp.77.0'", store, path,
+             path);
     pl_runner_outcome out;
     watcher w = {0};
     pl_runner_opts o = watched(&w);
     int made = system(command) == 0;
     TEST_TRY(run_all(&out, &o));
-    test_true("what a finished run left behind is removed", made && !table_differs() && !out.done_here && !w.notes, "%lld runs done again", (long long)out.done_here);
+    test_true("what a finished run left behind is removed",
+              made && !table_differs() && !out.done_here && !w.notes, "%lld runs done again",
+              (long long)out.done_here);
     /* a store that was deleted while its checkpoints stayed */
     stop_in_third();
     snprintf(command, sizeof command, "rm '%s'", store);
@@ -397,13 +427,16 @@ static void test_weights(void)
     snprintf(path, sizeof path, "%s/weights", folder);
     o.weights = path;
     polar_status refused = run_all(&out, &o);
-    TEST_TRY(pl_runner_run(&out, &fake_testbed, &plan.spec, plan.runs, 1, &o));    /* it is done already: made again for its weights */
+    /* it is done already: made again for its weights */
+    TEST_TRY(pl_runner_run(&out, &fake_testbed, &plan.spec, plan.runs, 1, &o));
     int there = stat(path, &s) == 0 && s.st_size > 8;
-    test_true("weights of a finished run", refused == POLAR_E_ARG && there && !table_differs(), "%lld bytes", there ? (long long)s.st_size : -1);
+    test_true("weights of a finished run", refused == POLAR_E_ARG && there && !table_differs(), "%lld bytes",
+              there ? (long long)s.st_size : -1);
     unlink(path);
 }
 
-/* The N-th allocation fails, in any thread: an error, and nothing left over; then enough memory: the same table. */
+/* The N-th allocation fails, in any thread: an error, and nothing left over; then enough memory: the same
+ * table. */
 static void test_faults(void)
 {
     polar_status st = POLAR_E_NOMEM;
@@ -424,12 +457,15 @@ static void test_faults(void)
         wrong += table_differs();
     }
     wrong += table_differs();
-    test_true("memory runs out", st == POLAR_OK && !leaks && !wrong && n > 1000, "%lld allocations, %lld tries, %lld leaks, %lld other errors", (long long)n, (long long)tries, (long long)leaks, (long long)wrong);
+    test_true("memory runs out", st == POLAR_OK && !leaks && !wrong && n > 1000,
+              "%lld allocations, %lld tries, %lld leaks, %lld other errors", (long long)n, (long long)tries,
+              (long long)leaks, (long long)wrong);
 }
 
-/* ---- no room on the disk ----------------------------------------------------------------------------------------------------- */
+/* ---- no room on the disk ------------------------------------------------------------------------ */
 
-/* With little room: an error with its sentence, or success; then with room: the same table. `limit` gives so many bytes, or all of them (-1). */
+/* With little room: an error with its sentence, or success; then with room: the same table. `limit` gives so
+ * many bytes, or all of them (-1). */
 static void starve(const char *what, int (*limit)(int64_t bytes), int64_t most)
 {
     int64_t failures = 0, wrong = 0, successes = 0, kept = 0;
@@ -450,12 +486,14 @@ static void starve(const char *what, int (*limit)(int64_t bytes), int64_t most)
         int64_t done = out.done;
         kept += st != POLAR_OK && done > 0;
         TEST_TRY(run_all(&out, &o));
-        wrong += out.done_here != FAKE_RUNS - done;    /* what was finished stayed so */
+        wrong += out.done_here != FAKE_RUNS - done; /* what was finished stayed so */
         wrong += table_differs();
     }
     clean();
     test_exact(what, wrong);
-    test_true("  figures", failures >= 4 && kept > 0, "%lld failures, %lld of them with finished runs, %lld enough; \"%s\"", (long long)failures, (long long)kept, (long long)successes, sentence);
+    test_true("  figures", failures >= 4 && kept > 0,
+              "%lld failures, %lld of them with finished runs, %lld enough; \"%s\"", (long long)failures,
+              (long long)kept, (long long)successes, sentence);
 }
 
 static int limit_file_size(int64_t bytes)
@@ -495,7 +533,9 @@ static void test_full_disk(void)
 int main(int argc, char **argv)
 {
     test_begin(argc, argv);
-    snprintf(folder, sizeof folder, "%s/polar_test_runner.XXXXXX", access("/dev/shm", W_OK) ? "/tmp" : "/dev/shm");    /* syncing a real disk is slow */
+    /* syncing a real disk is slow */
+    snprintf(folder, sizeof folder, "%s/polar_test_runner.XXXXXX",
+             access("/dev/shm", W_OK) ? "/tmp" : "/dev/shm");
     if (!mkdtemp(folder)) return 1;
     snprintf(store, sizeof store, "%s/runs.db", folder);
     snprintf(log_path, sizeof log_path, "%s/log", folder);

@@ -1,36 +1,46 @@
-/* test_so3_ensemble.c -- a run is the same bits whoever trains beside it and wherever it was interrupted; files that are none of ours are refused. */
+/* test_so3_ensemble.c -- a run is the same bits whoever trains beside it and wherever it was interrupted;
+ * files that are none of ours are refused. */
 #include "fixtures/so3_fixture.h"
 
 #define ARMS 3
 
-/* Groups interleave: slots differ from members. The second stops early, the third has its own lr and decay. */
-static const run_arm arms[ARMS] = {{"optim.rule=muon", 1},
-                                   {"optim.rule=adamw optim.lr=0 optim.aux_lr=0 train.patience=1", 2},
-                                   {"optim.rule=muon optim.lr=0.003 optim.aux_lr=0.02 optim.weight_decay=0.1", 3}};
+/* Groups interleave: slots differ from members. The second stops early, the third has its own lr and decay.
+ */
+static const run_arm arms[ARMS] = {
+    {"optim.rule=muon", 1},
+    {"optim.rule=adamw optim.lr=0 optim.aux_lr=0 train.patience=1", 2},
+    {"optim.rule=muon optim.lr=0.003 optim.aux_lr=0.02 optim.weight_decay=0.1", 3}};
 
 static void test_ensemble(const char *device)
 {
     run_story together[ARMS], alone[ARMS];
     run_run(together, device, arms, ARMS);
     for (int i = 0; i < ARMS; i++) run_run(&alone[i], device, &arms[i], 1);
-    for (int i = 0; i < ARMS; i++) test_exact("a member of three, and alone", story_differs(&together[i], &alone[i]));
-    test_true("the second stopped early", together[1].epochs == 2 && together[0].epochs == 4, "%lld and %lld epochs", (long long)together[1].epochs, (long long)together[0].epochs);
+    for (int i = 0; i < ARMS; i++)
+        test_exact("a member of three, and alone", story_differs(&together[i], &alone[i]));
+    test_true("the second stopped early", together[1].epochs == 2 && together[0].epochs == 4,
+              "%lld and %lld epochs", (long long)together[1].epochs, (long long)together[0].epochs);
     run_free(together, ARMS);
     run_free(alone, ARMS);
 
     /* one seed, two arms: the data are shared */
-    const run_arm pair[2] = {{"optim.rule=polaradamw map.rounding=reference", 4}, {"optim.rule=polaradamw", 4}};
+    const run_arm pair[2] = {{"optim.rule=polaradamw map.rounding=reference", 4},
+                             {"optim.rule=polaradamw", 4}};
     run_run(together, device, pair, 2);
     for (int i = 0; i < 2; i++) run_run(&alone[i], device, &pair[i], 1);
-    test_exact("two arms of one seed", story_differs(&together[0], &alone[0]) + story_differs(&together[1], &alone[1]));
-    test_true("... with the same clouds, and different ends", run_result(&together[0], "trace_mse") == run_result(&together[1], "trace_mse") && together[0].row[0].valid != together[1].row[0].valid,
+    test_exact("two arms of one seed",
+               story_differs(&together[0], &alone[0]) + story_differs(&together[1], &alone[1]));
+    test_true("... with the same clouds, and different ends",
+              run_result(&together[0], "trace_mse") == run_result(&together[1], "trace_mse") &&
+                  together[0].row[0].valid != together[1].row[0].valid,
               "%.4f", run_result(&together[0], "trace_mse"));
     run_free(together, 2);
     run_free(alone, 2);
 }
 
 /* The ensemble interrupted after k epochs: saved, ended, begun anew, loaded, and on to the end. */
-static void interrupted(run_story *s, const char *device, const run_arm *who, int64_t n, int k, int finished_first)
+static void interrupted(run_story *s, const char *device, const run_arm *who, int64_t n, int k,
+                        int finished_first)
 {
     run_rig r;
     const char *path = in_folder("checkpoint");
@@ -56,9 +66,10 @@ static void test_resume(const char *device)
 {
     static const struct {
         const char *what;
-        run_arm     arm;
+        run_arm arm;
     } singles[] = {{"polaradamw, interrupted after each epoch", {"optim.rule=polaradamw", 7}},
-                   {"muon_v in f64 with shadows, the same", {"optim.rule=muon_v train.dtype=f64 gauge.shadows=2 gauge.maps=exact,ns_fp32", 8}},
+                   {"muon_v in f64 with shadows, the same",
+                    {"optim.rule=muon_v train.dtype=f64 gauge.shadows=2 gauge.maps=exact,ns_fp32", 8}},
                    {"sgdm with decay, the same", {"optim.rule=sgdm optim.weight_decay=0.1", 9}}};
     run_story whole[ARMS], parts[ARMS];
     for (size_t i = 0; i < sizeof singles / sizeof *singles; i++) {
@@ -90,9 +101,12 @@ static void test_diverged(const char *device)
     run_story together[ARMS], alone[ARMS], resumed[ARMS];
     run_run(together, device, three, ARMS);
     for (int i = 0; i < ARMS; i++) run_run(&alone[i], device, &three[i], 1);
-    test_true("it diverged, and that is a result", run_result(&together[1], "diverged") == 1 && isnan(run_result(&together[1], "test_mse")) && together[1].epochs < 4, "after %lld epochs",
-              (long long)together[1].epochs);
-    for (int i = 0; i < ARMS; i++) test_exact("a member beside a diverged one, and alone", story_differs(&together[i], &alone[i]));
+    test_true("it diverged, and that is a result",
+              run_result(&together[1], "diverged") == 1 && isnan(run_result(&together[1], "test_mse")) &&
+                  together[1].epochs < 4,
+              "after %lld epochs", (long long)together[1].epochs);
+    for (int i = 0; i < ARMS; i++)
+        test_exact("a member beside a diverged one, and alone", story_differs(&together[i], &alone[i]));
     int64_t bad = 0;
     for (int k = 1; k <= 3; k++) {
         interrupted(resumed, device, three, ARMS, k, 0);
@@ -104,12 +118,14 @@ static void test_diverged(const char *device)
     run_free(alone, ARMS);
 }
 
-/* ---- files ------------------------------------------------------------------------------------------------------ */
+/* ---- files -------------------------------------------------------------------------------------- */
 
 static void test_files(const char *device)
 {
-    const run_arm arm = {"optim.rule=muon", 1}, seed = {"optim.rule=muon", 2}, rule = {"optim.rule=polar_ema", 1}, lr = {"optim.rule=muon optim.lr=0.011", 1},
-                  width = {"optim.rule=muon model.width=4", 1}, twice[2] = {{"optim.rule=muon", 1}, {"optim.rule=muon", 1}};
+    const run_arm arm = {"optim.rule=muon", 1}, seed = {"optim.rule=muon", 2},
+                  rule = {"optim.rule=polar_ema", 1}, lr = {"optim.rule=muon optim.lr=0.011", 1},
+                  width = {"optim.rule=muon model.width=4", 1},
+                  twice[2] = {{"optim.rule=muon", 1}, {"optim.rule=muon", 1}};
     const char *path = in_folder("checkpoint"), *spoilt = in_folder("spoilt");
     run_rig r;
     run_story s;
@@ -122,12 +138,18 @@ static void test_files(const char *device)
     run_close(&r);
     int64_t n = run_file(&bytes, path), m = run_file(&weights, spoilt);
     test_true("its own", load_into(device, &arm, 1, path) == POLAR_OK, "%lld bytes", (long long)n);
-    test_true("of another seed", load_into(device, &seed, 1, path) == POLAR_E_FORMAT, "%s", polar_error_message());
-    test_true("of another rule", load_into(device, &rule, 1, path) == POLAR_E_FORMAT, "%s", polar_error_message());
-    test_true("of another lr", load_into(device, &lr, 1, path) == POLAR_E_FORMAT, "%s", polar_error_message());
-    test_true("of another width", load_into(device, &width, 1, path) == POLAR_E_FORMAT, "%s", polar_error_message());
-    test_true("of another ensemble", load_into(device, twice, 2, path) == POLAR_E_FORMAT, "%s", polar_error_message());
-    test_true("weights, no checkpoint", load_into(device, &arm, 1, spoilt) == POLAR_E_FORMAT, "%s", polar_error_message());
+    test_true("of another seed", load_into(device, &seed, 1, path) == POLAR_E_FORMAT, "%s",
+              polar_error_message());
+    test_true("of another rule", load_into(device, &rule, 1, path) == POLAR_E_FORMAT, "%s",
+              polar_error_message());
+    test_true("of another lr", load_into(device, &lr, 1, path) == POLAR_E_FORMAT, "%s",
+              polar_error_message());
+    test_true("of another width", load_into(device, &width, 1, path) == POLAR_E_FORMAT, "%s",
+              polar_error_message());
+    test_true("of another ensemble", load_into(device, twice, 2, path) == POLAR_E_FORMAT, "%s",
+              polar_error_message());
+    test_true("weights, no checkpoint", load_into(device, &arm, 1, spoilt) == POLAR_E_FORMAT, "%s",
+              polar_error_message());
     int64_t bad = 0;
     const int64_t cuts[] = {0, 1, 8, 100, n / 2, n - 1};
     for (size_t i = 0; i < sizeof cuts / sizeof *cuts; i++) {
@@ -135,7 +157,8 @@ static void test_files(const char *device)
         bad += load_into(device, &arm, 1, spoilt) != POLAR_E_FORMAT;
     }
     test_exact("cut anywhere", bad);
-    /* counters out of range: the I64 tensor of three numbers lies where the header says; spoil its end flag */
+    /* counters out of range: the I64 tensor of three numbers lies where the header says; spoil its end flag
+     */
     pl_safetensors *f;
     TEST_TRY(pl_safetensors_open(&f, path));
     int64_t entries = pl_safetensors_count(f);
@@ -148,10 +171,12 @@ static void test_files(const char *device)
     }
     for (int64_t i = 0; i < pl_safetensors_meta_count(f); i++) meta[i] = *pl_safetensors_meta_view(f, i);
     TEST_TRY(pl_safetensors_write(spoilt, all, entries, meta, pl_safetensors_meta_count(f)));
-    test_true("counters that make no sense", at >= 0 && load_into(device, &arm, 1, spoilt) == POLAR_E_FORMAT, "%s", polar_error_message());
+    test_true("counters that make no sense", at >= 0 && load_into(device, &arm, 1, spoilt) == POLAR_E_FORMAT,
+              "%s", polar_error_message());
     all[at] = all[entries - 1];
     TEST_TRY(pl_safetensors_write(spoilt, all, entries - 1, meta, pl_safetensors_meta_count(f)));
-    test_true("a tensor missing", load_into(device, &arm, 1, spoilt) == POLAR_E_FORMAT, "%s", polar_error_message());
+    test_true("a tensor missing", load_into(device, &arm, 1, spoilt) == POLAR_E_FORMAT, "%s",
+              polar_error_message());
     pl_safetensors_close(f);
     free(all);
     free(meta);
@@ -159,7 +184,8 @@ static void test_files(const char *device)
     remove(path);
     test_true("no file", load_into(device, &arm, 1, path) == POLAR_E_ARG, "%s", polar_error_message());
     TEST_TRY(run_open(&r, device, &arm, 1));
-    test_true("a folder that is not there", pl_testbed_so3.save(r.t, in_folder("missing/x")) == POLAR_E_ARG, "%s", polar_error_message());
+    test_true("a folder that is not there", pl_testbed_so3.save(r.t, in_folder("missing/x")) == POLAR_E_ARG,
+              "%s", polar_error_message());
     run_close(&r);
     free(bytes);
     free(weights);
@@ -173,7 +199,10 @@ static void test_shapes(const char *device)
     run_rig r;
     polar_status st = run_open(&r, device, mixed, 2);
     test_true("two shapes in one ensemble", st == POLAR_E_ARG && !r.t, "%s", polar_error_message());
-    test_true("... which same_shape would have told", !pl_testbed_so3.same_shape(r.config[0], r.config[1]) && pl_testbed_so3.same_shape(r.config[0], r.config[0]), "no");
+    test_true("... which same_shape would have told",
+              !pl_testbed_so3.same_shape(r.config[0], r.config[1]) &&
+                  pl_testbed_so3.same_shape(r.config[0], r.config[0]),
+              "no");
     run_close(&r);
 }
 

@@ -1,4 +1,5 @@
-/* test_so3_run.c -- single SO(3) runs: early stopping, every rule, routes with their own lr and decay, the test error, gauge shadows, misuse. */
+/* test_so3_run.c -- single SO(3) runs: early stopping, every rule, routes with their own lr and decay, the
+ * test error, gauge shadows, misuse. */
 #include "data/point_cloud.h"
 #include "device/queue.h"
 #include "lab/run/early_stop.h"
@@ -6,15 +7,15 @@
 #include "polar/optim.h"
 #include "fixtures/so3_fixture.h"
 
-/* ---- early stopping -------------------------------------------------------------------------------------- */
+/* ---- early stopping ----------------------------------------------------------------------------- */
 
 typedef struct {
     const char *what;
-    int64_t     patience, epochs;
-    double      valid[8];
-    int64_t     made, best_epoch;
-    double      best;
-    pl_end      end;
+    int64_t patience, epochs;
+    double valid[8];
+    int64_t made, best_epoch;
+    double best;
+    pl_end end;
 } stop_case;
 
 static void test_early_stop(void)
@@ -40,21 +41,31 @@ static void test_early_stop(void)
             pl_early_stop_step(&s, 1, k->valid[s.made]);
             improvements += s.improved;
         }
-        test_true(k->what, s.made == k->made && s.best_epoch == k->best_epoch && s.best == k->best && s.end == k->end && (improvements > 0) == (k->best_epoch > 0),
+        test_true(k->what,
+                  s.made == k->made && s.best_epoch == k->best_epoch && s.best == k->best &&
+                      s.end == k->end && (improvements > 0) == (k->best_epoch > 0),
                   "%lld epochs, best %lld, end %d", (long long)s.made, (long long)s.best_epoch, (int)s.end);
     }
     pl_early_stop s = {.patience = 2, .epochs = 4};
     pl_early_stop_step(&s, nan, 1);
-    test_true("a training loss that is none", s.end == PL_END_DIVERGED && !s.best_epoch && !s.improved, "end %d", (int)s.end);
+    test_true("a training loss that is none", s.end == PL_END_DIVERGED && !s.best_epoch && !s.improved,
+              "end %d", (int)s.end);
 }
 
-/* ---- rules ------------------------------------------------------------------------------------------------ */
+/* ---- rules -------------------------------------------------------------------------------------- */
 
-/* The prediction of the best weights, cloud by cloud, on a model of its own: its mean square is the run's test error. */
+/* The prediction of the best weights, cloud by cloud, on a model of its own: its mean square is the run's
+ * test error. */
 static double test_error_of(const run_story *s, const char *device, uint64_t seed)
 {
     place at = place_open(device);
-    pl_so3_shape shape = {.members = 1, .batch = 1, .points = 5, .width = 3, .layers = 2, .dtype = POLAR_DTYPE_F32, .eps = 1e-8};
+    pl_so3_shape shape = {.members = 1,
+                          .batch = 1,
+                          .points = 5,
+                          .width = 3,
+                          .layers = 2,
+                          .dtype = POLAR_DTYPE_F32,
+                          .eps = 1e-8};
     pl_so3 *m;
     pl_safetensors *f;
     pl_clouds c;
@@ -94,34 +105,45 @@ static void test_rules(const char *device)
         run_run(&s, device, &(run_arm){changes, 5}, 1);
         double test = run_result(&s, "test_mse"), best = run_result(&s, "best_valid");
         int64_t bad = 0, at = (int64_t)run_result(&s, "best_epoch");
-        for (int64_t e = 0; e < s.epochs; e++) bad += !(s.row[e].valid >= best) || (e && s.row[e].valid == s.row[e - 1].valid) || !isfinite(s.row[e].train_loss);
-        test_true(polar_rule_name(k), !bad && s.epochs == 4 && isfinite(test) && s.row[at - 1].valid == best && s.row[at - 1].improved && run_result(&s, "diverged") == 0,
+        for (int64_t e = 0; e < s.epochs; e++)
+            bad += !(s.row[e].valid >= best) || (e && s.row[e].valid == s.row[e - 1].valid) ||
+                   !isfinite(s.row[e].train_loss);
+        test_true(polar_rule_name(k),
+                  !bad && s.epochs == 4 && isfinite(test) && s.row[at - 1].valid == best &&
+                      s.row[at - 1].improved && run_result(&s, "diverged") == 0,
                   "best epoch %lld, valid %.4f, test %.4f", (long long)at, best, test);
-        /* the same float network on batches of one: a sum or product rounded otherwise moves the prediction by some eps */
-        test_bound("... cloud by cloud", fabs(test_error_of(&s, device, 5) / test - 1), 1e-4, "1000 eps of float, in a prediction's difference");
+        /* the same float network on batches of one: a sum or product rounded otherwise moves the prediction
+         * by some eps */
+        test_bound("... cloud by cloud", fabs(test_error_of(&s, device, 5) / test - 1), 1e-4,
+                   "1000 eps of float, in a prediction's difference");
         run_free(&s, 1);
     }
 }
 
-/* lr of the rows: the schedule at the last step of each epoch, 3 steps an epoch (13 clouds, batches of 4, the rest dropped). */
+/* lr of the rows: the schedule at the last step of each epoch, 3 steps an epoch (13 clouds, batches of 4, the
+ * rest dropped). */
 static void test_schedule(const char *device)
 {
     run_story s;
     polar_schedule k = {.warmup = 3, .total = 12, .warmup_from = 1e-3};
     run_run(&s, device, &(run_arm){"optim.rule=muon optim.lr=0.02", 5}, 1);
     int64_t bad = 0;
-    for (int64_t e = 0; e < 4; e++) bad += s.row[e].lr != 0.02 * polar_schedule_factor(&k, 3 * e + 2) || s.row[e].epoch != e + 1;
+    for (int64_t e = 0; e < 4; e++)
+        bad += s.row[e].lr != 0.02 * polar_schedule_factor(&k, 3 * e + 2) || s.row[e].epoch != e + 1;
     test_exact("the learning rate of every epoch", bad);
     run_free(&s, 1);
     run_run(&s, device, &(run_arm){"optim.lr=0 optim.aux_lr=0 train.patience=2", 5}, 1);
-    test_true("nothing moves, patience 2: three epochs", s.epochs == 3 && run_result(&s, "best_epoch") == 1 && run_result(&s, "stopped_early") == 1, "%lld epochs", (long long)s.epochs);
+    test_true("nothing moves, patience 2: three epochs",
+              s.epochs == 3 && run_result(&s, "best_epoch") == 1 && run_result(&s, "stopped_early") == 1,
+              "%lld epochs", (long long)s.epochs);
     run_free(&s, 1);
 }
 
-/* ---- routes ------------------------------------------------------------------------------------------------- */
+/* ---- routes ------------------------------------------------------------------------------------- */
 
 /* One step without warm-up, then which weights differ from those of another run. */
-static int64_t after_one_step(char *list, size_t bytes, const char *device, const char *changes, const char *others)
+static int64_t after_one_step(char *list, size_t bytes, const char *device, const char *changes,
+                              const char *others)
 {
     char text[512];
     run_story a, b;
@@ -138,13 +160,20 @@ static int64_t after_one_step(char *list, size_t bytes, const char *device, cons
 
 static void test_routes(const char *device)
 {
-    static const char all[] = "layers.0.W_00.weight,layers.0.W_11,layers.0.message.0.weight,layers.0.message.2.weight,layers.0.cg_proj.weight,"
-                              "layers.1.W_00.weight,layers.1.W_11,layers.1.message.0.weight,layers.1.message.2.weight,layers.1.cg_proj.weight";
-    static const char schur[] = "layers.0.W_00.weight,layers.0.W_11,layers.0.cg_proj.weight,layers.1.W_00.weight,layers.1.W_11,layers.1.cg_proj.weight";
-    const char *still = "optim.lr=0 optim.aux_lr=0", *names = "route.matrix=layers.*.W_00.weight,layers.*.W_11,layers.*.cg_proj.weight";
+    static const char all[] = "layers.0.W_00.weight,layers.0.W_11,layers.0.message.0.weight,layers.0.message."
+                              "2.weight,layers.0.cg_proj.weight,"
+                              "layers.1.W_00.weight,layers.1.W_11,layers.1.message.0.weight,layers.1.message."
+                              "2.weight,layers.1.cg_proj.weight";
+    static const char schur[] = "layers.0.W_00.weight,layers.0.W_11,layers.0.cg_proj.weight,layers.1.W_00."
+                                "weight,layers.1.W_11,layers.1.cg_proj.weight";
+    const char *still = "optim.lr=0 optim.aux_lr=0",
+               *names = "route.matrix=layers.*.W_00.weight,layers.*.W_11,layers.*.cg_proj.weight";
     char list[1024], changes[256];
     int64_t aux = after_one_step(list, sizeof list, device, "optim.lr=0 optim.aux_lr=0.01", still);
-    test_true("lr 0: the aux route alone moves", aux == 16 && !strstr(list, "W_11") && strstr(list, "readout.0.weight") && strstr(list, "layers.1.gate.bias"), "%lld arrays", (long long)aux);
+    test_true("lr 0: the aux route alone moves",
+              aux == 16 && !strstr(list, "W_11") && strstr(list, "readout.0.weight") &&
+                  strstr(list, "layers.1.gate.bias"),
+              "%lld arrays", (long long)aux);
     after_one_step(list, sizeof list, device, "optim.aux_lr=0", still);
     test_exact("aux lr 0: the matrix route alone moves", strcmp(list, all) != 0);
     snprintf(changes, sizeof changes, "optim.aux_lr=0 %s", names);
@@ -155,13 +184,16 @@ static void test_routes(const char *device)
     after_one_step(list, sizeof list, device, "optim.weight_decay=0.5 optim.aux_weight_decay=0", "");
     test_exact("decay of the matrix route", strcmp(list, all) != 0);
     aux = after_one_step(list, sizeof list, device, "optim.aux_weight_decay=0.5", "");
-    test_true("decay of the aux route", aux >= 13 && aux <= 16 && !strstr(list, "W_11") && !strstr(list, "message.2.weight") && strstr(list, "readout.0.weight"),
+    test_true("decay of the aux route",
+              aux >= 13 && aux <= 16 && !strstr(list, "W_11") && !strstr(list, "message.2.weight") &&
+                  strstr(list, "readout.0.weight"),
               "%lld arrays (biases of 0 stay)", (long long)aux);
-    int64_t inherited = after_one_step(list, sizeof list, device, "optim.weight_decay=0.5", "optim.weight_decay=0.5 optim.aux_weight_decay=0.5");
+    int64_t inherited = after_one_step(list, sizeof list, device, "optim.weight_decay=0.5",
+                                       "optim.weight_decay=0.5 optim.aux_weight_decay=0.5");
     test_exact("aux decay follows unless told", inherited);
 }
 
-/* ---- gauge shadows ------------------------------------------------------------------------------------------- */
+/* ---- gauge shadows ------------------------------------------------------------------------------ */
 
 static void test_shadows(const char *device)
 {
@@ -170,31 +202,42 @@ static void test_shadows(const char *device)
         char plain[64], shadowed[160];
         run_story a, b;
         snprintf(plain, sizeof plain, "optim.rule=%s", rules[k]);
-        snprintf(shadowed, sizeof shadowed, "optim.rule=%s gauge.shadows=2 gauge.maps=exact,ns_bf16_fused", rules[k]);
+        snprintf(shadowed, sizeof shadowed, "optim.rule=%s gauge.shadows=2 gauge.maps=exact,ns_bf16_fused",
+                 rules[k]);
         run_run(&a, device, &(run_arm){plain, 5}, 1);
         run_run(&b, device, &(run_arm){shadowed, 5}, 1);
         test_exact("a run with shadows is the run without", story_differs(&a, &b));
-        int maps = k == 1 ? 1 : 2, want = 4 * 10 * 2 * maps;    /* steps 1, 2, 5, 10 of 12; 10 matrices; 2 shadows */
+        /* steps 1, 2, 5, 10 of 12; 10 matrices; 2 shadows */
+        int maps = k == 1 ? 1 : 2, want = 4 * 10 * 2 * maps;
         double worst = 0;
         for (int i = 0; i < b.gauges; i++)
-            if (!strcmp(b.gauge[i].map, k == 1 ? "none" : "exact") && !(b.gauge[i].deviation <= worst)) worst = b.gauge[i].deviation;
-        test_true(rules[k], b.gauges == want && (k == 0 ? worst < 1e-6 : worst > 0.05), "%d rows, worst exact deviation %.1e", b.gauges, worst);
+            if (!strcmp(b.gauge[i].map, k == 1 ? "none" : "exact") && !(b.gauge[i].deviation <= worst))
+                worst = b.gauge[i].deviation;
+        test_true(rules[k], b.gauges == want && (k == 0 ? worst < 1e-6 : worst > 0.05),
+                  "%d rows, worst exact deviation %.1e", b.gauges, worst);
         run_free(&a, 1);
         run_free(&b, 1);
     }
     run_story s;
-    run_run(&s, device, &(run_arm){"optim.rule=muon gauge.shadows=1 gauge.maps=ns_fp32 gauge.every=6 gauge.blocks=*.W_11 gauge.dtype=f32", 5}, 1);
-    test_true("chosen blocks and steps", s.gauges == 3 * 2 && s.gauge[5].step == 12 && !strcmp(s.gauge[5].block, "layers.1.W_11"), "%d rows", s.gauges);
+    run_run(&s, device,
+            &(run_arm){"optim.rule=muon gauge.shadows=1 gauge.maps=ns_fp32 gauge.every=6 gauge.blocks=*.W_11 "
+                       "gauge.dtype=f32",
+                       5},
+            1);
+    test_true("chosen blocks and steps",
+              s.gauges == 3 * 2 && s.gauge[5].step == 12 && !strcmp(s.gauge[5].block, "layers.1.W_11"),
+              "%d rows", s.gauges);
     run_free(&s, 1);
 }
 
-/* ---- misuse ------------------------------------------------------------------------------------------------- */
+/* ---- misuse ------------------------------------------------------------------------------------- */
 
 static void refused(const char *what, const char *device, const char *changes, const char *said)
 {
     run_rig r;
     polar_status st = run_open(&r, device, &(run_arm){changes, 1}, 1);
-    test_true(what, st == POLAR_E_ARG && !r.t && strstr(polar_error_message(), said), "%s", polar_error_message());
+    test_true(what, st == POLAR_E_ARG && !r.t && strstr(polar_error_message(), said), "%s",
+              polar_error_message());
     run_close(&r);
 }
 
@@ -209,8 +252,11 @@ static void test_misuse(const char *device)
     refused("blocks that match nothing", device, "gauge.shadows=1 gauge.blocks=readout*", "gauge.blocks");
     refused("a map nobody knows", device, "gauge.shadows=1 gauge.maps=best", "best");
     TEST_TRY(run_open(&r, device, &(run_arm){"", 1}, 1));
-    test_true("results before the end", pl_testbed_so3.results(r.t, 0, out, PL_MAX_RESULTS, &count) == POLAR_E_STATE, "%s", polar_error_message());
-    test_true("weights before the first epoch", pl_testbed_so3.weights(r.t, 0, in_folder("w")) == POLAR_E_STATE, "%s", polar_error_message());
+    test_true("results before the end",
+              pl_testbed_so3.results(r.t, 0, out, PL_MAX_RESULTS, &count) == POLAR_E_STATE, "%s",
+              polar_error_message());
+    test_true("weights before the first epoch",
+              pl_testbed_so3.weights(r.t, 0, in_folder("w")) == POLAR_E_STATE, "%s", polar_error_message());
     run_close(&r);
 }
 
@@ -219,7 +265,9 @@ static void test_threads(const char *device)
     run_story a, b;
     if (strcmp(device, "cpu")) return;
     for (int k = 0; k < 2; k++) {
-        const run_arm arm = {k ? "optim.rule=polaradamw model.width=16 data.points=40 train.epochs=2" : "optim.rule=muon train.dtype=f64", 9};
+        const run_arm arm = {k ? "optim.rule=polaradamw model.width=16 data.points=40 train.epochs=2"
+                               : "optim.rule=muon train.dtype=f64",
+                             9};
         run_run(&a, "cpu:threads=1", &arm, 1);
         run_run(&b, "cpu:threads=2", &arm, 1);
         test_exact("one thread or two: the same bits", story_differs(&a, &b));

@@ -1,15 +1,18 @@
-/* test_spec.c -- specs and plans: what is read, what every mistake is told and on which line, --set, order and twins of runs, the specs of this tree. */
+/* test_spec.c -- specs and plans: what is read, what every mistake is told and on which line, --set, order
+ * and twins of runs, the specs of this tree. */
 #include "spec_fixture.h"
 
 #include <dirent.h>
 
 #include "lab/run/testbed.h"
 
-#define HEAD "name: t\ntestbed: toy\nseeds: 0..3\n"    /* three lines */
+#define HEAD "name: t\ntestbed: toy\nseeds: 0..3\n" /* three lines */
 
-/* ---- mistakes in a file ------------------------------------------------------------------------------------------------ */
+/* ---- mistakes in a file ------------------------------------------------------------------------- */
 
-static const struct { const char *text, *line, *part; } mistakes[] = {
+static const struct {
+    const char *text, *line, *part;
+} mistakes[] = {
     {"", ":1:", "the file is empty"},
     {"# only a comment\n", ":1:", "the file is empty"},
     {"- a\n- b\n", ":1:", "a spec is a mapping"},
@@ -21,8 +24,10 @@ static const struct { const char *text, *line, *part; } mistakes[] = {
     {"name: t\ntestbed: deit\nseeds: 0\narms: [muon]\n", ":2:", "no testbed 'deit' (there is: toy)"},
     {"name: T-1\ntestbed: toy\nseeds: 0\narms: [muon]\n", ":1:", "a word of a-z"},
     {HEAD "arms: [muon]\nmetric: [a]\n", ":5:", "metric wants a word"},
-    {HEAD "arms: [muon]\nmetric: losss\n", ":5:", "no result 'losss' in testbed toy (did you mean loss? there is: wall, loss, test_top1)"},
-    {HEAD "arms: [muon]\nmetric: speed\n", ":5:", "no result 'speed' in testbed toy (there is: wall, loss, test_top1)"},
+    {HEAD "arms: [muon]\nmetric: losss\n",
+     ":5:", "no result 'losss' in testbed toy (did you mean loss? there is: wall, loss, test_top1)"},
+    {HEAD "arms: [muon]\nmetric: speed\n",
+     ":5:", "no result 'speed' in testbed toy (there is: wall, loss, test_top1)"},
     {HEAD "arms: [muon]\ntitle: \"\\u009b31m\"\n", ":5:", "without control characters"},
     {HEAD "arms: [muon]\nabout: \"a\\n\\u202eb\"\n", ":5:", "without control characters"},
     {HEAD "arms: [muon]\ntitle:\n", ":5:", "title wants one line"},
@@ -31,7 +36,8 @@ static const struct { const char *text, *line, *part; } mistakes[] = {
     {HEAD "arms: [muon]\nmodel.width: 8\n", ":5:", "under set, grid or an arm"},
     /* values */
     {HEAD "arms: [muon]\nset:\n  model.layers: 2\n  model.wdth: 8\n", ":7:", "did you mean model.width?"},
-    {HEAD "arms: [muon]\nset: {model.width: wide}\n", ":5:", "model.width wants a whole number from 1 to 4096, got 'wide'"},
+    {HEAD "arms: [muon]\nset: {model.width: wide}\n",
+     ":5:", "model.width wants a whole number from 1 to 4096, got 'wide'"},
     {HEAD "arms: [muon]\nset: {model.width: 8.5}\n", ":5:", "whole number"},
     {HEAD "arms: [muon]\nset: {model.width: -16}\n", ":5:", "from 1 to 4096, got '-16'"},
     {HEAD "arms: [muon]\nset: {model.width: \"16\"}\n", ":5:", "leave the quotes out"},
@@ -43,7 +49,8 @@ static const struct { const char *text, *line, *part; } mistakes[] = {
     {HEAD "arms: [muon]\nset: {train.clip: yes}\n", ":5:", "one of false, true"},
     {HEAD "arms: [muon]\nset: {map.rounding: refrence}\n", ":5:", "one of fused, reference"},
     {HEAD "arms: [muon]\nset: [model.width]\n", ":5:", "set wants a mapping"},
-    {HEAD "arms: [muon]\nset:\n  optim.lr: 1\n  optim.lr: 1\n", ":7:", "'optim.lr' is given twice (first on line 6)"},
+    {HEAD "arms: [muon]\nset:\n  optim.lr: 1\n  optim.lr: 1\n",
+     ":7:", "'optim.lr' is given twice (first on line 6)"},
     /* grid */
     {HEAD "arms: [muon]\ngrid:\n", ":5:", "grid wants a mapping"},
     {HEAD "arms: [muon]\ngrid: {}\n", ":5:", "leave it out"},
@@ -51,7 +58,8 @@ static const struct { const char *text, *line, *part; } mistakes[] = {
     {HEAD "arms: [muon]\ngrid:\n  model.width:\n    - 8\n    - 16\n    - 0\n", ":9:", "got '0'"},
     {HEAD "arms: [muon]\ngrid: {optim.lr: [1e-3, 0.001]}\n", ":5:", "the value 0.001 twice"},
     {HEAD "arms: [muon]\ngrid: {optim.lr: [1, 2]}\nset: {optim.lr: 1}\n", ":6:", "in the grid and in set"},
-    {HEAD "arms:\n  a: {optim.rule: muon, optim.lr: 3}\ngrid: {optim.lr: [1, 2]}\n", ":5:", "in the grid and in arm 'a'"},
+    {HEAD "arms:\n  a: {optim.rule: muon, optim.lr: 3}\ngrid: {optim.lr: [1, 2]}\n",
+     ":5:", "in the grid and in arm 'a'"},
     {HEAD "arms: [muon]\ngrid: {optim.rule: [muon, adamw]}\n", ":4:", "in the grid and in arm 'muon'"},
     /* arms */
     {HEAD "arms: []\n", ":4:", "arms wants a list"},
@@ -59,7 +67,8 @@ static const struct { const char *text, *line, *part; } mistakes[] = {
     {HEAD "arms: [muno]\n", ":4:", "did you mean muon?"},
     {HEAD "arms: [sgd]\n", ":4:", "holds values of optim.rule"},
     {HEAD "arms:\n  - muon\n  - adamw\n  - muon\n", ":7:", "arm 'muon' is given twice (first on line 5)"},
-    {HEAD "arms:\n  a: {optim.rule: muon}\n  a: {optim.rule: adamw}\n", ":6:", "'a' is given twice (first on line 5)"},
+    {HEAD "arms:\n  a: {optim.rule: muon}\n  a: {optim.rule: adamw}\n",
+     ":6:", "'a' is given twice (first on line 5)"},
     {HEAD "arms: [{muon: 1}]\n", ":4:", "arms with settings are a mapping"},
     {HEAD "arms:\n  fast: {optim.lr: 1}\n", ":5:", "arm 'fast' has no optim.rule"},
     {HEAD "arms:\n  muon: {optim.rule: adamw}\n", ":5:", "another rule than its name says"},
@@ -76,7 +85,8 @@ static const struct { const char *text, *line, *part; } mistakes[] = {
     {"name: t\ntestbed: toy\nseeds: 0..\narms: [muon]\n", ":3:", "got '0..'"},
     {"name: t\ntestbed: toy\nseeds: 0...3\narms: [muon]\n", ":3:", "got '0...3'"},
     {"name: t\ntestbed: toy\nseeds: 0..9999999\narms: [muon]\n", ":3:", "more than 100000 seeds"},
-    {"name: t\ntestbed: toy\nseeds: 99999999999999999999\narms: [muon]\n", ":3:", "seeds wants whole numbers"},
+    {"name: t\ntestbed: toy\nseeds: 99999999999999999999\narms: [muon]\n",
+     ":3:", "seeds wants whole numbers"},
     {"name: t\ntestbed: toy\nseeds: [42, 7, 42]\narms: [muon]\n", ":3:", "seed 42 is given twice"},
     {"name: t\ntestbed: toy\nseeds:\n- 0..9\n- 12\n- 5\narms: [muon]\n", ":6:", "seed 5 is given twice"},
     /* YAML */
@@ -107,13 +117,17 @@ static void test_mistakes(void)
         spec_write(mistakes[i].text, strlen(mistakes[i].text));
         polar_status st = pl_spec_read(&s, spec_path, &toy_schema, 1, NULL, 0);
         snprintf(where, sizeof where, "%s%s", spec_path, mistakes[i].line);
-        int ok = st == POLAR_E_FORMAT && !s && strstr(polar_error_message(), where) && strstr(polar_error_message(), mistakes[i].part);
-        if (!ok) printf("mistake %d wants '%s %s', got %d: %s  FAIL\n%s\n", i, mistakes[i].line, mistakes[i].part, (int)st, polar_error_message(), mistakes[i].text);
+        int ok = st == POLAR_E_FORMAT && !s && strstr(polar_error_message(), where) &&
+                 strstr(polar_error_message(), mistakes[i].part);
+        if (!ok)
+            printf("mistake %d wants '%s %s', got %d: %s  FAIL\n%s\n", i, mistakes[i].line, mistakes[i].part,
+                   (int)st, polar_error_message(), mistakes[i].text);
         wrong += !ok;
         leaks += pl_alloc_live() != live;
         pl_spec_destroy(s);
     }
-    test_true("each mistake with its line and its word", !wrong, "%d mistakes, %lld told otherwise", n, (long long)wrong);
+    test_true("each mistake with its line and its word", !wrong, "%d mistakes, %lld told otherwise", n,
+              (long long)wrong);
     test_exact("nothing left behind by a mistake", leaks);
 }
 
@@ -136,20 +150,25 @@ static void test_files(void)
     refuse_bytes("a huge file", big, sizeof big, "at most 256 KiB");
     refuse_bytes("a binary file", noise, sizeof noise, "not UTF-8 text");
     refuse_bytes("zero bytes", "name: t\0\n", 9, ":1: not UTF-8 text");
-    refuse_bytes("UTF-16, the low byte first", "\xff\xfen\0a\0", 6, ":1: the file is UTF-16: save it as UTF-8");
-    refuse_bytes("UTF-16, the high byte first", "\xfe\xff\0n\0a", 6, ":1: the file is UTF-16: save it as UTF-8");
+    refuse_bytes("UTF-16, the low byte first", "\xff\xfen\0a\0", 6,
+                 ":1: the file is UTF-16: save it as UTF-8");
+    refuse_bytes("UTF-16, the high byte first", "\xfe\xff\0n\0a", 6,
+                 ":1: the file is UTF-16: save it as UTF-8");
     memset(big, '[', 200000);
     refuse_bytes("a file of brackets", big, 200000, ":1:");
     size_t used = (size_t)snprintf(big, sizeof big, HEAD "arms: [muon]\nset:\n");
-    for (int i = 0; used < 200000; i++) used += (size_t)snprintf(big + used, sizeof big - used, "  a%d: 1\n", i);
+    for (int i = 0; used < 200000; i++)
+        used += (size_t)snprintf(big + used, sizeof big - used, "  a%d: 1\n", i);
     refuse_bytes("very many keys", big, used, ":");
     polar_status st = pl_spec_read(&s, "/tmp/polar_there_is_no_such_file.yaml", &toy_schema, 1, NULL, 0);
-    test_true("a missing file", st == POLAR_E_ARG && strstr(polar_error_message(), "polar_there_is_no_such_file"), "%s", polar_error_message());
+    test_true("a missing file",
+              st == POLAR_E_ARG && strstr(polar_error_message(), "polar_there_is_no_such_file"), "%s",
+              polar_error_message());
     st = pl_spec_read(&s, "/tmp", &toy_schema, 1, NULL, 0);
     test_true("a folder", st == POLAR_E_ARG, "%s", polar_error_message());
 }
 
-/* ---- plans ------------------------------------------------------------------------------------------------------------- */
+/* ---- plans -------------------------------------------------------------------------------------- */
 
 static const char good[] = "# a comment\n"
                            "name: t\ntitle: 'A title: with a colon'\ntestbed: toy\nseeds: [7, 0..2]\n"
@@ -159,8 +178,9 @@ static const char good[] = "# a comment\n"
 
 static void test_plan(void)
 {
-    static const char *const cells[] = {"model.width=16 map.rounding=reference", "model.width=16 map.rounding=fused", "model.width=32 map.rounding=reference",
-                                        "model.width=32 map.rounding=fused"};
+    static const char *const cells[] = {
+        "model.width=16 map.rounding=reference", "model.width=16 map.rounding=fused",
+        "model.width=32 map.rounding=reference", "model.width=32 map.rounding=fused"};
     static const int64_t seeds[] = {7, 0, 1, 2};
     pl_spec *s;
     pl_plan *p;
@@ -170,30 +190,41 @@ static void test_plan(void)
     for (int64_t i = 0; i < p->count; i++) {
         const pl_plan_run *r = &p->runs[i];
         int c = (int)(i / 12), a = (int)(i % 3);
-        wrong += strcmp(r->cell, cells[c]) || strcmp(r->arm, s->arms[a].name) || r->seed != seeds[i / 3 % 4] || r->cell_index != c || r->arm_index != a;
-        wrong += pl_config_int(r->config, "model.width") != (c < 2 ? 16 : 32) || pl_config_choice(r->config, "map.rounding") != (c % 2 ? 0 : 1);
-        wrong += pl_config_real(r->config, "optim.lr") != (a == 2 ? 1e-4 : 1e-3) || strcmp(pl_config_text(r->config, "route.matrix"), "*.W, x");
+        wrong += strcmp(r->cell, cells[c]) || strcmp(r->arm, s->arms[a].name) ||
+                 r->seed != seeds[i / 3 % 4] || r->cell_index != c || r->arm_index != a;
+        wrong += pl_config_int(r->config, "model.width") != (c < 2 ? 16 : 32) ||
+                 pl_config_choice(r->config, "map.rounding") != (c % 2 ? 0 : 1);
+        wrong += pl_config_real(r->config, "optim.lr") != (a == 2 ? 1e-4 : 1e-3) ||
+                 strcmp(pl_config_text(r->config, "route.matrix"), "*.W, x");
         wrong += strcmp(pl_config_text(r->config, "optim.rule"), a ? "muon" : "adamw") != 0;
         /* adamw has no rounding: its runs of the second cell are those of the first */
         int twin = a == 0 && c % 2;
         wrong += r->first != (twin ? i - 12 : i);
         twins += twin;
     }
-    test_true("cells x seeds x arms, in order, configured", !wrong && p->count == 48 && p->cell_count == 4, "%lld runs, %lld wrong", (long long)p->count, (long long)wrong);
-    test_true("the same run in two cells is done once", p->distinct == p->count - twins && twins == 8, "%lld distinct", (long long)p->distinct);
-    test_true("title, metric, sha", !strcmp(s->title, "A title: with a colon") && !strcmp(s->metric, "loss") && strlen(s->sha) == 64 && !strcmp(s->text, good), "%s", s->sha);
+    test_true("cells x seeds x arms, in order, configured", !wrong && p->count == 48 && p->cell_count == 4,
+              "%lld runs, %lld wrong", (long long)p->count, (long long)wrong);
+    test_true("the same run in two cells is done once", p->distinct == p->count - twins && twins == 8,
+              "%lld distinct", (long long)p->distinct);
+    test_true("title, metric, sha",
+              !strcmp(s->title, "A title: with a colon") && !strcmp(s->metric, "loss") &&
+                  strlen(s->sha) == 64 && !strcmp(s->text, good),
+              "%s", s->sha);
     pl_plan_destroy(p);
     pl_spec_destroy(s);
-    pl_config *c;    /* the pinned id of test_config.c by way of a file */
+    pl_config *c; /* the pinned id of test_config.c by way of a file */
     char id[PL_RUN_ID_CHARS];
-    const char *one = "name: t\ntestbed: toy\nseeds: 7\narms: [polaradamw]\nset: {model.width: 32, optim.beta1: 0.9}\n";
+    const char *one =
+        "name: t\ntestbed: toy\nseeds: 7\narms: [polaradamw]\nset: {model.width: 32, optim.beta1: 0.9}\n";
     spec_write(one, strlen(one));
     TEST_TRY(spec_plan(&s, &p, NULL, 0));
     TEST_TRY(pl_config_create(&c, &toy_schema));
     TEST_TRY(pl_config_assign(c, "model.width=32"));
     TEST_TRY(pl_config_assign(c, "optim.rule=polaradamw"));
     TEST_TRY(pl_config_run_id(id, c, 7));
-    test_true("the id does not know the spec", p->count == 1 && !strcmp(p->runs[0].id, id) && !strcmp(p->runs[0].cell, "all"), "%s", p->runs[0].id);
+    test_true("the id does not know the spec",
+              p->count == 1 && !strcmp(p->runs[0].id, id) && !strcmp(p->runs[0].cell, "all"), "%s",
+              p->runs[0].id);
     pl_config_destroy(c);
     pl_plan_destroy(p);
     pl_spec_destroy(s);
@@ -208,10 +239,12 @@ static void test_byte_order_mark(void)
     TEST_TRY(pl_spec_read(&a, spec_path, &toy_schema, 1, NULL, 0));
     spec_write(marked, strlen(marked));
     TEST_TRY(pl_spec_read(&b, spec_path, &toy_schema, 1, NULL, 0));
-    test_true("a byte order mark changes nothing", !strcmp(a->sha, b->sha) && !strcmp(a->text, b->text), "%.12s", b->sha);
+    test_true("a byte order mark changes nothing", !strcmp(a->sha, b->sha) && !strcmp(a->text, b->text),
+              "%.12s", b->sha);
     spec_write("\xef\xbb\xbf", 3);
     polar_status st = pl_spec_read(&c, spec_path, &toy_schema, 1, NULL, 0);
-    test_true("nothing but a mark", st == POLAR_E_FORMAT && strstr(polar_error_message(), "is empty"), "%s", polar_error_message());
+    test_true("nothing but a mark", st == POLAR_E_FORMAT && strstr(polar_error_message(), "is empty"), "%s",
+              polar_error_message());
     pl_spec_destroy(a);
     pl_spec_destroy(b);
     pl_spec_destroy(c);
@@ -231,9 +264,15 @@ static void refuse_plan(const char *what, const char *text, const char *override
 
 static void test_refused_plans(void)
 {
-    refuse_plan("two arms that are the same run", HEAD "arms:\n  muon:\n  again: {optim.rule: muon, optim.lr: 0.001}\n", NULL, "arms 'muon' and 'again' are the same run");
-    refuse_plan("keys that contradict each other", HEAD "arms: [muon]\ngrid: {model.width: [8, 2]}\n", NULL, "cell 'model.width=2', arm 'muon': more layers");
-    refuse_plan("too many runs", "name: t\ntestbed: toy\nseeds: 0..99999\narms: [muon]\ngrid: {model.width: [4,5,6,7,8,9,10,11,12,13,14]}\n", NULL, "more than 1000000 runs");
+    refuse_plan("two arms that are the same run",
+                HEAD "arms:\n  muon:\n  again: {optim.rule: muon, optim.lr: 0.001}\n", NULL,
+                "arms 'muon' and 'again' are the same run");
+    refuse_plan("keys that contradict each other", HEAD "arms: [muon]\ngrid: {model.width: [8, 2]}\n", NULL,
+                "cell 'model.width=2', arm 'muon': more layers");
+    refuse_plan("too many runs",
+                "name: t\ntestbed: toy\nseeds: 0..99999\narms: [muon]\ngrid: {model.width: "
+                "[4,5,6,7,8,9,10,11,12,13,14]}\n",
+                NULL, "more than 1000000 runs");
     refuse_plan("--set without =", good, "seeds", "--set wants key=value");
     refuse_plan("--set of nothing", good, "=3", "--set wants key=value");
     refuse_plan("--set unknown", good, "model.wdth=3", "did you mean model.width?");
@@ -250,27 +289,34 @@ static void test_refused_plans(void)
     const char *twice[] = {"seeds=1", "seeds=2"};
     pl_spec *s;
     polar_status st = pl_spec_read(&s, spec_path, &toy_schema, 1, twice, 2);
-    test_true("--set twice", st == POLAR_E_ARG && strstr(polar_error_message(), "given twice"), "%s", polar_error_message());
+    test_true("--set twice", st == POLAR_E_ARG && strstr(polar_error_message(), "given twice"), "%s",
+              polar_error_message());
 }
 
 static void test_overrides(void)
 {
-    static const char *const all[] = {"seeds=0..3,100", "arms=slow,adamw", "model.width=32", "map.rounding=fused,reference", "model.layers=2", "route.matrix=a,b"};
+    static const char *const all[] = {"seeds=0..3,100", "arms=slow,adamw",
+                                      "model.width=32", "map.rounding=fused,reference",
+                                      "model.layers=2", "route.matrix=a,b"};
     pl_spec *s;
     pl_plan *p;
     spec_write(good, strlen(good));
     TEST_TRY(spec_plan(&s, &p, all, 6));
     const pl_config *c = p->runs[p->count - 1].config;
-    int ok = p->count == 5 * 2 * 2 && p->cell_count == 2 && s->seed_count == 5 && s->seeds[4] == 100 && !strcmp(s->arms[0].name, "adamw") && !strcmp(s->arms[1].name, "slow") &&
-             !strcmp(p->cells[0], "model.width=32 map.rounding=reference") && pl_config_int(c, "model.layers") == 2 && !strcmp(pl_config_text(c, "route.matrix"), "a,b");
-    test_true("--set seeds, arms, grid, keys", ok, "%lld runs, first cell %s", (long long)p->count, p->cells[0]);
+    int ok = p->count == 5 * 2 * 2 && p->cell_count == 2 && s->seed_count == 5 && s->seeds[4] == 100 &&
+             !strcmp(s->arms[0].name, "adamw") && !strcmp(s->arms[1].name, "slow") &&
+             !strcmp(p->cells[0], "model.width=32 map.rounding=reference") &&
+             pl_config_int(c, "model.layers") == 2 && !strcmp(pl_config_text(c, "route.matrix"), "a,b");
+    test_true("--set seeds, arms, grid, keys", ok, "%lld runs, first cell %s", (long long)p->count,
+              p->cells[0]);
     pl_plan_destroy(p);
     pl_spec_destroy(s);
 }
 
 static void test_faults(void)
 {
-    static const char *const overrides[] = {"seeds=0..1", "arms=slow,adamw", "model.width=32", "model.layers=2"};
+    static const char *const overrides[] = {"seeds=0..1", "arms=slow,adamw", "model.width=32",
+                                            "model.layers=2"};
     polar_status st = POLAR_E_NOMEM;
     int64_t n = 0, leaks = 0, wrong = 0;
     spec_write(good, strlen(good));
@@ -286,11 +332,12 @@ static void test_faults(void)
         pl_spec_destroy(s);
         leaks += pl_alloc_live() != live;
     }
-    test_true("memory runs out at every allocation", st == POLAR_OK && n > 50 && !leaks && !wrong, "%lld allocations, %lld leaks, %lld other errors", (long long)n - 1,
-              (long long)leaks, (long long)wrong);
+    test_true("memory runs out at every allocation", st == POLAR_OK && n > 50 && !leaks && !wrong,
+              "%lld allocations, %lld leaks, %lld other errors", (long long)n - 1, (long long)leaks,
+              (long long)wrong);
 }
 
-/* ---- the specs of this tree -------------------------------------------------------------------------------------------- */
+/* ---- the specs of this tree --------------------------------------------------------------------- */
 
 static int64_t plan_file(const char *path, int64_t *distinct)
 {
@@ -303,9 +350,11 @@ static int64_t plan_file(const char *path, int64_t *distinct)
     const char *base = strrchr(path, '/') + 1;
     int named = strlen(base) == strlen(s->name) + 5 && !strncmp(base, s->name, strlen(s->name));
     int paper = !strstr(path, "/paper/");
-    for (int64_t i = 0; i < count && !paper; i++) paper = strcmp(pl_config_text(p->runs[i].config, "map.rounding"), "reference") != 0;
+    for (int64_t i = 0; i < count && !paper; i++)
+        paper = strcmp(pl_config_text(p->runs[i].config, "map.rounding"), "reference") != 0;
     if (strstr(path, "/paper/")) test_true("the paper's rounding throughout", !paper, "%s", base);
-    test_true("a spec of this tree", named, "%s: %d cells x %lld seeds x %d arms = %lld runs", base, p->cell_count, (long long)s->seed_count, s->arm_count, (long long)count);
+    test_true("a spec of this tree", named, "%s: %d cells x %lld seeds x %d arms = %lld runs", base,
+              p->cell_count, (long long)s->seed_count, s->arm_count, (long long)count);
     *distinct = p->distinct;
     pl_plan_destroy(p);
     pl_spec_destroy(s);
@@ -314,13 +363,32 @@ static int64_t plan_file(const char *path, int64_t *distinct)
 
 static void test_tree(void)
 {
-    static const struct { const char *name; int64_t runs; } known[] = {
-        {"paper/so3_capacity", 4 * 3 * 100}, {"paper/so3_lr_sweep", 3 * 3 * 4}, {"paper/so3_weight_decay", 2 * 7 * 4}, {"paper/so3_timing", 4 * 3 * 3},
-        {"open/so3_factorial", 2 * 6 * 20}, {"open/so3_schur_only", 2 * 5 * 20}, {"open/so3_rounding", 2 * 6 * 20}, {"open/so3_gauge", 2 * 5 * 4},
-        {"demo/so3_small", 2 * 3 * 4}, {"demo/so3_tiny", 2 * 3 * 4},
-        {"paper/deit_minimal_100ep", 3 * 4}, {"paper/deit_matched_aug_100ep", 3}, {"paper/deit_style_300ep", 3 * 4}, {"paper/deit_lr_scan", 12}, {"paper/deit_adamw_lr_audit", 3},
-        {"paper/deit_timing", 3}, {"open/deit_muon_wd", 4 * 4}, {"open/deit_qkv_split", 4}, {"open/deit_rounding", 6 * 8}, {"open/deit_factorial", 6 * 4},
-        {"demo/deit_small", 3 * 2}, {"demo/deit_tiny", 2},
+    static const struct {
+        const char *name;
+        int64_t runs;
+    } known[] = {
+        {"paper/so3_capacity", 4 * 3 * 100},
+        {"paper/so3_lr_sweep", 3 * 3 * 4},
+        {"paper/so3_weight_decay", 2 * 7 * 4},
+        {"paper/so3_timing", 4 * 3 * 3},
+        {"open/so3_factorial", 2 * 6 * 20},
+        {"open/so3_schur_only", 2 * 5 * 20},
+        {"open/so3_rounding", 2 * 6 * 20},
+        {"open/so3_gauge", 2 * 5 * 4},
+        {"demo/so3_small", 2 * 3 * 4},
+        {"demo/so3_tiny", 2 * 3 * 4},
+        {"paper/deit_minimal_100ep", 3 * 4},
+        {"paper/deit_matched_aug_100ep", 3},
+        {"paper/deit_style_300ep", 3 * 4},
+        {"paper/deit_lr_scan", 12},
+        {"paper/deit_adamw_lr_audit", 3},
+        {"paper/deit_timing", 3},
+        {"open/deit_muon_wd", 4 * 4},
+        {"open/deit_qkv_split", 4},
+        {"open/deit_rounding", 6 * 8},
+        {"open/deit_factorial", 6 * 4},
+        {"demo/deit_small", 3 * 2},
+        {"demo/deit_tiny", 2},
     };
     static const char *const folders[] = {"paper", "open", "demo"};
     char path[4096];
@@ -340,11 +408,14 @@ static void test_tree(void)
     test_true("every file under specs/ is in this list", files == n, "%lld files", (long long)files);
 }
 
-/* Runs that several specs of the paper's DeiT half ask for are the same runs: the winners of the scan, S1's AdamW, the arms that the open questions compare with. */
+/* Runs that several specs of the paper's DeiT half ask for are the same runs: the winners of the scan, S1's
+ * AdamW, the arms that the open questions compare with. */
 static void test_shared(void)
 {
-    static const char *const names[] = {"paper/deit_minimal_100ep", "paper/deit_matched_aug_100ep", "paper/deit_style_300ep", "paper/deit_lr_scan", "paper/deit_adamw_lr_audit", "paper/deit_timing",
-                                        "open/deit_muon_wd", "open/deit_qkv_split", "open/deit_factorial"};
+    static const char *const names[] = {
+        "paper/deit_minimal_100ep", "paper/deit_matched_aug_100ep", "paper/deit_style_300ep",
+        "paper/deit_lr_scan",       "paper/deit_adamw_lr_audit",    "paper/deit_timing",
+        "open/deit_muon_wd",        "open/deit_qkv_split",          "open/deit_factorial"};
     static char ids[128][PL_RUN_ID_CHARS];
     int64_t count = 0, runs = 0;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
@@ -364,10 +435,12 @@ static void test_shared(void)
         pl_spec_destroy(s);
     }
     /* of the scan 3 are known, of AdamW's rates 1, of the decays 8, of qkv 2, of the factorial 4 + 4 */
-    test_true("the DeiT specs share runs", runs == 89 && count == 89 - 22, "%lld runs, %lld of them different", (long long)runs, (long long)count);
+    test_true("the DeiT specs share runs", runs == 89 && count == 89 - 22,
+              "%lld runs, %lld of them different", (long long)runs, (long long)count);
 }
 
-/* Rows of the section "## Keys of <testbed>" of docs/specs.md that are not the code's: those missing are printed, to be pasted there. */
+/* Rows of the section "## Keys of <testbed>" of docs/specs.md that are not the code's: those missing are
+ * printed, to be pasted there. */
 static int64_t check_section(const char *text, const pl_schema *schema)
 {
     char row[2048], range[PL_WHY_CHARS];
@@ -378,7 +451,8 @@ static int64_t check_section(const char *text, const pl_schema *schema)
     for (int i = 0; i < schema->key_count; i++) {
         const pl_key *k = &schema->keys[i];
         pl_key_range(range, k);
-        snprintf(row, sizeof row, "\n| `%s` | %s | %s | %s | %s |\n", k->name, pl_key_type_name(k->type), k->def, range, k->help);
+        snprintf(row, sizeof row, "\n| `%s` | %s | %s | %s | %s |\n", k->name, pl_key_type_name(k->type),
+                 k->def, range, k->help);
         if (strstr(section, row)) continue;
         wrong++;
         printf("docs/specs.md lacks %s", row + 1);
@@ -396,7 +470,8 @@ static void test_docs(void)
     FILE *f = fopen(path, "r");
     if (f && fread(text, 1, 199999, f) == 0) text[0] = 0;
     if (f) fclose(f);
-    for (int i = 0, n = pl_testbed_schemas(schemas); i < n; i++) test_exact("docs/specs.md lists the keys", check_section(text, &schemas[i]));
+    for (int i = 0, n = pl_testbed_schemas(schemas); i < n; i++)
+        test_exact("docs/specs.md lists the keys", check_section(text, &schemas[i]));
     free(text);
 }
 

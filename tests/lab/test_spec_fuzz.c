@@ -1,14 +1,20 @@
-/* test_spec_fuzz.c -- mutated specs: each is read or refused with a sentence, never a crash, a leak or a hang. The same mutations every time. */
+/* test_spec_fuzz.c -- mutated specs: each is read or refused with a sentence, never a crash, a leak or a
+ * hang. The same mutations every time. */
 #include "spec_fixture.h"
 
 #include "base/philox.h"
 
-static const char seed_text[] = "name: t\ntitle: 'Title'\ntestbed: toy\nmetric: loss\nabout: |\n  some\n  text\nseeds: [7, 0..2]\n"
-                                "arms:\n  adamw:\n  muon: {optim.beta1: 0.9}\n  slow: {optim.rule: muon, optim.lr: 1e-4}\n"
-                                "grid:\n  model.width: [16, 32]\n  map.rounding: [reference, fused]\nset: {route.matrix: \"*.W, x\", train.clip: true}\n";
+static const char seed_text[] =
+    "name: t\ntitle: 'Title'\ntestbed: toy\nmetric: loss\nabout: |\n  some\n  text\nseeds: [7, 0..2]\n"
+    "arms:\n  adamw:\n  muon: {optim.beta1: 0.9}\n  slow: {optim.rule: muon, optim.lr: 1e-4}\n"
+    "grid:\n  model.width: [16, 32]\n  map.rounding: [reference, fused]\nset: {route.matrix: \"*.W, x\", "
+    "train.clip: true}\n";
 
-static const char *const bits[] = {": ", "\n", "  ", "- ", "[", "]", "{", "}", ",", "'", "\"", "#", "&a ", "*a", "!!int ", "|\n", ">\n", "---\n", "...\n", "? ", "\t", "0..9", "-1", "1e999",
-                                   "muon", "model.width", "\xc3\xa9", "\xff", "%YAML 1.2\n", "<<: ", "null", "~", "\r\n", "\\x00", "seeds", "\xef\xbb\xbf"};
+static const char *const bits[] = {
+    ": ",    "\n",          "  ",   "- ",   "[",  "]",      "{",     "}",           ",",
+    "'",     "\"",          "#",    "&a ",  "*a", "!!int ", "|\n",   ">\n",         "---\n",
+    "...\n", "? ",          "\t",   "0..9", "-1", "1e999",  "muon",  "model.width", "\xc3\xa9",
+    "\xff",  "%YAML 1.2\n", "<<: ", "null", "~",  "\r\n",   "\\x00", "seeds",       "\xef\xbb\xbf"};
 
 static uint32_t draw(uint32_t trial, uint32_t k, uint32_t n)
 {
@@ -22,23 +28,24 @@ static size_t mutate(char *out, size_t room, uint32_t trial)
     memcpy(out, seed_text, n);
     uint32_t k = 0, changes = 1 + draw(trial, k++, 3);
     for (uint32_t c = 0; c < changes; c++) {
-        size_t at = draw(trial, k++, (uint32_t)n + 1), span = draw(trial, k++, 12), word = draw(trial, k++, sizeof bits / sizeof *bits), add = strlen(bits[word]);
+        size_t at = draw(trial, k++, (uint32_t)n + 1), span = draw(trial, k++, 12),
+               word = draw(trial, k++, sizeof bits / sizeof *bits), add = strlen(bits[word]);
         switch (draw(trial, k++, 4)) {
-        case 0:    /* cut */
+        case 0: /* cut */
             if (at + span > n) span = n - at;
             memmove(out + at, out + at + span, n - at - span);
             n -= span;
             break;
-        case 1:    /* insert a word */
+        case 1: /* insert a word */
             if (n + add > room) break;
             memmove(out + at + add, out + at, n - at);
             memcpy(out + at, bits[word], add);
             n += add;
             break;
-        case 2:    /* another byte */
+        case 2: /* another byte */
             if (at < n) out[at] = (char)draw(trial, k++, 256);
             break;
-        default:    /* double a stretch */
+        default: /* double a stretch */
             if (at + span > n) span = n - at;
             if (n + span > room) break;
             memmove(out + at + span, out + at, n - at);
@@ -60,7 +67,9 @@ int main(int argc, char **argv)
         int64_t live = pl_alloc_live();
         spec_write(text, mutate(text, sizeof text, trial));
         polar_status st = spec_plan(&s, &p, NULL, 0);
-        int told = st == POLAR_OK ? p != NULL : (st == POLAR_E_FORMAT || st == POLAR_E_ARG) && !p && strstr(polar_error_message(), spec_path);
+        int told = st == POLAR_OK ? p != NULL
+                                  : (st == POLAR_E_FORMAT || st == POLAR_E_ARG) && !p &&
+                                        strstr(polar_error_message(), spec_path);
         if (!told) printf("trial %u: %d %s\n", trial, (int)st, polar_error_message());
         wrong += !told;
         read += st == POLAR_OK;
@@ -70,7 +79,8 @@ int main(int argc, char **argv)
         leaks += pl_alloc_live() != live;
     }
     spec_file_end();
-    test_true("mutated specs are read or refused", !wrong && !leaks && read > 200 && refused > 1000, "%lld read, %lld refused, %lld untold, %lld leaks", (long long)read, (long long)refused,
+    test_true("mutated specs are read or refused", !wrong && !leaks && read > 200 && refused > 1000,
+              "%lld read, %lld refused, %lld untold, %lld leaks", (long long)read, (long long)refused,
               (long long)wrong, (long long)leaks);
     return test_end();
 }

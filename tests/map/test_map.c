@@ -1,24 +1,28 @@
 /* test_map.c -- polar maps against golden vectors, and the exact invariants of Newton-Schulz.
  *
- * Exact, in every precision of the fused rounding: input scaled by a power of two, the transpose of a non-square matrix,
- * zero padding, sign flip, batch mates, other shapes in the call, the number of threads. Padding makes another shape, for which cuBLASLt may sum in
- * another order: on cuda that one is bounded instead.
+ * Exact, in every precision of the fused rounding: input scaled by a power of two, the transpose of a
+ * non-square matrix, zero padding, sign flip, batch mates, other shapes in the call, the number of threads.
+ * Padding makes another shape, for which cuBLASLt may sum in another order: on cuda that one is bounded
+ * instead.
  */
 #include "base/safetensors.h"
 #include "fixtures/map_fixture.h"
 
-static const char *const fused_maps[] = {"ns_fp64", "ns_fp32", "ns_bf16_fused", "ns_bf16_gram", "ns_fp16_fused", "ns_fp16_gram"};
+static const char *const fused_maps[] = {"ns_fp64",      "ns_fp32",       "ns_bf16_fused",
+                                         "ns_bf16_gram", "ns_fp16_fused", "ns_fp16_gram"};
 
 #define MAPS (int)(sizeof fused_maps / sizeof *fused_maps)
 
 static void load(double *out, const pl_safetensors_entry *e)
 {
-    for (int64_t i = 0; i < e->shape[0] * e->shape[1]; i++) out[i] = pl_load_f64(e->data, (polar_dtype)e->dtype, i);
+    for (int64_t i = 0; i < e->shape[0] * e->shape[1]; i++)
+        out[i] = pl_load_f64(e->data, (polar_dtype)e->dtype, i);
 }
 
-/* fp32, derived: with u = 2^-24 a product of length K errs by about u sqrt(K) of its operands' norms; a step has three products of length at
- * most n, the long side, so it errs by u sqrt(3 n), and five steps by at most five times that, each amplified as an error of the input would be
- * or less. That amplification depends on the singular values and is measured here: NS5 in fp64 of the input and of the input moved by u. */
+/* fp32, derived: with u = 2^-24 a product of length K errs by about u sqrt(K) of its operands' norms; a step
+ * has three products of length at most n, the long side, so it errs by u sqrt(3 n), and five steps by at most
+ * five times that, each amplified as an error of the input would be or less. That amplification depends on
+ * the singular values and is measured here: NS5 in fp64 of the input and of the input moved by u. */
 static double tol_fp32(const char *device, const double *x, int64_t rows, int64_t cols)
 {
     int64_t n = rows * cols;
@@ -27,7 +31,8 @@ static double tol_fp32(const char *device, const double *x, int64_t rows, int64_
     TEST_TRY(polar_map_opts_parse(&o, "ns_fp64"));
     map_fill(noise, n, 12);
     for (int64_t i = 0; i < n; i++) moved[i] = x[i] + u * noise[i];
-    map_item items[] = {{1, rows, cols, POLAR_DTYPE_F64, x, y, POLAR_DTYPE_F64}, {1, rows, cols, POLAR_DTYPE_F64, moved, ym, POLAR_DTYPE_F64}};
+    map_item items[] = {{1, rows, cols, POLAR_DTYPE_F64, x, y, POLAR_DTYPE_F64},
+                        {1, rows, cols, POLAR_DTYPE_F64, moved, ym, POLAR_DTYPE_F64}};
     TEST_TRY(map_run(device, items, 2, NULL, &o));
     double amplification = fmax(1, map_distance(ym, y, n) / map_distance(moved, x, n));
     free(y);
@@ -40,13 +45,13 @@ static double tol_fp32(const char *device, const double *x, int64_t rows, int64_
 static void check_golden(const char *device, const pl_safetensors *f, const pl_safetensors_entry *in)
 {
     char stem[64], name[96], line[128];
-    snprintf(stem, sizeof stem, "%.*s", (int)(strlen(in->name) - 3), in->name);    /* without ".in" */
+    snprintf(stem, sizeof stem, "%.*s", (int)(strlen(in->name) - 3), in->name); /* without ".in" */
     int64_t rows = in->shape[0], cols = in->shape[1], n = rows * cols;
     double *x = map_new(n), *y = map_new(n), *want = map_new(n);
     load(x, in);
     const struct {
         const char *map, *key, *why;
-        double      tol;
+        double tol;
     } wanted[] = {
         {"exact", "polar", "the issue's bar", 1e-11},
         {"ns_fp64", "ns5_fp64", "the issue's bar", 1e-11},
@@ -83,7 +88,8 @@ static void golden(const char *device)
     pl_safetensors_close(f);
 }
 
-static void exact_scale(const char *device, const char *map, const double *x, const double *y, int64_t rows, int64_t cols)
+static void exact_scale(const char *device, const char *map, const double *x, const double *y, int64_t rows,
+                        int64_t cols)
 {
     static const int exponents[] = {-100, -40, -7, 1, 60, 100};
     int64_t n = rows * cols, bad = 0;
@@ -105,7 +111,8 @@ static void exact_scale(const char *device, const char *map, const double *x, co
     free(ys);
 }
 
-static void exact_transpose(const char *device, const char *map, const double *x, const double *y, int64_t rows, int64_t cols)
+static void exact_transpose(const char *device, const char *map, const double *x, const double *y,
+                            int64_t rows, int64_t cols)
 {
     int64_t n = rows * cols;
     double *xt = map_new(n), *yt = map_new(n), *back = map_new(n);
@@ -122,9 +129,11 @@ static void exact_transpose(const char *device, const char *map, const double *x
     free(back);
 }
 
-static void exact_padding(const char *device, const char *map, const double *x, const double *y, int64_t rows, int64_t cols)
+static void exact_padding(const char *device, const char *map, const double *x, const double *y, int64_t rows,
+                          int64_t cols)
 {
-    int64_t R = rows + 9, C = cols + 7, bad = 0, n = rows * cols;    /* keeps tall tall and wide wide for the shapes used */
+    /* keeps tall tall and wide wide for the shapes used */
+    int64_t R = rows + 9, C = cols + 7, bad = 0, n = rows * cols;
     double *xp = map_new(R * C), *yp = map_new(R * C), *inner = map_new(n);
     char line[96];
     for (int64_t i = 0; i < rows; i++)
@@ -137,17 +146,24 @@ static void exact_padding(const char *device, const char *map, const double *x, 
         }
     snprintf(line, sizeof line, "%s %lldx%lld zero padding", map, (long long)rows, (long long)cols);
     if (strncmp(device, "cuda", 4) || bad) test_exact(line, bad + map_mismatches(inner, y, n));
-    else test_bound(line, map_distance(inner, y, n), strstr(map, "bf16") ? 0.05 : strstr(map, "fp16") ? 0.05 / 8 : tol_fp32(device, x, rows, cols), "another order of summation");
+    else
+        test_bound(line, map_distance(inner, y, n),
+                   strstr(map, "bf16")   ? 0.05
+                   : strstr(map, "fp16") ? 0.05 / 8
+                                         : tol_fp32(device, x, rows, cols),
+                   "another order of summation");
     free(xp);
     free(yp);
     free(inner);
 }
 
 /* The matrix alone, in the middle of a batch, and in a call with other shapes and formats. */
-static void exact_mates(const char *device, const char *map, const double *x, const double *y, int64_t rows, int64_t cols)
+static void exact_mates(const char *device, const char *map, const double *x, const double *y, int64_t rows,
+                        int64_t cols)
 {
     int64_t n = rows * cols;
-    double *bx = map_new(3 * n), *by = map_new(3 * n), *ox = map_new(24 * 40), *oy = map_new(24 * 40), *ty = map_new(n);
+    double *bx = map_new(3 * n), *by = map_new(3 * n), *ox = map_new(24 * 40), *oy = map_new(24 * 40),
+           *ty = map_new(n);
     polar_map_opts o;
     char line[96];
     TEST_TRY(polar_map_opts_parse(&o, map));
@@ -170,7 +186,8 @@ static void exact_mates(const char *device, const char *map, const double *x, co
 
 static void invariants(const char *device)
 {
-    static const int64_t shapes[][2] = {{17, 33}, {40, 24}, {8, 44}, {7, 64}, {70, 170}};    /* the last one, and it padded, long enough for the Gram form */
+    /* the last one, and it padded, long enough for the Gram form */
+    static const int64_t shapes[][2] = {{17, 33}, {40, 24}, {8, 44}, {7, 64}, {70, 170}};
     for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++)
         for (int m = 0; m < MAPS; m++) {
             int64_t rows = shapes[s][0], cols = shapes[s][1], n = rows * cols;
@@ -188,7 +205,9 @@ static void invariants(const char *device)
 
 static void threads(const char *device)
 {
-    static const char *const maps[] = {"exact", "ns_fp64", "ns_fp32", "ns_bf16_fused", "ns_bf16_reference", "ns_bf16_gram", "ns_fp16_fused", "ns_fp16_gram"};
+    static const char *const maps[] = {"exact",         "ns_fp64",           "ns_fp32",
+                                       "ns_bf16_fused", "ns_bf16_reference", "ns_bf16_gram",
+                                       "ns_fp16_fused", "ns_fp16_gram"};
     char one[64], two[64], line[96];
     if (strncmp(device, "cpu", 3)) return;
     snprintf(one, sizeof one, "%s%sthreads=1", device, strchr(device, ':') ? "," : ":");
@@ -207,13 +226,15 @@ static void threads(const char *device)
     free(y2);
 }
 
-/* A diagonal matrix: Newton-Schulz is the scalar polynomial on each entry; and the paper's constants of the quintic.
- * fp64: each of 5 steps errs by a few 1e-16 and amplifies by at most 3.45: 198 * 8 * 1.1e-16 < 2e-13. */
+/* A diagonal matrix: Newton-Schulz is the scalar polynomial on each entry; and the paper's constants of the
+ * quintic. fp64: each of 5 steps errs by a few 1e-16 and amplifies by at most 3.45: 198 * 8 * 1.1e-16 <
+ * 2e-13. */
 static void scalar_polynomial(const char *device)
 {
     enum { N = 12 };
     double x[N * N] = {0}, y[N * N], worst = 0, top = 0, low = 2, norm = 0;
-    for (int i = 0; i < N; i++) x[i * N + i] = (double)(float)pow(10, -0.25 * i), norm += x[i * N + i] * x[i * N + i];
+    for (int i = 0; i < N; i++)
+        x[i * N + i] = (double)(float)pow(10, -0.25 * i), norm += x[i * N + i] * x[i * N + i];
     map_one(device, "ns_fp64", y, x, N, N);
     for (int i = 0; i < N; i++) {
         double s = x[i * N + i] / sqrt(norm);
@@ -230,7 +251,8 @@ static void scalar_polynomial(const char *device)
     test_true("five quintics send [0.01, 1] into", top <= 1.1345 && low >= 0.6815, "[%.3f, %.3f]", low, top);
 }
 
-/* Spectral norm of Y by power iteration on Y^T Y (a lower bound that 200 steps bring to about 1e-3 of it at worst). */
+/* Spectral norm of Y by power iteration on Y^T Y (a lower bound that 200 steps bring to about 1e-3 of it at
+ * worst). */
 static double spectral_norm(const double *y, int64_t rows, int64_t cols)
 {
     double *v = map_new(cols), *w = map_new(rows), s = 0;
@@ -255,7 +277,8 @@ static double spectral_norm(const double *y, int64_t rows, int64_t cols)
 }
 
 /* Distance of a map of a random matrix, its rows scaled by (i + 1)^-decay, from the same in fp64. */
-static double from_fp64(const char *device, const char *map, int64_t rows, int64_t cols, double decay, double *top)
+static double from_fp64(const char *device, const char *map, int64_t rows, int64_t cols, double decay,
+                        double *top)
 {
     int64_t n = rows * cols;
     double *x = map_new(n), *y = map_new(n), *want = map_new(n);
@@ -269,11 +292,13 @@ static double from_fp64(const char *device, const char *map, int64_t rows, int64
     return d;
 }
 
-/* A chain's third step meets roundings of A, at most 2^-9 of its norm, which is 1 at most, that two steps have let grow by a^2 each; in the directions of small singular
- * values it adds b times that to its a. Where the form does not pay it is the fused map. */
+/* A chain's third step meets roundings of A, at most 2^-9 of its norm, which is 1 at most, that two steps
+ * have let grow by a^2 each; in the directions of small singular values it adds b times that to its a. Where
+ * the form does not pay it is the fused map. */
 static void gram_form(const char *device)
 {
-    static const int64_t shapes[][2] = {{96, 144}, {300, 100}, {128, 600}}, others[][2] = {{63, 200}, {100, 149}, {64, 64}};
+    static const int64_t shapes[][2] = {{96, 144}, {300, 100}, {128, 600}},
+                         others[][2] = {{63, 200}, {100, 149}, {64, 64}};
     double worst = 0, steep = 0, top = 0;
     int64_t bad = 0;
     for (int s = 0; s < 3; s++) {
@@ -288,8 +313,10 @@ static void gram_form(const char *device)
         free(x), free(y), free(z);
     }
     test_bound("ns_bf16_gram: from fp64, normal entries", worst, 0.05, "one bf16 ulp moves NS5 by 1-3 %");
-    test_bound("ns_bf16_gram: from fp64, singular values down to 1e-4", steep, 4.775 * pow(3.4445, 3) * 0x1p-9, "b a^3 2^-9");
-    test_bound("ns_bf16_gram: largest singular value", top, 1.23, "1.202 in exact arithmetic + bf16, two chains of roundings");
+    test_bound("ns_bf16_gram: from fp64, singular values down to 1e-4", steep,
+               4.775 * pow(3.4445, 3) * 0x1p-9, "b a^3 2^-9");
+    test_bound("ns_bf16_gram: largest singular value", top, 1.23,
+               "1.202 in exact arithmetic + bf16, two chains of roundings");
     test_exact("ns_bf16_gram: short matrices are the fused map's", bad);
 }
 

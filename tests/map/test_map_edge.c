@@ -2,7 +2,9 @@
 #include "base/alloc.h"
 #include "fixtures/map_fixture.h"
 
-static const char *const all_maps[] = {"exact", "ns_fp64", "ns_fp32", "ns_bf16_fused", "ns_bf16_reference", "ns_bf16_gram", "ns_fp16_fused", "ns_fp16_gram"};
+static const char *const all_maps[] = {"exact",         "ns_fp64",           "ns_fp32",
+                                       "ns_bf16_fused", "ns_bf16_reference", "ns_bf16_gram",
+                                       "ns_fp16_fused", "ns_fp16_gram"};
 
 #define MAPS (int)(sizeof all_maps / sizeof *all_maps)
 
@@ -45,9 +47,13 @@ static void finite_inputs(const char *device)
         snprintf(line, sizeof line, "%s is finite at 1e-44 ... 1e37", all_maps[m]);
         test_true(line, finite, "%s", "");
         snprintf(line, sizeof line, "%s is scale-free, 1e-30 ... 1e37", all_maps[m]);
-        /* The scaled input is rounded to f32 anew (relative 6e-8, amplified 485 times at most by five steps); in bf16 that flips some roundings. */
+        /* The scaled input is rounded to f32 anew (relative 6e-8, amplified 485 times at most by five steps);
+         * in bf16 that flips some roundings. */
         if (strcmp(all_maps[m], "ns_bf16_reference"))
-            test_bound(line, worst, strstr(all_maps[m], "bf16") ? 0.05 : strstr(all_maps[m], "fp16") ? 0.05 / 8 : 485 * 6e-8,
+            test_bound(line, worst,
+                       strstr(all_maps[m], "bf16")   ? 0.05
+                       : strstr(all_maps[m], "fp16") ? 0.05 / 8
+                                                     : 485 * 6e-8,
                        strstr(all_maps[m], "16") ? "ulp flips; f16 has three bits more" : "485 u32");
     }
 }
@@ -66,7 +72,8 @@ static void rank_deficient(const char *device)
     map_item item = {1, R, C, POLAR_DTYPE_F64, x, y, POLAR_DTYPE_F64};
     TEST_TRY(map_run(device, &item, 1, NULL, &o));
     for (int i = 0; i < N; i++) worst = fmax(worst, fabs(y[i] - u[i / C] * v[i % C] / sqrt(nu * nv)));
-    /* The kept singular pair is well separated (gap 1): the SVD's backward error max(n,m) eps, a small factor 8 for norms. */
+    /* The kept singular pair is well separated (gap 1): the SVD's backward error max(n,m) eps, a small factor
+     * 8 for norms. */
     test_bound("exact polar of u v^T is u v^T / |u||v|", worst, 8 * C * 2.2e-16, "8 max(n,m) eps64");
 }
 
@@ -84,10 +91,13 @@ static void small_shapes(const char *device)
             for (int64_t i = 0; i < n; i++) norm += y[i] * y[i];
             snprintf(line, sizeof line, "%s %lldx%lld", all_maps[m], (long long)rows, (long long)cols);
             double k = (double)(rows < cols ? rows : cols);
-            test_true(line, all_finite(y, n) && sqrt(norm / k) > 0.3 && sqrt(norm / k) < 1.21, "rms singular value %.3f", sqrt(norm / k));
+            test_true(line, all_finite(y, n) && sqrt(norm / k) > 0.3 && sqrt(norm / k) < 1.21,
+                      "rms singular value %.3f", sqrt(norm / k));
         }
     double none = 0;
-    map_item empty[] = {{1, 0, 5, POLAR_DTYPE_F32, &none, &none, POLAR_DTYPE_F32}, {0, 4, 5, POLAR_DTYPE_F32, &none, &none, POLAR_DTYPE_F32}, {1, 3, 0, POLAR_DTYPE_F32, &none, &none, POLAR_DTYPE_F32}};
+    map_item empty[] = {{1, 0, 5, POLAR_DTYPE_F32, &none, &none, POLAR_DTYPE_F32},
+                        {0, 4, 5, POLAR_DTYPE_F32, &none, &none, POLAR_DTYPE_F32},
+                        {1, 3, 0, POLAR_DTYPE_F32, &none, &none, POLAR_DTYPE_F32}};
     for (int m = 0; m < MAPS; m++) {
         polar_map_opts o;
         TEST_TRY(polar_map_opts_parse(&o, all_maps[m]));
@@ -132,10 +142,12 @@ static void steps_and_tables(const char *device)
     map_fill(x, N, 60);
     const struct {
         const char *table;
-        int         steps;
-        double      tol;
+        int steps;
+        double tol;
         const char *why;
-    } runs[] = {{"classical", 24, 1e-13, "converged: 24 u64 sqrt(n)"}, {"polar_express", 12, 1e-13, "converged: 12 u64 sqrt(n)"}, {"jordan", 5, 0.54, "sigma in [0.68, 1.202]"}};
+    } runs[] = {{"classical", 24, 1e-13, "converged: 24 u64 sqrt(n)"},
+                {"polar_express", 12, 1e-13, "converged: 12 u64 sqrt(n)"},
+                {"jordan", 5, 0.54, "sigma in [0.68, 1.202]"}};
     for (int r = 0; r < 3; r++) {
         double worst = 0;
         TEST_TRY(polar_map_opts_parse(&o, "ns_fp64"));
@@ -166,25 +178,33 @@ static void steps_and_tables(const char *device)
     test_bound("the caller's (1, 0, 0) only normalises", worst, 4 * 1.2e-16, "two divisions and roundings");
 }
 
-/* A diagonal matrix shows what a table does to singular values: s / norm goes through the polynomials one by one. */
+/* A diagonal matrix shows what a table does to singular values: s / norm goes through the polynomials one by
+ * one. */
 static void tables_on_diagonals(const char *device)
 {
     enum { N = 8 };
     static const double sigma[N] = {1, 0.7, 0.4, 0.2, 0.1, 0.05, 0.02, 0.01};
     static const struct {
         const char *table;
-        int         steps;
-        double      least, most;    /* from singular values in [7e-3, 1]; a grid of 400,000 points, one unit more each way */
-    } promise[] = {{"jordan", 5, 0.6817, 1.1345},        {"polar_express", 8, 0.9999, 1.0001},
-                   {"classical", 12, 0.9998, 1.0001},    {"quintic5", 5, 0.9777, 1.0319},
-                   {"cans5", 5, 0.8843, 1.1199},         {"cubic5", 5, 0.7740, 1.3001},
-                   {"polar_express_long", 5, 0.8703, 1.1237}, {"classical12", 12, 0.9999, 1.0001}};
+        int steps;
+        /* from singular values in [7e-3, 1]; a grid of 400,000 points, one unit more each way */
+        double least, most;
+    } promise[] = {{"jordan", 5, 0.6817, 1.1345},
+                   {"polar_express", 8, 0.9999, 1.0001},
+                   {"classical", 12, 0.9998, 1.0001},
+                   {"quintic5", 5, 0.9777, 1.0319},
+                   {"cans5", 5, 0.8843, 1.1199},
+                   {"cubic5", 5, 0.7740, 1.3001},
+                   {"polar_express_long", 5, 0.8703, 1.1237},
+                   {"classical12", 12, 0.9999, 1.0001}};
     double norm = 0, x[N * N] = {0}, y[N * N];
     for (int i = 0; i < N; i++) norm += sigma[i] * sigma[i];
     norm = sqrt(norm);
     for (int i = 0; i < N; i++) x[i * N + i] = sigma[i];
-    test_true("every table has its promise", !polar_coef_table_name(sizeof promise / sizeof *promise) &&
-              polar_coef_table_name(sizeof promise / sizeof *promise - 1), "%s", device);
+    test_true("every table has its promise",
+              !polar_coef_table_name(sizeof promise / sizeof *promise) &&
+                  polar_coef_table_name(sizeof promise / sizeof *promise - 1),
+              "%s", device);
     for (size_t t = 0; t < sizeof promise / sizeof *promise; t++) {
         polar_coef k[POLAR_MAX_STEPS];
         polar_map_opts o;
@@ -204,7 +224,8 @@ static void tables_on_diagonals(const char *device)
         }
         char line[96];
         snprintf(line, sizeof line, "singular values by %s, %d steps", promise[t].table, o.steps);
-        test_bound(line, worst, 4 * o.steps * slope * 2.2e-16, "four roundings a step, grown by the slope at 0 at most");
+        test_bound(line, worst, 4 * o.steps * slope * 2.2e-16,
+                   "four roundings a step, grown by the slope at 0 at most");
         test_true(line, least >= promise[t].least && most <= promise[t].most, "in [%.4f, %.4f]", least, most);
     }
 }
@@ -213,7 +234,8 @@ static void tables_on_diagonals(const char *device)
 static void blocks(const char *device)
 {
     enum { M0 = 3, N0 = 5, M1 = 4, N1 = 2, D1 = 3, R = M0 + M1 * D1, C = N0 + N1 * D1 };
-    double g0[M0 * N0], g1[M1 * N1], y0[M0 * N0], y1[M1 * N1], full[R * C] = {0}, yf[R * C], want[R * C] = {0};
+    double g0[M0 * N0], g1[M1 * N1], y0[M0 * N0], y1[M1 * N1], full[R * C] = {0}, yf[R * C],
+                                                                        want[R * C] = {0};
     static const int64_t dim[] = {1, D1};
     map_fill(g0, M0 * N0, 70);
     map_fill(g1, M1 * N1, 71);
@@ -224,7 +246,8 @@ static void blocks(const char *device)
     for (int m = 0; m < 2; m++) {
         polar_map_opts o;
         TEST_TRY(polar_map_opts_parse(&o, maps[m]));
-        map_item parts[] = {{1, M0, N0, POLAR_DTYPE_F64, g0, y0, POLAR_DTYPE_F64}, {1, M1, N1, POLAR_DTYPE_F64, g1, y1, POLAR_DTYPE_F64}};
+        map_item parts[] = {{1, M0, N0, POLAR_DTYPE_F64, g0, y0, POLAR_DTYPE_F64},
+                            {1, M1, N1, POLAR_DTYPE_F64, g1, y1, POLAR_DTYPE_F64}};
         map_item whole = {1, R, C, POLAR_DTYPE_F64, full, yf, POLAR_DTYPE_F64};
         TEST_TRY(map_run(device, parts, 2, dim, &o));
         TEST_TRY(map_run(device, &whole, 1, NULL, &o));
@@ -233,8 +256,9 @@ static void blocks(const char *device)
             for (int d = 0; d < D1; d++) want[(M0 + i / N1 * D1 + d) * C + N0 + i % N1 * D1 + d] = y1[i];
         char line[96];
         snprintf(line, sizeof line, "%s by blocks equals the whole", maps[m]);
-        /* The whole has rank 3 + 6 of 11: the exact map's zero directions are exactly zero in both. Rounding: u64 sqrt(3 n) a step, amplified by at
-         * most the quintic's slope at zero, 1 + a + ... + a^4 = 198 over five steps. */
+        /* The whole has rank 3 + 6 of 11: the exact map's zero directions are exactly zero in both. Rounding:
+         * u64 sqrt(3 n) a step, amplified by at most the quintic's slope at zero, 1 + a + ... + a^4 = 198
+         * over five steps. */
         test_bound(line, map_distance(want, yf, R * C), 198 * 1.1e-16 * sqrt(3.0 * R), "198 u64 sqrt(3 n)");
     }
 }
@@ -246,7 +270,8 @@ static polar_status try_map(const char *device, polar_map_opts o, const char *ov
     pl_queue *q;
     TEST_TRY(polar_device_open(&dev, device));
     TEST_TRY(polar_queue_create(&q, dev, NULL));
-    polar_tensor a = polar_tensor_2d(buffer, POLAR_DTYPE_F32, 4, 4), b = polar_tensor_2d(buffer + 32, POLAR_DTYPE_F32, 4, 4);
+    polar_tensor a = polar_tensor_2d(buffer, POLAR_DTYPE_F32, 4, 4),
+                 b = polar_tensor_2d(buffer + 32, POLAR_DTYPE_F32, 4, 4);
     if (!strcmp(overlap, "shift")) b.data = buffer + 3;
     if (!strcmp(overlap, "shape")) b.shape[0] = 3;
     if (!strcmp(overlap, "dtype")) b.dtype = (polar_dtype)9;
@@ -299,7 +324,8 @@ static void wrong_use(const char *device)
     REFUSED("no data", try_map(device, ok, "null"), POLAR_E_ARG);
 }
 
-/* Fail the Nth allocation, N = 1, 2, ... until the whole call passes: never a crash, never a leak, always a sentence. */
+/* Fail the Nth allocation, N = 1, 2, ... until the whole call passes: never a crash, never a leak, always a
+ * sentence. */
 static void no_memory(const char *device)
 {
     enum { R = 12, C = 9, N = R * C };
@@ -308,7 +334,8 @@ static void no_memory(const char *device)
     for (int m = 0; m < MAPS; m++) {
         polar_map_opts o;
         TEST_TRY(polar_map_opts_parse(&o, all_maps[m]));
-        map_item items[] = {{1, R, C, POLAR_DTYPE_F32, x, y, POLAR_DTYPE_F32}, {1, C, R, POLAR_DTYPE_F32, x, y, POLAR_DTYPE_F32}};
+        map_item items[] = {{1, R, C, POLAR_DTYPE_F32, x, y, POLAR_DTYPE_F32},
+                            {1, C, R, POLAR_DTYPE_F32, x, y, POLAR_DTYPE_F32}};
         int64_t before = pl_alloc_live(), n = 0, leaked = 0, silent = 0;
         polar_status st;
         do {
@@ -320,7 +347,8 @@ static void no_memory(const char *device)
         } while (st != POLAR_OK && n < 100000);
         char line[96];
         snprintf(line, sizeof line, "%s: allocation 1 ... %lld fails", all_maps[m], (long long)n - 1);
-        test_true(line, !leaked && !silent && st == POLAR_OK && n > 1, "%lld leaks, %lld without a sentence", (long long)leaked, (long long)silent);
+        test_true(line, !leaked && !silent && st == POLAR_OK && n > 1, "%lld leaks, %lld without a sentence",
+                  (long long)leaked, (long long)silent);
     }
 }
 

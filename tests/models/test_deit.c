@@ -1,5 +1,5 @@
-/* test_deit.c -- the vision transformer against torch and timm (golden/vit.safetensors): logits, loss and gradients in double, float and mixed
- * precision; names and shapes of vit_tiny_patch16_224.
+/* test_deit.c -- the vision transformer against torch and timm (golden/vit.safetensors): logits, loss and
+ * gradients in double, float and mixed precision; names and shapes of vit_tiny_patch16_224.
  *
  *     ctest -R test_deit
  */
@@ -10,12 +10,12 @@
 #define UB16 0x1p-9
 
 typedef struct {
-    double logits, *grad;    /* vit_sensitivity of the golden model, per unit of relative change */
+    double logits, *grad; /* vit_sensitivity of the golden model, per unit of relative change */
 } movement;
 
 static movement movement_of(const golden *g)
 {
-    const double probe = 1e-6;    /* small enough to be linear, large enough for doubles */
+    const double probe = 1e-6; /* small enough to be linear, large enough for doubles */
     vit_net r = vit_open("ref", &g->shape, 1);
     movement m = {.grad = model_new(r.count)};
     vit_sensitivity(&r, g->w, g->x, g->t, probe, &m.logits, m.grad);
@@ -26,7 +26,8 @@ static movement movement_of(const golden *g)
 }
 
 /* The parameter whose gradient uses most of its tolerance. */
-static void worst_gradient(const char *what, const vit_net *r, const double *g, const double *want, const double *tol, const char *why)
+static void worst_gradient(const char *what, const vit_net *r, const double *g, const double *want,
+                           const double *tol, const char *why)
 {
     char line[160];
     double err = 0, bound = 1, share = -1;
@@ -39,39 +40,47 @@ static void worst_gradient(const char *what, const vit_net *r, const double *g, 
     test_bound(line, err, bound, why);
 }
 
-/* In double: 1e-10 of the logits, the loss and each gradient's norm, as agreed. Both sides sum up to K = 192 terms through about 40 ops: errors of some 1e-15 are to be expected. */
+/* In double: 1e-10 of the logits, the loss and each gradient's norm, as agreed. Both sides sum up to K = 192
+ * terms through about 40 ops: errors of some 1e-15 are to be expected. */
 static void in_double(const char *device, const golden *g)
 {
     vit_net r = vit_open(device, &g->shape, 1);
     double z[IMAGES * 10], *grad = model_new(r.total), *tol = model_new(r.count), loss;
     vit_set_weights(&r, g->w);
     vit_run(&r, IMAGES, g->x, g->t, &loss, z, grad);
-    test_bound("f64 logits", model_norm(z, g->logits, IMAGES * 10) / model_norm(g->logits, NULL, IMAGES * 10), 1e-10, "relative, as agreed");
+    test_bound("f64 logits", model_norm(z, g->logits, IMAGES * 10) / model_norm(g->logits, NULL, IMAGES * 10),
+               1e-10, "relative, as agreed");
     test_bound("f64 loss", fabs(loss - g->loss) / g->loss, 1e-10, "relative, as agreed");
-    for (int64_t i = 0, at = 0; i < r.count; at += r.params[i].rows * r.params[i].cols, i++) tol[i] = 1e-10 * model_norm(g->grad + at, NULL, r.params[i].rows * r.params[i].cols);
+    for (int64_t i = 0, at = 0; i < r.count; at += r.params[i].rows * r.params[i].cols, i++)
+        tol[i] = 1e-10 * model_norm(g->grad + at, NULL, r.params[i].rows * r.params[i].cols);
     worst_gradient("f64 gradients", &r, grad, g->grad, tol, "1e-10 of its norm");
     vit_close(&r);
     free(grad), free(tol);
 }
 
 /* Against the golden doubles, within what vit_sensitivity measures; in float at u sqrt(K), derived there.
- * Mixed: sums are floats, so nothing grows with K, but a block's forward and backward round 21 arrays to bf16, u = 2^-9: four weights; two norms, qkv before and after its bias,
- * probabilities, heads' results, fc1, gelu; and backward twice the stream's gradient, six gradients of these, the scores'. The measurement changes the four weights alone; 21
- * independent changes move as sqrt(21 / 4) u of it. Gradients then differ by some per cent, which is what NUMERICS.md section 2 says bf16 can give. */
+ * Mixed: sums are floats, so nothing grows with K, but a block's forward and backward round 21 arrays to
+ * bf16, u = 2^-9: four weights; two norms, qkv before and after its bias, probabilities, heads' results, fc1,
+ * gelu; and backward twice the stream's gradient, six gradients of these, the scores'. The measurement
+ * changes the four weights alone; 21 independent changes move as sqrt(21 / 4) u of it. Gradients then differ
+ * by some per cent, which is what NUMERICS.md section 2 says bf16 can give. */
 static void rounded(const char *device, const golden *g, const movement *m, polar_dtype dtype, int composed)
 {
     char line[96];
     pl_deit_shape shape = g->shape;
     shape.dtype = dtype;
     vit_net r = vit_open(device, &shape, 1);
-    if (composed && !pl_queue_has(r.q, PL_OP_attention)) {    /* it is composed anyway */
+    if (composed && !pl_queue_has(r.q, PL_OP_attention)) { /* it is composed anyway */
         vit_close(&r);
         return;
     }
     if (composed) r.dev->ops.attention = NULL, r.dev->ops.attention_back = NULL;
-    double z[IMAGES * 10], *grad = model_new(r.total), *tol = model_new(r.count), relative = dtype == POLAR_DTYPE_F32 ? U32 * sqrt(vit_longest_sum(&shape)) : UB16 * sqrt(21.0 / 4);
+    double z[IMAGES * 10],
+        *grad = model_new(r.total), *tol = model_new(r.count),
+        relative = dtype == POLAR_DTYPE_F32 ? U32 * sqrt(vit_longest_sum(&shape)) : UB16 * sqrt(21.0 / 4);
     double size = model_norm(g->logits, NULL, IMAGES * 10);
-    const char *how = composed ? " composed" : "", *why = dtype == POLAR_DTYPE_F32 ? "movement by u sqrt(K)" : "movement by u sqrt(21/4)";
+    const char *how = composed ? " composed" : "",
+               *why = dtype == POLAR_DTYPE_F32 ? "movement by u sqrt(K)" : "movement by u sqrt(21/4)";
     for (int64_t i = 0; i < r.count; i++) tol[i] = relative * m->grad[i];
     vit_set_weights(&r, g->w);
     vit_run(&r, IMAGES, g->x, g->t, NULL, z, grad);
@@ -115,8 +124,9 @@ static void names(const char *device)
         numbers += r.params[n].rows * r.params[n].cols;
         TEST_TRY(pl_json_need(&p, PL_JSON_ARRAY_END));
     }
-    test_true("names and shapes of vit_tiny_patch16_224", !bad && n == r.count && n == 152 && p.token == PL_JSON_ARRAY_END, "%lld arrays, %lld numbers, %lld differ", (long long)n, (long long)numbers,
-              (long long)bad);
+    test_true("names and shapes of vit_tiny_patch16_224",
+              !bad && n == r.count && n == 152 && p.token == PL_JSON_ARRAY_END,
+              "%lld arrays, %lld numbers, %lld differ", (long long)n, (long long)numbers, (long long)bad);
     vit_close(&r);
 }
 

@@ -1,4 +1,5 @@
-/* test_so3.c -- the SO(3) model against torch's predictions and gradients (golden/so3.safetensors): in double, in float, in float with composed messages.
+/* test_so3.c -- the SO(3) model against torch's predictions and gradients (golden/so3.safetensors): in
+ * double, in float, in float with composed messages.
  *
  *     ctest -R test_so3
  */
@@ -9,7 +10,7 @@
 
 typedef struct {
     pl_so3_shape shape;
-    double      *w, *x, *y, *pred, *grad, loss;    /* w and grad in the model's order */
+    double *w, *x, *y, *pred, *grad, loss; /* w and grad in the model's order */
 } golden;
 
 static double *read(const pl_safetensors *f, int64_t n, const char *set, const char *key, const char *name)
@@ -20,7 +21,8 @@ static double *read(const pl_safetensors *f, int64_t n, const char *set, const c
     const pl_safetensors_entry *e = pl_safetensors_find(f, full);
     int64_t have = e && e->dtype >= 0 ? e->bytes / (int64_t)polar_dtype_size((polar_dtype)e->dtype) : -1;
     if (have != n) {
-        printf("the golden file has %lld numbers in '%s', the model %lld  FAIL\n", (long long)have, full, (long long)n);
+        printf("the golden file has %lld numbers in '%s', the model %lld  FAIL\n", (long long)have, full,
+               (long long)n);
         exit(1);
     }
     for (int64_t i = 0; i < n; i++) out[i] = pl_load_f64(e->data, (polar_dtype)e->dtype, i);
@@ -43,7 +45,8 @@ static golden golden_open(const char *set, int64_t width, int64_t batch, int64_t
     g.grad = model_new(r.total);
     for (int64_t i = 0, at = 0; i < r.count; at += r.params[i].rows * r.params[i].cols, i++) {
         int64_t n = r.params[i].rows * r.params[i].cols;
-        double *w = read(f, n, set, "param.", r.params[i].name), *d = read(f, n, set, "grad.", r.params[i].name);
+        double *w = read(f, n, set, "param.", r.params[i].name),
+               *d = read(f, n, set, "grad.", r.params[i].name);
         memcpy(g.w + at, w, (size_t)n * sizeof *w);
         memcpy(g.grad + at, d, (size_t)n * sizeof *d);
         free(w), free(d);
@@ -51,8 +54,11 @@ static golden golden_open(const char *set, int64_t width, int64_t batch, int64_t
     int64_t arrays = 0, inexact = 0;
     for (int64_t i = 0; i < r.total; i++) inexact += (double)(float)g.w[i] != g.w[i];
     test_exact("the golden weights are floats", inexact);
-    for (int64_t i = 0; i < pl_safetensors_count(f); i++) arrays += !strncmp(pl_safetensors_view(f, i)->name, set, strlen(set)) && strstr(pl_safetensors_view(f, i)->name, ".param.");
-    test_true("the golden file's arrays are the model's", arrays == r.count, "%s: %lld and %lld", set, (long long)arrays, (long long)r.count);
+    for (int64_t i = 0; i < pl_safetensors_count(f); i++)
+        arrays += !strncmp(pl_safetensors_view(f, i)->name, set, strlen(set)) &&
+                  strstr(pl_safetensors_view(f, i)->name, ".param.");
+    test_true("the golden file's arrays are the model's", arrays == r.count, "%s: %lld and %lld", set,
+              (long long)arrays, (long long)r.count);
     so3_close(&r);
     pl_safetensors_close(f);
     return g;
@@ -64,7 +70,8 @@ static void golden_close(golden *g)
 }
 
 /* The parameter whose gradient uses most of its tolerance. */
-static void worst_gradient(const char *what, const so3_net *r, const double *g, const double *want, const double *tol, const char *why)
+static void worst_gradient(const char *what, const so3_net *r, const double *g, const double *want,
+                           const double *tol, const char *why)
 {
     char line[160];
     double err = 0, bound = 1, share = -1;
@@ -77,8 +84,8 @@ static void worst_gradient(const char *what, const so3_net *r, const double *g, 
     test_bound(line, err, bound, why);
 }
 
-/* In double: 1e-10 of the predictions, 1e-9 of each gradient's norm. Both sides sum up to K = 1056 terms through about 40 ops, so that errors of some 1e-14 are
- * to be expected; the bounds are the issue's. */
+/* In double: 1e-10 of the predictions, 1e-9 of each gradient's norm. Both sides sum up to K = 1056 terms
+ * through about 40 ops, so that errors of some 1e-14 are to be expected; the bounds are the issue's. */
 static void in_double(const char *device, const golden *g, const char *set)
 {
     char line[96];
@@ -87,17 +94,20 @@ static void in_double(const char *device, const golden *g, const char *set)
     so3_set_weights(&r, g->w);
     so3_run(&r, g->shape.batch, g->x, g->y, &loss, pred, grad);
     snprintf(line, sizeof line, "%s f64 predictions", set);
-    test_bound(line, model_norm(pred, g->pred, g->shape.batch) / model_norm(g->pred, NULL, g->shape.batch), 1e-10, "relative, as agreed");
+    test_bound(line, model_norm(pred, g->pred, g->shape.batch) / model_norm(g->pred, NULL, g->shape.batch),
+               1e-10, "relative, as agreed");
     snprintf(line, sizeof line, "%s f64 loss", set);
     test_bound(line, fabs(loss - g->loss) / g->loss, 1e-9, "relative, as agreed");
-    for (int64_t i = 0, at = 0; i < r.count; at += r.params[i].rows * r.params[i].cols, i++) tol[i] = 1e-9 * model_norm(g->grad + at, NULL, r.params[i].rows * r.params[i].cols);
+    for (int64_t i = 0, at = 0; i < r.count; at += r.params[i].rows * r.params[i].cols, i++)
+        tol[i] = 1e-9 * model_norm(g->grad + at, NULL, r.params[i].rows * r.params[i].cols);
     snprintf(line, sizeof line, "%s f64", set);
     worst_gradient(line, &r, grad, g->grad, tol, "1e-9 of its norm");
     so3_close(&r);
     free(pred), free(grad), free(tol);
 }
 
-/* In float against the golden doubles; the bound is what so3_sensitivity measures at u sqrt(K), derived there. */
+/* In float against the golden doubles; the bound is what so3_sensitivity measures at u sqrt(K), derived
+ * there. */
 static void in_float(const char *device, const golden *g, const char *set, int composed)
 {
     char line[96];
@@ -124,7 +134,7 @@ int main(int argc, char **argv)
     const char *device = test_begin(argc, argv);
     static const struct {
         const char *name;
-        int64_t     width, batch, points;
+        int64_t width, batch, points;
     } sets[] = {{"h8", 8, 3, 10}, {"h16", 16, 2, 32}};
     for (size_t i = 0; i < sizeof sets / sizeof *sets; i++) {
         golden g = golden_open(sets[i].name, sets[i].width, sets[i].batch, sets[i].points);

@@ -1,4 +1,5 @@
-/* test_so3_use.c -- an SO(3) model in use: members independent of their mates, smaller batches, graphs, initial weights, costs, misuse, memory that runs out.
+/* test_so3_use.c -- an SO(3) model in use: members independent of their mates, smaller batches, graphs,
+ * initial weights, costs, misuse, memory that runs out.
  *
  *     ctest -R test_so3_use
  */
@@ -17,16 +18,20 @@ static void member_of(const so3_net *r, double *out, const double *all, int64_t 
     }
 }
 
-/* ---- members --------------------------------------------------------------------------------------- */
+/* ---- members ------------------------------------------------------------------------------------ */
 
-/* Three members with their own weights and clouds, the middle one with a NaN in its clouds: the others' bits are those of a model of one. */
+/* Three members with their own weights and clouds, the middle one with a NaN in its clouds: the others' bits
+ * are those of a model of one. */
 static void ensemble(const char *device, polar_dtype dtype, int64_t clouds, int64_t points, int64_t width)
 {
     enum { E = 3 };
-    pl_so3_shape all = so3_shape(E, clouds, points, width, LAYERS, dtype), one = so3_shape(1, clouds, points, width, LAYERS, dtype);
+    pl_so3_shape all = so3_shape(E, clouds, points, width, LAYERS, dtype),
+                 one = so3_shape(1, clouds, points, width, LAYERS, dtype);
     so3_net a = so3_open(device, &all, 1), s = so3_open(device, &one, 1);
     int64_t n = s.total, nx = clouds * points * 3, bad[3] = {0};
-    double *x = model_new(E * nx), *y = model_new(E * clouds), *w = model_new(E * n), *g = model_new(E * n), *p = model_new(E * clouds), *w1 = model_new(n), *g1 = model_new(n), *part = model_new(n), *p1 = model_new(clouds);
+    double *x = model_new(E * nx), *y = model_new(E * clouds), *w = model_new(E * n), *g = model_new(E * n),
+           *p = model_new(E * clouds), *w1 = model_new(n), *g1 = model_new(n), *part = model_new(n),
+           *p1 = model_new(clouds);
     double loss[E], loss1;
     uint64_t seeds[E] = {5, 6, 7};
     char line[96];
@@ -47,23 +52,28 @@ static void ensemble(const char *device, polar_dtype dtype, int64_t clouds, int6
             bad[1] += model_mismatches(part, g1, n);
             bad[2] += model_mismatches(&loss[e], &loss1, 1);
         }
-        snprintf(line, sizeof line, "%s width %lld: three members%s = three models", polar_dtype_name(dtype), (long long)width, poisoned ? ", one NaN," : "");
+        snprintf(line, sizeof line, "%s width %lld: three members%s = three models", polar_dtype_name(dtype),
+                 (long long)width, poisoned ? ", one NaN," : "");
         test_exact(line, bad[0] + bad[1] + bad[2]);
     }
-    test_true("the poisoned member's loss is NaN", isnan(loss[1]) && !isnan(loss[0]) && !isnan(loss[2]), "%g, %g, %g", loss[0], loss[1], loss[2]);
+    test_true("the poisoned member's loss is NaN", isnan(loss[1]) && !isnan(loss[0]) && !isnan(loss[2]),
+              "%g, %g, %g", loss[0], loss[1], loss[2]);
     so3_close(&a);
     so3_close(&s);
     free(x), free(y), free(w), free(g), free(p), free(w1), free(g1), free(part), free(p1);
 }
 
-/* B clouds in a model made for more, trained or not: the bits of a model made for B; a full batch afterwards still works. */
+/* B clouds in a model made for more, trained or not: the bits of a model made for B; a full batch afterwards
+ * still works. */
 static void smaller_batch(const char *device)
 {
     enum { E = 2, MOST = 5 };
-    pl_so3_shape big = so3_shape(E, MOST, N, H, LAYERS, POLAR_DTYPE_F32), fit = so3_shape(E, B, N, H, LAYERS, POLAR_DTYPE_F32);
+    pl_so3_shape big = so3_shape(E, MOST, N, H, LAYERS, POLAR_DTYPE_F32),
+                 fit = so3_shape(E, B, N, H, LAYERS, POLAR_DTYPE_F32);
     so3_net a = so3_open(device, &big, 1), s = so3_open(device, &fit, 1), plain = so3_open(device, &big, 0);
     int64_t n = E * s.total;
-    double *x = model_new(E * MOST * N * 3), *y = model_new(E * MOST), *g = model_new(n), *g1 = model_new(n), p[E * MOST], p1[E * MOST], p2[E * MOST];
+    double *x = model_new(E * MOST * N * 3), *y = model_new(E * MOST), *g = model_new(n), *g1 = model_new(n),
+           p[E * MOST], p1[E * MOST], p2[E * MOST];
     uint64_t seeds[E] = {1, 2};
     so3_clouds(x, E * MOST * N * 3, 23);
     so3_clouds(y, E * MOST, 24);
@@ -73,7 +83,8 @@ static void smaller_batch(const char *device)
     so3_run(&a, MOST, x, y, NULL, p1, g);
     so3_run(&a, B, x, y, NULL, p, g);
     so3_run(&s, B, x, y, NULL, p1, g1);
-    test_exact("fewer clouds than the batch, trained", model_mismatches(p, p1, E * B) + model_mismatches(g, g1, n));
+    test_exact("fewer clouds than the batch, trained",
+               model_mismatches(p, p1, E * B) + model_mismatches(g, g1, n));
     so3_run(&plain, B, x, NULL, NULL, p2, NULL);
     test_exact("... and in a model without gradients", model_mismatches(p2, p1, E * B));
     so3_run(&a, MOST, x, y, NULL, p, g);
@@ -102,11 +113,13 @@ static void threads(const char *device)
         so3_run(&r, 8, x, y, loss[i], NULL, g[i]);
         so3_close(&r);
     }
-    if (n) test_exact("one thread or three", model_mismatches(g[0], g[1], n) + model_mismatches(loss[0], loss[1], 2));
+    if (n)
+        test_exact("one thread or three",
+                   model_mismatches(g[0], g[1], n) + model_mismatches(loss[0], loss[1], 2));
     free(x), free(y), free(g[0]), free(g[1]);
 }
 
-/* ---- graphs ---------------------------------------------------------------------------------------- */
+/* ---- graphs ------------------------------------------------------------------------------------- */
 
 static void graph_step(pl_queue *q, void *arg)
 {
@@ -122,7 +135,8 @@ static void in_a_graph(const char *device)
     pl_so3_shape shape = so3_shape(2, B, N, H, LAYERS, POLAR_DTYPE_F32);
     so3_net r = so3_open(device, &shape, 1), s = so3_open(device, &shape, 1);
     int64_t nx = 2 * B * N * 3, n = 2 * r.total, bad = 0;
-    double *x = model_new(nx), *y = model_new(2 * B), *g = model_new(n), *g1 = model_new(n), loss[2], loss1[2];
+    double *x = model_new(nx), *y = model_new(2 * B), *g = model_new(n), *g1 = model_new(n), loss[2],
+           loss1[2];
     pl_graph *graph;
     TEST_TRY(pl_graph_create(&graph, r.dev));
     TEST_TRY(pl_so3_init(r.m, r.q, (uint64_t[]){3, 4}));
@@ -146,15 +160,19 @@ static void in_a_graph(const char *device)
     free(x), free(y), free(g), free(g1);
 }
 
-/* ---- initial weights ------------------------------------------------------------------------------- */
+/* ---- initial weights ---------------------------------------------------------------------------- */
 
 static void initial_weights(const char *device)
 {
     enum { E = 3 };
-    static const char *const order[] = {"W_00.weight", "W_00.bias", "W_11", "message.0.weight", "message.0.bias", "message.2.weight", "message.2.bias", "cg_proj.weight", "cg_proj.bias",
-                                        "gate.weight", "gate.bias"};
-    static const char *const tail[] = {"readout.0.weight", "readout.0.bias", "readout.2.weight", "readout.2.bias"};
-    pl_so3_shape shape = so3_shape(E, 1, 4, 16, 2, POLAR_DTYPE_F32), one = so3_shape(1, 1, 4, 16, 2, POLAR_DTYPE_F64);
+    static const char *const order[] = {"W_00.weight",      "W_00.bias",      "W_11",
+                                        "message.0.weight", "message.0.bias", "message.2.weight",
+                                        "message.2.bias",   "cg_proj.weight", "cg_proj.bias",
+                                        "gate.weight",      "gate.bias"};
+    static const char *const tail[] = {"readout.0.weight", "readout.0.bias", "readout.2.weight",
+                                       "readout.2.bias"};
+    pl_so3_shape shape = so3_shape(E, 1, 4, 16, 2, POLAR_DTYPE_F32),
+                 one = so3_shape(1, 1, 4, 16, 2, POLAR_DTYPE_F64);
     so3_net r = so3_open(device, &shape, 0), s = so3_open(device, &one, 0);
     double *w = model_new(E * r.total), *w1 = model_new(r.total), *part = model_new(r.total);
     int64_t names = 0, outside = 0, gates = 0, drawn = 0;
@@ -164,10 +182,12 @@ static void initial_weights(const char *device)
         else snprintf(name, sizeof name, "%s", tail[k - 22]);
         names += strcmp(name, r.params[k].name) != 0;
     }
-    test_true("names and order of the parameters", r.count == 26 && !names, "%lld arrays, %lld out of order", (long long)r.count, (long long)names);
+    test_true("names and order of the parameters", r.count == 26 && !names, "%lld arrays, %lld out of order",
+              (long long)r.count, (long long)names);
     TEST_TRY(pl_so3_init(r.m, r.q, (uint64_t[]){10, 11, 12}));
     so3_get(&r, w, 0);
-    /* U(-a, a), a = 1/sqrt(fan_in), over n numbers of all arrays as w/a in U(-1, 1): mean 0 within 5 sd of sqrt(1/(3n)), mean square 1/3 within 5 sd of sqrt(4/(45 n)). */
+    /* U(-a, a), a = 1/sqrt(fan_in), over n numbers of all arrays as w/a in U(-1, 1): mean 0 within 5 sd of
+     * sqrt(1/(3n)), mean square 1/3 within 5 sd of sqrt(4/(45 n)). */
     double sum = 0, square = 0;
     for (int64_t k = 0, at = 0; k < r.count; k++) {
         const pl_param *p = &r.params[k];
@@ -182,10 +202,13 @@ static void initial_weights(const char *device)
         }
     }
     double n = (double)drawn;
-    test_true("initial weights within 1/sqrt(fan_in), gates 1, 0", !outside && !gates, "%lld outside, %lld gates off", (long long)outside, (long long)gates);
+    test_true("initial weights within 1/sqrt(fan_in), gates 1, 0", !outside && !gates,
+              "%lld outside, %lld gates off", (long long)outside, (long long)gates);
     test_bound("initial weights: mean", fabs(sum / n), 5 * sqrt(1 / (3 * n)), "5 sd");
-    test_bound("initial weights: mean square - 1/3", fabs(square / n - 1.0 / 3), 5 * sqrt(4 / (45 * n)), "5 sd");
-    /* One member alone, in double, has the weights it has among mates, in float; members and arrays are uncorrelated: |sum v v'| within 5 sd of sqrt(n)/3. */
+    test_bound("initial weights: mean square - 1/3", fabs(square / n - 1.0 / 3), 5 * sqrt(4 / (45 * n)),
+               "5 sd");
+    /* One member alone, in double, has the weights it has among mates, in float; members and arrays are
+     * uncorrelated: |sum v v'| within 5 sd of sqrt(n)/3. */
     TEST_TRY(pl_so3_init(s.m, s.q, (uint64_t[]){11}));
     so3_get(&s, w1, 0);
     member_of(&r, part, w, 1, E);
@@ -195,9 +218,13 @@ static void initial_weights(const char *device)
     for (int64_t k = 0, at = 0; k < r.count; at += r.params[k].rows * r.params[k].cols, k++) {
         const pl_param *p = &r.params[k];
         int64_t size = p->rows * p->cols, next = at + size;
-        for (int64_t i = 0; p->fan_in && i < size; i++) dot += part[at + i] * w1[at + i] * (double)p->fan_in, m++;
+        for (int64_t i = 0; p->fan_in && i < size; i++)
+            dot += part[at + i] * w1[at + i] * (double)p->fan_in, m++;
         if (k + 1 < r.count && p->fan_in && r.params[k + 1].fan_in)
-            for (int64_t i = 0; i < size && i < r.params[k + 1].rows * r.params[k + 1].cols; i++) shifted += part[at + i] * part[next + i] * sqrt((double)p->fan_in * (double)r.params[k + 1].fan_in), ms++;
+            for (int64_t i = 0; i < size && i < r.params[k + 1].rows * r.params[k + 1].cols; i++)
+                shifted +=
+                    part[at + i] * part[next + i] * sqrt((double)p->fan_in * (double)r.params[k + 1].fan_in),
+                    ms++;
     }
     test_bound("two members are uncorrelated", fabs(dot), 5 * sqrt(m) / 3, "5 sd");
     test_bound("neighbouring arrays are uncorrelated", fabs(shifted), 5 * sqrt(ms) / 3, "5 sd");
@@ -206,7 +233,7 @@ static void initial_weights(const char *device)
     free(w), free(w1), free(part);
 }
 
-/* ---- costs ----------------------------------------------------------------------------------------- */
+/* ---- costs -------------------------------------------------------------------------------------- */
 
 static void costs(const char *device)
 {
@@ -221,15 +248,22 @@ static void costs(const char *device)
     TEST_TRY(pl_so3_cost(&forward, &half, r.dev, &shape, 0));
     /* at least the products of cg_proj: 2 n h (h + nd) per layer forward, and twice that backward */
     double least = LAYERS * 2.0 * B * N * H * (H + H * (H + 1) / 2);
-    test_true("a step's cost", one.flops > 3 * least && forward.flops > least && two.flops == 2 * one.flops && two.ops == one.ops && one.ops > forward.ops,
-              "%.3g FLOPs in %lld ops, %zu bytes of scratch", one.flops, (long long)one.ops, one.scratch_bytes);
-    test_true("memory of a model", bytes.weights >= 4 * (size_t)r.total && bytes.gradients == bytes.weights && half.gradients == 0 && half.activations < bytes.activations,
-              "weights %zu, gradients %zu, activations %zu, without training %zu", bytes.weights, bytes.gradients, bytes.activations, half.activations);
+    test_true("a step's cost",
+              one.flops > 3 * least && forward.flops > least && two.flops == 2 * one.flops &&
+                  two.ops == one.ops && one.ops > forward.ops,
+              "%.3g FLOPs in %lld ops, %zu bytes of scratch", one.flops, (long long)one.ops,
+              one.scratch_bytes);
+    test_true("memory of a model",
+              bytes.weights >= 4 * (size_t)r.total && bytes.gradients == bytes.weights &&
+                  half.gradients == 0 && half.activations < bytes.activations,
+              "weights %zu, gradients %zu, activations %zu, without training %zu", bytes.weights,
+              bytes.gradients, bytes.activations, half.activations);
     test_true("nothing is kept", pl_alloc_live() == live, "%lld blocks", (long long)(pl_alloc_live() - live));
     so3_close(&r);
 }
 
-/* What a dry run promised is enough: with that much scratch reserved, and no more, a step asks for no further piece. */
+/* What a dry run promised is enough: with that much scratch reserved, and no more, a step asks for no further
+ * piece. */
 static void scratch_promise(const char *device)
 {
     enum { batch = 64, points = 16, width = 16 };
@@ -244,17 +278,19 @@ static void scratch_promise(const char *device)
     TEST_TRY(polar_queue_reserve(r.q, cost.scratch_bytes));
     size_t given = r.q->scratch.size[0];
     so3_run(&r, batch, x, y, NULL, NULL, g);
-    test_true("the scratch of a dry run is enough", r.q->scratch.count == 1 && given == cost.scratch_bytes, "%zu bytes reserved of %zu, %d pieces in the end", given, cost.scratch_bytes,
+    test_true("the scratch of a dry run is enough", r.q->scratch.count == 1 && given == cost.scratch_bytes,
+              "%zu bytes reserved of %zu, %d pieces in the end", given, cost.scratch_bytes,
               r.q->scratch.count);
     so3_close(&r);
     free(x), free(y), free(g);
 }
 
-/* ---- misuse ---------------------------------------------------------------------------------------- */
+/* ---- misuse ------------------------------------------------------------------------------------- */
 
 static void refused(const char *what, polar_status st, polar_status want)
 {
-    test_true(what, st == want && *polar_error_message(), "%s", st == POLAR_OK ? "taken" : polar_error_message());
+    test_true(what, st == want && *polar_error_message(), "%s",
+              st == POLAR_OK ? "taken" : polar_error_message());
 }
 
 static void misuse(const char *device)
@@ -294,7 +330,7 @@ static void misuse(const char *device)
     so3_close(&plain);
 }
 
-/* ---- faults ---------------------------------------------------------------------------------------- */
+/* ---- faults ------------------------------------------------------------------------------------- */
 
 static polar_status life(pl_device *dev)
 {

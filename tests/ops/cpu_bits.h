@@ -1,4 +1,5 @@
-/* cpu_bits.h -- shared by the tests of `cpu`: a device per instruction set and thread count, matrices with guards, bitwise comparison. */
+/* cpu_bits.h -- shared by the tests of `cpu`: a device per instruction set and thread count, matrices with
+ * guards, bitwise comparison. */
 #ifndef POLAR_TEST_CPU_BITS_H
 #define POLAR_TEST_CPU_BITS_H
 
@@ -11,10 +12,10 @@ enum { MAX_THREADS = 3 };
 
 typedef struct {
     polar_device *dev;
-    polar_queue  *q;
+    polar_queue *q;
 } machine;
 
-static machine ref, machines[PL_ISA_COUNT][MAX_THREADS + 1];    /* by instruction set and number of threads */
+static machine ref, machines[PL_ISA_COUNT][MAX_THREADS + 1]; /* by instruction set and number of threads */
 
 static inline machine machine_open(const char *name)
 {
@@ -36,7 +37,8 @@ static inline void machines_open(void)
 {
     ref = machine_open("ref");
     for (int isa = 0; isa < PL_ISA_COUNT; isa++) {
-        if (!pl_isa_usable((pl_isa)isa)) printf("%s: not on this machine, skipped\n", pl_isa_name((pl_isa)isa));
+        if (!pl_isa_usable((pl_isa)isa))
+            printf("%s: not on this machine, skipped\n", pl_isa_name((pl_isa)isa));
         for (int n = 1; n <= MAX_THREADS && pl_isa_usable((pl_isa)isa); n++) {
             char name[64];
             snprintf(name, sizeof name, "cpu:isa=%s,threads=%d", pl_isa_name((pl_isa)isa), n);
@@ -64,17 +66,17 @@ static inline void machines_run(void (*test)(pl_isa isa))
     machines_close();
 }
 
-/* ---- matrices ---------------------------------------------------------------------------------- */
+/* ---- matrices ----------------------------------------------------------------------------------- */
 
-typedef enum { INTEGERS, NORMAL, WILD } fill;    /* -8..8; about [-1, 1]; any exponent, zeros among them */
+typedef enum { INTEGERS, NORMAL, WILD } fill; /* -8..8; about [-1, 1]; any exponent, zeros among them */
 
 typedef struct {
     pl_mat m;
-    char  *block;    /* the memory around it: the view begins one element in */
+    char *block; /* the memory around it: the view begins one element in */
     size_t bytes;
 } matrix;
 
-static inline uint64_t draw(uint64_t *state)    /* splitmix64 */
+static inline uint64_t draw(uint64_t *state) /* splitmix64 */
 {
     uint64_t z = *state += 0x9e3779b97f4a7c15u;
     z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
@@ -88,14 +90,21 @@ static inline double draw_value(uint64_t *state, fill how)
     if (how == INTEGERS) return (double)(r % 17) - 8;
     double x = (double)(int64_t)r / 0x1p63;
     if (how == NORMAL) return x;
-    return r % 11 == 0 ? 0 : ldexp(x, (int)(draw(state) % 250) - 145);    /* down to float's subnormals */
+    return r % 11 == 0 ? 0 : ldexp(x, (int)(draw(state) % 250) - 145); /* down to float's subnormals */
 }
 
-/* A view of batch x rows x cols inside a larger block; `pad` elements between rows and between matrices; guard bytes 0xA5 elsewhere. */
-static inline matrix matrix_create(polar_dtype dtype, int64_t batch, int64_t rows, int64_t cols, int64_t pad, fill how, uint64_t seed)
+/* A view of batch x rows x cols inside a larger block; `pad` elements between rows and between matrices;
+ * guard bytes 0xA5 elsewhere. */
+static inline matrix matrix_create(polar_dtype dtype, int64_t batch, int64_t rows, int64_t cols, int64_t pad,
+                                   fill how, uint64_t seed)
 {
     size_t size = polar_dtype_size(dtype);
-    matrix x = {.m = {.dtype = dtype, .batch = batch, .rows = rows, .cols = cols, .rs = cols + pad, .bs = rows * (cols + pad) + pad}};
+    matrix x = {.m = {.dtype = dtype,
+                      .batch = batch,
+                      .rows = rows,
+                      .cols = cols,
+                      .rs = cols + pad,
+                      .bs = rows * (cols + pad) + pad}};
     x.bytes = (size_t)(batch * x.m.bs + 2) * size;
     x.block = malloc(x.bytes);
     if (!x.block) exit(1);
@@ -103,7 +112,8 @@ static inline matrix matrix_create(polar_dtype dtype, int64_t batch, int64_t row
     x.m.data = x.block + size;
     for (int64_t b = 0; b < batch; b++)
         for (int64_t i = 0; i < rows; i++)
-            for (int64_t j = 0; j < cols; j++) pl_store_f64(x.m.data, dtype, b * x.m.bs + i * x.m.rs + j, draw_value(&seed, how));
+            for (int64_t j = 0; j < cols; j++)
+                pl_store_f64(x.m.data, dtype, b * x.m.bs + i * x.m.rs + j, draw_value(&seed, how));
     return x;
 }
 
@@ -126,7 +136,8 @@ static inline int64_t differences(const pl_mat *x, const pl_mat *y, int trans)
     for (int64_t b = 0; b < x->batch; b++)
         for (int64_t i = 0; i < rows; i++)
             for (int64_t j = 0; j < cols; j++)
-                bad += memcmp(element(x, b, i, j), trans ? element(y, b, j, i) : element(y, b, i, j), polar_dtype_size(x->dtype)) != 0;
+                bad += memcmp(element(x, b, i, j), trans ? element(y, b, j, i) : element(y, b, i, j),
+                              polar_dtype_size(x->dtype)) != 0;
     return bad;
 }
 
@@ -138,7 +149,8 @@ static inline int64_t guards_broken(const matrix *x)
     char *seen = calloc(x->bytes, 1);
     if (!seen) exit(1);
     for (int64_t b = 0; b < x->m.batch; b++)
-        for (int64_t i = 0; i < x->m.rows; i++) memset(seen + (element(&x->m, b, i, 0) - x->block), 1, (size_t)x->m.cols * size);
+        for (int64_t i = 0; i < x->m.rows; i++)
+            memset(seen + (element(&x->m, b, i, 0) - x->block), 1, (size_t)x->m.cols * size);
     for (size_t p = 0; p < x->bytes; p++) bad += !seen[p] && (unsigned char)x->block[p] != 0xA5;
     free(seen);
     return bad;

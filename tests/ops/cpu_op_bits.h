@@ -1,5 +1,5 @@
-/* cpu_op_bits.h -- an op of `cpu` gives the same bits with any number of threads, alone, in a batch and elsewhere in it, and on every instruction set; nothing is written outside
- * its results. */
+/* cpu_op_bits.h -- an op of `cpu` gives the same bits with any number of threads, alone, in a batch and
+ * elsewhere in it, and on every instruction set; nothing is written outside its results. */
 #ifndef POLAR_TEST_CPU_OP_BITS_H
 #define POLAR_TEST_CPU_OP_BITS_H
 
@@ -9,15 +9,16 @@ enum { MAX_OPERANDS = 9, BATCH = 5 };
 
 typedef struct {
     const char *name;
-    int     count, written;                    /* operands; how many lead and are written */
+    int count, written; /* operands; how many lead and are written */
     int64_t rows[MAX_OPERANDS], cols[MAX_OPERANDS];
-    void  (*run)(pl_queue *q, const matrix *x);
-    int     wide;                              /* bits: operands that are f32 where the others are bf16 */
-    int     products;                          /* sums of products: bits by instruction set */
+    void (*run)(pl_queue *q, const matrix *x);
+    int wide;     /* bits: operands that are f32 where the others are bf16 */
+    int products; /* sums of products: bits by instruction set */
 } cpu_op;
 
 /* The op on fresh operands: the matrices [first, first + batch) of a batch of five. */
-static inline void op_run(matrix *x, machine *on, const cpu_op *op, polar_dtype dtype, int64_t first, int64_t batch)
+static inline void op_run(matrix *x, machine *on, const cpu_op *op, polar_dtype dtype, int64_t first,
+                          int64_t batch)
 {
     for (int i = 0; i < op->count; i++) {
         polar_dtype t = dtype == POLAR_DTYPE_BF16 && op->wide >> i & 1 ? POLAR_DTYPE_F32 : dtype;
@@ -25,7 +26,8 @@ static inline void op_run(matrix *x, machine *on, const cpu_op *op, polar_dtype 
         x[i] = matrix_create(t, batch, op->rows[i], op->cols[i], i % 3, NORMAL, 0);
         for (int64_t b = 0; b < batch; b++)
             for (int64_t r = 0; r < op->rows[i]; r++)
-                memcpy((char *)element(&x[i].m, b, r, 0), element(&whole.m, first + b, r, 0), (size_t)op->cols[i] * polar_dtype_size(t));
+                memcpy((char *)element(&x[i].m, b, r, 0), element(&whole.m, first + b, r, 0),
+                       (size_t)op->cols[i] * polar_dtype_size(t));
         matrix_destroy(&whole);
     }
     op->run(on->q, x);

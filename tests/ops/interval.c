@@ -1,5 +1,5 @@
-/* interval.c -- see interval.h. Rounding to bf16 and f16 is written from the definition of the formats and shares nothing with
- * bf16_elem.h and f16_elem.h. */
+/* interval.c -- see interval.h. Rounding to bf16 and f16 is written from the definition of the formats and
+ * shares nothing with bf16_elem.h and f16_elem.h. */
 #include "interval.h"
 
 #include <float.h>
@@ -46,7 +46,8 @@ long double pl_half_gap(long double y, polar_dtype dtype, int up)
     format f = format_of(dtype);
     int e, place = last_place(y, f), outward = up ? y >= 0 : y <= 0;
     int power = y != 0 && fabsl(frexpl(y, &e)) == 0.5L;
-    return ldexpl(1, place - (!outward && power && place > f.least ? 2 : 1)); /* below a power of two numbers lie twice as dense */
+    /* below a power of two numbers lie twice as dense */
+    return ldexpl(1, place - (!outward && power && place > f.least ? 2 : 1));
 }
 
 long double pl_unit_roundoff(polar_dtype dtype)
@@ -74,7 +75,8 @@ typedef struct {
 static span span_of(long double x)
 {
     span s;
-#if LDBL_MANT_DIG == 64 && defined(__x86_64__) /* the usual case, quickly: 64 bits, then sign and exponent */
+#if LDBL_MANT_DIG == 64 && defined(__x86_64__) /* the usual case, quickly: 64 bits, then sign and exponent \
+                                                */
     uint64_t m64;
     uint16_t top;
     memcpy(&m64, &x, sizeof m64);
@@ -85,7 +87,8 @@ static span span_of(long double x)
 #endif
     long double m = ldexpl(frexpl(fabsl(x), &s.first), 64);
     uint64_t bits = m < 0x1p64L ? (uint64_t)m : 0;
-    if (!bits || (long double)bits != m) s.last = s.first - LDBL_MANT_DIG; /* a wider long double: take the worst */
+    /* a wider long double: take the worst */
+    if (!bits || (long double)bits != m) s.last = s.first - LDBL_MANT_DIG;
     else s.last = s.first - 64 + __builtin_ctzll(bits);
     return s;
 }
@@ -207,5 +210,6 @@ pl_iv pl_iv_sqrt(pl_iv a)
     if (pl_iv_is_nan(a)) return a;
     if (a.any || a.hi < 0) return a.any ? anything() : pl_iv_point(NAN);
     long double lo = a.lo > 0 ? sqrtl(a.lo) : 0, hi = sqrtl(a.hi);
-    return (pl_iv){down(lo, lo * lo == a.lo && product_exact(lo, lo)), up(hi, hi * hi == a.hi && product_exact(hi, hi)), 0};
+    return (pl_iv){down(lo, lo * lo == a.lo && product_exact(lo, lo)),
+                   up(hi, hi * hi == a.hi && product_exact(hi, hi)), 0};
 }

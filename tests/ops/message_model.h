@@ -1,16 +1,18 @@
-/* message_model.h -- operands of pair_message and pair_message_back in device memory, and a model of both in long double, written from their rows in ops.def.
+/* message_model.h -- operands of pair_message and pair_message_back in device memory, and a model of both in
+ * long double, written from their rows in ops.def.
  *
- * The model carries beside every number x a bound e(x) of its error, to first order in the unit roundoff u (hence the 1.02 at the end); a sum of n terms in any
- * order adds n u S, S the sum of magnitudes, a product of inexact factors |x| e(y) + e(x) |y|; what an op stores rounds once more. So:
+ * The model carries beside every number x a bound e(x) of its error, to first order in the unit roundoff u
+ * (hence the 1.02 at the end); a sum of n terms in any order adds n u S, S the sum of magnitudes, a product
+ * of inexact factors |x| e(y) + e(x) |y|; what an op stores rounds once more. So:
  *
  *     a  = w0 d + b0            3u (|w0 d| + |b0|)
- *     z  = silu(a)              1.1 e(a) + 8u |z|                                  |silu'| <= 1.1; silu as in op_model_nn.c
- *     w  = W2 z + b2            (h + 2) u (sum |W2 z| + |b2|) + sum |W2| e(z)
- *     Y  = X + alpha sum w X    (N + 4) u (|X_i| + |alpha| sum |w X|) + |alpha| sum e(w) |X|
- *     dw = alpha sum (...)      (2k + 2) u |alpha| sum |dY X|                      k = 1 or 3 components
- *     dz = W2^T dw              (2h + 1) u sum |W2 dw| + sum |W2| e(dw)
- *     da = dz silu'(a)          |silu'| e(dz) + |dz| (e(a) / 2 + 16u) + u |da|     |silu''| <= 1/2, silu' itself good to 16u: |x (1 - s)| s < 0.3, 9u s |y| < 10u
- *     dW2, db2, dw0, db0        (n + 2) u sum |terms| + sum of the terms' errors, n pairs of all clouds of a member
+ *     z  = silu(a)              1.1 e(a) + 8u |z|                                  |silu'| <= 1.1; silu as in
+ * op_model_nn.c w  = W2 z + b2            (h + 2) u (sum |W2 z| + |b2|) + sum |W2| e(z) Y  = X + alpha sum w
+ * X    (N + 4) u (|X_i| + |alpha| sum |w X|) + |alpha| sum e(w) |X| dw = alpha sum (...)      (2k + 2) u
+ * |alpha| sum |dY X|                      k = 1 or 3 components dz = W2^T dw              (2h + 1) u sum |W2
+ * dw| + sum |W2| e(dw) da = dz silu'(a)          |silu'| e(dz) + |dz| (e(a) / 2 + 16u) + u |da|     |silu''|
+ * <= 1/2, silu' itself good to 16u: |x (1 - s)| s < 0.3, 9u s |y| < 10u dW2, db2, dw0, db0        (n + 2) u
+ * sum |terms| + sum of the terms' errors, n pairs of all clouds of a member
  */
 #ifndef POLAR_TEST_MESSAGE_MODEL_H
 #define POLAR_TEST_MESSAGE_MODEL_H
@@ -25,26 +27,27 @@
 typedef long double real;
 
 typedef struct {
-    real x, e;    /* a number, and how far a right implementation may be from it */
+    real x, e; /* a number, and how far a right implementation may be from it */
 } bounded;
 
 typedef struct {
-    int64_t     E, B, N, h;
-    int64_t     gap;    /* elements between the rows of S, V, their results and gradients; 5 more between clouds */
+    int64_t E, B, N, h;
+    /* elements between the rows of S, V, their results and gradients; 5 more between clouds */
+    int64_t gap;
     polar_dtype dtype;
-    double      alpha;
+    double alpha;
 } shape;
 
 enum { S, V, D, W0, B0, W2, B2, GS, GV, INPUTS, YS = INPUTS, YV, DS, DV, DW0, DB0, DW2, DB2, ALL };
 
 /* All operands of both directions, in device memory and on the host. */
 typedef struct {
-    shape      s;
+    shape s;
     pl_device *dev;
-    pl_queue  *q;
-    pl_mat     m[ALL];
+    pl_queue *q;
+    pl_mat m[ALL];
     unsigned char *host[ALL];
-    size_t     bytes[ALL];
+    size_t bytes[ALL];
 } message;
 
 static pl_mat shape_of(const shape *s, int i)
@@ -53,11 +56,18 @@ static pl_mat shape_of(const shape *s, int i)
     pl_mat m = pl_mat_dense(NULL, s->dtype, clouds, rows, cols);
     switch (i) {
     case D: return pl_mat_dense(NULL, s->dtype, clouds, P, 1);
-    case W0: case DW0: return pl_mat_dense(NULL, s->dtype, s->E, s->h, 1);
-    case B0: case DB0: return pl_mat_dense(NULL, s->dtype, s->E, 1, s->h);
-    case W2: case DW2: return pl_mat_dense(NULL, s->dtype, s->E, 2 * s->h, s->h);
-    case B2: case DB2: return pl_mat_dense(NULL, s->dtype, s->E, 1, 2 * s->h);
-    case V: case GV: case YV: case DV: m.rows *= 3; break;
+    case W0:
+    case DW0: return pl_mat_dense(NULL, s->dtype, s->E, s->h, 1);
+    case B0:
+    case DB0: return pl_mat_dense(NULL, s->dtype, s->E, 1, s->h);
+    case W2:
+    case DW2: return pl_mat_dense(NULL, s->dtype, s->E, 2 * s->h, s->h);
+    case B2:
+    case DB2: return pl_mat_dense(NULL, s->dtype, s->E, 1, 2 * s->h);
+    case V:
+    case GV:
+    case YV:
+    case DV: m.rows *= 3; break;
     default: break;
     }
     m.rs = m.cols + s->gap;
@@ -75,10 +85,13 @@ static real get(const message *t, int i, int64_t b, int64_t r, int64_t c)
     return pl_load_f64(t->host[i], t->s.dtype, offset(t, i, b, r, c));
 }
 
-/* An input's entry by its coordinates: member, cloud of the member, row and column, so that a member alone has the same ones. Distances are positive. */
+/* An input's entry by its coordinates: member, cloud of the member, row and column, so that a member alone
+ * has the same ones. Distances are positive. */
 static double entry(int i, int64_t member, int64_t cloud, int64_t r, int64_t c)
 {
-    double z = pl_normal(SEED, PL_STREAM_TEST, (uint64_t)(i * 64 + member), (uint64_t)((cloud << 40) + (r << 20) + c)).a;
+    double z = pl_normal(SEED, PL_STREAM_TEST, (uint64_t)(i * 64 + member),
+                         (uint64_t)((cloud << 40) + (r << 20) + c))
+                   .a;
     return i == D ? fabs(z) * 1.5 + 1e-4 : z;
 }
 
@@ -87,7 +100,7 @@ static void message_open(message *t, const char *device, const shape *s, int64_t
 {
     *t = (message){.s = *s};
     polar_status st = polar_device_open(&t->dev, device);
-    if (st == POLAR_E_UNSUPPORTED) exit(77);    /* an instruction set that this CPU lacks */
+    if (st == POLAR_E_UNSUPPORTED) exit(77); /* an instruction set that this CPU lacks */
     TEST_TRY(st);
     TEST_TRY(polar_queue_create(&t->q, t->dev, NULL));
     for (int i = 0; i < ALL; i++) {
@@ -95,11 +108,13 @@ static void message_open(message *t, const char *device, const shape *s, int64_t
         *m = shape_of(s, i);
         t->bytes[i] = (size_t)(m->batch * m->bs) * polar_dtype_size(s->dtype);
         t->host[i] = pl_alloc(t->bytes[i]);
-        memset(t->host[i], 0x7f, t->bytes[i]);    /* a large number, where a result stays unwritten */
+        memset(t->host[i], 0x7f, t->bytes[i]); /* a large number, where a result stays unwritten */
         int64_t per = i == W0 || i == B0 || i == W2 || i == B2 ? 1 : s->B;
         for (int64_t b = 0; i < INPUTS && b < m->batch; b++)
             for (int64_t r = 0; r < m->rows; r++)
-                for (int64_t c = 0; c < m->cols; c++) pl_store_f64(t->host[i], s->dtype, offset(t, i, b, r, c), entry(i, first + b / per, b % per, r, c));
+                for (int64_t c = 0; c < m->cols; c++)
+                    pl_store_f64(t->host[i], s->dtype, offset(t, i, b, r, c),
+                                 entry(i, first + b / per, b % per, r, c));
         TEST_TRY(polar_device_alloc(t->dev, &m->data, t->bytes[i]));
         polar_queue_upload(t->q, m->data, t->host[i], t->bytes[i]);
     }
@@ -119,9 +134,9 @@ static void message_close(message *t)
 /* ---- the model ---- */
 
 typedef struct {
-    real     u;                      /* unit roundoff */
-    bounded *out[ALL];               /* results as packed arrays, and their bounds */
-    bounded *a, *z, *w, *dw;         /* of one pair: h, h, 2h, 2h */
+    real u;                  /* unit roundoff */
+    bounded *out[ALL];       /* results as packed arrays, and their bounds */
+    bounded *a, *z, *w, *dw; /* of one pair: h, h, 2h, 2h */
 } model;
 
 static bounded *room(int64_t n)
@@ -141,7 +156,8 @@ static void pair_weights(model *k, const message *t, int64_t e, real d)
 {
     int64_t h = t->s.h;
     for (int64_t c = 0; c < h; c++) {
-        real w0 = get(t, W0, e, c, 0), b0 = get(t, B0, e, 0, c), a = w0 * d + b0, z = a * sigmoid(a), err = 3 * k->u * (fabsl(w0 * d) + fabsl(b0));
+        real w0 = get(t, W0, e, c, 0), b0 = get(t, B0, e, 0, c), a = w0 * d + b0, z = a * sigmoid(a),
+             err = 3 * k->u * (fabsl(w0 * d) + fabsl(b0));
         k->a[c] = (bounded){a, err};
         k->z[c] = (bounded){z, 1.1L * err + 8 * k->u * fabsl(z)};
     }
@@ -202,14 +218,17 @@ static void pair_gradients(model *k, const message *t, int64_t e, int64_t b, int
         real sum = 0, size = 0;
         for (int64_t q = 0; q < components; q++) {
             int64_t ik = i * components + q, jk = j * components + q;
-            real one = get(t, g, b, ik, c) * get(t, x, b, jk, c), other = i == j ? 0 : get(t, g, b, jk, c) * get(t, x, b, ik, c);
+            real one = get(t, g, b, ik, c) * get(t, x, b, jk, c),
+                 other = i == j ? 0 : get(t, g, b, jk, c) * get(t, x, b, ik, c);
             sum += one + other;
             size += fabsl(one) + fabsl(other);
         }
-        k->dw[r] = (bounded){t->s.alpha * sum, (real)(2 * components + 2) * k->u * fabsl((real)t->s.alpha) * size};
+        k->dw[r] =
+            (bounded){t->s.alpha * sum, (real)(2 * components + 2) * k->u * fabsl((real)t->s.alpha) * size};
         add_bounded(&k->out[DB2][e * 2 * h + r], k->dw[r].x, k->dw[r].e, per);
         for (int64_t q = 0; q < h; q++)
-            add_bounded(&k->out[DW2][(e * 2 * h + r) * h + q], k->dw[r].x * k->z[q].x, fabsl(k->dw[r].x) * k->z[q].e + k->dw[r].e * fabsl(k->z[q].x), per);
+            add_bounded(&k->out[DW2][(e * 2 * h + r) * h + q], k->dw[r].x * k->z[q].x,
+                        fabsl(k->dw[r].x) * k->z[q].e + k->dw[r].e * fabsl(k->z[q].x), per);
     }
     for (int64_t c = 0; c < h; c++) {
         real sum = 0, err = 0;
@@ -228,7 +247,11 @@ static void pair_gradients(model *k, const message *t, int64_t e, int64_t b, int
 static void model_make(model *k, const message *t)
 {
     int64_t h = t->s.h, N = t->s.N;
-    *k = (model){.u = t->s.dtype == POLAR_DTYPE_F64 ? 0x1p-53L : 0x1p-24L, .a = room(h), .z = room(h), .w = room(2 * h), .dw = room(2 * h)};
+    *k = (model){.u = t->s.dtype == POLAR_DTYPE_F64 ? 0x1p-53L : 0x1p-24L,
+                 .a = room(h),
+                 .z = room(h),
+                 .w = room(2 * h),
+                 .dw = room(2 * h)};
     for (int i = INPUTS; i < ALL; i++) k->out[i] = room(t->m[i].batch * t->m[i].rows * t->m[i].cols);
     for (int64_t b = 0; b < t->s.E * t->s.B; b++)
         for (int64_t i = 0, p = 0; i < N; i++)

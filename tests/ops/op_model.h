@@ -1,15 +1,17 @@
-/* op_model.h -- what a right implementation may return: an enclosure of every element of an op's results, from the op's definition.
+/* op_model.h -- what a right implementation may return: an enclosure of every element of an op's results,
+ * from the op's definition.
  *
- * Written from ops.def and the formulas in their comments, in long double, independently of every backend, the oracle included. Every operation of the
- * formula may or may not be rounded to the compute format (pl_op_case_compute); sums may be taken in any order. The bounds:
+ * Written from ops.def and the formulas in their comments, in long double, independently of every backend,
+ * the oracle included. Every operation of the formula may or may not be rounded to the compute format
+ * (pl_op_case_compute); sums may be taken in any order. The bounds:
  *
- *     gemm          |s^ - s| <= gamma_K S + K eta,  S = sum |a b|,  gamma_K = K u / (1 - K u)   (Higham, Accuracy and Stability, section 3.1: any order,
- *                   with or without fused multiply-adds; eta for products that underflow); 0 where whole numbers keep every partial sum below 1/u.
- *                   Where S passes the format's largest number the sum may overflow on the way and anything goes.
- *     frob          sums of squares in double, all terms positive: gamma_d relative, d = ceil(rows/32) + ceil(cols/32) + 11 roundings on one path (lane_sum_elem.h)
- *     elementwise   the formula, operation by operation, over intervals
- *     polar_exact   not elementwise: pl_polar_defect
- *     the layers' ops: op_model_nn.c
+ *     gemm          |s^ - s| <= gamma_K S + K eta,  S = sum |a b|,  gamma_K = K u / (1 - K u)   (Higham,
+ * Accuracy and Stability, section 3.1: any order, with or without fused multiply-adds; eta for products that
+ * underflow); 0 where whole numbers keep every partial sum below 1/u. Where S passes the format's largest
+ * number the sum may overflow on the way and anything goes. frob          sums of squares in double, all
+ * terms positive: gamma_d relative, d = ceil(rows/32) + ceil(cols/32) + 11 roundings on one path
+ * (lane_sum_elem.h) elementwise   the formula, operation by operation, over intervals polar_exact   not
+ * elementwise: pl_polar_defect the layers' ops: op_model_nn.c
  */
 #ifndef PL_VERIFY_OP_MODEL_H
 #define PL_VERIFY_OP_MODEL_H
@@ -17,10 +19,12 @@
 #include "interval.h"
 #include "verify/ops/op_run.h"
 
-/* The values that entry (b, i, j) of result `operand` may have before it is rounded to its format. Not for polar_exact. */
+/* The values that entry (b, i, j) of result `operand` may have before it is rounded to its format. Not for
+ * polar_exact. */
 pl_iv pl_op_model(const pl_op_run *r, int operand, int64_t b, int64_t i, int64_t j);
 
-/* How far matrix b of Y (after) is from the polar factor of X (before), by the definition: err and tol of the worst of five measures. */
+/* How far matrix b of Y (after) is from the polar factor of X (before), by the definition: err and tol of the
+ * worst of five measures. */
 polar_status pl_polar_defect(double *err, double *tol, const pl_op_run *r, int64_t b);
 
 #endif

@@ -43,7 +43,9 @@ static inline int is_small_whole(double x)
     return fabs(x) < 1048576 && x == (double)(int)x;
 }
 
-pl_iv pl_nn_model(const pl_op_run *r, int operand, int64_t b, int64_t i, int64_t j, polar_dtype ct);    /* pl_op_model of the layers' ops */
-pl_iv pl_vit_model(const pl_op_run *r, int operand, int64_t b, int64_t i, int64_t j, polar_dtype ct);   /* and of the transformer's */
+/* pl_op_model of the layers' ops */
+pl_iv pl_nn_model(const pl_op_run *r, int operand, int64_t b, int64_t i, int64_t j, polar_dtype ct);
+/* and of the transformer's */
+pl_iv pl_vit_model(const pl_op_run *r, int operand, int64_t b, int64_t i, int64_t j, polar_dtype ct);
 
 #endif

@@ -1,14 +1,18 @@
-/* op_model_polar.c -- is Y the polar factor of X? From the definition, without a singular value decomposition.
+/* op_model_polar.c -- is Y the polar factor of X? From the definition, without a singular value
+ * decomposition.
  *
  * Turned so that x and y are (k, n), k <= n. y is the canonical partial isometry of x exactly if
  *     y y^T y = y,    H = x y^T is symmetric,    H >= 0,    x = H y,    rank y = rank x.
  *
- * What rounding allows. A backward stable SVD (LAPACK Users' Guide, 4.9) is that of x + E with ||E|| <= p u ||x||, p = 10 n, with factors orthonormal
- * to p u, and drops singular values up to n eps ||x|| each; storing y costs u_out ||y||. With || || Frobenius, ||y|| <= sqrt(k): delta = (p u +
- * u_out) sqrt(k)            how far y is from an exact partial isometry eta   = (p + 2 n sqrt(k)) u ||x||        how far x is from the matrix it
- * belongs to so to first order the isometry defect is at most 4 delta, and ||H - H^T||, ||x - H y||, -min eig H at most 2 (delta ||x|| + eta). These
- * hold whatever the condition of x, unlike a comparison of entries. ||y||^2 is the rank to 2 sqrt(k) delta; the rank of x is read off the eigenvalues
- * of x x^T where no singular value lies between 1e-8 and 1e-6 of the largest (long double resolves 1e-9), else not compared.
+ * What rounding allows. A backward stable SVD (LAPACK Users' Guide, 4.9) is that of x + E with ||E|| <= p u
+ * ||x||, p = 10 n, with factors orthonormal to p u, and drops singular values up to n eps ||x|| each; storing
+ * y costs u_out ||y||. With || || Frobenius, ||y|| <= sqrt(k): delta = (p u + u_out) sqrt(k)            how
+ * far y is from an exact partial isometry eta   = (p + 2 n sqrt(k)) u ||x||        how far x is from the
+ * matrix it belongs to so to first order the isometry defect is at most 4 delta, and ||H - H^T||, ||x - H
+ * y||, -min eig H at most 2 (delta ||x|| + eta). These hold whatever the condition of x, unlike a comparison
+ * of entries. ||y||^2 is the rank to 2 sqrt(k) delta; the rank of x is read off the eigenvalues of x x^T
+ * where no singular value lies between 1e-8 and 1e-6 of the largest (long double resolves 1e-9), else not
+ * compared.
  */
 #include <math.h>
 
@@ -42,7 +46,8 @@ static void eigenvalues(real *out, real *A, int64_t k)
                 off += A[p * k + q] * A[p * k + q];
                 if (fabsl(A[p * k + q]) <= 1e-22L * norm) continue;
                 real theta = (A[q * k + q] - A[p * k + p]) / (2 * A[p * k + q]);
-                real t = (theta >= 0 ? 1 : -1) / (fabsl(theta) + sqrtl(1 + theta * theta)), c = 1 / sqrtl(1 + t * t), s = t * c;
+                real t = (theta >= 0 ? 1 : -1) / (fabsl(theta) + sqrtl(1 + theta * theta)),
+                     c = 1 / sqrtl(1 + t * t), s = t * c;
                 for (int64_t i = 0; i < k; i++) {
                     real a = A[p * k + i], b = A[q * k + i];
                     A[p * k + i] = c * a - s * b;
@@ -89,7 +94,8 @@ static void measure(double *err, double *tol, work *w, real u_out)
 {
     int64_t k = w->k, n = w->n;
     real root = sqrtl((real)k), u = 0x1p-53L, xx = sqrtl(dot(w->x, w->x, k * n));
-    real delta = (10 * (real)n * u + u_out) * root, eta = (10 + 2 * root) * (real)n * u * xx, slack = 2 * (delta * xx + eta);
+    real delta = (10 * (real)n * u + u_out) * root, eta = (10 + 2 * root) * (real)n * u * xx,
+         slack = 2 * (delta * xx + eta);
     real isometry = 0, symmetry = 0, residual = 0, least = 0, top = 0, rank = 0;
     for (int64_t i = 0; i < k; i++)
         for (int64_t j = 0; j < k; j++) {
@@ -143,9 +149,11 @@ polar_status pl_polar_defect(double *err, double *tol, const pl_op_run *r, int64
     w.P = w.H + small;
     w.G = w.P + small;
     w.eig = w.G + small;
-    if (load(&w, r, b)) measure(err, tol, &w, r->mat[0].dtype == POLAR_DTYPE_F64 ? 0 : pl_unit_roundoff(r->mat[0].dtype));
+    if (load(&w, r, b))
+        measure(err, tol, &w, r->mat[0].dtype == POLAR_DTYPE_F64 ? 0 : pl_unit_roundoff(r->mat[0].dtype));
     else {
-        int64_t numbers = 0; /* of a matrix that is not finite nothing is known, and every entry must say so */
+        /* of a matrix that is not finite nothing is known, and every entry must say so */
+        int64_t numbers = 0;
         for (int64_t i = 0; i < Y->rows; i++)
             for (int64_t j = 0; j < Y->cols; j++) numbers += !isnan(pl_op_run_after(r, 0, b, i, j));
         worse(err, tol, (real)numbers, 0.5L);

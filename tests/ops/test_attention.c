@@ -1,4 +1,5 @@
-/* test_attention.c -- attention composed of products and softmax: against the formula in double, in slabs of a few images, and against the fused op where a device has it.
+/* test_attention.c -- attention composed of products and softmax: against the formula in double, in slabs of
+ * a few images, and against the fused op where a device has it.
  *
  *     ctest -R test_attention
  */
@@ -14,11 +15,12 @@ typedef struct {
 
 typedef struct {
     pl_device *dev;
-    pl_queue  *q;
-    pl_mat     QKV, O, lse, dO, dQKV;
+    pl_queue *q;
+    pl_mat QKV, O, lse, dO, dQKV;
 } rig;
 
-static pl_mat mat(rig *r, polar_dtype dtype, int64_t batch, int64_t rows, int64_t cols, uint64_t what, double scale)
+static pl_mat mat(rig *r, polar_dtype dtype, int64_t batch, int64_t rows, int64_t cols, uint64_t what,
+                  double scale)
 {
     pl_mat m;
     TEST_TRY(pl_mat_alloc(&m, r->dev, dtype, batch, rows, cols));
@@ -70,8 +72,10 @@ static void by_hand(dims s, double *O, double *dQKV, const double *QKV, const do
     for (int64_t b = 0; b < s.images; b++)
         for (int64_t h = 0; h < s.heads; h++)
             for (int64_t r = 0; r < T; r++) {
-                const double *Q = QKV + b * T * 3 * C + h * s.d, *K = Q + C, *V = Q + 2 * C, *q = Q + r * 3 * C, *dy = dO + (b * T + r) * C + h * s.d;
-                double *o = O + (b * T + r) * C + h * s.d, *g = dQKV + b * T * 3 * C + h * s.d, most = -INFINITY, sum = 0, dot = 0, scale = 1 / sqrt((double)s.d);
+                const double *Q = QKV + b * T * 3 * C + h * s.d, *K = Q + C, *V = Q + 2 * C,
+                             *q = Q + r * 3 * C, *dy = dO + (b * T + r) * C + h * s.d;
+                double *o = O + (b * T + r) * C + h * s.d, *g = dQKV + b * T * 3 * C + h * s.d,
+                       most = -INFINITY, sum = 0, dot = 0, scale = 1 / sqrt((double)s.d);
                 for (int64_t c = 0; c < T; c++) {
                     P[c] = 0;
                     for (int64_t k = 0; k < s.d; k++) P[c] += scale * q[k] * K[c * 3 * C + k];
@@ -80,7 +84,9 @@ static void by_hand(dims s, double *O, double *dQKV, const double *QKV, const do
                 for (int64_t c = 0; c < T; c++) sum += P[c] = exp(P[c] - most);
                 for (int64_t c = 0; c < T; c++) {
                     P[c] /= sum, dP[c] = 0;
-                    for (int64_t k = 0; k < s.d; k++) o[k] += P[c] * V[c * 3 * C + k], dP[c] += dy[k] * V[c * 3 * C + k], g[2 * C + c * 3 * C + k] += P[c] * dy[k];
+                    for (int64_t k = 0; k < s.d; k++)
+                        o[k] += P[c] * V[c * 3 * C + k], dP[c] += dy[k] * V[c * 3 * C + k],
+                            g[2 * C + c * 3 * C + k] += P[c] * dy[k];
                     dot += P[c] * dP[c];
                 }
                 for (int64_t c = 0; c < T; c++)
@@ -105,23 +111,31 @@ static void both_ways(const rig *r, int64_t heads, int composed)
     }
 }
 
-/* Every entry is a sum over T tokens (or d channels) of products of numbers of size about 1 and probabilities that sum to 1; scores up to about 5 are off by 5 u sqrt(d), which moves e^s relatively
- * by as much. So entries of O and dQKV, of norm about that of their arrays, are off by 8 u sqrt(T + d) of it: products before and after, and the exponential's scores.
- * Mixed: P and dS are rounded to bf16, u = 2^-9 each, O and dQKV once more: 4 u. */
+/* Every entry is a sum over T tokens (or d channels) of products of numbers of size about 1 and probabilities
+ * that sum to 1; scores up to about 5 are off by 5 u sqrt(d), which moves e^s relatively by as much. So
+ * entries of O and dQKV, of norm about that of their arrays, are off by 8 u sqrt(T + d) of it: products
+ * before and after, and the exponential's scores. Mixed: P and dS are rounded to bf16, u = 2^-9 each, O and
+ * dQKV once more: 4 u. */
 static void against_formula(const char *device, dims s, polar_dtype dtype, int composed)
 {
     rig r = rig_open(device, s, dtype);
     char line[128];
-    double *x = values(&r, r.QKV), *dy = values(&r, r.dO), *o = model_new(s.images * s.tokens * s.heads * s.d), *g = model_new(3 * s.images * s.tokens * s.heads * s.d);
+    double *x = values(&r, r.QKV), *dy = values(&r, r.dO),
+           *o = model_new(s.images * s.tokens * s.heads * s.d),
+           *g = model_new(3 * s.images * s.tokens * s.heads * s.d);
     int64_t n = s.images * s.tokens * s.heads * s.d;
     by_hand(s, o, g, x, dy);
     int fused = pl_queue_has(r.q, PL_OP_attention) && pl_queue_has(r.q, PL_OP_attention_back);
     if (composed || fused) {
         both_ways(&r, s.heads, composed);
         double *O = values(&r, r.O), *G = values(&r, r.dQKV);
-        double tol = dtype == POLAR_DTYPE_BF16 ? 4 * 0x1p-9 : 8 * (dtype == POLAR_DTYPE_F64 ? U64 : U32) * sqrt((double)(s.tokens + s.d));
+        double tol = dtype == POLAR_DTYPE_BF16
+                         ? 4 * 0x1p-9
+                         : 8 * (dtype == POLAR_DTYPE_F64 ? U64 : U32) * sqrt((double)(s.tokens + s.d));
         const char *why = dtype == POLAR_DTYPE_BF16 ? "4 u" : "8 u sqrt(T + d)";
-        snprintf(line, sizeof line, "%s %s %lldx%lldx%lldx%lld", composed ? "composed" : "fused", polar_dtype_name(dtype), (long long)s.images, (long long)s.tokens, (long long)s.heads, (long long)s.d);
+        snprintf(line, sizeof line, "%s %s %lldx%lldx%lldx%lld", composed ? "composed" : "fused",
+                 polar_dtype_name(dtype), (long long)s.images, (long long)s.tokens, (long long)s.heads,
+                 (long long)s.d);
         test_bound(line, model_norm(O, o, n) / model_norm(o, NULL, n), tol, why);
         test_bound("... and its gradient", model_norm(G, g, 3 * n) / model_norm(g, NULL, 3 * n), tol, why);
         free(O), free(G);
@@ -135,7 +149,8 @@ static void slabs(const char *device, polar_dtype dtype)
 {
     dims s = {5, 9, 2, 4};
     rig r = rig_open(device, s, dtype);
-    int64_t n = s.images * s.tokens * s.heads * s.d, slab = 2 * 9 * 9 * 3 * (dtype == POLAR_DTYPE_F64 ? 8 : 4);
+    int64_t n = s.images * s.tokens * s.heads * s.d,
+            slab = 2 * 9 * 9 * 3 * (dtype == POLAR_DTYPE_F64 ? 8 : 4);
     pl_attention_forward_composed(r.q, r.O, r.QKV, s.heads, 0);
     pl_attention_backward_composed(r.q, r.dQKV, r.QKV, r.dO, s.heads, 0);
     double *o = values(&r, r.O), *g = values(&r, r.dQKV);
@@ -149,12 +164,14 @@ static void slabs(const char *device, polar_dtype dtype)
     pl_attention_backward_composed(r.q, r.dQKV, r.QKV, r.dO, s.heads, slab);
     double *o1 = values(&r, r.O), *g1 = values(&r, r.dQKV);
     test_exact("two images at a time", model_mismatches(o, o1, n) + model_mismatches(g, g1, 3 * n));
-    test_true("... in less scratch", part.scratch_bytes < whole.scratch_bytes && part.ops == 3 * whole.ops, "%zu bytes for %zu", part.scratch_bytes, whole.scratch_bytes);
+    test_true("... in less scratch", part.scratch_bytes < whole.scratch_bytes && part.ops == 3 * whole.ops,
+              "%zu bytes for %zu", part.scratch_bytes, whole.scratch_bytes);
     rig_close(&r);
     free(o), free(g), free(o1), free(g1);
 }
 
-/* A NaN in the query of the last token of the first image and head: in that row of O and dQ, in all of the head's dK and dV, and nowhere else. */
+/* A NaN in the query of the last token of the first image and head: in that row of O and dQ, in all of the
+ * head's dK and dV, and nowhere else. */
 static void nan_stays(const char *device, polar_dtype dtype, int composed)
 {
     dims s = {2, 33, 2, 5};
@@ -173,15 +190,17 @@ static void nan_stays(const char *device, polar_dtype dtype, int composed)
         }
         free(x), free(o), free(g);
         char line[64];
-        snprintf(line, sizeof line, "%s %s: a NaN stays one", composed ? "composed" : "fused", polar_dtype_name(dtype));
+        snprintf(line, sizeof line, "%s %s: a NaN stays one", composed ? "composed" : "fused",
+                 polar_dtype_name(dtype));
         test_exact(line, bad);
     }
     rig_close(&r);
 }
 
-/* Every key but its own is so far from a query that its weight, e^-(w^2 / 8), is subnormal in float (w = 27.5: 2^-136.4) or zero (40): O is V and dV is dO, odd
- * integers up to 15, to the bit. dP - D is 0 for its own key and at most 2 64 15^2 < 2^15 for the others, so that entries of dQ and dK, sums of 37 products of such a
- * weight with 2^15 / 8 and w, are below 2^-136.4 2^12 2^10 < 2^-114. */
+/* Every key but its own is so far from a query that its weight, e^-(w^2 / 8), is subnormal in float (w
+ * = 27.5: 2^-136.4) or zero (40): O is V and dV is dO, odd integers up to 15, to the bit. dP - D is 0 for its
+ * own key and at most 2 64 15^2 < 2^15 for the others, so that entries of dQ and dK, sums of 37 products of
+ * such a weight with 2^15 / 8 and w, are below 2^-136.4 2^12 2^10 < 2^-114. */
 static void out_of_reach(const char *device, polar_dtype dtype, double w)
 {
     dims s = {2, 37, 2, 64};
@@ -190,7 +209,8 @@ static void out_of_reach(const char *device, polar_dtype dtype, double w)
     if (pl_queue_has(r.q, PL_OP_attention) && pl_queue_has(r.q, PL_OP_attention_back)) {
         double *x = values(&r, r.QKV), *dy = values(&r, r.dO), most = 0;
         char line[64];
-        for (int64_t i = 0; i < s.images * T * 3 * C; i++) x[i] = i / C % 3 == 2 ? (double)(i * 7 % 16 * 2 - 15) : i % s.d == i / (3 * C) % T ? w : 0;
+        for (int64_t i = 0; i < s.images * T * 3 * C; i++)
+            x[i] = i / C % 3 == 2 ? (double)(i * 7 % 16 * 2 - 15) : i % s.d == i / (3 * C) % T ? w : 0;
         for (int64_t i = 0; i < s.images * T * C; i++) dy[i] = (double)(i * 5 % 16 * 2 - 15);
         TEST_TRY(pl_mat_upload_f64(r.q, &r.QKV, x));
         TEST_TRY(pl_mat_upload_f64(r.q, &r.dO, dy));
@@ -213,11 +233,13 @@ static void out_of_reach(const char *device, polar_dtype dtype, double w)
 int main(int argc, char **argv)
 {
     const char *device = test_begin(argc, argv);
-    static const dims shapes[] = {{2, 7, 3, 5}, {1, 1, 1, 1}, {3, 17, 2, 16}, {1, 65, 1, 64}, {2, 40, 1, 40}, {1, 101, 2, 72}};
+    static const dims shapes[] = {{2, 7, 3, 5},   {1, 1, 1, 1},   {3, 17, 2, 16},
+                                  {1, 65, 1, 64}, {2, 40, 1, 40}, {1, 101, 2, 72}};
     static const polar_dtype formats[] = {POLAR_DTYPE_F64, POLAR_DTYPE_F32, POLAR_DTYPE_BF16};
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
         for (int f = 0; f < 3; f++)
-            for (int composed = 0; composed < 2; composed++) against_formula(device, shapes[i], formats[f], composed);
+            for (int composed = 0; composed < 2; composed++)
+                against_formula(device, shapes[i], formats[f], composed);
     for (int f = 0; f < 3; f++) slabs(device, formats[f]);
     for (int f = 0; f < 6; f++) nan_stays(device, formats[f / 2], f % 2);
     for (int f = 1; f < 3; f++) out_of_reach(device, formats[f], 27.5), out_of_reach(device, formats[f], 40);

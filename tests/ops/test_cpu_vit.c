@@ -1,41 +1,108 @@
-/* test_cpu_vit.c -- what `cpu` promises about the transformer's ops beyond the op cases (test_ops.c): the same bits
+/* test_cpu_vit.c -- what `cpu` promises about the transformer's ops beyond the op cases (test_ops.c): the
+ * same bits
  *
- *     with any number of threads, alone, in a batch and elsewhere in it, and on every instruction set; and nothing is written outside the results.
+ *     with any number of threads, alone, in a batch and elsewhere in it, and on every instruction set; and
+ * nothing is written outside the results.
  *
- * Products (the fused attention) differ where the instruction sets do: the baseline has no fma, the tile unit takes bf16 in its own order. Rows longer than the kernels'
- * buffers (4096) are here too. Fused attention against its formula: test_attention.c.
+ * Products (the fused attention) differ where the instruction sets do: the baseline has no fma, the tile unit
+ * takes bf16 in its own order. Rows longer than the kernels' buffers (4096) are here too. Fused attention
+ * against its formula: test_attention.c.
  */
 #include "cpu_op_bits.h"
 #include "math/activation.h"
 
-enum { R = 150, H = 43, LANES = 96, LONG = 4100, TOKENS = 45, HEADS = 2, WIDTH = 2 * 20, SIDE = 12, PATCH = 4 };
+enum {
+    R = 150,
+    H = 43,
+    LANES = 96,
+    LONG = 4100,
+    TOKENS = 45,
+    HEADS = 2,
+    WIDTH = 2 * 20,
+    SIDE = 12,
+    PATCH = 4
+};
 
-static void run_gelu(pl_queue *q, const matrix *x) { PL_CALL(bias_act, q, .Y = x[0].m, .X = x[1].m, .b = x[2].m, .act = PL_ACT_GELU); }
-static void run_gelu_back(pl_queue *q, const matrix *x) { PL_CALL(bias_act_back, q, .dX = x[0].m, .X = x[1].m, .b = x[2].m, .dY = x[3].m, .act = PL_ACT_GELU); }
-static void run_layernorm(pl_queue *q, const matrix *x) { PL_CALL(layernorm, q, .Y = x[0].m, .S = x[1].m, .X = x[2].m, .g = x[3].m, .b = x[4].m, .eps = 1e-6); }
-static void run_softmax(pl_queue *q, const matrix *x) { PL_CALL(softmax, q, .Y = x[0].m, .X = x[1].m, .scale = 0.7); }
-static void run_softmax_back(pl_queue *q, const matrix *x) { PL_CALL(softmax_back, q, .dX = x[0].m, .Y = x[1].m, .dY = x[2].m, .scale = 0.7); }
-static void run_scale_rows(pl_queue *q, const matrix *x) { PL_CALL(scale_rows, q, .Y = x[0].m, .X = x[1].m, .s = x[2].m, .Z = x[3].m); }
-static void run_patches(pl_queue *q, const matrix *x) { PL_CALL(patches, q, .Y = x[0].m, .X = x[1].m, .height = SIDE, .width = SIDE, .patch = PATCH); }
-static void run_attention(pl_queue *q, const matrix *x) { PL_CALL(attention, q, .O = x[0].m, .lse = x[1].m, .QKV = x[2].m, .heads = HEADS); }
+static void run_gelu(pl_queue *q, const matrix *x)
+{
+    PL_CALL(bias_act, q, .Y = x[0].m, .X = x[1].m, .b = x[2].m, .act = PL_ACT_GELU);
+}
+static void run_gelu_back(pl_queue *q, const matrix *x)
+{
+    PL_CALL(bias_act_back, q, .dX = x[0].m, .X = x[1].m, .b = x[2].m, .dY = x[3].m, .act = PL_ACT_GELU);
+}
+static void run_layernorm(pl_queue *q, const matrix *x)
+{
+    PL_CALL(layernorm, q, .Y = x[0].m, .S = x[1].m, .X = x[2].m, .g = x[3].m, .b = x[4].m, .eps = 1e-6);
+}
+static void run_softmax(pl_queue *q, const matrix *x)
+{
+    PL_CALL(softmax, q, .Y = x[0].m, .X = x[1].m, .scale = 0.7);
+}
+static void run_softmax_back(pl_queue *q, const matrix *x)
+{
+    PL_CALL(softmax_back, q, .dX = x[0].m, .Y = x[1].m, .dY = x[2].m, .scale = 0.7);
+}
+static void run_scale_rows(pl_queue *q, const matrix *x)
+{
+    PL_CALL(scale_rows, q, .Y = x[0].m, .X = x[1].m, .s = x[2].m, .Z = x[3].m);
+}
+static void run_patches(pl_queue *q, const matrix *x)
+{
+    PL_CALL(patches, q, .Y = x[0].m, .X = x[1].m, .height = SIDE, .width = SIDE, .patch = PATCH);
+}
+static void run_attention(pl_queue *q, const matrix *x)
+{
+    PL_CALL(attention, q, .O = x[0].m, .lse = x[1].m, .QKV = x[2].m, .heads = HEADS);
+}
 static void run_layernorm_back(pl_queue *q, const matrix *x)
 {
-    PL_CALL(layernorm_back, q, .dX = x[0].m, .dg = x[1].m, .db = x[2].m, .dL = x[3].m, .X = x[4].m, .S = x[5].m, .g = x[6].m, .dY = x[7].m, .Z = x[8].m);
+    PL_CALL(layernorm_back, q, .dX = x[0].m, .dg = x[1].m, .db = x[2].m, .dL = x[3].m, .X = x[4].m,
+            .S = x[5].m, .g = x[6].m, .dY = x[7].m, .Z = x[8].m);
 }
 static void run_attention_back(pl_queue *q, const matrix *x)
 {
-    PL_CALL(attention_back, q, .dQKV = x[0].m, .QKV = x[1].m, .O = x[2].m, .lse = x[3].m, .dO = x[4].m, .heads = HEADS);
+    PL_CALL(attention_back, q, .dQKV = x[0].m, .QKV = x[1].m, .O = x[2].m, .lse = x[3].m, .dO = x[4].m,
+            .heads = HEADS);
 }
 
 static const cpu_op ops[] = {
     {"gelu", 3, 1, {R, R, 1}, {H, H, H}, run_gelu, 0, 0},
     {"gelu back", 4, 1, {R, R, 1, R}, {H, H, H, H}, run_gelu_back, 0, 0},
     {"layernorm", 5, 2, {R, R, R, 1, 1}, {H, 2, H, H, H}, run_layernorm, 1 << 1, 0},
-    {"layernorm, whole lanes", 5, 2, {R, R, R, 1, 1}, {LANES, 2, LANES, LANES, LANES}, run_layernorm, 1 << 1, 0},
+    {"layernorm, whole lanes",
+     5,
+     2,
+     {R, R, R, 1, 1},
+     {LANES, 2, LANES, LANES, LANES},
+     run_layernorm,
+     1 << 1,
+     0},
     {"layernorm, long", 5, 2, {2, 2, 2, 1, 1}, {LONG, 2, LONG, LONG, LONG}, run_layernorm, 1 << 1, 0},
-    {"layernorm_back", 9, 4, {R, 1, 1, R, R, R, 1, R, R}, {H, H, H, H, H, 2, H, H, H}, run_layernorm_back, 1 << 5 | 1, 0},
-    {"layernorm_back, whole lanes", 9, 4, {R, 1, 1, R, R, R, 1, R, R}, {LANES, LANES, LANES, LANES, LANES, 2, LANES, LANES, LANES}, run_layernorm_back, 1 << 5 | 1, 0},
-    {"layernorm_back, long", 9, 4, {2, 1, 1, 2, 2, 2, 1, 2, 2}, {LONG, LONG, LONG, LONG, LONG, 2, LONG, LONG, LONG}, run_layernorm_back, 1 << 5 | 1, 0},
+    {"layernorm_back",
+     9,
+     4,
+     {R, 1, 1, R, R, R, 1, R, R},
+     {H, H, H, H, H, 2, H, H, H},
+     run_layernorm_back,
+     1 << 5 | 1,
+     0},
+    {"layernorm_back, whole lanes",
+     9,
+     4,
+     {R, 1, 1, R, R, R, 1, R, R},
+     {LANES, LANES, LANES, LANES, LANES, 2, LANES, LANES, LANES},
+     run_layernorm_back,
+     1 << 5 | 1,
+     0},
+    {"layernorm_back, long",
+     9,
+     4,
+     {2, 1, 1, 2, 2, 2, 1, 2, 2},
+     {LONG, LONG, LONG, LONG, LONG, 2, LONG, LONG, LONG},
+     run_layernorm_back,
+     1 << 5 | 1,
+     0},
     {"softmax", 2, 1, {R, R}, {H, H}, run_softmax, 0, 0},
     {"softmax, long", 2, 1, {2, 2}, {LONG, LONG}, run_softmax, 0, 0},
     {"softmax_back", 3, 1, {R, R, R}, {H, H, H}, run_softmax_back, 0, 0},
@@ -44,18 +111,28 @@ static const cpu_op ops[] = {
     {"scale_rows, long", 4, 1, {2, 2, 2, 2}, {LONG, LONG, 1, LONG}, run_scale_rows, 0, 0},
     {"patches", 2, 1, {SIDE * SIDE / PATCH / PATCH, 3 * SIDE}, {3 * PATCH * PATCH, SIDE}, run_patches, 0, 0},
     {"attention", 3, 2, {TOKENS, HEADS, TOKENS}, {WIDTH, TOKENS, 3 * WIDTH}, run_attention, 1 << 1, 1},
-    {"attention_back", 5, 1, {TOKENS, TOKENS, TOKENS, HEADS, TOKENS}, {3 * WIDTH, 3 * WIDTH, WIDTH, TOKENS, WIDTH}, run_attention_back, 1 << 3, 1},
+    {"attention_back",
+     5,
+     1,
+     {TOKENS, TOKENS, TOKENS, HEADS, TOKENS},
+     {3 * WIDTH, 3 * WIDTH, WIDTH, TOKENS, WIDTH},
+     run_attention_back,
+     1 << 3,
+     1},
 };
 
-/* The loss by its definition: rows, classes, the mean; one for each matrix of the batch, whatever the threads. */
+/* The loss by its definition: rows, classes, the mean; one for each matrix of the batch, whatever the
+ * threads. */
 static void test_loss(pl_isa isa)
 {
     enum { ROWS = 70, CLASSES = 130 };
-    matrix z = matrix_create(POLAR_DTYPE_F32, BATCH, ROWS, CLASSES, 2, NORMAL, 1), t = matrix_create(POLAR_DTYPE_F32, BATCH, ROWS, CLASSES, 0, NORMAL, 2);
+    matrix z = matrix_create(POLAR_DTYPE_F32, BATCH, ROWS, CLASSES, 2, NORMAL, 1),
+           t = matrix_create(POLAR_DTYPE_F32, BATCH, ROWS, CLASSES, 0, NORMAL, 2);
     matrix l[MAX_THREADS + 1], dz[MAX_THREADS + 1];
     int64_t threads = 0, guards = 0;
     for (int n = 1; n <= MAX_THREADS; n++) {
-        l[n] = matrix_create(POLAR_DTYPE_F64, BATCH, 1, 1, 1, NORMAL, 3), dz[n] = matrix_create(POLAR_DTYPE_F32, BATCH, ROWS, CLASSES, 1, NORMAL, 4);
+        l[n] = matrix_create(POLAR_DTYPE_F64, BATCH, 1, 1, 1, NORMAL, 3),
+        dz[n] = matrix_create(POLAR_DTYPE_F32, BATCH, ROWS, CLASSES, 1, NORMAL, 4);
         PL_CALL(cross_entropy, machines[isa][n].q, .L = l[n].m, .dZ = dz[n].m, .Z = z.m, .T = t.m);
         TEST_TRY(polar_queue_sync(machines[isa][n].q));
         threads += differences(&l[n].m, &l[1].m, 0) + differences(&dz[n].m, &dz[1].m, 0);
@@ -64,7 +141,8 @@ static void test_loss(pl_isa isa)
     PL_CALL(cross_entropy, ref.q, .L = l[2].m, .dZ = dz[2].m, .Z = z.m, .T = t.m);
     TEST_TRY(polar_queue_sync(ref.q));
     test_exact("cross_entropy: threads", threads);
-    test_exact("cross_entropy: the oracle's bits", differences(&l[2].m, &l[1].m, 0) + differences(&dz[2].m, &dz[1].m, 0));
+    test_exact("cross_entropy: the oracle's bits",
+               differences(&l[2].m, &l[1].m, 0) + differences(&dz[2].m, &dz[1].m, 0));
     test_exact("cross_entropy: nothing written outside", guards);
     for (int n = 1; n <= MAX_THREADS; n++) matrix_destroy(&l[n]), matrix_destroy(&dz[n]);
     matrix_destroy(&z), matrix_destroy(&t);
@@ -77,9 +155,12 @@ static void test_low(pl_isa isa)
     int64_t differ = 0;
     for (int64_t cols = H; cols <= LANES; cols += LANES - H) {
         const polar_dtype f = POLAR_DTYPE_F32, h = POLAR_DTYPE_BF16;
-        matrix x[] = {matrix_create(f, 1, R, cols, 0, NORMAL, 1), matrix_create(f, 1, 1, cols, 0, NORMAL, 2), matrix_create(f, 1, 1, cols, 0, NORMAL, 3),
-                      matrix_create(h, 1, R, cols, 3, NORMAL, 4), matrix_create(f, 1, R, cols, 0, NORMAL, 5), matrix_create(f, 1, R, 2, 0, NORMAL, 6),
-                      matrix_create(f, 1, 1, cols, 0, NORMAL, 7), matrix_create(h, 1, R, cols, 0, NORMAL, 8), matrix_create(f, 1, R, cols, 0, NORMAL, 9), matrix_create(h, 1, R, cols, 0, NORMAL, 10)};
+        matrix x[] = {
+            matrix_create(f, 1, R, cols, 0, NORMAL, 1), matrix_create(f, 1, 1, cols, 0, NORMAL, 2),
+            matrix_create(f, 1, 1, cols, 0, NORMAL, 3), matrix_create(h, 1, R, cols, 3, NORMAL, 4),
+            matrix_create(f, 1, R, cols, 0, NORMAL, 5), matrix_create(f, 1, R, 2, 0, NORMAL, 6),
+            matrix_create(f, 1, 1, cols, 0, NORMAL, 7), matrix_create(h, 1, R, cols, 0, NORMAL, 8),
+            matrix_create(f, 1, R, cols, 0, NORMAL, 9), matrix_create(h, 1, R, cols, 0, NORMAL, 10)};
         run_layernorm_back(on->q, x);
         PL_CALL(copy, on->q, .Y = x[9].m, .X = x[0].m);
         TEST_TRY(polar_queue_sync(on->q));

@@ -1,5 +1,6 @@
-/* test_gemm_act.c -- a product and what follows it in one op, against gemm, bias_act, bias_act_back and a factor one after the other on the same device; the formula of gelu
- * for results in bf16 against the exact one; the fused MLP of a layer is test_nn's and test_deit's.
+/* test_gemm_act.c -- a product and what follows it in one op, against gemm, bias_act, bias_act_back and a
+ * factor one after the other on the same device; the formula of gelu for results in bf16 against the exact
+ * one; the fused MLP of a layer is test_nn's and test_deit's.
  *
  *     ctest -R test_gemm_act
  */
@@ -12,8 +13,8 @@
 
 typedef struct {
     pl_device *dev;
-    pl_queue  *q;
-    pl_mat     A, B, D, b, F, Y, S, U;    /* U: what the ops leave one after the other */
+    pl_queue *q;
+    pl_mat A, B, D, b, F, Y, S, U; /* U: what the ops leave one after the other */
 } rig;
 
 static pl_mat mat(rig *r, polar_dtype dtype, int64_t batch, int64_t rows, int64_t cols, uint64_t what)
@@ -21,7 +22,8 @@ static pl_mat mat(rig *r, polar_dtype dtype, int64_t batch, int64_t rows, int64_
     pl_mat m;
     TEST_TRY(pl_mat_alloc(&m, r->dev, dtype, batch, rows, cols));
     double *x = model_new(batch * rows * cols);
-    for (int64_t i = 0; i < batch * rows * cols; i++) x[i] = (float)pl_normal(5, PL_STREAM_TEST, what, (uint64_t)i).a;
+    for (int64_t i = 0; i < batch * rows * cols; i++)
+        x[i] = (float)pl_normal(5, PL_STREAM_TEST, what, (uint64_t)i).a;
     TEST_TRY(pl_mat_upload_f64(r->q, &m, x));
     free(x);
     return m;
@@ -38,15 +40,20 @@ static double *values(rig *r, pl_mat m)
 typedef struct {
     const char *name;
     polar_dtype factor, wide, result;
-    int64_t     batch, m, n, k;
+    int64_t batch, m, n, k;
 } form;
 
 static const form forms[] = {
-    {"f64", POLAR_DTYPE_F64, POLAR_DTYPE_F64, POLAR_DTYPE_F64, 2, 33, 37, 20},   {"f32", POLAR_DTYPE_F32, POLAR_DTYPE_F32, POLAR_DTYPE_F32, 1, 70, 64, 96},
-    {"bf16", POLAR_DTYPE_BF16, POLAR_DTYPE_F32, POLAR_DTYPE_BF16, 1, 197, 192, 64}, {"bf16 odd", POLAR_DTYPE_BF16, POLAR_DTYPE_F32, POLAR_DTYPE_BF16, 3, 19, 45, 33},
-    {"bf16->f32", POLAR_DTYPE_BF16, POLAR_DTYPE_F32, POLAR_DTYPE_F32, 2, 65, 96, 600}, {"bf16, bias bf16", POLAR_DTYPE_BF16, POLAR_DTYPE_BF16, POLAR_DTYPE_BF16, 1, 40, 33, 40},
-    {"bf16 large", POLAR_DTYPE_BF16, POLAR_DTYPE_F32, POLAR_DTYPE_BF16, 1, 2073, 2048, 32},    /* above 8 MB: stored past the caches (cpu_rows.h) */
-    {"bf16->f32 large", POLAR_DTYPE_BF16, POLAR_DTYPE_F32, POLAR_DTYPE_F32, 1, 2073, 1040, 32},   /* the same, and half a block in the end */
+    {"f64", POLAR_DTYPE_F64, POLAR_DTYPE_F64, POLAR_DTYPE_F64, 2, 33, 37, 20},
+    {"f32", POLAR_DTYPE_F32, POLAR_DTYPE_F32, POLAR_DTYPE_F32, 1, 70, 64, 96},
+    {"bf16", POLAR_DTYPE_BF16, POLAR_DTYPE_F32, POLAR_DTYPE_BF16, 1, 197, 192, 64},
+    {"bf16 odd", POLAR_DTYPE_BF16, POLAR_DTYPE_F32, POLAR_DTYPE_BF16, 3, 19, 45, 33},
+    {"bf16->f32", POLAR_DTYPE_BF16, POLAR_DTYPE_F32, POLAR_DTYPE_F32, 2, 65, 96, 600},
+    {"bf16, bias bf16", POLAR_DTYPE_BF16, POLAR_DTYPE_BF16, POLAR_DTYPE_BF16, 1, 40, 33, 40},
+    /* above 8 MB: stored past the caches (cpu_rows.h) */
+    {"bf16 large", POLAR_DTYPE_BF16, POLAR_DTYPE_F32, POLAR_DTYPE_BF16, 1, 2073, 2048, 32},
+    /* the same, and half a block in the end */
+    {"bf16->f32 large", POLAR_DTYPE_BF16, POLAR_DTYPE_F32, POLAR_DTYPE_F32, 1, 2073, 1040, 32},
 };
 
 static void rig_fill(rig *r, const form *f)
@@ -79,7 +86,8 @@ static int64_t differ(rig *r, pl_mat x, pl_mat y)
 static void same_bits(rig *r, const form *f, const char *line)
 {
     int64_t bad = 0;
-    PL_CALL(gemm_act, r->q, .Y = r->Y, .A = r->A, .B = r->B, .D = r->D, .b = r->b, .tb = 1, .act = PL_ACT_NONE);
+    PL_CALL(gemm_act, r->q, .Y = r->Y, .A = r->A, .B = r->B, .D = r->D, .b = r->b, .tb = 1,
+            .act = PL_ACT_NONE);
     PL_CALL(gemm, r->q, .C = r->U, .A = r->A, .B = r->B, .D = r->D, .tb = 1, .alpha = 1, .beta = 1);
     PL_CALL(bias_act, r->q, .Y = r->U, .X = r->U, .b = r->b, .act = PL_ACT_NONE);
     bad += differ(r, r->Y, r->U);
@@ -87,7 +95,7 @@ static void same_bits(rig *r, const form *f, const char *line)
     PL_CALL(gemm, r->q, .C = r->U, .A = r->A, .B = r->B, .tb = 1, .alpha = 1);
     PL_CALL(bias_act, r->q, .Y = r->U, .X = r->U, .b = r->b, .act = PL_ACT_SILU);
     bad += differ(r, r->Y, r->U);
-    PL_CALL(copy, r->q, .Y = r->Y, .X = r->D);    /* in the addend's place, without a bias */
+    PL_CALL(copy, r->q, .Y = r->Y, .X = r->D); /* in the addend's place, without a bias */
     PL_CALL(gemm_act, r->q, .Y = r->Y, .A = r->A, .B = r->B, .D = r->Y, .tb = 1, .act = PL_ACT_NONE);
     PL_CALL(gemm, r->q, .C = r->U, .A = r->A, .B = r->B, .D = r->D, .tb = 1, .alpha = 1, .beta = 1);
     bad += differ(r, r->Y, r->U);
@@ -95,27 +103,34 @@ static void same_bits(rig *r, const form *f, const char *line)
     PL_CALL(gemm, r->q, .C = r->U, .A = r->A, .B = r->B, .tb = 1, .alpha = 1);
     double *y = values(r, r->Y), *u = values(r, r->U), *x = values(r, r->F);
     for (int64_t i = 0; i < f->batch * f->m * f->n; i++) {
-        double want = f->result == POLAR_DTYPE_F64 ? u[i] * x[i] : f->result == POLAR_DTYPE_F32 ? (double)((float)u[i] * (float)x[i]) : (double)pl_bf16_round((float)u[i] * (float)x[i]);
+        double want = f->result == POLAR_DTYPE_F64   ? u[i] * x[i]
+                      : f->result == POLAR_DTYPE_F32 ? (double)((float)u[i] * (float)x[i])
+                                                     : (double)pl_bf16_round((float)u[i] * (float)x[i]);
         bad += y[i] != want;
     }
     free(y), free(u), free(x);
     test_exact(line, bad);
 }
 
-/* gelu and its slope against the exact formula at U + b as the product left it. A result in bf16 is off by its rounding, 2^-8, and by the formula's 2^-12 (or 2^-25 beyond |x| = 5); a
- * slope by its rounding, 2^-8 of itself, and 2^-13. In f32 both are of the exact formula, below 17 u relative (normal_elem.h) and a rounding; the sum U + b is rounded once, the slope
- * times 0.8 at most, gelu times 1.13. */
+/* gelu and its slope against the exact formula at U + b as the product left it. A result in bf16 is off by
+ * its rounding, 2^-8, and by the formula's 2^-12 (or 2^-25 beyond |x| = 5); a slope by its rounding, 2^-8 of
+ * itself, and 2^-13. In f32 both are of the exact formula, below 17 u relative (normal_elem.h) and a
+ * rounding; the sum U + b is rounded once, the slope times 0.8 at most, gelu times 1.13. */
 static void gelu(rig *r, const form *f, const char *line)
 {
     int narrow = f->result == POLAR_DTYPE_BF16;
     double u = f->result == POLAR_DTYPE_F64 ? 0x1p-53 : U32, worst[2] = {0};
-    PL_CALL(gemm_act, r->q, .Y = r->Y, .S = r->S, .A = r->A, .B = r->B, .b = r->b, .tb = 1, .act = PL_ACT_GELU);
+    PL_CALL(gemm_act, r->q, .Y = r->Y, .S = r->S, .A = r->A, .B = r->B, .b = r->b, .tb = 1,
+            .act = PL_ACT_GELU);
     PL_CALL(gemm, r->q, .C = r->U, .A = r->A, .B = r->B, .tb = 1, .alpha = 1);
     double *y = values(r, r->Y), *s = values(r, r->S), *x = values(r, r->U), *b = values(r, r->b);
     for (int64_t i = 0; i < f->batch * f->m * f->n; i++) {
-        double t = x[i] + b[i % f->n], phi = erfc(-t / sqrt(2)) / 2, want = t * phi, slope = phi + t * exp(-t * t / 2) / sqrt(2 * M_PI), moved = u * fabs(t);
-        double tol_y = narrow ? (0x1p-8 + 0x1p-12) * fabs(want) * 1.01 + 0x1p-25 + 1.13 * moved : 24 * u * fabs(want) + 1.13 * moved + 0x1p-140;
-        double tol_s = narrow ? 0x1p-8 * fabs(slope) + 0x1p-13 * 1.01 + 0.8 * moved : 24 * u * (phi + fabs(t)) + 0.8 * moved;
+        double t = x[i] + b[i % f->n], phi = erfc(-t / sqrt(2)) / 2, want = t * phi,
+               slope = phi + t * exp(-t * t / 2) / sqrt(2 * M_PI), moved = u * fabs(t);
+        double tol_y = narrow ? (0x1p-8 + 0x1p-12) * fabs(want) * 1.01 + 0x1p-25 + 1.13 * moved
+                              : 24 * u * fabs(want) + 1.13 * moved + 0x1p-140;
+        double tol_s = narrow ? 0x1p-8 * fabs(slope) + 0x1p-13 * 1.01 + 0.8 * moved
+                              : 24 * u * (phi + fabs(t)) + 0.8 * moved;
         worst[0] = fmax(worst[0], fabs(y[i] - want) / tol_y);
         worst[1] = fmax(worst[1], fabs(s[i] - slope) / tol_s);
     }
@@ -126,7 +141,8 @@ static void gelu(rig *r, const form *f, const char *line)
     free(y), free(s), free(x), free(b);
 }
 
-/* A NaN of the factors, of the bias (in the last column) and of F (the last element) is in every result that it goes into, and in no other: that is how divergence is seen. */
+/* A NaN of the factors, of the bias (in the last column) and of F (the last element) is in every result that
+ * it goes into, and in no other: that is how divergence is seen. */
 static void nan_stays(rig *r, const form *f, const char *line)
 {
     int64_t n = f->batch * f->m * f->n, bad = 0;
@@ -175,7 +191,8 @@ static void on_device(const char *device)
     polar_device_close(r.dev);
 }
 
-/* The formula itself at one place: near, of itself, where |x| <= 5 (less the rounding of a subnormal result); far beyond, less a few ulps of float (16 u) for its own arithmetic. */
+/* The formula itself at one place: near, of itself, where |x| <= 5 (less the rounding of a subnormal result);
+ * far beyond, less a few ulps of float (16 u) for its own arithmetic. */
 typedef struct {
     double near, far, slope;
 } gelu_errors;
@@ -198,9 +215,13 @@ static void formula(void)
     for (uint32_t h = 0; h <= 0xffff; h++) {
         float s, x = pl_bf16_to_f32((pl_bf16)h), y = pl_gelu_bf16(x, &s);
         if (isfinite(x)) formula_at(&e, x);
-        odd += isnan(x) ? !isnan(y) || !isnan(s) : !isfinite(s) || (x > 16 && (y != x || s != 1)) || (x < -16 && (fabsf(y) >= 0x1p-100f || fabsf(s) >= 0x1p-100f)) || (x == 0 && y != 0);
+        odd += isnan(x)
+                   ? !isnan(y) || !isnan(s)
+                   : !isfinite(s) || (x > 16 && (y != x || s != 1)) ||
+                         (x < -16 && (fabsf(y) >= 0x1p-100f || fabsf(s) >= 0x1p-100f)) || (x == 0 && y != 0);
     }
-    test_bound("gelu for bf16, |x| <= 5, of itself", e.near, 0x1p-12, "polynomials 2^-12.87 + 2^-13.7 + 2^-15 for the sums");
+    test_bound("gelu for bf16, |x| <= 5, of itself", e.near, 0x1p-12,
+               "polynomials 2^-12.87 + 2^-13.7 + 2^-15 for the sums");
     test_bound("... beyond", e.far, 0x1p-25, "t e^(-t^2 / 2) (h(5) - h(t))");
     test_bound("its slope", e.slope, 0x1p-13, "(2^-13.06 + 2^-13.7) / 2 + 0.4 max t e^(-t^2 / 2) 2^-13.7");
     test_exact("infinities, zeros, large numbers, NaNs", odd);
@@ -219,7 +240,9 @@ static void bad_calls(const char *device)
     TEST_TRY(polar_device_open(&r.dev, device));
     TEST_TRY(polar_queue_create(&r.q, r.dev, NULL));
     rig_fill(&r, &forms[1]);
-    pl_args_gemm_act good = {.Y = r.Y, .S = r.S, .A = r.A, .B = r.B, .D = r.D, .b = r.b, .tb = 1, .act = PL_ACT_GELU}, a;
+    pl_args_gemm_act
+        good = {.Y = r.Y, .S = r.S, .A = r.A, .B = r.B, .D = r.D, .b = r.b, .tb = 1, .act = PL_ACT_GELU},
+        a;
     a = good, a.tb = 0, accepted += refused(r.q, &a, POLAR_E_SHAPE);
     a = good, a.S.rows--, accepted += refused(r.q, &a, POLAR_E_SHAPE);
     a = good, a.b.cols--, accepted += refused(r.q, &a, POLAR_E_SHAPE);
@@ -229,7 +252,8 @@ static void bad_calls(const char *device)
     a = good, a.S.data = a.D.data, accepted += refused(r.q, &a, POLAR_E_ARG);
     a = good, a.F = r.F, accepted += refused(r.q, &a, POLAR_E_ARG);
     a = good, a.Y.data = a.A.data, accepted += refused(r.q, &a, POLAR_E_ARG);
-    a = (pl_args_gemm_act){.Y = r.Y, .A = r.A, .B = r.B, .F = r.F, .tb = 1}, a.F.rows--, accepted += refused(r.q, &a, POLAR_E_SHAPE);
+    a = (pl_args_gemm_act){.Y = r.Y, .A = r.A, .B = r.B, .F = r.F, .tb = 1}, a.F.rows--,
+    accepted += refused(r.q, &a, POLAR_E_SHAPE);
     test_exact("what makes no sense is refused", accepted);
     rig_empty(&r);
     polar_queue_destroy(r.q);

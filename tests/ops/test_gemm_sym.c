@@ -1,15 +1,17 @@
-/* test_gemm_sym.c -- gemm with the promise of a symmetric result, at sizes where a backend may halve it, on the device argv[1].
+/* test_gemm_sym.c -- gemm with the promise of a symmetric result, at sizes where a backend may halve it, on
+ * the device argv[1].
  *
- * Bound: against the same product in f32 without the promise. A sum of k terms in f32 is off by at most k 2^-24 of the sum
- * of sizes, twice that where a unit cuts instead of rounding, and there are two of them; the sizes of row i times row j sum
- * to |x_i| |x_j| at most. The last rounding moves a number of 8 bits by 2^-8 of itself at most.
+ * Bound: against the same product in f32 without the promise. A sum of k terms in f32 is off by at most k
+ * 2^-24 of the sum of sizes, twice that where a unit cuts instead of rounding, and there are two of them; the
+ * sizes of row i times row j sum to |x_i| |x_j| at most. The last rounding moves a number of 8 bits by 2^-8
+ * of itself at most.
  */
 #include "device/queue.h"
 #include "fixtures/model_fixture.h"
 
 typedef struct {
     pl_device *dev;
-    pl_queue  *q;
+    pl_queue *q;
 } rig;
 
 static pl_mat mat(rig *r, polar_dtype dtype, int64_t batch, int64_t rows, int64_t cols, int symmetric)
@@ -19,7 +21,8 @@ static pl_mat mat(rig *r, polar_dtype dtype, int64_t batch, int64_t rows, int64_
     for (int64_t i = 0; i < batch * rows * cols; i++) {
         int64_t row = i / cols % rows, col = i % cols, back = i - row * cols - col;
         int64_t at = symmetric && row > col ? back + col * cols + row : i;
-        x[i] = (float)(pl_normal(7, PL_STREAM_TEST, (uint64_t)symmetric, (uint64_t)at).a / sqrt((double)cols));
+        x[i] =
+            (float)(pl_normal(7, PL_STREAM_TEST, (uint64_t)symmetric, (uint64_t)at).a / sqrt((double)cols));
     }
     TEST_TRY(pl_mat_alloc(&m, r->dev, dtype, batch, rows, cols));
     TEST_TRY(pl_mat_upload_f64(r->q, &m, x));
@@ -49,7 +52,8 @@ static void product(rig *r, const char *name, int64_t batch, int64_t m, int64_t 
     pl_call_gemm(r->q, &a);
     pl_call_gemm(r->q, &one);
     pl_call_gemm(r->q, &wide);
-    double *c = values(r, C), *w = values(r, W), *x = values(r, X), *d = values(r, D), *last = values(r, alone), worst = 0;
+    double *c = values(r, C), *w = values(r, W), *x = values(r, X), *d = values(r, D),
+           *last = values(r, alone), worst = 0;
     double *size = model_new(batch * m);
     int64_t asymmetric = 0, mates = 0;
     for (int64_t i = 0; i < batch * m * k; i++) size[i / k] += x[i] * x[i];
@@ -57,7 +61,8 @@ static void product(rig *r, const char *name, int64_t batch, int64_t m, int64_t 
         for (int64_t i = 0; i < m; i++)
             for (int64_t j = 0; j < m; j++) {
                 int64_t at = (b * m + i) * m + j;
-                double S = 2.0315 * sqrt(size[b * m + i] * size[b * m + j]) + 4.775 * (a.D.data ? fabs(d[at]) : 0);
+                double S =
+                    2.0315 * sqrt(size[b * m + i] * size[b * m + j]) + 4.775 * (a.D.data ? fabs(d[at]) : 0);
                 double e = 4 * (double)(k + 2) * 0x1p-24 * S, tol = e + 0x1p-8 * (fabs(w[at]) + e);
                 worst = fmax(worst, fabs(c[at] - w[at]) / tol);
                 asymmetric += c[at] != c[(b * m + j) * m + i];
@@ -73,10 +78,12 @@ static void product(rig *r, const char *name, int64_t batch, int64_t m, int64_t 
 
 static void refusal(rig *r)
 {
-    pl_mat A = mat(r, POLAR_DTYPE_F32, 1, 8, 4, 0), B = mat(r, POLAR_DTYPE_F32, 1, 6, 4, 0), C = mat(r, POLAR_DTYPE_F32, 1, 8, 6, 0);
+    pl_mat A = mat(r, POLAR_DTYPE_F32, 1, 8, 4, 0), B = mat(r, POLAR_DTYPE_F32, 1, 6, 4, 0),
+           C = mat(r, POLAR_DTYPE_F32, 1, 8, 6, 0);
     pl_args_gemm a = {.C = C, .A = A, .B = B, .tb = 1, .sym = 1, .alpha = 1};
     pl_call_gemm(r->q, &a);
-    test_true("an oblong result cannot be symmetric", polar_queue_sync(r->q) == POLAR_E_SHAPE, "%s", polar_error_message());
+    test_true("an oblong result cannot be symmetric", polar_queue_sync(r->q) == POLAR_E_SHAPE, "%s",
+              polar_error_message());
     pl_mat_free(&A, r->dev), pl_mat_free(&B, r->dev), pl_mat_free(&C, r->dev);
 }
 
@@ -89,7 +96,8 @@ int main(int argc, char **argv)
     product(&r, "1024 x 1024, k 256, D bf16, three", 3, 1024, 256, POLAR_DTYPE_BF16);
     product(&r, "1032 x 1032, k 72, D f32, two", 2, 1032, 72, POLAR_DTYPE_F32);
     product(&r, "2056 x 2056, k 40, no D", 1, 2056, 40, POLAR_DTYPE_F64);
-    product(&r, "1028 x 1028, k 36, D bf16, two", 2, 1028, 36, POLAR_DTYPE_BF16);    /* rows of 8 bytes: nobody halves it */
+    /* rows of 8 bytes: nobody halves it */
+    product(&r, "1028 x 1028, k 36, D bf16, two", 2, 1028, 36, POLAR_DTYPE_BF16);
     refusal(&r);
     polar_queue_destroy(r.q);
     polar_device_close(r.dev);

@@ -1,5 +1,5 @@
-/* test_op_calls.c -- wrong ops and wrong calls: the measuring of op_case.h sees planted faults (on ref), and the device argv[1] refuses calls that
- * make no sense. The layers' ops: test_op_calls_nn.
+/* test_op_calls.c -- wrong ops and wrong calls: the measuring of op_case.h sees planted faults (on ref), and
+ * the device argv[1] refuses calls that make no sense. The layers' ops: test_op_calls_nn.
  */
 #include "op_calls.h"
 
@@ -56,8 +56,9 @@ static void gemm_rounds_twice(pl_queue *q, const pl_args_gemm *a)
     pl_ref_ops.gemm(q, a);
     for (int64_t i = 0; i < a->C.rows; i++)
         for (int64_t j = 0; j < a->C.cols; j++)
-            pl_store_f64(entry(&a->C, 0, i, j), a->C.dtype, 0,
-                         (double)pl_round_to(pl_load_f64(entry(&a->C, 0, i, j), a->C.dtype, 0), POLAR_DTYPE_BF16));
+            pl_store_f64(
+                entry(&a->C, 0, i, j), a->C.dtype, 0,
+                (double)pl_round_to(pl_load_f64(entry(&a->C, 0, i, j), a->C.dtype, 0), POLAR_DTYPE_BF16));
 }
 
 static void frob_unscaled(pl_queue *q, const pl_args_frob *a)
@@ -71,7 +72,8 @@ static void polar_negative(pl_queue *q, const pl_args_polar_exact *a)
     pl_ref_ops.polar_exact(q, a);
     for (int64_t i = 0; i < a->Y.rows; i++)
         for (int64_t j = 0; j < a->Y.cols; j++)
-            pl_store_f64(entry(&a->Y, 0, i, j), a->Y.dtype, 0, -pl_load_f64(entry(&a->Y, 0, i, j), a->Y.dtype, 0));
+            pl_store_f64(entry(&a->Y, 0, i, j), a->Y.dtype, 0,
+                         -pl_load_f64(entry(&a->Y, 0, i, j), a->Y.dtype, 0));
 }
 
 /* 1e-13 off the sphere of orthogonal matrices. */
@@ -80,7 +82,8 @@ static void polar_scaled(pl_queue *q, const pl_args_polar_exact *a)
     pl_ref_ops.polar_exact(q, a);
     for (int64_t i = 0; i < a->Y.rows; i++)
         for (int64_t j = 0; j < a->Y.cols; j++)
-            pl_store_f64(entry(&a->Y, 0, i, j), a->Y.dtype, 0, (1 + 1e-13) * pl_load_f64(entry(&a->Y, 0, i, j), a->Y.dtype, 0));
+            pl_store_f64(entry(&a->Y, 0, i, j), a->Y.dtype, 0,
+                         (1 + 1e-13) * pl_load_f64(entry(&a->Y, 0, i, j), a->Y.dtype, 0));
 }
 
 static void adam_without_epsilon(pl_queue *q, const pl_args_direction *a)
@@ -127,7 +130,8 @@ static void step_of_all(pl_queue *q, const pl_args_decay_step *a)
     for (int64_t k = 0; k < a->W.batch; k++) {
         memcpy(live, (const double *)a->live.data + k * a->live.bs, sizeof live);
         live[PL_LIVE_SKIP] = 0;
-        b.W = pl_mat_at(a->W, k, 1), b.D = pl_mat_at(a->D, k, 1), b.live = pl_mat_dense(live, POLAR_DTYPE_F64, 1, 1, PL_LIVE_COLS);
+        b.W = pl_mat_at(a->W, k, 1), b.D = pl_mat_at(a->D, k, 1),
+        b.live = pl_mat_dense(live, POLAR_DTYPE_F64, 1, 1, PL_LIVE_COLS);
         pl_ref_ops.decay_step(q, &b);
     }
 }
@@ -144,7 +148,8 @@ static void counts_all(pl_queue *q, const pl_args_advance *a)
 {
     pl_ref_ops.advance(q, a);
     for (int64_t r = 0; r < a->T.batch; r++)
-        if (((const double *)a->L.data)[r * a->L.bs + PL_LIVE_SKIP] != 0) ((double *)a->T.data)[r * a->T.bs] += 1;
+        if (((const double *)a->L.data)[r * a->L.bs + PL_LIVE_SKIP] != 0)
+            ((double *)a->T.data)[r * a->T.bs] += 1;
 }
 
 static const fault faults[] = {
@@ -159,9 +164,12 @@ static const fault faults[] = {
     FAULT("minus the polar factor", "polar_exact f64 3x7x13", polar_exact, polar_negative),
     FAULT("a polar factor 1e-13 too long", "polar_exact f64 3x7x13", polar_exact, polar_scaled),
     FAULT("Adam without its epsilon", "direction f32 3x7x13 0.5,0.75", direction, adam_without_epsilon),
-    FAULT("Nesterov's momentum without its second part", "direction f32 3x7x13 nesterov plain 0.95", direction, nesterov_forgotten),
-    FAULT("one learning rate for all of a batch", "decay_step f32 3x7x13 per_matrix 2", decay_step, step_of_the_first),
-    FAULT("a step of everybody, also where it is to be left out", "decay_step f32 3x7x13 per_matrix 2", decay_step, step_of_all),
+    FAULT("Nesterov's momentum without its second part", "direction f32 3x7x13 nesterov plain 0.95",
+          direction, nesterov_forgotten),
+    FAULT("one learning rate for all of a batch", "decay_step f32 3x7x13 per_matrix 2", decay_step,
+          step_of_the_first),
+    FAULT("a step of everybody, also where it is to be left out", "decay_step f32 3x7x13 per_matrix 2",
+          decay_step, step_of_all),
     FAULT("a flag that is lowered", "nonfinite f32 3x7x13 per_matrix", nonfinite, flag_lowered),
     FAULT("a step left out and yet counted", "advance f64 6x1x9 0.9,0.999", advance, counts_all),
     FAULT("a decay that forgets wd", "adamw_step f32 3x7x13 0.9,0.999", adamw_step, adamw_decays_twice),
@@ -261,18 +269,19 @@ static const bad_call bad_calls[] = {
     {PL_OP_advance, 1, NO_DATA, 0, POLAR_E_ARG},
 };
 
-static const char *const valid[PL_OP_COUNT] = {[PL_OP_copy] = "copy f32 3x7x13",
-                                                   [PL_OP_axpby] = "axpby f32 3x7x13 Z 2,-3",
-                                                   [PL_OP_gemm] = "gemm f32 3x33x17x64 D 2,-3",
-                                                   [PL_OP_frob] = "frob f32 3x7x13 1",
-                                                   [PL_OP_frob_join] = "frob_join f64 3x1x2",
-                                                   [PL_OP_normalise] = "normalise f32 3x7x13",
-                                                   [PL_OP_polar_exact] = "polar_exact f32 3x7x13",
-                                                   [PL_OP_direction] = "direction f32 3x7x13 per_matrix 0.9,0.999",
-                                                   [PL_OP_decay_step] = "decay_step f32 3x7x13 per_matrix 2",
-                                                   [PL_OP_adamw_step] = "adamw_step f32 3x7x13 per_matrix 0.9,0.999",
-                                                   [PL_OP_nonfinite] = "nonfinite f32 3x7x13 per_matrix",
-                                                   [PL_OP_advance] = "advance f64 6x1x9 found scale 0.95,0.75"};
+static const char *const valid[PL_OP_COUNT] = {
+    [PL_OP_copy] = "copy f32 3x7x13",
+    [PL_OP_axpby] = "axpby f32 3x7x13 Z 2,-3",
+    [PL_OP_gemm] = "gemm f32 3x33x17x64 D 2,-3",
+    [PL_OP_frob] = "frob f32 3x7x13 1",
+    [PL_OP_frob_join] = "frob_join f64 3x1x2",
+    [PL_OP_normalise] = "normalise f32 3x7x13",
+    [PL_OP_polar_exact] = "polar_exact f32 3x7x13",
+    [PL_OP_direction] = "direction f32 3x7x13 per_matrix 0.9,0.999",
+    [PL_OP_decay_step] = "decay_step f32 3x7x13 per_matrix 2",
+    [PL_OP_adamw_step] = "adamw_step f32 3x7x13 per_matrix 0.9,0.999",
+    [PL_OP_nonfinite] = "nonfinite f32 3x7x13 per_matrix",
+    [PL_OP_advance] = "advance f64 6x1x9 found scale 0.95,0.75"};
 
 int main(int argc, char **argv)
 {

@@ -1,4 +1,5 @@
-/* test_op_calls_vit.c -- test_op_calls for the transformer's ops: planted faults are seen (on ref), and the device argv[1] refuses calls that make no sense. */
+/* test_op_calls_vit.c -- test_op_calls for the transformer's ops: planted faults are seen (on ref), and the
+ * device argv[1] refuses calls that make no sense. */
 #include "op_calls.h"
 
 /* ---- wrong ops ---- */
@@ -37,7 +38,8 @@ static void norm_without_epsilon(pl_queue *q, const pl_args_layernorm *a)
 static void norm_unbiased(pl_queue *q, const pl_args_layernorm *a)
 {
     pl_ref_ops.layernorm(q, a);
-    for (int64_t i = 0; i < a->S.rows; i++) put(&a->S, 0, i, 1, get(&a->S, 0, i, 1) * sqrt((double)(a->X.cols - 1) / (double)a->X.cols));
+    for (int64_t i = 0; i < a->S.rows; i++)
+        put(&a->S, 0, i, 1, get(&a->S, 0, i, 1) * sqrt((double)(a->X.cols - 1) / (double)a->X.cols));
 }
 
 static void norm_ten_ulps_off(pl_queue *q, const pl_args_layernorm *a)
@@ -64,7 +66,8 @@ static void back_without_z(pl_queue *q, const pl_args_layernorm_back *a)
 static void back_straight_only(pl_queue *q, const pl_args_layernorm_back *a)
 {
     pl_ref_ops.layernorm_back(q, a);
-    for (int64_t j = 0; j < a->dX.cols; j++) put(&a->dX, 0, 0, j, get(&a->S, 0, 0, 1) * get(&a->dY, 0, 0, j) * get(&a->g, 0, 0, j));
+    for (int64_t j = 0; j < a->dX.cols; j++)
+        put(&a->dX, 0, 0, j, get(&a->S, 0, 0, 1) * get(&a->dY, 0, 0, j) * get(&a->g, 0, 0, j));
 }
 
 /* Of 2113 rows the last is left out of dg and db. */
@@ -134,7 +137,8 @@ static void softmax_back_without_sum(pl_queue *q, const pl_args_softmax_back *a)
     (void)q;
     for (int64_t b = 0; b < a->dX.batch; b++)
         for (int64_t i = 0; i < a->dX.rows; i++)
-            for (int64_t j = 0; j < a->dX.cols; j++) put(&a->dX, b, i, j, a->scale * get(&a->Y, b, i, j) * get(&a->dY, b, i, j));
+            for (int64_t j = 0; j < a->dX.cols; j++)
+                put(&a->dX, b, i, j, a->scale * get(&a->Y, b, i, j) * get(&a->dY, b, i, j));
 }
 
 static void loss_summed(pl_queue *q, const pl_args_cross_entropy *a)
@@ -160,7 +164,9 @@ static void factors_by_turns(pl_queue *q, const pl_args_scale_rows *a)
     (void)q;
     for (int64_t b = 0; b < a->Y.batch; b++)
         for (int64_t i = 0; i < a->Y.rows; i++)
-            for (int64_t j = 0; j < a->Y.cols; j++) put(&a->Y, b, i, j, get(&a->Z, b, i, j) + get(&a->s, b, i % a->s.rows, 0) * get(&a->X, b, i, j));
+            for (int64_t j = 0; j < a->Y.cols; j++)
+                put(&a->Y, b, i, j,
+                    get(&a->Z, b, i, j) + get(&a->s, b, i % a->s.rows, 0) * get(&a->X, b, i, j));
 }
 
 /* Rows and columns of a patch swapped. */
@@ -191,21 +197,28 @@ static void tokens_down(pl_queue *q, const pl_args_patches *a)
 
 static const fault faults[] = {
     FAULT("gelu by tanh", "bias_act f32 3x7x13 in_place gelu", bias_act, gelu_by_tanh),
-    FAULT("gelu's slope without its bell", "bias_act_back f32 3x7x13 gelu b", bias_act_back, gelu_without_bell),
-    FAULT("rows normalised without the epsilon", "layernorm f32 3x7x13 eps 1e-06", layernorm, norm_without_epsilon),
+    FAULT("gelu's slope without its bell", "bias_act_back f32 3x7x13 gelu b", bias_act_back,
+          gelu_without_bell),
+    FAULT("rows normalised without the epsilon", "layernorm f32 3x7x13 eps 1e-06", layernorm,
+          norm_without_epsilon),
     FAULT("a variance over n - 1", "layernorm f32 3x7x13 eps 1e-06", layernorm, norm_unbiased),
     FAULT("statistics 10 ulps off", "layernorm f32 3x7x13 eps 1e-06", layernorm, norm_ten_ulps_off),
-    FAULT("one gain for all of a batch", "layernorm f32 3x7x13 per_matrix eps 1e-06", layernorm, gain_of_the_first),
+    FAULT("one gain for all of a batch", "layernorm f32 3x7x13 per_matrix eps 1e-06", layernorm,
+          gain_of_the_first),
     FAULT("a gradient without Z", "layernorm_back f32 3x7x13 Z", layernorm_back, back_without_z),
-    FAULT("a gradient without the statistics'", "layernorm_back f32 3x7x13", layernorm_back, back_straight_only),
+    FAULT("a gradient without the statistics'", "layernorm_back f32 3x7x13", layernorm_back,
+          back_straight_only),
     FAULT("the last of 2113 rows left out", "layernorm_back f32 1x2113x2", layernorm_back, back_sums_short),
-    FAULT("the gradient's copy without Z", "layernorm_back f32 3x7x13 strided dL Z", layernorm_back, low_without_z),
-    FAULT("the gradient's copy cut", "layernorm_back f32,bf16,f32->f32,bf16 3x7x13 strided dL Z", layernorm_back, low_cut),
+    FAULT("the gradient's copy without Z", "layernorm_back f32 3x7x13 strided dL Z", layernorm_back,
+          low_without_z),
+    FAULT("the gradient's copy cut", "layernorm_back f32,bf16,f32->f32,bf16 3x7x13 strided dL Z",
+          layernorm_back, low_cut),
     FAULT("gains for shifts", "layernorm_back f32 3x7x13", layernorm_back, gains_swapped),
     FAULT("a softmax without its scale", "softmax f32 3x7x13 0.125", softmax, softmax_without_scale),
     FAULT("a softmax of all columns but one", "softmax f32 3x7x13 1", softmax, softmax_of_columns),
     FAULT("a softmax 20 ulps off", "softmax f32 1x2x100 1", softmax, softmax_twenty_ulps_off),
-    FAULT("a softmax's slope without its sum", "softmax_back f32 3x7x13 1", softmax_back, softmax_back_without_sum),
+    FAULT("a softmax's slope without its sum", "softmax_back f32 3x7x13 1", softmax_back,
+          softmax_back_without_sum),
     FAULT("a summed loss for a mean", "cross_entropy f32 3x7x13 dZ", cross_entropy, loss_summed),
     FAULT("targets taken to sum to 1", "cross_entropy f32 3x7x13 dZ", cross_entropy, slope_of_unit_targets),
     FAULT("factors by turns", "scale_rows f32 2x3x5x7 Z", scale_rows, factors_by_turns),
@@ -216,39 +229,84 @@ static const fault faults[] = {
 /* ---- bad calls ---- */
 
 static const bad_call bad_calls[] = {
-    {PL_OP_layernorm, 2, ROWS, 0, POLAR_E_SHAPE},      {PL_OP_layernorm, 1, ROWS, 0, POLAR_E_SHAPE},      {PL_OP_layernorm, 1, COLS, 0, POLAR_E_SHAPE},
-    {PL_OP_layernorm, 1, FORMAT, 0, POLAR_E_DTYPE},    {PL_OP_layernorm, 3, COLS, 0, POLAR_E_SHAPE},      {PL_OP_layernorm, 4, BATCH, 0, POLAR_E_SHAPE},
-    {PL_OP_layernorm, 0, ONTO, 2, POLAR_E_ARG},        {PL_OP_layernorm, 0, ONTO, 3, POLAR_E_ARG},        {PL_OP_layernorm, 1, ONTO, 2, POLAR_E_ARG},
-    {PL_OP_layernorm, 1, ONTO, 0, POLAR_E_ARG},        {PL_OP_layernorm, 0, SCALAR, 0, POLAR_E_ARG},      {PL_OP_layernorm, 1, NO_DATA, 0, POLAR_E_ARG},
-    {PL_OP_layernorm_back, 4, ROWS, 0, POLAR_E_SHAPE}, {PL_OP_layernorm_back, 1, COLS, 0, POLAR_E_SHAPE}, {PL_OP_layernorm_back, 2, BATCH, 0, POLAR_E_SHAPE},
-    {PL_OP_layernorm_back, 5, ROWS, 0, POLAR_E_SHAPE}, {PL_OP_layernorm_back, 5, FORMAT, 0, POLAR_E_DTYPE}, {PL_OP_layernorm_back, 6, COLS, 0, POLAR_E_SHAPE},
-    {PL_OP_layernorm_back, 7, ROWS, 0, POLAR_E_SHAPE}, {PL_OP_layernorm_back, 8, COLS, 0, POLAR_E_SHAPE}, {PL_OP_layernorm_back, 0, ONTO, 4, POLAR_E_ARG},
-    {PL_OP_layernorm_back, 0, ONTO, 7, POLAR_E_ARG},   {PL_OP_layernorm_back, 0, ONTO, 8, POLAR_E_ARG},   {PL_OP_layernorm_back, 1, ONTO, 2, POLAR_E_ARG},
-    {PL_OP_layernorm_back, 1, ONTO, 7, POLAR_E_ARG},   {PL_OP_layernorm_back, 2, ONTO, 8, POLAR_E_ARG},   {PL_OP_layernorm_back, 7, NO_DATA, 0, POLAR_E_ARG},
-    {PL_OP_layernorm_back, 3, ROWS, 0, POLAR_E_SHAPE}, {PL_OP_layernorm_back, 3, COLS, 0, POLAR_E_SHAPE}, {PL_OP_layernorm_back, 3, ONTO, 0, POLAR_E_ARG},
-    {PL_OP_layernorm_back, 3, ONTO, 4, POLAR_E_ARG},   {PL_OP_layernorm_back, 3, ONTO, 7, POLAR_E_ARG},   {PL_OP_layernorm_back, 3, ONTO, 8, POLAR_E_ARG},
-    {PL_OP_softmax, 1, ROWS, 0, POLAR_E_SHAPE},        {PL_OP_softmax, 1, COLS, 0, POLAR_E_SHAPE},        {PL_OP_softmax, 0, BATCH, 0, POLAR_E_SHAPE},
-    {PL_OP_softmax, 0, ONTO, 1, POLAR_E_ARG},          {PL_OP_softmax, 0, SCALAR, 0, POLAR_E_ARG},        {PL_OP_softmax, 1, NO_DATA, 0, POLAR_E_ARG},
-    {PL_OP_softmax_back, 1, COLS, 0, POLAR_E_SHAPE},   {PL_OP_softmax_back, 2, ROWS, 0, POLAR_E_SHAPE},   {PL_OP_softmax_back, 0, ONTO, 1, POLAR_E_ARG},
-    {PL_OP_softmax_back, 0, ONTO, 2, POLAR_E_ARG},     {PL_OP_softmax_back, 0, SCALAR, 0, POLAR_E_ARG},
-    {PL_OP_cross_entropy, 0, FORMAT, 0, POLAR_E_DTYPE}, {PL_OP_cross_entropy, 0, BATCH, 0, POLAR_E_SHAPE}, {PL_OP_cross_entropy, 1, ROWS, 0, POLAR_E_SHAPE},
-    {PL_OP_cross_entropy, 3, COLS, 0, POLAR_E_SHAPE},  {PL_OP_cross_entropy, 1, ONTO, 2, POLAR_E_ARG},    {PL_OP_cross_entropy, 1, ONTO, 3, POLAR_E_ARG},
+    {PL_OP_layernorm, 2, ROWS, 0, POLAR_E_SHAPE},
+    {PL_OP_layernorm, 1, ROWS, 0, POLAR_E_SHAPE},
+    {PL_OP_layernorm, 1, COLS, 0, POLAR_E_SHAPE},
+    {PL_OP_layernorm, 1, FORMAT, 0, POLAR_E_DTYPE},
+    {PL_OP_layernorm, 3, COLS, 0, POLAR_E_SHAPE},
+    {PL_OP_layernorm, 4, BATCH, 0, POLAR_E_SHAPE},
+    {PL_OP_layernorm, 0, ONTO, 2, POLAR_E_ARG},
+    {PL_OP_layernorm, 0, ONTO, 3, POLAR_E_ARG},
+    {PL_OP_layernorm, 1, ONTO, 2, POLAR_E_ARG},
+    {PL_OP_layernorm, 1, ONTO, 0, POLAR_E_ARG},
+    {PL_OP_layernorm, 0, SCALAR, 0, POLAR_E_ARG},
+    {PL_OP_layernorm, 1, NO_DATA, 0, POLAR_E_ARG},
+    {PL_OP_layernorm_back, 4, ROWS, 0, POLAR_E_SHAPE},
+    {PL_OP_layernorm_back, 1, COLS, 0, POLAR_E_SHAPE},
+    {PL_OP_layernorm_back, 2, BATCH, 0, POLAR_E_SHAPE},
+    {PL_OP_layernorm_back, 5, ROWS, 0, POLAR_E_SHAPE},
+    {PL_OP_layernorm_back, 5, FORMAT, 0, POLAR_E_DTYPE},
+    {PL_OP_layernorm_back, 6, COLS, 0, POLAR_E_SHAPE},
+    {PL_OP_layernorm_back, 7, ROWS, 0, POLAR_E_SHAPE},
+    {PL_OP_layernorm_back, 8, COLS, 0, POLAR_E_SHAPE},
+    {PL_OP_layernorm_back, 0, ONTO, 4, POLAR_E_ARG},
+    {PL_OP_layernorm_back, 0, ONTO, 7, POLAR_E_ARG},
+    {PL_OP_layernorm_back, 0, ONTO, 8, POLAR_E_ARG},
+    {PL_OP_layernorm_back, 1, ONTO, 2, POLAR_E_ARG},
+    {PL_OP_layernorm_back, 1, ONTO, 7, POLAR_E_ARG},
+    {PL_OP_layernorm_back, 2, ONTO, 8, POLAR_E_ARG},
+    {PL_OP_layernorm_back, 7, NO_DATA, 0, POLAR_E_ARG},
+    {PL_OP_layernorm_back, 3, ROWS, 0, POLAR_E_SHAPE},
+    {PL_OP_layernorm_back, 3, COLS, 0, POLAR_E_SHAPE},
+    {PL_OP_layernorm_back, 3, ONTO, 0, POLAR_E_ARG},
+    {PL_OP_layernorm_back, 3, ONTO, 4, POLAR_E_ARG},
+    {PL_OP_layernorm_back, 3, ONTO, 7, POLAR_E_ARG},
+    {PL_OP_layernorm_back, 3, ONTO, 8, POLAR_E_ARG},
+    {PL_OP_softmax, 1, ROWS, 0, POLAR_E_SHAPE},
+    {PL_OP_softmax, 1, COLS, 0, POLAR_E_SHAPE},
+    {PL_OP_softmax, 0, BATCH, 0, POLAR_E_SHAPE},
+    {PL_OP_softmax, 0, ONTO, 1, POLAR_E_ARG},
+    {PL_OP_softmax, 0, SCALAR, 0, POLAR_E_ARG},
+    {PL_OP_softmax, 1, NO_DATA, 0, POLAR_E_ARG},
+    {PL_OP_softmax_back, 1, COLS, 0, POLAR_E_SHAPE},
+    {PL_OP_softmax_back, 2, ROWS, 0, POLAR_E_SHAPE},
+    {PL_OP_softmax_back, 0, ONTO, 1, POLAR_E_ARG},
+    {PL_OP_softmax_back, 0, ONTO, 2, POLAR_E_ARG},
+    {PL_OP_softmax_back, 0, SCALAR, 0, POLAR_E_ARG},
+    {PL_OP_cross_entropy, 0, FORMAT, 0, POLAR_E_DTYPE},
+    {PL_OP_cross_entropy, 0, BATCH, 0, POLAR_E_SHAPE},
+    {PL_OP_cross_entropy, 1, ROWS, 0, POLAR_E_SHAPE},
+    {PL_OP_cross_entropy, 3, COLS, 0, POLAR_E_SHAPE},
+    {PL_OP_cross_entropy, 1, ONTO, 2, POLAR_E_ARG},
+    {PL_OP_cross_entropy, 1, ONTO, 3, POLAR_E_ARG},
     {PL_OP_cross_entropy, 3, NO_DATA, 0, POLAR_E_ARG},
-    {PL_OP_scale_rows, 1, ROWS, 0, POLAR_E_SHAPE},     {PL_OP_scale_rows, 2, ROWS, 0, POLAR_E_SHAPE},     {PL_OP_scale_rows, 2, BATCH, 0, POLAR_E_SHAPE},
-    {PL_OP_scale_rows, 3, COLS, 0, POLAR_E_SHAPE},     {PL_OP_scale_rows, 0, ONTO, 1, POLAR_E_ARG},       {PL_OP_scale_rows, 0, ONTO, 2, POLAR_E_ARG},
-    {PL_OP_scale_rows, 0, ONTO, 3, POLAR_E_ARG},       {PL_OP_scale_rows, 2, NO_DATA, 0, POLAR_E_ARG},
-    {PL_OP_patches, 0, ROWS, 0, POLAR_E_SHAPE},        {PL_OP_patches, 0, COLS, 0, POLAR_E_SHAPE},        {PL_OP_patches, 1, ROWS, 0, POLAR_E_SHAPE},
-    {PL_OP_patches, 1, COLS, 0, POLAR_E_SHAPE},        {PL_OP_patches, 1, BATCH, 0, POLAR_E_SHAPE},       {PL_OP_patches, 0, MODE, 0, POLAR_E_SHAPE},
-    {PL_OP_patches, 0, MODE, 1, POLAR_E_SHAPE},        {PL_OP_patches, 0, MODE, 2, POLAR_E_SHAPE},        {PL_OP_patches, 0, ONTO, 1, POLAR_E_ARG},
+    {PL_OP_scale_rows, 1, ROWS, 0, POLAR_E_SHAPE},
+    {PL_OP_scale_rows, 2, ROWS, 0, POLAR_E_SHAPE},
+    {PL_OP_scale_rows, 2, BATCH, 0, POLAR_E_SHAPE},
+    {PL_OP_scale_rows, 3, COLS, 0, POLAR_E_SHAPE},
+    {PL_OP_scale_rows, 0, ONTO, 1, POLAR_E_ARG},
+    {PL_OP_scale_rows, 0, ONTO, 2, POLAR_E_ARG},
+    {PL_OP_scale_rows, 0, ONTO, 3, POLAR_E_ARG},
+    {PL_OP_scale_rows, 2, NO_DATA, 0, POLAR_E_ARG},
+    {PL_OP_patches, 0, ROWS, 0, POLAR_E_SHAPE},
+    {PL_OP_patches, 0, COLS, 0, POLAR_E_SHAPE},
+    {PL_OP_patches, 1, ROWS, 0, POLAR_E_SHAPE},
+    {PL_OP_patches, 1, COLS, 0, POLAR_E_SHAPE},
+    {PL_OP_patches, 1, BATCH, 0, POLAR_E_SHAPE},
+    {PL_OP_patches, 0, MODE, 0, POLAR_E_SHAPE},
+    {PL_OP_patches, 0, MODE, 1, POLAR_E_SHAPE},
+    {PL_OP_patches, 0, MODE, 2, POLAR_E_SHAPE},
+    {PL_OP_patches, 0, ONTO, 1, POLAR_E_ARG},
 };
 
-static const char *const valid[PL_OP_COUNT] = {[PL_OP_layernorm] = "layernorm f32 3x7x13 per_matrix eps 1e-06",
-                                               [PL_OP_layernorm_back] = "layernorm_back f32 3x7x13 strided dL Z",
-                                               [PL_OP_softmax] = "softmax f32 3x7x13 1",
-                                               [PL_OP_softmax_back] = "softmax_back f32 3x7x13 1",
-                                               [PL_OP_cross_entropy] = "cross_entropy f32 3x7x13 dZ",
-                                               [PL_OP_scale_rows] = "scale_rows f32 2x3x5x7 Z",
-                                               [PL_OP_patches] = "patches f32 2x3x2x4"};
+static const char *const valid[PL_OP_COUNT] = {
+    [PL_OP_layernorm] = "layernorm f32 3x7x13 per_matrix eps 1e-06",
+    [PL_OP_layernorm_back] = "layernorm_back f32 3x7x13 strided dL Z",
+    [PL_OP_softmax] = "softmax f32 3x7x13 1",
+    [PL_OP_softmax_back] = "softmax_back f32 3x7x13 1",
+    [PL_OP_cross_entropy] = "cross_entropy f32 3x7x13 dZ",
+    [PL_OP_scale_rows] = "scale_rows f32 2x3x5x7 Z",
+    [PL_OP_patches] = "patches f32 2x3x2x4"};
 
 /* ---- attention: refusals of the fused ops, wherever they run ---- */
 
@@ -261,7 +319,8 @@ static int refused(pl_queue *q, const attention *a, int64_t heads, polar_status 
     int wrong = 0;
     PL_CALL(attention, q, .O = a->O, .lse = a->lse, .QKV = a->QKV, .heads = heads);
     wrong += polar_queue_sync(q) != want || !strstr(polar_error_message(), "attention");
-    PL_CALL(attention_back, q, .dQKV = a->dQKV, .QKV = a->QKV, .O = a->O, .lse = a->lse, .dO = a->dO, .heads = heads);
+    PL_CALL(attention_back, q, .dQKV = a->dQKV, .QKV = a->QKV, .O = a->O, .lse = a->lse, .dO = a->dO,
+            .heads = heads);
     return wrong + (polar_queue_sync(q) != want || !strstr(polar_error_message(), "attention_back"));
 }
 

@@ -1,11 +1,12 @@
-/* test_ops.c -- every op, format, size and fill of op_case.h on the device argv[1]: against the enclosure from the op's definition (op_model.h, which
- * holds the derivations of all bounds) and, bit for bit, against the oracle; then thread counts and failing allocations.
+/* test_ops.c -- every op, format, size and fill of op_case.h on the device argv[1]: against the enclosure
+ * from the op's definition (op_model.h, which holds the derivations of all bounds) and, bit for bit, against
+ * the oracle; then thread counts and failing allocations.
  *
  *     test_ops cpu:isa=avx2            one line per op and formats: the case that uses most of its tolerance
  *     test_ops cpu gemm                only ops whose name begins so
  *
- * 0 % is the rounding of the exact result; elementwise formulas reach the ends of their enclosures, so there 100 % is usual.
- * Returns 77 (skipped) where the CPU lacks the instruction set asked for.
+ * 0 % is the rounding of the exact result; elementwise formulas reach the ends of their enclosures, so there
+ * 100 % is usual. Returns 77 (skipped) where the CPU lacks the instruction set asked for.
  */
 #include "base/alloc.h"
 #include "test.h"
@@ -22,15 +23,18 @@ typedef struct {
 
 static int good(const pl_op_result *r)
 {
-    return !r->outside && !r->nan_mismatch && !r->unwritten && !r->padding_touched && !r->const_changed && r->err <= r->tol;
+    return !r->outside && !r->nan_mismatch && !r->unwritten && !r->padding_touched && !r->const_changed &&
+           r->err <= r->tol;
 }
 
 static void print_failure(const char *name, pl_fill fill, const pl_op_result *r)
 {
-    printf("    %s, %s: err %.3e tol %.3e  outside %lld  nan %lld  unwritten %lld  padding %lld  const %lld  of %lld; oracle: bits %lld, |d| %.2e  "
+    printf("    %s, %s: err %.3e tol %.3e  outside %lld  nan %lld  unwritten %lld  padding %lld  const %lld  "
+           "of %lld; oracle: bits %lld, |d| %.2e  "
            "FAIL\n",
-           name, pl_fill_name(fill), r->err, r->tol, (long long)r->outside, (long long)r->nan_mismatch, (long long)r->unwritten,
-           (long long)r->padding_touched, (long long)r->const_changed, (long long)r->elements, (long long)r->bits_differ, r->max_abs);
+           name, pl_fill_name(fill), r->err, r->tol, (long long)r->outside, (long long)r->nan_mismatch,
+           (long long)r->unwritten, (long long)r->padding_touched, (long long)r->const_changed,
+           (long long)r->elements, (long long)r->bits_differ, r->max_abs);
 }
 
 static void add(group *g, const char *name, pl_fill fill, const pl_op_result *r)
@@ -72,7 +76,8 @@ static void every_case(pl_device *dev, pl_device *oracle, const char *only)
         if (g == n) snprintf(groups[n++].name, sizeof groups[0].name, "%.63s", label);
         for (int f = 0; f < PL_FILL_COUNT; f++) {
             pl_op_result r;
-            if (f == PL_FILL_SPECIAL && c.flags & PL_CASE_LARGE) continue; /* nearly everything there is NaN */
+            /* nearly everything there is NaN */
+            if (f == PL_FILL_SPECIAL && c.flags & PL_CASE_LARGE) continue;
             TEST_TRY(pl_op_case_measure(&r, &c, (pl_fill)f, dev, oracle));
             add(&groups[g], name, (pl_fill)f, &r);
         }
@@ -80,8 +85,10 @@ static void every_case(pl_device *dev, pl_device *oracle, const char *only)
     for (int g = 0; g < n; g++) {
         group *p = &groups[g];
         double share = p->tol > 0 ? 100 * p->err / p->tol : 0;
-        test_true(p->name, p->failed == 0, "%4lld runs %7lld elements%s  err %.1e tol %.1e  %3.0f%%  bits!=ref %.2f%% |d| %.1e  (%s)",
-                  (long long)p->runs, (long long)p->elements, p->excused * 2 > p->elements ? " (most excused)" : "", p->err, p->tol, share,
+        test_true(p->name, p->failed == 0,
+                  "%4lld runs %7lld elements%s  err %.1e tol %.1e  %3.0f%%  bits!=ref %.2f%% |d| %.1e  (%s)",
+                  (long long)p->runs, (long long)p->elements,
+                  p->excused * 2 > p->elements ? " (most excused)" : "", p->err, p->tol, share,
                   100.0 * (double)p->bits / (double)(p->elements ? p->elements : 1), p->max_abs, p->worst);
     }
     free(groups);
@@ -102,16 +109,21 @@ static void coverage(void)
         if (pl_op_case_at(&d, i + 1)) twice += !strcmp(name, pl_op_case_name(next, sizeof next, &d));
     }
     for (int op = 0; op < PL_OP_COUNT; op++) {
-        if (pl_op_describe((pl_op_id)op)->fused) continue; /* held against its composition elsewhere: test_amx */
-        int all = ((1 << POLAR_DTYPE_COUNT) - 1) & ~(pl_op_takes_f16((pl_op_id)op) ? 0 : 1 << POLAR_DTYPE_F16);
+        /* held against its composition elsewhere: test_amx */
+        if (pl_op_describe((pl_op_id)op)->fused) continue;
+        int all =
+            ((1 << POLAR_DTYPE_COUNT) - 1) & ~(pl_op_takes_f16((pl_op_id)op) ? 0 : 1 << POLAR_DTYPE_F16);
         missing += !seen[op] || (op != PL_OP_frob_join && op != PL_OP_advance && formats[op] != all);
     }
     test_exact("every op has cases in every format", missing);
-    test_true("names of cases are whole and distinct", unnamed == 0 && twice == 0, "%lld cases", (long long)pl_op_case_count());
-    test_true("past the end there is no case", !pl_op_case_at(&c, pl_op_case_count()) && !pl_op_case_at(&c, -1), "0");
+    test_true("names of cases are whole and distinct", unnamed == 0 && twice == 0, "%lld cases",
+              (long long)pl_op_case_count());
+    test_true("past the end there is no case",
+              !pl_op_case_at(&c, pl_op_case_count()) && !pl_op_case_at(&c, -1), "0");
 }
 
-/* ---- the same bits whatever the number of threads, and in the element tier whatever the instruction set ---- */
+/* ---- the same bits whatever the number of threads, and in the element tier whatever the instruction set
+ * ---- */
 
 /* Sums of products by fma, which the baseline has not. */
 static int sums_products(pl_op_id op)
@@ -119,7 +131,8 @@ static int sums_products(pl_op_id op)
     return op == PL_OP_gemm || op == PL_OP_pair_sum || op == PL_OP_pair_grad || op == PL_OP_vec_dots_back;
 }
 
-static void same_bits(const char *what, pl_device *dev, const char *other_name, int products, const char *only)
+static void same_bits(const char *what, pl_device *dev, const char *other_name, int products,
+                      const char *only)
 {
     pl_device *other;
     pl_op_case c;
@@ -133,10 +146,12 @@ static void same_bits(const char *what, pl_device *dev, const char *other_name, 
         cases++;
         differ += r.bits_differ != 0;
         if (r.bits_differ && differ <= 8)
-            printf("    %s: %lld of %lld differ, by up to %.2e  FAIL\n", pl_op_case_name(name, sizeof name, &c), (long long)r.bits_differ,
-                   (long long)r.elements, r.max_abs);
+            printf("    %s: %lld of %lld differ, by up to %.2e  FAIL\n",
+                   pl_op_case_name(name, sizeof name, &c), (long long)r.bits_differ, (long long)r.elements,
+                   r.max_abs);
     }
-    test_true(what, differ == 0, "%s: %lld of %lld cases differ", other_name, (long long)differ, (long long)cases);
+    test_true(what, differ == 0, "%s: %lld of %lld cases differ", other_name, (long long)differ,
+              (long long)cases);
     polar_device_close(other);
 }
 
@@ -150,17 +165,28 @@ static void cpu_invariants(pl_device *dev, const char *only)
     same_bits("1 thread: the same bits", dev, name, 1, only);
     snprintf(name, sizeof name, "%s,threads=3", isa);
     same_bits("3 threads: the same bits", dev, name, 1, only);
-    if (strcmp(isa, "cpu:isa=scalar")) same_bits("all but sums of products: the scalar bits", dev, "cpu:isa=scalar", 0, only);
+    if (strcmp(isa, "cpu:isa=scalar"))
+        same_bits("all but sums of products: the scalar bits", dev, "cpu:isa=scalar", 0, only);
 }
 
 /* ---- the n-th allocation fails, n = 1, 2, ... ---- */
 
 static void fault_loop(pl_device *dev, pl_device *oracle, const char *only)
 {
-    static const char *const names[] = {"copy f32->bf16 3x7x13", "gemm bf16->f32 3x33x17x64 tb 1", "frob bf16 3x7x13 1", "polar_exact f64 3x7x13",
-                                        "direction f32 3x7x13 0.9,0.999", "bias_act f32 3x7x13 silu", "row_sum f32 3x2x17x65 1",
-                                        "pair_sum f32 2x7x13x3 1", "vec_gate_back f32 3x7x13 eps 1e-08", "mse f32 3x5x1 dP",
-                                        "layernorm_back f32 3x7x13 Z", "softmax f32 3x7x13 1", "cross_entropy f32 3x7x13 dZ", "scale_rows f32 2x3x5x7 Z",
+    static const char *const names[] = {"copy f32->bf16 3x7x13",
+                                        "gemm bf16->f32 3x33x17x64 tb 1",
+                                        "frob bf16 3x7x13 1",
+                                        "polar_exact f64 3x7x13",
+                                        "direction f32 3x7x13 0.9,0.999",
+                                        "bias_act f32 3x7x13 silu",
+                                        "row_sum f32 3x2x17x65 1",
+                                        "pair_sum f32 2x7x13x3 1",
+                                        "vec_gate_back f32 3x7x13 eps 1e-08",
+                                        "mse f32 3x5x1 dP",
+                                        "layernorm_back f32 3x7x13 Z",
+                                        "softmax f32 3x7x13 1",
+                                        "cross_entropy f32 3x7x13 dZ",
+                                        "scale_rows f32 2x3x5x7 Z",
                                         "patches f32 2x3x2x4"};
     int64_t leaks = 0, wrong = 0, faults = 0;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
@@ -172,7 +198,8 @@ static void fault_loop(pl_device *dev, pl_device *oracle, const char *only)
             continue;
         }
         if (!chosen(&c, only)) continue;
-        TEST_TRY(pl_op_case_measure(&r, &c, PL_FILL_NORMAL, dev, oracle)); /* what a device keeps for good is there now */
+        /* what a device keeps for good is there now */
+        TEST_TRY(pl_op_case_measure(&r, &c, PL_FILL_NORMAL, dev, oracle));
         for (int64_t n = 1; st != POLAR_OK && n < 1000; n++) {
             int64_t live = pl_alloc_live();
             pl_alloc_fail_at(n);
@@ -184,7 +211,8 @@ static void fault_loop(pl_device *dev, pl_device *oracle, const char *only)
         }
         wrong += st != POLAR_OK || !good(&r);
     }
-    test_true("the n-th allocation fails: no leak", leaks == 0 && faults > 0, "%lld failures, %lld leaks", (long long)faults, (long long)leaks);
+    test_true("the n-th allocation fails: no leak", leaks == 0 && faults > 0, "%lld failures, %lld leaks",
+              (long long)faults, (long long)leaks);
     test_exact("... and each is reported as such", wrong);
 }
 
@@ -198,7 +226,8 @@ int main(int argc, char **argv)
         return 77;
     }
     TEST_TRY(st);
-    if (strcmp(name, "ref")) TEST_TRY(polar_device_open(&ref, "ref")); /* ref itself is held against the definition alone */
+    /* ref itself is held against the definition alone */
+    if (strcmp(name, "ref")) TEST_TRY(polar_device_open(&ref, "ref"));
     every_case(dev, ref, only);
     coverage();
     cpu_invariants(dev, only);

@@ -1,11 +1,13 @@
-/* test_pair_message.c -- messages with weights from the distance, forward and backward, on the device argv[1]: the fused ops pair_message and
- * pair_message_back where it has them, and their composition of plain ops, against a model with its bounds (message_model.h); members alone and
- * together, gaps between rows, refusals.
+/* test_pair_message.c -- messages with weights from the distance, forward and backward, on the device
+ * argv[1]: the fused ops pair_message and pair_message_back where it has them, and their composition of plain
+ * ops, against a model with its bounds (message_model.h); members alone and together, gaps between rows,
+ * refusals.
  */
 #include "compose/message.h"
 #include "message_model.h"
 
-static const char *const names[ALL] = {"S", "V", "D", "w0", "b0", "W2", "b2", "dYs", "dYv", "Ys", "Yv", "dS", "dV", "dw0", "db0", "dW2", "db2"};
+static const char *const names[ALL] = {"S",  "V",  "D",  "w0", "b0",  "W2",  "b2",  "dYs", "dYv",
+                                       "Ys", "Yv", "dS", "dV", "dw0", "db0", "dW2", "db2"};
 
 static int has_fused(const message *t)
 {
@@ -15,16 +17,18 @@ static int has_fused(const message *t)
 static void enqueue_fused(message *t)
 {
     const pl_mat *m = t->m;
-    PL_CALL(pair_message, t->q, .Ys = m[YS], .Yv = m[YV], .S = m[S], .V = m[V], .D = m[D], .w0 = m[W0], .b0 = m[B0], .W2 = m[W2], .b2 = m[B2],
-            .points = t->s.N, .alpha = t->s.alpha);
-    PL_CALL(pair_message_back, t->q, .dS = m[DS], .dV = m[DV], .dw0 = m[DW0], .db0 = m[DB0], .dW2 = m[DW2], .db2 = m[DB2], .dYs = m[GS], .dYv = m[GV],
-            .S = m[S], .V = m[V], .D = m[D], .w0 = m[W0], .b0 = m[B0], .W2 = m[W2], .b2 = m[B2], .points = t->s.N, .alpha = t->s.alpha);
+    PL_CALL(pair_message, t->q, .Ys = m[YS], .Yv = m[YV], .S = m[S], .V = m[V], .D = m[D], .w0 = m[W0],
+            .b0 = m[B0], .W2 = m[W2], .b2 = m[B2], .points = t->s.N, .alpha = t->s.alpha);
+    PL_CALL(pair_message_back, t->q, .dS = m[DS], .dV = m[DV], .dw0 = m[DW0], .db0 = m[DB0], .dW2 = m[DW2],
+            .db2 = m[DB2], .dYs = m[GS], .dYv = m[GV], .S = m[S], .V = m[V], .D = m[D], .w0 = m[W0],
+            .b0 = m[B0], .W2 = m[W2], .b2 = m[B2], .points = t->s.N, .alpha = t->s.alpha);
 }
 
 static void enqueue_composed(message *t)
 {
     const pl_mat *m = t->m;
-    pl_message k = {.D = m[D], .w0 = m[W0], .b0 = m[B0], .W2 = m[W2], .b2 = m[B2], .points = t->s.N, .alpha = t->s.alpha};
+    pl_message k = {
+        .D = m[D], .w0 = m[W0], .b0 = m[B0], .W2 = m[W2], .b2 = m[B2], .points = t->s.N, .alpha = t->s.alpha};
     pl_message_grads g = {.w0 = m[DW0], .b0 = m[DB0], .W2 = m[DW2], .b2 = m[DB2]};
     pl_message_forward_composed(t->q, m[YS], m[YV], m[S], m[V], &k);
     pl_message_backward_composed(t->q, m[DS], m[DV], &g, m[GS], m[GV], m[S], m[V], &k);
@@ -47,17 +51,20 @@ static void against_model(message *t, const model *k, const char *how)
         for (int64_t b = 0, at = 0; b < t->m[i].batch; b++)
             for (int64_t r = 0; r < t->m[i].rows; r++)
                 for (int64_t c = 0; c < t->m[i].cols; c++, at++) {
-                    double share = (double)(fabsl(get(t, i, b, r, c) - k->out[i][at].x) / (1.02L * k->out[i][at].e));
+                    double share =
+                        (double)(fabsl(get(t, i, b, r, c) - k->out[i][at].x) / (1.02L * k->out[i][at].e));
                     if (!(share <= worst)) worst = share, where = i;
                 }
     char what[120], why[64];
-    snprintf(what, sizeof what, "%s %s %lldx%lld clouds of %lld, h %lld%s", how, polar_dtype_name(t->s.dtype), (long long)t->s.E, (long long)t->s.B, (long long)t->s.N,
-             (long long)t->s.h, t->s.gap ? ", strided" : "");
+    snprintf(what, sizeof what, "%s %s %lldx%lld clouds of %lld, h %lld%s", how, polar_dtype_name(t->s.dtype),
+             (long long)t->s.E, (long long)t->s.B, (long long)t->s.N, (long long)t->s.h,
+             t->s.gap ? ", strided" : "");
     snprintf(why, sizeof why, "share of the bound; %s", names[where]);
     test_bound(what, worst, 1, why);
 }
 
-/* Bytes of member `e`'s results in t that differ from those of the only member of one; what lies between rows is left as it was. */
+/* Bytes of member `e`'s results in t that differ from those of the only member of one; what lies between rows
+ * is left as it was. */
 static int64_t member_differs(const message *t, int64_t e, const message *one)
 {
     int64_t differ = 0;
@@ -67,7 +74,8 @@ static int64_t member_differs(const message *t, int64_t e, const message *one)
             for (int64_t r = 0; r < t->m[i].rows; r++)
                 for (int64_t c = 0; c < t->m[i].cols; c++) {
                     size_t n = polar_dtype_size(t->s.dtype);
-                    differ += memcmp(t->host[i] + (size_t)offset(t, i, e * per + b, r, c) * n, one->host[i] + (size_t)offset(one, i, b, r, c) * n, n) != 0;
+                    differ += memcmp(t->host[i] + (size_t)offset(t, i, e * per + b, r, c) * n,
+                                     one->host[i] + (size_t)offset(one, i, b, r, c) * n, n) != 0;
                 }
     }
     return differ;
@@ -80,15 +88,18 @@ static int64_t gaps_touched(const message *t)
         for (int64_t at = 0, n = t->m[i].batch * t->m[i].bs; at < n; at++) {
             int64_t in = at % t->m[i].bs;
             if (in / t->m[i].rs < t->m[i].rows && in % t->m[i].rs < t->m[i].cols) continue;
-            for (size_t k = 0; k < polar_dtype_size(t->s.dtype); k++) touched += t->host[i][(size_t)at * polar_dtype_size(t->s.dtype) + k] != 0x7f;
+            for (size_t k = 0; k < polar_dtype_size(t->s.dtype); k++)
+                touched += t->host[i][(size_t)at * polar_dtype_size(t->s.dtype) + k] != 0x7f;
         }
     return touched;
 }
 
 static void every_shape(const char *device)
 {
-    static const shape shapes[] = {{1, 1, 1, 1, 0, 0, 1},     {2, 3, 5, 4, 0, 0, 0.2},   {1, 2, 9, 16, 0, 0, 1.0 / 9}, {2, 2, 17, 5, 3, 0, 1.0 / 17},
-                                   {3, 1, 8, 33, 1, 0, 0.125}, {1, 1, 33, 8, 0, 0, -0.3}, {1, 3, 2, 3, 2, 0, 0.5}};
+    static const shape shapes[] = {{1, 1, 1, 1, 0, 0, 1},        {2, 3, 5, 4, 0, 0, 0.2},
+                                   {1, 2, 9, 16, 0, 0, 1.0 / 9}, {2, 2, 17, 5, 3, 0, 1.0 / 17},
+                                   {3, 1, 8, 33, 1, 0, 0.125},   {1, 1, 33, 8, 0, 0, -0.3},
+                                   {1, 3, 2, 3, 2, 0, 0.5}};
     int64_t mates = 0, touched = 0;
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
         for (int wide = 0; wide < 2; wide++) {
@@ -125,8 +136,9 @@ static void refusals(const char *device)
     enum { ROWS, COLS, BATCH, ONTO };
     static const struct {
         int operand, kind;
-    } wrong[] = {{YS, ROWS}, {YV, COLS}, {S, COLS},  {V, ROWS},  {D, ROWS},   {D, BATCH},  {W0, ROWS}, {W0, BATCH}, {B0, COLS},
-                 {W2, COLS}, {B2, COLS}, {YS, ONTO}, {DS, ROWS}, {DW2, ROWS}, {DB0, COLS}, {GS, COLS}, {DV, ONTO},  {DW0, BATCH}};
+    } wrong[] = {{YS, ROWS}, {YV, COLS},  {S, COLS},   {V, ROWS},  {D, ROWS},  {D, BATCH},
+                 {W0, ROWS}, {W0, BATCH}, {B0, COLS},  {W2, COLS}, {B2, COLS}, {YS, ONTO},
+                 {DS, ROWS}, {DW2, ROWS}, {DB0, COLS}, {GS, COLS}, {DV, ONTO}, {DW0, BATCH}};
     shape s = {2, 3, 5, 4, 0, POLAR_DTYPE_F32, 0.2};
     message t;
     int64_t accepted = 0, unnamed = 0, n = (int64_t)(sizeof wrong / sizeof *wrong);
@@ -147,8 +159,9 @@ static void refusals(const char *device)
         memcpy(t.m, right, sizeof right);
     }
     if (has_fused(&t))
-        test_true("fused: wrong shapes and overlaps are refused", accepted == 0 && unnamed == 0, "%lld calls, %lld accepted, %lld unnamed", (long long)n,
-                  (long long)accepted, (long long)unnamed);
+        test_true("fused: wrong shapes and overlaps are refused", accepted == 0 && unnamed == 0,
+                  "%lld calls, %lld accepted, %lld unnamed", (long long)n, (long long)accepted,
+                  (long long)unnamed);
     message_close(&t);
 }
 

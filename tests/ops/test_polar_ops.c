@@ -1,28 +1,32 @@
-/* test_polar_ops.c -- newton_schulz, polar_map and polar_step where a device has them: what ops.def promises of them.
+/* test_polar_ops.c -- newton_schulz, polar_map and polar_step where a device has them: what ops.def promises
+ * of them.
  *
- * Exact: polar_map is frob, normalise, newton_schulz and copy; polar_step is direction, polar_map and decay_step; a
- * matrix's bits do not depend on its mates, its batch or on being put off; scaling by a power of two changes nothing, a
- * sign changes signs, the transpose of a matrix that is not square has the transposed bits; SKIP writes nothing.
- * Bounded: the map against the oracle's. Shapes that a device does not serve end in a sentence, and the map of them in
- * the composition. (On cpu the kernels' own tests are in test_amx.c.)
+ * Exact: polar_map is frob, normalise, newton_schulz and copy; polar_step is direction, polar_map and
+ * decay_step; a matrix's bits do not depend on its mates, its batch or on being put off; scaling by a power
+ * of two changes nothing, a sign changes signs, the transpose of a matrix that is not square has the
+ * transposed bits; SKIP writes nothing. Bounded: the map against the oracle's. Shapes that a device does not
+ * serve end in a sentence, and the map of them in the composition. (On cpu the kernels' own tests are in
+ * test_amx.c.)
  *
- *     test_polar_ops DEVICE few    each kernel, but fewer calls and no large shapes: for slow checkers of races
+ *     test_polar_ops DEVICE few    each kernel, but fewer calls and no large shapes: for slow checkers of
+ * races
  */
 #include <string.h>
 
 #include "fixtures/map_fixture.h"
 
-#define STEPS 5
+#define STEPS    5
 #define COUNT(a) ((int)(sizeof(a) / sizeof *(a)))
 
 static const struct {
     int64_t rows, cols;
-} shapes[] = {{16, 16},   {16, 152}, {152, 16},  {9, 250},    {1, 1},   {1, 300},   {300, 1},  {7, 3},     {40, 250}, {64, 64},   {100, 130},
-              {128, 128}, {128, 512}, {192, 192}, {576, 192}, {192, 768}, {200, 65}, {256, 256}, {256, 1024}, {1000, 250}};
+} shapes[] = {{16, 16},   {16, 152},  {152, 16}, {9, 250},   {1, 1},      {1, 300},   {300, 1},
+              {7, 3},     {40, 250},  {64, 64},  {100, 130}, {128, 128},  {128, 512}, {192, 192},
+              {576, 192}, {192, 768}, {200, 65}, {256, 256}, {256, 1024}, {1000, 250}};
 
-#define FEW_ENTRIES (128 * 512)    /* a cluster of two thread blocks is among them */
+#define FEW_ENTRIES (128 * 512) /* a cluster of two thread blocks is among them */
 
-static int few;    /* asked for by the second argument */
+static int few; /* asked for by the second argument */
 
 static int left_out(int c)
 {
@@ -31,7 +35,7 @@ static int left_out(int c)
 
 typedef struct {
     pl_device *dev;
-    pl_queue  *q;
+    pl_queue *q;
 } machine;
 
 static double *numbers(int64_t n, uint64_t seed)
@@ -60,7 +64,8 @@ static double *get(machine *at, const pl_mat *m)
 
 static void coefs(double coef[3 * PL_FUSED_STEPS])
 {
-    for (int s = 0; s < STEPS; s++) coef[3 * s] = 3.4445 - 0.01 * s, coef[3 * s + 1] = -4.7750, coef[3 * s + 2] = 2.0315;
+    for (int s = 0; s < STEPS; s++)
+        coef[3 * s] = 3.4445 - 0.01 * s, coef[3 * s + 1] = -4.7750, coef[3 * s + 2] = 2.0315;
 }
 
 static pl_args_polar_map map_args(pl_mat Y, pl_mat X, const pl_mat *N)
@@ -120,10 +125,13 @@ static void map_by_ops(machine *at)
         if (left_out(c)) continue;
         int64_t rows = shapes[c].rows, cols = shapes[c].cols, n = 3 * rows * cols;
         double *x = numbers(n, (uint64_t)(50 + c)), zero[6] = {0};
-        for (int64_t i = 0; i < n && n > 64; i += 7)    /* signed zeros, and entries whose quotients' remainders may underflow */
+        /* signed zeros, and entries whose quotients' remainders may underflow */
+        for (int64_t i = 0; i < n && n > 64; i += 7)
             x[i] = i % 4 == 0 ? 0.0 : i % 4 == 1 ? -0.0 : ldexp(x[i], i % 4 == 2 ? -70 : -110);
-        polar_dtype in = c % 2 ? POLAR_DTYPE_BF16 : POLAR_DTYPE_F32, out = c % 3 ? POLAR_DTYPE_F32 : POLAR_DTYPE_BF16;
-        pl_mat X = put(at, in, 3, rows, cols, x), Y = put(at, out, 3, rows, cols, x), Z = put(at, out, 3, rows, cols, x);
+        polar_dtype in = c % 2 ? POLAR_DTYPE_BF16 : POLAR_DTYPE_F32,
+                    out = c % 3 ? POLAR_DTYPE_F32 : POLAR_DTYPE_BF16;
+        pl_mat X = put(at, in, 3, rows, cols, x), Y = put(at, out, 3, rows, cols, x),
+               Z = put(at, out, 3, rows, cols, x);
         pl_mat H = put(at, POLAR_DTYPE_BF16, 3, rows, cols, x), N = put(at, POLAR_DTYPE_F64, 3, 1, 2, zero);
         pl_args_polar_map a = map_args(Y, X, &N);
         pl_args_newton_schulz s = {.X = H, .steps = STEPS};
@@ -171,8 +179,14 @@ static void parameter_free(machine *at, parameter *p)
 
 static pl_args_polar_step step_args(const parameter *p, int64_t momentum, int64_t precondition)
 {
-    pl_args_polar_step a = {.W = p->W, .M = p->M, .G = p->G, .live = p->live, .momentum = momentum, .precondition = precondition,
-                            .steps = STEPS, .scale = 1.7};
+    pl_args_polar_step a = {.W = p->W,
+                            .M = p->M,
+                            .G = p->G,
+                            .live = p->live,
+                            .momentum = momentum,
+                            .precondition = precondition,
+                            .steps = STEPS,
+                            .scale = 1.7};
     if (precondition) a.V = p->V;
     coefs(a.coef);
     return a;
@@ -203,8 +217,8 @@ static void step_by_ops(machine *at, const parameter *p, int64_t momentum, int64
 {
     pl_mat D, none = {0};
     TEST_TRY(pl_mat_alloc(&D, at->dev, POLAR_DTYPE_F32, p->W.batch, p->W.rows, p->W.cols));
-    PL_CALL(direction, at->q, .D = D, .M = p->M, .V = precondition ? p->V : none, .G = p->G, .live = p->live, .momentum = momentum,
-            .precondition = precondition);
+    PL_CALL(direction, at->q, .D = D, .M = p->M, .V = precondition ? p->V : none, .G = p->G, .live = p->live,
+            .momentum = momentum, .precondition = precondition);
     pl_args_polar_map a = map_args(D, D, NULL);
     pl_call_polar_map(at->q, &a);
     PL_CALL(decay_step, at->q, .W = p->W, .D = D, .live = p->live, .scale = 1.7);
@@ -266,7 +280,8 @@ static void mates(machine *at)
         parameter p = parameter_put(at, c, 2), one = parameter_put(at, c, 2), r = one;
         work_by_op(at, &p);
         bad += parameter_unlike(at, &all[c], &p, 0);
-        r.W = pl_mat_at(one.W, 1, 1), r.M = pl_mat_at(one.M, 1, 1), r.V = pl_mat_at(one.V, 1, 1), r.G = pl_mat_at(one.G, 1, 1);
+        r.W = pl_mat_at(one.W, 1, 1), r.M = pl_mat_at(one.M, 1, 1), r.V = pl_mat_at(one.V, 1, 1),
+        r.G = pl_mat_at(one.G, 1, 1);
         work_by_op(at, &r);
         batch += parameter_unlike(at, &p, &r, r.W.rows * r.W.cols);
         parameter_free(at, &p), parameter_free(at, &one), parameter_free(at, &all[c]);
@@ -275,7 +290,8 @@ static void mates(machine *at)
     test_exact("in a batch, and alone", batch);
 }
 
-/* Another order of sums may put an entry of A or P on the other side of a rounding: NS5 moves by 1-3 % (NUMERICS.md). */
+/* Another order of sums may put an entry of A or P on the other side of a rounding: NS5 moves by 1-3 %
+ * (NUMERICS.md). */
 static void oracle(machine *at)
 {
     double worst = 0;

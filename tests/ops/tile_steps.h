@@ -1,4 +1,5 @@
-/* tile_steps.h -- for test_amx.c: steps of Newton-Schulz by the op, and the same by gemms. */
+/* tile_steps.h -- for test_amx.c: steps of Newton-Schulz by the op, and the same by gemms; parameters of
+ * whole steps. */
 #ifndef POLAR_TEST_TILE_STEPS_H
 #define POLAR_TEST_TILE_STEPS_H
 
@@ -33,7 +34,9 @@ static inline matrix copy_of(const matrix *x)
 static inline void by_op(machine *at, const matrix *x, int64_t steps, int64_t chain)
 {
     pl_args_newton_schulz a = {.X = x->m, .steps = steps, .chain = chain};
-    for (int64_t s = 0; s < steps && s < PL_FUSED_STEPS; s++) a.coef[3 * s] = jordan.a - 0.01 * (double)s, a.coef[3 * s + 1] = jordan.b, a.coef[3 * s + 2] = jordan.c;
+    for (int64_t s = 0; s < steps && s < PL_FUSED_STEPS; s++)
+        a.coef[3 * s] = jordan.a - 0.01 * (double)s, a.coef[3 * s + 1] = jordan.b,
+                   a.coef[3 * s + 2] = jordan.c;
     pl_call_newton_schulz(at->q, &a);
     TEST_TRY(polar_queue_sync(at->q));
 }
@@ -41,11 +44,13 @@ static inline void by_op(machine *at, const matrix *x, int64_t steps, int64_t ch
 static inline void by_gemms(machine *at, const matrix *x, int64_t steps)
 {
     int64_t B = x->m.batch, m = x->m.rows, n = x->m.cols;
-    matrix A = matrix_create(BF16, B, m, m, 1, NORMAL, 7), P = matrix_create(BF16, B, m, m, 0, NORMAL, 8), Y = matrix_create(BF16, B, m, n, 2, NORMAL, 9);
+    matrix A = matrix_create(BF16, B, m, m, 1, NORMAL, 7), P = matrix_create(BF16, B, m, m, 0, NORMAL, 8),
+           Y = matrix_create(BF16, B, m, n, 2, NORMAL, 9);
     for (int64_t s = 0; s < steps; s++) {
         PL_CALL(gemm, at->q, .C = A.m, .A = x->m, .B = x->m, .tb = 1, .alpha = 1);
         PL_CALL(gemm, at->q, .C = P.m, .A = A.m, .B = A.m, .alpha = jordan.c, .D = A.m, .beta = jordan.b);
-        PL_CALL(gemm, at->q, .C = Y.m, .A = P.m, .B = x->m, .alpha = 1, .D = x->m, .beta = jordan.a - 0.01 * (double)s);
+        PL_CALL(gemm, at->q, .C = Y.m, .A = P.m, .B = x->m, .alpha = 1, .D = x->m,
+                .beta = jordan.a - 0.01 * (double)s);
         PL_CALL(copy, at->q, .Y = x->m, .X = Y.m);
     }
     TEST_TRY(polar_queue_sync(at->q));
@@ -57,21 +62,25 @@ static inline void mirror(const pl_mat *x, int64_t block)
 {
     for (int64_t b = 0; b < x->batch; b++)
         for (int64_t i = 0; i < x->rows; i++)
-            for (int64_t j = (i / block + 1) * block; j < x->cols; j++) memcpy((char *)element(x, b, i, j), element(x, b, j, i), sizeof(uint16_t));
+            for (int64_t j = (i / block + 1) * block; j < x->cols; j++)
+                memcpy((char *)element(x, b, i, j), element(x, b, j, i), sizeof(uint16_t));
 }
 
-static inline void product(machine *at, const matrix *C, double alpha, const matrix *A, const matrix *B, double beta, const pl_mat *D, int64_t block)
+static inline void product(machine *at, const matrix *C, double alpha, const matrix *A, const matrix *B,
+                           double beta, const pl_mat *D, int64_t block)
 {
     PL_CALL(gemm, at->q, .C = C->m, .A = A->m, .B = B->m, .alpha = alpha, .D = *D, .beta = beta);
     TEST_TRY(polar_queue_sync(at->q));
     if (block) mirror(&C->m, block);
 }
 
-/* Steps joined by their polynomials: Q = q I + P from the left, one Z = a I + B after the other; A = Z A Z. */
+/* Steps joined by their polynomials: Q = q I + P from the left, one Z = a I + B after the other; A = Z A Z.
+ */
 static inline void by_chain(machine *at, const matrix *x, int64_t steps, int64_t block)
 {
     int64_t N = x->m.batch, m = x->m.rows, n = x->m.cols;
-    matrix A = matrix_create(BF16, N, m, m, 1, NORMAL, 7), P = matrix_create(BF16, N, m, m, 0, NORMAL, 8), B = copy_of(&P), W = copy_of(&P), Y = matrix_create(BF16, N, m, n, 2, NORMAL, 9);
+    matrix A = matrix_create(BF16, N, m, m, 1, NORMAL, 7), P = matrix_create(BF16, N, m, m, 0, NORMAL, 8),
+           B = copy_of(&P), W = copy_of(&P), Y = matrix_create(BF16, N, m, n, 2, NORMAL, 9);
     matrix T = matrix_create(F32, N, m, m, 0, NORMAL, 8);
     double q = jordan.a;
     PL_CALL(gemm, at->q, .C = A.m, .A = x->m, .B = x->m, .tb = 1, .alpha = 1);
@@ -90,7 +99,52 @@ static inline void by_chain(machine *at, const matrix *x, int64_t steps, int64_t
     product(at, &Y, 1, &P, x, q, &x->m, 0);
     PL_CALL(copy, at->q, .Y = x->m, .X = Y.m);
     TEST_TRY(polar_queue_sync(at->q));
-    matrix_destroy(&A), matrix_destroy(&P), matrix_destroy(&B), matrix_destroy(&W), matrix_destroy(&Y), matrix_destroy(&T);
+    matrix_destroy(&A), matrix_destroy(&P), matrix_destroy(&B), matrix_destroy(&W), matrix_destroy(&Y),
+        matrix_destroy(&T);
+}
+
+/* One parameter's tensors, W, M, V, G, and its live values: a row per matrix, the second matrix frozen, the
+ * third left out, the fourth's gradient with a factor. */
+typedef struct {
+    matrix W, M, V, G;
+    double live[PL_LIVE_COLS * 8];
+    int per_matrix;
+} parameter;
+
+static inline parameter parameter_create(const shape *s, polar_dtype g, int64_t pad, int per_matrix,
+                                         uint64_t seed)
+{
+    parameter p = {.W = matrix_create(F32, s->batch, s->M, s->N, pad, NORMAL, seed),
+                   .M = matrix_create(F32, s->batch, s->M, s->N, pad, NORMAL, seed + 1),
+                   .V = matrix_create(F32, s->batch, s->M, s->N, 0, NORMAL, seed + 2),
+                   .G = matrix_create(g, s->batch, s->M, s->N, pad, NORMAL, seed + 3),
+                   .per_matrix = per_matrix};
+    for (int64_t i = 0; i < s->batch * p.V.m.bs; i++)
+        ((float *)p.V.m.data)[i] = fabsf(((float *)p.V.m.data)[i]);
+    for (int b = 0; b < 8; b++) {
+        double *row = p.live + PL_LIVE_COLS * b;
+        pl_live_row(row, 1.9 + b, 3.1 + b, b == 1 ? 0 : 0.02, 0.1, 0.9, 0.999, 1e-8);
+        row[PL_LIVE_SKIP] = b == 2;
+        if (b == 3) row[PL_LIVE_GRAD] = 0.3;
+    }
+    return p;
+}
+
+static inline parameter parameter_copy(const parameter *p)
+{
+    parameter c = *p;
+    c.W = copy_of(&p->W), c.M = copy_of(&p->M), c.V = copy_of(&p->V), c.G = copy_of(&p->G);
+    return c;
+}
+
+static inline void parameter_destroy(parameter *p)
+{
+    matrix_destroy(&p->W), matrix_destroy(&p->M), matrix_destroy(&p->V), matrix_destroy(&p->G);
+}
+
+static inline pl_mat live_rows(const parameter *p)
+{
+    return pl_mat_dense((void *)p->live, POLAR_DTYPE_F64, p->per_matrix ? p->W.m.batch : 1, 1, PL_LIVE_COLS);
 }
 
 #endif

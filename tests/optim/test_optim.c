@@ -1,6 +1,8 @@
-/* test_optim.c -- the six rules against golden trajectories, and the ways of saying the same thing that must give the same bits.
+/* test_optim.c -- the six rules against golden trajectories, and the ways of saying the same thing that must
+ * give the same bits.
  *
- * Golden (tests/golden/optim.safetensors): step i uses lr 0.02 (i+1)/6, decay 0.05 (muon 0), Newton-Schulz in fp64 without epsilon.
+ * Golden (tests/golden/optim.safetensors): step i uses lr 0.02 (i+1)/6, decay 0.05 (muon 0), Newton-Schulz in
+ * fp64 without epsilon.
  */
 #include "base/safetensors.h"
 #include <unistd.h>
@@ -9,7 +11,8 @@
 
 #define STEPS 6
 
-static double *golden_new(const pl_safetensors *f, const char *shape, const char *rule, const char *what, int64_t *rows, int64_t *cols)
+static double *golden_new(const pl_safetensors *f, const char *shape, const char *rule, const char *what,
+                          int64_t *rows, int64_t *cols)
 {
     char name[96];
     snprintf(name, sizeof name, "traj.%s.%s.%s", shape, rule, what);
@@ -26,7 +29,8 @@ static double *golden_new(const pl_safetensors *f, const char *shape, const char
 }
 
 /* Six golden steps from golden gradients, each moved by `noise` times its size; w1 and w6 come back. */
-static void run_golden(double *w1, double *w6, const char *device, const pl_safetensors *f, const char *shape, const char *rule, polar_dtype dtype, double noise)
+static void run_golden(double *w1, double *w6, const char *device, const pl_safetensors *f, const char *shape,
+                       const char *rule, polar_dtype dtype, double noise)
 {
     int64_t rows, cols;
     double *w0 = golden_new(f, shape, rule, "w0", &rows, &cols), *moved = map_new(rows * cols);
@@ -55,12 +59,15 @@ static void run_golden(double *w1, double *w6, const char *device, const pl_safe
     free(moved);
 }
 
-/* fp64: the issue's bar. fp32: every rounding acts like a relative change u = 2^-24 of an operand, and a step has about 5 sqrt(3 n) of them in Newton-Schulz (test_map.c)
- * and ten outside; what one such change does to the trajectory is measured on the spot, in fp64 with gradients moved by u. Weights themselves are rounded six times. */
+/* fp64: the issue's bar. fp32: every rounding acts like a relative change u = 2^-24 of an operand, and a step
+ * has about 5 sqrt(3 n) of them in Newton-Schulz (test_map.c) and ten outside; what one such change does to
+ * the trajectory is measured on the spot, in fp64 with gradients moved by u. Weights themselves are rounded
+ * six times. */
 static void golden_rule(const char *device, const pl_safetensors *f, const char *shape, const char *rule)
 {
     int64_t rows, cols;
-    double *want1 = golden_new(f, shape, rule, "w1", &rows, &cols), *want6 = golden_new(f, shape, rule, "w6", &rows, &cols), u = ldexp(1, -24);
+    double *want1 = golden_new(f, shape, rule, "w1", &rows, &cols),
+           *want6 = golden_new(f, shape, rule, "w6", &rows, &cols), u = ldexp(1, -24);
     int64_t n = rows * cols;
     double *w1 = map_new(n), *w6 = map_new(n), *m1 = map_new(n), *m6 = map_new(n);
     char line[96];
@@ -68,10 +75,12 @@ static void golden_rule(const char *device, const pl_safetensors *f, const char 
     snprintf(line, sizeof line, "golden %s %s fp64, steps 1 and 6", rule, shape);
     test_bound(line, fmax(map_distance(w1, want1, n), map_distance(w6, want6, n)), 1e-11, "the issue's bar");
     run_golden(m1, m6, device, f, shape, rule, POLAR_DTYPE_F64, u);
-    double sensitivity = fmax(map_distance(m6, w6, n), map_distance(m1, w1, n)), side = (double)(rows > cols ? rows : cols);
+    double sensitivity = fmax(map_distance(m6, w6, n), map_distance(m1, w1, n)),
+           side = (double)(rows > cols ? rows : cols);
     run_golden(w1, w6, device, f, shape, rule, POLAR_DTYPE_F32, 0);
     snprintf(line, sizeof line, "golden %s %s fp32, steps 1 and 6", rule, shape);
-    test_bound(line, fmax(map_distance(w1, want1, n), map_distance(w6, want6, n)), (5 * sqrt(3 * side) + 10) * sensitivity + 6 * u, "(5 sqrt(3 n) + 10) moves by u + 6 u");
+    test_bound(line, fmax(map_distance(w1, want1, n), map_distance(w6, want6, n)),
+               (5 * sqrt(3 * side) + 10) * sensitivity + 6 * u, "(5 sqrt(3 n) + 10) moves by u + 6 u");
     free(want1);
     free(want6);
     free(w1);
@@ -98,8 +107,12 @@ static void golden(const char *device)
 
 /* A small model: a fused qkv, two square blocks, a filter, a bias, a head. */
 static const param_spec model[] = {
-    {.name = "blocks.0.qkv.weight", .ndim = 2, .shape = {36, 12}, .row_blocks = 3}, {.name = "blocks.0.proj.weight", .ndim = 2, .shape = {12, 12}}, {.name = "blocks.1.proj.weight", .ndim = 2, .shape = {12, 12}},
-    {.name = "blocks.0.conv.weight", .ndim = 4, .shape = {8, 3, 2, 2}},             {.name = "blocks.0.qkv.bias", .ndim = 1, .shape = {36}},        {.name = "head.weight", .ndim = 2, .shape = {5, 12}},
+    {.name = "blocks.0.qkv.weight", .ndim = 2, .shape = {36, 12}, .row_blocks = 3},
+    {.name = "blocks.0.proj.weight", .ndim = 2, .shape = {12, 12}},
+    {.name = "blocks.1.proj.weight", .ndim = 2, .shape = {12, 12}},
+    {.name = "blocks.0.conv.weight", .ndim = 4, .shape = {8, 3, 2, 2}},
+    {.name = "blocks.0.qkv.bias", .ndim = 1, .shape = {36}},
+    {.name = "head.weight", .ndim = 2, .shape = {5, 12}},
 };
 #define MODEL 6
 
@@ -123,8 +136,12 @@ static void run_steps(optim_rig *r, int64_t from, int64_t to)
 /* qkv in three row blocks = three parameters; a filter = its flattened matrix; both to the bit. */
 static void equal_views(const char *device, const char *rule)
 {
-    static const param_spec whole[] = {{.name = "qkv", .ndim = 2, .shape = {36, 12}, .row_blocks = 3}, {.name = "conv", .ndim = 4, .shape = {8, 3, 2, 2}}};
-    static const param_spec parts[] = {{.name = "q", .ndim = 2, .shape = {12, 12}}, {.name = "k", .ndim = 2, .shape = {12, 12}}, {.name = "v", .ndim = 2, .shape = {12, 12}}, {.name = "conv", .ndim = 2, .shape = {8, 12}}};
+    static const param_spec whole[] = {{.name = "qkv", .ndim = 2, .shape = {36, 12}, .row_blocks = 3},
+                                       {.name = "conv", .ndim = 4, .shape = {8, 3, 2, 2}}};
+    static const param_spec parts[] = {{.name = "q", .ndim = 2, .shape = {12, 12}},
+                                       {.name = "k", .ndim = 2, .shape = {12, 12}},
+                                       {.name = "v", .ndim = 2, .shape = {12, 12}},
+                                       {.name = "conv", .ndim = 2, .shape = {8, 12}}};
     optim_rig a, b;
     polar_optim_opts o = model_opts(rule);
     o.matrix_names = NULL;
@@ -168,7 +185,10 @@ static void equal_views(const char *device, const char *rule)
 static void equal_members(const char *device, const char *rule)
 {
     enum { R = 10, C = 14, N = R * C, MEMBERS = 4 };
-    static const param_spec stacked[] = {{.name = "w", .ndim = 3, .shape = {MEMBERS, R, C}}, {.name = "b", .ndim = 2, .shape = {MEMBERS, C}}}, single[] = {{.name = "w", .ndim = 2, .shape = {R, C}}, {.name = "b", .ndim = 1, .shape = {C}}};
+    static const param_spec stacked[] = {{.name = "w", .ndim = 3, .shape = {MEMBERS, R, C}},
+                                         {.name = "b", .ndim = 2, .shape = {MEMBERS, C}}},
+                            single[] = {{.name = "w", .ndim = 2, .shape = {R, C}},
+                                        {.name = "b", .ndim = 1, .shape = {C}}};
     double w[MEMBERS * N], b[MEMBERS * C], g[MEMBERS * N];
     optim_rig all;
     polar_optim_opts o = model_opts(rule);
@@ -181,7 +201,8 @@ static void equal_members(const char *device, const char *rule)
     TEST_TRY(rig_open(&all, device, stacked, 2, POLAR_DTYPE_F32, POLAR_DTYPE_F32, &o));
     TEST_TRY(pl_mat_upload_f64(all.q, &all.W[0], w));
     TEST_TRY(pl_mat_upload_f64(all.q, &all.W[1], b));
-    for (int m = 0; m < MEMBERS; m++) TEST_TRY(polar_optim_set_member(all.opt, m, 0.01 * (m + 1), 0.001 * (m + 1), 0.1 * m, 0.2, m != 3));
+    for (int m = 0; m < MEMBERS; m++)
+        TEST_TRY(polar_optim_set_member(all.opt, m, 0.01 * (m + 1), 0.001 * (m + 1), 0.1 * m, 0.2, m != 3));
     for (int t = 0; t < 3; t++) {
         map_fill(g, MEMBERS * N, 60 + (uint64_t)t);
         for (int k = 0; k < N; k++) g[3 * N + k] = NAN;
@@ -267,7 +288,7 @@ static void moving_gradients(const char *device)
         TEST_TRY(pl_mat_upload_f64(a.q, &a.G[0], g));
         TEST_TRY(pl_mat_upload_f64(b.q, to, g));
         TEST_TRY(polar_optim_set_grad(b.opt, 0, to->data));
-        TEST_TRY(pl_mat_download_f64(b.q, to, g));    /* as bf16 holds it */
+        TEST_TRY(pl_mat_download_f64(b.q, to, g)); /* as bf16 holds it */
         TEST_TRY(polar_optim_step(a.opt, a.q));
         TEST_TRY(polar_optim_step(b.opt, b.q));
         TEST_TRY(pl_mat_download_f64(b.q, to, back));
@@ -297,15 +318,20 @@ static void norms(const char *device)
     TEST_TRY(polar_optim_stats(r.opt, r.q, stats));
     for (int i = 0; i < MODEL; i++) {
         double *after = rig_weights(&r, i), sum = 0;
-        for (int64_t k = 0; k < r.elements[i]; k++) sum += (after[k] - before[i][k]) * (after[k] - before[i][k]);
+        for (int64_t k = 0; k < r.elements[i]; k++)
+            sum += (after[k] - before[i][k]) * (after[k] - before[i][k]);
         worst = fmax(worst, fabs(sqrt(sum) / stats[i].update_norm - 1));
         free(after);
         free(before[i]);
     }
-    /* Weights of size 1 moved by lr s D, of entries no smaller than 1e-5: one rounding of the weight is 1e-16 / 1e-5 of it. */
+    /* Weights of size 1 moved by lr s D, of entries no smaller than 1e-5: one rounding of the weight is 1e-16
+     * / 1e-5 of it. */
     test_bound("update norms", worst, 1e-10, "u64 |w| / |update|");
-    test_true("effective lr of the head", fabs(stats[5].effective_lr - 0.002) < 1e-15 && stats[5].route == POLAR_ROUTE_AUX, "%g", stats[5].effective_lr);
-    test_true("scale of the qkv blocks", stats[0].scale == 1 && stats[0].blocks == 3 && stats[0].rows == 12, "%g", stats[0].scale);
+    test_true("effective lr of the head",
+              fabs(stats[5].effective_lr - 0.002) < 1e-15 && stats[5].route == POLAR_ROUTE_AUX, "%g",
+              stats[5].effective_lr);
+    test_true("scale of the qkv blocks", stats[0].scale == 1 && stats[0].blocks == 3 && stats[0].rows == 12,
+              "%g", stats[0].scale);
     printf("%s", polar_optim_report(r.opt));
     rig_close(&r);
 }

@@ -1,10 +1,11 @@
-/* test_optim_edge.c -- awkward gradients, independent plain-C optimisers, schedules and scales, Schur groups, live values, queues, threads.
+/* test_optim_edge.c -- awkward gradients, independent plain-C optimisers, schedules and scales, Schur groups,
+ * live values, queues, threads.
  *
  *     ctest -R test_optim_edge
  */
 #include "fixtures/optim_fixture.h"
 
-#define U32 5.96e-8    /* half an ulp of 1 in float, in double */
+#define U32 5.96e-8 /* half an ulp of 1 in float, in double */
 #define U64 1.11e-16
 
 static int rule_has_map(const char *rule)
@@ -12,7 +13,7 @@ static int rule_has_map(const char *rule)
     return strcmp(rule, "sgdm") && strcmp(rule, "adamw");
 }
 
-/* ---- gradients ------------------------------------------------------------------------------------- */
+/* ---- gradients ---------------------------------------------------------------------------------- */
 
 /* Three mates of one shape, the last two as blocks of one parameter; a tall one; a bias. */
 static const param_spec small[] = {{.name = "a", .ndim = 2, .shape = {6, 9}},
@@ -22,8 +23,8 @@ static const param_spec small[] = {{.name = "a", .ndim = 2, .shape = {6, 9}},
 enum { SMALL = 4, BLOCK = 6 * 9, STEPS = 3 };
 
 typedef struct {
-    double scale;     /* of every gradient */
-    int    param;     /* the one that gets a bad entry at the second step, or -1 */
+    double scale; /* of every gradient */
+    int param;    /* the one that gets a bad entry at the second step, or -1 */
     double bad;
 } fill;
 
@@ -80,7 +81,8 @@ static void zero_gradient(const char *device, const char *rule, const char *map)
     rig_close(&r);
 }
 
-/* Finite gradients of any size leave finite weights; where the map bounds the update (||D||_2 <= 1.21) the weights stay near. */
+/* Finite gradients of any size leave finite weights; where the map bounds the update (||D||_2 <= 1.21) the
+ * weights stay near. */
 static void sized_gradients(const char *device, const char *rule, const char *map)
 {
     static const double scales[] = {1e-42, 1e-38, 1e-30, 1e30};
@@ -99,11 +101,13 @@ static void sized_gradients(const char *device, const char *rule, const char *ma
         rig_close(&r);
     }
     snprintf(line, sizeof line, "%s %s: denormal ... 1e30 stays finite", rule, map);
-    /* |w| <= 2, and each step adds at most lr s 1.21 with s <= sqrt(11/4); Adam's |D| <= sqrt(t) < 1.8 for the bias: under 2 + 3 0.5 1.66 1.21 < 6. */
+    /* |w| <= 2, and each step adds at most lr s 1.21 with s <= sqrt(11/4); Adam's |D| <= sqrt(t) < 1.8 for
+     * the bias: under 2 + 3 0.5 1.66 1.21 < 6. */
     test_true(line, !bad && (!strcmp(rule, "sgdm") || largest < 6), "largest weight %.3g", largest);
 }
 
-/* A NaN or an infinity shows in its own parameter (its own block, under a map), and everything else has the bits of a run without it. */
+/* A NaN or an infinity shows in its own parameter (its own block, under a map), and everything else has the
+ * bits of a run without it. */
 static void bad_gradient(const char *device, const char *rule, const char *map, int param, double value)
 {
     optim_rig with, without;
@@ -118,9 +122,13 @@ static void bad_gradient(const char *device, const char *rule, const char *map, 
         free(a);
         free(b);
     }
-    int64_t n = not_finite(&with, param), want = !rule_has_map(rule) || param == 3 ? 1 : param == 1 ? BLOCK : with.elements[param];
-    snprintf(line, sizeof line, "%s %s: %s in '%s'", rule, map, value != value ? "NaN" : "infinity", small[param].name);
-    test_true(line, n == want && !other, "%lld of %lld entries not finite, %lld elsewhere differ", (long long)n, (long long)want, (long long)other);
+    int64_t n = not_finite(&with, param), want = !rule_has_map(rule) || param == 3 ? 1
+                                                 : param == 1                      ? BLOCK
+                                                                                   : with.elements[param];
+    snprintf(line, sizeof line, "%s %s: %s in '%s'", rule, map, value != value ? "NaN" : "infinity",
+             small[param].name);
+    test_true(line, n == want && !other, "%lld of %lld entries not finite, %lld elsewhere differ",
+              (long long)n, (long long)want, (long long)other);
     rig_close(&with);
     rig_close(&without);
 }
@@ -134,7 +142,7 @@ static void scale_free(const char *device, const char *rule, const char *map)
     run_fill(&one, device, rule, map, (fill){1, -1, 0});
     for (int s = -100; s <= 100; s += 200) {
         run_fill(&other, device, rule, map, (fill){ldexp(1, s), -1, 0});
-        other.n = one.n = 3;    /* the bias goes by AdamW, which has an eps */
+        other.n = one.n = 3; /* the bias goes by AdamW, which has an eps */
         bad += rig_mismatches(&one, &other);
         other.n = one.n = SMALL;
         rig_close(&other);
@@ -156,19 +164,22 @@ static void gradients(const char *device)
                 bad_gradient(device, rule, map, p, NAN);
                 bad_gradient(device, rule, map, p, INFINITY);
             }
-            if (m != 1 && (!strcmp(rule, "muon") || !strcmp(rule, "polar_ema"))) scale_free(device, rule, map);
+            if (m != 1 && (!strcmp(rule, "muon") || !strcmp(rule, "polar_ema")))
+                scale_free(device, rule, map);
         }
 }
 
-/* ---- independent optimisers ------------------------------------------------------------------------ */
+/* ---- independent optimisers --------------------------------------------------------------------- */
 
 static double my_schedule(int64_t t, int64_t warmup, int64_t total)
 {
-    return t < warmup ? 1e-3 + (1 - 1e-3) * (double)t / (double)warmup : (1 + cos(acos(-1) * (double)(t - warmup) / (double)(total - warmup))) / 2;
+    return t < warmup ? 1e-3 + (1 - 1e-3) * (double)t / (double)warmup
+                      : (1 + cos(acos(-1) * (double)(t - warmup) / (double)(total - warmup))) / 2;
 }
 
 /* torch.optim.AdamW as its page writes it, in long double. */
-static void my_adamw(long double *w, long double *m, long double *v, const double *g, int64_t n, int64_t t, double lr, double decay)
+static void my_adamw(long double *w, long double *m, long double *v, const double *g, int64_t n, int64_t t,
+                     double lr, double decay)
 {
     const long double b1 = 0.9, b2 = 0.999, eps = 1e-8;
     for (int64_t i = 0; i < n; i++) {
@@ -179,12 +190,14 @@ static void my_adamw(long double *w, long double *m, long double *v, const doubl
     }
 }
 
-/* Both routes of the rule adamw. Weights (at most 2) take two roundings a step. After t steps v is off by 3 t u relative, m by 3 min(t, 10) u, eight roundings follow: with
- * t <= 20 that is 68 u of a |D| <= sqrt(20). Over 20 steps of lr <= 0.01: 20 (2 2 + 0.01 sqrt(20) 68) u = 141 u. */
+/* Both routes of the rule adamw. Weights (at most 2) take two roundings a step. After t steps v is off by 3 t
+ * u relative, m by 3 min(t, 10) u, eight roundings follow: with t <= 20 that is 68 u of a |D| <= sqrt(20).
+ * Over 20 steps of lr <= 0.01: 20 (2 2 + 0.01 sqrt(20) 68) u = 141 u. */
 static void adamw_alone(const char *device, polar_dtype dtype)
 {
     enum { R = 8, C = 13, N = R * C, T = 20 };
-    static const param_spec specs[] = {{.name = "w", .ndim = 2, .shape = {R, C}}, {.name = "b", .ndim = 1, .shape = {C}}};
+    static const param_spec specs[] = {{.name = "w", .ndim = 2, .shape = {R, C}},
+                                       {.name = "b", .ndim = 1, .shape = {C}}};
     long double w[2][N], m[2][N] = {{0}}, v[2][N] = {{0}};
     double g[N], worst = 0;
     optim_rig r;
@@ -203,7 +216,8 @@ static void adamw_alone(const char *device, polar_dtype dtype)
         TEST_TRY(rig_step(&r, t));
         for (int i = 0; i < 2; i++) {
             rig_gradient(g, r.elements[i], i, t);
-            my_adamw(w[i], m[i], v[i], g, r.elements[i], t + 1, (i ? o.aux_lr : o.lr) * my_schedule(t, 4, T), i ? 0.1 : 0.05);
+            my_adamw(w[i], m[i], v[i], g, r.elements[i], t + 1, (i ? o.aux_lr : o.lr) * my_schedule(t, 4, T),
+                     i ? 0.1 : 0.05);
         }
     }
     for (int i = 0; i < 2; i++) {
@@ -248,16 +262,19 @@ static void my_direction(double *d, double *m, double *v, const double *g, int n
     for (int i = 0; i < n; i++) {
         m[i] = muon ? 0.95 * m[i] + g[i] : 0.9 * m[i] + 0.1 * g[i];
         v[i] = 0.999 * v[i] + 0.001 * g[i] * g[i];
-        d[i] = muon ? g[i] + 0.95 * m[i] : m[i] / (1 - pow(0.9, t)) / (sqrt(v[i] / (1 - pow(0.999, t))) + 1e-8);
+        d[i] =
+            muon ? g[i] + 0.95 * m[i] : m[i] / (1 - pow(0.9, t)) / (sqrt(v[i] / (1 - pow(0.999, t))) + 1e-8);
     }
 }
 
-/* fp64: a step has 5 sqrt(3 n) roundings in Newton-Schulz and 35 before it, each amplified by at most 3.4445^5 = 485; it moves the weights by lr s of that. */
+/* fp64: a step has 5 sqrt(3 n) roundings in Newton-Schulz and 35 before it, each amplified by at
+ * most 3.4445^5 = 485; it moves the weights by lr s of that. */
 static void matrix_alone(const char *device, const char *rule, int rows, int cols)
 {
     enum { T = 6 };
     param_spec spec = {.name = "w", .ndim = 2, .shape = {rows, cols}};
-    double m[144] = {0}, v[144] = {0}, d[144], g[144], worst = 0, lr = 0.02, decay = 0.05, s = sqrt((double)(rows > cols ? rows : cols) / (rows > cols ? cols : rows));
+    double m[144] = {0}, v[144] = {0}, d[144], g[144], worst = 0, lr = 0.02, decay = 0.05,
+           s = sqrt((double)(rows > cols ? rows : cols) / (rows > cols ? cols : rows));
     int n = rows * cols;
     optim_rig r;
     polar_optim_opts o;
@@ -277,27 +294,42 @@ static void matrix_alone(const char *device, const char *rule, int rows, int col
     double *got = rig_weights(&r, 0);
     for (int i = 0; i < n; i++) worst = fmax(worst, fabs(got[i] - w[i]));
     snprintf(line, sizeof line, "%s %dx%d in plain C, %d steps", rule, rows, cols, T);
-    test_bound(line, worst, T * (lr * s * 485 * (5 * sqrt(3.0 * (rows > cols ? rows : cols)) + 35) + 4) * U64, "T (lr s 485 (5 sqrt(3 n) + 35) + 4) u64");
+    test_bound(line, worst, T * (lr * s * 485 * (5 * sqrt(3.0 * (rows > cols ? rows : cols)) + 35) + 4) * U64,
+               "T (lr s 485 (5 sqrt(3 n) + 35) + 4) u64");
     free(w);
     free(got);
     rig_close(&r);
 }
 
-/* ---- numbers without a device ---------------------------------------------------------------------- */
+/* ---- numbers without a device ------------------------------------------------------------------- */
 
 static void schedules(void)
 {
     const polar_schedule s = {10, 110, 1e-3}, none = {0, 0, 1e-3}, all = {8, 8, 0.5}, cosine = {0, 4, 1};
     const struct {
         const polar_schedule *s;
-        int64_t               step;
-        double                want;
-    } rows[] = {{&s, 0, 1e-3},    {&s, 5, 0.5005}, {&s, 10, 1},    {&s, 60, 0.5},         {&s, 35, 0.5 + sqrt(0.125)}, {&s, 109, 0.5 * (1 - cos(acos(-1) / 100))}, {&s, 110, 0},
-                {&s, 1 << 30, 0}, {&none, 0, 1},   {&none, 999, 1}, {&all, 4, 0.75},       {&all, 7, 0.5 + 0.5 * 7 / 8},     {&all, 8, 0},         {&cosine, 0, 1},
+        int64_t step;
+        double want;
+    } rows[] = {{&s, 0, 1e-3},
+                {&s, 5, 0.5005},
+                {&s, 10, 1},
+                {&s, 60, 0.5},
+                {&s, 35, 0.5 + sqrt(0.125)},
+                {&s, 109, 0.5 * (1 - cos(acos(-1) / 100))},
+                {&s, 110, 0},
+                {&s, 1 << 30, 0},
+                {&none, 0, 1},
+                {&none, 999, 1},
+                {&all, 4, 0.75},
+                {&all, 7, 0.5 + 0.5 * 7 / 8},
+                {&all, 8, 0},
+                {&cosine, 0, 1},
                 {&cosine, 2, 0.5}};
     double worst = 0;
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) worst = fmax(worst, fabs(polar_schedule_factor(rows[i].s, rows[i].step) - rows[i].want));
-    test_bound("schedule: first, warm-up, middle, last, beyond", worst, 8 * U64, "a cosine of at most pi and three roundings");
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        worst = fmax(worst, fabs(polar_schedule_factor(rows[i].s, rows[i].step) - rows[i].want));
+    test_bound("schedule: first, warm-up, middle, last, beyond", worst, 8 * U64,
+               "a cosine of at most pi and three roundings");
 }
 
 /* NUMERICS.md, section 3, for DeiT-Tiny: half a unit of the printed digit. */
@@ -306,14 +338,20 @@ static void scales(void)
     static const int64_t shapes[4][2] = {{576, 192}, {192, 192}, {768, 192}, {192, 768}};
     static const struct {
         const char *name;
-        double      value[4], half;
-    } table[] = {{"paper", {1.73, 1, 2, 2}, 0.005}, {"jordan", {1.73, 1, 2, 1}, 0.005}, {"spectral", {1.73, 1, 2, 0.5}, 0.005}, {"rms", {4.8, 2.8, 5.5, 5.5}, 0.05}, {"none", {1, 1, 1, 1}, 0}};
+        double value[4], half;
+    } table[] = {{"paper", {1.73, 1, 2, 2}, 0.005},
+                 {"jordan", {1.73, 1, 2, 1}, 0.005},
+                 {"spectral", {1.73, 1, 2, 0.5}, 0.005},
+                 {"rms", {4.8, 2.8, 5.5, 5.5}, 0.05},
+                 {"none", {1, 1, 1, 1}, 0}};
     for (int k = 0; k < 5; k++) {
         polar_scale scale;
         double worst = 0;
         char line[96];
         TEST_TRY(polar_scale_parse(&scale, table[k].name));
-        for (int i = 0; i < 4; i++) worst = fmax(worst, fabs(polar_scale_value(scale, shapes[i][0], shapes[i][1]) - table[k].value[i]));
+        for (int i = 0; i < 4; i++)
+            worst =
+                fmax(worst, fabs(polar_scale_value(scale, shapes[i][0], shapes[i][1]) - table[k].value[i]));
         snprintf(line, sizeof line, "scale %s, qkv/proj/fc1/fc2", table[k].name);
         test_bound(line, worst, table[k].half, "half a unit of the table's last digit");
     }

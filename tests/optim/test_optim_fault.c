@@ -1,4 +1,5 @@
-/* test_optim_fault.c -- an optimiser when memory runs out: no crash, no leak, no file left, and a step that was refused can be made again.
+/* test_optim_fault.c -- an optimiser when memory runs out: no crash, no leak, no file left, and a step that
+ * was refused can be made again.
  *
  *     ctest -R test_optim_fault
  */
@@ -8,7 +9,9 @@
 #include "base/alloc.h"
 #include "fixtures/optim_fixture.h"
 
-static const param_spec model[] = {{.name = "qkv", .ndim = 2, .shape = {12, 4}, .row_blocks = 3}, {.name = "proj", .ndim = 2, .shape = {8, 8}}, {.name = "bias", .ndim = 1, .shape = {12}}};
+static const param_spec model[] = {{.name = "qkv", .ndim = 2, .shape = {12, 4}, .row_blocks = 3},
+                                   {.name = "proj", .ndim = 2, .shape = {8, 8}},
+                                   {.name = "bias", .ndim = 1, .shape = {12}}};
 #define MODEL 3
 
 static char folder[64], state_path[96];
@@ -58,11 +61,15 @@ static void no_memory(const char *device, const char *rule, const char *map, pol
         remove(state_path);
         files += folder_files(folder);
     }
-    snprintf(line, sizeof line, "%s %s, %s: allocation 1 ... %lld fails", rule, map, polar_dtype_name(weights), (long long)n - 1);
-    test_true(line, st == POLAR_OK && n > 20 && !leaks && !wrong && !files, "%lld leaks, %lld wrong codes, %lld files left", (long long)leaks, (long long)wrong, (long long)files);
+    snprintf(line, sizeof line, "%s %s, %s: allocation 1 ... %lld fails", rule, map,
+             polar_dtype_name(weights), (long long)n - 1);
+    test_true(line, st == POLAR_OK && n > 20 && !leaks && !wrong && !files,
+              "%lld leaks, %lld wrong codes, %lld files left", (long long)leaks, (long long)wrong,
+              (long long)files);
 }
 
-/* A step that returned "out of memory" was none: made again it gives the bits of one that had memory at once. */
+/* A step that returned "out of memory" was none: made again it gives the bits of one that had memory at once.
+ */
 static void step_again(const char *device)
 {
     optim_rig r, twin;
@@ -84,12 +91,13 @@ static void step_again(const char *device)
             polar_status st = polar_optim_step(r.opt, r.q);
             pl_alloc_fail_at(0);
             if (st == POLAR_OK) break;
-            polar_queue_sync(r.q);    /* clears the error, if the queue kept it */
+            polar_queue_sync(r.q); /* clears the error, if the queue kept it */
             counted += polar_optim_get_step(r.opt) != t || st != POLAR_E_NOMEM;
         }
         TEST_TRY(polar_queue_sync(r.q));
     }
-    test_true("a step refused for want of memory, again", refusals && !counted && !rig_mismatches(&r, &twin), "%lld refusals, %lld counted", (long long)refusals, (long long)counted);
+    test_true("a step refused for want of memory, again", refusals && !counted && !rig_mismatches(&r, &twin),
+              "%lld refusals, %lld counted", (long long)refusals, (long long)counted);
     rig_close(&r);
     rig_close(&twin);
 }

@@ -251,15 +251,15 @@ static void refused(const char *device)
     polar_hyper h = {0.1, 0.9, 0.99, 1e-8, 0};
     polar_status st;
     options(o);
-#define REFUSED(what, sentence, change)                                                                      \
-    do {                                                                                                     \
-        polar_optim_opts a = joined(o, groups);                                                              \
-        memcpy(specs, model, sizeof model);                                                                  \
-        change;                                                                                              \
-        st = rig_open(&r, device, specs, MODEL, POLAR_DTYPE_F32, POLAR_DTYPE_F32, &a);                       \
-        test_true(what, st == POLAR_E_ARG && strstr(polar_error_message(), sentence), "%s",                  \
-                  st == POLAR_OK ? "taken" : polar_error_message());                                         \
-        if (st == POLAR_OK) rig_close(&r);                                                                   \
+#define REFUSED(what, sentence, change)                                                     \
+    do {                                                                                    \
+        polar_optim_opts a = joined(o, groups);                                             \
+        memcpy(specs, model, sizeof model);                                                 \
+        change;                                                                             \
+        st = rig_open(&r, device, specs, MODEL, POLAR_DTYPE_F32, POLAR_DTYPE_F32, &a);      \
+        test_true(what, st == POLAR_E_ARG && strstr(polar_error_message(), sentence), "%s", \
+                  st == POLAR_OK ? "taken" : polar_error_message());                        \
+        if (st == POLAR_OK) rig_close(&r);                                                  \
     } while (0)
     polar_rule bad = o[0].rule;
     bad.momentum = (polar_momentum)9;

@@ -1,11 +1,15 @@
-/* test_optim_run.c -- the same step by other ways: prepare and enqueue, the caller's own graph, several queues and optimisers, threads; Schur groups; live values
- * between captured steps (on guard every replay is compared with a fresh recording). All expectations are exact.
+/* test_optim_run.c -- the same step by other ways: prepare and enqueue, the caller's own graph, several
+ * queues and optimisers, threads; Schur groups; live values between captured steps (on guard every replay is
+ * compared with a fresh recording). All expectations are exact.
  *
  *     ctest -R test_optim_run
  */
 #include "fixtures/optim_fixture.h"
 
-static const param_spec model[] = {{.name = "qkv", .ndim = 2, .shape = {24, 8}, .row_blocks = 3}, {.name = "proj", .ndim = 2, .shape = {8, 8}}, {.name = "fc", .ndim = 2, .shape = {20, 8}}, {.name = "bias", .ndim = 1, .shape = {24}}};
+static const param_spec model[] = {{.name = "qkv", .ndim = 2, .shape = {24, 8}, .row_blocks = 3},
+                                   {.name = "proj", .ndim = 2, .shape = {8, 8}},
+                                   {.name = "fc", .ndim = 2, .shape = {20, 8}},
+                                   {.name = "bias", .ndim = 1, .shape = {24}}};
 #define MODEL 4
 
 static polar_optim_opts model_opts(const char *rule)
@@ -27,7 +31,7 @@ static void upload_gradients(optim_rig *r, int64_t t)
     }
 }
 
-/* ---- other ways of making a step ------------------------------------------------------------------- */
+/* ---- other ways of making a step ---------------------------------------------------------------- */
 
 static void enqueue(pl_queue *q, void *arg)
 {
@@ -53,11 +57,13 @@ static void by_hand(const char *device, const char *rule, const char *map)
         TEST_TRY(polar_optim_enqueue(hand.opt, hand.q));
         upload_gradients(&graph, t);
         TEST_TRY(polar_optim_prepare(graph.opt, graph.q));
-        if (o.rule.map.kind == POLAR_MAP_EXACT) TEST_TRY(polar_optim_enqueue(graph.opt, graph.q));    /* an SVD is not captured */
+        /* an SVD is not captured */
+        if (o.rule.map.kind == POLAR_MAP_EXACT) TEST_TRY(polar_optim_enqueue(graph.opt, graph.q));
         else TEST_TRY(pl_graph_run(g, graph.q, enqueue, graph.opt));
     }
     snprintf(line, sizeof line, "%s %s: by hand, in a caller's graph", rule, map);
-    test_exact(line, rig_mismatches(&step, &hand) + rig_mismatches(&step, &graph) + (polar_optim_get_step(hand.opt) != 4));
+    test_exact(line, rig_mismatches(&step, &hand) + rig_mismatches(&step, &graph) +
+                         (polar_optim_get_step(hand.opt) != 4));
     pl_graph_destroy(g);
     rig_close(&step);
     rig_close(&hand);
@@ -77,7 +83,10 @@ static void two_optimisers(const char *device)
         polar_param p[2];
         for (int i = 0; i < 2; i++) {
             const param_spec *s = &model[2 * i + k];
-            p[i] = (polar_param){.name = s->name, .row_blocks = s->row_blocks, .weight = rig_tensor(&cut.W[2 * i + k], s), .grad = rig_tensor(&cut.G[2 * i + k], s)};
+            p[i] = (polar_param){.name = s->name,
+                                 .row_blocks = s->row_blocks,
+                                 .weight = rig_tensor(&cut.W[2 * i + k], s),
+                                 .grad = rig_tensor(&cut.G[2 * i + k], s)};
         }
         TEST_TRY(polar_optim_create(&part[k], cut.dev, p, 2, &o));
     }
@@ -109,7 +118,7 @@ static void two_queues(const char *device)
     two.q = q[0];
     test_exact("one optimiser on two queues in turn", rig_mismatches(&one, &two));
     rig_close(&one);
-    polar_optim_destroy(two.opt);    /* before the queues its graph knows */
+    polar_optim_destroy(two.opt); /* before the queues its graph knows */
     two.opt = NULL;
     polar_queue_destroy(q[1]);
     rig_close(&two);
@@ -118,7 +127,9 @@ static void two_queues(const char *device)
 /* Large enough that every op goes parallel. */
 static void thread_counts(const char *rule)
 {
-    static const param_spec large[] = {{.name = "qkv", .ndim = 2, .shape = {288, 96}, .row_blocks = 3}, {.name = "fc", .ndim = 2, .shape = {96, 300}}, {.name = "table", .ndim = 1, .shape = {70001}}};
+    static const param_spec large[] = {{.name = "qkv", .ndim = 2, .shape = {288, 96}, .row_blocks = 3},
+                                       {.name = "fc", .ndim = 2, .shape = {96, 300}},
+                                       {.name = "table", .ndim = 1, .shape = {70001}}};
     static const char *const devices[] = {"cpu:threads=1", "cpu:threads=2", "cpu:threads=3"};
     optim_rig r[3];
     polar_optim_opts o = model_opts(rule);
@@ -141,17 +152,19 @@ static void thread_counts(const char *rule)
     for (int k = 0; k < 3; k++) rig_close(&r[k]);
 }
 
-/* ---- Schur groups ---------------------------------------------------------------------------------- */
+/* ---- Schur groups ------------------------------------------------------------------------------- */
 
-/* Two groups interleaved, and a plain matrix of the first one's shape. One step of a heavy ball from zero weights with lr 1 and no scale leaves W = -map(G). */
+/* Two groups interleaved, and a plain matrix of the first one's shape. One step of a heavy ball from zero
+ * weights with lr 1 and no scale leaves W = -map(G). */
 static void schur_groups(const char *device, const char *map)
 {
     enum { PARTS = 5, MOST = 64 };
-    static const param_spec specs[PARTS] = {{.name = "a0", .ndim = 2, .shape = {6, 4}, .schur_group = 7, .schur_dim = 1},
-                                            {.name = "b0", .ndim = 2, .shape = {4, 4}, .schur_group = 2, .schur_dim = 5},
-                                            {.name = "plain", .ndim = 2, .shape = {6, 4}},
-                                            {.name = "a1", .ndim = 2, .shape = {5, 3}, .schur_group = 7, .schur_dim = 3},
-                                            {.name = "b1", .ndim = 3, .shape = {4, 2, 2}, .schur_group = 2}};
+    static const param_spec specs[PARTS] = {
+        {.name = "a0", .ndim = 2, .shape = {6, 4}, .schur_group = 7, .schur_dim = 1},
+        {.name = "b0", .ndim = 2, .shape = {4, 4}, .schur_group = 2, .schur_dim = 5},
+        {.name = "plain", .ndim = 2, .shape = {6, 4}},
+        {.name = "a1", .ndim = 2, .shape = {5, 3}, .schur_group = 7, .schur_dim = 3},
+        {.name = "b1", .ndim = 3, .shape = {4, 2, 2}, .schur_group = 2}};
     static const int groups[3][2] = {{0, 3}, {1, 4}, {2, -1}};
     static const int64_t dims[3][2] = {{1, 3}, {5, 1}, {1, 1}};
     double g[PARTS][MOST], zero[MOST] = {0}, want[2][MOST];
@@ -161,7 +174,8 @@ static void schur_groups(const char *device, const char *map)
     int64_t bad = 0;
     TEST_TRY(polar_optim_opts_parse(&o, "muon"));
     TEST_TRY(polar_map_opts_parse(&o.rule.map, map));
-    o.rule.momentum = POLAR_MOMENTUM_HEAVY_BALL, o.rule.scale = POLAR_SCALE_NONE, o.lr = 1, o.weight_decay = 0;
+    o.rule.momentum = POLAR_MOMENTUM_HEAVY_BALL, o.rule.scale = POLAR_SCALE_NONE, o.lr = 1,
+    o.weight_decay = 0;
     TEST_TRY(rig_open(&r, device, specs, PARTS, POLAR_DTYPE_F32, POLAR_DTYPE_F32, &o));
     for (int i = 0; i < PARTS; i++) {
         TEST_TRY(pl_mat_upload_f64(r.q, &r.W[i], zero));
@@ -173,7 +187,13 @@ static void schur_groups(const char *device, const char *map)
         int n = 0;
         for (; n < 2 && groups[k][n] >= 0; n++) {
             const param_spec *s = &specs[groups[k][n]];
-            items[n] = (map_item){1, s->shape[0], r.elements[groups[k][n]] / s->shape[0], POLAR_DTYPE_F32, g[groups[k][n]], want[n], POLAR_DTYPE_F32};
+            items[n] = (map_item){1,
+                                  s->shape[0],
+                                  r.elements[groups[k][n]] / s->shape[0],
+                                  POLAR_DTYPE_F32,
+                                  g[groups[k][n]],
+                                  want[n],
+                                  POLAR_DTYPE_F32};
         }
         TEST_TRY(map_run(device, items, n, n == 2 ? dims[k] : NULL, &o.rule.map));
         for (int i = 0; i < n; i++) {
@@ -185,11 +205,12 @@ static void schur_groups(const char *device, const char *map)
     }
     snprintf(line, sizeof line, "%s: two Schur groups, interleaved", map);
     test_exact(line, bad);
-    test_true("... stand in the report", strstr(polar_optim_report(r.opt), "5x3 (x) I_3 of group 7") != NULL, "%s", "");
+    test_true("... stand in the report", strstr(polar_optim_report(r.opt), "5x3 (x) I_3 of group 7") != NULL,
+              "%s", "");
     rig_close(&r);
 }
 
-/* ---- live values ----------------------------------------------------------------------------------- */
+/* ---- live values -------------------------------------------------------------------------------- */
 
 static void change(polar_optim *opt, int t)
 {
@@ -203,7 +224,8 @@ static void change(polar_optim *opt, int t)
 /* Captured steps see every change: the bits of steps that were never captured; and each change tells. */
 static void live_values(const char *device, const char *rule)
 {
-    static const param_spec specs[] = {{.name = "w", .ndim = 3, .shape = {2, 6, 9}}, {.name = "b", .ndim = 2, .shape = {2, 9}}};
+    static const param_spec specs[] = {{.name = "w", .ndim = 3, .shape = {2, 6, 9}},
+                                       {.name = "b", .ndim = 2, .shape = {2, 9}}};
     optim_rig captured, plain, same;
     polar_optim_opts o = model_opts(rule);
     char line[96];

@@ -41,7 +41,7 @@ static polar_status step_with(optim_rig *r, int64_t t, int who, int64_t at, doub
     return st == POLAR_OK ? polar_queue_sync(r->q) : st;
 }
 
-/* ---- gradients that are not finite ----------------------------------------------------------------- */
+/* ---- gradients that are not finite -------------------------------------------------------------- */
 
 /* The run with bad steps in it is the run without them, and a bad step changes nothing. */
 static void nan_inserted(const char *device, const char *rule, const char *map, polar_dtype weights,
@@ -149,7 +149,7 @@ static void by_member(const char *device)
     rig_close(&a), rig_close(&b);
 }
 
-/* ---- the caller's flag and scale ------------------------------------------------------------------- */
+/* ---- the caller's flag and scale ---------------------------------------------------------------- */
 
 static void scaler(const char *device, polar_skip skip)
 {
@@ -188,7 +188,7 @@ static void scaler(const char *device, polar_skip skip)
     rig_close(&a);
 }
 
-/* ---- gradients that are missing -------------------------------------------------------------------- */
+/* ---- gradients that are missing ----------------------------------------------------------------- */
 
 static void take_away(optim_rig *r, int who, int away)
 {
@@ -289,7 +289,7 @@ static void refused(const char *device)
     rig_close(&r);
 }
 
-/* ---- state files ----------------------------------------------------------------------------------- */
+/* ---- state files -------------------------------------------------------------------------------- */
 
 /* Step t of a run with everything in it: bad gradients and missing ones. */
 static void eventful(optim_rig *r, int t)
@@ -338,7 +338,7 @@ static void resumed(const char *device)
     rig_close(&whole), rig_close(&first), rig_close(&second), rig_close(&other);
 }
 
-/* ---- by other ways, and without memory ------------------------------------------------------------- */
+/* ---- by other ways, and without memory ---------------------------------------------------------- */
 
 static void enqueue_fn(pl_queue *q, void *arg)
 {

@@ -1,4 +1,5 @@
-/* test_optim_state.c -- state files that lie, are cut, belong to others or cannot be written. A refused load changes nothing, a refused save leaves nothing.
+/* test_optim_state.c -- state files that lie, are cut, belong to others or cannot be written. A refused load
+ * changes nothing, a refused save leaves nothing.
  *
  *     ctest -R test_optim_state
  */
@@ -14,7 +15,9 @@
 #include "fixtures/optim_fixture.h"
 #include "fixtures/strip_checksum.h"
 
-static const param_spec model[] = {{.name = "qkv", .ndim = 2, .shape = {12, 4}, .row_blocks = 3}, {.name = "proj", .ndim = 2, .shape = {8, 8}}, {.name = "bias", .ndim = 1, .shape = {12}}};
+static const param_spec model[] = {{.name = "qkv", .ndim = 2, .shape = {12, 4}, .row_blocks = 3},
+                                   {.name = "proj", .ndim = 2, .shape = {8, 8}},
+                                   {.name = "bias", .ndim = 1, .shape = {12}}};
 #define MODEL 3
 
 static char folder[64], state_path[96], spoilt_path[96];
@@ -27,10 +30,10 @@ static polar_optim_opts model_opts(const char *rule)
     return o;
 }
 
-/* ---- files ----------------------------------------------------------------------------------------- */
+/* ---- files -------------------------------------------------------------------------------------- */
 
 typedef struct {
-    char  *bytes;
+    char *bytes;
     size_t size;
 } file;
 
@@ -76,18 +79,21 @@ static void file_replace(const char *path, const file *f, const char *from, cons
     free(made);
 }
 
-/* ---- an optimiser and everything a load could change ------------------------------------------------ */
+/* ---- an optimiser and everything a load could change -------------------------------------------- */
 
 typedef struct {
-    char           *bytes;
-    int64_t         t;
-    polar_hyper hyper[2];    /* matrix route, aux route */
+    char *bytes;
+    int64_t t;
+    polar_hyper hyper[2]; /* matrix route, aux route */
     int active;
 } snapshot;
 
 static snapshot take_snapshot(optim_rig *r)
 {
-    snapshot s = {.bytes = malloc(r->opt->state_bytes), .t = r->opt->t, .hyper = {*pl_optim_hyper(r->opt, 0, 0, 0), *pl_optim_hyper(r->opt, 0, 1, 0)}, .active = r->opt->active[0]};
+    snapshot s = {.bytes = malloc(r->opt->state_bytes),
+                  .t = r->opt->t,
+                  .hyper = {*pl_optim_hyper(r->opt, 0, 0, 0), *pl_optim_hyper(r->opt, 0, 1, 0)},
+                  .active = r->opt->active[0]};
     if (!s.bytes) exit(3);
     polar_queue_download(r->q, s.bytes, r->opt->state, r->opt->state_bytes);
     TEST_TRY(polar_queue_sync(r->q));
@@ -107,10 +113,11 @@ static void refused(const char *what, optim_rig *r, const snapshot *s, const cha
 {
     polar_status st = polar_optim_load(r->opt, r->q, path);
     int changed = differs(r, s);
-    test_true(what, st == code && !changed, "%s%s", st == POLAR_OK ? "was taken" : polar_error_message(), changed ? ", and changed something" : "");
+    test_true(what, st == code && !changed, "%s%s", st == POLAR_OK ? "was taken" : polar_error_message(),
+              changed ? ", and changed something" : "");
 }
 
-/* ---- lies ------------------------------------------------------------------------------------------ */
+/* ---- lies --------------------------------------------------------------------------------------- */
 
 /* As version 1 was written, before there was a checksum: the checks behind it are seen by these. */
 static file without_checksum(const file *good)
@@ -156,7 +163,8 @@ static void changed_headers(optim_rig *r, const snapshot *s, const file *good)
         {"a tensor of another shape", "[1,8,8]", "[1,4,16]"},
         {"a tensor of two dimensions", "[1,8,8]", "[8,8]"},
         {"a tensor of integers", "\"F32\"", "\"I32\""},
-        {"a tensor too many", "\"proj.m\":", "\"more\":{\"dtype\":\"F32\",\"shape\":[0],\"data_offsets\":[0,0]},\"proj.m\":"},
+        {"a tensor too many",
+         "\"proj.m\":", "\"more\":{\"dtype\":\"F32\",\"shape\":[0],\"data_offsets\":[0,0]},\"proj.m\":"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         file_replace(spoilt_path, good, rows[i].from, rows[i].to);
@@ -172,7 +180,8 @@ static void cut_and_flipped(optim_rig *r, const snapshot *s, const file *good)
         taken += polar_optim_load(r->opt, r->q, spoilt_path) == POLAR_OK;
         changed += differs(r, s);
     }
-    test_true("cut at every sixteenth", !taken && !changed, "%d taken, %d changed something; %s", taken, changed, polar_error_message());
+    test_true("cut at every sixteenth", !taken && !changed, "%d taken, %d changed something; %s", taken,
+              changed, polar_error_message());
     uint64_t seed = 12345;
     for (int k = 0; k < 300; k++) {
         seed = seed * 6364136223846793005u + 1442695040888963407u;
@@ -183,11 +192,13 @@ static void cut_and_flipped(optim_rig *r, const snapshot *s, const file *good)
         wrong += polar_optim_load(r->opt, r->q, spoilt_path) != POLAR_E_FORMAT;
         changed += differs(r, s);
     }
-    test_true("300 flipped bits of the header", !changed && !wrong, "%d changed something, %d wrong codes", changed, wrong);
+    test_true("300 flipped bits of the header", !changed && !wrong, "%d changed something, %d wrong codes",
+              changed, wrong);
 }
 
 /* The state of a model that differs in one thing. */
-static void other_file(const char *what, const char *device, optim_rig *r, const snapshot *s, const param_spec *specs, int n, polar_dtype weights, polar_optim_opts o)
+static void other_file(const char *what, const char *device, optim_rig *r, const snapshot *s,
+                       const param_spec *specs, int n, polar_dtype weights, polar_optim_opts o)
 {
     optim_rig other;
     TEST_TRY(rig_open(&other, device, specs, n, weights, POLAR_DTYPE_F32, &o));
@@ -203,13 +214,13 @@ static void other_map(const char *device, optim_rig *r, const snapshot *s)
     const polar_optim_opts o = model_opts("polaradamw");
     polar_optim_opts x;
     param_spec specs[MODEL];
-#define OTHER_MAP(name, set)                                                                                                                        \
-    do {                                                                                                                                            \
-        x = o;                                                                                                                                      \
-        memcpy(specs, model, sizeof model);                                                                                                         \
-        set;                                                                                                                                        \
-        other_file("another map: " name, device, r, s, specs, MODEL, POLAR_DTYPE_F32, x);                                                           \
-        test_true("  by name", strstr(polar_error_message(), name) != NULL, "'%s'", name);                                                          \
+#define OTHER_MAP(name, set)                                                               \
+    do {                                                                                   \
+        x = o;                                                                             \
+        memcpy(specs, model, sizeof model);                                                \
+        set;                                                                               \
+        other_file("another map: " name, device, r, s, specs, MODEL, POLAR_DTYPE_F32, x);  \
+        test_true("  by name", strstr(polar_error_message(), name) != NULL, "'%s'", name); \
     } while (0)
     OTHER_MAP("scale jordan", x.rule.scale = POLAR_SCALE_JORDAN);
     OTHER_MAP("precision f32", x.rule.map.precision = POLAR_DTYPE_F32);
@@ -220,13 +231,16 @@ static void other_map(const char *device, optim_rig *r, const snapshot *s)
     OTHER_MAP("'qkv' had 1 row blocks", specs[0].row_blocks = 1);
     OTHER_MAP("'proj' had schur_group 2", (specs[1].schur_group = 2, specs[1].schur_dim = 3));
     OTHER_MAP("'proj' took the aux route", specs[1].route = POLAR_ROUTE_AUX);
-    TEST_TRY(polar_optim_save(r->opt, r->q, spoilt_path));    /* r's own state, for another optimiser */
+    TEST_TRY(polar_optim_save(r->opt, r->q, spoilt_path)); /* r's own state, for another optimiser */
     x = o, x.rule.scale = POLAR_SCALE_JORDAN;
     optim_rig other;
     TEST_TRY(rig_open(&other, device, model, MODEL, POLAR_DTYPE_F32, POLAR_DTYPE_F32, &x));
-    polar_status plain = polar_optim_load(other.opt, other.q, spoilt_path), meant = polar_optim_load_with(other.opt, other.q, spoilt_path, POLAR_LOAD_OTHER_MAP);
-    test_true("  taken where it is meant", plain == POLAR_E_FORMAT && meant == POLAR_OK && polar_optim_get_step(other.opt) == polar_optim_get_step(r->opt), "step %lld",
-              (long long)polar_optim_get_step(other.opt));
+    polar_status plain = polar_optim_load(other.opt, other.q, spoilt_path),
+                 meant = polar_optim_load_with(other.opt, other.q, spoilt_path, POLAR_LOAD_OTHER_MAP);
+    test_true("  taken where it is meant",
+              plain == POLAR_E_FORMAT && meant == POLAR_OK &&
+                  polar_optim_get_step(other.opt) == polar_optim_get_step(r->opt),
+              "step %lld", (long long)polar_optim_get_step(other.opt));
     rig_close(&other);
 }
 
@@ -255,12 +269,17 @@ static void other_models(const char *device, optim_rig *r, const snapshot *s)
     refused("a folder", r, s, folder, POLAR_E_ARG);
     file_write(spoilt_path, "", 0);
     refused("an empty file", r, s, spoilt_path, POLAR_E_FORMAT);
-    pl_safetensors_entry e = {.name = "proj.m", .dtype = POLAR_DTYPE_F32, .ndim = 3, .shape = {1, 8, 8}, .data = s->bytes, .bytes = 256};
+    pl_safetensors_entry e = {.name = "proj.m",
+                              .dtype = POLAR_DTYPE_F32,
+                              .ndim = 3,
+                              .shape = {1, 8, 8},
+                              .data = s->bytes,
+                              .bytes = 256};
     TEST_TRY(pl_safetensors_write(spoilt_path, &e, 1, NULL, 0));
     refused("tensors, and no state", r, s, spoilt_path, POLAR_E_FORMAT);
 }
 
-/* ---- saving where one cannot ----------------------------------------------------------------------- */
+/* ---- saving where one cannot -------------------------------------------------------------------- */
 
 /* The system takes no more than `most` bytes into a file: what a full disk does, EFBIG for ENOSPC. */
 static void limit_files(rlim_t most)
@@ -277,7 +296,8 @@ static void unsaved(const char *what, optim_rig *r, const char *path)
     int before = folder_files(folder);
     polar_status st = polar_optim_save(r->opt, r->q, path);
     limit_files(RLIM_INFINITY);
-    test_true(what, (st == POLAR_E_IO || st == POLAR_E_ARG) && folder_files(folder) == before, "%s", polar_error_message());
+    test_true(what, (st == POLAR_E_IO || st == POLAR_E_ARG) && folder_files(folder) == before, "%s",
+              polar_error_message());
 }
 
 static void saving(optim_rig *r, const file *good)
@@ -288,7 +308,9 @@ static void saving(optim_rig *r, const file *good)
         unsaved("a full disk", r, state_path);
     }
     file still = file_read(state_path);
-    test_true("... leaves the old file", still.size == good->size && !memcmp(still.bytes, good->bytes, still.size), "%zu bytes", still.size);
+    test_true("... leaves the old file",
+              still.size == good->size && !memcmp(still.bytes, good->bytes, still.size), "%zu bytes",
+              still.size);
     free(still.bytes);
     snprintf(path, sizeof path, "%s/missing/state", folder);
     unsaved("a missing folder", r, path);
@@ -297,7 +319,7 @@ static void saving(optim_rig *r, const file *good)
     unsaved("a folder for a file", r, folder);
     unsaved("a place nobody may write", r, "/proc/polar_state");
     snprintf(path, sizeof path, "%s/locked", folder);
-    if (geteuid() == 0 || mkdir(path, 0500)) return;    /* root may write everywhere */
+    if (geteuid() == 0 || mkdir(path, 0500)) return; /* root may write everywhere */
     snprintf(path, sizeof path, "%s/locked/state", folder);
     unsaved("a read-only folder", r, path);
     snprintf(path, sizeof path, "%s/locked", folder);
@@ -310,11 +332,12 @@ static void decimal_comma(optim_rig *r, const snapshot *s, const file *good)
     static const char *const names[] = {"de_DE.UTF-8", "de_DE.utf8", "fr_FR.UTF-8", "ru_RU.UTF-8", "de_DE"};
     const char *found = NULL;
     for (int i = 0; i < 5 && !found; i++) found = setlocale(LC_NUMERIC, names[i]);
-    if (!found) return;    /* none is installed */
+    if (!found) return; /* none is installed */
     TEST_TRY(polar_optim_save(r->opt, r->q, spoilt_path));
     TEST_TRY(polar_optim_load(r->opt, r->q, state_path));
     file f = file_read(spoilt_path);
-    test_true("a decimal comma", f.size == good->size && !memcmp(f.bytes, good->bytes, f.size) && !differs(r, s), "%s", found);
+    test_true("a decimal comma",
+              f.size == good->size && !memcmp(f.bytes, good->bytes, f.size) && !differs(r, s), "%s", found);
     free(f.bytes);
     setlocale(LC_NUMERIC, "C");
 }
@@ -331,9 +354,15 @@ static void settings(const char *device)
     TEST_TRY(polar_optim_load(r.opt, r.q, state_path));
     const polar_hyper *m = pl_optim_hyper(r.opt, 0, 0, 0), *a = pl_optim_hyper(r.opt, 0, 1, 0);
     const unsigned char *active = r.opt->active;
-    test_true("a load keeps the caller's settings", m->lr == 0.5 && a->lr == 0.25 && m->weight_decay == 0.125 && a->weight_decay == 0.0625 && !*active, "lr %g", m->lr);
+    test_true("a load keeps the caller's settings",
+              m->lr == 0.5 && a->lr == 0.25 && m->weight_decay == 0.125 && a->weight_decay == 0.0625 &&
+                  !*active,
+              "lr %g", m->lr);
     TEST_TRY(polar_optim_load_with(r.opt, r.q, state_path, POLAR_LOAD_SETTINGS));
-    test_true("  or brings the saved ones, if asked", m->lr == o.lr && a->lr == o.aux_lr && m->weight_decay == o.weight_decay && a->weight_decay == o.aux_weight_decay && *active, "lr %g", m->lr);
+    test_true("  or brings the saved ones, if asked",
+              m->lr == o.lr && a->lr == o.aux_lr && m->weight_decay == o.weight_decay &&
+                  a->weight_decay == o.aux_weight_decay && *active,
+              "lr %g", m->lr);
     rig_close(&r);
 }
 
@@ -356,7 +385,8 @@ static void bf16_weights(const char *device)
         for (int64_t k = 0; k < n; k++) bad += got[k] != want[k], moved += want[k] != 0;
         free(want), free(zeros), free(got);
     }
-    test_true("bf16 weights after a load", bad == 0 && moved > 0, "%lld of %lld are not those of the masters", (long long)bad, (long long)moved);
+    test_true("bf16 weights after a load", bad == 0 && moved > 0, "%lld of %lld are not those of the masters",
+              (long long)bad, (long long)moved);
     rig_close(&r);
 }
 
@@ -374,7 +404,8 @@ static void state_files(const char *device)
     TEST_TRY(polar_optim_save(r.opt, r.q, state_path));
     file good = file_read(state_path);
     snapshot s = take_snapshot(&r);
-    for (int i = 0; i < MODEL; i++) {    /* directions, which a step writes before it reads, are zero after a load */
+    /* directions, which a step writes before it reads, are zero after a load */
+    for (int i = 0; i < MODEL; i++) {
         const pl_mat *D = &r.opt->params[i].D;
         if (D->data) memset(s.bytes + ((char *)D->data - (char *)r.opt->state), 0, pl_mat_bytes(D));
     }

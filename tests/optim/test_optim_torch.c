@@ -150,7 +150,7 @@ static void against_heavy_ball(const char *device, int nesterov)
     rig_close(&a), rig_close(&b);
 }
 
-/* ---- the norm's eps -------------------------------------------------------------------------------- */
+/* ---- the norm's eps ----------------------------------------------------------------------------- */
 
 static void apply(double *out, const char *device, const double *in, const char *map, double eps)
 {

@@ -6,16 +6,16 @@
 
 #define REFUSED(what, call, code) test_true(what, (call) == (code), "%s", polar_error_message())
 
-/* ---- routes ---------------------------------------------------------------------------------------- */
+/* ---- routes ------------------------------------------------------------------------------------- */
 
 enum { R = 4, C = 6, N = R * C, MOST = 8 };
 
 /* A device and memory for parameters of up to N elements. */
 typedef struct {
-    pl_device   *dev;
-    pl_queue    *q;
-    pl_mat       W[MOST], G[MOST];
-    polar_param  p[MOST];
+    pl_device *dev;
+    pl_queue *q;
+    pl_mat W[MOST], G[MOST];
+    polar_param p[MOST];
     polar_optim *opt;
 } place;
 
@@ -58,7 +58,13 @@ static polar_param *place_param(place *at, int i, const char *name)
 
 static void set_shape(polar_param *p, int ndim, int64_t a, int64_t b, int64_t c)
 {
-    polar_tensor t = {.dtype = POLAR_DTYPE_F32, .ndim = ndim, .shape = {a, b, c}, .stride = {ndim == 3 ? b * c : ndim == 2 ? b : 1, ndim == 3 ? c : 1, 1}};
+    polar_tensor t = {.dtype = POLAR_DTYPE_F32,
+                      .ndim = ndim,
+                      .shape = {a, b, c},
+                      .stride = {ndim == 3   ? b * c
+                                 : ndim == 2 ? b
+                                             : 1,
+                                 ndim == 3 ? c : 1, 1}};
     void *w = p->weight.data, *g = p->grad.data;
     p->weight = p->grad = t;
     p->weight.data = w;
@@ -110,18 +116,23 @@ static void patterns(const char *device)
         place_param(&at, 0, rows[i].name)->route = rows[i].route;
         TEST_TRY(create(&at, 1, &o));
         TEST_TRY(polar_optim_stats(at.opt, at.q, &s));
-        if (s.route != rows[i].want) printf("matrix '%s', aux '%s': '%s' went the wrong way\n", rows[i].names ? rows[i].names : "", rows[i].not ? rows[i].not : "", rows[i].name);
+        if (s.route != rows[i].want)
+            printf("matrix '%s', aux '%s': '%s' went the wrong way\n", rows[i].names ? rows[i].names : "",
+                   rows[i].not ? rows[i].not : "", rows[i].name);
         bad += s.route != rows[i].want || strcmp(s.name, rows[i].name);
     }
     test_exact("22 patterns and routes", bad);
     place_close(&at);
 }
 
-/* Every name stands in the report with its route; zero elements, 1 x 1, 1 x N, scalars and filters make steps. */
+/* Every name stands in the report with its route; zero elements, 1 x 1, 1 x N, scalars and filters make
+ * steps. */
 static void odd_shapes(const char *device, const char *map, int measure)
 {
-    static const char *const names[] = {"none", "empty.rows", "scalar", "one", "row", "column", "filter", "vector"};
-    static const char *const routes[] = {"matrix", "matrix", "aux", "matrix", "matrix", "matrix", "matrix", "aux"};
+    static const char *const names[] = {"none", "empty.rows", "scalar", "one",
+                                        "row",  "column",     "filter", "vector"};
+    static const char *const routes[] = {"matrix", "matrix", "aux",    "matrix",
+                                         "matrix", "matrix", "matrix", "aux"};
     polar_optim_opts o = POLAR_OPTIM_OPTS_INIT;
     polar_param_stats s[MOST];
     place at;
@@ -138,7 +149,7 @@ static void odd_shapes(const char *device, const char *map, int measure)
     set_shape(&at.p[5], 2, 7, 1, 0);
     set_shape(&at.p[6], 3, 2, 3, 4);
     set_shape(&at.p[7], 1, 5, 0, 0);
-    at.p[7].row_blocks = 5;    /* means nothing on the aux route */
+    at.p[7].row_blocks = 5; /* means nothing on the aux route */
     TEST_TRY(polar_map_opts_parse(&o.rule.map, map));
     o.measure = measure;
     TEST_TRY(create(&at, MOST, &o));
@@ -146,7 +157,8 @@ static void odd_shapes(const char *device, const char *map, int measure)
     TEST_TRY(polar_optim_stats(at.opt, at.q, s));
     const char *report = polar_optim_report(at.opt);
     for (int i = 0; i < MOST; i++) {
-        const char *at_name = strstr(report, names[i]), *end = at_name ? strchr(at_name, '\n') : NULL, *route = at_name ? strstr(at_name, routes[i]) : NULL;
+        const char *at_name = strstr(report, names[i]), *end = at_name ? strchr(at_name, '\n') : NULL,
+                   *route = at_name ? strstr(at_name, routes[i]) : NULL;
         bad += !route || !end || route > end;
         bad += measure ? !(s[i].update_norm >= 0) : s[i].update_norm == s[i].update_norm;
         double x[N], w[N], moved = 0;
@@ -177,11 +189,12 @@ static void all_empty(const char *device)
     polar_status st = create(&at, 1, &o);
     if (st == POLAR_OK) st = polar_optim_step(at.opt, at.q);
     if (st == POLAR_OK) st = polar_queue_sync(at.q);
-    test_true("nothing but an empty parameter", st == POLAR_OK && polar_optim_get_step(at.opt) == 1, "%s", polar_status_name(st));
+    test_true("nothing but an empty parameter", st == POLAR_OK && polar_optim_get_step(at.opt) == 1, "%s",
+              polar_status_name(st));
     place_close(&at);
 }
 
-/* ---- wrong use ------------------------------------------------------------------------------------- */
+/* ---- wrong use ---------------------------------------------------------------------------------- */
 
 /* create fails with this code and leaves no optimiser. */
 static void refused(const char *what, place *at, int n, const polar_optim_opts *o, polar_status code)
@@ -191,12 +204,12 @@ static void refused(const char *what, place *at, int n, const polar_optim_opts *
 }
 
 /* One option changed, tried on one good parameter. */
-#define OPTION(what, code, ...)                       \
-    do {                                              \
-        polar_optim_opts o = POLAR_OPTIM_OPTS_INIT;   \
-        place_param(&at, 0, "w");                     \
-        __VA_ARGS__;                                  \
-        refused(what, &at, 1, &o, code);              \
+#define OPTION(what, code, ...)                     \
+    do {                                            \
+        polar_optim_opts o = POLAR_OPTIM_OPTS_INIT; \
+        place_param(&at, 0, "w");                   \
+        __VA_ARGS__;                                \
+        refused(what, &at, 1, &o, code);            \
     } while (0)
 
 static void wrong_options(const char *device)
@@ -230,18 +243,23 @@ static void wrong_options(const char *device)
     OPTION("no such scale", POLAR_E_ARG, o.rule.scale = (polar_scale)17);
     OPTION("no such map", POLAR_E_ARG, o.rule.map.kind = (polar_map_kind)5);
     OPTION("no such rounding", POLAR_E_ARG, o.rule.map.rounding = (polar_rounding)4);
-    OPTION("reference rounding in f32", POLAR_E_ARG, (o.rule.map.rounding = POLAR_ROUND_REFERENCE, o.rule.map.precision = POLAR_DTYPE_F32));
+    OPTION("reference rounding in f32", POLAR_E_ARG,
+           (o.rule.map.rounding = POLAR_ROUND_REFERENCE, o.rule.map.precision = POLAR_DTYPE_F32));
     OPTION("33 steps of the map", POLAR_E_ARG, o.rule.map.steps = 33);
     OPTION("no such table", POLAR_E_ARG, o.rule.map.table = "jordon");
     OPTION("no such precision", POLAR_E_DTYPE, o.rule.map.precision = (polar_dtype)9);
     OPTION("nothing for the rule", POLAR_E_ARG, o.matrix_names = "layers.*,stem");
-    test_true("... and it quotes the patterns", strstr(polar_error_message(), "'layers.*,stem'") != NULL, "%s", "");
+    test_true("... and it quotes the patterns", strstr(polar_error_message(), "'layers.*,stem'") != NULL,
+              "%s", "");
     OPTION("everything is aux", POLAR_E_ARG, o.aux_names = "?,*w");
     test_true("... and it quotes the patterns", strstr(polar_error_message(), "'?,*w'") != NULL, "%s", "");
     polar_optim_opts none = POLAR_OPTIM_OPTS_INIT;
     refused("no parameters", &at, 0, &none, POLAR_E_ARG);
     none.aux_names = "*", none.allow_no_matrix = 1;
-    test_true("... unless allowed", create(&at, 1, &none) == POLAR_OK && polar_optim_step(at.opt, at.q) == POLAR_OK && polar_queue_sync(at.q) == POLAR_OK, "%s", "");
+    test_true("... unless allowed",
+              create(&at, 1, &none) == POLAR_OK && polar_optim_step(at.opt, at.q) == POLAR_OK &&
+                  polar_queue_sync(at.q) == POLAR_OK,
+              "%s", "");
     REFUSED("unknown rule", polar_rule_parse(&rule, "adam"), POLAR_E_ARG);
     REFUSED("unknown rule's defaults", polar_optim_opts_parse(&parsed, ""), POLAR_E_ARG);
     REFUSED("unknown scale", polar_scale_parse(&scale, "Paper"), POLAR_E_ARG);
@@ -249,13 +267,13 @@ static void wrong_options(const char *device)
 }
 
 /* Parameters "w" and "x", one of them spoilt. */
-#define PARAM(what, code, ...)                            \
-    do {                                                  \
-        polar_optim_opts o = POLAR_OPTIM_OPTS_INIT;       \
+#define PARAM(what, code, ...)                                                    \
+    do {                                                                          \
+        polar_optim_opts o = POLAR_OPTIM_OPTS_INIT;                               \
         polar_param *w = place_param(&at, 0, "w"), *x = place_param(&at, 1, "x"); \
-        (void)w, (void)x;                                 \
-        __VA_ARGS__;                                      \
-        refused(what, &at, 2, &o, code);                  \
+        (void)w, (void)x;                                                         \
+        __VA_ARGS__;                                                              \
+        refused(what, &at, 2, &o, code);                                          \
     } while (0)
 
 static void wrong_params(const char *device)
@@ -271,12 +289,16 @@ static void wrong_params(const char *device)
     PARAM("a name that is not UTF-8", POLAR_E_ARG, x->name = "w\xff\n");
     PARAM("a name of 799 bytes", POLAR_E_ARG, x->name = longest);
     PARAM("the same weights twice", POLAR_E_ARG, x->weight.data = w->weight.data);
-    PARAM("weights that overlap by one", POLAR_E_ARG, (set_shape(w, 2, R, C - 1, 0), set_shape(x, 2, 2, 2, 0), x->weight.data = (float *)w->weight.data + R * (C - 1) - 1));
+    PARAM("weights that overlap by one", POLAR_E_ARG,
+          (set_shape(w, 2, R, C - 1, 0), set_shape(x, 2, 2, 2, 0),
+           x->weight.data = (float *)w->weight.data + R * (C - 1) - 1));
     PARAM("its gradient is its weight", POLAR_E_ARG, x->grad.data = x->weight.data);
     PARAM("another's gradient is a weight", POLAR_E_ARG, x->grad.data = w->weight.data);
     PARAM("no weights", POLAR_E_ARG, x->weight.data = NULL);
-    PARAM("shapes that differ", POLAR_E_SHAPE, (x->grad.shape[0] = C, x->grad.shape[1] = R, x->grad.stride[0] = R));
-    PARAM("dimensions that differ", POLAR_E_SHAPE, x->grad = polar_tensor_1d(x->grad.data, POLAR_DTYPE_F32, N));
+    PARAM("shapes that differ", POLAR_E_SHAPE,
+          (x->grad.shape[0] = C, x->grad.shape[1] = R, x->grad.stride[0] = R));
+    PARAM("dimensions that differ", POLAR_E_SHAPE,
+          x->grad = polar_tensor_1d(x->grad.data, POLAR_DTYPE_F32, N));
     PARAM("weights in no format", POLAR_E_DTYPE, x->weight.dtype = (polar_dtype)3);
     PARAM("gradient in no format", POLAR_E_DTYPE, x->grad.dtype = (polar_dtype)-1);
     PARAM("weights with gaps", POLAR_E_SHAPE, x->weight.stride[0] = C + 1);
@@ -285,9 +307,12 @@ static void wrong_params(const char *device)
     PARAM("too many dimensions", POLAR_E_SHAPE, x->weight.ndim = x->grad.ndim = 9);
     PARAM("negative dimensions", POLAR_E_SHAPE, x->weight.ndim = x->grad.ndim = -1);
     PARAM("more elements than memory", POLAR_E_SHAPE, (set_shape(x, 2, INT64_MAX / 8, 16, 0)));
-    PARAM("more elements together than memory", POLAR_E_SHAPE, (set_shape(w, 2, INT64_MAX / 100, 1, 0), set_shape(x, 2, 1, INT64_MAX / 100, 0)));
-    PARAM("a vector on the matrix route", POLAR_E_SHAPE, (set_shape(x, 1, N, 0, 0), x->route = POLAR_ROUTE_MATRIX));
-    PARAM("a scalar on the matrix route", POLAR_E_SHAPE, (set_shape(x, 0, 0, 0, 0), x->route = POLAR_ROUTE_MATRIX));
+    PARAM("more elements together than memory", POLAR_E_SHAPE,
+          (set_shape(w, 2, INT64_MAX / 100, 1, 0), set_shape(x, 2, 1, INT64_MAX / 100, 0)));
+    PARAM("a vector on the matrix route", POLAR_E_SHAPE,
+          (set_shape(x, 1, N, 0, 0), x->route = POLAR_ROUTE_MATRIX));
+    PARAM("a scalar on the matrix route", POLAR_E_SHAPE,
+          (set_shape(x, 0, 0, 0, 0), x->route = POLAR_ROUTE_MATRIX));
     PARAM("no such route", POLAR_E_ARG, x->route = (polar_route)3);
     PARAM("rows that cannot be split", POLAR_E_SHAPE, x->row_blocks = 3);
     PARAM("negative row blocks", POLAR_E_ARG, x->row_blocks = -1);
@@ -295,8 +320,10 @@ static void wrong_params(const char *device)
     PARAM("a negative dimension of a Schur block", POLAR_E_ARG, (x->schur_group = 1, x->schur_dim = -3));
     PARAM("members: another first dimension", POLAR_E_SHAPE, o.members = 3);
     PARAM("members: a scalar", POLAR_E_SHAPE, (o.members = R, set_shape(x, 0, 0, 0, 0)));
-    PARAM("members in a Schur group", POLAR_E_UNSUPPORTED, (o.members = 2, set_shape(w, 3, 2, 3, 4), set_shape(x, 3, 2, 3, 4), x->schur_group = 1));
-    PARAM("a Schur group of f64 and f32", POLAR_E_DTYPE, (set_shape(x, 2, 2, 2, 0), x->weight.dtype = POLAR_DTYPE_F64, w->schur_group = x->schur_group = 2));
+    PARAM("members in a Schur group", POLAR_E_UNSUPPORTED,
+          (o.members = 2, set_shape(w, 3, 2, 3, 4), set_shape(x, 3, 2, 3, 4), x->schur_group = 1));
+    PARAM("a Schur group of f64 and f32", POLAR_E_DTYPE,
+          (set_shape(x, 2, 2, 2, 0), x->weight.dtype = POLAR_DTYPE_F64, w->schur_group = x->schur_group = 2));
     place_close(&at);
 }
 
@@ -315,7 +342,8 @@ static void wrong_moments(const char *device)
     REFUSED("enqueue without a gradient", polar_optim_enqueue(at.opt, at.q), POLAR_E_STATE);
     REFUSED("gradient of parameter 2 of 2", polar_optim_set_grad(at.opt, 2, at.G[1].data), POLAR_E_ARG);
     REFUSED("gradient of parameter -1", polar_optim_set_grad(at.opt, -1, at.G[1].data), POLAR_E_ARG);
-    REFUSED("a gradient that moves onto a weight", polar_optim_set_grad(at.opt, 1, at.W[0].data), POLAR_E_ARG);
+    REFUSED("a gradient that moves onto a weight", polar_optim_set_grad(at.opt, 1, at.W[0].data),
+            POLAR_E_ARG);
     TEST_TRY(polar_optim_set_grad(at.opt, 1, at.G[1].data));
     REFUSED("a queue of another device", polar_optim_step(at.opt, other.q), POLAR_E_ARG);
     REFUSED("... for enqueue", polar_optim_enqueue(at.opt, other.q), POLAR_E_ARG);
@@ -327,16 +355,22 @@ static void wrong_moments(const char *device)
     REFUSED("infinite decay", polar_optim_set_weight_decay(at.opt, INFINITY, 0), POLAR_E_ARG);
     TEST_TRY(polar_queue_sync(at.q));
     TEST_TRY(pl_mat_download_f64(at.q, &at.W[0], after));
-    test_true("... and nothing happened", !map_mismatches(before, after, N) && polar_optim_get_step(at.opt) == 0, "step %lld", (long long)polar_optim_get_step(at.opt));
+    test_true("... and nothing happened",
+              !map_mismatches(before, after, N) && polar_optim_get_step(at.opt) == 0, "step %lld",
+              (long long)polar_optim_get_step(at.opt));
     polar_cost cost;
     TEST_TRY(polar_queue_dry_begin(at.q));
     TEST_TRY(polar_optim_step(at.opt, at.q));
     TEST_TRY(polar_queue_dry_end(at.q, &cost));
-    test_true("a dry run is no step", cost.ops > 0 && polar_optim_get_step(at.opt) == 0, "%lld ops, %.0f flops, step %lld", (long long)cost.ops, cost.flops, (long long)polar_optim_get_step(at.opt));
+    test_true("a dry run is no step", cost.ops > 0 && polar_optim_get_step(at.opt) == 0,
+              "%lld ops, %.0f flops, step %lld", (long long)cost.ops, cost.flops,
+              (long long)polar_optim_get_step(at.opt));
     TEST_TRY(polar_optim_step(at.opt, at.q));
     TEST_TRY(polar_queue_sync(at.q));
-    test_true("and then it works", polar_optim_get_step(at.opt) == 1 && polar_optim_param_count(at.opt) == 2 && polar_optim_state_bytes(at.opt) >= 3 * 2 * N * sizeof(float), "%zu bytes of state",
-              polar_optim_state_bytes(at.opt));
+    test_true("and then it works",
+              polar_optim_get_step(at.opt) == 1 && polar_optim_param_count(at.opt) == 2 &&
+                  polar_optim_state_bytes(at.opt) >= 3 * 2 * N * sizeof(float),
+              "%zu bytes of state", polar_optim_state_bytes(at.opt));
     polar_optim_destroy(NULL);
     place_close(&at);
     place_close(&other);

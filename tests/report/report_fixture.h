@@ -1,4 +1,5 @@
-/* report_fixture.h -- for tests of reports: a folder, a report written of a store in it, its files as text, and checks of XML, links and CSV. */
+/* report_fixture.h -- for tests of reports: a folder, a report written of a store in it, its files as text,
+ * and checks of XML, links and CSV. */
 #ifndef POLAR_REPORT_FIXTURE_H
 #define POLAR_REPORT_FIXTURE_H
 
@@ -35,7 +36,8 @@ static inline char *text_of(const char *path)
     return text;
 }
 
-static inline polar_status write_report(pl_report_outcome *out, const char *store, const char *dir, const char *const *specs, int64_t count)
+static inline polar_status write_report(pl_report_outcome *out, const char *store, const char *dir,
+                                        const char *const *specs, int64_t count)
 {
     pl_store *s;
     pl_report_opts o = {.dir = dir, .specs = specs, .spec_count = count, .code = "0.1.0-test"};
@@ -52,9 +54,9 @@ static inline polar_status write_report(pl_report_outcome *out, const char *stor
 
 typedef struct {
     const char *names[DEPTH];
-    int         lengths[DEPTH], depth, root_closed;
+    int lengths[DEPTH], depth, root_closed;
     const char *ids[IDS];
-    int         id_lengths[IDS], n_ids, twice;
+    int id_lengths[IDS], n_ids, twice;
 } xml;
 
 static inline int name_length(const char *s)
@@ -86,7 +88,7 @@ static inline const char *read_tag(xml *x, const char *s, int loose)
         if (!length) return NULL;
         s += length;
         while (isspace((unsigned char)*s)) s++;
-        if (*s != '=' && loose) continue;    /* <details open> */
+        if (*s != '=' && loose) continue; /* <details open> */
         if (*s++ != '=') return NULL;
         while (isspace((unsigned char)*s)) s++;
         char quote = *s++;
@@ -96,11 +98,13 @@ static inline const char *read_tag(xml *x, const char *s, int loose)
         if (length == 2 && !strncmp(attribute, "id", 2)) keep_id(x, s, (int)(end - s));
         s = end + 1;
     }
-    int empty = *s == '/' || (loose && ((n == 4 && !strncmp(name, "meta", 4)) || (n == 2 && !strncmp(name, "br", 2))));
+    int empty = *s == '/' ||
+                (loose && ((n == 4 && !strncmp(name, "meta", 4)) || (n == 2 && !strncmp(name, "br", 2))));
     if (*s == '/') s++;
     if (*s != '>') return NULL;
     if (closing) {
-        if (!x->depth-- || x->lengths[x->depth] != n || strncmp(x->names[x->depth], name, (size_t)n)) return NULL;
+        if (!x->depth-- || x->lengths[x->depth] != n || strncmp(x->names[x->depth], name, (size_t)n))
+            return NULL;
         x->root_closed = !x->depth;
     } else if (!empty) {
         if (x->depth == DEPTH) return NULL;
@@ -115,7 +119,8 @@ static inline const char *check_xml(xml *x, const char *text, int loose)
 {
     static const struct {
         const char *begin, *end;
-    } skipped[] = {{"<?", "?>"}, {"<!--", "-->"}, {"<![CDATA[", "]]>"}, {"<!DOCTYPE", ">"}, {"<style>", "</style>"}};
+    } skipped[] = {
+        {"<?", "?>"}, {"<!--", "-->"}, {"<![CDATA[", "]]>"}, {"<!DOCTYPE", ">"}, {"<style>", "</style>"}};
     *x = (xml){0};
     for (const char *s = text; *s;) {
         const char *here = s;
@@ -152,7 +157,8 @@ static inline int count_files(const char *const *names, int n)
 /* Everything that a browser would fetch; names of XML spaces are not fetched. */
 static inline int loads(const char *html)
 {
-    static const char *const words[] = {"<script", "<link", "<img", "<iframe", "<object", " src=", "@import", "url(h", "url(\"", "url('", "data:"};
+    static const char *const words[] = {"<script", "<link", "<img",   "<iframe", "<object", " src=",
+                                        "@import", "url(h", "url(\"", "url('",   "data:"};
     int n = 0;
     for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
         if (strstr(html, words[i])) printf("    the page holds %s\n", words[i]);
@@ -171,7 +177,8 @@ static inline void check_svg(const char *name)
     snprintf(what, sizeof what, "svg: %s", name);
     char *text = text_of(at(file));
     const char *bad = text ? check_xml(&x, text, 0) : "no file";
-    test_true(what, !bad && !x.twice && strstr(text, "<svg"), "%zu bytes%s%.30s", text ? strlen(text) : 0, bad ? ", at " : "", bad ? bad : "");
+    test_true(what, !bad && !x.twice && strstr(text, "<svg"), "%zu bytes%s%.30s", text ? strlen(text) : 0,
+              bad ? ", at " : "", bad ? bad : "");
     free(text);
 }
 

@@ -1,4 +1,5 @@
-/* test_audit.c -- audits of a made-up store: pairs worked out by hand, incomplete ones, the same bytes whatever the order of writing, memory that runs out. */
+/* test_audit.c -- audits of a made-up store: pairs worked out by hand, incomplete ones, the same bytes
+ * whatever the order of writing, memory that runs out. */
 #include <float.h>
 #include <unistd.h>
 
@@ -25,8 +26,8 @@ static pl_store *new_store(const char *name)
 
 typedef struct {
     pl_store_members members;
-    pl_audit_run     runs[FAKE_MOST];
-    pl_audit        *audit;
+    pl_audit_run runs[FAKE_MOST];
+    pl_audit *audit;
 } loaded;
 
 static polar_status load(loaded *l, pl_store *s, const char *spec, const char *metric)
@@ -61,29 +62,38 @@ static char *printed(const pl_audit *a, pl_table_format format)
 static const pl_audit_pair *pair_of(const pl_audit *a, const char *cell, const char *x, const char *y)
 {
     for (int64_t i = 0; i < a->pair_count; i++)
-        if (!strcmp(a->pairs[i].cell, cell) && !strcmp(a->pairs[i].a, x) && !strcmp(a->pairs[i].b, y)) return &a->pairs[i];
+        if (!strcmp(a->pairs[i].cell, cell) && !strcmp(a->pairs[i].a, x) && !strcmp(a->pairs[i].b, y))
+            return &a->pairs[i];
     printf("no pair %s - %s in %s  FAIL\n", x, y, cell);
     exit(1);
 }
 
-/* ---- by hand -----------------------------------------------------------------------------------------------------------
+/* ---- by hand
+ * -----------------------------------------------------------------------------------------------------------
  *
- * adamw 4 5 6 7, muon 1 3 2 6, in 1024ths: muon - adamw is -3 -2 -4 -1, mean -5/2, squares about it 1/4 + 1/4 + 9/4 + 9/4 = 5, sd sqrt(5/3),
- * t = -5/2 / (sqrt(5/3)/2) = -sqrt(15). With three degrees of freedom P(|T| >= t) = 1 - 2/pi (atan u + u / (1 + u^2)), u = t/sqrt(3) = sqrt(5).
- * Interval: t quantile 3.18244630528371 (scipy.stats.t.isf(0.025, 3)) times sqrt(5/3)/2. Wilcoxon: all four negative, 2 of 2^4.
- * polaradamw: 2 4 diverged unfinished in the first cell; in the second not run for seed 3.
+ * adamw 4 5 6 7, muon 1 3 2 6, in 1024ths: muon - adamw is -3 -2 -4 -1, mean -5/2, squares about it 1/4 + 1/4
+ * + 9/4 + 9/4 = 5, sd sqrt(5/3), t = -5/2 / (sqrt(5/3)/2) = -sqrt(15). With three degrees of freedom P(|T| >=
+ * t) = 1 - 2/pi (atan u + u / (1 + u^2)), u = t/sqrt(3) = sqrt(5). Interval: t quantile 3.18244630528371
+ * (scipy.stats.t.isf(0.025, 3)) times sqrt(5/3)/2. Wilcoxon: all four negative, 2 of 2^4. polaradamw: 2 4
+ * diverged unfinished in the first cell; in the second not run for seed 3.
  */
 static double by_hand(int cell, int seed, int arm)
 {
-    static const double values[2][3][4] = {{{4, 5, 6, 7}, {1, 3, 2, 6}, {2, 4, 0, 0}}, {{4, 5, 6, 7}, {1, 3, 2, 6}, {3, 4, 7, 0}}};
+    static const double values[2][3][4] = {{{4, 5, 6, 7}, {1, 3, 2, 6}, {2, 4, 0, 0}},
+                                           {{4, 5, 6, 7}, {1, 3, 2, 6}, {3, 4, 7, 0}}};
     if (arm == 2 && cell == 0 && seed == 2) return NAN;
     if (arm == 2 && cell == 0 && seed == 3) return FAKE_UNFINISHED;
     if (arm == 2 && cell == 1 && seed == 3) return FAKE_NOT_RUN;
     return values[cell][arm][seed] / 1024;
 }
 
-static const fake_plan hand_plan = {.spec = "so3_capacity", .cells = {"model.width=16", "model.width=32"}, .arms = {"adamw", "muon", "polaradamw"},
-                                    .n_cells = 2, .n_arms = 3, .n_seeds = 4, .epochs = 6};
+static const fake_plan hand_plan = {.spec = "so3_capacity",
+                                    .cells = {"model.width=16", "model.width=32"},
+                                    .arms = {"adamw", "muon", "polaradamw"},
+                                    .n_cells = 2,
+                                    .n_arms = 3,
+                                    .n_seeds = 4,
+                                    .epochs = 6};
 
 static double relative(double got, double want)
 {
@@ -93,33 +103,52 @@ static double relative(double got, double want)
 static void check_hand(const pl_audit *a)
 {
     const pl_audit_pair *p = pair_of(a, "model.width=16", "muon", "adamw");
-    double half = 3.18244630528371 * sqrt(5.0 / 3) / 2, u = sqrt(5), want_p = 1 - 2 / M_PI * (atan(u) + u / (1 + u * u));
-    test_true("by hand: n, means, signs", p->s.n == 4 && p->s.mean_a == 3.0 / 1024 && p->s.mean_b == 5.5 / 1024 && p->s.mean_diff == -2.5 / 1024 && !p->s.positive && p->s.negative == 4,
+    double half = 3.18244630528371 * sqrt(5.0 / 3) / 2, u = sqrt(5),
+           want_p = 1 - 2 / M_PI * (atan(u) + u / (1 + u * u));
+    test_true("by hand: n, means, signs",
+              p->s.n == 4 && p->s.mean_a == 3.0 / 1024 && p->s.mean_b == 5.5 / 1024 &&
+                  p->s.mean_diff == -2.5 / 1024 && !p->s.positive && p->s.negative == 4,
               "n %lld, %g, %g, %g", (long long)p->s.n, p->s.mean_a, p->s.mean_b, p->s.mean_diff);
     /* four exact squares, one root, one division: 4 eps; the quantile above has 15 figures */
     test_bound("by hand: t", relative(p->s.t, -sqrt(15)), 4 * DBL_EPSILON, "4 eps");
-    test_bound("by hand: p", relative(p->s.p, want_p), 200 * DBL_EPSILON, "1 - 0.97 loses a factor 30; 6 eps on either side");
-    test_bound("by hand: ci95", fmax(relative(p->s.ci_lo, (-2.5 - half) / 1024), relative(p->s.ci_hi, (-2.5 + half) / 1024)), 2e-14, "15 figures of the quantile, / (1 - 2.05/2.5)");
+    test_bound("by hand: p", relative(p->s.p, want_p), 200 * DBL_EPSILON,
+               "1 - 0.97 loses a factor 30; 6 eps on either side");
+    test_bound("by hand: ci95",
+               fmax(relative(p->s.ci_lo, (-2.5 - half) / 1024), relative(p->s.ci_hi, (-2.5 + half) / 1024)),
+               2e-14, "15 figures of the quantile, / (1 - 2.05/2.5)");
     test_true("by hand: Wilcoxon", p->s.wilcoxon_p == 0.125, "%g", p->s.wilcoxon_p);
     const pl_audit_arm *r = &a->arm_rows[0];
-    test_true("by hand: an arm alone", r->s.n == 4 && r->s.mean == 5.5 / 1024 && r->planned == 4 && r->s.min == 4.0 / 1024 && r->s.max == 7.0 / 1024, "mean %g", r->s.mean);
+    test_true("by hand: an arm alone",
+              r->s.n == 4 && r->s.mean == 5.5 / 1024 && r->planned == 4 && r->s.min == 4.0 / 1024 &&
+                  r->s.max == 7.0 / 1024,
+              "mean %g", r->s.mean);
     /* 0.0093 + (0 + 1 + 2 + 3) 1e-5 / 4 */
-    test_bound("by hand: the trace beside it", relative(r->trace, 0.009315), 4 * DBL_EPSILON, "a mean of four");
+    test_bound("by hand: the trace beside it", relative(r->trace, 0.009315), 4 * DBL_EPSILON,
+               "a mean of four");
 }
 
 static void check_incomplete(const pl_audit *a)
 {
-    static const pl_audit_missing want[] = {{"model.width=16", "polaradamw", 2, PL_AUDIT_DIVERGED}, {"model.width=16", "polaradamw", 3, PL_AUDIT_UNFINISHED},
+    static const pl_audit_missing want[] = {{"model.width=16", "polaradamw", 2, PL_AUDIT_DIVERGED},
+                                            {"model.width=16", "polaradamw", 3, PL_AUDIT_UNFINISHED},
                                             {"model.width=32", "polaradamw", 3, PL_AUDIT_NOT_RUN}};
     int64_t wrong = a->missing_count != 3;
     for (int64_t i = 0; i < a->missing_count && i < 3; i++)
-        wrong += strcmp(a->missing[i].cell, want[i].cell) || strcmp(a->missing[i].arm, want[i].arm) || a->missing[i].seed != want[i].seed || a->missing[i].why != want[i].why;
+        wrong += strcmp(a->missing[i].cell, want[i].cell) || strcmp(a->missing[i].arm, want[i].arm) ||
+                 a->missing[i].seed != want[i].seed || a->missing[i].why != want[i].why;
     test_exact("incomplete: listed with the reason", wrong);
-    const pl_audit_pair *p = pair_of(a, "model.width=16", "polaradamw", "muon"), *q = pair_of(a, "model.width=32", "polaradamw", "adamw");
-    test_true("incomplete: n of the pairs", p->s.n == 2 && p->incomplete == 2 && q->s.n == 3 && q->incomplete == 1 && a->arm_rows[2].diverged == 1 && a->arm_rows[2].planned == 4,
+    const pl_audit_pair *p = pair_of(a, "model.width=16", "polaradamw", "muon"),
+                        *q = pair_of(a, "model.width=32", "polaradamw", "adamw");
+    test_true("incomplete: n of the pairs",
+              p->s.n == 2 && p->incomplete == 2 && q->s.n == 3 && q->incomplete == 1 &&
+                  a->arm_rows[2].diverged == 1 && a->arm_rows[2].planned == 4,
               "%lld of 4, %lld of 4", (long long)p->s.n, (long long)q->s.n);
-    test_true("incomplete: the pair's own seeds", p->seeds[0] == 0 && p->seeds[1] == 1 && p->values_a[1] == 4.0 / 1024 && p->values_b[1] == 3.0 / 1024, "0, 1");
-    test_true("incomplete: a difference that is always 1", p->s.mean_diff == 1.0 / 1024 && isnan(p->s.t) && isnan(p->s.p), "t is NaN");
+    test_true("incomplete: the pair's own seeds",
+              p->seeds[0] == 0 && p->seeds[1] == 1 && p->values_a[1] == 4.0 / 1024 &&
+                  p->values_b[1] == 3.0 / 1024,
+              "0, 1");
+    test_true("incomplete: a difference that is always 1",
+              p->s.mean_diff == 1.0 / 1024 && isnan(p->s.t) && isnan(p->s.p), "t is NaN");
 }
 
 static void by_hand_tests(void)
@@ -128,21 +157,32 @@ static void by_hand_tests(void)
     loaded l, wall;
     fake_store_fill(s, &hand_plan, by_hand);
     TEST_TRY(load(&l, s, "so3_capacity", "test_mse"));
-    test_true("the pairs and their order", l.audit->pair_count == 6 && !strcmp(l.audit->pairs[0].a, "muon") && !strcmp(l.audit->pairs[0].b, "adamw") &&
-              !strcmp(l.audit->pairs[2].a, "polaradamw") && !strcmp(l.audit->pairs[2].b, "muon") && !strcmp(l.audit->pairs[3].cell, "model.width=32"), "a is the later arm");
+    test_true("the pairs and their order",
+              l.audit->pair_count == 6 && !strcmp(l.audit->pairs[0].a, "muon") &&
+                  !strcmp(l.audit->pairs[0].b, "adamw") && !strcmp(l.audit->pairs[2].a, "polaradamw") &&
+                  !strcmp(l.audit->pairs[2].b, "muon") && !strcmp(l.audit->pairs[3].cell, "model.width=32"),
+              "a is the later arm");
     check_hand(l.audit);
     check_incomplete(l.audit);
     char *text = printed(l.audit, PL_TABLE_TEXT), *sentence;
-    test_true("text: incomplete pairs in words", strstr(text, "model.width=16, seed 2 (1): polaradamw diverged\nmodel.width=16, seed 3 (1): polaradamw unfinished\n"
-              "model.width=32, seed 3 (1): polaradamw not run\n") != NULL, "three lines");
+    test_true("text: incomplete pairs in words",
+              strstr(text, "model.width=16, seed 2 (1): polaradamw diverged\nmodel.width=16, seed 3 (1): "
+                           "polaradamw unfinished\n"
+                           "model.width=32, seed 3 (1): polaradamw not run\n") != NULL,
+              "three lines");
     free(text);
     TEST_TRY(pl_findings_cell(&sentence, l.audit, 0));
-    test_true("findings: the order of the means", strstr(sentence, "model.width=16: muon 0.002930 = polaradamw 0.002930 < adamw 0.005371") == sentence, "%.*s", (int)strcspn(sentence, "\n"), sentence);
-    test_true("findings: the larger minus the smaller", strstr(sentence, "\nadamw - polaradamw = ") != NULL, "%zu bytes", strlen(sentence));
+    test_true("findings: the order of the means",
+              strstr(sentence, "model.width=16: muon 0.002930 = polaradamw 0.002930 < adamw 0.005371") ==
+                  sentence,
+              "%.*s", (int)strcspn(sentence, "\n"), sentence);
+    test_true("findings: the larger minus the smaller", strstr(sentence, "\nadamw - polaradamw = ") != NULL,
+              "%zu bytes", strlen(sentence));
     pl_free(sentence);
     TEST_TRY(load(&wall, s, "so3_capacity", "wall"));
     const pl_audit_pair *p = pair_of(wall.audit, "model.width=16", "muon", "adamw");
-    test_true("wall: seconds of the runs", p->s.n == 4 && p->s.mean_diff == 1 && p->s.mean_b == 20.375, "%g - %g", p->s.mean_a, p->s.mean_b);
+    test_true("wall: seconds of the runs", p->s.n == 4 && p->s.mean_diff == 1 && p->s.mean_b == 20.375,
+              "%g - %g", p->s.mean_a, p->s.mean_b);
     unload(&wall);
     unload(&l);
     pl_store_close(s);
@@ -159,10 +199,16 @@ static void metrics(void)
     test_true("metric: mse means test_mse", !strcmp(l.audit->metric, "test_mse"), "%s", l.audit->metric);
     unload(&l);
     TEST_TRY(load(&l, s, "so3_capacity", "epochs"));
-    test_true("metric: any result", l.audit->pairs[0].s.n == 4 && l.audit->pairs[0].s.mean_diff == 0 && l.audit->pairs[0].s.wilcoxon_p == 1, "%s", l.audit->metric);
+    test_true("metric: any result",
+              l.audit->pairs[0].s.n == 4 && l.audit->pairs[0].s.mean_diff == 0 &&
+                  l.audit->pairs[0].s.wilcoxon_p == 1,
+              "%s", l.audit->metric);
     unload(&l);
     polar_status st = load(&l, s, "so3_capacity", "accuracy");
-    test_true("metric: none of that name", st == POLAR_E_ARG && strstr(polar_error_message(), "test_mse") && strstr(polar_error_message(), "wall"), "%s", polar_error_message());
+    test_true("metric: none of that name",
+              st == POLAR_E_ARG && strstr(polar_error_message(), "test_mse") &&
+                  strstr(polar_error_message(), "wall"),
+              "%s", polar_error_message());
     pl_store_close(s);
 }
 
@@ -203,12 +249,20 @@ static void bytes(void)
     fake_store_fill(t, &other, by_hand);
     TEST_TRY(load(&x, s, "so3_capacity", "test_mse"));
     TEST_TRY(load(&y, t, "so3_capacity", "test_mse"));
-    test_true("the same bytes, runs written backwards", same_output(x.audit, y.audit), "text, csv, json, tex");
+    test_true("the same bytes, runs written backwards", same_output(x.audit, y.audit),
+              "text, csv, json, tex");
     char *json = printed(x.audit, PL_TABLE_JSON);
     test_true("json: well formed", parse_json(json) == 6, "%zu bytes", strlen(json));
-    test_true("json: no run id, no clock", !strstr(json, x.members.rows[0].id) && !strstr(json, x.members.rows[0].started) && !strstr(json, "wall"), "%s", x.members.rows[0].started);
-    test_true("json: what is incomplete", strstr(json, "{\"cell\": \"model.width=16\", \"seed\": 2, \"missing\": [{\"arm\": \"polaradamw\", \"why\": \"diverged\"}]}") != NULL, "by seed");
-    test_true("json: null where nothing can be said", strstr(json, "\"ci95\": [null, null], \"t\": null, \"p\": null") != NULL, "equal differences");
+    test_true("json: no run id, no clock",
+              !strstr(json, x.members.rows[0].id) && !strstr(json, x.members.rows[0].started) &&
+                  !strstr(json, "wall"),
+              "%s", x.members.rows[0].started);
+    test_true("json: what is incomplete",
+              strstr(json, "{\"cell\": \"model.width=16\", \"seed\": 2, \"missing\": [{\"arm\": "
+                           "\"polaradamw\", \"why\": \"diverged\"}]}") != NULL,
+              "by seed");
+    test_true("json: null where nothing can be said",
+              strstr(json, "\"ci95\": [null, null], \"t\": null, \"p\": null") != NULL, "equal differences");
     free(json);
     unload(&x);
     unload(&y);
@@ -221,22 +275,37 @@ static void bytes(void)
 static void corners(void)
 {
     pl_audit *a;
-    const pl_audit_run unknown[] = {{"all", "adamw", 7, NULL}, {"all", "muon", 7, NULL}, {"all", "adamw", 8, NULL}};
+    const pl_audit_run unknown[] = {
+        {"all", "adamw", 7, NULL}, {"all", "muon", 7, NULL}, {"all", "adamw", 8, NULL}};
     TEST_TRY(pl_audit_create(&a, "x", "test_mse", NULL, 0));
     char *json = printed(a, PL_TABLE_JSON);
-    test_true("no runs at all", !strcmp(json, "{\n  \"spec\": \"x\",\n  \"metric\": \"test_mse\",\n  \"better\": \"lower\",\n  \"pairs\": [],\n  \"arms\": [],\n  \"incomplete\": []\n}\n"), "%zu bytes", strlen(json));
+    test_true("no runs at all",
+              !strcmp(json, "{\n  \"spec\": \"x\",\n  \"metric\": \"test_mse\",\n  \"better\": \"lower\",\n  "
+                            "\"pairs\": [],\n  \"arms\": [],\n  \"incomplete\": []\n}\n"),
+              "%zu bytes", strlen(json));
     free(json);
     pl_audit_destroy(a);
     TEST_TRY(pl_audit_create(&a, "x", "test_mse", unknown, 3));
-    test_true("runs the store does not know", a->pair_count == 1 && a->pairs[0].s.n == 0 && a->pairs[0].incomplete == 2 && a->missing_count == 4 && a->missing[0].why == PL_AUDIT_NOT_RUN &&
-              a->missing[3].why == PL_AUDIT_NOT_PLANNED && isnan(a->pairs[0].s.mean_diff), "not run, not planned");
+    test_true("runs the store does not know",
+              a->pair_count == 1 && a->pairs[0].s.n == 0 && a->pairs[0].incomplete == 2 &&
+                  a->missing_count == 4 && a->missing[0].why == PL_AUDIT_NOT_RUN &&
+                  a->missing[3].why == PL_AUDIT_NOT_PLANNED && isnan(a->pairs[0].s.mean_diff),
+              "not run, not planned");
     char *text = printed(a, PL_TABLE_TEXT);
-    test_true("runs the store does not know: in words", strstr(text, "all, seed 7 (1): adamw not run, muon not run\nall, seed 8 (1): adamw not run, muon not planned\n") != NULL, "text");
+    test_true("runs the store does not know: in words",
+              strstr(text, "all, seed 7 (1): adamw not run, muon not run\nall, seed 8 (1): adamw not run, "
+                           "muon not planned\n") != NULL,
+              "text");
     free(text);
     pl_audit_destroy(a);
-    test_true("the paper, either way round", pl_paper_pair_value("so3_capacity", "model.width=16", "polaradamw", "muon", "test_mse").diff == 0.0007 &&
-              pl_paper_pair_value("so3_small", "model.width=16", "muon", "polaradamw", "test_mse").diff == -0.0007 &&
-              isnan(pl_paper_value("so3_capacity", "model.width=8", "muon", "test_mse")) && pl_paper_value("so3_timing", "model.width=128", "muon", "wall") == 23025, "+0.0007");
+    test_true("the paper, either way round",
+              pl_paper_pair_value("so3_capacity", "model.width=16", "polaradamw", "muon", "test_mse").diff ==
+                      0.0007 &&
+                  pl_paper_pair_value("so3_small", "model.width=16", "muon", "polaradamw", "test_mse").diff ==
+                      -0.0007 &&
+                  isnan(pl_paper_value("so3_capacity", "model.width=8", "muon", "test_mse")) &&
+                  pl_paper_value("so3_timing", "model.width=128", "muon", "wall") == 23025,
+              "+0.0007");
 }
 
 /* Ranges of seeds: 0..4 without a run, 6 apart. */
@@ -248,13 +317,20 @@ static double gaps(int cell, int seed, int arm)
 
 static void ranges(void)
 {
-    fake_plan p = {.spec = "gaps", .cells = {"all"}, .arms = {"adamw", "muon"}, .n_cells = 1, .n_arms = 2, .n_seeds = 8, .epochs = 5};
+    fake_plan p = {.spec = "gaps",
+                   .cells = {"all"},
+                   .arms = {"adamw", "muon"},
+                   .n_cells = 1,
+                   .n_arms = 2,
+                   .n_seeds = 8,
+                   .epochs = 5};
     pl_store *s = new_store("gaps.db");
     loaded l;
     fake_store_fill(s, &p, gaps);
     TEST_TRY(load(&l, s, "gaps", "test_mse"));
     char *text = printed(l.audit, PL_TABLE_TEXT);
-    test_true("seeds as ranges", strstr(text, "all, seed 0..4, 6 (6): muon not run\n") != NULL, "%s", strstr(text, "Incomplete") ? strstr(text, "Incomplete") + 12 : "none");
+    test_true("seeds as ranges", strstr(text, "all, seed 0..4, 6 (6): muon not run\n") != NULL, "%s",
+              strstr(text, "Incomplete") ? strstr(text, "Incomplete") + 12 : "none");
     free(text);
     unload(&l);
     pl_store_close(s);
@@ -286,7 +362,7 @@ static void faults(void)
     fake_store_fill(s, &hand_plan, by_hand);
     pl_store_close(s);
     snprintf(path, sizeof path, "%s/faults.db", folder);
-    TEST_TRY(audit_once(path, null));    /* what is set up once, once */
+    TEST_TRY(audit_once(path, null)); /* what is set up once, once */
     for (; st != POLAR_OK && n < 10000; n++) {
         int64_t live = pl_alloc_live();
         pl_alloc_fail_at(n + 1);
@@ -295,7 +371,8 @@ static void faults(void)
         wrong += (st != POLAR_OK && st != POLAR_E_NOMEM) || pl_alloc_live() != live;
     }
     fclose(null);
-    test_true("the n-th allocation fails", st == POLAR_OK && !wrong && n > 10, "%lld allocations, %lld wrong", (long long)n - 1, (long long)wrong);
+    test_true("the n-th allocation fails", st == POLAR_OK && !wrong && n > 10, "%lld allocations, %lld wrong",
+              (long long)n - 1, (long long)wrong);
 }
 
 int main(int argc, char **argv)

@@ -1,4 +1,5 @@
-/* test_figure.c -- what reaches gnuplot: texts arrive in the drawing letter by letter and are nothing but texts, and a script that tries to start a program cannot. */
+/* test_figure.c -- what reaches gnuplot: texts arrive in the drawing letter by letter and are nothing but
+ * texts, and a script that tries to start a program cannot. */
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -36,12 +37,23 @@ static void put_file(const char *name, const char *content)
     fclose(f);
 }
 
-/* Every text that gnuplot's lexer knows a meaning for, as title, tic and name of a line: the drawing shows it as it is (`shown`: as XML writes it). */
+/* Every text that gnuplot's lexer knows a meaning for, as title, tic and name of a line: the drawing shows it
+ * as it is (`shown`: as XML writes it). */
 static int texts(void)
 {
-    static const struct { const char *text, *shown; } cases[] = {
-        {"`touch canary`", ">`touch canary`<"}, {"\\\"; !touch canary", ">\\\"; !touch canary<"}, {"it's '' {x} @svg # $x ; }", ">it's '' {x} @svg # $x ; }<"},
-        {"%d %s %% %", ">%d %s %% %<"}, {"'5 #77 %3 &1", ">'5 #77 %3 &amp;1<"}, {"all\n4/4", ">4/4<"}, {"a\x1b[2J", ">a\\x1b[2J<"}, {"<b>&", ">&lt;b"}, {"\xff\xc3\xa9", ">\\xff\xc3\xa9<"}, {"\\140touch canary\\140", ">\\140touch canary\\140<"},
+    static const struct {
+        const char *text, *shown;
+    } cases[] = {
+        {"`touch canary`", ">`touch canary`<"},
+        {"\\\"; !touch canary", ">\\\"; !touch canary<"},
+        {"it's '' {x} @svg # $x ; }", ">it's '' {x} @svg # $x ; }<"},
+        {"%d %s %% %", ">%d %s %% %<"},
+        {"'5 #77 %3 &1", ">'5 #77 %3 &amp;1<"},
+        {"all\n4/4", ">4/4<"},
+        {"a\x1b[2J", ">a\\x1b[2J<"},
+        {"<b>&", ">&lt;b"},
+        {"\xff\xc3\xa9", ">\\xff\xc3\xa9<"},
+        {"\\140touch canary\\140", ">\\140touch canary\\140<"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         pl_figure g;
@@ -60,7 +72,8 @@ static int texts(void)
         int n = 0;
         slurp(at("f.svg"));
         for (const char *s = strstr(text, cases[i].shown); s; s = strstr(s + 1, cases[i].shown)) n++;
-        test_true(cases[i].shown, st == POLAR_OK && n == 3 && access(at("canary"), F_OK) != 0, "drawn %d of 3 times: %s", n, st == POLAR_OK ? "" : polar_error_message());
+        test_true(cases[i].shown, st == POLAR_OK && n == 3 && access(at("canary"), F_OK) != 0,
+                  "drawn %d of 3 times: %s", n, st == POLAR_OK ? "" : polar_error_message());
     }
     return 1;
 }
@@ -68,7 +81,9 @@ static int texts(void)
 /* The second lock: the texts above never get so far. */
 static void scripts(void)
 {
-    static const char *const tries[] = {"x = system('touch canary')\n", "print `touch canary`\n", "!touch canary\n", "set print '|touch canary'\nprint 1\n", "plot '<touch canary; echo 1'\n"};
+    static const char *const tries[] = {"x = system('touch canary')\n", "print `touch canary`\n",
+                                        "!touch canary\n", "set print '|touch canary'\nprint 1\n",
+                                        "plot '<touch canary; echo 1'\n"};
     pid_t child = fork();
     int status = 0;
     if (child == 0) _exit(!pl_childless() ? 2 : fork() < 0 ? 0 : 1);
@@ -81,7 +96,8 @@ static void scripts(void)
     for (size_t i = 0; i < sizeof tries / sizeof *tries; i++) {
         put_file("evil.gp", tries[i]);
         polar_status st = pl_gnuplot_run(folder, "evil.gp");
-        test_true("a script that wants a program", access(at("canary"), F_OK) != 0, "status %d, no canary: %.30s", st, tries[i]);
+        test_true("a script that wants a program", access(at("canary"), F_OK) != 0,
+                  "status %d, no canary: %.30s", st, tries[i]);
         unlink(at("canary"));
     }
 }
@@ -99,8 +115,13 @@ static void settings(void)
 /* Only drawings go into the page. */
 static void pages(void)
 {
-    static const struct { const char *svg; int fine; } cases[] = {
-        {"<svg viewBox=\"0 0 10 10\"><g id='a' fill=\"url(#a)\"><use xlink:href='#a'/><text>x &gt; \"y\" onload=\"z\"</text></g></svg>", 1},
+    static const struct {
+        const char *svg;
+        int fine;
+    } cases[] = {
+        {"<svg viewBox=\"0 0 10 10\"><g id='a' fill=\"url(#a)\"><use xlink:href='#a'/><text>x &gt; \"y\" "
+         "onload=\"z\"</text></g></svg>",
+         1},
         {"<svg viewBox=\"0 0 10 10\"><script>alert(1)</script></svg>", 0},
         {"<svg onload=\"alert(1)\"></svg>", 0},
         {"<svg><g ONCLICK='x'/></svg>", 0},
@@ -120,15 +141,27 @@ static void pages(void)
         if (!f) exit(1);
         polar_status st = pl_svg_inline(f, at("p.svg"), "p", "a \"label\"", &found);
         fclose(f);
-        test_true(cases[i].svg, cases[i].fine ? st == POLAR_OK && found : st == POLAR_E_FORMAT && !*slurp(at("page")), "%s", st == POLAR_OK ? "taken" : polar_error_message());
+        test_true(cases[i].svg,
+                  cases[i].fine ? st == POLAR_OK && found : st == POLAR_E_FORMAT && !*slurp(at("page")), "%s",
+                  st == POLAR_OK ? "taken" : polar_error_message());
     }
 }
 
 static void visible(void)
 {
-    static const struct { const char *text, *shown; } cases[] = {
-        {"a\n\t\r\x1b\x7f", "a\\n\\t\\r\\x1b\\x7f"}, {"\xc2\x9b" "1m", "\\xc2\\x9b1m"}, {"\xe2\x80\xaex", "\\xe2\\x80\\xaex"}, {"\xc3\xa9\xf0\x9f\x98\x80", "\xc3\xa9\xf0\x9f\x98\x80"},
-        {"\xc3", "\\xc3"}, {"\xed\xa0\x80", "\\xed\\xa0\\x80"}, {"\xe2\x82", "\\xe2\\x82"}, {"n\\n", "n\\n"},
+    static const struct {
+        const char *text, *shown;
+    } cases[] = {
+        {"a\n\t\r\x1b\x7f", "a\\n\\t\\r\\x1b\\x7f"},
+        {"\xc2\x9b"
+         "1m",
+         "\\xc2\\x9b1m"},
+        {"\xe2\x80\xaex", "\\xe2\\x80\\xaex"},
+        {"\xc3\xa9\xf0\x9f\x98\x80", "\xc3\xa9\xf0\x9f\x98\x80"},
+        {"\xc3", "\\xc3"},
+        {"\xed\xa0\x80", "\\xed\\xa0\\x80"},
+        {"\xe2\x82", "\\xe2\\x82"},
+        {"n\\n", "n\\n"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char out[128] = "", room[PL_VISIBLE_CHARS];
@@ -137,7 +170,10 @@ static void visible(void)
             strcat(out, room);
         }
         int plain = !strcmp(cases[i].text, cases[i].shown);
-        test_true("visible", !strcmp(out, cases[i].shown) && pl_text_is_plain(cases[i].text, strlen(cases[i].text)) == plain, "%s", out);
+        test_true("visible",
+                  !strcmp(out, cases[i].shown) &&
+                      pl_text_is_plain(cases[i].text, strlen(cases[i].text)) == plain,
+                  "%s", out);
     }
 }
 
@@ -152,8 +188,7 @@ int main(int argc, char **argv)
     if (drawn) {
         scripts();
         settings();
-    } else
-        printf("    no gnuplot here: what it reads is not tested\n");
+    } else printf("    no gnuplot here: what it reads is not tested\n");
     folder_remove(folder);
     int failed = test_end();
     return failed ? failed : drawn ? 0 : 77;

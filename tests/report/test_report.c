@@ -1,5 +1,6 @@
-/* test_report.c -- a report of a made-up store: its files, figures that are well-formed XML, a page that loads nothing, numbers that are the store's; no
- * gnuplot, folders that cannot be written, memory that runs out.
+/* test_report.c -- a report of a made-up store: its files, figures that are well-formed XML, a page that
+ * loads nothing, numbers that are the store's; no gnuplot, folders that cannot be written, memory that runs
+ * out.
  */
 #include "base/alloc.h"
 #include "report/audit/audit.h"
@@ -12,9 +13,21 @@ static double value(int cell, int seed, int arm)
     return mean[cell][arm] + 0.0004 * sin(7 * seed) + 0.0002 * sin(31 * seed + 5 * arm + cell);
 }
 
-static const fake_plan plan = {.spec = "so3_capacity", .cells = {"model.width=16", "model.width=32"}, .arms = {"adamw", "muon", "polaradamw"},
-                               .n_cells = 2, .n_arms = 3, .n_seeds = 4, .epochs = 12, .gauge = 1};
-static const fake_plan small = {.spec = "small", .cells = {"all"}, .arms = {"a_&_<b>", "muon"}, .n_cells = 1, .n_arms = 2, .n_seeds = 2, .epochs = 3};
+static const fake_plan plan = {.spec = "so3_capacity",
+                               .cells = {"model.width=16", "model.width=32"},
+                               .arms = {"adamw", "muon", "polaradamw"},
+                               .n_cells = 2,
+                               .n_arms = 3,
+                               .n_seeds = 4,
+                               .epochs = 12,
+                               .gauge = 1};
+static const fake_plan small = {.spec = "small",
+                                .cells = {"all"},
+                                .arms = {"a_&_<b>", "muon"},
+                                .n_cells = 1,
+                                .n_arms = 2,
+                                .n_seeds = 2,
+                                .epochs = 3};
 
 static void make_store(const char *name, const fake_plan *a, const fake_plan *b)
 {
@@ -36,30 +49,43 @@ static void check_numbers(const char *html)
     char *csv = text_of(at("out/tables/so3_capacity_results.csv"));
     shown = csv_number(csv, "model.width=16,muon,", 5);
     /* four values near 0.0067, one mean: a few units in the last place */
-    test_bound("table: the mean is the store's", fabs(shown - sum / 4), 4 * 2.3e-16 * 0.0067, "4 eps of the mean");
-    test_true("table: the paper's value beside it", csv_number(csv, "model.width=16,muon,", 11) == 0.0067, "%g", csv_number(csv, "model.width=16,muon,", 11));
+    test_bound("table: the mean is the store's", fabs(shown - sum / 4), 4 * 2.3e-16 * 0.0067,
+               "4 eps of the mean");
+    test_true("table: the paper's value beside it", csv_number(csv, "model.width=16,muon,", 11) == 0.0067,
+              "%g", csv_number(csv, "model.width=16,muon,", 11));
     free(csv);
     csv = text_of(at("out/tables/so3_capacity_pairs.csv"));
-    test_true("table: the paper's difference", csv_number(csv, "model.width=16,polaradamw,muon,", 15) == 0.0007 && csv_number(csv, "model.width=32,polaradamw,muon,", 3) == 3, "+0.0007; n 3 of 4");
+    test_true("table: the paper's difference",
+              csv_number(csv, "model.width=16,polaradamw,muon,", 15) == 0.0007 &&
+                  csv_number(csv, "model.width=32,polaradamw,muon,", 3) == 3,
+              "+0.0007; n 3 of 4");
     free(csv);
     char *runs = text_of(at("out/tables/so3_capacity_runs.csv"));
     int64_t lines = 0;
     for (const char *s = runs; *s; s++) lines += *s == '\n';
-    test_true("runs: a line each", lines == 25 && !strncmp(runs, "cell,arm,seed,state,best_epoch,diverged,epochs,test_mse,trace_anisotropy_mse,trace_mse,wall,code,device,id\n", 103),
+    test_true("runs: a line each",
+              lines == 25 && !strncmp(runs,
+                                      "cell,arm,seed,state,best_epoch,diverged,epochs,test_mse,trace_"
+                                      "anisotropy_mse,trace_mse,wall,code,device,id\n",
+                                      103),
               "%lld lines", (long long)lines);
     for (int i = 0; i < 24; i++) {
         int c = i / 12, k = i / 3 % 4, r = i % 3;
-        snprintf(text, sizeof text, "%s,%s,%d,%s,", plan.cells[c], plan.arms[r], k, isnan(value(c, k, r)) ? "diverged" : "done");
+        snprintf(text, sizeof text, "%s,%s,%d,%s,", plan.cells[c], plan.arms[r], k,
+                 isnan(value(c, k, r)) ? "diverged" : "done");
         fake_id(id, &plan, c, k, r);
-        const char *row = strstr(runs, text), *end = row ? strchr(row, '\n') : NULL, *found = strstr(runs, id);
+        const char *row = strstr(runs, text), *end = row ? strchr(row, '\n') : NULL,
+                   *found = strstr(runs, id);
         wrong += !end || !found || found < row || found > end;
         if (!isnan(value(c, k, r))) wrong += csv_number(runs, text, 7) != value(c, k, r);
     }
     free(runs);
     test_exact("runs: every value to the last digit", wrong);
     csv = text_of(at("out/tables/so3_capacity_gauge.csv"));
-    double mean = csv_number(csv, "model.width=16,muon,ns_bf16_reference,10,4,8,", 6);    /* four runs, two shadows: 2e-2 (1 + 1) and the same + 1e-3 */
-    test_bound("gauge: the mean of runs and shadows", fabs(mean - 0.0405), 8 * 2.3e-16 * 0.0405, "8 eps of the mean");
+    /* four runs, two shadows: 2e-2 (1 + 1) and the same + 1e-3 */
+    double mean = csv_number(csv, "model.width=16,muon,ns_bf16_reference,10,4,8,", 6);
+    test_bound("gauge: the mean of runs and shadows", fabs(mean - 0.0405), 8 * 2.3e-16 * 0.0405,
+               "8 eps of the mean");
     free(csv);
     for (int c = 0; c < 2; c++)
         for (int k = 0; k < 4; k++)
@@ -68,7 +94,8 @@ static void check_numbers(const char *html)
                 const char *row = strstr(html, id);
                 snprintf(text, sizeof text, "<td>%.6g</td>", value(c, k, r));
                 const char *end = row ? strstr(row, "</tr>") : NULL, *number = row ? strstr(row, text) : NULL;
-                if (isnan(value(c, k, r))) wrong += !row || !strstr(row, "diverged") || strstr(row, "diverged") > end;
+                if (isnan(value(c, k, r)))
+                    wrong += !row || !strstr(row, "diverged") || strstr(row, "diverged") > end;
                 else wrong += !number || number > end;
             }
     test_exact("page: every run with its id and value", wrong);
@@ -90,25 +117,49 @@ static int64_t not_in_wide(const char *html)
 
 static int whole_report(void)
 {
-    static const char *const names[] = {"out/index.html", "out/tables/so3_capacity.json", "out/tables/so3_capacity_results.txt", "out/tables/so3_capacity_results.csv",
-                                        "out/tables/so3_capacity_results.tex", "out/tables/so3_capacity_pairs.txt", "out/tables/so3_capacity_pairs.csv", "out/tables/so3_capacity_pairs.tex",
-                                        "out/tables/so3_capacity_wall.csv", "out/tables/so3_capacity_wall_pairs.csv", "out/tables/small_results.csv",
-                                        "out/tables/so3_capacity_runs.csv", "out/tables/so3_capacity_gauge.csv", "out/tables/small_runs.csv"};
-    static const char *const figures[] = {"so3_capacity_metric", "so3_capacity_differences", "so3_capacity_trajectories", "so3_capacity_wall", "so3_capacity_gauge_0",
-                                          "so3_capacity_gauge_1", "small_metric", "small_differences", "small_trajectories", "small_wall"};
+    static const char *const names[] = {"out/index.html",
+                                        "out/tables/so3_capacity.json",
+                                        "out/tables/so3_capacity_results.txt",
+                                        "out/tables/so3_capacity_results.csv",
+                                        "out/tables/so3_capacity_results.tex",
+                                        "out/tables/so3_capacity_pairs.txt",
+                                        "out/tables/so3_capacity_pairs.csv",
+                                        "out/tables/so3_capacity_pairs.tex",
+                                        "out/tables/so3_capacity_wall.csv",
+                                        "out/tables/so3_capacity_wall_pairs.csv",
+                                        "out/tables/small_results.csv",
+                                        "out/tables/so3_capacity_runs.csv",
+                                        "out/tables/so3_capacity_gauge.csv",
+                                        "out/tables/small_runs.csv"};
+    static const char *const figures[] = {
+        "so3_capacity_metric", "so3_capacity_differences", "so3_capacity_trajectories",
+        "so3_capacity_wall",   "so3_capacity_gauge_0",     "so3_capacity_gauge_1",
+        "small_metric",        "small_differences",        "small_trajectories",
+        "small_wall"};
     static xml x;
     pl_report_outcome out;
     TEST_TRY(write_report(&out, at("two.db"), at("out"), NULL, 0));
     int drawn = !*out.note;
-    test_true("report: files", count_files(names, 14) == 14 && access(at("out/tables/small_gauge.csv"), F_OK) != 0 && out.tables == 11 && out.specs == 2, "%lld tables, %lld figures: %s", (long long)out.tables, (long long)out.figures, out.page);
+    test_true("report: files",
+              count_files(names, 14) == 14 && access(at("out/tables/small_gauge.csv"), F_OK) != 0 &&
+                  out.tables == 11 && out.specs == 2,
+              "%lld tables, %lld figures: %s", (long long)out.tables, (long long)out.figures, out.page);
     char *html = text_of(at("out/index.html"));
     const char *bad = check_xml(&x, html, 1);
-    test_true("page: well-formed, ids unique", !bad && !x.twice, "%d ids, %d twice%s%.40s", x.n_ids, x.twice, bad ? ", at " : "", bad ? bad : "");
+    test_true("page: well-formed, ids unique", !bad && !x.twice, "%d ids, %d twice%s%.40s", x.n_ids, x.twice,
+              bad ? ", at " : "", bad ? bad : "");
     test_exact("page: nothing to load, no script", loads(html));
     test_exact("page: tables and figures scroll by themselves", not_in_wide(html));
-    test_true("page: outside text is escaped", strstr(html, "Test MSE &lt;against&gt; width &amp; seeds") && strstr(html, "a_&amp;_&lt;b&gt;") && !strstr(html, "<against>"), "&lt; &amp;");
-    test_true("page: where it comes from", strstr(html, "0123456789abcdef") && strstr(html, "0.1.0-test") && strstr(html, "a processor") && strstr(html, "two.db"), "sha, code, processor, store");
-    test_true("page: what is missing", strstr(html, "model.width=32, seed 3 (1): polaradamw diverged") != NULL, "one seed");
+    test_true("page: outside text is escaped",
+              strstr(html, "Test MSE &lt;against&gt; width &amp; seeds") &&
+                  strstr(html, "a_&amp;_&lt;b&gt;") && !strstr(html, "<against>"),
+              "&lt; &amp;");
+    test_true("page: where it comes from",
+              strstr(html, "0123456789abcdef") && strstr(html, "0.1.0-test") && strstr(html, "a processor") &&
+                  strstr(html, "two.db"),
+              "sha, code, processor, store");
+    test_true("page: what is missing",
+              strstr(html, "model.width=32, seed 3 (1): polaradamw diverged") != NULL, "one seed");
     check_numbers(html);
     if (drawn) {
         test_true("figures: all of them", out.figures == 10, "%lld", (long long)out.figures);
@@ -116,7 +167,8 @@ static int whole_report(void)
         struct stat s = {0};
         int there = stat(at("out/figures/so3_capacity_metric.png"), &s) == 0;
         test_true("figures: PNG too", there && s.st_size > 5000, "%lld bytes", (long long)s.st_size);
-        test_true("page: the figures are in it", strstr(html, "<svg role=\"img\"") && strstr(html, "Figure 10."), "inline");
+        test_true("page: the figures are in it",
+                  strstr(html, "<svg role=\"img\"") && strstr(html, "Figure 10."), "inline");
     } else printf("    no gnuplot here: %s\n", out.note);
     TEST_TRY(write_report(&out, at("two.db"), at("again"), NULL, 0));
     char *again = text_of(at("again/index.html"));
@@ -131,9 +183,15 @@ static void one_spec(void)
     static const char *const wanted[] = {"small"}, *const unknown[] = {"small", "so3_smal"};
     pl_report_outcome out;
     TEST_TRY(write_report(&out, at("two.db"), at("one"), wanted, 1));
-    test_true("one spec of two", out.specs == 1 && access(at("one/tables/small_pairs.csv"), F_OK) == 0 && access(at("one/tables/so3_capacity_pairs.csv"), F_OK) != 0, "%s", out.page);
+    test_true("one spec of two",
+              out.specs == 1 && access(at("one/tables/small_pairs.csv"), F_OK) == 0 &&
+                  access(at("one/tables/so3_capacity_pairs.csv"), F_OK) != 0,
+              "%s", out.page);
     polar_status st = write_report(&out, at("two.db"), at("none"), unknown, 2);
-    test_true("a spec the store does not know", st == POLAR_E_ARG && strstr(polar_error_message(), "it has: small, so3_capacity") && access(at("none"), F_OK) != 0, "%s", polar_error_message());
+    test_true("a spec the store does not know",
+              st == POLAR_E_ARG && strstr(polar_error_message(), "it has: small, so3_capacity") &&
+                  access(at("none"), F_OK) != 0,
+              "%s", polar_error_message());
 }
 
 /* PATH leads nowhere: tables and page are there, one sentence says why there are no figures. */
@@ -142,10 +200,16 @@ static void without_gnuplot(void)
     pl_report_outcome out;
     TEST_TRY(write_report(&out, at("two.db"), at("bare"), NULL, 0));
     char *html = text_of(at("bare/index.html"));
-    test_true("no gnuplot: one sentence", strstr(out.note, "gnuplot") && strstr(out.note, "apt-get install"), "%s", out.note);
-    test_true("no gnuplot: tables and scripts are there", access(at("bare/tables/so3_capacity_pairs.tex"), F_OK) == 0 && access(at("bare/figures/so3_capacity_metric.gp"), F_OK) == 0 &&
-              access(at("bare/figures/so3_capacity_metric.svg"), F_OK) != 0 && !out.figures, "%lld tables", (long long)out.tables);
-    test_true("no gnuplot: the page says so", html && strstr(html, "no program gnuplot found") && !strstr(html, "<svg"), "%zu bytes", html ? strlen(html) : 0);
+    test_true("no gnuplot: one sentence", strstr(out.note, "gnuplot") && strstr(out.note, "apt-get install"),
+              "%s", out.note);
+    test_true("no gnuplot: tables and scripts are there",
+              access(at("bare/tables/so3_capacity_pairs.tex"), F_OK) == 0 &&
+                  access(at("bare/figures/so3_capacity_metric.gp"), F_OK) == 0 &&
+                  access(at("bare/figures/so3_capacity_metric.svg"), F_OK) != 0 && !out.figures,
+              "%lld tables", (long long)out.tables);
+    test_true("no gnuplot: the page says so",
+              html && strstr(html, "no program gnuplot found") && !strstr(html, "<svg"), "%zu bytes",
+              html ? strlen(html) : 0);
     free(html);
 }
 
@@ -155,20 +219,26 @@ static void folders(void)
     FILE *f = fopen(at("a_file"), "w");
     fclose(f);
     polar_status st = write_report(&out, at("two.db"), at("a_file"), NULL, 0);
-    test_true("the folder is a file", st == POLAR_E_IO && strstr(polar_error_message(), "a_file"), "%s", polar_error_message());
+    test_true("the folder is a file", st == POLAR_E_IO && strstr(polar_error_message(), "a_file"), "%s",
+              polar_error_message());
     mkdir(at("locked"), 0555);
-    st = write_report(&out, at("two.db"), geteuid() ? at("locked/out") : "/proc/polar_report", NULL, 0);    /* root may write anywhere but there */
-    test_true("a folder that cannot be written", st == POLAR_E_IO && strstr(polar_error_message(), "make the folder"), "%s", polar_error_message());
+    /* root may write anywhere but there */
+    st = write_report(&out, at("two.db"), geteuid() ? at("locked/out") : "/proc/polar_report", NULL, 0);
+    test_true("a folder that cannot be written",
+              st == POLAR_E_IO && strstr(polar_error_message(), "make the folder"), "%s",
+              polar_error_message());
     st = write_report(&out, at("no.db"), at("x"), NULL, 0);
     test_true("no such store", st != POLAR_OK && access(at("x"), F_OK) != 0, "%s", polar_error_message());
     pl_store *s;
     TEST_TRY(pl_store_open(&s, at("empty.db"), PL_STORE_WRITE));
     pl_store_close(s);
     st = write_report(&out, at("empty.db"), at("x"), NULL, 0);
-    test_true("an empty store", st == POLAR_E_ARG && strstr(polar_error_message(), "no specs yet"), "%s", polar_error_message());
+    test_true("an empty store", st == POLAR_E_ARG && strstr(polar_error_message(), "no specs yet"), "%s",
+              polar_error_message());
 }
 
-/* Every allocation fails once, the store's among them: out of memory is said, nothing is left over, no half-written file. */
+/* Every allocation fails once, the store's among them: out of memory is said, nothing is left over, no
+ * half-written file. */
 static void faults(void)
 {
     pl_report_outcome out;
@@ -183,7 +253,8 @@ static void faults(void)
         wrong += (st != POLAR_OK && st != POLAR_E_NOMEM) || pl_alloc_live() != live;
         wrong += access(at("faults/index.html.part"), F_OK) == 0;
     }
-    test_true("the n-th allocation fails", st == POLAR_OK && !wrong && n > 100, "%lld allocations, %lld wrong", (long long)n - 1, (long long)wrong);
+    test_true("the n-th allocation fails", st == POLAR_OK && !wrong && n > 100,
+              "%lld allocations, %lld wrong", (long long)n - 1, (long long)wrong);
 }
 
 int main(int argc, char **argv)

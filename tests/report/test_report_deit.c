@@ -1,5 +1,6 @@
-/* test_report_deit.c -- reports of a made-up DeiT store: table 1, lifts, crossover and overtaking epochs, seconds per epoch with the paper beside them; higher is better
- * everywhere; both trajectory figures; results that are not defined; memory that runs out.
+/* test_report_deit.c -- reports of a made-up DeiT store: table 1, lifts, crossover and overtaking epochs,
+ * seconds per epoch with the paper beside them; higher is better everywhere; both trajectory figures; results
+ * that are not defined; memory that runs out.
  */
 #include <float.h>
 
@@ -10,16 +11,21 @@
 #include "report/table/run_tables.h"
 #include "report_fixture.h"
 
-#define ULPS (4 * DBL_EPSILON * 128)    /* a few units in the last place of numbers below 128 */
+#define ULPS (4 * DBL_EPSILON * 128) /* a few units in the last place of numbers below 128 */
 
 /* ---- curves that end near the paper's values ---- */
 
 static const int64_t seeds[] = {42, 7, 123, 2024};
-static const double minimal_end[3][4] = {{63.08, 63.73, 64.56, 64.49}, {71.13, 72.17, 71.53, 71.31}, {73.11, 73.37, 73.75, 73.65}};
-static const double style_end[3][4] = {{79.80, 79.95, 79.42, 80.75}, {83.72, 83.82, 84.97, 85.14}, {85.03, 85.42, 86.10, 86.56}};
+static const double minimal_end[3][4] = {
+    {63.08, 63.73, 64.56, 64.49}, {71.13, 72.17, 71.53, 71.31}, {73.11, 73.37, 73.75, 73.65}};
+static const double style_end[3][4] = {
+    {79.80, 79.95, 79.42, 80.75}, {83.72, 83.82, 84.97, 85.14}, {85.03, 85.42, 86.10, 86.56}};
 static const double matched_end[3] = {66.27, 79.07, 80.67};
 
-static double wobble(int seed, int arm, int epoch) { return sin(1.7 * epoch + 3 * seed + 5 * arm) + sin(0.37 * epoch + seed); }
+static double wobble(int seed, int arm, int epoch)
+{
+    return sin(1.7 * epoch + 3 * seed + 5 * arm) + sin(0.37 * epoch + seed);
+}
 
 static double minimal(int seed, int arm, int e)
 {
@@ -30,17 +36,24 @@ static double minimal(int seed, int arm, int e)
 static double matched(int seed, int arm, int e)
 {
     double x = e / 100.0;
-    return matched_end[arm] * (1 - exp(-2.8 * x)) / (1 - exp(-2.8)) + 0.5 * (1 - x) * wobble(seed, arm, e + 9);
+    return matched_end[arm] * (1 - exp(-2.8 * x)) / (1 - exp(-2.8)) +
+           0.5 * (1 - x) * wobble(seed, arm, e + 9);
 }
 
-static double style(int seed, int arm, int e)    /* PolarAdamW is behind Muon until late */
+static double style(int seed, int arm, int e) /* PolarAdamW is behind Muon until late */
 {
     double x = e / 300.0, muon = style_end[1][seed] * (1 - 0.97 * exp(-6 * x));
-    if (arm == 2) return muon + (style_end[2][seed] - style_end[1][seed]) * (x - 0.75) / 0.25 + 0.8 * (1 - x) * wobble(seed, 2, e);
-    return (arm ? muon : style_end[0][seed] * (1 - 0.98 * exp(-4 * x))) + 0.8 * (1 - x) * wobble(seed, arm, e);
+    if (arm == 2)
+        return muon + (style_end[2][seed] - style_end[1][seed]) * (x - 0.75) / 0.25 +
+               0.8 * (1 - x) * wobble(seed, 2, e);
+    return (arm ? muon : style_end[0][seed] * (1 - 0.98 * exp(-4 * x))) +
+           0.8 * (1 - x) * wobble(seed, arm, e);
 }
 
-static double flat(int seed, int arm, int e) { return 5.0 * arm + e + seed; }
+static double flat(int seed, int arm, int e)
+{
+    return 5.0 * arm + e + seed;
+}
 
 static double there(int cell, int seed, int arm)
 {
@@ -56,21 +69,40 @@ static double one_diverged(int cell, int seed, int arm)
 
 #define THREE .cells = {"all"}, .arms = {"adamw", "muon", "polaradamw"}, .n_cells = 1, .n_arms = 3
 
-static const fake_plan minimal_plan = {.spec = "deit_minimal_100ep", THREE, .n_seeds = 4, .seeds = seeds, .epochs = 100, .accuracy = minimal};
-static const fake_plan matched_plan = {.spec = "deit_matched_aug_100ep", THREE, .n_seeds = 1, .seeds = seeds, .epochs = 100, .accuracy = matched};
-static const fake_plan style_plan = {.spec = "deit_style_300ep", THREE, .n_seeds = 4, .seeds = seeds, .epochs = 300, .accuracy = style, .seconds = 160};
+static const fake_plan minimal_plan = {
+    .spec = "deit_minimal_100ep", THREE, .n_seeds = 4, .seeds = seeds, .epochs = 100, .accuracy = minimal};
+static const fake_plan matched_plan = {.spec = "deit_matched_aug_100ep",
+                                       THREE,
+                                       .n_seeds = 1,
+                                       .seeds = seeds,
+                                       .epochs = 100,
+                                       .accuracy = matched};
+static const fake_plan style_plan = {.spec = "deit_style_300ep",
+                                     THREE,
+                                     .n_seeds = 4,
+                                     .seeds = seeds,
+                                     .epochs = 300,
+                                     .accuracy = style,
+                                     .seconds = 160};
 
 /* ---- since when: by hand ---- */
 
 static void leads_by_hand(void)
 {
     static const double a[] = {1, 3, 2, 4, 5}, b[] = {2, 2, 2, 3, 3};
-    test_true("ahead since", pl_lead_since(a, b, 5, 1) == 4 && pl_lead_since(a, b, 2, 1) == 2 && pl_lead_since(a, b, 3, 1) == 0 && pl_lead_since(a + 3, b, 2, 1) == 1, "equal is not ahead; 0: not at the end");
-    test_true("ahead since, lower is better", pl_lead_since(b, a, 5, 0) == 4 && pl_lead_since(a, b, 5, 0) == 0 && pl_lead_since(a, b, 0, 0) == 0, "an error falls");
+    test_true("ahead since",
+              pl_lead_since(a, b, 5, 1) == 4 && pl_lead_since(a, b, 2, 1) == 2 &&
+                  pl_lead_since(a, b, 3, 1) == 0 && pl_lead_since(a + 3, b, 2, 1) == 1,
+              "equal is not ahead; 0: not at the end");
+    test_true("ahead since, lower is better",
+              pl_lead_since(b, a, 5, 0) == 4 && pl_lead_since(a, b, 5, 0) == 0 &&
+                  pl_lead_since(a, b, 0, 0) == 0,
+              "an error falls");
 }
 
 /* The definition itself: the least e after which no epoch is behind. curve: mean over n seeds. */
-static int64_t brute_since(double (*x)(int, int, int), int x_arm, double (*y)(int, int, int), int y_arm, int first_seed, int n, int epochs)
+static int64_t brute_since(double (*x)(int, int, int), int x_arm, double (*y)(int, int, int), int y_arm,
+                           int first_seed, int n, int epochs)
 {
     for (int64_t from = 1; from <= epochs; from++) {
         int ahead = 1;
@@ -110,16 +142,33 @@ static void check_table1(void)
         }
     test_exact("table 1: every value to the last digit", worst != 0);
     test_exact("table 1: the paper's", worst_paper != 0);
-    test_bound("table 1: P - M of a seed", fabs(csv_number(csv, "all,7,", 5) - (fake_l10(&minimal_plan, 1, 2) - fake_l10(&minimal_plan, 1, 1))), 0, "the same subtraction");
-    for (int r = 0; r < 3; r++) test_bound("table 1: means", fabs(csv_number(csv, "all,mean,", 10 + r) - mean[r]), ULPS, "a sum of four, in another order");
-    test_bound("table 1: mean P - M", fabs(csv_number(csv, "all,mean,", 13) - (mean[2] - mean[1])), 2 * ULPS, "mean of differences, difference of means");
-    test_true("table 1: the paper's means", csv_number(csv, "all,mean,", 6) == 63.97 && csv_number(csv, "all,mean,", 8) == 73.47 && csv_number(csv, "all,mean,", 9) == 1.93 &&
-              csv_number(csv, "all,mean,", 16) == 85.78 && csv_number(csv, "all,mean,", 17) == 1.37, "63.97, 73.47, +1.93; 85.78, +1.37");
-    test_true("table 1: keys are unique", !strncmp(csv, "cell,seed,deit_minimal_100ep_adamw,", 35) && strstr(csv, ",paper_deit_style_300ep_polaradamw_minus_muon\n"), "%.60s", csv);
+    test_bound(
+        "table 1: P - M of a seed",
+        fabs(csv_number(csv, "all,7,", 5) - (fake_l10(&minimal_plan, 1, 2) - fake_l10(&minimal_plan, 1, 1))),
+        0, "the same subtraction");
+    for (int r = 0; r < 3; r++)
+        test_bound("table 1: means", fabs(csv_number(csv, "all,mean,", 10 + r) - mean[r]), ULPS,
+                   "a sum of four, in another order");
+    test_bound("table 1: mean P - M", fabs(csv_number(csv, "all,mean,", 13) - (mean[2] - mean[1])), 2 * ULPS,
+               "mean of differences, difference of means");
+    test_true("table 1: the paper's means",
+              csv_number(csv, "all,mean,", 6) == 63.97 && csv_number(csv, "all,mean,", 8) == 73.47 &&
+                  csv_number(csv, "all,mean,", 9) == 1.93 && csv_number(csv, "all,mean,", 16) == 85.78 &&
+                  csv_number(csv, "all,mean,", 17) == 1.37,
+              "63.97, 73.47, +1.93; 85.78, +1.37");
+    test_true("table 1: keys are unique",
+              !strncmp(csv, "cell,seed,deit_minimal_100ep_adamw,", 35) &&
+                  strstr(csv, ",paper_deit_style_300ep_polaradamw_minus_muon\n"),
+              "%.60s", csv);
     free(csv);
-    csv = table("deit_style_300ep_seeds");    /* audit S2's own table: three arms, P - M, then the paper's */
-    test_true("S2: the paper's differences", fabs(csv_number(csv, "all,42,", 9) - 1.31) < ULPS && fabs(csv_number(csv, "all,7,", 9) - 1.60) < ULPS && fabs(csv_number(csv, "all,123,", 9) - 1.13) < ULPS &&
-              fabs(csv_number(csv, "all,2024,", 9) - 1.42) < ULPS && csv_number(csv, "all,mean,", 9) == 1.37, "+1.31 +1.60 +1.13 +1.42, mean +1.37");
+    csv = table("deit_style_300ep_seeds"); /* audit S2's own table: three arms, P - M, then the paper's */
+    test_true("S2: the paper's differences",
+              fabs(csv_number(csv, "all,42,", 9) - 1.31) < ULPS &&
+                  fabs(csv_number(csv, "all,7,", 9) - 1.60) < ULPS &&
+                  fabs(csv_number(csv, "all,123,", 9) - 1.13) < ULPS &&
+                  fabs(csv_number(csv, "all,2024,", 9) - 1.42) < ULPS &&
+                  csv_number(csv, "all,mean,", 9) == 1.37,
+              "+1.31 +1.60 +1.13 +1.42, mean +1.37");
     free(csv);
 }
 
@@ -148,32 +197,56 @@ static void check_lifts(void)
 static void check_epochs(void)
 {
     char *csv = table("deit_crossover"), *leads = table("deit_style_300ep_leads");
-    int64_t since = brute_since(matched, 2, minimal, 2, 0, 1, 100), over = brute_since(style, 2, style, 1, 0, 4, 300);
-    test_true("crossover: since when", since > 40 && since < 90 && csv_number(csv, "all,polaradamw,", 5) == (double)since && csv_number(csv, "all,polaradamw,", 7) == (double)since, "%lld epochs", (long long)since);
-    test_true("crossover: after 26 epochs", csv_number(csv, "all,polaradamw,", 3) == minimal(0, 2, 26) && csv_number(csv, "all,polaradamw,", 4) == matched(0, 2, 26), "%.2f, %.2f", minimal(0, 2, 26), matched(0, 2, 26));
-    test_true("crossover: the paper's", csv_number(csv, "all,polaradamw,", 8) == 64.88 && csv_number(csv, "all,polaradamw,", 9) == 55.46 && csv_number(csv, "all,polaradamw,", 10) == 66, "its epochs 25 and 65, from 0");
-    test_true("overtaking: since when", over > 200 && csv_number(leads, "all,polaradamw,muon,", 5) == (double)over, "%lld epochs", (long long)over);
+    int64_t since = brute_since(matched, 2, minimal, 2, 0, 1, 100),
+            over = brute_since(style, 2, style, 1, 0, 4, 300);
+    test_true("crossover: since when",
+              since > 40 && since < 90 && csv_number(csv, "all,polaradamw,", 5) == (double)since &&
+                  csv_number(csv, "all,polaradamw,", 7) == (double)since,
+              "%lld epochs", (long long)since);
+    test_true("crossover: after 26 epochs",
+              csv_number(csv, "all,polaradamw,", 3) == minimal(0, 2, 26) &&
+                  csv_number(csv, "all,polaradamw,", 4) == matched(0, 2, 26),
+              "%.2f, %.2f", minimal(0, 2, 26), matched(0, 2, 26));
+    test_true("crossover: the paper's",
+              csv_number(csv, "all,polaradamw,", 8) == 64.88 &&
+                  csv_number(csv, "all,polaradamw,", 9) == 55.46 &&
+                  csv_number(csv, "all,polaradamw,", 10) == 66,
+              "its epochs 25 and 65, from 0");
+    test_true("overtaking: since when",
+              over > 200 && csv_number(leads, "all,polaradamw,muon,", 5) == (double)over, "%lld epochs",
+              (long long)over);
     int64_t least = 300, most = 0;
     for (int k = 0; k < 4; k++) {
         int64_t of_seed = brute_since(style, 2, style, 1, k, 1, 300);
         least = of_seed < least ? of_seed : least;
         most = of_seed > most ? of_seed : most;
     }
-    test_true("overtaking: seed by seed", csv_number(leads, "all,polaradamw,muon,", 7) == 4 && csv_number(leads, "all,polaradamw,muon,", 8) == (double)least &&
-              csv_number(leads, "all,polaradamw,muon,", 9) == (double)most && least < most, "%lld to %lld", (long long)least, (long long)most);
-    test_true("overtaking: who is ahead stands first", strstr(leads, "\nall,muon,adamw,") && !strstr(leads, "\nall,adamw,"), "muon, then adamw");
+    test_true("overtaking: seed by seed",
+              csv_number(leads, "all,polaradamw,muon,", 7) == 4 &&
+                  csv_number(leads, "all,polaradamw,muon,", 8) == (double)least &&
+                  csv_number(leads, "all,polaradamw,muon,", 9) == (double)most && least < most,
+              "%lld to %lld", (long long)least, (long long)most);
+    test_true("overtaking: who is ahead stands first",
+              strstr(leads, "\nall,muon,adamw,") && !strstr(leads, "\nall,adamw,"), "muon, then adamw");
     free(csv);
     free(leads);
-    csv = table("deit_style_300ep_seconds");    /* 160, 176, 192 */
-    test_true("seconds: of every epoch", csv_number(csv, "all,muon,", 3) == 1200 && csv_number(csv, "all,adamw,", 4) == 160 && fabs(csv_number(csv, "all,polaradamw,", 5) - 192) < 1200 * 192 * DBL_EPSILON, "1200 epochs");
-    test_bound("seconds: a tenth more", fabs(csv_number(csv, "all,muon,", 8) - 10), 100 * 4 * DBL_EPSILON, "one quotient in percent");
-    test_true("seconds: the paper's", csv_number(csv, "all,adamw,", 9) == 174 && csv_number(csv, "all,polaradamw,", 9) == 185, "174, 185");
+    csv = table("deit_style_300ep_seconds"); /* 160, 176, 192 */
+    test_true("seconds: of every epoch",
+              csv_number(csv, "all,muon,", 3) == 1200 && csv_number(csv, "all,adamw,", 4) == 160 &&
+                  fabs(csv_number(csv, "all,polaradamw,", 5) - 192) < 1200 * 192 * DBL_EPSILON,
+              "1200 epochs");
+    test_bound("seconds: a tenth more", fabs(csv_number(csv, "all,muon,", 8) - 10), 100 * 4 * DBL_EPSILON,
+               "one quotient in percent");
+    test_true("seconds: the paper's",
+              csv_number(csv, "all,adamw,", 9) == 174 && csv_number(csv, "all,polaradamw,", 9) == 185,
+              "174, 185");
     free(csv);
     csv = text_of(at("out/tables/deit_minimal_100ep_seconds.csv"));
     test_true("seconds: none in an old store", csv == NULL, "no table");
     free(csv);
     csv = table("deit_matched_aug_100ep_epochs");
-    test_true("epochs: every value to the last digit", csv_number(csv, "all,muon,42,77,", 5) == matched(0, 1, 77), "%.17g", matched(0, 1, 77));
+    test_true("epochs: every value to the last digit",
+              csv_number(csv, "all,muon,42,77,", 5) == matched(0, 1, 77), "%.17g", matched(0, 1, 77));
     free(csv);
 }
 
@@ -189,16 +262,29 @@ static int has_line(const char *path, const char *line)
 
 static void check_figures(void)
 {
-    static const char *const names[] = {"deit_minimal_100ep_trajectories", "deit_style_300ep_trajectories", "deit_minimal_100ep_metric", "deit_style_300ep_differences"};
+    static const char *const names[] = {"deit_minimal_100ep_trajectories", "deit_style_300ep_trajectories",
+                                        "deit_minimal_100ep_metric", "deit_style_300ep_differences"};
     char line[96];
     for (int i = 0; i < 4; i++) check_svg(names[i]);
-    snprintf(line, sizeof line, "set arrow from %lld, graph ", (long long)brute_since(matched, 2, minimal, 2, 0, 1, 100));
-    test_true("figure: the S1 curve dashed, the crossover dotted", has_line("out/figures/deit_minimal_100ep_trajectories.gp", "$beside0 using 1:2 with lines dt (9,4)") &&
-              has_line("out/figures/deit_minimal_100ep_trajectories.gp", line), "%s", line);
-    test_true("figure: no crossover of schedules of two lengths", has_line("out/figures/deit_style_300ep_trajectories.gp", "$beside0") && !has_line("out/figures/deit_style_300ep_trajectories.gp", "set arrow"), "S2");
-    snprintf(line, sizeof line, "\"polaradamw  L10 %.2f\"", (fake_l10(&style_plan, 0, 2) + fake_l10(&style_plan, 1, 2) + fake_l10(&style_plan, 2, 2) + fake_l10(&style_plan, 3, 2)) / 4);
-    test_true("figure: L10 inset", has_line("out/figures/deit_style_300ep_trajectories.gp", line), "%s", line);
-    test_true("figure: accuracies are not by decades", !has_line("out/figures/deit_style_300ep_trajectories.gp", "set logscale y"), "linear");
+    snprintf(line, sizeof line, "set arrow from %lld, graph ",
+             (long long)brute_since(matched, 2, minimal, 2, 0, 1, 100));
+    test_true("figure: the S1 curve dashed, the crossover dotted",
+              has_line("out/figures/deit_minimal_100ep_trajectories.gp",
+                       "$beside0 using 1:2 with lines dt (9,4)") &&
+                  has_line("out/figures/deit_minimal_100ep_trajectories.gp", line),
+              "%s", line);
+    test_true("figure: no crossover of schedules of two lengths",
+              has_line("out/figures/deit_style_300ep_trajectories.gp", "$beside0") &&
+                  !has_line("out/figures/deit_style_300ep_trajectories.gp", "set arrow"),
+              "S2");
+    snprintf(line, sizeof line, "\"polaradamw  L10 %.2f\"",
+             (fake_l10(&style_plan, 0, 2) + fake_l10(&style_plan, 1, 2) + fake_l10(&style_plan, 2, 2) +
+              fake_l10(&style_plan, 3, 2)) /
+                 4);
+    test_true("figure: L10 inset", has_line("out/figures/deit_style_300ep_trajectories.gp", line), "%s",
+              line);
+    test_true("figure: accuracies are not by decades",
+              !has_line("out/figures/deit_style_300ep_trajectories.gp", "set logscale y"), "linear");
 }
 
 static void whole_report(void)
@@ -219,13 +305,23 @@ static void whole_report(void)
     else check_figures();
     char *html = text_of(at("out/index.html"));
     const char *bad = check_xml(&x, html, 1);
-    test_true("page: well-formed, ids unique", !bad && !x.twice, "%d ids, %d twice%s%.40s", x.n_ids, x.twice, bad ? ", at " : "", bad ? bad : "");
+    test_true("page: well-formed, ids unique", !bad && !x.twice, "%d ids, %d twice%s%.40s", x.n_ids, x.twice,
+              bad ? ", at " : "", bad ? bad : "");
     test_exact("page: nothing to load, no script", loads(html));
-    test_true("page: what was found, the best first", strstr(html, "all: polaradamw 85") && strstr(html, " &gt; muon 84") && strstr(html, "polaradamw - muon = +1"), "85 > 84 > 79");
-    test_true("page: of the right testbed", strstr(html, "Higher is better") && strstr(html, "DeiT-Tiny across recipes and budgets") && !strstr(html, "X^T X") && !strstr(html, "so3_timing"), "no point clouds");
+    test_true("page: what was found, the best first",
+              strstr(html, "all: polaradamw 85") && strstr(html, " &gt; muon 84") &&
+                  strstr(html, "polaradamw - muon = +1"),
+              "85 > 84 > 79");
+    test_true("page: of the right testbed",
+              strstr(html, "Higher is better") && strstr(html, "DeiT-Tiny across recipes and budgets") &&
+                  !strstr(html, "X^T X") && !strstr(html, "so3_timing"),
+              "no point clouds");
     free(html);
     TEST_TRY(write_report(&out, at("deit.db"), at("one"), (const char *const[]){"deit_style_300ep"}, 1));
-    test_true("one spec: nothing across", access(at("one/tables/deit_table1.csv"), F_OK) != 0 && access(at("one/tables/deit_style_300ep_seeds.tex"), F_OK) == 0, "%lld tables", (long long)out.tables);
+    test_true("one spec: nothing across",
+              access(at("one/tables/deit_table1.csv"), F_OK) != 0 &&
+                  access(at("one/tables/deit_style_300ep_seeds.tex"), F_OK) == 0,
+              "%lld tables", (long long)out.tables);
 }
 
 /* ---- corners ---- */
@@ -241,16 +337,32 @@ static void short_runs(void)
     pl_store_close(s);
     TEST_TRY(write_report(&out, at("short.db"), at("short"), NULL, 0));
     char *html = text_of(at("short/index.html"));
-    test_true("no L10 of six epochs", html && strstr(html, "all, seed 0 (1): adamw undefined, muon undefined, polaradamw undefined") && strstr(html, "muon diverged"), "said, not called diverged");
-    test_true("no L10: the curves are there", access(at("short/figures/short_trajectories.gp"), F_OK) == 0 && access(at("short/figures/short_metric.gp"), F_OK) != 0, "trajectories, no means");
+    test_true("no L10 of six epochs",
+              html &&
+                  strstr(html, "all, seed 0 (1): adamw undefined, muon undefined, polaradamw undefined") &&
+                  strstr(html, "muon diverged"),
+              "said, not called diverged");
+    test_true("no L10: the curves are there",
+              access(at("short/figures/short_trajectories.gp"), F_OK) == 0 &&
+                  access(at("short/figures/short_metric.gp"), F_OK) != 0,
+              "trajectories, no means");
     free(html);
 }
 
 /* Twelve arms have 66 pairs: no figure of panels, no table of seeds side by side. */
 static void many_arms(void)
 {
-    fake_plan p = {.spec = "deit_lr_scan", .cells = {"all"}, .arms = {"adamw_1e-4", "adamw_3e-4", "adamw_5e-4", "adamw_1e-3", "muon_2e-3", "muon_5e-3", "muon_1e-2", "muon_2e-2", "polaradamw_2e-3",
-                   "polaradamw_5e-3", "polaradamw_1e-2", "polaradamw_2e-2"}, .n_cells = 1, .n_arms = 12, .n_seeds = 1, .seeds = seeds, .epochs = 12, .accuracy = flat};
+    fake_plan p = {.spec = "deit_lr_scan",
+                   .cells = {"all"},
+                   .arms = {"adamw_1e-4", "adamw_3e-4", "adamw_5e-4", "adamw_1e-3", "muon_2e-3", "muon_5e-3",
+                            "muon_1e-2", "muon_2e-2", "polaradamw_2e-3", "polaradamw_5e-3", "polaradamw_1e-2",
+                            "polaradamw_2e-2"},
+                   .n_cells = 1,
+                   .n_arms = 12,
+                   .n_seeds = 1,
+                   .seeds = seeds,
+                   .epochs = 12,
+                   .accuracy = flat};
     pl_store *s;
     pl_report_outcome out;
     TEST_TRY(pl_store_open(&s, at("scan.db"), PL_STORE_WRITE));
@@ -258,9 +370,16 @@ static void many_arms(void)
     pl_store_close(s);
     TEST_TRY(write_report(&out, at("scan.db"), at("scan"), NULL, 0));
     char *csv = text_of(at("scan/tables/deit_lr_scan_results.csv"));
-    test_true("the scan: the paper's winners", csv_number(csv, "all,adamw_5e-4,", 11) == 63.08 && csv_number(csv, "all,muon_5e-3,", 11) == 71.13 && csv_number(csv, "all,polaradamw_5e-3,", 11) == 73.11 &&
-              csv_number(csv, "all,adamw_1e-4,", 5) == 7.5, "mean of 3..12 is 7.5");
-    test_true("the scan: no figure of 66 panels", access(at("scan/figures/deit_lr_scan_differences.gp"), F_OK) != 0 && access(at("scan/figures/deit_lr_scan_metric.gp"), F_OK) == 0, "means only");
+    test_true("the scan: the paper's winners",
+              csv_number(csv, "all,adamw_5e-4,", 11) == 63.08 &&
+                  csv_number(csv, "all,muon_5e-3,", 11) == 71.13 &&
+                  csv_number(csv, "all,polaradamw_5e-3,", 11) == 73.11 &&
+                  csv_number(csv, "all,adamw_1e-4,", 5) == 7.5,
+              "mean of 3..12 is 7.5");
+    test_true("the scan: no figure of 66 panels",
+              access(at("scan/figures/deit_lr_scan_differences.gp"), F_OK) != 0 &&
+                  access(at("scan/figures/deit_lr_scan_metric.gp"), F_OK) == 0,
+              "means only");
     free(csv);
 }
 
@@ -275,10 +394,14 @@ static void direction(void)
     pl_audit *a;
     TEST_TRY(pl_store_open(&s, at("deit.db"), PL_STORE_READ));
     TEST_TRY(pl_store_select_members(&m, s, "deit_minimal_100ep"));
-    for (int64_t i = 0; i < m.count; i++) runs[i] = (pl_audit_run){m.rows[i].cell, m.rows[i].arm, m.rows[i].seed, &m.rows[i]};
+    for (int64_t i = 0; i < m.count; i++)
+        runs[i] = (pl_audit_run){m.rows[i].cell, m.rows[i].arm, m.rows[i].seed, &m.rows[i]};
     TEST_TRY(pl_audit_create(&a, "deit_minimal_100ep", "l10", runs, m.count));
     TEST_TRY(pl_findings_cell(&sentence, a, 0));
-    test_true("findings: the best first", strstr(sentence, "all: polaradamw 73") == sentence && strstr(sentence, " > muon 71") && strstr(sentence, " > adamw 6") && strstr(sentence, "\nmuon - adamw = +"), "%.60s", sentence);
+    test_true("findings: the best first",
+              strstr(sentence, "all: polaradamw 73") == sentence && strstr(sentence, " > muon 71") &&
+                  strstr(sentence, " > adamw 6") && strstr(sentence, "\nmuon - adamw = +"),
+              "%.60s", sentence);
     pl_free(sentence);
     char *text = NULL;
     size_t size = 0;
@@ -286,7 +409,8 @@ static void direction(void)
     TEST_TRY(pl_audit_print(a, f, PL_TABLE_JSON));
     TEST_TRY(pl_audit_print(a, f, PL_TABLE_TEXT));
     fclose(f);
-    test_true("audit: says which way", strstr(text, "\"better\": \"higher\"") && strstr(text, "higher is better"), "JSON and text");
+    test_true("audit: says which way",
+              strstr(text, "\"better\": \"higher\"") && strstr(text, "higher is better"), "JSON and text");
     test_true("audit: no clock", !strstr(text, "seconds"), "%zu bytes", size);
     free(text);
     pl_audit_destroy(a);
@@ -306,7 +430,8 @@ static polar_status print_all(const char *store, FILE *f)
     if (st == POLAR_OK) pl_across_link(parts, 3);
     pl_across x = {0};
     if (st == POLAR_OK) x = pl_across_find(parts, 3);
-    for (const pl_across_table *t = pl_across_tables; t->name && st == POLAR_OK; t++) st = t->wanted(&x) ? t->print(&x, f, PL_TABLE_CSV) : POLAR_E_ARG;
+    for (const pl_across_table *t = pl_across_tables; t->name && st == POLAR_OK; t++)
+        st = t->wanted(&x) ? t->print(&x, f, PL_TABLE_CSV) : POLAR_E_ARG;
     for (const pl_part_table *t = pl_part_tables; t->name; t++)
         for (int i = 0; i < 3 && st == POLAR_OK; i++)
             if (t->wanted(&parts[i])) st = t->print(&parts[i], f, PL_TABLE_CSV);
@@ -344,7 +469,8 @@ static void faults(void)
         wrong += (st != POLAR_OK && st != POLAR_E_NOMEM) || pl_alloc_live() != live;
     }
     fclose(null);
-    test_true("the n-th allocation fails", st == POLAR_OK && !wrong && n > 100, "%lld allocations, %lld wrong", (long long)n - 1, (long long)wrong);
+    test_true("the n-th allocation fails", st == POLAR_OK && !wrong && n > 100,
+              "%lld allocations, %lld wrong", (long long)n - 1, (long long)wrong);
 }
 
 int main(int argc, char **argv)

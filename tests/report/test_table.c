@@ -1,4 +1,5 @@
-/* test_table.c -- the JSON writer against the JSON reader, and a table in its four formats against what it must print, byte for byte. */
+/* test_table.c -- the JSON writer against the JSON reader, and a table in its four formats against what it
+ * must print, byte for byte. */
 #include "base/alloc.h"
 #include "base/json_read.h"
 #include "base/json_write.h"
@@ -8,8 +9,8 @@
 
 /* A stream into memory; text_of ends it and gives the text, which the caller frees. */
 typedef struct {
-    FILE  *f;
-    char  *text;
+    FILE *f;
+    char *text;
     size_t size;
 } memory;
 
@@ -59,14 +60,19 @@ static void json_layout(void)
     pl_json_object_end(&w);
     TEST_TRY(pl_json_writer_end(&w));
     same_text("json: layout", &m,
-              "{\n  \"a\": [-9223372036854775808, true, null],\n  \"empty\": {},\n  \"x\": 0.1,\n  \"nan\": null,\n  \"inf\": null,\n  \"none\": null\n}\n");
+              "{\n  \"a\": [-9223372036854775808, true, null],\n  \"empty\": {},\n  \"x\": 0.1,\n  \"nan\": "
+              "null,\n  \"inf\": null,\n  \"none\": null\n}\n");
 }
 
 /* Strings go out and come back; a byte that is no UTF-8 comes back as U+FFFD. */
 static void json_strings(void)
 {
     static const char *const cases[][2] = {
-        {"plain", "plain"}, {"", ""}, {"a\"b\\c/d", "a\"b\\c/d"}, {"tab\tline\nbell\a\x7f", "tab\tline\nbell\a\x7f"}, {"\xc3\xa9 \xe2\x82\xac", "\xc3\xa9 \xe2\x82\xac"},
+        {"plain", "plain"},
+        {"", ""},
+        {"a\"b\\c/d", "a\"b\\c/d"},
+        {"tab\tline\nbell\a\x7f", "tab\tline\nbell\a\x7f"},
+        {"\xc3\xa9 \xe2\x82\xac", "\xc3\xa9 \xe2\x82\xac"},
         {"bad\xff", "bad\xef\xbf\xbd"},
     };
     int64_t wrong = 0;
@@ -88,7 +94,18 @@ static void json_strings(void)
 /* Random bits as doubles, and the usual suspects: each must read back to the same bits. */
 static void json_numbers(void)
 {
-    static const double special[] = {0, -0.0, 1, -1, 0.1, 1e-300, 5e-324, 2.2250738585072014e-308, 1.7976931348623157e308, 1e22, 123456789012345678.0, 1.0 / 3};
+    static const double special[] = {0,
+                                     -0.0,
+                                     1,
+                                     -1,
+                                     0.1,
+                                     1e-300,
+                                     5e-324,
+                                     2.2250738585072014e-308,
+                                     1.7976931348623157e308,
+                                     1e22,
+                                     123456789012345678.0,
+                                     1.0 / 3};
     int64_t wrong = 0, n = 0;
     for (int64_t i = 0; i < 20000; i++) {
         pl_u4 r = pl_philox(1, PL_STREAM_TEST, 0, (uint64_t)i);
@@ -105,18 +122,19 @@ static void json_numbers(void)
         wrong += memcmp(&x, &back, sizeof x) != 0;
         n++;
     }
-    test_true("json: numbers come back", !wrong && n > 19000, "%lld numbers, %lld wrong", (long long)n, (long long)wrong);
+    test_true("json: numbers come back", !wrong && n > 19000, "%lld numbers, %lld wrong", (long long)n,
+              (long long)wrong);
     char text[PL_DOUBLE_CHARS];
-    test_true("json: the shortest text", !strcmp(pl_double_print(text, 0.1), "0.1") && !strcmp(pl_double_print(text, 5.4e-2), "0.054"), "%s", text);
+    test_true("json: the shortest text",
+              !strcmp(pl_double_print(text, 0.1), "0.1") && !strcmp(pl_double_print(text, 5.4e-2), "0.054"),
+              "%s", text);
 }
 
 /* ---- tables ---- */
 
 static const pl_table_column columns[] = {
-    {"name", "name", NULL, PL_CELL_TEXT, 0},
-    {"n", "n", NULL, PL_CELL_INTEGER, 0},
-    {"err", "error", "measured", PL_CELL_SCI, 1},
-    {"rho", "rho", "measured", PL_CELL_FIXED, 2},
+    {"name", "name", NULL, PL_CELL_TEXT, 0},      {"n", "n", NULL, PL_CELL_INTEGER, 0},
+    {"err", "error", "measured", PL_CELL_SCI, 1}, {"rho", "rho", "measured", PL_CELL_FIXED, 2},
     {"paper", "rho", "paper", PL_CELL_FIXED, 2},
 };
 
@@ -143,9 +161,9 @@ static polar_status small_table(FILE *f, pl_table_format format)
 static void tables(void)
 {
     static const struct {
-        const char     *what;
+        const char *what;
         pl_table_format format;
-        const char     *want;
+        const char *want;
     } cases[] = {
         {"table: text", PL_TABLE_TEXT,
          "A title\n"
@@ -153,13 +171,17 @@ static void tables(void)
          "name           n    error     rho    rho\n"
          "a_1, \"q\" & \xc3\xa9  50  5.4e-02    0.86   0.86\n"
          "b              -      nan  -12.50      -\n"},
-        {"table: csv", PL_TABLE_CSV, "name,n,err,rho,paper\n\"a_1, \"\"q\"\" & \xc3\xa9\",50,0.0541,0.861,0.86\nb,,nan,-12.5,\n"},
+        {"table: csv", PL_TABLE_CSV,
+         "name,n,err,rho,paper\n\"a_1, \"\"q\"\" & \xc3\xa9\",50,0.0541,0.861,0.86\nb,,nan,-12.5,\n"},
         {"table: json", PL_TABLE_JSON,
-         "[\n  {\"name\": \"a_1, \\\"q\\\" & \xc3\xa9\", \"n\": 50, \"err\": 0.0541, \"rho\": 0.861, \"paper\": 0.86},\n"
+         "[\n  {\"name\": \"a_1, \\\"q\\\" & \xc3\xa9\", \"n\": 50, \"err\": 0.0541, \"rho\": 0.861, "
+         "\"paper\": 0.86},\n"
          "  {\"name\": \"b\", \"n\": null, \"err\": null, \"rho\": -12.5, \"paper\": null}\n]\n"},
         {"table: tex", PL_TABLE_TEX,
-         "% A title\n\\begin{tabular}{lrrrr}\n\\toprule\n &  & \\multicolumn{2}{c}{measured} & \\multicolumn{1}{c}{paper} \\\\\nname & n & error & rho & rho \\\\\n\\midrule\n"
-         "a\\_1, \"q\" \\& \xc3\xa9 & 50 & 5.4e-02 & 0.86 & 0.86 \\\\\nb &  & nan & -12.50 &  \\\\\n\\bottomrule\n\\end{tabular}\n"},
+         "% A title\n\\begin{tabular}{lrrrr}\n\\toprule\n &  & \\multicolumn{2}{c}{measured} & "
+         "\\multicolumn{1}{c}{paper} \\\\\nname & n & error & rho & rho \\\\\n\\midrule\n"
+         "a\\_1, \"q\" \\& \xc3\xa9 & 50 & 5.4e-02 & 0.86 & 0.86 \\\\\nb &  & nan & -12.50 &  "
+         "\\\\\n\\bottomrule\n\\end{tabular}\n"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         memory m;
@@ -168,16 +190,21 @@ static void tables(void)
     }
 }
 
-/* A newline, a tab, the begin of a terminal's command and a delete in a name (folders may be called so) break no row, and columns stay where they are. */
+/* A newline, a tab, the begin of a terminal's command and a delete in a name (folders may be called so) break
+ * no row, and columns stay where they are. */
 static void control_bytes(void)
 {
-    static const char *const want[] = {[PL_TABLE_TEXT] = "a\\nb\nname                  n\nx\\ny\\tz\\x1b[2J\\x7f\\r  1\nxyz                   2\n",
-                                       [PL_TABLE_CSV] = "name,n\n\"x\ny\tz\\x1b[2J\\x7f\\r\",1\nxyz,2\n",
-                                       [PL_TABLE_JSON] = NULL,
-                                       [PL_TABLE_TEX] = "% a\\nb\n\\begin{tabular}{lr}\n\\toprule\nname & n \\\\\n\\midrule\nx\\textbackslash{}ny\\textbackslash{}tz\\textbackslash{}x1b[2J\\textbackslash{}x7f\\textbackslash{}r & 1 \\\\\n"
-                                                        "xyz & 2 \\\\\n\\bottomrule\n\\end{tabular}\n"};
+    static const char *const want[] = {
+        [PL_TABLE_TEXT] =
+            "a\\nb\nname                  n\nx\\ny\\tz\\x1b[2J\\x7f\\r  1\nxyz                   2\n",
+        [PL_TABLE_CSV] = "name,n\n\"x\ny\tz\\x1b[2J\\x7f\\r\",1\nxyz,2\n",
+        [PL_TABLE_JSON] = NULL,
+        [PL_TABLE_TEX] = "% a\\nb\n\\begin{tabular}{lr}\n\\toprule\nname & n "
+                         "\\\\\n\\midrule\nx\\textbackslash{}ny\\textbackslash{}tz\\textbackslash{}x1b["
+                         "2J\\textbackslash{}x7f\\textbackslash{}r & 1 \\\\\n"
+                         "xyz & 2 \\\\\n\\bottomrule\n\\end{tabular}\n"};
     for (pl_table_format k = PL_TABLE_TEXT; k <= PL_TABLE_TEX; k++) {
-        if (!want[k]) continue;    /* strings of JSON: above */
+        if (!want[k]) continue; /* strings of JSON: above */
         pl_table *t;
         memory m;
         TEST_TRY(pl_table_create(&t, "a\nb", columns, 2));
@@ -202,16 +229,19 @@ static void table_memory(void)
         wrong += (st != POLAR_OK && st != POLAR_E_NOMEM) || pl_alloc_live() != before;
     }
     fclose(f);
-    test_true("table: the n-th allocation fails", !wrong && st == POLAR_OK && n > 3, "%lld allocations", (long long)n);
+    test_true("table: the n-th allocation fails", !wrong && st == POLAR_OK && n > 3, "%lld allocations",
+              (long long)n);
 }
 
 /* A stream that cannot be written to is an error, not silence. */
 static void table_full_disk(void)
 {
     FILE *f = fopen("/dev/full", "w");
-    if (!f) return;    /* not on this system */
+    if (!f) return; /* not on this system */
     setvbuf(f, NULL, _IONBF, 0);
-    test_true("table: a full disk", small_table(f, PL_TABLE_CSV) == POLAR_E_IO && small_table(f, PL_TABLE_JSON) == POLAR_E_IO, "%s", polar_error_message());
+    test_true("table: a full disk",
+              small_table(f, PL_TABLE_CSV) == POLAR_E_IO && small_table(f, PL_TABLE_JSON) == POLAR_E_IO, "%s",
+              polar_error_message());
     fclose(f);
 }
 

@@ -15,7 +15,8 @@ static char folder[64], path[128];
 #define ID_B "bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb"
 #define ID_C "cccccccccccccccccccccccccccccccc"
 
-static const pl_store_spec spec = {"so3_test", "5ha", "A title with 'quotes' and \xc3\xa9", "so3", "test_mse", "name: so3_test\n", NULL};
+static const pl_store_spec spec = {
+    "so3_test", "5ha", "A title with 'quotes' and \xc3\xa9", "so3", "test_mse", "name: so3_test\n", NULL};
 static const pl_store_plan_row plan[] = {
     {ID_A, "model.width=16", "muon", "{\"model.width\":16}", 0},
     {ID_B, "model.width=16", "adamw", "{}", -7},
@@ -33,9 +34,15 @@ static inline void clean(void)
 /* A store with one finished, one begun and one planned run. */
 static inline polar_status fill(pl_store *s)
 {
-    static const pl_result results[] = {{"test_mse", 0x1.fedcba9876543p-7}, {"best_epoch", 17}, {"nothing", (double)NAN}, {"infinite", -INFINITY}, {"tiny", 0x1p-1074}};
-    static const pl_epoch_row epochs[] = {{1, 0.1, 0.3, 1e-3, 1, 12.5}, {2, (double)NAN, INFINITY, 0x1.23456789abcdep-10, 0, (double)NAN}};
-    static const pl_gauge_row gauges[] = {{10, 1, "layers.0.W_00", "ns_fp32", 1e-7}, {10, 0, "layers.0.W_00", "exact", (double)NAN}};
+    static const pl_result results[] = {{"test_mse", 0x1.fedcba9876543p-7},
+                                        {"best_epoch", 17},
+                                        {"nothing", (double)NAN},
+                                        {"infinite", -INFINITY},
+                                        {"tiny", 0x1p-1074}};
+    static const pl_epoch_row epochs[] = {{1, 0.1, 0.3, 1e-3, 1, 12.5},
+                                          {2, (double)NAN, INFINITY, 0x1.23456789abcdep-10, 0, (double)NAN}};
+    static const pl_gauge_row gauges[] = {{10, 1, "layers.0.W_00", "ns_fp32", 1e-7},
+                                          {10, 0, "layers.0.W_00", "exact", (double)NAN}};
     const pl_run_progress half = {epochs, 1, NULL, 0, 1.5}, all = {epochs, 2, gauges, 2, 4.25};
     PL_TRY(pl_store_put_spec(s, &spec, plan, 3));
     PL_TRY(pl_store_begin_run(s, ID_A, &where, 1));
@@ -49,11 +56,14 @@ static inline polar_status fill(pl_store *s)
 /* The folder and the store's path in it. */
 static inline void store_folder_open(void)
 {
-    snprintf(folder, sizeof folder, "%s/polar_test_store.XXXXXX", access("/dev/shm", W_OK) ? "/tmp" : "/dev/shm");    /* syncing a real disk is slow */
+    /* syncing a real disk is slow */
+    snprintf(folder, sizeof folder, "%s/polar_test_store.XXXXXX",
+             access("/dev/shm", W_OK) ? "/tmp" : "/dev/shm");
     if (!mkdtemp(folder)) exit(1);
     snprintf(path, sizeof path, "%s/test.db", folder);
     pl_store *s = NULL;
-    TEST_TRY(pl_store_open(&s, path, PL_STORE_WRITE));    /* before any other use of SQLite: it shall take our memory */
+    /* before any other use of SQLite: it shall take our memory */
+    TEST_TRY(pl_store_open(&s, path, PL_STORE_WRITE));
     pl_store_close(s);
 }
 

@@ -1,8 +1,9 @@
-/* test_rot.c -- bits that flip on a disk: in a checkpoint, an optimiser's state, a pack, a store and its log. None may change a result without a word:
- * a file is refused with a sentence that names it, or what is read from it is the same to the bit.
+/* test_rot.c -- bits that flip on a disk: in a checkpoint, an optimiser's state, a pack, a store and its log.
+ * None may change a result without a word: a file is refused with a sentence that names it, or what is read
+ * from it is the same to the bit.
  *
- * Flips: every byte of the first and the last EDGE ones, and FLIPS places in between, drawn by Philox; the bit is drawn too.
- *     ctest -R test_rot
+ * Flips: every byte of the first and the last EDGE ones, and FLIPS places in between, drawn by Philox; the
+ * bit is drawn too. ctest -R test_rot
  */
 #include "fixtures/folder.h"
 #include "fixtures/so3_fixture.h"
@@ -22,7 +23,7 @@
 enum { EDGE = 128, FLIPS = 1000 };
 
 typedef struct image {
-    char   *bytes;
+    char *bytes;
     int64_t size;
 } image;
 
@@ -40,11 +41,15 @@ static void put_image(const char *path, const image *im)
     if (!f || fwrite(im->bytes, 1, (size_t)im->size, f) != (size_t)im->size || fclose(f)) exit(1);
 }
 
-typedef enum verdict { REFUSED, SAME, CHANGED } verdict;    /* CHANGED: taken, and it says something else; or refused without the file's name */
+/* CHANGED: taken, and it says something else; or refused without the file's name */
+typedef enum verdict { REFUSED, SAME, CHANGED } verdict;
 
-static verdict refused_by_name(const char *name) { return strstr(polar_error_message(), name) ? REFUSED : CHANGED; }
+static verdict refused_by_name(const char *name)
+{
+    return strstr(polar_error_message(), name) ? REFUSED : CHANGED;
+}
 
-typedef verdict (*read_fn)(void *arg, const char *path);    /* reads all that a program would */
+typedef verdict (*read_fn)(void *arg, const char *path); /* reads all that a program would */
 
 typedef struct tally {
     int64_t tried, count[3], first_changed;
@@ -60,7 +65,9 @@ static tally flip_all(const char *path, uint64_t stream, read_fn read, void *arg
     if (fd < 0) exit(1);
     for (int64_t k = 0; k < edges + FLIPS; k++, t.tried++) {
         pl_u4 r = pl_philox(2024, PL_STREAM_TEST, stream, (uint64_t)k);
-        int64_t at = k < edges / 2 ? k : k < edges ? im.size - 1 - (k - edges / 2) : (int64_t)(((uint64_t)r.x << 32 | r.y) % (uint64_t)im.size);
+        int64_t at = k < edges / 2 ? k
+                     : k < edges   ? im.size - 1 - (k - edges / 2)
+                                   : (int64_t)(((uint64_t)r.x << 32 | r.y) % (uint64_t)im.size);
         char damaged = (char)(im.bytes[at] ^ (char)(1 << r.z % 8));
         if (pwrite(fd, &damaged, 1, at) != 1) exit(1);
         verdict v = read(arg, path);
@@ -78,11 +85,12 @@ static tally flip_all(const char *path, uint64_t stream, read_fn read, void *arg
 
 static void judge(const char *what, const tally *t, int64_t most_same)
 {
-    test_true(what, !t->count[CHANGED] && t->count[SAME] <= most_same, "%lld flips: %lld refused, %lld without effect, %lld not seen", (long long)t->tried,
+    test_true(what, !t->count[CHANGED] && t->count[SAME] <= most_same,
+              "%lld flips: %lld refused, %lld without effect, %lld not seen", (long long)t->tried,
               (long long)t->count[REFUSED], (long long)t->count[SAME], (long long)t->count[CHANGED]);
 }
 
-/* ---- checkpoints and states: no byte is without effect ------------------------------------------------------------------- */
+/* ---- checkpoints and states: no byte is without effect ------------------------------------------ */
 
 static verdict load_run(void *arg, const char *path)
 {
@@ -115,7 +123,9 @@ static verdict load_optim(void *arg, const char *path)
 
 static void test_state(void)
 {
-    static const param_spec model[] = {{.name = "qkv", .ndim = 2, .shape = {12, 4}, .row_blocks = 3}, {.name = "proj", .ndim = 2, .shape = {8, 8}}, {.name = "bias", .ndim = 1, .shape = {12}}};
+    static const param_spec model[] = {{.name = "qkv", .ndim = 2, .shape = {12, 4}, .row_blocks = 3},
+                                       {.name = "proj", .ndim = 2, .shape = {8, 8}},
+                                       {.name = "bias", .ndim = 1, .shape = {12}}};
     polar_optim_opts o;
     optim_rig r;
     const char *path = in_folder("state");
@@ -130,7 +140,7 @@ static void test_state(void)
     rig_close(&r);
 }
 
-/* ---- packs: no byte is without effect ------------------------------------------------------------------------------------ */
+/* ---- packs: no byte is without effect ----------------------------------------------------------- */
 
 static verdict read_pack(void *arg, const char *path)
 {
@@ -156,14 +166,16 @@ static void test_pack(void)
     pl_image_folder *f;
     pl_pack_result result;
     pl_pack_opts po = {.workers = 1};
-    o.classes = 2, o.per_class[0] = 3, o.per_class[1] = 2, o.size = 19;    /* 1083 bytes each: there is padding between them */
+    /* 1083 bytes each: there is padding between them */
+    o.classes = 2, o.per_class[0] = 3, o.per_class[1] = 2, o.size = 19;
     snprintf(set_path, sizeof set_path, "%s", in_folder("set"));
     snprintf(path, sizeof path, "%s", in_folder("pack"));
     TEST_TRY(pl_image_synth_write(&stopped, &o, set_path));
     TEST_TRY(pl_image_folder_open(&f, set_path));
     TEST_TRY(pl_image_pack_write(&result, path, f, &po));
     pl_image_folder_close(f);
-    test_true("a whole pack", read_pack(NULL, path) == CHANGED, "%lld bytes", (long long)result.bytes);    /* read, that is */
+    /* read, that is */
+    test_true("a whole pack", read_pack(NULL, path) == CHANGED, "%lld bytes", (long long)result.bytes);
     tally t = flip_all(path, 3, read_pack, NULL);
     judge("a pack", &t, 0);
     remove(path);
@@ -171,7 +183,7 @@ static void test_pack(void)
     if (system(command) != 0) exit(1);
 }
 
-/* ---- stores: the same dump, or an error ---------------------------------------------------------------------------------- */
+/* ---- stores: the same dump, or an error --------------------------------------------------------- */
 
 enum { RUNS = 12, EPOCHS = 40 };
 
@@ -179,9 +191,11 @@ static polar_status finish_run(pl_store *s, const char *id, int i)
 {
     static const pl_provenance where = {"v1", "cpu", "A processor", 2, NULL};
     pl_epoch_row epochs[EPOCHS];
-    pl_gauge_row gauges[2] = {{10, 0, "layers.0.W_00", "exact", 1e-7 * i}, {10, 1, "layers.0.W_00", "ns_fp32", 1e-3}};
+    pl_gauge_row gauges[2] = {{10, 0, "layers.0.W_00", "exact", 1e-7 * i},
+                              {10, 1, "layers.0.W_00", "ns_fp32", 1e-3}};
     pl_result results[] = {{"test_mse", 0.1 / (i + 1)}, {"best_epoch", 17}, {"epochs", EPOCHS}};
-    for (int e = 0; e < EPOCHS; e++) epochs[e] = (pl_epoch_row){e + 1, 1.0 / (e + i + 1), 0.5 / (e + 1), 1e-3, e % 3 == 0, 0.25};
+    for (int e = 0; e < EPOCHS; e++)
+        epochs[e] = (pl_epoch_row){e + 1, 1.0 / (e + i + 1), 0.5 / (e + 1), 1e-3, e % 3 == 0, 0.25};
     pl_run_progress p = {epochs, EPOCHS, gauges, 2, 10.0};
     PL_TRY(pl_store_begin_run(s, id, &where, 1));
     return pl_store_finish(s, id, i == 5 ? PL_RUN_DIVERGED : PL_RUN_DONE, results, 3, &p);
@@ -190,13 +204,20 @@ static polar_status finish_run(pl_store *s, const char *id, int i)
 /* Ids as hashes are: spread over the alphabet. The last two runs are not finished. */
 static polar_status fill_store(pl_store *s)
 {
-    static const pl_store_spec spec = {.name = "rot", .sha = "5ha", .title = "A title", .testbed = "so3", .metric = "test_mse", .text = "name: rot\n"};
+    static const pl_store_spec spec = {.name = "rot",
+                                       .sha = "5ha",
+                                       .title = "A title",
+                                       .testbed = "so3",
+                                       .metric = "test_mse",
+                                       .text = "name: rot\n"};
     static char ids[RUNS][PL_RUN_ID_CHARS];
     pl_store_plan_row rows[RUNS];
     for (int i = 0; i < RUNS; i++) {
         pl_u4 r = pl_philox(1, PL_STREAM_TEST, 9, (uint64_t)i);
         snprintf(ids[i], PL_RUN_ID_CHARS, "%08x%08x%08x%08x", r.x, r.y, r.z, r.w);
-        rows[i] = (pl_store_plan_row){ids[i], i % 2 ? "model.width=16" : "model.width=32", i / 2 % 2 ? "muon" : "adamw", i % 2 ? "{\"model.width\": 16}" : "{\"model.width\": 32}", i / 4};
+        rows[i] = (pl_store_plan_row){ids[i], i % 2 ? "model.width=16" : "model.width=32",
+                                      i / 2 % 2 ? "muon" : "adamw",
+                                      i % 2 ? "{\"model.width\": 16}" : "{\"model.width\": 32}", i / 4};
     }
     PL_TRY(pl_store_put_spec(s, &spec, rows, RUNS));
     for (int i = 0; i < RUNS - 2; i++) PL_TRY(finish_run(s, ids[i], i));
@@ -204,10 +225,10 @@ static polar_status fill_store(pl_store *s)
 }
 
 typedef struct store_files {
-    char        path[128], log[136], side[136];
-    const char *want;        /* the dump of the whole store */
-    image       db, wal;     /* as they were; wal.size 0: there was no log */
-    int         write;       /* as `polar run` opens it */
+    char path[128], log[136], side[136];
+    const char *want; /* the dump of the whole store */
+    image db, wal;    /* as they were; wal.size 0: there was no log */
+    int write;        /* as `polar run` opens it */
 } store_files;
 
 /* The files of the whole store, but for the one that is being damaged: SQLite tidies up behind it. */
@@ -218,7 +239,7 @@ static void put_back(const store_files *f, const char *damaged)
     if (f->wal.size && damaged != f->log) put_image(f->log, &f->wal);
     if (!f->wal.size) remove(f->log);
     remove(f->side);
-    utimensat(AT_FDCWD, f->log, old, 0);    /* nobody is writing it */
+    utimensat(AT_FDCWD, f->log, old, 0); /* nobody is writing it */
 }
 
 static polar_status verify_to_write(const char *path)
@@ -252,7 +273,8 @@ static verdict read_damaged(void *arg, const char *path)
     return read_store(f);
 }
 
-static void test_store_flips(const char *what, store_files *f, const char *which, uint64_t stream, int64_t most_same)
+static void test_store_flips(const char *what, store_files *f, const char *which, uint64_t stream,
+                             int64_t most_same)
 {
     char copy[160];
     snprintf(copy, sizeof copy, "%s%s", in_folder("copy"), strstr(which, "-wal") ? "-wal" : "");
@@ -275,7 +297,7 @@ static void test_store(void)
     snprintf(lock, sizeof lock, "%s.lock", f.path);
     TEST_TRY(pl_store_open(&s, f.path, PL_STORE_WRITE));
     TEST_TRY(fill_store(s));
-    f.wal = read_image(f.log);    /* as a kill would leave them */
+    f.wal = read_image(f.log); /* as a kill would leave them */
     image early = read_image(f.path);
     pl_store_close(s);
     f.db = read_image(f.path);
@@ -283,7 +305,8 @@ static void test_store(void)
     f.want = want;
     image log = f.wal;
     f.wal.size = 0;
-    test_store_flips("a store", &f, "", 4, FLIPS - FLIPS / 4);    /* pages have room that nothing uses: about half of it here */
+    /* pages have room that nothing uses: about half of it here */
+    test_store_flips("a store", &f, "", 4, FLIPS - FLIPS / 4);
     f.write = 1;
     test_store_flips("a store, to write", &f, "", 5, FLIPS - FLIPS / 4);
     f.write = 0;
@@ -291,7 +314,8 @@ static void test_store(void)
     f.db = early;
     f.wal = log;
     put_back(&f, NULL);
-    test_true("a store with its log", f.wal.size > 100000 && read_store(&f) == SAME, "%lld and %lld bytes", (long long)f.db.size, (long long)f.wal.size);
+    test_true("a store with its log", f.wal.size > 100000 && read_store(&f) == SAME, "%lld and %lld bytes",
+              (long long)f.db.size, (long long)f.wal.size);
     test_store_flips("the log of a store", &f, "-wal", 6, 0);
     remove(f.path), remove(f.log), remove(f.side), remove(lock);
     free(f.db.bytes);
@@ -304,15 +328,22 @@ static void test_upgrade(void)
 {
     static const char rows[] =
         "INSERT INTO spec VALUES('rot', '5ha', 'A title', 'so3', 'test_mse', 'name: rot');"
-        "INSERT INTO run(id, testbed, seed, config, state, wall) VALUES('aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa', 'so3', 1, '{\"a\": 1}', 'done', 2);"
-        "INSERT INTO run(id, testbed, seed, config) VALUES('bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb', 'so3', 2, '{\"a\": 1}');"
-        "INSERT INTO member VALUES('rot', 'all', 'muon', 1, 0, 'aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa'), ('rot', 'all', 'muon', 2, 1, 'bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb');"
+        "INSERT INTO run(id, testbed, seed, config, state, wall) VALUES('aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa', "
+        "'so3', 1, '{\"a\": 1}', 'done', 2);"
+        "INSERT INTO run(id, testbed, seed, config) VALUES('bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb', 'so3', 2, "
+        "'{\"a\": 1}');"
+        "INSERT INTO member VALUES('rot', 'all', 'muon', 1, 0, 'aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa'), ('rot', "
+        "'all', 'muon', 2, 1, 'bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb');"
         "INSERT INTO epoch VALUES('aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa', 1, 0.5, NULL, 0.001, 1, 3);"
-        "INSERT INTO result VALUES('aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa', 'test_mse', 0.25), ('aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa', 'l10', NULL), ('aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa', 'zero', -0.0);"
+        "INSERT INTO result VALUES('aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa', 'test_mse', 0.25), "
+        "('aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa', 'l10', NULL), ('aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa', 'zero', "
+        "-0.0);"
         "INSERT INTO gauge VALUES('aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa', 1, 'w', 0, 'exact', 1e-7);"
         "PRAGMA application_id = 1886350450; PRAGMA user_version = 3;";
-    static const char want[] = "all | muon | 1 | aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa | done\n  l10 nan\n  test_mse 0x1p-2\n  zero 0x0p+0\n  1 0x1p-1 nan 0x1.0624dd2f1a9fcp-10 1\n"
-                               "  1 w 0 exact 0x1.ad7f29abcaf48p-24\nall | muon | 2 | bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb | planned\n";
+    static const char want[] =
+        "all | muon | 1 | aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa | done\n  l10 nan\n  test_mse 0x1p-2\n  zero "
+        "0x0p+0\n  1 0x1p-1 nan 0x1.0624dd2f1a9fcp-10 1\n"
+        "  1 w 0 exact 0x1.ad7f29abcaf48p-24\nall | muon | 2 | bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb | planned\n";
     char path[128], lock[136], *got = NULL;
     sqlite3 *db;
     snprintf(path, sizeof path, "%s", in_folder("old.db"));
@@ -328,7 +359,9 @@ static void test_upgrade(void)
     pl_store_members m;
     TEST_TRY(pl_store_open(&s, path, PL_STORE_READ));
     TEST_TRY(pl_store_select_members(&m, s, "rot"));
-    test_true("a store of version 3 is upgraded, and sound", !strcmp(got, want) && !strcmp(m.rows[1].config, "{\"a\": 1}"), "%s", strcmp(got, want) ? got : m.rows[1].config);
+    test_true("a store of version 3 is upgraded, and sound",
+              !strcmp(got, want) && !strcmp(m.rows[1].config, "{\"a\": 1}"), "%s",
+              strcmp(got, want) ? got : m.rows[1].config);
     pl_store_members_free(&m);
     pl_store_close(s);
     free(got);
@@ -338,7 +371,8 @@ static void test_upgrade(void)
 int main(int argc, char **argv)
 {
     test_begin(argc, argv);
-    if (!access("/dev/shm", W_OK)) snprintf(folder, sizeof folder, "%s", "/dev/shm/p_rot_XXXXXX");    /* syncing a real disk is slow */
+    /* syncing a real disk is slow */
+    if (!access("/dev/shm", W_OK)) snprintf(folder, sizeof folder, "%s", "/dev/shm/p_rot_XXXXXX");
     folder_open();
     test_checkpoint();
     test_state();

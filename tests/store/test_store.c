@@ -1,4 +1,5 @@
-/* test_store.c -- the store: what goes in comes out to the bit; claims; memory that runs out; many writers. */
+/* test_store.c -- the store: what goes in comes out to the bit; claims; memory that runs out; many writers.
+ */
 #include "store_fixture.h"
 
 #include <signal.h>
@@ -7,7 +8,7 @@
 
 #include "base/alloc.h"
 
-/* ---- round trips ----------------------------------------------------------------------------------------------------------- */
+/* ---- round trips -------------------------------------------------------------------------------- */
 
 static void test_round_trip(void)
 {
@@ -22,27 +23,49 @@ static void test_round_trip(void)
     pl_store_close(s);
     TEST_TRY(pl_store_open(&s, path, PL_STORE_READ));
     TEST_TRY(pl_store_select_specs(&specs, s));
-    test_true("spec", specs.count == 1 && !strcmp(specs.rows[0].title, spec.title) && !strcmp(specs.rows[0].text, spec.text) && !strcmp(specs.rows[0].metric, "test_mse"), "%s", specs.rows[0].title);
+    test_true("spec",
+              specs.count == 1 && !strcmp(specs.rows[0].title, spec.title) &&
+                  !strcmp(specs.rows[0].text, spec.text) && !strcmp(specs.rows[0].metric, "test_mse"),
+              "%s", specs.rows[0].title);
     TEST_TRY(pl_store_select_members(&m, s, "so3_test"));
     const pl_store_member *a = &m.rows[0], *b = &m.rows[1], *c = &m.rows[2];
-    test_true("members in order, states", m.count == 3 && a->state == PL_RUN_DIVERGED && b->state == PL_RUN_PLANNED && c->state == PL_RUN_PLANNED && a->ord == 0 && c->ord == 2 && c->seed == INT64_MAX && b->seed == -7,
-              "%s %s %s", pl_run_state_name(a->state), pl_run_state_name(b->state), pl_run_state_name(c->state));
-    const double *mse = pl_store_result(a, "test_mse"), *nan = pl_store_result(a, "nothing"), *inf = pl_store_result(a, "infinite"), *tiny = pl_store_result(a, "tiny");
-    test_true("results to the bit, NaN and infinity", a->result_count == 5 && mse && *mse == 0x1.fedcba9876543p-7 && nan && isnan(*nan) && inf && *inf == -INFINITY && tiny && *tiny == 0x1p-1074 && !pl_store_result(a, "no such"),
+    test_true(
+        "members in order, states",
+        m.count == 3 && a->state == PL_RUN_DIVERGED && b->state == PL_RUN_PLANNED &&
+            c->state == PL_RUN_PLANNED && a->ord == 0 && c->ord == 2 && c->seed == INT64_MAX && b->seed == -7,
+        "%s %s %s", pl_run_state_name(a->state), pl_run_state_name(b->state), pl_run_state_name(c->state));
+    const double *mse = pl_store_result(a, "test_mse"), *nan = pl_store_result(a, "nothing"),
+                 *inf = pl_store_result(a, "infinite"), *tiny = pl_store_result(a, "tiny");
+    test_true("results to the bit, NaN and infinity",
+              a->result_count == 5 && mse && *mse == 0x1.fedcba9876543p-7 && nan && isnan(*nan) && inf &&
+                  *inf == -INFINITY && tiny && *tiny == 0x1p-1074 && !pl_store_result(a, "no such"),
               "%a", mse ? *mse : 0);
-    test_true("provenance and seconds", a->wall == 4.25 && b->wall == 1.5 && !c->code && !strcmp(a->code, where.code) && !strcmp(a->device, where.device) && !strcmp(a->cpu, where.cpu) && a->threads == 2
-              && a->started && a->finished && strlen(a->finished) == 20 && b->started && !b->finished && !c->started, "%s to %s", a->started, a->finished);
+    test_true("provenance and seconds",
+              a->wall == 4.25 && b->wall == 1.5 && !c->code && !strcmp(a->code, where.code) &&
+                  !strcmp(a->device, where.device) && !strcmp(a->cpu, where.cpu) && a->threads == 2 &&
+                  a->started && a->finished && strlen(a->finished) == 20 && b->started && !b->finished &&
+                  !c->started,
+              "%s to %s", a->started, a->finished);
     TEST_TRY(pl_store_select_epochs(&e, s, ID_A));
-    test_true("epochs", e.count == 2 && e.rows[0].train_loss == 0.1 && isnan(e.rows[1].train_loss) && e.rows[1].valid == INFINITY && e.rows[1].lr == 0x1.23456789abcdep-10 && e.rows[0].improved && !e.rows[1].improved && e.rows[0].seconds == 12.5 && isnan(e.rows[1].seconds), "%lld rows", (long long)e.count);
+    test_true("epochs",
+              e.count == 2 && e.rows[0].train_loss == 0.1 && isnan(e.rows[1].train_loss) &&
+                  e.rows[1].valid == INFINITY && e.rows[1].lr == 0x1.23456789abcdep-10 &&
+                  e.rows[0].improved && !e.rows[1].improved && e.rows[0].seconds == 12.5 &&
+                  isnan(e.rows[1].seconds),
+              "%lld rows", (long long)e.count);
     TEST_TRY(pl_store_select_gauges(&g, s, ID_A));
-    test_true("gauge rows", g.count == 2 && !strcmp(g.rows[0].map, "exact") && isnan(g.rows[0].deviation) && g.rows[1].shadow == 1 && g.rows[1].deviation == 1e-7, "%lld rows", (long long)g.count);
+    test_true("gauge rows",
+              g.count == 2 && !strcmp(g.rows[0].map, "exact") && isnan(g.rows[0].deviation) &&
+                  g.rows[1].shadow == 1 && g.rows[1].deviation == 1e-7,
+              "%lld rows", (long long)g.count);
     pl_store_specs_free(&specs);
     pl_store_members_free(&m);
     pl_store_epochs_free(&e);
     pl_store_gauges_free(&g);
     const char *ids[] = {ID_C, ID_A}, *unknown[] = {ID_C, "no such run"};
     TEST_TRY(pl_store_select_runs(&m, s, ids, 2));
-    test_true("runs by id", m.count == 2 && !strcmp(m.rows[0].id, ID_C) && m.rows[1].result_count == 5, "%s", m.rows[1].id);
+    test_true("runs by id", m.count == 2 && !strcmp(m.rows[0].id, ID_C) && m.rows[1].result_count == 5, "%s",
+              m.rows[1].id);
     pl_store_members_free(&m);
     polar_status st = pl_store_select_runs(&m, s, unknown, 2);
     test_true("an unknown run", st == POLAR_E_ARG && !m.rows, "%s", polar_error_message());
@@ -53,14 +76,17 @@ static void test_round_trip(void)
     pl_store_close(s);
 }
 
-#define DIGITS "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcde"    /* 63 of 64 */
+#define DIGITS "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcde" /* 63 of 64 */
 
 /* What runs were trained on: finished ones of the same name with other digits are found, and no others. */
 static void test_data(void)
 {
     static const struct {
         const char *data, *found;
-    } asked[] = {{"tiny, all classes, " DIGITS "f", ""}, {"tiny, all classes, " DIGITS "0", ID_A}, {"tiny, 10 classes of seed 0, " DIGITS "0", ""}, {"begun, " DIGITS "0", ""}};
+    } asked[] = {{"tiny, all classes, " DIGITS "f", ""},
+                 {"tiny, all classes, " DIGITS "0", ID_A},
+                 {"tiny, 10 classes of seed 0, " DIGITS "0", ""},
+                 {"begun, " DIGITS "0", ""}};
     pl_provenance from = where;
     pl_store *s = NULL;
     pl_store_members m;
@@ -82,7 +108,8 @@ static void test_data(void)
         test_true("other data of a name", !strcmp(id, asked[i].found), "%.32s...: '%s'", asked[i].data, id);
     }
     TEST_TRY(pl_store_select_members(&m, s, "so3_test"));
-    test_true("data come back", m.rows[0].data && !strcmp(m.rows[0].data, asked[0].data) && !m.rows[2].data, "%s", m.rows[0].data);
+    test_true("data come back", m.rows[0].data && !strcmp(m.rows[0].data, asked[0].data) && !m.rows[2].data,
+              "%s", m.rows[0].data);
     pl_store_members_free(&m);
     pl_store_close(s);
 }
@@ -119,13 +146,16 @@ static void test_again(void)
     pl_store_members m;
     TEST_TRY(pl_store_select_members(&m, s, "so3_test"));
     int64_t points = 0;
-    for (int64_t i = 0; i < m.count; i++) points += !strcmp(m.rows[i].arm, "adamw") && !strcmp(m.rows[i].id, ID_C);
+    for (int64_t i = 0; i < m.count; i++)
+        points += !strcmp(m.rows[i].arm, "adamw") && !strcmp(m.rows[i].id, ID_C);
     pl_store_members_free(&m);
     pl_store_spec edited = spec;
     edited.text = "name: so3_test\n# edited\n";
     TEST_TRY(pl_store_put_spec(s, &edited, plan, 2));
     TEST_TRY(pl_store_run_state(s, ID_A, &state, NULL));
-    test_true("the same text adds, a changed one replaces", narrowed == 3 && points == 1 && member_count(s) == 2 && state == PL_RUN_DIVERGED, "%lld, then %lld members", (long long)narrowed, (long long)member_count(s));
+    test_true("the same text adds, a changed one replaces",
+              narrowed == 3 && points == 1 && member_count(s) == 2 && state == PL_RUN_DIVERGED,
+              "%lld, then %lld members", (long long)narrowed, (long long)member_count(s));
     TEST_TRY(pl_store_begin_run(s, ID_B, &where, 1));
     TEST_TRY(pl_store_select_epochs(&e, s, ID_B));
     test_true("a fresh begin drops the epochs", e.count == 0, "%lld rows", (long long)e.count);
@@ -138,7 +168,8 @@ static void test_again(void)
     st = pl_store_finish(s, ID_A, PL_RUN_DONE, twice, 2, &none);
     pl_run_state after = PL_RUN_DONE;
     TEST_TRY(pl_store_run_state(s, ID_A, &after, NULL));
-    test_true("an SQL error undoes the whole call", st == POLAR_E_STATE && after == PL_RUN_PLANNED, "%s", polar_error_message());
+    test_true("an SQL error undoes the whole call", st == POLAR_E_STATE && after == PL_RUN_PLANNED, "%s",
+              polar_error_message());
     pl_store_close(s);
 }
 
@@ -154,7 +185,8 @@ static void test_claims(void)
     TEST_TRY(pl_store_claim(b, ID_B, &mine[2]));
     pl_store_release(a, ID_A);
     TEST_TRY(pl_store_claim(b, ID_A, &mine[3]));
-    test_true("claims exclude connections of one process", mine[0] && !mine[1] && mine[2] && mine[3], "%d %d %d %d", mine[0], mine[1], mine[2], mine[3]);
+    test_true("claims exclude connections of one process", mine[0] && !mine[1] && mine[2] && mine[3],
+              "%d %d %d %d", mine[0], mine[1], mine[2], mine[3]);
     pl_store_close(b);
     pl_store_close(a);
     fflush(stdout);
@@ -180,7 +212,7 @@ static void test_claims(void)
     close(pipe_fd[1]);
 }
 
-/* ---- memory, writers ------------------------------------------------------------------------------------------------------------ */
+/* ---- memory, writers ---------------------------------------------------------------------------- */
 
 static polar_status everything(void)
 {
@@ -201,7 +233,9 @@ static polar_status everything(void)
     if (st == POLAR_OK) st = pl_store_select_specs(&specs, s);
     if (st == POLAR_OK) st = pl_store_select_epochs(&e, s, ID_A);
     if (st == POLAR_OK) st = pl_store_select_gauges(&g, s, ID_A);
-    if (st == POLAR_OK && (m.count != 3 || m.rows[0].result_count != 5 || specs.count != 1 || e.count != 2 || g.count != 2)) st = POLAR_E_SHAPE;
+    if (st == POLAR_OK &&
+        (m.count != 3 || m.rows[0].result_count != 5 || specs.count != 1 || e.count != 2 || g.count != 2))
+        st = POLAR_E_SHAPE;
     pl_store_members_free(&m);
     pl_store_specs_free(&specs);
     pl_store_epochs_free(&e);
@@ -224,7 +258,7 @@ static void remove_store(void)
 static void test_faults(void)
 {
     clean();
-    TEST_TRY(everything());    /* SQLite keeps what it takes the first time */
+    TEST_TRY(everything()); /* SQLite keeps what it takes the first time */
     polar_status st = POLAR_E_NOMEM;
     int64_t n = 0, leaks = 0, wrong = 0;
     for (; st != POLAR_OK && n < 1000000; n += 1 + n / 200) {
@@ -236,10 +270,13 @@ static void test_faults(void)
         leaks += pl_alloc_live() != live;
         wrong += st != POLAR_OK && (st != POLAR_E_NOMEM || !*polar_error_message());
     }
-    test_true("memory runs out", st == POLAR_OK && n > 100 && !leaks && !wrong, "%lld allocations, %lld leaks, %lld other errors", (long long)n, (long long)leaks, (long long)wrong);
+    test_true("memory runs out", st == POLAR_OK && n > 100 && !leaks && !wrong,
+              "%lld allocations, %lld leaks, %lld other errors", (long long)n, (long long)leaks,
+              (long long)wrong);
 }
 
-/* One connection lives through every failure: a select that ran out of memory leaves no transaction behind, in which later ones would see an old moment. */
+/* One connection lives through every failure: a select that ran out of memory leaves no transaction behind,
+ * in which later ones would see an old moment. */
 static void test_faults_of_one_connection(void)
 {
     pl_store *s, *other;
@@ -259,13 +296,16 @@ static void test_faults_of_one_connection(void)
         pl_alloc_fail_at(0);
         pl_store_members_free(&m);
         wrong += pl_store_put_progress(other, ID_B, &more) != POLAR_OK;
-        wrong += pl_store_select_epochs(&e, s, ID_B) != POLAR_OK || e.count == 0 || e.rows[e.count - 1].epoch != n + 10;    /* of now */
+        /* of now */
+        wrong += pl_store_select_epochs(&e, s, ID_B) != POLAR_OK || e.count == 0 ||
+                 e.rows[e.count - 1].epoch != n + 10;
         wrong += pl_store_put_progress(s, ID_B, &more) != POLAR_OK;
         pl_store_epochs_free(&e);
     }
     pl_store_close(other);
     pl_store_close(s);
-    test_true("a connection outlives it", st == POLAR_OK && n > 10 && !wrong, "%lld allocations, %lld wrong", (long long)n - 1, (long long)wrong);
+    test_true("a connection outlives it", st == POLAR_OK && n > 10 && !wrong, "%lld allocations, %lld wrong",
+              (long long)n - 1, (long long)wrong);
 }
 
 #define WRITERS 4
@@ -284,14 +324,15 @@ static void test_writers(void)
         pl_store *s = NULL;
         snprintf(id, sizeof id, "%032x", w);
         pl_store_plan_row row = {id, "all", "muon", "{}", w};
-        polar_status st = pl_store_open(&s, path, PL_STORE_WRITE);    /* all of them make the store at once */
+        polar_status st = pl_store_open(&s, path, PL_STORE_WRITE); /* all of them make the store at once */
         if (st == POLAR_OK) st = pl_store_put_spec(s, &spec, &row, 1);
         if (st == POLAR_OK) st = pl_store_begin_run(s, id, &where, 1);
         for (int k = 1; st == POLAR_OK && k <= ROUNDS; k++) {
             pl_epoch_row e = {.epoch = k, .train_loss = k, .valid = w};
             pl_run_progress p = {&e, 1, NULL, 0, k};
             pl_result r = {"test_mse", w};
-            st = k < ROUNDS ? pl_store_put_progress(s, id, &p) : pl_store_finish(s, id, PL_RUN_DONE, &r, 1, &p);
+            st = k < ROUNDS ? pl_store_put_progress(s, id, &p)
+                            : pl_store_finish(s, id, PL_RUN_DONE, &r, 1, &p);
         }
         if (st != POLAR_OK) fprintf(stderr, "%s\n", polar_error_message());
         pl_store_close(s);
@@ -310,10 +351,13 @@ static void test_writers(void)
         pl_store_epochs e;
         TEST_TRY(pl_store_select_epochs(&e, s, m.rows[i].id));
         epochs += e.count;
-        done += m.rows[i].state == PL_RUN_DONE && m.rows[i].result_count == 1 && m.rows[i].results[0].value == (double)m.rows[i].seed;
+        done += m.rows[i].state == PL_RUN_DONE && m.rows[i].result_count == 1 &&
+                m.rows[i].results[0].value == (double)m.rows[i].seed;
         pl_store_epochs_free(&e);
     }
-    test_true("4 processes write at once", !failed && m.count == WRITERS && done == WRITERS && epochs == WRITERS * ROUNDS, "%lld runs, %lld epochs", (long long)done, (long long)epochs);
+    test_true("4 processes write at once",
+              !failed && m.count == WRITERS && done == WRITERS && epochs == WRITERS * ROUNDS,
+              "%lld runs, %lld epochs", (long long)done, (long long)epochs);
     pl_store_members_free(&m);
     pl_store_close(s);
 }

@@ -23,7 +23,8 @@ static void refuse(const char *what, pl_store_mode mode, polar_status want, cons
 static void sql(const char *text)
 {
     sqlite3 *db = NULL;
-    if (sqlite3_open(path, &db) != SQLITE_OK || sqlite3_exec(db, text, NULL, NULL, NULL) != SQLITE_OK) exit(1);
+    if (sqlite3_open(path, &db) != SQLITE_OK || sqlite3_exec(db, text, NULL, NULL, NULL) != SQLITE_OK)
+        exit(1);
     sqlite3_close(db);
 }
 
@@ -47,7 +48,10 @@ static void test_files(void)
     refuse("another program's database, to write", PL_STORE_WRITE, POLAR_E_FORMAT, "another program");
     refuse("another program's database, to read", PL_STORE_READ, POLAR_E_FORMAT, "another program");
     stat(path, &after);
-    test_true("  is not touched", before.st_size == after.st_size && before.st_mtim.tv_sec == after.st_mtim.tv_sec && before.st_mtim.tv_nsec == after.st_mtim.tv_nsec, "%lld bytes", (long long)after.st_size);
+    test_true("  is not touched",
+              before.st_size == after.st_size && before.st_mtim.tv_sec == after.st_mtim.tv_sec &&
+                  before.st_mtim.tv_nsec == after.st_mtim.tv_nsec,
+              "%lld bytes", (long long)after.st_size);
     clean();
     pl_store *s = NULL;
     TEST_TRY(pl_store_open(&s, path, PL_STORE_WRITE));
@@ -66,7 +70,8 @@ static void test_files(void)
     snprintf(path, sizeof path, "%s", deep);
 }
 
-/* Bytes of a good store overwritten, its middle and its end cut off: an error with a sentence or the right table, never another and never a crash. */
+/* Bytes of a good store overwritten, its middle and its end cut off: an error with a sentence or the right
+ * table, never another and never a crash. */
 static void test_damage(void)
 {
     pl_store *s = NULL;
@@ -85,7 +90,8 @@ static void test_damage(void)
         for (int kind = 0; kind < 3; kind++) {
             char *dump = NULL;
             memcpy(bad, bytes, n);
-            if (kind == 0) memset(bad + page * 4096 + (page ? 0 : 100), 0xa5, 512);    /* the head of each page */
+            /* the head of each page */
+            if (kind == 0) memset(bad + page * 4096 + (page ? 0 : 100), 0xa5, 512);
             if (kind == 1) memset(bad + page * 4096 + (page ? 0 : 100), 0, 3996);
             clean();
             write_file(path, bad, kind == 2 ? page * 4096 + 2000 : n);
@@ -94,7 +100,8 @@ static void test_damage(void)
             refused += known;
             unharmed += st == POLAR_OK && !strcmp(dump, good);
             if (!(known && *polar_error_message()) && !(st == POLAR_OK && !strcmp(dump, good))) {
-                printf("page %zu kind %d: %s\n", page, kind, st == POLAR_OK ? "another table" : polar_error_message());
+                printf("page %zu kind %d: %s\n", page, kind,
+                       st == POLAR_OK ? "another table" : polar_error_message());
                 wrong++;
             }
             free(dump);
@@ -103,7 +110,8 @@ static void test_damage(void)
             pl_store_close(s);
         }
     test_exact("damaged stores", wrong);
-    test_true("  figures", refused > 10, "%lld refused, %lld unharmed (a page without content)", (long long)refused, (long long)unharmed);
+    test_true("  figures", refused > 10, "%lld refused, %lld unharmed (a page without content)",
+              (long long)refused, (long long)unharmed);
     clean();
     write_file(path, bytes, n / 2);
     refuse("half a store", PL_STORE_WRITE, POLAR_E_FORMAT, "damaged");
@@ -114,7 +122,8 @@ static void expect_table(const char *what, const char *name)
 {
     char *dump = NULL;
     polar_status st = store_dump(&dump, name, "so3_test");
-    test_true(what, st == POLAR_OK, "%zu bytes %s", dump ? strlen(dump) : 0, st == POLAR_OK ? "" : polar_error_message());
+    test_true(what, st == POLAR_OK, "%zu bytes %s", dump ? strlen(dump) : 0,
+              st == POLAR_OK ? "" : polar_error_message());
     free(dump);
 }
 
@@ -137,7 +146,8 @@ static void as_somebody(const char *what, void (*prepare)(void), void (*use)(voi
     }
     int status = -1;
     waitpid(pid, &status, 0);
-    test_true(what, WIFEXITED(status) && WEXITSTATUS(status) == 0, "child ended with %d", WEXITSTATUS(status));
+    test_true(what, WIFEXITED(status) && WEXITSTATUS(status) == 0, "child ended with %d",
+              WEXITSTATUS(status));
     if (chmod(folder, 0700) != 0) exit(1);
     clean();
 }
@@ -176,18 +186,20 @@ static void use_locked_folder(void)
     refuse("  no store is made in it", PL_STORE_WRITE, POLAR_E_IO, "may not write in its folder");
 }
 
-/* ---- upgrades ---------------------------------------------------------------------------------------------------------------- */
+/* ---- upgrades ----------------------------------------------------------------------------------- */
 
 static void test_upgrade(void)
 {
     enum { NEXT = PL_STORE_VERSION + 1 };
-    const char *next[NEXT] = {[PL_STORE_VERSION] = "ALTER TABLE run ADD COLUMN colour TEXT DEFAULT 'grey'; CREATE TABLE extra(x)"}, *broken[NEXT] = {[PL_STORE_VERSION] = "CREATE TABLE extra(x); CREATE nonsense"};
+    const char *next[NEXT] =
+        {[PL_STORE_VERSION] = "ALTER TABLE run ADD COLUMN colour TEXT DEFAULT 'grey'; CREATE TABLE extra(x)"},
+               *broken[NEXT] = {[PL_STORE_VERSION] = "CREATE TABLE extra(x); CREATE nonsense"};
     for (int i = 0; i < PL_STORE_VERSION; i++) next[i] = broken[i] = pl_store_steps[i];
     pl_store *s = NULL;
     int64_t value = 0;
     char *before = NULL, *after = NULL;
     clean();
-    sql("VACUUM");    /* a database of version 0 with nothing in it */
+    sql("VACUUM"); /* a database of version 0 with nothing in it */
     TEST_TRY(pl_store_open(&s, path, PL_STORE_WRITE));
     TEST_TRY(fill(s));
     TEST_TRY(pl_sql_integer(s, "PRAGMA user_version", &value));
@@ -195,9 +207,10 @@ static void test_upgrade(void)
     TEST_TRY(store_dump(&before, path, "so3_test"));
     polar_status st = pl_store_upgrade(s, broken, NEXT);
     TEST_TRY(pl_sql_integer(s, "SELECT count(*) FROM sqlite_schema WHERE name = 'extra'", &value));
-    test_true("a step that fails changes nothing", st == POLAR_E_STATE && value == 0, "%s", polar_error_message());
+    test_true("a step that fails changes nothing", st == POLAR_E_STATE && value == 0, "%s",
+              polar_error_message());
     TEST_TRY(pl_store_upgrade(s, next, NEXT));
-    TEST_TRY(pl_store_upgrade(s, next, NEXT));    /* nothing to do */
+    TEST_TRY(pl_store_upgrade(s, next, NEXT)); /* nothing to do */
     TEST_TRY(pl_sql_integer(s, "SELECT count(*) FROM run WHERE colour = 'grey'", &value));
     int64_t version = 0;
     TEST_TRY(pl_sql_integer(s, "PRAGMA user_version", &version));
@@ -206,7 +219,8 @@ static void test_upgrade(void)
     sqlite3_exec(s->db, "ALTER TABLE run DROP COLUMN colour; DROP TABLE extra", NULL, NULL, NULL);
     sqlite3_exec(s->db, back, NULL, NULL, NULL);
     TEST_TRY(store_dump(&after, path, "so3_test"));
-    test_true("a step to a later version keeps the rows", version == NEXT && value == 3 && !strcmp(before, after), "version %lld", (long long)version);
+    test_true("a step to a later version keeps the rows",
+              version == NEXT && value == 3 && !strcmp(before, after), "version %lld", (long long)version);
     sqlite3_exec(s->db, "PRAGMA user_version = 0", NULL, NULL, NULL);
     refuse("a store of version 0 to read", PL_STORE_READ, POLAR_E_FORMAT, "its version is 0");
     pl_store_close(s);
@@ -214,7 +228,8 @@ static void test_upgrade(void)
     free(after);
 }
 
-/* A store as the first version left it: to read it wants the upgrade, to write it gets it, and the rows stay with no seconds. */
+/* A store as the first version left it: to read it wants the upgrade, to write it gets it, and the rows stay
+ * with no seconds. */
 static void test_version_1(void)
 {
     pl_store *s = NULL;
@@ -222,16 +237,19 @@ static void test_version_1(void)
     int64_t version = 0;
     clean();
     sql(pl_store_steps[0]);
-    sql("PRAGMA application_id = 1886350450");    /* "polr" */
+    sql("PRAGMA application_id = 1886350450"); /* "polr" */
     sql("PRAGMA user_version = 1");
     sql("INSERT INTO run(id, testbed, seed, config, state) VALUES('" ID_A "', 'so3', 3, '{}', 'done')");
-    sql("INSERT INTO epoch(run, epoch, train_loss, valid, lr, improved) VALUES('" ID_A "', 1, 0.5, 0.25, 0.001, 1)");
+    sql("INSERT INTO epoch(run, epoch, train_loss, valid, lr, improved) VALUES('" ID_A
+        "', 1, 0.5, 0.25, 0.001, 1)");
     refuse("a store of version 1 to read", PL_STORE_READ, POLAR_E_FORMAT, "older version 1");
     TEST_TRY(pl_store_open(&s, path, PL_STORE_WRITE));
     TEST_TRY(pl_sql_integer(s, "PRAGMA user_version", &version));
     TEST_TRY(pl_store_select_epochs(&e, s, ID_A));
-    test_true("from version 1", version == PL_STORE_VERSION && e.count == 1 && e.rows[0].valid == 0.25 && e.rows[0].improved && isnan(e.rows[0].seconds), "version %lld, %lld epochs", (long long)version,
-              (long long)e.count);
+    test_true("from version 1",
+              version == PL_STORE_VERSION && e.count == 1 && e.rows[0].valid == 0.25 && e.rows[0].improved &&
+                  isnan(e.rows[0].seconds),
+              "version %lld, %lld epochs", (long long)version, (long long)e.count);
     pl_store_epochs_free(&e);
     pl_store_close(s);
 }

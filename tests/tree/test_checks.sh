@@ -89,6 +89,18 @@ sound
 put src/math/long.h '/* long.h -- too long */\n'
 awk 'BEGIN { for (i = 0; i < 600; i++) print "int x" i ";" }' >>"$dir/src/math/long.h"
 expect layout 1 'src/math/long.h:601: more than 600 lines' 'a file of 601 lines'
+if sh "$root/tools/check_format.sh" "$root" >/dev/null 2>&1; [ $? -ne 77 ]; then
+    rm -rf "${dir:?}"/*
+    cp "$root/.clang-format" "$dir/"
+    put src/base/sums.h '/* sums.h -- sums */\nint sum(int a, int b);\n'
+    expect format 0 'files as .clang-format says' 'a sound tree passes'
+    plant_line() { put src/base/sums.h "/* sums.h -- sums */\n$1\n"; }
+    plant_line 'int  sum( int a,int b );'
+    expect format 1 './src/base/sums.h:2' 'blanks that clang-format would not leave'
+    plant_line "/* clang-format off */\n$(awk 'BEGIN { for (i = 0; i < 20; i++) printf "int x%d; ", i }')"
+    expect format 1 'more than 110 columns' 'a long line that clang-format leaves alone'
+    rm -f "$dir/.clang-format"
+fi
 rm -rf "${dir:?}"/*
 expect layout 1 'nothing was checked' 'an empty tree is no success'
 

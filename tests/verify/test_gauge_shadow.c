@@ -1,4 +1,5 @@
-/* test_gauge_shadow.c -- rules that are gauge-covariant leave shadows at rounding, those that are not at order one; a NaN is a value. */
+/* test_gauge_shadow.c -- rules that are gauge-covariant leave shadows at rounding, those that are not at
+ * order one; a NaN is a value. */
 #include <float.h>
 
 #include "base/philox.h"
@@ -12,8 +13,8 @@ static const int64_t shapes[BLOCKS][2] = {{6, 6}, {4, 10}, {5, 1}};
 static const char *const names[BLOCKS] = {"square", "wide", "column"};
 
 typedef struct {
-    place            at;
-    pl_mat           G[BLOCKS];
+    place at;
+    pl_mat G[BLOCKS];
     pl_gauge_shadow *s;
 } rig;
 
@@ -21,10 +22,12 @@ typedef struct {
 static void gradient(double *g, int64_t block, int64_t step)
 {
     for (int64_t i = 0; i < MOST; i++)
-        g[i] = pl_normal(5, PL_STREAM_TEST, (uint64_t)block, (uint64_t)i).a + pl_normal(6, PL_STREAM_TEST, (uint64_t)(100 * block + step), (uint64_t)i).a;
+        g[i] = pl_normal(5, PL_STREAM_TEST, (uint64_t)block, (uint64_t)i).a +
+               pl_normal(6, PL_STREAM_TEST, (uint64_t)(100 * block + step), (uint64_t)i).a;
 }
 
-static polar_status rig_open(rig *r, const char *device, const char *rule, const char *maps, polar_dtype dtype, int64_t shadows)
+static polar_status rig_open(rig *r, const char *device, const char *rule, const char *maps,
+                             polar_dtype dtype, int64_t shadows)
 {
     pl_gauge_block blocks[BLOCKS];
     pl_gauge_opts o = {.maps = maps, .seed = 17, .shadows = shadows, .dtype = dtype};
@@ -70,14 +73,19 @@ static double smallest(const double *x, int64_t n)
     return y;
 }
 
-/* A rotation and its inverse cost about 2 sqrt(side) eps relative to the matrix; the exact polar factor magnifies that by the condition number of the
- * direction (below 100 for these gradients), Newton-Schulz by its slope at zero, 485, at the most. */
+/* A rotation and its inverse cost about 2 sqrt(side) eps relative to the matrix; the exact polar factor
+ * magnifies that by the condition number of the direction (below 100 for these gradients), Newton-Schulz by
+ * its slope at zero, 485, at the most. */
 static void test_covariant(const char *device)
 {
     static const struct {
         const char *rule, *maps;
-        double      magnified;
-    } cases[] = {{"sgdm", "exact", 1}, {"muon", "exact", 100}, {"muon", "ns_fp64", 485}, {"polar_ema", "exact", 100}, {"polar_ema", "ns_fp64", 485}};
+        double magnified;
+    } cases[] = {{"sgdm", "exact", 1},
+                 {"muon", "exact", 100},
+                 {"muon", "ns_fp64", 485},
+                 {"polar_ema", "exact", 100},
+                 {"polar_ema", "ns_fp64", 485}};
     const polar_dtype dtypes[] = {POLAR_DTYPE_F64, POLAR_DTYPE_F32};
     double d[BLOCKS * SHADOWS];
     char what[64];
@@ -88,9 +96,12 @@ static void test_covariant(const char *device)
         TEST_TRY(rig_open(&r, device, cases[c / 2].rule, cases[c / 2].maps, dtype, SHADOWS));
         feed(&r, 0, STEPS);
         TEST_TRY(pl_gauge_shadow_measure(d, r.s, r.at.q));
-        snprintf(what, sizeof what, "%s, %s, %s", cases[c / 2].rule, pl_gauge_shadow_map(r.s, 0), polar_dtype_name(dtype));
-        test_bound(what, largest(d, BLOCKS * SHADOWS), 4 * sqrt(10) * eps * cases[c / 2].magnified, "4 sqrt(side) eps x what the map magnifies");
-        test_true("... and the rotations are there", largest(d, BLOCKS * SHADOWS) > 0, "%.1e", largest(d, BLOCKS * SHADOWS));
+        snprintf(what, sizeof what, "%s, %s, %s", cases[c / 2].rule, pl_gauge_shadow_map(r.s, 0),
+                 polar_dtype_name(dtype));
+        test_bound(what, largest(d, BLOCKS * SHADOWS), 4 * sqrt(10) * eps * cases[c / 2].magnified,
+                   "4 sqrt(side) eps x what the map magnifies");
+        test_true("... and the rotations are there", largest(d, BLOCKS * SHADOWS) > 0, "%.1e",
+                  largest(d, BLOCKS * SHADOWS));
         rig_close(&r);
     }
 }
@@ -101,28 +112,37 @@ static void test_not_covariant(const char *device)
     rig r;
     double d[3 * BLOCKS * SHADOWS];
     TEST_TRY(rig_open(&r, device, "adamw", "exact", POLAR_DTYPE_F64, SHADOWS));
-    test_true("a rule without a map has the map none", pl_gauge_shadow_maps(r.s) == 1 && !strcmp(pl_gauge_shadow_map(r.s, 0), "none"), "%s", pl_gauge_shadow_map(r.s, 0));
+    test_true("a rule without a map has the map none",
+              pl_gauge_shadow_maps(r.s) == 1 && !strcmp(pl_gauge_shadow_map(r.s, 0), "none"), "%s",
+              pl_gauge_shadow_map(r.s, 0));
     feed(&r, 0, STEPS);
     TEST_TRY(pl_gauge_shadow_measure(d, r.s, r.at.q));
-    test_true("adamw: order one in every block", smallest(d, BLOCKS * SHADOWS) > 0.05 && largest(d, BLOCKS * SHADOWS) < 3, "%.3f to %.3f", smallest(d, BLOCKS * SHADOWS),
-              largest(d, BLOCKS * SHADOWS));
+    test_true("adamw: order one in every block",
+              smallest(d, BLOCKS * SHADOWS) > 0.05 && largest(d, BLOCKS * SHADOWS) < 3, "%.3f to %.3f",
+              smallest(d, BLOCKS * SHADOWS), largest(d, BLOCKS * SHADOWS));
     rig_close(&r);
     TEST_TRY(rig_open(&r, device, "polaradamw", "exact", POLAR_DTYPE_F64, SHADOWS));
     feed(&r, 0, STEPS);
     TEST_TRY(pl_gauge_shadow_measure(d, r.s, r.at.q));
-    test_true("polaradamw: order one under the exact map", smallest(d, 2 * SHADOWS) > 0.05 && largest(d, BLOCKS * SHADOWS) < 3, "%.3f to %.3f", smallest(d, 2 * SHADOWS),
-              largest(d, BLOCKS * SHADOWS));
+    test_true("polaradamw: order one under the exact map",
+              smallest(d, 2 * SHADOWS) > 0.05 && largest(d, BLOCKS * SHADOWS) < 3, "%.3f to %.3f",
+              smallest(d, 2 * SHADOWS), largest(d, BLOCKS * SHADOWS));
     rig_close(&r);
-    TEST_TRY(rig_open(&r, device, "muon", "ns_bf16_reference,ns_bf16_fused,ns_fp64", POLAR_DTYPE_F64, SHADOWS));
+    TEST_TRY(
+        rig_open(&r, device, "muon", "ns_bf16_reference,ns_bf16_fused,ns_fp64", POLAR_DTYPE_F64, SHADOWS));
     feed(&r, 0, STEPS);
     TEST_TRY(pl_gauge_shadow_measure(d, r.s, r.at.q));
     int64_t n = BLOCKS * SHADOWS;
-    test_true("muon: bf16 deviates, double does not", largest(d, n) > 1e-3 && largest(d, n) < 0.3 && largest(d + n, n) > 1e-3 && largest(d + n, n) < 0.3 && largest(d + 2 * n, n) < 1e-10,
-              "reference %.1e, fused %.1e, fp64 %.1e", largest(d, n), largest(d + n, n), largest(d + 2 * n, n));
+    test_true("muon: bf16 deviates, double does not",
+              largest(d, n) > 1e-3 && largest(d, n) < 0.3 && largest(d + n, n) > 1e-3 &&
+                  largest(d + n, n) < 0.3 && largest(d + 2 * n, n) < 1e-10,
+              "reference %.1e, fused %.1e, fp64 %.1e", largest(d, n), largest(d + n, n),
+              largest(d + 2 * n, n));
     rig_close(&r);
 }
 
-/* A shadow does not depend on how many there are, nor on when one looks; it takes up again from its optimiser's state. */
+/* A shadow does not depend on how many there are, nor on when one looks; it takes up again from its
+ * optimiser's state. */
 static void test_independence(const char *device)
 {
     rig a, b;
@@ -171,7 +191,8 @@ static void test_nan(const char *device)
     TEST_TRY(pl_gauge_shadow_measure(d, r.s, r.at.q));
     int64_t bad = 0;
     for (int k = 0; k < 2; k++)
-        for (int i = 0; i < BLOCKS * SHADOWS; i++) bad += isnan(d[k * BLOCKS * SHADOWS + i]) != (i / SHADOWS == 1);
+        for (int i = 0; i < BLOCKS * SHADOWS; i++)
+            bad += isnan(d[k * BLOCKS * SHADOWS + i]) != (i / SHADOWS == 1);
     test_exact("a NaN stays in its block", bad);
     for (int i = 0; i < BLOCKS; i++) {
         double zero[MOST] = {0};
@@ -196,16 +217,20 @@ static void test_misuse(const char *device)
     rig r;
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) {
         polar_status st = rig_open(&r, device, "muon", lists[i], POLAR_DTYPE_F64, 1);
-        test_true("maps nobody can mean", st == POLAR_E_ARG && !r.s, "'%s': %s", lists[i], polar_error_message());
+        test_true("maps nobody can mean", st == POLAR_E_ARG && !r.s, "'%s': %s", lists[i],
+                  polar_error_message());
         rig_close(&r);
     }
     polar_status st = rig_open(&r, device, "muon", "exact", POLAR_DTYPE_F64, 0);
     test_true("no shadows", st == POLAR_E_ARG, "%s", polar_error_message());
     rig_close(&r);
     int64_t count = 0, every = 0;
-    for (int64_t i = 1; i <= 1000; i++) count += pl_gauge_step_wanted(i, 0), every += pl_gauge_step_wanted(i, 250);
-    test_true("steps chosen of 1000", count == 10 && every == 5 && pl_gauge_step_wanted(20, 0) && !pl_gauge_step_wanted(30, 0) && !pl_gauge_step_wanted(101, 0), "%lld and %lld", (long long)count,
-              (long long)every);
+    for (int64_t i = 1; i <= 1000; i++)
+        count += pl_gauge_step_wanted(i, 0), every += pl_gauge_step_wanted(i, 250);
+    test_true("steps chosen of 1000",
+              count == 10 && every == 5 && pl_gauge_step_wanted(20, 0) && !pl_gauge_step_wanted(30, 0) &&
+                  !pl_gauge_step_wanted(101, 0),
+              "%lld and %lld", (long long)count, (long long)every);
 }
 
 int main(int argc, char **argv)

@@ -1,7 +1,9 @@
-/* test_verify.c -- the paper's claims as `polar verify` measures them: a small covariance table against the paper's, and every lemma within its bound.
+/* test_verify.c -- the paper's claims as `polar verify` measures them: a small covariance table against the
+ * paper's, and every lemma within its bound.
  *
- * Draws are functions of the seed, so each run sees the same numbers; the statistical bars below carry their standard errors all the same. On devices
- * other than cpu, which are slow, only the fp64 bars are tested, on few samples.
+ * Draws are functions of the seed, so each run sees the same numbers; the statistical bars below carry their
+ * standard errors all the same. On devices other than cpu, which are slow, only the fp64 bars are tested, on
+ * few samples.
  */
 #include <float.h>
 
@@ -32,8 +34,9 @@ static double orthogonality(const double *Q, int64_t n)
     return sqrt(squares);
 }
 
-/* tr Q has mean 0 and, up to its 4th power, a Gaussian's moments: mean of tr^2 is 1, its variance 2. Without the correction of signs LAPACK's Q
- * has diagonal entries of a preferred sign, and the first mean is far from 0. 5 standard errors are granted. */
+/* tr Q has mean 0 and, up to its 4th power, a Gaussian's moments: mean of tr^2 is 1, its variance 2. Without
+ * the correction of signs LAPACK's Q has diagonal entries of a preferred sign, and the first mean is far from
+ * 0. 5 standard errors are granted. */
 static void haar(void)
 {
     static const int64_t sizes[] = {1, 2, 3, 17, 64};
@@ -42,29 +45,37 @@ static void haar(void)
     int64_t plus = 0, other = 0;
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         char what[96];
-        TEST_TRY(pl_haar_draw(Q, sizes[i], &(pl_draw){.seed = SEED, .kind = PL_DRAW_LEFT, .rows = sizes[i], .cols = 5}));
+        TEST_TRY(pl_haar_draw(Q, sizes[i],
+                              &(pl_draw){.seed = SEED, .kind = PL_DRAW_LEFT, .rows = sizes[i], .cols = 5}));
         snprintf(what, sizeof what, "haar: |Q Q^T - I|, n = %lld", (long long)sizes[i]);
-        test_bound(what, orthogonality(Q, sizes[i]), 8 * EPS * (double)sizes[i], "Householder: some eps per column, 8 n eps in all");
+        test_bound(what, orthogonality(Q, sizes[i]), 8 * EPS * (double)sizes[i],
+                   "Householder: some eps per column, 8 n eps in all");
     }
     for (int64_t s = 0; s < N; s++) {
-        TEST_TRY(pl_haar_draw(Q, 3, &(pl_draw){.seed = SEED, .kind = PL_DRAW_RIGHT, .rows = 3, .cols = 3, .sample = s}));
+        TEST_TRY(pl_haar_draw(
+            Q, 3, &(pl_draw){.seed = SEED, .kind = PL_DRAW_RIGHT, .rows = 3, .cols = 3, .sample = s}));
         double t = Q[0] + Q[4] + Q[8];
         trace += t / N;
         squares += t * t / N;
-        TEST_TRY(pl_haar_draw(Q, 1, &(pl_draw){.seed = SEED, .kind = PL_DRAW_RIGHT, .rows = 8, .cols = 1, .sample = s}));
+        TEST_TRY(pl_haar_draw(
+            Q, 1, &(pl_draw){.seed = SEED, .kind = PL_DRAW_RIGHT, .rows = 8, .cols = 1, .sample = s}));
         plus += Q[0] == 1;
         other += Q[0] != 1 && Q[0] != -1;
-        TEST_TRY(pl_haar_rotation(Q, &(pl_draw){.seed = SEED, .kind = PL_DRAW_ROTATION, .rows = 3, .cols = 3, .sample = s}));
-        double det = Q[0] * (Q[4] * Q[8] - Q[5] * Q[7]) - Q[1] * (Q[3] * Q[8] - Q[5] * Q[6]) + Q[2] * (Q[3] * Q[7] - Q[4] * Q[6]);
+        TEST_TRY(pl_haar_rotation(
+            Q, &(pl_draw){.seed = SEED, .kind = PL_DRAW_ROTATION, .rows = 3, .cols = 3, .sample = s}));
+        double det = Q[0] * (Q[4] * Q[8] - Q[5] * Q[7]) - Q[1] * (Q[3] * Q[8] - Q[5] * Q[6]) +
+                     Q[2] * (Q[3] * Q[7] - Q[4] * Q[6]);
         worst_det = fmax(worst_det, fabs(det - 1));
         det_sum += (Q[0] + Q[4] + Q[8]) / N;
     }
     test_bound("haar: mean trace on O(3)", fabs(trace), 5 / sqrt(N), "5 standard errors, variance 1");
-    test_bound("haar: mean squared trace on O(3)", fabs(squares - 1), 5 * sqrt(2.0 / N), "5 standard errors, variance 2");
+    test_bound("haar: mean squared trace on O(3)", fabs(squares - 1), 5 * sqrt(2.0 / N),
+               "5 standard errors, variance 2");
     test_bound("haar: mean trace on SO(3)", fabs(det_sum), 5 / sqrt(N), "5 standard errors, variance 1");
     test_bound("haar: determinant on SO(3)", worst_det, 64 * EPS, "three columns of 8 n eps");
     test_exact("haar: O(1) has two elements", other);
-    test_bound("haar: and both come", fabs((double)plus / N - 0.5), 5 * 0.5 / sqrt(N), "5 standard errors of a coin");
+    test_bound("haar: and both come", fabs((double)plus / N - 0.5), 5 * 0.5 / sqrt(N),
+               "5 standard errors of a coin");
     pl_free(Q);
 }
 
@@ -74,9 +85,11 @@ typedef struct {
     int64_t n, m, samples;
 } row_case;
 
-/* The bars of the issue. Standard errors of our bf16 mean, relative (sd of one sample over the mean, over sqrt(samples)): 8x8 0.36/20 = 1.8 %, 8x44 0.16/14 = 1.1 %,
- * 4x4 0.53/24 = 2.2 %, 16x4 0.32/17 = 1.8 %, 32x32 0.8 %, 128x128 0.7 %, 192x192 0.7 %. The paper's, from 50 samples: 5.1, 2.3, 7.5, 4.5, 0.9, 0.2, 0.2 %. Together at most 8 %, so 25 % is
- * three standard errors at the worst row, 4x4. rho_0: sd at most 0.13, 0.02 for the paper's mean. */
+/* The bars of the issue. Standard errors of our bf16 mean, relative (sd of one sample over the mean, over
+ * sqrt(samples)): 8x8 0.36/20 = 1.8 %, 8x44 0.16/14 = 1.1 %, 4x4 0.53/24 = 2.2 %, 16x4 0.32/17 = 1.8 %, 32x32
+ * 0.8 %, 128x128 0.7 %, 192x192 0.7 %. The paper's, from 50 samples: 5.1, 2.3, 7.5, 4.5, 0.9, 0.2, 0.2 %.
+ * Together at most 8 %, so 25 % is three standard errors at the worst row, 4x4. rho_0: sd at most 0.13, 0.02
+ * for the paper's mean. */
 static void bars(const pl_covariance_row *r, int full)
 {
     const pl_paper_covariance *p = pl_paper_covariance_find(r->n, r->m);
@@ -86,20 +99,25 @@ static void bars(const pl_covariance_row *r, int full)
 #define WHAT(text) (snprintf(what, sizeof what, "%lldx%lld: " text, (long long)r->n, (long long)r->m), what)
     test_bound(WHAT("polar, fp64"), r->mean[PL_COV_POLAR], 1e-13, "the issue's bar: 450 eps");
     test_bound(WHAT("NS5, fp64"), r->mean[PL_COV_NS_FP64], 1e-13, "the issue's bar: 450 eps");
-    /* G, P, Q rounded, two products of length n and m, one rounding of the result, on both sides: a few 2^-24 each, sums in one chain add sqrt(K) 2^-24;
-     * a factor of 4 for the polar map's own magnification of the mean error. Not below 2^-27: the rounding must be there. */
+    /* G, P, Q rounded, two products of length n and m, one rounding of the result, on both sides: a few 2^-24
+     * each, sums in one chain add sqrt(K) 2^-24; a factor of 4 for the polar map's own magnification of the
+     * mean error. Not below 2^-27: the rounding must be there. */
     double level = 4 * 0x1p-24 * (8 + sqrt((double)(r->n + r->m)));
     test_bound(WHAT("polar, fp32 inputs"), r->mean[PL_COV_POLAR_FP32_INPUTS], level, "fp32 level");
     test_bound(WHAT("NS5 fp64, fp32 inputs"), r->mean[PL_COV_NS_FP64_FP32_INPUTS], level, "fp32 level");
-    if (r->n * r->m > 1)    /* signs are exact */
-        test_true(WHAT("fp32 inputs are really rounded"), r->mean[PL_COV_POLAR_FP32_INPUTS] > 0x1p-27, "%.1e", r->mean[PL_COV_POLAR_FP32_INPUTS]);
+    if (r->n * r->m > 1) /* signs are exact */
+        test_true(WHAT("fp32 inputs are really rounded"), r->mean[PL_COV_POLAR_FP32_INPUTS] > 0x1p-27, "%.1e",
+                  r->mean[PL_COV_POLAR_FP32_INPUTS]);
     if (!full) return;
-    /* NS5 in fp32: each step adds some 2^-24 sqrt(K) and magnifies by at most 3.45, sum 3.45^5 / 2.45 = 200 at the smallest singular values. */
-    test_bound(WHAT("NS5 fp32"), r->mean[PL_COV_NS_FP32], 200 * 0x1p-24 * sqrt((double)(r->n < r->m ? r->n : r->m)), "slope at zero");
+    /* NS5 in fp32: each step adds some 2^-24 sqrt(K) and magnifies by at most 3.45, sum 3.45^5 / 2.45 = 200
+     * at the smallest singular values. */
+    test_bound(WHAT("NS5 fp32"), r->mean[PL_COV_NS_FP32],
+               200 * 0x1p-24 * sqrt((double)(r->n < r->m ? r->n : r->m)), "slope at zero");
     test_bound(WHAT("fused over reference"), fused / reference, 0.65, "the issue's bar");
     if (!p) return;
-    test_bound(WHAT("rho_0 against the paper"), fabs(r->mean[PL_COV_RHO0] - p->rho0_mean), 0.08, "the issue's bar, 4 se or more");
-    if (r->n == 8 && r->m == 1) return;    /* the paper's bf16 figure is 3 standard errors low there */
+    test_bound(WHAT("rho_0 against the paper"), fabs(r->mean[PL_COV_RHO0] - p->rho0_mean), 0.08,
+               "the issue's bar, 4 se or more");
+    if (r->n == 8 && r->m == 1) return; /* the paper's bf16 figure is 3 standard errors low there */
     snprintf(why, sizeof why, "the issue's bar; our se %.3f", se);
     test_bound(WHAT("bf16 reference against the paper"), fabs(reference / p->ns_bf16 - 1), 0.25, why);
     test_bound(WHAT("fused over the paper"), fused / p->ns_bf16, 0.65, "the issue's bar");
@@ -108,18 +126,23 @@ static void bars(const pl_covariance_row *r, int full)
 
 static void covariance(const char *device, int full)
 {
-    static const row_case cpu_rows[] = {{8, 8, 400}, {8, 1, 200}, {8, 44, 200}, {4, 4, 600}, {16, 4, 300}, {32, 32, 60}, {128, 128, 6}, {192, 192, 4}, {5, 7, 50}, {1, 1, 5}};
+    static const row_case cpu_rows[] = {{8, 8, 400},  {8, 1, 200},   {8, 44, 200},  {4, 4, 600}, {16, 4, 300},
+                                        {32, 32, 60}, {128, 128, 6}, {192, 192, 4}, {5, 7, 50},  {1, 1, 5}};
     static const row_case slow_rows[] = {{8, 8, 10}, {3, 1, 4}};
     const row_case *rows = full ? cpu_rows : slow_rows;
     size_t n = full ? sizeof cpu_rows / sizeof *cpu_rows : sizeof slow_rows / sizeof *slow_rows;
     place p = place_open(device);
     for (size_t i = 0; i < n; i++) {
         pl_covariance_row r;
-        TEST_TRY(pl_covariance_measure(&r, p.q, rows[i].n, rows[i].m, &(pl_covariance_opts){.seed = SEED, .samples = rows[i].samples}));
+        TEST_TRY(pl_covariance_measure(&r, p.q, rows[i].n, rows[i].m,
+                                       &(pl_covariance_opts){.seed = SEED, .samples = rows[i].samples}));
         bars(&r, full && rows[i].n > 1 && rows[i].m + rows[i].n > 4);
     }
     pl_covariance_row r;
-    test_true("an empty shape is refused", pl_covariance_measure(&r, p.q, 0, 3, &(pl_covariance_opts){.seed = SEED, .samples = 1}) == POLAR_E_ARG, "%s", polar_error_message());
+    test_true("an empty shape is refused",
+              pl_covariance_measure(&r, p.q, 0, 3, &(pl_covariance_opts){.seed = SEED, .samples = 1}) ==
+                  POLAR_E_ARG,
+              "%s", polar_error_message());
     place_close(p);
 }
 
@@ -138,14 +161,16 @@ static void threads(void)
     place one = place_open("cpu:threads=1"), two = place_open("cpu:threads=2");
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         pl_covariance_row a, b, c;
-        pl_covariance_opts o = {.seed = SEED, .samples = rows[i].samples}, other = {.seed = SEED + 1, .samples = rows[i].samples};
+        pl_covariance_opts o = {.seed = SEED, .samples = rows[i].samples},
+                           other = {.seed = SEED + 1, .samples = rows[i].samples};
         char what[96];
         TEST_TRY(pl_covariance_measure(&a, one.q, rows[i].n, rows[i].m, &o));
         TEST_TRY(pl_covariance_measure(&b, two.q, rows[i].n, rows[i].m, &o));
         TEST_TRY(pl_covariance_measure(&c, two.q, rows[i].n, rows[i].m, &other));
         snprintf(what, sizeof what, "%lldx%lld: 1 and 2 threads", (long long)rows[i].n, (long long)rows[i].m);
         test_exact(what, row_mismatch(&a, &b));
-        test_true("another seed, another row", row_mismatch(&a, &c) > 0, "%lld bytes differ", (long long)row_mismatch(&a, &c));
+        test_true("another seed, another row", row_mismatch(&a, &c) > 0, "%lld bytes differ",
+                  (long long)row_mismatch(&a, &c));
     }
     place_close(one);
     place_close(two);
@@ -161,38 +186,53 @@ static void schur(void)
         TEST_TRY(pl_schur_reduction_measure(&s, m, SEED));
 #define WHAT(text) (snprintf(what, sizeof what, "schur, m = %lld: " text, (long long)m), what)
         test_bound(WHAT("24 rotations of the cube"), s.octahedral, 24 * EPS, "sums of 24 terms");
-        test_bound(WHAT("B is kept"), s.b_change, 24 * EPS / sqrt(1 - s.before * s.before), "24 eps ||M|| over ||B (x) I||");
-        test_exact(WHAT("parameters 9 m^2 -> m^2"), llabs(s.parameters_before - 9 * m * m) + llabs(s.parameters_after - m * m));
-        test_bound(WHAT("projector's singular values"), s.projector_gap, 9 * (double)(m * m) * EPS, "size times eps");
-        test_true(WHAT("before"), s.before > 0.5, "%.3f", s.before);    /* sqrt(8/9) in the mean; a trace part above 87 % of a Gaussian would be a wonder */
-        /* The mean of (left sqrt(N) / before)^2 is 1; it has at least the 3 degrees of freedom of an antisymmetric block, so its sd is at most 0.82: 6 sd are granted. */
+        test_bound(WHAT("B is kept"), s.b_change, 24 * EPS / sqrt(1 - s.before * s.before),
+                   "24 eps ||M|| over ||B (x) I||");
+        test_exact(WHAT("parameters 9 m^2 -> m^2"),
+                   llabs(s.parameters_before - 9 * m * m) + llabs(s.parameters_after - m * m));
+        test_bound(WHAT("projector's singular values"), s.projector_gap, 9 * (double)(m * m) * EPS,
+                   "size times eps");
+        /* sqrt(8/9) in the mean; a trace part above 87 % of a Gaussian would be a wonder */
+        test_true(WHAT("before"), s.before > 0.5, "%.3f", s.before);
+        /* The mean of (left sqrt(N) / before)^2 is 1; it has at least the 3 degrees of freedom of an
+         * antisymmetric block, so its sd is at most 0.82: 6 sd are granted. */
         for (int k = 0; k < PL_SCHUR_COUNTS; k++) {
             double ratio = s.monte_carlo[k] * sqrt((double)s.rotations[k]) / s.before;
-            snprintf(what, sizeof what, "schur, m = %lld: %lld rotations, square", (long long)m, (long long)s.rotations[k]);
+            snprintf(what, sizeof what, "schur, m = %lld: %lld rotations, square", (long long)m,
+                     (long long)s.rotations[k]);
             test_bound(what, ratio * ratio, 5.9, "1 + 6 sd");
         }
-        test_true(WHAT("Monte Carlo is no group average"), s.monte_carlo[PL_SCHUR_COUNTS - 1] > 1e3 * s.octahedral && s.monte_carlo[PL_SCHUR_COUNTS - 1] > 1e-6, "%.1e left",
-                  s.monte_carlo[PL_SCHUR_COUNTS - 1]);
+        test_true(WHAT("Monte Carlo is no group average"),
+                  s.monte_carlo[PL_SCHUR_COUNTS - 1] > 1e3 * s.octahedral &&
+                      s.monte_carlo[PL_SCHUR_COUNTS - 1] > 1e-6,
+                  "%.1e left", s.monte_carlo[PL_SCHUR_COUNTS - 1]);
 #undef WHAT
     }
 }
 
 static void block_lemma(place p)
 {
-    static const pl_block_shape flat[] = {{4, 9, 1, 0}, {6, 14, 3, 0}, {12, 5, 3, 0}, {7, 5, 5, 2}, {1, 3, 5, 0}};
+    static const pl_block_shape flat[] = {
+        {4, 9, 1, 0}, {6, 14, 3, 0}, {12, 5, 3, 0}, {7, 5, 5, 2}, {1, 3, 5, 0}};
     for (int i = 0; i < 2; i++) {
         pl_block_lemma b;
         TEST_TRY(pl_block_lemma_measure(&b, p.q, i ? flat : NULL, i ? 5 : 0, SEED));
-        /* An SVD errs by about (size) eps sigma_max, the polar factor by that over the smallest kept singular value. sigma_max is that of the integer block, about
-         * 9 (sqrt 7 + sqrt 2)(sqrt 5 + sqrt 2) / 2 < 70; sigma_min of the flat Gaussians above 0.3, of the square 8 x 8 above 0.03 for this seed. */
-        test_bound("block lemma: exact polar", b.polar, (double)b.rows * EPS * 70 / (i ? 0.3 : 0.03), "size eps sigma_max / sigma_min");
-        /* Five steps magnify an error in X / ||X|| by at most 3.4445^5 = 485; products of length at most `rows` err by eps sqrt(rows) of ||X|| = 1 each step; ||out|| >= 1. */
-        test_bound("block lemma: NS5, shared norm", b.ns5_shared_norm, 485 * 5 * EPS * sqrt((double)b.rows), "485 eps sqrt(size) a step");
-        test_true("block lemma: NS5, own norms: another map", b.ns5_own_norms > 0.01, "%.3f", b.ns5_own_norms);
+        /* An SVD errs by about (size) eps sigma_max, the polar factor by that over the smallest kept singular
+         * value. sigma_max is that of the integer block, about 9 (sqrt 7 + sqrt 2)(sqrt 5 + sqrt 2) / 2 < 70;
+         * sigma_min of the flat Gaussians above 0.3, of the square 8 x 8 above 0.03 for this seed. */
+        test_bound("block lemma: exact polar", b.polar, (double)b.rows * EPS * 70 / (i ? 0.3 : 0.03),
+                   "size eps sigma_max / sigma_min");
+        /* Five steps magnify an error in X / ||X|| by at most 3.4445^5 = 485; products of length at most
+         * `rows` err by eps sqrt(rows) of ||X|| = 1 each step; ||out|| >= 1. */
+        test_bound("block lemma: NS5, shared norm", b.ns5_shared_norm, 485 * 5 * EPS * sqrt((double)b.rows),
+                   "485 eps sqrt(size) a step");
+        test_true("block lemma: NS5, own norms: another map", b.ns5_own_norms > 0.01, "%.3f",
+                  b.ns5_own_norms);
     }
 }
 
-/* How much k steps can magnify rounding: along each trajectory sigma -> p(sigma) an error grows by |p'|, and each step adds one unit. */
+/* How much k steps can magnify rounding: along each trajectory sigma -> p(sigma) an error grows by |p'|, and
+ * each step adds one unit. */
 static double magnification(const char *table, int steps)
 {
     polar_coef c[POLAR_MAX_STEPS];
@@ -214,14 +254,16 @@ static void theorem(place p)
 {
     pl_theorem t;
     TEST_TRY(pl_theorem_measure(&t, p.q, SEED));
-    /* P G Q^T errs by some eps sqrt(K) ||G||, the polar factor by that over sigma_min; 8 eps sqrt(48) condition. */
+    /* P G Q^T errs by some eps sqrt(K) ||G||, the polar factor by that over sigma_min; 8 eps sqrt(48)
+     * condition. */
     test_bound("theorem: exact polar", t.polar, 8 * EPS * sqrt(48) * t.condition, "8 eps sqrt(K) condition");
     for (int i = 0; i < PL_THEOREM_TABLES; i++)
         for (int k = 0; k < PL_THEOREM_STEPS; k++) {
             char what[96];
             snprintf(what, sizeof what, "theorem: NS_%d, %s", k + 1, t.table[i]);
             /* two evaluations and two rotations, each with products of length at most 48 */
-            test_bound(what, t.ns[i][k], 4 * EPS * sqrt(48) * magnification(t.table[i], k + 1), "4 eps sqrt(K) magnification");
+            test_bound(what, t.ns[i][k], 4 * EPS * sqrt(48) * magnification(t.table[i], k + 1),
+                       "4 eps sqrt(K) magnification");
         }
 }
 
@@ -234,13 +276,17 @@ static void proposition(place p)
         TEST_TRY(pl_proposition_measure(&r, p.q, eps[i]));
         double f = r.factor_rotated_paper, g = r.factor_paper;
         snprintf(what, sizeof what, "proposition, eps %.0e: factors", eps[i]);
-        test_bound(what, fabs(r.factor_rotated / f - 1) + fabs(r.factor / g - 1), 16 * EPS, "a handful of roundings each");
+        test_bound(what, fabs(r.factor_rotated / f - 1) + fabs(r.factor / g - 1), 16 * EPS,
+                   "a handful of roundings each");
         snprintf(what, sizeof what, "proposition, eps %.0e: deviation", eps[i]);
-        test_bound(what, fabs(r.deviation - sqrt(2) * fabs(f - g)), 16 * EPS * f, "sqrt2 |f - g|, a handful of roundings of f");
-        test_true(what, r.delta > 0 && fabs(r.delta - (f / g - 1)) < 32 * EPS, "delta %.9g is f/g - 1, never 0", r.delta);
+        test_bound(what, fabs(r.deviation - sqrt(2) * fabs(f - g)), 16 * EPS * f,
+                   "sqrt2 |f - g|, a handful of roundings of f");
+        test_true(what, r.delta > 0 && fabs(r.delta - (f / g - 1)) < 32 * EPS,
+                  "delta %.9g is f/g - 1, never 0", r.delta);
     }
     pl_proposition r;
-    test_true("proposition: eps 0 is outside of it", pl_proposition_measure(&r, p.q, 0) == POLAR_E_ARG, "%s", polar_error_message());
+    test_true("proposition: eps 0 is outside of it", pl_proposition_measure(&r, p.q, 0) == POLAR_E_ARG, "%s",
+              polar_error_message());
 }
 
 static void linear(place p)
@@ -249,7 +295,8 @@ static void linear(place p)
     TEST_TRY(pl_linear_maps_measure(&l, p.q, SEED));
     /* two chains of products of lengths 24 and 40, on both sides */
     test_bound("linear: SGD", l.sgd, 2 * EPS * sqrt(64), "2 eps sqrt(K)");
-    test_bound("linear: momentum", l.momentum, 2 * EPS * sqrt(64), "2 eps sqrt(K), one chain per term, terms add as the sum does");
+    test_bound("linear: momentum", l.momentum, 2 * EPS * sqrt(64),
+               "2 eps sqrt(K), one chain per term, terms add as the sum does");
     double ns5 = 0, sgd = 0, adamw = INFINITY;
     for (int i = 0; i < PL_LINEAR_SCALES; i++) {
         ns5 = fmax(ns5, l.ns5_norm[i]);
@@ -258,7 +305,8 @@ static void linear(place p)
     }
     test_bound("linear: NS5 holds the spectral norm", ns5, 1.21, "Jordan's quintic on [0, 1], five steps");
     test_bound("linear: SGD has the input's, 1e-3 to 1e3", sgd, 64 * EPS, "rounding of an SVD");
-    test_true("linear: AdamW's is large at any scale", adamw >= sqrt(40), "%.2f", adamw);    /* 24 x 40 entries of size 1: ||rho||_F^2 = 960 over at most 24 values */
+    /* 24 x 40 entries of size 1: ||rho||_F^2 = 960 over at most 24 values */
+    test_true("linear: AdamW's is large at any scale", adamw >= sqrt(40), "%.2f", adamw);
 }
 
 /* ---- memory ---- */
@@ -273,7 +321,8 @@ static polar_status everything(const char *device)
     pl_linear_maps l;
     polar_status st = polar_device_open(&dev, device);
     if (st == POLAR_OK) st = polar_queue_create(&q, dev, NULL);
-    if (st == POLAR_OK) st = pl_covariance_measure(&r, q, 4, 6, &(pl_covariance_opts){.seed = SEED, .samples = 2});
+    if (st == POLAR_OK)
+        st = pl_covariance_measure(&r, q, 4, 6, &(pl_covariance_opts){.seed = SEED, .samples = 2});
     if (st == POLAR_OK) st = pl_block_lemma_measure(&b, q, NULL, 0, SEED);
     if (st == POLAR_OK) st = pl_proposition_measure(&pr, q, 1);
     if (st == POLAR_OK) st = pl_linear_maps_measure(&l, q, SEED);
@@ -293,7 +342,8 @@ static void memory(const char *device)
         pl_alloc_fail_at(0);
         wrong += (st != POLAR_OK && st != POLAR_E_NOMEM) || pl_alloc_live() != before;
     }
-    test_true("the n-th allocation fails, for every n", !wrong && st == POLAR_OK && n > 20, "%lld allocations, %lld wrong", (long long)n, (long long)wrong);
+    test_true("the n-th allocation fails, for every n", !wrong && st == POLAR_OK && n > 20,
+              "%lld allocations, %lld wrong", (long long)n, (long long)wrong);
 }
 
 int main(int argc, char **argv)

@@ -1,4 +1,5 @@
-/* cpu_backend.c -- `cpu`: the host's cores, the best instruction set it has, or a lower one by "cpu:isa=avx2" or POLAR_ISA. */
+/* cpu_backend.c -- `cpu`: the host's cores, the best instruction set it has, or a lower one by "cpu:isa=avx2"
+ * or POLAR_ISA. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,9 +17,9 @@
 #include "cpu_vit.h"
 
 typedef struct {
-    int isa;        /* -1: the best */
-    int threads;    /* 0: as many as there are cores */
-    int spin;       /* microseconds; -1: the default */
+    int isa;     /* -1: the best */
+    int threads; /* 0: as many as there are cores */
+    int spin;    /* microseconds; -1: the default */
 } cpu_options;
 
 const char *pl_isa_name(pl_isa isa)
@@ -55,14 +56,16 @@ static int cpu_has(pl_isa isa)
     switch (isa) {
     case PL_ISA_SCALAR: return 1;
 #ifdef PL_HAVE_NEON
-    case PL_ISA_NEON: return 1;    /* every aarch64 has it */
+    case PL_ISA_NEON: return 1; /* every aarch64 has it */
 #endif
 #ifdef __x86_64__
     case PL_ISA_AVX2: return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
     case PL_ISA_AVX512:
-        return cpu_has(PL_ISA_AVX2) && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
-               __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl");
-    case PL_ISA_AVX512BF16: {    /* asked of the CPU itself: not every compiler's __builtin_cpu_supports knows the name */
+        return cpu_has(PL_ISA_AVX2) && __builtin_cpu_supports("avx512f") &&
+               __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw") &&
+               __builtin_cpu_supports("avx512vl");
+    /* asked of the CPU itself: not every compiler's __builtin_cpu_supports knows the name */
+    case PL_ISA_AVX512BF16: {
         unsigned a, b, c, d;
         return cpu_has(PL_ISA_AVX512) && __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a & 1u << 5);
     }
@@ -77,8 +80,9 @@ static int cpu_has(pl_isa isa)
 /* What was built for each instruction set; a device's impl points to its own row. */
 typedef struct {
     const pl_ops *ops;
-    double       (*peak)(pl_device *dev, polar_dtype dtype);
-    size_t       (*fused_scratch)(pl_op_id id, const void *args, int threads);    /* NULL: it has none of these ops */
+    double (*peak)(pl_device *dev, polar_dtype dtype);
+    /* NULL: it has none of these ops */
+    size_t (*fused_scratch)(pl_op_id id, const void *args, int threads);
 } isa_kernels;
 
 static const isa_kernels built[PL_ISA_COUNT] = {
@@ -114,11 +118,14 @@ static polar_status isa_parse(int *out, const char *name, const char *from)
 {
     for (int i = 0; i < PL_ISA_COUNT; i++)
         if (!strcmp(name, pl_isa_name((pl_isa)i))) {
-            PL_NEED(pl_isa_usable((pl_isa)i), POLAR_E_UNSUPPORTED, "%s=%s: this CPU or this build has no %s", from, name, name);
+            PL_NEED(pl_isa_usable((pl_isa)i), POLAR_E_UNSUPPORTED, "%s=%s: this CPU or this build has no %s",
+                    from, name, name);
             *out = i;
             return POLAR_OK;
         }
-    return PL_FAIL(POLAR_E_ARG, "%s=%s: no such instruction set (there are: scalar, neon, avx2, avx512, avx512bf16, amx)", from, name);
+    return PL_FAIL(POLAR_E_ARG,
+                   "%s=%s: no such instruction set (there are: scalar, neon, avx2, avx512, avx512bf16, amx)",
+                   from, name);
 }
 
 static polar_status set_option(void *ctx, const char *key, const char *value)
@@ -152,7 +159,8 @@ static polar_status cpu_open(pl_device *dev, const char *options)
     cpu_options o = {.isa = -1, .spin = -1};
     const char *forced = getenv("POLAR_ISA");
     PL_TRY(pl_device_options("cpu", options, set_option, &o));
-    if (o.isa < 0 && forced && *forced) PL_TRY(isa_parse(&o.isa, forced, "POLAR_ISA"));    /* where the name does not choose one */
+    /* where the name does not choose one */
+    if (o.isa < 0 && forced && *forced) PL_TRY(isa_parse(&o.isa, forced, "POLAR_ISA"));
     for (int i = 0; o.isa < 0; i++)
         if (pl_isa_usable((pl_isa)(PL_ISA_COUNT - 1 - i))) o.isa = PL_ISA_COUNT - 1 - i;
     dev->ops = *built[o.isa].ops;
@@ -167,10 +175,10 @@ static void cpu_close(pl_device *dev)
     pl_pool_destroy(dev->pool);
 }
 
-/* ---- what is put off ------------------------------------------------------------------------------------- */
+/* ---- what is put off ---------------------------------------------------------------------------- */
 
 typedef struct {
-    int         count;
+    int count;
     pl_cpu_item items[PL_CPU_ITEMS];
 } cpu_queue;
 
@@ -213,7 +221,8 @@ static size_t cpu_op_scratch(pl_queue *q, pl_op_id id, const void *args)
     const isa_kernels *kernels = q->dev->impl;
     size_t fused = kernels->fused_scratch ? kernels->fused_scratch(id, args, q->dev->threads) : 0;
     if (fused) return fused;
-    if (id == PL_OP_pair_message || id == PL_OP_pair_message_back) return pl_cpu_message_scratch(id, args, q->dev->threads);
+    if (id == PL_OP_pair_message || id == PL_OP_pair_message_back)
+        return pl_cpu_message_scratch(id, args, q->dev->threads);
     return pl_cpu_vit_scratch(id, args, q->dev->threads);
 }
 

@@ -1,9 +1,11 @@
 /* cpu_kernels.h -- what is built once per instruction set, and the choice between them at run time.
  *
- * Every file in kernels/ is compiled with PL_ISA set: on x86-64 for scalar (baseline), avx2, avx512, avx512bf16 (and its dot products of
- * bf16) and amx (avx512 and the tile unit), on aarch64 for scalar (baseline, no fused multiply-add) and neon. The functions carry the
- * instruction set in their names, cpu_ops.c collects them into a table, and cpu_backend.c chooses one. Results depend on nothing but the
- * operands: not on threads, batch mates or the position in a matrix; in the element tier and in norms not on the instruction set either.
+ * Every file in kernels/ is compiled with PL_ISA set: on x86-64 for scalar (baseline), avx2, avx512,
+ * avx512bf16 (and its dot products of bf16) and amx (avx512 and the tile unit), on aarch64 for scalar
+ * (baseline, no fused multiply-add) and neon. The functions carry the instruction set in their names,
+ * cpu_ops.c collects them into a table, and cpu_backend.c chooses one. Results depend on nothing but the
+ * operands: not on threads, batch mates or the position in a matrix; in the element tier and in norms not on
+ * the instruction set either.
  */
 #ifndef PL_CPU_KERNELS_H
 #define PL_CPU_KERNELS_H
@@ -12,8 +14,9 @@
 
 #define PL_PASTE_(a, b) a##_##b
 #define PL_PASTE(a, b)  PL_PASTE_(a, b)
-#define PL_ISA_NAME(f)  PL_PASTE(f, PL_ISA)    /* pl_cpu_gemm -> pl_cpu_gemm_avx512 */
-#define PL_INLINE       static inline __attribute__((always_inline))    /* so that a constant argument makes a loop of its own */
+#define PL_ISA_NAME(f)  PL_PASTE(f, PL_ISA) /* pl_cpu_gemm -> pl_cpu_gemm_avx512 */
+/* so that a constant argument makes a loop of its own */
+#define PL_INLINE static inline __attribute__((always_inline))
 
 /* Before a loop whose stores do not meet its later loads: it may become vectors. */
 #ifdef __clang__
@@ -22,12 +25,23 @@
 #define PL_IVDEP _Pragma("GCC ivdep")
 #endif
 
-typedef enum pl_isa { PL_ISA_SCALAR, PL_ISA_NEON, PL_ISA_AVX2, PL_ISA_AVX512, PL_ISA_AVX512BF16, PL_ISA_AMX, PL_ISA_COUNT } pl_isa;
+typedef enum pl_isa {
+    PL_ISA_SCALAR,
+    PL_ISA_NEON,
+    PL_ISA_AVX2,
+    PL_ISA_AVX512,
+    PL_ISA_AVX512BF16,
+    PL_ISA_AMX,
+    PL_ISA_COUNT
+} pl_isa;
 
-/* All ops of one instruction set, parallel over `q->dev->threads`; same shape as pl_ops, empty slots fall to ref. */
-extern const pl_ops pl_cpu_ops_scalar, pl_cpu_ops_neon, pl_cpu_ops_avx2, pl_cpu_ops_avx512, pl_cpu_ops_avx512bf16, pl_cpu_ops_amx;
+/* All ops of one instruction set, parallel over `q->dev->threads`; same shape as pl_ops, empty slots fall to
+ * ref. */
+extern const pl_ops pl_cpu_ops_scalar, pl_cpu_ops_neon, pl_cpu_ops_avx2, pl_cpu_ops_avx512,
+    pl_cpu_ops_avx512bf16, pl_cpu_ops_amx;
 
-/* FLOPs per second of multiply-adds that stay in registers, all threads at once, dtype being that of the factors. */
+/* FLOPs per second of multiply-adds that stay in registers, all threads at once, dtype being that of the
+ * factors. */
 double pl_cpu_peak_scalar(pl_device *dev, polar_dtype dtype);
 double pl_cpu_peak_neon(pl_device *dev, polar_dtype dtype);
 double pl_cpu_peak_avx2(pl_device *dev, polar_dtype dtype);
@@ -41,11 +55,12 @@ size_t pl_cpu_fused_scratch_amx(pl_op_id id, const void *args, int threads);
 
 /* A call that can be put off until pl_queue_together_end. */
 typedef struct pl_cpu_item {
-    void   (*run)(pl_queue *q, const struct pl_cpu_item *items, int count);    /* pl_cpu_do_items of its instruction set */
+    /* pl_cpu_do_items of its instruction set */
+    void (*run)(pl_queue *q, const struct pl_cpu_item *items, int count);
     pl_op_id id;
     union {
         pl_args_adamw_step adamw;
-        pl_args_polar_map  map;
+        pl_args_polar_map map;
         pl_args_polar_step step;
     };
 } pl_cpu_item;
@@ -58,91 +73,120 @@ static inline const pl_mat *pl_cpu_item_matrix(const pl_cpu_item *item)
 
 /* A norm in the making, row by row; begins as zeros. */
 typedef struct pl_cpu_norm {
-    double rows[32];    /* the lanes of lane_sum_elem.h */
+    double rows[32]; /* the lanes of lane_sum_elem.h */
     double amax;
 } pl_cpu_norm;
 
-#define PL_CPU_ITEMS 256    /* put off at once; a queue with as many does them before it takes another */
+#define PL_CPU_ITEMS 256 /* put off at once; a queue with as many does them before it takes another */
 
-void pl_cpu_do_item(pl_queue *q, const pl_cpu_item *item);    /* at pl_queue_together_end, or at once */
+void pl_cpu_do_item(pl_queue *q, const pl_cpu_item *item); /* at pl_queue_together_end, or at once */
 
-const char *pl_isa_name(pl_isa isa);      /* "scalar", "neon", "avx2", "avx512", "avx512bf16", "amx" */
-int         pl_isa_usable(pl_isa isa);    /* built in, and this CPU and kernel have it; asks the kernel for the tile unit */
+const char *pl_isa_name(pl_isa isa); /* "scalar", "neon", "avx2", "avx512", "avx512bf16", "amx" */
+/* built in, and this CPU and kernel have it; asks the kernel for the tile unit */
+int pl_isa_usable(pl_isa isa);
 
-void pl_cpu_polar_exact(pl_queue *q, const pl_args_polar_exact *a);    /* the oracle's, the batch shared out over the threads */
+/* the oracle's, the batch shared out over the threads */
+void pl_cpu_polar_exact(pl_queue *q, const pl_args_polar_exact *a);
 
-/* Rows [i, i + rows), columns [j, j + cols) of matrix b of a product, in C's format: in C or, where `aside` is set, there, `step` elements apart, and C is not written yet. */
+/* Rows [i, i + rows), columns [j, j + cols) of matrix b of a product, in C's format: in C or, where `aside`
+ * is set, there, `step` elements apart, and C is not written yet. */
 typedef struct pl_gemm_rows {
-    int64_t     b, i, j, rows, cols;
+    int64_t b, i, j, rows, cols;
     const void *aside;
-    int64_t     step;
+    int64_t step;
 } pl_gemm_rows;
 
-/* What follows a product while its result is still in the cache: called for every part of it when it is finished, on the thread that made it, and writes C. */
+/* What follows a product while its result is still in the cache: called for every part of it when it is
+ * finished, on the thread that made it, and writes C. */
 typedef struct pl_gemm_tail {
-    void        (*fn)(const struct pl_gemm_tail *t, const pl_gemm_rows *r);
-    const void   *arg;
-    const pl_mat *beside;               /* as large as C, met by fn at the same places, its lines worth asking for before the product (pl_tail_ask, cpu_rows.h); or NULL */
-    int           written;              /* written there, not read */
-    int           past, beside_past;    /* rows that come aside are stored past the caches (cpu_rows.h): those of C; those beside */
+    void (*fn)(const struct pl_gemm_tail *t, const pl_gemm_rows *r);
+    const void *arg;
+    /* as large as C, met by fn at the same places, its lines worth asking for before the product
+     * (pl_tail_ask, cpu_rows.h); or NULL */
+    const pl_mat *beside;
+    int written; /* written there, not read */
+    /* rows that come aside are stored past the caches (cpu_rows.h): those of C; those beside */
+    int past, beside_past;
 } pl_gemm_tail;
 
-#ifdef PL_ISA    /* this instruction set's ops (inside kernels/) */
-void PL_ISA_NAME(pl_cpu_copy)(pl_queue *q, const pl_args_copy *a);                        /* cpu_elem.c */
-void PL_ISA_NAME(pl_cpu_axpby)(pl_queue *q, const pl_args_axpby *a);                      /* cpu_elem.c */
-void PL_ISA_NAME(pl_cpu_gemm)(pl_queue *q, const pl_args_gemm *g);                        /* cpu_gemm.c */
-void PL_ISA_NAME(pl_cpu_gemm_then)(pl_queue *q, const pl_args_gemm *g, const pl_gemm_tail *tail);    /* cpu_gemm.c: gemm, and what follows; tail or NULL */
-void PL_ISA_NAME(pl_cpu_gemm_act)(pl_queue *q, const pl_args_gemm_act *a);                /* cpu_gemm_act.c */
-void PL_ISA_NAME(pl_cpu_gemm_tiles)(pl_queue *q, const pl_args_gemm *g, const pl_gemm_tail *tail);                  /* cpu_gemm_tiles.c: A and B bf16, the rest bf16 or f32; where PL_TILES is set */
-void PL_ISA_NAME(pl_cpu_newton_schulz)(pl_queue *q, const pl_args_newton_schulz *a);      /* cpu_newton_schulz.c: where PL_TILES is set */
-size_t PL_ISA_NAME(pl_cpu_newton_schulz_bytes)(const pl_args_newton_schulz *a, int threads);    /* the scratch it takes */
-void PL_ISA_NAME(pl_cpu_frob)(pl_queue *q, const pl_args_frob *a);                        /* cpu_norm.c */
-void PL_ISA_NAME(pl_cpu_normalise)(pl_queue *q, const pl_args_normalise *a);              /* cpu_elem.c */
-void PL_ISA_NAME(pl_cpu_direction)(pl_queue *q, const pl_args_direction *a);              /* cpu_elem.c */
-void PL_ISA_NAME(pl_cpu_decay_step)(pl_queue *q, const pl_args_decay_step *a);            /* cpu_elem.c */
-void PL_ISA_NAME(pl_cpu_nonfinite)(pl_queue *q, const pl_args_nonfinite *a);              /* cpu_elem.c */
-void PL_ISA_NAME(pl_cpu_adamw_step)(pl_queue *q, const pl_args_adamw_step *a);            /* cpu_together.c */
-void PL_ISA_NAME(pl_cpu_polar_map)(pl_queue *q, const pl_args_polar_map *a);              /* cpu_polar_step.c: where PL_TILES is set */
-void PL_ISA_NAME(pl_cpu_polar_step)(pl_queue *q, const pl_args_polar_step *a);            /* cpu_polar_step.c: the same */
+#ifdef PL_ISA /* this instruction set's ops (inside kernels/) */
+void PL_ISA_NAME(pl_cpu_copy)(pl_queue *q, const pl_args_copy *a);   /* cpu_elem.c */
+void PL_ISA_NAME(pl_cpu_axpby)(pl_queue *q, const pl_args_axpby *a); /* cpu_elem.c */
+void PL_ISA_NAME(pl_cpu_gemm)(pl_queue *q, const pl_args_gemm *g);   /* cpu_gemm.c */
+/* cpu_gemm.c: gemm, and what follows; tail or NULL */
+void PL_ISA_NAME(pl_cpu_gemm_then)(pl_queue *q, const pl_args_gemm *g, const pl_gemm_tail *tail);
+void PL_ISA_NAME(pl_cpu_gemm_act)(pl_queue *q, const pl_args_gemm_act *a); /* cpu_gemm_act.c */
+/* cpu_gemm_tiles.c: A and B bf16, the rest bf16 or f32; where PL_TILES is set */
+void PL_ISA_NAME(pl_cpu_gemm_tiles)(pl_queue *q, const pl_args_gemm *g, const pl_gemm_tail *tail);
+/* cpu_newton_schulz.c: where PL_TILES is set */
+void PL_ISA_NAME(pl_cpu_newton_schulz)(pl_queue *q, const pl_args_newton_schulz *a);
+/* the scratch it takes */
+size_t PL_ISA_NAME(pl_cpu_newton_schulz_bytes)(const pl_args_newton_schulz *a, int threads);
+void PL_ISA_NAME(pl_cpu_frob)(pl_queue *q, const pl_args_frob *a);             /* cpu_norm.c */
+void PL_ISA_NAME(pl_cpu_normalise)(pl_queue *q, const pl_args_normalise *a);   /* cpu_elem.c */
+void PL_ISA_NAME(pl_cpu_direction)(pl_queue *q, const pl_args_direction *a);   /* cpu_elem.c */
+void PL_ISA_NAME(pl_cpu_decay_step)(pl_queue *q, const pl_args_decay_step *a); /* cpu_elem.c */
+void PL_ISA_NAME(pl_cpu_nonfinite)(pl_queue *q, const pl_args_nonfinite *a);   /* cpu_elem.c */
+void PL_ISA_NAME(pl_cpu_adamw_step)(pl_queue *q, const pl_args_adamw_step *a); /* cpu_together.c */
+/* cpu_polar_step.c: where PL_TILES is set */
+void PL_ISA_NAME(pl_cpu_polar_map)(pl_queue *q, const pl_args_polar_map *a);
+/* cpu_polar_step.c: the same */
+void PL_ISA_NAME(pl_cpu_polar_step)(pl_queue *q, const pl_args_polar_step *a);
 
 /* Parts of ops, on the calling thread. */
-void    PL_ISA_NAME(pl_cpu_direction_row)(const pl_args_direction *a, int64_t i);                          /* cpu_elem.c: row i of the first matrix; no f64 */
-int64_t PL_ISA_NAME(pl_cpu_adamw_pieces)(const pl_args_adamw_step *a);                                     /* cpu_elem.c: how many */
-void    PL_ISA_NAME(pl_cpu_adamw_some)(const pl_args_adamw_step *a, int64_t from, int64_t to);             /* cpu_elem.c: some of them */
-void    PL_ISA_NAME(pl_cpu_frob_one)(const pl_args_frob *a, int64_t b);                                    /* cpu_norm.c: N[b] */
-void    PL_ISA_NAME(pl_cpu_norm_row)(pl_cpu_norm *s, const float *x, int64_t n, int64_t i);                /* cpu_norm.c: row i, rows ascending */
-void    PL_ISA_NAME(pl_cpu_norm_end)(double out[2], const pl_cpu_norm *s);                                 /* cpu_norm.c: as frob leaves it */
-size_t  PL_ISA_NAME(pl_cpu_matrix_bytes)(const pl_cpu_item *item);                                         /* cpu_polar_step.c: a thread's work memory; 0: too large */
-void    PL_ISA_NAME(pl_cpu_matrix)(const pl_cpu_item *item, int64_t b, char *work);                        /* cpu_polar_step.c: matrix b */
-void    PL_ISA_NAME(pl_cpu_large_matrix)(pl_queue *q, const pl_cpu_item *item);                            /* cpu_polar_step.c: over all threads */
-size_t  PL_ISA_NAME(pl_cpu_fused_scratch)(pl_op_id id, const void *args, int threads);                      /* cpu_polar_step.c: see above */
-void    PL_ISA_NAME(pl_cpu_do_items)(pl_queue *q, const pl_cpu_item *items, int count);                    /* cpu_together.c: now, side by side */
-void PL_ISA_NAME(pl_cpu_bias_act)(pl_queue *q, const pl_args_bias_act *a);                /* cpu_nn.c */
-void PL_ISA_NAME(pl_cpu_bias_act_back)(pl_queue *q, const pl_args_bias_act_back *a);      /* cpu_nn.c */
-void PL_ISA_NAME(pl_cpu_row_sum)(pl_queue *q, const pl_args_row_sum *a);                  /* cpu_nn.c */
-void PL_ISA_NAME(pl_cpu_row_spread)(pl_queue *q, const pl_args_row_spread *a);            /* cpu_nn.c */
-void PL_ISA_NAME(pl_cpu_pair_dist)(pl_queue *q, const pl_args_pair_dist *a);              /* cpu_pairs.c */
-void PL_ISA_NAME(pl_cpu_pair_sum)(pl_queue *q, const pl_args_pair_sum *a);                /* cpu_pairs.c */
-void PL_ISA_NAME(pl_cpu_pair_grad)(pl_queue *q, const pl_args_pair_grad *a);              /* cpu_pairs.c */
-void PL_ISA_NAME(pl_cpu_vec_dots)(pl_queue *q, const pl_args_vec_dots *a);                /* cpu_vectors.c */
-void PL_ISA_NAME(pl_cpu_vec_dots_back)(pl_queue *q, const pl_args_vec_dots_back *a);      /* cpu_vectors.c */
-void PL_ISA_NAME(pl_cpu_vec_norm)(pl_queue *q, const pl_args_vec_norm *a);                /* cpu_vectors.c */
-void PL_ISA_NAME(pl_cpu_vec_norm_back)(pl_queue *q, const pl_args_vec_norm_back *a);      /* cpu_vectors.c */
-void PL_ISA_NAME(pl_cpu_vec_gate)(pl_queue *q, const pl_args_vec_gate *a);                /* cpu_vectors.c */
-void PL_ISA_NAME(pl_cpu_vec_gate_back)(pl_queue *q, const pl_args_vec_gate_back *a);      /* cpu_vectors.c */
-void PL_ISA_NAME(pl_cpu_pair_message)(pl_queue *q, const pl_args_pair_message *a);        /* cpu_message.c */
-void PL_ISA_NAME(pl_cpu_pair_message_back)(pl_queue *q, const pl_args_pair_message_back *a);    /* cpu_message.c */
-void PL_ISA_NAME(pl_cpu_layernorm)(pl_queue *q, const pl_args_layernorm *a);              /* cpu_vit.c */
-void PL_ISA_NAME(pl_cpu_layernorm_back)(pl_queue *q, const pl_args_layernorm_back *a);    /* cpu_vit.c */
-void PL_ISA_NAME(pl_cpu_softmax)(pl_queue *q, const pl_args_softmax *a);                  /* cpu_vit.c */
-void PL_ISA_NAME(pl_cpu_softmax_back)(pl_queue *q, const pl_args_softmax_back *a);        /* cpu_vit.c */
-void PL_ISA_NAME(pl_cpu_cross_entropy)(pl_queue *q, const pl_args_cross_entropy *a);      /* cpu_vit.c */
-void PL_ISA_NAME(pl_cpu_scale_rows)(pl_queue *q, const pl_args_scale_rows *a);            /* cpu_vit.c */
-void PL_ISA_NAME(pl_cpu_patches)(pl_queue *q, const pl_args_patches *a);                  /* cpu_vit.c */
-void PL_ISA_NAME(pl_cpu_attention)(pl_queue *q, const pl_args_attention *a);              /* cpu_attention.c */
-void PL_ISA_NAME(pl_cpu_attention_back)(pl_queue *q, const pl_args_attention_back *a);    /* cpu_attention.c */
-void PL_ISA_NAME(pl_cpu_attention_tiles)(pl_queue *q, const pl_args_attention *a);        /* cpu_attention_tiles.c: all but lse bf16; where PL_TILES is set */
-void PL_ISA_NAME(pl_cpu_attention_back_tiles)(pl_queue *q, const pl_args_attention_back *a);    /* cpu_attention_tiles.c: the same */
+/* cpu_elem.c: row i of the first matrix; no f64 */
+void PL_ISA_NAME(pl_cpu_direction_row)(const pl_args_direction *a, int64_t i);
+/* cpu_elem.c: how many */
+int64_t PL_ISA_NAME(pl_cpu_adamw_pieces)(const pl_args_adamw_step *a);
+/* cpu_elem.c: some of them */
+void PL_ISA_NAME(pl_cpu_adamw_some)(const pl_args_adamw_step *a, int64_t from, int64_t to);
+/* cpu_norm.c: N[b] */
+void PL_ISA_NAME(pl_cpu_frob_one)(const pl_args_frob *a, int64_t b);
+/* cpu_norm.c: row i, rows ascending */
+void PL_ISA_NAME(pl_cpu_norm_row)(pl_cpu_norm *s, const float *x, int64_t n, int64_t i);
+/* cpu_norm.c: as frob leaves it */
+void PL_ISA_NAME(pl_cpu_norm_end)(double out[2], const pl_cpu_norm *s);
+/* cpu_polar_step.c: a thread's work memory; 0: too large */
+size_t PL_ISA_NAME(pl_cpu_matrix_bytes)(const pl_cpu_item *item);
+/* cpu_polar_step.c: matrix b */
+void PL_ISA_NAME(pl_cpu_matrix)(const pl_cpu_item *item, int64_t b, char *work);
+/* cpu_polar_step.c: over all threads */
+void PL_ISA_NAME(pl_cpu_large_matrix)(pl_queue *q, const pl_cpu_item *item);
+/* cpu_polar_step.c: see above */
+size_t PL_ISA_NAME(pl_cpu_fused_scratch)(pl_op_id id, const void *args, int threads);
+/* cpu_together.c: now, side by side */
+void PL_ISA_NAME(pl_cpu_do_items)(pl_queue *q, const pl_cpu_item *items, int count);
+void PL_ISA_NAME(pl_cpu_bias_act)(pl_queue *q, const pl_args_bias_act *a);           /* cpu_nn.c */
+void PL_ISA_NAME(pl_cpu_bias_act_back)(pl_queue *q, const pl_args_bias_act_back *a); /* cpu_nn.c */
+void PL_ISA_NAME(pl_cpu_row_sum)(pl_queue *q, const pl_args_row_sum *a);             /* cpu_nn.c */
+void PL_ISA_NAME(pl_cpu_row_spread)(pl_queue *q, const pl_args_row_spread *a);       /* cpu_nn.c */
+void PL_ISA_NAME(pl_cpu_pair_dist)(pl_queue *q, const pl_args_pair_dist *a);         /* cpu_pairs.c */
+void PL_ISA_NAME(pl_cpu_pair_sum)(pl_queue *q, const pl_args_pair_sum *a);           /* cpu_pairs.c */
+void PL_ISA_NAME(pl_cpu_pair_grad)(pl_queue *q, const pl_args_pair_grad *a);         /* cpu_pairs.c */
+void PL_ISA_NAME(pl_cpu_vec_dots)(pl_queue *q, const pl_args_vec_dots *a);           /* cpu_vectors.c */
+void PL_ISA_NAME(pl_cpu_vec_dots_back)(pl_queue *q, const pl_args_vec_dots_back *a); /* cpu_vectors.c */
+void PL_ISA_NAME(pl_cpu_vec_norm)(pl_queue *q, const pl_args_vec_norm *a);           /* cpu_vectors.c */
+void PL_ISA_NAME(pl_cpu_vec_norm_back)(pl_queue *q, const pl_args_vec_norm_back *a); /* cpu_vectors.c */
+void PL_ISA_NAME(pl_cpu_vec_gate)(pl_queue *q, const pl_args_vec_gate *a);           /* cpu_vectors.c */
+void PL_ISA_NAME(pl_cpu_vec_gate_back)(pl_queue *q, const pl_args_vec_gate_back *a); /* cpu_vectors.c */
+void PL_ISA_NAME(pl_cpu_pair_message)(pl_queue *q, const pl_args_pair_message *a);   /* cpu_message.c */
+/* cpu_message.c */
+void PL_ISA_NAME(pl_cpu_pair_message_back)(pl_queue *q, const pl_args_pair_message_back *a);
+void PL_ISA_NAME(pl_cpu_layernorm)(pl_queue *q, const pl_args_layernorm *a);           /* cpu_vit.c */
+void PL_ISA_NAME(pl_cpu_layernorm_back)(pl_queue *q, const pl_args_layernorm_back *a); /* cpu_vit.c */
+void PL_ISA_NAME(pl_cpu_softmax)(pl_queue *q, const pl_args_softmax *a);               /* cpu_vit.c */
+void PL_ISA_NAME(pl_cpu_softmax_back)(pl_queue *q, const pl_args_softmax_back *a);     /* cpu_vit.c */
+void PL_ISA_NAME(pl_cpu_cross_entropy)(pl_queue *q, const pl_args_cross_entropy *a);   /* cpu_vit.c */
+void PL_ISA_NAME(pl_cpu_scale_rows)(pl_queue *q, const pl_args_scale_rows *a);         /* cpu_vit.c */
+void PL_ISA_NAME(pl_cpu_patches)(pl_queue *q, const pl_args_patches *a);               /* cpu_vit.c */
+/* cpu_attention.c */
+void PL_ISA_NAME(pl_cpu_attention)(pl_queue *q, const pl_args_attention *a);
+/* cpu_attention.c */
+void PL_ISA_NAME(pl_cpu_attention_back)(pl_queue *q, const pl_args_attention_back *a);
+/* cpu_attention_tiles.c: all but lse bf16; where PL_TILES is set */
+void PL_ISA_NAME(pl_cpu_attention_tiles)(pl_queue *q, const pl_args_attention *a);
+/* cpu_attention_tiles.c: the same */
+void PL_ISA_NAME(pl_cpu_attention_back_tiles)(pl_queue *q, const pl_args_attention_back *a);
 #endif
 
 #endif

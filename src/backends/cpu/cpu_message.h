@@ -1,16 +1,21 @@
 /* cpu_message.h -- the fused messages of `cpu`: what is laid out where, the same for every instruction set.
  *
- * The weights of a pair, w = W2 silu(w0 d + b0) + b2, are 2h functions of one number, its distance. So the MLP is not worked out for every pair: where a cloud's distances
- * lie in [0, PL_MESSAGE_ROWS delta) its weights come from a table, in pieces of width delta a polynomial of PL_MESSAGE_TERMS terms per channel, and the gradients of
- * the MLP come from the moments sum dw t^q of each piece. Both sides of it (the MLP at the nodes, its backward) are done in double.
+ * The weights of a pair, w = W2 silu(w0 d + b0) + b2, are 2h functions of one number, its distance. So the
+ * MLP is not worked out for every pair: where a cloud's distances lie in [0, PL_MESSAGE_ROWS delta) its
+ * weights come from a table, in pieces of width delta a polynomial of PL_MESSAGE_TERMS terms per channel, and
+ * the gradients of the MLP come from the moments sum dw t^q of each piece. Both sides of it (the MLP at the
+ * nodes, its backward) are done in double.
  *
- *     t = 2 (d / delta - k) - 1 in [-1, 1],  k = floor(d / delta)      delta a power of two, delta max|w0| <= 1/2
- *     w(d) = sum_q C_kq t^q                                           interpolates at the 6 Chebyshev nodes of piece k
+ *     t = 2 (d / delta - k) - 1 in [-1, 1],  k = floor(d / delta)      delta a power of two, delta max|w0| <=
+ * 1/2 w(d) = sum_q C_kq t^q                                           interpolates at the 6 Chebyshev nodes
+ * of piece k
  *
- * Error of the interpolation: silu is analytic up to the poles at +-i pi; over a piece its argument moves by 2r = delta |w0| <= 1/2, so the error of z is at most
- * max|silu^(6)| r^6 / (6! 2^5) = 1.5 / (4096 * 23040) = 1.6e-8, a quarter of float's rounding unit 6e-8; that of silu' (for dw0, db0) 2.91 / (4096 * 23040) = 3.1e-8.
- * Everything else is rounding. f64, distances outside of the table (or negative, or not finite), and weights beyond 2^100 or not finite take the direct way: the MLP at
- * every pair, in double. Which way a cloud goes depends on itself and its member's weights alone.
+ * Error of the interpolation: silu is analytic up to the poles at +-i pi; over a piece its argument moves by
+ * 2r = delta |w0| <= 1/2, so the error of z is at most max|silu^(6)| r^6 / (6! 2^5) = 1.5 / (4096 * 23040)
+ * = 1.6e-8, a quarter of float's rounding unit 6e-8; that of silu' (for dw0, db0) 2.91 / (4096 * 23040)
+ * = 3.1e-8. Everything else is rounding. f64, distances outside of the table (or negative, or not finite),
+ * and weights beyond 2^100 or not finite take the direct way: the MLP at every pair, in double. Which way a
+ * cloud goes depends on itself and its member's weights alone.
  */
 #ifndef PL_CPU_MESSAGE_H
 #define PL_CPU_MESSAGE_H
@@ -18,54 +23,63 @@
 #include "device/backend.h"
 
 #define PL_MESSAGE_TERMS 6
-#define PL_MESSAGE_ROWS  128    /* pieces of a table at most */
-#define PL_MESSAGE_PARTS 32     /* groups of a member's clouds whose gradients are summed first */
-#define PL_MESSAGE_CHUNK 48     /* distances that go through the MLP together: a multiple of the terms */
+#define PL_MESSAGE_ROWS  128 /* pieces of a table at most */
+#define PL_MESSAGE_PARTS 32  /* groups of a member's clouds whose gradients are summed first */
+#define PL_MESSAGE_CHUNK 48  /* distances that go through the MLP together: a multiple of the terms */
 
-/* The operands of both directions: sums go from the source (S, V or dYs, dYv) to the sink (Ys, Yv or dS, dV). */
+/* The operands of both directions: sums go from the source (S, V or dYs, dYv) to the sink (Ys, Yv or dS, dV).
+ */
 typedef struct pl_message_args {
     const pl_mat *sink_s, *sink_v, *source_s, *source_v, *D, *w0, *b0, *W2, *b2;
-    const pl_mat *S, *V, *dw0, *db0, *dW2, *db2;    /* the backward's, else NULL */
+    const pl_mat *S, *V, *dw0, *db0, *dW2, *db2; /* the backward's, else NULL */
     int64_t points;
-    double  alpha;
+    double alpha;
 } pl_message_args;
 
 /* Sizes, from the shapes and the number of threads. */
 typedef struct pl_message_plan {
-    int64_t members, clouds, points, pairs, h;    /* clouds: of one member */
-    int64_t hp;                                   /* h rounded up to whole cache lines of float */
-    int64_t parts;                                /* of the clouds of a member, equal but for the last */
-    int64_t strip;                                /* pairs worked on together at most: whole rows i */
-    int     f64, back, threads;
-    size_t  real;                                 /* bytes of the format computed in */
+    int64_t members, clouds, points, pairs, h; /* clouds: of one member */
+    int64_t hp;                                /* h rounded up to whole cache lines of float */
+    int64_t parts;                             /* of the clouds of a member, equal but for the last */
+    int64_t strip;                             /* pairs worked on together at most: whole rows i */
+    int f64, back, threads;
+    size_t real; /* bytes of the format computed in */
 } pl_message_plan;
 
 /* One member's memory, shared by the threads. Doubles first. */
 typedef struct pl_message_member {
-    double *w0, *b0, *b2;     /* (hp), (hp), (2hp): zero beyond h */
-    double *Wt, *Wr;          /* W2 as (hp, 2hp) and as (2hp, hp) */
-    double *zc, *slope;       /* (ROWS * TERMS, hp): coefficients of z, silu' at the nodes */
-    double *total, *du;       /* (ROWS * TERMS, 2hp), (ROWS * TERMS, hp): moments, gradients at the nodes */
-    double *direct;           /* (parts, hp * 2hp + 4hp): dW2 transposed, db2, dw0, db0 of clouds that took the direct way, ... */
-    int32_t *directs;         /* (parts): ... and how many those are; 0: not even zeroed */
-    void   *table;            /* (hp / lanes, rows, 2 TERMS, lanes) */
-    void   *moments;          /* (parts), each as the table */
+    double *w0, *b0, *b2; /* (hp), (hp), (2hp): zero beyond h */
+    double *Wt, *Wr;      /* W2 as (hp, 2hp) and as (2hp, hp) */
+    double *zc, *slope;   /* (ROWS * TERMS, hp): coefficients of z, silu' at the nodes */
+    double *total, *du;   /* (ROWS * TERMS, 2hp), (ROWS * TERMS, hp): moments, gradients at the nodes */
+    /* (parts, hp * 2hp + 4hp): dW2 transposed, db2, dw0, db0 of clouds that took the direct way, ... */
+    double *direct;
+    int32_t *directs; /* (parts): ... and how many those are; 0: not even zeroed */
+    void *table;      /* (hp / lanes, rows, 2 TERMS, lanes) */
+    void *moments;    /* (parts), each as the table */
 } pl_message_member;
 
 /* One thread's memory. */
 typedef struct pl_message_work {
-    void    *source, *other, *sums;       /* (hp / lanes, points, 4, lanes): s, v0, v1, v2 of a point */
-    void    *t, *dw, *w;                  /* (strip), (hp / lanes, strip, 2, lanes) twice */
-    int32_t *piece, *order, *start;       /* (strip), (strip), (ROWS + 1) */
-    double  *d, *z, *slope, *g;           /* (CHUNK), (CHUNK, hp), (CHUNK, hp), (CHUNK, 2hp) */
+    void *source, *other, *sums;    /* (hp / lanes, points, 4, lanes): s, v0, v1, v2 of a point */
+    void *t, *dw, *w;               /* (strip), (hp / lanes, strip, 2, lanes) twice */
+    int32_t *piece, *order, *start; /* (strip), (strip), (ROWS + 1) */
+    double *d, *z, *slope, *g;      /* (CHUNK), (CHUNK, hp), (CHUNK, hp), (CHUNK, 2hp) */
 } pl_message_work;
 
-pl_message_args pl_message_args_forward(const pl_args_pair_message *a);                               /* borrows a */
-pl_message_args pl_message_args_back(const pl_args_pair_message_back *a);                             /* borrows a */
-pl_message_plan pl_message_plan_make(const pl_message_args *a, int f64, int threads);                 /* from shapes alone */
-size_t pl_message_member_point(pl_message_member *m, char *base, const pl_message_plan *p);           /* bytes; with base NULL only those */
-size_t pl_message_work_point(pl_message_work *w, char *base, const pl_message_plan *p);               /* the same for one thread */
-size_t pl_message_bytes(const pl_message_plan *p);                                                    /* scratch of a call */
-size_t pl_cpu_message_scratch(pl_op_id id, const void *args, int threads);                            /* the same from the op's args, for dry runs */
+/* borrows a */
+pl_message_args pl_message_args_forward(const pl_args_pair_message *a);
+/* borrows a */
+pl_message_args pl_message_args_back(const pl_args_pair_message_back *a);
+/* from shapes alone */
+pl_message_plan pl_message_plan_make(const pl_message_args *a, int f64, int threads);
+/* bytes; with base NULL only those */
+size_t pl_message_member_point(pl_message_member *m, char *base, const pl_message_plan *p);
+/* the same for one thread */
+size_t pl_message_work_point(pl_message_work *w, char *base, const pl_message_plan *p);
+/* scratch of a call */
+size_t pl_message_bytes(const pl_message_plan *p);
+/* the same from the op's args, for dry runs */
+size_t pl_cpu_message_scratch(pl_op_id id, const void *args, int threads);
 
 #endif

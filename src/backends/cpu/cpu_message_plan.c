@@ -1,27 +1,58 @@
 /* cpu_message_plan.c -- see cpu_message.h: who lies where in the scratch memory of a fused message. */
 #include "cpu_message.h"
 
-#define LINE   64
-#define STRIP  512              /* pairs: their gradients stay in the second cache */
-#define SMALL  (1 << 15)        /* pairs times channels below which one thread does it all */
+#define LINE  64
+#define STRIP 512       /* pairs: their gradients stay in the second cache */
+#define SMALL (1 << 15) /* pairs times channels below which one thread does it all */
 
 pl_message_args pl_message_args_forward(const pl_args_pair_message *a)
 {
-    return (pl_message_args){.sink_s = &a->Ys, .sink_v = &a->Yv, .source_s = &a->S, .source_v = &a->V, .D = &a->D, .w0 = &a->w0, .b0 = &a->b0, .W2 = &a->W2, .b2 = &a->b2,
-                             .points = a->points, .alpha = a->alpha};
+    return (pl_message_args){.sink_s = &a->Ys,
+                             .sink_v = &a->Yv,
+                             .source_s = &a->S,
+                             .source_v = &a->V,
+                             .D = &a->D,
+                             .w0 = &a->w0,
+                             .b0 = &a->b0,
+                             .W2 = &a->W2,
+                             .b2 = &a->b2,
+                             .points = a->points,
+                             .alpha = a->alpha};
 }
 
 pl_message_args pl_message_args_back(const pl_args_pair_message_back *a)
 {
-    return (pl_message_args){.sink_s = &a->dS, .sink_v = &a->dV, .source_s = &a->dYs, .source_v = &a->dYv, .D = &a->D, .w0 = &a->w0, .b0 = &a->b0, .W2 = &a->W2, .b2 = &a->b2,
-                             .S = &a->S, .V = &a->V, .dw0 = &a->dw0, .db0 = &a->db0, .dW2 = &a->dW2, .db2 = &a->db2, .points = a->points, .alpha = a->alpha};
+    return (pl_message_args){.sink_s = &a->dS,
+                             .sink_v = &a->dV,
+                             .source_s = &a->dYs,
+                             .source_v = &a->dYv,
+                             .D = &a->D,
+                             .w0 = &a->w0,
+                             .b0 = &a->b0,
+                             .W2 = &a->W2,
+                             .b2 = &a->b2,
+                             .S = &a->S,
+                             .V = &a->V,
+                             .dw0 = &a->dw0,
+                             .db0 = &a->db0,
+                             .dW2 = &a->dW2,
+                             .db2 = &a->db2,
+                             .points = a->points,
+                             .alpha = a->alpha};
 }
 
 pl_message_plan pl_message_plan_make(const pl_message_args *a, int f64, int threads)
 {
     int64_t members = a->w0->batch, clouds = a->D->batch / members, h = a->source_s->cols, pairs = a->D->rows;
-    pl_message_plan p = {.members = members, .clouds = clouds, .points = a->points, .pairs = pairs, .h = h, .hp = (h + 15) / 16 * 16, .f64 = f64, .back = a->dW2 != NULL};
-    int64_t each = (clouds + PL_MESSAGE_PARTS - 1) / PL_MESSAGE_PARTS;    /* clouds of a part */
+    pl_message_plan p = {.members = members,
+                         .clouds = clouds,
+                         .points = a->points,
+                         .pairs = pairs,
+                         .h = h,
+                         .hp = (h + 15) / 16 * 16,
+                         .f64 = f64,
+                         .back = a->dW2 != NULL};
+    int64_t each = (clouds + PL_MESSAGE_PARTS - 1) / PL_MESSAGE_PARTS; /* clouds of a part */
     p.parts = each ? (clouds + each - 1) / each : 0;
     p.strip = p.points > STRIP ? p.points : STRIP;
     p.threads = (double)clouds * (double)pairs * (double)h < SMALL ? 1 : threads;
@@ -39,7 +70,8 @@ static void *take(char *base, size_t *used, size_t bytes)
 
 size_t pl_message_member_point(pl_message_member *m, char *base, const pl_message_plan *p)
 {
-    size_t used = 0, f = sizeof(double), hp = (size_t)p->hp, nodes = p->f64 ? 0 : PL_MESSAGE_ROWS * PL_MESSAGE_TERMS, parts = p->back ? (size_t)p->parts : 0;
+    size_t used = 0, f = sizeof(double), hp = (size_t)p->hp,
+           nodes = p->f64 ? 0 : PL_MESSAGE_ROWS * PL_MESSAGE_TERMS, parts = p->back ? (size_t)p->parts : 0;
     m->w0 = take(base, &used, f * hp);
     m->b0 = take(base, &used, f * hp);
     m->b2 = take(base, &used, f * 2 * hp);
@@ -58,7 +90,8 @@ size_t pl_message_member_point(pl_message_member *m, char *base, const pl_messag
 
 size_t pl_message_work_point(pl_message_work *w, char *base, const pl_message_plan *p)
 {
-    size_t used = 0, f = sizeof(double), hp = (size_t)p->hp, points = (size_t)p->points, strip = (size_t)p->strip;
+    size_t used = 0, f = sizeof(double), hp = (size_t)p->hp, points = (size_t)p->points,
+           strip = (size_t)p->strip;
     w->source = take(base, &used, p->real * 4 * points * hp);
     w->other = take(base, &used, p->back ? p->real * 4 * points * hp : 0);
     w->sums = take(base, &used, p->real * 4 * points * hp);
@@ -86,7 +119,8 @@ size_t pl_cpu_message_scratch(pl_op_id id, const void *args, int threads)
 {
     int f64 = 0;
     const pl_mat *m = pl_op_operands(args);
-    for (int i = 0; i < pl_op_operand_count(pl_op_describe(id)); i++) f64 |= m[i].data && m[i].dtype == POLAR_DTYPE_F64;
+    for (int i = 0; i < pl_op_operand_count(pl_op_describe(id)); i++)
+        f64 |= m[i].data && m[i].dtype == POLAR_DTYPE_F64;
     pl_message_args a = id == PL_OP_pair_message ? pl_message_args_forward(args) : pl_message_args_back(args);
     pl_message_plan p = pl_message_plan_make(&a, f64, threads);
     return pl_message_bytes(&p);

@@ -1,6 +1,7 @@
 /* cpu_polar.c -- exact polar factors: the oracle's, matrix by matrix, the batch shared out over the threads.
  *
- * Each matrix goes through the same single-threaded LAPACK call whatever its batch mates, so the bits are the oracle's.
+ * Each matrix goes through the same single-threaded LAPACK call whatever its batch mates, so the bits are the
+ * oracle's.
  */
 #include <pthread.h>
 
@@ -8,19 +9,20 @@
 #include "cpu_kernels.h"
 
 typedef struct {
-    pl_queue                  *q;
+    pl_queue *q;
     const pl_args_polar_exact *a;
-    int64_t                    pieces;
-    pthread_mutex_t            lock;    /* of the queue's error */
+    int64_t pieces;
+    pthread_mutex_t lock; /* of the queue's error */
 } exact_of;
 
 static void one_piece(void *arg, int me, int64_t t)
 {
     exact_of *o = arg;
     int64_t batch = o->a->X.batch, first = t * batch / o->pieces, count = (t + 1) * batch / o->pieces - first;
-    pl_queue own = {.dev = o->q->dev};    /* an error stays with this thread until it can be handed on */
+    pl_queue own = {.dev = o->q->dev}; /* an error stays with this thread until it can be handed on */
     (void)me;
-    pl_ref_polar_exact(&own, &(pl_args_polar_exact){.Y = pl_mat_at(o->a->Y, first, count), .X = pl_mat_at(o->a->X, first, count)});
+    pl_ref_polar_exact(&own, &(pl_args_polar_exact){.Y = pl_mat_at(o->a->Y, first, count),
+                                                    .X = pl_mat_at(o->a->X, first, count)});
     if (own.error == POLAR_OK) return;
     pthread_mutex_lock(&o->lock);
     pl_queue_keep(o->q, pl_fail_again(own.error, own.message));

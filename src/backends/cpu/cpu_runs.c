@@ -1,12 +1,12 @@
 /* cpu_runs.c -- rows of many matrices, some at a time, over the device's threads. */
 #include "cpu_runs.h"
 
-#define RUN_ROWS 16    /* rows of a task */
+#define RUN_ROWS 16 /* rows of a task */
 
 typedef struct {
-    pl_run_fn   fn;
+    pl_run_fn fn;
     const void *args;
-    int64_t     rows, runs;    /* of a matrix */
+    int64_t rows, runs; /* of a matrix */
 } runs_of;
 
 static void one_run(void *arg, int me, int64_t t)

@@ -1,4 +1,5 @@
-/* cpu_vit.h -- scratch memory of the transformer's ops and of row_sum on `cpu`, the same for every instruction set. */
+/* cpu_vit.h -- scratch memory of the transformer's ops and of row_sum on `cpu`, the same for every
+ * instruction set. */
 #ifndef PL_CPU_VIT_H
 #define PL_CPU_VIT_H
 
@@ -12,9 +13,13 @@ static inline int64_t pl_layernorm_lanes(int64_t rows)
     return chunks < PL_LANES ? chunks : PL_LANES;
 }
 
-size_t pl_cpu_layernorm_bytes(const pl_args_layernorm_back *a);                      /* sums dg and db of every lane */
-int    pl_row_sum_by_lanes(const pl_args_row_sum *a);                                /* a long sum: every lane by itself, whole rows at a time */
-size_t pl_cpu_row_sum_bytes(const pl_args_row_sum *a);                               /* the sums of every lane, of all columns; 0 where there is no need */
-size_t pl_cpu_vit_scratch(pl_op_id id, const void *args, int threads);               /* scratch of an op of the transformer; 0 for others */
+/* sums dg and db of every lane */
+size_t pl_cpu_layernorm_bytes(const pl_args_layernorm_back *a);
+/* a long sum: every lane by itself, whole rows at a time */
+int pl_row_sum_by_lanes(const pl_args_row_sum *a);
+/* the sums of every lane, of all columns; 0 where there is no need */
+size_t pl_cpu_row_sum_bytes(const pl_args_row_sum *a);
+/* scratch of an op of the transformer; 0 for others */
+size_t pl_cpu_vit_scratch(pl_op_id id, const void *args, int threads);
 
 #endif

@@ -1,4 +1,5 @@
-/* cuda_access.cuh -- elements of a pl_mat on the device, in the format computed in (float, or double where an operand is f64). */
+/* cuda_access.cuh -- elements of a pl_mat on the device, in the format computed in (float, or double where an
+ * operand is f64). */
 #ifndef PL_CUDA_ACCESS_CUH
 #define PL_CUDA_ACCESS_CUH
 
@@ -7,7 +8,7 @@
 
 template <typename REAL> __device__ __forceinline__ REAL pl_cuda_get(const pl_mat &m, int64_t at)
 {
-    switch (m.dtype) {    /* the same branch for every thread */
+    switch (m.dtype) { /* the same branch for every thread */
     case POLAR_DTYPE_F64: return (REAL)((const double *)m.data)[at];
     case POLAR_DTYPE_F32: return (REAL)((const float *)m.data)[at];
     case POLAR_DTYPE_F16: return (REAL)pl_f16_to_f32(((const pl_f16 *)m.data)[at]);
@@ -45,7 +46,8 @@ template <typename REAL> __device__ __forceinline__ void pl_cuda_put(const pl_ma
     }
 }
 
-/* Four neighbours in a format of at most 4 bytes, `at` a multiple of 4 and the data aligned to four elements. */
+/* Four neighbours in a format of at most 4 bytes, `at` a multiple of 4 and the data aligned to four elements.
+ */
 __device__ __forceinline__ void pl_cuda_get4(float (&x)[4], const pl_mat &m, int64_t at)
 {
     if (m.dtype == POLAR_DTYPE_F32) {
@@ -66,8 +68,7 @@ __device__ __forceinline__ void pl_cuda_put4(const pl_mat &m, int64_t at, const 
         return;
     }
     uint16_t half[4];
-    for (int k = 0; k < 4; k++)
-        half[k] = m.dtype == POLAR_DTYPE_F16 ? pl_cuda_f16(x[k]) : pl_cuda_bf16(x[k]);
+    for (int k = 0; k < 4; k++) half[k] = m.dtype == POLAR_DTYPE_F16 ? pl_cuda_f16(x[k]) : pl_cuda_bf16(x[k]);
     *(ushort4 *)((uint16_t *)m.data + at) = make_ushort4(half[0], half[1], half[2], half[3]);
 }
 

@@ -1,7 +1,8 @@
 /* cuda_backend.c -- `cuda:N`: device memory, streams, copies through pinned memory, graphs.
  *
- * The CUDA runtime is linked statically and finds the driver at run time; cuBLASLt and cuSOLVER are loaded when a device opens or when they
- * are first wanted. So one binary serves machines with and without a GPU: without one, opening "cuda:0" fails with a sentence.
+ * The CUDA runtime is linked statically and finds the driver at run time; cuBLASLt and cuSOLVER are loaded
+ * when a device opens or when they are first wanted. So one binary serves machines with and without a GPU:
+ * without one, opening "cuda:0" fails with a sentence.
  */
 #include <dlfcn.h>
 #include <stdio.h>
@@ -17,16 +18,20 @@
 polar_status pl_cuda_fail(cudaError_t e, const char *what, const pl_device *dev)
 {
     if (e == cudaSuccess) return POLAR_OK;
-    cudaGetLastError();    /* an error that is not sticky must not be met again by the next call */
-    return PL_FAIL(e == cudaErrorMemoryAllocation ? POLAR_E_NOMEM : POLAR_E_DEVICE, "%s: %s: %s", dev->name, what, cudaGetErrorString(e));
+    cudaGetLastError(); /* an error that is not sticky must not be met again by the next call */
+    return PL_FAIL(e == cudaErrorMemoryAllocation ? POLAR_E_NOMEM : POLAR_E_DEVICE, "%s: %s: %s", dev->name,
+                   what, cudaGetErrorString(e));
 }
 
 void pl_cuda_check_op(pl_queue *q, pl_op_id id, const void *args)
 {
     char line[400];
     cudaError_t e = cudaGetLastError();
-    if (e == cudaSuccess && pl_cuda_dev(q->dev)->sync_each && !pl_queue_in_capture(q)) e = cudaStreamSynchronize(pl_cuda_q(q)->stream);
-    if (e != cudaSuccess) PL_QUEUE_FAIL(q, POLAR_E_DEVICE, "%s: %s: %s", q->dev->name, pl_op_print(line, sizeof line, id, args), cudaGetErrorString(e));
+    if (e == cudaSuccess && pl_cuda_dev(q->dev)->sync_each && !pl_queue_in_capture(q))
+        e = cudaStreamSynchronize(pl_cuda_q(q)->stream);
+    if (e != cudaSuccess)
+        PL_QUEUE_FAIL(q, POLAR_E_DEVICE, "%s: %s: %s", q->dev->name, pl_op_print(line, sizeof line, id, args),
+                      cudaGetErrorString(e));
 }
 
 void *pl_cuda_library(const char *stem, int first_version, int last_version)
@@ -40,7 +45,7 @@ void *pl_cuda_library(const char *stem, int first_version, int last_version)
     return NULL;
 }
 
-/* ---- devices --------------------------------------------------------------------------------------- */
+/* ---- devices ------------------------------------------------------------------------------------ */
 
 static polar_status choose_device(pl_device *dev, const char *options, int *ordinal)
 {
@@ -49,11 +54,16 @@ static polar_status choose_device(pl_device *dev, const char *options, int *ordi
     if (*options) PL_TRY(pl_option_int(ordinal, "cuda:N", options, 0, 1023));
     snprintf(dev->name, sizeof dev->name, "cuda:%d", *ordinal);
     cudaError_t e = cudaGetDeviceCount(&count);
-    PL_NEED(e != cudaErrorInsufficientDriver, POLAR_E_DEVICE, "%s: no NVIDIA driver, or one too old for CUDA %d.%d (use --device cpu)", dev->name, CUDART_VERSION / 1000,
-            CUDART_VERSION % 1000 / 10);
-    PL_NEED(e == cudaSuccess && count > 0, POLAR_E_DEVICE, "%s: this machine has no usable GPU: %s (use --device cpu)", dev->name,
+    PL_NEED(e != cudaErrorInsufficientDriver, POLAR_E_DEVICE,
+            "%s: no NVIDIA driver, or one too old for CUDA %d.%d (use --device cpu)", dev->name,
+            CUDART_VERSION / 1000, CUDART_VERSION % 1000 / 10);
+    PL_NEED(e == cudaSuccess && count > 0, POLAR_E_DEVICE,
+            "%s: this machine has no usable GPU: %s (use --device cpu)", dev->name,
             cudaGetErrorString(e == cudaSuccess ? cudaErrorNoDevice : e));
-    PL_NEED(*ordinal < count, POLAR_E_DEVICE, "%s: this machine has %d GPU%s, numbered from 0", dev->name, count, count > 1 ? "s" : "");
+    PL_NEED(*ordinal<count, POLAR_E_DEVICE, "%s: this machine has %d GPU%s, numbered from 0", dev->name,
+                     count, count> 1
+                ? "s"
+                : "");
     return POLAR_OK;
 }
 
@@ -74,8 +84,10 @@ static polar_status cuda_device_open(pl_device *dev, const char *options)
     int ordinal, major = 0;
     PL_TRY(choose_device(dev, options, &ordinal));
     PL_TRY(pl_cuda_fail(cudaSetDevice(ordinal), "choosing the device", dev));
-    PL_TRY(pl_cuda_fail(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, ordinal), "asking for its compute capability", dev));
-    PL_NEED(major >= 8, POLAR_E_UNSUPPORTED, "%s: compute capability %d.x is older than this build serves (8.0 and newer)", dev->name, major);
+    PL_TRY(pl_cuda_fail(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, ordinal),
+                        "asking for its compute capability", dev));
+    PL_NEED(major >= 8, POLAR_E_UNSUPPORTED,
+            "%s: compute capability %d.x is older than this build serves (8.0 and newer)", dev->name, major);
     pl_cuda_device *d = pl_calloc(1, sizeof *d);
     PL_NEED(d, POLAR_E_NOMEM, "a device's data");
     const char *sync = getenv("POLAR_CUDA_SYNC");
@@ -83,7 +95,8 @@ static polar_status cuda_device_open(pl_device *dev, const char *options)
     dev->impl = d;
     dev->threads = 1;
     d->ordinal = ordinal;
-    if (!pl_cuda_ns_usable(ordinal)) dev->ops.newton_schulz = NULL, dev->ops.polar_map = NULL, dev->ops.polar_step = NULL;
+    if (!pl_cuda_ns_usable(ordinal))
+        dev->ops.newton_schulz = NULL, dev->ops.polar_map = NULL, dev->ops.polar_step = NULL;
     d->sync_each = sync && *sync && *sync != '0';
     polar_status st = pl_cuda_lt_open(&d->lt, dev);
     if (st != POLAR_OK) cuda_device_close(dev);
@@ -99,7 +112,8 @@ static polar_status cuda_mem_alloc(pl_device *dev, void **out, size_t bytes)
     cudaGetLastError();
     *out = NULL;
     cudaMemGetInfo(&free_bytes, &total);
-    return PL_FAIL(POLAR_E_NOMEM, "%s: %.1f MiB wanted, %.1f of %.1f MiB are free", dev->name, (double)bytes / 1048576, (double)free_bytes / 1048576, (double)total / 1048576);
+    return PL_FAIL(POLAR_E_NOMEM, "%s: %.1f MiB wanted, %.1f of %.1f MiB are free", dev->name,
+                   (double)bytes / 1048576, (double)free_bytes / 1048576, (double)total / 1048576);
 }
 
 static void cuda_mem_free(pl_device *dev, void *data)
@@ -108,7 +122,7 @@ static void cuda_mem_free(pl_device *dev, void *data)
     cudaFree(data);
 }
 
-/* ---- queues ---------------------------------------------------------------------------------------- */
+/* ---- queues ------------------------------------------------------------------------------------- */
 
 static void cuda_queue_close(pl_queue *q)
 {
@@ -129,16 +143,19 @@ static polar_status queue_resources(pl_queue *q, pl_cuda_queue *c, void *stream)
 {
     c->stream = stream;
     if (!stream) {
-        PL_TRY(pl_cuda_fail(cudaStreamCreateWithFlags(&c->stream, cudaStreamNonBlocking), "making a stream", q->dev));
+        PL_TRY(pl_cuda_fail(cudaStreamCreateWithFlags(&c->stream, cudaStreamNonBlocking), "making a stream",
+                            q->dev));
         c->owns_stream = 1;
     }
     c->multi = pl_calloc(1, sizeof *c->multi);
     c->ns = pl_calloc(1, sizeof *c->ns);
     PL_NEED(c->multi && c->ns, POLAR_E_NOMEM, "a queue's table of ops");
     PL_TRY(cuda_mem_alloc(q->dev, &c->workspace, PL_CUDA_WORKSPACE));
-    PL_TRY(pl_cuda_fail(cudaMallocHost((void **)&c->pinned, PL_CUDA_RING * PL_CUDA_SLOT), "taking pinned memory", q->dev));
+    PL_TRY(pl_cuda_fail(cudaMallocHost((void **)&c->pinned, PL_CUDA_RING * PL_CUDA_SLOT),
+                        "taking pinned memory", q->dev));
     for (int i = 0; i < PL_CUDA_RING; i++)
-        PL_TRY(pl_cuda_fail(cudaEventCreateWithFlags(&c->slot_free[i], cudaEventDisableTiming), "making an event", q->dev));
+        PL_TRY(pl_cuda_fail(cudaEventCreateWithFlags(&c->slot_free[i], cudaEventDisableTiming),
+                            "making an event", q->dev));
     return POLAR_OK;
 }
 
@@ -157,47 +174,57 @@ static polar_status cuda_queue_sync(pl_queue *q)
 {
     cudaError_t e = cudaStreamSynchronize(pl_cuda_q(q)->stream);
     if (e == cudaSuccess) return POLAR_OK;
-    return PL_FAIL(POLAR_E_DEVICE, "%s: an operation failed while it ran: %s (POLAR_CUDA_SYNC=1 tells which)", q->dev->name, cudaGetErrorString(e));
+    return PL_FAIL(POLAR_E_DEVICE, "%s: an operation failed while it ran: %s (POLAR_CUDA_SYNC=1 tells which)",
+                   q->dev->name, cudaGetErrorString(e));
 }
 
-/* True inside a capture that is not ours (torch's, say): there we may launch kernels but not allocate, upload or wait. */
+/* True inside a capture that is not ours (torch's, say): there we may launch kernels but not allocate, upload
+ * or wait. */
 static int cuda_queue_captured(pl_queue *q)
 {
     enum cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
-    return cudaStreamIsCapturing(pl_cuda_q(q)->stream, &status) == cudaSuccess && status != cudaStreamCaptureStatusNone;
+    return cudaStreamIsCapturing(pl_cuda_q(q)->stream, &status) == cudaSuccess &&
+           status != cudaStreamCaptureStatusNone;
 }
 
-/* Small uploads (live values) go through a ring of pinned slots and do not wait; the runtime stages large ones itself and returns when the
- * source may be reused. */
+/* Small uploads (live values) go through a ring of pinned slots and do not wait; the runtime stages large
+ * ones itself and returns when the source may be reused. */
 static cudaError_t upload(pl_cuda_queue *c, void *dst, const void *src, size_t bytes)
 {
     if (bytes > PL_CUDA_SLOT) {
         struct cudaPointerAttributes at;
         cudaError_t sent = cudaMemcpyAsync(dst, src, bytes, cudaMemcpyHostToDevice, c->stream);
-        if (sent == cudaSuccess && cudaPointerGetAttributes(&at, src) == cudaSuccess && at.type != cudaMemoryTypeUnregistered) sent = cudaStreamSynchronize(c->stream);
-        return sent;    /* the caller's own pinned memory is read behind our back, so that one waits */
+        if (sent == cudaSuccess && cudaPointerGetAttributes(&at, src) == cudaSuccess &&
+            at.type != cudaMemoryTypeUnregistered)
+            sent = cudaStreamSynchronize(c->stream);
+        return sent; /* the caller's own pinned memory is read behind our back, so that one waits */
     }
     int slot = c->next_slot;
     c->next_slot = (slot + 1) % PL_CUDA_RING;
     cudaError_t e = cudaEventSynchronize(c->slot_free[slot]);
     if (e != cudaSuccess) return e;
     memcpy(c->pinned + (size_t)slot * PL_CUDA_SLOT, src, bytes);
-    e = cudaMemcpyAsync(dst, c->pinned + (size_t)slot * PL_CUDA_SLOT, bytes, cudaMemcpyHostToDevice, c->stream);
+    e = cudaMemcpyAsync(dst, c->pinned + (size_t)slot * PL_CUDA_SLOT, bytes, cudaMemcpyHostToDevice,
+                        c->stream);
     return e == cudaSuccess ? cudaEventRecord(c->slot_free[slot], c->stream) : e;
 }
 
 static void cuda_copy(pl_queue *q, void *dst, const void *src, size_t bytes, pl_copy_kind kind)
 {
     pl_cuda_queue *c = pl_cuda_q(q);
-    cudaError_t e = kind == PL_COPY_UPLOAD ? upload(c, dst, src, bytes) : cudaMemcpyAsync(dst, src, bytes, cudaMemcpyDeviceToHost, c->stream);
-    if (e != cudaSuccess) pl_queue_keep(q, pl_cuda_fail(e, kind == PL_COPY_UPLOAD ? "an upload" : "a download", q->dev));
+    cudaError_t e = kind == PL_COPY_UPLOAD
+                        ? upload(c, dst, src, bytes)
+                        : cudaMemcpyAsync(dst, src, bytes, cudaMemcpyDeviceToHost, c->stream);
+    if (e != cudaSuccess)
+        pl_queue_keep(q, pl_cuda_fail(e, kind == PL_COPY_UPLOAD ? "an upload" : "a download", q->dev));
 }
 
-/* ---- graphs ---------------------------------------------------------------------------------------- */
+/* ---- graphs ------------------------------------------------------------------------------------- */
 
 static polar_status cuda_graph_begin(pl_queue *q)
 {
-    return pl_cuda_fail(cudaStreamBeginCapture(pl_cuda_q(q)->stream, cudaStreamCaptureModeThreadLocal), "beginning a capture", q->dev);
+    return pl_cuda_fail(cudaStreamBeginCapture(pl_cuda_q(q)->stream, cudaStreamCaptureModeThreadLocal),
+                        "beginning a capture", q->dev);
 }
 
 static polar_status cuda_graph_end(pl_queue *q, void **graph)
@@ -224,13 +251,13 @@ static void cuda_graph_free(pl_device *dev, void *graph)
     cudaGraphExecDestroy(graph);
 }
 
-/* ---- ops ------------------------------------------------------------------------------------------- */
+/* ---- ops ---------------------------------------------------------------------------------------- */
 
-#define LAUNCHED(op)                                                    \
-    static void cuda_##op(pl_queue *q, const pl_args_##op *a)           \
-    {                                                                   \
-        pl_cuda_launch_##op(pl_cuda_q(q)->stream, a);                   \
-        pl_cuda_check_op(q, PL_OP_##op, a);                             \
+#define LAUNCHED(op)                                          \
+    static void cuda_##op(pl_queue *q, const pl_args_##op *a) \
+    {                                                         \
+        pl_cuda_launch_##op(pl_cuda_q(q)->stream, a);         \
+        pl_cuda_check_op(q, PL_OP_##op, a);                   \
     }
 LAUNCHED(axpby)
 LAUNCHED(normalise)
@@ -278,7 +305,9 @@ static void cuda_layernorm_back(pl_queue *q, const pl_args_layernorm_back *a)
 static size_t cuda_op_scratch(pl_queue *q, pl_op_id id, const void *args)
 {
     (void)q;
-    return id == PL_OP_frob ? pl_cuda_frob_scratch(args) : id == PL_OP_layernorm_back ? pl_cuda_layernorm_scratch(args) : 0;
+    return id == PL_OP_frob             ? pl_cuda_frob_scratch(args)
+           : id == PL_OP_layernorm_back ? pl_cuda_layernorm_scratch(args)
+                                        : 0;
 }
 
 static const pl_ops cuda_ops = {

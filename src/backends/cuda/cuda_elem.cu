@@ -4,59 +4,112 @@
 #include "device/advance_row.h"
 #include "math/formulas_elem.h"
 
-/* ---- the formulas by type ------------------------------------------------------------------------- */
+/* ---- the formulas by type ----------------------------------------------------------------------- */
 
 template <typename REAL> struct formula;
 
 template <> struct formula<float> {
-    static __device__ float axpby(float a, float x, float b, float z) { return pl_axpby_f32(a, x, b, z); }
-    static __device__ float axpby_rounded(float a, float x, float b, float z) { return pl_axpby_rounded_f32(a, x, b, z); }
-    static __device__ float normalise(float x, float s, float n) { return pl_normalise_f32(x, s, n); }
-    static __device__ float norm_or_eps(float s, float n, float eps) { return pl_norm_or_eps_f32(s, n, eps); }
-    static __device__ float divisor(float s, float n, float eps) { return pl_reference_divisor_f32(s, n, eps); }
-    static __device__ float normalise_reference(float x, float s, float t) { return pl_normalise_reference_f32(x, s, t); }
-    static __device__ float momentum(float g, float *m, int64_t kind, float b1, float o1, float c1) { return pl_momentum_f32(g, m, kind, b1, o1, c1); }
+    static __device__ float axpby(float a, float x, float b, float z)
+    {
+        return pl_axpby_f32(a, x, b, z);
+    }
+    static __device__ float axpby_rounded(float a, float x, float b, float z)
+    {
+        return pl_axpby_rounded_f32(a, x, b, z);
+    }
+    static __device__ float normalise(float x, float s, float n)
+    {
+        return pl_normalise_f32(x, s, n);
+    }
+    static __device__ float norm_or_eps(float s, float n, float eps)
+    {
+        return pl_norm_or_eps_f32(s, n, eps);
+    }
+    static __device__ float divisor(float s, float n, float eps)
+    {
+        return pl_reference_divisor_f32(s, n, eps);
+    }
+    static __device__ float normalise_reference(float x, float s, float t)
+    {
+        return pl_normalise_reference_f32(x, s, t);
+    }
+    static __device__ float momentum(float g, float *m, int64_t kind, float b1, float o1, float c1)
+    {
+        return pl_momentum_f32(g, m, kind, b1, o1, c1);
+    }
     static __device__ float precondition(float u, float g, float *v, float b2, float o2, float c2, float eps)
     {
         return pl_precondition_f32(u, g, v, b2, o2, c2, eps);
     }
-    static __device__ float adam(float g, float *m, float *v, float b1, float o1, float b2, float o2, float c1, float c2, float eps)
+    static __device__ float adam(float g, float *m, float *v, float b1, float o1, float b2, float o2,
+                                 float c1, float c2, float eps)
     {
         return pl_adam_direction_f32(g, m, v, b1, o1, b2, o2, c1, c2, eps);
     }
-    static __device__ float step(float w, float d, float lr, float wd, float s) { return pl_decay_and_step_f32(w, d, lr, wd, s); }
+    static __device__ float step(float w, float d, float lr, float wd, float s)
+    {
+        return pl_decay_and_step_f32(w, d, lr, wd, s);
+    }
 };
 
 template <> struct formula<double> {
-    static __device__ double axpby(double a, double x, double b, double z) { return pl_axpby_f64(a, x, b, z); }
-    static __device__ double axpby_rounded(double a, double x, double b, double z) { return pl_axpby_rounded_f64(a, x, b, z); }
-    static __device__ double normalise(double x, double s, double n) { return pl_normalise_f64(x, s, n); }
-    static __device__ double norm_or_eps(double s, double n, double eps) { return pl_norm_or_eps_f64(s, n, eps); }
-    static __device__ double divisor(double s, double n, double eps) { return pl_reference_divisor_f64(s, n, eps); }
-    static __device__ double normalise_reference(double x, double s, double t) { return pl_normalise_reference_f64(x, s, t); }
-    static __device__ double momentum(double g, double *m, int64_t kind, double b1, double o1, double c1) { return pl_momentum_f64(g, m, kind, b1, o1, c1); }
-    static __device__ double precondition(double u, double g, double *v, double b2, double o2, double c2, double eps)
+    static __device__ double axpby(double a, double x, double b, double z)
+    {
+        return pl_axpby_f64(a, x, b, z);
+    }
+    static __device__ double axpby_rounded(double a, double x, double b, double z)
+    {
+        return pl_axpby_rounded_f64(a, x, b, z);
+    }
+    static __device__ double normalise(double x, double s, double n)
+    {
+        return pl_normalise_f64(x, s, n);
+    }
+    static __device__ double norm_or_eps(double s, double n, double eps)
+    {
+        return pl_norm_or_eps_f64(s, n, eps);
+    }
+    static __device__ double divisor(double s, double n, double eps)
+    {
+        return pl_reference_divisor_f64(s, n, eps);
+    }
+    static __device__ double normalise_reference(double x, double s, double t)
+    {
+        return pl_normalise_reference_f64(x, s, t);
+    }
+    static __device__ double momentum(double g, double *m, int64_t kind, double b1, double o1, double c1)
+    {
+        return pl_momentum_f64(g, m, kind, b1, o1, c1);
+    }
+    static __device__ double precondition(double u, double g, double *v, double b2, double o2, double c2,
+                                          double eps)
     {
         return pl_precondition_f64(u, g, v, b2, o2, c2, eps);
     }
-    static __device__ double adam(double g, double *m, double *v, double b1, double o1, double b2, double o2, double c1, double c2, double eps)
+    static __device__ double adam(double g, double *m, double *v, double b1, double o1, double b2, double o2,
+                                  double c1, double c2, double eps)
     {
         return pl_adam_direction_f64(g, m, v, b1, o1, b2, o2, c1, c2, eps);
     }
-    static __device__ double step(double w, double d, double lr, double wd, double s) { return pl_decay_and_step_f64(w, d, lr, wd, s); }
+    static __device__ double step(double w, double d, double lr, double wd, double s)
+    {
+        return pl_decay_and_step_f64(w, d, lr, wd, s);
+    }
 };
 
-/* ---- the loop: matrices over z, rows over y, columns over x --------------------------------------- */
+/* ---- the loop: matrices over z, rows over y, columns over x ------------------------------------- */
 
-#define FOR_ENTRIES(m, i, j)                                                            \
-    for (int64_t i = blockIdx.y; i < (m).rows; i += gridDim.y)                          \
-        for (int64_t j = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; j < (m).cols; j += (int64_t)gridDim.x * blockDim.x)
+#define FOR_ENTRIES(m, i, j)                                                           \
+    for (int64_t i = blockIdx.y; i < (m).rows; i += gridDim.y)                         \
+        for (int64_t j = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; j < (m).cols; \
+             j += (int64_t)gridDim.x * blockDim.x)
 #define FOR_EACH(m, b, i, j) FOR_MATRICES(m, b) FOR_ENTRIES(m, i, j)
 
 static dim3 grid_for(const pl_mat &m)
 {
     int64_t x = (m.cols + THREADS - 1) / THREADS;
-    return dim3((unsigned)(x < 4096 ? x : 4096), (unsigned)(m.rows < MAX_GRID ? m.rows : MAX_GRID), (unsigned)(m.batch < MAX_GRID ? m.batch : MAX_GRID));
+    return dim3((unsigned)(x < 4096 ? x : 4096), (unsigned)(m.rows < MAX_GRID ? m.rows : MAX_GRID),
+                (unsigned)(m.batch < MAX_GRID ? m.batch : MAX_GRID));
 }
 
 /* Packed operands are one long row per matrix: longer runs, fewer blocks. */
@@ -78,14 +131,15 @@ static bool in_fours(pl_mat *const *mats, int n)
         const pl_mat &m = *mats[k];
         size_t four = m.dtype == POLAR_DTYPE_F32 ? 16 : 8;
         if (!m.data) continue;
-        if (m.dtype == POLAR_DTYPE_F64 || m.rows != 1 || m.cols % 4 || (m.batch > 1 && m.bs % 4)) return false;
+        if (m.dtype == POLAR_DTYPE_F64 || m.rows != 1 || m.cols % 4 || (m.batch > 1 && m.bs % 4))
+            return false;
         if ((uintptr_t)m.data % four) return false;
     }
     return true;
 }
 
-#define FOR_FOURS(m, j)                                                                           \
-    for (int64_t j = 4 * ((int64_t)blockIdx.x * blockDim.x + threadIdx.x); j < (m).cols;          \
+#define FOR_FOURS(m, j)                                                                  \
+    for (int64_t j = 4 * ((int64_t)blockIdx.x * blockDim.x + threadIdx.x); j < (m).cols; \
          j += 4 * (int64_t)gridDim.x * blockDim.x)
 
 static dim3 grid_in_fours(const pl_mat &m)
@@ -93,17 +147,19 @@ static dim3 grid_in_fours(const pl_mat &m)
     return dim3(pl_cuda_grid(m.cols, 4 * THREADS, 1 << 20), 1, pl_cuda_grid(m.batch, 1, MAX_GRID));
 }
 
-#define LAUNCH(kernel, mats, n, lead, ...)                                                              \
-    do {                                                                                                \
-        if (pl_cuda_any_f64(mats, n)) kernel<double><<<grid_for(lead), THREADS, 0, stream>>>(__VA_ARGS__);      \
-        else kernel<float><<<grid_for(lead), THREADS, 0, stream>>>(__VA_ARGS__);                        \
+#define LAUNCH(kernel, mats, n, lead, ...)                                                                 \
+    do {                                                                                                   \
+        if (pl_cuda_any_f64(mats, n)) kernel<double><<<grid_for(lead), THREADS, 0, stream>>>(__VA_ARGS__); \
+        else kernel<float><<<grid_for(lead), THREADS, 0, stream>>>(__VA_ARGS__);                           \
     } while (0)
 
-/* ---- copy ------------------------------------------------------------------------------------------ */
+/* ---- copy --------------------------------------------------------------------------------------- */
 
 template <typename REAL> __global__ void copy_kernel(pl_args_copy a)
 {
-    FOR_EACH(a.Y, b, i, j) pl_cuda_put<REAL>(a.Y, pl_cuda_base(a.Y, b) + i * a.Y.rs + j, pl_cuda_get<REAL>(a.X, pl_cuda_base(a.X, b) + i * a.X.rs + j));
+    FOR_EACH(a.Y, b, i, j)
+    pl_cuda_put<REAL>(a.Y, pl_cuda_base(a.Y, b) + i * a.Y.rs + j,
+                      pl_cuda_get<REAL>(a.X, pl_cuda_base(a.X, b) + i * a.X.rs + j));
 }
 
 /* Packed and not in f64. */
@@ -120,31 +176,35 @@ static __global__ void copy_fours_kernel(pl_args_copy a)
 
 #define TILE 32
 
-/* Through a shared tile, so that both sides are read and written along rows; the odd pitch keeps columns off one bank. */
+/* Through a shared tile, so that both sides are read and written along rows; the odd pitch keeps columns off
+ * one bank. */
 template <typename REAL> __global__ void transpose_kernel(pl_args_copy a)
 {
     __shared__ REAL tile[TILE][TILE + 1];
     for (int64_t b = blockIdx.z; b < a.Y.batch; b += gridDim.z)
         for (int64_t i0 = (int64_t)blockIdx.y * TILE; i0 < a.Y.rows; i0 += (int64_t)gridDim.y * TILE)
             for (int64_t j0 = (int64_t)blockIdx.x * TILE; j0 < a.Y.cols; j0 += (int64_t)gridDim.x * TILE) {
-                for (int r = threadIdx.y; r < TILE; r += blockDim.y)    /* X is (Y.cols, Y.rows) */
+                for (int r = threadIdx.y; r < TILE; r += blockDim.y) /* X is (Y.cols, Y.rows) */
                     if (j0 + r < a.Y.cols && i0 + threadIdx.x < a.Y.rows)
-                        tile[r][threadIdx.x] = pl_cuda_get<REAL>(a.X, pl_cuda_base(a.X, b) + (j0 + r) * a.X.rs + i0 + threadIdx.x);
+                        tile[r][threadIdx.x] = pl_cuda_get<REAL>(
+                            a.X, pl_cuda_base(a.X, b) + (j0 + r) * a.X.rs + i0 + threadIdx.x);
                 __syncthreads();
                 for (int r = threadIdx.y; r < TILE; r += blockDim.y)
                     if (i0 + r < a.Y.rows && j0 + threadIdx.x < a.Y.cols)
-                        pl_cuda_put<REAL>(a.Y, pl_cuda_base(a.Y, b) + (i0 + r) * a.Y.rs + j0 + threadIdx.x, tile[threadIdx.x][r]);
+                        pl_cuda_put<REAL>(a.Y, pl_cuda_base(a.Y, b) + (i0 + r) * a.Y.rs + j0 + threadIdx.x,
+                                          tile[threadIdx.x][r]);
                 __syncthreads();
             }
 }
 
-#define COPY_ENGINE_BYTES ((size_t)1 << 20)    /* below that a kernel starts sooner */
+#define COPY_ENGINE_BYTES ((size_t)1 << 20) /* below that a kernel starts sooner */
 
 /* Bytes of a copy that is one run of memory in one format; 0 where it is not. */
 static size_t one_run_bytes(const pl_args_copy &a)
 {
     size_t element = a.X.dtype == POLAR_DTYPE_F64 ? 8 : a.X.dtype == POLAR_DTYPE_F32 ? 4 : 2;
-    bool dense = a.X.dtype == a.Y.dtype && a.Y.rows == 1 && (a.Y.batch == 1 || (a.Y.bs == a.Y.cols && a.X.bs == a.X.cols));
+    bool dense = a.X.dtype == a.Y.dtype && a.Y.rows == 1 &&
+                 (a.Y.batch == 1 || (a.Y.bs == a.Y.cols && a.X.bs == a.X.cols));
     return dense ? (size_t)(a.Y.batch * a.Y.cols) * element : 0;
 }
 
@@ -153,7 +213,7 @@ void pl_cuda_launch_copy(cudaStream_t stream, const pl_args_copy *args)
     pl_args_copy a = *args;
     pl_mat *mats[] = {&a.Y, &a.X};
     if (!a.trans) {
-        if (a.Y.data == a.X.data) return;    /* need_apart: element on element */
+        if (a.Y.data == a.X.data) return; /* need_apart: element on element */
         flatten(mats, 2);
         size_t bytes = one_run_bytes(a);
         if (bytes >= COPY_ENGINE_BYTES) {
@@ -165,12 +225,13 @@ void pl_cuda_launch_copy(cudaStream_t stream, const pl_args_copy *args)
         return;
     }
     int64_t x = (a.Y.cols + TILE - 1) / TILE, y = (a.Y.rows + TILE - 1) / TILE;
-    dim3 grid((unsigned)(x < MAX_GRID ? x : MAX_GRID), (unsigned)(y < MAX_GRID ? y : MAX_GRID), (unsigned)(a.Y.batch < MAX_GRID ? a.Y.batch : MAX_GRID));
+    dim3 grid((unsigned)(x < MAX_GRID ? x : MAX_GRID), (unsigned)(y < MAX_GRID ? y : MAX_GRID),
+              (unsigned)(a.Y.batch < MAX_GRID ? a.Y.batch : MAX_GRID));
     if (pl_cuda_any_f64(mats, 2)) transpose_kernel<double><<<grid, dim3(TILE, 8), 0, stream>>>(a);
     else transpose_kernel<float><<<grid, dim3(TILE, 8), 0, stream>>>(a);
 }
 
-/* ---- the others ------------------------------------------------------------------------------------ */
+/* ---- the others --------------------------------------------------------------------------------- */
 
 template <typename REAL> __global__ void axpby_kernel(pl_args_axpby a)
 {
@@ -179,7 +240,8 @@ template <typename REAL> __global__ void axpby_kernel(pl_args_axpby a)
     {
         REAL x = pl_cuda_get<REAL>(a.X, pl_cuda_base(a.X, b) + i * a.X.rs + j);
         REAL z = a.Z.data ? pl_cuda_get<REAL>(a.Z, pl_cuda_base(a.Z, b) + i * a.Z.rs + j) : (REAL)0;
-        REAL y = a.round_terms ? formula<REAL>::axpby_rounded(alpha, x, beta, z) : formula<REAL>::axpby(alpha, x, beta, z);
+        REAL y = a.round_terms ? formula<REAL>::axpby_rounded(alpha, x, beta, z)
+                               : formula<REAL>::axpby(alpha, x, beta, z);
         pl_cuda_put<REAL>(a.Y, pl_cuda_base(a.Y, b) + i * a.Y.rs + j, y);
     }
 }
@@ -219,7 +281,8 @@ template <typename REAL> __global__ void normalise_kernel(pl_args_normalise a)
         FOR_ENTRIES(a.Y, i, j)
         {
             REAL x = pl_cuda_get<REAL>(a.X, pl_cuda_base(a.X, b) + i * a.X.rs + j);
-            REAL y = a.reference ? formula<REAL>::normalise_reference(x, s, t) : formula<REAL>::normalise(x, s, t);
+            REAL y =
+                a.reference ? formula<REAL>::normalise_reference(x, s, t) : formula<REAL>::normalise(x, s, t);
             pl_cuda_put<REAL>(a.Y, pl_cuda_base(a.Y, b) + i * a.Y.rs + j, y);
         }
     }
@@ -237,7 +300,8 @@ static __global__ void normalise_fours_kernel(pl_args_normalise a)
             float x[4];
             pl_cuda_get4(x, a.X, pl_cuda_base(a.X, b) + j);
             for (int k = 0; k < 4; k++)
-                x[k] = a.reference ? formula<float>::normalise_reference(x[k], s, t) : formula<float>::normalise(x[k], s, t);
+                x[k] = a.reference ? formula<float>::normalise_reference(x[k], s, t)
+                                   : formula<float>::normalise(x[k], s, t);
             pl_cuda_put4(a.Y, pl_cuda_base(a.Y, b) + j, x);
         }
     }
@@ -259,8 +323,10 @@ template <typename REAL> struct live_values {
     __device__ live_values(const pl_mat &live, int64_t b)
     {
         const double *v = (const double *)live.data + pl_cuda_base(live, b);
-        b1 = (REAL)v[PL_LIVE_BETA1], o1 = (REAL)(1 - v[PL_LIVE_BETA1]), b2 = (REAL)v[PL_LIVE_BETA2], o2 = (REAL)(1 - v[PL_LIVE_BETA2]);
-        eps = (REAL)v[PL_LIVE_EPS], c1 = (REAL)v[PL_LIVE_C1], c2 = (REAL)v[PL_LIVE_C2], lr = (REAL)v[PL_LIVE_LR], wd = (REAL)v[PL_LIVE_WD];
+        b1 = (REAL)v[PL_LIVE_BETA1], o1 = (REAL)(1 - v[PL_LIVE_BETA1]), b2 = (REAL)v[PL_LIVE_BETA2],
+        o2 = (REAL)(1 - v[PL_LIVE_BETA2]);
+        eps = (REAL)v[PL_LIVE_EPS], c1 = (REAL)v[PL_LIVE_C1], c2 = (REAL)v[PL_LIVE_C2],
+        lr = (REAL)v[PL_LIVE_LR], wd = (REAL)v[PL_LIVE_WD];
         grad = (REAL)v[PL_LIVE_GRAD];
         skip = v[PL_LIVE_SKIP] != 0;
     }
@@ -271,14 +337,15 @@ template <typename REAL> __global__ void direction_kernel(pl_args_direction a)
     FOR_MATRICES(a.D, b)
     {
         const live_values<REAL> k(a.live, b);
-        if (k.skip) continue;    /* the same branch for every thread */
+        if (k.skip) continue; /* the same branch for every thread */
         FOR_ENTRIES(a.D, i, j)
         {
             int64_t am = pl_cuda_base(a.M, b) + i * a.M.rs + j;
-            REAL g = k.grad * pl_cuda_get<REAL>(a.G, pl_cuda_base(a.G, b) + i * a.G.rs + j), m = pl_cuda_get<REAL>(a.M, am);
+            REAL g = k.grad * pl_cuda_get<REAL>(a.G, pl_cuda_base(a.G, b) + i * a.G.rs + j),
+                 m = pl_cuda_get<REAL>(a.M, am);
             REAL d = formula<REAL>::momentum(g, &m, a.momentum, k.b1, k.o1, k.c1);
             pl_cuda_put<REAL>(a.M, am, m);
-            if (a.precondition) {    /* the same branch for every thread */
+            if (a.precondition) { /* the same branch for every thread */
                 int64_t av = pl_cuda_base(a.V, b) + i * a.V.rs + j;
                 REAL v = pl_cuda_get<REAL>(a.V, av);
                 d = formula<REAL>::precondition(d, g, &v, k.b2, k.o2, k.c2, k.eps);
@@ -329,8 +396,10 @@ template <typename REAL> __global__ void adamw_kernel(pl_args_adamw_step a)
         if (k.skip) continue;
         FOR_ENTRIES(a.W, i, j)
         {
-            int64_t aw = pl_cuda_base(a.W, b) + i * a.W.rs + j, am = pl_cuda_base(a.M, b) + i * a.M.rs + j, av = pl_cuda_base(a.V, b) + i * a.V.rs + j;
-            REAL w = pl_cuda_get<REAL>(a.W, aw), m = pl_cuda_get<REAL>(a.M, am), v = pl_cuda_get<REAL>(a.V, av);
+            int64_t aw = pl_cuda_base(a.W, b) + i * a.W.rs + j, am = pl_cuda_base(a.M, b) + i * a.M.rs + j,
+                    av = pl_cuda_base(a.V, b) + i * a.V.rs + j;
+            REAL w = pl_cuda_get<REAL>(a.W, aw), m = pl_cuda_get<REAL>(a.M, am),
+                 v = pl_cuda_get<REAL>(a.V, av);
             REAL g = k.grad * pl_cuda_get<REAL>(a.G, pl_cuda_base(a.G, b) + i * a.G.rs + j);
             REAL d = formula<REAL>::adam(g, &m, &v, k.b1, k.o1, k.b2, k.o2, k.c1, k.c2, k.eps);
             pl_cuda_put<REAL>(a.W, aw, formula<REAL>::step(w, d, k.lr, k.wd, (REAL)1));
@@ -348,14 +417,15 @@ void pl_cuda_launch_adamw_step(cudaStream_t stream, const pl_args_adamw_step *ar
     LAUNCH(adamw_kernel, mats, 4, a.W, a);
 }
 
-/* ---- steps that may be left out --------------------------------------------------------------------- */
+/* ---- steps that may be left out ----------------------------------------------------------------- */
 
 template <typename REAL> __global__ void nonfinite_kernel(pl_mat F, pl_mat G)
 {
     FOR_EACH(G, b, i, j)
     {
         REAL g = pl_cuda_get<REAL>(G, pl_cuda_base(G, b) + i * G.rs + j);
-        if (g - g != 0) ((float *)F.data)[pl_cuda_base(F, b)] = 1;    /* several threads may write the same 1 */
+        /* several threads may write the same 1 */
+        if (g - g != 0) ((float *)F.data)[pl_cuda_base(F, b)] = 1;
     }
 }
 

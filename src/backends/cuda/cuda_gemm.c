@@ -1,9 +1,11 @@
-/* cuda_gemm.c -- products by cuBLASLt, the algorithm pinned per shape; large symmetric ones by our own kernel (cuda_hopper.h).
+/* cuda_gemm.c -- products by cuBLASLt, the algorithm pinned per shape; large symmetric ones by our own kernel
+ * (cuda_hopper.h).
  *
- * A row-major C = op(A) op(B) is the column-major C^T = op(B)^T op(A)^T on the same memory. The algorithm is looked up once per (formats, sizes,
- * transposes, row strides) with a nominal batch that depends on the shape, never with the batch at hand, and reductions that split K are ruled out: a
- * matrix's product does not depend on what else is in its batch. What cuBLASLt refuses goes to cuda_gemm_plain.cu, by the same key. Which symmetric products
- * are halved is a matter of the shape, too.
+ * A row-major C = op(A) op(B) is the column-major C^T = op(B)^T op(A)^T on the same memory. The algorithm is
+ * looked up once per (formats, sizes, transposes, row strides) with a nominal batch that depends on the
+ * shape, never with the batch at hand, and reductions that split K are ruled out: a matrix's product does not
+ * depend on what else is in its batch. What cuBLASLt refuses goes to cuda_gemm_plain.cu, by the same key.
+ * Which symmetric products are halved is a matter of the shape, too.
  */
 #include <cublasLt.h>
 #include <dlfcn.h>
@@ -16,38 +18,42 @@
 #include "cuda_state.h"
 
 #define MAX_BATCH      65535
-#define ALONE_ELEMENTS (1 << 19)    /* results at least this large come alone, ... */
-#define NOMINAL_BATCH  12           /* ... smaller ones in numbers: what the heuristic is told, whatever the real batch */
+#define ALONE_ELEMENTS (1 << 19) /* results at least this large come alone, ... */
+/* ... smaller ones in numbers: what the heuristic is told, whatever the real batch */
+#define NOMINAL_BATCH 12
 
 /* The functions of cuBLASLt that are used, loaded by name. */
-#define LT_FUNCTIONS(X)                                                                                                                \
-    X(cublasLtCreate) X(cublasLtDestroy) X(cublasLtMatmul) X(cublasLtMatmulDescCreate) X(cublasLtMatmulDescDestroy)                    \
-    X(cublasLtMatmulDescSetAttribute) X(cublasLtMatrixLayoutCreate) X(cublasLtMatrixLayoutDestroy) X(cublasLtMatrixLayoutSetAttribute) \
-    X(cublasLtMatmulPreferenceCreate) X(cublasLtMatmulPreferenceDestroy) X(cublasLtMatmulPreferenceSetAttribute)                       \
+/* clang-format off */
+#define LT_FUNCTIONS(X) \
+    X(cublasLtCreate) X(cublasLtDestroy) X(cublasLtMatmul) X(cublasLtMatmulDescCreate) \
+    X(cublasLtMatmulDescDestroy) X(cublasLtMatmulDescSetAttribute) X(cublasLtMatrixLayoutCreate) \
+    X(cublasLtMatrixLayoutDestroy) X(cublasLtMatrixLayoutSetAttribute) X(cublasLtMatmulPreferenceCreate) \
+    X(cublasLtMatmulPreferenceDestroy) X(cublasLtMatmulPreferenceSetAttribute) \
     X(cublasLtMatmulAlgoGetHeuristic)
+/* clang-format on */
 
 typedef struct {
-    int32_t ab, c;              /* formats of the factors and of the result */
+    int32_t ab, c; /* formats of the factors and of the result */
     int32_t ta, tb, addend;
     int32_t unused;
     int64_t m, n, k, lda, ldb, ldc, ldd;
 } gemm_key;
 
 typedef struct gemm_plan {
-    gemm_key              key;
-    int                   plain;    /* cuBLASLt has nothing: use our own kernel */
-    cublasLtMatmulDesc_t  desc;
+    gemm_key key;
+    int plain; /* cuBLASLt has nothing: use our own kernel */
+    cublasLtMatmulDesc_t desc;
     cublasLtMatrixLayout_t a, b, c, d;
-    cublasLtMatmulAlgo_t  algo;
-    struct gemm_plan     *next;
+    cublasLtMatmulAlgo_t algo;
+    struct gemm_plan *next;
 } gemm_plan;
 
 struct pl_cuda_lt {
-    void            *library;
+    void *library;
     cublasLtHandle_t handle;
-    pthread_mutex_t  lock;    /* of the list: queues of one device may be driven by several threads */
-    gemm_plan       *plans;
-    pl_hopper_device hopper;    /* no multiprocessors: not for this device */
+    pthread_mutex_t lock; /* of the list: queues of one device may be driven by several threads */
+    gemm_plan *plans;
+    pl_hopper_device hopper; /* no multiprocessors: not for this device */
 #define X(f) __typeof__(f) *f;
     LT_FUNCTIONS(X)
 #undef X
@@ -80,13 +86,16 @@ void pl_cuda_lt_close(pl_cuda_lt *lt)
 static polar_status lt_load(pl_cuda_lt *lt, const pl_device *dev)
 {
     lt->library = pl_cuda_library("libcublasLt", CUBLAS_VER_MAJOR, CUBLAS_VER_MAJOR);
-    PL_NEED(lt->library, POLAR_E_DEVICE, "%s: libcublasLt.so.%d of the CUDA toolkit is not found (put its folder into LD_LIBRARY_PATH)", dev->name, CUBLAS_VER_MAJOR);
-#define X(f)                                                                                                          \
-    *(void **)&lt->f = dlsym(lt->library, #f);                                                                        \
+    PL_NEED(lt->library, POLAR_E_DEVICE,
+            "%s: libcublasLt.so.%d of the CUDA toolkit is not found (put its folder into LD_LIBRARY_PATH)",
+            dev->name, CUBLAS_VER_MAJOR);
+#define X(f)                                   \
+    *(void **)&lt->f = dlsym(lt->library, #f); \
     PL_NEED(lt->f, POLAR_E_DEVICE, "%s: cuBLASLt lacks " #f, dev->name);
     LT_FUNCTIONS(X)
 #undef X
-    PL_NEED(lt->cublasLtCreate(&lt->handle) == CUBLAS_STATUS_SUCCESS, POLAR_E_DEVICE, "%s: cuBLASLt does not start (out of device memory?)", dev->name);
+    PL_NEED(lt->cublasLtCreate(&lt->handle) == CUBLAS_STATUS_SUCCESS, POLAR_E_DEVICE,
+            "%s: cuBLASLt does not start (out of device memory?)", dev->name);
     return POLAR_OK;
 }
 
@@ -103,7 +112,7 @@ polar_status pl_cuda_lt_open(pl_cuda_lt **out, const pl_device *dev)
     return st;
 }
 
-/* ---- plans ----------------------------------------------------------------------------------------- */
+/* ---- plans -------------------------------------------------------------------------------------- */
 
 static cudaDataType_t data_type(int32_t dtype)
 {
@@ -116,12 +125,16 @@ static cudaDataType_t data_type(int32_t dtype)
 }
 
 /* A stored row-major matrix seen column-major: rows and columns change places. */
-static int layout_make(pl_cuda_lt *lt, cublasLtMatrixLayout_t *out, int32_t batch, int32_t dtype, int64_t rows, int64_t cols, int64_t ld)
+static int layout_make(pl_cuda_lt *lt, cublasLtMatrixLayout_t *out, int32_t batch, int32_t dtype,
+                       int64_t rows, int64_t cols, int64_t ld)
 {
     int64_t stride = rows * ld;
-    return lt->cublasLtMatrixLayoutCreate(out, data_type(dtype), (uint64_t)cols, (uint64_t)rows, ld) == CUBLAS_STATUS_SUCCESS &&
-           lt->cublasLtMatrixLayoutSetAttribute(*out, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &batch, sizeof batch) == CUBLAS_STATUS_SUCCESS &&
-           lt->cublasLtMatrixLayoutSetAttribute(*out, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &stride, sizeof stride) == CUBLAS_STATUS_SUCCESS;
+    return lt->cublasLtMatrixLayoutCreate(out, data_type(dtype), (uint64_t)cols, (uint64_t)rows, ld) ==
+               CUBLAS_STATUS_SUCCESS &&
+           lt->cublasLtMatrixLayoutSetAttribute(*out, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &batch,
+                                                sizeof batch) == CUBLAS_STATUS_SUCCESS &&
+           lt->cublasLtMatrixLayoutSetAttribute(*out, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &stride,
+                                                sizeof stride) == CUBLAS_STATUS_SUCCESS;
 }
 
 /* The alignment that a row stride leaves to every row, in bytes, at most 16. */
@@ -137,17 +150,26 @@ static int plan_search(pl_cuda_lt *lt, gemm_plan *p)
     cublasLtMatmulPreference_t pref = NULL;
     cublasLtMatmulHeuristicResult_t found = {0};
     size_t workspace = PL_CUDA_WORKSPACE;
-    uint32_t no_split = CUBLASLT_REDUCTION_SCHEME_NONE, align_b = alignment(k->ab, k->ldb), align_a = alignment(k->ab, k->lda);
+    uint32_t no_split = CUBLASLT_REDUCTION_SCHEME_NONE, align_b = alignment(k->ab, k->ldb),
+             align_a = alignment(k->ab, k->lda);
     uint32_t align_c = alignment(k->c, k->addend ? k->ldd : k->ldc), align_d = alignment(k->c, k->ldc);
     int count = 0;
     if (lt->cublasLtMatmulPreferenceCreate(&pref) != CUBLAS_STATUS_SUCCESS) return 0;
-    lt->cublasLtMatmulPreferenceSetAttribute(pref, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace, sizeof workspace);
-    lt->cublasLtMatmulPreferenceSetAttribute(pref, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &no_split, sizeof no_split);
-    lt->cublasLtMatmulPreferenceSetAttribute(pref, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, &align_b, sizeof align_b);    /* their A is our B */
-    lt->cublasLtMatmulPreferenceSetAttribute(pref, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, &align_a, sizeof align_a);
-    lt->cublasLtMatmulPreferenceSetAttribute(pref, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, &align_c, sizeof align_c);
-    lt->cublasLtMatmulPreferenceSetAttribute(pref, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, &align_d, sizeof align_d);
-    cublasStatus_t st = lt->cublasLtMatmulAlgoGetHeuristic(lt->handle, p->desc, p->a, p->b, p->c, p->d, pref, 1, &found, &count);
+    lt->cublasLtMatmulPreferenceSetAttribute(pref, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace,
+                                             sizeof workspace);
+    lt->cublasLtMatmulPreferenceSetAttribute(pref, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &no_split,
+                                             sizeof no_split);
+    /* their A is our B */
+    lt->cublasLtMatmulPreferenceSetAttribute(pref, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, &align_b,
+                                             sizeof align_b);
+    lt->cublasLtMatmulPreferenceSetAttribute(pref, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, &align_a,
+                                             sizeof align_a);
+    lt->cublasLtMatmulPreferenceSetAttribute(pref, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, &align_c,
+                                             sizeof align_c);
+    lt->cublasLtMatmulPreferenceSetAttribute(pref, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, &align_d,
+                                             sizeof align_d);
+    cublasStatus_t st = lt->cublasLtMatmulAlgoGetHeuristic(lt->handle, p->desc, p->a, p->b, p->c, p->d, pref,
+                                                           1, &found, &count);
     lt->cublasLtMatmulPreferenceDestroy(pref);
     p->algo = found.algo;
     return st == CUBLAS_STATUS_SUCCESS && count == 1 && found.state == CUBLAS_STATUS_SUCCESS;
@@ -159,12 +181,18 @@ static int plan_describe(pl_cuda_lt *lt, gemm_plan *p)
     int f64 = k->ab == POLAR_DTYPE_F64;
     int32_t batch = k->m * k->n >= ALONE_ELEMENTS ? 1 : NOMINAL_BATCH;
     cublasOperation_t first = k->tb ? CUBLAS_OP_T : CUBLAS_OP_N, second = k->ta ? CUBLAS_OP_T : CUBLAS_OP_N;
-    int64_t a_rows = k->ta ? k->k : k->m, a_cols = k->ta ? k->m : k->k, b_rows = k->tb ? k->n : k->k, b_cols = k->tb ? k->k : k->n;
-    return lt->cublasLtMatmulDescCreate(&p->desc, f64 ? CUBLAS_COMPUTE_64F : CUBLAS_COMPUTE_32F, f64 ? CUDA_R_64F : CUDA_R_32F) == CUBLAS_STATUS_SUCCESS &&
-           lt->cublasLtMatmulDescSetAttribute(p->desc, CUBLASLT_MATMUL_DESC_TRANSA, &first, sizeof first) == CUBLAS_STATUS_SUCCESS &&
-           lt->cublasLtMatmulDescSetAttribute(p->desc, CUBLASLT_MATMUL_DESC_TRANSB, &second, sizeof second) == CUBLAS_STATUS_SUCCESS &&
-           layout_make(lt, &p->a, batch, k->ab, b_rows, b_cols, k->ldb) && layout_make(lt, &p->b, batch, k->ab, a_rows, a_cols, k->lda) &&
-           layout_make(lt, &p->c, batch, k->c, k->m, k->n, k->addend ? k->ldd : k->ldc) && layout_make(lt, &p->d, batch, k->c, k->m, k->n, k->ldc) && plan_search(lt, p);
+    int64_t a_rows = k->ta ? k->k : k->m, a_cols = k->ta ? k->m : k->k, b_rows = k->tb ? k->n : k->k,
+            b_cols = k->tb ? k->k : k->n;
+    return lt->cublasLtMatmulDescCreate(&p->desc, f64 ? CUBLAS_COMPUTE_64F : CUBLAS_COMPUTE_32F,
+                                        f64 ? CUDA_R_64F : CUDA_R_32F) == CUBLAS_STATUS_SUCCESS &&
+           lt->cublasLtMatmulDescSetAttribute(p->desc, CUBLASLT_MATMUL_DESC_TRANSA, &first, sizeof first) ==
+               CUBLAS_STATUS_SUCCESS &&
+           lt->cublasLtMatmulDescSetAttribute(p->desc, CUBLASLT_MATMUL_DESC_TRANSB, &second, sizeof second) ==
+               CUBLAS_STATUS_SUCCESS &&
+           layout_make(lt, &p->a, batch, k->ab, b_rows, b_cols, k->ldb) &&
+           layout_make(lt, &p->b, batch, k->ab, a_rows, a_cols, k->lda) &&
+           layout_make(lt, &p->c, batch, k->c, k->m, k->n, k->addend ? k->ldd : k->ldc) &&
+           layout_make(lt, &p->d, batch, k->c, k->m, k->n, k->ldc) && plan_search(lt, p);
 }
 
 /* The plan of a key, made at its first use; NULL when memory is short. Call with the lock held. */
@@ -181,16 +209,17 @@ static gemm_plan *plan_find(pl_cuda_lt *lt, const gemm_key *key)
     return p;
 }
 
-/* ---- the op ---------------------------------------------------------------------------------------- */
+/* ---- the op ------------------------------------------------------------------------------------- */
 
 static int64_t row_stride(const pl_mat *m)
 {
-    return m->rows > 1 ? m->rs : m->cols;    /* one row has no stride of its own */
+    return m->rows > 1 ? m->rs : m->cols; /* one row has no stride of its own */
 }
 
 static gemm_key key_of(const pl_args_gemm *a)
 {
-    gemm_key k = {.ab = a->A.dtype, .c = a->C.dtype, .ta = a->ta != 0, .tb = a->tb != 0, .addend = a->D.data != NULL};
+    gemm_key k = {
+        .ab = a->A.dtype, .c = a->C.dtype, .ta = a->ta != 0, .tb = a->tb != 0, .addend = a->D.data != NULL};
     k.m = a->C.rows;
     k.n = a->C.cols;
     k.k = a->ta ? a->A.rows : a->A.cols;
@@ -206,12 +235,15 @@ static int suits(const pl_args_gemm *a, const gemm_key *k)
 {
     const pl_mat *m[] = {&a->A, &a->B, &a->C, &a->D};
     if (a->A.dtype != a->B.dtype || (a->D.data && a->D.dtype != a->C.dtype)) return 0;
-    if (a->C.dtype != a->A.dtype && !(a->A.dtype == POLAR_DTYPE_BF16 && a->C.dtype == POLAR_DTYPE_F32)) return 0;
+    if (a->C.dtype != a->A.dtype && !(a->A.dtype == POLAR_DTYPE_BF16 && a->C.dtype == POLAR_DTYPE_F32))
+        return 0;
     if (!k->k || k->m > INT32_MAX || k->n > INT32_MAX || k->k > INT32_MAX) return 0;
     for (int i = 0; i < 4; i++) {
         if (!m[i]->data) continue;
         uint32_t align = alignment(m[i]->dtype, row_stride(m[i]));
-        if ((uintptr_t)m[i]->data % align || (m[i]->batch > 1 && (uint64_t)m[i]->bs * polar_dtype_size(m[i]->dtype) % align)) return 0;
+        if ((uintptr_t)m[i]->data % align ||
+            (m[i]->batch > 1 && (uint64_t)m[i]->bs * polar_dtype_size(m[i]->dtype) % align))
+            return 0;
     }
     return 1;
 }
@@ -221,7 +253,8 @@ static void set_batch(pl_cuda_lt *lt, cublasLtMatrixLayout_t layout, const pl_ma
     int32_t count = (int32_t)batch;
     int64_t stride = m->batch > 1 ? m->bs : 0;
     lt->cublasLtMatrixLayoutSetAttribute(layout, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &count, sizeof count);
-    lt->cublasLtMatrixLayoutSetAttribute(layout, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &stride, sizeof stride);
+    lt->cublasLtMatrixLayoutSetAttribute(layout, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &stride,
+                                         sizeof stride);
 }
 
 static cublasStatus_t multiply(pl_queue *q, pl_cuda_lt *lt, gemm_plan *p, const pl_args_gemm *a)
@@ -235,28 +268,45 @@ static cublasStatus_t multiply(pl_queue *q, pl_cuda_lt *lt, gemm_plan *p, const 
     set_batch(lt, p->b, &a->A, a->C.batch);
     set_batch(lt, p->c, addend, a->C.batch);
     set_batch(lt, p->d, &a->C, a->C.batch);
-    return lt->cublasLtMatmul(lt->handle, p->desc, f64 ? (void *)&alpha : (void *)&alpha32, a->B.data, p->a, a->A.data, p->b, f64 ? (void *)&beta : (void *)&beta32, addend->data,
-                              p->c, a->C.data, p->d, &p->algo, c->workspace, PL_CUDA_WORKSPACE, c->stream);
+    return lt->cublasLtMatmul(lt->handle, p->desc, f64 ? (void *)&alpha : (void *)&alpha32, a->B.data, p->a,
+                              a->A.data, p->b, f64 ? (void *)&beta : (void *)&beta32, addend->data, p->c,
+                              a->C.data, p->d, &p->algo, c->workspace, PL_CUDA_WORKSPACE, c->stream);
 }
 
 /* A symmetric product by halves, where that is known to be faster; 0 where it is not done. */
 static int multiply_half(pl_queue *q, const pl_cuda_lt *lt, const pl_args_gemm *a)
 {
     const pl_mat *D = a->D.data ? &a->D : NULL;
-    int wide = D && D->dtype == POLAR_DTYPE_F32;    /* cuBLASLt has nothing for that */
-    if (!a->sym || a->ta || !a->tb || !lt->hopper.multiprocessors || (!wide && !pl_hopper_pays(a->C.rows, a->A.cols))) return 0;
+    int wide = D && D->dtype == POLAR_DTYPE_F32; /* cuBLASLt has nothing for that */
+    if (!a->sym || a->ta || !a->tb || !lt->hopper.multiprocessors ||
+        (!wide && !pl_hopper_pays(a->C.rows, a->A.cols)))
+        return 0;
     if (polar_dtype_size(a->A.dtype) != 2 || a->B.dtype != a->A.dtype || a->C.dtype != a->A.dtype) return 0;
     if (D && D->dtype != a->C.dtype && !wide) return 0;
     pl_hopper_product p = {
-        .C = a->C.data, .A = a->A.data, .B = a->B.data, .D = D ? D->data : NULL,
-        .m = a->C.rows, .k = a->A.cols, .batch = a->C.batch,
-        .ldc = a->C.rs, .lda = a->A.rs, .ldb = a->B.rs, .ldd = D ? D->rs : 0,
-        .bsc = a->C.bs, .bsa = a->A.bs, .bsb = a->B.bs, .bsd = D ? D->bs : 0,
-        .alpha = (float)a->alpha, .beta = (float)a->beta,
-        .half = a->A.dtype == POLAR_DTYPE_F16, .d_f32 = wide,
+        .C = a->C.data,
+        .A = a->A.data,
+        .B = a->B.data,
+        .D = D ? D->data : NULL,
+        .m = a->C.rows,
+        .k = a->A.cols,
+        .batch = a->C.batch,
+        .ldc = a->C.rs,
+        .lda = a->A.rs,
+        .ldb = a->B.rs,
+        .ldd = D ? D->rs : 0,
+        .bsc = a->C.bs,
+        .bsa = a->A.bs,
+        .bsb = a->B.bs,
+        .bsd = D ? D->bs : 0,
+        .alpha = (float)a->alpha,
+        .beta = (float)a->beta,
+        .half = a->A.dtype == POLAR_DTYPE_F16,
+        .d_f32 = wide,
     };
     if (!pl_hopper_suits(&p)) return 0;
-    cudaError_t e = pl_hopper_multiply(&lt->hopper, pl_cuda_q(q)->stream, &p, pl_hopper_plan_for(&lt->hopper, &p));
+    cudaError_t e =
+        pl_hopper_multiply(&lt->hopper, pl_cuda_q(q)->stream, &p, pl_hopper_plan_for(&lt->hopper, &p));
     if (e != cudaSuccess) pl_queue_keep(q, pl_cuda_fail(e, "launching a symmetric product", q->dev));
     return 1;
 }
@@ -274,7 +324,9 @@ static void gemm_piece(pl_queue *q, const pl_args_gemm *a)
         done = p && !p->plain;
         pthread_mutex_unlock(&lt->lock);
         if (!p) PL_QUEUE_FAIL(q, POLAR_E_NOMEM, "a product's plan");
-        if (st != CUBLAS_STATUS_SUCCESS) PL_QUEUE_FAIL(q, POLAR_E_DEVICE, "%s: %s: cuBLASLt status %d", q->dev->name, pl_op_print(line, sizeof line, PL_OP_gemm, a), (int)st);
+        if (st != CUBLAS_STATUS_SUCCESS)
+            PL_QUEUE_FAIL(q, POLAR_E_DEVICE, "%s: %s: cuBLASLt status %d", q->dev->name,
+                          pl_op_print(line, sizeof line, PL_OP_gemm, a), (int)st);
     }
     if (!done) pl_cuda_launch_gemm(pl_cuda_q(q)->stream, a);
     pl_cuda_check_op(q, PL_OP_gemm, a);

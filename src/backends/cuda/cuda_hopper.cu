@@ -1,23 +1,27 @@
-/* cuda_hopper.cu -- C = alpha A B^T + beta D, symmetric, with Hopper's copy engine and tensor cores: half is computed.
+/* cuda_hopper.cu -- C = alpha A B^T + beta D, symmetric, with Hopper's copy engine and tensor cores: half is
+ * computed.
  *
- * A block is one producer warpgroup (one thread of it loads) and two consumer warpgroups of 64 x WIDTH results each; a
- * grid of as many blocks as fit walks over the tiles. A tile's factors come 64 k at a time through a ring of stages:
- * full[s] completes when both tiles have come, empty[s] when both consumers are through with them.
+ * A block is one producer warpgroup (one thread of it loads) and two consumer warpgroups of 64 x WIDTH
+ * results each; a grid of as many blocks as fit walks over the tiles. A tile's factors come 64 k at a time
+ * through a ring of stages: full[s] completes when both tiles have come, empty[s] when both consumers are
+ * through with them.
  *
- * A D of C's format is copied to the consumers' staging buffer while the factors are multiplied; results replace it there
- * and leave from there, 16 bytes a thread. A D in f32 is read where it is added. Tiles are counted from the right edge, so
- * that all rows of tiles have one grid of columns. Direct stores: from the diagonal square of its row of tiles on;
- * mirrored ones: beyond that square. So every element is stored once. Of A A^T (i, j) and (j, i) of the square are equal
- * because they are the same sum of the same products; of other products they are what was computed.
+ * A D of C's format is copied to the consumers' staging buffer while the factors are multiplied; results
+ * replace it there and leave from there, 16 bytes a thread. A D in f32 is read where it is added. Tiles are
+ * counted from the right edge, so that all rows of tiles have one grid of columns. Direct stores: from the
+ * diagonal square of its row of tiles on; mirrored ones: beyond that square. So every element is stored once.
+ * Of A A^T (i, j) and (j, i) of the square are equal because they are the same sum of the same products; of
+ * other products they are what was computed.
  *
- * Kernels start while the one before them ends (programmatic dependent launch), and wait for it before they read.
+ * Kernels start while the one before them ends (programmatic dependent launch), and wait for it before they
+ * read.
  */
 #include "cuda_hopper.h"
 
 #include "cuda_hopper.cuh"
 
-#define ROWS         128    /* of a block's tile */
-#define DEPTH        64     /* k of a stage: 128 bytes a row */
+#define ROWS         128 /* of a block's tile */
+#define DEPTH        64  /* k of a stage: 128 bytes a row */
 #define THREADS      384
 #define SMEM_LIMIT   232448
 #define STAGES_MAX   8
@@ -28,26 +32,27 @@ typedef struct {
     void *C;
     const void *D;
     int64_t ldc, ldd, bsc, bsd;
-    int     m, tiles, rows, batch, k_blocks, group;    /* tiles and rows of tiles of one matrix */
-    int     d_f32;
-    float   alpha, beta;
+    int m, tiles, rows, batch, k_blocks, group; /* tiles and rows of tiles of one matrix */
+    int d_f32;
+    float alpha, beta;
 } product_params;
 
 template <int WIDTH> struct shape {
     static constexpr int A_BYTES = ROWS * DEPTH * 2, B_BYTES = WIDTH * DEPTH * 2, STAGE = A_BYTES + B_BYTES;
-    static constexpr int PITCH = WIDTH * 2 + 16;    /* an odd number of 16 bytes: no two of 8 rows share a bank */
+    /* an odd number of 16 bytes: no two of 8 rows share a bank */
+    static constexpr int PITCH = WIDTH * 2 + 16;
     static constexpr int DIRECT = 64 * PITCH, MIRROR = WIDTH * MIRROR_PITCH;
-    static constexpr int STAGING = DIRECT > MIRROR ? DIRECT : MIRROR;    /* of one warpgroup */
+    static constexpr int STAGING = DIRECT > MIRROR ? DIRECT : MIRROR; /* of one warpgroup */
     static constexpr int FIT = (SMEM_LIMIT - 1024 - 2 * STAGES_MAX * 8 - 2 * STAGING) / STAGE;
     static constexpr int STAGES = FIT > STAGES_MAX ? STAGES_MAX : FIT;
     static constexpr int BYTES = 1024 + STAGES * STAGE + 2 * STAGING + 2 * STAGES_MAX * 8;
     static_assert(WIDTH % 16 == 0 && STAGES >= 3);
 };
 
-/* ---- tiles ----------------------------------------------------------------------------------------- */
+/* ---- tiles -------------------------------------------------------------------------------------- */
 
 typedef struct {
-    int matrix, row, column;    /* the tile's first row and column; the column may be negative */
+    int matrix, row, column; /* the tile's first row and column; the column may be negative */
 } tile;
 
 /* Tiles that row i of tiles needs, counted from the right edge. */
@@ -56,7 +61,8 @@ template <int WIDTH> __device__ __forceinline__ int columns_of(const product_par
     return (p.m - i * ROWS + WIDTH - 1) / WIDTH;
 }
 
-/* Tile t: groups of rows of tiles one after the other, each column by column as far as all its rows go, for L2's sake. */
+/* Tile t: groups of rows of tiles one after the other, each column by column as far as all its rows go, for
+ * L2's sake. */
 template <int WIDTH> __device__ __forceinline__ tile tile_at(const product_params &p, int t)
 {
     tile r;
@@ -90,14 +96,15 @@ template <int WIDTH> __device__ __forceinline__ tile tile_at(const product_param
     return r;
 }
 
-/* ---- producer -------------------------------------------------------------------------------------- */
+/* ---- producer ----------------------------------------------------------------------------------- */
 
 template <int WIDTH>
-__device__ __forceinline__ void produce(const product_params &p, uint32_t stages, uint32_t full, uint32_t empty)
+__device__ __forceinline__ void produce(const product_params &p, uint32_t stages, uint32_t full,
+                                        uint32_t empty)
 {
     using S = shape<WIDTH>;
     int s = 0;
-    uint32_t parity = 1;    /* of fresh barriers the phase before the first counts as over */
+    uint32_t parity = 1; /* of fresh barriers the phase before the first counts as over */
     pl_tma_prefetch(&p.A);
     pl_tma_prefetch(&p.B);
     for (int t = blockIdx.x; t < p.tiles * p.batch; t += gridDim.x) {
@@ -113,7 +120,7 @@ __device__ __forceinline__ void produce(const product_params &p, uint32_t stages
     }
 }
 
-/* ---- consumers ------------------------------------------------------------------------------------- */
+/* ---- consumers ---------------------------------------------------------------------------------- */
 
 /* Two neighbours in C's format. */
 template <class T> struct pair_of;
@@ -143,7 +150,8 @@ template <> struct pair_of<__half> {
 };
 
 /* D of the elements (r, c), (r, c + 1), or zeros where they are none of this tile's. */
-__device__ __forceinline__ float2 addend_f32(const product_params &p, const float *D, int r, int c, int direct_from)
+__device__ __forceinline__ float2 addend_f32(const product_params &p, const float *D, int r, int c,
+                                             int direct_from)
 {
     if (r >= p.m || c < direct_from || c >= p.m) return make_float2(0, 0);
     return *reinterpret_cast<const float2 *>(D + r * p.ldd + c);
@@ -151,12 +159,13 @@ __device__ __forceinline__ float2 addend_f32(const product_params &p, const floa
 
 /* From the sums of a warpgroup, whose tile begins at (row, column), to C. */
 template <class T, int WIDTH>
-__device__ __forceinline__ void finish(const product_params &p, float (&acc)[WIDTH / 2], uint32_t staging, int thread,
-                                       int bar, int matrix, int row, int column, int direct_from, int mirror_from)
+__device__ __forceinline__ void finish(const product_params &p, float (&acc)[WIDTH / 2], uint32_t staging,
+                                       int thread, int bar, int matrix, int row, int column, int direct_from,
+                                       int mirror_from)
 {
     using S = shape<WIDTH>;
     using pair = pair_of<T>;
-    constexpr int CHUNKS = WIDTH / 8;    /* of 16 bytes */
+    constexpr int CHUNKS = WIDTH / 8; /* of 16 bytes */
     T *C = (T *)p.C + matrix * p.bsc;
     const float *wide_d = p.D && p.d_f32 ? (const float *)p.D + matrix * p.bsd : nullptr;
     int warp = thread / 32, lane = thread % 32, staged_d = p.D && !p.d_f32;
@@ -185,17 +194,20 @@ __device__ __forceinline__ void finish(const product_params &p, float (&acc)[WID
             *reinterpret_cast<uint4 *>(C + (row + r) * p.ldc + c) = pl_lds16(from);
     }
     if (column + WIDTH > mirror_from) {
-        uint32_t to = staging + (uint32_t)((lane / 16 * 8 + lane % 8) * MIRROR_PITCH + 32 * warp + lane / 8 % 2 * 16);
+        uint32_t to =
+            staging + (uint32_t)((lane / 16 * 8 + lane % 8) * MIRROR_PITCH + 32 * warp + lane / 8 % 2 * 16);
         pl_group_sync(bar);
 #pragma unroll
         for (int j = 0; j < CHUNKS; j += 2)
-            pl_stm4_trans(to + j * 8 * MIRROR_PITCH, packed[2 * j], packed[2 * j + 1], packed[2 * j + 2], packed[2 * j + 3]);
+            pl_stm4_trans(to + j * 8 * MIRROR_PITCH, packed[2 * j], packed[2 * j + 1], packed[2 * j + 2],
+                          packed[2 * j + 3]);
         pl_group_sync(bar);
 #pragma unroll 4
         for (int i = thread; i < WIDTH * 8; i += 128) {
             int c = column + i / 8, r = row + i % 8 * 8;
             uint32_t from = staging + (uint32_t)(i / 8 * MIRROR_PITCH + i % 8 * 16);
-            if (c >= mirror_from && c < p.m && r < p.m) *reinterpret_cast<uint4 *>(C + c * p.ldc + r) = pl_lds16(from);
+            if (c >= mirror_from && c < p.m && r < p.m)
+                *reinterpret_cast<uint4 *>(C + c * p.ldc + r) = pl_lds16(from);
         }
     }
     pl_group_sync(bar);
@@ -203,7 +215,8 @@ __device__ __forceinline__ void finish(const product_params &p, float (&acc)[WID
 
 /* Begins to copy D's part of the warpgroup's tile to the staging buffer. */
 template <class T, int WIDTH>
-__device__ __forceinline__ void ask_for_addend(const product_params &p, uint32_t staging, int thread, tile at, int row)
+__device__ __forceinline__ void ask_for_addend(const product_params &p, uint32_t staging, int thread, tile at,
+                                               int row)
 {
     constexpr int CHUNKS = WIDTH / 8;
     const T *D = (const T *)p.D + at.matrix * p.bsd;
@@ -215,8 +228,8 @@ __device__ __forceinline__ void ask_for_addend(const product_params &p, uint32_t
 }
 
 template <class T, int WIDTH>
-__device__ __forceinline__ void consume(const product_params &p, uint32_t stages, uint32_t staging, uint32_t full,
-                                        uint32_t empty)
+__device__ __forceinline__ void consume(const product_params &p, uint32_t stages, uint32_t staging,
+                                        uint32_t full, uint32_t empty)
 {
     using S = shape<WIDTH>;
     int group = (int)threadIdx.x / 128 - 1, thread = (int)threadIdx.x % 128, bar = group + 1, s = 0;
@@ -272,18 +285,20 @@ __global__ void __launch_bounds__(THREADS, 1) product(const __grid_constant__ pr
     }
 }
 
-/* ---- host ------------------------------------------------------------------------------------------ */
+/* ---- host --------------------------------------------------------------------------------------- */
 
-typedef CUresult (*encode_function)(CUtensorMap *, CUtensorMapDataType, cuuint32_t, void *, const cuuint64_t *,
-                                    const cuuint64_t *, const cuuint32_t *, const cuuint32_t *, CUtensorMapInterleave,
-                                    CUtensorMapSwizzle, CUtensorMapL2promotion, CUtensorMapFloatOOBfill);
+typedef CUresult (*encode_function)(CUtensorMap *, CUtensorMapDataType, cuuint32_t, void *,
+                                    const cuuint64_t *, const cuuint64_t *, const cuuint32_t *,
+                                    const cuuint32_t *, CUtensorMapInterleave, CUtensorMapSwizzle,
+                                    CUtensorMapL2promotion, CUtensorMapFloatOOBfill);
 
 static encode_function encoder_find(void)
 {
     void *f = nullptr;
     cudaDriverEntryPointQueryResult how;
 #if CUDART_VERSION >= 12050
-    cudaError_t st = cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &f, 12000, cudaEnableDefault, &how);
+    cudaError_t st =
+        cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &f, 12000, cudaEnableDefault, &how);
 #else
     cudaError_t st = cudaGetDriverEntryPoint("cuTensorMapEncodeTiled", &f, cudaEnableDefault, &how);
 #endif
@@ -316,16 +331,18 @@ static int aligned(const void *data, int64_t rows, int64_t ld, int64_t bs, int64
 int pl_hopper_suits(const pl_hopper_product *p)
 {
     int64_t most = INT32_MAX / 4;
-    if (p->m <= 0 || p->k <= 0 || p->batch <= 0 || p->m % 8 || p->k % 8 || p->m > most || p->k > most) return 0;
-    if (p->batch * (p->m / 64 + 1) * (p->m / 64 + 1) > most) return 0;    /* tiles are counted by an int */
+    if (p->m <= 0 || p->k <= 0 || p->batch <= 0 || p->m % 8 || p->k % 8 || p->m > most || p->k > most)
+        return 0;
+    if (p->batch * (p->m / 64 + 1) * (p->m / 64 + 1) > most) return 0; /* tiles are counted by an int */
     if (p->D && (p->D == p->C || !aligned(p->D, p->m, p->ldd, p->bsd, p->batch, p->d_f32 ? 4 : 8))) return 0;
-    return aligned(p->C, p->m, p->ldc, p->bsc, p->batch, 8) && aligned(p->A, p->m, p->lda, p->bsa, p->batch, 8) &&
+    return aligned(p->C, p->m, p->ldc, p->bsc, p->batch, 8) &&
+           aligned(p->A, p->m, p->lda, p->bsa, p->batch, 8) &&
            aligned(p->B, p->m, p->ldb, p->bsb, p->batch, 8);
 }
 
 /* A factor, (batch, m, k) row-major, in boxes of 64 columns by `box` rows, swizzled. */
-static int map_make(CUtensorMap *map, const pl_hopper_device *dev, const pl_hopper_product *p, const void *data,
-                    int64_t ld, int64_t bs, int box)
+static int map_make(CUtensorMap *map, const pl_hopper_device *dev, const pl_hopper_product *p,
+                    const void *data, int64_t ld, int64_t bs, int box)
 {
     encode_function encode = (encode_function)dev->encode;
     CUtensorMapDataType type = p->half ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16 : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
@@ -351,7 +368,8 @@ static int64_t tile_count(int64_t m, int width)
 }
 
 template <class T, int WIDTH>
-static cudaError_t launch(const pl_hopper_device *dev, cudaStream_t stream, const pl_hopper_product *q, int group)
+static cudaError_t launch(const pl_hopper_device *dev, cudaStream_t stream, const pl_hopper_product *q,
+                          int group)
 {
     using S = shape<WIDTH>;
     product_params p = {};
@@ -381,14 +399,23 @@ static cudaError_t launch(const pl_hopper_device *dev, cudaStream_t stream, cons
     return cudaLaunchKernelEx(&config, kernel, p);
 }
 
-typedef cudaError_t (*launch_function)(const pl_hopper_device *, cudaStream_t, const pl_hopper_product *, int);
+typedef cudaError_t (*launch_function)(const pl_hopper_device *, cudaStream_t, const pl_hopper_product *,
+                                       int);
 
 static const struct {
     int width;
-    launch_function launch[2];    /* bf16, f16 */
+    launch_function launch[2]; /* bf16, f16 */
 } kernels[] = {
-#define KERNEL(width) {width, {launch<__nv_bfloat16, width>, launch<__half, width>}}
-    KERNEL(64), KERNEL(128), KERNEL(160),
+#define KERNEL(width)                                           \
+    {                                                           \
+        width,                                                  \
+        {                                                       \
+            launch<__nv_bfloat16, width>, launch<__half, width> \
+        }                                                       \
+    }
+    KERNEL(64),
+    KERNEL(128),
+    KERNEL(160),
 #undef KERNEL
 };
 
@@ -400,12 +427,13 @@ int pl_hopper_pays(int64_t m, int64_t k)
     return m >= 2048 || (m >= 1024 && k <= 2 * m);
 }
 
-/* Estimated microseconds on an H200: a round of tiles takes its stages, bound by what an SM takes in or by its tensor
- * cores, and its end. Of all products measured it takes the fastest of the three widths. */
+/* Estimated microseconds on an H200: a round of tiles takes its stages, bound by what an SM takes in or by
+ * its tensor cores, and its end. Of all products measured it takes the fastest of the three widths. */
 static double estimate(const pl_hopper_product *p, int width, int multiprocessors)
 {
     int64_t rounds = over(tile_count(p->m, width) * p->batch, multiprocessors);
-    double taken_in = 0.29, multiplied = 0.00293 * width, stage = taken_in > multiplied ? taken_in : multiplied;
+    double taken_in = 0.29, multiplied = 0.00293 * width,
+           stage = taken_in > multiplied ? taken_in : multiplied;
     return (double)rounds * ((double)over(p->k, DEPTH) * stage + 0.02 * width);
 }
 

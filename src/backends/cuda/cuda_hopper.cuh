@@ -1,6 +1,7 @@
 /* cuda_hopper.cuh -- Hopper's own instructions, one function each: mbarriers, bulk tensor loads, wgmma.
  *
- * PL_HOPPER_WATCH makes a wait that lasts over half a second trap, so that a mistake costs a moment and not the machine.
+ * PL_HOPPER_WATCH makes a wait that lasts over half a second trap, so that a mistake costs a moment and not
+ * the machine.
  */
 #ifndef PL_CUDA_HOPPER_CUH
 #define PL_CUDA_HOPPER_CUH
@@ -15,7 +16,7 @@ __device__ __forceinline__ uint32_t pl_smem(const void *p)
     return (uint32_t)__cvta_generic_to_shared(p);
 }
 
-/* ---- mbarriers ------------------------------------------------------------------------------------- */
+/* ---- mbarriers ---------------------------------------------------------------------------------- */
 
 __device__ __forceinline__ void pl_mbar_init(uint32_t bar, uint32_t arrivals)
 {
@@ -40,10 +41,11 @@ __device__ __forceinline__ void pl_mbar_arrive(uint32_t bar)
 __device__ __forceinline__ int pl_mbar_try(uint32_t bar, uint32_t parity)
 {
     uint32_t done;
-    asm volatile("{\n.reg .pred p;\nmbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\nselp.u32 %0, 1, 0, p;\n}\n"
-                 : "=r"(done)
-                 : "r"(bar), "r"(parity)
-                 : "memory");
+    asm volatile(
+        "{\n.reg .pred p;\nmbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\nselp.u32 %0, 1, 0, p;\n}\n"
+        : "=r"(done)
+        : "r"(bar), "r"(parity)
+        : "memory");
     return (int)done;
 }
 
@@ -58,25 +60,28 @@ __device__ __forceinline__ void pl_mbar_wait(uint32_t bar, uint32_t parity)
         if (now - begin > 500000000ull) __trap();
     }
 #else
-    while (!pl_mbar_try(bar, parity)) {}
+    while (!pl_mbar_try(bar, parity)) {
+    }
 #endif
 }
 
-/* ---- bulk tensor loads ----------------------------------------------------------------------------- */
+/* ---- bulk tensor loads -------------------------------------------------------------------------- */
 
 __device__ __forceinline__ void pl_tma_prefetch(const CUtensorMap *map)
 {
     asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
 }
 
-__device__ __forceinline__ void pl_tma_load(uint32_t to, const CUtensorMap *map, uint32_t bar, int x, int y, int z)
+__device__ __forceinline__ void pl_tma_load(uint32_t to, const CUtensorMap *map, uint32_t bar, int x, int y,
+                                            int z)
 {
-    asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5}], [%2];"
-                 ::"r"(to), "l"(map), "r"(bar), "r"(x), "r"(y), "r"(z)
+    asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, "
+                 "{%3, %4, %5}], [%2];" ::"r"(to),
+                 "l"(map), "r"(bar), "r"(x), "r"(y), "r"(z)
                  : "memory");
 }
 
-/* ---- wgmma ----------------------------------------------------------------------------------------- */
+/* ---- wgmma -------------------------------------------------------------------------------------- */
 
 /* K-major, rows of 128 bytes, swizzled by 8 rows, which are 1024 bytes. */
 __device__ __forceinline__ uint64_t pl_wgmma_desc(uint32_t at)
@@ -109,7 +114,7 @@ template <int N> __device__ __forceinline__ void pl_registers_fewer(void)
     asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(N));
 }
 
-/* ---- blocks, kernels ------------------------------------------------------------------------------ */
+/* ---- blocks, kernels ---------------------------------------------------------------------------- */
 
 /* Among the 128 threads of a warpgroup. */
 __device__ __forceinline__ void pl_group_sync(int id)
@@ -124,7 +129,7 @@ __device__ __forceinline__ void pl_kernel_begin(void)
     asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
 }
 
-/* ---- shared memory --------------------------------------------------------------------------------- */
+/* ---- shared memory ------------------------------------------------------------------------------ */
 
 __device__ __forceinline__ void pl_copy16(uint32_t to, const void *from)
 {
@@ -151,15 +156,18 @@ __device__ __forceinline__ void pl_sts(uint32_t at, uint32_t v)
 __device__ __forceinline__ uint4 pl_lds16(uint32_t at)
 {
     uint4 v;
-    asm volatile("ld.shared.v4.b32 {%0, %1, %2, %3}, [%4];" : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "r"(at) : "memory");
+    asm volatile("ld.shared.v4.b32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+                 : "r"(at)
+                 : "memory");
     return v;
 }
 
 /* Four 8 x 8 blocks, each stored transposed. */
 __device__ __forceinline__ void pl_stm4_trans(uint32_t at, uint32_t a, uint32_t b, uint32_t c, uint32_t d)
 {
-    asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};"
-                 ::"r"(at), "r"(a), "r"(b), "r"(c), "r"(d)
+    asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(at), "r"(a),
+                 "r"(b), "r"(c), "r"(d)
                  : "memory");
 }
 

@@ -1,17 +1,18 @@
-/* cuda_hopper_ns_block.cu -- Newton-Schulz of matrices with a short side of at most 256: a thread block, or a cluster
- * of them, has a matrix from end to end.
+/* cuda_hopper_ns_block.cu -- Newton-Schulz of matrices with a short side of at most 256: a thread block, or a
+ * cluster of them, has a matrix from end to end.
  *
  *     prologue    D = direction(M, V, G), its norm, X = R(D / norm) in shared memory
  *     steps       cuda_ns_products.cuh
  *     epilogue    W, or W stepped by X
  *
- * A thread reads and writes chunks of 8 entries (i, j .. j + 7) of X, 16 bytes in shared memory. Of a wide matrix they
- * lie along a row of memory, of a tall one along a column, and then neighbouring lanes have neighbouring i. Where all
- * entries are inside and aligned (regular) a thread has several chunks' loads under way at a time.
+ * A thread reads and writes chunks of 8 entries (i, j .. j + 7) of X, 16 bytes in shared memory. Of a wide
+ * matrix they lie along a row of memory, of a tall one along a column, and then neighbouring lanes have
+ * neighbouring i. Where all entries are inside and aligned (regular) a thread has several chunks' loads under
+ * way at a time.
  */
 #include "cuda_ns_products.cuh"
 
-/* ---- chunks in memory ------------------------------------------------------------------------------------ */
+/* ---- chunks in memory --------------------------------------------------------------------------- */
 
 template <int MB> __device__ __forceinline__ void chunk_place(int q, int tall, int *i, int *group)
 {
@@ -39,7 +40,8 @@ template <bool TALL> __device__ __forceinline__ void load_8(float x[8], const fl
     }
 }
 
-template <bool TALL> __device__ __forceinline__ void load_8(float x[8], const pl_bf16 *p, int i, int j, int rs)
+template <bool TALL>
+__device__ __forceinline__ void load_8(float x[8], const pl_bf16 *p, int i, int j, int rs)
 {
     if (TALL) {
         const pl_bf16 *at = p + j * rs + i;
@@ -65,7 +67,8 @@ template <bool TALL> __device__ __forceinline__ void store_8(float *p, int i, in
     }
 }
 
-template <bool TALL> __device__ __forceinline__ void store_8(pl_bf16 *p, int i, int j, int rs, const uint32_t x[4])
+template <bool TALL>
+__device__ __forceinline__ void store_8(pl_bf16 *p, int i, int j, int rs, const uint32_t x[4])
 {
     if (TALL) {
         pl_bf16 *at = p + j * rs + i;
@@ -76,7 +79,7 @@ template <bool TALL> __device__ __forceinline__ void store_8(pl_bf16 *p, int i, 
 
 /* The same of a chunk that may reach beyond the matrix, or that is not aligned. */
 struct edge {
-    int at, by, count;    /* count: entries inside */
+    int at, by, count; /* count: entries inside */
 };
 
 __device__ __forceinline__ edge edge_of(const view &v, int i, int j, int rs)
@@ -110,14 +113,14 @@ __device__ __forceinline__ bool aligned(const void *p, int64_t row_bytes)
     return (((uintptr_t)p | (uintptr_t)row_bytes) & 15) == 0;
 }
 
-/* ---- prologue ---------------------------------------------------------------------------------------------- */
+/* ---- prologue ----------------------------------------------------------------------------------- */
 
 /* The block's share of the matrix. */
 struct share {
-    int      column, columns;    /* of X */
-    int      panels, chunks;
-    uint32_t under;              /* from a chunk's upper halves to its lower ones, bytes */
-    bool     regular;
+    int column, columns; /* of X */
+    int panels, chunks;
+    uint32_t under; /* from a chunk's upper halves to its lower ones, bytes */
+    bool regular;
 };
 
 template <int MB>
@@ -133,7 +136,8 @@ __device__ __forceinline__ share share_of(const place &p, const pl_cuda_ns_task 
     s.regular = v.m == shape<MB>::M && s.columns == 64 * s.panels;
     if (v.tall) return s;
     int g_width = t.g_bf16 ? 2 : 4, w_width = t.w_bf16 ? 2 : 4;
-    s.regular = s.regular && aligned(v.G, (int64_t)t.g_rs * g_width) && aligned(v.W, (int64_t)t.w_rs * w_width);
+    s.regular =
+        s.regular && aligned(v.G, (int64_t)t.g_rs * g_width) && aligned(v.W, (int64_t)t.w_rs * w_width);
     if (t.kind != PL_CUDA_NS_STEP) return s;
     s.regular = s.regular && aligned(v.M, (int64_t)t.m_rs * 4) && (!v.V || aligned(v.V, (int64_t)t.v_rs * 4));
     return s;
@@ -206,11 +210,11 @@ template <bool TALL, typename T> __device__ __forceinline__ void prefetch_8(cons
     asm volatile("prefetch.global.L2 [%0];" ::"l"(at));
 }
 
-#define STEP_AHEAD 4    /* chunks */
+#define STEP_AHEAD 4 /* chunks */
 
 template <int MB, bool TALL, typename GRAD> struct operands {
     float g[8], m[8], w[8];
-    int   i, group;
+    int i, group;
     static __device__ __forceinline__ void ask(int q, const pl_cuda_ns_task &t, const view &v, const share &s)
     {
         int i, group;
@@ -241,8 +245,8 @@ template <int MB, bool TALL, typename GRAD> struct operands {
     }
 };
 
-/* STEP: the next chunk's loads are under way while one is used, later ones are asked for; a thread has an even number
- * of chunks. */
+/* STEP: the next chunk's loads are under way while one is used, later ones are asked for; a thread has an
+ * even number of chunks. */
 template <int MB, bool TALL, typename GRAD>
 __device__ __forceinline__ void direction_regular(const place &p, const pl_cuda_ns_task &t, const view &v,
                                                   const share &s)
@@ -259,7 +263,7 @@ __device__ __forceinline__ void direction_regular(const place &p, const pl_cuda_
         a.ask(q + (STEP_AHEAD + 1) * T, t, v, s);
         b.load(q + T, t, v, s);
         a.use(p, t, v, s);
-        a.load(min(q + 2 * T, s.chunks - 1), t, v, s);    /* the last one is of no use */
+        a.load(min(q + 2 * T, s.chunks - 1), t, v, s); /* the last one is of no use */
         b.use(p, t, v, s);
     }
 }
@@ -273,7 +277,8 @@ __device__ __forceinline__ void prologue_regular(const place &p, const pl_cuda_n
 }
 
 template <int MB>
-__device__ __forceinline__ void prologue(const place &p, const pl_cuda_ns_task &t, const view &v, const share &s)
+__device__ __forceinline__ void prologue(const place &p, const pl_cuda_ns_task &t, const view &v,
+                                         const share &s)
 {
     if (!s.regular) direction_edge<MB>(p, t, v, s);
     else if (v.tall && t.g_bf16) prologue_regular<MB, true, pl_bf16>(p, t, v, s);
@@ -298,7 +303,7 @@ __device__ __forceinline__ void unit_of_d(float d[8], uint32_t x, uint32_t under
 /* A sum of squares, which a double holds without scaling, and the largest magnitude. */
 struct extent {
     double sum;
-    float  top;
+    float top;
 };
 
 /* Of a thread's units of D as they lie in X, so that a matrix and its transpose have the same norm. */
@@ -312,7 +317,7 @@ __device__ __forceinline__ extent extent_of(uint32_t x, uint32_t under, int byte
 #pragma unroll
         for (int k = 0; k < 8; k++) {
             e.sum += (double)d[k] * (double)d[k];
-            e.top = fmaxf(e.top, fabsf(d[k]));    /* a NaN is passed over: the sum has it */
+            e.top = fmaxf(e.top, fabsf(d[k])); /* a NaN is passed over: the sum has it */
         }
     }
     return e;
@@ -320,7 +325,8 @@ __device__ __forceinline__ extent extent_of(uint32_t x, uint32_t under, int byte
 
 /* The whole matrix's norm: lanes, warps, ranks, always in this order. */
 template <int MB>
-__device__ __forceinline__ void norm_of(float *s, float *n, extent e, const place &p, const double *given, float eps)
+__device__ __forceinline__ void norm_of(float *s, float *n, extent e, const place &p, const double *given,
+                                        float eps)
 {
     const int WARPS = 4 * MB;
     double *sums = (double *)__cvta_shared_to_generic(p.control), *all = sums + 32;
@@ -355,7 +361,8 @@ __device__ __forceinline__ void norm_of(float *s, float *n, extent e, const plac
 }
 
 /* X = R(D / norm), unit by unit wherever it lies. */
-__device__ __forceinline__ void normalise(uint32_t x, uint32_t under, int bytes, const divisor &by, int threads)
+__device__ __forceinline__ void normalise(uint32_t x, uint32_t under, int bytes, const divisor &by,
+                                          int threads)
 {
 #pragma unroll 2
     for (int at = 16 * threadIdx.x; at < bytes; at += 16 * threads) {
@@ -367,10 +374,11 @@ __device__ __forceinline__ void normalise(uint32_t x, uint32_t under, int bytes,
     }
 }
 
-/* ---- epilogue ---------------------------------------------------------------------------------------------- */
+/* ---- epilogue ----------------------------------------------------------------------------------- */
 
 /* W's lines on their way to the second cache while the products run. */
-template <int MB> __device__ __forceinline__ void prefetch_w(const pl_cuda_ns_task &t, const view &v, const share &s)
+template <int MB>
+__device__ __forceinline__ void prefetch_w(const pl_cuda_ns_task &t, const view &v, const share &s)
 {
     int rows = v.tall ? s.columns : v.m, cols = v.tall ? v.m : s.columns, lines = (cols + 31) / 32;
     const float *w = (const float *)v.W + (v.tall ? s.column * t.w_rs : s.column);
@@ -385,7 +393,8 @@ __device__ __forceinline__ void unpack(float d[8], const uint32_t x[4])
 }
 
 template <int MB>
-__device__ __forceinline__ void finish_edge(const place &p, const pl_cuda_ns_task &t, const view &v, const share &s)
+__device__ __forceinline__ void finish_edge(const place &p, const pl_cuda_ns_task &t, const view &v,
+                                            const share &s)
 {
 #pragma unroll 1
     for (int q = threadIdx.x; q < s.chunks; q += shape<MB>::THREADS) {
@@ -408,9 +417,11 @@ __device__ __forceinline__ void finish_edge(const place &p, const pl_cuda_ns_tas
 }
 
 template <int MB, bool TALL>
-__device__ __forceinline__ void finish_regular(const place &p, const pl_cuda_ns_task &t, const view &v, const share &s)
+__device__ __forceinline__ void finish_regular(const place &p, const pl_cuda_ns_task &t, const view &v,
+                                               const share &s)
 {
-    const int SOME = MB == 4 ? 1 : 2;    /* chunks at a time: more of them spill, of the steps' registers above all */
+    /* chunks at a time: more of them spill, of the steps' registers above all */
+    const int SOME = MB == 4 ? 1 : 2;
 #pragma unroll 1
     for (int q = threadIdx.x; q < s.chunks; q += SOME * shape<MB>::THREADS) {
         float w[SOME][8];
@@ -438,7 +449,7 @@ __device__ __forceinline__ void finish_regular(const place &p, const pl_cuda_ns_
     }
 }
 
-/* ---- the kernel -------------------------------------------------------------------------------------------- */
+/* ---- the kernel --------------------------------------------------------------------------------- */
 
 template <int MB>
 __global__ void __launch_bounds__(128 * MB, 1) block_kernel(const __grid_constant__ pl_ns_table table)
@@ -451,7 +462,7 @@ __global__ void __launch_bounds__(128 * MB, 1) block_kernel(const __grid_constan
     if (!split) index = table.clusters + (cluster - table.clusters) * (int)size + (int)rank;
     if (index >= table.matrices) return;
     const pl_cuda_ns_task &t = table.task[task_of(table, index)];
-    if (is_skipped(t, index - t.first)) return;    /* all blocks of the matrix */
+    if (is_skipped(t, index - t.first)) return; /* all blocks of the matrix */
     place p;
     p.warpgroup = threadIdx.x / 128, p.warp = threadIdx.x / 32 % 4, p.lane = threadIdx.x % 32;
     p.c = split ? (int)size : 1, p.rank = split ? (int)rank : 0;
@@ -463,7 +474,7 @@ __global__ void __launch_bounds__(128 * MB, 1) block_kernel(const __grid_constan
     share s = share_of<MB>(p, t, v, table.panels);
     prologue<MB>(p, t, v, s);
     if (t.kind == PL_CUDA_NS_STEP) prefetch_w<MB>(t, v, s);
-    if (p.c > 1) cluster_wait();    /* everybody has begun */
+    if (p.c > 1) cluster_wait(); /* everybody has begun */
     if (t.kind != PL_CUDA_NS_ITERATE) {
         const int bytes = s.panels * shape<MB>::PANEL, T = shape<MB>::THREADS;
         float scale, norm;
@@ -476,7 +487,7 @@ __global__ void __launch_bounds__(128 * MB, 1) block_kernel(const __grid_constan
     if (p.c > 1 && table.steps > 0) cluster_arrive();
     __syncthreads();
     newton_schulz<MB>(p, table, s.panels, (s.columns + 15) / 16);
-    asm volatile("" : "+r"(index));    /* nothing of the view is kept in registers through the steps */
+    asm volatile("" : "+r"(index)); /* nothing of the view is kept in registers through the steps */
     const pl_cuda_ns_task &again = table.task[task_of(table, index)];
     v = view_of(again, index - again.first);
     s = share_of<MB>(p, again, v, table.panels);
@@ -488,8 +499,10 @@ __global__ void __launch_bounds__(128 * MB, 1) block_kernel(const __grid_constan
 const void *pl_ns_block_kernel(int mb)
 {
     static const void *const kernels[PL_NS_MAX_MB] = {
-        (const void *)block_kernel<1>, (const void *)block_kernel<2>,
-        (const void *)block_kernel<3>, (const void *)block_kernel<4>,
+        (const void *)block_kernel<1>,
+        (const void *)block_kernel<2>,
+        (const void *)block_kernel<3>,
+        (const void *)block_kernel<4>,
     };
     return kernels[mb - 1];
 }

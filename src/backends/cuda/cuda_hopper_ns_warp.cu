@@ -1,9 +1,9 @@
-/* cuda_hopper_ns_warp.cu -- Newton-Schulz of matrices with m <= 16 and n <= 256: a warp each, registers only. MAP and
- * ITERATE: elementwise work is done by many more threads in launches of its own (cuda_multi.cu).
+/* cuda_hopper_ns_warp.cu -- Newton-Schulz of matrices with m <= 16 and n <= 256: a warp each, registers only.
+ * MAP and ITERATE: elementwise work is done by many more threads in launches of its own (cuda_multi.cu).
  *
  * X stands in fragments of 16 x 16: register k of a lane has rows lane / 4 and + 8 (k odd), columns
- * 2 (lane % 4) + (0, 1) and + 8 (k >= 2). A fragment is at once the left operand of X X^T and, by halves, the right
- * one; for P X it is transposed 8 x 8 by 8 x 8.
+ * 2 (lane % 4) + (0, 1) and + 8 (k >= 2). A fragment is at once the left operand of X X^T and, by halves, the
+ * right one; for P X it is transposed 8 x 8 by 8 x 8.
  */
 #include "cuda_ns_memory.cuh"
 
@@ -65,7 +65,8 @@ template <int NK> __device__ __forceinline__ void step(uint32_t (*x)[4], int blo
 #pragma unroll
     for (int b = 0; b < NK; b++)
         if (b < blocks) square(acc, x[b]);
-    /* acc[0, 1]: rows 0-7, columns 0-7; [2, 3]: rows 8-15; [4 ..]: columns 8-15: the order of a fragment's registers */
+            /* acc[0, 1]: rows 0-7, columns 0-7; [2, 3]: rows 8-15; [4 ..]: columns 8-15: the order of a
+             * fragment's registers */
 #pragma unroll
     for (int k = 0; k < 4; k++) a[k] = pack2(acc[2 * k], acc[2 * k + 1]);
     square(acc2, a);
@@ -83,7 +84,8 @@ template <int NK> __device__ __forceinline__ void step(uint32_t (*x)[4], int blo
 }
 
 template <int NK>
-__device__ __forceinline__ void store(const uint32_t (*x)[4], const pl_cuda_ns_task &t, const view &v, int lane)
+__device__ __forceinline__ void store(const uint32_t (*x)[4], const pl_cuda_ns_task &t, const view &v,
+                                      int lane)
 {
 #pragma unroll
     for (int b = 0; b < NK; b++)

@@ -1,4 +1,5 @@
-/* cuda_launch.cuh -- grids for batches of matrices: entries over x (columns), y (rows) and z (matrices); every loop strides, so any size fits. */
+/* cuda_launch.cuh -- grids for batches of matrices: entries over x (columns), y (rows) and z (matrices);
+ * every loop strides, so any size fits. */
 #ifndef PL_CUDA_LAUNCH_CUH
 #define PL_CUDA_LAUNCH_CUH
 
@@ -8,8 +9,12 @@
 #define MAX_GRID 65535
 
 #define FOR_MATRICES(m, b) for (int64_t b = blockIdx.z; b < (m).batch; b += gridDim.z)
-#define FOR_ROWS(rows, i)  for (int64_t i = (int64_t)blockIdx.y * blockDim.y + threadIdx.y; i < (rows); i += (int64_t)gridDim.y * blockDim.y)
-#define FOR_COLS(cols, j)  for (int64_t j = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; j < (cols); j += (int64_t)gridDim.x * blockDim.x)
+#define FOR_ROWS(rows, i)                                                        \
+    for (int64_t i = (int64_t)blockIdx.y * blockDim.y + threadIdx.y; i < (rows); \
+         i += (int64_t)gridDim.y * blockDim.y)
+#define FOR_COLS(cols, j)                                                        \
+    for (int64_t j = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; j < (cols); \
+         j += (int64_t)gridDim.x * blockDim.x)
 
 static inline unsigned pl_cuda_grid(int64_t n, int64_t per_block, int64_t most)
 {
@@ -17,7 +22,8 @@ static inline unsigned pl_cuda_grid(int64_t n, int64_t per_block, int64_t most)
     return (unsigned)(blocks < 1 ? 1 : blocks < most ? blocks : most);
 }
 
-/* A block for rows of `cols` columns: as many threads along a row as it needs, the rest of them on further rows. */
+/* A block for rows of `cols` columns: as many threads along a row as it needs, the rest of them on further
+ * rows. */
 static inline dim3 pl_cuda_row_block(int64_t cols, int most)
 {
     unsigned x = 1;
@@ -27,7 +33,8 @@ static inline dim3 pl_cuda_row_block(int64_t cols, int most)
 
 static inline dim3 pl_cuda_row_grid(int64_t batch, int64_t rows, int64_t cols, dim3 block)
 {
-    return dim3(pl_cuda_grid(cols, block.x, 4096), pl_cuda_grid(rows, block.y, MAX_GRID), pl_cuda_grid(batch, 1, MAX_GRID));
+    return dim3(pl_cuda_grid(cols, block.x, 4096), pl_cuda_grid(rows, block.y, MAX_GRID),
+                pl_cuda_grid(batch, 1, MAX_GRID));
 }
 
 static inline bool pl_cuda_any_f64(pl_mat *const *mats, int n)
@@ -38,22 +45,24 @@ static inline bool pl_cuda_any_f64(pl_mat *const *mats, int n)
 }
 
 /* Element (i, j) of matrix b. */
-template <typename REAL> __device__ __forceinline__ REAL pl_cuda_at(const pl_mat &m, int64_t b, int64_t i, int64_t j)
+template <typename REAL>
+__device__ __forceinline__ REAL pl_cuda_at(const pl_mat &m, int64_t b, int64_t i, int64_t j)
 {
     return pl_cuda_get<REAL>(m, pl_cuda_base(m, b) + i * m.rs + j);
 }
 
-template <typename REAL> __device__ __forceinline__ void pl_cuda_set(const pl_mat &m, int64_t b, int64_t i, int64_t j, REAL x)
+template <typename REAL>
+__device__ __forceinline__ void pl_cuda_set(const pl_mat &m, int64_t b, int64_t i, int64_t j, REAL x)
 {
     pl_cuda_put<REAL>(m, pl_cuda_base(m, b) + i * m.rs + j, x);
 }
 
 /* Launches kernel<double> where one of the n operands is f64, else kernel<float>. */
-#define LAUNCH_ROWS(kernel, mats, n, batch, rows, cols, args)                                     \
-    do {                                                                                          \
+#define LAUNCH_ROWS(kernel, mats, n, batch, rows, cols, args)                                                \
+    do {                                                                                                     \
         dim3 block_ = pl_cuda_row_block(cols, THREADS), grid_ = pl_cuda_row_grid(batch, rows, cols, block_); \
-        if (pl_cuda_any_f64(mats, n)) kernel<double><<<grid_, block_, 0, stream>>>(args);         \
-        else kernel<float><<<grid_, block_, 0, stream>>>(args);                                   \
+        if (pl_cuda_any_f64(mats, n)) kernel<double><<<grid_, block_, 0, stream>>>(args);                    \
+        else kernel<float><<<grid_, block_, 0, stream>>>(args);                                              \
     } while (0)
 
 #endif

@@ -1,6 +1,8 @@
-/* cuda_multi.cu -- the elementwise ops of many parameters in one launch: a block finds its item in the table and does a chunk of it.
+/* cuda_multi.cu -- the elementwise ops of many parameters in one launch: a block finds its item in the table
+ * and does a chunk of it.
  *
- * Bytes are what such a step costs (AdamW: 28 an entry), so threads move 16 bytes at a time and an SM has 2,048 of them.
+ * Bytes are what such a step costs (AdamW: 28 an entry), so threads move 16 bytes at a time and an SM has
+ * 2,048 of them.
  */
 #include "cuda_multi.h"
 
@@ -9,12 +11,12 @@
 #include "math/formulas_elem.h"
 
 #define THREADS 256
-#define CHUNK   2048    /* entries of a block */
-#define FEW     8       /* items of the small table: a call by itself should not carry 30 KB */
+#define CHUNK   2048 /* entries of a block */
+#define FEW     8    /* items of the small table: a call by itself should not carry 30 KB */
 
 template <int CAPACITY> struct item_table {
-    int          count;
-    uint32_t     first[CAPACITY + 1];    /* block of each item's first chunk */
+    int count;
+    uint32_t first[CAPACITY + 1]; /* block of each item's first chunk */
     pl_cuda_item item[CAPACITY];
 };
 
@@ -23,7 +25,7 @@ static_assert(sizeof(item_table<PL_CUDA_ITEMS>) <= 32764, "kernel parameters end
 /* A live row (pl_live_col) as floats. */
 struct live_values {
     float c1, c2, lr, wd, beta1, one_minus_beta1, beta2, one_minus_beta2, eps, grad;
-    bool  skip;
+    bool skip;
 };
 
 __device__ __forceinline__ live_values live_of(const pl_cuda_item &it, int64_t matrix)
@@ -33,13 +35,14 @@ __device__ __forceinline__ live_values live_of(const pl_cuda_item &it, int64_t m
     k.skip = live[PL_LIVE_SKIP] != 0;
     if (it.op != PL_MULTI_DIRECTION) k.lr = (float)live[PL_LIVE_LR], k.wd = (float)live[PL_LIVE_WD];
     if (it.op == PL_MULTI_DECAY_STEP) return k;
-    k.c1 = (float)live[PL_LIVE_C1], k.c2 = (float)live[PL_LIVE_C2], k.eps = (float)live[PL_LIVE_EPS], k.grad = (float)live[PL_LIVE_GRAD];
+    k.c1 = (float)live[PL_LIVE_C1], k.c2 = (float)live[PL_LIVE_C2], k.eps = (float)live[PL_LIVE_EPS],
+    k.grad = (float)live[PL_LIVE_GRAD];
     k.beta1 = (float)live[PL_LIVE_BETA1], k.one_minus_beta1 = (float)(1 - live[PL_LIVE_BETA1]);
     k.beta2 = (float)live[PL_LIVE_BETA2], k.one_minus_beta2 = (float)(1 - live[PL_LIVE_BETA2]);
     return k;
 }
 
-/* ---- WIDTH entries from and to memory -------------------------------------------------------------- */
+/* ---- WIDTH entries from and to memory ----------------------------------------------------------- */
 
 template <int WIDTH> __device__ __forceinline__ void load(float (&x)[WIDTH], const void *p, int64_t at)
 {
@@ -49,12 +52,15 @@ template <int WIDTH> __device__ __forceinline__ void load(float (&x)[WIDTH], con
     } else x[0] = ((const float *)p)[at];
 }
 
-template <int WIDTH> __device__ __forceinline__ void load_grad(float (&x)[WIDTH], const pl_cuda_item &it, const live_values &k, int64_t at)
+template <int WIDTH>
+__device__ __forceinline__ void load_grad(float (&x)[WIDTH], const pl_cuda_item &it, const live_values &k,
+                                          int64_t at)
 {
     if (!it.g_bf16) load(x, it.g, at);
     else if constexpr (WIDTH == 4) {
         ushort4 y = *(const ushort4 *)((const pl_bf16 *)it.g + at);
-        x[0] = pl_bf16_to_f32(y.x), x[1] = pl_bf16_to_f32(y.y), x[2] = pl_bf16_to_f32(y.z), x[3] = pl_bf16_to_f32(y.w);
+        x[0] = pl_bf16_to_f32(y.x), x[1] = pl_bf16_to_f32(y.y), x[2] = pl_bf16_to_f32(y.z),
+        x[3] = pl_bf16_to_f32(y.w);
     } else x[0] = pl_bf16_to_f32(((const pl_bf16 *)it.g)[at]);
     for (int i = 0; i < WIDTH; i++) x[i] *= k.grad;
 }
@@ -70,33 +76,38 @@ template <int WIDTH> __device__ __forceinline__ void store_bf16(void *p, int64_t
     for (int i = 0; i < WIDTH; i++) ((pl_bf16 *)p)[at + i] = pl_bf16_from_f32(x[i]);
 }
 
-/* ---- the ops ---------------------------------------------------------------------------------------- */
+/* ---- the ops ------------------------------------------------------------------------------------ */
 
-template <int WIDTH> __device__ __forceinline__ void adamw_step(const pl_cuda_item &it, const live_values &k, int64_t at)
+template <int WIDTH>
+__device__ __forceinline__ void adamw_step(const pl_cuda_item &it, const live_values &k, int64_t at)
 {
     float g[WIDTH], m[WIDTH], v[WIDTH], w[WIDTH];
     load_grad(g, it, k, at), load(m, it.m, at), load(v, it.v, at), load(w, it.w, at);
     for (int i = 0; i < WIDTH; i++) {
-        float d = pl_adam_direction_f32(g[i], &m[i], &v[i], k.beta1, k.one_minus_beta1, k.beta2, k.one_minus_beta2, k.c1, k.c2, k.eps);
+        float d = pl_adam_direction_f32(g[i], &m[i], &v[i], k.beta1, k.one_minus_beta1, k.beta2,
+                                        k.one_minus_beta2, k.c1, k.c2, k.eps);
         w[i] = pl_decay_and_step_f32(w[i], d, k.lr, k.wd, 1);
     }
     store(it.w, at, w), store(it.m, at, m), store(it.v, at, v);
 }
 
-template <int WIDTH> __device__ __forceinline__ void direction(const pl_cuda_item &it, const live_values &k, int64_t at)
+template <int WIDTH>
+__device__ __forceinline__ void direction(const pl_cuda_item &it, const live_values &k, int64_t at)
 {
     float g[WIDTH], m[WIDTH], v[WIDTH] = {}, d[WIDTH];
     load_grad(g, it, k, at), load(m, it.m, at);
     if (it.precondition) load(v, it.v, at);
     for (int i = 0; i < WIDTH; i++) {
         d[i] = pl_momentum_f32(g[i], &m[i], it.momentum, k.beta1, k.one_minus_beta1, k.c1);
-        if (it.precondition) d[i] = pl_precondition_f32(d[i], g[i], &v[i], k.beta2, k.one_minus_beta2, k.c2, k.eps);
+        if (it.precondition)
+            d[i] = pl_precondition_f32(d[i], g[i], &v[i], k.beta2, k.one_minus_beta2, k.c2, k.eps);
     }
     store(it.m, at, m), store(it.d, at, d);
     if (it.precondition) store(it.v, at, v);
 }
 
-template <int WIDTH> __device__ __forceinline__ void decay_step(const pl_cuda_item &it, const live_values &k, int64_t at)
+template <int WIDTH>
+__device__ __forceinline__ void decay_step(const pl_cuda_item &it, const live_values &k, int64_t at)
 {
     float w[WIDTH], d[WIDTH];
     load(w, it.w, at), load(d, it.d, at);
@@ -122,10 +133,12 @@ __device__ __forceinline__ void nonfinite(const pl_cuda_item &it, int64_t matrix
     if (bad) ((float *)it.w)[matrix] = 1;
 }
 
-template <int WIDTH> __device__ __forceinline__ void chunk_of(const pl_cuda_item &it, const live_values &k, int64_t from, int64_t to)
+template <int WIDTH>
+__device__ __forceinline__ void chunk_of(const pl_cuda_item &it, const live_values &k, int64_t from,
+                                         int64_t to)
 {
     for (int64_t at = from + (int64_t)threadIdx.x * WIDTH; at < to; at += THREADS * WIDTH)
-        switch (it.op) {    /* the same branch for every thread */
+        switch (it.op) { /* the same branch for every thread */
         case PL_MULTI_ADAMW_STEP: adamw_step<WIDTH>(it, k, at); break;
         case PL_MULTI_DIRECTION: direction<WIDTH>(it, k, at); break;
         case PL_MULTI_DECAY_STEP: decay_step<WIDTH>(it, k, at); break;
@@ -139,9 +152,10 @@ __device__ __forceinline__ bool aligned(const pl_cuda_item &it, int64_t from)
     return (bits & 15) == 0 && from % 4 == 0;
 }
 
-template <int CAPACITY> __global__ void __launch_bounds__(THREADS) multi_kernel(const __grid_constant__ item_table<CAPACITY> table)
+template <int CAPACITY>
+__global__ void __launch_bounds__(THREADS) multi_kernel(const __grid_constant__ item_table<CAPACITY> table)
 {
-    int low = 0, high = table.count;    /* first[low] <= block < first[high] */
+    int low = 0, high = table.count; /* first[low] <= block < first[high] */
     while (high - low > 1) {
         int mid = (low + high) / 2;
         if (table.first[mid] <= blockIdx.x) low = mid;
@@ -150,9 +164,10 @@ template <int CAPACITY> __global__ void __launch_bounds__(THREADS) multi_kernel(
     const pl_cuda_item &it = table.item[low];
     int64_t chunks = (it.each + CHUNK - 1) / CHUNK, chunk = blockIdx.x - table.first[low];
     int64_t matrix = chunk / chunks, base = matrix * it.each;
-    int64_t from = base + chunk % chunks * CHUNK, end = base + it.each, to = from + CHUNK < end ? from + CHUNK : end;
+    int64_t from = base + chunk % chunks * CHUNK, end = base + it.each,
+            to = from + CHUNK < end ? from + CHUNK : end;
     live_values k = it.live ? live_of(it, matrix) : live_values{};
-    if (k.skip) return;    /* the same for the whole block */
+    if (k.skip) return; /* the same for the whole block */
     if (it.op == PL_MULTI_NONFINITE) nonfinite(it, matrix, from, to);
     else if (!aligned(it, from)) chunk_of<1>(it, k, from, to);
     else {

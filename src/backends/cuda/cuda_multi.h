@@ -1,14 +1,17 @@
-/* cuda_multi.h -- multi-tensor launches: the elementwise ops of many parameters from one table (cuda_multi.cu).
+/* cuda_multi.h -- multi-tensor launches: the elementwise ops of many parameters from one table
+ * (cuda_multi.cu).
  *
- * Between pl_queue_together_begin and ..._end calls of adamw_step, direction, decay_step, copy and nonfinite only become items of the
- * queue's table; the end, or a full table, launches it. An item is what the op was given, for packed operands in f32 (the
- * gradient also in bf16, a copy's result only in bf16); other formats and strided views go to the kernels of cuda_elem.cu.
+ * Between pl_queue_together_begin and ..._end calls of adamw_step, direction, decay_step, copy and nonfinite
+ * only become items of the queue's table; the end, or a full table, launches it. An item is what the op was
+ * given, for packed operands in f32 (the gradient also in bf16, a copy's result only in bf16); other formats
+ * and strided views go to the kernels of cuda_elem.cu.
  *
  * Invariants
- *  1. The table travels by value, as the kernel's parameter: a captured graph owns its copy, and a launch outside of a graph
- *     may name other gradients than the last one at no cost.
+ *  1. The table travels by value, as the kernel's parameter: a captured graph owns its copy, and a launch
+ * outside of a graph may name other gradients than the last one at no cost.
  *  2. Items of one table do not depend on one another (the caller's promise), so their order is free.
- *  3. An item's bits are those of its op alone: an entry is computed by one thread, from the formulas of formulas_elem.h.
+ *  3. An item's bits are those of its op alone: an entry is computed by one thread, from the formulas of
+ * formulas_elem.h.
  */
 #ifndef PL_CUDA_MULTI_H
 #define PL_CUDA_MULTI_H
@@ -20,27 +23,36 @@
 extern "C" {
 #endif
 
-#define PL_CUDA_ITEMS 256    /* of one launch: the table must fit into 32,764 bytes of kernel parameters */
+#define PL_CUDA_ITEMS 256 /* of one launch: the table must fit into 32,764 bytes of kernel parameters */
 
 typedef struct pl_cuda_item {
-    void         *w, *m, *v, *d;                 /* as the op has them, w also for the flags; NULL where it has none */
-    const void   *g;                             /* the gradient, or the source of a copy */
-    const double *live;                          /* of the first matrix */
-    int64_t       each;                          /* entries of one matrix */
-    int64_t       live_stride;                   /* doubles from one matrix's live values to the next one's, or 0 */
-    float         scale;
-    int32_t       matrices;
-    uint8_t       op, momentum, precondition, g_bf16;
+    /* as the op has them, w also for the flags; NULL where it has none */
+    void *w, *m, *v, *d;
+    const void *g;      /* the gradient, or the source of a copy */
+    const double *live; /* of the first matrix */
+    int64_t each;       /* entries of one matrix */
+    /* doubles from one matrix's live values to the next one's, or 0 */
+    int64_t live_stride;
+    float scale;
+    int32_t matrices;
+    uint8_t op, momentum, precondition, g_bf16;
 } pl_cuda_item;
 
-typedef enum pl_cuda_multi_op { PL_MULTI_ADAMW_STEP, PL_MULTI_DIRECTION, PL_MULTI_DECAY_STEP, PL_MULTI_COPY, PL_MULTI_NONFINITE } pl_cuda_multi_op;
+typedef enum pl_cuda_multi_op {
+    PL_MULTI_ADAMW_STEP,
+    PL_MULTI_DIRECTION,
+    PL_MULTI_DECAY_STEP,
+    PL_MULTI_COPY,
+    PL_MULTI_NONFINITE
+} pl_cuda_multi_op;
 
 typedef struct pl_cuda_multi {
-    int          count;
+    int count;
     pl_cuda_item item[PL_CUDA_ITEMS];
 } pl_cuda_multi;
 
-void pl_cuda_launch_multi(cudaStream_t stream, const pl_cuda_multi *list);    /* one launch for all items; none where there are none */
+/* one launch for all items; none where there are none */
+void pl_cuda_launch_multi(cudaStream_t stream, const pl_cuda_multi *list);
 
 #ifdef __cplusplus
 }

@@ -4,10 +4,12 @@
 #include "cuda_nn_formulas.cuh"
 #include "math/lane_sum_elem.h"
 
-/* ---- activations ----------------------------------------------------------------------------------- */
+/* ---- activations -------------------------------------------------------------------------------- */
 
 /* X + b where there is a b. */
-template <typename REAL> static __device__ __forceinline__ REAL biased(const pl_mat &X, const pl_mat &bias, int64_t b, int64_t i, int64_t j)
+template <typename REAL>
+static __device__ __forceinline__ REAL biased(const pl_mat &X, const pl_mat &bias, int64_t b, int64_t i,
+                                              int64_t j)
 {
     REAL x = pl_cuda_at<REAL>(X, b, i, j);
     return bias.data ? x + pl_cuda_at<REAL>(bias, b, 0, j) : x;
@@ -16,7 +18,9 @@ template <typename REAL> static __device__ __forceinline__ REAL biased(const pl_
 template <typename REAL> __global__ void bias_act_kernel(pl_args_bias_act a)
 {
     FOR_MATRICES(a.Y, b)
-    FOR_ROWS(a.Y.rows, i) FOR_COLS(a.Y.cols, j) pl_cuda_set<REAL>(a.Y, b, i, j, nn_formula<REAL>::activate(biased<REAL>(a.X, a.b, b, i, j), a.act));
+    FOR_ROWS(a.Y.rows, i)
+    FOR_COLS(a.Y.cols, j)
+    pl_cuda_set<REAL>(a.Y, b, i, j, nn_formula<REAL>::activate(biased<REAL>(a.X, a.b, b, i, j), a.act));
 }
 
 void pl_cuda_launch_bias_act(cudaStream_t stream, const pl_args_bias_act *args)
@@ -31,7 +35,9 @@ template <typename REAL> __global__ void bias_act_back_kernel(pl_args_bias_act_b
     FOR_MATRICES(a.dX, b)
     FOR_ROWS(a.dX.rows, i)
     FOR_COLS(a.dX.cols, j)
-    pl_cuda_set<REAL>(a.dX, b, i, j, nn_formula<REAL>::activate_back(pl_cuda_at<REAL>(a.dY, b, i, j), biased<REAL>(a.X, a.b, b, i, j), a.act));
+    pl_cuda_set<REAL>(a.dX, b, i, j,
+                      nn_formula<REAL>::activate_back(pl_cuda_at<REAL>(a.dY, b, i, j),
+                                                      biased<REAL>(a.X, a.b, b, i, j), a.act));
 }
 
 void pl_cuda_launch_bias_act_back(cudaStream_t stream, const pl_args_bias_act_back *args)
@@ -41,10 +47,12 @@ void pl_cuda_launch_bias_act_back(cudaStream_t stream, const pl_args_bias_act_ba
     LAUNCH_ROWS(bias_act_back_kernel, mats, 4, a.dX.batch, a.dX.rows, a.dX.cols, a);
 }
 
-/* ---- sums over rows -------------------------------------------------------------------------------- */
+/* ---- sums over rows ----------------------------------------------------------------------------- */
 
 /* Rows [first, end) of column j, ascending. */
-template <typename REAL> static __device__ __forceinline__ REAL chunk_sum(const pl_mat &X, int64_t b, int64_t first, int64_t end, int64_t j)
+template <typename REAL>
+static __device__ __forceinline__ REAL chunk_sum(const pl_mat &X, int64_t b, int64_t first, int64_t end,
+                                                 int64_t j)
 {
     REAL s = 0;
     for (int64_t r = first; r < end; r++) s += pl_cuda_at<REAL>(X, b, r, j);
@@ -56,7 +64,9 @@ template <typename REAL> __global__ void short_sum_kernel(pl_args_row_sum a)
 {
     int64_t n = a.X.rows / a.Y.rows;
     FOR_MATRICES(a.Y, b)
-    FOR_ROWS(a.Y.rows, i) FOR_COLS(a.Y.cols, j) pl_cuda_set<REAL>(a.Y, b, i, j, (REAL)a.alpha * chunk_sum<REAL>(a.X, b, i * n, (i + 1) * n, j));
+    FOR_ROWS(a.Y.rows, i)
+    FOR_COLS(a.Y.cols, j)
+    pl_cuda_set<REAL>(a.Y, b, i, j, (REAL)a.alpha * chunk_sum<REAL>(a.X, b, i * n, (i + 1) * n, j));
 }
 
 /* Longer ones: a block each, threadIdx.y is the lane; group i is blockIdx.y, columns over x. */
@@ -67,11 +77,13 @@ template <typename REAL> __global__ void long_sum_kernel(pl_args_row_sum a)
     int lane = (int)threadIdx.y;
     FOR_MATRICES(a.Y, b)
     for (int64_t i = blockIdx.y; i < a.Y.rows; i += gridDim.y)
-        for (int64_t first_col = (int64_t)blockIdx.x * blockDim.x; first_col < a.Y.cols; first_col += (int64_t)gridDim.x * blockDim.x) {
+        for (int64_t first_col = (int64_t)blockIdx.x * blockDim.x; first_col < a.Y.cols;
+             first_col += (int64_t)gridDim.x * blockDim.x) {
             int64_t j = first_col + threadIdx.x;
             REAL s = 0;
             if (j < a.Y.cols)
-                for (int64_t first = (int64_t)lane * PL_SUM_CHUNK; first < n; first += PL_LANES * PL_SUM_CHUNK) {
+                for (int64_t first = (int64_t)lane * PL_SUM_CHUNK; first < n;
+                     first += PL_LANES * PL_SUM_CHUNK) {
                     int64_t end = first + PL_SUM_CHUNK < n ? first + PL_SUM_CHUNK : n;
                     s += chunk_sum<REAL>(a.X, b, i * n + first, i * n + end, j);
                 }
@@ -81,7 +93,8 @@ template <typename REAL> __global__ void long_sum_kernel(pl_args_row_sum a)
                 if (lane < half) lanes[lane][threadIdx.x] += lanes[lane + half][threadIdx.x];
                 __syncthreads();
             }
-            if (lane == 0 && j < a.Y.cols) pl_cuda_set<REAL>(a.Y, b, i, j, (REAL)a.alpha * lanes[0][threadIdx.x]);
+            if (lane == 0 && j < a.Y.cols)
+                pl_cuda_set<REAL>(a.Y, b, i, j, (REAL)a.alpha * lanes[0][threadIdx.x]);
             __syncthreads();
         }
 }
@@ -95,7 +108,8 @@ void pl_cuda_launch_row_sum(cudaStream_t stream, const pl_args_row_sum *args)
         return;
     }
     dim3 block(pl_cuda_row_block(a.Y.cols, PL_LANES).x, PL_LANES);
-    dim3 grid(pl_cuda_grid(a.Y.cols, block.x, 4096), pl_cuda_grid(a.Y.rows, 1, MAX_GRID), pl_cuda_grid(a.Y.batch, 1, MAX_GRID));
+    dim3 grid(pl_cuda_grid(a.Y.cols, block.x, 4096), pl_cuda_grid(a.Y.rows, 1, MAX_GRID),
+              pl_cuda_grid(a.Y.batch, 1, MAX_GRID));
     if (pl_cuda_any_f64(mats, 2)) long_sum_kernel<double><<<grid, block, 0, stream>>>(a);
     else long_sum_kernel<float><<<grid, block, 0, stream>>>(a);
 }
@@ -104,7 +118,8 @@ template <typename REAL> __global__ void row_spread_kernel(pl_args_row_spread a)
 {
     int64_t n = a.Y.rows / a.X.rows;
     FOR_MATRICES(a.Y, b)
-    FOR_ROWS(a.Y.rows, i) FOR_COLS(a.Y.cols, j) pl_cuda_set<REAL>(a.Y, b, i, j, (REAL)a.alpha * pl_cuda_at<REAL>(a.X, b, i / n, j));
+    FOR_ROWS(a.Y.rows, i)
+    FOR_COLS(a.Y.cols, j) pl_cuda_set<REAL>(a.Y, b, i, j, (REAL)a.alpha * pl_cuda_at<REAL>(a.X, b, i / n, j));
 }
 
 void pl_cuda_launch_row_spread(cudaStream_t stream, const pl_args_row_spread *args)
@@ -114,7 +129,7 @@ void pl_cuda_launch_row_spread(cudaStream_t stream, const pl_args_row_spread *ar
     LAUNCH_ROWS(row_spread_kernel, mats, 2, a.Y.batch, a.Y.rows, a.Y.cols, a);
 }
 
-/* ---- the loss -------------------------------------------------------------------------------------- */
+/* ---- the loss ----------------------------------------------------------------------------------- */
 
 /* A warp for each member; its lanes are those of the sum. */
 static __global__ void mse_kernel(pl_args_mse a)
@@ -129,7 +144,8 @@ static __global__ void mse_kernel(pl_args_mse a)
             s += d * d;
             if (a.dP.data) pl_cuda_set<double>(a.dP, b, i, 0, 2 / rows * d);
         }
-        for (int half = PL_LANES / 2; half > 0; half /= 2) s += __shfl_down_sync(0xffffffffu, s, half);    /* lanes from `half` on hold what nobody reads */
+        /* lanes from `half` on hold what nobody reads */
+        for (int half = PL_LANES / 2; half > 0; half /= 2) s += __shfl_down_sync(0xffffffffu, s, half);
         if (lane == 0) pl_cuda_set<double>(a.L, b, 0, 0, s / rows);
     }
 }

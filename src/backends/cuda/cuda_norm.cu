@@ -1,8 +1,10 @@
-/* cuda_norm.cu -- Frobenius norms in the order of math/lane_sum_elem.h: one warp lane per lane, so the bits are those of `ref`.
+/* cuda_norm.cu -- Frobenius norms in the order of math/lane_sum_elem.h: one warp lane per lane, so the bits
+ * are those of `ref`.
  *
- * Two launches: each row's sum and its largest magnitude (one warp a row), each matrix's fold of them. Squares of what is in f32 or less neither over- nor
- * underflow in double, nor do their sums, so the power of two that scales them may come last, and no bit is another. In f64, of rounded terms and of
- * columns it comes first, and the largest magnitudes in a launch of their own.
+ * Two launches: each row's sum and its largest magnitude (one warp a row), each matrix's fold of them.
+ * Squares of what is in f32 or less neither over- nor underflow in double, nor do their sums, so the power of
+ * two that scales them may come last, and no bit is another. In f64, of rounded terms and of columns it comes
+ * first, and the largest magnitudes in a launch of their own.
  */
 #include "cuda_access.cuh"
 #include "cuda_kernels.h"
@@ -21,8 +23,8 @@ static __device__ double warp_fold(double x)
     return x;
 }
 
-/* Magnitudes are non-negative, so their bits order like the numbers, and the maximum does not depend on who comes first. A NaN is passed over, as
- * fmax does: the sum will have it. */
+/* Magnitudes are non-negative, so their bits order like the numbers, and the maximum does not depend on who
+ * comes first. A NaN is passed over, as fmax does: the sum will have it. */
 static __global__ void amax_kernel(pl_mat X, unsigned long long *amax)
 {
     for (int64_t b = blockIdx.y; b < X.batch; b += gridDim.y) {
@@ -42,7 +44,8 @@ static __global__ void amax_kernel(pl_mat X, unsigned long long *amax)
 }
 
 /* Of op(X), m x n: row i's element j lies at i by_row + j by_col. */
-static __global__ void rows_kernel(pl_mat X, int64_t m, int64_t n, int64_t by_row, int64_t by_col, const unsigned long long *amax, double *sums, int limit, int rounded)
+static __global__ void rows_kernel(pl_mat X, int64_t m, int64_t n, int64_t by_row, int64_t by_col,
+                                   const unsigned long long *amax, double *sums, int limit, int rounded)
 {
     int lane = threadIdx.x % PL_LANES, warp = threadIdx.x / PL_LANES;
     for (int64_t b = blockIdx.y; b < X.batch; b += gridDim.y) {
@@ -60,13 +63,13 @@ static __global__ void rows_kernel(pl_mat X, int64_t m, int64_t n, int64_t by_ro
     }
 }
 
-#define AHEAD 16    /* elements that a lane has under way */
+#define AHEAD 16 /* elements that a lane has under way */
 
 /* Rows of X: sums of squares, unscaled, and largest magnitudes. Zeros beyond a row's end change neither. */
 template <polar_dtype DTYPE> static __global__ void rows_and_tops_kernel(pl_mat X, double *sums, double *tops)
 {
     int lane = threadIdx.x % PL_LANES, warp = threadIdx.x / PL_LANES;
-    X.dtype = DTYPE;    /* known when this is compiled */
+    X.dtype = DTYPE; /* known when this is compiled */
     for (int64_t b = blockIdx.y; b < X.batch; b += gridDim.y)
         for (int64_t i = (int64_t)blockIdx.x * WARPS + warp; i < X.rows; i += (int64_t)gridDim.x * WARPS) {
             int64_t row = b * X.bs + i * X.rs;
@@ -74,19 +77,21 @@ template <polar_dtype DTYPE> static __global__ void rows_and_tops_kernel(pl_mat 
             float top = 0;
             for (int64_t j = lane; j < X.cols; j += AHEAD * PL_LANES) {
                 float x[AHEAD];
-                if (j - lane + AHEAD * PL_LANES <= X.cols) {    /* no branch between the loads */
+                if (j - lane + AHEAD * PL_LANES <= X.cols) { /* no branch between the loads */
 #pragma unroll
                     for (int k = 0; k < AHEAD; k++) x[k] = pl_cuda_get<float>(X, row + j + k * PL_LANES);
                 } else
-                    for (int k = 0; k < AHEAD; k++) x[k] = j + k * PL_LANES < X.cols ? pl_cuda_get<float>(X, row + j + k * PL_LANES) : 0;
+                    for (int k = 0; k < AHEAD; k++)
+                        x[k] = j + k * PL_LANES < X.cols ? pl_cuda_get<float>(X, row + j + k * PL_LANES) : 0;
 #pragma unroll
                 for (int k = 0; k < AHEAD; k++) {
                     sum += (double)x[k] * (double)x[k];
-                    top = fmaxf(top, fabsf(x[k]));    /* passes over a NaN */
+                    top = fmaxf(top, fabsf(x[k])); /* passes over a NaN */
                 }
             }
             sum = warp_fold(sum);
-            for (int half = PL_LANES / 2; half > 0; half /= 2) top = fmaxf(top, __shfl_down_sync(FULL, top, half));
+            for (int half = PL_LANES / 2; half > 0; half /= 2)
+                top = fmaxf(top, __shfl_down_sync(FULL, top, half));
             if (lane == 0) {
                 sums[b * X.rows + i] = sum;
                 tops[b * X.rows + i] = top;
@@ -94,10 +99,12 @@ template <polar_dtype DTYPE> static __global__ void rows_and_tops_kernel(pl_mat 
         }
 }
 
-#define STAGED 2048    /* row sums, all threads' loads: then the first warp adds them up in its order */
+#define STAGED 2048 /* row sums, all threads' loads: then the first warp adds them up in its order */
 
-/* N of each matrix's row sums and of its n_tops magnitudes; unscaled: the sums are of x x, else of (s x) (s x). */
-static __global__ void fold_kernel(pl_mat N, const double *tops, int64_t n_tops, const double *sums, int64_t rows, int limit, double weight, int unscaled)
+/* N of each matrix's row sums and of its n_tops magnitudes; unscaled: the sums are of x x, else of (s x) (s
+ * x). */
+static __global__ void fold_kernel(pl_mat N, const double *tops, int64_t n_tops, const double *sums,
+                                   int64_t rows, int limit, double weight, int unscaled)
 {
     __shared__ double staged[STAGED], group_top[WARPS];
     int lane = threadIdx.x % PL_LANES, warp = threadIdx.x / PL_LANES;
@@ -141,19 +148,24 @@ void pl_cuda_launch_frob(cudaStream_t stream, const pl_args_frob *a, void *scrat
     unsigned long long *amax = (unsigned long long *)scratch;
     double *sums = (double *)scratch + a->X.batch;
     int limit = a->X.dtype == POLAR_DTYPE_F64 ? PL_SCALE_EXP_F64 : PL_SCALE_EXP_F32;
-    int64_t m = a->trans ? a->X.cols : a->X.rows, n = a->trans ? a->X.rows : a->X.cols, by_row = a->trans ? 1 : a->X.rs, by_col = a->trans ? a->X.rs : 1;
+    int64_t m = a->trans ? a->X.cols : a->X.rows, n = a->trans ? a->X.rows : a->X.cols,
+            by_row = a->trans ? 1 : a->X.rs, by_col = a->trans ? a->X.rs : 1;
     int64_t blocks = (m + WARPS - 1) / WARPS, batch = a->X.batch < 65535 ? a->X.batch : 65535;
     dim3 grid((unsigned)(blocks < 1 ? 1 : blocks < 1024 ? blocks : 1024), (unsigned)batch);
     int unscaled = a->X.dtype != POLAR_DTYPE_F64 && !a->rounded && !a->trans;
-    double *tops = unscaled ? sums + a->X.batch * m : (double *)scratch;    /* amax's bits are doubles */
+    double *tops = unscaled ? sums + a->X.batch * m : (double *)scratch; /* amax's bits are doubles */
     if (!unscaled) {
         cudaMemsetAsync(amax, 0, (size_t)a->X.batch * sizeof *amax, stream);
         amax_kernel<<<grid, THREADS, 0, stream>>>(a->X, amax);
-        rows_kernel<<<grid, THREADS, 0, stream>>>(a->X, m, n, by_row, by_col, amax, sums, limit, (int)a->rounded);
-    } else if (a->X.dtype == POLAR_DTYPE_F32) rows_and_tops_kernel<POLAR_DTYPE_F32><<<grid, THREADS, 0, stream>>>(a->X, sums, tops);
-    else if (a->X.dtype == POLAR_DTYPE_F16) rows_and_tops_kernel<POLAR_DTYPE_F16><<<grid, THREADS, 0, stream>>>(a->X, sums, tops);
+        rows_kernel<<<grid, THREADS, 0, stream>>>(a->X, m, n, by_row, by_col, amax, sums, limit,
+                                                  (int)a->rounded);
+    } else if (a->X.dtype == POLAR_DTYPE_F32)
+        rows_and_tops_kernel<POLAR_DTYPE_F32><<<grid, THREADS, 0, stream>>>(a->X, sums, tops);
+    else if (a->X.dtype == POLAR_DTYPE_F16)
+        rows_and_tops_kernel<POLAR_DTYPE_F16><<<grid, THREADS, 0, stream>>>(a->X, sums, tops);
     else rows_and_tops_kernel<POLAR_DTYPE_BF16><<<grid, THREADS, 0, stream>>>(a->X, sums, tops);
-    fold_kernel<<<(unsigned)batch, THREADS, 0, stream>>>(a->N, tops, unscaled ? m : 1, sums, m, limit, a->weight, unscaled);
+    fold_kernel<<<(unsigned)batch, THREADS, 0, stream>>>(a->N, tops, unscaled ? m : 1, sums, m, limit,
+                                                         a->weight, unscaled);
 }
 
 /* In units of the smallest s among the parts that are not zero. */
@@ -180,15 +192,19 @@ void pl_cuda_launch_frob_join(cudaStream_t stream, const pl_args_frob_join *a)
     join_kernel<<<1, PL_LANES, 0, stream>>>(a->N, a->M);
 }
 
-/* U's column p (contiguous) becomes zero where the singular value counts as zero, and NaN where there is no answer to give. */
-static __global__ void keep_rank_kernel(double *u, const double *s, const double *norm, const int *info, int64_t rows, double tol)
+/* U's column p (contiguous) becomes zero where the singular value counts as zero, and NaN where there is no
+ * answer to give. */
+static __global__ void keep_rank_kernel(double *u, const double *s, const double *norm, const int *info,
+                                        int64_t rows, double tol)
 {
     int64_t p = blockIdx.x;
     bool lost = *info != 0 || norm[1] - norm[1] != 0, zero = s[p] <= tol * s[0];
-    for (int64_t i = threadIdx.x; i < rows && (lost || zero); i += blockDim.x) u[p * rows + i] = lost ? nan("") : 0.0;
+    for (int64_t i = threadIdx.x; i < rows && (lost || zero); i += blockDim.x)
+        u[p * rows + i] = lost ? nan("") : 0.0;
 }
 
-void pl_cuda_launch_keep_rank(cudaStream_t stream, double *u, const double *s, const double *norm, const int *info, int64_t rows, int64_t k, double tol)
+void pl_cuda_launch_keep_rank(cudaStream_t stream, double *u, const double *s, const double *norm,
+                              const int *info, int64_t rows, int64_t k, double tol)
 {
     keep_rank_kernel<<<(unsigned)k, 256, 0, stream>>>(u, s, norm, info, rows, tol);
 }

@@ -1,18 +1,19 @@
-/* cuda_ns.c -- the ops newton_schulz, polar_map and polar_step on Hopper: calls become tasks (cuda_ns.h), collected into
- * one list where the caller says that they belong together.
+/* cuda_ns.c -- the ops newton_schulz, polar_map and polar_step on Hopper: calls become tasks (cuda_ns.h),
+ * collected into one list where the caller says that they belong together.
  *
- * The kernels serve short sides of at most 256, without joined steps; pl_cuda_op_serves says so, and compose/ makes the
- * rest of products. Whole steps of a warp's matrices are left to the optimiser, which has one launch for all directions
- * and one for all steps: a warp alone waits for its loads longer than both take.
+ * The kernels serve short sides of at most 256, without joined steps; pl_cuda_op_serves says so, and compose/
+ * makes the rest of products. Whole steps of a warp's matrices are left to the optimiser, which has one
+ * launch for all directions and one for all steps: a warp alone waits for its loads longer than both take.
  */
 #include "cuda_ns.h"
 #include "cuda_state.h"
 
 _Static_assert(PL_CUDA_NS_STEPS == PL_FUSED_STEPS, "a call's steps fit into a list");
 
-#define MOST_MATRICES ((int64_t)1 << 20)    /* of a call: the blocks of a full list can be counted in 32 bits */
+/* of a call: the blocks of a full list can be counted in 32 bits */
+#define MOST_MATRICES ((int64_t)1 << 20)
 
-/* ---- which calls ------------------------------------------------------------------------------------------- */
+/* ---- which calls -------------------------------------------------------------------------------- */
 
 /* Offsets within a matrix are counted in 32 bits. */
 static int is_near(const pl_mat *m)
@@ -51,7 +52,7 @@ int pl_cuda_op_serves(pl_queue *q, pl_op_id id, const void *args)
     }
 }
 
-/* ---- tasks ------------------------------------------------------------------------------------------------- */
+/* ---- tasks -------------------------------------------------------------------------------------- */
 
 void pl_cuda_ns_flush(pl_queue *q)
 {
@@ -60,7 +61,8 @@ void pl_cuda_ns_flush(pl_queue *q)
     if (!list->tasks) return;
     cudaError_t e = pl_cuda_ns_launch(c->stream, list);
     if (e == cudaSuccess) e = cudaGetLastError();
-    if (e == cudaSuccess && pl_cuda_dev(q->dev)->sync_each && !pl_queue_in_capture(q)) e = cudaStreamSynchronize(c->stream);
+    if (e == cudaSuccess && pl_cuda_dev(q->dev)->sync_each && !pl_queue_in_capture(q))
+        e = cudaStreamSynchronize(c->stream);
     if (e != cudaSuccess)
         PL_QUEUE_FAIL(q, POLAR_E_DEVICE, "%s: Newton-Schulz of %d batches: %s", q->dev->name, list->tasks,
                       cudaGetErrorString(e));
@@ -87,12 +89,13 @@ static void put(pl_queue *q, const pl_cuda_ns_task *task, const double *coef, in
 }
 
 /* What all tasks have: the output W and its shape. 0 after the sentence of a call that is not served. */
-static int task_begin(pl_cuda_ns_task *t, pl_queue *q, pl_op_id id, const void *args, pl_cuda_ns_kind kind, const pl_mat *W)
+static int task_begin(pl_cuda_ns_task *t, pl_queue *q, pl_op_id id, const void *args, pl_cuda_ns_kind kind,
+                      const pl_mat *W)
 {
     char line[400];
     if (!pl_cuda_op_serves(q, id, args)) {
-        PL_QUEUE_FAIL(q, POLAR_E_UNSUPPORTED, "%s: %s: no kernel for this shape (ask pl_queue_serves)", q->dev->name,
-                      pl_op_print(line, sizeof line, id, args));
+        PL_QUEUE_FAIL(q, POLAR_E_UNSUPPORTED, "%s: %s: no kernel for this shape (ask pl_queue_serves)",
+                      q->dev->name, pl_op_print(line, sizeof line, id, args));
         return 0;
     }
     *t = (pl_cuda_ns_task){.kind = (uint8_t)kind, .W = W->data, .w_bs = W->bs, .w_rs = (int32_t)W->rs};

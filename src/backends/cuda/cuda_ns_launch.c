@@ -1,4 +1,5 @@
-/* cuda_ns_launch.c -- which kernel and which layout of shared memory a shape has, and the launches of a list. */
+/* cuda_ns_launch.c -- which kernel and which layout of shared memory a shape has, and the launches of a list.
+ */
 #include "cuda_ns_table.h"
 
 #include <string.h>
@@ -6,9 +7,9 @@
 #define SHARED_MAX (227 * 1024)
 
 typedef struct {
-    int warp;         /* a warp's matrix: its blocks of 16 columns; else 0 */
-    int mb, c;        /* row blocks, thread blocks */
-    int panels;       /* of a thread block */
+    int warp;   /* a warp's matrix: its blocks of 16 columns; else 0 */
+    int mb, c;  /* row blocks, thread blocks */
+    int panels; /* of a thread block */
     int per_round, stage, overlay, bytes;
 } plan;
 
@@ -16,7 +17,8 @@ typedef struct {
 static int layout(plan *p)
 {
     static const int units_of[PL_NS_MAX_MB + 1] = {0, 4, 6, 8, 10};
-    int panel = p->mb * 64 * 128, x = p->panels * panel, a = p->mb * panel, threads = 128 * p->mb, units = units_of[p->mb];
+    int panel = p->mb * 64 * 128, x = p->panels * panel, a = p->mb * panel, threads = 128 * p->mb,
+        units = units_of[p->mb];
     int room = SHARED_MAX - PL_NS_CONTROL - x, stage = units * 16 * threads;
     if (room < a || room < x) return 0;
     p->bytes = PL_NS_CONTROL + x + (a > x ? a : x);
@@ -39,7 +41,8 @@ static int layout(plan *p)
 static int plan_of(plan *p, int64_t rows, int64_t cols)
 {
     static const int sizes[] = {1, 2, 3, 4, 6, 8};
-    static const int wanted[PL_NS_MAX_MB + 1] = {0, 8, 6, 4, 3};    /* panels that one thread block may well have */
+    /* panels that one thread block may well have */
+    static const int wanted[PL_NS_MAX_MB + 1] = {0, 8, 6, 4, 3};
     int64_t m = rows < cols ? rows : cols, n = rows < cols ? cols : rows;
     memset(p, 0, sizeof *p);
     if (m < 1 || m > 64 * PL_NS_MAX_MB || n > 64 * 16 * PL_NS_RANKS) return 0;
@@ -69,10 +72,10 @@ int pl_cuda_ns_usable(int ordinal)
     int major = 0, minor = 0;
     cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, ordinal);
     cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, ordinal);
-    return major == 9 && minor == 0;    /* sm_90a code runs nowhere else */
+    return major == 9 && minor == 0; /* sm_90a code runs nowhere else */
 }
 
-/* ---- launches ---------------------------------------------------------------------------------------------- */
+/* ---- launches ----------------------------------------------------------------------------------- */
 
 static cudaError_t launch_warps(cudaStream_t stream, pl_ns_table *table, int blocks)
 {
@@ -90,7 +93,8 @@ static cudaError_t launch_blocks(cudaStream_t stream, pl_ns_table *table, const 
     cudaLaunchAttribute cluster = {.id = cudaLaunchAttributeClusterDimension};
     cluster.val.clusterDim.x = (unsigned)p->c;
     cluster.val.clusterDim.y = cluster.val.clusterDim.z = 1;
-    cudaLaunchConfig_t config = {.stream = stream, .dynamicSmemBytes = (size_t)p->bytes, .attrs = &cluster, .numAttrs = 1};
+    cudaLaunchConfig_t config = {
+        .stream = stream, .dynamicSmemBytes = (size_t)p->bytes, .attrs = &cluster, .numAttrs = 1};
     config.gridDim = (dim3){.x = (unsigned)(clusters * p->c), .y = 1, .z = 1};
     config.blockDim = (dim3){.x = 128 * (unsigned)p->mb, .y = 1, .z = 1};
     cudaError_t e = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, SHARED_MAX);
@@ -100,7 +104,7 @@ static cudaError_t launch_blocks(cudaStream_t stream, pl_ns_table *table, const 
 
 static int same_kernel(const plan *a, const plan *b)
 {
-    return a->mb == b->mb && a->c == b->c;    /* 0 and 0: warps */
+    return a->mb == b->mb && a->c == b->c; /* 0 and 0: warps */
 }
 
 static void add(pl_ns_table *table, const pl_cuda_ns_task *task)
@@ -108,13 +112,15 @@ static void add(pl_ns_table *table, const pl_cuda_ns_task *task)
     pl_cuda_ns_task *t = &table->task[table->tasks++];
     *t = *task;
     t->first = table->matrices;
-    if (t->kind == PL_CUDA_NS_ITERATE) t->G = t->W, t->g_bf16 = t->w_bf16, t->g_rs = t->w_rs, t->g_bs = t->w_bs;
+    if (t->kind == PL_CUDA_NS_ITERATE)
+        t->G = t->W, t->g_bf16 = t->w_bf16, t->g_rs = t->w_rs, t->g_bs = t->w_bs;
     table->matrices += task->batch;
 }
 
-/* The tasks of use's kernel in one launch; split matrices first, then, where along, those with a block each. */
-static cudaError_t launch_group(cudaStream_t stream, pl_ns_table *table, const pl_cuda_ns_list *list, const plan *plans,
-                                const plan *use, int along)
+/* The tasks of use's kernel in one launch; split matrices first, then, where along, those with a block each.
+ */
+static cudaError_t launch_group(cudaStream_t stream, pl_ns_table *table, const pl_cuda_ns_list *list,
+                                const plan *plans, const plan *use, int along)
 {
     int widest = 0;
     table->tasks = table->matrices = table->clusters = 0;
@@ -148,7 +154,8 @@ cudaError_t pl_cuda_ns_launch(cudaStream_t stream, const pl_cuda_ns_list *list)
 {
     pl_ns_table table;
     plan plans[PL_CUDA_NS_TASKS];
-    plan joint[PL_NS_MAX_MB + 1];    /* the clustered kernel with which single blocks of that height go along */
+    /* the clustered kernel with which single blocks of that height go along */
+    plan joint[PL_NS_MAX_MB + 1];
     int n = list->tasks;
     memcpy(table.coef, list->coef, sizeof table.coef);
     table.steps = list->steps;

@@ -1,4 +1,5 @@
-/* cuda_ns_memory.cuh -- the Newton-Schulz kernels' view of memory: the task at hand, entries in and out, bf16 pairs. */
+/* cuda_ns_memory.cuh -- the Newton-Schulz kernels' view of memory: the task at hand, entries in and out, bf16
+ * pairs. */
 #ifndef PL_CUDA_NS_MEMORY_CUH
 #define PL_CUDA_NS_MEMORY_CUH
 
@@ -7,7 +8,7 @@
 #include "math/formulas_elem.h"
 #include "math/norm_elem.h"
 
-#define PL_NS_FULL 0xffffffffu    /* all lanes */
+#define PL_NS_FULL 0xffffffffu /* all lanes */
 
 __device__ __forceinline__ uint32_t pack2(float lo, float hi)
 {
@@ -29,7 +30,8 @@ __device__ __forceinline__ float high(uint32_t pair)
 /* alpha acc + beta d, rounded: of two neighbours. */
 __device__ __forceinline__ uint32_t epilogue2(float acc0, float acc1, float alpha, float beta, uint32_t d)
 {
-    return pack2(pl_gemm_epilogue_f32(acc0, alpha, beta, low(d)), pl_gemm_epilogue_f32(acc1, alpha, beta, high(d)));
+    return pack2(pl_gemm_epilogue_f32(acc0, alpha, beta, low(d)),
+                 pl_gemm_epilogue_f32(acc1, alpha, beta, high(d)));
 }
 
 /* mma.sync m16n8k16, bf16 with sums in f32. */
@@ -48,12 +50,12 @@ struct numbers {
 
 /* What a task has in memory for the matrix at hand: X is m x n, m <= n, and a tall matrix's transpose. */
 struct view {
-    char         *W;
-    float        *M, *V;
-    const char   *G;
+    char *W;
+    float *M, *V;
+    const char *G;
     const double *N;
-    int           m, n, tall;
-    numbers       k;
+    int m, n, tall;
+    numbers k;
 };
 
 __device__ __forceinline__ numbers numbers_of(const pl_cuda_ns_task &t, int b)
@@ -103,7 +105,8 @@ __device__ __forceinline__ int task_of(const pl_ns_table &table, int index)
 }
 
 /* One entry's direction; the moments move on. */
-__device__ __forceinline__ float direction_of(float g, float *m, float *v, const pl_cuda_ns_task &t, const numbers &k)
+__device__ __forceinline__ float direction_of(float g, float *m, float *v, const pl_cuda_ns_task &t,
+                                              const numbers &k)
 {
     g *= k.grad;
     float u = pl_momentum_f32(g, m, t.momentum, k.beta1, k.one_minus_beta1, k.c1);
@@ -115,9 +118,10 @@ __device__ __forceinline__ float stepped(float w, float x, const numbers &k, flo
     return pl_decay_and_step_f32(w, x, k.lr, k.wd, scale);
 }
 
-/* (s, n) as frob leaves them, or as they are given: of a sum of squares, which a double holds unscaled, and the largest
- * magnitude; n at least eps. */
-__device__ __forceinline__ void norm_from(float *s, float *n, double sum, float top, const double *given, float eps)
+/* (s, n) as frob leaves them, or as they are given: of a sum of squares, which a double holds unscaled, and
+ * the largest magnitude; n at least eps. */
+__device__ __forceinline__ void norm_from(float *s, float *n, double sum, float top, const double *given,
+                                          float eps)
 {
     double scale = pl_norm_scale(top, PL_SCALE_EXP_F32), norm = sqrt(sum) * scale;
     *s = (float)(given ? given[0] : scale);
@@ -126,8 +130,8 @@ __device__ __forceinline__ void norm_from(float *s, float *n, double sum, float 
 
 /* What all entries of a matrix are normalised by. */
 struct divisor {
-    float s, n, r;    /* r = 1 / n */
-    bool  near_1;     /* n and r are far from under- and overflow */
+    float s, n, r; /* r = 1 / n */
+    bool near_1;   /* n and r are far from under- and overflow */
 };
 
 __device__ __forceinline__ divisor divisor_of(float s, float n)
@@ -135,8 +139,9 @@ __device__ __forceinline__ divisor divisor_of(float s, float n)
     return {s, n, 1 / n, n >= 0x1p-60f && n <= 0x1p60f};
 }
 
-/* R(pl_normalise_f32) of 8 entries. The quotient y / n is q = y r corrected by its remainder: with r the rounded
- * reciprocal that is the rounded quotient (Markstein), where nothing under- or overflows on the way. */
+/* R(pl_normalise_f32) of 8 entries. The quotient y / n is q = y r corrected by its remainder: with r the
+ * rounded reciprocal that is the rounded quotient (Markstein), where nothing under- or overflows on the way.
+ */
 __device__ __forceinline__ void normalise_8(uint32_t x[4], const float d[8], const divisor &by)
 {
     float q[8];
@@ -146,7 +151,7 @@ __device__ __forceinline__ void normalise_8(uint32_t x[4], const float d[8], con
         float y = d[k] * by.s, size = fabsf(y);
         q[k] = __fmul_rn(y, by.r);
         q[k] = __fmaf_rn(__fmaf_rn(-q[k], by.n, y), by.r, q[k]);
-        if (y == 0) q[k] = y;    /* with its sign */
+        if (y == 0) q[k] = y; /* with its sign */
         near_1 = near_1 && size <= 0x1p60f && (size >= 0x1p-60f || y == 0);
     }
     if (!near_1) {

@@ -1,12 +1,13 @@
-/* cuda_ns_products.cuh -- the Newton-Schulz steps of a matrix in shared memory, by a thread block or a cluster.
+/* cuda_ns_products.cuh -- the Newton-Schulz steps of a matrix in shared memory, by a thread block or a
+ * cluster.
  *
  *     A = R(X X^T)    P = R(b A + c A A)    X = R(a X + P X)
  *
- * Blocks of a cluster have 64-column panels of X each, and all of A: partial X X^T go to their owners by distributed
- * shared memory, are added in rank order, rounded, and sent to all. Rows are padded to MB blocks of 64 with zeros;
- * warpgroup w works on rows 64 w .. 64 w + 63. Of the symmetric products only half is made: tile (w, w), tile
- * (w, w + 1) from three blocks on, and half a tile (i, i + MB / 2) where MB is even. Their accumulators are counted
- * in units of 16 columns: 8 floats a thread.
+ * Blocks of a cluster have 64-column panels of X each, and all of A: partial X X^T go to their owners by
+ * distributed shared memory, are added in rank order, rounded, and sent to all. Rows are padded to MB blocks
+ * of 64 with zeros; warpgroup w works on rows 64 w .. 64 w + 63. Of the symmetric products only half is made:
+ * tile (w, w), tile (w, w + 1) from three blocks on, and half a tile (i, i + MB / 2) where MB is even. Their
+ * accumulators are counted in units of 16 columns: 8 floats a thread.
  *
  *     shared memory    control | X: panels of M rows x 128 bytes, swizzled | A, as X
  *     over A           partial sums of others, rounded units; in the prologue low halves of D
@@ -21,13 +22,13 @@
 template <int MB> struct shape {
     static const int THREADS = 128 * MB, M = 64 * MB, PANEL = M * 128;
     static const int OFF = MB >= 3 ? 4 : 0, HALF = MB % 2 == 0 ? 2 : 0, UNITS = 4 + OFF + HALF;
-    static const int CHUNK = MB == 4 ? 2 : 4;    /* panels of X whose products are in registers at a time */
+    static const int CHUNK = MB == 4 ? 2 : 4; /* panels of X whose products are in registers at a time */
 };
 
 struct place {
-    int      warpgroup, warp, lane;    /* warp: within its warpgroup */
-    int      c, rank;                  /* blocks that share the matrix */
-    uint32_t control, x, a;            /* shared addresses */
+    int warpgroup, warp, lane; /* warp: within its warpgroup */
+    int c, rank;               /* blocks that share the matrix */
+    uint32_t control, x, a;    /* shared addresses */
 };
 
 /* Addresses are made anew from here on: kept in registers from one step to the next they would push out
@@ -37,21 +38,24 @@ __device__ __forceinline__ void forget(place &p)
     asm volatile("" : "+r"(p.lane), "+r"(p.warp), "+r"(p.x), "+r"(p.a));
 }
 
-/* Accumulators are the asynchronous products' own from here on, or ours again: nothing of them is moved past this. */
+/* Accumulators are the asynchronous products' own from here on, or ours again: nothing of them is moved past
+ * this. */
 template <int N> __device__ __forceinline__ void hold(float *acc)
 {
 #pragma unroll
     for (int i = 0; i < N; i++) asm volatile("" : "+f"(acc[i])::"memory");
 }
 
-template <int N, int TB, bool FIRST> __device__ __forceinline__ void product_k16(float *acc, uint64_t a, uint64_t b)
+template <int N, int TB, bool FIRST>
+__device__ __forceinline__ void product_k16(float *acc, uint64_t a, uint64_t b)
 {
     if (FIRST) pl_wgmma<N, TB>::first(acc, a, b);
     else pl_wgmma<N, TB>::more(acc, a, b);
 }
 
 template <int MB, bool FIRST>
-__device__ __forceinline__ void symmetric_k16(float *acc, uint32_t own, uint32_t next, uint32_t left, uint32_t right)
+__device__ __forceinline__ void symmetric_k16(float *acc, uint32_t own, uint32_t next, uint32_t left,
+                                              uint32_t right)
 {
     uint64_t mine = pl_wgmma_desc(own, 0);
     float *half = acc + 32 + 8 * shape<MB>::OFF;
@@ -61,7 +65,8 @@ __device__ __forceinline__ void symmetric_k16(float *acc, uint32_t own, uint32_t
 }
 
 /* The warpgroup's tiles of S S^T, S in panels along k. */
-template <int MB> __device__ __forceinline__ void symmetric_product(float *acc, const place &p, uint32_t s, int k16)
+template <int MB>
+__device__ __forceinline__ void symmetric_product(float *acc, const place &p, uint32_t s, int k16)
 {
     const uint32_t panel = shape<MB>::PANEL, block = 64 * 128;
     const int w = p.warpgroup, pairs = MB / 2 ? MB / 2 : 1;
@@ -84,7 +89,8 @@ template <int MB> __device__ __forceinline__ void symmetric_product(float *acc, 
 }
 
 /* Where unit u of the warpgroup's tiles lies in A: row block, column block, first 16 columns within it. */
-template <int MB> __device__ __forceinline__ void unit_place(const place &p, int u, int *row, int *col, int *sixteen)
+template <int MB>
+__device__ __forceinline__ void unit_place(const place &p, int u, int *row, int *col, int *sixteen)
 {
     const int half_first = 4 + shape<MB>::OFF, pairs = MB / 2 ? MB / 2 : 1;
     *row = p.warpgroup;
@@ -97,7 +103,8 @@ template <int MB> __device__ __forceinline__ void unit_place(const place &p, int
     }
 }
 
-/* A lane's share of the addresses of the four 8 x 8 matrices of a unit: rows 16 warp + (0 .. 15), 16 columns. */
+/* A lane's share of the addresses of the four 8 x 8 matrices of a unit: rows 16 warp + (0 .. 15), 16 columns.
+ */
 template <int MB> __device__ __forceinline__ uint32_t unit_address(const place &p, int u)
 {
     int row, col, sixteen, l = p.lane;
@@ -117,8 +124,8 @@ template <int MB> __device__ __forceinline__ void unit_write(const place &p, int
     matrices_store_trans(tile + unit_at(16 * sixteen + l / 16 * 8 + l % 8, 2 * p.warp + l / 8 % 2), r);
 }
 
-/* Partial sums to their owners, in rank order to one sum, rounded, to everybody: all units in r. The cluster has
- * arrived before. */
+/* Partial sums to their owners, in rank order to one sum, rounded, to everybody: all units in r. The cluster
+ * has arrived before. */
 template <int MB>
 __device__ __forceinline__ void exchange(uint32_t (&r)[shape<MB>::UNITS][4], float *acc, const place &p,
                                          const pl_ns_table &table)
@@ -134,7 +141,7 @@ __device__ __forceinline__ void exchange(uint32_t (&r)[shape<MB>::UNITS][4], flo
         for (int u = 0; u < U; u++) {
             if (u < first || u >= first + per) continue;
             if (owner != p.rank) {
-                int sender = p.rank < owner ? p.rank : p.rank - 1;    /* the owner keeps no room for itself */
+                int sender = p.rank < owner ? p.rank : p.rank - 1; /* the owner keeps no room for itself */
                 uint32_t to = remote(mine + 32u * (uint32_t)((sender * slots + slot) * T), owner);
                 store_16_remote(to, (const uint32_t *)(acc + 8 * u));
                 store_16_remote(to + 16u * T, (const uint32_t *)(acc + 8 * u + 4));
@@ -153,7 +160,8 @@ __device__ __forceinline__ void exchange(uint32_t (&r)[shape<MB>::UNITS][4], flo
 #pragma unroll 1
                 for (int q = 0; q < p.c; q++) {
                     float x[8];
-                    int sender = q < p.rank ? q : max(q - 1, 0);    /* q = rank reads something, and drops it */
+                    /* q = rank reads something, and drops it */
+                    int sender = q < p.rank ? q : max(q - 1, 0);
                     uint32_t from = mine + 32u * (uint32_t)((sender * slots + slot) * T);
                     load_16((uint32_t *)x, from);
                     load_16((uint32_t *)(x + 4), from + 16u * T);
@@ -184,10 +192,11 @@ __device__ __forceinline__ void exchange(uint32_t (&r)[shape<MB>::UNITS][4], flo
     cluster_sync();
 #pragma unroll
     for (int u = 0; u < U; u++) load_16(r[u], stage + 16u * (uint32_t)(u * T));
-    __syncthreads();    /* A may now be written over what arrived */
+    __syncthreads(); /* A may now be written over what arrived */
 }
 
-/* NP panels of X from x on: X = R(a X + P X). All warpgroups read all rows before one of them writes its own. */
+/* NP panels of X from x on: X = R(a X + P X). All warpgroups read all rows before one of them writes its own.
+ */
 template <int MB, int NP> __device__ __forceinline__ void update_panels(place p, uint32_t x, float a)
 {
     const uint32_t panel = shape<MB>::PANEL, rows = p.a + p.warpgroup * 64 * 128;
@@ -273,7 +282,7 @@ __device__ __forceinline__ void newton_schulz(place p, const pl_ns_table &table,
         fence_async();
         if (p.c > 1 && step + 1 < table.steps) {
             if (panels == 0) __syncthreads();
-            cluster_arrive();    /* others may write over P here */
+            cluster_arrive(); /* others may write over P here */
         }
         __syncthreads();
     }

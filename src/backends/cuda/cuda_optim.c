@@ -1,7 +1,8 @@
-/* cuda_optim.c -- the elementwise ops of an optimiser step: collected into one launch where the caller says that they belong together.
+/* cuda_optim.c -- the elementwise ops of an optimiser step: collected into one launch where the caller says
+ * that they belong together.
  *
- * Packed f32 operands (a gradient may be bf16) become items of the queue's table (cuda_multi.h); everything else, strided views and
- * f64 above all, is launched by itself at once.
+ * Packed f32 operands (a gradient may be bf16) become items of the queue's table (cuda_multi.h); everything
+ * else, strided views and f64 above all, is launched by itself at once.
  */
 #include "cuda_kernels.h"
 #include "cuda_multi.h"
@@ -15,10 +16,11 @@ static void flush(pl_queue *q)
     if (!list->count) return;
     pl_cuda_launch_multi(c->stream, list);
     cudaError_t e = cudaGetLastError();
-    if (e == cudaSuccess && pl_cuda_dev(q->dev)->sync_each && !pl_queue_in_capture(q)) e = cudaStreamSynchronize(c->stream);
+    if (e == cudaSuccess && pl_cuda_dev(q->dev)->sync_each && !pl_queue_in_capture(q))
+        e = cudaStreamSynchronize(c->stream);
     if (e != cudaSuccess)
-        PL_QUEUE_FAIL(q, POLAR_E_DEVICE, "%s: one launch of %d elementwise ops: %s", q->dev->name, list->count,
-                      cudaGetErrorString(e));
+        PL_QUEUE_FAIL(q, POLAR_E_DEVICE, "%s: one launch of %d elementwise ops: %s", q->dev->name,
+                      list->count, cudaGetErrorString(e));
     list->count = 0;
 }
 
@@ -39,10 +41,11 @@ static void put(pl_queue *q, const pl_cuda_item *item)
 
 static int is_packed(const pl_mat *m, polar_dtype dtype)
 {
-    return m->dtype == dtype && (m->rows <= 1 || m->rs == m->cols) && (m->batch <= 1 || m->bs == m->rows * m->cols);
+    return m->dtype == dtype && (m->rows <= 1 || m->rs == m->cols) &&
+           (m->batch <= 1 || m->bs == m->rows * m->cols);
 }
 
-#define MOST_MATRICES 65536     /* with MOST_ENTRIES: the blocks of a full table can be counted in 32 bits */
+#define MOST_MATRICES 65536 /* with MOST_ENTRIES: the blocks of a full table can be counted in 32 bits */
 #define MOST_ENTRIES  ((int64_t)1 << 34)
 
 static int is_gradient(const pl_mat *g)
@@ -54,10 +57,11 @@ static int is_gradient(const pl_mat *g)
 static int item_begin(pl_cuda_item *out, pl_cuda_multi_op op, const pl_mat *lead, const pl_mat *live)
 {
     if (lead->batch > MOST_MATRICES || lead->batch * lead->rows * lead->cols > MOST_ENTRIES) return 0;
-    *out = (pl_cuda_item){.op = (uint8_t)op, .each = lead->rows * lead->cols, .matrices = (int32_t)lead->batch};
+    *out =
+        (pl_cuda_item){.op = (uint8_t)op, .each = lead->rows * lead->cols, .matrices = (int32_t)lead->batch};
     if (live) out->live = live->data;
     if (live && live->batch > 1) out->live_stride = live->bs;
-    else if (lead->batch > 1 && out->each) {    /* one row of live values for all: one long matrix */
+    else if (lead->batch > 1 && out->each) { /* one row of live values for all: one long matrix */
         out->each *= lead->batch;
         out->matrices = 1;
     }
@@ -67,7 +71,8 @@ static int item_begin(pl_cuda_item *out, pl_cuda_multi_op op, const pl_mat *lead
 void pl_cuda_adamw_step(pl_queue *q, const pl_args_adamw_step *a)
 {
     pl_cuda_item it;
-    int fits = is_packed(&a->W, POLAR_DTYPE_F32) && is_packed(&a->M, POLAR_DTYPE_F32) && is_packed(&a->V, POLAR_DTYPE_F32);
+    int fits = is_packed(&a->W, POLAR_DTYPE_F32) && is_packed(&a->M, POLAR_DTYPE_F32) &&
+               is_packed(&a->V, POLAR_DTYPE_F32);
     if (fits && is_gradient(&a->G) && item_begin(&it, PL_MULTI_ADAMW_STEP, &a->W, &a->live)) {
         it.w = a->W.data, it.m = a->M.data, it.v = a->V.data, it.g = a->G.data;
         it.g_bf16 = a->G.dtype == POLAR_DTYPE_BF16;
@@ -111,8 +116,9 @@ void pl_cuda_nonfinite(pl_queue *q, const pl_args_nonfinite *a)
 {
     pl_cuda_item it;
     pl_mat lead = a->G;
-    if (a->F.batch == 1) lead.rows *= lead.batch, lead.batch = 1;    /* one flag: one long matrix */
-    if (is_gradient(&a->G) && is_packed(&a->F, POLAR_DTYPE_F32) && item_begin(&it, PL_MULTI_NONFINITE, &lead, NULL)) {
+    if (a->F.batch == 1) lead.rows *= lead.batch, lead.batch = 1; /* one flag: one long matrix */
+    if (is_gradient(&a->G) && is_packed(&a->F, POLAR_DTYPE_F32) &&
+        item_begin(&it, PL_MULTI_NONFINITE, &lead, NULL)) {
         it.each = lead.rows * lead.cols, it.matrices = (int32_t)lead.batch;
         it.w = a->F.data, it.g = a->G.data, it.g_bf16 = a->G.dtype == POLAR_DTYPE_BF16;
         put(q, &it);

@@ -1,4 +1,5 @@
-/* cuda_state.h -- what the files of the cuda backend share: a device's and a queue's own data, loaded libraries, error reporting. */
+/* cuda_state.h -- what the files of the cuda backend share: a device's and a queue's own data, loaded
+ * libraries, error reporting. */
 #ifndef PL_CUDA_STATE_H
 #define PL_CUDA_STATE_H
 
@@ -7,31 +8,32 @@
 
 #include "device/backend.h"
 
-#define PL_CUDA_WORKSPACE ((size_t)32 << 20)    /* cuBLASLt's, one per queue */
+#define PL_CUDA_WORKSPACE ((size_t)32 << 20) /* cuBLASLt's, one per queue */
 
-typedef struct pl_cuda_lt pl_cuda_lt;            /* cuda_gemm.c */
-typedef struct pl_cuda_solver pl_cuda_solver;    /* cuda_polar.c */
+typedef struct pl_cuda_lt pl_cuda_lt;         /* cuda_gemm.c */
+typedef struct pl_cuda_solver pl_cuda_solver; /* cuda_polar.c */
 
 typedef struct pl_cuda_device {
-    int             ordinal;
-    int             sync_each;    /* POLAR_CUDA_SYNC=1: wait after every op, so that a failing kernel is named */
-    pl_cuda_lt     *lt;
-    pl_cuda_solver *solver;       /* opened at the first polar_exact */
-    pthread_mutex_t solver_lock;  /* of the solver, whose handle has one stream at a time */
+    int ordinal;
+    /* POLAR_CUDA_SYNC=1: wait after every op, so that a failing kernel is named */
+    int sync_each;
+    pl_cuda_lt *lt;
+    pl_cuda_solver *solver;      /* opened at the first polar_exact */
+    pthread_mutex_t solver_lock; /* of the solver, whose handle has one stream at a time */
 } pl_cuda_device;
 
-#define PL_CUDA_RING        64
-#define PL_CUDA_SLOT        ((size_t)4096)
+#define PL_CUDA_RING 64
+#define PL_CUDA_SLOT ((size_t)4096)
 
 typedef struct pl_cuda_queue {
     cudaStream_t stream;
-    int          owns_stream;
-    void        *workspace;
-    char        *pinned;                       /* PL_CUDA_RING slots for small uploads */
-    cudaEvent_t  slot_free[PL_CUDA_RING];      /* recorded behind the copy out of the slot */
-    int          next_slot;
-    struct pl_cuda_multi *multi;               /* ops put off until together_end (cuda_optim.c) */
-    struct pl_cuda_ns_list *ns;                /* the same (cuda_ns.c) */
+    int owns_stream;
+    void *workspace;
+    char *pinned;                        /* PL_CUDA_RING slots for small uploads */
+    cudaEvent_t slot_free[PL_CUDA_RING]; /* recorded behind the copy out of the slot */
+    int next_slot;
+    struct pl_cuda_multi *multi; /* ops put off until together_end (cuda_optim.c) */
+    struct pl_cuda_ns_list *ns;  /* the same (cuda_ns.c) */
 } pl_cuda_queue;
 
 static inline pl_cuda_device *pl_cuda_dev(const pl_device *dev)
@@ -39,32 +41,39 @@ static inline pl_cuda_device *pl_cuda_dev(const pl_device *dev)
     return dev->impl;
 }
 
-/* The queue's own data, with its device made current: another thread, or the host program, may have chosen another. */
+/* The queue's own data, with its device made current: another thread, or the host program, may have chosen
+ * another. */
 static inline pl_cuda_queue *pl_cuda_q(const pl_queue *q)
 {
     cudaSetDevice(pl_cuda_dev(q->dev)->ordinal);
     return q->impl;
 }
 
-polar_status pl_cuda_fail(cudaError_t e, const char *what, const pl_device *dev);         /* CUDA's sentence behind ours; OK for cudaSuccess */
-void         pl_cuda_check_op(pl_queue *q, pl_op_id id, const void *args);               /* after a launch: its error, with op and shapes */
-void        *pl_cuda_library(const char *stem, int first_version, int last_version);     /* dlopen of stem.so.N; NULL when there is none */
+/* CUDA's sentence behind ours; OK for cudaSuccess */
+polar_status pl_cuda_fail(cudaError_t e, const char *what, const pl_device *dev);
+/* after a launch: its error, with op and shapes */
+void pl_cuda_check_op(pl_queue *q, pl_op_id id, const void *args);
+/* dlopen of stem.so.N; NULL when there is none */
+void *pl_cuda_library(const char *stem, int first_version, int last_version);
 
-polar_status pl_cuda_lt_open(pl_cuda_lt **out, const pl_device *dev);                    /* loads cuBLASLt */
-void         pl_cuda_lt_close(pl_cuda_lt *lt);                                           /* NULL is fine */
-void         pl_cuda_adamw_step(pl_queue *q, const pl_args_adamw_step *a);               /* the op */
-void         pl_cuda_direction(pl_queue *q, const pl_args_direction *a);                 /* the op */
-void         pl_cuda_decay_step(pl_queue *q, const pl_args_decay_step *a);               /* the op */
-void         pl_cuda_nonfinite(pl_queue *q, const pl_args_nonfinite *a);                 /* the op */
-void         pl_cuda_copy(pl_queue *q, const pl_args_copy *a);                           /* the op */
-void         pl_cuda_together_end(pl_queue *q);                                          /* launches what was put off */
-void         pl_cuda_gemm(pl_queue *q, const pl_args_gemm *a);                           /* the op */
-void         pl_cuda_newton_schulz(pl_queue *q, const pl_args_newton_schulz *a);         /* the op */
-void         pl_cuda_polar_map(pl_queue *q, const pl_args_polar_map *a);                 /* the op */
-void         pl_cuda_polar_step(pl_queue *q, const pl_args_polar_step *a);               /* the op */
-int          pl_cuda_op_serves(pl_queue *q, pl_op_id id, const void *args);              /* pl_backend's question */
-void         pl_cuda_ns_flush(pl_queue *q);                                              /* launches the tasks put off */
-void         pl_cuda_polar_exact(pl_queue *q, const pl_args_polar_exact *a);             /* the op */
-void         pl_cuda_solver_close(pl_cuda_solver *s);                                    /* NULL is fine */
+polar_status pl_cuda_lt_open(pl_cuda_lt **out, const pl_device *dev); /* loads cuBLASLt */
+void pl_cuda_lt_close(pl_cuda_lt *lt);                                /* NULL is fine */
+void pl_cuda_adamw_step(pl_queue *q, const pl_args_adamw_step *a);    /* the op */
+void pl_cuda_direction(pl_queue *q, const pl_args_direction *a);      /* the op */
+void pl_cuda_decay_step(pl_queue *q, const pl_args_decay_step *a);    /* the op */
+void pl_cuda_nonfinite(pl_queue *q, const pl_args_nonfinite *a);      /* the op */
+void pl_cuda_copy(pl_queue *q, const pl_args_copy *a);                /* the op */
+/* launches what was put off */
+void pl_cuda_together_end(pl_queue *q);
+void pl_cuda_gemm(pl_queue *q, const pl_args_gemm *a);                   /* the op */
+void pl_cuda_newton_schulz(pl_queue *q, const pl_args_newton_schulz *a); /* the op */
+void pl_cuda_polar_map(pl_queue *q, const pl_args_polar_map *a);         /* the op */
+void pl_cuda_polar_step(pl_queue *q, const pl_args_polar_step *a);       /* the op */
+/* pl_backend's question */
+int pl_cuda_op_serves(pl_queue *q, pl_op_id id, const void *args);
+/* launches the tasks put off */
+void pl_cuda_ns_flush(pl_queue *q);
+void pl_cuda_polar_exact(pl_queue *q, const pl_args_polar_exact *a); /* the op */
+void pl_cuda_solver_close(pl_cuda_solver *s);                        /* NULL is fine */
 
 #endif

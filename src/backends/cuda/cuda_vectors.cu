@@ -1,14 +1,16 @@
-/* cuda_vectors.cu -- ops on vectors: row r's vector of channel c is V[3r + d, c]. A thread for each row and channel, but for vec_dots. */
+/* cuda_vectors.cu -- ops on vectors: row r's vector of channel c is V[3r + d, c]. A thread for each row and
+ * channel, but for vec_dots. */
 #include "cuda_kernels.h"
 #include "cuda_launch.cuh"
 #include "cuda_nn_formulas.cuh"
 
-template <typename REAL> static __device__ __forceinline__ void get3(REAL v[3], const pl_mat &V, int64_t b, int64_t r, int64_t c)
+template <typename REAL>
+static __device__ __forceinline__ void get3(REAL v[3], const pl_mat &V, int64_t b, int64_t r, int64_t c)
 {
     for (int d = 0; d < 3; d++) v[d] = pl_cuda_at<REAL>(V, b, 3 * r + d, c);
 }
 
-/* ---- dot products: a block for each row, threads over a and b >= a -------------------------------------- */
+/* ---- dot products: a block for each row, threads over a and b >= a ------------------------------ */
 
 template <typename REAL> __global__ void vec_dots_kernel(pl_args_vec_dots args)
 {
@@ -21,7 +23,8 @@ template <typename REAL> __global__ void vec_dots_kernel(pl_args_vec_dots args)
             for (int64_t b = threadIdx.x; b < h; b += blockDim.x) {
                 if (b < a) continue;
                 get3(w, args.V, m, r, b);
-                pl_cuda_set<REAL>(args.Q, m, r, a * h - a * (a - 1) / 2 + b - a, nn_formula<REAL>::dot3(v, w));
+                pl_cuda_set<REAL>(args.Q, m, r, a * h - a * (a - 1) / 2 + b - a,
+                                  nn_formula<REAL>::dot3(v, w));
             }
         }
 }
@@ -44,7 +47,7 @@ template <typename REAL> __global__ void vec_dots_back_kernel(pl_args_vec_dots_b
     FOR_ROWS(args.dQ.rows, r) FOR_COLS(h, a)
     {
         REAL s[3] = {0, 0, 0}, v[3];
-        int64_t ab = a;    /* the pair (0, a) */
+        int64_t ab = a; /* the pair (0, a) */
         for (int64_t b = 0; b < h; b++) {
             REAL dq = pl_cuda_at<REAL>(args.dQ, m, r, ab);
             if (a == b) dq *= 2;
@@ -52,7 +55,8 @@ template <typename REAL> __global__ void vec_dots_back_kernel(pl_args_vec_dots_b
             for (int d = 0; d < 3; d++) s[d] = nn_formula<REAL>::fused(dq, v[d], s[d]);
             ab += b < a ? h - 1 - b : 1;
         }
-        for (int d = 0; d < 3; d++) pl_cuda_set<REAL>(args.dV, m, 3 * r + d, a, pl_cuda_at<REAL>(args.dV, m, 3 * r + d, a) + s[d]);
+        for (int d = 0; d < 3; d++)
+            pl_cuda_set<REAL>(args.dV, m, 3 * r + d, a, pl_cuda_at<REAL>(args.dV, m, 3 * r + d, a) + s[d]);
     }
 }
 
@@ -63,7 +67,7 @@ void pl_cuda_launch_vec_dots_back(cudaStream_t stream, const pl_args_vec_dots_ba
     LAUNCH_ROWS(vec_dots_back_kernel, mats, 3, a.dV.batch, a.dQ.rows, a.V.cols, a);
 }
 
-/* ---- lengths ----------------------------------------------------------------------------------------- */
+/* ---- lengths ------------------------------------------------------------------------------------ */
 
 template <typename REAL> __global__ void vec_norm_kernel(pl_args_vec_norm a)
 {
@@ -91,7 +95,9 @@ template <typename REAL> __global__ void vec_norm_back_kernel(pl_args_vec_norm_b
         REAL v[3];
         get3(v, a.V, b, r, c);
         REAL along = pl_cuda_at<REAL>(a.dR, b, r, c) / nn_formula<REAL>::norm3(v, (REAL)a.eps);
-        for (int d = 0; d < 3; d++) pl_cuda_set<REAL>(a.dV, b, 3 * r + d, c, nn_formula<REAL>::fused(along, v[d], pl_cuda_at<REAL>(a.dV, b, 3 * r + d, c)));
+        for (int d = 0; d < 3; d++)
+            pl_cuda_set<REAL>(a.dV, b, 3 * r + d, c,
+                              nn_formula<REAL>::fused(along, v[d], pl_cuda_at<REAL>(a.dV, b, 3 * r + d, c)));
     }
 }
 
@@ -102,7 +108,7 @@ void pl_cuda_launch_vec_norm_back(cudaStream_t stream, const pl_args_vec_norm_ba
     LAUNCH_ROWS(vec_norm_back_kernel, mats, 3, a.dR.batch, a.dR.rows, a.dR.cols, a);
 }
 
-/* ---- gates ------------------------------------------------------------------------------------------- */
+/* ---- gates -------------------------------------------------------------------------------------- */
 
 template <typename REAL> __global__ void vec_gate_kernel(pl_args_vec_gate a)
 {
@@ -112,9 +118,12 @@ template <typename REAL> __global__ void vec_gate_kernel(pl_args_vec_gate a)
         REAL v[3], z[3] = {0, 0, 0};
         get3(v, a.V, b, r, c);
         if (a.Z.data) get3(z, a.Z, b, r, c);
-        REAL u = nn_formula<REAL>::fused(pl_cuda_at<REAL>(a.g, b, 0, c), nn_formula<REAL>::norm3(v, (REAL)a.eps), pl_cuda_at<REAL>(a.b, b, 0, c));
+        REAL u =
+            nn_formula<REAL>::fused(pl_cuda_at<REAL>(a.g, b, 0, c), nn_formula<REAL>::norm3(v, (REAL)a.eps),
+                                    pl_cuda_at<REAL>(a.b, b, 0, c));
         REAL s = nn_formula<REAL>::sigmoid(u);
-        for (int d = 0; d < 3; d++) pl_cuda_set<REAL>(a.Y, b, 3 * r + d, c, nn_formula<REAL>::fused(v[d], s, z[d]));
+        for (int d = 0; d < 3; d++)
+            pl_cuda_set<REAL>(a.Y, b, 3 * r + d, c, nn_formula<REAL>::fused(v[d], s, z[d]));
     }
 }
 
@@ -133,10 +142,12 @@ template <typename REAL> __global__ void vec_gate_back_kernel(pl_args_vec_gate_b
         REAL v[3], dy[3], s, along, tr;
         get3(v, a.V, b, r, c);
         get3(dy, a.dY, b, r, c);
-        REAL t = nn_formula<REAL>::gate_back(v, dy, pl_cuda_at<REAL>(a.g, b, 0, c), pl_cuda_at<REAL>(a.b, b, 0, c), (REAL)a.eps, &s, &along, &tr);
+        REAL t = nn_formula<REAL>::gate_back(v, dy, pl_cuda_at<REAL>(a.g, b, 0, c),
+                                             pl_cuda_at<REAL>(a.b, b, 0, c), (REAL)a.eps, &s, &along, &tr);
         pl_cuda_set<REAL>(a.T, b, r, c, t);
         pl_cuda_set<REAL>(a.TR, b, r, c, tr);
-        for (int d = 0; d < 3; d++) pl_cuda_set<REAL>(a.dV, b, 3 * r + d, c, nn_formula<REAL>::fused(along, v[d], dy[d] * s));
+        for (int d = 0; d < 3; d++)
+            pl_cuda_set<REAL>(a.dV, b, 3 * r + d, c, nn_formula<REAL>::fused(along, v[d], dy[d] * s));
     }
 }
 

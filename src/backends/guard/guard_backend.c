@@ -1,4 +1,5 @@
-/* guard_backend.c -- `guard`: records ops and runs them at synchronisation on `ref`, or by "guard:on=cpu" on `cpu`. See guard_impl.h.
+/* guard_backend.c -- `guard`: records ops and runs them at synchronisation on `ref`, or by "guard:on=cpu" on
+ * `cpu`. See guard_impl.h.
  *
  *     guard                          on ref
  *     guard:on=cpu,isa=avx2          on cpu; every option but `on` goes to it
@@ -11,20 +12,22 @@
 
 typedef struct {
     char on[8];
-    char rest[96];    /* "isa=avx2,threads=2" */
+    char rest[96]; /* "isa=avx2,threads=2" */
 } guard_options;
 
 static polar_status set_option(void *ctx, const char *key, const char *value)
 {
     guard_options *o = ctx;
     if (!strcmp(key, "on")) {
-        PL_NEED(!strcmp(value, "ref") || !strcmp(value, "cpu"), POLAR_E_ARG, "device 'guard' runs on ref or on cpu, not on '%s'", value);
+        PL_NEED(!strcmp(value, "ref") || !strcmp(value, "cpu"), POLAR_E_ARG,
+                "device 'guard' runs on ref or on cpu, not on '%s'", value);
         snprintf(o->on, sizeof o->on, "%s", value);
         return POLAR_OK;
     }
     size_t used = strlen(o->rest);
     int n = snprintf(o->rest + used, sizeof o->rest - used, "%s%s=%s", used ? "," : "", key, value);
-    PL_NEED(n > 0 && (size_t)n < sizeof o->rest - used, POLAR_E_ARG, "device 'guard': options of more than %zu characters", sizeof o->rest - 1);
+    PL_NEED(n > 0 && (size_t)n < sizeof o->rest - used, POLAR_E_ARG,
+            "device 'guard': options of more than %zu characters", sizeof o->rest - 1);
     return POLAR_OK;
 }
 
@@ -47,7 +50,8 @@ static void take_threads(pl_device *dev)
     if (!strcmp(inner->backend->name, "ref")) return;
     snprintf(dev->name, sizeof dev->name, "guard:on=%.80s", inner->name);
     char *second = strchr(dev->name + sizeof "guard:on=" - 1, ':');
-    if (second) *second = ',';    /* guard:on=cpu,isa=avx2,threads=2: a name that opens the same device again */
+    /* guard:on=cpu,isa=avx2,threads=2: a name that opens the same device again */
+    if (second) *second = ',';
 }
 
 static polar_status open_inner(pl_device *dev, const guard_options *o)
@@ -55,7 +59,8 @@ static polar_status open_inner(pl_device *dev, const guard_options *o)
     pl_guard_device *d = dev->impl;
     char name[120];
     int plain = !strcmp(o->on, "ref");
-    PL_NEED(!plain || !o->rest[0], POLAR_E_ARG, "device 'guard' has no option '%s' (there is on=ref|cpu; the cpu's own go with on=cpu)", o->rest);
+    PL_NEED(!plain || !o->rest[0], POLAR_E_ARG,
+            "device 'guard' has no option '%s' (there is on=ref|cpu; the cpu's own go with on=cpu)", o->rest);
     snprintf(name, sizeof name, "%s%s%s", o->on, o->rest[0] ? ":" : "", o->rest);
     PL_TRY(polar_device_open(&d->inner, name));
     dev->flushes = d->inner->flushes;
@@ -109,7 +114,8 @@ static void guard_queue_close(pl_queue *q)
 
 const pl_backend pl_backend_guard = {
     .name = "guard",
-    .summary = "a CPU with a GPU's manners, for tests: memory the host cannot read, work that waits for synchronisation",
+    .summary = "a CPU with a GPU's manners, for tests: memory the host cannot read, work that waits for "
+               "synchronisation",
     .ops = &pl_guard_ops,
     .device_open = guard_open,
     .device_close = guard_close,

@@ -1,8 +1,10 @@
-/* guard_graph.c -- capture, and the proof on every later launch that what was captured is still what the caller means.
+/* guard_graph.c -- capture, and the proof on every later launch that what was captured is still what the
+ * caller means.
  *
- * A launch replays the captured records, as a GPU does. From the second on, fn is also called into a recording that is thrown
- * away: a byte that differs is a value that changes between runs and was captured by value (a learning rate in an args field), or work that
- * is not the same every time. The error is returned and stays with the queue too, for callers who look only there. */
+ * A launch replays the captured records, as a GPU does. From the second on, fn is also called into a
+ * recording that is thrown away: a byte that differs is a value that changes between runs and was captured by
+ * value (a learning rate in an args field), or work that is not the same every time. The error is returned
+ * and stays with the queue too, for callers who look only there. */
 #include <stdio.h>
 #include <string.h>
 
@@ -16,7 +18,8 @@ void pl_guard_graph_drop(pl_guard_graph *graph)
     pl_free(graph);
 }
 
-static _Thread_local int captures;    /* under way on this thread: others may take memory meanwhile, as on a GPU */
+/* under way on this thread: others may take memory meanwhile, as on a GPU */
+static _Thread_local int captures;
 
 int pl_guard_captures(void)
 {
@@ -51,30 +54,36 @@ polar_status pl_guard_graph_end(pl_queue *q, void **graph)
 void pl_guard_graph_free(pl_device *dev, void *graph)
 {
     (void)dev;
-    pl_guard_graph_drop(graph);    /* launches not yet run keep it */
+    pl_guard_graph_drop(graph); /* launches not yet run keep it */
 }
 
 static polar_status compare_op(const pl_guard_record *was, const pl_guard_record *is, int64_t number)
 {
     const pl_op_info *info = pl_op_describe(was->op);
-    PL_NEED(was->op == is->op, POLAR_E_STATE, "graph: op #%lld is %s now and was %s when captured: fn must enqueue the same work every time", (long long)number,
-            pl_op_describe(is->op)->name, info->name);
+    PL_NEED(was->op == is->op, POLAR_E_STATE,
+            "graph: op #%lld is %s now and was %s when captured: fn must enqueue the same work every time",
+            (long long)number, pl_op_describe(is->op)->name, info->name);
     size_t at = 0, operands = (size_t)pl_op_operand_count(info);
-    while (at < info->args_bytes && !memcmp(was->args + at, is->args + at, 8)) at += 8;    /* every field begins at a multiple of 8 */
+    /* every field begins at a multiple of 8 */
+    while (at < info->args_bytes && !memcmp(was->args + at, is->args + at, 8)) at += 8;
     if (at == info->args_bytes) return POLAR_OK;
     char where[200];
-    if (at >= operands * sizeof(pl_mat)) snprintf(where, sizeof where, "scalar %zu", (at - operands * sizeof(pl_mat)) / 8);
+    if (at >= operands * sizeof(pl_mat))
+        snprintf(where, sizeof where, "scalar %zu", (at - operands * sizeof(pl_mat)) / 8);
     else snprintf(where, sizeof where, "%s", pl_guard_operand(is, (int)(at / sizeof(pl_mat))).text);
     return PL_FAIL(POLAR_E_STATE,
-                   "graph: op #%lld %s differs from its capture at byte %zu of its arguments (%s): a value that changes between runs must be a live value in device memory",
+                   "graph: op #%lld %s differs from its capture at byte %zu of its arguments (%s): a value "
+                   "that changes between runs must be a live value in device memory",
                    (long long)number, info->name, at, where);
 }
 
 static polar_status compare(const pl_guard_tape *was, const pl_guard_tape *is)
 {
-    for (int64_t i = 0; i < was->count && i < is->count; i++) PL_TRY(compare_op(&was->records[i], &is->records[i], i));
-    PL_NEED(was->count == is->count, POLAR_E_STATE, "graph: %lld ops now and %lld when captured: fn must enqueue the same work every time", (long long)is->count,
-            (long long)was->count);
+    for (int64_t i = 0; i < was->count && i < is->count; i++)
+        PL_TRY(compare_op(&was->records[i], &is->records[i], i));
+    PL_NEED(was->count == is->count, POLAR_E_STATE,
+            "graph: %lld ops now and %lld when captured: fn must enqueue the same work every time",
+            (long long)is->count, (long long)was->count);
     return POLAR_OK;
 }
 
@@ -83,8 +92,10 @@ static polar_status record_again(pl_queue *q, const pl_guard_graph *graph, pl_gr
 {
     pl_scratch_mark held = q->top;
     pl_guard_graph again = {.refs = 1};
-    PL_NEED(held.total <= graph->top.total, POLAR_E_STATE, "graph: %zu bytes of scratch are held and %zu were when it was captured: it would overwrite the rest", held.total,
-            graph->top.total);
+    PL_NEED(
+        held.total <= graph->top.total, POLAR_E_STATE,
+        "graph: %zu bytes of scratch are held and %zu were when it was captured: it would overwrite the rest",
+        held.total, graph->top.total);
     q->top = graph->top;
     set_capturing(q, &again);
     q->capturing = 1;
@@ -92,7 +103,8 @@ static polar_status record_again(pl_queue *q, const pl_guard_graph *graph, pl_gr
     q->capturing = 0;
     set_capturing(q, NULL);
     q->top = held;
-    polar_status st = q->error == POLAR_OK ? compare(&graph->tape, &again.tape) : pl_fail_again(q->error, q->message);
+    polar_status st =
+        q->error == POLAR_OK ? compare(&graph->tape, &again.tape) : pl_fail_again(q->error, q->message);
     pl_guard_tape_clear(&again.tape);
     return st;
 }
@@ -112,7 +124,7 @@ static polar_status launch(pl_queue *q, pl_guard_graph *graph, pl_graph_fn fn, v
 
 polar_status pl_guard_graph_launch(pl_queue *q, void *graph, pl_graph_fn fn, void *arg)
 {
-    if (q->error != POLAR_OK) return POLAR_OK;    /* skipped like any call after the first error */
+    if (q->error != POLAR_OK) return POLAR_OK; /* skipped like any call after the first error */
     polar_status st = launch(q, graph, fn, arg);
     if (st != POLAR_OK) pl_queue_keep(q, st);
     return st;

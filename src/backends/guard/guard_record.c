@@ -6,11 +6,12 @@
 #include "guard_impl.h"
 
 /* Records are compared byte by byte, so args may have no padding, which nobody sets. */
-#define PL_OP(name, out, inout, in, ...)                     \
-    typedef struct __attribute__((packed)) {                 \
-        __VA_ARGS__                                          \
-    } packed_##name;                                         \
-    _Static_assert(sizeof(packed_##name) == sizeof(pl_args_##name), "the args of " #name " have padding: make every scalar 8 bytes wide");
+#define PL_OP(name, out, inout, in, ...)                            \
+    typedef struct __attribute__((packed)) {                        \
+        __VA_ARGS__                                                 \
+    } packed_##name;                                                \
+    _Static_assert(sizeof(packed_##name) == sizeof(pl_args_##name), \
+                   "the args of " #name " have padding: make every scalar 8 bytes wide");
 #include "device/ops.def"
 #undef PL_OP
 
@@ -18,7 +19,8 @@ pl_guard_record *pl_guard_tape_add(pl_guard_tape *t)
 {
     if (t->count == t->room) {
         int64_t room = t->room ? 2 * t->room : 16;
-        pl_guard_record *more = pl_realloc(t->records, (size_t)t->room * sizeof *more, (size_t)room * sizeof *more);
+        pl_guard_record *more =
+            pl_realloc(t->records, (size_t)t->room * sizeof *more, (size_t)room * sizeof *more);
         if (!more) return NULL;
         t->records = more;
         t->room = room;
@@ -52,10 +54,10 @@ static void record_op(pl_queue *q, pl_op_id op, const void *args)
     snprintf(r->subject, sizeof r->subject, "%s", q->subject ? q->subject : "");
 }
 
-#define PL_OP(name, out, inout, in, ...)                                     \
-    static void guard_##name(pl_queue *q, const pl_args_##name *a)           \
-    {                                                                        \
-        record_op(q, PL_OP_##name, a);                                       \
+#define PL_OP(name, out, inout, in, ...)                           \
+    static void guard_##name(pl_queue *q, const pl_args_##name *a) \
+    {                                                              \
+        record_op(q, PL_OP_##name, a);                             \
     }
 #include "device/ops.def"
 #undef PL_OP
@@ -83,7 +85,8 @@ void pl_guard_copy(pl_queue *q, void *dst, const void *src, size_t bytes, pl_cop
     void *staged = up ? pl_alloc(bytes) : NULL;
     pl_guard_record *r = up && !staged ? NULL : pl_guard_tape_add(&g->tape);
     if (!r) {
-        PL_QUEUE_FAIL(q, POLAR_E_NOMEM, "guard: a record of %s of %zu bytes", up ? "an upload" : "a download", bytes);
+        PL_QUEUE_FAIL(q, POLAR_E_NOMEM, "guard: a record of %s of %zu bytes", up ? "an upload" : "a download",
+                      bytes);
         pl_free(staged);
         return;
     }

@@ -1,4 +1,5 @@
-/* guard_run.c -- synchronisation: device memory is opened, every record is checked and run, memory is closed. */
+/* guard_run.c -- synchronisation: device memory is opened, every record is checked and run, memory is closed.
+ */
 #include <stdio.h>
 #include <string.h>
 
@@ -11,28 +12,32 @@ pl_operand_words pl_guard_operand(const pl_guard_record *r, int i)
 }
 
 /* Every operand lies in one live buffer. */
-static polar_status check_op(const pl_guard_device *d, const pl_guard_record *r, const char *where, int64_t number)
+static polar_status check_op(const pl_guard_device *d, const pl_guard_record *r, const char *where,
+                             int64_t number)
 {
     const pl_op_info *info = pl_op_describe(r->op);
     const pl_mat *m = pl_op_operands(r->args);
     for (int i = 0; i < pl_op_operand_count(info); i++) {
         char what[400];
         if (!pl_mat_extent(&m[i])) continue;
-        snprintf(what, sizeof what, "%sop #%lld %s: %s (%s %lldx%lldx%lld)", where, (long long)number, info->name, pl_guard_operand(r, i).text, polar_dtype_name(m[i].dtype),
-                 (long long)m[i].batch, (long long)m[i].rows, (long long)m[i].cols);
+        snprintf(what, sizeof what, "%sop #%lld %s: %s (%s %lldx%lldx%lld)", where, (long long)number,
+                 info->name, pl_guard_operand(r, i).text, polar_dtype_name(m[i].dtype), (long long)m[i].batch,
+                 (long long)m[i].rows, (long long)m[i].cols);
         PL_TRY(pl_guard_inside(d, what, m[i].data, pl_mat_extent(&m[i])));
     }
     return POLAR_OK;
 }
 
-static polar_status check_red_zones(const pl_guard_device *d, const pl_guard_record *r, const char *where, int64_t number)
+static polar_status check_red_zones(const pl_guard_device *d, const pl_guard_record *r, const char *where,
+                                    int64_t number)
 {
     const pl_op_info *info = pl_op_describe(r->op);
     const pl_mat *m = pl_op_operands(r->args);
     for (int i = 0; i < pl_op_operand_count(info); i++) {
         const pl_guard_buffer *b = pl_mat_extent(&m[i]) ? pl_guard_find(d, m[i].data) : NULL;
         int64_t at = b ? pl_guard_torn(b) : 0;
-        PL_NEED(!at, POLAR_E_DEVICE, "%sop #%lld %s wrote outside a buffer: at byte %lld of %zu (%s)", where, (long long)number, info->name, (long long)at, b->bytes, pl_guard_operand(r, i).text);
+        PL_NEED(!at, POLAR_E_DEVICE, "%sop #%lld %s wrote outside a buffer: at byte %lld of %zu (%s)", where,
+                (long long)number, info->name, (long long)at, b->bytes, pl_guard_operand(r, i).text);
     }
     return POLAR_OK;
 }
@@ -55,9 +60,11 @@ static polar_status run_copy(const pl_guard_device *d, const pl_guard_record *r)
 {
     int up = r->kind == PL_GUARD_UPLOAD;
     char what[100];
-    snprintf(what, sizeof what, "%s of %zu bytes: its %s", up ? "upload" : "download", r->copy.bytes, up ? "destination" : "source");
+    snprintf(what, sizeof what, "%s of %zu bytes: its %s", up ? "upload" : "download", r->copy.bytes,
+             up ? "destination" : "source");
     PL_TRY(pl_guard_inside(d, what, up ? r->copy.dst : r->copy.src, r->copy.bytes));
-    PL_NEED(up || !pl_guard_owns(d, r->copy.dst), POLAR_E_ARG, "download of %zu bytes: its destination is device memory", r->copy.bytes);
+    PL_NEED(up || !pl_guard_owns(d, r->copy.dst), POLAR_E_ARG,
+            "download of %zu bytes: its destination is device memory", r->copy.bytes);
     memcpy(r->copy.dst, r->copy.src, r->copy.bytes);
     return POLAR_OK;
 }
@@ -83,7 +90,7 @@ static polar_status run_open(pl_queue *q)
     if (g->tape.count) {
         polar_status st = pl_guard_open(d);
         if (st == POLAR_OK) st = run_tape(q, &g->tape);
-        if (st != POLAR_OK) pl_queue_keep(q, st);    /* before closing says something else */
+        if (st != POLAR_OK) pl_queue_keep(q, st); /* before closing says something else */
         PL_TRY(pl_guard_close(d));
     }
     if (!d->misuse[0]) return POLAR_OK;

@@ -1,8 +1,8 @@
 /* guard_signal.c -- a host access to device memory dies as any wild access does, but says first what it was.
  *
- * The handler is installed with the first guard device, only where nobody else has one, and taken away with the last.
- * It calls write and sigaction and reads the devices' lists as they are: should another thread change them just then, the sentence
- * may be wrong; the process is about to end in any case. */
+ * The handler is installed with the first guard device, only where nobody else has one, and taken away with
+ * the last. It calls write and sigaction and reads the devices' lists as they are: should another thread
+ * change them just then, the sentence may be wrong; the process is about to end in any case. */
 #include <signal.h>
 #include <string.h>
 #include <unistd.h>
@@ -11,13 +11,13 @@
 
 /* What a signal handler can know is what a static holds. */
 static struct {
-    pthread_mutex_t  lock;
+    pthread_mutex_t lock;
     pl_guard_device *first;
-    int              installed;
+    int installed;
 } watch = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 typedef struct {
-    char   s[400];
+    char s[400];
     size_t n;
 } sentence;
 
@@ -41,7 +41,9 @@ static void put_number(sentence *t, int64_t v)
 /* Bytes from p to the pages of b; 0 inside. */
 static size_t distance(const pl_guard_buffer *b, const char *p)
 {
-    return p < b->start ? (size_t)(b->start - p) : p < b->start + b->span ? 0 : (size_t)(p - b->start) - b->span + 1;
+    return p < b->start             ? (size_t)(b->start - p)
+           : p < b->start + b->span ? 0
+                                    : (size_t)(p - b->start) - b->span + 1;
 }
 
 /* The buffer p lies in, or the nearest if p is in a guard page: "(buffer of 256 bytes, offset 12)". */
@@ -91,14 +93,15 @@ static void on_fault(int sig, siginfo_t *info, void *context)
     memset(&plain, 0, sizeof plain);
     plain.sa_handler = SIG_DFL;
     sigaction(sig, &plain, NULL);
-    if (info->si_code <= 0) raise(sig);    /* sent, not caused: nothing will cause it again */
-}                                          /* else the same instruction runs again and ends the process where it stands */
+    if (info->si_code <= 0) raise(sig); /* sent, not caused: nothing will cause it again */
+} /* else the same instruction runs again and ends the process where it stands */
 
 void pl_guard_watch_begin(pl_guard_device *d)
 {
     struct sigaction now;
     pthread_mutex_lock(&watch.lock);
-    if (!watch.first && !sigaction(SIGSEGV, NULL, &now) && !(now.sa_flags & SA_SIGINFO) && now.sa_handler == SIG_DFL) {
+    if (!watch.first && !sigaction(SIGSEGV, NULL, &now) && !(now.sa_flags & SA_SIGINFO) &&
+        now.sa_handler == SIG_DFL) {
         memset(&now, 0, sizeof now);
         now.sa_sigaction = on_fault;
         now.sa_flags = SA_SIGINFO | SA_ONSTACK;
@@ -118,7 +121,8 @@ void pl_guard_watch_end(pl_guard_device *d)
     if (*at) *at = d->next;
     if (!watch.first && watch.installed) {
         watch.installed = 0;
-        if (!sigaction(SIGSEGV, NULL, &now) && (now.sa_flags & SA_SIGINFO) && now.sa_sigaction == on_fault) {    /* still ours */
+        /* still ours */
+        if (!sigaction(SIGSEGV, NULL, &now) && (now.sa_flags & SA_SIGINFO) && now.sa_sigaction == on_fault) {
             memset(&now, 0, sizeof now);
             now.sa_handler = SIG_DFL;
             sigaction(SIGSEGV, &now, NULL);

@@ -1,9 +1,10 @@
-/* ref_backend.c -- `ref`, the oracle: reads like the paper, any format in, double inside, one thread, no tricks. */
+/* ref_backend.c -- `ref`, the oracle: reads like the paper, any format in, double inside, one thread, no
+ * tricks. */
 #include "ref_ops.h"
 
 const pl_ops pl_ref_ops = {
-#define PL_OP(name, out, inout, in, ...) .name = pl_ref_##name,
-#define PL_FUSED(name, out, inout, in, ...)    /* composed */
+#define PL_OP(name, out, inout, in, ...)    .name = pl_ref_##name,
+#define PL_FUSED(name, out, inout, in, ...) /* composed */
 #include "device/ops.def"
 #undef PL_OP
 };

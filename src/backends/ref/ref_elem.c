@@ -3,9 +3,9 @@
 #include "math/formulas_elem.h"
 #include "ref_ops.h"
 
-#define FOR_EACH(m)                                    \
-    for (int64_t b = 0; b < (m).batch; b++)            \
-        for (int64_t i = 0; i < (m).rows; i++)         \
+#define FOR_EACH(m)                            \
+    for (int64_t b = 0; b < (m).batch; b++)    \
+        for (int64_t i = 0; i < (m).rows; i++) \
             for (int64_t j = 0; j < (m).cols; j++)
 
 /* Y = X or X^T */
@@ -22,7 +22,9 @@ void pl_ref_axpby(pl_queue *q, const pl_args_axpby *a)
     FOR_EACH(a->Y)
     {
         double x = pl_get(&a->X, b, i, j), z = a->Z.data ? pl_get(&a->Z, b, i, j) : 0;
-        pl_put(&a->Y, b, i, j, a->round_terms ? pl_axpby_rounded_f64(a->alpha, x, a->beta, z) : pl_axpby_f64(a->alpha, x, a->beta, z));
+        pl_put(&a->Y, b, i, j,
+               a->round_terms ? pl_axpby_rounded_f64(a->alpha, x, a->beta, z)
+                              : pl_axpby_f64(a->alpha, x, a->beta, z));
     }
 }
 
@@ -34,7 +36,9 @@ void pl_ref_normalise(pl_queue *q, const pl_args_normalise *a)
     {
         int64_t nb = a->N.batch == 1 ? 0 : b;
         double s = pl_get(&a->N, nb, 0, 0), n = pl_get(&a->N, nb, 0, 1), x = pl_get(&a->X, b, i, j);
-        pl_put(&a->Y, b, i, j, a->reference ? pl_normalise_reference_f64(x, s, pl_reference_divisor_f64(s, n, a->eps)) : pl_normalise_f64(x, s, pl_norm_or_eps_f64(s, n, a->eps)));
+        pl_put(&a->Y, b, i, j,
+               a->reference ? pl_normalise_reference_f64(x, s, pl_reference_divisor_f64(s, n, a->eps))
+                            : pl_normalise_f64(x, s, pl_norm_or_eps_f64(s, n, a->eps)));
     }
 }
 
@@ -77,7 +81,10 @@ void pl_ref_decay_step(pl_queue *q, const pl_args_decay_step *a)
     FOR_EACH(a->W)
     {
         const coefs k = coefs_of(&a->live, b);
-        if (!k.skip) pl_put(&a->W, b, i, j, pl_decay_and_step_f64(pl_get(&a->W, b, i, j), pl_get(&a->D, b, i, j), k.lr, k.wd, a->scale));
+        if (!k.skip)
+            pl_put(
+                &a->W, b, i, j,
+                pl_decay_and_step_f64(pl_get(&a->W, b, i, j), pl_get(&a->D, b, i, j), k.lr, k.wd, a->scale));
     }
 }
 
@@ -90,7 +97,8 @@ void pl_ref_adamw_step(pl_queue *q, const pl_args_adamw_step *a)
         const coefs k = coefs_of(&a->live, b);
         double g = k.grad * pl_get(&a->G, b, i, j), m = pl_get(&a->M, b, i, j), v = pl_get(&a->V, b, i, j);
         if (k.skip) continue;
-        double d = pl_adam_direction_f64(g, &m, &v, k.beta1, 1 - k.beta1, k.beta2, 1 - k.beta2, k.c1, k.c2, k.eps);
+        double d =
+            pl_adam_direction_f64(g, &m, &v, k.beta1, 1 - k.beta1, k.beta2, 1 - k.beta2, k.c1, k.c2, k.eps);
         pl_put(&a->W, b, i, j, pl_decay_and_step_f64(pl_get(&a->W, b, i, j), d, k.lr, k.wd, 1));
         pl_put(&a->M, b, i, j, m);
         pl_put(&a->V, b, i, j, v);
@@ -108,7 +116,8 @@ void pl_ref_nonfinite(pl_queue *q, const pl_args_nonfinite *a)
     }
 }
 
-/* T = T + 1, C1 = 1/(1 - beta1^T), C2 = 1/(1 - beta2^T), unless a flag says otherwise (device/advance_row.h) */
+/* T = T + 1, C1 = 1/(1 - beta1^T), C2 = 1/(1 - beta2^T), unless a flag says otherwise (device/advance_row.h)
+ */
 void pl_ref_advance(pl_queue *q, const pl_args_advance *a)
 {
     (void)q;

@@ -11,7 +11,9 @@ void pl_ref_gemm(pl_queue *q, const pl_args_gemm *a)
             for (int64_t j = 0; j < a->C.cols; j++) {
                 double s = 0;
                 for (int64_t k = 0; k < K; k++)
-                    s += (a->ta ? pl_get(&a->A, b, k, i) : pl_get(&a->A, b, i, k)) * (a->tb ? pl_get(&a->B, b, j, k) : pl_get(&a->B, b, k, j));
-                pl_put(&a->C, b, i, j, pl_gemm_epilogue_f64(s, a->alpha, a->beta, a->D.data ? pl_get(&a->D, b, i, j) : 0));
+                    s += (a->ta ? pl_get(&a->A, b, k, i) : pl_get(&a->A, b, i, k)) *
+                         (a->tb ? pl_get(&a->B, b, j, k) : pl_get(&a->B, b, k, j));
+                pl_put(&a->C, b, i, j,
+                       pl_gemm_epilogue_f64(s, a->alpha, a->beta, a->D.data ? pl_get(&a->D, b, i, j) : 0));
             }
 }

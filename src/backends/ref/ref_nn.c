@@ -3,9 +3,9 @@
 #include "math/nn_formulas_elem.h"
 #include "ref_ops.h"
 
-#define FOR_EACH(m)                                    \
-    for (int64_t b = 0; b < (m).batch; b++)            \
-        for (int64_t i = 0; i < (m).rows; i++)         \
+#define FOR_EACH(m)                            \
+    for (int64_t b = 0; b < (m).batch; b++)    \
+        for (int64_t i = 0; i < (m).rows; i++) \
             for (int64_t j = 0; j < (m).cols; j++)
 
 /* x + bias[j]: one row of biases for all matrices, one per matrix, or none */
@@ -26,7 +26,9 @@ void pl_ref_bias_act(pl_queue *q, const pl_args_bias_act *a)
 void pl_ref_bias_act_back(pl_queue *q, const pl_args_bias_act_back *a)
 {
     (void)q;
-    FOR_EACH(a->dX) pl_put(&a->dX, b, i, j, pl_activate_back_f64(pl_get(&a->dY, b, i, j), biased(&a->X, &a->b, b, i, j), a->act));
+    FOR_EACH(a->dX)
+    pl_put(&a->dX, b, i, j,
+           pl_activate_back_f64(pl_get(&a->dY, b, i, j), biased(&a->X, &a->b, b, i, j), a->act));
 }
 
 /* Y[g] = alpha sum of group g's rows: 64 at a time, ascending; the 64s over lanes. */
@@ -39,7 +41,8 @@ void pl_ref_row_sum(pl_queue *q, const pl_args_row_sum *a)
         double lane[PL_LANES] = {0};
         for (int64_t first = 0; first < n; first += PL_SUM_CHUNK) {
             double s = 0;
-            for (int64_t r = first; r < n && r < first + PL_SUM_CHUNK; r++) s += pl_get(&a->X, b, i * n + r, j);
+            for (int64_t r = first; r < n && r < first + PL_SUM_CHUNK; r++)
+                s += pl_get(&a->X, b, i * n + r, j);
             lane[first / PL_SUM_CHUNK % PL_LANES] += s;
         }
         pl_put(&a->Y, b, i, j, a->alpha * pl_lanes_fold(lane));

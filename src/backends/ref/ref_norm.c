@@ -40,7 +40,8 @@ void pl_ref_frob_join(pl_queue *q, const pl_args_frob_join *a)
     (void)q;
     double s = 0, lane[PL_LANES] = {0};
     for (int64_t b = 0; b < a->M.batch; b++)
-        if (pl_get(&a->M, b, 0, 1) != 0) s = s == 0 ? pl_get(&a->M, b, 0, 0) : fmin(s, pl_get(&a->M, b, 0, 0));
+        if (pl_get(&a->M, b, 0, 1) != 0)
+            s = s == 0 ? pl_get(&a->M, b, 0, 0) : fmin(s, pl_get(&a->M, b, 0, 0));
     for (int64_t b = 0; b < a->M.batch; b++) {
         double n = pl_get(&a->M, b, 0, 1);
         if (n != 0) n *= s / pl_get(&a->M, b, 0, 0);

@@ -4,8 +4,8 @@
 
 #include "device/backend.h"
 
-#define PL_OP(name, out, inout, in, ...) void pl_ref_##name(pl_queue *q, const pl_args_##name *a);
-#define PL_FUSED(name, out, inout, in, ...)    /* composed */
+#define PL_OP(name, out, inout, in, ...)    void pl_ref_##name(pl_queue *q, const pl_args_##name *a);
+#define PL_FUSED(name, out, inout, in, ...) /* composed */
 #include "device/ops.def"
 #undef PL_OP
 

@@ -1,4 +1,5 @@
-/* ref_pairs.c -- ops on pairs i <= j of a cloud's points. Pair (i, j) is row i N - i (i - 1) / 2 + (j - i); w_ij = w_ji stands once. */
+/* ref_pairs.c -- ops on pairs i <= j of a cloud's points. Pair (i, j) is row i N - i (i - 1) / 2 + (j - i);
+ * w_ij = w_ji stands once. */
 #include "math/nn_formulas_elem.h"
 #include "ref_ops.h"
 
@@ -31,8 +32,11 @@ void pl_ref_pair_sum(pl_queue *q, const pl_args_pair_sum *a)
             for (int64_t k = 0; k < components; k++)
                 for (int64_t c = 0; c < a->Y.cols; c++) {
                     double s = 0;
-                    for (int64_t j = 0; j < n; j++) s += pl_get(&a->W, b, pair(n, i, j), c) * pl_get(&a->X, b, j * components + k, c);
-                    pl_put(&a->Y, b, i * components + k, c, pl_sum_end_f64(s, a->alpha, a->Z.data ? pl_get(&a->Z, b, i * components + k, c) : 0));
+                    for (int64_t j = 0; j < n; j++)
+                        s += pl_get(&a->W, b, pair(n, i, j), c) * pl_get(&a->X, b, j * components + k, c);
+                    pl_put(
+                        &a->Y, b, i * components + k, c,
+                        pl_sum_end_f64(s, a->alpha, a->Z.data ? pl_get(&a->Z, b, i * components + k, c) : 0));
                 }
 }
 

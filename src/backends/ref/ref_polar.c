@@ -1,4 +1,5 @@
-/* ref_polar.c -- the exact polar factor: X = U S V^T, Y = U V^T, zero singular values left out (the canonical partial isometry). */
+/* ref_polar.c -- the exact polar factor: X = U S V^T, Y = U V^T, zero singular values left out (the canonical
+ * partial isometry). */
 #include <float.h>
 
 #include "base/alloc.h"
@@ -6,14 +7,14 @@
 #include "math/norm_elem.h"
 #include "ref_ops.h"
 
-#define MAX_SHORT_SIDE 23000    /* dgesdd wants 4 k^2 + 7 k numbers */
+#define MAX_SHORT_SIDE 23000 /* dgesdd wants 4 k^2 + 7 k numbers */
 
 typedef struct {
-    int64_t rows, cols, k;    /* k the short side */
-    double *x;                /* (rows, cols), destroyed */
-    double *u;                /* (rows, k) */
-    double *vt;               /* (k, cols) */
-    double *s;                /* (k); all column-major */
+    int64_t rows, cols, k; /* k the short side */
+    double *x;             /* (rows, cols), destroyed */
+    double *u;             /* (rows, k) */
+    double *vt;            /* (k, cols) */
+    double *s;             /* (k); all column-major */
 } svd_work;
 
 static int svd_take(svd_work *w, int64_t rows, int64_t cols)
@@ -38,7 +39,7 @@ static void svd_give(svd_work *w)
 /* Y = sum over kept singular directions of u v^T; summed over ascending index. */
 static void put_product(const pl_mat *Y, int64_t b, const svd_work *w)
 {
-    double *v = w->x, *row = w->vt;    /* v: vt row-major, where x was */
+    double *v = w->x, *row = w->vt; /* v: vt row-major, where x was */
     for (int64_t p = 0; p < w->k; p++)
         for (int64_t j = 0; j < w->cols; j++) v[p * w->cols + j] = w->vt[j * w->k + p];
     double cut = w->s[0] * (double)(w->rows > w->cols ? w->rows : w->cols) * DBL_EPSILON;
@@ -50,14 +51,15 @@ static void put_product(const pl_mat *Y, int64_t b, const svd_work *w)
     }
 }
 
-/* Brings the largest entry near 1, so that LAPACK sees no extreme numbers; the polar factor does not change. */
+/* Brings the largest entry near 1, so that LAPACK sees no extreme numbers; the polar factor does not change.
+ */
 static int load_scaled(svd_work *w, const pl_mat *X, int64_t b)
 {
     double amax = 0;
     for (int64_t i = 0; i < w->rows; i++)
         for (int64_t j = 0; j < w->cols; j++) {
             double x = pl_get(X, b, i, j);
-            if (x - x != 0) return 0;    /* NaN or infinite */
+            if (x - x != 0) return 0; /* NaN or infinite */
             amax = x > amax ? x : -x > amax ? -x : amax;
             w->x[j * w->rows + i] = x;
         }
@@ -83,10 +85,13 @@ void pl_ref_polar_exact(pl_queue *q, const pl_args_polar_exact *a)
     svd_work w;
     int64_t k = a->X.rows < a->X.cols ? a->X.rows : a->X.cols;
     if (a->X.rows > INT32_MAX || a->X.cols > INT32_MAX || k > MAX_SHORT_SIDE)
-        PL_QUEUE_FAIL(q, POLAR_E_SHAPE, "polar_exact of %lldx%lld: LAPACK counts its work space in 32 bits, the short side may be %d at most", (long long)a->X.rows, (long long)a->X.cols,
-                      MAX_SHORT_SIDE);
+        PL_QUEUE_FAIL(q, POLAR_E_SHAPE,
+                      "polar_exact of %lldx%lld: LAPACK counts its work space in 32 bits, the short side may "
+                      "be %d at most",
+                      (long long)a->X.rows, (long long)a->X.cols, MAX_SHORT_SIDE);
     else if (!svd_take(&w, a->X.rows, a->X.cols)) {
-        PL_QUEUE_FAIL(q, POLAR_E_NOMEM, "polar_exact: work space for a %lldx%lld matrix", (long long)a->X.rows, (long long)a->X.cols);
+        PL_QUEUE_FAIL(q, POLAR_E_NOMEM, "polar_exact: work space for a %lldx%lld matrix",
+                      (long long)a->X.rows, (long long)a->X.cols);
         svd_give(&w);
     } else {
         for (int64_t b = 0; b < a->X.batch; b++) polar_one(q, a, b, &w);

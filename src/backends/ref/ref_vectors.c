@@ -28,9 +28,9 @@ static double value(const pl_mat *m, int64_t b, int64_t c)
     return pl_get(m, m->batch == 1 ? 0 : b, 0, c);
 }
 
-#define FOR_EACH(m)                                    \
-    for (int64_t b = 0; b < (m).batch; b++)            \
-        for (int64_t r = 0; r < (m).rows; r++)         \
+#define FOR_EACH(m)                            \
+    for (int64_t b = 0; b < (m).batch; b++)    \
+        for (int64_t r = 0; r < (m).rows; r++) \
             for (int64_t c = 0; c < (m).cols; c++)
 
 /* Q[r, ab] = v_a . v_b, a <= b row by row */
@@ -41,7 +41,8 @@ void pl_ref_vec_dots(pl_queue *q, const pl_args_vec_dots *args)
     for (int64_t m = 0; m < args->Q.batch; m++)
         for (int64_t r = 0; r < args->Q.rows; r++)
             for (int64_t a = 0, ab = 0; a < h; a++)
-                for (int64_t b = a; b < h; b++, ab++) pl_put(&args->Q, m, r, ab, dot(get3(&args->V, m, r, a), get3(&args->V, m, r, b)));
+                for (int64_t b = a; b < h; b++, ab++)
+                    pl_put(&args->Q, m, r, ab, dot(get3(&args->V, m, r, a), get3(&args->V, m, r, b)));
 }
 
 /* dv_a += sum_b dQ_ab v_b, the diagonal twice */
@@ -101,7 +102,8 @@ void pl_ref_vec_gate_back(pl_queue *q, const pl_args_vec_gate_back *a)
     FOR_EACH(a->T)
     {
         vec3 v = get3(&a->V, b, r, c), dy = get3(&a->dY, b, r, c);
-        double s, along, tr, t = pl_gate_back_f64(v.d, dy.d, value(&a->g, b, c), value(&a->b, b, c), a->eps, &s, &along, &tr);
+        double s, along, tr,
+            t = pl_gate_back_f64(v.d, dy.d, value(&a->g, b, c), value(&a->b, b, c), a->eps, &s, &along, &tr);
         pl_put(&a->T, b, r, c, t);
         pl_put(&a->TR, b, r, c, tr);
         for (int d = 0; d < 3; d++) pl_put(&a->dV, b, 3 * r + d, c, fma(along, v.d[d], dy.d[d] * s));

@@ -1,12 +1,13 @@
-/* ref_vit.c -- the transformer's ops: normalised rows, softmax, cross entropy, rows scaled by group, patches of a picture. In double. */
+/* ref_vit.c -- the transformer's ops: normalised rows, softmax, cross entropy, rows scaled by group, patches
+ * of a picture. In double. */
 #include "math/exp_elem.h"
 #include "math/lane_sum_elem.h"
 #include "math/log_elem.h"
 #include "ref_ops.h"
 
-#define FOR_EACH(m)                                    \
-    for (int64_t b = 0; b < (m).batch; b++)            \
-        for (int64_t i = 0; i < (m).rows; i++)         \
+#define FOR_EACH(m)                            \
+    for (int64_t b = 0; b < (m).batch; b++)    \
+        for (int64_t i = 0; i < (m).rows; i++) \
             for (int64_t j = 0; j < (m).cols; j++)
 
 /* Row of values m: one for all matrices, or one each. */
@@ -30,7 +31,9 @@ void pl_ref_layernorm(pl_queue *q, const pl_args_layernorm *a)
                 square[j % PL_LANES] += d * d;
             }
             double r = 1 / sqrt(pl_lanes_fold(square) / (double)n + a->eps);
-            for (int64_t j = 0; j < n; j++) pl_put(&a->Y, b, i, j, fma((pl_get(&a->X, b, i, j) - mean) * r, value(&a->g, b, j), value(&a->b, b, j)));
+            for (int64_t j = 0; j < n; j++)
+                pl_put(&a->Y, b, i, j,
+                       fma((pl_get(&a->X, b, i, j) - mean) * r, value(&a->g, b, j), value(&a->b, b, j)));
             pl_put(&a->S, b, i, 0, mean);
             pl_put(&a->S, b, i, 1, r);
         }
@@ -46,7 +49,8 @@ static void layernorm_sums(const pl_args_layernorm_back *a)
             for (int64_t first = 0; first < rows; first += PL_SUM_CHUNK) {
                 double dg = 0, db = 0;
                 for (int64_t i = first; i < rows && i < first + PL_SUM_CHUNK; i++) {
-                    double dy = pl_get(&a->dY, b, i, j), x = (pl_get(&a->X, b, i, j) - pl_get(&a->S, b, i, 0)) * pl_get(&a->S, b, i, 1);
+                    double dy = pl_get(&a->dY, b, i, j),
+                           x = (pl_get(&a->X, b, i, j) - pl_get(&a->S, b, i, 0)) * pl_get(&a->S, b, i, 1);
                     dg = fma(dy, x, dg);
                     db += dy;
                 }
@@ -63,10 +67,11 @@ void pl_ref_layernorm_back(pl_queue *q, const pl_args_layernorm_back *a)
 {
     (void)q;
     int64_t n = a->X.cols;
-    layernorm_sums(a);    /* first: dX may stand where dY stands */
+    layernorm_sums(a); /* first: dX may stand where dY stands */
     for (int64_t b = 0; b < a->X.batch; b++)
         for (int64_t i = 0; i < a->X.rows; i++) {
-            double lane[PL_LANES] = {0}, along[PL_LANES] = {0}, mean = pl_get(&a->S, b, i, 0), r = pl_get(&a->S, b, i, 1);
+            double lane[PL_LANES] = {0}, along[PL_LANES] = {0}, mean = pl_get(&a->S, b, i, 0),
+                   r = pl_get(&a->S, b, i, 1);
             for (int64_t j = 0; j < n; j++) {
                 double h = pl_get(&a->dY, b, i, j) * value(&a->g, b, j);
                 lane[j % PL_LANES] += h;
@@ -74,7 +79,8 @@ void pl_ref_layernorm_back(pl_queue *q, const pl_args_layernorm_back *a)
             }
             double m = pl_lanes_fold(lane) / (double)n, c = pl_lanes_fold(along) / (double)n;
             for (int64_t j = 0; j < n; j++) {
-                double h = pl_get(&a->dY, b, i, j) * value(&a->g, b, j), x = (pl_get(&a->X, b, i, j) - mean) * r;
+                double h = pl_get(&a->dY, b, i, j) * value(&a->g, b, j),
+                       x = (pl_get(&a->X, b, i, j) - mean) * r;
                 pl_put(&a->dX, b, i, j, fma(r, fma(-x, c, h - m), a->Z.data ? pl_get(&a->Z, b, i, j) : 0));
                 if (a->dL.data) pl_put(&a->dL, b, i, j, pl_get(&a->dX, b, i, j));
             }
@@ -95,9 +101,11 @@ void pl_ref_softmax(pl_queue *q, const pl_args_softmax *a)
     for (int64_t b = 0; b < a->X.batch; b++)
         for (int64_t i = 0; i < a->X.rows; i++) {
             double lane[PL_LANES] = {0}, m = row_max(&a->X, b, i);
-            for (int64_t j = 0; j < a->X.cols; j++) lane[j % PL_LANES] += pl_exp_f64(a->scale * (pl_get(&a->X, b, i, j) - m));
+            for (int64_t j = 0; j < a->X.cols; j++)
+                lane[j % PL_LANES] += pl_exp_f64(a->scale * (pl_get(&a->X, b, i, j) - m));
             double part = 1 / pl_lanes_fold(lane);
-            for (int64_t j = 0; j < a->X.cols; j++) pl_put(&a->Y, b, i, j, pl_exp_f64(a->scale * (pl_get(&a->X, b, i, j) - m)) * part);
+            for (int64_t j = 0; j < a->X.cols; j++)
+                pl_put(&a->Y, b, i, j, pl_exp_f64(a->scale * (pl_get(&a->X, b, i, j) - m)) * part);
         }
 }
 
@@ -108,20 +116,24 @@ void pl_ref_softmax_back(pl_queue *q, const pl_args_softmax_back *a)
     for (int64_t b = 0; b < a->Y.batch; b++)
         for (int64_t i = 0; i < a->Y.rows; i++) {
             double lane[PL_LANES] = {0};
-            for (int64_t j = 0; j < a->Y.cols; j++) lane[j % PL_LANES] = fma(pl_get(&a->dY, b, i, j), pl_get(&a->Y, b, i, j), lane[j % PL_LANES]);
+            for (int64_t j = 0; j < a->Y.cols; j++)
+                lane[j % PL_LANES] = fma(pl_get(&a->dY, b, i, j), pl_get(&a->Y, b, i, j), lane[j % PL_LANES]);
             double s = pl_lanes_fold(lane);
-            for (int64_t j = 0; j < a->Y.cols; j++) pl_put(&a->dX, b, i, j, a->scale * pl_get(&a->Y, b, i, j) * (pl_get(&a->dY, b, i, j) - s));
+            for (int64_t j = 0; j < a->Y.cols; j++)
+                pl_put(&a->dX, b, i, j, a->scale * pl_get(&a->Y, b, i, j) * (pl_get(&a->dY, b, i, j) - s));
         }
 }
 
-/* With d = z - max and s = sum e^d:  L = mean over the rows of sum_j t_j (log s - d_j),  dz_j = (sum t e^(d_j) / s - t_j) / rows */
+/* With d = z - max and s = sum e^d:  L = mean over the rows of sum_j t_j (log s - d_j),  dz_j = (sum t
+ * e^(d_j) / s - t_j) / rows */
 void pl_ref_cross_entropy(pl_queue *q, const pl_args_cross_entropy *a)
 {
     (void)q;
     for (int64_t b = 0; b < a->Z.batch; b++) {
         double total[PL_LANES] = {0}, rows = (double)a->Z.rows;
         for (int64_t i = 0; i < a->Z.rows; i++) {
-            double lane[PL_LANES] = {0}, weight[PL_LANES] = {0}, loss[PL_LANES] = {0}, m = row_max(&a->Z, b, i);
+            double lane[PL_LANES] = {0}, weight[PL_LANES] = {0}, loss[PL_LANES] = {0},
+                   m = row_max(&a->Z, b, i);
             for (int64_t j = 0; j < a->Z.cols; j++) {
                 lane[j % PL_LANES] += pl_exp_f64(pl_get(&a->Z, b, i, j) - m);
                 weight[j % PL_LANES] += pl_get(&a->T, b, i, j);

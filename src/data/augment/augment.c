@@ -1,7 +1,8 @@
 /* augment.c -- crops, the chain, normalisation.
  *
- * RandomResizedCrop is torchvision's: ten tries of an area (share of the picture's, uniform) and an aspect ratio (log-uniform), sides rounded to nearest
- * even, the first that fits is placed uniformly; after ten the largest middle piece whose ratio is in range.
+ * RandomResizedCrop is torchvision's: ten tries of an area (share of the picture's, uniform) and an aspect
+ * ratio (log-uniform), sides rounded to nearest even, the first that fits is placed uniformly; after ten the
+ * largest middle piece whose ratio is in range.
  */
 #include "data/augment/augment.h"
 
@@ -16,11 +17,11 @@
 
 struct pl_augment {
     pl_augment_options o;
-    pl_resizer        *resizer;
-    pl_image           pixels;      /* (size, size) */
-    uint8_t           *work;        /* of pl_image_op_apply; NULL without RandAugment */
-    uint8_t            fill[3];     /* the mean colour */
-    pl_floats_scale    scale;
+    pl_resizer *resizer;
+    pl_image pixels; /* (size, size) */
+    uint8_t *work;   /* of pl_image_op_apply; NULL without RandAugment */
+    uint8_t fill[3]; /* the mean colour */
+    pl_floats_scale scale;
 };
 
 polar_status pl_augment_recipe(pl_augment_options *out, const char *name, int64_t size)
@@ -35,7 +36,8 @@ polar_status pl_augment_recipe(pl_augment_options *out, const char *name, int64_
                             .test_filter = PL_FILTER_BILINEAR,
                             .mean = {0.485, 0.456, 0.406},
                             .std = {0.229, 0.224, 0.225}};
-    PL_NEED(!strcmp(name, "minimal") || !strcmp(name, "deit"), POLAR_E_ARG, "no recipe '%s' of augmentation (there are: minimal, deit)", name);
+    PL_NEED(!strcmp(name, "minimal") || !strcmp(name, "deit"), POLAR_E_ARG,
+            "no recipe '%s' of augmentation (there are: minimal, deit)", name);
     if (!strcmp(name, "deit")) {
         o.filter = PL_FILTER_BICUBIC;
         PL_TRY(pl_rand_augment_parse(&o.rand, "rand-m9-mstd0.5-inc1"));
@@ -53,21 +55,28 @@ static int probability(double p)
 static polar_status options_check(const pl_augment_options *o)
 {
     const pl_erasing *e = &o->erasing;
-    PL_NEED(o->size >= 1 && o->size <= MAX_SIZE, POLAR_E_ARG, "pictures of %lld x %lld: 1 to %d are wanted", (long long)o->size, (long long)o->size,
-            MAX_SIZE);
-    PL_NEED(o->filter >= 0 && o->filter < PL_FILTERS && o->test_filter >= 0 && o->test_filter < PL_FILTERS, POLAR_E_ARG, "no such filter");
-    PL_NEED(o->scale[0] > 0 && o->scale[0] <= o->scale[1] && o->scale[1] <= 1, POLAR_E_ARG, "crops from %g to %g of the area: 0 < from <= to <= 1",
-            o->scale[0], o->scale[1]);
-    PL_NEED(o->ratio[0] > 0 && o->ratio[0] <= o->ratio[1] && isfinite(o->ratio[1]), POLAR_E_ARG, "aspect ratios from %g to %g: 0 < from <= to",
-            o->ratio[0], o->ratio[1]);
+    PL_NEED(o->size >= 1 && o->size <= MAX_SIZE, POLAR_E_ARG, "pictures of %lld x %lld: 1 to %d are wanted",
+            (long long)o->size, (long long)o->size, MAX_SIZE);
+    PL_NEED(o->filter >= 0 && o->filter < PL_FILTERS && o->test_filter >= 0 && o->test_filter < PL_FILTERS,
+            POLAR_E_ARG, "no such filter");
+    PL_NEED(o->scale[0] > 0 && o->scale[0] <= o->scale[1] && o->scale[1] <= 1, POLAR_E_ARG,
+            "crops from %g to %g of the area: 0 < from <= to <= 1", o->scale[0], o->scale[1]);
+    PL_NEED(o->ratio[0] > 0 && o->ratio[0] <= o->ratio[1] && isfinite(o->ratio[1]), POLAR_E_ARG,
+            "aspect ratios from %g to %g: 0 < from <= to", o->ratio[0], o->ratio[1]);
     PL_NEED(probability(o->flip) && probability(e->prob) && probability(o->rand.prob), POLAR_E_ARG,
-            "the probabilities of flip %g, erasing %g, RandAugment %g are not all in [0, 1]", o->flip, e->prob, o->rand.prob);
-    PL_NEED(o->rand.layers >= 0 && o->rand.layers <= PL_DRAW_LAYERS && o->rand.std >= 0 && isfinite(o->rand.std) && isfinite(o->rand.magnitude),
-            POLAR_E_ARG, "RandAugment of %d layers, magnitude %g, deviation %g", o->rand.layers, o->rand.magnitude, o->rand.std);
-    PL_NEED(e->prob == 0 || (e->area[0] >= 0 && e->area[0] <= e->area[1] && e->area[1] <= 1 && e->min_aspect > 0 && e->min_aspect <= 1), POLAR_E_ARG,
-            "erasing %g to %g of the area, aspect ratio from %g", e->area[0], e->area[1], e->min_aspect);
-    PL_NEED(o->test_side >= o->size && o->test_side <= 4 * MAX_SIZE, POLAR_E_ARG, "a short side of %lld at test does not hold a picture of %lld",
-            (long long)o->test_side, (long long)o->size);
+            "the probabilities of flip %g, erasing %g, RandAugment %g are not all in [0, 1]", o->flip,
+            e->prob, o->rand.prob);
+    PL_NEED(o->rand.layers >= 0 && o->rand.layers <= PL_DRAW_LAYERS && o->rand.std >= 0 &&
+                isfinite(o->rand.std) && isfinite(o->rand.magnitude),
+            POLAR_E_ARG, "RandAugment of %d layers, magnitude %g, deviation %g", o->rand.layers,
+            o->rand.magnitude, o->rand.std);
+    PL_NEED(e->prob == 0 || (e->area[0] >= 0 && e->area[0] <= e->area[1] && e->area[1] <= 1 &&
+                             e->min_aspect > 0 && e->min_aspect <= 1),
+            POLAR_E_ARG, "erasing %g to %g of the area, aspect ratio from %g", e->area[0], e->area[1],
+            e->min_aspect);
+    PL_NEED(o->test_side >= o->size && o->test_side <= 4 * MAX_SIZE, POLAR_E_ARG,
+            "a short side of %lld at test does not hold a picture of %lld", (long long)o->test_side,
+            (long long)o->size);
     for (int c = 0; c < 3; c++)
         PL_NEED(isfinite(o->mean[c]) && o->mean[c] >= 0 && o->std[c] > 0 && isfinite(o->std[c]), POLAR_E_ARG,
                 "mean %g, standard deviation %g of channel %d", o->mean[c], o->std[c], c);
@@ -88,7 +97,9 @@ polar_status pl_augment_create(pl_augment **out, const pl_augment_options *o)
     if (st == POLAR_OK) st = pl_image_create(&a->pixels, o->size, o->size);
     if (st == POLAR_OK && o->rand.layers) {
         a->work = pl_alloc(pl_image_op_work(&a->pixels));
-        if (!a->work) st = PL_FAIL(POLAR_E_NOMEM, "scratch for pictures of %lld x %lld", (long long)o->size, (long long)o->size);
+        if (!a->work)
+            st = PL_FAIL(POLAR_E_NOMEM, "scratch for pictures of %lld x %lld", (long long)o->size,
+                         (long long)o->size);
     }
     if (st == POLAR_OK) *out = a;
     else pl_augment_destroy(a);
@@ -109,18 +120,21 @@ pl_image pl_augment_pixels(const pl_augment *a)
     return pl_image_view(a->pixels.data, a->pixels.width, a->pixels.height);
 }
 
-/* ---- crops --------------------------------------------------------------------------------------------- */
+/* ---- crops -------------------------------------------------------------------------------------- */
 
 pl_box pl_augment_crop(const pl_augment_options *o, int64_t width, int64_t height, pl_draw_key key)
 {
-    double area = (double)width * (double)height, lo = log(o->ratio[0]), hi = log(o->ratio[1]), in = (double)width / (double)height;
+    double area = (double)width * (double)height, lo = log(o->ratio[0]), hi = log(o->ratio[1]),
+           in = (double)width / (double)height;
     for (int t = 0; t < PL_DRAW_TRIES; t++) {
         pl_u4 r = pl_augment_draw(key, PL_DRAW_CROP + 2 * t);
-        double target = area * pl_draw_between(r.x, r.y, o->scale[0], o->scale[1]), ratio = pl_exp_f64(pl_draw_between(r.z, r.w, lo, hi));
+        double target = area * pl_draw_between(r.x, r.y, o->scale[0], o->scale[1]),
+               ratio = pl_exp_f64(pl_draw_between(r.z, r.w, lo, hi));
         int64_t w = (int64_t)rint(sqrt(target * ratio)), h = (int64_t)rint(sqrt(target / ratio));
         if (w < 1 || h < 1 || w > width || h > height) continue;
         r = pl_augment_draw(key, PL_DRAW_CROP + 2 * t + 1);
-        return (pl_box){pl_uniform_below(r.y, (uint32_t)(width - w + 1)), pl_uniform_below(r.x, (uint32_t)(height - h + 1)), w, h};
+        return (pl_box){pl_uniform_below(r.y, (uint32_t)(width - w + 1)),
+                        pl_uniform_below(r.x, (uint32_t)(height - h + 1)), w, h};
     }
     int64_t w = width, h = height;
     if (in < o->ratio[0]) h = (int64_t)rint((double)w / o->ratio[0]);
@@ -135,7 +149,7 @@ int64_t pl_augment_long_side(int64_t test_side, int64_t width, int64_t height)
     return (int64_t)((double)(test_side * wide) / (double)narrow);
 }
 
-/* ---- the chain ------------------------------------------------------------------------------------------ */
+/* ---- the chain ---------------------------------------------------------------------------------- */
 
 static void to_floats(const pl_augment *a, float *out)
 {
@@ -163,30 +177,34 @@ static polar_status train_window(pl_augment *a, float *out, const pl_pixels *p, 
         pl_image_op_apply(&a->pixels, &ops[i], a->work);
     }
     to_floats(a, out);
-    if (o->erasing.prob > 0) pl_erasing_apply(out, o->size, o->size, pl_erasing_draw(&o->erasing, o->size, o->size, key));
+    if (o->erasing.prob > 0)
+        pl_erasing_apply(out, o->size, o->size, pl_erasing_draw(&o->erasing, o->size, o->size, key));
     return POLAR_OK;
 }
 
 static polar_status key_check(pl_draw_key key)
 {
     const int64_t top = (int64_t)1 << 48;
-    PL_NEED(key.epoch >= 0 && key.epoch < top && key.image >= 0 && key.image < top, POLAR_E_ARG, "no draws for picture %lld in epoch %lld",
-            (long long)key.image, (long long)key.epoch);
+    PL_NEED(key.epoch >= 0 && key.epoch < top && key.image >= 0 && key.image < top, POLAR_E_ARG,
+            "no draws for picture %lld in epoch %lld", (long long)key.image, (long long)key.epoch);
     return POLAR_OK;
 }
 
 static polar_status size_check(int64_t width, int64_t height)
 {
-    PL_NEED(width >= 1 && height >= 1, POLAR_E_ARG, "an empty picture of %lld x %lld", (long long)width, (long long)height);
+    PL_NEED(width >= 1 && height >= 1, POLAR_E_ARG, "an empty picture of %lld x %lld", (long long)width,
+            (long long)height);
     return POLAR_OK;
 }
 
 static pl_pixels whole_pixels(const pl_image *im)
 {
-    return (pl_pixels){im->data, (int64_t)pl_image_row_bytes(im), {0, 0, im->width, im->height}, im->width, im->height};
+    return (pl_pixels){
+        im->data, (int64_t)pl_image_row_bytes(im), {0, 0, im->width, im->height}, im->width, im->height};
 }
 
-polar_status pl_augment_train_box(pl_box *out, const pl_augment *a, int64_t width, int64_t height, pl_draw_key key)
+polar_status pl_augment_train_box(pl_box *out, const pl_augment *a, int64_t width, int64_t height,
+                                  pl_draw_key key)
 {
     PL_TRY(key_check(key));
     PL_TRY(size_check(width, height));
@@ -218,12 +236,14 @@ polar_status pl_augment_train_crop(pl_augment *a, float *out, const pl_image *cr
 /* Resize(test_side) of a picture, of which the middle is wanted; src and its place are left to the caller. */
 static pl_resize_args eval_args(const pl_augment_options *o, int64_t w, int64_t h)
 {
-    int64_t wide = pl_augment_long_side(o->test_side, w, h), width = w <= h ? o->test_side : wide, height = w <= h ? wide : o->test_side;
+    int64_t wide = pl_augment_long_side(o->test_side, w, h), width = w <= h ? o->test_side : wide,
+            height = w <= h ? wide : o->test_side;
     return (pl_resize_args){.src_width = w,
                             .src_height = h,
                             .out_width = width,
                             .out_height = height,
-                            .part = {(int64_t)rint((double)(width - o->size) / 2), (int64_t)rint((double)(height - o->size) / 2), o->size, o->size},
+                            .part = {(int64_t)rint((double)(width - o->size) / 2),
+                                     (int64_t)rint((double)(height - o->size) / 2), o->size, o->size},
                             .filter = o->test_filter};
 }
 

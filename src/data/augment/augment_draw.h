@@ -1,4 +1,5 @@
-/* augment_draw.h -- where the random numbers of one picture lie: philox(seed, PL_STREAM_AUGMENT, epoch, draw << 48 | image).
+/* augment_draw.h -- where the random numbers of one picture lie: philox(seed, PL_STREAM_AUGMENT, epoch, draw
+ * << 48 | image).
  *
  *     draw          words
  *     2 t           crop, try t of 10: area (x, y), logarithm of the aspect ratio (z, w)
@@ -10,7 +11,8 @@
  *     65 + 2 t      erasing, try t of 10: area (x, y), logarithm of the aspect ratio (z, w)
  *     66 + 2 t      erasing, try t: top (x), left (y)
  *
- * A draw that a recipe does not ask for moves no other: recipes that share a seed share their crops and flips. A number once given stays.
+ * A draw that a recipe does not ask for moves no other: recipes that share a seed share their crops and
+ * flips. A number once given stays.
  */
 #ifndef PL_DATA_AUGMENT_DRAW_H
 #define PL_DATA_AUGMENT_DRAW_H
@@ -23,18 +25,19 @@
 #define PL_DRAW_LAYER     32
 #define PL_DRAW_ERASE     64
 #define PL_DRAW_ERASE_TRY 65
-#define PL_DRAW_LAYERS    16    /* at most */
+#define PL_DRAW_LAYERS    16 /* at most */
 
 /* Whose draws: one picture in one epoch of one run. */
 typedef struct pl_draw_key {
     uint64_t seed;
-    int64_t  epoch;    /* below 2^48 */
-    int64_t  image;    /* its number in the whole set, below 2^48 */
+    int64_t epoch; /* below 2^48 */
+    int64_t image; /* its number in the whole set, below 2^48 */
 } pl_draw_key;
 
 static inline pl_u4 pl_augment_draw(pl_draw_key key, int draw)
 {
-    return pl_philox(key.seed, PL_STREAM_AUGMENT, (uint64_t)key.epoch, (uint64_t)draw << 48 | (uint64_t)key.image);
+    return pl_philox(key.seed, PL_STREAM_AUGMENT, (uint64_t)key.epoch,
+                     (uint64_t)draw << 48 | (uint64_t)key.image);
 }
 
 /* Uniform in (lo, hi). */

@@ -18,7 +18,8 @@ pl_box pl_erasing_draw(const pl_erasing *e, int64_t width, int64_t height, pl_dr
         int64_t h = (int64_t)rint(sqrt(area * aspect)), w = (int64_t)rint(sqrt(area / aspect));
         if (w >= width || h >= height) continue;
         r = pl_augment_draw(key, PL_DRAW_ERASE_TRY + 2 * t + 1);
-        return (pl_box){pl_uniform_below(r.y, (uint32_t)(width - w + 1)), pl_uniform_below(r.x, (uint32_t)(height - h + 1)), w, h};
+        return (pl_box){pl_uniform_below(r.y, (uint32_t)(width - w + 1)),
+                        pl_uniform_below(r.x, (uint32_t)(height - h + 1)), w, h};
     }
     return (pl_box){0};
 }
@@ -26,5 +27,6 @@ pl_box pl_erasing_draw(const pl_erasing *e, int64_t width, int64_t height, pl_dr
 void pl_erasing_apply(float *x, int64_t width, int64_t height, pl_box w)
 {
     for (int c = 0; c < 3; c++)
-        for (int64_t y = w.y; y < w.y + w.height; y++) memset(x + (c * height + y) * width + w.x, 0, (size_t)w.width * sizeof *x);
+        for (int64_t y = w.y; y < w.y + w.height; y++)
+            memset(x + (c * height + y) * width + w.x, 0, (size_t)w.width * sizeof *x);
 }

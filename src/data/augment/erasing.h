@@ -1,10 +1,12 @@
-/* erasing.h -- RandomErasing as timm's: with some probability a rectangle of a normalised picture becomes zero.
+/* erasing.h -- RandomErasing as timm's: with some probability a rectangle of a normalised picture becomes
+ * zero.
  *
- *     pl_box w = pl_erasing_draw(&(pl_erasing){.prob = 0.25, .area = {0.02, 1 / 3.}, .min_aspect = 0.3}, 224, 224, key);
- *     pl_erasing_apply(x, 224, 224, w);                  // x: (3, 224, 224); a window without width is no erasing
+ *     pl_box w = pl_erasing_draw(&(pl_erasing){.prob = 0.25, .area = {0.02, 1 / 3.}, .min_aspect = 0.3}, 224,
+ * 224, key); pl_erasing_apply(x, 224, 224, w);                  // x: (3, 224, 224); a window without width
+ * is no erasing
  *
- * Area as a share of the picture uniform, aspect ratio log-uniform in (min_aspect, 1 / min_aspect); ten tries for a rectangle smaller than the picture in both
- * directions, nothing after them; its place uniform.
+ * Area as a share of the picture uniform, aspect ratio log-uniform in (min_aspect, 1 / min_aspect); ten tries
+ * for a rectangle smaller than the picture in both directions, nothing after them; its place uniform.
  */
 #ifndef PL_DATA_ERASING_H
 #define PL_DATA_ERASING_H
@@ -13,12 +15,14 @@
 #include "data/augment/image_resize.h"
 
 typedef struct pl_erasing {
-    double prob;          /* 0: never */
-    double area[2];       /* share of the picture, from and to */
-    double min_aspect;    /* height over width; the largest is its inverse */
+    double prob;       /* 0: never */
+    double area[2];    /* share of the picture, from and to */
+    double min_aspect; /* height over width; the largest is its inverse */
 } pl_erasing;
 
-pl_box pl_erasing_draw(const pl_erasing *e, int64_t width, int64_t height, pl_draw_key key);    /* all zero: none */
-void      pl_erasing_apply(float *x, int64_t width, int64_t height, pl_box w);                  /* x (3, height, width) */
+/* all zero: none */
+pl_box pl_erasing_draw(const pl_erasing *e, int64_t width, int64_t height, pl_draw_key key);
+/* x (3, height, width) */
+void pl_erasing_apply(float *x, int64_t width, int64_t height, pl_box w);
 
 #endif

@@ -24,14 +24,16 @@ static int wide_is_exact(const pl_floats_scale *s)
     const float r = 1 / 255.0f;
     for (int c = 0; c < 3; c++)
         for (int v = 0; v < 256; v++)
-            if (quotient(quotient((float)v, 255, r) - s->mean[c], s->std[c], s->inverse[c]) != s->value[c][v]) return 0;
+            if (quotient(quotient((float)v, 255, r) - s->mean[c], s->std[c], s->inverse[c]) != s->value[c][v])
+                return 0;
     return 1;
 }
 
 static int wide_here(void)
 {
 #ifdef HAVE_WIDE
-    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vbmi");
+    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+           __builtin_cpu_supports("avx512vbmi");
 #else
     return 0;
 #endif
@@ -65,9 +67,11 @@ WIDE static int64_t wide_floats(float *out, const pl_floats_scale *s, const uint
     for (; i + LANES <= n; i += LANES) {
         __m512i p = _mm512_maskz_loadu_epi8(bytes, pixels + 3 * i);
         for (int c = 0; c < 3; c++) {
-            __m512 v = _mm512_cvtepi32_ps(_mm512_maskz_permutexvar_epi8(lowest, _mm512_loadu_si512(place[c]), p));
+            __m512 v =
+                _mm512_cvtepi32_ps(_mm512_maskz_permutexvar_epi8(lowest, _mm512_loadu_si512(place[c]), p));
             v = _mm512_sub_ps(wide_quotient(v, full, r), _mm512_set1_ps(s->mean[c]));
-            _mm512_storeu_ps(out + c * n + i, wide_quotient(v, _mm512_set1_ps(s->std[c]), _mm512_set1_ps(s->inverse[c])));
+            _mm512_storeu_ps(out + c * n + i,
+                             wide_quotient(v, _mm512_set1_ps(s->std[c]), _mm512_set1_ps(s->inverse[c])));
         }
     }
     return i;
@@ -81,5 +85,6 @@ void pl_floats_of_bytes(float *out, const pl_floats_scale *s, const uint8_t *pix
     if (s->wide) i = wide_floats(out, s, pixels, n);
 #endif
     const uint8_t *p = pixels + 3 * i;
-    for (float *r = out, *g = out + n, *b = out + 2 * n; i < n; i++, p += 3) r[i] = s->value[0][p[0]], g[i] = s->value[1][p[1]], b[i] = s->value[2][p[2]];
+    for (float *r = out, *g = out + n, *b = out + 2 * n; i < n; i++, p += 3)
+        r[i] = s->value[0][p[0]], g[i] = s->value[1][p[1]], b[i] = s->value[2][p[2]];
 }

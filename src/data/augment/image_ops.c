@@ -1,9 +1,10 @@
 /* image_ops.c -- tables, blends and smoothing; the operations by number.
  *
- * A table operation maps each channel by 256 bytes: exact. A blend is grey + arg (v - grey) in single precision, cut to a byte; Brightness and Contrast
- * have one grey for all pixels and are tables too. Smoothing is the mean over 3 x 3 with the middle counted five times, s / 13 rounded to nearest: Pillow
- * sums it in floats, whose error (below 1e-4) never reaches the next half, for s / 13 is at least 1/26 away from one; the outermost pixels stay.
- * Grey is (19595 r + 38470 g + 7471 b + 32768) / 65536.
+ * A table operation maps each channel by 256 bytes: exact. A blend is grey + arg (v - grey) in single
+ * precision, cut to a byte; Brightness and Contrast have one grey for all pixels and are tables too.
+ * Smoothing is the mean over 3 x 3 with the middle counted five times, s / 13 rounded to nearest: Pillow sums
+ * it in floats, whose error (below 1e-4) never reaches the next half, for s / 13 is at least 1/26 away from
+ * one; the outermost pixels stay. Grey is (19595 r + 38470 g + 7471 b + 32768) / 65536.
  */
 #include "data/augment/image_ops.h"
 
@@ -22,7 +23,8 @@ static int clip(int v)
 static void table_apply(pl_image *im, table t)
 {
     uint8_t *p = im->data;
-    for (int64_t n = im->width * im->height; n > 0; n--, p += 3) p[0] = t[0][p[0]], p[1] = t[1][p[1]], p[2] = t[2][p[2]];
+    for (int64_t n = im->width * im->height; n > 0; n--, p += 3)
+        p[0] = t[0][p[0]], p[1] = t[1][p[1]], p[2] = t[2][p[2]];
 }
 
 typedef int64_t histogram[3][256];
@@ -37,14 +39,16 @@ static void histogram_of(histogram h, const pl_image *im)
     while (n > 0) {
         int64_t now = n < most ? n : most;
         memset(part, 0, sizeof part);
-        for (int64_t i = 0; i < now; i++, p += 3) part[i & 3][0][p[0]]++, part[i & 3][1][p[1]]++, part[i & 3][2][p[2]]++;
+        for (int64_t i = 0; i < now; i++, p += 3)
+            part[i & 3][0][p[0]]++, part[i & 3][1][p[1]]++, part[i & 3][2][p[2]]++;
         for (int c = 0; c < 3; c++)
-            for (int v = 0; v < 256; v++) h[c][v] += (int64_t)part[0][c][v] + part[1][c][v] + part[2][c][v] + part[3][c][v];
+            for (int v = 0; v < 256; v++)
+                h[c][v] += (int64_t)part[0][c][v] + part[1][c][v] + part[2][c][v] + part[3][c][v];
         n -= now;
     }
 }
 
-/* ---- what Pillow's ImageOps do ------------------------------------------------------------------------ */
+/* ---- what Pillow's ImageOps do ------------------------------------------------------------------ */
 
 static void stretch_table(uint8_t t[256], const int64_t h[256])
 {
@@ -85,7 +89,7 @@ static int value_map(pl_image_op op, int v, int arg)
     case PL_IMAGE_INVERT: return 255 - v;
     case PL_IMAGE_POSTERIZE: return v & ~((1 << (8 - arg)) - 1);
     case PL_IMAGE_SOLARIZE: return v < arg ? v : 255 - v;
-    default: return v < 128 ? clip(v + arg) : v;    /* SOLARIZE_ADD */
+    default: return v < 128 ? clip(v + arg) : v; /* SOLARIZE_ADD */
     }
 }
 
@@ -96,7 +100,7 @@ static void from_values(pl_image *im, pl_image_op op, int arg)
     table_apply(im, t);
 }
 
-/* ---- what Pillow's ImageEnhance does ------------------------------------------------------------------ */
+/* ---- what Pillow's ImageEnhance does ------------------------------------------------------------ */
 
 static inline uint8_t grey_of(const uint8_t *p)
 {
@@ -139,11 +143,13 @@ PL_CLONES static void toward_grey(uint8_t *p, int64_t n, float arg)
 }
 
 /* The bytes [3, 3 width - 3) of a row against its neighbours above and below. */
-PL_CLONES static void sharpen_row(uint8_t *restrict out, const uint8_t *restrict up, const uint8_t *restrict row, const uint8_t *restrict down,
-                                  int64_t bytes, float arg)
+PL_CLONES static void sharpen_row(uint8_t *restrict out, const uint8_t *restrict up,
+                                  const uint8_t *restrict row, const uint8_t *restrict down, int64_t bytes,
+                                  float arg)
 {
     for (int64_t i = 3; i < bytes - 3; i++) {
-        uint16_t s = (uint16_t)(up[i - 3] + up[i] + up[i + 3] + row[i - 3] + 5 * row[i] + row[i + 3] + down[i - 3] + down[i] + down[i + 3]);
+        uint16_t s = (uint16_t)(up[i - 3] + up[i] + up[i + 3] + row[i - 3] + 5 * row[i] + row[i + 3] +
+                                down[i - 3] + down[i] + down[i + 3]);
         out[i] = blend((uint16_t)(2 * s + 13) / 26, row[i], arg);
     }
 }
@@ -159,11 +165,11 @@ static void toward_smooth(pl_image *im, float arg, uint8_t *work)
     }
 }
 
-/* ---- by number -------------------------------------------------------------------------------------- */
+/* ---- by number ---------------------------------------------------------------------------------- */
 
 size_t pl_image_op_work(const pl_image *im)
 {
-    return pl_image_affine_work(im->width, im->height);    /* more than the others need */
+    return pl_image_affine_work(im->width, im->height); /* more than the others need */
 }
 
 void pl_image_op_apply(pl_image *im, const pl_image_op_args *a, uint8_t *work)
@@ -192,17 +198,29 @@ void pl_image_op_apply(pl_image *im, const pl_image_op_args *a, uint8_t *work)
 
 const char *pl_image_op_name(pl_image_op op)
 {
-    static const char *const names[PL_IMAGE_OPS] = {
-        "AutoContrast",    "Equalize",           "Invert",               "Rotate",              "PosterizeIncreasing", "SolarizeIncreasing", "SolarizeAdd",
-        "ColorIncreasing", "ContrastIncreasing", "BrightnessIncreasing", "SharpnessIncreasing", "ShearX",              "ShearY",             "TranslateXRel",
-        "TranslateYRel"};
+    static const char *const names[PL_IMAGE_OPS] = {"AutoContrast",
+                                                    "Equalize",
+                                                    "Invert",
+                                                    "Rotate",
+                                                    "PosterizeIncreasing",
+                                                    "SolarizeIncreasing",
+                                                    "SolarizeAdd",
+                                                    "ColorIncreasing",
+                                                    "ContrastIncreasing",
+                                                    "BrightnessIncreasing",
+                                                    "SharpnessIncreasing",
+                                                    "ShearX",
+                                                    "ShearY",
+                                                    "TranslateXRel",
+                                                    "TranslateYRel"};
     return op >= 0 && op < PL_IMAGE_OPS ? names[op] : "?";
 }
 
 void pl_image_flip(pl_image *im)
 {
     for (int64_t y = 0; y < im->height; y++)
-        for (uint8_t *a = pl_image_at(im, 0, y), *b = pl_image_at(im, im->width - 1, y); a < b; a += 3, b -= 3)
+        for (uint8_t *a = pl_image_at(im, 0, y), *b = pl_image_at(im, im->width - 1, y); a < b;
+             a += 3, b -= 3)
             for (int c = 0; c < 3; c++) {
                 uint8_t v = a[c];
                 a[c] = b[c], b[c] = v;

@@ -1,13 +1,15 @@
-/* image_resize.c -- two passes with fixed-point weights, each rounded to a byte: along the rows first, then down the columns.
+/* image_resize.c -- two passes with fixed-point weights, each rounded to a byte: along the rows first, then
+ * down the columns.
  *
- * Output position i has its centre at c = x0 + (i + 1/2) s in the source, s = (x1 - x0) / size. A filter of support S (1 or 2) is widened by
- * max(s, 1): the weights of the pixels j with |j + 1/2 - c| < S max(s, 1) are f((j + 1/2 - c) / max(s, 1)), divided by their sum, as
- * whole multiples of 2^-22. With eight bits of pixel and two of headroom the sums fit 32 bits; that is Pillow's choice, and it decides the bytes.
+ * Output position i has its centre at c = x0 + (i + 1/2) s in the source, s = (x1 - x0) / size. A filter of
+ * support S (1 or 2) is widened by max(s, 1): the weights of the pixels j with |j + 1/2 - c| < S max(s, 1)
+ * are f((j + 1/2 - c) / max(s, 1)), divided by their sum, as whole multiples of 2^-22. With eight bits of
+ * pixel and two of headroom the sums fit 32 bits; that is Pillow's choice, and it decides the bytes.
  *
  * (A picture more than 100 times as high as wide is done the other way round, as there.)
- * Rows are filtered 16 at a time, transposed: the inner loop then runs over 48 bytes that share a weight, in both passes. On processors with dot products of
- * bytes image_resize_wide.c does both passes otherwise, to the same bytes.
- *     ctest -R test_image_resize
+ * Rows are filtered 16 at a time, transposed: the inner loop then runs over 48 bytes that share a weight, in
+ * both passes. On processors with dot products of bytes image_resize_wide.c does both passes otherwise, to
+ * the same bytes. ctest -R test_image_resize
  */
 #include "data/augment/image_resize.h"
 
@@ -21,19 +23,19 @@
 #include "data/set/clones.h"
 #include "data/augment/image_resize_impl.h"
 
-#define ROWS     16                    /* of a tile */
-#define STRIP    64                    /* bytes of a row that the second pass keeps in registers */
+#define ROWS     16 /* of a tile */
+#define STRIP    64 /* bytes of a row that the second pass keeps in registers */
 #define MAX_SIDE ((int64_t)1 << 24)
-#define MAX_OUT  ((int64_t)1 << 44)    /* side of a whole result of which a part is wanted */
+#define MAX_OUT  ((int64_t)1 << 44) /* side of a whole result of which a part is wanted */
 
 typedef struct scratch {
-    void  *p;
+    void *p;
     size_t bytes;
 } scratch;
 
 struct pl_resizer {
     scratch bounds[2], weights[2], real, tile, out_tile, rows, narrow, plan;
-    int     wide;    /* by image_resize_wide.c */
+    int wide; /* by image_resize_wide.c */
 };
 
 polar_status pl_resizer_create(pl_resizer **out)
@@ -74,7 +76,7 @@ static polar_status scratch_reserve(scratch *s, int64_t count, size_t item)
     return POLAR_OK;
 }
 
-/* ---- weights --------------------------------------------------------------------------------------- */
+/* ---- weights ------------------------------------------------------------------------------------ */
 
 static double filter_at(pl_filter filter, double x)
 {
@@ -98,28 +100,31 @@ static int64_t trim(int64_t *skip, const int32_t *w, int64_t n)
 /* One direction: output i of `size` has its centre at start + (i + 1/2) scale among `side` pixels. */
 typedef struct direction {
     pl_filter filter;
-    int64_t   side;
-    double    start, scale, step, support;
+    int64_t side;
+    double start, scale, step, support;
 } direction;
 
 static direction direction_of(pl_filter filter, int64_t side, float x0, float x1, int64_t size)
 {
     double scale = (double)(x1 - x0) / (double)size, wide = scale < 1 ? 1 : scale;
-    return (direction){filter, side, (double)x0, scale, 1 / wide, (filter == PL_FILTER_BILINEAR ? 1 : 2) * wide};
+    return (direction){filter, side,     (double)x0,
+                       scale,  1 / wide, (filter == PL_FILTER_BILINEAR ? 1 : 2) * wide};
 }
 
 /* The pixels [*from, *to) that output i may weigh; its centre is returned. */
 static double reach(int64_t *from, int64_t *to, const direction *d, int64_t i)
 {
     double centre = d->start + ((double)i + 0.5) * d->scale;
-    *from = (int64_t)(centre - d->support + 0.5), *to = (int64_t)(centre + d->support + 0.5);    /* toward zero, as Pillow */
+    *from = (int64_t)(centre - d->support + 0.5),
+    *to = (int64_t)(centre + d->support + 0.5); /* toward zero, as Pillow */
     if (*from < 0) *from = 0;
     if (*to > d->side) *to = d->side;
     return centre;
 }
 
 /* Weights of the outputs [part, part + n), in reverse order when flipped. */
-static polar_status taps_make(pl_taps *t, pl_resizer *r, int way, const direction *d, int64_t part, int64_t n, int flip)
+static polar_status taps_make(pl_taps *t, pl_resizer *r, int way, const direction *d, int64_t part, int64_t n,
+                              int flip)
 {
     t->n = n, t->width = 2 * (int64_t)ceil(d->support) + 1;
     t->begin = d->side, t->end = 0;
@@ -132,7 +137,8 @@ static polar_status taps_make(pl_taps *t, pl_resizer *r, int way, const directio
         int64_t at = flip ? n - 1 - i : i, skip, from, to;
         int32_t *w = t->weight + at * t->width;
         double centre = reach(&from, &to, d, part + i), sum = 0;
-        for (int64_t j = from; j < to; j++) sum += real[j - from] = filter_at(d->filter, ((double)j - centre + 0.5) * d->step);
+        for (int64_t j = from; j < to; j++)
+            sum += real[j - from] = filter_at(d->filter, ((double)j - centre + 0.5) * d->step);
         for (int64_t k = 0; k < to - from; k++) {
             double v = (sum != 0 ? real[k] / sum : real[k]) * (1 << PL_RESIZE_BITS);
             w[k] = (int32_t)(v < 0 ? v - 0.5 : v + 0.5);
@@ -146,17 +152,20 @@ static polar_status taps_make(pl_taps *t, pl_resizer *r, int way, const directio
     return POLAR_OK;
 }
 
-/* ---- along the rows -------------------------------------------------------------------------------- */
+/* ---- along the rows ----------------------------------------------------------------------------- */
 
-/* out[16 b + r] = row r's byte b, for 16 rows and 16 bytes: four rounds of interleaving row i with row i + 8. */
+/* out[16 b + r] = row r's byte b, for 16 rows and 16 bytes: four rounds of interleaving row i with row i + 8.
+ */
 static inline void transpose_16(uint8_t *out, int64_t out_step, const uint8_t *in, int64_t in_step)
 {
 #ifdef __SSE2__
     __m128i a[16], b[16];
     for (int i = 0; i < 16; i++) a[i] = _mm_loadu_si128((const __m128i *)(in + i * in_step));
     for (int round = 0; round < 2; round++) {
-        for (int i = 0; i < 8; i++) b[2 * i] = _mm_unpacklo_epi8(a[i], a[i + 8]), b[2 * i + 1] = _mm_unpackhi_epi8(a[i], a[i + 8]);
-        for (int i = 0; i < 8; i++) a[2 * i] = _mm_unpacklo_epi8(b[i], b[i + 8]), a[2 * i + 1] = _mm_unpackhi_epi8(b[i], b[i + 8]);
+        for (int i = 0; i < 8; i++)
+            b[2 * i] = _mm_unpacklo_epi8(a[i], a[i + 8]), b[2 * i + 1] = _mm_unpackhi_epi8(a[i], a[i + 8]);
+        for (int i = 0; i < 8; i++)
+            a[2 * i] = _mm_unpacklo_epi8(b[i], b[i + 8]), a[2 * i + 1] = _mm_unpackhi_epi8(b[i], b[i + 8]);
     }
     for (int i = 0; i < 16; i++) _mm_storeu_si128((__m128i *)(out + i * out_step), a[i]);
 #else
@@ -185,7 +194,8 @@ PL_CLONES static void tile_filter(uint8_t *restrict out, const uint8_t *restrict
     }
 }
 
-/* Rows [0, rows) of src, from pixel t->begin on, into `tile`; what is missing to 16 rows or bytes is repeated or left as it is. */
+/* Rows [0, rows) of src, from pixel t->begin on, into `tile`; what is missing to 16 rows or bytes is repeated
+ * or left as it is. */
 static void tile_load(uint8_t *tile, const uint8_t *src, int64_t stride, int64_t rows, int64_t bytes)
 {
     uint8_t edge[ROWS * ROWS];
@@ -210,8 +220,10 @@ static polar_status tiles_reserve(pl_resizer *r, const pl_taps *t)
     return scratch_reserve(&r->out_tile, round_up(3 * t->n, ROWS) * ROWS, 1);
 }
 
-/* `rows` rows, filtered, into out; src is at pixel t->begin. Both the tiles and out's rows are padded to whole blocks. */
-static void rows_filter(uint8_t *out, int64_t out_stride, pl_resizer *r, const uint8_t *src, int64_t stride, const pl_taps *t, int64_t rows)
+/* `rows` rows, filtered, into out; src is at pixel t->begin. Both the tiles and out's rows are padded to
+ * whole blocks. */
+static void rows_filter(uint8_t *out, int64_t out_stride, pl_resizer *r, const uint8_t *src, int64_t stride,
+                        const pl_taps *t, int64_t rows)
 {
     int64_t in_bytes = 3 * (t->end - t->begin), out_bytes = 3 * t->n;
     uint8_t *tile = r->tile.p, *filtered = r->out_tile.p;
@@ -219,13 +231,15 @@ static void rows_filter(uint8_t *out, int64_t out_stride, pl_resizer *r, const u
         int64_t n = rows - y < ROWS ? rows - y : ROWS;
         tile_load(tile, src + y * stride, stride, n, in_bytes);
         tile_filter(filtered, tile, t);
-        for (int64_t b = 0; b < out_bytes; b += ROWS) transpose_16(out + y * out_stride + b, out_stride, filtered + b * ROWS, ROWS);
+        for (int64_t b = 0; b < out_bytes; b += ROWS)
+            transpose_16(out + y * out_stride + b, out_stride, filtered + b * ROWS, ROWS);
     }
 }
 
-/* ---- down the columns ------------------------------------------------------------------------------ */
+/* ---- down the columns --------------------------------------------------------------------------- */
 
-PL_CLONES static void columns_filter(uint8_t *restrict out, const uint8_t *restrict rows, int64_t stride, int64_t bytes, const pl_taps *t)
+PL_CLONES static void columns_filter(uint8_t *restrict out, const uint8_t *restrict rows, int64_t stride,
+                                     int64_t bytes, const pl_taps *t)
 {
     for (int64_t y = 0; y < t->n; y++, out += bytes) {
         const int32_t *w = t->weight + y * t->width;
@@ -244,13 +258,15 @@ PL_CLONES static void columns_filter(uint8_t *restrict out, const uint8_t *restr
     }
 }
 
-/* ---- the whole ------------------------------------------------------------------------------------- */
+/* ---- the whole ---------------------------------------------------------------------------------- */
 
 /* src is at the first pixel that both directions need. */
-static polar_status rows_first(pl_resizer *r, uint8_t *out, const uint8_t *src, int64_t src_stride, const pl_taps *across, const pl_taps *down)
+static polar_status rows_first(pl_resizer *r, uint8_t *out, const uint8_t *src, int64_t src_stride,
+                               const pl_taps *across, const pl_taps *down)
 {
     int64_t rows = down->end - down->begin, bytes = 3 * across->n, stride = round_up(bytes + ROWS, STRIP);
-    int64_t plan_x = r->wide ? pl_resize_wide_plan_bytes(across) : 0, plan_y = r->wide ? pl_resize_wide_plan_bytes(down) : 0;
+    int64_t plan_x = r->wide ? pl_resize_wide_plan_bytes(across) : 0,
+            plan_y = r->wide ? pl_resize_wide_plan_bytes(down) : 0;
     PL_TRY(scratch_reserve(&r->rows, round_up(rows, ROWS) * stride, 1));
     if (plan_x && plan_y) {
         PL_TRY(scratch_reserve(&r->plan, plan_x > plan_y ? plan_x : plan_y, 1));
@@ -264,11 +280,13 @@ static polar_status rows_first(pl_resizer *r, uint8_t *out, const uint8_t *src, 
     return POLAR_OK;
 }
 
-/* The other order, which Pillow takes for pictures more than 100 times as high as wide. The source is first copied to padded rows. */
-static polar_status columns_first(pl_resizer *r, uint8_t *out, const uint8_t *src, int64_t src_stride, const pl_taps *across, const pl_taps *down)
+/* The other order, which Pillow takes for pictures more than 100 times as high as wide. The source is first
+ * copied to padded rows. */
+static polar_status columns_first(pl_resizer *r, uint8_t *out, const uint8_t *src, int64_t src_stride,
+                                  const pl_taps *across, const pl_taps *down)
 {
-    int64_t rows = down->end - down->begin, in_bytes = 3 * (across->end - across->begin), in_stride = round_up(in_bytes, STRIP), bytes = 3 * across->n,
-            stride = round_up(bytes, STRIP);
+    int64_t rows = down->end - down->begin, in_bytes = 3 * (across->end - across->begin),
+            in_stride = round_up(in_bytes, STRIP), bytes = 3 * across->n, stride = round_up(bytes, STRIP);
     PL_TRY(scratch_reserve(&r->narrow, rows * in_stride + down->n * in_bytes, 1));
     PL_TRY(scratch_reserve(&r->rows, round_up(down->n, ROWS) * stride, 1));
     PL_TRY(tiles_reserve(r, across));
@@ -285,7 +303,8 @@ static polar_status columns_first(pl_resizer *r, uint8_t *out, const uint8_t *sr
 
 static int box_inside(const float box[4], const pl_resize_args *a)
 {
-    return box[0] >= 0 && box[1] >= 0 && box[2] <= (float)a->src_width && box[3] <= (float)a->src_height && box[0] < box[2] && box[1] < box[3];
+    return box[0] >= 0 && box[1] >= 0 && box[2] <= (float)a->src_width && box[3] <= (float)a->src_height &&
+           box[0] < box[2] && box[1] < box[3];
 }
 
 /* The arguments with what they leave out, after a look at them. */
@@ -298,16 +317,20 @@ static polar_status args_complete(pl_resize_args *a, const pl_resize_args *given
     if (!a->have.width && !a->have.height) a->have = (pl_box){0, 0, a->src_width, a->src_height};
     const float *box = a->box;
     pl_box part = a->part;
-    PL_NEED(a->src_width >= 1 && a->src_height >= 1 && a->src_width < MAX_SIDE && a->src_height < MAX_SIDE, POLAR_E_ARG,
-            "cannot resize a picture of %lld x %lld pixels", (long long)a->src_width, (long long)a->src_height);
+    PL_NEED(a->src_width >= 1 && a->src_height >= 1 && a->src_width < MAX_SIDE && a->src_height < MAX_SIDE,
+            POLAR_E_ARG, "cannot resize a picture of %lld x %lld pixels", (long long)a->src_width,
+            (long long)a->src_height);
     PL_NEED(a->filter >= 0 && a->filter < PL_FILTERS, POLAR_E_ARG, "there is no filter %d", (int)a->filter);
-    PL_NEED(box_inside(box, a), POLAR_E_ARG, "the box %g, %g, %g, %g does not lie in a picture of %lld x %lld", (double)box[0], (double)box[1],
+    PL_NEED(box_inside(box, a), POLAR_E_ARG,
+            "the box %g, %g, %g, %g does not lie in a picture of %lld x %lld", (double)box[0], (double)box[1],
             (double)box[2], (double)box[3], (long long)a->src_width, (long long)a->src_height);
-    PL_NEED(a->out_width >= 1 && a->out_height >= 1 && a->out_width < MAX_OUT && a->out_height < MAX_OUT && part.x >= 0 && part.y >= 0 &&
-                part.width >= 1 && part.height >= 1 && part.width < MAX_SIDE && part.height < MAX_SIDE && part.x <= a->out_width - part.width &&
+    PL_NEED(a->out_width >= 1 && a->out_height >= 1 && a->out_width < MAX_OUT && a->out_height < MAX_OUT &&
+                part.x >= 0 && part.y >= 0 && part.width >= 1 && part.height >= 1 && part.width < MAX_SIDE &&
+                part.height < MAX_SIDE && part.x <= a->out_width - part.width &&
                 part.y <= a->out_height - part.height,
-            POLAR_E_ARG, "cannot resize to %lld x %lld, of which %lld x %lld from (%lld, %lld)", (long long)a->out_width, (long long)a->out_height,
-            (long long)part.width, (long long)part.height, (long long)part.x, (long long)part.y);
+            POLAR_E_ARG, "cannot resize to %lld x %lld, of which %lld x %lld from (%lld, %lld)",
+            (long long)a->out_width, (long long)a->out_height, (long long)part.width, (long long)part.height,
+            (long long)part.x, (long long)part.y);
     return POLAR_OK;
 }
 
@@ -316,7 +339,8 @@ polar_status pl_resize_reach(pl_box *out, const pl_resize_args *args)
     pl_resize_args a;
     int64_t x[2], y[2], unused;
     PL_TRY(args_complete(&a, args));
-    direction across = direction_of(a.filter, a.src_width, a.box[0], a.box[2], a.out_width), down = direction_of(a.filter, a.src_height, a.box[1], a.box[3], a.out_height);
+    direction across = direction_of(a.filter, a.src_width, a.box[0], a.box[2], a.out_width),
+              down = direction_of(a.filter, a.src_height, a.box[1], a.box[3], a.out_height);
     reach(&x[0], &unused, &across, a.part.x), reach(&unused, &x[1], &across, a.part.x + a.part.width - 1);
     reach(&y[0], &unused, &down, a.part.y), reach(&unused, &y[1], &down, a.part.y + a.part.height - 1);
     *out = (pl_box){x[0], y[0], x[1] - x[0], y[1] - y[0]};
@@ -328,14 +352,20 @@ polar_status pl_resize(pl_resizer *r, const pl_resize_args *args)
     pl_resize_args a;
     pl_taps across, down;
     PL_TRY(args_complete(&a, args));
-    direction dx = direction_of(a.filter, a.src_width, a.box[0], a.box[2], a.out_width), dy = direction_of(a.filter, a.src_height, a.box[1], a.box[3], a.out_height);
+    direction dx = direction_of(a.filter, a.src_width, a.box[0], a.box[2], a.out_width),
+              dy = direction_of(a.filter, a.src_height, a.box[1], a.box[3], a.out_height);
     PL_TRY(taps_make(&across, r, 0, &dx, a.part.x, a.part.width, a.flip));
     PL_TRY(taps_make(&down, r, 1, &dy, a.part.y, a.part.height, 0));
     pl_box have = a.have;
-    PL_NEED(have.x <= across.begin && have.y <= down.begin && have.x + have.width >= across.end && have.y + have.height >= down.end, POLAR_E_ARG,
-            "resizing looks at columns %lld to %lld, rows %lld to %lld; there are %lld x %lld from (%lld, %lld)", (long long)across.begin, (long long)across.end - 1, (long long)down.begin,
-            (long long)down.end - 1, (long long)have.width, (long long)have.height, (long long)have.x, (long long)have.y);
+    PL_NEED(
+        have.x <= across.begin && have.y <= down.begin && have.x + have.width >= across.end &&
+            have.y + have.height >= down.end,
+        POLAR_E_ARG,
+        "resizing looks at columns %lld to %lld, rows %lld to %lld; there are %lld x %lld from (%lld, %lld)",
+        (long long)across.begin, (long long)across.end - 1, (long long)down.begin, (long long)down.end - 1,
+        (long long)have.width, (long long)have.height, (long long)have.x, (long long)have.y);
     const uint8_t *src = a.src + (down.begin - have.y) * a.src_stride + 3 * (across.begin - have.x);
     int tall = a.src_height > 100 * a.src_width && a.out_height < a.src_height;
-    return tall ? columns_first(r, a.out, src, a.src_stride, &across, &down) : rows_first(r, a.out, src, a.src_stride, &across, &down);
+    return tall ? columns_first(r, a.out, src, a.src_stride, &across, &down)
+                : rows_first(r, a.out, src, a.src_stride, &across, &down);
 }

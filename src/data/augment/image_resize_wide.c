@@ -1,8 +1,10 @@
-/* image_resize_wide.c -- both passes of resizing by dot products of bytes (AVX-512 VNNI), see image_resize_impl.h.
+/* image_resize_wide.c -- both passes of resizing by dot products of bytes (AVX-512 VNNI), see
+ * image_resize_impl.h.
  *
- * Along a row, a group of up to five outputs is 15 sums of four taps at once: 64 bytes of the row, one permutation of bytes that brings the four taps of each
- * output and channel together, three dot products. What the permutation and the digits are depends on the column only: a plan, made once and used for all rows.
- * Down the columns four rows are interleaved byte by byte, which the packing of the sums undoes.
+ * Along a row, a group of up to five outputs is 15 sums of four taps at once: 64 bytes of the row, one
+ * permutation of bytes that brings the four taps of each output and channel together, three dot products.
+ * What the permutation and the digits are depends on the column only: a plan, made once and used for all
+ * rows. Down the columns four rows are interleaved byte by byte, which the packing of the sums undoes.
  */
 #include "data/augment/image_resize_impl.h"
 
@@ -14,26 +16,28 @@
 
 #define WIDE   __attribute__((target("avx512f,avx512bw,avx512vl,avx512vbmi,avx512vnni,bmi2")))
 #define LANES  16
-#define WINDOW 64                    /* bytes of a row that a permutation sees */
-#define QUAD   4                     /* taps of a dot product */
-#define BLOCK  4                     /* rows at a time */
-#define TOP    (127 << 16)           /* a weight below it has three signed digits */
+#define WINDOW 64          /* bytes of a row that a permutation sees */
+#define QUAD   4           /* taps of a dot product */
+#define BLOCK  4           /* rows at a time */
+#define TOP    (127 << 16) /* a weight below it has three signed digits */
 #define HALF   (1 << (PL_RESIZE_BITS - 1))
 
-typedef uint32_t digits[3][LANES];   /* four signed bytes each, for the four taps of a lane */
+typedef uint32_t digits[3][LANES]; /* four signed bytes each, for the four taps of a lane */
 
 /* A group of outputs: which bytes of its window go where; then `quads` times digits follow. */
 typedef struct group {
     uint32_t place[LANES];
-    int64_t  at, bytes, n, room;     /* the window's first byte in the row, bytes that count from there, outputs */
-    int64_t  pad[4];
+    /* the window's first byte in the row, bytes that count from there, outputs */
+    int64_t at, bytes, n, room;
+    int64_t pad[4];
 } group;
 
 _Static_assert(sizeof(group) % 64 == 0 && sizeof(digits) % 64 == 0, "vectors are aligned");
 
 int pl_resize_wide_here(void)
 {
-    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512vbmi") &&
+    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+           __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512vbmi") &&
            __builtin_cpu_supports("avx512vnni") && __builtin_cpu_supports("bmi2");
 }
 
@@ -61,16 +65,19 @@ static void digits_of(uint32_t d[3], const int32_t *w, int64_t n)
         v = (v - low) / 256;
         middle = (int8_t)v;
         v = (v - middle) / 256;
-        d[0] |= (uint32_t)(uint8_t)low << 8 * k, d[1] |= (uint32_t)(uint8_t)middle << 8 * k, d[2] |= (uint32_t)(uint8_t)v << 8 * k;
+        d[0] |= (uint32_t)(uint8_t)low << 8 * k, d[1] |= (uint32_t)(uint8_t)middle << 8 * k,
+            d[2] |= (uint32_t)(uint8_t)v << 8 * k;
     }
 }
 
-/* As many outputs from i on, at most five, as four taps of each fit one window; their pixels are [*from, *to). */
+/* As many outputs from i on, at most five, as four taps of each fit one window; their pixels are [*from,
+ * *to). */
 static int64_t group_size(int64_t *from, int64_t *to, const pl_taps *t, int64_t i)
 {
     int64_t n = 0;
     for (; n < 5 && i + n < t->n; n++) {
-        int64_t first = t->first[i + n], end = first + t->count[i + n], lo = n && *from < first ? *from : first, last = first + QUAD;
+        int64_t first = t->first[i + n], end = first + t->count[i + n],
+                lo = n && *from < first ? *from : first, last = first + QUAD;
         for (int64_t k = 0; k < n; k++) last = t->first[i + k] + QUAD > last ? t->first[i + k] + QUAD : last;
         if (n && 3 * (last - lo) > WINDOW) break;
         *from = lo, *to = n && *to > end ? *to : end;
@@ -113,12 +120,15 @@ INLINE sums sums_begin(void)
 
 INLINE sums sums_add(sums s, __m512i p, __m512i w0, __m512i w1, __m512i w2)
 {
-    return (sums){_mm512_dpbusd_epi32(s.s0, p, w0), _mm512_dpbusd_epi32(s.s1, p, w1), _mm512_dpbusd_epi32(s.s2, p, w2)};
+    return (sums){_mm512_dpbusd_epi32(s.s0, p, w0), _mm512_dpbusd_epi32(s.s1, p, w1),
+                  _mm512_dpbusd_epi32(s.s2, p, w2)};
 }
 
-INLINE __m512i sums_end(sums s)    /* pixels, before they are cut to 0 .. 255 */
+INLINE __m512i sums_end(sums s) /* pixels, before they are cut to 0 .. 255 */
 {
-    return _mm512_srai_epi32(_mm512_add_epi32(_mm512_add_epi32(s.s0, _mm512_slli_epi32(s.s1, 8)), _mm512_slli_epi32(s.s2, 16)), PL_RESIZE_BITS);
+    return _mm512_srai_epi32(
+        _mm512_add_epi32(_mm512_add_epi32(s.s0, _mm512_slli_epi32(s.s1, 8)), _mm512_slli_epi32(s.s2, 16)),
+        PL_RESIZE_BITS);
 }
 
 INLINE __mmask64 first_bytes(int64_t n)
@@ -126,7 +136,8 @@ INLINE __mmask64 first_bytes(int64_t n)
     return n >= WINDOW ? ~(__mmask64)0 : n > 0 ? _bzhi_u64(~(uint64_t)0, (unsigned)n) : 0;
 }
 
-INLINE void group_rows(uint8_t *const out[BLOCK], const uint8_t *const src[BLOCK], int64_t at, const group *g, int64_t quads)
+INLINE void group_rows(uint8_t *const out[BLOCK], const uint8_t *const src[BLOCK], int64_t at, const group *g,
+                       int64_t quads)
 {
     const digits *d = (const digits *)(g + 1);
     __m512i place = _mm512_load_si512(g->place);
@@ -134,21 +145,25 @@ INLINE void group_rows(uint8_t *const out[BLOCK], const uint8_t *const src[BLOCK
     for (int r = 0; r < BLOCK; r++) {
         sums s = sums_begin();
         for (int64_t q = 0; q < quads; q++) {
-            __m512i p = _mm512_maskz_loadu_epi8(first_bytes(bytes - 3 * QUAD * q), src[r] + from + 3 * QUAD * q);
-            s = sums_add(s, _mm512_permutexvar_epi8(place, p), _mm512_load_si512(d[q][0]), _mm512_load_si512(d[q][1]), _mm512_load_si512(d[q][2]));
+            __m512i p =
+                _mm512_maskz_loadu_epi8(first_bytes(bytes - 3 * QUAD * q), src[r] + from + 3 * QUAD * q);
+            s = sums_add(s, _mm512_permutexvar_epi8(place, p), _mm512_load_si512(d[q][0]),
+                         _mm512_load_si512(d[q][1]), _mm512_load_si512(d[q][2]));
         }
-        _mm_storeu_si128((__m128i *)(out[r] + at), _mm512_cvtusepi32_epi8(_mm512_max_epi32(sums_end(s), _mm512_setzero_si512())));
+        _mm_storeu_si128((__m128i *)(out[r] + at),
+                         _mm512_cvtusepi32_epi8(_mm512_max_epi32(sums_end(s), _mm512_setzero_si512())));
     }
 }
 
-WIDE void pl_resize_wide_rows(uint8_t *out, int64_t out_stride, const uint8_t *src, int64_t stride, const pl_taps *t, int64_t rows, void *plan)
+WIDE void pl_resize_wide_rows(uint8_t *out, int64_t out_stride, const uint8_t *src, int64_t stride,
+                              const pl_taps *t, int64_t rows, void *plan)
 {
     int64_t quads = most_quads(t);
     rows_plan(plan, t, quads);
     for (int64_t y = 0; y < rows; y += BLOCK) {
         const uint8_t *from[BLOCK];
         uint8_t *to[BLOCK];
-        for (int64_t r = 0; r < BLOCK; r++) {    /* what is missing to a block is the last row again */
+        for (int64_t r = 0; r < BLOCK; r++) { /* what is missing to a block is the last row again */
             int64_t row = y + r < rows ? y + r : rows - 1;
             from[r] = src + row * stride, to[r] = out + row * out_stride;
         }
@@ -167,25 +182,36 @@ INLINE __m512i strip(const uint8_t *from, int64_t stride, int64_t count, const u
     sums x0 = sums_begin(), x1 = x0, x2 = x0, x3 = x0;
     for (int64_t k = 0; k < count; k += QUAD, w++, from += QUAD * stride) {
         int64_t left = count - k;
-        __m512i a = _mm512_loadu_si512(from), b = _mm512_loadu_si512(left > 1 ? from + stride : from), c = _mm512_loadu_si512(left > 2 ? from + 2 * stride : from),
+        __m512i a = _mm512_loadu_si512(from), b = _mm512_loadu_si512(left > 1 ? from + stride : from),
+                c = _mm512_loadu_si512(left > 2 ? from + 2 * stride : from),
                 d = _mm512_loadu_si512(left > 3 ? from + 3 * stride : from);
-        __m512i ab0 = _mm512_unpacklo_epi8(a, b), ab1 = _mm512_unpackhi_epi8(a, b), cd0 = _mm512_unpacklo_epi8(c, d), cd1 = _mm512_unpackhi_epi8(c, d);
-        __m512i w0 = _mm512_set1_epi32((int)(*w)[0]), w1 = _mm512_set1_epi32((int)(*w)[1]), w2 = _mm512_set1_epi32((int)(*w)[2]);
-        x0 = sums_add(x0, _mm512_unpacklo_epi16(ab0, cd0), w0, w1, w2), x1 = sums_add(x1, _mm512_unpackhi_epi16(ab0, cd0), w0, w1, w2);
-        x2 = sums_add(x2, _mm512_unpacklo_epi16(ab1, cd1), w0, w1, w2), x3 = sums_add(x3, _mm512_unpackhi_epi16(ab1, cd1), w0, w1, w2);
+        __m512i ab0 = _mm512_unpacklo_epi8(a, b), ab1 = _mm512_unpackhi_epi8(a, b),
+                cd0 = _mm512_unpacklo_epi8(c, d), cd1 = _mm512_unpackhi_epi8(c, d);
+        __m512i w0 = _mm512_set1_epi32((int)(*w)[0]), w1 = _mm512_set1_epi32((int)(*w)[1]),
+                w2 = _mm512_set1_epi32((int)(*w)[2]);
+        x0 = sums_add(x0, _mm512_unpacklo_epi16(ab0, cd0), w0, w1, w2),
+        x1 = sums_add(x1, _mm512_unpackhi_epi16(ab0, cd0), w0, w1, w2);
+        x2 = sums_add(x2, _mm512_unpacklo_epi16(ab1, cd1), w0, w1, w2),
+        x3 = sums_add(x3, _mm512_unpackhi_epi16(ab1, cd1), w0, w1, w2);
     }
-    return _mm512_packus_epi16(_mm512_packs_epi32(sums_end(x0), sums_end(x1)), _mm512_packs_epi32(sums_end(x2), sums_end(x3)));
+    return _mm512_packus_epi16(_mm512_packs_epi32(sums_end(x0), sums_end(x1)),
+                               _mm512_packs_epi32(sums_end(x2), sums_end(x3)));
 }
 
-WIDE void pl_resize_wide_columns(uint8_t *out, const uint8_t *rows, int64_t stride, int64_t bytes, const pl_taps *t, void *plan)
+WIDE void pl_resize_wide_columns(uint8_t *out, const uint8_t *rows, int64_t stride, int64_t bytes,
+                                 const pl_taps *t, void *plan)
 {
     uint32_t(*w)[3] = plan;
     for (int64_t y = 0; y < t->n; y++, out += bytes) {
         const uint8_t *from = rows + (t->first[y] - t->begin) * stride;
-        for (int64_t k = 0; k < t->count[y]; k += QUAD) digits_of(w[k / QUAD], t->weight + y * t->width + k, t->count[y] - k);
+        for (int64_t k = 0; k < t->count[y]; k += QUAD)
+            digits_of(w[k / QUAD], t->weight + y * t->width + k, t->count[y] - k);
         int64_t x = 0;
-        for (; x + WINDOW <= bytes; x += WINDOW) _mm512_storeu_si512(out + x, strip(from + x, stride, t->count[y], (const uint32_t(*)[3])w));
-        if (x < bytes) _mm512_mask_storeu_epi8(out + x, first_bytes(bytes - x), strip(from + x, stride, t->count[y], (const uint32_t(*)[3])w));
+        for (; x + WINDOW <= bytes; x += WINDOW)
+            _mm512_storeu_si512(out + x, strip(from + x, stride, t->count[y], (const uint32_t(*)[3])w));
+        if (x < bytes)
+            _mm512_mask_storeu_epi8(out + x, first_bytes(bytes - x),
+                                    strip(from + x, stride, t->count[y], (const uint32_t(*)[3])w));
     }
 }
 
@@ -202,12 +228,14 @@ int64_t pl_resize_wide_plan_bytes(const pl_taps *t)
     return 0;
 }
 
-void pl_resize_wide_rows(uint8_t *out, int64_t out_stride, const uint8_t *src, int64_t stride, const pl_taps *t, int64_t rows, void *plan)
+void pl_resize_wide_rows(uint8_t *out, int64_t out_stride, const uint8_t *src, int64_t stride,
+                         const pl_taps *t, int64_t rows, void *plan)
 {
     (void)out, (void)out_stride, (void)src, (void)stride, (void)t, (void)rows, (void)plan;
 }
 
-void pl_resize_wide_columns(uint8_t *out, const uint8_t *rows, int64_t stride, int64_t bytes, const pl_taps *t, void *plan)
+void pl_resize_wide_columns(uint8_t *out, const uint8_t *rows, int64_t stride, int64_t bytes,
+                            const pl_taps *t, void *plan)
 {
     (void)out, (void)rows, (void)stride, (void)bytes, (void)t, (void)plan;
 }

@@ -5,10 +5,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define TOP 10.0    /* the largest magnitude */
+#define TOP 10.0 /* the largest magnitude */
 
 /* One word of the text, "m9" or "mstd0.5", by the first key that begins it and leaves a number. */
-static polar_status parse_word(pl_rand_augment *ra, int *increasing, const char *word, size_t n, const char *text)
+static polar_status parse_word(pl_rand_augment *ra, int *increasing, const char *word, size_t n,
+                               const char *text)
 {
     char copy[32], *end;
     PL_NEED(n > 0 && n < sizeof copy, POLAR_E_ARG, "RandAugment '%s': an empty or endless word", text);
@@ -16,7 +17,8 @@ static polar_status parse_word(pl_rand_augment *ra, int *increasing, const char 
     copy[n] = 0;
     size_t letters = strspn(copy, "abcdefghijklmnopqrstuvwxyz");
     double v = strtod(copy + letters, &end);
-    PL_NEED(copy[letters] && !*end && isfinite(v), POLAR_E_ARG, "RandAugment '%s': '%s' wants a number", text, copy);
+    PL_NEED(copy[letters] && !*end && isfinite(v), POLAR_E_ARG, "RandAugment '%s': '%s' wants a number", text,
+            copy);
     copy[letters] = 0;
     int whole = v == floor(v);
     if (!strcmp(copy, "m") && v >= 0 && v <= TOP) ra->magnitude = v;
@@ -25,8 +27,10 @@ static polar_status parse_word(pl_rand_augment *ra, int *increasing, const char 
     else if (!strcmp(copy, "p") && v >= 0 && v <= 1) ra->prob = v;
     else if (!strcmp(copy, "inc") && v == 1) *increasing = 1;
     else
-        return PL_FAIL(POLAR_E_ARG, "RandAugment '%s': no '%s' of %g (there are: m 0 to 10, n 0 to %d, p 0 to 1, mstd 0 to 100, inc 1)", text, copy, v,
-                       PL_DRAW_LAYERS);
+        return PL_FAIL(POLAR_E_ARG,
+                       "RandAugment '%s': no '%s' of %g (there are: m 0 to 10, n 0 to %d, p 0 to 1, mstd 0 "
+                       "to 100, inc 1)",
+                       text, copy, v, PL_DRAW_LAYERS);
     return POLAR_OK;
 }
 
@@ -41,7 +45,8 @@ polar_status pl_rand_augment_parse(pl_rand_augment *out, const char *text)
         PL_TRY(parse_word(&ra, &increasing, p, n, text));
         p += n;
     }
-    PL_NEED(increasing, POLAR_E_ARG, "RandAugment '%s': only the increasing operations are here: add -inc1", text);
+    PL_NEED(increasing, POLAR_E_ARG, "RandAugment '%s': only the increasing operations are here: add -inc1",
+            text);
     *out = ra;
     return POLAR_OK;
 }
@@ -72,7 +77,8 @@ int pl_rand_augment_draw(pl_image_op_args ops[PL_DRAW_LAYERS], const pl_rand_aug
     for (int l = 0; l < ra->layers; l++) {
         pl_u4 r = pl_augment_draw(key, PL_DRAW_LAYER + 2 * l);
         if (pl_uniform_f64(r.y, r.z) > ra->prob) continue;
-        double z = pl_normal_from(pl_augment_draw(key, PL_DRAW_LAYER + 2 * l + 1)).a, magnitude = fmax(0, fmin(ra->magnitude + ra->std * z, TOP));
+        double z = pl_normal_from(pl_augment_draw(key, PL_DRAW_LAYER + 2 * l + 1)).a,
+               magnitude = fmax(0, fmin(ra->magnitude + ra->std * z, TOP));
         pl_image_op op = (pl_image_op)pl_uniform_below(r.x, PL_IMAGE_OPS);
         ops[n++] = (pl_image_op_args){.op = op, .arg = pl_rand_augment_arg(op, magnitude, (int)(r.w >> 31))};
     }

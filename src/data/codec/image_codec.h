@@ -6,14 +6,20 @@
 
 typedef struct pl_codec_source {
     const uint8_t *bytes;
-    size_t         size;
-    const char    *name;    /* begins every sentence */
+    size_t size;
+    const char *name; /* begins every sentence */
 } pl_codec_source;
 
-polar_status pl_jpeg_measure(pl_image_info *out, const pl_codec_source *src);                         /* from the header */
-polar_status pl_jpeg_decode(pl_image *out, const pl_codec_source *src, const pl_box *box);            /* box NULL: everything, and the file must be whole */
-polar_status pl_png_measure(pl_image_info *out, const pl_codec_source *src);                          /* from the header */
-polar_status pl_png_decode(pl_image *out, const pl_codec_source *src, const pl_box *box);             /* as pl_jpeg_decode */
-polar_status pl_codec_check(const pl_codec_source *src, const pl_image_info *info, const pl_box *box, uint64_t least_bytes);    /* size, box, and bytes a whole file needs */
+/* from the header */
+polar_status pl_jpeg_measure(pl_image_info *out, const pl_codec_source *src);
+/* box NULL: everything, and the file must be whole */
+polar_status pl_jpeg_decode(pl_image *out, const pl_codec_source *src, const pl_box *box);
+/* from the header */
+polar_status pl_png_measure(pl_image_info *out, const pl_codec_source *src);
+/* as pl_jpeg_decode */
+polar_status pl_png_decode(pl_image *out, const pl_codec_source *src, const pl_box *box);
+/* size, box, and bytes a whole file needs */
+polar_status pl_codec_check(const pl_codec_source *src, const pl_image_info *info, const pl_box *box,
+                            uint64_t least_bytes);
 
 #endif

@@ -6,15 +6,24 @@
 #include "data/codec/image_codec.h"
 #include "data/codec/image_file.h"
 
-#define HEAD_BYTES 65536    /* most headers, thumbnails and profiles included, are shorter */
+#define HEAD_BYTES 65536 /* most headers, thumbnails and profiles included, are shorter */
 
 static const struct {
     const char *name, *magic;
-    size_t      at, size;
+    size_t at, size;
 } others[] = {
-    {"GIF", "GIF8", 0, 4},      {"BMP", "BM", 0, 2},          {"TIFF", "II*\0", 0, 4},       {"TIFF", "MM\0*", 0, 4},
-    {"WebP", "WEBP", 8, 4},     {"AVIF or HEIF", "ftyp", 4, 4}, {"JPEG 2000", "\0\0\0\x0cjP", 0, 6}, {"JPEG XL", "\xff\x0a", 0, 2},
-    {"a web page", "<!DOCTYPE", 0, 9}, {"a web page", "<html", 0, 5}, {"ZIP", "PK\3\4", 0, 4}, {"gzip", "\x1f\x8b", 0, 2},
+    {"GIF", "GIF8", 0, 4},
+    {"BMP", "BM", 0, 2},
+    {"TIFF", "II*\0", 0, 4},
+    {"TIFF", "MM\0*", 0, 4},
+    {"WebP", "WEBP", 8, 4},
+    {"AVIF or HEIF", "ftyp", 4, 4},
+    {"JPEG 2000", "\0\0\0\x0cjP", 0, 6},
+    {"JPEG XL", "\xff\x0a", 0, 2},
+    {"a web page", "<!DOCTYPE", 0, 9},
+    {"a web page", "<html", 0, 5},
+    {"ZIP", "PK\3\4", 0, 4},
+    {"gzip", "\x1f\x8b", 0, 2},
 };
 
 pl_image_format pl_image_sniff(const uint8_t *bytes, size_t size)
@@ -28,21 +37,31 @@ static polar_status refuse(const pl_codec_source *s)
 {
     PL_NEED(s->size, POLAR_E_FORMAT, "%s: the file is empty", s->name);
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
-        if (s->size >= others[i].at + others[i].size && !memcmp(s->bytes + others[i].at, others[i].magic, others[i].size))
-            return PL_FAIL(POLAR_E_FORMAT, "%s: neither JPEG nor PNG, it looks like %s (convert it first)", s->name, others[i].name);
+        if (s->size >= others[i].at + others[i].size &&
+            !memcmp(s->bytes + others[i].at, others[i].magic, others[i].size))
+            return PL_FAIL(POLAR_E_FORMAT, "%s: neither JPEG nor PNG, it looks like %s (convert it first)",
+                           s->name, others[i].name);
     return PL_FAIL(POLAR_E_FORMAT, "%s: neither JPEG nor PNG by its first bytes", s->name);
 }
 
-polar_status pl_codec_check(const pl_codec_source *src, const pl_image_info *info, const pl_box *box, uint64_t least_bytes)
+polar_status pl_codec_check(const pl_codec_source *src, const pl_image_info *info, const pl_box *box,
+                            uint64_t least_bytes)
 {
     int64_t w = info->width, h = info->height;
-    PL_NEED(w > 0 && h > 0, POLAR_E_FORMAT, "%s: the header claims %lld x %lld pixels", src->name, (long long)w, (long long)h);
-    PL_NEED(w <= PL_IMAGE_MAX_PIXELS / h, POLAR_E_FORMAT, "%s: the header claims %lld x %lld pixels; more than %d are refused", src->name, (long long)w, (long long)h,
-            PL_IMAGE_MAX_PIXELS);
-    PL_NEED(least_bytes <= src->size, POLAR_E_FORMAT, "%s: ends early: %lld x %lld pixels cannot be in %zu bytes", src->name, (long long)w, (long long)h, src->size);
-    int inside = !box || (box->width > 0 && box->height > 0 && box->x >= 0 && box->y >= 0 && box->width <= w && box->x <= w - box->width && box->height <= h && box->y <= h - box->height);
-    PL_NEED(inside, POLAR_E_ARG, "%s: a crop of %lld x %lld at %lld, %lld is not inside %lld x %lld", src->name, (long long)box->width, (long long)box->height,
-            (long long)box->x, (long long)box->y, (long long)w, (long long)h);
+    PL_NEED(w > 0 && h > 0, POLAR_E_FORMAT, "%s: the header claims %lld x %lld pixels", src->name,
+            (long long)w, (long long)h);
+    PL_NEED(w <= PL_IMAGE_MAX_PIXELS / h, POLAR_E_FORMAT,
+            "%s: the header claims %lld x %lld pixels; more than %d are refused", src->name, (long long)w,
+            (long long)h, PL_IMAGE_MAX_PIXELS);
+    PL_NEED(least_bytes <= src->size, POLAR_E_FORMAT,
+            "%s: ends early: %lld x %lld pixels cannot be in %zu bytes", src->name, (long long)w,
+            (long long)h, src->size);
+    int inside =
+        !box || (box->width > 0 && box->height > 0 && box->x >= 0 && box->y >= 0 && box->width <= w &&
+                 box->x <= w - box->width && box->height <= h && box->y <= h - box->height);
+    PL_NEED(inside, POLAR_E_ARG, "%s: a crop of %lld x %lld at %lld, %lld is not inside %lld x %lld",
+            src->name, (long long)box->width, (long long)box->height, (long long)box->x, (long long)box->y,
+            (long long)w, (long long)h);
     return POLAR_OK;
 }
 
@@ -73,7 +92,8 @@ polar_status pl_image_decode(pl_image *out, const uint8_t *bytes, size_t size, c
     return decode(out, &src, NULL);
 }
 
-polar_status pl_image_decode_crop(pl_image *out, const uint8_t *bytes, size_t size, const char *name, pl_box box)
+polar_status pl_image_decode_crop(pl_image *out, const uint8_t *bytes, size_t size, const char *name,
+                                  pl_box box)
 {
     pl_codec_source src = {bytes, size, name};
     return decode(out, &src, &box);
@@ -84,7 +104,8 @@ polar_status pl_image_measure_file(pl_image_info *out, const char *path)
     pl_file_bytes b = {0};
     polar_status st = pl_file_bytes_read(&b, path, HEAD_BYTES);
     if (st == POLAR_OK) st = pl_image_measure(out, b.data, b.size, path);
-    if (st == POLAR_E_FORMAT && !b.whole && pl_image_sniff(b.data, b.size) != PL_IMAGE_OTHER) {    /* a long header, or a true complaint */
+    /* a long header, or a true complaint */
+    if (st == POLAR_E_FORMAT && !b.whole && pl_image_sniff(b.data, b.size) != PL_IMAGE_OTHER) {
         st = pl_file_bytes_read(&b, path, 0);
         if (st == POLAR_OK) st = pl_image_measure(out, b.data, b.size, path);
     }

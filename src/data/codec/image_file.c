@@ -14,7 +14,8 @@ static polar_status read_all(pl_file_bytes *b, int fd, const char *path, size_t 
     struct stat s;
     PL_NEED(fstat(fd, &s) == 0, POLAR_E_IO, "%s: %s", path, strerror(errno));
     PL_NEED(S_ISREG(s.st_mode), POLAR_E_FORMAT, "%s: not a regular file", path);
-    PL_NEED(s.st_size <= PL_FILE_MAX_BYTES, POLAR_E_FORMAT, "%s: %lld bytes are too many for a picture (at most %lld)", path, (long long)s.st_size,
+    PL_NEED(s.st_size <= PL_FILE_MAX_BYTES, POLAR_E_FORMAT,
+            "%s: %lld bytes are too many for a picture (at most %lld)", path, (long long)s.st_size,
             (long long)PL_FILE_MAX_BYTES);
     size_t want = (size_t)s.st_size;
     b->whole = !most || want <= most;
@@ -31,7 +32,7 @@ static polar_status read_all(pl_file_bytes *b, int fd, const char *path, size_t 
         ssize_t n = read(fd, b->data + b->size, want - b->size);
         if (n < 0 && errno == EINTR) continue;
         PL_NEED(n >= 0, POLAR_E_IO, "%s: %s", path, strerror(errno));
-        if (n == 0) break;    /* became shorter meanwhile: the decoder will say so */
+        if (n == 0) break; /* became shorter meanwhile: the decoder will say so */
         b->size += (size_t)n;
     }
     return POLAR_OK;
@@ -40,8 +41,11 @@ static polar_status read_all(pl_file_bytes *b, int fd, const char *path, size_t 
 polar_status pl_file_bytes_read(pl_file_bytes *b, const char *path, size_t most)
 {
     b->size = 0;
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);    /* of a pipe without a writer, open would wait */
-    if (fd < 0) return PL_FAIL(errno == ENOENT || errno == ENOTDIR ? POLAR_E_ARG : POLAR_E_IO, "%s: %s", path, strerror(errno));
+    /* of a pipe without a writer, open would wait */
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0)
+        return PL_FAIL(errno == ENOENT || errno == ENOTDIR ? POLAR_E_ARG : POLAR_E_IO, "%s: %s", path,
+                       strerror(errno));
     polar_status st = read_all(b, fd, path, most);
     close(fd);
     return st;

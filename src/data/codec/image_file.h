@@ -16,11 +16,13 @@
 
 typedef struct pl_file_bytes {
     uint8_t *data;
-    size_t   size, room;
-    int      whole;       /* 0: only the first bytes were asked for and there are more */
+    size_t size, room;
+    int whole; /* 0: only the first bytes were asked for and there are more */
 } pl_file_bytes;
 
-polar_status pl_file_bytes_read(pl_file_bytes *b, const char *path, size_t most);    /* all of it, or its first `most` bytes (0: all); _ARG no such file, _FORMAT too large, _IO */
-void         pl_file_bytes_drop(pl_file_bytes *b);                                   /* frees; safe on a zeroed one */
+/* all of it, or its first `most` bytes (0: all); _ARG no such file, _FORMAT too large, _IO */
+polar_status pl_file_bytes_read(pl_file_bytes *b, const char *path, size_t most);
+/* frees; safe on a zeroed one */
+void pl_file_bytes_drop(pl_file_bytes *b);
 
 #endif

@@ -1,11 +1,14 @@
 /* image_jpeg.c -- JPEG through libjpeg-turbo: whole pictures, and parts of them with the same pixels.
  *
- * A part. Its columns and rows are widened to whole iMCUs (the blocks that are coded together, 8 to 32 pixels) and by one more on each side, which is what the smooth
- * upsampling of the colour channels looks at; columns outside are neither transformed nor converted (jpeg_crop_scanline), rows above only entropy-decoded
- * (jpeg_skip_scanlines), rows below not touched. Progressive files take three iMCUs: where fine coefficients are missing libjpeg smooths over two blocks.
+ * A part. Its columns and rows are widened to whole iMCUs (the blocks that are coded together, 8 to 32
+ * pixels) and by one more on each side, which is what the smooth upsampling of the colour channels looks at;
+ * columns outside are neither transformed nor converted (jpeg_crop_scanline), rows above only entropy-decoded
+ * (jpeg_skip_scanlines), rows below not touched. Progressive files take three iMCUs: where fine coefficients
+ * are missing libjpeg smooths over two blocks.
  *
- * Claims. Every block of a Huffman-coded file costs a bit at least, in its DC scan; a file with fewer bits than blocks cannot be whole, and is refused before any
- * memory is taken. A file that ends early is refused as Pillow does; other damage that libjpeg reads over with a warning is read over, as there.
+ * Claims. Every block of a Huffman-coded file costs a bit at least, in its DC scan; a file with fewer bits
+ * than blocks cannot be whole, and is refused before any memory is taken. A file that ends early is refused
+ * as Pillow does; other damage that libjpeg reads over with a warning is read over, as there.
  */
 #include <setjmp.h>
 #include <stdio.h>
@@ -18,25 +21,28 @@
 #include "data/codec/image_codec.h"
 #include "data/codec/image_jpeg_scan.h"
 
-#define MAX_SCANS    500           /* an encoder makes about ten; each scan walks over every block, however short it is */
-#define MAX_MEMORY   1500000000    /* of libjpeg: coefficients of a progressive file */
-#define MARGIN       1             /* iMCUs */
+/* an encoder makes about ten; each scan walks over every block, however short it is */
+#define MAX_SCANS    500
+#define MAX_MEMORY   1500000000 /* of libjpeg: coefficients of a progressive file */
+#define MARGIN       1          /* iMCUs */
 #define MARGIN_SCANS 3
-#define OFF_ALIGN    8             /* bytes: aligned rows libjpeg-turbo writes past the caches (movnt), and reading them at once made the whole decoding 1.5 times as long */
+/* bytes: aligned rows libjpeg-turbo writes past the caches (movnt), and reading them at once made the whole
+ * decoding 1.5 times as long */
+#define OFF_ALIGN 8
 
 typedef struct jpeg_work {
     struct jpeg_decompress_struct cinfo;
-    struct jpeg_error_mgr         errors;
-    struct jpeg_source_mgr        source;
-    struct jpeg_progress_mgr      progress;
-    jmp_buf                       out;
-    polar_status                  status;
-    char                          said[JMSG_LENGTH_MAX];
-    const pl_codec_source        *src;
-    uint8_t                      *row;       /* one decoded row */
+    struct jpeg_error_mgr errors;
+    struct jpeg_source_mgr source;
+    struct jpeg_progress_mgr progress;
+    jmp_buf out;
+    polar_status status;
+    char said[JMSG_LENGTH_MAX];
+    const pl_codec_source *src;
+    uint8_t *row; /* one decoded row */
 } jpeg_work;
 
-/* ---- what libjpeg calls ----------------------------------------------------------------------------------------------- */
+/* ---- what libjpeg calls ------------------------------------------------------------------------- */
 
 static void leave(jpeg_work *w, polar_status status, const char *said)
 {
@@ -84,10 +90,11 @@ static void on_skip(j_decompress_ptr c, long n)
 
 static void on_progress(j_common_ptr c)
 {
-    if (c->is_decompressor && ((j_decompress_ptr)c)->input_scan_number > MAX_SCANS) leave(c->client_data, POLAR_E_FORMAT, "has more than 500 scans");
+    if (c->is_decompressor && ((j_decompress_ptr)c)->input_scan_number > MAX_SCANS)
+        leave(c->client_data, POLAR_E_FORMAT, "has more than 500 scans");
 }
 
-/* ---- the header ------------------------------------------------------------------------------------------------------- */
+/* ---- the header --------------------------------------------------------------------------------- */
 
 static void begin(jpeg_work *w, const pl_codec_source *src)
 {
@@ -98,8 +105,13 @@ static void begin(jpeg_work *w, const pl_codec_source *src)
     w->errors.emit_message = on_message;
     w->errors.output_message = on_print;
     w->cinfo.client_data = w;
-    w->source = (struct jpeg_source_mgr){.next_input_byte = src->bytes, .bytes_in_buffer = src->size, .init_source = on_source, .fill_input_buffer = on_empty,
-                                         .skip_input_data = on_skip, .resync_to_restart = jpeg_resync_to_restart, .term_source = on_source};
+    w->source = (struct jpeg_source_mgr){.next_input_byte = src->bytes,
+                                         .bytes_in_buffer = src->size,
+                                         .init_source = on_source,
+                                         .fill_input_buffer = on_empty,
+                                         .skip_input_data = on_skip,
+                                         .resync_to_restart = jpeg_resync_to_restart,
+                                         .term_source = on_source};
     w->progress.progress_monitor = on_progress;
 }
 
@@ -111,19 +123,26 @@ static polar_status read_header(jpeg_work *w, pl_image_info *info, const pl_box 
     c->src = &w->source;
     c->progress = &w->progress;
     jpeg_read_header(c, TRUE);
-    *info = (pl_image_info){.width = c->image_width, .height = c->image_height, .format = PL_IMAGE_JPEG, .progressive = c->progressive_mode};
+    *info = (pl_image_info){.width = c->image_width,
+                            .height = c->image_height,
+                            .format = PL_IMAGE_JPEG,
+                            .progressive = c->progressive_mode};
     int n = c->num_components;
     info->colour = n == 1 ? PL_COLOUR_GREY : n == 4 ? PL_COLOUR_CMYK : PL_COLOUR_RGB;
-    PL_NEED(n == 1 || n == 3 || n == 4, POLAR_E_FORMAT, "%s: a JPEG of %d components (1, 3 or 4 are known)", w->src->name, n);
-    PL_NEED(c->data_precision == 8, POLAR_E_FORMAT, "%s: a JPEG of %d bits per sample (8 are known)", w->src->name, c->data_precision);
+    PL_NEED(n == 1 || n == 3 || n == 4, POLAR_E_FORMAT, "%s: a JPEG of %d components (1, 3 or 4 are known)",
+            w->src->name, n);
+    PL_NEED(c->data_precision == 8, POLAR_E_FORMAT, "%s: a JPEG of %d bits per sample (8 are known)",
+            w->src->name, c->data_precision);
     uint64_t blocks = 0;
-    for (int i = 0; i < n; i++) blocks += (uint64_t)c->comp_info[i].width_in_blocks * c->comp_info[i].height_in_blocks;
+    for (int i = 0; i < n; i++)
+        blocks += (uint64_t)c->comp_info[i].width_in_blocks * c->comp_info[i].height_in_blocks;
     return pl_codec_check(w->src, info, box, whole && !c->arith_code ? blocks / 8 : 0);
 }
 
-/* ---- pixels ----------------------------------------------------------------------------------------------------------- */
+/* ---- pixels ------------------------------------------------------------------------------------- */
 
-/* Adobe's inverted CMYK as Pillow converts it: (255 - k) (1 - c / 255), rounded. In these units 255 - k is the stored value itself. */
+/* Adobe's inverted CMYK as Pillow converts it: (255 - k) (1 - c / 255), rounded. In these units 255 - k is
+ * the stored value itself. */
 static void rgb_of_cmyk(uint8_t *out, const uint8_t *in, int64_t pixels)
 {
     for (int64_t i = 0; i < pixels; i++, in += 4, out += 3)
@@ -147,7 +166,8 @@ static polar_status read_rows(jpeg_work *w, pl_image *out, const pl_box *box, in
     JSAMPROW row = w->row + OFF_ALIGN;
     const uint8_t *part = row + (box->x - left) * c->out_color_components;
     for (int64_t y = first; y < box->y + box->height; y++) {
-        if (jpeg_read_scanlines(c, &row, 1) != 1) return PL_FAIL(POLAR_E_FORMAT, "%s: no row %lld", w->src->name, (long long)y);
+        if (jpeg_read_scanlines(c, &row, 1) != 1)
+            return PL_FAIL(POLAR_E_FORMAT, "%s: no row %lld", w->src->name, (long long)y);
         if (y < box->y) continue;
         uint8_t *to = pl_image_at(out, 0, y - box->y);
         if (c->out_color_components == 3) memcpy(to, part, pl_image_row_bytes(out));
@@ -167,22 +187,27 @@ static polar_status decode(jpeg_work *w, pl_image *out, const pl_box *part)
     c->out_color_space = info.colour == PL_COLOUR_CMYK ? JCS_CMYK : JCS_RGB;
     jpeg_start_decompress(c);
 
-    int64_t unit_x = 8 * c->max_h_samp_factor, unit_y = 8 * c->max_v_samp_factor, margin = c->progressive_mode ? MARGIN_SCANS : MARGIN;
-    JDIMENSION left = floor_to(box.x, unit_x, margin * unit_x), first = floor_to(box.y, unit_y, margin * unit_y);
+    int64_t unit_x = 8 * c->max_h_samp_factor, unit_y = 8 * c->max_v_samp_factor,
+            margin = c->progressive_mode ? MARGIN_SCANS : MARGIN;
+    JDIMENSION left = floor_to(box.x, unit_x, margin * unit_x),
+               first = floor_to(box.y, unit_y, margin * unit_y);
     int64_t right = (box.x + box.width + unit_x - 1) / unit_x * unit_x + margin * unit_x;
     JDIMENSION width = (JDIMENSION)(right < info.width ? right : info.width) - left;
     if (left > 0 || width < c->output_width) jpeg_crop_scanline(c, &left, &width);
     if (first > 0) first = jpeg_skip_scanlines(c, first);
     PL_TRY(read_rows(w, out, &box, first, left));
-    if (!part) jpeg_finish_decompress(c);    /* up to the end marker: a file without one is not whole */
+    if (!part) jpeg_finish_decompress(c); /* up to the end marker: a file without one is not whole */
     return POLAR_OK;
 }
 
-/* ---- entries ---------------------------------------------------------------------------------------------------------- */
+/* ---- entries ------------------------------------------------------------------------------------ */
 
 static polar_status failed(const jpeg_work *w)
 {
-    return PL_FAIL(w->status, w->status == POLAR_E_NOMEM ? "%s: not enough memory to decode it (%s)" : "%s: broken JPEG: %s", w->src->name, w->said);
+    return PL_FAIL(w->status,
+                   w->status == POLAR_E_NOMEM ? "%s: not enough memory to decode it (%s)"
+                                              : "%s: broken JPEG: %s",
+                   w->src->name, w->said);
 }
 
 polar_status pl_jpeg_measure(pl_image_info *out, const pl_codec_source *src)

@@ -1,9 +1,11 @@
 /* image_jpeg_scan.c -- Huffman codes to coefficients, MCU by MCU. See image_jpeg_scan.h.
  *
- * The next bits are an index into a table that knows the code and, where they fit, the bits of the coefficient behind it: most coefficients cost one look-up and one shift, and
- * a dozen instructions. An entry: bits 0 to 6 the length of code and coefficient, 0 for a code longer than the index; bit 7 "slow": that, or a coefficient still to be
- * read; bits 8 to 15 how far to go, the run of zeros and one; from bit 16 on the coefficient, or its size where it is to be read. The end of a block is a way that
- * leads out of it. Where a block is not wanted only lengths are added up.
+ * The next bits are an index into a table that knows the code and, where they fit, the bits of the
+ * coefficient behind it: most coefficients cost one look-up and one shift, and a dozen instructions. An
+ * entry: bits 0 to 6 the length of code and coefficient, 0 for a code longer than the index; bit 7 "slow":
+ * that, or a coefficient still to be read; bits 8 to 15 how far to go, the run of zeros and one; from bit 16
+ * on the coefficient, or its size where it is to be read. The end of a block is a way that leads out of it.
+ * Where a block is not wanted only lengths are added up.
  */
 #include "data/codec/image_jpeg_scan.h"
 
@@ -12,50 +14,55 @@
 
 #include "base/alloc.h"
 
-#define LOOK       11                   /* bits of the index, for AC and DC */
-#define LOOK_DC    9
-#define SLOW       0x80u
-#define LENGTH     0x7fu
-#define END_RUN    80                   /* from any place beyond what 15 zeros can reach */
-#define SMALL      6                    /* bits of a coefficient that no step of 255 takes to PL_JPEG_LIMIT */
-#define MOST_AREA  ((int64_t)1 << 24)   /* samples; larger pictures go row by row through libjpeg */
-#define MAX_PARTS  3
+#define LOOK      11 /* bits of the index, for AC and DC */
+#define LOOK_DC   9
+#define SLOW      0x80u
+#define LENGTH    0x7fu
+#define END_RUN   80                 /* from any place beyond what 15 zeros can reach */
+#define SMALL     6                  /* bits of a coefficient that no step of 255 takes to PL_JPEG_LIMIT */
+#define MOST_AREA ((int64_t)1 << 24) /* samples; larger pictures go row by row through libjpeg */
+#define MAX_PARTS 3
 
 #define likely(x)   __builtin_expect(!!(x), 1)
 #define unlikely(x) __builtin_expect(!!(x), 0)
 
 typedef struct codes {
-    int32_t        look[1 << LOOK];
-    uint32_t       below[18];           /* of codes of length l, left in 16 bits: the first value that none of them reaches */
-    int32_t        shift[17];           /* the index of a code's symbol less the code */
+    int32_t look[1 << LOOK];
+    /* of codes of length l, left in 16 bits: the first value that none of them reaches */
+    uint32_t below[18];
+    int32_t shift[17]; /* the index of a code's symbol less the code */
     const uint8_t *symbol;
-    int            is_dc, index;        /* index: LOOK or LOOK_DC */
+    int is_dc, index; /* index: LOOK or LOOK_DC */
 } codes;
 
 typedef struct reader {
-    uint64_t       bits;                /* the next ones at the top */
-    unsigned       have, fake;          /* bits that count; of them, and of those read before, beyond the end of the data */
+    uint64_t bits; /* the next ones at the top */
+    /* bits that count; of them, and of those read before, beyond the end of the data */
+    unsigned have, fake;
     const uint8_t *at, *end;
 } reader;
 
 typedef struct scan {
-    reader       in;
-    codes        dc[2], ac[2];
+    reader in;
+    codes dc[2], ac[2];
     pl_jpeg_part part[MAX_PARTS];
-    int          parts, dc_of[MAX_PARTS], ac_of[MAX_PARTS];
-    int32_t      before[MAX_PARTS];             /* the DC of the block before */
-    uint16_t     quant[MAX_PARTS][64];           /* quantisation in zigzag order */
-    uint8_t      place[64 + END_RUN + 16];      /* of coefficient k in a pair; out of the block: that of the last one */
-    int64_t      mcus, mcu_rows;                /* of the file */
-    int64_t      x0, x1, y0, y1;                /* MCUs wanted */
-    int64_t      until_restart, restart, next_restart;
-    int          odd;
+    int parts, dc_of[MAX_PARTS], ac_of[MAX_PARTS];
+    int32_t before[MAX_PARTS];     /* the DC of the block before */
+    uint16_t quant[MAX_PARTS][64]; /* quantisation in zigzag order */
+    /* of coefficient k in a pair; out of the block: that of the last one */
+    uint8_t place[64 + END_RUN + 16];
+    int64_t mcus, mcu_rows; /* of the file */
+    int64_t x0, x1, y0, y1; /* MCUs wanted */
+    int64_t until_restart, restart, next_restart;
+    int odd;
 } scan;
 
-static const uint8_t natural[64] = {0,  1,  8,  16, 9,  2,  3,  10, 17, 24, 32, 25, 18, 11, 4,  5,  12, 19, 26, 33, 40, 48, 41, 34, 27, 20, 13, 6,  7,  14, 21, 28,
-                                    35, 42, 49, 56, 57, 50, 43, 36, 29, 22, 15, 23, 30, 37, 44, 51, 58, 59, 52, 45, 38, 31, 39, 46, 53, 60, 61, 54, 47, 55, 62, 63};
+static const uint8_t natural[64] = {0,  1,  8,  16, 9,  2,  3,  10, 17, 24, 32, 25, 18, 11, 4,  5,
+                                    12, 19, 26, 33, 40, 48, 41, 34, 27, 20, 13, 6,  7,  14, 21, 28,
+                                    35, 42, 49, 56, 57, 50, 43, 36, 29, 22, 15, 23, 30, 37, 44, 51,
+                                    58, 59, 52, 45, 38, 31, 39, 46, 53, 60, 61, 54, 47, 55, 62, 63};
 
-/* ---- tables ----------------------------------------------------------------------------------------------------------- */
+/* ---- tables ------------------------------------------------------------------------------------- */
 
 static int32_t entry(int length, int size, int run, unsigned slow, int value)
 {
@@ -73,7 +80,8 @@ static void fill_code(codes *c, uint32_t code, int length, int symbol)
         return;
     }
     for (int v = 0; v < 1 << size; v++)
-        for (int i = 0; i < 1 << (left - size); i++) *e++ = entry(length, size, run, 0, size && v < 1 << (size - 1) ? v - (1 << size) + 1 : v);
+        for (int i = 0; i < 1 << (left - size); i++)
+            *e++ = entry(length, size, run, 0, size && v < 1 << (size - 1) ? v - (1 << size) + 1 : v);
 }
 
 /* 0: not a set of codes, or symbols that a baseline file does not have. */
@@ -87,7 +95,8 @@ static int codes_make(codes *c, const JHUFF_TBL *t, int is_dc)
     for (int l = 1; l <= 16; l++) {
         c->shift[l] = n - (int32_t)code;
         for (int i = 0; i < t->bits[l]; i++, n++, code++) {
-            if (n >= 256 || code >= 1u << l || (is_dc ? t->huffval[n] > 11 : (t->huffval[n] & 15) > 10)) return 0;
+            if (n >= 256 || code >= 1u << l || (is_dc ? t->huffval[n] > 11 : (t->huffval[n] & 15) > 10))
+                return 0;
             if (l <= c->index) fill_code(c, code, l, t->huffval[n]);
         }
         c->below[l] = code << (16 - l);
@@ -96,10 +105,10 @@ static int codes_make(codes *c, const JHUFF_TBL *t, int is_dc)
     return 1;
 }
 
-/* ---- bits ------------------------------------------------------------------------------------------------------------- */
+/* ---- bits --------------------------------------------------------------------------------------- */
 
 #ifdef __x86_64__
-#define FAST   __attribute__((target("avx2,bmi2")))
+#define FAST __attribute__((target("avx2,bmi2")))
 #else
 #define FAST
 #endif
@@ -127,7 +136,7 @@ INLINE void refill(reader *r)
         uint64_t x;
         memcpy(&x, r->at, sizeof x);
         x = __builtin_bswap64(x);
-        if (likely(!((~x - ones) & x & tops))) {    /* no byte is 0xff */
+        if (likely(!((~x - ones) & x & tops))) { /* no byte is 0xff */
             r->bits |= x >> r->have;
             r->at += (63 - r->have) >> 3;
             r->have |= 56;
@@ -143,7 +152,8 @@ static __attribute__((noinline)) int32_t long_code(const codes *c, uint64_t bits
     uint32_t code = (uint32_t)(bits >> 48);
     for (int l = c->index + 1; l <= 16; l++)
         if (code < c->below[l]) {
-            int symbol = c->symbol[(int32_t)(code >> (16 - l)) + c->shift[l]], run = c->is_dc ? 0 : symbol >> 4, size = c->is_dc ? symbol : symbol & 15;
+            int symbol = c->symbol[(int32_t)(code >> (16 - l)) + c->shift[l]],
+                run = c->is_dc ? 0 : symbol >> 4, size = c->is_dc ? symbol : symbol & 15;
             return entry(l, size, !size && !c->is_dc && run < 15 ? END_RUN : run, SLOW, size);
         }
     return 0;
@@ -159,10 +169,12 @@ INLINE int read(reader *r, int32_t e)
     return v <= all >> 1 ? v - all : v;
 }
 
-/* ---- blocks ----------------------------------------------------------------------------------------------------------- */
+/* ---- blocks ------------------------------------------------------------------------------------- */
 
-/* One entry, *k the place behind it, *used its length in the lower seven bits. 1: the end of the block, or a slow one, which is left where it is. */
-INLINE int step(reader *r, int *k, uint32_t *used, int32_t *e, const int32_t *look, const uint8_t *place, int16_t *to, int wanted)
+/* One entry, *k the place behind it, *used its length in the lower seven bits. 1: the end of the block, or a
+ * slow one, which is left where it is. */
+INLINE int step(reader *r, int *k, uint32_t *used, int32_t *e, const int32_t *look, const uint8_t *place,
+                int16_t *to, int wanted)
 {
     *e = look[r->bits >> (64 - LOOK)];
     if (unlikely(wanted ? *e & SLOW : !(*e & LENGTH))) return 1;
@@ -174,12 +186,14 @@ INLINE int step(reader *r, int *k, uint32_t *used, int32_t *e, const int32_t *lo
 }
 
 /* One block; its coefficients go to `to`, which is zero, or nowhere. 0, or 1 for something odd.
- * 56 bits are enough for three entries of LOOK bits, the last of them a long code with its coefficient instead (26), and for two whose coefficients are not looked at (42). */
-INLINE int block(reader *r, int32_t *before, const codes *dc, const codes *ac, const uint16_t *quant, const uint8_t *place, int16_t *to, int wanted)
+ * 56 bits are enough for three entries of LOOK bits, the last of them a long code with its coefficient
+ * instead (26), and for two whose coefficients are not looked at (42). */
+INLINE int block(reader *r, int32_t *before, const codes *dc, const codes *ac, const uint16_t *quant,
+                 const uint8_t *place, int16_t *to, int wanted)
 {
     const int32_t *look = ac->look;
     int k = 1, odd = 0;
-    __asm__("" : "+r"(look));    /* a register, not an offset to be added each time */
+    __asm__("" : "+r"(look)); /* a register, not an offset to be added each time */
     refill(r);
     int32_t e = dc->look[r->bits >> (64 - LOOK_DC)];
     if (unlikely(!(e & LENGTH)) && !(e = long_code(dc, r->bits))) return 1;
@@ -192,7 +206,8 @@ INLINE int block(reader *r, int32_t *before, const codes *dc, const codes *ac, c
     for (;;) {
         uint32_t used = 0;
         refill(r);
-        int stop = step(r, &k, &used, &e, look, place, to, wanted) || step(r, &k, &used, &e, look, place, to, wanted) ||
+        int stop = step(r, &k, &used, &e, look, place, to, wanted) ||
+                   step(r, &k, &used, &e, look, place, to, wanted) ||
                    (wanted && step(r, &k, &used, &e, look, place, to, wanted));
         r->have -= used & LENGTH;
         if (likely(!stop)) continue;
@@ -205,17 +220,19 @@ INLINE int block(reader *r, int32_t *before, const codes *dc, const codes *ac, c
                 to[place[k - 1]] = (int16_t)v;
             }
         }
-        if (k >= 64) return odd | (k > 64 && k <= END_RUN);    /* a coefficient beyond the last one */
+        if (k >= 64) return odd | (k > 64 && k <= END_RUN); /* a coefficient beyond the last one */
     }
 }
 
-/* ---- MCUs ------------------------------------------------------------------------------------------------------------- */
+/* ---- MCUs --------------------------------------------------------------------------------------- */
 
 /* At a restart marker the bits begin anew. 0: there is none, or not the next. */
 static int restart(scan *s)
 {
     reader *r = &s->in;
-    if (r->have < r->fake || r->have - r->fake > 7 || r->end - r->at < 2 || r->at[0] != 0xff || r->at[1] != 0xd0 + s->next_restart) return 0;
+    if (r->have < r->fake || r->have - r->fake > 7 || r->end - r->at < 2 || r->at[0] != 0xff ||
+        r->at[1] != 0xd0 + s->next_restart)
+        return 0;
     *r = (reader){.at = r->at + 2, .end = r->end};
     memset(s->before, 0, sizeof s->before);
     s->next_restart = (s->next_restart + 1) & 7;
@@ -244,7 +261,8 @@ INLINE void mcus(scan *s, int64_t from, int64_t to, int wanted)
                 for (int h = 0; h < p->h; h++) {
                     int64_t at = (x - s->x0) * p->h + h;
                     int16_t *coef = wanted ? p->coef + (v * p->pairs + at / 2) * 128 + at % 2 * 8 : NULL;
-                    odd |= block(&r, &s->before[i], &s->dc[s->dc_of[i]], &s->ac[s->ac_of[i]], s->quant[i], s->place, coef, wanted);
+                    odd |= block(&r, &s->before[i], &s->dc[s->dc_of[i]], &s->ac[s->ac_of[i]], s->quant[i],
+                                 s->place, coef, wanted);
                 }
         }
         if (unlikely(odd)) {
@@ -253,7 +271,7 @@ INLINE void mcus(scan *s, int64_t from, int64_t to, int wanted)
         }
     }
     s->in = r;
-    s->odd |= r.fake > r.have;    /* bits were read that are not there */
+    s->odd |= r.fake > r.have; /* bits were read that are not there */
 }
 
 FAST static void mcus_skip(scan *s, int64_t from, int64_t to)
@@ -273,26 +291,32 @@ static int decode_rows(scan *s, int to_the_end)
         mcus_skip(s, 0, inside ? s->x0 : s->mcus);
         if (s->odd) return 0;
         if (!inside) continue;
-        for (int i = 0; i < s->parts; i++) memset(s->part[i].coef, 0, (size_t)(s->part[i].v * s->part[i].pairs) * 128 * sizeof(int16_t));
+        for (int i = 0; i < s->parts; i++)
+            memset(s->part[i].coef, 0, (size_t)(s->part[i].v * s->part[i].pairs) * 128 * sizeof(int16_t));
         mcus_keep(s, s->x0, s->x1);
-        for (int i = 0; i < s->parts && !s->odd; i++) s->odd = !pl_jpeg_blocks_transform(&s->part[i], y - s->y0);
+        for (int i = 0; i < s->parts && !s->odd; i++)
+            s->odd = !pl_jpeg_blocks_transform(&s->part[i], y - s->y0);
         if (!s->odd && (y + 1 < s->y1 || to_the_end)) mcus_skip(s, s->x1, s->mcus);
         if (s->odd) return 0;
     }
     const reader *r = &s->in;
-    return !to_the_end || (r->have - r->fake < 8 && r->end - r->at >= 2 && r->at[0] == 0xff && r->at[1] == 0xd9);
+    return !to_the_end ||
+           (r->have - r->fake < 8 && r->end - r->at >= 2 && r->at[0] == 0xff && r->at[1] == 0xd9);
 }
 
-/* ---- the whole -------------------------------------------------------------------------------------------------------- */
+/* ---- the whole ---------------------------------------------------------------------------------- */
 
 static int is_usual(j_decompress_ptr c)
 {
-    if (c->progressive_mode || c->arith_code || c->data_precision != 8 || c->comps_in_scan != c->num_components || c->Ss || c->Se != 63 || c->Ah || c->Al) return 0;
+    if (c->progressive_mode || c->arith_code || c->data_precision != 8 ||
+        c->comps_in_scan != c->num_components || c->Ss || c->Se != 63 || c->Ah || c->Al)
+        return 0;
     if (c->num_components == 1) return c->jpeg_color_space == JCS_GRAYSCALE;
     if (c->num_components != 3 || c->jpeg_color_space != JCS_YCbCr) return 0;
     const jpeg_component_info *i = c->comp_info;
     for (int k = 0; k < 3; k++)
-        if (c->cur_comp_info[k] != &i[k] || (k && (i[k].h_samp_factor != 1 || i[k].v_samp_factor != 1))) return 0;
+        if (c->cur_comp_info[k] != &i[k] || (k && (i[k].h_samp_factor != 1 || i[k].v_samp_factor != 1)))
+            return 0;
     int h = i->h_samp_factor, v = i->v_samp_factor;
     return h <= 2 && v <= h && (h == 1 || i[1].downsampled_width > 2);
 }
@@ -300,10 +324,13 @@ static int is_usual(j_decompress_ptr c)
 /* What is wanted, in MCUs: with one sample of the colours beyond the box where they are smoothed. */
 static void wanted_mcus(scan *s, j_decompress_ptr c, const pl_box *box)
 {
-    int h = s->part[0].h, v = s->part[0].v, unit_x = 8 * h, unit_y = 8 * v, more_x = h > 1 ? 2 : 0, more_y = v > 1 ? 2 : 0;
+    int h = s->part[0].h, v = s->part[0].v, unit_x = 8 * h, unit_y = 8 * v, more_x = h > 1 ? 2 : 0,
+        more_y = v > 1 ? 2 : 0;
     s->mcus = (c->image_width + unit_x - 1) / unit_x, s->mcu_rows = (c->image_height + unit_y - 1) / unit_y;
-    s->x0 = box->x < more_x ? 0 : (box->x - more_x) / unit_x, s->y0 = box->y < more_y ? 0 : (box->y - more_y) / unit_y;
-    s->x1 = (box->x + box->width + more_x + unit_x - 1) / unit_x, s->y1 = (box->y + box->height + more_y + unit_y - 1) / unit_y;
+    s->x0 = box->x < more_x ? 0 : (box->x - more_x) / unit_x,
+    s->y0 = box->y < more_y ? 0 : (box->y - more_y) / unit_y;
+    s->x1 = (box->x + box->width + more_x + unit_x - 1) / unit_x,
+    s->y1 = (box->y + box->height + more_y + unit_y - 1) / unit_y;
     if (s->x1 > s->mcus) s->x1 = s->mcus;
     if (s->y1 > s->mcu_rows) s->y1 = s->mcu_rows;
 }
@@ -318,10 +345,14 @@ static int set_up(scan *s, j_decompress_ptr c, const pl_box *box)
     s->parts = c->num_components;
     for (int i = 0; i < s->parts; i++) {
         const jpeg_component_info *info = &c->comp_info[i];
-        if (info->quant_tbl_no < 0 || info->quant_tbl_no >= NUM_QUANT_TBLS || info->dc_tbl_no < 0 || info->dc_tbl_no >= NUM_HUFF_TBLS || info->ac_tbl_no < 0 || info->ac_tbl_no >= NUM_HUFF_TBLS) return 0;
+        if (info->quant_tbl_no < 0 || info->quant_tbl_no >= NUM_QUANT_TBLS || info->dc_tbl_no < 0 ||
+            info->dc_tbl_no >= NUM_HUFF_TBLS || info->ac_tbl_no < 0 || info->ac_tbl_no >= NUM_HUFF_TBLS)
+            return 0;
         const JQUANT_TBL *q = c->quant_tbl_ptrs[info->quant_tbl_no];
         int dc = !i || info->dc_tbl_no == dc_no[0] ? 0 : 1, ac = !i || info->ac_tbl_no == ac_no[0] ? 0 : 1;
-        if (!q || (dc_no[dc] >= 0 && dc_no[dc] != info->dc_tbl_no) || (ac_no[ac] >= 0 && ac_no[ac] != info->ac_tbl_no)) return 0;
+        if (!q || (dc_no[dc] >= 0 && dc_no[dc] != info->dc_tbl_no) ||
+            (ac_no[ac] >= 0 && ac_no[ac] != info->ac_tbl_no))
+            return 0;
         if (dc_no[dc] < 0 && !codes_make(&s->dc[dc], c->dc_huff_tbl_ptrs[info->dc_tbl_no], 1)) return 0;
         if (ac_no[ac] < 0 && !codes_make(&s->ac[ac], c->ac_huff_tbl_ptrs[info->ac_tbl_no], 0)) return 0;
         dc_no[dc] = info->dc_tbl_no, ac_no[ac] = info->ac_tbl_no;

@@ -16,9 +16,9 @@
 
 typedef struct sink {
     uint8_t *data;
-    size_t   used, room;
-    jmp_buf  out;
-    int      no_memory;
+    size_t used, room;
+    jmp_buf out;
+    int no_memory;
 } sink;
 
 static void grow(sink *s, size_t more)
@@ -34,7 +34,7 @@ static void grow(sink *s, size_t more)
     s->room = room;
 }
 
-/* ---- JPEG ------------------------------------------------------------------------------------------------------------- */
+/* ---- JPEG --------------------------------------------------------------------------------------- */
 
 static void jpeg_begin(j_compress_ptr c)
 {
@@ -44,7 +44,7 @@ static void jpeg_begin(j_compress_ptr c)
     c->dest->free_in_buffer = s->room;
 }
 
-static boolean jpeg_full(j_compress_ptr c)    /* called with the buffer full, whatever free_in_buffer says */
+static boolean jpeg_full(j_compress_ptr c) /* called with the buffer full, whatever free_in_buffer says */
 {
     sink *s = c->client_data;
     s->used = s->room;
@@ -74,7 +74,8 @@ static void encode_jpeg(struct jpeg_compress_struct *c, const pl_image *im, int 
     c->in_color_space = JCS_RGB;
     jpeg_set_defaults(c);
     jpeg_set_quality(c, quality, TRUE);
-    struct jpeg_destination_mgr dest = {.init_destination = jpeg_begin, .empty_output_buffer = jpeg_full, .term_destination = jpeg_end};
+    struct jpeg_destination_mgr dest = {
+        .init_destination = jpeg_begin, .empty_output_buffer = jpeg_full, .term_destination = jpeg_end};
     c->dest = &dest;
     jpeg_start_compress(c, TRUE);
     while (c->next_scanline < c->image_height) {
@@ -84,7 +85,7 @@ static void encode_jpeg(struct jpeg_compress_struct *c, const pl_image *im, int 
     jpeg_finish_compress(c);
 }
 
-/* ---- PNG -------------------------------------------------------------------------------------------------------------- */
+/* ---- PNG ---------------------------------------------------------------------------------------- */
 
 static void png_bytes(png_structp png, png_bytep data, size_t n)
 {
@@ -113,15 +114,17 @@ static void png_nothing(png_structp png)
 static void encode_png(png_structp png, png_infop info, sink *s, const pl_image *im)
 {
     png_set_write_fn(png, s, png_bytes, png_nothing);
-    png_set_IHDR(png, info, (png_uint_32)im->width, (png_uint_32)im->height, 8, PNG_COLOR_TYPE_RGB, PNG_INTERLACE_NONE, PNG_COMPRESSION_TYPE_DEFAULT, PNG_FILTER_TYPE_DEFAULT);
+    png_set_IHDR(png, info, (png_uint_32)im->width, (png_uint_32)im->height, 8, PNG_COLOR_TYPE_RGB,
+                 PNG_INTERLACE_NONE, PNG_COMPRESSION_TYPE_DEFAULT, PNG_FILTER_TYPE_DEFAULT);
     png_write_info(png, info);
     for (int64_t y = 0; y < im->height; y++) png_write_row(png, pl_image_at(im, 0, y));
     png_write_end(png, info);
 }
 
-/* ---- entries ---------------------------------------------------------------------------------------------------------- */
+/* ---- entries ------------------------------------------------------------------------------------ */
 
-polar_status pl_image_encode(uint8_t **out, size_t *size, const pl_image *im, pl_image_format format, int quality)
+polar_status pl_image_encode(uint8_t **out, size_t *size, const pl_image *im, pl_image_format format,
+                             int quality)
 {
     sink s = {0};
     struct jpeg_compress_struct c = {0};
@@ -130,8 +133,9 @@ polar_status pl_image_encode(uint8_t **out, size_t *size, const pl_image *im, pl
     png_infop volatile info = NULL;
     volatile int ok = 0;
     *out = NULL;
-    PL_NEED(im->width > 0 && im->height > 0 && im->data && (format == PL_IMAGE_JPEG || format == PL_IMAGE_PNG), POLAR_E_ARG, "a picture of %lld x %lld to write",
-            (long long)im->width, (long long)im->height);
+    PL_NEED(im->width > 0 && im->height > 0 && im->data &&
+                (format == PL_IMAGE_JPEG || format == PL_IMAGE_PNG),
+            POLAR_E_ARG, "a picture of %lld x %lld to write", (long long)im->width, (long long)im->height);
     c.err = jpeg_std_error(&errors);
     errors.error_exit = jpeg_error;
     c.client_data = &s;
@@ -151,7 +155,9 @@ polar_status pl_image_encode(uint8_t **out, size_t *size, const pl_image *im, pl
     if (p) png_destroy_write_struct(&p, i ? &i : NULL);
     if (!ok) {
         pl_free(s.data);
-        return PL_FAIL(s.no_memory ? POLAR_E_NOMEM : POLAR_E_ARG, "a picture of %lld x %lld could not be encoded", (long long)im->width, (long long)im->height);
+        return PL_FAIL(s.no_memory ? POLAR_E_NOMEM : POLAR_E_ARG,
+                       "a picture of %lld x %lld could not be encoded", (long long)im->width,
+                       (long long)im->height);
     }
     *out = s.data;
     *size = s.used;
@@ -167,7 +173,8 @@ polar_status pl_image_write(const char *path, const pl_image *im, pl_image_forma
     int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     if (fd < 0) st = PL_FAIL(POLAR_E_IO, "create '%s': %s", path, strerror(errno));
     else st = pl_write_all(fd, data, size, path);
-    if (fd >= 0 && close(fd) != 0 && st == POLAR_OK) st = PL_FAIL(POLAR_E_IO, "write '%s': %s", path, strerror(errno));
+    if (fd >= 0 && close(fd) != 0 && st == POLAR_OK)
+        st = PL_FAIL(POLAR_E_IO, "write '%s': %s", path, strerror(errno));
     if (fd >= 0 && st != POLAR_OK) unlink(path);
     pl_free(data);
     return st;

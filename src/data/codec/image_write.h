@@ -5,7 +5,10 @@
 #include "data/image.h"
 #include "data/codec/image_decode.h"
 
-polar_status pl_image_encode(uint8_t **out, size_t *size, const pl_image *im, pl_image_format format, int quality);    /* quality 1 .. 100, of JPEG; free with pl_free */
-polar_status pl_image_write(const char *path, const pl_image *im, pl_image_format format, int quality);                /* a new file, not replaced if there is one; removed on failure */
+/* quality 1 .. 100, of JPEG; free with pl_free */
+polar_status pl_image_encode(uint8_t **out, size_t *size, const pl_image *im, pl_image_format format,
+                             int quality);
+/* a new file, not replaced if there is one; removed on failure */
+polar_status pl_image_write(const char *path, const pl_image *im, pl_image_format format, int quality);
 
 #endif

@@ -7,7 +7,8 @@
 polar_status pl_class_subset(int64_t **out, int64_t of, int64_t classes, uint64_t seed)
 {
     *out = NULL;
-    PL_NEED(classes >= 1 && classes <= of, POLAR_E_ARG, "%lld classes are wanted, of %lld", (long long)classes, (long long)of);
+    PL_NEED(classes >= 1 && classes <= of, POLAR_E_ARG, "%lld classes are wanted, of %lld",
+            (long long)classes, (long long)of);
     int64_t *chosen = pl_alloc((size_t)classes * sizeof *chosen), *room = pl_alloc((size_t)of * sizeof *room);
     if (!chosen || !room) {
         pl_free(chosen);

@@ -1,5 +1,6 @@
-/* clones.h -- marks a loop that the compiler builds for several instruction sets, chosen when the program starts. The loops so marked work on
- * integers or round every operation on its own (no contraction), so all copies give the same bytes. */
+/* clones.h -- marks a loop that the compiler builds for several instruction sets, chosen when the program
+ * starts. The loops so marked work on integers or round every operation on its own (no contraction), so all
+ * copies give the same bytes. */
 #ifndef PL_DATA_CLONES_H
 #define PL_DATA_CLONES_H
 

@@ -6,6 +6,7 @@
 
 #include "base/status.h"
 
-polar_status pl_epoch_order(int64_t *out, int64_t count, uint64_t seed, int64_t epoch);    /* the epoch's permutation of 0 .. count - 1, 1 <= count < 2^31; epochs from 0 */
+/* the epoch's permutation of 0 .. count - 1, 1 <= count < 2^31; epochs from 0 */
+polar_status pl_epoch_order(int64_t *out, int64_t count, uint64_t seed, int64_t epoch);
 
 #endif

@@ -15,11 +15,13 @@
 #include "data/codec/image_decode.h"
 
 #define MAX_PATH  4096
-#define MAX_DEPTH 16    /* folders within a class */
+#define MAX_DEPTH 16 /* folders within a class */
 
-static const char *const endings[] = {".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp", NULL};    /* torchvision's; those we cannot read are told when read */
+/* torchvision's; those we cannot read are told when read */
+static const char *const endings[] = {".jpg", ".jpeg", ".png",  ".ppm",  ".bmp",
+                                      ".pgm", ".tif",  ".tiff", ".webp", NULL};
 
-/* ---- names ------------------------------------------------------------------------------------------------------------ */
+/* ---- names -------------------------------------------------------------------------------------- */
 
 static polar_status keep_name(size_t *at, pl_image_folder *f, const char *name)
 {
@@ -37,14 +39,16 @@ static polar_status keep_name(size_t *at, pl_image_folder *f, const char *name)
     return POLAR_OK;
 }
 
-static polar_status keep_item(pl_image_folder *f, int split, const char *folder, const char *name, int64_t label)
+static polar_status keep_item(pl_image_folder *f, int split, const char *folder, const char *name,
+                              int64_t label)
 {
     char path[MAX_PATH];
     int n = snprintf(path, sizeof path, "%s/%s", folder, name);
     PL_NEED(n < MAX_PATH, POLAR_E_ARG, "a file's name under '%s' is longer than %d bytes", f->root, MAX_PATH);
     if (f->count[split] == f->room[split]) {
         int64_t room = 2 * f->room[split] + 256;
-        pl_image_item *grown = pl_realloc(f->items[split], (size_t)f->room[split] * sizeof *grown, (size_t)room * sizeof *grown);
+        pl_image_item *grown =
+            pl_realloc(f->items[split], (size_t)f->room[split] * sizeof *grown, (size_t)room * sizeof *grown);
         PL_NEED(grown, POLAR_E_NOMEM, "a list of %lld pictures", (long long)room);
         f->items[split] = grown;
         f->room[split] = room;
@@ -66,7 +70,7 @@ static int compare_items(const void *a, const void *b, void *names)
     return strcmp(s + p->folder, t + q->folder);
 }
 
-/* ---- folders ---------------------------------------------------------------------------------------------------------- */
+/* ---- folders ------------------------------------------------------------------------------------ */
 
 static int looks_like_picture(const char *path, const char *name)
 {
@@ -86,12 +90,14 @@ static struct dirent *next_entry(polar_status *st, DIR *d, const char *root, con
     for (;;) {
         errno = 0;
         struct dirent *e = readdir(d);
-        if (!e && errno) *st = PL_FAIL(POLAR_E_IO, "read the folder '%s/%s': %s", root, folder, strerror(errno));
+        if (!e && errno)
+            *st = PL_FAIL(POLAR_E_IO, "read the folder '%s/%s': %s", root, folder, strerror(errno));
         if (!e || e->d_name[0] != '.') return e;
     }
 }
 
-/* stat failed on a name that is there: a link whose target was moved away is the user's to mend, the rest the machine's. */
+/* stat failed on a name that is there: a link whose target was moved away is the user's to mend, the rest the
+ * machine's. */
 static polar_status not_there(const char *path)
 {
     int link = errno == ENOENT || errno == ENOTDIR || errno == ELOOP;
@@ -104,18 +110,22 @@ static polar_status walk(pl_image_folder *f, int split, const char *folder, int6
 {
     char path[MAX_PATH], inner[MAX_PATH];
     polar_status st = POLAR_OK;
-    PL_NEED(depth <= MAX_DEPTH, POLAR_E_ARG, "'%s/%s' is %d folders deep (a link in a circle?)", f->root, folder, depth);
-    PL_NEED(snprintf(path, sizeof path, "%s/%s", f->root, folder) < MAX_PATH, POLAR_E_ARG, "the name of '%s/%s' is too long", f->root, folder);
+    PL_NEED(depth <= MAX_DEPTH, POLAR_E_ARG, "'%s/%s' is %d folders deep (a link in a circle?)", f->root,
+            folder, depth);
+    PL_NEED(snprintf(path, sizeof path, "%s/%s", f->root, folder) < MAX_PATH, POLAR_E_ARG,
+            "the name of '%s/%s' is too long", f->root, folder);
     DIR *d = opendir(path);
     PL_NEED(d, POLAR_E_IO, "open '%s': %s", path, strerror(errno));
     for (struct dirent *e; st == POLAR_OK && (e = next_entry(&st, d, f->root, folder));) {
         struct stat s;
-        if (snprintf(path, sizeof path, "%s/%s/%s", f->root, folder, e->d_name) >= MAX_PATH) st = PL_FAIL(POLAR_E_ARG, "a name under '%s/%s' is too long", f->root, folder);
+        if (snprintf(path, sizeof path, "%s/%s/%s", f->root, folder, e->d_name) >= MAX_PATH)
+            st = PL_FAIL(POLAR_E_ARG, "a name under '%s/%s' is too long", f->root, folder);
         else if (e->d_type != DT_REG && stat(path, &s) != 0) st = not_there(path);
         else if (e->d_type != DT_REG && S_ISDIR(s.st_mode)) {
             snprintf(inner, sizeof inner, "%s/%s", folder, e->d_name);
             st = walk(f, split, inner, label, depth + 1);
-        } else if ((e->d_type == DT_REG || S_ISREG(s.st_mode)) && looks_like_picture(path, e->d_name)) st = keep_item(f, split, folder, e->d_name, label);
+        } else if ((e->d_type == DT_REG || S_ISREG(s.st_mode)) && looks_like_picture(path, e->d_name))
+            st = keep_item(f, split, folder, e->d_name, label);
         else f->passed_over++;
     }
     closedir(d);
@@ -135,27 +145,39 @@ static polar_status list_classes(size_t **out, int64_t *count, pl_image_folder *
     size_t *at = NULL;
     int64_t n = 0, room = 0;
     *out = NULL;
-    PL_NEED(snprintf(path, sizeof path, "%s/%s", f->root, split) < MAX_PATH, POLAR_E_ARG, "the name '%s' is too long", f->root);
+    PL_NEED(snprintf(path, sizeof path, "%s/%s", f->root, split) < MAX_PATH, POLAR_E_ARG,
+            "the name '%s' is too long", f->root);
     DIR *d = opendir(path);
     PL_NEED(d, POLAR_E_IO, "open '%s': %s", path, strerror(errno));
     for (struct dirent *e; st == POLAR_OK && (e = next_entry(&st, d, f->root, split));) {
         struct stat s;
-        if (snprintf(path, sizeof path, "%s/%s/%s", f->root, split, e->d_name) >= MAX_PATH) { st = PL_FAIL(POLAR_E_ARG, "a name under '%s/%s' is too long", f->root, split); break; }
-        if (e->d_type != DT_DIR && stat(path, &s) != 0) { st = not_there(path); break; }
+        if (snprintf(path, sizeof path, "%s/%s/%s", f->root, split, e->d_name) >= MAX_PATH) {
+            st = PL_FAIL(POLAR_E_ARG, "a name under '%s/%s' is too long", f->root, split);
+            break;
+        }
+        if (e->d_type != DT_DIR && stat(path, &s) != 0) {
+            st = not_there(path);
+            break;
+        }
         if (e->d_type != DT_DIR && !S_ISDIR(s.st_mode)) {
             f->passed_over++;
             continue;
         }
         if (n == room) {
             size_t *grown = pl_realloc(at, (size_t)room * sizeof *at, (size_t)(2 * room + 64) * sizeof *at);
-            if (!grown) { st = PL_FAIL(POLAR_E_NOMEM, "a list of classes"); break; }
+            if (!grown) {
+                st = PL_FAIL(POLAR_E_NOMEM, "a list of classes");
+                break;
+            }
             at = grown;
             room = 2 * room + 64;
         }
         st = keep_name(&at[n++], f, e->d_name);
     }
     closedir(d);
-    if (st == POLAR_OK && !n) st = PL_FAIL(POLAR_E_ARG, "'%s/%s' holds no class folders: pictures go into %s/<class>/", f->root, split, split);
+    if (st == POLAR_OK && !n)
+        st = PL_FAIL(POLAR_E_ARG, "'%s/%s' holds no class folders: pictures go into %s/<class>/", f->root,
+                     split, split);
     if (st == POLAR_OK) {
         qsort_r(at, (size_t)n, sizeof *at, compare_names, f->names);
         *out = at;
@@ -169,7 +191,8 @@ static polar_status same_classes(const pl_image_folder *f, const size_t *test, i
 {
     const char *a = f->split_name[PL_IMAGES_TRAIN], *b = f->split_name[PL_IMAGES_TEST];
     for (int64_t i = 0, j = 0; i < f->classes || j < n_test; i++, j++) {
-        const char *p = i < f->classes ? f->names + f->class_at[i] : NULL, *q = j < n_test ? f->names + test[j] : NULL;
+        const char *p = i < f->classes ? f->names + f->class_at[i] : NULL,
+                   *q = j < n_test ? f->names + test[j] : NULL;
         int c = !p ? 1 : !q ? -1 : strcmp(p, q);
         PL_NEED(c <= 0, POLAR_E_ARG, "class '%s' is in %s/ but not in %s/ of '%s'", q, b, a, f->root);
         PL_NEED(c >= 0, POLAR_E_ARG, "class '%s' is in %s/ but not in %s/ of '%s'", p, a, b, f->root);
@@ -184,8 +207,11 @@ static polar_status read_split(pl_image_folder *f, int split)
         int64_t before = f->count[split];
         snprintf(folder, sizeof folder, "%s/%s", f->split_name[split], pl_image_folder_class(f, c));
         PL_TRY(walk(f, split, folder, c, 1));
-        PL_NEED(f->count[split] > before, POLAR_E_ARG, "'%s/%s' holds no JPEG or PNG picture (fill the class or remove its folder)", f->root, folder);
-        qsort_r(f->items[split] + before, (size_t)(f->count[split] - before), sizeof *f->items[split], compare_items, f->names);
+        PL_NEED(f->count[split] > before, POLAR_E_ARG,
+                "'%s/%s' holds no JPEG or PNG picture (fill the class or remove its folder)", f->root,
+                folder);
+        qsort_r(f->items[split] + before, (size_t)(f->count[split] - before), sizeof *f->items[split],
+                compare_items, f->names);
     }
     return POLAR_OK;
 }
@@ -197,17 +223,25 @@ static polar_status find_splits(pl_image_folder *f)
     struct stat s;
     if (stat(f->root, &s) != 0) {
         int none = errno == ENOENT || errno == ENOTDIR || errno == ELOOP || errno == ENAMETOOLONG;
-        return PL_FAIL(none ? POLAR_E_ARG : POLAR_E_IO, "no folder '%s': %s (give the one that holds train/ and val/)", f->root, strerror(errno));
+        return PL_FAIL(none ? POLAR_E_ARG : POLAR_E_IO,
+                       "no folder '%s': %s (give the one that holds train/ and val/)", f->root,
+                       strerror(errno));
     }
-    PL_NEED(S_ISDIR(s.st_mode), POLAR_E_ARG, "'%s' is a file, no folder (give the one that holds train/ and val/)", f->root);
+    PL_NEED(S_ISDIR(s.st_mode), POLAR_E_ARG,
+            "'%s' is a file, no folder (give the one that holds train/ and val/)", f->root);
     for (int i = 0; i < 3; i++) {
         char path[MAX_PATH];
-        PL_NEED(snprintf(path, sizeof path, "%s/%s", f->root, wanted[i]) < MAX_PATH, POLAR_E_ARG, "the name '%s' is too long", f->root);
+        PL_NEED(snprintf(path, sizeof path, "%s/%s", f->root, wanted[i]) < MAX_PATH, POLAR_E_ARG,
+                "the name '%s' is too long", f->root);
         int known = stat(path, &s) == 0;
-        PL_NEED(known || errno == ENOENT || errno == ENOTDIR || errno == ELOOP, POLAR_E_IO, "'%s': %s", path, strerror(errno));
+        PL_NEED(known || errno == ENOENT || errno == ENOTDIR || errno == ELOOP, POLAR_E_IO, "'%s': %s", path,
+                strerror(errno));
         there[i] = known && S_ISDIR(s.st_mode);
     }
-    PL_NEED(there[0], POLAR_E_ARG, "'%s' holds no train/ (give the folder that holds train/ and val/, with one sub-folder per class in each)", f->root);
+    PL_NEED(there[0], POLAR_E_ARG,
+            "'%s' holds no train/ (give the folder that holds train/ and val/, with one sub-folder per class "
+            "in each)",
+            f->root);
     PL_NEED(there[1] || there[2], POLAR_E_ARG, "'%s' holds train/ but neither val/ nor test/", f->root);
     f->split_name[PL_IMAGES_TRAIN] = wanted[0];
     f->split_name[PL_IMAGES_TEST] = wanted[there[1] ? 1 : 2];
@@ -230,7 +264,7 @@ static polar_status open_folder(pl_image_folder *f, const char *path)
     return st;
 }
 
-/* ---- entries ---------------------------------------------------------------------------------------------------------- */
+/* ---- entries ------------------------------------------------------------------------------------ */
 
 polar_status pl_image_folder_open(pl_image_folder **out, const char *path)
 {
@@ -263,24 +297,27 @@ const char *pl_image_folder_name(const pl_image_folder *f, pl_image_split split,
     return f->names + f->items[split][i].at;
 }
 
-polar_status pl_image_folder_path(char *out, size_t bytes, const pl_image_folder *f, pl_image_split split, int64_t i)
+polar_status pl_image_folder_path(char *out, size_t bytes, const pl_image_folder *f, pl_image_split split,
+                                  int64_t i)
 {
     const char *name = pl_image_folder_name(f, split, i);
-    PL_NEED((size_t)snprintf(out, bytes, "%s/%s", f->root, name) < bytes, POLAR_E_ARG, "the name of '%s/%s' is too long", f->root, name);
+    PL_NEED((size_t)snprintf(out, bytes, "%s/%s", f->root, name) < bytes, POLAR_E_ARG,
+            "the name of '%s/%s' is too long", f->root, name);
     return POLAR_OK;
 }
 
 polar_status pl_image_folder_select(pl_image_folder *f, const int64_t *chosen, int64_t n)
 {
     PL_NEED(n > 0, POLAR_E_ARG, "no class is chosen of '%s'", f->root);
-    int32_t *label = pl_alloc((size_t)f->classes * sizeof *label);    /* the new one, -1: not kept */
+    int32_t *label = pl_alloc((size_t)f->classes * sizeof *label); /* the new one, -1: not kept */
     PL_NEED(label, POLAR_E_NOMEM, "a list of classes");
     for (int64_t c = 0; c < f->classes; c++) label[c] = -1;
     for (int64_t i = 0; i < n; i++) {
         if (chosen[i] >= 0 && chosen[i] < f->classes && label[chosen[i]] < 0) label[chosen[i]] = 0;
         else {
             pl_free(label);
-            return PL_FAIL(POLAR_E_ARG, "class %lld of '%s', which has %lld, is chosen twice or is not there", (long long)chosen[i], f->root, (long long)f->classes);
+            return PL_FAIL(POLAR_E_ARG, "class %lld of '%s', which has %lld, is chosen twice or is not there",
+                           (long long)chosen[i], f->root, (long long)f->classes);
         }
     }
     int64_t kept = 0;

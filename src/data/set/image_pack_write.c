@@ -1,6 +1,7 @@
 /* image_pack_write.c -- folder to pack: workers decode and resize ahead, one writer appends in order.
  *
- * The header comes last, and the file appears whole or not at all (whole_file.h). The bytes depend on the pictures and the options only, not on the number of workers.
+ * The header comes last, and the file appears whole or not at all (whole_file.h). The bytes depend on the
+ * pictures and the options only, not on the number of workers.
  */
 #include <errno.h>
 #include <string.h>
@@ -19,23 +20,23 @@
 typedef struct packed {
     pl_image im;
     uint64_t hash;
-    char    *bad;       /* the sentence, instead of a picture */
+    char *bad; /* the sentence, instead of a picture */
 } packed;
 
 typedef struct scratch {
     pl_file_bytes file;
-    pl_resizer   *resizer;
+    pl_resizer *resizer;
 } scratch;
 
 typedef struct pack_job {
     const pl_image_folder *f;
-    const pl_pack_opts    *o;
-    pl_whole_file          file;
-    uint64_t               at;
-    scratch               *workers;
-    pl_pack_entry         *index;
-    int64_t                kept;
-    pl_pack_result        *out;
+    const pl_pack_opts *o;
+    pl_whole_file file;
+    uint64_t at;
+    scratch *workers;
+    pl_pack_entry *index;
+    int64_t kept;
+    pl_pack_result *out;
 } pack_job;
 
 static pl_image_split split_of(const pl_image_folder *f, int64_t item, int64_t *i)
@@ -45,19 +46,27 @@ static pl_image_split split_of(const pl_image_folder *f, int64_t item, int64_t *
     return s;
 }
 
-/* ---- a worker's part -------------------------------------------------------------------------------------------------- */
+/* ---- a worker's part ---------------------------------------------------------------------------- */
 
 /* torchvision's Resize(side): the short side becomes `side`, the long one int(side long / short). */
 static polar_status shrink(pl_image *im, scratch *w, int64_t side, pl_filter filter)
 {
-    int64_t lesser = im->width < im->height ? im->width : im->height, longer = im->width < im->height ? im->height : im->width;
+    int64_t lesser = im->width < im->height ? im->width : im->height,
+            longer = im->width < im->height ? im->height : im->width;
     if (!side || lesser <= side) return POLAR_OK;
     int64_t other = side * longer / lesser;
     pl_image small;
     if (!w->resizer) PL_TRY(pl_resizer_create(&w->resizer));
-    PL_TRY(pl_image_create(&small, im->width < im->height ? side : other, im->width < im->height ? other : side));
-    pl_resize_args a = {.out = small.data, .src = im->data, .src_width = im->width, .src_height = im->height, .src_stride = (int64_t)pl_image_row_bytes(im),
-                        .out_width = small.width, .out_height = small.height, .filter = filter};
+    PL_TRY(pl_image_create(&small, im->width < im->height ? side : other,
+                           im->width < im->height ? other : side));
+    pl_resize_args a = {.out = small.data,
+                        .src = im->data,
+                        .src_width = im->width,
+                        .src_height = im->height,
+                        .src_stride = (int64_t)pl_image_row_bytes(im),
+                        .out_width = small.width,
+                        .out_height = small.height,
+                        .filter = filter};
     polar_status st = pl_resize(w->resizer, &a);
     pl_image_destroy(st == POLAR_OK ? im : &small);
     if (st == POLAR_OK) *im = small;
@@ -101,7 +110,7 @@ static void drop(void *user, void *item)
     *p = (packed){0};
 }
 
-/* ---- the writer's part ------------------------------------------------------------------------------------------------ */
+/* ---- the writer's part -------------------------------------------------------------------------- */
 
 static polar_status put(pack_job *j, const void *data, size_t bytes)
 {
@@ -126,8 +135,13 @@ static polar_status put_picture(pack_job *j, const packed *p, int64_t item)
         return POLAR_OK;
     }
     PL_TRY(align(j));
-    j->index[j->kept++] = (pl_pack_entry){.at = j->at, .hash = p->hash, .name = (uint64_t)item, .width = (uint32_t)p->im.width, .height = (uint32_t)p->im.height,
-                                          .label = (uint32_t)j->f->items[s][i].label};    /* name: the item, until the names are written */
+    j->index[j->kept++] = (pl_pack_entry){.at = j->at,
+                                          .hash = p->hash,
+                                          .name = (uint64_t)item,
+                                          .width = (uint32_t)p->im.width,
+                                          .height = (uint32_t)p->im.height,
+                                          /* name: the item, until the names are written */
+                                          .label = (uint32_t)j->f->items[s][i].label};
     j->out->count[s]++;
     return put(j, p->im.data, pl_image_bytes(&p->im));
 }
@@ -135,7 +149,14 @@ static polar_status put_picture(pack_job *j, const packed *p, int64_t item)
 static polar_status put_pictures(pack_job *j)
 {
     int64_t total = j->f->count[0] + j->f->count[1];
-    pl_loader_opts lo = {.workers = j->o->workers, .ahead = 4, .items = total, .batch = 8, .item_bytes = sizeof(packed), .fill = fill, .drop = drop, .user = j};
+    pl_loader_opts lo = {.workers = j->o->workers,
+                         .ahead = 4,
+                         .items = total,
+                         .batch = 8,
+                         .item_bytes = sizeof(packed),
+                         .fill = fill,
+                         .drop = drop,
+                         .user = j};
     pl_loader *l;
     PL_TRY(pl_loader_create(&l, &lo));
     polar_status st = POLAR_OK;
@@ -147,7 +168,9 @@ static polar_status put_pictures(pack_job *j)
             if (st == POLAR_OK) st = put_picture(j, p, b.first + i);
             drop(j, p);
         }
-        if (j->o->progress) j->o->progress(j->o->user, b.first + b.count < total ? b.first + b.count : total, total, j->out->bad);
+        if (j->o->progress)
+            j->o->progress(j->o->user, b.first + b.count < total ? b.first + b.count : total, total,
+                           j->out->bad);
         j->out->stopped = j->o->stop && atomic_load(j->o->stop);
     }
     pl_loader_destroy(l);
@@ -158,11 +181,12 @@ static polar_status put_pictures(pack_job *j)
 static polar_status check_classes(const pack_job *j)
 {
     for (int64_t k = 0, s = 0; s < PL_IMAGE_SPLITS; s++) {
-        int64_t next = 0;    /* labels come in order */
+        int64_t next = 0; /* labels come in order */
         for (int64_t end = k + j->out->count[s]; k < end; k++)
             if (j->index[k].label == next) next++;
-        PL_NEED(next == j->f->classes, POLAR_E_FORMAT, "every picture of class '%s' in %s/ of '%s' is broken", pl_image_folder_class(j->f, next < j->f->classes ? next : 0),
-                j->f->split_name[s], j->f->root);
+        PL_NEED(next == j->f->classes, POLAR_E_FORMAT, "every picture of class '%s' in %s/ of '%s' is broken",
+                pl_image_folder_class(j->f, next < j->f->classes ? next : 0), j->f->split_name[s],
+                j->f->root);
     }
     return POLAR_OK;
 }
@@ -201,7 +225,11 @@ static polar_status put_index(pack_job *j, pl_sha256 *sha, pl_pack_header *h)
 
 static polar_status put_all(pack_job *j)
 {
-    pl_pack_header h = {.magic = PL_PACK_MAGIC, .version = PL_PACK_VERSION, .order = 0x0102030405060708u, .classes = (uint64_t)j->f->classes, .side = (uint64_t)j->o->side,
+    pl_pack_header h = {.magic = PL_PACK_MAGIC,
+                        .version = PL_PACK_VERSION,
+                        .order = 0x0102030405060708u,
+                        .classes = (uint64_t)j->f->classes,
+                        .side = (uint64_t)j->o->side,
                         .filter = (uint64_t)j->o->filter};
     pl_sha256 sha = pl_sha256_begin();
     PL_TRY(put(j, &h, sizeof h));
@@ -212,7 +240,8 @@ static polar_status put_all(pack_job *j)
     PL_TRY(put_index(j, &sha, &h));
     pl_sha256_end(j->out->sha256, &sha);
     memcpy(h.sha256, j->out->sha256, sizeof h.sha256);
-    PL_NEED(pwrite(j->file.fd, &h, sizeof h, 0) == sizeof h, POLAR_E_IO, "write '%s': %s", j->file.path, strerror(errno));
+    PL_NEED(pwrite(j->file.fd, &h, sizeof h, 0) == sizeof h, POLAR_E_IO, "write '%s': %s", j->file.path,
+            strerror(errno));
     j->out->bytes = (int64_t)h.file_bytes;
     return POLAR_OK;
 }
@@ -222,17 +251,19 @@ static polar_status write_file(pack_job *j, const char *path)
     int n = j->o->workers > 0 ? j->o->workers : 1;
     j->workers = pl_calloc((size_t)n, sizeof *j->workers);
     j->index = pl_calloc((size_t)(j->f->count[0] + j->f->count[1]) + 1, sizeof *j->index);
-    PL_NEED(j->workers && j->index, POLAR_E_NOMEM, "an index of %lld pictures", (long long)(j->f->count[0] + j->f->count[1]));
+    PL_NEED(j->workers && j->index, POLAR_E_NOMEM, "an index of %lld pictures",
+            (long long)(j->f->count[0] + j->f->count[1]));
     PL_TRY(pl_whole_file_begin(&j->file, path));
     polar_status st = put_all(j);
     if (st == POLAR_OK && j->out->stopped) {
-        pl_whole_file_end(&j->file, POLAR_E_STATE);    /* removes what there is */
+        pl_whole_file_end(&j->file, POLAR_E_STATE); /* removes what there is */
         return POLAR_OK;
     }
     return pl_whole_file_end(&j->file, st);
 }
 
-polar_status pl_image_pack_write(pl_pack_result *out, const char *path, const pl_image_folder *f, const pl_pack_opts *o)
+polar_status pl_image_pack_write(pl_pack_result *out, const char *path, const pl_image_folder *f,
+                                 const pl_pack_opts *o)
 {
     pack_job j = {.f = f, .o = o, .out = out};
     *out = (pl_pack_result){0};

@@ -1,4 +1,5 @@
-/* image_set.c -- three sources behind one face. A selection of classes is a list of the pictures kept, whatever the source. */
+/* image_set.c -- three sources behind one face. A selection of classes is a list of the pictures kept,
+ * whatever the source. */
 #include "data/set/image_set.h"
 
 #include <errno.h>
@@ -12,21 +13,22 @@
 #include "data/set/image_pack.h"
 #include "data/set/image_synth.h"
 
-#define MAX_PATH   4096
+#define MAX_PATH 4096
 
 struct pl_image_set {
-    pl_image_source  source;
+    pl_image_source source;
     pl_image_folder *folder;
-    pl_image_pack   *pack;
-    pl_synth_opts    synth;
-    int64_t          classes, count[PL_IMAGE_SPLITS];
-    int64_t         *kept[PL_IMAGE_SPLITS];    /* pictures of the source, once classes were chosen; NULL: all of them */
-    int64_t         *old_label;                /* (classes) of the source */
-    int32_t         *new_label;                /* (classes of the source), -1: not kept */
-    char            *synth_names;              /* (classes) of PL_SYNTH_NAME bytes */
+    pl_image_pack *pack;
+    pl_synth_opts synth;
+    int64_t classes, count[PL_IMAGE_SPLITS];
+    /* pictures of the source, once classes were chosen; NULL: all of them */
+    int64_t *kept[PL_IMAGE_SPLITS];
+    int64_t *old_label; /* (classes) of the source */
+    int32_t *new_label; /* (classes of the source), -1: not kept */
+    char *synth_names;  /* (classes) of PL_SYNTH_NAME bytes */
 };
 
-/* ---- the three sources ------------------------------------------------------------------------------------------------ */
+/* ---- the three sources -------------------------------------------------------------------------- */
 
 static int64_t source_label(const pl_image_set *s, pl_image_split split, int64_t i)
 {
@@ -60,17 +62,22 @@ static polar_status parse_synth(pl_synth_opts *o, const char *text)
 {
     static const struct {
         const char *key;
-        int64_t     min, max;
-    } keys[] = {{"classes", 1, 100000}, {"train", 1, (1 << 20) - 1}, {"test", 1, (1 << 20) - 1}, {"size", 1, 4096}, {"seed", 0, INT64_MAX}, {"noise", 0, 255}};
+        int64_t min, max;
+    } keys[] = {{"classes", 1, 100000}, {"train", 1, (1 << 20) - 1}, {"test", 1, (1 << 20) - 1},
+                {"size", 1, 4096},      {"seed", 0, INT64_MAX},      {"noise", 0, 255}};
     while (*text) {
         size_t stem = strcspn(text, "=,"), k = 0;
         while (k < 6 && (strlen(keys[k].key) != stem || strncmp(keys[k].key, text, stem))) k++;
-        PL_NEED(k < 6 && text[stem] == '=', POLAR_E_ARG, "synth: wants classes=, train=, test=, size=, seed=, noise= with commas between, got '%s'", pl_text_shown(text).text);
+        PL_NEED(k < 6 && text[stem] == '=', POLAR_E_ARG,
+                "synth: wants classes=, train=, test=, size=, seed=, noise= with commas between, got '%s'",
+                pl_text_shown(text).text);
         char *end;
         errno = 0;
         long long v = strtoll(text + stem + 1, &end, 10);
-        PL_NEED(end != text + stem + 1 && (!*end || *end == ',') && !errno && v >= keys[k].min && v <= keys[k].max, POLAR_E_ARG, "synth: %s wants a whole number from %lld to %lld, got '%s'",
-                keys[k].key, (long long)keys[k].min, (long long)keys[k].max, pl_text_shown(text + stem + 1).text);
+        PL_NEED(end != text + stem + 1 && (!*end || *end == ',') && !errno && v >= keys[k].min &&
+                    v <= keys[k].max,
+                POLAR_E_ARG, "synth: %s wants a whole number from %lld to %lld, got '%s'", keys[k].key,
+                (long long)keys[k].min, (long long)keys[k].max, pl_text_shown(text + stem + 1).text);
         switch (k) {
         case 0: o->classes = v; break;
         case 1: o->per_class[PL_IMAGES_TRAIN] = v; break;
@@ -92,7 +99,8 @@ static polar_status open_synth(pl_image_set *s, const char *text)
     s->classes = s->synth.classes;
     s->synth_names = pl_alloc((size_t)s->classes * PL_SYNTH_NAME);
     PL_NEED(s->synth_names, POLAR_E_NOMEM, "%lld class names", (long long)s->classes);
-    for (int64_t c = 0; c < s->classes; c++) pl_image_synth_class(s->synth_names + PL_SYNTH_NAME * c, &s->synth, c);
+    for (int64_t c = 0; c < s->classes; c++)
+        pl_image_synth_class(s->synth_names + PL_SYNTH_NAME * c, &s->synth, c);
     for (int k = 0; k < PL_IMAGE_SPLITS; k++) s->count[k] = s->classes * s->synth.per_class[k];
     return POLAR_OK;
 }
@@ -116,7 +124,7 @@ static polar_status open_any(pl_image_set *s, const char *what)
     return POLAR_OK;
 }
 
-/* ---- the set ---------------------------------------------------------------------------------------------------------- */
+/* ---- the set ------------------------------------------------------------------------------------ */
 
 polar_status pl_image_set_open(pl_image_set **out, const char *what)
 {
@@ -144,13 +152,16 @@ void pl_image_set_close(pl_image_set *s)
 polar_status pl_image_set_select(pl_image_set *s, const int64_t *chosen, int64_t n)
 {
     PL_NEED(!s->new_label, POLAR_E_STATE, "classes were chosen already");
-    PL_NEED(n >= 1 && n <= s->classes, POLAR_E_ARG, "%lld classes of %lld", (long long)n, (long long)s->classes);
+    PL_NEED(n >= 1 && n <= s->classes, POLAR_E_ARG, "%lld classes of %lld", (long long)n,
+            (long long)s->classes);
     s->new_label = pl_alloc((size_t)s->classes * sizeof *s->new_label);
     s->old_label = pl_alloc((size_t)n * sizeof *s->old_label);
     PL_NEED(s->new_label && s->old_label, POLAR_E_NOMEM, "a choice of %lld classes", (long long)n);
     for (int64_t c = 0; c < s->classes; c++) s->new_label[c] = -1;
     for (int64_t i = 0; i < n; i++) {
-        PL_NEED(chosen[i] >= 0 && chosen[i] < s->classes && s->new_label[chosen[i]] < 0, POLAR_E_ARG, "class %lld is chosen twice or is not one of %lld", (long long)chosen[i], (long long)s->classes);
+        PL_NEED(chosen[i] >= 0 && chosen[i] < s->classes && s->new_label[chosen[i]] < 0, POLAR_E_ARG,
+                "class %lld is chosen twice or is not one of %lld", (long long)chosen[i],
+                (long long)s->classes);
         s->new_label[chosen[i]] = 0;
     }
     int64_t kept = 0;
@@ -208,11 +219,13 @@ polar_status pl_image_set_fingerprint(char out[PL_SHA256_HEX], const pl_image_se
     char line[128];
     if (s->source == PL_SOURCE_PACK) pl_sha256_add(&h, pl_image_pack_header(s->pack)->sha256, 64);
     if (s->source == PL_SOURCE_SYNTH) {
-        int n = snprintf(line, sizeof line, "synth %lld %lld %lld %llu %.17g", (long long)s->synth.size, (long long)s->synth.per_class[0], (long long)s->synth.per_class[1],
+        int n = snprintf(line, sizeof line, "synth %lld %lld %lld %llu %.17g", (long long)s->synth.size,
+                         (long long)s->synth.per_class[0], (long long)s->synth.per_class[1],
                          (unsigned long long)s->synth.seed, s->synth.noise);
         pl_sha256_add(&h, line, (size_t)n);
     }
-    for (int64_t c = 0; c < s->classes; c++) pl_sha256_add(&h, pl_image_set_class(s, c), strlen(pl_image_set_class(s, c)) + 1);
+    for (int64_t c = 0; c < s->classes; c++)
+        pl_sha256_add(&h, pl_image_set_class(s, c), strlen(pl_image_set_class(s, c)) + 1);
     for (int k = 0; k < PL_IMAGE_SPLITS; k++)
         for (int64_t i = 0; i < s->count[k]; i++) {
             const char *name = source_name(s, k, source_item(s, k, i));
@@ -222,7 +235,7 @@ polar_status pl_image_set_fingerprint(char out[PL_SHA256_HEX], const pl_image_se
     return POLAR_OK;
 }
 
-/* ---- a picture -------------------------------------------------------------------------------------------------------- */
+/* ---- a picture ---------------------------------------------------------------------------------- */
 
 static polar_status open_file(pl_picture *p)
 {
@@ -243,14 +256,16 @@ static polar_status open_texture(pl_picture *p)
         pl_image_destroy(&p->decoded);
         PL_TRY(pl_image_create(&p->decoded, o->size, o->size));
     }
-    pl_image_synth_draw(&p->decoded, o, p->split, source_label(p->set, p->split, p->item), p->item % o->per_class[p->split]);
+    pl_image_synth_draw(&p->decoded, o, p->split, source_label(p->set, p->split, p->item),
+                        p->item % o->per_class[p->split]);
     p->view = p->decoded;
     return POLAR_OK;
 }
 
 polar_status pl_picture_open(pl_picture *p, const pl_image_set *s, pl_image_split split, int64_t i)
 {
-    PL_NEED(i >= 0 && i < s->count[split], POLAR_E_ARG, "picture %lld of %lld", (long long)i, (long long)s->count[split]);
+    PL_NEED(i >= 0 && i < s->count[split], POLAR_E_ARG, "picture %lld of %lld", (long long)i,
+            (long long)s->count[split]);
     p->set = s;
     p->split = split;
     p->item = source_item(s, split, i);
@@ -272,15 +287,19 @@ polar_status pl_picture_read(pl_picture *p, pl_box box)
         PL_TRY(pl_image_folder_path(path, sizeof path, p->set->folder, p->split, p->item));
         pl_image_destroy(&p->decoded);
         int all = box.x == 0 && box.y == 0 && box.width == p->width && box.height == p->height;
-        PL_TRY(all ? pl_image_decode(&p->decoded, p->file.data, p->file.size, path) : pl_image_decode_crop(&p->decoded, p->file.data, p->file.size, path, box));
+        PL_TRY(all ? pl_image_decode(&p->decoded, p->file.data, p->file.size, path)
+                   : pl_image_decode_crop(&p->decoded, p->file.data, p->file.size, path, box));
         p->pixels = p->decoded.data;
         p->stride = (int64_t)pl_image_row_bytes(&p->decoded);
         return POLAR_OK;
     }
-    int inside = box.x >= 0 && box.y >= 0 && box.width > 0 && box.height > 0 && box.width <= p->width - box.x && box.height <= p->height - box.y;
-    PL_NEED(inside, POLAR_E_ARG, "%s: a crop of %lld x %lld at %lld, %lld is not inside %lld x %lld", p->name, (long long)box.width, (long long)box.height, (long long)box.x, (long long)box.y,
+    int inside = box.x >= 0 && box.y >= 0 && box.width > 0 && box.height > 0 &&
+                 box.width <= p->width - box.x && box.height <= p->height - box.y;
+    PL_NEED(inside, POLAR_E_ARG, "%s: a crop of %lld x %lld at %lld, %lld is not inside %lld x %lld", p->name,
+            (long long)box.width, (long long)box.height, (long long)box.x, (long long)box.y,
             (long long)p->width, (long long)p->height);
-    if (p->set->source == PL_SOURCE_PACK) PL_TRY(pl_image_pack_read(&p->view, p->set->pack, p->split, p->item));
+    if (p->set->source == PL_SOURCE_PACK)
+        PL_TRY(pl_image_pack_read(&p->view, p->set->pack, p->split, p->item));
     p->pixels = pl_image_at(&p->view, box.x, box.y);
     p->stride = (int64_t)pl_image_row_bytes(&p->view);
     return POLAR_OK;

@@ -11,18 +11,18 @@
 
 typedef struct seen {
     pl_image_info info;
-    int64_t       bytes;
-    char         *bad;    /* the sentence */
+    int64_t bytes;
+    char *bad; /* the sentence */
 } seen;
 
 typedef struct stat_job {
     const pl_image_folder *f;
-    const pl_image_pack   *p;
-    const pl_stat_opts    *o;
-    int64_t                count[PL_IMAGE_SPLITS], classes;
-    int64_t               *side[3];      /* widths, heights, short sides of a split */
-    int64_t               *of_class;     /* pictures */
-    pl_image_stat         *out;
+    const pl_image_pack *p;
+    const pl_stat_opts *o;
+    int64_t count[PL_IMAGE_SPLITS], classes;
+    int64_t *side[3];  /* widths, heights, short sides of a split */
+    int64_t *of_class; /* pictures */
+    pl_image_stat *out;
 } stat_job;
 
 static pl_image_split split_of(const stat_job *j, int64_t item, int64_t *i)
@@ -32,7 +32,7 @@ static pl_image_split split_of(const stat_job *j, int64_t item, int64_t *i)
     return s;
 }
 
-/* ---- one picture ------------------------------------------------------------------------------------------------------ */
+/* ---- one picture -------------------------------------------------------------------------------- */
 
 static polar_status look_at_file(seen *s, const stat_job *j, pl_image_split split, int64_t i)
 {
@@ -78,7 +78,7 @@ static void drop(void *user, void *item)
     ((seen *)item)->bad = NULL;
 }
 
-/* ---- counting --------------------------------------------------------------------------------------------------------- */
+/* ---- counting ----------------------------------------------------------------------------------- */
 
 static int64_t whole_ones(const stat_job *j, pl_image_split s)
 {
@@ -92,12 +92,14 @@ static void count_one(stat_job *j, const seen *s, int64_t item)
     pl_image_stat *o = &j->out[split];
     o->count++;
     o->bad += s->bad != NULL;
-    j->of_class[split * j->classes + (j->f ? j->f->items[split][i].label : pl_image_pack_label(j->p, split, i))]++;
+    j->of_class[split * j->classes +
+                (j->f ? j->f->items[split][i].label : pl_image_pack_label(j->p, split, i))]++;
     if (s->bad) {
         if (j->o->bad) j->o->bad(j->o->user, s->bad);
         return;
     }
-    int64_t at = (split == PL_IMAGES_TEST ? j->count[PL_IMAGES_TRAIN] : 0) + whole_ones(j, split) - 1, w = s->info.width, h = s->info.height;
+    int64_t at = (split == PL_IMAGES_TEST ? j->count[PL_IMAGES_TRAIN] : 0) + whole_ones(j, split) - 1,
+            w = s->info.width, h = s->info.height;
     j->side[0][at] = w;
     j->side[1][at] = h;
     j->side[2][at] = w < h ? w : h;
@@ -137,7 +139,14 @@ static void sum_up(stat_job *j)
 static polar_status look_at_all(stat_job *j, int *stopped)
 {
     int64_t total = j->count[0] + j->count[1];
-    pl_loader_opts lo = {.workers = j->o->workers, .ahead = 4, .items = total, .batch = 64, .item_bytes = sizeof(seen), .fill = fill, .drop = drop, .user = j};
+    pl_loader_opts lo = {.workers = j->o->workers,
+                         .ahead = 4,
+                         .items = total,
+                         .batch = 64,
+                         .item_bytes = sizeof(seen),
+                         .fill = fill,
+                         .drop = drop,
+                         .user = j};
     pl_loader *l;
     int64_t bad = 0;
     PL_TRY(pl_loader_create(&l, &lo));
@@ -150,7 +159,8 @@ static polar_status look_at_all(stat_job *j, int *stopped)
             bad += s->bad != NULL;
             drop(j, s);
         }
-        if (st == POLAR_OK && j->o->progress) j->o->progress(j->o->user, b.first + b.count < total ? b.first + b.count : total, total, bad);
+        if (st == POLAR_OK && j->o->progress)
+            j->o->progress(j->o->user, b.first + b.count < total ? b.first + b.count : total, total, bad);
         *stopped = j->o->stop && atomic_load(j->o->stop);
     }
     pl_loader_destroy(l);
@@ -164,9 +174,11 @@ static polar_status measure(stat_job *j, int *stopped)
     *stopped = 0;
     for (int s = 0; s < PL_IMAGE_SPLITS; s++) j->out[s] = (pl_image_stat){0};
     for (int k = 0; k < 3; k++)
-        if (!(j->side[k] = pl_calloc(total + 1, sizeof *j->side[k])) && st == POLAR_OK) st = PL_FAIL(POLAR_E_NOMEM, "the sizes of %zu pictures", total);
+        if (!(j->side[k] = pl_calloc(total + 1, sizeof *j->side[k])) && st == POLAR_OK)
+            st = PL_FAIL(POLAR_E_NOMEM, "the sizes of %zu pictures", total);
     j->of_class = pl_calloc((size_t)(PL_IMAGE_SPLITS * j->classes) + 1, sizeof *j->of_class);
-    if (!j->of_class && st == POLAR_OK) st = PL_FAIL(POLAR_E_NOMEM, "counts of %lld classes", (long long)j->classes);
+    if (!j->of_class && st == POLAR_OK)
+        st = PL_FAIL(POLAR_E_NOMEM, "counts of %lld classes", (long long)j->classes);
     if (st == POLAR_OK) st = look_at_all(j, stopped);
     if (st == POLAR_OK && !*stopped) sum_up(j);
     for (int k = 0; k < 3; k++) pl_free(j->side[k]);
@@ -174,15 +186,21 @@ static polar_status measure(stat_job *j, int *stopped)
     return st;
 }
 
-polar_status pl_image_stat_folder(pl_image_stat out[PL_IMAGE_SPLITS], int *stopped, const pl_image_folder *f, const pl_stat_opts *o)
+polar_status pl_image_stat_folder(pl_image_stat out[PL_IMAGE_SPLITS], int *stopped, const pl_image_folder *f,
+                                  const pl_stat_opts *o)
 {
     stat_job j = {.f = f, .o = o, .count = {f->count[0], f->count[1]}, .classes = f->classes, .out = out};
     return measure(&j, stopped);
 }
 
-polar_status pl_image_stat_pack(pl_image_stat out[PL_IMAGE_SPLITS], int *stopped, const pl_image_pack *p, const pl_stat_opts *o)
+polar_status pl_image_stat_pack(pl_image_stat out[PL_IMAGE_SPLITS], int *stopped, const pl_image_pack *p,
+                                const pl_stat_opts *o)
 {
     const pl_pack_header *h = pl_image_pack_header(p);
-    stat_job j = {.p = p, .o = o, .count = {(int64_t)h->count[0], (int64_t)h->count[1]}, .classes = (int64_t)h->classes, .out = out};
+    stat_job j = {.p = p,
+                  .o = o,
+                  .count = {(int64_t)h->count[0], (int64_t)h->count[1]},
+                  .classes = (int64_t)h->classes,
+                  .out = out};
     return measure(&j, stopped);
 }

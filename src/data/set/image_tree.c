@@ -35,16 +35,19 @@ polar_status pl_image_tree_begin(pl_image_tree *t, const char *path)
     PL_NEED(n && n < sizeof t->path, POLAR_E_ARG, "the folder's name '%.80s' is empty or too long", path);
     memcpy(t->path, path, n);
     t->path[n] = 0;
-    PL_NEED(is_free(t->path), POLAR_E_ARG, "'%s' is there already and not an empty folder: nothing is overwritten", t->path);
-    PL_NEED(!ends_in_dots(t->path), POLAR_E_ARG, "'%s' cannot take a new folder's place: give it a name", t->path);
+    PL_NEED(is_free(t->path), POLAR_E_ARG,
+            "'%s' is there already and not an empty folder: nothing is overwritten", t->path);
+    PL_NEED(!ends_in_dots(t->path), POLAR_E_ARG, "'%s' cannot take a new folder's place: give it a name",
+            t->path);
     int made = -1;
-    for (int i = 0; i < 1000; i++) {    /* a number may be that of a run that was killed */
+    for (int i = 0; i < 1000; i++) { /* a number may be that of a run that was killed */
         snprintf(t->part, sizeof t->part, "%s.tmp.%ld.%d", t->path, (long)getpid(), i);
         made = mkdir(t->part, 0777);
         if (made == 0 || errno != EEXIST) break;
     }
     int lost = errno == ENOENT || errno == ENOTDIR, wrong = lost || errno == ENAMETOOLONG;
-    PL_NEED(made == 0, wrong ? POLAR_E_ARG : POLAR_E_IO, "make the folder '%s': %s%s", t->path, strerror(errno), lost ? " (the folder above it is not there)" : "");
+    PL_NEED(made == 0, wrong ? POLAR_E_ARG : POLAR_E_IO, "make the folder '%s': %s%s", t->path,
+            strerror(errno), lost ? " (the folder above it is not there)" : "");
     return POLAR_OK;
 }
 
@@ -52,7 +55,8 @@ polar_status pl_image_tree_folder(const pl_image_tree *t, const char *name)
 {
     char path[sizeof t->part + 1024];
     size_t stem = strlen(t->part);
-    PL_NEED((size_t)snprintf(path, sizeof path, "%s/%s", t->part, name) < sizeof path, POLAR_E_ARG, "the folder's name '%.80s' is too long", name);
+    PL_NEED((size_t)snprintf(path, sizeof path, "%s/%s", t->part, name) < sizeof path, POLAR_E_ARG,
+            "the folder's name '%.80s' is too long", name);
     for (char *p = path + stem + 1;; p++) {
         if (*p && *p != '/') continue;
         char kept = *p;
@@ -77,7 +81,8 @@ void pl_image_tree_remove(const char *path)
 
 polar_status pl_image_tree_end(pl_image_tree *t, polar_status st)
 {
-    if (st == POLAR_OK && rename(t->part, t->path) != 0) st = PL_FAIL(POLAR_E_IO, "rename '%s' to '%s': %s", t->part, t->path, strerror(errno));
+    if (st == POLAR_OK && rename(t->part, t->path) != 0)
+        st = PL_FAIL(POLAR_E_IO, "rename '%s' to '%s': %s", t->part, t->path, strerror(errno));
     if (st != POLAR_OK) pl_image_tree_remove(t->part);
     return st;
 }

@@ -1,4 +1,5 @@
-/* image_tree.h -- a folder that appears whole: it grows under another name beside its place and takes its own in one rename.
+/* image_tree.h -- a folder that appears whole: it grows under another name beside its place and takes its own
+ * in one rename.
  *
  *     pl_image_tree t;
  *     PL_TRY(pl_image_tree_begin(&t, "out"));
@@ -16,9 +17,13 @@ typedef struct pl_image_tree {
     char path[PL_TREE_PATH], part[PL_TREE_PATH + 48];
 } pl_image_tree;
 
-polar_status pl_image_tree_begin(pl_image_tree *t, const char *path);           /* _ARG when something other than an empty folder is there, or no folder above it */
-polar_status pl_image_tree_folder(const pl_image_tree *t, const char *name);    /* makes a folder below it, those above it too */
-polar_status pl_image_tree_end(pl_image_tree *t, polar_status st);              /* renames; with another status than OK removes everything and returns that */
-void         pl_image_tree_remove(const char *path);                            /* a folder and all that is below it; links are not followed */
+/* _ARG when something other than an empty folder is there, or no folder above it */
+polar_status pl_image_tree_begin(pl_image_tree *t, const char *path);
+/* makes a folder below it, those above it too */
+polar_status pl_image_tree_folder(const pl_image_tree *t, const char *name);
+/* renames; with another status than OK removes everything and returns that */
+polar_status pl_image_tree_end(pl_image_tree *t, polar_status st);
+/* a folder and all that is below it; links are not followed */
+void pl_image_tree_remove(const char *path);
 
 #endif

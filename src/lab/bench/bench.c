@@ -1,4 +1,5 @@
-/* bench.c -- see bench.h. The work is captured as a graph where the device has graphs; a sample is as many replays as fill 5 ms. */
+/* bench.c -- see bench.h. The work is captured as a graph where the device has graphs; a sample is as many
+ * replays as fill 5 ms. */
 #include "lab/bench/bench.h"
 
 #include <stdlib.h>
@@ -9,7 +10,7 @@
 
 #define SAMPLES        31
 #define SAMPLE_SECONDS 5e-3
-#define BUDGET_SECONDS 4.0      /* slow work gets fewer samples, never fewer than 5 */
+#define BUDGET_SECONDS 4.0 /* slow work gets fewer samples, never fewer than 5 */
 #define COPY_BYTES     ((int64_t)256 << 20)
 
 static int by_size(const void *a, const void *b)
@@ -38,7 +39,7 @@ static polar_status sample(double *seconds, pl_queue *q, pl_graph *g, pl_graph_f
 static polar_status time_graph(pl_bench_row *out, pl_queue *q, pl_graph *g, pl_graph_fn fn, void *arg)
 {
     double s[SAMPLES], once;
-    PL_TRY(sample(&once, q, g, fn, arg, 1));    /* captures, loads, allocates */
+    PL_TRY(sample(&once, q, g, fn, arg, 1)); /* captures, loads, allocates */
     PL_TRY(sample(&once, q, g, fn, arg, 2));
     out->replays = once < SAMPLE_SECONDS ? (int)(SAMPLE_SECONDS / once) + 1 : 1;
     double one_sample = once * out->replays;
@@ -49,7 +50,8 @@ static polar_status time_graph(pl_bench_row *out, pl_queue *q, pl_graph *g, pl_g
     return POLAR_OK;
 }
 
-polar_status pl_bench_time(pl_bench_row *out, pl_queue *q, pl_graph_fn fn, void *arg, const pl_bench_peak_rates *peak)
+polar_status pl_bench_time(pl_bench_row *out, pl_queue *q, pl_graph_fn fn, void *arg,
+                           const pl_bench_peak_rates *peak)
 {
     polar_cost cost;
     pl_graph *g;
@@ -88,9 +90,12 @@ static polar_status fill(pl_queue *q, pl_mat *m)
     pl_mat piece = pl_mat_dense(m->data, m->dtype, 1, 1, 256);
     for (int i = 0; i < 256; i++) values[i] = ((i * 37) % 101 - 50) / 64.0 + i / 1024.0;
     PL_TRY(pl_mat_upload_f64(q, &piece, values));
-    for (int64_t have = 256, all = m->batch * m->rows * m->cols; have < all; have *= 2) {    /* doubling by copies on the device */
+    /* doubling by copies on the device */
+    for (int64_t have = 256, all = m->batch * m->rows * m->cols; have < all; have *= 2) {
         int64_t n = have < all - have ? have : all - have;
-        pl_mat to = pl_mat_dense((char *)m->data + (size_t)have * polar_dtype_size(m->dtype), m->dtype, 1, 1, n), from = pl_mat_dense(m->data, m->dtype, 1, 1, n);
+        pl_mat to = pl_mat_dense((char *)m->data + (size_t)have * polar_dtype_size(m->dtype), m->dtype, 1, 1,
+                                 n),
+               from = pl_mat_dense(m->data, m->dtype, 1, 1, n);
         PL_CALL(copy, q, .Y = to, .X = from);
     }
     return polar_queue_sync(q);
@@ -134,7 +139,7 @@ polar_status pl_bench_peak(pl_bench_peak_rates *out, pl_queue *q, polar_dtype dt
             out->flops = row.flops / row.seconds;
             out->side = side;
         }
-        if (row.seconds > 0.05) break;    /* large enough for this device */
+        if (row.seconds > 0.05) break; /* large enough for this device */
     }
     out->product = out->flops;
     double registers = q->dev->backend->peak_flops ? q->dev->backend->peak_flops(q->dev, dtype) : 0;

@@ -11,8 +11,8 @@
 #define SMOOTHING 0.1
 
 typedef struct {
-    pl_deit   *model;
-    pl_mat     x, target, loss, dlogits;
+    pl_deit *model;
+    pl_mat x, target, loss, dlogits;
     pl_device *dev;
 } deit_bench;
 
@@ -30,25 +30,31 @@ static void run_gradients(pl_queue *q, void *arg)
     pl_deit_backward(b->model, q, b->dlogits);
 }
 
-/* Noise of variance 1, as normalised pictures have; of every row of targets one class gets most of the weight. */
+/* Noise of variance 1, as normalised pictures have; of every row of targets one class gets most of the
+ * weight. */
 static polar_status make_data(deit_bench *b, pl_queue *q, const pl_deit_shape *s, polar_dtype wide)
 {
-    int64_t pixels = s->batch * 3 * s->image * s->image, most = pixels > s->batch * s->classes ? pixels : s->batch * s->classes;
+    int64_t pixels = s->batch * 3 * s->image * s->image,
+            most = pixels > s->batch * s->classes ? pixels : s->batch * s->classes;
     PL_TRY(pl_mat_alloc(&b->x, b->dev, wide, s->batch, 3 * s->image, s->image));
     PL_TRY(pl_mat_alloc(&b->target, b->dev, wide, 1, s->batch, s->classes));
     PL_TRY(pl_mat_alloc(&b->dlogits, b->dev, wide, 1, s->batch, s->classes));
     PL_TRY(pl_mat_alloc(&b->loss, b->dev, POLAR_DTYPE_F64, 1, 1, 1));
     double *v = pl_alloc((size_t)most * sizeof *v);
     PL_NEED(v, POLAR_E_NOMEM, "%lld pixels", (long long)pixels);
-    for (int64_t i = 0; i < pixels; i++) v[i] = 3.4641016151377544 * (pl_uniform_f32(pl_philox(0, PL_STREAM_TEST, 0, (uint64_t)i).x) - 0.5);
+    for (int64_t i = 0; i < pixels; i++)
+        v[i] = 3.4641016151377544 * (pl_uniform_f32(pl_philox(0, PL_STREAM_TEST, 0, (uint64_t)i).x) - 0.5);
     polar_status st = pl_mat_upload_f64(q, &b->x, v);
-    for (int64_t i = 0; i < s->batch * s->classes; i++) v[i] = SMOOTHING / (double)s->classes + (i % s->classes == i / s->classes * 7 % s->classes ? 1 - SMOOTHING : 0);
+    for (int64_t i = 0; i < s->batch * s->classes; i++)
+        v[i] = SMOOTHING / (double)s->classes +
+               (i % s->classes == i / s->classes * 7 % s->classes ? 1 - SMOOTHING : 0);
     if (st == POLAR_OK) st = pl_mat_upload_f64(q, &b->target, v);
     pl_free(v);
     return st;
 }
 
-static polar_status make(deit_bench *b, pl_bench_training *t, pl_queue *q, const pl_deit_shape *shape, const char *rule)
+static polar_status make(deit_bench *b, pl_bench_training *t, pl_queue *q, const pl_deit_shape *shape,
+                         const char *rule)
 {
     const uint64_t seed = 0;
     PL_TRY(pl_deit_create(&b->model, b->dev, shape, 1));
@@ -74,7 +80,8 @@ static void unmake(deit_bench *b)
     pl_mat_free(&b->loss, b->dev);
 }
 
-polar_status pl_bench_deit(pl_bench_training_rows *out, pl_queue *q, const pl_deit_shape *shape, const char *rule, const pl_bench_peak_rates *peak)
+polar_status pl_bench_deit(pl_bench_training_rows *out, pl_queue *q, const pl_deit_shape *shape,
+                           const char *rule, const pl_bench_peak_rates *peak)
 {
     deit_bench b = {.dev = q->dev};
     pl_bench_training t;
@@ -86,7 +93,8 @@ polar_status pl_bench_deit(pl_bench_training_rows *out, pl_queue *q, const pl_de
     return st;
 }
 
-polar_status pl_bench_deit_ops(pl_bench_row *rows, int most, int *count, pl_queue *q, const pl_deit_shape *shape, const pl_bench_peak_rates *peak)
+polar_status pl_bench_deit_ops(pl_bench_row *rows, int most, int *count, pl_queue *q,
+                               const pl_deit_shape *shape, const pl_bench_peak_rates *peak)
 {
     deit_bench b = {.dev = q->dev};
     pl_bench_training t;

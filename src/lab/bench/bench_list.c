@@ -8,64 +8,101 @@
 
 typedef struct {
     const char *name;
-    int64_t     dims[4];    /* ended by 0 */
+    int64_t dims[4]; /* ended by 0 */
 } part;
 
 static const part deit_block[] = {
-    {"norm1.weight", {192}},     {"norm1.bias", {192}},          {"attn.qkv.weight", {576, 192}},
-    {"attn.qkv.bias", {576}},    {"attn.proj.weight", {192, 192}}, {"attn.proj.bias", {192}},
-    {"norm2.weight", {192}},     {"norm2.bias", {192}},          {"mlp.fc1.weight", {768, 192}},
-    {"mlp.fc1.bias", {768}},     {"mlp.fc2.weight", {192, 768}}, {"mlp.fc2.bias", {192}},
+    {"norm1.weight", {192}},
+    {"norm1.bias", {192}},
+    {"attn.qkv.weight", {576, 192}},
+    {"attn.qkv.bias", {576}},
+    {"attn.proj.weight", {192, 192}},
+    {"attn.proj.bias", {192}},
+    {"norm2.weight", {192}},
+    {"norm2.bias", {192}},
+    {"mlp.fc1.weight", {768, 192}},
+    {"mlp.fc1.bias", {768}},
+    {"mlp.fc2.weight", {192, 768}},
+    {"mlp.fc2.bias", {192}},
     {NULL, {0}},
 };
 static const part deit_rest[] = {
-    {"cls_token", {1, 1, 192}},  {"pos_embed", {1, 197, 192}},   {"patch_embed.proj.weight", {192, 3, 16, 16}},
-    {"patch_embed.proj.bias", {192}}, {"norm.weight", {192}},    {"norm.bias", {192}},
-    {"head.weight", {100, 192}}, {"head.bias", {100}},           {NULL, {0}},
+    {"cls_token", {1, 1, 192}},
+    {"pos_embed", {1, 197, 192}},
+    {"patch_embed.proj.weight", {192, 3, 16, 16}},
+    {"patch_embed.proj.bias", {192}},
+    {"norm.weight", {192}},
+    {"norm.bias", {192}},
+    {"head.weight", {100, 192}},
+    {"head.bias", {100}},
+    {NULL, {0}},
 };
 static const part deit_matrices[] = {
-    {"attn.qkv.weight", {576, 192}}, {"attn.proj.weight", {192, 192}}, {"mlp.fc1.weight", {768, 192}},
-    {"mlp.fc2.weight", {192, 768}},  {NULL, {0}},
+    {"attn.qkv.weight", {576, 192}},
+    {"attn.proj.weight", {192, 192}},
+    {"mlp.fc1.weight", {768, 192}},
+    {"mlp.fc2.weight", {192, 768}},
+    {NULL, {0}},
 };
 static const part gpt_block[] = {
-    {"norm1.weight", {768}},     {"norm1.bias", {768}},          {"attn.qkv.weight", {2304, 768}},
-    {"attn.qkv.bias", {2304}},   {"attn.proj.weight", {768, 768}}, {"attn.proj.bias", {768}},
-    {"norm2.weight", {768}},     {"norm2.bias", {768}},          {"mlp.fc.weight", {3072, 768}},
-    {"mlp.fc.bias", {3072}},     {"mlp.proj.weight", {768, 3072}}, {"mlp.proj.bias", {768}},
+    {"norm1.weight", {768}},
+    {"norm1.bias", {768}},
+    {"attn.qkv.weight", {2304, 768}},
+    {"attn.qkv.bias", {2304}},
+    {"attn.proj.weight", {768, 768}},
+    {"attn.proj.bias", {768}},
+    {"norm2.weight", {768}},
+    {"norm2.bias", {768}},
+    {"mlp.fc.weight", {3072, 768}},
+    {"mlp.fc.bias", {3072}},
+    {"mlp.proj.weight", {768, 3072}},
+    {"mlp.proj.bias", {768}},
     {NULL, {0}},
 };
 static const part gpt_rest[] = {
-    {"wte.weight", {50257, 768}}, {"wpe.weight", {1024, 768}}, {"norm.weight", {768}}, {"norm.bias", {768}}, {NULL, {0}},
-};
-static const part llama_block[] = {
-    {"attn.q.weight", {1024, 1024}}, {"attn.k.weight", {1024, 1024}}, {"attn.v.weight", {1024, 1024}},
-    {"attn.o.weight", {1024, 1024}}, {"mlp.gate.weight", {4096, 1024}}, {"mlp.up.weight", {4096, 1024}},
-    {"mlp.down.weight", {1024, 4096}}, {"norm1.weight", {1024}}, {"norm2.weight", {1024}},
+    {"wte.weight", {50257, 768}},
+    {"wpe.weight", {1024, 768}},
+    {"norm.weight", {768}},
+    {"norm.bias", {768}},
     {NULL, {0}},
 };
+static const part llama_block[] = {
+    {"attn.q.weight", {1024, 1024}},   {"attn.k.weight", {1024, 1024}},
+    {"attn.v.weight", {1024, 1024}},   {"attn.o.weight", {1024, 1024}},
+    {"mlp.gate.weight", {4096, 1024}}, {"mlp.up.weight", {4096, 1024}},
+    {"mlp.down.weight", {1024, 4096}}, {"norm1.weight", {1024}},
+    {"norm2.weight", {1024}},          {NULL, {0}},
+};
 static const part llama_rest[] = {{"embed.weight", {32000, 1024}}, {"norm.weight", {1024}}, {NULL, {0}}};
-static const part so3_block[] = {    /* a layer of the SO(3) network, h_c = 16 */
-    {"W_00.weight", {16, 16}},        {"W_00.bias", {16}},          {"W_11", {16, 16}},
-    {"message.0.weight", {16, 1}},    {"message.0.bias", {16}},     {"message.2.weight", {32, 16}},
-    {"message.2.bias", {32}},         {"cg_proj.weight", {16, 152}}, {"cg_proj.bias", {16}},
-    {"gate.weight", {16}},            {"gate.bias", {16}},          {NULL, {0}},
+static const part so3_block[] = {
+    /* a layer of the SO(3) network, h_c = 16 */
+    {"W_00.weight", {16, 16}},     {"W_00.bias", {16}},           {"W_11", {16, 16}},
+    {"message.0.weight", {16, 1}}, {"message.0.bias", {16}},      {"message.2.weight", {32, 16}},
+    {"message.2.bias", {32}},      {"cg_proj.weight", {16, 152}}, {"cg_proj.bias", {16}},
+    {"gate.weight", {16}},         {"gate.bias", {16}},           {NULL, {0}},
 };
 static const part so3_rest[] = {
-    {"readout.0.weight", {16, 32}}, {"readout.0.bias", {16}}, {"readout.2.weight", {1, 16}}, {"readout.2.bias", {1}}, {NULL, {0}},
+    {"readout.0.weight", {16, 32}},
+    {"readout.0.bias", {16}},
+    {"readout.2.weight", {1, 16}},
+    {"readout.2.bias", {1}},
+    {NULL, {0}},
 };
 static const part vector_block[] = {{"vector", {12500000}}, {NULL, {0}}};
 static const part nothing[] = {{NULL, {0}}};
 
 static const struct {
     const char *name, *summary;
-    int         blocks;
-    int64_t     members;
+    int blocks;
+    int64_t members;
     const part *block, *rest;
 } lists[] = {
     {"matrices", "the 48 block matrices of DeiT-Tiny", 12, 1, deit_matrices, nothing},
     {"deit", "DeiT-Tiny, 100 classes: 152 tensors, 5.5 million weights", 12, 1, deit_block, deit_rest},
-    {"gpt124m", "a transformer of 12 blocks of 768: 148 tensors, 124 million weights", 12, 1, gpt_block, gpt_rest},
-    {"llama430m", "24 gated blocks of 1024: 218 tensors, 436 million weights", 24, 1, llama_block, llama_rest},
+    {"gpt124m", "a transformer of 12 blocks of 768: 148 tensors, 124 million weights", 12, 1, gpt_block,
+     gpt_rest},
+    {"llama430m", "24 gated blocks of 1024: 218 tensors, 436 million weights", 24, 1, llama_block,
+     llama_rest},
     {"so3", "100 members of the SO(3) network, h_c = 16: 37 tensors", 3, 100, so3_block, so3_rest},
     {"100m", "100 million weights in 8 vectors", 8, 1, vector_block, nothing},
 };
@@ -92,7 +129,8 @@ polar_status pl_bench_list_make(pl_bench_list *out, const char *name)
 {
     int k = 0;
     while (k < LISTS && strcmp(lists[k].name, name)) k++;
-    PL_NEED(k < LISTS, POLAR_E_ARG, "no list of parameters '%s' (there are: matrices, deit, gpt124m, llama430m, so3, 100m)", name);
+    PL_NEED(k < LISTS, POLAR_E_ARG,
+            "no list of parameters '%s' (there are: matrices, deit, gpt124m, llama430m, so3, 100m)", name);
     *out = (pl_bench_list){.members = lists[k].members};
     for (int b = 0; b < lists[k].blocks; b++)
         for (const part *p = lists[k].block; p->name; p++) add(out, "blocks", b, p);

@@ -9,9 +9,15 @@
 #define MAX_TENSORS 8
 
 static const pl_bench_set sets[] = {
-    {"deit", "DeiT-Tiny's 48 block matrices: 12 each of qkv, proj, fc1, fc2", {{12, 576, 192}, {12, 192, 192}, {12, 768, 192}, {12, 192, 768}}, 0},
+    {"deit",
+     "DeiT-Tiny's 48 block matrices: 12 each of qkv, proj, fc1, fc2",
+     {{12, 576, 192}, {12, 192, 192}, {12, 768, 192}, {12, 192, 768}},
+     0},
     {"mlp", "12 matrices of 192x768", {{12, 192, 768}}, 0},
-    {"small", "100 of 16x16 and 100 of 16x152, as the SO(3) testbed has them", {{100, 16, 16}, {100, 16, 152}}, 0},
+    {"small",
+     "100 of 16x16 and 100 of 16x152, as the SO(3) testbed has them",
+     {{100, 16, 16}, {100, 16, 152}},
+     0},
     {"1024", "one 1024x1024", {{1, 1024, 1024}}, 0},
     {"1024x12", "twelve of 1024x1024 in one call", {{12, 1024, 1024}}, 0},
     {"1024x12_apart", "twelve of 1024x1024, twelve calls", {{12, 1024, 1024}}, 1},
@@ -29,10 +35,10 @@ const pl_bench_set *pl_bench_set_at(int i)
 }
 
 typedef struct {
-    int                   n;
-    pl_mat                in[MAX_TENSORS], out[MAX_TENSORS];
-    polar_tensor          tin[MAX_TENSORS], tout[MAX_TENSORS];
-    int                   apart;
+    int n;
+    pl_mat in[MAX_TENSORS], out[MAX_TENSORS];
+    polar_tensor tin[MAX_TENSORS], tout[MAX_TENSORS];
+    int apart;
     const polar_map_opts *opts;
 } map_work;
 
@@ -74,17 +80,20 @@ static double nominal_flops(const pl_bench_set *set, const polar_map_opts *o)
     double flops = 0;
     for (int i = 0; i < MAX_TENSORS && set->shape[i].batch; i++) {
         const pl_bench_shape *s = &set->shape[i];
-        double m = (double)(s->rows < s->cols ? s->rows : s->cols), n = (double)(s->rows < s->cols ? s->cols : s->rows);
+        double m = (double)(s->rows < s->cols ? s->rows : s->cols),
+               n = (double)(s->rows < s->cols ? s->cols : s->rows);
         flops += (double)s->batch * o->steps * (4 * m * m * n + 2 * m * m * m);
     }
     return flops;
 }
 
-polar_status pl_bench_map(pl_bench_row *out, pl_queue *q, const pl_bench_set *set, const polar_map_opts *o, const pl_bench_peak_rates *peak)
+polar_status pl_bench_map(pl_bench_row *out, pl_queue *q, const pl_bench_set *set, const polar_map_opts *o,
+                          const pl_bench_peak_rates *peak)
 {
     polar_status st = POLAR_OK;
     map_work w = {.opts = o, .apart = set->apart};
-    for (; w.n < MAX_TENSORS && set->shape[w.n].batch && st == POLAR_OK; w.n++) st = prepare(&w, q, w.n, &set->shape[w.n]);
+    for (; w.n < MAX_TENSORS && set->shape[w.n].batch && st == POLAR_OK; w.n++)
+        st = prepare(&w, q, w.n, &set->shape[w.n]);
     if (st == POLAR_OK) st = pl_bench_time(out, q, run_map, &w, peak);
     for (int i = 0; i < w.n; i++) {
         pl_mat_free(&w.in[i], q->dev);

@@ -7,11 +7,12 @@
 
 static void run_case(pl_queue *q, void *arg)
 {
-    (void)q;    /* the run's own queue, which is the one timed */
+    (void)q; /* the run's own queue, which is the one timed */
     pl_op_run_enqueue(arg);
 }
 
-polar_status pl_bench_op(pl_bench_row *out, const pl_op_case *c, int64_t scale, pl_device *dev, const pl_bench_peak_rates *peak)
+polar_status pl_bench_op(pl_bench_row *out, const pl_op_case *c, int64_t scale, pl_device *dev,
+                         const pl_bench_peak_rates *peak)
 {
     pl_op_case large = *c;
     pl_op_run *r;

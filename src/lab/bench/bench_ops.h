@@ -6,6 +6,7 @@
 #include "verify/ops/op_case.h"
 
 /* Times case c with rows, columns and inner dimension multiplied by scale, normal numbers as operands. */
-polar_status pl_bench_op(pl_bench_row *out, const pl_op_case *c, int64_t scale, pl_device *dev, const pl_bench_peak_rates *peak);
+polar_status pl_bench_op(pl_bench_row *out, const pl_op_case *c, int64_t scale, pl_device *dev,
+                         const pl_bench_peak_rates *peak);
 
 #endif

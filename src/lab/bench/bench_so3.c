@@ -1,4 +1,5 @@
-/* bench_so3.c -- see bench_so3.h. The weights move from step to step, as in training; the clouds stay the same. */
+/* bench_so3.c -- see bench_so3.h. The weights move from step to step, as in training; the clouds stay the
+ * same. */
 #include "lab/bench/bench_so3.h"
 
 #include <stdio.h>
@@ -9,8 +10,8 @@
 #include "models/so3_points.h"
 
 typedef struct {
-    pl_so3    *model;
-    pl_mat     x, y, loss, dpred;
+    pl_so3 *model;
+    pl_mat x, y, loss, dpred;
     pl_device *dev;
 } so3_bench;
 
@@ -43,13 +44,21 @@ static polar_status make_data(so3_bench *b, pl_queue *q, const pl_bench_so3_shap
     return st;
 }
 
-static polar_status time_rows(pl_bench_training_rows *out, so3_bench *b, pl_queue *q, const pl_bench_so3_shape *s, const char *rule, const pl_bench_peak_rates *peak)
+static polar_status time_rows(pl_bench_training_rows *out, so3_bench *b, pl_queue *q,
+                              const pl_bench_so3_shape *s, const char *rule, const pl_bench_peak_rates *peak)
 {
-    const pl_so3_shape shape = {.members = 1, .batch = s->batch, .points = s->points, .width = s->width, .layers = 3, .dtype = POLAR_DTYPE_F32, .eps = 1e-8};
+    const pl_so3_shape shape = {.members = 1,
+                                .batch = s->batch,
+                                .points = s->points,
+                                .width = s->width,
+                                .layers = 3,
+                                .dtype = POLAR_DTYPE_F32,
+                                .eps = 1e-8};
     const uint64_t seed = 0;
     pl_bench_training t = {.forward = run_forward, .gradients = run_gradients, .arg = b, .dev = b->dev};
     char of[60];
-    snprintf(of, sizeof of, "h=%lld N=%lld B=%lld %s", (long long)s->width, (long long)s->points, (long long)s->batch, rule);
+    snprintf(of, sizeof of, "h=%lld N=%lld B=%lld %s", (long long)s->width, (long long)s->points,
+             (long long)s->batch, rule);
     PL_TRY(pl_so3_create(&b->model, b->dev, &shape, 1));
     PL_TRY(pl_so3_init(b->model, q, &seed));
     PL_TRY(make_data(b, q, s));
@@ -61,7 +70,8 @@ static polar_status time_rows(pl_bench_training_rows *out, so3_bench *b, pl_queu
     return pl_bench_training_time(out, q, &t, of, peak);
 }
 
-polar_status pl_bench_so3(pl_bench_training_rows *out, pl_queue *q, const pl_bench_so3_shape *s, const char *rule, const pl_bench_peak_rates *peak)
+polar_status pl_bench_so3(pl_bench_training_rows *out, pl_queue *q, const pl_bench_so3_shape *s,
+                          const char *rule, const pl_bench_peak_rates *peak)
 {
     so3_bench b = {.dev = q->dev};
     polar_status st = time_rows(out, &b, q, s, rule, peak);

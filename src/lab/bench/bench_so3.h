@@ -8,7 +8,9 @@ typedef struct pl_bench_so3_shape {
     int64_t width, points, batch;
 } pl_bench_so3_shape;
 
-/* One member, 3 layers, f32, Gaussian clouds; fills in the rows' names too. FLOPs are nominal, those of the definition: the fused messages do fewer. */
-polar_status pl_bench_so3(pl_bench_training_rows *out, pl_queue *q, const pl_bench_so3_shape *s, const char *rule, const pl_bench_peak_rates *peak);
+/* One member, 3 layers, f32, Gaussian clouds; fills in the rows' names too. FLOPs are nominal, those of the
+ * definition: the fused messages do fewer. */
+polar_status pl_bench_so3(pl_bench_training_rows *out, pl_queue *q, const pl_bench_so3_shape *s,
+                          const char *rule, const pl_bench_peak_rates *peak);
 
 #endif

@@ -16,13 +16,13 @@ static void run_step(pl_queue *q, void *arg)
     if (st != POLAR_OK) pl_queue_keep(q, st);
 }
 
-/* ---- an optimiser over a list ------------------------------------------------------------------------ */
+/* ---- an optimiser over a list ------------------------------------------------------------------- */
 
 typedef struct {
     pl_bench_list list;
-    polar_param   params[PL_BENCH_LIST_MAX];
-    char         *memory;    /* weights, then two sets of gradients, each packed one after the other */
-    polar_optim  *opt;
+    polar_param params[PL_BENCH_LIST_MAX];
+    char *memory; /* weights, then two sets of gradients, each packed one after the other */
+    polar_optim *opt;
 } bench_model;
 
 static void model_destroy(bench_model *m, pl_queue *q)
@@ -48,7 +48,8 @@ static polar_status model_fill(bench_model *m, pl_queue *q)
     return st;
 }
 
-static polar_status model_create(bench_model **out, pl_queue *q, const char *list, const polar_optim_opts *opts)
+static polar_status model_create(bench_model **out, pl_queue *q, const char *list,
+                                 const polar_optim_opts *opts)
 {
     bench_model *m = pl_calloc(1, sizeof *m);
     polar_optim_opts o = *opts;
@@ -70,7 +71,8 @@ static polar_status model_create(bench_model **out, pl_queue *q, const char *lis
     return polar_optim_prepare(m->opt, q);
 }
 
-polar_status pl_bench_step(pl_bench_row *out, pl_queue *q, const char *list, const polar_optim_opts *o, const pl_bench_peak_rates *peak)
+polar_status pl_bench_step(pl_bench_row *out, pl_queue *q, const char *list, const polar_optim_opts *o,
+                           const pl_bench_peak_rates *peak)
 {
     bench_model *m;
     polar_status st = model_create(&m, q, list, o);
@@ -79,7 +81,7 @@ polar_status pl_bench_step(pl_bench_row *out, pl_queue *q, const char *list, con
     return st;
 }
 
-/* ---- gradients that move ----------------------------------------------------------------------------- */
+/* ---- gradients that move ------------------------------------------------------------------------ */
 
 #define MOVING_STEPS 200
 #define MOVING_WARM  20
@@ -103,7 +105,8 @@ static polar_status time_calls(double *out, pl_queue *q, bench_model *m, int mov
     return POLAR_OK;
 }
 
-polar_status pl_bench_moving(double *fixed, double *moving, pl_queue *q, const char *list, const polar_optim_opts *o)
+polar_status pl_bench_moving(double *fixed, double *moving, pl_queue *q, const char *list,
+                             const polar_optim_opts *o)
 {
     bench_model *m;
     polar_status st = model_create(&m, q, list, o);
@@ -121,12 +124,13 @@ int64_t pl_bench_list_weights(const char *list)
     return n;
 }
 
-/* ---- the least that AdamW must move ----------------------------------------------------------------- */
+/* ---- the least that AdamW must move ------------------------------------------------------------- */
 
 #if defined(__x86_64__) && defined(__GNUC__)
 __attribute__((target_clones("avx512f", "avx2", "default")))
 #endif
-static void loop_piece(float *w, float *m, float *v, const float *g, int64_t n)
+static void
+loop_piece(float *w, float *m, float *v, const float *g, int64_t n)
 {
     for (int64_t i = 0; i < n; i++) {
         m[i] = 0.5f * m[i] + g[i];
@@ -136,9 +140,9 @@ static void loop_piece(float *w, float *m, float *v, const float *g, int64_t n)
 }
 
 typedef struct {
-    float  *a[4];
+    float *a[4];
     int64_t n;
-    int     threads;
+    int threads;
 } host_loop;
 
 static void loop_part(void *arg, int me, int64_t p)

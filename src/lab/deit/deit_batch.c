@@ -1,7 +1,9 @@
-/* deit_batch.c -- batches of pictures through the model: a training step, and how many of a test batch are right.
+/* deit_batch.c -- batches of pictures through the model: a training step, and how many of a test batch are
+ * right.
  *
- * The host mixes a batch (mix.h), uploads it to one fixed place, and the work on it is captured once. After a step the host waits for its loss: against the work of a step that is nothing,
- * and a loss that is none ends the run at once.
+ * The host mixes a batch (mix.h), uploads it to one fixed place, and the work on it is captured once. After a
+ * step the host waits for its loss: against the work of a step that is nothing, and a loss that is none ends
+ * the run at once.
  */
 #include <math.h>
 
@@ -22,7 +24,8 @@ polar_status pl_deit_batch_create(pl_train *t)
     t->labels = pl_calloc((size_t)s->batch, sizeof *t->labels);
     t->host_y = pl_calloc((size_t)(s->batch * s->classes), sizeof *t->host_y);
     t->host_z = pl_calloc(1, pl_mat_bytes(&t->z));
-    PL_NEED(t->labels && t->host_y && t->host_z, POLAR_E_NOMEM, "the targets of %lld pictures", (long long)s->batch);
+    PL_NEED(t->labels && t->host_y && t->host_z, POLAR_E_NOMEM, "the targets of %lld pictures",
+            (long long)s->batch);
     return POLAR_OK;
 }
 
@@ -58,7 +61,9 @@ polar_status pl_deit_train_batch(pl_train *t)
     pl_deit_batch b;
     pl_mix mix;
     double loss;
-    if (!t->data.loader) PL_TRY(pl_deit_data_begin(&t->data, PL_IMAGES_TRAIN, t->stop.made, t->step * s->batch, (t->steps - t->step) * s->batch, s->batch, s->image));
+    if (!t->data.loader)
+        PL_TRY(pl_deit_data_begin(&t->data, PL_IMAGES_TRAIN, t->stop.made, t->step * s->batch,
+                                  (t->steps - t->step) * s->batch, s->batch, s->image));
     PL_TRY(pl_deit_data_next(&b, &t->data, t->labels));
     PL_TRY(pl_mix_draw(&mix, &t->set.mix, (pl_mix_key){t->seed, t->stop.made, t->step}, s->image, s->image));
     PL_TRY(pl_mix_images(b.x, &mix, b.count, 3, s->image, s->image));
@@ -98,14 +103,17 @@ polar_status pl_deit_test_batch(pl_train *t)
 {
     const pl_deit_shape *s = &t->set.shape;
     pl_deit_batch b;
-    if (!t->data.loader) PL_TRY(pl_deit_data_begin(&t->data, PL_IMAGES_TEST, t->stop.made, t->tested, t->data.count[PL_IMAGES_TEST] - t->tested, s->batch, s->image));
+    if (!t->data.loader)
+        PL_TRY(pl_deit_data_begin(&t->data, PL_IMAGES_TEST, t->stop.made, t->tested,
+                                  t->data.count[PL_IMAGES_TEST] - t->tested, s->batch, s->image));
     PL_TRY(pl_deit_data_next(&b, &t->data, t->labels));
     t->seen = pl_mat_dense(t->x.data, t->x.dtype, b.count, t->x.rows, t->x.cols);
     polar_queue_upload(t->q, t->x.data, b.x, pl_mat_bytes(&t->seen));
     pl_deit_set_drop(t->model, t->q, NULL, 0, 0);
     if (b.count == s->batch) PL_TRY(pl_graph_run(t->test_graph, t->q, test_pass, t));
     else test_pass(t->q, t);
-    polar_queue_download(t->q, t->host_z, t->z.data, (size_t)(b.count * s->classes) * polar_dtype_size(t->z.dtype));
+    polar_queue_download(t->q, t->host_z, t->z.data,
+                         (size_t)(b.count * s->classes) * polar_dtype_size(t->z.dtype));
     PL_TRY(polar_queue_sync(t->q));
     look_at(t, &b);
     t->tested += b.count;

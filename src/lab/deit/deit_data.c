@@ -1,8 +1,10 @@
 /* deit_data.c -- pictures of a run, in the order of an epoch, read and augmented by worker threads.
  *
- * An item of an epoch is a place in its order: the picture there, augmented with the draws of (seed, epoch, number), where the number counts the pictures of the chosen classes. A
- * broken picture is an error that names it; with skip_bad the next one of the set that can be read takes its place in training, with the draws of that place, and in the test
- * it does not count. Which it is depends on the pictures alone, so batches are the same whatever the workers, and the arms of a seed see the same.
+ * An item of an epoch is a place in its order: the picture there, augmented with the draws of (seed, epoch,
+ * number), where the number counts the pictures of the chosen classes. A broken picture is an error that
+ * names it; with skip_bad the next one of the set that can be read takes its place in training, with the
+ * draws of that place, and in the test it does not count. Which it is depends on the pictures alone, so
+ * batches are the same whatever the workers, and the arms of a seed see the same.
  */
 #include <stdio.h>
 #include <string.h>
@@ -12,14 +14,16 @@
 #include "data/set/epoch_order.h"
 #include "lab/deit/deit_train.h"
 
-#define AHEAD 2    /* batches made ahead */
+#define AHEAD 2 /* batches made ahead */
 
-/* ---- the set ------------------------------------------------------------------------------------------- */
+/* ---- the set ------------------------------------------------------------------------------------ */
 
 static polar_status choose(pl_image_set *set, const pl_deit_settings *s, uint64_t seed)
 {
     int64_t *chosen, want = s->shape.classes, of = pl_image_set_classes(set);
-    PL_NEED(want <= of, POLAR_E_ARG, "data.classes is %lld, but the set '%s' has %lld classes (data.classes=0 takes them all)", (long long)want, s->set, (long long)of);
+    PL_NEED(want <= of, POLAR_E_ARG,
+            "data.classes is %lld, but the set '%s' has %lld classes (data.classes=0 takes them all)",
+            (long long)want, s->set, (long long)of);
     PL_TRY(pl_class_subset(&chosen, of, want, s->subset_seed < 0 ? seed : (uint64_t)s->subset_seed));
     polar_status st = pl_image_set_select(set, chosen, want);
     pl_free(chosen);
@@ -30,7 +34,10 @@ polar_status pl_deit_data_open(pl_image_set **out, const pl_deit_settings *s, ui
 {
     int synth = !strncmp(s->set, "synth:", 6);
     *out = NULL;
-    PL_NEED(synth || *s->path, POLAR_E_ARG, "where the set '%s' lies is not said: --data DIR (data.path) wants the folder that holds train/ and val/, or a pack; a first try goes without: --data synth:", s->set);
+    PL_NEED(synth || *s->path, POLAR_E_ARG,
+            "where the set '%s' lies is not said: --data DIR (data.path) wants the folder that holds train/ "
+            "and val/, or a pack; a first try goes without: --data synth:",
+            s->set);
     PL_TRY(pl_image_set_open(out, synth ? s->set : s->path));
     polar_status st = s->shape.classes ? choose(*out, s, seed) : POLAR_OK;
     if (st != POLAR_OK) {
@@ -50,7 +57,9 @@ static void say_origin(pl_deit_data *d, const pl_deit_settings *s)
 {
     long long seed = s->subset_seed < 0 ? (long long)d->seed : (long long)s->subset_seed;
     if (pl_image_set_source(d->set) == PL_SOURCE_SYNTH) return;
-    if (s->shape.classes) snprintf(d->origin, sizeof d->origin, "%s, %lld classes of seed %lld, %s", s->set, (long long)d->classes, seed, d->print);
+    if (s->shape.classes)
+        snprintf(d->origin, sizeof d->origin, "%s, %lld classes of seed %lld, %s", s->set,
+                 (long long)d->classes, seed, d->print);
     else snprintf(d->origin, sizeof d->origin, "%s, all classes, %s", s->set, d->print);
 }
 
@@ -69,7 +78,8 @@ static polar_status fill(pl_deit_data *d, const pl_deit_settings *s)
     d->order = pl_calloc((size_t)train, sizeof *d->order);
     d->picked = pl_calloc((size_t)(train > test ? train : test), sizeof *d->picked);
     d->bad = pl_calloc((size_t)d->bad_words, sizeof *d->bad);
-    PL_NEED(d->pictures && d->augments && d->order && d->picked && d->bad, POLAR_E_NOMEM, "lists of %lld pictures", (long long)(train + test));
+    PL_NEED(d->pictures && d->augments && d->order && d->picked && d->bad, POLAR_E_NOMEM,
+            "lists of %lld pictures", (long long)(train + test));
     for (int i = 0; i < d->workers; i++) PL_TRY(pl_augment_create(&d->augments[i], &s->augment));
     return POLAR_OK;
 }
@@ -96,7 +106,7 @@ void pl_deit_data_destroy(pl_deit_data *d)
     *d = (pl_deit_data){0};
 }
 
-/* ---- one picture, by a worker ---------------------------------------------------------------------------- */
+/* ---- one picture, by a worker ------------------------------------------------------------------- */
 
 static polar_status read_picture(pl_deit_data *d, int worker, float *out, int64_t picture, int64_t place)
 {
@@ -109,7 +119,8 @@ static polar_status read_picture(pl_deit_data *d, int worker, float *out, int64_
 static polar_status fill_item(void *user, int worker, int64_t item, void *out)
 {
     pl_deit_data *d = user;
-    int64_t at = d->first + item, n = d->count[d->split], place = d->split == PL_IMAGES_TEST ? at : d->order[at], picture = place;
+    int64_t at = d->first + item, n = d->count[d->split],
+            place = d->split == PL_IMAGES_TEST ? at : d->order[at], picture = place;
     polar_status st = read_picture(d, worker, out, picture, place);
     if (st == POLAR_E_FORMAT && d->skip_bad && d->split == PL_IMAGES_TEST) {
         memset(out, 0, d->picture_bytes);
@@ -124,9 +135,10 @@ static polar_status fill_item(void *user, int worker, int64_t item, void *out)
     return st;
 }
 
-/* ---- batches ----------------------------------------------------------------------------------------------- */
+/* ---- batches ------------------------------------------------------------------------------------ */
 
-polar_status pl_deit_data_begin(pl_deit_data *d, pl_image_split split, int64_t epoch, int64_t first, int64_t items, int64_t batch, int64_t image)
+polar_status pl_deit_data_begin(pl_deit_data *d, pl_image_split split, int64_t epoch, int64_t first,
+                                int64_t items, int64_t batch, int64_t image)
 {
     pl_deit_data_end(d);
     d->split = split;
@@ -134,7 +146,13 @@ polar_status pl_deit_data_begin(pl_deit_data *d, pl_image_split split, int64_t e
     d->first = first;
     if (split == PL_IMAGES_TRAIN) PL_TRY(pl_epoch_order(d->order, d->count[split], d->seed, epoch));
     d->picture_bytes = (size_t)(3 * image * image) * sizeof(float);
-    pl_loader_opts o = {.workers = d->workers, .ahead = AHEAD, .items = items, .batch = batch, .item_bytes = d->picture_bytes, .fill = fill_item, .user = d};
+    pl_loader_opts o = {.workers = d->workers,
+                        .ahead = AHEAD,
+                        .items = items,
+                        .batch = batch,
+                        .item_bytes = d->picture_bytes,
+                        .fill = fill_item,
+                        .user = d};
     return pl_loader_create(&d->loader, &o);
 }
 
@@ -163,7 +181,8 @@ static polar_status tell_broken(polar_status st, const pl_deit_data *d)
 {
     char text[1200];
     if (st != POLAR_E_FORMAT || d->skip_bad) return st;
-    snprintf(text, sizeof text, "%.1000s (--skip-bad counts broken pictures and goes on)", polar_error_message());
+    snprintf(text, sizeof text, "%.1000s (--skip-bad counts broken pictures and goes on)",
+             polar_error_message());
     return pl_fail_again(st, text);
 }
 

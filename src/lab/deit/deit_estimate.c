@@ -1,9 +1,11 @@
-/* deit_estimate.c -- what a DeiT run will cost, by dry runs: a pass over a batch, the optimiser's step, and both times their number.
+/* deit_estimate.c -- what a DeiT run will cost, by dry runs: a pass over a batch, the optimiser's step, and
+ * both times their number.
  *
  *     ./polar plan specs/paper/deit_minimal_100ep.yaml --data imagenet
  *
- * Steps and test batches are those of the pictures where they can be counted, with the classes of seed 0 unless data.subset_seed says another; where nobody says where the set lies,
- * it is taken to be as large as ImageNet, which has at most 1300 training and exactly 50 validation pictures a class.
+ * Steps and test batches are those of the pictures where they can be counted, with the classes of seed 0
+ * unless data.subset_seed says another; where nobody says where the set lies, it is taken to be as large as
+ * ImageNet, which has at most 1300 training and exactly 50 validation pictures a class.
  */
 #include <string.h>
 

@@ -1,4 +1,5 @@
-/* deit_keys.c -- every setting of a DeiT run, one row each; defaults are the paper's minimal recipe, where it is silent NUMERICS' (section 5).
+/* deit_keys.c -- every setting of a DeiT run, one row each; defaults are the paper's minimal recipe, where it
+ * is silent NUMERICS' (section 5).
  *
  *     ./polar plan --keys deit
  */
@@ -18,19 +19,32 @@ static const char *const recipes[] = {"minimal", "deit", NULL};
 #define OPTIM_AUX_DECAY "0.05"
 #define OPTIM_MATRIX    "blocks.*"
 
-/* ---- what a key depends on --------------------------------------------------------------------------- */
+/* ---- what a key depends on ---------------------------------------------------------------------- */
 
 /* The recipe's mixing: none, or the one of DeiT. */
 static pl_mix_options recipe_mix(const pl_config *c)
 {
     if (pl_config_choice(c, "data.recipe") == 0) return (pl_mix_options){.prob = 1, .switch_prob = 0.5};
-    return (pl_mix_options){.mixup_alpha = 0.8, .cutmix_alpha = 1, .prob = 1, .switch_prob = 0.5, .smoothing = 0.1};
+    return (pl_mix_options){
+        .mixup_alpha = 0.8, .cutmix_alpha = 1, .prob = 1, .switch_prob = 0.5, .smoothing = 0.1};
 }
 
-static void warmup(char out[PL_VALUE_CHARS], const pl_config *c)       { pl_warmup_default(out, c, 5); }
-static void mix_mixup(char out[PL_VALUE_CHARS], const pl_config *c)    { pl_double_print(out, recipe_mix(c).mixup_alpha); }
-static void mix_cutmix(char out[PL_VALUE_CHARS], const pl_config *c)   { pl_double_print(out, recipe_mix(c).cutmix_alpha); }
-static void mix_smoothing(char out[PL_VALUE_CHARS], const pl_config *c) { pl_double_print(out, recipe_mix(c).smoothing); }
+static void warmup(char out[PL_VALUE_CHARS], const pl_config *c)
+{
+    pl_warmup_default(out, c, 5);
+}
+static void mix_mixup(char out[PL_VALUE_CHARS], const pl_config *c)
+{
+    pl_double_print(out, recipe_mix(c).mixup_alpha);
+}
+static void mix_cutmix(char out[PL_VALUE_CHARS], const pl_config *c)
+{
+    pl_double_print(out, recipe_mix(c).cutmix_alpha);
+}
+static void mix_smoothing(char out[PL_VALUE_CHARS], const pl_config *c)
+{
+    pl_double_print(out, recipe_mix(c).smoothing);
+}
 
 /* A set made on the fly has as many classes as are wanted. */
 static void classes(char out[PL_VALUE_CHARS], const pl_config *c)
@@ -53,35 +67,58 @@ static int chooses(const pl_config *c)
     return pl_config_int(c, "data.classes") > 0;
 }
 
-/* ---- the table --------------------------------------------------------------------------------------- */
+/* ---- the table ---------------------------------------------------------------------------------- */
 
 static const pl_key keys[] = {
     {"model.image", PL_KEY_INT, "224", .min = 1, .max = 4096, .help = "pixels along a side"},
-    {"model.patch", PL_KEY_INT, "16", .min = 1, .max = 1024, .help = "pixels along a patch; divides model.image"},
+    {"model.patch", PL_KEY_INT, "16", .min = 1, .max = 1024,
+     .help = "pixels along a patch; divides model.image"},
     {"model.width", PL_KEY_INT, "192", .min = 1, .max = 16384, .help = "channels"},
     {"model.depth", PL_KEY_INT, "12", .min = 1, .max = 1024, .help = "blocks"},
-    {"model.heads", PL_KEY_INT, "3", .min = 1, .max = 1024, .help = "heads of attention; divides model.width"},
-    {"model.mlp_ratio", PL_KEY_REAL, "4", .min = 1e-3, .max = 64, .help = "hidden channels of the MLP, as a multiple of the width"},
-    {"model.drop_path", PL_KEY_REAL, "0", .min = 0, .max = 0.999999, .help = "stochastic depth of the last block, rising evenly from 0 in the first"},
-    {"data.set", PL_KEY_TEXT, "imagenet", .help = "the set's name, a part of the run; or synth:classes=10,train=400,test=100,size=64,seed=0, made on the fly"},
-    {"data.path", PL_KEY_TEXT, "", .place = 1, .help = "where the set lies: a folder with train/ and val/ (or test/), or a pack"},
-    {"data.workers", PL_KEY_INT, "0", .place = 1, .min = 0, .max = 1024, .help = "threads that read and augment pictures; 0: as many as the device has"},
-    {"data.skip_bad", PL_KEY_BOOL, "false", .place = 1, .help = "go on past broken pictures: in training the next one takes the place, in the test it does not count"},
-    {"data.classes", PL_KEY_INT, "100, all of a synthetic set", .derive = classes, .min = 0, .max = 1e6, .help = "classes, chosen by data.subset_seed; 0: all"},
-    {"data.subset_seed", PL_KEY_INT, "-1", .min = -1, .max = 9007199254740991., .applies = chooses, .help = "of the choice, Python's random.Random(seed).sample; -1: the run's seed"},
-    {"data.recipe", PL_KEY_CHOICE, "minimal", .choices = recipes, .help = "minimal: crop and flip; deit: with RandAugment, erasing, Mixup, CutMix, smoothing"},
-    {"mix.mixup", PL_KEY_REAL, "the recipe's", .derive = mix_mixup, .min = 0, .max = 1e6, .help = "alpha of Mixup, 0: never; 0 or 0.8"},
-    {"mix.cutmix", PL_KEY_REAL, "the recipe's", .derive = mix_cutmix, .min = 0, .max = 1e6, .help = "alpha of CutMix, 0: never; 0 or 1"},
-    {"mix.prob", PL_KEY_REAL, "1", .min = 0, .max = 1, .applies = mixes, .help = "probability that a batch is mixed"},
-    {"mix.switch", PL_KEY_REAL, "0.5", .min = 0, .max = 1, .applies = mixes_both, .help = "probability of CutMix rather than Mixup"},
-    {"mix.smoothing", PL_KEY_REAL, "the recipe's", .derive = mix_smoothing, .min = 0, .max = 1, .help = "label smoothing; 0 or 0.1"},
+    {"model.heads", PL_KEY_INT, "3", .min = 1, .max = 1024,
+     .help = "heads of attention; divides model.width"},
+    {"model.mlp_ratio", PL_KEY_REAL, "4", .min = 1e-3, .max = 64,
+     .help = "hidden channels of the MLP, as a multiple of the width"},
+    {"model.drop_path", PL_KEY_REAL, "0", .min = 0, .max = 0.999999,
+     .help = "stochastic depth of the last block, rising evenly from 0 in the first"},
+    {"data.set", PL_KEY_TEXT, "imagenet",
+     .help = "the set's name, a part of the run; or synth:classes=10,train=400,test=100,size=64,seed=0, made "
+             "on the fly"},
+    {"data.path", PL_KEY_TEXT, "", .place = 1,
+     .help = "where the set lies: a folder with train/ and val/ (or test/), or a pack"},
+    {"data.workers", PL_KEY_INT, "0", .place = 1, .min = 0, .max = 1024,
+     .help = "threads that read and augment pictures; 0: as many as the device has"},
+    {"data.skip_bad", PL_KEY_BOOL, "false", .place = 1,
+     .help = "go on past broken pictures: in training the next one takes the place, in the test it does not "
+             "count"},
+    {"data.classes", PL_KEY_INT, "100, all of a synthetic set", .derive = classes, .min = 0, .max = 1e6,
+     .help = "classes, chosen by data.subset_seed; 0: all"},
+    {"data.subset_seed", PL_KEY_INT, "-1", .min = -1, .max = 9007199254740991., .applies = chooses,
+     .help = "of the choice, Python's random.Random(seed).sample; -1: the run's seed"},
+    {"data.recipe", PL_KEY_CHOICE, "minimal", .choices = recipes,
+     .help = "minimal: crop and flip; deit: with RandAugment, erasing, Mixup, CutMix, smoothing"},
+    {"mix.mixup", PL_KEY_REAL, "the recipe's", .derive = mix_mixup, .min = 0, .max = 1e6,
+     .help = "alpha of Mixup, 0: never; 0 or 0.8"},
+    {"mix.cutmix", PL_KEY_REAL, "the recipe's", .derive = mix_cutmix, .min = 0, .max = 1e6,
+     .help = "alpha of CutMix, 0: never; 0 or 1"},
+    {"mix.prob", PL_KEY_REAL, "1", .min = 0, .max = 1, .applies = mixes,
+     .help = "probability that a batch is mixed"},
+    {"mix.switch", PL_KEY_REAL, "0.5", .min = 0, .max = 1, .applies = mixes_both,
+     .help = "probability of CutMix rather than Mixup"},
+    {"mix.smoothing", PL_KEY_REAL, "the recipe's", .derive = mix_smoothing, .min = 0, .max = 1,
+     .help = "label smoothing; 0 or 0.1"},
     {"train.epochs", PL_KEY_INT, "100", .min = 1, .max = 1e6, .help = "epochs, the schedule's length"},
-    {"train.batch", PL_KEY_INT, "128", .min = 1, .max = 65536, .help = "pictures of a step; what does not fill the last batch is left out"},
-    {"train.warmup", PL_KEY_INT, "5, at most half of train.epochs", .derive = warmup, .min = 0, .max = 1e6, .help = "epochs of linear warm-up, then a cosine to 0"},
-    {"train.warmup_from", PL_KEY_REAL, "1e-3", .min = 0, .max = 1, .help = "where the warm-up begins, as a share of the learning rate"},
-    {"train.dtype", PL_KEY_CHOICE, "bf16", .choices = pl_key_dtypes, .help = "number format of activations and products; weights are f32 with bf16"},
+    {"train.batch", PL_KEY_INT, "128", .min = 1, .max = 65536,
+     .help = "pictures of a step; what does not fill the last batch is left out"},
+    {"train.warmup", PL_KEY_INT, "5, at most half of train.epochs", .derive = warmup, .min = 0, .max = 1e6,
+     .help = "epochs of linear warm-up, then a cosine to 0"},
+    {"train.warmup_from", PL_KEY_REAL, "1e-3", .min = 0, .max = 1,
+     .help = "where the warm-up begins, as a share of the learning rate"},
+    {"train.dtype", PL_KEY_CHOICE, "bf16", .choices = pl_key_dtypes,
+     .help = "number format of activations and products; weights are f32 with bf16"},
 #include "lab/spec/optim_keys.inc"
-    {"route.split", PL_KEY_TEXT, "", .applies = pl_optim_has_map, .help = "matrices whose rows are three, each mapped by itself (*.qkv.weight): patterns by commas"},
+    {"route.split", PL_KEY_TEXT, "", .applies = pl_optim_has_map,
+     .help = "matrices whose rows are three, each mapped by itself (*.qkv.weight): patterns by commas"},
 };
 
 static polar_status check(const pl_config *c)
@@ -90,22 +127,40 @@ static polar_status check(const pl_config *c)
     return pl_deit_settings_read(&s, c);
 }
 
-static const char *const results[] = {"l10", "top1", "best_top1", "best_epoch", "epochs", "diverged", "train_images", "test_images", "classes", "skipped", NULL};
+static const char *const results[] = {"l10",      "top1",         "best_top1",   "best_epoch", "epochs",
+                                      "diverged", "train_images", "test_images", "classes",    "skipped",
+                                      NULL};
 
-const pl_schema pl_deit_schema = {
-    .name = "deit", .version = 1, .metric = "l10", .results = results, .keys = keys, .key_count = (int)(sizeof keys / sizeof *keys), .check = check, .valid = "top-1 %"};
+const pl_schema pl_deit_schema = {.name = "deit",
+                                  .version = 1,
+                                  .metric = "l10",
+                                  .results = results,
+                                  .keys = keys,
+                                  .key_count = (int)(sizeof keys / sizeof *keys),
+                                  .check = check,
+                                  .valid = "top-1 %"};
 
-/* ---- reading ----------------------------------------------------------------------------------------- */
+/* ---- reading ------------------------------------------------------------------------------------ */
 
 static polar_status check_settings(const pl_deit_settings *s)
 {
     const pl_deit_shape *m = &s->shape;
-    PL_NEED(m->image % m->patch == 0, POLAR_E_ARG, "model.image is %lld and model.patch %lld: pictures do not fall into whole patches", (long long)m->image, (long long)m->patch);
-    PL_NEED(m->width % m->heads == 0, POLAR_E_ARG, "model.width is %lld and model.heads %lld: channels do not fall into whole heads", (long long)m->width, (long long)m->heads);
-    PL_NEED((s->mix.mixup_alpha == 0 && s->mix.cutmix_alpha == 0) || s->batch % 2 == 0, POLAR_E_ARG, "train.batch is %lld: Mixup and CutMix pair the pictures of a batch, so it must be even",
+    PL_NEED(m->image % m->patch == 0, POLAR_E_ARG,
+            "model.image is %lld and model.patch %lld: pictures do not fall into whole patches",
+            (long long)m->image, (long long)m->patch);
+    PL_NEED(m->width % m->heads == 0, POLAR_E_ARG,
+            "model.width is %lld and model.heads %lld: channels do not fall into whole heads",
+            (long long)m->width, (long long)m->heads);
+    PL_NEED((s->mix.mixup_alpha == 0 && s->mix.cutmix_alpha == 0) || s->batch % 2 == 0, POLAR_E_ARG,
+            "train.batch is %lld: Mixup and CutMix pair the pictures of a batch, so it must be even",
             (long long)s->batch);
-    PL_NEED(strncmp(s->path, "synth:", 6), POLAR_E_ARG, "data.path '%s': a set made on the fly is no place but a part of the run, so write data.set=%s", s->path, s->path);
-    PL_NEED(!*s->path || strncmp(s->set, "synth:", 6), POLAR_E_ARG, "data.set is '%s', made on the fly, and data.path '%s': for the pictures there set data.set to their name", s->set, s->path);
+    PL_NEED(strncmp(s->path, "synth:", 6), POLAR_E_ARG,
+            "data.path '%s': a set made on the fly is no place but a part of the run, so write data.set=%s",
+            s->path, s->path);
+    PL_NEED(!*s->path || strncmp(s->set, "synth:", 6), POLAR_E_ARG,
+            "data.set is '%s', made on the fly, and data.path '%s': for the pictures there set data.set to "
+            "their name",
+            s->set, s->path);
     PL_NEED(*s->set, POLAR_E_ARG, "data.set is empty: it wants the set's name, such as imagenet");
     return POLAR_OK;
 }

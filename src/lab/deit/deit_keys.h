@@ -1,4 +1,5 @@
-/* deit_keys.h -- the DeiT testbed's keys, and a configuration read into numbers. How many steps an epoch has is known with the data only. */
+/* deit_keys.h -- the DeiT testbed's keys, and a configuration read into numbers. How many steps an epoch has
+ * is known with the data only. */
 #ifndef PL_LAB_DEIT_KEYS_H
 #define PL_LAB_DEIT_KEYS_H
 
@@ -8,23 +9,26 @@
 #include "models/deit.h"
 #include "polar/optim.h"
 
-#define PL_DEIT_LAST 10    /* l10 is the mean over so many last epochs */
+#define PL_DEIT_LAST 10 /* l10 is the mean over so many last epochs */
 
 typedef struct pl_deit_settings {
-    pl_deit_shape      shape;                /* one member; classes 0: all the set has */
-    const char        *set, *path;           /* data.set, data.path; these and split borrowed from the configuration */
-    int64_t            subset_seed;          /* -1: the run's */
-    int64_t            workers;              /* 0: as many as the device has threads */
-    int                skip_bad;
+    pl_deit_shape shape; /* one member; classes 0: all the set has */
+    /* data.set, data.path; these and split borrowed from the configuration */
+    const char *set, *path;
+    int64_t subset_seed; /* -1: the run's */
+    int64_t workers;     /* 0: as many as the device has threads */
+    int skip_bad;
     pl_augment_options augment;
-    pl_mix_options     mix;
-    int64_t            epochs, batch;
-    polar_optim_opts   optim;                /* rule, lr, decay; its schedule is pl_schedule_read's, once the steps of an epoch are known */
-    const char        *split;                /* route.split */
+    pl_mix_options mix;
+    int64_t epochs, batch;
+    /* rule, lr, decay; its schedule is pl_schedule_read's, once the steps of an epoch are known */
+    polar_optim_opts optim;
+    const char *split; /* route.split */
 } pl_deit_settings;
 
 extern const pl_schema pl_deit_schema;
 
-polar_status pl_deit_settings_read(pl_deit_settings *out, const pl_config *c);    /* POLAR_E_ARG where keys contradict each other; borrows from c */
+/* POLAR_E_ARG where keys contradict each other; borrows from c */
+polar_status pl_deit_settings_read(pl_deit_settings *out, const pl_config *c);
 
 #endif

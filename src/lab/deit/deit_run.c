@@ -1,7 +1,9 @@
-/* deit_run.c -- the DeiT testbed (lab/testbed.h): one run from its first batch to the accuracy of its last epochs.
+/* deit_run.c -- the DeiT testbed (lab/testbed.h): one run from its first batch to the accuracy of its last
+ * epochs.
  *
- * An epoch: every whole batch of the epoch's order through forward, backward and step; then top-1 over the whole test set. There is no early stopping and no choice of an epoch:
- * the result is l10, the mean over the last ten epochs of the schedule. An ensemble has one member: a run fills any device.
+ * An epoch: every whole batch of the epoch's order through forward, backward and step; then top-1 over the
+ * whole test set. There is no early stopping and no choice of an epoch: the result is l10, the mean over the
+ * last ten epochs of the schedule. An ensemble has one member: a run fills any device.
  *     ./polar train deit --data synth:classes=10,train=400,test=100,size=64 --set model.image=64
  */
 #include <math.h>
@@ -13,7 +15,7 @@
 #include "lab/run/provenance.h"
 #include "lab/run/train_optim.h"
 
-/* ---- begin ------------------------------------------------------------------------------------------- */
+/* ---- begin -------------------------------------------------------------------------------------- */
 
 static int never_same_shape(const pl_config *a, const pl_config *b)
 {
@@ -33,7 +35,9 @@ static polar_status take_data(pl_train *t)
     PL_TRY(pl_deit_data_create(&t->data, &t->set, t->seed, worker_count(t)));
     t->set.shape.classes = t->data.classes;
     t->steps = t->data.count[PL_IMAGES_TRAIN] / t->set.batch;
-    PL_NEED(t->steps > 0, POLAR_E_ARG, "train.batch is %lld and there are %lld training pictures: not one whole batch", (long long)t->set.batch, (long long)t->data.count[PL_IMAGES_TRAIN]);
+    PL_NEED(t->steps > 0, POLAR_E_ARG,
+            "train.batch is %lld and there are %lld training pictures: not one whole batch",
+            (long long)t->set.batch, (long long)t->data.count[PL_IMAGES_TRAIN]);
     return pl_schedule_read(&t->set.optim.schedule, t->config, t->steps);
 }
 
@@ -42,7 +46,8 @@ static polar_status take_model(pl_train *t)
     PL_TRY(pl_deit_create(&t->model, t->dev, &t->set.shape, 1));
     PL_TRY(pl_deit_init(t->model, t->q, &t->seed));
     t->params = pl_deit_params(t->model, &t->param_count);
-    return pl_train_optim_create(&t->opt, t->dev, t->params, t->param_count, 0, 1, &t->set.optim, t->set.split);
+    return pl_train_optim_create(&t->opt, t->dev, t->params, t->param_count, 0, 1, &t->set.optim,
+                                 t->set.split);
 }
 
 static void begin_epoch(pl_train *t)
@@ -70,7 +75,7 @@ static polar_status fill(pl_train *t)
 static void deit_end(pl_train *t)
 {
     if (!t) return;
-    if (t->q) (void)polar_queue_sync(t->q);    /* nothing may still use what is freed now */
+    if (t->q) (void)polar_queue_sync(t->q); /* nothing may still use what is freed now */
     pl_deit_data_destroy(&t->data);
     polar_optim_destroy(t->opt);
     pl_deit_batch_destroy(t);
@@ -80,10 +85,12 @@ static void deit_end(pl_train *t)
     pl_free(t);
 }
 
-static polar_status deit_begin(pl_train **out, polar_device *dev, const pl_config *const *configs, const uint64_t *seeds, int64_t members)
+static polar_status deit_begin(pl_train **out, polar_device *dev, const pl_config *const *configs,
+                               const uint64_t *seeds, int64_t members)
 {
     *out = NULL;
-    PL_NEED(members == 1, POLAR_E_ARG, "an ensemble of %lld DeiT runs: they are trained one by one", (long long)members);
+    PL_NEED(members == 1, POLAR_E_ARG, "an ensemble of %lld DeiT runs: they are trained one by one",
+            (long long)members);
     pl_train *t = pl_calloc(1, sizeof *t);
     PL_NEED(t, POLAR_E_NOMEM, "a run");
     t->dev = dev;
@@ -95,7 +102,7 @@ static polar_status deit_begin(pl_train **out, polar_device *dev, const pl_confi
     return st;
 }
 
-/* ---- epochs ------------------------------------------------------------------------------------------ */
+/* ---- epochs ------------------------------------------------------------------------------------- */
 
 static void deit_where(const pl_train *t, int64_t *epochs, int *active)
 {
@@ -117,7 +124,8 @@ static void deit_watch(pl_train *t, const pl_step_watch *w)
 static int told_to_pause(const pl_train *t)
 {
     int64_t test = t->data.count[PL_IMAGES_TEST];
-    const pl_step_view v = {"images", t->step * t->set.batch + t->tested, t->steps * t->set.batch + test, t->step ? t->loss_sum / (double)t->step : (double)NAN};
+    const pl_step_view v = {"images", t->step * t->set.batch + t->tested, t->steps * t->set.batch + test,
+                            t->step ? t->loss_sum / (double)t->step : (double)NAN};
     return t->watch.step && t->watch.step(t->watch.arg, &v);
 }
 
@@ -141,7 +149,7 @@ static pl_epoch_row close_epoch(pl_train *t)
 
 static polar_status deit_epoch(pl_train *t, pl_epoch_row *rows, int *active)
 {
-    active[0] = t->stop.end == PL_END_NOT;    /* also where a pause leaves the epoch in its middle */
+    active[0] = t->stop.end == PL_END_NOT; /* also where a pause leaves the epoch in its middle */
     while (t->step < t->steps && isfinite(t->loss_sum)) {
         PL_TRY(pl_deit_train_batch(t));
         if (told_to_pause(t)) return POLAR_OK;
@@ -150,15 +158,17 @@ static polar_status deit_epoch(pl_train *t, pl_epoch_row *rows, int *active)
         PL_TRY(pl_deit_test_batch(t));
         if (told_to_pause(t)) return POLAR_OK;
     }
-    PL_NEED(t->counted || t->tested < t->data.count[PL_IMAGES_TEST], POLAR_E_FORMAT, "not one of %lld test pictures can be read", (long long)t->tested);
+    PL_NEED(t->counted || t->tested < t->data.count[PL_IMAGES_TEST], POLAR_E_FORMAT,
+            "not one of %lld test pictures can be read", (long long)t->tested);
     rows[0] = close_epoch(t);
     active[0] = t->stop.end == PL_END_NOT;
     return POLAR_OK;
 }
 
-/* ---- results ----------------------------------------------------------------------------------------- */
+/* ---- results ------------------------------------------------------------------------------------ */
 
-/* Mean top-1 over the last epochs of the schedule; NaN where there are not as many, and of a run that diverged. */
+/* Mean top-1 over the last epochs of the schedule; NaN where there are not as many, and of a run that
+ * diverged. */
 static double last_ten(const pl_train *t)
 {
     double sum = 0;

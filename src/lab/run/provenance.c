@@ -8,7 +8,7 @@
 #include "base/thread_pool.h"
 
 #if __has_include(<polar_code_version.h>)
-#include <polar_code_version.h>    /* made by cmake/code_version.cmake: #define POLAR_CODE_VERSION "..." */
+#include <polar_code_version.h> /* made by cmake/code_version.cmake: #define POLAR_CODE_VERSION "..." */
 #endif
 
 const char *pl_code_version(void)
@@ -19,7 +19,8 @@ const char *pl_code_version(void)
     return polar_version();
 }
 
-/* "model name : ..." of the first processor; a machine without one (not x86) is named by its architecture's words, or not at all. */
+/* "model name : ..." of the first processor; a machine without one (not x86) is named by its architecture's
+ * words, or not at all. */
 static void processor_model(char *out, size_t bytes)
 {
     char line[256];
@@ -40,5 +41,6 @@ pl_provenance pl_provenance_of(pl_provenance_text *text, const polar_device *dev
     snprintf(text->device, sizeof text->device, "%s", polar_device_name(dev));
     processor_model(text->cpu, sizeof text->cpu);
     const char *threads = strstr(text->device, "threads=");
-    return (pl_provenance){pl_code_version(), text->device, text->cpu, threads ? atoll(threads + 8) : pl_processor_count(), NULL};
+    return (pl_provenance){pl_code_version(), text->device, text->cpu,
+                           threads ? atoll(threads + 8) : pl_processor_count(), NULL};
 }

@@ -9,7 +9,8 @@ typedef struct pl_provenance_text {
     char device[128], cpu[128];
 } pl_provenance_text;
 
-const char   *pl_code_version(void);                                        /* git describe when it was built, or the library's version; static */
-pl_provenance pl_provenance_of(pl_provenance_text *text, const polar_device *dev);    /* borrows text */
+/* git describe when it was built, or the library's version; static */
+const char *pl_code_version(void);
+pl_provenance pl_provenance_of(pl_provenance_text *text, const polar_device *dev); /* borrows text */
 
 #endif

@@ -1,11 +1,15 @@
 /* run_group.c -- one ensemble of claimed runs: begin or resume, epochs, checkpoints, results.
  *
  * Invariants (they make kill -9 harmless at any moment):
- *  1. Epochs are in the store before the checkpoint that contains them: a resumed run lacks none, and puts some again with the same numbers.
+ *  1. Epochs are in the store before the checkpoint that contains them: a resumed run lacks none, and puts
+ * some again with the same numbers.
  *  2. A checkpoint takes its name in one rename; the one before it is whole until then.
- *  3. Results and state of a run are one transaction; its checkpoint goes only afterwards. Of an ensemble the first run, whose name the checkpoint bears, finishes last.
- *  4. The seconds of a run are those of its epochs, an ensemble's shared among its active members, summed over all sittings; they are in no result.
- *  5. An epoch may be made in parts (testbed.h, 6). What the store knows of seconds beyond its epochs' is the part of the next one that a checkpoint holds.
+ *  3. Results and state of a run are one transaction; its checkpoint goes only afterwards. Of an ensemble the
+ * first run, whose name the checkpoint bears, finishes last.
+ *  4. The seconds of a run are those of its epochs, an ensemble's shared among its active members, summed
+ * over all sittings; they are in no result.
+ *  5. An epoch may be made in parts (testbed.h, 6). What the store knows of seconds beyond its epochs' is the
+ * part of the next one that a checkpoint holds.
  */
 #include <assert.h>
 #include <errno.h>
@@ -19,38 +23,38 @@
 #include "base/safetensors.h"
 #include "lab/run/runner_impl.h"
 
-#define GAUGE_ROWS 256    /* fetched at a time */
-#define SAVE_SHARE 20     /* times as long as a checkpoint took, nothing is saved */
+#define GAUGE_ROWS 256 /* fetched at a time */
+#define SAVE_SHARE 20  /* times as long as a checkpoint took, nothing is saved */
 
 typedef struct member {
     const pl_plan_run *run;
-    pl_epoch_row      *epochs;              /* since the last time they were put */
-    pl_gauge_row      *gauges;
-    int64_t            epoch_count, epoch_room, gauge_count, gauge_room;
-    int64_t            made;                /* epochs in all */
-    double             wall;
-    double             part;                /* seconds of the epoch under way */
+    pl_epoch_row *epochs; /* since the last time they were put */
+    pl_gauge_row *gauges;
+    int64_t epoch_count, epoch_room, gauge_count, gauge_room;
+    int64_t made; /* epochs in all */
+    double wall;
+    double part; /* seconds of the epoch under way */
 } member;
 
 typedef struct group {
-    pl_job           *job;
+    pl_job *job;
     const pl_testbed *tb;
-    pl_train         *t;
-    int64_t           n;
-    member           *m;
+    pl_train *t;
+    int64_t n;
+    member *m;
     const pl_config **configs;
-    uint64_t         *seeds;
-    pl_epoch_row     *rows;
-    int64_t          *made;
-    int              *active, *was_active;
-    char             *path;                 /* of the checkpoint */
-    double            saved_at, save_took;
-    int               within;               /* an epoch, of which a part is done */
-    double            counted_since;        /* its speed is measured since then, */
-    int64_t           counted_from;         /* when so much was done; -1: not known yet */
+    uint64_t *seeds;
+    pl_epoch_row *rows;
+    int64_t *made;
+    int *active, *was_active;
+    char *path; /* of the checkpoint */
+    double saved_at, save_took;
+    int within;           /* an epoch, of which a part is done */
+    double counted_since; /* its speed is measured since then, */
+    int64_t counted_from; /* when so much was done; -1: not known yet */
 } group;
 
-/* ---- memory ------------------------------------------------------------------------------------------------------------ */
+/* ---- memory ------------------------------------------------------------------------------------- */
 
 /* Room for one more item at *data; *data and *room grow. */
 static polar_status grow(void **data, int64_t count, int64_t *room, size_t item)
@@ -64,10 +68,11 @@ static polar_status grow(void **data, int64_t count, int64_t *room, size_t item)
     return POLAR_OK;
 }
 
-/* The run's own name, or for an ensemble one that tells its members: another set of runs has another checkpoint. */
+/* The run's own name, or for an ensemble one that tells its members: another set of runs has another
+ * checkpoint. */
 static void checkpoint_name(char out[96], const group *g)
 {
-    uint64_t h = UINT64_C(14695981039346656037);    /* FNV-1a over the ids */
+    uint64_t h = UINT64_C(14695981039346656037); /* FNV-1a over the ids */
     for (int64_t i = 0; i < g->n; i++)
         for (const char *c = g->m[i].run->id; *c; c++) h = (h ^ (unsigned char)*c) * UINT64_C(1099511628211);
     if (g->n == 1) snprintf(out, 96, "%s", g->m[0].run->id);
@@ -86,7 +91,8 @@ static polar_status group_create(group *g, pl_job *job)
     g->made = pl_calloc(n, sizeof *g->made);
     g->active = pl_calloc(n, sizeof *g->active);
     g->was_active = pl_calloc(n, sizeof *g->was_active);
-    PL_NEED(g->m && g->configs && g->seeds && g->rows && g->made && g->active && g->was_active, POLAR_E_NOMEM, "an ensemble of %lld runs", (long long)g->n);
+    PL_NEED(g->m && g->configs && g->seeds && g->rows && g->made && g->active && g->was_active, POLAR_E_NOMEM,
+            "an ensemble of %lld runs", (long long)g->n);
     for (int64_t i = 0; i < g->n; i++) {
         const pl_plan_run *run = &job->r->runs[job->group[i]];
         g->m[i].run = run;
@@ -114,9 +120,10 @@ static void group_destroy(group *g)
     pl_free(g->path);
 }
 
-/* ---- begin or resume ----------------------------------------------------------------------------------------------------- */
+/* ---- begin or resume ---------------------------------------------------------------------------- */
 
-/* Whether the store has every epoch that the checkpoint has made (invariant 1); not so where a store was deleted and its folder stayed. */
+/* Whether the store has every epoch that the checkpoint has made (invariant 1); not so where a store was
+ * deleted and its folder stayed. */
 static polar_status store_is_complete(const group *g, int *complete)
 {
     *complete = 1;
@@ -137,7 +144,7 @@ static polar_status read_part(member *m, pl_store *store)
     PL_TRY(pl_store_select_epochs(&e, store, m->run->id));
     for (int64_t i = 0; i < e.count; i++) known += e.rows[i].seconds;
     pl_store_epochs_free(&e);
-    m->part = m->wall > known ? m->wall - known : 0;    /* 0 also where epochs have no seconds */
+    m->part = m->wall > known ? m->wall - known : 0; /* 0 also where epochs have no seconds */
     return POLAR_OK;
 }
 
@@ -154,14 +161,17 @@ static polar_status resume(group *g, int *resumed)
         *resumed = complete;
         if (!complete) (void)PL_FAIL(POLAR_E_FORMAT, "it is of another store");
         else if (!pl_safetensors_has_checksum(g->path))
-            pl_runner_note(g->job, g->m[0].run, "its checkpoint is of an older polar and has no checksum: it goes on from there unchecked");
-    } else if (st != POLAR_E_FORMAT && st != POLAR_E_SHAPE && st != POLAR_E_DTYPE)
-        return st;
+            pl_runner_note(
+                g->job, g->m[0].run,
+                "its checkpoint is of an older polar and has no checksum: it goes on from there unchecked");
+    } else if (st != POLAR_E_FORMAT && st != POLAR_E_SHAPE && st != POLAR_E_DTYPE) return st;
     if (*resumed) return POLAR_OK;
-    pl_runner_note(g->job, g->m[0].run, "its checkpoint cannot be used, so it starts anew (%s)", polar_error_message());
+    pl_runner_note(g->job, g->m[0].run, "its checkpoint cannot be used, so it starts anew (%s)",
+                   polar_error_message());
     g->tb->end(g->t);
     g->t = NULL;
-    PL_NEED(unlink(g->path) == 0 || errno == ENOENT, POLAR_E_IO, "remove the checkpoint '%s': %s", g->path, strerror(errno));
+    PL_NEED(unlink(g->path) == 0 || errno == ENOENT, POLAR_E_IO, "remove the checkpoint '%s': %s", g->path,
+            strerror(errno));
     return g->tb->begin(&g->t, g->job->dev, g->configs, g->seeds, g->n);
 }
 
@@ -170,8 +180,11 @@ static polar_status check_data(const group *g, const char *data)
 {
     char other[PL_RUN_ID_CHARS] = "";
     if (data) PL_TRY(pl_store_other_data(other, g->job->store, data));
-    PL_NEED(!*other, POLAR_E_ARG, "run %.12s of the store was trained on other data of the same name (now: %s; other classes, names or number of pictures, or a pack): give the same, or call these by "
-            "another name (--set data.set=NAME)", other, data);
+    PL_NEED(!*other, POLAR_E_ARG,
+            "run %.12s of the store was trained on other data of the same name (now: %s; other classes, "
+            "names or number of pictures, or a pack): give the same, or call these by "
+            "another name (--set data.set=NAME)",
+            other, data);
     return POLAR_OK;
 }
 
@@ -190,7 +203,9 @@ static polar_status begin(group *g)
         if (resumed) PL_TRY(read_part(&g->m[i], g->job->store));
         else g->m[i].wall = 0;
         g->within |= g->m[i].part > 0;
-        if (state == PL_RUN_PLANNED) PL_TRY(pl_store_begin_run(g->job->store, g->m[i].run->id, &from, !resumed));    /* else: only its weights are wanted */
+        /* else: only its weights are wanted */
+        if (state == PL_RUN_PLANNED)
+            PL_TRY(pl_store_begin_run(g->job->store, g->m[i].run->id, &from, !resumed));
         g->m[i].made = g->made[i];
         pl_runner_event e = {PL_RUNNER_RESUMED, .run = g->m[i].run, .epochs = g->made[i], .state = state};
         pl_runner_tell(g->job, &e);
@@ -200,7 +215,7 @@ static polar_status begin(group *g)
     return POLAR_OK;
 }
 
-/* ---- epochs -------------------------------------------------------------------------------------------------------------- */
+/* ---- epochs ------------------------------------------------------------------------------------- */
 
 static polar_status fetch_gauge(group *g, int64_t i)
 {
@@ -241,7 +256,8 @@ static int64_t count_active(const group *g)
     return n;
 }
 
-/* Whether a checkpoint is due, after an epoch or within one. Saving shall not take more than a small part of the time. */
+/* Whether a checkpoint is due, after an epoch or within one. Saving shall not take more than a small part of
+ * the time. */
 static int save_due(const group *g, int within)
 {
     double gone = pl_clock_seconds() - g->saved_at, every = g->job->r->o->save_every;
@@ -282,9 +298,12 @@ static polar_status one_epoch(group *g)
     return POLAR_OK;
 }
 
-/* ---- checkpoints and the end --------------------------------------------------------------------------------------------- */
+/* ---- checkpoints and the end -------------------------------------------------------------------- */
 
-static pl_run_progress progress_of(const member *m) { return (pl_run_progress){m->epochs, m->epoch_count, m->gauges, m->gauge_count, m->wall}; }
+static pl_run_progress progress_of(const member *m)
+{
+    return (pl_run_progress){m->epochs, m->epoch_count, m->gauges, m->gauge_count, m->wall};
+}
 
 static polar_status save(group *g)
 {
@@ -317,7 +336,8 @@ static polar_status finish_member(group *g, int64_t i)
     pl_run_progress p = progress_of(m);
     PL_TRY(pl_store_finish(g->job->store, m->run->id, state, results, count, &p));
     PL_TRY(pl_store_remove_checkpoints(g->job->store, m->run->id));
-    pl_runner_event e = {PL_RUNNER_FINISHED, .run = m->run, .state = state, .results = results, .result_count = count, .wall = m->wall, .epochs = m->made};
+    pl_runner_event e = {PL_RUNNER_FINISHED,    .run = m->run,   .state = state,   .results = results,
+                         .result_count = count, .wall = m->wall, .epochs = m->made};
     pl_runner_tell(g->job, &e);
     return POLAR_OK;
 }

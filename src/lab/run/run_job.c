@@ -1,7 +1,9 @@
-/* run_job.c -- a job: takes runs of the plan that are to be done, one ensemble after the other, until none is left or it must leave.
+/* run_job.c -- a job: takes runs of the plan that are to be done, one ensemble after the other, until none is
+ * left or it must leave.
  *
  * Invariants:
- *  1. A run is begun only by who holds its claim and, holding it, has read that it is not finished: never two at once, never twice.
+ *  1. A run is begun only by who holds its claim and, holding it, has read that it is not finished: never two
+ * at once, never twice.
  *  2. A claim is given up only after the run's results are stored, or after its last checkpoint.
  */
 #include <stdio.h>
@@ -11,9 +13,9 @@
 #include "base/thread_pool.h"
 #include "lab/run/runner_impl.h"
 
-#define ENSEMBLE 64    /* runs trained together on a device that is good at it, unless told */
+#define ENSEMBLE 64 /* runs trained together on a device that is good at it, unless told */
 
-/* ---- taking runs --------------------------------------------------------------------------------------------------------- */
+/* ---- taking runs -------------------------------------------------------------------------------- */
 
 /* Marks an entry as ours among the jobs of this process, if it is free and fits the group. */
 static int reserve(pl_job *job, int64_t i)
@@ -49,7 +51,7 @@ static polar_status claim(pl_job *job, int64_t i, int *mine, int64_t *others)
     if (st == POLAR_OK && (state == PL_RUN_PLANNED || r->o->weights)) return POLAR_OK;
     *mine = 0;
     pl_store_release(job->store, id);
-    if (st == POLAR_OK) {    /* another process has done it meanwhile */
+    if (st == POLAR_OK) { /* another process has done it meanwhile */
         pthread_mutex_lock(&r->lock);
         pl_runner_count_done(r, i, state);
         r->view.epochs_gone += pl_runner_epochs(&r->runs[i]);
@@ -62,7 +64,9 @@ static polar_status claim(pl_job *job, int64_t i, int *mine, int64_t *others)
 static int64_t first_open(pl_runner *r)
 {
     pthread_mutex_lock(&r->lock);
-    while (r->open_from < r->count && (r->slots[r->open_from].done || r->runs[r->open_from].first != r->open_from)) r->open_from++;
+    while (r->open_from < r->count &&
+           (r->slots[r->open_from].done || r->runs[r->open_from].first != r->open_from))
+        r->open_from++;
     int64_t i = r->open_from;
     pthread_mutex_unlock(&r->lock);
     return i;
@@ -73,8 +77,9 @@ static polar_status take(pl_job *job, int64_t *others)
 {
     *others = 0;
     polar_status st = POLAR_OK;
-    pthread_mutex_lock(&job->r->taking);    /* one job after the other: the same ensembles in every sitting */
-    for (int64_t i = first_open(job->r); i < job->r->count && job->members < job->limit && st == POLAR_OK; i++) {
+    pthread_mutex_lock(&job->r->taking); /* one job after the other: the same ensembles in every sitting */
+    for (int64_t i = first_open(job->r); i < job->r->count && job->members < job->limit && st == POLAR_OK;
+         i++) {
         int mine = 0;
         if (!reserve(job, i)) continue;
         st = claim(job, i, &mine, others);
@@ -99,7 +104,8 @@ static polar_status run_taken(pl_job *job)
     polar_status st = pl_group_run(job);
     while (st == POLAR_E_NOMEM && job->members > 1) {
         job->limit = job->members / 2;
-        pl_runner_note(job, NULL, "no memory for %lld runs at once on %s: trying %lld", (long long)job->members, job->provenance.device, (long long)job->limit);
+        pl_runner_note(job, NULL, "no memory for %lld runs at once on %s: trying %lld",
+                       (long long)job->members, job->provenance.device, (long long)job->limit);
         release_from(job, job->limit);
         st = pl_group_run(job);
     }
@@ -118,7 +124,10 @@ static void wait_for_others(pl_job *job, int64_t others)
     int tell = !r->said_waiting;
     r->said_waiting = r->view.waiting = 1;
     pthread_mutex_unlock(&r->lock);
-    if (tell) pl_runner_note(job, NULL, "another process is at %lld of the runs left: waiting for it (Ctrl-C leaves)", (long long)others);
+    if (tell)
+        pl_runner_note(job, NULL,
+                       "another process is at %lld of the runs left: waiting for it (Ctrl-C leaves)",
+                       (long long)others);
     pthread_mutex_lock(&r->lock);
     pl_runner_wait(r, PL_RUNNER_TICK_SECONDS);
     pthread_mutex_unlock(&r->lock);
@@ -140,7 +149,7 @@ static polar_status work(pl_job *job)
     return POLAR_OK;
 }
 
-/* ---- a job ---------------------------------------------------------------------------------------------------------------- */
+/* ---- a job -------------------------------------------------------------------------------------- */
 
 /* The option's device; of a CPU shared by several jobs each gets its part. */
 static void device_name(char out[256], const pl_runner_opts *o)
@@ -148,7 +157,9 @@ static void device_name(char out[256], const pl_runner_opts *o)
     int cpu = !strcmp(o->device, "cpu") || !strncmp(o->device, "cpu:", 4);
     int64_t threads = pl_processor_count() / o->jobs;
     if (!cpu || o->jobs == 1 || strstr(o->device, "threads=")) snprintf(out, 256, "%s", o->device);
-    else snprintf(out, 256, "%s%sthreads=%lld", o->device, strchr(o->device, ':') ? "," : ":", (long long)(threads > 0 ? threads : 1));
+    else
+        snprintf(out, 256, "%s%sthreads=%lld", o->device, strchr(o->device, ':') ? "," : ":",
+                 (long long)(threads > 0 ? threads : 1));
 }
 
 static polar_status job_begin(pl_job *job)

@@ -1,7 +1,9 @@
-/* runner.c -- the plan into the store, jobs as threads, and what they tell the watcher. The work of a job is in run_job.c.
+/* runner.c -- the plan into the store, jobs as threads, and what they tell the watcher. The work of a job is
+ * in run_job.c.
  *
  * Invariants:
- *  1. The caller's thread only watches; every job has its own store connection, device and claims. What they share is under one lock.
+ *  1. The caller's thread only watches; every job has its own store connection, device and claims. What they
+ * share is under one lock.
  *  2. The first error counts; the other jobs save and leave.
  */
 #include "lab/run/runner.h"
@@ -18,14 +20,26 @@
 #include "base/clock.h"
 #include "lab/run/runner_impl.h"
 
-/* ---- what the jobs share ------------------------------------------------------------------------------------------------- */
+/* ---- what the jobs share ------------------------------------------------------------------------ */
 
-static int stopped(const pl_runner *r) { return r->o->stop && atomic_load(r->o->stop); }
-static int out_of_time(const pl_runner *r) { return r->o->budget > 0 && pl_clock_seconds() - r->begun >= r->o->budget; }
+static int stopped(const pl_runner *r)
+{
+    return r->o->stop && atomic_load(r->o->stop);
+}
+static int out_of_time(const pl_runner *r)
+{
+    return r->o->budget > 0 && pl_clock_seconds() - r->begun >= r->o->budget;
+}
 
-int pl_runner_must_leave(const pl_runner *r) { return atomic_load(&r->halt) || stopped(r) || out_of_time(r); }
+int pl_runner_must_leave(const pl_runner *r)
+{
+    return atomic_load(&r->halt) || stopped(r) || out_of_time(r);
+}
 
-double pl_runner_epochs(const pl_plan_run *run) { return (double)pl_config_int(run->config, "train.epochs"); }
+double pl_runner_epochs(const pl_plan_run *run)
+{
+    return (double)pl_config_int(run->config, "train.epochs");
+}
 
 void pl_runner_count_done(pl_runner *r, int64_t i, pl_run_state state)
 {
@@ -42,8 +56,13 @@ static void count_event(pl_job *job, const pl_runner_event *e)
     switch (e->kind) {
     case PL_RUNNER_RESUMED:
         r->view.epochs_gone += (double)e->epochs;
-        *v = (pl_job_view){.run = &r->runs[job->group[0]], .members = job->members, .epoch = e->epochs, .epochs = (int64_t)pl_runner_epochs(e->run), .train_loss = (double)NAN,
-                           .valid = (double)NAN, .loss = (double)NAN};
+        *v = (pl_job_view){.run = &r->runs[job->group[0]],
+                           .members = job->members,
+                           .epoch = e->epochs,
+                           .epochs = (int64_t)pl_runner_epochs(e->run),
+                           .train_loss = (double)NAN,
+                           .valid = (double)NAN,
+                           .loss = (double)NAN};
         break;
     case PL_RUNNER_EPOCH:
         r->view.epochs_gone++, r->view.epochs_here++, r->view.epochs_made++;
@@ -95,7 +114,9 @@ void pl_runner_note(pl_job *job, const pl_plan_run *run, const char *fmt, ...)
 {
     char text[1400];
     size_t used = 0;
-    if (run) used = (size_t)snprintf(text, sizeof text, "%.200s %.100s seed %lld: ", run->cell, run->arm, (long long)run->seed);
+    if (run)
+        used = (size_t)snprintf(text, sizeof text, "%.200s %.100s seed %lld: ", run->cell, run->arm,
+                                (long long)run->seed);
     va_list ap;
     va_start(ap, fmt);
     vsnprintf(text + used, sizeof text - used, fmt, ap);
@@ -115,7 +136,7 @@ void pl_runner_wait(pl_runner *r, double seconds)
     pthread_cond_timedwait(&r->changed, &r->lock, &t);
 }
 
-/* ---- jobs ---------------------------------------------------------------------------------------------------------------- */
+/* ---- jobs --------------------------------------------------------------------------------------- */
 
 /* Starts the jobs and watches until the last has ended. */
 static polar_status run_jobs(pl_runner *r)
@@ -136,7 +157,8 @@ static polar_status run_jobs(pl_runner *r)
         atomic_store(&r->halt, 1);
         r->jobs_running--;
         r->status = POLAR_E_NOMEM;
-        snprintf(r->message, sizeof r->message, "the system gives no thread for job %d of %d (try fewer --jobs)", started + 1, r->o->jobs);
+        snprintf(r->message, sizeof r->message,
+                 "the system gives no thread for job %d of %d (try fewer --jobs)", started + 1, r->o->jobs);
     }
     while (r->jobs_running) {
         pl_runner_event tick = {.kind = PL_RUNNER_TICK};
@@ -149,16 +171,17 @@ static polar_status run_jobs(pl_runner *r)
     return r->status == POLAR_OK ? POLAR_OK : pl_fail_again(r->status, r->message);
 }
 
-/* ---- the plan ------------------------------------------------------------------------------------------------------------ */
+/* ---- the plan ----------------------------------------------------------------------------------- */
 
-typedef struct config_text {    /* a configuration and its JSON; the seeds of an arm share one */
+typedef struct config_text { /* a configuration and its JSON; the seeds of an arm share one */
     const pl_config *config;
-    char            *json;
+    char *json;
 } config_text;
 
 static int by_config(const void *a, const void *b)
 {
-    uintptr_t x = (uintptr_t)((const config_text *)a)->config, y = (uintptr_t)((const config_text *)b)->config;
+    uintptr_t x = (uintptr_t)((const config_text *)a)->config,
+              y = (uintptr_t)((const config_text *)b)->config;
     return (x > y) - (x < y);
 }
 
@@ -180,9 +203,11 @@ static polar_status put_plan(pl_store *s, const pl_store_spec *spec, const pl_pl
     int64_t n = 0;
     pl_store_plan_row *rows = pl_calloc((size_t)count, sizeof *rows);
     config_text *texts = pl_calloc((size_t)count, sizeof *texts);
-    polar_status st = rows && texts ? make_texts(texts, &n, runs, count) : PL_FAIL(POLAR_E_NOMEM, "a plan of %lld runs", (long long)count);
+    polar_status st = rows && texts ? make_texts(texts, &n, runs, count)
+                                    : PL_FAIL(POLAR_E_NOMEM, "a plan of %lld runs", (long long)count);
     for (int64_t i = 0; st == POLAR_OK && i < count; i++) {
-        const config_text key = {runs[i].config, NULL}, *text = bsearch(&key, texts, (size_t)n, sizeof *texts, by_config);
+        const config_text key = {runs[i].config, NULL},
+                          *text = bsearch(&key, texts, (size_t)n, sizeof *texts, by_config);
         rows[i] = (pl_store_plan_row){runs[i].id, runs[i].cell, runs[i].arm, text->json, runs[i].seed};
     }
     if (st == POLAR_OK) st = pl_store_put_spec(s, spec, rows, count);
@@ -218,7 +243,10 @@ static polar_status read_states(pl_runner *r, pl_store *s)
     return POLAR_OK;
 }
 
-static int must_leave(void *r) { return pl_runner_must_leave(r); }
+static int must_leave(void *r)
+{
+    return pl_runner_must_leave(r);
+}
 
 static void note(pl_runner *r, const char *text)
 {
@@ -232,7 +260,9 @@ static void note(pl_runner *r, const char *text)
 static polar_status enrol(pl_runner *r, pl_store *s, const pl_store_spec *spec, int *planned)
 {
     *planned = 0;
-    if (pl_store_torn(s)) note(r, "the last entry of the store's log was not whole, after a power cut or by damage: what it held is made again");
+    if (pl_store_torn(s))
+        note(r, "the last entry of the store's log was not whole, after a power cut or by damage: what it "
+                "held is made again");
     PL_TRY(pl_store_verify(s));
     pl_store_set_leave(s, must_leave, r);
     polar_status st = put_plan(s, spec, r->runs, r->count);
@@ -248,7 +278,7 @@ static polar_status prepare(pl_runner *r, const pl_store_spec *spec, int *planne
     pl_store *s = NULL;
     polar_device *dev = NULL;
     for (int64_t i = 0; i < r->count; i++) r->view.total += r->runs[i].first == i;
-    PL_TRY(polar_device_open(&dev, r->o->device));    /* a wrong name shall leave no store behind */
+    PL_TRY(polar_device_open(&dev, r->o->device)); /* a wrong name shall leave no store behind */
     polar_device_close(dev);
     PL_TRY(pl_store_open(&s, r->o->store, PL_STORE_WRITE));
     polar_status st = enrol(r, s, spec, planned);
@@ -256,13 +286,15 @@ static polar_status prepare(pl_runner *r, const pl_store_spec *spec, int *planne
     return st;
 }
 
-polar_status pl_runner_run(pl_runner_outcome *out, const pl_testbed *tb, const pl_store_spec *spec, const pl_plan_run *runs, int64_t count, const pl_runner_opts *opts)
+polar_status pl_runner_run(pl_runner_outcome *out, const pl_testbed *tb, const pl_store_spec *spec,
+                           const pl_plan_run *runs, int64_t count, const pl_runner_opts *opts)
 {
     pl_runner r = {.tb = tb, .runs = runs, .count = count, .o = opts, .begun = pl_clock_seconds()};
     *out = (pl_runner_outcome){0};
     PL_NEED(count > 0, POLAR_E_ARG, "a plan without runs");
     PL_NEED(opts->jobs >= 1 && opts->jobs <= 1024, POLAR_E_ARG, "1 to 1024 jobs, got %d", opts->jobs);
-    PL_NEED(!opts->weights || count == 1, POLAR_E_ARG, "weights are kept of one run, not of %lld", (long long)count);
+    PL_NEED(!opts->weights || count == 1, POLAR_E_ARG, "weights are kept of one run, not of %lld",
+            (long long)count);
     pthread_condattr_t attr;
     pthread_condattr_init(&attr);
     pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
@@ -274,12 +306,21 @@ polar_status pl_runner_run(pl_runner_outcome *out, const pl_testbed *tb, const p
     r.job_views = pl_calloc((size_t)opts->jobs, sizeof *r.job_views);
     r.view.jobs = r.job_views;
     r.view.job_count = opts->jobs;
-    polar_status st = r.slots && r.job_views ? POLAR_OK : PL_FAIL(POLAR_E_NOMEM, "a plan of %lld runs", (long long)count);
+    polar_status st =
+        r.slots && r.job_views ? POLAR_OK : PL_FAIL(POLAR_E_NOMEM, "a plan of %lld runs", (long long)count);
     int planned = 0;
     if (st == POLAR_OK) st = prepare(&r, spec, &planned);
     if (st == POLAR_OK && planned && r.view.done < r.view.total) st = run_jobs(&r);
-    *out = (pl_runner_outcome){r.view.total, r.view.done, r.view.diverged, r.done_here, r.view.total - r.view.done, 0, 0, 0, pl_clock_seconds() - r.begun};
-    if (st != POLAR_OK && !planned) out->total = out->left = 0;    /* it did not come to running */
+    *out = (pl_runner_outcome){r.view.total,
+                               r.view.done,
+                               r.view.diverged,
+                               r.done_here,
+                               r.view.total - r.view.done,
+                               0,
+                               0,
+                               0,
+                               pl_clock_seconds() - r.begun};
+    if (st != POLAR_OK && !planned) out->total = out->left = 0; /* it did not come to running */
     out->unplanned = st == POLAR_OK && !planned;
     out->stopped = out->left && stopped(&r);
     out->out_of_time = out->left && !out->stopped && out_of_time(&r);

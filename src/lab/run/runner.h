@@ -1,15 +1,19 @@
-/* runner.h -- does every run of a plan that is not done yet: jobs side by side, checkpoints, resume, several processes on one store.
+/* runner.h -- does every run of a plan that is not done yet: jobs side by side, checkpoints, resume, several
+ * processes on one store.
  *
  *     pl_runner_opts o = PL_RUNNER_OPTS_INIT;
  *     o.store = "polar.db";  o.jobs = 2;  o.stop = &stop;              // stop: set by a signal handler
  *     PL_TRY(pl_runner_run(&outcome, tb, &spec, plan->runs, plan->count, &o));
- *     if (outcome.left) ...                                            // stopped or out of time: the same call goes on from there
+ *     if (outcome.left) ...                                            // stopped or out of time: the same
+ * call goes on from there
  *
- * Each job is a thread with its own connection to the store, its own device and its own claims. On a device "cuda..." a job takes as many unfinished runs of
- * one shape as may be trained together; elsewhere one run at a time. A job that finds everything left claimed by another process waits for it,
- * and takes over what that process leaves unfinished.
+ * Each job is a thread with its own connection to the store, its own device and its own claims. On a device
+ * "cuda..." a job takes as many unfinished runs of one shape as may be trained together; elsewhere one run at
+ * a time. A job that finds everything left claimed by another process waits for it, and takes over what that
+ * process leaves unfinished.
  *
- * However it ends (stop, an error, kill -9, a power cut), the results of finished runs are stored, and the table of a finished plan is the same to the bit.
+ * However it ends (stop, an error, kill -9, a power cut), the results of finished runs are stored, and the
+ * table of a finished plan is the same to the bit.
  */
 #ifndef PL_LAB_RUNNER_H
 #define PL_LAB_RUNNER_H
@@ -20,75 +24,88 @@
 #include "lab/spec/plan.h"
 #include "lab/run/testbed.h"
 
-typedef struct pl_job_view {             /* what a job is at */
-    const pl_plan_run *run;              /* of an ensemble the first; NULL: nothing */
-    int64_t            members;
-    int64_t            epoch, epochs;    /* made, and the most it will make */
-    double             train_loss, valid;    /* of the last epoch; NaN before it */
+typedef struct pl_job_view { /* what a job is at */
+    const pl_plan_run *run;  /* of an ensemble the first; NULL: nothing */
+    int64_t members;
+    int64_t epoch, epochs;    /* made, and the most it will make */
+    double train_loss, valid; /* of the last epoch; NaN before it */
     /* of the epoch under way, where the testbed tells; zeros elsewhere */
-    const char        *what;             /* is counted: "images"; or NULL */
-    double             part, part_here;  /* of it done, and done in this sitting, 0 to 1 */
-    double             loss;             /* its training so far; NaN before */
-    double             rate;             /* of what is counted, per second, in this epoch */
+    const char *what;       /* is counted: "images"; or NULL */
+    double part, part_here; /* of it done, and done in this sitting, 0 to 1 */
+    double loss;            /* its training so far; NaN before */
+    double rate;            /* of what is counted, per second, in this epoch */
 } pl_job_view;
 
 typedef struct pl_runner_view {
-    int64_t total, done, diverged;       /* distinct runs of the plan; those finished, in all, and with a NaN */
-    int64_t begun_done;                  /* ... and those finished before we began */
-    double  epochs_total, epochs_gone;   /* of the runs not finished when we began; an early stop counts as all of its epochs */
-    double  epochs_here;                 /* of epochs_gone, by us in this sitting */
-    int64_t epochs_made;                 /* epochs that were computed in this sitting */
-    double  seconds;                     /* since we began */
-    int     waiting;                     /* everything left is another process's */
+    /* distinct runs of the plan; those finished, in all, and with a NaN */
+    int64_t total, done, diverged;
+    int64_t begun_done; /* ... and those finished before we began */
+    /* of the runs not finished when we began; an early stop counts as all of its epochs */
+    double epochs_total, epochs_gone;
+    double epochs_here;  /* of epochs_gone, by us in this sitting */
+    int64_t epochs_made; /* epochs that were computed in this sitting */
+    double seconds;      /* since we began */
+    int waiting;         /* everything left is another process's */
     const pl_job_view *jobs;
-    int     job_count;
+    int job_count;
 } pl_runner_view;
 
 typedef enum pl_runner_event_kind {
-    PL_RUNNER_TICK,                      /* some time passed */
-    PL_RUNNER_EPOCH,                     /* run, epoch */
-    PL_RUNNER_RESUMED,                   /* run, epochs: goes on after so many */
-    PL_RUNNER_FINISHED,                  /* run, state, results, wall, epochs */
-    PL_RUNNER_NOTE                       /* note: worth a line */
+    PL_RUNNER_TICK,     /* some time passed */
+    PL_RUNNER_EPOCH,    /* run, epoch */
+    PL_RUNNER_RESUMED,  /* run, epochs: goes on after so many */
+    PL_RUNNER_FINISHED, /* run, state, results, wall, epochs */
+    PL_RUNNER_NOTE      /* note: worth a line */
 } pl_runner_event_kind;
 
-typedef struct pl_runner_event {         /* everything borrowed, until the callback returns */
-    pl_runner_event_kind  kind;
+typedef struct pl_runner_event { /* everything borrowed, until the callback returns */
+    pl_runner_event_kind kind;
     const pl_runner_view *view;
-    const pl_plan_run    *run;
-    const pl_epoch_row   *epoch;
-    const pl_result      *results;
-    int64_t               result_count, epochs;
-    pl_run_state          state;
-    double                wall;
-    const char           *note;
+    const pl_plan_run *run;
+    const pl_epoch_row *epoch;
+    const pl_result *results;
+    int64_t result_count, epochs;
+    pl_run_state state;
+    double wall;
+    const char *note;
 } pl_runner_event;
 
 typedef struct pl_runner_opts {
-    const char *store;                   /* the file */
-    const char *device;                  /* "cpu" with jobs > 1 gets threads = processors / jobs unless told */
-    int         jobs;
-    int         retry;                   /* do diverged runs again */
-    double      budget;                  /* seconds after which everything is saved and left; 0: none */
-    double      save_every;              /* seconds between checkpoints of a run, more where saving takes long (at most one part in 20 of the time); 0: after every epoch */
-    int64_t     ensemble;                /* the most runs trained together; 0: 64 on "cuda...", 1 elsewhere */
-    const char *weights;                 /* where the best weights of the plan's only run go; it is made again if it was done. NULL: nowhere */
-    atomic_int *stop;                    /* not 0: save and leave; may be NULL */
-    void      (*watch)(void *arg, const pl_runner_event *e);    /* one call at a time, from any thread; may be NULL */
-    void       *watch_arg;
+    const char *store; /* the file */
+    /* "cpu" with jobs > 1 gets threads = processors / jobs unless told */
+    const char *device;
+    int jobs;
+    int retry;     /* do diverged runs again */
+    double budget; /* seconds after which everything is saved and left; 0: none */
+    /* seconds between checkpoints of a run, more where saving takes long (at most one part in 20 of the
+     * time); 0: after every epoch */
+    double save_every;
+    int64_t ensemble; /* the most runs trained together; 0: 64 on "cuda...", 1 elsewhere */
+    /* where the best weights of the plan's only run go; it is made again if it was done. NULL: nowhere */
+    const char *weights;
+    atomic_int *stop; /* not 0: save and leave; may be NULL */
+    /* one call at a time, from any thread; may be NULL */
+    void (*watch)(void *arg, const pl_runner_event *e);
+    void *watch_arg;
 } pl_runner_opts;
 
-#define PL_RUNNER_OPTS_INIT {"polar.db", "cpu", 1, 0, 0, 5, 0, NULL, NULL, NULL, NULL}
+#define PL_RUNNER_OPTS_INIT                                      \
+    {                                                            \
+        "polar.db", "cpu", 1, 0, 0, 5, 0, NULL, NULL, NULL, NULL \
+    }
 
 typedef struct pl_runner_outcome {
-    int64_t total, done, diverged;       /* distinct runs; diverged ones are done too */
+    int64_t total, done, diverged; /* distinct runs; diverged ones are done too */
     int64_t done_here, left;
-    int     stopped, out_of_time;        /* why there are some left */
-    int     unplanned;                   /* so early that the plan is not in the store, and of the runs nothing is known */
-    double  seconds;
+    int stopped, out_of_time; /* why there are some left */
+    /* so early that the plan is not in the store, and of the runs nothing is known */
+    int unplanned;
+    double seconds;
 } pl_runner_outcome;
 
-/* Plans the runs in the store (`spec` is its row) and does those that are not done. POLAR_OK also when stopped; an error of one job ends all, after a last checkpoint where it can be. */
-polar_status pl_runner_run(pl_runner_outcome *out, const pl_testbed *tb, const pl_store_spec *spec, const pl_plan_run *runs, int64_t count, const pl_runner_opts *opts);
+/* Plans the runs in the store (`spec` is its row) and does those that are not done. POLAR_OK also when
+ * stopped; an error of one job ends all, after a last checkpoint where it can be. */
+polar_status pl_runner_run(pl_runner_outcome *out, const pl_testbed *tb, const pl_store_spec *spec,
+                           const pl_plan_run *runs, int64_t count, const pl_runner_opts *opts);
 
 #endif

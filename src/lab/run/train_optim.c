@@ -6,7 +6,7 @@
 #include "base/alloc.h"
 #include "optim/optim_impl.h"
 
-#define SPLIT_BLOCKS 3    /* q, k and v */
+#define SPLIT_BLOCKS 3 /* q, k and v */
 
 /* The blocks of rows of every parameter that split names; a pattern that names nothing is a mistake. */
 static polar_status mark_split(polar_param *out, const pl_param *params, int64_t n, const char *split)
@@ -14,8 +14,9 @@ static polar_status mark_split(polar_param *out, const pl_param *params, int64_t
     int64_t marked = 0;
     for (int64_t i = 0; i < n; i++) {
         if (!*split || params[i].ndim < 2 || !pl_pattern_match(split, params[i].name)) continue;
-        PL_NEED(params[i].rows % SPLIT_BLOCKS == 0, POLAR_E_ARG, "route.split '%s' names %s, whose %lld rows do not fall into %d blocks", split, params[i].name, (long long)params[i].rows,
-                SPLIT_BLOCKS);
+        PL_NEED(params[i].rows % SPLIT_BLOCKS == 0, POLAR_E_ARG,
+                "route.split '%s' names %s, whose %lld rows do not fall into %d blocks", split,
+                params[i].name, (long long)params[i].rows, SPLIT_BLOCKS);
         out[i].row_blocks = SPLIT_BLOCKS;
         marked++;
     }
@@ -23,7 +24,9 @@ static polar_status mark_split(polar_param *out, const pl_param *params, int64_t
     return POLAR_OK;
 }
 
-polar_status pl_train_optim_create(polar_optim **out, polar_device *dev, const pl_param *params, int64_t n, int64_t first, int64_t count, const polar_optim_opts *opts, const char *split)
+polar_status pl_train_optim_create(polar_optim **out, polar_device *dev, const pl_param *params, int64_t n,
+                                   int64_t first, int64_t count, const polar_optim_opts *opts,
+                                   const char *split)
 {
     polar_optim_opts o = *opts;
     polar_param *list = pl_calloc((size_t)n, sizeof *list);
@@ -32,7 +35,9 @@ polar_status pl_train_optim_create(polar_optim **out, polar_device *dev, const p
     o.members = count;
     for (int64_t i = 0; i < n; i++) {
         pl_mat W = pl_mat_at(params[i].W, first, count), G = pl_mat_at(params[i].G, first, count);
-        list[i] = (polar_param){.name = params[i].name, .weight = pl_param_tensor(&params[i], &W), .grad = pl_param_tensor(&params[i], &G)};
+        list[i] = (polar_param){.name = params[i].name,
+                                .weight = pl_param_tensor(&params[i], &W),
+                                .grad = pl_param_tensor(&params[i], &G)};
     }
     polar_status st = mark_split(list, params, n, split);
     if (st == POLAR_OK) st = polar_optim_create(out, dev, list, n, &o);
@@ -40,7 +45,7 @@ polar_status pl_train_optim_create(polar_optim **out, polar_device *dev, const p
     return st;
 }
 
-/* ---- estimates --------------------------------------------------------------------------------------- */
+/* ---- estimates ---------------------------------------------------------------------------------- */
 
 static polar_status count_routes(pl_estimate *e, polar_optim *opt, polar_queue *q)
 {
@@ -64,7 +69,8 @@ static polar_status dry_step(pl_estimate *e, polar_optim *opt, polar_queue *q)
     return step != POLAR_OK ? step : st;
 }
 
-polar_status pl_estimate_step(pl_estimate *e, polar_device *dev, const pl_param *params, int64_t n, const polar_optim_opts *opts, const char *split)
+polar_status pl_estimate_step(pl_estimate *e, polar_device *dev, const pl_param *params, int64_t n,
+                              const polar_optim_opts *opts, const char *split)
 {
     polar_optim *opt = NULL;
     polar_queue *q = NULL;
@@ -90,7 +96,8 @@ double pl_whole_batches(int64_t items, int64_t batch)
 void pl_estimate_sum(pl_estimate *e, double looks)
 {
     double steps = (double)e->epochs * (double)e->steps;
-    e->memory += e->pass.scratch_bytes > e->step.scratch_bytes ? e->pass.scratch_bytes : e->step.scratch_bytes;
+    e->memory +=
+        e->pass.scratch_bytes > e->step.scratch_bytes ? e->pass.scratch_bytes : e->step.scratch_bytes;
     e->flops = steps * (e->pass.flops + e->step.flops) + looks * e->look.flops;
     e->bytes = steps * (e->pass.bytes + e->step.bytes) + looks * e->look.bytes;
 }

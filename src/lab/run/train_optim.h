@@ -1,4 +1,5 @@
-/* train_optim.h -- what testbeds share around the optimiser of a model: making it over the model's parameters, and what its steps will cost. */
+/* train_optim.h -- what testbeds share around the optimiser of a model: making it over the model's
+ * parameters, and what its steps will cost. */
 #ifndef PL_LAB_TRAIN_OPTIM_H
 #define PL_LAB_TRAIN_OPTIM_H
 
@@ -6,11 +7,18 @@
 #include "nn/param.h"
 #include "polar/optim.h"
 
-/* An optimiser over members [first, first + count) of a model's parameters; opts->members is count. split: patterns of matrices whose rows fall into three blocks, "" for none. */
-polar_status pl_train_optim_create(polar_optim **out, polar_device *dev, const pl_param *params, int64_t n, int64_t first, int64_t count, const polar_optim_opts *opts, const char *split);
+/* An optimiser over members [first, first + count) of a model's parameters; opts->members is count. split:
+ * patterns of matrices whose rows fall into three blocks, "" for none. */
+polar_status pl_train_optim_create(polar_optim **out, polar_device *dev, const pl_param *params, int64_t n,
+                                   int64_t first, int64_t count, const polar_optim_opts *opts,
+                                   const char *split);
 
-polar_status pl_estimate_step(pl_estimate *e, polar_device *dev, const pl_param *params, int64_t n, const polar_optim_opts *opts, const char *split);    /* step, routes, weights, memory of the state */
-void         pl_estimate_sum(pl_estimate *e, double looks);    /* flops, bytes and memory of the whole, after pass, step, look, epochs and steps; looks: evaluations of a batch */
-double       pl_whole_batches(int64_t items, int64_t batch);   /* rounded up */
+/* step, routes, weights, memory of the state */
+polar_status pl_estimate_step(pl_estimate *e, polar_device *dev, const pl_param *params, int64_t n,
+                              const polar_optim_opts *opts, const char *split);
+/* flops, bytes and memory of the whole, after pass, step, look, epochs and steps; looks: evaluations of a
+ * batch */
+void pl_estimate_sum(pl_estimate *e, double looks);
+double pl_whole_batches(int64_t items, int64_t batch); /* rounded up */
 
 #endif

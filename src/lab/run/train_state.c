@@ -10,9 +10,9 @@
 
 #include "base/alloc.h"
 
-enum { OWN_META = 4 };    /* metadata pairs of ours, at most */
+enum { OWN_META = 4 }; /* metadata pairs of ours, at most */
 
-/* ---- the list ------------------------------------------------------------------------------------------- */
+/* ---- the list ----------------------------------------------------------------------------------- */
 
 polar_status pl_state_create(pl_state *out, const char *kind, int64_t arrays, int64_t optims, int64_t runs)
 {
@@ -64,8 +64,14 @@ static void add_host(pl_state *s, void *x, int whole, int64_t rows, int64_t cols
     snprintf(a->name, sizeof a->name, "%s", name);
 }
 
-void pl_state_add_reals(pl_state *s, double *x, int64_t rows, int64_t cols, const char *name)   { add_host(s, x, 0, rows, cols, name); }
-void pl_state_add_counts(pl_state *s, int64_t *x, int64_t rows, int64_t cols, const char *name) { add_host(s, x, 1, rows, cols, name); }
+void pl_state_add_reals(pl_state *s, double *x, int64_t rows, int64_t cols, const char *name)
+{
+    add_host(s, x, 0, rows, cols, name);
+}
+void pl_state_add_counts(pl_state *s, int64_t *x, int64_t rows, int64_t cols, const char *name)
+{
+    add_host(s, x, 1, rows, cols, name);
+}
 
 void pl_state_add_optim(pl_state *s, polar_optim *opt, const char *fmt, ...)
 {
@@ -97,14 +103,14 @@ static pl_safetensors_entry entry_of(const pl_state_array *a)
     return e;
 }
 
-/* ---- saving ----------------------------------------------------------------------------------------------- */
+/* ---- saving ------------------------------------------------------------------------------------- */
 
 typedef struct image {
-    pl_optim_image      **optims;
+    pl_optim_image **optims;
     pl_safetensors_entry *entries;
-    pl_safetensors_meta  *meta;
-    int64_t               entry_count, meta_count;
-    char                 *bytes;    /* of what lies on the device */
+    pl_safetensors_meta *meta;
+    int64_t entry_count, meta_count;
+    char *bytes; /* of what lies on the device */
 } image;
 
 static void image_free(image *im, const pl_state *s)
@@ -163,7 +169,8 @@ static polar_status save(image *im, const pl_state *s, polar_queue *q, const cha
     if (s->data) im->meta[im->meta_count++] = (pl_safetensors_meta){"polar.data", s->data};
     for (int64_t i = 0; i < s->optim_count; i++) {
         const pl_optim_image *o = im->optims[i];
-        if (o->entry_count) memcpy(im->entries + im->entry_count, o->entries, (size_t)o->entry_count * sizeof *o->entries);
+        if (o->entry_count)
+            memcpy(im->entries + im->entry_count, o->entries, (size_t)o->entry_count * sizeof *o->entries);
         memcpy(im->meta + im->meta_count, o->meta, sizeof o->meta);
         im->entry_count += o->entry_count;
         im->meta_count += PL_OPTIM_META;
@@ -175,17 +182,17 @@ polar_status pl_state_save(const pl_state *s, polar_queue *q, const char *path)
 {
     image im = {0};
     polar_status st = save(&im, s, q, path);
-    if (st != POLAR_OK) (void)polar_queue_sync(q);    /* no download may arrive in what is freed now */
+    if (st != POLAR_OK) (void)polar_queue_sync(q); /* no download may arrive in what is freed now */
     image_free(&im, s);
     return st;
 }
 
-/* ---- reading ------------------------------------------------------------------------------------------------ */
+/* ---- reading ------------------------------------------------------------------------------------ */
 
 struct pl_state_file {
-    pl_safetensors  *f;
+    pl_safetensors *f;
     pl_optim_image **optims;
-    int64_t          optim_count;
+    int64_t optim_count;
 };
 
 void pl_state_close(pl_state_file *f)
@@ -199,25 +206,34 @@ void pl_state_close(pl_state_file *f)
 
 static polar_status check_origin(const pl_safetensors *f, pl_state *s, const char *path)
 {
-    const char *kind = pl_safetensors_meta_find(f, "polar.checkpoint"), *runs = pl_safetensors_meta_find(f, "polar.runs"), *epochs = pl_safetensors_meta_find(f, "polar.epochs"),
+    const char *kind = pl_safetensors_meta_find(f, "polar.checkpoint"),
+               *runs = pl_safetensors_meta_find(f, "polar.runs"),
+               *epochs = pl_safetensors_meta_find(f, "polar.epochs"),
                *data = pl_safetensors_meta_find(f, "polar.data");
     PL_NEED(kind && runs, POLAR_E_FORMAT, "'%s' is no checkpoint", path);
     int older = s->older && !strcmp(kind, s->older);
-    PL_NEED(older || !strcmp(kind, s->kind), POLAR_E_FORMAT, "'%s' is a checkpoint of another kind than '%s'", path, s->kind);
-    PL_NEED(older || pl_safetensors_checked(f), POLAR_E_FORMAT, "'%s' is damaged: a checkpoint has a checksum, this has none", path);
+    PL_NEED(older || !strcmp(kind, s->kind), POLAR_E_FORMAT, "'%s' is a checkpoint of another kind than '%s'",
+            path, s->kind);
+    PL_NEED(older || pl_safetensors_checked(f), POLAR_E_FORMAT,
+            "'%s' is damaged: a checkpoint has a checksum, this has none", path);
     PL_NEED(!strcmp(runs, s->runs), POLAR_E_FORMAT, "'%s' is the checkpoint of other runs", path);
     PL_NEED(!s->data || (data && !strcmp(data, s->data)), POLAR_E_ARG,
-            "the run was begun with other data than is given now (other classes, names or number of pictures): go on with the same, or remove '%s'", path);
-    PL_NEED(epochs && *epochs && !epochs[strspn(epochs, "0123456789")], POLAR_E_FORMAT, "'%s' does not say how many epochs were made", path);
+            "the run was begun with other data than is given now (other classes, names or number of "
+            "pictures): go on with the same, or remove '%s'",
+            path);
+    PL_NEED(epochs && *epochs && !epochs[strspn(epochs, "0123456789")], POLAR_E_FORMAT,
+            "'%s' does not say how many epochs were made", path);
     s->made = strtoll(epochs, NULL, 10);
     return POLAR_OK;
 }
 
-static polar_status find_array(const pl_safetensors_entry **out, const pl_safetensors *f, const char *path, const pl_state_array *a)
+static polar_status find_array(const pl_safetensors_entry **out, const pl_safetensors *f, const char *path,
+                               const pl_state_array *a)
 {
     const pl_safetensors_entry want = entry_of(a), *e = pl_safetensors_find(f, a->name);
     PL_NEED(e, POLAR_E_FORMAT, "'%s' has no '%s'", path, a->name);
-    int same = e->ndim == want.ndim && (want.dtype >= 0 ? e->dtype == want.dtype : !strcmp(e->dtype_name, "I64"));
+    int same =
+        e->ndim == want.ndim && (want.dtype >= 0 ? e->dtype == want.dtype : !strcmp(e->dtype_name, "I64"));
     for (int i = 0; same && i < want.ndim; i++) same = e->shape[i] == want.shape[i];
     PL_NEED(same, POLAR_E_FORMAT, "'%s': '%s' has another shape or number format than here", path, a->name);
     *out = e;
@@ -233,7 +249,9 @@ static polar_status read_all(pl_state_file *f, pl_state *s, const char *path)
     PL_NEED(f->optims, POLAR_E_NOMEM, "a list of optimisers");
     f->optim_count = s->optim_count;
     for (int64_t i = 0; i < s->array_count; i++) PL_TRY(find_array(&e, f->f, path, &s->arrays[i]));
-    for (int64_t i = 0; i < s->optim_count; i++) PL_TRY(pl_optim_image_read(&f->optims[i], s->optims[i].opt, f->f, path, s->optims[i].prefix, POLAR_LOAD_SETTINGS));
+    for (int64_t i = 0; i < s->optim_count; i++)
+        PL_TRY(pl_optim_image_read(&f->optims[i], s->optims[i].opt, f->f, path, s->optims[i].prefix,
+                                   POLAR_LOAD_SETTINGS));
     for (int64_t i = 0; i < s->array_count; i++) {
         if (s->arrays[i].mat.data) continue;
         PL_TRY(find_array(&e, f->f, path, &s->arrays[i]));
@@ -259,6 +277,7 @@ polar_status pl_state_apply(pl_state_file *f, const pl_state *s, polar_queue *q)
         const pl_safetensors_entry *e = pl_safetensors_find(f->f, s->arrays[i].name);
         if (s->arrays[i].mat.data) polar_queue_upload(q, s->arrays[i].mat.data, e->data, (size_t)e->bytes);
     }
-    for (int64_t i = 0; i < s->optim_count; i++) PL_TRY(pl_optim_image_apply(f->optims[i], s->optims[i].opt, q, POLAR_LOAD_SETTINGS));
+    for (int64_t i = 0; i < s->optim_count; i++)
+        PL_TRY(pl_optim_image_apply(f->optims[i], s->optims[i].opt, q, POLAR_LOAD_SETTINGS));
     return polar_queue_sync(q);
 }

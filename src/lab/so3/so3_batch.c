@@ -1,7 +1,9 @@
-/* so3_batch.c -- batches of clouds through the model: forward and backward of a step, and errors over a whole split.
+/* so3_batch.c -- batches of clouds through the model: forward and backward of a step, and errors over a whole
+ * split.
  *
- * The host lays a batch out, uploads it to one fixed place, and the work on it is captured once. The sum over a split is made on the host, in double and in the order
- * of the clouds, so that it depends neither on the batch nor on the device. A split's last batch is filled up with its last cloud, whose copies do not count.
+ * The host lays a batch out, uploads it to one fixed place, and the work on it is captured once. The sum over
+ * a split is made on the host, in double and in the order of the clouds, so that it depends neither on the
+ * batch nor on the device. A split's last batch is filled up with its last cloud, whose copies do not count.
  */
 #include <string.h>
 
@@ -28,7 +30,8 @@ polar_status pl_so3_batch_create(pl_train *t)
     t->host_y = pl_calloc((size_t)(t->members * s->batch), sizeof *t->host_y);
     t->losses = pl_calloc((size_t)(s->steps * t->members), sizeof *t->losses);
     t->host_pred = pl_calloc((size_t)chunks_of(most, s->batch), pl_mat_bytes(&t->pred));
-    PL_NEED(t->host_x && t->host_y && t->losses && t->host_pred, POLAR_E_NOMEM, "batches of %lld clouds for %lld runs", (long long)s->batch, (long long)t->members);
+    PL_NEED(t->host_x && t->host_y && t->losses && t->host_pred, POLAR_E_NOMEM,
+            "batches of %lld clouds for %lld runs", (long long)s->batch, (long long)t->members);
     return POLAR_OK;
 }
 
@@ -71,8 +74,10 @@ polar_status pl_so3_train_step(pl_train *t, int64_t step)
     int64_t batch = t->slots[0].set.batch;
     for (int64_t i = 0; i < t->members; i++) {
         const pl_so3_data *d = t->slots[i].data;
-        if (t->slots[i].stop.end != PL_END_NOT) continue;    /* computes something with the last batch it had; nobody looks */
-        for (int64_t k = 0; k < batch; k++) put_cloud(t, i, k, &d->split[PL_SPLIT_TRAIN], d->order[step * batch + k]);
+        /* computes something with the last batch it had; nobody looks */
+        if (t->slots[i].stop.end != PL_END_NOT) continue;
+        for (int64_t k = 0; k < batch; k++)
+            put_cloud(t, i, k, &d->split[PL_SPLIT_TRAIN], d->order[step * batch + k]);
     }
     polar_queue_upload(t->q, t->x.data, t->host_x, pl_mat_bytes(&t->x));
     PL_TRY(pl_mat_upload_f64(t->q, &t->y, t->host_y));
@@ -105,7 +110,8 @@ polar_status pl_so3_evaluate(double *mse, pl_train *t, pl_split split)
             }
         polar_queue_upload(t->q, t->x.data, t->host_x, pl_mat_bytes(&t->x));
         PL_TRY(pl_graph_run(t->eval_graph, t->q, eval_pass, t));
-        polar_queue_download(t->q, t->host_pred + (size_t)chunk * pl_mat_bytes(&t->pred), t->pred.data, pl_mat_bytes(&t->pred));
+        polar_queue_download(t->q, t->host_pred + (size_t)chunk * pl_mat_bytes(&t->pred), t->pred.data,
+                             pl_mat_bytes(&t->pred));
     }
     PL_TRY(polar_queue_sync(t->q));
     for (int64_t i = 0; i < t->members; i++) mse[i] = mean_square(t, i, split);

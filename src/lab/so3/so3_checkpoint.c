@@ -1,13 +1,14 @@
-/* so3_checkpoint.c -- an ensemble in one safetensors file (train_state.h), and a member's best weights in another.
+/* so3_checkpoint.c -- an ensemble in one safetensors file (train_state.h), and a member's best weights in
+ * another.
  *
  *     weight.NAME, best.NAME       (members, rows, cols) in the run's format, slot by slot
- *     optim<g>.NAME.m, ...         the state of the optimiser of group g (optim_state.h), and its metadata under the same prefix
- *     shadow<s>.NAME.m, ...        the moments of slot s's gauge shadows
- *     slots.best                   (members) F64: the best validation loss
- *     slots.count                  (members, 3) I64: epochs made, best epoch, how it ended
+ *     optim<g>.NAME.m, ...         the state of the optimiser of group g (optim_state.h), and its metadata
+ * under the same prefix shadow<s>.NAME.m, ...        the moments of slot s's gauge shadows slots.best
+ * (members) F64: the best validation loss slots.count                  (members, 3) I64: epochs made, best
+ * epoch, how it ended
  *
- * The runs of the metadata are in the order of the slots, its epochs those made by the slots still active. Rows of deviations that were not yet handed out are not part of the file: take them
- * before saving.
+ * The runs of the metadata are in the order of the slots, its epochs those made by the slots still active.
+ * Rows of deviations that were not yet handed out are not part of the file: take them before saving.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -19,12 +20,12 @@
 #include "lab/run/train_state.h"
 
 #define MADE_BY "so3 2"
-#define OLDER   "so3 1"    /* the same without a checksum */
+#define OLDER   "so3 1" /* the same without a checksum */
 
-enum { COUNTS = 3 };    /* numbers of a slot in slots.count */
+enum { COUNTS = 3 }; /* numbers of a slot in slots.count */
 
 typedef struct slots_image {
-    double  *best;
+    double *best;
     int64_t *counts;
 } slots_image;
 
@@ -36,16 +37,19 @@ static polar_status list_state(pl_state *s, slots_image *im, pl_train *t)
     im->best = pl_calloc((size_t)t->members, sizeof *im->best);
     im->counts = pl_calloc((size_t)t->members, COUNTS * sizeof *im->counts);
     PL_NEED(im->best && im->counts, POLAR_E_NOMEM, "a checkpoint of %lld runs", (long long)t->members);
-    for (int64_t i = 0; i < t->members; i++) PL_TRY(pl_state_add_run(s, t->slots[i].config, t->slots[i].seed));
+    for (int64_t i = 0; i < t->members; i++)
+        PL_TRY(pl_state_add_run(s, t->slots[i].config, t->slots[i].seed));
     for (int64_t i = 0; i < t->param_count; i++) {
         pl_state_add_mat(s, t->params[i].W, "weight.%s", t->params[i].name);
         pl_state_add_mat(s, t->best[i], "best.%s", t->params[i].name);
     }
     pl_state_add_reals(s, im->best, t->members, 0, "slots.best");
     pl_state_add_counts(s, im->counts, t->members, COUNTS, "slots.count");
-    for (int64_t i = 0; i < t->group_count; i++) pl_state_add_optim(s, t->groups[i].opt, "optim%" PRId64 ".", i);
+    for (int64_t i = 0; i < t->group_count; i++)
+        pl_state_add_optim(s, t->groups[i].opt, "optim%" PRId64 ".", i);
     for (int64_t i = 0; i < t->members; i++)
-        if (t->slots[i].shadow) pl_state_add_optim(s, pl_gauge_shadow_optim(t->slots[i].shadow), "shadow%" PRId64 ".", i);
+        if (t->slots[i].shadow)
+            pl_state_add_optim(s, pl_gauge_shadow_optim(t->slots[i].shadow), "shadow%" PRId64 ".", i);
     return POLAR_OK;
 }
 
@@ -78,7 +82,8 @@ static polar_status check_slots(const slots_image *im, const pl_state *s, const 
 {
     for (int64_t i = 0; i < t->members; i++) {
         const int64_t *c = im->counts + COUNTS * i;
-        int possible = c[0] >= 0 && c[0] <= t->slots[i].stop.epochs && c[1] >= 0 && c[1] <= c[0] && c[2] >= PL_END_NOT && c[2] <= PL_END_DIVERGED &&
+        int possible = c[0] >= 0 && c[0] <= t->slots[i].stop.epochs && c[1] >= 0 && c[1] <= c[0] &&
+                       c[2] >= PL_END_NOT && c[2] <= PL_END_DIVERGED &&
                        (c[2] == PL_END_NOT ? c[0] == s->made : c[0] <= s->made);
         PL_NEED(possible, POLAR_E_FORMAT, "'%s': the counters of run %lld make no sense", path, (long long)i);
     }
@@ -118,31 +123,40 @@ polar_status pl_so3_load(pl_train *t, const char *path)
     return st;
 }
 
-/* ---- a member's best weights ------------------------------------------------------------------------------ */
+/* ---- a member's best weights -------------------------------------------------------------------- */
 
 polar_status pl_so3_weights(pl_train *t, int64_t member, const char *path)
 {
     int64_t slot = t->slot_of[member];
     char id[PL_RUN_ID_CHARS], epoch[32];
     size_t size = 1;
-    PL_NEED(t->slots[slot].stop.best_epoch, POLAR_E_STATE, "run %lld has no best epoch: none had a finite validation loss yet", (long long)member);
+    PL_NEED(t->slots[slot].stop.best_epoch, POLAR_E_STATE,
+            "run %lld has no best epoch: none had a finite validation loss yet", (long long)member);
     PL_TRY(pl_config_run_id(id, t->slots[slot].config, (int64_t)t->slots[slot].seed));
     snprintf(epoch, sizeof epoch, "%" PRId64, t->slots[slot].stop.best_epoch);
-    const pl_safetensors_meta meta[] = {{"polar.weights", "so3 1"}, {"polar.run", id}, {"polar.best_epoch", epoch}};
+    const pl_safetensors_meta meta[] = {
+        {"polar.weights", "so3 1"}, {"polar.run", id}, {"polar.best_epoch", epoch}};
     for (int64_t i = 0; i < t->param_count; i++) size += pl_mat_bytes(&t->best[i]) / (size_t)t->members;
     pl_safetensors_entry *entries = pl_calloc((size_t)t->param_count, sizeof *entries);
     char *bytes = pl_alloc(size), *at = bytes;
-    polar_status st = entries && bytes ? POLAR_OK : PL_FAIL(POLAR_E_NOMEM, "a copy of %zu bytes of weights", size);
+    polar_status st =
+        entries && bytes ? POLAR_OK : PL_FAIL(POLAR_E_NOMEM, "a copy of %zu bytes of weights", size);
     for (int64_t i = 0; i < t->param_count && st == POLAR_OK; i++) {
         const pl_param *p = &t->params[i];
         pl_mat m = pl_mat_at(t->best[i], slot, 1);
         int two = p->ndim == 2;
-        entries[i] = (pl_safetensors_entry){.name = p->name, .dtype = (int)m.dtype, .ndim = p->ndim, .shape = {two ? p->rows : p->cols, two ? p->cols : 0}, .data = at, .bytes = (int64_t)pl_mat_bytes(&m)};
+        entries[i] = (pl_safetensors_entry){.name = p->name,
+                                            .dtype = (int)m.dtype,
+                                            .ndim = p->ndim,
+                                            .shape = {two ? p->rows : p->cols, two ? p->cols : 0},
+                                            .data = at,
+                                            .bytes = (int64_t)pl_mat_bytes(&m)};
         polar_queue_download(t->q, at, m.data, pl_mat_bytes(&m));
         at += pl_mat_bytes(&m);
     }
     if (st == POLAR_OK) st = polar_queue_sync(t->q);
-    if (st == POLAR_OK) st = pl_safetensors_write(path, entries, t->param_count, meta, (int64_t)(sizeof meta / sizeof *meta));
+    if (st == POLAR_OK)
+        st = pl_safetensors_write(path, entries, t->param_count, meta, (int64_t)(sizeof meta / sizeof *meta));
     pl_free(entries);
     pl_free(bytes);
     return st;

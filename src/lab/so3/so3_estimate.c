@@ -1,12 +1,15 @@
-/* so3_estimate.c -- what an SO(3) run will cost, by dry runs: a pass over a batch, the optimiser's step, and both times their number.
+/* so3_estimate.c -- what an SO(3) run will cost, by dry runs: a pass over a batch, the optimiser's step, and
+ * both times their number.
  *
  *     ./polar plan specs/paper/so3_capacity.yaml
  */
 #include "lab/so3/so3_train.h"
 #include "lab/run/train_optim.h"
 
-/* The optimiser of a small stand-in: its weights have the run's shapes, its batch is one cloud of one point. */
-static polar_status estimate_step(pl_estimate *e, polar_device *dev, const pl_so3_shape *shape, const polar_optim_opts *opts)
+/* The optimiser of a small stand-in: its weights have the run's shapes, its batch is one cloud of one point.
+ */
+static polar_status estimate_step(pl_estimate *e, polar_device *dev, const pl_so3_shape *shape,
+                                  const polar_optim_opts *opts)
 {
     pl_so3_shape small = *shape;
     pl_so3 *model = NULL;
@@ -25,14 +28,21 @@ polar_status pl_so3_estimate(pl_estimate *out, polar_device *dev, const pl_confi
     pl_model_bytes memory;
     *out = (pl_estimate){0};
     PL_TRY(pl_so3_settings_read(&s, c));
-    pl_so3_shape shape = {.members = 1, .batch = s.batch, .points = s.points, .width = s.width, .layers = s.layers, .dtype = s.dtype, .eps = s.eps};
+    pl_so3_shape shape = {.members = 1,
+                          .batch = s.batch,
+                          .points = s.points,
+                          .width = s.width,
+                          .layers = s.layers,
+                          .dtype = s.dtype,
+                          .eps = s.eps};
     PL_TRY(pl_so3_cost(&out->pass, &memory, dev, &shape, 1));
     PL_TRY(pl_so3_cost(&out->look, NULL, dev, &shape, 0));
-    out->memory = memory.weights * 2 + memory.gradients + memory.activations;    /* twice: the best epoch's */
+    out->memory = memory.weights * 2 + memory.gradients + memory.activations; /* twice: the best epoch's */
     PL_TRY(estimate_step(out, dev, &shape, &s.optim));
     out->epochs = s.epochs;
     out->steps = s.steps;
     out->may_stop = s.patience > 0;
-    pl_estimate_sum(out, (double)s.epochs * pl_whole_batches(s.valid, s.batch) + pl_whole_batches(s.test, s.batch));
+    pl_estimate_sum(out, (double)s.epochs * pl_whole_batches(s.valid, s.batch) +
+                             pl_whole_batches(s.test, s.batch));
     return POLAR_OK;
 }

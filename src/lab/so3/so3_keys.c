@@ -1,4 +1,5 @@
-/* so3_keys.c -- every setting of an SO(3) run, one row each; defaults are NUMERICS' (sections 5 and 6), where the paper is silent. */
+/* so3_keys.c -- every setting of an SO(3) run, one row each; defaults are NUMERICS' (sections 5 and 6), where
+ * the paper is silent. */
 #include "lab/so3/so3_keys.h"
 
 #include <string.h>
@@ -13,7 +14,7 @@ static const char *const dtypes[] = {"f32", "f64", NULL};
 #define OPTIM_AUX_DECAY "=optim.weight_decay"
 #define OPTIM_MATRIX    "layers.*"
 
-/* ---- what a key depends on --------------------------------------------------------------------------- */
+/* ---- what a key depends on ---------------------------------------------------------------------- */
 
 static void warmup(char out[PL_VALUE_CHARS], const pl_config *c)
 {
@@ -30,28 +31,41 @@ static int shadows_map(const pl_config *c)
     return has_shadows(c) && pl_optim_has_map(c);
 }
 
-/* ---- the table --------------------------------------------------------------------------------------- */
+/* ---- the table ---------------------------------------------------------------------------------- */
 
 static const pl_key keys[] = {
     {"model.width", PL_KEY_INT, "16", .min = 1, .max = 1024, .help = "channels h_c"},
     {"model.layers", PL_KEY_INT, "3", .min = 1, .max = 64, .help = "layers"},
-    {"model.eps", PL_KEY_REAL, "1e-8", .min = 1e-30, .max = 1, .help = "under the square roots of distances and norms"},
+    {"model.eps", PL_KEY_REAL, "1e-8", .min = 1e-30, .max = 1,
+     .help = "under the square roots of distances and norms"},
     {"data.points", PL_KEY_INT, "64", .min = 1, .max = 4096, .help = "points N of a cloud"},
     {"data.train", PL_KEY_INT, "256", .min = 1, .max = 1e7, .help = "training clouds"},
-    {"data.valid", PL_KEY_INT, "256", .min = 1, .max = 1e7, .help = "validation clouds, which choose the best epoch"},
+    {"data.valid", PL_KEY_INT, "256", .min = 1, .max = 1e7,
+     .help = "validation clouds, which choose the best epoch"},
     {"data.test", PL_KEY_INT, "512", .min = 1, .max = 1e7, .help = "test clouds"},
-    {"train.epochs", PL_KEY_INT, "100", .min = 1, .max = 1e6, .help = "epochs, if nothing stops the run; the schedule's length"},
-    {"train.batch", PL_KEY_INT, "32", .min = 1, .max = 1e6, .help = "clouds of a step; what does not fill the last batch is left out"},
-    {"train.warmup", PL_KEY_INT, "10, at most half of train.epochs", .derive = warmup, .min = 0, .max = 1e6, .help = "epochs of linear warm-up, then a cosine to 0"},
-    {"train.warmup_from", PL_KEY_REAL, "1e-3", .min = 0, .max = 1, .help = "where the warm-up begins, as a share of the learning rate"},
-    {"train.patience", PL_KEY_INT, "30", .min = 0, .max = 1e6, .help = "epochs without a better validation loss before a run stops; 0: never"},
-    {"train.dtype", PL_KEY_CHOICE, "f32", .choices = dtypes, .help = "number format of weights, activations and gradients"},
+    {"train.epochs", PL_KEY_INT, "100", .min = 1, .max = 1e6,
+     .help = "epochs, if nothing stops the run; the schedule's length"},
+    {"train.batch", PL_KEY_INT, "32", .min = 1, .max = 1e6,
+     .help = "clouds of a step; what does not fill the last batch is left out"},
+    {"train.warmup", PL_KEY_INT, "10, at most half of train.epochs", .derive = warmup, .min = 0, .max = 1e6,
+     .help = "epochs of linear warm-up, then a cosine to 0"},
+    {"train.warmup_from", PL_KEY_REAL, "1e-3", .min = 0, .max = 1,
+     .help = "where the warm-up begins, as a share of the learning rate"},
+    {"train.patience", PL_KEY_INT, "30", .min = 0, .max = 1e6,
+     .help = "epochs without a better validation loss before a run stops; 0: never"},
+    {"train.dtype", PL_KEY_CHOICE, "f32", .choices = dtypes,
+     .help = "number format of weights, activations and gradients"},
 #include "lab/spec/optim_keys.inc"
-    {"gauge.shadows", PL_KEY_INT, "0", .min = 0, .max = 64, .help = "shadow optimisers fed P g Q^T, which measure gauge violation; the run itself stays as it is"},
-    {"gauge.every", PL_KEY_INT, "0", .min = 0, .max = 1e9, .applies = has_shadows, .help = "steps between measurements (and the first); 0: steps 1, 2, 5, 10, 20, 50, ..."},
-    {"gauge.maps", PL_KEY_TEXT, "ns_bf16_reference,ns_bf16_fused,ns_fp32,exact", .applies = shadows_map, .help = "polar maps to measure, by commas"},
-    {"gauge.blocks", PL_KEY_TEXT, "*", .applies = has_shadows, .help = "parameters of the matrix route to shadow: patterns by commas"},
-    {"gauge.dtype", PL_KEY_CHOICE, "f64", .choices = dtypes, .applies = has_shadows, .help = "number format of rotations, shadow moments and directions"},
+    {"gauge.shadows", PL_KEY_INT, "0", .min = 0, .max = 64,
+     .help = "shadow optimisers fed P g Q^T, which measure gauge violation; the run itself stays as it is"},
+    {"gauge.every", PL_KEY_INT, "0", .min = 0, .max = 1e9, .applies = has_shadows,
+     .help = "steps between measurements (and the first); 0: steps 1, 2, 5, 10, 20, 50, ..."},
+    {"gauge.maps", PL_KEY_TEXT, "ns_bf16_reference,ns_bf16_fused,ns_fp32,exact", .applies = shadows_map,
+     .help = "polar maps to measure, by commas"},
+    {"gauge.blocks", PL_KEY_TEXT, "*", .applies = has_shadows,
+     .help = "parameters of the matrix route to shadow: patterns by commas"},
+    {"gauge.dtype", PL_KEY_CHOICE, "f64", .choices = dtypes, .applies = has_shadows,
+     .help = "number format of rotations, shadow moments and directions"},
 };
 
 static polar_status check(const pl_config *c)
@@ -60,15 +74,23 @@ static polar_status check(const pl_config *c)
     return pl_so3_settings_read(&s, c);
 }
 
-static const char *const results[] = {"test_mse", "best_valid", "best_epoch", "epochs", "stopped_early", "diverged", "trace_mse", "trace_anisotropy_mse", NULL};
+static const char *const results[] = {"test_mse",  "best_valid",           "best_epoch",
+                                      "epochs",    "stopped_early",        "diverged",
+                                      "trace_mse", "trace_anisotropy_mse", NULL};
 
-const pl_schema pl_so3_schema = {.name = "so3", .version = 1, .metric = "test_mse", .results = results, .keys = keys, .key_count = (int)(sizeof keys / sizeof *keys), .check = check};
+const pl_schema pl_so3_schema = {.name = "so3",
+                                 .version = 1,
+                                 .metric = "test_mse",
+                                 .results = results,
+                                 .keys = keys,
+                                 .key_count = (int)(sizeof keys / sizeof *keys),
+                                 .check = check};
 
-/* ---- reading ----------------------------------------------------------------------------------------- */
+/* ---- reading ------------------------------------------------------------------------------------ */
 
 static polar_dtype dtype_of(const pl_config *c, const char *key)
 {
-    return pl_config_choice(c, key) == 0 ? POLAR_DTYPE_F32 : POLAR_DTYPE_F64;    /* the order of dtypes[] */
+    return pl_config_choice(c, key) == 0 ? POLAR_DTYPE_F32 : POLAR_DTYPE_F64; /* the order of dtypes[] */
 }
 
 polar_status pl_so3_settings_read(pl_so3_settings *out, const pl_config *c)
@@ -92,19 +114,22 @@ polar_status pl_so3_settings_read(pl_so3_settings *out, const pl_config *c)
         .gauge_dtype = dtype_of(c, "gauge.dtype"),
     };
     out->steps = out->train / out->batch;
-    PL_NEED(out->steps > 0, POLAR_E_ARG, "train.batch is %lld and data.train %lld: not one whole batch", (long long)out->batch, (long long)out->train);
+    PL_NEED(out->steps > 0, POLAR_E_ARG, "train.batch is %lld and data.train %lld: not one whole batch",
+            (long long)out->batch, (long long)out->train);
     PL_TRY(pl_optim_keys_read(&out->optim, c));
     return pl_schedule_read(&out->optim.schedule, c, out->steps);
 }
 
 int pl_so3_same_shape(const pl_config *a, const pl_config *b)
 {
-    static const char *const alike[] = {"model.", "data.", "train."};    /* all keys that begin so, but for the patience */
+    /* all keys that begin so, but for the patience */
+    static const char *const alike[] = {"model.", "data.", "train."};
     char x[PL_VALUE_CHARS], y[PL_VALUE_CHARS];
     for (int i = 0; i < pl_so3_schema.key_count; i++) {
         const char *name = keys[i].name;
         int counts = 0;
-        for (size_t k = 0; k < sizeof alike / sizeof *alike; k++) counts |= !strncmp(name, alike[k], strlen(alike[k]));
+        for (size_t k = 0; k < sizeof alike / sizeof *alike; k++)
+            counts |= !strncmp(name, alike[k], strlen(alike[k]));
         if (!counts || !strcmp(name, "train.patience")) continue;
         pl_config_value(x, a, name);
         pl_config_value(y, b, name);

@@ -6,20 +6,23 @@
 #include "polar/optim.h"
 
 typedef struct pl_so3_settings {
-    int64_t          width, layers, points, train, valid, test;
-    double           eps;
-    int64_t          epochs, batch, steps;    /* steps of an epoch: whole batches only */
-    int64_t          patience;
-    polar_dtype      dtype;
-    polar_optim_opts optim;                   /* rule, lr, decay, schedule; members is 1; matrix_names borrows from the configuration */
-    int64_t          shadows, gauge_every;    /* gauge_every 0: steps 1, 2, 5, 10, 20, 50, ... */
-    const char      *gauge_maps, *gauge_blocks;    /* borrowed from the configuration */
-    polar_dtype      gauge_dtype;
+    int64_t width, layers, points, train, valid, test;
+    double eps;
+    int64_t epochs, batch, steps; /* steps of an epoch: whole batches only */
+    int64_t patience;
+    polar_dtype dtype;
+    /* rule, lr, decay, schedule; members is 1; matrix_names borrows from the configuration */
+    polar_optim_opts optim;
+    int64_t shadows, gauge_every;          /* gauge_every 0: steps 1, 2, 5, 10, 20, 50, ... */
+    const char *gauge_maps, *gauge_blocks; /* borrowed from the configuration */
+    polar_dtype gauge_dtype;
 } pl_so3_settings;
 
 extern const pl_schema pl_so3_schema;
 
-polar_status pl_so3_settings_read(pl_so3_settings *out, const pl_config *c);              /* POLAR_E_ARG where keys contradict each other; borrows from c */
-int          pl_so3_same_shape(const pl_config *a, const pl_config *b);                   /* all but rule, lr, decay, routes, patience and shadows alike */
+/* POLAR_E_ARG where keys contradict each other; borrows from c */
+polar_status pl_so3_settings_read(pl_so3_settings *out, const pl_config *c);
+/* all but rule, lr, decay, routes, patience and shadows alike */
+int pl_so3_same_shape(const pl_config *a, const pl_config *b);
 
 #endif

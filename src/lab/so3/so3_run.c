@@ -1,8 +1,10 @@
-/* so3_run.c -- the SO(3) testbed (lab/testbed.h): an ensemble of runs from its first batch to the test error of its best epoch.
+/* so3_run.c -- the SO(3) testbed (lab/testbed.h): an ensemble of runs from its first batch to the test error
+ * of its best epoch.
  *
- * An epoch: every whole batch of the epoch's order through forward, backward and step; the validation loss of every run; who improved keeps a copy of his weights on
- * the device; who has had enough (early_stop.h) becomes inactive: his learning rate is 0 from then on and his numbers are nobody's. The schedule
- * runs over train.epochs whether or not a run stops before.
+ * An epoch: every whole batch of the epoch's order through forward, backward and step; the validation loss of
+ * every run; who improved keeps a copy of his weights on the device; who has had enough (early_stop.h)
+ * becomes inactive: his learning rate is 0 from then on and his numbers are nobody's. The schedule runs over
+ * train.epochs whether or not a run stops before.
  *     ./polar train so3 --set model.width=8 --set train.epochs=5
  */
 #include <math.h>
@@ -14,20 +16,23 @@
 #include "lab/so3/so3_train.h"
 #include "lab/run/train_optim.h"
 
-/* ---- begin ------------------------------------------------------------------------------------------- */
+/* ---- begin -------------------------------------------------------------------------------------- */
 
 /* Whether one optimiser may serve both: all but lr and decay, which are the members' own. */
 static int same_rule(const polar_optim_opts *a, const polar_optim_opts *b)
 {
     const polar_rule *r = &a->rule, *s = &b->rule;
     const polar_map_opts *m = &r->map, *n = &s->map;
-    return r->momentum == s->momentum && r->precondition == s->precondition && r->scale == s->scale && r->beta1 == s->beta1 && r->beta2 == s->beta2 && r->eps == s->eps &&
-           m->kind == n->kind && m->precision == n->precision && m->rounding == n->rounding && m->steps == n->steps && !strcmp(m->table, n->table) &&
-           a->aux_beta1 == b->aux_beta1 && a->aux_beta2 == b->aux_beta2 && a->aux_eps == b->aux_eps && !strcmp(a->matrix_names, b->matrix_names);
+    return r->momentum == s->momentum && r->precondition == s->precondition && r->scale == s->scale &&
+           r->beta1 == s->beta1 && r->beta2 == s->beta2 && r->eps == s->eps && m->kind == n->kind &&
+           m->precision == n->precision && m->rounding == n->rounding && m->steps == n->steps &&
+           !strcmp(m->table, n->table) && a->aux_beta1 == b->aux_beta1 && a->aux_beta2 == b->aux_beta2 &&
+           a->aux_eps == b->aux_eps && !strcmp(a->matrix_names, b->matrix_names);
 }
 
 /* Slots: the members in the order of their groups, a group's in the caller's order. */
-static void assign_slots(pl_train *t, const pl_config *const *configs, const pl_so3_settings *sets, const uint64_t *seeds)
+static void assign_slots(pl_train *t, const pl_config *const *configs, const pl_so3_settings *sets,
+                         const uint64_t *seeds)
 {
     int64_t slot = 0;
     for (int64_t i = 0; i < t->members; i++) {
@@ -55,10 +60,14 @@ static polar_status take_slots(pl_train *t, const pl_config *const *configs, con
     t->groups = pl_calloc(n, sizeof *t->groups);
     t->data = pl_calloc(n, sizeof *t->data);
     pl_so3_settings *sets = pl_calloc(n, sizeof *sets);
-    polar_status st = t->slots && t->slot_of && t->groups && t->data && sets ? POLAR_OK : PL_FAIL(POLAR_E_NOMEM, "an ensemble of %lld runs", (long long)t->members);
+    polar_status st = t->slots && t->slot_of && t->groups && t->data && sets
+                          ? POLAR_OK
+                          : PL_FAIL(POLAR_E_NOMEM, "an ensemble of %lld runs", (long long)t->members);
     for (int64_t i = 0; i < t->members && st == POLAR_OK; i++) {
         st = pl_so3_settings_read(&sets[i], configs[i]);
-        if (st == POLAR_OK && !pl_so3_same_shape(configs[0], configs[i])) st = PL_FAIL(POLAR_E_ARG, "runs 0 and %lld have different shapes and cannot be trained together", (long long)i);
+        if (st == POLAR_OK && !pl_so3_same_shape(configs[0], configs[i]))
+            st = PL_FAIL(POLAR_E_ARG, "runs 0 and %lld have different shapes and cannot be trained together",
+                         (long long)i);
     }
     if (st == POLAR_OK) assign_slots(t, configs, sets, seeds);
     pl_free(sets);
@@ -69,7 +78,8 @@ static polar_status make_data(pl_so3_data *d, const pl_so3_settings *s, uint64_t
 {
     const int64_t counts[PL_SPLITS] = {s->train, s->valid, s->test};
     d->seed = seed;
-    for (int k = 0; k < PL_SPLITS; k++) PL_TRY(pl_clouds_create(&d->split[k], seed, (pl_split)k, counts[k], s->points, s->dtype));
+    for (int k = 0; k < PL_SPLITS; k++)
+        PL_TRY(pl_clouds_create(&d->split[k], seed, (pl_split)k, counts[k], s->points, s->dtype));
     d->order = pl_calloc((size_t)s->train, sizeof *d->order);
     PL_NEED(d->order, POLAR_E_NOMEM, "the order of %lld clouds", (long long)s->train);
     return pl_cloud_baseline_measure(&d->baseline, &d->split[PL_SPLIT_TRAIN], &d->split[PL_SPLIT_TEST]);
@@ -92,7 +102,13 @@ static polar_status take_data(pl_train *t)
 static polar_status take_model(pl_train *t)
 {
     const pl_so3_settings *s = &t->slots[0].set;
-    pl_so3_shape shape = {.members = t->members, .batch = s->batch, .points = s->points, .width = s->width, .layers = s->layers, .dtype = s->dtype, .eps = s->eps};
+    pl_so3_shape shape = {.members = t->members,
+                          .batch = s->batch,
+                          .points = s->points,
+                          .width = s->width,
+                          .layers = s->layers,
+                          .dtype = s->dtype,
+                          .eps = s->eps};
     uint64_t *seeds = pl_alloc((size_t)t->members * sizeof *seeds);
     PL_NEED(seeds, POLAR_E_NOMEM, "the seeds of %lld runs", (long long)t->members);
     for (int64_t i = 0; i < t->members; i++) seeds[i] = t->slots[i].seed;
@@ -114,12 +130,14 @@ static polar_status take_model(pl_train *t)
 static polar_status set_member(pl_train *t, const pl_so3_group *g, int64_t slot)
 {
     const polar_optim_opts *o = &t->slots[slot].set.optim;
-    return polar_optim_set_member(g->opt, slot - g->first, o->lr, o->aux_lr, o->weight_decay, o->aux_weight_decay, t->slots[slot].stop.end == PL_END_NOT);
+    return polar_optim_set_member(g->opt, slot - g->first, o->lr, o->aux_lr, o->weight_decay,
+                                  o->aux_weight_decay, t->slots[slot].stop.end == PL_END_NOT);
 }
 
 static polar_status take_optimiser(pl_train *t, pl_so3_group *g)
 {
-    PL_TRY(pl_train_optim_create(&g->opt, t->dev, t->params, t->param_count, g->first, g->count, &t->slots[g->first].set.optim, ""));
+    PL_TRY(pl_train_optim_create(&g->opt, t->dev, t->params, t->param_count, g->first, g->count,
+                                 &t->slots[g->first].set.optim, ""));
     for (int64_t i = g->first; i < g->first + g->count; i++) PL_TRY(set_member(t, g, i));
     return POLAR_OK;
 }
@@ -127,7 +145,7 @@ static polar_status take_optimiser(pl_train *t, pl_so3_group *g)
 static void so3_end(pl_train *t)
 {
     if (!t) return;
-    if (t->q) (void)polar_queue_sync(t->q);    /* nothing may still use what is freed now */
+    if (t->q) (void)polar_queue_sync(t->q); /* nothing may still use what is freed now */
     for (int64_t i = 0; i < t->group_count; i++) polar_optim_destroy(t->groups[i].opt);
     for (int64_t i = 0; t->slots && i < t->members; i++) pl_so3_shadow_destroy(&t->slots[i]);
     for (int64_t i = 0; i < t->data_count; i++) {
@@ -158,7 +176,8 @@ static polar_status fill(pl_train *t, const pl_config *const *configs, const uin
     return polar_queue_sync(t->q);
 }
 
-static polar_status so3_begin(pl_train **out, polar_device *dev, const pl_config *const *configs, const uint64_t *seeds, int64_t members)
+static polar_status so3_begin(pl_train **out, polar_device *dev, const pl_config *const *configs,
+                              const uint64_t *seeds, int64_t members)
 {
     *out = NULL;
     PL_NEED(members >= 1, POLAR_E_ARG, "an ensemble of %lld runs", (long long)members);
@@ -175,7 +194,7 @@ static polar_status so3_begin(pl_train **out, polar_device *dev, const pl_config
     return POLAR_OK;
 }
 
-/* ---- epochs ------------------------------------------------------------------------------------------ */
+/* ---- epochs ------------------------------------------------------------------------------------- */
 
 static void so3_where(const pl_train *t, int64_t *epochs, int *active)
 {
@@ -196,10 +215,12 @@ static int group_active(const pl_train *t, const pl_so3_group *g)
 static polar_status train_epoch(pl_train *t)
 {
     const pl_so3_settings *s = &t->slots[0].set;
-    for (int64_t i = 0; i < t->data_count; i++) PL_TRY(pl_epoch_order(t->data[i].order, s->train, t->data[i].seed, t->made));
+    for (int64_t i = 0; i < t->data_count; i++)
+        PL_TRY(pl_epoch_order(t->data[i].order, s->train, t->data[i].seed, t->made));
     for (int64_t step = 0; step < s->steps; step++) {
         PL_TRY(pl_so3_train_step(t, step));
-        for (int64_t i = 0; i < t->members; i++) PL_TRY(pl_so3_shadow_step(t, &t->slots[i], t->made * s->steps + step + 1));
+        for (int64_t i = 0; i < t->members; i++)
+            PL_TRY(pl_so3_shadow_step(t, &t->slots[i], t->made * s->steps + step + 1));
         for (int64_t i = 0; i < t->group_count; i++)
             if (group_active(t, &t->groups[i])) PL_TRY(polar_optim_step(t->groups[i].opt, t->q));
     }
@@ -221,7 +242,10 @@ static pl_epoch_row close_epoch(pl_train *t, pl_so3_slot *s, double valid)
     int64_t slot = s - t->slots, last = t->made * s->set.steps - 1;
     double sum = 0;
     for (int64_t k = 0; k < s->set.steps; k++) sum += t->losses[k * t->members + slot];
-    pl_epoch_row row = {.epoch = t->made, .train_loss = sum / (double)s->set.steps, .valid = valid, .lr = s->set.optim.lr * polar_schedule_factor(&s->set.optim.schedule, last)};
+    pl_epoch_row row = {.epoch = t->made,
+                        .train_loss = sum / (double)s->set.steps,
+                        .valid = valid,
+                        .lr = s->set.optim.lr * polar_schedule_factor(&s->set.optim.schedule, last)};
     pl_early_stop_step(&s->stop, row.train_loss, valid);
     row.improved = s->stop.improved;
     return row;
@@ -241,22 +265,24 @@ static polar_status so3_epoch(pl_train *t, pl_epoch_row *rows, int *active)
             else rows[i] = close_epoch(t, s, valid[t->slot_of[i]]);
             active[i] = s->stop.end == PL_END_NOT;
         }
-        for (int64_t i = 0, n; i < t->members; i += n) {    /* neighbours who improved in one copy */
+        for (int64_t i = 0, n; i < t->members; i += n) { /* neighbours who improved in one copy */
             for (n = 0; i + n < t->members && t->slots[i + n].stop.improved; n++) t->slots[i + n].tested = 0;
             if (n) copy_slots(t, i, n, 0);
             n += !n;
         }
     }
     for (int64_t g = 0; g < t->group_count && st == POLAR_OK; g++)
-        for (int64_t i = 0; i < t->groups[g].count && st == POLAR_OK; i++) st = set_member(t, &t->groups[g], t->groups[g].first + i);
+        for (int64_t i = 0; i < t->groups[g].count && st == POLAR_OK; i++)
+            st = set_member(t, &t->groups[g], t->groups[g].first + i);
     if (st == POLAR_OK) st = polar_queue_sync(t->q);
     pl_free(valid);
     return st;
 }
 
-/* ---- results ----------------------------------------------------------------------------------------- */
+/* ---- results ------------------------------------------------------------------------------------ */
 
-/* Test errors of all that have ended and were not tested yet: their best weights take the place of the last ones, which nobody needs any more. */
+/* Test errors of all that have ended and were not tested yet: their best weights take the place of the last
+ * ones, which nobody needs any more. */
 static polar_status test_ended(pl_train *t)
 {
     double *mse = pl_alloc((size_t)t->members * sizeof *mse);
@@ -277,10 +303,11 @@ static polar_status test_ended(pl_train *t)
 static polar_status so3_results(pl_train *t, int64_t member, pl_result *out, int max, int *count)
 {
     pl_so3_slot *s = &t->slots[t->slot_of[member]];
-    PL_NEED(s->stop.end != PL_END_NOT, POLAR_E_STATE, "run %lld of the ensemble has not ended", (long long)member);
+    PL_NEED(s->stop.end != PL_END_NOT, POLAR_E_STATE, "run %lld of the ensemble has not ended",
+            (long long)member);
     if (!s->tested) PL_TRY(test_ended(t));
     const pl_result all[] = {
-        {"test_mse", s->test_mse},    /* at the best epoch; NaN of a run that diverged */
+        {"test_mse", s->test_mse}, /* at the best epoch; NaN of a run that diverged */
         {"best_valid", s->stop.best_epoch ? s->stop.best : NAN},
         {"best_epoch", (double)s->stop.best_epoch},
         {"epochs", (double)s->stop.made},

@@ -1,4 +1,5 @@
-/* so3_shadow.c -- gauge shadows of a run: one per slot over its matrix-route blocks, rows kept until the laboratory takes them. */
+/* so3_shadow.c -- gauge shadows of a run: one per slot over its matrix-route blocks, rows kept until the
+ * laboratory takes them. */
 #include <stdio.h>
 #include <string.h>
 
@@ -12,7 +13,9 @@ static int64_t find_blocks(pl_gauge_block *out, const pl_train *t, const pl_so3_
     int64_t n = 0;
     for (int64_t i = 0; i < t->param_count; i++) {
         const pl_param *p = &t->params[i];
-        if (p->ndim < 2 || !pl_pattern_match(s->set.optim.matrix_names, p->name) || !pl_pattern_match(s->set.gauge_blocks, p->name)) continue;
+        if (p->ndim < 2 || !pl_pattern_match(s->set.optim.matrix_names, p->name) ||
+            !pl_pattern_match(s->set.gauge_blocks, p->name))
+            continue;
         out[n++] = (pl_gauge_block){.name = p->name, .G = pl_mat_at(p->G, slot, 1)};
     }
     return n;
@@ -21,16 +24,25 @@ static int64_t find_blocks(pl_gauge_block *out, const pl_train *t, const pl_so3_
 polar_status pl_so3_shadow_create(pl_train *t, pl_so3_slot *s)
 {
     if (!s->set.shadows) return POLAR_OK;
-    pl_gauge_opts o = {.rule = s->set.optim.rule, .maps = s->set.gauge_maps, .seed = s->seed, .shadows = s->set.shadows, .dtype = s->set.gauge_dtype};
+    pl_gauge_opts o = {.rule = s->set.optim.rule,
+                       .maps = s->set.gauge_maps,
+                       .seed = s->seed,
+                       .shadows = s->set.shadows,
+                       .dtype = s->set.gauge_dtype};
     pl_gauge_block *blocks = pl_calloc((size_t)t->param_count, sizeof *blocks);
     PL_NEED(blocks, POLAR_E_NOMEM, "a list of blocks to shadow");
     s->shadow_blocks = find_blocks(blocks, t, s, s - t->slots);
-    polar_status st = s->shadow_blocks ? POLAR_OK
-                                       : PL_FAIL(POLAR_E_ARG, "gauge.blocks '%s' names no parameter of the matrix route (route.matrix '%s')", s->set.gauge_blocks, s->set.optim.matrix_names);
+    polar_status st =
+        s->shadow_blocks
+            ? POLAR_OK
+            : PL_FAIL(POLAR_E_ARG,
+                      "gauge.blocks '%s' names no parameter of the matrix route (route.matrix '%s')",
+                      s->set.gauge_blocks, s->set.optim.matrix_names);
     if (st == POLAR_OK) st = pl_gauge_shadow_create(&s->shadow, t->dev, t->q, blocks, s->shadow_blocks, &o);
     pl_free(blocks);
     if (st != POLAR_OK) return st;
-    s->deviation = pl_calloc((size_t)(pl_gauge_shadow_maps(s->shadow) * s->shadow_blocks * s->set.shadows), sizeof *s->deviation);
+    s->deviation = pl_calloc((size_t)(pl_gauge_shadow_maps(s->shadow) * s->shadow_blocks * s->set.shadows),
+                             sizeof *s->deviation);
     PL_NEED(s->deviation, POLAR_E_NOMEM, "a measurement of %lld blocks", (long long)s->shadow_blocks);
     return POLAR_OK;
 }

@@ -1,10 +1,13 @@
-/* so3_train.h -- an ensemble of SO(3) runs in training: the data shared by so3_run.c, so3_batch.c and so3_checkpoint.c.
+/* so3_train.h -- an ensemble of SO(3) runs in training: the data shared by so3_run.c, so3_batch.c and
+ * so3_checkpoint.c.
  *
- * Members come in the caller's order; inside they have slots, so that the members of one update rule lie side by side in every parameter and one optimiser
- * serves them. Invariants
+ * Members come in the caller's order; inside they have slots, so that the members of one update rule lie side
+ * by side in every parameter and one optimiser serves them. Invariants
  *  1. What a slot computes depends on its configuration and seed only.
- *  2. Active slots have all made `made` epochs. A slot that ended is never trained again; its weights may be overwritten by its best ones.
- *  3. Between calls everything that matters is in: weights, best weights, optimisers' states, shadows' states, early-stopping counters, `made`. That is the checkpoint.
+ *  2. Active slots have all made `made` epochs. A slot that ended is never trained again; its weights may be
+ * overwritten by its best ones.
+ *  3. Between calls everything that matters is in: weights, best weights, optimisers' states, shadows'
+ * states, early-stopping counters, `made`. That is the checkpoint.
  */
 #ifndef PL_LAB_SO3_TRAIN_H
 #define PL_LAB_SO3_TRAIN_H
@@ -17,70 +20,78 @@
 #include "models/so3_points.h"
 #include "verify/gauge_shadow.h"
 
-typedef struct pl_so3_data {          /* of one seed; shared by its arms */
-    uint64_t          seed;
-    pl_clouds         split[PL_SPLITS];
+typedef struct pl_so3_data { /* of one seed; shared by its arms */
+    uint64_t seed;
+    pl_clouds split[PL_SPLITS];
     pl_cloud_baseline baseline;
-    int64_t          *order;          /* (train): of the epoch under way */
+    int64_t *order; /* (train): of the epoch under way */
 } pl_so3_data;
 
 typedef struct pl_so3_slot {
     const pl_config *config;
-    pl_so3_settings  set;
-    uint64_t         seed;
-    pl_so3_data     *data;
-    pl_early_stop    stop;
-    int              tested;
-    double           test_mse;
-    pl_gauge_shadow *shadow;          /* or NULL */
-    int64_t          shadow_blocks;
-    double          *deviation;       /* (maps, blocks, shadows): room for one measurement */
-    pl_gauge_row    *rows;            /* not yet handed out: [taken, count) */
-    int64_t          taken, count, room;
+    pl_so3_settings set;
+    uint64_t seed;
+    pl_so3_data *data;
+    pl_early_stop stop;
+    int tested;
+    double test_mse;
+    pl_gauge_shadow *shadow; /* or NULL */
+    int64_t shadow_blocks;
+    double *deviation;  /* (maps, blocks, shadows): room for one measurement */
+    pl_gauge_row *rows; /* not yet handed out: [taken, count) */
+    int64_t taken, count, room;
 } pl_so3_slot;
 
-typedef struct pl_so3_group {         /* slots [first, first + count) */
+typedef struct pl_so3_group { /* slots [first, first + count) */
     polar_optim *opt;
-    int64_t      first, count;
+    int64_t first, count;
 } pl_so3_group;
 
 struct pl_train {
     polar_device *dev;
-    polar_queue  *q;
-    int64_t       members, made;      /* made: epochs */
-    pl_so3_slot  *slots;
-    int64_t      *slot_of;            /* of a member */
-    pl_so3_data  *data;
-    int64_t       data_count;
+    polar_queue *q;
+    int64_t members, made; /* made: epochs */
+    pl_so3_slot *slots;
+    int64_t *slot_of; /* of a member */
+    pl_so3_data *data;
+    int64_t data_count;
     pl_so3_group *groups;
-    int64_t       group_count;
-    pl_so3       *model;
-    pl_param     *params;             /* the model's */
-    int64_t       param_count;
-    pl_mat       *best;               /* of every parameter, as its W */
-    pl_mat        x, y;               /* (members batch, N, 3), (members, batch, 1): the batch under way */
-    pl_mat        dp, loss, pred;     /* (members, batch, 1), (members, 1, 1) f64, (members, batch, 1) */
-    pl_graph     *train_graph, *eval_graph;
-    char         *host_x;             /* one batch, to be uploaded */
-    double       *host_y;
-    double       *losses;             /* (steps, members) of an epoch */
-    char         *host_pred;          /* (chunks, members, batch) of a split, in the run's format */
+    int64_t group_count;
+    pl_so3 *model;
+    pl_param *params; /* the model's */
+    int64_t param_count;
+    pl_mat *best;          /* of every parameter, as its W */
+    pl_mat x, y;           /* (members batch, N, 3), (members, batch, 1): the batch under way */
+    pl_mat dp, loss, pred; /* (members, batch, 1), (members, 1, 1) f64, (members, batch, 1) */
+    pl_graph *train_graph, *eval_graph;
+    char *host_x; /* one batch, to be uploaded */
+    double *host_y;
+    double *losses;  /* (steps, members) of an epoch */
+    char *host_pred; /* (chunks, members, batch) of a split, in the run's format */
 };
 
-polar_status pl_so3_batch_create(pl_train *t);                               /* buffers and graphs */
-void         pl_so3_batch_destroy(pl_train *t);                              /* safe on a zeroed one */
-polar_status pl_so3_train_step(pl_train *t, int64_t step);                   /* forward and backward of batch `step` of the epoch; enqueues */
-polar_status pl_so3_evaluate(double *mse, pl_train *t, pl_split split);      /* of every slot's weights, (members); synchronises */
+polar_status pl_so3_batch_create(pl_train *t); /* buffers and graphs */
+void pl_so3_batch_destroy(pl_train *t);        /* safe on a zeroed one */
+/* forward and backward of batch `step` of the epoch; enqueues */
+polar_status pl_so3_train_step(pl_train *t, int64_t step);
+/* of every slot's weights, (members); synchronises */
+polar_status pl_so3_evaluate(double *mse, pl_train *t, pl_split split);
 
-polar_status pl_so3_save(pl_train *t, const char *path);                     /* the checkpoint in one rename */
-polar_status pl_so3_load(pl_train *t, const char *path);                     /* POLAR_E_FORMAT: torn, or of other runs */
-polar_status pl_so3_weights(pl_train *t, int64_t member, const char *path);  /* the best epoch's, under the reference's names */
+/* the checkpoint in one rename */
+polar_status pl_so3_save(pl_train *t, const char *path);
+/* POLAR_E_FORMAT: torn, or of other runs */
+polar_status pl_so3_load(pl_train *t, const char *path);
+/* the best epoch's, under the reference's names */
+polar_status pl_so3_weights(pl_train *t, int64_t member, const char *path);
 
-polar_status pl_so3_estimate(pl_estimate *out, polar_device *dev, const pl_config *c);    /* so3_estimate.c */
+polar_status pl_so3_estimate(pl_estimate *out, polar_device *dev, const pl_config *c); /* so3_estimate.c */
 
-polar_status pl_so3_shadow_create(pl_train *t, pl_so3_slot *s);              /* where the slot's configuration asks for shadows */
-void         pl_so3_shadow_destroy(pl_so3_slot *s);                          /* safe on a zeroed one */
-polar_status pl_so3_shadow_step(pl_train *t, pl_so3_slot *s, int64_t step);  /* after the backward; step of the run, from 1 */
-polar_status pl_so3_shadow_take(pl_train *t, int64_t member, pl_gauge_row *out, int max, int *count);    /* rows not yet handed out */
+/* where the slot's configuration asks for shadows */
+polar_status pl_so3_shadow_create(pl_train *t, pl_so3_slot *s);
+void pl_so3_shadow_destroy(pl_so3_slot *s); /* safe on a zeroed one */
+/* after the backward; step of the run, from 1 */
+polar_status pl_so3_shadow_step(pl_train *t, pl_so3_slot *s, int64_t step);
+/* rows not yet handed out */
+polar_status pl_so3_shadow_take(pl_train *t, int64_t member, pl_gauge_row *out, int max, int *count);
 
 #endif

@@ -2,7 +2,8 @@
  *
  *     ctest -R test_spec
  *
- * Invariants: a value that is set has passed pl_key_read; a default that is written (no "=", no derive) passes it too, or the table is wrong (asserted).
+ * Invariants: a value that is set has passed pl_key_read; a default that is written (no "=", no derive)
+ * passes it too, or the table is wrong (asserted).
  */
 #include "lab/spec/config.h"
 
@@ -17,16 +18,16 @@
 #include "base/string_build.h"
 
 typedef struct slot {
-    int  set;
+    int set;
     char text[PL_VALUE_CHARS];
 } slot;
 
 struct pl_config {
     pl_schema schema;
-    slot     *slots;    /* one per key */
+    slot *slots; /* one per key */
 };
 
-/* ---- configurations ---------------------------------------------------------------------------------------------------- */
+/* ---- configurations ----------------------------------------------------------------------------- */
 
 polar_status pl_config_create(pl_config **out, const pl_schema *schema)
 {
@@ -70,7 +71,8 @@ polar_status pl_config_assign(pl_config *c, const char *assignment)
 {
     char name[128];
     size_t n = strcspn(assignment, "=");
-    PL_NEED(assignment[n] && n && n < sizeof name, POLAR_E_ARG, "'%s' is no assignment: key=value", pl_text_shown(assignment).text);
+    PL_NEED(assignment[n] && n && n < sizeof name, POLAR_E_ARG, "'%s' is no assignment: key=value",
+            pl_text_shown(assignment).text);
     memcpy(name, assignment, n);
     name[n] = 0;
     return pl_config_set(c, name, assignment + n + 1);
@@ -122,7 +124,7 @@ void pl_config_value(char out[PL_VALUE_CHARS], const pl_config *c, const char *n
     else print_default(out, c, k);
 }
 
-/* ---- getters ----------------------------------------------------------------------------------------------------------- */
+/* ---- getters ------------------------------------------------------------------------------------ */
 
 static void typed_value(char out[PL_VALUE_CHARS], const pl_config *c, const char *name, pl_key_type type)
 {
@@ -172,7 +174,7 @@ const char *pl_config_text(const pl_config *c, const char *name)
     return *k->def == '=' ? pl_config_text(c, k->def + 1) : k->def;
 }
 
-/* ---- texts ------------------------------------------------------------------------------------------------------------- */
+/* ---- texts -------------------------------------------------------------------------------------- */
 
 /* Whether the key is a part of the run id, and the value to print there. */
 static int counts(char value[PL_VALUE_CHARS], const pl_config *c, const pl_key *k)
@@ -190,7 +192,8 @@ static const pl_key *next_key(const pl_schema *s, const pl_key *last)
     const pl_key *next = NULL;
     for (int i = 0; i < s->key_count; i++) {
         const pl_key *k = &s->keys[i];
-        if ((!last || strcmp(k->name, last->name) > 0) && (!next || strcmp(k->name, next->name) < 0)) next = k;
+        if ((!last || strcmp(k->name, last->name) > 0) && (!next || strcmp(k->name, next->name) < 0))
+            next = k;
     }
     return next;
 }

@@ -1,4 +1,5 @@
-/* config_key.c -- a row of a testbed's key table: finding it by name, reading a value for it into its canonical form. */
+/* config_key.c -- a row of a testbed's key table: finding it by name, reading a value for it into its
+ * canonical form. */
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
@@ -11,7 +12,7 @@
 #include "base/text_visible.h"
 #include "lab/spec/config.h"
 
-/* ---- keys -------------------------------------------------------------------------------------------------------------- */
+/* ---- keys --------------------------------------------------------------------------------------- */
 
 const pl_key *pl_schema_key(const pl_schema *s, const char *name)
 {
@@ -20,7 +21,7 @@ const pl_key *pl_schema_key(const pl_schema *s, const char *name)
     return NULL;
 }
 
-#define MAX_KEYS 256    /* among which the nearest is looked for */
+#define MAX_KEYS 256 /* among which the nearest is looked for */
 
 const pl_key *pl_schema_find_key(char why[PL_WHY_CHARS], const pl_schema *s, const char *name)
 {
@@ -31,12 +32,16 @@ const pl_key *pl_schema_find_key(char why[PL_WHY_CHARS], const pl_schema *s, con
     for (; n < s->key_count && n < MAX_KEYS; n++) known[n] = s->keys[n].name;
     known[n] = NULL;
     const char *near = pl_nearest(name, known);
-    for (int i = 0; i < n && !near; i++) {    /* "width" for model.width */
+    for (int i = 0; i < n && !near; i++) { /* "width" for model.width */
         const char *dot = strrchr(known[i], '.');
         if (dot && !strcmp(dot + 1, name)) near = known[i];
     }
-    if (near) snprintf(why, PL_WHY_CHARS, "no key '%s' in testbed %s (did you mean %s?)", pl_text_shown(name).text, s->name, near);
-    else snprintf(why, PL_WHY_CHARS, "no key '%s' in testbed %s (`polar plan --keys %s` lists them)", pl_text_shown(name).text, s->name, s->name);
+    if (near)
+        snprintf(why, PL_WHY_CHARS, "no key '%s' in testbed %s (did you mean %s?)", pl_text_shown(name).text,
+                 s->name, near);
+    else
+        snprintf(why, PL_WHY_CHARS, "no key '%s' in testbed %s (`polar plan --keys %s` lists them)",
+                 pl_text_shown(name).text, s->name, s->name);
     return NULL;
 }
 
@@ -65,7 +70,7 @@ void pl_key_range(char out[PL_WHY_CHARS], const pl_key *k)
         used += (size_t)snprintf(out + used, PL_WHY_CHARS - used, "%s%s", i ? ", " : "", k->choices[i]);
 }
 
-/* ---- values ------------------------------------------------------------------------------------------------------------ */
+/* ---- values ------------------------------------------------------------------------------------- */
 
 static int read_int(char *out, char *why, const pl_key *k, const char *text)
 {
@@ -77,20 +82,22 @@ static int read_int(char *out, char *why, const pl_key *k, const char *text)
         snprintf(out, PL_VALUE_CHARS, "%lld", v);
         return 1;
     }
-    snprintf(why, PL_WHY_CHARS, "%s wants a whole number from %.0f to %.0f, got '%s'", k->name, k->min, k->max, pl_text_shown(text).text);
+    snprintf(why, PL_WHY_CHARS, "%s wants a whole number from %.0f to %.0f, got '%s'", k->name, k->min,
+             k->max, pl_text_shown(text).text);
     return 0;
 }
 
 static int read_real(char *out, char *why, const pl_key *k, const char *text)
 {
     char *end;
-    double v = strtod(text, &end) + 0.0;    /* -0 is 0 */
+    double v = strtod(text, &end) + 0.0; /* -0 is 0 */
     int number = *text && strspn(text, "+-.0123456789eE") == strlen(text) && !*end && isfinite(v);
     if (number && v >= k->min && v <= k->max) {
         pl_double_print(out, v);
         return 1;
     }
-    snprintf(why, PL_WHY_CHARS, "%s wants a number from %g to %g, got '%s'", k->name, k->min, k->max, pl_text_shown(text).text);
+    snprintf(why, PL_WHY_CHARS, "%s wants a number from %g to %g, got '%s'", k->name, k->min, k->max,
+             pl_text_shown(text).text);
     return 0;
 }
 
@@ -101,7 +108,8 @@ static int read_text(char *out, char *why, const pl_key *k, const char *text)
         memcpy(out, text, n + 1);
         return 1;
     }
-    snprintf(why, PL_WHY_CHARS, "%s wants one line of at most %d bytes, got '%s'", k->name, PL_VALUE_CHARS - 1, pl_text_shown(text).text);
+    snprintf(why, PL_WHY_CHARS, "%s wants one line of at most %d bytes, got '%s'", k->name,
+             PL_VALUE_CHARS - 1, pl_text_shown(text).text);
     return 0;
 }
 
@@ -115,9 +123,11 @@ static int read_word(char *out, char *why, const pl_key *k, const char *text)
             snprintf(out, PL_VALUE_CHARS, "%s", text);
             return 1;
         }
-        if (used < PL_WHY_CHARS) used += (size_t)snprintf(why + used, PL_WHY_CHARS - used, "%s%s", i ? ", " : "", choices[i]);
+        if (used < PL_WHY_CHARS)
+            used += (size_t)snprintf(why + used, PL_WHY_CHARS - used, "%s%s", i ? ", " : "", choices[i]);
     }
-    if (used < PL_WHY_CHARS) snprintf(why + used, PL_WHY_CHARS - used, ", got '%s'", pl_text_shown(text).text);
+    if (used < PL_WHY_CHARS)
+        snprintf(why + used, PL_WHY_CHARS - used, ", got '%s'", pl_text_shown(text).text);
     return 0;
 }
 

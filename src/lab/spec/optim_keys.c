@@ -12,23 +12,45 @@ const char *const pl_optim_key_scales[] = {"none", "paper", "jordan", "spectral"
 const char *const pl_optim_key_kinds[] = {"none", "newton_schulz", "exact", NULL};
 const char *const pl_optim_key_roundings[] = {"fused", "reference", "gram", NULL};
 
-/* ---- what a key depends on --------------------------------------------------------------------------- */
+/* ---- what a key depends on ---------------------------------------------------------------------- */
 
 static polar_optim_opts rule_opts(const pl_config *c)
 {
     polar_optim_opts o;
-    if (polar_optim_opts_parse(&o, pl_config_text(c, "optim.rule")) != POLAR_OK) o = (polar_optim_opts){0};    /* cannot be: the key's choices are the rules */
+    /* cannot be: the key's choices are the rules */
+    if (polar_optim_opts_parse(&o, pl_config_text(c, "optim.rule")) != POLAR_OK) o = (polar_optim_opts){0};
     return o;
 }
 
-void pl_optim_key_beta1(char out[PL_VALUE_CHARS], const pl_config *c) { pl_double_print(out, rule_opts(c).rule.beta1); }
-void pl_optim_key_lr(char out[PL_VALUE_CHARS], const pl_config *c)    { pl_double_print(out, rule_opts(c).lr); }
-void pl_optim_key_decay(char out[PL_VALUE_CHARS], const pl_config *c) { pl_double_print(out, rule_opts(c).weight_decay); }
+void pl_optim_key_beta1(char out[PL_VALUE_CHARS], const pl_config *c)
+{
+    pl_double_print(out, rule_opts(c).rule.beta1);
+}
+void pl_optim_key_lr(char out[PL_VALUE_CHARS], const pl_config *c)
+{
+    pl_double_print(out, rule_opts(c).lr);
+}
+void pl_optim_key_decay(char out[PL_VALUE_CHARS], const pl_config *c)
+{
+    pl_double_print(out, rule_opts(c).weight_decay);
+}
 
-int pl_optim_has_moment(const pl_config *c) { return rule_opts(c).rule.precondition == POLAR_PRECONDITION_ADAM; }
-int pl_optim_rule_maps(const pl_config *c)  { return rule_opts(c).rule.map.kind != POLAR_MAP_NONE; }
-int pl_optim_has_map(const pl_config *c)    { return pl_optim_rule_maps(c) && pl_config_choice(c, "map.kind") != POLAR_MAP_NONE; }
-int pl_optim_iterates(const pl_config *c)   { return pl_optim_rule_maps(c) && pl_config_choice(c, "map.kind") == POLAR_MAP_NEWTON_SCHULZ; }
+int pl_optim_has_moment(const pl_config *c)
+{
+    return rule_opts(c).rule.precondition == POLAR_PRECONDITION_ADAM;
+}
+int pl_optim_rule_maps(const pl_config *c)
+{
+    return rule_opts(c).rule.map.kind != POLAR_MAP_NONE;
+}
+int pl_optim_has_map(const pl_config *c)
+{
+    return pl_optim_rule_maps(c) && pl_config_choice(c, "map.kind") != POLAR_MAP_NONE;
+}
+int pl_optim_iterates(const pl_config *c)
+{
+    return pl_optim_rule_maps(c) && pl_config_choice(c, "map.kind") == POLAR_MAP_NEWTON_SCHULZ;
+}
 
 int pl_optim_iterates_half(const pl_config *c)
 {
@@ -41,13 +63,17 @@ void pl_warmup_default(char out[PL_VALUE_CHARS], const pl_config *c, int64_t mos
     snprintf(out, PL_VALUE_CHARS, "%lld", (long long)(half < most ? half : most));
 }
 
-/* ---- reading ----------------------------------------------------------------------------------------- */
+/* ---- reading ------------------------------------------------------------------------------------ */
 
 polar_status pl_schedule_read(polar_schedule *out, const pl_config *c, int64_t steps)
 {
     int64_t warm = pl_config_int(c, "train.warmup"), epochs = pl_config_int(c, "train.epochs");
-    PL_NEED(warm <= epochs, POLAR_E_ARG, "train.warmup is %lld and train.epochs %lld: the warm-up is part of the epochs", (long long)warm, (long long)epochs);
-    *out = (polar_schedule){.warmup = warm * steps, .total = epochs * steps, .warmup_from = pl_config_real(c, "train.warmup_from")};
+    PL_NEED(warm <= epochs, POLAR_E_ARG,
+            "train.warmup is %lld and train.epochs %lld: the warm-up is part of the epochs", (long long)warm,
+            (long long)epochs);
+    *out = (polar_schedule){.warmup = warm * steps,
+                            .total = epochs * steps,
+                            .warmup_from = pl_config_real(c, "train.warmup_from")};
     return POLAR_OK;
 }
 
@@ -68,7 +94,8 @@ polar_status pl_optim_keys_read(polar_optim_opts *o, const pl_config *c)
         PL_TRY(polar_scale_parse(&o->rule.scale, pl_config_text(c, "optim.scale")));
         o->rule.map.kind = (polar_map_kind)pl_config_choice(c, "map.kind");
         o->rule.map.precision = (polar_dtype)pl_config_choice(c, "map.precision");
-        o->rule.map.rounding = pl_optim_iterates_half(c) ? (polar_rounding)pl_config_choice(c, "map.rounding") : POLAR_ROUND_FUSED;
+        o->rule.map.rounding = pl_optim_iterates_half(c) ? (polar_rounding)pl_config_choice(c, "map.rounding")
+                                                         : POLAR_ROUND_FUSED;
         o->rule.map.steps = (int)pl_config_int(c, "map.steps");
         o->rule.map.table = pl_coef_table_names[pl_config_choice(c, "map.table")];
     }

@@ -1,7 +1,8 @@
-/* optim_keys.h -- the keys that every testbed has for its optimiser and schedule: their rows are in optim_keys.inc, here is what the rows refer to and the reading.
+/* optim_keys.h -- the keys that every testbed has for its optimiser and schedule: their rows are in
+ * optim_keys.inc, here is what the rows refer to and the reading.
  *
- *     #define OPTIM_LR "1e-3"                                       // and OPTIM_AUX_LR, OPTIM_DECAY, OPTIM_AUX_DECAY, OPTIM_MATRIX
- *     static const pl_key keys[] = {
+ *     #define OPTIM_LR "1e-3"                                       // and OPTIM_AUX_LR, OPTIM_DECAY,
+ * OPTIM_AUX_DECAY, OPTIM_MATRIX static const pl_key keys[] = {
  *         {"model.width", ...},
  *     #include "lab/spec/optim_keys.inc"
  *     };
@@ -15,25 +16,31 @@
 #include "math/coef_table.h"
 #include "polar/optim.h"
 
-extern const char *const pl_key_dtypes[];             /* "f64", "f32", "bf16": in the order of polar_dtype */
-extern const char *const pl_optim_key_precisions[];   /* the same and "f16" */
+extern const char *const pl_key_dtypes[];           /* "f64", "f32", "bf16": in the order of polar_dtype */
+extern const char *const pl_optim_key_precisions[]; /* the same and "f16" */
 extern const char *const pl_optim_key_rules[];
 extern const char *const pl_optim_key_scales[];
-extern const char *const pl_optim_key_kinds[];        /* in the order of polar_map_kind */
-extern const char *const pl_optim_key_roundings[];    /* in the order of polar_rounding */
+extern const char *const pl_optim_key_kinds[];     /* in the order of polar_map_kind */
+extern const char *const pl_optim_key_roundings[]; /* in the order of polar_rounding */
 
-void pl_optim_key_beta1(char out[PL_VALUE_CHARS], const pl_config *c);    /* defaults by the rule: momentum, ... */
-void pl_optim_key_lr(char out[PL_VALUE_CHARS], const pl_config *c);       /* ... the paper's learning rate for DeiT, ... */
-void pl_optim_key_decay(char out[PL_VALUE_CHARS], const pl_config *c);    /* ... and its weight decay, 0 for Muon */
+/* defaults by the rule: momentum, ... */
+void pl_optim_key_beta1(char out[PL_VALUE_CHARS], const pl_config *c);
+/* ... the paper's learning rate for DeiT, ... */
+void pl_optim_key_lr(char out[PL_VALUE_CHARS], const pl_config *c);
+/* ... and its weight decay, 0 for Muon */
+void pl_optim_key_decay(char out[PL_VALUE_CHARS], const pl_config *c);
 
-int pl_optim_has_moment(const pl_config *c);       /* the rule keeps a second moment */
-int pl_optim_rule_maps(const pl_config *c);        /* the rule has a place for a polar map */
-int pl_optim_has_map(const pl_config *c);          /* ... and there is one */
-int pl_optim_iterates(const pl_config *c);         /* ... by Newton-Schulz */
-int pl_optim_iterates_half(const pl_config *c);    /* ... in bf16 or f16 */
+int pl_optim_has_moment(const pl_config *c);    /* the rule keeps a second moment */
+int pl_optim_rule_maps(const pl_config *c);     /* the rule has a place for a polar map */
+int pl_optim_has_map(const pl_config *c);       /* ... and there is one */
+int pl_optim_iterates(const pl_config *c);      /* ... by Newton-Schulz */
+int pl_optim_iterates_half(const pl_config *c); /* ... in bf16 or f16 */
 
-void         pl_warmup_default(char out[PL_VALUE_CHARS], const pl_config *c, int64_t most);            /* train.warmup: so many epochs, and at most half of train.epochs */
-polar_status pl_schedule_read(polar_schedule *out, const pl_config *c, int64_t steps);                 /* train.epochs, train.warmup, train.warmup_from; steps of an epoch */
-polar_status pl_optim_keys_read(polar_optim_opts *out, const pl_config *c);                            /* without the schedule; matrix_names borrows from c */
+/* train.warmup: so many epochs, and at most half of train.epochs */
+void pl_warmup_default(char out[PL_VALUE_CHARS], const pl_config *c, int64_t most);
+/* train.epochs, train.warmup, train.warmup_from; steps of an epoch */
+polar_status pl_schedule_read(polar_schedule *out, const pl_config *c, int64_t steps);
+/* without the schedule; matrix_names borrows from c */
+polar_status pl_optim_keys_read(polar_optim_opts *out, const pl_config *c);
 
 #endif

@@ -1,4 +1,5 @@
-/* plan.c -- a spec multiplied out: cells x seeds x arms. Later settings win: defaults, set, the grid, the arm. */
+/* plan.c -- a spec multiplied out: cells x seeds x arms. Later settings win: defaults, set, the grid, the
+ * arm. */
 #include "lab/spec/plan.h"
 
 #include <stdio.h>
@@ -18,7 +19,9 @@ static int axis_value(const pl_spec *s, int axis, int cell)
 static polar_status name_cell(char **out, const pl_spec *s, int cell)
 {
     pl_string name = {0};
-    for (int i = 0; i < s->grid_count; i++) pl_string_add(&name, "%s%s=%s", i ? " " : "", s->grid[i].key->name, s->grid[i].values[axis_value(s, i, cell)]);
+    for (int i = 0; i < s->grid_count; i++)
+        pl_string_add(&name, "%s%s=%s", i ? " " : "", s->grid[i].key->name,
+                      s->grid[i].values[axis_value(s, i, cell)]);
     if (!s->grid_count) pl_string_add(&name, "all");
     return pl_string_take(out, &name, "the name of a cell");
 }
@@ -27,8 +30,10 @@ static polar_status configure(pl_config **out, const pl_spec *s, int cell, const
 {
     PL_TRY(pl_config_create(out, &s->schema));
     for (int i = 0; i < s->set_count; i++) PL_TRY(pl_config_set(*out, s->set[i].key->name, s->set[i].value));
-    for (int i = 0; i < s->grid_count; i++) PL_TRY(pl_config_set(*out, s->grid[i].key->name, s->grid[i].values[axis_value(s, i, cell)]));
-    for (int i = 0; i < arm->set_count; i++) PL_TRY(pl_config_set(*out, arm->set[i].key->name, arm->set[i].value));
+    for (int i = 0; i < s->grid_count; i++)
+        PL_TRY(pl_config_set(*out, s->grid[i].key->name, s->grid[i].values[axis_value(s, i, cell)]));
+    for (int i = 0; i < arm->set_count; i++)
+        PL_TRY(pl_config_set(*out, arm->set[i].key->name, arm->set[i].value));
     return POLAR_OK;
 }
 
@@ -40,7 +45,8 @@ static polar_status check(const pl_plan *p, int cell, int arm)
     if (st != POLAR_E_ARG) return st;
     char why[PL_WHY_CHARS];
     snprintf(why, sizeof why, "%s", pl_fail_sentence());
-    return PL_FAIL(POLAR_E_ARG, "%s: cell '%s', arm '%s': %s", s->path, p->cells[cell], s->arms[arm].name, why);
+    return PL_FAIL(POLAR_E_ARG, "%s: cell '%s', arm '%s': %s", s->path, p->cells[cell], s->arms[arm].name,
+                   why);
 }
 
 static polar_status make_runs(pl_plan *p)
@@ -53,7 +59,12 @@ static polar_status make_runs(pl_plan *p)
             PL_TRY(pl_config_id_begin(&begun, config));
             for (int64_t k = 0; k < s->seed_count; k++) {
                 pl_plan_run *r = &p->runs[(c * s->seed_count + k) * s->arm_count + a];
-                *r = (pl_plan_run){.cell = p->cells[c], .arm = s->arms[a].name, .config = config, .seed = s->seeds[k], .cell_index = c, .arm_index = a};
+                *r = (pl_plan_run){.cell = p->cells[c],
+                                   .arm = s->arms[a].name,
+                                   .config = config,
+                                   .seed = s->seeds[k],
+                                   .cell_index = c,
+                                   .arm_index = a};
                 pl_config_id_end(r->id, &begun, r->seed);
             }
         }
@@ -61,7 +72,7 @@ static polar_status make_runs(pl_plan *p)
     return POLAR_OK;
 }
 
-/* ---- the same run twice ------------------------------------------------------------------------------------------------ */
+/* ---- the same run twice ------------------------------------------------------------------------- */
 
 static int by_id(const void *a, const void *b)
 {
@@ -83,14 +94,16 @@ static polar_status find_twins(pl_plan *p)
         r->first = twin ? before->first : r - p->runs;
         p->distinct += !twin;
         if (twin && before->cell_index == r->cell_index)
-            st = PL_FAIL(POLAR_E_ARG, "%s: arms '%s' and '%s' are the same run in cell '%s': nothing they set makes a difference there", p->spec->path,
-                         before->arm, r->arm, r->cell);
+            st = PL_FAIL(POLAR_E_ARG,
+                         "%s: arms '%s' and '%s' are the same run in cell '%s': nothing they set makes a "
+                         "difference there",
+                         p->spec->path, before->arm, r->arm, r->cell);
     }
     pl_free(order);
     return st;
 }
 
-/* ---- the whole --------------------------------------------------------------------------------------------------------- */
+/* ---- the whole ---------------------------------------------------------------------------------- */
 
 static polar_status make_cells(pl_plan *p)
 {
@@ -98,7 +111,8 @@ static polar_status make_cells(pl_plan *p)
     double cells = 1;
     for (int i = 0; i < s->grid_count; i++) cells *= s->grid[i].count;
     double runs = cells * (double)s->seed_count * s->arm_count;
-    PL_NEED(runs <= PL_SPEC_MAX_RUNS, POLAR_E_ARG, "%s: %.0f cells x %lld seeds x %d arms are more than %d runs", s->path, cells,
+    PL_NEED(runs <= PL_SPEC_MAX_RUNS, POLAR_E_ARG,
+            "%s: %.0f cells x %lld seeds x %d arms are more than %d runs", s->path, cells,
             (long long)s->seed_count, s->arm_count, PL_SPEC_MAX_RUNS);
     p->cells = pl_calloc((size_t)cells, sizeof *p->cells);
     p->configs = pl_calloc((size_t)cells * (size_t)s->arm_count, sizeof *p->configs);
@@ -134,7 +148,8 @@ void pl_plan_destroy(pl_plan *p)
     if (!p) return;
     for (int c = 0; c < p->cell_count; c++) {
         pl_free(p->cells[c]);
-        for (int a = 0; a < p->spec->arm_count; a++) pl_config_destroy(p->configs[c * p->spec->arm_count + a]);
+        for (int a = 0; a < p->spec->arm_count; a++)
+            pl_config_destroy(p->configs[c * p->spec->arm_count + a]);
     }
     pl_free(p->cells);
     pl_free(p->configs);

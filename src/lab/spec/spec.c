@@ -17,7 +17,7 @@
 
 #define BAD(...) PL_SPEC_BAD(s, __VA_ARGS__)
 
-/* ---- words and texts --------------------------------------------------------------------------------------------------- */
+/* ---- words and texts ---------------------------------------------------------------------------- */
 
 static polar_status read_word(char **out, const pl_spec *s, const pl_yaml_node *n)
 {
@@ -32,13 +32,17 @@ static polar_status read_metric(pl_spec *s, const pl_yaml_node *n)
     char test_name[80], known[400] = PL_METRIC_WALL;
     PL_TRY(read_word(&s->metric, s, n));
     snprintf(test_name, sizeof test_name, "test_%s", s->metric);
-    if (pl_schema_has_result(&s->schema, s->metric) || pl_schema_has_result(&s->schema, test_name) || !strcmp(s->metric, PL_METRIC_WALL)) return POLAR_OK;
+    if (pl_schema_has_result(&s->schema, s->metric) || pl_schema_has_result(&s->schema, test_name) ||
+        !strcmp(s->metric, PL_METRIC_WALL))
+        return POLAR_OK;
     for (int i = 0; s->schema.results[i]; i++) {
         size_t used = strlen(known);
         snprintf(known + used, sizeof known - used, ", %s", s->schema.results[i]);
     }
     const char *near = pl_nearest(s->metric, s->schema.results);
-    if (near) return BAD(n->line, "no result '%s' in testbed %s (did you mean %s? there is: %s)", s->metric, s->schema.name, near, known);
+    if (near)
+        return BAD(n->line, "no result '%s' in testbed %s (did you mean %s? there is: %s)", s->metric,
+                   s->schema.name, near, known);
     return BAD(n->line, "no result '%s' in testbed %s (there is: %s)", s->metric, s->schema.name, known);
 }
 
@@ -50,16 +54,21 @@ static polar_status read_title(char **out, const pl_spec *s, const pl_yaml_node 
         ok = pl_text_is_plain(line, size) && (lines || !line[size]);
         line = line[size] ? line + size + 1 : NULL;
     }
-    if (!ok) return BAD(n->line, lines ? "%s wants a text of at most 4000 bytes without control characters" : "%s wants one line of at most 200 bytes without control characters", n->key);
+    if (!ok)
+        return BAD(n->line,
+                   lines ? "%s wants a text of at most 4000 bytes without control characters"
+                         : "%s wants one line of at most 200 bytes without control characters",
+                   n->key);
     return pl_spec_copy(out, n->text);
 }
 
-/* ---- seeds ------------------------------------------------------------------------------------------------------------- */
+/* ---- seeds -------------------------------------------------------------------------------------- */
 
 static polar_status read_seed_node(pl_seed_list *l, const pl_spec *s, const pl_yaml_node *n)
 {
     char why[PL_WHY_CHARS];
-    if (n->kind != PL_YAML_SCALAR) return BAD(n->line, "seeds wants 7, 0..99 or [42, 7], got %s", pl_spec_kind(n));
+    if (n->kind != PL_YAML_SCALAR)
+        return BAD(n->line, "seeds wants 7, 0..99 or [42, 7], got %s", pl_spec_kind(n));
     polar_status st = pl_seeds_add(l, why, n->text, n->line);
     return st == POLAR_E_FORMAT ? BAD(n->line, "%s", why) : st;
 }
@@ -72,7 +81,8 @@ static polar_status read_seeds(pl_spec *s, const pl_yaml_node *n)
     polar_status st = POLAR_OK;
     if (n->kind == PL_YAML_LIST) {
         if (!n->count) st = BAD(n->line, "seeds is an empty list");
-        for (const pl_yaml_node *c = n->child; c && st == POLAR_OK; c = c->next) st = read_seed_node(&l, s, c);
+        for (const pl_yaml_node *c = n->child; c && st == POLAR_OK; c = c->next)
+            st = read_seed_node(&l, s, c);
     } else {
         st = read_seed_node(&l, s, n);
     }
@@ -84,7 +94,7 @@ static polar_status read_seeds(pl_spec *s, const pl_yaml_node *n)
     return st;
 }
 
-/* ---- the whole --------------------------------------------------------------------------------------------------------- */
+/* ---- the whole ---------------------------------------------------------------------------------- */
 
 static polar_status read_testbed(pl_spec *s, const pl_yaml_node *n, const pl_schema *schemas, int count)
 {
@@ -101,7 +111,8 @@ static polar_status read_testbed(pl_spec *s, const pl_yaml_node *n, const pl_sch
     return BAD(n->line, "no testbed '%s' (there is: %s)", pl_text_shown(n->text).text, known);
 }
 
-static const char *const fields[] = {"name", "title", "testbed", "metric", "about", "seeds", "arms", "grid", "set", NULL};
+static const char *const fields[] = {"name",  "title", "testbed", "metric", "about",
+                                     "seeds", "arms",  "grid",    "set",    NULL};
 
 static polar_status read_field(pl_spec *s, const pl_yaml_node *n)
 {
@@ -114,10 +125,13 @@ static polar_status read_field(pl_spec *s, const pl_yaml_node *n)
     if (!strcmp(n->key, "grid")) return pl_spec_read_grid(s, n);
     if (!strcmp(n->key, "set")) return pl_spec_read_set(s, n);
     if (!strcmp(n->key, "testbed")) return POLAR_OK;
-    if (pl_schema_key(&s->schema, n->key)) return BAD(n->line, "%s is a key of the runs: write it under set, grid or an arm", n->key);
+    if (pl_schema_key(&s->schema, n->key))
+        return BAD(n->line, "%s is a key of the runs: write it under set, grid or an arm", n->key);
     const char *near = pl_nearest(n->key, fields);
     if (near) return BAD(n->line, "unknown '%s' (did you mean %s?)", pl_text_shown(n->key).text, near);
-    return BAD(n->line, "unknown '%s' (a spec has name, title, testbed, metric, about, seeds, arms, grid, set)", pl_text_shown(n->key).text);
+    return BAD(n->line,
+               "unknown '%s' (a spec has name, title, testbed, metric, about, seeds, arms, grid, set)",
+               pl_text_shown(n->key).text);
 }
 
 static const pl_yaml_node *find_field(const pl_yaml_node *map, const char *name)
@@ -146,13 +160,18 @@ static polar_status check_places(const pl_spec *s)
 {
     const pl_key *rule = pl_schema_key(&s->schema, PL_ARM_KEY);
     for (int i = 0; i < s->set_count; i++)
-        if (find_axis(s, s->set[i].key)) return BAD(s->set[i].line, "%s is in the grid and in set", s->set[i].key->name);
+        if (find_axis(s, s->set[i].key))
+            return BAD(s->set[i].line, "%s is in the grid and in set", s->set[i].key->name);
     for (int a = 0; a < s->arm_count; a++) {
         const pl_spec_arm *arm = &s->arms[a];
         for (int i = 0; i < arm->set_count; i++)
-            if (find_axis(s, arm->set[i].key)) return BAD(arm->set[i].line, "%s is in the grid and in arm '%s'", arm->set[i].key->name, arm->name);
-        int has_rule = !rule || assigns(arm->set, arm->set_count, rule) || assigns(s->set, s->set_count, rule) || find_axis(s, rule);
-        if (!has_rule) return BAD(arm->line, "arm '%s' has no %s, and its name is none", arm->name, PL_ARM_KEY);
+            if (find_axis(s, arm->set[i].key))
+                return BAD(arm->set[i].line, "%s is in the grid and in arm '%s'", arm->set[i].key->name,
+                           arm->name);
+        int has_rule = !rule || assigns(arm->set, arm->set_count, rule) ||
+                       assigns(s->set, s->set_count, rule) || find_axis(s, rule);
+        if (!has_rule)
+            return BAD(arm->line, "arm '%s' has no %s, and its name is none", arm->name, PL_ARM_KEY);
     }
     return POLAR_OK;
 }
@@ -170,7 +189,8 @@ static polar_status read_tree(pl_spec *s, const pl_yaml_node *root, const pl_sch
     return check_places(s);
 }
 
-static polar_status read_all(pl_spec *s, const char *path, const pl_schema *schemas, int count, const char *const *overrides, int override_count)
+static polar_status read_all(pl_spec *s, const char *path, const pl_schema *schemas, int count,
+                             const char *const *overrides, int override_count)
 {
     pl_yaml *y = NULL;
     PL_TRY(pl_spec_copy(&s->path, path));
@@ -192,7 +212,8 @@ static polar_status read_all(pl_spec *s, const char *path, const pl_schema *sche
     return POLAR_OK;
 }
 
-polar_status pl_spec_read(pl_spec **out, const char *path, const pl_schema *schemas, int schema_count, const char *const *overrides, int override_count)
+polar_status pl_spec_read(pl_spec **out, const char *path, const pl_schema *schemas, int schema_count,
+                          const char *const *overrides, int override_count)
 {
     pl_spec *s = pl_calloc(1, sizeof *s);
     *out = NULL;

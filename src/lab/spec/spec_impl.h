@@ -7,24 +7,39 @@
 #include "lab/spec/spec.h"
 #include "lab/spec/yaml_read.h"
 
-typedef struct pl_seed_list {           /* seeds with the lines they came from, while they are collected */
-    struct pl_seed_entry { int64_t seed; int line; int64_t place; } *items;
+typedef struct pl_seed_list { /* seeds with the lines they came from, while they are collected */
+    struct pl_seed_entry {
+        int64_t seed;
+        int line;
+        int64_t place;
+    } * items;
     int64_t count, room;
 } pl_seed_list;
 
-polar_status pl_seeds_add(pl_seed_list *l, char why[PL_WHY_CHARS], const char *text, int line);    /* "7" or "0..99"; POLAR_E_FORMAT leaves why and no sentence */
-polar_status pl_seeds_take(pl_spec *s, pl_seed_list *l, char why[PL_WHY_CHARS], int *line);        /* into s->seeds; the same seed twice: POLAR_E_FORMAT, why and its line */
-polar_status pl_spec_override(pl_spec *s, const char *assignment);                                 /* one --set; POLAR_E_ARG */
+/* "7" or "0..99"; POLAR_E_FORMAT leaves why and no sentence */
+polar_status pl_seeds_add(pl_seed_list *l, char why[PL_WHY_CHARS], const char *text, int line);
+/* into s->seeds; the same seed twice: POLAR_E_FORMAT, why and its line */
+polar_status pl_seeds_take(pl_spec *s, pl_seed_list *l, char why[PL_WHY_CHARS], int *line);
+/* one --set; POLAR_E_ARG */
+polar_status pl_spec_override(pl_spec *s, const char *assignment);
 
-polar_status pl_spec_read_set(pl_spec *s, const pl_yaml_node *n);                                  /* set: {key: value} */
-polar_status pl_spec_read_grid(pl_spec *s, const pl_yaml_node *n);                                 /* grid: {key: [value, ...]} */
-polar_status pl_spec_read_arms(pl_spec *s, const pl_yaml_node *n);                                 /* arms: [rule, ...] or {name: {key: value}} */
+/* set: {key: value} */
+polar_status pl_spec_read_set(pl_spec *s, const pl_yaml_node *n);
+/* grid: {key: [value, ...]} */
+polar_status pl_spec_read_grid(pl_spec *s, const pl_yaml_node *n);
+/* arms: [rule, ...] or {name: {key: value}} */
+polar_status pl_spec_read_arms(pl_spec *s, const pl_yaml_node *n);
 
 #define PL_SPEC_BAD(s, line, ...) pl_spec_bad((s), __FILE__, __LINE__, (line), __VA_ARGS__)
 
-polar_status pl_spec_bad(const pl_spec *s, const char *file, int source_line, int line, const char *fmt, ...) PL_PRINTF(5, 6);    /* POLAR_E_FORMAT, "spec:line: ..." */
-polar_status pl_spec_copy(char **out, const char *text);                                           /* for the spec to own */
-int          pl_spec_is_word(const char *text, const char *more, size_t most);                     /* a-z, 0-9, _ and more; 1 to `most` bytes */
-const char  *pl_spec_kind(const pl_yaml_node *n);                                                  /* "a list", "a mapping", "a value", "nothing" */
+/* POLAR_E_FORMAT, "spec:line: ..." */
+polar_status pl_spec_bad(const pl_spec *s, const char *file, int source_line, int line, const char *fmt, ...)
+    PL_PRINTF(5, 6);
+/* for the spec to own */
+polar_status pl_spec_copy(char **out, const char *text);
+/* a-z, 0-9, _ and more; 1 to `most` bytes */
+int pl_spec_is_word(const char *text, const char *more, size_t most);
+/* "a list", "a mapping", "a value", "nothing" */
+const char *pl_spec_kind(const pl_yaml_node *n);
 
 #endif

@@ -1,4 +1,5 @@
-/* spec_override.c -- --set key=value over a spec that was read: seeds are replaced, arms and the grid narrowed, any other key set for every run. */
+/* spec_override.c -- --set key=value over a spec that was read: seeds are replaced, arms and the grid
+ * narrowed, any other key set for every run. */
 #include <stdio.h>
 #include <string.h>
 
@@ -26,7 +27,8 @@ static polar_status override_seeds(pl_spec *s, const char *list)
     }
     if (st == POLAR_OK) st = pl_seeds_take(s, &l, why, &line);
     pl_free(l.items);
-    return st == POLAR_E_FORMAT ? PL_FAIL(POLAR_E_ARG, "--set seeds=%s: %s", pl_text_shown(list).text, why) : st;
+    return st == POLAR_E_FORMAT ? PL_FAIL(POLAR_E_ARG, "--set seeds=%s: %s", pl_text_shown(list).text, why)
+                                : st;
 }
 
 static void free_arm(pl_spec_arm *a)
@@ -37,13 +39,15 @@ static void free_arm(pl_spec_arm *a)
 }
 
 /* Marks names[i] for every word of the list; words that are not there or come twice are errors. */
-static polar_status mark_words(char *keep, const char *what, const char *list, const pl_spec *s, const pl_spec_axis *x)
+static polar_status mark_words(char *keep, const char *what, const char *list, const pl_spec *s,
+                               const pl_spec_axis *x)
 {
     char word[PL_VALUE_CHARS], why[PL_WHY_CHARS], value[PL_VALUE_CHARS], known[300] = "";
     int n = x ? x->count : s->arm_count;
     for (int i = 0; i < n; i++) {
         size_t used = strlen(known);
-        snprintf(known + used, sizeof known - used, "%s%s", i ? ", " : "", x ? x->values[i] : s->arms[i].name);
+        snprintf(known + used, sizeof known - used, "%s%s", i ? ", " : "",
+                 x ? x->values[i] : s->arms[i].name);
     }
     for (const char *p = list; p;) {
         p = next_word(word, p);
@@ -68,7 +72,8 @@ static polar_status narrow(pl_spec *s, pl_spec_axis *x, const char *list)
     char *keep = pl_calloc((size_t)n + 1, 1);
     PL_NEED(keep, POLAR_E_NOMEM, "a list of %d marks", n);
     polar_status st = POLAR_OK;
-    for (int i = 0; x && i < n; i++) found |= keep[i] = !strcmp(x->values[i], list);    /* a text may hold commas */
+    /* a text may hold commas */
+    for (int i = 0; x && i < n; i++) found |= keep[i] = !strcmp(x->values[i], list);
     if (!found) st = mark_words(keep, x ? x->key->name : "arms", list, s, x);
     for (int i = 0; i < n && st == POLAR_OK; i++) {
         if (x && keep[i]) x->values[kept++] = x->values[i];
@@ -88,8 +93,9 @@ static polar_status override_key(pl_spec *s, const pl_key *k, const char *text)
     PL_NEED(pl_key_read(value, why, k, text), POLAR_E_ARG, "--set %s", why);
     for (int a = 0; a < s->arm_count; a++)
         for (int i = 0; i < s->arms[a].set_count; i++)
-            PL_NEED(s->arms[a].set[i].key != k, POLAR_E_ARG, "--set %s: arm '%s' has its own (%s, line %d); narrow the arms with --set arms=...", k->name,
-                    s->arms[a].name, s->path, s->arms[a].set[i].line);
+            PL_NEED(s->arms[a].set[i].key != k, POLAR_E_ARG,
+                    "--set %s: arm '%s' has its own (%s, line %d); narrow the arms with --set arms=...",
+                    k->name, s->arms[a].name, s->path, s->arms[a].set[i].line);
     char *copy = pl_strdup(value);
     PL_NEED(copy, POLAR_E_NOMEM, "a value");
     for (int i = 0; i < s->set_count; i++) {
@@ -115,7 +121,8 @@ polar_status pl_spec_override(pl_spec *s, const char *assignment)
     static const char *const fixed[] = {"name", "title", "testbed", "metric", "about", "grid", "set"};
     char name[128], why[PL_WHY_CHARS];
     size_t n = strcspn(assignment, "=");
-    PL_NEED(assignment[n] && n && n < sizeof name, POLAR_E_ARG, "--set wants key=value (seeds=0..7, arms=muon,adamw, model.width=16), got '%s'",
+    PL_NEED(assignment[n] && n && n < sizeof name, POLAR_E_ARG,
+            "--set wants key=value (seeds=0..7, arms=muon,adamw, model.width=16), got '%s'",
             pl_text_shown(assignment).text);
     memcpy(name, assignment, n);
     name[n] = 0;
@@ -123,7 +130,8 @@ polar_status pl_spec_override(pl_spec *s, const char *assignment)
     if (!strcmp(name, "seeds")) return override_seeds(s, value);
     if (!strcmp(name, "arms")) return narrow(s, NULL, value);
     for (size_t i = 0; i < sizeof fixed / sizeof *fixed; i++)
-        PL_NEED(strcmp(name, fixed[i]), POLAR_E_ARG, "--set %s: only the file says that; --set takes seeds, arms and keys of the runs", name);
+        PL_NEED(strcmp(name, fixed[i]), POLAR_E_ARG,
+                "--set %s: only the file says that; --set takes seeds, arms and keys of the runs", name);
     const pl_key *k = pl_schema_find_key(why, &s->schema, name);
     PL_NEED(k, POLAR_E_ARG, "--set %s: %s", pl_text_shown(assignment).text, why);
     for (int i = 0; i < s->grid_count; i++)

@@ -27,12 +27,14 @@ static polar_status append(pl_seed_list *l, int64_t first, int64_t last, int lin
     int64_t want = l->count + (last - first + 1);
     if (want > l->room) {
         int64_t room = 2 * want;
-        void *items = pl_realloc(l->items, (size_t)l->room * sizeof *l->items, (size_t)room * sizeof *l->items);
+        void *items =
+            pl_realloc(l->items, (size_t)l->room * sizeof *l->items, (size_t)room * sizeof *l->items);
         PL_NEED(items, POLAR_E_NOMEM, "a list of %lld seeds", (long long)want);
         l->items = items;
         l->room = room;
     }
-    for (int64_t seed = first; seed <= last; seed++, l->count++) l->items[l->count] = (struct pl_seed_entry){seed, line, l->count};
+    for (int64_t seed = first; seed <= last; seed++, l->count++)
+        l->items[l->count] = (struct pl_seed_entry){seed, line, l->count};
     return POLAR_OK;
 }
 
@@ -47,7 +49,8 @@ polar_status pl_seeds_add(pl_seed_list *l, char why[PL_WHY_CHARS], const char *t
         ok = read_seed(&last, &p);
     }
     if (!ok || *p) {
-        snprintf(why, PL_WHY_CHARS, "seeds wants whole numbers from 0 to %lld: 7, 0..99 or [42, 7], got '%s'", (long long)PL_SPEC_MAX_SEED, pl_text_shown(text).text);
+        snprintf(why, PL_WHY_CHARS, "seeds wants whole numbers from 0 to %lld: 7, 0..99 or [42, 7], got '%s'",
+                 (long long)PL_SPEC_MAX_SEED, pl_text_shown(text).text);
         return POLAR_E_FORMAT;
     }
     if (last < first) {

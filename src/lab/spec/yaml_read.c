@@ -1,7 +1,8 @@
 /* yaml_read.c -- libyaml's events into a tree; bounds and refusals of yaml_read.h.
  *
- * Invariants: every node hangs in the tree from the moment it exists, so closing frees it; open[depth - 1] is the container that takes the next node;
- * in a mapping `key` waits for its value. libyaml sees only text that is UTF-8 and short.
+ * Invariants: every node hangs in the tree from the moment it exists, so closing frees it; open[depth - 1] is
+ * the container that takes the next node; in a mapping `key` waits for its value. libyaml sees only text that
+ * is UTF-8 and short.
  */
 #include "lab/spec/yaml_read.h"
 
@@ -16,22 +17,23 @@
 #define UTF8_BOM "\xef\xbb\xbf"
 
 struct pl_yaml {
-    char         *text;
-    int64_t       size;
+    char *text;
+    int64_t size;
     pl_yaml_node *root;
 };
 
 typedef struct reader {
-    const char   *path;
-    pl_yaml      *y;
-    pl_yaml_node *open[PL_YAML_MAX_DEPTH], *last[PL_YAML_MAX_DEPTH];    /* containers, and the last child of each */
-    int           depth;
-    int64_t       nodes;
-    char         *key;
-    int           key_line, documents;
+    const char *path;
+    pl_yaml *y;
+    /* containers, and the last child of each */
+    pl_yaml_node *open[PL_YAML_MAX_DEPTH], *last[PL_YAML_MAX_DEPTH];
+    int depth;
+    int64_t nodes;
+    char *key;
+    int key_line, documents;
 } reader;
 
-/* ---- the file ------------------------------------------------------------------------------------------------------------ */
+/* ---- the file ----------------------------------------------------------------------------------- */
 
 static polar_status read_stream(pl_yaml *y, const char *path, FILE *f)
 {
@@ -39,10 +41,12 @@ static polar_status read_stream(pl_yaml *y, const char *path, FILE *f)
     PL_NEED(y->text, POLAR_E_NOMEM, "a file of at most %d bytes", PL_YAML_MAX_BYTES);
     size_t n = fread(y->text, 1, PL_YAML_MAX_BYTES + 1, f);
     PL_NEED(!ferror(f), errno == EISDIR ? POLAR_E_ARG : POLAR_E_IO, "read '%s': %s", path, strerror(errno));
-    PL_NEED(n <= PL_YAML_MAX_BYTES, POLAR_E_FORMAT, "%s: a spec has at most %d KiB", path, PL_YAML_MAX_BYTES / 1024);
+    PL_NEED(n <= PL_YAML_MAX_BYTES, POLAR_E_FORMAT, "%s: a spec has at most %d KiB", path,
+            PL_YAML_MAX_BYTES / 1024);
     int utf16 = n >= 2 && (!memcmp(y->text, "\xff\xfe", 2) || !memcmp(y->text, "\xfe\xff", 2));
     PL_NEED(!utf16, POLAR_E_FORMAT, "%s:1: the file is UTF-16: save it as UTF-8", path);
-    if (n >= 3 && !memcmp(y->text, UTF8_BOM, 3)) memmove(y->text, y->text + 3, n -= 3);    /* the same spec as without it */
+    /* the same spec as without it */
+    if (n >= 3 && !memcmp(y->text, UTF8_BOM, 3)) memmove(y->text, y->text + 3, n -= 3);
     y->text[n] = 0;
     y->size = (int64_t)n;
     return POLAR_OK;
@@ -65,7 +69,7 @@ static polar_status check_text(const pl_yaml *y, const char *path)
     return POLAR_OK;
 }
 
-/* ---- the tree ------------------------------------------------------------------------------------------------------------ */
+/* ---- the tree ----------------------------------------------------------------------------------- */
 
 /* Children before their parents; the depth is bounded. */
 static void free_nodes(pl_yaml_node *n)
@@ -89,9 +93,12 @@ static int line_of(yaml_mark_t mark)
 static polar_status add_node(pl_yaml_node **out, reader *r, pl_yaml_kind kind, const yaml_event_t *e)
 {
     int line = line_of(e->start_mark);
-    PL_NEED(r->nodes < PL_YAML_MAX_NODES, POLAR_E_FORMAT, "%s:%d: more than %d values in one file", r->path, line, PL_YAML_MAX_NODES);
-    PL_NEED(r->depth || kind == PL_YAML_MAP, POLAR_E_FORMAT, "%s:%d: a spec is a mapping: 'name: ...', 'testbed: ...'", r->path, line);
-    PL_NEED(r->depth < PL_YAML_MAX_DEPTH || kind == PL_YAML_SCALAR, POLAR_E_FORMAT, "%s:%d: nested deeper than %d levels", r->path, line, PL_YAML_MAX_DEPTH);
+    PL_NEED(r->nodes < PL_YAML_MAX_NODES, POLAR_E_FORMAT, "%s:%d: more than %d values in one file", r->path,
+            line, PL_YAML_MAX_NODES);
+    PL_NEED(r->depth || kind == PL_YAML_MAP, POLAR_E_FORMAT,
+            "%s:%d: a spec is a mapping: 'name: ...', 'testbed: ...'", r->path, line);
+    PL_NEED(r->depth < PL_YAML_MAX_DEPTH || kind == PL_YAML_SCALAR, POLAR_E_FORMAT,
+            "%s:%d: nested deeper than %d levels", r->path, line, PL_YAML_MAX_DEPTH);
     pl_yaml_node *n = pl_calloc(1, sizeof *n);
     PL_NEED(n, POLAR_E_NOMEM, "a node of a YAML file");
     r->nodes++;
@@ -125,9 +132,11 @@ static polar_status take_key(reader *r, const yaml_event_t *e)
 {
     const char *text = (const char *)e->data.scalar.value;
     int line = line_of(e->start_mark);
-    PL_NEED(e->data.scalar.length == strlen(text) && *text, POLAR_E_FORMAT, "%s:%d: an empty key", r->path, line);
+    PL_NEED(e->data.scalar.length == strlen(text) && *text, POLAR_E_FORMAT, "%s:%d: an empty key", r->path,
+            line);
     for (const pl_yaml_node *n = r->open[r->depth - 1]->child; n; n = n->next)
-        PL_NEED(strcmp(n->key, text), POLAR_E_FORMAT, "%s:%d: '%s' is given twice (first on line %d)", r->path, line, pl_text_shown(text).text, n->line);
+        PL_NEED(strcmp(n->key, text), POLAR_E_FORMAT, "%s:%d: '%s' is given twice (first on line %d)",
+                r->path, line, pl_text_shown(text).text, n->line);
     r->key = pl_strdup(text);
     PL_NEED(r->key, POLAR_E_NOMEM, "a key of a YAML file");
     r->key_line = line;
@@ -140,7 +149,8 @@ static polar_status take_scalar(reader *r, const yaml_event_t *e)
     pl_yaml_node *n;
     const char *text = (const char *)e->data.scalar.value;
     PL_TRY(add_node(&n, r, PL_YAML_SCALAR, e));
-    PL_NEED(e->data.scalar.length == strlen(text), POLAR_E_FORMAT, "%s:%d: a zero byte in a text", r->path, n->line);
+    PL_NEED(e->data.scalar.length == strlen(text), POLAR_E_FORMAT, "%s:%d: a zero byte in a text", r->path,
+            n->line);
     n->quoted = e->data.scalar.style != YAML_PLAIN_SCALAR_STYLE;
     n->text = pl_strdup(text);
     PL_NEED(n->text, POLAR_E_NOMEM, "a text of a YAML file");
@@ -162,10 +172,13 @@ static polar_status take_event(reader *r, const yaml_event_t *e)
 {
     pl_yaml_node *n;
     int line = line_of(e->start_mark);
-    PL_NEED(!decorated(e), POLAR_E_FORMAT, "%s:%d: anchors (&), aliases (*) and tags (!) are not taken: write the value, or quote the text", r->path, line);
+    PL_NEED(!decorated(e), POLAR_E_FORMAT,
+            "%s:%d: anchors (&), aliases (*) and tags (!) are not taken: write the value, or quote the text",
+            r->path, line);
     switch (e->type) {
     case YAML_DOCUMENT_START_EVENT:
-        PL_NEED(++r->documents == 1, POLAR_E_FORMAT, "%s:%d: a second document: one spec per file", r->path, line);
+        PL_NEED(++r->documents == 1, POLAR_E_FORMAT, "%s:%d: a second document: one spec per file", r->path,
+                line);
         return POLAR_OK;
     case YAML_SCALAR_EVENT: return take_scalar(r, e);
     case YAML_SEQUENCE_START_EVENT:
@@ -194,12 +207,13 @@ static polar_status parser_failure(const reader *r, const yaml_parser_t *p)
     if (p->error == YAML_MEMORY_ERROR) return PL_FAIL(POLAR_E_NOMEM, "libyaml reading '%s'", r->path);
     const char *begin, *hint = "", *context = p->context ? p->context : "";
     size_t line = line_at(&begin, r->y->text, p->error == YAML_READER_ERROR ? p->problem_offset : 0);
-    if (p->error != YAML_READER_ERROR) {    /* these know their line */
+    if (p->error != YAML_READER_ERROR) { /* these know their line */
         line = p->problem_mark.line + 1;
         for (size_t i = 1; i < line && strchr(begin, '\n'); i++) begin = strchr(begin, '\n') + 1;
     }
     if (memchr(begin, '\t', strcspn(begin, "\n"))) hint = " (YAML takes no tabs: indent by spaces)";
-    else if (strstr(context, "alias") || strstr(context, "anchor") || strstr(context, "tag")) hint = " (quote the text: it begins with *, & or !)";
+    else if (strstr(context, "alias") || strstr(context, "anchor") || strstr(context, "tag"))
+        hint = " (quote the text: it begins with *, & or !)";
     return PL_FAIL(POLAR_E_FORMAT, "%s:%zu: %s%s", r->path, line, p->problem ? p->problem : "no YAML", hint);
 }
 
@@ -232,11 +246,14 @@ polar_status pl_yaml_read(pl_yaml **out, const char *path)
     PL_NEED(y, POLAR_E_NOMEM, "a YAML tree");
     reader r = {.path = path, .y = y};
     FILE *f = fopen(path, "rb");
-    polar_status st = f ? read_stream(y, path, f) : PL_FAIL(errno == ENOENT || errno == ENOTDIR ? POLAR_E_ARG : POLAR_E_IO, "open '%s': %s", path, strerror(errno));
+    polar_status st = f ? read_stream(y, path, f)
+                        : PL_FAIL(errno == ENOENT || errno == ENOTDIR ? POLAR_E_ARG : POLAR_E_IO,
+                                  "open '%s': %s", path, strerror(errno));
     if (f) fclose(f);
     if (st == POLAR_OK) st = check_text(y, path);
     if (st == POLAR_OK) st = parse(&r);
-    if (st == POLAR_OK && !y->root) st = PL_FAIL(POLAR_E_FORMAT, "%s:1: the file is empty: a spec begins with 'name: ...'", path);
+    if (st == POLAR_OK && !y->root)
+        st = PL_FAIL(POLAR_E_FORMAT, "%s:1: the file is empty: a spec begins with 'name: ...'", path);
     if (st == POLAR_OK) *out = y;
     else pl_yaml_close(y);
     return st;

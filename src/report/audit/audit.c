@@ -9,7 +9,8 @@
 
 const char *pl_audit_why_text(pl_audit_why why)
 {
-    static const char *const text[] = {"has a value", "not planned", "not run", "unfinished", "diverged", "no such result", "undefined"};
+    static const char *const text[] = {"has a value", "not planned",    "not run",  "unfinished",
+                                       "diverged",    "no such result", "undefined"};
     return text[why];
 }
 
@@ -40,7 +41,8 @@ static void list_results(char *out, size_t room, const pl_audit_run *runs, int64
         for (int64_t j = 0; runs[i].run && j < runs[i].run->result_count; j++) {
             char word[48];
             snprintf(word, sizeof word, " %s,", runs[i].run->results[j].name);
-            if (!strstr(out, word) && used + strlen(word) < room) used += (size_t)snprintf(out + used, room - used, "%s", word);
+            if (!strstr(out, word) && used + strlen(word) < room)
+                used += (size_t)snprintf(out + used, room - used, "%s", word);
         }
 }
 
@@ -59,7 +61,8 @@ static polar_status resolve_metric(char **out, const char *metric, const pl_audi
     }
     if (done && !has && !has_test) {
         list_results(known, sizeof known, runs, count);
-        return PL_FAIL(POLAR_E_ARG, "no run has a result '%.40s' (there are%s %s)", metric, known, PL_METRIC_WALL);
+        return PL_FAIL(POLAR_E_ARG, "no run has a result '%.40s' (there are%s %s)", metric, known,
+                       PL_METRIC_WALL);
     }
     *out = pl_strdup(!has && has_test ? tests : metric);
     PL_NEED(*out, POLAR_E_NOMEM, "the metric's name");
@@ -68,9 +71,10 @@ static polar_status resolve_metric(char **out, const char *metric, const pl_audi
 
 /* ---- the layout ---- */
 
-#define MOST_NAMES  4096          /* cells, or arms: each is compared with all others */
-#define MOST_SEEDS  100000
-#define MOST_SLOTS  (1 << 24)     /* cells x seeds x arms, and pairs x seeds: a store's rows need not make a grid */
+#define MOST_NAMES 4096 /* cells, or arms: each is compared with all others */
+#define MOST_SEEDS 100000
+/* cells x seeds x arms, and pairs x seeds: a store's rows need not make a grid */
+#define MOST_SLOTS (1 << 24)
 
 /* Index of the name; added when it is new. */
 static int64_t place_name(const char **names, int64_t *count, const char *name)
@@ -104,7 +108,8 @@ static polar_status lay_out(pl_audit *a, const pl_audit_run *runs, int64_t count
     a->cells = pl_calloc(n, sizeof *a->cells);
     a->arms = pl_calloc(n, sizeof *a->arms);
     a->seeds = pl_calloc(n, sizeof *a->seeds);
-    PL_NEED(a->cells && a->arms && a->seeds, POLAR_E_NOMEM, "the cells, arms and seeds of %lld runs", (long long)count);
+    PL_NEED(a->cells && a->arms && a->seeds, POLAR_E_NOMEM, "the cells, arms and seeds of %lld runs",
+            (long long)count);
     for (int64_t i = 0; i < count; i++) {
         place_name(a->cells, &a->cell_count, runs[i].cell);
         place_name(a->arms, &a->arm_count, runs[i].arm);
@@ -112,13 +117,16 @@ static polar_status lay_out(pl_audit *a, const pl_audit_run *runs, int64_t count
         double slots = (double)a->cell_count * (double)a->seed_count * (double)a->arm_count;
         int few = a->cell_count <= MOST_NAMES && a->arm_count <= MOST_NAMES && a->seed_count <= MOST_SEEDS;
         PL_NEED(few && slots * fmax(1, 0.5 * (double)(a->arm_count - 1)) <= MOST_SLOTS, POLAR_E_FORMAT,
-                "%lld cells x %lld seeds x %lld arms and more are too many to compare", (long long)a->cell_count, (long long)a->seed_count, (long long)a->arm_count);
+                "%lld cells x %lld seeds x %lld arms and more are too many to compare",
+                (long long)a->cell_count, (long long)a->seed_count, (long long)a->arm_count);
     }
     int64_t slots = a->cell_count * a->seed_count * a->arm_count;
     a->runs = pl_calloc((size_t)(slots ? slots : 1), sizeof *a->runs);
-    PL_NEED(a->runs, POLAR_E_NOMEM, "%lld cells x %lld seeds x %lld arms", (long long)a->cell_count, (long long)a->seed_count, (long long)a->arm_count);
+    PL_NEED(a->runs, POLAR_E_NOMEM, "%lld cells x %lld seeds x %lld arms", (long long)a->cell_count,
+            (long long)a->seed_count, (long long)a->arm_count);
     for (int64_t i = 0; i < count; i++) {
-        int64_t cell = place_name(a->cells, &a->cell_count, runs[i].cell), arm = place_name(a->arms, &a->arm_count, runs[i].arm);
+        int64_t cell = place_name(a->cells, &a->cell_count, runs[i].cell),
+                arm = place_name(a->arms, &a->arm_count, runs[i].arm);
         hint = place_seed(a->seeds, &a->seed_count, runs[i].seed, hint);
         *slot(a, cell, hint, arm) = &runs[i];
     }
@@ -145,7 +153,9 @@ static polar_status list_missing(pl_audit *a)
             for (int64_t r = 0; r < a->arm_count && is_planned(a, c, s); r++) {
                 double value;
                 pl_audit_why why = pl_audit_value(&value, *slot(a, c, s, r), a->metric);
-                if (why != PL_AUDIT_HAS_VALUE) a->missing[a->missing_count++] = (pl_audit_missing){a->cells[c], a->arms[r], a->seeds[s], why};
+                if (why != PL_AUDIT_HAS_VALUE)
+                    a->missing[a->missing_count++] =
+                        (pl_audit_missing){a->cells[c], a->arms[r], a->seeds[s], why};
             }
     return POLAR_OK;
 }
@@ -194,14 +204,20 @@ static polar_status measure_pairs(pl_audit *a, double *work)
     a->pairs = pl_calloc((size_t)(a->cell_count * per_cell + 1), sizeof *a->pairs);
     a->values = pl_calloc((size_t)(2 * room + 1), sizeof *a->values);
     a->pair_seeds = pl_calloc((size_t)(room + 1), sizeof *a->pair_seeds);
-    PL_NEED(a->pairs && a->values && a->pair_seeds, POLAR_E_NOMEM, "%lld pairs of arms", (long long)(a->cell_count * per_cell));
+    PL_NEED(a->pairs && a->values && a->pair_seeds, POLAR_E_NOMEM, "%lld pairs of arms",
+            (long long)(a->cell_count * per_cell));
     for (int64_t c = 0; c < a->cell_count; c++)
         for (int64_t y = 1; y < a->arm_count; y++)
             for (int64_t x = 0; x < y; x++) {
                 double *va = a->values + 2 * at, *vb = va + a->seed_count;
                 pl_audit_pair *p = &a->pairs[a->pair_count++];
                 int64_t n = 0;
-                *p = (pl_audit_pair){.cell = a->cells[c], .a = a->arms[y], .b = a->arms[x], .seeds = a->pair_seeds + at, .values_a = va, .values_b = vb};
+                *p = (pl_audit_pair){.cell = a->cells[c],
+                                     .a = a->arms[y],
+                                     .b = a->arms[x],
+                                     .seeds = a->pair_seeds + at,
+                                     .values_a = va,
+                                     .values_b = vb};
                 for (int64_t s = 0; s < a->seed_count; s++) {
                     int has_a = pl_audit_value(&va[n], *slot(a, c, s, y), a->metric) == PL_AUDIT_HAS_VALUE;
                     int has_b = pl_audit_value(&vb[n], *slot(a, c, s, x), a->metric) == PL_AUDIT_HAS_VALUE;
@@ -217,7 +233,8 @@ static polar_status measure_pairs(pl_audit *a, double *work)
 
 /* ---- the whole ---- */
 
-polar_status pl_audit_create(pl_audit **out, const char *spec, const char *metric, const pl_audit_run *runs, int64_t count)
+polar_status pl_audit_create(pl_audit **out, const char *spec, const char *metric, const pl_audit_run *runs,
+                             int64_t count)
 {
     *out = NULL;
     double *work = NULL;
@@ -227,7 +244,8 @@ polar_status pl_audit_create(pl_audit **out, const char *spec, const char *metri
     polar_status st = a->spec ? POLAR_OK : PL_FAIL(POLAR_E_NOMEM, "the spec's name");
     if (st == POLAR_OK) st = resolve_metric(&a->metric, metric, runs, count);
     if (st == POLAR_OK) st = lay_out(a, runs, count);
-    if (st == POLAR_OK && !(work = pl_calloc((size_t)a->seed_count + 1, sizeof *work))) st = PL_FAIL(POLAR_E_NOMEM, "the values of an arm");
+    if (st == POLAR_OK && !(work = pl_calloc((size_t)a->seed_count + 1, sizeof *work)))
+        st = PL_FAIL(POLAR_E_NOMEM, "the values of an arm");
     if (st == POLAR_OK) st = list_missing(a);
     if (st == POLAR_OK) st = measure_arms(a, work);
     if (st == POLAR_OK) st = measure_pairs(a, work);

@@ -1,15 +1,19 @@
-/* audit.h -- paired statistics of a spec's runs: every pair of arms, in every cell, over the seeds that both finished.
+/* audit.h -- paired statistics of a spec's runs: every pair of arms, in every cell, over the seeds that both
+ * finished.
  *
  *     pl_audit *a;
- *     PL_TRY(pl_audit_create(&a, "so3_capacity", "test_mse", runs, count));      // runs in plan order, each with what the store knows of it
- *     for (int64_t i = 0; i < a->pair_count; i++) a->pairs[i].s.mean_diff ...;
+ *     PL_TRY(pl_audit_create(&a, "so3_capacity", "test_mse", runs, count));      // runs in plan order, each
+ * with what the store knows of it for (int64_t i = 0; i < a->pair_count; i++) a->pairs[i].s.mean_diff ...;
  *     PL_TRY(pl_audit_print(a, stdout, PL_TABLE_JSON));
  *     pl_audit_destroy(a);
  *
  * Invariants:
- *  1. A pair is two arms of one cell and one seed; a is the later of the two in the plan, b the earlier; differences are a - b.
- *  2. Every (cell, seed) where some arm has no finite value is in `missing`, arm by arm with the reason; nothing is dropped in silence.
- *  3. Order everywhere is that of the runs given (cell, then seed, then arm), so equal runs give equal bytes whatever wrote the store, in what order.
+ *  1. A pair is two arms of one cell and one seed; a is the later of the two in the plan, b the earlier;
+ * differences are a - b.
+ *  2. Every (cell, seed) where some arm has no finite value is in `missing`, arm by arm with the reason;
+ * nothing is dropped in silence.
+ *  3. Order everywhere is that of the runs given (cell, then seed, then arm), so equal runs give equal bytes
+ * whatever wrote the store, in what order.
  *  4. No clock (unless the metric is "wall") and no run id in what is printed.
  */
 #ifndef PL_REPORT_AUDIT_H
@@ -23,65 +27,72 @@
 #include "report/table/table.h"
 #include "store/store.h"
 
-
 typedef struct pl_audit_run {
-    const char            *cell, *arm;    /* borrowed for the life of the audit */
-    int64_t                seed;
-    const pl_store_member *run;           /* NULL: the store has never heard of it; borrowed */
+    const char *cell, *arm; /* borrowed for the life of the audit */
+    int64_t seed;
+    const pl_store_member *run; /* NULL: the store has never heard of it; borrowed */
 } pl_audit_run;
 
 typedef enum pl_audit_why {
     PL_AUDIT_HAS_VALUE,
-    PL_AUDIT_NOT_PLANNED,    /* the plan has no such run: this arm has other seeds */
-    PL_AUDIT_NOT_RUN,        /* planned, never begun */
-    PL_AUDIT_UNFINISHED,     /* begun: running now, or interrupted */
-    PL_AUDIT_DIVERGED,       /* finished with a NaN or an infinity */
-    PL_AUDIT_NO_VALUE,       /* done, without a result of this name */
-    PL_AUDIT_UNDEFINED       /* done, and the result is NaN: l10 of a run planned for fewer than ten epochs */
+    PL_AUDIT_NOT_PLANNED, /* the plan has no such run: this arm has other seeds */
+    PL_AUDIT_NOT_RUN,     /* planned, never begun */
+    PL_AUDIT_UNFINISHED,  /* begun: running now, or interrupted */
+    PL_AUDIT_DIVERGED,    /* finished with a NaN or an infinity */
+    PL_AUDIT_NO_VALUE,    /* done, without a result of this name */
+    PL_AUDIT_UNDEFINED    /* done, and the result is NaN: l10 of a run planned for fewer than ten epochs */
 } pl_audit_why;
 
-typedef struct pl_audit_arm {        /* one arm in one cell */
+typedef struct pl_audit_arm { /* one arm in one cell */
     const char *cell, *arm;
-    pl_sample   s;                   /* of the finite values */
-    int64_t     planned, diverged;   /* seeds in the plan, those that ended without a finite value */
-    double      trace, anisotropy;   /* mean test error of the least-squares predictors fitted to the same clouds (results trace_mse, trace_anisotropy_mse), or NaN */
-    double      epochs;              /* mean number of epochs trained, or NaN */
+    pl_sample s;               /* of the finite values */
+    int64_t planned, diverged; /* seeds in the plan, those that ended without a finite value */
+    /* mean test error of the least-squares predictors fitted to the same clouds (results trace_mse,
+     * trace_anisotropy_mse), or NaN */
+    double trace, anisotropy;
+    double epochs; /* mean number of epochs trained, or NaN */
 } pl_audit_arm;
 
 typedef struct pl_audit_pair {
-    const char    *cell, *a, *b;
-    pl_paired      s;
-    int64_t        incomplete;       /* seeds of the cell where a or b has no value */
-    const int64_t *seeds;            /* of the s.n pairs */
-    const double  *values_a, *values_b;
+    const char *cell, *a, *b;
+    pl_paired s;
+    int64_t incomplete;   /* seeds of the cell where a or b has no value */
+    const int64_t *seeds; /* of the s.n pairs */
+    const double *values_a, *values_b;
 } pl_audit_pair;
 
 typedef struct pl_audit_missing {
-    const char  *cell, *arm;
-    int64_t      seed;
+    const char *cell, *arm;
+    int64_t seed;
     pl_audit_why why;
 } pl_audit_missing;
 
 typedef struct pl_audit {
-    char              *spec, *metric;
-    const char       **cells, **arms;         /* names in plan order */
-    int64_t            cell_count, arm_count, seed_count;
-    int64_t           *seeds;
-    const pl_audit_run **runs;                /* (cells, seeds, arms); NULL: not planned */
-    pl_audit_arm      *arm_rows;              /* (cells, arms) */
-    pl_audit_pair     *pairs;                 /* (cells, arms (arms - 1) / 2) */
-    int64_t            pair_count;
-    pl_audit_missing  *missing;
-    int64_t            missing_count;
-    double            *values;                /* what the pairs' views point at, as pair_seeds */
-    int64_t           *pair_seeds;
+    char *spec, *metric;
+    const char **cells, **arms; /* names in plan order */
+    int64_t cell_count, arm_count, seed_count;
+    int64_t *seeds;
+    const pl_audit_run **runs; /* (cells, seeds, arms); NULL: not planned */
+    pl_audit_arm *arm_rows;    /* (cells, arms) */
+    pl_audit_pair *pairs;      /* (cells, arms (arms - 1) / 2) */
+    int64_t pair_count;
+    pl_audit_missing *missing;
+    int64_t missing_count;
+    double *values; /* what the pairs' views point at, as pair_seeds */
+    int64_t *pair_seeds;
 } pl_audit;
 
-polar_status pl_audit_create(pl_audit **out, const char *spec, const char *metric, const pl_audit_run *runs, int64_t count);    /* POLAR_E_ARG: a metric no finished run has */
-void         pl_audit_destroy(pl_audit *a);                                                /* NULL is fine */
-pl_audit_why pl_audit_value(double *out, const pl_audit_run *run, const char *metric);     /* one run's value, or why there is none (then NaN); run may be NULL */
-const char  *pl_audit_why_text(pl_audit_why why);                                          /* "not run", "diverged", ... */
-polar_status pl_audit_print(const pl_audit *a, FILE *f, pl_table_format format);           /* text and JSON: all; CSV and TeX: the table of pairs */
-polar_status pl_audit_missing_text(char **out, const pl_audit *a);                         /* a line per cell and reason, seeds as ranges; "" when complete; free with pl_free */
+/* POLAR_E_ARG: a metric no finished run has */
+polar_status pl_audit_create(pl_audit **out, const char *spec, const char *metric, const pl_audit_run *runs,
+                             int64_t count);
+void pl_audit_destroy(pl_audit *a); /* NULL is fine */
+/* one run's value, or why there is none (then NaN); run may be NULL */
+pl_audit_why pl_audit_value(double *out, const pl_audit_run *run, const char *metric);
+/* "not run", "diverged", ... */
+const char *pl_audit_why_text(pl_audit_why why);
+/* text and JSON: all; CSV and TeX: the table of pairs */
+polar_status pl_audit_print(const pl_audit *a, FILE *f, pl_table_format format);
+/* a line per cell and reason, seeds as ranges; "" when complete; free with pl_free */
+polar_status pl_audit_missing_text(char **out, const pl_audit *a);
 
 #endif

@@ -1,4 +1,5 @@
-/* audit_json.c -- an audit for programs: every number to its last digit, null where nothing can be said, no clock and no run id. */
+/* audit_json.c -- an audit for programs: every number to its last digit, null where nothing can be said, no
+ * clock and no run id. */
 #include "report/audit/audit_print.h"
 
 #include "report/report_metric.h"

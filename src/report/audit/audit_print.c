@@ -1,4 +1,5 @@
-/* audit_print.c -- an audit's tables, with the paper's values where it has some; the incomplete pairs with their seeds as ranges. */
+/* audit_print.c -- an audit's tables, with the paper's values where it has some; the incomplete pairs with
+ * their seeds as ranges. */
 #include "report/audit/audit_print.h"
 
 #include <inttypes.h>
@@ -32,19 +33,26 @@ int pl_audit_has_plateau(const pl_audit *a)
 
 polar_status pl_audit_arm_table(const pl_audit *a, FILE *f, pl_table_format format)
 {
-    int d = pl_audit_digits(a), paper = pl_paper_has(a->spec, a->metric), plateau = pl_audit_has_plateau(a), n = 11;
+    int d = pl_audit_digits(a), paper = pl_paper_has(a->spec, a->metric), plateau = pl_audit_has_plateau(a),
+        n = 11;
     pl_table_column columns[16] = {
-        {"cell", "cell", NULL, PL_CELL_TEXT, 0},        {"arm", "arm", NULL, PL_CELL_TEXT, 0},
-        {"n", "n", NULL, PL_CELL_INTEGER, 0},           {"planned", "of", NULL, PL_CELL_INTEGER, 0},
+        {"cell", "cell", NULL, PL_CELL_TEXT, 0},
+        {"arm", "arm", NULL, PL_CELL_TEXT, 0},
+        {"n", "n", NULL, PL_CELL_INTEGER, 0},
+        {"planned", "of", NULL, PL_CELL_INTEGER, 0},
         {"diverged", "diverged", NULL, PL_CELL_INTEGER, 0},
-        {"mean", "mean", NULL, PL_CELL_FIXED, d},       {"ci95_lo", "from", "95 % CI", PL_CELL_FIXED, d},
-        {"ci95_hi", "to", "95 % CI", PL_CELL_FIXED, d}, {"sd", "sd", NULL, PL_CELL_FIXED, d},
-        {"min", "min", NULL, PL_CELL_FIXED, d},         {"max", "max", NULL, PL_CELL_FIXED, d},
+        {"mean", "mean", NULL, PL_CELL_FIXED, d},
+        {"ci95_lo", "from", "95 % CI", PL_CELL_FIXED, d},
+        {"ci95_hi", "to", "95 % CI", PL_CELL_FIXED, d},
+        {"sd", "sd", NULL, PL_CELL_FIXED, d},
+        {"min", "min", NULL, PL_CELL_FIXED, d},
+        {"max", "max", NULL, PL_CELL_FIXED, d},
     };
     if (paper) columns[n++] = (pl_table_column){"paper", "mean", "paper", PL_CELL_FIXED, d};
     if (plateau) {
         columns[n++] = (pl_table_column){"trace_mse", "trace", "least squares", PL_CELL_FIXED, d};
-        columns[n++] = (pl_table_column){"trace_anisotropy_mse", "+ anis.", "least squares", PL_CELL_FIXED, d};
+        columns[n++] =
+            (pl_table_column){"trace_anisotropy_mse", "+ anis.", "least squares", PL_CELL_FIXED, d};
     }
     columns[n++] = (pl_table_column){"epochs", "epochs", NULL, PL_CELL_FIXED, 1};
     pl_table *t;
@@ -75,13 +83,20 @@ polar_status pl_audit_pair_table(const pl_audit *a, FILE *f, pl_table_format for
 {
     int d = pl_audit_digits(a), fine = d < 9 ? d + 1 : 9, paper = pl_paper_has(a->spec, a->metric), n = 15;
     pl_table_column columns[18] = {
-        {"cell", "cell", NULL, PL_CELL_TEXT, 0},             {"a", "a", NULL, PL_CELL_TEXT, 0},
-        {"b", "b", NULL, PL_CELL_TEXT, 0},                   {"n", "n", NULL, PL_CELL_INTEGER, 0},
-        {"incomplete", "lacking", NULL, PL_CELL_INTEGER, 0}, {"mean_a", "a", "mean", PL_CELL_FIXED, d},
-        {"mean_b", "b", "mean", PL_CELL_FIXED, d},           {"mean_diff", "a - b", "mean", PL_CELL_FIXED, fine},
-        {"ci95_lo", "from", "95 % CI", PL_CELL_FIXED, fine}, {"ci95_hi", "to", "95 % CI", PL_CELL_FIXED, fine},
-        {"t", "t", "paired", PL_CELL_FIXED, 2},              {"p", "p", "paired", PL_CELL_SCI, 1},
-        {"wilcoxon_p", "Wilcoxon p", NULL, PL_CELL_SCI, 1},  {"positive", "+", "signs", PL_CELL_INTEGER, 0},
+        {"cell", "cell", NULL, PL_CELL_TEXT, 0},
+        {"a", "a", NULL, PL_CELL_TEXT, 0},
+        {"b", "b", NULL, PL_CELL_TEXT, 0},
+        {"n", "n", NULL, PL_CELL_INTEGER, 0},
+        {"incomplete", "lacking", NULL, PL_CELL_INTEGER, 0},
+        {"mean_a", "a", "mean", PL_CELL_FIXED, d},
+        {"mean_b", "b", "mean", PL_CELL_FIXED, d},
+        {"mean_diff", "a - b", "mean", PL_CELL_FIXED, fine},
+        {"ci95_lo", "from", "95 % CI", PL_CELL_FIXED, fine},
+        {"ci95_hi", "to", "95 % CI", PL_CELL_FIXED, fine},
+        {"t", "t", "paired", PL_CELL_FIXED, 2},
+        {"p", "p", "paired", PL_CELL_SCI, 1},
+        {"wilcoxon_p", "Wilcoxon p", NULL, PL_CELL_SCI, 1},
+        {"positive", "+", "signs", PL_CELL_INTEGER, 0},
         {"negative", "-", "signs", PL_CELL_INTEGER, 0},
     };
     if (paper) {
@@ -93,7 +108,8 @@ polar_status pl_audit_pair_table(const pl_audit *a, FILE *f, pl_table_format for
     PL_TRY(pl_table_create(&t, NULL, columns, n));
     for (int64_t i = 0; i < a->pair_count; i++) {
         const pl_audit_pair *p = &a->pairs[i];
-        const double numbers[] = {p->s.mean_a, p->s.mean_b, p->s.mean_diff, p->s.ci_lo, p->s.ci_hi, p->s.t, p->s.p, p->s.wilcoxon_p};
+        const double numbers[] = {p->s.mean_a, p->s.mean_b, p->s.mean_diff, p->s.ci_lo,
+                                  p->s.ci_hi,  p->s.t,      p->s.p,         p->s.wilcoxon_p};
         pl_paper_pair v = pl_paper_pair_value(a->spec, p->cell, p->a, p->b, a->metric);
         pl_table_row(t);
         pl_table_text(t, p->cell);
@@ -119,7 +135,9 @@ polar_status pl_audit_pair_table(const pl_audit *a, FILE *f, pl_table_format for
 int64_t pl_audit_missing_group(const pl_audit *a, int64_t i)
 {
     int64_t n = 1;
-    while (i + n < a->missing_count && a->missing[i + n].cell == a->missing[i].cell && a->missing[i + n].seed == a->missing[i].seed) n++;
+    while (i + n < a->missing_count && a->missing[i + n].cell == a->missing[i].cell &&
+           a->missing[i + n].seed == a->missing[i].seed)
+        n++;
     return n;
 }
 
@@ -129,7 +147,8 @@ static int same_group(const pl_audit *a, int64_t i, int64_t j)
     int64_t n = pl_audit_missing_group(a, i);
     if (pl_audit_missing_group(a, j) != n || a->missing[i].cell != a->missing[j].cell) return 0;
     for (int64_t k = 0; k < n; k++)
-        if (a->missing[i + k].arm != a->missing[j + k].arm || a->missing[i + k].why != a->missing[j + k].why) return 0;
+        if (a->missing[i + k].arm != a->missing[j + k].arm || a->missing[i + k].why != a->missing[j + k].why)
+            return 0;
     return 1;
 }
 
@@ -141,13 +160,15 @@ static void add_range(pl_string *f, int64_t from, int64_t to, int first)
     else if (to > from) pl_string_add(f, "..%" PRId64, to);
 }
 
-/* One line: the group at i and every later one like it; marks nothing, so the caller asks first whether an earlier one is alike. */
+/* One line: the group at i and every later one like it; marks nothing, so the caller asks first whether an
+ * earlier one is alike. */
 static void add_group(pl_string *f, const pl_audit *a, int64_t i)
 {
     int64_t from = a->missing[i].seed, to = from, count = 1;
     int first = 1;
     pl_string_add(f, "%s, seed ", a->missing[i].cell);
-    for (int64_t j = i + pl_audit_missing_group(a, i); j < a->missing_count; j += pl_audit_missing_group(a, j)) {
+    for (int64_t j = i + pl_audit_missing_group(a, i); j < a->missing_count;
+         j += pl_audit_missing_group(a, j)) {
         if (!same_group(a, i, j)) continue;
         count++;
         if (a->missing[j].seed == to + 1) {
@@ -160,7 +181,9 @@ static void add_group(pl_string *f, const pl_audit *a, int64_t i)
     }
     add_range(f, from, to, first);
     pl_string_add(f, " (%" PRId64 "): ", count);
-    for (int64_t k = 0; k < pl_audit_missing_group(a, i); k++) pl_string_add(f, "%s%s %s", k ? ", " : "", a->missing[i + k].arm, pl_audit_why_text(a->missing[i + k].why));
+    for (int64_t k = 0; k < pl_audit_missing_group(a, i); k++)
+        pl_string_add(f, "%s%s %s", k ? ", " : "", a->missing[i + k].arm,
+                      pl_audit_why_text(a->missing[i + k].why));
     pl_string_add(f, "\n");
 }
 
@@ -180,7 +203,8 @@ polar_status pl_audit_missing_text(char **out, const pl_audit *a)
 static polar_status print_text(const pl_audit *a, FILE *f)
 {
     const char *better = pl_metric_better(a->metric);
-    fprintf(f, "%s: %s of every arm (mean over seeds, 95 %% interval by Student's t%s%s%s)\n\n", a->spec, a->metric, *better ? "; " : "", better, *better ? " is better" : "");
+    fprintf(f, "%s: %s of every arm (mean over seeds, 95 %% interval by Student's t%s%s%s)\n\n", a->spec,
+            a->metric, *better ? "; " : "", better, *better ? " is better" : "");
     PL_TRY(pl_audit_arm_table(a, f, PL_TABLE_TEXT));
     fprintf(f, "\nPaired differences a - b over the seeds both arms finished\n\n");
     PL_TRY(pl_audit_pair_table(a, f, PL_TABLE_TEXT));

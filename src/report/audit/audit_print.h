@@ -4,11 +4,17 @@
 
 #include "report/audit/audit.h"
 
-int64_t      pl_audit_missing_group(const pl_audit *a, int64_t i);   /* how many rows of `missing` from i on are of the (cell, seed) of row i */
-int          pl_audit_has_plateau(const pl_audit *a);                /* whether the runs have least-squares predictors to stand beside this metric */
-int          pl_audit_digits(const pl_audit *a);                     /* after the point: four figures of the largest mean */
-polar_status pl_audit_arm_table(const pl_audit *a, FILE *f, pl_table_format format);     /* every arm in every cell */
-polar_status pl_audit_pair_table(const pl_audit *a, FILE *f, pl_table_format format);    /* every pair of arms in every cell */
-polar_status pl_audit_json(const pl_audit *a, FILE *f);              /* {"spec", "metric", "better", "pairs", "arms", "incomplete"} */
+/* how many rows of `missing` from i on are of the (cell, seed) of row i */
+int64_t pl_audit_missing_group(const pl_audit *a, int64_t i);
+/* whether the runs have least-squares predictors to stand beside this metric */
+int pl_audit_has_plateau(const pl_audit *a);
+/* after the point: four figures of the largest mean */
+int pl_audit_digits(const pl_audit *a);
+/* every arm in every cell */
+polar_status pl_audit_arm_table(const pl_audit *a, FILE *f, pl_table_format format);
+/* every pair of arms in every cell */
+polar_status pl_audit_pair_table(const pl_audit *a, FILE *f, pl_table_format format);
+/* {"spec", "metric", "better", "pairs", "arms", "incomplete"} */
+polar_status pl_audit_json(const pl_audit *a, FILE *f);
 
 #endif

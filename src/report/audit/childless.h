@@ -1,7 +1,10 @@
-/* childless.h -- a process that can start no other: a second lock behind the first, should a text ever get gnuplot to run a command. */
+/* childless.h -- a process that can start no other: a second lock behind the first, should a text ever get
+ * gnuplot to run a command. */
 #ifndef PL_REPORT_CHILDLESS_H
 #define PL_REPORT_CHILDLESS_H
 
-int pl_childless(void);    /* from here on this process makes threads but no processes, across exec too; 0: the kernel does not offer it */
+/* from here on this process makes threads but no processes, across exec too; 0: the kernel does not offer it
+ */
+int pl_childless(void);
 
 #endif

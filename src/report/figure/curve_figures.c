@@ -1,4 +1,5 @@
-/* curve_figures.c -- means with bands from the least to the largest, one colour per arm; errors and deviations by decades, accuracies on a linear axis. */
+/* curve_figures.c -- means with bands from the least to the largest, one colour per arm; errors and
+ * deviations by decades, accuracies on a linear axis. */
 #include "report/figure/curve_figures.h"
 
 #include <inttypes.h>
@@ -7,7 +8,8 @@
 #include "report/table/across_tables.h"
 #include "report/figure/figure.h"
 
-/* A block $name<k>: x, mean, least, largest, where at least half of the runs are still there; the span is of what lies at `from` and after it. */
+/* A block $name<k>: x, mean, least, largest, where at least half of the runs are still there; the span is of
+ * what lies at `from` and after it. */
 static void curve_data(FILE *f, const char *name, int64_t k, const pl_curve *c, double from, pl_span *s)
 {
     int64_t most = 0;
@@ -24,12 +26,15 @@ static void curve_data(FILE *f, const char *name, int64_t k, const pl_curve *c, 
     fputs("EOD\n", f);
 }
 
-/* A line's name in the key; of an accuracy with the arm's result, where the audit is of one: "muon  L10 84.41". */
+/* A line's name in the key; of an accuracy with the arm's result, where the audit is of one: "muon
+ * L10 84.41". */
 static void put_title(FILE *f, const pl_audit *a, const char *name, const pl_audit_arm *row)
 {
     char text[240];
     pl_metric m = pl_metric_of(a->metric);
-    if (row && m.percent && !isnan(row->s.mean)) snprintf(text, sizeof text, "%.160s  %.*s %.2f", name, (int)strcspn(m.title, ","), m.title, row->s.mean);
+    if (row && m.percent && !isnan(row->s.mean))
+        snprintf(text, sizeof text, "%.160s  %.*s %.2f", name, (int)strcspn(m.title, ","), m.title,
+                 row->s.mean);
     else snprintf(text, sizeof text, "%.200s", name);
     fputs(" title ", f);
     pl_figure_string(f, text);
@@ -44,23 +49,30 @@ static const char *dash_of(const pl_audit *a, int64_t arm)
     return "";
 }
 
-/* One panel: a band and a line for every arm; blocks $name<first + arm>. rows: the arms' results, to stand in the key, or NULL. The caller may add lines, then calls
- * panel_end. */
-static void curve_panel(FILE *f, const pl_audit *a, const char *title, const char *name, int64_t first, const pl_curve *curves, const pl_audit_arm *rows)
+/* One panel: a band and a line for every arm; blocks $name<first + arm>. rows: the arms' results, to stand in
+ * the key, or NULL. The caller may add lines, then calls panel_end. */
+static void curve_panel(FILE *f, const pl_audit *a, const char *title, const char *name, int64_t first,
+                        const pl_curve *curves, const pl_audit_arm *rows)
 {
     fputs("set title ", f);
     pl_figure_string(f, title);
     fputs("\nplot \\\n", f);
     for (int64_t r = 0; r < a->arm_count; r++)
-        if (curves[r].count) fprintf(f, "  $%s%" PRId64 " using 1:3:4 with filledcurves lc rgb \"%s\" notitle, \\\n", name, first + r, pl_figure_colour(a, r));
+        if (curves[r].count)
+            fprintf(f, "  $%s%" PRId64 " using 1:3:4 with filledcurves lc rgb \"%s\" notitle, \\\n", name,
+                    first + r, pl_figure_colour(a, r));
     for (int64_t r = 0; r < a->arm_count; r++) {
         if (!curves[r].count) continue;
-        fprintf(f, "  $%s%" PRId64 " using 1:2 with lines lw 2 lc rgb \"%s\"%s", name, first + r, pl_figure_colour(a, r), dash_of(a, r));
+        fprintf(f, "  $%s%" PRId64 " using 1:2 with lines lw 2 lc rgb \"%s\"%s", name, first + r,
+                pl_figure_colour(a, r), dash_of(a, r));
         put_title(f, a, a->arms[r], rows ? &rows[r] : NULL);
     }
 }
 
-static void panel_end(FILE *f) { fputs("  NaN notitle\n", f); }
+static void panel_end(FILE *f)
+{
+    fputs("  NaN notitle\n", f);
+}
 
 /* 1, 2, 5, 10, ... where powers of ten alone would be too few. */
 static void put_tics(FILE *f, double least, double most)
@@ -77,7 +89,8 @@ static void put_tics(FILE *f, double least, double most)
     fputs(*comma == 's' ? "" : ")\n", f);
 }
 
-static void panels_begin(FILE *f, int64_t rows, int64_t columns, const char *title, const char *x, const char *y)
+static void panels_begin(FILE *f, int64_t rows, int64_t columns, const char *title, const char *x,
+                         const char *y)
 {
     fprintf(f, "set multiplot layout %" PRId64 ",%" PRId64 " title ", rows, columns);
     pl_figure_string(f, title);
@@ -88,17 +101,21 @@ static void panels_begin(FILE *f, int64_t rows, int64_t columns, const char *tit
 
 static void decades(FILE *f, double least, double most)
 {
-    fprintf(f, "set key inside right top vertical samplen 1.6 spacing 1.05\nset logscale y\nset yrange [%.3g:%.3g]\n", least, most);
+    fprintf(f,
+            "set key inside right top vertical samplen 1.6 spacing 1.05\nset logscale y\nset yrange "
+            "[%.3g:%.3g]\n",
+            least, most);
     put_tics(f, least, most);
 }
 
 /* ---- the validation metric ---- */
 
-#define BESIDE_ARM "polaradamw"    /* whose curve under another recipe is drawn into a figure, as in the paper */
+/* whose curve under another recipe is drawn into a figure, as in the paper */
+#define BESIDE_ARM "polaradamw"
 
 typedef struct {
     int64_t columns, rows, runs;
-    double  last;    /* epoch */
+    double last; /* epoch */
 } panels;
 
 static panels count_panels(const pl_part *p)
@@ -120,19 +137,28 @@ static polar_status draw_errors(pl_part *p, const char *dir, pl_part_figure *out
     pl_span s = PL_SPAN_NONE;
     pl_figure g;
     snprintf(out->caption, sizeof out->caption,
-             "%s after every epoch: mean over finished runs (up to n = %" PRId64 " per arm), bands from the least to the largest. Runs stop early: a line ends "
-             "where fewer than half of its runs are left, and until then is the mean of those that are. The first epochs may lie above the frame.%s", p->kind.what, n.runs,
+             "%s after every epoch: mean over finished runs (up to n = %" PRId64
+             " per arm), bands from the least to the largest. Runs stop early: a line ends "
+             "where fewer than half of its runs are left, and until then is the mean of those that are. The "
+             "first epochs may lie above the frame.%s",
+             p->kind.what, n.runs,
              isnan(a->arm_rows[0].trace) ? "" : " Dashed: test error of the trace-only predictor.");
     PL_TRY(pl_figure_begin(&g, dir, out->name, n.columns == 1 ? 680 : 1000, (int)(40 + 340 * n.rows)));
-    for (int64_t i = 0; i < a->cell_count * a->arm_count; i++) curve_data(g.out.f, "valid", i, &p->valid[i], 0.2 * n.last, &s);
+    for (int64_t i = 0; i < a->cell_count * a->arm_count; i++)
+        curve_data(g.out.f, "valid", i, &p->valid[i], 0.2 * n.last, &s);
     for (int64_t c = 0; c < a->cell_count; c++) pl_span_widen(&s, a->arm_rows[c * a->arm_count].trace);
     pl_figure_plot(&g);
-    panels_begin(g.out.f, n.rows, n.columns, "validation error, mean and range over seeds", "epoch", p->kind.axis);
+    panels_begin(g.out.f, n.rows, n.columns, "validation error, mean and range over seeds", "epoch",
+                 p->kind.axis);
     decades(g.out.f, s.least / 1.15, s.most * 3);
     for (int64_t c = 0; c < a->cell_count; c++) {
         double trace = a->arm_rows[c * a->arm_count].trace;
         curve_panel(g.out.f, a, a->cells[c], "valid", c * a->arm_count, p->valid + c * a->arm_count, NULL);
-        if (!isnan(trace)) fprintf(g.out.f, "  %.17g with lines dt 2 lw 1.5 lc rgb \"" PL_PLATEAU_COLOUR "\" title \"trace only\", \\\n", trace);
+        if (!isnan(trace))
+            fprintf(g.out.f,
+                    "  %.17g with lines dt 2 lw 1.5 lc rgb \"" PL_PLATEAU_COLOUR
+                    "\" title \"trace only\", \\\n",
+                    trace);
         panel_end(g.out.f);
     }
     fputs("unset multiplot\n", g.out.f);
@@ -143,7 +169,8 @@ static polar_status draw_errors(pl_part *p, const char *dir, pl_part_figure *out
 static const pl_curve *curve_beside(const pl_part *p, int64_t cell, const pl_audit_arm **row)
 {
     const pl_part *q = p->beside;
-    int64_t other = q ? pl_part_cell(q, p->audit->cells[cell]) : -1, arm = q ? pl_part_arm(q, BESIDE_ARM) : -1;
+    int64_t other = q ? pl_part_cell(q, p->audit->cells[cell]) : -1,
+            arm = q ? pl_part_arm(q, BESIDE_ARM) : -1;
     if (other < 0 || arm < 0 || pl_part_arm(p, BESIDE_ARM) < 0) return NULL;
     if (row) *row = &q->audit->arm_rows[other * q->audit->arm_count + arm];
     const pl_curve *c = &q->valid[other * q->audit->arm_count + arm];
@@ -155,14 +182,20 @@ static void accuracy_panel(FILE *f, const pl_part *p, int64_t cell, int64_t sinc
     const pl_audit *a = p->audit;
     const pl_audit_arm *row = NULL;
     char name[160];
-    if (since) {    /* down to the key */
+    if (since) { /* down to the key */
         double key = fmin(0.06 * (double)(a->arm_count + 1), 0.5);
-        fprintf(f, "set arrow from %" PRId64 ", graph %g to %" PRId64 ", graph 1 nohead dt 3 lw 1.5 lc rgb \"#404040\"\n", since, key, since);
-        fprintf(f, "set label \"%" PRId64 " \" at %" PRId64 ", graph 0.97 right textcolor rgb \"#404040\"\n", since, since);
+        fprintf(f,
+                "set arrow from %" PRId64 ", graph %g to %" PRId64
+                ", graph 1 nohead dt 3 lw 1.5 lc rgb \"#404040\"\n",
+                since, key, since);
+        fprintf(f, "set label \"%" PRId64 " \" at %" PRId64 ", graph 0.97 right textcolor rgb \"#404040\"\n",
+                since, since);
     }
-    curve_panel(f, a, a->cell_count > 1 ? a->cells[cell] : "", "valid", cell * a->arm_count, p->valid + cell * a->arm_count, a->arm_rows + cell * a->arm_count);
+    curve_panel(f, a, a->cell_count > 1 ? a->cells[cell] : "", "valid", cell * a->arm_count,
+                p->valid + cell * a->arm_count, a->arm_rows + cell * a->arm_count);
     if (curve_beside(p, cell, &row)) {
-        fprintf(f, "  $beside%" PRId64 " using 1:2 with lines dt (9,4) lw 2 lc rgb \"%s\"", cell, pl_figure_colour(a, pl_part_arm(p, BESIDE_ARM)));
+        fprintf(f, "  $beside%" PRId64 " using 1:2 with lines dt (9,4) lw 2 lc rgb \"%s\"", cell,
+                pl_figure_colour(a, pl_part_arm(p, BESIDE_ARM)));
         snprintf(name, sizeof name, "%s, %.100s", BESIDE_ARM, p->beside->spec->name);
         put_title(f, p->beside->audit, name, row);
     }
@@ -177,21 +210,36 @@ static polar_status draw_accuracies(pl_part *p, const char *dir, pl_part_figure 
     pl_figure g;
     pl_lead lead = {0};
     const pl_curve *beside = curve_beside(p, 0, NULL);
-    int many = a->arm_count > 6;    /* too many for a key inside */
+    int many = a->arm_count > 6; /* too many for a key inside */
     if (beside) PL_TRY(pl_across_crossover(&lead, p, 0, BESIDE_ARM));
-    if ((double)lead.epochs != n.last || a->cell_count > 1) lead.since = 0;    /* schedules of different lengths do not cross in any sense */
+    /* schedules of different lengths do not cross in any sense */
+    if ((double)lead.epochs != n.last || a->cell_count > 1) lead.since = 0;
     char dashed[160] = "", dotted[160] = "";
-    if (beside) snprintf(dashed, sizeof dashed, " Dashed: %s under %.60s (n = %" PRId64 ").", BESIDE_ARM, p->beside->spec->name, beside->runs);
-    if (lead.since) snprintf(dotted, sizeof dotted, " Dotted: after %" PRId64 " epochs, since when it has been ahead of the solid one, paired by seed.", lead.since);
-    snprintf(out->caption, sizeof out->caption, "%s after every epoch: mean over finished runs (up to n = %" PRId64 " per arm), bands from the least to the largest over seeds; "
-             "in the key each arm's result, mean over seeds.%s%s", p->kind.what, n.runs, dashed, dotted);
-    PL_TRY(pl_figure_begin(&g, dir, out->name, n.columns == 1 && !many ? 760 : 1000, (int)(40 + (n.columns == 1 ? 430 : 360) * n.rows)));
-    for (int64_t i = 0; i < a->cell_count * a->arm_count; i++) curve_data(g.out.f, "valid", i, &p->valid[i], 0, &s);
+    if (beside)
+        snprintf(dashed, sizeof dashed, " Dashed: %s under %.60s (n = %" PRId64 ").", BESIDE_ARM,
+                 p->beside->spec->name, beside->runs);
+    if (lead.since)
+        snprintf(dotted, sizeof dotted,
+                 " Dotted: after %" PRId64
+                 " epochs, since when it has been ahead of the solid one, paired by seed.",
+                 lead.since);
+    snprintf(out->caption, sizeof out->caption,
+             "%s after every epoch: mean over finished runs (up to n = %" PRId64
+             " per arm), bands from the least to the largest over seeds; "
+             "in the key each arm's result, mean over seeds.%s%s",
+             p->kind.what, n.runs, dashed, dotted);
+    PL_TRY(pl_figure_begin(&g, dir, out->name, n.columns == 1 && !many ? 760 : 1000,
+                           (int)(40 + (n.columns == 1 ? 430 : 360) * n.rows)));
+    for (int64_t i = 0; i < a->cell_count * a->arm_count; i++)
+        curve_data(g.out.f, "valid", i, &p->valid[i], 0, &s);
     for (int64_t c = 0; c < a->cell_count; c++)
         if (curve_beside(p, c, NULL)) curve_data(g.out.f, "beside", c, curve_beside(p, c, NULL), 0, &s);
     pl_figure_plot(&g);
-    panels_begin(g.out.f, n.rows, n.columns, "test accuracy, mean and range over seeds", "epochs done", p->kind.axis);
-    fprintf(g.out.f, "set key %s vertical Right noreverse samplen 2.6 spacing 1.15\nset xrange [0:%g]\nset yrange [0:%g]\n",
+    panels_begin(g.out.f, n.rows, n.columns, "test accuracy, mean and range over seeds", "epochs done",
+                 p->kind.axis);
+    fprintf(g.out.f,
+            "set key %s vertical Right noreverse samplen 2.6 spacing 1.15\nset xrange [0:%g]\nset yrange "
+            "[0:%g]\n",
             many ? "outside right center" : "inside right bottom", n.last, fmin(100, ceil(s.most * 1.05)));
     for (int64_t c = 0; c < a->cell_count; c++) accuracy_panel(g.out.f, p, c, lead.since);
     fputs("unset multiplot\n", g.out.f);
@@ -201,7 +249,8 @@ static polar_status draw_accuracies(pl_part *p, const char *dir, pl_part_figure 
 polar_status pl_draw_trajectories(pl_part *p, const char *dir)
 {
     pl_part_figure *out = pl_part_add_figure(p, "trajectories", p->kind.heading);
-    return p->kind.accuracy ? draw_accuracies(p, dir, out, count_panels(p)) : draw_errors(p, dir, out, count_panels(p));
+    return p->kind.accuracy ? draw_accuracies(p, dir, out, count_panels(p))
+                            : draw_errors(p, dir, out, count_panels(p));
 }
 
 /* ---- gauge violation ---- */
@@ -210,7 +259,8 @@ polar_status pl_draw_trajectories(pl_part *p, const char *dir)
 #define MOST_ARMS 16
 
 /* The plot itself; curves (maps, MOST_ARMS). */
-static polar_status plot_gauge(pl_part *p, const char *dir, int64_t cell, const char maps[][24], int n_maps, const pl_curve *curves)
+static polar_status plot_gauge(pl_part *p, const char *dir, int64_t cell, const char maps[][24], int n_maps,
+                               const pl_curve *curves)
 {
     const pl_audit *a = p->audit;
     int columns = n_maps < 2 ? 1 : 2, rows = (n_maps + columns - 1) / columns;
@@ -224,8 +274,12 @@ static polar_status plot_gauge(pl_part *p, const char *dir, int64_t cell, const 
     snprintf(title, sizeof title, "Gauge violation during training, %.60s", a->cells[cell]);
     pl_part_figure *out = pl_part_add_figure(p, name, title);
     snprintf(out->caption, sizeof out->caption,
-             "Every Schur block has shadow optimisers that are fed P g Q^T, with P and Q fixed, random and orthogonal: relative deviation of their update from P u Q^T, mean over runs "
-             "(up to n = %" PRId64 " per arm), blocks and shadows, bands from the least to the largest; one panel per polar map. A gauge-equivariant rule stays at the map's rounding.", runs);
+             "Every Schur block has shadow optimisers that are fed P g Q^T, with P and Q fixed, random and "
+             "orthogonal: relative deviation of their update from P u Q^T, mean over runs "
+             "(up to n = %" PRId64
+             " per arm), blocks and shadows, bands from the least to the largest; one panel per polar map. A "
+             "gauge-equivariant rule stays at the map's rounding.",
+             runs);
     PL_TRY(pl_figure_begin(&g, dir, out->name, columns == 1 ? 680 : 1000, 40 + 340 * rows));
     for (int i = 0; i < n_maps * MOST_ARMS; i++) curve_data(g.out.f, "gauge", i, &curves[i], 0, &s);
     pl_figure_plot(&g);
@@ -250,8 +304,9 @@ polar_status pl_draw_gauge(pl_part *p, pl_store *s, const char *dir, int64_t cel
     if (!n_maps || arms > MOST_ARMS || p->figure_count == PL_PART_FIGURES) return POLAR_OK;
     polar_status st = POLAR_OK;
     for (int m = 0; m < n_maps; m++)
-        for (int64_t r = 0; r < arms && st == POLAR_OK; r++) st = pl_part_gauge(&curves[m * MOST_ARMS + r], s, p, cell, r, maps[m]);
-    if (st == POLAR_OK) st = plot_gauge(p, dir, cell, (const char (*)[24])maps, n_maps, curves);
+        for (int64_t r = 0; r < arms && st == POLAR_OK; r++)
+            st = pl_part_gauge(&curves[m * MOST_ARMS + r], s, p, cell, r, maps[m]);
+    if (st == POLAR_OK) st = plot_gauge(p, dir, cell, (const char(*)[24])maps, n_maps, curves);
     for (int i = 0; i < MOST_MAPS * MOST_ARMS; i++) pl_curve_free(&curves[i]);
     return st;
 }

@@ -15,8 +15,10 @@ polar_status pl_figure_begin(pl_figure *g, const char *dir, const char *name, in
     fprintf(g->out.f,
             "# %s -- written by `polar report`; `gnuplot %s` draws %s.svg and %s.png again\n"
             "set encoding utf8\nset datafile missing \"NaN\"\n"
-            "svg = 'set terminal svg size %d,%d dynamic noenhanced font \"Arial,13\" background \"white\"; set output \"%s.svg\"'\n"
-            "png = 'set terminal pngcairo size %d,%d noenhanced font \"Sans,12\" fontscale 1.8 linewidth 2 pointscale 1.8 background \"white\"; set output \"%s.png\"'\n",
+            "svg = 'set terminal svg size %d,%d dynamic noenhanced font \"Arial,13\" background \"white\"; "
+            "set output \"%s.svg\"'\n"
+            "png = 'set terminal pngcairo size %d,%d noenhanced font \"Sans,12\" fontscale 1.8 linewidth 2 "
+            "pointscale 1.8 background \"white\"; set output \"%s.png\"'\n",
             g->script, g->script, name, name, width, height, name, 2 * width, 2 * height, name);
     return POLAR_OK;
 }
@@ -49,14 +51,14 @@ void pl_span_widen(pl_span *s, double x)
     if (!(s->most >= x)) s->most = x;
 }
 
-/* Whatever stands in s, gnuplot reads letters, digits, blanks and octal escapes: inside double quotes it would run what is between
- * backticks, and its lexer also looks for quotes, backslashes, braces, macros (@) and comments (#). A format's % is doubled where
- * gnuplot takes the text for one. */
+/* Whatever stands in s, gnuplot reads letters, digits, blanks and octal escapes: inside double quotes it
+ * would run what is between backticks, and its lexer also looks for quotes, backslashes, braces, macros (@)
+ * and comments (#). A format's % is doubled where gnuplot takes the text for one. */
 static void put_string(FILE *f, const char *s, int format)
 {
     static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789 .,:;=_+-/()";
     char room[PL_VISIBLE_CHARS];
-    int escaped = 0;    /* a digit behind an escape would be read as part of it */
+    int escaped = 0; /* a digit behind an escape would be read as part of it */
     fputc('"', f);
     while (*s) {
         s += *s == '\n' ? (strcpy(room, "\n"), 1) : pl_text_visible(room, s);
@@ -70,8 +72,14 @@ static void put_string(FILE *f, const char *s, int format)
     fputc('"', f);
 }
 
-void pl_figure_string(FILE *f, const char *s) { put_string(f, s, 0); }
-void pl_figure_tic(FILE *f, const char *s)    { put_string(f, s, 1); }
+void pl_figure_string(FILE *f, const char *s)
+{
+    put_string(f, s, 0);
+}
+void pl_figure_tic(FILE *f, const char *s)
+{
+    put_string(f, s, 1);
+}
 
 void pl_figure_number(FILE *f, double x)
 {
@@ -83,8 +91,10 @@ void pl_figure_number(FILE *f, double x)
 
 #define PALETTE 8
 
-static const char *const palette[PALETTE] = {"#E69F00", "#0072B2", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#8C6D31", "#555555"};
-static const char *const known[PALETTE] = {"adamw", "muon", "polaradamw", "muon_v", "polar_ema", "sgdm", "", ""};
+static const char *const palette[PALETTE] = {"#E69F00", "#0072B2", "#009E73", "#CC79A7",
+                                             "#56B4E9", "#D55E00", "#8C6D31", "#555555"};
+static const char *const known[PALETTE] = {"adamw",     "muon", "polaradamw", "muon_v",
+                                           "polar_ema", "sgdm", "",           ""};
 
 static int known_place(const char *arm)
 {
@@ -102,8 +112,9 @@ const char *pl_figure_colour(const pl_audit *a, int64_t arm)
     for (int64_t i = 0; i <= arm; i++) {
         place = known_place(a->arms[i]);
         if (place >= 0) continue;
-        for (place = 0; place < PALETTE && used[place]; place++) {}
-        if (place == PALETTE) {    /* more arms than colours: begin again */
+        for (place = 0; place < PALETTE && used[place]; place++) {
+        }
+        if (place == PALETTE) { /* more arms than colours: begin again */
             memset(used, 0, sizeof used);
             place = 0;
         }

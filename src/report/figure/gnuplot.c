@@ -1,7 +1,8 @@
 /* gnuplot.c -- looks gnuplot up in PATH; fork, exec, wait. The child's complaints come back through a pipe.
  *
- * A script is made of texts that others wrote. figure.c sees to it that gnuplot reads nothing into them; what is here holds should
- * that fail: gnuplot starts without anybody's settings (-d, and none of its environment variables) and can start no process.
+ * A script is made of texts that others wrote. figure.c sees to it that gnuplot reads nothing into them; what
+ * is here holds should that fail: gnuplot starts without anybody's settings (-d, and none of its environment
+ * variables) and can start no process.
  */
 #include "report/figure/gnuplot.h"
 
@@ -19,9 +20,10 @@
 static int find_gnuplot(char *out, size_t room)
 {
     const char *dirs = getenv("PATH");
-    for (const char *d = dirs && *dirs ? dirs : "/usr/local/bin:/usr/bin:/bin"; d; d = strchr(d, ':') ? strchr(d, ':') + 1 : NULL) {
+    for (const char *d = dirs && *dirs ? dirs : "/usr/local/bin:/usr/bin:/bin"; d;
+         d = strchr(d, ':') ? strchr(d, ':') + 1 : NULL) {
         int length = (int)strcspn(d, ":");
-        if (*d != '/') continue;    /* not from wherever we happen to be */
+        if (*d != '/') continue; /* not from wherever we happen to be */
         if ((size_t)snprintf(out, room, "%.*s/gnuplot", length, d) < room && access(out, X_OK) == 0) return 1;
     }
     return 0;
@@ -32,7 +34,9 @@ static int find_gnuplot(char *out, size_t room)
 /* Of the environment what fonts and libraries need: no GNUPLOT_LIB, GNUTERM, FIT_SCRIPT, SHELL, PATH. */
 static void keep_environment(char *out[MOST_ENTRIES])
 {
-    static const char *const kept[] = {"HOME=", "TMPDIR=", "LD_LIBRARY_PATH=", "FONTCONFIG_FILE=", "FONTCONFIG_PATH=", "XDG_CACHE_HOME=", "XDG_CONFIG_HOME=", "XDG_DATA_HOME="};
+    static const char *const kept[] = {
+        "HOME=",           "TMPDIR=",          "LD_LIBRARY_PATH=", "FONTCONFIG_FILE=", "FONTCONFIG_PATH=",
+        "XDG_CACHE_HOME=", "XDG_CONFIG_HOME=", "XDG_DATA_HOME="};
     static char locale[] = "LC_ALL=C.UTF-8";
     int count = 0;
     out[count++] = locale;
@@ -46,11 +50,11 @@ static void keep_environment(char *out[MOST_ENTRIES])
 static void become_gnuplot(const char *program, const char *dir, const char *script, int words)
 {
     int null = open("/dev/null", O_RDWR);
-    char *const argv[] = {"gnuplot", "-d", (char *)script, NULL};    /* -d: not the user's own settings */
+    char *const argv[] = {"gnuplot", "-d", (char *)script, NULL}; /* -d: not the user's own settings */
     char *environment[MOST_ENTRIES];
     keep_environment(environment);
     if (null >= 0 && dup2(null, 0) == 0 && dup2(words, 1) == 1 && dup2(words, 2) == 2 && chdir(dir) == 0) {
-        (void)pl_childless();    /* a second lock: not every kernel has it */
+        (void)pl_childless(); /* a second lock: not every kernel has it */
         execve(program, argv, environment);
     }
     dprintf(words, "it could not be started: %s\n", strerror(errno));
@@ -93,9 +97,12 @@ polar_status pl_gnuplot_run(const char *dir, const char *script)
     size_t used = child > 0 ? read_all(words[0], text, sizeof text - 1) : 0;
     close(words[0]);
     PL_NEED(child > 0, POLAR_E_IO, "a process for gnuplot: %s", strerror(fork_error));
-    while (waitpid(child, &status, 0) < 0 && errno == EINTR) {}
+    while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
+    }
     text[used] = 0;
-    PL_NEED(WIFEXITED(status), POLAR_E_IO, "gnuplot on '%s/%s': it was ended by signal %d", dir, script, WTERMSIG(status));
-    PL_NEED(!WEXITSTATUS(status), POLAR_E_FORMAT, "gnuplot on '%s/%s': %s (exit code %d)", dir, script, used ? last_line(text) : "it gave no reason", WEXITSTATUS(status));
+    PL_NEED(WIFEXITED(status), POLAR_E_IO, "gnuplot on '%s/%s': it was ended by signal %d", dir, script,
+            WTERMSIG(status));
+    PL_NEED(!WEXITSTATUS(status), POLAR_E_FORMAT, "gnuplot on '%s/%s': %s (exit code %d)", dir, script,
+            used ? last_line(text) : "it gave no reason", WEXITSTATUS(status));
     return POLAR_OK;
 }

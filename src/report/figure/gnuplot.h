@@ -4,6 +4,8 @@
 
 #include "base/status.h"
 
-polar_status pl_gnuplot_run(const char *dir, const char *script);    /* in dir; POLAR_E_UNSUPPORTED: there is no gnuplot here; POLAR_E_FORMAT: it refused the script, with its words */
+/* in dir; POLAR_E_UNSUPPORTED: there is no gnuplot here; POLAR_E_FORMAT: it refused the script, with its
+ * words */
+polar_status pl_gnuplot_run(const char *dir, const char *script);
 
 #endif

@@ -10,22 +10,29 @@
 #include "report/paper_values.h"
 #include "report/report_metric.h"
 
-#define MOST_PANELS 15    /* pairs of arms: more would fill pages */
-#define MOST_CELLS  64    /* panels and labels along an axis: more cannot be read, and pictures would have no bound */
-#define MOST_ARMS   64
+#define MOST_PANELS 15 /* pairs of arms: more would fill pages */
+/* panels and labels along an axis: more cannot be read, and pictures would have no bound */
+#define MOST_CELLS 64
+#define MOST_ARMS  64
 
 /* ---- axes ---- */
 
-/* From zero where that leaves the values readable, by decades where it does not; accuracies, which are all alike, by what they span. */
+/* From zero where that leaves the values readable, by decades where it does not; accuracies, which are all
+ * alike, by what they span. */
 static void put_range(FILE *f, pl_span s, int percent)
 {
     double margin = percent ? fmax(0.12 * (s.most - s.least), 0.5) : 0;
-    if (percent && s.most > 0) fprintf(f, "set yrange [%.4g:%.4g]\nset format y \"%%g\"\n", fmax(s.least - margin, 0), fmin(s.most + margin, 100));
-    else if (s.most > 20 * s.least) fprintf(f, "set logscale y\nset yrange [%.3g:%.3g]\nset format y \"%%g\"\n", s.least / 1.6, s.most * 1.6);
+    if (percent && s.most > 0)
+        fprintf(f, "set yrange [%.4g:%.4g]\nset format y \"%%g\"\n", fmax(s.least - margin, 0),
+                fmin(s.most + margin, 100));
+    else if (s.most > 20 * s.least)
+        fprintf(f, "set logscale y\nset yrange [%.3g:%.3g]\nset format y \"%%g\"\n", s.least / 1.6,
+                s.most * 1.6);
     else fprintf(f, "set yrange [0:%.3g]\nset format y \"%%g\"\n", s.most > 0 ? 1.12 * s.most : 1);
 }
 
-/* With one cell the arms stand along the axis, each under its name; with several, side by side within each. */
+/* With one cell the arms stand along the axis, each under its name; with several, side by side within each.
+ */
 static int arms_along(const pl_audit *a)
 {
     return a->cell_count == 1;
@@ -33,7 +40,8 @@ static int arms_along(const pl_audit *a)
 
 static void put_arm_tics(FILE *f, const pl_audit *a)
 {
-    fprintf(f, "set xrange [0.5:%g]\nset xtics%s (", (double)a->arm_count + 0.6, a->arm_count > 6 ? " rotate by -35" : "");
+    fprintf(f, "set xrange [0.5:%g]\nset xtics%s (", (double)a->arm_count + 0.6,
+            a->arm_count > 6 ? " rotate by -35" : "");
     for (int64_t r = 0; r < a->arm_count; r++) {
         if (r) fputs(", ", f);
         pl_figure_tic(f, a->arms[r]);
@@ -88,7 +96,8 @@ static void means_data(FILE *f, const pl_audit *a, int by_range, pl_span *s)
         fprintf(f, "$arm%" PRId64 " << EOD\n", r);
         for (int64_t c = 0; c < a->cell_count; c++) {
             const pl_audit_arm *row = &a->arm_rows[c * a->arm_count + r];
-            double numbers[] = {(double)(c + 1) + beside(a, r), row->s.mean, by_range ? row->s.min : row->s.ci_lo, by_range ? row->s.max : row->s.ci_hi,
+            double numbers[] = {(double)(c + 1) + beside(a, r), row->s.mean,
+                                by_range ? row->s.min : row->s.ci_lo, by_range ? row->s.max : row->s.ci_hi,
                                 pl_paper_value(a->spec, row->cell, row->arm, a->metric)};
             for (int i = 0; i < 5; i++) pl_figure_number(f, numbers[i]);
             for (int i = 1; i < 5; i++) pl_span_widen(s, numbers[i]);
@@ -106,7 +115,9 @@ static int plateau_data(FILE *f, const pl_audit *a, pl_span *s)
         fprintf(f, "$plateau%d << EOD\n", kind);
         for (int64_t c = 0; c < a->cell_count; c++) {
             double y = NAN;
-            for (int64_t r = 0; r < a->arm_count && isnan(y); r++) y = kind ? a->arm_rows[c * a->arm_count + r].anisotropy : a->arm_rows[c * a->arm_count + r].trace;
+            for (int64_t r = 0; r < a->arm_count && isnan(y); r++)
+                y = kind ? a->arm_rows[c * a->arm_count + r].anisotropy
+                         : a->arm_rows[c * a->arm_count + r].trace;
             lines[kind] |= !isnan(y);
             pl_span_widen(s, y);
             pl_figure_number(f, (double)c + 0.55);
@@ -132,18 +143,30 @@ static void means_plot(FILE *f, const pl_audit *a, int plateaus)
     static const char *const names[] = {"trace only", "trace + anisotropy"};
     fputs("plot \\\n", f);
     for (int k = 0; k < plateaus; k++)
-        fprintf(f, "  $plateau%d using 1:2:3:4 with vectors nohead dt %d lw 1.6 lc rgb \"" PL_PLATEAU_COLOUR "\" title \"%s\", \\\n", k, k ? 3 : 2, names[k]);
+        fprintf(f,
+                "  $plateau%d using 1:2:3:4 with vectors nohead dt %d lw 1.6 lc rgb \"" PL_PLATEAU_COLOUR
+                "\" title \"%s\", \\\n",
+                k, k ? 3 : 2, names[k]);
     for (int64_t r = 0; r < a->arm_count; r++) {
         const char *colour = pl_figure_colour(a, r);
-        if (joined) fprintf(f, "  $arm%" PRId64 " using 1:2 with lines lw 1.4 lc rgb \"%s\" notitle, \\\n", r, colour);
-        fprintf(f, "  $arm%" PRId64 " using 1:2:3:4 with yerrorbars pt 0 lw 1.6 lc rgb \"%s\" notitle, \\\n", r, colour);
-        fprintf(f, "  $arm%" PRId64 " using 1:2 with points pt %d ps 1 lc rgb \"%s\" title ", r, pl_figure_mark(r, 0), colour);
+        if (joined)
+            fprintf(f, "  $arm%" PRId64 " using 1:2 with lines lw 1.4 lc rgb \"%s\" notitle, \\\n", r,
+                    colour);
+        fprintf(f, "  $arm%" PRId64 " using 1:2:3:4 with yerrorbars pt 0 lw 1.6 lc rgb \"%s\" notitle, \\\n",
+                r, colour);
+        fprintf(f, "  $arm%" PRId64 " using 1:2 with points pt %d ps 1 lc rgb \"%s\" title ", r,
+                pl_figure_mark(r, 0), colour);
         pl_figure_string(f, arms_along(a) ? "" : a->arms[r]);
         fputs(", \\\n", f);
         if (has_paper(a))
-            fprintf(f, "  $arm%" PRId64 " using ($1+%g):5 with points pt %d ps 1.2 lw 1.4 lc rgb \"%s\" notitle, \\\n", r, arms_along(a) ? 0.14 : 0.07, pl_figure_mark(r, 1), colour);
+            fprintf(f,
+                    "  $arm%" PRId64
+                    " using ($1+%g):5 with points pt %d ps 1.2 lw 1.4 lc rgb \"%s\" notitle, \\\n",
+                    r, arms_along(a) ? 0.14 : 0.07, pl_figure_mark(r, 1), colour);
     }
-    if (has_paper(a)) fputs("  NaN with points pt 6 ps 1.2 lw 1.4 lc rgb \"#404040\" title \"the paper (hollow)\", \\\n", f);
+    if (has_paper(a))
+        fputs("  NaN with points pt 6 ps 1.2 lw 1.4 lc rgb \"#404040\" title \"the paper (hollow)\", \\\n",
+              f);
     fputs("  NaN notitle\n", f);
 }
 
@@ -157,11 +180,21 @@ static polar_status draw_means(pl_part *p, const char *dir, const pl_audit *a, i
     snprintf(title, sizeof title, "%.80s with 95 %% intervals", a->metric);
     pl_part_figure *out = pl_part_add_figure(p, wall ? "wall" : "metric", wall ? "Wall time per run" : title);
     count_runs(n, a);
-    snprintf(out->caption, sizeof out->caption, "%s over seeds (%s), bars: %s.%s%s%s%s%s", wall ? "Seconds per run, mean" : "Mean", n,
-             wall ? "from the fastest to the slowest run" : "95 % interval by Student's t", metric.better > 0 ? " Higher is better." : metric.better ? " Lower is better." : "",
-             has_paper(a) ? wall ? " Hollow marks: the paper, on four cores of its cluster." : " Hollow marks: the paper's means." : "",
-             wall ? " Runs that shared a machine or stopped early are not comparable; " : "", wall ? p->kind.timing : "", wall ? "."
-             : mse ? " Dashed and dotted: test error of least-squares predictors that see only the trace of X^T X / N, or the trace and the anisotropy, fitted to the same training clouds." : "");
+    snprintf(out->caption, sizeof out->caption, "%s over seeds (%s), bars: %s.%s%s%s%s%s",
+             wall ? "Seconds per run, mean" : "Mean", n,
+             wall ? "from the fastest to the slowest run" : "95 % interval by Student's t",
+             metric.better > 0 ? " Higher is better."
+             : metric.better   ? " Lower is better."
+                               : "",
+             has_paper(a) ? wall ? " Hollow marks: the paper, on four cores of its cluster."
+                                 : " Hollow marks: the paper's means."
+                          : "",
+             wall ? " Runs that shared a machine or stopped early are not comparable; " : "",
+             wall ? p->kind.timing : "",
+             wall  ? "."
+             : mse ? " Dashed and dotted: test error of least-squares predictors that see only the trace of "
+                     "X^T X / N, or the trace and the anisotropy, fitted to the same training clouds."
+                   : "");
     double width = 420 + 90 * (double)(a->cell_count * (a->arm_count > 4 ? 2 : 1));
     PL_TRY(pl_figure_begin(&g, dir, out->name, (int)fmin(fmax(width, 640), 1400), 430));
     means_data(g.out.f, a, wall, &s);
@@ -198,7 +231,8 @@ static void difference_data(FILE *f, const pl_audit *a, int64_t k)
     fprintf(f, "EOD\n$mean%" PRId64 " << EOD\n", k);
     for (int64_t c = 0; c < a->cell_count; c++) {
         const pl_audit_pair *q = &a->pairs[c * pairs_per_cell(a) + k];
-        double numbers[] = {(double)(c + 1) + 0.28, q->s.mean_diff, q->s.ci_lo, q->s.ci_hi, pl_paper_pair_value(a->spec, q->cell, q->a, q->b, a->metric).diff};
+        double numbers[] = {(double)(c + 1) + 0.28, q->s.mean_diff, q->s.ci_lo, q->s.ci_hi,
+                            pl_paper_pair_value(a->spec, q->cell, q->a, q->b, a->metric).diff};
         for (int i = 0; i < 5; i++) pl_figure_number(f, numbers[i]);
         fputc('\n', f);
     }
@@ -220,31 +254,39 @@ static void difference_panel(FILE *f, const pl_audit *a, int64_t k)
         pl_figure_tic(f, label);
         fprintf(f, " %" PRId64, c + 1);
     }
-    fprintf(f, ")\nplot 0 with lines lw 1.2 lc rgb \"#404040\" notitle, \\\n"
-               "  $seed%" PRId64 " using 1:2 with points pt 7 ps 0.65 lc rgb \"#4056B4E9\" notitle, \\\n"
-               "  $mean%" PRId64 " using 1:2:3:4 with yerrorbars pt 0 lw 2 lc rgb \"#0072B2\" notitle, \\\n"
-               "  $mean%" PRId64 " using 1:2 with points pt 7 ps 0.9 lc rgb \"#0072B2\" notitle, \\\n"
-               "  $mean%" PRId64 " using ($1+0.12):5 with points pt 12 ps 1.2 lw 1.5 lc rgb \"#D55E00\" notitle\n", k, k, k, k);
+    fprintf(f,
+            ")\nplot 0 with lines lw 1.2 lc rgb \"#404040\" notitle, \\\n"
+            "  $seed%" PRId64 " using 1:2 with points pt 7 ps 0.65 lc rgb \"#4056B4E9\" notitle, \\\n"
+            "  $mean%" PRId64 " using 1:2:3:4 with yerrorbars pt 0 lw 2 lc rgb \"#0072B2\" notitle, \\\n"
+            "  $mean%" PRId64 " using 1:2 with points pt 7 ps 0.9 lc rgb \"#0072B2\" notitle, \\\n"
+            "  $mean%" PRId64
+            " using ($1+0.12):5 with points pt 12 ps 1.2 lw 1.5 lc rgb \"#D55E00\" notitle\n",
+            k, k, k, k);
 }
 
 static int has_paper_pair(const pl_audit *a)
 {
     for (int64_t i = 0; i < a->pair_count; i++)
-        if (!isnan(pl_paper_pair_value(a->spec, a->pairs[i].cell, a->pairs[i].a, a->pairs[i].b, a->metric).diff)) return 1;
+        if (!isnan(
+                pl_paper_pair_value(a->spec, a->pairs[i].cell, a->pairs[i].a, a->pairs[i].b, a->metric).diff))
+            return 1;
     return 0;
 }
 
 static polar_status draw_differences(pl_part *p, const char *dir)
 {
     const pl_audit *a = p->audit;
-    int64_t panels = pairs_per_cell(a), columns = panels < 3 ? panels : 3, rows = (panels + columns - 1) / columns;
+    int64_t panels = pairs_per_cell(a), columns = panels < 3 ? panels : 3,
+            rows = (panels + columns - 1) / columns;
     char title[128], axis[64];
     pl_figure g;
     pl_part_figure *out = pl_part_add_figure(p, "differences", "Paired differences, seed by seed");
     snprintf(out->caption, sizeof out->caption,
-             "Differences of %.40s between two arms on the same seed, one light dot per seed in the order of the plan; below the axis how many are positive. Dark: mean and 95 %% "
-             "interval by the paired t.%s Pairs with an unfinished or diverged run are not here but in the list below.", a->metric,
-             has_paper_pair(a) ? " Vermilion diamond: the paper's mean difference." : "");
+             "Differences of %.40s between two arms on the same seed, one light dot per seed in the order of "
+             "the plan; below the axis how many are positive. Dark: mean and 95 %% "
+             "interval by the paired t.%s Pairs with an unfinished or diverged run are not here but in the "
+             "list below.",
+             a->metric, has_paper_pair(a) ? " Vermilion diamond: the paper's mean difference." : "");
     PL_TRY(pl_figure_begin(&g, dir, out->name, columns == 1 ? 640 : 1000, (int)(40 + 340 * rows)));
     for (int64_t k = 0; k < panels; k++) difference_data(g.out.f, a, k);
     pl_figure_plot(&g);
@@ -252,7 +294,8 @@ static polar_status draw_differences(pl_part *p, const char *dir)
     fputs("set multiplot layout ", g.out.f);
     fprintf(g.out.f, "%" PRId64 ",%" PRId64 " title ", rows, columns);
     pl_figure_string(g.out.f, title);
-    fprintf(g.out.f, "\nset xrange [0.5:%g]\nset format y \"%%g\"\nset key off\n", (double)a->cell_count + 0.55);
+    fprintf(g.out.f, "\nset xrange [0.5:%g]\nset format y \"%%g\"\nset key off\n",
+            (double)a->cell_count + 0.55);
     pl_figure_axis(axis, a);
     snprintf(title, sizeof title, "%s%spositive / all pairs", axis, *axis ? "; " : "");
     fputs("set xlabel ", g.out.f);
@@ -265,8 +308,8 @@ static polar_status draw_differences(pl_part *p, const char *dir)
 
 /* ---- all of them ---- */
 
-/* Keeps POLAR_E_UNSUPPORTED (no gnuplot) to the end: the scripts are written all the same. A figure that gnuplot refuses (values no axis can hold) is left
- * out with its reason. */
+/* Keeps POLAR_E_UNSUPPORTED (no gnuplot) to the end: the scripts are written all the same. A figure that
+ * gnuplot refuses (values no axis can hold) is left out with its reason. */
 static polar_status go_on(pl_part *p, polar_status *kept, polar_status st)
 {
     if (st == POLAR_E_FORMAT && p->figure_count) {
@@ -290,7 +333,8 @@ polar_status pl_part_draw(pl_part *p, pl_store *s, const char *dir)
     }
     for (int64_t i = 0; i < a->pair_count; i++) pairs += a->pairs[i].s.n;
     if (a->cell_count > MOST_CELLS || a->arm_count > MOST_ARMS) {
-        snprintf(p->no_figures, sizeof p->no_figures, "No figures: more than %d cells or %d arms could not be told apart.", MOST_CELLS, MOST_ARMS);
+        snprintf(p->no_figures, sizeof p->no_figures,
+                 "No figures: more than %d cells or %d arms could not be told apart.", MOST_CELLS, MOST_ARMS);
         return POLAR_OK;
     }
     if (values && strcmp(a->metric, PL_METRIC_WALL)) PL_TRY(go_on(p, &kept, draw_means(p, dir, a, 0)));

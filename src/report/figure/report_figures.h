@@ -4,7 +4,8 @@
 
 #include "report/report_part.h"
 
-/* Writes and draws what the part has data for, and lists it in part->figures. POLAR_E_UNSUPPORTED: no gnuplot; the scripts are there and listed all the same. */
+/* Writes and draws what the part has data for, and lists it in part->figures. POLAR_E_UNSUPPORTED: no
+ * gnuplot; the scripts are there and listed all the same. */
 polar_status pl_part_draw(pl_part *p, pl_store *s, const char *dir);
 
 #endif

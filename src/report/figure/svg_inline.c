@@ -1,5 +1,5 @@
-/* svg_inline.c -- copies an SVG into a page: without the XML head, with its ids and the references to them renamed, and a label for those who cannot see it. Nothing but
- * drawing gets in: see check_tag. */
+/* svg_inline.c -- copies an SVG into a page: without the XML head, with its ids and the references to them
+ * renamed, and a label for those who cannot see it. Nothing but drawing gets in: see check_tag. */
 #include "report/figure/svg_inline.h"
 
 #include <errno.h>
@@ -10,8 +10,9 @@
 #include "base/alloc.h"
 #include "report/table/table.h"
 
-#define MOST_BYTES     (64 << 20)
-#define SMALLEST_SCALE 0.8    /* gnuplot writes 13 pixels high: below 10 they cannot be read, so a narrow window scrolls */
+#define MOST_BYTES (64 << 20)
+/* gnuplot writes 13 pixels high: below 10 they cannot be read, so a narrow window scrolls */
+#define SMALLEST_SCALE 0.8
 
 /* The file's text, ended by a zero; NULL in *out when there is no such file. */
 static polar_status read_text(char **out, const char *path)
@@ -21,11 +22,14 @@ static polar_status read_text(char **out, const char *path)
     if (!f && errno == ENOENT) return POLAR_OK;
     PL_NEED(f, POLAR_E_IO, "read '%s': %s", path, strerror(errno));
     long size = fseek(f, 0, SEEK_END) == 0 ? ftell(f) : -1;
-    polar_status st = size >= 0 && size < MOST_BYTES ? POLAR_OK : PL_FAIL(POLAR_E_IO, "'%s' is no figure of ours: its size is %ld", path, size);
+    polar_status st = size >= 0 && size < MOST_BYTES
+                          ? POLAR_OK
+                          : PL_FAIL(POLAR_E_IO, "'%s' is no figure of ours: its size is %ld", path, size);
     char *text = st == POLAR_OK ? pl_alloc((size_t)size + 1) : NULL;
     if (st == POLAR_OK && !text) st = PL_FAIL(POLAR_E_NOMEM, "a figure of %ld bytes", size);
     rewind(f);
-    if (st == POLAR_OK && fread(text, 1, (size_t)size, f) != (size_t)size) st = PL_FAIL(POLAR_E_IO, "read '%s': it became shorter", path);
+    if (st == POLAR_OK && fread(text, 1, (size_t)size, f) != (size_t)size)
+        st = PL_FAIL(POLAR_E_IO, "read '%s': it became shorter", path);
     fclose(f);
     if (st != POLAR_OK) {
         pl_free(text);
@@ -84,14 +88,20 @@ static int harmless_attributes(const char *s, const char *end)
     return 1;
 }
 
-/* What gnuplot writes, and nothing that a browser would run or load: the page is opened by whoever gets it. */
+/* What gnuplot writes, and nothing that a browser would run or load: the page is opened by whoever gets it.
+ */
 static polar_status check_tag(const char *path, const char *s)
 {
-    static const char *const known[] = {"svg", "g", "path", "text", "tspan", "rect", "circle", "ellipse", "line", "polygon", "polyline", "use", "defs", "desc", "title", "filter",
-                                        "feFlood", "feComposite", "clipPath", "mask", "pattern", "linearGradient", "radialGradient", "stop", NULL};
+    static const char *const known[] = {
+        "svg",      "g",       "path",    "text",           "tspan",          "rect",
+        "circle",   "ellipse", "line",    "polygon",        "polyline",       "use",
+        "defs",     "desc",    "title",   "filter",         "feFlood",        "feComposite",
+        "clipPath", "mask",    "pattern", "linearGradient", "radialGradient", "stop",
+        NULL};
     const char *end = tag_end(s), *name = s + 1 + (s[1] == '/');
     size_t n = strcspn(name, " \t\r\n/>");
-    PL_NEED(end && is_one_of(name, n, known) && harmless_attributes(name + n, end), POLAR_E_FORMAT, "'%s' holds '%.40s', which no figure of ours does: it is not put into the page", path, s);
+    PL_NEED(end && is_one_of(name, n, known) && harmless_attributes(name + n, end), POLAR_E_FORMAT,
+            "'%s' holds '%.40s', which no figure of ours does: it is not put into the page", path, s);
     return POLAR_OK;
 }
 
@@ -105,7 +115,8 @@ static polar_status check_figure(const char *path, const char *s)
 
 polar_status pl_svg_inline(FILE *f, const char *path, const char *prefix, const char *label, int *found)
 {
-    static const char *const marks[] = {" id=\"", " id='", "href=\"#", "href='#", "url(#"};    /* after each of them a name follows */
+    /* after each of them a name follows */
+    static const char *const marks[] = {" id=\"", " id='", "href=\"#", "href='#", "url(#"};
     char *text;
     PL_TRY(read_text(&text, path));
     *found = text != NULL;
@@ -123,7 +134,8 @@ polar_status pl_svg_inline(FILE *f, const char *path, const char *prefix, const 
     }
     while (s && *s) {
         size_t hit = 0;
-        const char *title_end = strncmp(s, "<title>", 7) ? NULL : strstr(s, "</title>");    /* gnuplot's own name, which browsers show */
+        /* gnuplot's own name, which browsers show */
+        const char *title_end = strncmp(s, "<title>", 7) ? NULL : strstr(s, "</title>");
         if (title_end) {
             s = title_end + 8;
             continue;

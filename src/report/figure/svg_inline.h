@@ -6,6 +6,7 @@
 
 #include "base/status.h"
 
-polar_status pl_svg_inline(FILE *f, const char *path, const char *prefix, const char *label, int *found);    /* from <svg on, ids begun with prefix so that two figures do not share any; found 0: no such file */
+/* from <svg on, ids begun with prefix so that two figures do not share any; found 0: no such file */
+polar_status pl_svg_inline(FILE *f, const char *path, const char *prefix, const char *label, int *found);
 
 #endif

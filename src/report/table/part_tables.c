@@ -10,13 +10,14 @@
 #include "report/paper_values.h"
 #include "report/table/seed_table.h"
 
-#define MOST_ARMS 6    /* of a table with a row for every pair of them */
+#define MOST_ARMS 6 /* of a table with a row for every pair of them */
 
 /* ---- its seeds side by side ---- */
 
 static int has_seeds(const pl_part *p)
 {
-    return p->kind.seeds_differ && p->audit->arm_count <= PL_SEED_TABLE_ARMS && strcmp(p->audit->metric, PL_METRIC_WALL);
+    return p->kind.seeds_differ && p->audit->arm_count <= PL_SEED_TABLE_ARMS &&
+           strcmp(p->audit->metric, PL_METRIC_WALL);
 }
 
 static polar_status print_seeds(const pl_part *p, FILE *f, pl_table_format format)
@@ -66,10 +67,16 @@ static polar_status add_lead(pl_table *t, const pl_part *p, int64_t cell, int64_
 static polar_status print_leads(const pl_part *p, FILE *f, pl_table_format format)
 {
     static const pl_table_column columns[] = {
-        {"cell", "cell", NULL, PL_CELL_TEXT, 0},       {"a", "ahead", NULL, PL_CELL_TEXT, 0},         {"b", "behind", NULL, PL_CELL_TEXT, 0},
-        {"n", "n", NULL, PL_CELL_INTEGER, 0},          {"epochs", "epochs", NULL, PL_CELL_INTEGER, 0}, {"since", "since", "of the means", PL_CELL_INTEGER, 0},
-        {"gap", "at the end", "of the means", PL_CELL_FIXED, 2}, {"seeds_ahead", "ahead", "seed by seed", PL_CELL_INTEGER, 0},
-        {"since_least", "from", "seed by seed", PL_CELL_INTEGER, 0}, {"since_most", "to", "seed by seed", PL_CELL_INTEGER, 0},
+        {"cell", "cell", NULL, PL_CELL_TEXT, 0},
+        {"a", "ahead", NULL, PL_CELL_TEXT, 0},
+        {"b", "behind", NULL, PL_CELL_TEXT, 0},
+        {"n", "n", NULL, PL_CELL_INTEGER, 0},
+        {"epochs", "epochs", NULL, PL_CELL_INTEGER, 0},
+        {"since", "since", "of the means", PL_CELL_INTEGER, 0},
+        {"gap", "at the end", "of the means", PL_CELL_FIXED, 2},
+        {"seeds_ahead", "ahead", "seed by seed", PL_CELL_INTEGER, 0},
+        {"since_least", "from", "seed by seed", PL_CELL_INTEGER, 0},
+        {"since_most", "to", "seed by seed", PL_CELL_INTEGER, 0},
     };
     pl_table *t;
     PL_TRY(pl_table_create(&t, NULL, columns, (int)(sizeof columns / sizeof *columns)));
@@ -123,10 +130,12 @@ static double percent_more(double x, double than)
 static void add_seconds(pl_table *t, const pl_part *p, int64_t cell, double *work, int paper)
 {
     const pl_audit *a = p->audit;
-    double first = NAN, paper_first = pl_paper_value(a->spec, a->cells[cell], a->arms[0], PL_PAPER_EPOCH_SECONDS);
+    double first = NAN,
+           paper_first = pl_paper_value(a->spec, a->cells[cell], a->arms[0], PL_PAPER_EPOCH_SECONDS);
     for (int64_t r = 0; r < a->arm_count; r++) {
         int64_t n, runs = collect_seconds(work, &n, p, cell, r);
-        double median = n ? 0.5 * (work[(n - 1) / 2] + work[n / 2]) : NAN, of_paper = pl_paper_value(a->spec, a->cells[cell], a->arms[r], PL_PAPER_EPOCH_SECONDS);
+        double median = n ? 0.5 * (work[(n - 1) / 2] + work[n / 2]) : NAN,
+               of_paper = pl_paper_value(a->spec, a->cells[cell], a->arms[r], PL_PAPER_EPOCH_SECONDS);
         pl_sample s = pl_sample_measure(work, n);
         if (!r) first = median;
         pl_table_row(t);
@@ -153,16 +162,24 @@ static polar_status print_seconds(const pl_part *p, FILE *f, pl_table_format for
     char more[96];
     snprintf(more, sizeof more, "%% more than %.64s", a->arms[0]);
     const pl_table_column columns[] = {
-        {"cell", "cell", NULL, PL_CELL_TEXT, 0},   {"arm", "arm", NULL, PL_CELL_TEXT, 0},     {"runs", "runs", NULL, PL_CELL_INTEGER, 0},
-        {"epochs", "epochs", NULL, PL_CELL_INTEGER, 0}, {"median", "median", "seconds per epoch", PL_CELL_FIXED, 3}, {"mean", "mean", "seconds per epoch", PL_CELL_FIXED, 3},
-        {"min", "min", "seconds per epoch", PL_CELL_FIXED, 3}, {"max", "max", "seconds per epoch", PL_CELL_FIXED, 3}, {"percent_more", more, NULL, PL_CELL_FIXED, 1},
-        {"paper", "mean", "paper", PL_CELL_FIXED, 0}, {"paper_percent_more", "% more", "paper", PL_CELL_FIXED, 1},
+        {"cell", "cell", NULL, PL_CELL_TEXT, 0},
+        {"arm", "arm", NULL, PL_CELL_TEXT, 0},
+        {"runs", "runs", NULL, PL_CELL_INTEGER, 0},
+        {"epochs", "epochs", NULL, PL_CELL_INTEGER, 0},
+        {"median", "median", "seconds per epoch", PL_CELL_FIXED, 3},
+        {"mean", "mean", "seconds per epoch", PL_CELL_FIXED, 3},
+        {"min", "min", "seconds per epoch", PL_CELL_FIXED, 3},
+        {"max", "max", "seconds per epoch", PL_CELL_FIXED, 3},
+        {"percent_more", more, NULL, PL_CELL_FIXED, 1},
+        {"paper", "mean", "paper", PL_CELL_FIXED, 0},
+        {"paper_percent_more", "% more", "paper", PL_CELL_FIXED, 1},
     };
     for (int64_t i = 0; i < a->cell_count * a->seed_count * a->arm_count; i++) room += p->epochs[i].count;
     double *work = pl_calloc((size_t)room, sizeof *work);
     PL_NEED(work, POLAR_E_NOMEM, "the seconds of %lld epochs", (long long)room);
     pl_table *t;
-    polar_status st = pl_table_create(&t, NULL, columns, (int)(sizeof columns / sizeof *columns) - (paper ? 0 : 2));
+    polar_status st =
+        pl_table_create(&t, NULL, columns, (int)(sizeof columns / sizeof *columns) - (paper ? 0 : 2));
     for (int64_t c = 0; c < a->cell_count && st == POLAR_OK; c++) add_seconds(t, p, c, work, paper);
     if (st == POLAR_OK) st = pl_table_print(t, f, format);
     pl_table_destroy(t);
@@ -170,23 +187,35 @@ static polar_status print_seconds(const pl_part *p, FILE *f, pl_table_format for
     return st;
 }
 
-static int has_seconds_alone(const pl_part *p)  { return has_seconds(p) && !pl_paper_has(p->spec->name, PL_PAPER_EPOCH_SECONDS); }
-static int has_seconds_beside(const pl_part *p) { return has_seconds(p) && pl_paper_has(p->spec->name, PL_PAPER_EPOCH_SECONDS); }
+static int has_seconds_alone(const pl_part *p)
+{
+    return has_seconds(p) && !pl_paper_has(p->spec->name, PL_PAPER_EPOCH_SECONDS);
+}
+static int has_seconds_beside(const pl_part *p)
+{
+    return has_seconds(p) && pl_paper_has(p->spec->name, PL_PAPER_EPOCH_SECONDS);
+}
 
-#define SECONDS_NOTE "Training and evaluation of one epoch, over all epochs of the arm's finished runs. Runs that shared a machine are not comparable; the median suffers least."
+#define SECONDS_NOTE                                                                                        \
+    "Training and evaluation of one epoch, over all epochs of the arm's finished runs. Runs that shared a " \
+    "machine are not comparable; the median suffers least."
 
 const pl_part_table pl_part_tables[] = {
     {"seeds", "Seed by seed",
-     "Arms of a row saw the same pictures: differences within it are the measurement; where seeds have class subsets of their own, absolute values belong to the subset. "
+     "Arms of a row saw the same pictures: differences within it are the measurement; where seeds have class "
+     "subsets of their own, absolute values belong to the subset. "
      "The last row is over the seeds that have a value; P - M: PolarAdamW - Muon.",
      has_seeds, print_seeds},
     {"leads", "Who overtakes whom",
-     "Epochs done (from 1) since when the curve of the arm that is ahead at the end has been above the other's after every epoch, without smoothing: of the means over "
-     "the n seeds that both have, and of each seed by itself, from the earliest to the latest. The paper counts epochs from 0.",
+     "Epochs done (from 1) since when the curve of the arm that is ahead at the end has been above the "
+     "other's after every epoch, without smoothing: of the means over "
+     "the n seeds that both have, and of each seed by itself, from the earliest to the latest. The paper "
+     "counts epochs from 0.",
      has_leads, print_leads},
     {"seconds", "Seconds per epoch", SECONDS_NOTE, has_seconds_alone, print_seconds},
     {"seconds", "Seconds per epoch",
-     SECONDS_NOTE " The paper: one A6000, mean over the epochs of its 300-epoch runs; it gives +4.7 % for Muon and +6.0 % for PolarAdamW, from seconds before rounding.",
+     SECONDS_NOTE " The paper: one A6000, mean over the epochs of its 300-epoch runs; it gives +4.7 % for "
+                  "Muon and +6.0 % for PolarAdamW, from seconds before rounding.",
      has_seconds_beside, print_seconds},
     {NULL, NULL, NULL, NULL, NULL},
 };

@@ -1,4 +1,5 @@
-/* part_tables.h -- the tables of one spec beyond its audits: its seeds side by side, who overtakes whom, seconds per epoch. Each says for itself whether a part has it. */
+/* part_tables.h -- the tables of one spec beyond its audits: its seeds side by side, who overtakes whom,
+ * seconds per epoch. Each says for itself whether a part has it. */
 #ifndef PL_REPORT_PART_TABLES_H
 #define PL_REPORT_PART_TABLES_H
 
@@ -7,11 +8,11 @@
 #include "report/report_part.h"
 
 typedef struct pl_part_table {
-    const char *name, *heading, *note;      /* of the file, for people, below the table */
-    int          (*wanted)(const pl_part *p);
+    const char *name, *heading, *note; /* of the file, for people, below the table */
+    int (*wanted)(const pl_part *p);
     polar_status (*print)(const pl_part *p, FILE *f, pl_table_format format);
 } pl_part_table;
 
-extern const pl_part_table pl_part_tables[];    /* the last one has no name */
+extern const pl_part_table pl_part_tables[]; /* the last one has no name */
 
 #endif

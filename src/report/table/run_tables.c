@@ -1,5 +1,5 @@
-/* run_tables.c -- see run_tables.h. Results have a column each, in the order of their names; a run without one leaves it empty.
- * Lines by cell, seed, arm, as in the audit. */
+/* run_tables.c -- see run_tables.h. Results have a column each, in the order of their names; a run without
+ * one leaves it empty. Lines by cell, seed, arm, as in the audit. */
 #include "report/table/run_tables.h"
 
 #include <stdlib.h>
@@ -59,16 +59,21 @@ static void add_run(pl_table *t, const pl_store_member *m, const char *const *na
 
 polar_status pl_part_runs_csv(const pl_part *p, FILE *f)
 {
-    static const pl_table_column first[] = {{"cell", "cell", NULL, PL_CELL_TEXT, 0}, {"arm", "arm", NULL, PL_CELL_TEXT, 0},
-                                            {"seed", "seed", NULL, PL_CELL_INTEGER, 0}, {"state", "state", NULL, PL_CELL_TEXT, 0}};
-    static const pl_table_column last[] = {{"wall", "wall", NULL, PL_CELL_FIXED, 3}, {"code", "code", NULL, PL_CELL_TEXT, 0},
-                                           {"device", "device", NULL, PL_CELL_TEXT, 0}, {"id", "id", NULL, PL_CELL_TEXT, 0}};
+    static const pl_table_column first[] = {{"cell", "cell", NULL, PL_CELL_TEXT, 0},
+                                            {"arm", "arm", NULL, PL_CELL_TEXT, 0},
+                                            {"seed", "seed", NULL, PL_CELL_INTEGER, 0},
+                                            {"state", "state", NULL, PL_CELL_TEXT, 0}};
+    static const pl_table_column last[] = {{"wall", "wall", NULL, PL_CELL_FIXED, 3},
+                                           {"code", "code", NULL, PL_CELL_TEXT, 0},
+                                           {"device", "device", NULL, PL_CELL_TEXT, 0},
+                                           {"id", "id", NULL, PL_CELL_TEXT, 0}};
     const char *names[MOST_RESULTS];
     pl_table_column columns[MOST_RESULTS + 8];
     pl_table *t;
     int count = result_names(names, p), n = 0;
     for (int i = 0; i < 4; i++) columns[n++] = first[i];
-    for (int i = 0; i < count; i++) columns[n++] = (pl_table_column){names[i], names[i], NULL, PL_CELL_SCI, 8};
+    for (int i = 0; i < count; i++)
+        columns[n++] = (pl_table_column){names[i], names[i], NULL, PL_CELL_SCI, 8};
     for (int i = 0; i < 4; i++) columns[n++] = last[i];
     PL_TRY(pl_table_create(&t, NULL, columns, n));
     const pl_audit *a = p->audit;
@@ -98,8 +103,14 @@ static void add_epochs(pl_table *t, const pl_store_member *m, const pl_store_epo
 polar_status pl_part_epochs_csv(const pl_part *p, FILE *f)
 {
     static const pl_table_column columns[] = {
-        {"cell", "cell", NULL, PL_CELL_TEXT, 0}, {"arm", "arm", NULL, PL_CELL_TEXT, 0}, {"seed", "seed", NULL, PL_CELL_INTEGER, 0}, {"epoch", "epoch", NULL, PL_CELL_INTEGER, 0},
-        {"train_loss", "train_loss", NULL, PL_CELL_SCI, 8}, {"valid", "valid", NULL, PL_CELL_SCI, 8}, {"lr", "lr", NULL, PL_CELL_SCI, 8}, {"seconds", "seconds", NULL, PL_CELL_FIXED, 3},
+        {"cell", "cell", NULL, PL_CELL_TEXT, 0},
+        {"arm", "arm", NULL, PL_CELL_TEXT, 0},
+        {"seed", "seed", NULL, PL_CELL_INTEGER, 0},
+        {"epoch", "epoch", NULL, PL_CELL_INTEGER, 0},
+        {"train_loss", "train_loss", NULL, PL_CELL_SCI, 8},
+        {"valid", "valid", NULL, PL_CELL_SCI, 8},
+        {"lr", "lr", NULL, PL_CELL_SCI, 8},
+        {"seconds", "seconds", NULL, PL_CELL_FIXED, 3},
     };
     pl_table *t;
     PL_TRY(pl_table_create(&t, NULL, columns, (int)(sizeof columns / sizeof *columns)));
@@ -117,11 +128,13 @@ polar_status pl_part_has_gauge(const pl_part *p, pl_store *s, int *has)
 {
     char maps[MOST_MAPS][24];
     *has = 0;
-    for (int64_t c = 0; c < p->audit->cell_count && !*has; c++) PL_TRY(pl_part_gauge_maps(maps, has, MOST_MAPS, s, p, c));
+    for (int64_t c = 0; c < p->audit->cell_count && !*has; c++)
+        PL_TRY(pl_part_gauge_maps(maps, has, MOST_MAPS, s, p, c));
     return POLAR_OK;
 }
 
-static polar_status add_curve(pl_table *t, const pl_part *p, pl_store *s, int64_t cell, int64_t arm, const char *map)
+static polar_status add_curve(pl_table *t, const pl_part *p, pl_store *s, int64_t cell, int64_t arm,
+                              const char *map)
 {
     pl_curve curve = {0};
     polar_status st = pl_part_gauge(&curve, s, p, cell, arm, map);
@@ -154,9 +167,11 @@ static polar_status add_cell(pl_table *t, const pl_part *p, pl_store *s, int64_t
 polar_status pl_part_gauge_csv(const pl_part *p, pl_store *s, FILE *f)
 {
     static const pl_table_column columns[] = {
-        {"cell", "cell", NULL, PL_CELL_TEXT, 0}, {"arm", "arm", NULL, PL_CELL_TEXT, 0}, {"map", "map", NULL, PL_CELL_TEXT, 0},
-        {"step", "step", NULL, PL_CELL_INTEGER, 0}, {"runs", "runs", NULL, PL_CELL_INTEGER, 0}, {"n", "n", NULL, PL_CELL_INTEGER, 0},
-        {"mean", "mean", NULL, PL_CELL_SCI, 3}, {"min", "min", NULL, PL_CELL_SCI, 3}, {"max", "max", NULL, PL_CELL_SCI, 3},
+        {"cell", "cell", NULL, PL_CELL_TEXT, 0},    {"arm", "arm", NULL, PL_CELL_TEXT, 0},
+        {"map", "map", NULL, PL_CELL_TEXT, 0},      {"step", "step", NULL, PL_CELL_INTEGER, 0},
+        {"runs", "runs", NULL, PL_CELL_INTEGER, 0}, {"n", "n", NULL, PL_CELL_INTEGER, 0},
+        {"mean", "mean", NULL, PL_CELL_SCI, 3},     {"min", "min", NULL, PL_CELL_SCI, 3},
+        {"max", "max", NULL, PL_CELL_SCI, 3},
     };
     pl_table *t;
     PL_TRY(pl_table_create(&t, NULL, columns, (int)(sizeof columns / sizeof *columns)));

@@ -11,9 +11,9 @@
 #define KEYS (2 * (PL_SEED_TABLE_ARMS + 1))
 
 typedef struct {
-    char            keys[PL_SEED_TABLE_PARTS][KEYS][96];
+    char keys[PL_SEED_TABLE_PARTS][KEYS][96];
     pl_table_column columns[2 + PL_SEED_TABLE_PARTS * KEYS];
-    int             count;
+    int count;
 } layout;
 
 static int64_t arms_of(const pl_part *p)
@@ -34,7 +34,9 @@ static int has_paper(const pl_part *p)
     for (int64_t r = 0; r < arms_of(p); r++)
         for (int64_t k = 0; k < p->audit->seed_count; k++)
             for (int64_t c = 0; c < p->audit->cell_count; c++)
-                if (!isnan(pl_paper_seed_value(p->spec->name, p->audit->cells[c], p->audit->arms[r], p->audit->metric, p->audit->seeds[k]))) return 1;
+                if (!isnan(pl_paper_seed_value(p->spec->name, p->audit->cells[c], p->audit->arms[r],
+                                               p->audit->metric, p->audit->seeds[k])))
+                    return 1;
     return 0;
 }
 
@@ -49,8 +51,10 @@ static void add_columns(layout *l, const pl_part *p, int part, int several, int 
         const char *arm = r < arms_of(p) ? p->audit->arms[r] : "polaradamw_minus_muon";
         char *key = l->keys[part][first + r];
         if (r == arms_of(p) && !find_pair(p, &polar, &muon)) break;
-        snprintf(key, 96, "%s%.30s%s%.50s", paper ? "paper_" : "", several ? p->spec->name : "", several ? "_" : "", arm);
-        l->columns[l->count++] = (pl_table_column){key, r < arms_of(p) ? p->audit->arms[r] : "P - M", group, PL_CELL_FIXED, d};
+        snprintf(key, 96, "%s%.30s%s%.50s", paper ? "paper_" : "", several ? p->spec->name : "",
+                 several ? "_" : "", arm);
+        l->columns[l->count++] =
+            (pl_table_column){key, r < arms_of(p) ? p->audit->arms[r] : "P - M", group, PL_CELL_FIXED, d};
     }
 }
 
@@ -62,7 +66,9 @@ static void add_measured(pl_table *t, const pl_part *p, int64_t cell, int64_t se
     double v[PL_SEED_TABLE_ARMS], value;
     for (int64_t r = 0; r < arms_of(p); r++) {
         v[r] = NAN;
-        if (cell >= 0 && seed >= 0 && pl_audit_value(&value, pl_part_run(p, cell, seed, r), p->audit->metric) == PL_AUDIT_HAS_VALUE) v[r] = value;
+        if (cell >= 0 && seed >= 0 &&
+            pl_audit_value(&value, pl_part_run(p, cell, seed, r), p->audit->metric) == PL_AUDIT_HAS_VALUE)
+            v[r] = value;
         pl_table_maybe(t, v[r]);
     }
     if (find_pair(p, &polar, &muon)) pl_table_maybe(t, v[polar] - v[muon]);
@@ -83,7 +89,8 @@ static void add_means(pl_table *t, const pl_part *p, const char *name)
 {
     int64_t polar, muon, cell = pl_part_cell(p, name);
     const pl_audit *a = p->audit;
-    for (int64_t r = 0; r < arms_of(p); r++) pl_table_maybe(t, cell < 0 ? NAN : a->arm_rows[cell * a->arm_count + r].s.mean);
+    for (int64_t r = 0; r < arms_of(p); r++)
+        pl_table_maybe(t, cell < 0 ? NAN : a->arm_rows[cell * a->arm_count + r].s.mean);
     if (!find_pair(p, &polar, &muon)) return;
     double diff = NAN;
     for (int64_t i = 0; i < a->pair_count && cell >= 0; i++) {
@@ -98,8 +105,11 @@ static void add_means(pl_table *t, const pl_part *p, const char *name)
 static void add_paper_means(pl_table *t, const pl_part *p, const char *cell)
 {
     int64_t polar, muon;
-    for (int64_t r = 0; r < arms_of(p); r++) pl_table_maybe(t, pl_paper_value(p->spec->name, cell, p->audit->arms[r], p->audit->metric));
-    if (find_pair(p, &polar, &muon)) pl_table_maybe(t, pl_paper_pair_value(p->spec->name, cell, "polaradamw", "muon", p->audit->metric).diff);
+    for (int64_t r = 0; r < arms_of(p); r++)
+        pl_table_maybe(t, pl_paper_value(p->spec->name, cell, p->audit->arms[r], p->audit->metric));
+    if (find_pair(p, &polar, &muon))
+        pl_table_maybe(t,
+                       pl_paper_pair_value(p->spec->name, cell, "polaradamw", "muon", p->audit->metric).diff);
 }
 
 /* ---- rows ---- */
@@ -125,7 +135,8 @@ static void add_rows(pl_table *t, const pl_part *const *parts, int count, int64_
     }
 }
 
-polar_status pl_seed_table(const pl_part *const *parts, const char *const *titles, int count, FILE *f, pl_table_format format)
+polar_status pl_seed_table(const pl_part *const *parts, const char *const *titles, int count, FILE *f,
+                           pl_table_format format)
 {
     layout l = {.count = 2};
     pl_table *t;

@@ -12,19 +12,19 @@ typedef enum cell_kind { CELL_NONE, CELL_TEXT, CELL_NUMBER, CELL_INTEGER } cell_
 
 typedef struct cell {
     cell_kind kind;
-    char     *text;      /* owned */
-    double    number;
-    int64_t   integer;
+    char *text; /* owned */
+    double number;
+    int64_t integer;
 } cell;
 
 struct pl_table {
-    const char            *title;
+    const char *title;
     const pl_table_column *columns;
-    int                    n_columns;
-    int64_t                n_rows, room;    /* room: rows that fit */
-    cell                  *cells;           /* (n_rows, n_columns) */
-    int                    next;            /* column of the next cell */
-    polar_status           error;
+    int n_columns;
+    int64_t n_rows, room; /* room: rows that fit */
+    cell *cells;          /* (n_rows, n_columns) */
+    int next;             /* column of the next cell */
+    polar_status error;
 };
 
 polar_status pl_table_create(pl_table **out, const char *title, const pl_table_column *columns, int n_columns)
@@ -127,7 +127,7 @@ static int width(const char *s)
     int n = 0;
     while (*s) {
         s += pl_text_visible(room, s);
-        n += *room & 0x80 ? 1 : (int)strlen(room);    /* a character of several bytes takes one column */
+        n += *room & 0x80 ? 1 : (int)strlen(room); /* a character of several bytes takes one column */
     }
     return n;
 }
@@ -177,11 +177,11 @@ static void text_groups(const pl_table *t, FILE *f, int *w)
         int last = group_end(t, j), room = -GAP;
         const char *group = t->columns[j].group ? t->columns[j].group : "";
         for (int i = j; i <= last; i++) room += w[i] + GAP;
-        if (width(group) > room) {    /* a wide heading widens its last column */
+        if (width(group) > room) { /* a wide heading widens its last column */
             w[last] += width(group) - room;
             room = width(group);
         }
-        int spare = room - width(group), lead = *group ? spare / 2 : spare;    /* -- paper -- */
+        int spare = room - width(group), lead = *group ? spare / 2 : spare; /* -- paper -- */
         fprintf(f, "%*s", j ? GAP : 0, "");
         for (int i = 0; i < lead; i++) fputc(*group && i < lead - 1 ? '-' : ' ', f);
         put_text(f, group);
@@ -211,7 +211,7 @@ static void print_text(const pl_table *t, FILE *f, int *w)
             int left = t->columns[j].style == PL_CELL_TEXT;
             const char *s = i < 0 ? t->columns[j].title : shown(room, at(t, i, j), &t->columns[j], "-");
             fprintf(f, "%*s", j ? GAP : 0, "");
-            if (left && j == t->n_columns - 1) put_text(f, s);    /* no blanks at the end of a line */
+            if (left && j == t->n_columns - 1) put_text(f, s); /* no blanks at the end of a line */
             else put_padded(f, s, w[j], left);
         }
         fputc('\n', f);
@@ -226,7 +226,8 @@ static int keep_blank(char room[PL_VISIBLE_CHARS], const char *s)
     return 1;
 }
 
-/* A spreadsheet takes a text that begins so for a formula and would run it when the file is opened. Numbers are none. */
+/* A spreadsheet takes a text that begins so for a formula and would run it when the file is opened. Numbers
+ * are none. */
 static int is_formula(const char *s)
 {
     char *end;
@@ -320,7 +321,12 @@ void pl_html_text(FILE *f, const char *s)
     char room[PL_VISIBLE_CHARS];
     while (*s) {
         s += keep_blank(room, s);
-        const char *entity = *room == '&' ? "&amp;" : *room == '<' ? "&lt;" : *room == '>' ? "&gt;" : *room == '"' ? "&quot;" : *room == '\'' ? "&#39;" : NULL;
+        const char *entity = *room == '&'    ? "&amp;"
+                             : *room == '<'  ? "&lt;"
+                             : *room == '>'  ? "&gt;"
+                             : *room == '"'  ? "&quot;"
+                             : *room == '\'' ? "&#39;"
+                                             : NULL;
         fputs(entity ? entity : room, f);
     }
 }
@@ -355,7 +361,8 @@ static void print_html(const pl_table *t, FILE *f)
     fputs("</tr>\n</thead>\n<tbody>\n", f);
     for (int64_t i = 0; i < t->n_rows; i++) {
         fputs("<tr>", f);
-        for (int j = 0; j < t->n_columns; j++) html_cell(f, "td", &t->columns[j], shown(room, at(t, i, j), &t->columns[j], ""));
+        for (int j = 0; j < t->n_columns; j++)
+            html_cell(f, "td", &t->columns[j], shown(room, at(t, i, j), &t->columns[j], ""));
         fputs("</tr>\n", f);
     }
     fputs("</tbody>\n</table>\n", f);

@@ -7,7 +7,8 @@
 
 enum { ZEROS, ROW_SCALES, COL_SCALES, RANK_ONE, REPEATED_ROWS, DENORMALS, STYLES };
 
-#define LINE ((uint64_t)1 << 40) /* indices from here on belong to rows, columns and matrices, not to entries */
+/* indices from here on belong to rows, columns and matrices, not to entries */
+#define LINE ((uint64_t)1 << 40)
 
 const char *pl_fill_name(pl_fill fill)
 {
@@ -24,7 +25,8 @@ static pl_u4 draw(uint64_t seed, int operand, int64_t b, int64_t i, int64_t j)
 /* The draw that row i (kind 0), column i (kind 1) or matrix b as a whole (kind 2) shares. */
 static pl_u4 shared_draw(uint64_t seed, int operand, int64_t b, int kind, int64_t i)
 {
-    return pl_philox(seed, PL_STREAM_TEST, (uint64_t)operand, LINE * (uint64_t)(1 + kind) + (uint64_t)((b << 20) + i));
+    return pl_philox(seed, PL_STREAM_TEST, (uint64_t)operand,
+                     LINE * (uint64_t)(1 + kind) + (uint64_t)((b << 20) + i));
 }
 
 static double whole(uint32_t bits)
@@ -45,7 +47,8 @@ static double adversarial(uint64_t seed, int operand, polar_dtype dtype, int64_t
     switch (pl_uniform_below(shared_draw(seed, operand, b, 2, 0).x, STYLES)) {
     case ROW_SCALES: return z * scale_of(shared_draw(seed, operand, b, 0, i).x, dtype);
     case COL_SCALES: return z * scale_of(shared_draw(seed, operand, b, 1, j).x, dtype);
-    case RANK_ONE: return whole(shared_draw(seed, operand, b, 0, i).x) * whole(shared_draw(seed, operand, b, 1, j).x);
+    case RANK_ONE:
+        return whole(shared_draw(seed, operand, b, 0, i).x) * whole(shared_draw(seed, operand, b, 1, j).x);
     case REPEATED_ROWS: return pl_normal_from(draw(seed, operand, b, i / 2, j)).a;
     case DENORMALS: return z * (dtype == POLAR_DTYPE_F64 ? 1e-310 : 1e-40);
     default: return 0;
@@ -58,7 +61,8 @@ static double special(pl_u4 r)
     return k == 0 ? NAN : k == 1 ? INFINITY : k == 2 ? -INFINITY : pl_normal_from(r).a;
 }
 
-double pl_fill_entry(pl_fill fill, uint64_t seed, int operand, polar_dtype dtype, int64_t b, int64_t i, int64_t j)
+double pl_fill_entry(pl_fill fill, uint64_t seed, int operand, polar_dtype dtype, int64_t b, int64_t i,
+                     int64_t j)
 {
     switch (fill) {
     case PL_FILL_INTEGERS: return whole(draw(seed, operand, b, i, j).x);
@@ -79,7 +83,8 @@ void pl_fill_norm(double out[2], pl_fill fill, uint64_t seed, int64_t b)
         e = ends[pl_uniform_below(r.z, 4)];
         if (pl_uniform_below(r.w, 4) == 0) n = 0;
     }
-    if (fill == PL_FILL_SPECIAL && pl_uniform_below(r.w, 8) == 0) n = r.x & 1 ? (double)NAN : (double)INFINITY;
+    if (fill == PL_FILL_SPECIAL && pl_uniform_below(r.w, 8) == 0)
+        n = r.x & 1 ? (double)NAN : (double)INFINITY;
     out[0] = n == 0 ? 1 : ldexp(1, e);
     out[1] = n;
 }

@@ -20,7 +20,11 @@ static void put_poison(void *at, polar_dtype dtype)
     uint64_t d = 0x7ff8dead0000beefull;
     uint32_t f = 0x7fc0deadu;
     uint16_t h = 0x7fddu;
-    memcpy(at, dtype == POLAR_DTYPE_F64 ? (void *)&d : dtype == POLAR_DTYPE_F32 ? (void *)&f : (void *)&h, polar_dtype_size(dtype));
+    memcpy(at,
+           dtype == POLAR_DTYPE_F64   ? (void *)&d
+           : dtype == POLAR_DTYPE_F32 ? (void *)&f
+                                      : (void *)&h,
+           polar_dtype_size(dtype));
 }
 
 /* Seeds come from the name, so that a case keeps its operands when the list changes. */
@@ -28,7 +32,8 @@ static uint64_t case_seed(const pl_op_case *c, pl_fill fill)
 {
     char name[PL_OP_CASE_NAME];
     uint64_t h = 0xcbf29ce484222325ull + (uint64_t)fill; /* FNV-1a */
-    for (const char *p = pl_op_case_name(name, sizeof name, c); *p; p++) h = (h ^ (unsigned char)*p) * 0x100000001b3ull;
+    for (const char *p = pl_op_case_name(name, sizeof name, c); *p; p++)
+        h = (h ^ (unsigned char)*p) * 0x100000001b3ull;
     return h;
 }
 
@@ -38,16 +43,25 @@ static pl_mat operand_shape(const pl_op_case *c, int i)
     if (pl_nn_case(c->op)) return pl_nn_case_shape(c, i);
     if (pl_vit_case(c->op)) return pl_vit_case_shape(c, i);
     pl_mat result = pl_mat_dense(NULL, c->dtype[i], c->batch, c->rows, c->cols);
-    pl_mat values = pl_mat_dense(NULL, POLAR_DTYPE_F64, c->batch, 1, 2), one = pl_mat_dense(NULL, POLAR_DTYPE_F64, 1, 1, 2);
+    pl_mat values = pl_mat_dense(NULL, POLAR_DTYPE_F64, c->batch, 1, 2),
+           one = pl_mat_dense(NULL, POLAR_DTYPE_F64, 1, 1, 2);
     int64_t r = c->rows, n = c->cols, K = c->K;
-    if ((c->op == PL_OP_gemm || c->op == PL_OP_axpby || c->op == PL_OP_direction) && !pl_op_case_data_operand(c, i)) result.batch = -1;
+    if ((c->op == PL_OP_gemm || c->op == PL_OP_axpby || c->op == PL_OP_direction) &&
+        !pl_op_case_data_operand(c, i))
+        result.batch = -1;
     if (c->flags & PL_CASE_PER_MATRIX) one.batch = c->batch;
-    pl_mat live = pl_mat_dense(NULL, POLAR_DTYPE_F64, one.batch, 1, PL_LIVE_COLS), flag = pl_mat_dense(NULL, POLAR_DTYPE_F32, one.batch, 1, 1);
+    pl_mat live = pl_mat_dense(NULL, POLAR_DTYPE_F64, one.batch, 1, PL_LIVE_COLS),
+           flag = pl_mat_dense(NULL, POLAR_DTYPE_F32, one.batch, 1, 1);
     switch (c->op) {
-    case PL_OP_copy: return i == 1 && c->flags & PL_CASE_TRANS ? pl_mat_dense(NULL, c->dtype[1], c->batch, n, r) : result;
+    case PL_OP_copy:
+        return i == 1 && c->flags & PL_CASE_TRANS ? pl_mat_dense(NULL, c->dtype[1], c->batch, n, r) : result;
     case PL_OP_gemm:
-        if (i == 1) return c->flags & PL_CASE_TA ? pl_mat_dense(NULL, c->dtype[1], c->batch, K, r) : pl_mat_dense(NULL, c->dtype[1], c->batch, r, K);
-        if (i == 2) return c->flags & PL_CASE_TB ? pl_mat_dense(NULL, c->dtype[2], c->batch, n, K) : pl_mat_dense(NULL, c->dtype[2], c->batch, K, n);
+        if (i == 1)
+            return c->flags & PL_CASE_TA ? pl_mat_dense(NULL, c->dtype[1], c->batch, K, r)
+                                         : pl_mat_dense(NULL, c->dtype[1], c->batch, r, K);
+        if (i == 2)
+            return c->flags & PL_CASE_TB ? pl_mat_dense(NULL, c->dtype[2], c->batch, n, K)
+                                         : pl_mat_dense(NULL, c->dtype[2], c->batch, K, n);
         return result;
     case PL_OP_frob: return i == 0 ? values : result;
     case PL_OP_frob_join: return i == 0 ? one : values;
@@ -58,7 +72,7 @@ static pl_mat operand_shape(const pl_op_case *c, int i)
     case PL_OP_nonfinite: return i == 0 ? flag : result;
     case PL_OP_advance:
         if (i < 2) return i == 0 ? result : values;
-        if (i == 2) flag.batch = c->batch % 2 ? 1 : 2;    /* members */
+        if (i == 2) flag.batch = c->batch % 2 ? 1 : 2; /* members */
         else if (!(c->flags & PL_CASE_ADDEND)) flag.batch = -1;
         return flag;
     default: return result;
@@ -82,7 +96,8 @@ static size_t lay_out(pl_op_run *r, int i)
     return bytes;
 }
 
-static unsigned char *entry_at(const pl_op_run *r, unsigned char *image, int o, int64_t b, int64_t i, int64_t j)
+static unsigned char *entry_at(const pl_op_run *r, unsigned char *image, int o, int64_t b, int64_t i,
+                               int64_t j)
 {
     const pl_mat *m = &r->mat[o];
     return image + r->offset[o] + (size_t)(b * m->bs + i * m->rs + j) * polar_dtype_size(m->dtype);
@@ -112,7 +127,8 @@ int pl_op_run_poisoned(const pl_op_run *r, int o, int64_t b, int64_t i, int64_t 
 {
     unsigned char poison[8];
     put_poison(poison, r->mat[o].dtype);
-    return o < pl_op_describe(r->c.op)->out && !memcmp(pl_op_run_bits(r, o, b, i, j), poison, polar_dtype_size(r->mat[o].dtype));
+    return o < pl_op_describe(r->c.op)->out &&
+           !memcmp(pl_op_run_bits(r, o, b, i, j), poison, polar_dtype_size(r->mat[o].dtype));
 }
 
 /* The norm of X's matrix b (of all of X: b < 0) in units of s, for ops that take norms. */
@@ -133,18 +149,21 @@ static void norm_of(double out[2], const pl_op_run *r, int o, int64_t b)
     out[1] = sqrt(sum);
 }
 
-/* The live row of the third step and, matrix by matrix, of later ones; short numbers where sums shall be exact. The second of several matrices is frozen and has its gradient
- * multiplied, the third one is left out in some fills. */
+/* The live row of the third step and, matrix by matrix, of later ones; short numbers where sums shall be
+ * exact. The second of several matrices is frozen and has its gradient multiplied, the third one is left out
+ * in some fills. */
 static void fill_live(double v[PL_LIVE_COLS], const pl_op_case *c, pl_fill fill, int64_t b)
 {
     int whole = fill == PL_FILL_INTEGERS;
     double lr = (whole ? 0.25 : 5e-3) * (b == 1 ? 0 : (double)(1 + b)), wd = whole ? 0.5 : 0.05;
-    pl_live_row(v, 1 / (1 - pow(c->alpha, (double)(3 + b))), 1 / (1 - pow(c->beta, (double)(3 + b))), lr, wd, c->alpha, c->beta, c->eps);
+    pl_live_row(v, 1 / (1 - pow(c->alpha, (double)(3 + b))), 1 / (1 - pow(c->beta, (double)(3 + b))), lr, wd,
+                c->alpha, c->beta, c->eps);
     if (b == 1) v[PL_LIVE_GRAD] = whole ? 0.5 : 0.7;
     v[PL_LIVE_SKIP] = b == 2 && fill != PL_FILL_ADVERSARIAL && fill != PL_FILL_SPECIAL;
 }
 
-/* advance: row r has made r steps and left out 2 r; every fifth is the host's to leave out; the second member and, in the odd fill, found are flagged. */
+/* advance: row r has made r steps and left out 2 r; every fifth is the host's to leave out; the second member
+ * and, in the odd fill, found are flagged. */
 static void fill_advance(double v[PL_LIVE_COLS], const pl_op_case *c, pl_fill fill, int o, int64_t r)
 {
     if (o == 0) {
@@ -156,7 +175,9 @@ static void fill_advance(double v[PL_LIVE_COLS], const pl_op_case *c, pl_fill fi
 
 int pl_op_run_left_out(const pl_op_run *r, int64_t b)
 {
-    int live = r->c.op == PL_OP_direction || r->c.op == PL_OP_adamw_step ? 4 : r->c.op == PL_OP_decay_step ? 2 : -1;
+    int live = r->c.op == PL_OP_direction || r->c.op == PL_OP_adamw_step ? 4
+               : r->c.op == PL_OP_decay_step                             ? 2
+                                                                         : -1;
     return live >= 0 && pl_op_run_before(r, live, r->mat[live].batch == 1 ? 0 : b, 0, PL_LIVE_SKIP) != 0;
 }
 
@@ -183,13 +204,16 @@ static void fill_values(pl_op_run *r, int o, uint64_t seed)
 static void fill_data(pl_op_run *r, int o, uint64_t seed)
 {
     const pl_mat *m = &r->mat[o];
-    int from = r->c.flags & PL_CASE_SYM && o == 2 ? 1 : o;                              /* B has A's entries */
+    /* B has A's entries */
+    int from = r->c.flags & PL_CASE_SYM && o == 2 ? 1 : o;
     int mirror = r->c.flags & PL_CASE_SYM && o == 3;
-    int square = (r->c.op == PL_OP_direction || r->c.op == PL_OP_adamw_step) && o == 2; /* V, a mean of squares, is not negative */
+    /* V, a mean of squares, is not negative */
+    int square = (r->c.op == PL_OP_direction || r->c.op == PL_OP_adamw_step) && o == 2;
     for (int64_t b = 0; b < (m->bs ? m->batch : 1); b++)
         for (int64_t i = 0; i < m->rows; i++)
             for (int64_t j = 0; j < m->cols; j++) {
-                double x = pl_fill_entry(r->fill, seed, from, m->dtype, b, mirror && i > j ? j : i, mirror && i > j ? i : j);
+                double x = pl_fill_entry(r->fill, seed, from, m->dtype, b, mirror && i > j ? j : i,
+                                         mirror && i > j ? i : j);
                 put_entry(r, o, b, i, j, square ? fabs(x) : x);
             }
 }
@@ -199,7 +223,8 @@ static void fill_poison(pl_op_run *r, int o)
     const pl_mat *m = &r->mat[o];
     for (int64_t b = 0; b < m->batch; b++)
         for (int64_t i = 0; i < m->rows; i++)
-            for (int64_t j = 0; j < m->cols; j++) put_poison(entry_at(r, r->buffers[r->buffer_of[o]].before, o, b, i, j), m->dtype);
+            for (int64_t j = 0; j < m->cols; j++)
+                put_poison(entry_at(r, r->buffers[r->buffer_of[o]].before, o, b, i, j), m->dtype);
 }
 
 static polar_status take_buffer(pl_op_run *r, int o)
@@ -224,16 +249,35 @@ static void make_args(pl_op_run *r)
     switch (c->op) {
     case PL_OP_copy: a->copy = (pl_args_copy){.Y = m[0], .X = m[1], .trans = !!(f & PL_CASE_TRANS)}; break;
     case PL_OP_axpby:
-        a->axpby = (pl_args_axpby){.Y = m[0], .X = m[1], .Z = m[2], .alpha = c->alpha, .beta = c->beta, .round_terms = !!(f & PL_CASE_ROUND_TERMS)};
+        a->axpby = (pl_args_axpby){.Y = m[0],
+                                   .X = m[1],
+                                   .Z = m[2],
+                                   .alpha = c->alpha,
+                                   .beta = c->beta,
+                                   .round_terms = !!(f & PL_CASE_ROUND_TERMS)};
         break;
     case PL_OP_gemm:
-        a->gemm = (pl_args_gemm){
-            .C = m[0], .A = m[1], .B = m[2], .D = m[3], .ta = !!(f & PL_CASE_TA), .tb = !!(f & PL_CASE_TB), .sym = !!(f & PL_CASE_SYM), .alpha = c->alpha, .beta = c->beta};
+        a->gemm = (pl_args_gemm){.C = m[0],
+                                 .A = m[1],
+                                 .B = m[2],
+                                 .D = m[3],
+                                 .ta = !!(f & PL_CASE_TA),
+                                 .tb = !!(f & PL_CASE_TB),
+                                 .sym = !!(f & PL_CASE_SYM),
+                                 .alpha = c->alpha,
+                                 .beta = c->beta};
         break;
-    case PL_OP_frob: a->frob = (pl_args_frob){.N = m[0], .X = m[1], .weight = c->alpha, .rounded = !!(f & PL_CASE_ROUNDED), .trans = !!(f & PL_CASE_TRANS)}; break;
+    case PL_OP_frob:
+        a->frob = (pl_args_frob){.N = m[0],
+                                 .X = m[1],
+                                 .weight = c->alpha,
+                                 .rounded = !!(f & PL_CASE_ROUNDED),
+                                 .trans = !!(f & PL_CASE_TRANS)};
+        break;
     case PL_OP_frob_join: a->frob_join = (pl_args_frob_join){.N = m[0], .M = m[1]}; break;
     case PL_OP_normalise:
-        a->normalise = (pl_args_normalise){.Y = m[0], .X = m[1], .N = m[2], .reference = !!(f & PL_CASE_REFERENCE), .eps = c->eps};
+        a->normalise = (pl_args_normalise){
+            .Y = m[0], .X = m[1], .N = m[2], .reference = !!(f & PL_CASE_REFERENCE), .eps = c->eps};
         break;
     case PL_OP_polar_exact: a->polar_exact = (pl_args_polar_exact){.Y = m[0], .X = m[1]}; break;
     case PL_OP_direction:
@@ -245,10 +289,16 @@ static void make_args(pl_op_run *r)
                                            .momentum = pl_op_case_momentum(c),
                                            .precondition = !(f & PL_CASE_PLAIN)};
         break;
-    case PL_OP_decay_step: a->decay_step = (pl_args_decay_step){.W = m[0], .D = m[1], .live = m[2], .scale = c->alpha}; break;
-    case PL_OP_adamw_step: a->adamw_step = (pl_args_adamw_step){.W = m[0], .M = m[1], .V = m[2], .G = m[3], .live = m[4]}; break;
+    case PL_OP_decay_step:
+        a->decay_step = (pl_args_decay_step){.W = m[0], .D = m[1], .live = m[2], .scale = c->alpha};
+        break;
+    case PL_OP_adamw_step:
+        a->adamw_step = (pl_args_adamw_step){.W = m[0], .M = m[1], .V = m[2], .G = m[3], .live = m[4]};
+        break;
     case PL_OP_nonfinite: a->nonfinite = (pl_args_nonfinite){.F = m[0], .G = m[1]}; break;
-    case PL_OP_advance: a->advance = (pl_args_advance){.L = m[0], .T = m[1], .F = m[2], .found = m[3], .scale = m[4]}; break;
+    case PL_OP_advance:
+        a->advance = (pl_args_advance){.L = m[0], .T = m[1], .F = m[2], .found = m[3], .scale = m[4]};
+        break;
     default:
         if (pl_vit_case(c->op)) pl_vit_case_args(a, c, m);
         else pl_nn_case_args(a, c, m);
@@ -312,16 +362,17 @@ void pl_op_run_destroy(pl_op_run *r)
 polar_status pl_op_run_upload(pl_op_run *r)
 {
     for (int o = 0; o < r->operands; o++)
-        if (r->buffers[o].bytes) polar_queue_upload(r->q, r->buffers[o].device, r->buffers[o].before, r->buffers[o].bytes);
+        if (r->buffers[o].bytes)
+            polar_queue_upload(r->q, r->buffers[o].device, r->buffers[o].before, r->buffers[o].bytes);
     return polar_queue_sync(r->q);
 }
 
 void pl_op_run_enqueue(pl_op_run *r)
 {
     switch (r->c.op) {
-#define PL_OP(name, out, inout, in, ...)                                                                                                             \
-    case PL_OP_##name:                                                                                                                               \
-        pl_call_##name(r->q, &r->args.name);                                                                                                         \
+#define PL_OP(name, out, inout, in, ...)     \
+    case PL_OP_##name:                       \
+        pl_call_##name(r->q, &r->args.name); \
         break;
 #include "device/ops.def"
 #undef PL_OP
@@ -332,7 +383,8 @@ void pl_op_run_enqueue(pl_op_run *r)
 polar_status pl_op_run_fetch(pl_op_run *r)
 {
     for (int o = 0; o < r->operands; o++)
-        if (r->buffers[o].bytes) polar_queue_download(r->q, r->buffers[o].after, r->buffers[o].device, r->buffers[o].bytes);
+        if (r->buffers[o].bytes)
+            polar_queue_download(r->q, r->buffers[o].after, r->buffers[o].device, r->buffers[o].bytes);
     return polar_queue_sync(r->q);
 }
 

@@ -1,7 +1,9 @@
-/* cpu_attention.c -- attention and attention_back: heads of images over the threads; the mathematics is in ../cpu_attention.h, the loops in cpu_attention.inc.
+/* cpu_attention.c -- attention and attention_back: heads of images over the threads; the mathematics is in
+ * ../cpu_attention.h, the loops in cpu_attention.inc.
  *
- * A head of an image is worked on by itself: its bits depend on neither threads nor batch. AVX2 and AVX-512 give the same bits (one chain of fma per entry, sums down the
- * tokens in order); the baseline has no fma and differs.
+ * A head of an image is worked on by itself: its bits depend on neither threads nor batch. AVX2 and AVX-512
+ * give the same bits (one chain of fma per entry, sums down the tokens in order); the baseline has no fma and
+ * differs.
  */
 #include "../cpu_attention.h"
 #include "cpu_rows.h"
@@ -19,14 +21,15 @@
 #include "cpu_as_f64.inc"
 #include "cpu_attention.inc"
 
-typedef void (*head_fn)(const void *args, const pl_attention_plan *p, const pl_attention_work *w, int64_t image, int64_t head);
+typedef void (*head_fn)(const void *args, const pl_attention_plan *p, const pl_attention_work *w,
+                        int64_t image, int64_t head);
 
 typedef struct {
-    head_fn                  fn;
-    const void              *args;
+    head_fn fn;
+    const void *args;
     const pl_attention_plan *p;
-    char                    *base;    /* work memory of every thread, */
-    size_t                   each;    /* so much */
+    char *base;  /* work memory of every thread, */
+    size_t each; /* so much */
 } heads_of;
 
 static void one_head(void *arg, int me, int64_t t)
@@ -43,7 +46,9 @@ static void for_heads(pl_queue *q, head_fn fn, const void *args, const pl_attent
     pl_scratch_mark mark = pl_scratch_begin(q);
     size_t each = pl_attention_work_point(&none, NULL, p);
     char *base = pl_scratch_take(q, each * (size_t)p->threads);
-    if (base) pl_pool_items(q->dev->pool, p->threads, p->images * p->heads, 1, one_head, &(heads_of){fn, args, p, base, each});
+    if (base)
+        pl_pool_items(q->dev->pool, p->threads, p->images * p->heads, 1, one_head,
+                      &(heads_of){fn, args, p, base, each});
     pl_scratch_end(q, mark);
 }
 

@@ -1,7 +1,9 @@
-/* cpu_attention_beside.h -- what goes on beside an attention's vector work: products of other blocks, and asking memory for the next head's rows (cpu_attention_tiles.c).
+/* cpu_attention_beside.h -- what goes on beside an attention's vector work: products of other blocks, and
+ * asking memory for the next head's rows (cpu_attention_tiles.c).
  *
- * The tile unit multiplies while vectors are weighed, if its instructions come a few at a time among theirs. So products are put down, and every piece of vector work ends
- * with its share of them; without the unit a product is done where it is put down. The sums are there after beside_end.
+ * The tile unit multiplies while vectors are weighed, if its instructions come a few at a time among theirs.
+ * So products are put down, and every piece of vector work ends with its share of them; without the unit a
+ * product is done where it is put down. The sums are there after beside_end.
  *
  *     beside_begin(&b, pieces, rows);
  *     beside_multiply(&b, (products){...});
@@ -18,33 +20,35 @@
 
 #ifdef PL_TILES
 
-/* Products from zero, one block of sums each: the first `rows` rows of a left panel times a right panel, of whose k the first `depth` are not zero. */
+/* Products from zero, one block of sums each: the first `rows` rows of a left panel times a right panel, of
+ * whose k the first `depth` are not zero. */
 typedef struct {
-    float         *acc;                    /* blocks one after the other */
-    const pl_bf16 *left, *right;           /* the first product's panels */
-    int64_t        next_left, next_right;  /* blocks from there to those of the next product */
-    int64_t        count, depth, rows;
+    float *acc;                    /* blocks one after the other */
+    const pl_bf16 *left, *right;   /* the first product's panels */
+    int64_t next_left, next_right; /* blocks from there to those of the next product */
+    int64_t count, depth, rows;
 } products;
 
 /* Where the rows of a head lie: `bytes` of each, in some matrices. */
 typedef struct {
     struct {
         const char *at;
-        int64_t     rs;         /* bytes */
-        int         write;
+        int64_t rs; /* bytes */
+        int write;
     } part[8];
-    int     parts;
+    int parts;
     int64_t bytes;
 } head_rows;
 
 typedef struct {
     pl_tiles *tiles;
-    products  todo[3];
-    int       put, at, held;    /* of those; tiles hold the left panel of those at hand */
-    int64_t   step, steps;      /* done of the product at hand, as many as it has blocks of k; not yet done of all */
-    int64_t   pieces, share, due;
-    head_rows next;             /* of the next head; asked for: so many, of so many in these pieces */
-    int64_t   asked, rows, rows_due;
+    products todo[3];
+    int put, at, held; /* of those; tiles hold the left panel of those at hand */
+    /* done of the product at hand, as many as it has blocks of k; not yet done of all */
+    int64_t step, steps;
+    int64_t pieces, share, due;
+    head_rows next; /* of the next head; asked for: so many, of so many in these pieces */
+    int64_t asked, rows, rows_due;
 } beside_of;
 
 static inline void beside_begin(beside_of *b, int64_t pieces, int64_t rows)
@@ -63,7 +67,8 @@ static inline void beside_next(beside_of *b, int64_t columns)
 static inline void beside_next_rows(beside_of *b, const pl_bf16 *at, int64_t rs, int write)
 {
     int i = b->next.parts++;
-    b->next.part[i].at = (const char *)at, b->next.part[i].rs = rs * (int64_t)sizeof *at, b->next.part[i].write = write;
+    b->next.part[i].at = (const char *)at, b->next.part[i].rs = rs * (int64_t)sizeof *at,
+    b->next.part[i].write = write;
 }
 
 static __attribute__((noinline)) void beside_ask(beside_of *b)
@@ -72,7 +77,7 @@ static __attribute__((noinline)) void beside_ask(beside_of *b)
         const char *row = b->next.part[i].at + b->asked * b->next.part[i].rs;
         for (int64_t k = 0; k < b->next.bytes; k += 64)
             if (b->next.part[i].write) __builtin_prefetch(row + k, 1, 3);
-            else __builtin_prefetch(row + k, 0, 2);    /* into the second cache */
+            else __builtin_prefetch(row + k, 0, 2); /* into the second cache */
     }
     b->asked++;
 }
@@ -110,7 +115,8 @@ static inline void step_of_k(pl_tiles *t, const products *x, int64_t k, int last
     }
 }
 
-/* The even or the odd columns over two blocks of k, of a left panel that stays in tiles 4 to 7: half as many tiles to load. */
+/* The even or the odd columns over two blocks of k, of a left panel that stays in tiles 4 to 7: half as many
+ * tiles to load. */
 static inline void step_of_columns(pl_tiles *t, const products *x, int64_t odd, int load)
 {
     const pl_bf16 *right = x->right + odd * PL_TILE_SIZE;
@@ -139,13 +145,15 @@ static __attribute__((noinline)) void beside_step(beside_of *b)
     products *x = &b->todo[b->at];
     int64_t k = b->step++, last = b->step * PL_BLOCK >= x->depth;
     PL_TILES_BARRIER();
-    if (!x->next_left && x->depth > PL_BLOCK && x->depth <= 2 * PL_BLOCK) step_of_columns(b->tiles, x, k, !b->held);
+    if (!x->next_left && x->depth > PL_BLOCK && x->depth <= 2 * PL_BLOCK)
+        step_of_columns(b->tiles, x, k, !b->held);
     else step_of_k(b->tiles, x, k, (int)last);
     PL_TILES_BARRIER();
     b->steps--, b->held = 1;
     if (!last) return;
     b->step = 0;
-    x->acc += PL_BLOCK_SIZE, x->left += x->next_left * PL_BLOCK_SIZE, x->right += x->next_right * PL_BLOCK_SIZE;
+    x->acc += PL_BLOCK_SIZE, x->left += x->next_left * PL_BLOCK_SIZE,
+        x->right += x->next_right * PL_BLOCK_SIZE;
     if (--x->count == 0) b->at++, b->held = 0;
 }
 
@@ -154,7 +162,8 @@ static __attribute__((noinline)) void beside_step(beside_of *b)
 static inline void beside_multiply(beside_of *b, products x)
 {
     (void)b;
-    for (; x.count > 0; x.count--, x.acc += PL_BLOCK_SIZE, x.left += x.next_left * PL_BLOCK_SIZE, x.right += x.next_right * PL_BLOCK_SIZE)
+    for (; x.count > 0; x.count--, x.acc += PL_BLOCK_SIZE, x.left += x.next_left * PL_BLOCK_SIZE,
+                        x.right += x.next_right * PL_BLOCK_SIZE)
         pl_dots_multiply(x.acc, pl_left_packed(x.left), x.right, x.rows, (x.depth + 1) / 2, 0);
 }
 

@@ -1,4 +1,5 @@
-/* cpu_attention_blocks.h -- what both directions of attention do with blocks of a head: packing, products, the way out, weights (cpu_attention_tiles.c; forms: cpu_tiles.h).
+/* cpu_attention_blocks.h -- what both directions of attention do with blocks of a head: packing, products,
+ * the way out, weights (cpu_attention_tiles.c; forms: cpu_tiles.h).
  *
  * Packing and the way out are pieces of vector work, products go on beside them (cpu_attention_beside.h).
  */
@@ -20,14 +21,16 @@ typedef struct {
     const pl_attention_plan *p;
     const pl_attention_tiles *w;
     int64_t image, head, col, T, tb, db;
-    float   scale;
-    __mmask16 last[2];    /* even and odd columns of the last block that are keys */
+    float scale;
+    __mmask16 last[2]; /* even and odd columns of the last block that are keys */
 } head_of;
 
-static inline head_of head_at(const pl_attention_plan *p, const pl_attention_tiles *w, int64_t image, int64_t head)
+static inline head_of head_at(const pl_attention_plan *p, const pl_attention_tiles *w, int64_t image,
+                              int64_t head)
 {
     int64_t tb = p->tp / PL_BLOCK, used = p->tokens - (tb - 1) * PL_BLOCK;
-    head_of h = {p, w, image, head, head * p->d, p->tokens, tb, p->dp / PL_BLOCK, 1.0f / sqrtf((float)p->d), {0, 0}};
+    head_of h = {
+        p, w, image, head, head * p->d, p->tokens, tb, p->dp / PL_BLOCK, 1.0f / sqrtf((float)p->d), {0, 0}};
     for (int odd = 0; odd < 2; odd++) h.last[odd] = (__mmask16)(0xFFFFu >> (16 - (used + !odd) / 2));
     return h;
 }
@@ -53,7 +56,8 @@ typedef struct {
 
 static inline part_of part_at(const head_of *h, const pl_mat *m, int64_t col, int64_t i, int64_t c)
 {
-    return (part_of){(const pl_bf16 *)m->data + h->image * m->bs + i * PL_BLOCK * m->rs + col + c * PL_BLOCK, m->rs, h->T - i * PL_BLOCK, h->p->d - c * PL_BLOCK};
+    return (part_of){(const pl_bf16 *)m->data + h->image * m->bs + i * PL_BLOCK * m->rs + col + c * PL_BLOCK,
+                     m->rs, h->T - i * PL_BLOCK, h->p->d - c * PL_BLOCK};
 }
 
 static inline void left_block(pl_bf16 *dst, part_of x)
@@ -153,38 +157,44 @@ static inline int64_t rows_of(const head_of *h, int64_t i)
 }
 
 /* Rows of block i times every 32 columns of a turned factor. */
-static inline products score_rows(const head_of *h, float *acc, const pl_bf16 *left, const pl_bf16 *turned, int64_t i)
+static inline products score_rows(const head_of *h, float *acc, const pl_bf16 *left, const pl_bf16 *turned,
+                                  int64_t i)
 {
     return (products){acc, left, turned, 0, h->db, h->tb, h->p->d, rows_of(h, i)};
 }
 
 /* Rows of block i, P's or dS's, times a right factor. */
-static inline products sum_rows(const head_of *h, float *acc, const pl_bf16 *left, const pl_bf16 *right, int64_t i)
+static inline products sum_rows(const head_of *h, float *acc, const pl_bf16 *left, const pl_bf16 *right,
+                                int64_t i)
 {
     return (products){acc, left, right, 0, h->tb, h->db, h->T, rows_of(h, i)};
 }
 
 /* The transposed product of all queries, 32 keys: columns of a left factor times panel j of a right one. */
-static inline products sum_turned(const head_of *h, float *acc, const pl_bf16 *left, const pl_bf16 *right, int64_t j)
+static inline products sum_turned(const head_of *h, float *acc, const pl_bf16 *left, const pl_bf16 *right,
+                                  int64_t j)
 {
     return (products){acc, left, right + j * h->tb * SIZE, h->tb, 0, h->db, h->T, PL_BLOCK};
 }
 
 /* Sums into the rows of block i of the head's columns from `col`, times a factor per row or none. */
-static inline void store_rows(const head_of *h, const pl_mat *m, int64_t col, int64_t i, const float *acc, const float *factor)
+static inline void store_rows(const head_of *h, const pl_mat *m, int64_t col, int64_t i, const float *acc,
+                              const float *factor)
 {
     for (int64_t c = 0; c < h->db; c++, acc += SIZE) {
         part_of to = part_at(h, m, col, i, c);
         for (int64_t r = 0; r < PL_BLOCK && r < to.rows; r++) {
             __m512 f = _mm512_set1_ps(factor ? factor[r] : 1.0f);
-            __m512i x = pl_normal_pairs16(_mm512_mul_ps(even_of(acc, r), f), _mm512_mul_ps(odd_of(acc, r), f));
+            __m512i x =
+                pl_normal_pairs16(_mm512_mul_ps(even_of(acc, r), f), _mm512_mul_ps(odd_of(acc, r), f));
             _mm512_mask_storeu_epi16((pl_bf16 *)to.at + r * to.rs, columns(&to), x);
         }
     }
 }
 
 /* Transposed sums into the rows of block j. */
-static inline void store_turned(beside_of *b, const head_of *h, const pl_mat *m, int64_t col, int64_t j, const float *acc)
+static inline void store_turned(beside_of *b, const head_of *h, const pl_mat *m, int64_t col, int64_t j,
+                                const float *acc)
 {
     _Alignas(64) pl_bf16 turned[SIZE], block[SIZE];
     for (int64_t c = 0; c < h->db; c++, acc += SIZE) {
@@ -192,21 +202,24 @@ static inline void store_turned(beside_of *b, const head_of *h, const pl_mat *m,
         sums_right(turned, acc);
         pl_turn_right(block, turned);
         for (int64_t r = 0; r < PL_BLOCK && r < to.rows; r++)
-            _mm512_mask_storeu_epi16((pl_bf16 *)to.at + r * to.rs, columns(&to), _mm512_load_si512(block + r * PL_BLOCK));
+            _mm512_mask_storeu_epi16((pl_bf16 *)to.at + r * to.rs, columns(&to),
+                                     _mm512_load_si512(block + r * PL_BLOCK));
         beside(b);
     }
 }
 
 /* ---- weights ---- */
 
-/* 2^y: 2^n times a polynomial in y - n, |y - n| <= 1/2, minimax of the relative error (2^-23.7); NaN for NaN, 0 where it would be subnormal (an instruction that makes such a
- * number takes some hundred times as long on some CPUs) and in lanes that are not wanted. */
+/* 2^y: 2^n times a polynomial in y - n, |y - n| <= 1/2, minimax of the relative error (2^-23.7); NaN for NaN,
+ * 0 where it would be subnormal (an instruction that makes such a number takes some hundred times as long on
+ * some CPUs) and in lanes that are not wanted. */
 PL_INLINE __m512 power_of_two(__mmask16 wanted, __m512 y)
 {
     const __m512 least = _mm512_set1_ps(-126.0f);
     const __mmask16 normal = _mm512_mask_cmp_ps_mask(wanted, y, least, _CMP_NLT_UQ);
     y = _mm512_max_ps(least, y);
-    __m512 n = _mm512_roundscale_ps(y, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC), f = _mm512_sub_ps(y, n), q = _mm512_set1_ps(0x1.5c08e4p-10f);
+    __m512 n = _mm512_roundscale_ps(y, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC),
+           f = _mm512_sub_ps(y, n), q = _mm512_set1_ps(0x1.5c08e4p-10f);
     q = _mm512_fmadd_ps(q, f, _mm512_set1_ps(0x1.3d0c52p-7f));
     q = _mm512_fmadd_ps(q, f, _mm512_set1_ps(0x1.c6b6e4p-5f));
     q = _mm512_fmadd_ps(q, f, _mm512_set1_ps(0x1.ebf918p-3f));
@@ -237,7 +250,8 @@ PL_INLINE float dot_row(const pl_bf16 *x, const pl_bf16 *y, int64_t n)
     for (int64_t j = 0; j < n; j += PL_BLOCK) {
         __m512i a = pl_load32(x + j, n - j), b = pl_load32(y + j, n - j);
         low = _mm512_fmadd_ps(wide16(_mm512_castsi512_si256(a)), wide16(_mm512_castsi512_si256(b)), low);
-        high = _mm512_fmadd_ps(wide16(_mm512_extracti64x4_epi64(a, 1)), wide16(_mm512_extracti64x4_epi64(b, 1)), high);
+        high = _mm512_fmadd_ps(wide16(_mm512_extracti64x4_epi64(a, 1)),
+                               wide16(_mm512_extracti64x4_epi64(b, 1)), high);
     }
     return fold_lanes(_mm512_add_ps(low, high));
 }

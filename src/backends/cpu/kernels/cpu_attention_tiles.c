@@ -1,14 +1,17 @@
-/* cpu_attention_tiles.c -- attention and attention_back of bf16 on the tile unit: heads of images over the threads, 32 queries at a time (forms of blocks: cpu_tiles.h).
+/* cpu_attention_tiles.c -- attention and attention_back of bf16 on the tile unit: heads of images over the
+ * threads, 32 queries at a time (forms of blocks: cpu_tiles.h).
  *
  *     S = Q K^T, P = e^(scale S - m), O = P V / sum P        left: rows of Q, P; right: K^T (K turned), V
  *     dP = dO V^T, dS = scale P (dP - D), dQ = dS K          right: V^T (V turned), K
- *     dV^T = dO^T P, dK^T = Q^T dS                           left: dO^T, Q^T (turned); right: P and dS of all queries, as the sums leave them
+ *     dV^T = dO^T P, dK^T = Q^T dS                           left: dO^T, Q^T (turned); right: P and dS of all
+ * queries, as the sums leave them
  *
- * P and dS are rounded to bf16, the scores, their sums and all products are float. Every entry is a chain over ascending steps of 32 as in cpu_gemm_tiles.c, so the bits
- * of a head depend on itself alone.
+ * P and dS are rounded to bf16, the scores, their sums and all products are float. Every entry is a chain
+ * over ascending steps of 32 as in cpu_gemm_tiles.c, so the bits of a head depend on itself alone.
  *
- * While block i is weighed, the scores of block i + 1 and what the weights of block i - 1 multiply are multiplied beside it (cpu_attention_beside.h); while the last products
- * of a head are, the keys of the next are packed.
+ * While block i is weighed, the scores of block i + 1 and what the weights of block i - 1 multiply are
+ * multiplied beside it (cpu_attention_beside.h); while the last products of a head are, the keys of the next
+ * are packed.
  */
 #include "base/work_share.h"
 #include "cpu_attention_blocks.h"
@@ -18,7 +21,7 @@
 #ifdef PL_TILES
 
 /* The buffer of block i, of two of so many blocks. */
-#define TURN(buffer, i, blocks) ((buffer) + (i) % 2 * (blocks) * SIZE)
+#define TURN(buffer, i, blocks) ((buffer) + (i) % 2 * (blocks)*SIZE)
 
 /* ---- forward ---- */
 
@@ -36,9 +39,11 @@ static float most_of_row(const head_of *h, const float *s, int64_t r)
     return _mm512_reduce_max_ps(_mm512_max_ps(even, odd));
 }
 
-PL_INLINE void weigh_32(pl_bf16 *p, const float *s, int64_t r, __mmask16 even_keys, __mmask16 odd_keys, __m512 scale, __m512 shift, __m512 *even, __m512 *odd)
+PL_INLINE void weigh_32(pl_bf16 *p, const float *s, int64_t r, __mmask16 even_keys, __mmask16 odd_keys,
+                        __m512 scale, __m512 shift, __m512 *even, __m512 *odd)
 {
-    __m512 x = power_of_two(even_keys, _mm512_fmsub_ps(even_of(s, r), scale, shift)), y = power_of_two(odd_keys, _mm512_fmsub_ps(odd_of(s, r), scale, shift));
+    __m512 x = power_of_two(even_keys, _mm512_fmsub_ps(even_of(s, r), scale, shift)),
+           y = power_of_two(odd_keys, _mm512_fmsub_ps(odd_of(s, r), scale, shift));
     *even = _mm512_add_ps(*even, x);
     *odd = _mm512_add_ps(*odd, y);
     put_pairs(p + r * PL_BLOCK, x, y);
@@ -51,7 +56,8 @@ static float weigh_row(const head_of *h, pl_bf16 *p, const float *s, int64_t r, 
     const __m512 scale = _mm512_set1_ps(c), shift = _mm512_set1_ps(m * c);
     __m512 even = _mm512_setzero_ps(), odd = even;
     int64_t j = 0;
-    for (; j + 1 < h->tb; j++) weigh_32(p + j * SIZE, s + j * SIZE, r, 0xFFFF, 0xFFFF, scale, shift, &even, &odd);
+    for (; j + 1 < h->tb; j++)
+        weigh_32(p + j * SIZE, s + j * SIZE, r, 0xFFFF, 0xFFFF, scale, shift, &even, &odd);
     weigh_32(p + j * SIZE, s + j * SIZE, r, h->last[0], h->last[1], scale, shift, &even, &odd);
     return fold_lanes(_mm512_add_ps(even, odd));
 }
@@ -75,7 +81,8 @@ static void weigh_rows(beside_of *b, const head_of *h, int64_t i, int64_t n, flo
 }
 
 /* `next` follows on this thread, or is NULL; K of the first one is to be packed. */
-static void forward_head(beside_of *b, const pl_args_attention *a, const head_of *h, const head_of *next, int first)
+static void forward_head(beside_of *b, const pl_args_attention *a, const head_of *h, const head_of *next,
+                         int first)
 {
     const pl_attention_tiles *w = h->w;
     int64_t C = a->O.cols, last = h->tb - 1;
@@ -102,7 +109,9 @@ static void forward_head(beside_of *b, const pl_args_attention *a, const head_of
         weigh_rows(b, h, i, n, part[i % 2], lse);
         beside_end(b);
         if (i > 0) store_rows(h, &a->O, h->col, i - 1, w->sum, part[(i - 1) % 2]);
-        if (a->lse.data) pl_row_store_f32(a->lse.data, POLAR_DTYPE_F32, h->image * a->lse.bs + h->head * a->lse.rs + i * PL_BLOCK, lse, n);
+        if (a->lse.data)
+            pl_row_store_f32(a->lse.data, POLAR_DTYPE_F32,
+                             h->image * a->lse.bs + h->head * a->lse.rs + i * PL_BLOCK, lse, n);
     }
     beside_begin(b, h->tb * h->db, 0);
     beside_multiply(b, sum_rows(h, w->sum, TURN(w->p, last, h->tb), w->v, last));
@@ -114,10 +123,12 @@ static void forward_head(beside_of *b, const pl_args_attention *a, const head_of
 /* ---- backward ---- */
 
 /* D of the queries of block i, and their lse for a power of two; of one beyond the last, infinity: P is 0. */
-static void row_values(beside_of *b, const pl_args_attention_back *a, const head_of *h, int64_t i, int64_t n, float *along, float *lse)
+static void row_values(beside_of *b, const pl_args_attention_back *a, const head_of *h, int64_t i, int64_t n,
+                       float *along, float *lse)
 {
     const pl_bf16 *g = part_at(h, &a->dO, h->col, i, 0).at, *o = part_at(h, &a->O, h->col, i, 0).at;
-    const float *from = (const float *)a->lse.data + h->image * a->lse.bs + h->head * a->lse.rs + i * PL_BLOCK;
+    const float *from =
+        (const float *)a->lse.data + h->image * a->lse.bs + h->head * a->lse.rs + i * PL_BLOCK;
     for (int64_t r = 0; r < n; r++) {
         along[r] = dot_row(g + r * a->dO.rs, o + r * a->O.rs, h->p->d);
         lse[r] = from[r] * LOG2_E;
@@ -127,24 +138,32 @@ static void row_values(beside_of *b, const pl_args_attention_back *a, const head
 }
 
 /* P and dS of a row with the keys of a block, even columns or odd ones, of the scores and dP at s, dp. */
-PL_INLINE __m512 weigh_back(__mmask16 keys, const float *s, const float *dp, float scale, float along, float lse, __m512 *ds)
+PL_INLINE __m512 weigh_back(__mmask16 keys, const float *s, const float *dp, float scale, float along,
+                            float lse, __m512 *ds)
 {
-    __m512 p = power_of_two(keys, _mm512_fmsub_ps(_mm512_loadu_ps(s), _mm512_set1_ps(scale * LOG2_E), _mm512_set1_ps(lse)));
-    *ds = _mm512_mul_ps(_mm512_mul_ps(_mm512_set1_ps(scale), p), _mm512_sub_ps(_mm512_loadu_ps(dp), _mm512_set1_ps(along)));
+    __m512 p = power_of_two(
+        keys, _mm512_fmsub_ps(_mm512_loadu_ps(s), _mm512_set1_ps(scale * LOG2_E), _mm512_set1_ps(lse)));
+    *ds = _mm512_mul_ps(_mm512_mul_ps(_mm512_set1_ps(scale), p),
+                        _mm512_sub_ps(_mm512_loadu_ps(dp), _mm512_set1_ps(along)));
     return p;
 }
 
-/* P and dS of block i of the queries with block j of the keys, n rows: the right forms of both, and dS's left form. */
-PL_INLINE void weigh_block_back(beside_of *b, const head_of *h, int64_t i, int64_t j, int64_t n, __mmask16 even, __mmask16 odd, const float *along, const float *lse)
+/* P and dS of block i of the queries with block j of the keys, n rows: the right forms of both, and dS's left
+ * form. */
+PL_INLINE void weigh_block_back(beside_of *b, const head_of *h, int64_t i, int64_t j, int64_t n,
+                                __mmask16 even, __mmask16 odd, const float *along, const float *lse)
 {
     const float *s = TURN(h->w->s, i, h->tb) + j * SIZE, *dp = TURN(h->w->ds, i, h->tb) + j * SIZE;
-    pl_bf16 *p = h->w->all_p + (j * h->tb + i) * SIZE, *ds = h->w->all_ds + (j * h->tb + i) * SIZE, *left = TURN(h->w->p, i, h->tb) + j * SIZE;
+    pl_bf16 *p = h->w->all_p + (j * h->tb + i) * SIZE, *ds = h->w->all_ds + (j * h->tb + i) * SIZE,
+            *left = TURN(h->w->p, i, h->tb) + j * SIZE;
     for (int64_t r = 0; r < n; r += 2, p += PL_BLOCK, ds += PL_BLOCK, left += 2 * PL_BLOCK) {
-        __m512 x[2][2], y[2][2];    /* row, even or odd columns */
+        __m512 x[2][2], y[2][2]; /* row, even or odd columns */
 #pragma GCC unroll 4
         for (int k = 0; k < 4; k++) {
             int64_t row = r + k / 2;
-            x[k / 2][k % 2] = weigh_back(k % 2 ? odd : even, PL_SUMS_ROW(s, row) + k % 2 * 256, PL_SUMS_ROW(dp, row) + k % 2 * 256, h->scale, along[row], lse[row], &y[k / 2][k % 2]);
+            x[k / 2][k % 2] = weigh_back(k % 2 ? odd : even, PL_SUMS_ROW(s, row) + k % 2 * 256,
+                                         PL_SUMS_ROW(dp, row) + k % 2 * 256, h->scale, along[row], lse[row],
+                                         &y[k / 2][k % 2]);
         }
         put_pairs(p, x[0][0], x[1][0]);
         put_pairs(p + PL_TILE_SIZE, x[0][1], x[1][1]);
@@ -157,7 +176,8 @@ PL_INLINE void weigh_block_back(beside_of *b, const head_of *h, int64_t i, int64
     }
 }
 
-static void weigh_rows_back(beside_of *b, const head_of *h, int64_t i, int64_t n, const float *along, const float *lse)
+static void weigh_rows_back(beside_of *b, const head_of *h, int64_t i, int64_t n, const float *along,
+                            const float *lse)
 {
     int64_t j = 0;
     for (; j + 1 < h->tb; j++) weigh_block_back(b, h, i, j, n, 0xFFFF, 0xFFFF, along, lse);
@@ -183,7 +203,8 @@ static void pack_keys(beside_of *b, const pl_args_attention_back *a, const head_
     pack_turned(b, h->w->vt, h, &a->QKV, 2 * C + h->col);
 }
 
-/* dK and dV, one block after the other, each stored beside the next one; and before them dQ of the last block. */
+/* dK and dV, one block after the other, each stored beside the next one; and before them dQ of the last
+ * block. */
 static void turned_sums(beside_of *b, const pl_args_attention_back *a, const head_of *h, const head_of *next)
 {
     const pl_attention_tiles *w = h->w;
@@ -198,19 +219,23 @@ static void turned_sums(beside_of *b, const pl_args_attention_back *a, const hea
         int64_t done = k - 1;
         beside_begin(b, h->db, 0);
         if (k < h->tb) beside_multiply(b, sum_turned(h, TURN(w->sum, k, h->db), w->qt, w->all_ds, k));
-        else if (k < 2 * h->tb) beside_multiply(b, sum_turned(h, TURN(w->sum, k, h->db), w->gt, w->all_p, k - h->tb));
-        store_turned(b, h, &a->dQKV, (done < h->tb ? C : 2 * C) + h->col, done % h->tb, TURN(w->sum, done, h->db));
+        else if (k < 2 * h->tb)
+            beside_multiply(b, sum_turned(h, TURN(w->sum, k, h->db), w->gt, w->all_p, k - h->tb));
+        store_turned(b, h, &a->dQKV, (done < h->tb ? C : 2 * C) + h->col, done % h->tb,
+                     TURN(w->sum, done, h->db));
         beside_end(b);
     }
 }
 
-static void backward_head(beside_of *b, const pl_args_attention_back *a, const head_of *h, const head_of *next, int first)
+static void backward_head(beside_of *b, const pl_args_attention_back *a, const head_of *h,
+                          const head_of *next, int first)
 {
     const pl_attention_tiles *w = h->w;
     int64_t C = a->O.cols;
     beside_next(b, h->p->d);
     if (next) {
-        for (int64_t k = 0; k < 3; k++) ask_for(b, next, &a->QKV, k * C + next->col, 0), ask_for(b, next, &a->dQKV, k * C + next->col, 1);
+        for (int64_t k = 0; k < 3; k++)
+            ask_for(b, next, &a->QKV, k * C + next->col, 0), ask_for(b, next, &a->dQKV, k * C + next->col, 1);
         ask_for(b, next, &a->O, next->col, 0);
         ask_for(b, next, &a->dO, next->col, 0);
     }
@@ -246,8 +271,10 @@ static void clear_beyond(const pl_attention_tiles *w, int64_t tb)
     }
 }
 
-/* A thread's heads; it takes the next one while it begins with this one, to ask for its rows and pack its keys beside. */
-static void some_heads(const void *args, const pl_attention_plan *p, const pl_attention_tiles *w, pl_share *s, int me)
+/* A thread's heads; it takes the next one while it begins with this one, to ask for its rows and pack its
+ * keys beside. */
+static void some_heads(const void *args, const pl_attention_plan *p, const pl_attention_tiles *w, pl_share *s,
+                       int me)
 {
     pl_tiles t;
     beside_of b = {.tiles = &t};
@@ -258,7 +285,8 @@ static void some_heads(const void *args, const pl_attention_plan *p, const pl_at
     if (p->back) clear_beyond(w, p->tp / PL_BLOCK);
     for (int64_t k = pl_share_next(s, &place, me), then; k >= 0; k = then, first = 0) {
         then = pl_share_next(s, &place, me);
-        head_of h = head_at(p, w, k / p->heads, k % p->heads), next = head_at(p, w, then / p->heads, then % p->heads);
+        head_of h = head_at(p, w, k / p->heads, k % p->heads),
+                next = head_at(p, w, then / p->heads, then % p->heads);
         if (p->back) backward_head(&b, args, &h, then >= 0 ? &next : NULL, first);
         else forward_head(&b, args, &h, then >= 0 ? &next : NULL, first);
     }
@@ -266,11 +294,11 @@ static void some_heads(const void *args, const pl_attention_plan *p, const pl_at
 }
 
 typedef struct {
-    const void              *args;
+    const void *args;
     const pl_attention_plan *p;
-    char                    *base;     /* work memory of every thread, */
-    size_t                   each;     /* so much */
-    pl_share                 share;    /* of the heads */
+    char *base;     /* work memory of every thread, */
+    size_t each;    /* so much */
+    pl_share share; /* of the heads */
 } heads_of;
 
 static void heads_share(void *arg, int me)

@@ -1,15 +1,19 @@
-/* cpu_elem.c -- copy, axpby, normalise, direction, decay_step, adamw_step, nonfinite: rows in chunks over the threads; the loops are in cpu_elem.inc.
+/* cpu_elem.c -- copy, axpby, normalise, direction, decay_step, adamw_step, nonfinite: rows in chunks over the
+ * threads; the loops are in cpu_elem.inc.
  *
- * Every element is computed from its own operands by formulas_elem.h, so chunks, threads and instruction sets leave the bits alone.
+ * Every element is computed from its own operands by formulas_elem.h, so chunks, threads and instruction sets
+ * leave the bits alone.
  */
 #include "cpu_ratio.h"
 #include "cpu_rows.h"
 #include "cpu_vec.h"
 
-#define CHUNK    512            /* elements of a row at a time: a few buffers of these fit the first cache */
-#define TURN     64             /* and of a direction: few enough that the roots and quotients of some run while the next ones come from memory */
-#define SIDE     32             /* of a square block of a transpose */
-#define SMALL    (1 << 15)      /* elements below which one thread does it all */
+#define CHUNK 512 /* elements of a row at a time: a few buffers of these fit the first cache */
+/* and of a direction: few enough that the roots and quotients of some run while the next ones come from
+ * memory */
+#define TURN     64
+#define SIDE     32        /* of a square block of a transpose */
+#define SMALL    (1 << 15) /* elements below which one thread does it all */
 #define INDEX(m) (b * (m).bs + i * (m).rs + j)
 
 /* The live values of matrix b: one row for all, or one per matrix. */
@@ -23,7 +27,9 @@ static void ratios_f32(float *d, const float *x, int64_t n, float eps)
 {
 #ifdef PL_RATIO_BY_FMA
     const int64_t whole = eps >= 0 && eps <= PL_RATIO_EPS ? n / 16 * 16 : 0;
-    for (int64_t p = 0; p < whole; p += 16) _mm512_storeu_ps(d + p, pl_ratio16(_mm512_loadu_ps(d + p), _mm512_loadu_ps(x + p), _mm512_set1_ps(eps)));
+    for (int64_t p = 0; p < whole; p += 16)
+        _mm512_storeu_ps(d + p,
+                         pl_ratio16(_mm512_loadu_ps(d + p), _mm512_loadu_ps(x + p), _mm512_set1_ps(eps)));
     for (int64_t p = whole; p < n; p++) d[p] = pl_ratio_f32(d[p], x[p], eps);
 #else
 #pragma omp simd
@@ -45,11 +51,12 @@ static void ratios_f64(double *d, const double *x, int64_t n, double eps)
 typedef void (*chunk_fn)(const void *args, int64_t b, int64_t i, int64_t j, int64_t n);
 
 typedef struct {
-    int64_t rows, cols;    /* of a matrix */
-    int64_t pieces, all;   /* chunks of a row, of everything */
+    int64_t rows, cols;  /* of a matrix */
+    int64_t pieces, all; /* chunks of a row, of everything */
 } chunks;
 
-/* The chunks of n operands, which have one shape. Where all are packed a matrix counts as one row, and (if `join`) a batch too. */
+/* The chunks of n operands, which have one shape. Where all are packed a matrix counts as one row, and (if
+ * `join`) a batch too. */
 static chunks chunks_of(const void *args, int n, int join)
 {
     const pl_mat *m = pl_op_operands(args);
@@ -75,9 +82,9 @@ static void do_chunks(chunk_fn fn, const void *args, const chunks *c, int64_t fr
 }
 
 typedef struct {
-    chunk_fn    fn;
+    chunk_fn fn;
     const void *args;
-    chunks      c;
+    chunks c;
 } chunks_in;
 
 static void one_chunk(void *arg, int me, int64_t t)
@@ -99,20 +106,22 @@ static void same_chunk(const void *args, int64_t b, int64_t i, int64_t j, int64_
 {
     const pl_args_copy *a = args;
     size_t size = polar_dtype_size(a->X.dtype);
-    memmove((char *)a->Y.data + (size_t)INDEX(a->Y) * size, (const char *)a->X.data + (size_t)INDEX(a->X) * size, (size_t)n * size);
+    memmove((char *)a->Y.data + (size_t)INDEX(a->Y) * size,
+            (const char *)a->X.data + (size_t)INDEX(a->X) * size, (size_t)n * size);
 }
 
 typedef struct {
     const pl_args_copy *a;
-    int64_t             down, across;    /* blocks of X */
-    int                 f64;
+    int64_t down, across; /* blocks of X */
+    int f64;
 } blocks_of;
 
 static void turn_block(void *arg, int me, int64_t t)
 {
     const blocks_of *o = arg;
     const pl_args_copy *a = o->a;
-    int64_t b = t / (o->down * o->across), j = t / o->down % o->across * SIDE, i = t % o->down * SIDE;    /* along rows of the result: stores stream */
+    /* along rows of the result: stores stream */
+    int64_t b = t / (o->down * o->across), j = t / o->down % o->across * SIDE, i = t % o->down * SIDE;
     int64_t m = a->X.rows - i < SIDE ? a->X.rows - i : SIDE, n = a->X.cols - j < SIDE ? a->X.cols - j : SIDE;
     (void)me;
     if (o->f64) turn_chunk_f64(a, b, i, j, m, n);
@@ -130,7 +139,8 @@ void PL_ISA_NAME(pl_cpu_copy)(pl_queue *q, const pl_args_copy *a)
 {
     int f64 = pl_any_f64(pl_op_operands(a), 2);
     if (a->trans) copy_transposed(q, a, f64);
-    else for_chunks(q, a->X.dtype == a->Y.dtype ? same_chunk : f64 ? copy_chunk_f64 : copy_chunk_f32, a, 2, 1);
+    else
+        for_chunks(q, a->X.dtype == a->Y.dtype ? same_chunk : f64 ? copy_chunk_f64 : copy_chunk_f32, a, 2, 1);
 }
 
 void PL_ISA_NAME(pl_cpu_axpby)(pl_queue *q, const pl_args_axpby *a)
@@ -140,26 +150,30 @@ void PL_ISA_NAME(pl_cpu_axpby)(pl_queue *q, const pl_args_axpby *a)
 
 void PL_ISA_NAME(pl_cpu_normalise)(pl_queue *q, const pl_args_normalise *a)
 {
-    for_chunks(q, pl_any_f64(pl_op_operands(a), 2) ? normalise_chunk_f64 : normalise_chunk_f32, a, 2, 0);    /* a norm per matrix */
+    /* a norm per matrix */
+    for_chunks(q, pl_any_f64(pl_op_operands(a), 2) ? normalise_chunk_f64 : normalise_chunk_f32, a, 2, 0);
 }
 
 void PL_ISA_NAME(pl_cpu_direction)(pl_queue *q, const pl_args_direction *a)
 {
-    for_chunks(q, pl_any_f64(pl_op_operands(a), 4) ? direction_chunk_f64 : direction_chunk_f32, a, 4, a->live.batch == 1);
+    for_chunks(q, pl_any_f64(pl_op_operands(a), 4) ? direction_chunk_f64 : direction_chunk_f32, a, 4,
+               a->live.batch == 1);
 }
 
 void PL_ISA_NAME(pl_cpu_decay_step)(pl_queue *q, const pl_args_decay_step *a)
 {
-    for_chunks(q, pl_any_f64(pl_op_operands(a), 2) ? decay_chunk_f64 : decay_chunk_f32, a, 2, a->live.batch == 1);
+    for_chunks(q, pl_any_f64(pl_op_operands(a), 2) ? decay_chunk_f64 : decay_chunk_f32, a, 2,
+               a->live.batch == 1);
 }
 
 void PL_ISA_NAME(pl_cpu_direction_row)(const pl_args_direction *a, int64_t i)
 {
-    for (int64_t j = 0; j < a->D.cols; j += CHUNK) direction_chunk_f32(a, 0, i, j, a->D.cols - j < CHUNK ? a->D.cols - j : CHUNK);
+    for (int64_t j = 0; j < a->D.cols; j += CHUNK)
+        direction_chunk_f32(a, 0, i, j, a->D.cols - j < CHUNK ? a->D.cols - j : CHUNK);
 }
 
 typedef struct {
-    pl_mat G, F;    /* the shape is G's */
+    pl_mat G, F; /* the shape is G's */
 } flag_args;
 
 /* An infinity or a NaN has all bits of its exponent set. */
@@ -182,7 +196,9 @@ static void nonfinite_chunk(const void *args, int64_t b, int64_t i, int64_t j, i
         for (int64_t p = 0; p < n; p++) bad |= (g[p] & all) == all;
     }
     /* several threads may write the same 1 */
-    if (bad) __atomic_store_n((uint32_t *)a->F.data + (a->F.batch == 1 ? 0 : b * a->F.bs), 0x3f800000u, __ATOMIC_RELAXED);
+    if (bad)
+        __atomic_store_n((uint32_t *)a->F.data + (a->F.batch == 1 ? 0 : b * a->F.bs), 0x3f800000u,
+                         __ATOMIC_RELAXED);
 }
 
 void PL_ISA_NAME(pl_cpu_nonfinite)(pl_queue *q, const pl_args_nonfinite *a)

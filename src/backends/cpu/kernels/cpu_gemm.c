@@ -1,11 +1,14 @@
-/* cpu_gemm.c -- C = alpha op(A) op(B) + beta D: packed panels, a tile of C in registers, blocks of C over the threads.
+/* cpu_gemm.c -- C = alpha op(A) op(B) + beta D: packed panels, a tile of C in registers, blocks of C over the
+ * threads.
  *
- * An entry of C is one chain of fused multiply-adds over ascending k, started at zero: in the first tile or the last, in a full tile or on
- * the edge, with k in one slice or several (the chain waits in memory between slices), alone or in a batch, on one thread or many.
- * So bits depend on the operands alone, zero padding adds fma(0, 0, c) = c, and (A B)^T = B^T A^T holds bit for bit.
+ * An entry of C is one chain of fused multiply-adds over ascending k, started at zero: in the first tile or
+ * the last, in a full tile or on the edge, with k in one slice or several (the chain waits in memory between
+ * slices), alone or in a batch, on one thread or many. So bits depend on the operands alone, zero padding
+ * adds fma(0, 0, c) = c, and (A B)^T = B^T A^T holds bit for bit.
  *
- * bf16 becomes float while it is packed; f64 anywhere makes it double. A block packs its part of B once (it stays in the second
- * cache) and A panel by panel (12 rows, in the first). The mirror half of a symmetric product is not exploited.
+ * bf16 becomes float while it is packed; f64 anywhere makes it double. A block packs its part of B once (it
+ * stays in the second cache) and A panel by panel (12 rows, in the first). The mirror half of a symmetric
+ * product is not exploited.
  */
 #include "base/alloc.h"
 #include "base/work_share.h"
@@ -13,29 +16,30 @@
 #include "cpu_tiles.h"
 #include "cpu_vec.h"
 
-#define MAX_MC       384            /* rows of a block of C */
-#define MAX_NC       384            /* its columns */
-#define MAX_KC       384            /* a slice of k */
-#define MIN_MC       48             /* smaller blocks are not worth their packing */
-#define MIN_NC       64
-#define STACK_BYTES  (64 * 1024)    /* work memory of a small product */
-#define SMALL        (1 << 18)      /* multiply-adds below which one thread does it all: a few microseconds */
+#define MAX_MC      384 /* rows of a block of C */
+#define MAX_NC      384 /* its columns */
+#define MAX_KC      384 /* a slice of k */
+#define MIN_MC      48  /* smaller blocks are not worth their packing */
+#define MIN_NC      64
+#define STACK_BYTES (64 * 1024) /* work memory of a small product */
+#define SMALL       (1 << 18)   /* multiply-adds below which one thread does it all: a few microseconds */
 
 typedef struct {
     int64_t M, N, K;
-    int64_t mc, nc, kc;                       /* a block of C, a slice of k */
-    int64_t row_blocks, col_blocks, items;    /* items: blocks over the whole batch */
-    int     threads, grain;                   /* grain: items a thread takes at a time */
-    size_t  a_size, b_size, work;             /* elements: a panel of A, a block of B, all of a thread's memory */
-    const pl_gemm_tail *tail;                 /* or NULL */
+    int64_t mc, nc, kc;                    /* a block of C, a slice of k */
+    int64_t row_blocks, col_blocks, items; /* items: blocks over the whole batch */
+    int threads, grain;                    /* grain: items a thread takes at a time */
+    /* elements: a panel of A, a block of B, all of a thread's memory */
+    size_t a_size, b_size, work;
+    const pl_gemm_tail *tail; /* or NULL */
 } gemm_plan;
 
 /* A product in the making, over the threads. */
 typedef struct {
     const pl_args_gemm *g;
-    const gemm_plan    *p;
-    void               *heap;     /* work memory of every thread, or NULL: on their stacks */
-    pl_share            share;    /* of the blocks */
+    const gemm_plan *p;
+    void *heap;     /* work memory of every thread, or NULL: on their stacks */
+    pl_share share; /* of the blocks */
 } gemm_shared;
 
 static int64_t ceil_div(int64_t a, int64_t b)
@@ -78,7 +82,7 @@ static gemm_plan plan_gemm(const pl_args_gemm *g, int threads, int mr, int nr)
     int64_t grain = p.items / (8 * (int64_t)p.threads);
     p.grain = grain < 1 ? 1 : grain > 64 ? 64 : (int)grain;
     int64_t waiting = p.kc < p.K ? p.mc * p.nc : (int64_t)mr * nr;
-    p.a_size = (size_t)(ceil_div(mr * p.kc, 16) * 16);    /* whole cache lines */
+    p.a_size = (size_t)(ceil_div(mr * p.kc, 16) * 16); /* whole cache lines */
     p.b_size = (size_t)(p.kc * p.nc);
     p.work = p.a_size + p.b_size + (size_t)waiting;
     p.work = (p.work + 15) / 16 * 16;
@@ -112,8 +116,9 @@ void PL_ISA_NAME(pl_cpu_gemm_then)(pl_queue *q, const pl_args_gemm *g, const pl_
     if (bytes > STACK_BYTES) {
         o.heap = pl_alloc(bytes * (size_t)p.threads);
         if (!o.heap) {
-            PL_QUEUE_FAIL(q, POLAR_E_NOMEM, "gemm: %zu bytes to pack %lldx%lldx%lld on %d threads", bytes * (size_t)p.threads, (long long)p.M,
-                          (long long)p.N, (long long)p.K, p.threads);
+            PL_QUEUE_FAIL(q, POLAR_E_NOMEM, "gemm: %zu bytes to pack %lldx%lldx%lld on %d threads",
+                          bytes * (size_t)p.threads, (long long)p.M, (long long)p.N, (long long)p.K,
+                          p.threads);
             return;
         }
     }

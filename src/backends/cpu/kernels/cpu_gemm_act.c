@@ -1,13 +1,15 @@
-/* cpu_gemm_act.c -- gemm_act: a product by cpu_gemm.c or cpu_gemm_tiles.c, and bias, activation, slope or factor on every part of it while it is in the cache.
+/* cpu_gemm_act.c -- gemm_act: a product by cpu_gemm.c or cpu_gemm_tiles.c, and bias, activation, slope or
+ * factor on every part of it while it is in the cache.
  *
- * Element by element from the product's stored value, so the bits are those of the ops one after the other, gelu in bf16 apart (gelu_bf16_elem.h).
+ * Element by element from the product's stored value, so the bits are those of the ops one after the other,
+ * gelu in bf16 apart (gelu_bf16_elem.h).
  */
 #include "cpu_rows.h"
 #include "cpu_vec.h"
 #include "math/gelu_bf16_elem.h"
 #include "math/nn_formulas_elem.h"
 
-#define CHUNK 512            /* elements of a row at a time */
+#define CHUNK 512 /* elements of a row at a time */
 
 #include "cpu_as_f32.inc"
 #include "cpu_gemm_act.inc"
@@ -16,7 +18,8 @@
 
 typedef enum { FACTOR, BIAS, GELU, GELU_ONLY } plain_kind;
 
-/* n <= PL_ROUNDED elements of a row as floats and back. Whole rows of bf16 are taken as pairs where vectors have 16 of them: even columns, then odd ones, and so is the bias. */
+/* n <= PL_ROUNDED elements of a row as floats and back. Whole rows of bf16 are taken as pairs where vectors
+ * have 16 of them: even columns, then odd ones, and so is the bias. */
 #ifdef __AVX512BW__
 #define PAIRS(dtype, n) ((dtype) == POLAR_DTYPE_BF16 && (n) == PL_ROUNDED)
 #endif
@@ -58,21 +61,23 @@ PL_INLINE void row_out(void *y, const float *v, const polar_dtype dtype, const i
     else pl_row_store_f32(y, dtype, 0, v, n);
 }
 
-/* What the layers of a transformer do: some rows of Y from the product's at x, and what lies beside them, factors or room for slopes, in bf16; the bias is f32. Steps in bytes. */
+/* What the layers of a transformer do: some rows of Y from the product's at x, and what lies beside them,
+ * factors or room for slopes, in bf16; the bias is f32. Steps in bytes. */
 typedef struct {
-    char       *y, *beside;
+    char *y, *beside;
     const char *x;
-    int64_t     rows, y_step, x_step, beside_step;
-    int         past, beside_past;
+    int64_t rows, y_step, x_step, beside_step;
+    int past, beside_past;
 } plain;
 
 /* n <= PL_ROUNDED columns. */
-PL_INLINE void plain_some(plain k, const float *bias, const plain_kind kind, const polar_dtype dtype, const int n)
+PL_INLINE void plain_some(plain k, const float *bias, const plain_kind kind, const polar_dtype dtype,
+                          const int n)
 {
     float b[PL_ROUNDED];
     if (kind != FACTOR) bias_in(b, bias, dtype, n);
     for (int64_t r = 0; r < k.rows; r++, k.y += k.y_step, k.x += k.x_step, k.beside += k.beside_step) {
-        float v[PL_ROUNDED], f[PL_ROUNDED];    /* f: factors or slopes */
+        float v[PL_ROUNDED], f[PL_ROUNDED]; /* f: factors or slopes */
         row_in(v, k.x, dtype, n);
         if (kind == FACTOR) {
             row_in(f, k.beside, dtype, n);
@@ -90,12 +95,14 @@ PL_INLINE void plain_some(plain k, const float *bias, const plain_kind kind, con
     }
 }
 
-PL_INLINE void plain_rows(const pl_gemm_tail *t, const pl_gemm_rows *p, const plain_kind kind, const polar_dtype dtype)
+PL_INLINE void plain_rows(const pl_gemm_tail *t, const pl_gemm_rows *p, const plain_kind kind,
+                          const polar_dtype dtype)
 {
     const pl_args_gemm_act *a = t->arg;
     const int64_t size = dtype == POLAR_DTYPE_BF16 ? 2 : 4, cols = p->cols;
-    const pl_mat *m = kind == FACTOR ? &a->F : kind == GELU ? &a->S : &a->Y;    /* Y: not used */
-    const float *bias = kind == FACTOR ? NULL : (const float *)a->b.data + (a->b.batch == 1 ? 0 : p->b * a->b.bs) + p->j;
+    const pl_mat *m = kind == FACTOR ? &a->F : kind == GELU ? &a->S : &a->Y; /* Y: not used */
+    const float *bias =
+        kind == FACTOR ? NULL : (const float *)a->b.data + (a->b.batch == 1 ? 0 : p->b * a->b.bs) + p->j;
     plain k = {.y = (char *)a->Y.data + (p->b * a->Y.bs + p->i * a->Y.rs + p->j) * size,
                .beside = (char *)m->data + (p->b * m->bs + p->i * m->rs + p->j) * size,
                .rows = p->rows,
@@ -106,15 +113,16 @@ PL_INLINE void plain_rows(const pl_gemm_tail *t, const pl_gemm_rows *p, const pl
                .beside_past = p->aside && t->beside_past};
     k.x = p->aside ? p->aside : k.y;
     int64_t c = 0;
-    for (; c + PL_ROUNDED <= cols; c += PL_ROUNDED, k.y += PL_ROUNDED * size, k.x += PL_ROUNDED * size, k.beside += PL_ROUNDED * size)
+    for (; c + PL_ROUNDED <= cols;
+         c += PL_ROUNDED, k.y += PL_ROUNDED * size, k.x += PL_ROUNDED * size, k.beside += PL_ROUNDED * size)
         plain_some(k, bias ? bias + c : NULL, kind, dtype, PL_ROUNDED);
     if (c < cols) plain_some(k, bias ? bias + c : NULL, kind, dtype, (int)(cols - c));
 }
 
-#define PLAIN_TAIL(name, kind, dtype)                                       \
-    static void name(const pl_gemm_tail *t, const pl_gemm_rows *p)          \
-    {                                                                       \
-        plain_rows(t, p, kind, dtype);                                      \
+#define PLAIN_TAIL(name, kind, dtype)                              \
+    static void name(const pl_gemm_tail *t, const pl_gemm_rows *p) \
+    {                                                              \
+        plain_rows(t, p, kind, dtype);                             \
     }
 PLAIN_TAIL(factor_tail, FACTOR, POLAR_DTYPE_BF16)
 PLAIN_TAIL(bias_tail, BIAS, POLAR_DTYPE_BF16)
@@ -141,8 +149,14 @@ static void (*tail_of(const pl_args_gemm_act *a))(const pl_gemm_tail *, const pl
 
 void PL_ISA_NAME(pl_cpu_gemm_act)(pl_queue *q, const pl_args_gemm_act *a)
 {
-    const pl_args_gemm g = {.C = a->Y, .A = a->A, .B = a->B, .D = a->D, .tb = a->tb, .alpha = 1, .beta = a->D.data ? 1 : 0};
-    pl_gemm_tail tail = {.fn = tail_of(a), .arg = a, .beside = a->F.data ? &a->F : a->S.data ? &a->S : NULL, .written = !a->F.data};
+    const pl_args_gemm g = {
+        .C = a->Y, .A = a->A, .B = a->B, .D = a->D, .tb = a->tb, .alpha = 1, .beta = a->D.data ? 1 : 0};
+    pl_gemm_tail tail = {.fn = tail_of(a),
+                         .arg = a,
+                         .beside = a->F.data   ? &a->F
+                                   : a->S.data ? &a->S
+                                               : NULL,
+                         .written = !a->F.data};
     if (tail.fn != act_tail_f32 && tail.fn != act_tail_f64) {
         tail.past = pl_past_result(&a->Y, &a->D);
         tail.beside_past = pl_past(&a->S);

@@ -1,4 +1,5 @@
-/* cpu_gemm_end.h -- the end of a product of cpu_gemm_tiles.c: rows of C = alpha sums + beta D from the sums of even and odd columns, pl_gemm_epilogue_f32 as vectors and one rounding. */
+/* cpu_gemm_end.h -- the end of a product of cpu_gemm_tiles.c: rows of C = alpha sums + beta D from the sums
+ * of even and odd columns, pl_gemm_epilogue_f32 as vectors and one rounding. */
 #ifndef PL_CPU_GEMM_END_H
 #define PL_CPU_GEMM_END_H
 
@@ -7,17 +8,17 @@
 
 #ifdef PL_TILES
 
-#define END_MOST 8    /* rows that are ended at a time */
+#define END_MOST 8 /* rows that are ended at a time */
 
 /* Where a block of C goes. D is bf16 or f32 or not there. */
 typedef struct {
-    char       *c;
+    char *c;
     const char *d;
-    int64_t     c_step, d_step;    /* bytes from row to row */
-    float       alpha, beta;
-    int64_t     b, i, j;           /* its first element in C */
-    unsigned    rows, cols;        /* of the block, inside C */
-    int         past;              /* C is stored past the caches (cpu_rows.h) */
+    int64_t c_step, d_step; /* bytes from row to row */
+    float alpha, beta;
+    int64_t b, i, j;     /* its first element in C */
+    unsigned rows, cols; /* of the block, inside C */
+    int past;            /* C is stored past the caches (cpu_rows.h) */
 } block_end;
 
 typedef enum { ADD_NONE, ADD_BF16, ADD_F32 } add_kind;
@@ -27,7 +28,8 @@ static block_end block_end_at(const pl_args_gemm *g, int64_t b, int64_t i, int64
     size_t c = g->C.dtype == POLAR_DTYPE_BF16 ? 2 : 4, d = g->D.dtype == POLAR_DTYPE_BF16 ? 2 : 4;
     int64_t rows = g->C.rows - i, cols = g->C.cols - j;
     return (block_end){.c = (char *)g->C.data + (b * g->C.bs + i * g->C.rs + j) * (int64_t)c,
-                       .d = g->D.data ? (const char *)g->D.data + (b * g->D.bs + i * g->D.rs + j) * (int64_t)d : NULL,
+                       .d = g->D.data ? (const char *)g->D.data + (b * g->D.bs + i * g->D.rs + j) * (int64_t)d
+                                      : NULL,
                        .c_step = g->C.rs * (int64_t)c,
                        .d_step = g->D.rs * (int64_t)d,
                        .alpha = (float)g->alpha,
@@ -54,16 +56,20 @@ PL_INLINE __mmask32 first_of(unsigned n)
 }
 
 /* Row r, to c. */
-PL_INLINE void end_row(const block_end *e, unsigned r, char *c, const int past, __m512 even, __m512 odd, const int narrow, const add_kind add, const int full)
+PL_INLINE void end_row(const block_end *e, unsigned r, char *c, const int past, __m512 even, __m512 odd,
+                       const int narrow, const add_kind add, const int full)
 {
-    const __m512i low = _mm512_set_epi32(23, 7, 22, 6, 21, 5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0), high = _mm512_add_epi32(low, _mm512_set1_epi32(8));
+    const __m512i low = _mm512_set_epi32(23, 7, 22, 6, 21, 5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0),
+                  high = _mm512_add_epi32(low, _mm512_set1_epi32(8));
     const __m512 alpha = _mm512_set1_ps(e->alpha), beta = _mm512_set1_ps(e->beta);
     const __mmask32 in = first_of(e->cols);
     pl_pairs_f32 addend = {_mm512_setzero_ps(), _mm512_setzero_ps()};
     const char *d = e->d + r * e->d_step;
-    if (add == ADD_BF16) addend = pl_widened16(full ? _mm512_loadu_si512(d) : _mm512_maskz_loadu_epi16(in, d));
+    if (add == ADD_BF16)
+        addend = pl_widened16(full ? _mm512_loadu_si512(d) : _mm512_maskz_loadu_epi16(in, d));
     if (add == ADD_F32) {
-        __m512 x = full ? _mm512_loadu_ps(d) : _mm512_maskz_loadu_ps((__mmask16)in, d), y = full ? _mm512_loadu_ps(d + 64) : _mm512_maskz_loadu_ps((__mmask16)(in >> 16), d + 64);
+        __m512 x = full ? _mm512_loadu_ps(d) : _mm512_maskz_loadu_ps((__mmask16)in, d),
+               y = full ? _mm512_loadu_ps(d + 64) : _mm512_maskz_loadu_ps((__mmask16)(in >> 16), d + 64);
         addend = pl_by_twos(x, y);
     }
     even = _mm512_fmadd_ps(alpha, even, _mm512_mul_ps(beta, addend.low));
@@ -75,40 +81,62 @@ PL_INLINE void end_row(const block_end *e, unsigned r, char *c, const int past, 
     } else {
         __m512 x = _mm512_permutex2var_ps(even, low, odd), y = _mm512_permutex2var_ps(even, high, odd);
         if (full) pl_store_past_ps(c, x, past), pl_store_past_ps(c + 64, y, past);
-        else _mm512_mask_storeu_ps(c, (__mmask16)in, x), _mm512_mask_storeu_ps(c + 64, (__mmask16)(in >> 16), y);
+        else
+            _mm512_mask_storeu_ps(c, (__mmask16)in, x),
+                _mm512_mask_storeu_ps(c + 64, (__mmask16)(in >> 16), y);
     }
 }
 
-/* Rows r to r + n - 1 of a block: to C or, where `aside` is set, there, one packed row of PL_BLOCK after the other. */
-PL_INLINE void end_some(const block_end *e, unsigned r, const int n, char *aside, const __m512 *even, const __m512 *odd, const int narrow, const add_kind add)
+/* Rows r to r + n - 1 of a block: to C or, where `aside` is set, there, one packed row of PL_BLOCK after the
+ * other. */
+PL_INLINE void end_some(const block_end *e, unsigned r, const int n, char *aside, const __m512 *even,
+                        const __m512 *odd, const int narrow, const add_kind add)
 {
     const int64_t step = aside ? PL_BLOCK * (narrow ? 2 : 4) : e->c_step;
     const int past = !aside && e->past;
     char *c = aside ? aside : e->c + r * e->c_step;
     if (e->cols == PL_BLOCK && r + (unsigned)n <= e->rows)
 #pragma GCC unroll 8
-        for (int i = 0; i < n; i++) end_row(e, r + (unsigned)i, c + i * step, past, even[i], odd[i], narrow, add, 1);
+        for (int i = 0; i < n; i++)
+            end_row(e, r + (unsigned)i, c + i * step, past, even[i], odd[i], narrow, add, 1);
     else
 #pragma GCC unroll 8
         for (int i = 0; i < n; i++)
-            if (r + (unsigned)i < e->rows) end_row(e, r + (unsigned)i, c + i * step, past, even[i], odd[i], narrow, add, 0);
+            if (r + (unsigned)i < e->rows)
+                end_row(e, r + (unsigned)i, c + i * step, past, even[i], odd[i], narrow, add, 0);
 }
 
-PL_INLINE void end_rows_to(const pl_args_gemm *g, const block_end *e, unsigned r, const int n, char *aside, const __m512 *even, const __m512 *odd)
+PL_INLINE void end_rows_to(const pl_args_gemm *g, const block_end *e, unsigned r, const int n, char *aside,
+                           const __m512 *even, const __m512 *odd)
 {
     int narrow = g->C.dtype == POLAR_DTYPE_BF16;
-    if (!g->D.data) narrow ? end_some(e, r, n, aside, even, odd, 1, ADD_NONE) : end_some(e, r, n, aside, even, odd, 0, ADD_NONE);
-    else if (g->D.dtype == POLAR_DTYPE_BF16) narrow ? end_some(e, r, n, aside, even, odd, 1, ADD_BF16) : end_some(e, r, n, aside, even, odd, 0, ADD_BF16);
-    else narrow ? end_some(e, r, n, aside, even, odd, 1, ADD_F32) : end_some(e, r, n, aside, even, odd, 0, ADD_F32);
+    if (!g->D.data)
+        narrow ? end_some(e, r, n, aside, even, odd, 1, ADD_NONE)
+               : end_some(e, r, n, aside, even, odd, 0, ADD_NONE);
+    else if (g->D.dtype == POLAR_DTYPE_BF16)
+        narrow ? end_some(e, r, n, aside, even, odd, 1, ADD_BF16)
+               : end_some(e, r, n, aside, even, odd, 0, ADD_BF16);
+    else
+        narrow ? end_some(e, r, n, aside, even, odd, 1, ADD_F32)
+               : end_some(e, r, n, aside, even, odd, 0, ADD_F32);
 }
 
-/* The same, and what follows the product, from rows that wait for it in the first cache: C is written once. */
-PL_INLINE void end_rows(const pl_args_gemm *g, const pl_gemm_tail *tail, const block_end *e, unsigned r, const int n, const __m512 *even, const __m512 *odd)
+/* The same, and what follows the product, from rows that wait for it in the first cache: C is written once.
+ */
+PL_INLINE void end_rows(const pl_args_gemm *g, const pl_gemm_tail *tail, const block_end *e, unsigned r,
+                        const int n, const __m512 *even, const __m512 *odd)
 {
     _Alignas(64) char aside[END_MOST * PL_BLOCK * sizeof(float)];
     const unsigned rows = e->rows - r < (unsigned)n ? e->rows - r : (unsigned)n;
     end_rows_to(g, e, r, n, tail ? aside : NULL, even, odd);
-    if (tail) tail->fn(tail, &(pl_gemm_rows){.b = e->b, .i = e->i + r, .j = e->j, .rows = rows, .cols = e->cols, .aside = aside, .step = PL_BLOCK});
+    if (tail)
+        tail->fn(tail, &(pl_gemm_rows){.b = e->b,
+                                       .i = e->i + r,
+                                       .j = e->j,
+                                       .rows = rows,
+                                       .cols = e->cols,
+                                       .aside = aside,
+                                       .step = PL_BLOCK});
 }
 
 #endif

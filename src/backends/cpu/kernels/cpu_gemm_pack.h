@@ -1,7 +1,10 @@
-/* cpu_gemm_pack.h -- the factors of a product of cpu_gemm_tiles.c as blocks: whole panels at once; or, of A^T B, both factors' slice of k block by block, beside other work.
+/* cpu_gemm_pack.h -- the factors of a product of cpu_gemm_tiles.c as blocks: whole panels at once; or, of A^T
+ * B, both factors' slice of k block by block, beside other work.
  *
- * A slice: k runs down the rows of A, so that a panel of A^T is a narrow column of a wide matrix, which memory gives at half its speed. So of 32 rows all columns that belong to a
- * part of C are packed before the next 32 rows, and before that their lines are asked for, row after row, into the second cache, where blocks are then read in any order.
+ * A slice: k runs down the rows of A, so that a panel of A^T is a narrow column of a wide matrix, which
+ * memory gives at half its speed. So of 32 rows all columns that belong to a part of C are packed before the
+ * next 32 rows, and before that their lines are asked for, row after row, into the second cache, where blocks
+ * are then read in any order.
  */
 #ifndef PL_CPU_GEMM_PACK_H
 #define PL_CPU_GEMM_PACK_H
@@ -10,26 +13,31 @@
 
 #ifdef PL_TILES
 
-/* ---- panels --------------------------------------------------------------------------------------------------------------- */
+/* ---- panels ------------------------------------------------------------------------------------- */
 
-/* `panels` panels of op(X) from row or column 32 `first`, over `steps` blocks of k from block k0. along: k runs along X's rows; as: the form wanted. */
+/* `panels` panels of op(X) from row or column 32 `first`, over `steps` blocks of k from block k0. along: k
+ * runs along X's rows; as: the form wanted. */
 typedef enum { LEFT, RIGHT } form;
 
 /* The right form where k runs down the columns: whole rows at a time, as memory likes it. */
-static void pack_down(pl_bf16 *dst, const pl_mat *x, int64_t b, int64_t first, int64_t panels, int64_t k0, int64_t steps)
+static void pack_down(pl_bf16 *dst, const pl_mat *x, int64_t b, int64_t first, int64_t panels, int64_t k0,
+                      int64_t steps)
 {
     const pl_bf16 *at = (const pl_bf16 *)x->data + b * x->bs + PL_BLOCK * (k0 * x->rs + first);
     int64_t left = x->rows - PL_BLOCK * k0, cols = x->cols - PL_BLOCK * first;
     for (int64_t i = 0; i < 16 * steps; i++, at += 2 * x->rs, left -= 2)
         for (int64_t p = 0; p < panels; p++) {
-            __m512i even = left > 0 ? pl_load32(at + PL_BLOCK * p, cols - PL_BLOCK * p) : _mm512_setzero_si512();
-            __m512i odd = left > 1 ? pl_load32(at + x->rs + PL_BLOCK * p, cols - PL_BLOCK * p) : _mm512_setzero_si512();
+            __m512i even =
+                left > 0 ? pl_load32(at + PL_BLOCK * p, cols - PL_BLOCK * p) : _mm512_setzero_si512();
+            __m512i odd =
+                left > 1 ? pl_load32(at + x->rs + PL_BLOCK * p, cols - PL_BLOCK * p) : _mm512_setzero_si512();
             pl_put_right(dst + (p * steps + i / 16) * PL_BLOCK_SIZE, i % 16, even, odd);
         }
 }
 
 /* The block of op(X) at row or column 32 `first` and block k of k. */
-PL_INLINE void pack_block(form as, pl_bf16 *dst, const pl_mat *x, int along, int64_t b, int64_t first, int64_t k)
+PL_INLINE void pack_block(form as, pl_bf16 *dst, const pl_mat *x, int along, int64_t b, int64_t first,
+                          int64_t k)
 {
     int64_t i = PL_BLOCK * (along ? first : k), j = PL_BLOCK * (along ? k : first);
     const pl_bf16 *at = (const pl_bf16 *)x->data + b * x->bs + i * x->rs + j;
@@ -40,27 +48,31 @@ PL_INLINE void pack_block(form as, pl_bf16 *dst, const pl_mat *x, int along, int
     if (!along && as == LEFT) pl_turn_right(dst, turned);
 }
 
-static void pack(form as, pl_bf16 *dst, const pl_mat *x, int along, int64_t b, int64_t first, int64_t panels, int64_t k0, int64_t steps)
+static void pack(form as, pl_bf16 *dst, const pl_mat *x, int along, int64_t b, int64_t first, int64_t panels,
+                 int64_t k0, int64_t steps)
 {
     if (!along && as == RIGHT) {
         pack_down(dst, x, b, first, panels, k0, steps);
         return;
     }
-    for (int64_t n = 0; n < panels * steps; n++) {    /* along the rows of X */
+    for (int64_t n = 0; n < panels * steps; n++) { /* along the rows of X */
         int64_t p = along ? n / steps : n % panels, k = along ? n % steps : n / panels;
         pack_block(as, dst + (p * steps + k) * PL_BLOCK_SIZE, x, along, b, first + p, k0 + k);
     }
 }
 
-/* Block k of panel `first` of A^T, the `at`th of `steps` of the panel packed at `panel`, in the form it is multiplied in. */
-PL_INLINE void pack_turned(pl_bf16 *panel, const pl_mat *A, int64_t b, int64_t first, int64_t k, int64_t at, int64_t steps)
+/* Block k of panel `first` of A^T, the `at`th of `steps` of the panel packed at `panel`, in the form it is
+ * multiplied in. */
+PL_INLINE void pack_turned(pl_bf16 *panel, const pl_mat *A, int64_t b, int64_t first, int64_t k, int64_t at,
+                           int64_t steps)
 {
 #ifdef PL_TILE_UNIT
     (void)steps;
     pack_block(LEFT, panel + at * PL_BLOCK_SIZE, A, 0, b, first, k);
 #else
     int64_t row = PL_BLOCK * k, col = PL_BLOCK * first;
-    pl_dot_pack_turned(panel, at, steps, (const pl_bf16 *)A->data + b * A->bs + row * A->rs + col, A->rs, A->rows - row, A->cols - col);
+    pl_dot_pack_turned(panel, at, steps, (const pl_bf16 *)A->data + b * A->bs + row * A->rs + col, A->rs,
+                       A->rows - row, A->cols - col);
 #endif
 }
 
@@ -73,22 +85,25 @@ static pl_left left_turned(const pl_bf16 *panel)
 #endif
 }
 
-/* ---- a slice -------------------------------------------------------------------------------------------------------------- */
+/* ---- a slice ------------------------------------------------------------------------------------ */
 
-#define ASK_AHEAD 1    /* blocks of k that are asked for before they are packed */
+#define ASK_AHEAD 1 /* blocks of k that are asked for before they are packed */
 
 /* The slice of k that is being packed, for m x n blocks of C = A^T op(B) from block (i0, j0). */
 typedef struct {
     const pl_args_gemm *g;
-    int64_t  b, i0, j0, m, n;
-    int64_t  k0, steps;                /* in blocks */
-    pl_bf16 *left, *right;             /* its panels, one after the other */
-    int64_t  done, blocks;             /* packed, of all of them: 32 of k after 32 of k, first A's, then B's */
-    int64_t  slots, early;             /* of the work beside: how often it will be called for; how far ahead of a steady pace it is */
-    const pl_bf16 *ask_a, *ask_b;      /* the rows to be asked for next */
-    int64_t  ask_rows, ask_at;         /* how many are left; which line of the rows is next */
-    int64_t  ask_wide, ask_lines;      /* lines in a row of both; those still to be asked for while this slice is packed, */
-    int64_t  ask_some;                 /* and how many of them at a time beside other work */
+    int64_t b, i0, j0, m, n;
+    int64_t k0, steps;     /* in blocks */
+    pl_bf16 *left, *right; /* its panels, one after the other */
+    /* packed, of all of them: 32 of k after 32 of k, first A's, then B's */
+    int64_t done, blocks;
+    /* of the work beside: how often it will be called for; how far ahead of a steady pace it is */
+    int64_t slots, early;
+    const pl_bf16 *ask_a, *ask_b; /* the rows to be asked for next */
+    int64_t ask_rows, ask_at;     /* how many are left; which line of the rows is next */
+    /* lines in a row of both; those still to be asked for while this slice is packed, */
+    int64_t ask_wide, ask_lines;
+    int64_t ask_some; /* and how many of them at a time beside other work */
 } slice;
 
 /* Asks for so many lines, row after row of both factors. */
@@ -97,8 +112,11 @@ PL_INLINE void slice_ask(slice *s, int64_t lines)
     if (lines > s->ask_lines) lines = s->ask_lines;
     s->ask_lines -= lines;
     for (; lines > 0 && s->ask_rows > 0; lines--) {
-        __builtin_prefetch(s->ask_at < s->m ? s->ask_a + PL_BLOCK * s->ask_at : s->ask_b + PL_BLOCK * (s->ask_at - s->m), 0, 2);
-        if (++s->ask_at == s->ask_wide) s->ask_at = 0, s->ask_rows--, s->ask_a += s->g->A.rs, s->ask_b += s->g->B.rs;
+        __builtin_prefetch(s->ask_at < s->m ? s->ask_a + PL_BLOCK * s->ask_at
+                                            : s->ask_b + PL_BLOCK * (s->ask_at - s->m),
+                           0, 2);
+        if (++s->ask_at == s->ask_wide)
+            s->ask_at = 0, s->ask_rows--, s->ask_a += s->g->A.rs, s->ask_b += s->g->B.rs;
     }
 }
 
@@ -107,7 +125,7 @@ static slice slice_begin(const pl_args_gemm *g, int64_t b, int64_t i0, int64_t m
     slice s = {.g = g, .b = b, .i0 = i0, .m = m, .j0 = j0, .n = n, .ask_rows = g->A.rows};
     s.ask_a = (const pl_bf16 *)g->A.data + b * g->A.bs + PL_BLOCK * i0;
     s.ask_b = (const pl_bf16 *)g->B.data + b * g->B.bs + PL_BLOCK * j0;
-    s.ask_wide = g->tb ? m : m + n;    /* rows of B^T are not rows of k: they are not asked for */
+    s.ask_wide = g->tb ? m : m + n; /* rows of B^T are not rows of k: they are not asked for */
     s.ask_lines = ASK_AHEAD * PL_BLOCK * s.ask_wide;
     slice_ask(&s, s.ask_lines);
     return s;
@@ -119,7 +137,8 @@ static void slice_next(slice *s, pl_bf16 *left, pl_bf16 *right, int64_t k0, int6
     s->left = left, s->right = right, s->k0 = k0, s->steps = steps;
     s->done = 0, s->blocks = (s->m + s->n) * steps;
     s->slots = slots, s->early = 0;
-    s->ask_lines = PL_BLOCK * s->ask_wide * steps, s->ask_some = slots ? (s->ask_lines + slots - 1) / slots : 0;
+    s->ask_lines = PL_BLOCK * s->ask_wide * steps,
+    s->ask_some = slots ? (s->ask_lines + slots - 1) / slots : 0;
 }
 
 /* Packs one block. */

@@ -1,14 +1,20 @@
-/* cpu_gemm_tiles.c -- C = alpha op(A) op(B) + beta D for bf16 factors in blocks of 32 x 32: on the tile unit, or by dot products (cpu_tiles.h).
+/* cpu_gemm_tiles.c -- C = alpha op(A) op(B) + beta D for bf16 factors in blocks of 32 x 32: on the tile unit,
+ * or by dot products (cpu_tiles.h).
  *
- * An entry of C is one chain over ascending k, zero beyond the end of the last 32, started at zero and waiting in memory between slices of k: it depends on the
- * operands alone, as in cpu_gemm.c, but is another chain than there. Subnormal factors and sums count as zero.
+ * An entry of C is one chain over ascending k, zero beyond the end of the last 32, started at zero and
+ * waiting in memory between slices of k: it depends on the operands alone, as in cpu_gemm.c, but is another
+ * chain than there. Subnormal factors and sums count as zero.
  *
- * A part of C is some rows of blocks times some columns of them. A thread packs the columns' part of B, keeps it in its second cache as long as its parts have the same
- * columns, and takes the rows of A one panel of 32 at a time, which stays in the first. On the tile unit a block is ended, and what follows the product done, between the tile
- * instructions of the next block; so are the lines asked for that the next block and the next panel will want.
+ * A part of C is some rows of blocks times some columns of them. A thread packs the columns' part of B, keeps
+ * it in its second cache as long as its parts have the same columns, and takes the rows of A one panel of 32
+ * at a time, which stays in the first. On the tile unit a block is ended, and what follows the product done,
+ * between the tile instructions of the next block; so are the lines asked for that the next block and the
+ * next panel will want.
  *
- * Where k runs down A's rows and there are many of them (A^T B: gradients of weights), k is cut into short slices: a slice of both factors' part of C is packed at once
- * (cpu_gemm_pack.h), on the tile unit between the tile instructions of the slice before, and meets all of it; the sums wait in the second cache meanwhile.
+ * Where k runs down A's rows and there are many of them (A^T B: gradients of weights), k is cut into short
+ * slices: a slice of both factors' part of C is packed at once (cpu_gemm_pack.h), on the tile unit between
+ * the tile instructions of the slice before, and meets all of it; the sums wait in the second cache
+ * meanwhile.
  */
 #include "base/alloc.h"
 #include "base/work_share.h"
@@ -18,37 +24,41 @@
 
 #ifdef PL_TILES
 
-#define KC          32              /* blocks of 32: a slice of k */
+#define KC 32 /* blocks of 32: a slice of k */
 #ifdef PL_TILE_UNIT
-#define RIGHT_MOST  600             /* packed blocks of B; CPUs with the tile unit have 2 MB */
-#define TOGETHER    2               /* panels of A that meet 32 columns of B, one after the other, while those are in the first cache */
-#define SLOTS(steps) (4 * (steps))  /* portions of work beside a block of C */
-#define BUFFERS     2               /* slices of A^T B that lie packed: one is multiplied while the next is packed, */
-#define DOWN_FIRST  2               /* so the first one, which is packed beside nothing, is short */
+#define RIGHT_MOST 600 /* packed blocks of B; CPUs with the tile unit have 2 MB */
+/* panels of A that meet 32 columns of B, one after the other, while those are in the first cache */
+#define TOGETHER     2
+#define SLOTS(steps) (4 * (steps)) /* portions of work beside a block of C */
+/* slices of A^T B that lie packed: one is multiplied while the next is packed, */
+#define BUFFERS    2
+#define DOWN_FIRST 2 /* so the first one, which is packed beside nothing, is short */
 #else
-#define RIGHT_MOST  192
-#define TOGETHER    1
+#define RIGHT_MOST   192
+#define TOGETHER     1
 #define SLOTS(steps) 1
-#define BUFFERS     1
-#define DOWN_FIRST  0               /* as long as the others */
+#define BUFFERS      1
+#define DOWN_FIRST   0 /* as long as the others */
 #endif
-#define MC          2               /* rows of a part where B is packed once for many parts */
-#define SLICED_MC   16              /* and where it is packed for every part */
-#define DOWN_KC     8               /* A^T B: a slice of k; the panels of A that are multiplied together stay in the first cache, */
-#define DOWN_LONG   12              /* the longer and the shorter side of a part of C; slices and sums stay in the second */
+#define MC        2  /* rows of a part where B is packed once for many parts */
+#define SLICED_MC 16 /* and where it is packed for every part */
+/* A^T B: a slice of k; the panels of A that are multiplied together stay in the first cache, */
+#define DOWN_KC 8
+/* the longer and the shorter side of a part of C; slices and sums stay in the second */
+#define DOWN_LONG   12
 #define DOWN_SHORT  8
-#define STACK_BYTES (32 * 1024)     /* work memory of a small product */
-#define SMALL       (1 << 20)       /* multiply-adds below which one thread does it all */
+#define STACK_BYTES (32 * 1024) /* work memory of a small product */
+#define SMALL       (1 << 20)   /* multiply-adds below which one thread does it all */
 
 typedef struct {
-    int64_t M, N, K, mb, nb, kb;              /* in elements; in blocks */
-    int64_t mc, nc, kc;                       /* a part of C, a slice of k, in blocks, at most */
-    int64_t row_parts, col_parts, items;      /* items: parts over the whole batch */
-    int     threads;
-    int     down;                             /* A^T B by slices */
-    size_t  left, right, work;                /* bytes: panels of A, blocks of B, all of a thread's memory */
-    const pl_gemm_tail *tail;                 /* or NULL */
-    int     past;                             /* C is stored past the caches (cpu_rows.h) */
+    int64_t M, N, K, mb, nb, kb;         /* in elements; in blocks */
+    int64_t mc, nc, kc;                  /* a part of C, a slice of k, in blocks, at most */
+    int64_t row_parts, col_parts, items; /* items: parts over the whole batch */
+    int threads;
+    int down;                 /* A^T B by slices */
+    size_t left, right, work; /* bytes: panels of A, blocks of B, all of a thread's memory */
+    const pl_gemm_tail *tail; /* or NULL */
+    int past;                 /* C is stored past the caches (cpu_rows.h) */
 } tile_plan;
 
 static int64_t ceil_div(int64_t a, int64_t b)
@@ -62,7 +72,8 @@ static int64_t part(int64_t n, int64_t most)
     return n ? ceil_div(n, ceil_div(n, most)) : 1;
 }
 
-/* Parts of C as large as the caches like, then smaller while threads would idle; cores differ in speed, so of long items, as A^T B's are, there are at least two a thread. */
+/* Parts of C as large as the caches like, then smaller while threads would idle; cores differ in speed, so of
+ * long items, as A^T B's are, there are at least two a thread. */
 static tile_plan plan_tiles(const pl_args_gemm *g, int threads)
 {
     tile_plan p = {.M = g->C.rows, .N = g->C.cols, .K = g->ta ? g->A.rows : g->A.cols};
@@ -100,18 +111,21 @@ static int64_t slice_steps(const tile_plan *p, int64_t k0)
     return DOWN_FIRST > 0 && p->down && k0 == 0 ? DOWN_FIRST : least(p->kb - k0, part(p->kb - k0, p->kc));
 }
 
-/* ---- panels of A ---------------------------------------------------------------------------------------------------------- */
+/* ---- panels of A -------------------------------------------------------------------------------- */
 
 /* Panel i of A as it lies in memory: its rows or, of A^T, its columns, `step` from block to block of k. */
 static pl_left panel_lies(const pl_args_gemm *g, int64_t b, int64_t i, int64_t k0)
 {
     const pl_mat *x = &g->A;
     const pl_bf16 *base = (const pl_bf16 *)x->data + b * x->bs;
-    return g->ta ? (pl_left){base + PL_BLOCK * (k0 * x->rs + i), x->rs, PL_BLOCK * x->rs} : (pl_left){base + PL_BLOCK * (i * x->rs + k0), x->rs, PL_BLOCK};
+    return g->ta ? (pl_left){base + PL_BLOCK * (k0 * x->rs + i), x->rs, PL_BLOCK * x->rs}
+                 : (pl_left){base + PL_BLOCK * (i * x->rs + k0), x->rs, PL_BLOCK};
 }
 
-/* Panel i of A, packed into `room` where it does not lie as it is wanted: whole blocks along k, as many rows as are multiplied at a time. */
-static pl_left left_panel(pl_bf16 *room, const pl_args_gemm *g, int64_t b, int64_t i, int64_t k0, int64_t steps)
+/* Panel i of A, packed into `room` where it does not lie as it is wanted: whole blocks along k, as many rows
+ * as are multiplied at a time. */
+static pl_left left_panel(pl_bf16 *room, const pl_args_gemm *g, int64_t b, int64_t i, int64_t k0,
+                          int64_t steps)
 {
     const pl_mat *x = &g->A;
 #ifdef PL_TILE_UNIT
@@ -123,40 +137,46 @@ static pl_left left_panel(pl_bf16 *room, const pl_args_gemm *g, int64_t b, int64
         for (int64_t k = 0; k < steps; k++) pack_turned(room, x, b, i, k0 + k, k, steps);
         return left_turned(room);
     }
-    if (PL_BLOCK * (k0 + steps) <= x->cols && least(x->rows - PL_BLOCK * i, PL_BLOCK) % rows == 0) return panel_lies(g, b, i, k0);
+    if (PL_BLOCK * (k0 + steps) <= x->cols && least(x->rows - PL_BLOCK * i, PL_BLOCK) % rows == 0)
+        return panel_lies(g, b, i, k0);
     pack(LEFT, room, x, 1, b, i, 1, k0, steps);
     return pl_left_packed(room);
 }
 
-/* ---- a block -------------------------------------------------------------------------------------------------------------- */
+/* ---- a block ------------------------------------------------------------------------------------ */
 
-/* A thread's own: work memory, which part of B, counted over batch and columns, lies packed there, and (on the tile unit) a block whose sums wait for their end. */
+/* A thread's own: work memory, which part of B, counted over batch and columns, lies packed there, and (on
+ * the tile unit) a block whose sums wait for their end. */
 typedef struct {
-    pl_tiles    tiles;
-    pl_bf16    *left, *right;
-    float      *acc;
-    int64_t     packed;
-    slice       next;          /* of A^T B, being packed */
+    pl_tiles tiles;
+    pl_bf16 *left, *right;
+    float *acc;
+    int64_t packed;
+    slice next; /* of A^T B, being packed */
 #ifdef PL_TILE_UNIT
-    ahead       ahead_a, ahead_d, ahead_f;    /* of the next panels: A; the addend; what the tail reads */
+    ahead ahead_a, ahead_d, ahead_f; /* of the next panels: A; the addend; what the tail reads */
 #endif
-    block_end   last;          /* rows = 0: none waits */
-    const float *sums;         /* of it */
+    block_end last;    /* rows = 0: none waits */
+    const float *sums; /* of it */
 } gemm_own;
 
-/* The sums of a block of C over `depth` of k, added to those in acc if `more`; its end or, if there is more to come, acc again. */
+/* The sums of a block of C over `depth` of k, added to those in acc if `more`; its end or, if there is more
+ * to come, acc again. */
 #ifdef PL_TILE_UNIT
 
-#define BESIDE 8    /* rows at a time */
+#define BESIDE 8 /* rows at a time */
 
-/* Beside the tile unit: rows r to r + 7 of the block that waits are ended, those of `now`, which is being multiplied, asked for. */
-static __attribute__((noinline)) void work_beside(gemm_own *w, const pl_args_gemm *g, const pl_gemm_tail *tail, const block_end *now, unsigned r)
+/* Beside the tile unit: rows r to r + 7 of the block that waits are ended, those of `now`, which is being
+ * multiplied, asked for. */
+static __attribute__((noinline)) void work_beside(gemm_own *w, const pl_args_gemm *g,
+                                                  const pl_gemm_tail *tail, const block_end *now, unsigned r)
 {
     const block_end *e = &w->last;
     if (r < e->rows) {
         __m512 even[BESIDE], odd[BESIDE];
         const float *sums = PL_SUMS_ROW(w->sums, r);
-        for (int i = 0; i < BESIDE; i++) even[i] = _mm512_load_ps(sums + 16 * i), odd[i] = _mm512_load_ps(sums + 16 * i + 256);
+        for (int i = 0; i < BESIDE; i++)
+            even[i] = _mm512_load_ps(sums + 16 * i), odd[i] = _mm512_load_ps(sums + 16 * i + 256);
         end_rows(g, tail, e, r, BESIDE, even, odd);
     }
     if (now) {
@@ -171,27 +191,30 @@ static void end_last(gemm_own *w, const pl_args_gemm *g, const pl_gemm_tail *tai
     w->last.rows = 0;
 }
 
-#define SOME_ROWS                                                        \
-    do {                                                                 \
-        if (r < PL_BLOCK && slot++ >= at) {                              \
-            work_beside(w, g, tail, e, r);                               \
-            r += BESIDE, at += apart;                                    \
-        }                                                                \
+#define SOME_ROWS                           \
+    do {                                    \
+        if (r < PL_BLOCK && slot++ >= at) { \
+            work_beside(w, g, tail, e, r);  \
+            r += BESIDE, at += apart;       \
+        }                                   \
     } while (0)
 
 /* The same where k goes on in another slice, which is packed beside. */
-static void multiply_and_pack(gemm_own *w, float *acc, pl_left left, const pl_bf16 *right, int64_t steps, int more)
+static void multiply_and_pack(gemm_own *w, float *acc, pl_left left, const pl_bf16 *right, int64_t steps,
+                              int more)
 {
     pl_tiles *t = &w->tiles;
     (void)t;
     PL_TILES_BARRIER();
     pl_tiles_start(t, more ? acc : NULL);
-    for (int64_t k = 0; k < steps; k++, left.at += left.step, right += PL_BLOCK_SIZE) PL_TILES_ADD(t, left.at, left.row, right, slice_beside(&w->next));
+    for (int64_t k = 0; k < steps; k++, left.at += left.step, right += PL_BLOCK_SIZE)
+        PL_TILES_ADD(t, left.at, left.row, right, slice_beside(&w->next));
     pl_tiles_store(t, acc);
     PL_TILES_BARRIER();
 }
 
-static void multiply(gemm_own *w, const pl_args_gemm *g, const pl_gemm_tail *tail, const block_end *e, float *acc, pl_left left, const pl_bf16 *right, int64_t depth, int more, int last)
+static void multiply(gemm_own *w, const pl_args_gemm *g, const pl_gemm_tail *tail, const block_end *e,
+                     float *acc, pl_left left, const pl_bf16 *right, int64_t depth, int more, int last)
 {
     pl_tiles *t = &w->tiles;
     int64_t steps = ceil_div(depth, PL_BLOCK), apart = 4 * steps * BESIDE / PL_BLOCK, slot = 0, at = 0;
@@ -212,7 +235,9 @@ static void multiply(gemm_own *w, const pl_args_gemm *g, const pl_gemm_tail *tai
     if (last) w->last = *e, w->sums = acc;
 }
 #else
-PL_INLINE void multiply_as(const pl_args_gemm *g, const pl_gemm_tail *tail, const block_end *e, float *acc, pl_left left, const pl_bf16 *right, int64_t pairs, int more, int last, const pl_dot_form as)
+PL_INLINE void multiply_as(const pl_args_gemm *g, const pl_gemm_tail *tail, const block_end *e, float *acc,
+                           pl_left left, const pl_bf16 *right, int64_t pairs, int more, int last,
+                           const pl_dot_form as)
 {
     const int64_t eight = as == PL_DOT_AS_PAIRS ? (pairs + 15) / 16 * left.step : PL_DOT_ROWS * left.row;
     for (unsigned r = 0; r < e->rows; r += PL_DOT_ROWS, left.at += eight) {
@@ -228,14 +253,16 @@ PL_INLINE void multiply_as(const pl_args_gemm *g, const pl_gemm_tail *tail, cons
     }
 }
 
-static __attribute__((noinline)) void multiply(const pl_args_gemm *g, const pl_gemm_tail *tail, const block_end *e, float *acc, pl_left left, const pl_bf16 *right, int64_t depth, int more, int last)
+static __attribute__((noinline)) void multiply(const pl_args_gemm *g, const pl_gemm_tail *tail,
+                                               const block_end *e, float *acc, pl_left left,
+                                               const pl_bf16 *right, int64_t depth, int more, int last)
 {
     if (g->ta) multiply_as(g, tail, e, acc, left, right, pl_dot_pairs(depth), more, last, PL_DOT_AS_PAIRS);
     else multiply_as(g, tail, e, acc, left, right, pl_dot_pairs(depth), more, last, PL_DOT_AS_ROWS);
 }
 #endif
 
-/* ---- parts ---------------------------------------------------------------------------------------------------------------- */
+/* ---- parts -------------------------------------------------------------------------------------- */
 
 /* The slice of A^T B from block k0 is the next to be packed, beside other work in `slots` portions. */
 static void next_slice(gemm_own *w, const tile_plan *p, int64_t k0, int64_t slots)
@@ -246,9 +273,10 @@ static void next_slice(gemm_own *w, const tile_plan *p, int64_t k0, int64_t slot
 
 #ifdef PL_TILE_UNIT
 /* Rows [i, i + rows) will be next, for the same columns of C and slice of k. */
-static void panels_ahead(gemm_own *w, const pl_args_gemm *g, const tile_plan *p, int64_t b, int64_t i, int64_t rows, int64_t j0, int64_t n, int64_t k0, int64_t steps, int last)
+static void panels_ahead(gemm_own *w, const pl_args_gemm *g, const tile_plan *p, int64_t b, int64_t i,
+                         int64_t rows, int64_t j0, int64_t n, int64_t k0, int64_t steps, int last)
 {
-    const int64_t times = steps > 0 ? n * rows / PL_BLOCK * steps : 1;    /* k may be empty */
+    const int64_t times = steps > 0 ? n * rows / PL_BLOCK * steps : 1; /* k may be empty */
     const pl_mat *f = p->tail && !p->tail->written ? p->tail->beside : NULL;
     w->ahead_a = w->ahead_d = w->ahead_f = (ahead){0};
     if (!g->ta) w->ahead_a = ahead_of(&g->A, b, i, rows, PL_BLOCK * k0, PL_BLOCK * steps, times);
@@ -257,22 +285,26 @@ static void panels_ahead(gemm_own *w, const pl_args_gemm *g, const tile_plan *p,
 }
 #endif
 
-/* One part of C. Where k takes several slices the sums wait in `acc`, block after block; otherwise room for two serves all. */
+/* One part of C. Where k takes several slices the sums wait in `acc`, block after block; otherwise room for
+ * two serves all. */
 static void gemm_part(gemm_own *w, const pl_args_gemm *g, const tile_plan *p, int64_t item)
 {
-    int64_t columns = item / p->row_parts, b = columns / p->col_parts, i0 = item % p->row_parts * p->mc, j0 = columns % p->col_parts * p->nc;
+    int64_t columns = item / p->row_parts, b = columns / p->col_parts, i0 = item % p->row_parts * p->mc,
+            j0 = columns % p->col_parts * p->nc;
     int64_t m = least(p->mb - i0, p->mc), n = least(p->nb - j0, p->nc), k0 = 0;
     if (p->down) {
         w->next = slice_begin(g, b, i0, m, j0, n);
         next_slice(w, p, 0, 0);
         slice_rest(&w->next);
     }
-    do {    /* once where K = 0 */
-        int64_t steps = slice_steps(p, k0), sliced = p->kc < p->kb, depth = least(p->K - PL_BLOCK * k0, PL_BLOCK * steps);
+    do { /* once where K = 0 */
+        int64_t steps = slice_steps(p, k0), sliced = p->kc < p->kb,
+                depth = least(p->K - PL_BLOCK * k0, PL_BLOCK * steps);
         int last = k0 + steps == p->kb;
         const pl_bf16 *packed_left = w->next.left, *packed_right = p->down ? w->next.right : w->right;
         if (p->down && !last) next_slice(w, p, k0 + steps, m * n * SLOTS(steps));
-        if (!p->down && (sliced || w->packed != columns)) pack(RIGHT, w->right, &g->B, g->tb != 0, b, j0, n, k0, steps);
+        if (!p->down && (sliced || w->packed != columns))
+            pack(RIGHT, w->right, &g->B, g->tb != 0, b, j0, n, k0, steps);
         w->packed = columns;
         for (int64_t i = 0; i < m; i += TOGETHER) {
             int64_t panels = least(m - i, TOGETHER), row = PL_BLOCK * (i0 + i), col = PL_BLOCK * j0;
@@ -308,9 +340,9 @@ static void gemm_part(gemm_own *w, const pl_args_gemm *g, const tile_plan *p, in
 /* A product in the making, over the threads. */
 typedef struct {
     const pl_args_gemm *g;
-    const tile_plan    *p;
-    char               *heap;     /* work memory of every thread, or NULL: on their stacks */
-    pl_share            share;    /* of the parts */
+    const tile_plan *p;
+    char *heap;     /* work memory of every thread, or NULL: on their stacks */
+    pl_share share; /* of the parts */
 } gemm_shared;
 
 /* One thread's share. */
@@ -320,7 +352,10 @@ static void gemm_share(void *arg, int me)
     const tile_plan *p = o->p;
     _Alignas(64) char stack[STACK_BYTES];
     char *work = o->heap ? o->heap + (size_t)me * p->work : stack;
-    gemm_own w = {.left = (pl_bf16 *)work, .right = (pl_bf16 *)(work + p->left), .acc = (float *)(work + p->left + p->right), .packed = -1};
+    gemm_own w = {.left = (pl_bf16 *)work,
+                  .right = (pl_bf16 *)(work + p->left),
+                  .acc = (float *)(work + p->left + p->right),
+                  .packed = -1};
     pl_tiles_begin(&w.tiles);
     PL_SHARE(item, &o->share, me) gemm_part(&w, o->g, p, item);
     pl_tiles_end(&w.tiles);
@@ -336,8 +371,9 @@ void PL_ISA_NAME(pl_cpu_gemm_tiles)(pl_queue *q, const pl_args_gemm *g, const pl
     if (p.work > STACK_BYTES) {
         o.heap = pl_alloc(p.work * (size_t)p.threads);
         if (!o.heap) {
-            PL_QUEUE_FAIL(q, POLAR_E_NOMEM, "gemm: %zu bytes to pack %lldx%lldx%lld on %d threads", p.work * (size_t)p.threads, (long long)p.M, (long long)p.N,
-                          (long long)p.K, p.threads);
+            PL_QUEUE_FAIL(q, POLAR_E_NOMEM, "gemm: %zu bytes to pack %lldx%lldx%lld on %d threads",
+                          p.work * (size_t)p.threads, (long long)p.M, (long long)p.N, (long long)p.K,
+                          p.threads);
             return;
         }
     }

@@ -1,9 +1,13 @@
-/* cpu_message.c -- pair_message and pair_message_back: a member after the other, its clouds over the threads; the mathematics is in ../cpu_message.h.
+/* cpu_message.c -- pair_message and pair_message_back: a member after the other, its clouds over the threads;
+ * the mathematics is in ../cpu_message.h.
  *
- * A cloud goes through strips of its pairs (whole rows i, at most `strip` pairs), a strip through blocks of channels, one vector wide: the weight of a pair serves both its
- * points at once, and no array of all pairs is ever made. Sums over j ascend, as pair_sum's do. Gradients of the MLP are summed over a part of the clouds in order, then
- * over the parts in order; parts depend on the number of clouds alone. So the bits of a cloud depend on itself and its member's weights, those of a
- * gradient on the member's clouds, nothing on the threads. AVX2 and AVX-512 give the same bits (one chain of fma per channel); the baseline has no fma and differs.
+ * A cloud goes through strips of its pairs (whole rows i, at most `strip` pairs), a strip through blocks of
+ * channels, one vector wide: the weight of a pair serves both its points at once, and no array of all pairs
+ * is ever made. Sums over j ascend, as pair_sum's do. Gradients of the MLP are summed over a part of the
+ * clouds in order, then over the parts in order; parts depend on the number of clouds alone. So the bits of a
+ * cloud depend on itself and its member's weights, those of a gradient on the member's clouds, nothing on the
+ * threads. AVX2 and AVX-512 give the same bits (one chain of fma per channel); the baseline has no fma and
+ * differs.
  */
 #include "cpu_mlp.h"
 #include "cpu_rows.h"
@@ -12,38 +16,42 @@
 #define TERMS PL_MESSAGE_TERMS
 #define CHUNK PL_MESSAGE_CHUNK
 #ifdef __AVX512F__
-#define AT_ONCE 2    /* points: as many as the registers hold */
+#define AT_ONCE 2 /* points: as many as the registers hold */
 #else
 #define AT_ONCE 1
 #endif
 
 /* The pieces of one member. */
 typedef struct {
-    int64_t rows;                  /* pieces in use */
-    double  delta;                 /* width of a piece, a power of two */
-    float   limit;                 /* distances from here on take the direct way; 0: all do */
-    double  node[TERMS];           /* in (-1, 1) */
-    double  basis[TERMS][TERMS];   /* coefficient q of the polynomial that is 1 at node m and 0 at the others */
+    int64_t rows;       /* pieces in use */
+    double delta;       /* width of a piece, a power of two */
+    float limit;        /* distances from here on take the direct way; 0: all do */
+    double node[TERMS]; /* in (-1, 1) */
+    /* coefficient q of the polynomial that is 1 at node m and 0 at the others */
+    double basis[TERMS][TERMS];
 } pieces;
 
 /* A strip: pairs (i, j >= i) with i in [first, last). */
 typedef struct {
-    int64_t first, last, pairs, at;    /* at: its first pair */
+    int64_t first, last, pairs, at; /* at: its first pair */
 } strip;
 
 static strip strip_at(const pl_message_plan *p, int64_t first, int64_t at)
 {
     strip s = {.first = first, .last = first, .at = at};
-    while (s.last < p->points && s.pairs + p->points - s.last <= p->strip) s.pairs += p->points - s.last, s.last++;
+    while (s.last < p->points && s.pairs + p->points - s.last <= p->strip)
+        s.pairs += p->points - s.last, s.last++;
     return s;
 }
 
 static void basis_make(pieces *t)
 {
-    static const double nodes[TERMS] = {-0.96592582628906828675, -0.70710678118654752440, -0.25881904510252076235,
-                                        0.25881904510252076235,  0.70710678118654752440,  0.96592582628906828675};    /* cos((2k + 1) pi / 12) */
+    static const double nodes[TERMS] = {
+        -0.96592582628906828675, -0.70710678118654752440, -0.25881904510252076235,
+        /* cos((2k + 1) pi / 12) */
+        0.25881904510252076235, 0.70710678118654752440, 0.96592582628906828675};
     for (int m = 0; m < TERMS; m++) {
-        double c[TERMS] = {1}, scale = 1;    /* the product of (t - node) over the others */
+        double c[TERMS] = {1}, scale = 1; /* the product of (t - node) over the others */
         int degree = 0;
         for (int o = 0; o < TERMS; o++) {
             if (o == m) continue;
@@ -61,7 +69,8 @@ static double node_distance(const pieces *t, int64_t row, int m)
     return t->delta * ((double)row + 0.5 * (1 + t->node[m]));
 }
 
-/* The largest distance of cloud c as an integer of the same order; negative numbers and NaN count as more than infinity. */
+/* The largest distance of cloud c as an integer of the same order; negative numbers and NaN count as more
+ * than infinity. */
 static uint32_t largest_distance(const pl_mat *D, int64_t c)
 {
     uint32_t most = 0;
@@ -91,7 +100,8 @@ static int beyond(const pieces *t, uint32_t distance)
 }
 
 /* How wide the pieces are, and how many the member's clouds need. */
-static pieces pieces_make(const pl_message_args *a, const pl_message_plan *p, int64_t e, double most_w0, int usable)
+static pieces pieces_make(const pl_message_args *a, const pl_message_plan *p, int64_t e, double most_w0,
+                          int usable)
 {
     pieces t = {.delta = 1};
     if (p->f64 || !usable) return t;
@@ -109,13 +119,15 @@ static pieces pieces_make(const pl_message_args *a, const pl_message_plan *p, in
     return t;
 }
 
-/* coefficient q of a piece = sum of basis times the values at its nodes, or the transpose of that; (TERMS, hp) each. */
+/* coefficient q of a piece = sum of basis times the values at its nodes, or the transpose of that; (TERMS,
+ * hp) each. */
 static void through_basis(const pieces *t, int trans, const double *x, double *y, int64_t hp)
 {
     for (int q = 0; q < TERMS; q++)
         for (int64_t k = 0; k < hp; k++) {
             double s = 0;
-            for (int m = 0; m < TERMS; m++) s = fma(trans ? t->basis[m][q] : t->basis[q][m], x[m * hp + k], s);
+            for (int m = 0; m < TERMS; m++)
+                s = fma(trans ? t->basis[m][q] : t->basis[q][m], x[m * hp + k], s);
             y[q * hp + k] = s;
         }
 }
@@ -130,7 +142,8 @@ static void order_pieces(const pl_message_work *w, int64_t rows, int64_t n)
         w->start[r] = (int32_t)sum;
         sum += count;
     }
-    for (int64_t p = 0; p < n; p++) w->order[w->start[w->piece[p]]++] = (int32_t)p;    /* start[r] ends where piece r + 1 begins */
+    /* start[r] ends where piece r + 1 begins */
+    for (int64_t p = 0; p < n; p++) w->order[w->start[w->piece[p]]++] = (int32_t)p;
 }
 
 static void load_distances(double *d, const pl_mat *D, int64_t c, int64_t at, int64_t n)
@@ -140,12 +153,12 @@ static void load_distances(double *d, const pl_mat *D, int64_t c, int64_t at, in
 
 /* A member in the making, over the threads. */
 typedef struct {
-    const pl_message_args   *a;
-    const pl_message_plan   *p;
-    const pieces            *t;
+    const pl_message_args *a;
+    const pl_message_plan *p;
+    const pieces *t;
     const pl_message_member *m;
-    int64_t                  e;
-    char                    *work;    /* of every thread */
+    int64_t e;
+    char *work; /* of every thread */
 } member_of;
 
 static pl_message_work work_of(const member_of *o, int me)

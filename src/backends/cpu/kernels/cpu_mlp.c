@@ -11,7 +11,8 @@
 #define MR    6
 #define LARGE 0x1p100
 
-/* The largest magnitude of n numbers, by their bits, which have the same order: NaN counts as more than infinity. */
+/* The largest magnitude of n numbers, by their bits, which have the same order: NaN counts as more than
+ * infinity. */
 static double largest(const double *x, int64_t n)
 {
     int64_t most = 0;
@@ -26,7 +27,8 @@ static double largest(const double *x, int64_t n)
     return d;
 }
 
-double PL_ISA_NAME(pl_mlp_load)(pl_message_member *m, const pl_message_args *a, const pl_message_plan *p, int64_t e, int *usable)
+double PL_ISA_NAME(pl_mlp_load)(pl_message_member *m, const pl_message_args *a, const pl_message_plan *p,
+                                int64_t e, int *usable)
 {
     int64_t h = p->h, hp = p->hp;
     memset(m->w0, 0, (size_t)hp * sizeof(double));
@@ -34,7 +36,8 @@ double PL_ISA_NAME(pl_mlp_load)(pl_message_member *m, const pl_message_args *a, 
     memset(m->b2, 0, (size_t)(2 * hp) * sizeof(double));
     memset(m->Wt, 0, (size_t)(2 * hp * hp) * sizeof(double));
     memset(m->Wr, 0, (size_t)(2 * hp * hp) * sizeof(double));
-    for (int64_t k = 0; k < h; k++) m->w0[k] = pl_load_f64(a->w0->data, a->w0->dtype, e * a->w0->bs + k * a->w0->rs);
+    for (int64_t k = 0; k < h; k++)
+        m->w0[k] = pl_load_f64(a->w0->data, a->w0->dtype, e * a->w0->bs + k * a->w0->rs);
     pl_row_load_f64(m->b0, a->b0->data, a->b0->dtype, e * a->b0->bs, h);
     for (int64_t half = 0; half < 2; half++) {
         pl_row_load_f64(m->b2 + half * hp, a->b2->data, a->b2->dtype, e * a->b2->bs + half * h, h);
@@ -44,11 +47,13 @@ double PL_ISA_NAME(pl_mlp_load)(pl_message_member *m, const pl_message_args *a, 
             for (int64_t k = 0; k < h; k++) m->Wt[k * 2 * hp + half * hp + c] = row[k];
         }
     }
-    *usable = largest(m->w0, hp) < LARGE && largest(m->b0, hp) < LARGE && largest(m->b2, 2 * hp) < LARGE && largest(m->Wr, 2 * hp * hp) < LARGE;
+    *usable = largest(m->w0, hp) < LARGE && largest(m->b0, hp) < LARGE && largest(m->b2, 2 * hp) < LARGE &&
+              largest(m->Wr, 2 * hp * hp) < LARGE;
     return largest(m->w0, hp);
 }
 
-void PL_ISA_NAME(pl_mlp_hidden)(const pl_message_member *m, int64_t hp, const double *d, int64_t n, double *z, double *slope)
+void PL_ISA_NAME(pl_mlp_hidden)(const pl_message_member *m, int64_t hp, const double *d, int64_t n, double *z,
+                                double *slope)
 {
     const double *w0 = m->w0, *b0 = m->b0;
     for (int64_t i = 0; i < n; i++) {
@@ -62,7 +67,8 @@ void PL_ISA_NAME(pl_mlp_hidden)(const pl_message_member *m, int64_t hp, const do
 }
 
 /* A tile of `rows` x two vectors in registers. */
-PL_INLINE void tile(const int rows, double *C, int64_t ldc, const double *A, int64_t ar, int64_t ac, const double *B, int64_t ldb, int64_t inner)
+PL_INLINE void tile(const int rows, double *C, int64_t ldc, const double *A, int64_t ar, int64_t ac,
+                    const double *B, int64_t ldb, int64_t inner)
 {
     pl_vec_f64 c[MR][2];
 #pragma GCC unroll 6
@@ -88,11 +94,14 @@ PL_INLINE void tile(const int rows, double *C, int64_t ldc, const double *A, int
     }
 }
 
-void PL_ISA_NAME(pl_mlp_multiply)(double *C, int64_t ldc, const double *A, int64_t ar, int64_t ac, const double *B, int64_t ldb, int64_t rows, int64_t inner, int64_t cols)
+void PL_ISA_NAME(pl_mlp_multiply)(double *C, int64_t ldc, const double *A, int64_t ar, int64_t ac,
+                                  const double *B, int64_t ldb, int64_t rows, int64_t inner, int64_t cols)
 {
     int64_t i = 0;
     for (; i + MR <= rows; i += MR)
-        for (int64_t j = 0; j < cols; j += 2 * LANES) tile(MR, C + i * ldc + j, ldc, A + i * ar, ar, ac, B + j, ldb, inner);
+        for (int64_t j = 0; j < cols; j += 2 * LANES)
+            tile(MR, C + i * ldc + j, ldc, A + i * ar, ar, ac, B + j, ldb, inner);
     for (; i < rows; i++)
-        for (int64_t j = 0; j < cols; j += 2 * LANES) tile(1, C + i * ldc + j, ldc, A + i * ar, ar, ac, B + j, ldb, inner);
+        for (int64_t j = 0; j < cols; j += 2 * LANES)
+            tile(1, C + i * ldc + j, ldc, A + i * ar, ar, ac, B + j, ldb, inner);
 }

@@ -1,7 +1,8 @@
-/* cpu_nn.c -- bias_act, bias_act_back, row_sum, row_spread: pieces of rows over the threads; the loops are in cpu_nn.inc.
+/* cpu_nn.c -- bias_act, bias_act_back, row_sum, row_spread: pieces of rows over the threads; the loops are in
+ * cpu_nn.inc.
  *
- * bias_act and its backward are element by element (nn_formulas_elem.h), a sum over rows has the order of its row in ops.def: the bits depend on neither
- * threads nor instruction set.
+ * bias_act and its backward are element by element (nn_formulas_elem.h), a sum over rows has the order of its
+ * row in ops.def: the bits depend on neither threads nor instruction set.
  */
 #include "../cpu_vit.h"
 #include "cpu_rows.h"
@@ -9,11 +10,11 @@
 #include "math/lane_sum_elem.h"
 #include "math/nn_formulas_elem.h"
 
-#define CHUNK 512            /* elements of a row at a time */
-#define RUN   64             /* rows of a task */
-#define WIDE  64             /* columns summed at a time, in registers */
-#define LONG  1024           /* the same in a buffer */
-#define SMALL (1 << 14)      /* elements below which one thread does it all */
+#define CHUNK 512       /* elements of a row at a time */
+#define RUN   64        /* rows of a task */
+#define WIDE  64        /* columns summed at a time, in registers */
+#define LONG  1024      /* the same in a buffer */
+#define SMALL (1 << 14) /* elements below which one thread does it all */
 
 #include "cpu_as_f32.inc"
 #include "cpu_nn.inc"
@@ -23,22 +24,24 @@
 typedef void (*rows_fn)(const void *args, int64_t b, int64_t from, int64_t to, int64_t j, int64_t n);
 
 typedef struct {
-    rows_fn     fn;
+    rows_fn fn;
     const void *args;
-    int64_t     rows, cols, run, wide;    /* of a matrix; of a task */
+    int64_t rows, cols, run, wide; /* of a matrix; of a task */
 } rows_of;
 
 static void one_task(void *arg, int me, int64_t t)
 {
     const rows_of *o = arg;
     int64_t pieces = (o->cols + o->wide - 1) / o->wide, runs = (o->rows + o->run - 1) / o->run;
-    int64_t j = t % pieces * o->wide, from = t / pieces % runs * o->run, to = from + o->run < o->rows ? from + o->run : o->rows;
+    int64_t j = t % pieces * o->wide, from = t / pieces % runs * o->run,
+            to = from + o->run < o->rows ? from + o->run : o->rows;
     (void)me;
     o->fn(o->args, t / pieces / runs, from, to, j, o->cols - j < o->wide ? o->cols - j : o->wide);
 }
 
 /* Calls fn for rows [from, to) and columns [j, j + n) of every matrix, n <= `wide`. */
-static void for_rows(pl_queue *q, rows_fn fn, const void *args, int64_t batch, int64_t rows, int64_t cols, int64_t run, int64_t wide)
+static void for_rows(pl_queue *q, rows_fn fn, const void *args, int64_t batch, int64_t rows, int64_t cols,
+                     int64_t run, int64_t wide)
 {
     int64_t pieces = (cols + wide - 1) / wide, runs = (rows + run - 1) / run, all = batch * runs * pieces;
     int threads = batch * rows * cols > SMALL ? q->dev->threads : 1;
@@ -47,31 +50,35 @@ static void for_rows(pl_queue *q, rows_fn fn, const void *args, int64_t batch, i
 
 void PL_ISA_NAME(pl_cpu_bias_act)(pl_queue *q, const pl_args_bias_act *a)
 {
-    for_rows(q, pl_any_f64(pl_op_operands(a), 3) ? bias_act_rows_f64 : bias_act_rows_f32, a, a->Y.batch, a->Y.rows, a->Y.cols, RUN, CHUNK);
+    for_rows(q, pl_any_f64(pl_op_operands(a), 3) ? bias_act_rows_f64 : bias_act_rows_f32, a, a->Y.batch,
+             a->Y.rows, a->Y.cols, RUN, CHUNK);
 }
 
 void PL_ISA_NAME(pl_cpu_bias_act_back)(pl_queue *q, const pl_args_bias_act_back *a)
 {
-    for_rows(q, pl_any_f64(pl_op_operands(a), 4) ? bias_act_back_rows_f64 : bias_act_back_rows_f32, a, a->dX.batch, a->dX.rows, a->dX.cols, RUN, CHUNK);
+    for_rows(q, pl_any_f64(pl_op_operands(a), 4) ? bias_act_back_rows_f64 : bias_act_back_rows_f32, a,
+             a->dX.batch, a->dX.rows, a->dX.cols, RUN, CHUNK);
 }
 
 void PL_ISA_NAME(pl_cpu_row_spread)(pl_queue *q, const pl_args_row_spread *a)
 {
-    for_rows(q, pl_any_f64(pl_op_operands(a), 2) ? row_spread_rows_f64 : row_spread_rows_f32, a, a->Y.batch, a->Y.rows, a->Y.cols, RUN, CHUNK);
+    for_rows(q, pl_any_f64(pl_op_operands(a), 2) ? row_spread_rows_f64 : row_spread_rows_f32, a, a->Y.batch,
+             a->Y.rows, a->Y.cols, RUN, CHUNK);
 }
 
 typedef struct {
     const pl_args_row_sum *a;
-    void                  *sums;     /* of every lane */
-    int64_t                each;     /* rows of a sum */
-    int64_t                lanes;    /* of a long one */
-    int                    f64;
+    void *sums;    /* of every lane */
+    int64_t each;  /* rows of a sum */
+    int64_t lanes; /* of a long one */
+    int f64;
 } sums_of;
 
 static void lane_item(void *arg, int me, int64_t t)
 {
     const sums_of *o = arg;
-    int64_t groups = o->a->Y.rows, b = t / o->lanes / groups, i = t / o->lanes % groups, at = t * o->a->Y.cols;
+    int64_t groups = o->a->Y.rows, b = t / o->lanes / groups, i = t / o->lanes % groups,
+            at = t * o->a->Y.cols;
     (void)me;
     if (o->f64) row_sum_lane_f64(o->a, b, i, t % o->lanes, o->each, (double *)o->sums + at);
     else row_sum_lane_f32(o->a, b, i, t % o->lanes, o->each, (float *)o->sums + at);
@@ -85,7 +92,8 @@ typedef struct {
 static piece piece_at(const pl_args_row_sum *a, int64_t t)
 {
     int64_t pieces = (a->Y.cols + WIDE - 1) / WIDE, j = t % pieces * WIDE;
-    return (piece){t / pieces / a->Y.rows, t / pieces % a->Y.rows, j, a->Y.cols - j < WIDE ? a->Y.cols - j : WIDE};
+    return (piece){t / pieces / a->Y.rows, t / pieces % a->Y.rows, j,
+                   a->Y.cols - j < WIDE ? a->Y.cols - j : WIDE};
 }
 
 static void fold_item(void *arg, int me, int64_t t)
@@ -122,7 +130,8 @@ static void sum_by_lanes(pl_queue *q, sums_of *o, int threads, int64_t pieces)
 
 void PL_ISA_NAME(pl_cpu_row_sum)(pl_queue *q, const pl_args_row_sum *a)
 {
-    sums_of o = {.a = a, .each = a->Y.rows ? a->X.rows / a->Y.rows : 0, .f64 = pl_any_f64(pl_op_operands(a), 2)};
+    sums_of o = {
+        .a = a, .each = a->Y.rows ? a->X.rows / a->Y.rows : 0, .f64 = pl_any_f64(pl_op_operands(a), 2)};
     int64_t pieces = a->Y.batch * a->Y.rows * ((a->Y.cols + WIDE - 1) / WIDE);
     int threads = a->X.batch * a->X.rows * a->X.cols > SMALL ? q->dev->threads : 1;
     if (pl_row_sum_by_lanes(a)) sum_by_lanes(q, &o, threads, pieces);

@@ -1,16 +1,18 @@
-/* cpu_norm.c -- Frobenius norms, with the oracle's bits: its scale (norm_elem.h), its order (lane_sum_elem.h), double inside.
+/* cpu_norm.c -- Frobenius norms, with the oracle's bits: its scale (norm_elem.h), its order
+ * (lane_sum_elem.h), double inside.
  *
- * Two passes over a matrix: the largest magnitude, then the sum of squares. Of f32 and bf16 one: double holds their squares, and sums of them, without the scale, which
- * is a power of two and may come last. The order gives every 32nd row a lane of its own, so a large matrix is shared out by row lanes and a batch of small ones
- * by matrices; neither changes a bit.
+ * Two passes over a matrix: the largest magnitude, then the sum of squares. Of f32 and bf16 one: double holds
+ * their squares, and sums of them, without the scale, which is a power of two and may come last. The order
+ * gives every 32nd row a lane of its own, so a large matrix is shared out by row lanes and a batch of small
+ * ones by matrices; neither changes a bit.
  */
 #include "cpu_rows.h"
 #include "cpu_vec.h"
 #include "math/lane_sum_elem.h"
 #include "math/norm_elem.h"
 
-#define SMALL (1 << 15)                                      /* elements below which one thread does it all */
-#define VECS  (PL_LANES * (int)sizeof(double) / PL_VEC_BYTES)    /* vectors that hold the lanes */
+#define SMALL (1 << 15) /* elements below which one thread does it all */
+#define VECS  (PL_LANES * (int)sizeof(double) / PL_VEC_BYTES) /* vectors that hold the lanes */
 
 /* The largest magnitude of n elements, as an integer of the same order; NaN does not count, as in fmax. */
 PL_INLINE uint32_t largest_bits_32(const void *x, polar_dtype dtype, int64_t at, int64_t n)
@@ -59,7 +61,8 @@ static double row_largest(const pl_mat *x, int64_t at)
         return (double)pl_f16_to_f32(most);
     }
     int f32 = x->dtype == POLAR_DTYPE_F32;
-    uint32_t u = f32 ? largest_bits_32(x->data, POLAR_DTYPE_F32, at, x->cols) : largest_bits_32(x->data, POLAR_DTYPE_BF16, at, x->cols);
+    uint32_t u = f32 ? largest_bits_32(x->data, POLAR_DTYPE_F32, at, x->cols)
+                     : largest_bits_32(x->data, POLAR_DTYPE_BF16, at, x->cols);
     float f;
     memcpy(&f, &u, sizeof f);
     return (double)f;
@@ -89,7 +92,7 @@ PL_INLINE double row_sum_of(const void *x, polar_dtype dtype, int64_t at, int64_
         add_squares(lane, buf, s, rounded);
     }
     if (j < n) {
-        memset(buf, 0, sizeof buf);    /* a zero added to a lane changes nothing */
+        memset(buf, 0, sizeof buf); /* a zero added to a lane changes nothing */
         pl_row_load_f64(buf, x, dtype, at + j, n - j);
         add_squares(lane, buf, s, rounded);
     }
@@ -107,12 +110,12 @@ static double row_sum(const pl_mat *x, int64_t at, double s, int rounded)
     }
 }
 
-/* ---- f32 and bf16 in one pass ---------------------------------------------------------------------------------------- */
+/* ---- f32 and bf16 in one pass ------------------------------------------------------------------- */
 
-#define TOPS (PL_LANES * (int)sizeof(float) / PL_VEC_BYTES)    /* vectors that hold 32 floats */
+#define TOPS (PL_LANES * (int)sizeof(float) / PL_VEC_BYTES) /* vectors that hold 32 floats */
 
 typedef int32_t vec_i32 __attribute__((vector_size(PL_VEC_BYTES)));
-typedef float   half_vec __attribute__((vector_size(PL_VEC_BYTES / 2)));
+typedef float half_vec __attribute__((vector_size(PL_VEC_BYTES / 2)));
 
 /* The squares of 32 elements onto their lanes. */
 PL_INLINE void lanes_add(pl_vec_f64 lane[VECS], const float *x)
@@ -122,7 +125,7 @@ PL_INLINE void lanes_add(pl_vec_f64 lane[VECS], const float *x)
         half_vec h;
         memcpy(&h, x + v * (PL_LANES / VECS), sizeof h);
         pl_vec_f64 d = __builtin_convertvector(h, pl_vec_f64);
-        lane[v] = pl_vec_fma_f64(d, d, lane[v]);    /* the square is exact: with or without fma */
+        lane[v] = pl_vec_fma_f64(d, d, lane[v]); /* the square is exact: with or without fma */
     }
 }
 
@@ -188,7 +191,8 @@ PL_INLINE void plain_row(pl_cpu_norm *s, const void *x, polar_dtype dtype, int64
     memcpy(sums, lane, sizeof sums);
     s->rows[i % PL_LANES] += pl_lanes_fold(sums);
     uint32_t most = tops_most(top);
-    amax_add(s, most <= 0x7f800000 ? most : largest_bits_32(x, dtype, at, n));    /* NaN does not count, as in fmax */
+    /* NaN does not count, as in fmax */
+    amax_add(s, most <= 0x7f800000 ? most : largest_bits_32(x, dtype, at, n));
 }
 
 static void fold_columns(double sums[PL_LANES], double lane[PL_LANES][PL_LANES])
@@ -218,7 +222,8 @@ PL_INLINE void plain_columns(pl_cpu_norm *s, const pl_mat *x, polar_dtype dtype,
     uint32_t most = tops_most(top);
     if (most <= 0x7f800000) amax_add(s, most);
     else
-        for (int64_t j = 0; j < x->rows; j++) amax_add(s, largest_bits_32(x->data, dtype, b * x->bs + j * x->rs + first, cols));
+        for (int64_t j = 0; j < x->rows; j++)
+            amax_add(s, largest_bits_32(x->data, dtype, b * x->bs + j * x->rs + first, cols));
 }
 
 static void norm_end(double out[2], const pl_cpu_norm *s, double weight)
@@ -249,7 +254,8 @@ static void plain_one(const pl_args_frob *a, int64_t b)
         else plain_columns(&s, x, POLAR_DTYPE_BF16, b, first);
     }
     for (int64_t i = 0; !a->trans && i < x->rows; i++) {
-        if (x->dtype == POLAR_DTYPE_F32) plain_row(&s, x->data, POLAR_DTYPE_F32, b * x->bs + i * x->rs, x->cols, i);
+        if (x->dtype == POLAR_DTYPE_F32)
+            plain_row(&s, x->data, POLAR_DTYPE_F32, b * x->bs + i * x->rs, x->cols, i);
         else plain_row(&s, x->data, POLAR_DTYPE_BF16, b * x->bs + i * x->rs, x->cols, i);
     }
     norm_end((double *)a->N.data + b * a->N.bs, &s, a->weight);
@@ -260,12 +266,14 @@ static int is_plain(const pl_args_frob *a)
     return (a->X.dtype == POLAR_DTYPE_F32 || a->X.dtype == POLAR_DTYPE_BF16) && !a->rounded;
 }
 
-/* ---- everything else -------------------------------------------------------------------------------------------------- */
+/* ---- everything else ---------------------------------------------------------------------------- */
 
-#define CHUNK PL_LANES    /* columns of a transposed sum taken together: as many as add_squares takes */
+#define CHUNK PL_LANES /* columns of a transposed sum taken together: as many as add_squares takes */
 
-/* sums[c] = the sum over column `first + c` of matrix b, in the order of a row of the transpose: a lane for every 32nd row, folded by halves. */
-PL_INLINE void column_sums_of(double sums[CHUNK], const pl_mat *x, polar_dtype dtype, int64_t b, int64_t first, int64_t cols, double s, int rounded)
+/* sums[c] = the sum over column `first + c` of matrix b, in the order of a row of the transpose: a lane for
+ * every 32nd row, folded by halves. */
+PL_INLINE void column_sums_of(double sums[CHUNK], const pl_mat *x, polar_dtype dtype, int64_t b,
+                              int64_t first, int64_t cols, double s, int rounded)
 {
     _Alignas(64) double lane[PL_LANES][CHUNK], y[CHUNK] = {0};
     for (int l = 0; l < PL_LANES; l++) {
@@ -292,15 +300,15 @@ static void column_sums(double sums[CHUNK], const pl_mat *x, int64_t b, int64_t 
     }
 }
 
-#define CHUNKS 256    /* whose sums wait to be joined in order: 64 KB */
+#define CHUNKS 256 /* whose sums wait to be joined in order: 64 KB */
 
 /* A matrix in the making: its norm by lanes. */
 typedef struct {
     const pl_args_frob *a;
-    int64_t             b;
-    double              most[PL_LANES], rows[PL_LANES];
-    double              s;
-    int64_t             first;              /* of a transpose: the first column of those in sums */
+    int64_t b;
+    double most[PL_LANES], rows[PL_LANES];
+    double s;
+    int64_t first; /* of a transpose: the first column of those in sums */
     double (*sums)[CHUNK];
 } norm_of;
 
@@ -310,7 +318,8 @@ static void largest_lane(void *arg, int me, int64_t r)
     const pl_mat *x = &o->a->X;
     double most = 0;
     (void)me;
-    for (int64_t i = r; i < x->rows; i += PL_LANES) most = fmax(most, row_largest(x, o->b * x->bs + i * x->rs));
+    for (int64_t i = r; i < x->rows; i += PL_LANES)
+        most = fmax(most, row_largest(x, o->b * x->bs + i * x->rs));
     o->most[r] = most;
 }
 
@@ -320,7 +329,8 @@ static void sum_lane(void *arg, int me, int64_t r)
     const pl_mat *x = &o->a->X;
     double sum = 0;
     (void)me;
-    for (int64_t i = r; i < x->rows; i += PL_LANES) sum += row_sum(x, o->b * x->bs + i * x->rs, o->s, o->a->rounded != 0);
+    for (int64_t i = r; i < x->rows; i += PL_LANES)
+        sum += row_sum(x, o->b * x->bs + i * x->rs, o->s, o->a->rounded != 0);
     o->rows[r] = sum;
 }
 
@@ -380,7 +390,8 @@ void PL_ISA_NAME(pl_cpu_frob)(pl_queue *q, const pl_args_frob *a)
     int64_t each = a->X.rows * a->X.cols;
     int threads = q->dev->threads;
     if (a->X.batch < threads && each > SMALL) {
-        for (int64_t b = 0; b < a->X.batch; b++) frob_one(a, b, q->dev->pool, threads < PL_LANES ? threads : PL_LANES);
+        for (int64_t b = 0; b < a->X.batch; b++)
+            frob_one(a, b, q->dev->pool, threads < PL_LANES ? threads : PL_LANES);
         return;
     }
     pl_pool_items(q->dev->pool, a->X.batch * each > SMALL ? threads : 1, a->X.batch, 0, norm_item, &a);

@@ -1,4 +1,5 @@
-/* cpu_ns.c -- X <- a X + (b A + c A A) X, A = X X^T, in bf16 on the tile unit, one packed matrix in the second cache of one core (cpu_ns.h).
+/* cpu_ns.c -- X <- a X + (b A + c A A) X, A = X X^T, in bf16 on the tile unit, one packed matrix in the
+ * second cache of one core (cpu_ns.h).
  *
  *     A = R(X X^T)          lower half of the blocks, mirrored
  *     P = R(b A + c A A)    the same
@@ -6,10 +7,12 @@
  *
  * In a chain (Z = a I + P of one step, Q = q I + P of those before it):
  *
- *     W = R(a A + P A),  A = R(a W + W P),  P' = R(b A + c A A),  P = R(a P + q P' + P' P)          commuting, so symmetric: lower half, mirrored
+ *     W = R(a A + P A),  A = R(a W + W P),  P' = R(b A + c A A),  P = R(a P + q P' + P' P) commuting, so
+ * symmetric: lower half, mirrored
  *
- * What ends a product writes the forms that the next one reads, and is done between the tile instructions of the blocks after it. An entry is one chain over
- * ascending k, that of cpu_gemm_tiles.c; X X^T and A A are their mirror images to the bit, so without a chain the result is that of three gemms a step.
+ * What ends a product writes the forms that the next one reads, and is done between the tile instructions of
+ * the blocks after it. An entry is one chain over ascending k, that of cpu_gemm_tiles.c; X X^T and A A are
+ * their mirror images to the bit, so without a chain the result is that of three gemms a step.
  */
 #include "cpu_ns.h"
 #include "cpu_ns_dots.h"
@@ -27,7 +30,8 @@ size_t PL_ISA_NAME(pl_ns_point)(pl_ns *w, char *base, int64_t rows, int64_t cols
     int tall = rows > cols;
     *w = (pl_ns){.tall = tall, .m = tall ? cols : rows, .n = tall ? rows : cols};
     w->mb = blocks_of(w->m), w->nb = blocks_of(w->n);
-    size_t block = PL_BLOCK_SIZE * sizeof(pl_bf16), x = (size_t)(w->mb * w->nb) * block, a = (size_t)(w->mb * w->mb) * block, used = 0;
+    size_t block = PL_BLOCK_SIZE * sizeof(pl_bf16), x = (size_t)(w->mb * w->nb) * block,
+           a = (size_t)(w->mb * w->mb) * block, used = 0;
 #define TAKE(field, bytes) (w->field = base ? (void *)(base + used) : NULL, used += (bytes))
     for (int i = 0; i <= PL_NS_SUMS; i++) TAKE(sums[i], PL_BLOCK_SIZE * sizeof(float));
     TAKE(unused, block);
@@ -48,18 +52,21 @@ size_t PL_ISA_NAME(pl_ns_point)(pl_ns *w, char *base, int64_t rows, int64_t cols
     return used;
 }
 
-/* ---- the products ---------------------------------------------------------------------------------------------------------- */
+/* ---- the products ------------------------------------------------------------------------------- */
 
-/* C = R(left right), R(alpha left right + beta D) or R(alpha left right + (beta D + gamma E)), symmetric: block (i, j) with i >= j, and its mirror image. Right panels after the first may have to be made
- * from the left ones: panel i is wanted at (i, i), and is turned while the blocks before it in its row are multiplied. */
+/* C = R(left right), R(alpha left right + beta D) or R(alpha left right + (beta D + gamma E)), symmetric:
+ * block (i, j) with i >= j, and its mirror image. Right panels after the first may have to be made from the
+ * left ones: panel i is wanted at (i, i), and is turned while the blocks before it in its row are multiplied.
+ */
 typedef struct {
-    pl_bf16 *left, *right;             /* panels of K blocks */
-    int      turn;                     /* all right panels but the first are to be made */
-    int      itself;                   /* a matrix and its transpose: symmetric to the bit, within the blocks on the diagonal too */
-    int64_t  K, depth;                 /* blocks of k; how much of them lies inside the matrix */
-    pl_ns_square out;                  /* right or NULL */
-    pl_bf16 *D, *E;                    /* like out.right, or NULL */
-    float    alpha, beta, gamma;
+    pl_bf16 *left, *right; /* panels of K blocks */
+    int turn;              /* all right panels but the first are to be made */
+    /* a matrix and its transpose: symmetric to the bit, within the blocks on the diagonal too */
+    int itself;
+    int64_t K, depth; /* blocks of k; how much of them lies inside the matrix */
+    pl_ns_square out; /* right or NULL */
+    pl_bf16 *D, *E;   /* like out.right, or NULL */
+    float alpha, beta, gamma;
 } symmetric;
 
 static void multiply_symmetric(pl_ns *w, const symmetric *c)
@@ -68,7 +75,9 @@ static void multiply_symmetric(pl_ns *w, const symmetric *c)
     unsigned now = 0;
     line_begin(&l, w, c->depth);
     for (int64_t i = 0; i < w->mb; i++) {
-        if (c->turn && i) l.side = (aside){.from = pl_ns_at(c->left, i * c->K), .to = pl_ns_at(c->right, i * c->K), .turns = 4 * c->K};
+        if (c->turn && i)
+            l.side = (aside){
+                .from = pl_ns_at(c->left, i * c->K), .to = pl_ns_at(c->right, i * c->K), .turns = 4 * c->K};
         for (int64_t j = 0; j <= i; j++) {
             while (j == i && l.side.turned < l.side.turns) aside_turn(&l.side);
             float *sums = w->sums[now = now == 2 ? 0 : now + 1];
@@ -94,20 +103,43 @@ static void multiply_symmetric(pl_ns *w, const symmetric *c)
 
 static void gram(pl_ns *w)
 {
-    multiply_symmetric(w, &(symmetric){.left = w->left, .right = w->turned, .turn = !w->turned_all, .itself = 1, .K = w->nb, .depth = w->n, .out = w->gram});
+    multiply_symmetric(w, &(symmetric){.left = w->left,
+                                       .right = w->turned,
+                                       .turn = !w->turned_all,
+                                       .itself = 1,
+                                       .K = w->nb,
+                                       .depth = w->n,
+                                       .out = w->gram});
 }
 
 /* b A + c A A; `itself`: A is symmetric to the bit, as gram leaves it, and not as a chain does. */
 static void square(pl_ns *w, pl_ns_square out, const double *k, int itself)
 {
-    multiply_symmetric(w, &(symmetric){.left = w->gram.left, .right = w->gram.right, .itself = itself, .K = w->mb, .depth = w->m, .out = out, .D = w->gram.right,
-                                       .alpha = (float)k[2], .beta = (float)k[1]});
+    multiply_symmetric(w, &(symmetric){.left = w->gram.left,
+                                       .right = w->gram.right,
+                                       .itself = itself,
+                                       .K = w->mb,
+                                       .depth = w->m,
+                                       .out = out,
+                                       .D = w->gram.right,
+                                       .alpha = (float)k[2],
+                                       .beta = (float)k[1]});
 }
 
 /* l r + beta d + gamma e (e or NULL). */
-static void multiply_squares(pl_ns *w, pl_ns_square out, pl_ns_square l, pl_ns_square r, double beta, pl_ns_square d, double gamma, pl_bf16 *e)
+static void multiply_squares(pl_ns *w, pl_ns_square out, pl_ns_square l, pl_ns_square r, double beta,
+                             pl_ns_square d, double gamma, pl_bf16 *e)
 {
-    multiply_symmetric(w, &(symmetric){.left = l.left, .right = r.right, .K = w->mb, .depth = w->m, .out = out, .D = d.right, .E = e, .alpha = 1, .beta = (float)beta, .gamma = (float)gamma});
+    multiply_symmetric(w, &(symmetric){.left = l.left,
+                                       .right = r.right,
+                                       .K = w->mb,
+                                       .depth = w->m,
+                                       .out = out,
+                                       .D = d.right,
+                                       .E = e,
+                                       .alpha = 1,
+                                       .beta = (float)beta,
+                                       .gamma = (float)gamma});
 }
 
 static pl_ns_square left_only(pl_ns_square s)
@@ -115,7 +147,8 @@ static pl_ns_square left_only(pl_ns_square s)
     return (pl_ns_square){s.left, NULL};
 }
 
-/* The polynomial in A that X is to be multiplied by, but for factor I: that of one step, or of all that are joined to it. Returns its left form; coef is left at the last of them. */
+/* The polynomial in A that X is to be multiplied by, but for factor I: that of one step, or of all that are
+ * joined to it. Returns its left form; coef is left at the last of them. */
 static const pl_bf16 *polynomial(pl_ns *w, double *factor, const double **coef, int64_t joined)
 {
     const double *k = *coef;
@@ -136,7 +169,8 @@ static const pl_bf16 *polynomial(pl_ns *w, double *factor, const double **coef, 
     return P.left;
 }
 
-/* The next X; of the last one only the form is wanted that the caller's is made of: the left one, for a tall matrix the right one. */
+/* The next X; of the last one only the form is wanted that the caller's is made of: the left one, for a tall
+ * matrix the right one. */
 static void iterate(pl_ns *w, const pl_bf16 *poly, float a, int last)
 {
     line l;

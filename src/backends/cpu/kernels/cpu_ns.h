@@ -1,9 +1,12 @@
-/* cpu_ns.h -- one matrix of a bf16 Newton-Schulz iteration on the tile unit, packed: how it gets in, how it gets out. Only where PL_TILES is set.
+/* cpu_ns.h -- one matrix of a bf16 Newton-Schulz iteration on the tile unit, packed: how it gets in, how it
+ * gets out. Only where PL_TILES is set.
  *
- *     size = pl_ns_point(&w, NULL, rows, cols, chain), then with memory;  for every 32 rows: fill pl_ns_rows, then pl_ns_put;
- *     pl_ns_begin(&w);  pl_ns_steps(&w, coef, steps, chain);  pl_ns_end(&w);  for every 32 rows: pl_ns_get
+ *     size = pl_ns_point(&w, NULL, rows, cols, chain), then with memory;  for every 32 rows: fill pl_ns_rows,
+ * then pl_ns_put; pl_ns_begin(&w);  pl_ns_steps(&w, coef, steps, chain);  pl_ns_end(&w);  for every 32 rows:
+ * pl_ns_get
  *
- * X is the matrix or, where that is tall, its transpose; m <= n. It is kept in three forms (cpu_tiles.h): left and, turned, right for X X^T, right for P X.
+ * X is the matrix or, where that is tall, its transpose; m <= n. It is kept in three forms (cpu_tiles.h):
+ * left and, turned, right for X X^T, right for P X.
  */
 #ifndef PL_CPU_NS_H
 #define PL_CPU_NS_H
@@ -12,10 +15,10 @@
 
 #ifdef PL_TILES
 
-#define PL_NS_SUMS  3            /* blocks of sums: one being made, two waiting to be ended */
-#define PL_NS_CACHE (3 << 19)    /* bytes of work memory that count as in the second cache */
+#define PL_NS_SUMS  3         /* blocks of sums: one being made, two waiting to be ended */
+#define PL_NS_CACHE (3 << 19) /* bytes of work memory that count as in the second cache */
 
-#define PL_NS_POLYS 3            /* polynomials of A: the joined one, the last step's, one being made */
+#define PL_NS_POLYS 3 /* polynomials of A: the joined one, the last step's, one being made */
 
 /* A symmetric (m, m) matrix in both forms: block (i, j) at i mb + j, and in panel j, row block i. */
 typedef struct {
@@ -23,19 +26,22 @@ typedef struct {
 } pl_ns_square;
 
 typedef struct pl_ns {
-    int      tall;
-    int      turned_all;                        /* turned is there in full, otherwise its first panel */
-    int64_t  m, n, mb, nb;                      /* of X, in elements and in blocks */
-    pl_bf16 *left, *turned, *right;             /* X: block (i, j) of left and turned at i nb + j; of right in panel j, row block i */
-    pl_ns_square gram, poly[PL_NS_POLYS];       /* A and P; without a chain one P, its left form */
-    int64_t  first;                             /* right has nb + 1 panels in a ring; panel 0 is at `first` */
-    float   *sums[PL_NS_SUMS + 1];              /* the last one nobody reads */
-    pl_bf16 *unused;                            /* a block that nobody reads */
+    int tall;
+    int turned_all;       /* turned is there in full, otherwise its first panel */
+    int64_t m, n, mb, nb; /* of X, in elements and in blocks */
+    /* X: block (i, j) of left and turned at i nb + j; of right in panel j, row block i */
+    pl_bf16 *left, *turned, *right;
+    pl_ns_square gram, poly[PL_NS_POLYS]; /* A and P; without a chain one P, its left form */
+    int64_t first;                        /* right has nb + 1 panels in a ring; panel 0 is at `first` */
+    float *sums[PL_NS_SUMS + 1];          /* the last one nobody reads */
+    pl_bf16 *unused;                      /* a block that nobody reads */
     pl_tiles tiles;
 } pl_ns;
 
-size_t PL_ISA_NAME(pl_ns_point)(pl_ns *w, char *base, int64_t rows, int64_t cols, int64_t chain);    /* lays w over `base`; returns the bytes, also for NULL */
-void   PL_ISA_NAME(pl_ns_steps)(pl_ns *w, const double *coef, int64_t steps, int64_t chain);         /* coef: a, b, c of each step */
+/* lays w over `base`; returns the bytes, also for NULL */
+size_t PL_ISA_NAME(pl_ns_point)(pl_ns *w, char *base, int64_t rows, int64_t cols, int64_t chain);
+/* coef: a, b, c of each step */
+void PL_ISA_NAME(pl_ns_steps)(pl_ns *w, const double *coef, int64_t steps, int64_t chain);
 
 static inline pl_bf16 *pl_ns_at(pl_bf16 *base, int64_t block)
 {
@@ -65,7 +71,8 @@ PL_INLINE void pl_ns_pair(pl_bf16 *right, const pl_bf16 *left)
     pl_block_right(right, left, PL_BLOCK, PL_BLOCK, PL_BLOCK);
 }
 
-/* Where the caller puts, and finds, 32 of his rows from 32 i on: blocks in the left form side by side, zero beyond the matrix. Of a tall matrix one room for all. */
+/* Where the caller puts, and finds, 32 of his rows from 32 i on: blocks in the left form side by side, zero
+ * beyond the matrix. Of a tall matrix one room for all. */
 static inline pl_bf16 *pl_ns_rows(const pl_ns *w, int64_t i)
 {
     return w->tall ? w->gram.left : pl_ns_at(w->left, i * w->nb);
@@ -95,7 +102,8 @@ static inline void pl_ns_put(pl_ns *w, int64_t i)
 static inline const pl_bf16 *pl_ns_get(const pl_ns *w, int64_t i)
 {
     pl_bf16 *rows = pl_ns_rows(w, i);
-    for (int64_t j = 0; j < w->mb && w->tall; j++) pl_turn_right(pl_ns_at(rows, j), pl_ns_at(pl_ns_right(w, i, 0), j));
+    for (int64_t j = 0; j < w->mb && w->tall; j++)
+        pl_turn_right(pl_ns_at(rows, j), pl_ns_at(pl_ns_right(w, i, 0), j));
     return rows;
 }
 

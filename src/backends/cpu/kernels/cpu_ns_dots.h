@@ -1,6 +1,8 @@
-/* cpu_ns_dots.h -- a product's blocks by dot products (cpu_dots.h), one after the other, for cpu_ns.c: as cpu_ns_line.h. Only where PL_TILES is set without PL_TILE_UNIT.
+/* cpu_ns_dots.h -- a product's blocks by dot products (cpu_dots.h), one after the other, for cpu_ns.c: as
+ * cpu_ns_line.h. Only where PL_TILES is set without PL_TILE_UNIT.
  *
- * A block is multiplied when the one after it comes, for what becomes of it is known only then: eight rows of sums at a time, ended from the registers.
+ * A block is multiplied when the one after it comes, for what becomes of it is known only then: eight rows of
+ * sums at a time, ended from the registers.
  */
 #ifndef PL_CPU_NS_DOTS_H
 #define PL_CPU_NS_DOTS_H
@@ -10,10 +12,10 @@
 #if defined(PL_TILES) && !defined(PL_TILE_UNIT)
 
 typedef struct {
-    const pl_bf16 *left, *right;    /* panels of the block that waits */
-    int64_t        pairs;           /* of k */
-    ending         end;
-    aside          side;
+    const pl_bf16 *left, *right; /* panels of the block that waits */
+    int64_t pairs;               /* of k */
+    ending end;
+    aside side;
 } line;
 
 static void line_begin(line *l, pl_ns *w, int64_t depth)
@@ -34,14 +36,19 @@ static ending *line_ending(line *l)
 PL_INLINE void end_rows(const ending *p, const __m512 *even, const __m512 *odd, int r, int addends, int full)
 {
 #pragma GCC unroll 4
-    for (int k = 0; k < PL_DOT_ROWS / 2; k++) end_sums(p, (pair_sums){even[2 * k], odd[2 * k], even[2 * k + 1], odd[2 * k + 1]}, addends, full, (unsigned)(r / 2 + k));
+    for (int k = 0; k < PL_DOT_ROWS / 2; k++)
+        end_sums(p, (pair_sums){even[2 * k], odd[2 * k], even[2 * k + 1], odd[2 * k + 1]}, addends, full,
+                 (unsigned)(r / 2 + k));
 }
 
-/* Of a block on the diagonal rows 0-15 have only columns 0-15 made; the others are those of rows 16-31, turned. */
+/* Of a block on the diagonal rows 0-15 have only columns 0-15 made; the others are those of rows 16-31,
+ * turned. */
 static void end_diagonal(const ending *p)
 {
-    for (int tile = 0; tile < 2; tile++) pl_turn8(p->left + tile * 32, 64, p->right + tile * PL_TILE_SIZE, 32, 0);
-    for (int tile = 0; tile < 2; tile++) pl_turn8(p->right + tile * PL_TILE_SIZE, 32, p->left + tile * 32, 64, 0);
+    for (int tile = 0; tile < 2; tile++)
+        pl_turn8(p->left + tile * 32, 64, p->right + tile * PL_TILE_SIZE, 32, 0);
+    for (int tile = 0; tile < 2; tile++)
+        pl_turn8(p->right + tile * PL_TILE_SIZE, 32, p->left + tile * 32, 64, 0);
 }
 
 static __attribute__((noinline)) void line_multiply(const line *l)
@@ -50,10 +57,10 @@ static __attribute__((noinline)) void line_multiply(const line *l)
     for (int r = 0; r < PL_BLOCK; r += PL_DOT_ROWS) {
         __m512 even[PL_DOT_ROWS], odd[PL_DOT_ROWS];
         if (r >= (int)p->e.rows) pl_dot_zero(even, odd);
-        else if (p->diagonal && r < PL_BLOCK / 2) pl_dot_rows_half(even, odd, l->left + PL_BLOCK * r, l->right, l->pairs);
+        else if (p->diagonal && r < PL_BLOCK / 2)
+            pl_dot_rows_half(even, odd, l->left + PL_BLOCK * r, l->right, l->pairs);
         else pl_dot_rows(even, odd, l->left + PL_BLOCK * r, l->right, l->pairs);
-        if (p->full)
-            switch (addends_of(p)) {
+        if (p->full) switch (addends_of(p)) {
             case 0: end_rows(p, even, odd, r, 0, 1); break;
             case 1: end_rows(p, even, odd, r, 1, 1); break;
             default: end_rows(p, even, odd, r, 2, 1);

@@ -1,7 +1,8 @@
-/* cpu_ns_end.h -- what ends a product of cpu_ns.c: sums of a block to bf16, in the forms that the next product reads.
+/* cpu_ns_end.h -- what ends a product of cpu_ns.c: sums of a block to bf16, in the forms that the next
+ * product reads.
  *
- * Entries beyond the matrix are zero and stay zero. Rounding needs no case for NaN: every NaN here comes from bf16 or from an instruction, its lower half is
- * zero and its quiet bit set, and so it rounds to itself.
+ * Entries beyond the matrix are zero and stay zero. Rounding needs no case for NaN: every NaN here comes from
+ * bf16 or from an instruction, its lower half is zero and its quiet bit set, and so it rounds to itself.
  */
 #ifndef PL_CPU_NS_END_H
 #define PL_CPU_NS_END_H
@@ -10,28 +11,30 @@
 
 #ifdef PL_TILES
 
-#define PAIRS (PL_BLOCK / 2)    /* of rows of a block */
+#define PAIRS (PL_BLOCK / 2) /* of rows of a block */
 
 typedef struct {
-    unsigned  rows;         /* of the block, inside the matrix */
-    __mmask16 even, odd;    /* columns inside the matrix */
+    unsigned rows;       /* of the block, inside the matrix */
+    __mmask16 even, odd; /* columns inside the matrix */
 } extent;
 
-/* A block whose sums are made and wait to become R(sums), R(alpha sums + beta D) or R(alpha sums + (beta D + gamma E)). */
+/* A block whose sums are made and wait to become R(sums), R(alpha sums + beta D) or R(alpha sums + (beta D +
+ * gamma E)). */
 typedef struct {
-    int            waits;
-    int            full;            /* all of it lies inside the matrix */
-    int            diagonal;        /* symmetric to the bit */
-    pl_bf16       *left, *right;    /* the forms to write */
-    const float   *sums;
-    float          alpha, beta, gamma;
-    const pl_bf16 *D, *E;           /* in the right form, or NULL */
-    pl_bf16       *turned_right;    /* of left turned, or NULL */
-    pl_bf16       *turned_left;     /* of right turned, or NULL */
-    extent         e;
+    int waits;
+    int full;              /* all of it lies inside the matrix */
+    int diagonal;          /* symmetric to the bit */
+    pl_bf16 *left, *right; /* the forms to write */
+    const float *sums;
+    float alpha, beta, gamma;
+    const pl_bf16 *D, *E;  /* in the right form, or NULL */
+    pl_bf16 *turned_right; /* of left turned, or NULL */
+    pl_bf16 *turned_left;  /* of right turned, or NULL */
+    extent e;
 } ending;
 
-/* 16 entries with their addends, `addends` of them; the factors. Without any the sum; minus zero becomes zero, as in the long form. */
+/* 16 entries with their addends, `addends` of them; the factors. Without any the sum; minus zero becomes
+ * zero, as in the long form. */
 typedef struct {
     __m512 alpha, beta, gamma;
 } factors;
@@ -53,7 +56,8 @@ PL_INLINE __m512i rounded(__m512 x)
 {
     __m512i u = _mm512_castps_si512(x);
     __mmask16 odd = _mm512_test_epi32_mask(u, _mm512_set1_epi32(0x10000));
-    return _mm512_mask_add_epi32(_mm512_add_epi32(u, _mm512_set1_epi32(0x7fff)), odd, u, _mm512_set1_epi32(0x8000));
+    return _mm512_mask_add_epi32(_mm512_add_epi32(u, _mm512_set1_epi32(0x7fff)), odd, u,
+                                 _mm512_set1_epi32(0x8000));
 }
 
 /* Sums of a pair of rows, even and odd columns. */
@@ -66,17 +70,23 @@ PL_INLINE void end_sums(const ending *p, pair_sums s, int addends, int full, uns
 {
     const factors f = {_mm512_set1_ps(p->alpha), _mm512_set1_ps(p->beta), _mm512_set1_ps(p->gamma)};
     const __m512i zero = _mm512_setzero_si512();
-    pl_pairs_f32 d0 = pl_widened16(addends ? _mm512_load_si512(p->D + 32 * k) : zero), d1 = pl_widened16(addends ? _mm512_load_si512(p->D + PL_TILE_SIZE + 32 * k) : zero);
-    pl_pairs_f32 e0 = pl_widened16(addends == 2 ? _mm512_load_si512(p->E + 32 * k) : zero), e1 = pl_widened16(addends == 2 ? _mm512_load_si512(p->E + PL_TILE_SIZE + 32 * k) : zero);
-    __m512 even0 = ended(s.even0, &f, d0.low, e0.low, addends), odd0 = ended(s.odd0, &f, d1.low, e1.low, addends);
-    __m512 even1 = ended(s.even1, &f, d0.high, e0.high, addends), odd1 = ended(s.odd1, &f, d1.high, e1.high, addends);
+    pl_pairs_f32 d0 = pl_widened16(addends ? _mm512_load_si512(p->D + 32 * k) : zero),
+                 d1 = pl_widened16(addends ? _mm512_load_si512(p->D + PL_TILE_SIZE + 32 * k) : zero);
+    pl_pairs_f32 e0 = pl_widened16(addends == 2 ? _mm512_load_si512(p->E + 32 * k) : zero),
+                 e1 = pl_widened16(addends == 2 ? _mm512_load_si512(p->E + PL_TILE_SIZE + 32 * k) : zero);
+    __m512 even0 = ended(s.even0, &f, d0.low, e0.low, addends),
+           odd0 = ended(s.odd0, &f, d1.low, e1.low, addends);
+    __m512 even1 = ended(s.even1, &f, d0.high, e0.high, addends),
+           odd1 = ended(s.odd1, &f, d1.high, e1.high, addends);
     if (!full) {
         __mmask16 in0 = 2 * k < p->e.rows ? 0xffff : 0, in1 = 2 * k + 1 < p->e.rows ? 0xffff : 0;
         even0 = _mm512_maskz_mov_ps(p->e.even & in0, even0), odd0 = _mm512_maskz_mov_ps(p->e.odd & in0, odd0);
         even1 = _mm512_maskz_mov_ps(p->e.even & in1, even1), odd1 = _mm512_maskz_mov_ps(p->e.odd & in1, odd1);
     }
 #ifndef PL_TILE_UNIT
-    if (!addends || !(pl_subnormal16(even0) | pl_subnormal16(odd0) | pl_subnormal16(even1) | pl_subnormal16(odd1))) {    /* sums alone never are */
+    /* sums alone never are */
+    if (!addends ||
+        !(pl_subnormal16(even0) | pl_subnormal16(odd0) | pl_subnormal16(even1) | pl_subnormal16(odd1))) {
         _mm512_store_si512(p->left + 64 * k, pl_normal_pairs16(even0, odd0));
         _mm512_store_si512(p->left + 64 * k + 32, pl_normal_pairs16(even1, odd1));
         _mm512_store_si512(p->right + 32 * k, pl_normal_pairs16(even0, even1));
@@ -94,7 +104,10 @@ PL_INLINE void end_sums(const ending *p, pair_sums s, int addends, int full, uns
 PL_INLINE void end_pair(const ending *p, int addends, int full, unsigned k)
 {
     const float *s = p->sums + k / 8 * 512 + k % 8 * 32;
-    end_sums(p, (pair_sums){_mm512_load_ps(s), _mm512_load_ps(s + 256), _mm512_load_ps(s + 16), _mm512_load_ps(s + 272)}, addends, full, k);
+    end_sums(p,
+             (pair_sums){_mm512_load_ps(s), _mm512_load_ps(s + 256), _mm512_load_ps(s + 16),
+                         _mm512_load_ps(s + 272)},
+             addends, full, k);
 }
 
 static int turns_of(const ending *p)
@@ -106,15 +119,20 @@ static int turns_of(const ending *p)
 static __attribute__((noinline)) void end_turn(const ending *p, int n)
 {
     int tile = n / 2 % 2, half = n % 2;
-    if (p->turned_right && n < 4) pl_turn8(p->turned_right + tile * PL_TILE_SIZE, 32, p->left + tile * 32, 64, half);    /* as pl_turn_left */
-    else pl_turn8(p->turned_left + tile * 32, 64, p->right + tile * PL_TILE_SIZE, 32, half);                             /* as pl_turn_right */
+    /* as pl_turn_left */
+    if (p->turned_right && n < 4)
+        pl_turn8(p->turned_right + tile * PL_TILE_SIZE, 32, p->left + tile * 32, 64, half);
+    else
+        pl_turn8(p->turned_left + tile * 32, 64, p->right + tile * PL_TILE_SIZE, 32,
+                 half); /* as pl_turn_right */
 }
 
 /* How much of a block lies inside the matrix. */
 static void ending_set(ending *p, int64_t rows, int64_t cols)
 {
     uint32_t c = cols >= PL_BLOCK ? 32 : (uint32_t)cols;
-    p->e = (extent){rows >= PL_BLOCK ? 32 : (unsigned)rows, (__mmask16)((1u << (c + 1) / 2) - 1), (__mmask16)((1u << c / 2) - 1)};
+    p->e = (extent){rows >= PL_BLOCK ? 32 : (unsigned)rows, (__mmask16)((1u << (c + 1) / 2) - 1),
+                    (__mmask16)((1u << c / 2) - 1)};
     p->full = rows >= PL_BLOCK && cols >= PL_BLOCK;
     p->waits = 1;
 }
@@ -122,14 +140,15 @@ static void ending_set(ending *p, int64_t rows, int64_t cols)
 /* A left panel to be turned to `to`, beside the products, in quarters of blocks. */
 typedef struct {
     const pl_bf16 *from;
-    pl_bf16       *to;
-    int64_t        turned, turns;
+    pl_bf16 *to;
+    int64_t turned, turns;
 } aside;
 
 static __attribute__((noinline)) void aside_turn(aside *s)
 {
     int64_t n = s->turned++, at = n / 4 * PL_BLOCK_SIZE, tile = n / 2 % 2;
-    pl_turn8(s->to + at + tile * PL_TILE_SIZE, 32, s->from + at + tile * 32, 64, n % 2);    /* as pl_turn_left */
+    /* as pl_turn_left */
+    pl_turn8(s->to + at + tile * PL_TILE_SIZE, 32, s->from + at + tile * 32, 64, n % 2);
 }
 
 #endif

@@ -1,4 +1,5 @@
-/* cpu_ns_line.h -- a product's blocks on the tile unit, one after the other (cpu_ns.c). Only where PL_TILE_UNIT is set; without tiles: cpu_ns_dots.h. */
+/* cpu_ns_line.h -- a product's blocks on the tile unit, one after the other (cpu_ns.c). Only where
+ * PL_TILE_UNIT is set; without tiles: cpu_ns_dots.h. */
 #ifndef PL_CPU_NS_LINE_H
 #define PL_CPU_NS_LINE_H
 
@@ -6,19 +7,20 @@
 
 #ifdef PL_TILE_UNIT
 
-/* While a block is multiplied, the sums of the one before are stored from the tiles, and the one before that is ended: the vector units never wait for sums that are
- * being made, which would keep the tile unit's next instructions out of the machine's window. */
+/* While a block is multiplied, the sums of the one before are stored from the tiles, and the one before that
+ * is ended: the vector units never wait for sums that are being made, which would keep the tile unit's next
+ * instructions out of the machine's window. */
 typedef struct {
     pl_tiles *tiles;
-    float    *held;       /* where the tiles' sums belong */
-    ending    slot[2];
-    int       old;        /* the slot of the block before the last one; the other is the last one's */
-    aside     side;
+    float *held; /* where the tiles' sums belong */
+    ending slot[2];
+    int old; /* the slot of the block before the last one; the other is the last one's */
+    aside side;
 } line;
 
 static void line_begin(line *l, pl_ns *w, int64_t depth)
 {
-    (void)depth;    /* steps are whole */
+    (void)depth; /* steps are whole */
     l->tiles = &w->tiles;
     l->held = w->sums[PL_NS_SUMS];
     l->slot[0].waits = l->slot[1].waits = 0;
@@ -33,52 +35,59 @@ static ending *line_ending(line *l)
 }
 
 /* One step: the tiles of a block each, some work after each product. */
-#define STEP(work)                                      \
-    do {                                                \
-        PL_TILES_ADD(t, left, PL_BLOCK, right, work);   \
-        left += PL_BLOCK_SIZE, right += PL_BLOCK_SIZE;  \
+#define STEP(work)                                     \
+    do {                                               \
+        PL_TILES_ADD(t, left, PL_BLOCK, right, work);  \
+        left += PL_BLOCK_SIZE, right += PL_BLOCK_SIZE; \
     } while (0)
 
 /* The first step, the tiles' old sums to their place before. */
-#define FIRST_STEP()                                    \
-    do {                                                \
-        pl_tile_load(t, 4, left);                       \
-        pl_tile_load(t, 6, right);                      \
-        pl_tile_store(t, 0, held);                      \
-        pl_tile_zero(t, 0);                             \
-        pl_tile_dot(t, 0, 4, 6);                        \
-        pl_tile_load(t, 7, right + PL_TILE_SIZE);       \
-        pl_tile_store(t, 1, held + 256);                \
-        pl_tile_zero(t, 1);                             \
-        pl_tile_dot(t, 1, 4, 7);                        \
-        pl_tile_load(t, 5, left + PL_TILE_SIZE);        \
-        pl_tile_store(t, 2, held + 512);                \
-        pl_tile_zero(t, 2);                             \
-        pl_tile_dot(t, 2, 5, 6);                        \
-        pl_tile_store(t, 3, held + 768);                \
-        pl_tile_zero(t, 3);                             \
-        pl_tile_dot(t, 3, 5, 7);                        \
-        left += PL_BLOCK_SIZE, right += PL_BLOCK_SIZE;  \
+#define FIRST_STEP()                                   \
+    do {                                               \
+        pl_tile_load(t, 4, left);                      \
+        pl_tile_load(t, 6, right);                     \
+        pl_tile_store(t, 0, held);                     \
+        pl_tile_zero(t, 0);                            \
+        pl_tile_dot(t, 0, 4, 6);                       \
+        pl_tile_load(t, 7, right + PL_TILE_SIZE);      \
+        pl_tile_store(t, 1, held + 256);               \
+        pl_tile_zero(t, 1);                            \
+        pl_tile_dot(t, 1, 4, 7);                       \
+        pl_tile_load(t, 5, left + PL_TILE_SIZE);       \
+        pl_tile_store(t, 2, held + 512);               \
+        pl_tile_zero(t, 2);                            \
+        pl_tile_dot(t, 2, 5, 6);                       \
+        pl_tile_store(t, 3, held + 768);               \
+        pl_tile_zero(t, 3);                            \
+        pl_tile_dot(t, 3, 5, 7);                       \
+        left += PL_BLOCK_SIZE, right += PL_BLOCK_SIZE; \
     } while (0)
 
-#define SOME_PAIRS                                                                                     \
-    do {                                                                                               \
-        unsigned to = pair + pairs < PAIRS ? pair + pairs : PAIRS;                                     \
-        for (; pair < to; pair++) end_pair(p, addends, full, pair);                                    \
+#define SOME_PAIRS                                                  \
+    do {                                                            \
+        unsigned to = pair + pairs < PAIRS ? pair + pairs : PAIRS;  \
+        for (; pair < to; pair++) end_pair(p, addends, full, pair); \
     } while (0)
-#define SOME_TURNS                                      \
-    do {                                                \
-        if (turn < turns) end_turn(p, turn++);          \
+#define SOME_TURNS                             \
+    do {                                       \
+        if (turn < turns) end_turn(p, turn++); \
     } while (0)
-#define SOME_PANEL                                      \
-    do {                                                \
+#define SOME_PANEL                                                \
+    do {                                                          \
         if (l->side.turned < l->side.turns) aside_turn(&l->side); \
     } while (0)
 
-PL_INLINE void multiply_as(line *l, pl_tiles *t, float *held, const ending *p, const pl_bf16 *left, const pl_bf16 *right, int64_t steps, int addends, int full)
+PL_INLINE void multiply_as(line *l, pl_tiles *t, float *held, const ending *p, const pl_bf16 *left,
+                           const pl_bf16 *right, int64_t steps, int addends, int full)
 {
     int turn = 0, turns = turns_of(p);
-    int64_t room = steps - 1 - turns / 4, first = room > 4 ? 5 : room > 1 ? room + 1 : steps > 1 ? 2 : 1, k = 1;    /* steps until the pairs are done */
+    /* steps until the pairs are done */
+    int64_t room = steps - 1 - turns / 4,
+            first = room > 4    ? 5
+                    : room > 1  ? room + 1
+                    : steps > 1 ? 2
+                                : 1,
+            k = 1;
     unsigned pair = 0, pairs = first > 1 ? (unsigned)(PAIRS / 4 + first - 2) / (unsigned)(first - 1) : 0;
     (void)t;
     FIRST_STEP();
@@ -100,8 +109,7 @@ static void multiply(line *l, float *sums, const pl_bf16 *left, const pl_bf16 *r
     if (!p->waits) {
         FIRST_STEP();
         for (int64_t k = 1; k < steps; k++) STEP(SOME_PANEL);
-    } else if (p->full)
-        switch (addends_of(p)) {
+    } else if (p->full) switch (addends_of(p)) {
         case 0: multiply_as(l, t, held, p, left, right, steps, 0, 1); break;
         case 1: multiply_as(l, t, held, p, left, right, steps, 1, 1); break;
         default: multiply_as(l, t, held, p, left, right, steps, 2, 1);

@@ -1,4 +1,5 @@
-/* cpu_ops.c -- the table of one instruction set; frob_join, mse and advance, a handful of numbers, are the oracle's. */
+/* cpu_ops.c -- the table of one instruction set; frob_join, mse and advance, a handful of numbers, are the
+ * oracle's. */
 #include "cpu_tiles.h"
 
 const pl_ops PL_ISA_NAME(pl_cpu_ops) = {

@@ -1,24 +1,26 @@
-/* cpu_peak.c -- how many multiply-adds this instruction set can do: a loop that stays in registers, on every thread at once. */
+/* cpu_peak.c -- how many multiply-adds this instruction set can do: a loop that stays in registers, on every
+ * thread at once. */
 #include <stdatomic.h>
 
 #include "base/clock.h"
 #include "cpu_tiles.h"
 #include "cpu_vec.h"
 
-#define ROUNDS 20000    /* some 100 to 400 microseconds */
+#define ROUNDS 20000 /* some 100 to 400 microseconds */
 
-/* Twelve chains hide the latency of a multiply-add on every machine we know; the sums converge, so that no number leaves the normal ones. */
+/* Twelve chains hide the latency of a multiply-add on every machine we know; the sums converge, so that no
+ * number leaves the normal ones. */
 #define CHAINS 12
-#define LOOP(name, T, VEC, FMA)                                                    \
-    static __attribute__((noinline)) void name(void)                               \
-    {                                                                              \
-        VEC c[CHAINS], x = (T)0.5 - (VEC){0}, y = (T)1 - (VEC){0};                 \
-        for (int i = 0; i < CHAINS; i++) c[i] = (T)i - (VEC){0};                   \
-        for (int r = 0; r < ROUNDS; r++)                                           \
+#define LOOP(name, T, VEC, FMA)                                                               \
+    static __attribute__((noinline)) void name(void)                                          \
+    {                                                                                         \
+        VEC c[CHAINS], x = (T)0.5 - (VEC){0}, y = (T)1 - (VEC){0};                            \
+        for (int i = 0; i < CHAINS; i++) c[i] = (T)i - (VEC){0};                              \
+        for (int r = 0; r < ROUNDS; r++)                                                      \
             _Pragma("GCC unroll 12") for (int i = 0; i < CHAINS; i++) c[i] = FMA(c[i], x, y); \
-        for (int i = 1; i < CHAINS; i++) c[0] += c[i];                             \
-        y = c[0];                                                                  \
-        __asm__ volatile("" ::"x"(y)); /* somebody wants it */                     \
+        for (int i = 1; i < CHAINS; i++) c[0] += c[i];                                        \
+        y = c[0];                                                                             \
+        __asm__ volatile("" ::"x"(y)); /* somebody wants it */                                \
     }
 LOOP(round_f32, float, pl_vec_f32, pl_vec_fma_f32)
 LOOP(round_f64, double, pl_vec_f64, pl_vec_fma_f64)
@@ -69,13 +71,14 @@ static __attribute__((noinline)) double one_round(polar_dtype dtype)
 #endif
     if (dtype == POLAR_DTYPE_F64) round_f64();
     else round_f32();
-    return 2.0 * ROUNDS * CHAINS * (PL_VEC_BYTES / (dtype == POLAR_DTYPE_F64 ? sizeof(double) : sizeof(float)));
+    return 2.0 * ROUNDS * CHAINS *
+           (PL_VEC_BYTES / (dtype == POLAR_DTYPE_F64 ? sizeof(double) : sizeof(float)));
 }
 
 typedef struct {
     polar_dtype dtype;
-    _Atomic int came;     /* threads that took part */
-    double      flops;    /* of one of them */
+    _Atomic int came; /* threads that took part */
+    double flops;     /* of one of them */
 } round_of;
 
 static void share_round(void *arg, int me)

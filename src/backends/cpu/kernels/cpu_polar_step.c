@@ -1,25 +1,28 @@
-/* cpu_polar_step.c -- polar_map and polar_step on the tile unit: a matrix from end to end on one thread, while it sits in the second cache.
+/* cpu_polar_step.c -- polar_map and polar_step on the tile unit: a matrix from end to end on one thread,
+ * while it sits in the second cache.
  *
- *     polar_step   D = direction(M, V, G)   norm of D   blocks R(D / norm)   Newton-Schulz   W stepped by its blocks
- *     polar_map                             norm of X   blocks R(X / norm)   Newton-Schulz   Y
+ *     polar_step   D = direction(M, V, G)   norm of D   blocks R(D / norm)   Newton-Schulz   W stepped by its
+ * blocks polar_map                             norm of X   blocks R(X / norm)   Newton-Schulz   Y
  *
- * The bits are those of the ops one after the other. x s / n is made without a division: with r = 1 / n rounded and two corrections
+ * The bits are those of the ops one after the other. x s / n is made without a division: with r = 1 / n
+ * rounded and two corrections
  *
  *     q = a r;   e = a - n q, q = q + e r;   e = a - n q, q = q + e r        (fused multiply-adds)
  *
- * the first leaves q a neighbour of a / n, the second the nearest number, since r is the nearest to 1 / n (Markstein). Nothing may underflow on the way: vectors with an entry
- * below 2^-80 are divided. Matrices too large for the cache take the ops one after the other, each over all threads.
+ * the first leaves q a neighbour of a / n, the second the nearest number, since r is the nearest to 1 / n
+ * (Markstein). Nothing may underflow on the way: vectors with an entry below 2^-80 are divided. Matrices too
+ * large for the cache take the ops one after the other, each over all threads.
  */
 #include "cpu_ns.h"
 #include "cpu_rows.h"
 
 #ifdef PL_TILES
 
-/* ---- x over its norm --------------------------------------------------------------------------------------------------- */
+/* ---- x over its norm ---------------------------------------------------------------------------- */
 
 typedef struct {
     float s, n, r;
-    int   exact;    /* by division, element by element: the norm is zero, infinite or no number */
+    int exact; /* by division, element by element: the norm is zero, infinite or no number */
 } divisor;
 
 static divisor divisor_of(const double *value, double eps)
@@ -33,15 +36,20 @@ static divisor divisor_of(const double *value, double eps)
 /* 16 quotients in the upper halves, rounded to bf16; none of them NaN. */
 PL_INLINE __m512i quotients(__m512 x, const divisor *d)
 {
-    const __m512 n = _mm512_set1_ps(d->n), r = _mm512_set1_ps(d->r), a = _mm512_mul_ps(x, _mm512_set1_ps(d->s));
+    const __m512 n = _mm512_set1_ps(d->n), r = _mm512_set1_ps(d->r),
+                 a = _mm512_mul_ps(x, _mm512_set1_ps(d->s));
     const __m512i sign = _mm512_set1_epi32((int)0x80000000u), one = _mm512_set1_epi32(1);
     __m512 q = _mm512_mul_ps(a, r);
     q = _mm512_fmadd_ps(_mm512_fnmadd_ps(n, q, a), r, q);
     q = _mm512_fmadd_ps(_mm512_fnmadd_ps(n, q, a), r, q);
     __m512i u = _mm512_castps_si512(a), v = _mm512_castps_si512(q);
-    if (_mm512_cmplt_epu32_mask(_mm512_sub_epi32(_mm512_andnot_si512(sign, u), one), _mm512_set1_epi32((127 - 80) << 23))) v = _mm512_castps_si512(_mm512_div_ps(a, n));
-    v = _mm512_ternarylogic_epi32(sign, u, v, 0xCA);    /* a's sign, which -0 has lost */
-    return _mm512_mask_add_epi32(_mm512_add_epi32(v, _mm512_set1_epi32(0x7fff)), _mm512_test_epi32_mask(v, _mm512_set1_epi32(0x10000)), v, _mm512_set1_epi32(0x8000));
+    if (_mm512_cmplt_epu32_mask(_mm512_sub_epi32(_mm512_andnot_si512(sign, u), one),
+                                _mm512_set1_epi32((127 - 80) << 23)))
+        v = _mm512_castps_si512(_mm512_div_ps(a, n));
+    v = _mm512_ternarylogic_epi32(sign, u, v, 0xCA); /* a's sign, which -0 has lost */
+    return _mm512_mask_add_epi32(_mm512_add_epi32(v, _mm512_set1_epi32(0x7fff)),
+                                 _mm512_test_epi32_mask(v, _mm512_set1_epi32(0x10000)), v,
+                                 _mm512_set1_epi32(0x8000));
 }
 
 /* 32 elements of a row as floats, zero beyond the first n. */
@@ -62,8 +70,10 @@ static void divide_row(pl_bf16 *out, const float *x, int64_t n, const divisor *d
 
 PL_INLINE void normalise_row(pl_bf16 *out, const float *x, const divisor *d)
 {
-    const __m512i upper = _mm512_set_epi16(63, 61, 59, 57, 55, 53, 51, 49, 47, 45, 43, 41, 39, 37, 35, 33, 31, 29, 27, 25, 23, 21, 19, 17, 15, 13, 11, 9, 7, 5, 3, 1);
-    _mm512_store_si512(out, _mm512_permutex2var_epi16(quotients(_mm512_loadu_ps(x), d), upper, quotients(_mm512_loadu_ps(x + 16), d)));
+    const __m512i upper = _mm512_set_epi16(63, 61, 59, 57, 55, 53, 51, 49, 47, 45, 43, 41, 39, 37, 35, 33, 31,
+                                           29, 27, 25, 23, 21, 19, 17, 15, 13, 11, 9, 7, 5, 3, 1);
+    _mm512_store_si512(out, _mm512_permutex2var_epi16(quotients(_mm512_loadu_ps(x), d), upper,
+                                                      quotients(_mm512_loadu_ps(x + 16), d)));
 }
 
 /* A block of X from row i and column j on, in the left form. */
@@ -71,9 +81,11 @@ static void pack_block(pl_bf16 *block, const pl_mat *X, int64_t b, int64_t i, in
 {
     _Alignas(64) float room[PL_BLOCK];
     const divisor k = *d;
-    int64_t rows = X->rows - i < PL_BLOCK ? X->rows - i : PL_BLOCK, cols = X->cols - j < PL_BLOCK ? X->cols - j : PL_BLOCK, at = b * X->bs + i * X->rs + j;
+    int64_t rows = X->rows - i < PL_BLOCK ? X->rows - i : PL_BLOCK,
+            cols = X->cols - j < PL_BLOCK ? X->cols - j : PL_BLOCK, at = b * X->bs + i * X->rs + j;
     if (!k.exact && cols == PL_BLOCK && X->dtype == POLAR_DTYPE_F32)
-        for (int64_t r = 0; r < rows; r++) normalise_row(block + PL_BLOCK * r, (const float *)X->data + at + r * X->rs, &k);
+        for (int64_t r = 0; r < rows; r++)
+            normalise_row(block + PL_BLOCK * r, (const float *)X->data + at + r * X->rs, &k);
     else
         for (int64_t r = 0; r < rows; r++) {
             const float *x = row_floats(room, X, at + r * X->rs, cols);
@@ -89,14 +101,16 @@ static void pack(pl_ns *w, const pl_mat *X, int64_t b, const double *norm, doubl
     const divisor d = divisor_of(norm, eps);
     for (int64_t i = 0; i < X->rows; i += PL_BLOCK) {
         pl_bf16 *block = pl_ns_rows(w, i / PL_BLOCK);
-        for (int64_t j = 0; j < X->cols; j += PL_BLOCK, block += PL_BLOCK_SIZE) pack_block(block, X, b, i, j, &d);
+        for (int64_t j = 0; j < X->cols; j += PL_BLOCK, block += PL_BLOCK_SIZE)
+            pack_block(block, X, b, i, j, &d);
         pl_ns_put(w, i / PL_BLOCK);
     }
 }
 
-/* ---- what becomes of the rows -------------------------------------------------------------------------------------------- */
+/* ---- what becomes of the rows ------------------------------------------------------------------- */
 
-#define STRIP (4 * PL_BLOCK)    /* columns taken together: long enough for memory, few enough blocks for the first cache */
+/* columns taken together: long enough for memory, few enough blocks for the first cache */
+#define STRIP (4 * PL_BLOCK)
 
 PL_INLINE int64_t least(int64_t a, int64_t b)
 {
@@ -147,17 +161,20 @@ static void step(const pl_ns *w, const pl_args_polar_step *a, int64_t b)
                 for (int64_t j = j0; j < least(j0 + STRIP, a->W.cols); j += PL_BLOCK) {
                     float *x = (float *)a->W.data + b * a->W.bs + (i + r) * a->W.rs + j;
                     int64_t n = a->W.cols - j;
-                    pl_ask(j + STRIP < a->W.cols ? x + STRIP : x + PL_BLOCK * a->W.rs + j % STRIP - j, PL_BLOCK * sizeof(float), 1);
+                    pl_ask(j + STRIP < a->W.cols ? x + STRIP : x + PL_BLOCK * a->W.rs + j % STRIP - j,
+                           PL_BLOCK * sizeof(float), 1);
                     block_floats(d, rows + block_row(r, j));
                     if (n >= PL_BLOCK)
-                        for (int k = 0; k < PL_BLOCK; k++) x[k] = pl_decay_and_step_f32(x[k], d[k], lr, wd, scale);
+                        for (int k = 0; k < PL_BLOCK; k++)
+                            x[k] = pl_decay_and_step_f32(x[k], d[k], lr, wd, scale);
                     else
-                        for (int64_t k = 0; k < n; k++) x[k] = pl_decay_and_step_f32(x[k], d[k], lr, wd, scale);
+                        for (int64_t k = 0; k < n; k++)
+                            x[k] = pl_decay_and_step_f32(x[k], d[k], lr, wd, scale);
                 }
     }
 }
 
-/* ---- a matrix ------------------------------------------------------------------------------------------------------------ */
+/* ---- a matrix ----------------------------------------------------------------------------------- */
 
 static int64_t chain_of(const pl_cpu_item *item)
 {
@@ -168,23 +185,33 @@ size_t PL_ISA_NAME(pl_cpu_matrix_bytes)(const pl_cpu_item *item)
 {
     const pl_mat *x = pl_cpu_item_matrix(item);
     pl_ns size;
-    size_t bytes = PL_ISA_NAME(pl_ns_point)(&size, NULL, x->rows, x->cols, chain_of(item)), room = ((size_t)(x->rows * x->cols) * sizeof(float) + 63) / 64 * 64;
+    size_t bytes = PL_ISA_NAME(pl_ns_point)(&size, NULL, x->rows, x->cols, chain_of(item)),
+           room = ((size_t)(x->rows * x->cols) * sizeof(float) + 63) / 64 * 64;
     return bytes > PL_NS_CACHE ? 0 : bytes + (item->id == PL_OP_polar_step ? room : 0);
 }
 
 static pl_args_direction direction_args(const pl_args_polar_step *a, int64_t b, int64_t batch, pl_mat D)
 {
-    return (pl_args_direction){.D = D, .M = pl_mat_at(a->M, b, batch), .V = a->precondition ? pl_mat_at(a->V, b, batch) : (pl_mat){0}, .G = pl_mat_at(a->G, b, batch),
-                               .live = a->live.batch == 1 ? a->live : pl_mat_at(a->live, b, batch), .momentum = a->momentum, .precondition = a->precondition};
+    return (pl_args_direction){.D = D,
+                               .M = pl_mat_at(a->M, b, batch),
+                               .V = a->precondition ? pl_mat_at(a->V, b, batch) : (pl_mat){0},
+                               .G = pl_mat_at(a->G, b, batch),
+                               .live = a->live.batch == 1 ? a->live : pl_mat_at(a->live, b, batch),
+                               .momentum = a->momentum,
+                               .precondition = a->precondition};
 }
 
 static void own_norm(double norm[2], const pl_mat *X, int64_t b)
 {
-    pl_args_frob f = {.N = pl_mat_dense(norm, POLAR_DTYPE_F64, 1, 1, 2), .X = pl_mat_at(*X, b, 1), .weight = 1, .trans = X->rows > X->cols};
+    pl_args_frob f = {.N = pl_mat_dense(norm, POLAR_DTYPE_F64, 1, 1, 2),
+                      .X = pl_mat_at(*X, b, 1),
+                      .weight = 1,
+                      .trans = X->rows > X->cols};
     PL_ISA_NAME(pl_cpu_frob_one)(&f, 0);
 }
 
-/* The norm of a row while it is at hand; of a tall matrix, whose norm is its transpose's, when all is done. */
+/* The norm of a row while it is at hand; of a tall matrix, whose norm is its transpose's, when all is done.
+ */
 static void direction_and_norm(double norm[2], const pl_args_direction *a)
 {
     int tall = a->D.rows > a->D.cols;
@@ -205,7 +232,8 @@ void PL_ISA_NAME(pl_cpu_matrix)(const pl_cpu_item *item, int64_t b, char *work)
     size_t used = PL_ISA_NAME(pl_ns_point)(&w, work, x->rows, x->cols, chain_of(item));
     if (item->id == PL_OP_polar_map) {
         const pl_args_polar_map *a = &item->map;
-        if (a->N.data) memcpy(norm, (const double *)a->N.data + (a->N.batch == 1 ? 0 : b * a->N.bs), sizeof norm);
+        if (a->N.data)
+            memcpy(norm, (const double *)a->N.data + (a->N.batch == 1 ? 0 : b * a->N.bs), sizeof norm);
         else own_norm(norm, x, b);
         pack(&w, x, b, norm, a->eps);
         pl_ns_begin(&w);
@@ -226,7 +254,7 @@ void PL_ISA_NAME(pl_cpu_matrix)(const pl_cpu_item *item, int64_t b, char *work)
     }
 }
 
-/* ---- matrices too large for the cache --------------------------------------------------------------------------------------- */
+/* ---- matrices too large for the cache ----------------------------------------------------------- */
 
 static pl_args_newton_schulz steps_args(pl_mat X, const double *coef, int64_t steps, int64_t chain)
 {
@@ -242,7 +270,8 @@ static void large_map(pl_queue *q, const pl_args_polar_map *a)
     if (!N.data) N = pl_scratch_mat(q, POLAR_DTYPE_F64, a->X.batch, 1, 2);
     if (q->error == POLAR_OK) {
         pl_args_newton_schulz n = steps_args(X, a->coef, a->steps, a->chain);
-        if (!a->N.data) PL_ISA_NAME(pl_cpu_frob)(q, &(pl_args_frob){.N = N, .X = a->X, .weight = 1, .trans = a->X.rows > a->X.cols});
+        if (!a->N.data) PL_ISA_NAME(pl_cpu_frob)
+        (q, &(pl_args_frob){.N = N, .X = a->X, .weight = 1, .trans = a->X.rows > a->X.cols});
         PL_ISA_NAME(pl_cpu_normalise)(q, &(pl_args_normalise){.Y = X, .X = a->X, .N = N, .eps = a->eps});
         PL_ISA_NAME(pl_cpu_newton_schulz)(q, &n);
         if (q->error == POLAR_OK) PL_ISA_NAME(pl_cpu_copy)(q, &(pl_args_copy){.Y = a->Y, .X = X});
@@ -261,7 +290,8 @@ static void large_step(pl_queue *q, const pl_args_polar_step *a)
         pl_args_direction d = direction_args(a, 0, a->W.batch, D);
         PL_ISA_NAME(pl_cpu_direction)(q, &d);
         large_map(q, &map);
-        if (q->error == POLAR_OK) PL_ISA_NAME(pl_cpu_decay_step)(q, &(pl_args_decay_step){.W = a->W, .D = D, .live = a->live, .scale = a->scale});
+        if (q->error == POLAR_OK) PL_ISA_NAME(pl_cpu_decay_step)
+        (q, &(pl_args_decay_step){.W = a->W, .D = D, .live = a->live, .scale = a->scale});
     }
     pl_scratch_end(q, mark);
 }
@@ -274,7 +304,7 @@ void PL_ISA_NAME(pl_cpu_large_matrix)(pl_queue *q, const pl_cpu_item *item)
 
 static size_t up(size_t bytes)
 {
-    return (bytes + 255) / 256 * 256;    /* as pl_scratch_take */
+    return (bytes + 255) / 256 * 256; /* as pl_scratch_take */
 }
 
 static size_t item_scratch(const pl_cpu_item *item, int threads)
@@ -282,16 +312,20 @@ static size_t item_scratch(const pl_cpu_item *item, int threads)
     const pl_mat *x = pl_cpu_item_matrix(item);
     size_t bytes = PL_ISA_NAME(pl_cpu_matrix_bytes)(item), elements = (size_t)(x->batch * x->rows * x->cols);
     if (bytes) return bytes * (size_t)threads;
-    pl_args_newton_schulz n = steps_args(*x, item->id == PL_OP_polar_map ? item->map.coef : item->step.coef, 0, chain_of(item));
-    return up(elements * sizeof(pl_bf16)) + up((size_t)x->batch * 2 * sizeof(double)) + up(PL_ISA_NAME(pl_cpu_newton_schulz_bytes)(&n, threads)) +
+    pl_args_newton_schulz n =
+        steps_args(*x, item->id == PL_OP_polar_map ? item->map.coef : item->step.coef, 0, chain_of(item));
+    return up(elements * sizeof(pl_bf16)) + up((size_t)x->batch * 2 * sizeof(double)) +
+           up(PL_ISA_NAME(pl_cpu_newton_schulz_bytes)(&n, threads)) +
            (item->id == PL_OP_polar_step ? up(elements * sizeof(float)) : 0);
 }
 
 size_t PL_ISA_NAME(pl_cpu_fused_scratch)(pl_op_id id, const void *args, int threads)
 {
     if (id == PL_OP_newton_schulz) return PL_ISA_NAME(pl_cpu_newton_schulz_bytes)(args, threads);
-    if (id == PL_OP_polar_map) return item_scratch(&(pl_cpu_item){.id = id, .map = *(const pl_args_polar_map *)args}, threads);
-    if (id == PL_OP_polar_step) return item_scratch(&(pl_cpu_item){.id = id, .step = *(const pl_args_polar_step *)args}, threads);
+    if (id == PL_OP_polar_map)
+        return item_scratch(&(pl_cpu_item){.id = id, .map = *(const pl_args_polar_map *)args}, threads);
+    if (id == PL_OP_polar_step)
+        return item_scratch(&(pl_cpu_item){.id = id, .step = *(const pl_args_polar_step *)args}, threads);
     return 0;
 }
 
@@ -302,7 +336,8 @@ void PL_ISA_NAME(pl_cpu_polar_map)(pl_queue *q, const pl_args_polar_map *a)
 
 void PL_ISA_NAME(pl_cpu_polar_step)(pl_queue *q, const pl_args_polar_step *a)
 {
-    pl_cpu_do_item(q, &(pl_cpu_item){.run = PL_ISA_NAME(pl_cpu_do_items), .id = PL_OP_polar_step, .step = *a});
+    pl_cpu_do_item(q,
+                   &(pl_cpu_item){.run = PL_ISA_NAME(pl_cpu_do_items), .id = PL_OP_polar_step, .step = *a});
 }
 
 #endif

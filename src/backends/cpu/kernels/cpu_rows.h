@@ -1,4 +1,5 @@
-/* cpu_rows.h -- pieces of rows into float or double, and back with one rounding; the switch from float to double and back.
+/* cpu_rows.h -- pieces of rows into float or double, and back with one rounding; the switch from float to
+ * double and back.
  *
  * A file with loops for both includes its .inc twice:
  *
@@ -21,8 +22,8 @@
 #include "math/f16_elem.h"
 #include "math/formulas_elem.h"
 
-#define PL_ROUNDED 32    /* floats that are rounded at a time */
-#define PL_PAST    (8 << 20)    /* bytes of an array from which on it is stored past the caches */
+#define PL_ROUNDED 32        /* floats that are rounded at a time */
+#define PL_PAST    (8 << 20) /* bytes of an array from which on it is stored past the caches */
 
 #ifdef __AVX512BF16__
 /* Some of them are subnormal. */
@@ -34,12 +35,15 @@ static __attribute__((noinline, cold, unused)) void pl_round_subnormal(pl_bf16 *
 }
 #endif
 
-/* Stores past the caches. A core that writes an array which is not in its caches reads every line first: 7 GB/s where storing past them makes 16 (SPEED.md, 26). For whole aligned
- * lines of large arrays, which will mostly have left the caches before they are read again. A thread that has done so ends its share with pl_past_end. */
+/* Stores past the caches. A core that writes an array which is not in its caches reads every line first: 7
+ * GB/s where storing past them makes 16 (SPEED.md, 26). For whole aligned lines of large arrays, which will
+ * mostly have left the caches before they are read again. A thread that has done so ends its share with
+ * pl_past_end. */
 static inline int pl_past(const pl_mat *m)
 {
     const int64_t size = (int64_t)polar_dtype_size(m->dtype);
-    return m->data && m->batch * m->rows * m->cols * size >= PL_PAST && m->cols * size % 64 == 0 && ((uintptr_t)m->data | (uintptr_t)(m->rs * size) | (uintptr_t)(m->bs * size)) % 64 == 0;
+    return m->data && m->batch * m->rows * m->cols * size >= PL_PAST && m->cols * size % 64 == 0 &&
+           ((uintptr_t)m->data | (uintptr_t)(m->rs * size) | (uintptr_t)(m->bs * size)) % 64 == 0;
 }
 
 /* A product's result C, unless it stands on its addend, whose lines are in the cache. */
@@ -77,12 +81,14 @@ PL_INLINE void pl_round_vecs(pl_bf16 *dst, const float *x, const int two)
     pl_vec_round_f32(dst, a, two ? b : a, two);
 }
 
-/* dst[0, PL_ROUNDED) = x[0, PL_ROUNDED), rounded: by the instruction of AVX512-BF16, past the caches or not, but where a number is subnormal, which it takes for zero. */
+/* dst[0, PL_ROUNDED) = x[0, PL_ROUNDED), rounded: by the instruction of AVX512-BF16, past the caches or not,
+ * but where a number is subnormal, which it takes for zero. */
 PL_INLINE void pl_round_some(pl_bf16 *dst, const float *x, const int past)
 {
 #ifdef __AVX512BF16__
     const __m512 low = _mm512_loadu_ps(x), high = _mm512_loadu_ps(x + 16);
-    if (__builtin_expect(_kortestz_mask16_u8(pl_subnormal16(low), pl_subnormal16(high)), 1)) pl_store_past(dst, (__m512i)_mm512_cvtne2ps_pbh(high, low), past);
+    if (__builtin_expect(_kortestz_mask16_u8(pl_subnormal16(low), pl_subnormal16(high)), 1))
+        pl_store_past(dst, (__m512i)_mm512_cvtne2ps_pbh(high, low), past);
     else pl_round_subnormal(dst, low, high);
 #else
     (void)past;
@@ -95,13 +101,15 @@ PL_INLINE void pl_store_some(void *dst, polar_dtype dtype, const float *x, const
 {
     if (dtype == POLAR_DTYPE_BF16) pl_round_some(dst, x, past);
 #ifdef __AVX512F__
-    else pl_store_past_ps(dst, _mm512_loadu_ps(x), past), pl_store_past_ps((float *)dst + 16, _mm512_loadu_ps(x + 16), past);
+    else
+        pl_store_past_ps(dst, _mm512_loadu_ps(x), past),
+            pl_store_past_ps((float *)dst + 16, _mm512_loadu_ps(x + 16), past);
 #else
     else memcpy(dst, x, PL_ROUNDED * sizeof(float));
 #endif
 }
 
-#define PL_ASK_AHEAD 2048    /* bytes, where rows are read one after the other: some 30 lines under way */
+#define PL_ASK_AHEAD 2048 /* bytes, where rows are read one after the other: some 30 lines under way */
 
 /* Asks for the lines of `bytes` bytes at p, to be read or to be written; they may lie beyond an array. */
 PL_INLINE void pl_ask(const void *p, const int64_t bytes, const int write)
@@ -172,7 +180,8 @@ PL_INLINE void pl_row_store_f32(void *dst, polar_dtype dtype, int64_t at, const 
     if (dtype == POLAR_DTYPE_BF16) {
         int64_t j = 0;
         for (; j + PL_ROUNDED <= n; j += PL_ROUNDED) pl_round_some((pl_bf16 *)dst + at + j, x + j, 0);
-        for (; j + 2 * PL_LANES_F32 <= n; j += 2 * PL_LANES_F32) pl_round_vecs((pl_bf16 *)dst + at + j, x + j, 1);
+        for (; j + 2 * PL_LANES_F32 <= n; j += 2 * PL_LANES_F32)
+            pl_round_vecs((pl_bf16 *)dst + at + j, x + j, 1);
         if (j + PL_LANES_F32 <= n) pl_round_vecs((pl_bf16 *)dst + at + j, x + j, 0), j += PL_LANES_F32;
         for (; j < n; j++) ((pl_bf16 *)dst)[at + j] = pl_bf16_from_f32(x[j]);
     } else if (dtype == POLAR_DTYPE_F16) {

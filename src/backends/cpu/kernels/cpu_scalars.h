@@ -1,4 +1,5 @@
-/* cpu_scalars.h -- fma and the square root by the format's name, for .inc files. Fused on every instruction set: the baseline calls fma, and is slow. */
+/* cpu_scalars.h -- fma and the square root by the format's name, for .inc files. Fused on every instruction
+ * set: the baseline calls fma, and is slow. */
 #ifndef PL_CPU_SCALARS_H
 #define PL_CPU_SCALARS_H
 

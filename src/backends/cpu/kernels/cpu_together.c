@@ -1,20 +1,22 @@
-/* cpu_together.c -- ops that were put off (pl_queue_together_begin), in one parallel region: whole matrices first, the most work first, then elementwise pieces.
+/* cpu_together.c -- ops that were put off (pl_queue_together_begin), in one parallel region: whole matrices
+ * first, the most work first, then elementwise pieces.
  *
- * Every matrix and every piece is one thread's from end to end, so who does what changes no bit. Without matrices each thread begins with its stretch of the pieces,
- * the same one every time, as its caches like it; with matrices whoever is free takes the next.
+ * Every matrix and every piece is one thread's from end to end, so who does what changes no bit. Without
+ * matrices each thread begins with its stretch of the pieces, the same one every time, as its caches like it;
+ * with matrices whoever is free takes the next.
  */
 #include <stdatomic.h>
 
 #include "base/work_share.h"
 #include "cpu_tiles.h"
 
-#define SMALL 64    /* pieces below which one thread does it all */
-#define TAKE  32    /* pieces taken at a time */
+#define SMALL 64 /* pieces below which one thread does it all */
+#define TAKE  32 /* pieces taken at a time */
 
 typedef struct {
     const pl_cpu_item *item[PL_CPU_ITEMS];
-    int64_t            first[PL_CPU_ITEMS + 1];    /* of all matrices, or pieces, those before this item's */
-    int                count;
+    int64_t first[PL_CPU_ITEMS + 1]; /* of all matrices, or pieces, those before this item's */
+    int count;
 } share;
 
 #ifdef PL_TILES
@@ -24,7 +26,8 @@ static double work_of(const pl_cpu_item *item)
     return (double)x->rows * (double)x->cols * (double)(x->rows < x->cols ? x->rows : x->cols);
 }
 
-/* In order of work, the most first; equals in the order of the calls. Returns a thread's work memory; 0: too large, done at once. */
+/* In order of work, the most first; equals in the order of the calls. Returns a thread's work memory; 0: too
+ * large, done at once. */
 static size_t matrices_add(share *s, pl_queue *q, const pl_cpu_item *item)
 {
     size_t bytes = PL_ISA_NAME(pl_cpu_matrix_bytes)(item);
@@ -55,7 +58,7 @@ static void matrices_do(const share *m, _Atomic int64_t *next, char *work)
 static size_t matrices_add(share *s, pl_queue *q, const pl_cpu_item *item)
 {
     (void)s, (void)q, (void)item;
-    return 0;    /* there is no such op here */
+    return 0; /* there is no such op here */
 }
 
 static void matrices_count(share *s)
@@ -83,11 +86,11 @@ static void pieces_some(const share *p, int64_t from, int64_t to)
 
 /* Items in the making, over the threads. */
 typedef struct {
-    share           m, p;                        /* matrices, pieces */
-    _Atomic int64_t next_matrix, next_pieces;    /* where there are matrices */
-    pl_share        stretches;                   /* of the pieces, where there are none */
-    char           *work;                        /* a thread's, of every one, */
-    size_t          bytes;                       /* so much */
+    share m, p;                               /* matrices, pieces */
+    _Atomic int64_t next_matrix, next_pieces; /* where there are matrices */
+    pl_share stretches;                       /* of the pieces, where there are none */
+    char *work;                               /* a thread's, of every one, */
+    size_t bytes;                             /* so much */
 } together;
 
 static void pieces_take(const share *p, int64_t t)
@@ -124,7 +127,8 @@ void PL_ISA_NAME(pl_cpu_do_items)(pl_queue *q, const pl_cpu_item *items, int cou
         if (one > o.bytes) o.bytes = one;
     }
     matrices_count(m);
-    int64_t matrices = m->first[m->count], pieces = p->first[p->count], tasks = matrices + (pieces + SMALL - 1) / SMALL;
+    int64_t matrices = m->first[m->count], pieces = p->first[p->count],
+            tasks = matrices + (pieces + SMALL - 1) / SMALL;
     int threads = tasks < q->dev->threads ? (int)tasks : q->dev->threads;
     if (!tasks || q->error != POLAR_OK) return;
     pl_scratch_mark mark = pl_scratch_begin(q);
@@ -140,5 +144,6 @@ void PL_ISA_NAME(pl_cpu_do_items)(pl_queue *q, const pl_cpu_item *items, int cou
 
 void PL_ISA_NAME(pl_cpu_adamw_step)(pl_queue *q, const pl_args_adamw_step *a)
 {
-    pl_cpu_do_item(q, &(pl_cpu_item){.run = PL_ISA_NAME(pl_cpu_do_items), .id = PL_OP_adamw_step, .adamw = *a});
+    pl_cpu_do_item(q,
+                   &(pl_cpu_item){.run = PL_ISA_NAME(pl_cpu_do_items), .id = PL_OP_adamw_step, .adamw = *a});
 }

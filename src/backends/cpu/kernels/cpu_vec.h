@@ -1,6 +1,8 @@
-/* cpu_vec.h -- the vectors of this instruction set, and the one thing plain C cannot say about them: a fused multiply-add.
+/* cpu_vec.h -- the vectors of this instruction set, and the one thing plain C cannot say about them: a fused
+ * multiply-add.
  *
- * The baseline has no such instruction and takes a product and a sum, in the products only; formulas_elem.h keeps its fma everywhere.
+ * The baseline has no such instruction and takes a product and a sum, in the products only; formulas_elem.h
+ * keeps its fma everywhere.
  */
 #ifndef PL_CPU_VEC_H
 #define PL_CPU_VEC_H
@@ -19,10 +21,11 @@
 #endif
 
 #if defined(__AVX2__) || defined(PL_NEON)
-#define PL_VEC_FMA    /* there is an instruction for it */
+#define PL_VEC_FMA /* there is an instruction for it */
 #endif
 
-/* The tile of a product that lives in registers: TILE_ROWS x 2 vectors, beside two vectors of B and one entry of A. */
+/* The tile of a product that lives in registers: TILE_ROWS x 2 vectors, beside two vectors of B and one entry
+ * of A. */
 #if defined(__AVX512F__)
 #define PL_VEC_BYTES 64
 #define PL_TILE_ROWS 12
@@ -38,7 +41,7 @@
 #endif
 #define PL_TILE_VECS 2
 
-typedef float  pl_vec_f32 __attribute__((vector_size(PL_VEC_BYTES)));
+typedef float pl_vec_f32 __attribute__((vector_size(PL_VEC_BYTES)));
 typedef double pl_vec_f64 __attribute__((vector_size(PL_VEC_BYTES)));
 typedef uint32_t pl_vec_u32 __attribute__((vector_size(PL_VEC_BYTES)));
 
@@ -70,7 +73,8 @@ PL_INLINE pl_vec_f64 pl_vec_fma_f64(pl_vec_f64 a, pl_vec_f64 b, pl_vec_f64 c)
 #endif
 }
 
-/* a b + c with one rounding on every instruction set: the baseline calls fma, and is slow. For sums whose bits every build shares. */
+/* a b + c with one rounding on every instruction set: the baseline calls fma, and is slow. For sums whose
+ * bits every build shares. */
 PL_INLINE pl_vec_f32 pl_vec_fused_f32(pl_vec_f32 a, pl_vec_f32 b, pl_vec_f32 c)
 {
 #ifndef PL_VEC_FMA
@@ -99,18 +103,18 @@ PL_INLINE pl_vec_f64 pl_vec_fused_f64(pl_vec_f64 a, pl_vec_f64 b, pl_vec_f64 c)
 #endif
 
 /* 16 bytes: what every instruction set has. */
-typedef float   pl_quad_f32 __attribute__((vector_size(16)));
-typedef double  pl_quad_f64 __attribute__((vector_size(16)));
+typedef float pl_quad_f32 __attribute__((vector_size(16)));
+typedef double pl_quad_f64 __attribute__((vector_size(16)));
 typedef int32_t pl_quad_i32 __attribute__((vector_size(16)));
 typedef int64_t pl_quad_i64 __attribute__((vector_size(16)));
 typedef int16_t pl_quad_i16 __attribute__((vector_size(16)));
 
-/* ---- bf16: the upper half of a float (bf16_elem.h) ----------------------------------------------------- */
+/* ---- bf16: the upper half of a float (bf16_elem.h) ---------------------------------------------- */
 
 /* Four of them, widened. Little-endian, as the file formats want it anyway. */
 PL_INLINE pl_quad_f32 pl_quad_widened(const pl_bf16 *x)
 {
-    int64_t four;    /* by way of a register: through memory, its halves would have to wait for each other */
+    int64_t four; /* by way of a register: through memory, its halves would have to wait for each other */
     memcpy(&four, x, sizeof four);
     pl_quad_i64 both = {four, 0};
     pl_quad_i16 low = {0}, upper = (pl_quad_i16)both;
@@ -155,13 +159,16 @@ PL_INLINE pl_vec_u32 pl_vec_rounded(pl_vec_f32 x, const int with_nan)
 PL_INLINE void pl_vec_upper(pl_bf16 *dst, pl_vec_u32 a, pl_vec_u32 b, const int two)
 {
 #if defined(__AVX512BW__)
-    const __m512i odd = _mm512_set_epi16(63, 61, 59, 57, 55, 53, 51, 49, 47, 45, 43, 41, 39, 37, 35, 33,    /* of b */
-                                         31, 29, 27, 25, 23, 21, 19, 17, 15, 13, 11, 9, 7, 5, 3, 1);        /* of a */
+    /* of b */
+    const __m512i odd = _mm512_set_epi16(63, 61, 59, 57, 55, 53, 51, 49, 47, 45, 43, 41, 39, 37, 35, 33,
+                                         /* of a */
+                                         31, 29, 27, 25, 23, 21, 19, 17, 15, 13, 11, 9, 7, 5, 3, 1);
     __m512i both = _mm512_permutex2var_epi16((__m512i)a, odd, (__m512i)b);
     if (two) _mm512_storeu_si512(dst, both);
     else _mm256_storeu_si256((void *)dst, _mm512_castsi512_si256(both));
 #elif defined(__AVX2__)
-    __m256i both = _mm256_permute4x64_epi64(_mm256_packus_epi32((__m256i)(a >> 16), (__m256i)(b >> 16)), 0xd8);
+    __m256i both =
+        _mm256_permute4x64_epi64(_mm256_packus_epi32((__m256i)(a >> 16), (__m256i)(b >> 16)), 0xd8);
     if (two) _mm256_storeu_si256((void *)dst, both);
     else _mm_storeu_si128((void *)dst, _mm256_castsi256_si128(both));
 #else
@@ -173,7 +180,8 @@ PL_INLINE void pl_vec_upper(pl_bf16 *dst, pl_vec_u32 a, pl_vec_u32 b, const int 
 /* dst = a, and b where there are two of them, rounded to bf16. */
 PL_INLINE void pl_vec_round_f32(pl_bf16 *dst, pl_vec_f32 a, pl_vec_f32 b, const int two)
 {
-    if (__builtin_expect(pl_vec_nan_in(a, b), 0)) pl_vec_upper(dst, pl_vec_rounded(a, 1), pl_vec_rounded(b, 1), two);
+    if (__builtin_expect(pl_vec_nan_in(a, b), 0))
+        pl_vec_upper(dst, pl_vec_rounded(a, 1), pl_vec_rounded(b, 1), two);
     else pl_vec_upper(dst, pl_vec_rounded(a, 0), pl_vec_rounded(b, 0), two);
 }
 
@@ -184,7 +192,7 @@ PL_INLINE void pl_vec_round_f64(pl_bf16 *dst, pl_vec_f64 a, pl_vec_f64 b, const 
     for (int l = 0; l < lanes && two; l++) dst[lanes + l] = pl_bf16_from_f64(b[l]);
 }
 
-/* ---- four or two short rows turned into columns, `stride` apart ----------------------------------------- */
+/* ---- four or two short rows turned into columns, `stride` apart --------------------------------- */
 
 PL_INLINE void pl_turn_f32(float *dst, int64_t stride, const pl_quad_f32 r[4])
 {
