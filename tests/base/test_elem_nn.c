@@ -5,7 +5,7 @@
  * neighbours in the format. Bounds are derived at their lines; first order in u, hence the 1.01.
  */
 #include "base/philox.h"
-#include "math/nn_formulas_elem.h"
+#include "math/vectors_elem.h"
 #include "test.h"
 
 #define SEED           29ull

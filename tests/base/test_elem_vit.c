@@ -6,7 +6,7 @@
  */
 #include "base/philox.h"
 #include "math/log_elem.h"
-#include "math/nn_formulas_elem.h"
+#include "math/activation_elem.h"
 #include "test.h"
 
 #define SEED     31ull

@@ -1,6 +1,6 @@
 /* test_op_calls_nn.c -- test_op_calls for the layers' ops: planted faults are seen (on ref), and the device
  * argv[1] refuses calls that make no sense. */
-#include "math/nn_formulas_elem.h"
+#include "math/vectors_elem.h"
 #include "op_calls.h"
 
 /* ---- wrong ops ---- */

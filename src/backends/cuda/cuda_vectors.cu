@@ -2,7 +2,7 @@
  * channel, but for vec_dots. */
 #include "cuda_kernels.h"
 #include "cuda_launch.cuh"
-#include "cuda_nn_formulas.cuh"
+#include "cuda_formulas.cuh"
 
 template <typename REAL>
 static __device__ __forceinline__ void get3(REAL v[3], const pl_mat &V, int64_t b, int64_t r, int64_t c)
@@ -23,8 +23,7 @@ template <typename REAL> __global__ void vec_dots_kernel(pl_args_vec_dots args)
             for (int64_t b = threadIdx.x; b < h; b += blockDim.x) {
                 if (b < a) continue;
                 get3(w, args.V, m, r, b);
-                pl_cuda_set<REAL>(args.Q, m, r, a * h - a * (a - 1) / 2 + b - a,
-                                  nn_formula<REAL>::dot3(v, w));
+                pl_cuda_set<REAL>(args.Q, m, r, a * h - a * (a - 1) / 2 + b - a, formula<REAL>::dot3(v, w));
             }
         }
 }
@@ -52,7 +51,7 @@ template <typename REAL> __global__ void vec_dots_back_kernel(pl_args_vec_dots_b
             REAL dq = pl_cuda_at<REAL>(args.dQ, m, r, ab);
             if (a == b) dq *= 2;
             get3(v, args.V, m, r, b);
-            for (int d = 0; d < 3; d++) s[d] = nn_formula<REAL>::fused(dq, v[d], s[d]);
+            for (int d = 0; d < 3; d++) s[d] = formula<REAL>::fused(dq, v[d], s[d]);
             ab += b < a ? h - 1 - b : 1;
         }
         for (int d = 0; d < 3; d++)
@@ -76,7 +75,7 @@ template <typename REAL> __global__ void vec_norm_kernel(pl_args_vec_norm a)
     {
         REAL v[3];
         get3(v, a.V, b, r, c);
-        pl_cuda_set<REAL>(a.R, b, r, c, nn_formula<REAL>::norm3(v, (REAL)a.eps));
+        pl_cuda_set<REAL>(a.R, b, r, c, formula<REAL>::norm3(v, (REAL)a.eps));
     }
 }
 
@@ -94,10 +93,10 @@ template <typename REAL> __global__ void vec_norm_back_kernel(pl_args_vec_norm_b
     {
         REAL v[3];
         get3(v, a.V, b, r, c);
-        REAL along = pl_cuda_at<REAL>(a.dR, b, r, c) / nn_formula<REAL>::norm3(v, (REAL)a.eps);
+        REAL along = pl_cuda_at<REAL>(a.dR, b, r, c) / formula<REAL>::norm3(v, (REAL)a.eps);
         for (int d = 0; d < 3; d++)
             pl_cuda_set<REAL>(a.dV, b, 3 * r + d, c,
-                              nn_formula<REAL>::fused(along, v[d], pl_cuda_at<REAL>(a.dV, b, 3 * r + d, c)));
+                              formula<REAL>::fused(along, v[d], pl_cuda_at<REAL>(a.dV, b, 3 * r + d, c)));
     }
 }
 
@@ -118,12 +117,11 @@ template <typename REAL> __global__ void vec_gate_kernel(pl_args_vec_gate a)
         REAL v[3], z[3] = {0, 0, 0};
         get3(v, a.V, b, r, c);
         if (a.Z.data) get3(z, a.Z, b, r, c);
-        REAL u =
-            nn_formula<REAL>::fused(pl_cuda_at<REAL>(a.g, b, 0, c), nn_formula<REAL>::norm3(v, (REAL)a.eps),
-                                    pl_cuda_at<REAL>(a.b, b, 0, c));
-        REAL s = nn_formula<REAL>::sigmoid(u);
+        REAL u = formula<REAL>::fused(pl_cuda_at<REAL>(a.g, b, 0, c), formula<REAL>::norm3(v, (REAL)a.eps),
+                                      pl_cuda_at<REAL>(a.b, b, 0, c));
+        REAL s = formula<REAL>::sigmoid(u);
         for (int d = 0; d < 3; d++)
-            pl_cuda_set<REAL>(a.Y, b, 3 * r + d, c, nn_formula<REAL>::fused(v[d], s, z[d]));
+            pl_cuda_set<REAL>(a.Y, b, 3 * r + d, c, formula<REAL>::fused(v[d], s, z[d]));
     }
 }
 
@@ -142,12 +140,12 @@ template <typename REAL> __global__ void vec_gate_back_kernel(pl_args_vec_gate_b
         REAL v[3], dy[3], s, along, tr;
         get3(v, a.V, b, r, c);
         get3(dy, a.dY, b, r, c);
-        REAL t = nn_formula<REAL>::gate_back(v, dy, pl_cuda_at<REAL>(a.g, b, 0, c),
-                                             pl_cuda_at<REAL>(a.b, b, 0, c), (REAL)a.eps, &s, &along, &tr);
+        REAL t = formula<REAL>::gate_back(v, dy, pl_cuda_at<REAL>(a.g, b, 0, c),
+                                          pl_cuda_at<REAL>(a.b, b, 0, c), (REAL)a.eps, &s, &along, &tr);
         pl_cuda_set<REAL>(a.T, b, r, c, t);
         pl_cuda_set<REAL>(a.TR, b, r, c, tr);
         for (int d = 0; d < 3; d++)
-            pl_cuda_set<REAL>(a.dV, b, 3 * r + d, c, nn_formula<REAL>::fused(along, v[d], dy[d] * s));
+            pl_cuda_set<REAL>(a.dV, b, 3 * r + d, c, formula<REAL>::fused(along, v[d], dy[d] * s));
     }
 }
 

@@ -1,6 +1,6 @@
-/* ref_nn.c -- the layers' elementwise ops, sums over rows and the loss: nn_formulas_elem.h, in double. */
+/* ref_nn.c -- the layers' elementwise ops, sums over rows and the loss: activation_elem.h, in double. */
 #include "math/lane_sum_elem.h"
-#include "math/nn_formulas_elem.h"
+#include "math/activation_elem.h"
 #include "ref_ops.h"
 
 #define FOR_EACH(m)                            \

@@ -1,6 +1,6 @@
 /* ref_pairs.c -- ops on pairs i <= j of a cloud's points. Pair (i, j) is row i N - i (i - 1) / 2 + (j - i);
  * w_ij = w_ji stands once. */
-#include "math/nn_formulas_elem.h"
+#include "math/vectors_elem.h"
 #include "ref_ops.h"
 
 static int64_t pair(int64_t points, int64_t i, int64_t j)

@@ -1,5 +1,5 @@
 /* ref_vectors.c -- ops on vectors: row r's vector of channel c is V[3r + d, c], d = 0, 1, 2. */
-#include "math/nn_formulas_elem.h"
+#include "math/vectors_elem.h"
 #include "ref_ops.h"
 
 typedef struct {

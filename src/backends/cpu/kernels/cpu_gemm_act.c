@@ -7,7 +7,7 @@
 #include "cpu_rows.h"
 #include "cpu_vec.h"
 #include "math/gelu_bf16_elem.h"
-#include "math/nn_formulas_elem.h"
+#include "math/activation_elem.h"
 
 #define CHUNK 512 /* elements of a row at a time */
 

@@ -5,7 +5,7 @@
 
 #include "cpu_rows.h"
 #include "cpu_vec.h"
-#include "math/nn_formulas_elem.h"
+#include "math/activation_elem.h"
 
 #define LANES ((int)(PL_VEC_BYTES / sizeof(double)))
 #define MR    6

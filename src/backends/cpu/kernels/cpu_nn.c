@@ -1,14 +1,14 @@
 /* cpu_nn.c -- bias_act, bias_act_back, row_sum, row_spread: pieces of rows over the threads; the loops are in
  * cpu_nn.inc.
  *
- * bias_act and its backward are element by element (nn_formulas_elem.h), a sum over rows has the order of its
+ * bias_act and its backward are element by element (activation_elem.h), a sum over rows has the order of its
  * row in ops.def: the bits depend on neither threads nor instruction set.
  */
 #include "../cpu_vit.h"
 #include "cpu_rows.h"
 #include "cpu_vec.h"
 #include "math/lane_sum_elem.h"
-#include "math/nn_formulas_elem.h"
+#include "math/activation_elem.h"
 
 #define CHUNK 512       /* elements of a row at a time */
 #define RUN   64        /* rows of a task */

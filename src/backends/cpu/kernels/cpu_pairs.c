@@ -6,7 +6,7 @@
  */
 #include "cpu_rows.h"
 #include "cpu_vec.h"
-#include "math/nn_formulas_elem.h"
+#include "math/vectors_elem.h"
 
 #define CHUNK 64        /* channels, or points, at a time */
 #define SMALL (1 << 13) /* terms below which one thread does it all */

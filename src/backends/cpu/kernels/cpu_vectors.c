@@ -1,13 +1,13 @@
 /* cpu_vectors.c -- vec_dots, vec_norm, vec_gate and their backwards: rows over the threads; the loops are in
  * cpu_vectors.inc.
  *
- * All but vec_dots_back are element by element (nn_formulas_elem.h), and its sum ascends over b, every term
+ * All but vec_dots_back are element by element (vectors_elem.h), and its sum ascends over b, every term
  * by fma: the same bits from every instruction set.
  */
 #include "../cpu_runs.h"
 #include "cpu_rows.h"
 #include "cpu_vec.h"
-#include "math/nn_formulas_elem.h"
+#include "math/vectors_elem.h"
 
 #define CHUNK 256 /* channels at a time where they do not meet */
 #define MOST  256 /* channels whose products are made here; more are the oracle's */

@@ -1,53 +1,8 @@
-/* cuda_nn.cu -- the layers' elementwise ops, sums over rows and the loss. */
+/* cuda_rows.cu -- groups of rows: summed, spread, scaled. */
+#include "cuda_formulas.cuh"
 #include "cuda_kernels.h"
 #include "cuda_launch.cuh"
-#include "cuda_nn_formulas.cuh"
 #include "math/lane_sum_elem.h"
-
-/* ---- activations -------------------------------------------------------------------------------- */
-
-/* X + b where there is a b. */
-template <typename REAL>
-static __device__ __forceinline__ REAL biased(const pl_mat &X, const pl_mat &bias, int64_t b, int64_t i,
-                                              int64_t j)
-{
-    REAL x = pl_cuda_at<REAL>(X, b, i, j);
-    return bias.data ? x + pl_cuda_at<REAL>(bias, b, 0, j) : x;
-}
-
-template <typename REAL> __global__ void bias_act_kernel(pl_args_bias_act a)
-{
-    FOR_MATRICES(a.Y, b)
-    FOR_ROWS(a.Y.rows, i)
-    FOR_COLS(a.Y.cols, j)
-    pl_cuda_set<REAL>(a.Y, b, i, j, nn_formula<REAL>::activate(biased<REAL>(a.X, a.b, b, i, j), a.act));
-}
-
-void pl_cuda_launch_bias_act(cudaStream_t stream, const pl_args_bias_act *args)
-{
-    pl_args_bias_act a = *args;
-    pl_mat *mats[] = {&a.Y, &a.X, &a.b};
-    LAUNCH_ROWS(bias_act_kernel, mats, 3, a.Y.batch, a.Y.rows, a.Y.cols, a);
-}
-
-template <typename REAL> __global__ void bias_act_back_kernel(pl_args_bias_act_back a)
-{
-    FOR_MATRICES(a.dX, b)
-    FOR_ROWS(a.dX.rows, i)
-    FOR_COLS(a.dX.cols, j)
-    pl_cuda_set<REAL>(a.dX, b, i, j,
-                      nn_formula<REAL>::activate_back(pl_cuda_at<REAL>(a.dY, b, i, j),
-                                                      biased<REAL>(a.X, a.b, b, i, j), a.act));
-}
-
-void pl_cuda_launch_bias_act_back(cudaStream_t stream, const pl_args_bias_act_back *args)
-{
-    pl_args_bias_act_back a = *args;
-    pl_mat *mats[] = {&a.dX, &a.X, &a.b, &a.dY};
-    LAUNCH_ROWS(bias_act_back_kernel, mats, 4, a.dX.batch, a.dX.rows, a.dX.cols, a);
-}
-
-/* ---- sums over rows ----------------------------------------------------------------------------- */
 
 /* Rows [first, end) of column j, ascending. */
 template <typename REAL>
@@ -129,28 +84,22 @@ void pl_cuda_launch_row_spread(cudaStream_t stream, const pl_args_row_spread *ar
     LAUNCH_ROWS(row_spread_kernel, mats, 2, a.Y.batch, a.Y.rows, a.Y.cols, a);
 }
 
-/* ---- the loss ----------------------------------------------------------------------------------- */
-
-/* A warp for each member; its lanes are those of the sum. */
-static __global__ void mse_kernel(pl_args_mse a)
+template <typename REAL> __global__ void scale_rows_kernel(pl_args_scale_rows a)
 {
-    int lane = (int)threadIdx.x;
-    double rows = (double)a.P.rows;
-    FOR_MATRICES(a.P, b)
+    const int64_t n = a.Y.rows / a.s.rows;
+    FOR_MATRICES(a.Y, b)
+    FOR_ROWS(a.Y.rows, i)
+    FOR_COLS(a.Y.cols, j)
     {
-        double s = 0;
-        for (int64_t i = lane; i < a.P.rows; i += PL_LANES) {
-            double d = pl_cuda_at<double>(a.P, b, i, 0) - pl_cuda_at<double>(a.Y, b, i, 0);
-            s += d * d;
-            if (a.dP.data) pl_cuda_set<double>(a.dP, b, i, 0, 2 / rows * d);
-        }
-        /* lanes from `half` on hold what nobody reads */
-        for (int half = PL_LANES / 2; half > 0; half /= 2) s += __shfl_down_sync(0xffffffffu, s, half);
-        if (lane == 0) pl_cuda_set<double>(a.L, b, 0, 0, s / rows);
+        const REAL s = pl_cuda_at<REAL>(a.s, b, i / n, 0), x = pl_cuda_at<REAL>(a.X, b, i, j);
+        pl_cuda_set<REAL>(a.Y, b, i, j,
+                          a.Z.data ? formula<REAL>::fused(s, x, pl_cuda_at<REAL>(a.Z, b, i, j)) : s * x);
     }
 }
 
-void pl_cuda_launch_mse(cudaStream_t stream, const pl_args_mse *a)
+void pl_cuda_launch_scale_rows(cudaStream_t stream, const pl_args_scale_rows *args)
 {
-    mse_kernel<<<dim3(1, 1, pl_cuda_grid(a->P.batch, 1, MAX_GRID)), PL_LANES, 0, stream>>>(*a);
+    pl_args_scale_rows a = *args;
+    pl_mat *mats[] = {&a.Y, &a.X, &a.s, &a.Z};
+    LAUNCH_ROWS(scale_rows_kernel, mats, 4, a.Y.batch, a.Y.rows, a.Y.cols, a);
 }

@@ -1,7 +1,7 @@
-/* nn_formulas_elem.h -- the element tier of the layers: nn_formulas.inc in float (_f32) and in double (_f64),
- * host and device. */
-#ifndef PL_MATH_NN_FORMULAS_ELEM_H
-#define PL_MATH_NN_FORMULAS_ELEM_H
+/* activation_elem.h -- the element tier of the activations: activation.inc in float (_f32) and in double
+ * (_f64), host and device. */
+#ifndef PL_MATH_ACTIVATION_ELEM_H
+#define PL_MATH_ACTIVATION_ELEM_H
 
 #include "math/activation.h"
 #include "math/exp_elem.h"
@@ -35,25 +35,21 @@ PL_HD double pl_by_sign_f64(double x, double a, double b)
 
 #define REAL    float
 #define FMA     fmaf
-#define SQRT    sqrtf
 #define FABS    fabsf
 #define NAME(f) f##_f32
-#include "math/nn_formulas.inc"
+#include "math/activation.inc"
 #undef REAL
 #undef FMA
-#undef SQRT
 #undef FABS
 #undef NAME
 
 #define REAL    double
 #define FMA     fma
-#define SQRT    sqrt
 #define FABS    fabs
 #define NAME(f) f##_f64
-#include "math/nn_formulas.inc"
+#include "math/activation.inc"
 #undef REAL
 #undef FMA
-#undef SQRT
 #undef FABS
 #undef NAME
 
