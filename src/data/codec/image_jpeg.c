@@ -19,7 +19,6 @@
 
 #include "base/alloc.h"
 #include "data/codec/image_codec.h"
-#include "data/codec/image_jpeg_scan.h"
 
 /* an encoder makes about ten; each scan walks over every block, however short it is */
 #define MAX_SCANS    500
@@ -183,7 +182,6 @@ static polar_status decode(jpeg_work *w, pl_image *out, const pl_box *part)
     PL_TRY(read_header(w, &info, part, 1));
     pl_box box = part ? *part : (pl_box){0, 0, info.width, info.height};
     PL_TRY(pl_image_create(out, box.width, box.height));
-    if (pl_jpeg_scan_decode(out, c, &box, !part)) return POLAR_OK;
     c->out_color_space = info.colour == PL_COLOUR_CMYK ? JCS_CMYK : JCS_RGB;
     jpeg_start_decompress(c);
 
