@@ -58,6 +58,8 @@ POLAR_API const char *polar_backend_summary(int i); /* one line for people */
 
 /* stream: the caller's CUDA stream, or NULL for one of its own */
 POLAR_API polar_status polar_queue_create(polar_queue **out, polar_device *dev, void *stream);
+/* work goes on in another stream of the caller's, who orders the two; of a queue that was made with one */
+POLAR_API polar_status polar_queue_set_stream(polar_queue *q, void *stream);
 /* waits for its work; NULL is fine */
 POLAR_API void polar_queue_destroy(polar_queue *q);
 /* waits; returns and clears the first error of the work */

@@ -221,6 +221,9 @@ POLAR_API polar_status polar_optim_get_hyper(const polar_optim *opt, int64_t mem
 POLAR_API int64_t polar_optim_group_count(const polar_optim *opt);
 /* the gradient moved; NULL: there is none (opts.skip_missing) */
 POLAR_API polar_status polar_optim_set_grad(polar_optim *opt, int64_t param, void *data);
+/* all gradients at once: pointers as polar_optim_set_grad takes them, polar_optim_param_count of them; all or
+ * none are taken */
+POLAR_API polar_status polar_optim_set_grads(polar_optim *opt, void *const *data, int64_t n);
 /* With opts.skip_nonfinite: floats in device memory that every step reads, as torch's GradScaler has them;
  * NULL: none. A step is left out where *found_inf is not 0; gradients are divided by *grad_scale on their
  * way. */
@@ -244,6 +247,20 @@ POLAR_API polar_status polar_optim_load_with(polar_optim *opt, polar_queue *q, c
                                              unsigned what);
 /* after the caller wrote bf16 weights: renew the master copy */
 POLAR_API polar_status polar_optim_reload_weights(polar_optim *opt, polar_queue *q);
+
+/* The state where it lies, in device memory, for those who keep or exchange it in a form of their own.
+ * Between steps it may be written, too: the next step goes on from it. */
+typedef enum polar_state {
+    POLAR_STATE_MOMENTUM = 0,      /* (members, rows, cols); a vector is one row */
+    POLAR_STATE_SECOND_MOMENT = 1, /* the same; of AdamW and preconditioned rules */
+    POLAR_STATE_MASTER = 2,        /* the same, f32; of bf16 weights */
+    /* (members, 2), f64: steps made, steps left out; with opts.skip_missing or opts.skip_nonfinite */
+    POLAR_STATE_STEPS = 3
+} polar_state;
+
+/* borrowed from the optimiser; data NULL and ndim 0: it has none */
+POLAR_API polar_status polar_optim_state_view(polar_tensor *out, const polar_optim *opt, int64_t param,
+                                              polar_state which);
 
 /* What a load replaces: momenta, second moments, master copies and the count of steps; bf16 weights are then
  * written from their master copies. The caller's lr, decay and on/off of the members, and the numbers of his

@@ -25,9 +25,11 @@ PL_HD void pl_advance_row(const pl_args_advance *a, int64_t r)
     const int flagged = a->F.data && ((const float *)a->F.data)[r % a->F.batch * a->F.bs] != 0;
     const int found = a->found.data && *(const float *)a->found.data != 0;
     if (a->scale.data) live[PL_LIVE_GRAD] = 1 / (double)*(const float *)a->scale.data;
+    if (live[PL_LIVE_SKIP] == PL_SKIP_FLAG)
+        live[PL_LIVE_SKIP] = 0; /* the flag of an earlier launch: that step is over */
     if (live[PL_LIVE_SKIP] != 0) return;
     if (flagged || found) {
-        live[PL_LIVE_SKIP] = 1;
+        live[PL_LIVE_SKIP] = PL_SKIP_FLAG;
         steps[1] += 1;
         return;
     }

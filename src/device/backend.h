@@ -25,8 +25,9 @@ typedef struct pl_backend {
     polar_status (*set_threads)(pl_device *dev, int threads, int spin_us);
     polar_status (*mem_alloc)(pl_device *dev, void **out, size_t bytes);
     void (*mem_free)(pl_device *dev, void *data);
-    polar_status (*queue_open)(pl_queue *q, void *stream); /* or NULL */
-    void (*queue_close)(pl_queue *q);                      /* or NULL */
+    polar_status (*queue_open)(pl_queue *q, void *stream);       /* or NULL */
+    polar_status (*queue_set_stream)(pl_queue *q, void *stream); /* or NULL: it has no streams */
+    void (*queue_close)(pl_queue *q);                            /* or NULL */
     /* waits for the work; or NULL where ops run at once */
     polar_status (*queue_sync)(pl_queue *q);
     /* inside a capture that is not ours; or NULL */

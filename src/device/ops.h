@@ -15,7 +15,8 @@
 #define PL_FUSED_STEPS 12 /* of one call of newton_schulz */
 
 /* A live row: the numbers of one step, for one matrix or for all, in device memory as doubles. C1 and C2 are
- * 1/(1 - beta^t), GRAD a factor of the gradient; a row of a plain step has GRAD 1 and SKIP 0. */
+ * 1/(1 - beta^t), GRAD a factor of the gradient; a row of a plain step has GRAD 1 and SKIP 0. SKIP is 1
+ * where the host leaves the matrix out, PL_SKIP_FLAG where `advance` does, for this step alone. */
 typedef enum pl_live_col {
     PL_LIVE_C1,
     PL_LIVE_C2,
@@ -28,6 +29,8 @@ typedef enum pl_live_col {
     PL_LIVE_SKIP,
     PL_LIVE_COLS
 } pl_live_col;
+
+#define PL_SKIP_FLAG 2.0
 
 /* The row of a plain step. */
 static inline void pl_live_row(double row[PL_LIVE_COLS], double c1, double c2, double lr, double wd,

@@ -187,6 +187,14 @@ void pl_optim_drop_graph(polar_optim *opt)
     opt->graph = NULL;
 }
 
+void pl_optim_pointer_moved(polar_optim *opt)
+{
+    if (opt->graph) opt->patience = opt->patience ? 2 * opt->patience : 2; /* it was captured in vain */
+    if (opt->patience > 64) opt->patience = 64;
+    pl_optim_drop_graph(opt);
+    opt->moved = 1;
+}
+
 void polar_optim_destroy(polar_optim *opt)
 {
     if (!opt) return;
@@ -327,22 +335,66 @@ static const pl_optim_param *weight_at(const polar_optim *opt, const pl_mat *G)
     return p && pl_mat_overlap(&p->W, G) ? p : NULL;
 }
 
-polar_status polar_optim_set_grad(polar_optim *opt, int64_t param, void *data)
+static polar_status check_moved(const polar_optim *opt, const pl_optim_param *p, void *data)
 {
-    PL_NEED_ARG(opt);
+    pl_mat G = p->G;
+    G.data = data;
+    const pl_optim_param *hit = data ? weight_at(opt, &G) : NULL;
+    PL_NEED(!hit, POLAR_E_ARG, "the gradient of '%s' moved onto the weight of '%s'", p->name, hit->name);
+    return POLAR_OK;
+}
+
+static void move_grad(polar_optim *opt, pl_optim_param *p, void *data)
+{
+    if (p->G.data == data) return;
+    if (!opt->moved) pl_optim_pointer_moved(opt);
+    if (!data != !p->G.data) opt->scratch_serial = 0; /* other maps, other scratch */
+    p->G.data = data;
+}
+
+static polar_status check_param(const polar_optim *opt, int64_t param)
+{
     PL_NEED(param >= 0 && param < opt->n, POLAR_E_ARG,
             "there is no parameter %lld: the optimiser has %lld, from 0", (long long)param,
             (long long)opt->n);
-    if (opt->params[param].G.data == data) return POLAR_OK;
-    pl_mat G = opt->params[param].G;
-    G.data = data;
-    const pl_optim_param *hit = weight_at(opt, &G);
-    PL_NEED(!hit, POLAR_E_ARG, "the gradient of '%s' moved onto the weight of '%s'", opt->params[param].name,
-            hit->name);
-    pl_optim_drop_graph(opt);
-    opt->moved = 1;
-    if (!data != !opt->params[param].G.data) opt->scratch_serial = 0; /* other maps, other scratch */
-    opt->params[param].G.data = data;
+    return POLAR_OK;
+}
+
+polar_status polar_optim_set_grad(polar_optim *opt, int64_t param, void *data)
+{
+    PL_NEED_ARG(opt);
+    PL_TRY(check_param(opt, param));
+    if (opt->params[param].G.data != data) PL_TRY(check_moved(opt, &opt->params[param], data));
+    move_grad(opt, &opt->params[param], data);
+    return POLAR_OK;
+}
+
+polar_status polar_optim_set_grads(polar_optim *opt, void *const *data, int64_t n)
+{
+    PL_NEED_ARG(opt);
+    PL_NEED_ARG(data);
+    PL_NEED(n == opt->n, POLAR_E_ARG, "%lld gradients for an optimiser of %lld parameters", (long long)n,
+            (long long)opt->n);
+    for (int64_t i = 0; i < n; i++)
+        if (opt->params[i].G.data != data[i]) PL_TRY(check_moved(opt, &opt->params[i], data[i]));
+    for (int64_t i = 0; i < n; i++) move_grad(opt, &opt->params[i], data[i]);
+    return POLAR_OK;
+}
+
+polar_status polar_optim_state_view(polar_tensor *out, const polar_optim *opt, int64_t param,
+                                    polar_state which)
+{
+    PL_NEED_ARG(out);
+    *out = (polar_tensor){0};
+    PL_NEED_ARG(opt);
+    PL_TRY(check_param(opt, param));
+    PL_NEED(which >= POLAR_STATE_MOMENTUM && which <= POLAR_STATE_STEPS, POLAR_E_ARG,
+            "there is no state %d (polar_state)", (int)which);
+    const pl_optim_param *p = &opt->params[param];
+    const pl_mat *pieces[] = {&p->M, &p->V, &p->master, &p->T}, *m = pieces[which];
+    if (!m->data) return POLAR_OK;
+    *out = which == POLAR_STATE_STEPS ? polar_tensor_2d(m->data, m->dtype, m->batch, 2)
+                                      : polar_tensor_3d(m->data, m->dtype, m->batch, m->rows, m->cols);
     return POLAR_OK;
 }
 

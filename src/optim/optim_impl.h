@@ -76,7 +76,8 @@ struct polar_optim {
     pl_live *live;
     double *live_host; /* what prepare uploads */
     pl_graph *graph;
-    int moved;               /* a gradient has moved since the last step */
+    int moved;               /* a gradient or a flag has moved since the last step */
+    int64_t calm, patience;  /* steps since one has; steps without before a graph is captured (again) */
     uint64_t last_serial;    /* of the queue that was last given work */
     uint64_t scratch_serial; /* of the queue whose scratch is large enough for a step */
     char *report;
@@ -116,6 +117,8 @@ polar_status pl_optim_check_queue(polar_optim *opt, const pl_queue *q);
 void pl_optim_live_begin(polar_optim *opt, pl_queue *q);
 /* the next step captures anew */
 void pl_optim_drop_graph(polar_optim *opt);
+/* the same, once the pointers have stayed where they are for a while */
+void pl_optim_pointer_moved(polar_optim *opt);
 static inline int pl_optim_missing(const pl_optim_param *p)
 {
     return !p->G.data && p->rows * p->cols > 0; /* it has no gradient */

@@ -300,11 +300,12 @@ static polar_status take_scratch(polar_optim *opt, pl_queue *q)
     return POLAR_OK;
 }
 
-/* A capture pays where the same pointers come again: gradients that have just moved (torch hands out new ones
- * every step) may move on. */
+/* A capture pays where the same pointers come again: gradients that have just moved (torch hands out new
+ * ones) may move on, and those that moved after a capture are waited for longer each time. */
 static polar_status run_step(polar_optim *opt, pl_queue *q)
 {
-    int plain = opt->moved;
+    opt->calm = opt->moved ? 0 : opt->calm + 1;
+    int plain = opt->moved || opt->calm < opt->patience;
     opt->moved = 0;
     for (int64_t i = 0; i < opt->groups; i++) plain |= opt->group[i].rule.map.kind == POLAR_MAP_EXACT;
     if (plain) return polar_optim_enqueue(opt, q); /* an SVD cannot be captured everywhere */

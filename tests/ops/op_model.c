@@ -218,10 +218,10 @@ static pl_iv model_advance(const pl_op_run *r, int o, int64_t b, int64_t j)
     if (o == 2) return pl_iv_point(0);
     int found = r->c.flags & PL_CASE_ADDEND && pl_op_run_before(r, 3, 0, 0, 0) != 0;
     int flagged = found || pl_op_run_before(r, 2, b % r->mat[2].batch, 0, 0) != 0,
-        host = pl_op_run_before(r, 0, b, 0, PL_LIVE_SKIP) != 0;
+        host = pl_op_run_before(r, 0, b, 0, PL_LIVE_SKIP) == 1;
     double steps = pl_op_run_before(r, 1, b, 0, 0) + (!flagged && !host);
     if (o == 1) return pl_iv_point(j == 0 ? steps : pl_op_run_before(r, 1, b, 0, 1) + (flagged && !host));
-    if (j == PL_LIVE_SKIP) return pl_iv_point(flagged || host);
+    if (j == PL_LIVE_SKIP) return pl_iv_point(host ? 1 : flagged ? PL_SKIP_FLAG : 0);
     if (j == PL_LIVE_GRAD && r->c.flags & PL_CASE_ADDEND)
         return pl_iv_point(1 / pl_op_run_before(r, 4, 0, 0, 0));
     if (j == PL_LIVE_C1 && !flagged && !host) return model_correction(r->c.alpha, steps);

@@ -170,6 +170,16 @@ static polar_status cuda_queue_open(pl_queue *q, void *stream)
     return st;
 }
 
+static polar_status cuda_queue_set_stream(pl_queue *q, void *stream)
+{
+    pl_cuda_queue *c = pl_cuda_q(q);
+    PL_NEED_ARG(stream);
+    PL_NEED(!c->owns_stream, POLAR_E_STATE,
+            "%s: the queue was made with a stream of its own (NULL) and keeps it", q->dev->name);
+    c->stream = stream;
+    return POLAR_OK;
+}
+
 static polar_status cuda_queue_sync(pl_queue *q)
 {
     cudaError_t e = cudaStreamSynchronize(pl_cuda_q(q)->stream);
@@ -358,6 +368,7 @@ const pl_backend pl_backend_cuda = {
     .mem_alloc = cuda_mem_alloc,
     .mem_free = cuda_mem_free,
     .queue_open = cuda_queue_open,
+    .queue_set_stream = cuda_queue_set_stream,
     .queue_close = cuda_queue_close,
     .queue_sync = cuda_queue_sync,
     .queue_captured = cuda_queue_captured,

@@ -21,6 +21,7 @@ static void run_step(pl_queue *q, void *arg)
 typedef struct {
     pl_bench_list list;
     polar_param params[PL_BENCH_LIST_MAX];
+    void *grads[2][PL_BENCH_LIST_MAX];
     char *memory; /* weights, then two sets of gradients, each packed one after the other */
     polar_optim *opt;
 } bench_model;
@@ -63,7 +64,8 @@ static polar_status model_create(bench_model **out, pl_queue *q, const char *lis
         const polar_tensor *t = &m->list.shape[i];
         m->params[i] = (polar_param){.name = m->list.names[i], .weight = *t, .grad = *t};
         m->params[i].weight.data = m->memory + at;
-        m->params[i].grad.data = m->memory + all + at;
+        m->params[i].grad.data = m->grads[0][i] = m->memory + all + at;
+        m->grads[1][i] = m->memory + 2 * all + at;
         at += (size_t)(t->shape[0] * t->stride[0]) * sizeof(float);
     }
     o.members = m->list.members;
@@ -90,14 +92,12 @@ polar_status pl_bench_step(pl_bench_row *out, pl_queue *q, const char *list, con
 static polar_status time_calls(double *out, pl_queue *q, bench_model *m, int moving)
 {
     double begin = 0;
-    size_t all = (size_t)m->list.weights * sizeof(float);
     for (int k = -MOVING_WARM; k < MOVING_STEPS; k++) {
         if (k == 0) {
             PL_TRY(polar_queue_sync(q));
             begin = pl_clock_seconds();
         }
-        for (int i = 0; i < m->list.n && moving; i++)
-            PL_TRY(polar_optim_set_grad(m->opt, i, (char *)m->params[i].grad.data + (k & 1 ? all : 0)));
+        if (moving) PL_TRY(polar_optim_set_grads(m->opt, m->grads[k & 1], m->list.n));
         PL_TRY(polar_optim_step(m->opt, q));
     }
     PL_TRY(polar_queue_sync(q));

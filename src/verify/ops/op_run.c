@@ -162,13 +162,13 @@ static void fill_live(double v[PL_LIVE_COLS], const pl_op_case *c, pl_fill fill,
     v[PL_LIVE_SKIP] = b == 2 && fill != PL_FILL_ADVERSARIAL && fill != PL_FILL_SPECIAL;
 }
 
-/* advance: row r has made r steps and left out 2 r; every fifth is the host's to leave out; the second member
- * and, in the odd fill, found are flagged. */
+/* advance: row r has made r steps and left out 2 r; every fifth is the host's to leave out, its neighbour was
+ * left out by an earlier flag; the second member and, in the odd fill, found are flagged. */
 static void fill_advance(double v[PL_LIVE_COLS], const pl_op_case *c, pl_fill fill, int o, int64_t r)
 {
     if (o == 0) {
         pl_live_row(v, 0.5, 0.25, 5e-3, 0.05, c->alpha, c->beta, 1e-8);
-        v[PL_LIVE_SKIP] = r % 5 == 3;
+        v[PL_LIVE_SKIP] = r % 5 == 3 ? 1 : r % 5 == 4 ? PL_SKIP_FLAG : 0;
     } else if (o == 1) v[0] = (double)r, v[1] = (double)(2 * r);
     else v[0] = o == 2 ? r == 1 : o == 3 ? fill == PL_FILL_ODD : 1024;
 }
