@@ -1,4 +1,4 @@
-/* test.h -- a test line is a measurement with a reason (STYLE, rule 11).
+/* test.h -- a test line is a measurement with a reason (docs/STYLE.md, rule 11).
  *
  *     #include "test.h"
  *     int main(int argc, char **argv)

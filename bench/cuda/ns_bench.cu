@@ -299,7 +299,7 @@ static const char *kinds[] = {"ns", "map", "step"};
 
 /* Bounds: one step differs from the reference by entries of A and P that fall to the other side of a
  * rounding, and by the last rounding, 2^-9 of an entry where it does; five steps multiply such differences by
- * up to a^4 on small singular values, NUMERICS.md gives 5 %. */
+ * up to a^4 on small singular values, docs/NUMERICS.md, 2, gives 5 %. */
 static void check_shape(int rows, int cols, int kind, int variant, float scale)
 {
     static const double part[4][3] = {{1, 0, 0}, {0, 1, 0}, {0, 0, 1}, {3.4445, -4.7750, 2.0315}};

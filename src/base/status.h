@@ -1,4 +1,4 @@
-/* status.h -- the three macros by which every function here fails (STYLE: errors).
+/* status.h -- the three macros by which every function here fails (docs/STYLE.md, Errors).
  *
  *     PL_NEED(m <= n, POLAR_E_SHAPE, "wants the short side first, got %lld x %lld", m, n);
  *     PL_TRY(pl_thing_open(&t, path));

@@ -1,5 +1,5 @@
 /* arena.h -- one piece of device memory with matrices laid over it: measured, committed once, then pointed at
- * by the same function (STYLE, rule 9).
+ * by the same function (docs/STYLE.md, rule 9).
  *
  *     static void net_point(net *n, pl_arena *a) { n->W = pl_arena_mat(a, dtype, E, rows, cols);  ... }
  *

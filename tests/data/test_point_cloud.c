@@ -197,7 +197,7 @@ static void test_order(void)
 /* ---- predictors without learning ---------------------------------------------------------------- */
 
 /* Averages of 20 samples of 12,000 clouds: trace 0.009427, sd 0.000102 of one sample; with anisotropy
- * 0.001153, sd 0.000014. NUMERICS has 0.0093 and 0.0012. */
+ * 0.001153, sd 0.000014. docs/NUMERICS.md (6) has 0.0093 and 0.0012. */
 static void test_baseline(void)
 {
     pl_clouds train, test;

@@ -291,7 +291,7 @@ static void mates(machine *at)
 }
 
 /* Another order of sums may put an entry of A or P on the other side of a rounding: NS5 moves by 1-3 %
- * (NUMERICS.md). */
+ * (docs/NUMERICS.md, 2). */
 static void oracle(machine *at)
 {
     double worst = 0;

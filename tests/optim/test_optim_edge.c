@@ -332,7 +332,7 @@ static void schedules(void)
                "a cosine of at most pi and three roundings");
 }
 
-/* NUMERICS.md, section 3, for DeiT-Tiny: half a unit of the printed digit. */
+/* docs/NUMERICS.md, section 3, for DeiT-Tiny: half a unit of the printed digit. */
 static void scales(void)
 {
     static const int64_t shapes[4][2] = {{576, 192}, {192, 192}, {768, 192}, {192, 768}};

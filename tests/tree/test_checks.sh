@@ -101,6 +101,16 @@ if sh "$root/tools/check_format.sh" "$root" >/dev/null 2>&1; [ $? -ne 77 ]; then
     expect format 1 'more than 110 columns' 'a long line that clang-format leaves alone'
     rm -f "$dir/.clang-format"
 fi
+sound
+put docs/page.md 'A bound with its derivation; we agreed on nothing, tissue 1 and the session of parliament are words.\n'
+expect words 0 'explain themselves' 'a sound tree passes'
+plant words tests/test_all.c '/* 1e-11, the issue'"'"'s bar */\n' 'tests/test_all.c:4:' 'a bound that stands in a tracker'
+plant words docs/page.md 'See issue 12.\n' 'docs/page.md:2:See issue 12' 'an entry of a tracker'
+plant words src/math/sums.h '/* within 5 %, as agreed */\n' 'src/math/sums.h:4:' 'a bound that was agreed on'
+plant words docs/page.md 'Faster than before this session.\n' 'docs/page.md:2:' 'talk of working days'
+plant words tools/look.py '# reads ../shared/x\n' 'tools/look.py:2:' 'a folder that is not in the tree'
+rm -rf "${dir:?}"/*
+expect words 1 'nothing was checked' 'an empty tree is no success'
 rm -rf "${dir:?}"/*
 expect layout 1 'nothing was checked' 'an empty tree is no success'
 

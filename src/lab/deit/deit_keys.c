@@ -1,5 +1,5 @@
 /* deit_keys.c -- every setting of a DeiT run, one row each; defaults are the paper's minimal recipe, where it
- * is silent NUMERICS' (section 5).
+ * is silent those of docs/NUMERICS.md, section 5.
  *
  *     ./polar plan --keys deit
  */

@@ -1,5 +1,5 @@
-/* so3_keys.c -- every setting of an SO(3) run, one row each; defaults are NUMERICS' (sections 5 and 6), where
- * the paper is silent. */
+/* so3_keys.c -- every setting of an SO(3) run, one row each; defaults where the paper is silent are those of
+ * docs/NUMERICS.md, sections 5 and 6. */
 #include "lab/so3/so3_keys.h"
 
 #include <string.h>

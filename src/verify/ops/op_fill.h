@@ -1,5 +1,5 @@
-/* op_fill.h -- what operands are filled with (STYLE, Tests): every entry a function of (seed, operand,
- * position).
+/* op_fill.h -- what operands are filled with (docs/STYLE.md, Tests): every entry a function of (seed,
+ * operand, position).
  *
  *     integers       -3 .. 3: sums are exact, so equality is demanded where the scalars are whole too
  *     normal         N(0, 1)
