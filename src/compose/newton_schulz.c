@@ -323,11 +323,11 @@ void pl_newton_schulz(pl_queue *q, const pl_mat *out, const pl_mat *in, const in
         norm = shared_norm(q, in, dim, n, o->rounding == POLAR_ROUND_REFERENCE);
         shared = &norm;
     }
-    pl_queue_together_begin(q);
+    pl_queue_overlap_begin(q);
     for (int64_t i = 0; i < n; i++)
         if (leads(in, i) && way_of(q, out, in, i, n, shared, o) == run_group_whole)
             run_group_whole(q, out, in, i, n, shared, o);
-    pl_queue_together_end(q);
+    pl_queue_overlap_end(q);
     for (int64_t i = 0; i < n; i++) {
         group_fn way = leads(in, i) ? way_of(q, out, in, i, n, shared, o) : run_group_whole;
         if (way != run_group_whole) way(q, out, in, i, n, shared, o);

@@ -32,8 +32,8 @@ typedef struct pl_backend {
     polar_status (*queue_sync)(pl_queue *q);
     /* inside a capture that is not ours; or NULL */
     int (*queue_captured)(pl_queue *q);
-    /* does what was put off since pl_queue_together_begin; or NULL where nothing is */
-    void (*together_end)(pl_queue *q);
+    /* does what was put off since pl_queue_overlap_begin; or NULL where nothing is */
+    void (*overlap_end)(pl_queue *q);
     /* scratch an op takes for itself, for dry runs; or NULL */
     size_t (*op_scratch)(pl_queue *q, pl_op_id id, const void *args);
     /* a fused op it has takes these operands; or NULL: any */

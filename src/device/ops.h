@@ -81,7 +81,7 @@ typedef struct pl_ops {
 #undef PL_OP
 #define PL_CALL(op, q, ...) pl_call_##op((q), &(pl_args_##op){__VA_ARGS__})
 
-/* what each op demands of its operands, and what it costs (op_check.c) */
+/* what each op demands of its operands, and what it costs (checks/) */
 #define PL_OP(name, out, inout, in, ...)                   \
     polar_status pl_check_##name(const pl_args_##name *a); \
     double pl_flops_##name(const pl_args_##name *a);

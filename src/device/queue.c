@@ -239,15 +239,15 @@ pl_mat pl_scratch_mat(pl_queue *q, polar_dtype dtype, int64_t batch, int64_t row
     return m;
 }
 
-void pl_queue_together_begin(pl_queue *q)
+void pl_queue_overlap_begin(pl_queue *q)
 {
-    q->together = 1;
+    q->overlap = 1;
 }
 
-void pl_queue_together_end(pl_queue *q)
+void pl_queue_overlap_end(pl_queue *q)
 {
-    q->together = 0;
-    if (q->dev->backend->together_end && !q->dry) q->dev->backend->together_end(q);
+    q->overlap = 0;
+    if (q->dev->backend->overlap_end && !q->dry) q->dev->backend->overlap_end(q);
 }
 
 int pl_queue_has(const pl_queue *q, pl_op_id id)

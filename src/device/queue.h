@@ -42,7 +42,7 @@ struct polar_queue {
     char message[1024];
     uint64_t serial;   /* never given twice in a process */
     void *impl;        /* the backend's: stream, record list, ... */
-    int together;      /* between pl_queue_together_begin and ..._end */
+    int overlap;       /* between pl_queue_overlap_begin and ..._end */
     pl_op_watch watch; /* of benchmarks, outside of captures; or NULL */
     void *watch_arg;
     pl_queue *next;      /* of its device */
@@ -60,9 +60,9 @@ void pl_queue_keep(pl_queue *q, polar_status code);
 
 /* Calls between begin and end do not depend on one another, and their operands outlive the end: a device may
  * put them off until then and do them side by side. */
-void pl_queue_together_begin(pl_queue *q); /* not one inside another */
+void pl_queue_overlap_begin(pl_queue *q); /* not one inside another */
 /* everything is enqueued after it, as if in the order of the calls */
-void pl_queue_together_end(pl_queue *q);
+void pl_queue_overlap_end(pl_queue *q);
 
 int pl_queue_has(const pl_queue *q, pl_op_id id); /* the device has this op: to be asked of fused ones */
 /* and takes these operands: formats, shapes and numbers count, data need not be there */

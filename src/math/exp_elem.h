@@ -7,8 +7,8 @@
  * two so that n times the first part is exact, and so is x less that product. q is the minimax polynomial of
  * the relative error on |r| <= 0.347 (Remez; 2^-28.2 with 5 terms, 2^-57.9 with 10). 2^n is multiplied on as
  * two powers, so that only the last product rounds, overflows or underflows. Error below 1.57 ulp (derived
- * and measured in test_elem_nn: 0.95 and 1.01). e^x is infinite from the overflow threshold on, 0 below half
- * of the smallest denormal, and NaN for NaN.
+ * and measured in test_elem_sigmoid: 0.95 and 1.01). e^x is infinite from the overflow threshold on, 0 below
+ * half of the smallest denormal, and NaN for NaN.
  */
 #ifndef PL_MATH_EXP_ELEM_H
 #define PL_MATH_EXP_ELEM_H

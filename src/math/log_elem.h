@@ -6,7 +6,7 @@
  *
  * p interpolates at Chebyshev's points (7 terms, 2^-57.5). ln 2 is split so that n times the first part is
  * exact. For x from the smallest normal double on; NaN for NaN and infinity. Below 1 ulp where measured
- * (test_elem_vit).
+ * (test_elem_gelu).
  */
 #ifndef PL_MATH_LOG_ELEM_H
 #define PL_MATH_LOG_ELEM_H

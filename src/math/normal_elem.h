@@ -8,8 +8,8 @@
  * 2^-23.8 with its coefficients rounded) and t <= 39 (K = 6, 23 terms, 2^-53.4). The square is split, t^2 = s
  * + rest, so that the exponential has its own error only. erf(x) = 1 - 2 Phi(-x sqrt 2); gelu and its slope
  * want Phi and e^(-t^2 / 2) and nothing else (activation.inc). Relative error below 17u and 22u, u half an
- * ulp of 1, or so many denormals (derived in test_elem_vit, where 7u and 8u are measured): most of it is w's,
- * which counts 4 or 6 times in t.
+ * ulp of 1, or so many denormals (derived in test_elem_gelu, where 7u and 8u are measured): most of it is
+ * w's, which counts 4 or 6 times in t.
  */
 #ifndef PL_MATH_NORMAL_ELEM_H
 #define PL_MATH_NORMAL_ELEM_H

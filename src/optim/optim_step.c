@@ -207,10 +207,10 @@ static void enqueue_rounded(pl_queue *q, const pl_optim_param *p)
 /* Whether the step is made at all, and its bias corrections: both on the device. */
 static void enqueue_advance(polar_optim *opt, pl_queue *q)
 {
-    pl_queue_together_begin(q);
+    pl_queue_overlap_begin(q);
     for (int64_t i = 0; i < opt->n && opt->o.skip_nonfinite == POLAR_SKIP_NONFINITE; i++)
         if (opt->params[i].G.data) PL_CALL(nonfinite, q, .F = opt->flags, .G = opt->params[i].G);
-    pl_queue_together_end(q);
+    pl_queue_overlap_end(q);
     PL_CALL(advance, q, .L = live_rows(opt, 0, opt->slots),
             .T = pl_mat_dense(opt->params[0].T.data, POLAR_DTYPE_F64, opt->n * opt->members, 1, 2),
             .F = opt->flags, .found = opt->found, .scale = opt->scale);
@@ -222,26 +222,26 @@ static void enqueue_all(pl_queue *q, void *arg)
     for (int64_t i = 0; i < opt->n; i++)
         opt->params[i].whole = !pl_optim_missing(&opt->params[i]) && can_be_whole(opt, q, &opt->params[i]);
     if (opt->own_counts) enqueue_advance(opt, q);
-    pl_queue_together_begin(q);
+    pl_queue_overlap_begin(q);
     for (int64_t i = 0; i < opt->n; i++) {
         q->subject = opt->params[i].name;
         if (!pl_optim_missing(&opt->params[i]))
             (opt->params[i].whole ? enqueue_whole : enqueue_direction)(opt, q, &opt->params[i]);
     }
     q->subject = NULL;
-    pl_queue_together_end(q);
+    pl_queue_overlap_end(q);
     enqueue_maps(opt, q);
-    pl_queue_together_begin(q);
+    pl_queue_overlap_begin(q);
     for (int64_t i = 0; i < opt->n; i++) {
         q->subject = opt->params[i].name;
         if (!pl_optim_missing(&opt->params[i])) enqueue_step(opt, q, &opt->params[i]);
     }
     q->subject = NULL;
-    pl_queue_together_end(q);
-    pl_queue_together_begin(q);
+    pl_queue_overlap_end(q);
+    pl_queue_overlap_begin(q);
     for (int64_t i = 0; i < opt->n; i++)
         if (!pl_optim_missing(&opt->params[i])) enqueue_rounded(q, &opt->params[i]);
-    pl_queue_together_end(q);
+    pl_queue_overlap_end(q);
 }
 
 /* Every gradient is there, or may be missing; blocks that share a norm are there together. */

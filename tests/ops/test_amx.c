@@ -474,9 +474,9 @@ static void test_polar_step(machine *at)
         got[c] = parameter_copy(&want[c]);
         step_by_ops(&at[1], &want[c], 5, whole_shapes[c].K);
     }
-    pl_queue_together_begin(at[3].q);
+    pl_queue_overlap_begin(at[3].q);
     for (int c = 0; c < MANY; c++) step_by_op(&at[3], &got[c], 5, whole_shapes[c].K);
-    pl_queue_together_end(at[3].q);
+    pl_queue_overlap_end(at[3].q);
     TEST_TRY(polar_queue_sync(at[3].q));
     for (int c = 0; c < MANY; c++) {
         *(c < 3 ? &special : &together) += parameter_differences(&want[c], &got[c]);
@@ -504,17 +504,17 @@ static void test_together(machine *at)
         TEST_TRY(polar_queue_sync(at[1].q));
         if (c % 50 == 20) step_by_op(&at[1], &want[c], 5, 2);
     }
-    pl_queue_together_begin(at[3].q);
+    pl_queue_overlap_begin(at[3].q);
     for (int c = 0; c < MANY; c++)
         if (c % 50 != 20)
             PL_CALL(adamw_step, at[3].q, .W = got[c].W.m, .M = got[c].M.m, .V = got[c].V.m, .G = got[c].G.m,
                     .live = live_rows(&got[c]));
-    pl_queue_together_end(at[3].q);
-    pl_queue_together_begin(at[3].q);
+    pl_queue_overlap_end(at[3].q);
+    pl_queue_overlap_begin(at[3].q);
     for (int c = 20; c < MANY; c += 50)
         PL_CALL(adamw_step, at[3].q, .W = got[c].W.m, .M = got[c].M.m, .V = got[c].V.m, .G = got[c].G.m,
                 .live = live_rows(&got[c]));
-    pl_queue_together_end(at[3].q);
+    pl_queue_overlap_end(at[3].q);
     for (int c = 20; c < MANY; c += 50) step_by_op(&at[3], &got[c], 5, 2);
     TEST_TRY(polar_queue_sync(at[3].q));
     for (int c = 0; c < MANY; c++) {

@@ -50,7 +50,7 @@ static const form forms[] = {
     {"bf16 odd", POLAR_DTYPE_BF16, POLAR_DTYPE_F32, POLAR_DTYPE_BF16, 3, 19, 45, 33},
     {"bf16->f32", POLAR_DTYPE_BF16, POLAR_DTYPE_F32, POLAR_DTYPE_F32, 2, 65, 96, 600},
     {"bf16, bias bf16", POLAR_DTYPE_BF16, POLAR_DTYPE_BF16, POLAR_DTYPE_BF16, 1, 40, 33, 40},
-    /* above 8 MB: stored past the caches (cpu_rows.h) */
+    /* above 8 MB: stored non-temporally (cpu_convert.h) */
     {"bf16 large", POLAR_DTYPE_BF16, POLAR_DTYPE_F32, POLAR_DTYPE_BF16, 1, 2073, 2048, 32},
     /* the same, and half a block in the end */
     {"bf16->f32 large", POLAR_DTYPE_BF16, POLAR_DTYPE_F32, POLAR_DTYPE_F32, 1, 2073, 1040, 32},

@@ -271,10 +271,10 @@ static void mates(machine *at)
     parameter all[N];
     for (int c = 0; c < N; c++)
         if (!left_out(c)) all[c] = parameter_put(at, c, 2);
-    pl_queue_together_begin(at->q);
+    pl_queue_overlap_begin(at->q);
     for (int c = 0; c < N; c++)
         if (!left_out(c)) work_by_op(at, &all[c]);
-    pl_queue_together_end(at->q);
+    pl_queue_overlap_end(at->q);
     for (int c = 0; c < N; c++) {
         if (left_out(c)) continue;
         parameter p = parameter_put(at, c, 2), one = parameter_put(at, c, 2), r = one;

@@ -57,7 +57,7 @@ static inline void by_gemms(machine *at, const matrix *x, int64_t steps)
     matrix_destroy(&A), matrix_destroy(&P), matrix_destroy(&Y);
 }
 
-/* Blocks of `block` rows and columns above the diagonal become those below it, turned. */
+/* Blocks of `block` rows and columns above the diagonal become those below it, transposed. */
 static inline void mirror(const pl_mat *x, int64_t block)
 {
     for (int64_t b = 0; b < x->batch; b++)

@@ -44,9 +44,9 @@ typedef struct pl_attention_tiles {
     pl_bf16 *v, *k;          /* (db, tb): right forms of V (forward), K (backward) */
     pl_bf16 *qt, *gt;        /* (db, tb): left forms of Q^T and dO^T, backward */
     pl_bf16 *q;              /* (2, db): 32 rows of Q and, backward, of dO, left form */
-    pl_bf16 *p;              /* (2, tb): 32 rows of P (forward) or dS (backward), left form, by turns */
+    pl_bf16 *p;              /* (2, tb): 32 rows of P (forward) or dS (backward), left form, by transposes */
     pl_bf16 *all_p, *all_ds; /* (tb, tb): right forms of P, dS, keys by queries, backward */
-    float *s, *ds, *sum;     /* (2, tb), (2, tb), (2, db): sums, by turns */
+    float *s, *ds, *sum;     /* (2, tb), (2, tb), (2, db): sums, by transposes */
 } pl_attention_tiles;
 
 /* from shapes alone */

@@ -12,9 +12,10 @@
 #endif
 
 #include "base/alloc.h"
+#include "cpu_attention.h"
 #include "cpu_kernels.h"
+#include "cpu_lane_sums.h"
 #include "cpu_message.h"
-#include "cpu_vit.h"
 
 typedef struct {
     int isa;     /* -1: the best */
@@ -197,7 +198,7 @@ static void cpu_queue_close(pl_queue *q)
     pl_free(q->impl);
 }
 
-static void cpu_together_end(pl_queue *q)
+static void cpu_overlap_end(pl_queue *q)
 {
     cpu_queue *later = q->impl;
     int count = later->count;
@@ -208,22 +209,27 @@ static void cpu_together_end(pl_queue *q)
 void pl_cpu_do_item(pl_queue *q, const pl_cpu_item *item)
 {
     cpu_queue *later = q->impl;
-    if (!q->together) {
+    if (!q->overlap) {
         item->run(q, item, 1);
         return;
     }
-    if (later->count == PL_CPU_ITEMS) cpu_together_end(q);
+    if (later->count == PL_CPU_ITEMS) cpu_overlap_end(q);
     later->items[later->count++] = *item;
 }
 
 static size_t cpu_op_scratch(pl_queue *q, pl_op_id id, const void *args)
 {
     const isa_kernels *kernels = q->dev->impl;
-    size_t fused = kernels->fused_scratch ? kernels->fused_scratch(id, args, q->dev->threads) : 0;
-    if (fused) return fused;
-    if (id == PL_OP_pair_message || id == PL_OP_pair_message_back)
-        return pl_cpu_message_scratch(id, args, q->dev->threads);
-    return pl_cpu_vit_scratch(id, args, q->dev->threads);
+    const int threads = q->dev->threads;
+    switch (id) {
+    case PL_OP_row_sum: return pl_cpu_row_sum_bytes(args);
+    case PL_OP_layernorm_back: return pl_cpu_layernorm_bytes(args);
+    case PL_OP_pair_message:
+    case PL_OP_pair_message_back: return pl_cpu_message_scratch(id, args, threads);
+    case PL_OP_attention:
+    case PL_OP_attention_back: return pl_cpu_attention_scratch(id, args, threads);
+    default: return kernels->fused_scratch ? kernels->fused_scratch(id, args, threads) : 0;
+    }
 }
 
 const pl_backend pl_backend_cpu = {
@@ -238,7 +244,7 @@ const pl_backend pl_backend_cpu = {
     .mem_free = pl_host_mem_free,
     .queue_open = cpu_queue_open,
     .queue_close = cpu_queue_close,
-    .together_end = cpu_together_end,
+    .overlap_end = cpu_overlap_end,
     .op_scratch = cpu_op_scratch,
     .peak_flops = cpu_peak,
     .copy = pl_host_copy,

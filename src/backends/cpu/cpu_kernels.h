@@ -53,7 +53,7 @@ double pl_cpu_peak_amx(pl_device *dev, polar_dtype dtype);
 size_t pl_cpu_fused_scratch_avx512bf16(pl_op_id id, const void *args, int threads);
 size_t pl_cpu_fused_scratch_amx(pl_op_id id, const void *args, int threads);
 
-/* A call that can be put off until pl_queue_together_end. */
+/* A call that can be put off until pl_queue_overlap_end. */
 typedef struct pl_cpu_item {
     /* pl_cpu_do_items of its instruction set */
     void (*run)(pl_queue *q, const struct pl_cpu_item *items, int count);
@@ -79,7 +79,7 @@ typedef struct pl_cpu_norm {
 
 #define PL_CPU_ITEMS 256 /* put off at once; a queue with as many does them before it takes another */
 
-void pl_cpu_do_item(pl_queue *q, const pl_cpu_item *item); /* at pl_queue_together_end, or at once */
+void pl_cpu_do_item(pl_queue *q, const pl_cpu_item *item); /* at pl_queue_overlap_end, or at once */
 
 const char *pl_isa_name(pl_isa isa); /* "scalar", "neon", "avx2", "avx512", "avx512bf16", "amx" */
 /* built in, and this CPU and kernel have it; asks the kernel for the tile unit */
@@ -88,36 +88,36 @@ int pl_isa_usable(pl_isa isa);
 /* the oracle's, the batch shared out over the threads */
 void pl_cpu_polar_exact(pl_queue *q, const pl_args_polar_exact *a);
 
-/* Rows [i, i + rows), columns [j, j + cols) of matrix b of a product, in C's format: in C or, where `aside`
+/* Rows [i, i + rows), columns [j, j + cols) of matrix b of a product, in C's format: in C or, where `staged`
  * is set, there, `step` elements apart, and C is not written yet. */
 typedef struct pl_gemm_rows {
     int64_t b, i, j, rows, cols;
-    const void *aside;
+    const void *staged;
     int64_t step;
 } pl_gemm_rows;
 
 /* What follows a product while its result is still in the cache: called for every part of it when it is
  * finished, on the thread that made it, and writes C. */
-typedef struct pl_gemm_tail {
-    void (*fn)(const struct pl_gemm_tail *t, const pl_gemm_rows *r);
+typedef struct pl_epilogue {
+    void (*fn)(const struct pl_epilogue *t, const pl_gemm_rows *r);
     const void *arg;
-    /* as large as C, met by fn at the same places, its lines worth asking for before the product
-     * (pl_tail_ask, cpu_rows.h); or NULL */
-    const pl_mat *beside;
-    int written; /* written there, not read */
-    /* rows that come aside are stored past the caches (cpu_rows.h): those of C; those beside */
-    int past, beside_past;
-} pl_gemm_tail;
+    /* as large as C, read or written by fn at the same places, its lines worth prefetching before the product
+     * (pl_prefetch_operand, cpu_convert.h); or NULL */
+    const pl_mat *operand;
+    int operand_written; /* written there, not read */
+    /* rows that come staged are stored non-temporally (cpu_convert.h): those of C; those of the operand */
+    int nontemporal, operand_nontemporal;
+} pl_epilogue;
 
 #ifdef PL_ISA /* this instruction set's ops (inside kernels/) */
 void PL_ISA_NAME(pl_cpu_copy)(pl_queue *q, const pl_args_copy *a);   /* cpu_elem.c */
 void PL_ISA_NAME(pl_cpu_axpby)(pl_queue *q, const pl_args_axpby *a); /* cpu_elem.c */
 void PL_ISA_NAME(pl_cpu_gemm)(pl_queue *q, const pl_args_gemm *g);   /* cpu_gemm.c */
-/* cpu_gemm.c: gemm, and what follows; tail or NULL */
-void PL_ISA_NAME(pl_cpu_gemm_then)(pl_queue *q, const pl_args_gemm *g, const pl_gemm_tail *tail);
+/* cpu_gemm.c: gemm, and what follows; epilogue or NULL */
+void PL_ISA_NAME(pl_cpu_gemm_then)(pl_queue *q, const pl_args_gemm *g, const pl_epilogue *epilogue);
 void PL_ISA_NAME(pl_cpu_gemm_act)(pl_queue *q, const pl_args_gemm_act *a); /* cpu_gemm_act.c */
 /* cpu_gemm_tiles.c: A and B bf16, the rest bf16 or f32; where PL_TILES is set */
-void PL_ISA_NAME(pl_cpu_gemm_tiles)(pl_queue *q, const pl_args_gemm *g, const pl_gemm_tail *tail);
+void PL_ISA_NAME(pl_cpu_gemm_tiles)(pl_queue *q, const pl_args_gemm *g, const pl_epilogue *epilogue);
 /* cpu_newton_schulz.c: where PL_TILES is set */
 void PL_ISA_NAME(pl_cpu_newton_schulz)(pl_queue *q, const pl_args_newton_schulz *a);
 /* the scratch it takes */
@@ -127,7 +127,7 @@ void PL_ISA_NAME(pl_cpu_normalise)(pl_queue *q, const pl_args_normalise *a);   /
 void PL_ISA_NAME(pl_cpu_direction)(pl_queue *q, const pl_args_direction *a);   /* cpu_elem.c */
 void PL_ISA_NAME(pl_cpu_decay_step)(pl_queue *q, const pl_args_decay_step *a); /* cpu_elem.c */
 void PL_ISA_NAME(pl_cpu_nonfinite)(pl_queue *q, const pl_args_nonfinite *a);   /* cpu_elem.c */
-void PL_ISA_NAME(pl_cpu_adamw_step)(pl_queue *q, const pl_args_adamw_step *a); /* cpu_together.c */
+void PL_ISA_NAME(pl_cpu_adamw_step)(pl_queue *q, const pl_args_adamw_step *a); /* cpu_overlap.c */
 /* cpu_polar_step.c: where PL_TILES is set */
 void PL_ISA_NAME(pl_cpu_polar_map)(pl_queue *q, const pl_args_polar_map *a);
 /* cpu_polar_step.c: the same */
@@ -154,12 +154,12 @@ void PL_ISA_NAME(pl_cpu_matrix)(const pl_cpu_item *item, int64_t b, char *work);
 void PL_ISA_NAME(pl_cpu_large_matrix)(pl_queue *q, const pl_cpu_item *item);
 /* cpu_polar_step.c: see above */
 size_t PL_ISA_NAME(pl_cpu_fused_scratch)(pl_op_id id, const void *args, int threads);
-/* cpu_together.c: now, side by side */
+/* cpu_overlap.c: now, side by side */
 void PL_ISA_NAME(pl_cpu_do_items)(pl_queue *q, const pl_cpu_item *items, int count);
-void PL_ISA_NAME(pl_cpu_bias_act)(pl_queue *q, const pl_args_bias_act *a);           /* cpu_nn.c */
-void PL_ISA_NAME(pl_cpu_bias_act_back)(pl_queue *q, const pl_args_bias_act_back *a); /* cpu_nn.c */
-void PL_ISA_NAME(pl_cpu_row_sum)(pl_queue *q, const pl_args_row_sum *a);             /* cpu_nn.c */
-void PL_ISA_NAME(pl_cpu_row_spread)(pl_queue *q, const pl_args_row_spread *a);       /* cpu_nn.c */
+void PL_ISA_NAME(pl_cpu_bias_act)(pl_queue *q, const pl_args_bias_act *a);           /* cpu_activation.c */
+void PL_ISA_NAME(pl_cpu_bias_act_back)(pl_queue *q, const pl_args_bias_act_back *a); /* cpu_activation.c */
+void PL_ISA_NAME(pl_cpu_row_sum)(pl_queue *q, const pl_args_row_sum *a);             /* cpu_rows.c */
+void PL_ISA_NAME(pl_cpu_row_spread)(pl_queue *q, const pl_args_row_spread *a);       /* cpu_rows.c */
 void PL_ISA_NAME(pl_cpu_pair_dist)(pl_queue *q, const pl_args_pair_dist *a);         /* cpu_pairs.c */
 void PL_ISA_NAME(pl_cpu_pair_sum)(pl_queue *q, const pl_args_pair_sum *a);           /* cpu_pairs.c */
 void PL_ISA_NAME(pl_cpu_pair_grad)(pl_queue *q, const pl_args_pair_grad *a);         /* cpu_pairs.c */
@@ -172,13 +172,13 @@ void PL_ISA_NAME(pl_cpu_vec_gate_back)(pl_queue *q, const pl_args_vec_gate_back 
 void PL_ISA_NAME(pl_cpu_pair_message)(pl_queue *q, const pl_args_pair_message *a);   /* cpu_message.c */
 /* cpu_message.c */
 void PL_ISA_NAME(pl_cpu_pair_message_back)(pl_queue *q, const pl_args_pair_message_back *a);
-void PL_ISA_NAME(pl_cpu_layernorm)(pl_queue *q, const pl_args_layernorm *a);           /* cpu_vit.c */
-void PL_ISA_NAME(pl_cpu_layernorm_back)(pl_queue *q, const pl_args_layernorm_back *a); /* cpu_vit.c */
-void PL_ISA_NAME(pl_cpu_softmax)(pl_queue *q, const pl_args_softmax *a);               /* cpu_vit.c */
-void PL_ISA_NAME(pl_cpu_softmax_back)(pl_queue *q, const pl_args_softmax_back *a);     /* cpu_vit.c */
-void PL_ISA_NAME(pl_cpu_cross_entropy)(pl_queue *q, const pl_args_cross_entropy *a);   /* cpu_vit.c */
-void PL_ISA_NAME(pl_cpu_scale_rows)(pl_queue *q, const pl_args_scale_rows *a);         /* cpu_vit.c */
-void PL_ISA_NAME(pl_cpu_patches)(pl_queue *q, const pl_args_patches *a);               /* cpu_vit.c */
+void PL_ISA_NAME(pl_cpu_layernorm)(pl_queue *q, const pl_args_layernorm *a);           /* cpu_layernorm.c */
+void PL_ISA_NAME(pl_cpu_layernorm_back)(pl_queue *q, const pl_args_layernorm_back *a); /* cpu_layernorm.c */
+void PL_ISA_NAME(pl_cpu_softmax)(pl_queue *q, const pl_args_softmax *a);               /* cpu_softmax.c */
+void PL_ISA_NAME(pl_cpu_softmax_back)(pl_queue *q, const pl_args_softmax_back *a);     /* cpu_softmax.c */
+void PL_ISA_NAME(pl_cpu_cross_entropy)(pl_queue *q, const pl_args_cross_entropy *a);   /* cpu_loss.c */
+void PL_ISA_NAME(pl_cpu_scale_rows)(pl_queue *q, const pl_args_scale_rows *a);         /* cpu_rows.c */
+void PL_ISA_NAME(pl_cpu_patches)(pl_queue *q, const pl_args_patches *a);               /* cpu_patches.c */
 /* cpu_attention.c */
 void PL_ISA_NAME(pl_cpu_attention)(pl_queue *q, const pl_args_attention *a);
 /* cpu_attention.c */

@@ -1,7 +1,7 @@
 /* cuda_multi.h -- multi-tensor launches: the elementwise ops of many parameters from one table
  * (cuda_multi.cu).
  *
- * Between pl_queue_together_begin and ..._end calls of adamw_step, direction, decay_step, copy and nonfinite
+ * Between pl_queue_overlap_begin and ..._end calls of adamw_step, direction, decay_step, copy and nonfinite
  * only become items of the queue's table; the end, or a full table, launches it. An item is what the op was
  * given, for packed operands in f32 (the gradient also in bf16, a copy's result only in bf16); other formats
  * and strided views go to the kernels of cuda_elem.cu.

@@ -85,7 +85,7 @@ static void put(pl_queue *q, const pl_cuda_ns_task *task, const double *coef, in
     list->steps = (int32_t)steps;
     for (int64_t i = 0; i < 3 * steps; i++) list->coef[i] = (float)coef[i];
     list->task[list->tasks++] = *task;
-    if (!q->together || q->watch || list->tasks == PL_CUDA_NS_TASKS) pl_cuda_ns_flush(q);
+    if (!q->overlap || q->watch || list->tasks == PL_CUDA_NS_TASKS) pl_cuda_ns_flush(q);
 }
 
 /* What all tasks have: the output W and its shape. 0 after the sentence of a call that is not served. */

@@ -24,7 +24,7 @@ static void flush(pl_queue *q)
     list->count = 0;
 }
 
-void pl_cuda_together_end(pl_queue *q)
+void pl_cuda_overlap_end(pl_queue *q)
 {
     if (q->error == POLAR_OK) flush(q);
     if (q->error == POLAR_OK) pl_cuda_ns_flush(q);
@@ -36,7 +36,7 @@ static void put(pl_queue *q, const pl_cuda_item *item)
 {
     pl_cuda_multi *list = pl_cuda_q(q)->multi;
     list->item[list->count++] = *item;
-    if (!q->together || q->watch || list->count == PL_CUDA_ITEMS) flush(q);
+    if (!q->overlap || q->watch || list->count == PL_CUDA_ITEMS) flush(q);
 }
 
 static int is_packed(const pl_mat *m, polar_dtype dtype)
@@ -132,7 +132,7 @@ void pl_cuda_copy(pl_queue *q, const pl_args_copy *a)
 {
     pl_cuda_item it;
     int rounds = !a->trans && is_packed(&a->Y, POLAR_DTYPE_BF16) && is_packed(&a->X, POLAR_DTYPE_F32);
-    if (q->together && rounds && item_begin(&it, PL_MULTI_COPY, &a->Y, NULL)) {
+    if (q->overlap && rounds && item_begin(&it, PL_MULTI_COPY, &a->Y, NULL)) {
         it.w = a->Y.data, it.g = a->X.data;
         put(q, &it);
         return;

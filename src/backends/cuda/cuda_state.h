@@ -32,7 +32,7 @@ typedef struct pl_cuda_queue {
     char *pinned;                        /* PL_CUDA_RING slots for small uploads */
     cudaEvent_t slot_free[PL_CUDA_RING]; /* recorded behind the copy out of the slot */
     int next_slot;
-    struct pl_cuda_multi *multi; /* ops put off until together_end (cuda_optim.c) */
+    struct pl_cuda_multi *multi; /* ops put off until overlap_end (cuda_optim.c) */
     struct pl_cuda_ns_list *ns;  /* the same (cuda_ns.c) */
 } pl_cuda_queue;
 
@@ -64,7 +64,7 @@ void pl_cuda_decay_step(pl_queue *q, const pl_args_decay_step *a);    /* the op 
 void pl_cuda_nonfinite(pl_queue *q, const pl_args_nonfinite *a);      /* the op */
 void pl_cuda_copy(pl_queue *q, const pl_args_copy *a);                /* the op */
 /* launches what was put off */
-void pl_cuda_together_end(pl_queue *q);
+void pl_cuda_overlap_end(pl_queue *q);
 void pl_cuda_gemm(pl_queue *q, const pl_args_gemm *a);                   /* the op */
 void pl_cuda_newton_schulz(pl_queue *q, const pl_args_newton_schulz *a); /* the op */
 void pl_cuda_polar_map(pl_queue *q, const pl_args_polar_map *a);         /* the op */

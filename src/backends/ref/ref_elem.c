@@ -1,12 +1,7 @@
 /* ref_elem.c -- elementwise ops of the oracle: formulas_elem.h, in double, element by element. */
 #include "device/advance_row.h"
 #include "math/formulas_elem.h"
-#include "ref_ops.h"
-
-#define FOR_EACH(m)                            \
-    for (int64_t b = 0; b < (m).batch; b++)    \
-        for (int64_t i = 0; i < (m).rows; i++) \
-            for (int64_t j = 0; j < (m).cols; j++)
+#include "ref_loops.h"
 
 /* Y = X or X^T */
 void pl_ref_copy(pl_queue *q, const pl_args_copy *a)

@@ -1,6 +1,6 @@
 /* ref_vectors.c -- ops on vectors: row r's vector of channel c is V[3r + d, c], d = 0, 1, 2. */
 #include "math/vectors_elem.h"
-#include "ref_ops.h"
+#include "ref_loops.h"
 
 typedef struct {
     double d[3];
@@ -21,17 +21,6 @@ static double norm(vec3 v, double eps)
 {
     return pl_norm3_f64(v.d[0], v.d[1], v.d[2], eps);
 }
-
-/* Row of values m: one for all matrices, or one each. */
-static double value(const pl_mat *m, int64_t b, int64_t c)
-{
-    return pl_get(m, m->batch == 1 ? 0 : b, 0, c);
-}
-
-#define FOR_EACH(m)                            \
-    for (int64_t b = 0; b < (m).batch; b++)    \
-        for (int64_t r = 0; r < (m).rows; r++) \
-            for (int64_t c = 0; c < (m).cols; c++)
 
 /* Q[r, ab] = v_a . v_b, a <= b row by row */
 void pl_ref_vec_dots(pl_queue *q, const pl_args_vec_dots *args)
@@ -66,7 +55,7 @@ void pl_ref_vec_dots_back(pl_queue *q, const pl_args_vec_dots_back *args)
 void pl_ref_vec_norm(pl_queue *q, const pl_args_vec_norm *a)
 {
     (void)q;
-    FOR_EACH(a->R) pl_put(&a->R, b, r, c, norm(get3(&a->V, b, r, c), a->eps));
+    FOR_EACH(a->R) pl_put(&a->R, b, i, j, norm(get3(&a->V, b, i, j), a->eps));
 }
 
 /* dv += dR v / R */
@@ -75,9 +64,9 @@ void pl_ref_vec_norm_back(pl_queue *q, const pl_args_vec_norm_back *a)
     (void)q;
     FOR_EACH(a->dR)
     {
-        vec3 v = get3(&a->V, b, r, c), dv = get3(&a->dV, b, r, c);
-        double along = pl_get(&a->dR, b, r, c) / norm(v, a->eps);
-        for (int d = 0; d < 3; d++) pl_put(&a->dV, b, 3 * r + d, c, fma(along, v.d[d], dv.d[d]));
+        vec3 v = get3(&a->V, b, i, j), dv = get3(&a->dV, b, i, j);
+        double along = pl_get(&a->dR, b, i, j) / norm(v, a->eps);
+        for (int d = 0; d < 3; d++) pl_put(&a->dV, b, 3 * i + d, j, fma(along, v.d[d], dv.d[d]));
     }
 }
 
@@ -101,11 +90,11 @@ void pl_ref_vec_gate_back(pl_queue *q, const pl_args_vec_gate_back *a)
     (void)q;
     FOR_EACH(a->T)
     {
-        vec3 v = get3(&a->V, b, r, c), dy = get3(&a->dY, b, r, c);
+        vec3 v = get3(&a->V, b, i, j), dy = get3(&a->dY, b, i, j);
         double s, along, tr,
-            t = pl_gate_back_f64(v.d, dy.d, value(&a->g, b, c), value(&a->b, b, c), a->eps, &s, &along, &tr);
-        pl_put(&a->T, b, r, c, t);
-        pl_put(&a->TR, b, r, c, tr);
-        for (int d = 0; d < 3; d++) pl_put(&a->dV, b, 3 * r + d, c, fma(along, v.d[d], dy.d[d] * s));
+            t = pl_gate_back_f64(v.d, dy.d, value(&a->g, b, j), value(&a->b, b, j), a->eps, &s, &along, &tr);
+        pl_put(&a->T, b, i, j, t);
+        pl_put(&a->TR, b, i, j, tr);
+        for (int d = 0; d < 3; d++) pl_put(&a->dV, b, 3 * i + d, j, fma(along, v.d[d], dy.d[d] * s));
     }
 }

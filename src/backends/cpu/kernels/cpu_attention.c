@@ -6,7 +6,7 @@
  * differs.
  */
 #include "../cpu_attention.h"
-#include "cpu_rows.h"
+#include "cpu_convert.h"
 #include "cpu_scalars.h"
 #include "cpu_tiles.h"
 #include "cpu_vec.h"

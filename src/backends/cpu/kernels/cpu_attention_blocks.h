@@ -1,7 +1,7 @@
 /* cpu_attention_blocks.h -- what both directions of attention do with blocks of a head: packing, products,
  * the way out, weights (cpu_attention_tiles.c; forms: cpu_tiles.h).
  *
- * Packing and the way out are pieces of vector work, products go on beside them (cpu_attention_beside.h).
+ * Packing and the way out are pieces of vector work, products go on beside them (cpu_attention_overlap.h).
  */
 #ifndef PL_CPU_ATTENTION_BLOCKS_H
 #define PL_CPU_ATTENTION_BLOCKS_H
@@ -9,7 +9,7 @@
 #include <math.h>
 
 #include "../cpu_attention.h"
-#include "cpu_attention_beside.h"
+#include "cpu_attention_overlap.h"
 
 #ifdef PL_TILES
 
@@ -42,10 +42,10 @@ static inline int64_t tokens_of(const head_of *h, int64_t i)
     return n < PL_BLOCK ? n : PL_BLOCK;
 }
 
-/* The rows of the head's columns of m from `col` on are to be asked for. */
-static inline void ask_for(beside_of *b, const head_of *h, const pl_mat *m, int64_t col, int write)
+/* The rows of the head's columns of m from `col` on are to be prefetched. */
+static inline void prefetch_head(overlap *b, const head_of *h, const pl_mat *m, int64_t col, int write)
 {
-    beside_next_rows(b, (const pl_bf16 *)m->data + h->image * m->bs + col, m->rs, write);
+    overlap_next_rows(b, (const pl_bf16 *)m->data + h->image * m->bs + col, m->rs, write);
 }
 
 /* Block (i, c) of the head's columns of m from `col` on: where it begins, and what is left of it. */
@@ -71,36 +71,38 @@ static inline void right_block(pl_bf16 *dst, part_of x)
 }
 
 /* The right form of X^T, a panel for 32 rows of X: dst[row block][column block]. */
-static inline void pack_turned(beside_of *b, pl_bf16 *dst, const head_of *h, const pl_mat *m, int64_t col)
+static inline void pack_right_transposed(overlap *b, pl_bf16 *dst, const head_of *h, const pl_mat *m,
+                                         int64_t col)
 {
     _Alignas(64) pl_bf16 left[SIZE];
     for (int64_t j = 0; j < h->tb; j++)
         for (int64_t c = 0; c < h->db; c++, dst += SIZE) {
             left_block(left, part_at(h, m, col, j, c));
-            pl_turn_left(dst, left);
-            beside(b);
+            pl_transpose_left(dst, left);
+            overlap_some(b);
         }
 }
 
 /* The right form of X: dst[column block][row block]. */
-static inline void pack_right(beside_of *b, pl_bf16 *dst, const head_of *h, const pl_mat *m, int64_t col)
+static inline void pack_right(overlap *b, pl_bf16 *dst, const head_of *h, const pl_mat *m, int64_t col)
 {
     for (int64_t c = 0; c < h->db; c++)
         for (int64_t j = 0; j < h->tb; j++, dst += SIZE) {
             right_block(dst, part_at(h, m, col, j, c));
-            beside(b);
+            overlap_some(b);
         }
 }
 
 /* The left form of X^T: dst[column block][row block]. */
-static inline void pack_transposed(beside_of *b, pl_bf16 *dst, const head_of *h, const pl_mat *m, int64_t col)
+static inline void pack_left_transposed(overlap *b, pl_bf16 *dst, const head_of *h, const pl_mat *m,
+                                        int64_t col)
 {
     _Alignas(64) pl_bf16 right[SIZE];
     for (int64_t c = 0; c < h->db; c++)
         for (int64_t j = 0; j < h->tb; j++, dst += SIZE) {
             right_block(right, part_at(h, m, col, j, c));
-            pl_turn_right(dst, right);
-            beside(b);
+            pl_transpose_right(dst, right);
+            overlap_some(b);
         }
 }
 
@@ -156,11 +158,11 @@ static inline int64_t rows_of(const head_of *h, int64_t i)
     return (tokens_of(h, i) + ROWS_AT_ONCE - 1) / ROWS_AT_ONCE * ROWS_AT_ONCE;
 }
 
-/* Rows of block i times every 32 columns of a turned factor. */
-static inline products score_rows(const head_of *h, float *acc, const pl_bf16 *left, const pl_bf16 *turned,
-                                  int64_t i)
+/* Rows of block i times every 32 columns of a transposed factor. */
+static inline products score_rows(const head_of *h, float *acc, const pl_bf16 *left,
+                                  const pl_bf16 *transposed, int64_t i)
 {
-    return (products){acc, left, turned, 0, h->db, h->tb, h->p->d, rows_of(h, i)};
+    return (products){acc, left, transposed, 0, h->db, h->tb, h->p->d, rows_of(h, i)};
 }
 
 /* Rows of block i, P's or dS's, times a right factor. */
@@ -193,18 +195,18 @@ static inline void store_rows(const head_of *h, const pl_mat *m, int64_t col, in
 }
 
 /* Transposed sums into the rows of block j. */
-static inline void store_turned(beside_of *b, const head_of *h, const pl_mat *m, int64_t col, int64_t j,
+static inline void store_turned(overlap *b, const head_of *h, const pl_mat *m, int64_t col, int64_t j,
                                 const float *acc)
 {
-    _Alignas(64) pl_bf16 turned[SIZE], block[SIZE];
+    _Alignas(64) pl_bf16 transposed[SIZE], block[SIZE];
     for (int64_t c = 0; c < h->db; c++, acc += SIZE) {
         part_of to = part_at(h, m, col, j, c);
-        sums_right(turned, acc);
-        pl_turn_right(block, turned);
+        sums_right(transposed, acc);
+        pl_transpose_right(block, transposed);
         for (int64_t r = 0; r < PL_BLOCK && r < to.rows; r++)
             _mm512_mask_storeu_epi16((pl_bf16 *)to.at + r * to.rs, columns(&to),
                                      _mm512_load_si512(block + r * PL_BLOCK));
-        beside(b);
+        overlap_some(b);
     }
 }
 

@@ -1,21 +1,21 @@
 /* cpu_attention_tiles.c -- attention and attention_back of bf16 on the tile unit: heads of images over the
  * threads, 32 queries at a time (forms of blocks: cpu_tiles.h).
  *
- *     S = Q K^T, P = e^(scale S - m), O = P V / sum P        left: rows of Q, P; right: K^T (K turned), V
- *     dP = dO V^T, dS = scale P (dP - D), dQ = dS K          right: V^T (V turned), K
- *     dV^T = dO^T P, dK^T = Q^T dS                           left: dO^T, Q^T (turned); right: P and dS of all
- * queries, as the sums leave them
+ *     S = Q K^T, P = e^(scale S - m), O = P V / sum P        left: rows of Q, P; right: K^T (K transposed), V
+ *     dP = dO V^T, dS = scale P (dP - D), dQ = dS K          right: V^T (V transposed), K
+ *     dV^T = dO^T P, dK^T = Q^T dS                           left: dO^T, Q^T (transposed); right: P and dS of
+ * all queries, as the sums leave them
  *
  * P and dS are rounded to bf16, the scores, their sums and all products are float. Every entry is a chain
  * over ascending steps of 32 as in cpu_gemm_tiles.c, so the bits of a head depend on itself alone.
  *
  * While block i is weighed, the scores of block i + 1 and what the weights of block i - 1 multiply are
- * multiplied beside it (cpu_attention_beside.h); while the last products of a head are, the keys of the next
+ * multiplied beside it (cpu_attention_overlap.h); while the last products of a head are, the keys of the next
  * are packed.
  */
 #include "base/work_share.h"
 #include "cpu_attention_blocks.h"
-#include "cpu_rows.h"
+#include "cpu_convert.h"
 #include "math/log_elem.h"
 
 #ifdef PL_TILES
@@ -63,7 +63,7 @@ static float weigh_row(const head_of *h, pl_bf16 *p, const float *s, int64_t r, 
 }
 
 /* The weights of block i, n rows; what its rows of O are divided by, inverted; their lse. */
-static void weigh_rows(beside_of *b, const head_of *h, int64_t i, int64_t n, float *part, float *lse)
+static void weigh_rows(overlap *b, const head_of *h, int64_t i, int64_t n, float *part, float *lse)
 {
     const float *s = TURN(h->w->s, i, h->tb);
     float most[PL_BLOCK], total[PL_BLOCK], m = most_of_row(h, s, 0);
@@ -72,7 +72,7 @@ static void weigh_rows(beside_of *b, const head_of *h, int64_t i, int64_t n, flo
         most[r] = m;
         if (r + 1 < n) m = most_of_row(h, s, r + 1);
         total[r] = weigh_row(h, TURN(h->w->p, i, h->tb), s, r, most[r]);
-        beside(b);
+        overlap_some(b);
     }
     for (int64_t r = 0; r < PL_BLOCK; r++) {
         part[r] = 1.0f / total[r];
@@ -81,49 +81,49 @@ static void weigh_rows(beside_of *b, const head_of *h, int64_t i, int64_t n, flo
 }
 
 /* `next` follows on this thread, or is NULL; K of the first one is to be packed. */
-static void forward_head(beside_of *b, const pl_args_attention *a, const head_of *h, const head_of *next,
+static void forward_head(overlap *b, const pl_args_attention *a, const head_of *h, const head_of *next,
                          int first)
 {
     const pl_attention_tiles *w = h->w;
     int64_t C = a->O.cols, last = h->tb - 1;
     float part[2][PL_BLOCK], lse[PL_BLOCK];
-    beside_next(b, h->p->d);
+    overlap_next(b, h->p->d);
     if (next) {
-        for (int64_t k = 0; k < 3; k++) ask_for(b, next, &a->QKV, k * C + next->col, 0);
-        ask_for(b, next, &a->O, next->col, 1);
+        for (int64_t k = 0; k < 3; k++) prefetch_head(b, next, &a->QKV, k * C + next->col, 0);
+        prefetch_head(b, next, &a->O, next->col, 1);
     }
-    if (first) pack_turned(b, w->kt, h, &a->QKV, C + h->col);
+    if (first) pack_right_transposed(b, w->kt, h, &a->QKV, C + h->col);
     pack_rows(w->q, h, &a->QKV, h->col, 0);
-    beside_begin(b, h->tb * h->db, 0);
-    beside_multiply(b, score_rows(h, w->s, w->q, w->kt, 0));
+    overlap_begin(b, h->tb * h->db, 0);
+    overlap_multiply(b, score_rows(h, w->s, w->q, w->kt, 0));
     pack_right(b, w->v, h, &a->QKV, 2 * C + h->col);
-    beside_end(b);
+    overlap_end(b);
     for (int64_t i = 0; i <= last; i++) {
         int64_t n = tokens_of(h, i);
-        beside_begin(b, n, n);
-        if (i > 0) beside_multiply(b, sum_rows(h, w->sum, TURN(w->p, i - 1, h->tb), w->v, i - 1));
+        overlap_begin(b, n, n);
+        if (i > 0) overlap_multiply(b, sum_rows(h, w->sum, TURN(w->p, i - 1, h->tb), w->v, i - 1));
         if (i < last) {
             pack_rows(w->q, h, &a->QKV, h->col, i + 1);
-            beside_multiply(b, score_rows(h, TURN(w->s, i + 1, h->tb), w->q, w->kt, i + 1));
+            overlap_multiply(b, score_rows(h, TURN(w->s, i + 1, h->tb), w->q, w->kt, i + 1));
         }
         weigh_rows(b, h, i, n, part[i % 2], lse);
-        beside_end(b);
+        overlap_end(b);
         if (i > 0) store_rows(h, &a->O, h->col, i - 1, w->sum, part[(i - 1) % 2]);
         if (a->lse.data)
             pl_row_store_f32(a->lse.data, POLAR_DTYPE_F32,
                              h->image * a->lse.bs + h->head * a->lse.rs + i * PL_BLOCK, lse, n);
     }
-    beside_begin(b, h->tb * h->db, 0);
-    beside_multiply(b, sum_rows(h, w->sum, TURN(w->p, last, h->tb), w->v, last));
-    if (next) pack_turned(b, w->kt, next, &a->QKV, C + next->col);
-    beside_end(b);
+    overlap_begin(b, h->tb * h->db, 0);
+    overlap_multiply(b, sum_rows(h, w->sum, TURN(w->p, last, h->tb), w->v, last));
+    if (next) pack_right_transposed(b, w->kt, next, &a->QKV, C + next->col);
+    overlap_end(b);
     store_rows(h, &a->O, h->col, last, w->sum, part[last % 2]);
 }
 
 /* ---- backward ---- */
 
 /* D of the queries of block i, and their lse for a power of two; of one beyond the last, infinity: P is 0. */
-static void row_values(beside_of *b, const pl_args_attention_back *a, const head_of *h, int64_t i, int64_t n,
+static void row_values(overlap *b, const pl_args_attention_back *a, const head_of *h, int64_t i, int64_t n,
                        float *along, float *lse)
 {
     const pl_bf16 *g = part_at(h, &a->dO, h->col, i, 0).at, *o = part_at(h, &a->O, h->col, i, 0).at;
@@ -132,7 +132,7 @@ static void row_values(beside_of *b, const pl_args_attention_back *a, const head
     for (int64_t r = 0; r < n; r++) {
         along[r] = dot_row(g + r * a->dO.rs, o + r * a->O.rs, h->p->d);
         lse[r] = from[r] * LOG2_E;
-        beside(b);
+        overlap_some(b);
     }
     if (n < PL_BLOCK) along[n] = 0, lse[n] = INFINITY;
 }
@@ -150,8 +150,8 @@ PL_INLINE __m512 weigh_back(__mmask16 keys, const float *s, const float *dp, flo
 
 /* P and dS of block i of the queries with block j of the keys, n rows: the right forms of both, and dS's left
  * form. */
-PL_INLINE void weigh_block_back(beside_of *b, const head_of *h, int64_t i, int64_t j, int64_t n,
-                                __mmask16 even, __mmask16 odd, const float *along, const float *lse)
+PL_INLINE void weigh_block_back(overlap *b, const head_of *h, int64_t i, int64_t j, int64_t n, __mmask16 even,
+                                __mmask16 odd, const float *along, const float *lse)
 {
     const float *s = TURN(h->w->s, i, h->tb) + j * SIZE, *dp = TURN(h->w->ds, i, h->tb) + j * SIZE;
     pl_bf16 *p = h->w->all_p + (j * h->tb + i) * SIZE, *ds = h->w->all_ds + (j * h->tb + i) * SIZE,
@@ -172,11 +172,11 @@ PL_INLINE void weigh_block_back(beside_of *b, const head_of *h, int64_t i, int64
         _mm512_storeu_si512(ds + PL_TILE_SIZE, odds);
         _mm512_storeu_si512(left, pl_low_pairs(evens, odds));
         _mm512_storeu_si512(left + PL_BLOCK, pl_high_pairs(evens, odds));
-        beside(b);
+        overlap_some(b);
     }
 }
 
-static void weigh_rows_back(beside_of *b, const head_of *h, int64_t i, int64_t n, const float *along,
+static void weigh_rows_back(overlap *b, const head_of *h, int64_t i, int64_t n, const float *along,
                             const float *lse)
 {
     int64_t j = 0;
@@ -185,76 +185,77 @@ static void weigh_rows_back(beside_of *b, const head_of *h, int64_t i, int64_t n
 }
 
 /* Scores and dP of block i, to be multiplied. */
-static void score_block(beside_of *b, const pl_args_attention_back *a, const head_of *h, int64_t i)
+static void score_block(overlap *b, const pl_args_attention_back *a, const head_of *h, int64_t i)
 {
     const pl_attention_tiles *w = h->w;
     pl_bf16 *g = w->q + h->db * SIZE;
     pack_rows(w->q, h, &a->QKV, h->col, i);
     pack_rows(g, h, &a->dO, h->col, i);
-    beside_multiply(b, score_rows(h, TURN(w->s, i, h->tb), w->q, w->kt, i));
-    beside_multiply(b, score_rows(h, TURN(w->ds, i, h->tb), g, w->vt, i));
+    overlap_multiply(b, score_rows(h, TURN(w->s, i, h->tb), w->q, w->kt, i));
+    overlap_multiply(b, score_rows(h, TURN(w->ds, i, h->tb), g, w->vt, i));
 }
 
 /* The right forms of K^T and V^T. */
-static void pack_keys(beside_of *b, const pl_args_attention_back *a, const head_of *h)
+static void pack_keys(overlap *b, const pl_args_attention_back *a, const head_of *h)
 {
     int64_t C = a->O.cols;
-    pack_turned(b, h->w->kt, h, &a->QKV, C + h->col);
-    pack_turned(b, h->w->vt, h, &a->QKV, 2 * C + h->col);
+    pack_right_transposed(b, h->w->kt, h, &a->QKV, C + h->col);
+    pack_right_transposed(b, h->w->vt, h, &a->QKV, 2 * C + h->col);
 }
 
 /* dK and dV, one block after the other, each stored beside the next one; and before them dQ of the last
  * block. */
-static void turned_sums(beside_of *b, const pl_args_attention_back *a, const head_of *h, const head_of *next)
+static void turned_sums(overlap *b, const pl_args_attention_back *a, const head_of *h, const head_of *next)
 {
     const pl_attention_tiles *w = h->w;
     int64_t C = a->O.cols, last = h->tb - 1;
-    beside_begin(b, 2 * h->tb * h->db, 0);
-    beside_multiply(b, sum_rows(h, TURN(w->sum, 1, h->db), TURN(w->p, last, h->tb), w->k, last));
-    beside_multiply(b, sum_turned(h, w->sum, w->qt, w->all_ds, 0));
+    overlap_begin(b, 2 * h->tb * h->db, 0);
+    overlap_multiply(b, sum_rows(h, TURN(w->sum, 1, h->db), TURN(w->p, last, h->tb), w->k, last));
+    overlap_multiply(b, sum_turned(h, w->sum, w->qt, w->all_ds, 0));
     if (next) pack_keys(b, a, next);
-    beside_end(b);
+    overlap_end(b);
     store_rows(h, &a->dQKV, h->col, last, TURN(w->sum, 1, h->db), NULL);
     for (int64_t k = 1; k <= 2 * h->tb; k++) {
         int64_t done = k - 1;
-        beside_begin(b, h->db, 0);
-        if (k < h->tb) beside_multiply(b, sum_turned(h, TURN(w->sum, k, h->db), w->qt, w->all_ds, k));
+        overlap_begin(b, h->db, 0);
+        if (k < h->tb) overlap_multiply(b, sum_turned(h, TURN(w->sum, k, h->db), w->qt, w->all_ds, k));
         else if (k < 2 * h->tb)
-            beside_multiply(b, sum_turned(h, TURN(w->sum, k, h->db), w->gt, w->all_p, k - h->tb));
+            overlap_multiply(b, sum_turned(h, TURN(w->sum, k, h->db), w->gt, w->all_p, k - h->tb));
         store_turned(b, h, &a->dQKV, (done < h->tb ? C : 2 * C) + h->col, done % h->tb,
                      TURN(w->sum, done, h->db));
-        beside_end(b);
+        overlap_end(b);
     }
 }
 
-static void backward_head(beside_of *b, const pl_args_attention_back *a, const head_of *h,
-                          const head_of *next, int first)
+static void backward_head(overlap *b, const pl_args_attention_back *a, const head_of *h, const head_of *next,
+                          int first)
 {
     const pl_attention_tiles *w = h->w;
     int64_t C = a->O.cols;
-    beside_next(b, h->p->d);
+    overlap_next(b, h->p->d);
     if (next) {
         for (int64_t k = 0; k < 3; k++)
-            ask_for(b, next, &a->QKV, k * C + next->col, 0), ask_for(b, next, &a->dQKV, k * C + next->col, 1);
-        ask_for(b, next, &a->O, next->col, 0);
-        ask_for(b, next, &a->dO, next->col, 0);
+            prefetch_head(b, next, &a->QKV, k * C + next->col, 0),
+                prefetch_head(b, next, &a->dQKV, k * C + next->col, 1);
+        prefetch_head(b, next, &a->O, next->col, 0);
+        prefetch_head(b, next, &a->dO, next->col, 0);
     }
     if (first) pack_keys(b, a, h);
-    beside_begin(b, 3 * h->tb * h->db, 0);
+    overlap_begin(b, 3 * h->tb * h->db, 0);
     score_block(b, a, h, 0);
     pack_right(b, w->k, h, &a->QKV, C + h->col);
-    pack_transposed(b, w->qt, h, &a->QKV, h->col);
-    pack_transposed(b, w->gt, h, &a->dO, h->col);
-    beside_end(b);
+    pack_left_transposed(b, w->qt, h, &a->QKV, h->col);
+    pack_left_transposed(b, w->gt, h, &a->dO, h->col);
+    overlap_end(b);
     for (int64_t i = 0; i < h->tb; i++) {
         float along[PL_BLOCK], lse[PL_BLOCK];
         int64_t n = tokens_of(h, i);
-        beside_begin(b, n + h->tb * ((n + 1) / 2), n);
-        if (i > 0) beside_multiply(b, sum_rows(h, w->sum, TURN(w->p, i - 1, h->tb), w->k, i - 1));
+        overlap_begin(b, n + h->tb * ((n + 1) / 2), n);
+        if (i > 0) overlap_multiply(b, sum_rows(h, w->sum, TURN(w->p, i - 1, h->tb), w->k, i - 1));
         if (i + 1 < h->tb) score_block(b, a, h, i + 1);
         row_values(b, a, h, i, n, along, lse);
         weigh_rows_back(b, h, i, n, along, lse);
-        beside_end(b);
+        overlap_end(b);
         if (i > 0) store_rows(h, &a->dQKV, h->col, i - 1, w->sum, NULL);
     }
     turned_sums(b, a, h, next);
@@ -271,16 +272,16 @@ static void clear_beyond(const pl_attention_tiles *w, int64_t tb)
     }
 }
 
-/* A thread's heads; it takes the next one while it begins with this one, to ask for its rows and pack its
+/* A thread's heads; it takes the next one while it begins with this one, to prefetch its rows and pack its
  * keys beside. */
 static void some_heads(const void *args, const pl_attention_plan *p, const pl_attention_tiles *w, pl_share *s,
                        int me)
 {
     pl_tiles t;
-    beside_of b = {.tiles = &t};
+    overlap b = {.tiles = &t};
     pl_share_place place = {0, 0};
     int first = 1;
-    beside_begin(&b, 1, 0);
+    overlap_begin(&b, 1, 0);
     pl_tiles_begin(&t);
     if (p->back) clear_beyond(w, p->tp / PL_BLOCK);
     for (int64_t k = pl_share_next(s, &place, me), then; k >= 0; k = then, first = 0) {

@@ -1,13 +1,13 @@
 /* cpu_blocks.h -- blocks of bf16, as the tile unit and dot products take them (cpu_tiles.h, cpu_dots.h):
- * forms, turning, packing. Only with AVX-512.
+ * forms, transposing, packing. Only with AVX-512.
  *
  * A block is 32 x 32 bf16, 2 KB, two tiles one after the other, in one of two forms:
  *     left     row r at 64 r: rows 0-15, rows 16-31                               (k along a row)
  *     right    row k2 of the first tile: (x[2 k2][c], x[2 k2 + 1][c]) for the even columns c, of the second:
  * for the odd ones     (k down a column) With columns parted into even and odd, sums become rows of bf16 and
  * pairs of rows by shifts and blends; and the right form of X^T is the left form of X, its even and its odd
- * rows each turned as a 16 x 16 matrix of pairs (pl_turn16). A panel is the blocks along k of 32 rows or
- * columns.
+ * rows each transposed as a 16 x 16 matrix of pairs (pl_transpose16). A panel is the blocks along k of 32
+ * rows or columns.
  */
 #ifndef PL_CPU_BLOCKS_H
 #define PL_CPU_BLOCKS_H
@@ -128,7 +128,7 @@ PL_INLINE __m512i pl_pairs16(__m512 low, __m512 high)
 
 /* dst row j = column j of the 16 rows of 16 pairs at src, for the eight columns from 8 `half`; strides in
  * elements (32: a tile's rows). */
-PL_INLINE void pl_turn8(pl_bf16 *dst, int64_t ds, const pl_bf16 *src, int64_t ss, int half)
+PL_INLINE void pl_transpose8(pl_bf16 *dst, int64_t ds, const pl_bf16 *src, int64_t ss, int half)
 {
     const __m512i low = _mm512_set_epi64(13, 12, 5, 4, 9, 8, 1, 0),
                   high = _mm512_set_epi64(15, 14, 7, 6, 11, 10, 3, 2);
@@ -158,24 +158,24 @@ PL_INLINE void pl_turn8(pl_bf16 *dst, int64_t ds, const pl_bf16 *src, int64_t ss
     }
 }
 
-PL_INLINE void pl_turn16(pl_bf16 *dst, int64_t ds, const pl_bf16 *src, int64_t ss)
+PL_INLINE void pl_transpose16(pl_bf16 *dst, int64_t ds, const pl_bf16 *src, int64_t ss)
 {
-    pl_turn8(dst, ds, src, ss, 0);
-    pl_turn8(dst, ds, src, ss, 1);
+    pl_transpose8(dst, ds, src, ss, 0);
+    pl_transpose8(dst, ds, src, ss, 1);
 }
 
 /* The right form of X^T from the left form of X. */
-PL_INLINE void pl_turn_left(pl_bf16 *right, const pl_bf16 *left)
+PL_INLINE void pl_transpose_left(pl_bf16 *right, const pl_bf16 *left)
 {
-    pl_turn16(right, 32, left, 64);
-    pl_turn16(right + PL_TILE_SIZE, 32, left + 32, 64);
+    pl_transpose16(right, 32, left, 64);
+    pl_transpose16(right + PL_TILE_SIZE, 32, left + 32, 64);
 }
 
 /* The left form of X^T from the right form of X. */
-PL_INLINE void pl_turn_right(pl_bf16 *left, const pl_bf16 *right)
+PL_INLINE void pl_transpose_right(pl_bf16 *left, const pl_bf16 *right)
 {
-    pl_turn16(left, 64, right, 32);
-    pl_turn16(left + 32, 64, right + PL_TILE_SIZE, 32);
+    pl_transpose16(left, 64, right, 32);
+    pl_transpose16(left + 32, 64, right + PL_TILE_SIZE, 32);
 }
 
 /* ---- packing ------------------------------------------------------------------------------------ */

@@ -66,7 +66,7 @@ PL_INLINE void pl_dot_store(float *rows, const __m512 *even, const __m512 *odd)
 }
 
 /* How eight rows of a left panel lie: rows in the left form, packed or not; or, of a transpose packed by
- * pl_dot_pack_turned, the pairs of all eight side by side. */
+ * pl_dot_pack_transposed, the pairs of all eight side by side. */
 typedef enum { PL_DOT_AS_ROWS, PL_DOT_AS_PAIRS } pl_dot_form;
 
 /* even, odd += pair p of a step, of eight rows from row[0], three more of them from row[1], two from row[2]:
@@ -152,8 +152,8 @@ static __attribute__((noinline, unused)) void pl_dots_multiply(float *acc, pl_le
 
 /* Block k of `steps` of the transpose of 32 columns of x, for PL_DOT_AS_PAIRS: eight rows of the transpose
  * after eight, each over all k, 256 elements a block. */
-PL_INLINE void pl_dot_pack_turned(pl_bf16 *dst, int64_t k, int64_t steps, const pl_bf16 *x, int64_t rs,
-                                  int64_t rows, int64_t cols)
+PL_INLINE void pl_dot_pack_transposed(pl_bf16 *dst, int64_t k, int64_t steps, const pl_bf16 *x, int64_t rs,
+                                      int64_t rows, int64_t cols)
 {
     const __m512i first = _mm512_set_epi64(11, 10, 3, 2, 9, 8, 1, 0),
                   second = _mm512_add_epi64(first, _mm512_set1_epi64(4));

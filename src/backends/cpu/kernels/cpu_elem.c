@@ -5,7 +5,7 @@
  * leave the bits alone.
  */
 #include "cpu_ratio.h"
-#include "cpu_rows.h"
+#include "cpu_convert.h"
 #include "cpu_vec.h"
 
 #define CHUNK 512 /* elements of a row at a time: a few buffers of these fit the first cache */
@@ -116,7 +116,7 @@ typedef struct {
     int f64;
 } blocks_of;
 
-static void turn_block(void *arg, int me, int64_t t)
+static void transpose_block(void *arg, int me, int64_t t)
 {
     const blocks_of *o = arg;
     const pl_args_copy *a = o->a;
@@ -132,7 +132,8 @@ static void copy_transposed(pl_queue *q, const pl_args_copy *a, int f64)
 {
     blocks_of o = {a, (a->X.rows + SIDE - 1) / SIDE, (a->X.cols + SIDE - 1) / SIDE, f64};
     int64_t all = a->X.batch * o.down * o.across;
-    pl_pool_items(q->dev->pool, all > SMALL / (SIDE * SIDE) ? q->dev->threads : 1, all, 0, turn_block, &o);
+    pl_pool_items(q->dev->pool, all > SMALL / (SIDE * SIDE) ? q->dev->threads : 1, all, 0, transpose_block,
+                  &o);
 }
 
 void PL_ISA_NAME(pl_cpu_copy)(pl_queue *q, const pl_args_copy *a)

@@ -12,7 +12,7 @@
  */
 #include "base/alloc.h"
 #include "base/work_share.h"
-#include "cpu_rows.h"
+#include "cpu_convert.h"
 #include "cpu_tiles.h"
 #include "cpu_vec.h"
 
@@ -31,7 +31,7 @@ typedef struct {
     int threads, grain;                    /* grain: items a thread takes at a time */
     /* elements: a panel of A, a block of B, all of a thread's memory */
     size_t a_size, b_size, work;
-    const pl_gemm_tail *tail; /* or NULL */
+    const pl_epilogue *epilogue; /* or NULL */
 } gemm_plan;
 
 /* A product in the making, over the threads. */
@@ -99,19 +99,19 @@ void PL_ISA_NAME(pl_cpu_gemm)(pl_queue *q, const pl_args_gemm *g)
     PL_ISA_NAME(pl_cpu_gemm_then)(q, g, NULL);
 }
 
-void PL_ISA_NAME(pl_cpu_gemm_then)(pl_queue *q, const pl_args_gemm *g, const pl_gemm_tail *tail)
+void PL_ISA_NAME(pl_cpu_gemm_then)(pl_queue *q, const pl_args_gemm *g, const pl_epilogue *epilogue)
 {
     int f64 = pl_any_f64(pl_op_operands(g), 4);
 #ifdef PL_TILES
     if (!f64 && g->A.dtype == POLAR_DTYPE_BF16) {
-        PL_ISA_NAME(pl_cpu_gemm_tiles)(q, g, tail);
+        PL_ISA_NAME(pl_cpu_gemm_tiles)(q, g, epilogue);
         return;
     }
 #endif
     size_t real = f64 ? sizeof(double) : sizeof(float);
     gemm_plan p = plan_gemm(g, q->dev->threads, PL_TILE_ROWS, PL_TILE_VECS * (int)(PL_VEC_BYTES / real));
     size_t bytes = p.work * real;
-    p.tail = tail;
+    p.epilogue = epilogue;
     gemm_shared o = {.g = g, .p = &p};
     if (bytes > STACK_BYTES) {
         o.heap = pl_alloc(bytes * (size_t)p.threads);

@@ -4,7 +4,7 @@
  * Element by element from the product's stored value, so the bits are those of the ops one after the other,
  * gelu in bf16 apart (gelu_bf16_elem.h).
  */
-#include "cpu_rows.h"
+#include "cpu_convert.h"
 #include "cpu_vec.h"
 #include "math/gelu_bf16_elem.h"
 #include "math/activation_elem.h"
@@ -49,25 +49,25 @@ PL_INLINE void bias_in(float *b, const float *bias, const polar_dtype dtype, con
     memcpy(b, bias, (size_t)n * sizeof(float));
 }
 
-PL_INLINE void row_out(void *y, const float *v, const polar_dtype dtype, const int n, const int past)
+PL_INLINE void row_out(void *y, const float *v, const polar_dtype dtype, const int n, const int nontemporal)
 {
 #ifdef __AVX512BW__
     if (PAIRS(dtype, n)) {
-        pl_store_past(y, pl_pairs16(_mm512_loadu_ps(v), _mm512_loadu_ps(v + 16)), past);
+        pl_store_nontemporal(y, pl_pairs16(_mm512_loadu_ps(v), _mm512_loadu_ps(v + 16)), nontemporal);
         return;
     }
 #endif
-    if (n == PL_ROUNDED) pl_store_some(y, dtype, v, past);
+    if (n == PL_ROUNDED) pl_store_some(y, dtype, v, nontemporal);
     else pl_row_store_f32(y, dtype, 0, v, n);
 }
 
 /* What the layers of a transformer do: some rows of Y from the product's at x, and what lies beside them,
  * factors or room for slopes, in bf16; the bias is f32. Steps in bytes. */
 typedef struct {
-    char *y, *beside;
+    char *y, *operand;
     const char *x;
-    int64_t rows, y_step, x_step, beside_step;
-    int past, beside_past;
+    int64_t rows, y_step, x_step, overlap_step;
+    int nontemporal, operand_nontemporal;
 } plain;
 
 /* n <= PL_ROUNDED columns. */
@@ -76,11 +76,11 @@ PL_INLINE void plain_some(plain k, const float *bias, const plain_kind kind, con
 {
     float b[PL_ROUNDED];
     if (kind != FACTOR) bias_in(b, bias, dtype, n);
-    for (int64_t r = 0; r < k.rows; r++, k.y += k.y_step, k.x += k.x_step, k.beside += k.beside_step) {
+    for (int64_t r = 0; r < k.rows; r++, k.y += k.y_step, k.x += k.x_step, k.operand += k.overlap_step) {
         float v[PL_ROUNDED], f[PL_ROUNDED]; /* f: factors or slopes */
         row_in(v, k.x, dtype, n);
         if (kind == FACTOR) {
-            row_in(f, k.beside, dtype, n);
+            row_in(f, k.operand, dtype, n);
 #pragma omp simd
             for (int p = 0; p < n; p++) v[p] *= f[p];
         } else if (kind == BIAS) {
@@ -90,12 +90,12 @@ PL_INLINE void plain_some(plain k, const float *bias, const plain_kind kind, con
 #pragma omp simd
             for (int p = 0; p < n; p++) v[p] = pl_gelu_bf16(v[p] + b[p], &f[p]);
         }
-        row_out(k.y, v, dtype, n, k.past);
-        if (kind == GELU) row_out(k.beside, f, dtype, n, k.beside_past);
+        row_out(k.y, v, dtype, n, k.nontemporal);
+        if (kind == GELU) row_out(k.operand, f, dtype, n, k.operand_nontemporal);
     }
 }
 
-PL_INLINE void plain_rows(const pl_gemm_tail *t, const pl_gemm_rows *p, const plain_kind kind,
+PL_INLINE void plain_rows(const pl_epilogue *t, const pl_gemm_rows *p, const plain_kind kind,
                           const polar_dtype dtype)
 {
     const pl_args_gemm_act *a = t->arg;
@@ -104,25 +104,25 @@ PL_INLINE void plain_rows(const pl_gemm_tail *t, const pl_gemm_rows *p, const pl
     const float *bias =
         kind == FACTOR ? NULL : (const float *)a->b.data + (a->b.batch == 1 ? 0 : p->b * a->b.bs) + p->j;
     plain k = {.y = (char *)a->Y.data + (p->b * a->Y.bs + p->i * a->Y.rs + p->j) * size,
-               .beside = (char *)m->data + (p->b * m->bs + p->i * m->rs + p->j) * size,
+               .operand = (char *)m->data + (p->b * m->bs + p->i * m->rs + p->j) * size,
                .rows = p->rows,
                .y_step = a->Y.rs * size,
-               .x_step = (p->aside ? p->step : a->Y.rs) * size,
-               .beside_step = m->rs * size,
-               .past = p->aside && t->past,
-               .beside_past = p->aside && t->beside_past};
-    k.x = p->aside ? p->aside : k.y;
+               .x_step = (p->staged ? p->step : a->Y.rs) * size,
+               .overlap_step = m->rs * size,
+               .nontemporal = p->staged && t->nontemporal,
+               .operand_nontemporal = p->staged && t->operand_nontemporal};
+    k.x = p->staged ? p->staged : k.y;
     int64_t c = 0;
     for (; c + PL_ROUNDED <= cols;
-         c += PL_ROUNDED, k.y += PL_ROUNDED * size, k.x += PL_ROUNDED * size, k.beside += PL_ROUNDED * size)
+         c += PL_ROUNDED, k.y += PL_ROUNDED * size, k.x += PL_ROUNDED * size, k.operand += PL_ROUNDED * size)
         plain_some(k, bias ? bias + c : NULL, kind, dtype, PL_ROUNDED);
     if (c < cols) plain_some(k, bias ? bias + c : NULL, kind, dtype, (int)(cols - c));
 }
 
-#define PLAIN_TAIL(name, kind, dtype)                              \
-    static void name(const pl_gemm_tail *t, const pl_gemm_rows *p) \
-    {                                                              \
-        plain_rows(t, p, kind, dtype);                             \
+#define PLAIN_TAIL(name, kind, dtype)                             \
+    static void name(const pl_epilogue *t, const pl_gemm_rows *p) \
+    {                                                             \
+        plain_rows(t, p, kind, dtype);                            \
     }
 PLAIN_TAIL(factor_tail, FACTOR, POLAR_DTYPE_BF16)
 PLAIN_TAIL(bias_tail, BIAS, POLAR_DTYPE_BF16)
@@ -136,7 +136,7 @@ static int is(const pl_mat *m, polar_dtype dtype)
 }
 
 /* What follows the product of these operands. */
-static void (*tail_of(const pl_args_gemm_act *a))(const pl_gemm_tail *, const pl_gemm_rows *)
+static void (*epilogue_of(const pl_args_gemm_act *a))(const pl_epilogue *, const pl_gemm_rows *)
 {
     int narrow = is(&a->Y, POLAR_DTYPE_BF16), bias = is(&a->b, POLAR_DTYPE_F32);
     if (narrow && is(&a->F, POLAR_DTYPE_BF16)) return factor_tail;
@@ -144,23 +144,23 @@ static void (*tail_of(const pl_args_gemm_act *a))(const pl_gemm_tail *, const pl
     if (bias && !a->S.data && a->act == PL_ACT_NONE && is(&a->Y, POLAR_DTYPE_F32)) return bias_f32_tail;
     if (bias && narrow && a->act == PL_ACT_GELU && !a->S.data) return gelu_only_tail;
     if (bias && narrow && a->act == PL_ACT_GELU && is(&a->S, POLAR_DTYPE_BF16)) return gelu_tail;
-    return pl_any_f64(pl_op_operands(a), 7) ? act_tail_f64 : act_tail_f32;
+    return pl_any_f64(pl_op_operands(a), 7) ? act_epilogue_f64 : act_epilogue_f32;
 }
 
 void PL_ISA_NAME(pl_cpu_gemm_act)(pl_queue *q, const pl_args_gemm_act *a)
 {
     const pl_args_gemm g = {
         .C = a->Y, .A = a->A, .B = a->B, .D = a->D, .tb = a->tb, .alpha = 1, .beta = a->D.data ? 1 : 0};
-    pl_gemm_tail tail = {.fn = tail_of(a),
-                         .arg = a,
-                         .beside = a->F.data   ? &a->F
-                                   : a->S.data ? &a->S
-                                               : NULL,
-                         .written = !a->F.data};
-    if (tail.fn != act_tail_f32 && tail.fn != act_tail_f64) {
-        tail.past = pl_past_result(&a->Y, &a->D);
-        tail.beside_past = pl_past(&a->S);
-        if (tail.beside_past) tail.beside = NULL;
+    pl_epilogue epilogue = {.fn = epilogue_of(a),
+                            .arg = a,
+                            .operand = a->F.data   ? &a->F
+                                       : a->S.data ? &a->S
+                                                   : NULL,
+                            .operand_written = !a->F.data};
+    if (epilogue.fn != act_epilogue_f32 && epilogue.fn != act_epilogue_f64) {
+        epilogue.nontemporal = pl_nontemporal_result(&a->Y, &a->D);
+        epilogue.operand_nontemporal = pl_nontemporal(&a->S);
+        if (epilogue.operand_nontemporal) epilogue.operand = NULL;
     }
-    PL_ISA_NAME(pl_cpu_gemm_then)(q, &g, &tail);
+    PL_ISA_NAME(pl_cpu_gemm_then)(q, &g, &epilogue);
 }

@@ -3,8 +3,8 @@
  *
  * A slice: k runs down the rows of A, so that a panel of A^T is a narrow column of a wide matrix, which
  * memory gives at half its speed. So of 32 rows all columns that belong to a part of C are packed before the
- * next 32 rows, and before that their lines are asked for, row after row, into the second cache, where blocks
- * are then read in any order.
+ * next 32 rows, and before that their lines are prefetched, row after row, into the second cache, where
+ * blocks are then read in any order.
  */
 #ifndef PL_CPU_GEMM_PACK_H
 #define PL_CPU_GEMM_PACK_H
@@ -41,11 +41,11 @@ PL_INLINE void pack_block(form as, pl_bf16 *dst, const pl_mat *x, int along, int
 {
     int64_t i = PL_BLOCK * (along ? first : k), j = PL_BLOCK * (along ? k : first);
     const pl_bf16 *at = (const pl_bf16 *)x->data + b * x->bs + i * x->rs + j;
-    _Alignas(64) pl_bf16 turned[PL_BLOCK_SIZE];
-    if (along) pl_block_left(as == LEFT ? dst : turned, at, x->rs, x->rows - i, x->cols - j);
-    else pl_block_right(as == RIGHT ? dst : turned, at, x->rs, x->rows - i, x->cols - j);
-    if (along && as == RIGHT) pl_turn_left(dst, turned);
-    if (!along && as == LEFT) pl_turn_right(dst, turned);
+    _Alignas(64) pl_bf16 transposed[PL_BLOCK_SIZE];
+    if (along) pl_block_left(as == LEFT ? dst : transposed, at, x->rs, x->rows - i, x->cols - j);
+    else pl_block_right(as == RIGHT ? dst : transposed, at, x->rs, x->rows - i, x->cols - j);
+    if (along && as == RIGHT) pl_transpose_left(dst, transposed);
+    if (!along && as == LEFT) pl_transpose_right(dst, transposed);
 }
 
 static void pack(form as, pl_bf16 *dst, const pl_mat *x, int along, int64_t b, int64_t first, int64_t panels,
@@ -63,20 +63,20 @@ static void pack(form as, pl_bf16 *dst, const pl_mat *x, int along, int64_t b, i
 
 /* Block k of panel `first` of A^T, the `at`th of `steps` of the panel packed at `panel`, in the form it is
  * multiplied in. */
-PL_INLINE void pack_turned(pl_bf16 *panel, const pl_mat *A, int64_t b, int64_t first, int64_t k, int64_t at,
-                           int64_t steps)
+PL_INLINE void pack_transposed(pl_bf16 *panel, const pl_mat *A, int64_t b, int64_t first, int64_t k,
+                               int64_t at, int64_t steps)
 {
 #ifdef PL_TILE_UNIT
     (void)steps;
     pack_block(LEFT, panel + at * PL_BLOCK_SIZE, A, 0, b, first, k);
 #else
     int64_t row = PL_BLOCK * k, col = PL_BLOCK * first;
-    pl_dot_pack_turned(panel, at, steps, (const pl_bf16 *)A->data + b * A->bs + row * A->rs + col, A->rs,
-                       A->rows - row, A->cols - col);
+    pl_dot_pack_transposed(panel, at, steps, (const pl_bf16 *)A->data + b * A->bs + row * A->rs + col, A->rs,
+                           A->rows - row, A->cols - col);
 #endif
 }
 
-static pl_left left_turned(const pl_bf16 *panel)
+static pl_left left_transposed(const pl_bf16 *panel)
 {
 #ifdef PL_TILE_UNIT
     return pl_left_packed(panel);
@@ -87,7 +87,7 @@ static pl_left left_turned(const pl_bf16 *panel)
 
 /* ---- a slice ------------------------------------------------------------------------------------ */
 
-#define ASK_AHEAD 1 /* blocks of k that are asked for before they are packed */
+#define FETCH_AHEAD 1 /* blocks of k that are prefetched before they are packed */
 
 /* The slice of k that is being packed, for m x n blocks of C = A^T op(B) from block (i0, j0). */
 typedef struct {
@@ -99,35 +99,35 @@ typedef struct {
     int64_t done, blocks;
     /* of the work beside: how often it will be called for; how far ahead of a steady pace it is */
     int64_t slots, early;
-    const pl_bf16 *ask_a, *ask_b; /* the rows to be asked for next */
-    int64_t ask_rows, ask_at;     /* how many are left; which line of the rows is next */
-    /* lines in a row of both; those still to be asked for while this slice is packed, */
-    int64_t ask_wide, ask_lines;
-    int64_t ask_some; /* and how many of them at a time beside other work */
+    const pl_bf16 *fetch_a, *fetch_b; /* the rows to be prefetched next */
+    int64_t fetch_rows, fetch_at;     /* how many are left; which line of the rows is next */
+    /* lines in a row of both; those still to be prefetched while this slice is packed, */
+    int64_t fetch_wide, fetch_lines;
+    int64_t fetch_some; /* and how many of them at a time beside other work */
 } slice;
 
 /* Asks for so many lines, row after row of both factors. */
-PL_INLINE void slice_ask(slice *s, int64_t lines)
+PL_INLINE void slice_prefetch(slice *s, int64_t lines)
 {
-    if (lines > s->ask_lines) lines = s->ask_lines;
-    s->ask_lines -= lines;
-    for (; lines > 0 && s->ask_rows > 0; lines--) {
-        __builtin_prefetch(s->ask_at < s->m ? s->ask_a + PL_BLOCK * s->ask_at
-                                            : s->ask_b + PL_BLOCK * (s->ask_at - s->m),
+    if (lines > s->fetch_lines) lines = s->fetch_lines;
+    s->fetch_lines -= lines;
+    for (; lines > 0 && s->fetch_rows > 0; lines--) {
+        __builtin_prefetch(s->fetch_at < s->m ? s->fetch_a + PL_BLOCK * s->fetch_at
+                                              : s->fetch_b + PL_BLOCK * (s->fetch_at - s->m),
                            0, 2);
-        if (++s->ask_at == s->ask_wide)
-            s->ask_at = 0, s->ask_rows--, s->ask_a += s->g->A.rs, s->ask_b += s->g->B.rs;
+        if (++s->fetch_at == s->fetch_wide)
+            s->fetch_at = 0, s->fetch_rows--, s->fetch_a += s->g->A.rs, s->fetch_b += s->g->B.rs;
     }
 }
 
 static slice slice_begin(const pl_args_gemm *g, int64_t b, int64_t i0, int64_t m, int64_t j0, int64_t n)
 {
-    slice s = {.g = g, .b = b, .i0 = i0, .m = m, .j0 = j0, .n = n, .ask_rows = g->A.rows};
-    s.ask_a = (const pl_bf16 *)g->A.data + b * g->A.bs + PL_BLOCK * i0;
-    s.ask_b = (const pl_bf16 *)g->B.data + b * g->B.bs + PL_BLOCK * j0;
-    s.ask_wide = g->tb ? m : m + n; /* rows of B^T are not rows of k: they are not asked for */
-    s.ask_lines = ASK_AHEAD * PL_BLOCK * s.ask_wide;
-    slice_ask(&s, s.ask_lines);
+    slice s = {.g = g, .b = b, .i0 = i0, .m = m, .j0 = j0, .n = n, .fetch_rows = g->A.rows};
+    s.fetch_a = (const pl_bf16 *)g->A.data + b * g->A.bs + PL_BLOCK * i0;
+    s.fetch_b = (const pl_bf16 *)g->B.data + b * g->B.bs + PL_BLOCK * j0;
+    s.fetch_wide = g->tb ? m : m + n; /* rows of B^T are not rows of k: they are not prefetched */
+    s.fetch_lines = FETCH_AHEAD * PL_BLOCK * s.fetch_wide;
+    slice_prefetch(&s, s.fetch_lines);
     return s;
 }
 
@@ -137,8 +137,8 @@ static void slice_next(slice *s, pl_bf16 *left, pl_bf16 *right, int64_t k0, int6
     s->left = left, s->right = right, s->k0 = k0, s->steps = steps;
     s->done = 0, s->blocks = (s->m + s->n) * steps;
     s->slots = slots, s->early = 0;
-    s->ask_lines = PL_BLOCK * s->ask_wide * steps,
-    s->ask_some = slots ? (s->ask_lines + slots - 1) / slots : 0;
+    s->fetch_lines = PL_BLOCK * s->fetch_wide * steps,
+    s->fetch_some = slots ? (s->fetch_lines + slots - 1) / slots : 0;
 }
 
 /* Packs one block. */
@@ -153,22 +153,22 @@ static __attribute__((noinline)) void slice_block(slice *s)
         else pack_block(RIGHT, to, B, 0, s->b, s->j0 + c - s->m, s->k0 + k);
         return;
     }
-    pack_turned(s->left + c * s->steps * PL_BLOCK_SIZE, A, s->b, s->i0 + c, s->k0 + k, k, s->steps);
+    pack_transposed(s->left + c * s->steps * PL_BLOCK_SIZE, A, s->b, s->i0 + c, s->k0 + k, k, s->steps);
 }
 
 /* Packs what is left of it. */
 static void slice_rest(slice *s)
 {
     while (s->done < s->blocks) {
-        slice_ask(s, PL_BLOCK);
+        slice_prefetch(s, PL_BLOCK);
         slice_block(s);
     }
 }
 
 /* A portion of it beside other work: after `slots` of them it is packed. */
-static __attribute__((noinline, unused)) void slice_beside(slice *s)
+static __attribute__((noinline, unused)) void slice_overlap(slice *s)
 {
-    slice_ask(s, s->ask_some);
+    slice_prefetch(s, s->fetch_some);
     s->early -= s->blocks;
     if (s->early < 0) {
         s->early += s->slots;

@@ -8,7 +8,7 @@
  * A part of C is some rows of blocks times some columns of them. A thread packs the columns' part of B, keeps
  * it in its second cache as long as its parts have the same columns, and takes the rows of A one panel of 32
  * at a time, which stays in the first. On the tile unit a block is ended, and what follows the product done,
- * between the tile instructions of the next block; so are the lines asked for that the next block and the
+ * between the tile instructions of the next block; so are the lines prefetched that the next block and the
  * next panel will want.
  *
  * Where k runs down A's rows and there are many of them (A^T B: gradients of weights), k is cut into short
@@ -18,8 +18,8 @@
  */
 #include "base/alloc.h"
 #include "base/work_share.h"
-#include "cpu_gemm_ahead.h"
-#include "cpu_gemm_end.h"
+#include "cpu_gemm_prefetch.h"
+#include "cpu_gemm_epilogue.h"
 #include "cpu_gemm_pack.h"
 
 #ifdef PL_TILES
@@ -55,10 +55,10 @@ typedef struct {
     int64_t mc, nc, kc;                  /* a part of C, a slice of k, in blocks, at most */
     int64_t row_parts, col_parts, items; /* items: parts over the whole batch */
     int threads;
-    int down;                 /* A^T B by slices */
-    size_t left, right, work; /* bytes: panels of A, blocks of B, all of a thread's memory */
-    const pl_gemm_tail *tail; /* or NULL */
-    int past;                 /* C is stored past the caches (cpu_rows.h) */
+    int down;                    /* A^T B by slices */
+    size_t left, right, work;    /* bytes: panels of A, blocks of B, all of a thread's memory */
+    const pl_epilogue *epilogue; /* or NULL */
+    int nontemporal;             /* C is stored non-temporally (cpu_convert.h) */
 } tile_plan;
 
 static int64_t ceil_div(int64_t a, int64_t b)
@@ -134,8 +134,8 @@ static pl_left left_panel(pl_bf16 *room, const pl_args_gemm *g, int64_t b, int64
     int64_t rows = PL_DOT_ROWS;
 #endif
     if (g->ta) {
-        for (int64_t k = 0; k < steps; k++) pack_turned(room, x, b, i, k0 + k, k, steps);
-        return left_turned(room);
+        for (int64_t k = 0; k < steps; k++) pack_transposed(room, x, b, i, k0 + k, k, steps);
+        return left_transposed(room);
     }
     if (PL_BLOCK * (k0 + steps) <= x->cols && least(x->rows - PL_BLOCK * i, PL_BLOCK) % rows == 0)
         return panel_lies(g, b, i, k0);
@@ -154,9 +154,10 @@ typedef struct {
     int64_t packed;
     slice next; /* of A^T B, being packed */
 #ifdef PL_TILE_UNIT
-    ahead ahead_a, ahead_d, ahead_f; /* of the next panels: A; the addend; what the tail reads */
+    prefetch prefetch_a, prefetch_d,
+        prefetch_f; /* of the next panels: A; the addend; what the epilogue reads */
 #endif
-    block_end last;    /* rows = 0: none waits */
+    c_block last;      /* rows = 0: none waits */
     const float *sums; /* of it */
 } gemm_own;
 
@@ -164,39 +165,40 @@ typedef struct {
  * to come, acc again. */
 #ifdef PL_TILE_UNIT
 
-#define BESIDE 8 /* rows at a time */
+#define OVERLAP_ROWS 8 /* rows at a time */
 
 /* Beside the tile unit: rows r to r + 7 of the block that waits are ended, those of `now`, which is being
- * multiplied, asked for. */
-static __attribute__((noinline)) void work_beside(gemm_own *w, const pl_args_gemm *g,
-                                                  const pl_gemm_tail *tail, const block_end *now, unsigned r)
+ * multiplied, prefetched. */
+static __attribute__((noinline)) void
+overlap_rows(gemm_own *w, const pl_args_gemm *g, const pl_epilogue *epilogue, const c_block *now, unsigned r)
 {
-    const block_end *e = &w->last;
+    const c_block *e = &w->last;
     if (r < e->rows) {
-        __m512 even[BESIDE], odd[BESIDE];
+        __m512 even[OVERLAP_ROWS], odd[OVERLAP_ROWS];
         const float *sums = PL_SUMS_ROW(w->sums, r);
-        for (int i = 0; i < BESIDE; i++)
+        for (int i = 0; i < OVERLAP_ROWS; i++)
             even[i] = _mm512_load_ps(sums + 16 * i), odd[i] = _mm512_load_ps(sums + 16 * i + 256);
-        end_rows(g, tail, e, r, BESIDE, even, odd);
+        epilogue_rows(g, epilogue, e, r, OVERLAP_ROWS, even, odd);
     }
     if (now) {
-        end_ask(g, now, r, BESIDE);
-        if (tail && tail->beside) pl_tail_ask(tail, now->b, now->i + r, now->j, BESIDE);
+        prefetch_c(g, now, r, OVERLAP_ROWS);
+        if (epilogue && epilogue->operand)
+            pl_prefetch_operand(epilogue, now->b, now->i + r, now->j, OVERLAP_ROWS);
     }
 }
 
-static void end_last(gemm_own *w, const pl_args_gemm *g, const pl_gemm_tail *tail)
+static void epilogue_last(gemm_own *w, const pl_args_gemm *g, const pl_epilogue *epilogue)
 {
-    for (unsigned r = 0; r < w->last.rows; r += BESIDE) work_beside(w, g, tail, NULL, r);
+    for (unsigned r = 0; r < w->last.rows; r += OVERLAP_ROWS) overlap_rows(w, g, epilogue, NULL, r);
     w->last.rows = 0;
 }
 
-#define SOME_ROWS                           \
-    do {                                    \
-        if (r < PL_BLOCK && slot++ >= at) { \
-            work_beside(w, g, tail, e, r);  \
-            r += BESIDE, at += apart;       \
-        }                                   \
+#define SOME_ROWS                               \
+    do {                                        \
+        if (r < PL_BLOCK && slot++ >= at) {     \
+            overlap_rows(w, g, epilogue, e, r); \
+            r += OVERLAP_ROWS, at += apart;     \
+        }                                       \
     } while (0)
 
 /* The same where k goes on in another slice, which is packed beside. */
@@ -208,34 +210,34 @@ static void multiply_and_pack(gemm_own *w, float *acc, pl_left left, const pl_bf
     PL_TILES_BARRIER();
     pl_tiles_start(t, more ? acc : NULL);
     for (int64_t k = 0; k < steps; k++, left.at += left.step, right += PL_BLOCK_SIZE)
-        PL_TILES_ADD(t, left.at, left.row, right, slice_beside(&w->next));
+        PL_TILES_ADD(t, left.at, left.row, right, slice_overlap(&w->next));
     pl_tiles_store(t, acc);
     PL_TILES_BARRIER();
 }
 
-static void multiply(gemm_own *w, const pl_args_gemm *g, const pl_gemm_tail *tail, const block_end *e,
+static void multiply(gemm_own *w, const pl_args_gemm *g, const pl_epilogue *epilogue, const c_block *e,
                      float *acc, pl_left left, const pl_bf16 *right, int64_t depth, int more, int last)
 {
     pl_tiles *t = &w->tiles;
-    int64_t steps = ceil_div(depth, PL_BLOCK), apart = 4 * steps * BESIDE / PL_BLOCK, slot = 0, at = 0;
+    int64_t steps = ceil_div(depth, PL_BLOCK), apart = 4 * steps * OVERLAP_ROWS / PL_BLOCK, slot = 0, at = 0;
     unsigned r = 0;
     (void)t;
     PL_TILES_BARRIER();
     pl_tiles_start(t, more ? acc : NULL);
     for (int64_t k = 0; k < steps; k++, left.at += left.step, right += PL_BLOCK_SIZE) {
         PL_TILES_ADD(t, left.at, left.row, right, SOME_ROWS);
-        ahead_ask(&w->ahead_a);
-        ahead_ask(&w->ahead_d);
-        ahead_ask(&w->ahead_f);
+        prefetch_some(&w->prefetch_a);
+        prefetch_some(&w->prefetch_d);
+        prefetch_some(&w->prefetch_f);
     }
-    for (; r < PL_BLOCK; r += BESIDE) work_beside(w, g, tail, e, r);
+    for (; r < PL_BLOCK; r += OVERLAP_ROWS) overlap_rows(w, g, epilogue, e, r);
     pl_tiles_store(t, acc);
     PL_TILES_BARRIER();
     w->last.rows = 0;
     if (last) w->last = *e, w->sums = acc;
 }
 #else
-PL_INLINE void multiply_as(const pl_args_gemm *g, const pl_gemm_tail *tail, const block_end *e, float *acc,
+PL_INLINE void multiply_as(const pl_args_gemm *g, const pl_epilogue *epilogue, const c_block *e, float *acc,
                            pl_left left, const pl_bf16 *right, int64_t pairs, int more, int last,
                            const pl_dot_form as)
 {
@@ -245,20 +247,22 @@ PL_INLINE void multiply_as(const pl_args_gemm *g, const pl_gemm_tail *tail, cons
         __m512 even[PL_DOT_ROWS], odd[PL_DOT_ROWS];
         if (more) pl_dot_load(even, odd, row);
         else pl_dot_zero(even, odd);
-        if (last) end_ask(g, e, r, PL_DOT_ROWS);
-        if (last && tail && tail->beside) pl_tail_ask(tail, e->b, e->i + r, e->j, PL_DOT_ROWS);
+        if (last) prefetch_c(g, e, r, PL_DOT_ROWS);
+        if (last && epilogue && epilogue->operand)
+            pl_prefetch_operand(epilogue, e->b, e->i + r, e->j, PL_DOT_ROWS);
         pl_dot_more(even, odd, left, right, pairs, as);
-        if (last) end_rows(g, tail, e, r, PL_DOT_ROWS, even, odd);
+        if (last) epilogue_rows(g, epilogue, e, r, PL_DOT_ROWS, even, odd);
         else pl_dot_store(row, even, odd);
     }
 }
 
-static __attribute__((noinline)) void multiply(const pl_args_gemm *g, const pl_gemm_tail *tail,
-                                               const block_end *e, float *acc, pl_left left,
+static __attribute__((noinline)) void multiply(const pl_args_gemm *g, const pl_epilogue *epilogue,
+                                               const c_block *e, float *acc, pl_left left,
                                                const pl_bf16 *right, int64_t depth, int more, int last)
 {
-    if (g->ta) multiply_as(g, tail, e, acc, left, right, pl_dot_pairs(depth), more, last, PL_DOT_AS_PAIRS);
-    else multiply_as(g, tail, e, acc, left, right, pl_dot_pairs(depth), more, last, PL_DOT_AS_ROWS);
+    if (g->ta)
+        multiply_as(g, epilogue, e, acc, left, right, pl_dot_pairs(depth), more, last, PL_DOT_AS_PAIRS);
+    else multiply_as(g, epilogue, e, acc, left, right, pl_dot_pairs(depth), more, last, PL_DOT_AS_ROWS);
 }
 #endif
 
@@ -273,15 +277,15 @@ static void next_slice(gemm_own *w, const tile_plan *p, int64_t k0, int64_t slot
 
 #ifdef PL_TILE_UNIT
 /* Rows [i, i + rows) will be next, for the same columns of C and slice of k. */
-static void panels_ahead(gemm_own *w, const pl_args_gemm *g, const tile_plan *p, int64_t b, int64_t i,
-                         int64_t rows, int64_t j0, int64_t n, int64_t k0, int64_t steps, int last)
+static void prefetch_panels(gemm_own *w, const pl_args_gemm *g, const tile_plan *p, int64_t b, int64_t i,
+                            int64_t rows, int64_t j0, int64_t n, int64_t k0, int64_t steps, int last)
 {
     const int64_t times = steps > 0 ? n * rows / PL_BLOCK * steps : 1; /* k may be empty */
-    const pl_mat *f = p->tail && !p->tail->written ? p->tail->beside : NULL;
-    w->ahead_a = w->ahead_d = w->ahead_f = (ahead){0};
-    if (!g->ta) w->ahead_a = ahead_of(&g->A, b, i, rows, PL_BLOCK * k0, PL_BLOCK * steps, times);
-    if (last) w->ahead_d = ahead_of(&g->D, b, i, rows, PL_BLOCK * j0, PL_BLOCK * n, times);
-    if (last && f) w->ahead_f = ahead_of(f, b, i, rows, PL_BLOCK * j0, PL_BLOCK * n, times);
+    const pl_mat *f = p->epilogue && !p->epilogue->operand_written ? p->epilogue->operand : NULL;
+    w->prefetch_a = w->prefetch_d = w->prefetch_f = (prefetch){0};
+    if (!g->ta) w->prefetch_a = prefetch_of(&g->A, b, i, rows, PL_BLOCK * k0, PL_BLOCK * steps, times);
+    if (last) w->prefetch_d = prefetch_of(&g->D, b, i, rows, PL_BLOCK * j0, PL_BLOCK * n, times);
+    if (last && f) w->prefetch_f = prefetch_of(f, b, i, rows, PL_BLOCK * j0, PL_BLOCK * n, times);
 }
 #endif
 
@@ -310,26 +314,27 @@ static void gemm_part(gemm_own *w, const pl_args_gemm *g, const tile_plan *p, in
             int64_t panels = least(m - i, TOGETHER), row = PL_BLOCK * (i0 + i), col = PL_BLOCK * j0;
             pl_left left[TOGETHER];
             for (int64_t h = 0; h < panels; h++)
-                if (p->down) left[h] = left_turned(packed_left + (i + h) * steps * PL_BLOCK_SIZE);
+                if (p->down) left[h] = left_transposed(packed_left + (i + h) * steps * PL_BLOCK_SIZE);
                 else left[h] = left_panel(w->left + h * steps * PL_BLOCK_SIZE, g, b, i0 + i + h, k0, steps);
 #ifdef PL_TILE_UNIT
-            panels_ahead(w, g, p, b, row + PL_BLOCK * panels, PL_BLOCK * panels, j0, n, k0, steps, last);
+            prefetch_panels(w, g, p, b, row + PL_BLOCK * panels, PL_BLOCK * panels, j0, n, k0, steps, last);
 #endif
             for (int64_t j = 0; j < n; j++)
                 for (int64_t h = 0; h < panels; h++) {
-                    const block_end e = block_end_at(g, b, row + PL_BLOCK * h, col + PL_BLOCK * j, p->past);
+                    const c_block e =
+                        c_block_at(g, b, row + PL_BLOCK * h, col + PL_BLOCK * j, p->nontemporal);
                     float *acc = w->acc + (sliced ? (i + h) * n + j : (j * panels + h) % 2) * PL_BLOCK_SIZE;
                     const pl_bf16 *right = packed_right + j * steps * PL_BLOCK_SIZE;
 #ifdef PL_TILE_UNIT
                     if (p->down && !last) multiply_and_pack(w, acc, left[h], right, steps, k0 > 0);
-                    else multiply(w, g, p->tail, &e, acc, left[h], right, depth, k0 > 0, last);
+                    else multiply(w, g, p->epilogue, &e, acc, left[h], right, depth, k0 > 0, last);
 #else
-                    multiply(g, p->tail, &e, acc, left[h], right, depth, k0 > 0, last);
-                    if (p->down && !last) slice_ask(&w->next, w->next.ask_some);
+                    multiply(g, p->epilogue, &e, acc, left[h], right, depth, k0 > 0, last);
+                    if (p->down && !last) slice_prefetch(&w->next, w->next.fetch_some);
 #endif
                 }
 #ifdef PL_TILE_UNIT
-            end_last(w, g, p->tail);
+            epilogue_last(w, g, p->epilogue);
 #endif
         }
         if (p->down && !last) slice_rest(&w->next);
@@ -359,15 +364,15 @@ static void gemm_share(void *arg, int me)
     pl_tiles_begin(&w.tiles);
     PL_SHARE(item, &o->share, me) gemm_part(&w, o->g, p, item);
     pl_tiles_end(&w.tiles);
-    if (p->past || (p->tail && p->tail->beside_past)) pl_past_end();
+    if (p->nontemporal || (p->epilogue && p->epilogue->operand_nontemporal)) pl_nontemporal_end();
 }
 
-void PL_ISA_NAME(pl_cpu_gemm_tiles)(pl_queue *q, const pl_args_gemm *g, const pl_gemm_tail *tail)
+void PL_ISA_NAME(pl_cpu_gemm_tiles)(pl_queue *q, const pl_args_gemm *g, const pl_epilogue *epilogue)
 {
     tile_plan p = plan_tiles(g, q->dev->threads);
     gemm_shared o = {.g = g, .p = &p};
-    p.tail = tail;
-    p.past = tail ? tail->past : pl_past_result(&g->C, &g->D);
+    p.epilogue = epilogue;
+    p.nontemporal = epilogue ? epilogue->nontemporal : pl_nontemporal_result(&g->C, &g->D);
     if (p.work > STACK_BYTES) {
         o.heap = pl_alloc(p.work * (size_t)p.threads);
         if (!o.heap) {

@@ -9,8 +9,8 @@
  * threads. AVX2 and AVX-512 give the same bits (one chain of fma per channel); the baseline has no fma and
  * differs.
  */
-#include "cpu_mlp.h"
-#include "cpu_rows.h"
+#include "cpu_message_mlp.h"
+#include "cpu_convert.h"
 #include "cpu_vec.h"
 
 #define TERMS PL_MESSAGE_TERMS

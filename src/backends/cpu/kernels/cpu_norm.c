@@ -6,7 +6,7 @@
  * gives every 32nd row a lane of its own, so a large matrix is shared out by row lanes and a batch of small
  * ones by matrices; neither changes a bit.
  */
-#include "cpu_rows.h"
+#include "cpu_convert.h"
 #include "cpu_vec.h"
 #include "math/lane_sum_elem.h"
 #include "math/norm_elem.h"

@@ -16,7 +16,7 @@
  */
 #include "cpu_ns.h"
 #include "cpu_ns_dots.h"
-#include "cpu_ns_line.h"
+#include "cpu_ns_pipeline.h"
 
 #ifdef PL_TILES
 
@@ -36,7 +36,7 @@ size_t PL_ISA_NAME(pl_ns_point)(pl_ns *w, char *base, int64_t rows, int64_t cols
     for (int i = 0; i <= PL_NS_SUMS; i++) TAKE(sums[i], PL_BLOCK_SIZE * sizeof(float));
     TAKE(unused, block);
     TAKE(left, x);
-    TAKE(turned, x);
+    TAKE(transposed, x);
     TAKE(right, x + (size_t)w->mb * block);
     TAKE(gram.left, a);
     TAKE(gram.right, a);
@@ -56,11 +56,12 @@ size_t PL_ISA_NAME(pl_ns_point)(pl_ns *w, char *base, int64_t rows, int64_t cols
 
 /* C = R(left right), R(alpha left right + beta D) or R(alpha left right + (beta D + gamma E)), symmetric:
  * block (i, j) with i >= j, and its mirror image. Right panels after the first may have to be made from the
- * left ones: panel i is wanted at (i, i), and is turned while the blocks before it in its row are multiplied.
+ * left ones: panel i is wanted at (i, i), and is transposed while the blocks before it in its row are
+ * multiplied.
  */
 typedef struct {
     pl_bf16 *left, *right; /* panels of K blocks */
-    int turn;              /* all right panels but the first are to be made */
+    int transpose;         /* all right panels but the first are to be made */
     /* a matrix and its transpose: symmetric to the bit, within the blocks on the diagonal too */
     int itself;
     int64_t K, depth; /* blocks of k; how much of them lies inside the matrix */
@@ -71,19 +72,20 @@ typedef struct {
 
 static void multiply_symmetric(pl_ns *w, const symmetric *c)
 {
-    line l;
+    pipeline l;
     unsigned now = 0;
-    line_begin(&l, w, c->depth);
+    pipeline_begin(&l, w, c->depth);
     for (int64_t i = 0; i < w->mb; i++) {
-        if (c->turn && i)
-            l.side = (aside){
-                .from = pl_ns_at(c->left, i * c->K), .to = pl_ns_at(c->right, i * c->K), .turns = 4 * c->K};
+        if (c->transpose && i)
+            l.side = (side_panel){.from = pl_ns_at(c->left, i * c->K),
+                                  .to = pl_ns_at(c->right, i * c->K),
+                                  .transposes = 4 * c->K};
         for (int64_t j = 0; j <= i; j++) {
-            while (j == i && l.side.turned < l.side.turns) aside_turn(&l.side);
+            while (j == i && l.side.transposed < l.side.transposes) side_panel_transpose(&l.side);
             float *sums = w->sums[now = now == 2 ? 0 : now + 1];
             int64_t at = i * w->mb + j, mirror = j * w->mb + i;
             multiply(&l, sums, pl_ns_at(c->left, i * c->K), pl_ns_at(c->right, j * c->K), c->K);
-            ending *p = line_ending(&l);
+            epilogue *p = pipeline_epilogue(&l);
             p->left = pl_ns_at(c->out.left, at);
             p->right = c->out.right ? pl_ns_at(c->out.right, mirror) : w->unused;
             p->sums = sums;
@@ -92,20 +94,20 @@ static void multiply_symmetric(pl_ns *w, const symmetric *c)
             p->gamma = c->gamma;
             p->D = c->D ? pl_ns_at(c->D, mirror) : NULL;
             p->E = c->E ? pl_ns_at(c->E, mirror) : NULL;
-            p->turned_left = i != j ? pl_ns_at(c->out.left, mirror) : NULL;
-            p->turned_right = i != j && c->out.right ? pl_ns_at(c->out.right, at) : NULL;
+            p->transposed_left = i != j ? pl_ns_at(c->out.left, mirror) : NULL;
+            p->transposed_right = i != j && c->out.right ? pl_ns_at(c->out.right, at) : NULL;
             p->diagonal = c->itself && i == j;
-            ending_set(p, w->m - PL_BLOCK * i, w->m - PL_BLOCK * j);
+            epilogue_set(p, w->m - PL_BLOCK * i, w->m - PL_BLOCK * j);
         }
     }
-    line_end(&l);
+    pipeline_end(&l);
 }
 
 static void gram(pl_ns *w)
 {
     multiply_symmetric(w, &(symmetric){.left = w->left,
-                                       .right = w->turned,
-                                       .turn = !w->turned_all,
+                                       .right = w->transposed,
+                                       .transpose = !w->transposed_all,
                                        .itself = 1,
                                        .K = w->nb,
                                        .depth = w->n,
@@ -173,15 +175,15 @@ static const pl_bf16 *polynomial(pl_ns *w, double *factor, const double **coef, 
  * matrix the right one. */
 static void iterate(pl_ns *w, const pl_bf16 *poly, float a, int last)
 {
-    line l;
+    pipeline l;
     unsigned now = 0;
-    line_begin(&l, w, w->m);
+    pipeline_begin(&l, w, w->m);
     for (int64_t j = 0; j < w->nb; j++) {
         pl_bf16 *right = pl_ns_right(w, j, 0), *next = pl_ns_right(w, j, 1);
         for (int64_t i = 0; i < w->mb; i++) {
             float *sums = w->sums[now = now == 2 ? 0 : now + 1];
             multiply(&l, sums, poly + i * w->mb * PL_BLOCK_SIZE, right, w->mb);
-            ending *p = line_ending(&l);
+            epilogue *p = pipeline_epilogue(&l);
             p->left = pl_ns_at(w->left, i * w->nb + j);
             p->right = last && !w->tall ? w->unused : pl_ns_at(next, i);
             p->sums = sums;
@@ -189,15 +191,15 @@ static void iterate(pl_ns *w, const pl_bf16 *poly, float a, int last)
             p->beta = a;
             p->D = pl_ns_at(right, i);
             p->E = NULL;
-            p->turned_right = last || i ? NULL : pl_ns_at(w->turned, j);
-            p->turned_left = NULL;
+            p->transposed_right = last || i ? NULL : pl_ns_at(w->transposed, j);
+            p->transposed_left = NULL;
             p->diagonal = 0;
-            ending_set(p, w->m - PL_BLOCK * i, w->n - PL_BLOCK * j);
+            epilogue_set(p, w->m - PL_BLOCK * i, w->n - PL_BLOCK * j);
         }
     }
-    line_end(&l);
+    pipeline_end(&l);
     w->first = (w->first + w->nb) % (w->nb + 1);
-    w->turned_all = 0;
+    w->transposed_all = 0;
 }
 
 void PL_ISA_NAME(pl_ns_steps)(pl_ns *w, const double *coef, int64_t steps, int64_t chain)

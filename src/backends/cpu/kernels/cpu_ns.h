@@ -6,7 +6,7 @@
  * pl_ns_get
  *
  * X is the matrix or, where that is tall, its transpose; m <= n. It is kept in three forms (cpu_tiles.h):
- * left and, turned, right for X X^T, right for P X.
+ * left and, transposed, right for X X^T, right for P X.
  */
 #ifndef PL_CPU_NS_H
 #define PL_CPU_NS_H
@@ -27,10 +27,10 @@ typedef struct {
 
 typedef struct pl_ns {
     int tall;
-    int turned_all;       /* turned is there in full, otherwise its first panel */
+    int transposed_all;   /* transposed is there in full, otherwise its first panel */
     int64_t m, n, mb, nb; /* of X, in elements and in blocks */
-    /* X: block (i, j) of left and turned at i nb + j; of right in panel j, row block i */
-    pl_bf16 *left, *turned, *right;
+    /* X: block (i, j) of left and transposed at i nb + j; of right in panel j, row block i */
+    pl_bf16 *left, *transposed, *right;
     pl_ns_square gram, poly[PL_NS_POLYS]; /* A and P; without a chain one P, its left form */
     int64_t first;                        /* right has nb + 1 panels in a ring; panel 0 is at `first` */
     float *sums[PL_NS_SUMS + 1];          /* the last one nobody reads */
@@ -83,17 +83,17 @@ static inline void pl_ns_put(pl_ns *w, int64_t i)
 {
     const pl_bf16 *rows = pl_ns_rows(w, i);
     w->first = 0;
-    w->turned_all = w->tall;
+    w->transposed_all = w->tall;
     if (w->tall)
         for (int64_t j = 0; j < w->mb; j++, rows += PL_BLOCK_SIZE) {
-            pl_bf16 *turned = pl_ns_at(w->turned, j * w->nb + i);
-            pl_ns_pair(turned, rows);
-            pl_turn_right(pl_ns_at(w->left, j * w->nb + i), turned);
-            pl_turn_left(pl_ns_at(pl_ns_right(w, i, 0), j), rows);
+            pl_bf16 *transposed = pl_ns_at(w->transposed, j * w->nb + i);
+            pl_ns_pair(transposed, rows);
+            pl_transpose_right(pl_ns_at(w->left, j * w->nb + i), transposed);
+            pl_transpose_left(pl_ns_at(pl_ns_right(w, i, 0), j), rows);
         }
     else
         for (int64_t j = 0; j < w->nb; j++, rows += PL_BLOCK_SIZE) {
-            if (i == 0) pl_turn_left(pl_ns_at(w->turned, j), rows);
+            if (i == 0) pl_transpose_left(pl_ns_at(w->transposed, j), rows);
             pl_ns_pair(pl_ns_at(pl_ns_right(w, j, 0), i), rows);
         }
 }
@@ -103,7 +103,7 @@ static inline const pl_bf16 *pl_ns_get(const pl_ns *w, int64_t i)
 {
     pl_bf16 *rows = pl_ns_rows(w, i);
     for (int64_t j = 0; j < w->mb && w->tall; j++)
-        pl_turn_right(pl_ns_at(rows, j), pl_ns_at(pl_ns_right(w, i, 0), j));
+        pl_transpose_right(pl_ns_at(rows, j), pl_ns_at(pl_ns_right(w, i, 0), j));
     return rows;
 }
 

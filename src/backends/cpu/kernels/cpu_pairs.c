@@ -4,7 +4,7 @@
  * Sums have the order of their rows in ops.def, every term by fma: the same bits from every instruction set.
  * cpu_message.c has the faster way through a whole message.
  */
-#include "cpu_rows.h"
+#include "cpu_convert.h"
 #include "cpu_vec.h"
 #include "math/vectors_elem.h"
 

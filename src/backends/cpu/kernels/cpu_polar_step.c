@@ -14,7 +14,7 @@
  * large for the cache take the ops one after the other, each over all threads.
  */
 #include "cpu_ns.h"
-#include "cpu_rows.h"
+#include "cpu_convert.h"
 
 #ifdef PL_TILES
 
@@ -161,8 +161,8 @@ static void step(const pl_ns *w, const pl_args_polar_step *a, int64_t b)
                 for (int64_t j = j0; j < least(j0 + STRIP, a->W.cols); j += PL_BLOCK) {
                     float *x = (float *)a->W.data + b * a->W.bs + (i + r) * a->W.rs + j;
                     int64_t n = a->W.cols - j;
-                    pl_ask(j + STRIP < a->W.cols ? x + STRIP : x + PL_BLOCK * a->W.rs + j % STRIP - j,
-                           PL_BLOCK * sizeof(float), 1);
+                    pl_prefetch(j + STRIP < a->W.cols ? x + STRIP : x + PL_BLOCK * a->W.rs + j % STRIP - j,
+                                PL_BLOCK * sizeof(float), 1);
                     block_floats(d, rows + block_row(r, j));
                     if (n >= PL_BLOCK)
                         for (int k = 0; k < PL_BLOCK; k++)

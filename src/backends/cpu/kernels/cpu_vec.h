@@ -133,7 +133,7 @@ PL_INLINE pl_vec_f32 pl_vec_widened(const pl_bf16 *x)
 #endif
 }
 
-/* Some lane of a or b may be NaN: asked where that is cheap. */
+/* Some lane of a or b may be NaN: prefetched where that is cheap. */
 PL_INLINE int pl_vec_nan_in(pl_vec_f32 a, pl_vec_f32 b)
 {
 #if defined(__AVX512F__)
@@ -192,9 +192,9 @@ PL_INLINE void pl_vec_round_f64(pl_bf16 *dst, pl_vec_f64 a, pl_vec_f64 b, const 
     for (int l = 0; l < lanes && two; l++) dst[lanes + l] = pl_bf16_from_f64(b[l]);
 }
 
-/* ---- four or two short rows turned into columns, `stride` apart --------------------------------- */
+/* ---- four or two short rows transposed into columns, `stride` apart --------------------------------- */
 
-PL_INLINE void pl_turn_f32(float *dst, int64_t stride, const pl_quad_f32 r[4])
+PL_INLINE void pl_transpose_f32(float *dst, int64_t stride, const pl_quad_f32 r[4])
 {
     pl_quad_f32 lo01 = PL_PICK(r[0], r[1], pl_quad_i32, 0, 4, 1, 5);
     pl_quad_f32 hi01 = PL_PICK(r[0], r[1], pl_quad_i32, 2, 6, 3, 7);
@@ -210,7 +210,7 @@ PL_INLINE void pl_turn_f32(float *dst, int64_t stride, const pl_quad_f32 r[4])
 }
 
 /* Two rows only. */
-PL_INLINE void pl_turn_two_f32(float *dst, int64_t stride, const pl_quad_f32 r[2])
+PL_INLINE void pl_transpose_two_f32(float *dst, int64_t stride, const pl_quad_f32 r[2])
 {
     pl_quad_f32 lo = PL_PICK(r[0], r[1], pl_quad_i32, 0, 4, 1, 5);
     pl_quad_f32 hi = PL_PICK(r[0], r[1], pl_quad_i32, 2, 6, 3, 7);
@@ -220,15 +220,15 @@ PL_INLINE void pl_turn_two_f32(float *dst, int64_t stride, const pl_quad_f32 r[2
     memcpy(dst + 3 * stride, (const char *)&hi + 8, 8);
 }
 
-PL_INLINE void pl_turn_f64(double *dst, int64_t stride, const pl_quad_f64 r[2])
+PL_INLINE void pl_transpose_f64(double *dst, int64_t stride, const pl_quad_f64 r[2])
 {
     pl_quad_f64 c[2] = {PL_PICK(r[0], r[1], pl_quad_i64, 0, 2), PL_PICK(r[0], r[1], pl_quad_i64, 1, 3)};
     for (int i = 0; i < 2; i++) memcpy(dst + i * stride, &c[i], sizeof c[i]);
 }
 
-PL_INLINE void pl_turn_two_f64(double *dst, int64_t stride, const pl_quad_f64 r[2])
+PL_INLINE void pl_transpose_two_f64(double *dst, int64_t stride, const pl_quad_f64 r[2])
 {
-    pl_turn_f64(dst, stride, r);
+    pl_transpose_f64(dst, stride, r);
 }
 
 #endif

@@ -1,0 +1,52 @@
+/* op_check_gemm.c -- products, and products with what follows them: what the ops demand of their operands,
+ * and their nominal FLOPs. */
+#include "op_check.h"
+
+polar_status pl_check_gemm(const pl_args_gemm *a)
+{
+    int64_t ar = a->ta ? a->A.cols : a->A.rows, ak = a->ta ? a->A.rows : a->A.cols;
+    int64_t bk = a->tb ? a->B.cols : a->B.rows, bc = a->tb ? a->B.rows : a->B.cols;
+    PL_NEED(ar == a->C.rows && bc == a->C.cols && ak == bk, POLAR_E_SHAPE,
+            "gemm: (" SHAPE_FMT ")%s times (" SHAPE_FMT ")%s is no " SHAPE_FMT, SHAPE(a->A),
+            a->ta ? "^T" : "", SHAPE(a->B), a->tb ? "^T" : "", SHAPE(a->C));
+    PL_NEED(!a->sym || a->C.rows == a->C.cols, POLAR_E_SHAPE,
+            "gemm: a symmetric result is square, got " SHAPE_FMT, SHAPE(a->C));
+    PL_NEED(a->A.batch == a->C.batch && a->B.batch == a->C.batch, POLAR_E_SHAPE,
+            "gemm: batches of %lld and %lld for %lld results", (long long)a->A.batch, (long long)a->B.batch,
+            (long long)a->C.batch);
+    PL_NEED(a->A.dtype == a->B.dtype, POLAR_E_DTYPE, "gemm wants both factors in one format, got %s and %s",
+            polar_dtype_name(a->A.dtype), polar_dtype_name(a->B.dtype));
+    PL_NEED(!pl_mat_overlap(&a->C, &a->A) && !pl_mat_overlap(&a->C, &a->B), POLAR_E_ARG,
+            "gemm: the result overlaps a factor");
+    if (!a->D.data) return POLAR_OK;
+    PL_TRY(need_same_shape("gemm", "D", &a->C, &a->D));
+    return need_apart("gemm", "D", &a->C, &a->D);
+}
+
+double pl_flops_gemm(const pl_args_gemm *a)
+{
+    return 2 * elements(&a->C) * (double)(a->ta ? a->A.rows : a->A.cols);
+}
+
+polar_status pl_check_gemm_act(const pl_args_gemm_act *a)
+{
+    const pl_args_gemm product = {.C = a->Y, .A = a->A, .B = a->B, .D = a->D, .tb = a->tb};
+    PL_TRY(need_act("gemm_act", a->act));
+    PL_TRY(pl_check_gemm(&product));
+    NEED_DISJOINT("gemm_act", 1, &a->Y, &a->S, &a->b, &a->F);
+    NEED_DISJOINT("gemm_act", 1, &a->S, &a->A, &a->B, &a->D, &a->b);
+    if (a->S.data) PL_TRY(need_same_shape("gemm_act", "S", &a->Y, &a->S));
+    if (a->b.data) PL_TRY(need_row("gemm_act", "b", &a->b, a->Y.batch, a->Y.cols));
+    if (!a->F.data) return POLAR_OK;
+    PL_NEED(!a->S.data && !a->b.data && a->act == PL_ACT_NONE, POLAR_E_ARG,
+            "gemm_act: with a factor F there is neither bias nor activation");
+    return need_same_shape("gemm_act", "F", &a->Y, &a->F);
+}
+
+double pl_flops_gemm_act(const pl_args_gemm_act *a)
+{
+    const pl_args_gemm product = {.C = a->Y, .A = a->A, .B = a->B, .D = a->D, .alpha = 1, .beta = 1};
+    const pl_args_bias_act rest = {.Y = a->Y, .b = a->b, .act = a->act};
+    return pl_flops_gemm(&product) +
+           (a->F.data ? elements(&a->Y) : (a->S.data ? 2 : 1) * pl_flops_bias_act(&rest));
+}
