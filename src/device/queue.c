@@ -58,7 +58,7 @@ polar_status polar_queue_create(polar_queue **out, polar_device *dev, void *stre
 polar_status polar_queue_set_stream(polar_queue *q, void *stream)
 {
     PL_NEED_ARG(q);
-    PL_NEED(!q->capturing && !q->together, POLAR_E_STATE,
+    PL_NEED(!q->capturing && !q->overlap, POLAR_E_STATE,
             "a queue cannot change its stream in the middle of its work");
     return q->dev->backend->queue_set_stream ? q->dev->backend->queue_set_stream(q, stream) : POLAR_OK;
 }
