@@ -12,6 +12,9 @@ target_link_options(polar_shared PRIVATE -Wl,--version-script=${CMAKE_SOURCE_DIR
 if(NOT POLAR_SANITIZE)
   target_link_options(polar_shared PRIVATE -Wl,--no-undefined)
 endif()
+if(SKBUILD)    # beside the Python files that load it
+  install(PROGRAMS $<TARGET_FILE:polar_shared> DESTINATION polar COMPONENT python RENAME libpolar.so)
+endif()
 if(POLAR_LAB)
   set_target_properties(polar_program PROPERTIES INSTALL_RPATH_USE_LINK_PATH ON)    # for libraries in folders of their own
   install(TARGETS polar_program RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})

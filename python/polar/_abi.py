@@ -1,0 +1,314 @@
+"""_abi.py -- the ctypes of include/polar. Written by tools/gen_python.py: change the headers, not this."""
+# fmt: off
+from ctypes import POINTER, Structure, c_char_p, c_double, c_float, c_int, c_int64, c_size_t, c_uint, c_void_p
+
+
+POLAR_VERSION_MAJOR = 0
+POLAR_VERSION_MINOR = 2
+POLAR_VERSION_PATCH = 0
+POLAR_VERSION = "0.2.0"
+POLAR_MAX_DIMS = 8
+POLAR_MAX_STEPS = 32
+
+polar_status = c_int
+POLAR_OK = 0
+POLAR_E_ARG = 1
+POLAR_E_SHAPE = 2
+POLAR_E_DTYPE = 3
+POLAR_E_FORMAT = 4
+POLAR_E_UNSUPPORTED = 5
+POLAR_E_NOMEM = 6
+POLAR_E_IO = 7
+POLAR_E_DEVICE = 8
+POLAR_E_STATE = 9
+
+polar_dtype = c_int
+POLAR_DTYPE_F64 = 0
+POLAR_DTYPE_F32 = 1
+POLAR_DTYPE_BF16 = 2
+POLAR_DTYPE_F16 = 3
+POLAR_DTYPE_COUNT = 4
+
+polar_map_kind = c_int
+POLAR_MAP_NONE = 0
+POLAR_MAP_NEWTON_SCHULZ = 1
+POLAR_MAP_EXACT = 2
+
+polar_rounding = c_int
+POLAR_ROUND_FUSED = 0
+POLAR_ROUND_REFERENCE = 1
+POLAR_ROUND_GRAM = 2
+
+polar_momentum = c_int
+POLAR_MOMENTUM_HEAVY_BALL = 0
+POLAR_MOMENTUM_NESTEROV = 1
+POLAR_MOMENTUM_EMA = 2
+POLAR_MOMENTUM_AVERAGE = 3
+POLAR_MOMENTUM_AVERAGE_NESTEROV = 4
+
+polar_precondition = c_int
+POLAR_PRECONDITION_NONE = 0
+POLAR_PRECONDITION_ADAM = 1
+
+polar_scale = c_int
+POLAR_SCALE_NONE = 0
+POLAR_SCALE_PAPER = 1
+POLAR_SCALE_JORDAN = 2
+POLAR_SCALE_SPECTRAL = 3
+POLAR_SCALE_RMS = 4
+
+polar_route = c_int
+POLAR_ROUTE_AUTO = 0
+POLAR_ROUTE_MATRIX = 1
+POLAR_ROUTE_AUX = 2
+
+polar_skip = c_int
+POLAR_SKIP_NEVER = 0
+POLAR_SKIP_NONFINITE = 1
+POLAR_SKIP_FLAGGED = 2
+
+polar_state = c_int
+POLAR_STATE_MOMENTUM = 0
+POLAR_STATE_SECOND_MOMENT = 1
+POLAR_STATE_MASTER = 2
+POLAR_STATE_STEPS = 3
+
+polar_load = c_int
+POLAR_LOAD_STATE = 0
+POLAR_LOAD_SETTINGS = 1
+POLAR_LOAD_OTHER_MAP = 2
+
+
+class polar_tensor(Structure):
+    _fields_ = [
+        ("data", c_void_p),
+        ("dtype", polar_dtype),
+        ("ndim", c_int),
+        ("shape", c_int64 * POLAR_MAX_DIMS),
+        ("stride", c_int64 * POLAR_MAX_DIMS),
+    ]
+
+
+class polar_cost(Structure):
+    _fields_ = [
+        ("ops", c_int64),
+        ("flops", c_double),
+        ("bytes", c_double),
+        ("scratch_bytes", c_size_t),
+    ]
+
+
+class polar_coef(Structure):
+    _fields_ = [
+        ("a", c_double),
+        ("b", c_double),
+        ("c", c_double),
+    ]
+
+
+class polar_map_opts(Structure):
+    _fields_ = [
+        ("struct_size", c_size_t),
+        ("kind", polar_map_kind),
+        ("precision", polar_dtype),
+        ("rounding", polar_rounding),
+        ("steps", c_int),
+        ("table", c_char_p),
+        ("coefs", POINTER(polar_coef)),
+        ("eps", c_double),
+    ]
+
+
+class polar_rule(Structure):
+    _fields_ = [
+        ("momentum", polar_momentum),
+        ("precondition", polar_precondition),
+        ("scale", polar_scale),
+        ("beta1", c_double),
+        ("beta2", c_double),
+        ("eps", c_double),
+        ("map", polar_map_opts),
+    ]
+
+
+class polar_schedule(Structure):
+    _fields_ = [
+        ("warmup", c_int64),
+        ("total", c_int64),
+        ("warmup_from", c_double),
+    ]
+
+
+class polar_param(Structure):
+    _fields_ = [
+        ("name", c_char_p),
+        ("weight", polar_tensor),
+        ("grad", polar_tensor),
+        ("route", polar_route),
+        ("row_blocks", c_int64),
+        ("schur_group", c_int64),
+        ("schur_dim", c_int64),
+        ("group", c_int64),
+    ]
+
+
+class polar_group(Structure):
+    _fields_ = [
+        ("rule", POINTER(polar_rule)),
+        ("lr", c_double),
+        ("weight_decay", c_double),
+        ("aux_lr", c_double),
+        ("aux_weight_decay", c_double),
+        ("aux_beta1", c_double),
+        ("aux_beta2", c_double),
+        ("aux_eps", c_double),
+        ("route", polar_route),
+        ("reserved", c_int),
+    ]
+
+
+class polar_optim_opts(Structure):
+    _fields_ = [
+        ("struct_size", c_size_t),
+        ("rule", polar_rule),
+        ("lr", c_double),
+        ("weight_decay", c_double),
+        ("aux_lr", c_double),
+        ("aux_weight_decay", c_double),
+        ("aux_beta1", c_double),
+        ("aux_beta2", c_double),
+        ("aux_eps", c_double),
+        ("schedule", polar_schedule),
+        ("matrix_names", c_char_p),
+        ("aux_names", c_char_p),
+        ("allow_no_matrix", c_int),
+        ("measure", c_int),
+        ("members", c_int64),
+        ("groups", POINTER(polar_group)),
+        ("group_count", c_int64),
+        ("skip_missing", c_int),
+        ("skip_nonfinite", polar_skip),
+    ]
+
+
+class polar_param_stats(Structure):
+    _fields_ = [
+        ("name", c_char_p),
+        ("route", polar_route),
+        ("rows", c_int64),
+        ("cols", c_int64),
+        ("blocks", c_int64),
+        ("scale", c_double),
+        ("effective_lr", c_double),
+        ("update_norm", c_double),
+        ("group", c_int64),
+        ("steps", c_int64),
+        ("skipped", c_int64),
+        ("maps", c_int64),
+        ("last_maps", c_int64),
+    ]
+
+
+class polar_hyper(Structure):
+    _fields_ = [
+        ("lr", c_double),
+        ("beta1", c_double),
+        ("beta2", c_double),
+        ("eps", c_double),
+        ("weight_decay", c_double),
+    ]
+
+
+class polar_optim_layout(Structure):
+    _fields_ = [
+        ("struct_size", c_size_t),
+        ("map_opts", c_size_t),
+        ("rule", c_size_t),
+        ("schedule", c_size_t),
+        ("param", c_size_t),
+        ("optim_opts", c_size_t),
+        ("group", c_size_t),
+    ]
+
+
+FUNCTIONS = {    # name: (result, arguments)
+    "polar_status_name": (c_char_p, [polar_status]),
+    "polar_error_message": (c_char_p, []),
+    "polar_version": (c_char_p, []),
+    "polar_dtype_size": (c_size_t, [polar_dtype]),
+    "polar_dtype_name": (c_char_p, [polar_dtype]),
+    "polar_dtype_parse": (polar_status, [POINTER(polar_dtype), c_char_p]),
+    "polar_tensor_1d": (polar_tensor, [c_void_p, polar_dtype, c_int64]),
+    "polar_tensor_2d": (polar_tensor, [c_void_p, polar_dtype, c_int64, c_int64]),
+    "polar_tensor_3d": (polar_tensor, [c_void_p, polar_dtype, c_int64, c_int64, c_int64]),
+    "polar_device_open": (polar_status, [POINTER(c_void_p), c_char_p]),
+    "polar_device_close": (None, [c_void_p]),
+    "polar_device_name": (c_char_p, [c_void_p]),
+    "polar_device_alloc": (polar_status, [c_void_p, POINTER(c_void_p), c_size_t]),
+    "polar_device_free": (None, [c_void_p, c_void_p]),
+    "polar_backend_count": (c_int, []),
+    "polar_backend_name": (c_char_p, [c_int]),
+    "polar_backend_summary": (c_char_p, [c_int]),
+    "polar_queue_create": (polar_status, [POINTER(c_void_p), c_void_p, c_void_p]),
+    "polar_queue_set_stream": (polar_status, [c_void_p, c_void_p]),
+    "polar_queue_destroy": (None, [c_void_p]),
+    "polar_queue_sync": (polar_status, [c_void_p]),
+    "polar_queue_upload": (None, [c_void_p, c_void_p, c_void_p, c_size_t]),
+    "polar_queue_download": (None, [c_void_p, c_void_p, c_void_p, c_size_t]),
+    "polar_queue_dry_begin": (polar_status, [c_void_p]),
+    "polar_queue_dry_end_sized": (polar_status, [c_void_p, POINTER(polar_cost), c_size_t]),
+    "polar_queue_reserve": (polar_status, [c_void_p, c_size_t]),
+    "polar_device_set_threads": (polar_status, [c_void_p, c_int, c_int]),
+    "polar_device_get_threads": (c_int, [c_void_p]),
+    "polar_device_get_spin": (c_int, [c_void_p]),
+    "polar_map_apply": (polar_status, [c_void_p, POINTER(polar_tensor), POINTER(polar_tensor), c_int64, POINTER(polar_map_opts)]),
+    "polar_map_apply_blocks": (polar_status, [c_void_p, POINTER(polar_tensor), POINTER(polar_tensor), POINTER(c_int64), c_int64, POINTER(polar_map_opts)]),
+    "polar_coef_table": (polar_status, [POINTER(polar_coef), c_int, c_char_p]),
+    "polar_coef_table_name": (c_char_p, [c_int]),
+    "polar_map_opts_parse_sized": (polar_status, [POINTER(polar_map_opts), c_size_t, c_char_p]),
+    "polar_rule_name": (c_char_p, [c_int]),
+    "polar_scale_parse": (polar_status, [POINTER(polar_scale), c_char_p]),
+    "polar_scale_value": (c_double, [polar_scale, c_int64, c_int64]),
+    "polar_schedule_factor": (c_double, [POINTER(polar_schedule), c_int64]),
+    "polar_optim_destroy": (None, [c_void_p]),
+    "polar_optim_step": (polar_status, [c_void_p, c_void_p]),
+    "polar_optim_prepare": (polar_status, [c_void_p, c_void_p]),
+    "polar_optim_enqueue": (polar_status, [c_void_p, c_void_p]),
+    "polar_optim_set_lr": (polar_status, [c_void_p, c_double, c_double]),
+    "polar_optim_set_weight_decay": (polar_status, [c_void_p, c_double, c_double]),
+    "polar_optim_set_member": (polar_status, [c_void_p, c_int64, c_double, c_double, c_double, c_double, c_int]),
+    "polar_optim_set_hyper": (polar_status, [c_void_p, c_int64, c_int64, polar_route, POINTER(polar_hyper)]),
+    "polar_optim_get_hyper": (polar_status, [c_void_p, c_int64, c_int64, polar_route, POINTER(polar_hyper)]),
+    "polar_optim_group_count": (c_int64, [c_void_p]),
+    "polar_optim_set_grad": (polar_status, [c_void_p, c_int64, c_void_p]),
+    "polar_optim_set_grads": (polar_status, [c_void_p, POINTER(c_void_p), c_int64]),
+    "polar_optim_set_scaler": (polar_status, [c_void_p, POINTER(c_float), POINTER(c_float)]),
+    "polar_optim_get_step": (c_int64, [c_void_p]),
+    "polar_optim_skipped": (c_int64, [c_void_p]),
+    "polar_optim_param_count": (c_int64, [c_void_p]),
+    "polar_optim_report": (c_char_p, [c_void_p]),
+    "polar_optim_state_bytes": (c_size_t, [c_void_p]),
+    "polar_optim_save": (polar_status, [c_void_p, c_void_p, c_char_p]),
+    "polar_optim_load_with": (polar_status, [c_void_p, c_void_p, c_char_p, c_uint]),
+    "polar_optim_reload_weights": (polar_status, [c_void_p, c_void_p]),
+    "polar_optim_state_view": (polar_status, [POINTER(polar_tensor), c_void_p, c_int64, polar_state]),
+    "polar_rule_parse_sized": (polar_status, [POINTER(polar_rule), c_char_p, POINTER(polar_optim_layout)]),
+    "polar_optim_opts_parse_sized": (polar_status, [POINTER(polar_optim_opts), c_char_p, POINTER(polar_optim_layout)]),
+    "polar_optim_create_sized": (polar_status, [POINTER(c_void_p), c_void_p, POINTER(polar_param), c_int64, POINTER(polar_optim_opts), POINTER(polar_optim_layout)]),
+    "polar_optim_stats_sized": (polar_status, [c_void_p, c_void_p, POINTER(polar_param_stats), c_size_t]),
+}
+
+ENUMS = {
+    "polar_status": ['POLAR_OK', 'POLAR_E_ARG', 'POLAR_E_SHAPE', 'POLAR_E_DTYPE', 'POLAR_E_FORMAT', 'POLAR_E_UNSUPPORTED', 'POLAR_E_NOMEM', 'POLAR_E_IO', 'POLAR_E_DEVICE', 'POLAR_E_STATE'],
+    "polar_dtype": ['POLAR_DTYPE_F64', 'POLAR_DTYPE_F32', 'POLAR_DTYPE_BF16', 'POLAR_DTYPE_F16', 'POLAR_DTYPE_COUNT'],
+    "polar_map_kind": ['POLAR_MAP_NONE', 'POLAR_MAP_NEWTON_SCHULZ', 'POLAR_MAP_EXACT'],
+    "polar_rounding": ['POLAR_ROUND_FUSED', 'POLAR_ROUND_REFERENCE', 'POLAR_ROUND_GRAM'],
+    "polar_momentum": ['POLAR_MOMENTUM_HEAVY_BALL', 'POLAR_MOMENTUM_NESTEROV', 'POLAR_MOMENTUM_EMA', 'POLAR_MOMENTUM_AVERAGE', 'POLAR_MOMENTUM_AVERAGE_NESTEROV'],
+    "polar_precondition": ['POLAR_PRECONDITION_NONE', 'POLAR_PRECONDITION_ADAM'],
+    "polar_scale": ['POLAR_SCALE_NONE', 'POLAR_SCALE_PAPER', 'POLAR_SCALE_JORDAN', 'POLAR_SCALE_SPECTRAL', 'POLAR_SCALE_RMS'],
+    "polar_route": ['POLAR_ROUTE_AUTO', 'POLAR_ROUTE_MATRIX', 'POLAR_ROUTE_AUX'],
+    "polar_skip": ['POLAR_SKIP_NEVER', 'POLAR_SKIP_NONFINITE', 'POLAR_SKIP_FLAGGED'],
+    "polar_state": ['POLAR_STATE_MOMENTUM', 'POLAR_STATE_SECOND_MOMENT', 'POLAR_STATE_MASTER', 'POLAR_STATE_STEPS'],
+    "polar_load": ['POLAR_LOAD_STATE', 'POLAR_LOAD_SETTINGS', 'POLAR_LOAD_OTHER_MAP'],
+}
+STRUCTS = [polar_tensor, polar_cost, polar_coef, polar_map_opts, polar_rule, polar_schedule, polar_param, polar_group, polar_optim_opts, polar_param_stats, polar_hyper, polar_optim_layout]

@@ -1,0 +1,186 @@
+"""routes.py -- which parameter takes the matrix rule, which takes AdamW, and why.
+
+A parameter of two or more dimensions inside the blocks of a model takes the rule; embeddings, norms, biases,
+heads and what lies outside the blocks take AdamW. Patterns (`matrix=`, `adamw=`) say otherwise. Every decision has a
+reason, which `opt.routes()` shows, and matrices that go to AdamW for no better reason than their place are named
+in a warning.
+"""
+import warnings
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Optional, Tuple
+
+import torch
+
+MATRIX, ADAMW = "matrix", "adamw"
+
+_HEADS = {"head", "heads", "head_dist", "lm_head", "classifier", "output_projection", "unembed", "to_logits", "score"}
+_EMBEDDINGS = ("embed", "wte", "wpe", "token", "position")
+
+
+@dataclass
+class Route:
+    """A parameter's way: a row of `opt.routes()`."""
+
+    name: str
+    shape: Tuple[int, ...]
+    route: str
+    why: str
+    blocks: int = 1                                         # equal blocks of rows, each mapped by itself
+    views: Optional[Tuple[Tuple[int, int], ...]] = None     # a flat parameter as matrices, one after the other
+    group: int = -1
+
+
+class Routes(list):
+    """A list of Route that prints as a table."""
+
+    def __str__(self):
+        rows = [("parameter", "shape", "route", "as", "why")]
+        for r in self:
+            seen = "" if r.route == ADAMW else "+".join(f"{a}x{b}" for a, b in r.views) if r.views else self._matrices(r)
+            rows.append((r.name, "x".join(map(str, r.shape)) or "scalar", r.route, seen, r.why))
+        width = [max(len(row[k]) for row in rows) for k in range(5)]
+        lines = ["  ".join(cell.ljust(w) for cell, w in zip(row, width)).rstrip() for row in rows]
+        matrices = sum(r.route == MATRIX for r in self)
+        return "\n".join(lines + [f"{matrices} of {len(self)} parameters take the matrix rule"])
+
+    __repr__ = __str__
+
+    @staticmethod
+    def _matrices(r):
+        rows, cols = r.shape[0], 1
+        for n in r.shape[1:]:
+            cols *= n
+        return f"{r.blocks} of {rows // r.blocks}x{cols}" if r.blocks > 1 else f"{rows}x{cols}"
+
+
+def match(patterns, name):
+    """The first of the patterns (* and ?) that fits the name, or None."""
+    if isinstance(patterns, str):
+        patterns = [patterns]
+    return next((p for p in patterns or () if fnmatchcase(name, p)), None)
+
+
+def named(params):
+    """(name or None, tensor) of whatever an optimiser's `params` may be: a module, tensors, pairs."""
+    if isinstance(params, torch.nn.Module):
+        return list(params.named_parameters())
+    if isinstance(params, torch.Tensor):
+        raise TypeError("params must be a module, or an iterable of tensors, (name, tensor) pairs or groups; got one tensor")
+    out = []
+    for item in params:
+        name, p = item if isinstance(item, (tuple, list)) else (None, item)
+        if not isinstance(p, torch.Tensor):
+            raise TypeError(f"an optimiser takes tensors; got {type(p).__name__}")
+        out.append((name, p))
+    return out
+
+
+def _owners(module):
+    """Every parameter's (owner, whether it lies in a numbered container) by its name."""
+    out = {}
+    if module is not None:
+        for prefix, owner in module.named_modules():
+            for name, _ in owner.named_parameters(recurse=False):
+                out[f"{prefix}.{name}" if prefix else name] = owner
+    return out
+
+
+def _numbered(name):
+    return any(part.isdigit() for part in name.split("."))
+
+
+def _by_itself(name, p, owner, blocks_there):
+    """The route and its reason where no pattern says anything."""
+    parts = name.split(".")
+    if p.ndim < 2:
+        return ADAMW, "a vector"
+    if owner is not None and isinstance(owner, (torch.nn.Embedding, torch.nn.EmbeddingBag)):
+        return ADAMW, "an embedding"
+    if owner is not None and "norm" in type(owner).__name__.lower():
+        return ADAMW, "a norm"
+    inside = _numbered(name)
+    if any(part in _HEADS for part in parts[:-1]) and not inside:
+        return ADAMW, "a head"
+    if any(word in part.lower() for word in _EMBEDDINGS for part in parts) and not inside:
+        return ADAMW, "an embedding, by its name"
+    if blocks_there and not inside:
+        return ADAMW, "outside the blocks"
+    return MATRIX, "a matrix" if p.ndim == 2 else "a filter, flattened"
+
+
+def _e3nn_views(owner, name, p):
+    """e3nn keeps the weights of all paths of a layer in one flat tensor: each path's as a matrix, or None."""
+    paths = getattr(owner, "instructions", None)
+    if p.ndim != 1 or name.rsplit(".", 1)[-1] != "weight" or not paths:
+        return None
+    shapes = []
+    for path in paths:
+        if getattr(path, "has_weight", True):
+            shape = tuple(getattr(path, "path_shape", ()))
+            if len(shape) < 2:
+                return None
+            rows = 1
+            for n in shape[:-1]:
+                rows *= n
+            shapes.append((rows, shape[-1]))
+    return tuple(shapes) if shapes and sum(a * b for a, b in shapes) == p.numel() else None
+
+
+def decide(pairs, module=None, matrix=None, adamw=None, blocks=None, views=None, route=None):
+    """Routes of (name, tensor) pairs. `route` forces all of them; names may be None where it is given, or where all are matrices."""
+    owners = _owners(module)
+    blocks_there = any(name and _numbered(name) and p.ndim >= 2 for name, p in pairs)
+    nameless = [p for name, p in pairs if name is None]
+    if nameless and route is None and any(p.ndim < 2 for p in nameless) and any(p.ndim >= 2 for p in nameless):
+        raise ValueError("parameters without names cannot be told apart: which are embeddings or heads? Give the module, "
+                         "model.named_parameters(), or groups with route='matrix' and route='adamw'")
+    out = Routes()
+    for i, (name, p) in enumerate(pairs):
+        label = name if name is not None else f"param{i}"
+        r = Route(label, tuple(p.shape), *(_chosen(label, p, matrix, adamw, route) or
+                                           (_by_itself(label, p, owners.get(label), blocks_there) if name is not None
+                                            else (MATRIX, "a matrix") if p.ndim >= 2 else (ADAMW, "a vector"))))
+        _see_as(r, p, owners.get(label), matrix, adamw, blocks, views, route)
+        out.append(r)
+    silent = [r.name for r in out if r.why == "outside the blocks"]
+    if silent:
+        warnings.warn(f"AdamW takes {', '.join(silent)}: matrices outside the numbered blocks of the model. If that is meant, say "
+                      f"adamw={silent!r}; if not, matrix=[...] with patterns (opt.routes() shows all)", stacklevel=4)
+    return out
+
+
+def _chosen(name, p, matrix, adamw, route):
+    if route is not None:
+        if route not in (MATRIX, ADAMW):
+            raise ValueError(f"route={route!r}; there are '{MATRIX}' and '{ADAMW}'")
+        return route, "its group says so"
+    hit = match(adamw, name)
+    if hit:
+        return ADAMW, f"adamw={hit!r}"
+    if matrix is not None:
+        hit = match(matrix, name)
+        if hit and p.ndim >= 2:
+            return MATRIX, f"matrix={hit!r}"
+        return ADAMW, "a vector" if p.ndim < 2 else "no pattern of matrix= fits"
+    return None
+
+
+def _see_as(r, p, owner, matrix, adamw, blocks, views, route):
+    """Blocks of rows and flat parameters as matrices."""
+    hit = match(blocks, r.name)
+    if hit:
+        r.blocks = int(blocks[hit])
+        if r.blocks < 1 or p.ndim < 2 or p.shape[0] % r.blocks:
+            raise ValueError(f"blocks={{{hit!r}: {blocks[hit]}}}: '{r.name}' has the shape {tuple(p.shape)}, whose rows cannot be so divided")
+    hit = match(views, r.name)
+    shapes = tuple(tuple(int(n) for n in s) for s in views[hit]) if hit else None
+    by_itself = shapes is None and owner is not None and route is None and not match(adamw, r.name)
+    if by_itself and (matrix is None or match(matrix, r.name)):
+        shapes = _e3nn_views(owner, r.name, p)
+    if shapes is None:
+        return
+    if any(len(s) != 2 for s in shapes) or sum(a * b for a, b in shapes) != p.numel():
+        raise ValueError(f"views of '{r.name}': {shapes} are not matrices that make up its {p.numel()} entries")
+    r.route, r.views, r.blocks = MATRIX, shapes, 1
+    r.why = "a flat weight, seen as matrices"

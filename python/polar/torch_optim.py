@@ -1,0 +1,628 @@
+"""torch_optim.py -- libpolar's optimisers as torch.optim.Optimizer: the same arguments, the same state, one call per step.
+
+What a step costs beside the library's own work is a loop over the gradients for their pointers, one comparison per
+group, and two foreign calls. The rest happens when something has changed: a group's numbers, a parameter that moved, a
+new group.
+"""
+import math
+import threading
+from array import array
+from ctypes import POINTER, byref, c_float, c_void_p, cast, sizeof
+from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence, Tuple, Union
+
+import torch
+
+from . import _abi
+from ._library import Handle, PolarError, check, device, layout, lib, map_options, names, queue, tensor
+from .routes import ADAMW, MATRIX, Routes, decide, named
+from .torch_state import DTYPES, join_state_dicts, split_state_dict, view  # noqa: F401
+
+try:
+    from torch._compile import _disable_dynamo as _no_dynamo    # torch.compile goes around a step, not into it
+except ImportError:
+    def _no_dynamo(function):
+        return function
+
+_STREAM_LEGACY = 1      # cudaStreamLegacy: what torch calls stream 0
+_SCALES = {None: "jordan", "original": "jordan", "match_rms_adamw": "rms"}
+_LIVE = ("lr", "betas", "momentum", "eps", "weight_decay")
+_FIXED = ("nesterov", "ns_steps", "ns_coefficients", "adjust_lr_fn", "map")
+_MOMENT = {_abi.POLAR_STATE_MOMENTUM: "exp_avg", _abi.POLAR_STATE_SECOND_MOMENT: "exp_avg_sq", _abi.POLAR_STATE_MASTER: "master"}
+_strided = torch.strided
+
+Params = Union[torch.nn.Module, Iterable[torch.Tensor], Iterable[Tuple[str, torch.Tensor]], Iterable[Dict[str, Any]]]
+
+
+def _plain(value):
+    """A value of a group as it compares: lists are tuples, tensors numbers."""
+    if isinstance(value, torch.Tensor):
+        return float(value)
+    return tuple(_plain(x) for x in value) if isinstance(value, (list, tuple)) else value
+
+
+class Optimizer(torch.optim.Optimizer):
+    """A rule of libpolar for the matrices of a model, AdamW for the rest of it.
+
+    Args:
+        params: a module (its names and blocks decide the routes), named_parameters(), matrices, or groups; a group may say
+            `route="matrix"` or `route="adamw"` and have numbers of its own.
+        rule: "polaradamw", "muon", "adamw", "sgdm", "muon_v" or "polar_ema".
+        lr, betas, eps, weight_decay: of the matrices; eps is Adam's, or the norm's in a rule without second moments.
+        momentum, nesterov: of rules with a momentum buffer.
+        ns_steps, ns_coefficients: of Newton-Schulz; three numbers, three per step, or a table's name.
+        map: "ns_bf16_fused", "ns_fp32", "exact", ...
+        adjust_lr_fn: "original", "match_rms_adamw", "paper", "spectral" or "none".
+        aux_lr, aux_betas, aux_eps, aux_weight_decay: of AdamW, which has the rest.
+        matrix, adamw: patterns of names that decide instead.
+        blocks: {pattern: n}, the rows of such a parameter in n equal blocks, each mapped by itself (qkv: 3, or the heads).
+        views: {pattern: [(rows, cols), ...]}, a flat parameter as matrices, one after the other; e3nn's are found by themselves.
+        skip_nonfinite: a step with an infinity or a NaN in any gradient changes nothing.
+        measure: keep update norms for stats().
+        allow_no_matrix: no error where nothing takes the rule.
+    """
+
+    def __init__(self, params: Params, rule: str = "polaradamw", lr: float = 5e-3, betas: Tuple[float, float] = (0.9, 0.999), eps: float = 1e-8,
+                 weight_decay: float = 0.05, *, momentum: float = 0.95, nesterov: bool = True, ns_steps: int = 5, ns_coefficients: Any = None,
+                 map: str = "ns_bf16_fused", adjust_lr_fn: Optional[str] = "paper", aux_lr: Optional[float] = 5e-4,
+                 aux_betas: Tuple[float, float] = (0.9, 0.999), aux_eps: float = 1e-8, aux_weight_decay: float = 0.05,
+                 matrix: Union[str, Sequence[str], None] = None, adamw: Union[str, Sequence[str], None] = None,
+                 blocks: Optional[Dict[str, int]] = None, views: Optional[Dict[str, Sequence[Tuple[int, int]]]] = None,
+                 skip_nonfinite: bool = False, measure: bool = False, allow_no_matrix: bool = False):
+        known = names(lib.polar_rule_name)
+        if rule not in known:
+            raise ValueError(f"no rule '{rule}' (there are: {', '.join(known)})")
+        self._config = dict(rule=rule, matrix=matrix, adamw=adamw, blocks=blocks, views=views, skip_nonfinite=bool(skip_nonfinite),
+                            measure=bool(measure), allow_no_matrix=bool(allow_no_matrix) or rule == "adamw")
+        self._aux = dict(lr=aux_lr if aux_lr is not None else lr, betas=tuple(aux_betas), eps=aux_eps, weight_decay=aux_weight_decay)
+        defaults = dict(lr=lr, betas=tuple(betas), eps=eps, weight_decay=weight_decay, momentum=momentum, nesterov=bool(nesterov), ns_steps=int(ns_steps),
+                        ns_coefficients=ns_coefficients, map=map, adjust_lr_fn=adjust_lr_fn, route=MATRIX)
+        self._begin()
+        self._tables: List[Routes] = []
+        groups = self._ready(params, defaults)
+        self._building = True
+        super().__init__([dict(g) for g, _ in groups], defaults)
+        self._building = False
+        self._tables = [table for _, table in groups]
+        self._build()
+
+    # ---- groups ---------------------------------------------------------------------------------------
+
+    def _begin(self):
+        self._lock = threading.RLock()
+        self._handle = self._queue = self._stream = None
+        self._present = None    # which gradients were there in the last step
+
+    def _ready(self, params, defaults):
+        """(group, its routes) for torch: what the caller gave, in groups of one route each."""
+        module = params if isinstance(params, torch.nn.Module) else None
+        given = [] if module is not None else list(params) if not isinstance(params, torch.Tensor) else named(params)
+        if module is None and not given:
+            raise ValueError("optimizer got an empty parameter list")
+        if not given or not isinstance(given[0], dict):
+            given = [{"params": module if module is not None else given}]
+        out = []
+        for g in given:
+            if not isinstance(g, dict) or "params" not in g:
+                raise TypeError("groups are dicts with 'params'; got a mixture of groups and tensors")
+            out += self._split(g, defaults)
+        seen = {}
+        for _, table, tensors in out:
+            for p, r in zip(tensors, table):
+                if id(p) in seen:
+                    raise ValueError(f"'{r.name}' and '{seen[id(p)]}' are one parameter: give shared weights once")
+                seen[id(p)] = r.name
+        if not self._config["allow_no_matrix"] and not any(r.route == MATRIX for _, table, _ in out for r in table):
+            raise ValueError(f"none of {len(seen)} parameters takes the matrix route of '{self._config['rule']}':\n"
+                             f"{Routes(r for _, table, _ in out for r in table)}\nsay which with matrix=[patterns] (or allow_no_matrix=True)")
+        return [(g, table) for g, table, _ in out]
+
+    def _split(self, group, defaults):
+        """A caller's group as one or two of ours, matrices first: (group, routes, tensors)."""
+        params = group["params"]
+        module = params if isinstance(params, torch.nn.Module) else None
+        pairs = named([params] if isinstance(params, torch.Tensor) else params)
+        c, route = self._config, group.get("route")
+        if route is None and "use_muon" in group:
+            route = MATRIX if group["use_muon"] else ADAMW
+        if c["rule"] == "adamw":
+            route = ADAMW
+        table = decide(pairs, module, c["matrix"], c["adamw"], c["blocks"], c["views"], route)
+        out = []
+        for way in (MATRIX, ADAMW):
+            chosen = [(p, r) for (_, p), r in zip(pairs, table) if r.route == way]
+            if not chosen:
+                continue
+            g = {k: v for k, v in group.items() if k not in ("params", "route", "use_muon", "param_names")}
+            if way == ADAMW and c["rule"] != "adamw":
+                both = any(r.route == MATRIX for r in table)    # the group's lr is then that of its matrices
+                own = {k: group["aux_" + k] for k in self._aux if "aux_" + k in group}
+                g = {**self._aux, **({k: v for k, v in g.items() if not both or k not in self._aux}), **own}
+            g["params"], g["route"], g["param_names"] = [p for p, _ in chosen], way, [r.name for _, r in chosen]
+            out.append((g, Routes(r for _, r in chosen), g["params"]))
+        return out
+
+    def add_param_group(self, param_group):
+        """As torch's; the group may be split by route, and takes part from the next step on."""
+        if self._building:
+            super().add_param_group(param_group)
+            return
+        with self._lock:
+            parts, table_count, group_count = self._split(param_group, self.defaults), len(self._tables), len(self.param_groups)
+            try:
+                for g, table, _ in parts:
+                    super().add_param_group(g)
+                    self._tables.append(table)
+                self._build()
+            except Exception:
+                del self._tables[table_count:], self.param_groups[group_count:]
+                raise
+
+    _building = _loading = False
+
+    # ---- the library's optimiser ------------------------------------------------------------------------
+
+    def _rule(self, group):
+        """polar_rule of a group, and what it points to."""
+        rule = _abi.polar_rule()
+        check(lib.polar_rule_parse_sized(byref(rule), self._config["rule"].encode(), byref(layout())))
+        if self._config["rule"] == "muon":    # torch's form of it, whose buffer is an average
+            rule.momentum = _abi.POLAR_MOMENTUM_AVERAGE_NESTEROV if group["nesterov"] else _abi.POLAR_MOMENTUM_AVERAGE
+        elif rule.momentum == _abi.POLAR_MOMENTUM_NESTEROV and not group["nesterov"]:
+            rule.momentum = _abi.POLAR_MOMENTUM_HEAVY_BALL
+        keep = None
+        if rule.map.kind != _abi.POLAR_MAP_NONE:
+            rule.map, keep = map_options(group["map"], group["ns_steps"], group["ns_coefficients"], None if self._adam(rule) else float(group["eps"]))
+        scale, name = _abi.polar_scale(), _SCALES.get(group["adjust_lr_fn"], group["adjust_lr_fn"])
+        check(lib.polar_scale_parse(byref(scale), name.encode()))
+        if rule.map.kind != _abi.POLAR_MAP_NONE:
+            rule.scale = scale.value
+        return rule, keep
+
+    @staticmethod
+    def _adam(rule):
+        return rule.precondition == _abi.POLAR_PRECONDITION_ADAM
+
+    def _hyper(self, group, rule):
+        """The live numbers of a group's route."""
+        betas = _plain(group["betas"])
+        if group["route"] == ADAMW:
+            return _abi.polar_hyper(_plain(group["lr"]), betas[0], betas[1], group["eps"], group["weight_decay"])
+        first = betas[0] if rule.momentum == _abi.POLAR_MOMENTUM_EMA else group["momentum"]
+        return _abi.polar_hyper(_plain(group["lr"]), first, betas[1], group["eps"] if self._adam(rule) else 1e-8, group["weight_decay"])
+
+    def _check_params(self):
+        device = None
+        for group, table in zip(self.param_groups, self._tables):
+            for p, r in zip(group["params"], table):
+                if p.layout is not _strided:
+                    raise TypeError(f"'{r.name}' is {p.layout}; the library takes dense parameters")
+                if p.dtype not in DTYPES:
+                    raise TypeError(f"'{r.name}' is {p.dtype}; the library takes float32, bfloat16 and float64 parameters"
+                                    + (" (keep them in float32 under autocast)" if p.dtype is torch.float16 else ""))
+                if not p.is_contiguous():
+                    raise ValueError(f"'{r.name}' is not contiguous (shape {tuple(p.shape)}, strides {p.stride()}): make it so by p.data = p.data.contiguous() "
+                                     "before the optimiser is made")
+                if p.numel() and not p.data_ptr():
+                    raise ValueError(f"'{r.name}' has no memory (device {p.device}): it was freed, or never filled")
+                if device is not None and p.device != device:
+                    raise ValueError(f"'{r.name}' is on {p.device}, others on {device}: one optimiser works on one device; make one for each")
+                device = p.device
+        if device.type not in ("cpu", "cuda"):
+            raise ValueError(f"parameters on {device}; the library works on cpu and cuda")
+        return device
+
+    def _build(self):
+        """The library's optimiser over the parameters as they are now; state that there is goes on in it."""
+        self._device = self._check_params()
+        dev = self._open_device()
+        self._params = [p for g in self.param_groups for p in g["params"] if p.numel()]
+        old = {p: self.state[p] for p in self._params if p in self.state}
+        rules = [self._rule(g) for g in self.param_groups]
+        pieces, owner, offset, labels = [], [], [], set()
+        j = 0
+        for k, (group, table) in enumerate(zip(self.param_groups, self._tables)):
+            for p, r in zip(group["params"], table):
+                r.group = k
+                if not p.numel():
+                    continue
+                label = r.name
+                while label in labels:
+                    label += "'"
+                labels.add(label)
+                at = 0
+                for i, shape in enumerate(r.views or (tuple(p.shape) or (1,),)):
+                    t = tensor(p.data_ptr() + at, DTYPES[p.dtype], shape)
+                    g = _abi.polar_tensor.from_buffer_copy(t)
+                    g.data = None
+                    route = _abi.POLAR_ROUTE_AUX if r.route == ADAMW else _abi.POLAR_ROUTE_MATRIX
+                    pieces.append(_abi.polar_param((f"{label}[{i}]" if r.views else label).encode(), t, g, route, r.blocks if r.route == MATRIX else 0, 0, 0, k))
+                    owner.append(j)
+                    offset.append(at)
+                    at += math.prod(shape) * p.element_size()
+                j += 1
+        handle = self._create(dev, pieces, rules)
+        self._owner, self._offset, self._split_up = owner, offset, len(pieces) != len(self._params)
+        self._weights = [p.data_ptr() for p in self._params]
+        self._handle, self._rules, self._present = handle, [rule for rule, _ in rules], None
+        self._hypers = [None] * len(self.param_groups)
+        self._fixed = [tuple(_plain(g[k]) for k in _FIXED) for g in self.param_groups]
+        self._show_state()
+        self._copy_state(old)
+        self._sync_groups()
+
+    def _open_device(self):
+        if self._device.type == "cpu":
+            return device(f"cpu:threads={torch.get_num_threads()}")
+        index = self._device.index if self._device.index is not None else torch.cuda.current_device()
+        torch.cuda.synchronize(index)    # the library reads bf16 weights from a stream of its own
+        return device(f"cuda:{index}")
+
+    def _create(self, dev, pieces, rules):
+        o, c = _abi.polar_optim_opts(), self._config
+        check(lib.polar_optim_opts_parse_sized(byref(o), c["rule"].encode(), byref(layout())))
+        o.rule = rules[0][0]
+        o.allow_no_matrix, o.measure, o.skip_missing = 1, int(c["measure"]), 1
+        o.skip_nonfinite = _abi.POLAR_SKIP_NONFINITE if c["skip_nonfinite"] else _abi.POLAR_SKIP_FLAGGED
+        groups = (_abi.polar_group * max(len(rules) - 1, 1))()
+        for k, (rule, _) in enumerate(rules[1:]):
+            groups[k] = _abi.polar_group(None, o.lr, o.weight_decay, o.aux_lr, o.aux_weight_decay, o.aux_beta1, o.aux_beta2, o.aux_eps, _abi.POLAR_ROUTE_AUTO, 0)
+            groups[k].rule = _abi.POINTER(_abi.polar_rule)(rule)
+        o.groups, o.group_count = groups, len(rules) - 1
+        out = c_void_p()
+        with self._on_device():
+            check(lib.polar_optim_create_sized(byref(out), dev.pointer, (_abi.polar_param * len(pieces))(*pieces), len(pieces), byref(o), byref(layout())))
+            if self._queue is None or self._queue.keep != (dev,):
+                self._stream = self._current_stream()
+                self._queue = queue(dev, self._stream)
+        return Handle(out, lib.polar_optim_destroy, keep=(dev, self._queue))
+
+    def _on_device(self):
+        return torch.cuda.device(self._device) if self._device.type == "cuda" else _Nothing
+
+    def _current_stream(self):
+        if self._device.type == "cpu":
+            return None
+        return torch.cuda.current_stream(self._device).cuda_stream or _STREAM_LEGACY
+
+    # ---- state ------------------------------------------------------------------------------------------
+
+    def _keys(self, k):
+        """torch's names of what the library keeps for a parameter of group k."""
+        rule, out = self._rules[k], dict(_MOMENT)
+        if self.param_groups[k]["route"] == MATRIX and not self._adam(rule) and rule.momentum != _abi.POLAR_MOMENTUM_EMA:
+            out[_abi.POLAR_STATE_MOMENTUM] = "momentum_buffer"
+        return out
+
+    def _show_state(self):
+        """self.state: views of the library's memory; lists of them where a parameter is seen as several matrices."""
+        self.state.clear()
+        pieces = {}
+        for i, j in enumerate(self._owner):
+            pieces.setdefault(j, []).append(i)
+        index = {id(p): j for j, p in enumerate(self._params)}
+        for k, group in enumerate(self.param_groups):
+            keys = self._keys(k)
+            for p in group["params"]:
+                if id(p) not in index:
+                    continue
+                mine, state = pieces[index[id(p)]], {}
+                for which, key in keys.items():
+                    seen = [view(self._handle, i, which, self._device) for i in mine]
+                    if seen[0] is not None:
+                        state[key] = seen[0].view(p.shape) if len(mine) == 1 else seen
+                steps = [view(self._handle, i, _abi.POLAR_STATE_STEPS, self._device) for i in mine]
+                state["step"] = steps[0][0] if len(mine) == 1 else [s[0] for s in steps]
+                self.state[p] = state
+
+    def _copy_state(self, old):
+        """Fills the library's state of every parameter that `old` knows; what an entry lacks stays as it is."""
+        masters = [p for p in self._params if p.dtype is torch.bfloat16]
+        for p in self._params:
+            for key, value in old.get(p, {}).items():
+                mine = self.state[p].get(key)
+                if mine is None:
+                    continue
+                if isinstance(mine, list):
+                    parts = value if isinstance(value, list) else [value] * len(mine) if key == "step" else \
+                        torch.as_tensor(value).reshape(-1).split([m.numel() for m in mine])
+                    for m, part in zip(mine, parts):
+                        m.copy_(torch.as_tensor(part).reshape(m.shape))
+                else:
+                    value = torch.cat([v.reshape(-1) for v in value]) if isinstance(value, list) and key != "step" else value
+                    mine.copy_(torch.as_tensor(value).reshape(mine.shape))
+        for p in masters:
+            if "master" not in old.get(p, {}):
+                for m, part in self._master_parts(p):
+                    m.copy_(part)
+
+    def _master_parts(self, p):
+        mine = self.state[p]["master"]
+        if not isinstance(mine, list):
+            return [(mine, p.detach())]
+        return list(zip(mine, p.detach().reshape(-1).split([m.numel() for m in mine])))
+
+    def _check_state(self, state_dict):
+        """Refuses a checkpoint before anything is changed."""
+        saved = state_dict["param_groups"]
+        if len(saved) != len(self.param_groups):
+            raise ValueError(f"the checkpoint has {len(saved)} groups, the optimiser {len(self.param_groups)} "
+                             f"({', '.join(g['route'] for g in self.param_groups)}); polar.join_state_dicts joins those of two optimisers")
+        for k, (theirs, group) in enumerate(zip(saved, self.param_groups)):
+            if len(theirs["params"]) != len(group["params"]):
+                raise ValueError(f"group {k} of the checkpoint has {len(theirs['params'])} parameters, the optimiser's has {len(group['params'])}")
+            if theirs.get("route", group["route"]) != group["route"]:
+                raise ValueError(f"group {k} of the checkpoint takes the route '{theirs['route']}', the optimiser's takes '{group['route']}'")
+            needed = [key for which, key in self._keys(k).items() if which != _abi.POLAR_STATE_MASTER]
+            for i, p, name in zip(theirs["params"], group["params"], group["param_names"]):
+                entry = state_dict["state"].get(i)
+                if not entry:
+                    continue
+                for key in needed:
+                    if p.numel() and key in self.state[p] and key not in entry:
+                        raise ValueError(f"the checkpoint has no '{key}' of '{name}' (it has: {', '.join(sorted(entry))}): it is of another rule")
+                    if p.numel() and key in self.state[p] and tuple(entry[key].shape) != tuple(p.shape):
+                        raise ValueError(f"'{key}' of '{name}' has the shape {tuple(entry[key].shape)} in the checkpoint and {tuple(p.shape)} here")
+
+    @torch.no_grad()
+    def state_dict(self):
+        """As torch's, with torch's keys: the tensors are those the optimiser works on, `step` is a copy."""
+        with self._lock:
+            out = super().state_dict()
+        steps = self._steps()
+        index = 0
+        flat = {}
+        for group in self.param_groups:
+            for p in group["params"]:
+                if p.numel():
+                    entry = {key: torch.cat(v) if isinstance(v, list) and key != "step" else v for key, v in self.state[p].items()}
+                    flat[index] = {key: v.view(p.shape) if key != "step" else steps[p] for key, v in entry.items()}
+                index += 1
+        out["state"] = flat
+        return out
+
+    def _steps(self):
+        """Steps made with every parameter, as torch keeps them: a float of its own on the CPU. One transfer."""
+        all_of = torch.stack([s["step"] if not isinstance(s["step"], list) else s["step"][0] for s in (self.state[p] for p in self._params)]).cpu()
+        return {p: all_of[j].float().clone() for j, p in enumerate(self._params)}
+
+    @torch.no_grad()
+    def load_state_dict(self, state_dict):
+        """Goes on from a checkpoint of this class, of torch.optim.AdamW or of torch.optim.Muon; all or nothing."""
+        with self._lock:
+            self._check_state(state_dict)
+            groups = [{**{k: v for k, v in mine.items() if k != "params"}, **theirs}
+                      for mine, theirs in zip(self.param_groups, state_dict["param_groups"])]
+            own = {p: self.state[p] for p in self._params}
+            self._loading = True
+            try:
+                super().load_state_dict({"state": dict(state_dict["state"]), "param_groups": groups})
+            finally:
+                self._loading = False
+            loaded = {p: self.state.get(p, {}) for p in self._params}
+            self.state.clear()
+            self.state.update(own)
+            for p in self._params:
+                for key, mine in self.state[p].items():
+                    if key not in loaded[p] and key != "master":
+                        for m in mine if isinstance(mine, list) else [mine]:
+                            m.zero_()
+            self._copy_state(loaded)
+            if any(tuple(_plain(g[k]) for k in _FIXED) != f for g, f in zip(self.param_groups, self._fixed)):
+                self._build()
+            self._sync_groups()
+
+    def __getstate__(self):
+        with self._lock:
+            entries = {p: {k: [t.clone() for t in v] if isinstance(v, list) else v.clone() for k, v in s.items()} for p, s in self.state.items()}
+        return {"defaults": self.defaults, "state": entries, "param_groups": self.param_groups,
+                "_config": self._config, "_aux": self._aux, "_tables": self._tables}
+
+    def __setstate__(self, state):
+        super().__setstate__(state)
+        if self._loading or "_config" not in state:    # torch's own load_state_dict
+            return
+        self._begin()
+        self.state = _state_of(self.state)
+        self._build()
+
+    # ---- stepping ---------------------------------------------------------------------------------------
+
+    def _sync_groups(self):
+        """Hands over the numbers of the groups that changed since the last step."""
+        for k, group in enumerate(self.param_groups):
+            now = [group[key] for key in _LIVE]
+            if now == self._hypers[k]:
+                continue
+            h = self._hyper(group, self._rules[k])
+            for route in (_abi.POLAR_ROUTE_MATRIX, _abi.POLAR_ROUTE_AUX):
+                if (route == _abi.POLAR_ROUTE_AUX) == (group["route"] == ADAMW):
+                    check(lib.polar_optim_set_hyper(self._handle.pointer, -1, k, route, byref(h)))
+            self._hypers[k] = [_plain(x) if not isinstance(x, list) else list(x) for x in now]
+
+    def _odd_gradient(self, p, g):
+        """A gradient that the library cannot take as it lies: a copy that it can, or an exception."""
+        name = next((r.name for group, table in zip(self.param_groups, self._tables) for q, r in zip(group["params"], table) if q is p), "?")
+        if g.layout is not _strided:
+            raise TypeError(f"the gradient of '{name}' is {g.layout}; the library takes dense ones (sparse=False in nn.Embedding, or grad.to_dense())")
+        if g.dtype is not p.dtype or g.shape != p.shape or g.device != p.device:
+            raise ValueError(f"the gradient of '{name}' is {tuple(g.shape)} {g.dtype} on {g.device}, the parameter {tuple(p.shape)} {p.dtype} on {p.device}")
+        return g.contiguous()
+
+    def _pointers(self, keep):
+        """The gradients' addresses, 0 where there is none."""
+        out = []
+        for p in self._params:
+            g = p.grad
+            if g is None:
+                out.append(0)
+                continue
+            if g.layout is not _strided or g.dtype is not p.dtype or not g.is_contiguous():
+                g = self._odd_gradient(p, g)
+                keep.append(g)
+            out.append(g.data_ptr())
+        return out
+
+    def _moved(self):
+        """Parameters lie elsewhere than the library knows: made anew over them, unless they cannot be had."""
+        for p, group_name in zip(self._params, (r.name for g, t in zip(self.param_groups, self._tables) for q, r in zip(g["params"], t) if q.numel() or q in self.state)):
+            if p.numel() and not p.data_ptr():
+                raise PolarError(f"'{group_name}' was freed while in use: its storage has no memory")
+        if any(p.device != self._device for p in self._params):
+            torch.cuda.synchronize() if self._device.type == "cuda" else None
+            self._queue = None
+        self._build()
+
+    @_no_dynamo
+    @torch.no_grad()
+    def step(self, closure: Optional[Callable[[], Any]] = None):
+        """One step with the gradients as they are; parameters without one stay as they are.
+
+        Returns what `closure` returns. Inside torch.cuda.graph the step's work is captured: every replay is a step, with the
+        numbers of the last step before it or of refresh().
+        """
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        with self._lock:
+            self._step()
+        return loss
+
+    def _step(self):
+        if not self._handle.here:
+            self._after_fork()
+        if [p.data_ptr() for p in self._params] != self._weights:
+            self._moved()
+        for g, fixed in zip(self.param_groups, self._fixed):
+            if g["ns_steps"] != fixed[1] or g["nesterov"] != fixed[0] or g["map"] != fixed[4] or g["adjust_lr_fn"] != fixed[3]:
+                self._build()
+                break
+        keep: List[torch.Tensor] = []
+        pointers = self._pointers(keep)
+        self._sync_groups()
+        if self._split_up:
+            pointers = [pointers[j] + at if pointers[j] else 0 for j, at in zip(self._owner, self._offset)]
+        given = array("Q", pointers)
+        handle = self._handle.pointer
+        if self._device.type == "cuda":
+            self._step_on_gpu(handle, given, pointers)
+            return
+        self._give(handle, given)
+        check(lib.polar_optim_step(handle, self._queue.pointer))
+
+    def _give(self, handle, given):
+        """Gradients, and GradScaler's floats, to the library."""
+        found, scale = getattr(self, "found_inf", None), getattr(self, "grad_scale", None)
+        check(lib.polar_optim_set_scaler(handle, _float(found), _float(scale)))
+        check(lib.polar_optim_set_grads(handle, cast(given.buffer_info()[0], POINTER(c_void_p)), len(given)))
+
+    def _step_on_gpu(self, handle, given, pointers):
+        stream = torch.cuda.current_stream(self._device).cuda_stream or _STREAM_LEGACY
+        other = torch.cuda.current_device() != (self._device.index or 0)
+        with self._on_device() if other else _Nothing:
+            if stream != self._stream:
+                check(lib.polar_queue_set_stream(self._queue.pointer, stream))
+                self._stream = stream
+            self._give(handle, given)
+            there = [q != 0 for q in pointers]
+            if not torch.cuda.is_current_stream_capturing():
+                check(lib.polar_optim_step(handle, self._queue.pointer))
+                self._present = there
+                return
+            if there != self._present:
+                raise PolarError("make a step with the same gradients before it is captured (torch's warm-up): "
+                                 + ("none was made yet" if self._present is None else "the last one had others"))
+            check(lib.polar_optim_enqueue(handle, self._queue.pointer))
+
+    def refresh(self):
+        """Hands the numbers in param_groups (lr, weight_decay, ...) to a captured step: call it after scheduler.step(), before the next replay."""
+        with self._lock, self._on_device():
+            self._sync_groups()
+            check(lib.polar_optim_prepare(self._handle.pointer, self._queue.pointer))
+
+    def _after_fork(self):
+        if self._device.type == "cuda":
+            raise PolarError("the process was forked after its optimiser had worked on a GPU, and CUDA does not survive that: start workers by "
+                             "multiprocessing's 'spawn', or make the optimiser in the child")
+        self._queue = None
+        self._lock = threading.RLock()
+        self.state = _state_of({p: {k: [t.clone() for t in v] if isinstance(v, list) else v.clone() for k, v in s.items()} for p, s in self.state.items()})
+        self._build()
+
+    # ---- what happened ----------------------------------------------------------------------------------
+
+    _step_supports_amp_scaling = True    # GradScaler hands over found_inf and grad_scale; nothing needs to unscale
+
+    def routes(self) -> Routes:
+        """Every parameter's route and its reason; prints as a table."""
+        return Routes(r for table in self._tables for r in table)
+
+    def stats(self) -> List[Dict[str, Any]]:
+        """What the last step did, a record for every matrix or vector of the library's: ready for pandas.DataFrame. Waits for the device."""
+        n = len(self._owner)
+        out = (_abi.polar_param_stats * n)()
+        with self._lock, self._on_device():
+            check(lib.polar_optim_stats_sized(self._handle.pointer, self._queue.pointer, out, sizeof(_abi.polar_param_stats)))
+        return [dict(name=s.name.decode(), route=ADAMW if s.route == _abi.POLAR_ROUTE_AUX else MATRIX, group=s.group, rows=s.rows, cols=s.cols,
+                     blocks=s.blocks, scale=s.scale, effective_lr=s.effective_lr, update_norm=s.update_norm, steps=s.steps, skipped=s.skipped,
+                     maps=s.maps, last_maps=s.last_maps) for s in out]
+
+    @property
+    def skipped(self) -> int:
+        """Steps left out because of gradients that were not finite. Waits for the device."""
+        return max((s["skipped"] for s in self.stats()), default=0)
+
+
+class _NothingType:
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        return False
+
+
+_Nothing = _NothingType()
+_FloatPointer = POINTER(c_float)
+
+
+def _float(t):
+    if t is None:
+        return None
+    if t.dtype is not torch.float32:
+        raise TypeError(f"GradScaler's floats are float32; got {t.dtype}")
+    return cast(t.data_ptr(), _FloatPointer)
+
+
+def _state_of(entries):
+    from collections import defaultdict
+    out = defaultdict(dict)
+    out.update(entries)
+    return out
+
+
+class PolarAdamW(Optimizer):
+    """AdamW's moments, then a polar map: the direction of a matrix is the polar factor of what AdamW would have taken."""
+
+    def __init__(self, params: Params, lr: float = 5e-3, betas: Tuple[float, float] = (0.9, 0.999), eps: float = 1e-8, weight_decay: float = 0.05, **options):
+        super().__init__(params, "polaradamw", lr, betas, eps, weight_decay, **options)
+
+
+class Muon(Optimizer):
+    """torch.optim.Muon's rule and arguments for the matrices; AdamW (aux_lr, ...) for what it does not take."""
+
+    def __init__(self, params: Params, lr: float = 1e-3, weight_decay: float = 0.1, momentum: float = 0.95, nesterov: bool = True,
+                 ns_coefficients: Any = (3.4445, -4.7750, 2.0315), eps: float = 1e-7, ns_steps: int = 5, adjust_lr_fn: Optional[str] = None, *,
+                 aux_lr: float = 3e-4, aux_weight_decay: float = 0.01, **options):
+        super().__init__(params, "muon", lr, (0.9, 0.999), eps, weight_decay, momentum=momentum, nesterov=nesterov, ns_coefficients=ns_coefficients,
+                         ns_steps=ns_steps, adjust_lr_fn=adjust_lr_fn, aux_lr=aux_lr, aux_weight_decay=aux_weight_decay, **options)
+
+
+class AdamW(Optimizer):
+    """torch.optim.AdamW's rule and arguments, every parameter in one launch."""
+
+    def __init__(self, params: Params, lr: float = 1e-3, betas: Tuple[float, float] = (0.9, 0.999), eps: float = 1e-8, weight_decay: float = 1e-2,
+                 amsgrad: bool = False, *, maximize: bool = False, foreach=None, capturable: bool = False, differentiable: bool = False, fused=None, **options):
+        for name, value in (("amsgrad", amsgrad), ("maximize", maximize), ("differentiable", differentiable)):
+            if value:
+                raise ValueError(f"{name}=True is not what the library's AdamW does; torch.optim.AdamW does it")
+        super().__init__(params, "adamw", lr, betas, eps, weight_decay, **options)

@@ -1,0 +1,316 @@
+"""test_torch_use.py -- what scripts do with an optimiser: schedulers, accumulation, closures, GradScaler, compile, new groups, copies."""
+import copy
+import math
+
+import pytest
+import torch
+from small_gpt import distance, loss_of, make, train
+from torch.optim import lr_scheduler
+
+import polar
+
+RULES = [polar.PolarAdamW, polar.Muon, polar.AdamW]
+
+
+def bits(model):
+    return [p.detach().clone() for p in model.parameters()]
+
+
+def same(model, saved):
+    return all(torch.equal(p.detach(), q) for p, q in zip(model.parameters(), saved))
+
+
+def backward(model, step=0):
+    model.zero_grad(set_to_none=True)
+    loss = loss_of(model, step)
+    loss.backward()
+    return loss.detach()
+
+
+@pytest.mark.parametrize("cls", RULES)
+def test_state_is_there_from_the_beginning(cls):
+    opt = cls(make())
+    for group in opt.param_groups:
+        for p in group["params"]:
+            entry = opt.state[p]
+            moment = entry["momentum_buffer" if cls is polar.Muon and group["route"] == "matrix" else "exp_avg"]
+            assert moment.shape == p.shape and float(moment.abs().sum()) == 0 and float(entry["step"]) == 0
+
+
+@pytest.mark.parametrize("cls", RULES)
+def test_lr_0_changes_nothing(cls):
+    m = make()
+    before = bits(m)
+    opt = cls(m, lr=0.0, weight_decay=0.5, **({} if cls is polar.AdamW else {"aux_lr": 0.0}))
+    for t in range(3):
+        backward(m, t)
+        opt.step()
+    assert same(m, before)
+
+
+def test_every_scheduler_moves_both_rates():
+    m = make()
+    for make_scheduler in (lambda o: lr_scheduler.CosineAnnealingLR(o, 10), lambda o: lr_scheduler.LambdaLR(o, lambda t: 1 / (t + 1)),
+                           lambda o: lr_scheduler.OneCycleLR(o, [5e-3, 5e-4], total_steps=20), lambda o: lr_scheduler.StepLR(o, 1, 0.5),
+                           lambda o: lr_scheduler.ReduceLROnPlateau(o, patience=0)):
+        opt = polar.PolarAdamW(m)
+        scheduler = make_scheduler(opt)
+        seen = set()
+        for t in range(4):
+            backward(m, t)
+            opt.step()
+            scheduler.step(*([1.0] if isinstance(scheduler, lr_scheduler.ReduceLROnPlateau) else []))
+            stats = {s["group"]: s["effective_lr"] / s["scale"] for s in opt.stats()}
+            seen.add((round(stats[0], 12), round(stats[1], 12)))
+        assert len(seen) > 1 and len({a for a, _ in seen}) > 1 and len({b for _, b in seen}) > 1, seen
+
+
+def test_a_scheduler_of_one_rate_is_felt():
+    """The numbers of a group are those of the step: half the rate is half the move."""
+    moves = []
+    for factor in (1.0, 0.5):
+        m = make()
+        opt = polar.PolarAdamW(m, weight_decay=0.0, aux_weight_decay=0.0, map="ns_fp32")
+        for g in opt.param_groups:
+            g["lr"] *= factor
+        start = make()
+        backward(m)
+        opt.step()
+        moves.append(distance(m, start))
+    assert math.isclose(moves[1] / moves[0], 0.5, rel_tol=1e-4)
+
+
+@pytest.mark.parametrize("cls", RULES)
+def test_accumulation_maps_once(cls):
+    """Four micro-batches are one step, with one map for every matrix: the bits of the sum of their gradients."""
+    a, b = make(), make()
+    opt_a, opt_b = cls(a), cls(b)
+    for t in range(3):
+        a.zero_grad(set_to_none=True)
+        for k in range(4):
+            (loss_of(a, 10 * t + k) / 4).backward()
+        opt_a.step()
+        sums = [torch.zeros_like(p) for p in b.parameters()]
+        for k in range(4):
+            for s, g in zip(sums, torch.autograd.grad(loss_of(b, 10 * t + k) / 4, list(b.parameters()))):
+                s += g
+        for p, s in zip(b.parameters(), sums):
+            p.grad = s
+        opt_b.step()
+    assert same(a, bits(b))
+    for s in opt_a.stats():
+        assert s["steps"] == 3 and s["maps"] == (3 if s["route"] == "matrix" else 0) and s["last_maps"] == (s["route"] == "matrix")
+
+
+def test_closure_and_set_to_none():
+    a, b = make(), make()
+    opt_a, opt_b = polar.PolarAdamW(a), polar.PolarAdamW(b)
+    for t in range(3):
+        def closure():
+            opt_a.zero_grad(set_to_none=False)
+            loss = loss_of(a, t)
+            loss.backward()
+            return loss
+        got = opt_a.step(closure)
+        want = backward(b, t)
+        opt_b.step()
+        assert torch.equal(got.detach(), want)
+    assert same(a, bits(b))
+
+
+def test_missing_gradients_stay():
+    m = make()
+    opt = polar.PolarAdamW(m)
+    quiet = m.blocks[0].up.weight
+    for t in range(3):
+        backward(m, t)
+        if t != 1:
+            quiet.grad = None
+        before = quiet.detach().clone()
+        opt.step()
+        assert torch.equal(quiet.detach(), before) == (t != 1)
+    by_name = {s["name"]: s for s in opt.stats()}
+    assert by_name["blocks.0.up.weight"]["steps"] == 1 and by_name["blocks.1.up.weight"]["steps"] == 3
+    assert float(opt.state[quiet]["step"]) == 1
+    opt.zero_grad()
+    before = bits(m)
+    opt.step()    # nothing at all
+    assert same(m, before)
+
+
+@pytest.mark.parametrize("cls", RULES)
+@pytest.mark.parametrize("bad", [float("nan"), float("inf")])
+def test_nonfinite_gradients_leave_everything(cls, bad):
+    a, b = make(), make()
+    opt_a, opt_b = cls(a, skip_nonfinite=True), cls(b, skip_nonfinite=True)
+    for t in range(4):
+        if t == 2:
+            backward(a, 99)
+            a.blocks[1].down.weight.grad[3, 4] = bad
+            before, state = bits(a), copy.deepcopy(opt_a.state_dict()["state"])
+            opt_a.step()
+            assert same(a, before)
+            after = opt_a.state_dict()["state"]
+            assert all(torch.equal(after[i][k], state[i][k]) for i in state for k in state[i])
+        backward(a, t), opt_a.step()
+        backward(b, t), opt_b.step()
+    assert same(a, bits(b)) and opt_a.skipped == 1 and opt_b.skipped == 0
+
+
+def test_grad_scaler():
+    """GradScaler's loop as it is written everywhere: the scale is taken off, an overflow leaves everything, the scale falls."""
+    a, b = make(), make()
+    opt_a, opt_b = polar.PolarAdamW(a), polar.PolarAdamW(b)
+    scaler = torch.amp.GradScaler("cpu", init_scale=2.0**12, growth_interval=1000)
+    for t in range(4):
+        a.zero_grad()
+        scaler.scale(loss_of(a, t)).backward()
+        if t == 2:
+            a.wte.weight.grad[0, 0] = float("inf")
+        before = bits(a)
+        scaler.step(opt_a)
+        scaler.update()
+        assert same(a, before) == (t == 2)
+        if t != 2:
+            backward(b, t), opt_b.step()
+    assert scaler.get_scale() == 2.0**11 and opt_a.skipped == 1
+    assert same(a, bits(b))    # powers of two: the very same bits
+
+
+def test_unscaled_and_clipped():
+    a, b = make(), make()
+    opt_a, opt_b = polar.Muon(a), polar.Muon(b)
+    scaler = torch.amp.GradScaler("cpu", init_scale=2.0**12)
+    for t in range(3):
+        a.zero_grad()
+        scaler.scale(loss_of(a, t)).backward()
+        scaler.unscale_(opt_a)
+        torch.nn.utils.clip_grad_norm_(a.parameters(), 0.5)
+        scaler.step(opt_a)
+        scaler.update()
+        backward(b, t)
+        torch.nn.utils.clip_grad_norm_(b.parameters(), 0.5)
+        opt_b.step()
+    assert same(a, bits(b))
+
+
+def test_add_param_group():
+    a, b = make(), make()
+    names = dict(a.named_parameters())
+    late = [n for n in names if n.startswith("blocks.1.")]
+    opt = polar.PolarAdamW([(n, p) for n, p in a.named_parameters() if n not in late])
+    ref = polar.PolarAdamW(b)
+    early = [dict(b.named_parameters())[n] for n in late]
+    for t in range(2):
+        backward(a, t), backward(b, t)
+        for p in early:
+            p.grad = None
+        opt.step(), ref.step()
+    opt.add_param_group({"params": [(n, names[n]) for n in late]})
+    assert len(opt.param_groups) == 4
+    for t in range(2, 5):
+        backward(a, t), opt.step()
+        backward(b, t), ref.step()
+    assert same(a, bits(b))    # state went on, the new ones began
+    with pytest.raises(ValueError):
+        opt.add_param_group({"params": [("again", names["wte.weight"])], "route": "adamw"})
+    assert len(opt.param_groups) == 4
+    backward(a, 5), opt.step()
+
+
+def test_copies_and_pickles():
+    import io
+    m = make()
+    opt = polar.PolarAdamW(m)
+    train(m, opt, 3)
+    twin, twin_opt = copy.deepcopy((m, opt))
+    file = io.BytesIO()
+    torch.save({"m": m, "opt": opt}, file)
+    file.seek(0)
+    third = torch.load(file, weights_only=False)
+    for model, o in ((m, opt), (twin, twin_opt), (third["m"], third["opt"])):
+        train(model, o, 3, first=3)
+    assert same(twin, bits(m)) and same(third["m"], bits(m))
+
+
+def test_parameters_that_move():
+    """p.data anew, as some libraries do: the optimiser follows."""
+    a, b = make(), make()
+    opt_a, opt_b = polar.Muon(a), polar.Muon(b)
+    for t in range(4):
+        if t == 2:
+            for p in a.parameters():
+                p.data = p.data.clone()
+        backward(a, t), opt_a.step()
+        backward(b, t), opt_b.step()
+    assert same(a, bits(b))
+
+
+def test_gradients_of_any_stride():
+    a, b = make(), make()
+    opt_a, opt_b = polar.Muon(a), polar.Muon(b)
+    backward(a), backward(b)
+    for p in a.parameters():
+        if p.ndim == 2:
+            p.grad = p.grad.T.contiguous().T
+    opt_a.step(), opt_b.step()
+    assert same(a, bits(b))
+
+
+def test_fixed_numbers_may_change():
+    a, b = make(), make()
+    opt_a, opt_b = polar.Muon(a), polar.Muon(b, ns_steps=7)
+    opt_a.param_groups[0]["ns_steps"] = 7
+    for t in range(2):
+        backward(a, t), opt_a.step()
+        backward(b, t), opt_b.step()
+    assert same(a, bits(b))
+
+
+def test_update_norms():
+    m, start = make(), make()
+    opt = polar.Muon(m, weight_decay=0.0, aux_weight_decay=0.0, measure=True)
+    backward(m)
+    opt.step()
+    old = dict(start.named_parameters())
+    for s in opt.stats():
+        norm = float((dict(m.named_parameters())[s["name"]] - old[s["name"]]).detach().norm())
+        assert math.isclose(s["update_norm"], norm, rel_tol=1e-3), s    # a weight's rounding against its move
+
+
+def test_two_optimisers_in_two_threads():
+    import threading
+    runs = {}
+
+    def work(k):
+        m = make(seed=k % 2)
+        opt = polar.PolarAdamW(m)
+        train(m, opt, 5)
+        runs[k] = bits(m)
+
+    threads = [threading.Thread(target=work, args=(k,)) for k in range(4)]
+    torch.manual_seed(0)
+    for k in range(2):    # seeds are global: models are made one after the other
+        work(k + 10)
+    models = [make(seed=k % 2) for k in range(4)]
+    opts = [polar.PolarAdamW(m) for m in models]
+    threads = [threading.Thread(target=lambda k=k: train(models[k], opts[k], 5)) for k in range(4)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    for k in range(4):
+        assert same(models[k], runs[10 + k % 2])
+
+
+def test_one_optimiser_in_two_threads():
+    import threading
+    m = make()
+    opt = polar.AdamW(m, lr=0.0)
+    backward(m)
+    threads = [threading.Thread(target=lambda: [opt.step() for _ in range(50)]) for _ in range(2)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert float(opt.state[m.wte.weight]["step"]) == 100
