@@ -1,8 +1,8 @@
-/* region_latency.c -- what a parallel region costs: nanoseconds from its begin to its end around (almost) no
- * work.
+/* region_latency.c -- what a parallel region costs: nanoseconds from its begin to its end around (almost)
+ * no work.
  *
- *     cc -O2 -D_GNU_SOURCE -Isrc -Iinclude bench/region_latency.c build/cpu/libpolar.a -lpthread -ldl -lm -o
- * region_latency
+ *     cc -O2 -D_GNU_SOURCE -Isrc -Iinclude bench/region_latency.c build/cpu/libpolar.a -lpthread -ldl
+ *         -lm -o region_latency
  *     ./region_latency [THREADS [SPIN]]
  *     cc -O2 -fopenmp -DWITH_OPENMP ... and GOMP_SPINCOUNT=2000       the same by OpenMP, for comparison
  *

@@ -6,12 +6,14 @@
  *     {
  *         thing_args a = {0};
  *         PL_TRY(cli_options_parse(&a, options, "thing", argc, argv));
- *         fprintf(ctx->out, "...\n");                                  // results; notes and progress go to
- * ctx->log if (worst > bound) ctx->check_failed = 1;                    // exit code 1; the command has said
- * why return POLAR_OK;
+ *         // results; notes and progress go to ctx->log
+ *         fprintf(ctx->out, "...\n");
+ *         // exit code 1; the command has said why
+ *         if (worst > bound) ctx->check_failed = 1;
+ *         return POLAR_OK;
  *     }
- *     const cli_command cli_cmd_thing = {"thing", "does a thing", "IN [options]", options, about, examples,
- * run};
+ *     const cli_command cli_cmd_thing = {"thing", "does a thing", "IN [options]", options, about,
+ *         examples, run};
  *
  * A command returns a status with its sentence and never exits. Only polar_main.c prints errors ("polar:
  * <sentence>", one line on stderr) and chooses the exit code: 0 done, 1 a check failed, 2 wrong use or bad

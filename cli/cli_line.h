@@ -1,8 +1,9 @@
-/* cli_line.h -- a line of progress that rewrites itself, on terminals that can; elsewhere nothing is printed
- * by these.
+/* cli_line.h -- a line of progress that rewrites itself, on terminals that can; elsewhere nothing is
+ * printed by these.
  *
- *     cli_line_show(ctx, "mapping tensor %d of %d", i, n);    // cut to the terminal's width: a longer one
- * would not go away cli_line_clear(ctx);                                    // before anything that stays
+ *     // cut to the terminal's width: a longer one would not go away
+ *     cli_line_show(ctx, "mapping tensor %d of %d", i, n);
+ *     cli_line_clear(ctx);                                    // before anything that stays
  */
 #ifndef POLAR_CLI_LINE_H
 #define POLAR_CLI_LINE_H

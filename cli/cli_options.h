@@ -1,21 +1,23 @@
-/* cli_options.h -- a command's options as a table: parsing, ranges, defaults and the help text come from the
- * same rows.
+/* cli_options.h -- a command's options as a table: parsing, ranges, defaults and the help text come from
+ * the same rows.
  *
  *     typedef struct { int64_t steps; int quick, format; double tol; const char *in; cli_list only; }
- * map_args; static const cli_option options[] = {
+ *         map_args;
+ *     static const cli_option options[] = {
  *         {"IN",     CLI_ARG(map_args, in),       .help = "a safetensors file"},
- *         {"steps",  CLI_INT(map_args, steps, 0, 32),   .value = "K",   .def = "5",    .help = "Newton-Schulz
- * steps"},
+ *         {"steps",  CLI_INT(map_args, steps, 0, 32),   .value = "K",   .def = "5",    .help =
+ *                    "Newton-Schulz steps"},
  *         {"tol",    CLI_DOUBLE(map_args, tol, 0, 1),   .value = "X",   .def = "1e-3", .help = "..."},
  *         {"quick",  CLI_FLAG(map_args, quick),         .help = "fewer samples"},
  *         {"only",   CLI_STRINGS(map_args, only),       .value = "PATTERN", .help = "may be given again"},
- *         {"format", CLI_CHOICE(map_args, format, cli_formats), .value = "F", .def = "text", .help = "of the
- * table"}, {0},
+ *         {"format", CLI_CHOICE(map_args, format, cli_formats), .value = "F", .def = "text", .help =
+ *             "of the table"},
+ *         {0},
  *     };
  *
  * On the command line: --key value, --key=value, -k value where a row has a letter, flags without a value,
- * positional arguments in the order of their rows, and -- after which everything is positional. The last of a
- * repeated option counts, except for CLI_STRINGS. Everything wrong is POLAR_E_ARG with one sentence: the
+ * positional arguments in the order of their rows, and -- after which everything is positional. The last of
+ * a repeated option counts, except for CLI_STRINGS. Everything wrong is POLAR_E_ARG with one sentence: the
  * nearest known name, the range, the choices. Strings are borrowed from argv.
  */
 #ifndef POLAR_CLI_OPTIONS_H

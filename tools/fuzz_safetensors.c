@@ -2,8 +2,8 @@
  * leak or read too far; what is taken must hold together.
  *
  *     clang -std=gnu17 -D_GNU_SOURCE -g -O1 -fsanitize=fuzzer,address,undefined -Iinclude -Isrc
- * tools/fuzz_safetensors.c \ src/base/safetensors*.c src/base/json_read.c src/base/alloc.c src/base/status.c
- * -o fuzz_safetensors
+ *         tools/fuzz_safetensors.c \
+ *         src/base/safetensors*.c src/base/json_read.c src/base/alloc.c src/base/status.c -o fuzz_safetensors
  *     ./fuzz_safetensors -max_total_time=60 -max_len=4096 corpus/
  */
 #include <stdlib.h>

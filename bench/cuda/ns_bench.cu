@@ -2,8 +2,10 @@
  * where the kernels do, and times.
  *
  *     nvcc -gencode=arch=compute_90a,code=sm_90a -O3 -std=c++17 -fmad=false -Isrc -Iinclude
- * bench/cuda/ns_bench.cu \ src/backends/cuda/cuda_hopper_ns_*.cu src/backends/cuda/cuda_ns_launch.c -o
- * build/ns_bench build/ns_bench            exit code 0: everything right build/ns_bench check | time
+ *         bench/cuda/ns_bench.cu \
+ *          src/backends/cuda/cuda_hopper_ns_*.cu src/backends/cuda/cuda_ns_launch.c -o build/ns_bench
+ *     build/ns_bench            exit code 0: everything right
+ *     build/ns_bench check | time
  */
 #include <math.h>
 #include <stdio.h>

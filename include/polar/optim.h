@@ -1,12 +1,10 @@
 /* optim.h -- matrix optimisers as data: momentum -> precondition -> polar map -> scale -> decay and step.
  *
  *     polar_param params[2] = {
- *         {.name = "blocks.0.attn.qkv.weight",
- *          .weight = polar_tensor_2d(w, POLAR_DTYPE_F32, 576, 192),
- *          .grad = polar_tensor_2d(gw, POLAR_DTYPE_F32, 576, 192), .row_blocks = 3},
- *         {.name = "blocks.0.attn.qkv.bias",
- *          .weight = polar_tensor_1d(b, POLAR_DTYPE_F32, 576),
- *          .grad = polar_tensor_1d(gb, POLAR_DTYPE_F32, 576)},
+ *         {.name = "blocks.0.attn.qkv.weight", .weight = polar_tensor_2d(w, POLAR_DTYPE_F32, 576, 192),
+ *             .grad = polar_tensor_2d(gw, POLAR_DTYPE_F32, 576, 192), .row_blocks = 3},
+ *         {.name = "blocks.0.attn.qkv.bias",   .weight = polar_tensor_1d(b, POLAR_DTYPE_F32, 576),
+ *             .grad = polar_tensor_1d(gb, POLAR_DTYPE_F32, 576)},
  *     };
  *     polar_optim_opts o = POLAR_OPTIM_OPTS_INIT;           // the paper's PolarAdamW
  *     o.lr = 5e-3;  o.aux_lr = 5e-4;
@@ -15,9 +13,9 @@
  *     for (...) { backward();  polar_optim_step(opt, q); }  // only enqueues
  *     polar_optim_destroy(opt);
  *
- * A parameter takes the matrix route (the rule) or the aux route (AdamW with its own lr and decay). Gradients
- * are never written. State is f32 (f64 for f64 weights); bf16 weights get an f32 master copy in the state. A
- * zero gradient gives a zero direction; a NaN stays in its own matrix.
+ * A parameter takes the matrix route (the rule) or the aux route (AdamW with its own lr and decay).
+ * Gradients are never written. State is f32 (f64 for f64 weights); bf16 weights get an f32 master copy in
+ * the state. A zero gradient gives a zero direction; a NaN stays in its own matrix.
  */
 #ifndef POLAR_OPTIM_H
 #define POLAR_OPTIM_H

@@ -3,12 +3,14 @@
  *     pl_json_writer w = pl_json_writer_begin(f, 2);       // containers deeper than 2 stay on one line
  *     pl_json_object(&w);
  *     pl_json_key(&w, "shape");  pl_json_array(&w);  pl_json_integer(&w, 8);  pl_json_integer(&w, 44);
- * pl_json_array_end(&w); pl_json_key(&w, "polar");  pl_json_number(&w, 1.7e-7); pl_json_object_end(&w);
+ *         pl_json_array_end(&w);
+ *     pl_json_key(&w, "polar");  pl_json_number(&w, 1.7e-7);
+ *     pl_json_object_end(&w);
  *     PL_TRY(pl_json_writer_end(&w));
  *
  * Numbers read back to the same double; NaN and infinities, which JSON lacks, become null. Strings are
- * escaped; a byte that is no UTF-8 becomes U+FFFD. Commas and line breaks are the writer's business, balance
- * the caller's (asserted).
+ * escaped; a byte that is no UTF-8 becomes U+FFFD. Commas and line breaks are the writer's business,
+ * balance the caller's (asserted).
  */
 #ifndef PL_BASE_JSON_WRITE_H
 #define PL_BASE_JSON_WRITE_H

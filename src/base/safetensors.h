@@ -2,21 +2,23 @@
  *
  *     8 bytes   H, the size of the header, unsigned little-endian
  *     H bytes   JSON: {"__metadata__": {"key": "text"}, "name": {"dtype": "F32", "shape": [2, 3],
- * "data_offsets": [0, 24]}, ...} the rest  the tensors' bytes, little-endian, row-major; offsets count from
- * here, cover all of it and never overlap
+ *         "data_offsets": [0, 24]}, ...}
+ *     the rest  the tensors' bytes, little-endian, row-major; offsets count from here, cover all of it
+ *         and never overlap
  *
  *     pl_safetensors *f;
  *     PL_TRY(pl_safetensors_open(&f, "w.safetensors"));
  *     for (int64_t i = 0; i < pl_safetensors_count(f); i++) use(pl_safetensors_view(f, i));
  *     pl_safetensors_close(f);
  *
- *     pl_safetensors_entry e = {.name = "w", .dtype = POLAR_DTYPE_F32, .ndim = 2, .shape = {2, 3}, .data = w,
- * .bytes = 24}; PL_TRY(pl_safetensors_write("w.safetensors", &e, 1, NULL, 0));
+ *     pl_safetensors_entry e = {.name = "w", .dtype = POLAR_DTYPE_F32, .ndim = 2, .shape = {2, 3},
+ *         .data = w, .bytes = 24};
+ *     PL_TRY(pl_safetensors_write("w.safetensors", &e, 1, NULL, 0));
  *
- * What write puts carries a checksum of the whole file, the header too, as metadata: "polar.checksum": 16 hex
- * digits, of the file with zeros ('0') in their place (checksum.h). Open compares it and keeps it to itself:
- * it is not among the metadata that it shows, and write takes none. Other programs see one more pair. A file
- * without one is read unchecked (pl_safetensors_checked), as other programs write them.
+ * What write puts carries a checksum of the whole file, the header too, as metadata: "polar.checksum": 16
+ * hex digits, of the file with zeros ('0') in their place (checksum.h). Open compares it and keeps it to
+ * itself: it is not among the metadata that it shows, and write takes none. Other programs see one more
+ * pair. A file without one is read unchecked (pl_safetensors_checked), as other programs write them.
  *
  * What open accepts, write takes back and open reads the same again, formats that polar does not compute in
  * (F16, I64, F8_...) included. Ours, not the format's: at most POLAR_MAX_DIMS dimensions, no zero character

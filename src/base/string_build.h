@@ -2,8 +2,8 @@
  *
  *     pl_string s = {0};
  *     for (...) pl_string_add(&s, "%s=%s\n", key, value);
- *     return pl_string_take(out, &s, "the canonical text");    // frees and says POLAR_E_NOMEM if anything
- * failed
+ *     // frees and says POLAR_E_NOMEM if anything failed
+ *     return pl_string_take(out, &s, "the canonical text");
  */
 #ifndef PL_BASE_STRING_BUILD_H
 #define PL_BASE_STRING_BUILD_H

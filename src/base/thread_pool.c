@@ -2,28 +2,40 @@
  * inside.
  *
  * Invariants:
- *  1. `turn` is held by the thread whose region it is; regions of one pool follow one another. Whoever finds
- * the pool at work waits asleep. fn, arg, threads and fp_mode are written by that thread while the door is
- * shut and nobody is inside, and read by workers inside only.
+ *  1. `turn` is held by the thread whose region it is; regions of one pool follow one another. Whoever
+ *     finds the pool
+ *     at work waits asleep. fn, arg, threads and fp_mode are written by that thread while the door is
+ *         shut and nobody is
+ *     inside, and read by workers inside only.
  *  2. Order of memory: the region's fields, then door |= OPEN (release), then the new call (sequentially
- * consistent). A worker that sees the call counts itself into the door (acquire) and is in if the door was
- * open; it leaves by counting itself out (release). The caller shuts the door and waits until nobody is
- * inside (acquire). Every change of the door is a read-modify-write, so each release reaches the caller
- * however many came after it.
+ *     consistent). A
+ *     worker that sees the call counts itself into the door (acquire) and is in if the door was open;
+ *         it leaves by
+ *     counting itself out (release). The caller shuts the door and waits until nobody is inside
+ *         (acquire). Every change
+ *     of the door is a read-modify-write, so each release reaches the caller however many came after it.
  *  3. A worker that comes late finds the door shut, or open to a later region, and joins that one: what it
- * does is read inside. So no region waits for a worker that has not begun, and none needs a worker at all:
- * threads that could not be started, or sleep on, cost speed and nothing else.
+ *     does is read
+ *     inside. So no region waits for a worker that has not begun, and none needs a worker at all:
+ *         threads that could not
+ *     be started, or sleep on, cost speed and nothing else.
  *  4. A worker sleeps on its own `asleep` = 1, after it has looked once more at the call; whoever has seen
- * the new call looks at `asleep` after it (both sequentially consistent, so one of the two sees the other).
- * Thread i wakes FANOUT * i + 1 .. FANOUT * i + FANOUT: what one thread has to wake does not grow with the
- * pool. Only destruction relies on being heard, and wakes everybody itself.
+ *     the new call
+ *     looks at `asleep` after it (both sequentially consistent, so one of the two sees the other).
+ *         Thread i wakes
+ *     FANOUT * i + 1 .. FANOUT * i + FANOUT: what one thread has to wake does not grow with the pool.
+ *         Only destruction
+ *     relies on being heard, and wakes everybody itself.
  *  5. The caller sleeps on the door, with WAITING set; the worker that leaves it empty wakes it.
  *  6. Waiting awake looks, then yields the core, and ends after `spin` microseconds of the clock: where a
- * neighbour took the core meanwhile, at once.
+ *     neighbour took
+ *     the core meanwhile, at once.
  *  7. After fork the child has the forking thread alone. Every pool is in a list, whose lock fork holds; in
- * the child each begins anew, without workers, its turn free, and starts its own when a region wants them.
+ *     the child
+ *     each begins anew, without workers, its turn free, and starts its own when a region wants them.
  *  8. Workers block the signals that are sent to a process; those that an instruction raises stay its own.
- * They run on the cores that were open to the thread that created the pool.
+ *     They run on
+ *     the cores that were open to the thread that created the pool.
  */
 #include "base/thread_pool.h"
 

@@ -4,12 +4,15 @@
  *     pl_pool_create(&pool, 8, PL_POOL_SPIN);
  *     pl_pool_items(pool, 8, n, 1, one_item, &args);      one_item(&args, me, t) for every t of 0 .. n - 1
  *     pl_pool_run(pool, 8, one_share, &args);             one_share(&args, me): takes its items itself
- * (work_share.h) pl_pool_destroy(pool);
+ *         (work_share.h)
+ *     pl_pool_destroy(pool);
  *
  * What a region may count on, and nothing more:
- *   - thread 0, the one that asked, calls the function; each of the threads 1 .. threads - 1 calls it once or
- * not at all. So a region takes its items from a pl_share or a counter, which one thread alone would empty
- * too, and never waits for another thread inside. Work in two phases is two regions.
+ *   - thread 0, the one that asked, calls the function; each of the threads 1 .. threads - 1 calls it
+ *       once or not at
+ *     all. So a region takes its items from a pl_share or a counter, which one thread alone would empty
+ *         too, and never
+ *     waits for another thread inside. Work in two phases is two regions.
  *   - `me` < threads, and no two calls of a region have the same: memory for each thread is indexed by it.
  *   - what was written before pl_pool_run is seen in the region, what was written in the region after it.
  *   - all calls have the floating-point mode (rounding, flushing of subnormals) of the thread that asked.

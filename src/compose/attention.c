@@ -2,13 +2,13 @@
  * softmax, head by head.
  *
  *     S = Q K^T              P = softmax(S / sqrt(d))          O = P V
- *     dV = P^T dO            dP = dO V^T                       dS = P (dP - rowsum(dP P)) / sqrt(d)        dQ
- * = dS K            dK = dS^T Q
+ *     dV = P^T dO            dP = dO V^T                       dS = P (dP - rowsum(dP P)) / sqrt(d)
+ *         dQ = dS K            dK = dS^T Q
  *
  * The backward makes S and P again: they are tokens^2 numbers per image and head. The scores stand in float
- * (in double for doubles), P and dS are rounded to the activations' format, for they are factors of products.
- * Images are worked on a few at a time, so that the scores stay below a slab's bytes; an image's bits do not
- * depend on how many.
+ * (in double for doubles), P and dS are rounded to the activations' format, for they are factors of
+ * products. Images are worked on a few at a time, so that the scores stay below a slab's bytes; an image's
+ * bits do not depend on how many.
  */
 #include "compose/attention.h"
 

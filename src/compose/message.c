@@ -2,16 +2,17 @@
  *
  * The composition, with the pairs of a member's clouds as rows (E, B P, .):
  *
- *     U = D w0^T   Z = silu(U + b0)   W = Z W2^T + b2   Ys = S + alpha W[:h] * S   Yv = V + alpha W[h:] * V
- * (* over pairs, channel by channel)
+ *     U = D w0^T   Z = silu(U + b0)   W = Z W2^T + b2   Ys = S + alpha W[:h] * S   Yv = V + alpha W[h:]
+ *         * V     (* over pairs, channel by channel)
  *
- *     dS = dYs + alpha W[:h] * dYs    dV = dYv + alpha W[h:] * dYv            w_ij = w_ji: the transpose of a
- * message is the message dW = pair_grad(dYs, S), pair_grad(dYv, V)    dW2 = dW^T Z    db2 = sum dW dU = (dW
- * W2) silu'(U + b0)                   dw0 = dU^T D    db0 = sum dU
+ *     dS = dYs + alpha W[:h] * dYs    dV = dYv + alpha W[h:] * dYv            w_ij = w_ji: the
+ *         transpose of a message is the message
+ *     dW = pair_grad(dYs, S), pair_grad(dYv, V)    dW2 = dW^T Z    db2 = sum dW
+ *     dU = (dW W2) silu'(U + b0)                   dw0 = dU^T D    db0 = sum dU
  *
- * The backward makes U, Z and W again: they are the largest arrays of a layer (3 h P numbers per cloud), and
- * cheap. Members are worked on a few at a time, so that these arrays stay below a slab's bytes; a member's
- * bits do not depend on how many.
+ * The backward makes U, Z and W again: they are the largest arrays of a layer (3 h P numbers per cloud),
+ * and cheap. Members are worked on a few at a time, so that these arrays stay below a slab's bytes; a
+ * member's bits do not depend on how many.
  */
 #include "compose/message.h"
 

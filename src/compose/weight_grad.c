@@ -6,12 +6,13 @@
  * shape alone, so that a member's bits depend neither on its mates nor on the device's size.
  *
  *     a piece has at least MIN_ROWS rows, and all partial results take at most a quarter, large ones a
- * sixteenth, of the memory of dY and X (in one format): 4 parts out in <= rows (out + in), or 16 parts out in
+ *         sixteenth, of the memory of dY and X (in one format):
+ *     4 parts out in <= rows (out + in), or 16 parts out in
  *
- * The work of a small result, one block of a product, can be shared out along the rows alone. A large one has
- * parts of its own to share, and its pieces are what costs: each is written and read again in the format of
- * dW, four bytes where dY and X may have two. DeiT-Tiny's 768 x 192 over 6304 rows has two; eight would
- * be 4.7 MB beside the 12 MB of dY and X.
+ * The work of a small result, one block of a product, can be shared out along the rows alone. A large one
+ * has parts of its own to share, and its pieces are what costs: each is written and read again in the
+ * format of dW, four bytes where dY and X may have two. DeiT-Tiny's 768 x 192 over 6304 rows has two; eight
+ * would be 4.7 MB beside the 12 MB of dY and X.
  */
 #include "compose/weight_grad.h"
 

@@ -2,13 +2,15 @@
  * in Philox's space:
  *
  *     coordinates   PL_STREAM_DATA    step = split << 40 | cloud     index = pair      two normals a draw:
- * values 2 pair and 2 pair + 1 of the cloud order         PL_STREAM_ORDER   step = epoch index = i
- * Fisher-Yates from the end: i changes places with one of 0 .. i
+ *                   values 2 pair and 2 pair + 1 of the cloud
+ *     order         PL_STREAM_ORDER   step = epoch                   index = i         Fisher-Yates from
+ *                   the end: i changes places with one of 0 .. i
  *
  * Why tr A and ||A - tr A / 3 I||_F: the largest eigenvalue is tr A / 3 + sqrt(2/3) ||A - tr A / 3 I||_F
- * cos(phi) with phi in [0, pi/3], so the two features know all but an angle; the trace alone knows the mean.
- * Least squares is by Gram-Schmidt on centred features: a feature that adds nothing (one point per cloud, too
- * few clouds) is left out rather than divided by. ctest -R test_point_cloud
+ * cos(phi) with phi in [0, pi/3], so the two features know all but an angle; the trace alone knows the
+ * mean. Least squares is by Gram-Schmidt on centred features: a feature that adds nothing (one point per
+ * cloud, too few clouds) is left out rather than divided by.
+ *     ctest -R test_point_cloud
  */
 #include "data/point_cloud.h"
 

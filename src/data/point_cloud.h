@@ -7,8 +7,9 @@
  *
  *     pl_clouds train;
  *     PL_TRY(pl_clouds_create(&train, seed, PL_SPLIT_TRAIN, 256, 64, POLAR_DTYPE_F32));
- *     pl_epoch_order(order, 256, seed, epoch);                       // a permutation per epoch
- * (epoch_order.h) for (...) memcpy(batch, pl_clouds_view(&train, order[i]), pl_clouds_bytes(&train));
+ *     // a permutation per epoch (epoch_order.h)
+ *     pl_epoch_order(order, 256, seed, epoch);
+ *     for (...) memcpy(batch, pl_clouds_view(&train, order[i]), pl_clouds_bytes(&train));
  *     pl_clouds_destroy(&train);
  */
 #ifndef PL_DATA_POINT_CLOUD_H

@@ -1,15 +1,20 @@
 /* coef_table.c -- coefficients of the odd quintic a x + b x^3 + c x^5, by name.
  *
  *   jordan          one triple for every step: fast, ends in about [0.68, 1.2] (Jordan et al. 2024, the
- * paper's choice) polar_express   a minimax polynomial per step for singular values in [1e-3, 1] (Amsel et
- * al. 2025, algorithm 1), each but the last slowed by their safety factor 1.01 so that rounding cannot push a
- * value out of the interval classical       (15/8, -5/4, 3/8): Newton-Schulz of order five, slow at first,
- * converges to 1 to rounding quintic5        a triple for each of five steps, tuned by hand for a narrow end
- * (You 2025) cans5           Chebyshev-optimal for five steps (Grishina et al. 2025) cubic5          c = 0,
- * so that no step needs the product A A; made for singular values from 7e-3 on (2026) polar_express_long
- * polar_express with its safety factor inside and four decimals, as others ship it classical12     (2, -3/2,
- * 1/2): slower still and meant for twelve steps, very flat at 1 The last row of a table repeats;
- * results/tables.md has what each does to singular values and to equivariance.
+ *                   paper's choice)
+ *   polar_express   a minimax polynomial per step for singular values in [1e-3, 1] (Amsel et al. 2025,
+ *                   algorithm 1), each but the
+ *                   last slowed by their safety factor 1.01 so that rounding cannot push a value out of
+ *                       the interval
+ *   classical       (15/8, -5/4, 3/8): Newton-Schulz of order five, slow at first, converges to 1 to rounding
+ *   quintic5        a triple for each of five steps, tuned by hand for a narrow end (You 2025)
+ *   cans5           Chebyshev-optimal for five steps (Grishina et al. 2025)
+ *   cubic5          c = 0, so that no step needs the product A A; made for singular values from 7e-3 on
+ *                   (2026)
+ *   polar_express_long   polar_express with its safety factor inside and four decimals, as others ship it
+ *   classical12     (2, -3/2, 1/2): slower still and meant for twelve steps, very flat at 1
+ * The last row of a table repeats; results/tables.md has what each does to singular values and to
+ * equivariance.
  */
 #include <math.h>
 #include <stdio.h>

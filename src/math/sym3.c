@@ -1,11 +1,11 @@
 /* sym3.c -- Jacobi's method: plane rotations that make one off-diagonal pair zero after the other.
  *
  * The closed form (the angle of a cubic's roots) loses half of the digits where eigenvalues meet; rotations
- * do not, and three sweeps are usually enough. A rotation in the plane (p, q) with the angle that annihilates
- * a_pq:
+ * do not, and three sweeps are usually enough. A rotation in the plane (p, q) with the angle that
+ * annihilates a_pq:
  *
- *     theta = (a_qq - a_pp) / (2 a_pq),   t = sign(theta) / (|theta| + sqrt(theta^2 + 1)),   a_pp -= t a_pq,
- * a_qq += t a_pq
+ *     theta = (a_qq - a_pp) / (2 a_pq),   t = sign(theta) / (|theta| + sqrt(theta^2 + 1)),   a_pp -= t
+ *         a_pq,   a_qq += t a_pq
  *
  *     ctest -R test_point_cloud
  */

@@ -3,7 +3,8 @@
  *
  *     X = [cls, W patches + b] + pos
  *     block:  X += attention(norm1(X))        X += mlp(norm2(X))           each branch left out for some
- * images (stochastic depth) y = head(norm(X)[class token])
+ *             images (stochastic depth)
+ *     y = head(norm(X)[class token])
  *
  * Only the class tokens pass the last norm: nothing else reaches the head.
  *     ./polar train deit --data DIR

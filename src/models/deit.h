@@ -1,17 +1,22 @@
 /* deit.h -- the DeiT testbed's network: a vision transformer as timm's vit_tiny_patch16_224 and its kin.
  * Pictures -> one score per class.
  *
- *     pl_deit_shape shape = PL_DEIT_TINY;                          // 224 x 224, patches of 16, 12 blocks of
- * width 192, 100 classes pl_deit_create(&m, dev, &shape, 1); pl_deit_init(m, q, &seed); // or pl_deit_load(m,
- * q, 0, "timm.safetensors") pl_deit_set_drop(m, q, &seed, step, B);                      // training with
- * drop_path > 0: this step's stochastic depth pl_mat z = pl_deit_forward(m, q, x);                         //
- * (members * B, 3 image, image) -> (members, B, classes) PL_CALL(cross_entropy, q, .L = loss, .dZ = dz, .Z =
- * z, .T = targets); pl_deit_backward(m, q, dz);                                  // fills the G of
- * pl_deit_params pl_deit_destroy(m);
+ *     // 224 x 224, patches of 16, 12 blocks of width 192, 100 classes
+ *     pl_deit_shape shape = PL_DEIT_TINY;
+ *     pl_deit_create(&m, dev, &shape, 1);
+ *     // or pl_deit_load(m, q, 0, "timm.safetensors")
+ *     pl_deit_init(m, q, &seed);
+ *     // training with drop_path > 0: this step's stochastic depth
+ *     pl_deit_set_drop(m, q, &seed, step, B);
+ *     // (members * B, 3 image, image) -> (members, B, classes)
+ *     pl_mat z = pl_deit_forward(m, q, x);
+ *     PL_CALL(cross_entropy, q, .L = loss, .dZ = dz, .Z = z, .T = targets);
+ *     pl_deit_backward(m, q, dz);                                  // fills the G of pl_deit_params
+ *     pl_deit_destroy(m);
  *
  * Members are independent models of one shape side by side; nothing a member computes depends on its mates.
- * Calls that take a queue only enqueue (init, load and save apart), and forward and backward may be captured
- * in a graph; misuse is the queue's error.
+ * Calls that take a queue only enqueue (init, load and save apart), and forward and backward may be
+ * captured in a graph; misuse is the queue's error.
  *
  * Mixed precision (dtype bf16): weights, gradients of weights, the residual stream and its gradient,
  * statistics, the head, logits are f32; what goes into and comes out of the blocks' products is bf16, as

@@ -1,9 +1,9 @@
-/* deit_checkpoint.c -- a member's weights as timm's state_dict in a safetensors file: the parameters' names,
- * shapes as torch has them.
+/* deit_checkpoint.c -- a member's weights as timm's state_dict in a safetensors file: the parameters'
+ * names, shapes as torch has them.
  *
  *     timm.create_model("vit_tiny_patch16_224",
- * num_classes=100).load_state_dict(load_file("polar.safetensors")) timm's save_file(model.state_dict(),
- * "timm.safetensors") is what load takes
+ *         num_classes=100).load_state_dict(load_file("polar.safetensors"))
+ *     timm's save_file(model.state_dict(), "timm.safetensors") is what load takes
  *
  * The whole file is checked before any of it reaches the device.
  */

@@ -2,8 +2,9 @@
  *
  *     patch_embed.proj   U(-1/sqrt(fan_in), 1/sqrt(fan_in)), weight and bias: torch's convolution
  *     cls_token          N(0, 1e-6^2)
- *     pos_embed, weights of linear layers   N(0, 0.02^2)      timm's trunc_normal_ cuts at -2 and 2, which is
- * 100 standard deviations away biases 0, norms 1 and 0
+ *     pos_embed, weights of linear layers   N(0, 0.02^2)      timm's trunc_normal_ cuts at -2 and 2,
+ *         which is 100 standard deviations away
+ *     biases 0, norms 1 and 0
  *
  * Entry i of parameter number p of a member is drawn at (seed, PL_STREAM_INIT, p, i): the same in f32 and
  * f64, on any device, whoever its mates are. (Normals: entry i is half i mod 2 of draw i / 2.)

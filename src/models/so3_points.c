@@ -3,9 +3,11 @@
  *
  *     s = |x_i|^2, v = x_i, d_ij = sqrt(|x_i - x_j|^2 + eps)
  *     layer:  S = W_00 s + b            V = W_11 v                          mixers: Schur blocks of the
- * symmetry S, V += messages along d                                      compose/message.h s' = silu(cg_proj
- * [S, <V_a, V_b>])     v' = V sigmoid(g |V| + b)     merge and gate; s' += s, v' += v from the second layer
- * on y = readout(mean_i s, mean_i |v|)
+ *             symmetry
+ *             S, V += messages along d                                      compose/message.h
+ *             s' = silu(cg_proj [S, <V_a, V_b>])     v' = V sigmoid(g |V| + b)     merge and gate; s'
+ *                 += s, v' += v from the second layer on
+ *     y = readout(mean_i s, mean_i |v|)
  *
  * Every v transforms as x under a rotation, every s not at all. Translations do change y: |x| and x are
  * features.

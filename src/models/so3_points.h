@@ -1,10 +1,13 @@
 /* so3_points.h -- the SO(3) testbed's network: a cloud of points -> one rotation-invariant number.
  *
  *     pl_so3_shape shape = {.members = 1, .batch = 32, .points = 64, .width = 16, .layers = 3, .dtype =
- * POLAR_DTYPE_F32, .eps = 1e-8}; pl_so3_create(&m, dev, &shape, 1); pl_so3_init(m, q, &seed); pl_mat p =
- * pl_so3_forward(m, q, x);                          // (members * B, N, 3) -> (members, B, 1) PL_CALL(mse, q,
- * .L = loss, .dP = dp, .P = p, .Y = y); pl_so3_backward(m, q, dp);                                   // fills
- * the G of pl_so3_params pl_so3_destroy(m);
+ *         POLAR_DTYPE_F32, .eps = 1e-8};
+ *     pl_so3_create(&m, dev, &shape, 1);
+ *     pl_so3_init(m, q, &seed);
+ *     pl_mat p = pl_so3_forward(m, q, x);                          // (members * B, N, 3) -> (members, B, 1)
+ *     PL_CALL(mse, q, .L = loss, .dP = dp, .P = p, .Y = y);
+ *     pl_so3_backward(m, q, dp);                                   // fills the G of pl_so3_params
+ *     pl_so3_destroy(m);
  *
  * Members are independent models of one shape side by side; nothing a member computes depends on its mates.
  * Calls that take a queue only enqueue, so that forward and backward may be captured in a graph; misuse is

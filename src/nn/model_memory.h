@@ -1,10 +1,11 @@
 /* model_memory.h -- what every model does with its parameter list and its device memory: three pieces,
  * measured, committed once, then pointed at.
  *
- *     pl_params_point(m->params, m->param_count, dtype, members, training, &weights, &gradients);     //
- * while measuring, and again after m->memory.bytes = (pl_model_bytes){weights.used, gradients.used,
- * activations.used}; PL_TRY(pl_model_memory_commit(&m->memory, dev));         // or pl_model_memory_pretend
- * for a dry run PL_TRY(pl_params_draw(m->params, m->param_count, q, seeds, initial));
+ *     // while measuring, and again after
+ *     pl_params_point(m->params, m->param_count, dtype, members, training, &weights, &gradients);
+ *     m->memory.bytes = (pl_model_bytes){weights.used, gradients.used, activations.used};
+ *     PL_TRY(pl_model_memory_commit(&m->memory, dev));         // or pl_model_memory_pretend for a dry run
+ *     PL_TRY(pl_params_draw(m->params, m->param_count, q, seeds, initial));
  *     pl_model_memory_release(&m->memory, dev);
  */
 #ifndef PL_NN_MODEL_MEMORY_H

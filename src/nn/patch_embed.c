@@ -3,8 +3,8 @@
  * What does not depend on the image, cls + pos_0 and b + pos_(1 + k), is made once per member and added to
  * all of its images.
  *
- *     dpos_t = sum over images of dX_t     dcls = dpos_0     db = sum of dpos_t over t > 0     dW = sum of
- * dX_t patch_(t - 1)^T over images and t > 0
+ *     dpos_t = sum over images of dX_t     dcls = dpos_0     db = sum of dpos_t over t > 0     dW = sum
+ *         of dX_t patch_(t - 1)^T over images and t > 0
  */
 #include "nn/patch_embed.h"
 

@@ -4,8 +4,8 @@
  * follows it in the struct around it moves. So the options are a row of pieces, every one of which begins
  * where the one before it ends:
  *
- *     struct_size | rule: momentum ... eps | map | rule, the rest | lr ... aux_eps | schedule | matrix_names
- * ...
+ *     struct_size | rule: momentum ... eps | map | rule, the rest | lr ... aux_eps | schedule |
+ *         matrix_names ...
  *
  * The pieces' sizes follow from sizeof of the five structs, which the caller's headers hand over as a
  * polar_optim_layout. What a piece of 0.1 held, every caller has; the table below says how much that is.

@@ -2,13 +2,14 @@
  * besides.
  *
  *     pl_optim_image *im;
- *     PL_TRY(pl_optim_image_take(&im, opt, q, "optim0."));                 // copies the state off the
- * device; synchronises
+ *     // copies the state off the device; synchronises
+ *     PL_TRY(pl_optim_image_take(&im, opt, q, "optim0."));
  *     ... pl_safetensors_write(path, ours + im->entries, ..., ours + im->meta, ...) ...
  *     pl_optim_image_free(im);
  *
- *     PL_TRY(pl_optim_image_read(&im, opt, file, path, "optim0.", what));  // checks all of it against opt;
- * changes nothing PL_TRY(pl_optim_image_apply(im, opt, q, what));                     // a polar_load
+ *     // checks all of it against opt; changes nothing
+ *     PL_TRY(pl_optim_image_read(&im, opt, file, path, "optim0.", what));
+ *     PL_TRY(pl_optim_image_apply(im, opt, q, what));                     // a polar_load
  *     pl_optim_image_free(im);
  */
 #ifndef PL_OPTIM_STATE_H

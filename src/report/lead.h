@@ -1,15 +1,16 @@
-/* lead.h -- when one curve over the epochs has left another behind: "overtakes" within a spec, "crosses over"
- * between two.
+/* lead.h -- when one curve over the epochs has left another behind: "overtakes" within a spec, "crosses
+ * over" between two.
  *
  *     pl_lead l;
- *     PL_TRY(pl_lead_measure(&l, &(pl_lead_of){s1, 0, polaradamw}, &(pl_lead_of){minimal, 0, polaradamw},
- * 26)); l.since                 // epochs done; 0: not ahead at the end
+ *     PL_TRY(pl_lead_measure(&l, &(pl_lead_of){s1, 0, polaradamw}, &(pl_lead_of){minimal, 0,
+ *         polaradamw}, 26));
+ *     l.since                 // epochs done; 0: not ahead at the end
  *
- * Definition: a leads b since epoch e if from the e-th epoch to the last that both have a is strictly better
- * after every epoch, and was not after the one before. The paper says "catches the minimal recipe around
- * epoch 65 and then pulls away" and "overtakes during the late cosine schedule", and defines neither. No
- * smoothing: of means over the seeds that both have, and of each of these seeds by itself. Epochs count from
- * 1: the paper's epoch 65 is 66 epochs done.
+ * Definition: a leads b since epoch e if from the e-th epoch to the last that both have a is strictly
+ * better after every epoch, and was not after the one before. The paper says "catches the minimal recipe
+ * around epoch 65 and then pulls away" and "overtakes during the late cosine schedule", and defines
+ * neither. No smoothing: of means over the seeds that both have, and of each of these seeds by itself.
+ * Epochs count from 1: the paper's epoch 65 is 66 epochs done.
  */
 #ifndef PL_REPORT_LEAD_H
 #define PL_REPORT_LEAD_H

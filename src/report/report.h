@@ -3,8 +3,8 @@
  *     pl_report_opts o = {.dir = "report", .code = pl_code_version()};      // specs: all of the store's
  *     PL_TRY(pl_report_write(&out, store, &o));
  *     printf("%s\n", out.page);                                             // report/index.html
- *     if (*out.note) ...                                                    // no gnuplot here: tables and
- * page are there, figures are not
+ *     // no gnuplot here: tables and page are there, figures are not
+ *     if (*out.note) ...
  *
  * In the folder: index.html (self-contained: inline SVG, no script, nothing to load),
  * tables/<spec>_{results,pairs,wall,wall_pairs}.{txt,csv,tex} and <spec>.json (the audit),

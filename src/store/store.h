@@ -2,15 +2,20 @@
  *
  *     pl_store *s;
  *     PL_TRY(pl_store_open(&s, "polar.db", PL_STORE_WRITE));            // makes it, or upgrades an older one
- *     PL_TRY(pl_store_put_spec(s, &spec, rows, count));                 // the plan; runs that are known keep
- * what they have PL_TRY(pl_store_claim(s, id, &mine));                             // a kernel lock: kill -9
- * releases it PL_TRY(pl_store_begin_run(s, id, &provenance, fresh)); PL_TRY(pl_store_put_progress(s, id,
- * &progress));                  // epochs so far, then the checkpoint PL_TRY(pl_store_finish(s, id,
- * PL_RUN_DONE, results, n, &progress)); pl_store_release(s, id); pl_store_close(s);
+ *     // the plan; runs that are known keep what they have
+ *     PL_TRY(pl_store_put_spec(s, &spec, rows, count));
+ *     PL_TRY(pl_store_claim(s, id, &mine));                             // a kernel lock: kill -9 releases it
+ *     PL_TRY(pl_store_begin_run(s, id, &provenance, fresh));
+ *     PL_TRY(pl_store_put_progress(s, id, &progress));                  // epochs so far, then the checkpoint
+ *     PL_TRY(pl_store_finish(s, id, PL_RUN_DONE, results, n, &progress));
+ *     pl_store_release(s, id);
+ *     pl_store_close(s);
  *
- *     pl_store_members m;                                               // a spec's runs with state, results,
- * provenance PL_TRY(pl_store_select_members(&m, s, "so3_capacity")); const double *mse =
- * pl_store_result(&m.rows[0], "test_mse");      // NULL: not there; NaN is a value pl_store_members_free(&m);
+ *     // a spec's runs with state, results, provenance
+ *     pl_store_members m;
+ *     PL_TRY(pl_store_select_members(&m, s, "so3_capacity"));
+ *     const double *mse = pl_store_result(&m.rows[0], "test_mse");      // NULL: not there; NaN is a value
+ *     pl_store_members_free(&m);
  *
  * Files: "polar.db" (WAL mode: beside it -wal and -shm while it is open), "polar.db.lock" (claims; empty),
  * "polar.db.d/" (checkpoints). A connection belongs to one thread at a time; every job opens its own. What

@@ -1,15 +1,16 @@
 /* store_log.c -- the write-ahead log beside a store ("<store>-wal"), looked through before SQLite reads it.
  *
  * SQLite takes a log up to the first entry whose checksum is wrong and calls that its end: right after a
- * power cut, and silent where a bit has changed in what was written long ago. So we look ourselves. An entry
- * belongs to the log if it carries the log's two salts; the rest of the file are entries of its earlier
- * lives. Wrong entries with entries of the log after them are damage. A wrong last one is damage or the trace
- * of a power cut (or of a kill within a microsecond): what it held is lost, and a store that is read says so;
- * one that is written to goes on, as the runs it lacks are made again.
+ * power cut, and silent where a bit has changed in what was written long ago. So we look ourselves. An
+ * entry belongs to the log if it carries the log's two salts; the rest of the file are entries of its
+ * earlier lives. Wrong entries with entries of the log after them are damage. A wrong last one is damage or
+ * the trace of a power cut (or of a kill within a microsecond): what it held is lost, and a store that is
+ * read says so; one that is written to goes on, as the runs it lacks are made again.
  *
- *     32 bytes    magic (its last bit: order of the words in checksums), version, page size, number, salt 1,
- * salt 2, two checksums entries     page number, pages of the store if a transaction ends here, salt 1, salt
- * 2, two checksums (24 bytes); the page
+ *     32 bytes    magic (its last bit: order of the words in checksums), version, page size, number,
+ *         salt 1, salt 2, two checksums
+ *     entries     page number, pages of the store if a transaction ends here, salt 1, salt 2, two checksums
+ *                 (24 bytes); the page
  *
  * Numbers are big-endian. A checksum goes on from the entry before.
  * https://www.sqlite.org/fileformat2.html#the_write_ahead_log

@@ -1,16 +1,17 @@
-/* conjugate.h -- phi(P G Q^T) against P phi(G) Q^T for a batch of triples (G, P, Q), in one number format, on
- * a device.
+/* conjugate.h -- phi(P G Q^T) against P phi(G) Q^T for a batch of triples (G, P, Q), in one number format,
+ * on a device.
  *
  *     Delta(phi) = ||phi(P G Q^T) - P phi(G) Q^T||_F / (||phi(G)||_F + 1e-12)          (paper, appendix
- * "Numerical verification")
+ *         "Numerical verification")
  *
  *     pl_conj c;
  *     PL_TRY(pl_conj_create(&c, dev, POLAR_DTYPE_F64, batch, n, m));
- *     PL_TRY(pl_conj_draw(&c, q, seed, first, work));           // G, P, Q of samples first, first + 1, ...;
- * R = P G Q^T
+ *     // G, P, Q of samples first, first + 1, ...; R = P G Q^T
+ *     PL_TRY(pl_conj_draw(&c, q, seed, first, work));
  *     ... fill c.F = phi(c.G) and c.H = phi(c.R) ...
- *     pl_conj_measure(&c, q, norms);                            // enqueues; then download norms and
- * pl_conj_delta pl_conj_destroy(&c, dev);
+ *     // enqueues; then download norms and pl_conj_delta
+ *     pl_conj_measure(&c, q, norms);
+ *     pl_conj_destroy(&c, dev);
  */
 #ifndef PL_VERIFY_CONJUGATE_H
 #define PL_VERIFY_CONJUGATE_H

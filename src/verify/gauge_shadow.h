@@ -1,18 +1,19 @@
 /* gauge_shadow.h -- the gauge violation of an update rule while a model trains.
  *
- * A block (a matrix on the matrix route) has the gradient g at every step. Each of K shadows has one pair of
- * Haar-orthogonal P, Q per block for the whole run and an optimiser of the run's rule that is fed P g Q^T;
- * their twin is fed g. At chosen steps the shadow's update u' is compared with the twin's u,
+ * A block (a matrix on the matrix route) has the gradient g at every step. Each of K shadows has one pair
+ * of Haar-orthogonal P, Q per block for the whole run and an optimiser of the run's rule that is fed P g
+ * Q^T; their twin is fed g. At chosen steps the shadow's update u' is compared with the twin's u,
  *
  *     deviation = ||u' - P u Q^T||_F / (||u||_F + 1e-12)                  (||P u Q^T|| = ||u||)
  *
  * once per polar map: a map does not touch the moments, so one set of moments serves every map, and only
- * measured steps pay for maps. Learning rate and scale cancel. The trained model is read (its gradients) and
- * never written.
+ * measured steps pay for maps. Learning rate and scale cancel. The trained model is read (its gradients)
+ * and never written.
  *
  *     PL_TRY(pl_gauge_shadow_create(&s, dev, q, blocks, count, &opts));
  *     for (...) { backward;  PL_TRY(pl_gauge_shadow_step(s, q));  if (wanted)
- * PL_TRY(pl_gauge_shadow_measure(deviation, s, q)); } pl_gauge_shadow_destroy(s);
+ *         PL_TRY(pl_gauge_shadow_measure(deviation, s, q)); }
+ *     pl_gauge_shadow_destroy(s);
  */
 #ifndef PL_VERIFY_GAUGE_SHADOW_H
 #define PL_VERIFY_GAUGE_SHADOW_H

@@ -1,15 +1,16 @@
 /* rule_covariance.h -- is a whole update rule covariant? Momentum, preconditioner, map and step together,
  * over several steps.
  *
- * Two optimisers of one rule start at W = 0. One is fed g_1 .. g_T, the other P g_1 Q^T .. P g_T Q^T, at one
- * constant lr and without decay. Compared are
+ * Two optimisers of one rule start at W = 0. One is fed g_1 .. g_T, the other P g_1 Q^T .. P g_T Q^T, at
+ * one constant lr and without decay. Compared are
  *
- *     the last update   u_T = W_T - W_{T-1}:   ||u'_T - P u_T Q^T||_F / ||u_T||_F        (primed: the second
- * optimiser) the weights       W_T:                   ||W'_T - P W_T Q^T||_F / ||W_T||_F
+ *     the last update   u_T = W_T - W_{T-1}:   ||u'_T - P u_T Q^T||_F / ||u_T||_F        (primed: the
+ *         second optimiser)
+ *     the weights       W_T:                   ||W'_T - P W_T Q^T||_F / ||W_T||_F
  *
  * and the spectral norm of the updates is taken in units of lr s. Gradients are correlated, g_t = C + N_t
- * with Gaussian C, N_t of unit variance, so that momentum and second moment have something to remember. Only
- * polar/optim.h is used: what is measured is what a caller gets.
+ * with Gaussian C, N_t of unit variance, so that momentum and second moment have something to remember.
+ * Only polar/optim.h is used: what is measured is what a caller gets.
  *
  *     ./polar verify --only rules
  */

@@ -221,11 +221,13 @@ static void adam_exact(long double out[3], double g, double m, double v, const a
 }
 
 /* Bounds, first order in u, all scalars rounded once on entry (u each):
- *   m = fma(b1, m, (1-b1) g):      b1 m carries u of b1, (1-b1) g carries u + u, the sum u     ->  3 u (|b1
- * m| + |(1-b1) g|) v = fma(b2, v, (1-b2) g g):    terms >= 0: u for b2; u + 2u for (1-b2) g g; the sum u ->
- * 4 u v d = (m c1) / (sqrt(v c2) + eps): relative: c1 u, product u, quotient u = 3u; denominator: sqrt(v c2):
- * (4u + u + u)/2 + u = 4u, eps u, sum u -> at most 5u on top of m's error: |err d| <= 8 u |d| + err(m) c1 /
- * denominator 1.01 covers the second order; inputs are chosen so that nothing underflows. */
+ *   m = fma(b1, m, (1-b1) g):      b1 m carries u of b1, (1-b1) g carries u + u, the sum u     ->  3 u
+ *       (|b1 m| + |(1-b1) g|)
+ *   v = fma(b2, v, (1-b2) g g):    terms >= 0: u for b2; u + 2u for (1-b2) g g; the sum u       ->  4 u v
+ *   d = (m c1) / (sqrt(v c2) + eps): relative: c1 u, product u, quotient u = 3u; denominator: sqrt(v
+ *       c2): (4u + u + u)/2 + u = 4u, eps u, sum u -> at
+ * most 5u on top of m's error: |err d| <= 8 u |d| + err(m) c1 / denominator 1.01 covers the second order;
+ * inputs are chosen so that nothing underflows. */
 static void adam_bounds(void)
 {
     static const adam ks[] = {{0.9, 0.999, 1e-8, 1 / (1 - 0.9), 1 / (1 - 0.999)},

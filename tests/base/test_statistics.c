@@ -18,9 +18,11 @@ static double relative(double got, double want)
 /* ---- Student's t against mpmath ----
  *
  *     import mpmath as mp; mp.mp.dps = 60
- *     def p(t, df): t, df = mp.mpf(t), mp.mpf(df); return mp.betainc(df/2, mp.mpf(1)/2, 0, df/(df + t*t),
- * regularized=True) for t, df in cases: print(mp.nstr(p(t, df), 20)) for q, df in cases:
- * print(mp.nstr(mp.findroot(lambda t: p(t, df) - mp.mpf(q), scipy.stats.t.isf(q/2, df)), 20))
+ *     def p(t, df): t, df = mp.mpf(t), mp.mpf(df); return mp.betainc(df/2, mp.mpf(1)/2, 0, df/(df +
+ *         t*t), regularized=True)
+ *     for t, df in cases: print(mp.nstr(p(t, df), 20))
+ *     for q, df in cases: print(mp.nstr(mp.findroot(lambda t: p(t, df) - mp.mpf(q),
+ *         scipy.stats.t.isf(q/2, df)), 20))
  */
 static const struct {
     double t, df, p;
@@ -95,10 +97,11 @@ static void beta(void)
 /* ---- pairs against scipy ----
  *
  *     for n, mul, mod, shift in cases:
- *         d = np.array([(i + 1)*mul % mod - shift for i in range(n)])/64; b = np.array([i*29 % 31 for i in
- * range(n)])/16; a = b + d r = scipy.stats.ttest_rel(a, b); ci = r.confidence_interval(0.95); w =
- * scipy.stats.wilcoxon(a, b)         # scipy 1.17.1 print(n, mul, mod, shift, r.statistic, r.pvalue, ci.low,
- * ci.high, w.pvalue, (d > 0).sum())
+ *         d = np.array([(i + 1)*mul % mod - shift for i in range(n)])/64; b = np.array([i*29 % 31 for i
+ *             in range(n)])/16; a = b + d
+ *         r = scipy.stats.ttest_rel(a, b); ci = r.confidence_interval(0.95); w =
+ *             scipy.stats.wilcoxon(a, b)         # scipy 1.17.1
+ *         print(n, mul, mod, shift, r.statistic, r.pvalue, ci.low, ci.high, w.pvalue, (d > 0).sum())
  *
  * Exact counts (n <= 50), counts with ties and zeros (n <= 13), the normal approximation with and without
  * them.

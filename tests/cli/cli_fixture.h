@@ -4,9 +4,10 @@
  *     int main(int argc, char **argv)
  *     {
  *         if (!cli_begin(argc, argv)) return 1;                       // argv[1] is the program
- *         refused("$P map", 2, "IN is missing");                      // exit code, and one sentence on
- * stderr that says so accepted("$P info", "opens as ref");                        // exit code 0, and stdout
- * says so return cli_end();
+ *         // exit code, and one sentence on stderr that says so
+ *         refused("$P map", 2, "IN is missing");
+ *         accepted("$P info", "opens as ref");                        // exit code 0, and stdout says so
+ *         return cli_end();
  *     }
  */
 #ifndef POLAR_CLI_FIXTURE_H

@@ -1,14 +1,14 @@
 /* interval.h -- enclosures: the set of values a right implementation may hold at one point of a formula.
  *
  * Ends are long double. Rounding to a format is monotone, so of [lo, hi] it makes [round(lo), round(hi)];
- * pl_iv_in takes the hull of the interval and its roundings to that format and wider ones, which holds for a
- * device that computes in the format and for the oracle that always computes in double. An end moves outward
- * only where long double itself rounds, so whole numbers and other short ones stay points: a formula that is
- * exact yields a point, and equality is demanded by itself. Overflow and underflow need no special case:
- * round() gives infinities and denormals.
+ * pl_iv_in takes the hull of the interval and its roundings to that format and wider ones, which holds for
+ * a device that computes in the format and for the oracle that always computes in double. An end moves
+ * outward only where long double itself rounds, so whole numbers and other short ones stay points: a
+ * formula that is exact yields a point, and equality is demanded by itself. Overflow and underflow need no
+ * special case: round() gives infinities and denormals.
  *
- *     d = pl_iv_in(pl_iv_add(pl_iv_mul(alpha, x), pl_iv_in(pl_iv_mul(beta, z), F32)), F32);      //
- * fmaf(alpha, x, beta * z)
+ *     // fmaf(alpha, x, beta * z)
+ *     d = pl_iv_in(pl_iv_add(pl_iv_mul(alpha, x), pl_iv_in(pl_iv_mul(beta, z), F32)), F32);
  */
 #ifndef PL_VERIFY_INTERVAL_H
 #define PL_VERIFY_INTERVAL_H

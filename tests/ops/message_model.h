@@ -1,18 +1,21 @@
-/* message_model.h -- operands of pair_message and pair_message_back in device memory, and a model of both in
- * long double, written from their rows in ops.def.
+/* message_model.h -- operands of pair_message and pair_message_back in device memory, and a model of both
+ * in long double, written from their rows in ops.def.
  *
  * The model carries beside every number x a bound e(x) of its error, to first order in the unit roundoff u
  * (hence the 1.02 at the end); a sum of n terms in any order adds n u S, S the sum of magnitudes, a product
  * of inexact factors |x| e(y) + e(x) |y|; what an op stores rounds once more. So:
  *
  *     a  = w0 d + b0            3u (|w0 d| + |b0|)
- *     z  = silu(a)              1.1 e(a) + 8u |z|                                  |silu'| <= 1.1; silu as in
- * op_model_nn.c w  = W2 z + b2            (h + 2) u (sum |W2 z| + |b2|) + sum |W2| e(z) Y  = X + alpha sum w
- * X    (N + 4) u (|X_i| + |alpha| sum |w X|) + |alpha| sum e(w) |X| dw = alpha sum (...)      (2k + 2) u
- * |alpha| sum |dY X|                      k = 1 or 3 components dz = W2^T dw              (2h + 1) u sum |W2
- * dw| + sum |W2| e(dw) da = dz silu'(a)          |silu'| e(dz) + |dz| (e(a) / 2 + 16u) + u |da|     |silu''|
- * <= 1/2, silu' itself good to 16u: |x (1 - s)| s < 0.3, 9u s |y| < 10u dW2, db2, dw0, db0        (n + 2) u
- * sum |terms| + sum of the terms' errors, n pairs of all clouds of a member
+ *     z  = silu(a)              1.1 e(a) + 8u |z|                                  |silu'| <= 1.1; silu as
+ *        in op_model_nn.c
+ *     w  = W2 z + b2            (h + 2) u (sum |W2 z| + |b2|) + sum |W2| e(z)
+ *     Y  = X + alpha sum w X    (N + 4) u (|X_i| + |alpha| sum |w X|) + |alpha| sum e(w) |X|
+ *     dw = alpha sum (...)      (2k + 2) u |alpha| sum |dY X|                      k = 1 or 3 components
+ *     dz = W2^T dw              (2h + 1) u sum |W2 dw| + sum |W2| e(dw)
+ *     da = dz silu'(a)          |silu'| e(dz) + |dz| (e(a) / 2 + 16u) + u |da|     |silu''| <= 1/2,
+ *         silu' itself good to 16u: |x (1 - s)| s < 0.3, 9u s |y| < 10u
+ *     dW2, db2, dw0, db0        (n + 2) u sum |terms| + sum of the terms' errors, n pairs of all clouds
+ *         of a member
  */
 #ifndef POLAR_TEST_MESSAGE_MODEL_H
 #define POLAR_TEST_MESSAGE_MODEL_H

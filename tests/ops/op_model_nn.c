@@ -1,20 +1,26 @@
 /* op_model_nn.c -- what the layers' ops may return. Letters as in ops.def.
  *
  *     sums          of n terms one after another: |s^ - s| <= gamma_n S + n eta, S = sum of magnitudes
- * (op_model.h), 0 where whole numbers keep every partial sum below 1/u; row_sum's path has min(n, 64) +
- * ceil(n / 2048) + 5 additions activations   f(x) for x in [lo, hi]: f of the middle, give or take the half
- * width times a bound of |f'| there, and the error of the computation:
+ *                   (op_model.h), 0 where whole numbers keep every partial
+ *                   sum below 1/u; row_sum's path has min(n, 64) + ceil(n / 2048) + 5 additions
+ *     activations   f(x) for x in [lo, hi]: f of the middle, give or take the half width times a bound of
+ *                   |f'| there, and the error of the computation:
  *
- *         e = e^-|x| within 4u (an exponential good to 2 ulps) and 4 eta;   1 / (1 + e): e's error counts at
- * most half, the sum and the quotient u each: 4u s; e / (1 + e): 4u and those two and the product's rounding:
- * 7u s + 5 eta                                                       -> sigmoid: 7u s + 5 eta x s: |x| times
- * that, and one rounding -> silu: 8u |x s| + (5 |x| + 1) eta s (1 - s): both factors, and one rounding: 4u +
- * 7u + u of it, 5 eta of the small factor, and eta                             -> sigmoid': 12u s (1-s) + 6
- * eta s y, y = 1 + x (1 - s): err(y) = |x| (7u (1-s) + 5 eta) + u |y|; s err(y) + |y| (7u s + 5 eta) + u |s
- * y| + eta               -> silu' t = Phi(-|x|) within 22u and 3 eta (an exponential, a polynomial good to
- * 16u); Phi(x) = t, or 1 - t with one rounding; x Phi: |x| times that, and one  -> gelu Phi + x bell / sqrt(2
- * pi): bell within 5u and 4 eta, its factor two roundings and the constant's: 8u, 2 |x| eta; one rounding ->
- * gelu' the rest      operation by operation, over intervals
+ *         e = e^-|x| within 4u (an exponential good to 2 ulps) and 4 eta;   1 / (1 + e): e's error
+ *             counts at most half, the sum and the quotient u each: 4u s;
+ *         e / (1 + e): 4u and those two and the product's rounding: 7u s + 5 eta
+ *             -> sigmoid: 7u s + 5 eta
+ *         x s: |x| times that, and one rounding
+ *             -> silu: 8u |x s| + (5 |x| + 1) eta
+ *         s (1 - s): both factors, and one rounding: 4u + 7u + u of it, 5 eta of the small factor, and
+ *             eta                             -> sigmoid': 12u s (1-s) + 6 eta
+ *         s y, y = 1 + x (1 - s): err(y) = |x| (7u (1-s) + 5 eta) + u |y|; s err(y) + |y| (7u s + 5
+ *             eta) + u |s y| + eta               -> silu'
+ *         t = Phi(-|x|) within 22u and 3 eta (an exponential, a polynomial good to 16u); Phi(x) = t, or
+ *             1 - t with one rounding; x Phi: |x| times that, and one  -> gelu
+ *         Phi + x bell / sqrt(2 pi): bell within 5u and 4 eta, its factor two roundings and the
+ *             constant's: 8u, 2 |x| eta; one rounding                          -> gelu'
+ *     the rest      operation by operation, over intervals
  */
 #include "verify/ops/op_case_impl.h"
 #include "op_model_impl.h"

@@ -2,9 +2,10 @@
  * over intervals. Letters as there.
  *
  *     sums    of n terms, each known to an interval: the sum of the ends, give or take gamma_p S + n eta, S
- * the sum of magnitudes, p the additions behind a term: over a row ceil(n / 32) + 5 (lanes), over rows min(n,
- * 64) + ceil(n / 2048) + 5 (chunks), and one more where the term is a product, fused or not e^x     within 4u
- * of itself (an exponential good to 2 ulps) and 4 eta;   log x within 4u of itself
+ *             the sum of magnitudes, p the additions behind a term: over
+ *             a row ceil(n / 32) + 5 (lanes), over rows min(n, 64) + ceil(n / 2048) + 5 (chunks), and
+ *                 one more where the term is a product, fused or not
+ *     e^x     within 4u of itself (an exponential good to 2 ulps) and 4 eta;   log x within 4u of itself
  */
 #include "verify/ops/op_case_impl.h"
 #include "op_model_impl.h"

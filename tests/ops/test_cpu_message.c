@@ -134,12 +134,14 @@ static void add(sized *s, double v, double m)
 }
 
 /* What a result may be off by, in units of the format's rounding u, times the magnitude:
- *   a weight w   12 u: Horner's rule in 6 terms (10), its rounded coefficients (1), the interpolation (1.6e-8
- * = 0.27 u); its magnitude is |b2| + sum_k |W2| (|z| + 1), since the polynomial's coefficients sum to at most
- * |z| + 1 (|silu'| <= 1.1, half a piece is 1/4 wide). The direct way: a chain of h fma in double, then one
- * rounding. sums         2 sqrt(n) u for n roundings of one sign as likely as the other; over N points, P
- * pairs of every cloud of the member the rest     4 u: alpha, the end of a sum, a stored result; bf16 stores
- * with 2^-8 instead, relative to the value */
+ *   a weight w   12 u: Horner's rule in 6 terms (10), its rounded coefficients (1), the interpolation
+ *       (1.6e-8 = 0.27 u); its magnitude is |b2| + sum_k |W2| (|z| + 1), since the
+ *                polynomial's coefficients sum to at most |z| + 1 (|silu'| <= 1.1, half a piece is 1/4
+ *                    wide). The direct way: a chain of h fma in double, then one rounding.
+ *   sums         2 sqrt(n) u for n roundings of one sign as likely as the other; over N points, P pairs of
+ *                every cloud of the member
+ *   the rest     4 u: alpha, the end of a sum, a stored result; bf16 stores with 2^-8 instead, relative
+ *       to the value */
 static double rounding(polar_dtype dtype, int64_t terms)
 {
     return (16 + 2 * sqrt((double)terms)) * (dtype == POLAR_DTYPE_F64 ? 0x1p-53 : 0x1p-24);

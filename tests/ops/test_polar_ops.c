@@ -1,15 +1,15 @@
-/* test_polar_ops.c -- newton_schulz, polar_map and polar_step where a device has them: what ops.def promises
- * of them.
+/* test_polar_ops.c -- newton_schulz, polar_map and polar_step where a device has them: what ops.def
+ * promises of them.
  *
  * Exact: polar_map is frob, normalise, newton_schulz and copy; polar_step is direction, polar_map and
  * decay_step; a matrix's bits do not depend on its mates, its batch or on being put off; scaling by a power
  * of two changes nothing, a sign changes signs, the transpose of a matrix that is not square has the
- * transposed bits; SKIP writes nothing. Bounded: the map against the oracle's. Shapes that a device does not
- * serve end in a sentence, and the map of them in the composition. (On cpu the kernels' own tests are in
- * test_amx.c.)
+ * transposed bits; SKIP writes nothing. Bounded: the map against the oracle's. Shapes that a device does
+ * not serve end in a sentence, and the map of them in the composition. (On cpu the kernels' own tests are
+ * in test_amx.c.)
  *
- *     test_polar_ops DEVICE few    each kernel, but fewer calls and no large shapes: for slow checkers of
- * races
+ *     test_polar_ops DEVICE few    each kernel, but fewer calls and no large shapes: for slow checkers
+ *         of races
  */
 #include <string.h>
 

@@ -2,18 +2,19 @@
  * tested without a GPU.
  *
  * Invariants
- *  1. Device memory is PROT_NONE but inside a synchronisation (pl_guard_open to pl_guard_close). Each buffer
- * lies between two pages that are never opened; what is left of its own pages is a red zone, looked at after
- * every op.
- *  2. An address is handed out once in the life of a device: a stale pointer never meets a younger buffer. So
- * a free takes effect at once, and recorded work that still names the buffer fails at synchronisation.
- * (cudaFree would wait for it, a stream-ordered free would not.)
- *  3. Nothing recorded runs before the queue is synchronised; then all of it runs in the order of the calls,
- * up to the first error.
+ *  1. Device memory is PROT_NONE but inside a synchronisation (pl_guard_open to pl_guard_close). Each
+ *     buffer lies between
+ *     two pages that are never opened; what is left of its own pages is a red zone, looked at after every op.
+ *  2. An address is handed out once in the life of a device: a stale pointer never meets a younger buffer.
+ *     So a free takes effect at
+ *     once, and recorded work that still names the buffer fails at synchronisation. (cudaFree would
+ *         wait for it, a stream-ordered free would not.)
+ *  3. Nothing recorded runs before the queue is synchronised; then all of it runs in the order of the
+ *     calls, up to the first error.
  *  4. A buffer nobody wrote holds PL_GUARD_POISON, which is a NaN in every format.
  *  5. A graph's scratch lies above the mark its capture began with; it may not be launched while more than
- * that is held. Ops are numbered from 0: those of a queue since its last synchronisation, those of a graph
- * from its beginning.
+ *     that is held. Ops are numbered from 0: those of a queue since its last synchronisation, those of a
+ *     graph from its beginning.
  */
 #ifndef PL_GUARD_IMPL_H
 #define PL_GUARD_IMPL_H

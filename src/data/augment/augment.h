@@ -4,18 +4,24 @@
  *     pl_augment_options o;
  *     pl_augment *a;
  *     PL_TRY(pl_augment_recipe(&o, "deit", 224));
- *     PL_TRY(pl_augment_create(&a, &o));                                                     // one per
- * thread PL_TRY(pl_augment_train(a, x, &image, (pl_draw_key){seed, epoch, number}));            // x: (3,
- * 224, 224) floats PL_TRY(pl_augment_eval(a, x, &image)); pl_augment_destroy(a);
+ *     // one per thread
+ *     PL_TRY(pl_augment_create(&a, &o));
+ *     // x: (3, 224, 224) floats
+ *     PL_TRY(pl_augment_train(a, x, &image, (pl_draw_key){seed, epoch, number}));
+ *     PL_TRY(pl_augment_eval(a, x, &image));
+ *     pl_augment_destroy(a);
  *
- *     recipe    training test minimal   RandomResizedCrop(bilinear), flip, normalise Resize(256, bilinear),
- * CenterCrop(224), normalise deit      RandomResizedCrop(bicubic), flip, RandAugment rand-m9-mstd0.5-inc1,
- * normalise, erasing 0.25           the same
+ *     recipe    training
+ *               test
+ *     minimal   RandomResizedCrop(bilinear), flip, normalise
+ *               Resize(256, bilinear), CenterCrop(224), normalise
+ *     deit      RandomResizedCrop(bicubic), flip, RandAugment rand-m9-mstd0.5-inc1, normalise, erasing 0.25
+ *               the same
  *
  * A decoder that can cut asks pl_augment_train_box or _eval_box where, decodes that and calls _train_pixels
  * or _eval_pixels: the same floats (image_input.h does it). The draws are functions of the key
- * (augment_draw.h): the order of calls, threads and what else is in a batch change nothing. After the largest
- * picture has passed nothing is allocated.
+ * (augment_draw.h): the order of calls, threads and what else is in a batch change nothing. After the
+ * largest picture has passed nothing is allocated.
  */
 #ifndef PL_DATA_AUGMENT_H
 #define PL_DATA_AUGMENT_H

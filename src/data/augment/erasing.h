@@ -1,12 +1,13 @@
 /* erasing.h -- RandomErasing as timm's: with some probability a rectangle of a normalised picture becomes
  * zero.
  *
- *     pl_box w = pl_erasing_draw(&(pl_erasing){.prob = 0.25, .area = {0.02, 1 / 3.}, .min_aspect = 0.3}, 224,
- * 224, key); pl_erasing_apply(x, 224, 224, w);                  // x: (3, 224, 224); a window without width
- * is no erasing
+ *     pl_box w = pl_erasing_draw(&(pl_erasing){.prob = 0.25, .area = {0.02, 1 / 3.}, .min_aspect =
+ *         0.3}, 224, 224, key);
+ *     // x: (3, 224, 224); a window without width is no erasing
+ *     pl_erasing_apply(x, 224, 224, w);
  *
- * Area as a share of the picture uniform, aspect ratio log-uniform in (min_aspect, 1 / min_aspect); ten tries
- * for a rectangle smaller than the picture in both directions, nothing after them; its place uniform.
+ * Area as a share of the picture uniform, aspect ratio log-uniform in (min_aspect, 1 / min_aspect); ten
+ * tries for a rectangle smaller than the picture in both directions, nothing after them; its place uniform.
  */
 #ifndef PL_DATA_ERASING_H
 #define PL_DATA_ERASING_H

@@ -1,17 +1,18 @@
-/* image_affine.c -- a picture through an affine map: bilinear or bicubic without antialiasing, in double, as
- * Pillow's transform.
+/* image_affine.c -- a picture through an affine map: bilinear or bicubic without antialiasing, in double,
+ * as Pillow's transform.
  *
  * A point (u, v) of the source, pixel centres at halves, outside of [0, width) x [0, height) is fill.
  * Otherwise with i = floor(u - 1/2), d = u - 1/2 - i:
  *
  *     bilinear   p_i + (p_{i+1} - p_i) d
- *     bicubic    p_i + d ((p_{i+1} - p_{i-1}) + d ((2 (p_{i-1} - p_i) + p_{i+1} - p_{i+2}) + d (p_i - p_{i-1}
- * - p_{i+1} + p_{i+2})))        (a = -1)
+ *     bicubic    p_i + d ((p_{i+1} - p_{i-1}) + d ((2 (p_{i-1} - p_i) + p_{i+1} - p_{i+2}) + d (p_i -
+ *                p_{i-1} - p_{i+1} + p_{i+2})))        (a = -1)
  *
  * along the rows and then across them, indices held inside the picture, the result cut to a byte (not
  * rounded). With d = 0 both are p_i exactly, so the shears and translations, which keep one coordinate, are
  * done in one direction. The three channels of a pixel are one vector, from a copy of the picture in four
- * ints a pixel, which is wider by PAD pixels on each side: no index has to be held. ctest -R test_image_ops
+ * ints a pixel, which is wider by PAD pixels on each side: no index has to be held.
+ *     ctest -R test_image_ops
  */
 #include <math.h>
 #include <string.h>

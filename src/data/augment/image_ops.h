@@ -1,11 +1,12 @@
 /* image_ops.h -- the fifteen operations of RandAugment on a picture, as timm calls them and Pillow computes
  * them, byte for byte.
  *
- *     pl_image_op_args a = {.op = PL_IMAGE_ROTATE, .arg = -27, .filter = PL_FILTER_BICUBIC, .fill = {124,
- * 116, 104}}; pl_image_op_apply(&image, &a, work);          // in place; work: pl_image_op_work(&image) bytes
+ *     pl_image_op_args a = {.op = PL_IMAGE_ROTATE, .arg = -27, .filter = PL_FILTER_BICUBIC, .fill =
+ *         {124, 116, 104}};
+ *     pl_image_op_apply(&image, &a, work);          // in place; work: pl_image_op_work(&image) bytes
  *
- * What a rotation, shear or translation brings in from outside the picture is `fill`. Nothing here allocates
- * or fails.
+ * What a rotation, shear or translation brings in from outside the picture is `fill`. Nothing here
+ * allocates or fails.
  */
 #ifndef PL_DATA_IMAGE_OPS_H
 #define PL_DATA_IMAGE_OPS_H

@@ -1,18 +1,21 @@
-/* image_resize.h -- pictures resampled as Pillow's Image.resize does it, byte for byte: bilinear and bicubic
- * with antialiasing.
+/* image_resize.h -- pictures resampled as Pillow's Image.resize does it, byte for byte: bilinear and
+ * bicubic with antialiasing.
  *
  *     pl_resizer *r;
  *     PL_TRY(pl_resizer_create(&r));
- *     pl_resize_args a = {.src = image->data + 3 * (y * image->width + x), .src_width = w, .src_height = h,
- * .src_stride = 3 * image->width, .out = pixels, .out_width = 224, .out_height = 224, .filter =
- * PL_FILTER_BICUBIC};      // crop(x, y, w, h), then resize PL_TRY(pl_resize(r, &a)); pl_resizer_destroy(r);
+ *     pl_resize_args a = {.src = image->data + 3 * (y * image->width + x), .src_width = w, .src_height
+ *         = h, .src_stride = 3 * image->width,
+ *                         // crop(x, y, w, h), then resize
+ *                         .out = pixels, .out_width = 224, .out_height = 224, .filter = PL_FILTER_BICUBIC};
+ *     PL_TRY(pl_resize(r, &a));
+ *     pl_resizer_destroy(r);
  *
  * src is all there is: filters do not reach beyond it, so a crop that is resized is a view of the crop
- * (Pillow's crop().resize()), and a `box` inside a larger picture (Pillow's resize(box=)) does see the pixels
- * around it. `part` asks for a piece of the result only, the same bytes as in the whole: Resize(256) +
- * CenterCrop(224) of a 20000 x 10 picture computes 224 columns, not 512000, and looks at no other pixels of
- * the source than pl_resize_reach says: `have` need be no more than that. A resizer keeps its scratch and
- * grows it when a picture is larger than all before; one per thread.
+ * (Pillow's crop().resize()), and a `box` inside a larger picture (Pillow's resize(box=)) does see the
+ * pixels around it. `part` asks for a piece of the result only, the same bytes as in the whole: Resize(256)
+ * + CenterCrop(224) of a 20000 x 10 picture computes 224 columns, not 512000, and looks at no other pixels
+ * of the source than pl_resize_reach says: `have` need be no more than that.
+ * A resizer keeps its scratch and grows it when a picture is larger than all before; one per thread.
  */
 #ifndef PL_DATA_IMAGE_RESIZE_H
 #define PL_DATA_IMAGE_RESIZE_H

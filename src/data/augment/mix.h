@@ -1,15 +1,17 @@
 /* mix.h -- Mixup and CutMix with label smoothing, as timm's Mixup in batch mode: one draw for a batch,
  * picture i is mixed with picture n - 1 - i.
  *
- *     pl_mix_options o = {.mixup_alpha = 0.8, .cutmix_alpha = 1, .prob = 1, .switch_prob = 0.5, .smoothing =
- * 0.1};      // the paper's pl_mix m; PL_TRY(pl_mix_draw(&m, &o, (pl_mix_key){seed, epoch, batch}, 224,
- * 224)); PL_TRY(pl_mix_images(x, &m, n, 3, 224, 224));                  // (n, 3, 224, 224) in place
+ *     pl_mix_options o = {.mixup_alpha = 0.8, .cutmix_alpha = 1, .prob = 1, .switch_prob = 0.5,
+ *         .smoothing = 0.1};      // the paper's
+ *     pl_mix m;
+ *     PL_TRY(pl_mix_draw(&m, &o, (pl_mix_key){seed, epoch, batch}, 224, 224));
+ *     PL_TRY(pl_mix_images(x, &m, n, 3, 224, 224));                  // (n, 3, 224, 224) in place
  *     PL_TRY(pl_mix_targets(t, &m, labels, n, 100, o.smoothing));    // (n, 100)
  *
  *     Mixup      x_i <- lam x_i + (1 - lam) x_{n-1-i}
  *     CutMix     a rectangle of x_i comes from x_{n-1-i}; lam is then the share of the picture that stayed
- *     target_i   lam e(y_i) + (1 - lam) e(y_{n-1-i}),   e(y) = smoothing / classes everywhere, 1 - smoothing
- * more at y
+ *     target_i   lam e(y_i) + (1 - lam) e(y_{n-1-i}),   e(y) = smoothing / classes everywhere, 1 -
+ *                smoothing more at y
  *
  * lam ~ Beta(alpha, alpha). Without mixing (pl_mix_none) the targets are smoothed labels, with smoothing 0
  * plain ones.

@@ -3,9 +3,10 @@
  *
  *     pl_rand_augment ra;
  *     PL_TRY(pl_rand_augment_parse(&ra, "rand-m9-mstd0.5-inc1"));
- *     int n = pl_rand_augment_draw(ops, &ra, key);                             // what happens to this
- * picture, at most PL_DRAW_LAYERS for (int i = 0; i < n; i++) pl_image_op_apply(&image, &ops[i], work);    //
- * after filter and fill are set
+ *     // what happens to this picture, at most PL_DRAW_LAYERS
+ *     int n = pl_rand_augment_draw(ops, &ra, key);
+ *     // after filter and fill are set
+ *     for (int i = 0; i < n; i++) pl_image_op_apply(&image, &ops[i], work);
  *
  * A layer's magnitude is N(m, mstd^2) cut to [0, 10] and becomes the operation's argument by timm's tables
  * for "inc1" (larger is stronger everywhere).

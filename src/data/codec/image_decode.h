@@ -4,17 +4,17 @@
  *     pl_image_info info;
  *     PL_TRY(pl_image_measure(&info, bytes, size, name));                       // the header only
  *     PL_TRY(pl_image_decode(&im, bytes, size, name));                          // all of it
- *     PL_TRY(pl_image_decode_crop(&im, bytes, size, name, (pl_box){x, y, w, h}));   // a part, the pixels of
- * the whole, in less time
+ *     // a part, the pixels of the whole, in less time
+ *     PL_TRY(pl_image_decode_crop(&im, bytes, size, name, (pl_box){x, y, w, h}));
  *
  * As torchvision's ImageFolder: an EXIF orientation is not applied, colour profiles and transparency are
  * ignored, grey is repeated in the three channels, 16-bit colours keep their high byte, 16-bit grey is cut
  * off at 255 (Pillow's I;16), CMYK is taken as Adobe writes it (inverted).
  *
- * A file that ends early, is damaged in a way the libraries notice, or claims more pixels than its bytes can
- * hold is POLAR_E_FORMAT with a sentence that begins with its name; memory is taken only after the claim was
- * compared with the bytes. A crop looks only at what it needs: damage below it stays unseen. Safe from
- * several threads at once.
+ * A file that ends early, is damaged in a way the libraries notice, or claims more pixels than its bytes
+ * can hold is POLAR_E_FORMAT with a sentence that begins with its name; memory is taken only after the
+ * claim was compared with the bytes. A crop looks only at what it needs: damage below it stays unseen. Safe
+ * from several threads at once.
  */
 #ifndef PL_DATA_IMAGE_DECODE_H
 #define PL_DATA_IMAGE_DECODE_H

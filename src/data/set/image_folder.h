@@ -4,17 +4,17 @@
  *     pl_image_folder *f;
  *     PL_TRY(pl_image_folder_open(&f, "imagenet"));                            // reads names only
  *     for (int64_t i = 0; i < f->count[PL_IMAGES_TRAIN]; i++) {
- *         pl_image_folder_path(path, sizeof path, f, PL_IMAGES_TRAIN, i);      //
- * "imagenet/train/n01440764/n01440764_10026.JPEG" label = f->items[PL_IMAGES_TRAIN][i].label; // 0 ..
- * f->classes - 1
+ *         // "imagenet/train/n01440764/n01440764_10026.JPEG"
+ *         pl_image_folder_path(path, sizeof path, f, PL_IMAGES_TRAIN, i);
+ *         label = f->items[PL_IMAGES_TRAIN][i].label;                          // 0 .. f->classes - 1
  *     }
  *     pl_image_folder_close(f);
  *
- * Classes are numbered in the order of their names, pictures of a class come in the order of their folder and
- * name (bytes compared, folders within a class included, links followed). Every file with a picture's ending
- * counts, and every other one that begins like a JPEG or PNG; hidden files never. An error: no train/,
- * neither val/ nor test/, no class, a class without a picture, a class in one of the two that the other does
- * not have.
+ * Classes are numbered in the order of their names, pictures of a class come in the order of their folder
+ * and name (bytes compared, folders within a class included, links followed). Every file with a picture's
+ * ending counts, and every other one that begins like a JPEG or PNG; hidden files never. An error: no
+ * train/, neither val/ nor test/, no class, a class without a picture, a class in one of the two that the
+ * other does not have.
  */
 #ifndef PL_DATA_IMAGE_FOLDER_H
 #define PL_DATA_IMAGE_FOLDER_H

@@ -1,10 +1,13 @@
-/* image_input.h -- a picture of a set as the numbers a model sees: the crop is drawn from the picture's size,
- * and only what it needs is decoded.
+/* image_input.h -- a picture of a set as the numbers a model sees: the crop is drawn from the picture's
+ * size, and only what it needs is decoded.
  *
- *     pl_picture p = {0};                                                             // one per worker, and
- * one pl_augment PL_TRY(pl_picture_open(&p, set, PL_IMAGES_TRAIN, i)); PL_TRY(pl_input_train(x, &p, a,
- * (pl_draw_key){seed, epoch, number}));           // x: (3, size, size) floats PL_TRY(pl_picture_open(&p,
- * set, PL_IMAGES_TEST, i)); PL_TRY(pl_input_eval(x, &p, a));
+ *     // one per worker, and one pl_augment
+ *     pl_picture p = {0};
+ *     PL_TRY(pl_picture_open(&p, set, PL_IMAGES_TRAIN, i));
+ *     // x: (3, size, size) floats
+ *     PL_TRY(pl_input_train(x, &p, a, (pl_draw_key){seed, epoch, number}));
+ *     PL_TRY(pl_picture_open(&p, set, PL_IMAGES_TEST, i));
+ *     PL_TRY(pl_input_eval(x, &p, a));
  *
  * The floats are those of pl_augment_train and pl_augment_eval on the whole picture, whatever the set was
  * opened from.

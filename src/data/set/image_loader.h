@@ -1,23 +1,28 @@
-/* image_loader.h -- items computed ahead by worker threads, handed out in order in batches. What an item is,
- * its callback knows.
+/* image_loader.h -- items computed ahead by worker threads, handed out in order in batches. What an item
+ * is, its callback knows.
  *
- *     static polar_status fill(void *user, int worker, int64_t item, void *out);       // writes item_bytes
- * at out pl_loader_opts o = {.workers = 4, .ahead = 3, .items = n, .batch = 128, .item_bytes = 3 * 224 * 224,
- * .fill = fill, .user = &mine}; pl_loader *l; PL_TRY(pl_loader_create(&l, &o)); for (pl_batch b;;) {
+ *     // writes item_bytes at out
+ *     static polar_status fill(void *user, int worker, int64_t item, void *out);
+ *     pl_loader_opts o = {.workers = 4, .ahead = 3, .items = n, .batch = 128, .item_bytes = 3 * 224 *
+ *         224, .fill = fill, .user = &mine};
+ *     pl_loader *l;
+ *     PL_TRY(pl_loader_create(&l, &o));
+ *     for (pl_batch b;;) {
  *         PL_TRY(pl_loader_next(&b, l));
  *         if (!b.count) break;
- *         train(b.data, b.first, b.count);                                             // items b.first ..
- * b.first + b.count - 1
+ *         // items b.first .. b.first + b.count - 1
+ *         train(b.data, b.first, b.count);
  *     }
  *     pl_loader_destroy(l);
  *
  *  1. Batches come in order and hold what fill made of their item numbers: nothing depends on the number of
- * workers.
+ *     workers.
  *  2. At most ahead + 1 batches exist: the one the consumer has and those computed ahead.
- *  3. An item whose fill fails makes pl_loader_next of its batch return that status and sentence; of several,
- * the one with the lowest number. The consumer may go on: the next call gives the next batch.
- *  4. fill is called once per item, with a worker's number below max(workers, 1); a worker does one item at a
- * time, so scratch can be kept per worker.
+ *  3. An item whose fill fails makes pl_loader_next of its batch return that status and sentence; of
+ *     several, the one with the lowest number. The
+ *     consumer may go on: the next call gives the next batch.
+ *  4. fill is called once per item, with a worker's number below max(workers, 1); a worker does one item at
+ *     a time, so scratch can be kept per worker.
  */
 #ifndef PL_DATA_IMAGE_LOADER_H
 #define PL_DATA_IMAGE_LOADER_H

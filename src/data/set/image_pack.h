@@ -8,13 +8,14 @@
  *
  *     pl_image_pack *p;
  *     PL_TRY(pl_image_pack_open(&p, "set.pack"));                        // checks header, index and names
- *     PL_TRY(pl_image_pack_read(&im, p, PL_IMAGES_TRAIN, i));            // in the mapping: read only;
- * compared with its checksum the first time pl_image_pack_close(p);
+ *     // in the mapping: read only; compared with its checksum the first time
+ *     PL_TRY(pl_image_pack_read(&im, p, PL_IMAGES_TRAIN, i));
+ *     pl_image_pack_close(p);
  *
- * Numbers are little-endian. The index carries a checksum of each picture (base/checksum.h), so the header's
- * SHA-256 is the fingerprint of the whole set, and no byte of the file is without one. A file that becomes
- * shorter while it is mapped ends the process with SIGBUS at the next page that is gone: pl_image_pack_at
- * names the file to whoever catches it.
+ * Numbers are little-endian. The index carries a checksum of each picture (base/checksum.h), so the
+ * header's SHA-256 is the fingerprint of the whole set, and no byte of the file is without one. A file that
+ * becomes shorter while it is mapped ends the process with SIGBUS at the next page that is gone:
+ * pl_image_pack_at names the file to whoever catches it.
  */
 #ifndef PL_DATA_IMAGE_PACK_H
 #define PL_DATA_IMAGE_PACK_H

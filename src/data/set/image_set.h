@@ -1,18 +1,21 @@
-/* image_set.h -- labelled pictures, wherever they are: a folder, a pack, or textures made on the fly. What a
- * trainer reads.
+/* image_set.h -- labelled pictures, wherever they are: a folder, a pack, or textures made on the fly. What
+ * a trainer reads.
  *
  *     pl_image_set *set;
- *     PL_TRY(pl_image_set_open(&set, "imagenet"));                   // "set.pack";
- * "synth:classes=10,train=400,test=100,size=64,seed=0" PL_TRY(pl_image_set_select(set, chosen, 100)); // a
- * subset of the classes, numbered anew by name
+ *     // "set.pack"; "synth:classes=10,train=400,test=100,size=64,seed=0"
+ *     PL_TRY(pl_image_set_open(&set, "imagenet"));
+ *     // a subset of the classes, numbered anew by name
+ *     PL_TRY(pl_image_set_select(set, chosen, 100));
  *
  *     pl_picture p = {0};                                            // one per worker: it keeps its buffers
- *     PL_TRY(pl_picture_open(&p, set, PL_IMAGES_TRAIN, i));          // p.width, p.height, p.label: enough to
- * draw a crop PL_TRY(pl_picture_read(&p, (pl_box){x, y, w, h}));             // p.pixels, p.stride: only now,
- * and only this part, is decoded pl_picture_drop(&p);
+ *     // p.width, p.height, p.label: enough to draw a crop
+ *     PL_TRY(pl_picture_open(&p, set, PL_IMAGES_TRAIN, i));
+ *     // p.pixels, p.stride: only now, and only this part, is decoded
+ *     PL_TRY(pl_picture_read(&p, (pl_box){x, y, w, h}));
+ *     pl_picture_drop(&p);
  *
- * The crop's pixels are those of the whole picture. A set may be read from several threads, each with its own
- * pl_picture.
+ * The crop's pixels are those of the whole picture. A set may be read from several threads, each with its
+ * own pl_picture.
  */
 #ifndef PL_DATA_IMAGE_SET_H
 #define PL_DATA_IMAGE_SET_H

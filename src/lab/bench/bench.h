@@ -1,8 +1,9 @@
 /* bench.h -- times of work on a device, with what the machine could do beside them.
  *
- *     PL_TRY(pl_bench_peak(&peak, q, POLAR_DTYPE_BF16));          // the best product of this run, the best
- * copy PL_TRY(pl_bench_time(&row, q, fn, arg, &peak));             // median and quartiles over samples of
- * captured replays
+ *     // the best product of this run, the best copy
+ *     PL_TRY(pl_bench_peak(&peak, q, POLAR_DTYPE_BF16));
+ *     // median and quartiles over samples of captured replays
+ *     PL_TRY(pl_bench_time(&row, q, fn, arg, &peak));
  *
  * A row's FLOPs and bytes come from a dry run of the same calls (nominal: 2 M N K a product, every operand
  * once per op).

@@ -2,9 +2,10 @@
  * backward, the optimiser, everything.
  *
  *     pl_bench_training t = {.forward = run_forward, .gradients = run_gradients, .arg = b, .params = p,
- * .param_count = n, .opts = o, .dev = q->dev}; PL_TRY(pl_bench_training_time(&rows, q, &t, "h=16 adamw",
- * &peak)); PL_TRY(pl_bench_training_ops(ops, most, &count, q, &t, &peak));         // where the time of
- * `gradients` goes, op by op
+ *         .param_count = n, .opts = o, .dev = q->dev};
+ *     PL_TRY(pl_bench_training_time(&rows, q, &t, "h=16 adamw", &peak));
+ *     // where the time of `gradients` goes, op by op
+ *     PL_TRY(pl_bench_training_ops(ops, most, &count, q, &t, &peak));
  *
  * The weights move from step to step, as in training; the data stay the same.
  */

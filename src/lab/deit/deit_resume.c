@@ -3,8 +3,9 @@
  *     weight.NAME             (1, rows, cols) f32 or f64
  *     optim0.NAME.m, ...      the optimiser's state
  *     run.count               I64: epochs made, best epoch, how it ended; of the epoch under way: batches,
- * test pictures, those read, those right, whether all scores were finite run.real                F64: the
- * best epoch's -top1, the sum of the losses of the epoch under way run.top1                (epochs) F64
+ *                             test pictures, those read, those right, whether all scores were finite
+ *     run.real                F64: the best epoch's -top1, the sum of the losses of the epoch under way
+ *     run.top1                (epochs) F64
  *     run.bad                 bits: pictures that could not be read
  *
  * polar.data of the metadata is the fingerprint of the pictures: a run does not go on with others.

@@ -2,12 +2,12 @@
  * number that is none.
  *
  *     pl_early_stop s = {.patience = 30, .epochs = 100};
- *     while (s.end == PL_END_NOT) { ...; pl_early_stop_step(&s, train_loss, valid); if (s.improved) keep the
- * weights }
+ *     while (s.end == PL_END_NOT) { ...; pl_early_stop_step(&s, train_loss, valid); if (s.improved)
+ *         keep the weights }
  *
  * Epochs count from 1. A run stops after epoch e when its best epoch b has e - b >= patience; patience 0
- * never stops. The first finite value is an improvement; an equal one is not. A NaN or an infinity in either
- * loss ends the run as diverged and does not count as an epoch that can be the best.
+ * never stops. The first finite value is an improvement; an equal one is not. A NaN or an infinity in
+ * either loss ends the run as diverged and does not count as an epoch that can be the best.
  */
 #ifndef PL_LAB_EARLY_STOP_H
 #define PL_LAB_EARLY_STOP_H

@@ -1,16 +1,16 @@
-/* runner.h -- does every run of a plan that is not done yet: jobs side by side, checkpoints, resume, several
- * processes on one store.
+/* runner.h -- does every run of a plan that is not done yet: jobs side by side, checkpoints, resume,
+ * several processes on one store.
  *
  *     pl_runner_opts o = PL_RUNNER_OPTS_INIT;
  *     o.store = "polar.db";  o.jobs = 2;  o.stop = &stop;              // stop: set by a signal handler
  *     PL_TRY(pl_runner_run(&outcome, tb, &spec, plan->runs, plan->count, &o));
- *     if (outcome.left) ...                                            // stopped or out of time: the same
- * call goes on from there
+ *     // stopped or out of time: the same call goes on from there
+ *     if (outcome.left) ...
  *
  * Each job is a thread with its own connection to the store, its own device and its own claims. On a device
- * "cuda..." a job takes as many unfinished runs of one shape as may be trained together; elsewhere one run at
- * a time. A job that finds everything left claimed by another process waits for it, and takes over what that
- * process leaves unfinished.
+ * "cuda..." a job takes as many unfinished runs of one shape as may be trained together; elsewhere one run
+ * at a time. A job that finds everything left claimed by another process waits for it, and takes over what
+ * that process leaves unfinished.
  *
  * However it ends (stop, an error, kill -9, a power cut), the results of finished runs are stored, and the
  * table of a finished plan is the same to the bit.

@@ -2,9 +2,12 @@
  * table of functions per testbed.
  *
  *     pl_train *t;
- *     PL_TRY(tb->begin(&t, dev, configs, seeds, members));      // an ensemble: runs of one shape trained
- * together, on the CPU one if (access(path, R_OK) == 0) PL_TRY(tb->load(t, path));   // POLAR_E_FORMAT: torn,
- * or of another ensemble; then end and begin again tb->where(t, epochs, active); while (any(active)) {
+ *     // an ensemble: runs of one shape trained together, on the CPU one
+ *     PL_TRY(tb->begin(&t, dev, configs, seeds, members));
+ *     // POLAR_E_FORMAT: torn, or of another ensemble; then end and begin again
+ *     if (access(path, R_OK) == 0) PL_TRY(tb->load(t, path));
+ *     tb->where(t, epochs, active);
+ *     while (any(active)) {
  *         PL_TRY(tb->epoch(t, rows, active));
  *         ...                                                   // now and then PL_TRY(tb->save(t, path));
  *     }
@@ -13,16 +16,16 @@
  *
  * What the laboratory counts on:
  *  1. A member's numbers depend on its configuration and seed only: not on its mates, the device's threads,
- * or where a run was saved and loaded.
- *  2. save puts the file in one rename, synced; load of it continues to the same bits. save does not disturb
- * the training.
+ *     or where a run was saved and loaded.
+ *  2. save puts the file in one rename, synced; load of it continues to the same bits. save does not
+ *     disturb the training.
  *  3. A NaN or an infinity ends a member, with a result "diverged" of 1; it is not an error.
- *  4. No function prints; different ensembles on different devices may be driven by different threads at the
- * same time.
+ *  4. No function prints; different ensembles on different devices may be driven by different threads at
+ *     the same time.
  *  5. Every testbed has the key "train.epochs", the most epochs a run may take.
  *  6. Where epochs are long (it has `watch`), epoch tells after every batch where it stands and returns in
- * the middle when asked to, with rows whose epoch is 0; a save then and there is a checkpoint like any other,
- * and the next call goes on.
+ *     the middle when asked to, with rows whose epoch is 0; a save then and there is a
+ *     checkpoint like any other, and the next call goes on.
  */
 #ifndef PL_LAB_TESTBED_H
 #define PL_LAB_TESTBED_H

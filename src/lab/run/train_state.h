@@ -5,20 +5,24 @@
  *     PL_TRY(pl_state_create(&s, "so3 2", arrays, optimisers, runs));        // the most of each
  *     PL_TRY(pl_state_add_run(&s, config, seed));                            // whose it is
  *     pl_state_add_mat(&s, W, "weight.%s", name);
- *     pl_state_add_reals(&s, losses, n, 0, "losses");                        // host arrays: doubles;
- * pl_state_add_counts: int64_t pl_state_add_optim(&s, opt, "optim0."); s.made = 7; PL_TRY(pl_state_save(&s,
- * q, path));                                    // in one rename, synced
+ *     // host arrays: doubles; pl_state_add_counts: int64_t
+ *     pl_state_add_reals(&s, losses, n, 0, "losses");
+ *     pl_state_add_optim(&s, opt, "optim0.");
+ *     s.made = 7;
+ *     PL_TRY(pl_state_save(&s, q, path));                                    // in one rename, synced
  *
- *     PL_TRY(pl_state_open(&file, &s, path));                                // the same list: every name,
- * shape and format is checked, host arrays and made are read,
- *     ...                                                                    //   their values are the
- * testbed's to check PL_TRY(pl_state_apply(file, &s, q));                                   // and now the
- * device pl_state_close(file); pl_state_destroy(&s);
+ *     // the same list: every name, shape and format is checked, host arrays and made are read,
+ *     PL_TRY(pl_state_open(&file, &s, path));
+ *     //   their values are the testbed's to check
+ *     ...
+ *     PL_TRY(pl_state_apply(file, &s, q));                                   // and now the device
+ *     pl_state_close(file);
+ *     pl_state_destroy(&s);
  *
- * Metadata: polar.checkpoint (the kind), polar.runs (the run ids by blanks), polar.epochs (made), polar.data
- * (what the runs were trained on, where that is not in their ids), and the optimisers'. A file of other runs
- * is known by its ids; half a file cannot be read as safetensors, and a changed bit is seen by the checksum
- * that every file of ours carries.
+ * Metadata: polar.checkpoint (the kind), polar.runs (the run ids by blanks), polar.epochs (made),
+ * polar.data (what the runs were trained on, where that is not in their ids), and the optimisers'. A file
+ * of other runs is known by its ids; half a file cannot be read as safetensors, and a changed bit is seen
+ * by the checksum that every file of ours carries.
  */
 #ifndef PL_LAB_TRAIN_STATE_H
 #define PL_LAB_TRAIN_STATE_H

@@ -2,10 +2,11 @@
  * another.
  *
  *     weight.NAME, best.NAME       (members, rows, cols) in the run's format, slot by slot
- *     optim<g>.NAME.m, ...         the state of the optimiser of group g (optim_state.h), and its metadata
- * under the same prefix shadow<s>.NAME.m, ...        the moments of slot s's gauge shadows slots.best
- * (members) F64: the best validation loss slots.count                  (members, 3) I64: epochs made, best
- * epoch, how it ended
+ *     optim<g>.NAME.m, ...         the state of the optimiser of group g (optim_state.h), and its
+ *         metadata under the same prefix
+ *     shadow<s>.NAME.m, ...        the moments of slot s's gauge shadows
+ *     slots.best                   (members) F64: the best validation loss
+ *     slots.count                  (members, 3) I64: epochs made, best epoch, how it ended
  *
  * The runs of the metadata are in the order of the slots, its epochs those made by the slots still active.
  * Rows of deviations that were not yet handed out are not part of the file: take them before saving.

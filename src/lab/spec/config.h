@@ -1,29 +1,31 @@
-/* config.h -- what a run is: a testbed, a value for every key of its table, and a seed; its name is a hash of
- * what it computes.
+/* config.h -- what a run is: a testbed, a value for every key of its table, and a seed; its name is a hash
+ * of what it computes.
  *
  *     static const pl_key keys[] = {
  *         {"model.width",    PL_KEY_INT,    "16",   .min = 1, .max = 4096, .help = "channels h_c"},
  *         {"optim.rule",     PL_KEY_CHOICE, "muon", .choices = rules,      .help = "..."},
- *         {"optim.aux_lr",   PL_KEY_REAL,   "=optim.lr", .min = 0, .max = 10, .help = "..."},              //
- * that key's value
- *         {"optim.beta1",    PL_KEY_REAL,   "the rule's", .derive = rule_beta1, .min = 0, .max = 1, ...},  //
- * computed from the others
- *         {"map.rounding",   PL_KEY_CHOICE, "fused", .choices = roundings, .applies = has_map, ...},       //
- * adamw has no map
+ *         // that key's value
+ *         {"optim.aux_lr",   PL_KEY_REAL,   "=optim.lr", .min = 0, .max = 10, .help = "..."},
+ *         // computed from the others
+ *         {"optim.beta1",    PL_KEY_REAL,   "the rule's", .derive = rule_beta1, .min = 0, .max = 1, ...},
+ *         // adamw has no map
+ *         {"map.rounding",   PL_KEY_CHOICE, "fused", .choices = roundings, .applies = has_map, ...},
  *     };
  *     static const pl_schema so3 = {.name = "so3", .version = 1, .metric = "test_mse", .keys = keys,
- * .key_count = 5, .check = so3_check};
+ *         .key_count = 5, .check = so3_check};
  *
  *     PL_TRY(pl_config_create(&c, &so3));                   // all defaults
- *     PL_TRY(pl_config_set(c, "model.width", "32"));        // POLAR_E_ARG with the nearest key, the range,
- * the choices h = pl_config_int(c, "model.width"); PL_TRY(pl_config_run_id(id, c, seed));                //
- * 32 hex digits pl_config_destroy(c);
+ *     // POLAR_E_ARG with the nearest key, the range, the choices
+ *     PL_TRY(pl_config_set(c, "model.width", "32"));
+ *     h = pl_config_int(c, "model.width");
+ *     PL_TRY(pl_config_run_id(id, c, seed));                // 32 hex digits
+ *     pl_config_destroy(c);
  *
- * The canonical text of a run is "so3 v1\n", then "key=value\n" in the order of the names for every key that
- * applies and differs from its default, then "seed=7\n"; the run id is the first 32 hex digits of its
+ * The canonical text of a run is "so3 v1\n", then "key=value\n" in the order of the names for every key
+ * that applies and differs from its default, then "seed=7\n"; the run id is the first 32 hex digits of its
  * SHA-256. So a new key, a default written out, a key without effect (.applies), the folder of the data
- * (.place) and the names of arms and specs change no id. What a new code computes differently under the same
- * keys needs a new version.
+ * (.place) and the names of arms and specs change no id. What a new code computes differently under the
+ * same keys needs a new version.
  */
 #ifndef PL_LAB_CONFIG_H
 #define PL_LAB_CONFIG_H

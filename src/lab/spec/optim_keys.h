@@ -1,8 +1,9 @@
 /* optim_keys.h -- the keys that every testbed has for its optimiser and schedule: their rows are in
  * optim_keys.inc, here is what the rows refer to and the reading.
  *
- *     #define OPTIM_LR "1e-3"                                       // and OPTIM_AUX_LR, OPTIM_DECAY,
- * OPTIM_AUX_DECAY, OPTIM_MATRIX static const pl_key keys[] = {
+ *     // and OPTIM_AUX_LR, OPTIM_DECAY, OPTIM_AUX_DECAY, OPTIM_MATRIX
+ *     #define OPTIM_LR "1e-3"
+ *     static const pl_key keys[] = {
  *         {"model.width", ...},
  *     #include "lab/spec/optim_keys.inc"
  *     };

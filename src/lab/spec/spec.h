@@ -9,8 +9,9 @@
  *     grid: {model.width: [16, 32, 64, 128]}  # cells: every combination, the last key fastest; optional
  *     set: {map.rounding: reference}          # for every run; optional
  *
- *     PL_TRY(pl_spec_read(&spec, path, schemas, n_schemas, overrides, n_overrides));     // overrides:
- * "seeds=0..7", "model.width=16,32", ... PL_TRY(pl_plan_create(&plan, spec)); // plan.h
+ *     // overrides: "seeds=0..7", "model.width=16,32", ...
+ *     PL_TRY(pl_spec_read(&spec, path, schemas, n_schemas, overrides, n_overrides));
+ *     PL_TRY(pl_plan_create(&plan, spec));                                               // plan.h
  *
  * Everything wrong with a file is POLAR_E_FORMAT, "FILE:LINE: ..."; with an override POLAR_E_ARG, "--set
  * ...", as where there is no such file.

@@ -1,19 +1,20 @@
-/* audit.h -- paired statistics of a spec's runs: every pair of arms, in every cell, over the seeds that both
- * finished.
+/* audit.h -- paired statistics of a spec's runs: every pair of arms, in every cell, over the seeds that
+ * both finished.
  *
  *     pl_audit *a;
- *     PL_TRY(pl_audit_create(&a, "so3_capacity", "test_mse", runs, count));      // runs in plan order, each
- * with what the store knows of it for (int64_t i = 0; i < a->pair_count; i++) a->pairs[i].s.mean_diff ...;
+ *     // runs in plan order, each with what the store knows of it
+ *     PL_TRY(pl_audit_create(&a, "so3_capacity", "test_mse", runs, count));
+ *     for (int64_t i = 0; i < a->pair_count; i++) a->pairs[i].s.mean_diff ...;
  *     PL_TRY(pl_audit_print(a, stdout, PL_TABLE_JSON));
  *     pl_audit_destroy(a);
  *
  * Invariants:
  *  1. A pair is two arms of one cell and one seed; a is the later of the two in the plan, b the earlier;
- * differences are a - b.
+ *     differences are a - b.
  *  2. Every (cell, seed) where some arm has no finite value is in `missing`, arm by arm with the reason;
- * nothing is dropped in silence.
- *  3. Order everywhere is that of the runs given (cell, then seed, then arm), so equal runs give equal bytes
- * whatever wrote the store, in what order.
+ *     nothing is dropped in silence.
+ *  3. Order everywhere is that of the runs given (cell, then seed, then arm), so equal runs give equal
+ *     bytes whatever wrote the store, in what order.
  *  4. No clock (unless the metric is "wall") and no run id in what is printed.
  */
 #ifndef PL_REPORT_AUDIT_H

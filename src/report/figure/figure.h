@@ -4,8 +4,8 @@
  *     fprintf(g.out.f, "$arm0 << EOD\n...\nEOD\n");           // data first
  *     pl_figure_plot(&g);                                     // then what is done for each of the two
  *     fprintf(g.out.f, "plot $arm0 using 1:2 with lines\n");
- *     st = pl_figure_end(&g, st);                             // POLAR_E_UNSUPPORTED: the script is there,
- * gnuplot is not
+ *     // POLAR_E_UNSUPPORTED: the script is there, gnuplot is not
+ *     st = pl_figure_end(&g, st);
  *
  * The script stays beside the figures: `gnuplot so3_small_metric.gp` draws them again. Colours are those of
  * Okabe and Ito, which colour-blind readers can tell apart, and every arm has a mark of its own besides.

@@ -2,8 +2,8 @@
  *
  *     static const pl_table_column columns[] = {
  *         {"shape", "shape", NULL, PL_CELL_TEXT, 0},
- *         {"polar", "polar", "measured", PL_CELL_SCI, 1},        // key (CSV, JSON), title and group (text,
- * TeX), style, digits
+ *         // key (CSV, JSON), title and group (text, TeX), style, digits
+ *         {"polar", "polar", "measured", PL_CELL_SCI, 1},
  *         {"paper_polar", "polar", "paper", PL_CELL_SCI, 1},
  *     };
  *     pl_table *t;
@@ -13,8 +13,8 @@
  *     pl_table_destroy(t);
  *
  * Text, TeX and HTML show the digits asked for; CSV and JSON every digit. A cell without a value prints "-"
- * in text, nothing in CSV, TeX and HTML, null in JSON; control bytes are escaped in text and TeX. Cells fill
- * a row from the left. A table keeps its first error (memory) and reports it when printed.
+ * in text, nothing in CSV, TeX and HTML, null in JSON; control bytes are escaped in text and TeX. Cells
+ * fill a row from the left. A table keeps its first error (memory) and reports it when printed.
  */
 #ifndef PL_REPORT_TABLE_H
 #define PL_REPORT_TABLE_H

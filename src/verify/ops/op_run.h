@@ -4,12 +4,13 @@
  *     pl_op_run *r;
  *     pl_op_run_create(&r, &c, PL_FILL_NORMAL, dev);
  *     pl_op_run_upload(r);                                   // the starting bits: the same on every device
- *     for (int i = 0; i < n; i++) pl_op_run_enqueue(r);      // what a benchmark times; pl_op_run_queue(r) to
- * synchronise pl_op_run_fetch(r);                                    // r->buffers[..].after
+ *     // what a benchmark times; pl_op_run_queue(r) to synchronise
+ *     for (int i = 0; i < n; i++) pl_op_run_enqueue(r);
+ *     pl_op_run_fetch(r);                                    // r->buffers[..].after
  *     pl_op_run_destroy(r);
  *
- * Results are poisoned with NaN and everything beside the operands' elements holds a fixed byte, so that what
- * an op leaves out, or writes too much, shows.
+ * Results are poisoned with NaN and everything beside the operands' elements holds a fixed byte, so that
+ * what an op leaves out, or writes too much, shows.
  */
 #ifndef PL_VERIFY_OP_RUN_H
 #define PL_VERIFY_OP_RUN_H

@@ -7,12 +7,12 @@
  *
  * In a chain (Z = a I + P of one step, Q = q I + P of those before it):
  *
- *     W = R(a A + P A),  A = R(a W + W P),  P' = R(b A + c A A),  P = R(a P + q P' + P' P) commuting, so
- * symmetric: lower half, mirrored
+ *     W = R(a A + P A),  A = R(a W + W P),  P' = R(b A + c A A),  P = R(a P + q P' + P' P)
+ *         commuting, so symmetric: lower half, mirrored
  *
- * What ends a product writes the forms that the next one reads, and is done between the tile instructions of
- * the blocks after it. An entry is one chain over ascending k, that of cpu_gemm_tiles.c; X X^T and A A are
- * their mirror images to the bit, so without a chain the result is that of three gemms a step.
+ * What ends a product writes the forms that the next one reads, and is done between the tile instructions
+ * of the blocks after it. An entry is one chain over ascending k, that of cpu_gemm_tiles.c; X X^T and A A
+ * are their mirror images to the bit, so without a chain the result is that of three gemms a step.
  */
 #include "cpu_ns.h"
 #include "cpu_ns_dots.h"

@@ -1,8 +1,9 @@
 /* cpu_polar_step.c -- polar_map and polar_step on the tile unit: a matrix from end to end on one thread,
  * while it sits in the second cache.
  *
- *     polar_step   D = direction(M, V, G)   norm of D   blocks R(D / norm)   Newton-Schulz   W stepped by its
- * blocks polar_map                             norm of X   blocks R(X / norm)   Newton-Schulz   Y
+ *     polar_step   D = direction(M, V, G)   norm of D   blocks R(D / norm)   Newton-Schulz   W stepped by
+ *                  its blocks
+ *     polar_map                             norm of X   blocks R(X / norm)   Newton-Schulz   Y
  *
  * The bits are those of the ops one after the other. x s / n is made without a division: with r = 1 / n
  * rounded and two corrections
@@ -10,8 +11,8 @@
  *     q = a r;   e = a - n q, q = q + e r;   e = a - n q, q = q + e r        (fused multiply-adds)
  *
  * the first leaves q a neighbour of a / n, the second the nearest number, since r is the nearest to 1 / n
- * (Markstein). Nothing may underflow on the way: vectors with an entry below 2^-80 are divided. Matrices too
- * large for the cache take the ops one after the other, each over all threads.
+ * (Markstein). Nothing may underflow on the way: vectors with an entry below 2^-80 are divided. Matrices
+ * too large for the cache take the ops one after the other, each over all threads.
  */
 #include "cpu_ns.h"
 #include "cpu_convert.h"

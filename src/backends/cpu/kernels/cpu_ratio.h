@@ -2,9 +2,10 @@
  * which take three times as long on the CPUs that have the tile unit; on others, whose units for both are
  * better, they are used.
  *
- *     sqrt x:   y ~ 1 / sqrt x to 14 bits;   g = x y, h = y / 2;   r = 1/2 - g h, g = g + g r, h = h + h r;
- * g + (x - g g) h u / b:    r ~ 1 / b to 14 bits;   twice r = r + r (1 - b r);   q = u r;   twice q = q + r
- * (u - b q)         (fused multiply-adds)
+ *     sqrt x:   y ~ 1 / sqrt x to 14 bits;   g = x y, h = y / 2;   r = 1/2 - g h, g = g + g r, h = h +
+ *         h r;   g + (x - g g) h
+ *     u / b:    r ~ 1 / b to 14 bits;   twice r = r + r (1 - b r);   q = u r;   twice q = q + r (u - b
+ *         q)         (fused multiply-adds)
  *
  * The last q is the nearest number to u / b where r is the nearest to 1 / b (Markstein). test_amx goes
  * through all mantissas of x and of b: the root is always the nearest number, r always but for the mantissa
