@@ -4,9 +4,10 @@
  *     int main(int argc, char **argv)
  *     {
  *         const char *device = test_begin(argc, argv);
- *         test_bound("gemm f32 64x64x64", err, tol, "8 eps sqrt(K)");      // err <= tol, prints the share
- * used test_exact("transpose", mismatches);                             // 0 wanted test_true("an unknown
- * device is refused", st == POLAR_E_ARG, "%s", polar_error_message()); return test_end();
+ *         test_bound("gemm f32 64x64x64", err, tol, "8 eps sqrt(K)");    // err <= tol, prints the share
+ *         test_exact("transpose", mismatches);                           // 0 wanted
+ *         test_true("an unknown device is refused", st == POLAR_E_ARG, "%s", polar_error_message());
+ *         return test_end();
  *     }
  */
 #ifndef POLAR_TEST_H

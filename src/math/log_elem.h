@@ -1,8 +1,8 @@
 /* log_elem.h -- the natural logarithm in double: the same bits from every compiler and device, without libm
  * and without a branch.
  *
- *     x = 2^n m,  sqrt(1/2) <= m < sqrt 2,   f = m - 1,  s = f / (2 + f):    log m = 2 atanh(s) = f - (f^2 /
- * 2 - s (f^2 / 2 + R)),   R = s^2 p(s^2)
+ *     x = 2^n m,  sqrt(1/2) <= m < sqrt 2,   f = m - 1,  s = f / (2 + f):
+ *     log m = 2 atanh(s) = f - (f^2 / 2 - s (f^2 / 2 + R)),   R = s^2 p(s^2)
  *
  * p interpolates at Chebyshev's points (7 terms, 2^-57.5). ln 2 is split so that n times the first part is
  * exact. For x from the smallest normal double on; NaN for NaN and infinity. Below 1 ulp where measured

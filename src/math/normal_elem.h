@@ -1,8 +1,8 @@
 /* normal_elem.h -- the tail of the normal distribution, Phi(-t) = erfc(t / sqrt 2) / 2 for t >= 0: the same
  * bits from every compiler and device, without a branch.
  *
- *     Phi(-t) = e^(-t^2 / 2) h(t),     h(t) = w p(q),   w = K / (t + K),  q = 1 - 2 w      (h(0) = 1/2, h(t)
- * ~ 1 / (t sqrt(2 pi)))
+ *     Phi(-t) = e^(-t^2 / 2) h(t),   h(t) = w p(q),   w = K / (t + K),  q = 1 - 2 w
+ *                                                     (h(0) = 1/2, h(t) ~ 1 / (t sqrt(2 pi)))
  *
  * p: a polynomial in q, interpolated at Chebyshev's points for t <= 15 (K = 4, 10 terms, relative error
  * 2^-23.8 with its coefficients rounded) and t <= 39 (K = 6, 23 terms, 2^-53.4). The square is split, t^2 = s

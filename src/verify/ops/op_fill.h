@@ -3,9 +3,10 @@
  *
  *     integers       -3 .. 3: sums are exact, so equality is demanded where the scalars are whole too
  *     normal         N(0, 1)
- *     adversarial    per matrix one of: zeros, rows or columns scaled by huge/tiny/denormal/zero, rank one,
- * repeated rows, denormals odd            normal, in views that start off any alignment and whose rows are
- * further apart than long special        normal with a few NaN and infinities
+ *     adversarial    per matrix one of: zeros, rows or columns scaled by huge/tiny/denormal/zero,
+ *                    rank one, repeated rows, denormals
+ *     odd            normal, in views that start off any alignment and whose rows are further apart than long
+ *     special        normal with a few NaN and infinities
  */
 #ifndef PL_VERIFY_OP_FILL_H
 #define PL_VERIFY_OP_FILL_H

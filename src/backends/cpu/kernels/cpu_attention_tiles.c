@@ -3,8 +3,8 @@
  *
  *     S = Q K^T, P = e^(scale S - m), O = P V / sum P        left: rows of Q, P; right: K^T (K transposed), V
  *     dP = dO V^T, dS = scale P (dP - D), dQ = dS K          right: V^T (V transposed), K
- *     dV^T = dO^T P, dK^T = Q^T dS                           left: dO^T, Q^T (transposed); right: P and dS of
- * all queries, as the sums leave them
+ *     dV^T = dO^T P, dK^T = Q^T dS                           left: dO^T, Q^T (transposed);
+ *                                                            right: P and dS, as the sums leave them
  *
  * P and dS are rounded to bf16, the scores, their sums and all products are float. Every entry is a chain
  * over ascending steps of 32 as in cpu_gemm_tiles.c, so the bits of a head depend on itself alone.

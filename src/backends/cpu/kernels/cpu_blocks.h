@@ -3,11 +3,12 @@
  *
  * A block is 32 x 32 bf16, 2 KB, two tiles one after the other, in one of two forms:
  *     left     row r at 64 r: rows 0-15, rows 16-31                               (k along a row)
- *     right    row k2 of the first tile: (x[2 k2][c], x[2 k2 + 1][c]) for the even columns c, of the second:
- * for the odd ones     (k down a column) With columns parted into even and odd, sums become rows of bf16 and
- * pairs of rows by shifts and blends; and the right form of X^T is the left form of X, its even and its odd
- * rows each transposed as a 16 x 16 matrix of pairs (pl_transpose16). A panel is the blocks along k of 32
- * rows or columns.
+ *     right    row k2 of the first tile: (x[2 k2][c], x[2 k2 + 1][c]) for the even columns c,
+ *              of the second: for the odd ones                                    (k down a column)
+ *
+ * With columns parted into even and odd, sums become rows of bf16 and pairs of rows by shifts and blends; and
+ * the right form of X^T is the left form of X, its even and its odd rows each transposed as a 16 x 16 matrix
+ * of pairs (pl_transpose16). A panel is the blocks along k of 32 rows or columns.
  */
 #ifndef PL_CPU_BLOCKS_H
 #define PL_CPU_BLOCKS_H

@@ -1,9 +1,10 @@
 /* cpu_ns.h -- one matrix of a bf16 Newton-Schulz iteration on the tile unit, packed: how it gets in, how it
  * gets out. Only where PL_TILES is set.
  *
- *     size = pl_ns_point(&w, NULL, rows, cols, chain), then with memory;  for every 32 rows: fill pl_ns_rows,
- * then pl_ns_put; pl_ns_begin(&w);  pl_ns_steps(&w, coef, steps, chain);  pl_ns_end(&w);  for every 32 rows:
- * pl_ns_get
+ *     size = pl_ns_point(&w, NULL, rows, cols, chain), then with memory
+ *     for every 32 rows: fill pl_ns_rows, then pl_ns_put
+ *     pl_ns_begin(&w);  pl_ns_steps(&w, coef, steps, chain);  pl_ns_end(&w)
+ *     for every 32 rows: pl_ns_get
  *
  * X is the matrix or, where that is tall, its transpose; m <= n. It is kept in three forms (cpu_tiles.h):
  * left and, transposed, right for X X^T, right for P X.
