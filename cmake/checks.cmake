@@ -1,5 +1,5 @@
-# Tests of the tree itself, all POSIX sh: include arrows, layout rules, clang-format, words, the proof that they can fail,
-# headers that stand alone, golden vectors as their manifest says, and libpolar once installed.
+# Tests of the tree itself, all POSIX sh: include arrows, layout rules, clang-format, words, pages, the proof that they can fail,
+# headers that stand alone, the README's lists, golden vectors as their manifest says, and libpolar once installed.
 find_program(POLAR_CXX NAMES c++ g++ clang++)    # only to read the public headers; nothing here is written in C++
 mark_as_advanced(POLAR_CXX)
 add_test(NAME test_deps COMMAND sh ${CMAKE_SOURCE_DIR}/tests/tree/test_deps.sh ${CMAKE_SOURCE_DIR})
@@ -9,6 +9,10 @@ add_test(NAME check_layout COMMAND sh ${CMAKE_SOURCE_DIR}/tools/check_layout.sh 
 add_test(NAME check_format COMMAND sh ${CMAKE_SOURCE_DIR}/tools/check_format.sh ${CMAKE_SOURCE_DIR})
 set_tests_properties(check_format PROPERTIES SKIP_RETURN_CODE 77)
 add_test(NAME check_words COMMAND sh ${CMAKE_SOURCE_DIR}/tools/check_words.sh ${CMAKE_SOURCE_DIR})
+add_test(NAME check_docs COMMAND sh ${CMAKE_SOURCE_DIR}/tools/check_docs.sh ${CMAKE_SOURCE_DIR})
+if(POLAR_LAB)
+  add_test(NAME test_readme COMMAND sh ${CMAKE_SOURCE_DIR}/tests/tree/test_readme.sh ${CMAKE_SOURCE_DIR} $<TARGET_FILE:polar_program> ${CMAKE_BINARY_DIR} ${CMAKE_C_COMPILER})
+endif()
 add_test(NAME test_golden COMMAND sh ${CMAKE_SOURCE_DIR}/tests/tree/test_golden.sh ${CMAKE_SOURCE_DIR})
 add_test(NAME test_checks COMMAND sh ${CMAKE_SOURCE_DIR}/tests/tree/test_checks.sh ${CMAKE_SOURCE_DIR})
 set(polar_cxx "")

@@ -47,7 +47,10 @@ expect() {    # expect CHECK 0|1 TEXT NAME: the check ends so, and its output ho
 
 plant() {    # plant CHECK FILE TEXT MESSAGE NAME: appended to FILE of a sound tree; the check must name FILE and the reason
     sound
-    [ -f "$dir/$2" ] || put "$2" "/* $(basename "$2") -- planted */\n"
+    case $2 in
+    *.md) put "$2" '' ;;
+    *) [ -f "$dir/$2" ] || put "$2" "/* $(basename "$2") -- planted */\n" ;;
+    esac
     printf '%b' "$3" >>"$dir/$2"
     expect "$1" 1 "$4" "$5"
 }
@@ -102,12 +105,26 @@ if sh "$root/tools/check_format.sh" "$root" >/dev/null 2>&1; [ $? -ne 77 ]; then
     rm -f "$dir/.clang-format"
 fi
 sound
+put docs/sub/other.md 'Narrow.\n'
+long='words and more words and more words and more words and more words and more words and more words and on'
+put docs/page.md "[other](sub/other.md), [up](../include/polar/polar.h#x), [web](https://a.b/c), \`src/base/alloc.c\`, \`base/alloc.c\`, \`polar/status.h\`,\n\`alloc.c\`, \`src/<layer>\`, \`a - b\`.\n\n| a table | $long $long |\n\n    $long $long\n\n\`\`\`\n$long $long\n\`\`\`\n"
+sed -i 's/, \[web\]/,\n[web]/; s/, `base/,\n`base/' "$dir/docs/page.md"
+expect docs 0 'name what is there' 'a sound page passes'
+plant docs docs/page.md "$long\n" 'docs/page.md:1: more than 100 columns' 'a line of 101 columns'
+plant docs docs/page.md 'See [there](there.md).\n' 'a link to there.md, which is not in the tree' 'a link that leads nowhere'
+plant docs docs/sub/page.md 'See [up](../../../README.md).\n' 'a link to ../../../README.md' 'a link out of the tree'
+plant docs docs/page.md 'See `src/base/gone.c`.\n' 'docs/page.md:1: src/base/gone.c is not in the tree' 'a path that is not there'
+plant docs docs/page.md 'See `base/gone.c`.\n' 'base/gone.c is neither' 'a path below src that is not there'
+plant docs docs/page.md 'See `gone.cu`.\n' 'no file of the tree is called gone.cu' 'a file name that is not there'
+rm -rf "${dir:?}"/*
+expect docs 1 'nothing was checked' 'a tree without pages is no success'
+sound
 put docs/page.md 'A bound with its derivation; we agreed on nothing, tissue 1 and the session of parliament are words.\n'
 expect words 0 'explain themselves' 'a sound tree passes'
 plant words tests/test_all.c '/* 1e-11, the issue'"'"'s bar */\n' 'tests/test_all.c:4:' 'a bound that stands in a tracker'
-plant words docs/page.md 'See issue 12.\n' 'docs/page.md:2:See issue 12' 'an entry of a tracker'
+plant words docs/page.md 'See issue 12.\n' 'docs/page.md:1:See issue 12' 'an entry of a tracker'
 plant words src/math/sums.h '/* within 5 %, as agreed */\n' 'src/math/sums.h:4:' 'a bound that was agreed on'
-plant words docs/page.md 'Faster than before this session.\n' 'docs/page.md:2:' 'talk of working days'
+plant words docs/page.md 'Faster than before this session.\n' 'docs/page.md:1:' 'talk of working days'
 plant words tools/look.py '# reads ../shared/x\n' 'tools/look.py:2:' 'a folder that is not in the tree'
 rm -rf "${dir:?}"/*
 expect words 1 'nothing was checked' 'an empty tree is no success'
