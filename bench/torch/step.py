@@ -4,9 +4,11 @@
     python bench/torch/step.py --device cuda --set matrices --set gpt124m --set llama430m --compile --dion
 
 Prints one JSON object per row: {"what", "seconds"}; the median of at least 15 samples. --compile adds torch.optim.Muon whose step is
-compiled; --dion adds microsoft/dion's Muon where the package `dion` can be imported.
+compiled; --dion adds microsoft/dion's Muon where the package `dion` can be imported; --polar adds ours, Python included, with gradients
+that stay, that move before every step (the moving is not timed), and captured in a torch.cuda.graph.
 """
 import argparse
+import itertools
 import json
 import statistics
 import time
@@ -43,11 +45,15 @@ def params(shapes, device):
 
 def median(fn, device, samples=31, budget=4.0):
     sync = torch.cuda.synchronize if device.type == "cuda" else lambda: None
-    for _ in range(3):
+    before = getattr(fn, "before", lambda: None)
+    for _ in range(5):
+        before()
         fn()
     sync()
     times, start = [], time.perf_counter()
     while len(times) < samples and (len(times) < 15 or time.perf_counter() - start < budget):
+        before()
+        sync()
         t = time.perf_counter()
         fn()
         sync()
@@ -83,6 +89,49 @@ def steps(name, device, a):
         yield f"muon (dion), {name}", DionMuon(groups, lr=5e-3, use_triton=device.type == "cuda").step
 
 
+def moving(opt, every):
+    """opt.step with gradients that lie elsewhere than in the step before."""
+    sets, turn = [[q.grad for q in every], [q.grad.clone() for q in every]], [0]
+
+    def before():
+        turn[0] ^= 1
+        for q, g in zip(every, sets[turn[0]]):
+            q.grad = g
+
+    step = lambda: opt.step()    # noqa: E731
+    step.before = before
+    return step
+
+
+def captured(opt):
+    for _ in range(3):
+        opt.step()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        opt.step()
+    return graph.replay
+
+
+def polar_steps(name, device):
+    """Ours: whole calls of opt.step()."""
+    import polar
+
+    matrices, rest = LISTS[name]
+    for cls in (polar.PolarAdamW, polar.Muon, polar.AdamW):
+        if not matrices and cls is not polar.AdamW:
+            continue
+        for how in ("stays", "moves") + (("captured",) if device.type == "cuda" else ()):
+            m, r = params(matrices, device), params(rest, device)
+            groups = [dict(params=q, route=route) for q, route in ((m, "matrix"), (r, "adamw")) if q]
+            opt = cls(groups)
+            step = opt.step if how == "stays" else moving(opt, m + r) if how == "moves" else captured(opt)
+            yield f"polar.{cls.__name__}, {how}, {name}", step
+            if how == "stays" and device.type == "cuda":    # the library's own captured step, without Python's part
+                from polar._library import lib
+
+                yield f"libpolar {cls.__name__}, captured by itself, {name}", lambda: lib.polar_optim_step(opt._handle.pointer, opt._queue.pointer)
+
+
 def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--device", default="cpu")
@@ -90,13 +139,14 @@ def main():
     p.add_argument("--set", action="append", choices=sorted(LISTS), help="a list of parameters (default: matrices, deit)")
     p.add_argument("--compile", action="store_true", help="Muon's step compiled too")
     p.add_argument("--dion", action="store_true", help="dion's Muon too")
+    p.add_argument("--polar", action="store_true", help="ours too: the package `polar`")
     p.add_argument("--large", action="store_true", help="the same as --set 100m besides the others")
     a = p.parse_args()
     device = torch.device(a.device)
     if a.threads:
         torch.set_num_threads(a.threads)
     for name in (a.set or ["matrices", "deit"]) + (["100m"] if a.large else []):
-        for what, step in steps(name, device, a):
+        for what, step in itertools.chain(polar_steps(name, device) if a.polar else (), steps(name, device, a)):
             row = {"what": what, "seconds": median(step, device)}
             print(json.dumps({**row, "torch": torch.__version__, "threads": torch.get_num_threads()}), flush=True)
 

@@ -392,15 +392,14 @@ class Optimizer(torch.optim.Optimizer):
             self._check_state(state_dict)
             groups = [{**{k: v for k, v in mine.items() if k != "params"}, **theirs}
                       for mine, theirs in zip(self.param_groups, state_dict["param_groups"])]
-            own = {p: self.state[p] for p in self._params}
+            own = _state_of({p: self.state[p] for p in self._params})
+            index = [i for g in state_dict["param_groups"] for i in g["params"]]
+            loaded = {p: state_dict["state"].get(i, {}) for i, p in zip(index, (p for g in self.param_groups for p in g["params"]))}
             self._loading = True
             try:
-                super().load_state_dict({"state": dict(state_dict["state"]), "param_groups": groups})
+                super().load_state_dict({"state": {}, "param_groups": groups})    # torch would round the state to the parameters' format
             finally:
-                self._loading = False
-            loaded = {p: self.state.get(p, {}) for p in self._params}
-            self.state.clear()
-            self.state.update(own)
+                self._loading, self.state = False, own
             for p in self._params:
                 for key, mine in self.state[p].items():
                     if key not in loaded[p] and key != "master":
@@ -439,9 +438,12 @@ class Optimizer(torch.optim.Optimizer):
                     check(lib.polar_optim_set_hyper(self._handle.pointer, -1, k, route, byref(h)))
             self._hypers[k] = [_plain(x) if not isinstance(x, list) else list(x) for x in now]
 
+    def _route_of(self, p):
+        return next(r for group, table in zip(self.param_groups, self._tables) for q, r in zip(group["params"], table) if q is p)
+
     def _odd_gradient(self, p, g):
         """A gradient that the library cannot take as it lies: a copy that it can, or an exception."""
-        name = next((r.name for group, table in zip(self.param_groups, self._tables) for q, r in zip(group["params"], table) if q is p), "?")
+        name = self._route_of(p).name
         if g.layout is not _strided:
             raise TypeError(f"the gradient of '{name}' is {g.layout}; the library takes dense ones (sparse=False in nn.Embedding, or grad.to_dense())")
         if g.dtype is not p.dtype or g.shape != p.shape or g.device != p.device:
@@ -464,12 +466,14 @@ class Optimizer(torch.optim.Optimizer):
 
     def _moved(self):
         """Parameters lie elsewhere than the library knows: made anew over them, unless they cannot be had."""
-        for p, group_name in zip(self._params, (r.name for g, t in zip(self.param_groups, self._tables) for q, r in zip(g["params"], t) if q.numel() or q in self.state)):
-            if p.numel() and not p.data_ptr():
-                raise PolarError(f"'{group_name}' was freed while in use: its storage has no memory")
-        if any(p.device != self._device for p in self._params):
-            torch.cuda.synchronize() if self._device.type == "cuda" else None
-            self._queue = None
+        for p in self._params:
+            r = self._route_of(p)
+            if tuple(p.shape) != r.shape:
+                raise ValueError(f"'{r.name}' has the shape {tuple(p.shape)} now; the optimiser was made for {r.shape}: make a new one")
+            if not p.data_ptr():
+                raise PolarError(f"'{r.name}' was freed while in use: its storage has no memory")
+        if self._device.type == "cuda":
+            torch.cuda.synchronize(self._device)    # the state that goes on is complete
         self._build()
 
     @_no_dynamo

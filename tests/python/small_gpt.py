@@ -1,8 +1,15 @@
 """small_gpt.py -- a small transformer, its data, and the rules in plain torch: what the optimisers are compared with."""
+import os
+
 import torch
 from torch import nn
 from torch.nn import functional as F
 
+DEVICE = os.environ.get("POLAR_TEST_DEVICE", "cpu")    # cuda: the same tests on a GPU
+if DEVICE != "cpu":    # two runs have the same bits
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    torch.backends.cuda.enable_flash_sdp(False)
+    torch.backends.cuda.enable_mem_efficient_sdp(False)
 JORDAN = (3.4445, -4.7750, 2.0315)
 
 
@@ -37,12 +44,12 @@ class SmallGPT(nn.Module):
         return self.lm_head(self.norm(h))
 
 
-def make(seed=0, device="cpu", dtype=torch.float32, **sizes):
+def make(seed=0, device=DEVICE, dtype=torch.float32, **sizes):
     torch.manual_seed(seed)
     return SmallGPT(dtype=dtype, **sizes).to(device)
 
 
-def batch(step, device="cpu", words=32, length=16, rows=8):
+def batch(step, device=DEVICE, words=32, length=16, rows=8):
     """Sequences in which every word follows from the two before it, with some noise."""
     g = torch.Generator().manual_seed(1000 + step)
     x = torch.randint(words, (rows, length + 1), generator=g)
@@ -52,7 +59,7 @@ def batch(step, device="cpu", words=32, length=16, rows=8):
     return x[:, :-1].to(device), x[:, 1:].to(device)
 
 
-def loss_of(model, step, device="cpu"):
+def loss_of(model, step, device=DEVICE):
     x, y = batch(step, device)
     return F.cross_entropy(model(x).flatten(0, 1).float(), y.flatten())
 
@@ -108,7 +115,7 @@ def distance(a, b):
     return float((top / sum((q.double() ** 2).sum() for q in b.parameters())) ** 0.5)
 
 
-def train(model, opt, steps, device="cpu", first=0, before=None):
+def train(model, opt, steps, device=DEVICE, first=0, before=None):
     """Losses of so many steps."""
     out = []
     for t in range(first, first + steps):

@@ -4,7 +4,7 @@ import math
 
 import pytest
 import torch
-from small_gpt import distance, loss_of, make, train
+from small_gpt import DEVICE, distance, loss_of, make, train
 from torch.optim import lr_scheduler
 
 import polar
@@ -161,7 +161,7 @@ def test_grad_scaler():
     """GradScaler's loop as it is written everywhere: the scale is taken off, an overflow leaves everything, the scale falls."""
     a, b = make(), make()
     opt_a, opt_b = polar.PolarAdamW(a), polar.PolarAdamW(b)
-    scaler = torch.amp.GradScaler("cpu", init_scale=2.0**12, growth_interval=1000)
+    scaler = torch.amp.GradScaler(DEVICE, init_scale=2.0**12, growth_interval=1000)
     for t in range(4):
         a.zero_grad()
         scaler.scale(loss_of(a, t)).backward()
@@ -180,7 +180,7 @@ def test_grad_scaler():
 def test_unscaled_and_clipped():
     a, b = make(), make()
     opt_a, opt_b = polar.Muon(a), polar.Muon(b)
-    scaler = torch.amp.GradScaler("cpu", init_scale=2.0**12)
+    scaler = torch.amp.GradScaler(DEVICE, init_scale=2.0**12)
     for t in range(3):
         a.zero_grad()
         scaler.scale(loss_of(a, t)).backward()
