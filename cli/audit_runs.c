@@ -8,7 +8,6 @@
 
 #include "base/alloc.h"
 #include "base/json_read.h"
-#include "lab/run/testbed.h"
 
 /* The plan's runs; what the store knows of them in one select. */
 static polar_status join_plan(audit_runs *a, pl_store *s)
@@ -37,9 +36,9 @@ static polar_status join_plan(audit_runs *a, pl_store *s)
 
 static polar_status load_file(audit_runs *a, pl_store *s, const char *const *set, int set_count)
 {
-    pl_schema schemas[PL_TESTBED_MAX];
-    PL_TRY(pl_spec_read(&a->spec, a->path, schemas, pl_testbed_schemas(schemas), set, set_count));
+    PL_TRY(pl_spec_read(&a->spec, a->path, a->schemas, pl_testbed_schemas(a->schemas), set, set_count));
     PL_TRY(pl_plan_create(&a->plan, a->spec));
+    a->schema = &a->spec->schema;
     a->name = a->spec->name;
     a->title = a->spec->title;
     a->metric = a->spec->metric;
@@ -56,6 +55,13 @@ static polar_status load_name(audit_runs *a, pl_store *s, const pl_store_spec *s
     a->title = spec->title;
     a->metric = spec->metric;
     a->sha = spec->sha;
+    int known = pl_testbed_schemas(a->schemas);
+    for (int i = 0; i < known; i++)
+        if (!strcmp(a->schemas[i].name, spec->testbed)) a->schema = &a->schemas[i];
+    /* published values stand in the text; one that this build cannot read has none */
+    polar_status st =
+        pl_spec_read_text(&a->spec, spec->name, spec->text ? spec->text : "", a->schemas, known);
+    if (st != POLAR_OK && st != POLAR_E_FORMAT) return st;
     PL_TRY(pl_store_select_members(&a->members, s, spec->name));
     a->count = a->members.count;
     a->runs = pl_calloc((size_t)a->count + 1, sizeof *a->runs);
@@ -86,6 +92,14 @@ polar_status audit_runs_load(audit_runs *a, pl_store *s, const char *spec, const
     }
     return PL_FAIL(POLAR_E_ARG, "no spec file '%s', and the store '%s' has no spec of that name (it has: %s)",
                    pl_text_shown(spec).text, pl_store_path(s), *known ? known : "none");
+}
+
+pl_audit_of audit_runs_of(const audit_runs *a, const char *metric)
+{
+    return (pl_audit_of){.spec = a->name,
+                         .metric = metric ? metric : a->metric,
+                         .schema = a->schema,
+                         .published = a->spec ? a->spec->published : NULL};
 }
 
 void audit_runs_free(audit_runs *a)

@@ -32,8 +32,8 @@ static polar_status work(cli_context *ctx, const audit_args *a, pl_store *s, aud
 {
     pl_audit *audit;
     PL_TRY(audit_runs_load(runs, s, a->spec, a->set.items, a->set.count));
-    PL_TRY(
-        pl_audit_create(&audit, runs->name, a->metric ? a->metric : runs->metric, runs->runs, runs->count));
+    pl_audit_of of = audit_runs_of(runs, a->metric);
+    PL_TRY(pl_audit_create(&audit, &of, runs->runs, runs->count));
     polar_status st = a->run ? audit_print_run(ctx->out, runs, audit, a->run)
                              : pl_audit_print(audit, ctx->out, (pl_table_format)a->format);
     pl_audit_destroy(audit);

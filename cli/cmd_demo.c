@@ -169,9 +169,14 @@ static polar_status tell(demo *d, pl_store *s, audit_runs *runs)
     FILE *out = d->ctx->out;
     pl_audit *a;
     pl_report_outcome written;
-    const pl_report_opts o = {.dir = d->dir, .code = pl_code_version()};
+    pl_schema schemas[PL_TESTBED_MAX];
+    const pl_report_opts o = {.dir = d->dir,
+                              .code = pl_code_version(),
+                              .schemas = schemas,
+                              .schema_count = pl_testbed_schemas(schemas)};
     PL_TRY(audit_runs_load(runs, s, d->spec, NULL, 0));
-    PL_TRY(pl_audit_create(&a, runs->name, runs->metric, runs->runs, runs->count));
+    pl_audit_of of = audit_runs_of(runs, NULL);
+    PL_TRY(pl_audit_create(&a, &of, runs->runs, runs->count));
     polar_status st = pl_audit_print(a, out, (pl_table_format)d->a.format);
     if (st == POLAR_OK) st = pl_report_write(&written, s, &o);
     if (st == POLAR_OK && d->a.format == PL_TABLE_TEXT) st = print_findings(out, a);

@@ -2,7 +2,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/alloc.h"
 #include "cli.h"
 #include "cli_line.h"
 #include "lab/run/provenance.h"
@@ -37,27 +36,28 @@ static void show_left_out(void *arg, const char *spec, const char *why)
     fprintf(ctx->log, "note: the spec %s is left out: %s\n", spec, why);
 }
 
-/* The name under which the store knows a spec: that of the file, or the word itself. Owned by the caller. */
-static polar_status spec_name(char **out, const char *word)
+/* The spec of a file, NULL where the word is not the name of one: it is then one of the store's. */
+static polar_status read_file(pl_spec **out, const char *word, const pl_schema *schemas, int count)
 {
-    pl_schema schemas[PL_TESTBED_MAX];
-    pl_spec *spec;
     *out = NULL;
-    if (access(word, F_OK) == 0) {
-        PL_TRY(pl_spec_read(&spec, word, schemas, pl_testbed_schemas(schemas), NULL, 0));
-        *out = pl_strdup(spec->name);
-        pl_spec_destroy(spec);
-    } else *out = pl_strdup(word);
-    PL_NEED(*out, POLAR_E_NOMEM, "a name");
-    return POLAR_OK;
+    return access(word, F_OK) == 0 ? pl_spec_read(out, word, schemas, count, NULL, 0) : POLAR_OK;
 }
 
-static polar_status write_report(cli_context *ctx, const report_args *a, char **names)
+static polar_status write_report(cli_context *ctx, const report_args *a, pl_spec *const *files,
+                                 const pl_schema *schemas, int schema_count)
 {
     pl_store *s;
     pl_report_outcome out;
+    const char *names[CLI_MAX_LIST], *texts[CLI_MAX_LIST];
+    for (int i = 0; i < a->specs.count; i++) {
+        names[i] = files[i] ? files[i]->name : a->specs.items[i];
+        texts[i] = files[i] ? files[i]->text : NULL;
+    }
     pl_report_opts o = {.dir = a->dir,
-                        .specs = a->specs.count ? (const char *const *)names : NULL,
+                        .specs = a->specs.count ? names : NULL,
+                        .texts = texts,
+                        .schemas = schemas,
+                        .schema_count = schema_count,
                         .spec_count = a->specs.count,
                         .code = pl_code_version(),
                         .progress = show_progress,
@@ -77,12 +77,15 @@ static polar_status write_report(cli_context *ctx, const report_args *a, char **
 static polar_status run(cli_context *ctx, int argc, char **argv)
 {
     report_args a = {0};
-    char *names[CLI_MAX_LIST] = {NULL};
+    pl_spec *files[CLI_MAX_LIST] = {NULL};
+    pl_schema schemas[PL_TESTBED_MAX];
+    int schema_count = pl_testbed_schemas(schemas);
     PL_TRY(cli_options_parse(&a, options, "report", argc, argv));
     polar_status st = POLAR_OK;
-    for (int i = 0; i < a.specs.count && st == POLAR_OK; i++) st = spec_name(&names[i], a.specs.items[i]);
-    if (st == POLAR_OK) st = write_report(ctx, &a, names);
-    for (int i = 0; i < a.specs.count; i++) pl_free(names[i]);
+    for (int i = 0; i < a.specs.count && st == POLAR_OK; i++)
+        st = read_file(&files[i], a.specs.items[i], schemas, schema_count);
+    if (st == POLAR_OK) st = write_report(ctx, &a, files, schemas, schema_count);
+    for (int i = 0; i < a.specs.count; i++) pl_spec_destroy(files[i]);
     return st;
 }
 
@@ -91,11 +94,11 @@ const cli_command cli_cmd_report = {
     .summary = "tables (text, CSV, TeX), figures (SVG, PNG) and one page of a store's audits",
     .usage = "[SPEC..] [-o DIR] [options]",
     .options = options,
-    .about = "Writes DIR/index.html, one self-contained page with the tables and figures of every spec, the "
-             "paper's values beside ours, what is\n"
+    .about = "Writes DIR/index.html, one self-contained page with the tables and figures of every spec, "
+             "published values beside ours, what is\n"
              "missing and where each number comes from; and the tables and figures as files under DIR/tables "
              "and DIR/figures. Specs that\n"
-             "belong together (the paper's DeiT recipes and budgets) are also compared with each other, seed "
+             "say so (compare:, docs/specs.md) are also compared with each other, seed "
              "by seed. Reads the store only. Figures\n"
              "are drawn by gnuplot; without it the tables and the page are written all the same. A spec "
              "whose rows cannot be used is left out and\n"

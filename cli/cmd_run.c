@@ -9,7 +9,6 @@
 #include "cli.h"
 #include "lab/spec/plan.h"
 #include "lab/run/runner.h"
-#include "report/report_metric.h"
 #include "report/table/table.h"
 #include "run_data.h"
 #include "run_progress.h"
@@ -119,7 +118,7 @@ static void number_or_none(pl_table *t, int there, double x)
 static polar_status print_table(cli_context *ctx, const run_args *a, const pl_plan *plan,
                                 const pl_store_members *m)
 {
-    int percent = pl_metric_of(plan->spec->metric).percent;
+    int percent = pl_schema_metric(&plan->spec->schema, plan->spec->metric).percent;
     pl_cell_style style = percent ? PL_CELL_FIXED : PL_CELL_SCI;
     const pl_table_column columns[] = {
         {"cell", "cell", NULL, PL_CELL_TEXT, 0},
@@ -186,7 +185,7 @@ static polar_status run_plan(cli_context *ctx, const run_args *a, const pl_plan 
     const pl_store_spec row = {spec->name,   spec->sha,  spec->title, spec->schema.name,
                                spec->metric, spec->text, NULL};
     run_progress progress = {
-        .ctx = ctx, .name = spec->name, .metric = spec->metric, .valid = spec->schema.valid};
+        .ctx = ctx, .name = spec->name, .metric = spec->metric, .valid = spec->schema.curve.progress};
     pl_runner_outcome outcome;
     stop_signal signals;
     pl_runner_opts o = PL_RUNNER_OPTS_INIT;

@@ -125,8 +125,11 @@ static polar_status train(cli_context *ctx, const train_args *a, const pl_testbe
     snprintf(name, sizeof name, "train_%s", tb->schema->name);
     snprintf(title, sizeof title, "%s %.40s seed %lld", tb->schema->name, run->arm, (long long)run->seed);
     const pl_store_spec spec = {name, "", "Single runs", tb->schema->name, tb->schema->metric, "", NULL};
-    run_progress progress = {
-        .ctx = ctx, .name = title, .metric = tb->schema->metric, .valid = tb->schema->valid, .epochs = 1};
+    run_progress progress = {.ctx = ctx,
+                             .name = title,
+                             .metric = tb->schema->metric,
+                             .valid = tb->schema->curve.progress,
+                             .epochs = 1};
     pl_runner_outcome outcome;
     stop_signal signals;
     pl_runner_opts o = PL_RUNNER_OPTS_INIT;

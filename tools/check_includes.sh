@@ -14,12 +14,13 @@ find . \( -path ./build -o -path ./.git \) -prune -o -type f \( -name '*.[ch]' -
 
 awk -v list="$list" '
 BEGIN {
-    n = split("base math device compose optim nn models data verify store lab report backends/ref backends/guard backends/cpu backends/cuda " \
+    n = split("base math device compose optim nn models data verify store lab lab/spec report backends/ref backends/guard backends/cpu backends/cuda " \
               "cli include python examples tests bench tools", layer, " ")
     arrow("math", "base");             arrow("device", "math");            arrow("compose", "device")
     arrow("optim", "compose device");  arrow("nn", "compose device");      arrow("models", "nn")
     arrow("data", "math base");        arrow("store", "base");             arrow("verify", "optim models compose")
-    arrow("lab", "models optim data verify store device");                 arrow("report", "store math base")
+    arrow("lab", "lab/spec models optim data verify store device");        arrow("report", "lab/spec store math base")
+    arrow("lab/spec", "store math base")
     arrow("backends/ref", "device");   arrow("backends/cpu", "device backends/ref")
     arrow("backends/guard", "device backends/ref");                        arrow("backends/cuda", "device")
     arrow("cli", "lab report verify data")
@@ -47,7 +48,7 @@ function layer_of(path,    p)
 {
     split(path, p, "/")
     if (p[1] != "src") return p[1]
-    return p[2] == "backends" ? p[2] "/" p[3] : p[2]
+    return p[2] == "backends" || (p[2] == "lab" && p[3] == "spec") ? p[2] "/" p[3] : p[2]
 }
 
 # "src/a/b/../c.h" -> "src/a/c.h"

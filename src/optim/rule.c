@@ -1,13 +1,17 @@
 /* rule.c -- an optimiser is a row: the table of rules, and the scale conventions. */
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/status.h"
 #include "optim/optim_impl.h"
 #include "optim/optim_layout.h"
+#include "optim/rule_names.h"
+
+/* The names, in the order of the rows below: the one list of them. */
+const char *const pl_rule_names[] = {"sgdm", "adamw", "muon", "polaradamw", "muon_v", "polar_ema", NULL};
 
 typedef struct {
-    const char *name;
     polar_momentum momentum;
     polar_precondition precondition;
     polar_map_kind map;
@@ -17,36 +21,41 @@ typedef struct {
 
 /* muon, polaradamw, muon_v and polar_ema are the 2 x 2 of momentum and preconditioner. */
 static const rule_row rules[] = {
-    {"sgdm", POLAR_MOMENTUM_HEAVY_BALL, POLAR_PRECONDITION_NONE, POLAR_MAP_NONE, POLAR_SCALE_NONE, 0.95, 5e-3,
+    {POLAR_MOMENTUM_HEAVY_BALL, POLAR_PRECONDITION_NONE, POLAR_MAP_NONE, POLAR_SCALE_NONE, 0.95, 5e-3, 0.05},
+    {POLAR_MOMENTUM_EMA, POLAR_PRECONDITION_ADAM, POLAR_MAP_NONE, POLAR_SCALE_NONE, 0.9, 5e-4, 0.05},
+    {POLAR_MOMENTUM_NESTEROV, POLAR_PRECONDITION_NONE, POLAR_MAP_NEWTON_SCHULZ, POLAR_SCALE_PAPER, 0.95, 5e-3,
+     0},
+    {POLAR_MOMENTUM_EMA, POLAR_PRECONDITION_ADAM, POLAR_MAP_NEWTON_SCHULZ, POLAR_SCALE_PAPER, 0.9, 5e-3,
      0.05},
-    {"adamw", POLAR_MOMENTUM_EMA, POLAR_PRECONDITION_ADAM, POLAR_MAP_NONE, POLAR_SCALE_NONE, 0.9, 5e-4, 0.05},
-    {"muon", POLAR_MOMENTUM_NESTEROV, POLAR_PRECONDITION_NONE, POLAR_MAP_NEWTON_SCHULZ, POLAR_SCALE_PAPER,
-     0.95, 5e-3, 0},
-    {"polaradamw", POLAR_MOMENTUM_EMA, POLAR_PRECONDITION_ADAM, POLAR_MAP_NEWTON_SCHULZ, POLAR_SCALE_PAPER,
-     0.9, 5e-3, 0.05},
-    {"muon_v", POLAR_MOMENTUM_NESTEROV, POLAR_PRECONDITION_ADAM, POLAR_MAP_NEWTON_SCHULZ, POLAR_SCALE_PAPER,
-     0.95, 5e-3, 0.05},
-    {"polar_ema", POLAR_MOMENTUM_EMA, POLAR_PRECONDITION_NONE, POLAR_MAP_NEWTON_SCHULZ, POLAR_SCALE_PAPER,
-     0.9, 5e-3, 0.05},
+    {POLAR_MOMENTUM_NESTEROV, POLAR_PRECONDITION_ADAM, POLAR_MAP_NEWTON_SCHULZ, POLAR_SCALE_PAPER, 0.95, 5e-3,
+     0.05},
+    {POLAR_MOMENTUM_EMA, POLAR_PRECONDITION_NONE, POLAR_MAP_NEWTON_SCHULZ, POLAR_SCALE_PAPER, 0.9, 5e-3,
+     0.05},
 };
 
 #define RULES ((int)(sizeof rules / sizeof *rules))
 
+_Static_assert(RULES + 1 == sizeof pl_rule_names / sizeof *pl_rule_names, "a row for every name");
+
 const char *polar_rule_name(int i)
 {
-    return i >= 0 && i < RULES ? rules[i].name : NULL;
+    return i >= 0 && i < RULES ? pl_rule_names[i] : NULL;
 }
 
 static polar_status find(const rule_row **out, const char *name)
 {
     PL_NEED(name, POLAR_E_ARG, "a rule without a name: it is NULL");
     for (int i = 0; i < RULES; i++)
-        if (!strcmp(name, rules[i].name)) {
+        if (!strcmp(name, pl_rule_names[i])) {
             *out = &rules[i];
             return POLAR_OK;
         }
-    return PL_FAIL(POLAR_E_ARG, "no rule '%s' (there are: sgdm, adamw, muon, polaradamw, muon_v, polar_ema)",
-                   name);
+    char known[160] = "";
+    for (int i = 0; i < RULES; i++) {
+        size_t used = strlen(known);
+        snprintf(known + used, sizeof known - used, "%s%s", i ? ", " : "", pl_rule_names[i]);
+    }
+    return PL_FAIL(POLAR_E_ARG, "no rule '%s' (there are: %s)", name, known);
 }
 
 static polar_rule make(const rule_row *r)

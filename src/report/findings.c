@@ -6,7 +6,6 @@
 
 #include "base/string_build.h"
 #include "report/audit/audit_print.h"
-#include "report/report_metric.h"
 
 #define MOST_ARMS 32
 
@@ -14,7 +13,7 @@
  * plan order. How many. */
 static int sort_arms(const pl_audit_arm *out[MOST_ARMS], const pl_audit *a, int64_t cell)
 {
-    int n = 0, sign = pl_metric_of(a->metric).better > 0 ? -1 : 1;
+    int n = 0, sign = a->shown.better > 0 ? -1 : 1;
     for (int64_t r = 0; r < a->arm_count && n < MOST_ARMS; r++) {
         const pl_audit_arm *row = &a->arm_rows[cell * a->arm_count + r];
         if (isnan(row->s.mean)) continue;
@@ -51,7 +50,7 @@ static void add_pair(pl_string *s, const pl_audit_pair *p, const pl_audit_arm *l
 polar_status pl_findings_cell(char **out, const pl_audit *a, int64_t cell)
 {
     const pl_audit_arm *arms[MOST_ARMS];
-    int n = sort_arms(arms, a, cell), d = pl_audit_digits(a), rising = pl_metric_of(a->metric).better > 0;
+    int n = sort_arms(arms, a, cell), d = pl_audit_digits(a), rising = a->shown.better > 0;
     pl_string s = {0};
     pl_string_add(&s, "%s: ", a->cells[cell]);
     if (!n) pl_string_add(&s, "no finished runs yet");
@@ -62,8 +61,8 @@ polar_status pl_findings_cell(char **out, const pl_audit *a, int64_t cell)
                       : rising                                 ? " > "
                                                                : " < ",
                       arms[i]->arm, d, arms[i]->s.mean);
-    if (n && !isnan(arms[0]->trace) && pl_audit_has_plateau(a))
-        pl_string_add(&s, " (the trace alone: %.*f)", d, arms[0]->trace);
+    if (n && a->reference_count && !isnan(arms[0]->reference[0]))
+        pl_string_add(&s, " (%s: %.*f)", a->references[0]->line, d, arms[0]->reference[0]);
     for (int i = 1; i < n; i++) {
         const pl_audit_pair *p = find_pair(a, arms[i], arms[i - 1]);
         if (p) add_pair(&s, p, arms[rising ? i - 1 : i], d < 9 ? d + 1 : 9);

@@ -6,9 +6,9 @@
 
 #include "base/alloc.h"
 #include "base/string_build.h"
-#include "report/table/across_tables.h"
+#include "report/table/compare_tables.h"
 #include "report/audit/audit_print.h"
-#include "report/table/part_tables.h"
+#include "report/table/section_tables.h"
 #include "report/figure/report_figures.h"
 #include "report/report_files.h"
 #include "report/report_html.h"
@@ -19,9 +19,11 @@ typedef struct {
     pl_report_outcome *out;
     char *tables, *figures; /* folders */
     pl_store_specs specs;
-    pl_part *parts;
-    int64_t wanted, count; /* specs asked for; parts of them */
-    pl_left_out *left;     /* the others */
+    pl_section *sections;
+    int64_t wanted, count; /* specs asked for; sections of them */
+    pl_comparison *comparisons;
+    int64_t comparison_count;
+    pl_left_out *left; /* the others */
     int64_t left_count;
 } report;
 
@@ -52,16 +54,16 @@ static void tell(const report *r, const char *what)
 typedef struct { /* one of the four kinds of tables with its subject */
     polar_status (*audit)(const pl_audit *a, FILE *f, pl_table_format format);
     const pl_audit *of;
-    const pl_part_table *part;
-    const pl_part *p;
-    const pl_across_table *across;
-    const pl_across *x;
+    const pl_section_table *table;
+    const pl_section *p;
+    const pl_compare_table *compare;
+    const pl_comparison *x;
 } subject;
 
 static polar_status print_subject(const subject *s, FILE *f, pl_table_format format)
 {
     if (s->audit) return s->audit(s->of, f, format);
-    return s->part ? s->part->print(s->p, f, format) : s->across->print(s->x, f, format);
+    return s->table ? s->table->print(s->p, f, format) : s->compare->print(s->x, f, format);
 }
 
 /* tables/<stem>.txt, .csv, .tex */
@@ -72,9 +74,9 @@ static polar_status write_table(report *r, const char *stem, subject s)
         pl_table_format format;
     } kinds[] = {{"txt", PL_TABLE_TEXT}, {"csv", PL_TABLE_CSV}, {"tex", PL_TABLE_TEX}};
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
-        char file[160];
+        char file[192];
         pl_out_file o;
-        snprintf(file, sizeof file, "%.140s.%s", stem, kinds[i].ending);
+        snprintf(file, sizeof file, "%.160s.%s", stem, kinds[i].ending);
         PL_TRY(pl_out_begin(&o, r->tables, file));
         PL_TRY(pl_out_end(&o, print_subject(&s, o.f, kinds[i].format)));
     }
@@ -82,27 +84,28 @@ static polar_status write_table(report *r, const char *stem, subject s)
     return POLAR_OK;
 }
 
-static polar_status write_spec_table(report *r, const pl_part *p, const char *name, subject s)
+static polar_status write_spec_table(report *r, const pl_section *p, const char *name, subject s)
 {
     char stem[140];
     snprintf(stem, sizeof stem, "%.100s_%s", p->spec->name, name);
     return write_table(r, stem, s);
 }
 
-typedef polar_status (*csv_printer)(const pl_part *p, pl_store *s, FILE *f);
+typedef polar_status (*csv_printer)(const pl_section *p, pl_store *s, FILE *f);
 
-static polar_status print_runs(const pl_part *p, pl_store *s, FILE *f)
+static polar_status print_runs(const pl_section *p, pl_store *s, FILE *f)
 {
     (void)s;
-    return pl_part_runs_csv(p, f);
+    return pl_section_runs_csv(p, f);
 }
-static polar_status print_epochs(const pl_part *p, pl_store *s, FILE *f)
+static polar_status print_epochs(const pl_section *p, pl_store *s, FILE *f)
 {
     (void)s;
-    return pl_part_epochs_csv(p, f);
+    return pl_section_epochs_csv(p, f);
 }
 
-static polar_status write_csv(report *r, const pl_part *p, pl_store *s, const char *name, csv_printer print)
+static polar_status write_csv(report *r, const pl_section *p, pl_store *s, const char *name,
+                              csv_printer print)
 {
     char file[160];
     pl_out_file o;
@@ -114,17 +117,17 @@ static polar_status write_csv(report *r, const pl_part *p, pl_store *s, const ch
 }
 
 /* What has a line per run, epoch or step: CSV only. */
-static polar_status write_runs(report *r, const pl_part *p, pl_store *s)
+static polar_status write_runs(report *r, const pl_section *p, pl_store *s)
 {
     int has_gauge = 0;
     PL_TRY(write_csv(r, p, s, "runs", print_runs));
     /* few runs, each hours long; of many small ones it would fill the disk */
     if (p->kind.accuracy) PL_TRY(write_csv(r, p, s, "epochs", print_epochs));
-    PL_TRY(pl_part_has_gauge(p, s, &has_gauge));
-    return has_gauge ? write_csv(r, p, s, "gauge", pl_part_gauge_csv) : POLAR_OK;
+    PL_TRY(pl_section_has_gauge(p, s, &has_gauge));
+    return has_gauge ? write_csv(r, p, s, "gauge", pl_section_gauge_csv) : POLAR_OK;
 }
 
-static polar_status write_tables(report *r, const pl_part *p, pl_store *s)
+static polar_status write_tables(report *r, const pl_section *p, pl_store *s)
 {
     char file[160];
     pl_out_file o;
@@ -132,8 +135,8 @@ static polar_status write_tables(report *r, const pl_part *p, pl_store *s)
     PL_TRY(write_spec_table(r, p, "pairs", (subject){.audit = pl_audit_pair_table, .of = p->audit}));
     PL_TRY(write_spec_table(r, p, "wall", (subject){.audit = pl_audit_arm_table, .of = p->wall}));
     PL_TRY(write_spec_table(r, p, "wall_pairs", (subject){.audit = pl_audit_pair_table, .of = p->wall}));
-    for (const pl_part_table *t = pl_part_tables; t->name; t++)
-        if (t->wanted(p)) PL_TRY(write_spec_table(r, p, t->name, (subject){.part = t, .p = p}));
+    for (const pl_section_table *t = pl_section_tables; t->name; t++)
+        if (t->wanted(p)) PL_TRY(write_spec_table(r, p, t->name, (subject){.table = t, .p = p}));
     snprintf(file, sizeof file, "%.100s.json", p->spec->name);
     PL_TRY(pl_out_begin(&o, r->tables, file));
     PL_TRY(pl_out_end(&o, pl_audit_json(p->audit, o.f)));
@@ -159,56 +162,63 @@ static polar_status leave_out(report *r, const char *name)
     return POLAR_OK;
 }
 
-static polar_status load_part(report *r, pl_store *s, const pl_store_spec *spec)
+static polar_status load_section(report *r, pl_store *s, const pl_store_spec *spec, const char *text)
 {
+    pl_section_source from = {r->opts->schemas, r->opts->schema_count, text};
     tell(r, spec->name);
     if (spec->bad) return pl_fail_again(POLAR_E_FORMAT, spec->bad);
-    return pl_part_load(&r->parts[r->count], s, spec);
+    return pl_section_load(&r->sections[r->count], s, spec, &from);
 }
 
-static polar_status load_parts(report *r, pl_store *s)
+static polar_status load_sections(report *r, pl_store *s)
 {
     for (int64_t i = 0; i < r->wanted; i++) {
         const pl_store_spec *spec = &r->specs.rows[i];
         if (r->opts->specs) PL_TRY(find_spec(&spec, &r->specs, r->opts->specs[i], pl_store_path(s)));
-        polar_status st = load_part(r, s, spec);
+        const char *text = r->opts->specs && r->opts->texts ? r->opts->texts[i] : NULL;
+        polar_status st = load_section(r, s, spec, text);
         if (st == POLAR_OK) {
             r->count++;
             continue;
         }
-        pl_part_free(&r->parts[r->count]);
+        pl_section_free(&r->sections[r->count]);
         /* who asks for one wants to know */
         if (r->wanted == 1 || r->opts->specs || !is_fault_of_spec(st)) return st;
         PL_TRY(leave_out(r, spec->name));
     }
     PL_NEED(r->count, POLAR_E_FORMAT, "the store '%s' has no spec that can be reported; %s: %s",
             pl_store_path(s), r->left[0].name, r->left[0].why);
-    pl_across_link(r->parts, r->count);
-    return POLAR_OK;
+    pl_comparisons_link(r->sections, r->count);
+    return pl_comparisons_find(&r->comparisons, &r->comparison_count, r->sections, r->count);
 }
 
-static polar_status write_parts(report *r, pl_store *s)
+static polar_status write_sections(report *r, pl_store *s)
 {
     for (int64_t i = 0; i < r->count; i++) {
-        tell(r, r->parts[i].spec->name);
-        PL_TRY(write_tables(r, &r->parts[i], s));
-        polar_status st = pl_part_draw(&r->parts[i], s, r->figures);
+        tell(r, r->sections[i].spec->name);
+        PL_TRY(write_tables(r, &r->sections[i], s));
+        polar_status st = pl_section_draw(&r->sections[i], s, r->figures);
         if (st == POLAR_E_UNSUPPORTED) { /* no gnuplot: everything else is still worth having */
             snprintf(r->out->note, sizeof r->out->note, "%s", pl_fail_sentence());
         } else {
             PL_TRY(st);
-            r->out->figures += r->parts[i].figure_count;
+            r->out->figures += r->sections[i].figure_count;
         }
         r->out->specs++;
     }
     return POLAR_OK;
 }
 
-static polar_status write_across(report *r)
+static polar_status write_comparisons(report *r)
 {
-    pl_across x = pl_across_find(r->parts, r->count);
-    for (const pl_across_table *t = pl_across_tables; t->name; t++)
-        if (t->wanted(&x)) PL_TRY(write_table(r, t->name, (subject){.across = t, .x = &x}));
+    for (int64_t i = 0; i < r->comparison_count; i++)
+        for (const pl_compare_table *t = pl_compare_tables; t->name; t++) {
+            char stem[160];
+            const pl_comparison *x = &r->comparisons[i];
+            if (!pl_comparison_wants(x, t)) continue;
+            pl_comparison_stem(stem, x, t);
+            PL_TRY(write_table(r, stem, (subject){.compare = t, .x = x}));
+        }
     return POLAR_OK;
 }
 
@@ -220,8 +230,10 @@ static polar_status write_page(report *r, pl_store *s)
                     .store = slash ? slash + 1 : pl_store_path(s),
                     .figures = r->figures,
                     .note = r->out->note,
-                    .parts = r->parts,
-                    .part_count = r->count,
+                    .sections = r->sections,
+                    .section_count = r->count,
+                    .comparisons = r->comparisons,
+                    .comparison_count = r->comparison_count,
                     .left = r->left,
                     .left_count = r->left_count};
     tell(r, "index.html");
@@ -250,18 +262,20 @@ polar_status pl_report_write(pl_report_outcome *out, pl_store *s, const pl_repor
     if (st == POLAR_OK) st = pl_folder_make(r.tables);
     if (st == POLAR_OK) st = pl_folder_make(r.figures);
     if (st == POLAR_OK) {
-        r.parts = pl_calloc((size_t)r.wanted, sizeof *r.parts);
+        r.sections = pl_calloc((size_t)r.wanted, sizeof *r.sections);
         r.left = pl_calloc((size_t)r.wanted, sizeof *r.left);
-        if (!r.parts || !r.left) st = PL_FAIL(POLAR_E_NOMEM, "a report of %lld specs", (long long)r.wanted);
+        if (!r.sections || !r.left)
+            st = PL_FAIL(POLAR_E_NOMEM, "a report of %lld specs", (long long)r.wanted);
     }
-    if (st == POLAR_OK) st = load_parts(&r, s);
-    if (st == POLAR_OK) st = write_parts(&r, s);
-    if (st == POLAR_OK) st = write_across(&r);
+    if (st == POLAR_OK) st = load_sections(&r, s);
+    if (st == POLAR_OK) st = write_sections(&r, s);
+    if (st == POLAR_OK) st = write_comparisons(&r);
     if (st == POLAR_OK) st = write_page(&r, s);
-    for (int64_t i = 0; r.parts && i < r.count; i++) pl_part_free(&r.parts[i]);
+    for (int64_t i = 0; r.sections && i < r.count; i++) pl_section_free(&r.sections[i]);
     for (int64_t i = 0; i < r.left_count; i++) pl_free(r.left[i].why);
     pl_free(r.left);
-    pl_free(r.parts);
+    pl_free(r.comparisons);
+    pl_free(r.sections);
     pl_store_specs_free(&r.specs);
     pl_free(r.tables);
     pl_free(r.figures);

@@ -1,6 +1,7 @@
 /* report.h -- `polar report`: tables, figures and one page from a store, and nothing else.
  *
- *     pl_report_opts o = {.dir = "report", .code = pl_code_version()};      // specs: all of the store's
+ *     pl_report_opts o = {.dir = "report", .code = pl_code_version(),       // specs: all of the store's
+ *                         .schemas = schemas, .schema_count = pl_testbed_schemas(schemas)};
  *     PL_TRY(pl_report_write(&out, store, &o));
  *     printf("%s\n", out.page);                                             // report/index.html
  *     // no gnuplot here: tables and page are there, figures are not
@@ -8,20 +9,28 @@
  *
  * In the folder: index.html (self-contained: inline SVG, no script, nothing to load),
  * tables/<spec>_{results,pairs,wall,wall_pairs}.{txt,csv,tex} and <spec>.json (the audit),
- * <spec>_{seeds,leads,seconds}.* (where they apply, part_tables.h), <spec>_runs.csv (a line per run),
- * <spec>_epochs.csv (a line per epoch; deit), <spec>_gauge.csv (where there are gauge shadows);
- * deit_{table1,recipe_lift,crossover,budget_lift}.* where the report holds the specs they compare
- * (across_tables.h); figures/<spec>_*.{svg,png,gp}. The same store gives the same bytes.
+ * <spec>_{seeds,overtaking,seconds}.* (where they apply, section_tables.h), <spec>_runs.csv (a line per run),
+ * <spec>_epochs.csv (a line per epoch, where the curve is an accuracy), <spec>_gauge.csv (where there are
+ * gauge shadows); <comparison>_{seeds,lift,crossover}.* where the report holds both specs (compare_tables.h);
+ * figures/<spec>_*.{svg,png,gp}. The same store gives the same bytes.
+ *
+ * What a metric and a curve are is the testbed's to say (pl_schema), what others published and which specs
+ * are compared is the spec's: no testbed, spec or rule is named in here.
  */
 #ifndef PL_REPORT_REPORT_H
 #define PL_REPORT_REPORT_H
 
+#include "lab/spec/config.h"
 #include "store/store.h"
 
 typedef struct pl_report_opts {
     const char *dir;          /* made if it is not there */
     const char *const *specs; /* names; NULL: all */
+    /* of these specs, for published values and comparisons; NULL, or one that is: the store's text of it */
+    const char *const *texts;
     int64_t spec_count;
+    const pl_schema *schemas; /* of the build's testbeds */
+    int schema_count;
     const char *code;                              /* version of the program that writes it */
     void (*progress)(void *arg, const char *what); /* a word about what is being done; may be NULL */
     /* a spec that could not be reported, unless it was asked for by name; may be NULL */

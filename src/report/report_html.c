@@ -8,16 +8,14 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "report/table/across_tables.h"
 #include "report/audit/audit_print.h"
 #include "report/findings.h"
-#include "report/paper_values.h"
-#include "report/table/part_tables.h"
+#include "report/table/section_tables.h"
 #include "report/report_files.h"
 #include "report/report_origin.h"
 #include "report/figure/svg_inline.h"
 
-#define ACROSS_TITLE "DeiT-Tiny across recipes and budgets"
+#define COMPARISONS_TITLE "Specs compared with each other"
 
 static const char style[] =
     ":root{--ink:#1b1b1b;--soft:#5a5a5a;--line:#d9d9d9;--tint:#f6f7f9;--link:#0060a0}\n"
@@ -83,7 +81,7 @@ typedef struct {
     int64_t done, diverged, unfinished, not_run;
 } tally;
 
-static tally count_states(const pl_part *p)
+static tally count_states(const pl_section *p)
 {
     tally t = {0};
     for (int64_t i = 0; i < p->members.count; i++) {
@@ -98,7 +96,7 @@ static tally count_states(const pl_part *p)
 
 /* ---- what was found, tables, figures ---- */
 
-static polar_status put_findings(FILE *f, const pl_part *p)
+static polar_status put_findings(FILE *f, const pl_section *p)
 {
     fputs("<ul class=\"found\">\n", f);
     for (int64_t c = 0; c < p->audit->cell_count; c++) {
@@ -122,7 +120,7 @@ static polar_status put_findings(FILE *f, const pl_part *p)
     return POLAR_OK;
 }
 
-static polar_status put_tables(FILE *f, const pl_part *p, const pl_audit *a, const char *name)
+static polar_status put_tables(FILE *f, const pl_section *p, const pl_audit *a, const char *name)
 {
     int wall = a == p->wall;
     fprintf(f, "<h3>%s</h3>\n<div class=\"wide\">\n", wall ? "Wall time, seconds" : "Results");
@@ -132,13 +130,12 @@ static polar_status put_tables(FILE *f, const pl_part *p, const pl_audit *a, con
                 "%s per arm and cell: n finished runs of those planned, mean, 95 %% interval of the mean by "
                 "Student's t, standard deviation over seeds. ",
                 a->metric);
-    if (*pl_metric_better(a->metric))
-        pl_html_say(f, "%s is better. ", *pl_metric_better(a->metric) == 'h' ? "Higher" : "Lower");
-    if (pl_audit_has_plateau(a))
-        pl_html_say(f, "Least squares: test error of predictors that see only the trace of X^T X / N, or the "
-                       "trace and the anisotropy, fitted to each seed's training clouds. ");
-    pl_html_say(f, "%s Files: tables/%s_%s.txt, .csv, .tex.",
-                pl_paper_has(a->spec, a->metric) ? pl_paper_note(a->spec) : "", p->spec->name, name);
+    if (*pl_audit_better(a))
+        pl_html_say(f, "%s is better. ", *pl_audit_better(a) == 'h' ? "Higher" : "Lower");
+    if (pl_audit_has_references(a) && a->schema->reference_note)
+        pl_html_say(f, "%s ", a->schema->reference_note);
+    if (pl_published_has(a->published, a->metric) && a->published->note) pl_html_text(f, a->published->note);
+    pl_html_say(f, " Files: tables/%s_%s.txt, .csv, .tex.", p->spec->name, name);
     fprintf(f, "</p>\n<h3>%s</h3>\n<div class=\"wide\">\n",
             wall ? "Wall time, paired differences" : "Paired differences");
     PL_TRY(pl_audit_pair_table(a, f, PL_TABLE_HTML));
@@ -168,9 +165,9 @@ static void put_heading(FILE *f, const char *heading)
     fputs("</h3>\n<div class=\"wide\">\n", f);
 }
 
-static polar_status put_part_tables(FILE *f, const pl_part *p)
+static polar_status put_section_tables(FILE *f, const pl_section *p)
 {
-    for (const pl_part_table *t = pl_part_tables; t->name; t++) {
+    for (const pl_section_table *t = pl_section_tables; t->name; t++) {
         char stem[140];
         if (!t->wanted(p)) continue;
         snprintf(stem, sizeof stem, "%.100s_%s", p->spec->name, t->name);
@@ -181,29 +178,42 @@ static polar_status put_part_tables(FILE *f, const pl_part *p)
     return POLAR_OK;
 }
 
-static int has_across(const pl_page *page)
+static polar_status put_comparison(FILE *f, const pl_comparison *x)
 {
-    pl_across x = pl_across_find(page->parts, page->part_count);
-    for (const pl_across_table *t = pl_across_tables; t->name; t++)
-        if (t->wanted(&x)) return 1;
+    char title[256], heading[320], stem[160];
+    pl_comparison_title(title, x);
+    for (const pl_compare_table *t = pl_compare_tables; t->name; t++) {
+        if (!pl_comparison_wants(x, t)) continue;
+        pl_comparison_stem(stem, x, t);
+        snprintf(heading, sizeof heading, "%s: %s", title, t->heading);
+        put_heading(f, heading);
+        PL_TRY(t->print(x, f, PL_TABLE_HTML));
+        fputs("</div>\n<p class=\"note\">", f);
+        pl_html_say(f, "First: %s, second: %s. %s ", x->from->spec->name, x->to->spec->name, t->note);
+        if (x->how->note) pl_html_text(f, x->how->note);
+        pl_html_say(f, " Files: tables/%s.txt, .csv, .tex.", stem);
+        fputs("</p>\n", f);
+    }
+    return POLAR_OK;
+}
+
+static int has_comparison_tables(const pl_page *page)
+{
+    for (int64_t i = 0; i < page->comparison_count; i++)
+        for (const pl_compare_table *t = pl_compare_tables; t->name; t++)
+            if (pl_comparison_wants(&page->comparisons[i], t)) return 1;
     return 0;
 }
 
-static polar_status put_across(FILE *f, const pl_page *page)
+static polar_status put_comparisons(FILE *f, const pl_page *page)
 {
-    pl_across x = pl_across_find(page->parts, page->part_count);
-    fputs("<section id=\"across\">\n<h2>" ACROSS_TITLE "</h2>\n", f);
-    for (const pl_across_table *t = pl_across_tables; t->name; t++) {
-        if (!t->wanted(&x)) continue;
-        put_heading(f, t->heading);
-        PL_TRY(t->print(&x, f, PL_TABLE_HTML));
-        put_note(f, t->note, t->name);
-    }
+    fputs("<section id=\"comparisons\">\n<h2>" COMPARISONS_TITLE "</h2>\n", f);
+    for (int64_t i = 0; i < page->comparison_count; i++) PL_TRY(put_comparison(f, &page->comparisons[i]));
     fputs("</section>\n", f);
     return POLAR_OK;
 }
 
-static polar_status put_figure(FILE *f, const pl_page *page, const pl_part_figure *g, int number)
+static polar_status put_figure(FILE *f, const pl_page *page, const pl_section_figure *g, int number)
 {
     char name[128], *path;
     int found = 0;
@@ -224,7 +234,7 @@ static polar_status put_figure(FILE *f, const pl_page *page, const pl_part_figur
 
 /* ---- what is missing ---- */
 
-static polar_status put_missing(FILE *f, const pl_part *p)
+static polar_status put_missing(FILE *f, const pl_section *p)
 {
     fputs("<h3>Incomplete pairs</h3>\n", f);
     if (!p->audit->missing_count) {
@@ -255,7 +265,7 @@ static void put_left_out(FILE *f, const pl_page *p)
     fputs("</ul>\n", f);
 }
 
-static polar_status put_part(FILE *f, const pl_page *page, const pl_part *p, int *figure)
+static polar_status put_section(FILE *f, const pl_page *page, const pl_section *p, int *figure)
 {
     tally t = count_states(p);
     fputs("<section id=\"", f);
@@ -269,9 +279,15 @@ static polar_status put_part(FILE *f, const pl_page *page, const pl_part *p, int
                 p->spec->name, p->spec->testbed, p->audit->metric, p->members.count, t.done, t.diverged,
                 t.unfinished, t.not_run);
     fputs("</p>\n", f);
+    if (*p->unread) {
+        fputs("<p class=\"note\">", f);
+        pl_html_say(f, "This build cannot read the spec, so its published values are not here: %s",
+                    p->unread);
+        fputs("</p>\n", f);
+    }
     PL_TRY(put_findings(f, p));
     PL_TRY(put_tables(f, p, p->audit, "results"));
-    PL_TRY(put_part_tables(f, p));
+    PL_TRY(put_section_tables(f, p));
     if (*p->no_figures) {
         fputs("<p class=\"note\">", f);
         pl_html_say(f, "%s", p->no_figures);
@@ -297,7 +313,7 @@ polar_status pl_page_write(FILE *f, const pl_page *p)
     pl_html_say(f,
                 "Every number here comes from the store '%s'; the arms of a spec are compared on the same "
                 "seeds, so that data and initial weights are the same on both sides of a difference. "
-                "The paper's values stand beside ours. Written by polar %s.",
+                "Published values stand beside ours where a spec has them. Written by polar %s.",
                 p->store, p->code);
     fputs("</p>\n", f);
     if (*p->note) {
@@ -306,22 +322,24 @@ polar_status pl_page_write(FILE *f, const pl_page *p)
         fputs("</p>\n", f);
     }
     put_left_out(f, p);
-    if (p->part_count > 1) {
+    if (p->section_count > 1) {
         fputs("<nav><ul>\n", f);
-        if (has_across(p)) fputs("<li><a href=\"#across\">" ACROSS_TITLE "</a></li>\n", f);
-        for (int64_t i = 0; i < p->part_count; i++) {
+        if (has_comparison_tables(p))
+            fputs("<li><a href=\"#comparisons\">" COMPARISONS_TITLE "</a></li>\n", f);
+        for (int64_t i = 0; i < p->section_count; i++) {
             fputs("<li><a href=\"#", f);
-            pl_html_say(f, "%s", p->parts[i].spec->name);
+            pl_html_say(f, "%s", p->sections[i].spec->name);
             fputs("\">", f);
             pl_html_say(f, "%s",
-                        p->parts[i].spec->title && *p->parts[i].spec->title ? p->parts[i].spec->title
-                                                                            : p->parts[i].spec->name);
+                        p->sections[i].spec->title && *p->sections[i].spec->title
+                            ? p->sections[i].spec->title
+                            : p->sections[i].spec->name);
             fputs("</a></li>\n", f);
         }
         fputs("</ul></nav>\n", f);
     }
-    if (has_across(p)) PL_TRY(put_across(f, p));
-    for (int64_t i = 0; i < p->part_count; i++) PL_TRY(put_part(f, p, &p->parts[i], &figure));
+    if (has_comparison_tables(p)) PL_TRY(put_comparisons(f, p));
+    for (int64_t i = 0; i < p->section_count; i++) PL_TRY(put_section(f, p, &p->sections[i], &figure));
     fputs("</main>\n</body>\n</html>\n", f);
     return POLAR_OK;
 }

@@ -4,7 +4,7 @@
 
 #include <stdio.h>
 
-#include "report/report_part.h"
+#include "report/table/compare_tables.h"
 
 typedef struct pl_left_out { /* a spec that could not be reported */
     const char *name;        /* borrowed; "?" where it cannot be shown */
@@ -16,8 +16,10 @@ typedef struct pl_page {
     const char *store;   /* the store's file name */
     const char *figures; /* folder of the SVG files to put in */
     const char *note;    /* why there are no figures, or "" */
-    const pl_part *parts;
-    int64_t part_count;
+    const pl_section *sections;
+    int64_t section_count;
+    const pl_comparison *comparisons;
+    int64_t comparison_count;
     const pl_left_out *left;
     int64_t left_count;
 } pl_page;

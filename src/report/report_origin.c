@@ -36,7 +36,7 @@ static const char *threads_of(const pl_store_member *m, char room[64])
 #define MOST_WORDS 20
 
 /* Each different word of the runs once, with how many have it. */
-static void put_words(FILE *f, const pl_part *p, const char *what, word_of get)
+static void put_words(FILE *f, const pl_section *p, const char *what, word_of get)
 {
     char room[64], other[64];
     int said = 0;
@@ -58,7 +58,7 @@ static void put_words(FILE *f, const pl_part *p, const char *what, word_of get)
     fputs(said ? "</dd>\n" : "none yet</dd>\n", f);
 }
 
-static void put_runs(FILE *f, const pl_part *p)
+static void put_runs(FILE *f, const pl_section *p)
 {
     fprintf(f,
             "<details%s><summary>The %" PRId64
@@ -89,7 +89,7 @@ static void put_runs(FILE *f, const pl_part *p)
     fputs("</tbody></table></div></details>\n", f);
 }
 
-polar_status pl_origin_html(FILE *f, const char *store, const pl_part *p)
+polar_status pl_origin_html(FILE *f, const char *store, const pl_section *p)
 {
     fputs("<h3>Where it comes from</h3>\n<dl>\n<dt>query</dt><dd>", f);
     pl_html_say(f, "all runs planned for the spec '%s' in the store '%s', by cell, seed and arm",

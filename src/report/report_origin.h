@@ -5,8 +5,8 @@
 
 #include <stdio.h>
 
-#include "report/report_part.h"
+#include "report/report_section.h"
 
-polar_status pl_origin_html(FILE *f, const char *store, const pl_part *p); /* store: its file name */
+polar_status pl_origin_html(FILE *f, const char *store, const pl_section *p); /* store: its file name */
 
 #endif

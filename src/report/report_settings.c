@@ -88,13 +88,13 @@ static polar_status read_config(settings *s, const char *text, int64_t slot)
     }
 }
 
-static polar_status collect(settings *s, const pl_part *p)
+static polar_status collect(settings *s, const pl_section *p)
 {
     const pl_audit *a = p->audit;
     s->slots = a->cell_count * a->arm_count;
     for (int64_t slot = 0; slot < s->slots; slot++)
         for (int64_t k = 0; k < a->seed_count; k++) {
-            const pl_audit_run *r = pl_part_run(p, slot / a->arm_count, k, slot % a->arm_count);
+            const pl_audit_run *r = pl_section_run(p, slot / a->arm_count, k, slot % a->arm_count);
             if (r && r->run && r->run->config && *r->run->config)
                 PL_TRY(read_config(s, r->run->config, slot));
         }
@@ -145,7 +145,7 @@ static void print_varying(FILE *f, const settings *s, const pl_audit *a)
     fputs("</tbody></table></div>\n", f);
 }
 
-polar_status pl_settings_html(FILE *f, const pl_part *p)
+polar_status pl_settings_html(FILE *f, const pl_section *p)
 {
     settings *s = pl_calloc(1, sizeof *s);
     PL_NEED(s, POLAR_E_NOMEM, "a list of settings");

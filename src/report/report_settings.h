@@ -5,9 +5,9 @@
 
 #include <stdio.h>
 
-#include "report/report_part.h"
+#include "report/report_section.h"
 
 /* two tables; runs of one arm and cell that differ show all their values, by " | " */
-polar_status pl_settings_html(FILE *f, const pl_part *p);
+polar_status pl_settings_html(FILE *f, const pl_section *p);
 
 #endif

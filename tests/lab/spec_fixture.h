@@ -42,7 +42,7 @@ static const pl_key toy_keys[] = {
     {"train.clip", PL_KEY_BOOL, "false", .help = "clipping"},
 };
 
-static const char *const toy_results[] = {"loss", "test_top1", NULL};
+static const pl_metric toy_results[] = {{.name = "loss"}, {.name = "test_top1"}, {0}};
 static const pl_schema toy_schema = {.name = "toy",
                                      .version = 1,
                                      .metric = "loss",

@@ -6,7 +6,10 @@
 
 #include "lab/run/testbed.h"
 
-#define HEAD "name: t\ntestbed: toy\nseeds: 0..3\n" /* three lines */
+#define HEAD        "name: t\ntestbed: toy\nseeds: 0..3\n"                        /* three lines */
+#define DIFFERENCES PUBLISHED "    - {model.width: 8, muon: 1}\n  differences:\n" /* nine lines */
+#define PUBLISHED \
+    HEAD "arms: [adamw, muon]\ngrid: {model.width: [8, 16]}\npublished:\n  values:\n" /* seven lines */
 
 /* ---- mistakes in a file ------------------------------------------------------------------------- */
 
@@ -75,6 +78,42 @@ static const struct {
     {HEAD "arms:\n  muon: 3\n", ":5:", "arm 'muon' wants a mapping"},
     {HEAD "arms:\n  a b: {optim.rule: muon}\n", ":5:", "an arm's name"},
     {HEAD "arms:\n  muon: {\n    optim.lrr: 1}\n", ":6:", "did you mean optim.lr?"},
+    /* published values */
+    {HEAD "arms: [muon]\npublished: 3\n", ":5:", "published wants a mapping"},
+    {HEAD "arms: [muon]\npublished: {value: []}\n", ":5:", "unknown 'value' (published has by, note, values"},
+    {HEAD "arms: [muon]\npublished: {values: 3}\n", ":5:", "values wants a list of rows"},
+    {HEAD "arms: [muon]\npublished: {values: [3]}\n", ":5:", "a published row is a mapping"},
+    {HEAD "arms: [muon]\npublished: {values: [{}]}\n", ":5:", "a published row without an arm"},
+    {PUBLISHED "    - {model.width: 8, muno: 1}\n", ":8:", "did you mean muon?"},
+    {PUBLISHED "    - {model.width: 9, muon: 1}\n", ":8:", "the grid has no cell with model.width=9"},
+    {PUBLISHED "    - {model.width: eight, muon: 1}\n", ":8:", "model.width wants a whole number"},
+    {PUBLISHED "    - {muon: 1}\n", ":8:", "which model.width?"},
+    {PUBLISHED "    - {model.width: 8, metric: losss, muon: 1}\n", ":8:", "did you mean loss?"},
+    {PUBLISHED "    - {model.width: 8, seed: 4, muon: 1}\n", ":8:", "seed 4 is not one of the spec's"},
+    {PUBLISHED "    - {model.width: 8, epoch: 0, muon: 1}\n", ":8:", "epoch wants"},
+    {PUBLISHED "    - {model.width: 8, epoch: 2, seed: 1, muon: 1}\n", ":8:", "no metric, no seed"},
+    {PUBLISHED "    - {model.width: 8, muon: fast}\n", ":8:", "muon wants"},
+    {PUBLISHED "    - {model.width: 8, muon: \"1\"}\n", ":8:", "muon wants a number"},
+    {PUBLISHED "    - {model.width: 8, muon: .inf}\n", ":8:", "muon wants"},
+    {PUBLISHED "    - {model.width: 8, muon: 1}\n    - {model.width: 8, muon: 2}\n", ":9:", "is given twice"},
+    {DIFFERENCES "    - {model.width: 8, a: muon, b: adamw}\n", ":10:", "wants a, b and mean"},
+    {DIFFERENCES "    - {model.width: 8, a: muon, b: sgd, mean: 1}\n", ":10:", "'sgd' here"},
+    {DIFFERENCES "    - {model.width: 8, a: muon, b: muon, mean: 1}\n", ":10:", "with itself"},
+    {DIFFERENCES "    - {model.width: 8, a: muon, b: adamw, mean: 1, p: 1}\n", ":10:", "'p' here"},
+    {DIFFERENCES "    - {model.width: 8, a: muon, b: adamw, mean: 1}\n"
+                 "    - {model.width: 8, a: adamw, b: muon, mean: 1}\n",
+     ":11:", "is given twice"},
+    /* comparisons */
+    {HEAD "arms: [muon]\ncompare: u\n", ":5:", "compare wants a list"},
+    {HEAD "arms: [muon]\ncompare: [u]\n", ":5:", "a comparison is a mapping"},
+    {HEAD "arms: [muon]\ncompare: [{title: x}]\n", ":5:", "wants with"},
+    {HEAD "arms: [muon]\ncompare: [{with: t}]\n", ":5:", "with itself"},
+    {HEAD "arms: [muon]\ncompare: [{with: u, tabless: []}]\n", ":5:", "did you mean tables"},
+    {HEAD "arms: [muon]\ncompare: [{with: u, tables: [lifts]}]\n", ":5:", "seeds, lift, crossover"},
+    {HEAD "arms: [muon]\ncompare: [{with: u, curve: adamw}]\n", ":5:", "no arm 'adamw'"},
+    {HEAD "arms: [muon]\ncompare: [{with: u, labels: [a]}]\n", ":5:", "labels wants two"},
+    {HEAD "arms: [muon]\ncompare: [{with: u, at_epoch: 0}]\n", ":5:", "an epoch wants"},
+    {HEAD "arms: [muon]\ncompare: [{with: u, since: {adamw: 3}}]\n", ":5:", "no arm 'adamw'"},
     /* seeds */
     {"name: t\ntestbed: toy\nseeds: []\narms: [muon]\n", ":3:", "empty list"},
     {"name: t\ntestbed: toy\nseeds:\narms: [muon]\n", ":3:", "seeds wants whole numbers"},
@@ -129,6 +168,65 @@ static void test_mistakes(void)
     test_true("each mistake with its line and its word", !wrong, "%d mistakes, %lld told otherwise", n,
               (long long)wrong);
     test_exact("nothing left behind by a mistake", leaks);
+}
+
+/* Published values under the names that plans give cells; read before the fields they refer to, and kept when
+ * --set narrows the rest. */
+static void test_published(void)
+{
+    static const char text[] =
+        "published:\n"
+        "  by: a paper\n"
+        "  values:\n"
+        "    - {optim.lr: 1e-3, model.width: 8, muon: 0.5, adamw: 0.75}\n"
+        "    - {model.width: 8, optim.lr: 2, metric: top1, muon: 80}\n"
+        "    - {model.width: 8, optim.lr: 2, seed: 3, muon: 0.25}\n"
+        "    - {model.width: 8, optim.lr: 2, epoch: 26, muon: 64.5}\n"
+        "    - {model.width: 8, optim.lr: 2, metric: epoch_seconds, muon: 7}\n"
+        "  differences:\n"
+        "    - {model.width: 8, optim.lr: 2, a: muon, b: adamw, mean: -1.5, t: -3, n: 9}\n"
+        "compare:\n"
+        "  - {with: u, tables: [lift], curve: muon, since: {muon: 66}, labels: [x, y]}\n"
+        "  - {with: v}\n"
+        "grid: {model.width: [8, 16], optim.lr: [0.001, 2]}\narms: [adamw, muon]\n" HEAD;
+    static const char *const narrowed[] = {"model.width=16", "arms=adamw"};
+    const char *cell = "model.width=8 optim.lr=2";
+    pl_spec *s, *again;
+    spec_write(text, strlen(text));
+    TEST_TRY(pl_spec_read(&s, spec_path, &toy_schema, 1, narrowed, 2));
+    const pl_published *p = s->published;
+    pl_published_difference d = pl_published_pair_of(p, cell, "adamw", "muon", "loss");
+    test_true("published: by cell, arm, metric",
+              pl_published_value(p, "model.width=8 optim.lr=0.001", "muon", "loss") == 0.5 &&
+                  pl_published_value(p, cell, "muon", "test_top1") == 80 &&
+                  pl_published_value(p, cell, "muon", PL_METRIC_EPOCH_SECONDS) == 7 &&
+                  isnan(pl_published_value(p, cell, "muon", "loss")) &&
+                  !strcmp(pl_published_by(p), "a paper"),
+              "cells as plans name them, top1 for test_top1");
+    test_true("published: of a seed, after an epoch",
+              pl_published_seed(p, cell, "muon", "loss", 3) == 0.25 &&
+                  isnan(pl_published_seed(p, cell, "muon", "loss", 2)) &&
+                  pl_published_epoch(p, cell, "muon", 26) == 64.5 &&
+                  isnan(pl_published_epoch(p, cell, "muon", 25)),
+              "seed 3, epoch 26");
+    test_true("published: a difference turned round", d.mean == 1.5 && d.t == 3 && d.n == 9, "%g", d.mean);
+    test_true("published: which metrics",
+              pl_published_has(p, "loss") && pl_published_has(p, "test_top1") && !pl_published_has(p, "wall"),
+              "loss, test_top1");
+    test_true("compare: as written, and by default",
+              s->compare_count == 2 && !strcmp(s->compares[0].with, "u") &&
+                  s->compares[0].tables == PL_COMPARE_LIFT && !strcmp(s->compares[0].curve, "muon") &&
+                  s->compares[0].since[0].epochs == 66 && !strcmp(s->compares[0].labels[1], "y") &&
+                  s->compares[1].tables == (PL_COMPARE_SEEDS | PL_COMPARE_LIFT | PL_COMPARE_CROSSOVER) &&
+                  !s->compares[1].curve,
+              "two");
+    TEST_TRY(pl_spec_read_text(&again, "a store's text", s->text, &toy_schema, 1));
+    test_true("the same from a text",
+              !strcmp(again->sha, s->sha) && again->published->row_count == p->row_count &&
+                  again->arm_count == 2 && s->arm_count == 1,
+              "%d values", p->row_count);
+    pl_spec_destroy(s);
+    pl_spec_destroy(again);
 }
 
 static void refuse_bytes(const char *what, const void *bytes, size_t n, const char *part)
@@ -319,7 +417,14 @@ static void test_faults(void)
                                             "model.layers=2"};
     polar_status st = POLAR_E_NOMEM;
     int64_t n = 0, leaks = 0, wrong = 0;
-    spec_write(good, strlen(good));
+    char text[4096];
+    snprintf(text, sizeof text,
+             "%spublished:\n  note: x\n  values:\n    - {model.width: 32, map.rounding: fused, muon: 1, "
+             "slow: 2}\n  differences:\n"
+             "    - {model.width: 32, map.rounding: fused, a: muon, b: slow, mean: 3}\ncompare: [{with: u, "
+             "since: {muon: 3}}]\n",
+             good);
+    spec_write(text, strlen(text));
     for (; st != POLAR_OK && n < 10000; n++) {
         pl_spec *s = NULL;
         pl_plan *p = NULL;
@@ -480,6 +585,7 @@ int main(int argc, char **argv)
     test_begin(argc, argv);
     spec_file_begin();
     test_mistakes();
+    test_published();
     test_files();
     test_plan();
     test_byte_order_mark();

@@ -9,6 +9,7 @@
 
 #include "fixtures/fake_store.h"
 #include "fixtures/folder.h"
+#include "lab/run/testbed.h"
 #include "report/report.h"
 
 static char folder[64];
@@ -40,7 +41,13 @@ static inline polar_status write_report(pl_report_outcome *out, const char *stor
                                         const char *const *specs, int64_t count)
 {
     pl_store *s;
-    pl_report_opts o = {.dir = dir, .specs = specs, .spec_count = count, .code = "0.1.0-test"};
+    pl_schema schemas[PL_TESTBED_MAX];
+    pl_report_opts o = {.dir = dir,
+                        .specs = specs,
+                        .spec_count = count,
+                        .schemas = schemas,
+                        .schema_count = pl_testbed_schemas(schemas),
+                        .code = "0.1.0-test"};
     PL_TRY(pl_store_open(&s, store, PL_STORE_READ));
     polar_status st = pl_report_write(out, s, &o);
     pl_store_close(s);

@@ -7,10 +7,11 @@
 #include "base/json_read.h"
 #include "fixtures/fake_store.h"
 #include "fixtures/folder.h"
+#include "lab/run/testbed.h"
+#include "lab/spec/spec.h"
 #include "report/audit/audit.h"
 #include "report/audit/audit_print.h"
 #include "report/findings.h"
-#include "report/paper_values.h"
 
 static char folder[64];
 
@@ -38,7 +39,8 @@ static polar_status load(loaded *l, pl_store *s, const char *spec, const char *m
         const pl_store_member *m = &l->members.rows[i];
         l->runs[i] = (pl_audit_run){m->cell, m->arm, m->seed, m};
     }
-    polar_status st = pl_audit_create(&l->audit, spec, metric, l->runs, l->members.count);
+    pl_audit_of of = {.spec = spec, .metric = metric, .schema = pl_testbed_so3.schema};
+    polar_status st = pl_audit_create(&l->audit, &of, l->runs, l->members.count);
     if (st != POLAR_OK) pl_store_members_free(&l->members);
     return st;
 }
@@ -123,7 +125,7 @@ static void check_hand(const pl_audit *a)
                   r->s.max == 7.0 / 1024,
               "mean %g", r->s.mean);
     /* 0.0093 + (0 + 1 + 2 + 3) 1e-5 / 4 */
-    test_bound("by hand: the trace beside it", relative(r->trace, 0.009315), 4 * DBL_EPSILON,
+    test_bound("by hand: the trace beside it", relative(r->reference[0], 0.009315), 4 * DBL_EPSILON,
                "a mean of four");
 }
 
@@ -277,7 +279,8 @@ static void corners(void)
     pl_audit *a;
     const pl_audit_run unknown[] = {
         {"all", "adamw", 7, NULL}, {"all", "muon", 7, NULL}, {"all", "adamw", 8, NULL}};
-    TEST_TRY(pl_audit_create(&a, "x", "test_mse", NULL, 0));
+    pl_audit_of of = {.spec = "x", .metric = "test_mse", .schema = pl_testbed_so3.schema};
+    TEST_TRY(pl_audit_create(&a, &of, NULL, 0));
     char *json = printed(a, PL_TABLE_JSON);
     test_true("no runs at all",
               !strcmp(json, "{\n  \"spec\": \"x\",\n  \"metric\": \"test_mse\",\n  \"better\": \"lower\",\n  "
@@ -285,7 +288,7 @@ static void corners(void)
               "%zu bytes", strlen(json));
     free(json);
     pl_audit_destroy(a);
-    TEST_TRY(pl_audit_create(&a, "x", "test_mse", unknown, 3));
+    TEST_TRY(pl_audit_create(&a, &of, unknown, 3));
     test_true("runs the store does not know",
               a->pair_count == 1 && a->pairs[0].s.n == 0 && a->pairs[0].incomplete == 2 &&
                   a->missing_count == 4 && a->missing[0].why == PL_AUDIT_NOT_RUN &&
@@ -298,14 +301,33 @@ static void corners(void)
               "text");
     free(text);
     pl_audit_destroy(a);
-    test_true("the paper, either way round",
-              pl_paper_pair_value("so3_capacity", "model.width=16", "polaradamw", "muon", "test_mse").diff ==
-                      0.0007 &&
-                  pl_paper_pair_value("so3_small", "model.width=16", "muon", "polaradamw", "test_mse").diff ==
+}
+
+/* The paper's numbers are in the specs. */
+static void published(void)
+{
+    static const char *const names[] = {"paper/so3_capacity", "demo/so3_small", "paper/so3_timing"};
+    pl_schema schemas[PL_TESTBED_MAX];
+    int count = pl_testbed_schemas(schemas);
+    const pl_published *p[3];
+    pl_spec *specs[3];
+    for (int i = 0; i < 3; i++) {
+        char path[512];
+        snprintf(path, sizeof path, SOURCE_DIR "/specs/%s.yaml", names[i]);
+        TEST_TRY(pl_spec_read(&specs[i], path, schemas, count, NULL, 0));
+        p[i] = specs[i]->published;
+    }
+    test_true("published, either way round",
+              pl_published_pair_of(p[0], "model.width=16", "polaradamw", "muon", "test_mse").mean == 0.0007 &&
+                  pl_published_pair_of(p[1], "model.width=16", "muon", "polaradamw", "test_mse").mean ==
                       -0.0007 &&
-                  isnan(pl_paper_value("so3_capacity", "model.width=8", "muon", "test_mse")) &&
-                  pl_paper_value("so3_timing", "model.width=128", "muon", "wall") == 23025,
+                  isnan(pl_published_value(p[0], "model.width=8", "muon", "test_mse")) &&
+                  pl_published_value(p[2], "model.width=128", "muon", "wall") == 23025,
               "+0.0007");
+    test_true("published: nothing, of a spec without",
+              isnan(pl_published_value(NULL, "all", "muon", "wall")) && !pl_published_has(NULL, "wall"),
+              "NaN");
+    for (int i = 0; i < 3; i++) pl_spec_destroy(specs[i]);
 }
 
 /* Ranges of seeds: 0..4 without a run, 6 apart. */
@@ -384,6 +406,7 @@ int main(int argc, char **argv)
     metrics();
     bytes();
     corners();
+    published();
     ranges();
     faults();
     folder_remove(folder);

@@ -257,6 +257,92 @@ static void faults(void)
               "%lld allocations, %lld wrong", (long long)n - 1, (long long)wrong);
 }
 
+/* A testbed that no report has heard of, and a user's spec: metrics, curve and reference values are what the
+ * testbed declares, published values and comparisons what the spec has. */
+static void any_testbed(void)
+{
+    static const char *const rules[] = {"adamw", "muon", NULL};
+    static const pl_key keys[] = {
+        {"model.width", PL_KEY_INT, "16", .min = 1, .max = 64, .help = "width"},
+        {"optim.rule", PL_KEY_CHOICE, "muon", .choices = rules, .help = "rule"},
+    };
+    static const pl_metric results[] = {
+        {.name = "test_mse", .title = "score <of> toys", .better = 1},
+        {.name = "trace_mse", .beside = "test_mse", .head = "guess", .line = "a guess"},
+        {.name = "epochs"},
+        {0}};
+    static const pl_schema toy = {.name = "toy",
+                                  .version = 1,
+                                  .metric = "test_mse",
+                                  .keys = keys,
+                                  .key_count = 2,
+                                  .results = results,
+                                  .curve = {.heading = "Toys over time",
+                                            .what = "The score",
+                                            .axis = "score",
+                                            .higher = 1,
+                                            .accuracy = 1},
+                                  .reference = "guesses",
+                                  .reference_note = "Guesses are not trained."};
+    static const fake_plan plans[] = {
+        {.spec = "toys",
+         .cells = {"model.width=8"},
+         .arms = {"adamw", "muon"},
+         .n_cells = 1,
+         .n_arms = 2,
+         .n_seeds = 3,
+         .epochs = 4,
+         .testbed = "toy",
+         .text = "name: toys\ntestbed: toy\nseeds: 0..2\narms: [adamw, muon]\ngrid: {model.width: [8]}\n"
+                 "published:\n  by: the makers\n  note: Of wood.\n  values:\n"
+                 "    - {model.width: 8, adamw: 0.5, muon: 0.25}\n"
+                 "    - {model.width: 8, seed: 1, adamw: 0.125}\n"
+                 "compare: [{with: other_toys, name: both, title: Two boxes of toys, labels: [old, new]}]\n"},
+        {.spec = "other_toys",
+         .cells = {"model.width=8"},
+         .arms = {"adamw", "muon"},
+         .n_cells = 1,
+         .n_arms = 2,
+         .n_seeds = 2,
+         .epochs = 5,
+         .testbed = "toy",
+         .text = "name: other_toys\ntestbed: toy\nseeds: 0..2\narms: [adamw, muon]\n"
+                 "grid: {model.width: [8]}\npublished:\n  values:\n"
+                 "    - {model.width: 8, seed: 1, adamw: 0.25}\n"}};
+    pl_store *s;
+    pl_report_outcome out;
+    TEST_TRY(pl_store_open(&s, at("toys.db"), PL_STORE_WRITE));
+    for (int i = 0; i < 2; i++) fake_store_fill(s, &plans[i], value);
+    pl_report_opts o = {.dir = at("toys"), .schemas = &toy, .schema_count = 1, .code = "0.1.0-test"};
+    TEST_TRY(pl_report_write(&out, s, &o));
+    char *html = text_of(at("toys/index.html")), *csv = text_of(at("toys/tables/toys_results.csv")),
+         *lift = text_of(at("toys/tables/both_lift.csv"));
+    test_true("any testbed: its words on the page",
+              strstr(html, "Higher is better") && strstr(html, "Guesses are not trained.") &&
+                  strstr(html, "Of wood.") && strstr(html, "Two boxes of toys: what the second adds") &&
+                  strstr(html, "(a guess: "),
+              "%zu bytes", strlen(html));
+    test_true("any testbed: published values beside ours",
+              strstr(csv, ",published,trace_mse,epochs") &&
+                  csv_number(csv, "model.width=8,muon,", 11) == 0.25 && strstr(html, "the makers"),
+              "0.25");
+    test_true("any testbed: specs compared, n and the published lift",
+              csv_number(lift, "model.width=8,adamw,", 2) == 2 &&
+                  csv_number(lift, "model.width=8,adamw,", 10) == 0.125 &&
+                  access(at("toys/tables/both_seeds.csv"), F_OK) == 0 &&
+                  access(at("toys/tables/both_crossover.tex"), F_OK) == 0,
+              "two seeds, 0.25 - 0.125");
+    free(html), free(csv), free(lift);
+    o.dir = at("strange"), o.schema_count = 0;
+    TEST_TRY(pl_report_write(&out, s, &o));
+    html = text_of(at("strange/index.html"));
+    test_true("a testbed this build lacks: said, and reported without",
+              strstr(html, "cannot read the spec") && strstr(html, "no testbed") && strstr(html, "muon"),
+              "%zu bytes", strlen(html));
+    free(html);
+    pl_store_close(s);
+}
+
 int main(int argc, char **argv)
 {
     test_begin(argc, argv);
@@ -270,6 +356,7 @@ int main(int argc, char **argv)
     setenv("PATH", folder, 1);
     without_gnuplot();
     faults();
+    any_testbed();
     folder_remove(folder);
     return test_end();
 }

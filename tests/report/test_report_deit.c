@@ -5,9 +5,9 @@
 #include <float.h>
 
 #include "base/alloc.h"
-#include "report/table/across_tables.h"
+#include "report/table/compare_tables.h"
 #include "report/findings.h"
-#include "report/table/part_tables.h"
+#include "report/table/section_tables.h"
 #include "report/table/run_tables.h"
 #include "report_fixture.h"
 
@@ -87,16 +87,16 @@ static const fake_plan style_plan = {.spec = "deit_style_300ep",
 
 /* ---- since when: by hand ---- */
 
-static void leads_by_hand(void)
+static void ahead_by_hand(void)
 {
     static const double a[] = {1, 3, 2, 4, 5}, b[] = {2, 2, 2, 3, 3};
     test_true("ahead since",
-              pl_lead_since(a, b, 5, 1) == 4 && pl_lead_since(a, b, 2, 1) == 2 &&
-                  pl_lead_since(a, b, 3, 1) == 0 && pl_lead_since(a + 3, b, 2, 1) == 1,
+              pl_ahead_since(a, b, 5, 1) == 4 && pl_ahead_since(a, b, 2, 1) == 2 &&
+                  pl_ahead_since(a, b, 3, 1) == 0 && pl_ahead_since(a + 3, b, 2, 1) == 1,
               "equal is not ahead; 0: not at the end");
     test_true("ahead since, lower is better",
-              pl_lead_since(b, a, 5, 0) == 4 && pl_lead_since(a, b, 5, 0) == 0 &&
-                  pl_lead_since(a, b, 0, 0) == 0,
+              pl_ahead_since(b, a, 5, 0) == 4 && pl_ahead_since(a, b, 5, 0) == 0 &&
+                  pl_ahead_since(a, b, 0, 0) == 0,
               "an error falls");
 }
 
@@ -129,7 +129,7 @@ static char *table(const char *name)
 
 static void check_table1(void)
 {
-    char *csv = table("deit_table1");
+    char *csv = table("deit_table1_seeds");
     static const char *const rows[] = {"all,42,", "all,7,", "all,123,", "all,2024,"};
     double worst = 0, worst_paper = 0, mean[3] = {0};
     for (int k = 0; k < 4; k++)
@@ -158,7 +158,7 @@ static void check_table1(void)
               "63.97, 73.47, +1.93; 85.78, +1.37");
     test_true("table 1: keys are unique",
               !strncmp(csv, "cell,seed,deit_minimal_100ep_adamw,", 35) &&
-                  strstr(csv, ",paper_deit_style_300ep_polaradamw_minus_muon\n"),
+                  strstr(csv, ",published_deit_style_300ep_polaradamw_minus_muon\n"),
               "%.60s", csv);
     free(csv);
     csv = table("deit_style_300ep_seeds"); /* audit S2's own table: three arms, P - M, then the paper's */
@@ -196,7 +196,7 @@ static void check_lifts(void)
 
 static void check_epochs(void)
 {
-    char *csv = table("deit_crossover"), *leads = table("deit_style_300ep_leads");
+    char *csv = table("deit_recipe_crossover"), *overtaking = table("deit_style_300ep_overtaking");
     int64_t since = brute_since(matched, 2, minimal, 2, 0, 1, 100),
             over = brute_since(style, 2, style, 1, 0, 4, 300);
     test_true("crossover: since when",
@@ -213,7 +213,7 @@ static void check_epochs(void)
                   csv_number(csv, "all,polaradamw,", 10) == 66,
               "its epochs 25 and 65, from 0");
     test_true("overtaking: since when",
-              over > 200 && csv_number(leads, "all,polaradamw,muon,", 5) == (double)over, "%lld epochs",
+              over > 200 && csv_number(overtaking, "all,polaradamw,muon,", 5) == (double)over, "%lld epochs",
               (long long)over);
     int64_t least = 300, most = 0;
     for (int k = 0; k < 4; k++) {
@@ -222,14 +222,15 @@ static void check_epochs(void)
         most = of_seed > most ? of_seed : most;
     }
     test_true("overtaking: seed by seed",
-              csv_number(leads, "all,polaradamw,muon,", 7) == 4 &&
-                  csv_number(leads, "all,polaradamw,muon,", 8) == (double)least &&
-                  csv_number(leads, "all,polaradamw,muon,", 9) == (double)most && least < most,
+              csv_number(overtaking, "all,polaradamw,muon,", 7) == 4 &&
+                  csv_number(overtaking, "all,polaradamw,muon,", 8) == (double)least &&
+                  csv_number(overtaking, "all,polaradamw,muon,", 9) == (double)most && least < most,
               "%lld to %lld", (long long)least, (long long)most);
     test_true("overtaking: who is ahead stands first",
-              strstr(leads, "\nall,muon,adamw,") && !strstr(leads, "\nall,adamw,"), "muon, then adamw");
+              strstr(overtaking, "\nall,muon,adamw,") && !strstr(overtaking, "\nall,adamw,"),
+              "muon, then adamw");
     free(csv);
-    free(leads);
+    free(overtaking);
     csv = table("deit_style_300ep_seconds"); /* 160, 176, 192 */
     test_true("seconds: of every epoch",
               csv_number(csv, "all,muon,", 3) == 1200 && csv_number(csv, "all,adamw,", 4) == 160 &&
@@ -313,13 +314,14 @@ static void whole_report(void)
                   strstr(html, "polaradamw - muon = +1"),
               "85 > 84 > 79");
     test_true("page: of the right testbed",
-              strstr(html, "Higher is better") && strstr(html, "DeiT-Tiny across recipes and budgets") &&
-                  !strstr(html, "X^T X") && !strstr(html, "so3_timing"),
+              strstr(html, "Higher is better") && strstr(html, "Recipe lift: minimal to DeiT-style") &&
+                  !strstr(html, "X^T X") && !strstr(html, "so3_timing") &&
+                  !strstr(html, "cannot read the spec"),
               "no point clouds");
     free(html);
     TEST_TRY(write_report(&out, at("deit.db"), at("one"), (const char *const[]){"deit_style_300ep"}, 1));
     test_true("one spec: nothing across",
-              access(at("one/tables/deit_table1.csv"), F_OK) != 0 &&
+              access(at("one/tables/deit_table1_seeds.csv"), F_OK) != 0 &&
                   access(at("one/tables/deit_style_300ep_seeds.tex"), F_OK) == 0,
               "%lld tables", (long long)out.tables);
 }
@@ -396,7 +398,8 @@ static void direction(void)
     TEST_TRY(pl_store_select_members(&m, s, "deit_minimal_100ep"));
     for (int64_t i = 0; i < m.count; i++)
         runs[i] = (pl_audit_run){m.rows[i].cell, m.rows[i].arm, m.rows[i].seed, &m.rows[i]};
-    TEST_TRY(pl_audit_create(&a, "deit_minimal_100ep", "l10", runs, m.count));
+    pl_audit_of of = {.spec = "deit_minimal_100ep", .metric = "l10", .schema = pl_testbed_deit.schema};
+    TEST_TRY(pl_audit_create(&a, &of, runs, m.count));
     TEST_TRY(pl_findings_cell(&sentence, a, 0));
     test_true("findings: the best first",
               strstr(sentence, "all: polaradamw 73") == sentence && strstr(sentence, " > muon 71") &&
@@ -423,20 +426,30 @@ static polar_status print_all(const char *store, FILE *f)
 {
     pl_store *s;
     pl_store_specs specs = {0};
-    pl_part parts[3] = {{0}};
+    pl_section sections[3] = {{0}};
+    pl_schema schemas[PL_TESTBED_MAX];
+    pl_section_source from = {schemas, pl_testbed_schemas(schemas), NULL};
+    pl_comparison *compared = NULL;
+    int64_t count = 0, made = 0;
     PL_TRY(pl_store_open(&s, store, PL_STORE_READ));
     polar_status st = pl_store_select_specs(&specs, s);
-    for (int i = 0; i < 3 && st == POLAR_OK; i++) st = pl_part_load(&parts[i], s, &specs.rows[i]);
-    if (st == POLAR_OK) pl_across_link(parts, 3);
-    pl_across x = {0};
-    if (st == POLAR_OK) x = pl_across_find(parts, 3);
-    for (const pl_across_table *t = pl_across_tables; t->name && st == POLAR_OK; t++)
-        st = t->wanted(&x) ? t->print(&x, f, PL_TABLE_CSV) : POLAR_E_ARG;
-    for (const pl_part_table *t = pl_part_tables; t->name; t++)
+    for (int i = 0; i < 3 && st == POLAR_OK; i++)
+        st = pl_section_load(&sections[i], s, &specs.rows[i], &from);
+    if (st == POLAR_OK) pl_comparisons_link(sections, 3);
+    if (st == POLAR_OK) st = pl_comparisons_find(&compared, &count, sections, 3);
+    for (int64_t i = 0; i < count && st == POLAR_OK; i++)
+        for (const pl_compare_table *t = pl_compare_tables; t->name && st == POLAR_OK; t++)
+            if (pl_comparison_wants(&compared[i], t)) {
+                st = t->print(&compared[i], f, PL_TABLE_CSV);
+                made++;
+            }
+    if (st == POLAR_OK && made != 4) st = POLAR_E_ARG; /* table 1, two lifts, a crossover */
+    for (const pl_section_table *t = pl_section_tables; t->name; t++)
         for (int i = 0; i < 3 && st == POLAR_OK; i++)
-            if (t->wanted(&parts[i])) st = t->print(&parts[i], f, PL_TABLE_CSV);
-    for (int i = 0; i < 3 && st == POLAR_OK; i++) st = pl_part_epochs_csv(&parts[i], f);
-    for (int i = 0; i < 3; i++) pl_part_free(&parts[i]);
+            if (t->wanted(&sections[i])) st = t->print(&sections[i], f, PL_TABLE_CSV);
+    for (int i = 0; i < 3 && st == POLAR_OK; i++) st = pl_section_epochs_csv(&sections[i], f);
+    pl_free(compared);
+    for (int i = 0; i < 3; i++) pl_section_free(&sections[i]);
     pl_store_specs_free(&specs);
     pl_store_close(s);
     return st;
@@ -478,7 +491,7 @@ int main(int argc, char **argv)
     test_begin(argc, argv);
     snprintf(folder, sizeof folder, "/tmp/polar_report_XXXXXX");
     if (!mkdtemp(folder)) return 1;
-    leads_by_hand();
+    ahead_by_hand();
     whole_report();
     direction();
     short_runs();

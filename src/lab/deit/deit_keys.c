@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "base/json_write.h"
-#include "lab/spec/optim_keys.h"
+#include "lab/run/optim_keys.h"
 
 static const char *const recipes[] = {"minimal", "deit", NULL};
 
@@ -116,7 +116,7 @@ static const pl_key keys[] = {
      .help = "where the warm-up begins, as a share of the learning rate"},
     {"train.dtype", PL_KEY_CHOICE, "bf16", .choices = pl_key_dtypes,
      .help = "number format of activations and products; weights are f32 with bf16"},
-#include "lab/spec/optim_keys.inc"
+#include "lab/run/optim_keys.inc"
     {"route.split", PL_KEY_TEXT, "", .applies = pl_optim_has_map,
      .help = "matrices whose rows are three, each mapped by itself (*.qkv.weight): patterns by commas"},
 };
@@ -127,9 +127,18 @@ static polar_status check(const pl_config *c)
     return pl_deit_settings_read(&s, c);
 }
 
-static const char *const results[] = {"l10",      "top1",         "best_top1",   "best_epoch", "epochs",
-                                      "diverged", "train_images", "test_images", "classes",    "skipped",
-                                      NULL};
+static const pl_metric results[] = {
+    {.name = "l10", .title = "L10, %", .better = 1, .percent = 1},
+    {.name = "top1", .title = "test top-1, %", .better = 1, .percent = 1},
+    {.name = "best_top1", .title = "best test top-1, %", .better = 1, .percent = 1},
+    {.name = "best_epoch"},
+    {.name = "epochs"},
+    {.name = "diverged"},
+    {.name = "train_images"},
+    {.name = "test_images"},
+    {.name = "classes"},
+    {.name = "skipped"},
+    {0}};
 
 const pl_schema pl_deit_schema = {.name = "deit",
                                   .version = 1,
@@ -138,7 +147,14 @@ const pl_schema pl_deit_schema = {.name = "deit",
                                   .keys = keys,
                                   .key_count = (int)(sizeof keys / sizeof *keys),
                                   .check = check,
-                                  .valid = "top-1 %"};
+                                  .curve = {.progress = "top-1 %",
+                                            .heading = "Test accuracy during training",
+                                            .what = "Test accuracy",
+                                            .axis = "test top-1, %",
+                                            .timing = "the table of seconds per epoch compares the same work",
+                                            .higher = 1,
+                                            .accuracy = 1,
+                                            .seeds_differ = 1}};
 
 /* ---- reading ------------------------------------------------------------------------------------ */
 

@@ -11,7 +11,7 @@
 
 #include "base/alloc.h"
 #include "lab/deit/deit_train.h"
-#include "lab/spec/optim_keys.h"
+#include "lab/run/optim_keys.h"
 #include "lab/run/provenance.h"
 #include "lab/run/train_optim.h"
 

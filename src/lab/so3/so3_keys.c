@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#include "lab/spec/optim_keys.h"
+#include "lab/run/optim_keys.h"
 
 static const char *const dtypes[] = {"f32", "f64", NULL};
 
@@ -55,7 +55,7 @@ static const pl_key keys[] = {
      .help = "epochs without a better validation loss before a run stops; 0: never"},
     {"train.dtype", PL_KEY_CHOICE, "f32", .choices = dtypes,
      .help = "number format of weights, activations and gradients"},
-#include "lab/spec/optim_keys.inc"
+#include "lab/run/optim_keys.inc"
     {"gauge.shadows", PL_KEY_INT, "0", .min = 0, .max = 64,
      .help = "shadow optimisers fed P g Q^T, which measure gauge violation; the run itself stays as it is"},
     {"gauge.every", PL_KEY_INT, "0", .min = 0, .max = 1e9, .applies = has_shadows,
@@ -74,9 +74,20 @@ static polar_status check(const pl_config *c)
     return pl_so3_settings_read(&s, c);
 }
 
-static const char *const results[] = {"test_mse",  "best_valid",           "best_epoch",
-                                      "epochs",    "stopped_early",        "diverged",
-                                      "trace_mse", "trace_anisotropy_mse", NULL};
+static const pl_metric results[] = {
+    {.name = "test_mse", .better = -1},
+    {.name = "best_valid"},
+    {.name = "best_epoch"},
+    {.name = "epochs"},
+    {.name = "stopped_early"},
+    {.name = "diverged"},
+    {.name = "trace_mse", .better = -1, .beside = "test_mse", .head = "trace", .line = "the trace alone"},
+    {.name = "trace_anisotropy_mse",
+     .better = -1,
+     .beside = "test_mse",
+     .head = "+ anis.",
+     .line = "trace + anisotropy"},
+    {0}};
 
 const pl_schema pl_so3_schema = {.name = "so3",
                                  .version = 1,
@@ -84,7 +95,16 @@ const pl_schema pl_so3_schema = {.name = "so3",
                                  .results = results,
                                  .keys = keys,
                                  .key_count = (int)(sizeof keys / sizeof *keys),
-                                 .check = check};
+                                 .check = check,
+                                 .curve = {.heading = "Validation error during training",
+                                           .what = "Validation error",
+                                           .axis = "validation MSE",
+                                           .timing = "so3_timing gives every arm the same work"},
+                                 .reference = "least squares",
+                                 .reference_note =
+                                     "Least squares: test error of predictors that see only the trace of "
+                                     "X^T X / N, or the trace and the anisotropy, fitted to each seed's "
+                                     "training clouds."};
 
 /* ---- reading ------------------------------------------------------------------------------------ */
 

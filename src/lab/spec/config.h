@@ -67,6 +67,29 @@ typedef struct pl_key {
     int place;
 } pl_key;
 
+typedef struct pl_metric { /* a result of a run, as a reader meets it */
+    const char *name;      /* "test_mse" */
+    const char *title;     /* of an axis: "L10, %"; NULL: the name */
+    int better;            /* 1: higher, -1: lower, 0: neither (a count, an epoch) */
+    int percent;           /* axes need not begin at 0, differences are points */
+    /* a reference value: the result it is shown beside, its column's head and its line's name; else NULL */
+    const char *beside, *head, *line;
+} pl_metric;
+
+typedef struct pl_curve_kind { /* what pl_epoch_row.valid of a testbed is */
+    const char *progress;      /* in lines of progress: "top-1 %"; NULL: "valid" */
+    const char *heading;       /* of the figure */
+    const char *what, *axis;   /* "Validation error", "validation MSE" */
+    const char *timing;        /* which times compare the same work */
+    int higher;                /* is better */
+    /* percent on a linear axis, none of the epochs left out; else an error by decades */
+    int accuracy;
+    /* a seed has its own task (class subset), so that values belong beside each other seed by seed */
+    int seeds_differ;
+} pl_curve_kind;
+
+#define PL_SCHEMA_MAX_RESULTS 64
+
 typedef struct pl_schema { /* of a testbed; static memory */
     const char *name;      /* "so3" */
     int version;           /* part of every run id */
@@ -75,15 +98,20 @@ typedef struct pl_schema { /* of a testbed; static memory */
     int key_count;
     /* POLAR_E_ARG for keys that contradict each other; NULL: none can. Every run of a plan is asked. */
     polar_status (*check)(const pl_config *c);
-    const char *const *results; /* names of a run's results, ended by NULL; NULL: not known before a run */
-    /* what pl_epoch_row.valid is, for lines of progress: "top-1 %"; NULL: "valid" */
-    const char *valid;
+    const pl_metric *results; /* of a run, ended by one without a name; NULL: not known before a run */
+    pl_curve_kind curve;
+    /* what its reference values are: a heading of their columns, a sentence below; NULL: it has none */
+    const char *reference, *reference_note;
 } pl_schema;
 
 /* NULL when there is none */
 const pl_key *pl_schema_key(const pl_schema *s, const char *name);
 /* or the testbed does not say what it has */
 int pl_schema_has_result(const pl_schema *s, const char *name);
+/* ended by NULL */
+void pl_schema_result_names(const char *out[PL_SCHEMA_MAX_RESULTS + 1], const pl_schema *s);
+/* a result, or "wall"; the name itself for a title, and neither way, where it is not known; s may be NULL */
+pl_metric pl_schema_metric(const pl_schema *s, const char *name);
 /* "int", "real", "bool", "text", "choice" */
 const char *pl_key_type_name(pl_key_type type);
 /* what it takes: "1 to 1024", "fused, reference" */

@@ -47,9 +47,26 @@ const pl_key *pl_schema_find_key(char why[PL_WHY_CHARS], const pl_schema *s, con
 
 int pl_schema_has_result(const pl_schema *s, const char *name)
 {
-    for (int i = 0; s->results && s->results[i]; i++)
-        if (!strcmp(s->results[i], name)) return 1;
+    for (int i = 0; s->results && s->results[i].name; i++)
+        if (!strcmp(s->results[i].name, name)) return 1;
     return !s->results;
+}
+
+void pl_schema_result_names(const char *out[PL_SCHEMA_MAX_RESULTS + 1], const pl_schema *s)
+{
+    int n = 0;
+    for (; s->results && s->results[n].name && n < PL_SCHEMA_MAX_RESULTS; n++) out[n] = s->results[n].name;
+    out[n] = NULL;
+}
+
+pl_metric pl_schema_metric(const pl_schema *s, const char *name)
+{
+    pl_metric m = {.name = name};
+    if (!strcmp(name, PL_METRIC_WALL)) return (pl_metric){.name = name, .title = "seconds", .better = -1};
+    for (int i = 0; s && s->results && s->results[i].name; i++)
+        if (!strcmp(s->results[i].name, name)) m = s->results[i];
+    if (!m.title) m.title = m.name;
+    return m;
 }
 
 const char *pl_key_type_name(pl_key_type type)

@@ -16,7 +16,7 @@ static int axis_value(const pl_spec *s, int axis, int cell)
     return cell % s->grid[axis].count;
 }
 
-static polar_status name_cell(char **out, const pl_spec *s, int cell)
+polar_status pl_plan_cell_name(char **out, const pl_spec *s, int cell)
 {
     pl_string name = {0};
     for (int i = 0; i < s->grid_count; i++)
@@ -120,7 +120,7 @@ static polar_status make_cells(pl_plan *p)
     PL_NEED(p->cells && p->configs && p->runs, POLAR_E_NOMEM, "a plan of %.0f runs", runs);
     for (p->cell_count = 0; p->cell_count < (int)cells;) {
         int c = p->cell_count++;
-        PL_TRY(name_cell(&p->cells[c], s, c));
+        PL_TRY(pl_plan_cell_name(&p->cells[c], s, c));
         for (int a = 0; a < s->arm_count; a++) {
             PL_TRY(configure(&p->configs[c * s->arm_count + a], s, c, &s->arms[a]));
             PL_TRY(check(p, c, a));

@@ -36,5 +36,7 @@ typedef struct pl_plan {
 /* borrows the spec; POLAR_E_ARG for two equal arms */
 polar_status pl_plan_create(pl_plan **out, const pl_spec *spec);
 void pl_plan_destroy(pl_plan *p); /* NULL is fine */
+/* "model.width=16", of the cell with this place in the plan; free with pl_free */
+polar_status pl_plan_cell_name(char **out, const pl_spec *s, int cell);
 
 #endif

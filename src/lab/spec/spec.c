@@ -26,27 +26,38 @@ static polar_status read_word(char **out, const pl_spec *s, const pl_yaml_node *
     return pl_spec_copy(out, n->text);
 }
 
-/* A result of the testbed's runs, "mse" for "test_mse", or their seconds. */
-static polar_status read_metric(pl_spec *s, const pl_yaml_node *n)
+polar_status pl_spec_metric_copy(char **out, const pl_spec *s, const char *name, int line)
 {
     char test_name[80], known[400] = PL_METRIC_WALL;
-    PL_TRY(read_word(&s->metric, s, n));
-    snprintf(test_name, sizeof test_name, "test_%s", s->metric);
-    if (pl_schema_has_result(&s->schema, s->metric) || pl_schema_has_result(&s->schema, test_name) ||
-        !strcmp(s->metric, PL_METRIC_WALL))
-        return POLAR_OK;
-    for (int i = 0; s->schema.results[i]; i++) {
+    const char *names[PL_SCHEMA_MAX_RESULTS + 1];
+    snprintf(test_name, sizeof test_name, "test_%.70s", name);
+    if (pl_schema_has_result(&s->schema, name) || !strcmp(name, PL_METRIC_WALL))
+        return pl_spec_copy(out, name);
+    if (pl_schema_has_result(&s->schema, test_name)) return pl_spec_copy(out, test_name);
+    pl_schema_result_names(names, &s->schema);
+    for (int i = 0; names[i]; i++) {
         size_t used = strlen(known);
-        snprintf(known + used, sizeof known - used, ", %s", s->schema.results[i]);
+        snprintf(known + used, sizeof known - used, ", %s", names[i]);
     }
-    const char *near = pl_nearest(s->metric, s->schema.results);
+    const char *near = pl_nearest(name, names);
     if (near)
-        return BAD(n->line, "no result '%s' in testbed %s (did you mean %s? there is: %s)", s->metric,
-                   s->schema.name, near, known);
-    return BAD(n->line, "no result '%s' in testbed %s (there is: %s)", s->metric, s->schema.name, known);
+        return BAD(line, "no result '%s' in testbed %s (did you mean %s? there is: %s)",
+                   pl_text_shown(name).text, s->schema.name, near, known);
+    return BAD(line, "no result '%s' in testbed %s (there is: %s)", pl_text_shown(name).text, s->schema.name,
+               known);
 }
 
-static polar_status read_title(char **out, const pl_spec *s, const pl_yaml_node *n, int lines)
+/* A result of the testbed's runs, or their seconds; kept as it is written. */
+static polar_status read_metric(pl_spec *s, const pl_yaml_node *n)
+{
+    char *name = NULL;
+    PL_TRY(read_word(&s->metric, s, n));
+    polar_status st = pl_spec_metric_copy(&name, s, s->metric, n->line);
+    pl_free(name);
+    return st;
+}
+
+polar_status pl_spec_read_line(char **out, const pl_spec *s, const pl_yaml_node *n, int lines)
 {
     int ok = n->kind == PL_YAML_SCALAR && *n->text && strlen(n->text) <= (lines ? 4000 : 200);
     for (const char *line = ok ? n->text : NULL; line && ok;) {
@@ -58,7 +69,7 @@ static polar_status read_title(char **out, const pl_spec *s, const pl_yaml_node 
         return BAD(n->line,
                    lines ? "%s wants a text of at most 4000 bytes without control characters"
                          : "%s wants one line of at most 200 bytes without control characters",
-                   n->key);
+                   n->key ? n->key : "a label");
     return pl_spec_copy(out, n->text);
 }
 
@@ -111,26 +122,29 @@ static polar_status read_testbed(pl_spec *s, const pl_yaml_node *n, const pl_sch
     return BAD(n->line, "no testbed '%s' (there is: %s)", pl_text_shown(n->text).text, known);
 }
 
-static const char *const fields[] = {"name",  "title", "testbed", "metric", "about",
-                                     "seeds", "arms",  "grid",    "set",    NULL};
+static const char *const fields[] = {"name", "title", "testbed", "metric",    "about",   "seeds",
+                                     "arms", "grid",  "set",     "published", "compare", NULL};
 
 static polar_status read_field(pl_spec *s, const pl_yaml_node *n)
 {
     if (!strcmp(n->key, "name")) return read_word(&s->name, s, n);
     if (!strcmp(n->key, "metric")) return read_metric(s, n);
-    if (!strcmp(n->key, "title")) return read_title(&s->title, s, n, 0);
-    if (!strcmp(n->key, "about")) return read_title(&s->about, s, n, 1);
+    if (!strcmp(n->key, "title")) return pl_spec_read_line(&s->title, s, n, 0);
+    if (!strcmp(n->key, "about")) return pl_spec_read_line(&s->about, s, n, 1);
     if (!strcmp(n->key, "seeds")) return read_seeds(s, n);
     if (!strcmp(n->key, "arms")) return pl_spec_read_arms(s, n);
     if (!strcmp(n->key, "grid")) return pl_spec_read_grid(s, n);
     if (!strcmp(n->key, "set")) return pl_spec_read_set(s, n);
-    if (!strcmp(n->key, "testbed")) return POLAR_OK;
+    /* testbed: read first; published and compare: after all others, as they name arms and cells */
+    if (!strcmp(n->key, "testbed") || !strcmp(n->key, "published") || !strcmp(n->key, "compare"))
+        return POLAR_OK;
     if (pl_schema_key(&s->schema, n->key))
         return BAD(n->line, "%s is a key of the runs: write it under set, grid or an arm", n->key);
     const char *near = pl_nearest(n->key, fields);
     if (near) return BAD(n->line, "unknown '%s' (did you mean %s?)", pl_text_shown(n->key).text, near);
     return BAD(n->line,
-               "unknown '%s' (a spec has name, title, testbed, metric, about, seeds, arms, grid, set)",
+               "unknown '%s' (a spec has name, title, testbed, metric, about, seeds, arms, grid, set, "
+               "published, compare)",
                pl_text_shown(n->key).text);
 }
 
@@ -186,42 +200,70 @@ static polar_status read_tree(pl_spec *s, const pl_yaml_node *root, const pl_sch
     if (!s->title) PL_TRY(pl_spec_copy(&s->title, s->name));
     if (!s->metric) PL_TRY(pl_spec_copy(&s->metric, s->schema.metric));
     if (!s->about) PL_TRY(pl_spec_copy(&s->about, ""));
-    return check_places(s);
+    PL_TRY(check_places(s));
+    const pl_yaml_node *published = find_field(root, "published"), *compare = find_field(root, "compare");
+    if (published) PL_TRY(pl_spec_read_published(s, published));
+    return compare ? pl_spec_read_compare(s, compare) : POLAR_OK;
 }
 
-static polar_status read_all(pl_spec *s, const char *path, const pl_schema *schemas, int count,
-                             const char *const *overrides, int override_count)
+/* What was parsed into a spec; closes it. */
+static polar_status take_yaml(pl_spec *s, pl_yaml *y, const pl_schema *schemas, int count)
+{
+    polar_status st = pl_spec_copy(&s->text, pl_yaml_text(y));
+    if (st == POLAR_OK) st = read_tree(s, pl_yaml_root(y), schemas, count);
+    pl_yaml_close(y);
+    return st;
+}
+
+static polar_status apply_overrides(pl_spec *s, const char *const *overrides, int count)
+{
+    for (int i = 0; i < count; i++) {
+        size_t stem = strcspn(overrides[i], "=");
+        for (int j = 0; j < i; j++)
+            PL_NEED(strcspn(overrides[j], "=") != stem || strncmp(overrides[i], overrides[j], stem),
+                    POLAR_E_ARG, "--set %s is given twice", pl_text_shown(overrides[i]).text);
+        PL_TRY(pl_spec_override(s, overrides[i]));
+    }
+    return POLAR_OK;
+}
+
+/* text: NULL, the file of this path is read. */
+static polar_status read_all(pl_spec *s, const char *path, const char *text, const pl_schema *schemas,
+                             int count, const char *const *overrides, int override_count)
 {
     pl_yaml *y = NULL;
     PL_TRY(pl_spec_copy(&s->path, path));
-    polar_status st = pl_yaml_read(&y, path);
-    if (st == POLAR_OK) st = pl_spec_copy(&s->text, pl_yaml_text(y));
-    if (st == POLAR_OK) st = read_tree(s, pl_yaml_root(y), schemas, count);
-    pl_yaml_close(y);
-    for (int i = 0; i < override_count && st == POLAR_OK; i++) {
-        size_t stem = strcspn(overrides[i], "=");
-        for (int j = 0; j < i && st == POLAR_OK; j++)
-            if (strcspn(overrides[j], "=") == stem && !strncmp(overrides[i], overrides[j], stem))
-                st = PL_FAIL(POLAR_E_ARG, "--set %s is given twice", pl_text_shown(overrides[i]).text);
-        if (st == POLAR_OK) st = pl_spec_override(s, overrides[i]);
-    }
-    if (st != POLAR_OK) return st;
+    PL_TRY(text ? pl_yaml_read_text(&y, path, text) : pl_yaml_read(&y, path));
+    PL_TRY(take_yaml(s, y, schemas, count));
+    PL_TRY(apply_overrides(s, overrides, override_count));
     pl_sha256 h = pl_sha256_begin();
     pl_sha256_add(&h, s->text, strlen(s->text));
     pl_sha256_end(s->sha, &h);
     return POLAR_OK;
 }
 
-polar_status pl_spec_read(pl_spec **out, const char *path, const pl_schema *schemas, int schema_count,
-                          const char *const *overrides, int override_count)
+static polar_status create(pl_spec **out, const char *path, const char *text, const pl_schema *schemas,
+                           int schema_count, const char *const *overrides, int override_count)
 {
     pl_spec *s = pl_calloc(1, sizeof *s);
     *out = NULL;
     PL_NEED(s, POLAR_E_NOMEM, "a spec");
-    polar_status st = read_all(s, path, schemas, schema_count, overrides, override_count);
+    polar_status st = read_all(s, path, text, schemas, schema_count, overrides, override_count);
     if (st == POLAR_OK) *out = s;
     else pl_spec_destroy(s);
     return st;
+}
+
+polar_status pl_spec_read(pl_spec **out, const char *path, const pl_schema *schemas, int schema_count,
+                          const char *const *overrides, int override_count)
+{
+    return create(out, path, NULL, schemas, schema_count, overrides, override_count);
+}
+
+polar_status pl_spec_read_text(pl_spec **out, const char *path, const char *text, const pl_schema *schemas,
+                               int schema_count)
+{
+    return create(out, path, text, schemas, schema_count, NULL, 0);
 }
 
 static void free_assigns(pl_assign *set, int count)
@@ -242,6 +284,8 @@ void pl_spec_destroy(pl_spec *s)
         pl_free(s->grid[i].values);
     }
     free_assigns(s->set, s->set_count);
+    pl_published_destroy(s->published);
+    pl_spec_free_compares(s);
     pl_free(s->arms);
     pl_free(s->grid);
     pl_free(s->seeds);

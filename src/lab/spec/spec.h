@@ -8,6 +8,8 @@
  *     arms: [adamw, muon, polaradamw]         # values of optim.rule; or a mapping name -> {key: value}
  *     grid: {model.width: [16, 32, 64, 128]}  # cells: every combination, the last key fastest; optional
  *     set: {map.rounding: reference}          # for every run; optional
+ *     published: {...}                        # what others reported (published.h); optional
+ *     compare: [{with: so3_small}]            # beside other specs, in a report that holds both; optional
  *
  *     // overrides: "seeds=0..7", "model.width=16,32", ...
  *     PL_TRY(pl_spec_read(&spec, path, schemas, n_schemas, overrides, n_overrides));
@@ -22,6 +24,7 @@
 #include <stdint.h>
 
 #include "lab/spec/config.h"
+#include "lab/spec/published.h"
 
 /* an arm named like one of its choices, and without a value for it, has that one */
 #define PL_ARM_KEY        "optim.rule"
@@ -47,6 +50,23 @@ typedef struct pl_spec_axis {
     int count, line;
 } pl_spec_axis;
 
+enum { PL_COMPARE_SEEDS = 1, PL_COMPARE_LIFT = 2, PL_COMPARE_CROSSOVER = 4 };
+
+typedef struct pl_spec_compare { /* with another spec, paired by cell, arm and seed; what is not given: NULL
+                                  */
+    char *with;                  /* its name */
+    char *name, *title, *note;   /* of the files, of the heading; below the tables */
+    char *labels[2];             /* this spec, the other one */
+    int tables;                  /* PL_COMPARE_*: seed by seed; what the other adds; since when it is ahead */
+    char *curve;                 /* the arm whose curve of the other spec is drawn into this one's figure */
+    int64_t at_epoch;            /* an epoch at which both curves are given; 0: none */
+    struct pl_since {
+        char *arm;
+        int64_t epochs;
+    } * since; /* published: epochs done since when the other has been ahead */
+    int since_count;
+} pl_spec_compare;
+
 typedef struct pl_spec {
     char *path;                  /* as given */
     char *name, *title, *metric; /* title: the name unless given; metric: the testbed's unless given */
@@ -62,11 +82,17 @@ typedef struct pl_spec {
     int grid_count;
     pl_assign *set;
     int set_count;
+    pl_published *published; /* or NULL */
+    pl_spec_compare *compares;
+    int compare_count;
 } pl_spec;
 
 /* file, checks, overrides */
 polar_status pl_spec_read(pl_spec **out, const char *path, const pl_schema *schemas, int schema_count,
                           const char *const *overrides, int override_count);
+/* the same from a text, such as a store keeps; `path` stands in complaints */
+polar_status pl_spec_read_text(pl_spec **out, const char *path, const char *text, const pl_schema *schemas,
+                               int schema_count);
 void pl_spec_destroy(pl_spec *s); /* NULL is fine */
 
 #endif

@@ -30,6 +30,17 @@ polar_status pl_spec_read_grid(pl_spec *s, const pl_yaml_node *n);
 /* arms: [rule, ...] or {name: {key: value}} */
 polar_status pl_spec_read_arms(pl_spec *s, const pl_yaml_node *n);
 
+/* published: {by, note, values, differences}; after arms, grid, seeds and metric */
+polar_status pl_spec_read_published(pl_spec *s, const pl_yaml_node *n);
+/* compare: [{with, ...}]; after arms */
+polar_status pl_spec_read_compare(pl_spec *s, const pl_yaml_node *n);
+void pl_spec_free_compares(pl_spec *s);
+
+/* one line of at most 200 bytes, or with `lines` a text of at most 4000 */
+polar_status pl_spec_read_line(char **out, const pl_spec *s, const pl_yaml_node *n, int lines);
+/* the name of a result: "test_mse" for "mse" too; POLAR_E_FORMAT names those there are */
+polar_status pl_spec_metric_copy(char **out, const pl_spec *s, const char *name, int line);
+
 #define PL_SPEC_BAD(s, line, ...) pl_spec_bad((s), __FILE__, __LINE__, (line), __VA_ARGS__)
 
 /* POLAR_E_FORMAT, "spec:line: ..." */

@@ -118,7 +118,8 @@ static polar_status override_key(pl_spec *s, const pl_key *k, const char *text)
 
 polar_status pl_spec_override(pl_spec *s, const char *assignment)
 {
-    static const char *const fixed[] = {"name", "title", "testbed", "metric", "about", "grid", "set"};
+    static const char *const fixed[] = {"name", "title", "testbed",   "metric", "about",
+                                        "grid", "set",   "published", "compare"};
     char name[128], why[PL_WHY_CHARS];
     size_t n = strcspn(assignment, "=");
     PL_NEED(assignment[n] && n && n < sizeof name, POLAR_E_ARG,

@@ -239,17 +239,13 @@ static polar_status parse(reader *r)
     return st;
 }
 
-polar_status pl_yaml_read(pl_yaml **out, const char *path)
+/* Closes f. */
+static polar_status read_tree(pl_yaml **out, const char *path, FILE *f)
 {
     pl_yaml *y = pl_calloc(1, sizeof *y);
-    *out = NULL;
-    PL_NEED(y, POLAR_E_NOMEM, "a YAML tree");
     reader r = {.path = path, .y = y};
-    FILE *f = fopen(path, "rb");
-    polar_status st = f ? read_stream(y, path, f)
-                        : PL_FAIL(errno == ENOENT || errno == ENOTDIR ? POLAR_E_ARG : POLAR_E_IO,
-                                  "open '%s': %s", path, strerror(errno));
-    if (f) fclose(f);
+    polar_status st = y ? read_stream(y, path, f) : PL_FAIL(POLAR_E_NOMEM, "a YAML tree");
+    fclose(f);
     if (st == POLAR_OK) st = check_text(y, path);
     if (st == POLAR_OK) st = parse(&r);
     if (st == POLAR_OK && !y->root)
@@ -257,6 +253,24 @@ polar_status pl_yaml_read(pl_yaml **out, const char *path)
     if (st == POLAR_OK) *out = y;
     else pl_yaml_close(y);
     return st;
+}
+
+polar_status pl_yaml_read(pl_yaml **out, const char *path)
+{
+    *out = NULL;
+    FILE *f = fopen(path, "rb");
+    PL_NEED(f, errno == ENOENT || errno == ENOTDIR ? POLAR_E_ARG : POLAR_E_IO, "open '%s': %s", path,
+            strerror(errno));
+    return read_tree(out, path, f);
+}
+
+polar_status pl_yaml_read_text(pl_yaml **out, const char *path, const char *text)
+{
+    *out = NULL;
+    PL_NEED(*text, POLAR_E_FORMAT, "%s:1: the text is empty: a spec begins with 'name: ...'", path);
+    FILE *f = fmemopen((void *)text, strlen(text), "rb");
+    PL_NEED(f, POLAR_E_NOMEM, "a stream of '%s'", path);
+    return read_tree(out, path, f);
 }
 
 void pl_yaml_close(pl_yaml *y)

@@ -39,6 +39,8 @@ typedef struct pl_yaml pl_yaml;
 
 /* POLAR_E_ARG no such file, POLAR_E_IO, POLAR_E_FORMAT "path:line: ..." */
 polar_status pl_yaml_read(pl_yaml **out, const char *path);
+/* the same of a text; path stands in complaints */
+polar_status pl_yaml_read_text(pl_yaml **out, const char *path, const char *text);
 void pl_yaml_close(pl_yaml *y);                     /* NULL is fine */
 const pl_yaml_node *pl_yaml_root(const pl_yaml *y); /* a mapping; borrowed */
 const char *pl_yaml_text(const pl_yaml *y);         /* the file; borrowed */

@@ -188,8 +188,9 @@ static polar_status measure_arms(pl_audit *a, double *work)
                 row->diverged += why == PL_AUDIT_DIVERGED;
             }
             row->s = pl_sample_measure(work, n);
-            row->trace = mean_result(a, c, r, "trace_mse", work);
-            row->anisotropy = mean_result(a, c, r, "trace_anisotropy_mse", work);
+            for (int k = 0; k < PL_AUDIT_REFERENCES; k++)
+                row->reference[k] =
+                    k < a->reference_count ? mean_result(a, c, r, a->references[k]->name, work) : (double)NAN;
             row->epochs = mean_result(a, c, r, "epochs", work);
         }
     return POLAR_OK;
@@ -233,16 +234,33 @@ static polar_status measure_pairs(pl_audit *a, double *work)
 
 /* ---- the whole ---- */
 
-polar_status pl_audit_create(pl_audit **out, const char *spec, const char *metric, const pl_audit_run *runs,
-                             int64_t count)
+const char *pl_audit_better(const pl_audit *a)
+{
+    return a->shown.better > 0 ? "higher" : a->shown.better < 0 ? "lower" : "";
+}
+
+/* What the testbed says of the metric, and which of its results stand beside it. */
+static void describe(pl_audit *a)
+{
+    const pl_metric *all = a->schema ? a->schema->results : NULL;
+    a->shown = pl_schema_metric(a->schema, a->metric);
+    for (int i = 0; all && all[i].name; i++)
+        if (all[i].beside && !strcmp(all[i].beside, a->metric) && a->reference_count < PL_AUDIT_REFERENCES)
+            a->references[a->reference_count++] = &all[i];
+}
+
+polar_status pl_audit_create(pl_audit **out, const pl_audit_of *of, const pl_audit_run *runs, int64_t count)
 {
     *out = NULL;
     double *work = NULL;
     pl_audit *a = pl_calloc(1, sizeof *a);
     PL_NEED(a, POLAR_E_NOMEM, "an audit");
-    a->spec = pl_strdup(spec);
+    a->schema = of->schema;
+    a->published = of->published;
+    a->spec = pl_strdup(of->spec);
     polar_status st = a->spec ? POLAR_OK : PL_FAIL(POLAR_E_NOMEM, "the spec's name");
-    if (st == POLAR_OK) st = resolve_metric(&a->metric, metric, runs, count);
+    if (st == POLAR_OK) st = resolve_metric(&a->metric, of->metric, runs, count);
+    if (st == POLAR_OK) describe(a);
     if (st == POLAR_OK) st = lay_out(a, runs, count);
     if (st == POLAR_OK && !(work = pl_calloc((size_t)a->seed_count + 1, sizeof *work)))
         st = PL_FAIL(POLAR_E_NOMEM, "the values of an arm");

@@ -2,9 +2,9 @@
  * both finished.
  *
  *     pl_audit *a;
- *     // runs in plan order, each with what the store knows of it
- *     PL_TRY(pl_audit_create(&a, "so3_capacity", "test_mse", runs, count));
- *     for (int64_t i = 0; i < a->pair_count; i++) a->pairs[i].s.mean_diff ...;
+ *     pl_audit_of of = {.spec = name, .metric = "test_mse", .schema = testbed, .published = others};
+ *     PL_TRY(pl_audit_create(&a, &of, runs, count));      // runs in plan order, each with what the store
+ *     for (int64_t i = 0; i < a->pair_count; i++) ...     // knows of it; a->pairs[i].s.mean_diff
  *     PL_TRY(pl_audit_print(a, stdout, PL_TABLE_JSON));
  *     pl_audit_destroy(a);
  *
@@ -24,6 +24,8 @@
 #include <stdio.h>
 
 #include "base/status.h"
+#include "lab/spec/config.h"
+#include "lab/spec/published.h"
 #include "math/statistics.h"
 #include "report/table/table.h"
 #include "store/store.h"
@@ -44,14 +46,14 @@ typedef enum pl_audit_why {
     PL_AUDIT_UNDEFINED    /* done, and the result is NaN: l10 of a run planned for fewer than ten epochs */
 } pl_audit_why;
 
+#define PL_AUDIT_REFERENCES 4 /* the most that are shown beside a metric */
+
 typedef struct pl_audit_arm { /* one arm in one cell */
     const char *cell, *arm;
-    pl_sample s;               /* of the finite values */
-    int64_t planned, diverged; /* seeds in the plan, those that ended without a finite value */
-    /* mean test error of the least-squares predictors fitted to the same clouds (results trace_mse,
-     * trace_anisotropy_mse), or NaN */
-    double trace, anisotropy;
-    double epochs; /* mean number of epochs trained, or NaN */
+    pl_sample s;                           /* of the finite values */
+    int64_t planned, diverged;             /* seeds in the plan, those that ended without a finite value */
+    double reference[PL_AUDIT_REFERENCES]; /* means of the audit's reference values, or NaN */
+    double epochs;                         /* mean number of epochs trained, or NaN */
 } pl_audit_arm;
 
 typedef struct pl_audit_pair {
@@ -68,8 +70,19 @@ typedef struct pl_audit_missing {
     pl_audit_why why;
 } pl_audit_missing;
 
+typedef struct pl_audit_of {
+    const char *spec, *metric;     /* copied */
+    const pl_schema *schema;       /* of the testbed, borrowed; NULL: not of this build */
+    const pl_published *published; /* borrowed; NULL: none */
+} pl_audit_of;
+
 typedef struct pl_audit {
     char *spec, *metric;
+    const pl_schema *schema;
+    const pl_published *published;
+    pl_metric shown;                                  /* what the metric is to a reader */
+    const pl_metric *references[PL_AUDIT_REFERENCES]; /* the testbed's, for this metric */
+    int reference_count;
     const char **cells, **arms; /* names in plan order */
     int64_t cell_count, arm_count, seed_count;
     int64_t *seeds;
@@ -84,11 +97,11 @@ typedef struct pl_audit {
 } pl_audit;
 
 /* POLAR_E_ARG: a metric no finished run has */
-polar_status pl_audit_create(pl_audit **out, const char *spec, const char *metric, const pl_audit_run *runs,
-                             int64_t count);
+polar_status pl_audit_create(pl_audit **out, const pl_audit_of *of, const pl_audit_run *runs, int64_t count);
 void pl_audit_destroy(pl_audit *a); /* NULL is fine */
 /* one run's value, or why there is none (then NaN); run may be NULL */
 pl_audit_why pl_audit_value(double *out, const pl_audit_run *run, const char *metric);
+const char *pl_audit_better(const pl_audit *a); /* "higher", "lower" or "" */
 /* "not run", "diverged", ... */
 const char *pl_audit_why_text(pl_audit_why why);
 /* text and JSON: all; CSV and TeX: the table of pairs */

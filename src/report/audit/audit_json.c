@@ -2,8 +2,6 @@
  * clock and no run id. */
 #include "report/audit/audit_print.h"
 
-#include "report/report_metric.h"
-
 static void put_interval(pl_json_writer *w, double lo, double hi)
 {
     pl_json_key(w, "ci95");
@@ -71,8 +69,7 @@ static void json_arms(pl_json_writer *w, const pl_audit *a)
         pl_json_put(w, "min", r->s.min);
         pl_json_put(w, "max", r->s.max);
         pl_json_put(w, "epochs", r->epochs);
-        pl_json_put(w, "trace_mse", r->trace);
-        pl_json_put(w, "trace_anisotropy_mse", r->anisotropy);
+        for (int k = 0; k < a->reference_count; k++) pl_json_put(w, a->references[k]->name, r->reference[k]);
         pl_json_object_end(w);
     }
     pl_json_array_end(w);
@@ -107,7 +104,7 @@ polar_status pl_audit_json(const pl_audit *a, FILE *f)
     pl_json_object(&w);
     put_text(&w, "spec", a->spec);
     put_text(&w, "metric", a->metric);
-    put_text(&w, "better", pl_metric_better(a->metric));
+    put_text(&w, "better", pl_audit_better(a));
     json_pairs(&w, a);
     json_arms(&w, a);
     json_missing(&w, a);

@@ -1,5 +1,5 @@
-/* audit_print.c -- an audit's tables, with the paper's values where it has some; the incomplete pairs with
- * their seeds as ranges. */
+/* audit_print.c -- an audit's tables, with the published values where there are some; the incomplete pairs
+ * with their seeds as ranges. */
 #include "report/audit/audit_print.h"
 
 #include <inttypes.h>
@@ -8,8 +8,6 @@
 
 #include "base/alloc.h"
 #include "base/string_build.h"
-#include "report/paper_values.h"
-#include "report/report_metric.h"
 
 int pl_audit_digits(const pl_audit *a)
 {
@@ -23,19 +21,19 @@ int pl_audit_digits(const pl_audit *a)
     return digits < 0 ? 0 : digits > 9 ? 9 : digits;
 }
 
-int pl_audit_has_plateau(const pl_audit *a)
+int pl_audit_has_references(const pl_audit *a)
 {
-    if (pl_metric_of(a->metric).percent || !strcmp(a->metric, PL_METRIC_WALL)) return 0;
     for (int64_t i = 0; i < a->cell_count * a->arm_count; i++)
-        if (!isnan(a->arm_rows[i].trace)) return 1;
+        for (int k = 0; k < a->reference_count; k++)
+            if (!isnan(a->arm_rows[i].reference[k])) return 1;
     return 0;
 }
 
 polar_status pl_audit_arm_table(const pl_audit *a, FILE *f, pl_table_format format)
 {
-    int d = pl_audit_digits(a), paper = pl_paper_has(a->spec, a->metric), plateau = pl_audit_has_plateau(a),
-        n = 11;
-    pl_table_column columns[16] = {
+    int d = pl_audit_digits(a), published = pl_published_has(a->published, a->metric), n = 11,
+        references = pl_audit_has_references(a) ? a->reference_count : 0;
+    pl_table_column columns[13 + PL_AUDIT_REFERENCES] = {
         {"cell", "cell", NULL, PL_CELL_TEXT, 0},
         {"arm", "arm", NULL, PL_CELL_TEXT, 0},
         {"n", "n", NULL, PL_CELL_INTEGER, 0},
@@ -48,12 +46,12 @@ polar_status pl_audit_arm_table(const pl_audit *a, FILE *f, pl_table_format form
         {"min", "min", NULL, PL_CELL_FIXED, d},
         {"max", "max", NULL, PL_CELL_FIXED, d},
     };
-    if (paper) columns[n++] = (pl_table_column){"paper", "mean", "paper", PL_CELL_FIXED, d};
-    if (plateau) {
-        columns[n++] = (pl_table_column){"trace_mse", "trace", "least squares", PL_CELL_FIXED, d};
+    if (published)
         columns[n++] =
-            (pl_table_column){"trace_anisotropy_mse", "+ anis.", "least squares", PL_CELL_FIXED, d};
-    }
+            (pl_table_column){"published", "mean", pl_published_by(a->published), PL_CELL_FIXED, d};
+    for (int k = 0; k < references; k++)
+        columns[n++] = (pl_table_column){a->references[k]->name, a->references[k]->head, a->schema->reference,
+                                         PL_CELL_FIXED, d};
     columns[n++] = (pl_table_column){"epochs", "epochs", NULL, PL_CELL_FIXED, 1};
     pl_table *t;
     PL_TRY(pl_table_create(&t, NULL, columns, n));
@@ -67,11 +65,8 @@ polar_status pl_audit_arm_table(const pl_audit *a, FILE *f, pl_table_format form
         pl_table_integer(t, r->planned);
         pl_table_integer(t, r->diverged);
         for (size_t j = 0; j < sizeof numbers / sizeof *numbers; j++) pl_table_maybe(t, numbers[j]);
-        if (paper) pl_table_maybe(t, pl_paper_value(a->spec, r->cell, r->arm, a->metric));
-        if (plateau) {
-            pl_table_maybe(t, r->trace);
-            pl_table_maybe(t, r->anisotropy);
-        }
+        if (published) pl_table_maybe(t, pl_published_value(a->published, r->cell, r->arm, a->metric));
+        for (int k = 0; k < references; k++) pl_table_maybe(t, r->reference[k]);
         pl_table_maybe(t, r->epochs);
     }
     polar_status st = pl_table_print(t, f, format);
@@ -81,7 +76,9 @@ polar_status pl_audit_arm_table(const pl_audit *a, FILE *f, pl_table_format form
 
 polar_status pl_audit_pair_table(const pl_audit *a, FILE *f, pl_table_format format)
 {
-    int d = pl_audit_digits(a), fine = d < 9 ? d + 1 : 9, paper = pl_paper_has(a->spec, a->metric), n = 15;
+    int d = pl_audit_digits(a), fine = d < 9 ? d + 1 : 9, n = 15,
+        published = pl_published_has(a->published, a->metric);
+    const char *by = pl_published_by(a->published);
     pl_table_column columns[18] = {
         {"cell", "cell", NULL, PL_CELL_TEXT, 0},
         {"a", "a", NULL, PL_CELL_TEXT, 0},
@@ -99,10 +96,10 @@ polar_status pl_audit_pair_table(const pl_audit *a, FILE *f, pl_table_format for
         {"positive", "+", "signs", PL_CELL_INTEGER, 0},
         {"negative", "-", "signs", PL_CELL_INTEGER, 0},
     };
-    if (paper) {
-        columns[n++] = (pl_table_column){"paper_diff", "a - b", "paper", PL_CELL_FIXED, fine};
-        columns[n++] = (pl_table_column){"paper_t", "t", "paper", PL_CELL_FIXED, 2};
-        columns[n++] = (pl_table_column){"paper_n", "n", "paper", PL_CELL_INTEGER, 0};
+    if (published) {
+        columns[n++] = (pl_table_column){"published_diff", "a - b", by, PL_CELL_FIXED, fine};
+        columns[n++] = (pl_table_column){"published_t", "t", by, PL_CELL_FIXED, 2};
+        columns[n++] = (pl_table_column){"published_n", "n", by, PL_CELL_INTEGER, 0};
     }
     pl_table *t;
     PL_TRY(pl_table_create(&t, NULL, columns, n));
@@ -110,7 +107,7 @@ polar_status pl_audit_pair_table(const pl_audit *a, FILE *f, pl_table_format for
         const pl_audit_pair *p = &a->pairs[i];
         const double numbers[] = {p->s.mean_a, p->s.mean_b, p->s.mean_diff, p->s.ci_lo,
                                   p->s.ci_hi,  p->s.t,      p->s.p,         p->s.wilcoxon_p};
-        pl_paper_pair v = pl_paper_pair_value(a->spec, p->cell, p->a, p->b, a->metric);
+        pl_published_difference v = pl_published_pair_of(a->published, p->cell, p->a, p->b, a->metric);
         pl_table_row(t);
         pl_table_text(t, p->cell);
         pl_table_text(t, p->a);
@@ -120,8 +117,8 @@ polar_status pl_audit_pair_table(const pl_audit *a, FILE *f, pl_table_format for
         for (size_t j = 0; j < sizeof numbers / sizeof *numbers; j++) pl_table_maybe(t, numbers[j]);
         pl_table_integer(t, p->s.positive);
         pl_table_integer(t, p->s.negative);
-        if (!paper) continue;
-        pl_table_maybe(t, v.diff);
+        if (!published) continue;
+        pl_table_maybe(t, v.mean);
         pl_table_maybe(t, v.t);
         if (v.n) pl_table_integer(t, v.n);
     }
@@ -202,7 +199,7 @@ polar_status pl_audit_missing_text(char **out, const pl_audit *a)
 
 static polar_status print_text(const pl_audit *a, FILE *f)
 {
-    const char *better = pl_metric_better(a->metric);
+    const char *better = pl_audit_better(a);
     fprintf(f, "%s: %s of every arm (mean over seeds, 95 %% interval by Student's t%s%s%s)\n\n", a->spec,
             a->metric, *better ? "; " : "", better, *better ? " is better" : "");
     PL_TRY(pl_audit_arm_table(a, f, PL_TABLE_TEXT));

@@ -6,8 +6,8 @@
 
 /* how many rows of `missing` from i on are of the (cell, seed) of row i */
 int64_t pl_audit_missing_group(const pl_audit *a, int64_t i);
-/* whether the runs have least-squares predictors to stand beside this metric */
-int pl_audit_has_plateau(const pl_audit *a);
+/* whether the runs have reference values to stand beside this metric */
+int pl_audit_has_references(const pl_audit *a);
 /* after the point: four figures of the largest mean */
 int pl_audit_digits(const pl_audit *a);
 /* every arm in every cell */

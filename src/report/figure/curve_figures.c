@@ -5,7 +5,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "report/table/across_tables.h"
+#include "report/table/compare_tables.h"
 #include "report/figure/figure.h"
 
 /* A block $name<k>: x, mean, least, largest, where at least half of the runs are still there; the span is of
@@ -31,7 +31,7 @@ static void curve_data(FILE *f, const char *name, int64_t k, const pl_curve *c, 
 static void put_title(FILE *f, const pl_audit *a, const char *name, const pl_audit_arm *row)
 {
     char text[240];
-    pl_metric m = pl_metric_of(a->metric);
+    pl_metric m = a->shown;
     if (row && m.percent && !isnan(row->s.mean))
         snprintf(text, sizeof text, "%.160s  %.*s %.2f", name, (int)strcspn(m.title, ","), m.title,
                  row->s.mean);
@@ -110,15 +110,12 @@ static void decades(FILE *f, double least, double most)
 
 /* ---- the validation metric ---- */
 
-/* whose curve under another recipe is drawn into a figure, as in the paper */
-#define BESIDE_ARM "polaradamw"
-
 typedef struct {
     int64_t columns, rows, runs;
     double last; /* epoch */
 } panels;
 
-static panels count_panels(const pl_part *p)
+static panels count_panels(const pl_section *p)
 {
     int64_t cells = p->audit->cell_count, columns = cells < 2 ? 1 : 2;
     panels n = {.columns = columns, .rows = (cells + columns - 1) / columns};
@@ -131,7 +128,7 @@ static panels count_panels(const pl_part *p)
 }
 
 /* Errors fall by decades, and runs may stop early. */
-static polar_status draw_errors(pl_part *p, const char *dir, pl_part_figure *out, panels n)
+static polar_status draw_errors(pl_section *p, const char *dir, pl_section_figure *out, panels n)
 {
     const pl_audit *a = p->audit;
     pl_span s = PL_SPAN_NONE;
@@ -142,23 +139,24 @@ static polar_status draw_errors(pl_part *p, const char *dir, pl_part_figure *out
              "where fewer than half of its runs are left, and until then is the mean of those that are. The "
              "first epochs may lie above the frame.%s",
              p->kind.what, n.runs,
-             isnan(a->arm_rows[0].trace) ? "" : " Dashed: test error of the trace-only predictor.");
+             isnan(a->arm_rows[0].reference[0]) ? "" : " Dashed: the first reference value.");
     PL_TRY(pl_figure_begin(&g, dir, out->name, n.columns == 1 ? 680 : 1000, (int)(40 + 340 * n.rows)));
     for (int64_t i = 0; i < a->cell_count * a->arm_count; i++)
         curve_data(g.out.f, "valid", i, &p->valid[i], 0.2 * n.last, &s);
-    for (int64_t c = 0; c < a->cell_count; c++) pl_span_widen(&s, a->arm_rows[c * a->arm_count].trace);
+    for (int64_t c = 0; c < a->cell_count; c++) pl_span_widen(&s, a->arm_rows[c * a->arm_count].reference[0]);
     pl_figure_plot(&g);
     panels_begin(g.out.f, n.rows, n.columns, "validation error, mean and range over seeds", "epoch",
                  p->kind.axis);
     decades(g.out.f, s.least / 1.15, s.most * 3);
     for (int64_t c = 0; c < a->cell_count; c++) {
-        double trace = a->arm_rows[c * a->arm_count].trace;
+        double reference = a->arm_rows[c * a->arm_count].reference[0];
         curve_panel(g.out.f, a, a->cells[c], "valid", c * a->arm_count, p->valid + c * a->arm_count, NULL);
-        if (!isnan(trace))
-            fprintf(g.out.f,
-                    "  %.17g with lines dt 2 lw 1.5 lc rgb \"" PL_PLATEAU_COLOUR
-                    "\" title \"trace only\", \\\n",
-                    trace);
+        if (!isnan(reference)) {
+            fprintf(g.out.f, "  %.17g with lines dt 2 lw 1.5 lc rgb \"" PL_REFERENCE_COLOUR "\" title ",
+                    reference);
+            pl_figure_string(g.out.f, a->references[0]->line);
+            fputs(", \\\n", g.out.f);
+        }
         panel_end(g.out.f);
     }
     fputs("unset multiplot\n", g.out.f);
@@ -166,18 +164,18 @@ static polar_status draw_errors(pl_part *p, const char *dir, pl_part_figure *out
 }
 
 /* The curve of the part beside this one in the cell, or NULL. */
-static const pl_curve *curve_beside(const pl_part *p, int64_t cell, const pl_audit_arm **row)
+static const pl_curve *curve_beside(const pl_section *p, int64_t cell, const pl_audit_arm **row)
 {
-    const pl_part *q = p->beside;
-    int64_t other = q ? pl_part_cell(q, p->audit->cells[cell]) : -1,
-            arm = q ? pl_part_arm(q, BESIDE_ARM) : -1;
-    if (other < 0 || arm < 0 || pl_part_arm(p, BESIDE_ARM) < 0) return NULL;
+    const pl_section *q = p->beside;
+    int64_t other = q ? pl_section_cell(q, p->audit->cells[cell]) : -1,
+            arm = q ? pl_section_arm(q, p->beside_how->curve) : -1;
+    if (other < 0 || arm < 0 || pl_section_arm(p, p->beside_how->curve) < 0) return NULL;
     if (row) *row = &q->audit->arm_rows[other * q->audit->arm_count + arm];
     const pl_curve *c = &q->valid[other * q->audit->arm_count + arm];
     return c->count ? c : NULL;
 }
 
-static void accuracy_panel(FILE *f, const pl_part *p, int64_t cell, int64_t since)
+static void accuracy_panel(FILE *f, const pl_section *p, int64_t cell, int64_t since)
 {
     const pl_audit *a = p->audit;
     const pl_audit_arm *row = NULL;
@@ -195,34 +193,34 @@ static void accuracy_panel(FILE *f, const pl_part *p, int64_t cell, int64_t sinc
                 p->valid + cell * a->arm_count, a->arm_rows + cell * a->arm_count);
     if (curve_beside(p, cell, &row)) {
         fprintf(f, "  $beside%" PRId64 " using 1:2 with lines dt (9,4) lw 2 lc rgb \"%s\"", cell,
-                pl_figure_colour(a, pl_part_arm(p, BESIDE_ARM)));
-        snprintf(name, sizeof name, "%s, %.100s", BESIDE_ARM, p->beside->spec->name);
+                pl_figure_colour(a, pl_section_arm(p, p->beside_how->curve)));
+        snprintf(name, sizeof name, "%.50s, %.100s", p->beside_how->curve, p->beside->spec->name);
         put_title(f, p->beside->audit, name, row);
     }
     panel_end(f);
 }
 
 /* Accuracies rise on a linear axis, and no run stops early. */
-static polar_status draw_accuracies(pl_part *p, const char *dir, pl_part_figure *out, panels n)
+static polar_status draw_accuracies(pl_section *p, const char *dir, pl_section_figure *out, panels n)
 {
     const pl_audit *a = p->audit;
     pl_span s = PL_SPAN_NONE;
     pl_figure g;
-    pl_lead lead = {0};
+    pl_overtake crossing = {0};
     const pl_curve *beside = curve_beside(p, 0, NULL);
     int many = a->arm_count > 6; /* too many for a key inside */
-    if (beside) PL_TRY(pl_across_crossover(&lead, p, 0, BESIDE_ARM));
+    if (beside) PL_TRY(pl_crossover_measure(&crossing, p, p->beside, 0, p->beside_how->curve, 0));
     /* schedules of different lengths do not cross in any sense */
-    if ((double)lead.epochs != n.last || a->cell_count > 1) lead.since = 0;
+    if ((double)crossing.epochs != n.last || a->cell_count > 1) crossing.since = 0;
     char dashed[160] = "", dotted[160] = "";
     if (beside)
-        snprintf(dashed, sizeof dashed, " Dashed: %s under %.60s (n = %" PRId64 ").", BESIDE_ARM,
+        snprintf(dashed, sizeof dashed, " Dashed: %.50s under %.60s (n = %" PRId64 ").", p->beside_how->curve,
                  p->beside->spec->name, beside->runs);
-    if (lead.since)
+    if (crossing.since)
         snprintf(dotted, sizeof dotted,
                  " Dotted: after %" PRId64
                  " epochs, since when it has been ahead of the solid one, paired by seed.",
-                 lead.since);
+                 crossing.since);
     snprintf(out->caption, sizeof out->caption,
              "%s after every epoch: mean over finished runs (up to n = %" PRId64
              " per arm), bands from the least to the largest over seeds; "
@@ -241,14 +239,14 @@ static polar_status draw_accuracies(pl_part *p, const char *dir, pl_part_figure 
             "set key %s vertical Right noreverse samplen 2.6 spacing 1.15\nset xrange [0:%g]\nset yrange "
             "[0:%g]\n",
             many ? "outside right center" : "inside right bottom", n.last, fmin(100, ceil(s.most * 1.05)));
-    for (int64_t c = 0; c < a->cell_count; c++) accuracy_panel(g.out.f, p, c, lead.since);
+    for (int64_t c = 0; c < a->cell_count; c++) accuracy_panel(g.out.f, p, c, crossing.since);
     fputs("unset multiplot\n", g.out.f);
     return pl_figure_end(&g, POLAR_OK);
 }
 
-polar_status pl_draw_trajectories(pl_part *p, const char *dir)
+polar_status pl_draw_trajectories(pl_section *p, const char *dir)
 {
-    pl_part_figure *out = pl_part_add_figure(p, "trajectories", p->kind.heading);
+    pl_section_figure *out = pl_section_add_figure(p, "trajectories", p->kind.heading);
     return p->kind.accuracy ? draw_accuracies(p, dir, out, count_panels(p))
                             : draw_errors(p, dir, out, count_panels(p));
 }
@@ -259,8 +257,8 @@ polar_status pl_draw_trajectories(pl_part *p, const char *dir)
 #define MOST_ARMS 16
 
 /* The plot itself; curves (maps, MOST_ARMS). */
-static polar_status plot_gauge(pl_part *p, const char *dir, int64_t cell, const char maps[][24], int n_maps,
-                               const pl_curve *curves)
+static polar_status plot_gauge(pl_section *p, const char *dir, int64_t cell, const char maps[][24],
+                               int n_maps, const pl_curve *curves)
 {
     const pl_audit *a = p->audit;
     int columns = n_maps < 2 ? 1 : 2, rows = (n_maps + columns - 1) / columns;
@@ -272,7 +270,7 @@ static polar_status plot_gauge(pl_part *p, const char *dir, int64_t cell, const 
         if (curves[i].runs > runs) runs = curves[i].runs;
     snprintf(name, sizeof name, "gauge_%" PRId64, cell);
     snprintf(title, sizeof title, "Gauge violation during training, %.60s", a->cells[cell]);
-    pl_part_figure *out = pl_part_add_figure(p, name, title);
+    pl_section_figure *out = pl_section_add_figure(p, name, title);
     snprintf(out->caption, sizeof out->caption,
              "Every Schur block has shadow optimisers that are fed P g Q^T, with P and Q fixed, random and "
              "orthogonal: relative deviation of their update from P u Q^T, mean over runs "
@@ -294,18 +292,18 @@ static polar_status plot_gauge(pl_part *p, const char *dir, int64_t cell, const 
     return pl_figure_end(&g, POLAR_OK);
 }
 
-polar_status pl_draw_gauge(pl_part *p, pl_store *s, const char *dir, int64_t cell)
+polar_status pl_draw_gauge(pl_section *p, pl_store *s, const char *dir, int64_t cell)
 {
     int64_t arms = p->audit->arm_count;
     char maps[MOST_MAPS][24] = {{0}};
     int n_maps = 0;
     pl_curve curves[MOST_MAPS * MOST_ARMS] = {{0}};
-    PL_TRY(pl_part_gauge_maps(maps, &n_maps, MOST_MAPS, s, p, cell));
-    if (!n_maps || arms > MOST_ARMS || p->figure_count == PL_PART_FIGURES) return POLAR_OK;
+    PL_TRY(pl_section_gauge_maps(maps, &n_maps, MOST_MAPS, s, p, cell));
+    if (!n_maps || arms > MOST_ARMS || p->figure_count == PL_SECTION_FIGURES) return POLAR_OK;
     polar_status st = POLAR_OK;
     for (int m = 0; m < n_maps; m++)
         for (int64_t r = 0; r < arms && st == POLAR_OK; r++)
-            st = pl_part_gauge(&curves[m * MOST_ARMS + r], s, p, cell, r, maps[m]);
+            st = pl_section_gauge(&curves[m * MOST_ARMS + r], s, p, cell, r, maps[m]);
     if (st == POLAR_OK) st = plot_gauge(p, dir, cell, (const char(*)[24])maps, n_maps, curves);
     for (int i = 0; i < MOST_MAPS * MOST_ARMS; i++) pl_curve_free(&curves[i]);
     return st;

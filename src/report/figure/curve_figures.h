@@ -3,11 +3,11 @@
 #ifndef PL_REPORT_CURVE_FIGURES_H
 #define PL_REPORT_CURVE_FIGURES_H
 
-#include "report/report_part.h"
+#include "report/report_section.h"
 
 /* a panel for every cell */
-polar_status pl_draw_trajectories(pl_part *p, const char *dir);
+polar_status pl_draw_trajectories(pl_section *p, const char *dir);
 /* a panel for every map; nothing where there are no rows */
-polar_status pl_draw_gauge(pl_part *p, pl_store *s, const char *dir, int64_t cell);
+polar_status pl_draw_gauge(pl_section *p, pl_store *s, const char *dir, int64_t cell);
 
 #endif

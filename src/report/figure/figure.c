@@ -5,6 +5,7 @@
 
 #include "base/json_write.h"
 #include "base/text_visible.h"
+#include "polar/optim.h"
 #include "report/figure/gnuplot.h"
 
 polar_status pl_figure_begin(pl_figure *g, const char *dir, const char *name, int width, int height)
@@ -91,33 +92,35 @@ void pl_figure_number(FILE *f, double x)
 
 #define PALETTE 8
 
-static const char *const palette[PALETTE] = {"#E69F00", "#0072B2", "#009E73", "#CC79A7",
-                                             "#56B4E9", "#D55E00", "#8C6D31", "#555555"};
-static const char *const known[PALETTE] = {"adamw",     "muon", "polaradamw", "muon_v",
-                                           "polar_ema", "sgdm", "",           ""};
+/* in the order of the rules */
+static const char *const palette[PALETTE] = {"#D55E00", "#E69F00", "#0072B2", "#009E73",
+                                             "#CC79A7", "#56B4E9", "#8C6D31", "#555555"};
+/* in which other arms take those that are left */
+static const int other_order[PALETTE] = {1, 2, 3, 4, 5, 0, 6, 7};
 
-static int known_place(const char *arm)
+static int rule_place(const char *arm)
 {
-    for (int i = 0; i < PALETTE; i++)
-        if (!strcmp(arm, known[i])) return i;
+    for (int i = 0; i < PALETTE && polar_rule_name(i); i++)
+        if (!strcmp(arm, polar_rule_name(i))) return i;
     return -1;
 }
 
-/* Known rules have their own colour; the others take, in their order, those that are left. */
+/* Rules have their own colour; the others take, in their order, those that are left. */
 const char *pl_figure_colour(const pl_audit *a, int64_t arm)
 {
     int used[PALETTE] = {0}, place = 0;
     for (int64_t i = 0; i < a->arm_count; i++)
-        if (known_place(a->arms[i]) >= 0) used[known_place(a->arms[i])] = 1;
+        if (rule_place(a->arms[i]) >= 0) used[rule_place(a->arms[i])] = 1;
     for (int64_t i = 0; i <= arm; i++) {
-        place = known_place(a->arms[i]);
+        int next = 0;
+        place = rule_place(a->arms[i]);
         if (place >= 0) continue;
-        for (place = 0; place < PALETTE && used[place]; place++) {
-        }
-        if (place == PALETTE) { /* more arms than colours: begin again */
+        while (next < PALETTE && used[other_order[next]]) next++;
+        if (next == PALETTE) { /* more arms than colours: begin again */
             memset(used, 0, sizeof used);
-            place = 0;
+            next = 0;
         }
+        place = other_order[next];
         used[place] = 1;
     }
     return palette[place];

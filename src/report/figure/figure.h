@@ -1,13 +1,13 @@
 /* figure.h -- one figure as a gnuplot script that draws it twice, SVG and PNG.
  *
- *     PL_TRY(pl_figure_begin(&g, dir, "so3_small_metric", 760, 440));
+ *     PL_TRY(pl_figure_begin(&g, dir, "small_metric", 760, 440));
  *     fprintf(g.out.f, "$arm0 << EOD\n...\nEOD\n");           // data first
  *     pl_figure_plot(&g);                                     // then what is done for each of the two
  *     fprintf(g.out.f, "plot $arm0 using 1:2 with lines\n");
  *     // POLAR_E_UNSUPPORTED: the script is there, gnuplot is not
  *     st = pl_figure_end(&g, st);
  *
- * The script stays beside the figures: `gnuplot so3_small_metric.gp` draws them again. Colours are those of
+ * The script stays beside the figures: `gnuplot small_metric.gp` draws them again. Colours are those of
  * Okabe and Ito, which colour-blind readers can tell apart, and every arm has a mark of its own besides.
  */
 #ifndef PL_REPORT_FIGURE_H
@@ -34,7 +34,7 @@ typedef struct pl_span {
     {                \
         NAN, NAN     \
     }
-#define PL_PLATEAU_COLOUR "#777777" /* of the least-squares predictors */
+#define PL_REFERENCE_COLOUR "#777777" /* of the least-squares predictors */
 
 /* name: [a-z0-9_]+; pixels of the SVG */
 polar_status pl_figure_begin(pl_figure *g, const char *dir, const char *name, int width, int height);

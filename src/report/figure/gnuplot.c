@@ -14,7 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "report/audit/childless.h"
+#include "report/figure/forbid_processes.h"
 
 /* The program's path from PATH into out; 0: it is not there. */
 static int find_gnuplot(char *out, size_t room)
@@ -54,7 +54,7 @@ static void become_gnuplot(const char *program, const char *dir, const char *scr
     char *environment[MOST_ENTRIES];
     keep_environment(environment);
     if (null >= 0 && dup2(null, 0) == 0 && dup2(words, 1) == 1 && dup2(words, 2) == 2 && chdir(dir) == 0) {
-        (void)pl_childless(); /* a second lock: not every kernel has it */
+        (void)pl_forbid_child_processes(); /* a second lock: not every kernel has it */
         execve(program, argv, environment);
     }
     dprintf(words, "it could not be started: %s\n", strerror(errno));

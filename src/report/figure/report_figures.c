@@ -6,9 +6,8 @@
 #include <string.h>
 
 #include "report/figure/curve_figures.h"
+#include "report/audit/audit_print.h"
 #include "report/figure/figure.h"
-#include "report/paper_values.h"
-#include "report/report_metric.h"
 
 #define MOST_PANELS 15 /* pairs of arms: more would fill pages */
 /* panels and labels along an axis: more cannot be read, and pictures would have no bound */
@@ -98,7 +97,7 @@ static void means_data(FILE *f, const pl_audit *a, int by_range, pl_span *s)
             const pl_audit_arm *row = &a->arm_rows[c * a->arm_count + r];
             double numbers[] = {(double)(c + 1) + beside(a, r), row->s.mean,
                                 by_range ? row->s.min : row->s.ci_lo, by_range ? row->s.max : row->s.ci_hi,
-                                pl_paper_value(a->spec, row->cell, row->arm, a->metric)};
+                                pl_published_value(a->published, row->cell, row->arm, a->metric)};
             for (int i = 0; i < 5; i++) pl_figure_number(f, numbers[i]);
             for (int i = 1; i < 5; i++) pl_span_widen(s, numbers[i]);
             fputc('\n', f);
@@ -107,46 +106,50 @@ static void means_data(FILE *f, const pl_audit *a, int by_range, pl_span *s)
     }
 }
 
-/* The least-squares predictors, a bar across each cell; how many lines have a value. */
-static int plateau_data(FILE *f, const pl_audit *a, pl_span *s)
+/* The reference values, a bar across each cell; how many of them have a value. */
+static int reference_data(FILE *f, const pl_audit *a, pl_span *s)
 {
-    int lines[2] = {0, 0};
-    for (int kind = 0; kind < 2; kind++) {
-        fprintf(f, "$plateau%d << EOD\n", kind);
+    int lines = 0;
+    for (int kind = 0; kind < a->reference_count; kind++) {
+        int any = 0;
+        fprintf(f, "$reference%d << EOD\n", kind);
         for (int64_t c = 0; c < a->cell_count; c++) {
             double y = NAN;
             for (int64_t r = 0; r < a->arm_count && isnan(y); r++)
-                y = kind ? a->arm_rows[c * a->arm_count + r].anisotropy
-                         : a->arm_rows[c * a->arm_count + r].trace;
-            lines[kind] |= !isnan(y);
+                y = a->arm_rows[c * a->arm_count + r].reference[kind];
+            any |= !isnan(y);
             pl_span_widen(s, y);
             pl_figure_number(f, (double)c + 0.55);
             pl_figure_number(f, y);
             fprintf(f, " %g 0\n", arms_along(a) ? (double)a->arm_count - 0.1 : 0.9);
         }
         fputs("EOD\n", f);
+        if (any && lines == kind) lines++;
     }
-    return lines[0] ? 1 + lines[1] : 0;
+    return lines;
 }
 
-static int has_paper(const pl_audit *a)
+static int has_published(const pl_audit *a)
 {
     for (int64_t i = 0; i < a->cell_count * a->arm_count; i++)
-        if (!isnan(pl_paper_value(a->spec, a->arm_rows[i].cell, a->arm_rows[i].arm, a->metric))) return 1;
+        if (!isnan(pl_published_value(a->published, a->arm_rows[i].cell, a->arm_rows[i].arm, a->metric)))
+            return 1;
     return 0;
 }
 
-static void means_plot(FILE *f, const pl_audit *a, int plateaus)
+static void means_plot(FILE *f, const pl_audit *a, int references)
 {
     char axis[64];
     int joined = *pl_figure_axis(axis, a) && a->cell_count > 1;
-    static const char *const names[] = {"trace only", "trace + anisotropy"};
     fputs("plot \\\n", f);
-    for (int k = 0; k < plateaus; k++)
+    for (int k = 0; k < references; k++) {
         fprintf(f,
-                "  $plateau%d using 1:2:3:4 with vectors nohead dt %d lw 1.6 lc rgb \"" PL_PLATEAU_COLOUR
-                "\" title \"%s\", \\\n",
-                k, k ? 3 : 2, names[k]);
+                "  $reference%d using 1:2:3:4 with vectors nohead dt %d lw 1.6 lc rgb \"" PL_REFERENCE_COLOUR
+                "\" title ",
+                k, 2 + k);
+        pl_figure_string(f, a->references[k]->line);
+        fputs(", \\\n", f);
+    }
     for (int64_t r = 0; r < a->arm_count; r++) {
         const char *colour = pl_figure_colour(a, r);
         if (joined)
@@ -158,27 +161,31 @@ static void means_plot(FILE *f, const pl_audit *a, int plateaus)
                 pl_figure_mark(r, 0), colour);
         pl_figure_string(f, arms_along(a) ? "" : a->arms[r]);
         fputs(", \\\n", f);
-        if (has_paper(a))
+        if (has_published(a))
             fprintf(f,
                     "  $arm%" PRId64
                     " using ($1+%g):5 with points pt %d ps 1.2 lw 1.4 lc rgb \"%s\" notitle, \\\n",
                     r, arms_along(a) ? 0.14 : 0.07, pl_figure_mark(r, 1), colour);
     }
-    if (has_paper(a))
-        fputs("  NaN with points pt 6 ps 1.2 lw 1.4 lc rgb \"#404040\" title \"the paper (hollow)\", \\\n",
-              f);
+    if (has_published(a)) {
+        char name[240];
+        snprintf(name, sizeof name, "%.200s (hollow)", pl_published_by(a->published));
+        fputs("  NaN with points pt 6 ps 1.2 lw 1.4 lc rgb \"#404040\" title ", f);
+        pl_figure_string(f, name);
+        fputs(", \\\n", f);
+    }
     fputs("  NaN notitle\n", f);
 }
 
-static polar_status draw_means(pl_part *p, const char *dir, const pl_audit *a, int wall)
+static polar_status draw_means(pl_section *p, const char *dir, const pl_audit *a, int wall)
 {
     char title[128], n[48];
     pl_span s = PL_SPAN_NONE;
     pl_figure g;
-    int mse = strstr(a->metric, "test_mse") != NULL, plateaus = 0;
-    pl_metric metric = pl_metric_of(a->metric);
+    pl_metric metric = a->shown;
     snprintf(title, sizeof title, "%.80s with 95 %% intervals", a->metric);
-    pl_part_figure *out = pl_part_add_figure(p, wall ? "wall" : "metric", wall ? "Wall time per run" : title);
+    pl_section_figure *out =
+        pl_section_add_figure(p, wall ? "wall" : "metric", wall ? "Wall time per run" : title);
     count_runs(n, a);
     snprintf(out->caption, sizeof out->caption, "%s over seeds (%s), bars: %s.%s%s%s%s%s",
              wall ? "Seconds per run, mean" : "Mean", n,
@@ -186,19 +193,16 @@ static polar_status draw_means(pl_part *p, const char *dir, const pl_audit *a, i
              metric.better > 0 ? " Higher is better."
              : metric.better   ? " Lower is better."
                                : "",
-             has_paper(a) ? wall ? " Hollow marks: the paper, on four cores of its cluster."
-                                 : " Hollow marks: the paper's means."
-                          : "",
+             has_published(a) ? " Hollow marks: published." : "",
              wall ? " Runs that shared a machine or stopped early are not comparable; " : "",
-             wall ? p->kind.timing : "",
-             wall  ? "."
-             : mse ? " Dashed and dotted: test error of least-squares predictors that see only the trace of "
-                     "X^T X / N, or the trace and the anisotropy, fitted to the same training clouds."
-                   : "");
+             wall && p->kind.timing ? p->kind.timing : "",
+             wall                         ? "."
+             : pl_audit_has_references(a) ? " Dashed and dotted: reference values, said below the table."
+                                          : "");
     double width = 420 + 90 * (double)(a->cell_count * (a->arm_count > 4 ? 2 : 1));
     PL_TRY(pl_figure_begin(&g, dir, out->name, (int)fmin(fmax(width, 640), 1400), 430));
     means_data(g.out.f, a, wall, &s);
-    if (mse) plateaus = plateau_data(g.out.f, a, &s);
+    int references = reference_data(g.out.f, a, &s);
     pl_figure_plot(&g);
     put_range(g.out.f, s, metric.percent);
     if (arms_along(a)) put_arm_tics(g.out.f, a);
@@ -206,7 +210,7 @@ static polar_status draw_means(pl_part *p, const char *dir, const pl_audit *a, i
     fputs("set ylabel ", g.out.f);
     pl_figure_string(g.out.f, metric.title);
     fputc('\n', g.out.f);
-    means_plot(g.out.f, a, plateaus);
+    means_plot(g.out.f, a, references);
     return pl_figure_end(&g, POLAR_OK);
 }
 
@@ -232,7 +236,7 @@ static void difference_data(FILE *f, const pl_audit *a, int64_t k)
     for (int64_t c = 0; c < a->cell_count; c++) {
         const pl_audit_pair *q = &a->pairs[c * pairs_per_cell(a) + k];
         double numbers[] = {(double)(c + 1) + 0.28, q->s.mean_diff, q->s.ci_lo, q->s.ci_hi,
-                            pl_paper_pair_value(a->spec, q->cell, q->a, q->b, a->metric).diff};
+                            pl_published_pair_of(a->published, q->cell, q->a, q->b, a->metric).mean};
         for (int i = 0; i < 5; i++) pl_figure_number(f, numbers[i]);
         fputc('\n', f);
     }
@@ -264,29 +268,30 @@ static void difference_panel(FILE *f, const pl_audit *a, int64_t k)
             k, k, k, k);
 }
 
-static int has_paper_pair(const pl_audit *a)
+static int has_published_pair(const pl_audit *a)
 {
     for (int64_t i = 0; i < a->pair_count; i++)
         if (!isnan(
-                pl_paper_pair_value(a->spec, a->pairs[i].cell, a->pairs[i].a, a->pairs[i].b, a->metric).diff))
+                pl_published_pair_of(a->published, a->pairs[i].cell, a->pairs[i].a, a->pairs[i].b, a->metric)
+                    .mean))
             return 1;
     return 0;
 }
 
-static polar_status draw_differences(pl_part *p, const char *dir)
+static polar_status draw_differences(pl_section *p, const char *dir)
 {
     const pl_audit *a = p->audit;
     int64_t panels = pairs_per_cell(a), columns = panels < 3 ? panels : 3,
             rows = (panels + columns - 1) / columns;
     char title[128], axis[64];
     pl_figure g;
-    pl_part_figure *out = pl_part_add_figure(p, "differences", "Paired differences, seed by seed");
+    pl_section_figure *out = pl_section_add_figure(p, "differences", "Paired differences, seed by seed");
     snprintf(out->caption, sizeof out->caption,
              "Differences of %.40s between two arms on the same seed, one light dot per seed in the order of "
              "the plan; below the axis how many are positive. Dark: mean and 95 %% "
              "interval by the paired t.%s Pairs with an unfinished or diverged run are not here but in the "
              "list below.",
-             a->metric, has_paper_pair(a) ? " Vermilion diamond: the paper's mean difference." : "");
+             a->metric, has_published_pair(a) ? " Vermilion diamond: the published difference." : "");
     PL_TRY(pl_figure_begin(&g, dir, out->name, columns == 1 ? 640 : 1000, (int)(40 + 340 * rows)));
     for (int64_t k = 0; k < panels; k++) difference_data(g.out.f, a, k);
     pl_figure_plot(&g);
@@ -310,7 +315,7 @@ static polar_status draw_differences(pl_part *p, const char *dir)
 
 /* Keeps POLAR_E_UNSUPPORTED (no gnuplot) to the end: the scripts are written all the same. A figure that
  * gnuplot refuses (values no axis can hold) is left out with its reason. */
-static polar_status go_on(pl_part *p, polar_status *kept, polar_status st)
+static polar_status go_on(pl_section *p, polar_status *kept, polar_status st)
 {
     if (st == POLAR_E_FORMAT && p->figure_count) {
         snprintf(p->no_figures, sizeof p->no_figures, "A figure is missing: %s", pl_fail_sentence());
@@ -322,7 +327,7 @@ static polar_status go_on(pl_part *p, polar_status *kept, polar_status st)
     return POLAR_OK;
 }
 
-polar_status pl_part_draw(pl_part *p, pl_store *s, const char *dir)
+polar_status pl_section_draw(pl_section *p, pl_store *s, const char *dir)
 {
     const pl_audit *a = p->audit;
     polar_status kept = POLAR_OK;

@@ -19,7 +19,7 @@ static int by_name(const void *a, const void *b)
 }
 
 /* The names of all results, each once, sorted; borrowed from the part. */
-static int result_names(const char **out, const pl_part *p)
+static int result_names(const char **out, const pl_section *p)
 {
     int n = 0;
     for (int64_t i = 0; i < p->members.count; i++)
@@ -57,7 +57,7 @@ static void add_run(pl_table *t, const pl_store_member *m, const char *const *na
     pl_table_text(t, m->id);
 }
 
-polar_status pl_part_runs_csv(const pl_part *p, FILE *f)
+polar_status pl_section_runs_csv(const pl_section *p, FILE *f)
 {
     static const pl_table_column first[] = {{"cell", "cell", NULL, PL_CELL_TEXT, 0},
                                             {"arm", "arm", NULL, PL_CELL_TEXT, 0},
@@ -100,7 +100,7 @@ static void add_epochs(pl_table *t, const pl_store_member *m, const pl_store_epo
     }
 }
 
-polar_status pl_part_epochs_csv(const pl_part *p, FILE *f)
+polar_status pl_section_epochs_csv(const pl_section *p, FILE *f)
 {
     static const pl_table_column columns[] = {
         {"cell", "cell", NULL, PL_CELL_TEXT, 0},
@@ -124,20 +124,20 @@ polar_status pl_part_epochs_csv(const pl_part *p, FILE *f)
 
 /* ---- the gauge shadow ---- */
 
-polar_status pl_part_has_gauge(const pl_part *p, pl_store *s, int *has)
+polar_status pl_section_has_gauge(const pl_section *p, pl_store *s, int *has)
 {
     char maps[MOST_MAPS][24];
     *has = 0;
     for (int64_t c = 0; c < p->audit->cell_count && !*has; c++)
-        PL_TRY(pl_part_gauge_maps(maps, has, MOST_MAPS, s, p, c));
+        PL_TRY(pl_section_gauge_maps(maps, has, MOST_MAPS, s, p, c));
     return POLAR_OK;
 }
 
-static polar_status add_curve(pl_table *t, const pl_part *p, pl_store *s, int64_t cell, int64_t arm,
+static polar_status add_curve(pl_table *t, const pl_section *p, pl_store *s, int64_t cell, int64_t arm,
                               const char *map)
 {
     pl_curve curve = {0};
-    polar_status st = pl_part_gauge(&curve, s, p, cell, arm, map);
+    polar_status st = pl_section_gauge(&curve, s, p, cell, arm, map);
     for (int64_t i = 0; st == POLAR_OK && i < curve.count; i++) {
         pl_table_row(t);
         pl_table_text(t, p->audit->cells[cell]);
@@ -154,17 +154,17 @@ static polar_status add_curve(pl_table *t, const pl_part *p, pl_store *s, int64_
     return st;
 }
 
-static polar_status add_cell(pl_table *t, const pl_part *p, pl_store *s, int64_t cell)
+static polar_status add_cell(pl_table *t, const pl_section *p, pl_store *s, int64_t cell)
 {
     char maps[MOST_MAPS][24];
     int count = 0;
-    PL_TRY(pl_part_gauge_maps(maps, &count, MOST_MAPS, s, p, cell));
+    PL_TRY(pl_section_gauge_maps(maps, &count, MOST_MAPS, s, p, cell));
     for (int64_t arm = 0; arm < p->audit->arm_count; arm++)
         for (int k = 0; k < count; k++) PL_TRY(add_curve(t, p, s, cell, arm, maps[k]));
     return POLAR_OK;
 }
 
-polar_status pl_part_gauge_csv(const pl_part *p, pl_store *s, FILE *f)
+polar_status pl_section_gauge_csv(const pl_section *p, pl_store *s, FILE *f)
 {
     static const pl_table_column columns[] = {
         {"cell", "cell", NULL, PL_CELL_TEXT, 0},    {"arm", "arm", NULL, PL_CELL_TEXT, 0},

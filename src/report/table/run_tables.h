@@ -4,14 +4,14 @@
 
 #include <stdio.h>
 
-#include "report/report_part.h"
+#include "report/report_section.h"
 
 /* a line per run: cell, arm, seed, state, every result, seconds, where it was made, id */
-polar_status pl_part_runs_csv(const pl_part *p, FILE *f);
+polar_status pl_section_runs_csv(const pl_section *p, FILE *f);
 /* a line per epoch of every finished run: training loss, validation metric, lr, seconds */
-polar_status pl_part_epochs_csv(const pl_part *p, FILE *f);
+polar_status pl_section_epochs_csv(const pl_section *p, FILE *f);
 /* a line per cell, arm, map and step: mean, least and largest deviation of the gauge shadows */
-polar_status pl_part_gauge_csv(const pl_part *p, pl_store *s, FILE *f);
-polar_status pl_part_has_gauge(const pl_part *p, pl_store *s, int *has); /* whether there is any */
+polar_status pl_section_gauge_csv(const pl_section *p, pl_store *s, FILE *f);
+polar_status pl_section_has_gauge(const pl_section *p, pl_store *s, int *has); /* whether there is any */
 
 #endif

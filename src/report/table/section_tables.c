@@ -1,33 +1,32 @@
-/* part_tables.c -- see part_tables.h. */
-#include "report/table/part_tables.h"
+/* section_tables.c -- see section_tables.h. */
+#include "report/table/section_tables.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/alloc.h"
-#include "report/lead.h"
-#include "report/paper_values.h"
+#include "report/overtake.h"
 #include "report/table/seed_table.h"
 
 #define MOST_ARMS 6 /* of a table with a row for every pair of them */
 
 /* ---- its seeds side by side ---- */
 
-static int has_seeds(const pl_part *p)
+static int has_seeds(const pl_section *p)
 {
     return p->kind.seeds_differ && p->audit->arm_count <= PL_SEED_TABLE_ARMS &&
            strcmp(p->audit->metric, PL_METRIC_WALL);
 }
 
-static polar_status print_seeds(const pl_part *p, FILE *f, pl_table_format format)
+static polar_status print_seeds(const pl_section *p, FILE *f, pl_table_format format)
 {
     return pl_seed_table(&p, (const char *const[]){"measured"}, 1, f, format);
 }
 
 /* ---- who overtakes whom ---- */
 
-static int has_leads(const pl_part *p)
+static int has_overtaking(const pl_section *p)
 {
     int64_t curves = 0;
     for (int64_t i = 0; i < p->audit->cell_count * p->audit->arm_count; i++) curves += p->valid[i].count > 1;
@@ -35,17 +34,17 @@ static int has_leads(const pl_part *p)
 }
 
 /* The arm that is ahead at the end first. */
-static polar_status add_lead(pl_table *t, const pl_part *p, int64_t cell, int64_t x, int64_t y)
+static polar_status add_overtaking(pl_table *t, const pl_section *p, int64_t cell, int64_t x, int64_t y)
 {
-    pl_lead l;
-    pl_lead_of a = {p, cell, y}, b = {p, cell, x};
-    PL_TRY(pl_lead_measure(&l, &a, &b, 0));
+    pl_overtake l;
+    pl_overtake_side a = {p, cell, y}, b = {p, cell, x};
+    PL_TRY(pl_overtake_measure(&l, &a, &b, 0));
     if (!l.n) return POLAR_OK;
     if (p->kind.higher ? l.gap < 0 : l.gap > 0) {
-        pl_lead_of turned = a;
+        pl_overtake_side turned = a;
         a = b;
         b = turned;
-        PL_TRY(pl_lead_measure(&l, &a, &b, 0));
+        PL_TRY(pl_overtake_measure(&l, &a, &b, 0));
     }
     pl_table_row(t);
     pl_table_text(t, p->audit->cells[cell]);
@@ -64,7 +63,7 @@ static polar_status add_lead(pl_table *t, const pl_part *p, int64_t cell, int64_
     return POLAR_OK;
 }
 
-static polar_status print_leads(const pl_part *p, FILE *f, pl_table_format format)
+static polar_status print_overtaking(const pl_section *p, FILE *f, pl_table_format format)
 {
     static const pl_table_column columns[] = {
         {"cell", "cell", NULL, PL_CELL_TEXT, 0},
@@ -83,7 +82,7 @@ static polar_status print_leads(const pl_part *p, FILE *f, pl_table_format forma
     polar_status st = POLAR_OK;
     for (int64_t c = 0; c < p->audit->cell_count; c++)
         for (int64_t y = 1; y < p->audit->arm_count; y++)
-            for (int64_t x = 0; x < y && st == POLAR_OK; x++) st = add_lead(t, p, c, x, y);
+            for (int64_t x = 0; x < y && st == POLAR_OK; x++) st = add_overtaking(t, p, c, x, y);
     if (st == POLAR_OK) st = pl_table_print(t, f, format);
     pl_table_destroy(t);
     return st;
@@ -91,7 +90,7 @@ static polar_status print_leads(const pl_part *p, FILE *f, pl_table_format forma
 
 /* ---- seconds per epoch ---- */
 
-static int has_seconds(const pl_part *p)
+static int has_seconds(const pl_section *p)
 {
     const pl_audit *a = p->audit;
     for (int64_t i = 0; i < a->cell_count * a->seed_count * a->arm_count; i++)
@@ -107,12 +106,12 @@ static int by_size(const void *x, const void *y)
 }
 
 /* Seconds of the arm's epochs, sorted; how many runs have any. */
-static int64_t collect_seconds(double *out, int64_t *count, const pl_part *p, int64_t cell, int64_t arm)
+static int64_t collect_seconds(double *out, int64_t *count, const pl_section *p, int64_t cell, int64_t arm)
 {
     int64_t runs = 0;
     *count = 0;
     for (int64_t k = 0; k < p->audit->seed_count; k++) {
-        const pl_store_epochs *e = pl_part_epochs(p, cell, k, arm);
+        const pl_store_epochs *e = pl_section_epochs(p, cell, k, arm);
         int64_t before = *count;
         for (int64_t i = 0; i < e->count; i++)
             if (isfinite(e->rows[i].seconds)) out[(*count)++] = e->rows[i].seconds;
@@ -127,15 +126,20 @@ static double percent_more(double x, double than)
     return 100 * (x / than - 1);
 }
 
-static void add_seconds(pl_table *t, const pl_part *p, int64_t cell, double *work, int paper)
+static double published_seconds(const pl_section *p, int64_t cell, int64_t arm)
+{
+    return pl_published_value(pl_section_published(p), p->audit->cells[cell], p->audit->arms[arm],
+                              PL_METRIC_EPOCH_SECONDS);
+}
+
+static void add_seconds(pl_table *t, const pl_section *p, int64_t cell, double *work, int published)
 {
     const pl_audit *a = p->audit;
-    double first = NAN,
-           paper_first = pl_paper_value(a->spec, a->cells[cell], a->arms[0], PL_PAPER_EPOCH_SECONDS);
+    double first = NAN, published_first = published_seconds(p, cell, 0);
     for (int64_t r = 0; r < a->arm_count; r++) {
         int64_t n, runs = collect_seconds(work, &n, p, cell, r);
         double median = n ? 0.5 * (work[(n - 1) / 2] + work[n / 2]) : NAN,
-               of_paper = pl_paper_value(a->spec, a->cells[cell], a->arms[r], PL_PAPER_EPOCH_SECONDS);
+               other = published_seconds(p, cell, r);
         pl_sample s = pl_sample_measure(work, n);
         if (!r) first = median;
         pl_table_row(t);
@@ -148,16 +152,17 @@ static void add_seconds(pl_table *t, const pl_part *p, int64_t cell, double *wor
         pl_table_maybe(t, n ? s.min : NAN);
         pl_table_maybe(t, n ? s.max : NAN);
         pl_table_maybe(t, r ? percent_more(median, first) : NAN);
-        if (!paper) continue;
-        pl_table_maybe(t, of_paper);
-        pl_table_maybe(t, r ? percent_more(of_paper, paper_first) : NAN);
+        if (!published) continue;
+        pl_table_maybe(t, other);
+        pl_table_maybe(t, r ? percent_more(other, published_first) : NAN);
     }
 }
 
-static polar_status print_seconds(const pl_part *p, FILE *f, pl_table_format format)
+static polar_status print_seconds(const pl_section *p, FILE *f, pl_table_format format)
 {
     const pl_audit *a = p->audit;
-    int paper = pl_paper_has(a->spec, PL_PAPER_EPOCH_SECONDS);
+    int published = pl_published_has(a->published, PL_METRIC_EPOCH_SECONDS);
+    const char *by = pl_published_by(a->published);
     int64_t room = 1;
     char more[96];
     snprintf(more, sizeof more, "%% more than %.64s", a->arms[0]);
@@ -171,51 +176,36 @@ static polar_status print_seconds(const pl_part *p, FILE *f, pl_table_format for
         {"min", "min", "seconds per epoch", PL_CELL_FIXED, 3},
         {"max", "max", "seconds per epoch", PL_CELL_FIXED, 3},
         {"percent_more", more, NULL, PL_CELL_FIXED, 1},
-        {"paper", "mean", "paper", PL_CELL_FIXED, 0},
-        {"paper_percent_more", "% more", "paper", PL_CELL_FIXED, 1},
+        {"published", "mean", by, PL_CELL_FIXED, 0},
+        {"published_percent_more", "% more", by, PL_CELL_FIXED, 1},
     };
     for (int64_t i = 0; i < a->cell_count * a->seed_count * a->arm_count; i++) room += p->epochs[i].count;
     double *work = pl_calloc((size_t)room, sizeof *work);
     PL_NEED(work, POLAR_E_NOMEM, "the seconds of %lld epochs", (long long)room);
     pl_table *t;
     polar_status st =
-        pl_table_create(&t, NULL, columns, (int)(sizeof columns / sizeof *columns) - (paper ? 0 : 2));
-    for (int64_t c = 0; c < a->cell_count && st == POLAR_OK; c++) add_seconds(t, p, c, work, paper);
+        pl_table_create(&t, NULL, columns, (int)(sizeof columns / sizeof *columns) - (published ? 0 : 2));
+    for (int64_t c = 0; c < a->cell_count && st == POLAR_OK; c++) add_seconds(t, p, c, work, published);
     if (st == POLAR_OK) st = pl_table_print(t, f, format);
     pl_table_destroy(t);
     pl_free(work);
     return st;
 }
 
-static int has_seconds_alone(const pl_part *p)
-{
-    return has_seconds(p) && !pl_paper_has(p->spec->name, PL_PAPER_EPOCH_SECONDS);
-}
-static int has_seconds_beside(const pl_part *p)
-{
-    return has_seconds(p) && pl_paper_has(p->spec->name, PL_PAPER_EPOCH_SECONDS);
-}
-
-#define SECONDS_NOTE                                                                                        \
-    "Training and evaluation of one epoch, over all epochs of the arm's finished runs. Runs that shared a " \
-    "machine are not comparable; the median suffers least."
-
-const pl_part_table pl_part_tables[] = {
+const pl_section_table pl_section_tables[] = {
     {"seeds", "Seed by seed",
      "Arms of a row saw the same pictures: differences within it are the measurement; where seeds have class "
      "subsets of their own, absolute values belong to the subset. "
-     "The last row is over the seeds that have a value; P - M: PolarAdamW - Muon.",
+     "The last row is over the seeds that have a value.",
      has_seeds, print_seeds},
-    {"leads", "Who overtakes whom",
+    {"overtaking", "Who overtakes whom",
      "Epochs done (from 1) since when the curve of the arm that is ahead at the end has been above the "
      "other's after every epoch, without smoothing: of the means over "
-     "the n seeds that both have, and of each seed by itself, from the earliest to the latest. The paper "
-     "counts epochs from 0.",
-     has_leads, print_leads},
-    {"seconds", "Seconds per epoch", SECONDS_NOTE, has_seconds_alone, print_seconds},
+     "the n seeds that both have, and of each seed by itself, from the earliest to the latest.",
+     has_overtaking, print_overtaking},
     {"seconds", "Seconds per epoch",
-     SECONDS_NOTE " The paper: one A6000, mean over the epochs of its 300-epoch runs; it gives +4.7 % for "
-                  "Muon and +6.0 % for PolarAdamW, from seconds before rounding.",
-     has_seconds_beside, print_seconds},
+     "Training and evaluation of one epoch, over all epochs of the arm's finished runs. Runs that shared a "
+     "machine are not comparable; the median suffers least.",
+     has_seconds, print_seconds},
     {NULL, NULL, NULL, NULL, NULL},
 };

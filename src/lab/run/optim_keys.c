@@ -1,5 +1,5 @@
 /* optim_keys.c -- what the optimiser's keys depend on, and a configuration read into options. */
-#include "lab/spec/optim_keys.h"
+#include "lab/run/optim_keys.h"
 
 #include <stdio.h>
 
@@ -7,7 +7,6 @@
 
 const char *const pl_key_dtypes[] = {"f64", "f32", "bf16", NULL};
 const char *const pl_optim_key_precisions[] = {"f64", "f32", "bf16", "f16", NULL};
-const char *const pl_optim_key_rules[] = {"sgdm", "adamw", "muon", "polaradamw", "muon_v", "polar_ema", NULL};
 const char *const pl_optim_key_scales[] = {"none", "paper", "jordan", "spectral", "rms", NULL};
 const char *const pl_optim_key_kinds[] = {"none", "newton_schulz", "exact", NULL};
 const char *const pl_optim_key_roundings[] = {"fused", "reference", "gram", NULL};

@@ -1,10 +1,10 @@
-/* report_part.c -- the rows of the store that belong to one spec, put in the order of its plan, and the
+/* report_section.c -- the rows of the store that belong to one spec, put in the order of its plan, and the
  * curves over epochs and steps.
  *
  * Curves take finished runs only (done or diverged). A run that stopped early has no rows afterwards: n says
  * how many there were at each point.
  */
-#include "report/report_part.h"
+#include "report/report_section.h"
 
 #include <assert.h>
 #include <math.h>
@@ -84,13 +84,13 @@ void pl_curve_free(pl_curve *c)
     *c = (pl_curve){0};
 }
 
-const pl_audit_run *pl_part_run(const pl_part *p, int64_t cell, int64_t seed, int64_t arm)
+const pl_audit_run *pl_section_run(const pl_section *p, int64_t cell, int64_t seed, int64_t arm)
 {
     const pl_audit *a = p->audit;
     return a->runs[(cell * a->seed_count + seed) * a->arm_count + arm];
 }
 
-const pl_store_epochs *pl_part_epochs(const pl_part *p, int64_t cell, int64_t seed, int64_t arm)
+const pl_store_epochs *pl_section_epochs(const pl_section *p, int64_t cell, int64_t seed, int64_t arm)
 {
     return &p->epochs[(cell * p->audit->seed_count + seed) * p->audit->arm_count + arm];
 }
@@ -102,16 +102,16 @@ static int64_t find_name(const char *const *names, int64_t count, const char *na
     return -1;
 }
 
-int64_t pl_part_arm(const pl_part *p, const char *arm)
+int64_t pl_section_arm(const pl_section *p, const char *arm)
 {
     return find_name(p->audit->arms, p->audit->arm_count, arm);
 }
-int64_t pl_part_cell(const pl_part *p, const char *cell)
+int64_t pl_section_cell(const pl_section *p, const char *cell)
 {
     return find_name(p->audit->cells, p->audit->cell_count, cell);
 }
 
-int64_t pl_part_seed(const pl_part *p, int64_t seed)
+int64_t pl_section_seed(const pl_section *p, int64_t seed)
 {
     for (int64_t i = 0; i < p->audit->seed_count; i++)
         if (p->audit->seeds[i] == seed) return i;
@@ -123,7 +123,7 @@ static int is_finished(const pl_audit_run *r)
     return r && r->run && r->run->state != PL_RUN_PLANNED;
 }
 
-static polar_status load_epochs(pl_part *p, pl_store *s)
+static polar_status load_epochs(pl_section *p, pl_store *s)
 {
     int64_t slots = p->audit->cell_count * p->audit->seed_count * p->audit->arm_count;
     p->epochs = pl_calloc((size_t)slots + 1, sizeof *p->epochs);
@@ -134,12 +134,12 @@ static polar_status load_epochs(pl_part *p, pl_store *s)
     return POLAR_OK;
 }
 
-static polar_status validation_curve(pl_curve *c, const pl_part *p, int64_t cell, int64_t arm)
+static polar_status validation_curve(pl_curve *c, const pl_section *p, int64_t cell, int64_t arm)
 {
     points all = {0};
     polar_status st = POLAR_OK;
     for (int64_t k = 0; k < p->audit->seed_count && st == POLAR_OK; k++) {
-        const pl_store_epochs *e = pl_part_epochs(p, cell, k, arm);
+        const pl_store_epochs *e = pl_section_epochs(p, cell, k, arm);
         for (int64_t i = 0; i < e->count && st == POLAR_OK; i++)
             st = add_point(&all, (double)e->rows[i].epoch, e->rows[i].valid);
         c->runs += e->count > 0;
@@ -151,14 +151,14 @@ static polar_status validation_curve(pl_curve *c, const pl_part *p, int64_t cell
 
 /* ---- gauge rows ---- */
 
-polar_status pl_part_gauge(pl_curve *out, pl_store *s, const pl_part *p, int64_t cell, int64_t arm,
-                           const char *map)
+polar_status pl_section_gauge(pl_curve *out, pl_store *s, const pl_section *p, int64_t cell, int64_t arm,
+                              const char *map)
 {
     points all = {0};
     polar_status st = POLAR_OK;
     *out = (pl_curve){0};
     for (int64_t k = 0; k < p->audit->seed_count && st == POLAR_OK; k++) {
-        const pl_audit_run *r = pl_part_run(p, cell, k, arm);
+        const pl_audit_run *r = pl_section_run(p, cell, k, arm);
         pl_store_gauges rows = {0};
         int64_t before = all.count;
         if (!is_finished(r)) continue;
@@ -175,14 +175,14 @@ polar_status pl_part_gauge(pl_curve *out, pl_store *s, const pl_part *p, int64_t
     return st;
 }
 
-polar_status pl_part_gauge_maps(char maps[][24], int *count, int most, pl_store *s, const pl_part *p,
-                                int64_t cell)
+polar_status pl_section_gauge_maps(char maps[][24], int *count, int most, pl_store *s, const pl_section *p,
+                                   int64_t cell)
 {
     const pl_audit *a = p->audit;
     polar_status st = POLAR_OK;
     *count = 0;
     for (int64_t k = 0; k < a->seed_count * a->arm_count && st == POLAR_OK; k++) {
-        const pl_audit_run *r = pl_part_run(p, cell, k / a->arm_count, k % a->arm_count);
+        const pl_audit_run *r = pl_section_run(p, cell, k / a->arm_count, k % a->arm_count);
         pl_store_gauges rows = {0};
         if (!is_finished(r)) continue;
         st = pl_store_select_gauges(&rows, s, r->run->id);
@@ -196,12 +196,34 @@ polar_status pl_part_gauge_maps(char maps[][24], int *count, int most, pl_store 
     return st;
 }
 
-/* ---- the part ---- */
+/* ---- the section ---- */
 
-polar_status pl_part_load(pl_part *p, pl_store *s, const pl_store_spec *spec)
+const pl_published *pl_section_published(const pl_section *p)
+{
+    return p->read ? p->read->published : NULL;
+}
+
+/* The spec's text again. One that this build cannot read (of another testbed, from another version) costs its
+ * published values and comparisons only, and the section says so. */
+static polar_status read_spec(pl_section *p, const pl_section_source *from)
+{
+    static const pl_curve_kind unknown = {
+        .heading = "Validation during training", .what = "The validation metric", .axis = "validation"};
+    const char *text = from->text ? from->text : p->spec->text ? p->spec->text : "";
+    for (int i = 0; i < from->schema_count; i++)
+        if (!strcmp(from->schemas[i].name, p->spec->testbed)) p->schema = &from->schemas[i];
+    p->kind = p->schema ? p->schema->curve : unknown;
+    polar_status st = pl_spec_read_text(&p->read, p->spec->name, text, from->schemas, from->schema_count);
+    if (st != POLAR_E_FORMAT) return st;
+    snprintf(p->unread, sizeof p->unread, "%s", pl_fail_sentence());
+    return POLAR_OK;
+}
+
+polar_status pl_section_load(pl_section *p, pl_store *s, const pl_store_spec *spec,
+                             const pl_section_source *from)
 {
     p->spec = spec;
-    p->kind = pl_curve_kind_of(spec->testbed);
+    PL_TRY(read_spec(p, from));
     PL_TRY(pl_store_select_members(&p->members, s, spec->name));
     p->runs = pl_calloc((size_t)p->members.count + 1, sizeof *p->runs);
     PL_NEED(p->runs, POLAR_E_NOMEM, "a list of %lld runs", (long long)p->members.count);
@@ -209,8 +231,13 @@ polar_status pl_part_load(pl_part *p, pl_store *s, const pl_store_spec *spec)
         const pl_store_member *m = &p->members.rows[i];
         p->runs[i] = (pl_audit_run){m->cell, m->arm, m->seed, m};
     }
-    PL_TRY(pl_audit_create(&p->audit, spec->name, spec->metric, p->runs, p->members.count));
-    PL_TRY(pl_audit_create(&p->wall, spec->name, PL_METRIC_WALL, p->runs, p->members.count));
+    pl_audit_of of = {.spec = spec->name,
+                      .metric = spec->metric,
+                      .schema = p->schema,
+                      .published = pl_section_published(p)};
+    PL_TRY(pl_audit_create(&p->audit, &of, p->runs, p->members.count));
+    of.metric = PL_METRIC_WALL;
+    PL_TRY(pl_audit_create(&p->wall, &of, p->runs, p->members.count));
     PL_TRY(load_epochs(p, s));
     const pl_audit *a = p->audit;
     p->valid = pl_calloc((size_t)(a->cell_count * a->arm_count) + 1, sizeof *p->valid);
@@ -220,16 +247,16 @@ polar_status pl_part_load(pl_part *p, pl_store *s, const pl_store_spec *spec)
     return POLAR_OK;
 }
 
-pl_part_figure *pl_part_add_figure(pl_part *p, const char *name, const char *heading)
+pl_section_figure *pl_section_add_figure(pl_section *p, const char *name, const char *heading)
 {
-    assert(p->figure_count < PL_PART_FIGURES);
-    pl_part_figure *g = &p->figures[p->figure_count++];
+    assert(p->figure_count < PL_SECTION_FIGURES);
+    pl_section_figure *g = &p->figures[p->figure_count++];
     snprintf(g->name, sizeof g->name, "%.60s_%.30s", p->spec->name, name);
     snprintf(g->heading, sizeof g->heading, "%s", heading);
     return g;
 }
 
-void pl_part_free(pl_part *p)
+void pl_section_free(pl_section *p)
 {
     if (p->valid)
         for (int64_t i = 0; i < p->audit->cell_count * p->audit->arm_count; i++) pl_curve_free(&p->valid[i]);
@@ -240,7 +267,8 @@ void pl_part_free(pl_part *p)
     pl_free(p->epochs);
     pl_audit_destroy(p->audit);
     pl_audit_destroy(p->wall);
+    pl_spec_destroy(p->read);
     pl_free(p->runs);
     pl_store_members_free(&p->members);
-    *p = (pl_part){0};
+    *p = (pl_section){0};
 }

@@ -5,7 +5,7 @@
  *     #define OPTIM_LR "1e-3"
  *     static const pl_key keys[] = {
  *         {"model.width", ...},
- *     #include "lab/spec/optim_keys.inc"
+ *     #include "lab/run/optim_keys.inc"
  *     };
  *     PL_TRY(pl_optim_keys_read(&settings->optim, c));              // rule, lr, decay, map, routes
  *     PL_TRY(pl_schedule_read(&settings->optim.schedule, c, steps));
@@ -15,11 +15,11 @@
 
 #include "lab/spec/config.h"
 #include "math/coef_table.h"
+#include "optim/rule_names.h"
 #include "polar/optim.h"
 
 extern const char *const pl_key_dtypes[];           /* "f64", "f32", "bf16": in the order of polar_dtype */
 extern const char *const pl_optim_key_precisions[]; /* the same and "f16" */
-extern const char *const pl_optim_key_rules[];
 extern const char *const pl_optim_key_scales[];
 extern const char *const pl_optim_key_kinds[];     /* in the order of polar_map_kind */
 extern const char *const pl_optim_key_roundings[]; /* in the order of polar_rounding */

@@ -1,8 +1,8 @@
-/* childless.c -- a seccomp filter that refuses fork, vfork and clone, except for threads. exec stays allowed:
- * gnuplot is yet to be executed, and popen() and system() need a process first. clone3 hides its flags from a
- * filter: ENOSYS, and libc takes clone.
+/* forbid_processes.c -- a seccomp filter that refuses fork, vfork and clone, except for threads. exec stays
+ * allowed: gnuplot is yet to be executed, and popen() and system() need a process first. clone3 hides its
+ * flags from a filter: ENOSYS, and libc takes clone.
  */
-#include "report/audit/childless.h"
+#include "report/figure/forbid_processes.h"
 
 #if defined(__linux__) && (defined(__x86_64__) || defined(__aarch64__))
 
@@ -32,7 +32,7 @@
 #define RETURN_ERRNO(e)   BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | (e))
 #define RETURN_ALLOW      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)
 
-int pl_childless(void)
+int pl_forbid_child_processes(void)
 {
     struct sock_filter filter[] = {
         LOAD(arch),
@@ -62,7 +62,7 @@ int pl_childless(void)
 
 #else
 
-int pl_childless(void)
+int pl_forbid_child_processes(void)
 {
     return 0;
 }

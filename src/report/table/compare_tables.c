@@ -1,0 +1,255 @@
+/* compare_tables.c -- see compare_tables.h. Values of two specs are paired by cell, arm and seed: a seed has
+ * the same data under both. */
+#include "report/table/compare_tables.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "report/table/seed_table.h"
+
+/* ---- which ones ---- */
+
+static const pl_section *find_section(const pl_section *sections, int64_t n, const char *name)
+{
+    for (int64_t i = 0; i < n; i++)
+        if (!strcmp(sections[i].spec->name, name)) return &sections[i];
+    return NULL;
+}
+
+polar_status pl_comparisons_find(pl_comparison **out, int64_t *count, const pl_section *sections, int64_t n)
+{
+    int64_t most = 0;
+    *count = 0;
+    for (int64_t i = 0; i < n; i++) most += sections[i].read ? sections[i].read->compare_count : 0;
+    *out = pl_calloc((size_t)most + 1, sizeof **out);
+    PL_NEED(*out, POLAR_E_NOMEM, "%lld comparisons", (long long)most);
+    for (int64_t i = 0; i < n; i++)
+        for (int k = 0; sections[i].read && k < sections[i].read->compare_count; k++) {
+            const pl_spec_compare *how = &sections[i].read->compares[k];
+            const pl_section *to = find_section(sections, n, how->with);
+            if (to) (*out)[(*count)++] = (pl_comparison){&sections[i], to, how};
+        }
+    return POLAR_OK;
+}
+
+void pl_comparisons_link(pl_section *sections, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        for (int k = 0; sections[i].read && k < sections[i].read->compare_count; k++) {
+            const pl_spec_compare *how = &sections[i].read->compares[k];
+            const pl_section *other = find_section(sections, n, how->with);
+            if (!how->curve || !other || sections[i].beside) continue;
+            sections[i].beside = other;
+            sections[i].beside_how = how;
+        }
+}
+
+int pl_comparison_wants(const pl_comparison *x, const pl_compare_table *t)
+{
+    int curves = x->from->kind.accuracy && x->to->kind.accuracy,
+        few =
+            x->from->audit->arm_count <= PL_SEED_TABLE_ARMS && x->to->audit->arm_count <= PL_SEED_TABLE_ARMS;
+    return (x->how->tables & t->kind) && (t->kind != PL_COMPARE_CROSSOVER || curves) &&
+           (t->kind != PL_COMPARE_SEEDS || few);
+}
+
+void pl_comparison_stem(char out[160], const pl_comparison *x, const pl_compare_table *t)
+{
+    if (x->how->name) snprintf(out, 160, "%.63s_%s", x->how->name, t->name);
+    else snprintf(out, 160, "%.63s_%.63s_%s", x->from->spec->name, x->to->spec->name, t->name);
+}
+
+void pl_comparison_title(char out[256], const pl_comparison *x)
+{
+    if (x->how->title) snprintf(out, 256, "%.250s", x->how->title);
+    else snprintf(out, 256, "%.100s and %.100s", x->from->spec->name, x->to->spec->name);
+}
+
+static const char *label(const pl_comparison *x, int which)
+{
+    if (x->how->labels[which]) return x->how->labels[which];
+    return (which ? x->to : x->from)->spec->name;
+}
+
+/* ---- seed by seed ---- */
+
+static polar_status print_seeds(const pl_comparison *x, FILE *f, pl_table_format format)
+{
+    return pl_seed_table((const pl_section *const[]){x->from, x->to},
+                         (const char *const[]){label(x, 0), label(x, 1)}, 2, f, format);
+}
+
+/* ---- lifts ---- */
+
+/* Values of the arm on the seeds that both have; how many. */
+static int64_t common_values(double *from, double *to, const pl_section *p, const pl_section *q, int64_t cell,
+                             int64_t arm)
+{
+    int64_t n = 0, other_cell = pl_section_cell(q, p->audit->cells[cell]),
+            other_arm = pl_section_arm(q, p->audit->arms[arm]);
+    for (int64_t k = 0; k < p->audit->seed_count && other_cell >= 0 && other_arm >= 0; k++) {
+        int64_t other_seed = pl_section_seed(q, p->audit->seeds[k]);
+        if (other_seed < 0 ||
+            pl_audit_value(&from[n], pl_section_run(p, cell, k, arm), p->audit->metric) != PL_AUDIT_HAS_VALUE)
+            continue;
+        n += pl_audit_value(&to[n], pl_section_run(q, other_cell, other_seed, other_arm), q->audit->metric) ==
+             PL_AUDIT_HAS_VALUE;
+    }
+    return n;
+}
+
+/* Means of the published values on the seeds that have both. */
+static void published_lift(double *from, double *to, const pl_section *p, const pl_section *q, int64_t cell,
+                           int64_t arm)
+{
+    const pl_audit *a = p->audit;
+    int n = 0;
+    *from = *to = 0;
+    for (int64_t k = 0; k < a->seed_count; k++) {
+        double x =
+            pl_published_seed(pl_section_published(p), a->cells[cell], a->arms[arm], a->metric, a->seeds[k]);
+        double y = pl_published_seed(pl_section_published(q), a->cells[cell], a->arms[arm], q->audit->metric,
+                                     a->seeds[k]);
+        if (isnan(x) || isnan(y)) continue;
+        *from += x;
+        *to += y;
+        n++;
+    }
+    *from = n ? *from / n : NAN;
+    *to = n ? *to / n : NAN;
+}
+
+static void add_lift(pl_table *t, const pl_section *p, const pl_section *q, int64_t cell, int64_t arm,
+                     double *work)
+{
+    double *from = work, *to = from + p->audit->seed_count + 1, *room = to + p->audit->seed_count + 1,
+           other_from, other_to;
+    pl_paired s = pl_paired_measure(to, from, common_values(from, to, p, q, cell, arm), room);
+    published_lift(&other_from, &other_to, p, q, cell, arm);
+    pl_table_row(t);
+    pl_table_text(t, p->audit->cells[cell]);
+    pl_table_text(t, p->audit->arms[arm]);
+    pl_table_integer(t, s.n);
+    const double numbers[] = {s.mean_b, s.mean_a,   s.mean_diff, s.ci_lo,
+                              s.ci_hi,  other_from, other_to,    other_to - other_from};
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) pl_table_maybe(t, numbers[i]);
+}
+
+static polar_status print_lift(const pl_comparison *x, FILE *f, pl_table_format format)
+{
+    const pl_section *p = x->from, *q = x->to;
+    const char *from = label(x, 0), *to = label(x, 1), *by = pl_published_by(pl_section_published(p));
+    const pl_table_column columns[] = {
+        {"cell", "cell", NULL, PL_CELL_TEXT, 0},
+        {"arm", "arm", NULL, PL_CELL_TEXT, 0},
+        {"n", "n", NULL, PL_CELL_INTEGER, 0},
+        {"from", from, "measured", PL_CELL_FIXED, 2},
+        {"to", to, "measured", PL_CELL_FIXED, 2},
+        {"lift", "lift", "measured", PL_CELL_FIXED, 2},
+        {"ci95_lo", "from", "95 % CI", PL_CELL_FIXED, 2},
+        {"ci95_hi", "to", "95 % CI", PL_CELL_FIXED, 2},
+        {"published_from", from, by, PL_CELL_FIXED, 2},
+        {"published_to", to, by, PL_CELL_FIXED, 2},
+        {"published_lift", "lift", by, PL_CELL_FIXED, 2},
+    };
+    pl_table *t;
+    double *work = pl_calloc(3 * ((size_t)p->audit->seed_count + 1), sizeof *work);
+    PL_NEED(work, POLAR_E_NOMEM, "the values of an arm");
+    polar_status st = pl_table_create(&t, NULL, columns, (int)(sizeof columns / sizeof *columns));
+    for (int64_t i = 0; st == POLAR_OK && i < p->audit->cell_count * p->audit->arm_count; i++)
+        add_lift(t, p, q, i / p->audit->arm_count, i % p->audit->arm_count, work);
+    if (st == POLAR_OK) st = pl_table_print(t, f, format);
+    pl_table_destroy(t);
+    pl_free(work);
+    return st;
+}
+
+/* ---- since when the other is ahead ---- */
+
+polar_status pl_crossover_measure(pl_overtake *out, const pl_section *p, const pl_section *other,
+                                  int64_t cell, const char *arm, int64_t at_epoch)
+{
+    *out = (pl_overtake){0};
+    pl_overtake_side a = {other, pl_section_cell(other, p->audit->cells[cell]), pl_section_arm(other, arm)},
+                     b = {p, cell, pl_section_arm(p, arm)};
+    if (a.cell < 0 || a.arm < 0 || b.arm < 0) return POLAR_OK;
+    return pl_overtake_measure(out, &a, &b, at_epoch);
+}
+
+static void integer_or_none(pl_table *t, int64_t n)
+{
+    if (n) pl_table_integer(t, n);
+    else pl_table_none(t);
+}
+
+static int64_t published_since(const pl_comparison *x, const char *arm)
+{
+    for (int i = 0; i < x->how->since_count; i++)
+        if (!strcmp(x->how->since[i].arm, arm)) return x->how->since[i].epochs;
+    return 0;
+}
+
+static polar_status add_crossover(pl_table *t, const pl_comparison *x, int64_t cell, int64_t arm)
+{
+    const char *name = x->from->audit->arms[arm], *cell_name = x->from->audit->cells[cell];
+    int64_t at = x->how->at_epoch;
+    pl_overtake l;
+    PL_TRY(pl_crossover_measure(&l, x->from, x->to, cell, name, at));
+    if (!l.n) return POLAR_OK;
+    pl_table_row(t);
+    pl_table_text(t, cell_name);
+    pl_table_text(t, name);
+    pl_table_integer(t, l.n);
+    pl_table_maybe(t, l.at_b);
+    pl_table_maybe(t, l.at_a);
+    integer_or_none(t, l.since);
+    integer_or_none(t, l.least);
+    integer_or_none(t, l.most);
+    pl_table_maybe(t, at ? pl_published_epoch(pl_section_published(x->from), cell_name, name, at) : NAN);
+    pl_table_maybe(t, at ? pl_published_epoch(pl_section_published(x->to), cell_name, name, at) : NAN);
+    integer_or_none(t, published_since(x, name));
+    return POLAR_OK;
+}
+
+static polar_status print_crossover(const pl_comparison *x, FILE *f, pl_table_format format)
+{
+    char after[64] = "at no epoch";
+    const char *from = label(x, 0), *to = label(x, 1), *by = pl_published_by(pl_section_published(x->from));
+    if (x->how->at_epoch) snprintf(after, sizeof after, "after %lld epochs", (long long)x->how->at_epoch);
+    const pl_table_column columns[] = {
+        {"cell", "cell", NULL, PL_CELL_TEXT, 0},
+        {"arm", "arm", NULL, PL_CELL_TEXT, 0},
+        {"n", "n", NULL, PL_CELL_INTEGER, 0},
+        {"from", from, after, PL_CELL_FIXED, 2},
+        {"to", to, after, PL_CELL_FIXED, 2},
+        {"since", "of the means", "ahead since", PL_CELL_INTEGER, 0},
+        {"since_least", "first seed", "ahead since", PL_CELL_INTEGER, 0},
+        {"since_most", "last seed", "ahead since", PL_CELL_INTEGER, 0},
+        {"published_from", from, by, PL_CELL_FIXED, 2},
+        {"published_to", to, by, PL_CELL_FIXED, 2},
+        {"published_since", "since", by, PL_CELL_INTEGER, 0},
+    };
+    pl_table *t;
+    PL_TRY(pl_table_create(&t, NULL, columns, (int)(sizeof columns / sizeof *columns)));
+    const pl_audit *a = x->from->audit;
+    polar_status st = POLAR_OK;
+    for (int64_t i = 0; st == POLAR_OK && i < a->cell_count * a->arm_count; i++)
+        st = add_crossover(t, x, i / a->arm_count, i % a->arm_count);
+    if (st == POLAR_OK) st = pl_table_print(t, f, format);
+    pl_table_destroy(t);
+    return st;
+}
+
+const pl_compare_table pl_compare_tables[] = {
+    {"seeds", "seed by seed", "Rows pair the arms of both specs by seed.", PL_COMPARE_SEEDS, print_seeds},
+    {"lift", "what the second adds",
+     "The second spec minus the first on the n seeds that both have; the interval needs two.",
+     PL_COMPARE_LIFT, print_lift},
+    {"crossover", "when the second pays",
+     "Ahead since: epochs done (from 1) since when the second spec's curve has been better than the first's "
+     "after every epoch, without smoothing; of the means over the n seeds that both have, then of the first "
+     "and the last of these seeds to cross.",
+     PL_COMPARE_CROSSOVER, print_crossover},
+    {NULL, NULL, NULL, 0, NULL},
+};
