@@ -189,9 +189,9 @@ void pl_optim_drop_graph(polar_optim *opt)
 
 void pl_optim_pointer_moved(polar_optim *opt)
 {
-    if (opt->graph) opt->patience = opt->patience ? 2 * opt->patience : 2; /* it was captured in vain */
+    if (opt->graph && !opt->moved)
+        opt->patience = opt->patience ? 2 * opt->patience : 2; /* it was captured in vain */
     if (opt->patience > 64) opt->patience = 64;
-    pl_optim_drop_graph(opt);
     opt->moved = 1;
 }
 
@@ -347,7 +347,7 @@ static polar_status check_moved(const polar_optim *opt, const pl_optim_param *p,
 static void move_grad(polar_optim *opt, pl_optim_param *p, void *data)
 {
     if (p->G.data == data) return;
-    if (!opt->moved) pl_optim_pointer_moved(opt);
+    pl_optim_pointer_moved(opt);
     if (!data != !p->G.data) opt->scratch_serial = 0; /* other maps, other scratch */
     p->G.data = data;
 }

@@ -117,7 +117,8 @@ polar_status pl_optim_check_queue(polar_optim *opt, const pl_queue *q);
 void pl_optim_live_begin(polar_optim *opt, pl_queue *q);
 /* the next step captures anew */
 void pl_optim_drop_graph(polar_optim *opt);
-/* the same, once the pointers have stayed where they are for a while */
+/* the next step goes without the graph and drops it, not this call: it may come inside a capture of the
+ * caller's, where nothing can be freed; a new one is captured when the pointers have stayed for a while */
 void pl_optim_pointer_moved(polar_optim *opt);
 static inline int pl_optim_missing(const pl_optim_param *p)
 {

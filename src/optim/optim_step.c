@@ -304,6 +304,7 @@ static polar_status take_scratch(polar_optim *opt, pl_queue *q)
  * ones) may move on, and those that moved after a capture are waited for longer each time. */
 static polar_status run_step(polar_optim *opt, pl_queue *q)
 {
+    if (opt->moved) pl_optim_drop_graph(opt);
     opt->calm = opt->moved ? 0 : opt->calm + 1;
     int plain = opt->moved || opt->calm < opt->patience;
     opt->moved = 0;

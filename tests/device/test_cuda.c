@@ -8,7 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "fixtures/map_fixture.h"
+#include "fixtures/optim_fixture.h"
 #include "verify/ops/op_case.h"
 
 /* Ops whose results are elementwise, or summed in a fixed order. */
@@ -100,6 +100,32 @@ static void foreign_capture(const char *device, int64_t rows, int64_t cols)
     cudaStreamDestroy(stream);
 }
 
+/* The legacy default stream, torch's, cannot be captured: a step whose pointers stay is captured beside it.
+ * Then the queue goes over to another stream. */
+static void legacy_stream(const char *device)
+{
+    static const param_spec spec[2] = {{.name = "w", .ndim = 2, .shape = {48, 64}},
+                                       {.name = "b", .ndim = 1, .shape = {48}}};
+    polar_optim_opts o = POLAR_OPTIM_OPTS_INIT;
+    optim_rig a, b;
+    cudaStream_t stream;
+    TEST_TRY(rig_open(&a, device, spec, 2, POLAR_DTYPE_F32, POLAR_DTYPE_F32, &o));
+    TEST_TRY(rig_open(&b, device, spec, 2, POLAR_DTYPE_F32, POLAR_DTYPE_F32, &o));
+    test_true("a queue keeps a stream of its own",
+              polar_queue_set_stream(b.q, cudaStreamLegacy) == POLAR_E_STATE, "%s", polar_error_message());
+    polar_queue_destroy(b.q);
+    TEST_TRY(polar_queue_create(&b.q, b.dev, cudaStreamLegacy));
+    cudaStreamCreate(&stream);
+    for (int t = 0; t < 8; t++) {
+        if (t == 5) TEST_TRY(polar_queue_set_stream(b.q, stream));
+        TEST_TRY(rig_step(&a, t));
+        TEST_TRY(rig_step(&b, t));
+    }
+    test_exact("steps in the legacy stream, then in another", rig_mismatches(&a, &b));
+    rig_close(&a), rig_close(&b);
+    cudaStreamDestroy(stream);
+}
+
 static void failures(const char *device)
 {
     pl_device *dev;
@@ -152,6 +178,7 @@ int main(int argc, char **argv)
     element_tier(device);
     foreign_capture(device, 300, 320);
     foreign_capture(device, 48, 80); /* one launch without scratch, where the device has it */
+    legacy_stream(device);
     failures(device);
     return test_end();
 }

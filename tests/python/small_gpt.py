@@ -61,7 +61,8 @@ def batch(step, device=DEVICE, words=32, length=16, rows=8):
 
 def loss_of(model, step, device=DEVICE):
     x, y = batch(step, device)
-    return F.cross_entropy(model(x).flatten(0, 1).float(), y.flatten())
+    logits = model(x).flatten(0, 1)
+    return F.cross_entropy(logits.float() if logits.dtype is torch.bfloat16 else logits, y.flatten())
 
 
 def matrices(model):

@@ -192,10 +192,11 @@ def test_fork_after_use():
 
 
 def test_bf16_and_exact_on_the_gpu():
-    m = make(device="cuda", dtype=torch.bfloat16)
-    opt = polar.PolarAdamW(m)
-    losses = train(m, opt, 20, "cuda")
-    assert losses[-1] < losses[0]
-    m = make(device="cuda")
-    losses = train(m, polar.Muon(m, map="exact"), 5, "cuda")
-    assert losses[-1] < losses[0]
+    for dtype, options in ((torch.bfloat16, {}), (torch.float32, {"map": "exact"})):
+        m = make(device="cuda", dtype=dtype)
+        before = float(loss_of(m, 0, "cuda").detach())
+        opt = polar.PolarAdamW(m, **options)
+        for _ in range(10):
+            backward(m, 0)
+            opt.step()
+        assert float(loss_of(m, 0, "cuda").detach()) < before - 0.1    # ten steps on one batch

@@ -135,6 +135,7 @@ static void cuda_queue_close(pl_queue *q)
     pl_free(c->multi);
     pl_free(c->ns);
     if (c->owns_stream) cudaStreamDestroy(c->stream);
+    if (c->side) cudaStreamDestroy(c->side);
     pl_free(c);
     q->impl = NULL;
 }
@@ -231,18 +232,37 @@ static void cuda_copy(pl_queue *q, void *dst, const void *src, size_t bytes, pl_
 
 /* ---- graphs ------------------------------------------------------------------------------------- */
 
+static void back_outside(pl_cuda_queue *c)
+{
+    if (c->outside) c->stream = c->outside;
+    c->outside = NULL;
+}
+
 static polar_status cuda_graph_begin(pl_queue *q)
 {
-    return pl_cuda_fail(cudaStreamBeginCapture(pl_cuda_q(q)->stream, cudaStreamCaptureModeThreadLocal),
-                        "beginning a capture", q->dev);
+    pl_cuda_queue *c = pl_cuda_q(q);
+    if (c->stream == cudaStreamLegacy) {
+        if (!c->side)
+            PL_TRY(pl_cuda_fail(cudaStreamCreateWithFlags(&c->side, cudaStreamNonBlocking), "making a stream",
+                                q->dev));
+        c->outside = c->stream;
+        c->stream = c->side;
+    }
+    polar_status st = pl_cuda_fail(cudaStreamBeginCapture(c->stream, cudaStreamCaptureModeThreadLocal),
+                                   "beginning a capture", q->dev);
+    if (st != POLAR_OK) back_outside(c);
+    return st;
 }
 
 static polar_status cuda_graph_end(pl_queue *q, void **graph)
 {
     cudaGraph_t captured = NULL;
     cudaGraphExec_t exec = NULL;
-    PL_TRY(pl_cuda_fail(cudaStreamEndCapture(pl_cuda_q(q)->stream, &captured), "ending a capture", q->dev));
-    cudaError_t e = cudaGraphInstantiate(&exec, captured, 0);
+    pl_cuda_queue *c = pl_cuda_q(q);
+    cudaError_t e = cudaStreamEndCapture(c->stream, &captured);
+    back_outside(c);
+    PL_TRY(pl_cuda_fail(e, "ending a capture", q->dev));
+    e = cudaGraphInstantiate(&exec, captured, 0);
     cudaGraphDestroy(captured);
     *graph = exec;
     return pl_cuda_fail(e, "making a graph of a capture", q->dev);

@@ -28,6 +28,9 @@ typedef struct pl_cuda_device {
 typedef struct pl_cuda_queue {
     cudaStream_t stream;
     int owns_stream;
+    cudaStream_t
+        side; /* captures instead of the legacy default stream, which cannot; made when first wanted */
+    cudaStream_t outside; /* the queue's stream while the side stream captures; or NULL */
     void *workspace;
     char *pinned;                        /* PL_CUDA_RING slots for small uploads */
     cudaEvent_t slot_free[PL_CUDA_RING]; /* recorded behind the copy out of the slot */
