@@ -24,7 +24,7 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
-#include "base/checksum.h"
+#include "base/checksum_overlap.h"
 #include "base/json_read.h"
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
@@ -32,6 +32,8 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
 
 #define ALIGNMENT 64
 #define PIECE     ((int64_t)1 << 18) /* read, then added to the checksum while it is in the cache */
+#define LARGE     ((int64_t)1 << 24) /* from so many bytes on a thread of its own adds them, ... */
+#define OVERLAP   ((int64_t)1 << 20) /* ... piece by piece, while the next one is read */
 #define DIGITS    (PL_CHECKSUM_HEX - 1)
 
 typedef struct tensor {
@@ -66,9 +68,10 @@ typedef struct reader {
     pl_json json;
     char where[400]; /* 'file': tensor 'name' */
     int seen_meta;
-    int64_t sum_at;            /* of the checksum's digits in the header; 0: it has none */
-    char sum[PL_CHECKSUM_HEX]; /* what they say */
-    pl_checksum seen;          /* of what was read so far */
+    int64_t sum_at;               /* of the checksum's digits in the header; 0: it has none */
+    char sum[PL_CHECKSUM_HEX];    /* what they say */
+    pl_checksum seen;             /* of what was read so far */
+    pl_checksum_overlap *overlap; /* who takes it, where the file is large; otherwise NULL */
 } reader;
 
 /* ---- the file ----------------------------------------------------------------------------------- */
@@ -375,10 +378,11 @@ static polar_status load_tensor(reader *r, tensor *t)
 {
     unsigned char *to = r->f->data + t->at;
     t->e.data = to;
+    int64_t piece = r->overlap ? OVERLAP : PIECE;
     for (int64_t at = 0, n; at < t->e.bytes; at += n) {
-        n = t->e.bytes - at < PIECE ? t->e.bytes - at : PIECE;
+        n = t->e.bytes - at < piece ? t->e.bytes - at : piece;
         PL_TRY(read_at(r, to + at, 8 + r->header_size + t->begin + at, n));
-        if (r->sum_at) pl_checksum_add(&r->seen, to + at, (size_t)n);
+        if (r->sum_at) pl_checksum_overlap_add(r->overlap, &r->seen, to + at, (size_t)n);
     }
     return POLAR_OK;
 }
@@ -409,7 +413,11 @@ static polar_status load_data(reader *r, tensor *const *order)
     f->data = pl_alloc((size_t)total);
     PL_NEED(f->data, POLAR_E_NOMEM, "'%s': %lld bytes of tensors", r->name, (long long)total);
     if (r->sum_at) begin_sum(r, r->json.text);
-    for (int64_t i = 0; i < f->n; i++) PL_TRY(load_tensor(r, order[i]));
+    if (r->sum_at && total >= LARGE) r->overlap = pl_checksum_overlap_begin(&r->seen);
+    polar_status st = POLAR_OK;
+    for (int64_t i = 0; i < f->n && st == POLAR_OK; i++) st = load_tensor(r, order[i]);
+    pl_checksum_overlap_end(r->overlap);
+    PL_TRY(st);
     return r->sum_at ? end_sum(r) : POLAR_OK;
 }
 

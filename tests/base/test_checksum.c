@@ -3,9 +3,10 @@
 #include "fixtures/strip_checksum.h"
 #include "test.h"
 
+#include <fcntl.h>
 #include <unistd.h>
 
-#include "base/checksum.h"
+#include "base/checksum_overlap.h"
 #include "base/philox.h"
 
 enum { MOST = 300 };
@@ -71,6 +72,27 @@ static void test_flips(void)
     test_exact("flipped bits that are not seen", same);
 }
 
+/* More pieces than its ring has room for, of odd sizes; and without a thread. */
+static void test_overlap(void)
+{
+    enum { PIECES = 1000 };
+    static unsigned char data[PIECES * 97];
+    for (size_t i = 0; i < sizeof data; i++) data[i] = (unsigned char)(i * i >> 3);
+    int wrong = 0;
+    for (int alone = 0; alone < 2; alone++) {
+        size_t total = 0;
+        for (size_t k = 0; k < PIECES; k++) total += k % 97;
+        pl_checksum sum = pl_checksum_begin(total);
+        pl_checksum_overlap *o = alone ? NULL : pl_checksum_overlap_begin(&sum);
+        wrong += !alone && !o;
+        size_t at = 0;
+        for (size_t k = 0; k < PIECES; at += k % 97, k++) pl_checksum_overlap_add(o, &sum, data + at, k % 97);
+        pl_checksum_overlap_end(o);
+        wrong += pl_checksum_end(&sum) != pl_checksum_of(data, total);
+    }
+    test_exact("by a thread of its own, and without it", wrong);
+}
+
 /* ---- in a tensor file --------------------------------------------------------------------------- */
 
 static unsigned char *read_file(const char *path, size_t *size)
@@ -95,6 +117,43 @@ static polar_status open_changed(pl_safetensors **f, unsigned char *file, size_t
     polar_status st = pl_safetensors_open_bytes(f, copy, (int64_t)size, "t");
     free(copy);
     return st;
+}
+
+/* A file so large that the checksum is taken while it is read: sound, and with a bit flipped anywhere. */
+static void test_large_file(void)
+{
+    enum { N = 5 << 20 };
+    float *w = malloc(sizeof *w * N);
+    char path[] = "/tmp/polar_checksum.XXXXXX";
+    int fd = mkstemp(path);
+    if (!w || fd < 0) exit(1);
+    for (int i = 0; i < N; i++) w[i] = (float)i;
+    pl_safetensors_entry e = {
+        .name = "w", .dtype = POLAR_DTYPE_F32, .ndim = 1, .shape = {N}, .data = w, .bytes = 4 * (int64_t)N};
+    TEST_TRY(pl_safetensors_write(path, &e, 1, NULL, 0));
+    close(fd);
+    fd = open(path, O_RDWR);
+    pl_safetensors *f;
+    TEST_TRY(pl_safetensors_open(&f, path));
+    test_true("a large file is checked",
+              pl_safetensors_checked(f) && !memcmp(pl_safetensors_view(f, 0)->data, w, 4 * (size_t)N), "%s",
+              "");
+    pl_safetensors_close(f);
+    int64_t taken = 0, size = lseek(fd, 0, SEEK_END);
+    for (int k = 0; k < 8; k++) {
+        int64_t at = size - 1 - k * (4 * (int64_t)N / 8);
+        unsigned char byte, flipped;
+        if (pread(fd, &byte, 1, at) != 1) exit(1);
+        flipped = byte ^ (unsigned char)(1 << k);
+        if (pwrite(fd, &flipped, 1, at) != 1) exit(1);
+        taken += pl_safetensors_open(&f, path) != POLAR_E_FORMAT;
+        pl_safetensors_close(f);
+        if (pwrite(fd, &byte, 1, at) != 1) exit(1);
+    }
+    test_exact("... and its flipped bits are refused", taken);
+    close(fd);
+    unlink(path);
+    free(w);
 }
 
 /* Every bit of the file; the checksum's own pair, which nobody else sees; files that have none. */
@@ -159,6 +218,8 @@ int main(int argc, char **argv)
     test_values();
     test_pieces();
     test_flips();
+    test_overlap();
     test_file();
+    test_large_file();
     return test_end();
 }
