@@ -93,6 +93,8 @@ def main():
     if a.threads:
         torch.set_num_threads(a.threads)
     modes = a.mode or (["eager", "graph"] if device.type == "cuda" else ["eager"])
+    if "graph" in modes and device.type != "cuda":
+        p.error("--mode graph is a CUDA graph: it wants --device cuda")
 
     peak = 0.0
     for side in (1024, 2048, 4096, 8192) if device.type == "cuda" else (512, 1024):
