@@ -3,6 +3,7 @@
     pip install -r tests/golden/requirements.txt
     python tests/golden/make_golden.py OUT               # into the folder OUT
     python tests/golden/make_golden.py --compare OUT     # ... and compares with what lies here
+    python tests/golden/make_golden.py --add OUT         # what lies here, and the rules it lacks
 
 Double precision throughout, inputs exactly representable in float32, one thread, seed 1. What the files
 hold is in README.md, their hashes in MANIFEST (`sha256sum *.json *.safetensors` made it). Another version
@@ -16,6 +17,7 @@ import json
 import os
 import random
 import sys
+import zlib
 
 import numpy as np
 import scipy.stats
@@ -31,7 +33,9 @@ import so3_reference as so3
 
 SEED = 1
 HERE = os.path.dirname(os.path.abspath(__file__))
-LARGE = ("64x192", "192x64")    # of these only three rules' trajectories are kept
+SHAPES = [(8, 1), (8, 8), (8, 44), (4, 16), (16, 4), (33, 17), (64, 192), (192, 64)]
+LARGE = [(64, 192), (192, 64)]    # of these only three rules' trajectories are kept
+FIRST = ("sgdm", "adamw", "muon", "polaradamw", "muon_v", "polar_ema")    # drawn one after the other; a later rule has a seed of its own
 
 
 def f32(t):
@@ -48,30 +52,48 @@ def save(tensors, path):
 
 
 def maps_and_rules(out):
-    """Polar maps of eight matrices; six steps of every rule, step i at lr = 0.02 (i + 1) / 6."""
+    """Polar maps of eight matrices; six steps of every rule."""
     T = {}
-    for n, m in [(8, 1), (8, 8), (8, 44), (4, 16), (16, 4), (33, 17), (64, 192), (192, 64)]:
+    for n, m in SHAPES:
         k = f"{n}x{m}"
         G = exact(n, m)
         T[f"map.{k}.in"] = f32(G)
         T[f"map.{k}.polar"] = opt.polar(G)
         T[f"map.{k}.ns5_fp64"] = opt.ns5(G)
         T[f"map.{k}.ns5_bf16_reference"] = f32(opt.ns5_bf16_reference(G))
-        for rule in opt.RULES:
-            W = exact(n, m)
-            state = dict(t=0, m=torch.zeros_like(W), v=torch.zeros_like(W))
-            path = {"w0": f32(W)}
-            for i in range(6):
-                g = (torch.randn(n, m) * (10.0 ** (i % 3 - 1))).float().double()
-                W = opt.step(rule, W, g, state, lr=0.02 * (i + 1) / 6, wd=0.0 if rule == "muon" else 0.05)
-                path[f"g{i}"] = f32(g)
-                if i in (0, 5):
-                    path[f"w{i + 1}"] = W.clone()
-            if rule == "adamw":
-                check_adamw(path)
-            if k not in LARGE or rule in ("adamw", "muon", "polaradamw"):
+        for rule in FIRST:
+            path = six_steps(rule, n, m)
+            if (n, m) not in LARGE or rule in ("adamw", "muon", "polaradamw"):
                 T.update({f"traj.{k}.{rule}.{name}": v for name, v in path.items()})
-    save(T, f"{out}/optim.safetensors")
+    save(T | later_rules(T), f"{out}/optim.safetensors")
+
+
+def later_rules(T):
+    """The trajectories that T lacks, of rules that came after the first six."""
+    new = {}
+    for rule in opt.RULES:
+        if f"traj.8x8.{rule}.w0" not in T:
+            torch.manual_seed(zlib.crc32(rule.encode()))
+            for n, m in SHAPES:
+                if (n, m) not in LARGE:
+                    new |= {f"traj.{n}x{m}.{rule}.{name}": v for name, v in six_steps(rule, n, m).items()}
+    return new
+
+
+def six_steps(rule, n, m):
+    """Step i at lr = 0.02 (i + 1) / 6, decay 0.05 (muon none)."""
+    W = exact(n, m)
+    state = dict(t=0, m=torch.zeros_like(W), v=torch.zeros_like(W))
+    path = {"w0": f32(W)}
+    for i in range(6):
+        g = (torch.randn(n, m) * (10.0 ** (i % 3 - 1))).float().double()
+        W = opt.step(rule, W, g, state, lr=0.02 * (i + 1) / 6, wd=0.0 if rule == "muon" else 0.05)
+        path[f"g{i}"] = f32(g)
+        if i in (0, 5):
+            path[f"w{i + 1}"] = W.clone()
+    if rule == "adamw":
+        check_adamw(path)
+    return path
 
 
 def check_adamw(path):
@@ -105,9 +127,12 @@ def so3_model(out):
     save(T, f"{out}/so3.safetensors")
 
 
+VIT = dict(img_size=32, patch_size=8, embed_dim=48, depth=2, num_heads=3, num_classes=10)
+
+
 def vit(out):
     """A small vision transformer of timm: logits, gradients, eight full-batch steps of every rule."""
-    cfg = dict(img_size=32, patch_size=8, embed_dim=48, depth=2, num_heads=3, num_classes=10)
+    cfg = VIT
     model = VisionTransformer(**cfg).double()
     for p in model.parameters():
         p.data = (p.data.float() + 0.02 * torch.randn_like(p.data.float())).double()
@@ -122,7 +147,7 @@ def vit(out):
         T["param." + k] = f32(p)
         T["grad." + k] = p.grad.clone()
     for rule in opt.RULES:
-        T[f"train.{rule}.losses"], T[f"train.{rule}.final.blocks.0.attn.qkv.weight"] = train(model, first, rule, X, y)
+        T |= train(model, first, rule, X, y)
     save(T, f"{out}/vit.safetensors")
     json.dump(cfg, open(f"{out}/vit.json", "w"))
     tiny = timm.create_model("vit_tiny_patch16_224", num_classes=100, drop_path_rate=0.1)
@@ -146,7 +171,9 @@ def train(model, first, rule, X, y):
                 lr = 5e-3 if matrix and rule != "adamw" else 5e-4
                 wd = 0.0 if matrix and rule == "muon" else 0.05
                 p.copy_(opt.step(rule if matrix else "adamw", p, p.grad, state[k], lr=lr, wd=wd))
-    return torch.tensor(losses, dtype=torch.float64), model.state_dict()["blocks.0.attn.qkv.weight"].clone()
+    last = model.state_dict()["blocks.0.attn.qkv.weight"].clone()
+    return {f"train.{rule}.losses": torch.tensor(losses, dtype=torch.float64),
+            f"train.{rule}.final.blocks.0.attn.qkv.weight": last}
 
 
 AUGMENTATIONS = ("AutoContrast", "Equalize", "Invert", "Rotate", "PosterizeIncreasing", "SolarizeIncreasing",
@@ -208,6 +235,19 @@ def difference(a, b):
     return ((a.double() - b.double()).norm() / b.double().norm() / 2**-23).item()
 
 
+def add(out):
+    """The files that lie here with the rules they lack; every array that is there stays as it is."""
+    T = load_file(f"{HERE}/optim.safetensors")
+    save(T | later_rules(T), f"{out}/optim.safetensors")
+    T = load_file(f"{HERE}/vit.safetensors")
+    model = VisionTransformer(**VIT).double()
+    first = {k.removeprefix("param."): v.double() for k, v in T.items() if k.startswith("param.")}
+    for rule in opt.RULES:
+        if f"train.{rule}.losses" not in T:
+            T |= train(model, first, rule, T["x"].double(), T["y"])
+    save(T, f"{out}/vit.safetensors")
+
+
 def compare(out):
     bad = 0
     for name in sorted(f for f in os.listdir(HERE) if f.endswith((".json", ".safetensors"))):
@@ -228,11 +268,14 @@ def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("out", help="a folder; made if missing")
     p.add_argument("--compare", action="store_true", help="with the files beside this program")
+    p.add_argument("--add", action="store_true", help="optim and vit with the rules they lack, nothing else made anew")
     a = p.parse_args()
     os.makedirs(a.out, exist_ok=True)
     torch.manual_seed(SEED)
     torch.set_num_threads(1)
     rng = np.random.default_rng(SEED)
+    if a.add:
+        return add(a.out)
     maps_and_rules(a.out)
     so3_model(a.out)
     vit(a.out)

@@ -35,7 +35,7 @@ static const char *name_of(char *text, size_t bytes, const pl_rule_row *r, pl_ru
 
 #define WHAT(r, p, what) name_of(text, sizeof text, r, p, what)
 
-/* ---- six rules ---- */
+/* ---- all rules ---- */
 
 /* A covariant rule in a format of unit roundoff u. Rotating a gradient and rotating the update back are four
  * products of lengths n and m: 2 u sqrt(n + m) of the norm on both sides together (one chain per entry,
@@ -111,9 +111,10 @@ static void rules(place p, int full)
 {
     static const int64_t shapes[][3] = {{8, 8, 60}, {8, 44, 30}, {44, 8, 10}, {64, 64, 4}, {192, 192, 2}};
     int64_t count = full ? (int64_t)(sizeof shapes / sizeof *shapes) : 2;
-    int seen = 0;
+    int seen = 0, known = 0;
+    while (polar_rule_name(known)) known++;
     for (int64_t i = 0; i < count; i++)
-        for (int k = 0; polar_rule_name(k); k++) {
+        for (int k = 0; k < known; k++) {
             pl_rule_row r =
                 measured(p, polar_rule_name(k), shapes[i][0], shapes[i][1], full ? shapes[i][2] : 12, 0);
             polar_rule rule;
@@ -123,7 +124,7 @@ static void rules(place p, int full)
             check_norms(&r);
             seen++;
         }
-    test_true("all six rules", seen == 6 * count, "%d rows", seen);
+    test_true("all rules, the first six among them", known >= 6 && seen == known * count, "%d rows", seen);
 }
 
 /* ---- what is known beforehand ---- */
