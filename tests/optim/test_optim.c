@@ -1,4 +1,4 @@
-/* test_optim.c -- the six rules against golden trajectories, and the ways of saying the same thing that must
+/* test_optim.c -- the rules against golden trajectories, and the ways of saying the same thing that must
  * give the same bits.
  *
  * Golden (tests/golden/optim.safetensors): step i uses lr 0.02 (i+1)/6, decay 0.05 (muon 0), Newton-Schulz in
