@@ -33,16 +33,17 @@
 
 /* Who draws. A number once given stays: it decides the bits of every run. */
 typedef enum pl_stream {
-    PL_STREAM_TEST = 0,     /* operands of tests and benchmarks */
-    PL_STREAM_VERIFY = 1,   /* matrices of `polar verify` */
-    PL_STREAM_GAUGE = 2,    /* Haar orthogonal P, Q and rotations */
-    PL_STREAM_INIT = 3,     /* initial weights */
-    PL_STREAM_DATA = 4,     /* synthetic data: point clouds, images */
-    PL_STREAM_ORDER = 5,    /* the order of examples */
-    PL_STREAM_AUGMENT = 6,  /* per image: crops, flips, erasing */
-    PL_STREAM_MIX = 7,      /* per batch: Mixup and CutMix */
-    PL_STREAM_DROP = 8,     /* dropout, stochastic depth */
-    PL_STREAM_BOOTSTRAP = 9 /* resampling in statistics */
+    PL_STREAM_TEST = 0,      /* operands of tests and benchmarks */
+    PL_STREAM_VERIFY = 1,    /* matrices of `polar verify` */
+    PL_STREAM_GAUGE = 2,     /* Haar orthogonal P, Q and rotations */
+    PL_STREAM_INIT = 3,      /* initial weights */
+    PL_STREAM_DATA = 4,      /* synthetic data: point clouds, images */
+    PL_STREAM_ORDER = 5,     /* the order of examples */
+    PL_STREAM_AUGMENT = 6,   /* per image: crops, flips, erasing */
+    PL_STREAM_MIX = 7,       /* per batch: Mixup and CutMix */
+    PL_STREAM_DROP = 8,      /* dropout, stochastic depth */
+    PL_STREAM_BOOTSTRAP = 9, /* resampling in statistics */
+    PL_STREAM_ERASE = 10     /* noise of erased rectangles */
 } pl_stream;
 
 typedef struct pl_u4 {

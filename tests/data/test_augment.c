@@ -206,6 +206,50 @@ static void erase_draws(void)
     uniform("erasing: left", x, x2, n, 2e-4);
 }
 
+/* What an erased rectangle holds: zeros, a colour, noise; nothing else is touched, and a draw is a function
+ * of its key. */
+static void erase_fills(void)
+{
+    enum { W = 41, H = 30, PICTURES = 4000 };
+    static float x[3 * H * W], again[3 * H * W];
+    const pl_box w = {7, 5, 30, 20};
+    double sum[3] = {0}, squares[3] = {0}, pair = 0;
+    int64_t n[3] = {0}, outside = 0, uneven = 0, other = 0;
+    for (int fill = PL_ERASE_CONST; fill <= PL_ERASE_PIXEL; fill++)
+        for (int64_t k = 0; k < (fill == PL_ERASE_RAND ? PICTURES : 4); k++) {
+            pl_draw_key key = {9, 3, k};
+            for (int i = 0; i < 3 * H * W; i++) x[i] = again[i] = 77;
+            pl_erasing_apply(x, W, H, w, (pl_erasing_fill)fill, key);
+            pl_erasing_apply(again, W, H, w, (pl_erasing_fill)fill, key);
+            other += memcmp(x, again, sizeof x) != 0;
+            for (int c = 0; c < 3; c++)
+                for (int y = 0; y < H; y++)
+                    for (int i = 0; i < W; i++) {
+                        float v = x[(c * H + y) * W + i], first = x[(c * H + w.y) * W + w.x];
+                        int in = i >= w.x && i < w.x + w.width && y >= w.y && y < w.y + w.height;
+                        if (!in) outside += v != 77;
+                        if (in && fill != PL_ERASE_PIXEL) uneven += v != first;
+                        if (!in || (fill == PL_ERASE_RAND && (y != w.y || i != w.x))) continue;
+                        n[fill]++, sum[fill] += v, squares[fill] += (double)v * v;
+                        if (fill == PL_ERASE_PIXEL && i > w.x) pair += (double)v * x[(c * H + y) * W + i - 1];
+                    }
+        }
+    test_exact("erasing: pixels outside that changed", outside);
+    test_exact("erasing: zeros and colours are even", uneven);
+    test_exact("erasing: the same key, other noise", other);
+    test_exact("erasing: const is zero", squares[PL_ERASE_CONST] != 0);
+    for (int fill = PL_ERASE_RAND; fill <= PL_ERASE_PIXEL; fill++) {
+        double m = (double)n[fill];
+        /* standard normals: the mean has deviation 1 / sqrt(n), the mean square sqrt(2 / n); five of them */
+        test_bound(fill == PL_ERASE_RAND ? "erasing: rand, mean" : "erasing: pixel, mean",
+                   fabs(sum[fill] / m), 5 / sqrt(m), "5 sigma");
+        test_bound(fill == PL_ERASE_RAND ? "erasing: rand, variance" : "erasing: pixel, variance",
+                   fabs(squares[fill] / m - 1), 5 * sqrt(2 / m), "5 sigma");
+    }
+    test_bound("erasing: pixel, neighbours", fabs(pair / (double)n[PL_ERASE_PIXEL]),
+               5 / sqrt((double)n[PL_ERASE_PIXEL]), "5 sigma of products of independent normals");
+}
+
 /* ---- chains ------------------------------------------------------------------------------------- */
 
 /* torchvision 0.29: Resize(size * 256 // 224), CenterCrop(size): hash of the bytes; then ToTensor, Normalize:
@@ -462,6 +506,7 @@ int main(int argc, char **argv)
     crop_draws();
     crop_fallback();
     erase_draws();
+    erase_fills();
     eval_chain();
     train_chain("minimal");
     train_chain("deit");

@@ -238,6 +238,49 @@ static polar_status use_all(void)
     return st;
 }
 
+/* Ids that stores hold already: new keys, and defaults written out, change none of them. */
+static void test_old_ids(void)
+{
+    static const struct {
+        const pl_schema *schema;
+        const char *set, *id;
+        int64_t seed;
+    } runs[] = {
+        {&pl_so3_schema, "optim.rule=adamw map.rounding=reference", "9c5c9e6f3a178817a5de54a3e78d61ef", 0},
+        {&pl_so3_schema, "optim.rule=muon map.rounding=reference", "3d934ad5bda6e6447f5e6118a29882cb", 0},
+        {&pl_so3_schema, "optim.rule=polaradamw map.rounding=reference optim.beta1=0.95",
+         "161148116e9fc895d6322ea821a05ca8", 0},
+        {&pl_deit_schema, "optim.rule=adamw optim.lr=5e-4 map.rounding=reference",
+         "6a8a355d51b2d458e021685fd0adae23", 42},
+        {&pl_deit_schema, "optim.rule=muon optim.lr=5e-3 optim.weight_decay=0 map.rounding=reference",
+         "69643bbd0579436a691d026fa4e73298", 42},
+        {&pl_deit_schema, "optim.rule=muon map.rounding=reference data.recipe=deit model.drop_path=0.1",
+         "278d00d39fbf37e6514d8cc901dd6f2e", 42},
+    };
+    static const char *const written[] = {"train.schedule=step route.no_decay=",
+                                          "train.schedule=step route.no_decay= train.last_batch=drop "
+                                          "data.erase=const data.test_filter=bilinear"};
+    int64_t wrong = 0, same = 0;
+    for (size_t i = 0; i < sizeof runs / sizeof *runs; i++) {
+        char set[400], id[PL_RUN_ID_CHARS];
+        for (int more = 0; more < 2; more++) {
+            snprintf(set, sizeof set, "%s%s%s", runs[i].set, more ? " " : "",
+                     more ? written[runs[i].schema == &pl_deit_schema] : "");
+            pl_config *c = configure(runs[i].schema, set);
+            TEST_TRY(pl_config_run_id(id, c, runs[i].seed));
+            wrong += strcmp(id, runs[i].id) != 0;
+            pl_config_destroy(c);
+        }
+        snprintf(set, sizeof set, "%s train.schedule=epoch", runs[i].set);
+        pl_config *c = configure(runs[i].schema, set);
+        TEST_TRY(pl_config_run_id(id, c, runs[i].seed));
+        same += !strcmp(id, runs[i].id);
+        pl_config_destroy(c);
+    }
+    test_exact("ids of runs that were made before the newest keys", wrong);
+    test_exact("... and others where a new key says so", same);
+}
+
 static void test_faults(void)
 {
     polar_status st = POLAR_E_NOMEM;
@@ -262,6 +305,7 @@ int main(int argc, char **argv)
     test_places();
     test_deit_defaults();
     test_ids();
+    test_old_ids();
     test_refusals();
     test_getters();
     test_faults();

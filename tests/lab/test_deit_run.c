@@ -125,6 +125,74 @@ static void test_schedule(const char *device)
     run_free(&s, 1);
 }
 
+/* ---- what the paper leaves open ------------------------------------------------------------------ */
+
+/* The numbers of two runs on one seed that differ; the rates are only looked at where `rates`. */
+static int64_t runs_differ(const char *device, const char *a, const char *b, int rates)
+{
+    run_story x, y;
+    run_run(&x, device, &(run_arm){a, 5}, 1);
+    run_run(&y, device, &(run_arm){b, 5}, 1);
+    int64_t bad = x.epochs != y.epochs;
+    for (int64_t e = 0; e < x.epochs && !bad; e++)
+        bad += bits_differ(x.row[e].train_loss, y.row[e].train_loss) +
+               bits_differ(x.row[e].valid, y.row[e].valid) + (rates && bits_differ(x.row[e].lr, y.row[e].lr));
+    bad += weights_differ(&x, &y, NULL, 0);
+    run_free(&x, 1);
+    run_free(&y, 1);
+    return bad;
+}
+
+static void test_choices(const char *device)
+{
+    run_story s;
+    polar_schedule k = {.warmup = 1, .total = 12, .warmup_from = 1e-3};
+    pl_deit_settings set;
+    pl_config *c;
+    run_run(&s, device, &(run_arm){"optim.rule=muon optim.lr=0.02 train.epochs=12 train.schedule=epoch", 5},
+            1);
+    int64_t bad = 0;
+    for (int64_t e = 0; e < 12; e++) bad += s.row[e].lr != 0.02 * polar_schedule_factor(&k, e);
+    test_exact("train.schedule=epoch: the learning rate of every epoch", bad);
+    run_free(&s, 1);
+    /* one step an epoch: a step is an epoch */
+    test_exact("train.schedule=epoch, one step an epoch: as by steps",
+               runs_differ(device, "train.batch=15 train.schedule=epoch", "train.batch=15", 1));
+    test_true("train.schedule=epoch: three steps an epoch",
+              runs_differ(device, "train.schedule=epoch", "train.schedule=step", 0) > 0, "other weights");
+    /* a batch that 15 pictures do not fill, kept, is a batch of 15 */
+    test_exact("train.last_batch=keep: a short batch is a small one",
+               runs_differ(device, "train.batch=16 train.last_batch=keep", "train.batch=15", 1));
+    test_true("train.last_batch=keep: a fourth step",
+              runs_differ(device, "train.last_batch=keep", "train.last_batch=drop", 0) > 0, "other weights");
+    test_exact("train.last_batch: nothing is left over",
+               runs_differ(device, "train.batch=5 train.last_batch=keep", "train.batch=5", 1));
+    test_exact("route.no_decay of everything: no decay",
+               runs_differ(device,
+                           "optim.rule=polaradamw optim.weight_decay=0.5 optim.aux_weight_decay=0.5 "
+                           "route.no_decay=*",
+                           "optim.rule=polaradamw optim.weight_decay=0 optim.aux_weight_decay=0", 1));
+    test_true("route.no_decay of norms and biases",
+              runs_differ(device, "optim.aux_weight_decay=0.5 route.no_decay=*.bias,*norm*",
+                          "optim.aux_weight_decay=0.5", 1) > 0,
+              "other weights");
+    test_true("data.erase=pixel",
+              runs_differ(device, "data.recipe=deit data.erase=pixel", "data.recipe=deit", 0),
+              "other weights");
+    TEST_TRY(pl_config_create(&c, &pl_deit_schema));
+    TEST_TRY(pl_deit_settings_read(&set, c));
+    int before = set.augment.test_filter == PL_FILTER_BILINEAR && set.augment.erasing.fill == PL_ERASE_CONST;
+    TEST_TRY(pl_config_assign(c, "data.test_filter=bicubic"));
+    TEST_TRY(pl_config_assign(c, "data.recipe=deit"));
+    TEST_TRY(pl_config_assign(c, "data.erase=rand"));
+    TEST_TRY(pl_deit_settings_read(&set, c));
+    test_true("data.test_filter, data.erase",
+              before && set.augment.test_filter == PL_FILTER_BICUBIC &&
+                  set.augment.erasing.fill == PL_ERASE_RAND && set.augment.filter == PL_FILTER_BICUBIC,
+              "as they were, and as asked for");
+    pl_config_destroy(c);
+}
+
 /* ---- pauses ------------------------------------------------------------------------------------- */
 
 typedef struct pauses {
@@ -164,10 +232,15 @@ static void interrupted(run_story *s, const char *device, const run_arm *arm, in
 
 static void test_resume(const char *device)
 {
-    static const char *const rules[] = {"optim.rule=polaradamw", "optim.rule=muon"};
+    static const char *const rules[] = {"optim.rule=polaradamw", "optim.rule=muon",
+                                        "optim.rule=muon train.schedule=epoch train.last_batch=keep "
+                                        "route.no_decay=*.bias optim.aux_weight_decay=0.5"};
+    static const char *const names[] = {
+        "everything on, interrupted after each batch", "muon, interrupted within epochs",
+        "a rate an epoch, a short batch, no decay, interrupted within epochs"};
     int stride = strncmp(device, "guard", 5) ? 1 : 4;
-    for (int i = 0; i < 2; i++) {
-        char changes[160];
+    for (int i = 0; i < 3; i++) {
+        char changes[240];
         snprintf(changes, sizeof changes, "%s %s", rules[i], i ? "data.workers=1" : everything);
         const run_arm arm = {changes, 7};
         run_story whole, parts;
@@ -178,8 +251,7 @@ static void test_resume(const char *device)
             bad += story_differs(&whole, &parts);
             run_free(&parts, 1);
         }
-        test_exact(i ? "muon, interrupted within epochs" : "everything on, interrupted after each batch",
-                   bad);
+        test_exact(names[i], bad);
         run_free(&whole, 1);
     }
 }
@@ -493,6 +565,7 @@ int main(int argc, char **argv)
     folder_open();
     test_rules(device);
     test_schedule(device);
+    test_choices(device);
     test_resume(device);
     test_watch(device);
     test_workers();

@@ -120,6 +120,21 @@ static void test_rules(const char *device)
     }
 }
 
+/* Members of one ensemble: two with decay and route.no_decay of everything, on steps and on epochs, and the
+ * same without decay. */
+static void test_no_decay(const char *device)
+{
+    static const run_arm arms[] = {
+        {"optim.rule=muon optim.weight_decay=0.5 route.no_decay=* train.schedule=epoch", 5},
+        {"optim.rule=muon optim.weight_decay=0 train.schedule=epoch", 5},
+        {"optim.rule=muon optim.weight_decay=0.5 train.schedule=epoch", 5}};
+    run_story s[3];
+    run_run(s, device, arms, 3);
+    test_exact("route.no_decay of everything: no decay", story_differs(&s[0], &s[1]));
+    test_true("... and decay is another run", story_differs(&s[1], &s[2]) > 0, "other weights");
+    run_free(s, 3);
+}
+
 /* lr of the rows: the schedule at the last step of each epoch, 3 steps an epoch (13 clouds, batches of 4, the
  * rest dropped). */
 static void test_schedule(const char *device)
@@ -131,6 +146,11 @@ static void test_schedule(const char *device)
     for (int64_t e = 0; e < 4; e++)
         bad += s.row[e].lr != 0.02 * polar_schedule_factor(&k, 3 * e + 2) || s.row[e].epoch != e + 1;
     test_exact("the learning rate of every epoch", bad);
+    run_free(&s, 1);
+    polar_schedule epochs = {.warmup = 1, .total = 4, .warmup_from = 1e-3};
+    run_run(&s, device, &(run_arm){"optim.rule=muon optim.lr=0.02 train.schedule=epoch", 5}, 1);
+    for (int64_t e = 0; e < 4; e++) bad += s.row[e].lr != 0.02 * polar_schedule_factor(&epochs, e);
+    test_exact("train.schedule=epoch: the learning rate of every epoch", bad);
     run_free(&s, 1);
     run_run(&s, device, &(run_arm){"optim.lr=0 optim.aux_lr=0 train.patience=2", 5}, 1);
     test_true("nothing moves, patience 2: three epochs",
@@ -283,6 +303,7 @@ int main(int argc, char **argv)
     test_early_stop();
     test_rules(device);
     test_schedule(device);
+    test_no_decay(device);
     test_routes(device);
     test_shadows(device);
     test_threads(device);

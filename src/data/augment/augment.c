@@ -178,7 +178,8 @@ static polar_status train_window(pl_augment *a, float *out, const pl_pixels *p, 
     }
     to_floats(a, out);
     if (o->erasing.prob > 0)
-        pl_erasing_apply(out, o->size, o->size, pl_erasing_draw(&o->erasing, o->size, o->size, key));
+        pl_erasing_apply(out, o->size, o->size, pl_erasing_draw(&o->erasing, o->size, o->size, key),
+                         o->erasing.fill, key);
     return POLAR_OK;
 }
 

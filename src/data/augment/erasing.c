@@ -1,8 +1,7 @@
-/* erasing.c -- the rectangle, and zeros in it. */
+/* erasing.c -- the rectangle, and zeros or noise in it. */
 #include "data/augment/erasing.h"
 
 #include <math.h>
-#include <string.h>
 
 #include "math/exp_elem.h"
 
@@ -24,9 +23,30 @@ pl_box pl_erasing_draw(const pl_erasing *e, int64_t width, int64_t height, pl_dr
     return (pl_box){0};
 }
 
-void pl_erasing_apply(float *x, int64_t width, int64_t height, pl_box w)
+/* Of the noise of a picture: philox(seed, PL_STREAM_ERASE, epoch << 16 | line, pair << 48 | image), two
+ * normals a draw; line counts the rows of all channels, 65535 is the colour's. */
+static pl_n2 noise(pl_draw_key key, int64_t line, int64_t pair)
 {
-    for (int c = 0; c < 3; c++)
-        for (int64_t y = w.y; y < w.y + w.height; y++)
-            memset(x + (c * height + y) * width + w.x, 0, (size_t)w.width * sizeof *x);
+    return pl_normal(key.seed, PL_STREAM_ERASE, (uint64_t)key.epoch << 16 | (uint64_t)line,
+                     (uint64_t)pair << 48 | (uint64_t)key.image);
+}
+
+#define COLOUR_LINE 65535
+
+void pl_erasing_apply(float *x, int64_t width, int64_t height, pl_box w, pl_erasing_fill fill,
+                      pl_draw_key key)
+{
+    pl_n2 rg = {0, 0}, b = {0, 0};
+    if (!w.width) return;
+    if (fill == PL_ERASE_RAND) rg = noise(key, COLOUR_LINE, 0), b = noise(key, COLOUR_LINE, 1);
+    const double colour[3] = {rg.a, rg.b, b.a};
+    for (int64_t line = 0; line < 3 * height; line++) {
+        int64_t y = line % height;
+        float *row = x + line * width;
+        if (y < w.y || y >= w.y + w.height) continue;
+        for (int64_t i = w.x; i < w.x + w.width; i++) {
+            pl_n2 z = fill == PL_ERASE_PIXEL ? noise(key, line, i / 2) : (pl_n2){0, 0};
+            row[i] = (float)(fill == PL_ERASE_PIXEL ? i % 2 ? z.b : z.a : colour[line / height]);
+        }
+    }
 }

@@ -43,9 +43,12 @@ void pl_deit_batch_destroy(pl_train *t)
 static void train_pass(pl_queue *q, void *arg)
 {
     pl_train *t = arg;
-    pl_mat z = pl_deit_forward(t->model, q, t->x);
-    PL_CALL(cross_entropy, q, .L = t->loss, .dZ = t->dz, .Z = z, .T = t->y);
-    pl_deit_backward(t->model, q, t->dz);
+    int64_t count = t->seen.batch, classes = t->set.shape.classes;
+    pl_mat dz = pl_mat_dense(t->dz.data, t->dz.dtype, 1, count, classes),
+           y = pl_mat_dense(t->y.data, t->y.dtype, 1, count, classes),
+           z = pl_deit_forward(t->model, q, t->seen);
+    PL_CALL(cross_entropy, q, .L = t->loss, .dZ = dz, .Z = z, .T = y);
+    pl_deit_backward(t->model, q, dz);
 }
 
 static void test_pass(pl_queue *q, void *arg)
@@ -55,23 +58,41 @@ static void test_pass(pl_queue *q, void *arg)
     PL_CALL(copy, q, .Y = pl_mat_dense(t->z.data, t->z.dtype, 1, z.rows, z.cols), .X = z);
 }
 
+int64_t pl_deit_pictures(const pl_train *t, int64_t steps)
+{
+    int64_t n = steps * t->set.batch, all = t->data.count[PL_IMAGES_TRAIN];
+    return n < all ? n : all;
+}
+
+/* Where the learning rate moves once an epoch it is not the optimiser's own. */
+static polar_status set_rate(pl_train *t, int64_t step)
+{
+    if (t->schedule.unit == 1) return POLAR_OK;
+    double factor = pl_schedule_factor(&t->schedule, step);
+    return polar_optim_set_lr(t->opt, factor * t->set.optim.lr, factor * t->set.optim.aux_lr);
+}
+
 polar_status pl_deit_train_batch(pl_train *t)
 {
     const pl_deit_shape *s = &t->set.shape;
+    int64_t step = t->stop.made * t->steps + t->step, first = pl_deit_pictures(t, t->step);
     pl_deit_batch b;
     pl_mix mix;
     double loss;
     if (!t->data.loader)
-        PL_TRY(pl_deit_data_begin(&t->data, PL_IMAGES_TRAIN, t->stop.made, t->step * s->batch,
-                                  (t->steps - t->step) * s->batch, s->batch, s->image));
+        PL_TRY(pl_deit_data_begin(&t->data, PL_IMAGES_TRAIN, t->stop.made, first,
+                                  pl_deit_pictures(t, t->steps) - first, s->batch, s->image));
     PL_TRY(pl_deit_data_next(&b, &t->data, t->labels));
     PL_TRY(pl_mix_draw(&mix, &t->set.mix, (pl_mix_key){t->seed, t->stop.made, t->step}, s->image, s->image));
     PL_TRY(pl_mix_images(b.x, &mix, b.count, 3, s->image, s->image));
     PL_TRY(pl_mix_targets(t->host_y, &mix, b.labels, b.count, s->classes, t->set.mix.smoothing));
-    polar_queue_upload(t->q, t->x.data, b.x, pl_mat_bytes(&t->x));
-    polar_queue_upload(t->q, t->y.data, t->host_y, pl_mat_bytes(&t->y));
-    pl_deit_set_drop(t->model, t->q, &t->seed, (uint64_t)(t->stop.made * t->steps + t->step), s->batch);
-    PL_TRY(pl_graph_run(t->train_graph, t->q, train_pass, t));
+    t->seen = pl_mat_dense(t->x.data, t->x.dtype, b.count, t->x.rows, t->x.cols);
+    polar_queue_upload(t->q, t->x.data, b.x, pl_mat_bytes(&t->seen));
+    polar_queue_upload(t->q, t->y.data, t->host_y, (size_t)(b.count * s->classes) * sizeof *t->host_y);
+    pl_deit_set_drop(t->model, t->q, &t->seed, (uint64_t)step, b.count);
+    if (b.count == s->batch) PL_TRY(pl_graph_run(t->train_graph, t->q, train_pass, t));
+    else train_pass(t->q, t);
+    PL_TRY(set_rate(t, step));
     PL_TRY(polar_optim_step(t->opt, t->q));
     polar_queue_download(t->q, &loss, t->loss.data, sizeof loss);
     PL_TRY(polar_queue_sync(t->q));

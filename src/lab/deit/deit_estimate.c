@@ -42,7 +42,8 @@ static polar_status estimate_step(pl_estimate *e, polar_device *dev, const pl_de
     small.batch = 1;
     PL_TRY(pl_deit_create(&model, dev, &small, 1));
     const pl_param *params = pl_deit_params(model, &n);
-    polar_status st = pl_estimate_step(e, dev, params, n, &s->optim, s->split);
+    polar_status st =
+        pl_estimate_step(e, dev, params, n, &s->optim, &(pl_train_routes){s->split, s->no_decay});
     pl_deit_destroy(model);
     return st;
 }
@@ -60,7 +61,8 @@ polar_status pl_deit_estimate(pl_estimate *out, polar_device *dev, const pl_conf
     out->memory = memory.weights + memory.gradients + memory.activations;
     PL_TRY(estimate_step(out, dev, &s));
     out->epochs = s.epochs;
-    out->steps = count[PL_IMAGES_TRAIN] / s.batch;
+    out->steps = s.keep_last ? (int64_t)pl_whole_batches(count[PL_IMAGES_TRAIN], s.batch)
+                             : count[PL_IMAGES_TRAIN] / s.batch;
     pl_estimate_sum(out, (double)s.epochs * pl_whole_batches(count[PL_IMAGES_TEST], s.batch));
     return POLAR_OK;
 }

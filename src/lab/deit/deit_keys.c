@@ -12,6 +12,9 @@
 #include "lab/run/optim_keys.h"
 
 static const char *const recipes[] = {"minimal", "deit", NULL};
+static const char *const filters[] = {"bilinear", "bicubic", NULL};     /* in the order of pl_filter */
+static const char *const erasings[] = {"const", "rand", "pixel", NULL}; /* in the order of pl_erasing_fill */
+static const char *const last_batches[] = {"drop", "keep", NULL};
 
 #define OPTIM_LR        "the rule's", .derive = pl_optim_key_lr
 #define OPTIM_AUX_LR    "5e-4"
@@ -62,6 +65,11 @@ static int mixes_both(const pl_config *c)
     return pl_config_real(c, "mix.mixup") > 0 && pl_config_real(c, "mix.cutmix") > 0;
 }
 
+static int erases(const pl_config *c)
+{
+    return pl_config_choice(c, "data.recipe") == 1;
+}
+
 static int chooses(const pl_config *c)
 {
     return pl_config_int(c, "data.classes") > 0;
@@ -97,6 +105,10 @@ static const pl_key keys[] = {
      .help = "of the choice, Python's random.Random(seed).sample; -1: the run's seed"},
     {"data.recipe", PL_KEY_CHOICE, "minimal", .choices = recipes,
      .help = "minimal: crop and flip; deit: with RandAugment, erasing, Mixup, CutMix, smoothing"},
+    {"data.erase", PL_KEY_CHOICE, "const", .choices = erasings, .applies = erases,
+     .help = "what an erased rectangle holds after normalisation: zeros, one normal colour, normal noise"},
+    {"data.test_filter", PL_KEY_CHOICE, "bilinear", .choices = filters,
+     .help = "interpolation of the test pictures' Resize; of training crops it is the recipe's"},
     {"mix.mixup", PL_KEY_REAL, "the recipe's", .derive = mix_mixup, .min = 0, .max = 1e6,
      .help = "alpha of Mixup, 0: never; 0 or 0.8"},
     {"mix.cutmix", PL_KEY_REAL, "the recipe's", .derive = mix_cutmix, .min = 0, .max = 1e6,
@@ -108,8 +120,9 @@ static const pl_key keys[] = {
     {"mix.smoothing", PL_KEY_REAL, "the recipe's", .derive = mix_smoothing, .min = 0, .max = 1,
      .help = "label smoothing; 0 or 0.1"},
     {"train.epochs", PL_KEY_INT, "100", .min = 1, .max = 1e6, .help = "epochs, the schedule's length"},
-    {"train.batch", PL_KEY_INT, "128", .min = 1, .max = 65536,
-     .help = "pictures of a step; what does not fill the last batch is left out"},
+    {"train.batch", PL_KEY_INT, "128", .min = 1, .max = 65536, .help = "pictures of a step"},
+    {"train.last_batch", PL_KEY_CHOICE, "drop", .choices = last_batches,
+     .help = "pictures that do not fill the last batch of an epoch: left out, or a step of their own"},
     {"train.warmup", PL_KEY_INT, "5, at most half of train.epochs", .derive = warmup, .min = 0, .max = 1e6,
      .help = "epochs of linear warm-up, then a cosine to 0"},
     {"train.warmup_from", PL_KEY_REAL, "1e-3", .min = 0, .max = 1,
@@ -183,7 +196,7 @@ static polar_status check_settings(const pl_deit_settings *s)
 
 polar_status pl_deit_settings_read(pl_deit_settings *out, const pl_config *c)
 {
-    polar_schedule unused;
+    pl_lr_schedule unused;
     *out = (pl_deit_settings){
         .shape = {.members = 1,
                   .batch = pl_config_int(c, "train.batch"),
@@ -208,10 +221,14 @@ polar_status pl_deit_settings_read(pl_deit_settings *out, const pl_config *c)
                 .smoothing = pl_config_real(c, "mix.smoothing")},
         .epochs = pl_config_int(c, "train.epochs"),
         .batch = pl_config_int(c, "train.batch"),
+        .keep_last = pl_config_choice(c, "train.last_batch"),
         .split = pl_optim_has_map(c) ? pl_config_text(c, "route.split") : "",
+        .no_decay = pl_config_text(c, "route.no_decay"),
     };
     PL_TRY(check_settings(out));
     PL_TRY(pl_augment_recipe(&out->augment, pl_config_text(c, "data.recipe"), out->shape.image));
+    out->augment.erasing.fill = (pl_erasing_fill)pl_config_choice(c, "data.erase");
+    out->augment.test_filter = (pl_filter)pl_config_choice(c, "data.test_filter");
     PL_TRY(pl_schedule_read(&unused, c, 1));
     return pl_optim_keys_read(&out->optim, c);
 }

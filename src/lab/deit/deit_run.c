@@ -1,9 +1,10 @@
 /* deit_run.c -- the DeiT testbed (lab/testbed.h): one run from its first batch to the accuracy of its last
  * epochs.
  *
- * An epoch: every whole batch of the epoch's order through forward, backward and step; then top-1 over the
- * whole test set. There is no early stopping and no choice of an epoch: the result is l10, the mean over the
- * last ten epochs of the schedule. An ensemble has one member: a run fills any device.
+ * An epoch: every whole batch (train.last_batch: and the rest) of the epoch's order through forward, backward
+ * and step; then top-1 over the whole test set. There is no early stopping and no choice of an epoch: the
+ * result is l10, the mean over the last ten epochs of the schedule. An ensemble has one member: a run fills
+ * any device.
  *     ./polar train deit --data synth:classes=10,train=400,test=100,size=64 --set model.image=64
  */
 #include <math.h>
@@ -34,11 +35,19 @@ static polar_status take_data(pl_train *t)
 {
     PL_TRY(pl_deit_data_create(&t->data, &t->set, t->seed, worker_count(t)));
     t->set.shape.classes = t->data.classes;
-    t->steps = t->data.count[PL_IMAGES_TRAIN] / t->set.batch;
+    int64_t pictures = t->data.count[PL_IMAGES_TRAIN], rest = pictures % t->set.batch;
+    int mixes = t->set.mix.mixup_alpha > 0 || t->set.mix.cutmix_alpha > 0;
+    t->steps = pictures / t->set.batch + (t->set.keep_last && rest);
     PL_NEED(t->steps > 0, POLAR_E_ARG,
             "train.batch is %lld and there are %lld training pictures: not one whole batch",
-            (long long)t->set.batch, (long long)t->data.count[PL_IMAGES_TRAIN]);
-    return pl_schedule_read(&t->set.optim.schedule, t->config, t->steps);
+            (long long)t->set.batch, (long long)pictures);
+    PL_NEED(!t->set.keep_last || !mixes || rest % 2 == 0, POLAR_E_ARG,
+            "train.last_batch=keep leaves %lld pictures for the last batch: Mixup and CutMix pair them, so "
+            "they must be even",
+            (long long)rest);
+    PL_TRY(pl_schedule_read(&t->schedule, t->config, t->steps));
+    t->set.optim.schedule = pl_schedule_of_steps(&t->schedule);
+    return POLAR_OK;
 }
 
 static polar_status take_model(pl_train *t)
@@ -47,7 +56,7 @@ static polar_status take_model(pl_train *t)
     PL_TRY(pl_deit_init(t->model, t->q, &t->seed));
     t->params = pl_deit_params(t->model, &t->param_count);
     return pl_train_optim_create(&t->opt, t->dev, t->params, t->param_count, 0, 1, &t->set.optim,
-                                 t->set.split);
+                                 &(pl_train_routes){t->set.split, t->set.no_decay});
 }
 
 static void begin_epoch(pl_train *t)
@@ -124,7 +133,8 @@ static void deit_watch(pl_train *t, const pl_step_watch *w)
 static int told_to_pause(const pl_train *t)
 {
     int64_t test = t->data.count[PL_IMAGES_TEST];
-    const pl_step_view v = {"images", t->step * t->set.batch + t->tested, t->steps * t->set.batch + test,
+    const pl_step_view v = {"images", pl_deit_pictures(t, t->step) + t->tested,
+                            pl_deit_pictures(t, t->steps) + test,
                             t->step ? t->loss_sum / (double)t->step : (double)NAN};
     return t->watch.step && t->watch.step(t->watch.arg, &v);
 }
@@ -138,7 +148,7 @@ static pl_epoch_row close_epoch(pl_train *t)
     pl_epoch_row row = {.epoch = t->stop.made + 1,
                         .train_loss = t->loss_sum / (double)t->step,
                         .valid = top1,
-                        .lr = t->set.optim.lr * polar_schedule_factor(&t->set.optim.schedule, last)};
+                        .lr = t->set.optim.lr * pl_schedule_factor(&t->schedule, last)};
     t->top1[t->stop.made] = top1;
     pl_early_stop_step(&t->stop, row.train_loss, -top1);
     row.improved = t->stop.improved;

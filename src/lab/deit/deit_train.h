@@ -18,6 +18,7 @@
 #include "device/queue.h"
 #include "lab/deit/deit_keys.h"
 #include "lab/run/early_stop.h"
+#include "lab/run/optim_keys.h"
 #include "lab/run/testbed.h"
 
 typedef struct pl_deit_data { /* the pictures of a run, and who reads them */
@@ -64,12 +65,13 @@ struct pl_train {
     /* (batch, 3 image, image), targets (1, batch, classes), their gradient, logits to look at, (1, 1, 1) f64
      */
     pl_mat x, y, dz, z, loss;
-    pl_mat seen; /* of x, as many pictures as the test batch has */
+    pl_mat seen; /* of x, as many pictures as the batch has */
     pl_graph *train_graph, *test_graph;
     float *host_y;
     char *host_z;
     pl_step_watch watch;
     /* the state */
+    pl_lr_schedule schedule;
     int64_t steps;      /* of an epoch */
     pl_early_stop stop; /* of -top1: lower is better there */
     double *top1;       /* (epochs) per cent; NaN where not made */
@@ -99,6 +101,8 @@ int64_t pl_deit_data_skipped(const pl_deit_data *d);
 
 /* ---- batches (deit_batch.c) --------------------------------------------------------------------- */
 
+/* of `steps` batches of an epoch, training */
+int64_t pl_deit_pictures(const pl_train *t, int64_t steps);
 polar_status pl_deit_batch_create(pl_train *t); /* buffers and graphs */
 void pl_deit_batch_destroy(pl_train *t);        /* safe on a zeroed one */
 /* batch `step` of the epoch: forward, backward, the optimiser's step; synchronises */

@@ -7,6 +7,7 @@
 
 const char *const pl_key_dtypes[] = {"f64", "f32", "bf16", NULL};
 const char *const pl_optim_key_precisions[] = {"f64", "f32", "bf16", "f16", NULL};
+const char *const pl_schedule_units[] = {"step", "epoch", NULL};
 const char *const pl_optim_key_scales[] = {"none", "paper", "jordan", "spectral", "rms", NULL};
 const char *const pl_optim_key_kinds[] = {"none", "newton_schulz", "exact", NULL};
 const char *const pl_optim_key_roundings[] = {"fused", "reference", "gram", NULL};
@@ -32,6 +33,11 @@ void pl_optim_key_lr(char out[PL_VALUE_CHARS], const pl_config *c)
 void pl_optim_key_decay(char out[PL_VALUE_CHARS], const pl_config *c)
 {
     pl_double_print(out, rule_opts(c).weight_decay);
+}
+
+int pl_optim_decays(const pl_config *c)
+{
+    return pl_config_real(c, "optim.weight_decay") > 0 || pl_config_real(c, "optim.aux_weight_decay") > 0;
 }
 
 int pl_optim_has_moment(const pl_config *c)
@@ -64,16 +70,27 @@ void pl_warmup_default(char out[PL_VALUE_CHARS], const pl_config *c, int64_t mos
 
 /* ---- reading ------------------------------------------------------------------------------------ */
 
-polar_status pl_schedule_read(polar_schedule *out, const pl_config *c, int64_t steps)
+polar_status pl_schedule_read(pl_lr_schedule *out, const pl_config *c, int64_t steps)
 {
     int64_t warm = pl_config_int(c, "train.warmup"), epochs = pl_config_int(c, "train.epochs");
     PL_NEED(warm <= epochs, POLAR_E_ARG,
             "train.warmup is %lld and train.epochs %lld: the warm-up is part of the epochs", (long long)warm,
             (long long)epochs);
-    *out = (polar_schedule){.warmup = warm * steps,
-                            .total = epochs * steps,
-                            .warmup_from = pl_config_real(c, "train.warmup_from")};
+    out->unit = pl_config_choice(c, "train.schedule") ? steps : 1;
+    out->shape = (polar_schedule){.warmup = warm * (steps / out->unit),
+                                  .total = epochs * (steps / out->unit),
+                                  .warmup_from = pl_config_real(c, "train.warmup_from")};
     return POLAR_OK;
+}
+
+double pl_schedule_factor(const pl_lr_schedule *s, int64_t step)
+{
+    return polar_schedule_factor(&s->shape, step / s->unit);
+}
+
+polar_schedule pl_schedule_of_steps(const pl_lr_schedule *s)
+{
+    return s->unit == 1 ? s->shape : (polar_schedule){0};
 }
 
 polar_status pl_optim_keys_read(polar_optim_opts *o, const pl_config *c)

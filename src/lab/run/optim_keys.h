@@ -8,7 +8,7 @@
  *     #include "lab/run/optim_keys.inc"
  *     };
  *     PL_TRY(pl_optim_keys_read(&settings->optim, c));              // rule, lr, decay, map, routes
- *     PL_TRY(pl_schedule_read(&settings->optim.schedule, c, steps));
+ *     PL_TRY(pl_schedule_read(&settings->schedule, c, steps));
  */
 #ifndef PL_LAB_OPTIM_KEYS_H
 #define PL_LAB_OPTIM_KEYS_H
@@ -20,6 +20,7 @@
 
 extern const char *const pl_key_dtypes[];           /* "f64", "f32", "bf16": in the order of polar_dtype */
 extern const char *const pl_optim_key_precisions[]; /* the same and "f16" */
+extern const char *const pl_schedule_units[];       /* "step", "epoch" */
 extern const char *const pl_optim_key_scales[];
 extern const char *const pl_optim_key_kinds[];     /* in the order of polar_map_kind */
 extern const char *const pl_optim_key_roundings[]; /* in the order of polar_rounding */
@@ -31,6 +32,7 @@ void pl_optim_key_lr(char out[PL_VALUE_CHARS], const pl_config *c);
 /* ... and its weight decay, 0 for Muon */
 void pl_optim_key_decay(char out[PL_VALUE_CHARS], const pl_config *c);
 
+int pl_optim_decays(const pl_config *c);        /* some route has weight decay */
 int pl_optim_has_moment(const pl_config *c);    /* the rule keeps a second moment */
 int pl_optim_rule_maps(const pl_config *c);     /* the rule has a place for a polar map */
 int pl_optim_has_map(const pl_config *c);       /* ... and there is one */
@@ -39,8 +41,17 @@ int pl_optim_iterates_half(const pl_config *c); /* ... in bf16 or f16 */
 
 /* train.warmup: so many epochs, and at most half of train.epochs */
 void pl_warmup_default(char out[PL_VALUE_CHARS], const pl_config *c, int64_t most);
-/* train.epochs, train.warmup, train.warmup_from; steps of an epoch */
-polar_status pl_schedule_read(polar_schedule *out, const pl_config *c, int64_t steps);
+typedef struct pl_lr_schedule { /* of a run */
+    polar_schedule shape;       /* counted in units */
+    int64_t unit;               /* steps that share a learning rate: 1, or those of an epoch */
+} pl_lr_schedule;
+
+/* train.epochs, train.warmup, train.warmup_from, train.schedule; steps of an epoch */
+polar_status pl_schedule_read(pl_lr_schedule *out, const pl_config *c, int64_t steps);
+/* at a step of the run, from 0 */
+double pl_schedule_factor(const pl_lr_schedule *s, int64_t step);
+/* what the optimiser does by itself: everything, or nothing where the rate is set once an epoch */
+polar_schedule pl_schedule_of_steps(const pl_lr_schedule *s);
 /* without the schedule; matrix_names borrows from c */
 polar_status pl_optim_keys_read(polar_optim_opts *out, const pl_config *c);
 

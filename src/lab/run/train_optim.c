@@ -24,11 +24,32 @@ static polar_status mark_split(polar_param *out, const pl_param *params, int64_t
     return POLAR_OK;
 }
 
+/* Parameters without decay are a group of their own. */
+#define NO_DECAY_GROUP 1
+
+static polar_status mark_no_decay(polar_param *out, const pl_param *params, int64_t n, const char *names)
+{
+    int64_t marked = 0;
+    for (int64_t i = 0; *names && i < n; i++) {
+        if (!pl_pattern_match(names, params[i].name)) continue;
+        out[i].group = NO_DECAY_GROUP;
+        marked++;
+    }
+    PL_NEED(!*names || marked, POLAR_E_ARG, "route.no_decay '%s' names no parameter of the model", names);
+    return POLAR_OK;
+}
+
 polar_status pl_train_optim_create(polar_optim **out, polar_device *dev, const pl_param *params, int64_t n,
                                    int64_t first, int64_t count, const polar_optim_opts *opts,
-                                   const char *split)
+                                   const pl_train_routes *routes)
 {
     polar_optim_opts o = *opts;
+    polar_group no_decay = polar_group_of(opts);
+    no_decay.weight_decay = no_decay.aux_weight_decay = 0;
+    if (*routes->no_decay) {
+        o.groups = &no_decay;
+        o.group_count = 1;
+    }
     polar_param *list = pl_calloc((size_t)n, sizeof *list);
     *out = NULL;
     PL_NEED(list, POLAR_E_NOMEM, "a list of %lld parameters", (long long)n);
@@ -39,10 +60,26 @@ polar_status pl_train_optim_create(polar_optim **out, polar_device *dev, const p
                                 .weight = pl_param_tensor(&params[i], &W),
                                 .grad = pl_param_tensor(&params[i], &G)};
     }
-    polar_status st = mark_split(list, params, n, split);
+    polar_status st = mark_split(list, params, n, routes->split);
+    if (st == POLAR_OK) st = mark_no_decay(list, params, n, routes->no_decay);
     if (st == POLAR_OK) st = polar_optim_create(out, dev, list, n, &o);
     pl_free(list);
     return st;
+}
+
+polar_status pl_train_optim_set_member(polar_optim *opt, int64_t member, const polar_optim_opts *o,
+                                       double factor, int active)
+{
+    static const polar_route routes[] = {POLAR_ROUTE_MATRIX, POLAR_ROUTE_AUX};
+    PL_TRY(polar_optim_set_member(opt, member, factor * o->lr, factor * o->aux_lr, o->weight_decay,
+                                  o->aux_weight_decay, active));
+    for (int i = 0; i < 2 && polar_optim_group_count(opt) > NO_DECAY_GROUP; i++) {
+        polar_hyper h;
+        PL_TRY(polar_optim_get_hyper(opt, member, NO_DECAY_GROUP, routes[i], &h));
+        h.weight_decay = 0;
+        PL_TRY(polar_optim_set_hyper(opt, member, NO_DECAY_GROUP, routes[i], &h));
+    }
+    return POLAR_OK;
 }
 
 /* ---- estimates ---------------------------------------------------------------------------------- */
@@ -70,12 +107,12 @@ static polar_status dry_step(pl_estimate *e, polar_optim *opt, polar_queue *q)
 }
 
 polar_status pl_estimate_step(pl_estimate *e, polar_device *dev, const pl_param *params, int64_t n,
-                              const polar_optim_opts *opts, const char *split)
+                              const polar_optim_opts *opts, const pl_train_routes *routes)
 {
     polar_optim *opt = NULL;
     polar_queue *q = NULL;
     polar_status st = polar_queue_create(&q, dev, NULL);
-    if (st == POLAR_OK) st = pl_train_optim_create(&opt, dev, params, n, 0, 1, opts, split);
+    if (st == POLAR_OK) st = pl_train_optim_create(&opt, dev, params, n, 0, 1, opts, routes);
     if (st == POLAR_OK) st = dry_step(e, opt, q);
     if (st == POLAR_OK) st = count_routes(e, opt, q);
     if (st == POLAR_OK) {

@@ -7,15 +7,22 @@
 #include "nn/param.h"
 #include "polar/optim.h"
 
-/* An optimiser over members [first, first + count) of a model's parameters; opts->members is count. split:
- * patterns of matrices whose rows fall into three blocks, "" for none. */
+typedef struct pl_train_routes { /* patterns of parameters that are treated otherwise; "" for none */
+    const char *split;           /* matrices whose rows fall into three blocks */
+    const char *no_decay;        /* parameters without weight decay */
+} pl_train_routes;
+
+/* An optimiser over members [first, first + count) of a model's parameters; opts->members is count. */
 polar_status pl_train_optim_create(polar_optim **out, polar_device *dev, const pl_param *params, int64_t n,
                                    int64_t first, int64_t count, const polar_optim_opts *opts,
-                                   const char *split);
+                                   const pl_train_routes *routes);
+/* a member's rates times factor, its decay (not of the parameters without) and whether it is trained */
+polar_status pl_train_optim_set_member(polar_optim *opt, int64_t member, const polar_optim_opts *o,
+                                       double factor, int active);
 
 /* step, routes, weights, memory of the state */
 polar_status pl_estimate_step(pl_estimate *e, polar_device *dev, const pl_param *params, int64_t n,
-                              const polar_optim_opts *opts, const char *split);
+                              const polar_optim_opts *opts, const pl_train_routes *routes);
 /* flops, bytes and memory of the whole, after pass, step, look, epochs and steps; looks: evaluations of a
  * batch */
 void pl_estimate_sum(pl_estimate *e, double looks);

@@ -9,7 +9,7 @@
 /* The optimiser of a small stand-in: its weights have the run's shapes, its batch is one cloud of one point.
  */
 static polar_status estimate_step(pl_estimate *e, polar_device *dev, const pl_so3_shape *shape,
-                                  const polar_optim_opts *opts)
+                                  const pl_so3_settings *s)
 {
     pl_so3_shape small = *shape;
     pl_so3 *model = NULL;
@@ -17,7 +17,7 @@ static polar_status estimate_step(pl_estimate *e, polar_device *dev, const pl_so
     small.batch = small.points = 1;
     PL_TRY(pl_so3_create(&model, dev, &small, 1));
     const pl_param *params = pl_so3_params(model, &n);
-    polar_status st = pl_estimate_step(e, dev, params, n, opts, "");
+    polar_status st = pl_estimate_step(e, dev, params, n, &s->optim, &(pl_train_routes){"", s->no_decay});
     pl_so3_destroy(model);
     return st;
 }
@@ -38,7 +38,7 @@ polar_status pl_so3_estimate(pl_estimate *out, polar_device *dev, const pl_confi
     PL_TRY(pl_so3_cost(&out->pass, &memory, dev, &shape, 1));
     PL_TRY(pl_so3_cost(&out->look, NULL, dev, &shape, 0));
     out->memory = memory.weights * 2 + memory.gradients + memory.activations; /* twice: the best epoch's */
-    PL_TRY(estimate_step(out, dev, &shape, &s.optim));
+    PL_TRY(estimate_step(out, dev, &shape, &s));
     out->epochs = s.epochs;
     out->steps = s.steps;
     out->may_stop = s.patience > 0;

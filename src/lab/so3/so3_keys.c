@@ -132,12 +132,15 @@ polar_status pl_so3_settings_read(pl_so3_settings *out, const pl_config *c)
         .gauge_maps = pl_config_text(c, "gauge.maps"),
         .gauge_blocks = pl_config_text(c, "gauge.blocks"),
         .gauge_dtype = dtype_of(c, "gauge.dtype"),
+        .no_decay = pl_config_text(c, "route.no_decay"),
     };
     out->steps = out->train / out->batch;
     PL_NEED(out->steps > 0, POLAR_E_ARG, "train.batch is %lld and data.train %lld: not one whole batch",
             (long long)out->batch, (long long)out->train);
     PL_TRY(pl_optim_keys_read(&out->optim, c));
-    return pl_schedule_read(&out->optim.schedule, c, out->steps);
+    PL_TRY(pl_schedule_read(&out->schedule, c, out->steps));
+    out->optim.schedule = pl_schedule_of_steps(&out->schedule);
+    return POLAR_OK;
 }
 
 int pl_so3_same_shape(const pl_config *a, const pl_config *b)

@@ -2,6 +2,7 @@
 #ifndef PL_LAB_SO3_KEYS_H
 #define PL_LAB_SO3_KEYS_H
 
+#include "lab/run/optim_keys.h"
 #include "lab/spec/config.h"
 #include "polar/optim.h"
 
@@ -11,8 +12,11 @@ typedef struct pl_so3_settings {
     int64_t epochs, batch, steps; /* steps of an epoch: whole batches only */
     int64_t patience;
     polar_dtype dtype;
-    /* rule, lr, decay, schedule; members is 1; matrix_names borrows from the configuration */
+    /* rule, lr, decay, what of the schedule is its own; members is 1; matrix_names borrows from the
+     * configuration */
     polar_optim_opts optim;
+    pl_lr_schedule schedule;
+    const char *no_decay;                  /* route.no_decay; borrowed */
     int64_t shadows, gauge_every;          /* gauge_every 0: steps 1, 2, 5, 10, 20, 50, ... */
     const char *gauge_maps, *gauge_blocks; /* borrowed from the configuration */
     polar_dtype gauge_dtype;

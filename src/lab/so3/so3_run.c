@@ -19,15 +19,17 @@
 /* ---- begin -------------------------------------------------------------------------------------- */
 
 /* Whether one optimiser may serve both: all but lr and decay, which are the members' own. */
-static int same_rule(const polar_optim_opts *a, const polar_optim_opts *b)
+static int same_rule(const pl_so3_settings *x, const pl_so3_settings *y)
 {
+    const polar_optim_opts *a = &x->optim, *b = &y->optim;
     const polar_rule *r = &a->rule, *s = &b->rule;
     const polar_map_opts *m = &r->map, *n = &s->map;
     return r->momentum == s->momentum && r->precondition == s->precondition && r->scale == s->scale &&
            r->beta1 == s->beta1 && r->beta2 == s->beta2 && r->eps == s->eps && m->kind == n->kind &&
            m->precision == n->precision && m->rounding == n->rounding && m->steps == n->steps &&
            !strcmp(m->table, n->table) && a->aux_beta1 == b->aux_beta1 && a->aux_beta2 == b->aux_beta2 &&
-           a->aux_eps == b->aux_eps && !strcmp(a->matrix_names, b->matrix_names);
+           a->aux_eps == b->aux_eps && !strcmp(a->matrix_names, b->matrix_names) &&
+           !strcmp(x->no_decay, y->no_decay);
 }
 
 /* Slots: the members in the order of their groups, a group's in the caller's order. */
@@ -37,12 +39,12 @@ static void assign_slots(pl_train *t, const pl_config *const *configs, const pl_
     int64_t slot = 0;
     for (int64_t i = 0; i < t->members; i++) {
         int seen = 0;
-        for (int64_t k = 0; k < i && !seen; k++) seen = same_rule(&sets[k].optim, &sets[i].optim);
+        for (int64_t k = 0; k < i && !seen; k++) seen = same_rule(&sets[k], &sets[i]);
         if (seen) continue;
         pl_so3_group *g = &t->groups[t->group_count++];
         g->first = slot;
         for (int64_t k = i; k < t->members; k++) {
-            if (!same_rule(&sets[k].optim, &sets[i].optim)) continue;
+            if (!same_rule(&sets[k], &sets[i])) continue;
             pl_so3_slot *s = &t->slots[slot];
             *s = (pl_so3_slot){.config = configs[k], .set = sets[k], .seed = seeds[k]};
             s->stop = (pl_early_stop){.patience = sets[k].patience, .epochs = sets[k].epochs};
@@ -129,15 +131,17 @@ static polar_status take_model(pl_train *t)
 
 static polar_status set_member(pl_train *t, const pl_so3_group *g, int64_t slot)
 {
-    const polar_optim_opts *o = &t->slots[slot].set.optim;
-    return polar_optim_set_member(g->opt, slot - g->first, o->lr, o->aux_lr, o->weight_decay,
-                                  o->aux_weight_decay, t->slots[slot].stop.end == PL_END_NOT);
+    const pl_so3_settings *s = &t->slots[slot].set;
+    double factor = s->schedule.unit > 1 ? pl_schedule_factor(&s->schedule, t->made * s->steps) : 1;
+    return pl_train_optim_set_member(g->opt, slot - g->first, &s->optim, factor,
+                                     t->slots[slot].stop.end == PL_END_NOT);
 }
 
 static polar_status take_optimiser(pl_train *t, pl_so3_group *g)
 {
-    PL_TRY(pl_train_optim_create(&g->opt, t->dev, t->params, t->param_count, g->first, g->count,
-                                 &t->slots[g->first].set.optim, ""));
+    const pl_so3_settings *s = &t->slots[g->first].set;
+    PL_TRY(pl_train_optim_create(&g->opt, t->dev, t->params, t->param_count, g->first, g->count, &s->optim,
+                                 &(pl_train_routes){"", s->no_decay}));
     for (int64_t i = g->first; i < g->first + g->count; i++) PL_TRY(set_member(t, g, i));
     return POLAR_OK;
 }
@@ -245,7 +249,7 @@ static pl_epoch_row close_epoch(pl_train *t, pl_so3_slot *s, double valid)
     pl_epoch_row row = {.epoch = t->made,
                         .train_loss = sum / (double)s->set.steps,
                         .valid = valid,
-                        .lr = s->set.optim.lr * polar_schedule_factor(&s->set.optim.schedule, last)};
+                        .lr = s->set.optim.lr * pl_schedule_factor(&s->set.schedule, last)};
     pl_early_stop_step(&s->stop, row.train_loss, valid);
     row.improved = s->stop.improved;
     return row;
