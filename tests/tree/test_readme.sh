@@ -6,7 +6,7 @@
 # Compared: commands and exit codes with `polar --help`; devices, instruction sets, maps and tables with
 # `polar info`; rules with the keys; testbeds; presets; `make help`; the number of tests with CTest's; examples
 # and documents with their folders. The C of README compiles, its YAML is a spec, its Python's names exist; the
-# long example is the file's. Every key and spec that docs/paper.md names is one.
+# long example is the file's. Every key and spec that docs/paper.md names is one; docs/SPEED.md lists its log.
 # Without README the test then plants a fault in each list and demands that it is found.
 set -u
 root=$1
@@ -104,6 +104,13 @@ grep -o '`\(so3\|deit\)_[a-z0-9_]*`' "$root/docs/paper.md" | tr -d '`' | sort -u
 verdict 'every spec of docs/paper.md is one'
 grep '^| [0-9]* |' "$root/docs/paper.md" | awk -F'|' '{ if ($2 + 0 != ++n || NF != 7) { print $0; bad = 1 } } END { if (n < 118) print n " rows"; exit bad || n < 118 }'
 verdict 'the rows of docs/paper.md are numbered and whole'
+
+# ---- docs/SPEED.md
+sed -n 's/^| \([0-9][0-9]*\) | \(.*\) | .* | \[\([a-z0-9]*\)\](speed\/.*\.md) |$/\1 \3 \2/p' "$root/docs/SPEED.md" | sort >"$dir/here"
+(cd "$root/docs/speed" && for f in *.md; do sed -n "s/^## \([0-9][0-9]*\)\. \(.*\): [^:]*\$/\1 ${f%.md} \2/p" "$f"; done) | sort >"$dir/there"
+same 'the index of docs/SPEED.md lists every entry of its log'
+! grep -q '^## [0-9]' "$root/docs/SPEED.md"
+verdict 'no entry of the log stands in docs/SPEED.md'
 
 # ---- the proof that it can fail
 planted() {    # planted NAME SED: README with this change must be found at fault, by the list of that name
