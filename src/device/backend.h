@@ -63,8 +63,7 @@ struct polar_device {
     _Atomic int64_t holders;
     _Atomic int64_t buffers; /* given out and not yet freed */
     _Atomic int closed;      /* by the caller */
-    pthread_mutex_t queues_lock;
-    pl_queue *queues; /* all that are open */
+    pl_queue *queues;        /* all that are open */
 };
 
 void pl_device_hold(pl_device *dev); /* the device stays until as many releases */

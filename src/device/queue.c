@@ -31,6 +31,26 @@ void pl_queue_keep(pl_queue *q, polar_status code)
     snprintf(q->message, sizeof q->message, "%s", polar_error_message());
 }
 
+/* One lock for the lists of queues of all devices: a fork takes it first, so that a child never finds it
+ * locked by a thread that it does not have. */
+static pthread_mutex_t queues_lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_once_t queues_once = PTHREAD_ONCE_INIT;
+
+static void lock_queues(void)
+{
+    pthread_mutex_lock(&queues_lock);
+}
+
+static void unlock_queues(void)
+{
+    pthread_mutex_unlock(&queues_lock);
+}
+
+static void watch_forks(void)
+{
+    pthread_atfork(lock_queues, unlock_queues, unlock_queues);
+}
+
 polar_status polar_queue_create(polar_queue **out, polar_device *dev, void *stream)
 {
     PL_NEED_ARG(out);
@@ -47,10 +67,11 @@ polar_status polar_queue_create(polar_queue **out, polar_device *dev, void *stre
         return st;
     }
     pl_device_hold(dev);
-    pthread_mutex_lock(&dev->queues_lock);
+    pthread_once(&queues_once, watch_forks);
+    lock_queues();
     q->next = dev->queues;
     dev->queues = q;
-    pthread_mutex_unlock(&dev->queues_lock);
+    unlock_queues();
     *out = q;
     return POLAR_OK;
 }
@@ -66,21 +87,21 @@ polar_status polar_queue_set_stream(polar_queue *q, void *stream)
 static void leave(pl_queue *q)
 {
     pl_queue **at = &q->dev->queues;
-    pthread_mutex_lock(&q->dev->queues_lock);
+    lock_queues();
     while (*at != q) at = &(*at)->next;
     *at = q->next;
-    pthread_mutex_unlock(&q->dev->queues_lock);
+    unlock_queues();
 }
 
 void pl_device_wait(pl_device *dev, uint64_t serial)
 {
     if (!dev->backend->queue_sync) return; /* its ops have run */
-    pthread_mutex_lock(&dev->queues_lock); /* so long nobody destroys the queue */
+    lock_queues();                         /* so long nobody destroys the queue */
     pl_queue *q = dev->queues;
     while (q && q->serial != serial) q = q->next;
     polar_status st = q && !pl_queue_in_capture(q) ? dev->backend->queue_sync(q) : POLAR_OK;
     if (st != POLAR_OK) pl_queue_keep(q, st);
-    pthread_mutex_unlock(&dev->queues_lock);
+    unlock_queues();
 }
 
 void polar_queue_destroy(polar_queue *q)

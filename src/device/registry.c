@@ -80,7 +80,6 @@ polar_status polar_device_open(polar_device **out, const char *name)
         pl_free(dev);
         return st;
     }
-    pthread_mutex_init(&dev->queues_lock, NULL);
     pl_device_hold(dev);
     *out = dev;
     return POLAR_OK;
@@ -95,7 +94,6 @@ void pl_device_release(pl_device *dev)
 {
     if (atomic_fetch_sub(&dev->holders, 1) > 1) return;
     if (dev->backend->device_close) dev->backend->device_close(dev);
-    pthread_mutex_destroy(&dev->queues_lock);
     pl_free(dev);
 }
 

@@ -204,6 +204,41 @@ static void *keep_busy(void *arg)
     return NULL;
 }
 
+static void *make_queues(void *arg)
+{
+    busy *b = arg;
+    while (!atomic_load(&b->stop)) {
+        polar_queue *q = NULL;
+        b->wrong += polar_queue_create(&q, b->dev, NULL) != POLAR_OK;
+        polar_queue_destroy(q);
+    }
+    return NULL;
+}
+
+static int child_makes_queue(void *dev)
+{
+    polar_queue *q = NULL;
+    if (polar_queue_create(&q, dev, NULL) != POLAR_OK) return 1;
+    polar_queue_destroy(q);
+    return 0;
+}
+
+/* Another thread holds the device's list of queues at about every tenth fork. */
+__attribute__((unused)) static void test_fork_lists(void)
+{
+    polar_device *dev = opened("cpu:threads=1");
+    pthread_t other;
+    busy b = {.dev = dev};
+    int bad = 0;
+    if (pthread_create(&other, NULL, make_queues, &b)) exit(1);
+    for (int i = 0; i < 300 && !bad; i++) bad += in_child(child_makes_queue, dev) != 0;
+    atomic_store(&b.stop, 1);
+    pthread_join(other, NULL);
+    test_exact("fork while another thread makes queues: children that hang", bad);
+    test_exact("fork while another thread makes queues: it", b.wrong);
+    polar_device_close(dev);
+}
+
 __attribute__((unused)) static void test_fork(void)
 {
     polar_device *dev = opened("cpu:threads=4");
@@ -433,6 +468,7 @@ int main(int argc, char **argv)
     printf("fork: left out, the thread sanitizer cannot follow threads that a child starts\n");
 #else
     test_fork();
+    test_fork_lists();
 #endif
     test_hosts();
     test_regions();
