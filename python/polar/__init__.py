@@ -16,7 +16,7 @@ _TORCH = {
     "Optimizer": "torch_optim", "PolarAdamW": "torch_optim", "Muon": "torch_optim", "AdamW": "torch_optim",
     "join_state_dicts": "torch_state", "split_state_dict": "torch_state", "Route": "routes", "Routes": "routes",
 }
-_ANY = {}
+_ANY = {"polar": "array_maps", "newton_schulz": "array_maps", "covariance": "array_maps", "runs": "records", "audit": "records"}
 
 __all__ = ["PolarError", "__version__", "backends", *_ANY, *_TORCH]
 
