@@ -6,7 +6,8 @@
 # Compared: commands and exit codes with `polar --help`; devices, instruction sets, maps and tables with
 # `polar info`; rules with the keys; testbeds; presets; `make help`; the number of tests with CTest's; examples
 # and documents with their folders. The C of README compiles, its YAML is a spec, its Python's names exist; the
-# long example is the file's. Every key and spec that docs/paper.md names is one; docs/SPEED.md lists its log.
+# long example is the file's. Every key and spec that docs/paper.md names is one; docs/SPEED.md lists its log;
+# CONTRIBUTING.md's twelve look-ups lead to what they name; a page of results names the code that made it.
 # Without README the test then plants a fault in each list and demands that it is found.
 set -u
 root=$1
@@ -111,6 +112,19 @@ sed -n 's/^| \([0-9][0-9]*\) | \(.*\) | .* | \[\([a-z0-9]*\)\](speed\/.*\.md) |$
 same 'the index of docs/SPEED.md lists every entry of its log'
 ! grep -q '^## [0-9]' "$root/docs/SPEED.md"
 verdict 'no entry of the log stands in docs/SPEED.md'
+
+# ---- the map of CONTRIBUTING.md: twelve look-ups; a function that stands beside a file is in it
+[ "$(sed -n '/^| where is/,/^$/p' "$root/CONTRIBUTING.md" | grep -c '^| [a-zA-Z]')" -eq 13 ]    # with the head
+verdict 'twelve look-ups'
+grep -o '`[a-z]*/[a-z0-9_/.]*`, `[a-z_0-9]*`' "$root/CONTRIBUTING.md" "$root/docs/paper.md" | sed 's/^[^`]*//' | tr -d '`,' >"$dir/pairs"
+[ -s "$dir/pairs" ] && while read -r file name; do
+    case $file in src/* | cli/*) grep -q -w "$name" "$root/$file" || { echo "    $file has no $name"; exit 1; } ;; esac
+done <"$dir/pairs"
+verdict 'functions are in the files that the map names'
+
+# ---- docs/results
+(cd "$root/docs/results" && ! grep -L '^Code: .*[0-9a-f]\{7\}' ./*.md | grep .)
+verdict 'every page of docs/results says which code made it'
 
 # ---- the proof that it can fail
 planted() {    # planted NAME SED: README with this change must be found at fault, by the list of that name
