@@ -106,6 +106,30 @@ verdict 'every spec of docs/paper.md is one'
 grep '^| [0-9]* |' "$root/docs/paper.md" | awk -F'|' '{ if ($2 + 0 != ++n || NF != 7) { print $0; bad = 1 } } END { if (n < 118) print n " rows"; exit bad || n < 118 }'
 verdict 'the rows of docs/paper.md are numbered and whole'
 
+# Every number of its "Numbers" tables stands in a spec of specs/paper or in the covariance table; 119 is made of others.
+awk -F'|' -v page="$root/docs/paper.md" '
+FILENAME != page {
+    line = $0
+    gsub(/[^0-9.e+-]+/, " ", line)
+    n = split(line, t, " ")
+    for (i = 1; i <= n; i++) known[t[i] + 0] = known[-(t[i] + 0)] = 1
+    next
+}
+/^## Numbers/ { on = 1 }
+/^## Claims/ { on = 0 }
+on && /^\| [0-9]/ && $2 + 0 != 119 {
+    line = $3
+    gsub(/[^0-9.e-]+/, " ", line)
+    n = split(line, t, " ")
+    for (i = 1; i <= n; i++) {
+        if (t[i] !~ /^-?[0-9]+\.[0-9]+(e-[0-9]+)?$/) continue
+        if ((t[i] + 0) in known) good++
+        else { printf "    row%sgives %s, which stands in no spec\n", $2, t[i]; bad = 1 }
+    }
+}
+END { exit bad || good < 80 }' "$root"/specs/paper/*.yaml "$root/src/verify/paper_covariance.c" "$root/docs/paper.md"
+verdict 'the numbers of docs/paper.md stand in the specs'
+
 # ---- docs/SPEED.md
 sed -n 's/^| \([0-9][0-9]*\) | \(.*\) | .* | \[\([a-z0-9]*\)\](speed\/.*\.md) |$/\1 \3 \2/p' "$root/docs/SPEED.md" | sort >"$dir/here"
 (cd "$root/docs/speed" && for f in *.md; do sed -n "s/^## \([0-9][0-9]*\)\. \(.*\): [^:]*\$/\1 ${f%.md} \2/p" "$f"; done) | sort >"$dir/there"
