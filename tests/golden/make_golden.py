@@ -8,7 +8,7 @@
 Double precision throughout, inputs exactly representable in float32, one thread, seed 1. What the files
 hold is in README.md, their hashes in MANIFEST (`sha256sum *.json *.safetensors` made it). Another version
 of torch or another CPU sums in another order and may draw an initial weight one ulp of float32 away; another
-Pillow may resize differently (13.0 does where one side grows and the other shrinks). --compare therefore
+Pillow may resize differently (13.0 does where the width grows and the height shrinks). --compare therefore
 allows 2^-23 of an array's norm, and 1 of 255 in a picture, and says how many arrays are the same to the bit.
 """
 import argparse
