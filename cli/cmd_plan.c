@@ -10,7 +10,7 @@
 #include "base/alloc.h"
 #include "cli.h"
 #include "lab/spec/plan.h"
-#include "lab/run/testbed.h"
+#include "lab/run/run_rate.h"
 #include "report/table/table.h"
 #include "run_data.h"
 
@@ -20,7 +20,7 @@ typedef struct plan_args {
     const char *spec, *keys, *store, *device;
     cli_list set;
     run_data pictures;
-    int format, runs, routes;
+    int format, runs, routes, time;
 } plan_args;
 
 static const cli_option options[] = {
@@ -31,7 +31,10 @@ static const cli_option options[] = {
     {"store", CLI_STRING(plan_args, store), .value = "FILE",
      .help = "where finished runs are looked up (default " DEFAULT_STORE ", if it is there)"},
     {"device", CLI_STRING(plan_args, device), .value = "NAME", .def = "cpu",
-     .help = "whose operations are counted"},
+     .help = "whose operations are counted, and with --time timed"},
+    {"time", CLI_FLAG(plan_args, time),
+     .help = "also how long a run takes on this device: trains the smallest and the largest line for a few "
+             "steps on made-up data (seconds to a minute)"},
     {"format", CLI_CHOICE(plan_args, format, cli_formats), .value = "F", .def = "text",
      .help = "of the table"},
     {"runs", CLI_FLAG(plan_args, runs), .help = "one line per run, with its id, instead"},
@@ -51,6 +54,7 @@ typedef struct plan_job {
     pl_table *table;
     pl_run_state *states; /* of every run */
     double *walls;
+    pl_run_rate small, large; /* with --time */
 } plan_job;
 
 /* ---- keys --------------------------------------------------------------------------------------- */
@@ -156,7 +160,8 @@ static const char *print_time(char out[32], double seconds)
 }
 
 typedef struct plan_total {
-    double flops, bytes, seconds; /* of what is left */
+    double flops, bytes, seconds; /* of what is left; seconds by finished runs */
+    double timed;                 /* seconds of what is left, by --time */
     int64_t left, untimed, finished;
     size_t memory;
     int may_stop;     /* some run, before its last epoch */
@@ -180,6 +185,9 @@ static void add_line(plan_job *j, int cell, int arm, const pl_estimate *e, plan_
     pl_table_number(t, e->bytes / 1e9);
     pl_table_integer(t, e->matrix_weights);
     pl_table_integer(t, e->aux_weights);
+    double seconds = j->a->time ? e->flops / pl_run_rate_between(&j->small, &j->large, pl_step_flops(e)) : 0;
+    if (j->a->time) pl_table_number(t, seconds / 60);
+    sum->timed += (double)left * seconds;
     if (j->store) {
         pl_table_integer(t, s.finished);
         pl_table_integer(t, s.diverged);
@@ -211,29 +219,59 @@ static void print_total(const plan_job *j, const plan_total *sum)
             (long long)sum->left, sum->may_stop ? "at most " : "", sum->flops / 1e12, sum->bytes / 1e12,
             sum->may_stop ? " if none stops early" : "", (double)sum->memory / 1e6);
     if (sum->note) fprintf(out, "Note: %s.\n", sum->note);
+    if (j->a->time && sum->left)
+        fprintf(out,
+                "About %s for one job alone on %s%s, by a few steps of the smallest and the largest line "
+                "(%.3g and %.3g GFLOP/s).\n",
+                print_time(time, sum->timed), j->a->device, sum->may_stop ? ", if none stops early" : "",
+                j->small.rate / 1e9, j->large.rate / 1e9);
     if (j->store && sum->left && !sum->untimed)
         fprintf(out, "About %s for one job, by the times of finished runs.\n",
                 print_time(time, sum->seconds));
 }
 
-static polar_status print_routes(const plan_job *j, const char *const *routes)
+/* Of the first cell's arms. */
+static polar_status print_routes(const plan_job *j, const pl_estimate *all)
 {
     for (int a = 0; a < j->spec->arm_count; a++) {
         int same = 0; /* the same table as an earlier arm's */
-        while (same < a && strcmp(routes[same], routes[a])) same++;
+        while (same < a && strcmp(all[same].routes, all[a].routes)) same++;
         if (same < a)
             fprintf(j->ctx->out, "\nRoutes of %s: as those of %s.\n", j->spec->arms[a].name,
                     j->spec->arms[same].name);
         else
             fprintf(j->ctx->out, "\nRoutes of %s in cell %s:\n%s", j->spec->arms[a].name, j->plan->cells[0],
-                    routes[a]);
+                    all[a].routes);
     }
     return POLAR_OK;
 }
 
-static polar_status list_cells(plan_job *j, char **routes)
+static const pl_config *config_of(const plan_job *j, int cell, int arm)
 {
-    static const pl_table_column columns[] = {
+    return j->plan->configs[cell * j->spec->arm_count + arm];
+}
+
+/* The lines whose step has the fewest and the most FLOPs, trained for a moment. */
+static polar_status time_lines(plan_job *j, const pl_testbed *tb, const pl_estimate *all)
+{
+    int n = j->plan->cell_count * j->spec->arm_count, least = 0, most = 0;
+    for (int i = 1; i < n; i++) {
+        if (pl_step_flops(&all[i]) < pl_step_flops(&all[least])) least = i;
+        if (pl_step_flops(&all[i]) > pl_step_flops(&all[most])) most = i;
+    }
+    fprintf(j->ctx->log, "plan: timing %s, %s\n", j->plan->cells[least / j->spec->arm_count],
+            j->spec->arms[least % j->spec->arm_count].name);
+    PL_TRY(pl_run_rate_measure(&j->small, tb, j->dev, j->plan->configs[least]));
+    j->large = j->small;
+    if (most == least) return POLAR_OK;
+    fprintf(j->ctx->log, "plan: timing %s, %s\n", j->plan->cells[most / j->spec->arm_count],
+            j->spec->arms[most % j->spec->arm_count].name);
+    return pl_run_rate_measure(&j->large, tb, j->dev, j->plan->configs[most]);
+}
+
+static polar_status make_table(plan_job *j)
+{
+    static const pl_table_column counts[] = {
         {"cell", "cell", NULL, PL_CELL_TEXT, 0},
         {"arm", "arm", NULL, PL_CELL_TEXT, 0},
         {"runs", "runs", NULL, PL_CELL_INTEGER, 0},
@@ -245,29 +283,49 @@ static polar_status list_cells(plan_job *j, char **routes)
         {"run_gb", "GB", "a run", PL_CELL_FIXED, 1},
         {"matrix_weights", "matrix", "weights", PL_CELL_INTEGER, 0},
         {"aux_weights", "aux", "weights", PL_CELL_INTEGER, 0},
+    };
+    static const pl_table_column finished[] = {
         {"finished", "runs", "finished", PL_CELL_INTEGER, 0},
         {"diverged", "diverged", "finished", PL_CELL_INTEGER, 0},
         {"wall", "mean s", "finished", PL_CELL_FIXED, 1},
     };
-    const pl_testbed *tb;
+    pl_table_column columns[16];
+    int n = (int)(sizeof counts / sizeof *counts);
+    memcpy(columns, counts, sizeof counts);
+    if (j->a->time) columns[n++] = (pl_table_column){"run_minutes", "a run", "minutes", PL_CELL_FIXED, 1};
+    for (int i = 0; j->store && i < 3; i++) columns[n++] = finished[i];
+    return pl_table_create(&j->table, j->spec->title, columns, n);
+}
+
+static polar_status fill_cells(plan_job *j, const pl_testbed *tb, pl_estimate *all, int *made)
+{
     plan_total sum = {0};
+    int arms = j->spec->arm_count, n = j->plan->cell_count * arms;
+    for (; *made < n; ++*made)
+        PL_TRY(tb->estimate(&all[*made], j->dev, config_of(j, *made / arms, *made % arms)));
+    if (j->a->time) PL_TRY(time_lines(j, tb, all));
+    PL_TRY(make_table(j));
+    for (int i = 0; i < n; i++) add_line(j, i / arms, i % arms, &all[i], &sum);
+    PL_TRY(pl_table_print(j->table, j->ctx->out, (pl_table_format)j->a->format));
+    if (j->a->format != PL_TABLE_TEXT) return POLAR_OK;
+    print_total(j, &sum);
+    return j->a->routes ? print_routes(j, all) : POLAR_OK;
+}
+
+static polar_status list_cells(plan_job *j)
+{
+    const pl_testbed *tb;
+    int made = 0;
     PL_TRY(pl_testbed_find(&tb, j->spec->schema.name));
     PL_NEED(tb->estimate, POLAR_E_UNSUPPORTED, "testbed %s cannot tell what a run costs: try --runs",
             j->spec->schema.name);
     PL_TRY(polar_device_open(&j->dev, j->a->device));
-    PL_TRY(pl_table_create(&j->table, j->spec->title, columns, j->store ? 14 : 11));
-    for (int c = 0; c < j->plan->cell_count; c++)
-        for (int a = 0; a < j->spec->arm_count; a++) {
-            pl_estimate e;
-            PL_TRY(tb->estimate(&e, j->dev, j->plan->configs[c * j->spec->arm_count + a]));
-            add_line(j, c, a, &e, &sum);
-            if (c == 0) routes[a] = e.routes;
-            else pl_free(e.routes);
-        }
-    PL_TRY(pl_table_print(j->table, j->ctx->out, (pl_table_format)j->a->format));
-    if (j->a->format != PL_TABLE_TEXT) return POLAR_OK;
-    print_total(j, &sum);
-    return j->a->routes ? print_routes(j, (const char *const *)routes) : POLAR_OK;
+    pl_estimate *all = pl_calloc((size_t)j->plan->cell_count * (size_t)j->spec->arm_count, sizeof *all);
+    PL_NEED(all, POLAR_E_NOMEM, "the estimates of %d cells", j->plan->cell_count);
+    polar_status st = fill_cells(j, tb, all, &made);
+    for (int i = 0; i < made; i++) pl_free(all[i].routes);
+    pl_free(all);
+    return st;
 }
 
 /* ---- the command -------------------------------------------------------------------------------- */
@@ -279,13 +337,7 @@ static polar_status work(plan_job *j)
                         j->a->set.count));
     PL_TRY(pl_plan_create(&j->plan, j->spec));
     PL_TRY(look_up_runs(j));
-    if (j->a->runs) return list_runs(j);
-    char **routes = pl_calloc((size_t)j->spec->arm_count, sizeof *routes);
-    PL_NEED(routes, POLAR_E_NOMEM, "a list of routes");
-    polar_status st = list_cells(j, routes);
-    for (int a = 0; a < j->spec->arm_count; a++) pl_free(routes[a]);
-    pl_free(routes);
-    return st;
+    return j->a->runs ? list_runs(j) : list_cells(j);
 }
 
 static polar_status run(cli_context *ctx, int argc, char **argv)
@@ -316,16 +368,22 @@ const cli_command cli_cmd_plan = {
     .summary = "show the runs of a spec, what is done and what the rest costs",
     .usage = "SPEC [options] | --keys TESTBED",
     .options = options,
-    .about = "Reads and checks a spec (docs/specs.md) and lists its runs by cell and arm: how many, what a "
-             "step and a run\n"
-             "cost by a dry run (operations as the device counts them; a run at its full number of epochs), "
-             "how many weights take\n"
-             "which route, and with a store how many runs are finished. Nothing is computed and nothing is "
-             "written.\n",
+    .about =
+        "Reads and checks a spec (docs/specs.md) and lists its runs by cell and arm: how many, what a "
+        "step and a run\n"
+        "cost by a dry run (operations as the device counts them; a run at its full number of epochs), "
+        "how many weights take\n"
+        "which route, and with a store how many runs are finished. Nothing is computed and nothing is "
+        "written.\n"
+        "--time trains the lines with the cheapest and the dearest step for a few steps on made-up data, "
+        "on --device, and takes the\n"
+        "FLOPs of the others at a rate between theirs: minutes a run and hours in all, for one job that "
+        "has the device alone.\n",
     .examples = "  polar plan specs/paper/so3_capacity.yaml\n"
                 "  polar plan specs/open/so3_schur_only.yaml --set seeds=0..7 --set model.width=16 --routes\n"
                 "  polar plan specs/demo/so3_small.yaml --runs --format csv\n"
                 "  polar plan specs/paper/deit_minimal_100ep.yaml --data imagenet\n"
+                "  polar plan specs/paper/so3_capacity.yaml --time --device cpu:threads=2\n"
                 "  polar plan --keys so3\n",
     .run = run,
 };

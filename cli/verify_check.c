@@ -107,6 +107,7 @@ static int check_claims(FILE *log, const verify_results *v)
     for (int i = 0; i < VERIFY_SCHUR_ROWS; i++) missed += check_schur(log, &v->schur[i]);
     missed += bar(log, "block lemma, exact polar", v->block.polar, ROUNDING);
     missed += bar(log, "block lemma, NS5 with a shared norm", v->block.ns5_shared_norm, ROUNDING);
+    missed += bar(log, "block lemma, AdamW on blocks aligned with the coordinates", v->block.adamw, 0);
     missed += bar(log, "theorem, exact polar over its condition number",
                   v->theorem.polar / v->theorem.condition, ROUNDING);
     for (int t = 0; t < PL_THEOREM_TABLES; t++)

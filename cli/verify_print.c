@@ -109,6 +109,7 @@ static void text_gauge(FILE *out, const verify_results *v)
             (long long)b->rows, (long long)b->cols, (long long)b->blocks);
     fprintf(out, "  exact polar %.1e   NS5 fp64, shared norm %.1e   NS5 fp64, own norms %.2f (another map)\n",
             b->polar, b->ns5_shared_norm, b->ns5_own_norms);
+    fprintf(out, "  AdamW, three gradients %.1e (the blocks are aligned with the coordinates)\n", b->adamw);
     fprintf(out,
             "\nTheorem in fp64: the largest deviation over %lld shapes x %lld triples (condition numbers up "
             "to %.0f)\n",
@@ -230,6 +231,7 @@ static void json_gauge(pl_json_writer *w, const verify_results *v)
     pl_json_put(w, "polar", b->polar);
     pl_json_put(w, "ns5_shared_norm", b->ns5_shared_norm);
     pl_json_put(w, "ns5_own_norms", b->ns5_own_norms);
+    pl_json_put(w, "adamw", b->adamw);
     pl_json_object_end(w);
     pl_json_key(w, "theorem");
     pl_json_object(w);

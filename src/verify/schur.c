@@ -3,10 +3,12 @@
 #include "verify/schur.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/alloc.h"
 #include "base/lapack.h"
+#include "polar/optim.h"
 #include "verify/conjugate.h"
 
 #define MAX_M 8
@@ -217,6 +219,17 @@ static polar_status compare(double *out, const lemma *w)
     return POLAR_OK;
 }
 
+/* The blocks of draw number `draw`, and their direct sum. */
+static polar_status load_blocks(lemma *w, uint64_t seed, int64_t draw)
+{
+    for (int64_t i = 0; i < w->n; i++) {
+        draw_block(w->block, &w->shape[i], i + draw * MAX_BLOCKS, seed);
+        PL_TRY(pl_mat_upload_f64(w->q, &w->in[i], w->block));
+    }
+    PL_TRY(assemble(w, w->in));
+    return pl_mat_upload_f64(w->q, &w->full_in, w->assembled);
+}
+
 static polar_status lemma_create(lemma *w, uint64_t seed)
 {
     pl_device *dev = w->q->dev;
@@ -239,12 +252,7 @@ static polar_status lemma_create(lemma *w, uint64_t seed)
     w->full = pl_alloc((size_t)(w->rows * w->cols) * sizeof(double));
     PL_NEED(w->block && w->assembled && w->full, POLAR_E_NOMEM, "a direct sum of %lldx%lld",
             (long long)w->rows, (long long)w->cols);
-    for (int64_t i = 0; i < w->n; i++) {
-        draw_block(w->block, &w->shape[i], i, seed);
-        PL_TRY(pl_mat_upload_f64(w->q, &w->in[i], w->block));
-    }
-    PL_TRY(assemble(w, w->in));
-    return pl_mat_upload_f64(w->q, &w->full_in, w->assembled);
+    return load_blocks(w, seed, 0);
 }
 
 static void lemma_destroy(lemma *w)
@@ -278,6 +286,50 @@ static polar_status lemma_measure(double *out, lemma *w, const char *name, int s
     return compare(out, w);
 }
 
+#define ADAMW_STEPS 3
+
+static polar_status set_zero(const lemma *w, const pl_mat *m)
+{
+    memset(w->assembled, 0, (size_t)(w->rows * w->cols) * sizeof(double));
+    return pl_mat_upload_f64(w->q, m, w->assembled);
+}
+
+/* An optimiser over n weights, all of it AdamW's. */
+static polar_status make_adamw(polar_optim **out, const lemma *w, const pl_mat *weights, const pl_mat *grads,
+                               int64_t n)
+{
+    polar_param params[MAX_BLOCKS];
+    char names[MAX_BLOCKS][16];
+    polar_optim_opts o;
+    PL_TRY(polar_optim_opts_parse(&o, "adamw"));
+    for (int64_t i = 0; i < n; i++) {
+        snprintf(names[i], sizeof names[i], "block%d", (int)i);
+        params[i] = (polar_param){
+            .name = names[i], .weight = pl_mat_tensor(&weights[i]), .grad = pl_mat_tensor(&grads[i])};
+    }
+    return polar_optim_create(out, w->q->dev, params, n, &o);
+}
+
+/* From zero weights: what three steps make of them. */
+static polar_status lemma_adamw(double *out, lemma *w, uint64_t seed)
+{
+    polar_optim *whole = NULL, *blocks = NULL;
+    polar_status st = set_zero(w, &w->full_out);
+    for (int64_t i = 0; i < w->n && st == POLAR_OK; i++) st = set_zero(w, &w->out[i]);
+    if (st == POLAR_OK) st = make_adamw(&whole, w, &w->full_out, &w->full_in, 1);
+    if (st == POLAR_OK) st = make_adamw(&blocks, w, w->out, w->in, w->n);
+    for (int64_t t = 0; t < ADAMW_STEPS && st == POLAR_OK; t++) {
+        st = load_blocks(w, seed, 1 + t);
+        if (st == POLAR_OK) st = polar_optim_step(whole, w->q);
+        if (st == POLAR_OK) st = polar_optim_step(blocks, w->q);
+        if (st == POLAR_OK) st = polar_queue_sync(w->q);
+    }
+    if (st == POLAR_OK) st = compare(out, w);
+    polar_optim_destroy(whole);
+    polar_optim_destroy(blocks);
+    return st;
+}
+
 polar_status pl_block_lemma_measure(pl_block_lemma *out, polar_queue *q, const pl_block_shape *shapes,
                                     int64_t n, uint64_t seed)
 {
@@ -291,6 +343,7 @@ polar_status pl_block_lemma_measure(pl_block_lemma *out, polar_queue *q, const p
     if (st == POLAR_OK) st = lemma_measure(&out->polar, &w, "exact", 1);
     if (st == POLAR_OK) st = lemma_measure(&out->ns5_shared_norm, &w, "ns_fp64", 1);
     if (st == POLAR_OK) st = lemma_measure(&out->ns5_own_norms, &w, "ns_fp64", 0);
+    if (st == POLAR_OK) st = lemma_adamw(&out->adamw, &w, seed);
     if (st != POLAR_OK) (void)polar_queue_sync(q); /* nothing may still use what is freed now */
     out->rows = w.rows;
     out->cols = w.cols;

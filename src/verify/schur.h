@@ -32,6 +32,9 @@ typedef struct pl_block_lemma {
     double polar;           /* exact map, one block rank-deficient */
     double ns5_shared_norm; /* Newton-Schulz fp64, all blocks over the norm of the whole */
     double ns5_own_norms;   /* the same with each block over its own norm: another map */
+    /* AdamW after three gradients, one optimiser over the whole and one over the blocks: the blocks are
+     * aligned with the coordinates, so a map of single entries respects them to the bit */
+    double adamw;
 } pl_block_lemma;
 
 typedef struct pl_block_shape {

@@ -148,6 +148,23 @@ static void test_store(void)
     pl_spec_destroy(s);
 }
 
+/* --time: a column and a line more; how long is not judged. */
+static void test_time(void)
+{
+    char *args[] = {tiny, "--device", device, "--set", "arms=muon,adamw", "--time"},
+         *csv[] = {tiny, "--device", device, "--set", "arms=muon,adamw", "--time", "--format", "csv"};
+    char *text = plan(6, args), *table = plan(8, csv);
+    const char *row = table ? strstr(table, "model.width=8,muon,") : NULL;
+    for (int i = 0; row && i < 11; i++) row = strchr(row, ',') + 1;
+    test_true("minutes of a run", row && strtod(row, NULL) > 0 && strstr(table, ",aux_weights,run_minutes\n"),
+              "%.8s", row ? row : "none");
+    test_true("time of the whole, and how it was found",
+              text && strstr(text, "for one job alone on ") && strstr(text, "a few steps of the smallest"),
+              "said");
+    free(text);
+    free(table);
+}
+
 static void test_faults(const char *what, int argc, char **argv)
 {
     FILE *null = fopen("/dev/null", "w");
@@ -178,6 +195,7 @@ int main(int argc, char **argv)
     test_estimate();
     test_output();
     test_store();
+    test_time();
     char *cells[] = {tiny, "--device", device, "--set", "arms=muon", "--set", "model.width=4", "--routes"},
          *runs[] = {tiny, "--runs", "--store", store_path};
     test_faults("memory runs out", 8, cells);

@@ -240,6 +240,8 @@ static void block_lemma(place p)
                    "485 eps sqrt(size) a step");
         test_true("block lemma: NS5, own norms: another map", b.ns5_own_norms > 0.01, "%.3f",
                   b.ns5_own_norms);
+        /* entry by entry the same operations on the same numbers; NaN, of no update at all, is no zero */
+        test_bound("block lemma: AdamW, to the bit", b.adamw, 0, "no rounding differs");
     }
 }
 

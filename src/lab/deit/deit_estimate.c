@@ -7,6 +7,7 @@
  * unless data.subset_seed says another; where nobody says where the set lies, it is taken to be as large as
  * ImageNet, which has at most 1300 training and exactly 50 validation pictures a class.
  */
+#include <stdio.h>
 #include <string.h>
 
 #include "lab/deit/deit_train.h"
@@ -63,6 +64,29 @@ polar_status pl_deit_estimate(pl_estimate *out, polar_device *dev, const pl_conf
     out->epochs = s.epochs;
     out->steps = s.keep_last ? (int64_t)pl_whole_batches(count[PL_IMAGES_TRAIN], s.batch)
                              : count[PL_IMAGES_TRAIN] / s.batch;
-    pl_estimate_sum(out, (double)s.epochs * pl_whole_batches(count[PL_IMAGES_TEST], s.batch));
+    out->epoch_looks = pl_whole_batches(count[PL_IMAGES_TEST], s.batch);
+    pl_estimate_sum(out, 0);
     return POLAR_OK;
+}
+
+#define SMALL_SIDE 32 /* of a made-up picture: it costs what one of a pack does */
+
+polar_status pl_deit_shorten(pl_config *c, int64_t steps)
+{
+    pl_deit_settings s;
+    const char *note;
+    int64_t count[PL_IMAGE_SPLITS];
+    char set[160];
+    PL_TRY(pl_deit_settings_read(&s, c));
+    PL_TRY(count_pictures(count, &s, &note));
+    int64_t classes = s.shape.classes, train = (steps * s.batch + classes - 1) / classes,
+            test = (s.batch + classes - 1) / classes;
+    snprintf(set, sizeof set, "synth:classes=%lld,train=%lld,test=%lld,size=%d", (long long)classes,
+             (long long)train, (long long)test, SMALL_SIDE);
+    PL_TRY(pl_config_set(c, "data.path", ""));
+    PL_TRY(pl_config_set(c, "data.set", set));
+    PL_TRY(pl_config_set(c, "data.classes", "0"));
+    PL_TRY(pl_config_set(c, "train.last_batch", "drop"));
+    PL_TRY(pl_config_set(c, "train.warmup", "1"));
+    return pl_config_set(c, "train.epochs", "1000");
 }

@@ -219,6 +219,7 @@ static polar_status deit_weights(pl_train *t, int64_t member, const char *path)
 const pl_testbed pl_testbed_deit = {
     .schema = &pl_deit_schema,
     .estimate = pl_deit_estimate,
+    .shorten = pl_deit_shorten,
     .same_shape = never_same_shape,
     .begin = deit_begin,
     .data = deit_data,

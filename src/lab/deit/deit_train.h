@@ -117,5 +117,6 @@ polar_status pl_deit_state_save(pl_train *t, const char *path);
 polar_status pl_deit_state_load(pl_train *t, const char *path);
 /* deit_estimate.c */
 polar_status pl_deit_estimate(pl_estimate *out, polar_device *dev, const pl_config *c);
+polar_status pl_deit_shorten(pl_config *c, int64_t steps);
 
 #endif

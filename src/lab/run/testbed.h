@@ -56,6 +56,7 @@ typedef struct pl_estimate { /* of one run, without running it; shadows not coun
     polar_cost pass, step, look;
     /* in all, if nothing stops the run early; the data's making not counted */
     double flops, bytes;
+    double epoch_looks;    /* batches that an epoch looks at without training */
     int64_t epochs, steps; /* the most epochs, and steps of an epoch */
     int64_t matrix_arrays, matrix_weights, aux_arrays, aux_weights; /* by route */
     /* device memory: weights, gradients, activations, optimiser's state and scratch */
@@ -69,6 +70,9 @@ typedef struct pl_testbed {
     const pl_schema *schema; /* name, version, metric, keys */
     /* by a dry run on dev; NULL: not known */
     polar_status (*estimate)(pl_estimate *out, polar_device *dev, const pl_config *c);
+    /* into a run of the same shape with about so many steps an epoch, on data made on the fly; NULL: cannot.
+     * For pl_run_rate_measure. */
+    polar_status (*shorten)(pl_config *c, int64_t steps);
     /* whether two runs may be members of one ensemble: everything but seed, rule, lr, decay alike */
     int (*same_shape)(const pl_config *a, const pl_config *b);
     /* before the first epoch; borrows dev and configs */

@@ -133,6 +133,7 @@ double pl_whole_batches(int64_t items, int64_t batch)
 void pl_estimate_sum(pl_estimate *e, double looks)
 {
     double steps = (double)e->epochs * (double)e->steps;
+    looks += (double)e->epochs * e->epoch_looks;
     e->memory +=
         e->pass.scratch_bytes > e->step.scratch_bytes ? e->pass.scratch_bytes : e->step.scratch_bytes;
     e->flops = steps * (e->pass.flops + e->step.flops) + looks * e->look.flops;

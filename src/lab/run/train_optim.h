@@ -23,8 +23,8 @@ polar_status pl_train_optim_set_member(polar_optim *opt, int64_t member, const p
 /* step, routes, weights, memory of the state */
 polar_status pl_estimate_step(pl_estimate *e, polar_device *dev, const pl_param *params, int64_t n,
                               const polar_optim_opts *opts, const pl_train_routes *routes);
-/* flops, bytes and memory of the whole, after pass, step, look, epochs and steps; looks: evaluations of a
- * batch */
+/* flops, bytes and memory of the whole, after pass, step, look, epochs, steps and epoch_looks; looks:
+ * evaluations of a batch after the last epoch */
 void pl_estimate_sum(pl_estimate *e, double looks);
 double pl_whole_batches(int64_t items, int64_t batch); /* rounded up */
 

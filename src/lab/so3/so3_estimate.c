@@ -3,6 +3,8 @@
  *
  *     ./polar plan specs/paper/so3_capacity.yaml
  */
+#include <stdio.h>
+
 #include "lab/so3/so3_train.h"
 #include "lab/run/train_optim.h"
 
@@ -42,7 +44,22 @@ polar_status pl_so3_estimate(pl_estimate *out, polar_device *dev, const pl_confi
     out->epochs = s.epochs;
     out->steps = s.steps;
     out->may_stop = s.patience > 0;
-    pl_estimate_sum(out, (double)s.epochs * pl_whole_batches(s.valid, s.batch) +
-                             pl_whole_batches(s.test, s.batch));
+    out->epoch_looks = pl_whole_batches(s.valid, s.batch);
+    pl_estimate_sum(out, pl_whole_batches(s.test, s.batch));
     return POLAR_OK;
+}
+
+polar_status pl_so3_shorten(pl_config *c, int64_t steps)
+{
+    int64_t batch = pl_config_int(c, "train.batch");
+    char text[32];
+    snprintf(text, sizeof text, "%lld", (long long)(steps * batch));
+    PL_TRY(pl_config_set(c, "data.train", text));
+    snprintf(text, sizeof text, "%lld", (long long)batch);
+    PL_TRY(pl_config_set(c, "data.valid", text));
+    PL_TRY(pl_config_set(c, "data.test", text));
+    PL_TRY(pl_config_set(c, "gauge.shadows", "0"));
+    PL_TRY(pl_config_set(c, "train.patience", "0"));
+    PL_TRY(pl_config_set(c, "train.warmup", "1"));
+    return pl_config_set(c, "train.epochs", "1000");
 }

@@ -330,6 +330,7 @@ static polar_status so3_results(pl_train *t, int64_t member, pl_result *out, int
 const pl_testbed pl_testbed_so3 = {
     .schema = &pl_so3_schema,
     .estimate = pl_so3_estimate,
+    .shorten = pl_so3_shorten,
     .same_shape = pl_so3_same_shape,
     .begin = so3_begin,
     .where = so3_where,

@@ -85,6 +85,7 @@ polar_status pl_so3_load(pl_train *t, const char *path);
 polar_status pl_so3_weights(pl_train *t, int64_t member, const char *path);
 
 polar_status pl_so3_estimate(pl_estimate *out, polar_device *dev, const pl_config *c); /* so3_estimate.c */
+polar_status pl_so3_shorten(pl_config *c, int64_t steps);
 
 /* where the slot's configuration asks for shadows */
 polar_status pl_so3_shadow_create(pl_train *t, pl_so3_slot *s);
