@@ -34,6 +34,5 @@ if [ ! -d "$sysroot/usr/lib/aarch64-linux-gnu" ]; then
 fi
 [ -f build/aarch64/build.ninja ] || cmake --preset aarch64 -DPOLAR_SYSROOT="$sysroot" || exit 1
 cmake --build build/aarch64 || exit 1
-POLAR_TEST_EMULATED=1    # test_cpu_pool: no fork and no memory limits, which an emulator cannot follow
-export POLAR_TEST_EMULATED
-ctest --test-dir build/aarch64 -j "$(nproc)" -R "$tests" --output-on-failure --no-tests=error --timeout 7200
+# test_cpu_pool is left out: an emulator's threads start slowly, and its children after a fork have none.
+ctest --test-dir build/aarch64 -j "$(nproc)" -R "$tests" -E '^test_cpu_pool'  --output-on-failure --no-tests=error --timeout 7200
