@@ -190,7 +190,7 @@ static polar_status bench_ops(cli_context *ctx, pl_table *t, pl_queue *q, const 
     PL_TRY(put_peak(ctx, t, q, &peak, POLAR_DTYPE_F32));
     pl_op_case c;
     for (int64_t i = 0; pl_op_case_at(&c, i); i++) {
-        if (!(c.flags & PL_CASE_LARGE) || (a->op && strcmp(a->op, pl_op_describe(c.op)->name))) continue;
+        if (!c.large || (a->op && strcmp(a->op, pl_op_describe(c.op)->name))) continue;
         PL_TRY(pl_bench_op(&row, &c, a->scale, q->dev, &peak));
         put_row(t, &row);
         timed++;

@@ -26,14 +26,27 @@ const pl_op_info *pl_op_describe(pl_op_id id)
     return &op_infos[id];
 }
 
-/* The letter of operand i: word i behind "pl_mat", which begins every row. */
-static int letter(const char **out, const char *fields, int i)
+#define MARK "OR_NONE " /* of an operand that may be absent (ops.def) */
+
+/* Operand i as the row has it: word i behind "pl_mat", which begins every row, with its mark. */
+static const char *written(pl_op_id id, int i)
 {
-    const char *p = fields + sizeof "pl_mat" - 1;
+    const char *p = pl_op_describe(id)->fields + sizeof "pl_mat" - 1;
     for (; i > 0; i--) p = strchr(p, ',') + 1;
-    p += strspn(p, " ");
-    *out = p;
-    return (int)strcspn(p, " ,;");
+    return p + strspn(p, " ");
+}
+
+int pl_op_or_none(pl_op_id id, int i)
+{
+    return !strncmp(written(id, i), MARK, sizeof MARK - 1);
+}
+
+pl_operand_words pl_op_operand_letter(pl_op_id id, int i)
+{
+    pl_operand_words w;
+    const char *p = written(id, i) + (pl_op_or_none(id, i) ? sizeof MARK - 1 : 0);
+    snprintf(w.text, sizeof w.text, "%.*s", (int)strcspn(p, " ,;"), p);
+    return w;
 }
 
 pl_operand_words pl_op_operand_words(pl_op_id id, int i, const char *subject)
@@ -42,16 +55,14 @@ pl_operand_words pl_op_operand_words(pl_op_id id, int i, const char *subject)
         const char *letter, *role;
     } roles[] = {{"W", "weight"},    {"G", "gradient"},      {"M", "momentum"}, {"V", "second moment"},
                  {"D", "direction"}, {"live", "live values"}}; /* of the ops of a step */
-    pl_operand_words w;
-    const char *name;
-    int length = letter(&name, pl_op_describe(id)->fields, i);
+    pl_operand_words w, name = pl_op_operand_letter(id, i);
     for (size_t k = 0; subject && k < sizeof roles / sizeof *roles; k++)
-        if ((int)strlen(roles[k].letter) == length && !strncmp(roles[k].letter, name, (size_t)length)) {
+        if (!strcmp(roles[k].letter, name.text)) {
             snprintf(w.text, sizeof w.text, "%s of '%.100s'", roles[k].role, subject);
             return w;
         }
-    if (subject) snprintf(w.text, sizeof w.text, "operand %.*s of '%.100s'", length, name, subject);
-    else snprintf(w.text, sizeof w.text, "operand %.*s", length, name);
+    if (subject) snprintf(w.text, sizeof w.text, "operand %.20s of '%.100s'", name.text, subject);
+    else snprintf(w.text, sizeof w.text, "operand %.20s", name.text);
     return w;
 }
 
@@ -70,30 +81,6 @@ char *pl_op_print(char *out, size_t bytes, pl_op_id id, const void *args)
     return out;
 }
 
-/* "or none" in ops.def */
-static int optional(pl_op_id id, const void *args, int i)
-{
-    switch (id) {
-    case PL_OP_axpby:
-    case PL_OP_bias_act:
-    case PL_OP_bias_act_back: return i == 2;
-    case PL_OP_gemm:
-    case PL_OP_scale_rows:
-    case PL_OP_pair_sum: return i == 3;
-    case PL_OP_vec_gate: return i == 4;
-    case PL_OP_layernorm_back: return i == 3 || i == 8;
-    case PL_OP_gemm_act: return i == 1 || i >= 4;
-    case PL_OP_attention:
-    case PL_OP_cross_entropy:
-    case PL_OP_mse: return i == 1;
-    case PL_OP_polar_map: return i == 2;
-    case PL_OP_advance: return i >= 2;
-    case PL_OP_direction: return i == 2 && !((const pl_args_direction *)args)->precondition;
-    case PL_OP_polar_step: return i == 2 && !((const pl_args_polar_step *)args)->precondition;
-    default: return 0;
-    }
-}
-
 int pl_op_takes_f16(pl_op_id id)
 {
     return id == PL_OP_copy || id == PL_OP_axpby || id == PL_OP_gemm || id == PL_OP_frob ||
@@ -108,7 +95,7 @@ static polar_status check_operands(const pl_queue *q, pl_op_id id, const void *a
 #define WORDS pl_op_operand_words(id, i, q->subject).text
     for (int i = 0; i < pl_op_operand_count(info); i++) {
         if (!m[i].data) {
-            PL_NEED(optional(id, args, i) || m[i].batch * m[i].rows * m[i].cols == 0, POLAR_E_ARG,
+            PL_NEED(pl_op_or_none(id, i) || m[i].batch * m[i].rows * m[i].cols == 0, POLAR_E_ARG,
                     "%s: %s has no data", info->name, WORDS);
             continue;
         }

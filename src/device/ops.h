@@ -93,7 +93,7 @@ typedef struct pl_op_info {
     int out, inout, in; /* how many operands of each kind lead the args struct */
     size_t args_bytes;
     int fused;          /* several ops in one: backends may leave it out */
-    const char *fields; /* as written in the row: "pl_mat C, A, B, D; int64_t ta, tb; ..." */
+    const char *fields; /* as written in the row: "pl_mat C, A, B, OR_NONE D; int64_t ta, ..." */
 } pl_op_info;
 
 typedef struct pl_operand_words {
@@ -110,6 +110,10 @@ void pl_op_invoke(const pl_ops *ops, pl_op_id id, pl_queue *q, const void *args)
 void pl_op_fill(pl_ops *ops, const pl_ops *fallback);
 /* the slot is not empty */
 int pl_op_present(const pl_ops *ops, pl_op_id id);
+/* operand i may be absent: marked so in its row */
+int pl_op_or_none(pl_op_id id, int i);
+/* "B" */
+pl_operand_words pl_op_operand_letter(pl_op_id id, int i);
 /* "operand B", or with a parameter as subject "gradient of 'fc.weight'" */
 pl_operand_words pl_op_operand_words(pl_op_id id, int i, const char *subject);
 /* those of which a polar map with f16 iterates is made */

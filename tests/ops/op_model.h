@@ -5,17 +5,16 @@
  * the oracle included. Every operation of the formula may or may not be rounded to the compute format
  * (pl_op_case_compute); sums may be taken in any order. The bounds:
  *
- *     gemm          |s^ - s| <= gamma_K S + K eta,  S = sum |a b|,  gamma_K = K u / (1 - K u)   (Higham,
- *                   Accuracy and Stability, section 3.1: any order,
- *                   with or without fused multiply-adds; eta for products that underflow); 0 where
- *                       whole numbers keep every partial sum below 1/u.
- *                   Where S passes the format's largest number the sum may overflow on the way and
- *                       anything goes.
- *     frob          sums of squares in double, all terms positive: gamma_d relative, d = ceil(rows/32) +
- *                   ceil(cols/32) + 11 roundings on one path (lane_sum_elem.h)
- *     elementwise   the formula, operation by operation, over intervals
- *     polar_exact   not elementwise: pl_polar_defect
- *     the layers' ops: op_model_nn.c
+ *     gemm         |s^ - s| <= gamma_K S + K eta,  S = sum |a b|,  gamma_K = K u / (1 - K u)
+ *                  (Higham, Accuracy and Stability, section 3.1: any order, with or without fused
+ *                  multiply-adds; eta for products that underflow); 0 where whole numbers keep every partial
+ *                  sum below 1/u. Where S passes the format's largest number the sum may overflow on the way
+ *                  and anything goes.
+ *     frob         sums of squares in double, all terms positive: gamma_d relative,
+ *                  d = ceil(rows/32) + ceil(cols/32) + 11 roundings on one path (lane_sum_elem.h)
+ *     elementwise  the formula, operation by operation, over intervals
+ *     polar_exact  not elementwise: pl_polar_defect
+ *     the others   op_model_<noun>.c
  */
 #ifndef PL_VERIFY_OP_MODEL_H
 #define PL_VERIFY_OP_MODEL_H

@@ -1,4 +1,4 @@
-/* op_model_impl.h -- what the models have in common (op_model.c, op_model_nn.c). */
+/* op_model_impl.h -- what the models have in common (op_model_<noun>.c). */
 #ifndef PL_VERIFY_OP_MODEL_IMPL_H
 #define PL_VERIFY_OP_MODEL_IMPL_H
 
@@ -43,9 +43,27 @@ static inline int is_small_whole(double x)
     return fabs(x) < 1048576 && x == (double)(int)x;
 }
 
-/* pl_op_model of the layers' ops */
-pl_iv pl_nn_model(const pl_op_run *r, int operand, int64_t b, int64_t i, int64_t j, polar_dtype ct);
-/* and of the transformer's */
-pl_iv pl_vit_model(const pl_op_run *r, int operand, int64_t b, int64_t i, int64_t j, polar_dtype ct);
+static const __attribute__((unused)) pl_iv anything = {-INFINITY, INFINITY, 1};
+
+/* operand o is there */
+static inline int has(const pl_op_run *r, int o)
+{
+    return r->buffer_of[o] >= 0;
+}
+
+typedef enum { SIGMOID, SIGMOID_SLOPE, SILU, SILU_SLOPE, GELU, GELU_SLOPE } curve;
+
+/* f over x, activations and their slopes (op_model_activation.c) */
+pl_iv pl_model_curve(curve f, pl_iv x, polar_dtype ct);
+
+/* What entry (b, i, j) of result o of an op may be, ct the format computed in: pl_model_<op>. */
+#define MODEL(op)                                                                             \
+    pl_iv pl_model_##op(const pl_op_run *r, __attribute__((unused)) int o,                    \
+                        __attribute__((unused)) int64_t b, __attribute__((unused)) int64_t i, \
+                        __attribute__((unused)) int64_t j, __attribute__((unused)) polar_dtype ct)
+#define PL_OP(name, out, inout, in, ...) MODEL(name);
+#define PL_FUSED(name, out, inout, in, ...)
+#include "device/ops.def"
+#undef PL_OP
 
 #endif

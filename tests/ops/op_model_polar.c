@@ -17,7 +17,7 @@
 #include <math.h>
 
 #include "base/alloc.h"
-#include "op_model.h"
+#include "op_model_impl.h"
 
 typedef long double real;
 
@@ -160,4 +160,11 @@ polar_status pl_polar_defect(double *err, double *tol, const pl_op_run *r, int64
     }
     pl_free(memory);
     return POLAR_OK;
+}
+
+/* Not element by element: pl_polar_defect. */
+MODEL(polar_exact)
+{
+    (void)r;
+    return anything;
 }

@@ -1,205 +1,78 @@
-/* op_case.c -- the list: each op's family is the product of its formats, sizes and variants, less what makes
- * no sense. The layers' ops: op_case_nn.c. */
+/* op_case.c -- the list of cases: walked through, named, found by name. The families: op_case_<noun>.c. */
 #include <stdio.h>
 #include <string.h>
 
 #include "op_case_impl.h"
 
-#define D POLAR_DTYPE_F64
-#define F POLAR_DTYPE_F32
-#define H POLAR_DTYPE_BF16
-#define E POLAR_DTYPE_F16
+const pl_case_formats pl_formats_two[7] = {{{D, D}}, {{F, F}}, {{H, H}}, {{F, H}},
+                                           {{H, F}}, {{D, F}}, {{F, D}}};
+const pl_case_formats pl_formats_three[6] = {{{D, D, D}}, {{F, F, F}}, {{H, H, H}},
+                                             {{F, F, H}}, {{F, H, F}}, {{H, D, F}}};
 
-/* ---- formats, in the order of the operands in ops.def ---- */
-
-static const pl_case_formats copy_formats[] = {{{D, D}}, {{D, F}}, {{D, H}}, {{F, D}}, {{F, F}},
-                                               {{F, H}}, {{H, D}}, {{H, F}}, {{H, H}}, {{E, D}},
-                                               {{E, F}}, {{E, E}}, {{F, E}}, {{D, E}}, {{H, E}}};
-static const pl_case_formats axpby_formats[] = {{{D, D, D}}, {{F, F, F}}, {{H, H, H}}, {{F, H, F}},
-                                                {{H, F, F}}, {{H, D, D}}, {{F, D, D}}, {{D, F, H}},
-                                                {{H, H, F}}, {{E, E, E}}, {{F, E, E}}, {{E, F, F}}};
-static const pl_case_formats gemm_formats[] = {{{D, D, D, D}}, {{F, F, F, F}}, {{H, H, H, H}}, {{F, H, H, F}},
-                                               {{H, F, F, H}}, {{H, D, D, H}}, {{F, D, D, F}}, {{D, F, F, D}},
-                                               {{D, H, H, D}}, {{H, H, H, F}}, {{F, H, H, H}}, {{E, E, E, E}},
-                                               {{F, E, E, F}}, {{E, E, E, F}}, {{D, E, E, D}}};
-static const pl_case_formats frob_formats[] = {{{D, D}}, {{D, F}}, {{D, H}}, {{D, E}}};
-static const pl_case_formats join_formats[] = {{{D, D}}};
-static const pl_case_formats normalise_formats[] = {{{D, D, D}}, {{F, F, D}}, {{H, H, D}}, {{H, F, D}},
-                                                    {{H, D, D}}, {{F, H, D}}, {{F, D, D}}, {{D, F, D}},
-                                                    {{E, F, D}}, {{E, E, D}}};
-static const pl_case_formats polar_formats[] = {{{D, D}}, {{F, F}}, {{H, H}}, {{D, F}},
-                                                {{D, H}}, {{H, D}}, {{F, H}}};
-static const pl_case_formats direction_formats[] = {{{D, D, D, D, D}}, {{F, F, F, F, D}}, {{H, H, H, H, D}},
-                                                    {{H, F, F, H, D}}, {{F, H, F, F, D}}, {{H, F, F, F, D}},
-                                                    {{H, D, D, F, D}}};
-static const pl_case_formats adamw_formats[] = {{{D, D, D, D, D}}, {{F, F, F, F, D}}, {{H, H, H, H, D}},
-                                                {{H, F, F, H, D}}, {{F, F, F, H, D}}, {{F, F, H, F, D}},
-                                                {{D, F, F, F, D}}, {{H, D, D, F, D}}};
-static const pl_case_formats nonfinite_formats[] = {{{F, D}}, {{F, F}}, {{F, H}}};
-static const pl_case_formats advance_formats[] = {{{D, D, F, F, F}}};
-static const pl_case_formats decay_formats[] = {{{D, D, D}}, {{F, F, D}}, {{H, H, D}}, {{F, H, D}},
-                                                {{H, F, D}}, {{D, F, D}}, {{F, D, D}}};
-
-/* ---- sizes: batch, rows, cols, K ---- */
-
-static const pl_case_sizes plain_sizes[] = {{1, 1, 1, 0, 0},
-                                            {1, 1, 37, 0, 0},
-                                            {1, 37, 1, 0, 0},
-                                            {3, 7, 13, 0, 0},
-                                            {1, 8, 44, 0, 0},
-                                            {3, 33, 17, 0, 0},
-                                            {4, 0, 5, 0, 0},
-                                            {1, 64, 192, 0, PL_CASE_LARGE},
-                                            {1, 192, 64, 0, PL_CASE_LARGE}};
-static const pl_case_sizes gemm_sizes[] = {{1, 1, 1, 1, 0},
-                                           {1, 1, 37, 5, 0},
-                                           {1, 37, 1, 5, 0},
-                                           {3, 7, 13, 1, 0},
-                                           {1, 8, 44, 8, 0},
-                                           {3, 33, 17, 64, 0},
-                                           {2, 5, 9, 0, 0},
-                                           {1, 9, 21, 300, 0},
-                                           {2, 24, 24, 40, 0},
-                                           {1, 7, 13, 700, 0},
-                                           {1, 64, 192, 64, PL_CASE_LARGE},
-                                           {1, 192, 64, 64, PL_CASE_LARGE}};
-static const pl_case_sizes join_sizes[] = {
-    {1, 1, 2, 0, 0}, {3, 1, 2, 0, 0}, {33, 1, 2, 0, 0}, {100, 1, 2, 0, 0}};
-static const pl_case_sizes advance_sizes[] = {
-    {1, 1, PL_LIVE_COLS, 0, 0}, {6, 1, PL_LIVE_COLS, 0, 0}, {300, 1, PL_LIVE_COLS, 0, 0}};
-static const pl_case_sizes polar_sizes[] = {
-    {1, 1, 1, 0, 0},  {1, 1, 37, 0, 0}, {1, 37, 1, 0, 0},  {3, 7, 13, 0, 0},
-    {3, 13, 7, 0, 0}, {2, 8, 8, 0, 0},  {3, 33, 17, 0, 0}, {1, 32, 96, 0, PL_CASE_LARGE}};
-
-/* ---- variants: flags, alpha, beta, eps. LARGE: runs at large sizes too ---- */
-
-#define ALL PL_CASE_LARGE
-#define ADD PL_CASE_ADDEND
-static const pl_case_variant copy_variants[] = {{ALL, 0, 0, 0},
-                                                {ALL | PL_CASE_TRANS, 0, 0, 0},
-                                                {PL_CASE_IN_PLACE, 0, 0, 0},
-                                                {PL_CASE_TRANS | PL_CASE_STRIDED, 0, 0, 0}};
-static const pl_case_variant axpby_variants[] = {{0, -1.5, 0, 0},
-                                                 {ADD, 2, -3, 0},
-                                                 {ALL | ADD, 3.4445, -4.775, 0},
-                                                 {ALL | ADD | PL_CASE_ROUND_TERMS, 3.4445, -4.775, 0},
-                                                 {PL_CASE_ROUND_TERMS, 2.0315, 0, 0},
-                                                 {ADD | PL_CASE_IN_PLACE, 2.0315, 0.1, 0},
-                                                 {ADD | PL_CASE_IN_PLACE_Z, 1, 0.1, 0}};
-static const pl_case_variant gemm_variants[] = {{0, 1, 0, 0},
-                                                {ALL | PL_CASE_TB, 1, 0, 0},
-                                                {PL_CASE_TA, 2, 0, 0},
-                                                {PL_CASE_TA | PL_CASE_TB, -0.3, 0, 0},
-                                                {ADD, 2, -3, 0},
-                                                {ALL | ADD, 2.0315, -4.775, 0},
-                                                {ADD | PL_CASE_IN_PLACE | PL_CASE_TB, 1, 3.4445, 0},
-                                                {ADD | PL_CASE_STRIDED, 1, 1, 0},
-                                                {ADD | PL_CASE_SHARED | PL_CASE_TB, 1, -1, 0},
-                                                {PL_CASE_SYM | PL_CASE_TB, 1, 0, 0},
-                                                {ADD | PL_CASE_SYM | PL_CASE_TB, 2.0315, -4.775, 0}};
-static const pl_case_variant frob_variants[] = {{ALL, 1, 0, 0},
-                                                {0, 3, 0, 0},
-                                                {ALL | PL_CASE_ROUNDED, 1, 0, 0},
-                                                {ALL | PL_CASE_TRANS, 1, 0, 0},
-                                                {PL_CASE_TRANS | PL_CASE_ROUNDED, 3, 0, 0}};
-static const pl_case_variant join_variants[] = {{0, 0, 0, 0}};
-static const pl_case_variant normalise_variants[] = {{ALL, 0, 0, 0},
-                                                     {ALL | PL_CASE_REFERENCE, 0, 0, 1e-7},
-                                                     {PL_CASE_IN_PLACE, 0, 0, 0},
-                                                     {PL_CASE_SHARED, 0, 0, 0},
-                                                     {0, 0, 0, 12}};
-static const pl_case_variant polar_variants[] = {{ALL, 0, 0, 0}, {PL_CASE_IN_PLACE, 0, 0, 0}};
-static const pl_case_variant direction_variants[] = {
-    {ALL, 0.9, 0.999, 1e-8},
-    {0, 0.5, 0.75, 0.125},
-    {PL_CASE_IN_PLACE, 0.95, 0.99, 1e-6},
-    {PL_CASE_PER_MATRIX, 0.9, 0.999, 1e-8},
-    {PL_CASE_PLAIN, 0.9, 0, 0},
-    {PL_CASE_PLAIN | PL_CASE_PER_MATRIX, 0.75, 0, 0},
-    {PL_CASE_HEAVY_BALL, 0.5, 0.75, 0.125},
-    {PL_CASE_HEAVY_BALL | PL_CASE_PLAIN, 0.9, 0, 0},
-    {PL_CASE_HEAVY_BALL | PL_CASE_PLAIN | PL_CASE_IN_PLACE, 0.5, 0, 0},
-    {PL_CASE_NESTEROV | PL_CASE_PER_MATRIX, 0.95, 0.999, 1e-8},
-    {PL_CASE_NESTEROV | PL_CASE_IN_PLACE, 0.5, 0.75, 0.125},
-    {ALL | PL_CASE_NESTEROV | PL_CASE_PLAIN, 0.95, 0, 0},
-    {PL_CASE_AVERAGE | PL_CASE_PLAIN | PL_CASE_PER_MATRIX, 0.95, 0, 0},
-    {PL_CASE_AVERAGE, 0.5, 0.75, 0.125},
-    {PL_CASE_AVERAGE | PL_CASE_NESTEROV | PL_CASE_PLAIN, 0.95, 0, 0},
-    {PL_CASE_AVERAGE | PL_CASE_NESTEROV | PL_CASE_IN_PLACE, 0.5, 0.75, 0.125}};
-static const pl_case_variant decay_variants[] = {
-    {ALL, 1, 0, 0}, {0, 1.7320508075688772, 0, 0}, {PL_CASE_PER_MATRIX, 2, 0, 0}};
-static const pl_case_variant nonfinite_variants[] = {{ALL, 0, 0, 0}, {PL_CASE_PER_MATRIX, 0, 0, 0}};
-static const pl_case_variant advance_variants[] = {{0, 0.9, 0.999, 0}, {PL_CASE_ADDEND, 0.95, 0.75, 0}};
-static const pl_case_variant adamw_variants[] = {
-    {ALL, 0.9, 0.999, 1e-8}, {0, 0.5, 0.75, 0.125}, {PL_CASE_PER_MATRIX, 0.9, 0.999, 1e-8}};
-
-static const pl_case_family families[] = {
-    PL_CASE_FAMILY(copy, copy_formats, plain_sizes, copy_variants),
-    PL_CASE_FAMILY(axpby, axpby_formats, plain_sizes, axpby_variants),
-    PL_CASE_FAMILY(gemm, gemm_formats, gemm_sizes, gemm_variants),
-    PL_CASE_FAMILY(frob, frob_formats, plain_sizes, frob_variants),
-    PL_CASE_FAMILY(frob_join, join_formats, join_sizes, join_variants),
-    PL_CASE_FAMILY(normalise, normalise_formats, plain_sizes, normalise_variants),
-    PL_CASE_FAMILY(polar_exact, polar_formats, polar_sizes, polar_variants),
-    PL_CASE_FAMILY(direction, direction_formats, plain_sizes, direction_variants),
-    PL_CASE_FAMILY(decay_step, decay_formats, plain_sizes, decay_variants),
-    PL_CASE_FAMILY(adamw_step, adamw_formats, plain_sizes, adamw_variants),
-    PL_CASE_FAMILY(nonfinite, nonfinite_formats, plain_sizes, nonfinite_variants),
-    PL_CASE_FAMILY(advance, advance_formats, advance_sizes, advance_variants),
+static const pl_case_family *const families[PL_OP_COUNT] = {
+#define PL_OP(name, out, inout, in, ...) [PL_OP_##name] = &pl_cases_##name,
+#define PL_FUSED(name, out, inout, in, ...)
+#include "device/ops.def"
+#undef PL_OP
 };
+
+const pl_case_family *pl_op_case_family(pl_op_id op)
+{
+    return families[op];
+}
+
+pl_mat pl_case_mat(const pl_op_case *c, int i, int64_t rows, int64_t cols)
+{
+    return pl_mat_dense(NULL, c->dtype[i], c->batch, rows, cols);
+}
+
+pl_mat pl_case_values(const pl_op_case *c, int i, int64_t cols)
+{
+    return pl_mat_dense(NULL, c->dtype[i], c->how.per_matrix ? c->batch : 1, 1, cols);
+}
+
+/* The operand's letter is one of the words. */
+static int among(const char *words, pl_operand_words letter)
+{
+    size_t n = strlen(letter.text);
+    for (const char *p = words; p && *p; p += strcspn(p, " "), p += *p == ' ')
+        if (strcspn(p, " ") == n && !strncmp(p, letter.text, n)) return 1;
+    return 0;
+}
+
+static uint32_t present(pl_op_id op, const char *with)
+{
+    uint32_t there = 0;
+    for (int i = 0; i < pl_op_operand_count(pl_op_describe(op)); i++)
+        if (!pl_op_or_none(op, i) || among(with, pl_op_operand_letter(op, i))) there |= 1u << i;
+    return there;
+}
 
 int pl_op_case_in_place_on(const pl_op_case *c, int i)
 {
-    if (pl_vit_case(c->op)) return pl_vit_case_in_place_on(c, i);
-    if (i > 0) return -1;
-    if (pl_nn_case(c->op)) return pl_nn_case_in_place_on(c);
-    if (c->flags & PL_CASE_IN_PLACE_Z) return 2;
-    if (!(c->flags & PL_CASE_IN_PLACE)) return -1;
-    return c->op == PL_OP_gemm || c->op == PL_OP_direction ? 3 : 1;
-}
-
-int64_t pl_op_case_momentum(const pl_op_case *c)
-{
-    if (c->flags & PL_CASE_AVERAGE)
-        return c->flags & PL_CASE_NESTEROV ? POLAR_MOMENTUM_AVERAGE_NESTEROV : POLAR_MOMENTUM_AVERAGE;
-    return c->flags & PL_CASE_HEAVY_BALL ? POLAR_MOMENTUM_HEAVY_BALL
-           : c->flags & PL_CASE_NESTEROV ? POLAR_MOMENTUM_NESTEROV
-                                         : POLAR_MOMENTUM_EMA;
+    int on = i == 0 ? c->how.onto : i == pl_op_describe(c->op)->out - 1 ? c->how.last_onto : 0;
+    return on ? on : -1;
 }
 
 /* True where the member exists. */
-static int member(pl_op_case *out, const pl_case_family *m, const pl_case_formats *f, const pl_case_sizes *s,
+static int member(pl_op_case *out, pl_op_id op, const pl_case_formats *f, const pl_case_sizes *s,
                   const pl_case_variant *v)
 {
-    *out = (pl_op_case){.op = m->op,
+    *out = (pl_op_case){.op = op,
                         .batch = s->batch,
                         .rows = s->rows,
                         .cols = s->cols,
                         .K = s->K,
-                        .flags = v->flags,
-                        .alpha = v->alpha,
-                        .beta = v->beta,
-                        .eps = v->eps};
-    memcpy(out->dtype, f->dtype, sizeof out->dtype);
-    for (int i = 0; i < pl_op_describe(m->op)->out; i++) {
+                        .large = s->large,
+                        .how = *v,
+                        .present = present(op, v->with)};
+    for (int i = 0; i < PL_MAX_OPERANDS; i++) out->dtype[i] = (polar_dtype)f->dtype[i];
+    for (int i = 0; i < pl_op_describe(op)->out; i++) {
         int on = pl_op_case_in_place_on(out, i);
         if (on >= 0 && f->dtype[on] != f->dtype[i]) return 0;
     }
-    if ((s->flags & PL_CASE_LARGE) && !(v->flags & PL_CASE_LARGE)) return 0;
-    if ((v->flags & PL_CASE_SYM) && s->rows != s->cols) return 0;
-    if ((v->flags & (PL_CASE_SHARED | PL_CASE_PER_MATRIX)) && s->batch < 2) return 0;
-    out->flags = (v->flags & ~(uint32_t)PL_CASE_LARGE) | s->flags;
-    return 1;
-}
-
-static const pl_case_family *family_at(int m)
-{
-    int own = PL_CASE_OF(families);
-    if (m < own) return &families[m];
-    m -= own;
-    if (m < pl_nn_family_count) return &pl_nn_families[m];
-    m -= pl_nn_family_count;
-    return m < pl_vit_family_count ? &pl_vit_families[m] : NULL;
+    return !(s->large && !v->large) && !(v->sym && s->rows != s->cols) &&
+           !((v->shared || v->per_matrix) && s->batch < 2);
 }
 
 /* Case number `wanted` or of the name `named`; its number, -1 where there is none; with out NULL the number
@@ -209,14 +82,14 @@ static int64_t walk(pl_op_case *out, int64_t wanted, const char *named)
     int64_t n = 0;
     pl_op_case c;
     char name[PL_OP_CASE_NAME];
-    const pl_case_family *m;
-    for (int k = 0; (m = family_at(k)); k++) {
-        const char *op = pl_op_describe(m->op)->name;
-        if (named && strncmp(named, op, strlen(op))) continue;
+    for (int op = 0; op < PL_OP_COUNT; op++) {
+        const pl_case_family *m = families[op];
+        const char *op_name = pl_op_describe((pl_op_id)op)->name;
+        if (!m || (named && strncmp(named, op_name, strlen(op_name)))) continue;
         for (int f = 0; f < m->n_formats; f++)
             for (int s = 0; s < m->n_sizes; s++)
                 for (int v = 0; v < m->n_variants; v++) {
-                    if (!member(&c, m, &m->f[f], &m->s[s], &m->v[v])) continue;
+                    if (!member(&c, (pl_op_id)op, &m->formats[f], &m->sizes[s], &m->variants[v])) continue;
                     if (out &&
                         (named ? !strcmp(named, pl_op_case_name(name, sizeof name, &c)) : n == wanted)) {
                         *out = c;
@@ -245,26 +118,12 @@ int pl_op_case_named(pl_op_case *out, const char *name)
 
 int pl_op_case_data_operand(const pl_op_case *c, int i)
 {
-    if (pl_nn_case(c->op)) return pl_nn_case_data_operand(c, i);
-    if (pl_vit_case(c->op)) return pl_vit_case_data_operand(c, i);
-    switch (c->op) {
-    case PL_OP_gemm: return i < 3 || (i == 3 && c->flags & PL_CASE_ADDEND);
-    case PL_OP_axpby: return i < 2 || (i == 2 && c->flags & PL_CASE_ADDEND);
-    case PL_OP_nonfinite:
-    case PL_OP_frob: return i == 1;
-    case PL_OP_advance:
-    case PL_OP_frob_join: return 0;
-    case PL_OP_direction: return i < 4 && !(i == 2 && c->flags & PL_CASE_PLAIN);
-    case PL_OP_adamw_step: return i < 4;
-    default: return i < 2;
-    }
+    return (c->present & ~families[c->op]->values) >> i & 1;
 }
 
 polar_dtype pl_op_case_compute(const pl_op_case *c)
 {
-    if (c->op == PL_OP_frob || c->op == PL_OP_frob_join || c->op == PL_OP_advance ||
-        c->op == PL_OP_polar_exact || c->op == PL_OP_mse || c->op == PL_OP_cross_entropy)
-        return POLAR_DTYPE_F64;
+    if (families[c->op]->in_double) return POLAR_DTYPE_F64;
     for (int i = 0; i < PL_MAX_OPERANDS; i++)
         if (pl_op_case_data_operand(c, i) && c->dtype[i] == POLAR_DTYPE_F64) return POLAR_DTYPE_F64;
     return POLAR_DTYPE_F32;
@@ -304,52 +163,55 @@ char *pl_op_case_group(char *out, size_t bytes, const pl_op_case *c)
     return out;
 }
 
+static size_t add_word(char *out, size_t bytes, size_t used, const char *word)
+{
+    return used < bytes ? used + (size_t)snprintf(out + used, bytes - used, " %s", word) : used;
+}
+
 char *pl_op_case_name(char *out, size_t bytes, const pl_op_case *c)
 {
-    static const struct {
-        uint32_t flag;
+    static const char *const acts[PL_ACT_COUNT] = {
+        [PL_ACT_SILU] = "silu", [PL_ACT_SIGMOID] = "sigmoid", [PL_ACT_GELU] = "gelu"};
+    static const char *const momenta[PL_MOMENTUM_COUNT] = {[POLAR_MOMENTUM_HEAVY_BALL] = "heavy_ball",
+                                                           [POLAR_MOMENTUM_NESTEROV] = "nesterov",
+                                                           [POLAR_MOMENTUM_EMA] = "ema",
+                                                           [POLAR_MOMENTUM_AVERAGE] = "average",
+                                                           [POLAR_MOMENTUM_AVERAGE_NESTEROV] =
+                                                               "average_nesterov"};
+    const pl_case_variant *v = &c->how;
+    const struct {
+        int64_t set;
         const char *word;
-    } words[] = {{PL_CASE_TA, " ta"},
-                 {PL_CASE_TB, " tb"},
-                 {PL_CASE_SYM, " sym"},
-                 {PL_CASE_TRANS, " trans"},
-                 {PL_CASE_ROUND_TERMS, " round_terms"},
-                 {PL_CASE_REFERENCE, " reference"},
-                 {PL_CASE_ROUNDED, " rounded"},
-                 {PL_CASE_IN_PLACE, " in_place"},
-                 {PL_CASE_IN_PLACE_Z, " in_place_z"},
-                 {PL_CASE_STRIDED, " strided"},
-                 {PL_CASE_SHARED, " shared"},
-                 {PL_CASE_HEAVY_BALL, " heavy_ball"},
-                 {PL_CASE_NESTEROV, " nesterov"},
-                 {PL_CASE_PLAIN, " plain"},
-                 {PL_CASE_PER_MATRIX, " per_matrix"},
-                 {PL_CASE_SILU, " silu"},
-                 {PL_CASE_SIGMOID, " sigmoid"},
-                 {PL_CASE_GELU, " gelu"},
-                 {PL_CASE_IN_PLACE_X, " in_place_x"},
-                 {PL_CASE_LOW, " dL"},
-                 {PL_CASE_AVERAGE, " average"}};
-    const char *addend = c->op == PL_OP_advance                                    ? "found scale"
-                         : c->op == PL_OP_gemm                                     ? "D"
-                         : c->op == PL_OP_mse                                      ? "dP"
-                         : c->op == PL_OP_cross_entropy                            ? "dZ"
-                         : c->op == PL_OP_bias_act || c->op == PL_OP_bias_act_back ? "b"
-                                                                                   : "Z";
+    } words[] = {{v->ta, "ta"},
+                 {v->tb, "tb"},
+                 {v->sym, "sym"},
+                 {v->trans, "trans"},
+                 {v->round_terms, "round_terms"},
+                 {v->reference, "reference"},
+                 {v->rounded, "rounded"},
+                 {c->op == PL_OP_direction, momenta[v->momentum]},
+                 {v->act, acts[v->act]},
+                 {v->strided, "strided"},
+                 {v->shared, "shared"},
+                 {v->per_matrix, "per_matrix"},
+                 {v->with != NULL, v->with}};
     pl_op_case_group(out, bytes, c);
     size_t used = strlen(out);
     used += (size_t)snprintf(out + used, bytes - used, " %lldx%lldx%lld", (long long)c->batch,
                              (long long)c->rows, (long long)c->cols);
     if ((c->op == PL_OP_gemm || c->K) && used < bytes)
         used += (size_t)snprintf(out + used, bytes - used, "x%lld", (long long)c->K);
-    for (size_t i = 0; i < sizeof words / sizeof *words && used < bytes; i++)
-        if (c->flags & words[i].flag) used += (size_t)snprintf(out + used, bytes - used, "%s", words[i].word);
-    if ((c->flags & PL_CASE_ADDEND) && used < bytes)
-        used += (size_t)snprintf(out + used, bytes - used, " %s", addend);
-    if (c->alpha != 0 && used < bytes) used += (size_t)snprintf(out + used, bytes - used, " %g", c->alpha);
-    if (c->beta != 0 && used < bytes) used += (size_t)snprintf(out + used, bytes - used, ",%g", c->beta);
-    int tells_eps = pl_nn_case(c->op) || pl_vit_case(c->op) ||
-                    (c->op == PL_OP_normalise && !(c->flags & PL_CASE_REFERENCE));
-    if (c->eps != 0 && tells_eps && used < bytes) snprintf(out + used, bytes - used, " eps %g", c->eps);
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        if (words[i].set) used = add_word(out, bytes, used, words[i].word);
+    for (int i = 0; i < pl_op_describe(c->op)->out; i++) {
+        int on = pl_op_case_in_place_on(c, i);
+        if (on < 0) continue;
+        used = add_word(out, bytes, used, pl_op_operand_letter(c->op, i).text);
+        used = add_word(out, bytes, used, "on");
+        used = add_word(out, bytes, used, pl_op_operand_letter(c->op, on).text);
+    }
+    if (v->alpha != 0 && used < bytes) used += (size_t)snprintf(out + used, bytes - used, " %g", v->alpha);
+    if (v->beta != 0 && used < bytes) used += (size_t)snprintf(out + used, bytes - used, ",%g", v->beta);
+    if (v->eps != 0 && used < bytes) snprintf(out + used, bytes - used, " eps %g", v->eps);
     return out;
 }

@@ -8,9 +8,9 @@
  *         printf("%s: %g of %g\n", pl_op_case_name(name, sizeof name, &c), r.err, r.tol);
  *     }
  *
- * A case is an op with the formats, sizes, flags and scalars of one call; its operands are made in op_run.h,
- * what a right implementation may return in op_model.h. A new row of ops.def needs a family in op_case.c;
- * test_ops fails without one.
+ * A case is an op with the formats, sizes and variant of one call; its operands are made in op_run.h, what a
+ * right implementation may return in op_model.h. A new row of ops.def needs a family pl_cases_<op> in
+ * op_case_<noun>.c: without one nothing links.
  */
 #ifndef PL_VERIFY_OP_CASE_H
 #define PL_VERIFY_OP_CASE_H
@@ -20,51 +20,33 @@
 
 #define PL_OP_CASE_NAME 160
 
-typedef enum pl_case_flag {
-    PL_CASE_TA = 1 << 0,          /* gemm: A stands transposed */
-    PL_CASE_TB = 1 << 1,          /* gemm: B stands transposed */
-    PL_CASE_TRANS = 1 << 2,       /* copy, frob */
-    PL_CASE_ROUND_TERMS = 1 << 3, /* axpby */
-    PL_CASE_REFERENCE = 1 << 4,   /* normalise */
-    PL_CASE_ROUNDED = 1 << 5,     /* frob */
-    /* gemm has D, axpby, pair_sum and vec_gate have Z, bias_act and bias_act_back b, layernorm_back and
-       scale_rows Z, mse dP, cross_entropy dZ */
-    PL_CASE_ADDEND = 1 << 6,
-    /* the result stands where D (gemm), G (direction), Z (pair_sum, vec_gate), dY (backward) or X stands */
-    PL_CASE_IN_PLACE = 1 << 7,
-    PL_CASE_IN_PLACE_Z = 1 << 8,  /* axpby: where Z stands; layernorm_back: dL where dY stands */
-    PL_CASE_STRIDED = 1 << 9,     /* rows and matrices are further apart than they are long */
-    PL_CASE_SHARED = 1 << 10,     /* gemm: one B for the batch (stride 0); normalise: one norm for all */
-    PL_CASE_LARGE = 1 << 11,      /* a size that blocking sees; not every variant runs at it */
-    PL_CASE_HEAVY_BALL = 1 << 12, /* direction: this momentum, */
-    PL_CASE_NESTEROV = 1 << 13,   /* or this one; an EMA where neither */
-    PL_CASE_PLAIN = 1 << 14,      /* direction: no preconditioner, so no V */
-    /* live values: a row for each matrix; the second one's lr is 0, the third one is left out, gradients have
-       factors; biases, gates: a row for each matrix */
-    PL_CASE_PER_MATRIX = 1 << 15,
-    PL_CASE_SILU = 1 << 16,    /* bias_act, bias_act_back: this activation, */
-    PL_CASE_SIGMOID = 1 << 17, /* or this one; none where neither */
-    /* bias_act_back, scale_rows with Z: where X stands; vec_gate with Z: where V stands; layernorm_back:
-       where Z stands */
-    PL_CASE_IN_PLACE_X = 1 << 18,
-    PL_CASE_GELU = 1 << 19,    /* bias_act, bias_act_back: this activation */
-    PL_CASE_LOW = 1 << 20,     /* layernorm_back has dL */
-    PL_CASE_AVERAGE = 1 << 21, /* direction: the momentum is an average, with NESTEROV too */
-    PL_CASE_SYM = 1 << 22      /* gemm: B is A, transposed, and D symmetric; C is promised to be */
-} pl_case_flag;
+/* How a call differs from the plainest one of its op; what is zero is not so. */
+typedef struct pl_case_variant {
+    int large; /* runs at large sizes too: those that blocking sees */
+    /* whole numbers of the call, named as in its row of ops.def */
+    int64_t ta, tb, sym, trans, round_terms, reference, rounded, momentum, act;
+    /* the OR_NONE operands that are there, in the order of the row: "D", "dL Z"; NULL: none of them */
+    const char *with;
+    /* the operand on which the first result stands; on which the last written one does; 0: on none */
+    int onto, last_onto;
+    int strided; /* rows and matrices are further apart than they are long */
+    int shared;  /* gemm: one B for the batch (stride 0); normalise: one norm for all */
+    /* rows of values (live values, flags, biases, gains): one for each matrix. Of live values the second
+     * one's lr is 0, the third one is left out, gradients have factors */
+    int per_matrix;
+    /* gemm, axpby, row_*, pair_*: as named; frob: alpha the weight; decay_step, softmax: alpha the scale;
+     * direction, adamw_step, advance: the betas */
+    double alpha, beta;
+    double eps;
+} pl_case_variant;
 
 typedef struct pl_op_case {
     pl_op_id op;
     polar_dtype dtype[PL_MAX_OPERANDS]; /* in the order of ops.def; norms and live values are f64 */
-    /* of the result; frob: of X; frob_join: batch parts; the layers' ops: see op_case_nn.c, op_case_vit.c */
-    int64_t batch, rows, cols;
-    /* gemm's inner dimension; rows of a group (row_sum, row_spread), components of a point (pair_sum,
-     * pair_grad) */
-    int64_t K;
-    uint32_t flags; /* pl_case_flag */
-    /* gemm, axpby: as named; frob: alpha the weight; direction, adamw_step: the betas; decay_step: alpha the
-     * scale; eps as named */
-    double alpha, beta, eps;
+    int64_t batch, rows, cols, K;       /* what they are the sizes of: op_case_<noun>.c */
+    int large;                          /* a large size */
+    pl_case_variant how;
+    uint32_t present; /* bit i: operand i is there */
 } pl_op_case;
 
 /* What was measured; whether it is good enough is for the caller to say. */
@@ -100,7 +82,6 @@ polar_dtype pl_op_case_compute(const pl_op_case *c);
 int pl_op_case_data_operand(const pl_op_case *c, int i);
 /* the operand that result i stands on; -1 where none */
 int pl_op_case_in_place_on(const pl_op_case *c, int i);
-int64_t pl_op_case_momentum(const pl_op_case *c); /* direction: its polar_momentum */
 
 /* Runs the case on dev from the same bits as on the oracle (or NULL) and measures. Errors are those of the
  * machine and of the op's use. */

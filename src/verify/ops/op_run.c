@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "math/norm_elem.h"
 #include "op_case_impl.h"
 
 #define MARGIN     ((size_t)64) /* guard bytes before and after every operand */
@@ -37,58 +36,16 @@ static uint64_t case_seed(const pl_op_case *c, pl_fill fill)
     return h;
 }
 
-/* The packed shape of an operand; absent ones have batch -1. */
-static pl_mat operand_shape(const pl_op_case *c, int i)
-{
-    if (pl_nn_case(c->op)) return pl_nn_case_shape(c, i);
-    if (pl_vit_case(c->op)) return pl_vit_case_shape(c, i);
-    pl_mat result = pl_mat_dense(NULL, c->dtype[i], c->batch, c->rows, c->cols);
-    pl_mat values = pl_mat_dense(NULL, POLAR_DTYPE_F64, c->batch, 1, 2),
-           one = pl_mat_dense(NULL, POLAR_DTYPE_F64, 1, 1, 2);
-    int64_t r = c->rows, n = c->cols, K = c->K;
-    if ((c->op == PL_OP_gemm || c->op == PL_OP_axpby || c->op == PL_OP_direction) &&
-        !pl_op_case_data_operand(c, i))
-        result.batch = -1;
-    if (c->flags & PL_CASE_PER_MATRIX) one.batch = c->batch;
-    pl_mat live = pl_mat_dense(NULL, POLAR_DTYPE_F64, one.batch, 1, PL_LIVE_COLS),
-           flag = pl_mat_dense(NULL, POLAR_DTYPE_F32, one.batch, 1, 1);
-    switch (c->op) {
-    case PL_OP_copy:
-        return i == 1 && c->flags & PL_CASE_TRANS ? pl_mat_dense(NULL, c->dtype[1], c->batch, n, r) : result;
-    case PL_OP_gemm:
-        if (i == 1)
-            return c->flags & PL_CASE_TA ? pl_mat_dense(NULL, c->dtype[1], c->batch, K, r)
-                                         : pl_mat_dense(NULL, c->dtype[1], c->batch, r, K);
-        if (i == 2)
-            return c->flags & PL_CASE_TB ? pl_mat_dense(NULL, c->dtype[2], c->batch, n, K)
-                                         : pl_mat_dense(NULL, c->dtype[2], c->batch, K, n);
-        return result;
-    case PL_OP_frob: return i == 0 ? values : result;
-    case PL_OP_frob_join: return i == 0 ? one : values;
-    case PL_OP_normalise: return i == 2 ? (c->flags & PL_CASE_SHARED ? one : values) : result;
-    case PL_OP_direction: return i == 4 ? live : result;
-    case PL_OP_decay_step: return i == 2 ? live : result;
-    case PL_OP_adamw_step: return i == 4 ? live : result;
-    case PL_OP_nonfinite: return i == 0 ? flag : result;
-    case PL_OP_advance:
-        if (i < 2) return i == 0 ? result : values;
-        if (i == 2) flag.batch = c->batch % 2 ? 1 : 2; /* members */
-        else if (!(c->flags & PL_CASE_ADDEND)) flag.batch = -1;
-        return flag;
-    default: return result;
-    }
-}
-
 /* Strides and the bytes between the margins. */
 static size_t lay_out(pl_op_run *r, int i)
 {
     pl_mat *m = &r->mat[i];
-    int odd = r->fill == PL_FILL_ODD, apart = odd || r->c.flags & PL_CASE_STRIDED;
+    int odd = r->fill == PL_FILL_ODD, apart = odd || r->c.how.strided;
     if (apart) {
         m->rs = m->cols + ROW_GAP;
         m->bs = m->rows * m->rs + MATRIX_GAP;
     }
-    if (r->c.op == PL_OP_gemm && i == 2 && r->c.flags & PL_CASE_SHARED) m->bs = 0;
+    if (r->c.op == PL_OP_gemm && i == 2 && r->c.how.shared) m->bs = 0;
     r->offset[i] = MARGIN + (odd ? polar_dtype_size(m->dtype) : 0);
     m->data = r; /* an extent is that of a matrix with data */
     size_t bytes = pl_mat_extent(m) + (odd ? polar_dtype_size(m->dtype) : 0);
@@ -131,72 +88,18 @@ int pl_op_run_poisoned(const pl_op_run *r, int o, int64_t b, int64_t i, int64_t 
            !memcmp(pl_op_run_bits(r, o, b, i, j), poison, polar_dtype_size(r->mat[o].dtype));
 }
 
-/* The norm of X's matrix b (of all of X: b < 0) in units of s, for ops that take norms. */
-static void norm_of(double out[2], const pl_op_run *r, int o, int64_t b)
-{
-    const pl_mat *m = &r->mat[o];
-    double amax = 0, sum = 0;
-    for (int pass = 0; pass < 2; pass++) {
-        out[0] = pl_norm_scale(amax, m->dtype == POLAR_DTYPE_F64 ? PL_SCALE_EXP_F64 : PL_SCALE_EXP_F32);
-        for (int64_t k = b < 0 ? 0 : b; k < (b < 0 ? m->batch : b + 1); k++)
-            for (int64_t i = 0; i < m->rows; i++)
-                for (int64_t j = 0; j < m->cols; j++) {
-                    double x = pl_op_run_before(r, o, k, i, j);
-                    if (pass == 0) amax = fmax(amax, fabs(x));
-                    else sum += x * out[0] * (x * out[0]);
-                }
-    }
-    out[1] = sqrt(sum);
-}
-
-/* The live row of the third step and, matrix by matrix, of later ones; short numbers where sums shall be
- * exact. The second of several matrices is frozen and has its gradient multiplied, the third one is left out
- * in some fills. */
-static void fill_live(double v[PL_LIVE_COLS], const pl_op_case *c, pl_fill fill, int64_t b)
-{
-    int whole = fill == PL_FILL_INTEGERS;
-    double lr = (whole ? 0.25 : 5e-3) * (b == 1 ? 0 : (double)(1 + b)), wd = whole ? 0.5 : 0.05;
-    pl_live_row(v, 1 / (1 - pow(c->alpha, (double)(3 + b))), 1 / (1 - pow(c->beta, (double)(3 + b))), lr, wd,
-                c->alpha, c->beta, c->eps);
-    if (b == 1) v[PL_LIVE_GRAD] = whole ? 0.5 : 0.7;
-    v[PL_LIVE_SKIP] = b == 2 && fill != PL_FILL_ADVERSARIAL && fill != PL_FILL_SPECIAL;
-}
-
-/* advance: row r has made r steps and left out 2 r; every fifth is the host's to leave out, its neighbour was
- * left out by an earlier flag; the second member and, in the odd fill, found are flagged. */
-static void fill_advance(double v[PL_LIVE_COLS], const pl_op_case *c, pl_fill fill, int o, int64_t r)
-{
-    if (o == 0) {
-        pl_live_row(v, 0.5, 0.25, 5e-3, 0.05, c->alpha, c->beta, 1e-8);
-        v[PL_LIVE_SKIP] = r % 5 == 3 ? 1 : r % 5 == 4 ? PL_SKIP_FLAG : 0;
-    } else if (o == 1) v[0] = (double)r, v[1] = (double)(2 * r);
-    else v[0] = o == 2 ? r == 1 : o == 3 ? fill == PL_FILL_ODD : 1024;
-}
-
 int pl_op_run_left_out(const pl_op_run *r, int64_t b)
 {
-    int live = r->c.op == PL_OP_direction || r->c.op == PL_OP_adamw_step ? 4
-               : r->c.op == PL_OP_decay_step                             ? 2
-                                                                         : -1;
-    return live >= 0 && pl_op_run_before(r, live, r->mat[live].batch == 1 ? 0 : b, 0, PL_LIVE_SKIP) != 0;
+    int live = pl_op_case_family(r->c.op)->live;
+    return live && pl_op_run_before(r, live, r->mat[live].batch == 1 ? 0 : b, 0, PL_LIVE_SKIP) != 0;
 }
 
-/* Rows of f64: norms to read, or the live values of the optimisers. */
+/* Rows of norms to read, of live values, of flags. */
 static void fill_values(pl_op_run *r, int o, uint64_t seed)
 {
-    const pl_op_case *c = &r->c;
     for (int64_t b = 0; b < r->mat[o].batch; b++) {
         double v[PL_LIVE_COLS] = {0};
-        switch (c->op) {
-        case PL_OP_frob_join: pl_fill_norm(v, r->fill, seed, b); break;
-        case PL_OP_normalise: norm_of(v, r, 1, c->flags & PL_CASE_SHARED ? -1 : b); break;
-        case PL_OP_direction:
-        case PL_OP_decay_step:
-        case PL_OP_adamw_step: fill_live(v, c, r->fill, b); break;
-        case PL_OP_nonfinite: v[0] = b == 1; break;
-        case PL_OP_advance: fill_advance(v, c, r->fill, o, b); break;
-        default: break;
-        }
+        pl_op_case_family(r->c.op)->fill(v, r, o, b, seed);
         for (int64_t j = 0; j < r->mat[o].cols; j++) put_entry(r, o, b, 0, j, v[j]);
     }
 }
@@ -205,10 +108,9 @@ static void fill_data(pl_op_run *r, int o, uint64_t seed)
 {
     const pl_mat *m = &r->mat[o];
     /* B has A's entries */
-    int from = r->c.flags & PL_CASE_SYM && o == 2 ? 1 : o;
-    int mirror = r->c.flags & PL_CASE_SYM && o == 3;
-    /* V, a mean of squares, is not negative */
-    int square = (r->c.op == PL_OP_direction || r->c.op == PL_OP_adamw_step) && o == 2;
+    int from = r->c.how.sym && o == 2 ? 1 : o;
+    int mirror = r->c.how.sym && o == 3;
+    int square = pl_op_case_family(r->c.op)->squares >> o & 1;
     for (int64_t b = 0; b < (m->bs ? m->batch : 1); b++)
         for (int64_t i = 0; i < m->rows; i++)
             for (int64_t j = 0; j < m->cols; j++) {
@@ -239,81 +141,16 @@ static polar_status take_buffer(pl_op_run *r, int o)
     return polar_device_alloc(r->dev, &p->device, p->bytes);
 }
 
-/* The call, with the operands in place. */
-static void make_args(pl_op_run *r)
-{
-    const pl_op_case *c = &r->c;
-    const pl_mat *m = r->mat;
-    uint32_t f = c->flags;
-    pl_op_args *a = &r->args;
-    switch (c->op) {
-    case PL_OP_copy: a->copy = (pl_args_copy){.Y = m[0], .X = m[1], .trans = !!(f & PL_CASE_TRANS)}; break;
-    case PL_OP_axpby:
-        a->axpby = (pl_args_axpby){.Y = m[0],
-                                   .X = m[1],
-                                   .Z = m[2],
-                                   .alpha = c->alpha,
-                                   .beta = c->beta,
-                                   .round_terms = !!(f & PL_CASE_ROUND_TERMS)};
-        break;
-    case PL_OP_gemm:
-        a->gemm = (pl_args_gemm){.C = m[0],
-                                 .A = m[1],
-                                 .B = m[2],
-                                 .D = m[3],
-                                 .ta = !!(f & PL_CASE_TA),
-                                 .tb = !!(f & PL_CASE_TB),
-                                 .sym = !!(f & PL_CASE_SYM),
-                                 .alpha = c->alpha,
-                                 .beta = c->beta};
-        break;
-    case PL_OP_frob:
-        a->frob = (pl_args_frob){.N = m[0],
-                                 .X = m[1],
-                                 .weight = c->alpha,
-                                 .rounded = !!(f & PL_CASE_ROUNDED),
-                                 .trans = !!(f & PL_CASE_TRANS)};
-        break;
-    case PL_OP_frob_join: a->frob_join = (pl_args_frob_join){.N = m[0], .M = m[1]}; break;
-    case PL_OP_normalise:
-        a->normalise = (pl_args_normalise){
-            .Y = m[0], .X = m[1], .N = m[2], .reference = !!(f & PL_CASE_REFERENCE), .eps = c->eps};
-        break;
-    case PL_OP_polar_exact: a->polar_exact = (pl_args_polar_exact){.Y = m[0], .X = m[1]}; break;
-    case PL_OP_direction:
-        a->direction = (pl_args_direction){.D = m[0],
-                                           .M = m[1],
-                                           .V = m[2],
-                                           .G = m[3],
-                                           .live = m[4],
-                                           .momentum = pl_op_case_momentum(c),
-                                           .precondition = !(f & PL_CASE_PLAIN)};
-        break;
-    case PL_OP_decay_step:
-        a->decay_step = (pl_args_decay_step){.W = m[0], .D = m[1], .live = m[2], .scale = c->alpha};
-        break;
-    case PL_OP_adamw_step:
-        a->adamw_step = (pl_args_adamw_step){.W = m[0], .M = m[1], .V = m[2], .G = m[3], .live = m[4]};
-        break;
-    case PL_OP_nonfinite: a->nonfinite = (pl_args_nonfinite){.F = m[0], .G = m[1]}; break;
-    case PL_OP_advance:
-        a->advance = (pl_args_advance){.L = m[0], .T = m[1], .F = m[2], .found = m[3], .scale = m[4]};
-        break;
-    default:
-        if (pl_vit_case(c->op)) pl_vit_case_args(a, c, m);
-        else pl_nn_case_args(a, c, m);
-        break;
-    }
-}
-
 static polar_status build(pl_op_run *r)
 {
     const pl_op_info *info = pl_op_describe(r->c.op);
+    const pl_case_family *family = pl_op_case_family(r->c.op);
     uint64_t seed = case_seed(&r->c, r->fill);
     for (int o = 0; o < r->operands; o++) {
-        r->mat[o] = operand_shape(&r->c, o);
-        r->buffer_of[o] = r->mat[o].batch < 0 ? -1 : o;
-        if (r->mat[o].batch >= 0) PL_TRY(take_buffer(r, o));
+        r->buffer_of[o] = r->c.present >> o & 1 ? o : -1;
+        if (r->buffer_of[o] < 0) continue;
+        r->mat[o] = family->shape(&r->c, o);
+        PL_TRY(take_buffer(r, o));
     }
     for (int o = 0; o < r->operands; o++) {
         int on = o < info->out ? pl_op_case_in_place_on(&r->c, o) : -1;
@@ -325,7 +162,7 @@ static polar_status build(pl_op_run *r)
         } else if (pl_op_case_data_operand(&r->c, o)) fill_data(r, o, seed);
         else fill_values(r, o, seed);
     }
-    make_args(r);
+    family->args(&r->args, &r->c, r->mat);
     return POLAR_OK;
 }
 

@@ -1,0 +1,71 @@
+/* op_calls_pairs.c -- pairs of points: wrong ops that must be caught, wrong calls that must be refused. */
+#include "op_calls.h"
+
+static void distance_without_epsilon(pl_queue *q, const pl_args_pair_dist *a)
+{
+    pl_args_pair_dist wrong = *a;
+    wrong.eps = 0;
+    pl_ref_ops.pair_dist(q, &wrong);
+}
+
+static const fault pair_dist_faults[] = {
+    {"distances without their epsilon", "pair_dist f32 3x5x3 eps 1e-08", (op_fn)distance_without_epsilon},
+};
+
+static const bad_call pair_dist_bad[] = {
+    {0, ROWS, 0, POLAR_E_SHAPE}, {1, COLS, 0, POLAR_E_SHAPE}, {1, ROWS, 0, POLAR_E_SHAPE},
+    {0, ONTO, 1, POLAR_E_ARG},   {0, SCALAR, 0, POLAR_E_ARG},
+};
+
+const op_calls pl_calls_pair_dist = {"pair_dist f32 3x5x3 eps 1e-08", LIST(pair_dist_bad),
+                                     LIST(pair_dist_faults)};
+
+/* The pairs in the other order: (j, i) at i N - i (i - 1) / 2 + (j - i) counted from the end. */
+static void pairs_from_the_end(pl_queue *q, const pl_args_pair_sum *a)
+{
+    pl_args_pair_sum wrong = *a;
+    pl_mat *W = &wrong.W;
+    W->data = (char *)W->data + (size_t)((W->rows - 1) * W->rs) * polar_dtype_size(W->dtype);
+    W->rs = -W->rs;
+    pl_ref_ops.pair_sum(q, &wrong);
+}
+
+static void message_without_itself(pl_queue *q, const pl_args_pair_sum *a)
+{
+    pl_args_pair_sum wrong = *a;
+    wrong.Z.data = NULL;
+    pl_ref_ops.pair_sum(q, &wrong);
+}
+
+static const fault pair_sum_faults[] = {
+    {"pairs in another order", "pair_sum f32 3x5x8x1 1", (op_fn)pairs_from_the_end},
+    {"a message without the point itself", "pair_sum f32 2x7x13x3 Z 0.015625", (op_fn)message_without_itself},
+};
+
+static const bad_call pair_sum_bad[] = {
+    {1, ROWS, 0, POLAR_E_SHAPE}, {2, ROWS, 0, POLAR_E_SHAPE}, {2, BATCH, 0, POLAR_E_SHAPE},
+    {3, COLS, 0, POLAR_E_SHAPE}, {0, MODE, 0, POLAR_E_SHAPE}, {0, ONTO, 1, POLAR_E_ARG},
+    {0, ONTO, 2, POLAR_E_ARG},   {0, ONTO, 3, POLAR_E_ARG},   {2, NO_DATA, 0, POLAR_E_ARG},
+};
+
+const op_calls pl_calls_pair_sum = {"pair_sum f32 2x7x13x3 Z 0.015625", LIST(pair_sum_bad),
+                                    LIST(pair_sum_faults)};
+
+/* The diagonal counted twice, as a sum over both orders of a pair would. */
+static void diagonal_twice(pl_queue *q, const pl_args_pair_grad *a)
+{
+    pl_ref_ops.pair_grad(q, a);
+    for (int64_t b = 0; b < a->dW.batch; b++)
+        for (int64_t c = 0; c < a->dW.cols; c++) put(&a->dW, b, 0, c, 2 * get(&a->dW, b, 0, c));
+}
+
+static const fault pair_grad_faults[] = {
+    {"a pair's diagonal twice", "pair_grad f32 2x7x13x3 1", (op_fn)diagonal_twice},
+};
+
+static const bad_call pair_grad_bad[] = {
+    {0, ROWS, 0, POLAR_E_SHAPE}, {1, ROWS, 0, POLAR_E_SHAPE}, {2, COLS, 0, POLAR_E_SHAPE},
+    {0, MODE, 0, POLAR_E_SHAPE}, {0, ONTO, 1, POLAR_E_ARG},   {0, ONTO, 2, POLAR_E_ARG},
+};
+
+const op_calls pl_calls_pair_grad = {"pair_grad f32 2x7x13x3 1", LIST(pair_grad_bad), LIST(pair_grad_faults)};
