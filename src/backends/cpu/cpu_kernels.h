@@ -109,29 +109,17 @@ typedef struct pl_epilogue {
     int nontemporal, operand_nontemporal;
 } pl_epilogue;
 
-#ifdef PL_ISA /* this instruction set's ops (inside kernels/) */
-void PL_ISA_NAME(pl_cpu_copy)(pl_queue *q, const pl_args_copy *a);   /* cpu_elem.c */
-void PL_ISA_NAME(pl_cpu_axpby)(pl_queue *q, const pl_args_axpby *a); /* cpu_elem.c */
-void PL_ISA_NAME(pl_cpu_gemm)(pl_queue *q, const pl_args_gemm *g);   /* cpu_gemm.c */
+#ifdef PL_ISA /* inside kernels/ */
+/* this instruction set's ops, each in the file of its noun */
+#define CPU_OP(name) void PL_ISA_NAME(pl_cpu_##name)(pl_queue * q, const pl_args_##name *a);
+#include "cpu_ops.def"
+
 /* cpu_gemm.c: gemm, and what follows; epilogue or NULL */
 void PL_ISA_NAME(pl_cpu_gemm_then)(pl_queue *q, const pl_args_gemm *g, const pl_epilogue *epilogue);
-void PL_ISA_NAME(pl_cpu_gemm_act)(pl_queue *q, const pl_args_gemm_act *a); /* cpu_gemm_act.c */
 /* cpu_gemm_tiles.c: A and B bf16, the rest bf16 or f32; where PL_TILES is set */
 void PL_ISA_NAME(pl_cpu_gemm_tiles)(pl_queue *q, const pl_args_gemm *g, const pl_epilogue *epilogue);
-/* cpu_newton_schulz.c: where PL_TILES is set */
-void PL_ISA_NAME(pl_cpu_newton_schulz)(pl_queue *q, const pl_args_newton_schulz *a);
 /* the scratch it takes */
 size_t PL_ISA_NAME(pl_cpu_newton_schulz_bytes)(const pl_args_newton_schulz *a, int threads);
-void PL_ISA_NAME(pl_cpu_frob)(pl_queue *q, const pl_args_frob *a);             /* cpu_norm.c */
-void PL_ISA_NAME(pl_cpu_normalise)(pl_queue *q, const pl_args_normalise *a);   /* cpu_elem.c */
-void PL_ISA_NAME(pl_cpu_direction)(pl_queue *q, const pl_args_direction *a);   /* cpu_elem.c */
-void PL_ISA_NAME(pl_cpu_decay_step)(pl_queue *q, const pl_args_decay_step *a); /* cpu_elem.c */
-void PL_ISA_NAME(pl_cpu_nonfinite)(pl_queue *q, const pl_args_nonfinite *a);   /* cpu_elem.c */
-void PL_ISA_NAME(pl_cpu_adamw_step)(pl_queue *q, const pl_args_adamw_step *a); /* cpu_overlap.c */
-/* cpu_polar_step.c: where PL_TILES is set */
-void PL_ISA_NAME(pl_cpu_polar_map)(pl_queue *q, const pl_args_polar_map *a);
-/* cpu_polar_step.c: the same */
-void PL_ISA_NAME(pl_cpu_polar_step)(pl_queue *q, const pl_args_polar_step *a);
 
 /* Parts of ops, on the calling thread. */
 /* cpu_elem.c: row i of the first matrix; no f64 */
@@ -156,33 +144,6 @@ void PL_ISA_NAME(pl_cpu_large_matrix)(pl_queue *q, const pl_cpu_item *item);
 size_t PL_ISA_NAME(pl_cpu_fused_scratch)(pl_op_id id, const void *args, int threads);
 /* cpu_overlap.c: now, side by side */
 void PL_ISA_NAME(pl_cpu_do_items)(pl_queue *q, const pl_cpu_item *items, int count);
-void PL_ISA_NAME(pl_cpu_bias_act)(pl_queue *q, const pl_args_bias_act *a);           /* cpu_activation.c */
-void PL_ISA_NAME(pl_cpu_bias_act_back)(pl_queue *q, const pl_args_bias_act_back *a); /* cpu_activation.c */
-void PL_ISA_NAME(pl_cpu_row_sum)(pl_queue *q, const pl_args_row_sum *a);             /* cpu_rows.c */
-void PL_ISA_NAME(pl_cpu_row_spread)(pl_queue *q, const pl_args_row_spread *a);       /* cpu_rows.c */
-void PL_ISA_NAME(pl_cpu_pair_dist)(pl_queue *q, const pl_args_pair_dist *a);         /* cpu_pairs.c */
-void PL_ISA_NAME(pl_cpu_pair_sum)(pl_queue *q, const pl_args_pair_sum *a);           /* cpu_pairs.c */
-void PL_ISA_NAME(pl_cpu_pair_grad)(pl_queue *q, const pl_args_pair_grad *a);         /* cpu_pairs.c */
-void PL_ISA_NAME(pl_cpu_vec_dots)(pl_queue *q, const pl_args_vec_dots *a);           /* cpu_vectors.c */
-void PL_ISA_NAME(pl_cpu_vec_dots_back)(pl_queue *q, const pl_args_vec_dots_back *a); /* cpu_vectors.c */
-void PL_ISA_NAME(pl_cpu_vec_norm)(pl_queue *q, const pl_args_vec_norm *a);           /* cpu_vectors.c */
-void PL_ISA_NAME(pl_cpu_vec_norm_back)(pl_queue *q, const pl_args_vec_norm_back *a); /* cpu_vectors.c */
-void PL_ISA_NAME(pl_cpu_vec_gate)(pl_queue *q, const pl_args_vec_gate *a);           /* cpu_vectors.c */
-void PL_ISA_NAME(pl_cpu_vec_gate_back)(pl_queue *q, const pl_args_vec_gate_back *a); /* cpu_vectors.c */
-void PL_ISA_NAME(pl_cpu_pair_message)(pl_queue *q, const pl_args_pair_message *a);   /* cpu_message.c */
-/* cpu_message.c */
-void PL_ISA_NAME(pl_cpu_pair_message_back)(pl_queue *q, const pl_args_pair_message_back *a);
-void PL_ISA_NAME(pl_cpu_layernorm)(pl_queue *q, const pl_args_layernorm *a);           /* cpu_layernorm.c */
-void PL_ISA_NAME(pl_cpu_layernorm_back)(pl_queue *q, const pl_args_layernorm_back *a); /* cpu_layernorm.c */
-void PL_ISA_NAME(pl_cpu_softmax)(pl_queue *q, const pl_args_softmax *a);               /* cpu_softmax.c */
-void PL_ISA_NAME(pl_cpu_softmax_back)(pl_queue *q, const pl_args_softmax_back *a);     /* cpu_softmax.c */
-void PL_ISA_NAME(pl_cpu_cross_entropy)(pl_queue *q, const pl_args_cross_entropy *a);   /* cpu_loss.c */
-void PL_ISA_NAME(pl_cpu_scale_rows)(pl_queue *q, const pl_args_scale_rows *a);         /* cpu_rows.c */
-void PL_ISA_NAME(pl_cpu_patches)(pl_queue *q, const pl_args_patches *a);               /* cpu_patches.c */
-/* cpu_attention.c */
-void PL_ISA_NAME(pl_cpu_attention)(pl_queue *q, const pl_args_attention *a);
-/* cpu_attention.c */
-void PL_ISA_NAME(pl_cpu_attention_back)(pl_queue *q, const pl_args_attention_back *a);
 /* cpu_attention_tiles.c: all but lse bf16; where PL_TILES is set */
 void PL_ISA_NAME(pl_cpu_attention_tiles)(pl_queue *q, const pl_args_attention *a);
 /* cpu_attention_tiles.c: the same */

@@ -283,100 +283,38 @@ static void cuda_graph_free(pl_device *dev, void *graph)
 
 /* ---- ops ---------------------------------------------------------------------------------------- */
 
-#define LAUNCHED(op)                                          \
+/* Kernels on the queue's stream; their launch errors. */
+#define CUDA_LAUNCHED(op)                                     \
     static void cuda_##op(pl_queue *q, const pl_args_##op *a) \
     {                                                         \
         pl_cuda_launch_##op(pl_cuda_q(q)->stream, a);         \
         pl_cuda_check_op(q, PL_OP_##op, a);                   \
     }
-LAUNCHED(axpby)
-LAUNCHED(normalise)
-LAUNCHED(advance)
-LAUNCHED(frob_join)
-LAUNCHED(bias_act)
-LAUNCHED(bias_act_back)
-LAUNCHED(row_sum)
-LAUNCHED(row_spread)
-LAUNCHED(mse)
-LAUNCHED(pair_dist)
-LAUNCHED(pair_sum)
-LAUNCHED(pair_grad)
-LAUNCHED(vec_dots)
-LAUNCHED(vec_dots_back)
-LAUNCHED(vec_norm)
-LAUNCHED(vec_norm_back)
-LAUNCHED(vec_gate)
-LAUNCHED(vec_gate_back)
-LAUNCHED(layernorm)
-LAUNCHED(softmax)
-LAUNCHED(softmax_back)
-LAUNCHED(cross_entropy)
-LAUNCHED(scale_rows)
-LAUNCHED(patches)
-
-static void cuda_frob(pl_queue *q, const pl_args_frob *a)
-{
-    pl_scratch_mark mark = pl_scratch_begin(q);
-    void *scratch = pl_scratch_take(q, pl_cuda_frob_scratch(a));
-    if (scratch) pl_cuda_launch_frob(pl_cuda_q(q)->stream, a, scratch);
-    pl_scratch_end(q, mark);
-    pl_cuda_check_op(q, PL_OP_frob, a);
-}
-
-static void cuda_layernorm_back(pl_queue *q, const pl_args_layernorm_back *a)
-{
-    pl_scratch_mark mark = pl_scratch_begin(q);
-    void *scratch = pl_scratch_take(q, pl_cuda_layernorm_scratch(a));
-    if (scratch) pl_cuda_launch_layernorm_back(pl_cuda_q(q)->stream, a, scratch);
-    pl_scratch_end(q, mark);
-    pl_cuda_check_op(q, PL_OP_layernorm_back, a);
-}
+#define CUDA_WITH_SCRATCH(op)                                               \
+    static void cuda_##op(pl_queue *q, const pl_args_##op *a)               \
+    {                                                                       \
+        pl_scratch_mark mark = pl_scratch_begin(q);                         \
+        void *scratch = pl_scratch_take(q, pl_cuda_##op##_scratch(a));      \
+        if (scratch) pl_cuda_launch_##op(pl_cuda_q(q)->stream, a, scratch); \
+        pl_scratch_end(q, mark);                                            \
+        pl_cuda_check_op(q, PL_OP_##op, a);                                 \
+    }
+#include "cuda_ops.def"
 
 static size_t cuda_op_scratch(pl_queue *q, pl_op_id id, const void *args)
 {
     (void)q;
-    return id == PL_OP_frob             ? pl_cuda_frob_scratch(args)
-           : id == PL_OP_layernorm_back ? pl_cuda_layernorm_scratch(args)
-                                        : 0;
+#define CUDA_WITH_SCRATCH(op) \
+    if (id == PL_OP_##op) return pl_cuda_##op##_scratch(args);
+#include "cuda_ops.def"
+    return 0;
 }
 
 static const pl_ops cuda_ops = {
-    .copy = pl_cuda_copy,
-    .axpby = cuda_axpby,
-    .gemm = pl_cuda_gemm,
-    .frob = cuda_frob,
-    .frob_join = cuda_frob_join,
-    .normalise = cuda_normalise,
-    .polar_exact = pl_cuda_polar_exact,
-    .direction = pl_cuda_direction,
-    .decay_step = pl_cuda_decay_step,
-    .adamw_step = pl_cuda_adamw_step,
-    .nonfinite = pl_cuda_nonfinite,
-    .advance = cuda_advance,
-    .bias_act = cuda_bias_act,
-    .bias_act_back = cuda_bias_act_back,
-    .row_sum = cuda_row_sum,
-    .row_spread = cuda_row_spread,
-    .mse = cuda_mse,
-    .pair_dist = cuda_pair_dist,
-    .pair_sum = cuda_pair_sum,
-    .pair_grad = cuda_pair_grad,
-    .vec_dots = cuda_vec_dots,
-    .vec_dots_back = cuda_vec_dots_back,
-    .vec_norm = cuda_vec_norm,
-    .vec_norm_back = cuda_vec_norm_back,
-    .vec_gate = cuda_vec_gate,
-    .vec_gate_back = cuda_vec_gate_back,
-    .layernorm = cuda_layernorm,
-    .layernorm_back = cuda_layernorm_back,
-    .softmax = cuda_softmax,
-    .softmax_back = cuda_softmax_back,
-    .cross_entropy = cuda_cross_entropy,
-    .scale_rows = cuda_scale_rows,
-    .patches = cuda_patches,
-    .newton_schulz = pl_cuda_newton_schulz,
-    .polar_map = pl_cuda_polar_map,
-    .polar_step = pl_cuda_polar_step,
+#define CUDA_LAUNCHED(op)     .op = cuda_##op,
+#define CUDA_WITH_SCRATCH(op) .op = cuda_##op,
+#define CUDA_OWN(op)          .op = pl_cuda_##op,
+#include "cuda_ops.def"
 };
 
 const pl_backend pl_backend_cuda = {

@@ -116,7 +116,7 @@ template <typename REAL> __global__ void layernorm_back_kernel(pl_args_layernorm
     }
 }
 
-size_t pl_cuda_layernorm_scratch(const pl_args_layernorm_back *a)
+size_t pl_cuda_layernorm_back_scratch(const pl_args_layernorm_back *a)
 {
     int64_t chunks = (a->X.rows + PL_SUM_CHUNK - 1) / PL_SUM_CHUNK;
     return (size_t)(a->X.batch * chunks * 2 * a->X.cols) * sizeof(double); /* double serves float too */

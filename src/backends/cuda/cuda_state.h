@@ -61,22 +61,16 @@ void *pl_cuda_library(const char *stem, int first_version, int last_version);
 
 polar_status pl_cuda_lt_open(pl_cuda_lt **out, const pl_device *dev); /* loads cuBLASLt */
 void pl_cuda_lt_close(pl_cuda_lt *lt);                                /* NULL is fine */
-void pl_cuda_adamw_step(pl_queue *q, const pl_args_adamw_step *a);    /* the op */
-void pl_cuda_direction(pl_queue *q, const pl_args_direction *a);      /* the op */
-void pl_cuda_decay_step(pl_queue *q, const pl_args_decay_step *a);    /* the op */
-void pl_cuda_nonfinite(pl_queue *q, const pl_args_nonfinite *a);      /* the op */
-void pl_cuda_copy(pl_queue *q, const pl_args_copy *a);                /* the op */
+/* ops of our own (cuda_ops.def) */
+#define CUDA_OWN(op) void pl_cuda_##op(pl_queue *q, const pl_args_##op *a);
+#include "cuda_ops.def"
+
 /* launches what was put off */
 void pl_cuda_overlap_end(pl_queue *q);
-void pl_cuda_gemm(pl_queue *q, const pl_args_gemm *a);                   /* the op */
-void pl_cuda_newton_schulz(pl_queue *q, const pl_args_newton_schulz *a); /* the op */
-void pl_cuda_polar_map(pl_queue *q, const pl_args_polar_map *a);         /* the op */
-void pl_cuda_polar_step(pl_queue *q, const pl_args_polar_step *a);       /* the op */
 /* pl_backend's question */
 int pl_cuda_op_serves(pl_queue *q, pl_op_id id, const void *args);
 /* launches the tasks put off */
 void pl_cuda_ns_flush(pl_queue *q);
-void pl_cuda_polar_exact(pl_queue *q, const pl_args_polar_exact *a); /* the op */
-void pl_cuda_solver_close(pl_cuda_solver *s);                        /* NULL is fine */
+void pl_cuda_solver_close(pl_cuda_solver *s); /* NULL is fine */
 
 #endif

@@ -1,46 +1,11 @@
-/* cpu_ops.c -- the table of one instruction set; frob_join, mse and advance, a handful of numbers, are the
- * oracle's. */
+/* cpu_ops.c -- the table of one instruction set (cpu_ops.def). */
 #include "cpu_tiles.h"
 
 const pl_ops PL_ISA_NAME(pl_cpu_ops) = {
-    .copy = PL_ISA_NAME(pl_cpu_copy),
-    .axpby = PL_ISA_NAME(pl_cpu_axpby),
-    .gemm = PL_ISA_NAME(pl_cpu_gemm),
-    .frob = PL_ISA_NAME(pl_cpu_frob),
-    .normalise = PL_ISA_NAME(pl_cpu_normalise),
-    .polar_exact = pl_cpu_polar_exact,
-    .direction = PL_ISA_NAME(pl_cpu_direction),
-    .decay_step = PL_ISA_NAME(pl_cpu_decay_step),
-    .adamw_step = PL_ISA_NAME(pl_cpu_adamw_step),
-    .nonfinite = PL_ISA_NAME(pl_cpu_nonfinite),
-    .bias_act = PL_ISA_NAME(pl_cpu_bias_act),
-    .bias_act_back = PL_ISA_NAME(pl_cpu_bias_act_back),
-    .row_sum = PL_ISA_NAME(pl_cpu_row_sum),
-    .row_spread = PL_ISA_NAME(pl_cpu_row_spread),
-    .pair_dist = PL_ISA_NAME(pl_cpu_pair_dist),
-    .pair_sum = PL_ISA_NAME(pl_cpu_pair_sum),
-    .pair_grad = PL_ISA_NAME(pl_cpu_pair_grad),
-    .vec_dots = PL_ISA_NAME(pl_cpu_vec_dots),
-    .vec_dots_back = PL_ISA_NAME(pl_cpu_vec_dots_back),
-    .vec_norm = PL_ISA_NAME(pl_cpu_vec_norm),
-    .vec_norm_back = PL_ISA_NAME(pl_cpu_vec_norm_back),
-    .vec_gate = PL_ISA_NAME(pl_cpu_vec_gate),
-    .vec_gate_back = PL_ISA_NAME(pl_cpu_vec_gate_back),
-    .layernorm = PL_ISA_NAME(pl_cpu_layernorm),
-    .layernorm_back = PL_ISA_NAME(pl_cpu_layernorm_back),
-    .softmax = PL_ISA_NAME(pl_cpu_softmax),
-    .softmax_back = PL_ISA_NAME(pl_cpu_softmax_back),
-    .cross_entropy = PL_ISA_NAME(pl_cpu_cross_entropy),
-    .scale_rows = PL_ISA_NAME(pl_cpu_scale_rows),
-    .patches = PL_ISA_NAME(pl_cpu_patches),
-    .attention = PL_ISA_NAME(pl_cpu_attention),
-    .attention_back = PL_ISA_NAME(pl_cpu_attention_back),
-    .gemm_act = PL_ISA_NAME(pl_cpu_gemm_act),
-    .pair_message = PL_ISA_NAME(pl_cpu_pair_message),
-    .pair_message_back = PL_ISA_NAME(pl_cpu_pair_message_back),
-#ifdef PL_TILES
-    .newton_schulz = PL_ISA_NAME(pl_cpu_newton_schulz),
-    .polar_map = PL_ISA_NAME(pl_cpu_polar_map),
-    .polar_step = PL_ISA_NAME(pl_cpu_polar_step),
+#define CPU_OP(name) .name = PL_ISA_NAME(pl_cpu_##name),
+#ifndef PL_TILES
+#define CPU_TILES_OP(name)
 #endif
+#include "../cpu_ops.def"
+    .polar_exact = pl_cpu_polar_exact, /* the same for all */
 };
