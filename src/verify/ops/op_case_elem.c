@@ -191,9 +191,9 @@ const pl_case_family pl_cases_decay_step = {PL_CASES(decays, plain, decay_how),
 static const pl_case_formats adamws[] = {{{D, D, D, D, D}}, {{F, F, F, F, D}}, {{H, H, H, H, D}},
                                          {{H, F, F, H, D}}, {{F, F, F, H, D}}, {{F, F, H, F, D}},
                                          {{D, F, F, F, D}}, {{H, D, D, F, D}}};
-static const pl_case_variant adamw_how[] = {{.large = 1, .alpha = 0.9, .beta = 0.999, .eps = 1e-8},
-                                            {.alpha = 0.5, .beta = 0.75, .eps = 0.125},
-                                            {.per_matrix = 1, .alpha = 0.9, .beta = 0.999, .eps = 1e-8}};
+static const pl_case_variant adamw_how[] = {{EMA, .large = 1, .alpha = 0.9, .beta = 0.999, .eps = 1e-8},
+                                            {EMA, .alpha = 0.5, .beta = 0.75, .eps = 0.125},
+                                            {EMA, .per_matrix = 1, .alpha = 0.9, .beta = 0.999, .eps = 1e-8}};
 
 static void adamw_step_args(pl_op_args *a, const pl_op_case *c, const pl_mat *m)
 {
