@@ -334,3 +334,15 @@ void pl_newton_schulz(pl_queue *q, const pl_mat *out, const pl_mat *in, const in
     }
     pl_scratch_end(q, mark);
 }
+
+int pl_polar_step_fuses(const pl_queue *q, const polar_map_opts *map)
+{
+    return map->kind == POLAR_MAP_NEWTON_SCHULZ && map->precision == POLAR_DTYPE_BF16 &&
+           map->steps <= PL_FUSED_STEPS && map->rounding != POLAR_ROUND_REFERENCE &&
+           pl_queue_has(q, PL_OP_polar_step);
+}
+
+int pl_polar_step_serves(pl_queue *q, const pl_args_polar_step *a)
+{
+    return pl_queue_serves(q, PL_OP_polar_step, a);
+}

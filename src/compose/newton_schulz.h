@@ -32,4 +32,9 @@ int pl_ns_long(const pl_mat *X);
 void pl_ns_coefs(double *out, const polar_coef *coefs, int64_t steps);
 int64_t pl_ns_chain(int64_t joined, int64_t first, int64_t steps, const pl_mat *X);
 
+/* A whole step of a rule with this map may be one op, polar_step, on the queue's device; */
+int pl_polar_step_fuses(const pl_queue *q, const polar_map_opts *map);
+/* and it takes these operands. */
+int pl_polar_step_serves(pl_queue *q, const pl_args_polar_step *a);
+
 #endif

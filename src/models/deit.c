@@ -15,7 +15,7 @@
 #include "compose/view.h"
 #include "device/queue.h"
 #include "models/deit_impl.h"
-#include "nn/drop_path.h"
+#include "nn/transformer.h"
 
 /* ---- life --------------------------------------------------------------------------------------- */
 

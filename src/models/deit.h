@@ -25,7 +25,7 @@
 #ifndef PL_MODELS_DEIT_H
 #define PL_MODELS_DEIT_H
 
-#include "nn/model_memory.h"
+#include "nn/param.h"
 
 typedef struct pl_deit_shape {
     int64_t members, batch;      /* batch: the most images per member in one call */

@@ -8,10 +8,7 @@
 #define PL_MODELS_DEIT_IMPL_H
 
 #include "models/deit.h"
-#include "nn/attention_layer.h"
-#include "nn/layer_norm.h"
-#include "nn/mlp.h"
-#include "nn/patch_embed.h"
+#include "nn/transformer.h"
 
 typedef struct pl_deit_block {
     /* parameters, views of the list */

@@ -3,7 +3,7 @@
 #include <stdio.h>
 
 #include "models/deit_impl.h"
-#include "nn/drop_path.h"
+#include "nn/transformer.h"
 
 #define PARAMS_AROUND    8 /* tokens, patches, the last norm, the head */
 #define PARAMS_PER_BLOCK 12

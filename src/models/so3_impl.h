@@ -4,12 +4,11 @@
 #define PL_MODELS_SO3_IMPL_H
 
 #include "models/so3_points.h"
-#include "nn/gate.h"
-#include "nn/merge.h"
+#include "nn/vector_layers.h"
 
 typedef struct pl_so3_layer {
     /* parameters, views of the list */
-    pl_linear mix_s, mix_v, merge; /* W_00, W_11, cg_proj */
+    pl_linear mix_s, mix_v, cg_proj; /* W_00, W_11 and the projection of [s, dots] */
     pl_gate gate;
     const pl_param *w0, *b0, *W2, *b2; /* the message's MLP */
     /* activations; n = B N rows per member */

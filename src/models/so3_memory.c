@@ -44,11 +44,11 @@ static void list_params(pl_so3 *m)
         y->b0 = add(m, l, "message.0.bias", 1, 1, h, 1);
         y->W2 = add(m, l, "message.2.weight", 2, 2 * h, h, h);
         y->b2 = add(m, l, "message.2.bias", 1, 1, 2 * h, h);
-        y->merge.weight = add(m, l, "cg_proj.weight", 2, h, h + nd, h + nd);
-        y->merge.bias = add(m, l, "cg_proj.bias", 1, 1, h, h + nd);
+        y->cg_proj.weight = add(m, l, "cg_proj.weight", 2, h, h + nd, h + nd);
+        y->cg_proj.bias = add(m, l, "cg_proj.bias", 1, 1, h, h + nd);
         y->gate.weight = add(m, l, "gate.weight", 1, 1, h, 0);
         y->gate.bias = add(m, l, "gate.bias", 1, 1, h, 0);
-        y->merge.act = PL_ACT_SILU;
+        y->cg_proj.act = PL_ACT_SILU;
         y->gate.eps = m->shape.eps;
     }
     m->read0.weight = add(m, -1, "readout.0.weight", 2, h, 2 * h, 2 * h);

@@ -5,7 +5,7 @@
  *     layer:  S = W_00 s + b            V = W_11 v                          mixers: Schur blocks of the
  *             symmetry
  *             S, V += messages along d                                      compose/message.h
- *             s' = silu(cg_proj [S, <V_a, V_b>])     v' = V sigmoid(g |V| + b)     merge and gate; s'
+ *             s' = silu(cg_proj [S, <V_a, V_b>])     v' = V sigmoid(g |V| + b)     dots and gate; s'
  *                 += s, v' += v from the second layer on
  *     y = readout(mean_i s, mean_i |v|)
  *
@@ -20,7 +20,7 @@
 #include "compose/view.h"
 #include "device/queue.h"
 #include "models/so3_impl.h"
-#include "nn/pool.h"
+#include "nn/vector_layers.h"
 
 /* ---- life --------------------------------------------------------------------------------------- */
 
@@ -83,7 +83,7 @@ static void layer_forward(pl_so3 *m, pl_queue *q, pl_so3_layer *y, pl_mat s, pl_
     pl_linear_forward(q, &y->mix_v, y->V, y->V, v);
     pl_message_forward(q, pl_view_split(pl_view_cols(y->cat, 0, y->S.cols), m->B), pl_view_split(y->M, m->B),
                        pl_view_split(y->S, m->B), pl_view_split(y->V, m->B), &msg);
-    pl_merge_forward(q, &y->merge, y->s, y->U, y->cat, y->M);
+    pl_dots_linear_forward(q, &y->cg_proj, y->s, y->U, y->cat, y->M);
     if (residual) PL_CALL(axpby, q, .Y = y->s, .X = y->s, .alpha = 1, .Z = s, .beta = 1);
     pl_gate_forward(q, &y->gate, y->v, y->M, residual ? v : none);
 }
@@ -103,7 +103,7 @@ static void layer_backward(pl_so3 *m, pl_queue *q, pl_so3_layer *y, pl_mat ds, p
     pl_mat dcat = pl_scratch_mat(q, ds.dtype, y->cat.batch, y->cat.rows, y->cat.cols),
            dM = pl_scratch_mat(q, dv.dtype, dv.batch, dv.rows, h);
     pl_gate_backward(q, &y->gate, dM, y->M, dv);
-    pl_merge_backward(q, &y->merge, dcat, dM, ds, y->U, y->cat, y->M, m->B);
+    pl_dots_linear_backward(q, &y->cg_proj, dcat, dM, ds, y->U, y->cat, y->M, m->B);
     pl_message_backward(q, pl_view_split(dS, m->B), pl_view_split(dV, m->B), &grads,
                         pl_view_split(pl_view_cols(dcat, 0, h), m->B), pl_view_split(dM, m->B),
                         pl_view_split(y->S, m->B), pl_view_split(y->V, m->B), &msg);
@@ -156,7 +156,7 @@ pl_mat pl_so3_forward(pl_so3 *m, polar_queue *q, pl_mat x)
         s = m->layers[l].s;
         v = m->layers[l].v;
     }
-    pl_pool_forward(q, m->pooled, s, v, m->shape.eps);
+    pl_cloud_mean_forward(q, m->pooled, s, v, m->shape.eps);
     pl_linear_forward(q, &m->read0, m->z, m->U, m->pooled);
     pl_linear_forward(q, &m->read2, m->pred, m->pred, m->z);
     return m->pred;
@@ -178,7 +178,7 @@ void pl_so3_backward(pl_so3 *m, polar_queue *q, pl_mat dpred)
     pl_mat ds = pl_scratch_mat(q, t, E, n, h), dv = pl_scratch_mat(q, t, E, 3 * n, h);
     pl_linear_backward(q, &m->read2, dz, none, dpred, none, m->z, m->B);
     pl_linear_backward(q, &m->read0, dpooled, none, dz, m->U, m->pooled, m->B);
-    pl_pool_backward(q, ds, dv, last->v, dpooled, m->shape.eps);
+    pl_cloud_mean_backward(q, ds, dv, last->v, dpooled, m->shape.eps);
     for (int64_t l = m->shape.layers - 1; l >= 0; l--) {
         pl_so3_layer *y = &m->layers[l];
         layer_backward(m, q, y, ds, dv, l ? y[-1].s : m->s0, l ? y[-1].v : first_vectors(m), l > 0);

@@ -16,7 +16,7 @@
 #ifndef PL_MODELS_SO3_POINTS_H
 #define PL_MODELS_SO3_POINTS_H
 
-#include "nn/model_memory.h"
+#include "nn/param.h"
 
 typedef struct pl_so3_shape {
     int64_t members, batch; /* batch: the most clouds per member in one call */

@@ -4,16 +4,14 @@
 
 #include "compose/weight_grad.h"
 
+static pl_mat bias_of(const pl_linear *l)
+{
+    return l->bias ? l->bias->W : (pl_mat){0};
+}
+
 void pl_linear_forward(pl_queue *q, const pl_linear *l, pl_mat Y, pl_mat U, pl_mat X)
 {
-    if (l->bias && Y.data == U.data && pl_queue_has(q, PL_OP_gemm_act)) {
-        PL_CALL(gemm_act, q, .Y = Y, .A = X, .B = pl_param_factor(l->weight), .tb = 1, .b = l->bias->W,
-                .act = l->act);
-        return;
-    }
-    PL_CALL(gemm, q, .C = U, .A = X, .B = pl_param_factor(l->weight), .tb = 1, .alpha = 1);
-    if (l->bias) PL_CALL(bias_act, q, .Y = Y, .X = U, .b = l->bias->W, .act = l->act);
-    else if (l->act != PL_ACT_NONE) PL_CALL(bias_act, q, .Y = Y, .X = U, .act = l->act);
+    pl_product(q, Y, U, X, pl_param_factor(l->weight), bias_of(l), l->act);
 }
 
 void pl_linear_backward(pl_queue *q, const pl_linear *l, pl_mat dX, pl_mat add, pl_mat dY, pl_mat U, pl_mat X,
@@ -23,13 +21,44 @@ void pl_linear_backward(pl_queue *q, const pl_linear *l, pl_mat dX, pl_mat add, 
     pl_mat dU = dY;
     if (l->act != PL_ACT_NONE) {
         dU = pl_scratch_mat(q, dY.dtype, dY.batch, dY.rows, dY.cols);
-        PL_CALL(bias_act_back, q, .dX = dU, .X = U, .b = l->bias ? l->bias->W : (pl_mat){0}, .dY = dY,
-                .act = l->act);
+        PL_CALL(bias_act_back, q, .dX = dU, .X = U, .b = bias_of(l), .dY = dY, .act = l->act);
     }
     pl_weight_grad(q, l->weight->G, dU, X, groups);
     if (l->bias) PL_CALL(row_sum, q, .Y = l->bias->G, .X = dU, .alpha = 1);
     if (dX.data)
         PL_CALL(gemm, q, .C = dX, .A = dU, .B = pl_param_factor(l->weight), .alpha = 1, .D = add,
                 .beta = add.data ? 1 : 0);
+    pl_scratch_end(q, mark);
+}
+
+/* ---- the end of a branch ------------------------------------------------------------------------- */
+
+/* Y = Z + s (X W^T + b);   dU = s dY in the format products want, then as any linear layer. */
+
+void pl_residual_forward(pl_queue *q, const pl_linear *l, pl_mat Y, pl_mat X, pl_mat Z, pl_mat s)
+{
+    if (!s.data) {
+        pl_product_add(q, Y, X, pl_param_factor(l->weight), l->bias->W, Z);
+        return;
+    }
+    pl_scratch_mark mark = pl_scratch_begin(q);
+    pl_mat U = pl_scratch_mat(q, X.dtype, Y.batch, Y.rows, Y.cols);
+    pl_linear_forward(q, l, U, U, X);
+    PL_CALL(scale_rows, q, .Y = Y, .X = U, .s = s, .Z = Z);
+    pl_scratch_end(q, mark);
+}
+
+void pl_residual_backward(pl_queue *q, const pl_linear *l, pl_mat dX, const pl_activation *before, pl_mat dY,
+                          pl_mat X, pl_mat s, int64_t groups)
+{
+    pl_scratch_mark mark = pl_scratch_begin(q);
+    pl_mat none = {0}, dU = dY;
+    if (s.data || dY.dtype != X.dtype) {
+        dU = pl_scratch_mat(q, X.dtype, dY.batch, dY.rows, dY.cols);
+        if (s.data) PL_CALL(scale_rows, q, .Y = dU, .X = dY, .s = s);
+        else PL_CALL(copy, q, .Y = dU, .X = dY);
+    }
+    pl_linear_backward(q, l, before ? none : dX, none, dU, none, X, groups);
+    if (before) pl_product_activate_back(q, dX, before, dU, pl_param_factor(l->weight));
     pl_scratch_end(q, mark);
 }

@@ -1,10 +1,11 @@
-/* linear.h -- a linear layer with bias and activation: Y = act(X W^T + b). */
+/* linear.h -- linear layers: with bias and activation, and at the end of a branch, added to a stream. */
 #ifndef PL_NN_LINEAR_H
 #define PL_NN_LINEAR_H
 
-#include "device/queue.h"
+#include "compose/product.h"
 #include "nn/param.h"
 
+/* Y = act(X W^T + b) */
 typedef struct pl_linear {
     const pl_param *weight; /* (E, out, in) */
     const pl_param *bias;   /* (E, 1, out), or NULL */
@@ -20,5 +21,23 @@ void pl_linear_forward(pl_queue *q, const pl_linear *l, pl_mat Y, pl_mat U, pl_m
  * may be cut (weight_grad.h). */
 void pl_linear_backward(pl_queue *q, const pl_linear *l, pl_mat dX, pl_mat add, pl_mat dY, pl_mat U, pl_mat X,
                         int64_t groups);
+
+/* ---- the end of a branch ------------------------------------------------------------------------- */
+
+/* The end of a branch: a linear layer whose result is added to the residual stream, or left out
+ * for some images.
+ *
+ *     Y = Z + s (X W^T + b)         s one factor per image (stochastic depth), or none: 1 */
+
+/* X (E, rows, in) in the activations' format; Y, Z (E, rows, out) in the stream's, Y may be Z; s (E, images,
+ * 1) or none, an image's rows following each other. */
+void pl_residual_forward(pl_queue *q, const pl_linear *l, pl_mat Y, pl_mat X, pl_mat Z, pl_mat s);
+
+/* Overwrites the gradients of weight and bias, and dX (E, rows, in) in the activations' format, through
+ * the activation before the layer where one is given (or NULL); the gradient of Z is dY. dY (E, rows, out) in
+ * the stream's format or, where there is no s, in the activations', in which products want it. The rows come
+ * in `groups` (images). */
+void pl_residual_backward(pl_queue *q, const pl_linear *l, pl_mat dX, const pl_activation *before, pl_mat dY,
+                          pl_mat X, pl_mat s, int64_t groups);
 
 #endif

@@ -1,14 +1,19 @@
-/* param.h -- a trainable array of a model, for all members of an ensemble at once.
+/* param.h -- what every model does with its parameters and its device memory: the list of trainable arrays,
+ * three pieces of memory (weights, gradients, activations), measured, committed once, then pointed at. */
+#ifndef PL_NN_PARAM_H
+#define PL_NN_PARAM_H
+
+#include "base/status.h"
+#include "device/mat.h"
+
+/* ---- parameters ---------------------------------------------------------------------------------- */
+
+/* A trainable array of a model, for all members of an ensemble at once.
  *
  * A member's matrix is (rows, cols); W and G are (members, rows, cols), packed, in device memory. A
  * one-dimensional array of n numbers has ndim 1, rows 1, cols n; an array of more than two dimensions says in
  * shape what the checkpoint calls it, and how it is seen as a matrix in rows and cols. Names and order are
- * the checkpoint's.
- */
-#ifndef PL_NN_PARAM_H
-#define PL_NN_PARAM_H
-
-#include "device/mat.h"
+ * the checkpoint's. */
 
 #define PL_PARAM_NAME 64
 #define PL_PARAM_DIMS 4
@@ -48,5 +53,67 @@ static inline polar_tensor pl_param_tensor(const pl_param *p, const pl_mat *m)
     for (int i = t.ndim - 1; i >= 0; stride *= t.shape[i], i--) t.stride[i] = stride;
     return t;
 }
+
+/* ---- an arena ------------------------------------------------------------------------------------ */
+
+/* One piece of device memory with matrices laid over it: measured, committed once, then pointed at
+ * by the same function (docs/STYLE.md, rule 9).
+ *
+ *     static void net_point(net *n, pl_arena *a) { n->W = pl_arena_mat(a, dtype, E, rows, cols);  ... }
+ *
+ *     pl_arena a = {0};                 net_point(n, &a);       // a.used: the bytes to commit
+ *     a = (pl_arena){.base = memory};   net_point(n, &a);       // now the matrices have addresses */
+
+#define PL_ARENA_ALIGN ((size_t)256)
+
+typedef struct pl_arena {
+    char *base;  /* NULL while measuring */
+    size_t used; /* bytes so far */
+} pl_arena;
+
+/* The next packed matrix of the arena; without data while measuring. */
+static inline pl_mat pl_arena_mat(pl_arena *a, polar_dtype dtype, int64_t batch, int64_t rows, int64_t cols)
+{
+    pl_mat m = pl_mat_dense(a->base ? a->base + a->used : NULL, dtype, batch, rows, cols);
+    a->used += (pl_mat_bytes(&m) + PL_ARENA_ALIGN - 1) / PL_ARENA_ALIGN * PL_ARENA_ALIGN;
+    return m;
+}
+
+/* ---- a model's memory ---------------------------------------------------------------------------- */
+
+/* What every model does with its parameter list and its device memory: three pieces,
+ * measured, committed once, then pointed at.
+ *
+ *     // while measuring, and again after
+ *     pl_params_point(m->params, m->param_count, dtype, members, training, &weights, &gradients);
+ *     m->memory.bytes = (pl_model_bytes){weights.used, gradients.used, activations.used};
+ *     PL_TRY(pl_model_memory_commit(&m->memory, dev));         // or pl_model_memory_pretend for a dry run
+ *     PL_TRY(pl_params_draw(m->params, m->param_count, q, seeds, initial));
+ *     pl_model_memory_release(&m->memory, dev); */
+
+typedef struct pl_model_bytes { /* device memory of a model */
+    size_t weights, gradients, activations;
+} pl_model_bytes;
+
+typedef struct pl_model_memory {
+    pl_model_bytes bytes;
+    char *weights, *gradients, *activations;
+} pl_model_memory;
+
+/* entry i of parameter `number` of the member with this seed */
+typedef double (*pl_param_initial)(const pl_param *p, int64_t number, uint64_t seed, int64_t i);
+
+/* all three pieces or none; an empty one stays NULL */
+polar_status pl_model_memory_commit(pl_model_memory *m, polar_device *dev);
+/* addresses for a dry run, apart from each other and from its scratch; returns the first free one */
+char *pl_model_memory_pretend(pl_model_memory *m);
+void pl_model_memory_release(pl_model_memory *m, polar_device *dev); /* the reverse of commit */
+
+/* W, and G where it is trained */
+void pl_params_point(pl_param *params, int64_t count, polar_dtype dtype, int64_t members, int training,
+                     pl_arena *weights, pl_arena *gradients);
+/* initial weights, one seed per member */
+polar_status pl_params_draw(const pl_param *params, int64_t count, polar_queue *q, const uint64_t *seeds,
+                            pl_param_initial initial);
 
 #endif

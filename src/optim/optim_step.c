@@ -123,13 +123,10 @@ static int can_be_whole(const polar_optim *opt, pl_queue *q, const pl_optim_para
     const polar_map_opts *map = &pl_optim_rule(opt, p)->map;
     if (p->route != POLAR_ROUTE_MATRIX || p->schur_group || p->rows * p->cols == 0 || opt->o.measure)
         return 0;
-    if (map->kind != POLAR_MAP_NEWTON_SCHULZ || map->precision != POLAR_DTYPE_BF16 ||
-        map->steps > PL_FUSED_STEPS)
-        return 0;
-    if (map->rounding == POLAR_ROUND_REFERENCE || !pl_queue_has(q, PL_OP_polar_step)) return 0;
+    if (!pl_polar_step_fuses(q, map)) return 0;
     if (p->M.dtype != POLAR_DTYPE_F32 || p->G.dtype == POLAR_DTYPE_F64) return 0;
     pl_args_polar_step a = whole_args(opt, p, 0);
-    return pl_queue_serves(q, PL_OP_polar_step, &a);
+    return pl_polar_step_serves(q, &a);
 }
 
 static void enqueue_whole(polar_optim *opt, pl_queue *q, const pl_optim_param *p)

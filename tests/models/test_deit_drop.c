@@ -3,7 +3,7 @@
  *     ctest -R test_deit_drop
  */
 #include "fixtures/deit_fixture.h"
-#include "nn/drop_path.h"
+#include "nn/transformer.h"
 
 enum { CLASSES = 7 };
 

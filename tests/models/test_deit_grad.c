@@ -4,7 +4,7 @@
  *     ctest -R test_deit_grad
  */
 #include "fixtures/deit_fixture.h"
-#include "nn/drop_path.h"
+#include "nn/transformer.h"
 
 #define U64 0x1p-53
 

@@ -7,7 +7,7 @@
 #include "compose/view.h"
 #include "compose/weight_grad.h"
 #include "nn/linear.h"
-#include "nn/pool.h"
+#include "nn/vector_layers.h"
 #include "so3_model_fixture.h"
 
 #define U32 0x1p-24
@@ -229,14 +229,14 @@ static void pooling(const char *device)
            ds = mat(&b, POLAR_DTYPE_F32, 1, ROWS, 2, 0, 0);
     pl_mat dY = mat(&b, POLAR_DTYPE_F32, 1, 2, 4, 1, 1);
     TEST_TRY(pl_mat_upload_f64(b.q, &v, zero));
-    pl_pool_backward(b.q, ds, dv, v, dY, 1e-8);
+    pl_cloud_mean_backward(b.q, ds, dv, v, dY, 1e-8);
     double *d = values(&b, dv);
     test_true("zero vectors have zero gradients", model_norm(d, NULL, 3 * ROWS * 2) == 0, "%g",
               model_norm(d, NULL, 3 * ROWS * 2));
     free(d);
     zero[4] = NAN;
     TEST_TRY(pl_mat_upload_f64(b.q, &v, zero));
-    pl_pool_backward(b.q, ds, dv, v, dY, 1e-8);
+    pl_cloud_mean_backward(b.q, ds, dv, v, dY, 1e-8);
     d = values(&b, dv);
     test_true("a NaN stays one", isnan(d[4]) && d[1] == 0, "%g beside %g", d[4], d[1]);
     free(d);

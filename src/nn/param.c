@@ -1,6 +1,5 @@
-/* model_memory.c -- the three pieces of a model's device memory, its parameters' places in them, their
- * initial values. */
-#include "nn/model_memory.h"
+/* param.c -- see param.h. */
+#include "nn/param.h"
 
 #include "base/alloc.h"
 
