@@ -242,7 +242,7 @@ class Optimizer(torch.optim.Optimizer):
                 j += 1
         handle = self._create(dev, pieces, rules)
         self._owner, self._offset, self._split_up = owner, offset, len(pieces) != len(self._params)
-        self._weights = [p.data_ptr() for p in self._params]
+        self._weights, self._dtypes = [p.data_ptr() for p in self._params], [p.dtype for p in self._params]
         self._handle, self._rules, self._present = handle, [rule for rule, _ in rules], None
         self._hypers = [None] * len(self.param_groups)
         self._fixed = [tuple(_plain(g[k]) for k in _FIXED) for g in self.param_groups]
@@ -453,15 +453,19 @@ class Optimizer(torch.optim.Optimizer):
     def _pointers(self, keep):
         """The gradients' addresses, 0 where there is none."""
         out = []
-        for p in self._params:
+        for p, dtype in zip(self._params, self._dtypes):
             g = p.grad
             if g is None:
                 out.append(0)
                 continue
-            if g.layout is not _strided or g.dtype is not p.dtype or not g.is_contiguous():
-                g = self._odd_gradient(p, g)
-                keep.append(g)
-            out.append(g.data_ptr())
+            try:
+                if g.dtype is dtype and g.is_contiguous():    # torch sees to its shape and device
+                    out.append(g.data_ptr())
+                    continue
+            except RuntimeError:    # a sparse tensor has neither strides nor an address
+                pass
+            keep.append(self._odd_gradient(p, g))
+            out.append(keep[-1].data_ptr())
         return out
 
     def _moved(self):
