@@ -12,8 +12,13 @@ target_link_options(polar_shared PRIVATE -Wl,--version-script=${CMAKE_SOURCE_DIR
 if(NOT POLAR_SANITIZE)
   target_link_options(polar_shared PRIVATE -Wl,--no-undefined)
 endif()
-if(SKBUILD)    # beside the Python files that load it
+# XLA's handler for polar.jax: loaded after libpolar, from which it takes its functions.
+add_library(polar_xla MODULE python/xla/polar_xla.c)
+target_link_libraries(polar_xla PRIVATE Threads::Threads)
+set_target_properties(polar_xla PROPERTIES OUTPUT_NAME polar_xla)
+if(SKBUILD)    # beside the Python files that load them
   install(PROGRAMS $<TARGET_FILE:polar_shared> DESTINATION polar COMPONENT python RENAME libpolar.so)
+  install(PROGRAMS $<TARGET_FILE:polar_xla> DESTINATION polar COMPONENT python)
 endif()
 if(POLAR_LAB)
   set_target_properties(polar_program PROPERTIES INSTALL_RPATH_USE_LINK_PATH ON)    # for libraries in folders of their own

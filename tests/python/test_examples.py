@@ -1,0 +1,38 @@
+"""test_examples.py -- the examples run, a few steps of each; those whose libraries are not here are left out."""
+import pathlib
+import runpy
+import sys
+
+import pytest
+
+EXAMPLES = pathlib.Path(__file__).resolve().parents[2] / "examples" / "python"
+
+
+def run(name, *arguments):
+    old = sys.argv
+    sys.argv = [name, *arguments]
+    try:
+        runpy.run_path(str(EXAMPLES / name), run_name="__main__")
+    finally:
+        sys.argv = old
+
+
+@pytest.mark.parametrize("optimizer", ["polaradamw", "muon", "adamw"])
+def test_char_gpt(capsys, optimizer):
+    run("char_gpt.py", "--steps", "12", "--width", "32", "--depth", "1", "--length", "16", "--device", "cpu", "--optimizer", optimizer)
+    out = capsys.readouterr().out
+    assert ("4 of 15 parameters take the matrix rule" in out) == (optimizer != "adamw"), out
+    losses = [float(line.split("held out")[1].split()[0]) for line in out.splitlines() if line.startswith("step")]
+    assert losses[-1] < losses[0]
+
+
+def test_deit_timm(capsys):
+    pytest.importorskip("timm")
+    run("deit_timm.py", "--steps", "2", "--batch", "2")
+    assert "48 of 152 parameters" in capsys.readouterr().out
+
+
+def test_e3nn_blocks(capsys):
+    pytest.importorskip("e3nn")
+    run("e3nn_blocks.py", "--steps", "20")
+    assert "4x32+8x16" in capsys.readouterr().out
