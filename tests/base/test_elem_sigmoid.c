@@ -329,12 +329,12 @@ static void small_formulas(void)
     /* fused: (1 + 2^-12)^2 - (1 + 2^-11) is 2^-24, with separate roundings 0 */
     float b = 1 + 0x1p-12f;
     test_exact("dot3 is fused", pl_dot3_f32(-(1 + 0x1p-11f), b, 0, 1, b, 0) != 0x1p-24f);
-    test_exact("activations by number", (pl_activate_f32(3, PL_ACT_NONE) != 3) +
-                                            (pl_activate_f64(2, PL_ACT_SILU) != pl_silu_f64(2)) +
-                                            (pl_activate_f64(2, PL_ACT_SIGMOID) != pl_sigmoid_f64(2)) +
-                                            (pl_activate_back_f32(5, 3, PL_ACT_NONE) != 5) +
-                                            (pl_activate_back_f64(5, 0, PL_ACT_SILU) != 2.5) +
-                                            (pl_activate_back_f64(4, 0, PL_ACT_SIGMOID) != 1));
+    test_exact("no activation, by its number", pl_activate_f32(3, PL_ACT_NONE) != 3);
+    test_exact("silu by its number", pl_activate_f64(2, PL_ACT_SILU) != pl_silu_f64(2));
+    test_exact("sigmoid by its number", pl_activate_f64(2, PL_ACT_SIGMOID) != pl_sigmoid_f64(2));
+    test_exact("no slope, by its number", pl_activate_back_f32(5, 3, PL_ACT_NONE) != 5);
+    test_exact("silu's slope by its number", pl_activate_back_f64(5, 0, PL_ACT_SILU) != 2.5);
+    test_exact("sigmoid's slope by its number", pl_activate_back_f64(4, 0, PL_ACT_SIGMOID) != 1);
     /* v = (2, 3, 6), R = 7, g = 0 and b = 0: s = 1/2, dy . v = 32 with dy = (1, 2, 4): t = 8, TR = 56, along
      * = 0; with g = 7, b = -49: along = 8 */
     const float v[3] = {2, 3, 6}, dy[3] = {1, 2, 4};

@@ -20,7 +20,9 @@ extern const pl_ops pl_cpu_ops_emulated;
 static machine emulated_open(int threads)
 {
     char name[64];
-    snprintf(name, sizeof name, "cpu:isa=avx512,threads=%d", threads);
+    /* what is beside the tiles: any AVX-512 that is built in */
+    snprintf(name, sizeof name, "cpu:isa=%s,threads=%d",
+             pl_isa_name(pl_isa_usable(PL_ISA_AVX512) ? PL_ISA_AVX512 : PL_ISA_AVX512BF16), threads);
     machine m = machine_open(name);
     m.dev->ops = pl_cpu_ops_emulated;
     m.dev->flushes = 1;
@@ -568,7 +570,7 @@ static void test_all(machine *at, sum_of *sum)
 int main(int argc, char **argv)
 {
     test_begin(argc, argv);
-    if (!pl_isa_usable(PL_ISA_AVX512)) {
+    if (!pl_isa_usable(PL_ISA_AVX512) && !pl_isa_usable(PL_ISA_AVX512BF16)) {
         printf("skipped: this CPU has no AVX-512\n");
         return 77;
     }

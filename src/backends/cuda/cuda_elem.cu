@@ -54,10 +54,10 @@ static dim3 grid_in_fours(const pl_mat &m)
     return dim3(pl_cuda_grid(m.cols, 4 * THREADS, 1 << 20), 1, pl_cuda_grid(m.batch, 1, MAX_GRID));
 }
 
-#define LAUNCH(kernel, mats, n, lead, ...)                                                                 \
-    do {                                                                                                   \
-        if (pl_cuda_any_f64(mats, n)) kernel<double><<<grid_for(lead), THREADS, 0, stream>>>(__VA_ARGS__); \
-        else kernel<float><<<grid_for(lead), THREADS, 0, stream>>>(__VA_ARGS__);                           \
+#define LAUNCH(kernel, mats, n, shape, ...)                                                                 \
+    do {                                                                                                    \
+        if (pl_cuda_any_f64(mats, n)) kernel<double><<<grid_for(shape), THREADS, 0, stream>>>(__VA_ARGS__); \
+        else kernel<float><<<grid_for(shape), THREADS, 0, stream>>>(__VA_ARGS__);                           \
     } while (0)
 
 /* ---- copy --------------------------------------------------------------------------------------- */

@@ -54,15 +54,15 @@ static int is_gradient(const pl_mat *g)
 }
 
 /* What all items share: sizes, live values, the gradient's format. 0 where the table cannot hold it. */
-static int item_begin(pl_cuda_item *out, pl_cuda_multi_op op, const pl_mat *lead, const pl_mat *live)
+static int item_begin(pl_cuda_item *out, pl_cuda_multi_op op, const pl_mat *shape, const pl_mat *live)
 {
-    if (lead->batch > MOST_MATRICES || lead->batch * lead->rows * lead->cols > MOST_ENTRIES) return 0;
-    *out =
-        (pl_cuda_item){.op = (uint8_t)op, .each = lead->rows * lead->cols, .matrices = (int32_t)lead->batch};
+    if (shape->batch > MOST_MATRICES || shape->batch * shape->rows * shape->cols > MOST_ENTRIES) return 0;
+    *out = (pl_cuda_item){
+        .op = (uint8_t)op, .each = shape->rows * shape->cols, .matrices = (int32_t)shape->batch};
     if (live) out->live = live->data;
     if (live && live->batch > 1) out->live_stride = live->bs;
-    else if (lead->batch > 1 && out->each) { /* one row of live values for all: one long matrix */
-        out->each *= lead->batch;
+    else if (shape->batch > 1 && out->each) { /* one row of live values for all: one long matrix */
+        out->each *= shape->batch;
         out->matrices = 1;
     }
     return 1;
@@ -115,11 +115,11 @@ void pl_cuda_decay_step(pl_queue *q, const pl_args_decay_step *a)
 void pl_cuda_nonfinite(pl_queue *q, const pl_args_nonfinite *a)
 {
     pl_cuda_item it;
-    pl_mat lead = a->G;
-    if (a->F.batch == 1) lead.rows *= lead.batch, lead.batch = 1; /* one flag: one long matrix */
+    pl_mat shape = a->G;
+    if (a->F.batch == 1) shape.rows *= shape.batch, shape.batch = 1; /* one flag: one long matrix */
     if (is_gradient(&a->G) && is_packed(&a->F, POLAR_DTYPE_F32) &&
-        item_begin(&it, PL_MULTI_NONFINITE, &lead, NULL)) {
-        it.each = lead.rows * lead.cols, it.matrices = (int32_t)lead.batch;
+        item_begin(&it, PL_MULTI_NONFINITE, &shape, NULL)) {
+        it.each = shape.rows * shape.cols, it.matrices = (int32_t)shape.batch;
         it.w = a->F.data, it.g = a->G.data, it.g_bf16 = a->G.dtype == POLAR_DTYPE_BF16;
         put(q, &it);
         return;

@@ -1,5 +1,5 @@
 /* cpu_gemm_pack.h -- the factors of a product of cpu_gemm_tiles.c as blocks: whole panels at once; or, of A^T
- * B, both factors' slice of k block by block, beside other work.
+ * B, both factors' slice of k block by block, overlapped with other work.
  *
  * A slice: k runs down the rows of A, so that a panel of A^T is a narrow column of a wide matrix, which
  * memory gives at half its speed. So of 32 rows all columns that belong to a part of C are packed before the
@@ -97,16 +97,16 @@ typedef struct {
     pl_bf16 *left, *right; /* its panels, one after the other */
     /* packed, of all of them: 32 of k after 32 of k, first A's, then B's */
     int64_t done, blocks;
-    /* of the work beside: how often it will be called for; how far ahead of a steady pace it is */
+    /* of the overlap: how often it will be called for; how far ahead of a steady pace it is */
     int64_t slots, early;
     const pl_bf16 *fetch_a, *fetch_b; /* the rows to be prefetched next */
     int64_t fetch_rows, fetch_at;     /* how many are left; which line of the rows is next */
     /* lines in a row of both; those still to be prefetched while this slice is packed, */
     int64_t fetch_wide, fetch_lines;
-    int64_t fetch_some; /* and how many of them at a time beside other work */
+    int64_t fetch_some; /* and how many of them at a time, overlapped with other work */
 } slice;
 
-/* Asks for so many lines, row after row of both factors. */
+/* Prefetches so many lines, row after row of both factors. */
 PL_INLINE void slice_prefetch(slice *s, int64_t lines)
 {
     if (lines > s->fetch_lines) lines = s->fetch_lines;
@@ -131,7 +131,7 @@ static slice slice_begin(const pl_args_gemm *g, int64_t b, int64_t i0, int64_t m
     return s;
 }
 
-/* The next slice, to be packed at left and right; beside other work in so many portions. */
+/* The next slice, to be packed at left and right; overlapped with other work in so many portions. */
 static void slice_next(slice *s, pl_bf16 *left, pl_bf16 *right, int64_t k0, int64_t steps, int64_t slots)
 {
     s->left = left, s->right = right, s->k0 = k0, s->steps = steps;
@@ -165,7 +165,7 @@ static void slice_rest(slice *s)
     }
 }
 
-/* A portion of it beside other work: after `slots` of them it is packed. */
+/* A portion of it, overlapped with other work: after `slots` of them it is packed. */
 static __attribute__((noinline, unused)) void slice_overlap(slice *s)
 {
     slice_prefetch(s, s->fetch_some);

@@ -27,18 +27,21 @@
 #define KC 32 /* blocks of 32: a slice of k */
 #ifdef PL_TILE_UNIT
 #define RIGHT_MOST 600 /* packed blocks of B; CPUs with the tile unit have 2 MB */
-/* panels of A that meet 32 columns of B, one after the other, while those are in the first cache */
-#define TOGETHER     2
-#define SLOTS(steps) (4 * (steps)) /* portions of work beside a block of C */
+/* panels of A that are multiplied with 32 columns of B, one after the other, while those are in the first
+ * cache */
+#define PANELS_AT_ONCE 2
+#define SLOTS(steps)   (4 * (steps)) /* portions of work overlapped with a block of C */
 /* slices of A^T B that lie packed: one is multiplied while the next is packed, */
 #define BUFFERS    2
-#define DOWN_FIRST 2 /* so the first one, which is packed beside nothing, is short */
+#define DOWN_FIRST 2        /* so the first one, which is packed without overlap, is short */
+#define LEFT_ROWS  PL_BLOCK /* rows of A that are multiplied at a time */
 #else
-#define RIGHT_MOST   192
-#define TOGETHER     1
-#define SLOTS(steps) 1
-#define BUFFERS      1
-#define DOWN_FIRST   0 /* as long as the others */
+#define RIGHT_MOST     192
+#define PANELS_AT_ONCE 1
+#define SLOTS(steps)   1
+#define BUFFERS        1
+#define DOWN_FIRST     0 /* as long as the others */
+#define LEFT_ROWS      PL_DOT_ROWS
 #endif
 #define MC        2  /* rows of a part where B is packed once for many parts */
 #define SLICED_MC 16 /* and where it is packed for every part */
@@ -94,7 +97,7 @@ static tile_plan plan_tiles(const pl_args_gemm *g, int threads)
         else break;
     }
     p.threads = p.items < threads ? (int)p.items : threads;
-    p.left = (size_t)((p.down ? BUFFERS * p.mc : TOGETHER) * p.kc) * PL_BLOCK_SIZE * sizeof(pl_bf16);
+    p.left = (size_t)((p.down ? BUFFERS * p.mc : PANELS_AT_ONCE) * p.kc) * PL_BLOCK_SIZE * sizeof(pl_bf16);
     p.right = (size_t)((p.down ? BUFFERS * p.nc : p.nc) * p.kc) * PL_BLOCK_SIZE * sizeof(pl_bf16);
     p.work = p.left + p.right + (size_t)(p.kc < p.kb ? p.mc * p.nc : 2) * PL_BLOCK_SIZE * sizeof(float);
     return p;
@@ -128,16 +131,11 @@ static pl_left left_panel(pl_bf16 *room, const pl_args_gemm *g, int64_t b, int64
                           int64_t steps)
 {
     const pl_mat *x = &g->A;
-#ifdef PL_TILE_UNIT
-    int64_t rows = PL_BLOCK;
-#else
-    int64_t rows = PL_DOT_ROWS;
-#endif
     if (g->ta) {
         for (int64_t k = 0; k < steps; k++) pack_transposed(room, x, b, i, k0 + k, k, steps);
         return left_transposed(room);
     }
-    if (PL_BLOCK * (k0 + steps) <= x->cols && least(x->rows - PL_BLOCK * i, PL_BLOCK) % rows == 0)
+    if (PL_BLOCK * (k0 + steps) <= x->cols && least(x->rows - PL_BLOCK * i, PL_BLOCK) % LEFT_ROWS == 0)
         return panel_lies(g, b, i, k0);
     pack(LEFT, room, x, 1, b, i, 1, k0, steps);
     return pl_left_packed(room);
@@ -146,7 +144,7 @@ static pl_left left_panel(pl_bf16 *room, const pl_args_gemm *g, int64_t b, int64
 /* ---- a block ------------------------------------------------------------------------------------ */
 
 /* A thread's own: work memory, which part of B, counted over batch and columns, lies packed there, and (on
- * the tile unit) a block whose sums wait for their end. */
+ * the tile unit) a block whose sums wait for their epilogue and what is prefetched for the next panels. */
 typedef struct {
     pl_tiles tiles;
     pl_bf16 *left, *right;
@@ -154,21 +152,36 @@ typedef struct {
     int64_t packed;
     slice next; /* of A^T B, being packed */
 #ifdef PL_TILE_UNIT
-    prefetch prefetch_a, prefetch_d,
-        prefetch_f; /* of the next panels: A; the addend; what the epilogue reads */
+    prefetch next_a, next_d, next_operand; /* of the next panels: A; the addend; what the epilogue reads */
 #endif
     c_block last;      /* rows = 0: none waits */
     const float *sums; /* of it */
 } gemm_own;
 
-/* The sums of a block of C over `depth` of k, added to those in acc if `more`; its end or, if there is more
- * to come, acc again. */
+/* Some panels of A and a slice of k of the part of C that is being made. */
+typedef struct {
+    int64_t b, i0, j0, m, n; /* the part: its first block, its blocks */
+    int64_t k0, steps;       /* the slice: its first block of k, its blocks, */
+    int64_t depth;           /* how much of them lies inside the matrix */
+    int more, last;          /* sums of slices before wait in acc; no slice comes after */
+} gemm_slice;
+
+/* A block of C: where its sums are added up, and its factors. */
+typedef struct {
+    c_block c;
+    float *acc;
+    pl_left left;
+    const pl_bf16 *right;
+} gemm_block;
+
+/* block_product: the sums of a block of C over a slice, added to those in acc if there are `more`; then its
+ * epilogue or, if this slice is not the last, acc again. */
 #ifdef PL_TILE_UNIT
 
-#define OVERLAP_ROWS 8 /* rows at a time */
+#define OVERLAP_ROWS 8 /* at a time */
 
-/* Beside the tile unit: rows r to r + 7 of the block that waits are ended, those of `now`, which is being
- * multiplied, prefetched. */
+/* Overlapped with the tile unit: rows r to r + 7 of the block that waits are ended, those of `now`, which is
+ * being multiplied, prefetched. */
 static __attribute__((noinline)) void
 overlap_rows(gemm_own *w, const pl_args_gemm *g, const pl_epilogue *epilogue, const c_block *now, unsigned r)
 {
@@ -187,159 +200,193 @@ overlap_rows(gemm_own *w, const pl_args_gemm *g, const pl_epilogue *epilogue, co
     }
 }
 
-static void epilogue_last(gemm_own *w, const pl_args_gemm *g, const pl_epilogue *epilogue)
+/* The rows of a block, overlapped with the tile instructions of the next one: a portion every `apart` slots,
+ * of which there are four to a step of k. */
+typedef struct {
+    unsigned row;
+    int64_t slot, at, apart;
+} row_portions;
+
+PL_INLINE void overlap_some(row_portions *o, gemm_own *w, const pl_args_gemm *g, const pl_epilogue *epilogue,
+                            const c_block *now)
+{
+    if (o->row < PL_BLOCK && o->slot++ >= o->at) {
+        overlap_rows(w, g, epilogue, now, o->row);
+        o->row += OVERLAP_ROWS, o->at += o->apart;
+    }
+}
+
+/* Where k goes on in another slice, whose packing overlaps. */
+static void multiply_and_pack(gemm_own *w, const gemm_block *x, int64_t steps, int more)
+{
+    pl_tiles *t = &w->tiles;
+    pl_left left = x->left;
+    const pl_bf16 *right = x->right;
+    (void)t;
+    PL_TILES_BARRIER();
+    pl_tiles_start(t, more ? x->acc : NULL);
+    for (int64_t k = 0; k < steps; k++, left.at += left.step, right += PL_BLOCK_SIZE)
+        PL_TILES_ADD(t, left.at, left.row, right, slice_overlap(&w->next));
+    pl_tiles_store(t, x->acc);
+    PL_TILES_BARRIER();
+}
+
+static void multiply(gemm_own *w, const pl_args_gemm *g, const pl_epilogue *epilogue, const gemm_block *x,
+                     const gemm_slice *s)
+{
+    pl_tiles *t = &w->tiles;
+    pl_left left = x->left;
+    const pl_bf16 *right = x->right;
+    const int64_t steps = ceil_div(s->depth, PL_BLOCK);
+    row_portions rows = {.apart = 4 * steps * OVERLAP_ROWS / PL_BLOCK};
+    (void)t;
+    PL_TILES_BARRIER();
+    pl_tiles_start(t, s->more ? x->acc : NULL);
+    for (int64_t k = 0; k < steps; k++, left.at += left.step, right += PL_BLOCK_SIZE) {
+        PL_TILES_ADD(t, left.at, left.row, right, overlap_some(&rows, w, g, epilogue, &x->c));
+        prefetch_some(&w->next_a);
+        prefetch_some(&w->next_d);
+        prefetch_some(&w->next_operand);
+    }
+    for (; rows.row < PL_BLOCK; rows.row += OVERLAP_ROWS) overlap_rows(w, g, epilogue, &x->c, rows.row);
+    pl_tiles_store(t, x->acc);
+    PL_TILES_BARRIER();
+    w->last.rows = 0;
+    if (s->last) w->last = x->c, w->sums = x->acc;
+}
+
+static void block_product(gemm_own *w, const pl_args_gemm *g, const tile_plan *p, const gemm_block *x,
+                          const gemm_slice *s)
+{
+    if (p->down && !s->last) multiply_and_pack(w, x, s->steps, s->more);
+    else multiply(w, g, p->epilogue, x, s);
+}
+
+/* Before the panels of rows [i - rows, i) are multiplied: rows [i, i + rows) will be next, for the same
+ * columns of C and slice of k. */
+static void panels_begin(gemm_own *w, const pl_args_gemm *g, const tile_plan *p, const gemm_slice *s,
+                         int64_t i, int64_t rows)
+{
+    const int64_t times = s->steps > 0 ? s->n * rows / PL_BLOCK * s->steps : 1; /* k may be empty */
+    const int64_t col = PL_BLOCK * s->j0, cols = PL_BLOCK * s->n;
+    const pl_mat *f = p->epilogue && !p->epilogue->operand_written ? p->epilogue->operand : NULL;
+    w->next_a = w->next_d = w->next_operand = (prefetch){0};
+    if (!g->ta) w->next_a = prefetch_of(&g->A, s->b, i, rows, PL_BLOCK * s->k0, PL_BLOCK * s->steps, times);
+    if (s->last) w->next_d = prefetch_of(&g->D, s->b, i, rows, col, cols, times);
+    if (s->last && f) w->next_operand = prefetch_of(f, s->b, i, rows, col, cols, times);
+}
+
+/* After them: the block that waits. */
+static void panels_end(gemm_own *w, const pl_args_gemm *g, const pl_epilogue *epilogue)
 {
     for (unsigned r = 0; r < w->last.rows; r += OVERLAP_ROWS) overlap_rows(w, g, epilogue, NULL, r);
     w->last.rows = 0;
 }
 
-#define SOME_ROWS                               \
-    do {                                        \
-        if (r < PL_BLOCK && slot++ >= at) {     \
-            overlap_rows(w, g, epilogue, e, r); \
-            r += OVERLAP_ROWS, at += apart;     \
-        }                                       \
-    } while (0)
-
-/* The same where k goes on in another slice, which is packed beside. */
-static void multiply_and_pack(gemm_own *w, float *acc, pl_left left, const pl_bf16 *right, int64_t steps,
-                              int more)
-{
-    pl_tiles *t = &w->tiles;
-    (void)t;
-    PL_TILES_BARRIER();
-    pl_tiles_start(t, more ? acc : NULL);
-    for (int64_t k = 0; k < steps; k++, left.at += left.step, right += PL_BLOCK_SIZE)
-        PL_TILES_ADD(t, left.at, left.row, right, slice_overlap(&w->next));
-    pl_tiles_store(t, acc);
-    PL_TILES_BARRIER();
-}
-
-static void multiply(gemm_own *w, const pl_args_gemm *g, const pl_epilogue *epilogue, const c_block *e,
-                     float *acc, pl_left left, const pl_bf16 *right, int64_t depth, int more, int last)
-{
-    pl_tiles *t = &w->tiles;
-    int64_t steps = ceil_div(depth, PL_BLOCK), apart = 4 * steps * OVERLAP_ROWS / PL_BLOCK, slot = 0, at = 0;
-    unsigned r = 0;
-    (void)t;
-    PL_TILES_BARRIER();
-    pl_tiles_start(t, more ? acc : NULL);
-    for (int64_t k = 0; k < steps; k++, left.at += left.step, right += PL_BLOCK_SIZE) {
-        PL_TILES_ADD(t, left.at, left.row, right, SOME_ROWS);
-        prefetch_some(&w->prefetch_a);
-        prefetch_some(&w->prefetch_d);
-        prefetch_some(&w->prefetch_f);
-    }
-    for (; r < PL_BLOCK; r += OVERLAP_ROWS) overlap_rows(w, g, epilogue, e, r);
-    pl_tiles_store(t, acc);
-    PL_TILES_BARRIER();
-    w->last.rows = 0;
-    if (last) w->last = *e, w->sums = acc;
-}
 #else
-PL_INLINE void multiply_as(const pl_args_gemm *g, const pl_epilogue *epilogue, const c_block *e, float *acc,
-                           pl_left left, const pl_bf16 *right, int64_t pairs, int more, int last,
-                           const pl_dot_form as)
+
+PL_INLINE void multiply_as(const pl_args_gemm *g, const pl_epilogue *epilogue, const gemm_block *x,
+                           const gemm_slice *s, const pl_dot_form as)
 {
+    const c_block *e = &x->c;
+    const int64_t pairs = pl_dot_pairs(s->depth);
+    pl_left left = x->left;
     const int64_t eight = as == PL_DOT_AS_PAIRS ? (pairs + 15) / 16 * left.step : PL_DOT_ROWS * left.row;
     for (unsigned r = 0; r < e->rows; r += PL_DOT_ROWS, left.at += eight) {
-        float *row = PL_SUMS_ROW(acc, r);
+        float *row = PL_SUMS_ROW(x->acc, r);
         __m512 even[PL_DOT_ROWS], odd[PL_DOT_ROWS];
-        if (more) pl_dot_load(even, odd, row);
+        if (s->more) pl_dot_load(even, odd, row);
         else pl_dot_zero(even, odd);
-        if (last) prefetch_c(g, e, r, PL_DOT_ROWS);
-        if (last && epilogue && epilogue->operand)
+        if (s->last) prefetch_c(g, e, r, PL_DOT_ROWS);
+        if (s->last && epilogue && epilogue->operand)
             pl_prefetch_operand(epilogue, e->b, e->i + r, e->j, PL_DOT_ROWS);
-        pl_dot_more(even, odd, left, right, pairs, as);
-        if (last) epilogue_rows(g, epilogue, e, r, PL_DOT_ROWS, even, odd);
+        pl_dot_more(even, odd, left, x->right, pairs, as);
+        if (s->last) epilogue_rows(g, epilogue, e, r, PL_DOT_ROWS, even, odd);
         else pl_dot_store(row, even, odd);
     }
 }
 
-static __attribute__((noinline)) void multiply(const pl_args_gemm *g, const pl_epilogue *epilogue,
-                                               const c_block *e, float *acc, pl_left left,
-                                               const pl_bf16 *right, int64_t depth, int more, int last)
+static __attribute__((noinline)) void block_product(gemm_own *w, const pl_args_gemm *g, const tile_plan *p,
+                                                    const gemm_block *x, const gemm_slice *s)
 {
-    if (g->ta)
-        multiply_as(g, epilogue, e, acc, left, right, pl_dot_pairs(depth), more, last, PL_DOT_AS_PAIRS);
-    else multiply_as(g, epilogue, e, acc, left, right, pl_dot_pairs(depth), more, last, PL_DOT_AS_ROWS);
+    if (g->ta) multiply_as(g, p->epilogue, x, s, PL_DOT_AS_PAIRS);
+    else multiply_as(g, p->epilogue, x, s, PL_DOT_AS_ROWS);
+    if (p->down && !s->last) slice_prefetch(&w->next, w->next.fetch_some);
 }
+
+static void panels_begin(gemm_own *w, const pl_args_gemm *g, const tile_plan *p, const gemm_slice *s,
+                         int64_t i, int64_t rows)
+{
+    (void)w, (void)g, (void)p, (void)s, (void)i, (void)rows;
+}
+
+static void panels_end(gemm_own *w, const pl_args_gemm *g, const pl_epilogue *epilogue)
+{
+    (void)w, (void)g, (void)epilogue;
+}
+
 #endif
 
 /* ---- parts -------------------------------------------------------------------------------------- */
 
-/* The slice of A^T B from block k0 is the next to be packed, beside other work in `slots` portions. */
+/* The slice of A^T B from block k0 is the next to be packed, overlapped with other work in `slots` portions.
+ */
 static void next_slice(gemm_own *w, const tile_plan *p, int64_t k0, int64_t slots)
 {
     int64_t other = BUFFERS > 1 && w->next.left == w->left ? p->kc * PL_BLOCK_SIZE : 0;
     slice_next(&w->next, w->left + p->mc * other, w->right + p->nc * other, k0, slice_steps(p, k0), slots);
 }
 
-#ifdef PL_TILE_UNIT
-/* Rows [i, i + rows) will be next, for the same columns of C and slice of k. */
-static void prefetch_panels(gemm_own *w, const pl_args_gemm *g, const tile_plan *p, int64_t b, int64_t i,
-                            int64_t rows, int64_t j0, int64_t n, int64_t k0, int64_t steps, int last)
+/* Panels [i, i + panels) of the part, packed or as they lie, times the slice's columns. Where k takes several
+ * slices the sums wait in w->acc, block after block; otherwise room for two serves all. */
+static void gemm_panels(gemm_own *w, const pl_args_gemm *g, const tile_plan *p, const gemm_slice *s,
+                        const pl_bf16 *packed_left, const pl_bf16 *packed_right, int64_t i, int64_t panels)
 {
-    const int64_t times = steps > 0 ? n * rows / PL_BLOCK * steps : 1; /* k may be empty */
-    const pl_mat *f = p->epilogue && !p->epilogue->operand_written ? p->epilogue->operand : NULL;
-    w->prefetch_a = w->prefetch_d = w->prefetch_f = (prefetch){0};
-    if (!g->ta) w->prefetch_a = prefetch_of(&g->A, b, i, rows, PL_BLOCK * k0, PL_BLOCK * steps, times);
-    if (last) w->prefetch_d = prefetch_of(&g->D, b, i, rows, PL_BLOCK * j0, PL_BLOCK * n, times);
-    if (last && f) w->prefetch_f = prefetch_of(f, b, i, rows, PL_BLOCK * j0, PL_BLOCK * n, times);
+    const int64_t row = PL_BLOCK * (s->i0 + i), panel = s->steps * PL_BLOCK_SIZE;
+    const int sliced = p->kc < p->kb;
+    pl_left left[PANELS_AT_ONCE];
+    for (int64_t h = 0; h < panels; h++)
+        left[h] = p->down ? left_transposed(packed_left + (i + h) * panel)
+                          : left_panel(w->left + h * panel, g, s->b, s->i0 + i + h, s->k0, s->steps);
+    panels_begin(w, g, p, s, row + PL_BLOCK * panels, PL_BLOCK * panels);
+    for (int64_t j = 0; j < s->n; j++)
+        for (int64_t h = 0; h < panels; h++) {
+            const int64_t at = sliced ? (i + h) * s->n + j : (j * panels + h) % 2;
+            const gemm_block x = {
+                .c = c_block_at(g, s->b, row + PL_BLOCK * h, PL_BLOCK * (s->j0 + j), p->nontemporal),
+                .acc = w->acc + at * PL_BLOCK_SIZE,
+                .left = left[h],
+                .right = packed_right + j * panel};
+            block_product(w, g, p, &x, s);
+        }
+    panels_end(w, g, p->epilogue);
 }
-#endif
 
-/* One part of C. Where k takes several slices the sums wait in `acc`, block after block; otherwise room for
- * two serves all. */
+/* One part of C, slice of k after slice of k. */
 static void gemm_part(gemm_own *w, const pl_args_gemm *g, const tile_plan *p, int64_t item)
 {
-    int64_t columns = item / p->row_parts, b = columns / p->col_parts, i0 = item % p->row_parts * p->mc,
-            j0 = columns % p->col_parts * p->nc;
-    int64_t m = least(p->mb - i0, p->mc), n = least(p->nb - j0, p->nc), k0 = 0;
+    const int64_t columns = item / p->row_parts;
+    gemm_slice s = {
+        .b = columns / p->col_parts, .i0 = item % p->row_parts * p->mc, .j0 = columns % p->col_parts * p->nc};
+    s.m = least(p->mb - s.i0, p->mc), s.n = least(p->nb - s.j0, p->nc);
     if (p->down) {
-        w->next = slice_begin(g, b, i0, m, j0, n);
+        w->next = slice_begin(g, s.b, s.i0, s.m, s.j0, s.n);
         next_slice(w, p, 0, 0);
         slice_rest(&w->next);
     }
     do { /* once where K = 0 */
-        int64_t steps = slice_steps(p, k0), sliced = p->kc < p->kb,
-                depth = least(p->K - PL_BLOCK * k0, PL_BLOCK * steps);
-        int last = k0 + steps == p->kb;
+        s.steps = slice_steps(p, s.k0), s.depth = least(p->K - PL_BLOCK * s.k0, PL_BLOCK * s.steps);
+        s.more = s.k0 > 0, s.last = s.k0 + s.steps == p->kb;
         const pl_bf16 *packed_left = w->next.left, *packed_right = p->down ? w->next.right : w->right;
-        if (p->down && !last) next_slice(w, p, k0 + steps, m * n * SLOTS(steps));
-        if (!p->down && (sliced || w->packed != columns))
-            pack(RIGHT, w->right, &g->B, g->tb != 0, b, j0, n, k0, steps);
+        if (p->down && !s.last) next_slice(w, p, s.k0 + s.steps, s.m * s.n * SLOTS(s.steps));
+        if (!p->down && (p->kc < p->kb || w->packed != columns))
+            pack(RIGHT, w->right, &g->B, g->tb != 0, s.b, s.j0, s.n, s.k0, s.steps);
         w->packed = columns;
-        for (int64_t i = 0; i < m; i += TOGETHER) {
-            int64_t panels = least(m - i, TOGETHER), row = PL_BLOCK * (i0 + i), col = PL_BLOCK * j0;
-            pl_left left[TOGETHER];
-            for (int64_t h = 0; h < panels; h++)
-                if (p->down) left[h] = left_transposed(packed_left + (i + h) * steps * PL_BLOCK_SIZE);
-                else left[h] = left_panel(w->left + h * steps * PL_BLOCK_SIZE, g, b, i0 + i + h, k0, steps);
-#ifdef PL_TILE_UNIT
-            prefetch_panels(w, g, p, b, row + PL_BLOCK * panels, PL_BLOCK * panels, j0, n, k0, steps, last);
-#endif
-            for (int64_t j = 0; j < n; j++)
-                for (int64_t h = 0; h < panels; h++) {
-                    const c_block e =
-                        c_block_at(g, b, row + PL_BLOCK * h, col + PL_BLOCK * j, p->nontemporal);
-                    float *acc = w->acc + (sliced ? (i + h) * n + j : (j * panels + h) % 2) * PL_BLOCK_SIZE;
-                    const pl_bf16 *right = packed_right + j * steps * PL_BLOCK_SIZE;
-#ifdef PL_TILE_UNIT
-                    if (p->down && !last) multiply_and_pack(w, acc, left[h], right, steps, k0 > 0);
-                    else multiply(w, g, p->epilogue, &e, acc, left[h], right, depth, k0 > 0, last);
-#else
-                    multiply(g, p->epilogue, &e, acc, left[h], right, depth, k0 > 0, last);
-                    if (p->down && !last) slice_prefetch(&w->next, w->next.fetch_some);
-#endif
-                }
-#ifdef PL_TILE_UNIT
-            epilogue_last(w, g, p->epilogue);
-#endif
-        }
-        if (p->down && !last) slice_rest(&w->next);
-        k0 += steps;
-    } while (k0 < p->kb);
+        for (int64_t i = 0; i < s.m; i += PANELS_AT_ONCE)
+            gemm_panels(w, g, p, &s, packed_left, packed_right, i, least(s.m - i, PANELS_AT_ONCE));
+        if (p->down && !s.last) slice_rest(&w->next);
+        s.k0 += s.steps;
+    } while (s.k0 < p->kb);
 }
 
 /* A product in the making, over the threads. */

@@ -34,68 +34,78 @@ static epilogue *pipeline_epilogue(pipeline *l)
     return &l->slot[!l->old];
 }
 
-/* One step: the tiles of a block each, some work after each product. */
-#define STEP(work)                                     \
-    do {                                               \
-        PL_TILES_ADD(t, left, PL_BLOCK, right, work);  \
-        left += PL_BLOCK_SIZE, right += PL_BLOCK_SIZE; \
-    } while (0)
+/* The first step of k, the tiles' old sums to their place before it. */
+PL_INLINE void first_step(pl_tiles *t, float *held, const pl_bf16 *left, const pl_bf16 *right)
+{
+    (void)t;
+    pl_tile_load(t, 4, left);
+    pl_tile_load(t, 6, right);
+    pl_tile_store(t, 0, held);
+    pl_tile_zero(t, 0);
+    pl_tile_dot(t, 0, 4, 6);
+    pl_tile_load(t, 7, right + PL_TILE_SIZE);
+    pl_tile_store(t, 1, held + 256);
+    pl_tile_zero(t, 1);
+    pl_tile_dot(t, 1, 4, 7);
+    pl_tile_load(t, 5, left + PL_TILE_SIZE);
+    pl_tile_store(t, 2, held + 512);
+    pl_tile_zero(t, 2);
+    pl_tile_dot(t, 2, 5, 6);
+    pl_tile_store(t, 3, held + 768);
+    pl_tile_zero(t, 3);
+    pl_tile_dot(t, 3, 5, 7);
+}
 
-/* The first step, the tiles' old sums to their place before. */
-#define FIRST_STEP()                                   \
-    do {                                               \
-        pl_tile_load(t, 4, left);                      \
-        pl_tile_load(t, 6, right);                     \
-        pl_tile_store(t, 0, held);                     \
-        pl_tile_zero(t, 0);                            \
-        pl_tile_dot(t, 0, 4, 6);                       \
-        pl_tile_load(t, 7, right + PL_TILE_SIZE);      \
-        pl_tile_store(t, 1, held + 256);               \
-        pl_tile_zero(t, 1);                            \
-        pl_tile_dot(t, 1, 4, 7);                       \
-        pl_tile_load(t, 5, left + PL_TILE_SIZE);       \
-        pl_tile_store(t, 2, held + 512);               \
-        pl_tile_zero(t, 2);                            \
-        pl_tile_dot(t, 2, 5, 6);                       \
-        pl_tile_store(t, 3, held + 768);               \
-        pl_tile_zero(t, 3);                            \
-        pl_tile_dot(t, 3, 5, 7);                       \
-        left += PL_BLOCK_SIZE, right += PL_BLOCK_SIZE; \
-    } while (0)
+/* The epilogue of the block before the last one, a portion after each tile product: its pairs of rows, then
+ * its transposes. */
+typedef struct {
+    const epilogue *p;
+    unsigned pair, each; /* the next; how many at a time */
+    int transpose, transposes;
+} portions;
 
-#define SOME_PAIRS                                                       \
-    do {                                                                 \
-        unsigned to = pair + pairs < PAIRS ? pair + pairs : PAIRS;       \
-        for (; pair < to; pair++) epilogue_pair(p, addends, full, pair); \
-    } while (0)
-#define SOME_TRANSPOSES                                                 \
-    do {                                                                \
-        if (transpose < transposes) epilogue_transpose(p, transpose++); \
-    } while (0)
-#define SOME_PANEL                                                                   \
-    do {                                                                             \
-        if (l->side.transposed < l->side.transposes) side_panel_transpose(&l->side); \
-    } while (0)
+PL_INLINE void some_pairs(portions *w, const int addends, const int full)
+{
+    unsigned to = w->pair + w->each < PAIRS ? w->pair + w->each : PAIRS;
+    for (; w->pair < to; w->pair++) epilogue_pair(w->p, addends, full, w->pair);
+}
+
+PL_INLINE void some_transpose(portions *w)
+{
+    if (w->transpose < w->transposes) epilogue_transpose(w->p, w->transpose++);
+}
+
+/* When there is nothing left of it: a quarter of a block of the panel that is being transposed. */
+PL_INLINE void some_panel(side_panel *side)
+{
+    if (side->transposed < side->transposes) side_panel_transpose(side);
+}
+
+/* Steps of k after the first in which the pairs of rows are ended, `transposes` being left for later ones. */
+static int64_t steps_for_pairs(int64_t steps, int transposes)
+{
+    int64_t room = steps - 1 - transposes / 4;
+    return room > 4 ? 4 : room > 1 ? room : steps > 1 ? 1 : 0;
+}
 
 PL_INLINE void multiply_as(pipeline *l, pl_tiles *t, float *held, const epilogue *p, const pl_bf16 *left,
-                           const pl_bf16 *right, int64_t steps, int addends, int full)
+                           const pl_bf16 *right, int64_t steps, const int addends, const int full)
 {
-    int transpose = 0, transposes = transposes_of(p);
-    /* steps until the pairs are done */
-    int64_t room = steps - 1 - transposes / 4,
-            first = room > 4    ? 5
-                    : room > 1  ? room + 1
-                    : steps > 1 ? 2
-                                : 1,
-            k = 1;
-    unsigned pair = 0, pairs = first > 1 ? (unsigned)(PAIRS / 4 + first - 2) / (unsigned)(first - 1) : 0;
+    portions w = {.p = p, .transposes = transposes_of(p)};
+    const int64_t with_pairs = steps_for_pairs(steps, w.transposes);
+    int64_t k = 1;
     (void)t;
-    FIRST_STEP();
-    for (; k < first; k++) STEP(SOME_PAIRS);
-    for (; pair < PAIRS; pair++) epilogue_pair(p, addends, full, pair);
-    for (; k < steps && transpose < transposes; k++) STEP(SOME_TRANSPOSES);
-    for (; k < steps; k++) STEP(SOME_PANEL);
-    while (transpose < transposes) epilogue_transpose(p, transpose++);
+    if (with_pairs) w.each = (unsigned)(PAIRS / 4 + with_pairs - 1) / (unsigned)with_pairs;
+    first_step(t, held, left, right);
+    left += PL_BLOCK_SIZE, right += PL_BLOCK_SIZE;
+    for (; k <= with_pairs; k++, left += PL_BLOCK_SIZE, right += PL_BLOCK_SIZE)
+        PL_TILES_ADD(t, left, PL_BLOCK, right, some_pairs(&w, addends, full));
+    for (; w.pair < PAIRS; w.pair++) epilogue_pair(p, addends, full, w.pair);
+    for (; k < steps && w.transpose < w.transposes; k++, left += PL_BLOCK_SIZE, right += PL_BLOCK_SIZE)
+        PL_TILES_ADD(t, left, PL_BLOCK, right, some_transpose(&w));
+    for (; k < steps; k++, left += PL_BLOCK_SIZE, right += PL_BLOCK_SIZE)
+        PL_TILES_ADD(t, left, PL_BLOCK, right, some_panel(&l->side));
+    while (w.transpose < w.transposes) some_transpose(&w);
 }
 
 /* sums = a left panel times a right one, as pl_tiles_multiply, but still in the tiles. */
@@ -107,8 +117,10 @@ static void multiply(pipeline *l, float *sums, const pl_bf16 *left, const pl_bf1
     (void)t;
     PL_TILES_BARRIER();
     if (!p->waits) {
-        FIRST_STEP();
-        for (int64_t k = 1; k < steps; k++) STEP(SOME_PANEL);
+        first_step(t, held, left, right);
+        for (int64_t k = 1; k < steps; k++)
+            PL_TILES_ADD(t, left + k * PL_BLOCK_SIZE, PL_BLOCK, right + k * PL_BLOCK_SIZE,
+                         some_panel(&l->side));
     } else if (p->full) switch (addends_of(p)) {
         case 0: multiply_as(l, t, held, p, left, right, steps, 0, 1); break;
         case 1: multiply_as(l, t, held, p, left, right, steps, 1, 1); break;
