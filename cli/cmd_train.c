@@ -23,7 +23,8 @@ typedef struct train_args {
 } train_args;
 
 static const cli_option options[] = {
-    {"TESTBED", CLI_ARG(train_args, testbed), .help = "so3 or deit"},
+    {"TESTBED", CLI_ARG(train_args, testbed),
+     .help = "its name; of one that is not there you are told which are"},
     {"rule", CLI_STRING(train_args, rule), .value = "R",
      .help = "the optimiser: sgdm, adamw, muon, polaradamw, muon_v, polar_ema"},
     {"seed", CLI_INT(train_args, seed, 0, 9007199254740992.0), .value = "S", .def = "0",

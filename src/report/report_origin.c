@@ -9,10 +9,26 @@
 
 typedef const char *(*word_of)(const pl_store_member *m, char room[64]);
 
+/* Whether git described it: 4d0e1a7 or 0.2-14-g4d0e1a7; a version without git says nothing about changes. */
+static int is_commit(const char *code)
+{
+    static const char hex[] = "0123456789abcdef";
+    const char *mark = strstr(code, "-g");
+    if (mark) code = mark + 2;
+    return strspn(code, hex) >= 7 &&
+           (!code[strspn(code, hex)] || !strcmp(code + strspn(code, hex), "-dirty"));
+}
+
+/* With a word about whether files differed from the commit ("-dirty"). */
 static const char *code_of(const pl_store_member *m, char room[64])
 {
-    (void)room;
-    return m->code;
+    const char *dirty = m->code ? strstr(m->code, "-dirty") : NULL;
+    if (!m->code || !is_commit(m->code)) return m->code;
+    if (dirty)
+        snprintf(room, 64, "%.*s and changes of its own", (int)(dirty - m->code < 32 ? dirty - m->code : 32),
+                 m->code);
+    else snprintf(room, 64, "%.48s, clean", m->code);
+    return room;
 }
 
 static const char *device_of(const pl_store_member *m, char room[64])

@@ -292,6 +292,7 @@ static void any_testbed(void)
          .n_arms = 2,
          .n_seeds = 3,
          .epochs = 4,
+         .code = "0.2-14-g4d0e1a7",
          .testbed = "toy",
          .text = "name: toys\ntestbed: toy\nseeds: 0..2\narms: [adamw, muon]\ngrid: {model.width: [8]}\n"
                  "published:\n  by: the makers\n  note: Of wood.\n  values:\n"
@@ -305,6 +306,7 @@ static void any_testbed(void)
          .n_arms = 2,
          .n_seeds = 2,
          .epochs = 5,
+         .code = "4d0e1a7-dirty",
          .testbed = "toy",
          .text = "name: other_toys\ntestbed: toy\nseeds: 0..2\narms: [adamw, muon]\n"
                  "grid: {model.width: [8]}\npublished:\n  values:\n"
@@ -322,6 +324,10 @@ static void any_testbed(void)
                   strstr(html, "Of wood.") && strstr(html, "Two boxes of toys: what the second adds") &&
                   strstr(html, "(a guess: "),
               "%zu bytes", strlen(html));
+    test_true("which code made the runs, clean or not",
+              strstr(html, "0.2-14-g4d0e1a7, clean (6 runs)") &&
+                  strstr(html, "4d0e1a7 and changes of its own (4 runs)"),
+              "said");
     test_true("any testbed: published values beside ours",
               strstr(csv, ",published,trace_mse,epochs") &&
                   csv_number(csv, "model.width=8,muon,", 11) == 0.25 && strstr(html, "the makers"),

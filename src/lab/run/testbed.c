@@ -6,7 +6,9 @@
 
 #include "base/json_read.h"
 
-static const pl_testbed *const testbeds[] = {&pl_testbed_so3, &pl_testbed_deit};
+#define ADDRESS(name) &name,
+
+static const pl_testbed *const testbeds[] = {PL_TESTBEDS(ADDRESS)};
 
 #define TESTBED_COUNT ((int)(sizeof testbeds / sizeof *testbeds))
 

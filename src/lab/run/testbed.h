@@ -99,7 +99,11 @@ typedef struct pl_testbed {
     void (*end)(pl_train *t); /* NULL is fine */
 } pl_testbed;
 
-extern const pl_testbed pl_testbed_so3, pl_testbed_deit;
+/* The testbeds of this build: a new one is a word here. */
+#define PL_TESTBEDS(TESTBED) TESTBED(pl_testbed_so3) TESTBED(pl_testbed_deit)
+
+#define PL_TESTBED_DECLARE(name) extern const pl_testbed name;
+PL_TESTBEDS(PL_TESTBED_DECLARE)
 
 #define PL_TESTBED_MAX 8
 
