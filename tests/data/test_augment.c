@@ -365,7 +365,9 @@ static void train_chain(const char *recipe)
         TEST_TRY(pl_image_create(&cut, c.width, c.height));
         for (int64_t v = 0; v < c.height; v++)
             memcpy(pl_image_at(&cut, 0, v), pl_image_at(&im, c.x, c.y + v), pl_image_row_bytes(&cut));
-        TEST_TRY(pl_augment_train_crop(b, y, &cut, key));
+        pl_pixels p = {
+            cut.data, (int64_t)pl_image_row_bytes(&cut), {0, 0, c.width, c.height}, c.width, c.height};
+        TEST_TRY(pl_augment_train_pixels(b, y, &p, key));
         cropped += memcmp(x, y, NUMBERS * sizeof *x) != 0;
         key.epoch++;
         TEST_TRY(pl_augment_train(b, y, &im, key));

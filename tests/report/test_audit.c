@@ -327,6 +327,20 @@ static void published(void)
     test_true("published: nothing, of a spec without",
               isnan(pl_published_value(NULL, "all", "muon", "wall")) && !pl_published_has(NULL, "wall"),
               "NaN");
+    const pl_audit_run runs[] = {{"model.width=16", "muon", 0, NULL},
+                                 {"model.width=16", "polaradamw", 0, NULL}};
+    pl_audit_of of = {.spec = "x", .metric = "test_mse", .schema = pl_testbed_so3.schema, .published = p[0]};
+    pl_audit *a;
+    TEST_TRY(pl_audit_create(&a, &of, runs, 2));
+    char *json = printed(a, PL_TABLE_JSON), *text = printed(a, PL_TABLE_TEXT);
+    test_true("published: in JSON and text",
+              strstr(json, "\"published\": {\"mean_diff\": 0.0007, \"t\": 4.97, \"n\": 100}") &&
+                  strstr(json, "\"published\": 0.0067") && strstr(text, "the paper") &&
+                  strstr(text, "0.0067"),
+              "+0.0007, 0.0067");
+    free(json);
+    free(text);
+    pl_audit_destroy(a);
     for (int i = 0; i < 3; i++) pl_spec_destroy(specs[i]);
 }
 

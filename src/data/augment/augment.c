@@ -228,12 +228,6 @@ polar_status pl_augment_train(pl_augment *a, float *out, const pl_image *im, pl_
     return train_window(a, out, &p, key);
 }
 
-polar_status pl_augment_train_crop(pl_augment *a, float *out, const pl_image *crop, pl_draw_key key)
-{
-    pl_pixels p = whole_pixels(crop);
-    return pl_augment_train_pixels(a, out, &p, key);
-}
-
 /* Resize(test_side) of a picture, of which the middle is wanted; src and its place are left to the caller. */
 static pl_resize_args eval_args(const pl_augment_options *o, int64_t w, int64_t h)
 {

@@ -62,8 +62,6 @@ void pl_augment_destroy(pl_augment *a); /* NULL is fine */
 pl_box pl_augment_crop(const pl_augment_options *o, int64_t width, int64_t height, pl_draw_key key);
 /* out (3, size, size) */
 polar_status pl_augment_train(pl_augment *a, float *out, const pl_image *im, pl_draw_key key);
-/* the same from the pixels of pl_augment_crop alone */
-polar_status pl_augment_train_crop(pl_augment *a, float *out, const pl_image *crop, pl_draw_key key);
 /* out (3, size, size) */
 polar_status pl_augment_eval(pl_augment *a, float *out, const pl_image *im);
 /* the pixels that training looks at: pl_augment_crop */

@@ -78,11 +78,6 @@ polar_status pl_config_assign(pl_config *c, const char *assignment)
     return pl_config_set(c, name, assignment + n + 1);
 }
 
-const pl_schema *pl_config_schema(const pl_config *c)
-{
-    return &c->schema;
-}
-
 static const pl_key *known_key(const pl_config *c, const char *name)
 {
     const pl_key *k = pl_schema_key(&c->schema, name);
@@ -93,11 +88,6 @@ static const pl_key *known_key(const pl_config *c, const char *name)
 static const slot *slot_of(const pl_config *c, const pl_key *k)
 {
     return &c->slots[k - c->schema.keys];
-}
-
-int pl_config_is_set(const pl_config *c, const char *name)
-{
-    return slot_of(c, known_key(c, name))->set;
 }
 
 static void print_default(char out[PL_VALUE_CHARS], const pl_config *c, const pl_key *k)

@@ -133,9 +133,6 @@ void pl_config_destroy(pl_config *c); /* NULL is fine */
 polar_status pl_config_set(pl_config *c, const char *name, const char *text);
 /* the same from "key=value" */
 polar_status pl_config_assign(pl_config *c, const char *assignment);
-/* whether pl_config_set gave it a value (maybe the default's) */
-int pl_config_is_set(const pl_config *c, const char *name);
-const pl_schema *pl_config_schema(const pl_config *c); /* borrowed */
 
 /* Values with defaults resolved; a name that is not in the table, or of another type, is our mistake
  * (asserted). */

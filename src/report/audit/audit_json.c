@@ -2,6 +2,8 @@
  * clock and no run id. */
 #include "report/audit/audit_print.h"
 
+#include <math.h>
+
 static void put_interval(pl_json_writer *w, double lo, double hi)
 {
     pl_json_key(w, "ci95");
@@ -21,6 +23,19 @@ static void put_count(pl_json_writer *w, const char *key, int64_t n)
 {
     pl_json_key(w, key);
     pl_json_integer(w, n);
+}
+
+/* Where the spec has a published difference of the two. */
+static void put_published_pair(pl_json_writer *w, const pl_audit *a, const pl_audit_pair *p)
+{
+    pl_published_difference d = pl_published_pair_of(a->published, p->cell, p->a, p->b, a->metric);
+    if (isnan(d.mean)) return;
+    pl_json_key(w, "published");
+    pl_json_object(w);
+    pl_json_put(w, "mean_diff", d.mean);
+    pl_json_put(w, "t", d.t);
+    put_count(w, "n", d.n);
+    pl_json_object_end(w);
 }
 
 static void json_pairs(pl_json_writer *w, const pl_audit *a)
@@ -46,6 +61,7 @@ static void json_pairs(pl_json_writer *w, const pl_audit *a)
         put_count(w, "negative", p->s.negative);
         put_count(w, "zero", p->s.zero);
         put_count(w, "incomplete", p->incomplete);
+        put_published_pair(w, a, p);
         pl_json_object_end(w);
     }
     pl_json_array_end(w);
@@ -69,6 +85,8 @@ static void json_arms(pl_json_writer *w, const pl_audit *a)
         pl_json_put(w, "min", r->s.min);
         pl_json_put(w, "max", r->s.max);
         pl_json_put(w, "epochs", r->epochs);
+        double published = pl_published_value(a->published, r->cell, r->arm, a->metric);
+        if (!isnan(published)) pl_json_put(w, "published", published);
         for (int k = 0; k < a->reference_count; k++) pl_json_put(w, a->references[k]->name, r->reference[k]);
         pl_json_object_end(w);
     }
