@@ -106,22 +106,28 @@ void pl_attention_backward_composed(pl_queue *q, pl_mat dQKV, pl_mat QKV, pl_mat
     }
 }
 
-/* Both fused or neither: the fused backward wants the fused forward's lse. */
-static int fused(const pl_queue *q)
+int pl_attention_fused(pl_queue *q, pl_mat QKV, int64_t heads)
 {
-    return pl_queue_has(q, PL_OP_attention) && pl_queue_has(q, PL_OP_attention_back);
+    pl_mat O = pl_mat_dense(NULL, QKV.dtype, QKV.batch, QKV.rows, QKV.cols / 3);
+    pl_mat lse = pl_mat_dense(NULL, score_format(QKV.dtype), QKV.batch, heads, QKV.rows);
+    const pl_args_attention forward = {.O = O, .lse = lse, .QKV = QKV, .heads = heads};
+    const pl_args_attention_back backward = {
+        .dQKV = QKV, .QKV = QKV, .O = O, .lse = lse, .dO = O, .heads = heads};
+    return pl_queue_serves(q, PL_OP_attention, &forward) &&
+           pl_queue_serves(q, PL_OP_attention_back, &backward);
 }
 
 void pl_attention_forward(pl_queue *q, pl_mat O, pl_mat lse, pl_mat QKV, int64_t heads)
 {
-    if (fused(q)) PL_CALL(attention, q, .O = O, .lse = lse, .QKV = QKV, .heads = heads);
+    if (pl_attention_fused(q, QKV, heads))
+        PL_CALL(attention, q, .O = O, .lse = lse, .QKV = QKV, .heads = heads);
     else pl_attention_forward_composed(q, O, QKV, heads, 0);
 }
 
 void pl_attention_backward(pl_queue *q, pl_mat dQKV, pl_mat QKV, pl_mat O, pl_mat lse, pl_mat dO,
                            int64_t heads)
 {
-    if (fused(q))
+    if (pl_attention_fused(q, QKV, heads))
         PL_CALL(attention_back, q, .dQKV = dQKV, .QKV = QKV, .O = O, .lse = lse, .dO = dO, .heads = heads);
     else pl_attention_backward_composed(q, dQKV, QKV, dO, heads, 0);
 }

@@ -12,6 +12,10 @@
 
 #include "device/queue.h"
 
+/* Whether the fused ops serve: both or neither, for the fused backward wants the fused forward's lse. O, lse
+ * and dO are taken to be packed. */
+int pl_attention_fused(pl_queue *q, pl_mat QKV, int64_t heads);
+
 /* by the fused op where the device has it */
 void pl_attention_forward(pl_queue *q, pl_mat O, pl_mat lse, pl_mat QKV, int64_t heads);
 /* after the forward; overwrites dQKV, apart from its inputs */

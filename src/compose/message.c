@@ -69,13 +69,11 @@ static void backward_slab(pl_queue *q, pl_mat dS, pl_mat dV, const pl_message_gr
     /* W has done its work: its gradient takes its place */
     PL_CALL(pair_grad, q, .dW = Ws, .dY = dYs, .X = S, .points = m->points, .alpha = m->alpha);
     PL_CALL(pair_grad, q, .dW = Wv, .dY = dYv, .X = V, .points = m->points, .alpha = m->alpha);
-    pl_weight_grad(q, g->W2, k.W, k.Z, k.B);
-    PL_CALL(row_sum, q, .Y = g->b2, .X = k.W, .alpha = 1);
+    pl_weight_grad(q, g->W2, g->b2, k.W, k.Z, k.B);
     /* dZ, in the place of Z */
     PL_CALL(gemm, q, .C = k.Z, .A = k.W, .B = m->W2, .alpha = 1);
     PL_CALL(bias_act_back, q, .dX = k.Z, .X = k.U, .b = m->b0, .dY = k.Z, .act = PL_ACT_SILU);
-    pl_weight_grad(q, g->w0, k.Z, pl_view_join(m->D, k.B), k.B);
-    PL_CALL(row_sum, q, .Y = g->b0, .X = k.Z, .alpha = 1);
+    pl_weight_grad(q, g->w0, g->b0, k.Z, pl_view_join(m->D, k.B), k.B);
     pl_scratch_end(q, mark);
 }
 

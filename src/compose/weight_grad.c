@@ -31,7 +31,7 @@ int64_t pl_weight_grad_parts(int64_t rows, int64_t groups, int64_t out, int64_t 
     return 1;
 }
 
-void pl_weight_grad(pl_queue *q, pl_mat dW, pl_mat dY, pl_mat X, int64_t groups)
+static void weight_alone(pl_queue *q, pl_mat dW, pl_mat dY, pl_mat X, int64_t groups)
 {
     int64_t parts = pl_weight_grad_parts(dY.rows, groups, dW.rows, dW.cols);
     if (parts == 1) {
@@ -45,4 +45,15 @@ void pl_weight_grad(pl_queue *q, pl_mat dW, pl_mat dY, pl_mat X, int64_t groups)
             .alpha = 1);
     PL_CALL(row_sum, q, .Y = pl_view_row(dW), .X = pl_view_join(pl_view_row(P), parts), .alpha = 1);
     pl_scratch_end(q, mark);
+}
+
+void pl_weight_grad(pl_queue *q, pl_mat dW, pl_mat db, pl_mat dY, pl_mat X, int64_t groups)
+{
+    const pl_args_weight_grad fused = {.dW = dW, .db = db, .dY = dY, .X = X};
+    if (pl_queue_serves(q, PL_OP_weight_grad, &fused)) {
+        pl_call_weight_grad(q, &fused);
+        return;
+    }
+    weight_alone(q, dW, dY, X, groups);
+    if (db.data) PL_CALL(row_sum, q, .Y = db, .X = dY, .alpha = 1);
 }

@@ -1,4 +1,5 @@
-/* weight_grad.h -- the gradient of a linear layer's weight, a sum over all rows of a batch of data. */
+/* weight_grad.h -- the gradients of a linear layer's weight and bias, sums over all rows of a batch of data.
+ */
 #ifndef PL_COMPOSE_WEIGHT_GRAD_H
 #define PL_COMPOSE_WEIGHT_GRAD_H
 
@@ -6,7 +7,8 @@
 
 /* pieces the rows are cut in: a divisor of groups */
 int64_t pl_weight_grad_parts(int64_t rows, int64_t groups, int64_t out, int64_t in);
-/* dW = dY^T X: (E, out, in) from (E, rows, out) and (E, rows, in) */
-void pl_weight_grad(pl_queue *q, pl_mat dW, pl_mat dY, pl_mat X, int64_t groups);
+/* dW = dY^T X: (E, out, in) from (E, rows, out) and (E, rows, in); db the sums of dY's columns, (E, 1, out),
+ * or none. By the fused op where it serves. */
+void pl_weight_grad(pl_queue *q, pl_mat dW, pl_mat db, pl_mat dY, pl_mat X, int64_t groups);
 
 #endif

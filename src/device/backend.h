@@ -40,6 +40,10 @@ typedef struct pl_backend {
     int (*op_serves)(pl_queue *q, pl_op_id id, const void *args);
     /* FLOPs per second of a loop in registers, for benchmarks; or NULL */
     double (*peak_flops)(pl_device *dev, polar_dtype dtype);
+    /* for benchmarks: the device's own clock around an op, and the seconds since with nothing left to do; or
+     * both NULL: the host's */
+    void (*time_begin)(pl_queue *q);
+    double (*time_end)(pl_queue *q);
     void (*copy)(pl_queue *q, void *dst, const void *src, size_t bytes, pl_copy_kind kind);
     /* graphs; all NULL where a graph is a plain call */
     /* ops are captured from here ... */

@@ -167,15 +167,28 @@ static double idle_since(pl_queue *q)
     return pl_clock_seconds();
 }
 
+/* Around an op that is watched: by the device's own clock where it has one. */
+static double watch_begin(pl_queue *q)
+{
+    if (!q->dev->backend->time_begin) return idle_since(q);
+    q->dev->backend->time_begin(q);
+    return 0;
+}
+
+static double watch_end(pl_queue *q, double begin)
+{
+    return q->dev->backend->time_end ? q->dev->backend->time_end(q) : idle_since(q) - begin;
+}
+
 #define PL_OP(op, out, inout, in, ...)                                                       \
     void pl_call_##op(pl_queue *q, const pl_args_##op *a)                                    \
     {                                                                                        \
         if (!enter(q, PL_OP_##op, a, pl_check_##op(a), pl_flops_##op(a))) return;            \
-        double begin = q->watch ? idle_since(q) : 0;                                         \
+        double begin = q->watch ? watch_begin(q) : 0;                                        \
         if (q->dev->ops.op) q->dev->ops.op(q, a);                                            \
         else PL_QUEUE_FAIL(q, POLAR_E_UNSUPPORTED, "device '%s' has no " #op, q->dev->name); \
         if (q->watch)                                                                        \
-            q->watch(q->watch_arg, PL_OP_##op, a, idle_since(q) - begin, pl_flops_##op(a),   \
+            q->watch(q->watch_arg, PL_OP_##op, a, watch_end(q, begin), pl_flops_##op(a),     \
                      operand_bytes(PL_OP_##op, a));                                          \
     }
 #include "device/ops.def"

@@ -23,8 +23,7 @@ void pl_linear_backward(pl_queue *q, const pl_linear *l, pl_mat dX, pl_mat add, 
         dU = pl_scratch_mat(q, dY.dtype, dY.batch, dY.rows, dY.cols);
         PL_CALL(bias_act_back, q, .dX = dU, .X = U, .b = bias_of(l), .dY = dY, .act = l->act);
     }
-    pl_weight_grad(q, l->weight->G, dU, X, groups);
-    if (l->bias) PL_CALL(row_sum, q, .Y = l->bias->G, .X = dU, .alpha = 1);
+    pl_weight_grad(q, l->weight->G, l->bias ? l->bias->G : (pl_mat){0}, dU, X, groups);
     if (dX.data)
         PL_CALL(gemm, q, .C = dX, .A = dU, .B = pl_param_factor(l->weight), .alpha = 1, .D = add,
                 .beta = add.data ? 1 : 0);

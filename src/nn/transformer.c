@@ -50,7 +50,7 @@ void pl_patch_embed_backward(pl_queue *q, const pl_patch_embed *l, pl_mat dX, pl
     PL_CALL(row_sum, q, .Y = l->proj.bias->G, .X = pl_view_rows(l->pos->G, 1, T - 1), .alpha = 1);
     /* without the class tokens, in the format products want */
     PL_CALL(copy, q, .Y = pl_view_split(dU, B), .X = pl_view_rows(pl_view_split(dX, B), 1, T - 1));
-    pl_weight_grad(q, l->proj.weight->G, dU, P, B);
+    pl_weight_grad(q, l->proj.weight->G, (pl_mat){0}, dU, P, B);
     pl_scratch_end(q, mark);
 }
 

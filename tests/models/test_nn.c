@@ -70,7 +70,7 @@ static void weight_gradient(const char *device, int64_t E, int64_t groups, int64
     int64_t rows = groups * per, parts = pl_weight_grad_parts(rows, groups, out, in);
     pl_mat dY = mat(&b, POLAR_DTYPE_F32, E, rows, out, 1, 1), X = mat(&b, POLAR_DTYPE_F32, E, rows, in, 2, 1),
            dW = mat(&b, POLAR_DTYPE_F32, E, out, in, 0, 0);
-    pl_weight_grad(b.q, dW, dY, X, groups);
+    pl_weight_grad(b.q, dW, (pl_mat){0}, dY, X, groups);
     double *y = values(&b, dY), *x = values(&b, X), *w = values(&b, dW), share = 0,
            gamma = sqrt((double)(rows / parts + parts)) * U32;
     for (int64_t e = 0; e < E; e++)

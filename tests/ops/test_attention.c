@@ -125,7 +125,7 @@ static void against_formula(const char *device, dims s, polar_dtype dtype, int c
            *g = model_new(3 * s.images * s.tokens * s.heads * s.d);
     int64_t n = s.images * s.tokens * s.heads * s.d;
     by_hand(s, o, g, x, dy);
-    int fused = pl_queue_has(r.q, PL_OP_attention) && pl_queue_has(r.q, PL_OP_attention_back);
+    int fused = pl_attention_fused(r.q, r.QKV, s.heads);
     if (composed || fused) {
         both_ways(&r, s.heads, composed);
         double *O = values(&r, r.O), *G = values(&r, r.dQKV);
@@ -172,12 +172,11 @@ static void slabs(const char *device, polar_dtype dtype)
 
 /* A NaN in the query of the last token of the first image and head: in that row of O and dQ, in all of the
  * head's dK and dV, and nowhere else. */
-static void nan_stays(const char *device, polar_dtype dtype, int composed)
+static void nan_stays(const char *device, dims s, polar_dtype dtype, int composed)
 {
-    dims s = {2, 33, 2, 5};
     rig r = rig_open(device, s, dtype);
     int64_t C = s.heads * s.d, T = s.tokens, bad = 0;
-    if (composed || (pl_queue_has(r.q, PL_OP_attention) && pl_queue_has(r.q, PL_OP_attention_back))) {
+    if (composed || pl_attention_fused(r.q, r.QKV, s.heads)) {
         double *x = values(&r, r.QKV);
         x[(T - 1) * 3 * C + s.d - 1] = NAN;
         TEST_TRY(pl_mat_upload_f64(r.q, &r.QKV, x));
@@ -206,7 +205,7 @@ static void out_of_reach(const char *device, polar_dtype dtype, double w)
     dims s = {2, 37, 2, 64};
     rig r = rig_open(device, s, dtype);
     int64_t C = s.heads * s.d, T = s.tokens, bad = 0;
-    if (pl_queue_has(r.q, PL_OP_attention) && pl_queue_has(r.q, PL_OP_attention_back)) {
+    if (pl_attention_fused(r.q, r.QKV, s.heads)) {
         double *x = values(&r, r.QKV), *dy = values(&r, r.dO), most = 0;
         char line[64];
         for (int64_t i = 0; i < s.images * T * 3 * C; i++)
@@ -235,13 +234,18 @@ int main(int argc, char **argv)
     const char *device = test_begin(argc, argv);
     static const dims shapes[] = {{2, 7, 3, 5},   {1, 1, 1, 1},   {3, 17, 2, 16},
                                   {1, 65, 1, 64}, {2, 40, 1, 40}, {1, 101, 2, 72}};
+    static const dims long_ones[] = {{3, 197, 3, 64}, {1, 209, 2, 64}, {1, 500, 1, 48}, {2, 144, 2, 32},
+                                     {2, 81, 1, 8},   {1, 80, 3, 64}}; /* at the edges of cuda's segments */
     static const polar_dtype formats[] = {POLAR_DTYPE_F64, POLAR_DTYPE_F32, POLAR_DTYPE_BF16};
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
         for (int f = 0; f < 3; f++)
             for (int composed = 0; composed < 2; composed++)
                 against_formula(device, shapes[i], formats[f], composed);
     for (int f = 0; f < 3; f++) slabs(device, formats[f]);
-    for (int f = 0; f < 6; f++) nan_stays(device, formats[f / 2], f % 2);
+    for (size_t i = 0; i < sizeof long_ones / sizeof *long_ones; i++)
+        against_formula(device, long_ones[i], POLAR_DTYPE_BF16, 0);
+    for (int f = 0; f < 6; f++) nan_stays(device, (dims){2, 33, 2, 5}, formats[f / 2], f % 2);
+    for (int f = 0; f < 3; f++) nan_stays(device, (dims){2, 205, 2, 8}, formats[f], 0);
     for (int f = 1; f < 3; f++) out_of_reach(device, formats[f], 27.5), out_of_reach(device, formats[f], 40);
     return test_end();
 }

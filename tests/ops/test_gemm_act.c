@@ -54,6 +54,13 @@ static const form forms[] = {
     {"bf16 large", POLAR_DTYPE_BF16, POLAR_DTYPE_F32, POLAR_DTYPE_BF16, 1, 2073, 2048, 32},
     /* the same, and half a block in the end */
     {"bf16->f32 large", POLAR_DTYPE_BF16, POLAR_DTYPE_F32, POLAR_DTYPE_F32, 1, 2073, 1040, 32},
+    /* many rows with a small matrix: cuda's own kernel (cuda_gemm_act.h), its widths of 192, 96 and 64
+       columns, several slices, edges within a tile */
+    {"bf16 rows 192", POLAR_DTYPE_BF16, POLAR_DTYPE_F32, POLAR_DTYPE_BF16, 1, 1300, 192, 192},
+    {"bf16 rows 200, two", POLAR_DTYPE_BF16, POLAR_DTYPE_F32, POLAR_DTYPE_BF16, 2, 1027, 200, 72},
+    {"bf16->f32 rows 192", POLAR_DTYPE_BF16, POLAR_DTYPE_F32, POLAR_DTYPE_F32, 1, 1091, 192, 192},
+    {"bf16->f32 rows, k 768", POLAR_DTYPE_BF16, POLAR_DTYPE_F32, POLAR_DTYPE_F32, 1, 1091, 192, 768},
+    {"bf16 rows 40, k 1000", POLAR_DTYPE_BF16, POLAR_DTYPE_BF16, POLAR_DTYPE_BF16, 1, 1024, 40, 1000},
 };
 
 static void rig_fill(rig *r, const form *f)
@@ -141,6 +148,42 @@ static void gelu(rig *r, const form *f, const char *line)
     free(y), free(s), free(x), free(b);
 }
 
+/* The product itself, with B and with B^T stored, against sums in double. A sum of k products in f32, in any
+ * order, is off by at most k u of the sum of their sizes, twice that where a unit cuts off instead of
+ * rounding; that sum is at most |row of A| |column of B|. Then comes the rounding to the result's format. */
+static void product(rig *r, const form *f, const char *line)
+{
+    int64_t nk = f->n * f->k;
+    double u = f->result == POLAR_DTYPE_F64 ? 0x1p-53 : U32, worst = 0,
+           rounding = f->result == POLAR_DTYPE_BF16 ? 0x1p-8 : 2 * u;
+    pl_mat across = mat(r, f->factor, f->batch, f->k, f->n, 9);
+    double *a = values(r, r->A), *b = values(r, r->B), *turned = model_new(f->batch * nk),
+           *want = model_new(f->n), *column = model_new(f->batch * f->n), *c[2];
+    for (int64_t i = 0; i < f->batch * nk; i++) turned[i / nk * nk + i % f->k * f->n + i % nk / f->k] = b[i];
+    for (int64_t j = 0; j < f->batch * f->n; j++) column[j] = model_norm(b + j * f->k, NULL, f->k);
+    TEST_TRY(pl_mat_upload_f64(r->q, &across, turned));
+    for (int tb = 0; tb < 2; tb++) {
+        PL_CALL(gemm, r->q, .C = r->U, .A = r->A, .B = tb ? r->B : across, .tb = tb, .alpha = 1);
+        c[tb] = values(r, r->U);
+    }
+    for (int64_t i = 0; i < f->batch * f->m; i++) {
+        const double *x = a + i * f->k, *B = turned + i / f->m * nk;
+        memset(want, 0, (size_t)f->n * sizeof *want);
+        for (int64_t k = 0; k < f->k; k++)
+            for (int64_t j = 0; j < f->n; j++) want[j] += x[k] * B[k * f->n + j];
+        const double row = model_norm(x, NULL, f->k);
+        for (int64_t j = 0; j < f->n; j++) {
+            const double size = row * column[i / f->m * f->n + j];
+            for (int tb = 0; tb < 2; tb++)
+                worst = fmax(worst, fabs(c[tb][i * f->n + j] - want[j]) /
+                                        (2 * (double)f->k * u * size + 1.01 * rounding * fabs(want[j])));
+        }
+    }
+    test_bound(line, worst, 1, "of 2 k u |a| |b| and a rounding");
+    pl_mat_free(&across, r->dev);
+    free(a), free(b), free(turned), free(want), free(column), free(c[0]), free(c[1]);
+}
+
 /* A NaN of the factors, of the bias (in the last column) and of F (the last element) is in every result that
  * it goes into, and in no other: that is how divergence is seen. */
 static void nan_stays(rig *r, const form *f, const char *line)
@@ -181,6 +224,8 @@ static void on_device(const char *device)
         rig_fill(&r, &forms[i]);
         snprintf(line, sizeof line, "%s: the bits of the ops one by one", forms[i].name);
         same_bits(&r, &forms[i], line);
+        snprintf(line, sizeof line, "%s: the product", forms[i].name);
+        product(&r, &forms[i], line);
         snprintf(line, sizeof line, "%s: gelu and its slope", forms[i].name);
         gelu(&r, &forms[i], line);
         snprintf(line, sizeof line, "%s: a NaN stays one", forms[i].name);

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "cuda_hopper.h"
 #include "cuda_kernels.h"
 #include "cuda_multi.h"
 #include "cuda_ns.h"
@@ -100,6 +101,8 @@ static polar_status cuda_device_open(pl_device *dev, const char *options)
     d->sync_each = sync && *sync && *sync != '0';
     polar_status st = pl_cuda_lt_open(&d->lt, dev);
     if (st != POLAR_OK) cuda_device_close(dev);
+    else if (!pl_cuda_hopper(dev)->multiprocessors)
+        dev->ops.attention = NULL, dev->ops.attention_back = NULL, dev->ops.weight_grad = NULL;
     return st;
 }
 
@@ -130,6 +133,8 @@ static void cuda_queue_close(pl_queue *q)
     if (!c) return;
     for (int i = 0; i < PL_CUDA_RING; i++)
         if (c->slot_free[i]) cudaEventDestroy(c->slot_free[i]);
+    for (int i = 0; i < 2; i++)
+        if (c->timer[i]) cudaEventDestroy(c->timer[i]);
     cudaFree(c->workspace);
     cudaFreeHost(c->pinned);
     pl_free(c->multi);
@@ -230,6 +235,37 @@ static void cuda_copy(pl_queue *q, void *dst, const void *src, size_t bytes, pl_
         pl_queue_keep(q, pl_cuda_fail(e, kind == PL_COPY_UPLOAD ? "an upload" : "a download", q->dev));
 }
 
+/* ---- time --------------------------------------------------------------------------------------- */
+
+#define DELAY_US 40 /* the host enqueues an op meanwhile, so that launching it is not in its time */
+
+static cudaError_t timer_begin(pl_cuda_queue *c)
+{
+    for (int i = 0; i < 2; i++) {
+        cudaError_t e = c->timer[i] ? cudaSuccess : cudaEventCreate(&c->timer[i]);
+        if (e != cudaSuccess) return e;
+    }
+    pl_cuda_launch_delay(c->stream, DELAY_US);
+    return cudaEventRecord(c->timer[0], c->stream);
+}
+
+static void cuda_time_begin(pl_queue *q)
+{
+    cudaError_t e = timer_begin(pl_cuda_q(q));
+    if (e != cudaSuccess) pl_queue_keep(q, pl_cuda_fail(e, "timing an op", q->dev));
+}
+
+static double cuda_time_end(pl_queue *q)
+{
+    pl_cuda_queue *c = pl_cuda_q(q);
+    float ms = 0;
+    cudaError_t e = cudaEventRecord(c->timer[1], c->stream);
+    if (e == cudaSuccess) e = cudaEventSynchronize(c->timer[1]);
+    if (e == cudaSuccess) e = cudaEventElapsedTime(&ms, c->timer[0], c->timer[1]);
+    if (e != cudaSuccess) pl_queue_keep(q, pl_cuda_fail(e, "timing an op", q->dev));
+    return (double)ms / 1000;
+}
+
 /* ---- graphs ------------------------------------------------------------------------------------- */
 
 static void back_outside(pl_cuda_queue *c)
@@ -307,7 +343,7 @@ static size_t cuda_op_scratch(pl_queue *q, pl_op_id id, const void *args)
 #define CUDA_WITH_SCRATCH(op) \
     if (id == PL_OP_##op) return pl_cuda_##op##_scratch(args);
 #include "cuda_ops.def"
-    return 0;
+    return pl_cuda_layer_scratch(id, args);
 }
 
 static const pl_ops cuda_ops = {
@@ -333,6 +369,8 @@ const pl_backend pl_backend_cuda = {
     .overlap_end = pl_cuda_overlap_end,
     .op_scratch = cuda_op_scratch,
     .op_serves = pl_cuda_op_serves,
+    .time_begin = cuda_time_begin,
+    .time_end = cuda_time_end,
     .copy = cuda_copy,
     .graph_begin = cuda_graph_begin,
     .graph_end = cuda_graph_end,

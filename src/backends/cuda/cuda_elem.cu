@@ -31,34 +31,41 @@ static void flatten(pl_mat **mats, int n)
     }
 }
 
-/* Flattened operands whose elements can be taken four at a time. */
-static bool in_fours(pl_mat *const *mats, int n)
-{
-    for (int k = 0; k < n; k++) {
-        const pl_mat &m = *mats[k];
-        size_t four = m.dtype == POLAR_DTYPE_F32 ? 16 : 8;
-        if (!m.data) continue;
-        if (m.dtype == POLAR_DTYPE_F64 || m.rows != 1 || m.cols % 4 || (m.batch > 1 && m.bs % 4))
-            return false;
-        if ((uintptr_t)m.data % four) return false;
-    }
-    return true;
-}
-
-#define FOR_FOURS(m, j)                                                                  \
+/* In fours (pl_cuda_in_fours): rows over y, a row's elements over x. */
+#define FOR_FOURS(m, i, j)                                                               \
+    FOR_ROWS((m).rows, i)                                                                \
     for (int64_t j = 4 * ((int64_t)blockIdx.x * blockDim.x + threadIdx.x); j < (m).cols; \
          j += 4 * (int64_t)gridDim.x * blockDim.x)
 
-static dim3 grid_in_fours(const pl_mat &m)
-{
-    return dim3(pl_cuda_grid(m.cols, 4 * THREADS, 1 << 20), 1, pl_cuda_grid(m.batch, 1, MAX_GRID));
-}
+#define LAUNCH_FOURS(kernel, lead, args)                                                                    \
+    do {                                                                                                    \
+        dim3 block_ = pl_cuda_row_block((lead).cols / 4, THREADS),                                          \
+             grid_(pl_cuda_grid((lead).cols / 4, block_.x, 1 << 20),                                        \
+                   pl_cuda_grid((lead).rows, block_.y, MAX_GRID), pl_cuda_grid((lead).batch, 1, MAX_GRID)); \
+        kernel<<<grid_, block_, 0, stream>>>(args);                                                         \
+    } while (0)
 
 #define LAUNCH(kernel, mats, n, shape, ...)                                                                 \
     do {                                                                                                    \
         if (pl_cuda_any_f64(mats, n)) kernel<double><<<grid_for(shape), THREADS, 0, stream>>>(__VA_ARGS__); \
         else kernel<float><<<grid_for(shape), THREADS, 0, stream>>>(__VA_ARGS__);                           \
     } while (0)
+
+/* ---- nothing ------------------------------------------------------------------------------------ */
+
+static __global__ void delay_kernel(int64_t nanoseconds)
+{
+    int64_t begin, now;
+    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(begin));
+    do {
+        asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
+    } while (now - begin < nanoseconds);
+}
+
+void pl_cuda_launch_delay(cudaStream_t stream, int microseconds)
+{
+    delay_kernel<<<1, 1, 0, stream>>>((int64_t)microseconds * 1000);
+}
 
 /* ---- copy --------------------------------------------------------------------------------------- */
 
@@ -73,11 +80,11 @@ template <typename REAL> __global__ void copy_kernel(pl_args_copy a)
 static __global__ void copy_fours_kernel(pl_args_copy a)
 {
     FOR_MATRICES(a.Y, b)
-    FOR_FOURS(a.Y, j)
+    FOR_FOURS(a.Y, i, j)
     {
         float x[4];
-        pl_cuda_get4(x, a.X, pl_cuda_base(a.X, b) + j);
-        pl_cuda_put4(a.Y, pl_cuda_base(a.Y, b) + j, x);
+        pl_cuda_get4(x, a.X, pl_cuda_base(a.X, b) + i * a.X.rs + j);
+        pl_cuda_put4(a.Y, pl_cuda_base(a.Y, b) + i * a.Y.rs + j, x);
     }
 }
 
@@ -127,7 +134,7 @@ void pl_cuda_launch_copy(cudaStream_t stream, const pl_args_copy *args)
             cudaMemcpyAsync(a.Y.data, a.X.data, bytes, cudaMemcpyDeviceToDevice, stream);
             return;
         }
-        if (in_fours(mats, 2)) copy_fours_kernel<<<grid_in_fours(a.Y), THREADS, 0, stream>>>(a);
+        if (pl_cuda_in_fours(mats, 2)) LAUNCH_FOURS(copy_fours_kernel, a.Y, a);
         else LAUNCH(copy_kernel, mats, 2, a.Y, a);
         return;
     }
@@ -157,15 +164,15 @@ static __global__ void axpby_fours_kernel(pl_args_axpby a)
 {
     float alpha = (float)a.alpha, beta = (float)a.beta;
     FOR_MATRICES(a.Y, b)
-    FOR_FOURS(a.Y, j)
+    FOR_FOURS(a.Y, i, j)
     {
         float x[4], z[4] = {0, 0, 0, 0};
-        pl_cuda_get4(x, a.X, pl_cuda_base(a.X, b) + j);
-        if (a.Z.data) pl_cuda_get4(z, a.Z, pl_cuda_base(a.Z, b) + j);
+        pl_cuda_get4(x, a.X, pl_cuda_base(a.X, b) + i * a.X.rs + j);
+        if (a.Z.data) pl_cuda_get4(z, a.Z, pl_cuda_base(a.Z, b) + i * a.Z.rs + j);
         for (int k = 0; k < 4; k++)
             x[k] = a.round_terms ? formula<float>::axpby_rounded(alpha, x[k], beta, z[k])
                                  : formula<float>::axpby(alpha, x[k], beta, z[k]);
-        pl_cuda_put4(a.Y, pl_cuda_base(a.Y, b) + j, x);
+        pl_cuda_put4(a.Y, pl_cuda_base(a.Y, b) + i * a.Y.rs + j, x);
     }
 }
 
@@ -174,7 +181,7 @@ void pl_cuda_launch_axpby(cudaStream_t stream, const pl_args_axpby *args)
     pl_args_axpby a = *args;
     pl_mat *mats[] = {&a.Y, &a.X, &a.Z};
     flatten(mats, 3);
-    if (in_fours(mats, 3)) axpby_fours_kernel<<<grid_in_fours(a.Y), THREADS, 0, stream>>>(a);
+    if (pl_cuda_in_fours(mats, 3)) LAUNCH_FOURS(axpby_fours_kernel, a.Y, a);
     else LAUNCH(axpby_kernel, mats, 3, a.Y, a);
 }
 
@@ -202,14 +209,14 @@ static __global__ void normalise_fours_kernel(pl_args_normalise a)
         const double *norm = (const double *)a.N.data + pl_cuda_base(a.N, b);
         float s = (float)norm[0], n = (float)norm[1], eps = (float)a.eps;
         float t = a.reference ? formula<float>::divisor(s, n, eps) : formula<float>::norm_or_eps(s, n, eps);
-        FOR_FOURS(a.Y, j)
+        FOR_FOURS(a.Y, i, j)
         {
             float x[4];
-            pl_cuda_get4(x, a.X, pl_cuda_base(a.X, b) + j);
+            pl_cuda_get4(x, a.X, pl_cuda_base(a.X, b) + i * a.X.rs + j);
             for (int k = 0; k < 4; k++)
                 x[k] = a.reference ? formula<float>::normalise_reference(x[k], s, t)
                                    : formula<float>::normalise(x[k], s, t);
-            pl_cuda_put4(a.Y, pl_cuda_base(a.Y, b) + j, x);
+            pl_cuda_put4(a.Y, pl_cuda_base(a.Y, b) + i * a.Y.rs + j, x);
         }
     }
 }
@@ -219,7 +226,7 @@ void pl_cuda_launch_normalise(cudaStream_t stream, const pl_args_normalise *args
     pl_args_normalise a = *args;
     pl_mat *mats[] = {&a.Y, &a.X};
     flatten(mats, 2);
-    if (in_fours(mats, 2)) normalise_fours_kernel<<<grid_in_fours(a.Y), THREADS, 0, stream>>>(a);
+    if (pl_cuda_in_fours(mats, 2)) LAUNCH_FOURS(normalise_fours_kernel, a.Y, a);
     else LAUNCH(normalise_kernel, mats, 2, a.Y, a);
 }
 

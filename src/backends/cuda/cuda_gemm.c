@@ -1,5 +1,5 @@
-/* cuda_gemm.c -- products by cuBLASLt, the algorithm pinned per shape; large symmetric ones by our own kernel
- * (cuda_hopper.h).
+/* cuda_gemm.c -- products by cuBLASLt, the algorithm pinned per shape; large symmetric ones (cuda_hopper.h)
+ * and those of many rows with a small matrix (cuda_gemm_act.h) by our own kernels.
  *
  * A row-major C = op(A) op(B) is the column-major C^T = op(B)^T op(A)^T on the same memory. The algorithm is
  * looked up once per (formats, sizes, transposes, row strides) with a nominal batch that depends on the
@@ -110,6 +110,11 @@ polar_status pl_cuda_lt_open(pl_cuda_lt **out, const pl_device *dev)
     if (st != POLAR_OK) pl_cuda_lt_close(lt);
     else *out = lt;
     return st;
+}
+
+const pl_hopper_device *pl_cuda_hopper(const pl_device *dev)
+{
+    return &pl_cuda_dev(dev)->lt->hopper;
 }
 
 /* ---- plans -------------------------------------------------------------------------------------- */
@@ -311,12 +316,20 @@ static int multiply_half(pl_queue *q, const pl_cuda_lt *lt, const pl_args_gemm *
     return 1;
 }
 
+/* cuBLASLt rounds a product twice that is added to what stands in its own place, in 16 bits; so a copy of
+ * that is added, and the bits are those of an addend elsewhere. */
+size_t pl_cuda_gemm_scratch(const pl_args_gemm *a)
+{
+    int in_place = a->D.data && a->D.data == a->C.data && polar_dtype_size(a->C.dtype) == 2;
+    return in_place ? pl_mat_bytes(&a->C) : 0;
+}
+
 static void gemm_piece(pl_queue *q, const pl_args_gemm *a)
 {
     pl_cuda_lt *lt = pl_cuda_dev(q->dev)->lt;
     gemm_key key = key_of(a);
     char line[400];
-    int done = multiply_half(q, lt, a);
+    int done = multiply_half(q, lt, a) || pl_cuda_gemm_rows(q, a);
     if (!done && suits(a, &key)) {
         pthread_mutex_lock(&lt->lock);
         gemm_plan *p = plan_find(lt, &key);
@@ -339,8 +352,14 @@ static pl_mat piece_of(const pl_mat *m, int64_t first, int64_t batch)
 }
 
 /* In pieces that a grid's third dimension can count. */
-void pl_cuda_gemm(pl_queue *q, const pl_args_gemm *a)
+void pl_cuda_gemm(pl_queue *q, const pl_args_gemm *given)
 {
+    pl_args_gemm own = *given, *a = &own;
+    pl_scratch_mark mark = pl_scratch_begin(q);
+    if (pl_cuda_gemm_scratch(given)) {
+        own.D = pl_scratch_mat(q, given->D.dtype, given->D.batch, given->D.rows, given->D.cols);
+        if (own.D.data) pl_cuda_copy(q, &(pl_args_copy){.Y = own.D, .X = given->D});
+    }
     for (int64_t first = 0; first < a->C.batch && q->error == POLAR_OK; first += MAX_BATCH) {
         int64_t batch = a->C.batch - first < MAX_BATCH ? a->C.batch - first : MAX_BATCH;
         pl_args_gemm piece = *a;
@@ -350,4 +369,5 @@ void pl_cuda_gemm(pl_queue *q, const pl_args_gemm *a)
         piece.D = piece_of(&a->D, first, batch);
         gemm_piece(q, &piece);
     }
+    pl_scratch_end(q, mark);
 }

@@ -37,7 +37,7 @@ typedef struct {
 } pl_hopper_plan;
 
 /* What is to know of a device. */
-typedef struct {
+typedef struct pl_hopper_device {
     int multiprocessors; /* 0: not a GPU for these kernels */
     void *encode;        /* the driver's cuTensorMapEncodeTiled, so that nothing links with it */
 } pl_hopper_device;

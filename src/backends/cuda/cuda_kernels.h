@@ -33,6 +33,8 @@ void pl_cuda_launch_adamw_step(cudaStream_t stream, const pl_args_adamw_step *a)
 void pl_cuda_launch_nonfinite(cudaStream_t stream, const pl_args_nonfinite *a);
 /* any formats and strides, k ascending, one fma each: the bits of `cpu` */
 void pl_cuda_launch_gemm(cudaStream_t stream, const pl_args_gemm *a);
+/* Does nothing for so long. */
+void pl_cuda_launch_delay(cudaStream_t stream, int microseconds);
 /* U's columns (contiguous) whose singular value is at most tol s[0] become zero; all become NaN where the
  * norm is not finite or info is not 0. */
 void pl_cuda_launch_keep_rank(cudaStream_t stream, double *u, const double *s, const double *norm,

@@ -44,6 +44,19 @@ static inline bool pl_cuda_any_f64(pl_mat *const *mats, int n)
     return false;
 }
 
+/* Operands whose rows can be taken four elements at a time (pl_cuda_get4), the absent ones aside. */
+static inline bool pl_cuda_in_fours(pl_mat *const *mats, int n)
+{
+    for (int k = 0; k < n; k++) {
+        const pl_mat &m = *mats[k];
+        if (!m.data) continue;
+        if (m.dtype == POLAR_DTYPE_F64 || m.cols % 4 || (m.rows > 1 && m.rs % 4) || (m.batch > 1 && m.bs % 4))
+            return false;
+        if ((uintptr_t)m.data % (m.dtype == POLAR_DTYPE_F32 ? 16 : 8)) return false;
+    }
+    return true;
+}
+
 /* Element (i, j) of matrix b. */
 template <typename REAL>
 __device__ __forceinline__ REAL pl_cuda_at(const pl_mat &m, int64_t b, int64_t i, int64_t j)

@@ -41,14 +41,13 @@ static int serves_step(const pl_args_polar_step *a)
 
 int pl_cuda_op_serves(pl_queue *q, pl_op_id id, const void *args)
 {
-    (void)q;
     const pl_args_newton_schulz *iterate = args;
     switch (id) {
     case PL_OP_newton_schulz:
         return serves(PL_CUDA_NS_ITERATE, &iterate->X, iterate->chain) && is_near(&iterate->X);
     case PL_OP_polar_map: return serves_map(args);
     case PL_OP_polar_step: return serves_step(args);
-    default: return 1;
+    default: return pl_cuda_layer_serves(q, id, args);
     }
 }
 

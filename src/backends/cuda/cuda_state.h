@@ -35,6 +35,7 @@ typedef struct pl_cuda_queue {
     char *pinned;                        /* PL_CUDA_RING slots for small uploads */
     cudaEvent_t slot_free[PL_CUDA_RING]; /* recorded behind the copy out of the slot */
     int next_slot;
+    cudaEvent_t timer[2];        /* of watched ops, made at the first */
     struct pl_cuda_multi *multi; /* ops put off until overlap_end (cuda_optim.c) */
     struct pl_cuda_ns_list *ns;  /* the same (cuda_ns.c) */
 } pl_cuda_queue;
@@ -67,6 +68,14 @@ void pl_cuda_lt_close(pl_cuda_lt *lt);                                /* NULL is
 
 /* launches what was put off */
 void pl_cuda_overlap_end(pl_queue *q);
+size_t pl_cuda_gemm_scratch(const pl_args_gemm *a); /* bytes that gemm wants */
+/* A linear layer's product by our own kernel; 0 where it is not done. */
+int pl_cuda_gemm_rows(pl_queue *q, const pl_args_gemm *a);
+/* What Hopper's kernels want to know; no multiprocessors: not for this device. */
+const struct pl_hopper_device *pl_cuda_hopper(const pl_device *dev);
+size_t pl_cuda_layer_scratch(pl_op_id id, const void *args); /* that gemm and layers' fused ops take */
+/* pl_backend's question for the layers' fused ops */
+int pl_cuda_layer_serves(pl_queue *q, pl_op_id id, const void *args);
 /* pl_backend's question */
 int pl_cuda_op_serves(pl_queue *q, pl_op_id id, const void *args);
 /* launches the tasks put off */

@@ -43,10 +43,26 @@ polar_status pl_check_gemm_act(const pl_args_gemm_act *a)
     return need_same_shape("gemm_act", "F", &a->Y, &a->F);
 }
 
+polar_status pl_check_weight_grad(const pl_args_weight_grad *a)
+{
+    const pl_args_gemm product = {.C = a->dW, .A = a->dY, .B = a->X, .ta = 1};
+    PL_TRY(pl_check_gemm(&product));
+    if (!a->db.data) return POLAR_OK;
+    PL_TRY(need_shape("weight_grad", "db", &a->db, a->dW.batch, 1, a->dW.rows));
+    NEED_DISJOINT("weight_grad", 1, &a->db, &a->dW, &a->dY, &a->X);
+    return POLAR_OK;
+}
+
 double pl_flops_gemm_act(const pl_args_gemm_act *a)
 {
     const pl_args_gemm product = {.C = a->Y, .A = a->A, .B = a->B, .D = a->D, .alpha = 1, .beta = 1};
     const pl_args_bias_act rest = {.Y = a->Y, .b = a->b, .act = a->act};
     return pl_flops_gemm(&product) +
            (a->F.data ? elements(&a->Y) : (a->S.data ? 2 : 1) * pl_flops_bias_act(&rest));
+}
+
+double pl_flops_weight_grad(const pl_args_weight_grad *a)
+{
+    const pl_args_gemm product = {.C = a->dW, .A = a->dY, .B = a->X, .ta = 1, .alpha = 1};
+    return pl_flops_gemm(&product) + (a->db.data ? elements(&a->dY) : 0);
 }

@@ -1,0 +1,342 @@
+/* cuda_hopper_attention_back.cu -- attention's gradient (cuda_attention.h): scores and weights are made again
+ * from lse, in registers.
+ *
+ *     D = rowsum(dO O)        P = e^(S - lse)        dS = P (dO v^T - D)        dV = P^T dO        dQ = dS k
+ * / sqrt(d)        dK = dS^T q / sqrt(d)
+ *
+ * By rows: 64 queries against all keys give dQ. By columns: 64 keys against all queries, everything
+ * transposed, give dK and dV. So S and dO v^T are made twice, and nothing is added across warps: P and dS
+ * pass from the sums of one product to the factor of the next in a warpgroup's own registers, and the order
+ * of every sum is fixed. Keys and queries are taken in chunks of up to 112.
+ */
+#include "cuda_attention.cuh"
+
+typedef struct {
+    CUtensorMap QKV_tile, QKV_segment, dO_tile, dO_segment;
+    __nv_bfloat16 *dQKV;
+    const __nv_bfloat16 *O, *dO;
+    const float *lse;
+    int64_t g_rs, g_bs, o_rs, o_bs, do_rs, do_bs, lse_rs, lse_bs;
+    int tokens, heads, d, tiles, segments;
+    float scale, scale2; /* 1 / sqrt(d), and that times log2 e */
+} backward_params;
+
+/* Of a segment of R rows: its two chunks. */
+template <int R> struct chunks_of;
+template <> struct chunks_of<80> {
+    static constexpr int FIRST = 80, SECOND = 0;
+};
+template <> struct chunks_of<144> {
+    static constexpr int FIRST = 80, SECOND = 64;
+};
+template <> struct chunks_of<208> {
+    static constexpr int FIRST = 112, SECOND = 96;
+};
+
+template <int R> struct backward_size {
+    static constexpr int ARRAY = R * ROW, OWN = TILE * ROW, STAT = R * 8;
+    static constexpr int SLACK_BYTES = SLACK * ROW > STAT ? SLACK *ROW : STAT;
+    static constexpr int WHOLE = 1024 + 4 * ARRAY + SLACK_BYTES + 8; /* the statistics stand in the slack */
+    static constexpr int PARTS = 1024 + 2 * ARRAY + 2 * OWN + STAT + TILE * 8 + 16;
+};
+
+/* Statistics of queries [first, first + count): pairs (lse log2 e, D); beyond the last token weights of zero
+ * come of them. Eight lanes a row. */
+__device__ __forceinline__ void row_statistics(float2 *to, const backward_params &p, int image, int head,
+                                               int first, int count)
+{
+    const int part = (int)threadIdx.x % 8;
+    for (int r = (int)threadIdx.x / 8; r < count; r += (int)blockDim.x / 8) {
+        const int row = first + r;
+        float sum = 0;
+        if (row < p.tokens && 8 * part < p.d) {
+            const uint4 o =
+                *reinterpret_cast<const uint4 *>(p.O + image * p.o_bs + row * p.o_rs + head * p.d + 8 * part);
+            const uint4 g = *reinterpret_cast<const uint4 *>(p.dO + image * p.do_bs + row * p.do_rs +
+                                                             head * p.d + 8 * part);
+            const uint32_t a[4] = {o.x, o.y, o.z, o.w}, b[4] = {g.x, g.y, g.z, g.w};
+#pragma unroll
+            for (int i = 0; i < 4; i++)
+                sum = fmaf(pl_low(a[i]), pl_low(b[i]), fmaf(pl_high(a[i]), pl_high(b[i]), sum));
+        }
+#pragma unroll
+        for (int half = 4; half > 0; half /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, half);
+        if (part == 0)
+            to[r] = make_float2(
+                row < p.tokens ? p.lse[image * p.lse_bs + head * p.lse_rs + row] * LOG2E : INFINITY, sum);
+    }
+}
+
+/* S = A B^T and G = C E^T over the 64 channels, S first: each a group of its own. */
+template <int N>
+__device__ __forceinline__ void two_products(float (&S)[N / 2], float (&G)[N / 2], uint32_t a, uint32_t b,
+                                             uint32_t c, uint32_t e)
+{
+    pl_wgmma_fence();
+#pragma unroll
+    for (int i = 0; i < 4; i++)
+        pl_wg<N>::template shared<0, 0>(S, pl_wgmma_desc(a) + 2 * i, pl_wgmma_desc(b) + 2 * i, i != 0);
+    pl_wgmma_commit();
+#pragma unroll
+    for (int i = 0; i < 4; i++)
+        pl_wg<N>::template shared<0, 0>(G, pl_wgmma_desc(c) + 2 * i, pl_wgmma_desc(e) + 2 * i, i != 0);
+    pl_wgmma_commit();
+}
+
+/* sums += F X, F of N columns rounded to bf16, X the N rows at x. */
+template <int N>
+__device__ __forceinline__ void times_rows(float (&sums)[32], const uint32_t (&F)[N / 16][4], uint32_t x)
+{
+    pl_wgmma_fence();
+#pragma unroll
+    for (int i = 0; i < N / 16; i++)
+        pl_wg<64>::template mixed<1>(sums, F[i], pl_wg_across(x + (uint32_t)i * 2048, 0), 1);
+    pl_wgmma_commit();
+}
+
+/* dQ of 64 queries from N keys, of which `valid` are there. stat: of rows g and g + 8. */
+template <int N>
+__device__ __forceinline__ void by_rows(float (&dQ)[32], uint32_t q, uint32_t g, uint32_t k, uint32_t v,
+                                        const float2 (&stat)[2], float scale2, int valid)
+{
+    float S[N / 2], G[N / 2];
+    uint32_t F[N / 16][4];
+    const int t = (int)threadIdx.x % 4;
+    two_products<N>(S, G, q, k, g, v);
+    pl_wgmma_wait<1>();
+#pragma unroll
+    for (int i = 0; i < N / 2; i++) S[i] = power2(fmaf(S[i], scale2, -stat[i / 2 % 2].x));
+    if (valid < N) {
+#pragma unroll
+        for (int i = 0; i < N / 2; i++)
+            if (8 * (i / 4) + 2 * t + i % 2 >= valid) S[i] = 0;
+    }
+    pl_wgmma_wait<0>();
+#pragma unroll
+    for (int i = 0; i < N / 16; i++)
+#pragma unroll
+        for (int w = 0; w < 4; w++) {
+            const int at = 8 * i + 2 * w;
+            const float d = stat[w % 2].y;
+            F[i][w] = pl_pack(S[at] * (G[at] - d), S[at + 1] * (G[at + 1] - d));
+        }
+    times_rows<N>(dQ, F, k);
+    pl_wgmma_wait<0>();
+}
+
+/* dK and dV of 64 keys from N queries, whose statistics are stat. */
+template <int N>
+__device__ __forceinline__ void by_columns(float (&dK)[32], float (&dV)[32], uint32_t k, uint32_t v,
+                                           uint32_t q, uint32_t g, const float2 *stat, float scale2)
+{
+    float S[N / 2], G[N / 2];
+    uint32_t F[N / 16][4], E[N / 16][4];
+    const float4 *pairs = reinterpret_cast<const float4 *>(stat) +
+                          threadIdx.x % 4; /* of columns 2 t and 2 t + 1: lse, D, lse, D */
+    two_products<N>(S, G, k, q, v, g);
+    pl_wgmma_wait<1>();
+#pragma unroll
+    for (int j = 0; j < N / 8; j++) {
+        const float4 x = pairs[4 * j];
+#pragma unroll
+        for (int h = 0; h < 2; h++) {
+            S[4 * j + 2 * h] = power2(fmaf(S[4 * j + 2 * h], scale2, -x.x));
+            S[4 * j + 2 * h + 1] = power2(fmaf(S[4 * j + 2 * h + 1], scale2, -x.z));
+            F[j / 2][j % 2 * 2 + h] = pl_pack(S[4 * j + 2 * h], S[4 * j + 2 * h + 1]);
+        }
+    }
+    pl_wgmma_wait<0>();
+    times_rows<N>(dV, F, g);
+#pragma unroll
+    for (int j = 0; j < N / 8; j++) {
+        const float4 x = pairs[4 * j];
+#pragma unroll
+        for (int h = 0; h < 2; h++)
+            E[j / 2][j % 2 * 2 + h] = pl_pack(S[4 * j + 2 * h] * (G[4 * j + 2 * h] - x.y),
+                                              S[4 * j + 2 * h + 1] * (G[4 * j + 2 * h + 1] - x.w));
+    }
+    times_rows<N>(dK, E, q);
+    pl_wgmma_wait<0>();
+}
+
+template <int R>
+__device__ __forceinline__ void rows_of_segment(float (&dQ)[32], uint32_t q, uint32_t g, uint32_t k,
+                                                uint32_t v, const float2 (&stat)[2], float scale2, int valid)
+{
+    using C = chunks_of<R>;
+    by_rows<C::FIRST>(dQ, q, g, k, v, stat, scale2, valid);
+    if constexpr (C::SECOND > 0)
+        if (valid > C::FIRST)
+            by_rows<C::SECOND>(dQ, q, g, k + C::FIRST * ROW, v + C::FIRST * ROW, stat, scale2,
+                               valid - C::FIRST);
+}
+
+template <int R>
+__device__ __forceinline__ void columns_of_segment(float (&dK)[32], float (&dV)[32], uint32_t k, uint32_t v,
+                                                   uint32_t q, uint32_t g, const float2 *stat, float scale2,
+                                                   int valid)
+{
+    using C = chunks_of<R>;
+    by_columns<C::FIRST>(dK, dV, k, v, q, g, stat, scale2);
+    if constexpr (C::SECOND > 0)
+        if (valid > C::FIRST)
+            by_columns<C::SECOND>(dK, dV, k, v, q + C::FIRST * ROW, g + C::FIRST * ROW, stat + C::FIRST,
+                                  scale2);
+}
+
+__device__ __forceinline__ void clear(float (&x)[32])
+{
+#pragma unroll
+    for (int i = 0; i < 32; i++) x[i] = 0;
+}
+
+/* Statistics of the thread's rows g and g + 8 of a tile. */
+__device__ __forceinline__ void own_statistics(float2 (&out)[2], const float2 *tile)
+{
+    const int row = 16 * ((int)threadIdx.x / 32 % 4) + (int)threadIdx.x % 32 / 4;
+    out[0] = tile[row], out[1] = tile[row + 8];
+}
+
+/* A whole head of an image: all its tokens stand in shared memory. */
+template <int R>
+__global__ void __launch_bounds__(128, 2) attention_back_kernel(const __grid_constant__ backward_params p)
+{
+    using Z = backward_size<R>;
+    extern __shared__ uint8_t memory[];
+    const uint32_t q = (pl_smem(memory) + 1023) & ~1023u, k = q + Z::ARRAY, v = k + Z::ARRAY,
+                   g = v + Z::ARRAY, here = g + Z::ARRAY + Z::SLACK_BYTES;
+    float2 *stat = reinterpret_cast<float2 *>(memory + (g + Z::ARRAY - pl_smem(memory)));
+    const int image = (int)blockIdx.x / p.heads, head = (int)blockIdx.x % p.heads;
+    __nv_bfloat16 *to = p.dQKV + image * p.g_bs + head * p.d;
+    if (threadIdx.x == 0) {
+        pl_mbar_init(here, 1);
+        pl_mbar_init_done();
+    }
+    __syncthreads();
+    pl_kernel_begin();
+    if (threadIdx.x == 0) {
+        pl_mbar_expect(here, 4 * Z::ARRAY);
+        load_rows(q, &p.QKV_segment, here, head, 0, image);
+        load_rows(k, &p.QKV_segment, here, p.heads + head, 0, image);
+        load_rows(v, &p.QKV_segment, here, 2 * p.heads + head, 0, image);
+        load_rows(g, &p.dO_segment, here, head, 0, image);
+    }
+    row_statistics(stat, p, image, head, 0, R);
+    __syncthreads();
+    pl_mbar_wait(here, 0);
+    for (int tile = 0; tile < p.tiles; tile++) {
+        const uint32_t at = (uint32_t)(tile * TILE * ROW);
+        float dK[32], dV[32], dQ[32];
+        float2 own[2];
+        clear(dK), clear(dV);
+        columns_of_segment<R>(dK, dV, k + at, v + at, q, g, stat, p.scale2, p.tokens);
+        store_tile(to + p.heads * p.d, p.g_rs, tile * TILE, p.tokens, p.d, dK, p.scale, p.scale);
+        store_tile(to + 2 * p.heads * p.d, p.g_rs, tile * TILE, p.tokens, p.d, dV, 1, 1);
+        clear(dQ);
+        own_statistics(own, stat + tile * TILE);
+        rows_of_segment<R>(dQ, q + at, g + at, k, v, own, p.scale2, p.tokens);
+        store_tile(to, p.g_rs, tile * TILE, p.tokens, p.d, dQ, p.scale, p.scale);
+    }
+}
+
+/* One tile of 64 rows, queries (blockIdx.z 0) or keys (1), against all tokens, segment by segment. */
+template <int R>
+__global__ void __launch_bounds__(128, 2)
+    attention_back_parts_kernel(const __grid_constant__ backward_params p)
+{
+    using Z = backward_size<R>;
+    extern __shared__ uint8_t memory[];
+    const uint32_t a = (pl_smem(memory) + 1023) & ~1023u, b = a + Z::ARRAY, own_a = b + Z::ARRAY,
+                   own_b = own_a + Z::OWN, here = own_b + Z::OWN + Z::STAT + TILE * 8;
+    float2 *stat = reinterpret_cast<float2 *>(memory + (own_b + Z::OWN - pl_smem(memory))),
+           *tile_stat = stat + R;
+    const int image = (int)blockIdx.x / p.heads, head = (int)blockIdx.x % p.heads, tile = (int)blockIdx.y,
+              columns = (int)blockIdx.z;
+    __nv_bfloat16 *to = p.dQKV + image * p.g_bs + head * p.d;
+    float x[32], y[32];
+    if (threadIdx.x == 0) {
+        pl_mbar_init(here, 1);
+        pl_mbar_init(here + 8, 1);
+        pl_mbar_init_done();
+    }
+    __syncthreads();
+    pl_kernel_begin();
+    if (threadIdx.x == 0) {
+        pl_mbar_expect(here, 2 * Z::OWN);
+        load_rows(own_a, &p.QKV_tile, here, columns ? p.heads + head : head, tile * TILE, image);
+        if (columns) load_rows(own_b, &p.QKV_tile, here, 2 * p.heads + head, tile * TILE, image);
+        else load_rows(own_b, &p.dO_tile, here, head, tile * TILE, image);
+    }
+    if (!columns) row_statistics(tile_stat, p, image, head, tile * TILE, TILE);
+    clear(x), clear(y);
+    for (int s = 0; s < p.segments; s++) {
+        const int valid = p.tokens - s * R;
+        __syncthreads(); /* nobody works on the segment before any more */
+        if (threadIdx.x == 0) {
+            pl_mbar_expect(here + 8, 2 * Z::ARRAY);
+            load_rows(a, &p.QKV_segment, here + 8, columns ? head : p.heads + head, s * R, image);
+            if (columns) load_rows(b, &p.dO_segment, here + 8, head, s * R, image);
+            else load_rows(b, &p.QKV_segment, here + 8, 2 * p.heads + head, s * R, image);
+        }
+        if (columns) row_statistics(stat, p, image, head, s * R, R);
+        __syncthreads();
+        if (s == 0) pl_mbar_wait(here, 0);
+        pl_mbar_wait(here + 8, (uint32_t)s & 1);
+        if (columns) columns_of_segment<R>(x, y, own_a, own_b, a, b, stat, p.scale2, valid);
+        else {
+            float2 own[2];
+            own_statistics(own, tile_stat);
+            rows_of_segment<R>(x, own_a, own_b, a, b, own, p.scale2, valid);
+        }
+    }
+    if (columns) {
+        store_tile(to + p.heads * p.d, p.g_rs, tile * TILE, p.tokens, p.d, x, p.scale, p.scale);
+        store_tile(to + 2 * p.heads * p.d, p.g_rs, tile * TILE, p.tokens, p.d, y, 1, 1);
+    } else store_tile(to, p.g_rs, tile * TILE, p.tokens, p.d, x, p.scale, p.scale);
+}
+
+/* ---- host ------------------------------------------------------------------------------------------ */
+
+int pl_hopper_attention_back_suits(const pl_args_attention_back *a)
+{
+    const pl_mat *heads[] = {&a->O, &a->dO};
+    if (a->lse.dtype != POLAR_DTYPE_F32 || a->QKV.batch * a->heads >= INT32_MAX) return 0;
+    for (int i = 0; i < 2; i++)
+        if (!suits_heads(*heads[i], a->heads)) return 0;
+    return suits_heads(a->QKV, 3 * a->heads) && suits_heads(a->dQKV, 3 * a->heads);
+}
+
+template <int R>
+static cudaError_t launch(const pl_hopper_device *dev, cudaStream_t stream, const pl_args_attention_back *a)
+{
+    using Z = backward_size<R>;
+    backward_params p = {};
+    p.dQKV = (__nv_bfloat16 *)a->dQKV.data, p.lse = (const float *)a->lse.data;
+    p.O = (const __nv_bfloat16 *)a->O.data, p.dO = (const __nv_bfloat16 *)a->dO.data;
+    p.g_rs = a->dQKV.rs, p.g_bs = a->dQKV.bs, p.o_rs = a->O.rs, p.o_bs = a->O.bs, p.do_rs = a->dO.rs,
+    p.do_bs = a->dO.bs;
+    p.lse_rs = a->lse.rs, p.lse_bs = a->lse.bs;
+    p.tokens = (int)a->QKV.rows, p.heads = (int)a->heads, p.d = (int)(a->O.cols / a->heads);
+    p.tiles = (p.tokens + TILE - 1) / TILE, p.segments = (p.tokens + R - 1) / R;
+    p.scale = 1 / sqrtf((float)p.d), p.scale2 = p.scale * LOG2E;
+    if (!map_heads(&p.QKV_tile, dev, a->QKV, 3 * a->heads, TILE) ||
+        !map_heads(&p.QKV_segment, dev, a->QKV, 3 * a->heads, R))
+        return cudaErrorInvalidValue;
+    if (!map_heads(&p.dO_tile, dev, a->dO, a->heads, TILE) ||
+        !map_heads(&p.dO_segment, dev, a->dO, a->heads, R))
+        return cudaErrorInvalidValue;
+    const unsigned heads = (unsigned)(a->QKV.batch * a->heads);
+    if (p.segments == 1)
+        return launch_early(attention_back_kernel<R>, dim3(heads), dim3(128), Z::WHOLE, stream, p);
+    return launch_early(attention_back_parts_kernel<R>, dim3(heads, (unsigned)p.tiles, 2), dim3(128),
+                        Z::PARTS, stream, p);
+}
+
+cudaError_t pl_hopper_attention_back(const pl_hopper_device *dev, cudaStream_t stream,
+                                     const pl_args_attention_back *a)
+{
+    const int64_t n = a->QKV.rows;
+    return n <= 80    ? launch<80>(dev, stream, a)
+           : n <= 144 ? launch<144>(dev, stream, a)
+                      : launch<MOST>(dev, stream, a);
+}

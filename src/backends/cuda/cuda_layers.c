@@ -1,0 +1,108 @@
+/* cuda_layers.c -- the fused ops of a transformer's layers: which kernel, and what is done where none of ours
+ * fits.
+ *
+ * attention, its gradient, weight_grad: Hopper's kernels or nothing (pl_cuda_layer_serves; compose/ makes
+ * them of products). gemm_act takes everything: one pass where cuda_gemm_act.h has it, else gemm and a pass
+ * over its result.
+ */
+#include "cuda_attention.h"
+#include "cuda_gemm_act.h"
+#include "cuda_state.h"
+#include "cuda_weight_grad.h"
+
+/* A launch of ours that failed, as CUDA says it. */
+static void check(pl_queue *q, pl_op_id id, const void *args, cudaError_t e)
+{
+    char line[400];
+    if (e == cudaSuccess) pl_cuda_check_op(q, id, args);
+    else
+        PL_QUEUE_FAIL(q, POLAR_E_DEVICE, "%s: %s: %s", q->dev->name, pl_op_print(line, sizeof line, id, args),
+                      cudaGetErrorString(e));
+}
+
+static int on_hopper(const pl_queue *q)
+{
+    return pl_cuda_hopper(q->dev)->multiprocessors > 0;
+}
+
+int pl_cuda_layer_serves(pl_queue *q, pl_op_id id, const void *args)
+{
+    switch (id) {
+    case PL_OP_attention: return on_hopper(q) && pl_hopper_attention_suits(args);
+    case PL_OP_attention_back: return on_hopper(q) && pl_hopper_attention_back_suits(args);
+    case PL_OP_weight_grad: return on_hopper(q) && pl_hopper_weight_grad_suits(args);
+    default: return 1;
+    }
+}
+
+/* 0 after the sentence of a call that is not served. */
+static int served(pl_queue *q, pl_op_id id, const void *args)
+{
+    char line[400];
+    if (pl_cuda_layer_serves(q, id, args)) return 1;
+    PL_QUEUE_FAIL(q, POLAR_E_UNSUPPORTED, "%s: %s: no kernel for this shape (ask pl_queue_serves)",
+                  q->dev->name, pl_op_print(line, sizeof line, id, args));
+    return 0;
+}
+
+void pl_cuda_attention(pl_queue *q, const pl_args_attention *a)
+{
+    if (served(q, PL_OP_attention, a))
+        check(q, PL_OP_attention, a, pl_hopper_attention(pl_cuda_hopper(q->dev), pl_cuda_q(q)->stream, a));
+}
+
+void pl_cuda_attention_back(pl_queue *q, const pl_args_attention_back *a)
+{
+    if (served(q, PL_OP_attention_back, a))
+        check(q, PL_OP_attention_back, a,
+              pl_hopper_attention_back(pl_cuda_hopper(q->dev), pl_cuda_q(q)->stream, a));
+}
+
+void pl_cuda_weight_grad(pl_queue *q, const pl_args_weight_grad *a)
+{
+    if (!served(q, PL_OP_weight_grad, a)) return;
+    pl_scratch_mark mark = pl_scratch_begin(q);
+    void *scratch = pl_scratch_take(q, pl_hopper_weight_grad_scratch(a));
+    if (scratch)
+        check(q, PL_OP_weight_grad, a,
+              pl_hopper_weight_grad(pl_cuda_hopper(q->dev), pl_cuda_q(q)->stream, a, scratch));
+    pl_scratch_end(q, mark);
+}
+
+int pl_cuda_gemm_rows(pl_queue *q, const pl_args_gemm *a)
+{
+    const pl_args_gemm_act rows = {.Y = a->C, .A = a->A, .B = a->B, .D = a->D, .tb = a->tb};
+    if (a->ta || a->alpha != 1 || (a->D.data && a->beta != 1) || !on_hopper(q) ||
+        !pl_hopper_rows_suits(&rows))
+        return 0;
+    check(q, PL_OP_gemm, a, pl_hopper_rows(pl_cuda_hopper(q->dev), pl_cuda_q(q)->stream, &rows));
+    return 1;
+}
+
+static pl_args_gemm product_of(const pl_args_gemm_act *a)
+{
+    return (pl_args_gemm){
+        .C = a->Y, .A = a->A, .B = a->B, .D = a->D, .tb = a->tb, .alpha = 1, .beta = a->D.data ? 1 : 0};
+}
+
+void pl_cuda_gemm_act(pl_queue *q, const pl_args_gemm_act *a)
+{
+    if (on_hopper(q) && pl_hopper_rows_suits(a) && pl_hopper_rows_whole(a)) {
+        check(q, PL_OP_gemm_act, a, pl_hopper_rows(pl_cuda_hopper(q->dev), pl_cuda_q(q)->stream, a));
+        return;
+    }
+    const pl_args_gemm product = product_of(a);
+    pl_cuda_gemm(q, &product);
+    if (q->error != POLAR_OK || (!a->b.data && !a->F.data && !a->S.data && a->act == PL_ACT_NONE)) return;
+    pl_cuda_launch_finish(pl_cuda_q(q)->stream, a);
+    pl_cuda_check_op(q, PL_OP_gemm_act, a);
+}
+
+size_t pl_cuda_layer_scratch(pl_op_id id, const void *args)
+{
+    if (id == PL_OP_weight_grad) return pl_hopper_weight_grad_scratch(args);
+    if (id == PL_OP_gemm) return pl_cuda_gemm_scratch(args);
+    if (id != PL_OP_gemm_act) return 0;
+    const pl_args_gemm product = product_of(args);
+    return pl_cuda_gemm_scratch(&product);
+}
