@@ -106,7 +106,8 @@ verdict 'every spec of docs/paper.md is one'
 grep '^| [0-9]* |' "$root/docs/paper.md" | awk -F'|' '{ if ($2 + 0 != ++n || NF != 7) { print $0; bad = 1 } } END { if (n < 118) print n " rows"; exit bad || n < 118 }'
 verdict 'the rows of docs/paper.md are numbered and whole'
 
-# Every number of its "Numbers" tables stands in a spec of specs/paper or in the covariance table; 119 is made of others.
+# Every number of its "Numbers" tables stands in a spec of specs/paper or in the covariance table; rows
+# 114, 117 and 119 are differences and a spread of others.
 awk -F'|' -v page="$root/docs/paper.md" '
 FILENAME != page {
     line = $0
@@ -117,7 +118,7 @@ FILENAME != page {
 }
 /^## Numbers/ { on = 1 }
 /^## Claims/ { on = 0 }
-on && /^\| [0-9]/ && $2 + 0 != 119 {
+on && /^\| [0-9]/ && $2 !~ /11[479]/ {
     line = $3
     gsub(/[^0-9.e-]+/, " ", line)
     n = split(line, t, " ")
@@ -127,7 +128,7 @@ on && /^\| [0-9]/ && $2 + 0 != 119 {
         else { printf "    row%sgives %s, which stands in no spec\n", $2, t[i]; bad = 1 }
     }
 }
-END { exit bad || good < 80 }' "$root"/specs/paper/*.yaml "$root/src/verify/paper_covariance.c" "$root/docs/paper.md"
+END { exit bad || good < 70 }' "$root"/specs/paper/*.yaml "$root/src/verify/paper_covariance.c" "$root/docs/paper.md"
 verdict 'the numbers of docs/paper.md stand in the specs'
 
 # ---- docs/SPEED.md
