@@ -218,6 +218,7 @@ static void print_total(const plan_job *j, const plan_total *sum)
     fprintf(out, ".\nLeft: %lld runs, %s%.3g TFLOP and %.3g TB moved%s; %.3g MB per run.\n",
             (long long)sum->left, sum->may_stop ? "at most " : "", sum->flops / 1e12, sum->bytes / 1e12,
             sum->may_stop ? " if none stops early" : "", (double)sum->memory / 1e6);
+    if (!j->a->time && sum->left) fprintf(out, "(--time measures how long that takes on this device.)\n");
     if (sum->note) fprintf(out, "Note: %s.\n", sum->note);
     if (j->a->time && sum->left)
         fprintf(out,

@@ -97,19 +97,19 @@ polar_status polar_optim_opts_parse_sized(polar_optim_opts *out, const char *rul
     return pl_optim_opts_write(out, &o, &theirs);
 }
 
-static const char *const scale_names[] = {"none", "paper", "jordan", "spectral", "rms"};
+const char *const pl_scale_names[] = {"none", "paper", "jordan", "spectral", "rms", NULL};
 
 const char *pl_scale_name(polar_scale scale)
 {
-    return scale_names[scale];
+    return pl_scale_names[scale];
 }
 
 polar_status polar_scale_parse(polar_scale *out, const char *name)
 {
     PL_NEED_ARG(out);
     PL_NEED_ARG(name);
-    for (int i = 0; i < (int)(sizeof scale_names / sizeof *scale_names); i++)
-        if (!strcmp(name, scale_names[i])) {
+    for (int i = 0; pl_scale_names[i]; i++)
+        if (!strcmp(name, pl_scale_names[i])) {
             *out = (polar_scale)i;
             return POLAR_OK;
         }

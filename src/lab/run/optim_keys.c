@@ -8,7 +8,6 @@
 const char *const pl_key_dtypes[] = {"f64", "f32", "bf16", NULL};
 const char *const pl_optim_key_precisions[] = {"f64", "f32", "bf16", "f16", NULL};
 const char *const pl_schedule_units[] = {"step", "epoch", NULL};
-const char *const pl_optim_key_scales[] = {"none", "paper", "jordan", "spectral", "rms", NULL};
 const char *const pl_optim_key_kinds[] = {"none", "newton_schulz", "exact", NULL};
 const char *const pl_optim_key_roundings[] = {"fused", "reference", "gram", NULL};
 

@@ -21,9 +21,8 @@
 extern const char *const pl_key_dtypes[];           /* "f64", "f32", "bf16": in the order of polar_dtype */
 extern const char *const pl_optim_key_precisions[]; /* the same and "f16" */
 extern const char *const pl_schedule_units[];       /* "step", "epoch" */
-extern const char *const pl_optim_key_scales[];
-extern const char *const pl_optim_key_kinds[];     /* in the order of polar_map_kind */
-extern const char *const pl_optim_key_roundings[]; /* in the order of polar_rounding */
+extern const char *const pl_optim_key_kinds[];      /* in the order of polar_map_kind */
+extern const char *const pl_optim_key_roundings[];  /* in the order of polar_rounding */
 
 /* defaults by the rule: momentum, ... */
 void pl_optim_key_beta1(char out[PL_VALUE_CHARS], const pl_config *c);

@@ -168,10 +168,8 @@ static void means_plot(FILE *f, const pl_audit *a, int references)
                     r, arms_along(a) ? 0.14 : 0.07, pl_figure_mark(r, 1), colour);
     }
     if (has_published(a)) {
-        char name[240];
-        snprintf(name, sizeof name, "%.200s (hollow)", pl_published_by(a->published));
         fputs("  NaN with points pt 6 ps 1.2 lw 1.4 lc rgb \"#404040\" title ", f);
-        pl_figure_string(f, name);
+        pl_figure_string(f, pl_published_by(a->published));
         fputs(", \\\n", f);
     }
     fputs("  NaN notitle\n", f);

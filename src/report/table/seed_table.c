@@ -12,8 +12,8 @@
 #define HEAD_CHARS 96
 
 typedef struct {
-    char keys[PL_SEED_TABLE_PARTS][KEYS][KEY_CHARS], heads[PL_SEED_TABLE_PARTS][HEAD_CHARS];
-    pl_table_column columns[2 + PL_SEED_TABLE_PARTS * KEYS];
+    char keys[PL_SEED_TABLE_SECTIONS][KEYS][KEY_CHARS], heads[PL_SEED_TABLE_SECTIONS][HEAD_CHARS];
+    pl_table_column columns[2 + PL_SEED_TABLE_SECTIONS * KEYS];
     int count;
 } layout;
 
@@ -132,9 +132,9 @@ static void add_published_means(pl_table *t, const pl_section *p, const char *ce
 
 /* ---- rows ---- */
 
-static void add_rows(pl_table *t, const pl_section *const *parts, int count, int64_t cell)
+static void add_rows(pl_table *t, const pl_section *const *sections, int count, int64_t cell)
 {
-    const pl_audit *first = parts[0]->audit;
+    const pl_audit *first = sections[0]->audit;
     const char *name = first->cells[cell];
     for (int64_t k = 0; k <= first->seed_count; k++) {
         char text[32] = "mean";
@@ -143,7 +143,7 @@ static void add_rows(pl_table *t, const pl_section *const *parts, int count, int
         pl_table_text(t, name);
         pl_table_text(t, text);
         for (int i = 0; i < count; i++) {
-            const pl_section *p = parts[i];
+            const pl_section *p = sections[i];
             if (k == first->seed_count) add_means(t, p, name);
             else add_measured(t, p, pl_section_cell(p, name), pl_section_seed(p, first->seeds[k]));
             if (!has_published(p)) continue;
@@ -153,7 +153,7 @@ static void add_rows(pl_table *t, const pl_section *const *parts, int count, int
     }
 }
 
-polar_status pl_seed_table(const pl_section *const *parts, const char *const *titles, int count, FILE *f,
+polar_status pl_seed_table(const pl_section *const *sections, const char *const *titles, int count, FILE *f,
                            pl_table_format format)
 {
     layout l = {.count = 2};
@@ -161,12 +161,12 @@ polar_status pl_seed_table(const pl_section *const *parts, const char *const *ti
     l.columns[0] = (pl_table_column){"cell", "cell", NULL, PL_CELL_TEXT, 0};
     l.columns[1] = (pl_table_column){"seed", "seed", NULL, PL_CELL_TEXT, 0};
     for (int i = 0; i < count; i++) {
-        add_columns(&l, parts[i], i, count > 1, 0, titles[i]);
-        if (has_published(parts[i]))
-            add_columns(&l, parts[i], i, count > 1, 1, pl_published_by(pl_section_published(parts[i])));
+        add_columns(&l, sections[i], i, count > 1, 0, titles[i]);
+        if (has_published(sections[i]))
+            add_columns(&l, sections[i], i, count > 1, 1, pl_published_by(pl_section_published(sections[i])));
     }
     PL_TRY(pl_table_create(&t, NULL, l.columns, l.count));
-    for (int64_t c = 0; c < parts[0]->audit->cell_count; c++) add_rows(t, parts, count, c);
+    for (int64_t c = 0; c < sections[0]->audit->cell_count; c++) add_rows(t, sections, count, c);
     polar_status st = pl_table_print(t, f, format);
     pl_table_destroy(t);
     return st;
