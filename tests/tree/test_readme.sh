@@ -147,6 +147,12 @@ grep -o '`[a-z]*/[a-z0-9_/.]*`, `[a-z_0-9]*`' "$root/CONTRIBUTING.md" "$root/doc
 done <"$dir/pairs"
 verdict 'functions are in the files that the map names'
 
+# ---- one version
+version=$(sed -n 's/^project(polar VERSION \([0-9.]*\).*/\1/p' "$root/CMakeLists.txt")
+[ -n "$version" ] && grep -q "^#define POLAR_VERSION  *\"$version\"" "$root/include/polar/status.h" && grep -q "^version = \"$version\"" "$root/pyproject.toml" &&
+    [ "$(sed -n 's/^## \([0-9][0-9.]*\) .*/\1/p' "$root/CHANGELOG.md" | head -n 1)" = "$version" ] && "$polar" --version | grep -q "$version"
+verdict "one version: $version"
+
 # ---- docs/results
 (cd "$root/docs/results" && ! grep -L '^Code: .*[0-9a-f]\{7\}' ./*.md | grep .)
 verdict 'every page of docs/results says which code made it'
