@@ -8,7 +8,11 @@ static const char seed_text[] =
     "name: t\ntitle: 'Title'\ntestbed: toy\nmetric: loss\nabout: |\n  some\n  text\nseeds: [7, 0..2]\n"
     "arms:\n  adamw:\n  muon: {optim.beta1: 0.9}\n  slow: {optim.rule: muon, optim.lr: 1e-4}\n"
     "grid:\n  model.width: [16, 32]\n  map.rounding: [reference, fused]\nset: {route.matrix: \"*.W, x\", "
-    "train.clip: true}\n";
+    "train.clip: true}\n"
+    "published:\n  by: x\n  values:\n  - {model.width: 16, map.rounding: fused, muon: 1, slow: 2e-3}\n"
+    "  - {model.width: 32, map.rounding: fused, seed: 7, muon: 1}\n  differences:\n"
+    "  - {model.width: 16, map.rounding: fused, a: muon, b: slow, mean: -1, n: 3}\n"
+    "compare: [{with: u, labels: [a, b], tables: [lift], since: {muon: 3}}]\n";
 
 static const char *const bits[] = {
     ": ",    "\n",          "  ",   "- ",   "[",  "]",      "{",     "}",           ",",
@@ -61,7 +65,7 @@ int main(int argc, char **argv)
     char text[4096];
     int64_t leaks = 0, wrong = 0, read = 0, refused = 0;
     spec_file_begin();
-    for (uint32_t trial = 0; trial < 6000; trial++) {
+    for (uint32_t trial = 0; trial < 8000; trial++) {
         pl_spec *s = NULL;
         pl_plan *p = NULL;
         int64_t live = pl_alloc_live();
