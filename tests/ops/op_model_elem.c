@@ -109,7 +109,7 @@ MODEL(advance)
 {
     if (o == 2) return pl_iv_point(0);
     int found = has(r, 3) && pl_op_run_before(r, 3, 0, 0, 0) != 0;
-    int flagged = found || pl_op_run_before(r, 2, b % r->mat[2].batch, 0, 0) != 0,
+    int flagged = found || (has(r, 2) && pl_op_run_before(r, 2, b % r->mat[2].batch, 0, 0) != 0),
         host = pl_op_run_before(r, 0, b, 0, PL_LIVE_SKIP) == 1;
     double steps = pl_op_run_before(r, 1, b, 0, 0) + (!flagged && !host);
     if (o == 1) return pl_iv_point(j == 0 ? steps : pl_op_run_before(r, 1, b, 0, 1) + (flagged && !host));

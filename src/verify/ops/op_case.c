@@ -54,7 +54,7 @@ int pl_op_case_in_place_on(const pl_op_case *c, int i)
     return on ? on : -1;
 }
 
-/* True where the member exists. */
+/* True where the member exists; which operands are there is for the caller to say. */
 static int member(pl_op_case *out, pl_op_id op, const pl_case_formats *f, const pl_case_sizes *s,
                   const pl_case_variant *v)
 {
@@ -64,8 +64,7 @@ static int member(pl_op_case *out, pl_op_id op, const pl_case_formats *f, const 
                         .cols = s->cols,
                         .K = s->K,
                         .large = s->large,
-                        .how = *v,
-                        .present = present(op, v->with)};
+                        .how = *v};
     for (int i = 0; i < PL_MAX_OPERANDS; i++) out->dtype[i] = (polar_dtype)f->dtype[i];
     for (int i = 0; i < pl_op_describe(op)->out; i++) {
         int on = pl_op_case_in_place_on(out, i);
@@ -90,10 +89,12 @@ static int64_t walk(pl_op_case *out, int64_t wanted, const char *named)
             for (int s = 0; s < m->n_sizes; s++)
                 for (int v = 0; v < m->n_variants; v++) {
                     if (!member(&c, (pl_op_id)op, &m->formats[f], &m->sizes[s], &m->variants[v])) continue;
-                    if (out &&
-                        (named ? !strcmp(named, pl_op_case_name(name, sizeof name, &c)) : n == wanted)) {
-                        *out = c;
-                        return n;
+                    if (out && (named || n == wanted)) {
+                        c.present = present(c.op, c.how.with);
+                        if (!named || !strcmp(named, pl_op_case_name(name, sizeof name, &c))) {
+                            *out = c;
+                            return n;
+                        }
                     }
                     n++;
                 }

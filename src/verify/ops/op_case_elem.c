@@ -237,7 +237,8 @@ const pl_case_family pl_cases_nonfinite = {PL_CASES(flags, plain, nonfinite_how)
 static const pl_case_formats counts[] = {{{D, D, F, F, F}}};
 static const pl_case_sizes live_rows[] = {
     {1, 1, PL_LIVE_COLS, 0, 0}, {6, 1, PL_LIVE_COLS, 0, 0}, {300, 1, PL_LIVE_COLS, 0, 0}};
-static const pl_case_variant advance_how[] = {{.with = "F", .alpha = 0.9, .beta = 0.999},
+static const pl_case_variant advance_how[] = {{.alpha = 0.9, .beta = 0.999},
+                                              {.with = "F", .alpha = 0.9, .beta = 0.999},
                                               {.with = "F found scale", .alpha = 0.95, .beta = 0.75}};
 
 static pl_mat advance_shape(const pl_op_case *c, int i)
