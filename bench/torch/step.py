@@ -140,6 +140,7 @@ def main():
     p.add_argument("--compile", action="store_true", help="Muon's step compiled too")
     p.add_argument("--dion", action="store_true", help="dion's Muon too")
     p.add_argument("--polar", action="store_true", help="ours too: the package `polar`")
+    p.add_argument("--only", default="", help="rows whose name has this in it")
     p.add_argument("--large", action="store_true", help="the same as --set 100m besides the others")
     a = p.parse_args()
     device = torch.device(a.device)
@@ -147,6 +148,8 @@ def main():
         torch.set_num_threads(a.threads)
     for name in (a.set or ["matrices", "deit"]) + (["100m"] if a.large else []):
         for what, step in itertools.chain(polar_steps(name, device) if a.polar else (), steps(name, device, a)):
+            if a.only not in what:
+                continue
             row = {"what": what, "seconds": median(step, device)}
             print(json.dumps({**row, "torch": torch.__version__, "threads": torch.get_num_threads()}), flush=True)
 

@@ -4,8 +4,11 @@ What a step costs beside the library's own work is a loop over the gradients for
 group, and two foreign calls. The rest happens when something has changed: a group's numbers, a parameter that moved, a
 new group.
 """
+import atexit
 import math
 import threading
+import time
+import weakref
 from array import array
 from ctypes import POINTER, byref, c_float, c_void_p, cast, sizeof
 from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence, Tuple, Union
@@ -31,6 +34,20 @@ _MOMENT = {_abi.POLAR_STATE_MOMENTUM: "exp_avg", _abi.POLAR_STATE_SECOND_MOMENT:
 _strided = torch.strided
 
 Params = Union[torch.nn.Module, Iterable[torch.Tensor], Iterable[Tuple[str, torch.Tensor]], Iterable[Dict[str, Any]]]
+
+
+_alive = weakref.WeakSet()
+
+
+@atexit.register
+def _park():
+    """Before the interpreter ends: daemon threads finish the step they are in and wait before the next, since Python would
+    end them inside torch, which aborts the process then."""
+    others = threading.active_count() > 1
+    for opt in list(_alive) if others else ():
+        opt._lock.acquire(timeout=5)
+    if others:
+        time.sleep(0.01)    # what follows a step, torch's profiler hook, is done too
 
 
 def _plain(value):
@@ -89,6 +106,7 @@ class Optimizer(torch.optim.Optimizer):
 
     def _begin(self):
         self._lock = threading.RLock()
+        _alive.add(self)
         self._handle = self._queue = self._stream = None
         self._present = None    # which gradients were there in the last step
 

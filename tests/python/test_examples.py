@@ -19,7 +19,7 @@ def run(name, *arguments):
 
 @pytest.mark.parametrize("optimizer", ["polaradamw", "muon", "adamw"])
 def test_char_gpt(capsys, optimizer):
-    run("char_gpt.py", "--steps", "12", "--width", "32", "--depth", "1", "--length", "16", "--device", "cpu", "--optimizer", optimizer)
+    run("char_gpt.py", "--steps", "80", "--width", "32", "--depth", "1", "--length", "16", "--device", "cpu", "--optimizer", optimizer)
     out = capsys.readouterr().out
     assert ("4 of 15 parameters take the matrix rule" in out) == (optimizer != "adamw"), out
     losses = [float(line.split("held out")[1].split()[0]) for line in out.splitlines() if line.startswith("step")]
