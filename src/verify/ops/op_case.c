@@ -9,6 +9,13 @@ const pl_case_formats pl_formats_two[7] = {{{D, D}}, {{F, F}}, {{H, H}}, {{F, H}
 const pl_case_formats pl_formats_three[6] = {{{D, D, D}}, {{F, F, F}}, {{H, H, H}},
                                              {{F, F, H}}, {{F, H, F}}, {{H, D, F}}};
 
+const pl_case_sizes pl_sizes_plain[9] = {{1, 1, 1, 0, 0},  {1, 1, 37, 0, 0},   {1, 37, 1, 0, 0},
+                                         {3, 7, 13, 0, 0}, {1, 8, 44, 0, 0},   {3, 33, 17, 0, 0},
+                                         {4, 0, 5, 0, 0},  {1, 64, 192, 0, 1}, {1, 192, 64, 0, 1}};
+const pl_case_sizes pl_sizes_rows[7] = {{1, 1, 1, 0, 0},  {1, 3, 2, 0, 0},  {3, 7, 13, 0, 0},
+                                        {2, 3, 32, 0, 0}, {1, 5, 33, 0, 0}, {1, 2, 100, 0, 0},
+                                        {1, 3, 192, 0, 1}};
+
 static const pl_case_family *const families[PL_OP_COUNT] = {
 #define PL_OP(name, out, inout, in, ...) [PL_OP_##name] = &pl_cases_##name,
 #define PL_FUSED(name, out, inout, in, ...)

@@ -5,10 +5,6 @@
 #include "math/norm_elem.h"
 #include "op_case_impl.h"
 
-static const pl_case_sizes plain[] = {{1, 1, 1, 0, 0},  {1, 1, 37, 0, 0},   {1, 37, 1, 0, 0},
-                                      {3, 7, 13, 0, 0}, {1, 8, 44, 0, 0},   {3, 33, 17, 0, 0},
-                                      {4, 0, 5, 0, 0},  {1, 64, 192, 0, 1}, {1, 192, 64, 0, 1}};
-
 static pl_mat as_result(const pl_op_case *c, int i)
 {
     return pl_case_mat(c, i, c->rows, c->cols);
@@ -32,7 +28,7 @@ static void copy_args(pl_op_args *a, const pl_op_case *c, const pl_mat *m)
     a->copy = (pl_args_copy){.Y = m[0], .X = m[1], .trans = c->how.trans};
 }
 
-const pl_case_family pl_cases_copy = {PL_CASES(copies, plain, copy_how), .shape = copy_shape,
+const pl_case_family pl_cases_copy = {PL_CASES(copies, pl_sizes_plain, copy_how), .shape = copy_shape,
                                       .args = copy_args};
 
 /* ---- axpby ---- */
@@ -59,7 +55,7 @@ static void axpby_args(pl_op_args *a, const pl_op_case *c, const pl_mat *m)
                                .round_terms = c->how.round_terms};
 }
 
-const pl_case_family pl_cases_axpby = {PL_CASES(sums, plain, axpby_how), .shape = as_result,
+const pl_case_family pl_cases_axpby = {PL_CASES(sums, pl_sizes_plain, axpby_how), .shape = as_result,
                                        .args = axpby_args};
 
 /* ---- normalise ---- */
@@ -100,7 +96,7 @@ static void normalise_fill(double out[PL_LIVE_COLS], const pl_op_run *r, int o, 
     out[1] = sqrt(sum);
 }
 
-const pl_case_family pl_cases_normalise = {PL_CASES(quotients, plain, normalise_how),
+const pl_case_family pl_cases_normalise = {PL_CASES(quotients, pl_sizes_plain, normalise_how),
                                            .shape = normalise_shape, .args = normalise_args, .values = 1 << 2,
                                            .fill = normalise_fill};
 
@@ -163,7 +159,7 @@ static void direction_args(pl_op_args *a, const pl_op_case *c, const pl_mat *m)
                                        .precondition = c->how.with != NULL};
 }
 
-const pl_case_family pl_cases_direction = {PL_CASES(directions, plain, direction_how),
+const pl_case_family pl_cases_direction = {PL_CASES(directions, pl_sizes_plain, direction_how),
                                            .shape = step_shape,
                                            .args = direction_args,
                                            .values = 1 << 4,
@@ -181,7 +177,7 @@ static void decay_step_args(pl_op_args *a, const pl_op_case *c, const pl_mat *m)
     a->decay_step = (pl_args_decay_step){.W = m[0], .D = m[1], .live = m[2], .scale = c->how.alpha};
 }
 
-const pl_case_family pl_cases_decay_step = {PL_CASES(decays, plain, decay_how),
+const pl_case_family pl_cases_decay_step = {PL_CASES(decays, pl_sizes_plain, decay_how),
                                             .shape = step_shape,
                                             .args = decay_step_args,
                                             .values = 1 << 2,
@@ -201,7 +197,7 @@ static void adamw_step_args(pl_op_args *a, const pl_op_case *c, const pl_mat *m)
     a->adamw_step = (pl_args_adamw_step){.W = m[0], .M = m[1], .V = m[2], .G = m[3], .live = m[4]};
 }
 
-const pl_case_family pl_cases_adamw_step = {PL_CASES(adamws, plain, adamw_how),
+const pl_case_family pl_cases_adamw_step = {PL_CASES(adamws, pl_sizes_plain, adamw_how),
                                             .shape = step_shape,
                                             .args = adamw_step_args,
                                             .values = 1 << 4,
@@ -231,8 +227,9 @@ static void nonfinite_fill(double v[PL_LIVE_COLS], const pl_op_run *r, int o, in
     v[0] = b == 1;
 }
 
-const pl_case_family pl_cases_nonfinite = {PL_CASES(flags, plain, nonfinite_how), .shape = nonfinite_shape,
-                                           .args = nonfinite_args, .values = 1 << 0, .fill = nonfinite_fill};
+const pl_case_family pl_cases_nonfinite = {PL_CASES(flags, pl_sizes_plain, nonfinite_how),
+                                           .shape = nonfinite_shape, .args = nonfinite_args, .values = 1 << 0,
+                                           .fill = nonfinite_fill};
 
 static const pl_case_formats counts[] = {{{D, D, F, F, F}}};
 static const pl_case_sizes live_rows[] = {

@@ -52,7 +52,8 @@ const pl_case_family *pl_op_case_family(pl_op_id op); /* NULL of a fused op */
 pl_mat pl_case_mat(const pl_op_case *c, int i, int64_t rows, int64_t cols);
 pl_mat pl_case_values(const pl_op_case *c, int i, int64_t cols);
 
-/* formats that several families share */
+/* formats and sizes that several families share; rows: around the 32 lanes of a row's sum */
 extern const pl_case_formats pl_formats_two[7], pl_formats_three[6];
+extern const pl_case_sizes pl_sizes_plain[9], pl_sizes_rows[7];
 
 #endif

@@ -6,9 +6,7 @@ static const pl_case_formats forward[] = {{{D, D, D, D, D}}, {{F, F, F, F, F}}, 
 static const pl_case_formats backward[] = {{{D, D, D, D, D, D, D, D, D}}, {{F, F, F, F, F, F, F, F, F}},
                                            {{H, H, H, H, H, F, H, H, H}}, {{H, F, F, F, H, F, F, H, H}},
                                            {{F, H, F, H, F, D, F, H, F}}, {{F, F, F, H, F, F, F, H, F}}};
-/* around the 32 lanes of a row's sum; and around the 64 rows of a chunk */
-static const pl_case_sizes rows[] = {{1, 1, 1, 0, 0},  {1, 3, 2, 0, 0},   {3, 7, 13, 0, 0}, {2, 3, 32, 0, 0},
-                                     {1, 5, 33, 0, 0}, {1, 2, 100, 0, 0}, {1, 3, 192, 0, 1}};
+/* around the 64 rows of a chunk */
 static const pl_case_sizes tall[] = {{1, 1, 1, 0, 0},  {3, 7, 13, 0, 0},   {2, 3, 32, 0, 0}, {1, 65, 5, 0, 0},
                                      {1, 4, 33, 0, 0}, {1, 2113, 2, 0, 0}, {1, 8, 100, 0, 1}};
 static const pl_case_variant forward_how[] = {
@@ -52,7 +50,7 @@ static void backward_args(pl_op_args *a, const pl_op_case *c, const pl_mat *m)
                                                  .Z = m[8]};
 }
 
-const pl_case_family pl_cases_layernorm = {PL_CASES(forward, rows, forward_how), .shape = forward_shape,
-                                           .args = forward_args};
+const pl_case_family pl_cases_layernorm = {PL_CASES(forward, pl_sizes_rows, forward_how),
+                                           .shape = forward_shape, .args = forward_args};
 const pl_case_family pl_cases_layernorm_back = {PL_CASES(backward, tall, backward_how),
                                                 .shape = backward_shape, .args = backward_args};

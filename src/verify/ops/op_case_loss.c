@@ -7,9 +7,6 @@ static const pl_case_formats entropy_formats[] = {
     {{D, D, D, D}}, {{D, F, F, F}}, {{D, H, H, H}}, {{D, H, F, F}}, {{D, F, H, D}}};
 static const pl_case_sizes columns[] = {{1, 1, 1, 0, 0},  {3, 5, 1, 0, 0},   {2, 32, 1, 0, 0},
                                         {1, 33, 1, 0, 0}, {5, 100, 1, 0, 0}, {1, 512, 1, 0, 1}};
-/* around the 32 lanes of a row's sum */
-static const pl_case_sizes rows[] = {{1, 1, 1, 0, 0},  {1, 3, 2, 0, 0},   {3, 7, 13, 0, 0}, {2, 3, 32, 0, 0},
-                                     {1, 5, 33, 0, 0}, {1, 2, 100, 0, 0}, {1, 3, 192, 0, 1}};
 static const pl_case_variant mse_how[] = {{.large = 1, .with = "dP"}, {0}, {.with = "dP", .strided = 1}};
 static const pl_case_variant entropy_how[] = {{.large = 1, .with = "dZ"}, {0}, {.with = "dZ", .strided = 1}};
 
@@ -32,5 +29,6 @@ static void cross_entropy_args(pl_op_args *a, const pl_op_case *c, const pl_mat 
 
 const pl_case_family pl_cases_mse = {PL_CASES(mse_formats, columns, mse_how), .shape = shape,
                                      .args = mse_args, .in_double = 1, .values = 1 << 0};
-const pl_case_family pl_cases_cross_entropy = {PL_CASES(entropy_formats, rows, entropy_how), .shape = shape,
-                                               .args = cross_entropy_args, .in_double = 1, .values = 1 << 0};
+const pl_case_family pl_cases_cross_entropy = {PL_CASES(entropy_formats, pl_sizes_rows, entropy_how),
+                                               .shape = shape, .args = cross_entropy_args, .in_double = 1,
+                                               .values = 1 << 0};

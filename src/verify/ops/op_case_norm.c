@@ -2,9 +2,6 @@
 #include "op_case_impl.h"
 
 static const pl_case_formats frob_formats[] = {{{D, D}}, {{D, F}}, {{D, H}}, {{D, E}}};
-static const pl_case_sizes plain[] = {{1, 1, 1, 0, 0},  {1, 1, 37, 0, 0},   {1, 37, 1, 0, 0},
-                                      {3, 7, 13, 0, 0}, {1, 8, 44, 0, 0},   {3, 33, 17, 0, 0},
-                                      {4, 0, 5, 0, 0},  {1, 64, 192, 0, 1}, {1, 192, 64, 0, 1}};
 static const pl_case_variant frob_how[] = {{.large = 1, .alpha = 1},
                                            {.alpha = 3},
                                            {.large = 1, .rounded = 1, .alpha = 1},
@@ -22,7 +19,7 @@ static void frob_args(pl_op_args *a, const pl_op_case *c, const pl_mat *m)
         .N = m[0], .X = m[1], .weight = c->how.alpha, .rounded = c->how.rounded, .trans = c->how.trans};
 }
 
-const pl_case_family pl_cases_frob = {PL_CASES(frob_formats, plain, frob_how), .shape = frob_shape,
+const pl_case_family pl_cases_frob = {PL_CASES(frob_formats, pl_sizes_plain, frob_how), .shape = frob_shape,
                                       .args = frob_args, .in_double = 1, .values = 1 << 0};
 
 static const pl_case_formats join_formats[] = {{{D, D}}};
