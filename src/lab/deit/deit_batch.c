@@ -1,9 +1,9 @@
 /* deit_batch.c -- batches of pictures through the model: a training step, and how many of a test batch are
  * right.
  *
- * The host mixes a batch (mix.h), uploads it to one fixed place, and the work on it is captured once. After a
- * step the host waits for its loss: against the work of a step that is nothing, and a loss that is none ends
- * the run at once.
+ * The host mixes a batch (mix.h), uploads it to one fixed place, and the work on it, the optimiser's too, is
+ * captured once. After a step the host waits for its loss: against the work of a step that is nothing, and a
+ * loss that is none ends the run at once.
  */
 #include <math.h>
 
@@ -40,15 +40,35 @@ void pl_deit_batch_destroy(pl_train *t)
     pl_free(t->host_z);
 }
 
-static void train_pass(pl_queue *q, void *arg)
+/* Forward, loss and backward of a batch. */
+static void gradients(pl_queue *q, pl_train *t)
 {
-    pl_train *t = arg;
     int64_t count = t->seen.batch, classes = t->set.shape.classes;
     pl_mat dz = pl_mat_dense(t->dz.data, t->dz.dtype, 1, count, classes),
            y = pl_mat_dense(t->y.data, t->y.dtype, 1, count, classes),
            z = pl_deit_forward(t->model, q, t->seen);
     PL_CALL(cross_entropy, q, .L = t->loss, .dZ = dz, .Z = z, .T = y);
     pl_deit_backward(t->model, q, dz);
+}
+
+/* A whole step, to be captured as one. */
+static void train_pass(pl_queue *q, void *arg)
+{
+    pl_train *t = arg;
+    gradients(q, t);
+    polar_status st = polar_optim_enqueue(t->opt, q);
+    if (st != POLAR_OK) pl_queue_keep(q, st);
+}
+
+/* A batch that is not whole is not captured, nor is an optimiser by SVD. */
+static polar_status make_step(pl_train *t, int64_t count)
+{
+    if (count == t->set.shape.batch && t->set.optim.rule.map.kind != POLAR_MAP_EXACT) {
+        PL_TRY(polar_optim_prepare(t->opt, t->q));
+        return pl_graph_run(t->train_graph, t->q, train_pass, t);
+    }
+    gradients(t->q, t);
+    return polar_optim_step(t->opt, t->q);
 }
 
 static void test_pass(pl_queue *q, void *arg)
@@ -90,10 +110,8 @@ polar_status pl_deit_train_batch(pl_train *t)
     polar_queue_upload(t->q, t->x.data, b.x, pl_mat_bytes(&t->seen));
     polar_queue_upload(t->q, t->y.data, t->host_y, (size_t)(b.count * s->classes) * sizeof *t->host_y);
     pl_deit_set_drop(t->model, t->q, &t->seed, (uint64_t)step, b.count);
-    if (b.count == s->batch) PL_TRY(pl_graph_run(t->train_graph, t->q, train_pass, t));
-    else train_pass(t->q, t);
     PL_TRY(set_rate(t, step));
-    PL_TRY(polar_optim_step(t->opt, t->q));
+    PL_TRY(make_step(t, b.count));
     polar_queue_download(t->q, &loss, t->loss.data, sizeof loss);
     PL_TRY(polar_queue_sync(t->q));
     t->loss_sum += loss;
