@@ -4,7 +4,7 @@ import math
 
 import pytest
 import torch
-from small_gpt import DEVICE, distance, loss_of, make, train
+from small_gpt import DEVICE, batch, distance, loss_of, make, train
 from torch.optim import lr_scheduler
 
 import polar
@@ -281,21 +281,34 @@ def test_update_norms():
         assert math.isclose(s["update_norm"], norm, rel_tol=1e-3), s    # a weight's rounding against its move
 
 
+@pytest.mark.skipif(not hasattr(torch, "compile") or tuple(map(int, torch.__version__.split(".")[:2])) < (2, 2), reason="torch.compile of today")
+def test_compile_around_the_loop():
+    """The whole training step compiled: forward and backward are traced, opt.step() is called; the bits are those of the plain loop."""
+    a, b = make(), make()
+    opt_a, opt_b = polar.PolarAdamW(a), polar.PolarAdamW(b)
+
+    def work(model, opt, x, y):
+        loss = torch.nn.functional.cross_entropy(model(x).flatten(0, 1), y.flatten())
+        loss.backward()
+        opt.step()
+        opt.zero_grad(set_to_none=True)
+        return loss
+
+    compiled = torch.compile(lambda x, y: work(a, opt_a, x, y), backend="eager")
+    for t in range(4):
+        data = batch(t)
+        assert torch.equal(compiled(*data).detach(), work(b, opt_b, *data).detach())
+    assert same(a, bits(b)) and opt_a.stats()[0]["steps"] == 4
+
+
 def test_two_optimisers_in_two_threads():
     import threading
-    runs = {}
-
-    def work(k):
-        m = make(seed=k % 2)
-        opt = polar.PolarAdamW(m)
-        train(m, opt, 5)
-        runs[k] = bits(m)
-
-    threads = [threading.Thread(target=work, args=(k,)) for k in range(4)]
-    torch.manual_seed(0)
-    for k in range(2):    # seeds are global: models are made one after the other
-        work(k + 10)
-    models = [make(seed=k % 2) for k in range(4)]
+    alone = []
+    for k in range(2):
+        m = make(seed=k)
+        train(m, polar.PolarAdamW(m), 5)
+        alone.append(bits(m))
+    models = [make(seed=k % 2) for k in range(4)]    # seeds are global: one after the other
     opts = [polar.PolarAdamW(m) for m in models]
     threads = [threading.Thread(target=lambda k=k: train(models[k], opts[k], 5)) for k in range(4)]
     for t in threads:
@@ -303,7 +316,7 @@ def test_two_optimisers_in_two_threads():
     for t in threads:
         t.join()
     for k in range(4):
-        assert same(models[k], runs[10 + k % 2])
+        assert same(models[k], alone[k % 2])
 
 
 def test_one_optimiser_in_two_threads():
