@@ -9,23 +9,10 @@
 #define PL_CUDA_ATTENTION_CUH
 
 #include "cuda_attention.h"
-#include "cuda_warpgroup.cuh"
+#include "cuda_tiles.cuh"
 
-#define TILE 64  /* rows of a warpgroup's product */
-#define ROW  128 /* bytes of a row */
-#define SLACK                                                                                           \
-    48 /* rows behind the last array that a last tile may read: 4 x 64 - 208; what comes of them is not \
-          stored */
 #define MOST  208 /* tokens of the largest segment */
 #define LOG2E 1.4426950408889634f
-#define LN2   0.6931471805599453f
-
-__device__ __forceinline__ float power2(float x)
-{
-    float y;
-    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-    return y;
-}
 
 /* Rows [row, row + box) of head `head` of an image. */
 __device__ __forceinline__ void load_rows(uint32_t to, const CUtensorMap *map, uint32_t bar, int head,
@@ -64,11 +51,6 @@ __device__ __forceinline__ void store_tile(__nv_bfloat16 *to, int64_t stride, in
 
 /* ---- host ------------------------------------------------------------------------------------------ */
 
-typedef CUresult (*pl_encode_function)(CUtensorMap *, CUtensorMapDataType, cuuint32_t, void *,
-                                       const cuuint64_t *, const cuuint64_t *, const cuuint32_t *,
-                                       const cuuint32_t *, CUtensorMapInterleave, CUtensorMapSwizzle,
-                                       CUtensorMapL2promotion, CUtensorMapFloatOOBfill);
-
 /* An array of heads, (images, tokens, parts d), in boxes of `box` rows of one head. */
 static inline int map_heads(CUtensorMap *map, const pl_hopper_device *dev, const pl_mat &m, int64_t parts,
                             int box)
@@ -83,21 +65,6 @@ static inline int map_heads(CUtensorMap *map, const pl_hopper_device *dev, const
                   CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) == CUDA_SUCCESS;
 }
 
-/* A batch of matrices in boxes of `across` columns by `down` rows. */
-static inline int map_matrix(CUtensorMap *map, const pl_hopper_device *dev, const pl_mat &m, int across,
-                             int down)
-{
-    pl_encode_function encode = (pl_encode_function)dev->encode;
-    const int many = m.batch > 1 && m.bs > 0;
-    const int64_t rs = m.rows > 1 ? m.rs : m.cols;
-    cuuint64_t size[3] = {(cuuint64_t)m.cols, (cuuint64_t)m.rows, many ? (cuuint64_t)m.batch : 1};
-    cuuint64_t stride[2] = {(cuuint64_t)rs * 2, (cuuint64_t)(many ? m.bs : m.rows * rs) * 2};
-    cuuint32_t extent[3] = {(cuuint32_t)across, (cuuint32_t)down, 1}, step[3] = {1, 1, 1};
-    return encode(map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 3, m.data, size, stride, extent, step,
-                  CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
-                  CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) == CUDA_SUCCESS;
-}
-
 static inline int suits_heads(const pl_mat &m, int64_t parts)
 {
     const int64_t d = m.cols / parts, most = INT32_MAX / 4;
@@ -105,21 +72,6 @@ static inline int suits_heads(const pl_mat &m, int64_t parts)
         return 0;
     return (uintptr_t)m.data % 16 == 0 && (m.rows <= 1 || m.rs % 8 == 0) &&
            (m.batch <= 1 || (m.bs % 8 == 0 && m.bs > 0));
-}
-
-template <class PARAMS>
-static inline cudaError_t launch_early(void (*kernel)(PARAMS), dim3 grid, dim3 block, int bytes,
-                                       cudaStream_t stream, const PARAMS &p)
-{
-    cudaError_t st = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
-    if (st != cudaSuccess) return st;
-    cudaLaunchAttribute early = {};
-    cudaLaunchConfig_t config = {};
-    early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-    early.val.programmaticStreamSerializationAllowed = 1;
-    config.gridDim = grid, config.blockDim = block, config.dynamicSmemBytes = (size_t)bytes;
-    config.stream = stream, config.attrs = &early, config.numAttrs = 1;
-    return cudaLaunchKernelEx(&config, kernel, p);
 }
 
 #endif

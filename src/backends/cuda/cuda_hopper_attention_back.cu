@@ -1,13 +1,13 @@
 /* cuda_hopper_attention_back.cu -- attention's gradient (cuda_attention.h): scores and weights are made again
  * from lse, in registers.
  *
- *     D = rowsum(dO O)        P = e^(S - lse)        dS = P (dO v^T - D)        dV = P^T dO        dQ = dS k
- * / sqrt(d)        dK = dS^T q / sqrt(d)
+ *     D = rowsum(dO O)          P = e^(S - lse)               dS = P (dO v^T - D)
+ *     dV = P^T dO               dQ = dS k / sqrt(d)           dK = dS^T q / sqrt(d)
  *
  * By rows: 64 queries against all keys give dQ. By columns: 64 keys against all queries, everything
  * transposed, give dK and dV. So S and dO v^T are made twice, and nothing is added across warps: P and dS
  * pass from the sums of one product to the factor of the next in a warpgroup's own registers, and the order
- * of every sum is fixed. Keys and queries are taken in chunks of up to 112.
+ * of every sum is fixed.
  */
 #include "cuda_attention.cuh"
 
@@ -21,23 +21,13 @@ typedef struct {
     float scale, scale2; /* 1 / sqrt(d), and that times log2 e */
 } backward_params;
 
-/* Of a segment of R rows: its two chunks. */
-template <int R> struct chunks_of;
-template <> struct chunks_of<80> {
-    static constexpr int FIRST = 80, SECOND = 0;
-};
-template <> struct chunks_of<144> {
-    static constexpr int FIRST = 80, SECOND = 64;
-};
-template <> struct chunks_of<208> {
-    static constexpr int FIRST = 112, SECOND = 96;
-};
+#define BLOCKS 3  /* on a multiprocessor at a time */
+#define CHUNK  64 /* keys or queries of a product */
 
 template <int R> struct backward_size {
-    static constexpr int ARRAY = R * ROW, OWN = TILE * ROW, STAT = R * 8;
-    static constexpr int SLACK_BYTES = SLACK * ROW > STAT ? SLACK *ROW : STAT;
-    static constexpr int WHOLE = 1024 + 4 * ARRAY + SLACK_BYTES + 8; /* the statistics stand in the slack */
-    static constexpr int PARTS = 1024 + 2 * ARRAY + 2 * OWN + STAT + TILE * 8 + 16;
+    static constexpr int ARRAY = R * ROW, OWN = TILE * ROW, STAT = 4 * TILE * 8;
+    static constexpr int BYTES = 1024 + 2 * ARRAY + 2 * OWN + STAT + 16;
+    static_assert(R % CHUNK % 16 == 0 && R <= 4 * TILE);
 };
 
 /* Statistics of queries [first, first + count): pairs (lse log2 e, D); beyond the last token weights of zero
@@ -142,19 +132,21 @@ __device__ __forceinline__ void by_columns(float (&dK)[32], float (&dV)[32], uin
         for (int h = 0; h < 2; h++) {
             S[4 * j + 2 * h] = power2(fmaf(S[4 * j + 2 * h], scale2, -x.x));
             S[4 * j + 2 * h + 1] = power2(fmaf(S[4 * j + 2 * h + 1], scale2, -x.z));
-            F[j / 2][j % 2 * 2 + h] = pl_pack(S[4 * j + 2 * h], S[4 * j + 2 * h + 1]);
         }
     }
     pl_wgmma_wait<0>();
-    times_rows<N>(dV, F, g);
 #pragma unroll
     for (int j = 0; j < N / 8; j++) {
         const float4 x = pairs[4 * j];
 #pragma unroll
-        for (int h = 0; h < 2; h++)
-            E[j / 2][j % 2 * 2 + h] = pl_pack(S[4 * j + 2 * h] * (G[4 * j + 2 * h] - x.y),
-                                              S[4 * j + 2 * h + 1] * (G[4 * j + 2 * h + 1] - x.w));
+        for (int h = 0; h < 2; h++) {
+            const float p0 = S[4 * j + 2 * h], p1 = S[4 * j + 2 * h + 1];
+            F[j / 2][j % 2 * 2 + h] = pl_pack(p0, p1);
+            E[j / 2][j % 2 * 2 + h] =
+                pl_pack(p0 * (G[4 * j + 2 * h] - x.y), p1 * (G[4 * j + 2 * h + 1] - x.w));
+        }
     }
+    times_rows<N>(dV, F, g);
     times_rows<N>(dK, E, q);
     pl_wgmma_wait<0>();
 }
@@ -163,12 +155,13 @@ template <int R>
 __device__ __forceinline__ void rows_of_segment(float (&dQ)[32], uint32_t q, uint32_t g, uint32_t k,
                                                 uint32_t v, const float2 (&stat)[2], float scale2, int valid)
 {
-    using C = chunks_of<R>;
-    by_rows<C::FIRST>(dQ, q, g, k, v, stat, scale2, valid);
-    if constexpr (C::SECOND > 0)
-        if (valid > C::FIRST)
-            by_rows<C::SECOND>(dQ, q, g, k + C::FIRST * ROW, v + C::FIRST * ROW, stat, scale2,
-                               valid - C::FIRST);
+    constexpr int WHOLE = R / CHUNK * CHUNK, REST = R - WHOLE;
+#pragma unroll 1
+    for (int c = 0; c < WHOLE && c < valid; c += CHUNK)
+        by_rows<CHUNK>(dQ, q, g, k + (uint32_t)(c * ROW), v + (uint32_t)(c * ROW), stat, scale2, valid - c);
+    if constexpr (REST > 0)
+        if (valid > WHOLE)
+            by_rows<REST>(dQ, q, g, k + WHOLE * ROW, v + WHOLE * ROW, stat, scale2, valid - WHOLE);
 }
 
 template <int R>
@@ -176,12 +169,13 @@ __device__ __forceinline__ void columns_of_segment(float (&dK)[32], float (&dV)[
                                                    uint32_t q, uint32_t g, const float2 *stat, float scale2,
                                                    int valid)
 {
-    using C = chunks_of<R>;
-    by_columns<C::FIRST>(dK, dV, k, v, q, g, stat, scale2);
-    if constexpr (C::SECOND > 0)
-        if (valid > C::FIRST)
-            by_columns<C::SECOND>(dK, dV, k, v, q + C::FIRST * ROW, g + C::FIRST * ROW, stat + C::FIRST,
-                                  scale2);
+    constexpr int WHOLE = R / CHUNK * CHUNK, REST = R - WHOLE;
+#pragma unroll 1
+    for (int c = 0; c < WHOLE && c < valid; c += CHUNK)
+        by_columns<CHUNK>(dK, dV, k, v, q + (uint32_t)(c * ROW), g + (uint32_t)(c * ROW), stat + c, scale2);
+    if constexpr (REST > 0)
+        if (valid > WHOLE)
+            by_columns<REST>(dK, dV, k, v, q + WHOLE * ROW, g + WHOLE * ROW, stat + WHOLE, scale2);
 }
 
 __device__ __forceinline__ void clear(float (&x)[32])
@@ -197,102 +191,70 @@ __device__ __forceinline__ void own_statistics(float2 (&out)[2], const float2 *t
     out[0] = tile[row], out[1] = tile[row + 8];
 }
 
-/* A whole head of an image: all its tokens stand in shared memory. */
+/* Two arrays of a segment stand in shared memory, q and dO against tiles of keys (blockIdx.z 0) or k and v
+ * against tiles of queries (1), and beside them a tile of 64 rows of the other two. */
 template <int R>
-__global__ void __launch_bounds__(128, 2) attention_back_kernel(const __grid_constant__ backward_params p)
-{
-    using Z = backward_size<R>;
-    extern __shared__ uint8_t memory[];
-    const uint32_t q = (pl_smem(memory) + 1023) & ~1023u, k = q + Z::ARRAY, v = k + Z::ARRAY,
-                   g = v + Z::ARRAY, here = g + Z::ARRAY + Z::SLACK_BYTES;
-    float2 *stat = reinterpret_cast<float2 *>(memory + (g + Z::ARRAY - pl_smem(memory)));
-    const int image = (int)blockIdx.x / p.heads, head = (int)blockIdx.x % p.heads;
-    __nv_bfloat16 *to = p.dQKV + image * p.g_bs + head * p.d;
-    if (threadIdx.x == 0) {
-        pl_mbar_init(here, 1);
-        pl_mbar_init_done();
-    }
-    __syncthreads();
-    pl_kernel_begin();
-    if (threadIdx.x == 0) {
-        pl_mbar_expect(here, 4 * Z::ARRAY);
-        load_rows(q, &p.QKV_segment, here, head, 0, image);
-        load_rows(k, &p.QKV_segment, here, p.heads + head, 0, image);
-        load_rows(v, &p.QKV_segment, here, 2 * p.heads + head, 0, image);
-        load_rows(g, &p.dO_segment, here, head, 0, image);
-    }
-    row_statistics(stat, p, image, head, 0, R);
-    __syncthreads();
-    pl_mbar_wait(here, 0);
-    for (int tile = 0; tile < p.tiles; tile++) {
-        const uint32_t at = (uint32_t)(tile * TILE * ROW);
-        float dK[32], dV[32], dQ[32];
-        float2 own[2];
-        clear(dK), clear(dV);
-        columns_of_segment<R>(dK, dV, k + at, v + at, q, g, stat, p.scale2, p.tokens);
-        store_tile(to + p.heads * p.d, p.g_rs, tile * TILE, p.tokens, p.d, dK, p.scale, p.scale);
-        store_tile(to + 2 * p.heads * p.d, p.g_rs, tile * TILE, p.tokens, p.d, dV, 1, 1);
-        clear(dQ);
-        own_statistics(own, stat + tile * TILE);
-        rows_of_segment<R>(dQ, q + at, g + at, k, v, own, p.scale2, p.tokens);
-        store_tile(to, p.g_rs, tile * TILE, p.tokens, p.d, dQ, p.scale, p.scale);
-    }
-}
-
-/* One tile of 64 rows, queries (blockIdx.z 0) or keys (1), against all tokens, segment by segment. */
-template <int R>
-__global__ void __launch_bounds__(128, 2)
-    attention_back_parts_kernel(const __grid_constant__ backward_params p)
+__global__ void __launch_bounds__(128, BLOCKS)
+    attention_back_kernel(const __grid_constant__ backward_params p)
 {
     using Z = backward_size<R>;
     extern __shared__ uint8_t memory[];
     const uint32_t a = (pl_smem(memory) + 1023) & ~1023u, b = a + Z::ARRAY, own_a = b + Z::ARRAY,
-                   own_b = own_a + Z::OWN, here = own_b + Z::OWN + Z::STAT + TILE * 8;
-    float2 *stat = reinterpret_cast<float2 *>(memory + (own_b + Z::OWN - pl_smem(memory))),
-           *tile_stat = stat + R;
-    const int image = (int)blockIdx.x / p.heads, head = (int)blockIdx.x % p.heads, tile = (int)blockIdx.y,
-              columns = (int)blockIdx.z;
-    __nv_bfloat16 *to = p.dQKV + image * p.g_bs + head * p.d;
-    float x[32], y[32];
+                   own_b = own_a + Z::OWN, segment_here = own_b + Z::OWN + Z::STAT,
+                   own_here = segment_here + 8;
+    float2 *stat = reinterpret_cast<float2 *>(memory + (own_b + Z::OWN - pl_smem(memory)));
+    const int image = (int)blockIdx.x / p.heads, head = (int)blockIdx.x % p.heads;
+    const bool columns = blockIdx.z == 0, whole = p.segments == 1;
+    const int from = whole ? 0 : (int)blockIdx.y, to = whole ? p.tiles : from + 1;
+    __nv_bfloat16 *out = p.dQKV + image * p.g_bs + head * p.d;
+    uint32_t loads = 0;
+    auto load_own = [&](int tile) {
+        pl_mbar_expect(own_here, 2 * Z::OWN);
+        load_rows(own_a, &p.QKV_tile, own_here, columns ? p.heads + head : head, tile * TILE, image);
+        if (columns) load_rows(own_b, &p.QKV_tile, own_here, 2 * p.heads + head, tile * TILE, image);
+        else load_rows(own_b, &p.dO_tile, own_here, head, tile * TILE, image);
+    };
     if (threadIdx.x == 0) {
-        pl_mbar_init(here, 1);
-        pl_mbar_init(here + 8, 1);
+        pl_mbar_init(segment_here, 1);
+        pl_mbar_init(own_here, 1);
         pl_mbar_init_done();
     }
     __syncthreads();
     pl_kernel_begin();
-    if (threadIdx.x == 0) {
-        pl_mbar_expect(here, 2 * Z::OWN);
-        load_rows(own_a, &p.QKV_tile, here, columns ? p.heads + head : head, tile * TILE, image);
-        if (columns) load_rows(own_b, &p.QKV_tile, here, 2 * p.heads + head, tile * TILE, image);
-        else load_rows(own_b, &p.dO_tile, here, head, tile * TILE, image);
-    }
-    if (!columns) row_statistics(tile_stat, p, image, head, tile * TILE, TILE);
-    clear(x), clear(y);
-    for (int s = 0; s < p.segments; s++) {
-        const int valid = p.tokens - s * R;
-        __syncthreads(); /* nobody works on the segment before any more */
-        if (threadIdx.x == 0) {
-            pl_mbar_expect(here + 8, 2 * Z::ARRAY);
-            load_rows(a, &p.QKV_segment, here + 8, columns ? head : p.heads + head, s * R, image);
-            if (columns) load_rows(b, &p.dO_segment, here + 8, head, s * R, image);
-            else load_rows(b, &p.QKV_segment, here + 8, 2 * p.heads + head, s * R, image);
+    if (threadIdx.x == 0) load_own(from);
+    if (whole) row_statistics(stat, p, image, head, 0, R);
+    else if (!columns) row_statistics(stat, p, image, head, from * TILE, TILE);
+    for (int tile = from; tile < to; tile++) {
+        float x[32], y[32];
+        clear(x), clear(y);
+        for (int s = 0; s < p.segments; s++) {
+            const int valid = p.tokens - s * R;
+            if (tile == from) {
+                if (s) __syncthreads(); /* nobody works on the segment before any more */
+                if (threadIdx.x == 0) {
+                    pl_mbar_expect(segment_here, 2 * Z::ARRAY);
+                    load_rows(a, &p.QKV_segment, segment_here, columns ? head : p.heads + head, s * R, image);
+                    if (columns) load_rows(b, &p.dO_segment, segment_here, head, s * R, image);
+                    else load_rows(b, &p.QKV_segment, segment_here, 2 * p.heads + head, s * R, image);
+                }
+                if (columns && !whole) row_statistics(stat, p, image, head, s * R, R);
+                __syncthreads();
+                pl_mbar_wait(segment_here, loads++ & 1);
+            }
+            if (s == 0) pl_mbar_wait(own_here, (uint32_t)(tile - from) & 1);
+            if (columns) columns_of_segment<R>(x, y, own_a, own_b, a, b, stat, p.scale2, valid);
+            else {
+                float2 own[2];
+                own_statistics(own, stat + (whole ? tile * TILE : 0));
+                rows_of_segment<R>(x, own_a, own_b, a, b, own, p.scale2, valid);
+            }
         }
-        if (columns) row_statistics(stat, p, image, head, s * R, R);
-        __syncthreads();
-        if (s == 0) pl_mbar_wait(here, 0);
-        pl_mbar_wait(here + 8, (uint32_t)s & 1);
-        if (columns) columns_of_segment<R>(x, y, own_a, own_b, a, b, stat, p.scale2, valid);
-        else {
-            float2 own[2];
-            own_statistics(own, tile_stat);
-            rows_of_segment<R>(x, own_a, own_b, a, b, own, p.scale2, valid);
-        }
+        __syncthreads(); /* nobody works on the tile any more */
+        if (threadIdx.x == 0 && tile + 1 < to) load_own(tile + 1);
+        const int64_t part = (int64_t)p.heads * p.d;
+        store_tile(columns ? out + part : out, p.g_rs, tile * TILE, p.tokens, p.d, x, p.scale, p.scale);
+        if (columns) store_tile(out + 2 * part, p.g_rs, tile * TILE, p.tokens, p.d, y, 1, 1);
     }
-    if (columns) {
-        store_tile(to + p.heads * p.d, p.g_rs, tile * TILE, p.tokens, p.d, x, p.scale, p.scale);
-        store_tile(to + 2 * p.heads * p.d, p.g_rs, tile * TILE, p.tokens, p.d, y, 1, 1);
-    } else store_tile(to, p.g_rs, tile * TILE, p.tokens, p.d, x, p.scale, p.scale);
 }
 
 /* ---- host ------------------------------------------------------------------------------------------ */
@@ -325,11 +287,8 @@ static cudaError_t launch(const pl_hopper_device *dev, cudaStream_t stream, cons
     if (!map_heads(&p.dO_tile, dev, a->dO, a->heads, TILE) ||
         !map_heads(&p.dO_segment, dev, a->dO, a->heads, R))
         return cudaErrorInvalidValue;
-    const unsigned heads = (unsigned)(a->QKV.batch * a->heads);
-    if (p.segments == 1)
-        return launch_early(attention_back_kernel<R>, dim3(heads), dim3(128), Z::WHOLE, stream, p);
-    return launch_early(attention_back_parts_kernel<R>, dim3(heads, (unsigned)p.tiles, 2), dim3(128),
-                        Z::PARTS, stream, p);
+    const dim3 grid((unsigned)(a->QKV.batch * a->heads), p.segments == 1 ? 1 : (unsigned)p.tiles, 2);
+    return launch_early(attention_back_kernel<R>, grid, dim3(128), Z::BYTES, stream, p);
 }
 
 cudaError_t pl_hopper_attention_back(const pl_hopper_device *dev, cudaStream_t stream,

@@ -1,28 +1,35 @@
 /* cuda_hopper_gemm_act.cu -- Y = A op(B) and what follows, A of many rows, op(B) small (cuda_gemm_act.h).
  *
  * A block has WIDTH columns of op(B) in shared memory for as long as it lives and walks over tiles of 64 rows
- * of A, which come 64 k at a time through a ring of stages; one thread loads. Two warpgroups take the tiles
- * by turns, so that one multiplies while the other finishes: what is added or multiplied has been asked for
- * before the product begins, and everything leaves from registers, 16 bytes a lane (pl_quad_transpose) or, in
- * f32, whole sectors a quad.
+ * of A, which come 64 k at a time through a ring of stages; one thread loads. Two or four warpgroups take
+ * the tiles by turns, so that one multiplies while the others finish: what is added or multiplied has been
+ * asked for before the product begins, and everything leaves from registers, 16 bytes a lane
+ * (pl_quad_transpose) or, in f32, whole sectors a quad.
  */
-#include "cuda_attention.cuh"
 #include "cuda_gemm_act.h"
+#include "cuda_tiles.cuh"
 
 #include "math/gelu_bf16_elem.h"
 
 #define DEPTH      64 /* k of a stage */
 #define STAGE      (TILE * DEPTH * 2)
 #define STAGES_MAX 16
-#define SMEM_LIMIT 232448
 #define REST       (1024 + 2048) /* alignment; barriers and bias */
 
-enum {
-    PLAIN,
-    ADD,
-    GELU,
-    FACTOR
-}; /* what follows: a bias or nothing; D and a bias or none; gelu of the biased, its slopes or not; F */
+enum { PLAIN, ADD, GELU, FACTOR };
+/* Warpgroups that take tiles by turns, beside a warp that loads: as many as have registers for their sums and
+ * for what they add or multiply. */
+__host__ __device__ constexpr int groups_of(int width, int kind, int f32)
+{
+    const int held = width / 2 + (kind == ADD ? width / 2 : kind == FACTOR ? width / 4 : 0) + (f32 ? 16 : 0);
+    return width > 128 || held > 112 ? 2 : held > 64 ? 3 : 4;
+}
+
+__host__ __device__ constexpr int threads_of(int width, int kind, int f32)
+{
+    return 128 * groups_of(width, kind, f32) + 32;
+}
+/* what follows: a bias or nothing; D and a bias or none; gelu of the biased, its slopes or not; F */
 
 typedef struct {
     CUtensorMap A, B;
@@ -210,12 +217,13 @@ __device__ __forceinline__ void consume(const rows_params &p, uint32_t factor, u
                                         uint32_t full, uint32_t empty, uint32_t turns, const float *bias,
                                         int matrix, int slice, int walker)
 {
-    const int group = (int)threadIdx.x / 128 - 1, thread = (int)threadIdx.x % 128;
+    constexpr int GROUPS = groups_of(WIDTH, KIND, F32);
+    const int group = (int)threadIdx.x / 128, thread = (int)threadIdx.x % 128;
     int turn = 0, s = 0;
-    uint32_t parity = 0, waited = (uint32_t)(group ^ 1); /* the first has its turn at once */
+    uint32_t parity = 0, waited = group == 0; /* the first has its turn at once */
     pl_mbar_wait(here, 0);
-    for (int tile = walker; tile < p.tiles; tile += p.walkers, turn ^= 1) {
-        if (turn != group) { /* the other warpgroup's: its stages are passed over */
+    for (int tile = walker; tile < p.tiles; tile += p.walkers, turn = (turn + 1) % GROUPS) {
+        if (turn != group) { /* another warpgroup's: its stages are passed over */
             for (s += p.k_blocks; s >= p.stages; s -= p.stages) parity ^= 1;
             continue;
         }
@@ -227,7 +235,7 @@ __device__ __forceinline__ void consume(const rows_params &p, uint32_t factor, u
             with.fetch((const float *)p.D + matrix * p.bsd, p.ldd, row, column, p.m, p.n);
         if constexpr (KIND == FACTOR)
             with.fetch((const __nv_bfloat16 *)p.D + matrix * p.bsd, p.ldd, row, column, p.m, p.n);
-        /* a phase of a stage can be waited for only when all before it are over: the other's product is */
+        /* a phase of a stage can be waited for only when all before it are over: the turns before are */
         pl_mbar_wait(turns + 8 * group, waited);
         waited ^= 1;
         for (int k = 0; k < p.k_blocks; k++) {
@@ -249,7 +257,7 @@ __device__ __forceinline__ void consume(const rows_params &p, uint32_t factor, u
         pl_wgmma_wait<0>();
         if (thread == 0) {
             pl_mbar_arrive(empty + 8 * before);
-            pl_mbar_arrive(turns + 8 * (group ^ 1));
+            pl_mbar_arrive(turns + 8 * ((group + 1) % GROUPS));
         }
         if constexpr (F32) finish_f32<WIDTH, KIND>(p, acc, with, bias, matrix, row, column);
         else finish_bf16<WIDTH, KIND>(p, acc, with, bias, matrix, row, column);
@@ -257,7 +265,8 @@ __device__ __forceinline__ void consume(const rows_params &p, uint32_t factor, u
 }
 
 template <int WIDTH, int TB, int KIND, int F32>
-__global__ void __launch_bounds__(384, 1) rows_kernel(const __grid_constant__ rows_params p)
+__global__ void __launch_bounds__(threads_of(WIDTH, KIND, F32), 1)
+    rows_kernel(const __grid_constant__ rows_params p)
 {
     extern __shared__ uint8_t memory[];
     const uint32_t base = (pl_smem(memory) + 1023) & ~1023u, factor = base + 2048,
@@ -271,7 +280,8 @@ __global__ void __launch_bounds__(384, 1) rows_kernel(const __grid_constant__ ro
             pl_mbar_init(full + 8 * s, 1);
             pl_mbar_init(empty + 8 * s, 1);
         }
-        for (int i = 0; i < 3; i++) pl_mbar_init(here + 8 * i, 1); /* and whose turn it is */
+        for (int i = 0; i < 1 + groups_of(WIDTH, KIND, F32); i++)
+            pl_mbar_init(here + 8 * i, 1); /* and the turns */
         pl_mbar_init_done();
     }
     __syncthreads();
@@ -285,14 +295,11 @@ __global__ void __launch_bounds__(384, 1) rows_kernel(const __grid_constant__ ro
         bias[threadIdx.x] = b;
     }
     __syncthreads();
-    if (threadIdx.x < 128) {
-        pl_registers_fewer<40>();
-        if (threadIdx.x == 0) produce<WIDTH, TB>(p, factor, stages, here, full, empty, matrix, slice, walker);
-    } else {
-        pl_registers_more<232>();
+    if (threadIdx.x < 128 * groups_of(WIDTH, KIND, F32))
         consume<WIDTH, TB, KIND, F32>(p, factor, stages, here, full, empty, here + 8, bias, matrix, slice,
                                       walker);
-    }
+    else if (threadIdx.x % 32 == 0)
+        produce<WIDTH, TB>(p, factor, stages, here, full, empty, matrix, slice, walker);
 }
 
 /* ---- host ------------------------------------------------------------------------------------------ */
@@ -302,19 +309,18 @@ static int64_t over(int64_t a, int64_t b)
     return (a + b - 1) / b;
 }
 
-/* Columns of a block: of the widths whose part of op(B) fits beside four stages the one that needs the fewest
- * blocks, then the least; 0 where none fits. */
+static int fits(int width, int64_t k)
+{
+    return over(k, DEPTH) * DEPTH * width * 2 + 4 * STAGE + REST <= SMEM_LIMIT;
+}
+
+/* Columns of a block, whose part of op(B) fits beside four stages; 0 where none does. Narrow ones leave
+ * registers for four warpgroups; B's rows along k want whole panels of 64 columns. */
 static int width_for(int64_t n, int64_t k, int tb)
 {
-    static const int widths[2][3] = {{192, 128, 64},
-                                     {192, 96, 64}}; /* B's rows along k: whole panels of 64 columns */
-    int best = 0;
-    for (int i = 0; i < 3; i++) {
-        const int w = widths[tb != 0][i];
-        if (over(k, DEPTH) * DEPTH * w * 2 + 4 * STAGE + REST > SMEM_LIMIT) continue;
-        if (!best || over(n, w) <= over(n, best)) best = w;
-    }
-    return best;
+    int width = n <= 64 ? 64 : tb ? 96 : n > 128 && n <= 192 && fits(192, k) ? 192 : 128;
+    if (!fits(width, k)) width = 64;
+    return fits(width, k) ? width : 0;
 }
 
 static int rows_aligned(const pl_mat &m)
@@ -350,6 +356,13 @@ int pl_hopper_rows_whole(const pl_args_gemm_act *a)
     return a->act == PL_ACT_NONE ? !a->S.data : a->act == PL_ACT_GELU && !f32;
 }
 
+template <int WIDTH, int TB, int KIND, int F32>
+static cudaError_t start(dim3 grid, int bytes, cudaStream_t stream, const rows_params &p)
+{
+    const dim3 block(threads_of(WIDTH, KIND, F32));
+    return launch_early(rows_kernel<WIDTH, TB, KIND, F32>, grid, block, bytes, stream, p);
+}
+
 template <int WIDTH, int TB>
 static cudaError_t launch(const pl_hopper_device *dev, cudaStream_t stream, const pl_args_gemm_act *a)
 {
@@ -374,24 +387,18 @@ static cudaError_t launch(const pl_hopper_device *dev, cudaStream_t stream, cons
     const dim3 grid((unsigned)(p.slices * p.walkers), (unsigned)a->Y.batch);
     const int bytes = REST + kept + p.stages * STAGE;
     if (f32) {
-        if (kind == ADD)
-            return launch_early(rows_kernel<WIDTH, TB, ADD, 1>, grid, dim3(384), bytes, stream, p);
-        return launch_early(rows_kernel<WIDTH, TB, PLAIN, 1>, grid, dim3(384), bytes, stream, p);
+        if (kind == ADD) return start<WIDTH, TB, ADD, 1>(grid, bytes, stream, p);
+        return start<WIDTH, TB, PLAIN, 1>(grid, bytes, stream, p);
     }
-    if (kind == GELU) return launch_early(rows_kernel<WIDTH, TB, GELU, 0>, grid, dim3(384), bytes, stream, p);
-    if (kind == FACTOR)
-        return launch_early(rows_kernel<WIDTH, TB, FACTOR, 0>, grid, dim3(384), bytes, stream, p);
-    return launch_early(rows_kernel<WIDTH, TB, PLAIN, 0>, grid, dim3(384), bytes, stream, p);
+    if (kind == GELU) return start<WIDTH, TB, GELU, 0>(grid, bytes, stream, p);
+    if (kind == FACTOR) return start<WIDTH, TB, FACTOR, 0>(grid, bytes, stream, p);
+    return start<WIDTH, TB, PLAIN, 0>(grid, bytes, stream, p);
 }
 
 cudaError_t pl_hopper_rows(const pl_hopper_device *dev, cudaStream_t stream, const pl_args_gemm_act *a)
 {
     const int width = width_for(a->Y.cols, a->A.cols, a->tb != 0);
-    if (a->tb)
-        return width == 192  ? launch<192, 0>(dev, stream, a)
-               : width == 96 ? launch<96, 0>(dev, stream, a)
-                             : launch<64, 0>(dev, stream, a);
-    return width == 192   ? launch<192, 1>(dev, stream, a)
-           : width == 128 ? launch<128, 1>(dev, stream, a)
-                          : launch<64, 1>(dev, stream, a);
+    if (a->tb) return width == 96 ? launch<96, 0>(dev, stream, a) : launch<64, 0>(dev, stream, a);
+    if (width == 192) return launch<192, 1>(dev, stream, a);
+    return width == 128 ? launch<128, 1>(dev, stream, a) : launch<64, 1>(dev, stream, a);
 }

@@ -5,8 +5,8 @@
  * they lie. db is one more product, with a matrix of ones. The pieces' sums go to scratch; a second kernel
  * adds them: lane l of eight takes the pieces l, l + 8, ..., then the lanes are folded by halves.
  */
-#include "cuda_attention.cuh"
 #include "cuda_weight_grad.h"
+#include "cuda_tiles.cuh"
 
 #define SIDE   192          /* of a block's part of dW */
 #define PANEL  (TILE * ROW) /* 64 rows of 64 columns */

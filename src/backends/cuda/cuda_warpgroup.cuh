@@ -42,6 +42,22 @@ template <> struct pl_wg<8> {
 #undef PL_TEXT
 #undef PL_SUMS
 
+#define PL_TEXT "%0, %1, %2, %3, %4, %5, %6, %7"
+#define PL_SUMS "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7])
+template <> struct pl_wg<16> {
+    template <int TA, int TB>
+    static __device__ __forceinline__ void shared(float (&d)[8], uint64_t a, uint64_t b, int add)
+    {
+        asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %10, "
+                     "0;\nwgmma.mma_async.sync.aligned.m64n16k16.f32.bf16.bf16 {" PL_TEXT
+                     "}, %8, %9, p, 1, 1, %11, %12;\n}\n"
+                     : PL_SUMS
+                     : "l"(a), "l"(b), "r"(add), "n"(TA), "n"(TB));
+    }
+};
+#undef PL_TEXT
+#undef PL_SUMS
+
 #define PL_TEXT                                                              \
     "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, " \
     "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
@@ -118,34 +134,6 @@ template <> struct pl_wg<96> {
         asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %50, "
                      "0;\nwgmma.mma_async.sync.aligned.m64n96k16.f32.bf16.bf16 {" PL_TEXT
                      "}, %48, %49, p, 1, 1, %51, %52;\n}\n"
-                     : PL_SUMS
-                     : "l"(a), "l"(b), "r"(add), "n"(TA), "n"(TB));
-    }
-};
-#undef PL_TEXT
-#undef PL_SUMS
-
-#define PL_TEXT                                                                        \
-    "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "           \
-    "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, " \
-    "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, " \
-    "%48, %49, %50, %51, %52, %53, %54, %55"
-#define PL_SUMS                                                                                     \
-    "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]), \
-        "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]),    \
-        "+f"(d[15]), "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]),  \
-        "+f"(d[22]), "+f"(d[23]), "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]),  \
-        "+f"(d[29]), "+f"(d[30]), "+f"(d[31]), "+f"(d[32]), "+f"(d[33]), "+f"(d[34]), "+f"(d[35]),  \
-        "+f"(d[36]), "+f"(d[37]), "+f"(d[38]), "+f"(d[39]), "+f"(d[40]), "+f"(d[41]), "+f"(d[42]),  \
-        "+f"(d[43]), "+f"(d[44]), "+f"(d[45]), "+f"(d[46]), "+f"(d[47]), "+f"(d[48]), "+f"(d[49]),  \
-        "+f"(d[50]), "+f"(d[51]), "+f"(d[52]), "+f"(d[53]), "+f"(d[54]), "+f"(d[55])
-template <> struct pl_wg<112> {
-    template <int TA, int TB>
-    static __device__ __forceinline__ void shared(float (&d)[56], uint64_t a, uint64_t b, int add)
-    {
-        asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %58, "
-                     "0;\nwgmma.mma_async.sync.aligned.m64n112k16.f32.bf16.bf16 {" PL_TEXT
-                     "}, %56, %57, p, 1, 1, %59, %60;\n}\n"
                      : PL_SUMS
                      : "l"(a), "l"(b), "r"(add), "n"(TA), "n"(TB));
     }
