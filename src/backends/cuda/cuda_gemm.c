@@ -316,8 +316,8 @@ static int multiply_half(pl_queue *q, const pl_cuda_lt *lt, const pl_args_gemm *
     return 1;
 }
 
-/* cuBLASLt rounds a product twice that is added to what stands in its own place, in 16 bits; so a copy of
- * that is added, and the bits are those of an addend elsewhere. */
+/* A product in 16 bits that is added to what stands in its own place has other bits by cuBLASLt, as if it
+ * were rounded twice; so a copy of that is added, and the bits are those of an addend elsewhere. */
 size_t pl_cuda_gemm_scratch(const pl_args_gemm *a)
 {
     int in_place = a->D.data && a->D.data == a->C.data && polar_dtype_size(a->C.dtype) == 2;
