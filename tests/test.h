@@ -69,6 +69,15 @@ static inline int test_exact(const char *what, int64_t mismatches)
     return ok;
 }
 
+/* A part of a condition, named where it does not hold: test_true(what, PART(a == 1) && PART(b), ...). */
+#define PART(...) test_part((__VA_ARGS__) ? 1 : 0, #__VA_ARGS__, __LINE__)
+
+static inline int test_part(int ok, const char *text, int line)
+{
+    if (!ok) printf("line %d does not hold: %s\n", line, text);
+    return ok;
+}
+
 static inline int test_true(const char *what, int cond, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 static inline int test_true(const char *what, int cond, const char *fmt, ...)

@@ -36,23 +36,24 @@ static void test_names(void)
     FILL(map), FILL(rule), FILL(opts);
     TEST_TRY(polar_map_opts_parse(&map.it, "ns_bf16_reference"));
     test_true("map options by name",
-              map.it.struct_size == sizeof map.it && map.it.rounding == POLAR_ROUND_REFERENCE &&
-                  map.it.steps == 5 && !map.it.coefs,
+              PART(map.it.struct_size == sizeof map.it) && PART(map.it.rounding == POLAR_ROUND_REFERENCE) &&
+                  PART(map.it.steps == 5) && PART(!map.it.coefs),
               "%zu bytes", map.it.struct_size);
     ALIVE("map options", map);
     TEST_TRY(polar_rule_parse(&rule.it, "muon"));
     test_true("a rule by name",
-              rule.it.momentum == POLAR_MOMENTUM_NESTEROV && rule.it.beta1 == 0.95 &&
-                  rule.it.map.struct_size == sizeof rule.it.map && !strcmp(rule.it.map.table, "jordan"),
+              PART(rule.it.momentum == POLAR_MOMENTUM_NESTEROV) && PART(rule.it.beta1 == 0.95) &&
+                  PART(rule.it.map.struct_size == sizeof rule.it.map) &&
+                  PART(!strcmp(rule.it.map.table, "jordan")),
               "%zu bytes of map", rule.it.map.struct_size);
     ALIVE("a rule", rule);
     TEST_TRY(polar_optim_opts_parse(&opts.it, "muon_v"));
     test_true("options by name",
-              opts.it.struct_size == sizeof opts.it &&
-                  opts.it.rule.map.struct_size == sizeof opts.it.rule.map && opts.it.lr == 5e-3 &&
-                  opts.it.aux_lr == 5e-4 && opts.it.weight_decay == 0.05 &&
-                  opts.it.schedule.warmup_from == 1e-3 && opts.it.members == 1 && !opts.it.matrix_names &&
-                  !opts.it.aux_names,
+              PART(opts.it.struct_size == sizeof opts.it) &&
+                  PART(opts.it.rule.map.struct_size == sizeof opts.it.rule.map) && PART(opts.it.lr == 5e-3) &&
+                  PART(opts.it.aux_lr == 5e-4) && PART(opts.it.weight_decay == 0.05) &&
+                  PART(opts.it.schedule.warmup_from == 1e-3) && PART(opts.it.members == 1) &&
+                  PART(!opts.it.matrix_names) && PART(!opts.it.aux_names),
               "%zu bytes", opts.it.struct_size);
     ALIVE("options", opts);
     FILL(opts);
@@ -120,9 +121,9 @@ static void test_optimiser(polar_device *dev, polar_queue *q)
         /* warm-up begins at a half */
         double scale = i == 0 ? sqrt(2 / 4.0) : i == 1 ? 1 : sqrt(6 / 4.0), lr = (i == 1 ? 0.25 : 0.5) * 0.5;
         test_true(params[i].name,
-                  !strcmp(got[i].name, params[i].name) && got[i].scale == scale &&
-                      got[i].effective_lr == lr * scale && got[i].update_norm > 0 &&
-                      got[i].route == (i == 1 ? POLAR_ROUTE_AUX : POLAR_ROUTE_MATRIX),
+                  PART(!strcmp(got[i].name, params[i].name)) && PART(got[i].scale == scale) &&
+                      PART(got[i].effective_lr == lr * scale) && PART(got[i].update_norm > 0) &&
+                      PART(got[i].route == (i == 1 ? POLAR_ROUTE_AUX : POLAR_ROUTE_MATRIX)),
                   "scale %g, effective lr %g, update %g", got[i].scale, got[i].effective_lr,
                   got[i].update_norm);
     }

@@ -61,8 +61,8 @@ static void test_estimate(void)
     double least = 2 * 3 * 2.0 * 32 * 64 * (double)(h * (h + h * (h + 1) / 2));
     double all = 200 * (e.pass.flops + e.step.flops) + (100 * 8 + 16) * e.look.flops;
     test_true("counted and multiplied",
-              e.pass.flops > least && e.look.flops < e.pass.flops && e.step.flops > 0 &&
-                  fabs(e.flops - all) < 1e-9 * all,
+              PART(e.pass.flops > least) && PART(e.look.flops < e.pass.flops) && PART(e.step.flops > 0) &&
+                  PART(fabs(e.flops - all) < 1e-9 * all),
               "%.3g MFLOP a pass, %.3g a step", e.pass.flops / 1e6, e.step.flops / 1e6);
     test_true("routes are told", strstr(e.routes, "layers.1.cg_proj.weight") != NULL, "%zu bytes",
               strlen(e.routes));
@@ -179,7 +179,7 @@ static void test_faults(const char *what, int argc, char **argv)
         leaks += pl_alloc_live() != live;
         wrong += st != POLAR_OK && (st != POLAR_E_NOMEM || !*polar_error_message());
     }
-    test_true(what, st == POLAR_OK && n > 50 && !leaks && !wrong,
+    test_true(what, PART(st == POLAR_OK) && PART(n > 50) && PART(!leaks) && PART(!wrong),
               "%lld allocations, %lld leaks, %lld other errors", (long long)n - 1, (long long)leaks,
               (long long)wrong);
     fclose(null);

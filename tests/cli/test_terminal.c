@@ -102,7 +102,8 @@ int main(int argc, char **argv)
     test_true("20 columns: the line fits", longest_line(said) < 20, "%d columns", longest_line(said));
     code = run("dumb", 20, again);
     test_true("TERM=dumb: run prints plain lines",
-              code == 0 && !count(said, '\r') && !count(said, '\033') && strstr(said, "seed 3"),
+              PART(code == 0) && PART(!count(said, '\r')) && PART(!count(said, '\033')) &&
+                  PART(strstr(said, "seed 3")),
               "exit %d, %zu bytes", code, strlen(said));
     code = run("dumb", 20, report);
     test_true("TERM=dumb: report", code == 0 && !count(said, '\r') && !count(said, '\033'),

@@ -39,7 +39,8 @@ static void rand_draws(void)
     int64_t count[3] = {0}, op[PL_IMAGE_OPS] = {0}, negative = 0, moved = 0, at_top = 0, both = 0, out = 0;
     double sum = 0, chi = 0, all = 0;
     TEST_TRY(pl_rand_augment_parse(&ra, "rand-m9-mstd0.5-inc1"));
-    test_true("rand-m9-mstd0.5-inc1", ra.layers == 2 && ra.magnitude == 9 && ra.std == 0.5 && ra.prob == 0.5,
+    test_true("rand-m9-mstd0.5-inc1",
+              PART(ra.layers == 2) && PART(ra.magnitude == 9) && PART(ra.std == 0.5) && PART(ra.prob == 0.5),
               "%d layers, m %g, std %g, p %g", ra.layers, ra.magnitude, ra.std, ra.prob);
     for (int64_t i = 0; i < DRAWS; i++) {
         int n = pl_rand_augment_draw(ops, &ra, (pl_draw_key){7, i % 3, i});
@@ -79,10 +80,10 @@ static void arguments(void)
     /* timm: posterize 4 - int(0.4 m), solarize 256 - min(256, int(25.6 m)), add min(128, int(11 m)), enhance
      * max(0.1, 1 +- 0.09 m) */
     test_true("posterize at 9, 7.4, 10, 0",
-              pl_rand_augment_arg(PL_IMAGE_POSTERIZE, 9, 0) == 1 &&
-                  pl_rand_augment_arg(PL_IMAGE_POSTERIZE, 7.4, 1) == 2 &&
-                  pl_rand_augment_arg(PL_IMAGE_POSTERIZE, 10, 0) == 0 &&
-                  pl_rand_augment_arg(PL_IMAGE_POSTERIZE, 0, 0) == 4,
+              PART(pl_rand_augment_arg(PL_IMAGE_POSTERIZE, 9, 0) == 1) &&
+                  PART(pl_rand_augment_arg(PL_IMAGE_POSTERIZE, 7.4, 1) == 2) &&
+                  PART(pl_rand_augment_arg(PL_IMAGE_POSTERIZE, 10, 0) == 0) &&
+                  PART(pl_rand_augment_arg(PL_IMAGE_POSTERIZE, 0, 0) == 4),
               "1, 2, 0, 4");
     test_true("solarize at 9, 10, 0",
               pl_rand_augment_arg(PL_IMAGE_SOLARIZE, 9, 0) == 26 &&
@@ -114,8 +115,8 @@ static void arguments(void)
     for (int i = 0; i < COUNT(wrong); i++) taken += pl_rand_augment_parse(&ra, wrong[i]) != POLAR_E_ARG;
     test_exact("malformed RandAugment words", taken);
     test_true("words in another order",
-              pl_rand_augment_parse(&ra, "rand-inc1-p0.25-n3-m5") == POLAR_OK && ra.layers == 3 &&
-                  ra.prob == 0.25 && ra.magnitude == 5 && ra.std == 0,
+              PART(pl_rand_augment_parse(&ra, "rand-inc1-p0.25-n3-m5") == POLAR_OK) && PART(ra.layers == 3) &&
+                  PART(ra.prob == 0.25) && PART(ra.magnitude == 5) && PART(ra.std == 0),
               "n 3, p 0.25, m 5");
 }
 
@@ -128,8 +129,9 @@ static void crop_draws(void)
     double area = 0, area2 = 0, ratio = 0, ratio2 = 0, x = 0, x2 = 0, y = 0, y2 = 0, cross = 0;
     TEST_TRY(pl_augment_recipe(&o, "minimal", 224));
     test_true("minimal: RandomResizedCrop's defaults",
-              o.scale[0] == 0.08 && o.scale[1] == 1 && o.ratio[0] == 0.75 && o.ratio[1] == 4 / 3.0 &&
-                  !o.rand.layers && o.erasing.prob == 0 && o.test_side == 256,
+              PART(o.scale[0] == 0.08) && PART(o.scale[1] == 1) && PART(o.ratio[0] == 0.75) &&
+                  PART(o.ratio[1] == 4 / 3.0) && PART(!o.rand.layers) && PART(o.erasing.prob == 0) &&
+                  PART(o.test_side == 256),
               "as torchvision");
     o.scale[1] = 0.5;
     for (int64_t i = 0; i < DRAWS; i++) {
@@ -172,7 +174,8 @@ static void crop_fallback(void)
     test_exact("crop: outside of the picture", outside);
     pl_box tall = pl_augment_crop(&o, 10, 20000, (pl_draw_key){1, 0, 0}),
            dot = pl_augment_crop(&o, 1, 1, (pl_draw_key){1, 0, 0});
-    test_true("crop: 10 x 20000", tall.width == 10 && tall.height == 13 && tall.x == 0 && tall.y == 9993,
+    test_true("crop: 10 x 20000",
+              PART(tall.width == 10) && PART(tall.height == 13) && PART(tall.x == 0) && PART(tall.y == 9993),
               "%lld x %lld at %lld", (long long)tall.width, (long long)tall.height, (long long)tall.y);
     test_true("crop: 1 x 1", dot.width == 1 && dot.height == 1, "itself");
 }
@@ -427,9 +430,9 @@ static void shared_draws(void)
     }
     test_exact("the recipes share their crops", differ);
     test_true("deit",
-              b.filter == PL_FILTER_BICUBIC && b.test_filter == PL_FILTER_BILINEAR &&
-                  b.erasing.prob == 0.25 && b.erasing.area[0] == 0.02 && b.erasing.area[1] == 1 / 3. &&
-                  b.rand.layers == 2,
+              PART(b.filter == PL_FILTER_BICUBIC) && PART(b.test_filter == PL_FILTER_BILINEAR) &&
+                  PART(b.erasing.prob == 0.25) && PART(b.erasing.area[0] == 0.02) &&
+                  PART(b.erasing.area[1] == 1 / 3.) && PART(b.rand.layers == 2),
               "bicubic, tests bilinear, erasing 0.25");
 }
 

@@ -196,8 +196,8 @@ static void test_refused(void)
                                           "some/name.jpg");
         const char *said = polar_error_message();
         test_true(cases[i].what,
-                  a == POLAR_E_FORMAT && b == a && !im.data && strstr(said, "some/name.jpg: ") &&
-                      strstr(said, cases[i].says),
+                  PART(a == POLAR_E_FORMAT) && PART(b == a) && PART(!im.data) &&
+                      PART(strstr(said, "some/name.jpg: ")) && PART(strstr(said, cases[i].says)),
                   "%s", said);
     }
     pl_image im;

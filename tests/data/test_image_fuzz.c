@@ -52,7 +52,8 @@ static void fuzz(const char *what, made m, int lenient_tail)
     }
     test_true(
         what,
-        !cuts.wrong && !changes.wrong && !early && changes.refused > trials / 30 && pl_alloc_live() == live,
+        PART(!cuts.wrong) && PART(!changes.wrong) && PART(!early) && PART(changes.refused > trials / 30) &&
+            PART(pl_alloc_live() == live),
         "%zu bytes: %lld cuts, %lld taken for whole; %lld changes, %lld decoded, %lld refused; %lld wrong",
         m.size, (long long)cuts.tries, (long long)early, (long long)changes.tries, (long long)changes.decoded,
         (long long)changes.refused, (long long)(cuts.wrong + changes.wrong));
@@ -162,7 +163,7 @@ static void test_faults(const char *what, made m)
         pl_image_destroy(&im);
         leaks += pl_alloc_live() != live;
     }
-    test_true(what, st == POLAR_OK && n > 2 && !leaks && !wrong,
+    test_true(what, PART(st == POLAR_OK) && PART(n > 2) && PART(!leaks) && PART(!wrong),
               "%lld allocations, %lld leaks, %lld other errors", (long long)n - 1, (long long)leaks,
               (long long)wrong);
     free(m.data);

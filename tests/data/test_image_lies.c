@@ -83,7 +83,7 @@ static void lie(const char *what, made m)
         for (int how = 0; how < 3; how++) broken_add(&order, copy, rebuild(copy, &m, &p, k, how));
     /* lies that matter and lies that do not */
     int both = bytes.decoded > bytes.tries / 20 && bytes.refused > bytes.tries / 20 && order.refused > 2;
-    test_true(what, !bytes.wrong && !order.wrong && both && pl_alloc_live() == live,
+    test_true(what, PART(!bytes.wrong) && PART(!order.wrong) && PART(both) && PART(pl_alloc_live() == live),
               "%lld bytes changed, %lld decoded, %lld refused; %lld parts moved, %lld refused; %lld wrong",
               (long long)bytes.tries, (long long)bytes.decoded, (long long)bytes.refused,
               (long long)order.tries, (long long)order.refused, (long long)(bytes.wrong + order.wrong));

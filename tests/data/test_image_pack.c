@@ -60,7 +60,8 @@ static void test_synth(void)
             pl_image_destroy(&file);
         }
     test_true("files hold what was drawn",
-              !wrong && !stopped && f->classes == 5 && f->count[0] == 20 && f->count[1] == 10,
+              PART(!wrong) && PART(!stopped) && PART(f->classes == 5) && PART(f->count[0] == 20) &&
+                  PART(f->count[1] == 10),
               "%lld of 30 differ", (long long)wrong);
     pl_image_folder_close(f);
 
@@ -261,8 +262,8 @@ static void test_broken(void)
     unlink(pack_path);
     polar_status st = pl_image_pack_write(&r, pack_path, f, &o);
     test_true("a broken picture is an error",
-              st == POLAR_E_FORMAT && strstr(polar_error_message(), "texture_001/00002.png") &&
-                  access(pack_path, F_OK) != 0 && folder_files(root) == 1,
+              PART(st == POLAR_E_FORMAT) && PART(strstr(polar_error_message(), "texture_001/00002.png")) &&
+                  PART(access(pack_path, F_OK) != 0) && PART(folder_files(root) == 1),
               "%s", polar_error_message());
     o.skip_bad = 1;
     o.bad = count_bad;
@@ -300,8 +301,9 @@ static void test_broken(void)
     st = pl_image_pack_write(&r, pack_path, f, &o);
     stat(pack_path, &after);
     test_true("a class of broken pictures is an error",
-              st == POLAR_E_FORMAT && strstr(polar_error_message(), "class 'texture_001' in train/") &&
-                  before.st_ino == after.st_ino && folder_files(root) == 2,
+              PART(st == POLAR_E_FORMAT) &&
+                  PART(strstr(polar_error_message(), "class 'texture_001' in train/")) &&
+                  PART(before.st_ino == after.st_ino) && PART(folder_files(root) == 2),
               "%s", polar_error_message());
     pl_image_folder_close(f);
 }
@@ -441,7 +443,9 @@ static void test_stop_and_memory(void)
         wrong += st != POLAR_OK && st != POLAR_E_NOMEM;
         early += st != POLAR_OK && folder_files(root) != files;
     }
-    test_true("memory runs out", st == POLAR_OK && n > 20 && !leaks && !wrong && !early && r.count[0] == 8,
+    test_true("memory runs out",
+              PART(st == POLAR_OK) && PART(n > 20) && PART(!leaks) && PART(!wrong) && PART(!early) &&
+                  PART(r.count[0] == 8),
               "%lld allocations, %lld leaks, %lld other errors, %lld early files", (long long)n - 1,
               (long long)leaks, (long long)wrong, (long long)early);
     st = pl_image_pack_write(&r, "/nowhere/at/all.pack", f, &o);

@@ -28,7 +28,9 @@ static void golden(pl_resizer *r)
             const int64_t *q = rows[i];
             snprintf(name, sizeof name, "resize.%d.%s", i, filter_name[k]);
             const pl_safetensors_entry *want = pl_safetensors_find(f, name);
-            if (!test_true(name, image && want && want->bytes == 3 * q[4] * q[5] && image->shape[1] == 96,
+            if (!test_true(name,
+                           PART(image) && PART(want) && PART(want->bytes == 3 * q[4] * q[5]) &&
+                               PART(image->shape[1] == 96),
                            "the golden file has it"))
                 continue;
             TEST_TRY(

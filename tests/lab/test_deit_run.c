@@ -187,8 +187,9 @@ static void test_choices(const char *device)
     TEST_TRY(pl_config_assign(c, "data.erase=rand"));
     TEST_TRY(pl_deit_settings_read(&set, c));
     test_true("data.test_filter, data.erase",
-              before && set.augment.test_filter == PL_FILTER_BICUBIC &&
-                  set.augment.erasing.fill == PL_ERASE_RAND && set.augment.filter == PL_FILTER_BICUBIC,
+              PART(before) && PART(set.augment.test_filter == PL_FILTER_BICUBIC) &&
+                  PART(set.augment.erasing.fill == PL_ERASE_RAND) &&
+                  PART(set.augment.filter == PL_FILTER_BICUBIC),
               "as they were, and as asked for");
     pl_config_destroy(c);
 }
@@ -273,9 +274,9 @@ static void test_watch(const char *device)
         run_finish(&r, &parts);
         test_exact("a pause after every batch changes nothing", story_differs(&whole, &parts));
         test_true("... and all were told",
-                  p[i].seen == 3 * PER_EPOCH && calls == 3 * (PER_EPOCH + 1) - 1 &&
-                      p[i].last.done == 12 + 9 && p[i].last.total == 12 + 9 &&
-                      !strcmp(p[i].last.what, "images"),
+                  PART(p[i].seen == 3 * PER_EPOCH) && PART(calls == 3 * (PER_EPOCH + 1) - 1) &&
+                      PART(p[i].last.done == 12 + 9) && PART(p[i].last.total == 12 + 9) &&
+                      PART(!strcmp(p[i].last.what, "images")),
                   "%d batches in %d calls", p[i].seen, calls + 1);
         run_close(&r);
         run_free(&whole, 1);
@@ -485,8 +486,9 @@ static void test_diverged(const char *device)
     run_run(&whole, device, &arm, 1);
     int64_t last = whole.epochs - 1;
     test_true("it diverged, and that is a result",
-              run_result(&whole, "diverged") == 1 && isnan(run_result(&whole, "l10")) &&
-                  isnan(run_result(&whole, "top1")) && whole.epochs < 10 && isnan(whole.row[last].valid),
+              PART(run_result(&whole, "diverged") == 1) && PART(isnan(run_result(&whole, "l10"))) &&
+                  PART(isnan(run_result(&whole, "top1"))) && PART(whole.epochs < 10) &&
+                  PART(isnan(whole.row[last].valid)),
               "in epoch %lld", (long long)whole.epochs);
     interrupted(&parts, device, &arm, 1);
     test_exact("... interrupted", story_differs(&whole, &parts));
@@ -546,8 +548,8 @@ static void test_estimate(const char *device)
     TEST_TRY(pl_deit_estimate(&e, dev, c));
     int64_t matrices = 2 * (36 * 12 + 12 * 12 + 2 * 24 * 12);
     test_true("an estimate",
-              e.steps == 3 && e.epochs == 3 && e.flops > 0 && !e.note && e.matrix_weights == matrices &&
-                  e.memory > 0,
+              PART(e.steps == 3) && PART(e.epochs == 3) && PART(e.flops > 0) && PART(!e.note) &&
+                  PART(e.matrix_weights == matrices) && PART(e.memory > 0),
               "%g flops, %lld weights on the matrix route", e.flops, (long long)e.matrix_weights);
     pl_free(e.routes);
     TEST_TRY(pl_deit_estimate(&e, dev, none));

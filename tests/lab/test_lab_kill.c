@@ -123,7 +123,9 @@ static double undisturbed(const char *store)
     double seconds = now() - begun;
     wanted_audit = audit_of(store);
     polar_status st = store_dump(&wanted_store, store, name);
-    test_true("undisturbed", code == 0 && wanted_audit && st == POLAR_OK && strstr(wanted_audit, "\"pairs\""),
+    test_true("undisturbed",
+              PART(code == 0) && PART(wanted_audit) && PART(st == POLAR_OK) &&
+                  PART(strstr(wanted_audit, "\"pairs\"")),
               "exit code %d, audit of %zu bytes, table of %zu bytes", code,
               wanted_audit ? strlen(wanted_audit) : 0, wanted_store ? strlen(wanted_store) : 0);
     remove_store(store);

@@ -123,13 +123,15 @@ static void test_plain(void)
     TEST_TRY(run_all(&out, &o));
     TEST_TRY(store_dump(&wanted, store, plan.spec.name));
     test_true("undisturbed",
-              out.total == FAKE_RUNS && out.done == FAKE_RUNS && out.done_here == FAKE_RUNS && !out.left &&
-                  runs_begun() == FAKE_RUNS && out.diverged > 0 && out.diverged < FAKE_RUNS,
+              PART(out.total == FAKE_RUNS) && PART(out.done == FAKE_RUNS) &&
+                  PART(out.done_here == FAKE_RUNS) && PART(!out.left) && PART(runs_begun() == FAKE_RUNS) &&
+                  PART(out.diverged > 0) && PART(out.diverged < FAKE_RUNS),
               "%lld runs, %lld diverged, table of %zu bytes", (long long)out.done, (long long)out.diverged,
               strlen(wanted));
     TEST_TRY(run_all(&out, &o));
     test_true("again: nothing is done twice",
-              out.done == FAKE_RUNS && !out.done_here && runs_begun() == FAKE_RUNS && !table_differs(),
+              PART(out.done == FAKE_RUNS) && PART(!out.done_here) && PART(runs_begun() == FAKE_RUNS) &&
+                  PART(!table_differs()),
               "%lld begins", (long long)runs_begun());
     o.retry = 1;
     int64_t diverged = out.diverged;
@@ -344,8 +346,8 @@ static void test_takeover(void)
     waitpid(w.victim, NULL, 0);
     unsetenv("FAKE_DELAY");
     test_true("waits for a process, takes over when it dies",
-              st == POLAR_OK && !out.left && w.notes >= 1 && !table_differs() &&
-                  runs_begun() == FAKE_RUNS + 1,
+              PART(st == POLAR_OK) && PART(!out.left) && PART(w.notes >= 1) && PART(!table_differs()) &&
+                  PART(runs_begun() == FAKE_RUNS + 1),
               "\"%s\"", w.note);
 }
 
@@ -407,8 +409,8 @@ static void test_checkpoints(void)
     int made = system(command) == 0;
     TEST_TRY(run_all(&out, &o));
     test_true("what a finished run left behind is removed",
-              made && !table_differs() && !out.done_here && !w.notes, "%lld runs done again",
-              (long long)out.done_here);
+              PART(made) && PART(!table_differs()) && PART(!out.done_here) && PART(!w.notes),
+              "%lld runs done again", (long long)out.done_here);
     /* a store that was deleted while its checkpoints stayed */
     stop_in_third();
     snprintf(command, sizeof command, "rm '%s'", store);
@@ -457,7 +459,7 @@ static void test_faults(void)
         wrong += table_differs();
     }
     wrong += table_differs();
-    test_true("memory runs out", st == POLAR_OK && !leaks && !wrong && n > 1000,
+    test_true("memory runs out", PART(st == POLAR_OK) && PART(!leaks) && PART(!wrong) && PART(n > 1000),
               "%lld allocations, %lld tries, %lld leaks, %lld other errors", (long long)n, (long long)tries,
               (long long)leaks, (long long)wrong);
 }

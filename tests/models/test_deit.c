@@ -130,7 +130,7 @@ static void names(const char *device)
         TEST_TRY(pl_json_need(&p, PL_JSON_ARRAY_END));
     }
     test_true("names and shapes of vit_tiny_patch16_224",
-              !bad && n == r.count && n == 152 && p.token == PL_JSON_ARRAY_END,
+              PART(!bad) && PART(n == r.count) && PART(n == 152) && PART(p.token == PL_JSON_ARRAY_END),
               "%lld arrays, %lld numbers, %lld differ", (long long)n, (long long)numbers, (long long)bad);
     vit_close(&r);
 }

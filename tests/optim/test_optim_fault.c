@@ -63,7 +63,7 @@ static void no_memory(const char *device, const char *rule, const char *map, pol
     }
     snprintf(line, sizeof line, "%s %s, %s: allocation 1 ... %lld fails", rule, map,
              polar_dtype_name(weights), (long long)n - 1);
-    test_true(line, st == POLAR_OK && n > 20 && !leaks && !wrong && !files,
+    test_true(line, PART(st == POLAR_OK) && PART(n > 20) && PART(!leaks) && PART(!wrong) && PART(!files),
               "%lld leaks, %lld wrong codes, %lld files left", (long long)leaks, (long long)wrong,
               (long long)files);
 }

@@ -179,8 +179,8 @@ static void as_plain(const char *device)
     polar_param_stats s[MODEL];
     TEST_TRY(polar_optim_stats(a.opt, a.q, s));
     test_true("and the stats",
-              s[0].group == 1 && s[0].steps == STEPS && s[0].maps == 3 * STEPS && s[0].last_maps == 3 &&
-                  s[4].maps == 0 && s[4].steps == STEPS,
+              PART(s[0].group == 1) && PART(s[0].steps == STEPS) && PART(s[0].maps == 3 * STEPS) &&
+                  PART(s[0].last_maps == 3) && PART(s[4].maps == 0) && PART(s[4].steps == STEPS),
               "%lld maps of %s", (long long)s[0].maps, s[0].name);
     rig_close(&a);
     rig_close(&b);

@@ -81,14 +81,15 @@ static void nan_inserted(const char *device, const char *rule, const char *map, 
                rig_mismatches(&clean, &dirty) + state_mismatches(&clean, &dirty, 1));
     TEST_TRY(polar_optim_stats(dirty.opt, dirty.q, s));
     test_true("  counted",
-              polar_optim_get_step(dirty.opt) == STEPS && polar_optim_skipped(dirty.opt) == inserted &&
-                  s[0].steps == STEPS && s[0].skipped == inserted,
+              PART(polar_optim_get_step(dirty.opt) == STEPS) &&
+                  PART(polar_optim_skipped(dirty.opt) == inserted) && PART(s[0].steps == STEPS) &&
+                  PART(s[0].skipped == inserted),
               "%lld steps, %lld left out", (long long)polar_optim_get_step(dirty.opt),
               (long long)polar_optim_skipped(dirty.opt));
     int maps = o.rule.map.kind != POLAR_MAP_NONE;
     test_true("  maps too",
-              s[0].maps == 3 * STEPS * maps && s[1].maps == STEPS * maps && s[3].maps == 0 &&
-                  s[0].last_maps == 3 * maps,
+              PART(s[0].maps == 3 * STEPS * maps) && PART(s[1].maps == STEPS * maps) &&
+                  PART(s[3].maps == 0) && PART(s[0].last_maps == 3 * maps),
               "%lld", (long long)s[0].maps);
     TEST_TRY(step_with(&dirty, 300, 0, 0, NAN, 1));
     TEST_TRY(polar_optim_stats(dirty.opt, dirty.q, s));
@@ -215,8 +216,8 @@ static void missing(const char *device, polar_skip skip)
         if (t == 3) {
             TEST_TRY(polar_optim_stats(all.opt, all.q, s));
             test_true("missing: nothing in this step",
-                      s[1].last_maps == 0 && s[1].steps == 1 && s[1].maps == 1 && s[2].last_maps == 1 &&
-                          s[2].steps == 4,
+                      PART(s[1].last_maps == 0) && PART(s[1].steps == 1) && PART(s[1].maps == 1) &&
+                          PART(s[2].last_maps == 1) && PART(s[2].steps == 4),
                       "%lld steps of %s", (long long)s[1].steps, s[1].name);
         }
     }
@@ -225,8 +226,8 @@ static void missing(const char *device, polar_skip skip)
     test_exact("missing: as optimisers that made fewer steps", bad);
     TEST_TRY(polar_optim_stats(all.opt, all.q, s));
     test_true("missing: its own count",
-              s[1].steps == 3 && s[0].steps == STEPS && s[1].skipped == 0 &&
-                  polar_optim_get_step(all.opt) == STEPS,
+              PART(s[1].steps == 3) && PART(s[0].steps == STEPS) && PART(s[1].skipped == 0) &&
+                  PART(polar_optim_get_step(all.opt) == STEPS),
               "%lld of %d", (long long)s[1].steps, STEPS);
     rig_close(&all), rig_close(&others), rig_close(&one);
 }
@@ -331,8 +332,8 @@ static void resumed(const char *device)
     TEST_TRY(polar_optim_load(second.opt, second.q, state_path(0)));
     TEST_TRY(polar_optim_stats(second.opt, second.q, s));
     test_true("a file without counts: all made its steps",
-              s[0].steps == 3 && s[2].steps == 3 && s[0].skipped == 0 &&
-                  polar_optim_get_step(second.opt) == 3,
+              PART(s[0].steps == 3) && PART(s[2].steps == 3) && PART(s[0].skipped == 0) &&
+                  PART(polar_optim_get_step(second.opt) == 3),
               "%lld", (long long)s[2].steps);
     state_files_remove();
     rig_close(&whole), rig_close(&first), rig_close(&second), rig_close(&other);
@@ -405,7 +406,8 @@ static void no_memory(const char *device)
         wrong += st != POLAR_OK && (st != POLAR_E_NOMEM || !*polar_error_message());
         remove(state_path(0));
     }
-    test_true("allocation 1, 2, ... fails", st == POLAR_OK && n > 20 && !leaks && !wrong,
+    test_true("allocation 1, 2, ... fails",
+              PART(st == POLAR_OK) && PART(n > 20) && PART(!leaks) && PART(!wrong),
               "%lld allocations, %lld leaks, %lld wrong codes", (long long)n - 1, (long long)leaks,
               (long long)wrong);
 }

@@ -355,13 +355,13 @@ static void settings(const char *device)
     const polar_hyper *m = pl_optim_hyper(r.opt, 0, 0, 0), *a = pl_optim_hyper(r.opt, 0, 1, 0);
     const unsigned char *active = r.opt->active;
     test_true("a load keeps the caller's settings",
-              m->lr == 0.5 && a->lr == 0.25 && m->weight_decay == 0.125 && a->weight_decay == 0.0625 &&
-                  !*active,
+              PART(m->lr == 0.5) && PART(a->lr == 0.25) && PART(m->weight_decay == 0.125) &&
+                  PART(a->weight_decay == 0.0625) && PART(!*active),
               "lr %g", m->lr);
     TEST_TRY(polar_optim_load_with(r.opt, r.q, state_path, POLAR_LOAD_SETTINGS));
     test_true("  or brings the saved ones, if asked",
-              m->lr == o.lr && a->lr == o.aux_lr && m->weight_decay == o.weight_decay &&
-                  a->weight_decay == o.aux_weight_decay && *active,
+              PART(m->lr == o.lr) && PART(a->lr == o.aux_lr) && PART(m->weight_decay == o.weight_decay) &&
+                  PART(a->weight_decay == o.aux_weight_decay) && PART(*active),
               "lr %g", m->lr);
     rig_close(&r);
 }

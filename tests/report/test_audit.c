@@ -108,8 +108,8 @@ static void check_hand(const pl_audit *a)
     double half = 3.18244630528371 * sqrt(5.0 / 3) / 2, u = sqrt(5),
            want_p = 1 - 2 / M_PI * (atan(u) + u / (1 + u * u));
     test_true("by hand: n, means, signs",
-              p->s.n == 4 && p->s.mean_a == 3.0 / 1024 && p->s.mean_b == 5.5 / 1024 &&
-                  p->s.mean_diff == -2.5 / 1024 && !p->s.positive && p->s.negative == 4,
+              PART(p->s.n == 4) && PART(p->s.mean_a == 3.0 / 1024) && PART(p->s.mean_b == 5.5 / 1024) &&
+                  PART(p->s.mean_diff == -2.5 / 1024) && PART(!p->s.positive) && PART(p->s.negative == 4),
               "n %lld, %g, %g, %g", (long long)p->s.n, p->s.mean_a, p->s.mean_b, p->s.mean_diff);
     /* four exact squares, one root, one division: 4 eps; the quantile above has 15 figures */
     test_bound("by hand: t", relative(p->s.t, -sqrt(15)), 4 * DBL_EPSILON, "4 eps");
@@ -121,8 +121,8 @@ static void check_hand(const pl_audit *a)
     test_true("by hand: Wilcoxon", p->s.wilcoxon_p == 0.125, "%g", p->s.wilcoxon_p);
     const pl_audit_arm *r = &a->arm_rows[0];
     test_true("by hand: an arm alone",
-              r->s.n == 4 && r->s.mean == 5.5 / 1024 && r->planned == 4 && r->s.min == 4.0 / 1024 &&
-                  r->s.max == 7.0 / 1024,
+              PART(r->s.n == 4) && PART(r->s.mean == 5.5 / 1024) && PART(r->planned == 4) &&
+                  PART(r->s.min == 4.0 / 1024) && PART(r->s.max == 7.0 / 1024),
               "mean %g", r->s.mean);
     /* 0.0093 + (0 + 1 + 2 + 3) 1e-5 / 4 */
     test_bound("by hand: the trace beside it", relative(r->reference[0], 0.009315), 4 * DBL_EPSILON,
@@ -142,12 +142,13 @@ static void check_incomplete(const pl_audit *a)
     const pl_audit_pair *p = pair_of(a, "model.width=16", "polaradamw", "muon"),
                         *q = pair_of(a, "model.width=32", "polaradamw", "adamw");
     test_true("incomplete: n of the pairs",
-              p->s.n == 2 && p->incomplete == 2 && q->s.n == 3 && q->incomplete == 1 &&
-                  a->arm_rows[2].diverged == 1 && a->arm_rows[2].planned == 4,
+              PART(p->s.n == 2) && PART(p->incomplete == 2) && PART(q->s.n == 3) &&
+                  PART(q->incomplete == 1) && PART(a->arm_rows[2].diverged == 1) &&
+                  PART(a->arm_rows[2].planned == 4),
               "%lld of 4, %lld of 4", (long long)p->s.n, (long long)q->s.n);
     test_true("incomplete: the pair's own seeds",
-              p->seeds[0] == 0 && p->seeds[1] == 1 && p->values_a[1] == 4.0 / 1024 &&
-                  p->values_b[1] == 3.0 / 1024,
+              PART(p->seeds[0] == 0) && PART(p->seeds[1] == 1) && PART(p->values_a[1] == 4.0 / 1024) &&
+                  PART(p->values_b[1] == 3.0 / 1024),
               "0, 1");
     test_true("incomplete: a difference that is always 1",
               p->s.mean_diff == 1.0 / 1024 && isnan(p->s.t) && isnan(p->s.p), "t is NaN");
@@ -160,9 +161,11 @@ static void by_hand_tests(void)
     fake_store_fill(s, &hand_plan, by_hand);
     TEST_TRY(load(&l, s, "so3_capacity", "test_mse"));
     test_true("the pairs and their order",
-              l.audit->pair_count == 6 && !strcmp(l.audit->pairs[0].a, "muon") &&
-                  !strcmp(l.audit->pairs[0].b, "adamw") && !strcmp(l.audit->pairs[2].a, "polaradamw") &&
-                  !strcmp(l.audit->pairs[2].b, "muon") && !strcmp(l.audit->pairs[3].cell, "model.width=32"),
+              PART(l.audit->pair_count == 6) && PART(!strcmp(l.audit->pairs[0].a, "muon")) &&
+                  PART(!strcmp(l.audit->pairs[0].b, "adamw")) &&
+                  PART(!strcmp(l.audit->pairs[2].a, "polaradamw")) &&
+                  PART(!strcmp(l.audit->pairs[2].b, "muon")) &&
+                  PART(!strcmp(l.audit->pairs[3].cell, "model.width=32")),
               "a is the later arm");
     check_hand(l.audit);
     check_incomplete(l.audit);
@@ -290,9 +293,9 @@ static void corners(void)
     pl_audit_destroy(a);
     TEST_TRY(pl_audit_create(&a, &of, unknown, 3));
     test_true("runs the store does not know",
-              a->pair_count == 1 && a->pairs[0].s.n == 0 && a->pairs[0].incomplete == 2 &&
-                  a->missing_count == 4 && a->missing[0].why == PL_AUDIT_NOT_RUN &&
-                  a->missing[3].why == PL_AUDIT_NOT_PLANNED && isnan(a->pairs[0].s.mean_diff),
+              PART(a->pair_count == 1) && PART(a->pairs[0].s.n == 0) && PART(a->pairs[0].incomplete == 2) &&
+                  PART(a->missing_count == 4) && PART(a->missing[0].why == PL_AUDIT_NOT_RUN) &&
+                  PART(a->missing[3].why == PL_AUDIT_NOT_PLANNED) && PART(isnan(a->pairs[0].s.mean_diff)),
               "not run, not planned");
     char *text = printed(a, PL_TABLE_TEXT);
     test_true("runs the store does not know: in words",
@@ -317,13 +320,14 @@ static void published(void)
         TEST_TRY(pl_spec_read(&specs[i], path, schemas, count, NULL, 0));
         p[i] = specs[i]->published;
     }
-    test_true("published, either way round",
-              pl_published_pair_of(p[0], "model.width=16", "polaradamw", "muon", "test_mse").mean == 0.0007 &&
-                  pl_published_pair_of(p[1], "model.width=16", "muon", "polaradamw", "test_mse").mean ==
-                      -0.0007 &&
-                  isnan(pl_published_value(p[0], "model.width=8", "muon", "test_mse")) &&
-                  pl_published_value(p[2], "model.width=128", "muon", "wall") == 23025,
-              "+0.0007");
+    test_true(
+        "published, either way round",
+        PART(pl_published_pair_of(p[0], "model.width=16", "polaradamw", "muon", "test_mse").mean == 0.0007) &&
+            PART(pl_published_pair_of(p[1], "model.width=16", "muon", "polaradamw", "test_mse").mean ==
+                 -0.0007) &&
+            PART(isnan(pl_published_value(p[0], "model.width=8", "muon", "test_mse"))) &&
+            PART(pl_published_value(p[2], "model.width=128", "muon", "wall") == 23025),
+        "+0.0007");
     test_true("published: nothing, of a spec without",
               isnan(pl_published_value(NULL, "all", "muon", "wall")) && !pl_published_has(NULL, "wall"),
               "NaN");
@@ -334,9 +338,9 @@ static void published(void)
     TEST_TRY(pl_audit_create(&a, &of, runs, 2));
     char *json = printed(a, PL_TABLE_JSON), *text = printed(a, PL_TABLE_TEXT);
     test_true("published: in JSON and text",
-              strstr(json, "\"published\": {\"mean_diff\": 0.0007, \"t\": 4.97, \"n\": 100}") &&
-                  strstr(json, "\"published\": 0.0067") && strstr(text, "the paper") &&
-                  strstr(text, "0.0067"),
+              PART(strstr(json, "\"published\": {\"mean_diff\": 0.0007, \"t\": 4.97, \"n\": 100}")) &&
+                  PART(strstr(json, "\"published\": 0.0067")) && PART(strstr(text, "the paper")) &&
+                  PART(strstr(text, "0.0067")),
               "+0.0007, 0.0067");
     free(json);
     free(text);

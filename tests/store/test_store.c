@@ -24,39 +24,44 @@ static void test_round_trip(void)
     TEST_TRY(pl_store_open(&s, path, PL_STORE_READ));
     TEST_TRY(pl_store_select_specs(&specs, s));
     test_true("spec",
-              specs.count == 1 && !strcmp(specs.rows[0].title, spec.title) &&
-                  !strcmp(specs.rows[0].text, spec.text) && !strcmp(specs.rows[0].metric, "test_mse"),
+              PART(specs.count == 1) && PART(!strcmp(specs.rows[0].title, spec.title)) &&
+                  PART(!strcmp(specs.rows[0].text, spec.text)) &&
+                  PART(!strcmp(specs.rows[0].metric, "test_mse")),
               "%s", specs.rows[0].title);
     TEST_TRY(pl_store_select_members(&m, s, "so3_test"));
     const pl_store_member *a = &m.rows[0], *b = &m.rows[1], *c = &m.rows[2];
-    test_true(
-        "members in order, states",
-        m.count == 3 && a->state == PL_RUN_DIVERGED && b->state == PL_RUN_PLANNED &&
-            c->state == PL_RUN_PLANNED && a->ord == 0 && c->ord == 2 && c->seed == INT64_MAX && b->seed == -7,
-        "%s %s %s", pl_run_state_name(a->state), pl_run_state_name(b->state), pl_run_state_name(c->state));
+    test_true("members in order, states",
+              PART(m.count == 3) && PART(a->state == PL_RUN_DIVERGED) && PART(b->state == PL_RUN_PLANNED) &&
+                  PART(c->state == PL_RUN_PLANNED) && PART(a->ord == 0) && PART(c->ord == 2) &&
+                  PART(c->seed == INT64_MAX) && PART(b->seed == -7),
+              "%s %s %s", pl_run_state_name(a->state), pl_run_state_name(b->state),
+              pl_run_state_name(c->state));
     const double *mse = pl_store_result(a, "test_mse"), *nan = pl_store_result(a, "nothing"),
                  *inf = pl_store_result(a, "infinite"), *tiny = pl_store_result(a, "tiny");
     test_true("results to the bit, NaN and infinity",
-              a->result_count == 5 && mse && *mse == 0x1.fedcba9876543p-7 && nan && isnan(*nan) && inf &&
-                  *inf == -INFINITY && tiny && *tiny == 0x1p-1074 && !pl_store_result(a, "no such"),
+              PART(a->result_count == 5) && PART(mse) && PART(*mse == 0x1.fedcba9876543p-7) && PART(nan) &&
+                  PART(isnan(*nan)) && PART(inf) && PART(*inf == -INFINITY) && PART(tiny) &&
+                  PART(*tiny == 0x1p-1074) && PART(!pl_store_result(a, "no such")),
               "%a", mse ? *mse : 0);
     test_true("provenance and seconds",
-              a->wall == 4.25 && b->wall == 1.5 && !c->code && !strcmp(a->code, where.code) &&
-                  !strcmp(a->device, where.device) && !strcmp(a->cpu, where.cpu) && a->threads == 2 &&
-                  a->started && a->finished && strlen(a->finished) == 20 && b->started && !b->finished &&
-                  !c->started,
+              PART(a->wall == 4.25) && PART(b->wall == 1.5) && PART(!c->code) &&
+                  PART(!strcmp(a->code, where.code)) && PART(!strcmp(a->device, where.device)) &&
+                  PART(!strcmp(a->cpu, where.cpu)) && PART(a->threads == 2) && PART(a->started) &&
+                  PART(a->finished) && PART(strlen(a->finished) == 20) && PART(b->started) &&
+                  PART(!b->finished) && PART(!c->started),
               "%s to %s", a->started, a->finished);
     TEST_TRY(pl_store_select_epochs(&e, s, ID_A));
     test_true("epochs",
-              e.count == 2 && e.rows[0].train_loss == 0.1 && isnan(e.rows[1].train_loss) &&
-                  e.rows[1].valid == INFINITY && e.rows[1].lr == 0x1.23456789abcdep-10 &&
-                  e.rows[0].improved && !e.rows[1].improved && e.rows[0].seconds == 12.5 &&
-                  isnan(e.rows[1].seconds),
+              PART(e.count == 2) && PART(e.rows[0].train_loss == 0.1) && PART(isnan(e.rows[1].train_loss)) &&
+                  PART(e.rows[1].valid == INFINITY) && PART(e.rows[1].lr == 0x1.23456789abcdep-10) &&
+                  PART(e.rows[0].improved) && PART(!e.rows[1].improved) && PART(e.rows[0].seconds == 12.5) &&
+                  PART(isnan(e.rows[1].seconds)),
               "%lld rows", (long long)e.count);
     TEST_TRY(pl_store_select_gauges(&g, s, ID_A));
     test_true("gauge rows",
-              g.count == 2 && !strcmp(g.rows[0].map, "exact") && isnan(g.rows[0].deviation) &&
-                  g.rows[1].shadow == 1 && g.rows[1].deviation == 1e-7,
+              PART(g.count == 2) && PART(!strcmp(g.rows[0].map, "exact")) &&
+                  PART(isnan(g.rows[0].deviation)) && PART(g.rows[1].shadow == 1) &&
+                  PART(g.rows[1].deviation == 1e-7),
               "%lld rows", (long long)g.count);
     pl_store_specs_free(&specs);
     pl_store_members_free(&m);
@@ -154,7 +159,8 @@ static void test_again(void)
     TEST_TRY(pl_store_put_spec(s, &edited, plan, 2));
     TEST_TRY(pl_store_run_state(s, ID_A, &state, NULL));
     test_true("the same text adds, a changed one replaces",
-              narrowed == 3 && points == 1 && member_count(s) == 2 && state == PL_RUN_DIVERGED,
+              PART(narrowed == 3) && PART(points == 1) && PART(member_count(s) == 2) &&
+                  PART(state == PL_RUN_DIVERGED),
               "%lld, then %lld members", (long long)narrowed, (long long)member_count(s));
     TEST_TRY(pl_store_begin_run(s, ID_B, &where, 1));
     TEST_TRY(pl_store_select_epochs(&e, s, ID_B));
@@ -185,8 +191,9 @@ static void test_claims(void)
     TEST_TRY(pl_store_claim(b, ID_B, &mine[2]));
     pl_store_release(a, ID_A);
     TEST_TRY(pl_store_claim(b, ID_A, &mine[3]));
-    test_true("claims exclude connections of one process", mine[0] && !mine[1] && mine[2] && mine[3],
-              "%d %d %d %d", mine[0], mine[1], mine[2], mine[3]);
+    test_true("claims exclude connections of one process",
+              PART(mine[0]) && PART(!mine[1]) && PART(mine[2]) && PART(mine[3]), "%d %d %d %d", mine[0],
+              mine[1], mine[2], mine[3]);
     pl_store_close(b);
     pl_store_close(a);
     fflush(stdout);
@@ -270,7 +277,7 @@ static void test_faults(void)
         leaks += pl_alloc_live() != live;
         wrong += st != POLAR_OK && (st != POLAR_E_NOMEM || !*polar_error_message());
     }
-    test_true("memory runs out", st == POLAR_OK && n > 100 && !leaks && !wrong,
+    test_true("memory runs out", PART(st == POLAR_OK) && PART(n > 100) && PART(!leaks) && PART(!wrong),
               "%lld allocations, %lld leaks, %lld other errors", (long long)n, (long long)leaks,
               (long long)wrong);
 }
@@ -356,7 +363,8 @@ static void test_writers(void)
         pl_store_epochs_free(&e);
     }
     test_true("4 processes write at once",
-              !failed && m.count == WRITERS && done == WRITERS && epochs == WRITERS * ROUNDS,
+              PART(!failed) && PART(m.count == WRITERS) && PART(done == WRITERS) &&
+                  PART(epochs == WRITERS * ROUNDS),
               "%lld runs, %lld epochs", (long long)done, (long long)epochs);
     pl_store_members_free(&m);
     pl_store_close(s);

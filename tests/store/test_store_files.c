@@ -247,8 +247,8 @@ static void test_version_1(void)
     TEST_TRY(pl_sql_integer(s, "PRAGMA user_version", &version));
     TEST_TRY(pl_store_select_epochs(&e, s, ID_A));
     test_true("from version 1",
-              version == PL_STORE_VERSION && e.count == 1 && e.rows[0].valid == 0.25 && e.rows[0].improved &&
-                  isnan(e.rows[0].seconds),
+              PART(version == PL_STORE_VERSION) && PART(e.count == 1) && PART(e.rows[0].valid == 0.25) &&
+                  PART(e.rows[0].improved) && PART(isnan(e.rows[0].seconds)),
               "version %lld, %lld epochs", (long long)version, (long long)e.count);
     pl_store_epochs_free(&e);
     pl_store_close(s);
