@@ -18,7 +18,7 @@ import torch
 from . import _abi
 from ._library import Handle, PolarError, check, device, layout, lib, map_options, names, queue, tensor
 from .routes import ADAMW, MATRIX, Routes, decide, named
-from .torch_state import DTYPES, join_state_dicts, split_state_dict, view  # noqa: F401
+from .torch_state import DTYPES, view
 
 try:
     from torch._compile import _disable_dynamo as _no_dynamo    # torch.compile goes around a step, not into it
