@@ -31,6 +31,21 @@ PL_HD float pl_nearer_zero(float x, float y)
     return x;
 }
 
+/* The tail over the bell, Phi(-u) e^(u^2 / 2), for 0 <= u <= 5. */
+PL_HD float pl_gelu_bf16_tail(float u)
+{
+    float p = 0x1.8496d6p-18f;
+    p = fmaf(p, u, -0x1.30bf9ap-13f);
+    p = fmaf(p, u, 0x1.9f006cp-10f);
+    p = fmaf(p, u, -0x1.451c1ap-7f);
+    p = fmaf(p, u, 0x1.49ccf8p-5f);
+    p = fmaf(p, u, -0x1.d3a23cp-4f);
+    p = fmaf(p, u, 0x1.ee2a78p-3f);
+    p = fmaf(p, u, -0x1.96cc82p-2f);
+    p = fmaf(p, u, 0x1.fff0b4p-2f);
+    return p;
+}
+
 /* x Phi(x), and its slope in *slope; about 0 (below 2^-100) at -infinity, NaN for NaN. Nothing on the way is
  * subnormal where x^2 is not: e^(-t^2 / 2) ends at 2^-110, since a product that underflows costs some CPUs
  * 150 cycles. */
@@ -47,16 +62,8 @@ PL_HD float pl_gelu_bf16(float x, float *slope)
     memcpy(&n, &k, sizeof n);
     memcpy(&bits, &q, sizeof bits);
     bits += n << 23;
-    float bell, p = 0x1.8496d6p-18f;
+    float bell, p = pl_gelu_bf16_tail(u);
     memcpy(&bell, &bits, sizeof bell);
-    p = fmaf(p, u, -0x1.30bf9ap-13f);
-    p = fmaf(p, u, 0x1.9f006cp-10f);
-    p = fmaf(p, u, -0x1.451c1ap-7f);
-    p = fmaf(p, u, 0x1.49ccf8p-5f);
-    p = fmaf(p, u, -0x1.d3a23cp-4f);
-    p = fmaf(p, u, 0x1.ee2a78p-3f);
-    p = fmaf(p, u, -0x1.96cc82p-2f);
-    p = fmaf(p, u, 0x1.fff0b4p-2f);
     /* fmaf: gcc can mask it */
     float tail = bell * p, other = fmaf(-1.0f, tail, 1.0f), phi = x < 0 ? tail : other,
           y = pl_nearer_zero(x, -16.0f), z = -pl_nearer_zero(-y, -16.0f);

@@ -45,15 +45,7 @@ typedef struct {
 __device__ __forceinline__ float gelu_of(float x, float *slope)
 {
     const float t = fabsf(x), bell = power2(t * t * -0x1.715476p-1f), u = fminf(t, 5.0f);
-    float p = 0x1.8496d6p-18f;
-    p = fmaf(p, u, -0x1.30bf9ap-13f);
-    p = fmaf(p, u, 0x1.9f006cp-10f);
-    p = fmaf(p, u, -0x1.451c1ap-7f);
-    p = fmaf(p, u, 0x1.49ccf8p-5f);
-    p = fmaf(p, u, -0x1.d3a23cp-4f);
-    p = fmaf(p, u, 0x1.ee2a78p-3f);
-    p = fmaf(p, u, -0x1.96cc82p-2f);
-    p = fmaf(p, u, 0x1.fff0b4p-2f);
+    const float p = pl_gelu_bf16_tail(u);
     /* beyond 16 the bell is zero in float, and infinity must not meet it; a NaN passes */
     const float tail = bell * p, phi = x < 0 ? tail : 1.0f - tail, y = x < -16.0f ? -16.0f : x,
                 z = fminf(fmaxf(x, -16.0f), 16.0f);
