@@ -234,8 +234,8 @@ static void interrupted(run_story *s, const char *device, const run_arm *arm, in
 static void test_resume(const char *device)
 {
     static const char *const rules[] = {"optim.rule=polaradamw", "optim.rule=muon",
-                                        "optim.rule=muon train.schedule=epoch train.last_batch=keep "
-                                        "route.no_decay=*.bias optim.aux_weight_decay=0.5"};
+                                        ("optim.rule=muon train.schedule=epoch train.last_batch=keep "
+                                         "route.no_decay=*.bias optim.aux_weight_decay=0.5")};
     static const char *const names[] = {
         "everything on, interrupted after each batch", "muon, interrupted within epochs",
         "a rate an epoch, a short batch, no decay, interrupted within epochs"};
