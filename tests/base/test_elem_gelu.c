@@ -7,7 +7,7 @@
 #include "base/philox.h"
 #include "math/log_elem.h"
 #include "math/activation_elem.h"
-#include "test.h"
+#include "elem_function.h"
 
 #define SEED     31ull
 #define COUNT    1000000
@@ -82,14 +82,6 @@ static long double slope_bound(long double x, long double u, long double eta)
            u * fabsl(slope_exact(x));
 }
 
-typedef struct {
-    const char *name;
-    double (*f64)(double);
-    float (*f32)(float);
-    long double (*exact)(long double x);
-    long double (*bound)(long double x, long double u, long double eta);
-} function;
-
 static double tail64(double x)
 {
     double e;
@@ -112,27 +104,11 @@ static long double tail_bound_of(long double x, long double u, long double eta)
     return tail_bound(fabsl(x), u, eta);
 }
 
-static double gelu64(double x)
-{
-    return pl_gelu_f64(x);
-}
-static float gelu32(float x)
-{
-    return pl_gelu_f32(x);
-}
-static double slope64(double x)
-{
-    return pl_gelu_slope_f64(x);
-}
-static float slope32(float x)
-{
-    return pl_gelu_slope_f32(x);
-}
-
 enum { FUNCTIONS = 3 };
-static const function functions[FUNCTIONS] = {{"Phi(-|x|)", tail64, tail32, tail_exact, tail_bound_of},
-                                              {"gelu", gelu64, gelu32, gelu_exact, gelu_bound},
-                                              {"gelu'", slope64, slope32, slope_exact, slope_bound}};
+static const function functions[FUNCTIONS] = {
+    {"Phi(-|x|)", tail64, tail32, tail_exact, tail_bound_of},
+    {"gelu", pl_gelu_f64, pl_gelu_f32, gelu_exact, gelu_bound},
+    {"gelu'", pl_gelu_slope_f64, pl_gelu_slope_f32, slope_exact, slope_bound}};
 
 static void function_error(const function *f, int wide)
 {
@@ -159,12 +135,10 @@ static void function_ends(void)
     int64_t wrong = 0, nans = 0;
     for (int k = 0; k < FUNCTIONS; k++) {
         const function *f = &functions[k];
-        wrong += f->f32(-INFINITY) != at_minus[k] || f->f64(-INFINITY) != at_minus[k] ||
-                 f->f32(INFINITY) != at_plus[k] || f->f64(INFINITY) != at_plus[k];
-        wrong += f->f32(-3e38f) != at_minus[k] || f->f64(-1e308) != at_minus[k];
+        wrong += function_limits(f, at_minus[k], at_plus[k]);
         wrong +=
             fabs(f->f32(0) - at_zero[k]) > 17 * 0x1p-25 || fabs(f->f64(-0.0) - at_zero[k]) > 22 * 0x1p-54;
-        nans += !isnan(f->f32(NAN)) || !isnan(f->f64(NAN));
+        nans += function_loses_nan(f);
     }
     test_exact("Phi, gelu, its slope: limits and 0", wrong);
     test_exact("Phi, gelu, its slope: NaN stays NaN", nans);
@@ -213,16 +187,10 @@ static void logarithm(void)
                (pl_log_f64(1) != 0) + !isnan(pl_log_f64(NAN)) + !isnan(pl_log_f64(INFINITY)));
 }
 
-/* Every compiler, instruction set and device gives these bits: FNV-1a of the functions over the arguments. */
-static uint64_t hash_bytes(uint64_t h, const void *data, size_t bytes)
-{
-    for (size_t i = 0; i < bytes; i++) h = (h ^ ((const unsigned char *)data)[i]) * 0x100000001b3ull;
-    return h;
-}
-
+/* Every compiler, instruction set and device gives these bits. */
 static void same_bits(void)
 {
-    uint64_t h32 = 0xcbf29ce484222325ull, h64 = h32;
+    uint64_t h32 = HASH_BEGIN, h64 = h32;
     for (int64_t i = 0; i < 200000; i++) {
         double x = argument(i, 1), y[FUNCTIONS + 1] = {pl_log_f64(1 + fabs(x))};
         float fx = (float)argument(i, 0), fy[FUNCTIONS];
@@ -230,8 +198,7 @@ static void same_bits(void)
         h64 = hash_bytes(h64, y, sizeof y);
         h32 = hash_bytes(h32, fy, sizeof fy);
     }
-    test_true("f32: the bits of every compiler", h32 == HASH_F32, "%016llx", (unsigned long long)h32);
-    test_true("f64: the bits of every compiler", h64 == HASH_F64, "%016llx", (unsigned long long)h64);
+    same_hashes(h32, HASH_F32, h64, HASH_F64);
 }
 
 int main(int argc, char **argv)
