@@ -1,28 +1,32 @@
 """records.py -- what a store of the laboratory knows, as records: pandas.DataFrame(polar.runs("polar.db"))."""
 import json
 import os
+import re
 import shutil
 import sqlite3
 import subprocess
+from pathlib import Path
 from typing import Any, Dict, List, Optional
 
 from ._library import PolarError
 
 _APPLICATION, _NEWEST = 0x706F6C72, 4    # store_impl.h
+_NAME = re.compile(r"[a-z0-9_]{1,63}")    # pl_spec_is_word
 
 
 def _open(store):
     if not os.path.exists(store):
         raise FileNotFoundError(f"no store '{store}': give the file that `polar run --store` wrote")
     try:
-        db = sqlite3.connect(f"file:{os.path.abspath(store)}?mode=ro", uri=True)
+        db = sqlite3.connect(Path(os.path.abspath(store)).as_uri() + "?mode=ro", uri=True)
+        db.execute("PRAGMA trusted_schema = OFF")    # what a file says is data
         application, version = (db.execute(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version"))
     except sqlite3.DatabaseError as e:
         raise PolarError(f"'{store}' cannot be read: {e}") from e
     if application != _APPLICATION:
         raise PolarError(f"'{store}' is an SQLite database of another program")
-    if version > _NEWEST:
-        raise PolarError(f"'{store}' is of version {version}; this package reads up to {_NEWEST}")
+    if not 1 <= version <= _NEWEST:
+        raise PolarError(f"'{store}' is of version {version}; this package reads 1 to {_NEWEST}")
     db.row_factory = sqlite3.Row
     return db, version
 
@@ -31,6 +35,7 @@ def runs(store: str = "polar.db", spec: Optional[str] = None) -> List[Dict[str, 
     """Every run of a store (of one spec): where it stands, its configuration (`config.KEY`) and its results (`result.NAME`).
 
     A run that belongs to several arms or specs is there once for each. Reads and writes nothing but the file's journal.
+    The rows' checksums are not looked at here: `polar store check` does that, and polar.audit().
     """
     db, version = _open(store)
     configs = "SELECT key, json FROM config" if version >= 4 else "SELECT DISTINCT config, config FROM run"
@@ -49,6 +54,8 @@ def runs(store: str = "polar.db", spec: Optional[str] = None) -> List[Dict[str, 
             record.update(results.get(row["id"], {}))
             out.append(record)
         return out
+    except (sqlite3.DatabaseError, ValueError, AttributeError) as e:
+        raise PolarError(f"'{store}' is damaged: {e} (`polar store check` says what can be saved)") from e
     finally:
         db.close()
 
@@ -60,8 +67,15 @@ def audit(store: str = "polar.db", spec: Optional[str] = None, metric: Optional[
     name in the store; without one, every spec of the store.
     """
     db, _ = _open(store)
-    specs = [spec] if spec else [name for (name,) in db.execute("SELECT name FROM spec ORDER BY name")]
-    db.close()
+    try:
+        specs = [spec] if spec else [name for (name,) in db.execute("SELECT name FROM spec ORDER BY name")]
+    except sqlite3.DatabaseError as e:
+        raise PolarError(f"'{store}' is damaged: {e}") from e
+    finally:
+        db.close()
+    for name in specs:
+        if not isinstance(name, str) or not _NAME.fullmatch(name):    # it becomes an argument of the program
+            raise PolarError(f"'{store}' has a spec of the name {name!r}, which no spec can have")
     program = program or os.environ.get("POLAR_PROGRAM") or shutil.which("polar")
     if not program:
         raise PolarError("the program `polar` is not on the PATH: build it (make) and say program='./polar', or set POLAR_PROGRAM")

@@ -2,6 +2,7 @@
 import doctest
 import importlib
 import os
+import sqlite3
 import subprocess
 import threading
 
@@ -103,3 +104,37 @@ def test_stores_that_are_none(tmp_path):
     (tmp_path / "text.db").write_text("no database, but long enough to be looked at" * 100)
     with pytest.raises(polar.PolarError):
         polar.runs(str(tmp_path / "text.db"))
+
+
+def lying_store(path, version=4, name="s", config="{}"):
+    db = sqlite3.connect(path)
+    db.executescript(f"PRAGMA application_id = {0x706F6C72}; PRAGMA user_version = {version};"
+                     "CREATE TABLE spec(name); CREATE TABLE config(key, json); CREATE TABLE result(run, name, value);"
+                     "CREATE TABLE run(id, testbed, state, wall, started, finished, code, device, config);"
+                     "CREATE TABLE member(spec, cell, arm, seed, ord, run);")
+    db.execute("INSERT INTO spec VALUES (?)", (name,))
+    db.execute("INSERT INTO config VALUES ('c', ?)", (config,))
+    db.execute("INSERT INTO run VALUES ('r', 't', 'done', 1, '', '', '', '', 'c')")
+    db.execute("INSERT INTO member VALUES (?, '', 'a', 0, 0, 'r')", (name,))
+    db.commit()
+    db.close()
+    return str(path)
+
+
+def test_stores_that_lie(tmp_path):
+    assert len(polar.runs(lying_store(tmp_path / "a?mode=rwc#%41.db"))) == 1    # a name is a name, not parts of an address
+    for version in (-3, 0, 5):
+        with pytest.raises(polar.PolarError, match=f"version {version}"):
+            polar.runs(lying_store(tmp_path / f"v{version}.db", version=version))
+    for k, config in enumerate(("{", "[1]", "3")):
+        with pytest.raises(polar.PolarError, match="damaged"):
+            polar.runs(lying_store(tmp_path / f"c{k}.db", config=config))
+    for k, name in enumerate(("--help", "-o/tmp/x", "../../x", "a b", "", 7)):
+        with pytest.raises(polar.PolarError, match="which no spec can have"):
+            polar.audit(lying_store(tmp_path / f"n{k}.db", name=name))
+    empty = sqlite3.connect(tmp_path / "empty.db")
+    empty.executescript(f"PRAGMA application_id = {0x706F6C72}; PRAGMA user_version = 4;")
+    empty.close()
+    for read in (polar.runs, polar.audit):
+        with pytest.raises(polar.PolarError, match="damaged"):
+            read(str(tmp_path / "empty.db"))
