@@ -247,7 +247,7 @@ __device__ __forceinline__ void consume(const product_params &p, uint32_t stages
             pl_wgmma_fence();
 #pragma unroll
             for (int k = 0; k < DEPTH / 16; k++)
-                pl_hopper_mma<WIDTH>::template mma<T>(acc, da + 2 * k, db + 2 * k, (kb | k) != 0);
+                pl_wgmma<WIDTH>::template product<0, 0, T>(acc, da + 2 * k, db + 2 * k, (kb | k) != 0);
             pl_wgmma_commit();
             pl_wgmma_wait<1>();
             if (kb && thread == 0) pl_mbar_arrive(empty + 8 * before);

@@ -1,4 +1,5 @@
-/* cuda_hopper.cuh -- Hopper's own instructions, one function each: mbarriers, bulk tensor loads, wgmma.
+/* cuda_hopper.cuh -- Hopper's own instructions, one function each: mbarriers, bulk tensor loads;
+ * wgmma is in cuda_wgmma.cuh.
  *
  * PL_HOPPER_WATCH makes a wait that lasts over half a second trap, so that a mistake costs a moment and not
  * the machine.
@@ -9,7 +10,7 @@
 #include <cuda.h>
 #include <stdint.h>
 
-#include "cuda_hopper_mma.cuh"
+#include "cuda_wgmma.cuh"
 
 __device__ __forceinline__ uint32_t pl_smem(const void *p)
 {
@@ -81,28 +82,7 @@ __device__ __forceinline__ void pl_tma_load(uint32_t to, const CUtensorMap *map,
                  : "memory");
 }
 
-/* ---- wgmma -------------------------------------------------------------------------------------- */
-
-/* K-major, rows of 128 bytes, swizzled by 8 rows, which are 1024 bytes. */
-__device__ __forceinline__ uint64_t pl_wgmma_desc(uint32_t at)
-{
-    return (uint64_t)((at & 0x3FFFF) >> 4) | 1ull << 16 | 64ull << 32 | 1ull << 62;
-}
-
-__device__ __forceinline__ void pl_wgmma_fence(void)
-{
-    asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
-}
-
-__device__ __forceinline__ void pl_wgmma_commit(void)
-{
-    asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
-}
-
-template <int LEFT> __device__ __forceinline__ void pl_wgmma_wait(void)
-{
-    asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(LEFT) : "memory");
-}
+/* ---- registers ---------------------------------------------------------------------------------- */
 
 template <int N> __device__ __forceinline__ void pl_registers_more(void)
 {

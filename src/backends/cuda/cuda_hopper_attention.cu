@@ -122,7 +122,7 @@ __global__ void __launch_bounds__(128, 3) attention_kernel(const __grid_constant
                            k = pl_wgmma_desc(keys);
             pl_wgmma_fence();
 #pragma unroll
-            for (int i = 0; i < 4; i++) pl_wg<R>::template shared<0, 0>(S, q + 2 * i, k + 2 * i, i != 0);
+            for (int i = 0; i < 4; i++) pl_wgmma<R>::template product<0, 0>(S, q + 2 * i, k + 2 * i, i != 0);
             pl_wgmma_commit();
             pl_wgmma_wait<0>();
             weigh<R>(S, O, m, sum, p.tokens - s * R, p.scale2, s == 0);
@@ -134,7 +134,7 @@ __global__ void __launch_bounds__(128, 3) attention_kernel(const __grid_constant
             pl_wgmma_fence();
 #pragma unroll
             for (int i = 0; i < R / 16; i++)
-                pl_wg<64>::template mixed<1>(O, P[i], pl_wg_across(values + (uint32_t)i * 2048, 0), 1);
+                pl_wgmma<64>::template mixed<1>(O, P[i], pl_wgmma_desc(values + (uint32_t)i * 2048, 0), 1);
             pl_wgmma_commit();
             pl_wgmma_wait<0>();
         }

@@ -65,11 +65,11 @@ __device__ __forceinline__ void two_products(float (&S)[N / 2], float (&G)[N / 2
     pl_wgmma_fence();
 #pragma unroll
     for (int i = 0; i < 4; i++)
-        pl_wg<N>::template shared<0, 0>(S, pl_wgmma_desc(a) + 2 * i, pl_wgmma_desc(b) + 2 * i, i != 0);
+        pl_wgmma<N>::template product<0, 0>(S, pl_wgmma_desc(a) + 2 * i, pl_wgmma_desc(b) + 2 * i, i != 0);
     pl_wgmma_commit();
 #pragma unroll
     for (int i = 0; i < 4; i++)
-        pl_wg<N>::template shared<0, 0>(G, pl_wgmma_desc(c) + 2 * i, pl_wgmma_desc(e) + 2 * i, i != 0);
+        pl_wgmma<N>::template product<0, 0>(G, pl_wgmma_desc(c) + 2 * i, pl_wgmma_desc(e) + 2 * i, i != 0);
     pl_wgmma_commit();
 }
 
@@ -80,7 +80,7 @@ __device__ __forceinline__ void times_rows(float (&sums)[32], const uint32_t (&F
     pl_wgmma_fence();
 #pragma unroll
     for (int i = 0; i < N / 16; i++)
-        pl_wg<64>::template mixed<1>(sums, F[i], pl_wg_across(x + (uint32_t)i * 2048, 0), 1);
+        pl_wgmma<64>::template mixed<1>(sums, F[i], pl_wgmma_desc(x + (uint32_t)i * 2048, 0), 1);
     pl_wgmma_commit();
 }
 

@@ -237,9 +237,10 @@ __device__ __forceinline__ void consume(const rows_params &p, uint32_t factor, u
             pl_wgmma_fence();
 #pragma unroll
             for (int i = 0; i < DEPTH / 16; i++)
-                pl_wg<WIDTH>::template shared<0, TB>(
-                    acc, a + 2 * i,
-                    TB ? pl_wg_across(b + (uint32_t)i * 2048, 8192) : pl_wgmma_desc(b) + 2 * i, (k | i) != 0);
+                pl_wgmma<WIDTH>::template product<0, TB>(acc, a + 2 * i,
+                                                         TB ? pl_wgmma_desc(b + (uint32_t)i * 2048, 8192)
+                                                            : pl_wgmma_desc(b) + 2 * i,
+                                                         (k | i) != 0);
             pl_wgmma_commit();
             pl_wgmma_wait<1>();
             if (k && thread == 0) pl_mbar_arrive(empty + 8 * before);

@@ -69,13 +69,13 @@ __device__ __forceinline__ void consume(const grad_params &p, uint32_t stages, u
         pl_wgmma_fence();
 #pragma unroll
         for (int i = 0; i < TILE / 16; i++)
-            pl_wg<SIDE>::template shared<1, 1>(acc, pl_wg_across(y + (uint32_t)i * 2048, PANEL),
-                                               pl_wg_across(x + (uint32_t)i * 2048, PANEL), 1);
+            pl_wgmma<SIDE>::template product<1, 1>(acc, pl_wgmma_desc(y + (uint32_t)i * 2048, PANEL),
+                                                   pl_wgmma_desc(x + (uint32_t)i * 2048, PANEL), 1);
         if (bias) {
 #pragma unroll
             for (int i = 0; i < TILE / 16; i++)
-                pl_wg<8>::template shared<1, 0>(total, pl_wg_across(y + (uint32_t)i * 2048, PANEL),
-                                                pl_wgmma_desc(ones), 1);
+                pl_wgmma<8>::template product<1, 0>(total, pl_wgmma_desc(y + (uint32_t)i * 2048, PANEL),
+                                                    pl_wgmma_desc(ones), 1);
         }
         pl_wgmma_commit();
         pl_wgmma_wait<1>();

@@ -49,8 +49,9 @@ template <int N> __device__ __forceinline__ void hold(float *acc)
 template <int N, int TB, bool FIRST>
 __device__ __forceinline__ void product_k16(float *acc, uint64_t a, uint64_t b)
 {
-    if (FIRST) pl_wgmma<N, TB>::first(acc, a, b);
-    else pl_wgmma<N, TB>::more(acc, a, b);
+    float(&d)[N / 2] = *(float(*)[N / 2]) acc;
+    if (FIRST) pl_wgmma<N>::template first<TB>(d, a, b);
+    else pl_wgmma<N>::template product<0, TB>(d, a, b, 1);
 }
 
 template <int MB, bool FIRST>
@@ -77,14 +78,15 @@ __device__ __forceinline__ void symmetric_product(float *acc, const place &p, ui
         for (int i = 0; i < 8 * shape<MB>::UNITS; i++) acc[i] = 0;
         return;
     }
-    pl_wgmma_begin();
+    pl_wgmma_fence();
     symmetric_k16<MB, true>(acc, own, next, left, right);
 #pragma unroll 1
     for (int i = 1; i < k16; i++) {
         uint32_t at = (uint32_t)(i >> 2) * panel + (uint32_t)(i & 3) * 32;
         symmetric_k16<MB, false>(acc, own + at, next + at, left + at, right + at);
     }
-    pl_wgmma_end();
+    pl_wgmma_commit();
+    pl_wgmma_wait<0>();
     hold<8 * shape<MB>::UNITS>(acc);
 }
 
@@ -201,14 +203,16 @@ template <int MB, int NP> __device__ __forceinline__ void update_panels(place p,
 {
     const uint32_t panel = shape<MB>::PANEL, rows = p.a + p.warpgroup * 64 * 128;
     float acc[32 * NP];
-    pl_wgmma_begin();
-    pl_wgmma<64 * NP, 1>::first(acc, pl_wgmma_desc(rows, 0), pl_wgmma_desc(x, panel));
+    pl_wgmma_fence();
+    product_k16<64 * NP, 1, true>(acc, pl_wgmma_desc(rows, 0), pl_wgmma_desc(x, panel));
 #pragma unroll 1
     for (int s = 1; s < 4 * MB; s++) {
         uint32_t at = rows + (uint32_t)(s >> 2) * panel + (uint32_t)(s & 3) * 32;
-        pl_wgmma<64 * NP, 1>::more(acc, pl_wgmma_desc(at, 0), pl_wgmma_desc(x + (uint32_t)s * 2048, panel));
+        product_k16<64 * NP, 1, false>(acc, pl_wgmma_desc(at, 0),
+                                       pl_wgmma_desc(x + (uint32_t)s * 2048, panel));
     }
-    pl_wgmma_end();
+    pl_wgmma_commit();
+    pl_wgmma_wait<0>();
     hold<32 * NP>(acc);
     __syncthreads();
     forget(p);

@@ -5,7 +5,8 @@
 #define PL_CUDA_TILES_CUH
 
 #include "cuda_hopper.h"
-#include "cuda_warpgroup.cuh"
+
+#include "cuda_hopper.cuh"
 #include "device/mat.h"
 
 #define TILE       64     /* rows of a warpgroup's product */
@@ -17,6 +18,38 @@ __device__ __forceinline__ float power2(float x)
     float y;
     asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
     return y;
+}
+
+/* ---- fragments ------------------------------------------------------------------------------------- */
+
+__device__ __forceinline__ uint32_t pl_pack(float low, float high)
+{
+    __nv_bfloat162 r = __floats2bfloat162_rn(low, high);
+    return *reinterpret_cast<uint32_t *>(&r);
+}
+
+__device__ __forceinline__ float pl_low(uint32_t v)
+{
+    return __uint_as_float(v << 16);
+}
+
+__device__ __forceinline__ float pl_high(uint32_t v)
+{
+    return __uint_as_float(v & 0xFFFF0000u);
+}
+
+/* Four words of each of a quad's lanes, transposed: lane t gets word t of the lanes 0 to 3. Of a row's words
+ * for j = 0 .. 3 it makes the 16 bytes of unit j = t. Its own inverse. */
+__device__ __forceinline__ uint4 pl_quad_transpose(uint32_t r0, uint32_t r1, uint32_t r2, uint32_t r3)
+{
+    const bool odd = threadIdx.x & 1, upper = threadIdx.x & 2;
+    uint32_t from0 = __shfl_xor_sync(0xffffffffu, odd ? r0 : r1, 1),
+             from1 = __shfl_xor_sync(0xffffffffu, odd ? r2 : r3, 1);
+    uint32_t low0 = odd ? from0 : r0, high0 = odd ? r1 : from0, low1 = odd ? from1 : r2,
+             high1 = odd ? r3 : from1;
+    uint32_t low = __shfl_xor_sync(0xffffffffu, upper ? low0 : low1, 2),
+             high = __shfl_xor_sync(0xffffffffu, upper ? high0 : high1, 2);
+    return upper ? make_uint4(low, high, low1, high1) : make_uint4(low0, high0, low, high);
 }
 
 /* ---- host --------------------------------------------------------------------------------------- */

@@ -1,313 +1,142 @@
-/* cuda_wgmma.cuh -- Hopper's warpgroup products (sm_90a): D (64 x N, f32, registers) += A B, bf16 from shared
- * memory.
+/* cuda_wgmma.cuh -- Hopper's warpgroup products (sm_90a): D (64 x N, f32, registers) = A B or += A B, k by
+ * 16, of bf16 or f16.
  *
- * An operand lies in panels of 64 bf16 (128 bytes) a row, swizzled: the 16-byte unit u of row r stands at r *
- * 128 + ((u ^ (r & 7)) << 4), panels begin at multiples of 1024 bytes. K-major (rows are M or N, a panel runs
- * along K): the next 8 rows are SBO = 1024 bytes on. MN-major (rows are K, a panel runs along N): the next 8
- * rows of K are SBO = 1024 bytes on, the next 64 columns LBO = one panel. Registers are laid out as mma.sync
- * m16n8's: warp w of the four has rows 16 w .. 16 w + 15.
+ *     pl_wgmma<N>::product<TA, TB, T>(d, a, b, add)    A and B by descriptors; add 0: D = A B
+ *     pl_wgmma<N>::first<TB>(d, a, b)                  D = A B, whatever D was: it need not be set; bf16
+ *     pl_wgmma<N>::mixed<TB>(d, a, b, add)             A's fragment in registers; bf16
+ *
+ * An operand lies in shared memory in panels of 64 numbers (128 bytes) a row, swizzled: the 16-byte unit u of
+ * row r stands at r * 128 + ((u ^ (r & 7)) << 4), panels begin at multiples of 1024 bytes. K-major (rows are
+ * M or N, a panel runs along K): 16 k further is 32 bytes on, in a descriptor + 2. MN-major (TA, TB; rows are
+ * K, a panel runs along M or N): 16 k further is 2048 bytes on, the next 64 columns are the next panel.
+ *
+ * Fragments are mma.sync's: thread (g = lane / 4, t = lane % 4) of warp w has in d[4 j + 2 h + i] row 16 w +
+ * g + 8 h, column 8 j + 2 t + i; two neighbouring j are the fragment of A for 16 k.
  */
 #ifndef PL_CUDA_WGMMA_CUH
 #define PL_CUDA_WGMMA_CUH
 
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
 #include <stdint.h>
 
-#define PL_ROWS8 1024u /* bytes of 8 rows of a panel */
+#include <type_traits>
 
-__device__ __forceinline__ uint64_t pl_wgmma_desc(uint32_t address, uint32_t lbo)
+/* Of an MN-major operand `panel` is the bytes to the next 64 columns; a K-major one's is not looked at. */
+__device__ __forceinline__ uint64_t pl_wgmma_desc(uint32_t at, uint32_t panel = 16)
 {
-    const uint64_t swizzle_128 = (uint64_t)1 << 62;
-    return swizzle_128 | (uint64_t)(PL_ROWS8 >> 4) << 32 | (uint64_t)((lbo & 0x3ffff) >> 4) << 16 |
-           (uint64_t)((address & 0x3ffff) >> 4);
+    const uint64_t swizzle_128 = 1ull << 62, rows8 = 1024; /* bytes of 8 rows */
+    return (uint64_t)((at & 0x3ffff) >> 4) | (uint64_t)(panel >> 4) << 16 | rows8 >> 4 << 32 | swizzle_128;
 }
 
-__device__ __forceinline__ void pl_wgmma_begin()
+__device__ __forceinline__ void pl_wgmma_fence(void)
 {
     asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 }
 
-__device__ __forceinline__ void pl_wgmma_end()
+__device__ __forceinline__ void pl_wgmma_commit(void)
 {
     asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
-    asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
 }
 
-/* first: D = A B, whatever D was; more: D += A B. TB: B is MN-major. */
-template <int N, int TB> struct pl_wgmma;
+/* Until all but the last LEFT groups are done. */
+template <int LEFT> __device__ __forceinline__ void pl_wgmma_wait(void)
+{
+    asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(LEFT) : "memory");
+}
 
-template <int TB> struct pl_wgmma<32, TB> {
-    static __device__ __forceinline__ void first(float *d, uint64_t a, uint64_t b)
-    {
-        asm volatile("{ .reg .pred p; setp.ne.b32 p, 0, 0;"
-                     "wgmma.mma_async.sync.aligned.m64n32k16.f32.bf16.bf16 {"
-                     "%0, %1, %2, %3, %4, %5, %6, %7,"
-                     "%8, %9, %10, %11, %12, %13, %14, %15"
-                     "}, %16, %17, p, 1, 1, 0, %18; }"
-                     : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3]), "=f"(d[4]), "=f"(d[5]), "=f"(d[6]),
-                       "=f"(d[7]), "=f"(d[8]), "=f"(d[9]), "=f"(d[10]), "=f"(d[11]), "=f"(d[12]), "=f"(d[13]),
-                       "=f"(d[14]), "=f"(d[15])
-                     : "l"(a), "l"(b), "n"(TB));
-    }
-    static __device__ __forceinline__ void more(float *d, uint64_t a, uint64_t b)
-    {
-        asm volatile("{ .reg .pred p; setp.eq.b32 p, 0, 0;"
-                     "wgmma.mma_async.sync.aligned.m64n32k16.f32.bf16.bf16 {"
-                     "%0, %1, %2, %3, %4, %5, %6, %7,"
-                     "%8, %9, %10, %11, %12, %13, %14, %15"
-                     "}, %16, %17, p, 1, 1, 0, %18; }"
-                     : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]),
-                       "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]),
-                       "+f"(d[14]), "+f"(d[15])
-                     : "l"(a), "l"(b), "n"(TB));
-    }
-};
+/* The first n registers of the text, and d's n numbers under a constraint c. */
+#define PL_REGS_4   "%0, %1, %2, %3"
+#define PL_REGS_8   PL_REGS_4 ", %4, %5, %6, %7"
+#define PL_REGS_16  PL_REGS_8 ", %8, %9, %10, %11, %12, %13, %14, %15"
+#define PL_REGS_24  PL_REGS_16 ", %16, %17, %18, %19, %20, %21, %22, %23"
+#define PL_REGS_32  PL_REGS_24 ", %24, %25, %26, %27, %28, %29, %30, %31"
+#define PL_REGS_40  PL_REGS_32 ", %32, %33, %34, %35, %36, %37, %38, %39"
+#define PL_REGS_48  PL_REGS_40 ", %40, %41, %42, %43, %44, %45, %46, %47"
+#define PL_REGS_56  PL_REGS_48 ", %48, %49, %50, %51, %52, %53, %54, %55"
+#define PL_REGS_64  PL_REGS_56 ", %56, %57, %58, %59, %60, %61, %62, %63"
+#define PL_REGS_72  PL_REGS_64 ", %64, %65, %66, %67, %68, %69, %70, %71"
+#define PL_REGS_80  PL_REGS_72 ", %72, %73, %74, %75, %76, %77, %78, %79"
+#define PL_REGS_88  PL_REGS_80 ", %80, %81, %82, %83, %84, %85, %86, %87"
+#define PL_REGS_96  PL_REGS_88 ", %88, %89, %90, %91, %92, %93, %94, %95"
+#define PL_REGS_104 PL_REGS_96 ", %96, %97, %98, %99, %100, %101, %102, %103"
+#define PL_REGS_112 PL_REGS_104 ", %104, %105, %106, %107, %108, %109, %110, %111"
+#define PL_REGS_120 PL_REGS_112 ", %112, %113, %114, %115, %116, %117, %118, %119"
+#define PL_REGS_128 PL_REGS_120 ", %120, %121, %122, %123, %124, %125, %126, %127"
 
-template <int TB> struct pl_wgmma<64, TB> {
-    static __device__ __forceinline__ void first(float *d, uint64_t a, uint64_t b)
-    {
-        asm volatile("{ .reg .pred p; setp.ne.b32 p, 0, 0;"
-                     "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {"
-                     "%0, %1, %2, %3, %4, %5, %6, %7,"
-                     "%8, %9, %10, %11, %12, %13, %14, %15,"
-                     "%16, %17, %18, %19, %20, %21, %22, %23,"
-                     "%24, %25, %26, %27, %28, %29, %30, %31"
-                     "}, %32, %33, p, 1, 1, 0, %34; }"
-                     : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3]), "=f"(d[4]), "=f"(d[5]), "=f"(d[6]),
-                       "=f"(d[7]), "=f"(d[8]), "=f"(d[9]), "=f"(d[10]), "=f"(d[11]), "=f"(d[12]), "=f"(d[13]),
-                       "=f"(d[14]), "=f"(d[15]), "=f"(d[16]), "=f"(d[17]), "=f"(d[18]), "=f"(d[19]),
-                       "=f"(d[20]), "=f"(d[21]), "=f"(d[22]), "=f"(d[23]), "=f"(d[24]), "=f"(d[25]),
-                       "=f"(d[26]), "=f"(d[27]), "=f"(d[28]), "=f"(d[29]), "=f"(d[30]), "=f"(d[31])
-                     : "l"(a), "l"(b), "n"(TB));
-    }
-    static __device__ __forceinline__ void more(float *d, uint64_t a, uint64_t b)
-    {
-        asm volatile("{ .reg .pred p; setp.eq.b32 p, 0, 0;"
-                     "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {"
-                     "%0, %1, %2, %3, %4, %5, %6, %7,"
-                     "%8, %9, %10, %11, %12, %13, %14, %15,"
-                     "%16, %17, %18, %19, %20, %21, %22, %23,"
-                     "%24, %25, %26, %27, %28, %29, %30, %31"
-                     "}, %32, %33, p, 1, 1, 0, %34; }"
-                     : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]),
-                       "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]),
-                       "+f"(d[14]), "+f"(d[15]), "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]),
-                       "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]), "+f"(d[24]), "+f"(d[25]),
-                       "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31])
-                     : "l"(a), "l"(b), "n"(TB));
-    }
-};
+#define PL_AT_4(c, i)  c(d[i]), c(d[i + 1]), c(d[i + 2]), c(d[i + 3])
+#define PL_AT_8(c, i)  PL_AT_4(c, i), PL_AT_4(c, i + 4)
+#define PL_AT_16(c, i) PL_AT_8(c, i), PL_AT_8(c, i + 8)
+#define PL_AT_32(c, i) PL_AT_16(c, i), PL_AT_16(c, i + 16)
+#define PL_AT_64(c, i) PL_AT_32(c, i), PL_AT_32(c, i + 32)
+#define PL_SUMS_4(c)   PL_AT_4(c, 0)
+#define PL_SUMS_8(c)   PL_AT_8(c, 0)
+#define PL_SUMS_16(c)  PL_AT_16(c, 0)
+#define PL_SUMS_32(c)  PL_AT_32(c, 0)
+#define PL_SUMS_40(c)  PL_AT_32(c, 0), PL_AT_8(c, 32)
+#define PL_SUMS_48(c)  PL_AT_32(c, 0), PL_AT_16(c, 32)
+#define PL_SUMS_64(c)  PL_AT_64(c, 0)
+#define PL_SUMS_72(c)  PL_AT_64(c, 0), PL_AT_8(c, 64)
+#define PL_SUMS_80(c)  PL_AT_64(c, 0), PL_AT_16(c, 64)
+#define PL_SUMS_96(c)  PL_AT_64(c, 0), PL_AT_32(c, 64)
+#define PL_SUMS_104(c) PL_AT_64(c, 0), PL_AT_32(c, 64), PL_AT_8(c, 96)
+#define PL_SUMS_128(c) PL_AT_64(c, 0), PL_AT_64(c, 64)
 
-template <int TB> struct pl_wgmma<128, TB> {
-    static __device__ __forceinline__ void first(float *d, uint64_t a, uint64_t b)
-    {
-        asm volatile(
-            "{ .reg .pred p; setp.ne.b32 p, 0, 0;"
-            "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {"
-            "%0, %1, %2, %3, %4, %5, %6, %7,"
-            "%8, %9, %10, %11, %12, %13, %14, %15,"
-            "%16, %17, %18, %19, %20, %21, %22, %23,"
-            "%24, %25, %26, %27, %28, %29, %30, %31,"
-            "%32, %33, %34, %35, %36, %37, %38, %39,"
-            "%40, %41, %42, %43, %44, %45, %46, %47,"
-            "%48, %49, %50, %51, %52, %53, %54, %55,"
-            "%56, %57, %58, %59, %60, %61, %62, %63"
-            "}, %64, %65, p, 1, 1, 0, %66; }"
-            : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3]), "=f"(d[4]), "=f"(d[5]), "=f"(d[6]), "=f"(d[7]),
-              "=f"(d[8]), "=f"(d[9]), "=f"(d[10]), "=f"(d[11]), "=f"(d[12]), "=f"(d[13]), "=f"(d[14]),
-              "=f"(d[15]), "=f"(d[16]), "=f"(d[17]), "=f"(d[18]), "=f"(d[19]), "=f"(d[20]), "=f"(d[21]),
-              "=f"(d[22]), "=f"(d[23]), "=f"(d[24]), "=f"(d[25]), "=f"(d[26]), "=f"(d[27]), "=f"(d[28]),
-              "=f"(d[29]), "=f"(d[30]), "=f"(d[31]), "=f"(d[32]), "=f"(d[33]), "=f"(d[34]), "=f"(d[35]),
-              "=f"(d[36]), "=f"(d[37]), "=f"(d[38]), "=f"(d[39]), "=f"(d[40]), "=f"(d[41]), "=f"(d[42]),
-              "=f"(d[43]), "=f"(d[44]), "=f"(d[45]), "=f"(d[46]), "=f"(d[47]), "=f"(d[48]), "=f"(d[49]),
-              "=f"(d[50]), "=f"(d[51]), "=f"(d[52]), "=f"(d[53]), "=f"(d[54]), "=f"(d[55]), "=f"(d[56]),
-              "=f"(d[57]), "=f"(d[58]), "=f"(d[59]), "=f"(d[60]), "=f"(d[61]), "=f"(d[62]), "=f"(d[63])
-            : "l"(a), "l"(b), "n"(TB));
-    }
-    static __device__ __forceinline__ void more(float *d, uint64_t a, uint64_t b)
-    {
-        asm volatile(
-            "{ .reg .pred p; setp.eq.b32 p, 0, 0;"
-            "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {"
-            "%0, %1, %2, %3, %4, %5, %6, %7,"
-            "%8, %9, %10, %11, %12, %13, %14, %15,"
-            "%16, %17, %18, %19, %20, %21, %22, %23,"
-            "%24, %25, %26, %27, %28, %29, %30, %31,"
-            "%32, %33, %34, %35, %36, %37, %38, %39,"
-            "%40, %41, %42, %43, %44, %45, %46, %47,"
-            "%48, %49, %50, %51, %52, %53, %54, %55,"
-            "%56, %57, %58, %59, %60, %61, %62, %63"
-            "}, %64, %65, p, 1, 1, 0, %66; }"
-            : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]),
-              "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]),
-              "+f"(d[15]), "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]),
-              "+f"(d[22]), "+f"(d[23]), "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]),
-              "+f"(d[29]), "+f"(d[30]), "+f"(d[31]), "+f"(d[32]), "+f"(d[33]), "+f"(d[34]), "+f"(d[35]),
-              "+f"(d[36]), "+f"(d[37]), "+f"(d[38]), "+f"(d[39]), "+f"(d[40]), "+f"(d[41]), "+f"(d[42]),
-              "+f"(d[43]), "+f"(d[44]), "+f"(d[45]), "+f"(d[46]), "+f"(d[47]), "+f"(d[48]), "+f"(d[49]),
-              "+f"(d[50]), "+f"(d[51]), "+f"(d[52]), "+f"(d[53]), "+f"(d[54]), "+f"(d[55]), "+f"(d[56]),
-              "+f"(d[57]), "+f"(d[58]), "+f"(d[59]), "+f"(d[60]), "+f"(d[61]), "+f"(d[62]), "+f"(d[63])
-            : "l"(a), "l"(b), "n"(TB));
-    }
-};
+#define PL_NAME(N, T) "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." T "." T " {"
+/* p: D is added to */
+#define PL_IF(flag) "{\n.reg .pred p;\nsetp.ne.b32 p, " flag ", 0;\n"
 
-template <int TB> struct pl_wgmma<192, TB> {
-    static __device__ __forceinline__ void first(float *d, uint64_t a, uint64_t b)
-    {
-        asm volatile(
-            "{ .reg .pred p; setp.ne.b32 p, 0, 0;"
-            "wgmma.mma_async.sync.aligned.m64n192k16.f32.bf16.bf16 {"
-            "%0, %1, %2, %3, %4, %5, %6, %7,"
-            "%8, %9, %10, %11, %12, %13, %14, %15,"
-            "%16, %17, %18, %19, %20, %21, %22, %23,"
-            "%24, %25, %26, %27, %28, %29, %30, %31,"
-            "%32, %33, %34, %35, %36, %37, %38, %39,"
-            "%40, %41, %42, %43, %44, %45, %46, %47,"
-            "%48, %49, %50, %51, %52, %53, %54, %55,"
-            "%56, %57, %58, %59, %60, %61, %62, %63,"
-            "%64, %65, %66, %67, %68, %69, %70, %71,"
-            "%72, %73, %74, %75, %76, %77, %78, %79,"
-            "%80, %81, %82, %83, %84, %85, %86, %87,"
-            "%88, %89, %90, %91, %92, %93, %94, %95"
-            "}, %96, %97, p, 1, 1, 0, %98; }"
-            : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3]), "=f"(d[4]), "=f"(d[5]), "=f"(d[6]), "=f"(d[7]),
-              "=f"(d[8]), "=f"(d[9]), "=f"(d[10]), "=f"(d[11]), "=f"(d[12]), "=f"(d[13]), "=f"(d[14]),
-              "=f"(d[15]), "=f"(d[16]), "=f"(d[17]), "=f"(d[18]), "=f"(d[19]), "=f"(d[20]), "=f"(d[21]),
-              "=f"(d[22]), "=f"(d[23]), "=f"(d[24]), "=f"(d[25]), "=f"(d[26]), "=f"(d[27]), "=f"(d[28]),
-              "=f"(d[29]), "=f"(d[30]), "=f"(d[31]), "=f"(d[32]), "=f"(d[33]), "=f"(d[34]), "=f"(d[35]),
-              "=f"(d[36]), "=f"(d[37]), "=f"(d[38]), "=f"(d[39]), "=f"(d[40]), "=f"(d[41]), "=f"(d[42]),
-              "=f"(d[43]), "=f"(d[44]), "=f"(d[45]), "=f"(d[46]), "=f"(d[47]), "=f"(d[48]), "=f"(d[49]),
-              "=f"(d[50]), "=f"(d[51]), "=f"(d[52]), "=f"(d[53]), "=f"(d[54]), "=f"(d[55]), "=f"(d[56]),
-              "=f"(d[57]), "=f"(d[58]), "=f"(d[59]), "=f"(d[60]), "=f"(d[61]), "=f"(d[62]), "=f"(d[63]),
-              "=f"(d[64]), "=f"(d[65]), "=f"(d[66]), "=f"(d[67]), "=f"(d[68]), "=f"(d[69]), "=f"(d[70]),
-              "=f"(d[71]), "=f"(d[72]), "=f"(d[73]), "=f"(d[74]), "=f"(d[75]), "=f"(d[76]), "=f"(d[77]),
-              "=f"(d[78]), "=f"(d[79]), "=f"(d[80]), "=f"(d[81]), "=f"(d[82]), "=f"(d[83]), "=f"(d[84]),
-              "=f"(d[85]), "=f"(d[86]), "=f"(d[87]), "=f"(d[88]), "=f"(d[89]), "=f"(d[90]), "=f"(d[91]),
-              "=f"(d[92]), "=f"(d[93]), "=f"(d[94]), "=f"(d[95])
-            : "l"(a), "l"(b), "n"(TB));
-    }
-    static __device__ __forceinline__ void more(float *d, uint64_t a, uint64_t b)
-    {
-        asm volatile(
-            "{ .reg .pred p; setp.eq.b32 p, 0, 0;"
-            "wgmma.mma_async.sync.aligned.m64n192k16.f32.bf16.bf16 {"
-            "%0, %1, %2, %3, %4, %5, %6, %7,"
-            "%8, %9, %10, %11, %12, %13, %14, %15,"
-            "%16, %17, %18, %19, %20, %21, %22, %23,"
-            "%24, %25, %26, %27, %28, %29, %30, %31,"
-            "%32, %33, %34, %35, %36, %37, %38, %39,"
-            "%40, %41, %42, %43, %44, %45, %46, %47,"
-            "%48, %49, %50, %51, %52, %53, %54, %55,"
-            "%56, %57, %58, %59, %60, %61, %62, %63,"
-            "%64, %65, %66, %67, %68, %69, %70, %71,"
-            "%72, %73, %74, %75, %76, %77, %78, %79,"
-            "%80, %81, %82, %83, %84, %85, %86, %87,"
-            "%88, %89, %90, %91, %92, %93, %94, %95"
-            "}, %96, %97, p, 1, 1, 0, %98; }"
-            : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]),
-              "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]),
-              "+f"(d[15]), "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]),
-              "+f"(d[22]), "+f"(d[23]), "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]),
-              "+f"(d[29]), "+f"(d[30]), "+f"(d[31]), "+f"(d[32]), "+f"(d[33]), "+f"(d[34]), "+f"(d[35]),
-              "+f"(d[36]), "+f"(d[37]), "+f"(d[38]), "+f"(d[39]), "+f"(d[40]), "+f"(d[41]), "+f"(d[42]),
-              "+f"(d[43]), "+f"(d[44]), "+f"(d[45]), "+f"(d[46]), "+f"(d[47]), "+f"(d[48]), "+f"(d[49]),
-              "+f"(d[50]), "+f"(d[51]), "+f"(d[52]), "+f"(d[53]), "+f"(d[54]), "+f"(d[55]), "+f"(d[56]),
-              "+f"(d[57]), "+f"(d[58]), "+f"(d[59]), "+f"(d[60]), "+f"(d[61]), "+f"(d[62]), "+f"(d[63]),
-              "+f"(d[64]), "+f"(d[65]), "+f"(d[66]), "+f"(d[67]), "+f"(d[68]), "+f"(d[69]), "+f"(d[70]),
-              "+f"(d[71]), "+f"(d[72]), "+f"(d[73]), "+f"(d[74]), "+f"(d[75]), "+f"(d[76]), "+f"(d[77]),
-              "+f"(d[78]), "+f"(d[79]), "+f"(d[80]), "+f"(d[81]), "+f"(d[82]), "+f"(d[83]), "+f"(d[84]),
-              "+f"(d[85]), "+f"(d[86]), "+f"(d[87]), "+f"(d[88]), "+f"(d[89]), "+f"(d[90]), "+f"(d[91]),
-              "+f"(d[92]), "+f"(d[93]), "+f"(d[94]), "+f"(d[95])
-            : "l"(a), "l"(b), "n"(TB));
-    }
-};
+#define PL_PRODUCT(N, R, T, a0, a1, a2, a3, a4)                                                         \
+    asm volatile(PL_IF(a2) PL_NAME(N, T) PL_REGS_##R "}, " a0 ", " a1 ", p, 1, 1, " a3 ", " a4 ";\n}\n" \
+                 : PL_SUMS_##R("+f")                                                                    \
+                 : "l"(a), "l"(b), "r"(add), "n"(TA), "n"(TB))
 
-template <int TB> struct pl_wgmma<256, TB> {
-    static __device__ __forceinline__ void first(float *d, uint64_t a, uint64_t b)
-    {
-        asm volatile(
-            "{ .reg .pred p; setp.ne.b32 p, 0, 0;"
-            "wgmma.mma_async.sync.aligned.m64n256k16.f32.bf16.bf16 {"
-            "%0, %1, %2, %3, %4, %5, %6, %7,"
-            "%8, %9, %10, %11, %12, %13, %14, %15,"
-            "%16, %17, %18, %19, %20, %21, %22, %23,"
-            "%24, %25, %26, %27, %28, %29, %30, %31,"
-            "%32, %33, %34, %35, %36, %37, %38, %39,"
-            "%40, %41, %42, %43, %44, %45, %46, %47,"
-            "%48, %49, %50, %51, %52, %53, %54, %55,"
-            "%56, %57, %58, %59, %60, %61, %62, %63,"
-            "%64, %65, %66, %67, %68, %69, %70, %71,"
-            "%72, %73, %74, %75, %76, %77, %78, %79,"
-            "%80, %81, %82, %83, %84, %85, %86, %87,"
-            "%88, %89, %90, %91, %92, %93, %94, %95,"
-            "%96, %97, %98, %99, %100, %101, %102, %103,"
-            "%104, %105, %106, %107, %108, %109, %110, %111,"
-            "%112, %113, %114, %115, %116, %117, %118, %119,"
-            "%120, %121, %122, %123, %124, %125, %126, %127"
-            "}, %128, %129, p, 1, 1, 0, %130; }"
-            : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3]), "=f"(d[4]), "=f"(d[5]), "=f"(d[6]), "=f"(d[7]),
-              "=f"(d[8]), "=f"(d[9]), "=f"(d[10]), "=f"(d[11]), "=f"(d[12]), "=f"(d[13]), "=f"(d[14]),
-              "=f"(d[15]), "=f"(d[16]), "=f"(d[17]), "=f"(d[18]), "=f"(d[19]), "=f"(d[20]), "=f"(d[21]),
-              "=f"(d[22]), "=f"(d[23]), "=f"(d[24]), "=f"(d[25]), "=f"(d[26]), "=f"(d[27]), "=f"(d[28]),
-              "=f"(d[29]), "=f"(d[30]), "=f"(d[31]), "=f"(d[32]), "=f"(d[33]), "=f"(d[34]), "=f"(d[35]),
-              "=f"(d[36]), "=f"(d[37]), "=f"(d[38]), "=f"(d[39]), "=f"(d[40]), "=f"(d[41]), "=f"(d[42]),
-              "=f"(d[43]), "=f"(d[44]), "=f"(d[45]), "=f"(d[46]), "=f"(d[47]), "=f"(d[48]), "=f"(d[49]),
-              "=f"(d[50]), "=f"(d[51]), "=f"(d[52]), "=f"(d[53]), "=f"(d[54]), "=f"(d[55]), "=f"(d[56]),
-              "=f"(d[57]), "=f"(d[58]), "=f"(d[59]), "=f"(d[60]), "=f"(d[61]), "=f"(d[62]), "=f"(d[63]),
-              "=f"(d[64]), "=f"(d[65]), "=f"(d[66]), "=f"(d[67]), "=f"(d[68]), "=f"(d[69]), "=f"(d[70]),
-              "=f"(d[71]), "=f"(d[72]), "=f"(d[73]), "=f"(d[74]), "=f"(d[75]), "=f"(d[76]), "=f"(d[77]),
-              "=f"(d[78]), "=f"(d[79]), "=f"(d[80]), "=f"(d[81]), "=f"(d[82]), "=f"(d[83]), "=f"(d[84]),
-              "=f"(d[85]), "=f"(d[86]), "=f"(d[87]), "=f"(d[88]), "=f"(d[89]), "=f"(d[90]), "=f"(d[91]),
-              "=f"(d[92]), "=f"(d[93]), "=f"(d[94]), "=f"(d[95]), "=f"(d[96]), "=f"(d[97]), "=f"(d[98]),
-              "=f"(d[99]), "=f"(d[100]), "=f"(d[101]), "=f"(d[102]), "=f"(d[103]), "=f"(d[104]), "=f"(d[105]),
-              "=f"(d[106]), "=f"(d[107]), "=f"(d[108]), "=f"(d[109]), "=f"(d[110]), "=f"(d[111]),
-              "=f"(d[112]), "=f"(d[113]), "=f"(d[114]), "=f"(d[115]), "=f"(d[116]), "=f"(d[117]),
-              "=f"(d[118]), "=f"(d[119]), "=f"(d[120]), "=f"(d[121]), "=f"(d[122]), "=f"(d[123]),
-              "=f"(d[124]), "=f"(d[125]), "=f"(d[126]), "=f"(d[127])
-            : "l"(a), "l"(b), "n"(TB));
-    }
-    static __device__ __forceinline__ void more(float *d, uint64_t a, uint64_t b)
-    {
-        asm volatile(
-            "{ .reg .pred p; setp.eq.b32 p, 0, 0;"
-            "wgmma.mma_async.sync.aligned.m64n256k16.f32.bf16.bf16 {"
-            "%0, %1, %2, %3, %4, %5, %6, %7,"
-            "%8, %9, %10, %11, %12, %13, %14, %15,"
-            "%16, %17, %18, %19, %20, %21, %22, %23,"
-            "%24, %25, %26, %27, %28, %29, %30, %31,"
-            "%32, %33, %34, %35, %36, %37, %38, %39,"
-            "%40, %41, %42, %43, %44, %45, %46, %47,"
-            "%48, %49, %50, %51, %52, %53, %54, %55,"
-            "%56, %57, %58, %59, %60, %61, %62, %63,"
-            "%64, %65, %66, %67, %68, %69, %70, %71,"
-            "%72, %73, %74, %75, %76, %77, %78, %79,"
-            "%80, %81, %82, %83, %84, %85, %86, %87,"
-            "%88, %89, %90, %91, %92, %93, %94, %95,"
-            "%96, %97, %98, %99, %100, %101, %102, %103,"
-            "%104, %105, %106, %107, %108, %109, %110, %111,"
-            "%112, %113, %114, %115, %116, %117, %118, %119,"
-            "%120, %121, %122, %123, %124, %125, %126, %127"
-            "}, %128, %129, p, 1, 1, 0, %130; }"
-            : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]),
-              "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]),
-              "+f"(d[15]), "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]),
-              "+f"(d[22]), "+f"(d[23]), "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]),
-              "+f"(d[29]), "+f"(d[30]), "+f"(d[31]), "+f"(d[32]), "+f"(d[33]), "+f"(d[34]), "+f"(d[35]),
-              "+f"(d[36]), "+f"(d[37]), "+f"(d[38]), "+f"(d[39]), "+f"(d[40]), "+f"(d[41]), "+f"(d[42]),
-              "+f"(d[43]), "+f"(d[44]), "+f"(d[45]), "+f"(d[46]), "+f"(d[47]), "+f"(d[48]), "+f"(d[49]),
-              "+f"(d[50]), "+f"(d[51]), "+f"(d[52]), "+f"(d[53]), "+f"(d[54]), "+f"(d[55]), "+f"(d[56]),
-              "+f"(d[57]), "+f"(d[58]), "+f"(d[59]), "+f"(d[60]), "+f"(d[61]), "+f"(d[62]), "+f"(d[63]),
-              "+f"(d[64]), "+f"(d[65]), "+f"(d[66]), "+f"(d[67]), "+f"(d[68]), "+f"(d[69]), "+f"(d[70]),
-              "+f"(d[71]), "+f"(d[72]), "+f"(d[73]), "+f"(d[74]), "+f"(d[75]), "+f"(d[76]), "+f"(d[77]),
-              "+f"(d[78]), "+f"(d[79]), "+f"(d[80]), "+f"(d[81]), "+f"(d[82]), "+f"(d[83]), "+f"(d[84]),
-              "+f"(d[85]), "+f"(d[86]), "+f"(d[87]), "+f"(d[88]), "+f"(d[89]), "+f"(d[90]), "+f"(d[91]),
-              "+f"(d[92]), "+f"(d[93]), "+f"(d[94]), "+f"(d[95]), "+f"(d[96]), "+f"(d[97]), "+f"(d[98]),
-              "+f"(d[99]), "+f"(d[100]), "+f"(d[101]), "+f"(d[102]), "+f"(d[103]), "+f"(d[104]), "+f"(d[105]),
-              "+f"(d[106]), "+f"(d[107]), "+f"(d[108]), "+f"(d[109]), "+f"(d[110]), "+f"(d[111]),
-              "+f"(d[112]), "+f"(d[113]), "+f"(d[114]), "+f"(d[115]), "+f"(d[116]), "+f"(d[117]),
-              "+f"(d[118]), "+f"(d[119]), "+f"(d[120]), "+f"(d[121]), "+f"(d[122]), "+f"(d[123]),
-              "+f"(d[124]), "+f"(d[125]), "+f"(d[126]), "+f"(d[127])
-            : "l"(a), "l"(b), "n"(TB));
-    }
-};
+template <int N> struct pl_wgmma;
+
+/* N columns: R = N / 2 registers of the result, a0 .. a6 the names of the operands behind them. */
+#define PL_WGMMA(N, R, a0, a1, a2, a3, a4, a5, a6)                                                           \
+    template <> struct pl_wgmma<N> {                                                                         \
+        template <int TA, int TB, class T = __nv_bfloat16>                                                   \
+        static __device__ __forceinline__ void product(float (&d)[R], uint64_t a, uint64_t b, int add)       \
+        {                                                                                                    \
+            if constexpr (std::is_same<T, __half>::value) PL_PRODUCT(N, R, "f16", a0, a1, a2, a3, a4);       \
+            else PL_PRODUCT(N, R, "bf16", a0, a1, a2, a3, a4);                                               \
+        }                                                                                                    \
+        template <int TB>                                                                                    \
+        static __device__ __forceinline__ void first(float (&d)[R], uint64_t a, uint64_t b)                  \
+        {                                                                                                    \
+            asm volatile(PL_IF("0") PL_NAME(N, "bf16") PL_REGS_##R "}, " a0 ", " a1 ", p, 1, 1, 0, " a2      \
+                                                                   ";\n}\n"                                  \
+                         : PL_SUMS_##R("=f")                                                                 \
+                         : "l"(a), "l"(b), "n"(TB));                                                         \
+        }                                                                                                    \
+        template <int TB>                                                                                    \
+        static __device__ __forceinline__ void mixed(float (&d)[R], const uint32_t (&a)[4], uint64_t b,      \
+                                                     int add)                                                \
+        {                                                                                                    \
+            asm volatile(PL_IF(a5) PL_NAME(N, "bf16") PL_REGS_##R "}, {" a0 ", " a1 ", " a2 ", " a3 "}, " a4 \
+                                                                  ", p, 1, 1, " a6 ";\n}\n"                  \
+                         : PL_SUMS_##R("+f")                                                                 \
+                         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(add), "n"(TB));           \
+        }                                                                                                    \
+    };
+
+PL_WGMMA(8, 4, "%4", "%5", "%6", "%7", "%8", "%9", "%10")
+PL_WGMMA(16, 8, "%8", "%9", "%10", "%11", "%12", "%13", "%14")
+PL_WGMMA(32, 16, "%16", "%17", "%18", "%19", "%20", "%21", "%22")
+PL_WGMMA(64, 32, "%32", "%33", "%34", "%35", "%36", "%37", "%38")
+PL_WGMMA(80, 40, "%40", "%41", "%42", "%43", "%44", "%45", "%46")
+PL_WGMMA(96, 48, "%48", "%49", "%50", "%51", "%52", "%53", "%54")
+PL_WGMMA(128, 64, "%64", "%65", "%66", "%67", "%68", "%69", "%70")
+PL_WGMMA(144, 72, "%72", "%73", "%74", "%75", "%76", "%77", "%78")
+PL_WGMMA(160, 80, "%80", "%81", "%82", "%83", "%84", "%85", "%86")
+PL_WGMMA(192, 96, "%96", "%97", "%98", "%99", "%100", "%101", "%102")
+PL_WGMMA(208, 104, "%104", "%105", "%106", "%107", "%108", "%109", "%110")
+PL_WGMMA(256, 128, "%128", "%129", "%130", "%131", "%132", "%133", "%134")
+
+#undef PL_WGMMA
+#undef PL_PRODUCT
+#undef PL_IF
+#undef PL_NAME
 
 #endif
