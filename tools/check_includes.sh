@@ -14,10 +14,10 @@ find . \( -path ./build -o -path ./.git \) -prune -o -type f \( -name '*.[ch]' -
 
 awk -v list="$list" '
 BEGIN {
-    n = split("base math device compose optim nn models data verify store lab lab/spec report backends/ref backends/guard backends/cpu backends/cuda " \
+    n = split("base math device compose comm optim nn models data verify store lab lab/spec report backends/ref backends/guard backends/cpu backends/cuda " \
               "cli include python examples tests bench tools", layer, " ")
     arrow("math", "base");             arrow("device", "math");            arrow("compose", "device")
-    arrow("optim", "compose device");  arrow("nn", "compose device");      arrow("models", "nn")
+    arrow("comm", "device");           arrow("optim", "compose comm device");  arrow("nn", "compose device");      arrow("models", "nn")
     arrow("data", "math base");        arrow("store", "base");             arrow("verify", "optim models compose")
     arrow("lab", "lab/spec models optim data verify store device");        arrow("report", "lab/spec store math base")
     arrow("lab/spec", "store math base")

@@ -13,7 +13,7 @@ import re
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-HEADERS = ["status.h", "tensor.h", "device.h", "map.h", "optim.h"]
+HEADERS = ["status.h", "tensor.h", "device.h", "comm.h", "map.h", "optim.h"]
 OUT = ROOT / "python" / "polar" / "_abi.py"
 
 SCALARS = {
@@ -52,6 +52,7 @@ def constants(text):
 class Headers:
     def __init__(self):
         self.constants, self.enums, self.structs, self.opaque, self.functions = [], [], [], [], []
+        self.callbacks = {}    # name: [result, arguments...]; they stand among the structs, without fields
         for name in HEADERS:
             text = (ROOT / "include" / "polar" / name).read_text()
             self.constants += constants(text)
@@ -62,9 +63,14 @@ class Headers:
         text = re.sub(r"\s+", " ", text)
         for name, body in re.findall(r"typedef enum (\w+) \{(.*?)\} \1;", text):
             self.enums.append((name, self.enumerators(body)))
-        for name, body in re.findall(r"typedef struct (\w+) \{(.*?)\} \1;", text):
-            self.structs.append((name, self.fields(body)))
         self.opaque += re.findall(r"typedef struct (\w+) \1;", text)
+        both = r"typedef struct (\w+) \{(.*?)\} \1;|typedef (\w+ ?\**) ?\(\*(\w+)\)\((.*?)\);"
+        for name, body, result, callback, arguments in re.findall(both, text):    # in order: some hold others
+            if name:
+                self.structs.append((name, self.fields(body)))
+            else:
+                self.callbacks[callback] = [self.type_of(result)] + self.arguments(arguments)
+                self.structs.append((callback, None))
         for prototype in re.findall(r"POLAR_API ([^;]*);", text):
             self.functions.append(self.function(prototype))
 
@@ -112,22 +118,28 @@ class Headers:
 
     def function(self, prototype):
         kind, name, arguments = re.fullmatch(r"(.*?)(polar_\w+)\((.*)\)", prototype.strip()).groups()
+        return name, self.type_of(kind), self.arguments(arguments)
+
+    def arguments(self, text):
         out = []
-        for argument in [] if arguments.strip() == "void" else arguments.split(","):
+        for argument in [] if text.strip() == "void" else text.split(","):
             ctype, _ = re.fullmatch(r"\s*(.*?)\s*(\w+)\s*", argument).groups()
             out.append(self.type_of(ctype))
-        return name, self.type_of(kind), out
+        return out
 
 
 def generate():
     h = Headers()
     lines = ['"""_abi.py -- the ctypes of include/polar. Written by tools/gen_python.py: change the headers, not this."""',
              "# fmt: off",
-             "from ctypes import POINTER, Structure, c_char_p, c_double, c_float, c_int, c_int64, c_size_t, c_uint, c_void_p", "", ""]
+             "from ctypes import CFUNCTYPE, POINTER, Structure, c_char_p, c_double, c_float, c_int, c_int64, c_size_t, c_uint, c_void_p", "", ""]
     lines += [f"{name} = {value}" for name, value in h.constants]
     for name, members in h.enums:
         lines += ["", f"{name} = c_int"] + [f"{member} = {value}" for member, value in members]
     for name, fields in h.structs:
+        if fields is None:
+            lines += ["", "", f"{name} = CFUNCTYPE({', '.join(map(str, h.callbacks[name]))})"]
+            continue
         lines += ["", "", f"class {name}(Structure):", "    _fields_ = ["]
         lines += [f'        ("{field}", {ctype}),' for field, ctype in fields] + ["    ]"]
     lines += ["", "", "FUNCTIONS = {    # name: (result, arguments)"]
@@ -136,7 +148,7 @@ def generate():
     lines += ["}", "", "ENUMS = {"]
     for name, members in h.enums:
         lines.append(f'    "{name}": [{", ".join(repr(member) for member, _ in members)}],')
-    lines += ["}", f"STRUCTS = [{', '.join(name for name, _ in h.structs)}]", ""]
+    lines += ["}", f"STRUCTS = [{', '.join(name for name, fields in h.structs if fields)}]", ""]
     return "\n".join(lines)
 
 

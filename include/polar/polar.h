@@ -2,6 +2,7 @@
 #ifndef POLAR_H
 #define POLAR_H
 
+#include "polar/comm.h"
 #include "polar/device.h"
 #include "polar/map.h"
 #include "polar/optim.h"

@@ -1,6 +1,6 @@
 """_abi.py -- the ctypes of include/polar. Written by tools/gen_python.py: change the headers, not this."""
 # fmt: off
-from ctypes import POINTER, Structure, c_char_p, c_double, c_float, c_int, c_int64, c_size_t, c_uint, c_void_p
+from ctypes import CFUNCTYPE, POINTER, Structure, c_char_p, c_double, c_float, c_int, c_int64, c_size_t, c_uint, c_void_p
 
 
 POLAR_VERSION_MAJOR = 0
@@ -28,6 +28,10 @@ POLAR_DTYPE_F32 = 1
 POLAR_DTYPE_BF16 = 2
 POLAR_DTYPE_F16 = 3
 POLAR_DTYPE_COUNT = 4
+
+polar_comm_memory = c_int
+POLAR_COMM_HOST = 0
+POLAR_COMM_DEVICE = 1
 
 polar_map_kind = c_int
 POLAR_MAP_NONE = 0
@@ -95,6 +99,34 @@ class polar_cost(Structure):
         ("flops", c_double),
         ("bytes", c_double),
         ("scratch_bytes", c_size_t),
+    ]
+
+
+class polar_comm_parts(Structure):
+    _fields_ = [
+        ("data", c_void_p),
+        ("at", POINTER(c_size_t)),
+        ("bytes", POINTER(c_size_t)),
+    ]
+
+
+polar_comm_exchange = CFUNCTYPE(c_int, c_void_p, POINTER(polar_comm_parts), POINTER(polar_comm_parts), c_void_p)
+
+
+polar_comm_release = CFUNCTYPE(None, c_void_p)
+
+
+class polar_comm_funcs(Structure):
+    _fields_ = [
+        ("struct_size", c_size_t),
+        ("rank", c_int),
+        ("size", c_int),
+        ("memory", polar_comm_memory),
+        ("reserved", c_int),
+        ("arg", c_void_p),
+        ("exchange", polar_comm_exchange),
+        ("release", polar_comm_release),
+        ("host", c_void_p),
     ]
 
 
@@ -261,6 +293,20 @@ FUNCTIONS = {    # name: (result, arguments)
     "polar_device_set_threads": (polar_status, [c_void_p, c_int, c_int]),
     "polar_device_get_threads": (c_int, [c_void_p]),
     "polar_device_get_spin": (c_int, [c_void_p]),
+    "polar_comm_open": (polar_status, [POINTER(c_void_p), c_char_p]),
+    "polar_comm_open_threads": (polar_status, [POINTER(c_void_p), c_int, c_double]),
+    "polar_comm_open_nccl": (polar_status, [POINTER(c_void_p), c_void_p, c_void_p]),
+    "polar_comm_create": (polar_status, [POINTER(c_void_p), POINTER(polar_comm_funcs)]),
+    "polar_comm_close": (None, [c_void_p]),
+    "polar_comm_rank": (c_int, [c_void_p]),
+    "polar_comm_size": (c_int, [c_void_p]),
+    "polar_comm_name": (c_char_p, [c_void_p]),
+    "polar_comm_bytes_sent": (c_int64, [c_void_p]),
+    "polar_comm_share": (polar_status, [c_void_p, c_int64, POINTER(c_int64), POINTER(c_int64)]),
+    "polar_comm_all_to_all": (polar_status, [c_void_p, c_void_p, POINTER(polar_comm_parts), POINTER(polar_comm_parts)]),
+    "polar_comm_broadcast": (polar_status, [c_void_p, c_void_p, c_void_p, c_size_t, c_int]),
+    "polar_comm_reduce": (polar_status, [c_void_p, c_void_p, c_void_p, c_int64, polar_dtype, c_int64, c_int]),
+    "polar_comm_all_reduce": (polar_status, [c_void_p, c_void_p, c_void_p, c_int64, polar_dtype, c_int64]),
     "polar_map_apply": (polar_status, [c_void_p, POINTER(polar_tensor), POINTER(polar_tensor), c_int64, POINTER(polar_map_opts)]),
     "polar_map_apply_blocks": (polar_status, [c_void_p, POINTER(polar_tensor), POINTER(polar_tensor), POINTER(c_int64), c_int64, POINTER(polar_map_opts)]),
     "polar_coef_table": (polar_status, [POINTER(polar_coef), c_int, c_char_p]),
@@ -301,6 +347,7 @@ FUNCTIONS = {    # name: (result, arguments)
 ENUMS = {
     "polar_status": ['POLAR_OK', 'POLAR_E_ARG', 'POLAR_E_SHAPE', 'POLAR_E_DTYPE', 'POLAR_E_FORMAT', 'POLAR_E_UNSUPPORTED', 'POLAR_E_NOMEM', 'POLAR_E_IO', 'POLAR_E_DEVICE', 'POLAR_E_STATE'],
     "polar_dtype": ['POLAR_DTYPE_F64', 'POLAR_DTYPE_F32', 'POLAR_DTYPE_BF16', 'POLAR_DTYPE_F16', 'POLAR_DTYPE_COUNT'],
+    "polar_comm_memory": ['POLAR_COMM_HOST', 'POLAR_COMM_DEVICE'],
     "polar_map_kind": ['POLAR_MAP_NONE', 'POLAR_MAP_NEWTON_SCHULZ', 'POLAR_MAP_EXACT'],
     "polar_rounding": ['POLAR_ROUND_FUSED', 'POLAR_ROUND_REFERENCE', 'POLAR_ROUND_GRAM'],
     "polar_momentum": ['POLAR_MOMENTUM_HEAVY_BALL', 'POLAR_MOMENTUM_NESTEROV', 'POLAR_MOMENTUM_EMA', 'POLAR_MOMENTUM_AVERAGE', 'POLAR_MOMENTUM_AVERAGE_NESTEROV'],
@@ -311,4 +358,4 @@ ENUMS = {
     "polar_state": ['POLAR_STATE_MOMENTUM', 'POLAR_STATE_SECOND_MOMENT', 'POLAR_STATE_MASTER', 'POLAR_STATE_STEPS'],
     "polar_load": ['POLAR_LOAD_STATE', 'POLAR_LOAD_SETTINGS', 'POLAR_LOAD_OTHER_MAP'],
 }
-STRUCTS = [polar_tensor, polar_cost, polar_coef, polar_map_opts, polar_rule, polar_schedule, polar_param, polar_group, polar_optim_opts, polar_param_stats, polar_hyper, polar_optim_layout]
+STRUCTS = [polar_tensor, polar_cost, polar_comm_parts, polar_comm_funcs, polar_coef, polar_map_opts, polar_rule, polar_schedule, polar_param, polar_group, polar_optim_opts, polar_param_stats, polar_hyper, polar_optim_layout]

@@ -27,6 +27,7 @@ typedef struct pl_backend {
     void (*mem_free)(pl_device *dev, void *data);
     polar_status (*queue_open)(pl_queue *q, void *stream);       /* or NULL */
     polar_status (*queue_set_stream)(pl_queue *q, void *stream); /* or NULL: it has no streams */
+    void *(*queue_stream)(pl_queue *q);                          /* its stream; or NULL, as above */
     void (*queue_close)(pl_queue *q);                            /* or NULL */
     /* waits for the work; or NULL where ops run at once */
     polar_status (*queue_sync)(pl_queue *q);

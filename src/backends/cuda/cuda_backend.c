@@ -186,6 +186,11 @@ static polar_status cuda_queue_set_stream(pl_queue *q, void *stream)
     return POLAR_OK;
 }
 
+static void *cuda_queue_stream(pl_queue *q)
+{
+    return pl_cuda_q(q)->stream;
+}
+
 static polar_status cuda_queue_sync(pl_queue *q)
 {
     cudaError_t e = cudaStreamSynchronize(pl_cuda_q(q)->stream);
@@ -363,6 +368,7 @@ const pl_backend pl_backend_cuda = {
     .mem_free = cuda_mem_free,
     .queue_open = cuda_queue_open,
     .queue_set_stream = cuda_queue_set_stream,
+    .queue_stream = cuda_queue_stream,
     .queue_close = cuda_queue_close,
     .queue_sync = cuda_queue_sync,
     .queue_captured = cuda_queue_captured,
