@@ -41,7 +41,7 @@ typedef enum cli_kind {
     CLI_KIND_ARGS
 } cli_kind;
 
-#define CLI_MAX_LIST 64
+#define CLI_MAX_LIST 1024 /* the stores of a cluster's shards */
 
 typedef struct cli_list {
     int count;

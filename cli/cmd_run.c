@@ -1,5 +1,6 @@
 /* cmd_run.c -- `polar run SPEC`: does every run of a spec that the store does not have yet, and prints what
  * came out by cell and arm. */
+#include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,11 +15,14 @@
 #include "run_progress.h"
 #include "stop_signal.h"
 
+#define MOST_SHARDS 1000000
+
 typedef struct run_args {
-    const char *spec, *store, *device, *budget;
+    const char *spec, *store, *device, *budget, *shard;
     cli_list set;
     run_data pictures;
     int64_t jobs, gauge_shadow, ensemble;
+    int64_t shard_index, shards; /* of --shard, from 0 */
     double save_every;
     int retry, format;
 } run_args;
@@ -34,6 +38,8 @@ static const cli_option options[] = {
      .help = "seeds=0..7, arms=muon,adamw, model.width=16,32, or any key of the runs"},
     {"store", CLI_STRING(run_args, store), .value = "FILE", .def = "polar.db",
      .help = "where results are kept; made where there is none"},
+    {"shard", CLI_STRING(run_args, shard), .value = "K/N",
+     .help = "only every N-th run, from the K-th on, into a store of its own: see `polar store merge`"},
     {"budget", CLI_STRING(run_args, budget), .value = "TIME",
      .help = "save and leave after so long: 90s, 8m, 1h30m"},
     {"save-every", CLI_DOUBLE(run_args, save_every, 0, 86400), .value = "S", .def = "5",
@@ -68,6 +74,18 @@ static polar_status parse_time(double *out, const char *text)
     PL_NEED(parts && !*p && total > 0, POLAR_E_ARG,
             "run: --budget wants a time such as 90s, 8m or 1h30m, got '%s'", pl_text_shown(text).text);
     *out = total;
+    return POLAR_OK;
+}
+
+/* "3/16" -> 2 and 16. */
+static polar_status parse_shard(int64_t *shard, int64_t *shards, const char *text)
+{
+    int used = 0, plain = strspn(text, "0123456789/") == strlen(text) && strlen(text) < 16;
+    int whole = plain && sscanf(text, "%" SCNd64 "/%" SCNd64 "%n", shard, shards, &used) == 2 && !text[used];
+    PL_NEED(whole && *shard >= 1 && *shard <= *shards && *shards <= MOST_SHARDS, POLAR_E_ARG,
+            "run: --shard wants K/N with K from 1 to N and N up to %d, such as 3/16, got '%s'", MOST_SHARDS,
+            pl_text_shown(text).text);
+    --*shard;
     return POLAR_OK;
 }
 
@@ -192,6 +210,8 @@ static polar_status run_plan(cli_context *ctx, const run_args *a, const pl_plan 
     o.store = a->store;
     o.device = a->device;
     o.jobs = (int)a->jobs;
+    o.shard = a->shard_index;
+    o.shards = a->shards;
     o.retry = a->retry;
     o.budget = budget;
     o.save_every = a->save_every;
@@ -218,6 +238,7 @@ static polar_status run(cli_context *ctx, int argc, char **argv)
     const pl_testbed *tb = NULL;
     PL_TRY(cli_options_parse(&a, options, "run", argc, argv));
     if (a.budget) PL_TRY(parse_time(&budget, a.budget));
+    if (a.shard) PL_TRY(parse_shard(&a.shard_index, &a.shards, a.shard));
     PL_TRY(run_data_settings(&a.set, &a.pictures, 0, "run"));
     if (a.gauge_shadow) {
         PL_NEED(a.set.count < CLI_MAX_LIST, POLAR_E_ARG, "run: at most %d --set", CLI_MAX_LIST - 1);

@@ -1,5 +1,5 @@
-/* cmd_store.c -- `polar store`: the family of commands about a store. So far: check, which says what is
- * damaged and what can be made again. */
+/* cmd_store.c -- `polar store`: the family of commands about a store. Here: check, which says what is damaged
+ * and what can be made again; merge is in merge_stores.c. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -113,13 +113,14 @@ static const cli_command cli_store_check = {
     .run = run,
 };
 
-const cli_command *const cli_store_parts[] = {&cli_store_check, NULL};
+extern const cli_command cli_store_merge;
+const cli_command *const cli_store_parts[] = {&cli_store_check, &cli_store_merge, NULL};
 
 const cli_command cli_cmd_store = {
     .name = "store",
-    .summary = "look after a store of results: check",
-    .usage = "check ...",
+    .summary = "look after stores of results: check, merge",
+    .usage = "check | merge ...",
     .about = "A store is the file in which `polar run` keeps results (polar.db).\n",
-    .examples = "  polar store check\n"
-                "  polar store check --store results.db\n",
+    .examples = "  polar store check --store results.db\n"
+                "  polar store merge audit.db shard-*.db\n",
 };

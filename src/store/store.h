@@ -110,7 +110,7 @@ typedef struct pl_store_plan_row { /* one run of a spec to put; borrowed strings
 
 typedef struct pl_store_member { /* one run of a spec, as selected */
     char id[PL_RUN_ID_CHARS];
-    const char *cell, *arm, *config;
+    const char *testbed, *cell, *arm, *config;
     int64_t seed, ord; /* ord: its place in the plan, from 0 */
     pl_run_state state;
     double wall;                     /* seconds; 0 before the first checkpoint */
@@ -182,6 +182,8 @@ polar_status pl_store_select_specs(pl_store_specs *out, pl_store *s);
 polar_status pl_store_select_members(pl_store_members *out, pl_store *s, const char *spec);
 /* runs by id in that order, cell and arm ""; POLAR_E_ARG for an unknown one */
 polar_status pl_store_select_runs(pl_store_members *out, pl_store *s, const char *const *ids, int64_t count);
+/* every run by id, those of no spec too; cell and arm "" */
+polar_status pl_store_select_all(pl_store_members *out, pl_store *s);
 /* of a run */
 polar_status pl_store_select_epochs(pl_store_epochs *out, pl_store *s, const char *id);
 /* of a run */
@@ -216,6 +218,26 @@ polar_status pl_store_finish(pl_store *s, const char *id, pl_run_state state, co
                              int64_t count, const pl_run_progress *p);
 /* a finished run becomes planned again, without results (--retry) */
 polar_status pl_store_forget(pl_store *s, const char *id);
+
+/* ---- joining stores (store_merge.c) ------------------------------------------------------------- */
+
+typedef struct pl_merge_count {
+    int64_t runs, finished; /* that `out` has now */
+    int64_t put;            /* of the finished ones, those that it did not have before */
+    int64_t differ;         /* disagreements that were told */
+} pl_merge_count;
+
+/* Everything that the stores at `paths` hold into `out`, in one transaction: all of it or nothing. Runs that
+ * two stores have finished must agree in every bit but those of clocks and machines, specs of one name in
+ * their text, places of a plan in their run; `tell` hears of each that does not (a run's id, or ""), and then
+ * the call fails with POLAR_E_FORMAT. Of runs that agree the first one stays. One that is not finished is
+ * planned in `out`, without epochs: its checkpoint is not joined. POLAR_E_STATE where another process is at a
+ * run that `out` would get. */
+polar_status pl_store_merge(pl_merge_count *did, pl_store *out, const char *const *paths, int64_t count,
+                            pl_damage_fn tell, void *arg);
+/* a store that nobody has open, as one file; `to` is replaced whole or not at all; POLAR_E_STATE where its
+ * log is still there: somebody has it open, or was killed */
+polar_status pl_store_copy(const char *to, const char *from);
 
 /* ---- claims and checkpoints --------------------------------------------------------------------- */
 

@@ -23,7 +23,7 @@ static polar_status no_memory(pl_store *s)
 static const pl_text_rule spec_name = {"the name of a spec", PL_TEXT_WORD, 63, 0},
                           spec_sha = {"the hash of a spec", PL_TEXT_LINE, 64, 0},
                           spec_title = {"the title of a spec", PL_TEXT_LINE, 400, 0},
-                          spec_bed = {"the testbed of a spec", PL_TEXT_WORD, 63, 0},
+                          spec_bed = {"the testbed of a spec or run", PL_TEXT_WORD, 63, 0},
                           spec_metric = {"the metric of a spec", PL_TEXT_WORD, 63, 0},
                           spec_text = {"the text of a spec", PL_TEXT_LINES, 1 << 19, 0},
                           run_id = {"the id of a run", PL_TEXT_ID, PL_RUN_ID_CHARS - 1, 0},
@@ -153,7 +153,7 @@ static polar_status add_results(pl_store *s, selection *sel, pl_store_member *m)
 
 #define MEMBER_COLUMNS                                                                                       \
     "r.id, (SELECT json FROM config WHERE key = r.config), r.state, r.wall, r.started, r.finished, r.code, " \
-    "r.device, r.cpu, r.threads, r.seed, r.data"
+    "r.device, r.cpu, r.threads, r.seed, r.data, r.testbed"
 
 static polar_status read_member(pl_store *s, selection *sel, sqlite3_stmt *st, void *row)
 {
@@ -171,9 +171,10 @@ static polar_status read_member(pl_store *s, selection *sel, sqlite3_stmt *st, v
         PL_TRY(pl_read_integer(&m->threads, s, st, 9, "a run's number of threads", 0, INT32_MAX));
     PL_TRY(pl_read_integer(&m->seed, s, st, 10, "a run's seed", INT64_MIN, INT64_MAX));
     PL_TRY(pl_read_text(&m->data, &sel->pool, s, st, 11, &run_origin));
-    PL_TRY(pl_read_text(&m->cell, &sel->pool, s, st, 12, &pl_rule_cell));
-    PL_TRY(pl_read_text(&m->arm, &sel->pool, s, st, 13, &pl_rule_arm));
-    PL_TRY(pl_read_integer(&m->ord, s, st, 14, "a run's place in the plan", 0, INT64_MAX));
+    PL_TRY(pl_read_text(&m->testbed, &sel->pool, s, st, 12, &spec_bed));
+    PL_TRY(pl_read_text(&m->cell, &sel->pool, s, st, 13, &pl_rule_cell));
+    PL_TRY(pl_read_text(&m->arm, &sel->pool, s, st, 14, &pl_rule_arm));
+    PL_TRY(pl_read_integer(&m->ord, s, st, 15, "a run's place in the plan", 0, INT64_MAX));
     return m->state == PL_RUN_PLANNED ? POLAR_OK : add_results(s, sel, m);
 }
 
@@ -233,19 +234,27 @@ static polar_status members(pl_store *s, selection *sel, const char *spec)
     return POLAR_OK;
 }
 
-/* A select of more than one statement: all of them see the same moment. */
-static polar_status snapshot_end(pl_store *s, polar_status status)
+/* A select of more than one statement: all of them see the same moment, which is the caller's where he has
+ * begun one. */
+static polar_status snapshot_begin(pl_store *s, int *ours)
 {
-    pl_sql_abandon(s);
+    *ours = sqlite3_get_autocommit(s->db);
+    return *ours ? pl_sql_do(s, "BEGIN", "") : POLAR_OK;
+}
+
+static polar_status snapshot_end(pl_store *s, int ours, polar_status status)
+{
+    if (ours) pl_sql_abandon(s);
     return status;
 }
 
 polar_status pl_store_select_members(pl_store_members *out, pl_store *s, const char *spec)
 {
     selection sel = {.rows.item = sizeof(pl_store_member)};
+    int ours = 0;
     *out = (pl_store_members){0};
-    PL_TRY(pl_sql_do(s, "BEGIN", ""));
-    polar_status status = snapshot_end(s, members(s, &sel, spec));
+    PL_TRY(snapshot_begin(s, &ours));
+    polar_status status = snapshot_end(s, ours, members(s, &sel, spec));
     TAKE(out, pl_store_member, status, sel);
 }
 
@@ -264,9 +273,23 @@ static polar_status runs(pl_store *s, selection *sel, const char *const *ids, in
 polar_status pl_store_select_runs(pl_store_members *out, pl_store *s, const char *const *ids, int64_t count)
 {
     selection sel = {.rows.item = sizeof(pl_store_member)};
+    int ours = 0;
     *out = (pl_store_members){0};
-    PL_TRY(pl_sql_do(s, "BEGIN", ""));
-    polar_status status = snapshot_end(s, runs(s, &sel, ids, count));
+    PL_TRY(snapshot_begin(s, &ours));
+    polar_status status = snapshot_end(s, ours, runs(s, &sel, ids, count));
+    TAKE(out, pl_store_member, status, sel);
+}
+
+polar_status pl_store_select_all(pl_store_members *out, pl_store *s)
+{
+    selection sel = {.rows.item = sizeof(pl_store_member)};
+    int ours = 0;
+    *out = (pl_store_members){0};
+    PL_TRY(snapshot_begin(s, &ours));
+    polar_status status =
+        snapshot_end(s, ours,
+                     each_row(s, &sel, "SELECT " MEMBER_COLUMNS ", '', '', 0 FROM run r ORDER BY r.id", NULL,
+                              read_member));
     TAKE(out, pl_store_member, status, sel);
 }
 

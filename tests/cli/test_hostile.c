@@ -9,7 +9,7 @@
 #include <sqlite3.h>
 
 #include "fixtures/fake_store.h"
-#include "store_resum.h"
+#include "fixtures/store_resum.h"
 
 #define CANARY "$D/canary"
 

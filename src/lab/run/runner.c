@@ -233,7 +233,7 @@ static polar_status read_states(pl_runner *r, pl_store *s)
 {
     for (int64_t i = 0; i < r->count; i++) {
         pl_run_state state = PL_RUN_PLANNED;
-        if (r->runs[i].first != i) continue;
+        if (r->runs[i].first != i || r->slots[i].done) continue;
         PL_TRY(pl_store_run_state(s, r->runs[i].id, &state, NULL));
         if (state == PL_RUN_DIVERGED && r->o->retry) PL_TRY(forget(s, r->runs[i].id, &state));
         if (state == PL_RUN_PLANNED || r->o->weights) r->view.epochs_total += pl_runner_epochs(&r->runs[i]);
@@ -273,11 +273,24 @@ static polar_status enrol(pl_runner *r, pl_store *s, const pl_store_spec *spec, 
     return read_states(r, s);
 }
 
+/* Runs of other shards count as done, and nowhere else. */
+static void choose_shard(pl_runner *r)
+{
+    int64_t number = 0;
+    for (int64_t i = 0; i < r->count; i++) {
+        if (r->runs[i].first != i) continue;
+        int ours = r->o->shards < 2 || number % r->o->shards == r->o->shard;
+        number++;
+        r->view.total += ours;
+        r->slots[i].done = !ours;
+    }
+}
+
 static polar_status prepare(pl_runner *r, const pl_store_spec *spec, int *planned)
 {
     pl_store *s = NULL;
     polar_device *dev = NULL;
-    for (int64_t i = 0; i < r->count; i++) r->view.total += r->runs[i].first == i;
+    choose_shard(r);
     PL_TRY(polar_device_open(&dev, r->o->device)); /* a wrong name shall leave no store behind */
     polar_device_close(dev);
     PL_TRY(pl_store_open(&s, r->o->store, PL_STORE_WRITE));
@@ -293,6 +306,8 @@ polar_status pl_runner_run(pl_runner_outcome *out, const pl_testbed *tb, const p
     *out = (pl_runner_outcome){0};
     PL_NEED(count > 0, POLAR_E_ARG, "a plan without runs");
     PL_NEED(opts->jobs >= 1 && opts->jobs <= 1024, POLAR_E_ARG, "1 to 1024 jobs, got %d", opts->jobs);
+    PL_NEED(!opts->shards || (opts->shard >= 0 && opts->shard < opts->shards), POLAR_E_ARG,
+            "shard %lld of %lld: they count from 0", (long long)opts->shard, (long long)opts->shards);
     PL_NEED(!opts->weights || count == 1, POLAR_E_ARG, "weights are kept of one run, not of %lld",
             (long long)count);
     pthread_condattr_t attr;

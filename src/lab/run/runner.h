@@ -37,7 +37,7 @@ typedef struct pl_job_view { /* what a job is at */
 } pl_job_view;
 
 typedef struct pl_runner_view {
-    /* distinct runs of the plan; those finished, in all, and with a NaN */
+    /* distinct runs of the plan, of the shard; those finished, in all, and with a NaN */
     int64_t total, done, diverged;
     int64_t begun_done; /* ... and those finished before we began */
     /* of the runs not finished when we began; an early stop counts as all of its epochs */
@@ -75,6 +75,9 @@ typedef struct pl_runner_opts {
     /* "cpu" with jobs > 1 gets threads = processors / jobs unless told */
     const char *device;
     int jobs;
+    /* of the plan's distinct runs, numbered in its order from 0, those whose number is `shard` modulo
+     * `shards`; the plan is put whole. shards 0: all of them */
+    int64_t shard, shards;
     int retry;     /* do diverged runs again */
     double budget; /* seconds after which everything is saved and left; 0: none */
     /* seconds between checkpoints of a run, more where saving takes long (at most one part in 20 of the
@@ -89,13 +92,13 @@ typedef struct pl_runner_opts {
     void *watch_arg;
 } pl_runner_opts;
 
-#define PL_RUNNER_OPTS_INIT                                      \
-    {                                                            \
-        "polar.db", "cpu", 1, 0, 0, 5, 0, NULL, NULL, NULL, NULL \
+#define PL_RUNNER_OPTS_INIT                                            \
+    {                                                                  \
+        "polar.db", "cpu", 1, 0, 0, 0, 0, 5, 0, NULL, NULL, NULL, NULL \
     }
 
 typedef struct pl_runner_outcome {
-    int64_t total, done, diverged; /* distinct runs; diverged ones are done too */
+    int64_t total, done, diverged; /* distinct runs, of the shard; diverged ones are done too */
     int64_t done_here, left;
     int stopped, out_of_time; /* why there are some left */
     /* so early that the plan is not in the store, and of the runs nothing is known */
