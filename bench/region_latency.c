@@ -68,7 +68,7 @@ int main(int argc, char **argv)
     int threads = argc > 1 ? atoi(argv[1]) : 2, spin = argc > 2 ? atoi(argv[2]) : PL_POOL_SPIN;
     static double took[REGIONS], there[REGIONS], whole[REGIONS];
     pl_pool *pool;
-    if (pl_pool_create(&pool, threads, spin) != POLAR_OK) return 1;
+    if (pl_pool_create(&pool, threads, spin, NULL) != POLAR_OK) return 1;
     for (int p = 0; p < 3; p++) {
         int n = p == 2 ? REGIONS / 10 : REGIONS;
         for (int i = 0; i < n; i++) {

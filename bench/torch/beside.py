@@ -2,9 +2,11 @@
 
     python bench/torch/beside.py build/cpu/libpolar.so --threads 16
 
-Four loops, by turns in every round: torch's products alone, polar's maps alone, both in alternation on one thread of Python (as a training
-step does), timed apart, and torch's alone while polar's device is open and idle. Prints one JSON object: the medians, and their ratios to
-alone, best of the rounds and median. Wanted: none above 1.05.
+Five loops, by turns in every round: torch's products alone, polar's maps alone, both in alternation on one thread of Python (as a training
+step does), timed apart, torch's alone while polar's device is open and idle, and polar's maps in alternation with maps of other matrices as
+large as what torch touches, by polar's own threads: what the caches alone cost. Prints one JSON object: the medians, and their ratios to
+alone, best of the rounds and median; polar_threads is polar beside torch over polar beside itself. Wanted: none above 1.05.
+OMP_WAIT_POLICY=passive in the environment tells whether it is torch's waiting threads that take the cores.
 """
 import argparse
 import ctypes
@@ -65,6 +67,7 @@ def main():
     p.add_argument("library")
     p.add_argument("--threads", type=int, default=2)
     p.add_argument("--spin", type=int, default=None, help="microseconds; the library's choice unless told")
+    p.add_argument("--team", choices=("own", "openmp"), default="own", help="polar's threads, or torch's (own)")
     p.add_argument("--rounds", type=int, default=7)
     p.add_argument("--seconds", type=float, default=0.5, help="of a loop")
     a = p.parse_args()
@@ -78,8 +81,9 @@ def main():
         return y
 
     shapes = [(576, 192), (192, 192), (768, 192), (192, 768)] * 4
-    name = f"cpu:threads={a.threads}" + (f",spin={a.spin}" if a.spin is not None else "")
-    ratios = {"torch_beside": [], "polar_beside": [], "torch_idle_device": []}
+    name = f"cpu:threads={a.threads}" + (f",spin={a.spin}" if a.spin is not None else "") + \
+        (",team=openmp" if a.team == "openmp" else "")
+    ratios = {"torch_beside": [], "polar_beside": [], "torch_idle_device": [], "polar_caches": [], "polar_threads": []}
     alone = {"torch": [], "polar": []}
     for _ in range(a.rounds):
         (t,) = timed(network, seconds=a.seconds)    # no polar device is open
@@ -87,9 +91,13 @@ def main():
         (q,) = timed(polar.step, seconds=a.seconds)
         both = timed(network, polar.step, seconds=2 * a.seconds)
         (idle,) = timed(network, seconds=a.seconds)
+        other = Polar(a.library, name, [torch.randn(768, 768) for _ in range(6)])
+        caches = timed(other.step, polar.step, seconds=2 * a.seconds)
+        other.close()
         polar.close()
         alone["torch"].append(t), alone["polar"].append(q)
         ratios["torch_beside"].append(both[0] / t), ratios["polar_beside"].append(both[1] / q), ratios["torch_idle_device"].append(idle / t)
+        ratios["polar_caches"].append(caches[1] / q), ratios["polar_threads"].append(both[1] / caches[1])
     print(json.dumps({"device": name, "torch": torch.__version__, **{f"{k}_alone_s": statistics.median(v) for k, v in alone.items()},
                       **{k: {"median": round(statistics.median(v), 3), "best": round(min(v), 3)} for k, v in ratios.items()}}, indent=1))
 

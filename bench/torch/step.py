@@ -5,7 +5,8 @@
 
 Prints one JSON object per row: {"what", "seconds"}; the median of at least 15 samples. --compile adds torch.optim.Muon whose step is
 compiled; --dion adds microsoft/dion's Muon where the package `dion` can be imported; --polar adds ours, Python included, with gradients
-that stay, that move before every step (the moving is not timed), and captured in a torch.cuda.graph.
+that stay, that move before every step (the moving is not timed), and captured in a torch.cuda.graph;
+--optax adds optax.contrib.muon, jitted, on jax's default device, with weights and state donated.
 """
 import argparse
 import itertools
@@ -86,7 +87,37 @@ def steps(name, device, a):
         groups = [dict(params=params(matrices, device))]
         if rest:
             groups.append(dict(params=params(rest, device), algorithm="adamw"))
-        yield f"muon (dion), {name}", DionMuon(groups, lr=5e-3, use_triton=device.type == "cuda").step
+        yield f"muon (dion), {name}", DionMuon(groups, lr=5e-3,
+                                                  use_triton=device.type == "cuda" and not a.no_triton).step
+
+
+def optax_steps(name):
+    """optax's Muon: what is not a matrix goes to its AdamW by itself, as ours does; so do 3-D and 4-D arrays."""
+    import jax
+    import jax.numpy as jnp
+    import optax
+
+    matrices, rest = LISTS[name]
+    shapes = {f"p{i}": s for i, s in enumerate(matrices + rest)}
+    labels = {k: i < len(matrices) for i, k in enumerate(shapes)}
+    keys = jax.random.split(jax.random.key(0), len(shapes))
+    weights = {k: 0.02 * jax.random.normal(q, s, jnp.float32) for q, (k, s) in zip(keys, shapes.items())}
+    grads = {k: 0.02 * jax.random.normal(q, s, jnp.float32) for q, (k, s) in zip(keys, shapes.items())}
+    dims = {k: optax.contrib.MuonDimensionNumbers() if labels[k] else None for k in shapes}
+    rule = optax.contrib.muon(5e-3, muon_weight_dimension_numbers=dims)
+
+    def update(weights, state, grads):
+        updates, state = rule.update(grads, state, weights)
+        return optax.apply_updates(weights, updates), state
+
+    update = jax.jit(update, donate_argnums=(0, 1))
+    held = [weights, rule.init(weights)]
+
+    def step():
+        held[:] = update(*held, grads)
+        jax.block_until_ready(held)
+
+    yield f"muon (optax, {jax.default_backend()}), {name}", step
 
 
 def moving(opt, every):
@@ -139,6 +170,8 @@ def main():
     p.add_argument("--set", action="append", choices=sorted(LISTS), help="a list of parameters (default: matrices, deit)")
     p.add_argument("--compile", action="store_true", help="Muon's step compiled too")
     p.add_argument("--dion", action="store_true", help="dion's Muon too")
+    p.add_argument("--no-triton", action="store_true", help="dion without its Triton kernels")
+    p.add_argument("--optax", action="store_true", help="optax.contrib.muon too")
     p.add_argument("--polar", action="store_true", help="ours too: the package `polar`")
     p.add_argument("--only", default="", help="rows whose name has this in it")
     p.add_argument("--large", action="store_true", help="the same as --set 100m besides the others")
@@ -147,7 +180,8 @@ def main():
     if a.threads:
         torch.set_num_threads(a.threads)
     for name in (a.set or ["matrices", "deit"]) + (["100m"] if a.large else []):
-        for what, step in itertools.chain(polar_steps(name, device) if a.polar else (), steps(name, device, a)):
+        for what, step in itertools.chain(polar_steps(name, device) if a.polar else (), steps(name, device, a),
+                                          optax_steps(name) if a.optax else ()):
             if a.only not in what:
                 continue
             row = {"what": what, "seconds": median(step, device)}

@@ -77,7 +77,9 @@ POLAR_API polar_status polar_queue_reserve(polar_queue *q, size_t scratch_bytes)
 
 /* Threads of a device, and how many microseconds one without work waits awake before it sleeps:
  * "cpu:threads=4,spin=50" by its name, or by this call, while none of its queues is at work. They are the
- * device's own, start with its first work and end with it; no other device, library or program sees them. 0
+ * device's own, start with its first work and end with it; no other device, library or program sees them.
+ * "cpu:threads=4,team=openmp": they are the threads of the OpenMP runtime that the process has loaded, which
+ * then do not look for work beside the device's; give it as many as the program's own regions have. 0
  * threads: as many as there are cores; a spin of -1: the library's choice. Devices without threads of their
  * own have one, and cannot be given more. */
 POLAR_API polar_status polar_device_set_threads(polar_device *dev, int threads, int spin_us);

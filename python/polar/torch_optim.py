@@ -270,7 +270,11 @@ class Optimizer(torch.optim.Optimizer):
 
     def _open_device(self):
         if self._device.type == "cpu":
-            return device(f"cpu:threads={torch.get_num_threads()}")
+            name = f"cpu:threads={torch.get_num_threads()}"
+            try:    # torch's own threads, which would look for work beside ours
+                return device(name + ",team=openmp")
+            except PolarError:    # a torch without OpenMP, or a forked process
+                return device(name)
         index = self._device.index if self._device.index is not None else torch.cuda.current_device()
         torch.cuda.synchronize(index)    # the library reads bf16 weights from a stream of its own
         return device(f"cuda:{index}")

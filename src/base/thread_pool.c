@@ -2,40 +2,31 @@
  * inside.
  *
  * Invariants:
- *  1. `turn` is held by the thread whose region it is; regions of one pool follow one another. Whoever
- *     finds the pool
- *     at work waits asleep. fn, arg, threads and fp_mode are written by that thread while the door is
- *         shut and nobody is
- *     inside, and read by workers inside only.
+ *  1. `turn` is held by the thread whose region it is; regions of one pool follow one another. Whoever finds
+ *     the pool at work waits asleep. fn, arg, threads and fp_mode are written by that thread while the door
+ *     is shut and nobody is inside, and read by workers inside only.
  *  2. Order of memory: the region's fields, then door |= OPEN (release), then the new call (sequentially
- *     consistent). A
- *     worker that sees the call counts itself into the door (acquire) and is in if the door was open;
- *         it leaves by
- *     counting itself out (release). The caller shuts the door and waits until nobody is inside
- *         (acquire). Every change
- *     of the door is a read-modify-write, so each release reaches the caller however many came after it.
+ *     consistent). A worker that sees the call counts itself into the door (acquire) and is in if the door
+ *     was open; it leaves by counting itself out (release). The caller shuts the door and waits until nobody
+ *     is inside (acquire). Every change of the door is a read-modify-write, so each release reaches the
+ *     caller however many came after it.
  *  3. A worker that comes late finds the door shut, or open to a later region, and joins that one: what it
- *     does is read
- *     inside. So no region waits for a worker that has not begun, and none needs a worker at all:
- *         threads that could not
- *     be started, or sleep on, cost speed and nothing else.
+ *     does is read inside. So no region waits for a worker that has not begun, and none needs a worker at
+ *     all: threads that could not be started, or sleep on, cost speed and nothing else.
  *  4. A worker sleeps on its own `asleep` = 1, after it has looked once more at the call; whoever has seen
- *     the new call
- *     looks at `asleep` after it (both sequentially consistent, so one of the two sees the other).
- *         Thread i wakes
- *     FANOUT * i + 1 .. FANOUT * i + FANOUT: what one thread has to wake does not grow with the pool.
- *         Only destruction
- *     relies on being heard, and wakes everybody itself.
+ *     the new call looks at `asleep` after it (both sequentially consistent, so one of the two sees the
+ *     other). Thread i wakes FANOUT * i + 1 .. FANOUT * i + FANOUT: what one thread has to wake does not grow
+ *     with the pool. Only destruction relies on being heard, and wakes everybody itself.
  *  5. The caller sleeps on the door, with WAITING set; the worker that leaves it empty wakes it.
  *  6. Waiting awake looks, then yields the core, and ends after `spin` microseconds of the clock: where a
- *     neighbour took
- *     the core meanwhile, at once.
+ *     neighbour took the core meanwhile, at once.
  *  7. After fork the child has the forking thread alone. Every pool is in a list, whose lock fork holds; in
- *     the child
- *     each begins anew, without workers, its turn free, and starts its own when a region wants them.
+ *     the child each begins anew, without workers, its turn free, and starts its own when a region wants
+ *     them; also where it ran on the host's team, which is not there either.
  *  8. Workers block the signals that are sent to a process; those that an instruction raises stay its own.
- *     They run on
- *     the cores that were open to the thread that created the pool.
+ *     They run on the cores that were open to the thread that created the pool.
+ *  9. On the host's team a region always asks for all `most` threads, and those it does not want return at
+ *     once: an OpenMP runtime ends and starts threads where the size of its team changes.
  */
 #include "base/thread_pool.h"
 
@@ -74,6 +65,7 @@ struct pl_pool {
     int most, spin_us, placed;
     cpu_set_t cores; /* where `placed` */
     worker *workers; /* threads 1 .. most - 1 at 0 .. */
+    const pl_host_team *team;
     /* the turn's */
     pthread_mutex_t turn;
     int started, refused; /* workers there are; the system gave no more */
@@ -270,6 +262,20 @@ static int alone(const pl_pool *p, int threads)
     return !p || threads <= 1 || p->most <= 1 || inside_region;
 }
 
+/* What each thread of the host's team does. */
+static void team_member(void *data)
+{
+    pl_pool *p = data;
+    int me = p->team->thread_num();
+    if (me >= p->threads) return;
+    uint32_t mode = fp_mode_get();
+    if (mode != p->fp_mode) fp_mode_set(p->fp_mode);
+    inside_region = 1;
+    p->fn(p->arg, me);
+    inside_region = 0;
+    if (mode != p->fp_mode) fp_mode_set(mode);
+}
+
 void pl_pool_run(pl_pool *p, int threads, pl_region_fn fn, void *arg)
 {
     if (alone(p, threads)) {
@@ -278,11 +284,16 @@ void pl_pool_run(pl_pool *p, int threads, pl_region_fn fn, void *arg)
     }
     if (threads > p->most) threads = p->most;
     pthread_mutex_lock(&p->turn);
-    if (p->started < threads - 1 && !p->refused) start(p, threads);
     p->fn = fn;
     p->arg = arg;
     p->threads = threads;
     p->fp_mode = fp_mode_get();
+    if (p->team) {
+        p->team->parallel(team_member, p, (unsigned)p->most, 0);
+        pthread_mutex_unlock(&p->turn);
+        return;
+    }
+    if (p->started < threads - 1 && !p->refused) start(p, threads);
     p->called = (p->called / CALL_ONE + 1) * CALL_ONE + (uint64_t)threads;
     atomic_fetch_or_explicit(&p->door, OPEN, memory_order_release);
     atomic_store(&p->call, p->called);
@@ -344,6 +355,7 @@ static void fork_child(void)
         for (int i = 0; i < p->most - 1; i++) atomic_store(&p->workers[i].asleep, 0);
         atomic_store(&p->door, 0);
         p->started = p->refused = 0;
+        p->team = NULL;
     }
     pthread_mutex_unlock(&pools_lock);
 }
@@ -353,7 +365,7 @@ static void watch_forks(void)
     pthread_atfork(fork_prepare, fork_parent, fork_child);
 }
 
-polar_status pl_pool_create(pl_pool **out, int threads, int spin_us)
+polar_status pl_pool_create(pl_pool **out, int threads, int spin_us, const pl_host_team *team)
 {
     *out = NULL;
     pl_pool *p = pl_calloc(1, sizeof *p);
@@ -365,6 +377,7 @@ polar_status pl_pool_create(pl_pool **out, int threads, int spin_us)
     }
     p->most = threads;
     p->spin_us = spin_us;
+    p->team = team;
     p->workers = workers;
     p->placed = sched_getaffinity(0, sizeof p->cores, &p->cores) == 0;
     for (int i = 0; i < threads - 1; i++) {
@@ -386,6 +399,11 @@ polar_status pl_pool_create(pl_pool **out, int threads, int spin_us)
 int pl_pool_spin(const pl_pool *p)
 {
     return p ? p->spin_us : 0;
+}
+
+const pl_host_team *pl_pool_team(const pl_pool *p)
+{
+    return p ? p->team : NULL;
 }
 
 void pl_pool_destroy(pl_pool *p)

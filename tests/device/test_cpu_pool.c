@@ -3,6 +3,7 @@
  * fails the test.
  */
 #include <dirent.h>
+#include <dlfcn.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -311,11 +312,11 @@ static void count_item(void *arg, int me, int64_t item)
     if (me < 0 || me >= r->threads) atomic_fetch_add(&r->outside, 1);
 }
 
-static int64_t many_regions(int threads, int spin, int regions)
+static int64_t many_regions(int threads, int spin, int regions, const pl_host_team *team)
 {
     region r = {.threads = threads};
     int64_t bad = 0;
-    if (pl_pool_create(&r.pool, threads, spin) != POLAR_OK) exit(1);
+    if (pl_pool_create(&r.pool, threads, spin, team) != POLAR_OK) exit(1);
     for (int k = 0; k < regions; k++) {
         int n = k % 65;
         memset(&r.done, 0, sizeof r.done);
@@ -338,10 +339,10 @@ static void test_regions(void)
 {
     region r = {.threads = 4};
     int64_t bad = 0;
-    test_exact("50000 short regions, waiting awake", many_regions(3, 300, 50000));
-    test_exact("5000 short regions, every wait asleep", many_regions(3, 0, 5000));
-    test_exact("2000 short regions of up to 40 threads", many_regions(40, 20, 2000));
-    if (pl_pool_create(&r.pool, 4, 100) != POLAR_OK) exit(1);
+    test_exact("50000 short regions, waiting awake", many_regions(3, 300, 50000, NULL));
+    test_exact("5000 short regions, every wait asleep", many_regions(3, 0, 5000, NULL));
+    test_exact("2000 short regions of up to 40 threads", many_regions(40, 20, 2000, NULL));
+    if (pl_pool_create(&r.pool, 4, 100, NULL) != POLAR_OK) exit(1);
     pl_pool_items(r.pool, 4, 8, 1, inner_region, &r);
     for (int i = 0; i < 64; i++) bad += atomic_load(&r.done[i]) != 8;
     test_exact("regions inside a region", bad);
@@ -360,12 +361,12 @@ static void halve_item(void *arg, int me, int64_t item)
     r->flushed[item] = tiny * 0.5f;
 }
 
-static void test_mode(void)
+static void test_mode(const pl_host_team *team)
 {
     region r = {.threads = 4};
     int64_t kept = 0, flushed = 0;
     unsigned before = __builtin_ia32_stmxcsr();
-    if (pl_pool_create(&r.pool, 4, 300) != POLAR_OK) exit(1);
+    if (pl_pool_create(&r.pool, 4, 300, team) != POLAR_OK) exit(1);
     pl_pool_items(r.pool, 4, 64, 1, halve_item, &r);
     for (int i = 0; i < 64; i++) kept += r.flushed[i] == 0;
     __builtin_ia32_ldmxcsr(before | 0x8000); /* flush to zero */
@@ -377,8 +378,9 @@ static void test_mode(void)
     pl_pool_destroy(r.pool);
 }
 #else
-static void test_mode(void)
+static void test_mode(const pl_host_team *team)
 {
+    (void)team;
 }
 #endif
 
@@ -442,6 +444,52 @@ static void test_memory(void)
                    in_child(limited, &megabytes[i]));
 }
 
+/* ---- threads of the host's OpenMP --------------------------------------------------------------- */
+
+static int child_falls_back(void *dev)
+{
+    polar_device *none;
+    return child_uses(dev) || polar_device_open(&none, "cpu:threads=4,team=openmp") != POLAR_E_UNSUPPORTED;
+}
+
+/* Last: the runtime stays loaded, with its threads. */
+static void test_team(void)
+{
+    const char *name = "cpu:threads=4,team=openmp";
+    polar_device *dev = NULL, *own;
+    test_true("team=tbb is refused", polar_device_open(&dev, "cpu:team=tbb") == POLAR_E_ARG, "%s",
+              polar_error_message());
+    test_true("team=openmp without a runtime is refused",
+              polar_device_open(&dev, name) == POLAR_E_UNSUPPORTED, "%s", polar_error_message());
+    if (!dlopen("libgomp.so.1", RTLD_NOW)) {
+        printf("team=openmp: left out, there is no libgomp.so.1 here\n");
+        return;
+    }
+    int before = tasks();
+    dev = opened(name);
+    test_exact("team=openmp: the same bits", work_on(dev));
+    test_true("... on three threads of the runtime's", tasks() == before + 3, "%d more", tasks() - before);
+    test_true("the name tells it", strstr(polar_device_name(dev), ",threads=4,team=openmp") != NULL, "%s",
+              polar_device_name(dev));
+    test_true("threads can be set and the team stays",
+              polar_device_set_threads(dev, 3, -1) == POLAR_OK &&
+                  polar_device_set_threads(dev, 4, -1) == POLAR_OK &&
+                  strstr(polar_device_name(dev), ",team=openmp"),
+              "%s", polar_device_name(dev));
+    test_exact("... and works", work_on(dev));
+    own = opened("cpu:threads=3");
+    test_exact("beside a device with its own, two host threads", side_by_side(dev, own));
+    test_exact("two host threads on one team", side_by_side(dev, dev));
+    test_exact("3000 short regions", many_regions(4, 0, 3000, pl_host_team_find()));
+    test_mode(pl_host_team_find());
+#ifndef __SANITIZE_THREAD__
+    test_exact("a forked child goes on with threads of its own", in_child(child_falls_back, dev));
+    test_exact("and the parent with the team", work_on(dev));
+#endif
+    polar_device_close(dev);
+    polar_device_close(own);
+}
+
 static void *nothing(void *arg)
 {
     return arg;
@@ -472,8 +520,9 @@ int main(int argc, char **argv)
 #endif
     test_hosts();
     test_regions();
-    test_mode();
+    test_mode(NULL);
     test_signals();
     test_memory();
+    test_team();
     return test_end();
 }

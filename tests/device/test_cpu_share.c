@@ -36,7 +36,7 @@ static int64_t run(int64_t items, int64_t each, int threads, int team, int late,
     region r = {.items = items, .late = late, .done = calloc((size_t)items + 1, sizeof *r.done)};
     int64_t bad = 0;
     pl_pool *pool;
-    if (!r.done || pl_pool_create(&pool, team, PL_POOL_SPIN) != POLAR_OK) exit(1);
+    if (!r.done || pl_pool_create(&pool, team, PL_POOL_SPIN, NULL) != POLAR_OK) exit(1);
     pl_share_begin(&r.s, items, each, threads);
     pl_pool_run(pool, team, share, &r);
     pl_pool_destroy(pool);

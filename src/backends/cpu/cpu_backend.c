@@ -21,6 +21,7 @@ typedef struct {
     int isa;     /* -1: the best */
     int threads; /* 0: as many as there are cores */
     int spin;    /* microseconds; -1: the default */
+    const pl_host_team *team;
 } cpu_options;
 
 const char *pl_isa_name(pl_isa isa)
@@ -129,30 +130,47 @@ static polar_status isa_parse(int *out, const char *name, const char *from)
                    from, name);
 }
 
+static polar_status team_parse(const pl_host_team **out, const char *name)
+{
+    PL_NEED(!strcmp(name, "openmp"), POLAR_E_ARG, "team=%s: no such threads (there are: openmp)", name);
+    *out = pl_host_team_find();
+    PL_NEED(*out, POLAR_E_UNSUPPORTED,
+            "team=openmp: this process has loaded no OpenMP runtime (libgomp, libomp, libiomp5), or was "
+            "forked from one that has; without the option the device has threads of its own");
+    return POLAR_OK;
+}
+
 static polar_status set_option(void *ctx, const char *key, const char *value)
 {
     cpu_options *o = ctx;
     if (!strcmp(key, "isa")) return isa_parse(&o->isa, value, "isa");
     if (!strcmp(key, "threads")) return pl_option_int(&o->threads, "threads", value, 1, PL_POOL_MOST);
     if (!strcmp(key, "spin")) return pl_option_int(&o->spin, "spin", value, 0, PL_POOL_SPIN_MOST);
-    return PL_FAIL(POLAR_E_ARG, "device 'cpu' has no option '%s' (there are: isa, threads, spin)", key);
+    if (!strcmp(key, "team")) return team_parse(&o->team, value);
+    return PL_FAIL(POLAR_E_ARG, "device 'cpu' has no option '%s' (there are: isa, threads, spin, team)", key);
 }
 
 /* 0: all cores; -1: the default. The old pool is kept where there is no new one. */
-static polar_status cpu_set_threads(pl_device *dev, int threads, int spin)
+static polar_status give_threads(pl_device *dev, int threads, int spin, const pl_host_team *team)
 {
     int64_t cores = pl_processor_count();
     pl_pool *pool;
     if (!threads) threads = cores < PL_POOL_MOST ? (int)cores : PL_POOL_MOST;
     if (spin < 0) spin = PL_POOL_SPIN;
-    PL_TRY(pl_pool_create(&pool, threads, spin));
+    PL_TRY(pl_pool_create(&pool, threads, spin, team));
     pl_pool_destroy(dev->pool);
     dev->pool = pool;
     dev->threads = threads;
     const char *isa = pl_isa_name((pl_isa)((const isa_kernels *)dev->impl - built));
     int n = snprintf(dev->name, sizeof dev->name, "cpu:isa=%s,threads=%d", isa, threads);
-    if (spin != PL_POOL_SPIN) snprintf(dev->name + n, sizeof dev->name - (size_t)n, ",spin=%d", spin);
+    if (spin != PL_POOL_SPIN) n += snprintf(dev->name + n, sizeof dev->name - (size_t)n, ",spin=%d", spin);
+    if (team) snprintf(dev->name + n, sizeof dev->name - (size_t)n, ",team=openmp");
     return POLAR_OK;
+}
+
+static polar_status cpu_set_threads(pl_device *dev, int threads, int spin)
+{
+    return give_threads(dev, threads, spin, pl_pool_team(dev->pool));
 }
 
 static polar_status cpu_open(pl_device *dev, const char *options)
@@ -168,7 +186,7 @@ static polar_status cpu_open(pl_device *dev, const char *options)
     pl_op_fill(&dev->ops, &pl_ref_ops);
     dev->impl = (void *)&built[o.isa];
     dev->flushes = o.isa >= PL_ISA_AVX512BF16;
-    return cpu_set_threads(dev, o.threads, o.spin);
+    return give_threads(dev, o.threads, o.spin, o.team);
 }
 
 static void cpu_close(pl_device *dev)
