@@ -15,7 +15,7 @@
 typedef struct {
     const char *what, *device, *map, *op;
     cli_list sets, rules, data;
-    int64_t steps, scale, width, points, batch, size;
+    int64_t steps, scale, width, points, batch, size, patch;
     int format, dtype, by_op, moving;
 } bench_args;
 
@@ -52,7 +52,9 @@ static const cli_option options[] = {
     {"data", CLI_STRINGS(bench_args, data), .value = "SET",
      .help = "input: a folder with train/ and val/, or a pack; without one textures are made and packed"},
     {"size", CLI_INT(bench_args, size, 1, 4096), .value = "N", .def = "224",
-     .help = "input: pixels a side of the result"},
+     .help = "deit, input: pixels a side of the model's pictures"},
+    {"patch", CLI_INT(bench_args, patch, 1, 4096), .value = "N", .def = "16",
+     .help = "deit: pixels a side of a patch"},
     {"format", CLI_CHOICE(bench_args, format, cli_formats), .value = "F", .def = "text",
      .help = "of the table"},
     {0},
@@ -237,6 +239,9 @@ static polar_status bench_deit(cli_context *ctx, pl_table *t, pl_queue *q, const
 {
     pl_bench_peak_rates peak;
     pl_deit_shape shape = PL_DEIT_TINY;
+    PL_NEED(a->size % a->patch == 0, POLAR_E_ARG, "--size %lld is not made of whole patches (--patch %lld)",
+            (long long)a->size, (long long)a->patch);
+    shape.image = a->size, shape.patch = a->patch;
     (void)map;
     shape.batch = a->batch;
     shape.dtype = (polar_dtype)a->dtype;

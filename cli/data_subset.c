@@ -100,19 +100,46 @@ static polar_status print_classes(cli_context *ctx, const subset_args *a, const 
     return st;
 }
 
+/* `name` of the tree leads to `to` of the set. */
+static polar_status link_one(const pl_image_tree *tree, const char *root, const char *to, const char *name)
+{
+    char from[PATH_MAX + 1024], at[PL_TREE_PATH + 1024];
+    int fits = snprintf(from, sizeof from, "%s/%s", root, to) < (int)sizeof from &&
+               snprintf(at, sizeof at, "%s/%s", tree->part, name) < (int)sizeof at;
+    PL_NEED(fits, POLAR_E_ARG, "the name '%s' is too long", name);
+    PL_NEED(symlink(from, at) == 0, POLAR_E_IO, "link '%s': %s", at, strerror(errno));
+    return POLAR_OK;
+}
+
+/* A class of a heap: its pictures one by one. */
+static polar_status link_pictures(const pl_image_tree *tree, const pl_image_folder *f, int64_t label,
+                                  const char *folder, const char *root)
+{
+    PL_TRY(pl_image_tree_folder(tree, folder));
+    for (int64_t i = 0; i < f->count[PL_IMAGES_TEST]; i++) {
+        const pl_image_item *it = &f->items[PL_IMAGES_TEST][i];
+        const char *picture = pl_image_folder_name(f, PL_IMAGES_TEST, i);
+        char at[1024];
+        if (it->label != label) continue;
+        PL_NEED(snprintf(at, sizeof at, "%s%s", folder, picture + it->folder) < (int)sizeof at, POLAR_E_ARG,
+                "the name '%s' is too long", picture);
+        PL_TRY(link_one(tree, root, picture, at));
+    }
+    return POLAR_OK;
+}
+
 static polar_status link_classes(const pl_image_tree *tree, const pl_image_folder *f, const choice *c,
                                  int64_t n, const char *root)
 {
     for (int s = 0; s < PL_IMAGE_SPLITS; s++) {
         PL_TRY(pl_image_tree_folder(tree, f->split_name[s]));
         for (int64_t i = 0; i < n; i++) {
-            char to[PATH_MAX + 1024], at[PL_TREE_PATH + 1024];
-            const char *name = pl_image_folder_class(f, c->classes[i]);
-            int fits =
-                snprintf(to, sizeof to, "%s/%s/%s", root, f->split_name[s], name) < (int)sizeof to &&
-                snprintf(at, sizeof at, "%s/%s/%s", tree->part, f->split_name[s], name) < (int)sizeof at;
-            PL_NEED(fits, POLAR_E_ARG, "the name of class '%s' is too long", name);
-            PL_NEED(symlink(to, at) == 0, POLAR_E_IO, "link '%s': %s", at, strerror(errno));
+            char name[1024];
+            const char *class = pl_image_folder_class(f, c->classes[i]);
+            PL_NEED(snprintf(name, sizeof name, "%s/%s", f->split_name[s], class) < (int)sizeof name,
+                    POLAR_E_ARG, "the name of class '%s' is too long", class);
+            if (s == PL_IMAGES_TEST && f->listed) PL_TRY(link_pictures(tree, f, c->classes[i], name, root));
+            else PL_TRY(link_one(tree, root, name, name));
         }
     }
     return POLAR_OK;

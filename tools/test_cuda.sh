@@ -28,7 +28,7 @@ tests=$dir
 [ -d "$dir/tests" ] && tests=$dir/tests
 
 "$dir/polar" info | sed -n '/^  cuda/,/^$/p'
-for t in test_cuda test_cuda_rows test_ops test_op_calls test_pair_message test_map test_polar_ops test_map_edge test_graph test_optim test_nn test_so3 test_so3_use test_so3_run test_so3_ensemble test_gauge_shadow test_attention test_gemm_act test_weight_grad test_gemm_sym test_deit test_deit_use test_deit_run; do run "$t $device" "$tests/$t" "$device"; done
+for t in test_cuda test_cuda_rows test_ops test_op_calls test_pair_message test_map test_polar_ops test_map_edge test_graph test_optim test_nn test_so3 test_so3_use test_so3_run test_so3_ensemble test_gauge_shadow test_attention test_gemm_act test_weight_grad test_gemm_sym test_deit test_deit_use test_deit_run test_deit_beside; do run "$t $device" "$tests/$t" "$device"; done
 
 run "no GPU: exit code 3" sh -c "CUDA_VISIBLE_DEVICES= '$dir/polar' bench maps --device cuda:0; test \$? -eq 3"
 

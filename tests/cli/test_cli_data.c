@@ -144,6 +144,23 @@ static void test_many_classes(void)
     sh("rm -r $D/many");
 }
 
+/* Test pictures in one heap with a list of their classes, as in Tiny-ImageNet: what is linked has the labels
+ * of what it was linked from. */
+static void test_listed(void)
+{
+    sh("rm -rf $D/listed; cp -r $D/made $D/listed && cd $D/listed/val && mkdir images && for c in texture_*; "
+       "do "
+       "for f in $c/*; do mv $f images/$c.${f##*/}; printf '%s.%s\\t%s\\t0\\t0\\n' $c ${f##*/} $c; done; "
+       "rmdir "
+       "$c; done >val_annotations.txt");
+    accepted(
+        "$P data subset $D/made --classes 2 --seed 7 -o $D/of_made >/dev/null && $P data subset $D/listed "
+        "--classes 2 --seed 7 -o $D/of_listed >/dev/null && ls $D/of_listed/val && cat $D/of_made/val/*/* "
+        "| cksum >$D/sums && cat $D/of_listed/val/*/* | cksum | cmp - $D/sums && echo same",
+        "same");
+    sh("rm -r $D/listed $D/of_made $D/of_listed $D/sums");
+}
+
 /* ---- folders that are not as they should be ----------------------------------------------------- */
 
 static void fresh_set(void)
@@ -429,6 +446,7 @@ int main(int argc, char **argv)
     test_work();
     test_paper_subset();
     test_many_classes();
+    test_listed();
     test_folders();
     test_broken_pictures();
     test_names();

@@ -176,6 +176,57 @@ static void test_splits(void)
     test_true("val/ before test/", ok, "2 pictures of test/, then 1 of val/");
 }
 
+/* As Tiny-ImageNet comes: train/<class>/images/, val/images/ with a list of classes. */
+#define LIST "val/val_annotations.txt"
+
+static void make_listed(const char *name, const char *list)
+{
+    static const char *const files[] = {"train/n2/images/n2_0.JPEG", "train/n2/images/n2_1.JPEG",
+                                        "train/n1/images/n1_0.JPEG", "val/images/val_0.JPEG",
+                                        "val/images/val_1.JPEG",     "val/images/val_10.JPEG",
+                                        "val/images/val_2.JPEG",     "test/images/test_0.JPEG"};
+    char path[512];
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+        snprintf(path, sizeof path, "%s/%s", name, files[i]);
+        make_file(path, NULL);
+    }
+    snprintf(path, sizeof path, "%s/train/n2/n2_boxes.txt", name);
+    make_file(path, "n2_0.JPEG\t0\t0\t9\t9\n");
+    snprintf(path, sizeof path, "%s/%s", name, LIST);
+    make_file(path, list);
+}
+
+static void test_listed(void)
+{
+    static const char *const val[] = {"val/images/val_10.JPEG", "val/images/val_2.JPEG",
+                                      "val/images/val_0.JPEG", "val/images/val_1.JPEG"};
+    static const int labels[] = {0, 0, 1, 1};
+    char path[512];
+    pl_image_folder *f;
+    make_listed("tiny", "val_0.JPEG\tn2\t0\t32\t44\t62\nval_1.JPEG\tn2\t1\t2\t3\t4\r\nval_10.JPEG\tn1\n\n"
+                        "val_2.JPEG\tn1\t0\t0\t1\t1");
+    path_of(path, "tiny");
+    TEST_TRY(pl_image_folder_open(&f, path));
+    int64_t wrong = f->classes != 2 || f->count[PL_IMAGES_TRAIN] != 3 || f->count[PL_IMAGES_TEST] != 4 ||
+                    f->passed_over != 1;
+    for (int i = 0; !wrong && i < 4; i++)
+        wrong += strcmp(pl_image_folder_name(f, PL_IMAGES_TEST, i), val[i]) ||
+                 f->items[PL_IMAGES_TEST][i].label != labels[i];
+    static const int64_t second[] = {1};
+    TEST_TRY(pl_image_folder_select(f, second, 1));
+    wrong += f->count[PL_IMAGES_TRAIN] != 2 || f->count[PL_IMAGES_TEST] != 2;
+    pl_image_folder_close(f);
+    test_exact("val/ as a heap with a list of classes", wrong);
+    make_file("tiny/" LIST, "val_0.JPEG\tn2\nval_3.JPEG\tn1\n");
+    expect("a listed picture that is not there", "tiny", "val_3.JPEG", "not in val/images/");
+    make_file("tiny/" LIST, "val_0.JPEG\tn2\nval_1.JPEG\tn3\n");
+    expect("a listed class that is not there", "tiny", "class 'n3'", "not in train/");
+    make_file("tiny/" LIST, "val_0.JPEG\tn2\n");
+    expect("a class that the list leaves out", "tiny", "no picture of class 'n1'", "val_annotations.txt");
+    make_file("tiny/" LIST, "val_0.JPEG n2\n");
+    expect("a line without a tab", "tiny", "no file name, tab, class", "val_0.JPEG n2");
+}
+
 static void test_memory(void)
 {
     char path[512];
@@ -210,6 +261,7 @@ int main(int argc, char **argv)
     test_order();
     test_complaints();
     test_splits();
+    test_listed();
     test_memory();
     folder_remove(root);
     return test_end();

@@ -50,6 +50,38 @@ static void element_tier(const char *device)
     polar_device_close(gpu);
 }
 
+/* Uploads of every size, more than the rings of pinned memory hold, from a source that changes at once. */
+static void uploads(const char *device)
+{
+    static const size_t sizes[] = {1,       32767,   32768,    32769,    4194303, 4194304,
+                                   4194305, 6291456, 50000003, 20000000, 6291456, 33};
+    enum { COUNT = sizeof sizes / sizeof *sizes };
+    pl_device *dev;
+    pl_queue *q;
+    void *on_device[COUNT];
+    unsigned char *host = malloc(50000003);
+    int64_t bad = 0;
+    TEST_TRY(polar_device_open(&dev, device));
+    TEST_TRY(polar_queue_create(&q, dev, NULL));
+    for (int k = 0; k < COUNT; k++) TEST_TRY(polar_device_alloc(dev, &on_device[k], sizes[k]));
+    for (int k = 0; k < COUNT; k++) {
+        for (size_t i = 0; i < sizes[k]; i++) host[i] = (unsigned char)(i * 31 + (i >> 12) + (size_t)k);
+        polar_queue_upload(q, on_device[k], host, sizes[k]);
+        memset(host, 255, sizes[k]);
+    }
+    for (int k = 0; k < COUNT; k++) {
+        polar_queue_download(q, host, on_device[k], sizes[k]);
+        TEST_TRY(polar_queue_sync(q));
+        for (size_t i = 0; i < sizes[k]; i++)
+            bad += host[i] != (unsigned char)(i * 31 + (i >> 12) + (size_t)k);
+        polar_device_free(dev, on_device[k]);
+    }
+    test_exact("uploads whose source changes at once", bad);
+    polar_queue_destroy(q);
+    polar_device_close(dev);
+    free(host);
+}
+
 /* A caller's stream, captured by the caller: we enqueue, and neither allocate nor wait. */
 static void foreign_capture(const char *device, int64_t rows, int64_t cols)
 {
@@ -176,6 +208,7 @@ int main(int argc, char **argv)
     const char *device = test_begin(argc, argv);
     device_lost(device); /* first: before this process has a CUDA of its own */
     element_tier(device);
+    uploads(device);
     foreign_capture(device, 300, 320);
     foreign_capture(device, 48, 80); /* one launch without scratch, where the device has it */
     legacy_stream(device);

@@ -492,10 +492,20 @@ static void test_tree(void)
         {"open/deit_qkv_split", 4},
         {"open/deit_rounding", 6 * 8},
         {"open/deit_factorial", 6 * 4},
+        {"real/tiny_lr_scan", 12},
+        {"real/tiny_minimal_100ep", 3 * 8},
+        {"real/tiny_s1_100ep", 3},
+        {"real/tiny_adamw_lr_audit", 3},
+        {"real/tiny_s2_300ep", 3 * 2},
+        {"real/tiny_factorial", 6 * 4},
+        {"real/tiny_muon_wd", 4 * 4},
+        {"real/tiny_qkv_split", 4 * 4},
+        {"real/tiny_rounding", 6 * 4},
+        {"real/tiny_rule_augmentation", 3 * 4},
         {"demo/deit_small", 3 * 2},
         {"demo/deit_tiny", 2},
     };
-    static const char *const folders[] = {"paper", "open", "demo"};
+    static const char *const folders[] = {"paper", "open", "real", "demo"};
     char path[4096];
     int64_t distinct, wrong = 0, files = 0;
     int n = (int)(sizeof known / sizeof *known);
@@ -504,7 +514,7 @@ static void test_tree(void)
         wrong += plan_file(path, &distinct) != known[i].runs || distinct != known[i].runs;
     }
     test_exact("runs of each, no two alike", wrong);
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < 4; i++) {
         snprintf(path, sizeof path, "%s/specs/%s", SOURCE_DIR, folders[i]);
         DIR *d = opendir(path);
         for (struct dirent *e; d && (e = readdir(d));) files += e->d_name[0] != '.';
@@ -513,17 +523,12 @@ static void test_tree(void)
     test_true("every file under specs/ is in this list", files == n, "%lld files", (long long)files);
 }
 
-/* Runs that several specs of the paper's DeiT half ask for are the same runs: the winners of the scan, S1's
- * AdamW, the arms that the open questions compare with. */
-static void test_shared(void)
+/* Runs of these specs, and how many of them are different. */
+static int64_t count_runs(int64_t *different, const char *const *names, size_t n)
 {
-    static const char *const names[] = {
-        "paper/deit_minimal_100ep", "paper/deit_matched_aug_100ep", "paper/deit_style_300ep",
-        "paper/deit_lr_scan",       "paper/deit_adamw_lr_audit",    "paper/deit_timing",
-        "open/deit_muon_wd",        "open/deit_qkv_split",          "open/deit_factorial"};
     static char ids[128][PL_RUN_ID_CHARS];
     int64_t count = 0, runs = 0;
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+    for (size_t i = 0; i < n; i++) {
         char path[4096];
         pl_schema schemas[PL_TESTBED_MAX];
         pl_spec *s;
@@ -539,9 +544,32 @@ static void test_shared(void)
         pl_plan_destroy(p);
         pl_spec_destroy(s);
     }
+    *different = count;
+    return runs;
+}
+
+/* Runs that several specs ask for are the same runs: the winners of the scan, S1's AdamW, the arms that the
+ * open questions compare with. */
+static void test_shared(void)
+{
+    static const char *const paper[] = {
+        "paper/deit_minimal_100ep", "paper/deit_matched_aug_100ep", "paper/deit_style_300ep",
+        "paper/deit_lr_scan",       "paper/deit_adamw_lr_audit",    "paper/deit_timing",
+        "open/deit_muon_wd",        "open/deit_qkv_split",          "open/deit_factorial"};
+    static const char *const real[] = {"real/tiny_minimal_100ep", "real/tiny_lr_scan",
+                                       "real/tiny_s1_100ep",      "real/tiny_adamw_lr_audit",
+                                       "real/tiny_s2_300ep",      "real/tiny_muon_wd",
+                                       "real/tiny_factorial",     "real/tiny_qkv_split",
+                                       "real/tiny_rounding",      "real/tiny_rule_augmentation"};
+    int64_t different, runs = count_runs(&different, paper, sizeof paper / sizeof *paper);
     /* of the scan 3 are known, of AdamW's rates 1, of the decays 8, of qkv 2, of the factorial 4 + 4 */
-    test_true("the DeiT specs share runs", runs == 89 && count == 89 - 22,
-              "%lld runs, %lld of them different", (long long)runs, (long long)count);
+    test_true("the DeiT specs share runs", runs == 89 && different == 89 - 22,
+              "%lld runs, %lld of them different", (long long)runs, (long long)different);
+    runs = count_runs(&different, real, sizeof real / sizeof *real);
+    /* of the scan 3, of AdamW's rates 1, of the decays 8, of the factorial 4 + 4, of qkv 8, of the roundings
+     * 8, of the augmentations 3 + 3 */
+    test_true("the specs of Tiny-ImageNet share runs", runs == 140 && different == 140 - 42,
+              "%lld runs, %lld of them different", (long long)runs, (long long)different);
 }
 
 /* Rows of the section "## Keys of <testbed>" of docs/specs.md that are not the code's: those missing are

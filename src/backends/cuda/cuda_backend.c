@@ -133,10 +133,13 @@ static void cuda_queue_close(pl_queue *q)
     if (!c) return;
     for (int i = 0; i < PL_CUDA_RING; i++)
         if (c->slot_free[i]) cudaEventDestroy(c->slot_free[i]);
+    for (int i = 0; i < PL_CUDA_STAGES; i++)
+        if (c->stage_free[i]) cudaEventDestroy(c->stage_free[i]);
     for (int i = 0; i < 2; i++)
         if (c->timer[i]) cudaEventDestroy(c->timer[i]);
     cudaFree(c->workspace);
     cudaFreeHost(c->pinned);
+    cudaFreeHost(c->stages);
     pl_free(c->multi);
     pl_free(c->ns);
     if (c->owns_stream) cudaStreamDestroy(c->stream);
@@ -208,26 +211,61 @@ static int cuda_queue_captured(pl_queue *q)
            status != cudaStreamCaptureStatusNone;
 }
 
-/* Small uploads (live values) go through a ring of pinned slots and do not wait; the runtime stages large
- * ones itself and returns when the source may be reused. */
+/* Memory that the driver reads behind our back: the caller's own pinned, managed or device memory. */
+static int is_known_to_driver(const void *src)
+{
+    struct cudaPointerAttributes at;
+    if (cudaPointerGetAttributes(&at, src) == cudaSuccess) return at.type != cudaMemoryTypeUnregistered;
+    cudaGetLastError();
+    return 0;
+}
+
+/* A piece into pinned memory that is free again after `event`, and on its way. */
+static cudaError_t send(pl_cuda_queue *c, void *dst, const void *src, size_t bytes, char *pinned,
+                        cudaEvent_t event)
+{
+    cudaError_t e = cudaEventSynchronize(event);
+    if (e != cudaSuccess) return e;
+    memcpy(pinned, src, bytes);
+    e = cudaMemcpyAsync(dst, pinned, bytes, cudaMemcpyHostToDevice, c->stream);
+    return e == cudaSuccess ? cudaEventRecord(event, c->stream) : e;
+}
+
+static cudaError_t make_stages(pl_cuda_queue *c)
+{
+    for (int i = 0; i < PL_CUDA_STAGES; i++) {
+        cudaError_t e = c->stage_free[i]
+                            ? cudaSuccess
+                            : cudaEventCreateWithFlags(&c->stage_free[i], cudaEventDisableTiming);
+        if (e != cudaSuccess) return e;
+    }
+    return c->stages ? cudaSuccess : cudaMallocHost((void **)&c->stages, PL_CUDA_STAGES * PL_CUDA_STAGE);
+}
+
+static cudaError_t upload_large(pl_cuda_queue *c, char *dst, const char *src, size_t bytes)
+{
+    cudaError_t e = make_stages(c);
+    for (size_t at = 0; at < bytes && e == cudaSuccess; at += PL_CUDA_STAGE) {
+        int stage = c->next_stage;
+        size_t n = bytes - at < PL_CUDA_STAGE ? bytes - at : PL_CUDA_STAGE;
+        c->next_stage = (stage + 1) % PL_CUDA_STAGES;
+        e = send(c, dst + at, src + at, n, c->stages + (size_t)stage * PL_CUDA_STAGE, c->stage_free[stage]);
+    }
+    return e;
+}
+
+/* Uploads go through rings of pinned memory, small ones (live values) through one of their own, and wait only
+ * where the ring is full; the source may be used again at once. */
 static cudaError_t upload(pl_cuda_queue *c, void *dst, const void *src, size_t bytes)
 {
-    if (bytes > PL_CUDA_SLOT) {
-        struct cudaPointerAttributes at;
+    if (bytes > PL_CUDA_SLOT && is_known_to_driver(src)) {
         cudaError_t sent = cudaMemcpyAsync(dst, src, bytes, cudaMemcpyHostToDevice, c->stream);
-        if (sent == cudaSuccess && cudaPointerGetAttributes(&at, src) == cudaSuccess &&
-            at.type != cudaMemoryTypeUnregistered)
-            sent = cudaStreamSynchronize(c->stream);
-        return sent; /* the caller's own pinned memory is read behind our back, so that one waits */
+        return sent == cudaSuccess ? cudaStreamSynchronize(c->stream) : sent;
     }
+    if (bytes > PL_CUDA_SLOT) return upload_large(c, dst, src, bytes);
     int slot = c->next_slot;
     c->next_slot = (slot + 1) % PL_CUDA_RING;
-    cudaError_t e = cudaEventSynchronize(c->slot_free[slot]);
-    if (e != cudaSuccess) return e;
-    memcpy(c->pinned + (size_t)slot * PL_CUDA_SLOT, src, bytes);
-    e = cudaMemcpyAsync(dst, c->pinned + (size_t)slot * PL_CUDA_SLOT, bytes, cudaMemcpyHostToDevice,
-                        c->stream);
-    return e == cudaSuccess ? cudaEventRecord(c->slot_free[slot], c->stream) : e;
+    return send(c, dst, src, bytes, c->pinned + (size_t)slot * PL_CUDA_SLOT, c->slot_free[slot]);
 }
 
 static void cuda_copy(pl_queue *q, void *dst, const void *src, size_t bytes, pl_copy_kind kind)

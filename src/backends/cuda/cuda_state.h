@@ -25,6 +25,10 @@ typedef struct pl_cuda_device {
 #define PL_CUDA_RING 64
 #define PL_CUDA_SLOT ((size_t)32768) /* the live values of 450 parameters that count their own steps */
 
+#define PL_CUDA_STAGES 8
+#define PL_CUDA_STAGE \
+    ((size_t)4 << 20) /* all of them hold two batches of 128 pictures of 64 pixels, floats */
+
 typedef struct pl_cuda_queue {
     cudaStream_t stream;
     int owns_stream;
@@ -35,6 +39,9 @@ typedef struct pl_cuda_queue {
     char *pinned;                        /* PL_CUDA_RING slots for small uploads */
     cudaEvent_t slot_free[PL_CUDA_RING]; /* recorded behind the copy out of the slot */
     int next_slot;
+    char *stages; /* PL_CUDA_STAGES pieces of pinned memory for large uploads, taken at the first; or NULL */
+    cudaEvent_t stage_free[PL_CUDA_STAGES];
+    int next_stage;
     cudaEvent_t timer[2];        /* of watched ops, made at the first */
     struct pl_cuda_multi *multi; /* ops put off until overlap_end (cuda_optim.c) */
     struct pl_cuda_ns_list *ns;  /* the same (cuda_ns.c) */

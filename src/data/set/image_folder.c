@@ -13,6 +13,7 @@
 
 #include "base/alloc.h"
 #include "data/codec/image_decode.h"
+#include "data/codec/image_file.h"
 
 #define MAX_PATH  4096
 #define MAX_DEPTH 16 /* folders within a class */
@@ -216,6 +217,86 @@ static polar_status read_split(pl_image_folder *f, int split)
     return POLAR_OK;
 }
 
+/* ---- a heap of pictures with a list of their classes -------------------------------------------- */
+
+/* The number of a class, -1 for none. */
+static int64_t find_class(const pl_image_folder *f, const char *name)
+{
+    int64_t low = 0, high = f->classes;
+    while (low < high) {
+        int64_t middle = (low + high) / 2;
+        int c = strcmp(pl_image_folder_class(f, middle), name);
+        if (!c) return middle;
+        if (c < 0) low = middle + 1;
+        else high = middle;
+    }
+    return -1;
+}
+
+static int compare_labels(const void *a, const void *b, void *names)
+{
+    const pl_image_item *p = a, *q = b;
+    if (p->label != q->label) return p->label < q->label ? -1 : 1;
+    return compare_items(a, b, names);
+}
+
+/* One line of the list: "val_0.JPEG<tab>n03444034<tab>0<tab>32<tab>44<tab>62". */
+static polar_status read_annotation(pl_image_folder *f, int split, char *line, const char *list)
+{
+    char folder[64], path[MAX_PATH];
+    char *name = line, *class = strchr(line, '\t');
+    PL_NEED(class, POLAR_E_ARG, "'%s': '%.80s' is no file name, tab, class", list, line);
+    *class ++ = 0;
+    class[strcspn(class, "\t\r")] = 0;
+    int64_t label = find_class(f, class);
+    PL_NEED(label >= 0, POLAR_E_ARG, "'%s': class '%.80s' of '%.80s' is not in train/", list, class, name);
+    snprintf(folder, sizeof folder, "%s/images", f->split_name[split]);
+    PL_NEED(*name && !strchr(name, '/') &&
+                snprintf(path, sizeof path, "%s/%s/%s", f->root, folder, name) < MAX_PATH &&
+                access(path, F_OK) == 0,
+            POLAR_E_ARG, "'%s' names '%.80s', which is not in %s/", list, name, folder);
+    return keep_item(f, split, folder, name, label);
+}
+
+static polar_status read_annotations(pl_image_folder *f, int split, char *text, const char *list)
+{
+    for (char *line = text, *next; line && *line; line = next) {
+        next = strchr(line, '\n');
+        if (next) *next++ = 0;
+        if (*line && *line != '\r') PL_TRY(read_annotation(f, split, line, list));
+    }
+    qsort_r(f->items[split], (size_t)f->count[split], sizeof *f->items[split], compare_labels, f->names);
+    int64_t i = 0;
+    for (int64_t c = 0; c < f->classes; c++) {
+        PL_NEED(i < f->count[split] && f->items[split][i].label == c, POLAR_E_ARG,
+                "'%s' has no picture of class '%s'", list, pl_image_folder_class(f, c));
+        while (i < f->count[split] && f->items[split][i].label == c) i++;
+    }
+    return POLAR_OK;
+}
+
+/* Tiny-ImageNet's val/: val/images/ and val/val_annotations.txt, if that is what there is. */
+static polar_status read_listed(pl_image_folder *f, int split)
+{
+    char list[MAX_PATH];
+    const char *name = f->split_name[split];
+    pl_file_bytes b = {0};
+    int n = snprintf(list, sizeof list, "%s/%s/%s_annotations.txt", f->root, name, name);
+    f->listed = n < MAX_PATH && access(list, F_OK) == 0;
+    if (!f->listed) return POLAR_OK;
+    polar_status st = pl_file_bytes_read(&b, list, 0);
+    char *text = st == POLAR_OK ? pl_alloc(b.size + 1) : NULL;
+    if (st == POLAR_OK && !text) st = PL_FAIL(POLAR_E_NOMEM, "the list '%s'", list);
+    if (text) {
+        memcpy(text, b.data, b.size);
+        text[b.size] = 0;
+        st = read_annotations(f, split, text, list);
+    }
+    pl_free(text);
+    pl_file_bytes_drop(&b);
+    return st;
+}
+
 static polar_status find_splits(pl_image_folder *f)
 {
     static const char *const wanted[] = {"train", "val", "test"};
@@ -257,11 +338,13 @@ static polar_status open_folder(pl_image_folder *f, const char *path)
     for (size_t n = strlen(f->root); n > 1 && f->root[n - 1] == '/'; n--) f->root[n - 1] = 0;
     PL_TRY(find_splits(f));
     PL_TRY(list_classes(&f->class_at, &f->classes, f, f->split_name[PL_IMAGES_TRAIN]));
+    PL_TRY(read_split(f, PL_IMAGES_TRAIN));
+    PL_TRY(read_listed(f, PL_IMAGES_TEST));
+    if (f->listed) return POLAR_OK;
     PL_TRY(list_classes(&test, &n_test, f, f->split_name[PL_IMAGES_TEST]));
     polar_status st = same_classes(f, test, n_test);
     pl_free(test);
-    for (int s = 0; st == POLAR_OK && s < PL_IMAGE_SPLITS; s++) st = read_split(f, s);
-    return st;
+    return st == POLAR_OK ? read_split(f, PL_IMAGES_TEST) : st;
 }
 
 /* ---- entries ------------------------------------------------------------------------------------ */

@@ -15,6 +15,9 @@
  * ending counts, and every other one that begins like a JPEG or PNG; hidden files never. An error: no
  * train/, neither val/ nor test/, no class, a class without a picture, a class in one of the two that the
  * other does not have.
+ *
+ * val/ may also be as in Tiny-ImageNet: all pictures in val/images/, their classes in
+ * val/val_annotations.txt, a line "file<tab>class..." each.
  */
 #ifndef PL_DATA_IMAGE_FOLDER_H
 #define PL_DATA_IMAGE_FOLDER_H
@@ -41,6 +44,7 @@ typedef struct pl_image_folder {
     int64_t classes;
     size_t *class_at;                        /* (classes), names in `names` */
     const char *split_name[PL_IMAGE_SPLITS]; /* "train"; "val" or "test" */
+    int listed;                              /* the test pictures lie in one heap with a list of classes */
     int64_t count[PL_IMAGE_SPLITS];
     pl_image_item *items[PL_IMAGE_SPLITS];
     int64_t room[PL_IMAGE_SPLITS];

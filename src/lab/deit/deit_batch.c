@@ -2,13 +2,15 @@
  * right.
  *
  * The host mixes a batch (mix.h), uploads it to one fixed place, and the work on it, the optimiser's too, is
- * captured once. After a step the host waits for its loss: against the work of a step that is nothing, and a
- * loss that is none ends the run at once.
+ * captured once. Losses are added up on the device and read now and then, so that the host prepares batches
+ * while the device works.
  */
 #include <math.h>
 
 #include "base/alloc.h"
 #include "lab/deit/deit_train.h"
+
+#define LOSS_EVERY 32 /* batches: how late a loss that is none ends a run */
 
 polar_status pl_deit_batch_create(pl_train *t)
 {
@@ -19,6 +21,7 @@ polar_status pl_deit_batch_create(pl_train *t)
     PL_TRY(pl_mat_alloc(&t->dz, t->dev, wide, 1, s->batch, s->classes));
     PL_TRY(pl_mat_alloc(&t->z, t->dev, wide, 1, s->batch, s->classes));
     PL_TRY(pl_mat_alloc(&t->loss, t->dev, POLAR_DTYPE_F64, 1, 1, 1));
+    PL_TRY(pl_mat_alloc(&t->sum, t->dev, POLAR_DTYPE_F64, 1, 1, 1));
     PL_TRY(pl_graph_create(&t->train_graph, t->dev));
     PL_TRY(pl_graph_create(&t->test_graph, t->dev));
     t->labels = pl_calloc((size_t)s->batch, sizeof *t->labels);
@@ -33,7 +36,7 @@ void pl_deit_batch_destroy(pl_train *t)
 {
     pl_graph_destroy(t->train_graph);
     pl_graph_destroy(t->test_graph);
-    pl_mat *mats[] = {&t->x, &t->y, &t->dz, &t->z, &t->loss};
+    pl_mat *mats[] = {&t->x, &t->y, &t->dz, &t->z, &t->loss, &t->sum};
     for (size_t i = 0; i < sizeof mats / sizeof *mats; i++) pl_mat_free(mats[i], t->dev);
     pl_free(t->labels);
     pl_free(t->host_y);
@@ -48,6 +51,7 @@ static void gradients(pl_queue *q, pl_train *t)
            y = pl_mat_dense(t->y.data, t->y.dtype, 1, count, classes),
            z = pl_deit_forward(t->model, q, t->seen);
     PL_CALL(cross_entropy, q, .L = t->loss, .dZ = dz, .Z = z, .T = y);
+    PL_CALL(axpby, q, .Y = t->sum, .X = t->sum, .Z = t->loss, .alpha = 1, .beta = 1);
     pl_deit_backward(t->model, q, dz);
 }
 
@@ -92,13 +96,36 @@ static polar_status set_rate(pl_train *t, int64_t step)
     return polar_optim_set_lr(t->opt, factor * t->set.optim.lr, factor * t->set.optim.aux_lr);
 }
 
+void pl_deit_loss_set(pl_train *t, double sum)
+{
+    t->loss_sum = sum;
+    t->loss_steps = t->step;
+    polar_queue_upload(t->q, t->sum.data, &sum, sizeof sum);
+}
+
+polar_status pl_deit_loss_read(pl_train *t)
+{
+    polar_queue_download(t->q, &t->loss_sum, t->sum.data, sizeof t->loss_sum);
+    t->loss_steps = t->step;
+    return polar_queue_sync(t->q);
+}
+
+int pl_deit_loss_decides(const pl_train *t, int64_t step)
+{
+    return step == 1 || step == t->steps || step % LOSS_EVERY == 0;
+}
+
+int pl_deit_loss_lost(const pl_train *t)
+{
+    return !isfinite(t->loss_sum) && pl_deit_loss_decides(t, t->loss_steps);
+}
+
 polar_status pl_deit_train_batch(pl_train *t)
 {
     const pl_deit_shape *s = &t->set.shape;
     int64_t step = t->stop.made * t->steps + t->step, first = pl_deit_pictures(t, t->step);
     pl_deit_batch b;
     pl_mix mix;
-    double loss;
     if (!t->data.loader)
         PL_TRY(pl_deit_data_begin(&t->data, PL_IMAGES_TRAIN, t->stop.made, first,
                                   pl_deit_pictures(t, t->steps) - first, s->batch, s->image));
@@ -112,10 +139,8 @@ polar_status pl_deit_train_batch(pl_train *t)
     pl_deit_set_drop(t->model, t->q, &t->seed, (uint64_t)step, b.count);
     PL_TRY(set_rate(t, step));
     PL_TRY(make_step(t, b.count));
-    polar_queue_download(t->q, &loss, t->loss.data, sizeof loss);
-    PL_TRY(polar_queue_sync(t->q));
-    t->loss_sum += loss;
     t->step++;
+    if (pl_deit_loss_decides(t, t->step)) PL_TRY(pl_deit_loss_read(t));
     if (t->step == t->steps) pl_deit_data_end(&t->data);
     return POLAR_OK;
 }

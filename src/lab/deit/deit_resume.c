@@ -47,6 +47,7 @@ polar_status pl_deit_state_save(pl_train *t, const char *path)
 {
     const pl_early_stop *e = &t->stop;
     pl_state s = {0};
+    PL_TRY(pl_deit_loss_read(t));
     numbers n = {
         .count = {e->made, e->best_epoch, e->end, t->step, t->tested, t->counted, t->correct, t->finite},
         .real = {e->best, t->loss_sum},
@@ -88,7 +89,7 @@ static void set_numbers(pl_train *t, const numbers *n)
                               .end = (pl_end)c[ENDED]};
     t->step = c[STEP], t->tested = c[TESTED], t->counted = c[COUNTED], t->correct = c[CORRECT],
     t->finite = c[FINITE];
-    t->loss_sum = n->real[LOSS_SUM];
+    pl_deit_loss_set(t, n->real[LOSS_SUM]);
 }
 
 polar_status pl_deit_state_load(pl_train *t, const char *path)

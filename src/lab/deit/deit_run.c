@@ -63,7 +63,7 @@ static void begin_epoch(pl_train *t)
 {
     t->step = t->tested = t->counted = t->correct = 0;
     t->finite = 1;
-    t->loss_sum = 0;
+    pl_deit_loss_set(t, 0);
 }
 
 static polar_status fill(pl_train *t)
@@ -135,7 +135,7 @@ static int told_to_pause(const pl_train *t)
     int64_t test = t->data.count[PL_IMAGES_TEST];
     const pl_step_view v = {"images", pl_deit_pictures(t, t->step) + t->tested,
                             pl_deit_pictures(t, t->steps) + test,
-                            t->step ? t->loss_sum / (double)t->step : (double)NAN};
+                            t->loss_steps ? t->loss_sum / (double)t->loss_steps : (double)NAN};
     return t->watch.step && t->watch.step(t->watch.arg, &v);
 }
 
@@ -160,11 +160,11 @@ static pl_epoch_row close_epoch(pl_train *t)
 static polar_status deit_epoch(pl_train *t, pl_epoch_row *rows, int *active)
 {
     active[0] = t->stop.end == PL_END_NOT; /* also where a pause leaves the epoch in its middle */
-    while (t->step < t->steps && isfinite(t->loss_sum)) {
+    while (t->step < t->steps && !pl_deit_loss_lost(t)) {
         PL_TRY(pl_deit_train_batch(t));
         if (told_to_pause(t)) return POLAR_OK;
     }
-    while (t->tested < t->data.count[PL_IMAGES_TEST] && isfinite(t->loss_sum) && t->finite) {
+    while (t->tested < t->data.count[PL_IMAGES_TEST] && !pl_deit_loss_lost(t) && t->finite) {
         PL_TRY(pl_deit_test_batch(t));
         if (told_to_pause(t)) return POLAR_OK;
     }

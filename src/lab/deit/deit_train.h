@@ -8,6 +8,8 @@
  * that can be made again.
  *  3. An epoch is `steps` training batches, then every test picture, then its row. step and tested say how
  * far it is.
+ *  4. Losses are added up on the device. Whether one was a NaN decides after the batches that
+ * pl_deit_loss_decides names, wherever else the sum is read.
  */
 #ifndef PL_LAB_DEIT_TRAIN_H
 #define PL_LAB_DEIT_TRAIN_H
@@ -62,9 +64,9 @@ struct pl_train {
     pl_param *params; /* the model's */
     int64_t param_count;
     polar_optim *opt;
-    /* (batch, 3 image, image), targets (1, batch, classes), their gradient, logits to look at, (1, 1, 1) f64
-     */
-    pl_mat x, y, dz, z, loss;
+    /* (batch, 3 image, image), targets (1, batch, classes), their gradient, logits to look at; (1, 1, 1) f64:
+     * a batch's loss, and the sum of the epoch's so far */
+    pl_mat x, y, dz, z, loss, sum;
     pl_mat seen; /* of x, as many pictures as the batch has */
     pl_graph *train_graph, *test_graph;
     float *host_y;
@@ -78,7 +80,9 @@ struct pl_train {
     /* of the epoch under way: batches, test pictures, those that could be read, those that were right */
     int64_t step, tested, counted, correct;
     int64_t finite; /* no test score was a NaN or an infinity */
+    /* sum of the losses of its first loss_steps batches, as last read from the device */
     double loss_sum;
+    int64_t loss_steps;
 };
 
 /* ---- pictures (deit_data.c) --------------------------------------------------------------------- */
@@ -105,8 +109,16 @@ int64_t pl_deit_data_skipped(const pl_deit_data *d);
 int64_t pl_deit_pictures(const pl_train *t, int64_t steps);
 polar_status pl_deit_batch_create(pl_train *t); /* buffers and graphs */
 void pl_deit_batch_destroy(pl_train *t);        /* safe on a zeroed one */
-/* batch `step` of the epoch: forward, backward, the optimiser's step; synchronises */
+/* batch `step` of the epoch: forward, backward, the optimiser's step; waits only where the loss decides */
 polar_status pl_deit_train_batch(pl_train *t);
+/* sets the device's sum of losses */
+void pl_deit_loss_set(pl_train *t, double sum);
+/* reads it into loss_sum; synchronises */
+polar_status pl_deit_loss_read(pl_train *t);
+/* after so many batches of an epoch the sum is read, and a run whose loss is none ends */
+int pl_deit_loss_decides(const pl_train *t, int64_t step);
+/* the epoch's loss was found to be none */
+int pl_deit_loss_lost(const pl_train *t);
 polar_status pl_deit_test_batch(pl_train *t); /* the test pictures from `tested` on */
 
 /* ---- checkpoint, weights, cost ------------------------------------------------------------------ */

@@ -1,0 +1,135 @@
+/* test_deit_beside.c -- several DeiT runs at once on one device, each with a queue of its own, have the bits
+ * they have alone; and a loss that is none ends a run after the same batch wherever it was interrupted.
+ *
+ *     ctest -R test_deit_beside
+ */
+#include <pthread.h>
+
+#include "fixtures/folder.h"
+#include "lab/deit/deit_train.h"
+
+static const pl_testbed *const bed = &pl_testbed_deit;
+
+/* 90 training pictures, 9 test pictures. */
+static const char *const tiny[] = {"model.image=16",
+                                   "model.patch=4",
+                                   "model.width=24",
+                                   "model.depth=2",
+                                   "model.heads=3",
+                                   "data.set=synth:classes=3,train=30,test=3,size=20",
+                                   "train.batch=30",
+                                   "train.epochs=2",
+                                   "train.warmup=0",
+                                   "data.workers=2",
+                                   NULL};
+
+#include "fixtures/run_fixture.h"
+
+#define BESIDE 4
+
+static const run_arm small[BESIDE] = {{"optim.rule=polaradamw", 1},
+                                      {"optim.rule=muon data.recipe=deit model.drop_path=0.1", 2},
+                                      {"optim.rule=adamw", 1},
+                                      {"optim.rule=polaradamw map.rounding=reference", 3}};
+/* DeiT-Tiny's width, which a GPU's fused kernels take */
+static const run_arm wide[BESIDE] = {
+    {"optim.rule=polaradamw model.width=192", 1},
+    {"optim.rule=muon data.recipe=deit model.drop_path=0.1 model.width=192", 2},
+    {"optim.rule=adamw model.width=192", 1},
+    {"optim.rule=polaradamw map.rounding=reference model.width=192", 3}};
+
+typedef struct {
+    const char *device;
+    const run_arm *arm;
+    pthread_barrier_t *start;
+    run_rig rig;
+    run_story story;
+} beside;
+
+static void *train(void *arg)
+{
+    beside *b = arg;
+    TEST_TRY(run_open(&b->rig, b->device, b->arm, 1));
+    run_begin_story(&b->story, 1);
+    pthread_barrier_wait(b->start);
+    while (run_epoch(&b->rig, &b->story)) {
+    }
+    return NULL;
+}
+
+static void test_beside(const char *device, const run_arm *arms)
+{
+    pthread_barrier_t start;
+    pthread_t threads[BESIDE];
+    beside all[BESIDE];
+    run_story alone;
+    if (pthread_barrier_init(&start, NULL, BESIDE)) exit(1);
+    for (int i = 0; i < BESIDE; i++) {
+        all[i] = (beside){.device = device, .arm = &arms[i], .start = &start};
+        if (pthread_create(&threads[i], NULL, train, &all[i])) exit(1);
+    }
+    for (int i = 0; i < BESIDE; i++) pthread_join(threads[i], NULL);
+    for (int i = 0; i < BESIDE; i++) {
+        run_finish(&all[i].rig, &all[i].story);
+        run_close(&all[i].rig);
+        run_run(&alone, device, &arms[i], 1);
+        test_exact(arms[i].changes, story_differs(&all[i].story, &alone));
+        run_free(&all[i].story, 1);
+        run_free(&alone, 1);
+    }
+    pthread_barrier_destroy(&start);
+}
+
+static int pause_at(void *arg, const pl_step_view *v)
+{
+    (void)v;
+    return --*(int *)arg == 0;
+}
+
+/* 45 batches of two: the sum of losses is read after the first, the 32nd and the last. */
+static void test_lost(const char *device)
+{
+    const run_arm arm = {"optim.rule=sgdm optim.lr=1e6 optim.weight_decay=1e6 train.batch=2 model.width=12 "
+                         "model.patch=8 train.dtype=f32",
+                         2};
+    run_story whole, parts;
+    int64_t bad = 0;
+    run_run(&whole, device, &arm, 1);
+    test_true("diverged, in the first epoch",
+              PART(run_result(&whole, "diverged") == 1) && PART(whole.epochs == 1) &&
+                  PART(!isfinite(whole.row[0].train_loss)),
+              "rate %g at its end", whole.row[0].lr);
+    for (int k = 1; k < 32; k += 6) {
+        run_rig r;
+        int left = k;
+        const char *path = in_folder("checkpoint");
+        TEST_TRY(run_open(&r, device, &arm, 1));
+        run_begin_story(&parts, 1);
+        bed->watch(r.t, &(pl_step_watch){pause_at, &left});
+        (void)run_epoch(&r, &parts);
+        TEST_TRY(bed->save(r.t, path));
+        run_close(&r);
+        TEST_TRY(run_open(&r, device, &arm, 1));
+        TEST_TRY(bed->load(r.t, path));
+        while (run_epoch(&r, &parts)) {
+        }
+        run_finish(&r, &parts);
+        bad += story_differs(&whole, &parts);
+        run_close(&r);
+        run_free(&parts, 1);
+        remove(path);
+    }
+    test_exact("... and the same where it was interrupted before that was seen", bad);
+    run_free(&whole, 1);
+}
+
+int main(int argc, char **argv)
+{
+    const char *device = test_begin(argc, argv);
+    folder_open();
+    test_beside(device, small);
+    if (!strncmp(device, "cuda", 4)) test_beside(device, wide);
+    test_lost(device);
+    folder_close();
+    return test_end();
+}
