@@ -13,6 +13,7 @@
 #include "report/table/table.h"
 #include "run_data.h"
 #include "run_progress.h"
+#include "run_ranks.h"
 #include "stop_signal.h"
 
 #define MOST_SHARDS 1000000
@@ -23,7 +24,7 @@ typedef struct run_args {
     run_data pictures;
     int64_t jobs, gauge_shadow, ensemble;
     int64_t shard_index, shards; /* of --shard, from 0 */
-    double save_every;
+    double save_every, rank_wait;
     int retry, format;
 } run_args;
 
@@ -46,6 +47,8 @@ static const cli_option options[] = {
      .help = "seconds between checkpoints of a run"},
     {"gauge-shadow", CLI_INT(run_args, gauge_shadow, 0, 64), .value = "K", .def = "0",
      .help = "follow every Schur block with K shadow optimisers (gauge.shadows)"},
+    {"rank-wait", CLI_DOUBLE(run_args, rank_wait, 0, 1e6), .value = "S", .def = "300",
+     .help = "under mpirun or srun: seconds without a sign of life after which a rank is not waited for"},
     {"ensemble", CLI_INT(run_args, ensemble, 0, 4096), .value = "N", .def = "0",
      .help = "the most runs trained together (0: 64 on cuda, 1 elsewhere)"},
     {"retry", CLI_FLAG(run_args, retry), .help = "make diverged runs again"},
@@ -178,12 +181,12 @@ static polar_status print_table(cli_context *ctx, const run_args *a, const pl_pl
     return st;
 }
 
-static polar_status report(cli_context *ctx, const run_args *a, const pl_plan *plan)
+static polar_status report(cli_context *ctx, const run_args *a, const pl_plan *plan, const char *store)
 {
     pl_store *s = NULL;
     pl_store_members m = {0};
     const char **ids = pl_calloc((size_t)plan->count, sizeof *ids);
-    polar_status st = ids ? pl_store_open(&s, a->store, PL_STORE_READ)
+    polar_status st = ids ? pl_store_open(&s, store, PL_STORE_READ)
                           : PL_FAIL(POLAR_E_NOMEM, "a table of %lld runs", (long long)plan->count);
     for (int64_t i = 0; ids && i < plan->count; i++) ids[i] = plan->runs[i].id;
     if (st == POLAR_OK) st = pl_store_select_runs(&m, s, ids, plan->count);
@@ -196,35 +199,89 @@ static polar_status report(cli_context *ctx, const run_args *a, const pl_plan *p
 
 /* ---- the command -------------------------------------------------------------------------------- */
 
-static polar_status run_plan(cli_context *ctx, const run_args *a, const pl_plan *plan, const pl_testbed *tb,
-                             double budget, int argc, char **argv)
+typedef struct job { /* what there is to do, and as which rank */
+    const run_args *a;
+    const pl_plan *plan;
+    const pl_testbed *tb;
+    double budget;
+    run_progress *progress;
+    run_ranks *ranks; /* NULL: alone */
+} job;
+
+static void watch(void *arg, const pl_runner_event *e)
 {
-    const pl_spec *spec = plan->spec;
+    job *j = arg;
+    if (j->ranks) run_ranks_beat(j->ranks);
+    if (!j->ranks || !j->ranks->launch.rank) run_progress_watch(j->progress, e);
+}
+
+static polar_status run_jobs(pl_runner_outcome *outcome, job *j)
+{
+    const run_args *a = j->a;
+    const pl_spec *spec = j->plan->spec;
     const pl_store_spec row = {spec->name,   spec->sha,  spec->title, spec->schema.name,
                                spec->metric, spec->text, NULL};
-    run_progress progress = {
-        .ctx = ctx, .name = spec->name, .metric = spec->metric, .valid = spec->schema.curve.progress};
-    pl_runner_outcome outcome;
     stop_signal signals;
     pl_runner_opts o = PL_RUNNER_OPTS_INIT;
-    o.store = a->store;
+    o.store = j->ranks ? j->ranks->local : a->store;
     o.device = a->device;
     o.jobs = (int)a->jobs;
-    o.shard = a->shard_index;
-    o.shards = a->shards;
+    o.shard = j->ranks ? j->ranks->launch.rank : a->shard_index;
+    o.shards = j->ranks ? j->ranks->launch.size : a->shards;
     o.retry = a->retry;
-    o.budget = budget;
+    o.budget = j->budget;
     o.save_every = a->save_every;
     o.ensemble = a->ensemble;
-    o.watch = run_progress_watch;
-    o.watch_arg = &progress;
-    o.stop = progress.stop = stop_signal_begin(&signals);
-    polar_status st = pl_runner_run(&outcome, tb, &row, plan->runs, plan->count, &o);
+    o.watch = watch;
+    o.watch_arg = j;
+    o.stop = j->progress->stop = stop_signal_begin(&signals);
+    polar_status st = pl_runner_run(outcome, j->tb, &row, j->plan->runs, j->plan->count, &o);
     stop_signal_end(&signals);
-    run_progress_end(&progress);
+    run_progress_end(j->progress);
+    return st;
+}
+
+/* Rank 0, when its own shard is done: the others' too, and the table of all. */
+static polar_status join_ranks(cli_context *ctx, const job *j)
+{
+    char folder[SCRATCH_CHARS], joined[SCRATCH_CHARS + 16];
+    PL_TRY(scratch_open(folder));
+    snprintf(joined, sizeof joined, "%s/joined.db", folder);
+    polar_status st = run_ranks_join(j->ranks, ctx, folder, j->a->rank_wait);
+    if (st == POLAR_OK) st = report(ctx, j->a, j->plan, joined);
+    scratch_close(folder);
+    return st;
+}
+
+static polar_status run_rank(cli_context *ctx, job *j, const pl_launch *launch, int argc, char **argv)
+{
+    run_ranks ranks;
+    pl_runner_outcome outcome = {0};
+    PL_TRY(run_ranks_begin(&ranks, ctx, launch, j->a->store));
+    j->ranks = &ranks;
+    polar_status st = run_jobs(&outcome, j);
+    if (outcome.stopped) ctx->interrupted = 1;
+    PL_TRY(run_ranks_end(&ranks, st, !outcome.left && !outcome.unplanned));
+    if (launch->rank) return POLAR_OK;
+    fprintf(ctx->log, "rank 0 of %" PRId64 " (%s): ", launch->size, launch->by);
+    run_progress_outcome(ctx, &outcome, st, "run", argc, argv);
+    return outcome.stopped ? POLAR_OK : join_ranks(ctx, j);
+}
+
+static polar_status run_plan(cli_context *ctx, job *j, int argc, char **argv)
+{
+    const pl_spec *spec = j->plan->spec;
+    run_progress progress = {
+        .ctx = ctx, .name = spec->name, .metric = spec->metric, .valid = spec->schema.curve.progress};
+    pl_launch launch = {.size = 1};
+    pl_runner_outcome outcome;
+    j->progress = &progress;
+    if (!j->a->shard) PL_TRY(pl_launch_read(&launch));
+    if (launch.size > 1) return run_rank(ctx, j, &launch, argc, argv);
+    polar_status st = run_jobs(&outcome, j);
     run_progress_outcome(ctx, &outcome, st, "run", argc, argv);
     if (outcome.stopped) ctx->interrupted = 1;
-    return st == POLAR_OK && !outcome.unplanned ? report(ctx, a, plan) : st;
+    return st == POLAR_OK && !outcome.unplanned ? report(ctx, j->a, j->plan, j->a->store) : st;
 }
 
 static polar_status run(cli_context *ctx, int argc, char **argv)
@@ -248,7 +305,8 @@ static polar_status run(cli_context *ctx, int argc, char **argv)
     PL_TRY(pl_spec_read(&spec, a.spec, schemas, pl_testbed_schemas(schemas), a.set.items, a.set.count));
     polar_status st = pl_plan_create(&plan, spec);
     if (st == POLAR_OK) st = pl_testbed_find(&tb, spec->schema.name);
-    if (st == POLAR_OK) st = run_plan(ctx, &a, plan, tb, budget, argc, argv);
+    job j = {.a = &a, .plan = plan, .tb = tb, .budget = budget};
+    if (st == POLAR_OK) st = run_plan(ctx, &j, argc, argv);
     pl_plan_destroy(plan);
     pl_spec_destroy(spec);
     return st;
@@ -267,10 +325,19 @@ const cli_command cli_cmd_run = {
     "leave behind. When all that is left is\n"
     "another process's, this one waits, and takes over should the other die. With --budget it leaves in time "
     "with exit code 0, whatever is left.\n"
-    "Checkpoints lie in FILE.d beside the store and go when their run is done.\n",
+    "Checkpoints lie in FILE.d beside the store and go when their run is done.\n"
+    "With --shard 3/16 it does every sixteenth run of the plan, from the third on; `polar store merge` joins "
+    "the "
+    "stores. Under mpirun or srun\n"
+    "every rank does that by itself, in a database on its own machine, and rank 0 joins them into --store "
+    "and prints "
+    "the table (--shard 1/1\n"
+    "keeps it from that). docs/cluster.md has more.\n",
     "  polar run specs/demo/so3_small.yaml --jobs 2\n"
     "  polar run specs/paper/so3_capacity.yaml --set seeds=0..19 --set model.width=16,32 --budget 8h\n"
     "  polar run specs/demo/so3_tiny.yaml --store /tmp/try.db --format csv\n"
-    "  polar run specs/paper/deit_minimal_100ep.yaml --data imagenet --device cuda:0\n",
+    "  polar run specs/paper/deit_minimal_100ep.yaml --data imagenet --device cuda:0\n"
+    "  polar run specs/paper/so3_capacity.yaml --shard 3/16 --store shard-3.db\n"
+    "  mpirun -n 16 polar run specs/paper/so3_capacity.yaml --store audit.db\n",
     run,
 };
