@@ -3,9 +3,8 @@
  *   jordan          one triple for every step: fast, ends in about [0.68, 1.2] (Jordan et al. 2024, the
  *                   paper's choice)
  *   polar_express   a minimax polynomial per step for singular values in [1e-3, 1] (Amsel et al. 2025,
- *                   algorithm 1), each but the
- *                   last slowed by their safety factor 1.01 so that rounding cannot push a value out of
- *                       the interval
+ *                   algorithm 1), each but the last slowed by their safety factor 1.01 so that rounding
+ *                   cannot push a value out of the interval
  *   classical       (15/8, -5/4, 3/8): Newton-Schulz of order five, slow at first, converges to 1 to rounding
  *   quintic5        a triple for each of five steps, tuned by hand for a narrow end (You 2025)
  *   cans5           Chebyshev-optimal for five steps (Grishina et al. 2025)

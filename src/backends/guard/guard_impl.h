@@ -3,12 +3,11 @@
  *
  * Invariants
  *  1. Device memory is PROT_NONE but inside a synchronisation (pl_guard_open to pl_guard_close). Each
- *     buffer lies between
- *     two pages that are never opened; what is left of its own pages is a red zone, looked at after every op.
+ *     buffer lies between two pages that are never opened; what is left of its own pages is a red zone,
+ *     looked at after every op.
  *  2. An address is handed out once in the life of a device: a stale pointer never meets a younger buffer.
- *     So a free takes effect at
- *     once, and recorded work that still names the buffer fails at synchronisation. (cudaFree would
- *         wait for it, a stream-ordered free would not.)
+ *     So a free takes effect at once, and recorded work that still names the buffer fails at
+ *     synchronisation. (cudaFree would wait for it, a stream-ordered free would not.)
  *  3. Nothing recorded runs before the queue is synchronised; then all of it runs in the order of the
  *     calls, up to the first error.
  *  4. A buffer nobody wrote holds PL_GUARD_POISON, which is a NaN in every format.

@@ -19,8 +19,7 @@
  *     workers.
  *  2. At most ahead + 1 batches exist: the one the consumer has and those computed ahead.
  *  3. An item whose fill fails makes pl_loader_next of its batch return that status and sentence; of
- *     several, the one with the lowest number. The
- *     consumer may go on: the next call gives the next batch.
+ *     several, the one with the lowest number. The consumer may go on: the next call gives the next batch.
  *  4. fill is called once per item, with a worker's number below max(workers, 1); a worker does one item at
  *     a time, so scratch can be kept per worker.
  */
