@@ -15,7 +15,7 @@
 typedef struct {
     const char *what, *device, *map, *op;
     cli_list sets, rules, data;
-    int64_t steps, scale, width, points, batch, size, patch;
+    int64_t steps, scale, width, points, batch, members, size, patch;
     int format, dtype, by_op, moving;
 } bench_args;
 
@@ -45,10 +45,12 @@ static const cli_option options[] = {
      .help = "so3: points of a cloud; 0: 32 and 64"},
     {"batch", CLI_INT(bench_args, batch, 1, 4096), .value = "B", .def = "32",
      .help = "so3, deit: clouds or images of a step"},
+    {"members", CLI_INT(bench_args, members, 1, 4096), .value = "E", .def = "1",
+     .help = "so3: networks trained side by side"},
     {"dtype", CLI_CHOICE(bench_args, dtype, dtypes), .value = "T", .def = "bf16",
      .help = "deit: of the activations; bf16 is mixed precision"},
     {"by-op", CLI_FLAG(bench_args, by_op),
-     .help = "deit: where the time of forward and backward goes, op by op"},
+     .help = "so3, deit: where the time of forward and backward goes, op by op"},
     {"data", CLI_STRINGS(bench_args, data), .value = "SET",
      .help = "input: a folder with train/ and val/, or a pack; without one textures are made and packed"},
     {"size", CLI_INT(bench_args, size, 1, 4096), .value = "N", .def = "224",
@@ -209,7 +211,27 @@ static void put_training(pl_table *t, const pl_bench_training_rows *rows)
     put_row(t, &rows->step);
 }
 
-/* Training steps of the SO(3) network, part by part. */
+#define MOST_OPS 64
+
+/* Training steps of SO(3) networks of one shape, part by part; or their ops. */
+static polar_status bench_so3_shape(cli_context *ctx, pl_table *t, pl_queue *q, const bench_args *a,
+                                    const pl_bench_so3_shape *shape, const pl_bench_peak_rates *peak)
+{
+    for (int k = 0; k < (a->by_op ? 1 : a->rules.count); k++) {
+        pl_bench_training_rows rows = {0};
+        pl_bench_row ops[MOST_OPS];
+        int n = 0;
+        fprintf(ctx->log, "so3: %lld channels, %lld points, %lld members, %s\n", (long long)shape->width,
+                (long long)shape->points, (long long)shape->members,
+                a->by_op ? "op by op" : a->rules.items[k]);
+        if (a->by_op) PL_TRY(pl_bench_so3_ops(ops, MOST_OPS, &n, q, shape, peak));
+        else PL_TRY(pl_bench_so3(&rows, q, shape, a->rules.items[k], peak));
+        for (int i = 0; i < n; i++) put_row(t, &ops[i]);
+        if (!a->by_op) put_training(t, &rows);
+    }
+    return POLAR_OK;
+}
+
 static polar_status bench_so3(cli_context *ctx, pl_table *t, pl_queue *q, const bench_args *a,
                               const polar_map_opts *map)
 {
@@ -218,20 +240,13 @@ static polar_status bench_so3(cli_context *ctx, pl_table *t, pl_queue *q, const 
     (void)map;
     PL_TRY(put_peak(ctx, t, q, &peak, POLAR_DTYPE_F32));
     for (int w = 0; w < (a->width ? 1 : 2); w++)
-        for (int n = 0; n < (a->points ? 1 : 2); n++)
-            for (int k = 0; k < a->rules.count; k++) {
-                pl_bench_so3_shape shape = {a->width ? a->width : widths[w],
-                                            a->points ? a->points : points[n], a->batch};
-                pl_bench_training_rows rows = {0};
-                fprintf(ctx->log, "so3: %lld channels, %lld points, %s\n", (long long)shape.width,
-                        (long long)shape.points, a->rules.items[k]);
-                PL_TRY(pl_bench_so3(&rows, q, &shape, a->rules.items[k], &peak));
-                put_training(t, &rows);
-            }
+        for (int n = 0; n < (a->points ? 1 : 2); n++) {
+            pl_bench_so3_shape shape = {a->width ? a->width : widths[w], a->points ? a->points : points[n],
+                                        a->batch, a->members};
+            PL_TRY(bench_so3_shape(ctx, t, q, a, &shape, &peak));
+        }
     return POLAR_OK;
 }
-
-#define MOST_OPS 64
 
 /* Training steps of DeiT-Tiny on one batch; or its ops. */
 static polar_status bench_deit(cli_context *ctx, pl_table *t, pl_queue *q, const bench_args *a,
@@ -320,7 +335,7 @@ const cli_command cli_cmd_bench = {
     "device has graphs: the median and the quartiles of 31 samples of at\n"
     "least 5 ms each (fewer, at least 5, where that would take more than a few seconds). FLOPs are nominal, "
     "K (4 m^2 n + 2 m^3) a matrix with short side m, and those of the definition\n"
-    "in the SO(3) network, whose messages on the CPU do with fewer; the peak is a loop of multiply-adds in "
+    "in the SO(3) network, whose fused messages do with fewer; the peak is a loop of multiply-adds in "
     "registers or the\n"
     "fastest of a few large products, whichever is more, in the same number format and the same run, and a "
     "large copy's bytes per second (read and written).\n"

@@ -132,18 +132,41 @@ void pl_message_backward_composed(pl_queue *q, pl_mat dS, pl_mat dV, const pl_me
 
 void pl_message_forward(pl_queue *q, pl_mat Ys, pl_mat Yv, pl_mat S, pl_mat V, const pl_message *m)
 {
-    if (pl_queue_has(q, PL_OP_pair_message))
-        PL_CALL(pair_message, q, .Ys = Ys, .Yv = Yv, .S = S, .V = V, .D = m->D, .w0 = m->w0, .b0 = m->b0,
-                .W2 = m->W2, .b2 = m->b2, .points = m->points, .alpha = m->alpha);
+    const pl_args_pair_message fused = {.Ys = Ys,
+                                        .Yv = Yv,
+                                        .S = S,
+                                        .V = V,
+                                        .D = m->D,
+                                        .w0 = m->w0,
+                                        .b0 = m->b0,
+                                        .W2 = m->W2,
+                                        .b2 = m->b2,
+                                        .points = m->points,
+                                        .alpha = m->alpha};
+    if (pl_queue_serves(q, PL_OP_pair_message, &fused)) pl_call_pair_message(q, &fused);
     else pl_message_forward_composed(q, Ys, Yv, S, V, m);
 }
 
 void pl_message_backward(pl_queue *q, pl_mat dS, pl_mat dV, const pl_message_grads *g, pl_mat dYs, pl_mat dYv,
                          pl_mat S, pl_mat V, const pl_message *m)
 {
-    if (pl_queue_has(q, PL_OP_pair_message_back))
-        PL_CALL(pair_message_back, q, .dS = dS, .dV = dV, .dw0 = g->w0, .db0 = g->b0, .dW2 = g->W2,
-                .db2 = g->b2, .dYs = dYs, .dYv = dYv, .S = S, .V = V, .D = m->D, .w0 = m->w0, .b0 = m->b0,
-                .W2 = m->W2, .b2 = m->b2, .points = m->points, .alpha = m->alpha);
+    const pl_args_pair_message_back fused = {.dS = dS,
+                                             .dV = dV,
+                                             .dw0 = g->w0,
+                                             .db0 = g->b0,
+                                             .dW2 = g->W2,
+                                             .db2 = g->b2,
+                                             .dYs = dYs,
+                                             .dYv = dYv,
+                                             .S = S,
+                                             .V = V,
+                                             .D = m->D,
+                                             .w0 = m->w0,
+                                             .b0 = m->b0,
+                                             .W2 = m->W2,
+                                             .b2 = m->b2,
+                                             .points = m->points,
+                                             .alpha = m->alpha};
+    if (pl_queue_serves(q, PL_OP_pair_message_back, &fused)) pl_call_pair_message_back(q, &fused);
     else pl_message_backward_composed(q, dS, dV, g, dYs, dYv, S, V, m);
 }

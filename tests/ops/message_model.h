@@ -39,6 +39,7 @@ typedef struct {
     int64_t gap;
     polar_dtype dtype;
     double alpha;
+    double reach; /* distances of every other cloud of a member times this; 0: as they are */
 } shape;
 
 enum { S, V, D, W0, B0, W2, B2, GS, GV, INPUTS, YS = INPUTS, YV, DS, DV, DW0, DB0, DW2, DB2, ALL };
@@ -117,7 +118,8 @@ static void message_open(message *t, const char *device, const shape *s, int64_t
             for (int64_t r = 0; r < m->rows; r++)
                 for (int64_t c = 0; c < m->cols; c++)
                     pl_store_f64(t->host[i], s->dtype, offset(t, i, b, r, c),
-                                 entry(i, first + b / per, b % per, r, c));
+                                 entry(i, first + b / per, b % per, r, c) *
+                                     (i == D && s->reach > 0 && b % per % 2 == 0 ? s->reach : 1));
         TEST_TRY(polar_device_alloc(t->dev, &m->data, t->bytes[i]));
         polar_queue_upload(t->q, m->data, t->host[i], t->bytes[i]);
     }

@@ -9,19 +9,58 @@
 static const char *const names[ALL] = {"S",  "V",  "D",  "w0", "b0",  "W2",  "b2",  "dYs", "dYv",
                                        "Ys", "Yv", "dS", "dV", "dw0", "db0", "dW2", "db2"};
 
+static pl_args_pair_message forward_of(const message *t)
+{
+    const pl_mat *m = t->m;
+    return (pl_args_pair_message){.Ys = m[YS],
+                                  .Yv = m[YV],
+                                  .S = m[S],
+                                  .V = m[V],
+                                  .D = m[D],
+                                  .w0 = m[W0],
+                                  .b0 = m[B0],
+                                  .W2 = m[W2],
+                                  .b2 = m[B2],
+                                  .points = t->s.N,
+                                  .alpha = t->s.alpha};
+}
+
+static pl_args_pair_message_back backward_of(const message *t)
+{
+    const pl_mat *m = t->m;
+    return (pl_args_pair_message_back){.dS = m[DS],
+                                       .dV = m[DV],
+                                       .dw0 = m[DW0],
+                                       .db0 = m[DB0],
+                                       .dW2 = m[DW2],
+                                       .db2 = m[DB2],
+                                       .dYs = m[GS],
+                                       .dYv = m[GV],
+                                       .S = m[S],
+                                       .V = m[V],
+                                       .D = m[D],
+                                       .w0 = m[W0],
+                                       .b0 = m[B0],
+                                       .W2 = m[W2],
+                                       .b2 = m[B2],
+                                       .points = t->s.N,
+                                       .alpha = t->s.alpha};
+}
+
 static int has_fused(const message *t)
 {
-    return pl_queue_has(t->q, PL_OP_pair_message) && pl_queue_has(t->q, PL_OP_pair_message_back);
+    const pl_args_pair_message forward = forward_of(t);
+    const pl_args_pair_message_back backward = backward_of(t);
+    return pl_queue_serves(t->q, PL_OP_pair_message, &forward) &&
+           pl_queue_serves(t->q, PL_OP_pair_message_back, &backward);
 }
 
 static void enqueue_fused(message *t)
 {
-    const pl_mat *m = t->m;
-    PL_CALL(pair_message, t->q, .Ys = m[YS], .Yv = m[YV], .S = m[S], .V = m[V], .D = m[D], .w0 = m[W0],
-            .b0 = m[B0], .W2 = m[W2], .b2 = m[B2], .points = t->s.N, .alpha = t->s.alpha);
-    PL_CALL(pair_message_back, t->q, .dS = m[DS], .dV = m[DV], .dw0 = m[DW0], .db0 = m[DB0], .dW2 = m[DW2],
-            .db2 = m[DB2], .dYs = m[GS], .dYv = m[GV], .S = m[S], .V = m[V], .D = m[D], .w0 = m[W0],
-            .b0 = m[B0], .W2 = m[W2], .b2 = m[B2], .points = t->s.N, .alpha = t->s.alpha);
+    const pl_args_pair_message forward = forward_of(t);
+    const pl_args_pair_message_back backward = backward_of(t);
+    pl_call_pair_message(t->q, &forward);
+    pl_call_pair_message_back(t->q, &backward);
 }
 
 static void enqueue_composed(message *t)
@@ -96,10 +135,13 @@ static int64_t gaps_touched(const message *t)
 
 static void every_shape(const char *device)
 {
-    static const shape shapes[] = {{1, 1, 1, 1, 0, 0, 1},        {2, 3, 5, 4, 0, 0, 0.2},
-                                   {1, 2, 9, 16, 0, 0, 1.0 / 9}, {2, 2, 17, 5, 3, 0, 1.0 / 17},
-                                   {3, 1, 8, 33, 1, 0, 0.125},   {1, 1, 33, 8, 0, 0, -0.3},
-                                   {1, 3, 2, 3, 2, 0, 0.5}};
+    /* the last ones: whole warps of points and channels, more points than a block has at a time, distances
+     * beyond any table */
+    static const shape shapes[] = {{1, 1, 1, 1, 0, 0, 1, 0},          {2, 3, 5, 4, 0, 0, 0.2, 0},
+                                   {1, 2, 9, 16, 0, 0, 1.0 / 9, 0},   {2, 2, 17, 5, 3, 0, 1.0 / 17, 0},
+                                   {3, 1, 8, 33, 1, 0, 0.125, 0},     {1, 1, 33, 8, 0, 0, -0.3, 0},
+                                   {1, 3, 2, 3, 2, 0, 0.5, 0},        {2, 1, 64, 32, 0, 0, 1.0 / 64, 0},
+                                   {1, 1, 70, 20, 1, 0, 1.0 / 70, 0}, {2, 3, 11, 17, 0, 0, 0.1, 60}};
     int64_t mates = 0, touched = 0;
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
         for (int wide = 0; wide < 2; wide++) {
@@ -139,7 +181,7 @@ static void refusals(const char *device)
     } wrong[] = {{YS, ROWS}, {YV, COLS},  {S, COLS},   {V, ROWS},  {D, ROWS},  {D, BATCH},
                  {W0, ROWS}, {W0, BATCH}, {B0, COLS},  {W2, COLS}, {B2, COLS}, {YS, ONTO},
                  {DS, ROWS}, {DW2, ROWS}, {DB0, COLS}, {GS, COLS}, {DV, ONTO}, {DW0, BATCH}};
-    shape s = {2, 3, 5, 4, 0, POLAR_DTYPE_F32, 0.2};
+    shape s = {2, 3, 5, 4, 0, POLAR_DTYPE_F32, 0.2, 0};
     message t;
     int64_t accepted = 0, unnamed = 0, n = (int64_t)(sizeof wrong / sizeof *wrong);
     message_open(&t, device, &s, 0);

@@ -1,32 +1,16 @@
 /* cpu_message.h -- the fused messages of `cpu`: what is laid out where, the same for every instruction set.
  *
- * The weights of a pair, w = W2 silu(w0 d + b0) + b2, are 2h functions of one number, its distance. So the
- * MLP is not worked out for every pair: where a cloud's distances lie in [0, PL_MESSAGE_ROWS delta) its
- * weights come from a table, in pieces of width delta a polynomial of PL_MESSAGE_TERMS terms per channel,
- * and the gradients of the MLP come from the moments sum dw t^q of each piece. Both sides of it (the MLP at
- * the nodes, its backward) are done in double.
- *
- *     t = 2 (d / delta - k) - 1 in [-1, 1],  k = floor(d / delta)      delta a power of two, delta
- *         max|w0| <= 1/2
- *     w(d) = sum_q C_kq t^q                                           interpolates at the 6 Chebyshev
- *         nodes of piece k
- *
- * Error of the interpolation: silu is analytic up to the poles at +-i pi; over a piece its argument moves
- * by 2r = delta |w0| <= 1/2, so the error of z is at most max|silu^(6)| r^6 / (6! 2^5) = 1.5 / (4096 *
- * 23040) = 1.6e-8, a quarter of float's rounding unit 6e-8; that of silu' (for dw0, db0) 2.91 / (4096 *
- * 23040) = 3.1e-8. Everything else is rounding. f64, distances outside of the table (or negative, or not
- * finite), and weights beyond 2^100 or not finite take the direct way: the MLP at every pair, in double.
- * Which way a cloud goes depends on itself and its member's weights alone.
+ * The weights of a pair are functions of its distance: they come from a table, and the MLP's gradients from
+ * moments (math/message_pieces.h); f64 takes the direct way always.
  */
 #ifndef PL_CPU_MESSAGE_H
 #define PL_CPU_MESSAGE_H
 
 #include "device/backend.h"
+#include "math/message_pieces.h"
 
-#define PL_MESSAGE_TERMS 6
-#define PL_MESSAGE_ROWS  128 /* pieces of a table at most */
-#define PL_MESSAGE_PARTS 32  /* groups of a member's clouds whose gradients are summed first */
-#define PL_MESSAGE_CHUNK 48  /* distances that go through the MLP together: a multiple of the terms */
+#define PL_MESSAGE_PARTS 32 /* groups of a member's clouds whose gradients are summed first */
+#define PL_MESSAGE_CHUNK 48 /* distances that go through the MLP together: a multiple of the terms */
 
 /* The operands of both directions: sums go from the source (S, V or dYs, dYv) to the sink (Ys, Yv or dS, dV).
  */

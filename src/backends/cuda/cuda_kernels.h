@@ -33,6 +33,12 @@ void pl_cuda_launch_adamw_step(cudaStream_t stream, const pl_args_adamw_step *a)
 void pl_cuda_launch_nonfinite(cudaStream_t stream, const pl_args_nonfinite *a);
 /* any formats and strides, k ascending, one fma each: the bits of `cpu` */
 void pl_cuda_launch_gemm(cudaStream_t stream, const pl_args_gemm *a);
+/* Whether pair_message and its gradients take these operands, all of them of one call. */
+int pl_cuda_message_suits(const pl_mat *operands, int count, int64_t points);
+size_t pl_cuda_pair_message_scratch(const pl_args_pair_message *a); /* bytes */
+size_t pl_cuda_pair_message_back_scratch(const pl_args_pair_message_back *a);
+void pl_cuda_launch_pair_message(cudaStream_t stream, const pl_args_pair_message *a, void *scratch);
+void pl_cuda_launch_pair_message_back(cudaStream_t stream, const pl_args_pair_message_back *a, void *scratch);
 /* Does nothing for so long. */
 void pl_cuda_launch_delay(cudaStream_t stream, int microseconds);
 /* U's columns (contiguous) whose singular value is at most tol s[0] become zero; all become NaN where the

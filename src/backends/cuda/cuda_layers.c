@@ -2,11 +2,12 @@
  * fits.
  *
  * attention, its gradient, weight_grad: Hopper's kernels or nothing (pl_cuda_layer_serves; compose/ makes
- * them of products). gemm_act takes everything: one pass where cuda_gemm_act.h has it, else gemm and a pass
- * over its result.
+ * them of products); pair_message and its gradient in f32 or not at all. gemm_act takes everything: one pass
+ * where cuda_gemm_act.h has it, else gemm and a pass over its result.
  */
 #include "cuda_attention.h"
 #include "cuda_gemm_act.h"
+#include "cuda_kernels.h"
 #include "cuda_state.h"
 #include "cuda_weight_grad.h"
 
@@ -31,6 +32,11 @@ int pl_cuda_layer_serves(pl_queue *q, pl_op_id id, const void *args)
     case PL_OP_attention: return on_hopper(q) && pl_hopper_attention_suits(args);
     case PL_OP_attention_back: return on_hopper(q) && pl_hopper_attention_back_suits(args);
     case PL_OP_weight_grad: return on_hopper(q) && pl_hopper_weight_grad_suits(args);
+    case PL_OP_pair_message:
+        return pl_cuda_message_suits(pl_op_operands(args), 9, ((const pl_args_pair_message *)args)->points);
+    case PL_OP_pair_message_back:
+        return pl_cuda_message_suits(pl_op_operands(args), 15,
+                                     ((const pl_args_pair_message_back *)args)->points);
     default: return 1;
     }
 }
@@ -69,6 +75,19 @@ void pl_cuda_weight_grad(pl_queue *q, const pl_args_weight_grad *a)
     pl_scratch_end(q, mark);
 }
 
+#define MESSAGE(op)                                                         \
+    void pl_cuda_##op(pl_queue *q, const pl_args_##op *a)                   \
+    {                                                                       \
+        if (!served(q, PL_OP_##op, a)) return;                              \
+        pl_scratch_mark mark = pl_scratch_begin(q);                         \
+        void *scratch = pl_scratch_take(q, pl_cuda_##op##_scratch(a));      \
+        if (scratch) pl_cuda_launch_##op(pl_cuda_q(q)->stream, a, scratch); \
+        pl_scratch_end(q, mark);                                            \
+        pl_cuda_check_op(q, PL_OP_##op, a);                                 \
+    }
+MESSAGE(pair_message)
+MESSAGE(pair_message_back)
+
 int pl_cuda_gemm_rows(pl_queue *q, const pl_args_gemm *a)
 {
     const pl_args_gemm_act rows = {.Y = a->C, .A = a->A, .B = a->B, .D = a->D, .tb = a->tb};
@@ -101,6 +120,8 @@ void pl_cuda_gemm_act(pl_queue *q, const pl_args_gemm_act *a)
 size_t pl_cuda_layer_scratch(pl_op_id id, const void *args)
 {
     if (id == PL_OP_weight_grad) return pl_hopper_weight_grad_scratch(args);
+    if (id == PL_OP_pair_message) return pl_cuda_pair_message_scratch(args);
+    if (id == PL_OP_pair_message_back) return pl_cuda_pair_message_back_scratch(args);
     if (id == PL_OP_gemm) return pl_cuda_gemm_scratch(args);
     if (id != PL_OP_gemm_act) return 0;
     const pl_args_gemm product = product_of(args);

@@ -29,56 +29,86 @@ static void run_gradients(pl_queue *q, void *arg)
     pl_so3_backward(b->model, q, b->dpred);
 }
 
+/* The clouds of one member, for all of them. */
 static polar_status make_data(so3_bench *b, pl_queue *q, const pl_bench_so3_shape *s)
 {
     pl_clouds clouds;
-    PL_TRY(pl_mat_alloc(&b->x, b->dev, POLAR_DTYPE_F32, s->batch, s->points, 3));
-    PL_TRY(pl_mat_alloc(&b->y, b->dev, POLAR_DTYPE_F32, 1, s->batch, 1));
-    PL_TRY(pl_mat_alloc(&b->dpred, b->dev, POLAR_DTYPE_F32, 1, s->batch, 1));
-    PL_TRY(pl_mat_alloc(&b->loss, b->dev, POLAR_DTYPE_F64, 1, 1, 1));
+    PL_TRY(pl_mat_alloc(&b->x, b->dev, POLAR_DTYPE_F32, s->members * s->batch, s->points, 3));
+    PL_TRY(pl_mat_alloc(&b->y, b->dev, POLAR_DTYPE_F32, s->members, s->batch, 1));
+    PL_TRY(pl_mat_alloc(&b->dpred, b->dev, POLAR_DTYPE_F32, s->members, s->batch, 1));
+    PL_TRY(pl_mat_alloc(&b->loss, b->dev, POLAR_DTYPE_F64, s->members, 1, 1));
     PL_TRY(pl_clouds_create(&clouds, 0, PL_SPLIT_TRAIN, s->batch, s->points, POLAR_DTYPE_F32));
-    polar_queue_upload(q, b->x.data, clouds.x, pl_mat_bytes(&b->x));
-    polar_status st = pl_mat_upload_f64(q, &b->y, clouds.target);
+    pl_mat x = pl_mat_at(b->x, 0, s->batch);
+    polar_status st = POLAR_OK;
+    for (int64_t e = 0; e < s->members && st == POLAR_OK; e++) {
+        pl_mat y = pl_mat_at(b->y, e, 1);
+        polar_queue_upload(q, (char *)b->x.data + (size_t)e * pl_mat_bytes(&x), clouds.x, pl_mat_bytes(&x));
+        st = pl_mat_upload_f64(q, &y, clouds.target);
+    }
     if (st == POLAR_OK) st = polar_queue_sync(q);
     pl_clouds_destroy(&clouds);
     return st;
 }
 
-static polar_status time_rows(pl_bench_training_rows *out, so3_bench *b, pl_queue *q,
-                              const pl_bench_so3_shape *s, const char *rule, const pl_bench_peak_rates *peak)
+/* Everything but the time: b and t belong together. */
+static polar_status make(so3_bench *b, pl_bench_training *t, pl_queue *q, const pl_bench_so3_shape *s,
+                         const char *rule)
 {
-    const pl_so3_shape shape = {.members = 1,
+    const pl_so3_shape shape = {.members = s->members,
                                 .batch = s->batch,
                                 .points = s->points,
                                 .width = s->width,
                                 .layers = 3,
                                 .dtype = POLAR_DTYPE_F32,
                                 .eps = 1e-8};
-    const uint64_t seed = 0;
-    pl_bench_training t = {.forward = run_forward, .gradients = run_gradients, .arg = b, .dev = b->dev};
-    char of[60];
-    snprintf(of, sizeof of, "h=%lld N=%lld B=%lld %s", (long long)s->width, (long long)s->points,
-             (long long)s->batch, rule);
+    *t = (pl_bench_training){.forward = run_forward, .gradients = run_gradients, .arg = b, .dev = b->dev};
     PL_TRY(pl_so3_create(&b->model, b->dev, &shape, 1));
-    PL_TRY(pl_so3_init(b->model, q, &seed));
+    uint64_t *seeds = pl_alloc((size_t)s->members * sizeof *seeds);
+    PL_NEED(seeds, POLAR_E_NOMEM, "the seeds of %lld members", (long long)s->members);
+    for (int64_t e = 0; e < s->members; e++) seeds[e] = (uint64_t)e;
+    polar_status st = pl_so3_init(b->model, q, seeds);
+    pl_free(seeds);
+    if (st != POLAR_OK) return st;
     PL_TRY(make_data(b, q, s));
-    PL_TRY(polar_optim_opts_parse(&t.opts, rule));
-    t.opts.lr = t.opts.aux_lr = 1e-3;
-    t.opts.weight_decay = t.opts.aux_weight_decay = 0;
-    t.opts.matrix_names = "layers.*";
-    t.params = pl_so3_params(b->model, &t.param_count);
-    return pl_bench_training_time(out, q, &t, of, peak);
+    PL_TRY(polar_optim_opts_parse(&t->opts, rule));
+    t->opts.lr = t->opts.aux_lr = 1e-3;
+    t->opts.weight_decay = t->opts.aux_weight_decay = 0;
+    t->opts.matrix_names = "layers.*";
+    t->opts.members = s->members;
+    t->params = pl_so3_params(b->model, &t->param_count);
+    return POLAR_OK;
+}
+
+static void unmake(so3_bench *b)
+{
+    pl_so3_destroy(b->model);
+    pl_mat_free(&b->x, b->dev);
+    pl_mat_free(&b->y, b->dev);
+    pl_mat_free(&b->dpred, b->dev);
+    pl_mat_free(&b->loss, b->dev);
 }
 
 polar_status pl_bench_so3(pl_bench_training_rows *out, pl_queue *q, const pl_bench_so3_shape *s,
                           const char *rule, const pl_bench_peak_rates *peak)
 {
     so3_bench b = {.dev = q->dev};
-    polar_status st = time_rows(out, &b, q, s, rule, peak);
-    pl_so3_destroy(b.model);
-    pl_mat_free(&b.x, b.dev);
-    pl_mat_free(&b.y, b.dev);
-    pl_mat_free(&b.dpred, b.dev);
-    pl_mat_free(&b.loss, b.dev);
+    pl_bench_training t;
+    char of[80];
+    snprintf(of, sizeof of, "h=%lld N=%lld B=%lld E=%lld %s", (long long)s->width, (long long)s->points,
+             (long long)s->batch, (long long)s->members, rule);
+    polar_status st = make(&b, &t, q, s, rule);
+    if (st == POLAR_OK) st = pl_bench_training_time(out, q, &t, of, peak);
+    unmake(&b);
+    return st;
+}
+
+polar_status pl_bench_so3_ops(pl_bench_row *rows, int most, int *count, pl_queue *q,
+                              const pl_bench_so3_shape *s, const pl_bench_peak_rates *peak)
+{
+    so3_bench b = {.dev = q->dev};
+    pl_bench_training t;
+    polar_status st = make(&b, &t, q, s, "adamw");
+    if (st == POLAR_OK) st = pl_bench_training_ops(rows, most, count, q, &t, peak);
+    unmake(&b);
     return st;
 }

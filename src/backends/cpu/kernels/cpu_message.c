@@ -23,12 +23,10 @@
 
 /* The pieces of one member. */
 typedef struct {
-    int64_t rows;       /* pieces in use */
-    double delta;       /* width of a piece, a power of two */
-    float limit;        /* distances from here on take the direct way; 0: all do */
-    double node[TERMS]; /* in (-1, 1) */
-    /* coefficient q of the polynomial that is 1 at node m and 0 at the others */
-    double basis[TERMS][TERMS];
+    int64_t rows; /* pieces in use */
+    double delta; /* width of a piece, a power of two */
+    float limit;  /* distances from here on take the direct way; 0: all do */
+    pl_message_basis basis;
 } pieces;
 
 /* A strip: pairs (i, j >= i) with i in [first, last). */
@@ -44,29 +42,9 @@ static strip strip_at(const pl_message_plan *p, int64_t first, int64_t at)
     return s;
 }
 
-static void basis_make(pieces *t)
-{
-    static const double nodes[TERMS] = {
-        -0.96592582628906828675, -0.70710678118654752440, -0.25881904510252076235,
-        /* cos((2k + 1) pi / 12) */
-        0.25881904510252076235, 0.70710678118654752440, 0.96592582628906828675};
-    for (int m = 0; m < TERMS; m++) {
-        double c[TERMS] = {1}, scale = 1; /* the product of (t - node) over the others */
-        int degree = 0;
-        for (int o = 0; o < TERMS; o++) {
-            if (o == m) continue;
-            for (int q = ++degree; q > 0; q--) c[q] = c[q - 1] - nodes[o] * c[q];
-            c[0] *= -nodes[o];
-            scale *= nodes[m] - nodes[o];
-        }
-        for (int q = 0; q < TERMS; q++) t->basis[q][m] = c[q] / scale;
-        t->node[m] = nodes[m];
-    }
-}
-
 static double node_distance(const pieces *t, int64_t row, int m)
 {
-    return t->delta * ((double)row + 0.5 * (1 + t->node[m]));
+    return t->delta * ((double)row + 0.5 * (1 + t->basis.node[m]));
 }
 
 /* The largest distance of cloud c as an integer of the same order; negative numbers and NaN count as more
@@ -107,7 +85,7 @@ static pieces pieces_make(const pl_message_args *a, const pl_message_plan *p, in
     if (p->f64 || !usable) return t;
     while (t.delta * most_w0 > 0.5) t.delta *= 0.5;
     t.limit = (float)(PL_MESSAGE_ROWS * t.delta);
-    basis_make(&t);
+    pl_message_basis_make(&t.basis);
     for (int64_t c = e * p->clouds; c < (e + 1) * p->clouds; c++) {
         uint32_t u = largest_distance(a->D, c);
         float x;
@@ -127,7 +105,7 @@ static void through_basis(const pieces *t, int trans, const double *x, double *y
         for (int64_t k = 0; k < hp; k++) {
             double s = 0;
             for (int m = 0; m < TERMS; m++)
-                s = fma(trans ? t->basis[m][q] : t->basis[q][m], x[m * hp + k], s);
+                s = fma(trans ? t->basis.of[m][q] : t->basis.of[q][m], x[m * hp + k], s);
             y[q * hp + k] = s;
         }
 }

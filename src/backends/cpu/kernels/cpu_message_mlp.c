@@ -10,7 +10,6 @@
 
 #define LANES ((int)(PL_VEC_BYTES / sizeof(double)))
 #define MR    6
-#define LARGE 0x1p100
 
 /* The largest magnitude of n numbers, by their bits, which have the same order: NaN counts as more than
  * infinity. */
@@ -48,8 +47,8 @@ double PL_ISA_NAME(pl_message_mlp_load)(pl_message_member *m, const pl_message_a
             for (int64_t k = 0; k < h; k++) m->Wt[k * 2 * hp + half * hp + c] = row[k];
         }
     }
-    *usable = largest(m->w0, hp) < LARGE && largest(m->b0, hp) < LARGE && largest(m->b2, 2 * hp) < LARGE &&
-              largest(m->Wr, 2 * hp * hp) < LARGE;
+    *usable = largest(m->w0, hp) < PL_MESSAGE_LARGE && largest(m->b0, hp) < PL_MESSAGE_LARGE &&
+              largest(m->b2, 2 * hp) < PL_MESSAGE_LARGE && largest(m->Wr, 2 * hp * hp) < PL_MESSAGE_LARGE;
     return largest(m->w0, hp);
 }
 
