@@ -19,8 +19,8 @@
 #define MOST_SHARDS 1000000
 
 typedef struct run_args {
-    const char *spec, *store, *device, *budget, *shard;
-    cli_list set;
+    const char *spec, *store, *budget, *shard;
+    cli_list set, devices;
     run_data pictures;
     int64_t jobs, gauge_shadow, ensemble;
     int64_t shard_index, shards; /* of --shard, from 0 */
@@ -32,8 +32,9 @@ static const cli_option options[] = {
     {"SPEC", CLI_ARG(run_args, spec), .help = "a spec file, as under specs/"},
     {"jobs", CLI_INT(run_args, jobs, 1, 1024), .value = "N", .def = "1",
      .help = "runs side by side, each on its share of the processors"},
-    {"device", CLI_STRING(run_args, device), .value = "NAME", .def = "cpu",
-     .help = "where runs are made; on cuda runs of one shape are trained together"},
+    {"device", CLI_STRINGS(run_args, devices), .value = "NAME",
+     .help = "where runs are made (cpu); on cuda runs of one shape are trained together. May be given again: "
+             "devices share the runs, cuda begins with the costliest and has one job"},
     RUN_DATA_OPTIONS(run_args, pictures),
     {"set", CLI_STRINGS(run_args, set), .value = "KEY=VALUE",
      .help = "seeds=0..7, arms=muon,adamw, model.width=16,32, or any key of the runs"},
@@ -224,7 +225,11 @@ static polar_status run_jobs(pl_runner_outcome *outcome, job *j)
     stop_signal signals;
     pl_runner_opts o = PL_RUNNER_OPTS_INIT;
     o.store = j->ranks ? j->ranks->local : a->store;
-    o.device = a->device;
+    if (a->devices.count) {
+        o.device = a->devices.items[0];
+        o.beside = a->devices.items + 1;
+        o.beside_count = a->devices.count - 1;
+    }
     o.jobs = (int)a->jobs;
     o.shard = j->ranks ? j->ranks->launch.rank : a->shard_index;
     o.shards = j->ranks ? j->ranks->launch.size : a->shards;
@@ -336,6 +341,7 @@ const cli_command cli_cmd_run = {
     "  polar run specs/demo/so3_small.yaml --jobs 2\n"
     "  polar run specs/paper/so3_capacity.yaml --set seeds=0..19 --set model.width=16,32 --budget 8h\n"
     "  polar run specs/demo/so3_tiny.yaml --store /tmp/try.db --format csv\n"
+    "  polar run specs/paper/so3_capacity.yaml --device cuda:0 --device cpu:threads=1 --jobs 14\n"
     "  polar run specs/paper/deit_minimal_100ep.yaml --data imagenet --device cuda:0\n"
     "  polar run specs/paper/so3_capacity.yaml --shard 3/16 --store shard-3.db\n"
     "  mpirun -n 16 polar run specs/paper/so3_capacity.yaml --store audit.db\n",

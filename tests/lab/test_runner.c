@@ -159,6 +159,44 @@ static void test_jobs(void)
         }
 }
 
+/* The width of the n-th run begun (from 1); 0: there is none. */
+static int width_begun(int64_t n)
+{
+    int rule = 0, seed = 0, width = 0;
+    FILE *f = fopen(log_path, "r");
+    for (int64_t i = 0; f && i < n; i++)
+        if (fscanf(f, "%d %d %d", &rule, &seed, &width) != 3) width = 0;
+    if (f) fclose(f);
+    return width;
+}
+
+/* Two devices on one plan: every run once, the same table, the cheapest first on those that train one. */
+static void test_devices(void)
+{
+    const char *const beside[] = {"ref"};
+    for (int jobs = 1; jobs <= 3; jobs += 2) {
+        pl_runner_outcome out;
+        pl_runner_opts o = options();
+        clean();
+        o.jobs = jobs;
+        o.beside = beside;
+        o.beside_count = 1;
+        TEST_TRY(run_all(&out, &o));
+        test_exact("two devices share a plan", table_differs() + (runs_begun() != FAKE_RUNS));
+        test_true("... and begin with the cheapest runs", width_begun(1) == 8 && width_begun(FAKE_RUNS) == 4,
+                  "widths %d and, last, %d", width_begun(1), width_begun(FAKE_RUNS));
+    }
+    pl_runner_opts o = options();
+    pl_runner_outcome out;
+    const char *const wrong[] = {"ref", "nonsense"};
+    clean();
+    o.beside = wrong;
+    o.beside_count = 2;
+    polar_status st = run_all(&out, &o);
+    test_true("a wrong name among them leaves no store", st == POLAR_E_ARG && access(store, F_OK) != 0, "%s",
+              polar_error_message());
+}
+
 static void test_ensembles(void)
 {
     for (int jobs = 1; jobs <= 2; jobs++)
@@ -545,6 +583,7 @@ int main(int argc, char **argv)
     TEST_TRY(fake_plan_create(&plan, "2"));
     test_plain();
     test_jobs();
+    test_devices();
     test_ensembles();
     test_stop();
     test_parts();

@@ -63,6 +63,7 @@ static polar_status claim(pl_job *job, int64_t i, int *mine, int64_t *others)
 /* Where there may be something to do; a plan of many runs is not looked through from its start for each. */
 static int64_t first_open(pl_runner *r)
 {
+    if (r->order) return 0;
     pthread_mutex_lock(&r->lock);
     while (r->open_from < r->count &&
            (r->slots[r->open_from].done || r->runs[r->open_from].first != r->open_from))
@@ -78,8 +79,9 @@ static polar_status take(pl_job *job, int64_t *others)
     *others = 0;
     polar_status st = POLAR_OK;
     pthread_mutex_lock(&job->r->taking); /* one job after the other: the same ensembles in every sitting */
-    for (int64_t i = first_open(job->r); i < job->r->count && job->members < job->limit && st == POLAR_OK;
-         i++) {
+    const pl_runner *r = job->r;
+    for (int64_t k = first_open(job->r); k < r->count && job->members < job->limit && st == POLAR_OK; k++) {
+        int64_t i = !r->order ? k : r->order[job->cheapest ? r->count - 1 - k : k];
         int mine = 0;
         if (!reserve(job, i)) continue;
         st = claim(job, i, &mine, others);
@@ -151,14 +153,19 @@ static polar_status work(pl_job *job)
 
 /* ---- a job -------------------------------------------------------------------------------------- */
 
-/* The option's device; of a CPU shared by several jobs each gets its part. */
-static void device_name(char out[256], const pl_runner_opts *o)
+int pl_runner_trains_many(const char *device)
 {
-    int cpu = !strcmp(o->device, "cpu") || !strncmp(o->device, "cpu:", 4);
-    int64_t threads = pl_processor_count() / o->jobs;
-    if (!cpu || o->jobs == 1 || strstr(o->device, "threads=")) snprintf(out, 256, "%s", o->device);
+    return !strncmp(device, "cuda", 4);
+}
+
+/* The job's device; of a CPU shared by several jobs each gets its part. */
+static void device_name(char out[256], const char *device, int jobs)
+{
+    int cpu = !strcmp(device, "cpu") || !strncmp(device, "cpu:", 4);
+    int64_t threads = pl_processor_count() / jobs;
+    if (!cpu || jobs == 1 || strstr(device, "threads=")) snprintf(out, 256, "%s", device);
     else
-        snprintf(out, 256, "%s%sthreads=%lld", o->device, strchr(o->device, ':') ? "," : ":",
+        snprintf(out, 256, "%s%sthreads=%lld", device, strchr(device, ':') ? "," : ":",
                  (long long)(threads > 0 ? threads : 1));
 }
 
@@ -166,11 +173,13 @@ static polar_status job_begin(pl_job *job)
 {
     char name[256];
     const pl_runner_opts *o = job->r->o;
-    job->limit = o->ensemble ? o->ensemble : !strncmp(o->device, "cuda", 4) ? ENSEMBLE : 1;
+    int many = pl_runner_trains_many(job->device);
+    /* --ensemble speaks of the devices that train many, where there are others beside them */
+    job->limit = o->ensemble && (many || !o->beside_count) ? o->ensemble : many ? ENSEMBLE : 1;
     job->group = pl_calloc((size_t)job->limit, sizeof *job->group);
     PL_NEED(job->group, POLAR_E_NOMEM, "a job");
     PL_TRY(pl_store_open(&job->store, o->store, PL_STORE_WRITE));
-    device_name(name, o);
+    device_name(name, job->device, o->jobs);
     PL_TRY(polar_device_open(&job->dev, name));
     job->provenance = pl_provenance_of(&job->text, job->dev);
     return POLAR_OK;

@@ -138,14 +138,40 @@ void pl_runner_wait(pl_runner *r, double seconds)
 
 /* ---- jobs --------------------------------------------------------------------------------------- */
 
+static const char *device_at(const pl_runner_opts *o, int d)
+{
+    return d ? o->beside[d - 1] : o->device;
+}
+
+static int jobs_on(const pl_runner_opts *o, int d)
+{
+    return o->beside_count && pl_runner_trains_many(device_at(o, d)) ? 1 : o->jobs;
+}
+
+static int jobs_of(const pl_runner_opts *o)
+{
+    int n = 0;
+    for (int d = 0; d <= o->beside_count; d++) n += jobs_on(o, d);
+    return n;
+}
+
+/* Jobs of the first device first. */
+static pl_job job_of(pl_runner *r, int number)
+{
+    int d = 0, j = number;
+    while (j >= jobs_on(r->o, d)) j -= jobs_on(r->o, d++);
+    const char *device = device_at(r->o, d);
+    return (pl_job){.r = r, .number = number, .device = device, .cheapest = !pl_runner_trains_many(device)};
+}
+
 /* Starts the jobs and watches until the last has ended. */
 static polar_status run_jobs(pl_runner *r)
 {
-    int started = 0;
-    pl_job *jobs = pl_calloc((size_t)r->o->jobs, sizeof *jobs);
-    PL_NEED(jobs, POLAR_E_NOMEM, "%d jobs", r->o->jobs);
-    for (int j = 0; j < r->o->jobs; j++) {
-        jobs[j] = (pl_job){.r = r, .number = j};
+    int started = 0, wanted = jobs_of(r->o);
+    pl_job *jobs = pl_calloc((size_t)wanted, sizeof *jobs);
+    PL_NEED(jobs, POLAR_E_NOMEM, "%d jobs", wanted);
+    for (int j = 0; j < wanted; j++) {
+        jobs[j] = job_of(r, j);
         pthread_mutex_lock(&r->lock);
         r->jobs_running++;
         pthread_mutex_unlock(&r->lock);
@@ -153,12 +179,12 @@ static polar_status run_jobs(pl_runner *r)
         started++;
     }
     pthread_mutex_lock(&r->lock);
-    if (started < r->o->jobs) {
+    if (started < wanted) {
         atomic_store(&r->halt, 1);
         r->jobs_running--;
         r->status = POLAR_E_NOMEM;
         snprintf(r->message, sizeof r->message,
-                 "the system gives no thread for job %d of %d (try fewer --jobs)", started + 1, r->o->jobs);
+                 "the system gives no thread for job %d of %d (try fewer --jobs)", started + 1, wanted);
     }
     while (r->jobs_running) {
         pl_runner_event tick = {.kind = PL_RUNNER_TICK};
@@ -169,6 +195,60 @@ static polar_status run_jobs(pl_runner *r)
     for (int j = 0; j < started; j++) pthread_join(jobs[j].thread, NULL);
     pl_free(jobs);
     return r->status == POLAR_OK ? POLAR_OK : pl_fail_again(r->status, r->message);
+}
+
+/* ---- the costliest first ------------------------------------------------------------------------ */
+
+typedef struct costed { /* an entry of the plan */
+    int64_t entry;
+    const pl_config *config;
+    double flops;
+} costed;
+
+static int by_its_config(const void *a, const void *b)
+{
+    const costed *x = a, *y = b;
+    uintptr_t c = (uintptr_t)x->config, d = (uintptr_t)y->config;
+    return c != d ? (c > d) - (c < d) : (x->entry > y->entry) - (x->entry < y->entry);
+}
+
+static int by_cost(const void *a, const void *b)
+{
+    const costed *x = a, *y = b;
+    return x->flops != y->flops ? (x->flops < y->flops) - (x->flops > y->flops)
+                                : (x->entry > y->entry) - (x->entry < y->entry);
+}
+
+/* The seeds of an arm share a configuration, which is looked at once. */
+static polar_status cost_all(costed *all, const pl_runner *r, polar_device *dev)
+{
+    for (int64_t i = 0; i < r->count; i++) all[i] = (costed){i, r->runs[i].config, 0};
+    qsort(all, (size_t)r->count, sizeof *all, by_its_config);
+    for (int64_t i = 0; i < r->count; i++) {
+        if (i && all[i].config == all[i - 1].config) {
+            all[i].flops = all[i - 1].flops;
+            continue;
+        }
+        pl_estimate e = {0};
+        PL_TRY(r->tb->estimate(&e, dev, all[i].config));
+        all[i].flops = e.flops;
+        pl_free(e.routes);
+    }
+    qsort(all, (size_t)r->count, sizeof *all, by_cost);
+    return POLAR_OK;
+}
+
+/* Where several devices share the plan. */
+static polar_status order_by_cost(pl_runner *r, polar_device *dev)
+{
+    if (!r->o->beside_count || !r->tb->estimate) return POLAR_OK;
+    costed *all = pl_calloc((size_t)r->count, sizeof *all);
+    r->order = pl_calloc((size_t)r->count, sizeof *r->order);
+    polar_status st = all && r->order ? cost_all(all, r, dev)
+                                      : PL_FAIL(POLAR_E_NOMEM, "a plan of %lld runs", (long long)r->count);
+    for (int64_t i = 0; i < r->count && st == POLAR_OK; i++) r->order[i] = all[i].entry;
+    pl_free(all);
+    return st;
 }
 
 /* ---- the plan ----------------------------------------------------------------------------------- */
@@ -291,8 +371,12 @@ static polar_status prepare(pl_runner *r, const pl_store_spec *spec, int *planne
     pl_store *s = NULL;
     polar_device *dev = NULL;
     choose_shard(r);
-    PL_TRY(polar_device_open(&dev, r->o->device)); /* a wrong name shall leave no store behind */
-    polar_device_close(dev);
+    for (int d = r->o->beside_count; d >= 0; d--) { /* a wrong name shall leave no store behind */
+        PL_TRY(polar_device_open(&dev, device_at(r->o, d)));
+        polar_status ordered = d == 0 ? order_by_cost(r, dev) : POLAR_OK;
+        polar_device_close(dev);
+        PL_TRY(ordered);
+    }
     PL_TRY(pl_store_open(&s, r->o->store, PL_STORE_WRITE));
     polar_status st = enrol(r, s, spec, planned);
     pl_store_close(s);
@@ -318,9 +402,9 @@ polar_status pl_runner_run(pl_runner_outcome *out, const pl_testbed *tb, const p
     pthread_cond_init(&r.changed, &attr);
     pthread_condattr_destroy(&attr);
     r.slots = pl_calloc((size_t)count, sizeof *r.slots);
-    r.job_views = pl_calloc((size_t)opts->jobs, sizeof *r.job_views);
+    r.job_views = pl_calloc((size_t)jobs_of(opts), sizeof *r.job_views);
     r.view.jobs = r.job_views;
-    r.view.job_count = opts->jobs;
+    r.view.job_count = jobs_of(opts);
     polar_status st =
         r.slots && r.job_views ? POLAR_OK : PL_FAIL(POLAR_E_NOMEM, "a plan of %lld runs", (long long)count);
     int planned = 0;
@@ -341,6 +425,7 @@ polar_status pl_runner_run(pl_runner_outcome *out, const pl_testbed *tb, const p
     out->out_of_time = out->left && !out->stopped && out_of_time(&r);
     pl_free(r.slots);
     pl_free(r.job_views);
+    pl_free(r.order);
     pthread_cond_destroy(&r.changed);
     pthread_mutex_destroy(&r.lock);
     pthread_mutex_destroy(&r.taking);

@@ -9,8 +9,9 @@
  *
  * Each job is a thread with its own connection to the store, its own device and its own claims. On a device
  * "cuda..." a job takes as many unfinished runs of one shape as may be trained together; elsewhere one run
- * at a time. A job that finds everything left claimed by another process waits for it, and takes over what
- * that process leaves unfinished.
+ * at a time. Several devices share a plan: one that trains many has one job and takes the costliest runs
+ * first, the others have `jobs` each and begin with the cheapest. A job that finds everything left claimed by
+ * another process waits for it, and takes over what that process leaves unfinished.
  *
  * However it ends (stop, an error, kill -9, a power cut), the results of finished runs are stored, and the
  * table of a finished plan is the same to the bit.
@@ -74,7 +75,7 @@ typedef struct pl_runner_opts {
     const char *store; /* the file */
     /* "cpu" with jobs > 1 gets threads = processors / jobs unless told */
     const char *device;
-    int jobs;
+    int jobs; /* with other devices beside it: on each that is not "cuda...", which has one */
     /* of the plan's distinct runs, numbered in its order from 0, those whose number is `shard` modulo
      * `shards`; the plan is put whole. shards 0: all of them */
     int64_t shard, shards;
@@ -90,11 +91,13 @@ typedef struct pl_runner_opts {
     /* one call at a time, from any thread; may be NULL */
     void (*watch)(void *arg, const pl_runner_event *e);
     void *watch_arg;
+    const char *const *beside; /* further devices */
+    int beside_count;
 } pl_runner_opts;
 
-#define PL_RUNNER_OPTS_INIT                                            \
-    {                                                                  \
-        "polar.db", "cpu", 1, 0, 0, 0, 0, 5, 0, NULL, NULL, NULL, NULL \
+#define PL_RUNNER_OPTS_INIT                                                     \
+    {                                                                           \
+        "polar.db", "cpu", 1, 0, 0, 0, 0, 5, 0, NULL, NULL, NULL, NULL, NULL, 0 \
     }
 
 typedef struct pl_runner_outcome {

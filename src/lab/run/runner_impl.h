@@ -22,7 +22,9 @@ typedef struct pl_runner {
     pthread_mutex_t taking; /* held by the job that chooses its runs */
     pthread_mutex_t lock;   /* of everything below */
     pthread_cond_t changed;
-    pl_slot *slots;    /* count of them; only a run's first entry counts */
+    pl_slot *slots; /* count of them; only a run's first entry counts */
+    /* the plan's entries, the costliest first; NULL: one device, which takes them as they come */
+    int64_t *order;
     int64_t open_from; /* entries before it are done, or not their run's first */
     pl_job_view *job_views;
     pl_runner_view view;
@@ -35,6 +37,8 @@ typedef struct pl_runner {
 typedef struct pl_job {
     pl_runner *r;
     int number;
+    const char *device; /* one of the options' */
+    int cheapest;       /* begins with the cheapest runs */
     pthread_t thread;
     pl_store *store;
     polar_device *dev;
@@ -62,7 +66,8 @@ void pl_runner_count_done(pl_runner *r, int64_t i, pl_run_state state);
 void pl_runner_wait(pl_runner *r, double seconds);
 double pl_runner_epochs(const pl_plan_run *run); /* the most it may make */
 
-void *pl_job_main(void *job); /* of a thread: a job from its begin to its end (run_job.c) */
+int pl_runner_trains_many(const char *device); /* the members of an ensemble at once (run_job.c) */
+void *pl_job_main(void *job);                  /* of a thread: a job from its begin to its end (run_job.c) */
 
 /* The job's group from where it stands to its end, or until the runner must leave (then it is saved).
  * POLAR_E_NOMEM with several members: try fewer. */
