@@ -57,14 +57,17 @@ static void put_cloud(pl_train *t, int64_t slot, int64_t place, const pl_clouds 
 static void train_pass(pl_queue *q, void *arg)
 {
     pl_train *t = arg;
+    pl_so3_turned_weights(t, q);
     pl_mat p = pl_so3_forward(t->model, q, t->x);
     PL_CALL(mse, q, .L = t->loss, .dP = t->dp, .P = p, .Y = t->y);
     pl_so3_backward(t->model, q, t->dp);
+    pl_so3_turned_gradients(t, q);
 }
 
 static void eval_pass(pl_queue *q, void *arg)
 {
     pl_train *t = arg;
+    pl_so3_turned_weights(t, q);
     pl_mat p = pl_so3_forward(t->model, q, t->x);
     PL_CALL(copy, q, .Y = t->pred, .X = p);
 }

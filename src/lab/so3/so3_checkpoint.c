@@ -6,7 +6,8 @@
  *         metadata under the same prefix
  *     shadow<s>.NAME.m, ...        the moments of slot s's gauge shadows
  *     slots.best                   (members) F64: the best validation loss
- *     slots.count                  (members, 3) I64: epochs made, best epoch, how it ended
+ *     slots.count                  (members, 3) I64: epochs made, best epoch, how it ended and, times
+ *         END_RADIX, the epoch that left the plateau (0: none, or from before it was looked for)
  *
  * The runs of the metadata are in the order of the slots, its epochs those made by the slots still active.
  * Rows of deviations that were not yet handed out are not part of the file: take them before saving.
@@ -23,7 +24,7 @@
 #define MADE_BY "so3 2"
 #define OLDER   "so3 1" /* the same without a checksum */
 
-enum { COUNTS = 3 }; /* numbers of a slot in slots.count */
+enum { COUNTS = 3, END_RADIX = 16 }; /* numbers of a slot in slots.count; more than there are ends */
 
 typedef struct slots_image {
     double *best;
@@ -68,7 +69,8 @@ polar_status pl_so3_save(pl_train *t, const char *path)
     polar_status st = list_state(&s, &im, t);
     for (int64_t i = 0; i < t->members && st == POLAR_OK; i++) {
         const pl_early_stop *e = &t->slots[i].stop;
-        const int64_t counts[COUNTS] = {e->made, e->best_epoch, e->end};
+        int64_t left = t->slots[i].plateau_epoch > 0 ? t->slots[i].plateau_epoch : 0;
+        const int64_t counts[COUNTS] = {e->made, e->best_epoch, e->end + END_RADIX * left};
         im.best[i] = e->best;
         memcpy(im.counts + COUNTS * i, counts, sizeof counts);
     }
@@ -83,9 +85,10 @@ static polar_status check_slots(const slots_image *im, const pl_state *s, const 
 {
     for (int64_t i = 0; i < t->members; i++) {
         const int64_t *c = im->counts + COUNTS * i;
+        int64_t end = c[2] % END_RADIX, left = c[2] / END_RADIX;
         int possible = c[0] >= 0 && c[0] <= t->slots[i].stop.epochs && c[1] >= 0 && c[1] <= c[0] &&
-                       c[2] >= PL_END_NOT && c[2] <= PL_END_DIVERGED &&
-                       (c[2] == PL_END_NOT ? c[0] == s->made : c[0] <= s->made);
+                       end >= PL_END_NOT && end <= PL_END_DIVERGED && left >= 0 && left <= c[0] &&
+                       (end == PL_END_NOT ? c[0] == s->made : c[0] <= s->made);
         PL_NEED(possible, POLAR_E_FORMAT, "'%s': the counters of run %lld make no sense", path, (long long)i);
     }
     return POLAR_OK;
@@ -98,8 +101,11 @@ static void set_slots(pl_train *t, const slots_image *im)
         const int64_t *c = im->counts + COUNTS * i;
         slot->stop.made = c[0];
         slot->stop.best_epoch = c[1];
-        slot->stop.end = (pl_end)c[2];
+        slot->stop.end = (pl_end)(c[2] % END_RADIX);
         slot->stop.best = im->best[i];
+        slot->plateau_epoch = c[2] / END_RADIX;
+        /* it has left, nobody noted when */
+        if (!slot->plateau_epoch && c[1] && im->best[i] < slot->data->plateau) slot->plateau_epoch = -1;
         slot->stop.improved = 0;
         slot->tested = 0;
         slot->taken = slot->count = 0;
@@ -142,9 +148,10 @@ polar_status pl_so3_weights(pl_train *t, int64_t member, const char *path)
     char *bytes = pl_alloc(size), *at = bytes;
     polar_status st =
         entries && bytes ? POLAR_OK : PL_FAIL(POLAR_E_NOMEM, "a copy of %zu bytes of weights", size);
+    pl_scratch_mark mark = pl_scratch_begin(t->q);
     for (int64_t i = 0; i < t->param_count && st == POLAR_OK; i++) {
         const pl_param *p = &t->params[i];
-        pl_mat m = pl_mat_at(t->best[i], slot, 1);
+        pl_mat m = pl_so3_turned_back(t, t->q, i, pl_mat_at(t->best[i], slot, 1));
         int two = p->ndim == 2;
         entries[i] = (pl_safetensors_entry){.name = p->name,
                                             .dtype = (int)m.dtype,
@@ -155,6 +162,7 @@ polar_status pl_so3_weights(pl_train *t, int64_t member, const char *path)
         polar_queue_download(t->q, at, m.data, pl_mat_bytes(&m));
         at += pl_mat_bytes(&m);
     }
+    pl_scratch_end(t->q, mark);
     if (st == POLAR_OK) st = polar_queue_sync(t->q);
     if (st == POLAR_OK)
         st = pl_safetensors_write(path, entries, t->param_count, meta, (int64_t)(sizeof meta / sizeof *meta));

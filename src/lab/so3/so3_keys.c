@@ -7,6 +7,7 @@
 #include "lab/run/optim_keys.h"
 
 static const char *const dtypes[] = {"f32", "f64", NULL};
+static const char *const coordinates[] = {"plain", "rotated", NULL};
 
 #define OPTIM_LR        "1e-3"
 #define OPTIM_AUX_LR    "=optim.lr"
@@ -19,6 +20,11 @@ static const char *const dtypes[] = {"f32", "f64", NULL};
 static void warmup(char out[PL_VALUE_CHARS], const pl_config *c)
 {
     pl_warmup_default(out, c, 10);
+}
+
+static int is_rotated(const pl_config *c)
+{
+    return pl_config_choice(c, "model.coordinates") == 1;
 }
 
 static int has_shadows(const pl_config *c)
@@ -38,6 +44,10 @@ static const pl_key keys[] = {
     {"model.layers", PL_KEY_INT, "3", .min = 1, .max = 64, .help = "layers"},
     {"model.eps", PL_KEY_REAL, "1e-8", .min = 1e-30, .max = 1,
      .help = "under the square roots of distances and norms"},
+    {"model.coordinates", PL_KEY_CHOICE, "plain", .choices = coordinates,
+     .help = "rotated: the optimiser sees W' of every matrix on its route, W = P^T W' Q with fixed P, Q"},
+    {"model.rotation", PL_KEY_INT, "0", .min = 0, .max = 1e9, .applies = is_rotated,
+     .help = "which rotations P, Q, a seed of their own"},
     {"data.points", PL_KEY_INT, "64", .min = 1, .max = 4096, .help = "points N of a cloud"},
     {"data.train", PL_KEY_INT, "256", .min = 1, .max = 1e7, .help = "training clouds"},
     {"data.valid", PL_KEY_INT, "256", .min = 1, .max = 1e7,
@@ -79,6 +89,7 @@ static const pl_metric results[] = {
     {.name = "best_valid"},
     {.name = "best_epoch"},
     {.name = "epochs"},
+    {.name = "plateau_epoch", .better = -1},
     {.name = "stopped_early"},
     {.name = "diverged"},
     {.name = "trace_mse", .better = -1, .beside = "test_mse", .head = "trace", .line = "the trace alone"},
@@ -119,6 +130,8 @@ polar_status pl_so3_settings_read(pl_so3_settings *out, const pl_config *c)
         .width = pl_config_int(c, "model.width"),
         .layers = pl_config_int(c, "model.layers"),
         .eps = pl_config_real(c, "model.eps"),
+        .rotated = is_rotated(c),
+        .rotation = pl_config_int(c, "model.rotation"),
         .points = pl_config_int(c, "data.points"),
         .train = pl_config_int(c, "data.train"),
         .valid = pl_config_int(c, "data.valid"),
@@ -153,6 +166,7 @@ int pl_so3_same_shape(const pl_config *a, const pl_config *b)
         int counts = 0;
         for (size_t k = 0; k < sizeof alike / sizeof *alike; k++)
             counts |= !strncmp(name, alike[k], strlen(alike[k]));
+        counts |= is_rotated(a) && !strcmp(name, "route.matrix"); /* says which blocks are turned */
         if (!counts || !strcmp(name, "train.patience")) continue;
         pl_config_value(x, a, name);
         pl_config_value(y, b, name);

@@ -9,6 +9,8 @@
 typedef struct pl_so3_settings {
     int64_t width, layers, points, train, valid, test;
     double eps;
+    int rotated;                  /* coordinates of the matrix route's blocks */
+    int64_t rotation;             /* which, see so3_turned.c */
     int64_t epochs, batch, steps; /* steps of an epoch: whole batches only */
     int64_t patience;
     polar_dtype dtype;
@@ -26,7 +28,7 @@ extern const pl_schema pl_so3_schema;
 
 /* POLAR_E_ARG where keys contradict each other; borrows from c */
 polar_status pl_so3_settings_read(pl_so3_settings *out, const pl_config *c);
-/* all but rule, lr, decay, routes, patience and shadows alike */
+/* all but rule, lr, decay, routes (where coordinates are plain), patience and shadows alike */
 int pl_so3_same_shape(const pl_config *a, const pl_config *b);
 
 #endif

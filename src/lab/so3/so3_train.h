@@ -24,6 +24,7 @@ typedef struct pl_so3_data { /* of one seed; shared by its arms */
     uint64_t seed;
     pl_clouds split[PL_SPLITS];
     pl_cloud_baseline baseline;
+    double plateau; /* the trace-only predictor's validation error, less a tenth */
     int64_t *order; /* (train): of the epoch under way */
 } pl_so3_data;
 
@@ -33,6 +34,9 @@ typedef struct pl_so3_slot {
     uint64_t seed;
     pl_so3_data *data;
     pl_early_stop stop;
+    /* the first epoch with a validation error below data->plateau; 0: none yet, -1: made by an older program,
+     * which did not look */
+    int64_t plateau_epoch;
     int tested;
     double test_mse;
     pl_gauge_shadow *shadow; /* or NULL */
@@ -47,6 +51,13 @@ typedef struct pl_so3_group { /* slots [first, first + count) */
     int64_t first, count;
 } pl_so3_group;
 
+typedef struct pl_so3_turn { /* a block in rotated coordinates, see so3_turned.c */
+    int64_t param;
+    pl_mat W, G;               /* the model's */
+    pl_mat turned_W, turned_G; /* the optimiser's */
+    pl_mat P, Q;               /* (1, rows, rows), (1, cols, cols) */
+} pl_so3_turn;
+
 struct pl_train {
     polar_device *dev;
     polar_queue *q;
@@ -58,8 +69,11 @@ struct pl_train {
     pl_so3_group *groups;
     int64_t group_count;
     pl_so3 *model;
-    pl_param *params; /* the model's */
+    pl_param *params; /* the model's; in rotated coordinates turned_params, what the optimiser sees */
     int64_t param_count;
+    pl_param *turned_params; /* or NULL */
+    pl_so3_turn *turns;
+    int64_t turn_count;
     pl_mat *best;          /* of every parameter, as its W */
     pl_mat x, y;           /* (members batch, N, 3), (members, batch, 1): the batch under way */
     pl_mat dp, loss, pred; /* (members, batch, 1), (members, 1, 1) f64, (members, batch, 1) */
@@ -86,6 +100,16 @@ polar_status pl_so3_weights(pl_train *t, int64_t member, const char *path);
 
 polar_status pl_so3_estimate(pl_estimate *out, polar_device *dev, const pl_config *c); /* so3_estimate.c */
 polar_status pl_so3_shorten(pl_config *c, int64_t steps);
+
+/* after the model's making, where the runs ask for rotated coordinates */
+polar_status pl_so3_turned_create(pl_train *t);
+void pl_so3_turned_destroy(pl_train *t); /* safe on a zeroed one */
+/* the model's weights from the optimiser's; before a forward. Both enqueue, nothing in plain coordinates */
+void pl_so3_turned_weights(pl_train *t, pl_queue *q);
+/* the optimiser's gradients from the model's; after a backward */
+void pl_so3_turned_gradients(pl_train *t, pl_queue *q);
+/* X, of a parameter in the optimiser's coordinates, in the model's: scratch, or X itself */
+pl_mat pl_so3_turned_back(pl_train *t, pl_queue *q, int64_t param, pl_mat X);
 
 /* where the slot's configuration asks for shadows */
 polar_status pl_so3_shadow_create(pl_train *t, pl_so3_slot *s);
