@@ -43,7 +43,8 @@ typedef enum pl_stream {
     PL_STREAM_MIX = 7,       /* per batch: Mixup and CutMix */
     PL_STREAM_DROP = 8,      /* dropout, stochastic depth */
     PL_STREAM_BOOTSTRAP = 9, /* resampling in statistics */
-    PL_STREAM_ERASE = 10     /* noise of erased rectangles */
+    PL_STREAM_ERASE = 10,    /* noise of erased rectangles */
+    PL_STREAM_DISTURB = 11   /* noise on updates, and their turns */
 } pl_stream;
 
 typedef struct pl_u4 {

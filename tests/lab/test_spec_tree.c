@@ -43,6 +43,8 @@ static void test_tree(void)
         {"open/so3_factorial", 2 * 6 * 20},
         {"open/so3_schur_only", 2 * 5 * 20},
         {"open/so3_rounding", 2 * 6 * 20},
+        {"open/so3_rotation", 2 * 8 * 20},
+        {"open/so3_noise", 2 * 8 * 20},
         {"open/so3_gauge", 2 * 5 * 4},
         {"demo/so3_small", 2 * 3 * 4},
         {"demo/so3_tiny", 2 * 3 * 4},

@@ -27,6 +27,11 @@ static int is_rotated(const pl_config *c)
     return pl_config_choice(c, "model.coordinates") == 1;
 }
 
+static int is_turned(const pl_config *c)
+{
+    return pl_config_real(c, "update.turn") > 0;
+}
+
 static int has_shadows(const pl_config *c)
 {
     return pl_config_int(c, "gauge.shadows") > 0;
@@ -66,6 +71,12 @@ static const pl_key keys[] = {
     {"train.dtype", PL_KEY_CHOICE, "f32", .choices = dtypes,
      .help = "number format of weights, activations and gradients"},
 #include "lab/run/optim_keys.inc"
+    {"update.noise", PL_KEY_REAL, "0", .min = 0, .max = 1000,
+     .help = "random signs of so many times its norm are added to every update of the matrix route"},
+    {"update.turn", PL_KEY_REAL, "0", .min = 0, .max = 3.15,
+     .help = "every update of the matrix route is turned by this angle, its rows in random pairs"},
+    {"update.redraw", PL_KEY_INT, "1", .min = 0, .max = 1e9, .applies = is_turned,
+     .help = "steps between draws of the turn; 0: one for the whole run"},
     {"gauge.shadows", PL_KEY_INT, "0", .min = 0, .max = 64,
      .help = "shadow optimisers fed P g Q^T, which measure gauge violation; the run itself stays as it is"},
     {"gauge.every", PL_KEY_INT, "0", .min = 0, .max = 1e9, .applies = has_shadows,
@@ -146,11 +157,17 @@ polar_status pl_so3_settings_read(pl_so3_settings *out, const pl_config *c)
         .gauge_blocks = pl_config_text(c, "gauge.blocks"),
         .gauge_dtype = dtype_of(c, "gauge.dtype"),
         .no_decay = pl_config_text(c, "route.no_decay"),
+        .disturb = {pl_config_real(c, "update.noise"), pl_config_real(c, "update.turn"),
+                    pl_config_int(c, "update.redraw")},
     };
     out->steps = out->train / out->batch;
     PL_NEED(out->steps > 0, POLAR_E_ARG, "train.batch is %lld and data.train %lld: not one whole batch",
             (long long)out->batch, (long long)out->train);
     PL_TRY(pl_optim_keys_read(&out->optim, c));
+    PL_NEED((out->disturb.noise == 0 && out->disturb.turn == 0) || out->optim.weight_decay == 0, POLAR_E_ARG,
+            "update.noise and update.turn want optim.weight_decay 0, which is %g: decay is no part of an "
+            "update",
+            out->optim.weight_decay);
     PL_TRY(pl_schedule_read(&out->schedule, c, out->steps));
     out->optim.schedule = pl_schedule_of_steps(&out->schedule);
     return POLAR_OK;

@@ -3,6 +3,7 @@
 #define PL_LAB_SO3_KEYS_H
 
 #include "lab/run/optim_keys.h"
+#include "lab/so3/so3_disturb.h"
 #include "lab/spec/config.h"
 #include "polar/optim.h"
 
@@ -18,6 +19,7 @@ typedef struct pl_so3_settings {
      * configuration */
     polar_optim_opts optim;
     pl_lr_schedule schedule;
+    pl_disturb disturb;                    /* of the matrix route's updates */
     const char *no_decay;                  /* route.no_decay; borrowed */
     int64_t shadows, gauge_every;          /* gauge_every 0: steps 1, 2, 5, 10, 20, 50, ... */
     const char *gauge_maps, *gauge_blocks; /* borrowed from the configuration */

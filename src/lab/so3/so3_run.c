@@ -170,6 +170,9 @@ static void so3_end(pl_train *t)
     pl_so3_destroy(t->model);
     polar_queue_destroy(t->q);
     pl_free(t->best);
+    pl_free(t->disturbed);
+    pl_free(t->before);
+    pl_free(t->update);
     pl_free(t->slots);
     pl_free(t->slot_of);
     pl_free(t->groups);
@@ -234,8 +237,10 @@ static polar_status train_epoch(pl_train *t)
         PL_TRY(pl_so3_train_step(t, step));
         for (int64_t i = 0; i < t->members; i++)
             PL_TRY(pl_so3_shadow_step(t, &t->slots[i], t->made * s->steps + step + 1));
+        PL_TRY(pl_so3_disturb_begin(t));
         for (int64_t i = 0; i < t->group_count; i++)
             if (group_active(t, &t->groups[i])) PL_TRY(polar_optim_step(t->groups[i].opt, t->q));
+        PL_TRY(pl_so3_disturb_end(t, t->made * s->steps + step + 1));
     }
     return POLAR_OK;
 }

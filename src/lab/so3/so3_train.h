@@ -78,7 +78,9 @@ struct pl_train {
     pl_mat x, y;           /* (members batch, N, 3), (members, batch, 1): the batch under way */
     pl_mat dp, loss, pred; /* (members, batch, 1), (members, 1, 1) f64, (members, batch, 1) */
     pl_graph *train_graph, *eval_graph;
-    char *host_x; /* one batch, to be uploaded */
+    char *disturbed, *before; /* host: matrices after and before a step; or NULL */
+    double *update;           /* room for one matrix */
+    char *host_x;             /* one batch, to be uploaded */
     double *host_y;
     double *losses;  /* (steps, members) of an epoch */
     char *host_pred; /* (chunks, members, batch) of a split, in the run's format */
@@ -100,6 +102,11 @@ polar_status pl_so3_weights(pl_train *t, int64_t member, const char *path);
 
 polar_status pl_so3_estimate(pl_estimate *out, polar_device *dev, const pl_config *c); /* so3_estimate.c */
 polar_status pl_so3_shorten(pl_config *c, int64_t steps);
+
+/* around the optimisers' steps, where a run asks for disturbed updates (so3_disturb.h): both synchronise
+ * then; step of the run, from 1 */
+polar_status pl_so3_disturb_begin(pl_train *t);
+polar_status pl_so3_disturb_end(pl_train *t, int64_t step);
 
 /* after the model's making, where the runs ask for rotated coordinates */
 polar_status pl_so3_turned_create(pl_train *t);
