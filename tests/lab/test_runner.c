@@ -178,20 +178,17 @@ static void test_devices(void)
         pl_runner_outcome out;
         pl_runner_opts o = options();
         clean();
-        o.jobs = jobs;
-        o.beside = beside;
-        o.beside_count = 1;
+        o.jobs = jobs, o.beside = beside, o.beside_count = 1;
         TEST_TRY(run_all(&out, &o));
         test_exact("two devices share a plan", table_differs() + (runs_begun() != FAKE_RUNS));
         test_true("... and begin with the cheapest runs", width_begun(1) == 8 && width_begun(FAKE_RUNS) == 4,
                   "widths %d and, last, %d", width_begun(1), width_begun(FAKE_RUNS));
     }
+    const char *const wrong[] = {"ref", "nonsense"};
     pl_runner_opts o = options();
     pl_runner_outcome out;
-    const char *const wrong[] = {"ref", "nonsense"};
     clean();
-    o.beside = wrong;
-    o.beside_count = 2;
+    o.beside = wrong, o.beside_count = 2;
     polar_status st = run_all(&out, &o);
     test_true("a wrong name among them leaves no store", st == POLAR_E_ARG && access(store, F_OK) != 0, "%s",
               polar_error_message());
