@@ -12,14 +12,12 @@ static const pl_op_info op_infos[PL_OP_COUNT] = {
 #define PL_OP(name, out, inout, in, ...)    {#name, out, inout, in, sizeof(pl_args_##name), 0, #__VA_ARGS__},
 #define PL_FUSED(name, out, inout, in, ...) {#name, out, inout, in, sizeof(pl_args_##name), 1, #__VA_ARGS__},
 #include "device/ops.def"
-#undef PL_OP
 };
 
 #define PL_OP(name, out, inout, in, ...)                                                          \
     _Static_assert(sizeof(pl_args_##name) <= PL_MAX_ARGS_BYTES, "PL_MAX_ARGS_BYTES is too small " \
                                                                 "for " #name);
 #include "device/ops.def"
-#undef PL_OP
 
 const pl_op_info *pl_op_describe(pl_op_id id)
 {
@@ -192,7 +190,6 @@ static double watch_end(pl_queue *q, double begin)
                      operand_bytes(PL_OP_##op, a));                                          \
     }
 #include "device/ops.def"
-#undef PL_OP
 
 void pl_op_invoke(const pl_ops *ops, pl_op_id id, pl_queue *q, const void *args)
 {
@@ -202,7 +199,6 @@ void pl_op_invoke(const pl_ops *ops, pl_op_id id, pl_queue *q, const void *args)
         ops->name(q, args);              \
         break;
 #include "device/ops.def"
-#undef PL_OP
     case PL_OP_COUNT: break;
     }
 }
@@ -213,18 +209,12 @@ void pl_op_fill(pl_ops *ops, const pl_ops *fallback)
 #define PL_OP(name, out, inout, in, ...) \
     if (!ops->name) ops->name = fallback->name;
 #include "device/ops.def"
-#undef PL_OP
 }
 
 int pl_op_present(const pl_ops *ops, pl_op_id id)
 {
-    switch (id) {
 #define PL_OP(name, out, inout, in, ...) \
-    case PL_OP_##name:                   \
-        return ops->name != NULL;
+    if (id == PL_OP_##name) return ops->name != NULL;
 #include "device/ops.def"
-#undef PL_OP
-    case PL_OP_COUNT: break;
-    }
     return 0;
 }

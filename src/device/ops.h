@@ -58,13 +58,11 @@ static inline int64_t pl_chain_joined(int64_t chain, int64_t s)
         __VA_ARGS__                      \
     } pl_args_##name;
 #include "device/ops.def"
-#undef PL_OP
 
 /* the numbers */
 typedef enum pl_op_id {
 #define PL_OP(name, out, inout, in, ...) PL_OP_##name,
 #include "device/ops.def"
-#undef PL_OP
     PL_OP_COUNT
 } pl_op_id;
 
@@ -72,13 +70,11 @@ typedef enum pl_op_id {
 typedef struct pl_ops {
 #define PL_OP(name, out, inout, in, ...) void (*name)(pl_queue * q, const pl_args_##name *a);
 #include "device/ops.def"
-#undef PL_OP
 } pl_ops;
 
 /* the calls */
 #define PL_OP(name, out, inout, in, ...) void pl_call_##name(pl_queue *q, const pl_args_##name *a);
 #include "device/ops.def"
-#undef PL_OP
 #define PL_CALL(op, q, ...) pl_call_##op((q), &(pl_args_##op){__VA_ARGS__})
 
 /* what each op demands of its operands, and what it costs (checks/) */
@@ -86,7 +82,6 @@ typedef struct pl_ops {
     polar_status pl_check_##name(const pl_args_##name *a); \
     double pl_flops_##name(const pl_args_##name *a);
 #include "device/ops.def"
-#undef PL_OP
 
 typedef struct pl_op_info {
     const char *name;

@@ -7,7 +7,7 @@
  *
  *     a  = w0 d + b0            3u (|w0 d| + |b0|)
  *     z  = silu(a)              1.1 e(a) + 8u |z|                                  |silu'| <= 1.1; silu as
- *        in op_model_nn.c
+ *        in op_expect_activation.c
  *     w  = W2 z + b2            (h + 2) u (sum |W2 z| + |b2|) + sum |W2| e(z)
  *     Y  = X + alpha sum w X    (N + 4) u (|X_i| + |alpha| sum |w X|) + |alpha| sum e(w) |X|
  *     dw = alpha sum (...)      (2k + 2) u |alpha| sum |dY X|                      k = 1 or 3 components

@@ -1,4 +1,4 @@
-/* op_calls.h -- wrong ops and wrong calls of every op (op_calls_<noun>.c), for test_op_calls.
+/* op_calls.h -- wrong ops and wrong calls of every op (op_expect_<noun>.c), for test_op_calls.
  *
  * A wrong op, put into the place of ref's, must be seen by the measuring of op_case.h. A wrong call is a
  * valid case with one field of one operand spoilt; it must be refused at the next sync with a sentence that
@@ -58,9 +58,10 @@ typedef struct {
 #define PL_FUSED(name, out, inout, in, ...)  /* refusals: test_amx, test_pair_message, test_gemm_act, below \
                                               */
 #include "device/ops.def"
-#undef PL_OP
 
-/* how many calls of the fused attention that make no sense are not refused (op_calls_attention.c) */
+const op_calls *pl_op_calls(pl_op_id op); /* NULL of a fused op */
+
+/* how many calls of the fused attention that make no sense are not refused (op_expect_attention.c) */
 int64_t pl_calls_attention_accepted(pl_device *dev);
 
 /* ---- what wrong ops are made of ---- */

@@ -14,7 +14,7 @@
  *                  d = ceil(rows/32) + ceil(cols/32) + 11 roundings on one path (lane_sum_elem.h)
  *     elementwise  the formula, operation by operation, over intervals
  *     polar_exact  not elementwise: pl_polar_defect
- *     the others   op_model_<noun>.c
+ *     the others   op_expect_<noun>.c
  */
 #ifndef PL_VERIFY_OP_MODEL_H
 #define PL_VERIFY_OP_MODEL_H
@@ -25,6 +25,13 @@
 /* The values that entry (b, i, j) of result `operand` may have before it is rounded to its format. Not for
  * polar_exact. */
 pl_iv pl_op_model(const pl_op_run *r, int operand, int64_t b, int64_t i, int64_t j);
+
+/* nothing of it is wrong */
+static inline int pl_op_result_good(const pl_op_result *r)
+{
+    return !r->outside && !r->nan_mismatch && !r->unwritten && !r->padding_touched && !r->const_changed &&
+           r->err <= r->tol;
+}
 
 /* How far matrix b of Y (after) is from the polar factor of X (before), by the definition: err and tol of the
  * worst of five measures. */

@@ -1,4 +1,4 @@
-/* op_model_impl.h -- what the models have in common (op_model_<noun>.c). */
+/* op_model_impl.h -- what the models have in common (op_expect_<noun>.c). */
 #ifndef PL_VERIFY_OP_MODEL_IMPL_H
 #define PL_VERIFY_OP_MODEL_IMPL_H
 
@@ -53,7 +53,7 @@ static inline int has(const pl_op_run *r, int o)
 
 typedef enum { SIGMOID, SIGMOID_SLOPE, SILU, SILU_SLOPE, GELU, GELU_SLOPE } curve;
 
-/* f over x, activations and their slopes (op_model_activation.c) */
+/* f over x, activations and their slopes (op_expect_activation.c) */
 pl_iv pl_model_curve(curve f, pl_iv x, polar_dtype ct);
 
 /* What entry (b, i, j) of result o of an op may be, ct the format computed in: pl_model_<op>. */
@@ -64,6 +64,5 @@ pl_iv pl_model_curve(curve f, pl_iv x, polar_dtype ct);
 #define PL_OP(name, out, inout, in, ...) MODEL(name);
 #define PL_FUSED(name, out, inout, in, ...)
 #include "device/ops.def"
-#undef PL_OP
 
 #endif

@@ -1,21 +1,8 @@
 /* test_op_calls.c -- wrong ops and wrong calls: the measuring of op_case.h sees planted faults (on ref), and
- * the device argv[1] refuses calls that make no sense. Which: op_calls_<noun>.c.
+ * the device argv[1] refuses calls that make no sense. Which: op_expect_<noun>.c.
  */
 #include "op_calls.h"
 #include "test.h"
-
-static const op_calls *const calls[PL_OP_COUNT] = {
-#define PL_OP(name, out, inout, in, ...) [PL_OP_##name] = &pl_calls_##name,
-#define PL_FUSED(name, out, inout, in, ...)
-#include "device/ops.def"
-#undef PL_OP
-};
-
-static int good(const pl_op_result *r)
-{
-    return !r->outside && !r->nan_mismatch && !r->unwritten && !r->padding_touched && !r->const_changed &&
-           r->err <= r->tol;
-}
 
 /* ---- the measuring itself: devices with one wrong op must be caught ---- */
 
@@ -26,7 +13,8 @@ static void planted_faults(pl_op_id op)
     pl_ops ops = pl_ref_ops;
     _Static_assert(sizeof ops == PL_OP_COUNT * sizeof(op_fn), "a slot for each op, in their order");
     TEST_TRY(polar_device_open(&ref, "ref"));
-    for (const fault *f = calls[op]->faults; f < calls[op]->faults + calls[op]->fault_count; f++) {
+    const op_calls *calls = pl_op_calls(op);
+    for (const fault *f = calls->faults; f < calls->faults + calls->fault_count; f++) {
         pl_op_case c;
         pl_op_result r = {0};
         int found = pl_op_case_named(&c, f->name);
@@ -35,7 +23,7 @@ static void planted_faults(pl_op_id op)
         if (found) TEST_TRY(pl_op_case_measure(&r, &c, PL_FILL_NORMAL, ref, NULL));
         char what[80];
         snprintf(what, sizeof what, "planted: %s", f->what);
-        test_true(what, found && !good(&r),
+        test_true(what, found && !pl_op_result_good(&r),
                   "%s: err %.1e tol %.1e outside %lld nan %lld unwritten %lld padding %lld const %lld",
                   found ? f->name : "no such case", r.err, r.tol, (long long)r.outside,
                   (long long)r.nan_mismatch, (long long)r.unwritten, (long long)r.padding_touched,
@@ -100,13 +88,14 @@ static void refused(tally *t, pl_device *dev, const pl_op_case *c, const bad_cal
 
 static void bad_use(tally *t, pl_device *dev, pl_op_id op)
 {
+    const op_calls *calls = pl_op_calls(op);
     pl_op_case c;
-    t->untried += calls[op]->bad_count == 0;
-    if (!pl_op_case_named(&c, calls[op]->valid)) {
-        test_true("a valid case to spoil", 0, "%s", calls[op]->valid);
+    t->untried += calls->bad_count == 0;
+    if (!pl_op_case_named(&c, calls->valid)) {
+        test_true("a valid case to spoil", 0, "%s", calls->valid);
         return;
     }
-    for (int i = 0; i < calls[op]->bad_count; i++) refused(t, dev, &c, &calls[op]->bad[i]);
+    for (int i = 0; i < calls->bad_count; i++) refused(t, dev, &c, &calls->bad[i]);
 }
 
 int main(int argc, char **argv)
@@ -116,7 +105,7 @@ int main(int argc, char **argv)
     tally t = {0};
     TEST_TRY(polar_device_open(&dev, name));
     for (int op = 0; op < PL_OP_COUNT; op++) {
-        if (!calls[op]) continue;
+        if (!pl_op_calls((pl_op_id)op)) continue;
         if (!strcmp(name, "ref")) planted_faults((pl_op_id)op);
         bad_use(&t, dev, (pl_op_id)op);
     }

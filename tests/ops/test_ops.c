@@ -1,6 +1,6 @@
 /* test_ops.c -- every op, format, size and fill of op_case.h on the device argv[1]: against the enclosure
  * from the op's definition (op_model.h, which holds the derivations of all bounds) and, bit for bit, against
- * the oracle; then thread counts and failing allocations.
+ * the oracle; then thread counts, matrices alone and in a batch, failing allocations.
  *
  *     test_ops cpu:isa=avx2            one line per op and formats: the case that uses most of its tolerance
  *     test_ops cpu gemm                only ops whose name begins so
@@ -10,7 +10,7 @@
  */
 #include "base/alloc.h"
 #include "test.h"
-#include "op_model.h"
+#include "op_calls.h"
 
 #define MAX_GROUPS 400
 
@@ -20,12 +20,6 @@ typedef struct {
     double err, tol, max_abs;
     int64_t runs, failed, elements, excused, bits;
 } group;
-
-static int good(const pl_op_result *r)
-{
-    return !r->outside && !r->nan_mismatch && !r->unwritten && !r->padding_touched && !r->const_changed &&
-           r->err <= r->tol;
-}
 
 static void print_failure(const char *name, pl_fill fill, const pl_op_result *r)
 {
@@ -49,7 +43,7 @@ static void add(group *g, const char *name, pl_fill fill, const pl_op_result *r)
     g->elements += r->elements;
     g->excused += r->excused;
     g->bits += r->bits_differ;
-    if (good(r)) return;
+    if (pl_op_result_good(r)) return;
     if (++g->failed <= 8) print_failure(name, fill, r);
     if (g->failed == 9) printf("    ... and more of %s\n", g->name);
 }
@@ -160,6 +154,89 @@ static void same_bits(const char *what, pl_device *dev, const char *other_name, 
     polar_device_close(other);
 }
 
+/* Operand o's matrix b alone, or the one for all; 0 where it is neither. */
+static int matrix_alone(pl_mat *m, const pl_op_run *r, int o, int64_t b)
+{
+    if (!m->data) return 1;
+    if (m->batch == r->c.batch) *m = pl_mat_at(*m, b, 1);
+    else if (m->batch != 1 || o < r->results) return 0;
+    return 1;
+}
+
+/* Where result o has other bits in matrix b than `whole`, an image of its buffer. */
+static int64_t bits_changed(const pl_op_run *r, int o, int64_t b, const unsigned char *whole)
+{
+    const pl_op_buffer *buffer = &r->buffers[r->buffer_of[o]];
+    const pl_mat *m = &r->mat[o];
+    int64_t differ = 0;
+    for (int64_t i = 0; i < m->rows; i++) {
+        const unsigned char *row = pl_op_run_bits(r, o, b, i, 0);
+        if (m->cols)
+            differ +=
+                memcmp(row, whole + (row - buffer->after), (size_t)m->cols * polar_dtype_size(m->dtype)) != 0;
+    }
+    return differ;
+}
+
+/* Rows of results that differ where each matrix of the batch is given alone; -1: its matrices belong
+ * together. */
+static int64_t alone_differs(const pl_op_case *c, pl_device *dev)
+{
+    pl_op_run *r;
+    unsigned char *whole[PL_MAX_OPERANDS] = {0};
+    int64_t differ = 0;
+    TEST_TRY(pl_op_run_create(&r, c, PL_FILL_NORMAL, dev));
+    const pl_op_args args = r->args;
+    TEST_TRY(pl_op_run_upload(r));
+    pl_op_run_enqueue(r);
+    TEST_TRY(pl_op_run_fetch(r));
+    for (int o = 0; o < r->results; o++) {
+        if (r->buffer_of[o] < 0) continue;
+        const pl_op_buffer *buffer = &r->buffers[r->buffer_of[o]];
+        whole[o] = malloc(buffer->bytes + 1);
+        if (!whole[o]) exit(1);
+        memcpy(whole[o], buffer->after, buffer->bytes);
+    }
+    for (int64_t b = 0; differ >= 0 && b < c->batch; b++) {
+        int apart = 1;
+        r->args = args;
+        for (int o = 0; o < r->operands; o++) apart &= matrix_alone((pl_mat *)&r->args + o, r, o, b);
+        if (!apart) {
+            differ = -1;
+            break;
+        }
+        TEST_TRY(pl_op_run_upload(r));
+        pl_op_run_enqueue(r);
+        TEST_TRY(pl_op_run_fetch(r));
+        for (int o = 0; o < r->results; o++)
+            if (whole[o]) differ += bits_changed(r, o, b, whole[o]);
+    }
+    for (int o = 0; o < r->results; o++) free(whole[o]);
+    pl_op_run_destroy(r);
+    return differ;
+}
+
+static void alone_in_batch(pl_device *dev, const char *only)
+{
+    pl_op_case c;
+    int64_t differ = 0, cases = 0, ops = 0;
+    int seen[PL_OP_COUNT] = {0};
+    for (int64_t i = 0; pl_op_case_at(&c, i); i++) {
+        char name[PL_OP_CASE_NAME];
+        if (!chosen(&c, only) || c.batch < 2) continue;
+        int64_t rows = alone_differs(&c, dev);
+        if (rows < 0) continue;
+        cases++;
+        ops += !seen[c.op]++;
+        differ += rows != 0;
+        if (rows && differ <= 8)
+            printf("    %s: %lld rows differ  FAIL\n", pl_op_case_name(name, sizeof name, &c),
+                   (long long)rows);
+    }
+    test_true("alone and in a batch: the same bits", differ == 0 && (ops > 0 || *only),
+              "%lld of %lld cases of %lld ops differ", (long long)differ, (long long)cases, (long long)ops);
+}
+
 static void cpu_invariants(pl_device *dev, const char *only)
 {
     char name[128], isa[96];
@@ -170,6 +247,7 @@ static void cpu_invariants(pl_device *dev, const char *only)
     same_bits("1 thread: the same bits", dev, name, 1, only);
     snprintf(name, sizeof name, "%s,threads=3", isa);
     same_bits("3 threads: the same bits", dev, name, 1, only);
+    alone_in_batch(dev, only);
     if (strcmp(isa, "cpu:isa=scalar"))
         same_bits("all but sums of products: the scalar bits", dev, "cpu:isa=scalar", 0, only);
 }
@@ -178,28 +256,15 @@ static void cpu_invariants(pl_device *dev, const char *only)
 
 static void fault_loop(pl_device *dev, pl_device *oracle, const char *only)
 {
-    static const char *const names[] = {"copy f32->bf16 3x7x13",
-                                        "gemm bf16->f32 3x33x17x64 tb 1",
-                                        "frob bf16 3x7x13 1",
-                                        "polar_exact f64 3x7x13",
-                                        "direction f32 3x7x13 ema V 0.9,0.999 eps 1e-08",
-                                        "bias_act f32 3x7x13 silu",
-                                        "row_sum f32 3x2x17x65 1",
-                                        "pair_sum f32 2x7x13x3 1",
-                                        "vec_gate_back f32 3x7x13 eps 1e-08",
-                                        "mse f32 3x5x1 dP",
-                                        "layernorm_back f32 3x7x13 Z",
-                                        "softmax f32 3x7x13 1",
-                                        "cross_entropy f32 3x7x13 dZ",
-                                        "scale_rows f32 2x3x5x7 Z",
-                                        "patches f32 2x3x2x4"};
     int64_t leaks = 0, wrong = 0, faults = 0;
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+    for (int op = 0; op < PL_OP_COUNT; op++) {
+        const op_calls *calls = pl_op_calls((pl_op_id)op);
         pl_op_case c;
         pl_op_result r;
         polar_status st = POLAR_E_NOMEM;
-        if (!pl_op_case_named(&c, names[i])) {
-            test_true("a case for the fault loop", 0, "%s", names[i]);
+        if (!calls) continue;
+        if (!pl_op_case_named(&c, calls->valid)) {
+            test_true("a case for the fault loop", 0, "%s", calls->valid);
             continue;
         }
         if (!chosen(&c, only)) continue;
@@ -214,7 +279,7 @@ static void fault_loop(pl_device *dev, pl_device *oracle, const char *only)
             wrong += st != POLAR_OK && (st != POLAR_E_NOMEM || !*polar_error_message());
             faults += st != POLAR_OK;
         }
-        wrong += st != POLAR_OK || !good(&r);
+        wrong += st != POLAR_OK || !pl_op_result_good(&r);
     }
     test_true("the n-th allocation fails: no leak", leaks == 0 && (faults > 0 || *only),
               "%lld failures, %lld leaks", (long long)faults, (long long)leaks);

@@ -112,7 +112,8 @@ typedef struct pl_epilogue {
 #ifdef PL_ISA /* inside kernels/ */
 /* this instruction set's ops, each in the file of its noun */
 #define CPU_OP(name) void PL_ISA_NAME(pl_cpu_##name)(pl_queue * q, const pl_args_##name *a);
-#include "cpu_ops.def"
+#define CPU_TILES_OP CPU_OP
+#include "device/ops.def"
 
 /* cpu_gemm.c: gemm, and what follows; epilogue or NULL */
 void PL_ISA_NAME(pl_cpu_gemm_then)(pl_queue *q, const pl_args_gemm *g, const pl_epilogue *epilogue);

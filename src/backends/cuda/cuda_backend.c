@@ -378,14 +378,14 @@ static void cuda_graph_free(pl_device *dev, void *graph)
         pl_scratch_end(q, mark);                                            \
         pl_cuda_check_op(q, PL_OP_##op, a);                                 \
     }
-#include "cuda_ops.def"
+#include "device/ops.def"
 
 static size_t cuda_op_scratch(pl_queue *q, pl_op_id id, const void *args)
 {
     (void)q;
 #define CUDA_WITH_SCRATCH(op) \
     if (id == PL_OP_##op) return pl_cuda_##op##_scratch(args);
-#include "cuda_ops.def"
+#include "device/ops.def"
     return pl_cuda_layer_scratch(id, args);
 }
 
@@ -393,7 +393,7 @@ static const pl_ops cuda_ops = {
 #define CUDA_LAUNCHED(op)     .op = cuda_##op,
 #define CUDA_WITH_SCRATCH(op) .op = cuda_##op,
 #define CUDA_OWN(op)          .op = pl_cuda_##op,
-#include "cuda_ops.def"
+#include "device/ops.def"
 };
 
 const pl_backend pl_backend_cuda = {

@@ -19,7 +19,7 @@ extern "C" {
 #define CUDA_WITH_SCRATCH(op)                                                            \
     void pl_cuda_launch_##op(cudaStream_t stream, const pl_args_##op *a, void *scratch); \
     size_t pl_cuda_##op##_scratch(const pl_args_##op *a);
-#include "cuda_ops.def"
+#include "device/ops.def"
 
 /* Y = X or X^T */
 void pl_cuda_launch_copy(cudaStream_t stream, const pl_args_copy *a);

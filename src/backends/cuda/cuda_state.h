@@ -69,9 +69,9 @@ void *pl_cuda_library(const char *stem, int first_version, int last_version);
 
 polar_status pl_cuda_lt_open(pl_cuda_lt **out, const pl_device *dev); /* loads cuBLASLt */
 void pl_cuda_lt_close(pl_cuda_lt *lt);                                /* NULL is fine */
-/* ops of our own (cuda_ops.def) */
+/* ops of our own (ops.def) */
 #define CUDA_OWN(op) void pl_cuda_##op(pl_queue *q, const pl_args_##op *a);
-#include "cuda_ops.def"
+#include "device/ops.def"
 
 /* launches what was put off */
 void pl_cuda_overlap_end(pl_queue *q);

@@ -13,7 +13,6 @@
     _Static_assert(sizeof(packed_##name) == sizeof(pl_args_##name), \
                    "the args of " #name " have padding: make every scalar 8 bytes wide");
 #include "device/ops.def"
-#undef PL_OP
 
 pl_guard_record *pl_guard_tape_add(pl_guard_tape *t)
 {
@@ -60,13 +59,11 @@ static void record_op(pl_queue *q, pl_op_id op, const void *args)
         record_op(q, PL_OP_##name, a);                             \
     }
 #include "device/ops.def"
-#undef PL_OP
 
 const pl_ops pl_guard_ops = {
 #define PL_OP(name, out, inout, in, ...) .name = guard_##name,
 #define PL_FUSED(name, out, inout, in, ...)
 #include "device/ops.def"
-#undef PL_OP
 };
 
 void pl_guard_fused_ops(pl_ops *ops, const pl_ops *inner)
@@ -75,7 +72,6 @@ void pl_guard_fused_ops(pl_ops *ops, const pl_ops *inner)
 #define PL_FUSED(name, out, inout, in, ...) \
     if (inner->name) ops->name = guard_##name;
 #include "device/ops.def"
-#undef PL_OP
 }
 
 void pl_guard_copy(pl_queue *q, void *dst, const void *src, size_t bytes, pl_copy_kind kind)

@@ -6,7 +6,6 @@ const pl_ops pl_ref_ops = {
 #define PL_OP(name, out, inout, in, ...)    .name = pl_ref_##name,
 #define PL_FUSED(name, out, inout, in, ...) /* composed */
 #include "device/ops.def"
-#undef PL_OP
 };
 
 static polar_status ref_open(pl_device *dev, const char *options)

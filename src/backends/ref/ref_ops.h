@@ -7,7 +7,6 @@
 #define PL_OP(name, out, inout, in, ...)    void pl_ref_##name(pl_queue *q, const pl_args_##name *a);
 #define PL_FUSED(name, out, inout, in, ...) /* composed */
 #include "device/ops.def"
-#undef PL_OP
 
 /* Element (i, j) of matrix b, as a double, and back with one rounding. */
 static inline double pl_get(const pl_mat *m, int64_t b, int64_t i, int64_t j)

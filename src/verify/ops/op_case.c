@@ -20,7 +20,6 @@ static const pl_case_family *const families[PL_OP_COUNT] = {
 #define PL_OP(name, out, inout, in, ...) [PL_OP_##name] = &pl_cases_##name,
 #define PL_FUSED(name, out, inout, in, ...)
 #include "device/ops.def"
-#undef PL_OP
 };
 
 const pl_case_family *pl_op_case_family(pl_op_id op)

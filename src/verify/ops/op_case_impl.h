@@ -44,7 +44,6 @@ typedef struct pl_case_family {
 #define PL_OP(name, out, inout, in, ...)    extern const pl_case_family pl_cases_##name;
 #define PL_FUSED(name, out, inout, in, ...) /* held against its composition elsewhere */
 #include "device/ops.def"
-#undef PL_OP
 
 const pl_case_family *pl_op_case_family(pl_op_id op); /* NULL of a fused op */
 

@@ -212,7 +212,6 @@ void pl_op_run_enqueue(pl_op_run *r)
         pl_call_##name(r->q, &r->args.name); \
         break;
 #include "device/ops.def"
-#undef PL_OP
     default: break;
     }
 }

@@ -21,7 +21,6 @@
 typedef union pl_op_args {
 #define PL_OP(name, out, inout, in, ...) pl_args_##name name;
 #include "device/ops.def"
-#undef PL_OP
 } pl_op_args;
 
 typedef struct pl_op_buffer {

@@ -1,4 +1,4 @@
-/* op_model_polar.c -- is Y the polar factor of X? From the definition, without a singular value
+/* op_expect_polar.c -- is Y the polar factor of X? From the definition, without a singular value
  * decomposition.
  *
  * Turned so that x and y are (k, n), k <= n. y is the canonical partial isometry of x exactly if
@@ -14,9 +14,8 @@
  * where no singular value lies between 1e-8 and 1e-6 of the largest (long double resolves 1e-9), else not
  * compared.
  */
-#include <math.h>
-
 #include "base/alloc.h"
+#include "op_calls.h"
 #include "op_model_impl.h"
 
 typedef long double real;
@@ -168,3 +167,38 @@ MODEL(polar_exact)
     (void)r;
     return anything;
 }
+
+/* ---- wrong ops that must be caught, wrong calls that must be refused ---- */
+
+static void polar_negative(pl_queue *q, const pl_args_polar_exact *a)
+{
+    pl_ref_ops.polar_exact(q, a);
+    for (int64_t i = 0; i < a->Y.rows; i++)
+        for (int64_t j = 0; j < a->Y.cols; j++)
+            pl_store_f64(entry(&a->Y, 0, i, j), a->Y.dtype, 0,
+                         -pl_load_f64(entry(&a->Y, 0, i, j), a->Y.dtype, 0));
+}
+
+/* 1e-13 off the sphere of orthogonal matrices. */
+static void polar_scaled(pl_queue *q, const pl_args_polar_exact *a)
+{
+    pl_ref_ops.polar_exact(q, a);
+    for (int64_t i = 0; i < a->Y.rows; i++)
+        for (int64_t j = 0; j < a->Y.cols; j++)
+            pl_store_f64(entry(&a->Y, 0, i, j), a->Y.dtype, 0,
+                         (1 + 1e-13) * pl_load_f64(entry(&a->Y, 0, i, j), a->Y.dtype, 0));
+}
+
+static const fault polar_exact_faults[] = {
+    {"minus the polar factor", "polar_exact f64 3x7x13", (op_fn)polar_negative},
+    {"a polar factor 1e-13 too long", "polar_exact f64 3x7x13", (op_fn)polar_scaled},
+};
+
+static const bad_call polar_exact_bad[] = {
+    {1, COLS, 0, POLAR_E_SHAPE},
+    {0, ONTO, 1, POLAR_E_ARG},
+    {1, UNKNOWN_FORMAT, 0, POLAR_E_DTYPE},
+};
+
+const op_calls pl_calls_polar_exact = {"polar_exact f32 3x7x13", LIST(polar_exact_bad),
+                                       LIST(polar_exact_faults)};

@@ -1,5 +1,17 @@
-/* op_calls_patches.c -- patches: wrong ops that must be caught, wrong calls that must be refused. */
+/* op_expect_patches.c -- where a picture's numbers go. */
 #include "op_calls.h"
+#include "op_model_impl.h"
+
+/* Walks over the picture instead of dividing the position in Y. */
+MODEL(patches)
+{
+    int64_t K = r->c.K, channel = 0, token = 0;
+    while (j >= K * K) j -= K * K, channel++;
+    while (i >= r->c.cols) i -= r->c.cols, token++;
+    return at(r, 1, b, (channel * r->c.rows + token) * K + j / K, i * K + j % K);
+}
+
+/* ---- wrong ops that must be caught, wrong calls that must be refused ---- */
 
 /* Rows and columns of a patch swapped. */
 static void patches_on_their_side(pl_queue *q, const pl_args_patches *a)

@@ -1,6 +1,127 @@
-/* op_calls_elem.c -- the elementwise ops and the steps of optimisers: wrong ops that must be caught, wrong
- * calls that must be refused. */
+/* op_expect_elem.c -- what the elementwise ops and the steps of optimisers may return. */
 #include "op_calls.h"
+#include "op_model_impl.h"
+
+#define F64  POLAR_DTYPE_F64
+#define BF16 POLAR_DTYPE_BF16
+
+MODEL(copy)
+{
+    return r->c.how.trans ? at(r, 1, b, j, i) : at(r, 1, b, i, j);
+}
+
+MODEL(axpby)
+{
+    pl_iv alpha = scalar(r->c.how.alpha, ct), beta = scalar(r->c.how.beta, ct), x = at(r, 1, b, i, j),
+          z = has(r, 2) ? at(r, 2, b, i, j) : pl_iv_point(0);
+    if (r->c.how.round_terms)
+        return sum(pl_iv_round(product(alpha, x, ct), BF16), pl_iv_round(product(beta, z, ct), BF16), ct);
+    return fused(alpha, x, product(beta, z, ct), ct);
+}
+
+MODEL(normalise)
+{
+    int64_t nb = r->mat[2].batch == 1 ? 0 : b;
+    double unit = pl_op_run_before(r, 2, nb, 0, 0), norm = pl_op_run_before(r, 2, nb, 0, 1);
+    pl_iv s = scalar(unit, ct), n = scalar(norm, ct), x = product(at(r, 1, b, i, j), s, ct),
+          eps = product(scalar(r->c.how.eps, ct), s, ct);
+    if (!r->c.how.reference) {
+        if (n.lo < eps.lo) n = eps;
+        return n.lo == 0 ? pl_iv_point(0) : pl_iv_in(pl_iv_div(x, n), ct);
+    }
+    pl_iv t = pl_iv_round(sum(pl_iv_round(n, BF16), eps, ct), BF16);
+    if (t.lo == 0 && t.hi == 0) return pl_iv_point(0);
+    return pl_iv_round(pl_iv_in(pl_iv_div(pl_iv_round(x, BF16), t), ct), BF16);
+}
+
+/* Live value j of matrix b, operand o. */
+static double live(const pl_op_run *r, int o, int64_t b, int64_t j)
+{
+    return pl_op_run_before(r, o, r->mat[o].batch == 1 ? 0 : b, 0, j);
+}
+
+/* Result o of a direction: 0 D, 1 M, 2 V. */
+MODEL(direction)
+{
+    const pl_op_case *c = &r->c;
+    int64_t momentum = c->how.momentum;
+    int average = momentum >= POLAR_MOMENTUM_EMA,
+        nesterov = momentum == POLAR_MOMENTUM_NESTEROV || momentum == POLAR_MOMENTUM_AVERAGE_NESTEROV;
+    pl_iv g = product(at(r, 3, b, i, j), scalar(live(r, 4, b, PL_LIVE_GRAD), ct), ct),
+          part = average ? product(scalar(1 - c->how.alpha, ct), g, ct) : g, beta1 = scalar(c->how.alpha, ct),
+          m = pl_iv_point(0), v = m;
+    if (o != 2) m = fused(beta1, at(r, 1, b, i, j), part, ct);
+    if (o == 1) return m;
+    pl_iv u = momentum == POLAR_MOMENTUM_EMA ? product(m, scalar(live(r, 4, b, PL_LIVE_C1), ct), ct)
+              : nesterov                     ? fused(beta1, m, part, ct)
+                                             : m;
+    if (!has(r, 2)) return u;
+    v = fused(scalar(c->how.beta, ct), at(r, 2, b, i, j),
+              product(product(scalar(1 - c->how.beta, ct), g, ct), g, ct), ct);
+    if (o == 2) return v;
+    pl_iv root = pl_iv_in(pl_iv_sqrt(product(v, scalar(live(r, 4, b, PL_LIVE_C2), ct), ct)), ct);
+    return pl_iv_in(pl_iv_div(u, sum(root, scalar(c->how.eps, ct), ct)), ct);
+}
+
+/* A step from w along d at the learning rate lr; a frozen weight stays. */
+static pl_iv model_step(pl_iv w, pl_iv d, double lr, double wd, double scale, polar_dtype ct)
+{
+    if (lr == 0) return w;
+    pl_iv rate = scalar(lr, ct), keep = fused(negative(rate), scalar(wd, ct), pl_iv_point(1), ct);
+    return fused(negative(product(rate, scalar(scale, ct), ct)), d, product(w, keep, ct), ct);
+}
+
+MODEL(decay_step)
+{
+    return model_step(at(r, 0, b, i, j), at(r, 1, b, i, j), live(r, 2, b, PL_LIVE_LR),
+                      live(r, 2, b, PL_LIVE_WD), r->c.how.alpha, ct);
+}
+
+MODEL(adamw_step)
+{
+    pl_iv x = pl_model_direction(r, o, b, i, j, ct); /* for o = 0 the direction, which is not stored */
+    return o ? x
+             : model_step(at(r, 0, b, i, j), x, live(r, 4, b, PL_LIVE_LR), live(r, 4, b, PL_LIVE_WD), 1, ct);
+}
+
+/* The flag b: what it was, or 1 where an entry it stands for is not finite. */
+MODEL(nonfinite)
+{
+    const pl_mat *G = &r->mat[1];
+    int one = r->mat[0].batch == 1;
+    for (int64_t k = one ? 0 : b; k < (one ? G->batch : b + 1); k++)
+        for (int64_t row = 0; row < G->rows; row++)
+            for (int64_t col = 0; col < G->cols; col++)
+                if (!isfinite(pl_op_run_before(r, 1, k, row, col))) return pl_iv_point(1);
+    return at(r, 0, b, 0, 0);
+}
+
+/* 1 / (1 - beta^t). A power by squares doubles its error with every square and adds one rounding with every
+ * product: at most 2 t of them. */
+static pl_iv model_correction(double beta, double t)
+{
+    long double power = powl(beta, t);
+    pl_iv p = pl_iv_around(power, power * 2 * t * pl_unit_roundoff(F64) * 1.01L);
+    return pl_iv_in(pl_iv_div(pl_iv_point(1), sum(pl_iv_point(1), negative(p), F64)), F64);
+}
+
+/* Result o of advance: 0 L, 1 T, 2 F. */
+MODEL(advance)
+{
+    if (o == 2) return pl_iv_point(0);
+    int found = has(r, 3) && pl_op_run_before(r, 3, 0, 0, 0) != 0;
+    int flagged = found || (has(r, 2) && pl_op_run_before(r, 2, b % r->mat[2].batch, 0, 0) != 0),
+        host = pl_op_run_before(r, 0, b, 0, PL_LIVE_SKIP) == 1;
+    double steps = pl_op_run_before(r, 1, b, 0, 0) + (!flagged && !host);
+    if (o == 1) return pl_iv_point(j == 0 ? steps : pl_op_run_before(r, 1, b, 0, 1) + (flagged && !host));
+    if (j == PL_LIVE_SKIP) return pl_iv_point(host ? 1 : flagged ? PL_SKIP_FLAG : 0);
+    if (j == PL_LIVE_GRAD && has(r, 4)) return pl_iv_point(1 / pl_op_run_before(r, 4, 0, 0, 0));
+    if (j == PL_LIVE_C1 && !flagged && !host) return model_correction(r->c.how.alpha, steps);
+    if (j == PL_LIVE_C2 && !flagged && !host) return model_correction(r->c.how.beta, steps);
+    return at(r, 0, b, 0, j);
+}
+
+/* ---- wrong ops that must be caught, wrong calls that must be refused ---- */
 
 static void copy_one_ulp(pl_queue *q, const pl_args_copy *a)
 {

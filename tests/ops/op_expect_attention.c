@@ -1,4 +1,4 @@
-/* op_calls_attention.c -- calls of the fused attention that make no sense, refused wherever they run. */
+/* op_expect_attention.c -- calls of the fused attention that make no sense, refused wherever they run. */
 #include "op_calls.h"
 #include "test.h" /* TEST_TRY */
 

@@ -1,5 +1,25 @@
-/* op_calls_softmax.c -- softmax: wrong ops that must be caught, wrong calls that must be refused. */
+/* op_expect_softmax.c -- what softmax and its gradient may be. */
 #include "op_calls.h"
+#include "op_model_softmax.h"
+
+MODEL(softmax)
+{
+    double m = largest(r, 1, b, i);
+    pl_iv scale = scalar(r->c.how.alpha, ct),
+          part = pl_iv_in(pl_iv_div(pl_iv_point(1), weights(r, 1, m, scale, b, i, ct)), ct);
+    return product(weight(r, 1, m, scale, b, i, j, ct), part, ct);
+}
+
+MODEL(softmax_back)
+{
+    total t = {0};
+    for (int64_t k = 0; k < r->c.cols; k++) add(&t, pl_iv_mul(at(r, 2, b, i, k), at(r, 1, b, i, k)));
+    pl_iv s = end(&t, along_row(r->c.cols) + 1, ct);
+    return product(product(scalar(r->c.how.alpha, ct), at(r, 1, b, i, j), ct),
+                   sum(at(r, 2, b, i, j), negative(s), ct), ct);
+}
+
+/* ---- wrong ops that must be caught, wrong calls that must be refused ---- */
 
 static void softmax_without_scale(pl_queue *q, const pl_args_softmax *a)
 {
