@@ -33,7 +33,7 @@ static const cli_option options[] = {
      .help = "maps: deit, mlp, small, 1024, 1024x12, 1024x12_apart, 1024x4096, 2048, 2048x8192, 4096, "
              "4096x16384, 8192; step: matrices, deit, gpt124m, llama430m, so3, 100m"},
     {"rule", CLI_STRINGS(bench_args, rules), .value = "NAME",
-     .help = "step, so3, deit: sgdm, adamw, muon, polaradamw, muon_v, polar_ema"},
+     .help = "step, so3, deit: optimisers, see `polar info`"},
     {"moving", CLI_FLAG(bench_args, moving),
      .help = "step: also whole calls, with gradients that stay and that move every step"},
     {"op", CLI_STRING(bench_args, op), .value = "NAME", .help = "ops: only this one"},

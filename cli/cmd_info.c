@@ -114,7 +114,9 @@ static void print_instruction_sets(FILE *f)
 static void print_maps(FILE *f)
 {
     polar_coef c[POLAR_MAX_STEPS];
-    fprintf(f, "\nPolar maps\n ");
+    fprintf(f, "\nRules\n ");
+    for (int i = 0; polar_rule_name(i); i++) fprintf(f, " %s", polar_rule_name(i));
+    fprintf(f, "\n\nPolar maps\n ");
     for (int i = 0; cli_map_names[i]; i++) fprintf(f, " %s", cli_map_names[i]);
     fprintf(f, "\n\nCoefficient tables: X <- a X + (b A + c A A) X, A = X X^T; the last row repeats\n");
     for (int t = 0; polar_coef_table_name(t); t++)
@@ -182,6 +184,10 @@ static void json_instruction_sets(pl_json_writer *w)
 static void json_maps(pl_json_writer *w)
 {
     polar_coef c[POLAR_MAX_STEPS];
+    pl_json_key(w, "rules");
+    pl_json_array(w);
+    for (int i = 0; polar_rule_name(i); i++) pl_json_string(w, polar_rule_name(i));
+    pl_json_array_end(w);
     pl_json_key(w, "maps");
     pl_json_array(w);
     for (int i = 0; cli_map_names[i]; i++) pl_json_string(w, cli_map_names[i]);

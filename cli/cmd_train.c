@@ -25,8 +25,7 @@ typedef struct train_args {
 static const cli_option options[] = {
     {"TESTBED", CLI_ARG(train_args, testbed),
      .help = "its name; of one that is not there you are told which are"},
-    {"rule", CLI_STRING(train_args, rule), .value = "R",
-     .help = "the optimiser: sgdm, adamw, muon, polaradamw, muon_v, polar_ema"},
+    {"rule", CLI_STRING(train_args, rule), .value = "R", .help = "the optimiser, see `polar info`"},
     {"seed", CLI_INT(train_args, seed, 0, 9007199254740992.0), .value = "S", .def = "0",
      .help = "of the data, the first weights and the order"},
     RUN_DATA_OPTIONS(train_args, pictures),

@@ -305,7 +305,7 @@ POLAR_API polar_status polar_optim_stats_sized(polar_optim *opt, polar_queue *q,
                                                size_t size);
 
 #ifndef POLAR_ENTRIES_OF_0_1
-/* A rule by name: "sgdm", "adamw", "muon", "polaradamw", "muon_v", "polar_ema". */
+/* A rule by its name, one of polar_rule_name's. */
 static inline polar_status polar_rule_parse(polar_rule *out, const char *name)
 {
     const polar_optim_layout layout = POLAR_OPTIM_LAYOUT_INIT;

@@ -63,7 +63,7 @@ class Optimizer(torch.optim.Optimizer):
     Args:
         params: a module (its names and blocks decide the routes), named_parameters(), matrices, or groups; a group may say
             `route="matrix"` or `route="adamw"` and have numbers of its own.
-        rule: "polaradamw", "muon", "adamw", "sgdm", "muon_v" or "polar_ema".
+        rule: its name; of one that is not there you are told which are.
         lr, betas, eps, weight_decay: of the matrices; eps is Adam's, or the norm's in a rule without second moments.
         momentum, nesterov: of rules with a momentum buffer.
         ns_steps, ns_coefficients: of Newton-Schulz; three numbers, three per step, or a table's name.

@@ -8,34 +8,38 @@
 #include "optim/optim_layout.h"
 #include "optim/rule_names.h"
 
-/* The names, in the order of the rows below: the one list of them. */
-const char *const pl_rule_names[] = {"sgdm", "adamw", "muon", "polaradamw", "muon_v", "polar_ema", NULL};
+/* The rules: name, momentum, preconditioner, map, scale, beta1, lr and decay (the paper's, for DeiT). muon,
+ * polaradamw, muon_v and polar_ema are the 2 x 2 of momentum and preconditioner. */
+#define EACH_RULE(ROW)                                                  \
+    ROW(sgdm, HEAVY_BALL, NONE, NONE, NONE, 0.95, 5e-3, 0.05)           \
+    ROW(adamw, EMA, ADAM, NONE, NONE, 0.9, 5e-4, 0.05)                  \
+    ROW(muon, NESTEROV, NONE, NEWTON_SCHULZ, PAPER, 0.95, 5e-3, 0)      \
+    ROW(polaradamw, EMA, ADAM, NEWTON_SCHULZ, PAPER, 0.9, 5e-3, 0.05)   \
+    ROW(muon_v, NESTEROV, ADAM, NEWTON_SCHULZ, PAPER, 0.95, 5e-3, 0.05) \
+    ROW(polar_ema, EMA, NONE, NEWTON_SCHULZ, PAPER, 0.9, 5e-3, 0.05)
 
 typedef struct {
     polar_momentum momentum;
     polar_precondition precondition;
     polar_map_kind map;
     polar_scale scale;
-    double beta1, lr, decay; /* lr and decay: the paper's, for DeiT */
+    double beta1, lr, decay;
 } rule_row;
 
-/* muon, polaradamw, muon_v and polar_ema are the 2 x 2 of momentum and preconditioner. */
-static const rule_row rules[] = {
-    {POLAR_MOMENTUM_HEAVY_BALL, POLAR_PRECONDITION_NONE, POLAR_MAP_NONE, POLAR_SCALE_NONE, 0.95, 5e-3, 0.05},
-    {POLAR_MOMENTUM_EMA, POLAR_PRECONDITION_ADAM, POLAR_MAP_NONE, POLAR_SCALE_NONE, 0.9, 5e-4, 0.05},
-    {POLAR_MOMENTUM_NESTEROV, POLAR_PRECONDITION_NONE, POLAR_MAP_NEWTON_SCHULZ, POLAR_SCALE_PAPER, 0.95, 5e-3,
-     0},
-    {POLAR_MOMENTUM_EMA, POLAR_PRECONDITION_ADAM, POLAR_MAP_NEWTON_SCHULZ, POLAR_SCALE_PAPER, 0.9, 5e-3,
-     0.05},
-    {POLAR_MOMENTUM_NESTEROV, POLAR_PRECONDITION_ADAM, POLAR_MAP_NEWTON_SCHULZ, POLAR_SCALE_PAPER, 0.95, 5e-3,
-     0.05},
-    {POLAR_MOMENTUM_EMA, POLAR_PRECONDITION_NONE, POLAR_MAP_NEWTON_SCHULZ, POLAR_SCALE_PAPER, 0.9, 5e-3,
-     0.05},
-};
+#define NAME(name, ...) #name,
+const char *const pl_rule_names[] = {EACH_RULE(NAME) NULL};
+
+#define ROW(name, momentum, precondition, map, scale, beta1, lr, decay) \
+    {POLAR_MOMENTUM_##momentum,                                         \
+     POLAR_PRECONDITION_##precondition,                                 \
+     POLAR_MAP_##map,                                                   \
+     POLAR_SCALE_##scale,                                               \
+     beta1,                                                             \
+     lr,                                                                \
+     decay},
+static const rule_row rules[] = {EACH_RULE(ROW)};
 
 #define RULES ((int)(sizeof rules / sizeof *rules))
-
-_Static_assert(RULES + 1 == sizeof pl_rule_names / sizeof *pl_rule_names, "a row for every name");
 
 const char *polar_rule_name(int i)
 {

@@ -411,7 +411,7 @@ static int read_array(pl_json *p, int maps)
 
 static void test_info(void)
 {
-    int ops = 0, devices = 0, maps = 0, sets = 0, version = 0;
+    int ops = 0, devices = 0, maps = 0, rules = 0, sets = 0, version = 0;
     accepted("$P info", "opens as ref");
     accepted("$P info --format csv", "op,ref,guard,cpu");
     int lines = 0;
@@ -428,6 +428,7 @@ static void test_info(void)
         if (pl_json_is(&p, "ops")) ops = read_array(&p, 0);
         else if (pl_json_is(&p, "devices")) devices = read_array(&p, 0);
         else if (pl_json_is(&p, "maps")) maps = read_array(&p, 1);
+        else if (pl_json_is(&p, "rules")) rules = read_array(&p, 1);
         else if (pl_json_is(&p, "instruction_sets")) sets = read_array(&p, 0);
         else if (pl_json_is(&p, "version")) {
             TEST_TRY(pl_json_need(&p, PL_JSON_STRING));
@@ -437,6 +438,7 @@ static void test_info(void)
     TEST_TRY(pl_json_need(&p, PL_JSON_END));
     test_true("info --format json is complete",
               PART(ops == PL_OP_COUNT) && PART(devices == polar_backend_count()) && PART(maps == 9) &&
+                  PART(rules > 0 && !polar_rule_name(rules) && polar_rule_name(rules - 1)) &&
                   PART(sets >= 1) && PART(version),
               "%d ops, %d devices, %d maps, %d instruction sets", ops, devices, maps, sets);
     accepted("POLAR_ISA=nonsense $P info", "does not open: ");

@@ -81,13 +81,13 @@ def later_rules(T):
 
 
 def six_steps(rule, n, m):
-    """Step i at lr = 0.02 (i + 1) / 6, decay 0.05 (muon none)."""
+    """Step i at lr = 0.02 (i + 1) / 6, the rule's decay."""
     W = exact(n, m)
     state = dict(t=0, m=torch.zeros_like(W), v=torch.zeros_like(W))
     path = {"w0": f32(W)}
     for i in range(6):
         g = (torch.randn(n, m) * (10.0 ** (i % 3 - 1))).float().double()
-        W = opt.step(rule, W, g, state, lr=0.02 * (i + 1) / 6, wd=0.0 if rule == "muon" else 0.05)
+        W = opt.step(rule, W, g, state, lr=0.02 * (i + 1) / 6, wd=opt.RULES[rule][4])
         path[f"g{i}"] = f32(g)
         if i in (0, 5):
             path[f"w{i + 1}"] = W.clone()
@@ -156,7 +156,7 @@ def vit(out):
 
 
 def train(model, first, rule, X, y):
-    """Matrices under blocks. at 5e-3 (adamw 5e-4), the rest AdamW at 5e-4; decay 0.05, none on muon's matrices."""
+    """Matrices under blocks. at the rule's lr and decay, the rest AdamW's."""
     model.load_state_dict(first)
     state = {k: dict(t=0, m=torch.zeros_like(p), v=torch.zeros_like(p)) for k, p in model.named_parameters()}
     losses = []
@@ -168,9 +168,8 @@ def train(model, first, rule, X, y):
         with torch.no_grad():
             for k, p in model.named_parameters():
                 matrix = p.ndim == 2 and k.startswith("blocks.")
-                lr = 5e-3 if matrix and rule != "adamw" else 5e-4
-                wd = 0.0 if matrix and rule == "muon" else 0.05
-                p.copy_(opt.step(rule if matrix else "adamw", p, p.grad, state[k], lr=lr, wd=wd))
+                its = rule if matrix else "adamw"
+                p.copy_(opt.step(its, p, p.grad, state[k], lr=opt.RULES[its][3], wd=opt.RULES[its][4]))
     last = model.state_dict()["blocks.0.attn.qkv.weight"].clone()
     return {f"train.{rule}.losses": torch.tensor(losses, dtype=torch.float64),
             f"train.{rule}.final.blocks.0.attn.qkv.weight": last}

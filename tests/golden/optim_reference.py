@@ -50,20 +50,20 @@ def scale(shape):
     return math.sqrt(max(shape) / min(shape))
 
 
-# rule -> (momentum, precondition with 1/(sqrt(v^)+eps), polar map)
+# rule -> (momentum, precondition with 1/(sqrt(v^)+eps), polar map, lr and decay of its matrices): src/optim/rule.c
 RULES = {
-    "sgdm":       ("heavy_ball", False, False),
-    "adamw":      ("ema", True, False),
-    "muon":       ("heavy_ball_nesterov", False, True),
-    "polaradamw": ("ema", True, True),
-    "muon_v":     ("heavy_ball_nesterov", True, True),
-    "polar_ema":  ("ema", False, True),
+    "sgdm":       ("heavy_ball", False, False, 5e-3, 0.05),
+    "adamw":      ("ema", True, False, 5e-4, 0.05),
+    "muon":       ("heavy_ball_nesterov", False, True, 5e-3, 0.0),
+    "polaradamw": ("ema", True, True, 5e-3, 0.05),
+    "muon_v":     ("heavy_ball_nesterov", True, True, 5e-3, 0.05),
+    "polar_ema":  ("ema", False, True, 5e-3, 0.05),
 }
 
 
 def step(rule, W, g, st, lr, wd=0.0, mu=0.95, b1=0.9, b2=0.999, eps=1e-8, ns=ns5):
     """One step on one matrix; st = {'t','m','v'} starts at 0 and zeros; returns the new W."""
-    momentum, precondition, polarise = RULES[rule]
+    momentum, precondition, polarise, _, _ = RULES[rule]
     st["t"] += 1
     if momentum == "ema":
         st["m"] = b1 * st["m"] + (1 - b1) * g

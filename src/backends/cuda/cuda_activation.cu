@@ -17,7 +17,7 @@ template <typename REAL> __global__ void bias_act_kernel(pl_args_bias_act a)
     FOR_MATRICES(a.Y, b)
     FOR_ROWS(a.Y.rows, i)
     FOR_COLS(a.Y.cols, j)
-    pl_cuda_set<REAL>(a.Y, b, i, j, formula<REAL>::activate(biased<REAL>(a.X, a.b, b, i, j), a.act));
+    pl_cuda_set<REAL>(a.Y, b, i, j, FORMULA(pl_activate)(biased<REAL>(a.X, a.b, b, i, j), a.act));
 }
 
 void pl_cuda_launch_bias_act(cudaStream_t stream, const pl_args_bias_act *args)
@@ -32,9 +32,9 @@ template <typename REAL> __global__ void bias_act_back_kernel(pl_args_bias_act_b
     FOR_MATRICES(a.dX, b)
     FOR_ROWS(a.dX.rows, i)
     FOR_COLS(a.dX.cols, j)
-    pl_cuda_set<REAL>(a.dX, b, i, j,
-                      formula<REAL>::activate_back(pl_cuda_at<REAL>(a.dY, b, i, j),
-                                                   biased<REAL>(a.X, a.b, b, i, j), a.act));
+    pl_cuda_set<REAL>(
+        a.dX, b, i, j,
+        FORMULA(pl_activate_back)(pl_cuda_at<REAL>(a.dY, b, i, j), biased<REAL>(a.X, a.b, b, i, j), a.act));
 }
 
 void pl_cuda_launch_bias_act_back(cudaStream_t stream, const pl_args_bias_act_back *args)

@@ -154,8 +154,8 @@ template <typename REAL> __global__ void axpby_kernel(pl_args_axpby a)
     {
         REAL x = pl_cuda_get<REAL>(a.X, pl_cuda_base(a.X, b) + i * a.X.rs + j);
         REAL z = a.Z.data ? pl_cuda_get<REAL>(a.Z, pl_cuda_base(a.Z, b) + i * a.Z.rs + j) : (REAL)0;
-        REAL y = a.round_terms ? formula<REAL>::axpby_rounded(alpha, x, beta, z)
-                               : formula<REAL>::axpby(alpha, x, beta, z);
+        REAL y = a.round_terms ? FORMULA(pl_axpby_rounded)(alpha, x, beta, z)
+                               : FORMULA(pl_axpby)(alpha, x, beta, z);
         pl_cuda_put<REAL>(a.Y, pl_cuda_base(a.Y, b) + i * a.Y.rs + j, y);
     }
 }
@@ -170,8 +170,8 @@ static __global__ void axpby_fours_kernel(pl_args_axpby a)
         pl_cuda_get4(x, a.X, pl_cuda_base(a.X, b) + i * a.X.rs + j);
         if (a.Z.data) pl_cuda_get4(z, a.Z, pl_cuda_base(a.Z, b) + i * a.Z.rs + j);
         for (int k = 0; k < 4; k++)
-            x[k] = a.round_terms ? formula<float>::axpby_rounded(alpha, x[k], beta, z[k])
-                                 : formula<float>::axpby(alpha, x[k], beta, z[k]);
+            x[k] = a.round_terms ? pl_axpby_rounded_f32(alpha, x[k], beta, z[k])
+                                 : pl_axpby_f32(alpha, x[k], beta, z[k]);
         pl_cuda_put4(a.Y, pl_cuda_base(a.Y, b) + i * a.Y.rs + j, x);
     }
 }
@@ -191,12 +191,11 @@ template <typename REAL> __global__ void normalise_kernel(pl_args_normalise a)
     {
         const double *norm = (const double *)a.N.data + pl_cuda_base(a.N, b);
         REAL s = (REAL)norm[0], n = (REAL)norm[1], eps = (REAL)a.eps;
-        REAL t = a.reference ? formula<REAL>::divisor(s, n, eps) : formula<REAL>::norm_or_eps(s, n, eps);
+        REAL t = a.reference ? FORMULA(pl_reference_divisor)(s, n, eps) : FORMULA(pl_norm_or_eps)(s, n, eps);
         FOR_ENTRIES(a.Y, i, j)
         {
             REAL x = pl_cuda_get<REAL>(a.X, pl_cuda_base(a.X, b) + i * a.X.rs + j);
-            REAL y =
-                a.reference ? formula<REAL>::normalise_reference(x, s, t) : formula<REAL>::normalise(x, s, t);
+            REAL y = a.reference ? FORMULA(pl_normalise_reference)(x, s, t) : FORMULA(pl_normalise)(x, s, t);
             pl_cuda_put<REAL>(a.Y, pl_cuda_base(a.Y, b) + i * a.Y.rs + j, y);
         }
     }
@@ -208,14 +207,13 @@ static __global__ void normalise_fours_kernel(pl_args_normalise a)
     {
         const double *norm = (const double *)a.N.data + pl_cuda_base(a.N, b);
         float s = (float)norm[0], n = (float)norm[1], eps = (float)a.eps;
-        float t = a.reference ? formula<float>::divisor(s, n, eps) : formula<float>::norm_or_eps(s, n, eps);
+        float t = a.reference ? pl_reference_divisor_f32(s, n, eps) : pl_norm_or_eps_f32(s, n, eps);
         FOR_FOURS(a.Y, i, j)
         {
             float x[4];
             pl_cuda_get4(x, a.X, pl_cuda_base(a.X, b) + i * a.X.rs + j);
             for (int k = 0; k < 4; k++)
-                x[k] = a.reference ? formula<float>::normalise_reference(x[k], s, t)
-                                   : formula<float>::normalise(x[k], s, t);
+                x[k] = a.reference ? pl_normalise_reference_f32(x[k], s, t) : pl_normalise_f32(x[k], s, t);
             pl_cuda_put4(a.Y, pl_cuda_base(a.Y, b) + i * a.Y.rs + j, x);
         }
     }
@@ -257,12 +255,12 @@ template <typename REAL> __global__ void direction_kernel(pl_args_direction a)
             int64_t am = pl_cuda_base(a.M, b) + i * a.M.rs + j;
             REAL g = k.grad * pl_cuda_get<REAL>(a.G, pl_cuda_base(a.G, b) + i * a.G.rs + j),
                  m = pl_cuda_get<REAL>(a.M, am);
-            REAL d = formula<REAL>::momentum(g, &m, a.momentum, k.b1, k.o1, k.c1);
+            REAL d = FORMULA(pl_momentum)(g, &m, a.momentum, k.b1, k.o1, k.c1);
             pl_cuda_put<REAL>(a.M, am, m);
             if (a.precondition) { /* the same branch for every thread */
                 int64_t av = pl_cuda_base(a.V, b) + i * a.V.rs + j;
                 REAL v = pl_cuda_get<REAL>(a.V, av);
-                d = formula<REAL>::precondition(d, g, &v, k.b2, k.o2, k.c2, k.eps);
+                d = FORMULA(pl_precondition)(d, g, &v, k.b2, k.o2, k.c2, k.eps);
                 pl_cuda_put<REAL>(a.V, av, v);
             }
             pl_cuda_put<REAL>(a.D, pl_cuda_base(a.D, b) + i * a.D.rs + j, d);
@@ -289,7 +287,8 @@ template <typename REAL> __global__ void step_kernel(pl_args_decay_step a)
         {
             int64_t at = pl_cuda_base(a.W, b) + i * a.W.rs + j;
             REAL d = pl_cuda_get<REAL>(a.D, pl_cuda_base(a.D, b) + i * a.D.rs + j);
-            pl_cuda_put<REAL>(a.W, at, formula<REAL>::step(pl_cuda_get<REAL>(a.W, at), d, k.lr, k.wd, s));
+            pl_cuda_put<REAL>(a.W, at,
+                              FORMULA(pl_decay_and_step)(pl_cuda_get<REAL>(a.W, at), d, k.lr, k.wd, s));
         }
     }
 }
@@ -315,8 +314,8 @@ template <typename REAL> __global__ void adamw_kernel(pl_args_adamw_step a)
             REAL w = pl_cuda_get<REAL>(a.W, aw), m = pl_cuda_get<REAL>(a.M, am),
                  v = pl_cuda_get<REAL>(a.V, av);
             REAL g = k.grad * pl_cuda_get<REAL>(a.G, pl_cuda_base(a.G, b) + i * a.G.rs + j);
-            REAL d = formula<REAL>::adam(g, &m, &v, k.b1, k.o1, k.b2, k.o2, k.c1, k.c2, k.eps);
-            pl_cuda_put<REAL>(a.W, aw, formula<REAL>::step(w, d, k.lr, k.wd, (REAL)1));
+            REAL d = FORMULA(pl_adam_direction)(g, &m, &v, k.b1, k.o1, k.b2, k.o2, k.c1, k.c2, k.eps);
+            pl_cuda_put<REAL>(a.W, aw, FORMULA(pl_decay_and_step)(w, d, k.lr, k.wd, (REAL)1));
             pl_cuda_put<REAL>(a.M, am, m);
             pl_cuda_put<REAL>(a.V, av, v);
         }

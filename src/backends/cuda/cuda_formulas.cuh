@@ -1,4 +1,5 @@
-/* cuda_formulas.cuh -- the scalar formulas of math/ by type: formula<float> and formula<double>. */
+/* cuda_formulas.cuh -- the scalar formulas of math/ in kernels that are templates of REAL, float or double:
+ * FORMULA(pl_axpby)(a, x, b, z) is pl_axpby_f32 or pl_axpby_f64. */
 #ifndef PL_CUDA_FORMULAS_CUH
 #define PL_CUDA_FORMULAS_CUH
 
@@ -7,26 +8,25 @@
 #include "math/formulas_elem.h"
 #include "math/vectors_elem.h"
 
-template <typename REAL> struct formula;
+#include <type_traits>
 
-#define REAL    float
-#define FMA     fmaf
-#define SQRT    sqrtf
-#define NAME(f) f##_f32
-#include "cuda_formulas.inc"
-#undef REAL
-#undef FMA
-#undef SQRT
-#undef NAME
+template <typename REAL, typename F32, typename F64>
+__device__ __forceinline__ constexpr auto pl_cuda_formula(F32 f32, F64 f64)
+{
+    if constexpr (std::is_same<REAL, float>::value) return f32;
+    else return f64;
+}
 
-#define REAL    double
-#define FMA     fma
-#define SQRT    sqrt
-#define NAME(f) f##_f64
-#include "cuda_formulas.inc"
-#undef REAL
-#undef FMA
-#undef SQRT
-#undef NAME
+#define FORMULA(f) pl_cuda_formula<REAL>(f##_f32, f##_f64)
+
+__device__ __forceinline__ float fused(float a, float x, float y)
+{
+    return fmaf(a, x, y);
+}
+
+__device__ __forceinline__ double fused(double a, double x, double y)
+{
+    return fma(a, x, y);
+}
 
 #endif

@@ -22,8 +22,8 @@ template <typename REAL> __global__ void finish_kernel(pl_args_gemm_act a)
             float s;
             y = (REAL)pl_gelu_bf16((float)x, &s), slope = (REAL)s;
         } else {
-            y = formula<REAL>::activate(x, a.act);
-            slope = a.S.data ? formula<REAL>::activate_back((REAL)1, x, a.act) : (REAL)0;
+            y = FORMULA(pl_activate)(x, a.act);
+            slope = a.S.data ? FORMULA(pl_activate_back)((REAL)1, x, a.act) : (REAL)0;
         }
         if (a.S.data) pl_cuda_set<REAL>(a.S, b, i, j, slope);
         pl_cuda_set<REAL>(a.Y, b, i, j, y);

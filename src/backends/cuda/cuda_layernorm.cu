@@ -22,12 +22,11 @@ template <typename REAL> __global__ void layernorm_kernel(pl_args_layernorm a)
             REAL d = pl_cuda_at<REAL>(a.X, b, i, j) - mean;
             square += d * d;
         }
-        const REAL r = (REAL)1 / formula<REAL>::root(warp_sum(square) / n + (REAL)a.eps);
+        const REAL r = (REAL)1 / sqrt(warp_sum(square) / n + (REAL)a.eps);
         FOR_LANE(a.X.cols, j)
         pl_cuda_set<REAL>(a.Y, b, i, j,
-                          formula<REAL>::fused((pl_cuda_at<REAL>(a.X, b, i, j) - mean) * r,
-                                               pl_cuda_at<REAL>(a.g, b, 0, j),
-                                               pl_cuda_at<REAL>(a.b, b, 0, j)));
+                          fused((pl_cuda_at<REAL>(a.X, b, i, j) - mean) * r, pl_cuda_at<REAL>(a.g, b, 0, j),
+                                pl_cuda_at<REAL>(a.b, b, 0, j)));
         if (threadIdx.x == 0) {
             pl_cuda_set<REAL>(a.S, b, i, 0, mean);
             pl_cuda_set<REAL>(a.S, b, i, 1, r);
@@ -149,7 +148,7 @@ template <typename REAL> __global__ void chunks_kernel(pl_args_layernorm_back a,
                 REAL dy = pl_cuda_at<REAL>(a.dY, b, i, j),
                      x = (pl_cuda_at<REAL>(a.X, b, i, j) - pl_cuda_at<REAL>(a.S, b, i, 0)) *
                          pl_cuda_at<REAL>(a.S, b, i, 1);
-                dg = formula<REAL>::fused(dy, x, dg);
+                dg = fused(dy, x, dg);
                 db += dy;
             }
             REAL *to = sums + (b * chunks + k) * 2 * n + j;
@@ -198,16 +197,16 @@ template <typename REAL> __global__ void layernorm_back_kernel(pl_args_layernorm
         {
             REAL h = pl_cuda_at<REAL>(a.dY, b, i, j) * pl_cuda_at<REAL>(a.g, b, 0, j);
             sum += h;
-            along = formula<REAL>::fused(h, (pl_cuda_at<REAL>(a.X, b, i, j) - mean) * r, along);
+            along = fused(h, (pl_cuda_at<REAL>(a.X, b, i, j) - mean) * r, along);
         }
         const REAL m = warp_sum(sum) / n, c = warp_sum(along) / n;
         FOR_LANE(a.X.cols, j)
         {
             REAL h = pl_cuda_at<REAL>(a.dY, b, i, j) * pl_cuda_at<REAL>(a.g, b, 0, j),
                  x = (pl_cuda_at<REAL>(a.X, b, i, j) - mean) * r;
-            pl_cuda_set<REAL>(a.dX, b, i, j,
-                              formula<REAL>::fused(r, formula<REAL>::fused(-x, c, h - m),
-                                                   a.Z.data ? pl_cuda_at<REAL>(a.Z, b, i, j) : (REAL)0));
+            pl_cuda_set<REAL>(
+                a.dX, b, i, j,
+                fused(r, fused(-x, c, h - m), a.Z.data ? pl_cuda_at<REAL>(a.Z, b, i, j) : (REAL)0));
             /* rounded from what dX holds */
             if (a.dL.data) pl_cuda_set<REAL>(a.dL, b, i, j, pl_cuda_at<REAL>(a.dX, b, i, j));
         }

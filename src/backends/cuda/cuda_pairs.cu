@@ -19,7 +19,8 @@ template <typename REAL> __global__ void pair_dist_kernel(pl_args_pair_dist a)
             REAL d[3];
             for (int k = 0; k < 3; k++)
                 d[k] = pl_cuda_at<REAL>(a.X, b, i, k) - pl_cuda_at<REAL>(a.X, b, j, k);
-            pl_cuda_set<REAL>(a.D, b, first_pair(n, i) + j - i, 0, formula<REAL>::norm3(d, (REAL)a.eps));
+            pl_cuda_set<REAL>(a.D, b, first_pair(n, i) + j - i, 0,
+                              FORMULA(pl_norm3)(d[0], d[1], d[2], (REAL)a.eps));
         }
 }
 
@@ -47,14 +48,14 @@ static __device__ __forceinline__ void message(const pl_args_pair_sum &a, int64_
     for (int64_t j = 0; j < n; j++) {
         REAL weight = pl_cuda_get<REAL>(a.W, w);
         for (int d = 0; d < COUNT; d++)
-            s[d] = formula<REAL>::fused(weight, pl_cuda_at<REAL>(a.X, b, j * components + k + d, c), s[d]);
+            s[d] = fused(weight, pl_cuda_at<REAL>(a.X, b, j * components + k + d, c), s[d]);
         w += (j < i ? n - 1 - j : 1) * a.W.rs; /* (j, i) to (j + 1, i); from (i, i) on along the row */
     }
     for (int d = 0; d < COUNT; d++) {
         int64_t row = i * components + k + d;
-        pl_cuda_set<REAL>(a.Y, b, row, c,
-                          formula<REAL>::sum_end(s[d], (REAL)a.alpha,
-                                                 a.Z.data ? pl_cuda_at<REAL>(a.Z, b, row, c) : (REAL)0));
+        pl_cuda_set<REAL>(
+            a.Y, b, row, c,
+            FORMULA(pl_sum_end)(s[d], (REAL)a.alpha, a.Z.data ? pl_cuda_at<REAL>(a.Z, b, row, c) : (REAL)0));
     }
 }
 
@@ -90,11 +91,9 @@ template <typename REAL> __global__ void pair_grad_kernel(pl_args_pair_grad a)
                 REAL s = 0;
                 for (int64_t k = 0; k < components; k++) {
                     int64_t ik = i * components + k, jk = j * components + k;
-                    s = formula<REAL>::fused(pl_cuda_at<REAL>(a.dY, b, ik, c),
-                                             pl_cuda_at<REAL>(a.X, b, jk, c), s);
+                    s = fused(pl_cuda_at<REAL>(a.dY, b, ik, c), pl_cuda_at<REAL>(a.X, b, jk, c), s);
                     if (i != j)
-                        s = formula<REAL>::fused(pl_cuda_at<REAL>(a.dY, b, jk, c),
-                                                 pl_cuda_at<REAL>(a.X, b, ik, c), s);
+                        s = fused(pl_cuda_at<REAL>(a.dY, b, jk, c), pl_cuda_at<REAL>(a.X, b, ik, c), s);
                 }
                 pl_cuda_set<REAL>(a.dW, b, first_pair(n, i) + j - i, c, (REAL)a.alpha * s);
             }

@@ -96,8 +96,7 @@ template <typename REAL> __global__ void scale_rows_kernel(pl_args_scale_rows a)
     FOR_COLS(a.Y.cols, j)
     {
         const REAL s = pl_cuda_at<REAL>(a.s, b, i / n, 0), x = pl_cuda_at<REAL>(a.X, b, i, j);
-        pl_cuda_set<REAL>(a.Y, b, i, j,
-                          a.Z.data ? formula<REAL>::fused(s, x, pl_cuda_at<REAL>(a.Z, b, i, j)) : s * x);
+        pl_cuda_set<REAL>(a.Y, b, i, j, a.Z.data ? fused(s, x, pl_cuda_at<REAL>(a.Z, b, i, j)) : s * x);
     }
 }
 

@@ -11,11 +11,10 @@ template <typename REAL> __global__ void softmax_kernel(pl_args_softmax a)
     {
         const REAL m = row_max<REAL>(a.X, b, i);
         REAL sum = 0;
-        FOR_LANE(a.X.cols, j) sum += formula<REAL>::exp(scale * (pl_cuda_at<REAL>(a.X, b, i, j) - m));
+        FOR_LANE(a.X.cols, j) sum += FORMULA(pl_exp)(scale * (pl_cuda_at<REAL>(a.X, b, i, j) - m));
         const REAL part = (REAL)1 / warp_sum(sum);
         FOR_LANE(a.X.cols, j)
-        pl_cuda_set<REAL>(a.Y, b, i, j,
-                          formula<REAL>::exp(scale * (pl_cuda_at<REAL>(a.X, b, i, j) - m)) * part);
+        pl_cuda_set<REAL>(a.Y, b, i, j, FORMULA(pl_exp)(scale * (pl_cuda_at<REAL>(a.X, b, i, j) - m)) * part);
     }
 }
 
@@ -33,7 +32,7 @@ template <typename REAL> __global__ void softmax_back_kernel(pl_args_softmax_bac
     {
         REAL sum = 0;
         FOR_LANE(a.Y.cols, j)
-        sum = formula<REAL>::fused(pl_cuda_at<REAL>(a.dY, b, i, j), pl_cuda_at<REAL>(a.Y, b, i, j), sum);
+        sum = fused(pl_cuda_at<REAL>(a.dY, b, i, j), pl_cuda_at<REAL>(a.Y, b, i, j), sum);
         const REAL s = warp_sum(sum);
         FOR_LANE(a.Y.cols, j)
         pl_cuda_set<REAL>(a.dX, b, i, j,

@@ -23,7 +23,8 @@ template <typename REAL> __global__ void vec_dots_kernel(pl_args_vec_dots args)
             for (int64_t b = threadIdx.x; b < h; b += blockDim.x) {
                 if (b < a) continue;
                 get3(w, args.V, m, r, b);
-                pl_cuda_set<REAL>(args.Q, m, r, a * h - a * (a - 1) / 2 + b - a, formula<REAL>::dot3(v, w));
+                pl_cuda_set<REAL>(args.Q, m, r, a * h - a * (a - 1) / 2 + b - a,
+                                  FORMULA(pl_dot3)(v[0], v[1], v[2], w[0], w[1], w[2]));
             }
         }
 }
@@ -51,7 +52,7 @@ template <typename REAL> __global__ void vec_dots_back_kernel(pl_args_vec_dots_b
             REAL dq = pl_cuda_at<REAL>(args.dQ, m, r, ab);
             if (a == b) dq *= 2;
             get3(v, args.V, m, r, b);
-            for (int d = 0; d < 3; d++) s[d] = formula<REAL>::fused(dq, v[d], s[d]);
+            for (int d = 0; d < 3; d++) s[d] = fused(dq, v[d], s[d]);
             ab += b < a ? h - 1 - b : 1;
         }
         for (int d = 0; d < 3; d++)
@@ -75,7 +76,7 @@ template <typename REAL> __global__ void vec_norm_kernel(pl_args_vec_norm a)
     {
         REAL v[3];
         get3(v, a.V, b, r, c);
-        pl_cuda_set<REAL>(a.R, b, r, c, formula<REAL>::norm3(v, (REAL)a.eps));
+        pl_cuda_set<REAL>(a.R, b, r, c, FORMULA(pl_norm3)(v[0], v[1], v[2], (REAL)a.eps));
     }
 }
 
@@ -93,10 +94,10 @@ template <typename REAL> __global__ void vec_norm_back_kernel(pl_args_vec_norm_b
     {
         REAL v[3];
         get3(v, a.V, b, r, c);
-        REAL along = pl_cuda_at<REAL>(a.dR, b, r, c) / formula<REAL>::norm3(v, (REAL)a.eps);
+        REAL along = pl_cuda_at<REAL>(a.dR, b, r, c) / FORMULA(pl_norm3)(v[0], v[1], v[2], (REAL)a.eps);
         for (int d = 0; d < 3; d++)
             pl_cuda_set<REAL>(a.dV, b, 3 * r + d, c,
-                              formula<REAL>::fused(along, v[d], pl_cuda_at<REAL>(a.dV, b, 3 * r + d, c)));
+                              fused(along, v[d], pl_cuda_at<REAL>(a.dV, b, 3 * r + d, c)));
     }
 }
 
@@ -117,11 +118,10 @@ template <typename REAL> __global__ void vec_gate_kernel(pl_args_vec_gate a)
         REAL v[3], z[3] = {0, 0, 0};
         get3(v, a.V, b, r, c);
         if (a.Z.data) get3(z, a.Z, b, r, c);
-        REAL u = formula<REAL>::fused(pl_cuda_at<REAL>(a.g, b, 0, c), formula<REAL>::norm3(v, (REAL)a.eps),
-                                      pl_cuda_at<REAL>(a.b, b, 0, c));
-        REAL s = formula<REAL>::sigmoid(u);
-        for (int d = 0; d < 3; d++)
-            pl_cuda_set<REAL>(a.Y, b, 3 * r + d, c, formula<REAL>::fused(v[d], s, z[d]));
+        REAL u = fused(pl_cuda_at<REAL>(a.g, b, 0, c), FORMULA(pl_norm3)(v[0], v[1], v[2], (REAL)a.eps),
+                       pl_cuda_at<REAL>(a.b, b, 0, c));
+        REAL s = FORMULA(pl_sigmoid)(u);
+        for (int d = 0; d < 3; d++) pl_cuda_set<REAL>(a.Y, b, 3 * r + d, c, fused(v[d], s, z[d]));
     }
 }
 
@@ -140,12 +140,11 @@ template <typename REAL> __global__ void vec_gate_back_kernel(pl_args_vec_gate_b
         REAL v[3], dy[3], s, along, tr;
         get3(v, a.V, b, r, c);
         get3(dy, a.dY, b, r, c);
-        REAL t = formula<REAL>::gate_back(v, dy, pl_cuda_at<REAL>(a.g, b, 0, c),
-                                          pl_cuda_at<REAL>(a.b, b, 0, c), (REAL)a.eps, &s, &along, &tr);
+        REAL t = FORMULA(pl_gate_back)(v, dy, pl_cuda_at<REAL>(a.g, b, 0, c), pl_cuda_at<REAL>(a.b, b, 0, c),
+                                       (REAL)a.eps, &s, &along, &tr);
         pl_cuda_set<REAL>(a.T, b, r, c, t);
         pl_cuda_set<REAL>(a.TR, b, r, c, tr);
-        for (int d = 0; d < 3; d++)
-            pl_cuda_set<REAL>(a.dV, b, 3 * r + d, c, formula<REAL>::fused(along, v[d], dy[d] * s));
+        for (int d = 0; d < 3; d++) pl_cuda_set<REAL>(a.dV, b, 3 * r + d, c, fused(along, v[d], dy[d] * s));
     }
 }
 
