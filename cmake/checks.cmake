@@ -13,6 +13,7 @@ add_test(NAME check_docs COMMAND sh ${CMAKE_SOURCE_DIR}/tools/check_docs.sh ${CM
 if(POLAR_LAB)
   add_test(NAME test_readme COMMAND sh ${CMAKE_SOURCE_DIR}/tests/tree/test_readme.sh ${CMAKE_SOURCE_DIR} $<TARGET_FILE:polar_program> ${CMAKE_BINARY_DIR} ${CMAKE_C_COMPILER})
 endif()
+add_test(NAME test_how_to COMMAND sh ${CMAKE_SOURCE_DIR}/tests/tree/test_how_to.sh ${CMAKE_SOURCE_DIR})
 add_test(NAME test_golden COMMAND sh ${CMAKE_SOURCE_DIR}/tests/tree/test_golden.sh ${CMAKE_SOURCE_DIR})
 add_test(NAME test_checks COMMAND sh ${CMAKE_SOURCE_DIR}/tests/tree/test_checks.sh ${CMAKE_SOURCE_DIR})
 set(polar_cxx "")
