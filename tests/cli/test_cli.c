@@ -428,7 +428,7 @@ static void test_info(void)
         if (pl_json_is(&p, "ops")) ops = read_array(&p, 0);
         else if (pl_json_is(&p, "devices")) devices = read_array(&p, 0);
         else if (pl_json_is(&p, "maps")) maps = read_array(&p, 1);
-        else if (pl_json_is(&p, "rules")) rules = read_array(&p, 1);
+        else if (pl_json_is(&p, "rules")) rules = read_array(&p, 0);
         else if (pl_json_is(&p, "instruction_sets")) sets = read_array(&p, 0);
         else if (pl_json_is(&p, "version")) {
             TEST_TRY(pl_json_need(&p, PL_JSON_STRING));
