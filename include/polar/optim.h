@@ -20,6 +20,7 @@
 #ifndef POLAR_OPTIM_H
 #define POLAR_OPTIM_H
 
+#include "polar/comm.h"
 #include "polar/map.h"
 
 #ifdef __cplusplus
@@ -104,7 +105,10 @@ typedef struct polar_param {
     /* the block stands (x) I_dim in it; 0 means 1; more only with a schur_group */
     int64_t schur_dim;
     int64_t group; /* 0: the options' own numbers; i > 0: those of opts.groups[i - 1] */
-} polar_param;     /* more than two dimensions: seen as (first, all others), and scaled so too */
+    /* with opts.comm: weight and grad are rows [first_row, first_row + their own) of a tensor of whole_rows
+     * (first dimension), the rest lies with other ranks, as FSDP has it; 0: the whole tensor is here */
+    int64_t whole_rows, first_row;
+} polar_param; /* more than two dimensions: seen as (first, all others), and scaled so too */
 
 /* Parameters with a rule and numbers of their own in one optimiser, as torch's param_groups. polar_group_of
  * fills one from options. */
@@ -125,6 +129,12 @@ typedef enum polar_skip {
     POLAR_SKIP_NONFINITE = 1,
     POLAR_SKIP_FLAGGED = 2 /* the caller's flag is set, see polar_optim_set_scaler */
 } polar_skip;
+
+/* what the gradients of a rank are, with opts.comm */
+typedef enum polar_grads {
+    POLAR_GRADS_MEAN = 0, /* those of its part of the batch: the step takes the mean over all parts */
+    POLAR_GRADS_SAME = 1  /* those of all of it, alike on every rank: an all-reduce went before (DDP) */
+} polar_grads;
 
 typedef struct polar_optim_opts {
     size_t struct_size;
@@ -148,6 +158,14 @@ typedef struct polar_optim_opts {
      * is an error */
     int skip_missing;
     polar_skip skip_nonfinite;
+    /* the ranks that share the work, see "several ranks" below; borrowed while the optimiser lives; NULL:
+     * this process alone */
+    polar_comm *comm;
+    polar_grads grads; /* with comm */
+    int reserved;      /* 0 */
+    /* with comm and POLAR_GRADS_MEAN: the parts into which a step's batch is always cut, each added by
+     * polar_optim_add_grads; 0: one of each rank, added by the step */
+    int64_t leaves;
 } polar_optim_opts;
 
 /* PolarAdamW as in the paper; set lr and aux_lr. Muon's matrices do not decay unless asked:
@@ -158,7 +176,7 @@ typedef struct polar_optim_opts {
             {POLAR_MOMENTUM_EMA, POLAR_PRECONDITION_ADAM, POLAR_SCALE_PAPER, 0.9, 0.999, 1e-8,       \
              POLAR_MAP_OPTS_INIT},                                                                   \
             5e-3, 0.05, 5e-4, 0.05, 0.9, 0.999, 1e-8, {0, 0, 1e-3}, NULL, NULL, 0, 0, 1, NULL, 0, 0, \
-            POLAR_SKIP_NEVER                                                                         \
+            POLAR_SKIP_NEVER, NULL, POLAR_GRADS_MEAN, 0, 0                                           \
     }
 
 /* A group with the options' numbers, to be changed. */
@@ -237,6 +255,35 @@ POLAR_API int64_t polar_optim_param_count(const polar_optim *opt);
 POLAR_API const char *polar_optim_report(const polar_optim *opt);
 /* device memory held; of NULL 0 */
 POLAR_API size_t polar_optim_state_bytes(const polar_optim *opt);
+
+/* ---- several ranks -------------------------------------------------------------------------------
+ *
+ * With opts.comm every rank makes the same optimiser (names, shapes and options are compared) and calls
+ * create, step, save, load, stats and reload_weights together with the others. Every matrix has an owner,
+ * who alone keeps its moments and steps it: of all matrices, most work first, ties by name, each goes to
+ * the rank with the least work so far; the work is n^3 T (4 a + 2) for T steps of Newton-Schulz on a matrix
+ * of short side n and long side a n. What has no polar map is cut into contiguous ranges, one for each rank.
+ * polar_optim_report says who has what.
+ *
+ *     whole tensors:  gradients go to the owners and are added there in the order of polar/comm.h, the
+ *                     owners step, the new weights go to everybody: the bytes of an all-reduce
+ *     rows (FSDP):    the rows of a gradient go to the matrix's owner, who keeps a copy of the weights; the
+ *                     new rows come back. Without a map every rank steps its own rows. Whoever writes such
+ *                     weights himself calls polar_optim_reload_weights
+ *
+ * A matrix is whole on its owner and its step depends on nothing else, so the weights have the same bits
+ * for every number of ranks, given the same leaves (rows and POLAR_GRADS_SAME: given the same gradients).
+ * State files are those of one rank, written by rank 0 and read by every rank: saved by 4, loaded by 2 or
+ * by a program without a communicator. A step that fails on one rank leaves the ranks unlike: go on from a
+ * file. Not with members; f64 beside other weights is refused. */
+
+/* the gradients are those of part `leaf` of the batch: each of this rank's polar_comm_share of opts.leaves,
+ * in ascending order, before the step */
+POLAR_API polar_status polar_optim_add_grads(polar_optim *opt, polar_queue *q, int64_t leaf);
+/* [*first, *first + *count): the elements of a parameter (the whole tensor, row by row) whose state is with
+ * that rank */
+POLAR_API polar_status polar_optim_get_part(const polar_optim *opt, int64_t param, int rank, int64_t *first,
+                                            int64_t *count);
 
 /* a safetensors file; a resumed run has the same bits */
 POLAR_API polar_status polar_optim_save(polar_optim *opt, polar_queue *q, const char *path);

@@ -71,6 +71,10 @@ POLAR_SKIP_NEVER = 0
 POLAR_SKIP_NONFINITE = 1
 POLAR_SKIP_FLAGGED = 2
 
+polar_grads = c_int
+POLAR_GRADS_MEAN = 0
+POLAR_GRADS_SAME = 1
+
 polar_state = c_int
 POLAR_STATE_MOMENTUM = 0
 POLAR_STATE_SECOND_MOMENT = 1
@@ -181,6 +185,8 @@ class polar_param(Structure):
         ("schur_group", c_int64),
         ("schur_dim", c_int64),
         ("group", c_int64),
+        ("whole_rows", c_int64),
+        ("first_row", c_int64),
     ]
 
 
@@ -220,6 +226,10 @@ class polar_optim_opts(Structure):
         ("group_count", c_int64),
         ("skip_missing", c_int),
         ("skip_nonfinite", polar_skip),
+        ("comm", c_void_p),
+        ("grads", polar_grads),
+        ("reserved", c_int),
+        ("leaves", c_int64),
     ]
 
 
@@ -334,6 +344,8 @@ FUNCTIONS = {    # name: (result, arguments)
     "polar_optim_param_count": (c_int64, [c_void_p]),
     "polar_optim_report": (c_char_p, [c_void_p]),
     "polar_optim_state_bytes": (c_size_t, [c_void_p]),
+    "polar_optim_add_grads": (polar_status, [c_void_p, c_void_p, c_int64]),
+    "polar_optim_get_part": (polar_status, [c_void_p, c_int64, c_int, POINTER(c_int64), POINTER(c_int64)]),
     "polar_optim_save": (polar_status, [c_void_p, c_void_p, c_char_p]),
     "polar_optim_load_with": (polar_status, [c_void_p, c_void_p, c_char_p, c_uint]),
     "polar_optim_reload_weights": (polar_status, [c_void_p, c_void_p]),
@@ -355,6 +367,7 @@ ENUMS = {
     "polar_scale": ['POLAR_SCALE_NONE', 'POLAR_SCALE_PAPER', 'POLAR_SCALE_JORDAN', 'POLAR_SCALE_SPECTRAL', 'POLAR_SCALE_RMS'],
     "polar_route": ['POLAR_ROUTE_AUTO', 'POLAR_ROUTE_MATRIX', 'POLAR_ROUTE_AUX'],
     "polar_skip": ['POLAR_SKIP_NEVER', 'POLAR_SKIP_NONFINITE', 'POLAR_SKIP_FLAGGED'],
+    "polar_grads": ['POLAR_GRADS_MEAN', 'POLAR_GRADS_SAME'],
     "polar_state": ['POLAR_STATE_MOMENTUM', 'POLAR_STATE_SECOND_MOMENT', 'POLAR_STATE_MASTER', 'POLAR_STATE_STEPS'],
     "polar_load": ['POLAR_LOAD_STATE', 'POLAR_LOAD_SETTINGS', 'POLAR_LOAD_OTHER_MAP'],
 }

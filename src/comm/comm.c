@@ -355,7 +355,7 @@ static void sum_here(const polar_comm *c, pl_queue *q, void *data, int64_t n, po
                      int64_t leaves)
 {
     int64_t first, count;
-    pl_tree_sum s = {.q = q, .slots = data, .n = n, .dtype = dtype};
+    pl_tree_sum s = {.q = q, .slots = data, .n = n, .stride = n, .dtype = dtype};
     pl_comm_share_of(leaves, c->f.rank, c->f.size, &first, &count);
     for (int64_t k = 0; k < count; k++)
         pl_tree_sum_push(&s, (char *)data + (size_t)(k * n) * polar_dtype_size(dtype), dtype, first + k, 1);
@@ -372,7 +372,7 @@ static pl_tree tree_of(const polar_comm *c, int rank, int64_t leaves)
 static void sum_all(const polar_comm *c, pl_queue *q, char *got, void *out, int64_t n, polar_dtype dtype,
                     int64_t leaves)
 {
-    pl_tree_sum s = {.q = q, .slots = got, .n = n, .dtype = dtype};
+    pl_tree_sum s = {.q = q, .slots = got, .n = n, .stride = n, .dtype = dtype};
     const size_t vector = (size_t)n * polar_dtype_size(dtype);
     char *piece = got; /* never behind the slot it goes to */
     for (int r = 0; r < c->f.size; r++) {

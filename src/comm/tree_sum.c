@@ -37,7 +37,7 @@ int pl_tree_room(int64_t first, int64_t count)
 
 static char *slot(const pl_tree_sum *s, int k)
 {
-    return s->slots + (size_t)k * (size_t)s->n * polar_dtype_size(s->dtype);
+    return s->slots + (size_t)k * (size_t)s->stride * polar_dtype_size(s->dtype);
 }
 
 static pl_mat row(const void *data, polar_dtype dtype, int64_t n)

@@ -1,6 +1,6 @@
 /* tree_sum.h -- sums of numbered vectors in one order, wherever they lie (the argument is in polar/comm.h).
  *
- *     pl_tree_sum s = {.q = q, .slots = room, .n = n, .dtype = POLAR_DTYPE_F32};
+ *     pl_tree_sum s = {.q = q, .slots = room, .n = n, .stride = n, .dtype = POLAR_DTYPE_F32};
  *     for (leaf = first; leaf < first + count; leaf++) pl_tree_sum_push(&s, x[leaf], leaf, 1);
  *     // slots now holds s.tree.depth vectors, whole subtrees of T(0, leaves); elsewhere they are pushed on:
  *     pl_tree_sum_push(&all, piece, start, size);
@@ -31,8 +31,8 @@ int pl_tree_room(int64_t first, int64_t count);
 typedef struct pl_tree_sum {
     pl_queue *q; /* NULL: host memory */
     pl_tree tree;
-    char *slots; /* vectors of n numbers, one after the other */
-    int64_t n;
+    char *slots; /* vectors of n numbers, each `stride` numbers behind the one before */
+    int64_t n, stride;
     polar_dtype dtype; /* f32 or f64 */
 } pl_tree_sum;
 

@@ -10,6 +10,7 @@
 #include "device/backend.h"
 #include "optim/optim_impl.h"
 #include "optim/optim_layout.h"
+#include "optim/shard.h"
 
 #define STATE_ALIGN ((size_t)256)
 
@@ -174,6 +175,10 @@ static polar_status fill_state(polar_optim *opt)
 polar_status polar_optim_reload_weights(polar_optim *opt, polar_queue *q)
 {
     PL_TRY(pl_optim_check_queue(opt, q));
+    if (opt->shard) {
+        PL_TRY(pl_shard_weights_in(opt, q));
+        return opt->shard->inner ? polar_optim_reload_weights(opt->shard->inner, q) : POLAR_OK;
+    }
     for (int64_t i = 0; i < opt->n; i++)
         if (opt->params[i].master.data) PL_CALL(copy, q, .Y = opt->params[i].master, .X = opt->params[i].W);
     return POLAR_OK;
@@ -204,7 +209,8 @@ void polar_optim_destroy(polar_optim *opt)
     pl_optim_drop_graph(opt);
     for (int64_t i = 0; opt->params && i < opt->n; i++) pl_free(opt->params[i].name);
     pl_live_destroy(opt->live);
-    polar_device_free(opt->dev, opt->state);
+    pl_shard_destroy(opt);
+    if (!opt->o.comm) polar_device_free(opt->dev, opt->state);
     pl_free(opt->params);
     pl_free(opt->group);
     pl_free(opt->hyper);
@@ -272,6 +278,12 @@ static polar_status fill(polar_optim *opt, const polar_param *params, const pola
     for (int64_t i = 0; i < opt->n; i++) opt->by_address[i] = i;
     qsort_r(opt->by_address, (size_t)opt->n, sizeof *opt->by_address, earlier, opt);
     opt->state_bytes = point_state(opt, NULL);
+    if (opt->o.comm) { /* the pieces of this rank have the memory; here are places in a file of it all */
+        opt->state = (void *)STATE_ALIGN;
+        point_state(opt, opt->state);
+        PL_TRY(pl_shard_create(opt));
+        return pl_optim_report_make(&opt->report, opt);
+    }
     PL_TRY(polar_device_alloc(opt->dev, &opt->state, opt->state_bytes));
     point_state(opt, opt->state);
     PL_TRY(pl_live_create(&opt->live, opt->dev, opt->slots * opt->members * PL_LIVE_COLS));
@@ -390,6 +402,12 @@ polar_status polar_optim_state_view(polar_tensor *out, const polar_optim *opt, i
     PL_TRY(check_param(opt, param));
     PL_NEED(which >= POLAR_STATE_MOMENTUM && which <= POLAR_STATE_STEPS, POLAR_E_ARG,
             "there is no state %d (polar_state)", (int)which);
+    for (int64_t k = 0; opt->shard && k < opt->shard->piece_count; k++) {
+        const pl_piece *piece = &opt->shard->pieces[k];
+        if (piece->param == param && piece->inner >= 0)
+            return polar_optim_state_view(out, opt->shard->inner, piece->inner, which);
+    }
+    if (opt->shard) return POLAR_OK;
     const pl_optim_param *p = &opt->params[param];
     const pl_mat *pieces[] = {&p->M, &p->V, &p->master, &p->T}, *m = pieces[which];
     if (!m->data) return POLAR_OK;
@@ -420,5 +438,6 @@ const char *polar_optim_report(const polar_optim *opt)
 
 size_t polar_optim_state_bytes(const polar_optim *opt)
 {
-    return opt ? opt->state_bytes : 0;
+    if (!opt || !opt->shard) return opt ? opt->state_bytes : 0;
+    return opt->shard->bytes + polar_optim_state_bytes(opt->shard->inner);
 }

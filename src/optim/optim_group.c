@@ -68,6 +68,19 @@ polar_status pl_optim_check_opts(const polar_optim_opts *o)
             (long long)o->group_count);
     PL_NEED(o->skip_nonfinite >= POLAR_SKIP_NEVER && o->skip_nonfinite <= POLAR_SKIP_FLAGGED, POLAR_E_ARG,
             "skip_nonfinite is %d, which is no polar_skip", (int)o->skip_nonfinite);
+    PL_NEED(o->grads == POLAR_GRADS_MEAN || o->grads == POLAR_GRADS_SAME, POLAR_E_ARG,
+            "grads is %d, which is no polar_grads", (int)o->grads);
+    PL_NEED(o->reserved == 0, POLAR_E_ARG, "polar_optim_opts.reserved is %d; it must be 0", o->reserved);
+    PL_NEED(o->leaves >= 0 && o->leaves < 1 << 24, POLAR_E_ARG, "leaves is %lld; it must be from 0 to %d",
+            (long long)o->leaves, (1 << 24) - 1);
+    PL_NEED(o->comm || (!o->leaves && o->grads == POLAR_GRADS_MEAN), POLAR_E_ARG,
+            "leaves and grads speak of several ranks and opts.comm is NULL (polar_comm_open \"self\" is one "
+            "rank)");
+    PL_NEED(!o->leaves || o->grads == POLAR_GRADS_MEAN, POLAR_E_ARG,
+            "gradients that are alike on every rank are added once: leaves must be 0");
+    PL_NEED(!o->comm || o->members <= 1, POLAR_E_UNSUPPORTED,
+            "an ensemble of %lld over several ranks is not offered: give each rank members of its own",
+            (long long)o->members);
     return check_schedule(&o->schedule);
 }
 

@@ -13,6 +13,7 @@
 #ifndef PL_OPTIM_IMPL_H
 #define PL_OPTIM_IMPL_H
 
+#include "comm/comm.h"
 #include "device/queue.h"
 #include "optim/optim_layout.h"
 
@@ -36,7 +37,11 @@ typedef struct pl_optim_param {
     int64_t group;
     int64_t slot; /* its live rows are slot * members and the following ones */
     double scale;
-    pl_mat W, G;    /* the caller's, (members, rows, cols) */
+    pl_mat W, G; /* the caller's, (members, rows, cols), or the rows of it that are here */
+    /* elements before those that are here, and here, of a parameter of which other ranks have other rows;
+     * by_rows 0: all are here */
+    int64_t here_first, here_count;
+    int by_rows;
     pl_mat master;  /* f32 copy of bf16 weights; no data otherwise */
     pl_mat M, V, D; /* state: momentum, second moment (or none), direction (or none) */
     pl_mat N;       /* the direction's norm, where measured */
@@ -81,6 +86,9 @@ struct polar_optim {
     uint64_t last_serial;    /* of the queue that was last given work */
     uint64_t scratch_serial; /* of the queue whose scratch is large enough for a step */
     char *report;
+    /* over several ranks: all parameters are here, their state and live values are in the optimiser of this
+     * rank's pieces, and `state` is a base for offsets only; NULL: this process alone */
+    struct pl_shard *shard;
 };
 
 static inline const polar_rule *pl_optim_rule(const polar_optim *opt, const pl_optim_param *p)

@@ -19,6 +19,7 @@
 #include "base/sha256.h"
 #include "compose/map.h"
 #include "optim/optim_state.h"
+#include "optim/shard.h"
 
 #define KINDS      4
 #define RULE_BYTES 400
@@ -221,8 +222,8 @@ polar_status pl_optim_image_take(pl_optim_image **out, polar_optim *opt, pl_queu
     if (st == POLAR_OK) {
         describe_meta(*out, opt, prefix, describe_entries(*out, opt, prefix, (*out)->text));
         plain_end(plain, before);
-        polar_queue_download(q, (*out)->bytes, opt->state, opt->state_bytes);
-        st = polar_queue_sync(q);
+        if (!opt->shard) polar_queue_download(q, (*out)->bytes, opt->state, opt->state_bytes);
+        st = opt->shard ? pl_shard_state_gather(opt, q, (*out)->bytes) : polar_queue_sync(q);
     }
     if (st == POLAR_OK && opt->own_counts) pl_optim_step_count(opt, counts_in(*out, opt));
     if (st == POLAR_OK) return POLAR_OK;
@@ -237,9 +238,11 @@ polar_status polar_optim_save(polar_optim *opt, polar_queue *q, const char *path
     PL_TRY(pl_optim_check_queue(opt, q));
     PL_NEED_ARG(path);
     PL_TRY(pl_optim_image_take(&im, opt, q, ""));
-    polar_status st = pl_safetensors_write(path, im->entries, im->entry_count, im->meta, PL_OPTIM_META);
+    int writes = !opt->shard || opt->shard->rank == 0;
+    polar_status st =
+        writes ? pl_safetensors_write(path, im->entries, im->entry_count, im->meta, PL_OPTIM_META) : POLAR_OK;
     pl_optim_image_free(im);
-    return st;
+    return opt->shard ? pl_comm_agree(opt->shard->comm, st, "writing an optimiser's state") : st;
 }
 
 /* ---- load --------------------------------------------------------------------------------------- */
@@ -490,8 +493,9 @@ polar_status pl_optim_image_read(pl_optim_image **out, polar_optim *opt, const p
 
 polar_status pl_optim_image_apply(const pl_optim_image *im, polar_optim *opt, pl_queue *q, unsigned what)
 {
-    polar_queue_upload(q, opt->state, im->bytes, opt->state_bytes);
-    for (int64_t i = 0; i < opt->n; i++)
+    if (opt->shard) PL_TRY(pl_shard_state_apply(opt, q, im->bytes, im->step));
+    else polar_queue_upload(q, opt->state, im->bytes, opt->state_bytes);
+    for (int64_t i = 0; i < opt->n && !opt->shard; i++)
         if (opt->params[i].master.data) PL_CALL(copy, q, .Y = opt->params[i].W, .X = opt->params[i].master);
     PL_TRY(polar_queue_sync(q));
     if (what & POLAR_LOAD_SETTINGS) {
@@ -512,9 +516,12 @@ polar_status polar_optim_load_with(polar_optim *opt, polar_queue *q, const char 
     PL_NEED_ARG(path);
     PL_NEED(what <= (POLAR_LOAD_SETTINGS | POLAR_LOAD_OTHER_MAP), POLAR_E_ARG,
             "no polar_load %u: there are POLAR_LOAD_SETTINGS (1) and POLAR_LOAD_OTHER_MAP (2)", what);
-    PL_TRY(pl_safetensors_open(&f, path));
-    polar_status st = pl_optim_image_read(&im, opt, f, path, "", what);
+    f = NULL;
+    im = NULL;
+    polar_status st = pl_safetensors_open(&f, path);
+    if (st == POLAR_OK) st = pl_optim_image_read(&im, opt, f, path, "", what);
     pl_safetensors_close(f);
+    if (opt->shard) st = pl_comm_agree(opt->shard->comm, st, "reading an optimiser's state");
     if (st == POLAR_OK) st = pl_optim_image_apply(im, opt, q, what);
     pl_optim_image_free(im);
     return st;

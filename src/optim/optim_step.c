@@ -9,6 +9,7 @@
 #include "device/backend.h"
 #include "optim/optim_impl.h"
 #include "optim/optim_layout.h"
+#include "optim/shard.h"
 
 /* ---- live values -------------------------------------------------------------------------------- */
 
@@ -57,10 +58,43 @@ void pl_optim_live_begin(polar_optim *opt, pl_queue *q)
     upload_live(opt, q, 0, 1);
 }
 
+/* Over several ranks the gradients come together first: whether one is missing is known then only. */
+static polar_status prepare_shared(polar_optim *opt, pl_queue *q)
+{
+    PL_TRY(pl_shard_check(opt));
+    PL_TRY(pl_shard_grads_in(opt, q));
+    pl_shard_settings(opt);
+    if (opt->shard->inner) PL_TRY(polar_optim_prepare(opt->shard->inner, q));
+    opt->t++;
+    opt->stepped = 1;
+    return POLAR_OK;
+}
+
+static polar_status enqueue_shared(polar_optim *opt, pl_queue *q)
+{
+    if (opt->shard->inner) PL_TRY(polar_optim_enqueue(opt->shard->inner, q));
+    return pl_shard_weights_out(opt, q);
+}
+
+static polar_status step_shared(polar_optim *opt, pl_queue *q)
+{
+    polar_optim *inner = opt->shard->inner;
+    PL_TRY(pl_shard_check(opt));
+    PL_TRY(pl_shard_grads_in(opt, q));
+    pl_shard_settings(opt);
+    if (inner) PL_TRY(polar_optim_step(inner, q));
+    PL_TRY(pl_shard_weights_out(opt, q));
+    if (q->dry) return POLAR_OK;
+    opt->t++;
+    opt->stepped = 1;
+    return POLAR_OK;
+}
+
 polar_status polar_optim_prepare(polar_optim *opt, polar_queue *q)
 {
     PL_TRY(pl_optim_check_queue(opt, q));
     if (q->dry) return POLAR_OK; /* a dry run counts costs, not steps */
+    if (opt->shard) return prepare_shared(opt, q);
     upload_live(opt, q, polar_schedule_factor(&opt->o.schedule, opt->t), 0);
     if (q->error != POLAR_OK) return pl_fail_again(q->error, q->message);
     opt->t++;
@@ -277,6 +311,7 @@ static polar_status check_prepared(const polar_optim *opt)
 polar_status polar_optim_enqueue(polar_optim *opt, polar_queue *q)
 {
     PL_TRY(pl_optim_check_queue(opt, q));
+    if (opt->shard) return enqueue_shared(opt, q);
     PL_TRY(check_grads(opt));
     PL_TRY(check_prepared(opt));
     enqueue_all(q, opt);
@@ -314,6 +349,7 @@ static polar_status run_step(polar_optim *opt, pl_queue *q)
 polar_status polar_optim_step(polar_optim *opt, polar_queue *q)
 {
     PL_TRY(pl_optim_check_queue(opt, q));
+    if (opt->shard) return step_shared(opt, q);
     int64_t t = opt->t;
     PL_TRY(check_grads(opt));
     PL_TRY(take_scratch(opt, q));
@@ -371,10 +407,23 @@ static void count_into(polar_param_stats *s, const polar_optim *opt, int64_t i, 
     s->last_maps = pl_optim_mapped(opt, p) ? last * p->row_blocks : 0;
 }
 
+static polar_status shared_stats(polar_optim *opt, pl_queue *q, polar_param_stats *out, size_t size)
+{
+    polar_param_stats *all = pl_calloc((size_t)opt->n, sizeof *all);
+    PL_NEED(all, POLAR_E_NOMEM, "statistics of %lld parameters", (long long)opt->n);
+    polar_status st = pl_shard_stats(opt, q, all);
+    for (int64_t i = 0; i < opt->n && st == POLAR_OK; i++)
+        st = pl_sized_give("polar_param_stats", (char *)out + (size_t)i * size, size, &all[i], sizeof *all,
+                           PL_PARAM_STATS_0_1);
+    pl_free(all);
+    return st;
+}
+
 polar_status polar_optim_stats_sized(polar_optim *opt, polar_queue *q, polar_param_stats *out, size_t size)
 {
     PL_TRY(pl_optim_check_queue(opt, q));
     PL_NEED_ARG(out);
+    if (opt->shard) return shared_stats(opt, q, out, size);
     counts c = {0};
     double *norms = pl_calloc((size_t)opt->n * 2, sizeof *norms);
     PL_NEED(norms, POLAR_E_NOMEM, "norms of %lld parameters", (long long)opt->n);

@@ -5,7 +5,7 @@
 
 #include "base/alloc.h"
 #include "base/json_read.h"
-#include "optim/optim_impl.h"
+#include "optim/shard.h"
 
 /* '*' any run, '?' any one character. */
 static int fits(const char *p, const char *end, const char *s)
@@ -68,6 +68,25 @@ static polar_route auto_route(const polar_param *p, int ndim, const polar_optim_
     return POLAR_ROUTE_MATRIX;
 }
 
+/* Some rows of it are here: the whole has as many as the caller says. */
+static polar_status set_rows(pl_optim_param *out, const polar_param *p, const polar_optim_opts *o)
+{
+    int64_t rows = p->weight.ndim ? p->weight.shape[0] : 0;
+    PL_NEED(o->comm, POLAR_E_ARG, "'%s' has rows on other ranks (whole_rows %lld) and opts.comm is NULL",
+            p->name, (long long)p->whole_rows);
+    PL_NEED(p->weight.ndim > 0 && p->first_row >= 0 && p->whole_rows > 0 && rows <= p->whole_rows &&
+                p->first_row <= p->whole_rows - rows,
+            POLAR_E_SHAPE, "'%s': %lld rows from row %lld on are not in a tensor of %lld", p->name,
+            (long long)rows, (long long)p->first_row, (long long)p->whole_rows);
+    int64_t *first = out->ndim >= 2 ? &out->rows : &out->cols, unit = out->ndim >= 2 ? out->cols : 1;
+    PL_NEED(p->whole_rows < INT64_MAX / 64 / (unit ? unit : 1), POLAR_E_SHAPE,
+            "'%s' has an impossible number of rows", p->name);
+    *first = p->whole_rows;
+    out->by_rows = 1;
+    out->here_first = p->first_row * unit;
+    return POLAR_OK;
+}
+
 polar_status pl_optim_param_set(pl_optim_param *out, const polar_param *p, const polar_optim *opt)
 {
     const polar_optim_opts *o = &opt->o;
@@ -99,6 +118,9 @@ polar_status pl_optim_param_set(pl_optim_param *out, const polar_param *p, const
         *(i == 0 && ndim >= 2 ? &out->rows : &out->cols) *= p->weight.shape[i + skip];
     PL_NEED(p->weight.data || out->rows * out->cols == 0, POLAR_E_ARG, "the weight of '%s' has no data",
             p->name);
+    const int64_t rows_here = out->rows, cols_here = out->cols;
+    out->here_count = rows_here * cols_here;
+    if (p->whole_rows || p->first_row) PL_TRY(set_rows(out, p, o));
     PL_NEED(p->row_blocks >= 0 && p->schur_group >= 0 && p->schur_dim >= 0, POLAR_E_ARG,
             "'%s': row_blocks, schur_group and schur_dim cannot be negative", p->name);
     PL_NEED(p->schur_dim <= 1 || p->schur_group, POLAR_E_ARG,
@@ -120,8 +142,8 @@ polar_status pl_optim_param_set(pl_optim_param *out, const polar_param *p, const
         if (group->rule.map.kind != POLAR_MAP_NONE)
             out->scale = polar_scale_value(group->rule.scale, out->rows / out->row_blocks, out->cols);
     }
-    out->W = pl_mat_dense(p->weight.data, p->weight.dtype, members, out->rows, out->cols);
-    out->G = pl_mat_dense(p->grad.data, p->grad.dtype, members, out->rows, out->cols);
+    out->W = pl_mat_dense(p->weight.data, p->weight.dtype, members, rows_here, cols_here);
+    out->G = pl_mat_dense(p->grad.data, p->grad.dtype, members, rows_here, cols_here);
     out->name = pl_strdup(p->name);
     PL_NEED(out->name, POLAR_E_NOMEM, "the name of a parameter");
     return POLAR_OK;
@@ -142,6 +164,15 @@ static const char *view_text(char *text, size_t bytes, const pl_optim_param *p)
     return text;
 }
 
+/* Who steps it: a rank, every rank its part, or every rank the rows it has. */
+static const char *owner_text(char *text, size_t bytes, const polar_optim *opt, int64_t i)
+{
+    int owner = opt->shard->owner[i];
+    if (owner >= 0) snprintf(text, bytes, "  rank %d", owner);
+    else snprintf(text, bytes, "  %s", opt->params[i].by_rows ? "its rows" : "parts");
+    return text;
+}
+
 polar_status pl_optim_report_make(char **out, const polar_optim *opt)
 {
     static const char *const skips[] = {"", "steps with a gradient that is not finite",
@@ -150,19 +181,21 @@ polar_status pl_optim_report_make(char **out, const polar_optim *opt)
     int64_t matrices = 0, elements = 0, aux = 0;
     for (int64_t i = 0; i < opt->n; i++)
         if ((int)strlen(opt->params[i].name) > widest) widest = (int)strlen(opt->params[i].name);
-    size_t line = (size_t)widest + 160, size = line * (size_t)(opt->n + 5), used;
-    char *text = pl_alloc(size), view[80], tail[48];
+    size_t line = (size_t)widest + 160, size = line * (size_t)(opt->n + 7), used;
+    char *text = pl_alloc(size), view[80], tail[48], owner[24] = "";
     PL_NEED(text, POLAR_E_NOMEM, "a report of %lld parameters", (long long)opt->n);
-    used = (size_t)snprintf(text, size, "%-*s  route   weights  %-34s  scale%s\n", widest, "parameter",
-                            "as the map sees it", opt->groups > 1 ? "   group" : "");
+    used = (size_t)snprintf(text, size, "%-*s  route   weights  %-34s  scale%s%s\n", widest, "parameter",
+                            "as the map sees it", opt->groups > 1 ? "   group" : "",
+                            opt->shard ? "  stepped by" : "");
     for (int64_t i = 0; i < opt->n; i++) {
         const pl_optim_param *p = &opt->params[i];
         int matrix = p->route == POLAR_ROUTE_MATRIX;
         if (opt->groups > 1) snprintf(tail, sizeof tail, "%-6.4g  %lld", p->scale, (long long)p->group);
-        else snprintf(tail, sizeof tail, "%.4g", p->scale);
-        used += (size_t)snprintf(text + used, size - used, "%-*s  %-6s  %-7s  %-34s  %s\n", widest, p->name,
+        else snprintf(tail, sizeof tail, opt->shard ? "%-5.4g" : "%.4g", p->scale);
+        if (opt->shard) owner_text(owner, sizeof owner, opt, i);
+        used += (size_t)snprintf(text + used, size - used, "%-*s  %-6s  %-7s  %-34s  %s%s\n", widest, p->name,
                                  matrix ? "matrix" : "aux", polar_dtype_name(p->W.dtype),
-                                 view_text(view, sizeof view, p), tail);
+                                 view_text(view, sizeof view, p), tail, owner);
         matrices += matrix;
         *(matrix ? &elements : &aux) += p->rows * p->cols;
     }
@@ -171,7 +204,11 @@ polar_status pl_optim_report_make(char **out, const polar_optim *opt)
                              "AdamW, %lld member%s, %.1f MiB of state\n",
                              (long long)matrices, (long long)elements, (long long)(opt->n - matrices),
                              (long long)aux, (long long)opt->members, opt->members == 1 ? "" : "s",
-                             (double)opt->state_bytes / 1048576);
+                             (double)polar_optim_state_bytes(opt) / 1048576);
+    if (opt->shard) {
+        pl_shard_describe(text + used, size - used, opt->shard);
+        used += strlen(text + used);
+    }
     if (opt->groups > 1)
         used += (size_t)snprintf(text + used, size - used, "%lld groups with numbers of their own\n",
                                  (long long)opt->groups);
