@@ -3,10 +3,10 @@
 #include "comm/comm.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/launch_env.h"
 #include "base/sized.h"
 #include "comm/tree_sum.h"
 #include "comm/transport.h"
@@ -65,16 +65,6 @@ static int alone(void *arg, const polar_comm_parts *recv, const polar_comm_parts
     return POLAR_OK;
 }
 
-/* mpirun (Open MPI) and srun say how many processes they started. */
-static int launched(void)
-{
-    static const char *const names[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS"};
-    const char *step = getenv("SLURM_PROCID"), *text = NULL;
-    for (size_t i = 0; i < sizeof names / sizeof *names && !text; i++)
-        if (i < 2 || step) text = getenv(names[i]); /* an sbatch script has SLURM_NTASKS too, and runs once */
-    return text && atoi(text) > 1;
-}
-
 polar_status polar_comm_open(polar_comm **out, const char *name)
 {
     const polar_comm_funcs self = {sizeof self, 0, 1, POLAR_COMM_HOST, 0, NULL, alone, NULL, NULL};
@@ -83,7 +73,9 @@ polar_status polar_comm_open(polar_comm **out, const char *name)
     PL_NEED_ARG(name);
     size_t head = strcspn(name, ":");
     int automatic = !strcmp(name, "auto");
-    if (!strcmp(name, "self") || (automatic && !launched())) return pl_comm_make(out, &self, "self", 0);
+    pl_launch launch = {.size = 1};
+    if (automatic) PL_TRY(pl_launch_read(&launch));
+    if (!strcmp(name, "self") || (automatic && launch.size == 1)) return pl_comm_make(out, &self, "self", 0);
     PL_NEED(automatic || (head == 3 && !strncmp(name, "mpi", 3)), POLAR_E_ARG,
             "no communicator '%s': there are auto, self, mpi, mpi:timeout=SECONDS", name);
     return pl_comm_open_mpi(out, automatic || !name[head] ? "" : name + head + 1);
