@@ -68,7 +68,7 @@ static polar_status load_name(audit_runs *a, pl_store *s, const pl_store_spec *s
     PL_NEED(a->runs, POLAR_E_NOMEM, "a list of %lld runs", (long long)a->count);
     for (int64_t i = 0; i < a->count; i++) {
         const pl_store_member *m = &a->members.rows[i];
-        a->runs[i] = (pl_audit_run){m->cell, m->arm, m->seed, m};
+        a->runs[i] = (pl_audit_run){.cell = m->cell, .arm = m->arm, .seed = m->seed, .run = m};
     }
     return POLAR_OK;
 }
@@ -96,10 +96,13 @@ polar_status audit_runs_load(audit_runs *a, pl_store *s, const char *spec, const
 
 pl_audit_of audit_runs_of(const audit_runs *a, const char *metric)
 {
+    int own = !metric || !strcmp(metric, a->metric); /* a margin is in units of the spec's metric */
     return (pl_audit_of){.spec = a->name,
                          .metric = metric ? metric : a->metric,
                          .schema = a->schema,
-                         .published = a->spec ? a->spec->published : NULL};
+                         .published = a->spec ? a->spec->published : NULL,
+                         .equivalence = a->spec && own ? a->spec->equivalence : 0,
+                         .target = a->spec && own ? a->spec->target : 0};
 }
 
 void audit_runs_free(audit_runs *a)

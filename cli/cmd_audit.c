@@ -7,6 +7,7 @@ typedef struct audit_args {
     const char *spec, *metric, *store, *run;
     cli_list set;
     run_data pictures;
+    double target, equivalence;
     int format;
 } audit_args;
 
@@ -23,6 +24,10 @@ static const cli_option options[] = {
      .help = "where `polar run` put the results"},
     {"format", CLI_CHOICE(audit_args, format, cli_formats), .value = "F", .def = "text",
      .help = "csv and tex hold the table of pairs, text and json everything"},
+    {"target", CLI_DOUBLE(audit_args, target, 0, 1e300), .value = "X",
+     .help = "epochs until the validation curve reaches it (default: the spec's tests:, or not asked)"},
+    {"equivalence", CLI_DOUBLE(audit_args, equivalence, 0, 1e300), .value = "M",
+     .help = "test that differences are within M of none (default: the spec's tests:, or not asked)"},
     {"run", CLI_STRING(audit_args, run), .value = "ID",
      .help = "where one run comes from and what it gave; the first digits of its id will do"},
     {0},
@@ -33,6 +38,9 @@ static polar_status work(cli_context *ctx, const audit_args *a, pl_store *s, aud
     pl_audit *audit;
     PL_TRY(audit_runs_load(runs, s, a->spec, a->set.items, a->set.count));
     pl_audit_of of = audit_runs_of(runs, a->metric);
+    if (a->target > 0) of.target = a->target;
+    if (a->equivalence > 0) of.equivalence = a->equivalence;
+    if (of.target != 0) PL_TRY(pl_audit_reach(runs->runs, runs->count, s, runs->schema, of.target));
     PL_TRY(pl_audit_create(&audit, &of, runs->runs, runs->count));
     polar_status st = a->run ? audit_print_run(ctx->out, runs, audit, a->run)
                              : pl_audit_print(audit, ctx->out, (pl_table_format)a->format);
@@ -61,7 +69,12 @@ const cli_command cli_cmd_audit = {
     .options = options,
     .about = "Compares every two arms of a spec on the same cell and seed: n, means, mean difference a - b, "
              "its 95 % interval, paired t\n"
-             "and p, Wilcoxon's p and the signs. Seeds where an arm has no finite value are listed with the "
+             "and p, Wilcoxon's p and the signs; then Hedges' g with its interval, p corrected by Holm for "
+             "all pairs, and "
+             "where the spec states them\n"
+             "(tests:, docs/specs.md) equivalence within a margin and epochs to a target, with runs that do "
+             "not reach it "
+             "as censored. Seeds where an arm has no finite value are listed with the "
              "reason, never dropped.\n"
              "Of an error lower is better, of an accuracy (l10, top1) higher: the output says which.\n"
              "Reads the store only; the output holds no clock and no run id (except --metric wall, --run), "
@@ -70,6 +83,7 @@ const cli_command cli_cmd_audit = {
                 "  polar audit specs/paper/so3_capacity.yaml --set seeds=0..7 --format json\n"
                 "  polar audit specs/paper/deit_minimal_100ep.yaml --metric top1\n"
                 "  polar audit specs/demo/so3_small.yaml --metric wall\n"
+                "  polar audit specs/demo/so3_small.yaml --target 0.02 --equivalence 0.001\n"
                 "  polar audit specs/demo/so3_small.yaml --run 7f3a\n",
     .run = run,
 };

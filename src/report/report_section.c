@@ -229,14 +229,19 @@ polar_status pl_section_load(pl_section *p, pl_store *s, const pl_store_spec *sp
     PL_NEED(p->runs, POLAR_E_NOMEM, "a list of %lld runs", (long long)p->members.count);
     for (int64_t i = 0; i < p->members.count; i++) {
         const pl_store_member *m = &p->members.rows[i];
-        p->runs[i] = (pl_audit_run){m->cell, m->arm, m->seed, m};
+        p->runs[i] = (pl_audit_run){.cell = m->cell, .arm = m->arm, .seed = m->seed, .run = m};
     }
+    double target = p->read ? p->read->target : 0;
+    if (target != 0) PL_TRY(pl_audit_reach(p->runs, p->members.count, s, p->schema, target));
     pl_audit_of of = {.spec = spec->name,
                       .metric = spec->metric,
                       .schema = p->schema,
-                      .published = pl_section_published(p)};
+                      .published = pl_section_published(p),
+                      .equivalence = p->read ? p->read->equivalence : 0,
+                      .target = target};
     PL_TRY(pl_audit_create(&p->audit, &of, p->runs, p->members.count));
     of.metric = PL_METRIC_WALL;
+    of.equivalence = of.target = 0; /* they are the metric's and the curve's */
     PL_TRY(pl_audit_create(&p->wall, &of, p->runs, p->members.count));
     PL_TRY(load_epochs(p, s));
     const pl_audit *a = p->audit;

@@ -112,6 +112,11 @@ static const struct {
     {HEAD "arms: [muon]\ncompare: [{with: u, labels: [a]}]\n", ":5:", "labels wants two"},
     {HEAD "arms: [muon]\ncompare: [{with: u, at_epoch: 0}]\n", ":5:", "an epoch wants"},
     {HEAD "arms: [muon]\ncompare: [{with: u, since: {adamw: 3}}]\n", ":5:", "no arm 'adamw'"},
+    {HEAD "arms: [muon]\ntests: 3\n", ":5:", "tests wants a mapping"},
+    {HEAD "arms: [muon]\ntests: {margin: 3}\n", ":5:", "there are target and equivalence"},
+    {HEAD "arms: [muon]\ntests: {target: x}\n", ":5:", "target wants"},
+    {HEAD "arms: [muon]\ntests: {equivalence: -1}\n", ":5:", "equivalence wants"},
+    {HEAD "arms: [muon]\ntests: {target: [1]}\n", ":5:", "target wants a number"},
     /* seeds */
     {"name: t\ntestbed: toy\nseeds: []\narms: [muon]\n", ":3:", "empty list"},
     {"name: t\ntestbed: toy\nseeds:\narms: [muon]\n", ":3:", "seeds wants whole numbers"},
@@ -186,6 +191,7 @@ static void test_published(void)
         "compare:\n"
         "  - {with: u, tables: [lift], curve: muon, since: {muon: 66}, labels: [x, y]}\n"
         "  - {with: v}\n"
+        "tests: {equivalence: 1e-4}\n"
         "grid: {model.width: [8, 16], optim.lr: [0.001, 2]}\narms: [adamw, muon]\n" HEAD;
     static const char *const narrowed[] = {"model.width=16", "arms=adamw"};
     const char *cell = "model.width=8 optim.lr=2";
@@ -207,6 +213,7 @@ static void test_published(void)
                   PART(pl_published_epoch(p, cell, "muon", 26) == 64.5) &&
                   PART(isnan(pl_published_epoch(p, cell, "muon", 25))),
               "seed 3, epoch 26");
+    test_true("tests: a margin, no target", s->equivalence == 1e-4 && s->target == 0, "%g", s->equivalence);
     test_true("published: a difference turned round", d.mean == 1.5 && d.t == 3 && d.n == 9, "%g", d.mean);
     int has = pl_published_has(p, "loss") && pl_published_has(p, "test_top1");
     test_true("published: which metrics", has && !pl_published_has(p, "wall"), "loss, test_top1");

@@ -37,7 +37,7 @@ static polar_status load(loaded *l, pl_store *s, const char *spec, const char *m
     PL_TRY(pl_store_select_members(&l->members, s, spec));
     for (int64_t i = 0; i < l->members.count; i++) {
         const pl_store_member *m = &l->members.rows[i];
-        l->runs[i] = (pl_audit_run){m->cell, m->arm, m->seed, m};
+        l->runs[i] = (pl_audit_run){.cell = m->cell, .arm = m->arm, .seed = m->seed, .run = m};
     }
     pl_audit_of of = {.spec = spec, .metric = metric, .schema = pl_testbed_so3.schema};
     polar_status st = pl_audit_create(&l->audit, &of, l->runs, l->members.count);
@@ -280,8 +280,9 @@ static void bytes(void)
 static void corners(void)
 {
     pl_audit *a;
-    const pl_audit_run unknown[] = {
-        {"all", "adamw", 7, NULL}, {"all", "muon", 7, NULL}, {"all", "adamw", 8, NULL}};
+    const pl_audit_run unknown[] = {{.cell = "all", .arm = "adamw", .seed = 7},
+                                    {.cell = "all", .arm = "muon", .seed = 7},
+                                    {.cell = "all", .arm = "adamw", .seed = 8}};
     pl_audit_of of = {.spec = "x", .metric = "test_mse", .schema = pl_testbed_so3.schema};
     TEST_TRY(pl_audit_create(&a, &of, NULL, 0));
     char *json = printed(a, PL_TABLE_JSON);
@@ -331,8 +332,8 @@ static void published(void)
     test_true("published: nothing, of a spec without",
               isnan(pl_published_value(NULL, "all", "muon", "wall")) && !pl_published_has(NULL, "wall"),
               "NaN");
-    const pl_audit_run runs[] = {{"model.width=16", "muon", 0, NULL},
-                                 {"model.width=16", "polaradamw", 0, NULL}};
+    const pl_audit_run runs[] = {{.cell = "model.width=16", .arm = "muon"},
+                                 {.cell = "model.width=16", .arm = "polaradamw"}};
     pl_audit_of of = {.spec = "x", .metric = "test_mse", .schema = pl_testbed_so3.schema, .published = p[0]};
     pl_audit *a;
     TEST_TRY(pl_audit_create(&a, &of, runs, 2));

@@ -130,7 +130,9 @@ static int whole_report(void)
                                         "out/tables/small_results.csv",
                                         "out/tables/so3_capacity_runs.csv",
                                         "out/tables/so3_capacity_gauge.csv",
-                                        "out/tables/small_runs.csv"};
+                                        "out/tables/small_runs.csv",
+                                        "out/tables/so3_capacity_effects.csv",
+                                        "out/tables/small_effects.txt"};
     static const char *const figures[] = {
         "so3_capacity_metric", "so3_capacity_differences", "so3_capacity_trajectories",
         "so3_capacity_wall",   "so3_capacity_gauge_0",     "so3_capacity_gauge_1",
@@ -141,8 +143,8 @@ static int whole_report(void)
     TEST_TRY(write_report(&out, at("two.db"), at("out"), NULL, 0));
     int drawn = !*out.note;
     test_true("report: files",
-              PART(count_files(names, 14) == 14) &&
-                  PART(access(at("out/tables/small_gauge.csv"), F_OK) != 0) && PART(out.tables == 11) &&
+              PART(count_files(names, 16) == 16) &&
+                  PART(access(at("out/tables/small_gauge.csv"), F_OK) != 0) && PART(out.tables == 13) &&
                   PART(out.specs == 2),
               "%lld tables, %lld figures: %s", (long long)out.tables, (long long)out.figures, out.page);
     char *html = text_of(at("out/index.html"));

@@ -400,7 +400,8 @@ static void direction(void)
     TEST_TRY(pl_store_open(&s, at("deit.db"), PL_STORE_READ));
     TEST_TRY(pl_store_select_members(&m, s, "deit_minimal_100ep"));
     for (int64_t i = 0; i < m.count; i++)
-        runs[i] = (pl_audit_run){m.rows[i].cell, m.rows[i].arm, m.rows[i].seed, &m.rows[i]};
+        runs[i] = (pl_audit_run){
+            .cell = m.rows[i].cell, .arm = m.rows[i].arm, .seed = m.rows[i].seed, .run = &m.rows[i]};
     pl_audit_of of = {.spec = "deit_minimal_100ep", .metric = "l10", .schema = pl_testbed_deit.schema};
     TEST_TRY(pl_audit_create(&a, &of, runs, m.count));
     TEST_TRY(pl_findings_cell(&sentence, a, 0));

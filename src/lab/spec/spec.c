@@ -5,6 +5,7 @@
 #include "lab/spec/spec.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/alloc.h"
@@ -122,8 +123,28 @@ static polar_status read_testbed(pl_spec *s, const pl_yaml_node *n, const pl_sch
     return BAD(n->line, "no testbed '%s' (there is: %s)", pl_text_shown(n->text).text, known);
 }
 
-static const char *const fields[] = {"name", "title", "testbed", "metric",    "about",   "seeds",
-                                     "arms", "grid",  "set",     "published", "compare", NULL};
+static const char *const fields[] = {"name", "title", "testbed",   "metric",  "about", "seeds", "arms",
+                                     "grid", "set",   "published", "compare", "tests", NULL};
+
+/* tests: {target: X, equivalence: X} */
+static polar_status read_tests(pl_spec *s, const pl_yaml_node *n)
+{
+    static const char *const names[] = {"target", "equivalence", NULL};
+    if (n->kind != PL_YAML_MAP)
+        return BAD(n->line, "tests wants a mapping: {target: 0.005, equivalence: 1e-4}");
+    for (const pl_yaml_node *t = n->child; t; t = t->next) {
+        char value[PL_VALUE_CHARS], why[PL_WHY_CHARS];
+        int is_target = !strcmp(t->key, names[0]);
+        const pl_key key = {.name = t->key, .type = PL_KEY_REAL, .min = 1e-300, .max = 1e300};
+        if (!is_target && strcmp(t->key, names[1]))
+            return BAD(t->line, "unknown '%s' in tests (there are target and equivalence)",
+                       pl_text_shown(t->key).text);
+        if (t->kind != PL_YAML_SCALAR) return BAD(t->line, "%s wants a number", t->key);
+        if (!pl_key_read(value, why, &key, t->text)) return BAD(t->line, "%s", why);
+        *(is_target ? &s->target : &s->equivalence) = strtod(value, NULL);
+    }
+    return POLAR_OK;
+}
 
 static polar_status read_field(pl_spec *s, const pl_yaml_node *n)
 {
@@ -135,6 +156,7 @@ static polar_status read_field(pl_spec *s, const pl_yaml_node *n)
     if (!strcmp(n->key, "arms")) return pl_spec_read_arms(s, n);
     if (!strcmp(n->key, "grid")) return pl_spec_read_grid(s, n);
     if (!strcmp(n->key, "set")) return pl_spec_read_set(s, n);
+    if (!strcmp(n->key, "tests")) return read_tests(s, n);
     /* testbed: read first; published and compare: after all others, as they name arms and cells */
     if (!strcmp(n->key, "testbed") || !strcmp(n->key, "published") || !strcmp(n->key, "compare"))
         return POLAR_OK;
@@ -144,7 +166,7 @@ static polar_status read_field(pl_spec *s, const pl_yaml_node *n)
     if (near) return BAD(n->line, "unknown '%s' (did you mean %s?)", pl_text_shown(n->key).text, near);
     return BAD(n->line,
                "unknown '%s' (a spec has name, title, testbed, metric, about, seeds, arms, grid, set, "
-               "published, compare)",
+               "published, compare, tests)",
                pl_text_shown(n->key).text);
 }
 

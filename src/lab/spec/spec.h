@@ -10,6 +10,7 @@
  *     set: {map.rounding: reference}          # for every run; optional
  *     published: {...}                        # what others reported (published.h); optional
  *     compare: [{with: so3_small}]            # beside other specs, in a report that holds both; optional
+ *     tests: {target: 0.005, equivalence: 1e-4}  # of audits; optional
  *
  *     // overrides: "seeds=0..7", "model.width=16,32", ...
  *     PL_TRY(pl_spec_read(&spec, path, schemas, n_schemas, overrides, n_overrides));
@@ -85,6 +86,9 @@ typedef struct pl_spec {
     pl_published *published; /* or NULL */
     pl_spec_compare *compares;
     int compare_count;
+    /* tests: what the curve is to reach; the margin within which arms count as the same, in the metric's
+     * units; 0: not given */
+    double target, equivalence;
 } pl_spec;
 
 /* file, checks, overrides */

@@ -1,5 +1,5 @@
 /* audit.c -- runs laid out as (cell, seed, arm), then every arm alone and every pair of arms. See audit.h. */
-#include "report/audit/audit.h"
+#include "report/audit/audit_print.h"
 
 #include <assert.h>
 #include <math.h>
@@ -257,6 +257,8 @@ polar_status pl_audit_create(pl_audit **out, const pl_audit_of *of, const pl_aud
     PL_NEED(a, POLAR_E_NOMEM, "an audit");
     a->schema = of->schema;
     a->published = of->published;
+    a->equivalence = of->equivalence;
+    a->target = of->target;
     a->spec = pl_strdup(of->spec);
     polar_status st = a->spec ? POLAR_OK : PL_FAIL(POLAR_E_NOMEM, "the spec's name");
     if (st == POLAR_OK) st = resolve_metric(&a->metric, of->metric, runs, count);
@@ -267,6 +269,7 @@ polar_status pl_audit_create(pl_audit **out, const pl_audit_of *of, const pl_aud
     if (st == POLAR_OK) st = list_missing(a);
     if (st == POLAR_OK) st = measure_arms(a, work);
     if (st == POLAR_OK) st = measure_pairs(a, work);
+    if (st == POLAR_OK) st = pl_audit_measure_tests(a);
     pl_free(work);
     if (st != POLAR_OK) pl_audit_destroy(a);
     else *out = a;
@@ -287,5 +290,6 @@ void pl_audit_destroy(pl_audit *a)
     pl_free(a->missing);
     pl_free(a->values);
     pl_free(a->pair_seeds);
+    pl_free(a->taus);
     pl_free(a);
 }

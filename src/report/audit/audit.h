@@ -34,6 +34,7 @@ typedef struct pl_audit_run {
     const char *cell, *arm; /* borrowed for the life of the audit */
     int64_t seed;
     const pl_store_member *run; /* NULL: the store has never heard of it; borrowed */
+    pl_event_time reach; /* epochs to the target (pl_audit_reach); time 0: not asked, or not finished */
 } pl_audit_run;
 
 typedef enum pl_audit_why {
@@ -54,7 +55,15 @@ typedef struct pl_audit_arm { /* one arm in one cell */
     int64_t planned, diverged;             /* seeds in the plan, those that ended without a finite value */
     double reference[PL_AUDIT_REFERENCES]; /* means of the audit's reference values, or NaN */
     double epochs;                         /* mean number of epochs trained, or NaN */
+    pl_survival reach; /* epochs to the target, diverged runs among them; n 0: not asked */
 } pl_audit_arm;
+
+typedef struct pl_audit_race { /* epochs to the target, over the seeds that both arms finished or diverged on
+                                */
+    int64_t sooner, later, same, unknown; /* a before b, after it, at once; neither has reached it */
+    double p;    /* of sooner against later: the signs, which is the log-rank by pairs */
+    pl_paired s; /* epochs until the target, at most tau: all of them known */
+} pl_audit_race;
 
 typedef struct pl_audit_pair {
     const char *cell, *a, *b;
@@ -62,6 +71,10 @@ typedef struct pl_audit_pair {
     int64_t incomplete;   /* seeds of the cell where a or b has no value */
     const int64_t *seeds; /* of the s.n pairs */
     const double *values_a, *values_b;
+    pl_effect effect;
+    double p_holm;        /* s.p, corrected for all pairs of the audit */
+    double p_equivalence; /* NaN without a margin */
+    pl_audit_race race;
 } pl_audit_pair;
 
 typedef struct pl_audit_missing {
@@ -74,6 +87,8 @@ typedef struct pl_audit_of {
     const char *spec, *metric;     /* copied */
     const pl_schema *schema;       /* of the testbed, borrowed; NULL: not of this build */
     const pl_published *published; /* borrowed; NULL: none */
+    double equivalence;            /* differences within it count as none; 0: not asked */
+    double target;                 /* of the curve, as given to pl_audit_reach; 0: not asked */
 } pl_audit_of;
 
 typedef struct pl_audit {
@@ -94,11 +109,19 @@ typedef struct pl_audit {
     int64_t missing_count;
     double *values; /* what the pairs' views point at, as pair_seeds */
     int64_t *pair_seeds;
+    int64_t tests;              /* pairs with a p: the family that p_holm is corrected for */
+    double equivalence, target; /* 0: not asked */
+    double *taus;               /* (cells): the least budget of epochs, for restricted means */
 } pl_audit;
 
 /* POLAR_E_ARG: a metric no finished run has */
 polar_status pl_audit_create(pl_audit **out, const pl_audit_of *of, const pl_audit_run *runs, int64_t count);
 void pl_audit_destroy(pl_audit *a); /* NULL is fine */
+/* Before pl_audit_create: the first epoch after which a run's curve has reached the target (as the testbed's
+ * curve is better). A run that ended without, early, diverged or not, had its planned epochs for it: censored
+ * there. */
+polar_status pl_audit_reach(pl_audit_run *runs, int64_t count, pl_store *s, const pl_schema *schema,
+                            double target);
 /* one run's value, or why there is none (then NaN); run may be NULL */
 pl_audit_why pl_audit_value(double *out, const pl_audit_run *run, const char *metric);
 const char *pl_audit_better(const pl_audit *a); /* "higher", "lower" or "" */

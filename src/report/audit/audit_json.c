@@ -4,13 +4,18 @@
 
 #include <math.h>
 
-static void put_interval(pl_json_writer *w, double lo, double hi)
+static void put_ends(pl_json_writer *w, const char *key, double lo, double hi)
 {
-    pl_json_key(w, "ci95");
+    pl_json_key(w, key);
     pl_json_array(w);
     pl_json_number(w, lo);
     pl_json_number(w, hi);
     pl_json_array_end(w);
+}
+
+static void put_interval(pl_json_writer *w, double lo, double hi)
+{
+    put_ends(w, "ci95", lo, hi);
 }
 
 static void put_text(pl_json_writer *w, const char *key, const char *text)
@@ -38,6 +43,48 @@ static void put_published_pair(pl_json_writer *w, const pl_audit *a, const pl_au
     pl_json_object_end(w);
 }
 
+static void put_tests(pl_json_writer *w, const pl_audit *a, const pl_audit_pair *p)
+{
+    pl_json_put(w, "g", p->effect.g);
+    put_ends(w, "g_ci95", p->effect.lo, p->effect.hi);
+    pl_json_put(w, "p_holm", p->p_holm);
+    if (a->equivalence > 0) pl_json_put(w, "p_equivalence", p->p_equivalence);
+}
+
+/* A time that was not reached is null. */
+static double reached(double time)
+{
+    return isinf(time) ? (double)NAN : time;
+}
+
+static void put_reach(pl_json_writer *w, const pl_survival *s, double tau)
+{
+    pl_json_key(w, "target");
+    pl_json_object(w);
+    put_count(w, "n", s->n);
+    put_count(w, "reached", s->events);
+    pl_json_put(w, "median", reached(s->median));
+    put_ends(w, "median_ci95", reached(s->lo), reached(s->hi));
+    pl_json_put(w, "restricted_mean", s->mean);
+    pl_json_put(w, "tau", tau);
+    pl_json_object_end(w);
+}
+
+static void put_race(pl_json_writer *w, const pl_audit_race *r)
+{
+    pl_json_key(w, "target");
+    pl_json_object(w);
+    put_count(w, "n", r->s.n);
+    put_count(w, "sooner", r->sooner);
+    put_count(w, "later", r->later);
+    put_count(w, "same", r->same);
+    put_count(w, "unknown", r->unknown);
+    pl_json_put(w, "p", r->p);
+    pl_json_put(w, "mean_diff", r->s.mean_diff);
+    put_interval(w, r->s.ci_lo, r->s.ci_hi);
+    pl_json_object_end(w);
+}
+
 static void json_pairs(pl_json_writer *w, const pl_audit *a)
 {
     pl_json_key(w, "pairs");
@@ -61,6 +108,8 @@ static void json_pairs(pl_json_writer *w, const pl_audit *a)
         put_count(w, "negative", p->s.negative);
         put_count(w, "zero", p->s.zero);
         put_count(w, "incomplete", p->incomplete);
+        put_tests(w, a, p);
+        if (a->target != 0) put_race(w, &p->race);
         put_published_pair(w, a, p);
         pl_json_object_end(w);
     }
@@ -87,6 +136,7 @@ static void json_arms(pl_json_writer *w, const pl_audit *a)
         pl_json_put(w, "epochs", r->epochs);
         double published = pl_published_value(a->published, r->cell, r->arm, a->metric);
         if (!isnan(published)) pl_json_put(w, "published", published);
+        if (a->target != 0) put_reach(w, &r->reach, a->taus[i / a->arm_count]);
         for (int k = 0; k < a->reference_count; k++) pl_json_put(w, a->references[k]->name, r->reference[k]);
         pl_json_object_end(w);
     }
@@ -123,6 +173,8 @@ polar_status pl_audit_json(const pl_audit *a, FILE *f)
     put_text(&w, "spec", a->spec);
     put_text(&w, "metric", a->metric);
     put_text(&w, "better", pl_audit_better(a));
+    if (a->equivalence > 0) pl_json_put(&w, "equivalence", a->equivalence);
+    if (a->target != 0) pl_json_put(&w, "target", a->target);
     json_pairs(&w, a);
     json_arms(&w, a);
     json_missing(&w, a);

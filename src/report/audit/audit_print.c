@@ -197,6 +197,31 @@ polar_status pl_audit_missing_text(char **out, const pl_audit *a)
 
 /* ---- the whole ---- */
 
+static polar_status print_tests(const pl_audit *a, FILE *f)
+{
+    char target[160];
+    fprintf(f,
+            "\nEffect sizes (Hedges' g of the differences, 95 %% interval by the noncentral t) and p "
+            "corrected by Holm "
+            "for the %" PRId64 " tests here",
+            a->tests);
+    if (a->equivalence > 0)
+        fprintf(f, ";\nequivalence p: two one-sided tests that a - b is within +-%g", a->equivalence);
+    fputs("\n\n", f);
+    PL_TRY(pl_audit_effect_table(a, f, PL_TABLE_TEXT));
+    if (a->target == 0) return POLAR_OK;
+    fprintf(f,
+            "\nEpochs until %s (median by Kaplan and Meier, 95 %% interval by log-log; runs that did not "
+            "reach it are "
+            "censored at their planned epochs)\n\n",
+            pl_audit_target_text(target, a));
+    PL_TRY(pl_audit_target_table(a, f, PL_TABLE_TEXT));
+    fputs("\nWho reaches it sooner, seed by seed (sign test of those that are known; restricted means with "
+          "paired t)\n\n",
+          f);
+    return pl_audit_race_table(a, f, PL_TABLE_TEXT);
+}
+
 static polar_status print_text(const pl_audit *a, FILE *f)
 {
     const char *better = pl_audit_better(a);
@@ -205,6 +230,7 @@ static polar_status print_text(const pl_audit *a, FILE *f)
     PL_TRY(pl_audit_arm_table(a, f, PL_TABLE_TEXT));
     fprintf(f, "\nPaired differences a - b over the seeds both arms finished\n\n");
     PL_TRY(pl_audit_pair_table(a, f, PL_TABLE_TEXT));
+    PL_TRY(print_tests(a, f));
     if (a->missing_count) {
         char *text;
         PL_TRY(pl_audit_missing_text(&text, a));

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "report/audit/audit_print.h"
 #include "report/overtake.h"
 #include "report/table/seed_table.h"
 
@@ -192,7 +193,57 @@ static polar_status print_seconds(const pl_section *p, FILE *f, pl_table_format 
     return st;
 }
 
+/* ---- the audit's tests ---- */
+
+static int has_pairs(const pl_section *p)
+{
+    return p->audit->tests > 0;
+}
+
+static polar_status print_effects(const pl_section *p, FILE *f, pl_table_format format)
+{
+    return pl_audit_effect_table(p->audit, f, format);
+}
+
+static int has_target(const pl_section *p)
+{
+    return p->audit->target != 0;
+}
+
+static polar_status print_target(const pl_section *p, FILE *f, pl_table_format format)
+{
+    return pl_audit_target_table(p->audit, f, format);
+}
+
+static polar_status print_race(const pl_section *p, FILE *f, pl_table_format format)
+{
+    return pl_audit_race_table(p->audit, f, format);
+}
+
 const pl_section_table pl_section_tables[] = {
+    {"effects", "Effect sizes, correction and equivalence",
+     "Hedges' g: the mean difference a - b in units of the differences' standard deviation, without the bias "
+     "of small n, "
+     "and its exact 95 % interval by the noncentral t. Holm's p is the paired one, corrected for all pairs "
+     "of the table "
+     "above. The equivalence p, where the spec states a margin, is that of two one-sided t-tests: small "
+     "where the "
+     "difference is within the margin.",
+     has_pairs, print_effects},
+    {"target", "Epochs to the target",
+     "Epochs until the validation curve has reached the spec's target: median by Kaplan and Meier with its "
+     "95 % interval "
+     "(log-log), and the mean of min(epochs, to). A run that ended without it, early, diverged or not, is "
+     "censored at its "
+     "planned epochs.",
+     has_target, print_target},
+    {"target_pairs", "Who reaches the target sooner",
+     "Seed by seed: a sooner than b, later, at once; neither of them. p is that of the signs of those that "
+     "are known, the "
+     "exact form of a log-rank test stratified by pairs; a - b is the difference of the restricted epochs "
+     "with its 95 % "
+     "interval by the paired t.",
+     has_target, print_race},
     {"seeds", "Seed by seed",
      "Arms of a row saw the same pictures: differences within it are the measurement; where seeds have class "
      "subsets of their own, absolute values belong to the subset. "

@@ -1,5 +1,5 @@
 /* section_tables.h -- the tables of one spec beyond its audits: its seeds side by side, who overtakes whom,
- * seconds per epoch. Each says for itself whether a section has it. */
+ * seconds per epoch, and the audit's tests. Each says for itself whether a section has it. */
 #ifndef PL_REPORT_SECTION_TABLES_H
 #define PL_REPORT_SECTION_TABLES_H
 
