@@ -1,5 +1,6 @@
-/* test_deit_beside.c -- several DeiT runs at once on one device, each with a queue of its own, have the bits
- * they have alone; and a loss that is none ends a run after the same batch wherever it was interrupted.
+/* test_deit_beside.c -- several DeiT runs at once on one device, as members of one ensemble or each with a
+ * queue of its own, have the bits they have alone, wherever they were interrupted; and a loss that is none
+ * ends a run after the same batch.
  *
  *     ctest -R test_deit_beside
  */
@@ -80,10 +81,68 @@ static void test_beside(const char *device, const run_arm *arms)
     pthread_barrier_destroy(&start);
 }
 
+/* ---- ensembles ---------------------------------------------------------------------------------- */
+
 static int pause_at(void *arg, const pl_step_view *v)
 {
     (void)v;
     return --*(int *)arg == 0;
+}
+
+/* Four rules, two seeds, slots in another order than members; the third diverges, the last has its own rate.
+ */
+static const run_arm small_mates[BESIDE] = {
+    {"optim.rule=polaradamw data.recipe=deit model.drop_path=0.1", 1},
+    {"optim.rule=muon data.recipe=deit model.drop_path=0.1", 2},
+    {"optim.rule=sgdm optim.lr=1e6 optim.weight_decay=1e6 data.recipe=deit model.drop_path=0.1", 1},
+    {"optim.rule=muon optim.lr=0.02 optim.weight_decay=0.1 data.recipe=deit model.drop_path=0.1", 1}};
+static const run_arm wide_mates[BESIDE] = {
+    {"optim.rule=polaradamw map.rounding=reference model.width=192 train.batch=64 data.classes=3", 1},
+    {"optim.rule=muon map.rounding=reference model.width=192 train.batch=64 data.classes=3", 2},
+    {"optim.rule=adamw model.width=192 train.batch=64 data.classes=3", 1},
+    {"optim.rule=polaradamw model.width=192 train.batch=64 data.classes=3", 3}};
+
+/* The ensemble in one go, or interrupted after k batches: saved, ended, begun anew, loaded, on to the end. */
+static void run_mates(run_story *s, const char *device, const run_arm *arms, int k)
+{
+    run_rig r;
+    int left = k, more = 1;
+    const char *path = in_folder("checkpoint");
+    TEST_TRY(run_open(&r, device, arms, BESIDE));
+    run_begin_story(s, BESIDE);
+    if (k) {
+        bed->watch(r.t, &(pl_step_watch){pause_at, &left});
+        while (more && left > 0) more = run_epoch(&r, s);
+        TEST_TRY(bed->save(r.t, path));
+        run_close(&r);
+        TEST_TRY(run_open(&r, device, arms, BESIDE));
+        TEST_TRY(bed->load(r.t, path));
+        remove(path);
+    }
+    while (more) more = run_epoch(&r, s);
+    run_finish(&r, s);
+    run_close(&r);
+}
+
+static void test_ensemble(const char *device, const run_arm *arms, int every)
+{
+    run_story together[BESIDE], parts[BESIDE], alone;
+    int64_t bad = 0;
+    run_mates(together, device, arms, 0);
+    for (int i = 0; i < BESIDE; i++) {
+        char name[160];
+        run_run(&alone, device, &arms[i], 1);
+        snprintf(name, sizeof name, "a member of four: %s", arms[i].changes);
+        test_exact(name, story_differs(&together[i], &alone));
+        run_free(&alone, 1);
+    }
+    for (int k = 1; k < 12; k += every) {
+        run_mates(parts, device, arms, k);
+        for (int i = 0; i < BESIDE; i++) bad += story_differs(&together[i], &parts[i]);
+        run_free(parts, BESIDE);
+    }
+    test_exact("... and interrupted", bad);
+    run_free(together, BESIDE);
 }
 
 /* 45 batches of two: the sum of losses is read after the first, the 32nd and the last. */
@@ -128,7 +187,11 @@ int main(int argc, char **argv)
     const char *device = test_begin(argc, argv);
     folder_open();
     test_beside(device, small);
-    if (!strncmp(device, "cuda", 4)) test_beside(device, wide);
+    test_ensemble(device, small_mates, 2);
+    if (!strncmp(device, "cuda", 4)) {
+        test_beside(device, wide);
+        test_ensemble(device, wide_mates, 5);
+    }
     test_lost(device);
     folder_close();
     return test_end();

@@ -455,9 +455,9 @@ static void test_files(const char *device)
     bed->watch(r.t, &(pl_step_watch){pause_at, &p});
     TEST_TRY(bed->epoch(r.t, &row, &active));
     TEST_TRY(bed->save(r.t, path));
-    r.t->data.print[0] ^= 1; /* other pictures of the same number */
+    r.t->prints[0] ^= 1; /* other pictures of the same number */
     test_true("of other pictures", bed->load(r.t, path) == POLAR_E_ARG, "%s", polar_error_message());
-    r.t->data.print[0] ^= 1;
+    r.t->prints[0] ^= 1;
     r.t->step = 9;
     TEST_TRY(bed->save(r.t, spoilt));
     run_close(&r);
@@ -501,7 +501,7 @@ static void test_misuse(const char *device)
     run_rig r;
     pl_result out[PL_MAX_RESULTS];
     int count;
-    const run_arm two[2] = {{"", 1}, {"", 2}};
+    const run_arm two[2] = {{"", 1}, {"model.width=6", 2}};
     refused("a batch larger than the data", device, "train.batch=16", POLAR_E_ARG, "train.batch");
     refused("an odd batch that is mixed", device, "train.batch=3 mix.mixup=0.2", POLAR_E_ARG, "even");
     refused("more classes than there are", device, "data.classes=4", POLAR_E_ARG, "data.classes is 4");
@@ -516,7 +516,8 @@ static void test_misuse(const char *device)
             POLAR_E_ARG, "3 blocks");
     refused("a route that matches nothing", device, "route.matrix=nothing", POLAR_E_ARG, "nothing");
     polar_status st = run_open(&r, device, two, 2);
-    test_true("two members", st == POLAR_E_ARG && !r.t && !bed->same_shape(r.config[0], r.config[0]), "%s",
+    test_true("two members of different widths",
+              st == POLAR_E_ARG && !r.t && !bed->same_shape(r.config[0], r.config[1]), "%s",
               polar_error_message());
     run_close(&r);
     TEST_TRY(run_open(&r, device, two, 1));

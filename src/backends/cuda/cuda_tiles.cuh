@@ -74,12 +74,27 @@ static inline int map_matrix(CUtensorMap *map, const pl_hopper_device *dev, cons
                   CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) == CUDA_SUCCESS;
 }
 
+/* A kernel may take all the shared memory there is. The limit belongs to the kernel, not to a launch: one
+ * that went down with a smaller shape would spoil a graph that another thread captures meanwhile. */
+static inline cudaError_t allow_all_shared(const void *kernel)
+{
+    int device = 0, most = 0;
+    cudaFuncAttributes f;
+    cudaError_t st = cudaFuncGetAttributes(&f, kernel);
+    if (st == cudaSuccess) st = cudaGetDevice(&device);
+    if (st == cudaSuccess)
+        st = cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
+    if (st != cudaSuccess || f.maxDynamicSharedSizeBytes >= most - (int)f.sharedSizeBytes) return st;
+    return cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                most - (int)f.sharedSizeBytes);
+}
+
 /* A kernel that waits for the one before it by itself (pl_kernel_begin). */
 template <class PARAMS>
 static inline cudaError_t launch_early(void (*kernel)(PARAMS), dim3 grid, dim3 block, int bytes,
                                        cudaStream_t stream, const PARAMS &p)
 {
-    cudaError_t st = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
+    cudaError_t st = allow_all_shared((const void *)kernel);
     if (st != cudaSuccess) return st;
     cudaLaunchAttribute early = {};
     cudaLaunchConfig_t config = {};

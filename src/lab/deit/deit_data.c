@@ -78,7 +78,8 @@ static polar_status fill(pl_deit_data *d, const pl_deit_settings *s)
     d->order = pl_calloc((size_t)train, sizeof *d->order);
     d->picked = pl_calloc((size_t)(train > test ? train : test), sizeof *d->picked);
     d->bad = pl_calloc((size_t)d->bad_words, sizeof *d->bad);
-    PL_NEED(d->pictures && d->augments && d->order && d->picked && d->bad, POLAR_E_NOMEM,
+    d->labels = pl_calloc((size_t)s->batch, sizeof *d->labels);
+    PL_NEED(d->pictures && d->augments && d->order && d->picked && d->bad && d->labels, POLAR_E_NOMEM,
             "lists of %lld pictures", (long long)(train + test));
     for (int i = 0; i < d->workers; i++) PL_TRY(pl_augment_create(&d->augments[i], &s->augment));
     return POLAR_OK;
@@ -102,6 +103,7 @@ void pl_deit_data_destroy(pl_deit_data *d)
     pl_free(d->order);
     pl_free(d->picked);
     pl_free(d->bad);
+    pl_free(d->labels);
     pl_image_set_close(d->set);
     *d = (pl_deit_data){0};
 }

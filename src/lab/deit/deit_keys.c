@@ -10,6 +10,7 @@
 
 #include "base/json_write.h"
 #include "lab/run/optim_keys.h"
+#include "lab/run/train_optim.h"
 
 static const char *const recipes[] = {"minimal", "deit", NULL};
 static const char *const filters[] = {"bilinear", "bicubic", NULL};     /* in the order of pl_filter */
@@ -231,4 +232,28 @@ polar_status pl_deit_settings_read(pl_deit_settings *out, const pl_config *c)
     out->augment.test_filter = (pl_filter)pl_config_choice(c, "data.test_filter");
     PL_TRY(pl_schedule_read(&unused, c, 1));
     return pl_optim_keys_read(&out->optim, c);
+}
+
+/* ---- ensembles ---------------------------------------------------------------------------------- */
+
+int pl_deit_same_shape(const pl_config *a, const pl_config *b)
+{
+    static const char *const alike[] = {"model.", "data.", "mix.", "train."};
+    char x[PL_VALUE_CHARS], y[PL_VALUE_CHARS];
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+        int counts = 0;
+        for (size_t k = 0; k < sizeof alike / sizeof *alike; k++)
+            counts |= !strncmp(keys[i].name, alike[k], strlen(alike[k]));
+        if (!counts) continue;
+        pl_config_value(x, a, keys[i].name);
+        pl_config_value(y, b, keys[i].name);
+        if (strcmp(x, y)) return 0;
+    }
+    return 1;
+}
+
+int pl_deit_same_rule(const pl_deit_settings *a, const pl_deit_settings *b)
+{
+    return pl_train_optim_same(&a->optim, &b->optim) && !strcmp(a->split, b->split) &&
+           !strcmp(a->no_decay, b->no_decay);
 }

@@ -32,4 +32,9 @@ extern const pl_schema pl_deit_schema;
 /* POLAR_E_ARG where keys contradict each other; borrows from c */
 polar_status pl_deit_settings_read(pl_deit_settings *out, const pl_config *c);
 
+/* whether two runs may be members of one ensemble: everything but seed and optimiser alike */
+int pl_deit_same_shape(const pl_config *a, const pl_config *b);
+/* whether one optimiser may serve both: all but lr and decay, which are the members' own */
+int pl_deit_same_rule(const pl_deit_settings *a, const pl_deit_settings *b);
+
 #endif

@@ -1,13 +1,13 @@
-/* deit_run.c -- the DeiT testbed (lab/testbed.h): one run from its first batch to the accuracy of its last
- * epochs.
+/* deit_run.c -- the DeiT testbed (lab/testbed.h): an ensemble of runs from their first batch to the accuracy
+ * of their last epochs.
  *
  * An epoch: every whole batch (train.last_batch: and the rest) of the epoch's order through forward, backward
  * and step; then top-1 over the whole test set. There is no early stopping and no choice of an epoch: the
- * result is l10, the mean over the last ten epochs of the schedule. An ensemble has one member: a run fills
- * any device.
+ * result is l10, the mean over the last ten epochs of the schedule.
  *     ./polar train deit --data synth:classes=10,train=400,test=100,size=64 --set model.image=64
  */
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/alloc.h"
@@ -18,65 +18,168 @@
 
 /* ---- begin -------------------------------------------------------------------------------------- */
 
-static int never_same_shape(const pl_config *a, const pl_config *b)
+/* Slots: the members in the order of their groups, a group's in the caller's order. */
+static void assign_slots(pl_train *t, const pl_config *const *configs, const pl_deit_settings *sets,
+                         const uint64_t *seeds)
 {
-    (void)a, (void)b;
-    return 0;
+    int64_t slot = 0;
+    for (int64_t i = 0; i < t->members; i++) {
+        int seen = 0;
+        for (int64_t k = 0; k < i && !seen; k++) seen = pl_deit_same_rule(&sets[k], &sets[i]);
+        if (seen) continue;
+        pl_deit_group *g = &t->groups[t->group_count++];
+        g->first = slot;
+        for (int64_t k = i; k < t->members; k++) {
+            if (!pl_deit_same_rule(&sets[k], &sets[i])) continue;
+            t->slots[slot] = (pl_deit_slot){.config = configs[k], .set = sets[k], .seed = seeds[k]};
+            t->slots[slot].stop = (pl_early_stop){.epochs = sets[k].epochs};
+            t->seeds[slot] = seeds[k];
+            t->slot_of[k] = slot++;
+        }
+        g->count = slot - g->first;
+    }
+    t->set = &t->slots[0].set;
 }
 
+static polar_status take_slots(pl_train *t, const pl_config *const *configs, const uint64_t *seeds)
+{
+    size_t n = (size_t)t->members;
+    t->slots = pl_calloc(n, sizeof *t->slots);
+    t->slot_of = pl_calloc(n, sizeof *t->slot_of);
+    t->groups = pl_calloc(n, sizeof *t->groups);
+    t->data = pl_calloc(n, sizeof *t->data);
+    t->seeds = pl_calloc(n, sizeof *t->seeds);
+    pl_deit_settings *sets = pl_calloc(n, sizeof *sets);
+    int room = t->slots && t->slot_of && t->groups && t->data && t->seeds && sets;
+    polar_status st =
+        room ? POLAR_OK : PL_FAIL(POLAR_E_NOMEM, "an ensemble of %lld runs", (long long)t->members);
+    for (int64_t i = 0; i < t->members && st == POLAR_OK; i++) {
+        st = pl_deit_settings_read(&sets[i], configs[i]);
+        if (st == POLAR_OK && !pl_deit_same_shape(configs[0], configs[i]))
+            st = PL_FAIL(POLAR_E_ARG, "runs 0 and %lld have different shapes and cannot be trained together",
+                         (long long)i);
+    }
+    if (st == POLAR_OK) assign_slots(t, configs, sets, seeds);
+    pl_free(sets);
+    for (int64_t i = 0; i < t->members && st == POLAR_OK; i++) {
+        int64_t epochs = t->set->epochs;
+        t->slots[i].top1 = pl_alloc((size_t)epochs * sizeof *t->slots[i].top1);
+        PL_NEED(t->slots[i].top1, POLAR_E_NOMEM, "the accuracies of %lld epochs", (long long)epochs);
+        for (int64_t k = 0; k < epochs; k++) t->slots[i].top1[k] = (double)NAN;
+    }
+    return st;
+}
+
+static int64_t seed_count(const pl_train *t)
+{
+    int64_t n = 0;
+    for (int64_t i = 0; i < t->members; i++) {
+        int64_t k = 0;
+        while (t->slots[k].seed != t->slots[i].seed) k++;
+        n += k == i;
+    }
+    return n;
+}
+
+/* Of one seed's loader. */
 static int worker_count(const pl_train *t)
 {
     pl_provenance_text text;
-    int64_t n = t->set.workers ? t->set.workers : pl_provenance_of(&text, t->dev).threads;
-    return (int)(n > 1024 ? 1024 : n);
+    int64_t n = t->set->workers ? t->set->workers : pl_provenance_of(&text, t->dev).threads / seed_count(t);
+    return (int)(n < 1 ? 1 : n > 1024 ? 1024 : n);
+}
+
+/* One set of pictures per seed, whatever the number of arms. */
+static polar_status open_data(pl_train *t)
+{
+    int workers = worker_count(t);
+    for (int64_t i = 0; i < t->members; i++) {
+        pl_deit_slot *s = &t->slots[i];
+        for (int64_t k = 0; k < t->data_count && !s->data; k++)
+            if (t->data[k].seed == s->seed) s->data = &t->data[k];
+        if (s->data) continue;
+        PL_TRY(pl_deit_data_create(&t->data[t->data_count], &s->set, s->seed, workers));
+        s->data = &t->data[t->data_count++];
+    }
+    t->prints = pl_calloc((size_t)t->data_count, PL_SHA256_HEX);
+    PL_NEED(t->prints, POLAR_E_NOMEM, "fingerprints");
+    for (int64_t i = 0; i < t->data_count; i++)
+        sprintf(t->prints + strlen(t->prints), "%s%s", i ? " " : "", t->data[i].print);
+    return POLAR_OK;
+}
+
+/* Members go through their epochs in step. */
+static polar_status check_data(const pl_train *t)
+{
+    const pl_deit_data *d = &t->data[0];
+    for (int64_t i = 1; i < t->data_count; i++)
+        for (int k = 0; k < PL_IMAGE_SPLITS; k++)
+            PL_NEED(d->count[k] == t->data[i].count[k] && d->classes == t->data[i].classes,
+                    POLAR_E_UNSUPPORTED, "the classes of seeds %llu and %llu have %lld and %lld pictures",
+                    (unsigned long long)d->seed, (unsigned long long)t->data[i].seed, (long long)d->count[k],
+                    (long long)t->data[i].count[k]);
+    return POLAR_OK;
 }
 
 static polar_status take_data(pl_train *t)
 {
-    PL_TRY(pl_deit_data_create(&t->data, &t->set, t->seed, worker_count(t)));
-    t->set.shape.classes = t->data.classes;
-    int64_t pictures = t->data.count[PL_IMAGES_TRAIN], rest = pictures % t->set.batch;
-    int mixes = t->set.mix.mixup_alpha > 0 || t->set.mix.cutmix_alpha > 0;
-    t->steps = pictures / t->set.batch + (t->set.keep_last && rest);
+    const pl_deit_settings *set = t->set;
+    PL_TRY(open_data(t));
+    PL_TRY(check_data(t));
+    int64_t pictures = t->data[0].count[PL_IMAGES_TRAIN], rest = pictures % set->batch;
+    int mixes = set->mix.mixup_alpha > 0 || set->mix.cutmix_alpha > 0;
+    t->steps = pictures / set->batch + (set->keep_last && rest);
     PL_NEED(t->steps > 0, POLAR_E_ARG,
             "train.batch is %lld and there are %lld training pictures: not one whole batch",
-            (long long)t->set.batch, (long long)pictures);
-    PL_NEED(!t->set.keep_last || !mixes || rest % 2 == 0, POLAR_E_ARG,
+            (long long)set->batch, (long long)pictures);
+    PL_NEED(!set->keep_last || !mixes || rest % 2 == 0, POLAR_E_ARG,
             "train.last_batch=keep leaves %lld pictures for the last batch: Mixup and CutMix pair them, so "
             "they must be even",
             (long long)rest);
-    PL_TRY(pl_schedule_read(&t->schedule, t->config, t->steps));
-    t->set.optim.schedule = pl_schedule_of_steps(&t->schedule);
+    PL_TRY(pl_schedule_read(&t->schedule, t->slots[0].config, t->steps));
+    for (int64_t i = 0; i < t->members; i++) {
+        t->slots[i].set.shape.classes = t->data[0].classes;
+        t->slots[i].set.optim.schedule = pl_schedule_of_steps(&t->schedule);
+    }
     return POLAR_OK;
 }
 
 static polar_status take_model(pl_train *t)
 {
-    PL_TRY(pl_deit_create(&t->model, t->dev, &t->set.shape, 1));
-    PL_TRY(pl_deit_init(t->model, t->q, &t->seed));
+    pl_deit_shape shape = t->set->shape;
+    shape.members = t->members;
+    PL_TRY(pl_deit_create(&t->model, t->dev, &shape, 1));
+    PL_TRY(pl_deit_init(t->model, t->q, t->seeds));
     t->params = pl_deit_params(t->model, &t->param_count);
-    return pl_train_optim_create(&t->opt, t->dev, t->params, t->param_count, 0, 1, &t->set.optim,
-                                 &(pl_train_routes){t->set.split, t->set.no_decay});
+    for (int64_t i = 0; i < t->group_count; i++) {
+        pl_deit_group *g = &t->groups[i];
+        const pl_deit_settings *s = &t->slots[g->first].set;
+        PL_TRY(pl_train_optim_create(&g->opt, t->dev, t->params, t->param_count, g->first, g->count,
+                                     &s->optim, &(pl_train_routes){s->split, s->no_decay}));
+    }
+    return pl_deit_set_slots(t);
 }
 
 static void begin_epoch(pl_train *t)
 {
-    t->step = t->tested = t->counted = t->correct = 0;
-    t->finite = 1;
-    pl_deit_loss_set(t, 0);
+    t->step = t->tested = 0;
+    for (int64_t i = 0; i < t->data_count; i++) t->data[i].counted = 0;
+    for (int64_t i = 0; i < t->members; i++) {
+        pl_deit_slot *s = &t->slots[i];
+        s->correct = s->lost = 0;
+        s->finite = 1;
+        s->loss_sum = 0;
+    }
+    pl_deit_loss_set(t);
 }
 
-static polar_status fill(pl_train *t)
+static polar_status fill(pl_train *t, const pl_config *const *configs, const uint64_t *seeds)
 {
     PL_TRY(polar_queue_create(&t->q, t->dev, NULL));
-    PL_TRY(pl_deit_settings_read(&t->set, t->config));
+    PL_TRY(take_slots(t, configs, seeds));
     PL_TRY(take_data(t));
     PL_TRY(take_model(t));
     PL_TRY(pl_deit_batch_create(t));
-    t->top1 = pl_alloc((size_t)t->set.epochs * sizeof *t->top1);
-    PL_NEED(t->top1, POLAR_E_NOMEM, "the accuracies of %lld epochs", (long long)t->set.epochs);
-    for (int64_t i = 0; i < t->set.epochs; i++) t->top1[i] = (double)NAN;
-    t->stop = (pl_early_stop){.epochs = t->set.epochs};
     begin_epoch(t);
     return polar_queue_sync(t->q);
 }
@@ -85,43 +188,78 @@ static void deit_end(pl_train *t)
 {
     if (!t) return;
     if (t->q) (void)polar_queue_sync(t->q); /* nothing may still use what is freed now */
-    pl_deit_data_destroy(&t->data);
-    polar_optim_destroy(t->opt);
+    for (int64_t i = 0; i < t->data_count; i++) pl_deit_data_destroy(&t->data[i]);
+    for (int64_t i = 0; i < t->group_count; i++) polar_optim_destroy(t->groups[i].opt);
+    for (int64_t i = 0; t->slots && i < t->members; i++) pl_free(t->slots[i].top1);
     pl_deit_batch_destroy(t);
     pl_deit_destroy(t->model);
     polar_queue_destroy(t->q);
-    pl_free(t->top1);
+    pl_free(t->slots);
+    pl_free(t->slot_of);
+    pl_free(t->groups);
+    pl_free(t->data);
+    pl_free(t->seeds);
+    pl_free(t->prints);
     pl_free(t);
+}
+
+/* The largest half, quarter, ... of the batch whose model finds room on the device; 0 for none. */
+static int64_t batch_to_try(polar_device *dev, const pl_config *c)
+{
+    pl_deit_settings set;
+    if (pl_deit_settings_read(&set, c) != POLAR_OK) return 0;
+    if (!set.shape.classes) set.shape.classes = 1000;
+    for (set.shape.batch /= 2; set.shape.batch > 0; set.shape.batch /= 2) {
+        pl_deit *model;
+        polar_status st = pl_deit_create(&model, dev, &set.shape, 1);
+        pl_deit_destroy(model);
+        if (st == POLAR_OK) return set.shape.batch;
+    }
+    return 0;
+}
+
+/* No memory for a single run: the sentence, and which batch would fit. */
+static polar_status tell_memory(polar_device *dev, const pl_config *c)
+{
+    char text[1200];
+    int n = snprintf(text, sizeof text, "%.900s", polar_error_message());
+    int64_t batch = batch_to_try(dev, c);
+    if (batch)
+        snprintf(text + n, sizeof text - (size_t)n, " (train.batch is %lld; try --set train.batch=%lld)",
+                 (long long)pl_config_int(c, "train.batch"), (long long)batch);
+    return pl_fail_again(POLAR_E_NOMEM, text);
 }
 
 static polar_status deit_begin(pl_train **out, polar_device *dev, const pl_config *const *configs,
                                const uint64_t *seeds, int64_t members)
 {
     *out = NULL;
-    PL_NEED(members == 1, POLAR_E_ARG, "an ensemble of %lld DeiT runs: they are trained one by one",
-            (long long)members);
+    PL_NEED(members >= 1, POLAR_E_ARG, "an ensemble of %lld runs", (long long)members);
     pl_train *t = pl_calloc(1, sizeof *t);
-    PL_NEED(t, POLAR_E_NOMEM, "a run");
+    PL_NEED(t, POLAR_E_NOMEM, "an ensemble of %lld runs", (long long)members);
     t->dev = dev;
-    t->config = configs[0];
-    t->seed = seeds[0];
-    polar_status st = fill(t);
+    t->members = members;
+    polar_status st = fill(t, configs, seeds);
     if (st == POLAR_OK) *out = t;
     else deit_end(t);
-    return st;
+    return st == POLAR_E_NOMEM && members == 1 ? tell_memory(dev, configs[0]) : st;
 }
 
 /* ---- epochs ------------------------------------------------------------------------------------- */
 
 static void deit_where(const pl_train *t, int64_t *epochs, int *active)
 {
-    *epochs = t->stop.made;
-    *active = t->stop.end == PL_END_NOT;
+    for (int64_t i = 0; i < t->members; i++) {
+        const pl_early_stop *s = &t->slots[t->slot_of[i]].stop;
+        epochs[i] = s->made;
+        active[i] = s->end == PL_END_NOT;
+    }
 }
 
-static const char *deit_data(const pl_train *t)
+static const char *deit_data(const pl_train *t, int64_t member)
 {
-    return *t->data.origin ? t->data.origin : NULL;
+    const pl_deit_data *d = t->slots[t->slot_of[member]].data;
+    return *d->origin ? d->origin : NULL;
 }
 
 static void deit_watch(pl_train *t, const pl_step_watch *w)
@@ -132,76 +270,97 @@ static void deit_watch(pl_train *t, const pl_step_watch *w)
 /* Whether to return from the epoch, after a batch. */
 static int told_to_pause(const pl_train *t)
 {
-    int64_t test = t->data.count[PL_IMAGES_TEST];
-    const pl_step_view v = {"images", pl_deit_pictures(t, t->step) + t->tested,
-                            pl_deit_pictures(t, t->steps) + test,
-                            t->loss_steps ? t->loss_sum / (double)t->loss_steps : (double)NAN};
+    int64_t test = t->data[0].count[PL_IMAGES_TEST];
+    const pl_step_view v = {"images", t->members * (pl_deit_pictures(t, t->step) + t->tested),
+                            t->members * (pl_deit_pictures(t, t->steps) + test),
+                            t->loss_steps ? t->slots[t->slot_of[0]].loss_sum / (double)t->loss_steps
+                                          : (double)NAN};
     return t->watch.step && t->watch.step(t->watch.arg, &v);
 }
 
-/* The row of an epoch whose batches are done, or whose loss is none. */
-static pl_epoch_row close_epoch(pl_train *t)
+static int anybody_active(const pl_train *t)
 {
-    int whole = isfinite(t->loss_sum) && t->finite && t->counted > 0;
-    double top1 = whole ? 100 * (double)t->correct / (double)t->counted : (double)NAN;
-    int64_t last = t->stop.made * t->steps + t->step - 1;
-    pl_epoch_row row = {.epoch = t->stop.made + 1,
-                        .train_loss = t->loss_sum / (double)t->step,
+    for (int64_t i = 0; i < t->members; i++)
+        if (pl_deit_slot_active(&t->slots[i])) return 1;
+    return 0;
+}
+
+/* The row of an epoch whose batches are done, or whose loss is none. */
+static pl_epoch_row close_slot(pl_train *t, pl_deit_slot *s)
+{
+    int whole = !s->lost && s->finite && s->data->counted > 0;
+    double top1 = whole ? 100 * (double)s->correct / (double)s->data->counted : (double)NAN;
+    int64_t steps = s->lost ? s->lost : t->step, last = t->made * t->steps + steps - 1;
+    pl_epoch_row row = {.epoch = t->made + 1,
+                        .train_loss = s->loss_sum / (double)steps,
                         .valid = top1,
-                        .lr = t->set.optim.lr * pl_schedule_factor(&t->schedule, last)};
-    t->top1[t->stop.made] = top1;
-    pl_early_stop_step(&t->stop, row.train_loss, -top1);
-    row.improved = t->stop.improved;
-    pl_deit_data_end(&t->data);
-    begin_epoch(t);
+                        .lr = s->set.optim.lr * pl_schedule_factor(&t->schedule, last)};
+    s->top1[t->made] = top1;
+    pl_early_stop_step(&s->stop, row.train_loss, -top1);
+    row.improved = s->stop.improved;
     return row;
+}
+
+static polar_status close_epoch(pl_train *t, pl_epoch_row *rows, int *active)
+{
+    for (int64_t i = 0; i < t->members; i++) {
+        pl_deit_slot *s = &t->slots[t->slot_of[i]];
+        if (s->stop.end == PL_END_NOT) rows[i] = close_slot(t, s);
+        active[i] = s->stop.end == PL_END_NOT;
+    }
+    for (int64_t i = 0; i < t->data_count; i++) pl_deit_data_end(&t->data[i]);
+    t->made++;
+    begin_epoch(t);
+    return pl_deit_set_slots(t);
 }
 
 static polar_status deit_epoch(pl_train *t, pl_epoch_row *rows, int *active)
 {
-    active[0] = t->stop.end == PL_END_NOT; /* also where a pause leaves the epoch in its middle */
-    while (t->step < t->steps && !pl_deit_loss_lost(t)) {
+    const int64_t tests = t->data[0].count[PL_IMAGES_TEST];
+    for (int64_t i = 0; i < t->members; i++) /* also where a pause leaves the epoch in its middle */
+        active[i] = t->slots[t->slot_of[i]].stop.end == PL_END_NOT;
+    while (t->step < t->steps && anybody_active(t)) {
         PL_TRY(pl_deit_train_batch(t));
         if (told_to_pause(t)) return POLAR_OK;
     }
-    while (t->tested < t->data.count[PL_IMAGES_TEST] && !pl_deit_loss_lost(t) && t->finite) {
+    while (t->tested < tests && anybody_active(t)) {
         PL_TRY(pl_deit_test_batch(t));
         if (told_to_pause(t)) return POLAR_OK;
     }
-    PL_NEED(t->counted || t->tested < t->data.count[PL_IMAGES_TEST], POLAR_E_FORMAT,
-            "not one of %lld test pictures can be read", (long long)t->tested);
-    rows[0] = close_epoch(t);
-    active[0] = t->stop.end == PL_END_NOT;
-    return POLAR_OK;
+    for (int64_t i = 0; i < t->members; i++)
+        PL_NEED(t->slots[i].data->counted || !pl_deit_slot_active(&t->slots[i]), POLAR_E_FORMAT,
+                "not one of %lld test pictures can be read", (long long)tests);
+    return close_epoch(t, rows, active);
 }
 
 /* ---- results ------------------------------------------------------------------------------------ */
 
 /* Mean top-1 over the last epochs of the schedule; NaN where there are not as many, and of a run that
  * diverged. */
-static double last_ten(const pl_train *t)
+static double last_ten(const pl_deit_slot *s)
 {
     double sum = 0;
-    if (t->set.epochs < PL_DEIT_LAST) return (double)NAN;
-    for (int64_t i = t->set.epochs - PL_DEIT_LAST; i < t->set.epochs; i++) sum += t->top1[i];
+    if (s->set.epochs < PL_DEIT_LAST) return (double)NAN;
+    for (int64_t i = s->set.epochs - PL_DEIT_LAST; i < s->set.epochs; i++) sum += s->top1[i];
     return sum / PL_DEIT_LAST;
 }
 
 static polar_status deit_results(pl_train *t, int64_t member, pl_result *out, int max, int *count)
 {
-    (void)member;
-    PL_NEED(t->stop.end != PL_END_NOT, POLAR_E_STATE, "the run has not ended");
+    const pl_deit_slot *s = &t->slots[t->slot_of[member]];
+    const pl_deit_data *d = s->data;
+    PL_NEED(s->stop.end != PL_END_NOT, POLAR_E_STATE, "the run has not ended");
     const pl_result all[] = {
-        {"l10", last_ten(t)},
-        {"top1", t->top1[t->stop.made - 1]},
-        {"best_top1", t->stop.best_epoch ? -t->stop.best : (double)NAN},
-        {"best_epoch", (double)t->stop.best_epoch},
-        {"epochs", (double)t->stop.made},
-        {"diverged", t->stop.end == PL_END_DIVERGED},
-        {"train_images", (double)t->data.count[PL_IMAGES_TRAIN]},
-        {"test_images", (double)t->data.count[PL_IMAGES_TEST]},
-        {"classes", (double)t->data.classes},
-        {"skipped", (double)pl_deit_data_skipped(&t->data)},
+        {"l10", last_ten(s)},
+        {"top1", s->top1[s->stop.made - 1]},
+        {"best_top1", s->stop.best_epoch ? -s->stop.best : (double)NAN},
+        {"best_epoch", (double)s->stop.best_epoch},
+        {"epochs", (double)s->stop.made},
+        {"diverged", s->stop.end == PL_END_DIVERGED},
+        {"train_images", (double)d->count[PL_IMAGES_TRAIN]},
+        {"test_images", (double)d->count[PL_IMAGES_TEST]},
+        {"classes", (double)d->classes},
+        {"skipped", (double)pl_deit_data_skipped(d)},
     };
     int n = (int)(sizeof all / sizeof *all);
     PL_NEED(max >= n, POLAR_E_ARG, "room for %d results, there are %d", max, n);
@@ -213,14 +372,14 @@ static polar_status deit_results(pl_train *t, int64_t member, pl_result *out, in
 /* Nothing chooses an epoch, so these are the last one's. */
 static polar_status deit_weights(pl_train *t, int64_t member, const char *path)
 {
-    return pl_deit_save(t->model, t->q, member, path);
+    return pl_deit_save(t->model, t->q, t->slot_of[member], path);
 }
 
 const pl_testbed pl_testbed_deit = {
     .schema = &pl_deit_schema,
     .estimate = pl_deit_estimate,
     .shorten = pl_deit_shorten,
-    .same_shape = never_same_shape,
+    .same_shape = pl_deit_same_shape,
     .begin = deit_begin,
     .data = deit_data,
     .where = deit_where,

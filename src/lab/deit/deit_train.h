@@ -1,15 +1,20 @@
-/* deit_train.h -- a DeiT run in training: what deit_run.c, deit_data.c, deit_batch.c and deit_resume.c share.
+/* deit_train.h -- DeiT runs in training: what deit_run.c, deit_data.c, deit_batch.c and deit_resume.c share.
+ *
+ * An ensemble's members are runs of one shape, side by side in one model (models/deit.h). A member's place
+ * there is its slot: slots are sorted by rule, so that an optimiser serves a range of them. Members of one
+ * seed see the same pictures, which are read once.
  *
  * Invariants
- *  1. What a run computes depends on its configuration, its seed and the pictures only: not on the workers,
- * the device's threads or where it was interrupted.
- *  2. Between calls everything that matters is in: weights, the optimiser's state, stop, top1, the counters
- * of the epoch under way, the bits of broken pictures. That is the checkpoint; the loader only has batches
+ *  1. What a run computes depends on its configuration, its seed and the pictures only: not on its mates, the
+ * workers, the device's threads or where it was interrupted.
+ *  2. Between calls everything that matters is in: weights, the optimisers' state, the slots, the counters
+ * of the epoch under way, the bits of broken pictures. That is the checkpoint; the loaders only have batches
  * that can be made again.
- *  3. An epoch is `steps` training batches, then every test picture, then its row. step and tested say how
+ *  3. An epoch is `steps` training batches, then every test picture, then its rows. step and tested say how
  * far it is.
  *  4. Losses are added up on the device. Whether one was a NaN decides after the batches that
- * pl_deit_loss_decides names, wherever else the sum is read.
+ * pl_deit_loss_decides names, wherever else the sum is read. A run that has ended keeps its slot, and its
+ * numbers are nobody's.
  */
 #ifndef PL_LAB_DEIT_TRAIN_H
 #define PL_LAB_DEIT_TRAIN_H
@@ -44,6 +49,8 @@ typedef struct pl_deit_data { /* the pictures of a run, and who reads them */
     uint64_t seed;
     int64_t epoch, first; /* first: the picture of the loader's item 0 */
     size_t picture_bytes; /* as the model sees it */
+    int32_t *labels;      /* (batch): of the batch under way */
+    int64_t counted;      /* test pictures of the epoch under way that could be read */
 } pl_deit_data;
 
 typedef struct pl_deit_batch { /* a batch with its labels; borrowed until the next */
@@ -52,37 +59,54 @@ typedef struct pl_deit_batch { /* a batch with its labels; borrowed until the ne
     int64_t count;
 } pl_deit_batch;
 
-struct pl_train {
-    polar_device *dev;
-    polar_queue *q;
+typedef struct pl_deit_slot { /* a run */
     const pl_config *config;
     pl_deit_settings set; /* with the data's classes and the schedule of its steps */
     uint64_t seed;
-    pl_deit_data data;
-    int32_t *labels; /* (batch) */
+    pl_deit_data *data; /* shared with those of the same seed */
+    pl_early_stop stop; /* of -top1: lower is better there */
+    double *top1;       /* (epochs) per cent; NaN where not made */
+    /* of the epoch under way: test pictures that were right; no test score was a NaN or an infinity */
+    int64_t correct, finite;
+    double loss_sum; /* of the first loss_steps batches, as last read from the device */
+    int64_t lost;    /* batches after which that was found to be none; 0: it was not */
+} pl_deit_slot;
+
+typedef struct pl_deit_group { /* slots [first, first + count) */
+    polar_optim *opt;
+    int64_t first, count;
+} pl_deit_group;
+
+struct pl_train {
+    polar_device *dev;
+    polar_queue *q;
+    int64_t members;
+    const pl_deit_settings *set; /* the first slot's: shape, batch, mixing and epochs are everybody's */
+    pl_deit_slot *slots;
+    int64_t *slot_of; /* of a member */
+    pl_deit_data *data;
+    int64_t data_count;
+    pl_deit_group *groups;
+    int64_t group_count;
+    char *prints; /* the fingerprints of all data, by blanks */
     pl_deit *model;
     pl_param *params; /* the model's */
     int64_t param_count;
-    polar_optim *opt;
-    /* (batch, 3 image, image), targets (1, batch, classes), their gradient, logits to look at; (1, 1, 1) f64:
-     * a batch's loss, and the sum of the epoch's so far */
+    /* (members batch, 3 image, image), targets (members, batch, classes), their gradient, logits to look at;
+     * (members, 1, 1) f64: a batch's loss, and the sum of the epoch's so far */
     pl_mat x, y, dz, z, loss, sum;
     pl_mat seen; /* of x, as many pictures as the batch has */
     pl_graph *train_graph, *test_graph;
-    float *host_y;
+    float *host_y; /* (batch, classes) */
     char *host_z;
+    double *host_sum; /* (members) */
+    uint64_t *seeds;  /* (members), by slots */
     pl_step_watch watch;
-    /* the state */
     pl_lr_schedule schedule;
-    int64_t steps;      /* of an epoch */
-    pl_early_stop stop; /* of -top1: lower is better there */
-    double *top1;       /* (epochs) per cent; NaN where not made */
-    /* of the epoch under way: batches, test pictures, those that could be read, those that were right */
-    int64_t step, tested, counted, correct;
-    int64_t finite; /* no test score was a NaN or an infinity */
-    /* sum of the losses of its first loss_steps batches, as last read from the device */
-    double loss_sum;
-    int64_t loss_steps;
+    int64_t steps; /* of an epoch */
+    int64_t made;  /* epochs, by those that have not ended */
+    /* of the epoch under way: batches, test pictures; batches whose losses were read */
+    int64_t step, tested, loss_steps;
 };
 
 /* ---- pictures (deit_data.c) --------------------------------------------------------------------- */
@@ -111,15 +135,17 @@ polar_status pl_deit_batch_create(pl_train *t); /* buffers and graphs */
 void pl_deit_batch_destroy(pl_train *t);        /* safe on a zeroed one */
 /* batch `step` of the epoch: forward, backward, the optimiser's step; waits only where the loss decides */
 polar_status pl_deit_train_batch(pl_train *t);
-/* sets the device's sum of losses */
-void pl_deit_loss_set(pl_train *t, double sum);
-/* reads it into loss_sum; synchronises */
+/* uploads the slots' sums of losses, as of batch `step` */
+void pl_deit_loss_set(pl_train *t);
+/* reads them, but for those that are lost; synchronises */
 polar_status pl_deit_loss_read(pl_train *t);
-/* after so many batches of an epoch the sum is read, and a run whose loss is none ends */
+/* after so many batches of an epoch the sums are read, and a run whose loss is none ends */
 int pl_deit_loss_decides(const pl_train *t, int64_t step);
-/* the epoch's loss was found to be none */
-int pl_deit_loss_lost(const pl_train *t);
 polar_status pl_deit_test_batch(pl_train *t); /* the test pictures from `tested` on */
+/* the epoch under way is of use to the slot: it has not ended, and its loss is a number so far */
+int pl_deit_slot_active(const pl_deit_slot *s);
+/* rates, decay and whether it is trained, of every slot; from now on */
+polar_status pl_deit_set_slots(pl_train *t);
 
 /* ---- checkpoint, weights, cost ------------------------------------------------------------------ */
 

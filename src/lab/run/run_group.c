@@ -193,8 +193,7 @@ static polar_status begin(group *g)
     int resumed = 0;
     pl_provenance from = g->job->provenance;
     PL_TRY(g->tb->begin(&g->t, g->job->dev, g->configs, g->seeds, g->n));
-    from.data = g->tb->data ? g->tb->data(g->t) : NULL;
-    PL_TRY(check_data(g, from.data));
+    for (int64_t i = 0; i < g->n && g->tb->data; i++) PL_TRY(check_data(g, g->tb->data(g->t, i)));
     PL_TRY(resume(g, &resumed));
     g->tb->where(g->t, g->made, g->active);
     for (int64_t i = 0; i < g->n; i++) {
@@ -203,6 +202,7 @@ static polar_status begin(group *g)
         if (resumed) PL_TRY(read_part(&g->m[i], g->job->store));
         else g->m[i].wall = 0;
         g->within |= g->m[i].part > 0;
+        from.data = g->tb->data ? g->tb->data(g->t, i) : NULL;
         /* else: only its weights are wanted */
         if (state == PL_RUN_PLANNED)
             PL_TRY(pl_store_begin_run(g->job->store, g->m[i].run->id, &from, !resumed));

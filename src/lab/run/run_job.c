@@ -104,10 +104,11 @@ static void release_from(pl_job *job, int64_t first)
 static polar_status run_taken(pl_job *job)
 {
     polar_status st = pl_group_run(job);
-    while (st == POLAR_E_NOMEM && job->members > 1) {
+    while ((st == POLAR_E_NOMEM || st == POLAR_E_UNSUPPORTED) && job->members > 1) {
+        const char *no = st == POLAR_E_NOMEM ? "no memory for" : "no way to train";
         job->limit = job->members / 2;
-        pl_runner_note(job, NULL, "no memory for %lld runs at once on %s: trying %lld",
-                       (long long)job->members, job->provenance.device, (long long)job->limit);
+        pl_runner_note(job, NULL, "%s %lld runs at once on %s: trying %lld (%s)", no, (long long)job->members,
+                       job->provenance.device, (long long)job->limit, polar_error_message());
         release_from(job, job->limit);
         st = pl_group_run(job);
     }

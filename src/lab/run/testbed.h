@@ -75,12 +75,13 @@ typedef struct pl_testbed {
     polar_status (*shorten)(pl_config *c, int64_t steps);
     /* whether two runs may be members of one ensemble: everything but seed, rule, lr, decay alike */
     int (*same_shape)(const pl_config *a, const pl_config *b);
-    /* before the first epoch; borrows dev and configs */
+    /* before the first epoch; borrows dev and configs; with several members POLAR_E_NOMEM and
+     * POLAR_E_UNSUPPORTED: try fewer */
     polar_status (*begin)(pl_train **out, polar_device *dev, const pl_config *const *configs,
                           const uint64_t *seeds, int64_t members);
-    /* what it is trained on (store.h, pl_provenance), borrowed; gives NULL, or is NULL, where the ids tell it
-     */
-    const char *(*data)(const pl_train *t);
+    /* what a member is trained on (store.h, pl_provenance), borrowed; gives NULL, or is NULL, where the ids
+     * tell it */
+    const char *(*data)(const pl_train *t, int64_t member);
     /* of each member: epochs made, and whether it goes on */
     void (*where)(const pl_train *t, int64_t *epochs, int *active);
     /* one epoch of every active member; rows[member] of those; active as after it */

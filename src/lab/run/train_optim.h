@@ -16,6 +16,8 @@ typedef struct pl_train_routes { /* patterns of parameters that are treated othe
 polar_status pl_train_optim_create(polar_optim **out, polar_device *dev, const pl_param *params, int64_t n,
                                    int64_t first, int64_t count, const polar_optim_opts *opts,
                                    const pl_train_routes *routes);
+/* whether one optimiser may serve the members of both: all alike but rates and decays, which are theirs */
+int pl_train_optim_same(const polar_optim_opts *a, const polar_optim_opts *b);
 /* a member's rates times factor, its decay (not of the parameters without) and whether it is trained */
 polar_status pl_train_optim_set_member(polar_optim *opt, int64_t member, const polar_optim_opts *o,
                                        double factor, int active);

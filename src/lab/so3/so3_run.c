@@ -25,15 +25,7 @@
 /* Whether one optimiser may serve both: all but lr and decay, which are the members' own. */
 static int same_rule(const pl_so3_settings *x, const pl_so3_settings *y)
 {
-    const polar_optim_opts *a = &x->optim, *b = &y->optim;
-    const polar_rule *r = &a->rule, *s = &b->rule;
-    const polar_map_opts *m = &r->map, *n = &s->map;
-    return r->momentum == s->momentum && r->precondition == s->precondition && r->scale == s->scale &&
-           r->beta1 == s->beta1 && r->beta2 == s->beta2 && r->eps == s->eps && m->kind == n->kind &&
-           m->precision == n->precision && m->rounding == n->rounding && m->steps == n->steps &&
-           !strcmp(m->table, n->table) && a->aux_beta1 == b->aux_beta1 && a->aux_beta2 == b->aux_beta2 &&
-           a->aux_eps == b->aux_eps && !strcmp(a->matrix_names, b->matrix_names) &&
-           !strcmp(x->no_decay, y->no_decay);
+    return pl_train_optim_same(&x->optim, &y->optim) && !strcmp(x->no_decay, y->no_decay);
 }
 
 /* Slots: the members in the order of their groups, a group's in the caller's order. */
