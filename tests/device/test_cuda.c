@@ -53,7 +53,7 @@ static void element_tier(const char *device)
 /* Uploads of every size, more than the rings of pinned memory hold, from a source that changes at once. */
 static void uploads(const char *device)
 {
-    static const size_t sizes[] = {1,       32767,   32768,    32769,    4194303, 4194304,
+    static const size_t sizes[] = {1,       65535,   65536,    65537,    4194303, 4194304,
                                    4194305, 6291456, 50000003, 20000000, 6291456, 33};
     enum { COUNT = sizeof sizes / sizeof *sizes };
     pl_device *dev;

@@ -23,7 +23,7 @@ typedef struct pl_cuda_device {
 } pl_cuda_device;
 
 #define PL_CUDA_RING 64
-#define PL_CUDA_SLOT ((size_t)32768) /* the live values of 450 parameters that count their own steps */
+#define PL_CUDA_SLOT ((size_t)65536) /* the live values of 900 parameters that count their own steps */
 
 #define PL_CUDA_STAGES 8
 #define PL_CUDA_STAGE \

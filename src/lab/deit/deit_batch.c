@@ -150,36 +150,20 @@ int pl_deit_loss_decides(const pl_train *t, int64_t step)
 
 /* ---- pictures ----------------------------------------------------------------------------------- */
 
-/* The `count` pictures of a slot. */
-static pl_mat slot_pictures(const pl_train *t, int64_t slot, int64_t count)
-{
-    return pl_mat_at(t->seen, slot * count, count);
-}
-
-/* A batch to the first slot that sees it, and from there to the others. */
-static void send_pictures(pl_train *t, const pl_deit_data *d, const pl_deit_batch *b)
+/* Somebody's numbers to the first slot that sees them, and from there to the others: m has `each` matrices
+ * for every slot. */
+static void send(pl_train *t, const pl_deit_data *d, pl_mat m, int64_t each, const float *host)
 {
     pl_mat first = {0};
     for (int64_t i = 0; i < t->members; i++) {
         if (t->slots[i].data != d) continue;
-        pl_mat here = slot_pictures(t, i, b->count);
+        pl_mat here = pl_mat_at(m, i * each, each);
         if (first.data) {
             PL_CALL(copy, t->q, .Y = here, .X = first);
             continue;
         }
         first = here;
-        polar_queue_upload(t->q, here.data, b->x, pl_mat_bytes(&here));
-    }
-}
-
-static void send_targets(pl_train *t, const pl_deit_data *d, int64_t count)
-{
-    pl_mat y = rows_of(t, t->y);
-    for (int64_t i = 0; i < t->members; i++) {
-        pl_mat here = pl_mat_at(y, i, 1);
-        if (t->slots[i].data == d)
-            polar_queue_upload(t->q, here.data, t->host_y,
-                               (size_t)(count * t->set->shape.classes) * sizeof *t->host_y);
+        polar_queue_upload(t->q, here.data, host, pl_mat_bytes(&here));
     }
 }
 
@@ -205,8 +189,8 @@ static polar_status train_pictures(pl_train *t, pl_deit_data *d, int64_t count)
     PL_TRY(pl_mix_draw(&mix, &set->mix, (pl_mix_key){d->seed, t->made, t->step}, s->image, s->image));
     PL_TRY(pl_mix_images(b.x, &mix, b.count, 3, s->image, s->image));
     PL_TRY(pl_mix_targets(t->host_y, &mix, b.labels, b.count, s->classes, set->mix.smoothing));
-    send_pictures(t, d, &b);
-    send_targets(t, d, b.count);
+    send(t, d, t->seen, b.count, b.x);
+    send(t, d, rows_of(t, t->y), 1, t->host_y);
     return POLAR_OK;
 }
 
@@ -262,7 +246,7 @@ static polar_status test_pictures(pl_train *t, pl_deit_data *d)
                                   s->batch, s->image));
     PL_TRY(pl_deit_data_next(&b, d, d->labels));
     for (int64_t i = 0; i < b.count; i++) d->counted += d->labels[i] >= 0;
-    send_pictures(t, d, &b);
+    send(t, d, t->seen, b.count, b.x);
     return POLAR_OK;
 }
 
