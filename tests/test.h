@@ -32,6 +32,12 @@ static inline const char *test_begin(int argc, char **argv)
     return test_device;
 }
 
+/* The second argument "few": each kernel, but fewer calls and no large shapes, for slow checkers. */
+static inline int test_few(int argc, char **argv)
+{
+    return argc > 2 && !strcmp(argv[2], "few");
+}
+
 #ifdef GOLDEN_DIR
 /* Where a golden file lies: beside the sources, or in POLAR_GOLDEN_DIR where the tests were carried to
  * another machine. */

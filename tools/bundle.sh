@@ -9,7 +9,7 @@ here=$(dirname "$0")
 command -v patchelf >/dev/null 2>&1 || { echo "bundle.sh needs patchelf (apt-get install patchelf)" >&2; exit 2; }
 
 mkdir -p "$out/lib"
-programs="polar test_cuda test_cuda_rows test_ops test_map test_map_edge test_graph test_optim test_op_calls test_pair_message test_nn test_so3 test_so3_use test_so3_run test_so3_ensemble test_gauge_shadow test_attention test_gemm_act test_weight_grad test_gemm_sym test_deit test_deit_use test_deit_run"
+programs="polar $(sh "$here/test_cuda.sh" --programs)"
 for p in $programs; do
     from=$build/tests/$p
     [ "$p" = polar ] && from=$build/polar

@@ -2,6 +2,7 @@
  * a few images, and against the fused op where a device has it.
  *
  *     ctest -R test_attention
+ *     test_attention DEVICE few    the fused op alone, at a few shapes
  */
 #include "compose/attention.h"
 #include "fixtures/deit_fixture.h"
@@ -237,6 +238,12 @@ int main(int argc, char **argv)
     static const dims long_ones[] = {{3, 197, 3, 64}, {1, 209, 2, 64}, {1, 500, 1, 48}, {2, 144, 2, 32},
                                      {2, 81, 1, 8},   {1, 80, 3, 64}}; /* at the edges of cuda's segments */
     static const polar_dtype formats[] = {POLAR_DTYPE_F64, POLAR_DTYPE_F32, POLAR_DTYPE_BF16};
+    if (test_few(argc, argv)) {
+        for (size_t i = 0; i < sizeof long_ones / sizeof *long_ones; i++)
+            if (long_ones[i].heads == 1 || i == 1) against_formula(device, long_ones[i], POLAR_DTYPE_BF16, 0);
+        nan_stays(device, (dims){2, 205, 2, 8}, POLAR_DTYPE_BF16, 0);
+        return test_end();
+    }
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
         for (int f = 0; f < 3; f++)
             for (int composed = 0; composed < 2; composed++)

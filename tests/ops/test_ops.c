@@ -3,7 +3,7 @@
  * the oracle; then thread counts, matrices alone and in a batch, failing allocations.
  *
  *     test_ops cpu:isa=avx2            one line per op and formats: the case that uses most of its tolerance
- *     test_ops cpu gemm                only ops whose name begins so
+ *     test_ops cpu gemm                only this op
  *
  * 0 % is the rounding of the exact result; elementwise formulas reach the ends of their enclosures, so there
  * 100 % is usual. Returns 77 (skipped) where the CPU lacks the instruction set asked for.
@@ -50,7 +50,7 @@ static void add(group *g, const char *name, pl_fill fill, const pl_op_result *r)
 
 static int chosen(const pl_op_case *c, const char *only)
 {
-    return !strncmp(pl_op_describe(c->op)->name, only, strlen(only));
+    return !*only || !strcmp(pl_op_describe(c->op)->name, only);
 }
 
 static void every_case(pl_device *dev, pl_device *oracle, const char *only)

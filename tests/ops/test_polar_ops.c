@@ -335,7 +335,7 @@ int main(int argc, char **argv)
     TEST_TRY(polar_device_open(&at.dev, device));
     TEST_TRY(polar_queue_create(&at.q, at.dev, NULL));
     if (!pl_queue_has(at.q, PL_OP_polar_step)) return 77;
-    few = argc > 2 && !strcmp(argv[2], "few");
+    few = test_few(argc, argv);
     map_by_ops(&at);
     mates(&at);
     if (!few) {
