@@ -4,6 +4,7 @@
 #include "cli_fixture.h"
 
 #include <signal.h>
+#include <time.h>
 
 #define RUN  "$P run $D/small.yaml --device ref --store $D/shared/r.db"
 #define SAME "$P audit small --store $D/shared/r.db --format json | cmp - $D/one.json && echo same"
@@ -135,32 +136,47 @@ static void test_stale(void)
     tidy("  nothing else is left");
 }
 
-/* Rank 1 is killed at random moments, the launch is given again: the same bits. */
+/* Rank 1 of 2, killed after so many microseconds, 0: not. Whether it was before its end. */
+static int one_rank(useconds_t after)
+{
+    int status;
+    pid_t pid = fork();
+    if (!pid) {
+        if (!freopen("/dev/null", "w", stdout) || !freopen("/dev/null", "w", stderr)) _exit(1);
+        setenv("PMI_RANK", "1", 1);
+        setenv("PMI_SIZE", "2", 1);
+        execl(program, "polar", "run", in_folder("small.yaml"), "--device", "ref", "--save-every", "0",
+              "--store", in_folder("shared/r.db"), (char *)NULL);
+        _exit(1);
+    }
+    if (after) {
+        usleep(after);
+        kill(pid, SIGKILL);
+    }
+    waitpid(pid, &status, 0);
+    return WIFSIGNALED(status);
+}
+
+/* It is killed at random moments of what it takes undisturbed, the launch is given again: the same bits. */
 static void test_kill(void)
 {
     uint64_t x = 88172645463325252ull;
     int killed = 0;
+    struct timespec begun, ended;
     begin_anew();
+    clock_gettime(CLOCK_MONOTONIC, &begun);
+    one_rank(0);
+    clock_gettime(CLOCK_MONOTONIC, &ended);
+    double whole =
+        (double)(ended.tv_sec - begun.tv_sec) * 1e6 + (double)(ended.tv_nsec - begun.tv_nsec) / 1e3;
     for (int i = 0; i < 12; i++) {
-        pid_t pid = fork();
-        if (!pid) {
-            if (!freopen("/dev/null", "w", stdout) || !freopen("/dev/null", "w", stderr)) _exit(1);
-            setenv("PMI_RANK", "1", 1);
-            setenv("PMI_SIZE", "2", 1);
-            execl(program, "polar", "run", in_folder("small.yaml"), "--device", "ref", "--save-every", "0",
-                  "--store", in_folder("shared/r.db"), (char *)NULL);
-            _exit(1);
-        }
+        if (i % 4 == 0) begin_anew(); /* from the start, and from what was left */
         x ^= x << 13, x ^= x >> 7, x ^= x << 17;
-        usleep((useconds_t)(x % 120000));
-        kill(pid, SIGKILL);
-        int status;
-        waitpid(pid, &status, 0);
-        killed += WIFSIGNALED(status);
+        killed += one_rank((useconds_t)(1 + whole * (double)(x % 1000) / 1000));
     }
     launch("PMI_RANK=@ PMI_SIZE=2", 2, "");
-    test_true("a rank killed again and again", last.code == 0 && killed > 3, "%d kills, exit %d: %s", killed,
-              last.code, last.err);
+    test_true("a rank killed again and again", last.code == 0 && killed > 0, "%d kills, exit %d: %s", killed,
+              last.code, first_line(last.err));
     accepted(SAME, "same");
 }
 

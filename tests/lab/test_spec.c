@@ -112,6 +112,7 @@ static const struct {
     {HEAD "arms: [muon]\ncompare: [{with: u, labels: [a]}]\n", ":5:", "labels wants two"},
     {HEAD "arms: [muon]\ncompare: [{with: u, at_epoch: 0}]\n", ":5:", "an epoch wants"},
     {HEAD "arms: [muon]\ncompare: [{with: u, since: {adamw: 3}}]\n", ":5:", "no arm 'adamw'"},
+    {HEAD "arms: [muon]\ncompare: [{with: u, equivalence: 0}]\n", ":5:", "equivalence wants"},
     {HEAD "arms: [muon]\ntests: 3\n", ":5:", "tests wants a mapping"},
     {HEAD "arms: [muon]\ntests: {margin: 3}\n", ":5:", "there are target and equivalence"},
     {HEAD "arms: [muon]\ntests: {target: x}\n", ":5:", "target wants"},
@@ -189,7 +190,7 @@ static void test_published(void)
         "  differences:\n"
         "    - {model.width: 8, optim.lr: 2, a: muon, b: adamw, mean: -1.5, t: -3, n: 9}\n"
         "compare:\n"
-        "  - {with: u, tables: [lift], curve: muon, since: {muon: 66}, labels: [x, y]}\n"
+        "  - {with: u, tables: [lift], curve: muon, since: {muon: 66}, labels: [x, y], equivalence: 0.5}\n"
         "  - {with: v}\n"
         "tests: {equivalence: 1e-4}\n"
         "grid: {model.width: [8, 16], optim.lr: [0.001, 2]}\narms: [adamw, muon]\n" HEAD;
@@ -223,7 +224,8 @@ static void test_published(void)
             PART(s->compares[0].tables == PL_COMPARE_LIFT) && PART(!strcmp(s->compares[0].curve, "muon")) &&
             PART(s->compares[0].since[0].epochs == 66) && PART(!strcmp(s->compares[0].labels[1], "y")) &&
             PART(s->compares[1].tables == (PL_COMPARE_SEEDS | PL_COMPARE_LIFT | PL_COMPARE_CROSSOVER)) &&
-            PART(!s->compares[1].curve),
+            PART(!s->compares[1].curve) && PART(s->compares[0].equivalence == 0.5) &&
+            PART(s->compares[1].equivalence == 0),
         "two");
     TEST_TRY(pl_spec_read_text(&again, "a store's text", s->text, &toy_schema, 1));
     test_true("the same from a text",

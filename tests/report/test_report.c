@@ -216,6 +216,56 @@ static void without_gnuplot(void)
     free(html);
 }
 
+/* A target, a margin, and another spec to be the same as: tables, files and page have them. */
+static void with_tests(void)
+{
+    fake_plan one = plan, other = plan;
+    pl_report_outcome out;
+    pl_store *s;
+    one.spec = "t_one";
+    one.n_arms = other.n_arms = 2;
+    one.gauge = other.gauge = 0;
+    one.text = "name: t_one\ntestbed: so3\nseeds: 0..3\narms: [adamw, muon]\ngrid: {model.width: [16, 32]}\n"
+               "tests: {target: 0.02, equivalence: 0.01}\n"
+               "compare: [{with: t_other, equivalence: 0.002, tables: [lift]}]\n";
+    other.spec = "t_other";
+    other.text =
+        "name: t_other\ntestbed: so3\nseeds: 0..3\narms: [adamw, muon]\ngrid: {model.width: [16, 32]}\n";
+    TEST_TRY(pl_store_open(&s, at("tests.db"), PL_STORE_WRITE));
+    fake_store_fill(s, &one, value);
+    fake_store_fill(s, &other, value);
+    pl_store_close(s);
+    TEST_TRY(write_report(&out, at("tests.db"), at("tests"), NULL, 0));
+    char *html = text_of(at("tests/index.html")), *effects = text_of(at("tests/tables/t_one_effects.csv")),
+         *target = text_of(at("tests/tables/t_one_target.csv")),
+         *race = text_of(at("tests/tables/t_one_target_pairs.csv")),
+         *lift = text_of(at("tests/tables/t_one_t_other_lift.csv"));
+    test_true("tests: the page has their tables",
+              PART(html && strstr(html, "Epochs to the target")) &&
+                  PART(strstr(html, "Who reaches the target sooner")) &&
+                  PART(strstr(html, "Effect sizes, correction and equivalence")) &&
+                  PART(strstr(html, "equivalence p")),
+              "%zu bytes", html ? strlen(html) : 0);
+    test_true("tests: and so have the files",
+              PART(effects && strstr(effects, "cell,a,b,n,g,g_ci95_lo,g_ci95_hi,p,p_holm,p_equivalence\n")) &&
+                  PART(target && strstr(target, "model.width=16,muon,4,4,")) &&
+                  PART(race && strstr(race, "model.width=16,muon,adamw,4,")) &&
+                  PART(lift && strstr(lift, ",published_lift,p_equivalence\n")),
+              "%s", target ? target : "none");
+    /* both specs have the same values here: no difference, all of them equal */
+    test_true("tests: a lift of nothing is within the margin",
+              lift && csv_number(lift, "model.width=16,muon,4,", 11) == 0, "%s", lift ? lift : "none");
+    test_true("tests: what a spec does not ask for is not there",
+              access(at("tests/tables/t_other_target.csv"), F_OK) != 0 &&
+                  access(at("tests/tables/t_other_effects.csv"), F_OK) == 0,
+              "t_other");
+    free(html);
+    free(effects);
+    free(target);
+    free(race);
+    free(lift);
+}
+
 static void folders(void)
 {
     pl_report_outcome out;
@@ -365,6 +415,7 @@ int main(int argc, char **argv)
     folders();
     setenv("PATH", folder, 1);
     without_gnuplot();
+    with_tests();
     faults();
     any_testbed();
     folder_remove(folder);

@@ -126,22 +126,27 @@ static polar_status read_testbed(pl_spec *s, const pl_yaml_node *n, const pl_sch
 static const char *const fields[] = {"name", "title", "testbed",   "metric",  "about", "seeds", "arms",
                                      "grid", "set",   "published", "compare", "tests", NULL};
 
+polar_status pl_spec_read_positive(double *out, const pl_spec *s, const pl_yaml_node *n)
+{
+    char value[PL_VALUE_CHARS], why[PL_WHY_CHARS];
+    const pl_key key = {.name = n->key, .type = PL_KEY_REAL, .min = 1e-300, .max = 1e300};
+    if (n->kind != PL_YAML_SCALAR) return BAD(n->line, "%s wants a number", n->key);
+    if (!pl_key_read(value, why, &key, n->text)) return BAD(n->line, "%s", why);
+    *out = strtod(value, NULL);
+    return POLAR_OK;
+}
+
 /* tests: {target: X, equivalence: X} */
 static polar_status read_tests(pl_spec *s, const pl_yaml_node *n)
 {
-    static const char *const names[] = {"target", "equivalence", NULL};
     if (n->kind != PL_YAML_MAP)
         return BAD(n->line, "tests wants a mapping: {target: 0.005, equivalence: 1e-4}");
     for (const pl_yaml_node *t = n->child; t; t = t->next) {
-        char value[PL_VALUE_CHARS], why[PL_WHY_CHARS];
-        int is_target = !strcmp(t->key, names[0]);
-        const pl_key key = {.name = t->key, .type = PL_KEY_REAL, .min = 1e-300, .max = 1e300};
-        if (!is_target && strcmp(t->key, names[1]))
+        int is_target = !strcmp(t->key, "target");
+        if (!is_target && strcmp(t->key, "equivalence"))
             return BAD(t->line, "unknown '%s' in tests (there are target and equivalence)",
                        pl_text_shown(t->key).text);
-        if (t->kind != PL_YAML_SCALAR) return BAD(t->line, "%s wants a number", t->key);
-        if (!pl_key_read(value, why, &key, t->text)) return BAD(t->line, "%s", why);
-        *(is_target ? &s->target : &s->equivalence) = strtod(value, NULL);
+        PL_TRY(pl_spec_read_positive(is_target ? &s->target : &s->equivalence, s, t));
     }
     return POLAR_OK;
 }

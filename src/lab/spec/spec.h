@@ -61,6 +61,7 @@ typedef struct pl_spec_compare { /* with another spec, paired by cell, arm and s
     int tables;                  /* PL_COMPARE_*: seed by seed; what the other adds; since when it is ahead */
     char *curve;                 /* the arm whose curve of the other spec is drawn into this one's figure */
     int64_t at_epoch;            /* an epoch at which both curves are given; 0: none */
+    double equivalence;          /* the margin within which both specs count as the same; 0: none */
     struct pl_since {
         char *arm;
         int64_t epochs;

@@ -74,8 +74,8 @@ static polar_status read_since(pl_spec_compare *c, const pl_spec *s, const pl_ya
 
 static polar_status read_field(pl_spec_compare *c, const pl_spec *s, const pl_yaml_node *n)
 {
-    static const char *const fields[] = {"with",   "name",  "title",    "note",  "labels",
-                                         "tables", "curve", "at_epoch", "since", NULL};
+    static const char *const fields[] = {"with",  "name",     "title", "note",        "labels", "tables",
+                                         "curve", "at_epoch", "since", "equivalence", NULL};
     if (!strcmp(n->key, "with")) return read_word(&c->with, s, n);
     if (!strcmp(n->key, "name")) return read_word(&c->name, s, n);
     if (!strcmp(n->key, "title")) return pl_spec_read_line(&c->title, s, n, 0);
@@ -84,13 +84,14 @@ static polar_status read_field(pl_spec_compare *c, const pl_spec *s, const pl_ya
     if (!strcmp(n->key, "tables")) return read_tables(c, s, n);
     if (!strcmp(n->key, "at_epoch")) return read_epoch(&c->at_epoch, s, n);
     if (!strcmp(n->key, "since")) return read_since(c, s, n);
+    if (!strcmp(n->key, "equivalence")) return pl_spec_read_positive(&c->equivalence, s, n);
     if (!strcmp(n->key, "curve"))
         return n->kind == PL_YAML_SCALAR ? read_arm(&c->curve, s, n, n->text)
                                          : BAD(n->line, "curve wants an arm's name");
     const char *near = pl_nearest(n->key, fields);
     return BAD(n->line,
                "unknown '%s'%s%s (a comparison has with, name, title, note, labels, tables, curve, at_epoch, "
-               "since)",
+               "since, equivalence)",
                pl_text_shown(n->key).text, near ? ", did you mean " : "", near ? near : "");
 }
 

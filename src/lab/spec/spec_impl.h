@@ -32,6 +32,8 @@ polar_status pl_spec_read_arms(pl_spec *s, const pl_yaml_node *n);
 
 /* published: {by, note, values, differences}; after arms, grid, seeds and metric */
 polar_status pl_spec_read_published(pl_spec *s, const pl_yaml_node *n);
+/* a number above 0 */
+polar_status pl_spec_read_positive(double *out, const pl_spec *s, const pl_yaml_node *n);
 /* compare: [{with, ...}]; after arms */
 polar_status pl_spec_read_compare(pl_spec *s, const pl_yaml_node *n);
 void pl_spec_free_compares(pl_spec *s);

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "report/audit/audit_print.h"
 #include "report/table/seed_table.h"
 
 /* ---- which ones ---- */
@@ -120,9 +121,9 @@ static void published_lift(double *from, double *to, const pl_section *p, const 
     *to = n ? *to / n : NAN;
 }
 
-static void add_lift(pl_table *t, const pl_section *p, const pl_section *q, int64_t cell, int64_t arm,
-                     double *work)
+static void add_lift(pl_table *t, const pl_comparison *x, int64_t cell, int64_t arm, double *work)
 {
+    const pl_section *p = x->from, *q = x->to;
     double *from = work, *to = from + p->audit->seed_count + 1, *room = to + p->audit->seed_count + 1,
            other_from, other_to;
     pl_paired s = pl_paired_measure(to, from, common_values(from, to, p, q, cell, arm), room);
@@ -134,31 +135,35 @@ static void add_lift(pl_table *t, const pl_section *p, const pl_section *q, int6
     const double numbers[] = {s.mean_b, s.mean_a,   s.mean_diff, s.ci_lo,
                               s.ci_hi,  other_from, other_to,    other_to - other_from};
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) pl_table_maybe(t, numbers[i]);
+    if (x->how->equivalence > 0) pl_table_maybe(t, pl_equivalence_p(&s, x->how->equivalence));
 }
 
 static polar_status print_lift(const pl_comparison *x, FILE *f, pl_table_format format)
 {
-    const pl_section *p = x->from, *q = x->to;
+    const pl_section *p = x->from;
     const char *from = label(x, 0), *to = label(x, 1), *by = pl_published_by(pl_section_published(p));
+    int d = p->audit->shown.percent ? 2 : pl_audit_digits(p->audit), fine = d > 2 && d < 9 ? d + 1 : d;
     const pl_table_column columns[] = {
         {"cell", "cell", NULL, PL_CELL_TEXT, 0},
         {"arm", "arm", NULL, PL_CELL_TEXT, 0},
         {"n", "n", NULL, PL_CELL_INTEGER, 0},
-        {"from", from, "measured", PL_CELL_FIXED, 2},
-        {"to", to, "measured", PL_CELL_FIXED, 2},
-        {"lift", "lift", "measured", PL_CELL_FIXED, 2},
-        {"ci95_lo", "from", "95 % CI", PL_CELL_FIXED, 2},
-        {"ci95_hi", "to", "95 % CI", PL_CELL_FIXED, 2},
-        {"published_from", from, by, PL_CELL_FIXED, 2},
-        {"published_to", to, by, PL_CELL_FIXED, 2},
-        {"published_lift", "lift", by, PL_CELL_FIXED, 2},
+        {"from", from, "measured", PL_CELL_FIXED, d},
+        {"to", to, "measured", PL_CELL_FIXED, d},
+        {"lift", "lift", "measured", PL_CELL_FIXED, fine},
+        {"ci95_lo", "from", "95 % CI", PL_CELL_FIXED, fine},
+        {"ci95_hi", "to", "95 % CI", PL_CELL_FIXED, fine},
+        {"published_from", from, by, PL_CELL_FIXED, d},
+        {"published_to", to, by, PL_CELL_FIXED, d},
+        {"published_lift", "lift", by, PL_CELL_FIXED, fine},
+        {"p_equivalence", "equivalence p", NULL, PL_CELL_SCI, 1}, /* where a margin is given */
     };
+    int n = (int)(sizeof columns / sizeof *columns) - !(x->how->equivalence > 0);
     pl_table *t;
     double *work = pl_calloc(3 * ((size_t)p->audit->seed_count + 1), sizeof *work);
     PL_NEED(work, POLAR_E_NOMEM, "the values of an arm");
-    polar_status st = pl_table_create(&t, NULL, columns, (int)(sizeof columns / sizeof *columns));
+    polar_status st = pl_table_create(&t, NULL, columns, n);
     for (int64_t i = 0; st == POLAR_OK && i < p->audit->cell_count * p->audit->arm_count; i++)
-        add_lift(t, p, q, i / p->audit->arm_count, i % p->audit->arm_count, work);
+        add_lift(t, x, i / p->audit->arm_count, i % p->audit->arm_count, work);
     if (st == POLAR_OK) st = pl_table_print(t, f, format);
     pl_table_destroy(t);
     pl_free(work);
@@ -244,7 +249,9 @@ static polar_status print_crossover(const pl_comparison *x, FILE *f, pl_table_fo
 const pl_compare_table pl_compare_tables[] = {
     {"seeds", "seed by seed", "Rows pair the arms of both specs by seed.", PL_COMPARE_SEEDS, print_seeds},
     {"lift", "what the second adds",
-     "The second spec minus the first on the n seeds that both have; the interval needs two.",
+     "The second spec minus the first on the n seeds that both have; the interval needs two. The equivalence "
+     "p, where "
+     "the spec states a margin, is that of two one-sided paired t-tests that the lift is within it.",
      PL_COMPARE_LIFT, print_lift},
     {"crossover", "when the second pays",
      "Ahead since: epochs done (from 1) since when the second spec's curve has been better than the first's "
