@@ -18,6 +18,7 @@ import torch
 from . import _abi
 from ._library import Handle, PolarError, check, device, layout, lib, map_options, names, queue, tensor
 from .routes import ADAMW, MATRIX, Routes, decide, named
+from .torch_ranks import Ranks, full, group_of, is_rows, local, rows_of
 from .torch_state import DTYPES, view
 
 try:
@@ -76,6 +77,9 @@ class Optimizer(torch.optim.Optimizer):
         skip_nonfinite: a step with an infinity or a NaN in any gradient changes nothing.
         measure: keep update norms for stats().
         allow_no_matrix: no error where nothing takes the rule.
+        process_group: the ranks that share the work: every matrix is stepped by one of them. DTensors of fully_shard bring their own.
+            Whole parameters have the same gradients on every rank, as DistributedDataParallel leaves them, unless
+        reduce_gradients: each rank has the gradients of its own part of the batch, and the step takes their mean.
     """
 
     def __init__(self, params: Params, rule: str = "polaradamw", lr: float = 5e-3, betas: Tuple[float, float] = (0.9, 0.999), eps: float = 1e-8,
@@ -84,12 +88,14 @@ class Optimizer(torch.optim.Optimizer):
                  aux_betas: Tuple[float, float] = (0.9, 0.999), aux_eps: float = 1e-8, aux_weight_decay: float = 0.05,
                  matrix: Union[str, Sequence[str], None] = None, adamw: Union[str, Sequence[str], None] = None,
                  blocks: Optional[Dict[str, int]] = None, views: Optional[Dict[str, Sequence[Tuple[int, int]]]] = None,
-                 skip_nonfinite: bool = False, measure: bool = False, allow_no_matrix: bool = False):
+                 skip_nonfinite: bool = False, measure: bool = False, allow_no_matrix: bool = False, process_group: Any = None,
+                 reduce_gradients: bool = False):
         known = names(lib.polar_rule_name)
         if rule not in known:
             raise ValueError(f"no rule '{rule}' (there are: {', '.join(known)})")
         self._config = dict(rule=rule, matrix=matrix, adamw=adamw, blocks=blocks, views=views, skip_nonfinite=bool(skip_nonfinite),
                             measure=bool(measure), allow_no_matrix=bool(allow_no_matrix) or rule == "adamw")
+        self._group, self._reduce = process_group, bool(reduce_gradients)
         self._aux = dict(lr=aux_lr if aux_lr is not None else lr, betas=tuple(aux_betas), eps=aux_eps, weight_decay=aux_weight_decay)
         defaults = dict(lr=lr, betas=tuple(betas), eps=eps, weight_decay=weight_decay, momentum=momentum, nesterov=bool(nesterov), ns_steps=int(ns_steps),
                         ns_coefficients=ns_coefficients, map=map, adjust_lr_fn=adjust_lr_fn, route=MATRIX)
@@ -107,7 +113,7 @@ class Optimizer(torch.optim.Optimizer):
     def _begin(self):
         self._lock = threading.RLock()
         _alive.add(self)
-        self._handle = self._queue = self._stream = None
+        self._handle = self._queue = self._stream = self._ranks = None
         self._present = None    # which gradients were there in the last step
 
     def _ready(self, params, defaults):
@@ -212,6 +218,7 @@ class Optimizer(torch.optim.Optimizer):
         device = None
         for group, table in zip(self.param_groups, self._tables):
             for p, r in zip(group["params"], table):
+                p = local(p)
                 if p.layout is not _strided:
                     raise TypeError(f"'{r.name}' is {p.layout}; the library takes dense parameters")
                 if p.dtype not in DTYPES:
@@ -233,8 +240,11 @@ class Optimizer(torch.optim.Optimizer):
         """The library's optimiser over the parameters as they are now; state that there is goes on in it."""
         self._device = self._check_params()
         dev = self._open_device()
+        old = self._whole_state() if self._ranks and self._handle else {p: self.state[p] for p in self.state}
         self._params = [p for g in self.param_groups for p in g["params"] if p.numel()]
-        old = {p: self.state[p] for p in self._params if p in self.state}
+        group = group_of(self._params, self._group)
+        if group is not None and self._ranks is None:
+            self._ranks = Ranks(group, self._device)
         rules = [self._rule(g) for g in self.param_groups]
         pieces, owner, offset, labels = [], [], [], set()
         j = 0
@@ -248,19 +258,25 @@ class Optimizer(torch.optim.Optimizer):
                     label += "'"
                 labels.add(label)
                 at = 0
-                for i, shape in enumerate(r.views or (tuple(p.shape) or (1,),)):
-                    t = tensor(p.data_ptr() + at, DTYPES[p.dtype], shape)
+                whole_rows, first_row = rows_of(p, r.name)
+                if whole_rows and r.views:
+                    raise PolarError(f"'{r.name}' is a flat weight seen as matrices, and its rows lie on several ranks: keep it whole (fully_shard's ignored_params)")
+                for i, shape in enumerate(r.views or (tuple(local(p).shape) or (1,),)):
+                    t = tensor(local(p).data_ptr() + at, DTYPES[p.dtype], shape)
                     g = _abi.polar_tensor.from_buffer_copy(t)
                     g.data = None
                     route = _abi.POLAR_ROUTE_AUX if r.route == ADAMW else _abi.POLAR_ROUTE_MATRIX
-                    pieces.append(_abi.polar_param((f"{label}[{i}]" if r.views else label).encode(), t, g, route, r.blocks if r.route == MATRIX else 0, 0, 0, k))
+                    pieces.append(_abi.polar_param((f"{label}[{i}]" if r.views else label).encode(), t, g, route, r.blocks if r.route == MATRIX else 0, 0, 0, k,
+                                                   whole_rows, first_row))
                     owner.append(j)
                     offset.append(at)
                     at += math.prod(shape) * p.element_size()
                 j += 1
         handle = self._create(dev, pieces, rules)
         self._owner, self._offset, self._split_up = owner, offset, len(pieces) != len(self._params)
-        self._weights, self._dtypes = [p.data_ptr() for p in self._params], [p.dtype for p in self._params]
+        self._sizes = [math.prod(piece.weight.shape[:piece.weight.ndim]) for piece in pieces]
+        self._weights, self._dtypes = [local(p).data_ptr() for p in self._params], [p.dtype for p in self._params]
+        self._versions = self._rows_written()
         self._handle, self._rules, self._present = handle, [rule for rule, _ in rules], None
         self._hypers = [None] * len(self.param_groups)
         self._fixed = [tuple(_plain(g[k]) for k in _FIXED) for g in self.param_groups]
@@ -290,13 +306,15 @@ class Optimizer(torch.optim.Optimizer):
             groups[k] = _abi.polar_group(None, o.lr, o.weight_decay, o.aux_lr, o.aux_weight_decay, o.aux_beta1, o.aux_beta2, o.aux_eps, _abi.POLAR_ROUTE_AUTO, 0)
             groups[k].rule = _abi.POINTER(_abi.polar_rule)(rule)
         o.groups, o.group_count = groups, len(rules) - 1
+        if self._ranks:
+            o.comm, o.grads = self._ranks.comm.pointer, _abi.POLAR_GRADS_MEAN if self._reduce else _abi.POLAR_GRADS_SAME
         out = c_void_p()
-        with self._on_device():
+        with self._on_device(), self._ranks or _Nothing:
             check(lib.polar_optim_create_sized(byref(out), dev.pointer, (_abi.polar_param * len(pieces))(*pieces), len(pieces), byref(o), byref(layout())))
             if self._queue is None or self._queue.keep != (dev,):
                 self._stream = self._current_stream()
                 self._queue = queue(dev, self._stream)
-        return Handle(out, lib.polar_optim_destroy, keep=(dev, self._queue))
+        return Handle(out, lib.polar_optim_destroy, keep=(dev, self._queue, self._ranks))
 
     def _on_device(self):
         return torch.cuda.device(self._device) if self._device.type == "cuda" else _Nothing
@@ -316,7 +334,8 @@ class Optimizer(torch.optim.Optimizer):
         return out
 
     def _show_state(self):
-        """self.state: views of the library's memory; lists of them where a parameter is seen as several matrices."""
+        """self.state: views of the library's memory; lists of them where a parameter is seen as several matrices. Over several ranks
+        flat views of this rank's part, empty where it has none."""
         self.state.clear()
         pieces = {}
         for i, j in enumerate(self._owner):
@@ -328,6 +347,14 @@ class Optimizer(torch.optim.Optimizer):
                 if id(p) not in index:
                     continue
                 mine, state = pieces[index[id(p)]], {}
+                if self._ranks:
+                    for which in self._kinds(k, p):
+                        seen = [view(self._handle, i, which, self._device) for i in mine]
+                        state[keys[which]] = torch.cat([s if s is not None else torch.empty(0) for s in seen]) if len(seen) > 1 else \
+                            seen[0] if seen[0] is not None else torch.empty(0)
+                    state["step"] = torch.zeros(())    # state_dict() has it
+                    self.state[p] = state
+                    continue
                 for which, key in keys.items():
                     seen = [view(self._handle, i, which, self._device) for i in mine]
                     if seen[0] is not None:
@@ -336,8 +363,66 @@ class Optimizer(torch.optim.Optimizer):
                 state["step"] = steps[0][0] if len(mine) == 1 else [s[0] for s in steps]
                 self.state[p] = state
 
+    # ---- over several ranks -----------------------------------------------------------------------------
+
+    def _kinds(self, k, p):
+        """What the library keeps of a parameter of group k, wherever it lies."""
+        out = [_abi.POLAR_STATE_MOMENTUM]
+        if self.param_groups[k]["route"] == ADAMW or self._adam(self._rules[k]):
+            out.append(_abi.POLAR_STATE_SECOND_MOMENT)
+        return out + ([_abi.POLAR_STATE_MASTER] if p.dtype is torch.bfloat16 else [])
+
+    def _pieces_of(self):
+        """(group's number, parameter, the library's numbers of it, elements of each, whole) for every parameter, in order."""
+        numbers = {}
+        for i, j in enumerate(self._owner):
+            numbers.setdefault(j, []).append(i)
+        index = {id(p): j for j, p in enumerate(self._params)}
+        for k, group in enumerate(self.param_groups):
+            for p in group["params"]:
+                if id(p) in index:
+                    mine = numbers[index[id(p)]]
+                    yield k, p, mine, [p.numel()] if len(mine) == 1 else [self._sizes[i] for i in mine]
+
+    def _whole_state(self):
+        """{parameter: its state}, as torch has it: whole, or by rows where the parameter is. Collective."""
+        out = {}
+        for k, p, mine, sizes in self._pieces_of():
+            dtype, keys = torch.float64 if p.dtype is torch.float64 else torch.float32, self._keys(k)
+            entry = {keys[which]: self._ranks.like(p, torch.cat([self._ranks.whole(self._handle, i, which, n, dtype, self._device) for i, n in zip(mine, sizes)]))
+                     for which in self._kinds(k, p)}
+            entry["step"] = self._ranks.steps(self._handle, mine[0], self._device).float()
+            out[p] = entry
+        return out
+
+    def _put_state(self, old):
+        """Every rank its part of `old`; what an entry lacks stays as it is. Collective."""
+        check(lib.polar_optim_reload_weights(self._handle.pointer, self._queue.pointer))    # master copies and the owners' rows
+        for k, p, mine, sizes in self._pieces_of():
+            entry, keys = old.get(p, {}), self._keys(k)
+            for which in self._kinds(k, p):
+                if keys[which] in entry:
+                    flat = full(entry[keys[which]]).reshape(-1).to(self._device)
+                    for i, piece in zip(mine, flat.split(sizes)):
+                        self._ranks.put(self._handle, i, which, piece, self._device)
+            if "step" in entry:
+                made = torch.tensor([float(entry["step"]), 0.0], dtype=torch.float64, device=self._device)
+                for i in mine:
+                    self._ranks.put(self._handle, i, _abi.POLAR_STATE_STEPS, made, self._device)
+
+    def _rows_written(self):
+        """Versions of the parameters in rows, by themselves and as they lie here: torch counts what it writes, the library's own
+        writing it does not see."""
+        return [(p._version, local(p)._version) for p in self._params if is_rows(p)]
+
+    # ---- state, going on --------------------------------------------------------------------------------
+
     def _copy_state(self, old):
         """Fills the library's state of every parameter that `old` knows; what an entry lacks stays as it is."""
+        if self._ranks:
+            if old:
+                self._put_state(old)
+            return
         masters = [p for p in self._params if p.dtype is torch.bfloat16]
         for p in self._params:
             for key, value in old.get(p, {}).items():
@@ -390,6 +475,12 @@ class Optimizer(torch.optim.Optimizer):
         """As torch's, with torch's keys: the tensors are those the optimiser works on, `step` is a copy."""
         with self._lock:
             out = super().state_dict()
+        if self._ranks:    # all ranks together
+            with self._lock:
+                whole = self._whole_state()
+            every = [p for g in self.param_groups for p in g["params"]]
+            out["state"] = {i: whole[p] for i, p in enumerate(every) if p in whole}
+            return out
         steps = self._steps()
         index = 0
         flat = {}
@@ -424,7 +515,7 @@ class Optimizer(torch.optim.Optimizer):
                 self._loading, self.state = False, own
             for p in self._params:
                 for key, mine in self.state[p].items():
-                    if key not in loaded[p] and key != "master":
+                    if key not in loaded[p] and key not in ("master", "step" if self._ranks else None):
                         for m in mine if isinstance(mine, list) else [mine]:
                             m.zero_()
             self._copy_state(loaded)
@@ -433,9 +524,11 @@ class Optimizer(torch.optim.Optimizer):
             self._sync_groups()
 
     def __getstate__(self):
+        if self._ranks:
+            raise PolarError("an optimiser over several ranks has a part of its state here and cannot be copied: use state_dict()")
         with self._lock:
             entries = {p: {k: [t.clone() for t in v] if isinstance(v, list) else v.clone() for k, v in s.items()} for p, s in self.state.items()}
-        return {"defaults": self.defaults, "state": entries, "param_groups": self.param_groups,
+        return {"defaults": self.defaults, "state": entries, "param_groups": self.param_groups, "_group": None, "_reduce": False,
                 "_config": self._config, "_aux": self._aux, "_tables": self._tables}
 
     def __setstate__(self, state):
@@ -480,6 +573,9 @@ class Optimizer(torch.optim.Optimizer):
             if g is None:
                 out.append(0)
                 continue
+            if self._ranks:
+                g = local(g)
+                keep.append(g)
             try:
                 if g.dtype is dtype and g.is_contiguous():    # torch sees to its shape and device
                     out.append(g.data_ptr())
@@ -496,7 +592,7 @@ class Optimizer(torch.optim.Optimizer):
             r = self._route_of(p)
             if tuple(p.shape) != r.shape:
                 raise ValueError(f"'{r.name}' has the shape {tuple(p.shape)} now; the optimiser was made for {r.shape}: make a new one")
-            if not p.data_ptr():
+            if local(p).numel() and not local(p).data_ptr():
                 raise PolarError(f"'{r.name}' was freed while in use: its storage has no memory")
         if self._device.type == "cuda":
             torch.cuda.synchronize(self._device)    # the state that goes on is complete
@@ -521,8 +617,13 @@ class Optimizer(torch.optim.Optimizer):
     def _step(self):
         if not self._handle.here:
             self._after_fork()
-        if [p.data_ptr() for p in self._params] != self._weights:
+        if [local(p).data_ptr() for p in self._params] != self._weights:
             self._moved()
+        if self._versions:
+            written = self._rows_written()
+            if self._ranks.any(written != self._versions):    # a checkpoint was loaded into the parameters
+                check(lib.polar_optim_reload_weights(self._handle.pointer, self._queue.pointer))
+            self._versions = written
         for g, fixed in zip(self.param_groups, self._fixed):
             if g["ns_steps"] != fixed[1] or g["nesterov"] != fixed[0] or g["map"] != fixed[4] or g["adjust_lr_fn"] != fixed[3]:
                 self._build()
@@ -538,7 +639,8 @@ class Optimizer(torch.optim.Optimizer):
             self._step_on_gpu(handle, given, pointers)
             return
         self._give(handle, given)
-        check(lib.polar_optim_step(handle, self._queue.pointer))
+        with self._ranks or _Nothing:
+            check(lib.polar_optim_step(handle, self._queue.pointer))
 
     def _give(self, handle, given):
         """Gradients, and GradScaler's floats, to the library."""
