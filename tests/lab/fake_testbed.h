@@ -236,7 +236,7 @@ static inline polar_status fake_weights(pl_train *t, int64_t i, const char *path
 static inline polar_status fake_estimate(pl_estimate *out, polar_device *dev, const pl_config *c)
 {
     (void)dev;
-    *out = (pl_estimate){.flops = 1e9 / (double)pl_config_int(c, "fake.width"), .epochs = 8};
+    *out = (pl_estimate){.pass.flops = 1e9 / (double)pl_config_int(c, "fake.width"), .epochs = 8, .steps = 1};
     return POLAR_OK;
 }
 

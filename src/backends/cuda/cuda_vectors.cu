@@ -1,5 +1,5 @@
 /* cuda_vectors.cu -- ops on vectors: row r's vector of channel c is V[3r + d, c]. A thread for each row and
- * channel, but for vec_dots. */
+ * channel, but for vec_dots and its gradient in f32. */
 #include "cuda_kernels.h"
 #include "cuda_launch.cuh"
 #include "cuda_formulas.cuh"
@@ -10,7 +10,9 @@ static __device__ __forceinline__ void get3(REAL v[3], const pl_mat &V, int64_t 
     for (int d = 0; d < 3; d++) v[d] = pl_cuda_at<REAL>(V, b, 3 * r + d, c);
 }
 
-/* ---- dot products: a block for each row, threads over a and b >= a ------------------------------ */
+/* ---- dot products ------------------------------------------------------------------------------- */
+
+/* Any formats: a block for each row, threads over a and b >= a. */
 
 template <typename REAL> __global__ void vec_dots_kernel(pl_args_vec_dots args)
 {
@@ -29,6 +31,57 @@ template <typename REAL> __global__ void vec_dots_kernel(pl_args_vec_dots args)
         }
 }
 
+/* Some rows of a block lie in shared memory; a thread has a pair (a, b) after the other, each for all of
+ * those rows, so that neighbours write neighbours. f32 alone. */
+
+#define DOTS_ROWS  16
+#define DOTS_WIDTH 256 /* channels that the f32 kernels take */
+
+/* The a of a pair's number: the largest with a h - a (a - 1) / 2 <= ab. */
+static __device__ __forceinline__ int pair_first(int ab, int h)
+{
+    float n = 2.0f * (float)h + 1;
+    int a = (int)((n - sqrtf(n * n - 8.0f * (float)ab)) * 0.5f);
+    while (a > 0 && a * h - a * (a - 1) / 2 > ab) a--;
+    while ((a + 1) * h - (a + 1) * a / 2 <= ab) a++;
+    return a;
+}
+
+static __global__ void vec_dots_f32(pl_args_vec_dots args)
+{
+    extern __shared__ float3 vectors[]; /* (DOTS_ROWS, h) */
+    const int h = (int)args.V.cols, pairs = h * (h + 1) / 2;
+    const float *V = (const float *)args.V.data;
+    float *Q = (float *)args.Q.data;
+    FOR_MATRICES(args.Q, m)
+    for (int64_t first = (int64_t)blockIdx.y * DOTS_ROWS; first < args.Q.rows;
+         first += (int64_t)gridDim.y * DOTS_ROWS) {
+        const int rows = (int)min((int64_t)DOTS_ROWS, args.Q.rows - first);
+        __syncthreads(); /* the vectors of the last rows have been read */
+        for (int x = threadIdx.x; x < 3 * rows * h; x += blockDim.x) {
+            int row = x / h, c = x % h;
+            ((float *)&vectors[row / 3 * h + c])[row % 3] =
+                V[pl_cuda_base(args.V, m) + (3 * first + row) * args.V.rs + c];
+        }
+        __syncthreads();
+        for (int ab = threadIdx.x; ab < pairs; ab += blockDim.x) {
+            int a = pair_first(ab, h), b = ab - (a * h - a * (a - 1) / 2) + a;
+            float *to = Q + pl_cuda_base(args.Q, m) + first * args.Q.rs + ab;
+            for (int r = 0; r < rows; r++) {
+                const float3 v = vectors[r * h + a], w = vectors[r * h + b];
+                to[r * args.Q.rs] = pl_dot3_f32(v.x, v.y, v.z, w.x, w.y, w.z);
+            }
+        }
+    }
+}
+
+static bool all_f32(pl_mat *const *mats, int n, int64_t h)
+{
+    bool f32 = h <= DOTS_WIDTH;
+    for (int k = 0; k < n; k++) f32 = f32 && mats[k]->dtype == POLAR_DTYPE_F32;
+    return f32;
+}
+
 void pl_cuda_launch_vec_dots(cudaStream_t stream, const pl_args_vec_dots *args)
 {
     pl_args_vec_dots a = *args;
@@ -36,7 +89,11 @@ void pl_cuda_launch_vec_dots(cudaStream_t stream, const pl_args_vec_dots *args)
     dim3 block(pl_cuda_row_block(a.V.cols, 32).x);
     block.y = THREADS / block.x < block.x ? THREADS / block.x : block.x;
     dim3 grid(1, pl_cuda_grid(a.Q.rows, 1, MAX_GRID), pl_cuda_grid(a.Q.batch, 1, MAX_GRID));
-    if (pl_cuda_any_f64(mats, 2)) vec_dots_kernel<double><<<grid, block, 0, stream>>>(a);
+    if (all_f32(mats, 2, a.V.cols)) {
+        size_t bytes = sizeof(float3) * DOTS_ROWS * (size_t)a.V.cols;
+        grid.y = pl_cuda_grid(a.Q.rows, DOTS_ROWS, MAX_GRID);
+        vec_dots_f32<<<grid, THREADS, bytes, stream>>>(a);
+    } else if (pl_cuda_any_f64(mats, 2)) vec_dots_kernel<double><<<grid, block, 0, stream>>>(a);
     else vec_dots_kernel<float><<<grid, block, 0, stream>>>(a);
 }
 
@@ -60,11 +117,69 @@ template <typename REAL> __global__ void vec_dots_back_kernel(pl_args_vec_dots_b
     }
 }
 
+/* A row's dQ and vectors lie in shared memory, some rows at a time, with a thread for each row and channel a.
+ * Threads of one b read neighbours where b < a; where b >= a their distances are those of triangular numbers,
+ * which visit every bank once where h is a multiple of 32. */
+static __global__ void vec_dots_back_f32(pl_args_vec_dots_back args, int across)
+{
+    extern __shared__ float4 shared[];
+    const int h = (int)args.V.cols, pairs = h * (h + 1) / 2, many = blockDim.x / across;
+    const int mine = threadIdx.x / across, a = threadIdx.x % across;
+    float4 *v = shared + mine * h;                                       /* (many, h) */
+    const float *dq = (const float *)(shared + many * h) + mine * pairs; /* (many, pairs) */
+    const float *V = (const float *)args.V.data, *dQ = (const float *)args.dQ.data;
+    float *dV = (float *)args.dV.data;
+    FOR_MATRICES(args.dV, m)
+    for (int64_t first = (int64_t)blockIdx.y * many; first < args.dQ.rows;
+         first += (int64_t)gridDim.y * many) {
+        const int rows = (int)min((int64_t)many, args.dQ.rows - first);
+        __syncthreads(); /* the last rows have been read */
+        for (int x = threadIdx.x; x < 3 * rows * h; x += blockDim.x) {
+            int row = x / h, c = x % h;
+            ((float *)&shared[row / 3 * h + c])[row % 3] =
+                V[pl_cuda_base(args.V, m) + (3 * first + row) * args.V.rs + c];
+        }
+        for (int r = 0; r < rows; r++) {
+            const float *from = dQ + pl_cuda_base(args.dQ, m) + (first + r) * args.dQ.rs;
+            float *to = (float *)(shared + many * h) + r * pairs;
+            for (int x = threadIdx.x; x < pairs; x += blockDim.x) to[x] = from[x];
+        }
+        __syncthreads();
+        if (mine >= rows || a >= h) continue;
+        float s[3] = {0, 0, 0};
+        int ab = a; /* the pair (0, a) */
+        for (int b = 0; b < h; b++) {
+            float x = dq[ab];
+            float4 w = v[b];
+            if (a == b) x *= 2;
+            s[0] = fmaf(x, w.x, s[0]);
+            s[1] = fmaf(x, w.y, s[1]);
+            s[2] = fmaf(x, w.z, s[2]);
+            ab += b < a ? h - 1 - b : 1;
+        }
+        for (int d = 0; d < 3; d++) {
+            float *to = dV + pl_cuda_base(args.dV, m) + (3 * (first + mine) + d) * args.dV.rs + a;
+            *to = *to + s[d];
+        }
+    }
+}
+
 void pl_cuda_launch_vec_dots_back(cudaStream_t stream, const pl_args_vec_dots_back *args)
 {
     pl_args_vec_dots_back a = *args;
     pl_mat *mats[] = {&a.dV, &a.V, &a.dQ};
-    LAUNCH_ROWS(vec_dots_back_kernel, mats, 3, a.dV.batch, a.dQ.rows, a.V.cols, a);
+    const int64_t h = a.V.cols;
+    if (!all_f32(mats, 3, h)) {
+        LAUNCH_ROWS(vec_dots_back_kernel, mats, 3, a.dV.batch, a.dQ.rows, a.V.cols, a);
+        return;
+    }
+    int across = 1;
+    while (across < h) across *= 2;
+    int many = THREADS / across;
+    size_t each = sizeof(float4) * (size_t)h + sizeof(float) * (size_t)(h * (h + 1) / 2), bytes = each * many;
+    dim3 grid(1, pl_cuda_grid(a.dQ.rows, many, MAX_GRID), pl_cuda_grid(a.dV.batch, 1, MAX_GRID));
+    cudaFuncSetAttribute(vec_dots_back_f32, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes);
+    vec_dots_back_f32<<<grid, THREADS, bytes, stream>>>(a, across);
 }
 
 /* ---- lengths ------------------------------------------------------------------------------------ */

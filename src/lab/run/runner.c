@@ -219,6 +219,12 @@ static int by_cost(const void *a, const void *b)
                                 : (x->entry > y->entry) - (x->entry < y->entry);
 }
 
+/* The passes over the data alone: the arms of a cell cost the same, so that pairs are made together. */
+static double flops_of(const pl_estimate *e)
+{
+    return (double)e->epochs * ((double)e->steps * e->pass.flops + e->epoch_looks * e->look.flops);
+}
+
 /* The seeds of an arm share a configuration, which is looked at once. */
 static polar_status cost_all(costed *all, const pl_runner *r, polar_device *dev)
 {
@@ -231,7 +237,7 @@ static polar_status cost_all(costed *all, const pl_runner *r, polar_device *dev)
         }
         pl_estimate e = {0};
         PL_TRY(r->tb->estimate(&e, dev, all[i].config));
-        all[i].flops = e.flops;
+        all[i].flops = flops_of(&e);
         pl_free(e.routes);
     }
     qsort(all, (size_t)r->count, sizeof *all, by_cost);
