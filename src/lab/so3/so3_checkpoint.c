@@ -122,6 +122,7 @@ polar_status pl_so3_load(pl_train *t, const char *path)
     if (st == POLAR_OK) st = check_slots(&im, &s, t, path);
     if (st == POLAR_OK) st = pl_state_apply(f, &s, t->q);
     if (st == POLAR_OK) {
+        t->before_good = 0;
         set_slots(t, &im);
         t->made = s.made;
     }

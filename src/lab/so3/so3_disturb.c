@@ -119,7 +119,7 @@ polar_status pl_so3_disturb_begin(pl_train *t)
         t->update = pl_alloc(most * sizeof *t->update);
     }
     PL_NEED(t->disturbed && t->before && t->update, POLAR_E_NOMEM, "%zu bytes of weights", bytes);
-    PL_TRY(copy_all(t, 0));
+    if (!t->before_good) PL_TRY(copy_all(t, 0));
     memcpy(t->before, t->disturbed, bytes);
     return POLAR_OK;
 }
@@ -128,13 +128,19 @@ polar_status pl_so3_disturb_begin(pl_train *t)
 static polar_status disturb_one(pl_train *t, const pl_so3_slot *s, const pl_param *p, int64_t number,
                                 char *after, const char *before, int64_t step)
 {
-    polar_dtype dtype = p->W.dtype;
     int64_t n = p->rows * p->cols;
+    int wide = p->W.dtype == POLAR_DTYPE_F64;
+    const float *from = (const float *)(const void *)before;
+    const double *from_wide = (const double *)(const void *)before;
+    float *to = (float *)(void *)after;
+    double *to_wide = (double *)(void *)after;
     for (int64_t k = 0; k < n; k++)
-        t->update[k] = pl_load_f64(after, dtype, k) - pl_load_f64(before, dtype, k);
+        t->update[k] = wide ? to_wide[k] - from_wide[k] : (double)to[k] - (double)from[k];
     PL_TRY(pl_disturb_update(t->update, p->rows, p->cols, &s->set.disturb, s->seed, number, step));
-    for (int64_t k = 0; k < n; k++)
-        pl_store_f64(after, dtype, k, pl_load_f64(before, dtype, k) + t->update[k]);
+    for (int64_t k = 0; k < n; k++) {
+        if (wide) to_wide[k] = from_wide[k] + t->update[k];
+        else to[k] = (float)((double)from[k] + t->update[k]);
+    }
     return POLAR_OK;
 }
 
@@ -155,5 +161,6 @@ polar_status pl_so3_disturb_end(pl_train *t, int64_t step)
                 PL_TRY(disturb_one(t, s, p, i, after, before, step));
         }
     }
+    t->before_good = 1;
     return copy_all(t, 1);
 }

@@ -79,6 +79,7 @@ struct pl_train {
     pl_mat dp, loss, pred; /* (members, batch, 1), (members, 1, 1) f64, (members, batch, 1) */
     pl_graph *train_graph, *eval_graph;
     char *disturbed, *before; /* host: matrices after and before a step; or NULL */
+    int before_good;          /* before is what the last step left */
     double *update;           /* room for one matrix */
     char *host_x;             /* one batch, to be uploaded */
     double *host_y;
