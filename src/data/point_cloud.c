@@ -3,6 +3,8 @@
  *
  *     coordinates   PL_STREAM_DATA    step = split << 40 | cloud     index = pair      two normals a draw:
  *                   values 2 pair and 2 pair + 1 of the cloud
+ *     stretch       PL_STREAM_DATA    the same step                  index = STRETCH + k   S_kk and, by
+ *                   sqrt(1/2), one of S_01, S_02, S_12
  *     order         PL_STREAM_ORDER   step = epoch                   index = i         Fisher-Yates from
  *                   the end: i changes places with one of 0 .. i
  *
@@ -21,6 +23,7 @@
 #include "math/sym3.h"
 
 #define MAX_CLOUDS ((int64_t)1 << 31)
+#define STRETCH    (UINT64_C(1) << 62)
 #define SAME       1e-20 /* squared sine between features below which they count as one */
 
 const void *pl_clouds_view(const pl_clouds *c, int64_t i)
@@ -39,15 +42,36 @@ static double value_at(const pl_clouds *c, int64_t cloud, int64_t i)
     return c->dtype == POLAR_DTYPE_F64 ? ((const double *)x)[i] : (double)((const float *)x)[i];
 }
 
-static void draw_cloud(const pl_clouds *c, uint64_t seed, pl_split split, int64_t cloud)
+/* B = I + anisotropy S; the identity itself where that is 0. */
+static void draw_stretch(double B[3][3], uint64_t seed, uint64_t step, double anisotropy)
+{
+    static const int row[] = {0, 0, 1}, col[] = {1, 2, 2};
+    for (int k = 0; k < 3; k++) {
+        pl_n2 z = {0, 0};
+        if (anisotropy != 0) z = pl_normal(seed, PL_STREAM_DATA, step, STRETCH + (uint64_t)k);
+        B[k][k] = 1 + anisotropy * z.a;
+        B[row[k]][col[k]] = B[col[k]][row[k]] = anisotropy * sqrt(0.5) * z.b;
+    }
+}
+
+static void draw_cloud(const pl_clouds *c, uint64_t seed, pl_split split, int64_t cloud, double anisotropy)
 {
     uint64_t step = (uint64_t)split << 40 | (uint64_t)cloud;
-    int64_t n = 3 * c->points, first = cloud * n;
-    for (int64_t i = 0; i < n; i++) {
-        pl_n2 z = pl_normal(seed, PL_STREAM_DATA, step, (uint64_t)(i / 2));
-        double x = i % 2 ? z.b : z.a;
-        if (c->dtype == POLAR_DTYPE_F64) ((double *)c->x)[first + i] = x;
-        else ((float *)c->x)[first + i] = (float)x;
+    int64_t first = cloud * 3 * c->points;
+    double B[3][3];
+    draw_stretch(B, seed, step, anisotropy);
+    for (int64_t p = 0; p < c->points; p++) {
+        double x[3];
+        for (int k = 0; k < 3; k++) {
+            int64_t i = 3 * p + k;
+            pl_n2 z = pl_normal(seed, PL_STREAM_DATA, step, (uint64_t)(i / 2));
+            x[k] = i % 2 ? z.b : z.a;
+        }
+        for (int k = 0; k < 3; k++) {
+            double y = anisotropy != 0 ? B[k][0] * x[0] + B[k][1] * x[1] + B[k][2] * x[2] : x[k];
+            if (c->dtype == POLAR_DTYPE_F64) ((double *)c->x)[first + 3 * p + k] = y;
+            else ((float *)c->x)[first + 3 * p + k] = (float)y;
+        }
     }
 }
 
@@ -64,6 +88,12 @@ void pl_cloud_moment(double a[6], const pl_clouds *c, int64_t i)
 polar_status pl_clouds_create(pl_clouds *out, uint64_t seed, pl_split split, int64_t count, int64_t points,
                               polar_dtype dtype)
 {
+    return pl_clouds_create_stretched(out, seed, split, count, points, dtype, 0);
+}
+
+polar_status pl_clouds_create_stretched(pl_clouds *out, uint64_t seed, pl_split split, int64_t count,
+                                        int64_t points, polar_dtype dtype, double anisotropy)
+{
     *out = (pl_clouds){.count = count, .points = points, .dtype = dtype};
     PL_NEED(count >= 1 && count < MAX_CLOUDS && points >= 1 && points < 1 << 24, POLAR_E_ARG,
             "%lld clouds of %lld points: one of each at least is wanted", (long long)count,
@@ -77,7 +107,7 @@ polar_status pl_clouds_create(pl_clouds *out, uint64_t seed, pl_split split, int
     }
     for (int64_t i = 0; i < count; i++) {
         double a[6], lambda[3];
-        draw_cloud(out, seed, split, i);
+        draw_cloud(out, seed, split, i, anisotropy);
         pl_cloud_moment(a, out, i);
         pl_sym3_eigenvalues(lambda, a);
         out->target[i] = lambda[0];

@@ -1,7 +1,8 @@
 /* point_cloud.h -- the SO(3) testbed's data: Gaussian clouds, their targets, and what a predictor without
  * learning reaches.
  *
- * A cloud is N points x_i ~ N(0, I_3); its target is the largest eigenvalue of A = X^T X / N, of the
+ * A cloud is N points x_i ~ N(0, I_3), or stretched: B x_i with one B = I + a S per cloud, S symmetric
+ * Gaussian, so that no direction is preferred; its target is the largest eigenvalue of A = X^T X / N, of the
  * coordinates as the model sees them (rounded to the run's format), in double. Every cloud is a function of
  * (seed, split, its number): counts, threads and neighbours do not change it.
  *
@@ -41,6 +42,9 @@ typedef struct pl_cloud_baseline {
 /* draws all of them */
 polar_status pl_clouds_create(pl_clouds *out, uint64_t seed, pl_split split, int64_t count, int64_t points,
                               polar_dtype dtype);
+/* the same points, each cloud stretched by I + anisotropy S: S_kk ~ N(0, 1), S_kl ~ N(0, 1/2) */
+polar_status pl_clouds_create_stretched(pl_clouds *out, uint64_t seed, pl_split split, int64_t count,
+                                        int64_t points, polar_dtype dtype, double anisotropy);
 /* safe on a zeroed one */
 void pl_clouds_destroy(pl_clouds *c);
 /* the 3 N coordinates of cloud i; borrowed */

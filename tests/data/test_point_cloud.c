@@ -141,6 +141,63 @@ static void test_clouds(void)
     for (size_t i = 0; i < 6; i++) pl_clouds_destroy(all[i]);
 }
 
+/* B of y = B x from the first three points. */
+static void stretch_of(double B[3][3], const double *x, const double *y)
+{
+    double det = 0, inverse[3][3];
+    for (int r = 0; r < 3; r++)
+        for (int c = 0; c < 3; c++) { /* of X, whose columns are the points: cofactors */
+            int r1 = (r + 1) % 3, r2 = (r + 2) % 3, c1 = (c + 1) % 3, c2 = (c + 2) % 3;
+            inverse[r][c] = x[3 * r1 + c1] * x[3 * r2 + c2] - x[3 * r1 + c2] * x[3 * r2 + c1];
+        }
+    for (int c = 0; c < 3; c++) det += x[c] * inverse[0][c];
+    for (int i = 0; i < 3; i++)
+        for (int j = 0; j < 3; j++) {
+            B[i][j] = 0;
+            for (int p = 0; p < 3; p++) B[i][j] += y[3 * p + i] * inverse[p][j] / det;
+        }
+}
+
+/* Stretched clouds: y = (I + a S) x of the plain ones, S symmetric; entries with mean 0 and variance 1 and
+ * 1/2 over 2000 clouds, standard errors of the variance sqrt(2 / n) of it. */
+static void test_stretched(void)
+{
+    enum { CLOUDS = 2000, POINTS = 6 };
+    const double a = 0.25;
+    pl_clouds plain, same, stretched;
+    double diagonal = 0, off = 0, worst = 0, skew = 0;
+    TEST_TRY(pl_clouds_create(&plain, 9, PL_SPLIT_VALID, CLOUDS, POINTS, POLAR_DTYPE_F64));
+    TEST_TRY(pl_clouds_create_stretched(&same, 9, PL_SPLIT_VALID, CLOUDS, POINTS, POLAR_DTYPE_F64, 0));
+    TEST_TRY(pl_clouds_create_stretched(&stretched, 9, PL_SPLIT_VALID, CLOUDS, POINTS, POLAR_DTYPE_F64, a));
+    test_exact("stretched by nothing", memcmp(plain.x, same.x, CLOUDS * pl_clouds_bytes(&plain)) != 0);
+    for (int64_t i = 0; i < CLOUDS; i++) {
+        const double *x = pl_clouds_view(&plain, i), *y = pl_clouds_view(&stretched, i);
+        double B[3][3], size = 0;
+        stretch_of(B, x, y);
+        for (int k = 0; k < 3; k++) {
+            diagonal += (B[k][k] - 1) * (B[k][k] - 1) / (a * a) / (3.0 * CLOUDS);
+            double s = B[k][(k + 1) % 3] / a;
+            off += s * s / (3.0 * CLOUDS);
+            skew = fmax(skew, fabs(B[k][(k + 1) % 3] - B[(k + 1) % 3][k]));
+            for (int64_t p = 3; p < POINTS; p++) {
+                double sum = 0;
+                for (int j = 0; j < 3; j++)
+                    sum += B[k][j] * x[3 * p + j], size = fmax(size, fabs(y[3 * p + k]));
+                worst = fmax(worst, fabs(sum - y[3 * p + k]) / size);
+            }
+        }
+    }
+    /* three points may lie nearly in a plane: of 2000 determinants the smallest is some 1e-4, and B loses as
+     * many digits, twice in the products of cofactors */
+    test_bound("one linear map per cloud", worst, 1e8 * DBL_EPSILON, "conditioning of three points");
+    test_bound("it is symmetric", skew, 1e8 * DBL_EPSILON, "conditioning of three points");
+    test_bound("variance of S_kk", fabs(diagonal - 1), 5 * sqrt(2 / (3.0 * CLOUDS)), "5 standard errors");
+    test_bound("variance of S_kl", fabs(off / 0.5 - 1), 5 * sqrt(2 / (3.0 * CLOUDS)), "5 standard errors");
+    pl_clouds_destroy(&plain);
+    pl_clouds_destroy(&same);
+    pl_clouds_destroy(&stretched);
+}
+
 /* Mean 0 and variance 1 of 3 x 64 x 2000 coordinates: standard errors sqrt(1/n) and sqrt(2/n); 5 of them.
  * Targets: the largest eigenvalue of the rounded cloud. */
 static void test_distribution(void)
@@ -260,6 +317,7 @@ int main(int argc, char **argv)
     test_begin(argc, argv);
     test_eigen();
     test_clouds();
+    test_stretched();
     test_distribution();
     test_order();
     test_baseline();

@@ -7,6 +7,7 @@
 #include "lab/run/optim_keys.h"
 
 static const char *const dtypes[] = {"f32", "f64", NULL};
+static const char *const clouds[] = {"gauss", "anisotropic", NULL};
 static const char *const coordinates[] = {"plain", "rotated", NULL};
 
 #define OPTIM_LR        "1e-3"
@@ -20,6 +21,11 @@ static const char *const coordinates[] = {"plain", "rotated", NULL};
 static void warmup(char out[PL_VALUE_CHARS], const pl_config *c)
 {
     pl_warmup_default(out, c, 10);
+}
+
+static int is_stretched(const pl_config *c)
+{
+    return pl_config_choice(c, "data.cloud") == 1;
 }
 
 static int is_rotated(const pl_config *c)
@@ -54,6 +60,10 @@ static const pl_key keys[] = {
     {"model.rotation", PL_KEY_INT, "0", .min = 0, .max = 1e9, .applies = is_rotated,
      .help = "which rotations P, Q, a seed of their own"},
     {"data.points", PL_KEY_INT, "64", .min = 1, .max = 4096, .help = "points N of a cloud"},
+    {"data.cloud", PL_KEY_CHOICE, "gauss", .choices = clouds,
+     .help = "points of a standard normal, or those stretched by I + a S, one symmetric Gaussian S a cloud"},
+    {"data.anisotropy", PL_KEY_REAL, "0.25", .min = 0, .max = 10, .applies = is_stretched,
+     .help = "a, how far clouds are stretched"},
     {"data.train", PL_KEY_INT, "256", .min = 1, .max = 1e7, .help = "training clouds"},
     {"data.valid", PL_KEY_INT, "256", .min = 1, .max = 1e7,
      .help = "validation clouds, which choose the best epoch"},
@@ -141,6 +151,7 @@ polar_status pl_so3_settings_read(pl_so3_settings *out, const pl_config *c)
         .width = pl_config_int(c, "model.width"),
         .layers = pl_config_int(c, "model.layers"),
         .eps = pl_config_real(c, "model.eps"),
+        .anisotropy = is_stretched(c) ? pl_config_real(c, "data.anisotropy") : 0,
         .rotated = is_rotated(c),
         .rotation = pl_config_int(c, "model.rotation"),
         .points = pl_config_int(c, "data.points"),

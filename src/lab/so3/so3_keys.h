@@ -10,6 +10,7 @@
 typedef struct pl_so3_settings {
     int64_t width, layers, points, train, valid, test;
     double eps;
+    double anisotropy;            /* of the clouds; 0: Gaussian */
     int rotated;                  /* coordinates of the matrix route's blocks */
     int64_t rotation;             /* which, see so3_turned.c */
     int64_t epochs, batch, steps; /* steps of an epoch: whole batches only */

@@ -77,7 +77,8 @@ static polar_status make_data(pl_so3_data *d, const pl_so3_settings *s, uint64_t
     const int64_t counts[PL_SPLITS] = {s->train, s->valid, s->test};
     d->seed = seed;
     for (int k = 0; k < PL_SPLITS; k++)
-        PL_TRY(pl_clouds_create(&d->split[k], seed, (pl_split)k, counts[k], s->points, s->dtype));
+        PL_TRY(pl_clouds_create_stretched(&d->split[k], seed, (pl_split)k, counts[k], s->points, s->dtype,
+                                          s->anisotropy));
     d->order = pl_calloc((size_t)s->train, sizeof *d->order);
     PL_NEED(d->order, POLAR_E_NOMEM, "the order of %lld clouds", (long long)s->train);
     pl_cloud_baseline valid;
