@@ -282,6 +282,10 @@ static polar_status so3_epoch(pl_train *t, pl_epoch_row *rows, int *active)
             if (n) copy_slots(t, i, n, 0);
             n += !n;
         }
+        /* who diverged goes on with finite weights: others would wait for what kernels do about NaN */
+        for (int64_t i = 0; i < t->members; i++)
+            if (t->slots[i].stop.end == PL_END_DIVERGED && t->slots[i].stop.made == t->made)
+                copy_slots(t, i, 1, 1);
     }
     for (int64_t g = 0; g < t->group_count && st == POLAR_OK; g++)
         for (int64_t i = 0; i < t->groups[g].count && st == POLAR_OK; i++)
