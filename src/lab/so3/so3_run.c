@@ -235,7 +235,7 @@ static polar_status train_epoch(pl_train *t)
             if (group_active(t, &t->groups[i])) PL_TRY(polar_optim_step(t->groups[i].opt, t->q));
         PL_TRY(pl_so3_disturb_end(t, t->made * s->steps + step + 1));
     }
-    return POLAR_OK;
+    return pl_so3_losses(t);
 }
 
 /* dst <- src for slots [first, first + count) of every parameter; back: the best ones become the model's. */

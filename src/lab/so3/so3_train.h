@@ -58,6 +58,13 @@ typedef struct pl_so3_turn { /* a block in rotated coordinates, see so3_turned.c
     pl_mat P, Q;               /* (1, rows, rows), (1, cols, cols) */
 } pl_so3_turn;
 
+typedef struct pl_so3_batches { /* of some steps, one after the other */
+    pl_mat x, y;                /* (steps members batch, N, 3), (steps members, batch, 1) */
+    char *host_x;
+    double *host_y;
+    int64_t steps; /* 0: there are none */
+} pl_so3_batches;
+
 struct pl_train {
     polar_device *dev;
     polar_queue *q;
@@ -76,21 +83,24 @@ struct pl_train {
     int64_t turn_count;
     pl_mat *best;          /* of every parameter, as its W */
     pl_mat x, y;           /* (members batch, N, 3), (members, batch, 1): the batch under way */
-    pl_mat dp, loss, pred; /* (members, batch, 1), (members, 1, 1) f64, (members, batch, 1) */
+    pl_mat dp;             /* (members, batch, 1) */
+    pl_mat loss, loss_now; /* f64: (steps members, 1, 1) of an epoch, (members, 1, 1) of a step */
+    pl_mat pred, pred_now; /* (chunks members, batch, 1) of a split, (members, batch, 1) */
     pl_graph *train_graph, *eval_graph;
-    char *disturbed, *before; /* host: matrices after and before a step; or NULL */
-    int before_good;          /* before is what the last step left */
-    double *update;           /* room for one matrix */
-    char *host_x;             /* one batch, to be uploaded */
-    double *host_y;
-    double *losses;  /* (steps, members) of an epoch */
-    char *host_pred; /* (chunks, members, batch) of a split, in the run's format */
+    char *disturbed, *before;    /* host: matrices after and before a step; or NULL */
+    int before_good;             /* before is what the last step left */
+    double *update;              /* room for one matrix */
+    pl_so3_batches ahead, valid; /* of the epoch under way; of the validation split */
+    double *losses;              /* (steps, members) of an epoch */
+    char *host_pred;             /* (chunks, members, batch) of a split, in the run's format */
 };
 
 polar_status pl_so3_batch_create(pl_train *t); /* buffers and graphs */
 void pl_so3_batch_destroy(pl_train *t);        /* safe on a zeroed one */
 /* forward and backward of batch `step` of the epoch; enqueues */
 polar_status pl_so3_train_step(pl_train *t, int64_t step);
+/* of all steps of the epoch to t->losses; synchronises */
+polar_status pl_so3_losses(pl_train *t);
 /* of every slot's weights, (members); synchronises */
 polar_status pl_so3_evaluate(double *mse, pl_train *t, pl_split split);
 
