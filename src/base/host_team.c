@@ -6,7 +6,6 @@
  *  2. A forked child finds none: the runtime there still counts on threads that only the parent has, and
  *     would wait for them for ever.
  */
-#define _GNU_SOURCE
 #include "base/host_team.h"
 
 #include <dlfcn.h>

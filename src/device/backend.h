@@ -51,6 +51,9 @@ typedef struct pl_backend {
     polar_status (*graph_begin)(pl_queue *q);
     polar_status (*graph_end)(pl_queue *q, void **graph); /* ... to here */
     polar_status (*graph_launch)(pl_queue *q, void *graph, pl_graph_fn fn, void *arg);
+    /* later launches read these gradients elsewhere, in every call the same ones in the same order; 0: it
+     * cannot, or some op of the graph names one as it is. Or NULL: it never can */
+    int (*graph_move)(pl_queue *q, void *graph, const pl_moved *grad, int64_t n);
     /* its queue may be gone */
     void (*graph_free)(pl_device *dev, void *graph);
 } pl_backend;

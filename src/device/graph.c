@@ -66,3 +66,14 @@ polar_status pl_graph_run(pl_graph *g, pl_queue *q, pl_graph_fn fn, void *arg)
     if (!g->captured) PL_TRY(capture(g, q, fn, arg));
     return q->dev->backend->graph_launch(q, g->captured, fn, arg);
 }
+
+int pl_graph_can_move(const pl_device *dev)
+{
+    return dev->backend->graph_move != NULL;
+}
+
+int pl_graph_move(pl_graph *g, pl_queue *q, const pl_moved *grad, int64_t n)
+{
+    if (!g->captured || g->serial != q->serial) return 1; /* it will be captured with what is there then */
+    return g->dev->backend->graph_move && g->dev->backend->graph_move(q, g->captured, grad, n);
+}

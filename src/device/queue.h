@@ -85,7 +85,14 @@ typedef void (*pl_graph_fn)(pl_queue *q, void *arg);
 polar_status pl_graph_create(pl_graph **out, pl_device *dev);
 /* always with the same fn and arg; another queue captures anew */
 polar_status pl_graph_run(pl_graph *g, pl_queue *q, pl_graph_fn fn, void *arg);
-void pl_graph_destroy(pl_graph *g); /* NULL is fine */
+/* An operand that lies elsewhere than at the capture; NULL both: there is none. */
+typedef struct pl_moved {
+    const void *from, *to;
+} pl_moved;
+/* 1: its next run on q reads them where they are now (`from`: as the capture named them); 0: drop it */
+int pl_graph_move(pl_graph *g, pl_queue *q, const pl_moved *grad, int64_t n);
+int pl_graph_can_move(const pl_device *dev); /* graphs of this device may follow their operands */
+void pl_graph_destroy(pl_graph *g);          /* NULL is fine */
 
 /* Live values: doubles in device memory that change between steps (lr, decay, bias corrections). */
 typedef struct pl_live pl_live;

@@ -192,14 +192,6 @@ void pl_optim_drop_graph(polar_optim *opt)
     opt->graph = NULL;
 }
 
-void pl_optim_pointer_moved(polar_optim *opt)
-{
-    if (opt->graph && !opt->moved)
-        opt->patience = opt->patience ? 2 * opt->patience : 2; /* it was captured in vain */
-    if (opt->patience > 64) opt->patience = 64;
-    opt->moved = 1;
-}
-
 void polar_optim_destroy(polar_optim *opt)
 {
     if (!opt) return;
@@ -212,6 +204,7 @@ void polar_optim_destroy(polar_optim *opt)
     pl_shard_destroy(opt);
     if (!opt->o.comm) polar_device_free(opt->dev, opt->state);
     pl_free(opt->params);
+    pl_free(opt->grads);
     pl_free(opt->group);
     pl_free(opt->hyper);
     pl_free(opt->active);
@@ -232,6 +225,7 @@ static polar_status take_tables(polar_optim *opt)
     size_t n = (size_t)opt->n;
     opt->slots = opt->own_counts ? opt->n : 2 * opt->groups;
     opt->params = pl_calloc(n, sizeof *opt->params);
+    opt->grads = pl_calloc(n, sizeof *opt->grads);
     opt->order = pl_calloc(n, sizeof *opt->order);
     opt->maps = pl_calloc(n, sizeof *opt->maps);
     opt->map_dim = pl_calloc(n, sizeof *opt->map_dim);
@@ -239,8 +233,8 @@ static polar_status take_tables(polar_optim *opt)
     opt->map_set = pl_calloc(n, sizeof *opt->map_set);
     opt->by_address = pl_calloc(n, sizeof *opt->by_address);
     opt->live_host = pl_calloc((size_t)(opt->slots * opt->members), PL_LIVE_COLS * sizeof(double));
-    int all = opt->params && opt->order && opt->maps && opt->map_dim && opt->map_group && opt->map_set &&
-              opt->by_address && opt->live_host;
+    int all = opt->params && opt->grads && opt->order && opt->maps && opt->map_dim && opt->map_group &&
+              opt->map_set && opt->by_address && opt->live_host;
     PL_NEED(all, POLAR_E_NOMEM, "an optimiser of %lld parameters", (long long)opt->n);
     return POLAR_OK;
 }
@@ -359,8 +353,8 @@ static polar_status check_moved(const polar_optim *opt, const pl_optim_param *p,
 static void move_grad(polar_optim *opt, pl_optim_param *p, void *data)
 {
     if (p->G.data == data) return;
-    pl_optim_pointer_moved(opt);
-    if (!data != !p->G.data) opt->scratch_serial = 0; /* other maps, other scratch */
+    if (!data == !p->G.data) opt->moved |= PL_MOVED_GRADS;
+    else opt->moved |= PL_MOVED_OTHERS, opt->scratch_serial = 0; /* other maps, other scratch */
     p->G.data = data;
 }
 

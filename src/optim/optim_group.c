@@ -254,7 +254,7 @@ polar_status polar_optim_set_scaler(polar_optim *opt, const float *found_inf, co
     PL_NEED(opt->o.skip_nonfinite != POLAR_SKIP_NEVER, POLAR_E_STATE,
             "the optimiser was made without opts.skip_nonfinite and never leaves a step out");
     if (found_inf == opt->found.data && grad_scale == opt->scale.data) return POLAR_OK;
-    pl_optim_pointer_moved(opt);
+    opt->moved |= PL_MOVED_OTHERS;
     opt->found = pl_mat_dense((void *)found_inf, POLAR_DTYPE_F32, 1, 1, 1);
     opt->scale = pl_mat_dense((void *)grad_scale, POLAR_DTYPE_F32, 1, 1, 1);
     return POLAR_OK;

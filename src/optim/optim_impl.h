@@ -1,13 +1,13 @@
 /* optim_impl.h -- the optimiser's data, shared by the files of src/optim.
  *
  * Invariants
- *  1. After polar_optim_create nothing allocates in a step (a queue's scratch aside, which the first step
- * takes).
- *  2. Everything that changes between steps is a live value (lr, decay, bias corrections) or a pointer whose
- * change drops the captured graph.
+ *  1. After polar_optim_create nothing allocates in a step (a queue's scratch and the graph aside, which the
+ *     first steps take).
+ *  2. Everything that changes between steps is a live value (lr, decay, bias corrections), a gradient's
+ *     address, which the captured graph follows, or a pointer whose change drops it.
  *  3. Gradients are never written; weights are written by the last op of the step only.
  *  4. A step that returns an error has changed nothing and is not counted (the exact map aside, which takes
- * its work space as it goes).
+ *     its work space as it goes).
  *  5. State files are checked whole before anything of them reaches the device.
  */
 #ifndef PL_OPTIM_IMPL_H
@@ -50,6 +50,11 @@ typedef struct pl_optim_param {
     int whole; /* it goes from end to end (polar_step) in the step being enqueued */
 } pl_optim_param;
 
+/* What lies elsewhere than in the last step. The next step's graph follows its gradients where the device can
+ * do that; else that step goes without the graph and drops it, not the call that moved them: it may come
+ * inside a capture of the caller's, where nothing can be freed. */
+enum { PL_MOVED_GRADS = 1, PL_MOVED_OTHERS = 2 /* flags, or a gradient is gone or new */ };
+
 struct polar_optim {
     pl_device *dev;
     polar_optim_opts o;
@@ -81,8 +86,10 @@ struct polar_optim {
     pl_live *live;
     double *live_host; /* what prepare uploads */
     pl_graph *graph;
-    int moved;               /* a gradient or a flag has moved since the last step */
-    int64_t calm, patience;  /* steps since one has; steps without before a graph is captured (again) */
+    pl_moved *grads;         /* the gradients as the last launch of the graph read them, and as they are */
+    unsigned moved;          /* PL_MOVED_..., since the last step */
+    int rigid;               /* a graph could not follow its gradients */
+    int64_t calm, patience;  /* steps without such a move; how many before a graph is captured (again) */
     uint64_t last_serial;    /* of the queue that was last given work */
     uint64_t scratch_serial; /* of the queue whose scratch is large enough for a step */
     char *report;
@@ -125,9 +132,6 @@ polar_status pl_optim_check_queue(polar_optim *opt, const pl_queue *q);
 void pl_optim_live_begin(polar_optim *opt, pl_queue *q);
 /* the next step captures anew */
 void pl_optim_drop_graph(polar_optim *opt);
-/* the next step goes without the graph and drops it, not this call: it may come inside a capture of the
- * caller's, where nothing can be freed; a new one is captured when the pointers have stayed for a while */
-void pl_optim_pointer_moved(polar_optim *opt);
 static inline int pl_optim_missing(const pl_optim_param *p)
 {
     return !p->G.data && p->rows * p->cols > 0; /* it has no gradient */

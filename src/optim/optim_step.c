@@ -332,17 +332,40 @@ static polar_status take_scratch(polar_optim *opt, pl_queue *q)
     return POLAR_OK;
 }
 
-/* A capture pays where the same pointers come again: gradients that have just moved (torch hands out new
- * ones) may move on, and those that moved after a capture are waited for longer each time. */
+/* 1: the graph reads the gradients where they are now. */
+static int follow(polar_optim *opt, pl_queue *q)
+{
+    for (int64_t i = 0; i < opt->n; i++) opt->grads[i].to = opt->params[i].G.data;
+    return pl_graph_move(opt->graph, q, opt->grads, opt->n);
+}
+
+/* Whether what has moved is more than a graph can follow. */
+static int is_lost(polar_optim *opt, pl_queue *q)
+{
+    if (!opt->moved) return 0;
+    if (opt->moved & PL_MOVED_OTHERS || opt->rigid || !pl_graph_can_move(opt->dev)) return 1;
+    if (opt->graph) opt->rigid = !follow(opt, q);
+    return opt->rigid;
+}
+
+/* A capture pays where it can be launched again: gradients that no graph can follow and that have just moved
+ * (torch hands out new ones) may move on, and those that moved after a capture are waited for longer each
+ * time. */
 static polar_status run_step(polar_optim *opt, pl_queue *q)
 {
-    if (opt->moved) pl_optim_drop_graph(opt);
-    opt->calm = opt->moved ? 0 : opt->calm + 1;
-    int plain = opt->moved || opt->calm < opt->patience;
+    if (pl_queue_in_capture(q)) return polar_optim_enqueue(opt, q); /* the caller's: ours stays as it is */
+    int lost = is_lost(opt, q);
+    if (lost && opt->graph) {
+        opt->patience = opt->patience < 2 ? 2 : opt->patience < 32 ? 2 * opt->patience : 64;
+        pl_optim_drop_graph(opt);
+    }
+    opt->calm = lost ? 0 : opt->calm + 1;
     opt->moved = 0;
+    int plain = lost || opt->calm < opt->patience;
     for (int64_t i = 0; i < opt->groups; i++) plain |= opt->group[i].rule.map.kind == POLAR_MAP_EXACT;
     if (plain) return polar_optim_enqueue(opt, q); /* an SVD cannot be captured everywhere */
     if (!opt->graph) PL_TRY(pl_graph_create(&opt->graph, opt->dev));
+    for (int64_t i = 0; i < opt->n; i++) opt->grads[i].from = opt->params[i].G.data;
     return pl_graph_run(opt->graph, q, enqueue_all, opt);
 }
 

@@ -5,12 +5,22 @@
  */
 #include "optim_state_file.h"
 
-enum { MODEL = 3, STEPS = 12 };
+/* Enough parameters for a GPU's large table, and a matrix whose whole step is one kernel there. */
+enum { MODEL = 12, STEPS = 12 };
 
 static const param_spec model[MODEL] = {
     {.name = "qkv", .ndim = 2, .shape = {24, 16}, .row_blocks = 3},
     {.name = "proj", .ndim = 2, .shape = {8, 16}},
     {.name = "bias", .ndim = 1, .shape = {24}},
+    {.name = "fc1", .ndim = 2, .shape = {96, 64}},
+    {.name = "fc2", .ndim = 2, .shape = {64, 96}},
+    {.name = "b1", .ndim = 1, .shape = {96}},
+    {.name = "b2", .ndim = 1, .shape = {64}},
+    {.name = "norm1", .ndim = 1, .shape = {16}},
+    {.name = "norm2", .ndim = 1, .shape = {17}},
+    {.name = "norm3", .ndim = 1, .shape = {31}},
+    {.name = "norm4", .ndim = 1, .shape = {1}},
+    {.name = "norm5", .ndim = 1, .shape = {5}},
 };
 
 static polar_optim_opts options(const char *rule, polar_skip skip)
@@ -33,23 +43,28 @@ static void fill_gradients(optim_rig *r, pl_mat *to, int64_t t, double factor)
     }
 }
 
-/* Gradients that move now and then, so that graphs are captured, dropped and waited for: the bits of
- * gradients that stay. */
-static void all_gradients(const char *device, const char *rule)
+/* Gradients that move now and then, so that graphs are captured, follow them, are dropped and waited for: the
+ * bits of gradients that stay. */
+static void all_gradients(const char *device, const char *rule, polar_dtype dtype, polar_skip skip)
 {
-    static const int second[STEPS] = {0, 0, 1, 0, 0, 0, 0, 1, 1, 1, 1, 1};
-    polar_optim_opts o = options(rule, POLAR_SKIP_FLAGGED);
+    static const int second[STEPS] = {0, 0, 1, 0, 0, 0, 0, 1, 1, 1, 0, 1};
+    polar_optim_opts o = options(rule, skip);
     optim_rig a, b;
     pl_mat other[MODEL];
-    TEST_TRY(rig_open(&a, device, model, MODEL, POLAR_DTYPE_F32, POLAR_DTYPE_F32, &o));
-    TEST_TRY(rig_open(&b, device, model, MODEL, POLAR_DTYPE_F32, POLAR_DTYPE_F32, &o));
-    for (int i = 0; i < MODEL; i++)
-        TEST_TRY(pl_mat_alloc(&other[i], b.dev, POLAR_DTYPE_F32, 1, 1, b.elements[i]));
+    TEST_TRY(rig_open(&a, device, model, MODEL, dtype, dtype, &o));
+    TEST_TRY(rig_open(&b, device, model, MODEL, dtype, dtype, &o));
+    for (int i = 0; i < MODEL; i++) TEST_TRY(pl_mat_alloc(&other[i], b.dev, dtype, 1, 1, b.elements[i]));
     for (int t = 0; t < STEPS; t++) {
         pl_mat *to = second[t] ? other : b.G;
         void *all[MODEL], *none[MODEL] = {0};
-        for (int i = 0; i < MODEL; i++) all[i] = to[i].data;
         fill_gradients(&b, to, t, 1);
+        if (t == 8) { /* one of them moves alone */
+            double *g = map_new(b.elements[3]);
+            rig_gradient(g, b.elements[3], 3, t);
+            TEST_TRY(pl_mat_upload_f64(b.q, &b.G[3], g));
+            free(g);
+        }
+        for (int i = 0; i < MODEL; i++) all[i] = t == 8 && i == 3 ? b.G[3].data : to[i].data;
         TEST_TRY(polar_optim_set_grads(b.opt, all, MODEL));
         TEST_TRY(rig_step(&a, t));
         TEST_TRY(polar_optim_step(b.opt, b.q));
@@ -58,14 +73,15 @@ static void all_gradients(const char *device, const char *rule)
             TEST_TRY(polar_optim_step(b.opt, b.q));
         }
     }
-    char line[64];
-    snprintf(line, sizeof line, "%s: gradients that move, in one call", rule);
+    char line[96];
+    snprintf(line, sizeof line, "%s %s%s: gradients that move, in one call", rule, polar_dtype_name(dtype),
+             skip == POLAR_SKIP_NONFINITE ? ", looked through" : "");
     test_exact(line, rig_mismatches(&a, &b) + state_mismatches(&a, &b, 1));
-    void *wrong[MODEL] = {other[0].data, b.W[2].data, NULL};
+    void *wrong[MODEL] = {other[0].data, b.W[3].data, NULL};
     polar_status st = polar_optim_set_grads(b.opt, wrong, MODEL);
     test_true("  one of them on a weight",
               st == POLAR_E_ARG && strstr(polar_error_message(), "'proj'") &&
-                  strstr(polar_error_message(), "'bias'"),
+                  strstr(polar_error_message(), "'fc1'"),
               "%s", polar_error_message());
     fill_gradients(&b, other, STEPS, 1);
     TEST_TRY(rig_step(&a, STEPS));
@@ -158,8 +174,10 @@ int main(int argc, char **argv)
 {
     const char *device = test_begin(argc, argv);
     map_need_device(device);
-    all_gradients(device, "polaradamw");
-    all_gradients(device, "adamw");
+    all_gradients(device, "polaradamw", POLAR_DTYPE_F32, POLAR_SKIP_FLAGGED);
+    all_gradients(device, "polaradamw", POLAR_DTYPE_BF16, POLAR_SKIP_NONFINITE);
+    all_gradients(device, "muon", POLAR_DTYPE_F64, POLAR_SKIP_FLAGGED);
+    all_gradients(device, "adamw", POLAR_DTYPE_F32, POLAR_SKIP_NONFINITE);
     state_by_views(device, "muon", POLAR_DTYPE_F32);
     state_by_views(device, "polaradamw", POLAR_DTYPE_BF16);
     launched_again(device, POLAR_SKIP_FLAGGED);

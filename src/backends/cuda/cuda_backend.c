@@ -1,4 +1,4 @@
-/* cuda_backend.c -- `cuda:N`: device memory, streams, copies through pinned memory, graphs.
+/* cuda_backend.c -- `cuda:N`: device memory, streams, copies through pinned memory.
  *
  * The CUDA runtime is linked statically and finds the driver at run time; cuBLASLt and cuSOLVER are loaded
  * when a device opens or when they are first wanted. So one binary serves machines with and without a GPU:
@@ -309,57 +309,6 @@ static double cuda_time_end(pl_queue *q)
     return (double)ms / 1000;
 }
 
-/* ---- graphs ------------------------------------------------------------------------------------- */
-
-static void back_outside(pl_cuda_queue *c)
-{
-    if (c->outside) c->stream = c->outside;
-    c->outside = NULL;
-}
-
-static polar_status cuda_graph_begin(pl_queue *q)
-{
-    pl_cuda_queue *c = pl_cuda_q(q);
-    if (c->stream == cudaStreamLegacy) {
-        if (!c->side)
-            PL_TRY(pl_cuda_fail(cudaStreamCreateWithFlags(&c->side, cudaStreamNonBlocking), "making a stream",
-                                q->dev));
-        c->outside = c->stream;
-        c->stream = c->side;
-    }
-    polar_status st = pl_cuda_fail(cudaStreamBeginCapture(c->stream, cudaStreamCaptureModeThreadLocal),
-                                   "beginning a capture", q->dev);
-    if (st != POLAR_OK) back_outside(c);
-    return st;
-}
-
-static polar_status cuda_graph_end(pl_queue *q, void **graph)
-{
-    cudaGraph_t captured = NULL;
-    cudaGraphExec_t exec = NULL;
-    pl_cuda_queue *c = pl_cuda_q(q);
-    cudaError_t e = cudaStreamEndCapture(c->stream, &captured);
-    back_outside(c);
-    PL_TRY(pl_cuda_fail(e, "ending a capture", q->dev));
-    e = cudaGraphInstantiate(&exec, captured, 0);
-    cudaGraphDestroy(captured);
-    *graph = exec;
-    return pl_cuda_fail(e, "making a graph of a capture", q->dev);
-}
-
-static polar_status cuda_graph_launch(pl_queue *q, void *graph, pl_graph_fn fn, void *arg)
-{
-    (void)fn;
-    (void)arg;
-    return pl_cuda_fail(cudaGraphLaunch(graph, pl_cuda_q(q)->stream), "launching a graph", q->dev);
-}
-
-static void cuda_graph_free(pl_device *dev, void *graph)
-{
-    cudaSetDevice(pl_cuda_dev(dev)->ordinal);
-    cudaGraphExecDestroy(graph);
-}
-
 /* ---- ops ---------------------------------------------------------------------------------------- */
 
 /* Kernels on the queue's stream; their launch errors. */
@@ -416,8 +365,9 @@ const pl_backend pl_backend_cuda = {
     .time_begin = cuda_time_begin,
     .time_end = cuda_time_end,
     .copy = cuda_copy,
-    .graph_begin = cuda_graph_begin,
-    .graph_end = cuda_graph_end,
-    .graph_launch = cuda_graph_launch,
-    .graph_free = cuda_graph_free,
+    .graph_begin = pl_cuda_graph_begin,
+    .graph_end = pl_cuda_graph_end,
+    .graph_launch = pl_cuda_graph_launch,
+    .graph_move = pl_cuda_graph_move,
+    .graph_free = pl_cuda_graph_free,
 };

@@ -196,3 +196,29 @@ void pl_cuda_launch_multi(cudaStream_t stream, const pl_cuda_multi *list)
     if (list->count <= FEW) launch<FEW>(stream, list->item, list->count);
     else launch<PL_CUDA_ITEMS>(stream, list->item, list->count);
 }
+
+/* ---- what a captured graph may change ------------------------------------------------------------ */
+
+size_t pl_cuda_multi_bytes(const void *kernel)
+{
+    if (kernel == (const void *)multi_kernel<FEW>) return sizeof(item_table<FEW>);
+    if (kernel == (const void *)multi_kernel<PL_CUDA_ITEMS>) return sizeof(item_table<PL_CUDA_ITEMS>);
+    return 0;
+}
+
+template <int CAPACITY> static int grads_of(item_table<CAPACITY> *table, const void ***out)
+{
+    int n = 0;
+    for (int i = 0; i < table->count; i++) {
+        int op = table->item[i].op;
+        if (op == PL_MULTI_ADAMW_STEP || op == PL_MULTI_DIRECTION || op == PL_MULTI_NONFINITE)
+            out[n++] = &table->item[i].g;
+    }
+    return n;
+}
+
+int pl_cuda_multi_grads(const void *kernel, void *table, const void ***out)
+{
+    if (kernel == (const void *)multi_kernel<FEW>) return grads_of((item_table<FEW> *)table, out);
+    return grads_of((item_table<PL_CUDA_ITEMS> *)table, out);
+}

@@ -7,11 +7,12 @@
  * and strided views go to the kernels of cuda_elem.cu.
  *
  * Invariants
- *  1. The table travels by value, as the kernel's parameter: a captured graph owns its copy, and a launch
- * outside of a graph may name other gradients than the last one at no cost.
+ *  1. The table travels by value, as the kernel's parameter: a captured graph owns its copy, in which
+ *     cuda_graph.c can change the gradients' addresses, and a launch outside of a graph may name other
+ *     gradients than the last one at no cost.
  *  2. Items of one table do not depend on one another (the caller's promise), so their order is free.
  *  3. An item's bits are those of its op alone: an entry is computed by one thread, from the formulas of
- * formulas_elem.h.
+ *     formulas_elem.h.
  */
 #ifndef PL_CUDA_MULTI_H
 #define PL_CUDA_MULTI_H
@@ -53,6 +54,11 @@ typedef struct pl_cuda_multi {
 
 /* one launch for all items; none where there are none */
 void pl_cuda_launch_multi(cudaStream_t stream, const pl_cuda_multi *list);
+
+/* Of a captured launch: the bytes of its parameter, 0 where `kernel` is not one of these; and where in
+ * `table`, such a parameter, the addresses of gradients stand: how many, at most PL_CUDA_ITEMS. */
+size_t pl_cuda_multi_bytes(const void *kernel);
+int pl_cuda_multi_grads(const void *kernel, void *table, const void ***out);
 
 #ifdef __cplusplus
 }

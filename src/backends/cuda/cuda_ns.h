@@ -7,7 +7,7 @@
  *
  * Invariants
  *  1. Tasks travel by value, as the kernel's parameter: nothing is allocated or uploaded, a captured graph
- * owns its copy.
+ *     owns its copy, in which cuda_graph.c can change the gradients' addresses.
  *  2. Tasks of one list do not depend on one another (the caller's promise).
  *  3. Kernel and layout are of the shape alone, so a matrix's bits do not depend on the rest of its list.
  */
@@ -59,6 +59,11 @@ int pl_cuda_ns_usable(int ordinal);
 /* they serve the shape */
 int pl_cuda_ns_fits(pl_cuda_ns_kind kind, int64_t rows, int64_t cols);
 cudaError_t pl_cuda_ns_launch(cudaStream_t stream, const pl_cuda_ns_list *list); /* enqueues all tasks */
+
+/* Of a captured launch: the bytes of its parameter, 0 where `kernel` is not one of these; and where in
+ * `table`, such a parameter, the addresses of gradients stand: how many, at most PL_CUDA_NS_TASKS. */
+size_t pl_cuda_ns_bytes(const void *kernel);
+int pl_cuda_ns_grads(void *table, const void ***out);
 
 #ifdef __cplusplus
 }

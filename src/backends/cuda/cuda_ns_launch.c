@@ -180,3 +180,24 @@ cudaError_t pl_cuda_ns_launch(cudaStream_t stream, const pl_cuda_ns_list *list)
     }
     return cudaSuccess;
 }
+
+/* ---- what a captured graph may change ------------------------------------------------------------ */
+
+size_t pl_cuda_ns_bytes(const void *kernel)
+{
+    static const int widths[] = {1, 4, 10, 16}; /* of pl_ns_warp_kernel */
+    int ours = 0;
+    for (int mb = 1; mb <= PL_NS_MAX_MB; mb++) ours |= kernel == pl_ns_block_kernel(mb);
+    for (size_t i = 0; i < sizeof widths / sizeof *widths; i++)
+        ours |= kernel == pl_ns_warp_kernel(widths[i]);
+    return ours ? sizeof(pl_ns_table) : 0;
+}
+
+int pl_cuda_ns_grads(void *table, const void ***out)
+{
+    pl_ns_table *t = table;
+    int n = 0;
+    for (int i = 0; i < t->tasks; i++)
+        if (t->task[i].kind == PL_CUDA_NS_STEP) out[n++] = &t->task[i].G;
+    return n;
+}

@@ -79,7 +79,9 @@ void pl_cuda_adamw_step(pl_queue *q, const pl_args_adamw_step *a)
         put(q, &it);
         return;
     }
-    pl_cuda_launch_adamw_step(pl_cuda_q(q)->stream, a);
+    pl_cuda_queue *c = pl_cuda_q(q);
+    c->fixed_grads = 1;
+    pl_cuda_launch_adamw_step(c->stream, a);
     pl_cuda_check_op(q, PL_OP_adamw_step, a);
 }
 
@@ -95,7 +97,9 @@ void pl_cuda_direction(pl_queue *q, const pl_args_direction *a)
         put(q, &it);
         return;
     }
-    pl_cuda_launch_direction(pl_cuda_q(q)->stream, a);
+    pl_cuda_queue *c = pl_cuda_q(q);
+    c->fixed_grads = 1;
+    pl_cuda_launch_direction(c->stream, a);
     pl_cuda_check_op(q, PL_OP_direction, a);
 }
 
@@ -124,7 +128,9 @@ void pl_cuda_nonfinite(pl_queue *q, const pl_args_nonfinite *a)
         put(q, &it);
         return;
     }
-    pl_cuda_launch_nonfinite(pl_cuda_q(q)->stream, a);
+    pl_cuda_queue *c = pl_cuda_q(q);
+    c->fixed_grads = 1;
+    pl_cuda_launch_nonfinite(c->stream, a);
     pl_cuda_check_op(q, PL_OP_nonfinite, a);
 }
 

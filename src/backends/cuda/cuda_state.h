@@ -45,6 +45,7 @@ typedef struct pl_cuda_queue {
     cudaEvent_t timer[2];        /* of watched ops, made at the first */
     struct pl_cuda_multi *multi; /* ops put off until overlap_end (cuda_optim.c) */
     struct pl_cuda_ns_list *ns;  /* the same (cuda_ns.c) */
+    int fixed_grads;             /* an op since graph_begin took a gradient outside of the tables */
 } pl_cuda_queue;
 
 static inline pl_cuda_device *pl_cuda_dev(const pl_device *dev)
@@ -69,6 +70,12 @@ void *pl_cuda_library(const char *stem, int first_version, int last_version);
 
 polar_status pl_cuda_lt_open(pl_cuda_lt **out, const pl_device *dev); /* loads cuBLASLt */
 void pl_cuda_lt_close(pl_cuda_lt *lt);                                /* NULL is fine */
+/* pl_backend's graphs (cuda_graph.c) */
+polar_status pl_cuda_graph_begin(pl_queue *q);
+polar_status pl_cuda_graph_end(pl_queue *q, void **graph);
+polar_status pl_cuda_graph_launch(pl_queue *q, void *graph, pl_graph_fn fn, void *arg);
+int pl_cuda_graph_move(pl_queue *q, void *graph, const pl_moved *grad, int64_t n);
+void pl_cuda_graph_free(pl_device *dev, void *graph);
 /* ops of our own (ops.def) */
 #define CUDA_OWN(op) void pl_cuda_##op(pl_queue *q, const pl_args_##op *a);
 #include "device/ops.def"
