@@ -24,7 +24,7 @@ typedef struct run_args {
     run_data pictures;
     int64_t jobs, gauge_shadow, ensemble;
     int64_t shard_index, shards; /* of --shard, from 0 */
-    double save_every, rank_wait;
+    double save_every, rank_wait, copy_every;
     int retry, format;
 } run_args;
 
@@ -48,6 +48,8 @@ static const cli_option options[] = {
      .help = "seconds between checkpoints of a run"},
     {"gauge-shadow", CLI_INT(run_args, gauge_shadow, 0, 64), .value = "K", .def = "0",
      .help = "follow every Schur block with K shadow optimisers (gauge.shadows)"},
+    {"copy-every", CLI_DOUBLE(run_args, copy_every, 0, 1e6), .value = "S", .def = "300",
+     .help = "under mpirun or srun: seconds between copies of a rank's finished runs beside the store"},
     {"rank-wait", CLI_DOUBLE(run_args, rank_wait, 0, 1e6), .value = "S", .def = "300",
      .help = "under mpirun or srun: seconds without a sign of life after which a rank is not waited for"},
     {"ensemble", CLI_INT(run_args, ensemble, 0, 4096), .value = "N", .def = "0",
@@ -212,7 +214,7 @@ typedef struct job { /* what there is to do, and as which rank */
 static void watch(void *arg, const pl_runner_event *e)
 {
     job *j = arg;
-    if (j->ranks) run_ranks_beat(j->ranks);
+    if (j->ranks) run_ranks_beat(j->ranks, j->progress->ctx, e->view->done, j->a->copy_every);
     if (!j->ranks || !j->ranks->launch.rank) run_progress_watch(j->progress, e);
 }
 

@@ -114,14 +114,6 @@ static rank_state state_of(const run_ranks *r, const char *line)
                                              : RANK_RUNNING;
 }
 
-void run_ranks_beat(run_ranks *r)
-{
-    double now = pl_clock_seconds();
-    if (now - r->beaten < BEAT_SECONDS) return;
-    r->beaten = now;
-    (void)write_state(r, "running", ++r->beats); /* a full disk is told by what follows */
-}
-
 /* ---- begin and end ------------------------------------------------------------------------------ */
 
 /* What the shared file `from` holds, if it is there, into the store at `to`. */
@@ -151,7 +143,7 @@ polar_status run_ranks_begin(run_ranks *r, cli_context *ctx, const pl_launch *la
     char folder[SCRATCH_CHARS];
     *r = (run_ranks){.launch = *launch, .store = store};
     PL_TRY(local_name(r));
-    r->beaten = pl_clock_seconds();
+    r->beaten = r->copied = pl_clock_seconds();
     PL_TRY(write_state(r, "running", 0));
     PL_TRY(scratch_open(folder));
     polar_status st = seed(r, ctx, folder);
@@ -170,6 +162,36 @@ polar_status run_ranks_end(run_ranks *r, polar_status st, int complete)
     if (good && complete) remove_store(r->local);
     if (st != POLAR_OK) return pl_fail_again(st, said);
     return copied != POLAR_OK ? copied : told;
+}
+
+/* What is finished now, while jobs go on with the rest. */
+static polar_status copy_now(run_ranks *r, cli_context *ctx)
+{
+    char folder[SCRATCH_CHARS], made[NAME_CHARS], shared[NAME_CHARS];
+    const char *in[] = {r->local};
+    pl_merge_count did;
+    shard_name(shared, r, r->launch.rank, "");
+    PL_TRY(scratch_open(folder));
+    snprintf(made, sizeof made, "%s/now.db", folder);
+    polar_status st = merge_stores(&did, ctx, made, in, 1);
+    if (st == POLAR_OK) st = pl_store_copy(shared, made);
+    scratch_close(folder);
+    return st;
+}
+
+void run_ranks_beat(run_ranks *r, cli_context *ctx, int64_t done, double copy_every)
+{
+    double now = pl_clock_seconds();
+    if (now - r->beaten >= BEAT_SECONDS) {
+        r->beaten = now;
+        (void)write_state(r, "running", ++r->beats); /* a full disk is told by what follows */
+    }
+    if (now - r->copied < copy_every || done == r->done) return;
+    r->copied = now;
+    r->done = done;
+    if (copy_now(r, ctx) != POLAR_OK)
+        fprintf(ctx->log, "rank %" PRId64 ": its finished runs could not be copied now: %s\n", r->launch.rank,
+                polar_error_message());
 }
 
 /* ---- rank 0 ------------------------------------------------------------------------------------- */

@@ -3,8 +3,9 @@
  * Ranks share nothing but a folder, which may be on a network file system, and only whole files go there:
  *
  *     STORE                     the joined store; rank 0 replaces it
- *     STORE.rank-2-of-4         what rank 2 (from 0) has, copied when it ends; goes when it is joined
- *     STORE.rank-2-of-4.state   one line: the launch, "running" and a number that grows, "ended" or "failed"
+ *     STORE.rank-2-of-4         what rank 2 (from 0) has, copied now and then and when it ends; goes when it
+ * is joined STORE.rank-2-of-4.state   one line: the launch, "running" and a number that grows, "ended" or
+ * "failed"
  *
  * A rank's database is on its own machine, under TMPDIR (or /tmp), and stays there while runs are left: the
  * same launch on the same machines goes on from its checkpoints. It begins with what STORE and the rank's own
@@ -20,13 +21,15 @@ typedef struct run_ranks {
     pl_launch launch;
     const char *store;         /* as given; borrowed */
     char local[SCRATCH_CHARS]; /* the rank's database */
-    double beaten;             /* when the state was last written */
-    int64_t beats;
+    double beaten, copied;     /* when the state was last written, and the database copied */
+    int64_t beats, done;       /* written; runs that the last copy has */
 } run_ranks;
 
 /* the rank's database with what is known of its runs */
 polar_status run_ranks_begin(run_ranks *r, cli_context *ctx, const pl_launch *launch, const char *store);
-void run_ranks_beat(run_ranks *r); /* a sign of life, now and then */
+/* a sign of life, now and then; after `copy_every` seconds, where more runs are done, a copy of the database
+ * too */
+void run_ranks_beat(run_ranks *r, cli_context *ctx, int64_t done, double copy_every);
 /* copies the database to its place and says that the rank has ended; st: how. `complete`: nothing is left to
  * do */
 polar_status run_ranks_end(run_ranks *r, polar_status st, int complete);

@@ -180,6 +180,35 @@ static void test_kill(void)
     accepted(SAME, "same");
 }
 
+/* A machine that is gone with its disk: what was copied of its rank is there, and is not made again. */
+static void test_copies(void)
+{
+    begin_anew();
+    pid_t pid = fork();
+    if (!pid) {
+        if (!freopen("/dev/null", "w", stdout) || !freopen("/dev/null", "w", stderr)) _exit(1);
+        setenv("PMI_RANK", "1", 1);
+        setenv("PMI_SIZE", "2", 1);
+        execl(program, "polar", "run", in_folder("small.yaml"), "--device", "ref", "--copy-every", "0",
+              "--store", in_folder("shared/r.db"), (char *)NULL);
+        _exit(1);
+    }
+    for (int i = 0; i < 20000 && !exists("shared/r.db.rank-1-of-2"); i++) usleep(1000);
+    kill(pid, SIGKILL);
+    waitpid(pid, NULL, 0);
+    accepted("$P store check --store $D/shared/r.db.rank-1-of-2; rm $D/shared/*.lock; rm -r $D/tmp/polar-*",
+             "is sound");
+    accepted("$P store merge $D/some.db $D/shared/r.db.rank-1-of-2", " of 18 runs are done");
+    int done = 0;
+    const char *count = strstr(last.out, "some.db: ");
+    if (count) done = atoi(count + 9);
+    test_true("finished runs were copied on the way", done >= 1 && done <= 9, "%d of 9", done);
+    sh("PMI_SIZE=2 PMI_RANK=1 " RUN " & PMI_SIZE=2 PMI_RANK=0 " RUN "; code=$?; wait; exit $code");
+    test_true("a rank goes on from its file on another machine", last.code == 0, "exit %d: %s", last.code,
+              first_line(last.err));
+    accepted(SAME, "same");
+}
+
 static void test_folder(void)
 {
     begin_anew();
@@ -222,6 +251,7 @@ int main(int argc, char **argv)
     test_missing();
     test_stale();
     test_kill();
+    test_copies();
     test_folder();
     test_array();
     test_mpirun();
