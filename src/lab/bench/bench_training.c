@@ -63,8 +63,9 @@ polar_status pl_bench_training_time(pl_bench_training_rows *out, pl_queue *q, co
         t->gradients(q, t->arg);
         st = polar_queue_sync(q);
     }
-    if (st == POLAR_OK) st = time_row(&out->optimiser, q, run_optimiser, &r, "optimiser", of, peak);
+    /* last: thousands of steps along one gradient leave weights that no training has */
     if (st == POLAR_OK) st = time_row(&out->step, q, run_step, &r, "step", of, peak);
+    if (st == POLAR_OK) st = time_row(&out->optimiser, q, run_optimiser, &r, "optimiser", of, peak);
     polar_optim_destroy(r.opt);
     return st;
 }
