@@ -38,12 +38,13 @@ void pl_cuda_check_op(pl_queue *q, pl_op_id id, const void *args)
 void *pl_cuda_library(const char *stem, int first_version, int last_version)
 {
     char name[64];
-    for (int v = last_version; v >= first_version; v--) {
-        snprintf(name, sizeof name, "%s.so.%d", stem, v);
-        void *lib = dlopen(name, RTLD_NOW | RTLD_LOCAL);
-        if (lib) return lib;
-    }
-    return NULL;
+    void *lib = NULL;
+    for (int held = 1; held >= 0; held--) /* what the process has loaded, then what it could load */
+        for (int v = last_version; v >= first_version && !lib; v--) {
+            snprintf(name, sizeof name, "%s.so.%d", stem, v);
+            lib = dlopen(name, RTLD_NOW | RTLD_LOCAL | (held ? RTLD_NOLOAD : 0));
+        }
+    return lib;
 }
 
 /* ---- devices ------------------------------------------------------------------------------------ */

@@ -85,10 +85,11 @@ void pl_cuda_lt_close(pl_cuda_lt *lt)
 
 static polar_status lt_load(pl_cuda_lt *lt, const pl_device *dev)
 {
-    lt->library = pl_cuda_library("libcublasLt", CUBLAS_VER_MAJOR, CUBLAS_VER_MAJOR);
-    PL_NEED(lt->library, POLAR_E_DEVICE,
-            "%s: libcublasLt.so.%d of the CUDA toolkit is not found (put its folder into LD_LIBRARY_PATH)",
-            dev->name, CUBLAS_VER_MAJOR);
+    lt->library = pl_cuda_library("libcublasLt", 12, CUBLAS_VER_MAJOR);
+    PL_NEED(
+        lt->library, POLAR_E_DEVICE,
+        "%s: libcublasLt.so.12 to %d of the CUDA toolkit is not found (put its folder into LD_LIBRARY_PATH)",
+        dev->name, CUBLAS_VER_MAJOR);
 #define X(f)                                   \
     *(void **)&lt->f = dlsym(lt->library, #f); \
     PL_NEED(lt->f, POLAR_E_DEVICE, "%s: cuBLASLt lacks " #f, dev->name);

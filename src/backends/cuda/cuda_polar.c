@@ -38,7 +38,7 @@ void pl_cuda_solver_close(pl_cuda_solver *s)
 
 static polar_status solver_load(pl_cuda_solver *s, const pl_device *dev)
 {
-    s->library = pl_cuda_library("libcusolver", CUSOLVER_VER_MAJOR, CUSOLVER_VER_MAJOR);
+    s->library = pl_cuda_library("libcusolver", 11, CUSOLVER_VER_MAJOR); /* 11: CUDA 12 */
     PL_NEED(s->library, POLAR_E_DEVICE, "%s: libcusolver.so.%d of the CUDA toolkit is not found: %s",
             dev->name, CUSOLVER_VER_MAJOR, dlerror());
 #define X(f)                                 \
