@@ -1,10 +1,12 @@
 #!/bin/sh
-# check_format.sh -- C and CUDA as .clang-format says, with the clang-format that apt gives (14 on Debian 12).
+# check_format.sh -- C and CUDA as .clang-format says, with the clang-format that apt gives (14 on Debian 12);
+# C, CUDA, Python and specs with at most 110 columns.
 #
 #     sh tools/check_format.sh [ROOT]        # names what differs; fails if anything does; 77 without that version
 #     sh tools/check_format.sh --fix         # rewrites what differs
 #
-# tests/abi/polar_0_1.h is a header as it was once released and stays so.
+# tests/abi/polar_0_1.h is a header as it was once released and stays so; python/polar/_abi.py is written by
+# tools/gen_python.py.
 set -u
 fix=0
 [ "${1:-}" != --fix ] || { fix=1; shift; }
@@ -16,6 +18,9 @@ for name in clang-format-14 clang-format; do
         break
     fi
 done
+lines=$(find . \( -path ./build -o -path ./.git -o -path ./python/polar/_abi.py \) -prune -o -type f \( -name '*.py' -o -path './specs/*.yaml' \) \
+    -exec grep -Hn '.\{111,\}' {} + | cut -d: -f1,2)
+[ -z "$lines" ] || { echo "$lines"; echo "check_format: lines of more than 110 columns"; exit 1; }
 [ -n "$format" ] || { echo "check_format: no clang-format 14 here (apt-get install clang-format-14): not checked"; exit 77; }
 list=$(mktemp) || exit 2
 trap 'rm -f "$list"' EXIT

@@ -1,18 +1,21 @@
 #!/usr/bin/env python3
-# compare_pillow.py -- every picture of a folder as polar decodes it against Pillow's convert("RGB"); fails if a pixel differs.
+# compare_pillow.py -- every picture of a folder as polar decodes it against Pillow's convert("RGB"); fails if
+# a pixel differs.
 #
 #     ./polar data pack DIR /tmp/all.pack --size 0 --skip-bad
 #     python3 tools/compare_pillow.py DIR /tmp/all.pack
 #
-# Pictures that only one of the two can read are named and counted, not failures: docs/data.md says which there are. Needs numpy and Pillow; reads the pack by
-# itself (src/data/set/image_pack.h has the layout), so that it checks that too.
+# Pictures that only one of the two can read are named and counted, not failures: docs/data.md says which
+# there are. Needs numpy and Pillow; reads the pack by itself (src/data/set/image_pack.h has the layout), so
+# that it checks that too.
 import os
 import sys
 
 import numpy
 from PIL import Image
 
-HEADER, ENTRY = 256, numpy.dtype("<u8,<u8,<u8,<u4,<u4,<u4,<u4")    # at, hash, name; width, height, label, reserved
+# at, hash, name; width, height, label, reserved
+HEADER, ENTRY = 256, numpy.dtype("<u8,<u8,<u8,<u4,<u4,<u4,<u4")
 ENDINGS = (".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp")
 
 
@@ -69,7 +72,8 @@ def main():
         else:
             differ += 1
             print("differs: %s" % ascii(shown))
-    print("%d equal, %d differ, %d only polar reads, %d only Pillow, %d neither" % (equal, differ, only_ours, only_pillow, neither))
+    print("%d equal, %d differ, %d only polar reads, %d only Pillow, %d neither" %
+          (equal, differ, only_ours, only_pillow, neither))
     sys.exit(1 if differ or not equal else 0)
 
 

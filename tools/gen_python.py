@@ -23,7 +23,8 @@ SCALARS = {
 
 
 def plain(text):
-    """The declarations alone: no comments, no preprocessor lines, of #if branches those that a C program has."""
+    """The declarations alone: no comments, no preprocessor lines, of #if branches those that a C program has.
+    """
     text = re.sub(r"/\*.*?\*/", " ", text, flags=re.S)
     text = re.sub(r"\\\n", " ", text)
     out, keep = [], []
@@ -111,7 +112,9 @@ class Headers:
         for declaration in filter(None, (part.strip() for part in body.split(";"))):
             first, *rest = [part.strip() for part in declaration.split(",")]
             kind, stars, name, size = re.fullmatch(r"(.*?)\s*(\**)\s*(\w+)((?:\[\w+\])?)", first).groups()
-            for stars, name, size in [(stars, name, size)] + [re.fullmatch(r"(\**)\s*(\w+)((?:\[\w+\])?)", part).groups() for part in rest]:
+            for stars, name, size in [
+                (stars, name, size)
+            ] + [re.fullmatch(r"(\**)\s*(\w+)((?:\[\w+\])?)", part).groups() for part in rest]:
                 ctype = self.type_of(kind + stars)
                 out.append((name, f"{ctype} * {size[1:-1]}" if size else ctype))
         return out
@@ -130,9 +133,14 @@ class Headers:
 
 def generate():
     h = Headers()
-    lines = ['"""_abi.py -- the ctypes of include/polar. Written by tools/gen_python.py: change the headers, not this."""',
-             "# fmt: off",
-             "from ctypes import CFUNCTYPE, POINTER, Structure, c_char_p, c_double, c_float, c_int, c_int64, c_size_t, c_uint, c_void_p", "", ""]
+    lines = [
+        '"""_abi.py -- the ctypes of include/polar. Written by tools/gen_python.py: change the headers, not '
+        'this."""',
+        "# fmt: off",
+        "from ctypes import CFUNCTYPE, POINTER, Structure, c_char_p, c_double, c_float, c_int, c_int64, "
+        "c_size_t, c_uint, c_void_p",
+        "", ""
+    ]
     lines += [f"{name} = {value}" for name, value in h.constants]
     for name, members in h.enums:
         lines += ["", f"{name} = c_int"] + [f"{member} = {value}" for member, value in members]
@@ -156,7 +164,8 @@ def main():
     text = generate()
     if "--check" in sys.argv[1:]:
         if not OUT.exists() or OUT.read_text() != text:
-            raise SystemExit(f"gen_python: {OUT.relative_to(ROOT)} is not what the headers say; run tools/gen_python.py")
+            raise SystemExit(
+                f"gen_python: {OUT.relative_to(ROOT)} is not what the headers say; run tools/gen_python.py")
         print(f"gen_python: {OUT.relative_to(ROOT)} agrees with the headers")
         return
     OUT.write_text(text)

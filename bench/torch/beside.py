@@ -2,10 +2,11 @@
 
     python bench/torch/beside.py build/cpu/libpolar.so --threads 16
 
-Five loops, by turns in every round: torch's products alone, polar's maps alone, both in alternation on one thread of Python (as a training
-step does), timed apart, torch's alone while polar's device is open and idle, and polar's maps in alternation with maps of other matrices as
-large as what torch touches, by polar's own threads: what the caches alone cost. Prints one JSON object: the medians, and their ratios to
-alone, best of the rounds and median; polar_threads is polar beside torch over polar beside itself. Wanted: none above 1.05.
+Five loops, by turns in every round: torch's products alone, polar's maps alone, both in alternation on one
+thread of Python (as a training step does), timed apart, torch's alone while polar's device is open and idle,
+and polar's maps in alternation with maps of other matrices as large as what torch touches, by polar's own
+threads: what the caches alone cost. Prints one JSON object: the medians, and their ratios to alone, best of
+the rounds and median; polar_threads is polar beside torch over polar beside itself. Wanted: none above 1.05.
 OMP_WAIT_POLICY=passive in the environment tells whether it is torch's waiting threads that take the cores.
 """
 import argparse
@@ -20,14 +21,17 @@ F32, DIMS = 1, 8    # POLAR_DTYPE_F32, POLAR_MAX_DIMS
 
 
 class Tensor(ctypes.Structure):    # include/polar/tensor.h
-    _fields_ = [("data", ctypes.c_void_p), ("dtype", ctypes.c_int), ("ndim", ctypes.c_int), ("shape", ctypes.c_int64 * DIMS), ("stride", ctypes.c_int64 * DIMS)]
+    _fields_ = [("data", ctypes.c_void_p), ("dtype", ctypes.c_int), ("ndim", ctypes.c_int),
+                ("shape", ctypes.c_int64 * DIMS), ("stride", ctypes.c_int64 * DIMS)]
 
 
 class Polar:
     def __init__(self, path, device, tensors):
         self.lib = ctypes.CDLL(path)
         self.lib.polar_error_message.restype = ctypes.c_char_p
-        self.lib.polar_map_apply.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p]
+        self.lib.polar_map_apply.argtypes = [
+            ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p
+        ]
         self.dev, self.queue = ctypes.c_void_p(), ctypes.c_void_p()
         self.check(self.lib.polar_device_open(ctypes.byref(self.dev), device.encode()))
         self.check(self.lib.polar_queue_create(ctypes.byref(self.queue), self.dev, None))
@@ -35,7 +39,8 @@ class Polar:
         self.tensors = (Tensor * self.n)()
         for t, x in zip(self.tensors, tensors):
             t.data, t.dtype, t.ndim = x.data_ptr(), F32, 2
-            t.shape[0], t.shape[1], t.stride[0], t.stride[1] = x.shape[0], x.shape[1], x.stride(0), x.stride(1)
+            t.shape[0], t.shape[1] = x.shape
+            t.stride[0], t.stride[1] = x.stride()
 
     def check(self, status):
         if status:
@@ -67,7 +72,10 @@ def main():
     p.add_argument("library")
     p.add_argument("--threads", type=int, default=2)
     p.add_argument("--spin", type=int, default=None, help="microseconds; the library's choice unless told")
-    p.add_argument("--team", choices=("own", "openmp"), default="own", help="polar's threads, or torch's (own)")
+    p.add_argument("--team",
+                   choices=("own", "openmp"),
+                   default="own",
+                   help="polar's threads, or torch's (own)")
     p.add_argument("--rounds", type=int, default=7)
     p.add_argument("--seconds", type=float, default=0.5, help="of a loop")
     a = p.parse_args()
@@ -83,7 +91,8 @@ def main():
     shapes = [(576, 192), (192, 192), (768, 192), (192, 768)] * 4
     name = f"cpu:threads={a.threads}" + (f",spin={a.spin}" if a.spin is not None else "") + \
         (",team=openmp" if a.team == "openmp" else "")
-    ratios = {"torch_beside": [], "polar_beside": [], "torch_idle_device": [], "polar_caches": [], "polar_threads": []}
+    kinds = ("torch_beside", "polar_beside", "torch_idle_device", "polar_caches", "polar_threads")
+    ratios = {kind: [] for kind in kinds}
     alone = {"torch": [], "polar": []}
     for _ in range(a.rounds):
         (t,) = timed(network, seconds=a.seconds)    # no polar device is open
@@ -96,10 +105,21 @@ def main():
         other.close()
         polar.close()
         alone["torch"].append(t), alone["polar"].append(q)
-        ratios["torch_beside"].append(both[0] / t), ratios["polar_beside"].append(both[1] / q), ratios["torch_idle_device"].append(idle / t)
+        ratios["torch_beside"].append(both[0] / t)
+        ratios["polar_beside"].append(both[1] / q)
+        ratios["torch_idle_device"].append(idle / t)
         ratios["polar_caches"].append(caches[1] / q), ratios["polar_threads"].append(both[1] / caches[1])
-    print(json.dumps({"device": name, "torch": torch.__version__, **{f"{k}_alone_s": statistics.median(v) for k, v in alone.items()},
-                      **{k: {"median": round(statistics.median(v), 3), "best": round(min(v), 3)} for k, v in ratios.items()}}, indent=1))
+    print(
+        json.dumps(
+            {
+                "device": name, "torch": torch.__version__,
+                **{f"{k}_alone_s": statistics.median(v)
+                   for k, v in alone.items()}, **{
+                    k: {"median": round(statistics.median(v), 3), "best": round(min(v), 3)}
+                    for k, v in ratios.items()
+                }
+            },
+            indent=1))
 
 
 if __name__ == "__main__":

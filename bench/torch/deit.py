@@ -1,10 +1,12 @@
-"""deit.py -- the torch twin of `polar bench deit`: DeiT-Tiny in eager torch, same shapes, same threads, same rules.
+"""deit.py -- the torch twin of `polar bench deit`: DeiT-Tiny in eager torch, same shapes, same threads, same
+rules.
 
     python bench/torch/deit.py --threads 2 --batch 32 --dtype bf16 --rule adamw --rule polaradamw
 
-bf16 is autocast: weights, the residual stream and the norms' results as autocast has them; f32 is without. Attention is torch's fused
-scaled_dot_product_attention. Prints one JSON object per row: {"what", "seconds", ...}; the median of at least 5 samples. Rows: forward (no gradients
-kept), forward+backward (with the loss), optimiser (the rule's step alone), step (everything, as a training loop does it).
+bf16 is autocast: weights, the residual stream and the norms' results as autocast has them; f32 is without.
+Attention is torch's fused scaled_dot_product_attention. Prints one JSON object per row: {"what", "seconds",
+...}; the median of at least 5 samples. Rows: forward (no gradients kept), forward+backward (with the loss),
+optimiser (the rule's step alone), step (everything, as a training loop does it).
 """
 import argparse
 import json
@@ -28,8 +30,10 @@ class Block(torch.nn.Module):
 
     def forward(self, x):
         images, tokens, width = x.shape
-        q, k, v = self.qkv(self.norm1(x)).reshape(images, tokens, 3, self.heads, width // self.heads).permute(2, 0, 3, 1, 4)
-        x = x + self.proj(F.scaled_dot_product_attention(q, k, v).transpose(1, 2).reshape(images, tokens, width))
+        q, k, v = self.qkv(self.norm1(x)).reshape(images, tokens, 3, self.heads,
+                                                  width // self.heads).permute(2, 0, 3, 1, 4)
+        x = x + self.proj(
+            F.scaled_dot_product_attention(q, k, v).transpose(1, 2).reshape(images, tokens, width))
         return x + self.fc2(F.gelu(self.fc1(self.norm2(x))))
 
 
@@ -62,7 +66,8 @@ def rows(batch, dtype, rule, samples, budget):
         with torch.autocast("cpu", dtype=torch.bfloat16, enabled=dtype == "bf16"):
             return model(x).float()
 
-    yield from training(model, optim, logits, lambda z: F.cross_entropy(z, y), f"B={batch} {dtype} {rule}", samples, budget)
+    yield from training(model, optim, logits, lambda z: F.cross_entropy(z, y), f"B={batch} {dtype} {rule}",
+                        samples, budget)
 
 
 def main():
@@ -70,7 +75,10 @@ def main():
     p.add_argument("--threads", type=int, default=0, help="0: torch's choice")
     p.add_argument("--batch", type=int, default=32, help="images of a step")
     p.add_argument("--dtype", default="bf16", choices=("bf16", "f32"))
-    p.add_argument("--rule", action="append", choices=("adamw", "muon", "polaradamw"), help="may be given again (polaradamw)")
+    p.add_argument("--rule",
+                   action="append",
+                   choices=("adamw", "muon", "polaradamw"),
+                   help="may be given again (polaradamw)")
     p.add_argument("--samples", type=int, default=31)
     p.add_argument("--budget", type=float, default=4.0, help="seconds a row may take, after 5 samples")
     a = p.parse_args()
@@ -78,7 +86,8 @@ def main():
         torch.set_num_threads(a.threads)
     for rule in a.rule or ("polaradamw",):
         for row in rows(a.batch, a.dtype, rule, a.samples, a.budget):
-            print(json.dumps(row | {"torch": torch.__version__, "threads": torch.get_num_threads()}), flush=True)
+            print(json.dumps(row | {"torch": torch.__version__, "threads": torch.get_num_threads()}),
+                  flush=True)
 
 
 if __name__ == "__main__":

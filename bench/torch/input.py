@@ -1,12 +1,15 @@
-"""input.py -- the torchvision twin of `polar bench input`: JPEG files to normalised (3, 224, 224) floats on one core, CPU time of one thread.
+"""input.py -- the torchvision twin of `polar bench input`: JPEG files to normalised (3, 224, 224) floats on
+one core, CPU time of one thread.
 
-    python bench/torch/input.py --data DIR                                   DIR holds train/ and val/, one sub-folder per class
-    python bench/torch/input.py --data DIR --pack SET.pack --polar ./polar   ... and `polar bench input` in turn with it, round by round: ratios
+    python bench/torch/input.py --data DIR        # DIR holds train/ and val/, one sub-folder per class
+    # ... and `polar bench input` in turn with it, round by round: ratios
+    python bench/torch/input.py --data DIR --pack SET.pack --polar ./polar
 
-Two ways of torchvision: "PIL", the one of its training references and of DeiT (Image.open, convert, transforms v1), and "tensor", the fastest it has on a
-CPU (torchvision.io.decode_jpeg to uint8 tensors, transforms v2, antialiased); grey, CMYK and other files than JPEG go through PIL in both. The deit row is timm's
-create_transform (RandAugment rand-m9-mstd0.5-inc1, erasing 0.25, bicubic). Prints one JSON object per row: the median over samples of
-`pictures` pictures each, one thread.
+Two ways of torchvision: "PIL", the one of its training references and of DeiT (Image.open, convert,
+transforms v1), and "tensor", the fastest it has on a CPU (torchvision.io.decode_jpeg to uint8 tensors,
+transforms v2, antialiased); grey, CMYK and other files than JPEG go through PIL in both. The deit row is
+timm's create_transform (RandAugment rand-m9-mstd0.5-inc1, erasing 0.25, bicubic). Prints one JSON object per
+row: the median over samples of `pictures` pictures each, one thread.
 """
 import argparse
 import json
@@ -45,14 +48,26 @@ def chains(size):
     v2_tail = [v2.ToDtype(torch.float32, scale=True), v2.Normalize(MEAN, STD)]
     side = size * 256 // 224
     rows = [
-        ("train, minimal", "PIL", pil_open, transforms.Compose([transforms.RandomResizedCrop(size), transforms.RandomHorizontalFlip()] + tail)),
-        ("train, minimal", "tensor", tensor_open, v2.Compose([v2.RandomResizedCrop(size, antialias=True), v2.RandomHorizontalFlip()] + v2_tail)),
-        ("test", "PIL", pil_open, transforms.Compose([transforms.Resize(side), transforms.CenterCrop(size)] + tail)),
-        ("test", "tensor", tensor_open, v2.Compose([v2.Resize(side, antialias=True), v2.CenterCrop(size)] + v2_tail)),
+        ("train, minimal", "PIL", pil_open,
+         transforms.Compose([transforms.RandomResizedCrop(size),
+                             transforms.RandomHorizontalFlip()] + tail)),
+        ("train, minimal", "tensor", tensor_open,
+         v2.Compose([v2.RandomResizedCrop(size, antialias=True),
+                     v2.RandomHorizontalFlip()] + v2_tail)),
+        ("test", "PIL", pil_open,
+         transforms.Compose([transforms.Resize(side), transforms.CenterCrop(size)] + tail)),
+        ("test", "tensor", tensor_open,
+         v2.Compose([v2.Resize(side, antialias=True), v2.CenterCrop(size)] + v2_tail)),
     ]
     try:
         from timm.data import create_transform
-        deit = create_transform(size, is_training=True, auto_augment="rand-m9-mstd0.5-inc1", interpolation="bicubic", re_prob=0.25, re_mode="pixel", re_count=1)
+        deit = create_transform(size,
+                                is_training=True,
+                                auto_augment="rand-m9-mstd0.5-inc1",
+                                interpolation="bicubic",
+                                re_prob=0.25,
+                                re_mode="pixel",
+                                re_count=1)
         rows.insert(2, ("train, deit", "PIL, timm", pil_open, deit))
     except ImportError:
         pass
@@ -70,8 +85,10 @@ def sample(read, transform, paths, pictures):
 
 
 def ours(polar, sets, size):
-    args = [polar, "bench", "input", "--size", str(size), "--format", "json"] + [a for s in sets for a in ("--data", s)]
-    return json.loads(subprocess.run(args, check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL).stdout)
+    args = [polar, "bench", "input", "--size",
+            str(size), "--format", "json"] + [a for s in sets for a in ("--data", s)]
+    return json.loads(
+        subprocess.run(args, check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL).stdout)
 
 
 def main():
@@ -86,7 +103,8 @@ def main():
     a = p.parse_args()
     torch.set_num_threads(1)
     train = files(os.path.join(a.data, "train"))
-    test = files(os.path.join(a.data, next(d for d in ("val", "test") if os.path.isdir(os.path.join(a.data, d)))))
+    test = files(
+        os.path.join(a.data, next(d for d in ("val", "test") if os.path.isdir(os.path.join(a.data, d)))))
     rows, times, polar = chains(a.size), {}, {}
     for r in range(a.rounds + 1):    # the first is not counted
         for what, way, read, transform in rows:
@@ -97,11 +115,20 @@ def main():
         if a.polar and r:
             for row in ours(a.polar, [a.data] + ([a.pack] if a.pack else []), a.size):
                 polar.setdefault((row["what"], row["set"]), []).append(row["ms"] / 1e3)
-    versions = {"torch": torch.__version__, "torchvision": torchvision.__version__, "pillow": Image.__version__}
+    versions = {
+        "torch": torch.__version__, "torchvision": torchvision.__version__, "pillow": Image.__version__
+    }
     for (what, way), t in times.items():
-        print(json.dumps({"what": what, "way": way, "images_per_s": round(1 / statistics.median(t), 1), "ms": round(1e3 * statistics.median(t), 3), **versions}), flush=True)
+        print(json.dumps({
+            "what": what, "way": way, "images_per_s": round(1 / statistics.median(t), 1), "ms":
+            round(1e3 * statistics.median(t), 3), **versions
+        }),
+              flush=True)
     for (what, where), t in polar.items():
-        row = {"what": what, "way": "polar", "set": where, "images_per_s": round(1 / statistics.median(t), 1), "ms": round(1e3 * statistics.median(t), 3)}
+        row = {
+            "what": what, "way": "polar", "set": where, "images_per_s": round(1 / statistics.median(t), 1),
+            "ms": round(1e3 * statistics.median(t), 3)
+        }
         for (other, way), o in times.items():
             if other == what:
                 row["times " + way] = round(statistics.median(o) / statistics.median(t), 2)

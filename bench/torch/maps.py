@@ -1,9 +1,11 @@
-"""maps.py -- the torch twin of `polar bench maps`: Newton-Schulz in bf16 over the same sets of matrices, batched by shape.
+"""maps.py -- the torch twin of `polar bench maps`: Newton-Schulz in bf16 over the same sets of matrices,
+batched by shape.
 
     python bench/torch/maps.py --device cuda --set deit --set 4096
 
-Prints one JSON object per row: {"what", "mode", "seconds", "flops", "peak_share"}; the median of at least 30 samples. The peak is the best
-bf16 product of the same run. Modes: eager, compiled (torch.compile), graph (one CUDA graph of the eager calls).
+Prints one JSON object per row: {"what", "mode", "seconds", "flops", "peak_share"}; the median of at least 30
+samples. The peak is the best bf16 product of the same run. Modes: eager, compiled (torch.compile), graph (one
+CUDA graph of the eager calls).
 """
 import argparse
 import json
@@ -87,7 +89,10 @@ def main():
     p.add_argument("--set", action="append", choices=SETS, help="may be given again; default deit")
     p.add_argument("--steps", type=int, default=5)
     p.add_argument("--threads", type=int, default=0, help="of the CPU; 0: torch's choice")
-    p.add_argument("--mode", action="append", choices=["eager", "compiled", "graph"], help="default: eager and, on cuda, graph")
+    p.add_argument("--mode",
+                   action="append",
+                   choices=["eager", "compiled", "graph"],
+                   help="default: eager and, on cuda, graph")
     a = p.parse_args()
     device = torch.device(a.device)
     if a.threads:
@@ -101,7 +106,8 @@ def main():
         x = torch.randn(side, side, device=device, dtype=torch.bfloat16)
         y = torch.randn(side, side, device=device, dtype=torch.bfloat16)
         peak = max(peak, 2 * side**3 / median(lambda: x @ y, device))
-    print(json.dumps({"what": "peak", "mode": "product", "flops_per_second": peak, "torch": torch.__version__}))
+    print(
+        json.dumps({"what": "peak", "mode": "product", "flops_per_second": peak, "torch": torch.__version__}))
 
     for name in a.set or ["deit"]:
         shapes = SETS[name]
@@ -113,7 +119,10 @@ def main():
             fn = torch.compile(ns5, dynamic=False) if mode == "compiled" else ns5
             call = captured(lambda: work(fn)) if mode == "graph" else lambda: work(fn)
             s = median(call, device)
-            print(json.dumps({"what": name, "mode": mode, "seconds": s, "flops": flops, "peak_share": flops / s / peak}))
+            print(
+                json.dumps({
+                    "what": name, "mode": mode, "seconds": s, "flops": flops, "peak_share": flops / s / peak
+                }))
 
 
 if __name__ == "__main__":

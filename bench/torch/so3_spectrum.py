@@ -1,9 +1,11 @@
-"""so3_spectrum.py -- singular values of the SO(3) network's first gradients: how many does a bf16 polar map still see?
+"""so3_spectrum.py -- singular values of the SO(3) network's first gradients: how many does a bf16 polar map
+still see?
 
     python bench/torch/so3_spectrum.py --width 16 --seeds 6
 
-Prints one line per Schur block: how many singular values lie above 2^-8 of the largest (mean over the draws), then the second, the third, the median and the
-last over the first (geometric means). Double precision; the clouds and weights are torch's draws, not those of `polar run`.
+Prints one line per Schur block: how many singular values lie above 2^-8 of the largest (mean over the draws),
+then the second, the third, the median and the last over the first (geometric means). Double precision; the
+clouds and weights are torch's draws, not those of `polar run`.
 """
 import argparse
 import collections
@@ -41,7 +43,10 @@ def main():
         s = torch.stack(rows)
         n, mean = s.shape[1], s.log().mean(0).exp()
         seen = (s > 2**-8).double().sum(1).mean().item()
-        tail = f"  second {mean[1]:.1e}  third {mean[2]:.1e}  median {mean[n // 2]:.1e}  last {mean[-1]:.1e}" if n > 2 else ""
+        tail = ""
+        if n > 2:
+            tail = f"  second {mean[1]:.1e}  third {mean[2]:.1e}"
+            tail += f"  median {mean[n // 2]:.1e}  last {mean[-1]:.1e}"
         print(f"{name:18} {shape[name]:8} {seen:4.1f} of {n} above 2^-8{tail}")
 
 

@@ -1,9 +1,11 @@
-"""so3_train.py -- the torch twin of `polar bench so3`: the SO(3) point-cloud regressor in eager torch, same shapes, same threads, same rules.
+"""so3_train.py -- the torch twin of `polar bench so3`: the SO(3) point-cloud regressor in eager torch, same
+shapes, same threads, same rules.
 
     python bench/torch/so3_train.py --threads 2 --width 16 --width 64 --points 32 --points 64 --batch 32
 
-Prints one JSON object per row: {"what", "seconds", ...}; the median of at least 5 samples. Rows: forward (no gradients kept), backward (forward and
-backward, less the forward with gradients kept), optimiser (the rule's step alone), step (everything, as a training loop does it).
+Prints one JSON object per row: {"what", "seconds", ...}; the median of at least 5 samples. Rows: forward (no
+gradients kept), backward (forward and backward, less the forward with gradients kept), optimiser (the rule's
+step alone), step (everything, as a training loop does it).
 """
 import argparse
 import json
@@ -15,14 +17,17 @@ import torch.nn.functional as F
 
 
 class Layer(torch.nn.Module):
-    """Schur mixers, messages weighted by a radial MLP, the scalar products of vectors merged into the scalars, a gate on the vectors' norms."""
+    """Schur mixers, messages weighted by a radial MLP, the scalar products of vectors merged into the
+    scalars, a gate on the vectors' norms.
+    """
 
     def __init__(self, inputs, width, eps):
         super().__init__()
         self.width, self.eps, self.residual = width, eps, inputs == width
         self.W_00 = torch.nn.Linear(inputs, width)
         self.W_11 = torch.nn.Parameter(torch.empty(width, inputs).uniform_(-1, 1) / inputs**0.5)
-        self.message = torch.nn.Sequential(torch.nn.Linear(1, width), torch.nn.SiLU(), torch.nn.Linear(width, 2 * width))
+        self.message = torch.nn.Sequential(torch.nn.Linear(1, width), torch.nn.SiLU(),
+                                           torch.nn.Linear(width, 2 * width))
         self.cg_proj = torch.nn.Linear(width + width * (width + 1) // 2, width)
         self.gate_weight = torch.nn.Parameter(torch.ones(width))
         self.gate_bias = torch.nn.Parameter(torch.zeros(width))
@@ -47,7 +52,8 @@ class Regressor(torch.nn.Module):
         super().__init__()
         self.eps = eps
         self.layers = torch.nn.ModuleList(Layer(width if i else 1, width, eps) for i in range(layers))
-        self.readout = torch.nn.Sequential(torch.nn.Linear(2 * width, width), torch.nn.SiLU(), torch.nn.Linear(width, 1))
+        self.readout = torch.nn.Sequential(torch.nn.Linear(2 * width, width), torch.nn.SiLU(),
+                                           torch.nn.Linear(width, 1))
 
     def forward(self, x):
         s, v = x.square().sum(-1, keepdim=True), x.unsqueeze(2)
@@ -79,7 +85,9 @@ def newton_schulz(g, steps=5):
 
 
 class PolarAdamW(torch.optim.Optimizer):
-    """Adam's direction, then the polar map, on the matrices under layers.*; AdamW elsewhere is torch's own (see Rule)."""
+    """Adam's direction, then the polar map, on the matrices under layers.*; AdamW elsewhere is torch's own
+    (see Rule).
+    """
 
     def __init__(self, params, lr, betas=(0.9, 0.999), eps=1e-8):
         super().__init__(params, dict(lr=lr, betas=betas, eps=eps))
@@ -162,7 +170,8 @@ def training(model, optim, predict, loss, label, samples, budget):
         optim.step()
 
     gradients()
-    for what, fn in (("forward", forward), ("forward+backward", gradients), ("optimiser", optim.step), ("step", step)):
+    for what, fn in (("forward", forward), ("forward+backward", gradients), ("optimiser", optim.step),
+                     ("step", step)):
         seconds, n = median(fn, samples, budget)
         yield {"what": f"{what} {label}", "seconds": seconds, "samples": n}
 
@@ -173,16 +182,23 @@ def rows(width, points, batch, rule, samples, budget):
     optim = Rule(rule, model, 1e-3)
     x = torch.randn(batch, points, 3)
     y = target(x)
-    yield from training(model, optim, lambda: model(x), lambda z: F.mse_loss(z, y), f"h={width} N={points} B={batch} {rule}", samples, budget)
+    yield from training(model, optim, lambda: model(x), lambda z: F.mse_loss(z, y),
+                        f"h={width} N={points} B={batch} {rule}", samples, budget)
 
 
 def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--threads", type=int, default=0, help="0: torch's choice")
     p.add_argument("--width", type=int, action="append", help="channels; may be given again (16, 64)")
-    p.add_argument("--points", type=int, action="append", help="points of a cloud; may be given again (32, 64)")
+    p.add_argument("--points",
+                   type=int,
+                   action="append",
+                   help="points of a cloud; may be given again (32, 64)")
     p.add_argument("--batch", type=int, action="append", help="clouds of a step; may be given again (32)")
-    p.add_argument("--rule", action="append", choices=("adamw", "muon", "polaradamw"), help="may be given again (polaradamw)")
+    p.add_argument("--rule",
+                   action="append",
+                   choices=("adamw", "muon", "polaradamw"),
+                   help="may be given again (polaradamw)")
     p.add_argument("--samples", type=int, default=31)
     p.add_argument("--budget", type=float, default=4.0, help="seconds a row may take, after 5 samples")
     a = p.parse_args()
@@ -193,7 +209,9 @@ def main():
             for batch in a.batch or (32,):
                 for rule in a.rule or ("polaradamw",):
                     for row in rows(width, points, batch, rule, a.samples, a.budget):
-                        print(json.dumps(row | {"torch": torch.__version__, "threads": torch.get_num_threads()}), flush=True)
+                        print(json.dumps(row
+                                         | {"torch": torch.__version__, "threads": torch.get_num_threads()}),
+                              flush=True)
 
 
 if __name__ == "__main__":

@@ -1,12 +1,14 @@
-"""step.py -- the torch twin of `polar bench step`: torch's own Muon and AdamW over the same lists of parameters.
+"""step.py -- the torch twin of `polar bench step`: torch's own Muon and AdamW over the same lists of
+parameters.
 
     python bench/torch/step.py --device cpu --threads 2
     python bench/torch/step.py --device cuda --set matrices --set gpt124m --set llama430m --compile --dion
 
-Prints one JSON object per row: {"what", "seconds"}; the median of at least 15 samples. --compile adds torch.optim.Muon whose step is
-compiled; --dion adds microsoft/dion's Muon where the package `dion` can be imported; --polar adds ours, Python included, with gradients
-that stay, that move before every step (the moving is not timed), and captured in a torch.cuda.graph;
---optax adds optax.contrib.muon, jitted, on jax's default device, with weights and state donated.
+Prints one JSON object per row: {"what", "seconds"}; the median of at least 15 samples. --compile adds
+torch.optim.Muon whose step is compiled; --dion adds microsoft/dion's Muon where the package `dion` can be
+imported; --polar adds ours, Python included, with gradients that stay, that move before every step (the
+moving is not timed), and captured in a torch.cuda.graph; --optax adds optax.contrib.muon, jitted, on jax's
+default device, with weights and state donated.
 """
 import argparse
 import itertools
@@ -28,9 +30,12 @@ def vectors(width, inner):
 LISTS = {  # name: (block matrices, everything else)
     "matrices": (blocks(192, 768) * 12, []),
     "deit": (blocks(192, 768) * 12,
-             vectors(192, 768) * 12 + [(1, 1, 192), (1, 197, 192), (192, 3, 16, 16), (192,), (192,), (192,), (100, 192), (100,)]),
-    "gpt124m": (blocks(768, 3072) * 12, vectors(768, 3072) * 12 + [(50257, 768), (1024, 768), (768,), (768,)]),
-    "llama430m": (([(1024, 1024)] * 4 + [(4096, 1024)] * 2 + [(1024, 4096)]) * 24, [(1024,)] * 49 + [(32000, 1024)]),
+             vectors(192, 768) * 12 + [(1, 1, 192), (1, 197, 192), (192, 3, 16, 16)] + [(192,)] * 3 +
+             [(100, 192), (100,)]),
+    "gpt124m": (blocks(768, 3072) * 12,
+                vectors(768, 3072) * 12 + [(50257, 768), (1024, 768), (768,), (768,)]),
+    "llama430m": (([(1024, 1024)] * 4 + [(4096, 1024)] * 2 + [(1024, 4096)]) * 24,
+                  [(1024,)] * 49 + [(32000, 1024)]),
     "100m": ([], [(12500000,)] * 8),
 }
 
@@ -92,7 +97,8 @@ def steps(name, device, a):
 
 
 def optax_steps(name):
-    """optax's Muon: what is not a matrix goes to its AdamW by itself, as ours does; so do 3-D and 4-D arrays."""
+    """optax's Muon: what is not a matrix goes to its AdamW by itself, as ours does; so do 3-D and 4-D arrays.
+    """
     import jax
     import jax.numpy as jnp
     import optax
@@ -157,17 +163,22 @@ def polar_steps(name, device):
             opt = cls(groups)
             step = opt.step if how == "stays" else moving(opt, m + r) if how == "moves" else captured(opt)
             yield f"polar.{cls.__name__}, {how}, {name}", step
-            if how == "stays" and device.type == "cuda":    # the library's own captured step, without Python's part
+            # the library's own captured step, without Python's part
+            if how == "stays" and device.type == "cuda":
                 from polar._library import lib
 
-                yield f"libpolar {cls.__name__}, captured by itself, {name}", lambda: lib.polar_optim_step(opt._handle.pointer, opt._queue.pointer)
+                yield f"libpolar {cls.__name__}, captured by itself, {name}", lambda: lib.polar_optim_step(
+                    opt._handle.pointer, opt._queue.pointer)
 
 
 def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--device", default="cpu")
     p.add_argument("--threads", type=int, default=0, help="of the CPU; 0: torch's choice")
-    p.add_argument("--set", action="append", choices=sorted(LISTS), help="a list of parameters (default: matrices, deit)")
+    p.add_argument("--set",
+                   action="append",
+                   choices=sorted(LISTS),
+                   help="a list of parameters (default: matrices, deit)")
     p.add_argument("--compile", action="store_true", help="Muon's step compiled too")
     p.add_argument("--dion", action="store_true", help="dion's Muon too")
     p.add_argument("--no-triton", action="store_true", help="dion without its Triton kernels")
@@ -180,12 +191,14 @@ def main():
     if a.threads:
         torch.set_num_threads(a.threads)
     for name in (a.set or ["matrices", "deit"]) + (["100m"] if a.large else []):
-        for what, step in itertools.chain(polar_steps(name, device) if a.polar else (), steps(name, device, a),
-                                          optax_steps(name) if a.optax else ()):
+        for what, step in itertools.chain(
+                polar_steps(name, device) if a.polar else (), steps(name, device, a),
+                optax_steps(name) if a.optax else ()):
             if a.only not in what:
                 continue
             row = {"what": what, "seconds": median(step, device)}
-            print(json.dumps({**row, "torch": torch.__version__, "threads": torch.get_num_threads()}), flush=True)
+            print(json.dumps({**row, "torch": torch.__version__, "threads": torch.get_num_threads()}),
+                  flush=True)
 
 
 if __name__ == "__main__":

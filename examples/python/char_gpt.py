@@ -29,7 +29,8 @@ class Block(nn.Module):
     def forward(self, x):
         b, t, c = x.shape
         q, k, v = self.qkv(self.norm1(x)).view(b, t, 3, self.heads, c // self.heads).permute(2, 0, 3, 1, 4)
-        x = x + self.proj(F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).reshape(b, t, c))
+        x = x + self.proj(
+            F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).reshape(b, t, c))
         return x + self.down(F.gelu(self.up(self.norm2(x))))
 
 
@@ -50,7 +51,8 @@ class GPT(nn.Module):
 def corpus():
     """The documentation of this tree: some hundred thousand characters."""
     root = pathlib.Path(__file__).resolve().parents[2]
-    text = "".join(p.read_text(errors="ignore") for p in sorted([*root.glob("*.md"), *root.glob("docs/**/*.md")]))
+    text = "".join(
+        p.read_text(errors="ignore") for p in sorted([*root.glob("*.md"), *root.glob("docs/**/*.md")]))
     letters = sorted(set(text))
     index = {c: i for i, c in enumerate(letters)}
     return torch.tensor([index[c] for c in text]), letters
@@ -78,7 +80,8 @@ def main():
         opt = polar.PolarAdamW(model, lr=5e-3, aux_lr=1e-3)                      # 2
     if a.optimizer != "adamw":
         print(opt.routes())                                                      # 3
-    schedule = torch.optim.lr_scheduler.LambdaLR(opt, lambda t: min(1, (t + 1) / 20) * 0.5 * (1 + math.cos(math.pi * t / a.steps)))
+    schedule = torch.optim.lr_scheduler.LambdaLR(
+        opt, lambda t: min(1, (t + 1) / 20) * 0.5 * (1 + math.cos(math.pi * t / a.steps)))
 
     def batch(source):
         at = torch.randint(len(source) - a.length - 1, (a.batch,)).tolist()
@@ -99,7 +102,10 @@ def main():
         if t % 50 == 0 or t == a.steps - 1:
             with torch.no_grad():
                 held_out = sum(float(loss_of(valid)) for _ in range(8)) / 8
-            print(f"step {t:4d}  train {float(loss.detach()):.3f}  held out {held_out:.3f}  {time.perf_counter() - start:.1f} s")
+            print(
+                f"step {t:4d}  train {float(loss.detach()):.3f}  held out {held_out:.3f}  "
+                f"{time.perf_counter() - start:.1f} s"
+            )
 
 
 if __name__ == "__main__":

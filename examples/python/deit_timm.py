@@ -4,7 +4,8 @@
     python examples/python/deit_timm.py --data IMAGENET/train        # a folder of folders of pictures
     python examples/python/deit_timm.py                              # noise with labels, to see it run
 
-qkv is one Linear in timm: `blocks=` has its three parts mapped each by itself. The same loop serves torch.optim.AdamW.
+qkv is one Linear in timm: `blocks=` has its three parts mapped each by itself. The same loop serves
+torch.optim.AdamW.
 """
 import argparse
 import time
@@ -19,14 +20,24 @@ import polar
 def batches(a):
     if not a.data:
         g = torch.Generator().manual_seed(0)
-        x, y = torch.randn(a.batch, 3, 224, 224, generator=g), torch.randint(a.classes, (a.batch,), generator=g)
+        x, y = torch.randn(a.batch, 3, 224, 224, generator=g), torch.randint(a.classes, (a.batch, ),
+                                                                             generator=g)
         while True:
             yield x.to(a.device), y.to(a.device)
     from torchvision import datasets, transforms
 
-    view = transforms.Compose([transforms.RandomResizedCrop(224), transforms.RandomHorizontalFlip(), transforms.ToTensor(),
-                               transforms.Normalize((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))])
-    loader = torch.utils.data.DataLoader(datasets.ImageFolder(a.data, view), a.batch, shuffle=True, num_workers=8, drop_last=True, pin_memory=True)
+    view = transforms.Compose([
+        transforms.RandomResizedCrop(224),
+        transforms.RandomHorizontalFlip(),
+        transforms.ToTensor(),
+        transforms.Normalize((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
+    ])
+    loader = torch.utils.data.DataLoader(datasets.ImageFolder(a.data, view),
+                                         a.batch,
+                                         shuffle=True,
+                                         num_workers=8,
+                                         drop_last=True,
+                                         pin_memory=True)
     while True:
         for x, y in loader:
             yield x.to(a.device, non_blocking=True), y.to(a.device, non_blocking=True)
@@ -41,9 +52,16 @@ def main():
     p.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     a = p.parse_args()
     model = timm.create_model("deit_tiny_patch16_224", num_classes=a.classes).to(a.device)
-    opt = polar.PolarAdamW(model, lr=5e-3, aux_lr=5e-4, weight_decay=0.05, aux_weight_decay=0.05, blocks={"*.attn.qkv.weight": 3})
+    opt = polar.PolarAdamW(model,
+                           lr=5e-3,
+                           aux_lr=5e-4,
+                           weight_decay=0.05,
+                           aux_weight_decay=0.05,
+                           blocks={"*.attn.qkv.weight": 3})
     print(opt.routes())
-    schedule = torch.optim.lr_scheduler.OneCycleLR(opt, [g["lr"] for g in opt.param_groups], total_steps=a.steps, cycle_momentum=False)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(opt, [g["lr"] for g in opt.param_groups],
+                                                   total_steps=a.steps,
+                                                   cycle_momentum=False)
     scaler = torch.amp.GradScaler(a.device, enabled=a.device == "cuda")
     start, source = time.perf_counter(), batches(a)
     for t in range(a.steps):

@@ -3,8 +3,9 @@
     pip install . torch e3nn
     python examples/python/e3nn_blocks.py
 
-e3nn keeps the weights of all paths of a layer in one vector. To AdamW that is all the same; a polar map wants the matrices. The
-routes show each flat weight as one matrix (channels in, channels out) for every path, without being asked.
+e3nn keeps the weights of all paths of a layer in one vector. To AdamW that is all the same; a polar map wants
+the matrices. The routes show each flat weight as one matrix (channels in, channels out) for every path,
+without being asked.
 """
 import argparse
 

@@ -4,19 +4,28 @@
     opt = polar.PolarAdamW(model, lr=5e-3, aux_lr=5e-4)
     print(opt.routes())
 
-`polar.PolarAdamW`, `Muon`, `AdamW` and `Optimizer` are torch.optim.Optimizer classes and want torch; polar maps
-(`polar.polar`, `polar.newton_schulz`, `polar.covariance`) take numpy arrays or torch tensors and want neither until
-they are given one. docs/python.md has the rest.
+`polar.PolarAdamW`, `Muon`, `AdamW` and `Optimizer` are torch.optim.Optimizer classes and want torch; polar
+maps (`polar.polar`, `polar.newton_schulz`, `polar.covariance`) take numpy arrays or torch tensors and want
+neither until they are given one. docs/python.md has the rest.
 """
 from ._abi import POLAR_VERSION as __version__
 from ._library import PolarError
 from ._library import lib as _lib
 
 _TORCH = {
-    "Optimizer": "torch_optim", "PolarAdamW": "torch_optim", "Muon": "torch_optim", "AdamW": "torch_optim",
-    "join_state_dicts": "torch_state", "split_state_dict": "torch_state", "Route": "routes", "Routes": "routes",
+    "Optimizer": "torch_optim",
+    "PolarAdamW": "torch_optim",
+    "Muon": "torch_optim",
+    "AdamW": "torch_optim",
+    "join_state_dicts": "torch_state",
+    "split_state_dict": "torch_state",
+    "Route": "routes",
+    "Routes": "routes",
 }
-_ANY = {"polar": "array_maps", "newton_schulz": "array_maps", "covariance": "array_maps", "runs": "records", "audit": "records"}
+_ANY = {
+    "polar": "array_maps", "newton_schulz": "array_maps", "covariance": "array_maps", "runs": "records",
+    "audit": "records"
+}
 
 __all__ = ["PolarError", "__version__", "backends", *_ANY, *_TORCH]
 

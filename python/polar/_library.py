@@ -1,4 +1,6 @@
-"""_library.py -- libpolar.so as Python has it: loaded once, its errors as one exception, handles that end in order."""
+"""_library.py -- libpolar.so as Python has it: loaded once, its errors as one exception, handles that end in
+order.
+"""
 import ctypes
 import os
 import threading
@@ -29,7 +31,8 @@ def _load():
     try:
         lib = ctypes.CDLL(path)
     except OSError as e:
-        raise ImportError(f"libpolar could not be loaded from {path}: {e} (POLAR_LIBRARY names another)") from e
+        raise ImportError(
+            f"libpolar could not be loaded from {path}: {e} (POLAR_LIBRARY names another)") from e
     for name, (result, arguments) in _abi.FUNCTIONS.items():
         function = getattr(lib, name, None)
         if function is None:
@@ -44,14 +47,15 @@ lib = _load()
 def check(status):
     """Raises the library's sentence where a call did not succeed."""
     if status:
-        raise PolarError(lib.polar_error_message().decode(errors="replace"), lib.polar_status_name(status).decode())
+        raise PolarError(lib.polar_error_message().decode(errors="replace"),
+                         lib.polar_status_name(status).decode())
 
 
 def layout():
     out = _abi.polar_optim_layout()
     out.struct_size = sizeof(out)
-    out.map_opts, out.rule, out.schedule = sizeof(_abi.polar_map_opts), sizeof(_abi.polar_rule), sizeof(_abi.polar_schedule)
-    out.param, out.optim_opts, out.group = sizeof(_abi.polar_param), sizeof(_abi.polar_optim_opts), sizeof(_abi.polar_group)
+    for name in ("map_opts", "rule", "schedule", "param", "optim_opts", "group"):
+        setattr(out, name, sizeof(getattr(_abi, "polar_" + name)))
     return out
 
 
@@ -140,9 +144,14 @@ def map_options(name="ns_bf16_fused", steps=None, coefficients=None, eps=None):
         keep = coefficients.encode()
         out.table = keep
     elif coefficients is not None:
-        rows = [tuple(float(x) for x in row) for row in ([coefficients] if not hasattr(coefficients[0], "__len__") else coefficients)]
+        rows = [
+            tuple(float(x) for x in row)
+            for row in ([coefficients] if not hasattr(coefficients[0], "__len__") else coefficients)
+        ]
         if any(len(row) != 3 for row in rows):
-            raise ValueError(f"Newton-Schulz coefficients are three numbers, or three for every step; got {coefficients!r}")
+            raise ValueError(
+                f"Newton-Schulz coefficients are three numbers, or three for every step; got {coefficients!r}"
+            )
         if not 0 <= out.steps <= _abi.POLAR_MAX_STEPS:
             raise ValueError(f"{out.steps} Newton-Schulz steps; from 0 to {_abi.POLAR_MAX_STEPS} can be had")
         keep = (_abi.polar_coef * max(out.steps, 1))(*[rows[min(i, len(rows) - 1)] for i in range(out.steps)])

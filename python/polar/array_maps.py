@@ -8,7 +8,10 @@ from . import _abi
 from ._library import Handle, check, device, layout, lib, map_options, queue, tensor
 
 _local = threading.local()
-_NUMPY = {"float32": _abi.POLAR_DTYPE_F32, "float64": _abi.POLAR_DTYPE_F64, "float16": _abi.POLAR_DTYPE_F16, "bfloat16": _abi.POLAR_DTYPE_BF16}
+_NUMPY = {
+    "float32": _abi.POLAR_DTYPE_F32, "float64": _abi.POLAR_DTYPE_F64, "float16": _abi.POLAR_DTYPE_F16,
+    "bfloat16": _abi.POLAR_DTYPE_BF16
+}
 
 
 def _queue(name, stream=None):
@@ -28,10 +31,13 @@ class _Array:
         torch = sys.modules.get("torch")
         if torch is not None and isinstance(x, torch.Tensor):
             self.torch, x = torch, x.detach().contiguous()
-            self.data, self.dtype, self.out = x.data_ptr(), str(x.dtype).replace("torch.", ""), torch.empty_like(x)
+            self.data, self.dtype = x.data_ptr(), str(x.dtype).replace("torch.", "")
+            self.out = torch.empty_like(x)
             self.out_data = self.out.data_ptr()
-            self.device = "cpu" if x.device.type == "cpu" else f"cuda:{x.device.index or 0}" if x.device.type == "cuda" else str(x.device)
-            self.stream = (torch.cuda.current_stream(x.device).cuda_stream or 1) if x.device.type == "cuda" else None
+            kind = x.device.type
+            name = f"cuda:{x.device.index or 0}" if kind == "cuda" else str(x.device)
+            self.device = "cpu" if kind == "cpu" else name
+            self.stream = (torch.cuda.current_stream(x.device).cuda_stream or 1) if kind == "cuda" else None
         else:
             import numpy
             self.torch, x = None, numpy.ascontiguousarray(x)
@@ -43,7 +49,10 @@ class _Array:
         if self.dtype not in _NUMPY:
             raise TypeError(f"an array of {self.dtype}; polar maps take {', '.join(_NUMPY)}")
         if len(self.shape) < 2:
-            raise ValueError(f"a matrix has two dimensions or more (the last two, the others are a batch); got the shape {self.shape}")
+            raise ValueError(
+                f"a matrix has two dimensions or more (the last two, the others are a batch); got the shape "
+                f"{self.shape}"
+            )
         if 0 in self.shape:
             raise ValueError(f"an empty matrix: shape {self.shape}")
 
@@ -56,7 +65,9 @@ def _apply(x, options):
     shape = (batch, *a.shape[-2:])
     kind = _NUMPY[a.dtype]
     q = _queue(a.device, a.stream)
-    check(lib.polar_map_apply(q.pointer, byref(tensor(a.out_data, kind, shape)), byref(tensor(a.data, kind, shape)), 1, byref(options)))
+    check(
+        lib.polar_map_apply(q.pointer, byref(tensor(a.out_data, kind, shape)),
+                            byref(tensor(a.data, kind, shape)), 1, byref(options)))
     if a.stream is None:
         check(lib.polar_queue_sync(q.pointer))
     return a.out
@@ -65,7 +76,8 @@ def _apply(x, options):
 def polar(G: Any, map: str = "exact") -> Any:
     """The polar factor U V^T of a matrix G = U S V^T, or of a batch of them; zero singular values stay zero.
 
-    G is a numpy array or a torch tensor of two dimensions or more; the result is of its kind, format and place.
+    G is a numpy array or a torch tensor of two dimensions or more; the result is of its kind, format and
+    place.
 
     >>> import numpy as np
     >>> G = np.array([[3.0, 0.0], [4.0, 5.0]])
@@ -81,11 +93,17 @@ def polar(G: Any, map: str = "exact") -> Any:
     return out
 
 
-def newton_schulz(G: Any, steps: int = 5, coefficients: Any = "jordan", precision: str = "bf16", rounding: str = "fused", eps: float = 0.0) -> Any:
+def newton_schulz(G: Any,
+                  steps: int = 5,
+                  coefficients: Any = "jordan",
+                  precision: str = "bf16",
+                  rounding: str = "fused",
+                  eps: float = 0.0) -> Any:
     """Newton-Schulz: X <- a X + (b A + c A A) X, A = X X^T, from X = G / max(||G||, eps).
 
-    coefficients: a table's name ("jordan", "polar_express", "classical", ...), three numbers, or three for every step.
-    precision: "bf16", "fp16", "fp32" or "fp64", of the iterates. rounding: "fused", "reference" or "gram" (bf16).
+    coefficients: a table's name ("jordan", "polar_express", "classical", ...), three numbers, or three for
+    every step. precision: "bf16", "fp16", "fp32" or "fp64", of the iterates. rounding: "fused", "reference"
+    or "gram" (bf16).
 
     >>> import numpy as np
     >>> G = np.random.default_rng(0).standard_normal((4, 8))
@@ -113,7 +131,8 @@ class _Rig:
         if self.mapped:
             o.rule.map, self.keep = map_options(map)
         o.lr, o.weight_decay = 1e-3, 0
-        p = _abi.polar_param(b"w", tensor(self.W.ctypes.data, kind, shape), tensor(self.G.ctypes.data, kind, shape), _abi.POLAR_ROUTE_MATRIX, 0, 0, 0, 0)
+        p = _abi.polar_param(b"w", tensor(self.W.ctypes.data, kind, shape),
+                             tensor(self.G.ctypes.data, kind, shape), _abi.POLAR_ROUTE_MATRIX, 0, 0, 0, 0)
         dev, out = device("cpu"), c_void_p()
         check(lib.polar_optim_create_sized(byref(out), dev.pointer, byref(p), 1, byref(o), byref(layout())))
         self.queue = _queue("cpu")
@@ -125,10 +144,16 @@ class _Rig:
         check(lib.polar_queue_sync(self.queue.pointer))
 
 
-def covariance(rule: str, shape: Tuple[int, int] = (16, 32), samples: int = 20, steps: int = 6, map: str = "ns_bf16_fused", dtype: str = "float32",
+def covariance(rule: str,
+               shape: Tuple[int, int] = (16, 32),
+               samples: int = 20,
+               steps: int = 6,
+               map: str = "ns_bf16_fused",
+               dtype: str = "float32",
                seed: int = 0) -> Dict[str, float]:
-    """How far a whole rule is from treating all bases alike: two optimisers, one fed g_t, the other P g_t Q^T with random rotations;
-    the last updates are compared, ||u' - P u Q^T|| / ||u||, over so many samples. 0 is covariant; AdamW is near 1.
+    """How far a whole rule is from treating all bases alike: two optimisers, one fed g_t, the other P g_t Q^T
+    with random rotations; the last updates are compared, ||u' - P u Q^T|| / ||u||, over so many samples. 0 is
+    covariant; AdamW is near 1.
 
     >>> r = covariance("muon", (8, 12), samples=4, map="exact", dtype="float64")
     >>> r["mean"] < 1e-9
@@ -154,5 +179,7 @@ def covariance(rule: str, shape: Tuple[int, int] = (16, 32), samples: int = 20, 
             b.step(P @ g @ Q.T)
         u, v = a.W - before[0], b.W - before[1]
         seen.append(float(numpy.linalg.norm(v - P @ u @ Q.T) / numpy.linalg.norm(u)))
-    return {"rule": rule, "map": map, "rows": shape[0], "cols": shape[1], "samples": samples, "steps": steps,
-            "mean": float(numpy.mean(seen)), "sd": float(numpy.std(seen, ddof=1)) if samples > 1 else float("nan")}
+    return {
+        "rule": rule, "map": map, "rows": shape[0], "cols": shape[1], "samples": samples, "steps": steps,
+        "mean": float(numpy.mean(seen)), "sd": float(numpy.std(seen, ddof=1)) if samples > 1 else float("nan")
+    }

@@ -1,4 +1,5 @@
-"""jax.py -- PolarAdamW and Muon for JAX: optax-like (init, update), with the polar maps of all matrices in one call of libpolar.
+"""jax.py -- PolarAdamW and Muon for JAX: optax-like (init, update), with the polar maps of all matrices in
+one call of libpolar.
 
     import polar.jax
     opt = polar.jax.polaradamw(5e-3, aux_learning_rate=5e-4)
@@ -6,7 +7,8 @@
     updates, state = opt.update(grads, state, params)      # inside jax.jit
     params = jax.tree_util.tree_map(lambda p, u: p + u, params, updates)
 
-The elementwise part is jax's own, which XLA fuses; the map is a handler of XLA's foreign function interface, on the CPU.
+The elementwise part is jax's own, which XLA fuses; the map is a handler of XLA's foreign function interface,
+on the CPU.
 """
 import ctypes
 from pathlib import Path
@@ -62,12 +64,15 @@ def _scale(name, shape):
 
 
 def is_matrix(path, p) -> bool:
-    """Two dimensions, and no embedding or head by its name; `matrix=` of the optimisers takes another such function."""
+    """Two dimensions, and no embedding or head by its name; `matrix=` of the optimisers takes another such
+    function.
+    """
     name = jax.tree_util.keystr(path).lower()
     return p.ndim == 2 and not any(word in name for word in ("embed", "head", "wte", "wpe"))
 
 
-def _optimiser(rule, learning_rate, aux_learning_rate, b1, b2, eps, decay, aux_decay, momentum, nesterov, map, steps, scale, matrix):
+def _optimiser(rule, learning_rate, aux_learning_rate, b1, b2, eps, decay, aux_decay, momentum, nesterov, map,
+               steps, scale, matrix):
     def init(params):
         zeros = jax.tree_util.tree_map(jnp.zeros_like, params)
         if not any(jax.tree_util.tree_leaves(jax.tree_util.tree_map_with_path(matrix, params))):
@@ -77,7 +82,8 @@ def _optimiser(rule, learning_rate, aux_learning_rate, b1, b2, eps, decay, aux_d
     def update(grads, state, params):
         count = state.count + 1
         t = count.astype(jnp.float32)
-        lr, aux_lr = (rate(state.count) if callable(rate) else rate for rate in (learning_rate, aux_learning_rate))
+        lr, aux_lr = (rate(state.count) if callable(rate) else rate
+                      for rate in (learning_rate, aux_learning_rate))
         paths, tree = jax.tree_util.tree_flatten_with_path(params)
         is_mapped = [bool(matrix(path, p)) for path, p in paths]
         leaves = zip(is_mapped, *(tree.flatten_up_to(x) for x in (grads, state.mu, state.nu)))
@@ -93,22 +99,49 @@ def _optimiser(rule, learning_rate, aux_learning_rate, b1, b2, eps, decay, aux_d
         chosen = [i for i, mapped in enumerate(is_mapped) if mapped]
         for i, x in zip(chosen, polar_map(*(direction[i] for i in chosen), map=map, steps=steps)):
             direction[i] = x * _scale(scale, x.shape)
-        out = [-(lr if mapped else aux_lr) * (d + (decay if mapped else aux_decay) * p) for mapped, d, (_, p) in zip(is_mapped, direction, paths)]
+        out = [
+            -(lr if mapped else aux_lr) * (d + (decay if mapped else aux_decay) * p)
+            for mapped, d, (_, p) in zip(is_mapped, direction, paths)
+        ]
         return tree.unflatten(out), State(count, tree.unflatten(mu), tree.unflatten(nu))
 
     return GradientTransformation(init, update)
 
 
-def polaradamw(learning_rate: Rate = 5e-3, b1: float = 0.9, b2: float = 0.999, eps: float = 1e-8, weight_decay: float = 0.05, *,
-               aux_learning_rate: Rate = 5e-4, aux_weight_decay: Optional[float] = None, map: str = "ns_bf16_fused", steps: int = 0,
-               scale: str = "paper", matrix: Callable = is_matrix) -> GradientTransformation:
-    """PolarAdamW for matrices, AdamW for the rest. A learning rate is a number or a function of the count, as optax's schedules are."""
+def polaradamw(learning_rate: Rate = 5e-3,
+               b1: float = 0.9,
+               b2: float = 0.999,
+               eps: float = 1e-8,
+               weight_decay: float = 0.05,
+               *,
+               aux_learning_rate: Rate = 5e-4,
+               aux_weight_decay: Optional[float] = None,
+               map: str = "ns_bf16_fused",
+               steps: int = 0,
+               scale: str = "paper",
+               matrix: Callable = is_matrix) -> GradientTransformation:
+    """PolarAdamW for matrices, AdamW for the rest. A learning rate is a number or a function of the count, as
+    optax's schedules are.
+    """
     aux = weight_decay if aux_weight_decay is None else aux_weight_decay
-    return _optimiser("polaradamw", learning_rate, aux_learning_rate, b1, b2, eps, weight_decay, aux, 0.0, False, map, steps, scale, matrix)
+    return _optimiser("polaradamw", learning_rate, aux_learning_rate, b1, b2, eps, weight_decay, aux, 0.0,
+                      False, map, steps, scale, matrix)
 
 
-def muon(learning_rate: Rate = 1e-3, momentum: float = 0.95, nesterov: bool = True, weight_decay: float = 0.1, *, b1: float = 0.9, b2: float = 0.999,
-         eps: float = 1e-8, aux_learning_rate: Rate = 3e-4, aux_weight_decay: float = 0.01, map: str = "ns_bf16_fused", steps: int = 0,
-         scale: str = "jordan", matrix: Callable = is_matrix) -> GradientTransformation:
+def muon(learning_rate: Rate = 1e-3,
+         momentum: float = 0.95,
+         nesterov: bool = True,
+         weight_decay: float = 0.1,
+         *,
+         b1: float = 0.9,
+         b2: float = 0.999,
+         eps: float = 1e-8,
+         aux_learning_rate: Rate = 3e-4,
+         aux_weight_decay: float = 0.01,
+         map: str = "ns_bf16_fused",
+         steps: int = 0,
+         scale: str = "jordan",
+         matrix: Callable = is_matrix) -> GradientTransformation:
     """torch.optim.Muon's rule for matrices, AdamW for the rest."""
-    return _optimiser("muon", learning_rate, aux_learning_rate, b1, b2, eps, weight_decay, aux_weight_decay, momentum, nesterov, map, steps, scale, matrix)
+    return _optimiser("muon", learning_rate, aux_learning_rate, b1, b2, eps, weight_decay, aux_weight_decay,
+                      momentum, nesterov, map, steps, scale, matrix)

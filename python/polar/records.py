@@ -1,4 +1,5 @@
-"""records.py -- what a store of the laboratory knows, as records: pandas.DataFrame(polar.runs("polar.db"))."""
+"""records.py -- what a store of the laboratory knows, as records: pandas.DataFrame(polar.runs("polar.db")).
+"""
 import json
 import os
 import re
@@ -20,7 +21,8 @@ def _open(store):
     try:
         db = sqlite3.connect(Path(os.path.abspath(store)).as_uri() + "?mode=ro", uri=True)
         db.execute("PRAGMA trusted_schema = OFF")    # what a file says is data
-        application, version = (db.execute(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version"))
+        application, version = (db.execute(f"PRAGMA {name}").fetchone()[0]
+                                for name in ("application_id", "user_version"))
     except sqlite3.DatabaseError as e:
         raise PolarError(f"'{store}' cannot be read: {e}") from e
     if application != _APPLICATION:
@@ -32,10 +34,12 @@ def _open(store):
 
 
 def runs(store: str = "polar.db", spec: Optional[str] = None) -> List[Dict[str, Any]]:
-    """Every run of a store (of one spec): where it stands, its configuration (`config.KEY`) and its results (`result.NAME`).
+    """Every run of a store (of one spec): where it stands, its configuration (`config.KEY`) and its results
+    (`result.NAME`).
 
-    A run that belongs to several arms or specs is there once for each. Reads and writes nothing but the file's journal.
-    The rows' checksums are not looked at here: `polar store check` does that, and polar.audit().
+    A run that belongs to several arms or specs is there once for each. Reads and writes nothing but the
+    file's journal. The rows' checksums are not looked at here: `polar store check` does that, and
+    polar.audit().
     """
     db, version = _open(store)
     configs = "SELECT key, json FROM config" if version >= 4 else "SELECT DISTINCT config, config FROM run"
@@ -44,9 +48,12 @@ def runs(store: str = "polar.db", spec: Optional[str] = None) -> List[Dict[str, 
         results: Dict[str, Dict[str, Any]] = {}
         for run, name, value in db.execute("SELECT run, name, value FROM result"):
             results.setdefault(run, {})[f"result.{name}"] = value
-        query = ("SELECT member.spec, member.cell, member.arm, member.seed, run.id, run.testbed, run.state, run.wall, run.started, run.finished, run.code, "
-                 "run.device, run.config FROM member JOIN run ON run.id = member.run" + (" WHERE member.spec = ?" if spec else "") +
-                 " ORDER BY member.spec, member.cell, member.ord, member.seed")
+        query = (
+            "SELECT member.spec, member.cell, member.arm, member.seed, run.id, run.testbed, run.state, "
+            "run.wall, run.started, run.finished, run.code, "
+            "run.device, run.config FROM member JOIN run ON run.id = member.run" +
+            (" WHERE member.spec = ?" if spec else "") +
+            " ORDER BY member.spec, member.cell, member.ord, member.seed")
         out = []
         for row in db.execute(query, (spec,) if spec else ()):
             record = {key: row[key] for key in row.keys() if key != "config"}
@@ -60,11 +67,14 @@ def runs(store: str = "polar.db", spec: Optional[str] = None) -> List[Dict[str, 
         db.close()
 
 
-def audit(store: str = "polar.db", spec: Optional[str] = None, metric: Optional[str] = None, program: Optional[str] = None) -> List[Dict[str, Any]]:
+def audit(store: str = "polar.db",
+          spec: Optional[str] = None,
+          metric: Optional[str] = None,
+          program: Optional[str] = None) -> List[Dict[str, Any]]:
     """The paired comparisons of a spec's arms, a record for each pair, as `polar audit` makes them.
 
-    The statistics are the laboratory's: `program` (or `polar` on the PATH, or POLAR_PROGRAM) is asked for them. spec: its
-    name in the store; without one, every spec of the store.
+    The statistics are the laboratory's: `program` (or `polar` on the PATH, or POLAR_PROGRAM) is asked for
+    them. spec: its name in the store; without one, every spec of the store.
     """
     db, _ = _open(store)
     try:
@@ -78,10 +88,14 @@ def audit(store: str = "polar.db", spec: Optional[str] = None, metric: Optional[
             raise PolarError(f"'{store}' has a spec of the name {name!r}, which no spec can have")
     program = program or os.environ.get("POLAR_PROGRAM") or shutil.which("polar")
     if not program:
-        raise PolarError("the program `polar` is not on the PATH: build it (make) and say program='./polar', or set POLAR_PROGRAM")
+        raise PolarError(
+            "the program `polar` is not on the PATH: build it (make) and say program='./polar', or set "
+            "POLAR_PROGRAM"
+        )
     out = []
     for name in specs:
-        command = [program, "audit", name, "--store", store, "--format", "json"] + (["--metric", metric] if metric else [])
+        command = [program, "audit", name, "--store", store, "--format", "json"]
+        command += ["--metric", metric] if metric else []
         done = subprocess.run(command, capture_output=True, text=True)
         if done.returncode not in (0, 1):
             raise PolarError(f"polar audit: {done.stderr.strip()}")

@@ -1,9 +1,9 @@
 """routes.py -- which parameter takes the matrix rule, which takes AdamW, and why.
 
 A parameter of two or more dimensions inside the blocks of a model takes the rule; embeddings, norms, biases,
-heads and what lies outside the blocks take AdamW. Patterns (`matrix=`, `adamw=`) say otherwise. Every decision has a
-reason, which `opt.routes()` shows, and matrices that go to AdamW for no better reason than their place are named
-in a warning.
+heads and what lies outside the blocks take AdamW. Patterns (`matrix=`, `adamw=`) say otherwise. Every
+decision has a reason, which `opt.routes()` shows, and matrices that go to AdamW for no better reason than
+their place are named in a warning.
 """
 import warnings
 from dataclasses import dataclass
@@ -14,7 +14,10 @@ import torch
 
 MATRIX, ADAMW = "matrix", "adamw"
 
-_HEADS = {"head", "heads", "head_dist", "lm_head", "classifier", "output_projection", "unembed", "to_logits", "score"}
+_HEADS = {
+    "head", "heads", "head_dist", "lm_head", "classifier", "output_projection", "unembed", "to_logits",
+    "score"
+}
 _EMBEDDINGS = ("embed", "wte", "wpe", "token", "position")
 
 
@@ -27,7 +30,8 @@ class Route:
     route: str
     why: str
     blocks: int = 1                                         # equal blocks of rows, each mapped by itself
-    views: Optional[Tuple[Tuple[int, int], ...]] = None     # a flat parameter as matrices, one after the other
+    # a flat parameter as matrices, one after the other
+    views: Optional[Tuple[Tuple[int, int], ...]] = None
     group: int = -1
 
 
@@ -37,7 +41,9 @@ class Routes(list):
     def __str__(self):
         rows = [("parameter", "shape", "route", "as", "why")]
         for r in self:
-            seen = "" if r.route == ADAMW else "+".join(f"{a}x{b}" for a, b in r.views) if r.views else self._matrices(r)
+            seen = ""
+            if r.route != ADAMW:
+                seen = "+".join(f"{a}x{b}" for a, b in r.views) if r.views else self._matrices(r)
             rows.append((r.name, "x".join(map(str, r.shape)) or "scalar", r.route, seen, r.why))
         width = [max(len(row[k]) for row in rows) for k in range(5)]
         lines = ["  ".join(cell.ljust(w) for cell, w in zip(row, width)).rstrip() for row in rows]
@@ -66,7 +72,10 @@ def named(params):
     if isinstance(params, torch.nn.Module):
         return list(params.named_parameters())
     if isinstance(params, torch.Tensor):
-        raise TypeError("params must be a module, or an iterable of tensors, (name, tensor) pairs or groups; got one tensor")
+        raise TypeError(
+            "params must be a module, or an iterable of tensors, (name, tensor) pairs or groups; got one "
+            "tensor"
+        )
     out = []
     for item in params:
         name, p = item if isinstance(item, (tuple, list)) else (None, item)
@@ -128,25 +137,34 @@ def _e3nn_views(owner, name, p):
 
 
 def decide(pairs, module=None, matrix=None, adamw=None, blocks=None, views=None, route=None):
-    """Routes of (name, tensor) pairs. `route` forces all of them; names may be None where it is given, or where all are matrices."""
+    """Routes of (name, tensor) pairs. `route` forces all of them; names may be None where it is given, or
+    where all are matrices.
+    """
     owners = _owners(module)
     blocks_there = any(name and _numbered(name) and p.ndim >= 2 for name, p in pairs)
     nameless = [p for name, p in pairs if name is None]
-    if nameless and route is None and any(p.ndim < 2 for p in nameless) and any(p.ndim >= 2 for p in nameless):
-        raise ValueError("parameters without names cannot be told apart: which are embeddings or heads? Give the module, "
-                         "model.named_parameters(), or groups with route='matrix' and route='adamw'")
+    dims = [p.ndim for p in nameless]
+    if nameless and route is None and min(dims) < 2 <= max(dims):
+        raise ValueError(
+            "parameters without names cannot be told apart: which are embeddings or heads? Give the module, "
+            "model.named_parameters(), or groups with route='matrix' and route='adamw'")
     out = Routes()
     for i, (name, p) in enumerate(pairs):
         label = name if name is not None else f"param{i}"
-        r = Route(label, tuple(p.shape), *(_chosen(label, p, matrix, adamw, route) or
-                                           (_by_itself(label, p, owners.get(label), blocks_there) if name is not None
-                                            else (MATRIX, "a matrix") if p.ndim >= 2 else (ADAMW, "a vector"))))
+        r = Route(
+            label, tuple(p.shape),
+            *(_chosen(label, p, matrix, adamw, route) or
+              (_by_itself(label, p, owners.get(label), blocks_there) if name is not None else
+               (MATRIX, "a matrix") if p.ndim >= 2 else (ADAMW, "a vector"))))
         _see_as(r, p, owners.get(label), matrix, adamw, blocks, views, route)
         out.append(r)
     silent = [r.name for r in out if r.why == "outside the blocks"]
     if silent:
-        warnings.warn(f"AdamW takes {', '.join(silent)}: matrices outside the numbered blocks of the model. If that is meant, say "
-                      f"adamw={silent!r}; if not, matrix=[...] with patterns (opt.routes() shows all)", stacklevel=4)
+        warnings.warn(
+            f"AdamW takes {', '.join(silent)}: matrices outside the numbered blocks of the model. If that "
+            f"is meant, say "
+            f"adamw={silent!r}; if not, matrix=[...] with patterns (opt.routes() shows all)",
+            stacklevel=4)
     return out
 
 
@@ -172,7 +190,10 @@ def _see_as(r, p, owner, matrix, adamw, blocks, views, route):
     if hit:
         r.blocks = int(blocks[hit])
         if r.blocks < 1 or p.ndim < 2 or p.shape[0] % r.blocks:
-            raise ValueError(f"blocks={{{hit!r}: {blocks[hit]}}}: '{r.name}' has the shape {tuple(p.shape)}, whose rows cannot be so divided")
+            raise ValueError(
+                f"blocks={{{hit!r}: {blocks[hit]}}}: '{r.name}' has the shape {tuple(p.shape)}, whose rows "
+                f"cannot be so divided"
+            )
     hit = match(views, r.name)
     shapes = tuple(tuple(int(n) for n in s) for s in views[hit]) if hit else None
     by_itself = shapes is None and owner is not None and route is None and not match(adamw, r.name)
@@ -181,6 +202,7 @@ def _see_as(r, p, owner, matrix, adamw, blocks, views, route):
     if shapes is None:
         return
     if any(len(s) != 2 for s in shapes) or sum(a * b for a, b in shapes) != p.numel():
-        raise ValueError(f"views of '{r.name}': {shapes} are not matrices that make up its {p.numel()} entries")
+        raise ValueError(
+            f"views of '{r.name}': {shapes} are not matrices that make up its {p.numel()} entries")
     r.route, r.views, r.blocks = MATRIX, shapes, 1
     r.why = "a flat weight, seen as matrices"

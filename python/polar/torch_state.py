@@ -1,4 +1,6 @@
-"""torch_state.py -- state of a libpolar optimiser as torch tensors, and checkpoints that go from one optimiser to another."""
+"""torch_state.py -- state of a libpolar optimiser as torch tensors, and checkpoints that go from one
+optimiser to another.
+"""
 import ctypes
 from ctypes import byref
 
@@ -7,7 +9,10 @@ import torch
 from . import _abi
 from ._library import check, lib
 
-DTYPES = {torch.float32: _abi.POLAR_DTYPE_F32, torch.bfloat16: _abi.POLAR_DTYPE_BF16, torch.float64: _abi.POLAR_DTYPE_F64}
+DTYPES = {
+    torch.float32: _abi.POLAR_DTYPE_F32, torch.bfloat16: _abi.POLAR_DTYPE_BF16, torch.float64:
+    _abi.POLAR_DTYPE_F64
+}
 _TORCH = {number: dtype for dtype, number in DTYPES.items()}
 
 
@@ -16,7 +21,10 @@ class _DeviceMemory:
 
     def __init__(self, pointer, count, dtype, owner):
         kind = {torch.float32: "<f4", torch.float64: "<f8"}[dtype]
-        self.__cuda_array_interface__ = {"shape": (count,), "typestr": kind, "data": (pointer, False), "version": 3, "strides": None, "stream": None}
+        self.__cuda_array_interface__ = {
+            "shape": (count, ), "typestr": kind, "data": (pointer, False), "version": 3, "strides": None,
+            "stream": None
+        }
         self.owner = owner
 
 
@@ -69,7 +77,9 @@ def join_state_dicts(*states):
 
 
 def split_state_dict(state):
-    """The reverse: a state dict for every group, so that torch.optim.Muon and torch.optim.AdamW may each have theirs."""
+    """The reverse: a state dict for every group, so that torch.optim.Muon and torch.optim.AdamW may each have
+    theirs.
+    """
     out = []
     for group in state["param_groups"]:
         index = {i: k for k, i in enumerate(group["params"])}

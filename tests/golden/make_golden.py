@@ -35,7 +35,8 @@ SEED = 1
 HERE = os.path.dirname(os.path.abspath(__file__))
 SHAPES = [(8, 1), (8, 8), (8, 44), (4, 16), (16, 4), (33, 17), (64, 192), (192, 64)]
 LARGE = [(64, 192), (192, 64)]    # of these only three rules' trajectories are kept
-FIRST = ("sgdm", "adamw", "muon", "polaradamw", "muon_v", "polar_ema")    # drawn one after the other; a later rule has a seed of its own
+# drawn one after the other; a later rule has a seed of its own
+FIRST = ("sgdm", "adamw", "muon", "polaradamw", "muon_v", "polar_ema")
 
 
 def f32(t):
@@ -118,7 +119,10 @@ def so3_model(out):
         pred = so3.forward(P, X, h)
         loss = ((pred - y) ** 2).mean()
         loss.backward()
-        T |= {f"h{h}.x": f32(X), f"h{h}.y": y, f"h{h}.pred": pred.detach(), f"h{h}.loss": loss.detach().reshape(1)}
+        T |= {
+            f"h{h}.x": f32(X), f"h{h}.y": y, f"h{h}.pred": pred.detach(), f"h{h}.loss":
+            loss.detach().reshape(1)
+        }
         for k, v in P.items():
             T[f"h{h}.param.{k}"] = v.detach().clone()
             T[f"h{h}.grad.{k}"] = v.grad
@@ -182,7 +186,8 @@ FILTERS = ((Image.BILINEAR, "bilinear"), (Image.BICUBIC, "bicubic"))
 
 
 def pictures(out, rng):
-    """timm's RandAugment operations at level 9, Pillow's crop and resize, a JPEG and what Pillow reads in it."""
+    """timm's RandAugment operations at level 9, Pillow's crop and resize, a JPEG and what Pillow reads in it.
+    """
     h, w = 80, 96
     yy, xx = np.mgrid[0:h, 0:w]
     base = np.stack([128 + 100 * np.sin(xx / 7) * np.cos(yy / 11), xx * 255 / w, yy * 255 / h], -1)
@@ -258,7 +263,8 @@ def compare(out):
             d = [difference(new[k], old[k]) if k in new else float("inf") for k in old]
             d += [float("inf")] * len(new.keys() - old.keys())
             worst, same, total = max(d), d.count(0.0), len(d)
-        print(f"{name:36} {same} of {total} arrays the same, largest difference {worst:.2g} of what is allowed")
+        print(
+            f"{name:36} {same} of {total} arrays the same, largest difference {worst:.2g} of what is allowed")
         bad += worst > 1
     return bad
 
@@ -267,7 +273,9 @@ def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("out", help="a folder; made if missing")
     p.add_argument("--compare", action="store_true", help="with the files beside this program")
-    p.add_argument("--add", action="store_true", help="optim and vit with the rules they lack, nothing else made anew")
+    p.add_argument("--add",
+                   action="store_true",
+                   help="optim and vit with the rules they lack, nothing else made anew")
     a = p.parse_args()
     os.makedirs(a.out, exist_ok=True)
     torch.manual_seed(SEED)

@@ -10,7 +10,9 @@ A, B, C = 3.4445, -4.7750, 2.0315
 
 
 def ns5(G, dtype=torch.float64, steps=5):
-    """Newton-Schulz in one precision throughout (fp64 or fp32). No epsilon: zero in, zero out; otherwise scale-free."""
+    """Newton-Schulz in one precision throughout (fp64 or fp32). No epsilon: zero in, zero out; otherwise
+    scale-free.
+    """
     X = G.to(dtype)
     t = X.shape[0] > X.shape[1]
     X = X.T if t else X
@@ -50,7 +52,8 @@ def scale(shape):
     return math.sqrt(max(shape) / min(shape))
 
 
-# rule -> (momentum, precondition with 1/(sqrt(v^)+eps), polar map, lr and decay of its matrices): src/optim/rule.c
+# rule -> (momentum, precondition with 1/(sqrt(v^)+eps), polar map, lr and decay of its matrices):
+# src/optim/rule.c
 RULES = {
     "sgdm":       ("heavy_ball", False, False, 5e-3, 0.05),
     "adamw":      ("ema", True, False, 5e-4, 0.05),

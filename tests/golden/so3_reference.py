@@ -1,8 +1,9 @@
-"""so3_reference.py -- the SO(3) testbed's model, as a specification: plain torch, one batch of clouds, no tricks.
+"""so3_reference.py -- the SO(3) testbed's model, as a specification: plain torch, one batch of clouds, no
+tricks.
 
 The paper fixes the Schur blocks W00, W11, cg_proj, the two initial features, the target (the largest
-eigenvalue of X^T X / N) and the training recipe. It is silent on the message MLP, the gate, the readout and the sizes of the
-data; the choices made here are ours and are the project's defaults (each one a flag).
+eigenvalue of X^T X / N) and the training recipe. It is silent on the message MLP, the gate, the readout and
+the sizes of the data; the choices made here are ours and are the project's defaults (each one a flag).
 
 Shapes: X (B,N,3) -> prediction (B).  The message weights are symmetric (w_ij = w_ji): N(N+1)/2 pairs suffice.
 Parameter names are the names to use in checkpoints.

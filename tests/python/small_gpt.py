@@ -1,4 +1,6 @@
-"""small_gpt.py -- a small transformer, its data, and the rules in plain torch: what the optimisers are compared with."""
+"""small_gpt.py -- a small transformer, its data, and the rules in plain torch: what the optimisers are
+compared with.
+"""
 import os
 
 import torch
@@ -24,7 +26,8 @@ class Block(nn.Module):
     def forward(self, x):
         b, t, c = x.shape
         q, k, v = self.qkv(self.norm1(x)).view(b, t, 3, self.heads, c // self.heads).permute(2, 0, 3, 1, 4)
-        x = x + self.proj(F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).reshape(b, t, c))
+        x = x + self.proj(
+            F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).reshape(b, t, c))
         return x + self.down(F.gelu(self.up(self.norm2(x))))
 
 
@@ -89,10 +92,22 @@ def newton_schulz(g, steps=5, coefficients=JORDAN):
 class PlainPolarAdamW:
     """PolarAdamW for matrices, AdamW for the rest, as one would write it down."""
 
-    def __init__(self, matrices, others, lr=5e-3, aux_lr=5e-4, betas=(0.9, 0.999), eps=1e-8, weight_decay=0.05, maps=newton_schulz):
+    def __init__(self,
+                 matrices,
+                 others,
+                 lr=5e-3,
+                 aux_lr=5e-4,
+                 betas=(0.9, 0.999),
+                 eps=1e-8,
+                 weight_decay=0.05,
+                 maps=newton_schulz):
         self.sets = [(list(matrices), lr, True), (list(others), aux_lr, False)]
         self.betas, self.eps, self.decay, self.maps, self.t = betas, eps, weight_decay, maps, 0
-        self.state = {p: (torch.zeros_like(p), torch.zeros_like(p)) for params, _, _ in self.sets for p in params}
+        self.state = {
+            p: (torch.zeros_like(p), torch.zeros_like(p))
+            for params, _, _ in self.sets
+            for p in params
+        }
 
     @torch.no_grad()
     def step(self):

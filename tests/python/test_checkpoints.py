@@ -1,4 +1,6 @@
-"""test_checkpoints.py -- state that goes on: saved and loaded, from torch's optimisers to ours and back, and what is refused."""
+"""test_checkpoints.py -- state that goes on: saved and loaded, from torch's optimisers to ours and back, and
+what is refused.
+"""
 import copy
 import io
 
@@ -8,7 +10,8 @@ from small_gpt import distance, make, matrices, others, train
 
 import polar
 
-needs_muon = pytest.mark.skipif(not hasattr(torch.optim, "Muon"), reason="torch.optim.Muon came with torch 2.9")
+needs_muon = pytest.mark.skipif(not hasattr(torch.optim, "Muon"),
+                                reason="torch.optim.Muon came with torch 2.9")
 
 
 def through_a_file(state):
@@ -50,13 +53,15 @@ def test_the_keys_are_torchs():
     assert ours["state"].keys() == theirs["state"].keys()
     for i in ours["state"]:
         assert set(ours["state"][i]) == set(theirs["state"][i])
-        assert ours["state"][i]["step"].dtype is theirs["state"][i]["step"].dtype and ours["state"][i]["step"].shape == ()
+        assert ours["state"][i]["step"].dtype is theirs["state"][i]["step"].dtype and ours["state"][i][
+            "step"].shape == ()
     assert [g["params"] for g in ours["param_groups"]] == [g["params"] for g in theirs["param_groups"]]
     assert set(polar.Muon(m).state_dict()["state"][0]) == {"momentum_buffer", "step"}
 
 
 def test_adamw_both_ways():
-    """Ten steps of torch's AdamW, ten of ours, ten of torch's: the run of thirty by one of them, in double."""
+    """Ten steps of torch's AdamW, ten of ours, ten of torch's: the run of thirty by one of them, in double.
+    """
     a, b = make(dtype=torch.float64), make(dtype=torch.float64)
     train(a, torch.optim.AdamW(a.parameters(), lr=2e-3, weight_decay=0.1), 30)
     one = torch.optim.AdamW(b.parameters(), lr=2e-3, weight_decay=0.1)
@@ -73,7 +78,9 @@ def test_adamw_both_ways():
 
 @needs_muon
 def test_muon_and_adamw_become_one_and_two_again():
-    """torch.optim.Muon keeps its buffer in the weights' format and maps in bf16, so moves agree to 5 % and the buffers exactly."""
+    """torch.optim.Muon keeps its buffer in the weights' format and maps in bf16, so moves agree to 5 % and
+    the buffers exactly.
+    """
     a, b, start = make(), make(), make()
 
     def two_of_torchs(m):
@@ -112,7 +119,8 @@ def test_a_muon_of_matrices_alone():
     g = opt.param_groups[0]
     assert (g["lr"], g["ns_steps"], g["nesterov"], g["adjust_lr_fn"]) == (0.03, 4, False, "match_rms_adamw")
     twin = polar.Muon(matrices(m), lr=0.03, ns_steps=4, nesterov=False, adjust_lr_fn="match_rms_adamw")
-    assert [s["scale"] for s in opt.stats()] == [s["scale"] for s in twin.stats()]    # what is fixed in the library is made anew
+    # what is fixed in the library is made anew
+    assert [s["scale"] for s in opt.stats()] == [s["scale"] for s in twin.stats()]
 
 
 def test_what_is_refused_changes_nothing():
@@ -123,16 +131,21 @@ def test_what_is_refused_changes_nothing():
     good = opt.state_dict()
     wrong = [
         ("groups", {"state": {}, "param_groups": good["param_groups"][:1]}),
-        ("parameters", {"state": {}, "param_groups": [{**good["param_groups"][0], "params": [0]}, good["param_groups"][1]]}),
+        ("parameters", {
+            "state": {}, "param_groups": [{**good["param_groups"][0], "params": [0]}, good["param_groups"][1]]
+        }),
         ("momentum_buffer", polar.PolarAdamW(m).state_dict()),
-        ("shape", {**good, "state": {**good["state"], 0: {**good["state"][0], "momentum_buffer": torch.zeros(3, 3)}}}),
+        ("shape",
+         {**good, "state": {**good["state"], 0: {**good["state"][0], "momentum_buffer": torch.zeros(3, 3)}}}),
         ("route", {**good, "param_groups": [{**g, "route": "adamw"} for g in good["param_groups"]]}),
     ]
     for word, state in wrong:
         with pytest.raises(ValueError, match=word):
             opt.load_state_dict(state)
     after = opt.state_dict()
-    assert all(torch.equal(after["state"][i][k], before["state"][i][k]) for i in before["state"] for k in before["state"][i])
+    assert all(
+        torch.equal(after["state"][i][k], before["state"][i][k]) for i in before["state"]
+        for k in before["state"][i])
     train(m, opt, 1)
 
 
@@ -147,7 +160,8 @@ def test_entries_that_never_were():
     opt = polar.AdamW(m)
     train(m, opt, 2)
     opt.load_state_dict(ref.state_dict())
-    assert float(opt.state[m.wpe.weight]["step"]) == 0 and float(opt.state[m.wpe.weight]["exp_avg"].abs().sum()) == 0
+    assert float(opt.state[m.wpe.weight]["step"]) == 0 and float(
+        opt.state[m.wpe.weight]["exp_avg"].abs().sum()) == 0
     assert float(opt.state[m.wte.weight]["step"]) == 1
 
 
@@ -175,5 +189,7 @@ def test_views_outlive_the_optimiser():
     import gc
     gc.collect()
     junk = [torch.randn(1000) for _ in range(100)]    # memory that was freed would be taken by these
-    assert all(torch.equal(state["state"][i][k], copied["state"][i][k]) for i in copied["state"] for k in copied["state"][i])
+    assert all(
+        torch.equal(state["state"][i][k], copied["state"][i][k]) for i in copied["state"]
+        for k in copied["state"][i])
     assert len(junk) == 100

@@ -1,4 +1,5 @@
-"""test_examples.py -- the examples run, a few steps of each; those whose libraries are not here are left out."""
+"""test_examples.py -- the examples run, a few steps of each; those whose libraries are not here are left out.
+"""
 import pathlib
 import runpy
 import sys
@@ -19,10 +20,13 @@ def run(name, *arguments):
 
 @pytest.mark.parametrize("optimizer", ["polaradamw", "muon", "adamw"])
 def test_char_gpt(capsys, optimizer):
-    run("char_gpt.py", "--steps", "80", "--width", "32", "--depth", "1", "--length", "16", "--device", "cpu", "--optimizer", optimizer)
+    run("char_gpt.py", "--steps", "80", "--width", "32", "--depth", "1", "--length", "16", "--device", "cpu",
+        "--optimizer", optimizer)
     out = capsys.readouterr().out
     assert ("4 of 15 parameters take the matrix rule" in out) == (optimizer != "adamw"), out
-    losses = [float(line.split("held out")[1].split()[0]) for line in out.splitlines() if line.startswith("step")]
+    losses = [
+        float(line.split("held out")[1].split()[0]) for line in out.splitlines() if line.startswith("step")
+    ]
     assert losses[-1] < losses[0]
 
 

@@ -1,4 +1,5 @@
-"""test_gpu.py -- what only a GPU shows: checkpoints that change devices, streams, captured steps, a fork. Left out where there is none.
+"""test_gpu.py -- what only a GPU shows: checkpoints that change devices, streams, captured steps, a fork.
+Left out where there is none.
 
     POLAR_TEST_DEVICE=cuda python -m pytest tests/python
 """
@@ -32,7 +33,9 @@ def same(model, saved):
 
 @pytest.mark.parametrize("cls", RULES)
 def test_checkpoints_change_devices(cls):
-    """CPU, then GPU, then CPU: the state arrives bit for bit, and the run is the one that never moved, in double."""
+    """CPU, then GPU, then CPU: the state arrives bit for bit, and the run is the one that never moved, in
+    double.
+    """
     options = {} if cls is polar.AdamW else {"map": "ns_fp64"}
     home = make(device="cpu", dtype=torch.float64)
     home_opt = cls(home, **options)
@@ -76,7 +79,9 @@ def test_side_stream():
 
 @pytest.mark.parametrize("cls", RULES)
 def test_captured_step(cls):
-    """Forward, backward and step in one graph: replays are steps, counted and corrected on the device; rates by refresh()."""
+    """Forward, backward and step in one graph: replays are steps, counted and corrected on the device; rates
+    by refresh().
+    """
     a, b = make(device="cuda"), make(device="cuda")
     opt_a, opt_b = cls(a), cls(b)
     x = [loss_inputs(t) for t in range(8)]
@@ -119,7 +124,8 @@ def test_captured_step(cls):
         run(b, x[t])
         opt_b.step()
     torch.cuda.synchronize()
-    # cuBLAS may choose other kernels in a capture, so the gradients differ in last bits, which a map in bf16 makes per cents of a move of 1e-2
+    # cuBLAS may choose other kernels in a capture, so the gradients differ in last bits, which a map in bf16
+    # makes per cents of a move of 1e-2
     assert distance(a, b) < (1e-5 if cls is polar.AdamW else 2e-3), distance(a, b)
     assert all(s["steps"] == 8 for s in opt_a.stats())
 

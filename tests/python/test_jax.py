@@ -1,4 +1,5 @@
-"""test_jax.py -- PolarAdamW and Muon in JAX against the same rules in torch's dress, and the handler itself."""
+"""test_jax.py -- PolarAdamW and Muon in JAX against the same rules in torch's dress, and the handler itself.
+"""
 import numpy as np
 import pytest
 
@@ -28,7 +29,9 @@ def test_the_handler():
 def problem(seed=0):
     rng = np.random.default_rng(seed)
     shapes = {"block": {"w": (12, 8), "b": (12,)}, "embed": {"w": (6, 8)}, "out": {"w": (4, 12)}}
-    params = jax.tree_util.tree_map(lambda s: jnp.asarray(rng.standard_normal(s)), shapes, is_leaf=lambda s: isinstance(s, tuple))
+    params = jax.tree_util.tree_map(lambda s: jnp.asarray(rng.standard_normal(s)),
+                                    shapes,
+                                    is_leaf=lambda s: isinstance(s, tuple))
     x = jnp.asarray(rng.standard_normal((6, 6)))
 
     def loss(p):
@@ -65,17 +68,20 @@ def test_fifty_steps_are_torchs(rule):
         updates, state = step(params, state)
         params = jax.tree_util.tree_map(lambda p, u: p + u, params, updates)
     for t, p in zip(twins, jax.tree_util.tree_leaves(params)):
-        assert np.abs(np.asarray(p) - t.detach().numpy()).max() < 1e-6    # t of the bias correction is a float in jax
+        # t of the bias correction is a float in jax
+        assert np.abs(np.asarray(p) - t.detach().numpy()).max() < 1e-6
     assert float(loss(params)) < first and int(state.count) == 50
 
 
 def test_schedules_and_an_empty_route():
     params, loss = problem()
-    opt = polar.jax.polaradamw(lambda count: 0.0 * count, aux_learning_rate=lambda count: jnp.where(count < 1, 0.0, 1e-3))
+    opt = polar.jax.polaradamw(lambda count: 0.0 * count,
+                               aux_learning_rate=lambda count: jnp.where(count < 1, 0.0, 1e-3))
     state = opt.init(params)
     updates, state = opt.update(jax.grad(loss)(params), state, params)
     assert all(float(jnp.abs(u).sum()) == 0 for u in jax.tree_util.tree_leaves(updates))
     updates, state = opt.update(jax.grad(loss)(params), state, params)
-    assert float(jnp.abs(updates["block"]["w"]).sum()) == 0 and float(jnp.abs(updates["block"]["b"]).sum()) > 0
+    assert float(jnp.abs(updates["block"]["w"]).sum()) == 0 and float(jnp.abs(
+        updates["block"]["b"]).sum()) > 0
     with pytest.raises(ValueError, match="matrix="):
         polar.jax.polaradamw().init({"head": params["block"]["b"]})

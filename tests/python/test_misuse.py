@@ -1,4 +1,6 @@
-"""test_misuse.py -- what goes wrong ends in an exception with a sentence: never a crash, never a hang, nothing half done."""
+"""test_misuse.py -- what goes wrong ends in an exception with a sentence: never a crash, never a hang,
+nothing half done.
+"""
 import os
 import subprocess
 import sys
@@ -25,8 +27,10 @@ def parameter(*shape, dtype=torch.float32):
 def test_parameters_that_cannot_be_had():
     refused(ValueError, "not contiguous", lambda: polar.Muon([nn.Parameter(torch.randn(6, 4).T)]))
     refused(TypeError, "float16", lambda: polar.Muon([parameter(4, 4, dtype=torch.float16)]))
-    refused(TypeError, "complex64", lambda: polar.Muon([nn.Parameter(torch.randn(4, 4, dtype=torch.complex64))]))
-    refused(TypeError, "sparse", lambda: polar.Muon([{"params": [nn.Parameter(torch.eye(4).to_sparse())], "route": "matrix"}]))
+    refused(TypeError, "complex64",
+            lambda: polar.Muon([nn.Parameter(torch.randn(4, 4, dtype=torch.complex64))]))
+    refused(TypeError, "sparse",
+            lambda: polar.Muon([{"params": [nn.Parameter(torch.eye(4).to_sparse())], "route": "matrix"}]))
     refused(ValueError, "no memory", lambda: polar.Muon([nn.Parameter(torch.empty(4, 4, device="meta"))]))
     refused(TypeError, "tensors", lambda: polar.Muon(["w"]))
     refused(TypeError, "one tensor", lambda: polar.Muon(parameter(4, 4)))
@@ -35,7 +39,8 @@ def test_parameters_that_cannot_be_had():
     w = parameter(4, 4)
     refused(ValueError, "one parameter", lambda: polar.Muon([w, w]))
     base = torch.randn(8, 4)
-    refused(polar.PolarError, "same weights", lambda: polar.Muon([nn.Parameter(base[:6]), nn.Parameter(base[4:])]))
+    refused(polar.PolarError, "same weights",
+            lambda: polar.Muon([nn.Parameter(base[:6]), nn.Parameter(base[4:])]))
 
 
 def test_numbers_that_make_no_sense():
@@ -109,7 +114,8 @@ def test_the_model_goes_before_the_optimiser():
 
 
 def test_after_a_fork():
-    """The child goes on with what the parent had; the parent does not notice. As DataLoader's workers do it."""
+    """The child goes on with what the parent had; the parent does not notice. As DataLoader's workers do it.
+    """
     m = make(device="cpu")
     opt = polar.PolarAdamW(m)
     train(m, opt, 2, "cpu")
@@ -148,15 +154,23 @@ ENDINGS = {
     "model last": "import builtins; builtins.kept = m; del opt",
     "in a cycle": "opt.me = opt; m.opt = opt; del opt, m",
     "state alone": "kept = opt.state_dict(); del opt, m",
-    "at exit": "import atexit; atexit.register(lambda: opt.step()); atexit.register(lambda: print(opt.state_dict()['param_groups'][0]['lr']))",
-    "modules gone": "import sys; sys.modules.pop('polar.torch_optim'); sys.modules.pop('polar._library'); sys.modules.pop('torch')",
-    "in a thread": "import threading; threading.Thread(target=lambda: [opt.step() for _ in range(200)], daemon=True).start()",
+    "at exit":
+    "import atexit; atexit.register(lambda: opt.step()); atexit.register(lambda: "
+    "print(opt.state_dict()['param_groups'][0]['lr']))",
+    "modules gone":
+    "import sys; sys.modules.pop('polar.torch_optim'); sys.modules.pop('polar._library'); "
+    "sys.modules.pop('torch')",
+    "in a thread":
+    "import threading; threading.Thread(target=lambda: [opt.step() for _ in range(200)], "
+    "daemon=True).start()",
     "an exception": "raise SystemExit(0)",
 }
 
 
 def test_the_interpreter_ends():
-    """Every ending in a child of one process that has only imported torch: the whole of Python's end, in any order."""
+    """Every ending in a child of one process that has only imported torch: the whole of Python's end, in any
+    order.
+    """
     script = textwrap.dedent("""
         import os, sys, torch, polar
         import polar.torch_optim, torch._dynamo    # which torch imports with the first optimiser, in seconds
@@ -175,9 +189,13 @@ def test_the_interpreter_ends():
             opt.step()
             exec(ending)
         """)
-    done = subprocess.run([sys.executable, "-c", f"ENDINGS = {ENDINGS!r}\n{script}"], capture_output=True, text=True, timeout=300)
+    done = subprocess.run([sys.executable, "-c", f"ENDINGS = {ENDINGS!r}\n{script}"],
+                          capture_output=True,
+                          text=True,
+                          timeout=300)
     assert done.returncode == 0 and "Traceback" not in done.stderr, done.stderr
-    assert [line for line in done.stdout.splitlines() if line.rsplit(" ", 1)[0] in ENDINGS] == [f"{name} 0" for name in ENDINGS], done.stdout
+    assert [line for line in done.stdout.splitlines()
+            if line.rsplit(" ", 1)[0] in ENDINGS] == [f"{name} 0" for name in ENDINGS], done.stdout
 
 
 def test_without_torch():

@@ -16,15 +16,21 @@ def ways(opt):
 def test_by_itself():
     m = make()
     w = ways(polar.PolarAdamW(m))
-    assert {n for n, r in w.items() if r == "matrix"} == {f"blocks.{i}.{n}.weight" for i in range(2) for n in ("qkv", "proj", "up", "down")}
+    assert {n
+            for n, r in w.items() if r == "matrix"
+            } == {f"blocks.{i}.{n}.weight"
+                  for i in range(2)
+                  for n in ("qkv", "proj", "up", "down")}
     assert set(w) == {n for n, _ in m.named_parameters()}
     why = {r.name: r.why for r in polar.PolarAdamW(m).routes()}
-    assert why["wte.weight"] == "an embedding" and why["lm_head.weight"] == "a head" and why["blocks.0.norm1.weight"] == "a vector"
+    assert why["wte.weight"] == "an embedding" and why["lm_head.weight"] == "a head" and why[
+        "blocks.0.norm1.weight"] == "a vector"
 
 
 def test_the_table_prints():
     text = str(polar.PolarAdamW(make()).routes())
-    assert "blocks.0.qkv.weight" in text and "a head" in text and text.endswith("8 of 29 parameters take the matrix rule"), text
+    assert "blocks.0.qkv.weight" in text and "a head" in text and text.endswith(
+        "8 of 29 parameters take the matrix rule"), text
 
 
 def test_names_are_enough():
@@ -35,8 +41,11 @@ def test_names_are_enough():
 
 def test_patterns():
     m = make()
-    assert [r.name for r in polar.Muon(m, matrix="*.up.weight").routes() if r.route == "matrix"] == ["blocks.0.up.weight", "blocks.1.up.weight"]
-    assert "blocks.0.up.weight" not in [r.name for r in polar.Muon(m, adamw=["*.up.*"]).routes() if r.route == "matrix"]
+    assert [r.name for r in polar.Muon(m, matrix="*.up.weight").routes()
+            if r.route == "matrix"] == ["blocks.0.up.weight", "blocks.1.up.weight"]
+    assert "blocks.0.up.weight" not in [
+        r.name for r in polar.Muon(m, adamw=["*.up.*"]).routes() if r.route == "matrix"
+    ]
 
 
 def test_a_matrix_outside_the_blocks_is_named():
@@ -62,7 +71,8 @@ def test_without_names():
     assert set(ways(polar.Muon([a, b])).values()) == {"matrix"}
     with pytest.raises(ValueError, match="without names"):
         polar.Muon([a, b, v])
-    opt = polar.Muon([{"params": [a, b], "route": "matrix", "lr": 0.5}, {"params": [v], "route": "adamw", "lr": 0.25}])
+    opt = polar.Muon([{"params": [a, b], "route": "matrix", "lr": 0.5},
+                      {"params": [v], "route": "adamw", "lr": 0.25}])
     assert [g["lr"] for g in opt.param_groups] == [0.5, 0.25]
     opt = polar.Muon([{"params": [a, b], "use_muon": True}, {"params": [v], "use_muon": False}])
     assert [g["route"] for g in opt.param_groups] == ["matrix", "adamw"]
@@ -73,7 +83,9 @@ def test_without_names():
 def test_groups_of_pairs_are_split():
     m = make()
     named = list(m.named_parameters())
-    opt = polar.PolarAdamW([{"params": named[:10], "lr": 1e-2, "aux_lr": 1e-4}, {"params": named[10:], "weight_decay": 0.0}], aux_lr=7e-4)
+    opt = polar.PolarAdamW(
+        [{"params": named[:10], "lr": 1e-2, "aux_lr": 1e-4}, {"params": named[10:], "weight_decay": 0.0}],
+        aux_lr=7e-4)
     assert [(g["route"], g["lr"], g["weight_decay"]) for g in opt.param_groups] == [
         ("matrix", 1e-2, 0.05), ("adamw", 1e-4, 0.05), ("matrix", 5e-3, 0.0), ("adamw", 7e-4, 0.05)]
 
@@ -110,7 +122,9 @@ def test_flat_weights_as_matrices():
     opt.step()
     step = (before - m[0].weight.detach()) / 0.1
     for block in (step[:24].view(4, 6), step[24:].view(3, 2)):
-        assert torch.allclose(torch.linalg.svdvals(block), torch.ones(min(block.shape), dtype=torch.float64), atol=1e-12)
+        assert torch.allclose(torch.linalg.svdvals(block),
+                              torch.ones(min(block.shape), dtype=torch.float64),
+                              atol=1e-12)
     state = opt.state_dict()["state"][0]
     assert state["momentum_buffer"].shape == (30,)
     again = polar.Muon(m, map="exact")
@@ -125,4 +139,5 @@ def test_tied_weights():
     m.lm_head.weight = m.wte.weight
     assert ways(polar.Muon(m))["wte.weight"] == "adamw"
     with pytest.raises(ValueError, match="one parameter"):
-        polar.Muon([{"params": [("a", m.wte.weight)], "route": "adamw"}, {"params": [("b", m.wte.weight)], "route": "matrix"}])
+        polar.Muon([{"params": [("a", m.wte.weight)], "route": "adamw"},
+                    {"params": [("b", m.wte.weight)], "route": "matrix"}])

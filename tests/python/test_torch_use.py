@@ -1,4 +1,6 @@
-"""test_torch_use.py -- what scripts do with an optimiser: schedulers, accumulation, closures, GradScaler, compile, new groups, copies."""
+"""test_torch_use.py -- what scripts do with an optimiser: schedulers, accumulation, closures, GradScaler,
+compile, new groups, copies.
+"""
 import copy
 import math
 
@@ -9,7 +11,8 @@ from torch.optim import lr_scheduler
 
 import polar
 
-needs_scaler = pytest.mark.skipif(not hasattr(torch.amp, "GradScaler"), reason="torch.amp.GradScaler came with torch 2.3")
+needs_scaler = pytest.mark.skipif(not hasattr(torch.amp, "GradScaler"),
+                                  reason="torch.amp.GradScaler came with torch 2.3")
 RULES = [polar.PolarAdamW, polar.Muon, polar.AdamW]
 
 
@@ -34,7 +37,8 @@ def test_state_is_there_from_the_beginning(cls):
     for group in opt.param_groups:
         for p in group["params"]:
             entry = opt.state[p]
-            moment = entry["momentum_buffer" if cls is polar.Muon and group["route"] == "matrix" else "exp_avg"]
+            moment = entry["momentum_buffer" if cls is polar.Muon and group["route"] ==
+                           "matrix" else "exp_avg"]
             assert moment.shape == p.shape and float(moment.abs().sum()) == 0 and float(entry["step"]) == 0
 
 
@@ -51,8 +55,10 @@ def test_lr_0_changes_nothing(cls):
 
 def test_every_scheduler_moves_both_rates():
     m = make()
-    for make_scheduler in (lambda o: lr_scheduler.CosineAnnealingLR(o, 10), lambda o: lr_scheduler.LambdaLR(o, lambda t: 1 / (t + 1)),
-                           lambda o: lr_scheduler.OneCycleLR(o, [5e-3, 5e-4], total_steps=20), lambda o: lr_scheduler.StepLR(o, 1, 0.5),
+    for make_scheduler in (lambda o: lr_scheduler.CosineAnnealingLR(o, 10),
+                           lambda o: lr_scheduler.LambdaLR(o, lambda t: 1 / (t + 1)),
+                           lambda o: lr_scheduler.OneCycleLR(o, [5e-3, 5e-4], total_steps=20),
+                           lambda o: lr_scheduler.StepLR(o, 1, 0.5),
                            lambda o: lr_scheduler.ReduceLROnPlateau(o, patience=0)):
         opt = polar.PolarAdamW(m)
         scheduler = make_scheduler(opt)
@@ -83,7 +89,8 @@ def test_a_scheduler_of_one_rate_is_felt():
 
 @pytest.mark.parametrize("cls", RULES)
 def test_accumulation_maps_once(cls):
-    """Four micro-batches are one step, with one map for every matrix: the bits of the sum of their gradients."""
+    """Four micro-batches are one step, with one map for every matrix: the bits of the sum of their gradients.
+    """
     a, b = make(), make()
     opt_a, opt_b = cls(a), cls(b)
     for t in range(3):
@@ -100,7 +107,8 @@ def test_accumulation_maps_once(cls):
         opt_b.step()
     assert same(a, bits(b))
     for s in opt_a.stats():
-        assert s["steps"] == 3 and s["maps"] == (3 if s["route"] == "matrix" else 0) and s["last_maps"] == (s["route"] == "matrix")
+        assert s["steps"] == 3 and s["maps"] == (3 if s["route"] == "matrix" else
+                                                 0) and s["last_maps"] == (s["route"] == "matrix")
 
 
 def test_closure_and_set_to_none():
@@ -160,7 +168,9 @@ def test_nonfinite_gradients_leave_everything(cls, bad):
 
 @needs_scaler
 def test_grad_scaler():
-    """GradScaler's loop as it is written everywhere: the scale is taken off, an overflow leaves everything, the scale falls."""
+    """GradScaler's loop as it is written everywhere: the scale is taken off, an overflow leaves everything,
+    the scale falls.
+    """
     a, b = make(), make()
     opt_a, opt_b = polar.PolarAdamW(a), polar.PolarAdamW(b)
     scaler = torch.amp.GradScaler(DEVICE, init_scale=2.0**12, growth_interval=1000)
@@ -281,9 +291,13 @@ def test_update_norms():
         assert math.isclose(s["update_norm"], norm, rel_tol=1e-3), s    # a weight's rounding against its move
 
 
-@pytest.mark.skipif(not hasattr(torch, "compile") or tuple(map(int, torch.__version__.split(".")[:2])) < (2, 2), reason="torch.compile of today")
+@pytest.mark.skipif(not hasattr(torch, "compile") or tuple(map(int,
+                                                               torch.__version__.split(".")[:2])) < (2, 2),
+                    reason="torch.compile of today")
 def test_compile_around_the_loop():
-    """The whole training step compiled: forward and backward are traced, opt.step() is called; the bits are those of the plain loop."""
+    """The whole training step compiled: forward and backward are traced, opt.step() is called; the bits are
+    those of the plain loop.
+    """
     a, b = make(), make()
     opt_a, opt_b = polar.PolarAdamW(a), polar.PolarAdamW(b)
 

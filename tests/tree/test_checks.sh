@@ -92,6 +92,9 @@ sound
 put src/math/long.h '/* long.h -- too long */\n'
 awk 'BEGIN { for (i = 0; i < 600; i++) print "int x" i ";" }' >>"$dir/src/math/long.h"
 expect layout 1 'src/math/long.h:601: more than 600 lines' 'a file of 601 lines'
+long=$(awk 'BEGIN { for (i = 0; i < 20; i++) printf "word%d, ", i }')
+plant format python/run.py "# $long\n" './python/run.py:2' 'a long line of Python'
+plant format specs/demo/small.yaml "# $long\n" './specs/demo/small.yaml:2' 'a long line of a spec'
 if sh "$root/tools/check_format.sh" "$root" >/dev/null 2>&1; [ $? -ne 77 ]; then
     rm -rf "${dir:?}"/*
     cp "$root/.clang-format" "$dir/"
