@@ -126,7 +126,7 @@ int64_t pl_bench_list_weights(const char *list)
 
 /* ---- the least that AdamW must move ------------------------------------------------------------- */
 
-#if defined(__x86_64__) && defined(__GNUC__)
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__SANITIZE_THREAD__) /* as in clones.h */
 __attribute__((target_clones("avx512f", "avx2", "default")))
 #endif
 static void
