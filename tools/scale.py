@@ -4,7 +4,7 @@ of every message of the exchange to hold it to.
 
     python3 tools/scale.py                          # the tables of docs/scale.md
     python3 tools/scale.py --model 7b --ranks 64    # one case: its terms, and the simulation's
-    python3 tools/scale.py --check docs/scale.md    # the page has these, formula and simulation agree (a test)
+    python3 tools/scale.py --check docs/scale.md    # the page has these; formula and simulation agree
 
 Seconds, bytes and FLOPs throughout. Only what is marked MEASURED was (docs/SPEED.md, one H200); the rest is
 assumed.
@@ -339,8 +339,8 @@ def table_rows():
             c = Case(name, ranks)
             torch, ours = c.rows()
             moved = ours - c.map - c.update
-            yield (f"| {name.upper()} | {ranks} | {ms(c.compute)} | {ms(torch)} | {ms(moved)} | {ms(c.map)} | "
-                   f"{ms(ours)} | {percent(c.compute, max(c.compute, torch) + ours)} |")
+            yield (f"| {name.upper()} | {ranks} | {ms(c.compute)} | {ms(torch)} | {ms(moved)} | "
+                   f"{ms(c.map)} | {ms(ours)} | {percent(c.compute, max(c.compute, torch) + ours)} |")
 
 
 def table_check():
