@@ -1,8 +1,9 @@
-"""torch_optim.py -- libpolar's optimisers as torch.optim.Optimizer: the same arguments, the same state, one call per step.
+"""torch_optim.py -- libpolar's optimisers as torch.optim.Optimizer: the same arguments, the same state, one
+call per step.
 
-What a step costs beside the library's own work is a loop over the gradients for their pointers, one comparison per
-group, and two foreign calls. The rest happens when something has changed: a group's numbers, a parameter that moved, a
-new group.
+What a step costs beside the library's own work is a loop over the gradients for their pointers, one
+comparison per group, and two foreign calls. The rest happens when something has changed: a group's numbers, a
+parameter that moved, a new group.
 """
 import atexit
 import math
@@ -22,7 +23,8 @@ from .torch_ranks import Ranks, full, group_of, is_rows, local, rows_of
 from .torch_state import DTYPES, view
 
 try:
-    from torch._compile import _disable_dynamo as _no_dynamo    # torch.compile goes around a step, not into it
+    # torch.compile goes around a step, not into it
+    from torch._compile import _disable_dynamo as _no_dynamo
 except ImportError:
     def _no_dynamo(function):
         return function
@@ -31,10 +33,14 @@ _STREAM_LEGACY = 1      # cudaStreamLegacy: what torch calls stream 0
 _SCALES = {None: "jordan", "original": "jordan", "match_rms_adamw": "rms"}
 _LIVE = ("lr", "betas", "momentum", "eps", "weight_decay")
 _FIXED = ("nesterov", "ns_steps", "ns_coefficients", "adjust_lr_fn", "map")
-_MOMENT = {_abi.POLAR_STATE_MOMENTUM: "exp_avg", _abi.POLAR_STATE_SECOND_MOMENT: "exp_avg_sq", _abi.POLAR_STATE_MASTER: "master"}
+_MOMENT = {
+    _abi.POLAR_STATE_MOMENTUM: "exp_avg", _abi.POLAR_STATE_SECOND_MOMENT: "exp_avg_sq",
+    _abi.POLAR_STATE_MASTER: "master"
+}
 _strided = torch.strided
 
-Params = Union[torch.nn.Module, Iterable[torch.Tensor], Iterable[Tuple[str, torch.Tensor]], Iterable[Dict[str, Any]]]
+Params = Union[torch.nn.Module, Iterable[torch.Tensor], Iterable[Tuple[str, torch.Tensor]],
+               Iterable[Dict[str, Any]]]
 
 
 _alive = weakref.WeakSet()
@@ -42,8 +48,9 @@ _alive = weakref.WeakSet()
 
 @atexit.register
 def _park():
-    """Before the interpreter ends: daemon threads finish the step they are in and wait before the next, since Python would
-    end them inside torch, which aborts the process then."""
+    """Before the interpreter ends: daemon threads finish the step they are in and wait before the next, since
+    Python would end them inside torch, which aborts the process then.
+    """
     others = threading.active_count() > 1
     for opt in list(_alive) if others else ():
         opt._lock.acquire(timeout=5)
@@ -62,43 +69,85 @@ class Optimizer(torch.optim.Optimizer):
     """A rule of libpolar for the matrices of a model, AdamW for the rest of it.
 
     Args:
-        params: a module (its names and blocks decide the routes), named_parameters(), matrices, or groups; a group may say
-            `route="matrix"` or `route="adamw"` and have numbers of its own.
+        params: a module (its names and blocks decide the routes), named_parameters(), matrices, or groups; a
+            group may say `route="matrix"` or `route="adamw"` and have numbers of its own.
         rule: its name; of one that is not there you are told which are.
-        lr, betas, eps, weight_decay: of the matrices; eps is Adam's, or the norm's in a rule without second moments.
+        lr, betas, eps, weight_decay: of the matrices; eps is Adam's, or the norm's in a rule without second
+            moments.
         momentum, nesterov: of rules with a momentum buffer.
         ns_steps, ns_coefficients: of Newton-Schulz; three numbers, three per step, or a table's name.
         map: "ns_bf16_fused", "ns_fp32", "exact", ...
         adjust_lr_fn: "original", "match_rms_adamw", "paper", "spectral" or "none".
         aux_lr, aux_betas, aux_eps, aux_weight_decay: of AdamW, which has the rest.
         matrix, adamw: patterns of names that decide instead.
-        blocks: {pattern: n}, the rows of such a parameter in n equal blocks, each mapped by itself (qkv: 3, or the heads).
-        views: {pattern: [(rows, cols), ...]}, a flat parameter as matrices, one after the other; e3nn's are found by themselves.
+        blocks: {pattern: n}, the rows of such a parameter in n equal blocks, each mapped by itself (qkv: 3,
+            or the heads).
+        views: {pattern: [(rows, cols), ...]}, a flat parameter as matrices, one after the other; e3nn's are
+            found by themselves.
         skip_nonfinite: a step with an infinity or a NaN in any gradient changes nothing.
         measure: keep update norms for stats().
         allow_no_matrix: no error where nothing takes the rule.
-        process_group: the ranks that share the work: every matrix is stepped by one of them. DTensors of fully_shard bring their own.
-            Whole parameters have the same gradients on every rank, as DistributedDataParallel leaves them, unless
-        reduce_gradients: each rank has the gradients of its own part of the batch, and the step takes their mean.
+        process_group: the ranks that share the work: every matrix is stepped by one of them. DTensors of
+            fully_shard bring their own. Whole parameters have the same gradients on every rank, as
+            DistributedDataParallel leaves them, unless
+        reduce_gradients: each rank has the gradients of its own part of the batch, and the step takes their
+            mean.
     """
 
-    def __init__(self, params: Params, rule: str = "polaradamw", lr: float = 5e-3, betas: Tuple[float, float] = (0.9, 0.999), eps: float = 1e-8,
-                 weight_decay: float = 0.05, *, momentum: float = 0.95, nesterov: bool = True, ns_steps: int = 5, ns_coefficients: Any = None,
-                 map: str = "ns_bf16_fused", adjust_lr_fn: Optional[str] = "paper", aux_lr: Optional[float] = 5e-4,
-                 aux_betas: Tuple[float, float] = (0.9, 0.999), aux_eps: float = 1e-8, aux_weight_decay: float = 0.05,
-                 matrix: Union[str, Sequence[str], None] = None, adamw: Union[str, Sequence[str], None] = None,
-                 blocks: Optional[Dict[str, int]] = None, views: Optional[Dict[str, Sequence[Tuple[int, int]]]] = None,
-                 skip_nonfinite: bool = False, measure: bool = False, allow_no_matrix: bool = False, process_group: Any = None,
+    def __init__(self,
+                 params: Params,
+                 rule: str = "polaradamw",
+                 lr: float = 5e-3,
+                 betas: Tuple[float, float] = (0.9, 0.999),
+                 eps: float = 1e-8,
+                 weight_decay: float = 0.05,
+                 *,
+                 momentum: float = 0.95,
+                 nesterov: bool = True,
+                 ns_steps: int = 5,
+                 ns_coefficients: Any = None,
+                 map: str = "ns_bf16_fused",
+                 adjust_lr_fn: Optional[str] = "paper",
+                 aux_lr: Optional[float] = 5e-4,
+                 aux_betas: Tuple[float, float] = (0.9, 0.999),
+                 aux_eps: float = 1e-8,
+                 aux_weight_decay: float = 0.05,
+                 matrix: Union[str, Sequence[str], None] = None,
+                 adamw: Union[str, Sequence[str], None] = None,
+                 blocks: Optional[Dict[str, int]] = None,
+                 views: Optional[Dict[str, Sequence[Tuple[int, int]]]] = None,
+                 skip_nonfinite: bool = False,
+                 measure: bool = False,
+                 allow_no_matrix: bool = False,
+                 process_group: Any = None,
                  reduce_gradients: bool = False):
         known = names(lib.polar_rule_name)
         if rule not in known:
             raise ValueError(f"no rule '{rule}' (there are: {', '.join(known)})")
-        self._config = dict(rule=rule, matrix=matrix, adamw=adamw, blocks=blocks, views=views, skip_nonfinite=bool(skip_nonfinite),
-                            measure=bool(measure), allow_no_matrix=bool(allow_no_matrix) or rule == "adamw")
+        self._config = dict(rule=rule,
+                            matrix=matrix,
+                            adamw=adamw,
+                            blocks=blocks,
+                            views=views,
+                            skip_nonfinite=bool(skip_nonfinite),
+                            measure=bool(measure),
+                            allow_no_matrix=bool(allow_no_matrix) or rule == "adamw")
         self._group, self._reduce = process_group, bool(reduce_gradients)
-        self._aux = dict(lr=aux_lr if aux_lr is not None else lr, betas=tuple(aux_betas), eps=aux_eps, weight_decay=aux_weight_decay)
-        defaults = dict(lr=lr, betas=tuple(betas), eps=eps, weight_decay=weight_decay, momentum=momentum, nesterov=bool(nesterov), ns_steps=int(ns_steps),
-                        ns_coefficients=ns_coefficients, map=map, adjust_lr_fn=adjust_lr_fn, route=MATRIX)
+        self._aux = dict(lr=aux_lr if aux_lr is not None else lr,
+                         betas=tuple(aux_betas),
+                         eps=aux_eps,
+                         weight_decay=aux_weight_decay)
+        defaults = dict(lr=lr,
+                        betas=tuple(betas),
+                        eps=eps,
+                        weight_decay=weight_decay,
+                        momentum=momentum,
+                        nesterov=bool(nesterov),
+                        ns_steps=int(ns_steps),
+                        ns_coefficients=ns_coefficients,
+                        map=map,
+                        adjust_lr_fn=adjust_lr_fn,
+                        route=MATRIX)
         self._begin()
         self._tables: List[Routes] = []
         groups = self._ready(params, defaults)
@@ -119,7 +168,8 @@ class Optimizer(torch.optim.Optimizer):
     def _ready(self, params, defaults):
         """(group, its routes) for torch: what the caller gave, in groups of one route each."""
         module = params if isinstance(params, torch.nn.Module) else None
-        given = [] if module is not None else list(params) if not isinstance(params, torch.Tensor) else named(params)
+        given = [] if module is not None else list(params) if not isinstance(params, torch.Tensor) else named(
+            params)
         if module is None and not given:
             raise ValueError("optimizer got an empty parameter list")
         if not given or not isinstance(given[0], dict):
@@ -133,11 +183,16 @@ class Optimizer(torch.optim.Optimizer):
         for _, table, tensors in out:
             for p, r in zip(tensors, table):
                 if id(p) in seen:
-                    raise ValueError(f"'{r.name}' and '{seen[id(p)]}' are one parameter: give shared weights once")
+                    raise ValueError(
+                        f"'{r.name}' and '{seen[id(p)]}' are one parameter: give shared weights once")
                 seen[id(p)] = r.name
-        if not self._config["allow_no_matrix"] and not any(r.route == MATRIX for _, table, _ in out for r in table):
-            raise ValueError(f"none of {len(seen)} parameters takes the matrix route of '{self._config['rule']}':\n"
-                             f"{Routes(r for _, table, _ in out for r in table)}\nsay which with matrix=[patterns] (or allow_no_matrix=True)")
+        if not self._config["allow_no_matrix"] and not any(r.route == MATRIX for _, table, _ in out
+                                                           for r in table):
+            raise ValueError(
+                f"none of {len(seen)} parameters takes the matrix route of '{self._config['rule']}':\n"
+                f"{Routes(r for _, table, _ in out for r in table)}\nsay which with matrix=[patterns] (or "
+                f"allow_no_matrix=True)"
+            )
         return [(g, table) for g, table, _ in out]
 
     def _split(self, group, defaults):
@@ -161,7 +216,8 @@ class Optimizer(torch.optim.Optimizer):
                 both = any(r.route == MATRIX for r in table)    # the group's lr is then that of its matrices
                 own = {k: group["aux_" + k] for k in self._aux if "aux_" + k in group}
                 g = {**self._aux, **({k: v for k, v in g.items() if not both or k not in self._aux}), **own}
-            g["params"], g["route"], g["param_names"] = [p for p, _ in chosen], way, [r.name for _, r in chosen]
+            g["params"], g["route"], g["param_names"] = [p for p, _ in chosen
+                                                         ], way, [r.name for _, r in chosen]
             out.append((g, Routes(r for _, r in chosen), g["params"]))
         return out
 
@@ -171,7 +227,8 @@ class Optimizer(torch.optim.Optimizer):
             super().add_param_group(param_group)
             return
         with self._lock:
-            parts, table_count, group_count = self._split(param_group, self.defaults), len(self._tables), len(self.param_groups)
+            parts, table_count, group_count = self._split(param_group, self.defaults), len(self._tables), len(
+                self.param_groups)
             try:
                 for g, table, _ in parts:
                     super().add_param_group(g)
@@ -190,12 +247,14 @@ class Optimizer(torch.optim.Optimizer):
         rule = _abi.polar_rule()
         check(lib.polar_rule_parse_sized(byref(rule), self._config["rule"].encode(), byref(layout())))
         if self._config["rule"] == "muon":    # torch's form of it, whose buffer is an average
-            rule.momentum = _abi.POLAR_MOMENTUM_AVERAGE_NESTEROV if group["nesterov"] else _abi.POLAR_MOMENTUM_AVERAGE
+            rule.momentum = _abi.POLAR_MOMENTUM_AVERAGE_NESTEROV if group[
+                "nesterov"] else _abi.POLAR_MOMENTUM_AVERAGE
         elif rule.momentum == _abi.POLAR_MOMENTUM_NESTEROV and not group["nesterov"]:
             rule.momentum = _abi.POLAR_MOMENTUM_HEAVY_BALL
         keep = None
         if rule.map.kind != _abi.POLAR_MAP_NONE:
-            rule.map, keep = map_options(group["map"], group["ns_steps"], group["ns_coefficients"], None if self._adam(rule) else float(group["eps"]))
+            rule.map, keep = map_options(group["map"], group["ns_steps"], group["ns_coefficients"],
+                                         None if self._adam(rule) else float(group["eps"]))
         scale, name = _abi.polar_scale(), _SCALES.get(group["adjust_lr_fn"], group["adjust_lr_fn"])
         check(lib.polar_scale_parse(byref(scale), name.encode()))
         if rule.map.kind != _abi.POLAR_MAP_NONE:
@@ -210,9 +269,11 @@ class Optimizer(torch.optim.Optimizer):
         """The live numbers of a group's route."""
         betas = _plain(group["betas"])
         if group["route"] == ADAMW:
-            return _abi.polar_hyper(_plain(group["lr"]), betas[0], betas[1], group["eps"], group["weight_decay"])
+            return _abi.polar_hyper(_plain(group["lr"]), betas[0], betas[1], group["eps"],
+                                    group["weight_decay"])
         first = betas[0] if rule.momentum == _abi.POLAR_MOMENTUM_EMA else group["momentum"]
-        return _abi.polar_hyper(_plain(group["lr"]), first, betas[1], group["eps"] if self._adam(rule) else 1e-8, group["weight_decay"])
+        return _abi.polar_hyper(_plain(group["lr"]), first, betas[1],
+                                group["eps"] if self._adam(rule) else 1e-8, group["weight_decay"])
 
     def _check_params(self):
         device = None
@@ -222,15 +283,22 @@ class Optimizer(torch.optim.Optimizer):
                 if p.layout is not _strided:
                     raise TypeError(f"'{r.name}' is {p.layout}; the library takes dense parameters")
                 if p.dtype not in DTYPES:
-                    raise TypeError(f"'{r.name}' is {p.dtype}; the library takes float32, bfloat16 and float64 parameters"
-                                    + (" (keep them in float32 under autocast)" if p.dtype is torch.float16 else ""))
+                    raise TypeError(
+                        f"'{r.name}' is {p.dtype}; the library takes float32, bfloat16 and float64 parameters"
+                        + (" (keep them in float32 under autocast)" if p.dtype is torch.float16 else ""))
                 if not p.is_contiguous():
-                    raise ValueError(f"'{r.name}' is not contiguous (shape {tuple(p.shape)}, strides {p.stride()}): make it so by p.data = p.data.contiguous() "
-                                     "before the optimiser is made")
+                    raise ValueError(
+                        f"'{r.name}' is not contiguous (shape {tuple(p.shape)}, strides {p.stride()}): make "
+                        f"it so by p.data = p.data.contiguous() "
+                        "before the optimiser is made")
                 if p.numel() and not p.data_ptr():
-                    raise ValueError(f"'{r.name}' has no memory (device {p.device}): it was freed, or never filled")
+                    raise ValueError(
+                        f"'{r.name}' has no memory (device {p.device}): it was freed, or never filled")
                 if device is not None and p.device != device:
-                    raise ValueError(f"'{r.name}' is on {p.device}, others on {device}: one optimiser works on one device; make one for each")
+                    raise ValueError(
+                        f"'{r.name}' is on {p.device}, others on {device}: one optimiser works on one "
+                        f"device; make one for each"
+                    )
                 device = p.device
         if device.type not in ("cpu", "cuda"):
             raise ValueError(f"parameters on {device}; the library works on cpu and cuda")
@@ -260,14 +328,19 @@ class Optimizer(torch.optim.Optimizer):
                 at = 0
                 whole_rows, first_row = rows_of(p, r.name)
                 if whole_rows and r.views:
-                    raise PolarError(f"'{r.name}' is a flat weight seen as matrices, and its rows lie on several ranks: keep it whole (fully_shard's ignored_params)")
+                    raise PolarError(
+                        f"'{r.name}' is a flat weight seen as matrices, and its rows lie on several ranks: "
+                        f"keep it whole (fully_shard's ignored_params)"
+                    )
                 for i, shape in enumerate(r.views or (tuple(local(p).shape) or (1,),)):
                     t = tensor(local(p).data_ptr() + at, DTYPES[p.dtype], shape)
                     g = _abi.polar_tensor.from_buffer_copy(t)
                     g.data = None
                     route = _abi.POLAR_ROUTE_AUX if r.route == ADAMW else _abi.POLAR_ROUTE_MATRIX
-                    pieces.append(_abi.polar_param((f"{label}[{i}]" if r.views else label).encode(), t, g, route, r.blocks if r.route == MATRIX else 0, 0, 0, k,
-                                                   whole_rows, first_row))
+                    pieces.append(
+                        _abi.polar_param((f"{label}[{i}]" if r.views else label).encode(), t, g, route,
+                                         r.blocks if r.route == MATRIX else 0, 0, 0, k, whole_rows,
+                                         first_row))
                     owner.append(j)
                     offset.append(at)
                     at += math.prod(shape) * p.element_size()
@@ -275,7 +348,8 @@ class Optimizer(torch.optim.Optimizer):
         handle = self._create(dev, pieces, rules)
         self._owner, self._offset, self._split_up = owner, offset, len(pieces) != len(self._params)
         self._sizes = [math.prod(piece.weight.shape[:piece.weight.ndim]) for piece in pieces]
-        self._weights, self._dtypes = [local(p).data_ptr() for p in self._params], [p.dtype for p in self._params]
+        self._weights, self._dtypes = [local(p).data_ptr()
+                                       for p in self._params], [p.dtype for p in self._params]
         self._versions = self._rows_written()
         self._handle, self._rules, self._present = handle, [rule for rule, _ in rules], None
         self._hypers = [None] * len(self.param_groups)
@@ -303,14 +377,19 @@ class Optimizer(torch.optim.Optimizer):
         o.skip_nonfinite = _abi.POLAR_SKIP_NONFINITE if c["skip_nonfinite"] else _abi.POLAR_SKIP_FLAGGED
         groups = (_abi.polar_group * max(len(rules) - 1, 1))()
         for k, (rule, _) in enumerate(rules[1:]):
-            groups[k] = _abi.polar_group(None, o.lr, o.weight_decay, o.aux_lr, o.aux_weight_decay, o.aux_beta1, o.aux_beta2, o.aux_eps, _abi.POLAR_ROUTE_AUTO, 0)
+            groups[k] = _abi.polar_group(None, o.lr, o.weight_decay, o.aux_lr, o.aux_weight_decay,
+                                         o.aux_beta1, o.aux_beta2, o.aux_eps, _abi.POLAR_ROUTE_AUTO, 0)
             groups[k].rule = _abi.POINTER(_abi.polar_rule)(rule)
         o.groups, o.group_count = groups, len(rules) - 1
         if self._ranks:
-            o.comm, o.grads = self._ranks.comm.pointer, _abi.POLAR_GRADS_MEAN if self._reduce else _abi.POLAR_GRADS_SAME
+            o.comm = self._ranks.comm.pointer
+            o.grads = _abi.POLAR_GRADS_MEAN if self._reduce else _abi.POLAR_GRADS_SAME
         out = c_void_p()
         with self._on_device(), self._ranks or _Nothing:
-            check(lib.polar_optim_create_sized(byref(out), dev.pointer, (_abi.polar_param * len(pieces))(*pieces), len(pieces), byref(o), byref(layout())))
+            check(
+                lib.polar_optim_create_sized(byref(out), dev.pointer,
+                                             (_abi.polar_param * len(pieces))(*pieces), len(pieces), byref(o),
+                                             byref(layout())))
             if self._queue is None or self._queue.keep != (dev,):
                 self._stream = self._current_stream()
                 self._queue = queue(dev, self._stream)
@@ -329,13 +408,15 @@ class Optimizer(torch.optim.Optimizer):
     def _keys(self, k):
         """torch's names of what the library keeps for a parameter of group k."""
         rule, out = self._rules[k], dict(_MOMENT)
-        if self.param_groups[k]["route"] == MATRIX and not self._adam(rule) and rule.momentum != _abi.POLAR_MOMENTUM_EMA:
+        if self.param_groups[k]["route"] == MATRIX and not self._adam(
+                rule) and rule.momentum != _abi.POLAR_MOMENTUM_EMA:
             out[_abi.POLAR_STATE_MOMENTUM] = "momentum_buffer"
         return out
 
     def _show_state(self):
-        """self.state: views of the library's memory; lists of them where a parameter is seen as several matrices. Over several ranks
-        flat views of this rank's part, empty where it has none."""
+        """self.state: views of the library's memory; lists of them where a parameter is seen as several
+        matrices. Over several ranks flat views of this rank's part, empty where it has none.
+        """
         self.state.clear()
         pieces = {}
         for i, j in enumerate(self._owner):
@@ -350,8 +431,8 @@ class Optimizer(torch.optim.Optimizer):
                 if self._ranks:
                     for which in self._kinds(k, p):
                         seen = [view(self._handle, i, which, self._device) for i in mine]
-                        state[keys[which]] = torch.cat([s if s is not None else torch.empty(0) for s in seen]) if len(seen) > 1 else \
-                            seen[0] if seen[0] is not None else torch.empty(0)
+                        whole = [s if s is not None else torch.empty(0) for s in seen]
+                        state[keys[which]] = torch.cat(whole) if len(seen) > 1 else whole[0]
                     state["step"] = torch.zeros(())    # state_dict() has it
                     self.state[p] = state
                     continue
@@ -373,7 +454,9 @@ class Optimizer(torch.optim.Optimizer):
         return out + ([_abi.POLAR_STATE_MASTER] if p.dtype is torch.bfloat16 else [])
 
     def _pieces_of(self):
-        """(group's number, parameter, the library's numbers of it, elements of each, whole) for every parameter, in order."""
+        """(group's number, parameter, the library's numbers of it, elements of each, whole) for every
+        parameter, in order.
+        """
         numbers = {}
         for i, j in enumerate(self._owner):
             numbers.setdefault(j, []).append(i)
@@ -389,15 +472,24 @@ class Optimizer(torch.optim.Optimizer):
         out = {}
         for k, p, mine, sizes in self._pieces_of():
             dtype, keys = torch.float64 if p.dtype is torch.float64 else torch.float32, self._keys(k)
-            entry = {keys[which]: self._ranks.like(p, torch.cat([self._ranks.whole(self._handle, i, which, n, dtype, self._device) for i, n in zip(mine, sizes)]))
-                     for which in self._kinds(k, p)}
+            entry = {
+                keys[which]:
+                self._ranks.like(
+                    p,
+                    torch.cat([
+                        self._ranks.whole(self._handle, i, which, n, dtype, self._device)
+                        for i, n in zip(mine, sizes)
+                    ]))
+                for which in self._kinds(k, p)
+            }
             entry["step"] = self._ranks.steps(self._handle, mine[0], self._device).float()
             out[p] = entry
         return out
 
     def _put_state(self, old):
         """Every rank its part of `old`; what an entry lacks stays as it is. Collective."""
-        check(lib.polar_optim_reload_weights(self._handle.pointer, self._queue.pointer))    # master copies and the owners' rows
+        # master copies and the owners' rows
+        check(lib.polar_optim_reload_weights(self._handle.pointer, self._queue.pointer))
         for k, p, mine, sizes in self._pieces_of():
             entry, keys = old.get(p, {}), self._keys(k)
             for which in self._kinds(k, p):
@@ -411,14 +503,16 @@ class Optimizer(torch.optim.Optimizer):
                     self._ranks.put(self._handle, i, _abi.POLAR_STATE_STEPS, made, self._device)
 
     def _rows_written(self):
-        """Versions of the parameters in rows, by themselves and as they lie here: torch counts what it writes, the library's own
-        writing it does not see."""
+        """Versions of the parameters in rows, by themselves and as they lie here: torch counts what it
+        writes, the library's own writing it does not see.
+        """
         return [(p._version, local(p)._version) for p in self._params if is_rows(p)]
 
     # ---- state, going on --------------------------------------------------------------------------------
 
     def _copy_state(self, old):
-        """Fills the library's state of every parameter that `old` knows; what an entry lacks stays as it is."""
+        """Fills the library's state of every parameter that `old` knows; what an entry lacks stays as it is.
+        """
         if self._ranks:
             if old:
                 self._put_state(old)
@@ -435,7 +529,8 @@ class Optimizer(torch.optim.Optimizer):
                     for m, part in zip(mine, parts):
                         m.copy_(torch.as_tensor(part).reshape(m.shape))
                 else:
-                    value = torch.cat([v.reshape(-1) for v in value]) if isinstance(value, list) and key != "step" else value
+                    value = torch.cat([v.reshape(-1) for v in value
+                                       ]) if isinstance(value, list) and key != "step" else value
                     mine.copy_(torch.as_tensor(value).reshape(mine.shape))
         for p in masters:
             if "master" not in old.get(p, {}):
@@ -452,13 +547,22 @@ class Optimizer(torch.optim.Optimizer):
         """Refuses a checkpoint before anything is changed."""
         saved = state_dict["param_groups"]
         if len(saved) != len(self.param_groups):
-            raise ValueError(f"the checkpoint has {len(saved)} groups, the optimiser {len(self.param_groups)} "
-                             f"({', '.join(g['route'] for g in self.param_groups)}); polar.join_state_dicts joins those of two optimisers")
+            raise ValueError(
+                f"the checkpoint has {len(saved)} groups, the optimiser {len(self.param_groups)} "
+                f"({', '.join(g['route'] for g in self.param_groups)}); polar.join_state_dicts joins those "
+                f"of two optimisers"
+            )
         for k, (theirs, group) in enumerate(zip(saved, self.param_groups)):
             if len(theirs["params"]) != len(group["params"]):
-                raise ValueError(f"group {k} of the checkpoint has {len(theirs['params'])} parameters, the optimiser's has {len(group['params'])}")
+                raise ValueError(
+                    f"group {k} of the checkpoint has {len(theirs['params'])} parameters, the optimiser's "
+                    f"has {len(group['params'])}"
+                )
             if theirs.get("route", group["route"]) != group["route"]:
-                raise ValueError(f"group {k} of the checkpoint takes the route '{theirs['route']}', the optimiser's takes '{group['route']}'")
+                raise ValueError(
+                    f"group {k} of the checkpoint takes the route '{theirs['route']}', the optimiser's "
+                    f"takes '{group['route']}'"
+                )
             needed = [key for which, key in self._keys(k).items() if which != _abi.POLAR_STATE_MASTER]
             for i, p, name in zip(theirs["params"], group["params"], group["param_names"]):
                 entry = state_dict["state"].get(i)
@@ -466,9 +570,15 @@ class Optimizer(torch.optim.Optimizer):
                     continue
                 for key in needed:
                     if p.numel() and key in self.state[p] and key not in entry:
-                        raise ValueError(f"the checkpoint has no '{key}' of '{name}' (it has: {', '.join(sorted(entry))}): it is of another rule")
+                        raise ValueError(
+                            f"the checkpoint has no '{key}' of '{name}' (it has: "
+                            f"{', '.join(sorted(entry))}): it is of another rule"
+                        )
                     if p.numel() and key in self.state[p] and tuple(entry[key].shape) != tuple(p.shape):
-                        raise ValueError(f"'{key}' of '{name}' has the shape {tuple(entry[key].shape)} in the checkpoint and {tuple(p.shape)} here")
+                        raise ValueError(
+                            f"'{key}' of '{name}' has the shape {tuple(entry[key].shape)} in the checkpoint "
+                            f"and {tuple(p.shape)} here"
+                        )
 
     @torch.no_grad()
     def state_dict(self):
@@ -487,30 +597,46 @@ class Optimizer(torch.optim.Optimizer):
         for group in self.param_groups:
             for p in group["params"]:
                 if p.numel():
-                    entry = {key: torch.cat(v) if isinstance(v, list) and key != "step" else v for key, v in self.state[p].items()}
-                    flat[index] = {key: v.view(p.shape) if key != "step" else steps[p] for key, v in entry.items()}
+                    entry = {
+                        key: torch.cat(v) if isinstance(v, list) and key != "step" else v
+                        for key, v in self.state[p].items()
+                    }
+                    flat[index] = {
+                        key: v.view(p.shape) if key != "step" else steps[p]
+                        for key, v in entry.items()
+                    }
                 index += 1
         out["state"] = flat
         return out
 
     def _steps(self):
-        """Steps made with every parameter, as torch keeps them: a float of its own on the CPU. One transfer."""
-        all_of = torch.stack([s["step"] if not isinstance(s["step"], list) else s["step"][0] for s in (self.state[p] for p in self._params)]).cpu()
+        """Steps made with every parameter, as torch keeps them: a float of its own on the CPU. One transfer.
+        """
+        all_of = torch.stack([
+            s["step"] if not isinstance(s["step"], list) else s["step"][0]
+            for s in (self.state[p] for p in self._params)
+        ]).cpu()
         return {p: all_of[j].float().clone() for j, p in enumerate(self._params)}
 
     @torch.no_grad()
     def load_state_dict(self, state_dict):
-        """Goes on from a checkpoint of this class, of torch.optim.AdamW or of torch.optim.Muon; all or nothing."""
+        """Goes on from a checkpoint of this class, of torch.optim.AdamW or of torch.optim.Muon; all or
+        nothing.
+        """
         with self._lock:
             self._check_state(state_dict)
             groups = [{**{k: v for k, v in mine.items() if k != "params"}, **theirs}
                       for mine, theirs in zip(self.param_groups, state_dict["param_groups"])]
             own = _state_of({p: self.state[p] for p in self._params})
             index = [i for g in state_dict["param_groups"] for i in g["params"]]
-            loaded = {p: state_dict["state"].get(i, {}) for i, p in zip(index, (p for g in self.param_groups for p in g["params"]))}
+            loaded = {
+                p: state_dict["state"].get(i, {})
+                for i, p in zip(index, (p for g in self.param_groups for p in g["params"]))
+            }
             self._loading = True
             try:
-                super().load_state_dict({"state": {}, "param_groups": groups})    # torch would round the state to the parameters' format
+                # torch would round the state to the parameters' format
+                super().load_state_dict({"state": {}, "param_groups": groups})
             finally:
                 self._loading, self.state = False, own
             for p in self._params:
@@ -525,11 +651,20 @@ class Optimizer(torch.optim.Optimizer):
 
     def __getstate__(self):
         if self._ranks:
-            raise PolarError("an optimiser over several ranks has a part of its state here and cannot be copied: use state_dict()")
+            raise PolarError(
+                "an optimiser over several ranks has a part of its state here and cannot be copied: use "
+                "state_dict()"
+            )
         with self._lock:
-            entries = {p: {k: [t.clone() for t in v] if isinstance(v, list) else v.clone() for k, v in s.items()} for p, s in self.state.items()}
-        return {"defaults": self.defaults, "state": entries, "param_groups": self.param_groups, "_group": None, "_reduce": False,
-                "_config": self._config, "_aux": self._aux, "_tables": self._tables}
+            entries = {
+                p: {k: [t.clone() for t in v] if isinstance(v, list) else v.clone()
+                    for k, v in s.items()}
+                for p, s in self.state.items()
+            }
+        return {
+            "defaults": self.defaults, "state": entries, "param_groups": self.param_groups, "_group": None,
+            "_reduce": False, "_config": self._config, "_aux": self._aux, "_tables": self._tables
+        }
 
     def __setstate__(self, state):
         super().__setstate__(state)
@@ -554,15 +689,22 @@ class Optimizer(torch.optim.Optimizer):
             self._hypers[k] = [_plain(x) if not isinstance(x, list) else list(x) for x in now]
 
     def _route_of(self, p):
-        return next(r for group, table in zip(self.param_groups, self._tables) for q, r in zip(group["params"], table) if q is p)
+        return next(r for group, table in zip(self.param_groups, self._tables)
+                    for q, r in zip(group["params"], table) if q is p)
 
     def _odd_gradient(self, p, g):
         """A gradient that the library cannot take as it lies: a copy that it can, or an exception."""
         name = self._route_of(p).name
         if g.layout is not _strided:
-            raise TypeError(f"the gradient of '{name}' is {g.layout}; the library takes dense ones (sparse=False in nn.Embedding, or grad.to_dense())")
+            raise TypeError(
+                f"the gradient of '{name}' is {g.layout}; the library takes dense ones (sparse=False in "
+                f"nn.Embedding, or grad.to_dense())"
+            )
         if g.dtype is not p.dtype or g.shape != p.shape or g.device != p.device:
-            raise ValueError(f"the gradient of '{name}' is {tuple(g.shape)} {g.dtype} on {g.device}, the parameter {tuple(p.shape)} {p.dtype} on {p.device}")
+            raise ValueError(
+                f"the gradient of '{name}' is {tuple(g.shape)} {g.dtype} on {g.device}, the parameter "
+                f"{tuple(p.shape)} {p.dtype} on {p.device}"
+            )
         return g.contiguous()
 
     def _pointers(self, keep):
@@ -591,7 +733,10 @@ class Optimizer(torch.optim.Optimizer):
         for p in self._params:
             r = self._route_of(p)
             if tuple(p.shape) != r.shape:
-                raise ValueError(f"'{r.name}' has the shape {tuple(p.shape)} now; the optimiser was made for {r.shape}: make a new one")
+                raise ValueError(
+                    f"'{r.name}' has the shape {tuple(p.shape)} now; the optimiser was made for {r.shape}: "
+                    f"make a new one"
+                )
             if local(p).numel() and not local(p).data_ptr():
                 raise PolarError(f"'{r.name}' was freed while in use: its storage has no memory")
         if self._device.type == "cuda":
@@ -603,8 +748,8 @@ class Optimizer(torch.optim.Optimizer):
     def step(self, closure: Optional[Callable[[], Any]] = None):
         """One step with the gradients as they are; parameters without one stay as they are.
 
-        Returns what `closure` returns. Inside torch.cuda.graph the step's work is captured: every replay is a step, with the
-        numbers of the last step before it or of refresh().
+        Returns what `closure` returns. Inside torch.cuda.graph the step's work is captured: every replay is a
+        step, with the numbers of the last step before it or of refresh().
         """
         loss = None
         if closure is not None:
@@ -625,7 +770,8 @@ class Optimizer(torch.optim.Optimizer):
                 check(lib.polar_optim_reload_weights(self._handle.pointer, self._queue.pointer))
             self._versions = written
         for g, fixed in zip(self.param_groups, self._fixed):
-            if g["ns_steps"] != fixed[1] or g["nesterov"] != fixed[0] or g["map"] != fixed[4] or g["adjust_lr_fn"] != fixed[3]:
+            if g["ns_steps"] != fixed[1] or g["nesterov"] != fixed[0] or g["map"] != fixed[4] or g[
+                    "adjust_lr_fn"] != fixed[3]:
                 self._build()
                 break
         keep: List[torch.Tensor] = []
@@ -662,42 +808,68 @@ class Optimizer(torch.optim.Optimizer):
                 self._present = there
                 return
             if there != self._present:
-                raise PolarError("make a step with the same gradients before it is captured (torch's warm-up): "
-                                 + ("none was made yet" if self._present is None else "the last one had others"))
+                raise PolarError(
+                    "make a step with the same gradients before it is captured (torch's warm-up): " +
+                    ("none was made yet" if self._present is None else "the last one had others"))
             check(lib.polar_optim_enqueue(handle, self._queue.pointer))
 
     def refresh(self):
-        """Hands the numbers in param_groups (lr, weight_decay, ...) to a captured step: call it after scheduler.step(), before the next replay."""
+        """Hands the numbers in param_groups (lr, weight_decay, ...) to a captured step: call it after
+        scheduler.step(), before the next replay.
+        """
         with self._lock, self._on_device():
             self._sync_groups()
             check(lib.polar_optim_prepare(self._handle.pointer, self._queue.pointer))
 
     def _after_fork(self):
         if self._device.type == "cuda":
-            raise PolarError("the process was forked after its optimiser had worked on a GPU, and CUDA does not survive that: start workers by "
-                             "multiprocessing's 'spawn', or make the optimiser in the child")
+            raise PolarError(
+                "the process was forked after its optimiser had worked on a GPU, and CUDA does not survive "
+                "that: start workers by "
+                "multiprocessing's 'spawn', or make the optimiser in the child")
         self._queue = None
         self._lock = threading.RLock()
-        self.state = _state_of({p: {k: [t.clone() for t in v] if isinstance(v, list) else v.clone() for k, v in s.items()} for p, s in self.state.items()})
+        self.state = _state_of({
+            p: {k: [t.clone() for t in v] if isinstance(v, list) else v.clone()
+                for k, v in s.items()}
+            for p, s in self.state.items()
+        })
         self._build()
 
     # ---- what happened ----------------------------------------------------------------------------------
 
-    _step_supports_amp_scaling = True    # GradScaler hands over found_inf and grad_scale; nothing needs to unscale
+    # GradScaler hands over found_inf and grad_scale; nothing needs to unscale
+    _step_supports_amp_scaling = True
 
     def routes(self) -> Routes:
         """Every parameter's route and its reason; prints as a table."""
         return Routes(r for table in self._tables for r in table)
 
     def stats(self) -> List[Dict[str, Any]]:
-        """What the last step did, a record for every matrix or vector of the library's: ready for pandas.DataFrame. Waits for the device."""
+        """What the last step did, a record for every matrix or vector of the library's: ready for
+        pandas.DataFrame. Waits for the device.
+        """
         n = len(self._owner)
         out = (_abi.polar_param_stats * n)()
         with self._lock, self._on_device():
-            check(lib.polar_optim_stats_sized(self._handle.pointer, self._queue.pointer, out, sizeof(_abi.polar_param_stats)))
-        return [dict(name=s.name.decode(), route=ADAMW if s.route == _abi.POLAR_ROUTE_AUX else MATRIX, group=s.group, rows=s.rows, cols=s.cols,
-                     blocks=s.blocks, scale=s.scale, effective_lr=s.effective_lr, update_norm=s.update_norm, steps=s.steps, skipped=s.skipped,
-                     maps=s.maps, last_maps=s.last_maps) for s in out]
+            check(
+                lib.polar_optim_stats_sized(self._handle.pointer, self._queue.pointer, out,
+                                            sizeof(_abi.polar_param_stats)))
+        return [
+            dict(name=s.name.decode(),
+                 route=ADAMW if s.route == _abi.POLAR_ROUTE_AUX else MATRIX,
+                 group=s.group,
+                 rows=s.rows,
+                 cols=s.cols,
+                 blocks=s.blocks,
+                 scale=s.scale,
+                 effective_lr=s.effective_lr,
+                 update_norm=s.update_norm,
+                 steps=s.steps,
+                 skipped=s.skipped,
+                 maps=s.maps,
+                 last_maps=s.last_maps) for s in out
+        ]
 
     @property
     def skipped(self) -> int:
@@ -733,28 +905,72 @@ def _state_of(entries):
 
 
 class PolarAdamW(Optimizer):
-    """AdamW's moments, then a polar map: the direction of a matrix is the polar factor of what AdamW would have taken."""
+    """AdamW's moments, then a polar map: the direction of a matrix is the polar factor of what AdamW would
+    have taken.
+    """
 
-    def __init__(self, params: Params, lr: float = 5e-3, betas: Tuple[float, float] = (0.9, 0.999), eps: float = 1e-8, weight_decay: float = 0.05, **options):
+    def __init__(self,
+                 params: Params,
+                 lr: float = 5e-3,
+                 betas: Tuple[float, float] = (0.9, 0.999),
+                 eps: float = 1e-8,
+                 weight_decay: float = 0.05,
+                 **options):
         super().__init__(params, "polaradamw", lr, betas, eps, weight_decay, **options)
 
 
 class Muon(Optimizer):
-    """torch.optim.Muon's rule and arguments for the matrices; AdamW (aux_lr, ...) for what it does not take."""
+    """torch.optim.Muon's rule and arguments for the matrices; AdamW (aux_lr, ...) for what it does not take.
+    """
 
-    def __init__(self, params: Params, lr: float = 1e-3, weight_decay: float = 0.1, momentum: float = 0.95, nesterov: bool = True,
-                 ns_coefficients: Any = (3.4445, -4.7750, 2.0315), eps: float = 1e-7, ns_steps: int = 5, adjust_lr_fn: Optional[str] = None, *,
-                 aux_lr: float = 3e-4, aux_weight_decay: float = 0.01, **options):
-        super().__init__(params, "muon", lr, (0.9, 0.999), eps, weight_decay, momentum=momentum, nesterov=nesterov, ns_coefficients=ns_coefficients,
-                         ns_steps=ns_steps, adjust_lr_fn=adjust_lr_fn, aux_lr=aux_lr, aux_weight_decay=aux_weight_decay, **options)
+    def __init__(self,
+                 params: Params,
+                 lr: float = 1e-3,
+                 weight_decay: float = 0.1,
+                 momentum: float = 0.95,
+                 nesterov: bool = True,
+                 ns_coefficients: Any = (3.4445, -4.7750, 2.0315),
+                 eps: float = 1e-7,
+                 ns_steps: int = 5,
+                 adjust_lr_fn: Optional[str] = None,
+                 *,
+                 aux_lr: float = 3e-4,
+                 aux_weight_decay: float = 0.01,
+                 **options):
+        super().__init__(params,
+                         "muon",
+                         lr, (0.9, 0.999),
+                         eps,
+                         weight_decay,
+                         momentum=momentum,
+                         nesterov=nesterov,
+                         ns_coefficients=ns_coefficients,
+                         ns_steps=ns_steps,
+                         adjust_lr_fn=adjust_lr_fn,
+                         aux_lr=aux_lr,
+                         aux_weight_decay=aux_weight_decay,
+                         **options)
 
 
 class AdamW(Optimizer):
     """torch.optim.AdamW's rule and arguments, every parameter in one launch."""
 
-    def __init__(self, params: Params, lr: float = 1e-3, betas: Tuple[float, float] = (0.9, 0.999), eps: float = 1e-8, weight_decay: float = 1e-2,
-                 amsgrad: bool = False, *, maximize: bool = False, foreach=None, capturable: bool = False, differentiable: bool = False, fused=None, **options):
+    def __init__(self,
+                 params: Params,
+                 lr: float = 1e-3,
+                 betas: Tuple[float, float] = (0.9, 0.999),
+                 eps: float = 1e-8,
+                 weight_decay: float = 1e-2,
+                 amsgrad: bool = False,
+                 *,
+                 maximize: bool = False,
+                 foreach=None,
+                 capturable: bool = False,
+                 differentiable: bool = False,
+                 fused=None,
+                 **options):
         for name, value in (("amsgrad", amsgrad), ("maximize", maximize), ("differentiable", differentiable)):
             if value:
-                raise ValueError(f"{name}=True is not what the library's AdamW does; torch.optim.AdamW does it")
+                raise ValueError(
+                    f"{name}=True is not what the library's AdamW does; torch.optim.AdamW does it")
         super().__init__(params, "adamw", lr, betas, eps, weight_decay, **options)

@@ -1,9 +1,9 @@
-"""torch_ranks.py -- an optimiser over the ranks of a torch process group: torch's collectives carry libpolar's bytes, and the
-state, of which every rank has a part, is put together for checkpoints.
+"""torch_ranks.py -- an optimiser over the ranks of a torch process group: torch's collectives carry
+libpolar's bytes, and the state, of which every rank has a part, is put together for checkpoints.
 
-Every matrix is stepped by one rank (include/polar/optim.h, "several ranks"). Whole parameters (DistributedDataParallel): the owner
-steps, the others get the new weights. Rows of parameters (fully_shard's DTensors): the rows of a gradient go to the owner, the new
-rows come back.
+Every matrix is stepped by one rank (include/polar/optim.h, "several ranks"). Whole parameters
+(DistributedDataParallel): the owner steps, the others get the new weights. Rows of parameters (fully_shard's
+DTensors): the rows of a gradient go to the owner, the new rows come back.
 """
 import ctypes
 from ctypes import byref, c_int64, c_void_p, sizeof
@@ -38,7 +38,10 @@ def group_of(params, given):
     for p in params:
         if is_rows(p):
             if p.device_mesh.ndim != 1:
-                raise PolarError(f"parameters over a mesh of {p.device_mesh.ndim} dimensions; fully_shard over one (HSDP and tensor parallelism are not offered)")
+                raise PolarError(
+                    f"parameters over a mesh of {p.device_mesh.ndim} dimensions; fully_shard over one (HSDP "
+                    f"and tensor parallelism are not offered)"
+                )
             return p.device_mesh.get_group()
     return None
 
@@ -48,18 +51,27 @@ def rows_of(p, name):
     if not is_rows(p):
         return 0, 0
     if p.device_mesh.ndim != 1 or not isinstance(p.placements[0], Shard) or p.placements[0].dim != 0:
-        raise PolarError(f"'{name}' is placed as {p.placements}; the library takes whole tensors and Shard(0) over one dimension of a mesh")
+        raise PolarError(
+            f"'{name}' is placed as {p.placements}; the library takes whole tensors and Shard(0) over one "
+            f"dimension of a mesh"
+        )
     each = -(-p.shape[0] // p.device_mesh.size())
     first = min(each * p.device_mesh.get_local_rank(), p.shape[0])
     if local(p).shape[0] != min(each, p.shape[0] - first):
-        raise PolarError(f"'{name}': rank {p.device_mesh.get_local_rank()} has {local(p).shape[0]} of {p.shape[0]} rows; expected torch.chunk's {each}")
+        raise PolarError(
+            f"'{name}': rank {p.device_mesh.get_local_rank()} has {local(p).shape[0]} of {p.shape[0]} rows; "
+            f"expected torch.chunk's {each}"
+        )
     return p.shape[0], first
 
 
 def _bytes_at(pointer, count, device):
     if device.type == "cuda":
         class Memory:
-            __cuda_array_interface__ = {"shape": (count,), "typestr": "|u1", "data": (pointer, False), "version": 3, "strides": None, "stream": None}
+            __cuda_array_interface__ = {
+                "shape": (count, ), "typestr": "|u1", "data": (pointer, False), "version": 3, "strides": None,
+                "stream": None
+            }
         return torch.as_tensor(Memory(), device=device)
     return torch.frombuffer((ctypes.c_char * count).from_address(pointer), dtype=torch.uint8, count=count)
 
@@ -70,7 +82,9 @@ class Ranks:
     def __init__(self, group, device):
         self.group, self.device = group, device
         self.rank, self.size = dist.get_rank(group), dist.get_world_size(group)
-        self.sources = [dist.get_global_rank(group, r) if group is not dist.group.WORLD else r for r in range(self.size)]
+        self.sources = [
+            dist.get_global_rank(group, r) if group is not dist.group.WORLD else r for r in range(self.size)
+        ]
         self.on_gpu = dist.get_backend(group) == "nccl"
         self.error = None
         self._keep = []
@@ -93,7 +107,9 @@ class Ranks:
         """One all_to_all_single of torch's; `carrier` is where its tensors lie."""
         ins = [recv.contents.bytes[r] for r in range(self.size)]
         outs = [send.contents.bytes[r] for r in range(self.size)]
-        parts = [_bytes_at(send.contents.data + send.contents.at[r], n, device) for r, n in enumerate(outs) if n]
+        parts = [
+            _bytes_at(send.contents.data + send.contents.at[r], n, device) for r, n in enumerate(outs) if n
+        ]
         out = torch.cat(parts).to(carrier) if parts else torch.empty(0, dtype=torch.uint8, device=carrier)
         got = torch.empty(sum(ins), dtype=torch.uint8, device=carrier)
         dist.all_to_all_single(got, out, ins, outs, group=self.group)
@@ -186,7 +202,12 @@ class Ranks:
             return flat.view(p.shape)
         _, first = rows_of(p, "")
         mine = flat.view(p.shape)[first:first + local(p).shape[0]].clone()
-        return DTensor.from_local(mine, p.device_mesh, p.placements, run_check=False, shape=p.shape, stride=p.stride())
+        return DTensor.from_local(mine,
+                                  p.device_mesh,
+                                  p.placements,
+                                  run_check=False,
+                                  shape=p.shape,
+                                  stride=p.stride())
 
 
 def full(value):

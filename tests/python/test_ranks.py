@@ -1,7 +1,9 @@
-"""test_ranks.py -- one optimiser over the ranks of a process group (gloo, on the CPU): under DistributedDataParallel and fully_shard
-the weights are those of an optimiser that steps everything by itself, bit for bit; checkpoints by torch.distributed.checkpoint.
+"""test_ranks.py -- one optimiser over the ranks of a process group (gloo, on the CPU): under
+DistributedDataParallel and fully_shard the weights are those of an optimiser that steps everything by itself,
+bit for bit; checkpoints by torch.distributed.checkpoint.
 
-The ranks are processes of their own, since a process has one default group; each makes all its checks and says what failed.
+The ranks are processes of their own, since a process has one default group; each makes all its checks and
+says what failed.
 """
 import copy
 import multiprocessing
@@ -22,7 +24,8 @@ def same(a, b):
 
 
 def whole(model):
-    return [(p.full_tensor() if hasattr(p, "full_tensor") else p).detach().clone() for p in model.parameters()]
+    return [(p.full_tensor() if hasattr(p, "full_tensor") else p).detach().clone()
+            for p in model.parameters()]
 
 
 def moved(model, before):
@@ -50,7 +53,8 @@ def optimisers():
     return {"polaradamw": polar.PolarAdamW, "muon": polar.Muon, "adamw": polar.AdamW}
 
 
-# ---- what every rank does -------------------------------------------------------------------------------------------------
+# ---- what every rank does
+# -------------------------------------------------------------------------------------------------
 
 
 def under_ddp(rank, name, dtype):
@@ -84,7 +88,8 @@ def by_itself(rank, ranks):
     """reduce_gradients: the mean of the ranks' gradients, without DistributedDataParallel."""
     import polar
     model, replica = fresh(), fresh()
-    opt, reference = polar.PolarAdamW(model, process_group=dist.group.WORLD, reduce_gradients=True), polar.PolarAdamW(replica)
+    opt, reference = polar.PolarAdamW(model, process_group=dist.group.WORLD,
+                                      reduce_gradients=True), polar.PolarAdamW(replica)
     for step in range(4):
         opt.zero_grad()
         loss_of(model, rank, step).backward()
@@ -117,7 +122,8 @@ def step_both(model, opt, replica, reference, rank, step, rewritten=False):
     loss_of(model, rank, step).backward()
     for p, q in zip(model.parameters(), replica.parameters()):
         q.grad = p.grad.full_tensor()
-    assert rewritten or opt._rows_written() == opt._versions, "training by itself counts as writing: every step would copy the weights"
+    assert rewritten or opt._rows_written(
+    ) == opt._versions, "training by itself counts as writing: every step would copy the weights"
     opt.step()
     reference.step()
 
@@ -156,7 +162,8 @@ def checkpoints(rank, ranks, folder):
         def train(model, opt, steps):
             for step in steps:
                 opt.zero_grad()
-                loss_of(model, 0, step).backward()    # one batch for all, so that ranks of other numbers can go on
+                # one batch for all, so that ranks of other numbers can go on
+                loss_of(model, 0, step).backward()
                 opt.step()
 
         model, opt = both()
@@ -181,7 +188,8 @@ def checkpoints(rank, ranks, folder):
         set_state_dict(model, opt, model_state_dict=weights, optim_state_dict=state)
         opt.param_groups[0]["lr"] = 0.01
         train(model, opt, range(4, 8))
-        three = torch.load(f"{folder}/ddp3.0.pt")    # gloo averages 3 and 2 equal gradients with other roundings
+        # gloo averages 3 and 2 equal gradients with other roundings
+        three = torch.load(f"{folder}/ddp3.0.pt")
         far = max(float((x - y).norm() / y.norm()) for x, y in zip(whole(model), three))
         assert far < 0.05, f"loaded by two ranks, a run of three is {far} away"
 
@@ -207,7 +215,10 @@ def refusals(rank, ranks):
 
 
 def work(rank, ranks, folder):
-    dist.init_process_group("gloo", init_method=f"file://{folder}/rendezvous{ranks}", rank=rank, world_size=ranks)
+    dist.init_process_group("gloo",
+                            init_method=f"file://{folder}/rendezvous{ranks}",
+                            rank=rank,
+                            world_size=ranks)
     torch.set_num_threads(1)
     for name in optimisers() if ranks == 3 else ["polaradamw"]:
         under_ddp(rank, name, torch.float32)
@@ -222,11 +233,14 @@ def work(rank, ranks, folder):
     dist.destroy_process_group()
 
 
-# ---- what pytest does -----------------------------------------------------------------------------------------------------
+# ---- what pytest does
+# -----------------------------------------------------------------------------------------------------
 
 
 def all_ranks(folder):
-    """Three ranks, then two, which load what the three saved: forks of this process, which has imported what they need and nothing more."""
+    """Three ranks, then two, which load what the three saved: forks of this process, which has imported what
+    they need and nothing more.
+    """
     import polar    # noqa: F401
     import torch._dynamo    # noqa: F401
     import torch.distributed.checkpoint.state_dict    # noqa: F401
@@ -238,7 +252,9 @@ def all_ranks(folder):
             process.start()
         for process in running:
             process.join(300)
-        failed += [f"rank {rank} of {ranks}: {p.exitcode}" for rank, p in enumerate(running) if p.exitcode != 0]
+        failed += [
+            f"rank {rank} of {ranks}: {p.exitcode}" for rank, p in enumerate(running) if p.exitcode != 0
+        ]
         for process in running:
             process.kill()
     sys.exit("; ".join(failed) or 0)
@@ -247,7 +263,11 @@ def all_ranks(folder):
 @pytest.mark.skipif(not dist.is_available() or not dist.is_gloo_available(), reason="this torch has no gloo")
 def test_ranks(tmp_path):
     here = os.path.dirname(os.path.abspath(__file__))
-    done = subprocess.run([sys.executable, __file__, str(tmp_path)], cwd=here, stderr=subprocess.PIPE, text=True, timeout=700)
+    done = subprocess.run([sys.executable, __file__, str(tmp_path)],
+                          cwd=here,
+                          stderr=subprocess.PIPE,
+                          text=True,
+                          timeout=700)
     assert done.returncode == 0, done.stderr[-6000:]
 
 
