@@ -29,7 +29,8 @@ def fit(x, y):
     syy = sum((b - my) ** 2 for b in y)
     slope = sxy / sxx
     left = (syy - slope * sxy) / (n - 2)
-    return my - slope * mx, math.sqrt(left * (1 / n + mx * mx / sxx)), slope, math.sqrt(left / sxx), sxy / math.sqrt(sxx * syy)
+    return my - slope * mx, math.sqrt(left * (1 / n + mx * mx / sxx)), slope, math.sqrt(
+        left / sxx), sxy / math.sqrt(sxx * syy)
 
 
 def main(path, slower="polaradamw", faster="muon"):
@@ -44,9 +45,11 @@ def main(path, slower="polaradamw", faster="muon"):
         y = [a[s][0] - b[s][0] for s in both]
         base, base_error, slope, slope_error, r = fit(x, y)
         gap = sum(y) / len(y)
-        print(f"{cell}  {slower} - {faster}, n {len(both)}: later by {sum(x) / len(x):.1f} epochs, gap {gap:.5f}; "
-              f"left together {base:.5f} +- {base_error:.5f}, per epoch {slope:.2e} +- {slope_error:.1e}, "
-              f"r {r:.2f}: {100 * (1 - base / gap):.0f} % of the gap goes with leaving later")
+        print(
+            f"{cell}  {slower} - {faster}, n {len(both)}: later by {sum(x) / len(x):.1f} epochs, gap "
+            f"{gap:.5f}; "
+            f"left together {base:.5f} +- {base_error:.5f}, per epoch {slope:.2e} +- {slope_error:.1e}, "
+            f"r {r:.2f}: {100 * (1 - base / gap):.0f} % of the gap goes with leaving later")
 
 
 if __name__ == "__main__":
