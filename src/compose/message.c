@@ -16,6 +16,7 @@
  */
 #include "compose/message.h"
 
+#include "compose/message_shared.h"
 #include "compose/view.h"
 #include "compose/weight_grad.h"
 
@@ -49,6 +50,10 @@ static pl_mat pair_part(const mlp_work *k, int64_t part)
 
 static void forward_slab(pl_queue *q, pl_mat Ys, pl_mat Yv, pl_mat S, pl_mat V, const pl_message *m)
 {
+    if (m->kind != PL_MESSAGE_CHANNEL) {
+        pl_message_shared_forward(q, Ys, Yv, S, V, m);
+        return;
+    }
     pl_scratch_mark mark = pl_scratch_begin(q);
     mlp_work k = mlp_forward(q, m, 0);
     PL_CALL(pair_sum, q, .Y = Ys, .X = S, .W = pair_part(&k, 0), .Z = S, .points = m->points,
@@ -61,6 +66,10 @@ static void forward_slab(pl_queue *q, pl_mat Ys, pl_mat Yv, pl_mat S, pl_mat V, 
 static void backward_slab(pl_queue *q, pl_mat dS, pl_mat dV, const pl_message_grads *g, pl_mat dYs,
                           pl_mat dYv, pl_mat S, pl_mat V, const pl_message *m)
 {
+    if (m->kind != PL_MESSAGE_CHANNEL) {
+        pl_message_shared_backward(q, dS, dV, g, dYs, dYv, S, V, m);
+        return;
+    }
     pl_scratch_mark mark = pl_scratch_begin(q);
     mlp_work k = mlp_forward(q, m, 1);
     pl_mat Ws = pair_part(&k, 0), Wv = pair_part(&k, 1);
@@ -102,7 +111,8 @@ static pl_message members_of(const pl_message *m, int64_t e, int64_t n)
                         pl_mat_at(m->b2, e, n),
                         m->points,
                         m->alpha,
-                        m->slab};
+                        m->slab,
+                        m->kind};
 }
 
 void pl_message_forward_composed(pl_queue *q, pl_mat Ys, pl_mat Yv, pl_mat S, pl_mat V, const pl_message *m)
@@ -143,7 +153,8 @@ void pl_message_forward(pl_queue *q, pl_mat Ys, pl_mat Yv, pl_mat S, pl_mat V, c
                                         .b2 = m->b2,
                                         .points = m->points,
                                         .alpha = m->alpha};
-    if (pl_queue_serves(q, PL_OP_pair_message, &fused)) pl_call_pair_message(q, &fused);
+    if (m->kind == PL_MESSAGE_CHANNEL && pl_queue_serves(q, PL_OP_pair_message, &fused))
+        pl_call_pair_message(q, &fused);
     else pl_message_forward_composed(q, Ys, Yv, S, V, m);
 }
 
@@ -167,6 +178,7 @@ void pl_message_backward(pl_queue *q, pl_mat dS, pl_mat dV, const pl_message_gra
                                              .b2 = m->b2,
                                              .points = m->points,
                                              .alpha = m->alpha};
-    if (pl_queue_serves(q, PL_OP_pair_message_back, &fused)) pl_call_pair_message_back(q, &fused);
+    if (m->kind == PL_MESSAGE_CHANNEL && pl_queue_serves(q, PL_OP_pair_message_back, &fused))
+        pl_call_pair_message_back(q, &fused);
     else pl_message_backward_composed(q, dS, dV, g, dYs, dYv, S, V, m);
 }

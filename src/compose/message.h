@@ -4,6 +4,8 @@
  *     Ys_i = S_i + alpha sum_j w_ij[:h] S_j        scalars
  *     Yv_i = V_i + alpha sum_j w_ij[h:] V_j        vectors, each of the three components
  *
+ * or, with one weight a pair for all channels, w_ij = w2 silu(w0 d_ij + b0) + b2, or the sigmoid of that.
+ *
  * E members, B clouds each, N points, h channels, P = N (N + 1) / 2 pairs as torch.triu_indices(N, N) orders
  * them.
  */
@@ -12,13 +14,22 @@
 
 #include "device/queue.h"
 
+typedef enum pl_message_kind {
+    PL_MESSAGE_CHANNEL,       /* 2h weights a pair */
+    PL_MESSAGE_SHARED,        /* one */
+    PL_MESSAGE_SHARED_BOUNDED /* one, in (0, 1) */
+} pl_message_kind;
+
 typedef struct pl_message {
-    pl_mat D;              /* (E * B, P, 1): distances */
-    pl_mat w0, b0, W2, b2; /* (E, h, 1), (E, 1, h), (E, 2h, h), (E, 1, 2h): the radial MLP */
-    int64_t points;        /* N */
+    pl_mat D; /* (E * B, P, 1): distances */
+    /* (E, h, 1), (E, 1, h), (E, 2h, h), (E, 1, 2h): the radial MLP; of a shared weight the last two are (E,
+     * 1, h), (E, 1, 1) */
+    pl_mat w0, b0, W2, b2;
+    int64_t points; /* N */
     double alpha;
     /* composed: bytes of the pairs' arrays at one time, members permitting; 0: 1 GiB */
     int64_t slab;
+    pl_message_kind kind;
 } pl_message;
 
 typedef struct pl_message_grads {

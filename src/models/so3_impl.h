@@ -33,8 +33,14 @@ struct pl_so3 {
     int64_t B;                 /* clouds per member; 0 before the first */
     pl_mat x;                  /* (E B, N, 3), borrowed */
     pl_mat s0, D;              /* (E, n, 1): |x|^2;  (E B, P, 1): distances */
-    pl_mat pooled, U, z, pred; /* (E, B, 2h), (E, B, h) twice, (E, B, 1) */
+    pl_mat pooled, U, z, pred; /* (E, B, 2h or h), (E, B, h) twice, (E, B, 1) */
 };
+
+/* what the readout sees of a cloud: its means of scalars and, unless told otherwise, of lengths */
+static inline int64_t pl_so3_pooled(const pl_so3_shape *s)
+{
+    return s->scalars_only ? s->width : 2 * s->width;
+}
 
 /* everything but device memory, which is measured */
 polar_status pl_so3_make(pl_so3 **out, polar_device *dev, const pl_so3_shape *shape, int training);

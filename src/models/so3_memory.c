@@ -8,6 +8,7 @@
 #include <stdio.h>
 
 #include "base/alloc.h"
+#include "compose/message.h"
 #include "device/queue.h"
 #include "models/so3_impl.h"
 
@@ -33,7 +34,7 @@ static const pl_param *add(pl_so3 *m, int64_t layer, const char *name, int ndim,
 
 static void list_params(pl_so3 *m)
 {
-    int64_t h = m->shape.width, nd = dots(h);
+    int64_t h = m->shape.width, nd = dots(h), weights = m->shape.message == PL_MESSAGE_CHANNEL ? 2 * h : 1;
     for (int64_t l = 0; l < m->shape.layers; l++) {
         int64_t in = l ? h : 1;
         pl_so3_layer *y = &m->layers[l];
@@ -42,8 +43,8 @@ static void list_params(pl_so3 *m)
         y->mix_v.weight = add(m, l, "W_11", 2, h, in, in);
         y->w0 = add(m, l, "message.0.weight", 2, h, 1, 1);
         y->b0 = add(m, l, "message.0.bias", 1, 1, h, 1);
-        y->W2 = add(m, l, "message.2.weight", 2, 2 * h, h, h);
-        y->b2 = add(m, l, "message.2.bias", 1, 1, 2 * h, h);
+        y->W2 = add(m, l, "message.2.weight", 2, weights, h, h);
+        y->b2 = add(m, l, "message.2.bias", 1, 1, weights, h);
         y->cg_proj.weight = add(m, l, "cg_proj.weight", 2, h, h + nd, h + nd);
         y->cg_proj.bias = add(m, l, "cg_proj.bias", 1, 1, h, h + nd);
         y->gate.weight = add(m, l, "gate.weight", 1, 1, h, 0);
@@ -51,8 +52,9 @@ static void list_params(pl_so3 *m)
         y->cg_proj.act = PL_ACT_SILU;
         y->gate.eps = m->shape.eps;
     }
-    m->read0.weight = add(m, -1, "readout.0.weight", 2, h, 2 * h, 2 * h);
-    m->read0.bias = add(m, -1, "readout.0.bias", 1, 1, h, 2 * h);
+    int64_t pooled = pl_so3_pooled(&m->shape);
+    m->read0.weight = add(m, -1, "readout.0.weight", 2, h, pooled, pooled);
+    m->read0.bias = add(m, -1, "readout.0.bias", 1, 1, h, pooled);
     m->read0.act = PL_ACT_SILU;
     m->read2.weight = add(m, -1, "readout.2.weight", 2, 1, h, h);
     m->read2.bias = add(m, -1, "readout.2.bias", 1, 1, 1, h);
@@ -80,7 +82,7 @@ void pl_so3_point_activations(pl_so3 *m, pl_arena *a, int64_t B)
             y->v = pl_arena_mat(a, t, E, 3 * n, h);
         } else y->s = y[-2].s, y->v = y[-2].v; /* input and output by turns */
     }
-    m->pooled = pl_arena_mat(a, t, E, B, 2 * h);
+    m->pooled = pl_arena_mat(a, t, E, B, pl_so3_pooled(&m->shape));
     m->U = pl_arena_mat(a, t, E, B, h);
     m->z = pl_arena_mat(a, t, E, B, h);
     m->pred = pl_arena_mat(a, t, E, B, 1);
@@ -113,6 +115,8 @@ static polar_status check_shape(const pl_so3_shape *s)
     PL_TRY(check_size("layers", s->layers, 1 << 10));
     PL_NEED(s->dtype == POLAR_DTYPE_F32 || s->dtype == POLAR_DTYPE_F64, POLAR_E_DTYPE,
             "an SO(3) model computes in f32 or f64, not in %s", polar_dtype_name(s->dtype));
+    PL_NEED(s->message >= PL_MESSAGE_CHANNEL && s->message <= PL_MESSAGE_SHARED_BOUNDED, POLAR_E_ARG,
+            "an SO(3) model with messages of kind %d: there are 0, 1 and 2", s->message);
     PL_NEED(s->eps >= 0x1p-126 && s->eps <= 0x1p126, POLAR_E_ARG,
             "eps under the square roots is %g; it must be positive and finite in f32", s->eps);
     double E = (double)s->members, N = (double)s->points, h = (double)s->width, clouds = E * (double)s->batch;

@@ -7,7 +7,7 @@
  *             S, V += messages along d                                      compose/message.h
  *             s' = silu(cg_proj [S, <V_a, V_b>])     v' = V sigmoid(g |V| + b)     dots and gate; s'
  *                 += s, v' += v from the second layer on
- *     y = readout(mean_i s, mean_i |v|)
+ *     y = readout(mean_i s, mean_i |v|), or of the first alone
  *
  * Every v transforms as x under a rotation, every s not at all. Translations do change y: |x| and x are
  * features.
@@ -71,7 +71,8 @@ static pl_message message_of(const pl_so3 *m, const pl_so3_layer *y)
                         .W2 = y->W2->W,
                         .b2 = y->b2->W,
                         .points = m->shape.points,
-                        .alpha = 1 / (double)m->shape.points};
+                        .alpha = 1 / (double)m->shape.points,
+                        .kind = (pl_message_kind)m->shape.message};
 }
 
 /* s (E, n, in), v (E, 3n, in); residual from the second layer on. */
@@ -174,7 +175,8 @@ void pl_so3_backward(pl_so3 *m, polar_queue *q, pl_mat dpred)
     polar_dtype t = m->shape.dtype;
     int64_t E = m->shape.members, n = m->B * m->shape.points, h = m->shape.width;
     pl_so3_layer *last = &m->layers[m->shape.layers - 1];
-    pl_mat none = {0}, dz = pl_scratch_mat(q, t, E, m->B, h), dpooled = pl_scratch_mat(q, t, E, m->B, 2 * h);
+    pl_mat none = {0}, dz = pl_scratch_mat(q, t, E, m->B, h),
+           dpooled = pl_scratch_mat(q, t, E, m->B, m->pooled.cols);
     pl_mat ds = pl_scratch_mat(q, t, E, n, h), dv = pl_scratch_mat(q, t, E, 3 * n, h);
     pl_linear_backward(q, &m->read2, dz, none, dpred, none, m->z, m->B);
     pl_linear_backward(q, &m->read0, dpooled, none, dz, m->U, m->pooled, m->B);

@@ -43,7 +43,7 @@ void pl_gate_backward(pl_queue *q, const pl_gate *l, pl_mat dV, pl_mat V, pl_mat
  * lengths. */
 
 /* s (E, B N, h), v (E, 3 B N, h) -> Y (E, B, 2h): the scalars' means in the left half, the lengths' in the
- * right. */
+ * right; or Y (E, B, h), the scalars' alone. */
 void pl_cloud_mean_forward(pl_queue *q, pl_mat Y, pl_mat s, pl_mat v, double eps);
 /* overwrites ds and dv */
 void pl_cloud_mean_backward(pl_queue *q, pl_mat ds, pl_mat dv, pl_mat v, pl_mat dY, double eps);

@@ -36,6 +36,18 @@ static void test_ensemble(const char *device)
               "%.4f", run_result(&together[0], "trace_mse"));
     run_free(together, 2);
     run_free(alone, 2);
+
+    /* the other messages and readout */
+    const run_arm kinds[2] = {
+        {"model.message=shared_bounded model.readout=scalars data.cloud=anisotropic optim.rule=muon", 5},
+        {"model.message=shared_bounded model.readout=scalars data.cloud=anisotropic optim.rule=adamw", 6}};
+    run_run(together, device, kinds, 2);
+    for (int i = 0; i < 2; i++) {
+        run_run(&alone[i], device, &kinds[i], 1);
+        test_exact("with one weight a pair, of two, and alone", story_differs(&together[i], &alone[i]));
+    }
+    run_free(together, 2);
+    run_free(alone, 2);
 }
 
 /* The ensemble interrupted after k epochs: saved, ended, begun anew, loaded, and on to the end. */

@@ -45,6 +45,7 @@ static void test_tree(void)
         {"open/so3_rounding", 2 * 6 * 20},
         {"open/so3_rotation", 2 * 8 * 20},
         {"open/so3_noise", 2 * 8 * 20},
+        {"open/so3_atlas", 48 * 3 * 8},
         {"open/so3_gauge", 2 * 5 * 4},
         {"demo/so3_small", 2 * 3 * 4},
         {"demo/so3_tiny", 2 * 3 * 4},

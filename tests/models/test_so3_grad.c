@@ -3,6 +3,7 @@
  *
  *     ctest -R test_so3_grad
  */
+#include "compose/message.h"
 #include "so3_model_fixture.h"
 #include "verify/haar.h"
 
@@ -21,13 +22,19 @@ static double stencil(const double f[4], double t) /* f at -2t, -t, t, 2t */
     return (f[0] - 8 * f[1] + 8 * f[2] - f[3]) / (12 * t);
 }
 
-static void differences(const char *device, int64_t layers)
+/* pl_message_kind; then by channel with a readout of scalars */
+static const char *const kinds[] = {"", "shared ", "bounded ", "scalars "};
+#define SCALARS 3
+
+static void differences(const char *device, int64_t layers, int message)
 {
     static const double at[8] = {-2, -1, 1, 2, -1, -0.5, 0.5, 1};
     enum { members = 8, B = 3, N = 7, h = 5 };
     const double step = 2e-3;
     pl_so3_shape one = so3_shape(1, B, N, h, layers, POLAR_DTYPE_F64),
                  many = so3_shape(members, B, N, h, layers, POLAR_DTYPE_F64);
+    one.message = many.message = message == SCALARS ? PL_MESSAGE_CHANNEL : message;
+    one.scalars_only = many.scalars_only = message == SCALARS;
     so3_net a = so3_open(device, &one, 1), e = so3_open(device, &many, 0);
     double *x = model_new(members * B * N * 3), *y = model_new(members * B), *w = model_new(a.total),
            *g = model_new(a.total), *all = model_new(members * a.total), loss[members];
@@ -62,7 +69,8 @@ static void differences(const char *device, int64_t layers)
             if (!(d / t <= share)) share = d / t, err = d, tol = t;
         }
         TEST_TRY(pl_mat_upload_f64(e.q, &e.params[k].W, p));
-        snprintf(line, sizeof line, "%lld layers, d loss / d %s", (long long)layers, a.params[k].name);
+        snprintf(line, sizeof line, "%s%lld layers, d loss / d %s", kinds[message], (long long)layers,
+                 a.params[k].name);
         test_bound(line, err, tol, "two five-point rules");
     }
     test_true("every entry was moved", entries == a.total, "%lld of %lld", (long long)entries,
@@ -70,6 +78,49 @@ static void differences(const char *device, int64_t layers)
     so3_close(&a);
     so3_close(&e);
     free(x), free(y), free(w), free(g), free(all);
+}
+
+/* A shared weight is each channel's own where all rows of message.2 are alike; its gradient is their sum.
+ * Both compute the same in other orders: sums of at most 2 h = 10 products, of 28 pairs, of 3 clouds, twice
+ * over, some hundred roundings on the way. */
+static void shared_as_channels(const char *device)
+{
+    enum { B = 3, N = 7, h = 5, LAYERS_HERE = 2 };
+    pl_so3_shape one = so3_shape(1, B, N, h, LAYERS_HERE, POLAR_DTYPE_F64), own = one;
+    one.message = PL_MESSAGE_SHARED;
+    so3_net a = so3_open(device, &one, 1), b = so3_open(device, &own, 1);
+    double *x = model_new(B * N * 3), *y = model_new(B), *w = model_new(a.total), *g = model_new(a.total),
+           *v = model_new(b.total), *k = model_new(b.total), p[B], r[B], worst = 0;
+    so3_clouds(x, B * N * 3, 1);
+    so3_clouds(y, B, 2);
+    so3_weights(&a, w, 3);
+    for (int64_t i = 0, from = 0, to = 0; i < a.count; i++) {
+        int64_t n = a.params[i].rows * a.params[i].cols, m = b.params[i].rows * b.params[i].cols;
+        for (int64_t c = 0; c < m; c++) v[to + c] = w[from + c % n]; /* again and again where it is shorter */
+        from += n, to += m;
+    }
+    so3_set_weights(&a, w);
+    so3_set_weights(&b, v);
+    so3_run(&a, B, x, y, NULL, p, g);
+    so3_run(&b, B, x, y, NULL, r, k);
+    for (int i = 0; i < B; i++) worst = fmax(worst, fabs(p[i] / r[i] - 1));
+    test_bound("a shared weight, and equal ones by channel", worst, 100 * U64, "other orders of sums");
+    worst = 0;
+    for (int64_t i = 0, from = 0, to = 0; i < a.count; i++) {
+        int64_t n = a.params[i].rows * a.params[i].cols, m = b.params[i].rows * b.params[i].cols;
+        double size = 0, far = 0;
+        for (int64_t c = 0; c < n; c++) {
+            double sum = 0;
+            for (int64_t j = c; j < m; j += n) sum += k[to + j], size = fmax(size, fabs(k[to + j]));
+            far = fmax(far, fabs(sum - g[from + c]));
+        }
+        worst = fmax(worst, far / size / (double)(m / n));
+        from += n, to += m;
+    }
+    test_bound("... and their gradients", worst, 100 * U64, "of the largest entry of each parameter");
+    so3_close(&a);
+    so3_close(&b);
+    free(x), free(y), free(w), free(g), free(v), free(k);
 }
 
 /* ---- symmetries --------------------------------------------------------------------------------- */
@@ -138,8 +189,12 @@ static void symmetries(const char *device, polar_dtype dtype)
 int main(int argc, char **argv)
 {
     const char *device = test_begin(argc, argv);
-    differences(device, 2);
-    differences(device, 3);
+    differences(device, 2, PL_MESSAGE_CHANNEL);
+    differences(device, 3, PL_MESSAGE_CHANNEL);
+    differences(device, 2, PL_MESSAGE_SHARED);
+    differences(device, 2, PL_MESSAGE_SHARED_BOUNDED);
+    differences(device, 2, SCALARS);
+    shared_as_channels(device);
     symmetries(device, POLAR_DTYPE_F64);
     symmetries(device, POLAR_DTYPE_F32);
     return test_end();

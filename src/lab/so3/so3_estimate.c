@@ -36,7 +36,9 @@ polar_status pl_so3_estimate(pl_estimate *out, polar_device *dev, const pl_confi
                           .width = s.width,
                           .layers = s.layers,
                           .dtype = s.dtype,
-                          .eps = s.eps};
+                          .eps = s.eps,
+                          .message = s.message,
+                          .scalars_only = s.scalars_only};
     PL_TRY(pl_so3_cost(&out->pass, &memory, dev, &shape, 1));
     PL_TRY(pl_so3_cost(&out->look, NULL, dev, &shape, 0));
     out->memory = memory.weights * 2 + memory.gradients + memory.activations; /* twice: the best epoch's */

@@ -7,6 +7,8 @@
 #include "lab/run/optim_keys.h"
 
 static const char *const dtypes[] = {"f32", "f64", NULL};
+static const char *const messages[] = {"channel", "shared", "shared_bounded", NULL}; /* pl_message_kind */
+static const char *const readouts[] = {"scalars_lengths", "scalars", NULL};
 static const char *const clouds[] = {"gauss", "anisotropic", NULL};
 static const char *const coordinates[] = {"plain", "rotated", NULL};
 
@@ -55,6 +57,10 @@ static const pl_key keys[] = {
     {"model.layers", PL_KEY_INT, "3", .min = 1, .max = 64, .help = "layers"},
     {"model.eps", PL_KEY_REAL, "1e-8", .min = 1e-30, .max = 1,
      .help = "under the square roots of distances and norms"},
+    {"model.message", PL_KEY_CHOICE, "channel", .choices = messages,
+     .help = "weights of a pair from its distance: each channel's own, one for all, or one in (0, 1)"},
+    {"model.readout", PL_KEY_CHOICE, "scalars_lengths", .choices = readouts,
+     .help = "what is averaged over a cloud for the readout"},
     {"model.coordinates", PL_KEY_CHOICE, "plain", .choices = coordinates,
      .help = "rotated: the optimiser sees W' of every matrix on its route, W = P^T W' Q with fixed P, Q"},
     {"model.rotation", PL_KEY_INT, "0", .min = 0, .max = 1e9, .applies = is_rotated,
@@ -151,6 +157,8 @@ polar_status pl_so3_settings_read(pl_so3_settings *out, const pl_config *c)
         .width = pl_config_int(c, "model.width"),
         .layers = pl_config_int(c, "model.layers"),
         .eps = pl_config_real(c, "model.eps"),
+        .message = pl_config_choice(c, "model.message"),
+        .scalars_only = pl_config_choice(c, "model.readout") == 1,
         .anisotropy = is_stretched(c) ? pl_config_real(c, "data.anisotropy") : 0,
         .rotated = is_rotated(c),
         .rotation = pl_config_int(c, "model.rotation"),

@@ -10,6 +10,8 @@
 typedef struct pl_so3_settings {
     int64_t width, layers, points, train, valid, test;
     double eps;
+    int message;                  /* of pl_so3_shape */
+    int scalars_only;             /* the same */
     double anisotropy;            /* of the clouds; 0: Gaussian */
     int rotated;                  /* coordinates of the matrix route's blocks */
     int64_t rotation;             /* which, see so3_turned.c */

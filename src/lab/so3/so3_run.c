@@ -110,7 +110,9 @@ static polar_status take_model(pl_train *t)
                           .width = s->width,
                           .layers = s->layers,
                           .dtype = s->dtype,
-                          .eps = s->eps};
+                          .eps = s->eps,
+                          .message = s->message,
+                          .scalars_only = s->scalars_only};
     uint64_t *seeds = pl_alloc((size_t)t->members * sizeof *seeds);
     PL_NEED(seeds, POLAR_E_NOMEM, "the seeds of %lld runs", (long long)t->members);
     for (int64_t i = 0; i < t->members; i++) seeds[i] = t->slots[i].seed;
