@@ -122,6 +122,19 @@ static inline int count_files(const char *part)
     return n;
 }
 
+/* small.yaml: eighteen runs of no time. */
+static inline void cli_write_small_spec(void)
+{
+    FILE *f = fopen(in_folder("small.yaml"), "w");
+    if (!f) exit(1);
+    fputs("name: small\ntestbed: so3\nseeds: 0..2\narms: [adamw, muon, polaradamw]\ngrid: {model.width: [2, "
+          "3]}\n"
+          "set: {model.layers: 1, data.points: 4, data.train: 8, data.valid: 4, data.test: 4, train.batch: 4,"
+          " train.epochs: 3, train.warmup: 1}\n",
+          f);
+    fclose(f);
+}
+
 /* ---- begin and end ------------------------------------------------------------------------------ */
 
 /* 0: the test cannot go on, and has said why. */

@@ -9,18 +9,6 @@
 #define RUN  "$P run $D/small.yaml --device ref --store $D/shared/r.db"
 #define SAME "$P audit small --store $D/shared/r.db --format json | cmp - $D/one.json && echo same"
 
-static void write_spec(void)
-{
-    FILE *f = fopen(in_folder("small.yaml"), "w");
-    if (!f) exit(1);
-    fputs("name: small\ntestbed: so3\nseeds: 0..2\narms: [adamw, muon, polaradamw]\ngrid: {model.width: [2, "
-          "3]}\n"
-          "set: {model.layers: 1, data.points: 4, data.train: 8, data.valid: 4, data.test: 4, train.batch: 4,"
-          " train.epochs: 3, train.warmup: 1}\n",
-          f);
-    fclose(f);
-}
-
 static void begin_anew(void)
 {
     sh("rm -rf $D/shared $D/tmp; mkdir $D/shared $D/tmp");
@@ -241,7 +229,7 @@ int main(int argc, char **argv)
 {
     if (!cli_begin(argc, argv)) return 1;
     setenv("TMPDIR", in_folder("tmp"), 1);
-    write_spec();
+    cli_write_small_spec();
     begin_anew();
     accepted("$P run $D/small.yaml --device ref --store $D/one.db 2>$D/log && $P audit small --store "
              "$D/one.db --format "

@@ -12,18 +12,6 @@
 #define RUN   "$P run $D/small.yaml --device ref"
 #define AUDIT "$P audit small --format json --store $D/"
 
-static void write_spec(void)
-{
-    FILE *f = fopen(in_folder("small.yaml"), "w");
-    if (!f) exit(1);
-    fputs("name: small\ntestbed: so3\nseeds: 0..2\narms: [adamw, muon, polaradamw]\ngrid: {model.width: [2, "
-          "3]}\n"
-          "set: {model.layers: 1, data.points: 4, data.train: 8, data.valid: 4, data.test: 4, train.batch: 4,"
-          " train.epochs: 3, train.warmup: 1}\n",
-          f);
-    fclose(f);
-}
-
 static void change(const char *name, const char *sql)
 {
     sqlite3 *db;
@@ -168,7 +156,7 @@ int main(int argc, char **argv)
 {
     if (!cli_begin(argc, argv)) return 1;
     setenv("TMPDIR", folder, 1);
-    write_spec();
+    cli_write_small_spec();
     test_shards();
     test_others();
     test_use();

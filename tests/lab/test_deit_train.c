@@ -64,9 +64,9 @@ static void trajectory(const char *device, const golden *g, const char *rule)
     path *got = calloc(1, sizeof *got), *still = calloc(1, sizeof *still), *moved = calloc(1, sizeof *moved);
     double *w = model_new(n), *losses, *final, worst = 0, tol = 0, tol_qkv = 0;
     snprintf(line, sizeof line, "train.%s.losses", rule);
-    losses = golden_read(g->f, STEPS, line, "");
+    losses = model_golden(g->f, STEPS, line, "");
     snprintf(line, sizeof line, "train.%s.final.blocks.0.attn.qkv.weight", rule);
-    final = golden_read(g->f, QKV, line, "");
+    final = model_golden(g->f, QKV, line, "");
     run_path(still, "cpu", g, g->w, rule);
     for (uint64_t d = 0; d < DRAWS; d++) {
         model_shake(w, g->w, n, probe, 9, d);

@@ -26,21 +26,6 @@ static movement movement_of(const golden *g)
     return m;
 }
 
-/* The parameter whose gradient uses most of its tolerance. */
-static void worst_gradient(const char *what, const vit_net *r, const double *g, const double *want,
-                           const double *tol, const char *why)
-{
-    char line[160];
-    double err = 0, bound = 1, share = -1;
-    const char *name = "";
-    for (int64_t i = 0, at = 0; i < r->count; at += r->params[i].rows * r->params[i].cols, i++) {
-        double e = model_norm(g + at, want + at, r->params[i].rows * r->params[i].cols);
-        if (!(e / tol[i] <= share)) share = e / tol[i], err = e, bound = tol[i], name = r->params[i].name;
-    }
-    snprintf(line, sizeof line, "%s, worst %s", what, name);
-    test_bound(line, err, bound, why);
-}
-
 /* In double within what vit_sensitivity measures at u sqrt(K), derived there, once for each side: torch's
  * doubles are rounded too. The loss, a mean over images of -t log softmax(z), has derivatives softmax - t of
  * norm at most sqrt(2) an image, so it moves by at most sqrt(2 / images) of what the logits do; its own log
@@ -58,7 +43,7 @@ static void in_double(const char *device, const golden *g, const movement *m)
                sqrt(2.0 / IMAGES) * relative * m->logits + 8 * U64 * g->loss,
                "sqrt(2 / images) of the logits' + 8 u");
     for (int64_t i = 0; i < r.count; i++) tol[i] = relative * m->grad[i];
-    worst_gradient("f64 gradients", &r, grad, g->grad, tol, "movement by 2 u sqrt(K)");
+    model_worst_gradient("f64 gradients", r.params, r.count, grad, g->grad, tol, "movement by 2 u sqrt(K)");
     vit_close(&r);
     free(grad), free(tol);
 }
@@ -92,7 +77,7 @@ static void rounded(const char *device, const golden *g, const movement *m, pola
     snprintf(line, sizeof line, "%s%s logits", polar_dtype_name(dtype), how);
     test_bound(line, model_norm(z, g->logits, IMAGES * 10) / size, relative * m->logits / size, why);
     snprintf(line, sizeof line, "%s%s gradients", polar_dtype_name(dtype), how);
-    worst_gradient(line, &r, grad, g->grad, tol, why);
+    model_worst_gradient(line, r.params, r.count, grad, g->grad, tol, why);
     vit_close(&r);
     free(grad), free(tol);
 }

@@ -16,18 +16,9 @@ typedef struct {
 
 static double *read(const pl_safetensors *f, int64_t n, const char *set, const char *key, const char *name)
 {
-    char full[128];
-    double *out = model_new(n);
-    snprintf(full, sizeof full, "%s.%s%s", set, key, name);
-    const pl_safetensors_entry *e = pl_safetensors_find(f, full);
-    int64_t have = e && e->dtype >= 0 ? e->bytes / (int64_t)polar_dtype_size((polar_dtype)e->dtype) : -1;
-    if (have != n) {
-        printf("the golden file has %lld numbers in '%s', the model %lld  FAIL\n", (long long)have, full,
-               (long long)n);
-        exit(1);
-    }
-    for (int64_t i = 0; i < n; i++) out[i] = pl_load_f64(e->data, (polar_dtype)e->dtype, i);
-    return out;
+    char full[64];
+    snprintf(full, sizeof full, "%s.%s", set, key);
+    return model_golden(f, n, full, name);
 }
 
 static golden golden_open(const char *set, int64_t width, int64_t batch, int64_t points)
@@ -70,21 +61,6 @@ static void golden_close(golden *g)
     free(g->w), free(g->x), free(g->y), free(g->pred), free(g->grad);
 }
 
-/* The parameter whose gradient uses most of its tolerance. */
-static void worst_gradient(const char *what, const so3_net *r, const double *g, const double *want,
-                           const double *tol, const char *why)
-{
-    char line[160];
-    double err = 0, bound = 1, share = -1;
-    const char *name = "";
-    for (int64_t i = 0, at = 0; i < r->count; at += r->params[i].rows * r->params[i].cols, i++) {
-        double e = model_norm(g + at, want + at, r->params[i].rows * r->params[i].cols);
-        if (!(e / tol[i] <= share)) share = e / tol[i], err = e, bound = tol[i], name = r->params[i].name;
-    }
-    snprintf(line, sizeof line, "%s gradients, worst %s", what, name);
-    test_bound(line, err, bound, why);
-}
-
 /* In double within what so3_sensitivity measures at u sqrt(K), derived there, once for each side: torch's
  * doubles are rounded too. It is measured with a change small enough to be linear and large enough for
  * doubles, then scaled. The loss, a mean of squares, moves by at most 2 sqrt(loss / clouds) of what the
@@ -108,8 +84,8 @@ static void in_double(const char *device, const golden *g, const char *set)
     snprintf(line, sizeof line, "%s f64 loss", set);
     test_bound(line, fabs(loss - g->loss), 2 * sqrt(g->loss / clouds) * tol_pred + 8 * U64 * g->loss,
                "2 sqrt(loss / clouds) of that + 8 u");
-    snprintf(line, sizeof line, "%s f64", set);
-    worst_gradient(line, &r, grad, g->grad, tol, "movement by 2 u sqrt(K)");
+    snprintf(line, sizeof line, "%s f64 gradients", set);
+    model_worst_gradient(line, r.params, r.count, grad, g->grad, tol, "movement by 2 u sqrt(K)");
     so3_close(&r);
     so3_close(&exact);
     free(pred), free(grad), free(tol);
@@ -131,8 +107,8 @@ static void in_float(const char *device, const golden *g, const char *set, int c
     so3_run(&r, shape.batch, g->x, g->y, NULL, pred, grad);
     snprintf(line, sizeof line, "%s f32%s predictions", set, composed ? " composed" : "");
     test_bound(line, model_norm(pred, g->pred, shape.batch), tol_pred, "movement by u sqrt(K)");
-    snprintf(line, sizeof line, "%s f32%s", set, composed ? " composed" : "");
-    worst_gradient(line, &r, grad, g->grad, tol, "movement by u sqrt(K)");
+    snprintf(line, sizeof line, "%s f32%s gradients", set, composed ? " composed" : "");
+    model_worst_gradient(line, r.params, r.count, grad, g->grad, tol, "movement by u sqrt(K)");
     so3_close(&r);
     so3_close(&exact);
     free(pred), free(grad), free(tol);

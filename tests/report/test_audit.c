@@ -5,12 +5,11 @@
 
 #include "base/alloc.h"
 #include "base/json_read.h"
+#include "fixtures/audit_fixture.h"
 #include "fixtures/fake_store.h"
 #include "fixtures/folder.h"
 #include "lab/run/testbed.h"
 #include "lab/spec/spec.h"
-#include "report/audit/audit.h"
-#include "report/audit/audit_print.h"
 #include "report/findings.h"
 
 static char folder[64];
@@ -25,40 +24,9 @@ static pl_store *new_store(const char *name)
     return s;
 }
 
-typedef struct {
-    pl_store_members members;
-    pl_audit_run runs[FAKE_MOST];
-    pl_audit *audit;
-} loaded;
-
 static polar_status load(loaded *l, pl_store *s, const char *spec, const char *metric)
 {
-    *l = (loaded){0};
-    PL_TRY(pl_store_select_members(&l->members, s, spec));
-    for (int64_t i = 0; i < l->members.count; i++) {
-        const pl_store_member *m = &l->members.rows[i];
-        l->runs[i] = (pl_audit_run){.cell = m->cell, .arm = m->arm, .seed = m->seed, .run = m};
-    }
-    pl_audit_of of = {.spec = spec, .metric = metric, .schema = pl_testbed_so3.schema};
-    polar_status st = pl_audit_create(&l->audit, &of, l->runs, l->members.count);
-    if (st != POLAR_OK) pl_store_members_free(&l->members);
-    return st;
-}
-
-static void unload(loaded *l)
-{
-    pl_audit_destroy(l->audit);
-    pl_store_members_free(&l->members);
-}
-
-static char *printed(const pl_audit *a, pl_table_format format)
-{
-    char *text = NULL;
-    size_t size = 0;
-    FILE *f = open_memstream(&text, &size);
-    TEST_TRY(pl_audit_print(a, f, format));
-    fclose(f);
-    return text;
+    return load_audit(l, s, &(pl_audit_of){.spec = spec, .metric = metric, .schema = pl_testbed_so3.schema});
 }
 
 static const pl_audit_pair *pair_of(const pl_audit *a, const char *cell, const char *x, const char *y)

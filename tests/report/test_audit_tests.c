@@ -1,9 +1,9 @@
 /* test_audit_tests.c -- an audit's effect sizes, corrected p, equivalence and epochs to a target: the numbers
  * are those of the formulas on the right runs, and what is censored, diverged, unfinished or of another
  * budget counts as it should. */
+#include "fixtures/audit_fixture.h"
 #include "base/alloc.h"
 #include "lab/run/testbed.h"
-#include "report/audit/audit_print.h"
 #include "test.h"
 
 #include <unistd.h>
@@ -74,42 +74,11 @@ static pl_store *make_store(const char *name, const char *const *configs, int hi
     return s;
 }
 
-typedef struct {
-    pl_store_members members;
-    pl_audit_run runs[SEEDS * ARMS];
-    pl_audit *audit;
-} loaded;
-
 static polar_status load(loaded *l, pl_store *s, const pl_schema *schema, double target, double margin)
 {
-    *l = (loaded){0};
-    TEST_TRY(pl_store_select_members(&l->members, s, "t"));
-    for (int64_t i = 0; i < l->members.count; i++) {
-        const pl_store_member *m = &l->members.rows[i];
-        l->runs[i] = (pl_audit_run){.cell = m->cell, .arm = m->arm, .seed = m->seed, .run = m};
-    }
-    pl_audit_of of = {
+    const pl_audit_of of = {
         .spec = "t", .metric = "test_mse", .schema = schema, .target = target, .equivalence = margin};
-    polar_status st = target != 0 ? pl_audit_reach(l->runs, l->members.count, s, schema, target) : POLAR_OK;
-    if (st == POLAR_OK) st = pl_audit_create(&l->audit, &of, l->runs, l->members.count);
-    if (st != POLAR_OK) pl_store_members_free(&l->members);
-    return st;
-}
-
-static void unload(loaded *l)
-{
-    pl_audit_destroy(l->audit);
-    pl_store_members_free(&l->members);
-}
-
-static char *printed(const pl_audit *a, pl_table_format format)
-{
-    char *text = NULL;
-    size_t size = 0;
-    FILE *f = open_memstream(&text, &size);
-    TEST_TRY(pl_audit_print(a, f, format));
-    fclose(f);
-    return text;
+    return load_audit(l, s, &of);
 }
 
 static const char *const plain[] = {"{\"train.epochs\": 20}",
