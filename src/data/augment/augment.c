@@ -264,3 +264,70 @@ polar_status pl_augment_eval(pl_augment *a, float *out, const pl_image *im)
     pl_pixels p = whole_pixels(im);
     return pl_augment_eval_pixels(a, out, &p);
 }
+
+/* ---- as numbers --------------------------------------------------------------------------------- */
+
+int pl_augment_has_rows(const pl_augment_options *o)
+{
+    return o->rand.layers <= PL_AUG_MOST && (o->erasing.prob == 0 || o->erasing.fill == PL_ERASE_CONST);
+}
+
+int pl_augment_row_serves(int64_t width, int64_t height)
+{
+    return width < PL_AUG_SIDE_MOST && height < PL_AUG_SIDE_MOST && height <= 100 * width;
+}
+
+static void put_box(double *at, pl_box box)
+{
+    at[0] = (double)box.x, at[1] = (double)box.y, at[2] = (double)box.width, at[3] = (double)box.height;
+}
+
+static void begin_row(double row[PL_AUG_COLS], const pl_augment *a, int64_t at, int64_t width, int64_t height)
+{
+    memset(row, 0, PL_AUG_COLS * sizeof *row);
+    row[PL_AUG_AT] = (double)at, row[PL_AUG_WIDTH] = (double)width, row[PL_AUG_HEIGHT] = (double)height;
+    for (int c = 0; c < 3; c++) row[PL_AUG_FILL + c] = a->fill[c];
+}
+
+polar_status pl_augment_train_row(double row[PL_AUG_COLS], const pl_augment *a, int64_t at, int64_t width,
+                                  int64_t height, pl_draw_key key)
+{
+    const pl_augment_options *o = &a->o;
+    pl_image_op_args ops[PL_DRAW_LAYERS];
+    pl_box box;
+    PL_TRY(pl_augment_train_box(&box, a, width, height, key));
+    PL_NEED(pl_augment_has_rows(o), POLAR_E_UNSUPPORTED, "a recipe that a row does not hold");
+    begin_row(row, a, at, width, height);
+    put_box(row + PL_AUG_BOX, box);
+    row[PL_AUG_OUT] = row[PL_AUG_OUT + 1] = (double)o->size;
+    row[PL_AUG_FILTER] = o->filter;
+    pl_u4 r = pl_augment_draw(key, PL_DRAW_FLIP);
+    row[PL_AUG_FLIP] = pl_uniform_f64(r.x, r.y) < o->flip;
+    if (o->erasing.prob > 0) put_box(row + PL_AUG_ERASE, pl_erasing_draw(&o->erasing, o->size, o->size, key));
+    int n = pl_rand_augment_draw(ops, &o->rand, key);
+    row[PL_AUG_OPS] = n;
+    for (int i = 0; i < n; i++) {
+        double *op = row + PL_AUG_OP + PL_AUG_OP_COLS * i;
+        op[0] = ops[i].op, op[1] = ops[i].arg;
+        pl_image_op_map(op + 2, ops[i].op, ops[i].arg, o->size, o->size);
+    }
+    return POLAR_OK;
+}
+
+polar_status pl_augment_eval_row(double row[PL_AUG_COLS], const pl_augment *a, int64_t at, int64_t width,
+                                 int64_t height)
+{
+    PL_TRY(size_check(width, height));
+    pl_resize_args r = eval_args(&a->o, width, height);
+    begin_row(row, a, at, width, height);
+    put_box(row + PL_AUG_BOX, (pl_box){0, 0, width, height});
+    row[PL_AUG_OUT] = (double)r.out_width, row[PL_AUG_OUT + 1] = (double)r.out_height;
+    row[PL_AUG_PART] = (double)r.part.x, row[PL_AUG_PART + 1] = (double)r.part.y;
+    row[PL_AUG_FILTER] = r.filter;
+    return POLAR_OK;
+}
+
+const float *pl_augment_scale(const pl_augment *a)
+{
+    return &a->scale.value[0][0];
+}

@@ -28,6 +28,7 @@
 
 #include "data/augment/erasing.h"
 #include "data/augment/rand_augment.h"
+#include "math/augment_elem.h"
 
 typedef struct pl_augment_options {
     int64_t size;     /* of a side of the result */
@@ -77,5 +78,20 @@ polar_status pl_augment_eval_pixels(pl_augment *a, float *out, const pl_pixels *
 pl_image pl_augment_pixels(const pl_augment *a);
 /* of a picture whose short side becomes test_side, as torchvision's Resize */
 int64_t pl_augment_long_side(int64_t test_side, int64_t width, int64_t height);
+
+/* ---- as numbers for a device that makes pictures itself (math/augment_elem.h) ---- */
+
+/* whether rows can say all of the recipe: erased to zeros, no more operations than a row has */
+int pl_augment_has_rows(const pl_augment_options *o);
+/* whether a row can say how a picture of this size is resized */
+int pl_augment_row_serves(int64_t width, int64_t height);
+/* pl_augment_train of the picture whose bytes begin at `at` */
+polar_status pl_augment_train_row(double row[PL_AUG_COLS], const pl_augment *a, int64_t at, int64_t width,
+                                  int64_t height, pl_draw_key key);
+/* pl_augment_eval of it */
+polar_status pl_augment_eval_row(double row[PL_AUG_COLS], const pl_augment *a, int64_t at, int64_t width,
+                                 int64_t height);
+/* (3, 256): what a byte becomes; borrowed */
+const float *pl_augment_scale(const pl_augment *a);
 
 #endif

@@ -15,11 +15,6 @@
 
 typedef uint8_t table[3][256];
 
-static int clip(int v)
-{
-    return v < 0 ? 0 : v > 255 ? 255 : v;
-}
-
 static void table_apply(pl_image *im, table t)
 {
     uint8_t *p = im->data;
@@ -55,8 +50,7 @@ static void stretch_table(uint8_t t[256], const int64_t h[256])
     int lo = 0, hi = 255;
     while (lo < 255 && !h[lo]) lo++;
     while (hi > 0 && !h[hi]) hi--;
-    double scale = hi > lo ? 255.0 / (hi - lo) : 1, offset = hi > lo ? -lo * scale : 0;
-    for (int v = 0; v < 256; v++) t[v] = (uint8_t)clip((int)(v * scale + offset));
+    for (int v = 0; v < 256; v++) t[v] = pl_stretch_of(v, lo, hi);
 }
 
 static void equal_table(uint8_t t[256], const int64_t h[256])
@@ -66,11 +60,10 @@ static void equal_table(uint8_t t[256], const int64_t h[256])
         total += h[v];
         if (h[v]) last = h[v], colours++;
     }
-    int64_t step = colours > 1 ? (total - last) / 255 : 0, n = step / 2;
+    int64_t step = colours > 1 ? (total - last) / 255 : 0, under = 0;
     for (int v = 0; v < 256; v++) {
-        int64_t w = step ? n / step : v;
-        t[v] = (uint8_t)(w > 255 ? 255 : w);
-        n += h[v];
+        t[v] = pl_equal_of(v, under, step);
+        under += h[v];
     }
 }
 
@@ -83,48 +76,26 @@ static void from_histogram(pl_image *im, void (*make)(uint8_t t[256], const int6
     table_apply(im, t);
 }
 
-static int value_map(pl_image_op op, int v, int arg)
-{
-    switch (op) {
-    case PL_IMAGE_INVERT: return 255 - v;
-    case PL_IMAGE_POSTERIZE: return v & ~((1 << (8 - arg)) - 1);
-    case PL_IMAGE_SOLARIZE: return v < arg ? v : 255 - v;
-    default: return v < 128 ? clip(v + arg) : v; /* SOLARIZE_ADD */
-    }
-}
-
 static void from_values(pl_image *im, pl_image_op op, int arg)
 {
     table t;
-    for (int v = 0; v < 256; v++) t[0][v] = t[1][v] = t[2][v] = (uint8_t)value_map(op, v, arg);
+    for (int v = 0; v < 256; v++) t[0][v] = t[1][v] = t[2][v] = (uint8_t)pl_value_map(op, v, arg);
     table_apply(im, t);
 }
 
 /* ---- what Pillow's ImageEnhance does ------------------------------------------------------------ */
 
-static inline uint8_t grey_of(const uint8_t *p)
-{
-    return (uint8_t)((19595u * p[0] + 38470u * p[1] + 7471u * p[2] + 32768u) >> 16);
-}
-
-static inline uint8_t blend(int a, int b, float arg)
-{
-    float v = (float)a + arg * (float)(b - a);
-    v = v < 0 ? 0 : v > 255 ? 255 : v;
-    return (uint8_t)(int)v;
-}
-
 static void toward_constant(pl_image *im, int grey, float arg)
 {
     table t;
-    for (int v = 0; v < 256; v++) t[0][v] = t[1][v] = t[2][v] = blend(grey, v, arg);
+    for (int v = 0; v < 256; v++) t[0][v] = t[1][v] = t[2][v] = pl_blend(grey, v, arg);
     table_apply(im, t);
 }
 
 PL_CLONES static int64_t grey_sum(const uint8_t *p, int64_t n)
 {
     int64_t sum = 0;
-    for (int64_t i = 0; i < n; i++) sum += grey_of(p + 3 * i);
+    for (int64_t i = 0; i < n; i++) sum += pl_grey_of(p + 3 * i);
     return sum;
 }
 
@@ -137,8 +108,8 @@ static int mean_grey(const pl_image *im)
 PL_CLONES static void toward_grey(uint8_t *p, int64_t n, float arg)
 {
     for (int64_t i = 0; i < n; i++, p += 3) {
-        int g = grey_of(p);
-        p[0] = blend(g, p[0], arg), p[1] = blend(g, p[1], arg), p[2] = blend(g, p[2], arg);
+        int g = pl_grey_of(p);
+        p[0] = pl_blend(g, p[0], arg), p[1] = pl_blend(g, p[1], arg), p[2] = pl_blend(g, p[2], arg);
     }
 }
 
@@ -150,7 +121,7 @@ PL_CLONES static void sharpen_row(uint8_t *restrict out, const uint8_t *restrict
     for (int64_t i = 3; i < bytes - 3; i++) {
         uint16_t s = (uint16_t)(up[i - 3] + up[i] + up[i + 3] + row[i - 3] + 5 * row[i] + row[i + 3] +
                                 down[i - 3] + down[i] + down[i + 3]);
-        out[i] = blend((uint16_t)(2 * s + 13) / 26, row[i], arg);
+        out[i] = pl_blend(pl_smooth_of(s), row[i], arg);
     }
 }
 
@@ -172,9 +143,23 @@ size_t pl_image_op_work(const pl_image *im)
     return pl_image_affine_work(im->width, im->height); /* more than the others need */
 }
 
+int pl_image_op_map(double m[6], pl_image_op op, double arg, int64_t width, int64_t height)
+{
+    const double same[6] = {1, 0, 0, 0, 1, 0};
+    memcpy(m, same, sizeof same);
+    switch (op) {
+    case PL_IMAGE_ROTATE: pl_image_rotation(m, width, height, arg); return 1;
+    case PL_IMAGE_SHEAR_X: m[1] = arg; return 1;
+    case PL_IMAGE_SHEAR_Y: m[3] = arg; return 1;
+    case PL_IMAGE_TRANSLATE_X: m[2] = arg * (double)width; return 1;
+    case PL_IMAGE_TRANSLATE_Y: m[5] = arg * (double)height; return 1;
+    default: return 0;
+    }
+}
+
 void pl_image_op_apply(pl_image *im, const pl_image_op_args *a, uint8_t *work)
 {
-    double m[6] = {1, 0, 0, 0, 1, 0};
+    double m[6];
     switch (a->op) {
     case PL_IMAGE_AUTO_CONTRAST: from_histogram(im, stretch_table); return;
     case PL_IMAGE_EQUALIZE: from_histogram(im, equal_table); return;
@@ -186,14 +171,10 @@ void pl_image_op_apply(pl_image *im, const pl_image_op_args *a, uint8_t *work)
     case PL_IMAGE_CONTRAST: toward_constant(im, mean_grey(im), (float)a->arg); return;
     case PL_IMAGE_BRIGHTNESS: toward_constant(im, 0, (float)a->arg); return;
     case PL_IMAGE_SHARPNESS: toward_smooth(im, (float)a->arg, work); return;
-    case PL_IMAGE_ROTATE: pl_image_rotation(m, im->width, im->height, a->arg); break;
-    case PL_IMAGE_SHEAR_X: m[1] = a->arg; break;
-    case PL_IMAGE_SHEAR_Y: m[3] = a->arg; break;
-    case PL_IMAGE_TRANSLATE_X: m[2] = a->arg * (double)im->width; break;
-    case PL_IMAGE_TRANSLATE_Y: m[5] = a->arg * (double)im->height; break;
-    case PL_IMAGE_OPS: return;
+    default:
+        if (pl_image_op_map(m, a->op, a->arg, im->width, im->height))
+            pl_image_affine(im, m, a->filter, a->fill, work);
     }
-    pl_image_affine(im, m, a->filter, a->fill, work);
 }
 
 const char *pl_image_op_name(pl_image_op op)

@@ -14,26 +14,6 @@
 #include "data/image.h"
 #include "data/augment/image_resize.h"
 
-/* the order of timm's list: part of the draws, a number once given stays */
-typedef enum pl_image_op {
-    PL_IMAGE_AUTO_CONTRAST, /* each channel stretched to 0 .. 255 */
-    PL_IMAGE_EQUALIZE,      /* each channel's histogram made flat */
-    PL_IMAGE_INVERT,        /* 255 - v */
-    PL_IMAGE_ROTATE,        /* by arg degrees against the clock, about the centre */
-    PL_IMAGE_POSTERIZE,     /* keeps the upper arg bits, 0 to 8 */
-    PL_IMAGE_SOLARIZE,      /* 255 - v from arg on */
-    PL_IMAGE_SOLARIZE_ADD,  /* v + arg below 128, at most 255 */
-    PL_IMAGE_COLOR,         /* grey (arg = 0) to picture (1) and beyond */
-    PL_IMAGE_CONTRAST,      /* the mean grey to picture */
-    PL_IMAGE_BRIGHTNESS,    /* black to picture */
-    PL_IMAGE_SHARPNESS,     /* smoothed to picture */
-    PL_IMAGE_SHEAR_X,       /* (x, y) comes from (x + arg y, y) */
-    PL_IMAGE_SHEAR_Y,       /* (x, y) comes from (x, y + arg x) */
-    PL_IMAGE_TRANSLATE_X,   /* (x, y) comes from (x + arg width, y) */
-    PL_IMAGE_TRANSLATE_Y,   /* (x, y) comes from (x, y + arg height) */
-    PL_IMAGE_OPS
-} pl_image_op;
-
 typedef struct pl_image_op_args {
     pl_image_op op;
     double arg;
@@ -45,6 +25,8 @@ typedef struct pl_image_op_args {
 size_t pl_image_op_work(const pl_image *im);
 /* in place */
 void pl_image_op_apply(pl_image *im, const pl_image_op_args *args, uint8_t *work);
+/* the map of pl_image_affine of one that moves pixels; 0: it does not */
+int pl_image_op_map(double m[6], pl_image_op op, double arg, int64_t width, int64_t height);
 /* timm's: "AutoContrast", ... */
 const char *pl_image_op_name(pl_image_op op);
 /* left to right, in place */

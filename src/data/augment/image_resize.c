@@ -1,10 +1,8 @@
 /* image_resize.c -- two passes with fixed-point weights, each rounded to a byte: along the rows first, then
  * down the columns.
  *
- * Output position i has its centre at c = x0 + (i + 1/2) s in the source, s = (x1 - x0) / size. A filter of
- * support S (1 or 2) is widened by max(s, 1): the weights of the pixels j with |j + 1/2 - c| < S max(s, 1)
- * are f((j + 1/2 - c) / max(s, 1)), divided by their sum, as whole multiples of 2^-22. With eight bits of
- * pixel and two of headroom the sums fit 32 bits; that is Pillow's choice, and it decides the bytes.
+ * The weights are those of math/picture_elem.h. With eight bits of pixel and two of headroom the sums fit 32
+ * bits; that is Pillow's choice, and it decides the bytes.
  *
  * (A picture more than 100 times as high as wide is done the other way round, as there.)
  * Rows are filtered 16 at a time, transposed: the inner loop then runs over 48 bytes that share a weight, in
@@ -78,15 +76,6 @@ static polar_status scratch_reserve(scratch *s, int64_t count, size_t item)
 
 /* ---- weights ------------------------------------------------------------------------------------ */
 
-static double filter_at(pl_filter filter, double x)
-{
-    const double a = -0.5;
-    x = fabs(x);
-    if (filter == PL_FILTER_BILINEAR) return x < 1 ? 1 - x : 0;
-    if (x < 1) return ((a + 2) * x - (a + 3)) * x * x + 1;
-    return x < 2 ? (((x - 5) * x + 8) * x - 4) * a : 0;
-}
-
 /* Zeros at both ends of w are left out: [*skip, returned). */
 static int64_t trim(int64_t *skip, const int32_t *w, int64_t n)
 {
@@ -97,34 +86,9 @@ static int64_t trim(int64_t *skip, const int32_t *w, int64_t n)
     return n;
 }
 
-/* One direction: output i of `size` has its centre at start + (i + 1/2) scale among `side` pixels. */
-typedef struct direction {
-    pl_filter filter;
-    int64_t side;
-    double start, scale, step, support;
-} direction;
-
-static direction direction_of(pl_filter filter, int64_t side, float x0, float x1, int64_t size)
-{
-    double scale = (double)(x1 - x0) / (double)size, wide = scale < 1 ? 1 : scale;
-    return (direction){filter, side,     (double)x0,
-                       scale,  1 / wide, (filter == PL_FILTER_BILINEAR ? 1 : 2) * wide};
-}
-
-/* The pixels [*from, *to) that output i may weigh; its centre is returned. */
-static double reach(int64_t *from, int64_t *to, const direction *d, int64_t i)
-{
-    double centre = d->start + ((double)i + 0.5) * d->scale;
-    *from = (int64_t)(centre - d->support + 0.5),
-    *to = (int64_t)(centre + d->support + 0.5); /* toward zero, as Pillow */
-    if (*from < 0) *from = 0;
-    if (*to > d->side) *to = d->side;
-    return centre;
-}
-
 /* Weights of the outputs [part, part + n), in reverse order when flipped. */
-static polar_status taps_make(pl_taps *t, pl_resizer *r, int way, const direction *d, int64_t part, int64_t n,
-                              int flip)
+static polar_status taps_make(pl_taps *t, pl_resizer *r, int way, const pl_resize_way *d, int64_t part,
+                              int64_t n, int flip)
 {
     t->n = n, t->width = 2 * (int64_t)ceil(d->support) + 1;
     t->begin = d->side, t->end = 0;
@@ -136,13 +100,9 @@ static polar_status taps_make(pl_taps *t, pl_resizer *r, int way, const directio
     for (int64_t i = 0; i < n; i++) {
         int64_t at = flip ? n - 1 - i : i, skip, from, to;
         int32_t *w = t->weight + at * t->width;
-        double centre = reach(&from, &to, d, part + i), sum = 0;
-        for (int64_t j = from; j < to; j++)
-            sum += real[j - from] = filter_at(d->filter, ((double)j - centre + 0.5) * d->step);
-        for (int64_t k = 0; k < to - from; k++) {
-            double v = (sum != 0 ? real[k] / sum : real[k]) * (1 << PL_RESIZE_BITS);
-            w[k] = (int32_t)(v < 0 ? v - 0.5 : v + 0.5);
-        }
+        double centre = pl_resize_way_reach(&from, &to, d, part + i), sum = 0;
+        for (int64_t j = from; j < to; j++) sum += real[j - from] = pl_resize_real(d, centre, j);
+        for (int64_t k = 0; k < to - from; k++) w[k] = pl_resize_weight(real[k], sum);
         int64_t count = trim(&skip, w, to - from);
         if (skip) memmove(w, w + skip, (size_t)(count - skip) * sizeof *w);
         t->first[at] = from + skip, t->count[at] = count - skip;
@@ -174,12 +134,6 @@ static inline void transpose_16(uint8_t *out, int64_t out_step, const uint8_t *i
 #endif
 }
 
-static inline uint8_t to_byte(int32_t sum)
-{
-    sum >>= PL_RESIZE_BITS;
-    return (uint8_t)(sum < 0 ? 0 : sum > 255 ? 255 : sum);
-}
-
 PL_CLONES static void tile_filter(uint8_t *restrict out, const uint8_t *restrict tile, const pl_taps *t)
 {
     enum { LANES = 3 * ROWS };
@@ -190,7 +144,7 @@ PL_CLONES static void tile_filter(uint8_t *restrict out, const uint8_t *restrict
         for (int l = 0; l < LANES; l++) sum[l] = 1 << (PL_RESIZE_BITS - 1);
         for (int64_t k = 0; k < t->count[i]; k++, in += LANES)
             for (int l = 0; l < LANES; l++) sum[l] += w[k] * in[l];
-        for (int l = 0; l < LANES; l++) out[i * LANES + l] = to_byte(sum[l]);
+        for (int l = 0; l < LANES; l++) out[i * LANES + l] = pl_resize_byte(sum[l]);
     }
 }
 
@@ -251,7 +205,7 @@ PL_CLONES static void columns_filter(uint8_t *restrict out, const uint8_t *restr
             const uint8_t *in = from + x;
             for (int64_t k = 0; k < t->count[y]; k++, in += stride)
                 for (int l = 0; l < STRIP; l++) sum[l] += w[k] * in[l];
-            for (int l = 0; l < STRIP; l++) strip[l] = to_byte(sum[l]);
+            for (int l = 0; l < STRIP; l++) strip[l] = pl_resize_byte(sum[l]);
             if (bytes - x >= STRIP) memcpy(out + x, strip, STRIP);
             else memcpy(out + x, strip, (size_t)(bytes - x));
         }
@@ -339,10 +293,12 @@ polar_status pl_resize_reach(pl_box *out, const pl_resize_args *args)
     pl_resize_args a;
     int64_t x[2], y[2], unused;
     PL_TRY(args_complete(&a, args));
-    direction across = direction_of(a.filter, a.src_width, a.box[0], a.box[2], a.out_width),
-              down = direction_of(a.filter, a.src_height, a.box[1], a.box[3], a.out_height);
-    reach(&x[0], &unused, &across, a.part.x), reach(&unused, &x[1], &across, a.part.x + a.part.width - 1);
-    reach(&y[0], &unused, &down, a.part.y), reach(&unused, &y[1], &down, a.part.y + a.part.height - 1);
+    pl_resize_way across = pl_resize_way_of(a.filter, a.src_width, a.box[0], a.box[2], a.out_width),
+                  down = pl_resize_way_of(a.filter, a.src_height, a.box[1], a.box[3], a.out_height);
+    pl_resize_way_reach(&x[0], &unused, &across, a.part.x),
+        pl_resize_way_reach(&unused, &x[1], &across, a.part.x + a.part.width - 1);
+    pl_resize_way_reach(&y[0], &unused, &down, a.part.y),
+        pl_resize_way_reach(&unused, &y[1], &down, a.part.y + a.part.height - 1);
     *out = (pl_box){x[0], y[0], x[1] - x[0], y[1] - y[0]};
     return POLAR_OK;
 }
@@ -352,8 +308,8 @@ polar_status pl_resize(pl_resizer *r, const pl_resize_args *args)
     pl_resize_args a;
     pl_taps across, down;
     PL_TRY(args_complete(&a, args));
-    direction dx = direction_of(a.filter, a.src_width, a.box[0], a.box[2], a.out_width),
-              dy = direction_of(a.filter, a.src_height, a.box[1], a.box[3], a.out_height);
+    pl_resize_way dx = pl_resize_way_of(a.filter, a.src_width, a.box[0], a.box[2], a.out_width),
+                  dy = pl_resize_way_of(a.filter, a.src_height, a.box[1], a.box[3], a.out_height);
     PL_TRY(taps_make(&across, r, 0, &dx, a.part.x, a.part.width, a.flip));
     PL_TRY(taps_make(&down, r, 1, &dy, a.part.y, a.part.height, 0));
     pl_box have = a.have;

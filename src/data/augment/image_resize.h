@@ -24,12 +24,7 @@
 
 #include "base/status.h"
 #include "data/image.h"
-
-typedef enum pl_filter {
-    PL_FILTER_BILINEAR,
-    PL_FILTER_BICUBIC, /* a = -1/2 */
-    PL_FILTERS
-} pl_filter;
+#include "math/picture_elem.h"
 
 typedef struct pl_resize_args {
     uint8_t *out;       /* RGB, packed rows of the part (of all without one) */

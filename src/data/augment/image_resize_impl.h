@@ -12,7 +12,7 @@
 
 #include <stdint.h>
 
-#define PL_RESIZE_BITS 22 /* weights are whole multiples of 2^-22 */
+#include "math/picture_elem.h"
 
 /* The weights of one direction: output i sums count[i] pixels from first[i] on, with weight[i * width + k].
  */

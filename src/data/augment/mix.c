@@ -12,6 +12,7 @@
 
 #include "base/philox.h"
 #include "data/set/clones.h"
+#include "math/picture_elem.h"
 #include "math/statistics.h"
 
 double pl_beta_quantile(double u, double a)
@@ -73,8 +74,8 @@ PL_CLONES static void mix_pair(float *restrict x, float *restrict y, int64_t n, 
 {
     for (int64_t i = 0; i < n; i++) {
         float a = x[i], b = y[i];
-        x[i] = a * lam + b * rest;
-        y[i] = b * lam + a * rest;
+        x[i] = pl_mix_of(a, b, lam, rest);
+        y[i] = pl_mix_of(b, a, lam, rest);
     }
 }
 
