@@ -150,21 +150,29 @@ int pl_deit_loss_decides(const pl_train *t, int64_t step)
 
 /* ---- pictures ----------------------------------------------------------------------------------- */
 
-/* Somebody's numbers to the first slot that sees them, and from there to the others: m has `each` matrices
- * for every slot. */
+/* What the first slot that sees d has of m, which has `each` matrices for every slot. */
+static pl_mat first_of(const pl_train *t, const pl_deit_data *d, pl_mat m, int64_t each)
+{
+    int64_t i = 0;
+    while (t->slots[i].data != d) i++;
+    return pl_mat_at(m, i * each, each);
+}
+
+/* ... and from there to the others. */
+static void spread(pl_train *t, const pl_deit_data *d, pl_mat m, int64_t each)
+{
+    pl_mat first = first_of(t, d, m, each);
+    for (int64_t i = 0; i < t->members; i++) {
+        pl_mat here = pl_mat_at(m, i * each, each);
+        if (t->slots[i].data == d && here.data != first.data) PL_CALL(copy, t->q, .Y = here, .X = first);
+    }
+}
+
 static void send(pl_train *t, const pl_deit_data *d, pl_mat m, int64_t each, const float *host)
 {
-    pl_mat first = {0};
-    for (int64_t i = 0; i < t->members; i++) {
-        if (t->slots[i].data != d) continue;
-        pl_mat here = pl_mat_at(m, i * each, each);
-        if (first.data) {
-            PL_CALL(copy, t->q, .Y = here, .X = first);
-            continue;
-        }
-        first = here;
-        polar_queue_upload(t->q, here.data, host, pl_mat_bytes(&here));
-    }
+    pl_mat first = first_of(t, d, m, each);
+    polar_queue_upload(t->q, first.data, host, pl_mat_bytes(&first));
+    spread(t, d, m, each);
 }
 
 /* So many pictures of each. */
@@ -173,23 +181,42 @@ static void set_seen(pl_train *t, int64_t count)
     t->seen = pl_mat_dense(t->x.data, t->x.dtype, t->members * count, t->x.rows, t->x.cols);
 }
 
-static polar_status train_pictures(pl_train *t, pl_deit_data *d, int64_t count)
+/* Made and mixed by the loader, or on the device. */
+static polar_status load_train(pl_train *t, pl_deit_data *d, int64_t count, const pl_mix *mix)
 {
-    const pl_deit_settings *set = t->set;
-    const pl_deit_shape *s = &set->shape;
+    const pl_deit_shape *s = &t->set->shape;
     int64_t first = pl_deit_pictures(t, t->step);
     pl_deit_batch b;
-    pl_mix mix;
     if (!d->loader)
         PL_TRY(pl_deit_data_begin(d, PL_IMAGES_TRAIN, t->made, first, pl_deit_pictures(t, t->steps) - first,
                                   s->batch, s->image));
     PL_TRY(pl_deit_data_next(&b, d, d->labels));
     PL_NEED(b.count == count, POLAR_E_STATE, "%lld pictures in place of %lld", (long long)b.count,
             (long long)count);
+    PL_TRY(pl_mix_images(b.x, mix, b.count, 3, s->image, s->image));
+    send(t, d, t->seen, count, b.x);
+    return POLAR_OK;
+}
+
+static polar_status make_train(pl_train *t, pl_deit_data *d, int64_t count, const pl_mix *mix)
+{
+    pl_mat X = first_of(t, d, t->seen, count);
+    PL_TRY(pl_deit_input_make(X, d, t->q, PL_IMAGES_TRAIN, t->made, pl_deit_pictures(t, t->step)));
+    if (mix->kind != PL_MIX_NONE)
+        PL_CALL(mix, t->q, .X = X, .mixup = mix->kind == PL_MIX_MIXUP, .x = mix->cut.x, .y = mix->cut.y,
+                .width = mix->cut.width, .height = mix->cut.height, .lam = mix->lam, .rest = 1 - mix->lam);
+    spread(t, d, t->seen, count);
+    return POLAR_OK;
+}
+
+static polar_status train_pictures(pl_train *t, pl_deit_data *d, int64_t count)
+{
+    const pl_deit_settings *set = t->set;
+    const pl_deit_shape *s = &set->shape;
+    pl_mix mix;
     PL_TRY(pl_mix_draw(&mix, &set->mix, (pl_mix_key){d->seed, t->made, t->step}, s->image, s->image));
-    PL_TRY(pl_mix_images(b.x, &mix, b.count, 3, s->image, s->image));
-    PL_TRY(pl_mix_targets(t->host_y, &mix, b.labels, b.count, s->classes, set->mix.smoothing));
-    send(t, d, t->seen, b.count, b.x);
+    PL_TRY(d->pixels.data ? make_train(t, d, count, &mix) : load_train(t, d, count, &mix));
+    PL_TRY(pl_mix_targets(t->host_y, &mix, d->labels, count, s->classes, set->mix.smoothing));
     send(t, d, rows_of(t, t->y), 1, t->host_y);
     return POLAR_OK;
 }
@@ -237,16 +264,23 @@ static void look_at(pl_train *t, int64_t slot, int64_t count)
     }
 }
 
-static polar_status test_pictures(pl_train *t, pl_deit_data *d)
+static polar_status test_pictures(pl_train *t, pl_deit_data *d, int64_t count)
 {
     const pl_deit_shape *s = &t->set->shape;
     pl_deit_batch b;
+    if (d->pixels.data) {
+        PL_TRY(
+            pl_deit_input_make(first_of(t, d, t->seen, count), d, t->q, PL_IMAGES_TEST, t->made, t->tested));
+        spread(t, d, t->seen, count);
+        d->counted += count;
+        return POLAR_OK;
+    }
     if (!d->loader)
         PL_TRY(pl_deit_data_begin(d, PL_IMAGES_TEST, t->made, t->tested, d->count[PL_IMAGES_TEST] - t->tested,
                                   s->batch, s->image));
     PL_TRY(pl_deit_data_next(&b, d, d->labels));
     for (int64_t i = 0; i < b.count; i++) d->counted += d->labels[i] >= 0;
-    send(t, d, t->seen, b.count, b.x);
+    send(t, d, t->seen, count, b.x);
     return POLAR_OK;
 }
 
@@ -256,7 +290,7 @@ polar_status pl_deit_test_batch(pl_train *t)
     int64_t left = t->data[0].count[PL_IMAGES_TEST] - t->tested, count = left < s->batch ? left : s->batch;
     set_seen(t, count);
     for (int64_t i = 0; i < t->data_count; i++)
-        if (data_wanted(t, &t->data[i])) PL_TRY(test_pictures(t, &t->data[i]));
+        if (data_wanted(t, &t->data[i])) PL_TRY(test_pictures(t, &t->data[i], count));
     pl_deit_set_drop(t->model, t->q, NULL, 0, 0);
     if (count == s->batch) PL_TRY(pl_graph_run(t->test_graph, t->q, test_pass, t));
     else test_pass(t->q, t);

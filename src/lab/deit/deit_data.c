@@ -96,6 +96,7 @@ polar_status pl_deit_data_create(pl_deit_data *d, const pl_deit_settings *s, uin
 void pl_deit_data_destroy(pl_deit_data *d)
 {
     pl_deit_data_end(d);
+    pl_deit_input_destroy(d);
     for (int i = 0; d->pictures && i < d->workers; i++) pl_picture_drop(&d->pictures[i]);
     for (int i = 0; d->augments && i < d->workers; i++) pl_augment_destroy(d->augments[i]);
     pl_free(d->pictures);

@@ -15,6 +15,7 @@
 static const char *const recipes[] = {"minimal", "deit", NULL};
 static const char *const filters[] = {"bilinear", "bicubic", NULL};     /* in the order of pl_filter */
 static const char *const erasings[] = {"const", "rand", "pixel", NULL}; /* in the order of pl_erasing_fill */
+static const char *const inputs[] = {"auto", "host", "device", NULL}; /* in the order of pl_deit_input_key */
 static const char *const last_batches[] = {"drop", "keep", NULL};
 
 #define OPTIM_LR        "the rule's", .derive = pl_optim_key_lr
@@ -97,6 +98,9 @@ static const pl_key keys[] = {
      .help = "where the set lies: a folder with train/ and val/ (or test/), or a pack"},
     {"data.workers", PL_KEY_INT, "0", .place = 1, .min = 0, .max = 1024,
      .help = "threads that read and augment pictures; 0: as many as the device has"},
+    {"data.input", PL_KEY_CHOICE, "auto", .place = 1, .choices = inputs,
+     .help = "who cuts and augments pictures: the device, from a pack in its memory, the host's threads, or "
+             "(auto) a GPU where it can"},
     {"data.skip_bad", PL_KEY_BOOL, "false", .place = 1,
      .help = "go on past broken pictures: in training the next one takes the place, in the test it does not "
              "count"},
@@ -215,6 +219,7 @@ polar_status pl_deit_settings_read(pl_deit_settings *out, const pl_config *c)
         .subset_seed = pl_config_int(c, "data.subset_seed"),
         .workers = pl_config_int(c, "data.workers"),
         .skip_bad = pl_config_bool(c, "data.skip_bad"),
+        .input = (pl_deit_input_key)pl_config_choice(c, "data.input"),
         .mix = {.mixup_alpha = pl_config_real(c, "mix.mixup"),
                 .cutmix_alpha = pl_config_real(c, "mix.cutmix"),
                 .prob = pl_config_real(c, "mix.prob"),

@@ -100,6 +100,7 @@ static polar_status open_data(pl_train *t)
         if (s->data) continue;
         PL_TRY(pl_deit_data_create(&t->data[t->data_count], &s->set, s->seed, workers));
         s->data = &t->data[t->data_count++];
+        PL_TRY(pl_deit_input_create(s->data, &s->set, t->dev, t->q));
     }
     t->prints = pl_calloc((size_t)t->data_count, PL_SHA256_HEX);
     PL_NEED(t->prints, POLAR_E_NOMEM, "fingerprints");

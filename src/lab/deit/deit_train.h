@@ -28,6 +28,11 @@
 #include "lab/run/optim_keys.h"
 #include "lab/run/testbed.h"
 
+typedef struct pl_deit_place { /* a picture among the bytes on the device */
+    int64_t at;
+    int32_t width, height;
+} pl_deit_place;
+
 typedef struct pl_deit_data { /* the pictures of a run, and who reads them */
     pl_image_set *set;
     int64_t classes, count[PL_IMAGE_SPLITS];
@@ -49,8 +54,16 @@ typedef struct pl_deit_data { /* the pictures of a run, and who reads them */
     uint64_t seed;
     int64_t epoch, first; /* first: the picture of the loader's item 0 */
     size_t picture_bytes; /* as the model sees it */
-    int32_t *labels;      /* (batch): of the batch under way */
-    int64_t counted;      /* test pictures of the epoch under way that could be read */
+    /* on the device, where pictures are made there (deit_input.c): all their bytes, the rows of a batch, the
+     * values of bytes; no data: a loader makes them */
+    pl_mat pixels, table, scale;
+    polar_device *dev;
+    pl_deit_place *places[PL_IMAGE_SPLITS]; /* where each picture lies */
+    double *rows;                           /* (batch, PL_AUG_COLS) */
+    int64_t tallest, taps;                  /* as augment wants them */
+    int64_t ordered;                        /* the epoch of `order`, -1 for none */
+    int32_t *labels;                        /* (batch): of the batch under way */
+    int64_t counted;                        /* test pictures of the epoch under way that could be read */
 } pl_deit_data;
 
 typedef struct pl_deit_batch { /* a batch with its labels; borrowed until the next */
@@ -126,6 +139,17 @@ polar_status pl_deit_data_next(pl_deit_batch *out, pl_deit_data *d, int32_t *lab
 void pl_deit_data_end(pl_deit_data *d);
 /* pictures found broken so far */
 int64_t pl_deit_data_skipped(const pl_deit_data *d);
+
+/* ---- pictures made on the device (deit_input.c) ------------------------------------------------- */
+
+/* brings them there if data.input says so, or lets the loader have them; synchronises */
+polar_status pl_deit_input_create(pl_deit_data *d, const pl_deit_settings *s, polar_device *dev,
+                                  polar_queue *q);
+/* safe on a zeroed one */
+void pl_deit_input_destroy(pl_deit_data *d);
+/* pictures [first, first + Y.batch) of the epoch's order, or of the test, into Y; enqueues */
+polar_status pl_deit_input_make(pl_mat Y, pl_deit_data *d, polar_queue *q, pl_image_split split,
+                                int64_t epoch, int64_t first);
 
 /* ---- batches (deit_batch.c) --------------------------------------------------------------------- */
 
