@@ -57,6 +57,8 @@ static const cli_option options[] = {
      .help = "deit, input: pixels a side of the model's pictures"},
     {"patch", CLI_INT(bench_args, patch, 1, 4096), .value = "N", .def = "16",
      .help = "deit: pixels a side of a patch"},
+    {"members", CLI_INT(bench_args, members, 1, PL_BENCH_MEMBERS), .value = "N", .def = "1",
+     .help = "deit: runs trained together, each with its batch"},
     {"format", CLI_CHOICE(bench_args, format, cli_formats), .value = "F", .def = "text",
      .help = "of the table"},
     {0},
@@ -256,7 +258,7 @@ static polar_status bench_deit(cli_context *ctx, pl_table *t, pl_queue *q, const
     pl_deit_shape shape = PL_DEIT_TINY;
     PL_NEED(a->size % a->patch == 0, POLAR_E_ARG, "--size %lld is not made of whole patches (--patch %lld)",
             (long long)a->size, (long long)a->patch);
-    shape.image = a->size, shape.patch = a->patch;
+    shape.image = a->size, shape.patch = a->patch, shape.members = a->members;
     (void)map;
     shape.batch = a->batch;
     shape.dtype = (polar_dtype)a->dtype;

@@ -322,6 +322,19 @@ static int rows_aligned(const pl_mat &m)
     return (uintptr_t)m.data % 16 == 0 && m.rs % unit == 0 && (m.batch <= 1 || m.bs % unit == 0);
 }
 
+/* Blocks that share a slice of columns, each with its tiles of rows: as many as end soonest. A block first
+ * fetches its part of op(B), which takes as long as a few tiles; one at a time is on a multiprocessor. */
+static int walkers_for(int64_t tiles, int64_t slices, int64_t multiprocessors)
+{
+    const int64_t fetch = 3, most = over(tiles, 2);
+    int64_t best = 1, least = INT64_MAX;
+    for (int64_t w = 1; w <= most && w <= multiprocessors; w++) {
+        const int64_t time = over(slices * w, multiprocessors) * (over(tiles, w) + fetch);
+        if (time < least) least = time, best = w;
+    }
+    return (int)best;
+}
+
 #define MANY_ROWS 1024
 #define MOST_K    1024
 #define MOST_N    1024
@@ -373,8 +386,7 @@ static cudaError_t launch(const pl_hopper_device *dev, cudaStream_t stream, cons
     p.a_many = a->A.batch > 1 && a->A.bs > 0, p.b_many = a->B.batch > 1 && a->B.bs > 0;
     const int kept = p.k_blocks * WIDTH * DEPTH * 2, room = (SMEM_LIMIT - REST - kept) / STAGE;
     p.stages = room < STAGES_MAX ? room : STAGES_MAX;
-    const int64_t walkers = dev->multiprocessors / (p.slices * a->Y.batch), most = over(p.tiles, 2);
-    p.walkers = (int)(walkers < 1 ? 1 : walkers > most ? most : walkers);
+    p.walkers = walkers_for(p.tiles, p.slices * a->Y.batch, dev->multiprocessors);
     if (!map_matrix(&p.A, dev, a->A, DEPTH, TILE) || !map_matrix(&p.B, dev, a->B, 64, TB ? 64 : WIDTH))
         return cudaErrorInvalidValue;
     const dim3 grid((unsigned)(p.slices * p.walkers), (unsigned)a->Y.batch);

@@ -34,18 +34,18 @@ static void run_gradients(pl_queue *q, void *arg)
  * weight. */
 static polar_status make_data(deit_bench *b, pl_queue *q, const pl_deit_shape *s, polar_dtype wide)
 {
-    int64_t pixels = s->batch * 3 * s->image * s->image,
-            most = pixels > s->batch * s->classes ? pixels : s->batch * s->classes;
-    PL_TRY(pl_mat_alloc(&b->x, b->dev, wide, s->batch, 3 * s->image, s->image));
-    PL_TRY(pl_mat_alloc(&b->target, b->dev, wide, 1, s->batch, s->classes));
-    PL_TRY(pl_mat_alloc(&b->dlogits, b->dev, wide, 1, s->batch, s->classes));
-    PL_TRY(pl_mat_alloc(&b->loss, b->dev, POLAR_DTYPE_F64, 1, 1, 1));
+    int64_t E = s->members, pixels = E * s->batch * 3 * s->image * s->image,
+            scores = E * s->batch * s->classes, most = pixels > scores ? pixels : scores;
+    PL_TRY(pl_mat_alloc(&b->x, b->dev, wide, E * s->batch, 3 * s->image, s->image));
+    PL_TRY(pl_mat_alloc(&b->target, b->dev, wide, E, s->batch, s->classes));
+    PL_TRY(pl_mat_alloc(&b->dlogits, b->dev, wide, E, s->batch, s->classes));
+    PL_TRY(pl_mat_alloc(&b->loss, b->dev, POLAR_DTYPE_F64, E, 1, 1));
     double *v = pl_alloc((size_t)most * sizeof *v);
     PL_NEED(v, POLAR_E_NOMEM, "%lld pixels", (long long)pixels);
     for (int64_t i = 0; i < pixels; i++)
         v[i] = 3.4641016151377544 * (pl_uniform_f32(pl_philox(0, PL_STREAM_TEST, 0, (uint64_t)i).x) - 0.5);
     polar_status st = pl_mat_upload_f64(q, &b->x, v);
-    for (int64_t i = 0; i < s->batch * s->classes; i++)
+    for (int64_t i = 0; i < scores; i++)
         v[i] = SMOOTHING / (double)s->classes +
                (i % s->classes == i / s->classes * 7 % s->classes ? 1 - SMOOTHING : 0);
     if (st == POLAR_OK) st = pl_mat_upload_f64(q, &b->target, v);
@@ -56,11 +56,12 @@ static polar_status make_data(deit_bench *b, pl_queue *q, const pl_deit_shape *s
 static polar_status make(deit_bench *b, pl_bench_training *t, pl_queue *q, const pl_deit_shape *shape,
                          const char *rule)
 {
-    const uint64_t seed = 0;
+    const uint64_t seeds[PL_BENCH_MEMBERS] = {0};
+    PL_NEED(shape->members <= PL_BENCH_MEMBERS, POLAR_E_ARG, "%lld members", (long long)shape->members);
     PL_TRY(pl_deit_create(&b->model, b->dev, shape, 1));
-    PL_TRY(pl_deit_init(b->model, q, &seed));
+    PL_TRY(pl_deit_init(b->model, q, seeds));
     PL_TRY(make_data(b, q, shape, shape->dtype == POLAR_DTYPE_F64 ? POLAR_DTYPE_F64 : POLAR_DTYPE_F32));
-    if (shape->drop_path > 0) pl_deit_set_drop(b->model, q, &seed, 0, shape->batch);
+    if (shape->drop_path > 0) pl_deit_set_drop(b->model, q, seeds, 0, shape->batch);
     PL_TRY(polar_optim_opts_parse(&t->opts, rule));
     t->opts.lr = t->opts.aux_lr = 1e-3;
     t->opts.weight_decay = t->opts.aux_weight_decay = 0.05;
@@ -86,7 +87,8 @@ polar_status pl_bench_deit(pl_bench_training_rows *out, pl_queue *q, const pl_de
     deit_bench b = {.dev = q->dev};
     pl_bench_training t;
     char of[60];
-    snprintf(of, sizeof of, "B=%lld %s %s", (long long)shape->batch, polar_dtype_name(shape->dtype), rule);
+    snprintf(of, sizeof of, "B=%lld %s %s", (long long)(shape->members * shape->batch),
+             polar_dtype_name(shape->dtype), rule);
     polar_status st = make(&b, &t, q, shape, rule);
     if (st == POLAR_OK) st = pl_bench_training_time(out, q, &t, of, peak);
     unmake(&b);

@@ -5,6 +5,8 @@
 #include "lab/bench/bench_training.h"
 #include "models/deit.h"
 
+#define PL_BENCH_MEMBERS 64 /* at most */
+
 /* One member, noise for pictures, smoothed targets; everything is drawn where drop_path > 0. Fills in the
  * rows' names too. */
 polar_status pl_bench_deit(pl_bench_training_rows *out, pl_queue *q, const pl_deit_shape *shape,
