@@ -7,7 +7,8 @@
 
 #define PL_BENCH_MEMBERS 64 /* at most */
 
-/* Noise for pictures, smoothed targets; everything is drawn where drop_path > 0. Fills in the rows' names too.
+/* Noise for pictures, smoothed targets; everything is drawn where drop_path > 0. Fills in the rows' names
+ * too.
  */
 polar_status pl_bench_deit(pl_bench_training_rows *out, pl_queue *q, const pl_deit_shape *shape,
                            const char *rule, const pl_bench_peak_rates *peak);
