@@ -12,6 +12,7 @@
 #include "run_data.h"
 #include "run_progress.h"
 #include "stop_signal.h"
+#include "train_ranks.h"
 
 typedef struct train_args {
     const char *testbed, *rule, *store, *device, *save;
@@ -110,17 +111,20 @@ static polar_status check_save(const char *path)
     return POLAR_OK;
 }
 
-static polar_status configure(pl_config **out, const pl_testbed *tb, const train_args *a)
+static polar_status configure(pl_config **out, const pl_testbed *tb, const train_args *a,
+                              const train_ranks *ranks)
 {
     PL_TRY(pl_config_create(out, tb->schema));
+    if (ranks->comm) PL_TRY(pl_config_set(*out, "train.leaves", ranks->leaves));
     if (a->rule) PL_TRY(pl_config_set(*out, PL_ARM_KEY, a->rule));
     for (int i = 0; i < a->set.count; i++) PL_TRY(pl_config_assign(*out, a->set.items[i]));
     return tb->schema->check ? tb->schema->check(*out) : POLAR_OK;
 }
 
-static polar_status train(cli_context *ctx, const train_args *a, const pl_testbed *tb, const pl_plan_run *run,
-                          int argc, char **argv)
+static polar_status train(cli_context *ctx, const train_args *a, const train_ranks *ranks,
+                          const pl_testbed *tb, const pl_plan_run *run, int argc, char **argv)
 {
+    pl_testbed led;
     char name[64], title[160];
     snprintf(name, sizeof name, "train_%s", tb->schema->name);
     snprintf(title, sizeof title, "%s %.40s seed %lld", tb->schema->name, run->arm, (long long)run->seed);
@@ -134,13 +138,17 @@ static polar_status train(cli_context *ctx, const train_args *a, const pl_testbe
     stop_signal signals;
     pl_runner_opts o = PL_RUNNER_OPTS_INIT;
     o.store = a->store;
-    o.device = a->device;
+    o.device = ranks->device;
+    o.comm = ranks->comm;
+    if (o.comm) pl_lead(&led, tb);
     o.save_every = a->save_every;
     o.weights = a->save;
     o.watch = run_progress_watch;
     o.watch_arg = &progress;
     o.stop = progress.stop = stop_signal_begin(&signals);
-    polar_status st = pl_runner_run(&outcome, tb, &spec, run, 1, &o);
+    if (o.comm) pl_comm_set_stop(o.comm, o.stop);
+    polar_status st = pl_runner_run(&outcome, o.comm ? &led : tb, &spec, run, 1, &o);
+    if (o.comm && st == POLAR_OK) st = pl_lead_end(o.comm);
     stop_signal_end(&signals);
     run_progress_end(&progress);
     if (st != POLAR_OK || outcome.left) run_progress_outcome(ctx, &outcome, st, "train", argc, argv);
@@ -155,24 +163,27 @@ static polar_status run(cli_context *ctx, int argc, char **argv)
     train_args a = {0};
     const pl_testbed *tb = NULL;
     pl_config *config = NULL;
+    train_ranks ranks;
     char *cell = NULL;
     PL_TRY(cli_options_parse(&a, options, "train", argc, argv));
     PL_TRY(pl_testbed_find(&tb, a.testbed));
     PL_TRY(run_data_settings(&a.set, &a.pictures, 1, "train"));
     if (a.save) PL_TRY(check_save(a.save));
     pl_plan_run r = {.seed = a.seed};
-    polar_status st = configure(&config, tb, &a);
+    PL_TRY(train_ranks_begin(&ranks, a.device));
+    polar_status st = configure(&config, tb, &a, &ranks);
     if (st == POLAR_OK) st = pl_config_run_id(r.id, config, a.seed);
     if (st == POLAR_OK) st = cell_name(&cell, config, a.seed);
     if (st == POLAR_OK) {
         r.cell = cell;
         r.arm = pl_config_text(config, PL_ARM_KEY);
         r.config = config;
-        st = train(ctx, &a, tb, &r, argc, argv);
+        if (ranks.rank) st = train_ranks_follow(&ranks, tb, config, (uint64_t)a.seed);
+        else st = train(ctx, &a, &ranks, tb, &r, argc, argv);
     }
     pl_free(cell);
     pl_config_destroy(config);
-    return st;
+    return train_ranks_end(&ranks, st);
 }
 
 const cli_command cli_cmd_train = {
@@ -184,10 +195,14 @@ const cli_command cli_cmd_train = {
     "saves and leaves (exit code 130); the\n"
     "same command goes on. With --save a run that was done is made again, for its weights. With --data DIR "
     "the set is called by the folder's last name\n"
-    "(data.set), which is a part of the run; where the folder lies is not.\n",
+    "(data.set), which is a part of the run; where the folder lies is not. Under mpirun or srun the ranks "
+    "share the run: each takes some of the parts\n"
+    "(train.leaves, 8 unless told) of every batch; the numbers are those of one process with the same "
+    "train.leaves.\n",
     "  polar train so3 --rule muon --seed 3\n"
     "  polar train so3 --rule polaradamw --set model.width=32 --set optim.lr=3e-3 --save best.safetensors\n"
     "  polar train deit --rule muon --data imagenet --seed 42\n"
+    "  mpirun -n 4 polar train deit --data imagenet\n"
     "  polar train deit --data synth:classes=10,train=400,test=100,size=32 --set model.image=32 --set "
     "model.patch=4 --set model.width=96 --set model.depth=4 --set train.epochs=20\n",
     run,

@@ -39,6 +39,14 @@ void pl_comm_set_stop(polar_comm *comm, const atomic_int *stop)
     comm->stop = stop;
 }
 
+void pl_comm_abandon(polar_comm *comm)
+{
+    if (comm->broken == POLAR_OK) {
+        comm->broken = POLAR_E_STATE;
+        snprintf(comm->why, sizeof comm->why, "this rank has given up");
+    }
+}
+
 polar_status polar_comm_create(polar_comm **out, const polar_comm_funcs *funcs)
 {
     polar_comm_funcs f = {0};

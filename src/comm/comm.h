@@ -29,6 +29,10 @@ polar_status pl_comm_make(polar_comm **out, const polar_comm_funcs *f, const cha
  * the others with it by a signal */
 void pl_comm_set_stop(polar_comm *comm, const atomic_int *stop);
 
+/* this rank will make no further call: its close waits for nobody, and where a process ends so the launcher
+ * ends the others */
+void pl_comm_abandon(polar_comm *comm);
+
 /* every rank's `bytes` bytes of host memory, one after the other by rank, into all */
 polar_status pl_comm_gather(polar_comm *comm, void *all, const void *mine, size_t bytes);
 /* 1 where the flag of any rank is not 0: host memory */

@@ -178,6 +178,7 @@ static void leave(void *arg)
 {
     world *w = arg;
     int over = 1;
+    w->failed |= w->of->broken != POLAR_OK;
     if (!w->failed && !mpi.Finalized(&over) && !over) {
         mpi.Comm_free(&w->comm);
         if (mpi.ours) mpi.Finalize();

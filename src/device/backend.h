@@ -72,6 +72,8 @@ struct polar_device {
     _Atomic int64_t buffers; /* given out and not yet freed */
     _Atomic int closed;      /* by the caller */
     pl_queue *queues;        /* all that are open */
+    /* the ranks that share the laboratory's training on it, borrowed; or NULL */
+    struct polar_comm *comm;
 };
 
 void pl_device_hold(pl_device *dev); /* the device stays until as many releases */

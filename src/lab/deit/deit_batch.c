@@ -181,15 +181,25 @@ static void set_seen(pl_train *t, int64_t count)
     t->seen = pl_mat_dense(t->x.data, t->x.dtype, t->members * count, t->x.rows, t->x.cols);
 }
 
+/* The loader of the pictures of this rank, from this batch on. */
+static polar_status begin_loader(pl_train *t, pl_deit_data *d)
+{
+    const pl_leaves *l = &t->leaves;
+    const pl_deit_shape *s = &t->set->shape;
+    int64_t first = pl_deit_pictures(t, t->step) + l->first * s->batch;
+    int64_t items = pl_deit_pictures(t, t->steps) - first;
+    if (l->total > 1) items = (t->steps - t->step) * l->count * s->batch;
+    d->run = l->count * s->batch;
+    d->gap = (l->total - l->count) * s->batch;
+    return pl_deit_data_begin(d, PL_IMAGES_TRAIN, t->made, first, items, s->batch, s->image);
+}
+
 /* Made and mixed by the loader, or on the device. */
 static polar_status load_train(pl_train *t, pl_deit_data *d, int64_t count, const pl_mix *mix)
 {
     const pl_deit_shape *s = &t->set->shape;
-    int64_t first = pl_deit_pictures(t, t->step);
     pl_deit_batch b;
-    if (!d->loader)
-        PL_TRY(pl_deit_data_begin(d, PL_IMAGES_TRAIN, t->made, first, pl_deit_pictures(t, t->steps) - first,
-                                  s->batch, s->image));
+    if (!d->loader) PL_TRY(begin_loader(t, d));
     PL_TRY(pl_deit_data_next(&b, d, d->labels));
     PL_NEED(b.count == count, POLAR_E_STATE, "%lld pictures in place of %lld", (long long)b.count,
             (long long)count);
@@ -198,10 +208,10 @@ static polar_status load_train(pl_train *t, pl_deit_data *d, int64_t count, cons
     return POLAR_OK;
 }
 
-static polar_status make_train(pl_train *t, pl_deit_data *d, int64_t count, const pl_mix *mix)
+static polar_status make_train(pl_train *t, pl_deit_data *d, int64_t count, int64_t pass, const pl_mix *mix)
 {
     pl_mat X = first_of(t, d, t->seen, count);
-    PL_TRY(pl_deit_input_make(X, d, t->q, PL_IMAGES_TRAIN, t->made, pl_deit_pictures(t, t->step)));
+    PL_TRY(pl_deit_input_make(X, d, t->q, PL_IMAGES_TRAIN, t->made, pass * t->set->shape.batch));
     if (mix->kind != PL_MIX_NONE)
         PL_CALL(mix, t->q, .X = X, .mixup = mix->kind == PL_MIX_MIXUP, .x = mix->cut.x, .y = mix->cut.y,
                 .width = mix->cut.width, .height = mix->cut.height, .lam = mix->lam, .rest = 1 - mix->lam);
@@ -209,27 +219,59 @@ static polar_status make_train(pl_train *t, pl_deit_data *d, int64_t count, cons
     return POLAR_OK;
 }
 
-static polar_status train_pictures(pl_train *t, pl_deit_data *d, int64_t count)
+/* The pictures of pass number `pass` of the epoch, with its draws: a batch, or a leaf of one. */
+static polar_status train_pictures(pl_train *t, pl_deit_data *d, int64_t count, int64_t pass)
 {
     const pl_deit_settings *set = t->set;
     const pl_deit_shape *s = &set->shape;
     pl_mix mix;
-    PL_TRY(pl_mix_draw(&mix, &set->mix, (pl_mix_key){d->seed, t->made, t->step}, s->image, s->image));
-    PL_TRY(d->pixels.data ? make_train(t, d, count, &mix) : load_train(t, d, count, &mix));
+    PL_TRY(pl_mix_draw(&mix, &set->mix, (pl_mix_key){d->seed, t->made, pass}, s->image, s->image));
+    PL_TRY(d->pixels.data ? make_train(t, d, count, pass, &mix) : load_train(t, d, count, &mix));
     PL_TRY(pl_mix_targets(t->host_y, &mix, d->labels, count, s->classes, set->mix.smoothing));
     send(t, d, rows_of(t, t->y), 1, t->host_y);
     return POLAR_OK;
 }
 
-polar_status pl_deit_train_batch(pl_train *t)
+/* Forward and backward of each of this rank's leaves; the optimiser adds what all ranks have. A leaf has the
+ * draws of its number, whoever makes it. */
+static polar_status train_leaves(pl_train *t)
+{
+    const pl_leaves *l = &t->leaves;
+    const pl_deit_shape *s = &t->set->shape;
+    pl_deit_data *d = &t->data[0];
+    double mean;
+    for (int64_t k = 0; k < l->count; k++) {
+        int64_t leaf = t->step * l->total + l->first + k, all = t->made * t->steps * l->total + leaf;
+        set_seen(t, s->batch);
+        PL_TRY(train_pictures(t, d, s->batch, leaf));
+        pl_deit_set_drop(t->model, t->q, t->seeds, (uint64_t)all, s->batch);
+        pl_mat dz = rows_of(t, t->dz), z = pl_deit_forward(t->model, t->q, t->seen);
+        PL_CALL(cross_entropy, t->q, .L = t->loss, .dZ = dz, .Z = z, .T = rows_of(t, t->y));
+        pl_deit_backward(t->model, t->q, dz);
+        PL_TRY(polar_optim_add_grads(t->groups[0].opt, t->q, l->first + k));
+        polar_queue_download(t->q, &l->loss[k], t->loss.data, sizeof *l->loss);
+        PL_TRY(polar_queue_sync(t->q));
+    }
+    PL_TRY(pl_leaves_mean(l, &mean));
+    polar_queue_upload(t->q, t->loss.data, &mean, sizeof mean);
+    PL_CALL(axpby, t->q, .Y = t->sum, .X = t->sum, .Z = t->loss, .alpha = 1, .beta = 1);
+    return polar_optim_step(t->groups[0].opt, t->q);
+}
+
+static polar_status train_whole(pl_train *t)
 {
     int64_t step = t->made * t->steps + t->step,
             count = pl_deit_pictures(t, t->step + 1) - pl_deit_pictures(t, t->step);
     set_seen(t, count);
     for (int64_t i = 0; i < t->data_count; i++)
-        if (data_wanted(t, &t->data[i])) PL_TRY(train_pictures(t, &t->data[i], count));
+        if (data_wanted(t, &t->data[i])) PL_TRY(train_pictures(t, &t->data[i], count, t->step));
     pl_deit_set_drop(t->model, t->q, t->seeds, (uint64_t)step, count);
-    PL_TRY(make_step(t, count));
+    return make_step(t, count);
+}
+
+polar_status pl_deit_train_batch(pl_train *t)
+{
+    PL_TRY(t->leaves.total > 1 ? train_leaves(t) : train_whole(t));
     t->step++;
     if (pl_deit_loss_decides(t, t->step)) PL_TRY(pl_deit_loss_read(t));
     for (int64_t i = 0; t->step == t->steps && i < t->data_count; i++) pl_deit_data_end(&t->data[i]);

@@ -119,10 +119,16 @@ static polar_status read_picture(pl_deit_data *d, int worker, float *out, int64_
     return pl_input_train(out, p, d->augments[worker], (pl_draw_key){d->seed, d->epoch, place});
 }
 
+/* The place of the loader's item in the epoch. */
+static int64_t place_of(const pl_deit_data *d, int64_t item)
+{
+    return d->first + item + (d->gap && d->split == PL_IMAGES_TRAIN ? item / d->run * d->gap : 0);
+}
+
 static polar_status fill_item(void *user, int worker, int64_t item, void *out)
 {
     pl_deit_data *d = user;
-    int64_t at = d->first + item, n = d->count[d->split],
+    int64_t at = place_of(d, item), n = d->count[d->split],
             place = d->split == PL_IMAGES_TEST ? at : d->order[at], picture = place;
     polar_status st = read_picture(d, worker, out, picture, place);
     if (st == POLAR_E_FORMAT && d->skip_bad && d->split == PL_IMAGES_TEST) {
@@ -195,7 +201,7 @@ polar_status pl_deit_data_next(pl_deit_batch *out, pl_deit_data *d, int32_t *lab
     polar_status st = pl_loader_next(&b, d->loader);
     if (st != POLAR_OK) return tell_broken(st, d);
     for (int64_t i = 0; i < b.count; i++) {
-        int64_t at = d->first + b.first + i;
+        int64_t at = place_of(d, b.first + i);
         mark_passed(d, at);
         labels[i] = d->picked[at] < 0 ? -1 : (int32_t)pl_image_set_label(d->set, d->split, d->picked[at]);
     }

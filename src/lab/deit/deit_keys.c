@@ -126,6 +126,9 @@ static const pl_key keys[] = {
      .help = "label smoothing; 0 or 0.1"},
     {"train.epochs", PL_KEY_INT, "100", .min = 1, .max = 1e6, .help = "epochs, the schedule's length"},
     {"train.batch", PL_KEY_INT, "128", .min = 1, .max = 65536, .help = "pictures of a step"},
+    {"train.leaves", PL_KEY_INT, "1", .min = 1, .max = 4096,
+     .help = "parts of a batch, a pass each, whose gradients are added in one order: up to so many ranks "
+             "(mpirun) share the run"},
     {"train.last_batch", PL_KEY_CHOICE, "drop", .choices = last_batches,
      .help = "pictures that do not fill the last batch of an epoch: left out, or a step of their own"},
     {"train.warmup", PL_KEY_INT, "5, at most half of train.epochs", .derive = warmup, .min = 0, .max = 1e6,
@@ -185,6 +188,19 @@ static polar_status check_settings(const pl_deit_settings *s)
     PL_NEED(m->width % m->heads == 0, POLAR_E_ARG,
             "model.width is %lld and model.heads %lld: channels do not fall into whole heads",
             (long long)m->width, (long long)m->heads);
+    PL_NEED(s->batch % s->leaves == 0, POLAR_E_ARG,
+            "train.batch is %lld and train.leaves %lld: the parts of a batch are equal", (long long)s->batch,
+            (long long)s->leaves);
+    PL_NEED(s->leaves == 1 || (!s->keep_last && !s->skip_bad), POLAR_E_ARG,
+            "train.leaves=%lld wants whole batches of pictures that can be read: neither "
+            "train.last_batch=keep nor --skip-bad",
+            (long long)s->leaves);
+    PL_NEED((s->mix.mixup_alpha == 0 && s->mix.cutmix_alpha == 0) || s->leaves == 1 ||
+                s->batch / s->leaves % 2 == 0,
+            POLAR_E_ARG,
+            "train.batch / train.leaves is %lld: Mixup and CutMix pair the pictures of a part, so it must be "
+            "even",
+            (long long)(s->batch / s->leaves));
     PL_NEED((s->mix.mixup_alpha == 0 && s->mix.cutmix_alpha == 0) || s->batch % 2 == 0, POLAR_E_ARG,
             "train.batch is %lld: Mixup and CutMix pair the pictures of a batch, so it must be even",
             (long long)s->batch);
@@ -227,6 +243,7 @@ polar_status pl_deit_settings_read(pl_deit_settings *out, const pl_config *c)
                 .smoothing = pl_config_real(c, "mix.smoothing")},
         .epochs = pl_config_int(c, "train.epochs"),
         .batch = pl_config_int(c, "train.batch"),
+        .leaves = pl_config_int(c, "train.leaves"),
         .keep_last = pl_config_choice(c, "train.last_batch"),
         .split = pl_optim_has_map(c) ? pl_config_text(c, "route.split") : "",
         .no_decay = pl_config_text(c, "route.no_decay"),

@@ -24,7 +24,8 @@ typedef struct pl_deit_settings {
     pl_augment_options augment;
     pl_mix_options mix;
     int64_t epochs, batch;
-    int keep_last; /* batch of an epoch, though it be short */
+    int64_t leaves; /* parts of a batch; 1: none */
+    int keep_last;  /* batch of an epoch, though it be short */
     /* rule, lr, decay; its schedule is pl_schedule_read's, once the steps of an epoch are known */
     polar_optim_opts optim;
     const char *split, *no_decay; /* route.split, route.no_decay */

@@ -33,6 +33,8 @@ static void assign_slots(pl_train *t, const pl_config *const *configs, const pl_
             if (!pl_deit_same_rule(&sets[k], &sets[i])) continue;
             t->slots[slot] = (pl_deit_slot){.config = configs[k], .set = sets[k], .seed = seeds[k]};
             t->slots[slot].stop = (pl_early_stop){.epochs = sets[k].epochs};
+            t->slots[slot].set.shape.batch /= t->leaves.total; /* of a pass */
+            pl_leaves_optim(&t->leaves, &t->slots[slot].set.optim);
             t->seeds[slot] = seeds[k];
             t->slot_of[k] = slot++;
         }
@@ -59,6 +61,7 @@ static polar_status take_slots(pl_train *t, const pl_config *const *configs, con
             st = PL_FAIL(POLAR_E_ARG, "runs 0 and %lld have different shapes and cannot be trained together",
                          (long long)i);
     }
+    if (st == POLAR_OK) st = pl_leaves_begin(&t->leaves, t->dev, sets[0].leaves, t->members);
     if (st == POLAR_OK) assign_slots(t, configs, sets, seeds);
     pl_free(sets);
     for (int64_t i = 0; i < t->members && st == POLAR_OK; i++) {
@@ -193,6 +196,7 @@ static void deit_end(pl_train *t)
     for (int64_t i = 0; i < t->group_count; i++) polar_optim_destroy(t->groups[i].opt);
     for (int64_t i = 0; t->slots && i < t->members; i++) pl_free(t->slots[i].top1);
     pl_deit_batch_destroy(t);
+    pl_leaves_end(&t->leaves);
     pl_deit_destroy(t->model);
     polar_queue_destroy(t->q);
     pl_free(t->slots);

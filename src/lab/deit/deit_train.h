@@ -25,6 +25,7 @@
 #include "device/queue.h"
 #include "lab/deit/deit_keys.h"
 #include "lab/run/early_stop.h"
+#include "lab/run/leaves.h"
 #include "lab/run/optim_keys.h"
 #include "lab/run/testbed.h"
 
@@ -53,6 +54,7 @@ typedef struct pl_deit_data { /* the pictures of a run, and who reads them */
     pl_image_split split;
     uint64_t seed;
     int64_t epoch, first; /* first: the picture of the loader's item 0 */
+    int64_t run, gap; /* training: so many items, then so many places that are other ranks'; gap 0: none */
     size_t picture_bytes; /* as the model sees it */
     /* on the device, where pictures are made there (deit_input.c): all their bytes, the rows of a batch, the
      * values of bytes; no data: a loader makes them */
@@ -95,6 +97,7 @@ struct pl_train {
     polar_queue *q;
     int64_t members;
     const pl_deit_settings *set; /* the first slot's: shape, batch, mixing and epochs are everybody's */
+    pl_leaves leaves;            /* of a batch; shape.batch is that of a leaf */
     pl_deit_slot *slots;
     int64_t *slot_of; /* of a member */
     pl_deit_data *data;

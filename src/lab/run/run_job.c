@@ -11,6 +11,7 @@
 
 #include "base/alloc.h"
 #include "base/thread_pool.h"
+#include "device/backend.h"
 #include "lab/run/runner_impl.h"
 
 #define ENSEMBLE 64 /* runs trained together on a device that is good at it, unless told */
@@ -182,6 +183,7 @@ static polar_status job_begin(pl_job *job)
     PL_TRY(pl_store_open(&job->store, o->store, PL_STORE_WRITE));
     device_name(name, job->device, o->jobs);
     PL_TRY(polar_device_open(&job->dev, name));
+    job->dev->comm = o->comm;
     job->provenance = pl_provenance_of(&job->text, job->dev);
     return POLAR_OK;
 }

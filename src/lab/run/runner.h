@@ -93,11 +93,13 @@ typedef struct pl_runner_opts {
     void *watch_arg;
     const char *const *beside; /* further devices */
     int beside_count;
+    /* the ranks that share the runs, of which this process is the first; the testbed is pl_lead's; or NULL */
+    struct polar_comm *comm;
 } pl_runner_opts;
 
-#define PL_RUNNER_OPTS_INIT                                                     \
-    {                                                                           \
-        "polar.db", "cpu", 1, 0, 0, 0, 0, 5, 0, NULL, NULL, NULL, NULL, NULL, 0 \
+#define PL_RUNNER_OPTS_INIT                                                           \
+    {                                                                                 \
+        "polar.db", "cpu", 1, 0, 0, 0, 0, 5, 0, NULL, NULL, NULL, NULL, NULL, 0, NULL \
     }
 
 typedef struct pl_runner_outcome {

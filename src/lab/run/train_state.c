@@ -175,7 +175,11 @@ static polar_status save(image *im, const pl_state *s, polar_queue *q, const cha
         im->entry_count += o->entry_count;
         im->meta_count += PL_OPTIM_META;
     }
-    return pl_safetensors_write(path, im->entries, im->entry_count, im->meta, im->meta_count);
+    polar_comm *comm =
+        s->optim_count ? s->optims[0].opt->o.comm : NULL; /* all ranks have the same: one writes */
+    if (polar_comm_rank(comm) == 0)
+        PL_TRY(pl_safetensors_write(path, im->entries, im->entry_count, im->meta, im->meta_count));
+    return POLAR_OK;
 }
 
 polar_status pl_state_save(const pl_state *s, polar_queue *q, const char *path)

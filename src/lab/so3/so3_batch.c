@@ -80,6 +80,7 @@ polar_status pl_so3_batch_create(pl_train *t)
     PL_TRY(pl_graph_create(&t->train_graph, t->dev));
     PL_TRY(pl_graph_create(&t->eval_graph, t->dev));
     int64_t ahead = (int64_t)(AHEAD / pl_mat_bytes(&t->x));
+    if (t->leaves.total > 1) ahead = 1; /* this rank's parts are not all of them */
     PL_TRY(batches_create(&t->ahead, t, ahead < 1 ? 1 : ahead < s->steps ? ahead : s->steps));
     t->losses = pl_calloc((size_t)(s->steps * t->members), sizeof *t->losses);
     t->host_pred = pl_calloc(1, pl_mat_bytes(&t->pred));
@@ -121,7 +122,7 @@ static void eval_pass(pl_queue *q, void *arg)
 static polar_status lay_out(pl_train *t, int64_t step)
 {
     const pl_so3_settings *s = &t->slots[0].set;
-    for (int64_t k = 0; k < t->ahead.steps && step + k < s->steps; k++)
+    for (int64_t k = 0; k < t->ahead.steps && step + k < s->steps * t->leaves.total; k++)
         for (int64_t i = 0; i < t->members; i++) {
             const pl_so3_data *d = t->slots[i].data;
             /* computes something with the last batches it had; nobody looks */
@@ -139,6 +140,23 @@ polar_status pl_so3_train_step(pl_train *t, int64_t step)
     batches_take(t, &t->ahead, step % t->ahead.steps);
     PL_TRY(pl_graph_run(t->train_graph, t->q, train_pass, t));
     PL_CALL(copy, t->q, .Y = pl_mat_at(t->loss, step * t->members, t->members), .X = t->loss_now);
+    return POLAR_OK;
+}
+
+polar_status pl_so3_train_leaves(pl_train *t, int64_t step)
+{
+    const pl_leaves *l = &t->leaves;
+    double mean;
+    for (int64_t k = 0; k < l->count; k++) {
+        PL_TRY(lay_out(t, step * l->total + l->first + k));
+        batches_take(t, &t->ahead, 0);
+        PL_TRY(pl_graph_run(t->train_graph, t->q, train_pass, t));
+        PL_TRY(polar_optim_add_grads(t->groups[0].opt, t->q, l->first + k));
+        polar_queue_download(t->q, &l->loss[k], t->loss_now.data, sizeof *l->loss);
+        PL_TRY(polar_queue_sync(t->q));
+    }
+    PL_TRY(pl_leaves_mean(l, &mean));
+    polar_queue_upload(t->q, pl_mat_at(t->loss, step, 1).data, &mean, sizeof mean);
     return POLAR_OK;
 }
 

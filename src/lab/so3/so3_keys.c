@@ -78,6 +78,9 @@ static const pl_key keys[] = {
      .help = "epochs, if nothing stops the run; the schedule's length"},
     {"train.batch", PL_KEY_INT, "32", .min = 1, .max = 1e6,
      .help = "clouds of a step; what does not fill the last batch is left out"},
+    {"train.leaves", PL_KEY_INT, "1", .min = 1, .max = 4096,
+     .help = "parts of a batch, a pass each, whose gradients are added in one order: up to so many ranks "
+             "(mpirun) share the run"},
     {"train.warmup", PL_KEY_INT, "10, at most half of train.epochs", .derive = warmup, .min = 0, .max = 1e6,
      .help = "epochs of linear warm-up, then a cosine to 0"},
     {"train.warmup_from", PL_KEY_REAL, "1e-3", .min = 0, .max = 1,
@@ -168,6 +171,7 @@ polar_status pl_so3_settings_read(pl_so3_settings *out, const pl_config *c)
         .test = pl_config_int(c, "data.test"),
         .epochs = pl_config_int(c, "train.epochs"),
         .batch = pl_config_int(c, "train.batch"),
+        .leaves = pl_config_int(c, "train.leaves"),
         .patience = pl_config_int(c, "train.patience"),
         .dtype = dtype_of(c, "train.dtype"),
         .shadows = pl_config_int(c, "gauge.shadows"),
@@ -182,6 +186,13 @@ polar_status pl_so3_settings_read(pl_so3_settings *out, const pl_config *c)
     out->steps = out->train / out->batch;
     PL_NEED(out->steps > 0, POLAR_E_ARG, "train.batch is %lld and data.train %lld: not one whole batch",
             (long long)out->batch, (long long)out->train);
+    PL_NEED(out->batch % out->leaves == 0, POLAR_E_ARG,
+            "train.batch is %lld and train.leaves %lld: the parts of a batch are equal",
+            (long long)out->batch, (long long)out->leaves);
+    PL_NEED(out->leaves == 1 || (!out->shadows && out->disturb.noise == 0 && out->disturb.turn == 0),
+            POLAR_E_ARG,
+            "train.leaves=%lld: shadows (gauge.shadows) and disturbed updates want whole batches",
+            (long long)out->leaves);
     PL_TRY(pl_optim_keys_read(&out->optim, c));
     PL_NEED((out->disturb.noise == 0 && out->disturb.turn == 0) || out->optim.weight_decay == 0, POLAR_E_ARG,
             "update.noise and update.turn want optim.weight_decay 0, which is %g: decay is no part of an "

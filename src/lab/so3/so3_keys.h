@@ -16,6 +16,7 @@ typedef struct pl_so3_settings {
     int rotated;                  /* coordinates of the matrix route's blocks */
     int64_t rotation;             /* which, see so3_turned.c */
     int64_t epochs, batch, steps; /* steps of an epoch: whole batches only */
+    int64_t leaves;               /* parts of a batch; 1: none */
     int64_t patience;
     polar_dtype dtype;
     /* rule, lr, decay, what of the schedule is its own; members is 1; matrix_names borrows from the

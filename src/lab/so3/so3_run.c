@@ -43,6 +43,8 @@ static void assign_slots(pl_train *t, const pl_config *const *configs, const pl_
             if (!same_rule(&sets[k], &sets[i])) continue;
             pl_so3_slot *s = &t->slots[slot];
             *s = (pl_so3_slot){.config = configs[k], .set = sets[k], .seed = seeds[k]};
+            s->set.batch /= t->leaves.total; /* of a pass */
+            pl_leaves_optim(&t->leaves, &s->set.optim);
             s->stop = (pl_early_stop){.patience = sets[k].patience, .epochs = sets[k].epochs};
             t->slot_of[k] = slot++;
         }
@@ -67,6 +69,7 @@ static polar_status take_slots(pl_train *t, const pl_config *const *configs, con
             st = PL_FAIL(POLAR_E_ARG, "runs 0 and %lld have different shapes and cannot be trained together",
                          (long long)i);
     }
+    if (st == POLAR_OK) st = pl_leaves_begin(&t->leaves, t->dev, sets[0].leaves, t->members);
     if (st == POLAR_OK) assign_slots(t, configs, sets, seeds);
     pl_free(sets);
     return st;
@@ -164,6 +167,7 @@ static void so3_end(pl_train *t)
     pl_so3_turned_destroy(t);
     pl_so3_destroy(t->model);
     polar_queue_destroy(t->q);
+    pl_leaves_end(&t->leaves);
     pl_free(t->best);
     pl_free(t->disturbed);
     pl_free(t->before);
@@ -229,7 +233,7 @@ static polar_status train_epoch(pl_train *t)
     for (int64_t i = 0; i < t->data_count; i++)
         PL_TRY(pl_epoch_order(t->data[i].order, s->train, t->data[i].seed, t->made));
     for (int64_t step = 0; step < s->steps; step++) {
-        PL_TRY(pl_so3_train_step(t, step));
+        PL_TRY((t->leaves.total > 1 ? pl_so3_train_leaves : pl_so3_train_step)(t, step));
         for (int64_t i = 0; i < t->members; i++)
             PL_TRY(pl_so3_shadow_step(t, &t->slots[i], t->made * s->steps + step + 1));
         PL_TRY(pl_so3_disturb_begin(t));

@@ -15,6 +15,7 @@
 #include "data/point_cloud.h"
 #include "device/queue.h"
 #include "lab/run/early_stop.h"
+#include "lab/run/leaves.h"
 #include "lab/so3/so3_keys.h"
 #include "lab/run/testbed.h"
 #include "models/so3_points.h"
@@ -69,6 +70,7 @@ struct pl_train {
     polar_device *dev;
     polar_queue *q;
     int64_t members, made; /* made: epochs */
+    pl_leaves leaves;      /* of a batch; the slots' `batch` is then that of a leaf */
     pl_so3_slot *slots;
     int64_t *slot_of; /* of a member */
     pl_so3_data *data;
@@ -99,6 +101,8 @@ polar_status pl_so3_batch_create(pl_train *t); /* buffers and graphs */
 void pl_so3_batch_destroy(pl_train *t);        /* safe on a zeroed one */
 /* forward and backward of batch `step` of the epoch; enqueues */
 polar_status pl_so3_train_step(pl_train *t, int64_t step);
+/* the same, part by part of the batch and with what other ranks have of it; synchronises */
+polar_status pl_so3_train_leaves(pl_train *t, int64_t step);
 /* of all steps of the epoch to t->losses; synchronises */
 polar_status pl_so3_losses(pl_train *t);
 /* of every slot's weights, (members); synchronises */

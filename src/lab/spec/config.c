@@ -29,6 +29,11 @@ struct pl_config {
 
 /* ---- configurations ----------------------------------------------------------------------------- */
 
+const pl_schema *pl_config_schema(const pl_config *c)
+{
+    return &c->schema;
+}
+
 polar_status pl_config_create(pl_config **out, const pl_schema *schema)
 {
     pl_config *c = pl_calloc(1, sizeof *c);

@@ -124,6 +124,8 @@ const pl_key *pl_schema_find_key(char why[PL_WHY_CHARS], const pl_schema *s, con
 /* the canonical form ("1e-3" -> "0.001"); "model.width wants ..." */
 int pl_key_read(char out[PL_VALUE_CHARS], char why[PL_WHY_CHARS], const pl_key *k, const char *text);
 
+/* whose keys it has; borrowed */
+const pl_schema *pl_config_schema(const pl_config *c);
 /* every key at its default; borrows the schema's key table */
 polar_status pl_config_create(pl_config **out, const pl_schema *schema);
 /* another of the same values */
