@@ -201,6 +201,29 @@ static void test_input(const char *device)
     remove(pack);
 }
 
+/* Seeds 8 and 9 choose the classes 0, 1 and 1, 2 of three; class 0 lacks a picture. */
+static void test_uneven(const char *device)
+{
+    pl_synth_opts o = PL_SYNTH_OPTS_INIT;
+    run_rig r;
+    char changes[300];
+    int stopped;
+    o.classes = 3, o.per_class[0] = 20, o.per_class[1] = 3, o.size = 20;
+    TEST_TRY(pl_image_synth_write(&stopped, &o, in_folder("uneven")));
+    if (remove(in_folder("uneven/train/texture_000/00000.jpg")) != 0) exit(1);
+    snprintf(changes, sizeof changes, "data.set=textures data.classes=2 data.path=%s", in_folder("uneven"));
+    const run_arm mates[2] = {{changes, 8}, {changes, 9}};
+    polar_status st = run_open(&r, device, mates, 2);
+    test_true("seeds whose classes have different numbers of pictures",
+              st == POLAR_E_UNSUPPORTED && strstr(polar_error_message(), "39 and 40 pictures"), "%s",
+              polar_error_message());
+    run_close(&r);
+    st = run_open(&r, device, &mates[1], 1);
+    test_true("... each by itself", st == POLAR_OK, "%lld steps", st == POLAR_OK ? (long long)r.t->steps : 0);
+    run_close(&r);
+    folder_remove(in_folder("uneven"));
+}
+
 /* 45 batches of two: the sum of losses is read after the first, the 32nd and the last. */
 static void test_lost(const char *device)
 {
@@ -250,6 +273,7 @@ int main(int argc, char **argv)
     }
     test_lost(device);
     if (strcmp(device, "ref")) test_input(device);
+    test_uneven(device);
     folder_close();
     return test_end();
 }

@@ -103,7 +103,6 @@ static polar_status open_data(pl_train *t)
         if (s->data) continue;
         PL_TRY(pl_deit_data_create(&t->data[t->data_count], &s->set, s->seed, workers));
         s->data = &t->data[t->data_count++];
-        PL_TRY(pl_deit_input_create(s->data, &s->set, t->dev, t->q));
     }
     t->prints = pl_calloc((size_t)t->data_count, PL_SHA256_HEX);
     PL_NEED(t->prints, POLAR_E_NOMEM, "fingerprints");
@@ -130,6 +129,7 @@ static polar_status take_data(pl_train *t)
     const pl_deit_settings *set = t->set;
     PL_TRY(open_data(t));
     PL_TRY(check_data(t));
+    for (int64_t i = 0; i < t->data_count; i++) PL_TRY(pl_deit_input_create(&t->data[i], set, t->dev, t->q));
     int64_t pictures = t->data[0].count[PL_IMAGES_TRAIN], rest = pictures % set->batch;
     int mixes = set->mix.mixup_alpha > 0 || set->mix.cutmix_alpha > 0;
     t->steps = pictures / set->batch + (set->keep_last && rest);
