@@ -18,27 +18,23 @@
 
 /* ---- begin -------------------------------------------------------------------------------------- */
 
-/* Slots: the members in the order of their groups, a group's in the caller's order. */
+static int alike(const void *settings, int64_t i, int64_t k)
+{
+    const pl_deit_settings *sets = settings;
+    return pl_deit_same_rule(&sets[i], &sets[k]);
+}
+
 static void assign_slots(pl_train *t, const pl_config *const *configs, const pl_deit_settings *sets,
                          const uint64_t *seeds)
 {
-    int64_t slot = 0;
-    for (int64_t i = 0; i < t->members; i++) {
-        int seen = 0;
-        for (int64_t k = 0; k < i && !seen; k++) seen = pl_deit_same_rule(&sets[k], &sets[i]);
-        if (seen) continue;
-        pl_deit_group *g = &t->groups[t->group_count++];
-        g->first = slot;
-        for (int64_t k = i; k < t->members; k++) {
-            if (!pl_deit_same_rule(&sets[k], &sets[i])) continue;
-            t->slots[slot] = (pl_deit_slot){.config = configs[k], .set = sets[k], .seed = seeds[k]};
-            t->slots[slot].stop = (pl_early_stop){.epochs = sets[k].epochs};
-            t->slots[slot].set.shape.batch /= t->leaves.total; /* of a pass */
-            pl_leaves_optim(&t->leaves, &t->slots[slot].set.optim);
-            t->seeds[slot] = seeds[k];
-            t->slot_of[k] = slot++;
-        }
-        g->count = slot - g->first;
+    t->group_count = pl_train_slots(t->slot_of, t->groups, t->members, alike, sets);
+    for (int64_t k = 0; k < t->members; k++) {
+        int64_t slot = t->slot_of[k];
+        t->slots[slot] = (pl_deit_slot){.config = configs[k], .set = sets[k], .seed = seeds[k]};
+        t->slots[slot].stop = (pl_early_stop){.epochs = sets[k].epochs};
+        t->slots[slot].set.shape.batch /= t->leaves.total; /* of a pass */
+        pl_leaves_optim(&t->leaves, &t->slots[slot].set.optim);
+        t->seeds[slot] = seeds[k];
     }
     t->set = &t->slots[0].set;
 }
@@ -156,7 +152,7 @@ static polar_status take_model(pl_train *t)
     PL_TRY(pl_deit_init(t->model, t->q, t->seeds));
     t->params = pl_deit_params(t->model, &t->param_count);
     for (int64_t i = 0; i < t->group_count; i++) {
-        pl_deit_group *g = &t->groups[i];
+        pl_train_group *g = &t->groups[i];
         const pl_deit_settings *s = &t->slots[g->first].set;
         PL_TRY(pl_train_optim_create(&g->opt, t->dev, t->params, t->param_count, g->first, g->count,
                                      &s->optim, &(pl_train_routes){s->split, s->no_decay}));

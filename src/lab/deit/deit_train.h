@@ -28,6 +28,7 @@
 #include "lab/run/leaves.h"
 #include "lab/run/optim_keys.h"
 #include "lab/run/testbed.h"
+#include "lab/run/train_optim.h"
 
 typedef struct pl_deit_place { /* a picture among the bytes on the device */
     int64_t at;
@@ -87,11 +88,6 @@ typedef struct pl_deit_slot { /* a run */
     int64_t lost;    /* batches after which that was found to be none; 0: it was not */
 } pl_deit_slot;
 
-typedef struct pl_deit_group { /* slots [first, first + count) */
-    polar_optim *opt;
-    int64_t first, count;
-} pl_deit_group;
-
 struct pl_train {
     polar_device *dev;
     polar_queue *q;
@@ -102,7 +98,7 @@ struct pl_train {
     int64_t *slot_of; /* of a member */
     pl_deit_data *data;
     int64_t data_count;
-    pl_deit_group *groups;
+    pl_train_group *groups;
     int64_t group_count;
     char *prints; /* the fingerprints of all data, by blanks */
     pl_deit *model;

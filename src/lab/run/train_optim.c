@@ -39,6 +39,23 @@ static polar_status mark_no_decay(polar_param *out, const pl_param *params, int6
     return POLAR_OK;
 }
 
+int64_t pl_train_slots(int64_t *slot_of, pl_train_group *groups, int64_t members,
+                       int (*alike)(const void *settings, int64_t i, int64_t k), const void *settings)
+{
+    int64_t slot = 0, count = 0;
+    for (int64_t i = 0; i < members; i++) {
+        int seen = 0;
+        for (int64_t k = 0; k < i && !seen; k++) seen = alike(settings, k, i);
+        if (seen) continue;
+        pl_train_group *g = &groups[count++];
+        g->first = slot;
+        for (int64_t k = i; k < members; k++)
+            if (alike(settings, k, i)) slot_of[k] = slot++;
+        g->count = slot - g->first;
+    }
+    return count;
+}
+
 polar_status pl_train_optim_create(polar_optim **out, polar_device *dev, const pl_param *params, int64_t n,
                                    int64_t first, int64_t count, const polar_optim_opts *opts,
                                    const pl_train_routes *routes)

@@ -12,6 +12,16 @@ typedef struct pl_train_routes { /* patterns of parameters that are treated othe
     const char *no_decay;        /* parameters without weight decay */
 } pl_train_routes;
 
+typedef struct pl_train_group { /* slots [first, first + count), served by one optimiser */
+    polar_optim *opt;
+    int64_t first, count;
+} pl_train_group;
+
+/* Slots: the members in the order of their groups, a group's in the caller's order; alike: one optimiser may
+ * serve the members i and k of settings. Gives the number of groups. */
+int64_t pl_train_slots(int64_t *slot_of, pl_train_group *groups, int64_t members,
+                       int (*alike)(const void *settings, int64_t i, int64_t k), const void *settings);
+
 /* An optimiser over members [first, first + count) of a model's parameters; opts->members is count. */
 polar_status pl_train_optim_create(polar_optim **out, polar_device *dev, const pl_param *params, int64_t n,
                                    int64_t first, int64_t count, const polar_optim_opts *opts,

@@ -28,27 +28,22 @@ static int same_rule(const pl_so3_settings *x, const pl_so3_settings *y)
     return pl_train_optim_same(&x->optim, &y->optim) && !strcmp(x->no_decay, y->no_decay);
 }
 
-/* Slots: the members in the order of their groups, a group's in the caller's order. */
+static int alike(const void *settings, int64_t i, int64_t k)
+{
+    const pl_so3_settings *sets = settings;
+    return same_rule(&sets[i], &sets[k]);
+}
+
 static void assign_slots(pl_train *t, const pl_config *const *configs, const pl_so3_settings *sets,
                          const uint64_t *seeds)
 {
-    int64_t slot = 0;
-    for (int64_t i = 0; i < t->members; i++) {
-        int seen = 0;
-        for (int64_t k = 0; k < i && !seen; k++) seen = same_rule(&sets[k], &sets[i]);
-        if (seen) continue;
-        pl_so3_group *g = &t->groups[t->group_count++];
-        g->first = slot;
-        for (int64_t k = i; k < t->members; k++) {
-            if (!same_rule(&sets[k], &sets[i])) continue;
-            pl_so3_slot *s = &t->slots[slot];
-            *s = (pl_so3_slot){.config = configs[k], .set = sets[k], .seed = seeds[k]};
-            s->set.batch /= t->leaves.total; /* of a pass */
-            pl_leaves_optim(&t->leaves, &s->set.optim);
-            s->stop = (pl_early_stop){.patience = sets[k].patience, .epochs = sets[k].epochs};
-            t->slot_of[k] = slot++;
-        }
-        g->count = slot - g->first;
+    t->group_count = pl_train_slots(t->slot_of, t->groups, t->members, alike, sets);
+    for (int64_t k = 0; k < t->members; k++) {
+        pl_so3_slot *s = &t->slots[t->slot_of[k]];
+        *s = (pl_so3_slot){.config = configs[k], .set = sets[k], .seed = seeds[k]};
+        s->set.batch /= t->leaves.total; /* of a pass */
+        pl_leaves_optim(&t->leaves, &s->set.optim);
+        s->stop = (pl_early_stop){.patience = sets[k].patience, .epochs = sets[k].epochs};
     }
 }
 
@@ -135,7 +130,7 @@ static polar_status take_model(pl_train *t)
     return POLAR_OK;
 }
 
-static polar_status set_member(pl_train *t, const pl_so3_group *g, int64_t slot)
+static polar_status set_member(pl_train *t, const pl_train_group *g, int64_t slot)
 {
     const pl_so3_settings *s = &t->slots[slot].set;
     double factor = s->schedule.unit > 1 ? pl_schedule_factor(&s->schedule, t->made * s->steps) : 1;
@@ -143,7 +138,7 @@ static polar_status set_member(pl_train *t, const pl_so3_group *g, int64_t slot)
                                      t->slots[slot].stop.end == PL_END_NOT);
 }
 
-static polar_status take_optimiser(pl_train *t, pl_so3_group *g)
+static polar_status take_optimiser(pl_train *t, pl_train_group *g)
 {
     const pl_so3_settings *s = &t->slots[g->first].set;
     PL_TRY(pl_train_optim_create(&g->opt, t->dev, t->params, t->param_count, g->first, g->count, &s->optim,
@@ -220,7 +215,7 @@ static void so3_where(const pl_train *t, int64_t *epochs, int *active)
     }
 }
 
-static int group_active(const pl_train *t, const pl_so3_group *g)
+static int group_active(const pl_train *t, const pl_train_group *g)
 {
     for (int64_t i = g->first; i < g->first + g->count; i++)
         if (t->slots[i].stop.end == PL_END_NOT) return 1;

@@ -18,6 +18,7 @@
 #include "lab/run/leaves.h"
 #include "lab/so3/so3_keys.h"
 #include "lab/run/testbed.h"
+#include "lab/run/train_optim.h"
 #include "models/so3_points.h"
 #include "verify/gauge_shadow.h"
 
@@ -47,11 +48,6 @@ typedef struct pl_so3_slot {
     int64_t taken, count, room;
 } pl_so3_slot;
 
-typedef struct pl_so3_group { /* slots [first, first + count) */
-    polar_optim *opt;
-    int64_t first, count;
-} pl_so3_group;
-
 typedef struct pl_so3_turn { /* a block in rotated coordinates, see so3_turned.c */
     int64_t param;
     pl_mat W, G;               /* the model's */
@@ -75,7 +71,7 @@ struct pl_train {
     int64_t *slot_of; /* of a member */
     pl_so3_data *data;
     int64_t data_count;
-    pl_so3_group *groups;
+    pl_train_group *groups;
     int64_t group_count;
     pl_so3 *model;
     pl_param *params; /* the model's; in rotated coordinates turned_params, what the optimiser sees */
