@@ -2,6 +2,7 @@
  * with POLAR_TRACE=1 also where in the sources it was written, "shape mismatch: src/compose/map.c:8: ...". */
 #include "base/status.h"
 
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -41,12 +42,14 @@ const char *polar_version(void)
 
 int pl_trace_wanted(void)
 {
-    static int wanted = -1; /* read once; a race writes the same value */
-    if (wanted < 0) {
+    static _Atomic int wanted = -1; /* read once; of several threads all write the same */
+    int w = atomic_load_explicit(&wanted, memory_order_relaxed);
+    if (w < 0) {
         const char *e = getenv("POLAR_TRACE");
-        wanted = e && *e && *e != '0';
+        w = e && *e && *e != '0';
+        atomic_store_explicit(&wanted, w, memory_order_relaxed);
     }
-    return wanted;
+    return w;
 }
 
 /* Texts of others stand in sentences, and sentences end on terminals: what would steer one is shown as

@@ -11,6 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/status.h"
 #include "base/thread_pool.h"
 #include "polar/polar.h"
 #include "test.h"
@@ -495,6 +496,28 @@ static void *nothing(void *arg)
     return arg;
 }
 
+static void *first_use(void *both_there)
+{
+    pthread_barrier_wait(both_there);
+    int traced = pl_trace_wanted(); /* asked by every op, read from the environment at first */
+    return work_by_name("cpu:threads=1") < 0 || traced != pl_trace_wanted() ? "it failed" : NULL;
+}
+
+/* Two threads make the library's first calls at once: what is made at first use is made once, or twice alike
+ * (the thread sanitizer looks on). */
+static void test_first_use(void)
+{
+    pthread_t a, b;
+    pthread_barrier_t both_there;
+    void *failed[2] = {NULL, NULL};
+    pthread_barrier_init(&both_there, NULL, 2);
+    if (pthread_create(&a, NULL, first_use, &both_there) || pthread_create(&b, NULL, first_use, &both_there))
+        exit(1);
+    pthread_join(a, &failed[0]), pthread_join(b, &failed[1]);
+    pthread_barrier_destroy(&both_there);
+    test_true("two threads make the first calls at once", !failed[0] && !failed[1], "both did their work");
+}
+
 int main(int argc, char **argv)
 {
     if (argc > 1 && !strcmp(argv[1], "limited")) return run_limited();
@@ -502,6 +525,7 @@ int main(int argc, char **argv)
     pthread_t first;
     /* a sanitizer starts its own with it */
     if (pthread_create(&first, NULL, nothing, NULL) || pthread_join(first, NULL)) return 1;
+    test_first_use();
     polar_device *one = opened("cpu:threads=1");
     polar_queue *q;
     float *x = malloc(sizeof expected);

@@ -157,12 +157,12 @@ __device__ __forceinline__ float2 addend_f32(const product_params &p, const floa
     return *reinterpret_cast<const float2 *>(D + r * p.ldd + c);
 }
 
-/* From the sums of a warpgroup, whose tile begins at (row, column), to C. */
+/* From the sums of a warpgroup, whose rows of the tile `at` begin at `row`, to C. */
 template <class T, int WIDTH>
 __device__ __forceinline__ void finish(const product_params &p, float (&acc)[WIDTH / 2], uint32_t staging,
-                                       int thread, int bar, int matrix, int row, int column, int direct_from,
-                                       int mirror_from)
+                                       int thread, int bar, tile at, int row)
 {
+    const int matrix = at.matrix, column = at.column, direct_from = at.row, mirror_from = at.row + ROWS;
     using S = shape<WIDTH>;
     using pair = pair_of<T>;
     constexpr int CHUNKS = WIDTH / 8; /* of 16 bytes */
@@ -256,7 +256,7 @@ __device__ __forceinline__ void consume(const product_params &p, uint32_t stages
         }
         pl_wgmma_wait<0>();
         if (thread == 0) pl_mbar_arrive(empty + 8 * before);
-        finish<T, WIDTH>(p, acc, staging, thread, bar, at.matrix, row, at.column, at.row, at.row + ROWS);
+        finish<T, WIDTH>(p, acc, staging, thread, bar, at, row);
     }
 }
 

@@ -66,6 +66,11 @@ __device__ __forceinline__ void pl_mbar_wait(uint32_t bar, uint32_t parity)
 #endif
 }
 
+/* A ring of stages in shared memory: where they begin, and their barriers, 8 bytes each. */
+struct pl_ring {
+    uint32_t stages, full, empty;
+};
+
 /* ---- bulk tensor loads -------------------------------------------------------------------------- */
 
 __device__ __forceinline__ void pl_tma_prefetch(const CUtensorMap *map)

@@ -177,63 +177,67 @@ __device__ __forceinline__ void finish_f32(const rows_params &p, const float (&a
 
 /* ---- the walk -------------------------------------------------------------------------------------- */
 
+struct work { /* of a block: the matrix, its slice of columns, and which of the walkers over the rows it is */
+    int matrix, slice, walker;
+};
+
 /* One thread: op(B)'s columns, then A, tile after tile. TB: B's rows run along k (gemm's tb 0). */
 template <int WIDTH, int TB>
-__device__ __forceinline__ void produce(const rows_params &p, uint32_t factor, uint32_t stages, uint32_t here,
-                                        uint32_t full, uint32_t empty, int matrix, int slice, int walker)
+__device__ __forceinline__ void produce(const rows_params &p, uint32_t factor, pl_ring ring, uint32_t here,
+                                        work w)
 {
-    const int za = p.a_many ? matrix : 0, zb = p.b_many ? matrix : 0;
+    const int za = p.a_many ? w.matrix : 0, zb = p.b_many ? w.matrix : 0;
     int s = 0;
     uint32_t parity = 1; /* of fresh barriers the phase before the first counts as over */
     pl_tma_prefetch(&p.A);
     pl_mbar_expect(here, (uint32_t)(p.k_blocks * WIDTH * DEPTH * 2));
     for (int k = 0; k < p.k_blocks; k++) {
         const uint32_t to = factor + (uint32_t)(k * WIDTH * DEPTH * 2);
-        if (!TB) pl_tma_load(to, &p.B, here, k * DEPTH, slice * WIDTH, zb);
+        if (!TB) pl_tma_load(to, &p.B, here, k * DEPTH, w.slice * WIDTH, zb);
         else
             for (int panel = 0; panel < WIDTH / 64; panel++)
-                pl_tma_load(to + (uint32_t)panel * 8192, &p.B, here, slice * WIDTH + panel * 64, k * DEPTH,
+                pl_tma_load(to + (uint32_t)panel * 8192, &p.B, here, w.slice * WIDTH + panel * 64, k * DEPTH,
                             zb);
     }
-    for (int tile = walker; tile < p.tiles; tile += p.walkers)
+    for (int tile = w.walker; tile < p.tiles; tile += p.walkers)
         for (int k = 0; k < p.k_blocks; k++) {
-            pl_mbar_wait(empty + 8 * s, parity);
-            pl_mbar_expect(full + 8 * s, STAGE);
-            pl_tma_load(stages + (uint32_t)(s * STAGE), &p.A, full + 8 * s, k * DEPTH, tile * TILE, za);
+            pl_mbar_wait(ring.empty + 8 * s, parity);
+            pl_mbar_expect(ring.full + 8 * s, STAGE);
+            pl_tma_load(ring.stages + (uint32_t)(s * STAGE), &p.A, ring.full + 8 * s, k * DEPTH, tile * TILE,
+                        za);
             if (++s == p.stages) s = 0, parity ^= 1;
         }
 }
 
 template <int WIDTH, int TB, int KIND, int F32>
-__device__ __forceinline__ void consume(const rows_params &p, uint32_t factor, uint32_t stages, uint32_t here,
-                                        uint32_t full, uint32_t empty, uint32_t turns, const float *bias,
-                                        int matrix, int slice, int walker)
+__device__ __forceinline__ void consume(const rows_params &p, uint32_t factor, pl_ring ring, uint32_t here,
+                                        uint32_t turns, const float *bias, work w)
 {
     constexpr int GROUPS = groups_of(WIDTH, KIND, F32);
     const int group = (int)threadIdx.x / 128, thread = (int)threadIdx.x % 128;
     int turn = 0, s = 0;
     uint32_t parity = 0, waited = group == 0; /* the first has its turn at once */
     pl_mbar_wait(here, 0);
-    for (int tile = walker; tile < p.tiles; tile += p.walkers, turn = (turn + 1) % GROUPS) {
+    for (int tile = w.walker; tile < p.tiles; tile += p.walkers, turn = (turn + 1) % GROUPS) {
         if (turn != group) { /* another warpgroup's: its stages are passed over */
             for (s += p.k_blocks; s >= p.stages; s -= p.stages) parity ^= 1;
             continue;
         }
-        const int row = tile * TILE + thread / 32 * 16 + thread % 32 / 4, column = slice * WIDTH;
+        const int row = tile * TILE + thread / 32 * 16 + thread % 32 / 4, column = w.slice * WIDTH;
         typename fetched_of<KIND, WIDTH>::type with;
         float acc[WIDTH / 2];
         int before = 0;
         if constexpr (KIND == ADD)
-            with.fetch((const float *)p.D + matrix * p.bsd, p.ldd, row, column, p.m, p.n);
+            with.fetch((const float *)p.D + w.matrix * p.bsd, p.ldd, row, column, p.m, p.n);
         if constexpr (KIND == FACTOR)
-            with.fetch((const __nv_bfloat16 *)p.D + matrix * p.bsd, p.ldd, row, column, p.m, p.n);
+            with.fetch((const __nv_bfloat16 *)p.D + w.matrix * p.bsd, p.ldd, row, column, p.m, p.n);
         /* a phase of a stage can be waited for only when all before it are over: the turns before are */
         pl_mbar_wait(turns + 8 * group, waited);
         waited ^= 1;
         for (int k = 0; k < p.k_blocks; k++) {
-            const uint64_t a = pl_wgmma_desc(stages + (uint32_t)(s * STAGE));
+            const uint64_t a = pl_wgmma_desc(ring.stages + (uint32_t)(s * STAGE));
             const uint32_t b = factor + (uint32_t)(k * WIDTH * DEPTH * 2);
-            pl_mbar_wait(full + 8 * s, parity);
+            pl_mbar_wait(ring.full + 8 * s, parity);
             pl_wgmma_fence();
 #pragma unroll
             for (int i = 0; i < DEPTH / 16; i++)
@@ -243,17 +247,17 @@ __device__ __forceinline__ void consume(const rows_params &p, uint32_t factor, u
                                                          (k | i) != 0);
             pl_wgmma_commit();
             pl_wgmma_wait<1>();
-            if (k && thread == 0) pl_mbar_arrive(empty + 8 * before);
+            if (k && thread == 0) pl_mbar_arrive(ring.empty + 8 * before);
             before = s;
             if (++s == p.stages) s = 0, parity ^= 1;
         }
         pl_wgmma_wait<0>();
         if (thread == 0) {
-            pl_mbar_arrive(empty + 8 * before);
+            pl_mbar_arrive(ring.empty + 8 * before);
             pl_mbar_arrive(turns + 8 * ((group + 1) % GROUPS));
         }
-        if constexpr (F32) finish_f32<WIDTH, KIND>(p, acc, with, bias, matrix, row, column);
-        else finish_bf16<WIDTH, KIND>(p, acc, with, bias, matrix, row, column);
+        if constexpr (F32) finish_f32<WIDTH, KIND>(p, acc, with, bias, w.matrix, row, column);
+        else finish_bf16<WIDTH, KIND>(p, acc, with, bias, w.matrix, row, column);
     }
 }
 
@@ -288,11 +292,11 @@ __global__ void __launch_bounds__(threads_of(WIDTH, KIND, F32), 1)
         bias[threadIdx.x] = b;
     }
     __syncthreads();
+    const pl_ring ring = {stages, full, empty};
+    const work w = {matrix, slice, walker};
     if (threadIdx.x < 128 * groups_of(WIDTH, KIND, F32))
-        consume<WIDTH, TB, KIND, F32>(p, factor, stages, here, full, empty, here + 8, bias, matrix, slice,
-                                      walker);
-    else if (threadIdx.x % 32 == 0)
-        produce<WIDTH, TB>(p, factor, stages, here, full, empty, matrix, slice, walker);
+        consume<WIDTH, TB, KIND, F32>(p, factor, ring, here, here + 8, bias, w);
+    else if (threadIdx.x % 32 == 0) produce<WIDTH, TB>(p, factor, ring, here, w);
 }
 
 /* ---- host ------------------------------------------------------------------------------------------ */

@@ -31,8 +31,8 @@ __device__ __forceinline__ int piece_begin(const grad_params &p, int piece)
     return (int)((int64_t)p.chunks * piece / p.pieces);
 }
 
-__device__ __forceinline__ void produce(const grad_params &p, uint32_t stages, uint32_t full, uint32_t empty,
-                                        int first, int end, int row, int column, int member)
+__device__ __forceinline__ void produce(const grad_params &p, pl_ring ring, int first, int end, int row,
+                                        int column, int member)
 {
     const int zy = p.dy_many ? member : 0, zx = p.x_many ? member : 0;
     int s = 0;
@@ -40,20 +40,20 @@ __device__ __forceinline__ void produce(const grad_params &p, uint32_t stages, u
     pl_tma_prefetch(&p.dY);
     pl_tma_prefetch(&p.X);
     for (int c = first; c < end; c++) {
-        const uint32_t to = stages + (uint32_t)(s * STAGE);
-        pl_mbar_wait(empty + 8 * s, parity);
-        pl_mbar_expect(full + 8 * s, STAGE);
+        const uint32_t to = ring.stages + (uint32_t)(s * STAGE);
+        pl_mbar_wait(ring.empty + 8 * s, parity);
+        pl_mbar_expect(ring.full + 8 * s, STAGE);
         for (int k = 0; k < PANELS; k++) {
-            pl_tma_load(to + (uint32_t)(k * PANEL), &p.dY, full + 8 * s, row + 64 * k, c * TILE, zy);
-            pl_tma_load(to + (uint32_t)((PANELS + k) * PANEL), &p.X, full + 8 * s, column + 64 * k, c * TILE,
-                        zx);
+            pl_tma_load(to + (uint32_t)(k * PANEL), &p.dY, ring.full + 8 * s, row + 64 * k, c * TILE, zy);
+            pl_tma_load(to + (uint32_t)((PANELS + k) * PANEL), &p.X, ring.full + 8 * s, column + 64 * k,
+                        c * TILE, zx);
         }
         if (++s == STAGES) s = 0, parity ^= 1;
     }
 }
 
-__device__ __forceinline__ void consume(const grad_params &p, uint32_t stages, uint32_t ones, uint32_t full,
-                                        uint32_t empty, int first, int end, int row, int column, float *to)
+__device__ __forceinline__ void consume(const grad_params &p, pl_ring ring, uint32_t ones, int first, int end,
+                                        int row, int column, float *to)
 {
     const int group = (int)threadIdx.x / 128 - 1, thread = (int)threadIdx.x % 128, lane = thread % 32;
     const bool bias = p.db && column == 0;
@@ -63,9 +63,9 @@ __device__ __forceinline__ void consume(const grad_params &p, uint32_t stages, u
 #pragma unroll
     for (int i = 0; i < SIDE / 2; i++) acc[i] = 0;
     for (int c = first; c < end; c++) {
-        const uint32_t y = stages + (uint32_t)(s * STAGE + group * PANEL),
-                       x = stages + (uint32_t)(s * STAGE + PANELS * PANEL);
-        pl_mbar_wait(full + 8 * s, parity);
+        const uint32_t y = ring.stages + (uint32_t)(s * STAGE + group * PANEL),
+                       x = ring.stages + (uint32_t)(s * STAGE + PANELS * PANEL);
+        pl_mbar_wait(ring.full + 8 * s, parity);
         pl_wgmma_fence();
 #pragma unroll
         for (int i = 0; i < TILE / 16; i++)
@@ -79,7 +79,7 @@ __device__ __forceinline__ void consume(const grad_params &p, uint32_t stages, u
         }
         pl_wgmma_commit();
         pl_wgmma_wait<1>();
-        if (c > first && thread == 0) pl_mbar_arrive(empty + 8 * before);
+        if (c > first && thread == 0) pl_mbar_arrive(ring.empty + 8 * before);
         before = s;
         if (++s == STAGES) s = 0, parity ^= 1;
     }
@@ -118,13 +118,14 @@ static __global__ void __launch_bounds__(512, 1) weight_grad_kernel(const __grid
     if (threadIdx.x < 256) pl_sts(ones + 4 * threadIdx.x, 0x3f803f80u);
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); /* tensor cores read them */
     __syncthreads();
+    const pl_ring ring = {stages, full, empty};
     pl_kernel_begin();
     if (threadIdx.x < 128) {
         pl_registers_fewer<40>();
-        if (threadIdx.x == 0) produce(p, stages, full, empty, first, end, row, column, member);
+        if (threadIdx.x == 0) produce(p, ring, first, end, row, column, member);
     } else {
         pl_registers_more<152>();
-        consume(p, stages, ones, full, empty, first, end, row, column,
+        consume(p, ring, ones, first, end, row, column,
                 p.sums + ((int64_t)member * p.pieces + piece) * p.piece_stride);
     }
 }
