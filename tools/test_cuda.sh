@@ -8,7 +8,7 @@ set -u
 programs="test_cuda test_cuda_rows test_op_calls test_pair_message test_map test_polar_ops test_map_edge test_graph test_optim
 test_nn test_so3 test_so3_use test_so3_run test_so3_ensemble test_gauge_shadow test_attention test_gemm_act
 test_weight_grad test_gemm_sym test_deit test_deit_use test_deit_run test_deit_beside test_augment_op"
-few="test_polar_ops test_attention test_gemm_act test_weight_grad test_cuda_rows"    # have a second argument "few", for slow checkers
+few="test_polar_ops test_attention test_gemm_act test_weight_grad test_cuda_rows test_augment_op"    # have a second argument "few", for slow checkers
 [ "${1:-}" != --programs ] || { echo test_ops $programs; exit; }
 dir=${1:?usage: tools/test_cuda.sh DIR [DEVICE]}
 device=${2:-cuda:0}

@@ -136,11 +136,11 @@ PL_HD void pl_augment_taps(int32_t *w, const pl_resize_way *d, int64_t i)
     for (int64_t j = from; j < to; j++) w[2 + j - from] = pl_resize_weight(pl_resize_real(d, centre, j), sum);
 }
 
-/* A pixel of bytes `step` apart. */
-PL_HD void pl_augment_weigh(uint8_t *out, const uint8_t *in, int64_t step, const int32_t *w)
+/* A pixel from those `step` bytes apart, of which number `first` is at in. */
+PL_HD void pl_augment_weigh(uint8_t *out, const uint8_t *in, int64_t first, int64_t step, const int32_t *w)
 {
     int32_t sum[3] = {1 << (PL_RESIZE_BITS - 1), 1 << (PL_RESIZE_BITS - 1), 1 << (PL_RESIZE_BITS - 1)};
-    in += w[0] * step;
+    in += (w[0] - first) * step;
     for (int32_t k = 0; k < w[1]; k++, in += step)
         for (int c = 0; c < 3; c++) sum[c] += w[2 + k] * in[c];
     for (int c = 0; c < 3; c++) out[c] = pl_resize_byte(sum[c]);
@@ -163,11 +163,11 @@ PL_HD void pl_augment_resize(const pl_augment_place *p, const pl_augment_box *b,
     pl_resize_way_reach(&unused, &last, &down, b->part_y + side - 1);
     PL_AUG_MEET();
     for (int64_t i = lane; i < (last - first) * side; i += lanes)
-        pl_augment_weigh(p->narrow + 3 * i, src + (first + i / side) * stride, 3,
+        pl_augment_weigh(p->narrow + 3 * i, src + (first + i / side) * stride, 0, 3,
                          p->weights + i % side * each);
     PL_AUG_MEET();
     for (int64_t i = lane; i < side * side; i += lanes)
-        pl_augment_weigh(p->a + 3 * i, p->narrow + 3 * (i % side) - first * 3 * side, 3 * side,
+        pl_augment_weigh(p->a + 3 * i, p->narrow + 3 * (i % side), first, 3 * side,
                          p->weights + (side + i / side) * each);
     PL_AUG_MEET();
 }

@@ -3,6 +3,7 @@
  * refuse, and rows that make no sense.
  *
  *     ctest -R test_augment_op
+ *     test_augment_op DEVICE few    without the large pictures
  */
 #include "base/alloc.h"
 #include "data/augment/augment.h"
@@ -108,12 +109,12 @@ static int64_t compare(const pictures *p, const pl_augment_options *o, int test)
     return bad;
 }
 
-static void test_recipes(const pictures *p)
+static void test_recipes(const pictures *p, int few)
 {
     static const int64_t sides[] = {32, 17, 200};
     static const char *const recipes[] = {"minimal", "deit"};
     for (int r = 0; r < 2; r++)
-        for (int s = 0; s < 3; s++)
+        for (int s = 0; s < (few ? 2 : 3); s++)
             for (int test = 0; test < 2; test++) {
                 pl_augment_options o;
                 char name[96];
@@ -273,7 +274,7 @@ static void test_refused(const pictures *p)
 int main(int argc, char **argv)
 {
     pictures p = pictures_open(test_begin(argc, argv));
-    test_recipes(&p);
+    test_recipes(&p, test_few(argc, argv));
     test_operations(&p);
     test_mixing(&p);
     test_senseless(&p);
