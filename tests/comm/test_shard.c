@@ -344,6 +344,59 @@ static void test_use(void)
     test_exact("a rank with other parameters is named", wrong);
 }
 
+/* Two matrices and a vector on one rank: making it, a step, a file and back, with every allocation failing
+ * once. */
+static polar_status whole_life(polar_device *dev, polar_queue *q, float *w, float *g, const char *path)
+{
+    polar_comm *self = NULL;
+    polar_optim *opt = NULL;
+    polar_optim_opts o = POLAR_OPTIM_OPTS_INIT;
+    polar_param p[3] = {{.name = "a", .whole_rows = 4}, {.name = "b"}, {.name = "c"}};
+    for (int i = 0; i < 3; i++) {
+        p[i].weight = i < 2 ? polar_tensor_2d(w + 12 * i, POLAR_DTYPE_F32, 4, 3)
+                            : polar_tensor_1d(w + 24, POLAR_DTYPE_F32, 5);
+        p[i].grad = p[i].weight;
+        p[i].grad.data = g + 12 * i;
+    }
+    polar_status st = polar_comm_open(&self, "self");
+    o.comm = self, o.leaves = 3, o.skip_missing = 1, o.skip_nonfinite = POLAR_SKIP_NONFINITE;
+    if (st == POLAR_OK) st = polar_optim_create(&opt, dev, p, 3, &o);
+    for (int64_t leaf = 0; leaf < 3 && st == POLAR_OK; leaf++) st = polar_optim_add_grads(opt, q, leaf);
+    if (st == POLAR_OK) st = polar_optim_step(opt, q);
+    if (st == POLAR_OK) st = polar_optim_save(opt, q, path);
+    if (st == POLAR_OK) st = polar_optim_load(opt, q, path);
+    if (st != POLAR_OK) (void)polar_queue_sync(q);
+    polar_optim_destroy(opt);
+    polar_comm_close(self);
+    return st;
+}
+
+static void test_no_memory(void)
+{
+    static float w[29], g[29];
+    char path[64];
+    polar_device *dev;
+    polar_queue *q;
+    polar_status st = POLAR_E_NOMEM;
+    int64_t n = 0, wrong = 0, blocks;
+    snprintf(path, sizeof path, "/tmp/test_shard.%d.c", (int)getpid());
+    TEST_TRY(polar_device_open(&dev, "ref"));
+    TEST_TRY(polar_queue_create(&q, dev, NULL));
+    TEST_TRY(whole_life(dev, q, w, g, path)); /* what is kept for good is there */
+    blocks = pl_alloc_live();
+    while (st != POLAR_OK && n++ < 2000) {
+        pl_alloc_fail_at(n);
+        st = whole_life(dev, q, w, g, path);
+        pl_alloc_fail_at(0);
+        wrong += (st != POLAR_OK && st != POLAR_E_NOMEM) || pl_alloc_live() != blocks;
+    }
+    test_true("an allocation that fails: told, and nothing is lost", !wrong && st == POLAR_OK && n > 30,
+              "%lld allocations", (long long)n - 1);
+    unlink(path);
+    polar_queue_destroy(q);
+    polar_device_close(dev);
+}
+
 static int mpi_main(void)
 {
     polar_comm *comm;
@@ -386,6 +439,7 @@ int main(int argc, char **argv)
     test_bytes();
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) test_balance(&lists[i]);
     test_use();
+    test_no_memory();
     test_exact("blocks left", pl_alloc_live() - blocks);
     return test_end();
 }
