@@ -63,27 +63,31 @@ static int check_row(FILE *log, const pl_covariance_row *r)
     return missed;
 }
 
-/* Without entrywise preconditioner a rule is covariant; with one and no polar map it is far from it; with
- * both it is measured, not judged. */
+/* A rule that nowhere looks at lines or entries is covariant; with Adam's preconditioner and no polar map it
+ * is far from it; the others are measured, not judged. */
 static int check_rule(FILE *log, const pl_rule_row *r)
 {
     polar_rule rule;
     char what[128];
     int missed = 0;
     if (polar_rule_parse(&rule, r->rule) != POLAR_OK) return floor_bar(log, r->rule, NAN, 0);
-    int adam = rule.precondition == POLAR_PRECONDITION_ADAM;
+    int adam = rule.precondition == POLAR_PRECONDITION_ADAM,
+        covariant = rule.precondition == POLAR_PRECONDITION_NONE && rule.post == POLAR_POST_NONE &&
+                    rule.apply != POLAR_APPLY_CAUTIOUS,
+        plain = rule.post == POLAR_POST_NONE && rule.scale < POLAR_SCALE_FROBENIUS &&
+                rule.apply == POLAR_APPLY_DECOUPLED;
 #define WHAT(text) \
     (snprintf(what, sizeof what, "%s, %lldx%lld: " text, r->rule, (long long)r->n, (long long)r->m), what)
-    if (!adam)
+    if (covariant)
         missed +=
             bar(log, WHAT("the update's deviation in fp64"), r->at[PL_RULE_FP64].deviation_mean, RULE_FP64);
-    if (!adam)
+    if (covariant)
         missed += bar(log, WHAT("the weights' deviation in fp64"), r->at[PL_RULE_FP64].weight_deviation_mean,
                       RULE_FP64);
     if (adam && !r->polar && r->n * r->m >= ADAMW_ENTRIES)
         missed += floor_bar(log, WHAT("the update's deviation in fp64"), r->at[PL_RULE_FP64].deviation_mean,
                             ADAMW_BREAKS);
-    for (pl_rule_precision p = 0; p < PL_RULE_PRECISIONS && r->polar; p++)
+    for (pl_rule_precision p = 0; p < PL_RULE_PRECISIONS && r->polar && plain; p++)
         missed += bar(log, WHAT("the update's spectral norm over lr s"), r->at[p].spectral_norm_max,
                       NS_SPECTRAL + (p >= PL_RULE_BF16_REFERENCE ? NS_BF16 : 0));
 #undef WHAT

@@ -1,4 +1,4 @@
-/* optim.h -- matrix optimisers as data: momentum -> precondition -> polar map -> scale -> decay and step.
+/* optim.h -- matrix optimisers as data: momentum -> precondition -> polar map -> post -> scale -> apply.
  *
  *     polar_param params[2] = {
  *         {.name = "blocks.0.attn.qkv.weight", .weight = polar_tensor_2d(w, POLAR_DTYPE_F32, 576, 192),
@@ -42,17 +42,50 @@ typedef enum polar_momentum {
 typedef enum polar_precondition {
     POLAR_PRECONDITION_NONE = 0,
     /* v = b2 v + (1 - b2) g^2;  u / (sqrt(v / (1 - b2^t)) + eps), entry by entry */
-    POLAR_PRECONDITION_ADAM = 1
+    POLAR_PRECONDITION_ADAM = 1,
+    /* the same quotient of the gradient, before the momentum averages it: g / (sqrt(v / (1 - b2^t)) + eps) */
+    POLAR_PRECONDITION_LAPROP = 2,
+    /* equilibrated: row i of u times (sum_j u_ij^2 + eps)^-1/2 */
+    POLAR_PRECONDITION_ROWS = 3,
+    POLAR_PRECONDITION_COLUMNS = 4, /* the same of columns */
+    POLAR_PRECONDITION_BOTH = 5,    /* rows and columns, both factors of the same u */
+    POLAR_PRECONDITION_SIGN = 6     /* the signs of u */
 } polar_precondition;
+
+/* After the map, D being what it returned. A moment of lines has one number a line and keeps the norm: the
+ * result has D's Frobenius norm. */
+typedef enum polar_post {
+    POLAR_POST_NONE = 0,
+    /* v_i = b2 v_i + (1 - b2) mean_j D_ij^2;  row i over sqrt(v_i) + eps */
+    POLAR_POST_ROW_MOMENT = 1,
+    POLAR_POST_COLUMN_MOMENT = 2, /* the same of columns */
+    /* of the lines of the long side, rows where there are as many as columns: row or column i over
+     * sqrt(max(v_i, eps)) */
+    POLAR_POST_LONG_MOMENT = 3,
+    /* v = b2 v + (1 - b2) D^2;  D / (sqrt(v / (1 - b2^t)) + eps), entry by entry */
+    POLAR_POST_ENTRY_MOMENT = 4
+} polar_post;
 
 /* of a (rows = out, cols = in) matrix */
 typedef enum polar_scale {
-    POLAR_SCALE_NONE = 0,     /* 1 */
-    POLAR_SCALE_PAPER = 1,    /* sqrt(max / min) */
-    POLAR_SCALE_JORDAN = 2,   /* sqrt(max(1, out / in)) */
-    POLAR_SCALE_SPECTRAL = 3, /* sqrt(out / in) */
-    POLAR_SCALE_RMS = 4       /* 0.2 sqrt(max) */
+    POLAR_SCALE_NONE = 0,      /* 1 */
+    POLAR_SCALE_PAPER = 1,     /* sqrt(max / min) */
+    POLAR_SCALE_JORDAN = 2,    /* sqrt(max(1, out / in)) */
+    POLAR_SCALE_SPECTRAL = 3,  /* sqrt(out / in) */
+    POLAR_SCALE_RMS = 4,       /* 0.2 sqrt(max) */
+    POLAR_SCALE_FROBENIUS = 5, /* 0.2 sqrt(out in) / ||D||_F */
+    POLAR_SCALE_NUCLEAR = 6    /* <u, D>, u what the map was given: nearly u's nuclear norm */
 } polar_scale;
+
+/* What becomes of a weight, D scaled */
+typedef enum polar_apply {
+    POLAR_APPLY_DECOUPLED = 0,   /* W = (1 - lr wd) W - lr D */
+    POLAR_APPLY_CAUTIOUS = 1,    /* the same, but only entries with D W > 0 decay */
+    POLAR_APPLY_CONSTRAINED = 2, /* W = (1 - lr) W - lr D; the weight decay is not used */
+    /* W' = W - lr R D / ||D||, R = ||W||;  W = R W' / ||W'||; neither scale nor weight decay are used; W = 0
+     * stays */
+    POLAR_APPLY_HYPERBALL = 3
+} polar_apply;
 
 typedef struct polar_rule { /* an optimiser is a row */
     polar_momentum momentum;
@@ -62,14 +95,17 @@ typedef struct polar_rule { /* an optimiser is a row */
     /* eps at least the smallest normal float: it keeps zero over zero from happening */
     double beta2, eps;
     polar_map_opts map; /* kind POLAR_MAP_NONE: no polar map */
+    polar_post post;    /* its moment's b2 and eps are those above */
+    polar_apply apply;
+    double radius; /* a factor of the scale; 0 means 1 */
 } polar_rule;
 
 /* polar_rule_parse: see "calls that carry sizes" below */
 /* names of the rules; NULL past the end */
 POLAR_API const char *polar_rule_name(int i);
-/* "none", "paper", "jordan", "spectral", "rms" */
+/* "none", "paper", "jordan", "spectral", "rms", "frobenius", "nuclear" */
 POLAR_API polar_status polar_scale_parse(polar_scale *out, const char *name);
-/* the factor for one matrix */
+/* the factor for one matrix; FROBENIUS: of a direction of norm 1, NUCLEAR: 1 */
 POLAR_API double polar_scale_value(polar_scale scale, int64_t rows, int64_t cols);
 
 /* ---- schedules ---------------------------------------------------------------------------------- */
@@ -173,8 +209,8 @@ typedef struct polar_optim_opts {
 #define POLAR_OPTIM_OPTS_INIT                                                                        \
     {                                                                                                \
         sizeof(polar_optim_opts),                                                                    \
-            {POLAR_MOMENTUM_EMA, POLAR_PRECONDITION_ADAM, POLAR_SCALE_PAPER, 0.9, 0.999, 1e-8,       \
-             POLAR_MAP_OPTS_INIT},                                                                   \
+            {POLAR_MOMENTUM_EMA,  POLAR_PRECONDITION_ADAM, POLAR_SCALE_PAPER,     0.9, 0.999, 1e-8,  \
+             POLAR_MAP_OPTS_INIT, POLAR_POST_NONE,         POLAR_APPLY_DECOUPLED, 0},                \
             5e-3, 0.05, 5e-4, 0.05, 0.9, 0.999, 1e-8, {0, 0, 1e-3}, NULL, NULL, 0, 0, 1, NULL, 0, 0, \
             POLAR_SKIP_NEVER, NULL, POLAR_GRADS_MEAN, 0, 0                                           \
     }
@@ -197,7 +233,7 @@ typedef struct polar_param_stats {
     int64_t rows, cols, blocks; /* as the map sees it; blocks counts row blocks of all members */
     double scale;               /* s of the step */
     double effective_lr;        /* lr s at the last step, of member 0 */
-    /* ||lr s D||_F over all members at member 0's lr; NaN unless opts.measure */
+    /* ||lr s D||_F over all members at member 0's lr; NaN unless opts.measure, and with a hyperball */
     double update_norm;
     int64_t group;          /* polar_param.group */
     int64_t steps, skipped; /* steps made with it, steps left out by a flag, of member 0 */
@@ -300,7 +336,9 @@ typedef enum polar_state {
     POLAR_STATE_SECOND_MOMENT = 1, /* the same; of AdamW and preconditioned rules */
     POLAR_STATE_MASTER = 2,        /* the same, f32; of bf16 weights */
     /* (members, 2), f64: steps made, steps left out; with opts.skip_missing or opts.skip_nonfinite */
-    POLAR_STATE_STEPS = 3
+    POLAR_STATE_STEPS = 3,
+    /* of polar_post: (members, 1, rows), (members, row_blocks, cols) or, of entries, (members, rows, cols) */
+    POLAR_STATE_POST = 4
 } polar_state;
 
 /* borrowed from the optimiser; data NULL and ndim 0: it has none */

@@ -35,8 +35,13 @@ _LIVE = ("lr", "betas", "momentum", "eps", "weight_decay")
 _FIXED = ("nesterov", "ns_steps", "ns_coefficients", "adjust_lr_fn", "map")
 _MOMENT = {
     _abi.POLAR_STATE_MOMENTUM: "exp_avg", _abi.POLAR_STATE_SECOND_MOMENT: "exp_avg_sq",
-    _abi.POLAR_STATE_MASTER: "master"
+    _abi.POLAR_STATE_MASTER: "master", _abi.POLAR_STATE_POST: "post"
 }
+# whose numbers are PolarAdamW's where none are given
+_PAPER = ("sgdm", "adamw", "muon", "polaradamw", "muon_v", "polar_ema")
+# in the order of polar_scale
+_SCALE_NAMES = ("none", "paper", "jordan", "spectral", "rms", "frobenius", "nuclear")
+_OWN: Any = type("_Own", (), {"__repr__": lambda self: "the rule's"})()    # an argument that was not given
 _strided = torch.strided
 
 Params = Union[torch.nn.Module, Iterable[torch.Tensor], Iterable[Tuple[str, torch.Tensor]],
@@ -72,12 +77,13 @@ class Optimizer(torch.optim.Optimizer):
         params: a module (its names and blocks decide the routes), named_parameters(), matrices, or groups; a
             group may say `route="matrix"` or `route="adamw"` and have numbers of its own.
         rule: its name; of one that is not there you are told which are.
-        lr, betas, eps, weight_decay: of the matrices; eps is Adam's, or the norm's in a rule without second
-            moments.
+        lr, betas, eps, weight_decay: of the matrices; eps is Adam's, or the norm's in a rule that does not
+            divide by moments or lines. What is not given is PolarAdamW's number in the paper's six rules, the
+            rule's own in the others (docs/rules.md).
         momentum, nesterov: of rules with a momentum buffer.
         ns_steps, ns_coefficients: of Newton-Schulz; three numbers, three per step, or a table's name.
         map: "ns_bf16_fused", "ns_fp32", "exact", ...
-        adjust_lr_fn: "original", "match_rms_adamw", "paper", "spectral" or "none".
+        adjust_lr_fn: "original", "match_rms_adamw", "paper", "spectral", "frobenius", "nuclear" or "none".
         aux_lr, aux_betas, aux_eps, aux_weight_decay: of AdamW, which has the rest.
         matrix, adamw: patterns of names that decide instead.
         blocks: {pattern: n}, the rows of such a parameter in n equal blocks, each mapped by itself (qkv: 3,
@@ -97,17 +103,17 @@ class Optimizer(torch.optim.Optimizer):
     def __init__(self,
                  params: Params,
                  rule: str = "polaradamw",
-                 lr: float = 5e-3,
-                 betas: Tuple[float, float] = (0.9, 0.999),
-                 eps: float = 1e-8,
-                 weight_decay: float = 0.05,
+                 lr: float = _OWN,
+                 betas: Tuple[float, float] = _OWN,
+                 eps: float = _OWN,
+                 weight_decay: float = _OWN,
                  *,
-                 momentum: float = 0.95,
+                 momentum: float = _OWN,
                  nesterov: bool = True,
                  ns_steps: int = 5,
                  ns_coefficients: Any = None,
                  map: str = "ns_bf16_fused",
-                 adjust_lr_fn: Optional[str] = "paper",
+                 adjust_lr_fn: Optional[str] = _OWN,
                  aux_lr: Optional[float] = 5e-4,
                  aux_betas: Tuple[float, float] = (0.9, 0.999),
                  aux_eps: float = 1e-8,
@@ -124,6 +130,11 @@ class Optimizer(torch.optim.Optimizer):
         known = names(lib.polar_rule_name)
         if rule not in known:
             raise ValueError(f"no rule '{rule}' (there are: {', '.join(known)})")
+        own = self._own_numbers(rule)
+        lr, betas, eps, weight_decay, momentum, adjust_lr_fn = (
+            own[k] if v is _OWN else v for k, v in (("lr", lr), ("betas", betas), ("eps", eps),
+                                                    ("weight_decay", weight_decay), ("momentum", momentum),
+                                                    ("adjust_lr_fn", adjust_lr_fn)))
         self._config = dict(rule=rule,
                             matrix=matrix,
                             adamw=adamw,
@@ -156,6 +167,18 @@ class Optimizer(torch.optim.Optimizer):
         self._building = False
         self._tables = [table for _, table in groups]
         self._build()
+
+    @staticmethod
+    def _own_numbers(rule):
+        """What an argument is that was not given."""
+        if rule in _PAPER:
+            return dict(lr=5e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=0.05, momentum=0.95,
+                        adjust_lr_fn="paper")
+        o = _abi.polar_optim_opts()
+        check(lib.polar_optim_opts_parse_sized(byref(o), rule.encode(), byref(layout())))
+        r = o.rule
+        return dict(lr=o.lr, betas=(r.beta1, r.beta2), eps=r.eps, weight_decay=o.weight_decay,
+                    momentum=r.beta1, adjust_lr_fn=_SCALE_NAMES[r.scale])
 
     # ---- groups ---------------------------------------------------------------------------------------
 
@@ -251,10 +274,12 @@ class Optimizer(torch.optim.Optimizer):
                 "nesterov"] else _abi.POLAR_MOMENTUM_AVERAGE
         elif rule.momentum == _abi.POLAR_MOMENTUM_NESTEROV and not group["nesterov"]:
             rule.momentum = _abi.POLAR_MOMENTUM_HEAVY_BALL
+        elif rule.momentum == _abi.POLAR_MOMENTUM_AVERAGE_NESTEROV and not group["nesterov"]:
+            rule.momentum = _abi.POLAR_MOMENTUM_AVERAGE
         keep = None
         if rule.map.kind != _abi.POLAR_MAP_NONE:
             rule.map, keep = map_options(group["map"], group["ns_steps"], group["ns_coefficients"],
-                                         None if self._adam(rule) else float(group["eps"]))
+                                         None if self._divides(rule) else float(group["eps"]))
         scale, name = _abi.polar_scale(), _SCALES.get(group["adjust_lr_fn"], group["adjust_lr_fn"])
         check(lib.polar_scale_parse(byref(scale), name.encode()))
         if rule.map.kind != _abi.POLAR_MAP_NONE:
@@ -262,8 +287,10 @@ class Optimizer(torch.optim.Optimizer):
         return rule, keep
 
     @staticmethod
-    def _adam(rule):
-        return rule.precondition == _abi.POLAR_PRECONDITION_ADAM
+    def _divides(rule):
+        """By moments or norms of lines, so eps is theirs and not the map's."""
+        plain = rule.precondition in (_abi.POLAR_PRECONDITION_NONE, _abi.POLAR_PRECONDITION_SIGN)
+        return not plain or rule.post != _abi.POLAR_POST_NONE
 
     def _hyper(self, group, rule):
         """The live numbers of a group's route."""
@@ -273,7 +300,7 @@ class Optimizer(torch.optim.Optimizer):
                                     group["weight_decay"])
         first = betas[0] if rule.momentum == _abi.POLAR_MOMENTUM_EMA else group["momentum"]
         return _abi.polar_hyper(_plain(group["lr"]), first, betas[1],
-                                group["eps"] if self._adam(rule) else 1e-8, group["weight_decay"])
+                                group["eps"] if self._divides(rule) else 1e-8, group["weight_decay"])
 
     def _check_params(self):
         device = None
@@ -408,8 +435,8 @@ class Optimizer(torch.optim.Optimizer):
     def _keys(self, k):
         """torch's names of what the library keeps for a parameter of group k."""
         rule, out = self._rules[k], dict(_MOMENT)
-        if self.param_groups[k]["route"] == MATRIX and not self._adam(
-                rule) and rule.momentum != _abi.POLAR_MOMENTUM_EMA:
+        adam = rule.precondition == _abi.POLAR_PRECONDITION_ADAM
+        if self.param_groups[k]["route"] == MATRIX and not adam and rule.momentum != _abi.POLAR_MOMENTUM_EMA:
             out[_abi.POLAR_STATE_MOMENTUM] = "momentum_buffer"
         return out
 
@@ -439,7 +466,10 @@ class Optimizer(torch.optim.Optimizer):
                 for which, key in keys.items():
                     seen = [view(self._handle, i, which, self._device) for i in mine]
                     if seen[0] is not None:
-                        state[key] = seen[0].view(p.shape) if len(mine) == 1 else seen
+                        one = seen[0]
+                        if one.numel() == p.numel():    # moments of lines stay flat
+                            one = one.view(p.shape)
+                        state[key] = one if len(mine) == 1 else seen
                 steps = [view(self._handle, i, _abi.POLAR_STATE_STEPS, self._device) for i in mine]
                 state["step"] = steps[0][0] if len(mine) == 1 else [s[0] for s in steps]
                 self.state[p] = state
@@ -448,8 +478,12 @@ class Optimizer(torch.optim.Optimizer):
 
     def _kinds(self, k, p):
         """What the library keeps of a parameter of group k, wherever it lies."""
-        out = [_abi.POLAR_STATE_MOMENTUM]
-        if self.param_groups[k]["route"] == ADAMW or self._adam(self._rules[k]):
+        out, rule = [_abi.POLAR_STATE_MOMENTUM], self._rules[k]
+        matrix = self.param_groups[k]["route"] == MATRIX
+        if matrix and rule.post != _abi.POLAR_POST_NONE:
+            raise ValueError(f"'{self._config['rule']}' keeps moments of what its map returned; its state "
+                             "dict over several ranks is not offered (the library's own files are)")
+        if not matrix or rule.precondition in (_abi.POLAR_PRECONDITION_ADAM, _abi.POLAR_PRECONDITION_LAPROP):
             out.append(_abi.POLAR_STATE_SECOND_MOMENT)
         return out + ([_abi.POLAR_STATE_MASTER] if p.dtype is torch.bfloat16 else [])
 
@@ -574,7 +608,9 @@ class Optimizer(torch.optim.Optimizer):
                             f"the checkpoint has no '{key}' of '{name}' (it has: "
                             f"{', '.join(sorted(entry))}): it is of another rule"
                         )
-                    if p.numel() and key in self.state[p] and tuple(entry[key].shape) != tuple(p.shape):
+                    lines = key == "post" and entry[key].numel() != p.numel()    # a number a line
+                    if (p.numel() and key in self.state[p] and not lines
+                            and tuple(entry[key].shape) != tuple(p.shape)):
                         raise ValueError(
                             f"'{key}' of '{name}' has the shape {tuple(entry[key].shape)} in the checkpoint "
                             f"and {tuple(p.shape)} here"
@@ -602,7 +638,7 @@ class Optimizer(torch.optim.Optimizer):
                         for key, v in self.state[p].items()
                     }
                     flat[index] = {
-                        key: v.view(p.shape) if key != "step" else steps[p]
+                        key: steps[p] if key == "step" else v.view(p.shape) if v.numel() == p.numel() else v
                         for key, v in entry.items()
                     }
                 index += 1

@@ -42,6 +42,9 @@ static inline void pl_live_row(double row[PL_LIVE_COLS], double c1, double c2, d
     for (int i = 0; i < PL_LIVE_COLS; i++) row[i] = values[i];
 }
 
+/* what line_factors makes of the squares of lines */
+typedef enum pl_line { PL_LINE_EQUILIBRATE, PL_LINE_MOMENT, PL_LINE_CLAMPED, PL_LINE_COUNT } pl_line;
+
 #define PL_MOMENTUM_COUNT (POLAR_MOMENTUM_AVERAGE_NESTEROV + 1)
 
 /* How many steps a chain joins to step s. */

@@ -52,12 +52,14 @@ int pl_optim_keeps_direction(const polar_optim *opt, const pl_optim_param *p)
     if (opt->o.measure) return 1;
     if (p->route == POLAR_ROUTE_AUX) return 0;
     return r->map.kind != POLAR_MAP_NONE || r->momentum != POLAR_MOMENTUM_EMA ||
-           r->precondition != POLAR_PRECONDITION_ADAM;
+           r->precondition != POLAR_PRECONDITION_ADAM || !pl_optim_plain(opt, p);
 }
 
 static int has_second_moment(const polar_optim *opt, const pl_optim_param *p)
 {
-    return p->route == POLAR_ROUTE_AUX || pl_optim_rule(opt, p)->precondition == POLAR_PRECONDITION_ADAM;
+    const polar_precondition kind = pl_optim_rule(opt, p)->precondition;
+    return p->route == POLAR_ROUTE_AUX || kind == POLAR_PRECONDITION_ADAM ||
+           kind == POLAR_PRECONDITION_LAPROP;
 }
 
 static polar_dtype state_dtype(const pl_optim_param *p)
@@ -80,6 +82,12 @@ int pl_optim_mapped(const polar_optim *opt, const pl_optim_param *p)
     return p->route == POLAR_ROUTE_MATRIX && pl_optim_rule(opt, p)->map.kind != POLAR_MAP_NONE;
 }
 
+/* Its direction lies with those of its kind: a map or a stage sees them as one batch. */
+static int ordered(const polar_optim *opt, const pl_optim_param *p)
+{
+    return pl_optim_mapped(opt, p) || pl_optim_staged(opt, p);
+}
+
 /* The map sees both side by side. */
 static int same_batch(const polar_optim *opt, const pl_optim_param *a, const pl_optim_param *b)
 {
@@ -92,7 +100,42 @@ static void point_direction(polar_optim *opt, size_t *used, char *base, int64_t 
 {
     pl_optim_param *p = &opt->params[i];
     p->D = take(used, base, state_dtype(p), opt->members, p->rows, p->cols, aligned);
-    if (pl_optim_mapped(opt, p)) opt->order[opt->order_count++] = i;
+    if (ordered(opt, p)) opt->order[opt->order_count++] = i;
+}
+
+/* What a rule keeps beside its directions, in their order: moments of the map's results, copies of what the
+ * map was given, a hyperball's products. */
+static void point_stages(polar_optim *opt, size_t *used, char *base)
+{
+    const pl_optim_param *last = NULL;
+    for (int64_t k = 0; k < opt->order_count; k++) {
+        pl_optim_param *p = &opt->params[opt->order[k]];
+        const polar_rule *r = pl_optim_rule(opt, p);
+        const int cols = pl_optim_post_columns(r, p->rows / p->row_blocks, p->cols),
+                  entries = r->post == POLAR_POST_ENTRY_MOMENT,
+                  aligned = !last || last->group != p->group || !same_batch(opt, last, p);
+        if (r->post != POLAR_POST_NONE)
+            p->P = take(used, base, state_dtype(p), opt->members,
+                        entries ? p->rows
+                        : cols  ? p->row_blocks
+                                : 1,
+                        entries || cols ? p->cols : p->rows, aligned);
+        last = p;
+    }
+    last = NULL;
+    for (int64_t k = 0; k < opt->order_count; k++) {
+        pl_optim_param *p = &opt->params[opt->order[k]];
+        const polar_rule *r = pl_optim_rule(opt, p);
+        if (r->scale == POLAR_SCALE_NUCLEAR && pl_optim_mapped(opt, p))
+            p->U = take(used, base, state_dtype(p), opt->members, p->rows, p->cols,
+                        !last || last->group != p->group || !same_batch(opt, last, p));
+        last = p;
+    }
+    for (int64_t i = 0; i < opt->n; i++) {
+        pl_optim_param *p = &opt->params[i];
+        if (p->route == POLAR_ROUTE_MATRIX && pl_optim_rule(opt, p)->apply == POLAR_APPLY_HYPERBALL)
+            p->B = take(used, base, POLAR_DTYPE_F64, opt->members * p->row_blocks, 1, 4, 1);
+    }
 }
 
 /* Param i, the first of its kind, and side by side with it every later one of its shape (a Schur block stays
@@ -101,7 +144,7 @@ static void point_batch(polar_optim *opt, size_t *used, char *base, int64_t i)
 {
     for (int64_t j = i; j < opt->n; j++) {
         const pl_optim_param *p = &opt->params[j];
-        if (j == i || (pl_optim_mapped(opt, p) && same_batch(opt, &opt->params[i], p)))
+        if (j == i || (ordered(opt, p) && same_batch(opt, &opt->params[i], p)))
             point_direction(opt, used, base, j, j == i);
     }
 }
@@ -112,23 +155,23 @@ static void point_directions(polar_optim *opt, size_t *used, char *base)
 {
     opt->order_count = 0;
     for (int64_t i = 0; i < opt->n; i++)
-        if (!pl_optim_mapped(opt, &opt->params[i]) && pl_optim_keeps_direction(opt, &opt->params[i]))
+        if (!ordered(opt, &opt->params[i]) && pl_optim_keeps_direction(opt, &opt->params[i]))
             point_direction(opt, used, base, i, 1);
     for (int64_t set = 0; set < opt->groups; set++)
         for (int64_t i = 0; i < opt->n && opt->group[set].map_set == set; i++) {
             const pl_optim_param *p = &opt->params[i];
-            int leads = pl_optim_mapped(opt, p) && !p->schur_group && opt->group[p->group].map_set == set;
+            int leads = ordered(opt, p) && !p->schur_group && opt->group[p->group].map_set == set;
             for (int64_t j = 0; j < i && leads; j++)
-                leads = !(pl_optim_mapped(opt, &opt->params[j]) && same_batch(opt, &opt->params[j], p));
+                leads = !(ordered(opt, &opt->params[j]) && same_batch(opt, &opt->params[j], p));
             if (leads) point_batch(opt, used, base, i);
         }
     for (int64_t i = 0; i < opt->n; i++) {
         const pl_optim_param *p = &opt->params[i];
-        int leads = pl_optim_mapped(opt, p) && p->schur_group;
+        int leads = ordered(opt, p) && p->schur_group;
         for (int64_t j = 0; j < i && leads; j++)
-            leads = opt->params[j].schur_group != p->schur_group || !pl_optim_mapped(opt, &opt->params[j]);
+            leads = opt->params[j].schur_group != p->schur_group || !ordered(opt, &opt->params[j]);
         for (int64_t j = i; j < opt->n && leads; j++)
-            if (pl_optim_mapped(opt, &opt->params[j]) && opt->params[j].schur_group == p->schur_group)
+            if (ordered(opt, &opt->params[j]) && opt->params[j].schur_group == p->schur_group)
                 point_batch(opt, used, base, j);
     }
 }
@@ -147,6 +190,7 @@ static size_t point_state(polar_optim *opt, char *base)
         if (opt->o.measure) p->N = take(&used, base, POLAR_DTYPE_F64, 1, 1, 2, 1);
     }
     point_directions(opt, &used, base);
+    point_stages(opt, &used, base);
     for (int64_t i = 0; i < opt->n && opt->own_counts; i++)
         opt->params[i].T =
             take(&used, base, POLAR_DTYPE_F64, opt->members, 1, 2, i == 0); /* all in one piece */
@@ -394,7 +438,7 @@ polar_status polar_optim_state_view(polar_tensor *out, const polar_optim *opt, i
     *out = (polar_tensor){0};
     PL_NEED_ARG(opt);
     PL_TRY(check_param(opt, param));
-    PL_NEED(which >= POLAR_STATE_MOMENTUM && which <= POLAR_STATE_STEPS, POLAR_E_ARG,
+    PL_NEED(which >= POLAR_STATE_MOMENTUM && which <= POLAR_STATE_POST, POLAR_E_ARG,
             "there is no state %d (polar_state)", (int)which);
     for (int64_t k = 0; opt->shard && k < opt->shard->piece_count; k++) {
         const pl_piece *piece = &opt->shard->pieces[k];
@@ -403,7 +447,7 @@ polar_status polar_optim_state_view(polar_tensor *out, const polar_optim *opt, i
     }
     if (opt->shard) return POLAR_OK;
     const pl_optim_param *p = &opt->params[param];
-    const pl_mat *pieces[] = {&p->M, &p->V, &p->master, &p->T}, *m = pieces[which];
+    const pl_mat *pieces[] = {&p->M, &p->V, &p->master, &p->T, &p->P}, *m = pieces[which];
     if (!m->data) return POLAR_OK;
     *out = which == POLAR_STATE_STEPS ? polar_tensor_2d(m->data, m->dtype, m->batch, 2)
                                       : polar_tensor_3d(m->data, m->dtype, m->batch, m->rows, m->cols);

@@ -88,10 +88,15 @@ static polar_status check_rule(const polar_rule *r, int64_t group)
 {
     PL_NEED(r->momentum >= 0 && r->momentum < PL_MOMENTUM_COUNT, POLAR_E_ARG, "no %s %d",
             label_of("momentum", group).text, (int)r->momentum);
-    PL_NEED(r->precondition >= 0 && r->precondition <= POLAR_PRECONDITION_ADAM, POLAR_E_ARG, "no %s %d",
+    PL_NEED(r->precondition >= 0 && r->precondition <= POLAR_PRECONDITION_SIGN, POLAR_E_ARG, "no %s %d",
             label_of("preconditioner", group).text, (int)r->precondition);
-    PL_NEED(r->scale >= 0 && r->scale <= POLAR_SCALE_RMS, POLAR_E_ARG, "no %s %d",
+    PL_NEED(r->scale >= 0 && r->scale <= POLAR_SCALE_NUCLEAR, POLAR_E_ARG, "no %s %d",
             label_of("scale convention", group).text, (int)r->scale);
+    PL_NEED(r->post >= 0 && r->post <= POLAR_POST_ENTRY_MOMENT, POLAR_E_ARG, "no %s %d",
+            label_of("stage after the map (polar_post)", group).text, (int)r->post);
+    PL_NEED(r->apply >= 0 && r->apply <= POLAR_APPLY_HYPERBALL, POLAR_E_ARG, "no %s %d",
+            label_of("way to apply a step (polar_apply)", group).text, (int)r->apply);
+    PL_TRY(check_number("radius", group, r->radius, INFINITY));
     return POLAR_OK;
 }
 
@@ -110,7 +115,11 @@ static polar_status check_numbers(const pl_optim_group *g, const polar_hyper *h,
     static const char *const names[2][5] = {
         {"lr", "beta1", "beta2", "eps", "weight_decay"},
         {"aux_lr", "aux_beta1", "aux_beta2", "aux_eps", "aux_weight_decay"}};
-    return check_hyper(h, names[aux], group, aux || g->rule.precondition == POLAR_PRECONDITION_ADAM);
+    const polar_rule *r = &g->rule;
+    int uses_eps =
+        (r->precondition != POLAR_PRECONDITION_NONE && r->precondition != POLAR_PRECONDITION_SIGN) ||
+        r->post != POLAR_POST_NONE;
+    return check_hyper(h, names[aux], group, aux || uses_eps);
 }
 
 /* ---- reading ------------------------------------------------------------------------------------ */

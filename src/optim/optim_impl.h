@@ -45,6 +45,9 @@ typedef struct pl_optim_param {
     pl_mat master;  /* f32 copy of bf16 weights; no data otherwise */
     pl_mat M, V, D; /* state: momentum, second moment (or none), direction (or none) */
     pl_mat N;       /* the direction's norm, where measured */
+    pl_mat P;       /* state: the moment of polar_post (or none) */
+    pl_mat U;       /* what the map was given, where the scale asks for it */
+    pl_mat B;       /* products of weight and direction, of a hyperball: (members row_blocks, 1, 4) */
     /* (members, 1, 2): steps made, steps left out, where parameters count their own */
     pl_mat T;
     int whole; /* it goes from end to end (polar_step) in the step being enqueued */
@@ -124,6 +127,24 @@ const char *pl_scale_name(polar_scale scale);
 polar_status pl_optim_report_make(char **out, const polar_optim *opt);
 /* a polar map is applied to its directions */
 int pl_optim_mapped(const polar_optim *opt, const pl_optim_param *p);
+/* the rule does something between direction and step that is no map (optim_stage.c) */
+int pl_optim_staged(const polar_optim *opt, const pl_optim_param *p);
+/* its rule looks at more than one entry at a time: one rank has all of it */
+int pl_optim_uncut(const polar_optim *opt, const pl_optim_param *p);
+/* momentum, preconditioner and step are those that polar_step knows */
+int pl_optim_plain(const polar_optim *opt, const pl_optim_param *p);
+/* the lines of a block whose moment polar_post keeps: its rows (0) or its columns (1) */
+int pl_optim_post_columns(const polar_rule *r, int64_t rows, int64_t cols);
+/* before the map: equilibration, signs, a copy for the scale */
+void pl_optim_stages_before(polar_optim *opt, pl_queue *q);
+/* after the map: moments of what it returned, scales that look at it, a hyperball's products */
+void pl_optim_stages_after(polar_optim *opt, pl_queue *q);
+/* the step of a parameter as its rule applies it */
+void pl_optim_apply(polar_optim *opt, pl_queue *q, const pl_optim_param *p);
+/* the live rows of a parameter, one per member */
+pl_mat pl_optim_live_of(const polar_optim *opt, const pl_optim_param *p);
+/* every block of rows a matrix of its own; all tensors are packed */
+pl_mat pl_optim_blocks(pl_mat m, const pl_optim_param *p);
 /* it needs D: a map, a measure, or a rule that is not AdamW */
 int pl_optim_keeps_direction(const polar_optim *opt, const pl_optim_param *p);
 /* both are there, q is of the optimiser's device; it is about to get work */

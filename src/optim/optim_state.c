@@ -1,5 +1,5 @@
-/* optim_state.c -- the state in a safetensors file: NAME.m, NAME.v, NAME.master in their own format,
- * NAME.step where parameters count their own steps, everything else in the metadata.
+/* optim_state.c -- the state in a safetensors file: NAME.m, NAME.v, NAME.master, NAME.post in their own
+ * format, NAME.step where parameters count their own steps, everything else in the metadata.
  *
  * A file of its own (polar_optim_save) is an image without a prefix; a trainer's checkpoint holds one image
  * or more beside its weights. Numbers in the metadata are written as hexadecimal floating point, so a resumed
@@ -21,14 +21,14 @@
 #include "optim/optim_state.h"
 #include "optim/shard.h"
 
-#define KINDS      4
+#define KINDS      5
 #define RULE_BYTES 400
-#define MAP_BYTES  240 /* of one group */
+#define MAP_BYTES  300 /* of one group */
 #define VIEW_BYTES 100 /* of one parameter, its name not counted */
 #define MOST_STEPS ((int64_t)1 << 53)
 #define VERSION    "2" /* of the files we write: "1" and a checksum over the whole file */
 
-static const char *const kind_names[KINDS] = {"m", "v", "master", "step"};
+static const char *const kind_names[KINDS] = {"m", "v", "master", "step", "post"};
 
 enum { KIND_STEP = 3 };
 /* files from before the last three were written lack them */
@@ -38,7 +38,7 @@ static const char *const meta_keys[PL_OPTIM_META] = {
 
 static pl_mat *state_of(pl_optim_param *p, int kind)
 {
-    pl_mat *const state[KINDS] = {&p->M, &p->V, &p->master, &p->T};
+    pl_mat *const state[KINDS] = {&p->M, &p->V, &p->master, &p->T, &p->P};
     return state[kind];
 }
 
@@ -53,12 +53,13 @@ static void describe_rule(char *text, const polar_optim *opt)
             text, RULE_BYTES - 40,
             "momentum %d, precondition %d, beta1 %.17g, beta2 %.17g, eps %.17g, aux %.17g %.17g %.17g",
             (int)r->momentum, (int)r->precondition, m->beta1, m->beta2, m->eps, a->beta1, a->beta2, a->eps);
+        if (r->post != POLAR_POST_NONE) text += sprintf(text, ", post %d", (int)r->post);
     }
 }
 
 /* What the step does with the moments: items by commas, each with its name; further groups after the options'
  * own. */
-static char *describe_group_map(char *text, const polar_rule *r)
+static char *describe_polar_map(char *text, const polar_rule *r)
 {
     static const char *const kinds[] = {"none", "newton_schulz", "exact"}, *const roundings[] = {
                                                                                "fused", "reference", "gram"};
@@ -76,6 +77,14 @@ static char *describe_group_map(char *text, const polar_rule *r)
                  roundings[m->rounding], m->steps, hex);
     if (m->eps != (m->rounding == POLAR_ROUND_REFERENCE ? PL_REFERENCE_EPS : 0))
         text += sprintf(text, ", eps %.17g", m->eps);
+    return text;
+}
+
+static char *describe_group_map(char *text, const polar_rule *r)
+{
+    text = describe_polar_map(text, r);
+    if (r->apply != POLAR_APPLY_DECOUPLED) text += sprintf(text, ", apply %d", (int)r->apply);
+    if (r->radius != 0 && r->radius != 1) text += sprintf(text, ", radius %.17g", r->radius);
     return text;
 }
 

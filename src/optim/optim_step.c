@@ -1,6 +1,6 @@
 /* optim_step.c -- one step: live values, then momentum and preconditioner, the polar map over all matrices at
- * once, scale, decay and step; or, where the device has an op for all of that (polar_step) that takes the
- * shape, each matrix from end to end. */
+ * once (and what a rule has around it, optim_stage.c), scale, decay and step; or, where the device has an op
+ * for all of that (polar_step) that takes the shape, each matrix from end to end. */
 #include <math.h>
 
 #include "base/alloc.h"
@@ -41,7 +41,8 @@ static void fill_row(polar_optim *opt, int64_t slot, int64_t member, double fact
         opt->active[member] ? h->lr * factor : 0; /* lr 0 leaves the weights alone, whatever the direction */
     double c1 = p ? 0 : correction(h->beta1, opt->t + 1),
            c2 = p ? 0 : correction(h->beta2, opt->t + 1); /* else `advance` makes them */
-    pl_live_row(row, c1, c2, lr, h->weight_decay, h->beta1, h->beta2, h->eps);
+    int constrained = !aux && opt->group[group].rule.apply == POLAR_APPLY_CONSTRAINED;
+    pl_live_row(row, c1, c2, lr, constrained ? 1 : h->weight_decay, h->beta1, h->beta2, h->eps);
     row[PL_LIVE_SKIP] = skip || (p && pl_optim_missing(p));
 }
 
@@ -110,16 +111,14 @@ static pl_mat live_rows(const polar_optim *opt, int64_t slot, int64_t slots)
     return m;
 }
 
-/* Those of a parameter, one per member. */
-static pl_mat live_of(const polar_optim *opt, const pl_optim_param *p)
+pl_mat pl_optim_live_of(const polar_optim *opt, const pl_optim_param *p)
 {
     return live_rows(opt, p->slot, 1);
 }
 
 /* ---- the work ----------------------------------------------------------------------------------- */
 
-/* Every block of rows a matrix of its own; all tensors are packed. */
-static pl_mat blocks_of(pl_mat m, const pl_optim_param *p)
+pl_mat pl_optim_blocks(pl_mat m, const pl_optim_param *p)
 {
     return pl_mat_dense(m.data, m.dtype, m.batch * p->row_blocks, p->rows / p->row_blocks, p->cols);
 }
@@ -133,8 +132,8 @@ static int64_t whole_calls(const polar_optim *opt, const pl_optim_param *p)
 static pl_args_polar_step whole_args(const polar_optim *opt, const pl_optim_param *p, int64_t k)
 {
     const polar_rule *r = pl_optim_rule(opt, p);
-    pl_mat W = blocks_of(pl_optim_weight(p), p), M = blocks_of(p->M, p), V = blocks_of(p->V, p),
-           G = blocks_of(p->G, p), live = live_of(opt, p);
+    pl_mat W = pl_optim_blocks(pl_optim_weight(p), p), M = pl_optim_blocks(p->M, p),
+           V = pl_optim_blocks(p->V, p), G = pl_optim_blocks(p->G, p), live = pl_optim_live_of(opt, p);
     int64_t calls = whole_calls(opt, p), each = W.batch / calls;
     pl_args_polar_step a = {.W = pl_mat_at(W, k * each, each),
                             .M = pl_mat_at(M, k * each, each),
@@ -157,6 +156,7 @@ static int can_be_whole(const polar_optim *opt, pl_queue *q, const pl_optim_para
     const polar_map_opts *map = &pl_optim_rule(opt, p)->map;
     if (p->route != POLAR_ROUTE_MATRIX || p->schur_group || p->rows * p->cols == 0 || opt->o.measure)
         return 0;
+    if (!pl_optim_plain(opt, p)) return 0;
     if (!pl_polar_step_fuses(q, map)) return 0;
     if (p->M.dtype != POLAR_DTYPE_F32 || p->G.dtype == POLAR_DTYPE_F64) return 0;
     pl_args_polar_step a = whole_args(opt, p, 0);
@@ -176,12 +176,14 @@ static void enqueue_direction(polar_optim *opt, pl_queue *q, const pl_optim_para
     const polar_rule *r = pl_optim_rule(opt, p);
     int aux = p->route == POLAR_ROUTE_AUX;
     if (pl_optim_keeps_direction(opt, p))
-        PL_CALL(direction, q, .D = p->D, .M = p->M, .V = p->V, .G = p->G, .live = live_of(opt, p),
+        PL_CALL(direction, q, .D = p->D, .M = p->M, .V = p->V, .G = p->G, .live = pl_optim_live_of(opt, p),
                 .momentum = aux ? POLAR_MOMENTUM_EMA : r->momentum,
-                .precondition = aux ? POLAR_PRECONDITION_ADAM : r->precondition);
+                .precondition = aux                                           ? POLAR_PRECONDITION_ADAM
+                                : r->precondition > POLAR_PRECONDITION_LAPROP ? POLAR_PRECONDITION_NONE
+                                                                              : r->precondition);
     else
         PL_CALL(adamw_step, q, .W = pl_optim_weight(p), .M = p->M, .V = p->V, .G = p->G,
-                .live = live_of(opt, p));
+                .live = pl_optim_live_of(opt, p));
 }
 
 /* The directions that were made, as batches of the map: neighbours of one shape together. Returns how many.
@@ -191,8 +193,8 @@ static int64_t gather_maps(polar_optim *opt)
     int64_t n = 0;
     for (int64_t k = 0; k < opt->order_count; k++) {
         const pl_optim_param *p = &opt->params[opt->order[k]];
-        if (pl_optim_missing(p) || p->whole) continue;
-        pl_mat D = blocks_of(p->D, p), *last = n ? &opt->maps[n - 1] : NULL;
+        if (pl_optim_missing(p) || p->whole || !pl_optim_mapped(opt, p)) continue;
+        pl_mat D = pl_optim_blocks(p->D, p), *last = n ? &opt->maps[n - 1] : NULL;
         int64_t set = opt->group[p->group].map_set;
         int joins = last && !p->schur_group && !opt->map_group[n - 1] && opt->map_set[n - 1] == set &&
                     last->dtype == D.dtype && last->rows == D.rows && last->cols == D.cols;
@@ -225,8 +227,7 @@ static void enqueue_step(polar_optim *opt, pl_queue *q, const pl_optim_param *p)
     if (pl_optim_keeps_direction(opt, p) && !p->whole) {
         pl_mat flat = pl_mat_dense(p->D.data, p->D.dtype, 1, p->D.batch * p->rows, p->cols);
         if (p->N.data) PL_CALL(frob, q, .N = p->N, .X = flat, .weight = 1);
-        PL_CALL(decay_step, q, .W = pl_optim_weight(p), .D = p->D, .live = live_of(opt, p),
-                .scale = p->scale);
+        pl_optim_apply(opt, q, p);
     }
 }
 
@@ -261,7 +262,9 @@ static void enqueue_all(pl_queue *q, void *arg)
     }
     q->subject = NULL;
     pl_queue_overlap_end(q);
+    pl_optim_stages_before(opt, q);
     enqueue_maps(opt, q);
+    pl_optim_stages_after(opt, q);
     pl_queue_overlap_begin(q);
     for (int64_t i = 0; i < opt->n; i++) {
         q->subject = opt->params[i].name;
@@ -465,7 +468,8 @@ polar_status polar_optim_stats_sized(polar_optim *opt, polar_queue *q, polar_par
                                .scale = p->scale,
                                .group = p->group};
         s.effective_lr = lr * p->scale;
-        s.update_norm = p->N.data && opt->t ? lr * p->scale * norms[2 * i + 1] / norms[2 * i] : NAN;
+        int ball = p->route == POLAR_ROUTE_MATRIX && pl_optim_rule(opt, p)->apply == POLAR_APPLY_HYPERBALL;
+        s.update_norm = p->N.data && opt->t && !ball ? lr * p->scale * norms[2 * i + 1] / norms[2 * i] : NAN;
         count_into(&s, opt, i, &c);
         st = pl_sized_give("polar_param_stats", (char *)out + (size_t)i * size, size, &s, sizeof s,
                            PL_PARAM_STATS_0_1);

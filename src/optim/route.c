@@ -87,6 +87,13 @@ static polar_status set_rows(pl_optim_param *out, const polar_param *p, const po
     return POLAR_OK;
 }
 
+/* It looks at norms or at single lines and entries after the direction: what a direct sum's blocks share. */
+static int norms_of(const polar_rule *r)
+{
+    return r->precondition >= POLAR_PRECONDITION_ROWS || r->post != POLAR_POST_NONE ||
+           r->scale >= POLAR_SCALE_FROBENIUS || r->apply == POLAR_APPLY_HYPERBALL;
+}
+
 polar_status pl_optim_param_set(pl_optim_param *out, const polar_param *p, const polar_optim *opt)
 {
     const polar_optim_opts *o = &opt->o;
@@ -141,6 +148,12 @@ polar_status pl_optim_param_set(pl_optim_param *out, const polar_param *p, const
                 p->name);
         if (group->rule.map.kind != POLAR_MAP_NONE)
             out->scale = polar_scale_value(group->rule.scale, out->rows / out->row_blocks, out->cols);
+        if (group->rule.radius != 0) out->scale *= group->rule.radius;
+        PL_NEED(
+            !out->schur_group || !norms_of(&group->rule), POLAR_E_UNSUPPORTED,
+            "'%s': blocks of a direct sum share one norm, and the rule of group %lld takes norms of lines, "
+            "entries or each block by itself",
+            p->name, (long long)p->group);
     }
     out->W = pl_mat_dense(p->weight.data, p->weight.dtype, members, rows_here, cols_here);
     out->G = pl_mat_dense(p->grad.data, p->grad.dtype, members, rows_here, cols_here);

@@ -8,35 +8,54 @@
 #include "optim/optim_layout.h"
 #include "optim/rule_names.h"
 
-/* The rules: name, momentum, preconditioner, map, scale, beta1, lr and decay (the paper's, for DeiT). muon,
- * polaradamw, muon_v and polar_ema are the 2 x 2 of momentum and preconditioner. */
-#define EACH_RULE(ROW)                                                  \
-    ROW(sgdm, HEAVY_BALL, NONE, NONE, NONE, 0.95, 5e-3, 0.05)           \
-    ROW(adamw, EMA, ADAM, NONE, NONE, 0.9, 5e-4, 0.05)                  \
-    ROW(muon, NESTEROV, NONE, NEWTON_SCHULZ, PAPER, 0.95, 5e-3, 0)      \
-    ROW(polaradamw, EMA, ADAM, NEWTON_SCHULZ, PAPER, 0.9, 5e-3, 0.05)   \
-    ROW(muon_v, NESTEROV, ADAM, NEWTON_SCHULZ, PAPER, 0.95, 5e-3, 0.05) \
-    ROW(polar_ema, EMA, NONE, NEWTON_SCHULZ, PAPER, 0.9, 5e-3, 0.05)
+/* The rules, the only list of them: name; momentum, preconditioner, map, post, scale, apply; beta1, beta2,
+ * eps, radius; lr and decay, of the first six the paper's, for DeiT, of the others those of the code they
+ * come from (docs/rules.md). muon, polaradamw, muon_v and polar_ema are the 2 x 2 of momentum and
+ * preconditioner. NS is Newton-Schulz, LERP torch's form of Nesterov's momentum. */
+#define POLAR_MAP_NS        POLAR_MAP_NEWTON_SCHULZ
+#define POLAR_MOMENTUM_LERP POLAR_MOMENTUM_AVERAGE_NESTEROV
+#define EACH_RULE(ROW)                                                                                     \
+    ROW(sgdm, HEAVY_BALL, NONE, NONE, NONE, NONE, DECOUPLED, 0.95, 0.999, 1e-8, 1, 5e-3, 0.05)             \
+    ROW(adamw, EMA, ADAM, NONE, NONE, NONE, DECOUPLED, 0.9, 0.999, 1e-8, 1, 5e-4, 0.05)                    \
+    ROW(muon, NESTEROV, NONE, NS, NONE, PAPER, DECOUPLED, 0.95, 0.999, 1e-8, 1, 5e-3, 0)                   \
+    ROW(polaradamw, EMA, ADAM, NS, NONE, PAPER, DECOUPLED, 0.9, 0.999, 1e-8, 1, 5e-3, 0.05)                \
+    ROW(muon_v, NESTEROV, ADAM, NS, NONE, PAPER, DECOUPLED, 0.95, 0.999, 1e-8, 1, 5e-3, 0.05)              \
+    ROW(polar_ema, EMA, NONE, NS, NONE, PAPER, DECOUPLED, 0.9, 0.999, 1e-8, 1, 5e-3, 0.05)                 \
+    ROW(normuon, LERP, NONE, NS, ROW_MOMENT, JORDAN, DECOUPLED, 0.95, 0.95, 1e-10, 1, 0.02, 0)             \
+    ROW(normuon_long, LERP, NONE, NS, LONG_MOMENT, JORDAN, DECOUPLED, 0.95, 0.95, 1e-10, 1, 0.02, 0)       \
+    ROW(adamuon, LERP, NONE, NS, ENTRY_MOMENT, FROBENIUS, DECOUPLED, 0.95, 0.999, 1e-8, 1, 0.02, 0.01)     \
+    ROW(adamuon_sign, LERP, SIGN, NS, ENTRY_MOMENT, FROBENIUS, DECOUPLED, 0.95, 0.95, 1e-8, 1, 0.02, 0.01) \
+    ROW(muon2, LERP, ADAM, NS, NONE, JORDAN, DECOUPLED, 0.95, 0.95, 1e-10, 1, 0.1, 0)                      \
+    ROW(muon_laprop, EMA, LAPROP, NS, NONE, JORDAN, DECOUPLED, 0.9, 0.99, 1e-8, 1, 2.5e-3, 0)              \
+    ROW(muoneq_r, NESTEROV, ROWS, NS, NONE, RMS, DECOUPLED, 0.95, 0.999, 1e-8, 1, 1e-3, 0.1)               \
+    ROW(muoneq_c, NESTEROV, COLUMNS, NS, NONE, RMS, DECOUPLED, 0.95, 0.999, 1e-8, 1, 1e-3, 0.1)            \
+    ROW(muoneq_rc, NESTEROV, BOTH, NS, NONE, RMS, DECOUPLED, 0.95, 0.999, 1e-8, 1, 1e-3, 0.1)              \
+    ROW(polargrad, AVERAGE, NONE, NS, NONE, NUCLEAR, DECOUPLED, 0.95, 0.999, 1e-8, 1, 0.02, 0)             \
+    ROW(scion, AVERAGE, NONE, NS, NONE, SPECTRAL, CONSTRAINED, 0.9, 0.999, 1e-8, 50, 0x1p-12, 0)           \
+    ROW(muonh, LERP, NONE, NS, NONE, JORDAN, HYPERBALL, 0.95, 0.999, 1e-8, 1, 0.018, 0)                    \
+    ROW(muon_cautious, LERP, NONE, NS, NONE, JORDAN, CAUTIOUS, 0.95, 0.999, 1e-8, 1, 0.02, 0.01)
 
 typedef struct {
     polar_momentum momentum;
     polar_precondition precondition;
     polar_map_kind map;
+    polar_post post;
     polar_scale scale;
-    double beta1, lr, decay;
+    polar_apply apply;
+    double beta1, beta2, eps, radius, lr, decay;
 } rule_row;
 
 #define NAME(name, ...) #name,
 const char *const pl_rule_names[] = {EACH_RULE(NAME) NULL};
 
-#define ROW(name, momentum, precondition, map, scale, beta1, lr, decay) \
+#define ROW(name, momentum, precondition, map, post, scale, apply, ...) \
     {POLAR_MOMENTUM_##momentum,                                         \
      POLAR_PRECONDITION_##precondition,                                 \
      POLAR_MAP_##map,                                                   \
+     POLAR_POST_##post,                                                 \
      POLAR_SCALE_##scale,                                               \
-     beta1,                                                             \
-     lr,                                                                \
-     decay},
+     POLAR_APPLY_##apply,                                               \
+     __VA_ARGS__},
 static const rule_row rules[] = {EACH_RULE(ROW)};
 
 #define RULES ((int)(sizeof rules / sizeof *rules))
@@ -54,7 +73,7 @@ static polar_status find(const rule_row **out, const char *name)
             *out = &rules[i];
             return POLAR_OK;
         }
-    char known[160] = "";
+    char known[400] = "";
     for (int i = 0; i < RULES; i++) {
         size_t used = strlen(known);
         snprintf(known + used, sizeof known - used, "%s%s", i ? ", " : "", pl_rule_names[i]);
@@ -68,9 +87,12 @@ static polar_rule make(const rule_row *r)
                       .precondition = r->precondition,
                       .scale = r->scale,
                       .beta1 = r->beta1,
-                      .beta2 = 0.999,
-                      .eps = 1e-8,
-                      .map = POLAR_MAP_OPTS_INIT};
+                      .beta2 = r->beta2,
+                      .eps = r->eps,
+                      .map = POLAR_MAP_OPTS_INIT,
+                      .post = r->post,
+                      .apply = r->apply,
+                      .radius = r->radius == 1 ? 0 : r->radius}; /* 0: 1, as older headers have it */
     out.map.kind = r->map;
     return out;
 }
@@ -101,7 +123,8 @@ polar_status polar_optim_opts_parse_sized(polar_optim_opts *out, const char *rul
     return pl_optim_opts_write(out, &o, &theirs);
 }
 
-const char *const pl_scale_names[] = {"none", "paper", "jordan", "spectral", "rms", NULL};
+const char *const pl_scale_names[] = {"none", "paper",     "jordan",  "spectral",
+                                      "rms",  "frobenius", "nuclear", NULL};
 
 const char *pl_scale_name(polar_scale scale)
 {
@@ -117,7 +140,9 @@ polar_status polar_scale_parse(polar_scale *out, const char *name)
             *out = (polar_scale)i;
             return POLAR_OK;
         }
-    return PL_FAIL(POLAR_E_ARG, "no scale convention '%s' (there are: none, paper, jordan, spectral, rms)",
+    return PL_FAIL(POLAR_E_ARG,
+                   "no scale convention '%s' (there are: none, paper, jordan, spectral, rms, "
+                   "frobenius, nuclear)",
                    name);
 }
 
@@ -130,6 +155,7 @@ double polar_scale_value(polar_scale scale, int64_t rows, int64_t cols)
     case POLAR_SCALE_JORDAN: return sqrt(out > in ? out / in : 1);
     case POLAR_SCALE_SPECTRAL: return sqrt(out / in);
     case POLAR_SCALE_RMS: return 0.2 * sqrt(max);
+    case POLAR_SCALE_FROBENIUS: return 0.2 * sqrt(out * in);
     default: return 1;
     }
 }

@@ -36,7 +36,7 @@ static int64_t gather_jobs(job *jobs, const polar_optim *opt)
     for (int64_t i = 0; i < opt->n; i++) {
         const pl_optim_param *p = &opt->params[i];
         int64_t k = n;
-        if (!pl_optim_mapped(opt, p)) continue;
+        if (!pl_optim_uncut(opt, p)) continue;
         for (int64_t j = 0; j < n && p->schur_group; j++)
             if (opt->params[jobs[j].param].schur_group == p->schur_group) k = j;
         if (k == n) jobs[n++] = (job){0, i};

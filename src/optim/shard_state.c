@@ -10,11 +10,11 @@
 #include "base/alloc.h"
 #include "optim/shard.h"
 
-enum { KINDS = 4, KIND_STEPS = 3 };
+enum { KINDS = 5, KIND_STEPS = 3, KIND_POST = 4 };
 
 static const pl_mat *kind_of(const pl_optim_param *p, int kind)
 {
-    const pl_mat *const state[KINDS] = {&p->M, &p->V, &p->master, &p->T};
+    const pl_mat *const state[KINDS] = {&p->M, &p->V, &p->master, &p->T, &p->P};
     return state[kind];
 }
 
@@ -24,8 +24,9 @@ static size_t piece_bytes(const polar_optim *opt, const pl_piece *piece, int kin
     const pl_mat *m = kind_of(&opt->params[piece->param], kind);
     if (!m->data) return 0;
     size_t item = polar_dtype_size(m->dtype), base = (size_t)((char *)m->data - (char *)opt->state);
-    *at = kind == KIND_STEPS ? base : base + (size_t)piece->first * item;
-    return kind == KIND_STEPS ? pl_mat_bytes(m) : (size_t)piece->count * item;
+    int whole = kind == KIND_STEPS || kind == KIND_POST; /* who keeps a moment after the map is not cut */
+    *at = whole ? base : base + (size_t)piece->first * item;
+    return whole ? pl_mat_bytes(m) : (size_t)piece->count * item;
 }
 
 static size_t align8(size_t bytes)

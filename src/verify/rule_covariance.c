@@ -14,7 +14,8 @@
 #include "verify/covariance.h"
 
 /* a power of two: changes no digit but where eps of AdamW is felt */
-#define LR 0x1p-8
+#define LR             0x1p-8
+#define CAUTIOUS_DECAY 0.1 /* without any there is nothing to be cautious about */
 /* of a history: 9 MiB in double, and as much for its rotation */
 #define BATCH_ELEMENTS ((int64_t)2 * 768 * 768)
 #define BATCH_MAX      100
@@ -164,6 +165,13 @@ static polar_tensor member_tensor(const pl_mat *x)
     return x->batch > 1 ? pl_mat_tensor(x) : polar_tensor_2d(x->data, x->dtype, x->rows, x->cols);
 }
 
+/* The step looks at the weights, so these begin at the first gradient, and its rotation: zero is a fixed
+ * point of a hyperball, and has no sign. */
+static int starts_away(const polar_rule *rule)
+{
+    return rule->apply == POLAR_APPLY_CAUTIOUS || rule->apply == POLAR_APPLY_HYPERBALL;
+}
+
 static polar_status optim_create(polar_optim **out, pl_device *dev, const pl_mat *W, const pl_mat *G,
                                  const polar_rule *rule)
 {
@@ -172,7 +180,7 @@ static polar_status optim_create(polar_optim **out, pl_device *dev, const pl_mat
         .name = "W", .weight = member_tensor(W), .grad = member_tensor(G), .route = POLAR_ROUTE_MATRIX};
     o.rule = *rule;
     o.lr = LR;
-    o.weight_decay = 0;
+    o.weight_decay = rule->apply == POLAR_APPLY_CAUTIOUS ? CAUTIOUS_DECAY : 0;
     o.members = W->batch;
     return polar_optim_create(out, dev, &p, 1, &o);
 }
@@ -218,12 +226,15 @@ static polar_status measure_precision(work *w, const pipeline *p, const polar_ru
 {
     int64_t batch = p->c.batch;
     pl_mat update = pl_mat_at(w->norms, 0, 2 * batch), weight = pl_mat_at(w->norms, 2 * batch, 2 * batch);
-    double unit = LR * (rule->map.kind == POLAR_MAP_NONE ? 1 : polar_scale_value(rule->scale, w->n, w->m));
+    double unit = LR * (rule->map.kind == POLAR_MAP_NONE ? 1 : polar_scale_value(rule->scale, w->n, w->m)) *
+                  (rule->radius != 0 ? rule->radius : 1);
     polar_optim *plain = NULL, *rotated = NULL;
-    /* zero */
+    /* zero, or the first gradient */
+    int from = starts_away(rule);
     PL_CALL(axpby, w->q, .Y = p->W, .X = step_of(p, p->g, 0), .Z = step_of(p, p->g, 0), .alpha = 1,
-            .beta = -1);
-    PL_CALL(copy, w->q, .Y = p->V, .X = p->W);
+            .beta = from ? 0 : -1);
+    PL_CALL(axpby, w->q, .Y = p->V, .X = step_of(p, p->r, 0), .Z = step_of(p, p->r, 0), .alpha = 1,
+            .beta = from ? 0 : -1);
     polar_status st = optim_create(&plain, w->q->dev, &p->W, &p->c.G, rule);
     if (st == POLAR_OK) st = optim_create(&rotated, w->q->dev, &p->V, &p->c.R, rule);
     if (st == POLAR_OK) st = run_steps(w, p, plain, rotated);

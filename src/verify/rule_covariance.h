@@ -1,7 +1,8 @@
 /* rule_covariance.h -- is a whole update rule covariant? Momentum, preconditioner, map and step together,
  * over several steps.
  *
- * Two optimisers of one rule start at W = 0. One is fed g_1 .. g_T, the other P g_1 Q^T .. P g_T Q^T, at
+ * Two optimisers of one rule start at W = 0 (at the first gradient and its rotation, where the rule's step
+ * looks at the weights). One is fed g_1 .. g_T, the other P g_1 Q^T .. P g_T Q^T, at
  * one constant lr and without decay. Compared are
  *
  *     the last update   u_T = W_T - W_{T-1}:   ||u'_T - P u_T Q^T||_F / ||u_T||_F        (primed: the

@@ -116,6 +116,15 @@ static inline void shard_look(shard_place *p)
             p->now[i][k] = (float)pl_load_f64(raw[i], shard_model[i].dtype, k);
 }
 
+/* The rule takes blocks of a direct sum, which share one norm. */
+static inline int shard_sums(const char *rule)
+{
+    polar_rule r;
+    TEST_TRY(polar_rule_parse(&r, rule));
+    return r.precondition < POLAR_PRECONDITION_ROWS && r.post == POLAR_POST_NONE &&
+           r.scale < POLAR_SCALE_FROBENIUS && r.apply != POLAR_APPLY_HYPERBALL;
+}
+
 static inline void shard_begin(shard_place *p, const shard_run *run, polar_comm *comm)
 {
     polar_param params[SHARD_PARAMS];
@@ -145,8 +154,8 @@ static inline void shard_begin(shard_place *p, const shard_run *run, polar_comm 
         params[i].grad = s->rows ? polar_tensor_2d(p->grad[i], POLAR_DTYPE_F32, rows, s->cols)
                                  : polar_tensor_1d(p->grad[i], POLAR_DTYPE_F32, rows);
         params[i].row_blocks = s->row_blocks;
-        params[i].schur_group = s->schur_group;
-        params[i].schur_dim = s->schur_dim;
+        params[i].schur_group = shard_sums(run->rule) ? s->schur_group : 0;
+        params[i].schur_dim = shard_sums(run->rule) ? s->schur_dim : 0;
         for (int64_t k = 0; k < p->count[i]; k++) {
             int64_t at = p->first[i] + k;
             p->now[i][k] = run->from ? run->from[i][at] : shard_start(i, at);

@@ -50,12 +50,20 @@ MODEL(direction)
     pl_iv g = product(at(r, 3, b, i, j), scalar(live(r, 4, b, PL_LIVE_GRAD), ct), ct),
           part = average ? product(scalar(1 - c->how.alpha, ct), g, ct) : g, beta1 = scalar(c->how.alpha, ct),
           m = pl_iv_point(0), v = m;
+    if (c->how.laprop) {
+        v = fused(scalar(c->how.beta, ct), at(r, 2, b, i, j),
+                  product(product(scalar(1 - c->how.beta, ct), g, ct), g, ct), ct);
+        if (o == 2) return v;
+        pl_iv root = pl_iv_in(pl_iv_sqrt(product(v, scalar(live(r, 4, b, PL_LIVE_C2), ct), ct)), ct);
+        g = pl_iv_in(pl_iv_div(g, sum(root, scalar(c->how.eps, ct), ct)), ct);
+        part = average ? product(scalar(1 - c->how.alpha, ct), g, ct) : g;
+    }
     if (o != 2) m = fused(beta1, at(r, 1, b, i, j), part, ct);
     if (o == 1) return m;
     pl_iv u = momentum == POLAR_MOMENTUM_EMA ? product(m, scalar(live(r, 4, b, PL_LIVE_C1), ct), ct)
               : nesterov                     ? fused(beta1, m, part, ct)
                                              : m;
-    if (!has(r, 2)) return u;
+    if (!has(r, 2) || c->how.laprop) return u;
     v = fused(scalar(c->how.beta, ct), at(r, 2, b, i, j),
               product(product(scalar(1 - c->how.beta, ct), g, ct), g, ct), ct);
     if (o == 2) return v;

@@ -239,7 +239,7 @@ static void wrong_options(const char *device)
     OPTION("a negative run", POLAR_E_ARG, o.schedule.total = -8);
     OPTION("warm-up from not a number", POLAR_E_ARG, o.schedule.warmup_from = NAN);
     OPTION("no such momentum", POLAR_E_ARG, o.rule.momentum = (polar_momentum)5);
-    OPTION("no such preconditioner", POLAR_E_ARG, o.rule.precondition = (polar_precondition)2);
+    OPTION("no such preconditioner", POLAR_E_ARG, o.rule.precondition = (polar_precondition)7);
     OPTION("no such scale", POLAR_E_ARG, o.rule.scale = (polar_scale)17);
     OPTION("no such map", POLAR_E_ARG, o.rule.map.kind = (polar_map_kind)5);
     OPTION("no such rounding", POLAR_E_ARG, o.rule.map.rounding = (polar_rounding)4);

@@ -255,14 +255,17 @@ template <typename REAL> __global__ void direction_kernel(pl_args_direction a)
             int64_t am = pl_cuda_base(a.M, b) + i * a.M.rs + j;
             REAL g = k.grad * pl_cuda_get<REAL>(a.G, pl_cuda_base(a.G, b) + i * a.G.rs + j),
                  m = pl_cuda_get<REAL>(a.M, am);
-            REAL d = FORMULA(pl_momentum)(g, &m, a.momentum, k.b1, k.o1, k.c1);
-            pl_cuda_put<REAL>(a.M, am, m);
-            if (a.precondition) { /* the same branch for every thread */
-                int64_t av = pl_cuda_base(a.V, b) + i * a.V.rs + j;
-                REAL v = pl_cuda_get<REAL>(a.V, av);
+            int64_t av = pl_cuda_base(a.V, b) + i * a.V.rs + j;
+            REAL v = a.precondition ? pl_cuda_get<REAL>(a.V, av) : (REAL)0, d;
+            /* the same branches for every thread */
+            if (a.precondition == POLAR_PRECONDITION_LAPROP)
+                d = FORMULA(pl_laprop_direction)(g, &m, &v, a.momentum, k.b1, k.o1, k.b2, k.o2, k.c1, k.c2,
+                                                 k.eps);
+            else d = FORMULA(pl_momentum)(g, &m, a.momentum, k.b1, k.o1, k.c1);
+            if (a.precondition == POLAR_PRECONDITION_ADAM)
                 d = FORMULA(pl_precondition)(d, g, &v, k.b2, k.o2, k.c2, k.eps);
-                pl_cuda_put<REAL>(a.V, av, v);
-            }
+            pl_cuda_put<REAL>(a.M, am, m);
+            if (a.precondition) pl_cuda_put<REAL>(a.V, av, v);
             pl_cuda_put<REAL>(a.D, pl_cuda_base(a.D, b) + i * a.D.rs + j, d);
         }
     }

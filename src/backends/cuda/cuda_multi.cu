@@ -98,6 +98,11 @@ __device__ __forceinline__ void direction(const pl_cuda_item &it, const live_val
     load_grad(g, it, k, at), load(m, it.m, at);
     if (it.precondition) load(v, it.v, at);
     for (int i = 0; i < WIDTH; i++) {
+        if (it.precondition == POLAR_PRECONDITION_LAPROP) {
+            d[i] = pl_laprop_direction_f32(g[i], &m[i], &v[i], it.momentum, k.beta1, k.one_minus_beta1,
+                                           k.beta2, k.one_minus_beta2, k.c1, k.c2, k.eps);
+            continue;
+        }
         d[i] = pl_momentum_f32(g[i], &m[i], it.momentum, k.beta1, k.one_minus_beta1, k.c1);
         if (it.precondition)
             d[i] = pl_precondition_f32(d[i], g[i], &v[i], k.beta2, k.one_minus_beta2, k.c2, k.eps);

@@ -93,7 +93,7 @@ void pl_cuda_direction(pl_queue *q, const pl_args_direction *a)
     if (fits && is_gradient(&a->G) && item_begin(&it, PL_MULTI_DIRECTION, &a->D, &a->live)) {
         it.d = a->D.data, it.m = a->M.data, it.v = a->precondition ? a->V.data : NULL, it.g = a->G.data;
         it.g_bf16 = a->G.dtype == POLAR_DTYPE_BF16;
-        it.momentum = (uint8_t)a->momentum, it.precondition = a->precondition != 0;
+        it.momentum = (uint8_t)a->momentum, it.precondition = (uint8_t)a->precondition;
         put(q, &it);
         return;
     }

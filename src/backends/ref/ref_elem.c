@@ -49,7 +49,7 @@ static coefs coefs_of(const pl_mat *m, int64_t b)
                    v[PL_LIVE_BETA2], v[PL_LIVE_EPS], v[PL_LIVE_GRAD], v[PL_LIVE_SKIP]};
 }
 
-/* D = u, or u / (sqrt(v^) + eps); u = m, g + beta1 m or m^ */
+/* D = u, or u / (sqrt(v^) + eps); u = m, g + beta1 m or m^, of g or (LaProp) of g / (sqrt(v^) + eps) */
 void pl_ref_direction(pl_queue *q, const pl_args_direction *a)
 {
     (void)q;
@@ -58,12 +58,14 @@ void pl_ref_direction(pl_queue *q, const pl_args_direction *a)
         const coefs k = coefs_of(&a->live, b);
         double g = k.grad * pl_get(&a->G, b, i, j), m = pl_get(&a->M, b, i, j);
         if (k.skip) continue;
-        double d = pl_momentum_f64(g, &m, a->momentum, k.beta1, 1 - k.beta1, k.c1);
-        if (a->precondition) {
-            double v = pl_get(&a->V, b, i, j);
+        double v = a->precondition ? pl_get(&a->V, b, i, j) : 0, d;
+        if (a->precondition == POLAR_PRECONDITION_LAPROP)
+            d = pl_laprop_direction_f64(g, &m, &v, a->momentum, k.beta1, 1 - k.beta1, k.beta2, 1 - k.beta2,
+                                        k.c1, k.c2, k.eps);
+        else d = pl_momentum_f64(g, &m, a->momentum, k.beta1, 1 - k.beta1, k.c1);
+        if (a->precondition == POLAR_PRECONDITION_ADAM)
             d = pl_precondition_f64(d, g, &v, k.beta2, 1 - k.beta2, k.c2, k.eps);
-            pl_put(&a->V, b, i, j, v);
-        }
+        if (a->precondition) pl_put(&a->V, b, i, j, v);
         pl_put(&a->M, b, i, j, m);
         pl_put(&a->D, b, i, j, d);
     }

@@ -96,7 +96,7 @@ static inline polar_status need_rule(const char *op, int64_t momentum, int64_t p
 {
     PL_NEED(momentum >= 0 && momentum < PL_MOMENTUM_COUNT, POLAR_E_ARG, "%s: no momentum has the number %lld",
             op, (long long)momentum);
-    PL_NEED(precondition == POLAR_PRECONDITION_NONE || precondition == POLAR_PRECONDITION_ADAM, POLAR_E_ARG,
+    PL_NEED(precondition >= POLAR_PRECONDITION_NONE && precondition <= POLAR_PRECONDITION_LAPROP, POLAR_E_ARG,
             "%s: no preconditioner has the number %lld", op, (long long)precondition);
     PL_NEED(!precondition || V->data || V->batch * V->rows * V->cols == 0, POLAR_E_ARG,
             "%s: the preconditioner keeps a second moment, and V has no data", op);

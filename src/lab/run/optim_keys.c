@@ -25,6 +25,21 @@ void pl_optim_key_beta1(char out[PL_VALUE_CHARS], const pl_config *c)
 {
     pl_double_print(out, rule_opts(c).rule.beta1);
 }
+void pl_optim_key_beta2(char out[PL_VALUE_CHARS], const pl_config *c)
+{
+    pl_double_print(out, rule_opts(c).rule.beta2);
+}
+void pl_optim_key_eps(char out[PL_VALUE_CHARS], const pl_config *c)
+{
+    pl_double_print(out, rule_opts(c).rule.eps);
+}
+/* a rule without a map has no scale, and the key no effect */
+void pl_optim_key_scale(char out[PL_VALUE_CHARS], const pl_config *c)
+{
+    const polar_rule r = rule_opts(c).rule;
+    snprintf(out, PL_VALUE_CHARS, "%s",
+             pl_scale_names[r.map.kind == POLAR_MAP_NONE ? POLAR_SCALE_PAPER : r.scale]);
+}
 void pl_optim_key_lr(char out[PL_VALUE_CHARS], const pl_config *c)
 {
     pl_double_print(out, rule_opts(c).lr);
@@ -41,7 +56,14 @@ int pl_optim_decays(const pl_config *c)
 
 int pl_optim_has_moment(const pl_config *c)
 {
-    return rule_opts(c).rule.precondition == POLAR_PRECONDITION_ADAM;
+    const polar_rule r = rule_opts(c).rule;
+    return r.precondition == POLAR_PRECONDITION_ADAM || r.precondition == POLAR_PRECONDITION_LAPROP ||
+           r.post != POLAR_POST_NONE;
+}
+int pl_optim_has_eps(const pl_config *c)
+{
+    const polar_precondition kind = rule_opts(c).rule.precondition;
+    return pl_optim_has_moment(c) || (kind >= POLAR_PRECONDITION_ROWS && kind <= POLAR_PRECONDITION_BOTH);
 }
 int pl_optim_rule_maps(const pl_config *c)
 {

@@ -26,6 +26,12 @@ extern const char *const pl_optim_key_roundings[];  /* in the order of polar_rou
 
 /* defaults by the rule: momentum, ... */
 void pl_optim_key_beta1(char out[PL_VALUE_CHARS], const pl_config *c);
+/* ... second moment, ... */
+void pl_optim_key_beta2(char out[PL_VALUE_CHARS], const pl_config *c);
+/* ... what is added to its root, ... */
+void pl_optim_key_eps(char out[PL_VALUE_CHARS], const pl_config *c);
+/* ... scale, ... */
+void pl_optim_key_scale(char out[PL_VALUE_CHARS], const pl_config *c);
 /* ... the paper's learning rate for DeiT, ... */
 void pl_optim_key_lr(char out[PL_VALUE_CHARS], const pl_config *c);
 /* ... and its weight decay, 0 for Muon */
@@ -33,6 +39,7 @@ void pl_optim_key_decay(char out[PL_VALUE_CHARS], const pl_config *c);
 
 int pl_optim_decays(const pl_config *c);        /* some route has weight decay */
 int pl_optim_has_moment(const pl_config *c);    /* the rule keeps a second moment */
+int pl_optim_has_eps(const pl_config *c);       /* ... or divides by something else that may be zero */
 int pl_optim_rule_maps(const pl_config *c);     /* the rule has a place for a polar map */
 int pl_optim_has_map(const pl_config *c);       /* ... and there is one */
 int pl_optim_iterates(const pl_config *c);      /* ... by Newton-Schulz */

@@ -185,6 +185,10 @@ char *pl_op_case_name(char *out, size_t bytes, const pl_op_case *c)
                                                            [POLAR_MOMENTUM_AVERAGE] = "average",
                                                            [POLAR_MOMENTUM_AVERAGE_NESTEROV] =
                                                                "average_nesterov"};
+    static const char *const lines[PL_LINE_COUNT] = {"equilibrate", "moment", "clamped"}, *const ways[] = {
+                                                                                              "", "cautious",
+                                                                                              "",
+                                                                                              "hyperball"};
     const pl_case_variant *v = &c->how;
     const struct {
         int64_t set;
@@ -197,7 +201,10 @@ char *pl_op_case_name(char *out, size_t bytes, const pl_op_case *c)
                  {v->reference, "reference"},
                  {v->rounded, "rounded"},
                  {c->op == PL_OP_direction, momenta[v->momentum]},
+                 {v->laprop, "laprop"},
                  {v->act, acts[v->act]},
+                 {v->kind, lines[v->kind]},
+                 {v->apply, ways[v->apply]},
                  {v->strided, "strided"},
                  {v->shared, "shared"},
                  {v->per_matrix, "per_matrix"},

@@ -24,7 +24,7 @@
 typedef struct pl_case_variant {
     int large; /* runs at large sizes too: those that blocking sees */
     /* whole numbers of the call, named as in its row of ops.def */
-    int64_t ta, tb, sym, trans, round_terms, reference, rounded, momentum, act;
+    int64_t ta, tb, sym, trans, round_terms, reference, rounded, momentum, act, kind, apply;
     /* the OR_NONE operands that are there, in the order of the row: "D", "dL Z"; NULL: none of them */
     const char *with;
     /* the operand on which the first result stands; on which the last written one does; 0: on none */
@@ -34,8 +34,9 @@ typedef struct pl_case_variant {
     /* rows of values (live values, flags, biases, gains): one for each matrix. Of live values the second
      * one's lr is 0, the third one is left out, gradients have factors */
     int per_matrix;
-    /* gemm, axpby, row_*, pair_*: as named; frob: alpha the weight; decay_step, softmax: alpha the scale;
-     * direction, adamw_step, advance: the betas */
+    int laprop; /* direction: with V, LaProp's order */
+    /* gemm, axpby, row_*, pair_*: as named; frob: alpha the weight; decay_step, softmax, apply_step: alpha
+     * the scale; direction, adamw_step, advance, line_factors, entry_stage: the betas */
     double alpha, beta;
     double eps;
 } pl_case_variant;

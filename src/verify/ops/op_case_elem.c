@@ -141,6 +141,9 @@ static const pl_case_variant direction_how[] = {
     {AVERAGE, .per_matrix = 1, .alpha = 0.95},
     {AVERAGE, .with = "V", .alpha = 0.5, .beta = 0.75, .eps = 0.125},
     {AVERAGE_NESTEROV, .alpha = 0.95},
+    {EMA, .laprop = 1, .large = 1, .with = "V", .alpha = 0.9, .beta = 0.99, .eps = 1e-8},
+    {NESTEROV, .laprop = 1, .with = "V", .onto = 3, .alpha = 0.5, .beta = 0.75, .eps = 0.125},
+    {EMA, .laprop = 1, .with = "V", .per_matrix = 1, .alpha = 0.9, .beta = 0.99, .eps = 1e-8},
     {AVERAGE_NESTEROV, .with = "V", .onto = 3, .alpha = 0.5, .beta = 0.75, .eps = 0.125}};
 
 static pl_mat step_shape(const pl_op_case *c, int i)
@@ -150,13 +153,14 @@ static pl_mat step_shape(const pl_op_case *c, int i)
 
 static void direction_args(pl_op_args *a, const pl_op_case *c, const pl_mat *m)
 {
-    a->direction = (pl_args_direction){.D = m[0],
-                                       .M = m[1],
-                                       .V = m[2],
-                                       .G = m[3],
-                                       .live = m[4],
-                                       .momentum = c->how.momentum,
-                                       .precondition = c->how.with != NULL};
+    a->direction =
+        (pl_args_direction){.D = m[0],
+                            .M = m[1],
+                            .V = m[2],
+                            .G = m[3],
+                            .live = m[4],
+                            .momentum = c->how.momentum,
+                            .precondition = c->how.laprop ? POLAR_PRECONDITION_LAPROP : c->how.with != NULL};
 }
 
 const pl_case_family pl_cases_direction = {PL_CASES(directions, pl_sizes_plain, direction_how),

@@ -1,0 +1,238 @@
+/* cuda_stage.cu -- stages of rules beside momentum, map and step: factors of lines, moments of entries,
+ * products of two matrices, other ways to apply a step.
+ *
+ * Sums are in double, in the order of math/lane_sum_elem.h with one warp lane per lane, so the bits are those
+ * of `ref`; nothing depends on the grid.
+ */
+#include "cuda_formulas.cuh"
+#include "cuda_kernels.h"
+#include "cuda_launch.cuh"
+#include "math/lane_sum_elem.h"
+#include "math/line_elem.h"
+
+#define WARPS (THREADS / PL_LANES)
+#define FULL  0xffffffffu
+
+/* pl_lanes_fold with one lane per thread; the sum arrives in lane 0. */
+static __device__ double warp_fold(double x)
+{
+    for (int half = PL_LANES / 2; half > 0; half /= 2) x += __shfl_down_sync(FULL, x, half);
+    return x;
+}
+
+static __device__ const double *live_row(const pl_mat &live, int64_t b)
+{
+    return (const double *)live.data + pl_cuda_base(live, b);
+}
+
+/* ---- lines -------------------------------------------------------------------------------------- */
+
+/* F = the squares of rows, a warp each. */
+static __global__ void row_squares_kernel(pl_args_line_factors a)
+{
+    int lane = threadIdx.x % PL_LANES, warp = threadIdx.x / PL_LANES;
+    FOR_MATRICES(a.X, b)
+    {
+        if (live_row(a.live, b)[PL_LIVE_SKIP] != 0) continue;
+        for (int64_t i = (int64_t)blockIdx.x * WARPS + warp; i < a.X.rows; i += (int64_t)gridDim.x * WARPS) {
+            double sum = 0;
+            for (int64_t j = lane; j < a.X.cols; j += PL_LANES) {
+                double x = pl_cuda_at<double>(a.X, b, i, j);
+                sum += x * x;
+            }
+            sum = warp_fold(sum);
+            if (lane == 0) ((double *)a.F.data)[b * a.F.bs + i] = sum;
+        }
+    }
+}
+
+/* F = the squares of 32 columns, row i in lane i mod 32: a block of 32 x 32 threads, its y the lane. */
+static __global__ void column_squares_kernel(pl_args_line_factors a)
+{
+    __shared__ double lanes[PL_LANES][PL_LANES + 1];
+    FOR_MATRICES(a.X, b)
+    {
+        if (live_row(a.live, b)[PL_LIVE_SKIP] != 0) continue;
+        for (int64_t first = (int64_t)blockIdx.x * PL_LANES; first < a.X.cols;
+             first += (int64_t)gridDim.x * PL_LANES) {
+            int64_t j = first + threadIdx.x;
+            double sum = 0;
+            for (int64_t i = threadIdx.y; i < a.X.rows && j < a.X.cols; i += PL_LANES) {
+                double x = pl_cuda_at<double>(a.X, b, i, j);
+                sum += x * x;
+            }
+            lanes[threadIdx.x][threadIdx.y] = sum;
+            __syncthreads();
+            sum = warp_fold(lanes[threadIdx.y][threadIdx.x]); /* column y, its lanes along the warp */
+            if (threadIdx.x == 0 && first + threadIdx.y < a.X.cols)
+                ((double *)a.F.data)[b * a.F.bs + first + threadIdx.y] = sum;
+            __syncthreads();
+        }
+    }
+}
+
+/* F from the squares that it holds: a warp a matrix, so that sums over lines have their lanes. */
+static __global__ void factors_kernel(pl_args_line_factors a)
+{
+    const double n = (double)(a.trans ? a.X.rows : a.X.cols);
+    for (int64_t b = blockIdx.x; b < a.X.batch; b += gridDim.x) {
+        const double *live = live_row(a.live, b), eps = live[PL_LIVE_EPS], beta2 = live[PL_LIVE_BETA2];
+        double *F = (double *)a.F.data + b * a.F.bs, before = 0, after = 0;
+        if (live[PL_LIVE_SKIP] != 0) continue;
+        for (int64_t l = threadIdx.x; l < a.F.cols; l += PL_LANES) {
+            double square = F[l], f, v;
+            if (a.kind == PL_LINE_EQUILIBRATE) f = pl_line_equilibrate(square, eps);
+            else {
+                v = pl_cuda_get<double>(a.V, b * a.V.bs + l);
+                f = pl_line_moment(&v, square / n, beta2, eps, a.kind == PL_LINE_CLAMPED);
+                pl_cuda_put<double>(a.V, b * a.V.bs + l, v);
+                before += square;
+                after += square * f * f;
+            }
+            F[l] = f;
+        }
+        if (a.kind == PL_LINE_EQUILIBRATE) continue;
+        double kept = pl_line_kept(warp_fold(before), warp_fold(after));
+        kept = __shfl_sync(FULL, kept, 0);
+        for (int64_t l = threadIdx.x; l < a.F.cols; l += PL_LANES) F[l] = kept * F[l];
+    }
+}
+
+void pl_cuda_launch_line_factors(cudaStream_t stream, const pl_args_line_factors *a)
+{
+    unsigned batch = pl_cuda_grid(a->X.batch, 1, MAX_GRID);
+    if (a->trans) {
+        dim3 grid(pl_cuda_grid(a->X.cols, PL_LANES, 4096), 1, batch);
+        column_squares_kernel<<<grid, dim3(PL_LANES, PL_LANES), 0, stream>>>(*a);
+    } else {
+        dim3 grid(pl_cuda_grid(a->X.rows, WARPS, 4096), 1, batch);
+        row_squares_kernel<<<grid, THREADS, 0, stream>>>(*a);
+    }
+    factors_kernel<<<batch, PL_LANES, 0, stream>>>(*a);
+}
+
+static __global__ void scale_lines_kernel(pl_args_scale_lines a)
+{
+    FOR_MATRICES(a.Y, b)
+    FOR_ROWS(a.Y.rows, i)
+    {
+        double r = a.R.data ? ((const double *)a.R.data)[b * a.R.bs + i] : 1;
+        FOR_COLS(a.Y.cols, j)
+        {
+            double c = a.C.data ? ((const double *)a.C.data)[b * a.C.bs + j] : 1;
+            pl_cuda_set<double>(a.Y, b, i, j, pl_scale_entry_f64(pl_cuda_at<double>(a.X, b, i, j), r, c));
+        }
+    }
+}
+
+void pl_cuda_launch_scale_lines(cudaStream_t stream, const pl_args_scale_lines *a)
+{
+    dim3 block = pl_cuda_row_block(a->Y.cols, THREADS);
+    scale_lines_kernel<<<pl_cuda_row_grid(a->Y.batch, a->Y.rows, a->Y.cols, block), block, 0, stream>>>(*a);
+}
+
+/* ---- entries ------------------------------------------------------------------------------------ */
+
+template <typename REAL> __global__ void entry_stage_kernel(pl_args_entry_stage a)
+{
+    FOR_MATRICES(a.Y, b)
+    {
+        const double *live = live_row(a.live, b), beta2 = live[PL_LIVE_BETA2];
+        const REAL b2 = (REAL)beta2, o2 = (REAL)(1 - beta2), c2 = (REAL)live[PL_LIVE_C2],
+                   eps = (REAL)live[PL_LIVE_EPS];
+        if (live[PL_LIVE_SKIP] != 0) continue;
+        FOR_ROWS(a.Y.rows, i)
+        FOR_COLS(a.Y.cols, j)
+        {
+            REAL x = pl_cuda_at<REAL>(a.X, b, i, j);
+            if (a.V.data) {
+                REAL v = pl_cuda_at<REAL>(a.V, b, i, j);
+                x = FORMULA(pl_precondition)(x, x, &v, b2, o2, c2, eps);
+                pl_cuda_set<REAL>(a.V, b, i, j, v);
+            } else x = FORMULA(pl_sign)(x);
+            pl_cuda_set<REAL>(a.Y, b, i, j, x);
+        }
+    }
+}
+
+void pl_cuda_launch_entry_stage(cudaStream_t stream, const pl_args_entry_stage *args)
+{
+    pl_args_entry_stage a = *args;
+    pl_mat *mats[] = {&a.Y, &a.V, &a.X};
+    LAUNCH_ROWS(entry_stage_kernel, mats, 3, a.Y.batch, a.Y.rows, a.Y.cols, a);
+}
+
+template <typename REAL> __global__ void apply_step_kernel(pl_args_apply_step a)
+{
+    FOR_MATRICES(a.W, b)
+    {
+        const double *live = live_row(a.live, b);
+        const REAL lr = (REAL)live[PL_LIVE_LR], wd = (REAL)live[PL_LIVE_WD], scale = (REAL)a.scale;
+        double keep = 1, move = 0;
+        if (live[PL_LIVE_SKIP] != 0) continue;
+        if (a.N.data) pl_ball(&keep, &move, (const double *)a.N.data + b * a.N.bs, live[PL_LIVE_LR]);
+        FOR_ROWS(a.W.rows, i)
+        FOR_COLS(a.W.cols, j)
+        {
+            REAL w = pl_cuda_at<REAL>(a.W, b, i, j), d = pl_cuda_at<REAL>(a.D, b, i, j);
+            w = a.apply == POLAR_APPLY_CAUTIOUS ? FORMULA(pl_cautious_step)(w, d, lr, wd, scale)
+                                                : FORMULA(pl_ball_step)(w, d, lr, (REAL)keep, (REAL)move);
+            pl_cuda_set<REAL>(a.W, b, i, j, w);
+        }
+    }
+}
+
+void pl_cuda_launch_apply_step(cudaStream_t stream, const pl_args_apply_step *args)
+{
+    pl_args_apply_step a = *args;
+    pl_mat *mats[] = {&a.W, &a.D};
+    LAUNCH_ROWS(apply_step_kernel, mats, 2, a.W.batch, a.W.rows, a.W.cols, a);
+}
+
+/* ---- products ----------------------------------------------------------------------------------- */
+
+/* Each row's three sums, a warp a row. */
+static __global__ void row_products_kernel(pl_args_inner a, double *sums)
+{
+    int lane = threadIdx.x % PL_LANES, warp = threadIdx.x / PL_LANES;
+    FOR_MATRICES(a.X, b)
+    for (int64_t i = (int64_t)blockIdx.x * WARPS + warp; i < a.X.rows; i += (int64_t)gridDim.x * WARPS) {
+        double sum[3] = {0, 0, 0};
+        for (int64_t j = lane; j < a.X.cols; j += PL_LANES) {
+            double x = pl_cuda_at<double>(a.X, b, i, j), y = pl_cuda_at<double>(a.Y, b, i, j);
+            sum[0] += x * y, sum[1] += x * x, sum[2] += y * y;
+        }
+        for (int k = 0; k < 3; k++) {
+            double s = warp_fold(sum[k]);
+            if (lane == 0) sums[(b * a.X.rows + i) * 3 + k] = s;
+        }
+    }
+}
+
+/* A warp a matrix: row i in lane i mod 32. */
+static __global__ void fold_products_kernel(pl_args_inner a, const double *sums)
+{
+    for (int64_t b = blockIdx.x; b < a.X.batch; b += gridDim.x) {
+        double sum[3] = {0, 0, 0}, *N = (double *)a.N.data + b * a.N.bs;
+        for (int64_t i = threadIdx.x; i < a.X.rows; i += PL_LANES)
+            for (int k = 0; k < 3; k++) sum[k] += sums[(b * a.X.rows + i) * 3 + k];
+        for (int k = 0; k < 3; k++) {
+            double s = warp_fold(sum[k]);
+            if (threadIdx.x == 0) N[k ? k + 1 : 0] = s;
+        }
+        if (threadIdx.x == 0) N[1] = 1;
+    }
+}
+
+size_t pl_cuda_inner_scratch(const pl_args_inner *a)
+{
+    return (size_t)(a->X.batch * a->X.rows * 3) * sizeof(double) + sizeof(double);
+}
+
+void pl_cuda_launch_inner(cudaStream_t stream, const pl_args_inner *a, void *scratch)
+{
+    unsigned batch = pl_cuda_grid(a->X.batch, 1, MAX_GRID);
+    dim3 grid(pl_cuda_grid(a->X.rows, WARPS, 4096), 1, batch);
+    row_products_kernel<<<grid, THREADS, 0, stream>>>(*a, (double *)scratch);
+    fold_products_kernel<<<batch, PL_LANES, 0, stream>>>(*a, (const double *)scratch);
+}

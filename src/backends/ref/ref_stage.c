@@ -1,0 +1,119 @@
+/* ref_stage.c -- stages of rules beside momentum, map and step, in double: factors of lines, moments of what
+ * the map returned, other ways to apply it. */
+#include "math/formulas_elem.h"
+#include "math/lane_sum_elem.h"
+#include "math/line_elem.h"
+#include "ref_loops.h"
+
+/* Live value `col` of matrix b: one row for all, or one per matrix. */
+static double live(const pl_mat *m, int64_t b, pl_live_col col)
+{
+    return value(m, b, col);
+}
+
+/* The sum of the squares of line l of matrix b. */
+static double line_square(const pl_args_line_factors *a, int64_t b, int64_t l)
+{
+    double lane[PL_LANES] = {0};
+    const int64_t n = a->trans ? a->X.rows : a->X.cols;
+    for (int64_t k = 0; k < n; k++) {
+        double x = a->trans ? pl_get(&a->X, b, k, l) : pl_get(&a->X, b, l, k);
+        lane[k % PL_LANES] += x * x;
+    }
+    return pl_lanes_fold(lane);
+}
+
+/* F = (S + eps)^-1/2, or of a moment of S, with X's norm kept */
+void pl_ref_line_factors(pl_queue *q, const pl_args_line_factors *a)
+{
+    (void)q;
+    const int64_t lines = a->F.cols, n = a->trans ? a->X.rows : a->X.cols;
+    for (int64_t b = 0; b < a->X.batch; b++) {
+        const double beta2 = live(&a->live, b, PL_LIVE_BETA2), eps = live(&a->live, b, PL_LIVE_EPS);
+        double before[PL_LANES] = {0}, after[PL_LANES] = {0};
+        if (live(&a->live, b, PL_LIVE_SKIP) != 0) continue;
+        for (int64_t l = 0; l < lines; l++) {
+            double square = line_square(a, b, l), f, v;
+            if (a->kind == PL_LINE_EQUILIBRATE) f = pl_line_equilibrate(square, eps);
+            else {
+                v = pl_get(&a->V, b, 0, l);
+                f = pl_line_moment(&v, square / (double)n, beta2, eps, a->kind == PL_LINE_CLAMPED);
+                pl_put(&a->V, b, 0, l, v);
+                before[l % PL_LANES] += square;
+                after[l % PL_LANES] += square * f * f;
+            }
+            pl_put(&a->F, b, 0, l, f);
+        }
+        if (a->kind == PL_LINE_EQUILIBRATE) continue;
+        const double kept = pl_line_kept(pl_lanes_fold(before), pl_lanes_fold(after));
+        for (int64_t l = 0; l < lines; l++) pl_put(&a->F, b, 0, l, kept * pl_get(&a->F, b, 0, l));
+    }
+}
+
+/* Y = R_i X_ij C_j */
+void pl_ref_scale_lines(pl_queue *q, const pl_args_scale_lines *a)
+{
+    (void)q;
+    FOR_EACH(a->Y)
+    pl_put(&a->Y, b, i, j,
+           pl_scale_entry_f64(pl_get(&a->X, b, i, j), a->R.data ? pl_get(&a->R, b, 0, i) : 1,
+                              a->C.data ? pl_get(&a->C, b, 0, j) : 1));
+}
+
+/* Y = sign X, or X / (sqrt(v^) + eps) */
+void pl_ref_entry_stage(pl_queue *q, const pl_args_entry_stage *a)
+{
+    (void)q;
+    FOR_EACH(a->Y)
+    {
+        double x = pl_get(&a->X, b, i, j), beta2 = live(&a->live, b, PL_LIVE_BETA2);
+        if (live(&a->live, b, PL_LIVE_SKIP) != 0) continue;
+        if (a->V.data) {
+            double v = pl_get(&a->V, b, i, j);
+            x = pl_precondition_f64(x, x, &v, beta2, 1 - beta2, live(&a->live, b, PL_LIVE_C2),
+                                    live(&a->live, b, PL_LIVE_EPS));
+            pl_put(&a->V, b, i, j, v);
+        } else x = pl_sign_f64(x);
+        pl_put(&a->Y, b, i, j, x);
+    }
+}
+
+/* N = (<X, Y>, 1, <X, X>, <Y, Y>) */
+void pl_ref_inner(pl_queue *q, const pl_args_inner *a)
+{
+    (void)q;
+    for (int64_t b = 0; b < a->X.batch; b++) {
+        double rows[3][PL_LANES] = {{0}};
+        for (int64_t i = 0; i < a->X.rows; i++) {
+            double lane[3][PL_LANES] = {{0}};
+            for (int64_t j = 0; j < a->X.cols; j++) {
+                double x = pl_get(&a->X, b, i, j), y = pl_get(&a->Y, b, i, j);
+                lane[0][j % PL_LANES] += x * y;
+                lane[1][j % PL_LANES] += x * x;
+                lane[2][j % PL_LANES] += y * y;
+            }
+            for (int k = 0; k < 3; k++) rows[k][i % PL_LANES] += pl_lanes_fold(lane[k]);
+        }
+        pl_put(&a->N, b, 0, 1, 1);
+        for (int k = 0; k < 3; k++) pl_put(&a->N, b, 0, k ? k + 1 : 0, pl_lanes_fold(rows[k]));
+    }
+}
+
+/* W <- (1 - lr wd [D W > 0]) W - lr s D, or W's norm times (W - lr ||W|| D / ||D||) over its norm */
+void pl_ref_apply_step(pl_queue *q, const pl_args_apply_step *a)
+{
+    (void)q;
+    FOR_EACH(a->W)
+    {
+        const double lr = live(&a->live, b, PL_LIVE_LR), w = pl_get(&a->W, b, i, j),
+                     d = pl_get(&a->D, b, i, j);
+        double keep, move;
+        if (live(&a->live, b, PL_LIVE_SKIP) != 0) continue;
+        if (a->apply == POLAR_APPLY_CAUTIOUS) {
+            pl_put(&a->W, b, i, j, pl_cautious_step_f64(w, d, lr, live(&a->live, b, PL_LIVE_WD), a->scale));
+            continue;
+        }
+        pl_ball(&keep, &move, (const double *)a->N.data + b * a->N.bs, lr);
+        pl_put(&a->W, b, i, j, pl_ball_step_f64(w, d, lr, keep, move));
+    }
+}

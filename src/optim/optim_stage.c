@@ -1,0 +1,210 @@
+/* optim_stage.c -- what a rule does between its direction and its step beside the polar map: equilibration
+ * and signs before it, moments of what it returned and scales that look at it after it, and other ways to
+ * apply it (docs/rules.md).
+ *
+ * Directions of one map and shape lie side by side, and so do the moments that belong to them: where one row
+ * of live values serves all, they are one call.
+ */
+#include "device/backend.h"
+#include "optim/optim_impl.h"
+
+int pl_optim_staged(const polar_optim *opt, const pl_optim_param *p)
+{
+    const polar_rule *r = pl_optim_rule(opt, p);
+    if (p->route != POLAR_ROUTE_MATRIX) return 0;
+    return r->precondition >= POLAR_PRECONDITION_ROWS || r->post != POLAR_POST_NONE ||
+           (r->map.kind != POLAR_MAP_NONE && r->scale >= POLAR_SCALE_FROBENIUS);
+}
+
+int pl_optim_uncut(const polar_optim *opt, const pl_optim_param *p)
+{
+    return pl_optim_mapped(opt, p) || pl_optim_staged(opt, p) ||
+           (p->route == POLAR_ROUTE_MATRIX && pl_optim_rule(opt, p)->apply == POLAR_APPLY_HYPERBALL);
+}
+
+int pl_optim_plain(const polar_optim *opt, const pl_optim_param *p)
+{
+    const polar_rule *r = pl_optim_rule(opt, p);
+    return !pl_optim_staged(opt, p) && r->precondition <= POLAR_PRECONDITION_ADAM &&
+           (r->apply == POLAR_APPLY_DECOUPLED || r->apply == POLAR_APPLY_CONSTRAINED);
+}
+
+int pl_optim_post_columns(const polar_rule *r, int64_t rows, int64_t cols)
+{
+    return r->post == POLAR_POST_COLUMN_MOMENT || (r->post == POLAR_POST_LONG_MOMENT && rows < cols);
+}
+
+/* ---- calls -------------------------------------------------------------------------------------- */
+
+/* Matrices that one call takes: of neighbours, of a parameter, or of one member of it. */
+typedef struct stage {
+    const polar_rule *rule;
+    pl_mat D, P, U, live;
+} stage;
+
+typedef void (*stage_fn)(pl_queue *q, const stage *s);
+
+/* The moments of a parameter, a matrix's in one piece. */
+static pl_mat moments_of(const pl_optim_param *p, const polar_rule *r)
+{
+    const int64_t blocks = p->P.batch * p->row_blocks, rows = p->rows / p->row_blocks;
+    if (!p->P.data || r->post == POLAR_POST_ENTRY_MOMENT) return pl_optim_blocks(p->P, p);
+    return pl_mat_dense(p->P.data, p->P.dtype, blocks, 1,
+                        pl_optim_post_columns(r, rows, p->cols) ? p->cols : rows);
+}
+
+static stage stage_of(const polar_optim *opt, const pl_optim_param *p)
+{
+    const polar_rule *r = pl_optim_rule(opt, p);
+    return (stage){.rule = r,
+                   .D = pl_optim_blocks(p->D, p),
+                   .P = moments_of(p, r),
+                   .U = pl_optim_blocks(p->U, p),
+                   .live = pl_optim_live_of(opt, p)};
+}
+
+static int behind(const pl_mat *a, const pl_mat *b)
+{
+    return !a->data || (char *)a->data + pl_mat_bytes(a) == (char *)b->data;
+}
+
+/* b continues a: the same rule and live row, the same shape, the next memory. */
+static int continues(const polar_optim *opt, const stage *a, const stage *b)
+{
+    return opt->members == 1 && !opt->own_counts && a->rule == b->rule && a->D.dtype == b->D.dtype &&
+           a->D.rows == b->D.rows && a->D.cols == b->D.cols && behind(&a->D, &b->D) && behind(&a->P, &b->P) &&
+           behind(&a->U, &b->U);
+}
+
+static pl_mat some(pl_mat m, int64_t first, int64_t count)
+{
+    return m.data ? pl_mat_at(m, first, count) : m;
+}
+
+/* A live row serves all matrices of a call or has one each, so members that have blocks come one by one. */
+static void call(pl_queue *q, const stage *s, stage_fn fn)
+{
+    const int64_t members = s->live.batch, each = s->D.batch / members;
+    if (members == 1 || each == 1) {
+        fn(q, s);
+        return;
+    }
+    for (int64_t k = 0; k < members; k++) {
+        stage one = {s->rule, some(s->D, k * each, each), some(s->P, k * each, each),
+                     some(s->U, k * each, each), pl_mat_at(s->live, k, 1)};
+        fn(q, &one);
+    }
+}
+
+static void for_stages(polar_optim *opt, pl_queue *q, stage_fn fn)
+{
+    stage open = {0};
+    for (int64_t k = 0; k < opt->order_count; k++) {
+        const pl_optim_param *p = &opt->params[opt->order[k]];
+        if (!pl_optim_staged(opt, p) || pl_optim_missing(p) || p->rows * p->cols == 0) continue;
+        stage next = stage_of(opt, p);
+        if (open.rule && continues(opt, &open, &next)) {
+            open.D.batch += next.D.batch, open.P.batch += next.P.batch, open.U.batch += next.U.batch;
+            continue;
+        }
+        if (open.rule) call(q, &open, fn);
+        open = next;
+    }
+    if (open.rule) call(q, &open, fn);
+}
+
+/* ---- before the map ----------------------------------------------------------------------------- */
+
+static pl_mat line_room(pl_queue *q, const pl_mat *X, int columns)
+{
+    return pl_scratch_mat(q, POLAR_DTYPE_F64, X->batch, 1, columns ? X->cols : X->rows);
+}
+
+static void before(pl_queue *q, const stage *s)
+{
+    const polar_precondition kind = s->rule->precondition;
+    const int rows = kind == POLAR_PRECONDITION_ROWS || kind == POLAR_PRECONDITION_BOTH,
+              cols = kind == POLAR_PRECONDITION_COLUMNS || kind == POLAR_PRECONDITION_BOTH;
+    pl_scratch_mark mark = pl_scratch_begin(q);
+    pl_mat R = rows ? line_room(q, &s->D, 0) : (pl_mat){0}, C = cols ? line_room(q, &s->D, 1) : (pl_mat){0};
+    if (rows) PL_CALL(line_factors, q, .F = R, .X = s->D, .live = s->live, .kind = PL_LINE_EQUILIBRATE);
+    if (cols)
+        PL_CALL(line_factors, q, .F = C, .X = s->D, .live = s->live, .trans = 1, .kind = PL_LINE_EQUILIBRATE);
+    if (rows || cols) PL_CALL(scale_lines, q, .Y = s->D, .X = s->D, .R = R, .C = C);
+    if (kind == POLAR_PRECONDITION_SIGN) PL_CALL(entry_stage, q, .Y = s->D, .X = s->D, .live = s->live);
+    if (s->U.data) PL_CALL(copy, q, .Y = s->U, .X = s->D);
+    pl_scratch_end(q, mark);
+}
+
+void pl_optim_stages_before(polar_optim *opt, pl_queue *q)
+{
+    for_stages(opt, q, before);
+}
+
+/* ---- after it ----------------------------------------------------------------------------------- */
+
+static void line_moments(pl_queue *q, const stage *s)
+{
+    const int cols = pl_optim_post_columns(s->rule, s->D.rows, s->D.cols);
+    pl_mat F = line_room(q, &s->D, cols);
+    PL_CALL(line_factors, q, .F = F, .V = s->P, .X = s->D, .live = s->live, .trans = cols,
+            .kind = s->rule->post == POLAR_POST_LONG_MOMENT ? PL_LINE_CLAMPED : PL_LINE_MOMENT);
+    if (cols) PL_CALL(scale_lines, q, .Y = s->D, .X = s->D, .C = F);
+    else PL_CALL(scale_lines, q, .Y = s->D, .X = s->D, .R = F);
+}
+
+static void after(pl_queue *q, const stage *s)
+{
+    const polar_rule *r = s->rule;
+    pl_scratch_mark mark = pl_scratch_begin(q);
+    if (r->post == POLAR_POST_ENTRY_MOMENT)
+        PL_CALL(entry_stage, q, .Y = s->D, .V = s->P, .X = s->D, .live = s->live);
+    else if (r->post != POLAR_POST_NONE) line_moments(q, s);
+    if (r->map.kind != POLAR_MAP_NONE && r->scale >= POLAR_SCALE_FROBENIUS) {
+        pl_mat N = pl_scratch_mat(q, POLAR_DTYPE_F64, s->D.batch, 1, 4);
+        pl_mat norm = N;
+        norm.cols = 2;
+        if (r->scale == POLAR_SCALE_NUCLEAR) PL_CALL(inner, q, .N = N, .X = s->U, .Y = s->D);
+        else PL_CALL(frob, q, .N = norm, .X = s->D, .weight = 1);
+        PL_CALL(normalise, q, .Y = s->D, .X = s->D, .N = norm);
+    }
+    pl_scratch_end(q, mark);
+}
+
+void pl_optim_stages_after(polar_optim *opt, pl_queue *q)
+{
+    for_stages(opt, q, after);
+    for (int64_t i = 0; i < opt->n; i++) {
+        const pl_optim_param *p = &opt->params[i];
+        if (p->B.data && !pl_optim_missing(p))
+            PL_CALL(inner, q, .N = p->B, .X = pl_optim_blocks(pl_optim_weight(p), p),
+                    .Y = pl_optim_blocks(p->D, p));
+    }
+}
+
+/* ---- the step ----------------------------------------------------------------------------------- */
+
+/* A hyperball is each block's own. */
+static void apply_ball(polar_optim *opt, pl_queue *q, const pl_optim_param *p)
+{
+    const pl_mat W = pl_optim_blocks(pl_optim_weight(p), p), D = pl_optim_blocks(p->D, p),
+                 live = pl_optim_live_of(opt, p);
+    const int64_t calls = p->row_blocks == 1 ? 1 : opt->members, each = W.batch / calls;
+    for (int64_t k = 0; k < calls; k++)
+        PL_CALL(apply_step, q, .W = pl_mat_at(W, k * each, each), .D = pl_mat_at(D, k * each, each),
+                .N = pl_mat_at(p->B, k * each, each), .live = calls == 1 ? live : pl_mat_at(live, k, 1),
+                .scale = 1, .apply = POLAR_APPLY_HYPERBALL);
+}
+
+void pl_optim_apply(polar_optim *opt, pl_queue *q, const pl_optim_param *p)
+{
+    const polar_apply apply =
+        p->route == POLAR_ROUTE_MATRIX ? pl_optim_rule(opt, p)->apply : POLAR_APPLY_DECOUPLED;
+    if (apply == POLAR_APPLY_HYPERBALL && p->B.data) apply_ball(opt, q, p);
+    else if (apply == POLAR_APPLY_CAUTIOUS)
+        PL_CALL(apply_step, q, .W = pl_optim_weight(p), .D = p->D, .live = pl_optim_live_of(opt, p),
+                .scale = p->scale, .apply = apply);
+    else /* constrained: the live row's decay is 1 */
+        PL_CALL(decay_step, q, .W = pl_optim_weight(p), .D = p->D, .live = pl_optim_live_of(opt, p),
+                .scale = p->scale);
+}

@@ -1,0 +1,239 @@
+/* op_expect_stage.c -- what the stages of rules may return, wrong ops that must be caught, wrong calls that
+ * must be refused. */
+#include "op_calls.h"
+#include "op_model_sums.h"
+
+#define F64 POLAR_DTYPE_F64
+
+/* Live value j of matrix b, operand o. */
+static double live(const pl_op_run *r, int o, int64_t b, int64_t j)
+{
+    return pl_op_run_before(r, o, r->mat[o].batch == 1 ? 0 : b, 0, j);
+}
+
+static pl_iv not_negative(pl_iv x)
+{
+    if (x.lo < 0) x.lo = 0;
+    return x;
+}
+
+/* ---- line_factors ---- */
+
+/* The sum of the squares of line l. */
+static pl_iv line_square(const pl_op_run *r, int64_t b, int64_t l)
+{
+    const pl_mat *X = &r->mat[2];
+    const int64_t n = r->c.how.trans ? X->rows : X->cols;
+    running s = {.whole = 1};
+    for (int64_t k = 0; k < n; k++) {
+        double x = r->c.how.trans ? pl_op_run_before(r, 2, b, k, l) : pl_op_run_before(r, 2, b, l, k);
+        add_term(&s, x, x);
+    }
+    return not_negative(end_sum(&s, (long double)(along_row(n) + 1), F64));
+}
+
+/* The moment of line l. */
+static pl_iv line_moment(const pl_op_run *r, int64_t b, int64_t l, pl_iv square)
+{
+    const double beta2 = live(r, 3, b, PL_LIVE_BETA2);
+    const int64_t n = r->c.how.trans ? r->mat[2].rows : r->mat[2].cols;
+    pl_iv mean = pl_iv_in(pl_iv_div(square, pl_iv_point((long double)n)), F64);
+    return not_negative(
+        fused(pl_iv_point(beta2), at(r, 1, b, 0, l), product(pl_iv_point(1 - beta2), mean, F64), F64));
+}
+
+/* What line l is multiplied with before its norm comes back. */
+static pl_iv line_factor(const pl_op_run *r, int64_t b, pl_iv v)
+{
+    const double eps = live(r, 3, b, PL_LIVE_EPS);
+    pl_iv root;
+    if (v.any || pl_iv_is_nan(v)) return v;
+    if (r->c.how.kind == PL_LINE_CLAMPED) {
+        if (v.lo < eps) v.lo = eps;
+        if (v.hi < eps) v.hi = eps;
+        root = pl_iv_in(pl_iv_sqrt(v), F64);
+    } else root = sum(pl_iv_in(pl_iv_sqrt(v), F64), pl_iv_point(eps), F64);
+    return pl_iv_in(pl_iv_div(pl_iv_point(1), root), F64);
+}
+
+/* Result o: 0 F, 1 V. */
+MODEL(line_factors)
+{
+    const int64_t lines = r->mat[0].cols;
+    total before = {.s = {0}}, after = {.s = {0}};
+    pl_iv square = line_square(r, b, j), f;
+    if (r->c.how.kind == PL_LINE_EQUILIBRATE) {
+        pl_iv root = pl_iv_in(pl_iv_sqrt(sum(square, pl_iv_point(live(r, 3, b, PL_LIVE_EPS)), F64)), F64);
+        return pl_iv_in(pl_iv_div(pl_iv_point(1), root), F64);
+    }
+    pl_iv v = line_moment(r, b, j, square);
+    if (o == 1) return v;
+    f = line_factor(r, b, v);
+    for (int64_t l = 0; l < lines; l++) {
+        pl_iv s = line_square(r, b, l), g = line_factor(r, b, line_moment(r, b, l, s));
+        add(&before, s);
+        add(&after, product(product(s, g, F64), g, F64));
+    }
+    pl_iv top = not_negative(end(&before, along_row(lines), F64)),
+          bottom = not_negative(end(&after, along_row(lines), F64));
+    if (bottom.lo == 0 && bottom.hi == 0) return product(pl_iv_point(0), f, F64);
+    if (bottom.lo == 0) return anything; /* squares that vanish beside one another */
+    return product(pl_iv_in(pl_iv_sqrt(pl_iv_in(pl_iv_div(top, bottom), F64)), F64), f, F64);
+}
+
+/* ---- the others ---- */
+
+MODEL(scale_lines)
+{
+    pl_iv x = at(r, 1, b, i, j);
+    x = product(x, has(r, 2) ? scalar(pl_op_run_before(r, 2, b, 0, i), ct) : pl_iv_point(1), ct);
+    return product(x, has(r, 3) ? scalar(pl_op_run_before(r, 3, b, 0, j), ct) : pl_iv_point(1), ct);
+}
+
+/* Result o: 0 Y, 1 V. */
+MODEL(entry_stage)
+{
+    const double x = pl_op_run_before(r, 2, b, i, j), beta2 = live(r, 3, b, PL_LIVE_BETA2);
+    if (!has(r, 1)) return isfinite(x) ? pl_iv_point((x > 0) - (x < 0)) : pl_iv_point(NAN);
+    pl_iv v = fused(scalar(beta2, ct), at(r, 1, b, i, j),
+                    product(product(scalar(1 - beta2, ct), pl_iv_point(x), ct), pl_iv_point(x), ct), ct);
+    if (o == 1) return v;
+    pl_iv root = pl_iv_in(pl_iv_sqrt(product(v, scalar(live(r, 3, b, PL_LIVE_C2), ct), ct)), ct);
+    return pl_iv_in(pl_iv_div(pl_iv_point(x), sum(root, scalar(live(r, 3, b, PL_LIVE_EPS), ct), ct)), ct);
+}
+
+MODEL(inner)
+{
+    const pl_mat *X = &r->mat[1];
+    running s = {.whole = 1};
+    if (j == 1) return pl_iv_point(1);
+    for (int64_t row = 0; row < X->rows; row++)
+        for (int64_t col = 0; col < X->cols; col++)
+            add_term(&s, pl_op_run_before(r, j == 3 ? 2 : 1, b, row, col),
+                     pl_op_run_before(r, j == 2 ? 1 : 2, b, row, col));
+    return end_sum(&s, (long double)(along_row(X->cols) + along_row(X->rows) + 1), F64);
+}
+
+/* W' = W - lr R D / ||D|| over its norm, times R: keep W - move D. */
+static pl_iv model_ball(const pl_op_run *r, int64_t b, pl_iv w, pl_iv d, double lr, polar_dtype ct)
+{
+    const pl_iv rate = pl_iv_point(lr), dot = at(r, 2, b, 0, 0);
+    if (pl_op_run_before(r, 2, b, 0, 2) == 0 || pl_op_run_before(r, 2, b, 0, 3) == 0)
+        return fused(pl_iv_point(0), d, w, ct);
+    pl_iv size = pl_iv_in(pl_iv_sqrt(at(r, 2, b, 0, 2)), F64),
+          length = pl_iv_in(pl_iv_sqrt(at(r, 2, b, 0, 3)), F64);
+    pl_iv cosine = pl_iv_in(pl_iv_div(pl_iv_in(pl_iv_div(dot, size), F64), length), F64);
+    pl_iv square =
+        sum(sum(pl_iv_point(1), negative(product(product(pl_iv_point(2), rate, F64), cosine, F64)), F64),
+            product(rate, rate, F64), F64);
+    pl_iv keep = pl_iv_in(pl_iv_div(pl_iv_point(1), pl_iv_in(pl_iv_sqrt(square), F64)), F64);
+    pl_iv move = product(product(keep, rate, F64), pl_iv_in(pl_iv_div(size, length), F64), F64);
+    return fused(negative(pl_iv_in(move, ct)), d, product(pl_iv_in(keep, ct), w, ct), ct);
+}
+
+MODEL(apply_step)
+{
+    const double lr = live(r, 3, b, PL_LIVE_LR), x = pl_op_run_before(r, 0, b, i, j),
+                 y = pl_op_run_before(r, 1, b, i, j);
+    const pl_iv w = pl_iv_point(x), d = pl_iv_point(y), rate = scalar(lr, ct);
+    if (lr == 0) return w;
+    if (r->c.how.apply == POLAR_APPLY_HYPERBALL) return model_ball(r, b, w, d, lr, ct);
+    const int decays = (x > 0 && y > 0) || (x < 0 && y < 0);
+    pl_iv keep =
+        fused(negative(rate), scalar(decays ? live(r, 3, b, PL_LIVE_WD) : 0, ct), pl_iv_point(1), ct);
+    return fused(negative(product(rate, scalar(r->c.how.alpha, ct), ct)), d, product(w, keep, ct), ct);
+}
+
+/* ---- wrong ops that must be caught, wrong calls that must be refused ---- */
+
+/* The norm is not kept. */
+static void norm_forgotten(pl_queue *q, const pl_args_line_factors *a)
+{
+    pl_ref_ops.line_factors(q, a);
+    scale_all(&a->F, 1.001);
+}
+
+static void columns_for_rows(pl_queue *q, const pl_args_line_factors *a)
+{
+    pl_args_line_factors b = *a;
+    pl_ref_ops.line_factors(q, a);
+    b.X.rows = b.F.cols = a->X.rows < a->X.cols ? a->X.rows : a->X.cols;
+    b.X.cols = b.V.cols = b.F.cols;
+    b.trans = !a->trans;
+    pl_ref_ops.line_factors(q, &b);
+}
+
+static const fault line_factors_faults[] = {
+    {"lines that do not keep their norm", "line_factors f32 3x7x13 moment V 0.9,0.95 eps 1e-10",
+     (op_fn)norm_forgotten},
+    {"columns in the place of rows", "line_factors f32 3x7x13 moment V 0.9,0.95 eps 1e-10",
+     (op_fn)columns_for_rows},
+};
+
+static const bad_call line_factors_bad[] = {
+    {0, COLS, 0, POLAR_E_SHAPE},   {0, FORMAT, 0, POLAR_E_DTYPE}, {1, COLS, 0, POLAR_E_SHAPE},
+    {1, NO_DATA, 0, POLAR_E_ARG},  {2, BATCH, 0, POLAR_E_SHAPE},  {3, COLS, 0, POLAR_E_SHAPE},
+    {3, FORMAT, 0, POLAR_E_DTYPE}, {0, MODE, 1, POLAR_E_ARG},     {1, ONTO, 2, POLAR_E_ARG},
+};
+
+const op_calls pl_calls_line_factors = {
+    "line_factors f32 3x7x13 trans moment per_matrix V 0.9,0.75 eps 0.125", LIST(line_factors_bad),
+    LIST(line_factors_faults)};
+
+static const bad_call scale_lines_bad[] = {
+    {1, ROWS, 0, POLAR_E_SHAPE},   {2, COLS, 0, POLAR_E_SHAPE}, {3, COLS, 0, POLAR_E_SHAPE},
+    {2, FORMAT, 0, POLAR_E_DTYPE}, {0, ONTO, 1, POLAR_E_ARG},   {0, ONTO, 2, POLAR_E_ARG},
+};
+
+const op_calls pl_calls_scale_lines = {"scale_lines f32,f64->f32 3x7x13 R C", LIST(scale_lines_bad), NULL, 0};
+
+/* The moment is used as it was before. */
+static void moment_of_yesterday(pl_queue *q, const pl_args_entry_stage *a)
+{
+    pl_args_entry_stage b = *a;
+    double live[PL_LIVE_COLS];
+    memcpy(live, a->live.data, sizeof live);
+    live[PL_LIVE_BETA2] = 1;
+    b.live.data = live;
+    pl_ref_ops.entry_stage(q, &b);
+}
+
+static const fault entry_stage_faults[] = {
+    {"a moment that stands still", "entry_stage f32 3x7x13 V 0.9,0.999 eps 1e-08",
+     (op_fn)moment_of_yesterday},
+};
+
+static const bad_call entry_stage_bad[] = {
+    {1, ROWS, 0, POLAR_E_SHAPE},   {2, COLS, 0, POLAR_E_SHAPE}, {3, BATCH, 0, POLAR_E_SHAPE},
+    {3, FORMAT, 0, POLAR_E_DTYPE}, {0, ONTO, 2, POLAR_E_ARG},   {1, ONTO, 2, POLAR_E_ARG},
+};
+
+const op_calls pl_calls_entry_stage = {"entry_stage f32 3x7x13 per_matrix V 0.9,0.95 eps 1e-08",
+                                       LIST(entry_stage_bad), LIST(entry_stage_faults)};
+
+static const bad_call inner_bad[] = {
+    {0, FORMAT, 0, POLAR_E_DTYPE}, {0, COLS, 0, POLAR_E_SHAPE}, {0, BATCH, 0, POLAR_E_SHAPE},
+    {2, ROWS, 0, POLAR_E_SHAPE},   {0, ONTO, 1, POLAR_E_ARG},
+};
+
+const op_calls pl_calls_inner = {"inner f32 3x7x13", LIST(inner_bad), NULL, 0};
+
+/* Everything decays. */
+static void decays_all(pl_queue *q, const pl_args_apply_step *a)
+{
+    PL_CALL(decay_step, q, .W = a->W, .D = a->D, .live = a->live, .scale = a->scale);
+}
+
+static const fault apply_step_faults[] = {
+    {"a cautious step that decays everything", "apply_step f32 3x7x13 cautious per_matrix 2",
+     (op_fn)decays_all},
+};
+
+static const bad_call apply_step_bad[] = {
+    {1, ROWS, 0, POLAR_E_SHAPE},   {0, ONTO, 1, POLAR_E_ARG},    {2, COLS, 0, POLAR_E_SHAPE},
+    {2, BATCH, 0, POLAR_E_SHAPE},  {2, NO_DATA, 0, POLAR_E_ARG}, {3, COLS, 0, POLAR_E_SHAPE},
+    {3, FORMAT, 0, POLAR_E_DTYPE}, {0, MODE, 1, POLAR_E_ARG},
+};
+
+const op_calls pl_calls_apply_step = {"apply_step f32 3x7x13 hyperball per_matrix N 1", LIST(apply_step_bad),
+                                      LIST(apply_step_faults)};

@@ -1,0 +1,380 @@
+/* rule_reference.h -- every rule in plain double precision, written from its formula (docs/rules.md), one
+ * function a rule; W is (rows, cols), row-major. */
+#ifndef POLAR_RULE_REFERENCE_H
+#define POLAR_RULE_REFERENCE_H
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define REF_MOST 4096 /* entries of a matrix */
+
+typedef struct {
+    int rows, cols, n, t; /* n = rows cols; t: steps, this one counted */
+    double lr, wd;
+    double m[REF_MOST], v[REF_MOST], p[REF_MOST]; /* momentum, second moment, moment after the map */
+    double W[REF_MOST], u[REF_MOST], D[REF_MOST]; /* weights, what the map is given, what it returns */
+} ref;
+
+/* ---- momenta: u from g ---- */
+
+static inline void ref_heavy(ref *r, const double *g, double mu, int nesterov)
+{
+    for (int i = 0; i < r->n; i++) {
+        r->m[i] = mu * r->m[i] + g[i];
+        r->u[i] = nesterov ? g[i] + mu * r->m[i] : r->m[i];
+    }
+}
+
+static inline void ref_average(ref *r, const double *g, double mu, int nesterov)
+{
+    for (int i = 0; i < r->n; i++) {
+        r->m[i] = r->m[i] + (1 - mu) * (g[i] - r->m[i]);
+        r->u[i] = nesterov ? g[i] + mu * (r->m[i] - g[i]) : r->m[i];
+    }
+}
+
+static inline void ref_ema(ref *r, const double *g, double b1)
+{
+    for (int i = 0; i < r->n; i++) {
+        r->m[i] = b1 * r->m[i] + (1 - b1) * g[i];
+        r->u[i] = r->m[i] / (1 - pow(b1, r->t));
+    }
+}
+
+/* ---- preconditioners ---- */
+
+static inline void ref_adam(ref *r, const double *g, double b2, double eps)
+{
+    for (int i = 0; i < r->n; i++) {
+        r->v[i] = b2 * r->v[i] + (1 - b2) * g[i] * g[i];
+        r->u[i] /= sqrt(r->v[i] / (1 - pow(b2, r->t))) + eps;
+    }
+}
+
+/* g over its own second moment, before the momentum. */
+static inline void ref_laprop(ref *r, double *out, const double *g, double b2, double eps)
+{
+    for (int i = 0; i < r->n; i++) {
+        r->v[i] = b2 * r->v[i] + (1 - b2) * g[i] * g[i];
+        out[i] = g[i] / (sqrt(r->v[i] / (1 - pow(b2, r->t))) + eps);
+    }
+}
+
+static inline void ref_equilibrate(ref *r, int rows, int cols, double eps)
+{
+    static double by_row[REF_MOST], by_col[REF_MOST];
+    memset(by_row, 0, sizeof by_row), memset(by_col, 0, sizeof by_col);
+    for (int i = 0; i < r->n; i++) {
+        by_row[i / r->cols] += r->u[i] * r->u[i];
+        by_col[i % r->cols] += r->u[i] * r->u[i];
+    }
+    for (int i = 0; i < r->n; i++) {
+        if (rows) r->u[i] /= sqrt(by_row[i / r->cols] + eps);
+        if (cols) r->u[i] /= sqrt(by_col[i % r->cols] + eps);
+    }
+}
+
+static inline void ref_sign(ref *r)
+{
+    for (int i = 0; i < r->n; i++) r->u[i] = (r->u[i] > 0) - (r->u[i] < 0);
+}
+
+/* ---- the map: five steps of Jordan's quintic ---- */
+
+static inline void ref_polar(ref *r)
+{
+    static double X[REF_MOST], A[REF_MOST], B[REF_MOST], Y[REF_MOST];
+    const double a = 3.4445, b = -4.7750, c = 2.0315;
+    const int tall = r->rows > r->cols, s = tall ? r->cols : r->rows, l = tall ? r->rows : r->cols;
+    double norm = 0;
+    for (int i = 0; i < r->n; i++) norm += r->u[i] * r->u[i];
+    for (int i = 0; i < s; i++)
+        for (int j = 0; j < l; j++)
+            X[i * l + j] = norm == 0 ? 0 : (tall ? r->u[j * s + i] : r->u[i * l + j]) / sqrt(norm);
+    for (int step = 0; step < 5; step++) {
+        for (int i = 0; i < s; i++)
+            for (int j = 0; j < s; j++) {
+                A[i * s + j] = 0;
+                for (int k = 0; k < l; k++) A[i * s + j] += X[i * l + k] * X[j * l + k];
+            }
+        for (int i = 0; i < s; i++)
+            for (int j = 0; j < s; j++) {
+                double sum = 0;
+                for (int k = 0; k < s; k++) sum += A[i * s + k] * A[k * s + j];
+                B[i * s + j] = b * A[i * s + j] + c * sum;
+            }
+        for (int i = 0; i < s; i++)
+            for (int j = 0; j < l; j++) {
+                double sum = 0;
+                for (int k = 0; k < s; k++) sum += B[i * s + k] * X[k * l + j];
+                Y[i * l + j] = a * X[i * l + j] + sum;
+            }
+        memcpy(X, Y, sizeof(double) * (size_t)r->n);
+    }
+    for (int i = 0; i < s; i++)
+        for (int j = 0; j < l; j++) r->D[tall ? j * s + i : i * l + j] = X[i * l + j];
+}
+
+static inline double ref_norm(const double *x, int n)
+{
+    double s = 0;
+    for (int i = 0; i < n; i++) s += x[i] * x[i];
+    return sqrt(s);
+}
+
+/* ---- after the map ---- */
+
+/* Rows (or columns) over the root of their moment; D's norm stays. */
+static inline void ref_line_moment(ref *r, int columns, double b2, double eps, int clamped)
+{
+    const int lines = columns ? r->cols : r->rows, n = columns ? r->rows : r->cols;
+    const double before = ref_norm(r->D, r->n);
+    for (int l = 0; l < lines; l++) {
+        double mean = 0;
+        for (int k = 0; k < n; k++) mean += pow(r->D[columns ? k * r->cols + l : l * r->cols + k], 2) / n;
+        r->p[l] = b2 * r->p[l] + (1 - b2) * mean;
+        for (int k = 0; k < n; k++)
+            r->D[columns ? k * r->cols + l : l * r->cols + k] /=
+                clamped ? sqrt(fmax(r->p[l], eps)) : sqrt(r->p[l]) + eps;
+    }
+    const double after = ref_norm(r->D, r->n);
+    for (int i = 0; i < r->n && after > 0; i++) r->D[i] *= before / after;
+}
+
+static inline void ref_entry_moment(ref *r, double b2, double eps)
+{
+    for (int i = 0; i < r->n; i++) {
+        r->p[i] = b2 * r->p[i] + (1 - b2) * r->D[i] * r->D[i];
+        r->D[i] /= sqrt(r->p[i] / (1 - pow(b2, r->t))) + eps;
+    }
+}
+
+/* ---- scales ---- */
+
+static inline double ref_paper(const ref *r)
+{
+    return sqrt((double)(r->rows > r->cols ? r->rows : r->cols) / (r->rows > r->cols ? r->cols : r->rows));
+}
+static inline double ref_jordan(const ref *r)
+{
+    return sqrt(fmax(1, (double)r->rows / r->cols));
+}
+static inline double ref_rms(const ref *r)
+{
+    return 0.2 * sqrt(fmax(r->rows, r->cols));
+}
+static inline double ref_frobenius(const ref *r)
+{
+    return ref_norm(r->D, r->n) == 0 ? 0 : 0.2 * sqrt((double)r->rows * r->cols) / ref_norm(r->D, r->n);
+}
+static inline double ref_nuclear(const ref *r)
+{
+    double s = 0;
+    for (int i = 0; i < r->n; i++) s += r->u[i] * r->D[i];
+    return s;
+}
+
+/* ---- steps ---- */
+
+static inline void ref_decoupled(ref *r, double s)
+{
+    for (int i = 0; i < r->n; i++) r->W[i] = (1 - r->lr * r->wd) * r->W[i] - r->lr * s * r->D[i];
+}
+
+static inline void ref_cautious(ref *r, double s)
+{
+    for (int i = 0; i < r->n; i++) {
+        double decay = r->D[i] * r->W[i] > 0 ? r->wd : 0;
+        r->W[i] = (1 - r->lr * decay) * r->W[i] - r->lr * s * r->D[i];
+    }
+}
+
+static inline void ref_constrained(ref *r, double s)
+{
+    for (int i = 0; i < r->n; i++) r->W[i] = (1 - r->lr) * r->W[i] - r->lr * s * r->D[i];
+}
+
+static inline void ref_hyperball(ref *r)
+{
+    const double R = ref_norm(r->W, r->n), length = ref_norm(r->D, r->n);
+    if (R == 0 || length == 0) return;
+    for (int i = 0; i < r->n; i++) r->W[i] -= r->lr * R * r->D[i] / length;
+    const double after = ref_norm(r->W, r->n);
+    for (int i = 0; i < r->n; i++) r->W[i] *= R / after;
+}
+
+/* ---- the rules ---- */
+
+static inline void ref_unmapped(ref *r)
+{
+    memcpy(r->D, r->u, sizeof r->D);
+}
+
+static inline void ref_rule_sgdm(ref *r, const double *g)
+{
+    ref_heavy(r, g, 0.95, 0);
+    ref_unmapped(r);
+    ref_decoupled(r, 1);
+}
+
+static inline void ref_rule_adamw(ref *r, const double *g)
+{
+    ref_ema(r, g, 0.9);
+    ref_adam(r, g, 0.999, 1e-8);
+    ref_unmapped(r);
+    ref_decoupled(r, 1);
+}
+
+static inline void ref_rule_muon(ref *r, const double *g)
+{
+    ref_heavy(r, g, 0.95, 1);
+    ref_polar(r);
+    ref_decoupled(r, ref_paper(r));
+}
+
+static inline void ref_rule_polaradamw(ref *r, const double *g)
+{
+    ref_ema(r, g, 0.9);
+    ref_adam(r, g, 0.999, 1e-8);
+    ref_polar(r);
+    ref_decoupled(r, ref_paper(r));
+}
+
+static inline void ref_rule_muon_v(ref *r, const double *g)
+{
+    ref_heavy(r, g, 0.95, 1);
+    ref_adam(r, g, 0.999, 1e-8);
+    ref_polar(r);
+    ref_decoupled(r, ref_paper(r));
+}
+
+static inline void ref_rule_polar_ema(ref *r, const double *g)
+{
+    ref_ema(r, g, 0.9);
+    ref_polar(r);
+    ref_decoupled(r, ref_paper(r));
+}
+
+static inline void ref_rule_normuon(ref *r, const double *g)
+{
+    ref_average(r, g, 0.95, 1);
+    ref_polar(r);
+    ref_line_moment(r, 0, 0.95, 1e-10, 0);
+    ref_decoupled(r, ref_jordan(r));
+}
+
+static inline void ref_rule_normuon_long(ref *r, const double *g)
+{
+    ref_average(r, g, 0.95, 1);
+    ref_polar(r);
+    ref_line_moment(r, r->rows < r->cols, 0.95, 1e-10, 1);
+    ref_decoupled(r, ref_jordan(r));
+}
+
+static inline void ref_rule_adamuon(ref *r, const double *g)
+{
+    ref_average(r, g, 0.95, 1);
+    ref_polar(r);
+    ref_entry_moment(r, 0.999, 1e-8);
+    ref_decoupled(r, ref_frobenius(r));
+}
+
+static inline void ref_rule_adamuon_sign(ref *r, const double *g)
+{
+    ref_average(r, g, 0.95, 1);
+    ref_sign(r);
+    ref_polar(r);
+    ref_entry_moment(r, 0.95, 1e-8);
+    ref_decoupled(r, ref_frobenius(r));
+}
+
+static inline void ref_rule_muon2(ref *r, const double *g)
+{
+    ref_average(r, g, 0.95, 1);
+    ref_adam(r, g, 0.95, 1e-10);
+    ref_polar(r);
+    ref_decoupled(r, ref_jordan(r));
+}
+
+static inline void ref_rule_muon_laprop(ref *r, const double *g)
+{
+    static double x[REF_MOST];
+    ref_laprop(r, x, g, 0.99, 1e-8);
+    ref_ema(r, x, 0.9);
+    ref_polar(r);
+    ref_decoupled(r, ref_jordan(r));
+}
+
+static inline void ref_muoneq(ref *r, const double *g, int rows, int cols)
+{
+    ref_heavy(r, g, 0.95, 1);
+    ref_equilibrate(r, rows, cols, 1e-8);
+    ref_polar(r);
+    ref_decoupled(r, ref_rms(r));
+}
+
+static inline void ref_rule_muoneq_r(ref *r, const double *g)
+{
+    ref_muoneq(r, g, 1, 0);
+}
+static inline void ref_rule_muoneq_c(ref *r, const double *g)
+{
+    ref_muoneq(r, g, 0, 1);
+}
+static inline void ref_rule_muoneq_rc(ref *r, const double *g)
+{
+    ref_muoneq(r, g, 1, 1);
+}
+
+static inline void ref_rule_polargrad(ref *r, const double *g)
+{
+    ref_average(r, g, 0.95, 0);
+    ref_polar(r);
+    ref_decoupled(r, ref_nuclear(r));
+}
+
+static inline void ref_rule_scion(ref *r, const double *g)
+{
+    ref_average(r, g, 0.9, 0);
+    ref_polar(r);
+    ref_constrained(r, 50 * sqrt((double)r->rows / r->cols));
+}
+
+static inline void ref_rule_muonh(ref *r, const double *g)
+{
+    ref_average(r, g, 0.95, 1);
+    ref_polar(r);
+    ref_hyperball(r);
+}
+
+static inline void ref_rule_muon_cautious(ref *r, const double *g)
+{
+    ref_average(r, g, 0.95, 1);
+    ref_polar(r);
+    ref_cautious(r, ref_jordan(r));
+}
+
+typedef void (*ref_rule)(ref *r, const double *g);
+
+/* The reference of a rule; NULL: there is none, and there should be. */
+static inline ref_rule ref_rule_find(const char *name)
+{
+#define REF(rule)              \
+    {                          \
+#rule, ref_rule_##rule \
+    }
+    static const struct {
+        const char *name;
+        ref_rule step;
+    } all[] = {REF(sgdm),      REF(adamw),       REF(muon),         REF(polaradamw),   REF(muon_v),
+               REF(polar_ema), REF(normuon),     REF(normuon_long), REF(adamuon),      REF(adamuon_sign),
+               REF(muon2),     REF(muon_laprop), REF(muoneq_r),     REF(muoneq_c),     REF(muoneq_rc),
+               REF(polargrad), REF(scion),       REF(muonh),        REF(muon_cautious)};
+#undef REF
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        if (!strcmp(all[i].name, name)) return all[i].step;
+    return NULL;
+}
+
+#endif
