@@ -52,7 +52,8 @@ typedef struct plan_job {
     pl_store *store; /* or NULL */
     polar_device *dev;
     pl_table *table;
-    pl_run_state *states; /* of every run */
+    pl_table_column columns[16]; /* the table's, which borrows them */
+    pl_run_state *states;        /* of every run */
     double *walls;
     pl_run_rate small, large; /* with --time */
 } plan_job;
@@ -290,7 +291,7 @@ static polar_status make_table(plan_job *j)
         {"diverged", "diverged", "finished", PL_CELL_INTEGER, 0},
         {"wall", "mean s", "finished", PL_CELL_FIXED, 1},
     };
-    pl_table_column columns[16];
+    pl_table_column *columns = j->columns;
     int n = (int)(sizeof counts / sizeof *counts);
     memcpy(columns, counts, sizeof counts);
     if (j->a->time) columns[n++] = (pl_table_column){"run_minutes", "a run", "minutes", PL_CELL_FIXED, 1};
