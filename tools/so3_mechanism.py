@@ -9,7 +9,8 @@ import sys
 
 PAIRS = (("muon_fused", "muon"), ("muon_f32", "muon"), ("polaradamw_fused", "polaradamw"),
          ("polaradamw_f32", "polaradamw"), ("adamw_rotated", "adamw"), ("polaradamw_rotated", "polaradamw"),
-         ("adamw_rotated_1", "adamw"), ("polaradamw_rotated_1", "polaradamw"), ("muon_rotated", "muon"), ("muon_f32_rotated", "muon_f32"), ("noise_0.1", "muon"),
+         ("adamw_rotated_1", "adamw"), ("polaradamw_rotated_1", "polaradamw"), ("muon_rotated", "muon"),
+         ("muon_f32_rotated", "muon_f32"), ("noise_0.1", "muon"),
          ("noise_0.7", "muon"), ("noise_2", "muon"), ("turn_0.7", "muon"), ("turn_1.4", "muon"),
          ("turn_0.7_fixed", "muon"), ("turn_1.4_fixed", "muon"), ("polar_ema", "muon"), ("muon_v", "muon"),
          ("polaradamw", "polar_ema"), ("polaradamw", "muon_v"), ("polaradamw_b95", "polaradamw"),
