@@ -198,6 +198,31 @@ static polar_status measure_rules(verify_results *v, cli_context *ctx, polar_que
     return POLAR_OK;
 }
 
+/* Square, wide and tall. */
+static const shape class_shapes[] = {{16, 16}, {12, 20}, {20, 12}};
+#define CLASS_SAMPLES 8
+
+static polar_status measure_classes(verify_results *v, cli_context *ctx, polar_queue *q, const verify_args *a,
+                                    const shape *shapes, int64_t count)
+{
+    int64_t rules = 0;
+    while (polar_rule_name((int)rules)) rules++;
+    v->classes = pl_calloc((size_t)(count * rules), sizeof *v->classes);
+    PL_NEED(v->classes, POLAR_E_NOMEM, "%lld rows of symmetries", (long long)(count * rules));
+    for (int r = 0; r < rules; r++)
+        for (int64_t i = 0; i < count; i++) {
+            pl_rule_opts o = {
+                .seed = v->seed, .samples = a->samples ? a->samples : CLASS_SAMPLES, .steps = a->steps};
+            cli_line_show(ctx, "symmetries, %lldx%lld: %s", (long long)shapes[i].n, (long long)shapes[i].m,
+                          polar_rule_name(r));
+            PL_TRY(pl_rule_symmetry_measure(&v->classes[v->n_classes], q, polar_rule_name(r), shapes[i].n,
+                                            shapes[i].m, &o));
+            v->n_classes++;
+        }
+    cli_line_clear(ctx);
+    return POLAR_OK;
+}
+
 static polar_status measure_claims(verify_results *v, polar_queue *q)
 {
     static const double eps[VERIFY_PROP_ROWS] = {1e-30, 1e-8, 1e-4, 1e-2, 1, 1e2, 1e4};
@@ -226,6 +251,9 @@ static polar_status measure(verify_results *v, cli_context *ctx, polar_queue *q,
     if (only != ONLY_COVARIANCE)
         PL_TRY(measure_rules(v, ctx, q, a, a->shapes ? shapes : rule_shapes,
                              a->shapes ? count : (int64_t)(sizeof rule_shapes / sizeof *rule_shapes)));
+    if (only != ONLY_COVARIANCE && !one_table)
+        PL_TRY(measure_classes(v, ctx, q, a, a->shapes ? shapes : class_shapes,
+                               a->shapes ? count : (int64_t)(sizeof class_shapes / sizeof *class_shapes)));
     return only == ONLY_ALL ? measure_claims(v, q) : POLAR_OK;
 }
 
@@ -253,6 +281,7 @@ static polar_status run(cli_context *ctx, int argc, char **argv)
     pl_free(shapes);
     pl_free(v->rows);
     pl_free(v->rules);
+    pl_free(v->classes);
     pl_free(v);
     return st;
 }

@@ -295,6 +295,7 @@ static polar_status print_json(FILE *out, const verify_results *v)
         pl_json_array_end(&w);
     }
     if (v->n_rules) verify_json_rules(&w, v);
+    if (v->n_classes) verify_json_classes(&w, v);
     if (v->claims) {
         pl_json_key(&w, "schur_reduction");
         pl_json_array(&w);
@@ -314,6 +315,10 @@ polar_status verify_print(FILE *out, const verify_results *v, pl_table_format fo
     if (v->n_rows && format != PL_TABLE_TEXT) return POLAR_OK;
     if (v->n_rows && v->n_rules) fprintf(out, "\n");
     if (v->n_rules) PL_TRY(verify_print_rules(out, v, format));
+    if (v->n_classes && format == PL_TABLE_TEXT) {
+        fprintf(out, "\n");
+        PL_TRY(verify_print_classes(out, v, format));
+    }
     if (!v->claims || format != PL_TABLE_TEXT) return POLAR_OK;
     text_schur(out, v);
     text_gauge(out, v);

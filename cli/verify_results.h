@@ -17,9 +17,11 @@
 typedef struct verify_results {
     uint64_t seed;
     pl_covariance_row *rows;
-    int64_t n_rows;                              /* 0: not measured */
-    pl_rule_row *rules;                          /* every rule on one shape after the other */
-    int64_t n_rules;                             /* 0: not measured */
+    int64_t n_rows;            /* 0: not measured */
+    pl_rule_row *rules;        /* every rule on one shape after the other */
+    int64_t n_rules;           /* 0: not measured */
+    pl_rule_symmetry *classes; /* the same on square, wide and tall shapes */
+    int64_t n_classes;
     int claims;                                  /* the rest was measured */
     pl_schur_reduction schur[VERIFY_SCHUR_ROWS]; /* m = 1, 2, 3 */
     pl_block_lemma block;
@@ -34,7 +36,10 @@ const char *verify_label(int64_t n, int64_t m);
 polar_status verify_print(FILE *out, const verify_results *v, pl_table_format format);
 /* the table of rules; not as JSON */
 polar_status verify_print_rules(FILE *out, const verify_results *v, pl_table_format format);
-void verify_json_rules(pl_json_writer *w, const verify_results *v); /* the member "rules" */
+/* the table of their symmetries; not as JSON */
+polar_status verify_print_classes(FILE *out, const verify_results *v, pl_table_format format);
+void verify_json_classes(pl_json_writer *w, const verify_results *v); /* the member "symmetries" */
+void verify_json_rules(pl_json_writer *w, const verify_results *v);   /* the member "rules" */
 /* how many bars were missed; a line for each */
 int verify_check(FILE *log, const verify_results *v);
 

@@ -92,3 +92,91 @@ void verify_json_rules(pl_json_writer *w, const verify_results *v)
             if (pl_rule_has(&v->rules[i], p)) json_rule(w, &v->rules[i], p);
     pl_json_array_end(w);
 }
+
+/* ---- symmetries ---- */
+
+static const pl_table_column class_columns[] = {
+    {"rule", "rule", NULL, PL_CELL_TEXT, 0},
+    {"shape", "shape", NULL, PL_CELL_TEXT, 0},
+    {"class", "class", NULL, PL_CELL_TEXT, 0},
+    {"left_fp64", "left", "fp64", PL_CELL_SCI, 1},
+    {"right_fp64", "right", "fp64", PL_CELL_SCI, 1},
+    {"permutation_fp64", "permuted", "fp64", PL_CELL_SCI, 1},
+    {"scaling_fp64", "scaled", "fp64", PL_CELL_SCI, 1},
+    {"left_fp32", "left", "fp32", PL_CELL_SCI, 1},
+    {"right_fp32", "right", "fp32", PL_CELL_SCI, 1},
+    {"permutation_fp32", "permuted", "fp32", PL_CELL_SCI, 1},
+    {"scaling_fp32", "scaled", "fp32", PL_CELL_SCI, 1},
+    {"left_bf16_fused", "left", "bf16 fused", PL_CELL_SCI, 1},
+    {"right_bf16_fused", "right", "bf16 fused", PL_CELL_SCI, 1},
+    {"permutation_bf16_fused", "permuted", "bf16 fused", PL_CELL_SCI, 1},
+    {"scaling_bf16_fused", "scaled", "bf16 fused", PL_CELL_SCI, 1},
+};
+
+static const pl_rule_precision class_precisions[] = {PL_RULE_FP64, PL_RULE_FP32, PL_RULE_BF16_FUSED};
+
+static void class_cells(pl_table *t, const pl_rule_symmetry *s)
+{
+    char shape[48];
+    snprintf(shape, sizeof shape, "%lldx%lld", (long long)s->n, (long long)s->m);
+    pl_table_row(t);
+    pl_table_text(t, s->rule);
+    pl_table_text(t, shape);
+    pl_table_text(t, pl_rule_class(s));
+    for (int k = 0; k < 3; k++)
+        for (pl_rule_group g = PL_RULE_LEFT; g < PL_RULE_GROUPS; g++) {
+            double x = s->deviation[g][class_precisions[k]];
+            if (x == x) pl_table_number(t, x);
+            else pl_table_none(t);
+        }
+}
+
+polar_status verify_print_classes(FILE *out, const verify_results *v, pl_table_format format)
+{
+    pl_table *t;
+    PL_TRY(pl_table_create(
+        &t,
+        "Symmetries of rules: the last update after T steps on P g_t, on g_t Q^T, on rows and "
+        "columns permuted, and (unchanged) on 3 g_t; the class is the sides on which it "
+        "is equivariant",
+        class_columns, sizeof class_columns / sizeof *class_columns));
+    for (int64_t i = 0; i < v->n_classes; i++) class_cells(t, &v->classes[i]);
+    polar_status st = pl_table_print(t, out, format);
+    pl_table_destroy(t);
+    return st;
+}
+
+static void json_class(pl_json_writer *w, const pl_rule_symmetry *s, pl_rule_precision p)
+{
+    static const char *const keys[PL_RULE_GROUPS] = {NULL, "left", "right", "permutation", "scaling"};
+    pl_json_object(w);
+    pl_json_key(w, "rule");
+    pl_json_string(w, s->rule);
+    pl_json_key(w, "shape");
+    pl_json_array(w);
+    pl_json_integer(w, s->n);
+    pl_json_integer(w, s->m);
+    pl_json_array_end(w);
+    pl_json_key(w, "steps");
+    pl_json_integer(w, s->steps);
+    pl_json_key(w, "samples");
+    pl_json_integer(w, s->samples);
+    pl_json_key(w, "class");
+    pl_json_string(w, pl_rule_class(s));
+    pl_json_key(w, "precision");
+    pl_json_string(w, pl_rule_precision_key(p));
+    for (pl_rule_group g = PL_RULE_LEFT; g < PL_RULE_GROUPS; g++) pl_json_put(w, keys[g], s->deviation[g][p]);
+    pl_json_object_end(w);
+}
+
+void verify_json_classes(pl_json_writer *w, const verify_results *v)
+{
+    pl_json_key(w, "symmetries");
+    pl_json_array(w);
+    for (int64_t i = 0; i < v->n_classes; i++)
+        for (int k = 0; k < 3; k++) {
+            double seen = v->classes[i].deviation[PL_RULE_LEFT][class_precisions[k]];
+            if (seen == seen) json_class(w, &v->classes[i], class_precisions[k]);
+        }
+    pl_json_array_end(w);
+}

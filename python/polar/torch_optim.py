@@ -608,9 +608,10 @@ class Optimizer(torch.optim.Optimizer):
                             f"the checkpoint has no '{key}' of '{name}' (it has: "
                             f"{', '.join(sorted(entry))}): it is of another rule"
                         )
+                    if not p.numel() or key not in self.state[p]:
+                        continue
                     lines = key == "post" and entry[key].numel() != p.numel()    # a number a line
-                    if (p.numel() and key in self.state[p] and not lines
-                            and tuple(entry[key].shape) != tuple(p.shape)):
+                    if not lines and tuple(entry[key].shape) != tuple(p.shape):
                         raise ValueError(
                             f"'{key}' of '{name}' has the shape {tuple(entry[key].shape)} in the checkpoint "
                             f"and {tuple(p.shape)} here"

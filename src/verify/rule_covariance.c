@@ -16,6 +16,7 @@
 /* a power of two: changes no digit but where eps of AdamW is felt */
 #define LR             0x1p-8
 #define CAUTIOUS_DECAY 0.1 /* without any there is nothing to be cautious about */
+#define SCALING        3.0 /* no power of two, which would change no digit */
 /* of a history: 9 MiB in double, and as much for its rotation */
 #define BATCH_ELEMENTS ((int64_t)2 * 768 * 768)
 #define BATCH_MAX      100
@@ -57,6 +58,7 @@ typedef struct pipeline {
 typedef struct work {
     pl_queue *q;
     int64_t n, m, steps, samples;
+    pl_rule_group group;
     pipeline in64, in32;
     pl_conj_host host;
     /* 2 batch pairs of the update, 2 batch of the weights, see pl_conj_measure */
@@ -128,6 +130,44 @@ static pl_mat step_of(const pipeline *p, pl_mat history, int64_t t)
 
 /* ---- the histories ---- */
 
+static void identity(double *x, int64_t n)
+{
+    for (int64_t i = 0; i < n * n; i++) x[i] = i / n == i % n;
+}
+
+/* The permutation that sorts the first column of an orthogonal matrix, in its place. */
+static void permutation(double *x, double *column, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) column[i] = x[i * n];
+    for (int64_t i = 0; i < n; i++) {
+        int64_t place = 0;
+        for (int64_t k = 0; k < n; k++) place += column[k] < column[i] || (column[k] == column[i] && k < i);
+        for (int64_t k = 0; k < n; k++) x[i * n + k] = k == place;
+    }
+}
+
+/* P and Q of the group in the place of those that were drawn. */
+static polar_status choose_group(const work *w, const pl_conj *c)
+{
+    const pl_rule_group group = w->group;
+    for (int64_t b = 0; b < c->batch && group != PL_RULE_BOTH; b++) {
+        double *P = w->host.P + b * w->n * w->n, *Q = w->host.Q + b * w->m * w->m;
+        if (group == PL_RULE_PERMUTATION) permutation(P, w->noise, w->n), permutation(Q, w->noise, w->m);
+        if (group == PL_RULE_RIGHT || group == PL_RULE_SCALING) identity(P, w->n);
+        if (group == PL_RULE_LEFT || group == PL_RULE_SCALING) identity(Q, w->m);
+    }
+    if (group == PL_RULE_BOTH) return POLAR_OK;
+    PL_TRY(pl_mat_upload_f64(w->q, &c->P, w->host.P));
+    return pl_mat_upload_f64(w->q, &c->Q, w->host.Q);
+}
+
+/* The other optimiser's gradients. */
+static void transform(const work *w, const pl_conj *c, pl_mat Y, pl_mat X)
+{
+    if (w->group == PL_RULE_SCALING) PL_CALL(axpby, w->q, .Y = Y, .X = X, .alpha = SCALING);
+    else pl_conj_rotate(c, w->q, Y, X);
+}
+
 /* g_t = C + N_t, rounded to fp32 so that both formats have the same gradients; each format rotates them for
  * itself. */
 static polar_status draw_histories(const work *w, const pipeline *a, const pipeline *s, uint64_t seed,
@@ -135,6 +175,7 @@ static polar_status draw_histories(const work *w, const pipeline *a, const pipel
 {
     int64_t size = w->n * w->m;
     PL_TRY(pl_conj_draw(&a->c, w->q, seed, first, &w->host)); /* P, Q, and G is C */
+    PL_TRY(choose_group(w, &a->c));
     pl_conj_copy_inputs(&s->c, &a->c, w->q);
     for (int64_t t = 0; t < w->steps; t++) {
         for (int64_t b = 0; b < a->c.batch; b++) {
@@ -151,8 +192,8 @@ static polar_status draw_histories(const work *w, const pipeline *a, const pipel
         pl_mat g64 = step_of(a, a->g, t), g32 = step_of(s, s->g, t);
         PL_TRY(pl_mat_upload_f64(w->q, &g64, w->noise));
         PL_CALL(copy, w->q, .Y = g32, .X = g64);
-        pl_conj_rotate(&a->c, w->q, step_of(a, a->r, t), g64);
-        pl_conj_rotate(&s->c, w->q, step_of(s, s->r, t), g32);
+        transform(w, &a->c, step_of(a, a->r, t), g64);
+        transform(w, &s->c, step_of(s, s->r, t), g32);
     }
     return POLAR_OK;
 }
@@ -233,8 +274,8 @@ static polar_status measure_precision(work *w, const pipeline *p, const polar_ru
     int from = starts_away(rule);
     PL_CALL(axpby, w->q, .Y = p->W, .X = step_of(p, p->g, 0), .Z = step_of(p, p->g, 0), .alpha = 1,
             .beta = from ? 0 : -1);
-    PL_CALL(axpby, w->q, .Y = p->V, .X = step_of(p, p->r, 0), .Z = step_of(p, p->r, 0), .alpha = 1,
-            .beta = from ? 0 : -1);
+    pl_mat other = step_of(p, w->group == PL_RULE_SCALING ? p->g : p->r, 0); /* weights do not scale */
+    PL_CALL(axpby, w->q, .Y = p->V, .X = other, .Z = other, .alpha = 1, .beta = from ? 0 : -1);
     polar_status st = optim_create(&plain, w->q->dev, &p->W, &p->c.G, rule);
     if (st == POLAR_OK) st = optim_create(&rotated, w->q->dev, &p->V, &p->c.R, rule);
     if (st == POLAR_OK) st = run_steps(w, p, plain, rotated);
@@ -302,7 +343,7 @@ polar_status pl_rule_covariance_measure(pl_rule_row *out, polar_queue *q, const 
                          .m = m,
                          .steps = steps,
                          .samples = opts->samples};
-    work w = {.q = q, .n = n, .m = m, .steps = steps, .samples = opts->samples};
+    work w = {.q = q, .n = n, .m = m, .steps = steps, .samples = opts->samples, .group = opts->group};
     int64_t batch = batch_of(n, m, steps, opts->samples);
     polar_status st = work_create(&w, batch);
     for (int64_t done = 0; done < opts->samples && st == POLAR_OK; done += batch) {
@@ -321,4 +362,28 @@ polar_status pl_rule_covariance_measure(pl_rule_row *out, polar_queue *q, const 
     if (st != POLAR_OK) (void)polar_queue_sync(q); /* nothing may still use what is freed now */
     work_destroy(&w);
     return st;
+}
+
+polar_status pl_rule_symmetry_measure(pl_rule_symmetry *out, polar_queue *q, const char *rule, int64_t n,
+                                      int64_t m, const pl_rule_opts *opts)
+{
+    pl_rule_opts o = *opts;
+    pl_rule_row row;
+    *out = (pl_rule_symmetry){.rule = rule, .n = n, .m = m, .samples = opts->samples};
+    for (o.group = PL_RULE_BOTH; o.group < PL_RULE_GROUPS; o.group++) {
+        for (pl_rule_precision p = 0; p < PL_RULE_PRECISIONS; p++) out->deviation[o.group][p] = NAN;
+        if (o.group == PL_RULE_BOTH) continue;
+        PL_TRY(pl_rule_covariance_measure(&row, q, rule, n, m, &o));
+        for (pl_rule_precision p = 0; p < PL_RULE_PRECISIONS; p++)
+            out->deviation[o.group][p] = row.at[p].deviation_mean;
+        out->steps = row.steps;
+    }
+    return POLAR_OK;
+}
+
+const char *pl_rule_class(const pl_rule_symmetry *s)
+{
+    static const char *const names[] = {"neither", "right", "left", "both"};
+    return names[2 * (s->deviation[PL_RULE_LEFT][PL_RULE_FP64] <= PL_RULE_HAS_IT) +
+                 (s->deviation[PL_RULE_RIGHT][PL_RULE_FP64] <= PL_RULE_HAS_IT)];
 }

@@ -136,6 +136,60 @@ static void rules(place p, int full)
     test_true("all rules, the first six among them", known >= 6 && seen == known * count, "%d rows", seen);
 }
 
+/* ---- sides ---- */
+
+/* The class of every rule, on 16x16, 12x20 and 20x12: what its stages look at says it. Five steps of
+ * Newton-Schulz leave rows of a wide matrix that are not unit rows, so moments of rows see the left side
+ * there too. */
+static void sides(place p)
+{
+    static const struct {
+        const char *rule, *classes[3]; /* square, wide, tall */
+    } known[] = {{"sgdm", {"both", "both", "both"}},
+                 {"adamw", {"neither", "neither", "neither"}},
+                 {"muon", {"both", "both", "both"}},
+                 {"polaradamw", {"neither", "neither", "neither"}},
+                 {"muon_v", {"neither", "neither", "neither"}},
+                 {"polar_ema", {"both", "both", "both"}},
+                 {"normuon", {"right", "right", "right"}},
+                 {"normuon_long", {"right", "left", "right"}},
+                 {"adamuon", {"neither", "neither", "neither"}},
+                 {"adamuon_sign", {"neither", "neither", "neither"}},
+                 {"muon2", {"neither", "neither", "neither"}},
+                 {"muon_laprop", {"neither", "neither", "neither"}},
+                 {"muoneq_r", {"right", "right", "right"}},
+                 {"muoneq_c", {"left", "left", "left"}},
+                 {"muoneq_rc", {"neither", "neither", "neither"}},
+                 {"polargrad", {"both", "both", "both"}},
+                 {"scion", {"both", "both", "both"}},
+                 {"muonh", {"both", "both", "both"}},
+                 {"muon_cautious", {"neither", "neither", "neither"}}};
+    static const int64_t shapes[3][2] = {{16, 16}, {12, 20}, {20, 12}};
+    int seen = 0;
+    for (int k = 0; polar_rule_name(k); k++)
+        for (int i = 0; i < 3; i++) {
+            pl_rule_symmetry s;
+            char text[128];
+            const char *want = NULL;
+            TEST_TRY(pl_rule_symmetry_measure(&s, p.q, polar_rule_name(k), shapes[i][0], shapes[i][1],
+                                              &(pl_rule_opts){.seed = SEED, .samples = 2, .steps = 4}));
+            for (size_t j = 0; j < sizeof known / sizeof *known; j++)
+                if (!strcmp(known[j].rule, s.rule)) want = known[j].classes[i];
+            snprintf(text, sizeof text, "%s %lldx%lld: class", s.rule, (long long)s.n, (long long)s.m);
+            test_true(text, want && !strcmp(pl_rule_class(&s), want), "%s", pl_rule_class(&s));
+            /* entries move, values do not, but for sums in another order: 485 x 2 u sqrt(n + m) */
+            snprintf(text, sizeof text, "%s %lldx%lld: permuted", s.rule, (long long)s.n, (long long)s.m);
+            test_bound(text, s.deviation[PL_RULE_PERMUTATION][PL_RULE_FP64], 1e-11, "rounding under the map");
+            /* 3 g: three times the update of sgdm and polargrad; eps of quotients is felt at 1e-8 */
+            double scaled = s.deviation[PL_RULE_SCALING][PL_RULE_FP64];
+            int sized = !strcmp(s.rule, "sgdm") || !strcmp(s.rule, "polargrad");
+            snprintf(text, sizeof text, "%s %lldx%lld: scaled", s.rule, (long long)s.n, (long long)s.m);
+            test_true(text, sized ? fabs(scaled - 2) < 1e-6 : scaled <= PL_RULE_HAS_IT, "%.1e", scaled);
+            seen++;
+        }
+    test_true("every rule has its class", seen == 3 * (int)(sizeof known / sizeof *known), "%d", seen);
+}
+
 /* ---- what is known beforehand ---- */
 
 /* One step from zero: AdamW's direction is g / (|g| + eps), the paper's rho; Muon's is NS5(g), the paper's
@@ -313,6 +367,7 @@ int main(int argc, char **argv)
     int full = !strncmp(device, "cpu", 3);
     place p = place_open(device);
     rules(p, full);
+    if (full) sides(p);
     if (full) one_step(p);
     members(p);
     if (full) batches(p);
