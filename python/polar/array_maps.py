@@ -130,7 +130,9 @@ class _Rig:
         self.mapped = o.rule.map.kind != _abi.POLAR_MAP_NONE
         if self.mapped:
             o.rule.map, self.keep = map_options(map)
-        o.lr, o.weight_decay = 1e-3, 0
+        cautious = o.rule.apply == _abi.POLAR_APPLY_CAUTIOUS    # of nothing, without a decay
+        self.looks = cautious or o.rule.apply == _abi.POLAR_APPLY_HYPERBALL    # at the weights
+        o.lr, o.weight_decay = 1e-3, 0.1 if cautious else 0
         p = _abi.polar_param(b"w", tensor(self.W.ctypes.data, kind, shape),
                              tensor(self.G.ctypes.data, kind, shape), _abi.POLAR_ROUTE_MATRIX, 0, 0, 0, 0)
         dev, out = device("cpu"), c_void_p()
@@ -153,7 +155,8 @@ def covariance(rule: str,
                seed: int = 0) -> Dict[str, float]:
     """How far a whole rule is from treating all bases alike: two optimisers, one fed g_t, the other P g_t Q^T
     with random rotations; the last updates are compared, ||u' - P u Q^T|| / ||u||, over so many samples. 0 is
-    covariant; AdamW is near 1.
+    covariant; AdamW is near 1. Weights begin at zero, or at a draw and its rotation where the rule looks at
+    them.
 
     >>> r = covariance("muon", (8, 12), samples=4, map="exact", dtype="float64")
     >>> r["mean"] < 1e-9
@@ -171,6 +174,8 @@ def covariance(rule: str,
     for _ in range(samples):
         P, Q, C = rotation(shape[0]), rotation(shape[1]), rng.standard_normal(shape)
         a, b = _Rig(rule, shape, dtype, map), _Rig(rule, shape, dtype, map)
+        if a.looks:
+            a.W[...], b.W[...] = C, P @ C @ Q.T
         for t in range(steps):
             g = C + rng.standard_normal(shape)
             if t == steps - 1:
