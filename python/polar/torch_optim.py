@@ -603,7 +603,9 @@ class Optimizer(torch.optim.Optimizer):
                 if not entry:
                     continue
                 for key in needed:
-                    if p.numel() and key in self.state[p] and key not in entry:
+                    if not p.numel() or key not in self.state[p]:
+                        continue
+                    if key not in entry:
                         raise ValueError(
                             f"the checkpoint has no '{key}' of '{name}' (it has: "
                             f"{', '.join(sorted(entry))}): it is of another rule"
