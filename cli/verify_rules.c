@@ -59,21 +59,28 @@ polar_status verify_print_rules(FILE *out, const verify_results *v, pl_table_for
     return st;
 }
 
+/* An object of a rule on a shape; its measures follow. */
+static void json_begin(pl_json_writer *w, const char *rule, int64_t n, int64_t m, int64_t steps,
+                       int64_t samples)
+{
+    pl_json_object(w);
+    pl_json_key(w, "rule");
+    pl_json_string(w, rule);
+    pl_json_key(w, "shape");
+    pl_json_array(w);
+    pl_json_integer(w, n);
+    pl_json_integer(w, m);
+    pl_json_array_end(w);
+    pl_json_key(w, "steps");
+    pl_json_integer(w, steps);
+    pl_json_key(w, "samples");
+    pl_json_integer(w, samples);
+}
+
 static void json_rule(pl_json_writer *w, const pl_rule_row *r, pl_rule_precision p)
 {
     const pl_rule_measure *x = &r->at[p];
-    pl_json_object(w);
-    pl_json_key(w, "rule");
-    pl_json_string(w, r->rule);
-    pl_json_key(w, "shape");
-    pl_json_array(w);
-    pl_json_integer(w, r->n);
-    pl_json_integer(w, r->m);
-    pl_json_array_end(w);
-    pl_json_key(w, "steps");
-    pl_json_integer(w, r->steps);
-    pl_json_key(w, "samples");
-    pl_json_integer(w, r->samples);
+    json_begin(w, r->rule, r->n, r->m, r->steps, r->samples);
     pl_json_key(w, "precision");
     pl_json_string(w, pl_rule_precision_key(p));
     pl_json_put(w, "deviation_mean", x->deviation_mean);
@@ -149,18 +156,7 @@ polar_status verify_print_classes(FILE *out, const verify_results *v, pl_table_f
 static void json_class(pl_json_writer *w, const pl_rule_symmetry *s, pl_rule_precision p)
 {
     static const char *const keys[PL_RULE_GROUPS] = {NULL, "left", "right", "permutation", "scaling"};
-    pl_json_object(w);
-    pl_json_key(w, "rule");
-    pl_json_string(w, s->rule);
-    pl_json_key(w, "shape");
-    pl_json_array(w);
-    pl_json_integer(w, s->n);
-    pl_json_integer(w, s->m);
-    pl_json_array_end(w);
-    pl_json_key(w, "steps");
-    pl_json_integer(w, s->steps);
-    pl_json_key(w, "samples");
-    pl_json_integer(w, s->samples);
+    json_begin(w, s->rule, s->n, s->m, s->steps, s->samples);
     pl_json_key(w, "class");
     pl_json_string(w, pl_rule_class(s));
     pl_json_key(w, "precision");

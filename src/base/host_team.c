@@ -4,7 +4,8 @@
  *  1. `found` is written once, under the lock, before it is handed out, and never changes again. A search
  *     that finds nothing is made again by the next call: the program may load a runtime later.
  *  2. A forked child finds none: the runtime there still counts on threads that only the parent has, and
- *     would wait for them for ever.
+ *     would wait for them for ever. Forks are watched from the library's loading on, not from the first
+ *     search: the parent may have used its team and never ours.
  */
 #include "base/host_team.h"
 
@@ -15,7 +16,6 @@
 
 static pl_host_team found;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static pthread_once_t once = PTHREAD_ONCE_INIT;
 static int forked;
 
 static void fork_prepare(void)
@@ -34,7 +34,7 @@ static void fork_child(void)
     pthread_mutex_unlock(&lock);
 }
 
-static void watch_forks(void)
+__attribute__((constructor)) static void watch_forks(void)
 {
     pthread_atfork(fork_prepare, fork_parent, fork_child);
 }
@@ -68,7 +68,6 @@ static int look_at(struct dl_phdr_info *info, size_t size, void *out)
 const pl_host_team *pl_host_team_find(void)
 {
     pl_host_team team;
-    pthread_once(&once, watch_forks);
     pthread_mutex_lock(&lock);
     if (!found.parallel && !forked && dl_iterate_phdr(look_at, &team)) found = team;
     int usable = found.parallel && !forked;

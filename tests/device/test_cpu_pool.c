@@ -453,11 +453,27 @@ static int child_falls_back(void *dev)
     return child_uses(dev) || polar_device_open(&none, "cpu:threads=4,team=openmp") != POLAR_E_UNSUPPORTED;
 }
 
+__attribute__((unused)) static int child_is_refused(void *arg)
+{
+    polar_device *dev;
+    (void)arg;
+    return polar_device_open(&dev, "cpu:threads=4,team=openmp") != POLAR_E_UNSUPPORTED;
+}
+
+/* A process with a runtime that has never asked for its team, and its child. */
+__attribute__((unused)) static int child_loads(void *arg)
+{
+    return dlopen("libgomp.so.1", RTLD_NOW) ? in_child(child_is_refused, arg) : 0;
+}
+
 /* Last: the runtime stays loaded, with its threads. */
 static void test_team(void)
 {
     const char *name = "cpu:threads=4,team=openmp";
     polar_device *dev = NULL, *own;
+#ifndef __SANITIZE_THREAD__
+    test_exact("team=openmp in a forked child, the first to ask for it", in_child(child_loads, NULL));
+#endif
     test_true("team=tbb is refused", polar_device_open(&dev, "cpu:team=tbb") == POLAR_E_ARG, "%s",
               polar_error_message());
     test_true("team=openmp without a runtime is refused",
