@@ -1,9 +1,9 @@
 #!/bin/sh
 # test_cuda.sh DIR [DEVICE] -- the tests that need a GPU, from the built programs in DIR, then compute-sanitizer on small ones.
 #
-# Needs no compiler and no CMake: DIR may be a bundle made by tools/bundle.sh on another machine. Every line is written
-# when its test ends, so that a run which is cut off still tells; JOBS ops are tested at once (the processors unless
-# told). Ends with "N passed, M failed". `test_cuda.sh --programs` lists the programs.
+# Needs no compiler and no CMake: DIR may be a bundle made by tools/bundle.sh on another machine. JOBS programs run at
+# once (as many as processors unless told), the ops of test_ops one by one; every line is written when its test ends, so
+# that a run which is cut off still tells. Ends with "N passed, M failed". `test_cuda.sh --programs` lists the programs.
 set -u
 programs="test_cuda test_cuda_rows test_op_calls test_pair_message test_map test_polar_ops test_map_edge test_graph test_optim test_optim_host test_optim_rules
   test_optim_groups test_optim_skip test_optim_torch test_optim_use test_optim_edge test_optim_run test_so3_grad test_so3_turned
@@ -17,38 +17,36 @@ device=${2:-cuda:0}
 jobs=${JOBS:-$(nproc 2>/dev/null || echo 4)}
 tests=$dir
 [ -d "$dir/tests" ] && tests=$dir/tests
+export dir tests device
 lines=$(mktemp) || exit 2
 trap 'rm -f "$lines"' EXIT
 
-# NAME COMMAND...: a line in the end, and what failed
-one='name=$0; log=$(mktemp); begin=$(date +%s)
-if "$@" >"$log" 2>&1; then echo "ok      $name: $(tail -n 1 "$log"), $(($(date +%s) - begin)) s"
+# NAME|COMMAND: a line in the end, and what failed
+one='name=${0%%|*}; log=$(mktemp); begin=$(date +%s)
+if eval "${0#*|}" >"$log" 2>&1; then echo "ok      $name: $(tail -n 1 "$log"), $(($(date +%s) - begin)) s"
 else status=$?; { echo "FAILED  $name (status $status)"; grep -v PASS "$log" | tail -n 40; } >"$log.all"; cat "$log.all"; fi
 rm -f "$log" "$log.all"'
-run() { sh -c "$one" "$@" | tee -a "$lines"; }
 
-each_op() {    # each_op NAME COMMAND...: test_ops under the command, an op in each process
-    name=$1
-    shift
+each_op() {    # each_op NAME CHECKER: a line for each op of test_ops
     "$dir/polar" info --format csv | awk -F, 'NR > 1 && $2 == "own" { print $1 }' |
-        xargs -P "$jobs" -I @op@ sh -c "$one" "$name @op@" "$@" "$tests/test_ops" "$device" @op@ | tee -a "$lines"
+        while read -r op; do echo "$1 $op|$2 \"\$tests/test_ops\" \$device $op"; done
+}
+
+plan() {
+    for t in $programs; do echo "$t $device|\"\$tests/$t\" \$device"; done
+    each_op "test_ops $device" ""
+    echo 'no GPU: exit code 3|CUDA_VISIBLE_DEVICES= "$dir/polar" bench maps --device cuda:0; test $? -eq 3'
+    command -v compute-sanitizer >/dev/null 2>&1 || { echo "compute-sanitizer is not here: its runs are left out" >&2; return; }
+    for tool in racecheck initcheck synccheck memcheck; do
+        under="compute-sanitizer --tool $tool --error-exitcode 9"
+        for t in test_map_edge test_graph; do echo "$tool $t|$under \"\$tests/$t\" \$device"; done
+        for t in $few; do echo "$tool $t few|$under \"\$tests/$t\" \$device few"; done
+    done
+    each_op "memcheck test_ops" "compute-sanitizer --tool memcheck --error-exitcode 9"
 }
 
 "$dir/polar" info | sed -n '/^  cuda/,/^$/p'
-each_op "test_ops $device"
-for t in $programs; do run "$t $device" "$tests/$t" "$device"; done
-run "no GPU: exit code 3" sh -c "CUDA_VISIBLE_DEVICES= '$dir/polar' bench maps --device cuda:0; test \$? -eq 3"
-
-if command -v compute-sanitizer >/dev/null 2>&1; then
-    for tool in memcheck racecheck initcheck synccheck; do
-        under="compute-sanitizer --tool $tool --error-exitcode 9"
-        for t in test_map_edge test_graph; do run "$tool $t" $under "$tests/$t" "$device"; done
-        for t in $few; do run "$tool $t few" $under "$tests/$t" "$device" few; done
-    done
-    each_op "memcheck test_ops" compute-sanitizer --tool memcheck --error-exitcode 9
-else
-    echo "compute-sanitizer is not here: its runs are left out"
-fi
+plan | xargs -P "$jobs" -d '\n' -n 1 sh -c "$one" | tee "$lines"
 failed=$(grep -c '^FAILED ' "$lines")
 echo "$(grep -c '^ok ' "$lines") passed, $failed failed"
 test "$failed" -eq 0
