@@ -6,6 +6,7 @@ The ranks are processes of their own, since a process has one default group; eac
 says what failed.
 """
 import copy
+import importlib
 import multiprocessing
 import os
 import subprocess
@@ -17,6 +18,18 @@ import torch.distributed as dist
 
 RANKS = [2, 3]
 STEPS = 6
+
+
+def has(module, name):
+    """Whether this torch has it: fully_shard came with 2.6, whole checkpoints' state dicts with 2.2."""
+    try:
+        return hasattr(importlib.import_module(module), name)
+    except ImportError:
+        return False
+
+
+FSDP2 = has("torch.distributed.fsdp", "fully_shard")
+CHECKPOINTS = has("torch.distributed.checkpoint.state_dict", "get_state_dict")
 
 
 def same(a, b):
@@ -158,7 +171,7 @@ def checkpoints(rank, ranks, folder):
     import polar
     import torch.distributed.checkpoint as dcp
     from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
-    for kind in ("fsdp", "ddp"):
+    for kind in ("fsdp", "ddp") if FSDP2 else ("ddp",):
         def both():
             if kind == "fsdp":
                 model = sharded()
@@ -227,12 +240,14 @@ def work(rank, ranks, folder):
     torch.set_num_threads(1)
     for name in optimisers() if ranks == 3 else ["polaradamw"]:
         under_ddp(rank, name, torch.float32)
-        under_fsdp(rank, name, torch.float32)
-    if ranks == 2:
+        if FSDP2:
+            under_fsdp(rank, name, torch.float32)
+    if ranks == 2 and FSDP2:    # gloo of older ones has no bfloat16
         under_ddp(rank, "polaradamw", torch.bfloat16)
         under_fsdp(rank, "polaradamw", torch.bfloat16)
     by_itself(rank, ranks)
-    checkpoints(rank, ranks, folder)
+    if CHECKPOINTS:
+        checkpoints(rank, ranks, folder)
     refusals(rank, ranks)
     dist.barrier()
     dist.destroy_process_group()
@@ -248,7 +263,6 @@ def all_ranks(folder):
     """
     import polar    # noqa: F401
     import torch._dynamo    # noqa: F401
-    import torch.distributed.checkpoint.state_dict    # noqa: F401
     import torch.distributed.fsdp    # noqa: F401
     fork, failed = multiprocessing.get_context("fork"), []
     for ranks in sorted(RANKS, reverse=True):
