@@ -10,6 +10,7 @@
 #include "cli.h"
 #include "lab/spec/plan.h"
 #include "lab/run/runner.h"
+#include "rank_device.h"
 #include "report/table/table.h"
 #include "run_data.h"
 #include "run_progress.h"
@@ -263,7 +264,15 @@ static polar_status join_ranks(cli_context *ctx, const job *j)
 static polar_status run_rank(cli_context *ctx, job *j, const pl_launch *launch, int argc, char **argv)
 {
     run_ranks ranks;
+    rank_device gpu;
+    run_args a = *j->a;
     pl_runner_outcome outcome = {0};
+    for (int i = 0; i < a.devices.count; i++) {
+        if (strcmp(a.devices.items[i], "cuda")) continue;
+        PL_TRY(rank_device_choose(&gpu, launch, "cuda"));
+        a.devices.items[i] = gpu.name;
+    }
+    j->a = &a;
     PL_TRY(run_ranks_begin(&ranks, ctx, launch, j->a->store));
     j->ranks = &ranks;
     polar_status st = run_jobs(&outcome, j);

@@ -20,7 +20,7 @@ typedef struct train_args {
     run_data pictures;
     int64_t seed;
     double save_every;
-    int format;
+    int format, comm;
 } train_args;
 
 static const cli_option options[] = {
@@ -33,6 +33,8 @@ static const cli_option options[] = {
     {"set", CLI_STRINGS(train_args, set), .value = "KEY=VALUE",
      .help = "any key of a run: `polar plan --keys deit` lists them"},
     {"device", CLI_STRING(train_args, device), .value = "NAME", .def = "cpu", .help = "where it is trained"},
+    {"comm", CLI_CHOICE(train_args, comm, train_comms), .value = "C", .def = "auto",
+     .help = "what carries the bytes between ranks: auto, mpi, nccl"},
     {"save", CLI_STRING(train_args, save), .value = "FILE",
      .help = "its weights as safetensors: so3 the best epoch's, deit the last one's"},
     {"store", CLI_STRING(train_args, store), .value = "FILE", .def = "polar.db",
@@ -170,8 +172,9 @@ static polar_status run(cli_context *ctx, int argc, char **argv)
     PL_TRY(run_data_settings(&a.set, &a.pictures, 1, "train"));
     if (a.save) PL_TRY(check_save(a.save));
     pl_plan_run r = {.seed = a.seed};
-    PL_TRY(train_ranks_begin(&ranks, a.device));
-    polar_status st = configure(&config, tb, &a, &ranks);
+    polar_status st = train_ranks_begin(&ranks, a.device, a.comm);
+    if (*ranks.note && !ranks.rank) fprintf(ctx->log, "%s\n", ranks.note);
+    if (st == POLAR_OK) st = configure(&config, tb, &a, &ranks);
     if (st == POLAR_OK) st = pl_config_run_id(r.id, config, a.seed);
     if (st == POLAR_OK) st = cell_name(&cell, config, a.seed);
     if (st == POLAR_OK) {

@@ -8,6 +8,7 @@
 #include "base/launch_env.h"
 #include "base/thread_pool.h"
 #include "device/backend.h"
+#include "rank_device.h"
 #include "stop_signal.h"
 
 #define LEAVES 8 /* unless told, and where there are no more ranks */
@@ -20,15 +21,50 @@ static int64_t ranks_here(int64_t all)
     return n > 0 && n <= all ? n : all;
 }
 
-static void choose_device(train_ranks *r, const char *device)
+const char *const train_comms[] = {"auto", "mpi", "nccl", NULL};
+
+static polar_status choose_device(train_ranks *r, const pl_launch *launch, const char *device)
 {
+    rank_device chosen;
     int64_t threads = pl_processor_count() / ranks_here(r->size);
     if (r->size > 1 && !strcmp(device, "cpu"))
         snprintf(r->device, sizeof r->device, "cpu:threads=%lld", (long long)(threads > 1 ? threads : 1));
-    else snprintf(r->device, sizeof r->device, "%s", device);
+    else {
+        PL_TRY(rank_device_choose(&chosen, launch, device));
+        snprintf(r->device, sizeof r->device, "%s", chosen.name);
+    }
+    return POLAR_OK;
 }
 
-polar_status train_ranks_begin(train_ranks *r, const char *device)
+/* NCCL over MPI, which keeps what is said between hosts. All ranks come to the same end. */
+static polar_status take_nccl(train_ranks *r)
+{
+    polar_comm *nccl = NULL;
+    polar_status st = pl_comm_agree(r->comm, polar_device_open(&r->gpu, r->device), "opening a GPU for NCCL");
+    if (st == POLAR_OK) st = polar_comm_open_nccl(&nccl, r->gpu, r->comm);
+    if (st == POLAR_OK) {
+        r->via = r->comm;
+        r->comm = nccl;
+        return POLAR_OK;
+    }
+    polar_device_close(r->gpu);
+    r->gpu = NULL;
+    return st;
+}
+
+static polar_status choose_comm(train_ranks *r, const char *device, int comm)
+{
+    PL_NEED(comm != TRAIN_COMM_NCCL || !strncmp(r->device, "cuda", 4), POLAR_E_ARG,
+            "--comm nccl is for GPUs; the device is '%s'", r->device);
+    if (comm == TRAIN_COMM_NCCL) return take_nccl(r);
+    if (comm == TRAIN_COMM_MPI || strcmp(device, "cuda")) return POLAR_OK;
+    if (take_nccl(r) != POLAR_OK)
+        snprintf(r->note, sizeof r->note, "the ranks' bytes go by MPI and host memory: %s",
+                 polar_error_message());
+    return POLAR_OK;
+}
+
+polar_status train_ranks_begin(train_ranks *r, const char *device, int comm)
 {
     pl_launch launch;
     int leaves = LEAVES;
@@ -43,8 +79,8 @@ polar_status train_ranks_begin(train_ranks *r, const char *device)
     }
     while (leaves < r->size) leaves *= 2;
     snprintf(r->leaves, sizeof r->leaves, "%d", leaves);
-    choose_device(r, device);
-    return POLAR_OK;
+    PL_TRY(choose_device(r, &launch, device));
+    return r->comm ? choose_comm(r, device, comm) : POLAR_OK;
 }
 
 polar_status train_ranks_follow(train_ranks *r, const pl_testbed *tb, const pl_config *config, uint64_t seed)
@@ -72,5 +108,7 @@ polar_status train_ranks_end(train_ranks *r, polar_status st)
         pl_comm_abandon(r->comm);
     }
     polar_comm_close(r->comm);
+    polar_device_close(r->gpu);
+    polar_comm_close(r->via);
     return st == POLAR_OK ? st : pl_fail_again(st, text);
 }

@@ -87,19 +87,50 @@ class Load:
         self.cost = self.elements = self.seconds = 0.0
 
 
+def relieve(jobs, rank, load):
+    """The busiest rank gives a job away, or takes a smaller one for it, if that helps (shard_owner.c)."""
+    busy = max(range(len(load)), key=lambda r: (load[r], -r))
+    best, move = load[busy], None
+    for j, given in enumerate(jobs):
+        if rank[j] != busy:
+            continue
+        for k in range(-len(load), len(jobs)):
+            r = k + len(load) if k < 0 else rank[k]
+            less = given - (0 if k < 0 else jobs[k])
+            most = max(load[busy] - less, load[r] + less)
+            if r != busy and most < best:
+                best, move = most, (j, k, r, less)
+    if move:
+        j, k, r, less = move
+        load[busy] -= less
+        load[r] += less
+        rank[j] = r
+        if k >= 0:
+            rank[k] = busy
+    return move
+
+
 def owners(matrices, ranks):
-    """Longest processing time first; of equals by name, to the lowest of the least loaded ranks
-    (shard_owner.c).
+    """Longest processing time first; of equals by name, to the lowest of the least loaded ranks; then moves
+    and swaps that relieve the busiest (shard_owner.c).
     """
-    loads = [Load() for _ in range(ranks)]
+    matrices = sorted(matrices, key=lambda x: (-cost(*x[1:]), x[0]))
+    jobs = [cost(*shape) for _, *shape in matrices]
+    load, rank = [0.0] * ranks, []
     free = [(0.0, r) for r in range(ranks)]
-    for _, *shape in sorted(matrices, key=lambda x: (-cost(*x[1:]), x[0])):
+    for job in jobs:
         _, r = heapq.heappop(free)
-        load = loads[r]
-        load.cost += cost(*shape)
-        load.elements += shape[0] * shape[1]
-        load.seconds += map_seconds(*shape)
-        heapq.heappush(free, (load.cost, r))
+        load[r] += job
+        rank.append(r)
+        heapq.heappush(free, (load[r], r))
+    turns = 0
+    while turns < len(jobs) and relieve(jobs, rank, load):
+        turns += 1
+    loads = [Load() for _ in range(ranks)]
+    for (_, *shape), r in zip(matrices, rank):
+        loads[r].cost += cost(*shape)
+        loads[r].elements += shape[0] * shape[1]
+        loads[r].seconds += map_seconds(*shape)
     return loads
 
 

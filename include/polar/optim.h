@@ -297,9 +297,10 @@ POLAR_API size_t polar_optim_state_bytes(const polar_optim *opt);
  * With opts.comm every rank makes the same optimiser (names, shapes and options are compared) and calls
  * create, step, save, load, stats and reload_weights together with the others. Every matrix has an owner,
  * who alone keeps its moments and steps it: of all matrices, most work first, ties by name, each goes to
- * the rank with the least work so far; the work is n^3 T (4 a + 2) for T steps of Newton-Schulz on a matrix
- * of short side n and long side a n. What has no polar map is cut into contiguous ranges, one for each rank.
- * polar_optim_report says who has what.
+ * the rank with the least work so far; then the busiest gives one away, or takes a smaller one for it, while
+ * that helps. The work is n^3 T (4 a + 2) for T steps of Newton-Schulz on a matrix of short side n and long
+ * side a n. What has no polar map is cut into contiguous ranges, one for each rank. polar_optim_report says
+ * who has what.
  *
  *     whole tensors:  gradients go to the owners and are added there in the order of polar/comm.h, the
  *                     owners step, the new weights go to everybody: the bytes of an all-reduce

@@ -9,6 +9,7 @@
 typedef struct launcher {
     const char *by, *rank, *size, *size_too; /* variables; size_too: where there is no size */
     const char *needs;                       /* must be there too; or NULL */
+    const char *local;                       /* its number on its machine */
     const char *ids[2];                      /* whose values, those that are there, make the id */
 } launcher;
 
@@ -18,13 +19,15 @@ static const launcher known[] = {
      "OMPI_COMM_WORLD_SIZE",
      NULL,
      NULL,
+     "OMPI_COMM_WORLD_LOCAL_RANK",
      {"PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid"}},
-    {"PMI", "PMI_RANK", "PMI_SIZE", NULL, NULL, {"PMI_JOBID", "SLURM_JOB_ID"}},
+    {"PMI", "PMI_RANK", "PMI_SIZE", NULL, NULL, "MPI_LOCALRANKID", {"PMI_JOBID", "SLURM_JOB_ID"}},
     {"Slurm",
      "SLURM_PROCID",
      "SLURM_STEP_NUM_TASKS",
      "SLURM_NTASKS",
      "SLURM_STEP_ID",
+     "SLURM_LOCALID",
      {"SLURM_JOB_ID", "SLURM_STEP_ID"}},
 };
 
@@ -63,7 +66,7 @@ static void copy_id(char *out, size_t room, const launcher *l)
 
 polar_status pl_launch_read(pl_launch *out)
 {
-    *out = (pl_launch){.rank = 0, .size = 1};
+    *out = (pl_launch){.rank = 0, .size = 1, .local = -1};
     for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
         const launcher *l = &known[i];
         const char *rank = value_of(l->rank), *size = value_of(l->size), *name = l->size;
@@ -73,6 +76,9 @@ polar_status pl_launch_read(pl_launch *out)
         PL_TRY(read_number(&out->rank, l->rank, rank, INT32_MAX));
         PL_NEED(out->rank < out->size, POLAR_E_ARG,
                 "%s says rank %" PRId64 " of %" PRId64 ": they count from 0", l->by, out->rank, out->size);
+        const char *local = value_of(l->local), *local_name = local ? l->local : "LOCAL_RANK";
+        if (!local) local = value_of(local_name);
+        if (local) PL_TRY(read_number(&out->local, local_name, local, INT32_MAX));
         out->by = l->by;
         copy_id(out->id, sizeof out->id, l);
         return POLAR_OK;

@@ -6,7 +6,8 @@
  *     if (l.size > 1) ...                       // rank l.rank of l.size
  *
  * Known: Open MPI (OMPI_COMM_WORLD_RANK), PMI as of MPICH and Intel MPI (PMI_RANK), Slurm's srun
- * (SLURM_PROCID; in a batch script itself there is no SLURM_STEP_ID, and it is one process). */
+ * (SLURM_PROCID; in a batch script itself there is no SLURM_STEP_ID, and it is one process). Which of its
+ * machine's it is: OMPI_COMM_WORLD_LOCAL_RANK, MPI_LOCALRANKID, SLURM_LOCALID, or a plain LOCAL_RANK. */
 #ifndef PL_BASE_LAUNCH_ENV_H
 #define PL_BASE_LAUNCH_ENV_H
 
@@ -16,6 +17,7 @@
 
 typedef struct pl_launch {
     int64_t rank, size; /* 0 and 1 where nobody launched several */
+    int64_t local;      /* its number among those of its machine; -1: the launcher does not say */
     const char *by;     /* "Open MPI", "PMI", "Slurm", or NULL */
     char id[128]; /* the same for all ranks, another for the next launch where the launcher tells; or "" */
 } pl_launch;

@@ -37,6 +37,7 @@ polar_status pl_comm_make(polar_comm **out, const polar_comm_funcs *f, const cha
 void pl_comm_set_stop(polar_comm *comm, const atomic_int *stop)
 {
     comm->stop = stop;
+    if (comm->f.host) pl_comm_set_stop(comm->f.host, stop);
 }
 
 void pl_comm_abandon(polar_comm *comm)
@@ -45,6 +46,7 @@ void pl_comm_abandon(polar_comm *comm)
         comm->broken = POLAR_E_STATE;
         snprintf(comm->why, sizeof comm->why, "this rank has given up");
     }
+    if (comm->f.host) pl_comm_abandon(comm->f.host);
 }
 
 polar_status polar_comm_create(polar_comm **out, const polar_comm_funcs *funcs)
@@ -230,7 +232,10 @@ polar_status polar_comm_all_to_all(polar_comm *comm, polar_queue *q, const polar
     if (!q && comm->f.memory == POLAR_COMM_DEVICE) {
         PL_NEED(comm->f.host, POLAR_E_UNSUPPORTED,
                 "a communicator of device memory was given no other one for host memory");
-        return polar_comm_all_to_all(comm->f.host, NULL, recv, send);
+        int64_t before = comm->f.host->sent;
+        polar_status st = polar_comm_all_to_all(comm->f.host, NULL, recv, send);
+        comm->sent += comm->f.host->sent - before;
+        return st == POLAR_OK ? st : fail(comm, st);
     }
     if (!q) return exchange_host(comm, recv, send);
     if (q->dry) return POLAR_OK;

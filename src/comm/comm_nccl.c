@@ -30,6 +30,7 @@ static struct {
     int (*Send)(const void *data, size_t count, int type, int peer, void *comm, void *stream);
     int (*Recv)(void *data, size_t count, int type, int peer, void *comm, void *stream);
     const char *(*GetErrorString)(int error);
+    const char *(*GetLastError)(void *comm); /* since 2.13; or NULL: what it is about, in a sentence */
 } nccl = {.once = PTHREAD_ONCE_INIT};
 
 static void load(void)
@@ -53,6 +54,7 @@ static void load(void)
         *wanted[i].at = dlsym(library, wanted[i].name);
         nccl.there &= *wanted[i].at != NULL;
     }
+    if (library) *(void **)&nccl.GetLastError = dlsym(library, "ncclGetLastError");
 }
 
 typedef struct gpus {
@@ -60,27 +62,29 @@ typedef struct gpus {
     int rank, size;
 } gpus;
 
-#define TRY_NCCL(call)                                                                        \
-    do {                                                                                      \
-        int error_ = (call);                                                                  \
-        PL_NEED(!error_, POLAR_E_DEVICE, "NCCL: %s: %s", #call, nccl.GetErrorString(error_)); \
-    } while (0)
+static polar_status told(int error, const char *what)
+{
+    if (!error) return POLAR_OK;
+    const char *more = nccl.GetLastError ? nccl.GetLastError(NULL) : NULL;
+    while (more && *more == '\n') more++;
+    return PL_FAIL(POLAR_E_DEVICE, "NCCL: %s: %s%s%.300s", what, nccl.GetErrorString(error),
+                   more && *more ? ": " : "", more ? more : "");
+}
 
-/* This rank's own part is one of them: NCCL copies it in the stream. */
+/* This rank's own part is one of them: NCCL copies it in the stream. A group that was begun is ended, or
+ * every later call would belong to it. */
 static int exchange(void *arg, const polar_comm_parts *recv, const polar_comm_parts *send, void *stream)
 {
     const gpus *g = arg;
-    TRY_NCCL(nccl.GroupStart());
-    for (int r = 0; r < g->size; r++) {
-        if (send->bytes[r])
-            TRY_NCCL(
-                nccl.Send((char *)send->data + send->at[r], send->bytes[r], NCCL_INT8, r, g->comm, stream));
-        if (recv->bytes[r])
-            TRY_NCCL(
-                nccl.Recv((char *)recv->data + recv->at[r], recv->bytes[r], NCCL_INT8, r, g->comm, stream));
+    PL_TRY(told(nccl.GroupStart(), "beginning an exchange"));
+    int error = 0;
+    for (int r = 0; r < g->size && !error; r++) {
+        char *out = (char *)send->data + send->at[r], *in = (char *)recv->data + recv->at[r];
+        if (send->bytes[r]) error = nccl.Send(out, send->bytes[r], NCCL_INT8, r, g->comm, stream);
+        if (recv->bytes[r] && !error) error = nccl.Recv(in, recv->bytes[r], NCCL_INT8, r, g->comm, stream);
     }
-    TRY_NCCL(nccl.GroupEnd());
-    return POLAR_OK;
+    int end = nccl.GroupEnd();
+    return told(error ? error : end, "an exchange");
 }
 
 static void leave(void *arg)
@@ -90,20 +94,23 @@ static void leave(void *arg)
     pl_free(g);
 }
 
+/* Whoever cannot take part says so before the others wait for it. */
 static polar_status begin(gpus *g, pl_device *dev, polar_comm *via)
 {
     nccl_id id;
     void *touch = NULL; /* the device becomes this thread's current one, on which NCCL works */
     memset(&id, 0, sizeof id);
-    polar_status st = g->rank || !nccl.GetUniqueId(&id)
-                          ? POLAR_OK
-                          : PL_FAIL(POLAR_E_DEVICE, "NCCL gave no id for %d ranks", g->size);
-    PL_TRY(pl_comm_agree(via, st, "making an id of NCCL's"));
-    PL_TRY(polar_comm_broadcast(via, NULL, &id, sizeof id, 0));
-    PL_TRY(polar_device_alloc(dev, &touch, 1));
+    polar_status st = polar_device_alloc(dev, &touch, 1);
     polar_device_free(dev, touch);
-    TRY_NCCL(nccl.CommInitRank(&g->comm, g->size, id, g->rank));
-    return POLAR_OK;
+    if (st == POLAR_OK && !nccl.there)
+        st = PL_FAIL(POLAR_E_UNSUPPORTED,
+                     "no NCCL: libnccl.so.2 could not be loaded (LD_LIBRARY_PATH is where it is looked for; "
+                     "torch's lies in nvidia/nccl/lib of its site-packages)");
+    if (st == POLAR_OK && !g->rank) st = told(nccl.GetUniqueId(&id), "making an id");
+    PL_TRY(pl_comm_agree(via, st, "beginning with NCCL"));
+    PL_TRY(polar_comm_broadcast(via, NULL, &id, sizeof id, 0));
+    st = told(nccl.CommInitRank(&g->comm, g->size, id, g->rank), "joining the ranks (each wants a GPU)");
+    return pl_comm_agree(via, st, "joining NCCL's ranks");
 }
 
 polar_status polar_comm_open_nccl(polar_comm **out, polar_device *dev, polar_comm *via)
@@ -115,7 +122,6 @@ polar_status polar_comm_open_nccl(polar_comm **out, polar_device *dev, polar_com
     PL_NEED(dev->backend->queue_stream, POLAR_E_UNSUPPORTED,
             "NCCL works between GPUs; '%s' is none (polar_comm_open for host memory)", dev->name);
     pthread_once(&nccl.once, load);
-    PL_NEED(nccl.there, POLAR_E_UNSUPPORTED, "no NCCL: libnccl.so.2 could not be loaded");
     gpus *g = pl_calloc(1, sizeof *g);
     PL_NEED(g, POLAR_E_NOMEM, "a communicator of GPUs");
     g->rank = polar_comm_rank(via);

@@ -69,6 +69,15 @@ static void test_launchers(void)
     accepted("OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=1 " RUN " 2>$D/log; tail -n 1 $D/log",
              "18 of 18 runs");
     refused("OMPI_COMM_WORLD_RANK=4 OMPI_COMM_WORLD_SIZE=4 " RUN, 2, "says rank 4 of 4: they count from 0");
+    begin_anew();
+    refused("OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_SIZE=4 OMPI_COMM_WORLD_LOCAL_RANK=1023 " RUN
+            " --device cuda",
+            3, "cuda:1023"); /* a GPU of its own, which no machine has */
+    refused("SLURM_LOCALID=1022 SLURM_PROCID=1 SLURM_NTASKS=4 SLURM_STEP_ID=0 " RUN " --device cuda", 3,
+            "cuda:1022");
+    refused("MPI_LOCALRANKID=1021 PMI_RANK=1 PMI_SIZE=4 " RUN " --device cuda", 3, "cuda:1021");
+    refused("LOCAL_RANK=1020 PMI_RANK=1 PMI_SIZE=4 " RUN " --device cuda", 3, "cuda:1020");
+    refused("PMI_RANK=1 PMI_SIZE=4 " RUN " --device cuda", 2, "set LOCAL_RANK, or give --device cuda:N");
     refused("PMI_RANK=x PMI_SIZE=4 " RUN, 2, "PMI_RANK is 'x'");
     refused("PMI_RANK=0 PMI_SIZE=-3 " RUN, 2, "PMI_SIZE is '-3'");
 }

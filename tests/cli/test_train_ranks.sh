@@ -35,6 +35,12 @@ done
 mpirun -n 3 "$polar" $so3 --set train.leaves=2 --store few.db >out 2>log && no "3 ranks shared 2 leaves"
 grep -q 'at most as many ranks as a batch has parts' log || no "3 ranks on 2 leaves: $(tail -1 log)"
 
+# a plain cuda is a GPU for each rank of the machine: without one the sentences tell which
+mpirun -n 2 "$polar" $so3 --device cuda:1022 --comm nccl --store gpu.db >out 2>log && no "2 ranks trained on a GPU that nobody has"
+grep -q 'cuda:1022' log || no "2 ranks on a GPU that nobody has: $(tail -1 log)"
+mpirun -n 2 "$polar" $so3 --comm nccl --store gpu.db >out 2>log && no "NCCL carried the bytes of a cpu"
+grep -q -- '--comm nccl is for GPUs' log || no "NCCL on a cpu: $(tail -1 log)"
+
 # kills: a longer run, whose checkpoints come often
 long="$deit --set train.epochs=40 --save-every 0.05"
 begun=$(now)

@@ -239,18 +239,32 @@ static inline void shard_end(shard_place *p)
     polar_device_close(p->dev);
 }
 
-/* What this rank should send in a step: gradients of each of its subtrees to every other owner, its weights
- * to everybody. All from public calls; eight leaves on 1, 2, 4 or 8 ranks are one subtree each. */
+/* Vectors into which leaves [a, b) of eight add up: as many as blocks of 1, 2, 4 or 8 leaves that begin at a
+ * multiple of their length cover them. */
+static inline int64_t shard_blocks(int64_t a, int64_t b)
+{
+    int64_t n = 0;
+    for (; a < b; n++) {
+        int64_t length = 1;
+        while (a % (2 * length) == 0 && a + 2 * length <= b) length *= 2;
+        a += length;
+    }
+    return n;
+}
+
+/* What this rank should send in a step: gradients of each of its blocks of leaves to every other owner, its
+ * weights to everybody. All from public calls. */
 static inline int64_t shard_formula(const shard_place *p)
 {
-    int64_t grads = 0, weights = 0;
+    int64_t grads = 0, weights = 0, leaf, leaves;
     int rank = polar_comm_rank(p->comm), ranks = polar_comm_size(p->comm);
+    TEST_TRY(polar_comm_share(p->comm, SHARD_LEAVES, &leaf, &leaves));
     for (int i = 0; i < SHARD_PARAMS; i++)
         for (int r = 0; r < ranks; r++) {
             int64_t first, count;
             TEST_TRY(polar_optim_get_part(p->opt, i, r, &first, &count));
             if (r == rank) weights += count * (int64_t)shard_item(i);
-            else grads += count * 4;
+            else grads += count * 4 * shard_blocks(leaf, leaf + leaves);
         }
     return grads + (weights + 7) / 8 * 8 * (ranks - 1);
 }

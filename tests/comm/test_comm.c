@@ -3,6 +3,7 @@
  *
  *     test_comm DEVICE          threads as ranks
  *     mpirun -n 3 test_comm DEVICE mpi
+ *     test_comm cuda:0 nccl     processes as ranks, all on this GPU
  */
 #include <stdatomic.h>
 #include <string.h>
@@ -11,6 +12,8 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "device/queue.h"
+#include "rank_processes.h"
 #include "rank_threads.h"
 
 enum { N_MOST = 1000, LEAVES_MOST = 12 };
@@ -312,6 +315,86 @@ static void test_failures(void)
     test_true("parts of unlike lengths are refused", told == 2, "%d of 2", told);
 }
 
+/* ---- processes, and NCCL between them ------------------------------------------------------------ */
+
+static int64_t everything_here(polar_comm *comm, void *arg)
+{
+    everything(comm, arg);
+    return wrong;
+}
+
+enum { CAPTURED = 300, REPLAYS = 4 };
+
+typedef struct captured {
+    polar_comm *comm;
+    void *data;
+    _Atomic int64_t failed;
+} captured;
+
+static void enqueue_sum(pl_queue *q, void *arg)
+{
+    captured *c = arg;
+    c->failed += polar_comm_all_reduce(c->comm, q, c->data, CAPTURED, POLAR_DTYPE_F32, 0) != POLAR_OK;
+}
+
+/* Sums captured once and replayed: of N ranks run k has N^(k - 1) times the sum of what they began with,
+ * which is exact. */
+static int64_t in_a_graph(polar_comm *comm, void *arg)
+{
+    polar_device *dev;
+    polar_queue *q;
+    pl_graph *graph;
+    float x[CAPTURED];
+    captured c = {.comm = comm};
+    int64_t failed = 0;
+    int size = polar_comm_size(comm);
+    (void)arg;
+    TEST_TRY(polar_device_open(&dev, device));
+    TEST_TRY(polar_queue_create(&q, dev, NULL));
+    TEST_TRY(polar_device_alloc(dev, &c.data, sizeof x));
+    TEST_TRY(pl_graph_create(&graph, dev));
+    for (int i = 0; i < CAPTURED; i++) x[i] = (float)(polar_comm_rank(comm) * 5 + i);
+    polar_queue_upload(q, c.data, x, sizeof x);
+    for (int k = 0; k < REPLAYS; k++) TEST_TRY(pl_graph_run(graph, q, enqueue_sum, &c));
+    polar_queue_download(q, x, c.data, sizeof x);
+    TEST_TRY(polar_queue_sync(q));
+    for (int i = 0; i < CAPTURED; i++)
+        failed += x[i] != (float)(pow(size, REPLAYS - 1) * (5 * size * (size - 1) / 2 + size * i));
+    pl_graph_destroy(graph);
+    polar_device_free(dev, c.data);
+    polar_queue_destroy(q);
+    polar_device_close(dev);
+    return failed + c.failed;
+}
+
+/* Two ranks that both say they are of this machine: NCCL wants a GPU for each, and says so. */
+static int64_t one_gpu_for_two(polar_comm *via, void *arg)
+{
+    polar_device *dev;
+    polar_comm *comm;
+    (void)arg;
+    TEST_TRY(polar_device_open(&dev, device));
+    polar_status st = polar_comm_open_nccl(&comm, dev, via);
+    int refused = st == POLAR_E_DEVICE && !comm && strstr(polar_error_message(), "each wants a GPU");
+    printf("  rank %d is told: %s\n", polar_comm_rank(via), polar_error_message());
+    polar_device_close(dev);
+    return !refused;
+}
+
+static int nccl_tests(void)
+{
+    static const int ranks[] = {1, 2, 3, 4};
+    for (size_t i = 0; i < sizeof ranks / sizeof *ranks; i++) {
+        char what[64];
+        snprintf(what, sizeof what, "%d ranks by NCCL: exchanges, broadcasts, sums", ranks[i]);
+        test_exact(what, processes_run_nccl(ranks[i], device, everything_here, NULL));
+    }
+    test_exact("1 rank by NCCL: a sum in a graph", processes_run_nccl(1, device, in_a_graph, NULL));
+    test_exact("2 ranks by NCCL: a sum in a graph", processes_run_nccl(2, device, in_a_graph, NULL));
+    test_exact("2 ranks on one GPU of one machine: refused", processes_run(2, one_gpu_for_two, NULL));
+    return test_end();
+}
+
 /* The promise would be empty if every order gave the same bits. */
 static void test_order_matters(void)
 {
@@ -326,6 +409,7 @@ int main(int argc, char **argv)
     device = test_begin(argc, argv);
     int mpi = argc > 2 && !strcmp(argv[2], "mpi");
     int64_t blocks = pl_alloc_live();
+    if (argc > 2 && !strcmp(argv[2], "nccl")) return nccl_tests();
     if (mpi) {
         polar_comm *comm;
         TEST_TRY(polar_comm_open(&comm, "auto"));
@@ -337,6 +421,7 @@ int main(int argc, char **argv)
         polar_comm_close(comm);
         return test_end();
     }
+    test_exact("3 processes by a table of the caller's", processes_run(3, everything_here, NULL));
     static const int ranks[] = {1, 2, 3, 4, 5, 8};
     for (size_t i = 0; i < sizeof ranks / sizeof *ranks; i++) {
         char what[64];

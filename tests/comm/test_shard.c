@@ -3,10 +3,13 @@
  *
  *     test_shard DEVICE                   threads as ranks
  *     mpirun -n 3 test_shard DEVICE mpi
+ *     test_shard cuda:0 nccl              processes as ranks by NCCL, all on this GPU
+ *     test_shard cuda:0 rules             every rule, threads as ranks with a queue each
  */
 #include <unistd.h>
 
 #include "optim/shard.h"
+#include "rank_processes.h"
 #include "shard_fixture.h"
 
 typedef float weights[SHARD_PARAMS][SHARD_MOST];
@@ -52,7 +55,7 @@ static int64_t over_ranks(const char *rule, shard_mode mode, int skip, int64_t m
     return unlike + unlike_of(got, want);
 }
 
-static void test_rule(const char *rule)
+static void test_rule(const char *rule, shard_mode last)
 {
     static const char *const words[] = {"", "leaves", "same gradients", "rows"};
     static weights want;
@@ -60,7 +63,7 @@ static void test_rule(const char *rule)
     memset(want, 0, sizeof want);
     shard_alone(&plain);
     test_true(rule, moved(want) > 500, "%lld weights moved in %d steps", (long long)moved(want), (int)steps);
-    for (int mode = SHARD_LEAVES_OF; mode <= SHARD_ROWS; mode++) {
+    for (int mode = SHARD_LEAVES_OF; mode <= (int)last; mode++) {
         char what[80];
         int64_t unlike = 0;
         for (int i = 0; i < COUNTS; i++)
@@ -140,7 +143,7 @@ static void test_files(shard_mode mode, int before, int after)
 
 static void test_bytes(void)
 {
-    for (int ranks = 1; ranks <= 8; ranks *= 2) {
+    for (int ranks = 1; ranks <= 9; ranks++) {
         _Atomic int64_t sent = 0, formula = 0;
         char what[64];
         shard_run run = {.device = device,
@@ -397,22 +400,28 @@ static void test_no_memory(void)
     polar_device_close(dev);
 }
 
+/* The weights of one rank alone, then of all of them in every mode: those that differ. */
+static int64_t rule_over(polar_comm *comm, const char *rule)
+{
+    static weights want;
+    _Atomic int64_t unlike = 0;
+    shard_run run = {.device = device, .rule = rule, .mode = SHARD_PLAIN, .steps = steps, .out = want};
+    shard_alone(&run);
+    run.out = NULL, run.want = (const float(*)[SHARD_MOST])want, run.unlike = &unlike;
+    for (int mode = SHARD_LEAVES_OF; mode <= SHARD_ROWS; mode++) {
+        run.mode = (shard_mode)mode;
+        shard_work(comm, &run);
+    }
+    return unlike;
+}
+
 static int mpi_main(void)
 {
     polar_comm *comm;
     TEST_TRY(polar_comm_open(&comm, "auto"));
     for (int i = 0; polar_rule_name(i); i++) {
-        static weights want;
         char what[64];
-        _Atomic int64_t unlike = 0;
-        shard_run run = {
-            .device = device, .rule = polar_rule_name(i), .mode = SHARD_PLAIN, .steps = steps, .out = want};
-        shard_alone(&run);
-        run.out = NULL, run.want = (const float(*)[SHARD_MOST])want, run.unlike = &unlike;
-        for (int mode = SHARD_LEAVES_OF; mode <= SHARD_ROWS; mode++) {
-            run.mode = (shard_mode)mode;
-            shard_work(comm, &run);
-        }
+        int64_t unlike = rule_over(comm, polar_rule_name(i));
         snprintf(what, sizeof what, "rank %d of %d by %s: %s", polar_comm_rank(comm), polar_comm_size(comm),
                  polar_comm_name(comm), polar_rule_name(i));
         test_exact(what, unlike + (strcmp(polar_comm_name(comm), "mpi") != 0));
@@ -421,16 +430,39 @@ static int mpi_main(void)
     return test_end();
 }
 
+static int64_t rules_here(polar_comm *comm, void *arg)
+{
+    int64_t unlike = 0;
+    for (const char *const *rule = arg; *rule; rule++) unlike += rule_over(comm, *rule);
+    return unlike;
+}
+
+static int nccl_main_of(void)
+{
+    static const char *const rules[] = {"polaradamw", "muon", NULL};
+    for (int ranks = 1; ranks <= 4; ranks++) {
+        char what[64];
+        snprintf(what, sizeof what, "%d ranks by NCCL: leaves, same gradients, rows", ranks);
+        test_exact(what, processes_run_nccl(ranks, device, rules_here, (void *)rules));
+    }
+    return test_end();
+}
+
 int main(int argc, char **argv)
 {
     device = test_begin(argc, argv);
     if (!strcmp(device, "cpu")) device = "cpu:threads=1"; /* ranks are threads enough */
     if (argc > 2 && !strcmp(argv[2], "mpi")) return mpi_main();
+    if (argc > 2 && !strcmp(argv[2], "nccl")) return nccl_main_of();
     int64_t blocks = pl_alloc_live();
+    if (argc > 2 && !strcmp(argv[2], "rules")) {
+        for (int i = 0; polar_rule_name(i); i++) test_rule(polar_rule_name(i), SHARD_LEAVES_OF);
+        return test_end();
+    }
     int whole = !strncmp(device, "cpu", 3); /* elsewhere one rule: the exchanges are the same */
     if (!whole) steps = 10;
     for (int i = 0; polar_rule_name(i); i++)
-        if (whole || !strcmp(polar_rule_name(i), "polaradamw")) test_rule(polar_rule_name(i));
+        if (whole || !strcmp(polar_rule_name(i), "polaradamw")) test_rule(polar_rule_name(i), SHARD_ROWS);
     test_skips();
     test_files(SHARD_LEAVES_OF, 4, 2);
     test_files(SHARD_SAME, 3, 8);
