@@ -16,6 +16,7 @@
  */
 #include "compose/message.h"
 
+#include "compose/message_kernel.h"
 #include "compose/message_shared.h"
 #include "compose/view.h"
 #include "compose/weight_grad.h"
@@ -24,7 +25,7 @@
 
 typedef struct {
     int64_t B, h;
-    pl_mat U, Z, W; /* (E, B P, h), (E, B P, h), (E, B P, 2h) */
+    pl_mat U, Z, W; /* (E, B P, h), (E, B P, h), (E, B P, 2h or h) */
 } mlp_work;
 
 /* The MLP of some members: U only where the backward will want it, else Z stands in its place. */
@@ -34,7 +35,7 @@ static mlp_work mlp_forward(pl_queue *q, const pl_message *m, int keep)
     mlp_work k = {.B = B, .h = h};
     k.U = pl_scratch_mat(q, m->w0.dtype, E, rows, h);
     k.Z = keep ? pl_scratch_mat(q, m->w0.dtype, E, rows, h) : k.U;
-    k.W = pl_scratch_mat(q, m->w0.dtype, E, rows, 2 * h);
+    k.W = pl_scratch_mat(q, m->w0.dtype, E, rows, m->W2.rows);
     PL_CALL(gemm, q, .C = k.U, .A = pl_view_join(m->D, B), .B = m->w0, .tb = 1, .alpha = 1);
     PL_CALL(bias_act, q, .Y = k.Z, .X = k.U, .b = m->b0, .act = PL_ACT_SILU);
     PL_CALL(gemm, q, .C = k.W, .A = k.Z, .B = m->W2, .tb = 1, .alpha = 1);
@@ -48,9 +49,18 @@ static pl_mat pair_part(const mlp_work *k, int64_t part)
     return pl_view_split(pl_view_cols(k->W, part * k->h, k->h), k->B);
 }
 
+static int is_shared(const pl_message *m)
+{
+    return m->kind == PL_MESSAGE_SHARED || m->kind == PL_MESSAGE_SHARED_BOUNDED;
+}
+
 static void forward_slab(pl_queue *q, pl_mat Ys, pl_mat Yv, pl_mat S, pl_mat V, const pl_message *m)
 {
-    if (m->kind != PL_MESSAGE_CHANNEL) {
+    if (m->kind == PL_MESSAGE_KERNEL) {
+        pl_message_kernel_forward(q, Ys, Yv, S, V, m);
+        return;
+    }
+    if (is_shared(m)) {
         pl_message_shared_forward(q, Ys, Yv, S, V, m);
         return;
     }
@@ -58,26 +68,36 @@ static void forward_slab(pl_queue *q, pl_mat Ys, pl_mat Yv, pl_mat S, pl_mat V, 
     mlp_work k = mlp_forward(q, m, 0);
     PL_CALL(pair_sum, q, .Y = Ys, .X = S, .W = pair_part(&k, 0), .Z = S, .points = m->points,
             .alpha = m->alpha);
-    PL_CALL(pair_sum, q, .Y = Yv, .X = V, .W = pair_part(&k, 1), .Z = V, .points = m->points,
-            .alpha = m->alpha);
+    if (m->kind == PL_MESSAGE_SCALARS) PL_CALL(copy, q, .Y = Yv, .X = V);
+    else
+        PL_CALL(pair_sum, q, .Y = Yv, .X = V, .W = pair_part(&k, 1), .Z = V, .points = m->points,
+                .alpha = m->alpha);
     pl_scratch_end(q, mark);
 }
 
 static void backward_slab(pl_queue *q, pl_mat dS, pl_mat dV, const pl_message_grads *g, pl_mat dYs,
                           pl_mat dYv, pl_mat S, pl_mat V, const pl_message *m)
 {
-    if (m->kind != PL_MESSAGE_CHANNEL) {
+    if (m->kind == PL_MESSAGE_KERNEL) {
+        pl_message_kernel_backward(q, dS, dV, g, dYs, dYv, S, V, m);
+        return;
+    }
+    if (is_shared(m)) {
         pl_message_shared_backward(q, dS, dV, g, dYs, dYv, S, V, m);
         return;
     }
     pl_scratch_mark mark = pl_scratch_begin(q);
     mlp_work k = mlp_forward(q, m, 1);
-    pl_mat Ws = pair_part(&k, 0), Wv = pair_part(&k, 1);
+    /* where W has done its work, its gradient takes its place */
+    pl_mat Ws = pair_part(&k, 0);
     PL_CALL(pair_sum, q, .Y = dS, .X = dYs, .W = Ws, .Z = dYs, .points = m->points, .alpha = m->alpha);
-    PL_CALL(pair_sum, q, .Y = dV, .X = dYv, .W = Wv, .Z = dYv, .points = m->points, .alpha = m->alpha);
-    /* W has done its work: its gradient takes its place */
     PL_CALL(pair_grad, q, .dW = Ws, .dY = dYs, .X = S, .points = m->points, .alpha = m->alpha);
-    PL_CALL(pair_grad, q, .dW = Wv, .dY = dYv, .X = V, .points = m->points, .alpha = m->alpha);
+    if (m->kind == PL_MESSAGE_SCALARS) PL_CALL(copy, q, .Y = dV, .X = dYv);
+    else {
+        pl_mat Wv = pair_part(&k, 1);
+        PL_CALL(pair_sum, q, .Y = dV, .X = dYv, .W = Wv, .Z = dYv, .points = m->points, .alpha = m->alpha);
+        PL_CALL(pair_grad, q, .dW = Wv, .dY = dYv, .X = V, .points = m->points, .alpha = m->alpha);
+    }
     pl_weight_grad(q, g->W2, g->b2, k.W, k.Z, k.B);
     /* dZ, in the place of Z */
     PL_CALL(gemm, q, .C = k.Z, .A = k.W, .B = m->W2, .alpha = 1);

@@ -4,7 +4,9 @@
  *     Ys_i = S_i + alpha sum_j w_ij[:h] S_j        scalars
  *     Yv_i = V_i + alpha sum_j w_ij[h:] V_j        vectors, each of the three components
  *
- * or, with one weight a pair for all channels, w_ij = w2 silu(w0 d_ij + b0) + b2, or the sigmoid of that.
+ * or, with one weight a pair for all channels, w_ij = w2 silu(w0 d_ij + b0) + b2, or the sigmoid of that; or
+ * h weights a pair and messages of scalars alone, Yv = V; or a fixed kernel, 2 sigmoid(-d_ij), and scalars
+ * that went through the MLP on their way, S_j -> W2 silu(w0 S_j + b0) + b2.
  *
  * E members, B clouds each, N points, h channels, P = N (N + 1) / 2 pairs as torch.triu_indices(N, N) orders
  * them.
@@ -15,15 +17,18 @@
 #include "device/queue.h"
 
 typedef enum pl_message_kind {
-    PL_MESSAGE_CHANNEL,       /* 2h weights a pair */
-    PL_MESSAGE_SHARED,        /* one */
-    PL_MESSAGE_SHARED_BOUNDED /* one, in (0, 1) */
+    PL_MESSAGE_CHANNEL,        /* 2h weights a pair */
+    PL_MESSAGE_SHARED,         /* one */
+    PL_MESSAGE_SHARED_BOUNDED, /* one, in (0, 1) */
+    PL_MESSAGE_KERNEL,         /* a fixed one; the MLP is of scalars */
+    PL_MESSAGE_SCALARS,        /* h, of scalars alone */
+    PL_MESSAGE_KINDS
 } pl_message_kind;
 
 typedef struct pl_message {
     pl_mat D; /* (E * B, P, 1): distances */
-    /* (E, h, 1), (E, 1, h), (E, 2h, h), (E, 1, 2h): the radial MLP; of a shared weight the last two are (E,
-     * 1, h), (E, 1, 1) */
+    /* (E, h, 1), (E, 1, h), (E, r, h), (E, 1, r): the MLP of distances, r = 2h, 1 or h numbers; of a kernel
+     * that of scalars, whose first is (E, h, h) */
     pl_mat w0, b0, W2, b2;
     int64_t points; /* N */
     double alpha;

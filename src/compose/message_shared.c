@@ -26,12 +26,6 @@ static int64_t act_of(const pl_message *m)
     return m->kind == PL_MESSAGE_SHARED_BOUNDED ? PL_ACT_SIGMOID : PL_ACT_NONE;
 }
 
-/* (E, n, h) as a column of n h rows. */
-static pl_mat column_of(pl_mat m)
-{
-    return pl_mat_dense(m.data, m.dtype, m.batch, m.rows * m.cols, 1);
-}
-
 static shared_work weights_make(pl_queue *q, const pl_message *m)
 {
     int64_t E = m->w0.batch, B = m->D.batch / E, rows = B * m->D.rows, h = m->w0.rows;
@@ -46,7 +40,7 @@ static shared_work weights_make(pl_queue *q, const pl_message *m)
     PL_CALL(bias_act, q, .Y = k.Z, .X = k.U, .b = m->b0, .act = PL_ACT_SILU);
     PL_CALL(gemm, q, .C = k.u, .A = k.Z, .B = m->W2, .tb = 1, .alpha = 1);
     PL_CALL(bias_act, q, .Y = k.w, .X = k.u, .b = m->b2, .act = act_of(m));
-    PL_CALL(row_spread, q, .Y = column_of(k.W), .X = k.w, .alpha = 1);
+    PL_CALL(row_spread, q, .Y = pl_view_column(k.W), .X = k.w, .alpha = 1);
     return k;
 }
 
@@ -72,7 +66,7 @@ static void weight_slopes(pl_queue *q, pl_mat out, pl_mat dY, pl_mat X, const sh
 {
     PL_CALL(pair_grad, q, .dW = pl_view_split(k->W, k->B), .dY = dY, .X = X, .points = m->points,
             .alpha = m->alpha);
-    PL_CALL(row_sum, q, .Y = out, .X = column_of(k->W), .alpha = 1);
+    PL_CALL(row_sum, q, .Y = out, .X = pl_view_column(k->W), .alpha = 1);
 }
 
 void pl_message_shared_backward(pl_queue *q, pl_mat dS, pl_mat dV, const pl_message_grads *g, pl_mat dYs,

@@ -1,5 +1,5 @@
-/* view.h -- the same memory as other matrices: rows to batches and back, columns, one row per matrix. No
- * copies.
+/* view.h -- the same memory as other matrices: rows to batches and back, columns, one row or column per
+ * matrix. No copies.
  *
  * What is written for members as the batch is seen with clouds as the batch by pl_view_split, and so on.
  */
@@ -64,6 +64,15 @@ static inline pl_mat pl_view_row(pl_mat m)
     m.cols *= m.rows;
     m.rows = 1;
     m.rs = m.cols;
+    return m;
+}
+
+/* (batch, rows, cols), packed -> (batch, rows * cols, 1). */
+static inline pl_mat pl_view_column(pl_mat m)
+{
+    assert(m.rs == m.cols || m.rows <= 1);
+    m.rows *= m.cols;
+    m.cols = m.rs = 1;
     return m;
 }
 

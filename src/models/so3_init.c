@@ -1,5 +1,5 @@
 /* so3_init.c -- initial weights: U(-1/sqrt(fan_in), 1/sqrt(fan_in)) for weights and biases, rounded to float;
- * a gate begins with weight 1, bias 0.
+ * a gate by channel begins with weight 1, bias 0.
  *
  * Entry i of parameter number p of a member is drawn at (seed, PL_STREAM_INIT, p, i): the same in f32 and
  * f64, on any device, whoever its mates are.

@@ -32,23 +32,35 @@ static const pl_param *add(pl_so3 *m, int64_t layer, const char *name, int ndim,
     return p;
 }
 
+/* What the message's MLP gives for a pair, or for a point. */
+static int64_t message_out(const pl_so3_shape *s)
+{
+    switch ((pl_message_kind)s->message) {
+    case PL_MESSAGE_CHANNEL: return 2 * s->width;
+    case PL_MESSAGE_SHARED:
+    case PL_MESSAGE_SHARED_BOUNDED: return 1;
+    default: return s->width;
+    }
+}
+
 static void list_params(pl_so3 *m)
 {
-    int64_t h = m->shape.width, nd = dots(h), weights = m->shape.message == PL_MESSAGE_CHANNEL ? 2 * h : 1;
+    int64_t h = m->shape.width, nd = dots(h), of = m->shape.message == PL_MESSAGE_KERNEL ? h : 1,
+            weights = message_out(&m->shape), gate = m->shape.linear_gate ? h : 0;
     for (int64_t l = 0; l < m->shape.layers; l++) {
         int64_t in = l ? h : 1;
         pl_so3_layer *y = &m->layers[l];
         y->mix_s.weight = add(m, l, "W_00.weight", 2, h, in, in);
         y->mix_s.bias = add(m, l, "W_00.bias", 1, 1, h, in);
         y->mix_v.weight = add(m, l, "W_11", 2, h, in, in);
-        y->w0 = add(m, l, "message.0.weight", 2, h, 1, 1);
-        y->b0 = add(m, l, "message.0.bias", 1, 1, h, 1);
+        y->w0 = add(m, l, "message.0.weight", 2, h, of, of);
+        y->b0 = add(m, l, "message.0.bias", 1, 1, h, of);
         y->W2 = add(m, l, "message.2.weight", 2, weights, h, h);
         y->b2 = add(m, l, "message.2.bias", 1, 1, weights, h);
         y->cg_proj.weight = add(m, l, "cg_proj.weight", 2, h, h + nd, h + nd);
         y->cg_proj.bias = add(m, l, "cg_proj.bias", 1, 1, h, h + nd);
-        y->gate.weight = add(m, l, "gate.weight", 1, 1, h, 0);
-        y->gate.bias = add(m, l, "gate.bias", 1, 1, h, 0);
+        y->gate.weight = add(m, l, "gate.weight", gate ? 2 : 1, gate ? h : 1, h, gate);
+        y->gate.bias = add(m, l, "gate.bias", 1, 1, h, gate);
         y->cg_proj.act = PL_ACT_SILU;
         y->gate.eps = m->shape.eps;
     }
@@ -115,8 +127,8 @@ static polar_status check_shape(const pl_so3_shape *s)
     PL_TRY(check_size("layers", s->layers, 1 << 10));
     PL_NEED(s->dtype == POLAR_DTYPE_F32 || s->dtype == POLAR_DTYPE_F64, POLAR_E_DTYPE,
             "an SO(3) model computes in f32 or f64, not in %s", polar_dtype_name(s->dtype));
-    PL_NEED(s->message >= PL_MESSAGE_CHANNEL && s->message <= PL_MESSAGE_SHARED_BOUNDED, POLAR_E_ARG,
-            "an SO(3) model with messages of kind %d: there are 0, 1 and 2", s->message);
+    PL_NEED(s->message >= PL_MESSAGE_CHANNEL && s->message < PL_MESSAGE_KINDS, POLAR_E_ARG,
+            "an SO(3) model with messages of kind %d: there are 0 to %d", s->message, PL_MESSAGE_KINDS - 1);
     PL_NEED(s->eps >= 0x1p-126 && s->eps <= 0x1p126, POLAR_E_ARG,
             "eps under the square roots is %g; it must be positive and finite in f32", s->eps);
     double E = (double)s->members, N = (double)s->points, h = (double)s->width, clouds = E * (double)s->batch;

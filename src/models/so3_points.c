@@ -5,8 +5,8 @@
  *     layer:  S = W_00 s + b            V = W_11 v                          mixers: Schur blocks of the
  *             symmetry
  *             S, V += messages along d                                      compose/message.h
- *             s' = silu(cg_proj [S, <V_a, V_b>])     v' = V sigmoid(g |V| + b)     dots and gate; s'
- *                 += s, v' += v from the second layer on
+ *             s' = silu(cg_proj [S, <V_a, V_b>])     v' = V sigmoid(g |V| + b)     dots and gate (g
+ *                 diagonal or a matrix); s' += s, v' += v from the second layer on
  *     y = readout(mean_i s, mean_i |v|), or of the first alone
  *
  * Every v transforms as x under a rotation, every s not at all. Translations do change y: |x| and x are
@@ -103,7 +103,7 @@ static void layer_backward(pl_so3 *m, pl_queue *q, pl_so3_layer *y, pl_mat ds, p
            dV = pl_scratch_mat(q, dv.dtype, dv.batch, dv.rows, h);
     pl_mat dcat = pl_scratch_mat(q, ds.dtype, y->cat.batch, y->cat.rows, y->cat.cols),
            dM = pl_scratch_mat(q, dv.dtype, dv.batch, dv.rows, h);
-    pl_gate_backward(q, &y->gate, dM, y->M, dv);
+    pl_gate_backward(q, &y->gate, dM, y->M, dv, m->B);
     pl_dots_linear_backward(q, &y->cg_proj, dcat, dM, ds, y->U, y->cat, y->M, m->B);
     pl_message_backward(q, pl_view_split(dS, m->B), pl_view_split(dV, m->B), &grads,
                         pl_view_split(pl_view_cols(dcat, 0, h), m->B), pl_view_split(dM, m->B),

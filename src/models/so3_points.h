@@ -23,9 +23,9 @@ typedef struct pl_so3_shape {
     int64_t points, width, layers;
     polar_dtype dtype; /* of weights, activations and gradients: f32 or f64 */
     double eps;        /* under the square roots of distances and norms */
-    /* a pl_message_kind of compose/message.h: weights by channel (0), or one a pair */
-    int message;
-    int scalars_only; /* the readout sees no lengths of vectors */
+    int message;       /* a pl_message_kind of compose/message.h; 0: weights by channel */
+    int linear_gate;   /* the lengths of all channels open a gate */
+    int scalars_only;  /* the readout sees no lengths of vectors */
 } pl_so3_shape;
 
 typedef struct pl_so3 pl_so3;

@@ -24,18 +24,72 @@ void pl_dots_linear_backward(pl_queue *q, const pl_linear *l, pl_mat dcat, pl_ma
 
 /* Y = V s, s = sigmoid(u), u = g R + b, R = sqrt(|V|^2 + eps);
  *
- *     t = <dY, V> s (1 - s)     dV = dY s + t g V / R     dg = sum t R     db = sum t */
+ *     t = <dY, V> s (1 - s)     dV = dY s + t g V / R     dg = sum t R     db = sum t
+ *
+ * A linear gate, u = G R + b, is a gate of every point's own: with g = 0 and b = u, points as the batch.
+ *
+ *     dG = t^T R     db = sum t     dR = t G     dV = dY s + dR V / R */
+
+static int is_linear(const pl_gate *l)
+{
+    return l->weight->ndim == 2;
+}
+
+typedef struct {
+    pl_linear layer;
+    pl_mat R, U, zero; /* (E, r, h): lengths, what the sigmoid is of, and g */
+} linear_gate;
+
+/* Points as the batch: (E, k r, h) -> (E r, k, h). */
+static pl_mat by_point(pl_mat m, int64_t r)
+{
+    return m.data ? pl_view_split(m, r) : m;
+}
+
+static linear_gate gates_make(pl_queue *q, const pl_gate *l, pl_mat V)
+{
+    int64_t E = V.batch, r = V.rows / 3, h = V.cols;
+    linear_gate k = {.layer = {l->weight, l->bias, PL_ACT_NONE}};
+    k.R = pl_scratch_mat(q, V.dtype, E, r, h);
+    k.U = pl_scratch_mat(q, V.dtype, E, r, h);
+    k.zero = pl_scratch_mat(q, V.dtype, E, r, h);
+    PL_CALL(vec_norm, q, .R = k.R, .V = V, .eps = l->eps);
+    /* zero, or NaN where V is not finite any more */
+    PL_CALL(axpby, q, .Y = k.zero, .X = k.R, .alpha = 0);
+    pl_linear_forward(q, &k.layer, k.U, k.U, k.R);
+    return k;
+}
 
 void pl_gate_forward(pl_queue *q, const pl_gate *l, pl_mat Y, pl_mat V, pl_mat Z)
 {
+    if (is_linear(l)) {
+        pl_scratch_mark mark = pl_scratch_begin(q);
+        linear_gate k = gates_make(q, l, V);
+        int64_t r = V.rows / 3;
+        PL_CALL(vec_gate, q, .Y = by_point(Y, r), .V = by_point(V, r), .g = by_point(k.zero, r),
+                .b = by_point(k.U, r), .Z = by_point(Z, r), .eps = l->eps);
+        pl_scratch_end(q, mark);
+        return;
+    }
     PL_CALL(vec_gate, q, .Y = Y, .V = V, .g = l->weight->W, .b = l->bias->W, .Z = Z, .eps = l->eps);
 }
 
-void pl_gate_backward(pl_queue *q, const pl_gate *l, pl_mat dV, pl_mat V, pl_mat dY)
+void pl_gate_backward(pl_queue *q, const pl_gate *l, pl_mat dV, pl_mat V, pl_mat dY, int64_t groups)
 {
     pl_scratch_mark mark = pl_scratch_begin(q);
-    pl_mat T = pl_scratch_mat(q, V.dtype, V.batch, V.rows / 3, V.cols),
-           TR = pl_scratch_mat(q, V.dtype, V.batch, V.rows / 3, V.cols);
+    int64_t r = V.rows / 3;
+    pl_mat T = pl_scratch_mat(q, V.dtype, V.batch, r, V.cols),
+           TR = pl_scratch_mat(q, V.dtype, V.batch, r, V.cols);
+    if (is_linear(l)) {
+        linear_gate k = gates_make(q, l, V);
+        PL_CALL(vec_gate_back, q, .dV = by_point(dV, r), .T = by_point(T, r), .TR = by_point(TR, r),
+                .V = by_point(V, r), .g = by_point(k.zero, r), .b = by_point(k.U, r), .dY = by_point(dY, r),
+                .eps = l->eps);
+        pl_linear_backward(q, &k.layer, TR, (pl_mat){0}, T, (pl_mat){0}, k.R, groups); /* dR */
+        PL_CALL(vec_norm_back, q, .dV = dV, .V = V, .dR = TR, .eps = l->eps);
+        pl_scratch_end(q, mark);
+        return;
+    }
     PL_CALL(vec_gate_back, q, .dV = dV, .T = T, .TR = TR, .V = V, .g = l->weight->W, .b = l->bias->W,
             .dY = dY, .eps = l->eps);
     PL_CALL(row_sum, q, .Y = l->weight->G, .X = TR, .alpha = 1);

@@ -24,18 +24,19 @@ void pl_dots_linear_backward(pl_queue *q, const pl_linear *l, pl_mat dcat, pl_ma
 
 /* ---- gate ---------------------------------------------------------------------------------------- */
 
-/* The norm gate on vectors: a vector keeps its direction, its length decides how much of it passes. */
+/* The norm gate on vectors: a vector keeps its direction, its length decides how much of it passes, or, of a
+ * linear gate, the lengths of all channels do. */
 
 typedef struct pl_gate {
-    const pl_param *weight, *bias; /* (E, 1, h): g and b */
+    const pl_param *weight, *bias; /* (E, 1, h): g and b; of a linear gate the first is (E, h, h) */
     double eps;
 } pl_gate;
 
 /* V, Y (E, 3 r, h): the three components of r vectors per channel in consecutive rows. Y = V sigmoid(g |V| +
- * b) + Z; Z or none. */
+ * b) + Z, of a linear gate V sigmoid(G |V| + b) + Z; Z or none. */
 void pl_gate_forward(pl_queue *q, const pl_gate *l, pl_mat Y, pl_mat V, pl_mat Z);
-/* overwrites dV (which may be dY) and the gradients of g and b */
-void pl_gate_backward(pl_queue *q, const pl_gate *l, pl_mat dV, pl_mat V, pl_mat dY);
+/* overwrites dV (which may be dY) and the gradients of g and b; the rows come in `groups` (clouds) */
+void pl_gate_backward(pl_queue *q, const pl_gate *l, pl_mat dV, pl_mat V, pl_mat dY, int64_t groups);
 
 /* ---- means over a cloud -------------------------------------------------------------------------- */
 

@@ -3,7 +3,7 @@
     pip install -r tests/golden/requirements.txt
     python tests/golden/make_golden.py OUT               # into the folder OUT
     python tests/golden/make_golden.py --compare OUT     # ... and compares with what lies here
-    python tests/golden/make_golden.py --add OUT         # what lies here, and the rules it lacks
+    python tests/golden/make_golden.py --add OUT         # what lies here, and the rules and kinds it lacks
 
 Double precision throughout, inputs exactly representable in float32, one thread, seed 1. What the files
 hold is in README.md, their hashes in MANIFEST (`sha256sum *.json *.safetensors` made it). Another version
@@ -67,6 +67,8 @@ def maps_and_rules(out):
             if (n, m) not in LARGE or rule in ("adamw", "muon", "polaradamw"):
                 T.update({f"traj.{k}.{rule}.{name}": v for name, v in path.items()})
     save(T | later_rules(T), f"{out}/optim.safetensors")
+    T = load_file(f"{HERE}/so3.safetensors")
+    save(T | so3_kinds(T), f"{out}/so3.safetensors")
 
 
 def later_rules(T):
@@ -109,26 +111,41 @@ def check_adamw(path):
     assert (p.detach() - path["w6"]).abs().max() < 1e-12
 
 
+def so3_set(name, h, points, batch, **kinds):
+    """Predictions, loss and gradients of one SO(3) network; its invariance is checked on the way."""
+    P = {k: v.requires_grad_(True) for k, v in so3.init(h, SEED, dtype=torch.float64, **kinds).items()}
+    X = exact(batch, points, 3)
+    y = so3.target(X)
+    pred = so3.forward(P, X, h, **kinds)
+    loss = ((pred - y) ** 2).mean()
+    loss.backward()
+    T = {f"{name}.x": f32(X), f"{name}.y": y, f"{name}.pred": pred.detach()}
+    T[f"{name}.loss"] = loss.detach().reshape(1)
+    for k, v in P.items():
+        T[f"{name}.param.{k}"] = v.detach().clone()
+        T[f"{name}.grad.{k}"] = torch.zeros_like(v) if v.grad is None else v.grad
+    Q = torch.linalg.qr(torch.randn(3, 3, dtype=torch.float64))[0]
+    assert (so3.forward(P, X @ Q.T, h, **kinds) - pred).abs().max() < 1e-10
+    return T
+
+
+def so3_kinds(T):
+    """The network's other messages, gate and readout, as far as T lacks them; each draws on its own."""
+    state, more = torch.get_rng_state(), {}
+    for kinds in (dict(message="shared"), dict(message="shared_bounded"), dict(message="kernel"),
+                  dict(message="scalars_only"), dict(gate="linear"), dict(readout="scalars")):
+        name = "_".join(kinds.values())
+        if f"{name}.x" not in T:
+            torch.manual_seed(zlib.crc32(name.encode()))
+            more |= so3_set(name, 6, 9, 2, **kinds)
+    torch.set_rng_state(state)
+    return more
+
+
 def so3_model(out):
-    """Predictions, loss and gradients of the SO(3) network; its invariance is checked on the way."""
-    T = {}
-    for h, points, batch in [(8, 10, 3), (16, 32, 2)]:
-        P = {k: v.requires_grad_(True) for k, v in so3.init(h, SEED, dtype=torch.float64).items()}
-        X = exact(batch, points, 3)
-        y = so3.target(X)
-        pred = so3.forward(P, X, h)
-        loss = ((pred - y) ** 2).mean()
-        loss.backward()
-        T |= {
-            f"h{h}.x": f32(X), f"h{h}.y": y, f"h{h}.pred": pred.detach(), f"h{h}.loss":
-            loss.detach().reshape(1)
-        }
-        for k, v in P.items():
-            T[f"h{h}.param.{k}"] = v.detach().clone()
-            T[f"h{h}.grad.{k}"] = v.grad
-        Q = torch.linalg.qr(torch.randn(3, 3, dtype=torch.float64))[0]
-        assert (so3.forward(P, X @ Q.T, h) - pred).abs().max() < 1e-10
-    save(T, f"{out}/so3.safetensors")
+    T = so3_set("h8", 8, 10, 3)
+    T |= so3_set("h16", 16, 32, 2)
+    save(T | so3_kinds(T), f"{out}/so3.safetensors")
 
 
 VIT = dict(img_size=32, patch_size=8, embed_dim=48, depth=2, num_heads=3, num_classes=10)
@@ -240,7 +257,7 @@ def difference(a, b):
 
 
 def add(out):
-    """The files that lie here with the rules they lack; every array that is there stays as it is."""
+    """The files that lie here with the rules and kinds they lack; each array that is there stays as it is."""
     T = load_file(f"{HERE}/optim.safetensors")
     save(T | later_rules(T), f"{out}/optim.safetensors")
     T = load_file(f"{HERE}/vit.safetensors")
@@ -275,7 +292,7 @@ def main():
     p.add_argument("--compare", action="store_true", help="with the files beside this program")
     p.add_argument("--add",
                    action="store_true",
-                   help="optim and vit with the rules they lack, nothing else made anew")
+                   help="optim and vit with the rules they lack, so3 with its kinds, nothing else made anew")
     a = p.parse_args()
     os.makedirs(a.out, exist_ok=True)
     torch.manual_seed(SEED)

@@ -37,17 +37,26 @@ static void test_ensemble(const char *device)
     run_free(together, 2);
     run_free(alone, 2);
 
-    /* the other messages and readout */
-    const run_arm kinds[2] = {
-        {"model.message=shared_bounded model.readout=scalars data.cloud=anisotropic optim.rule=muon", 5},
-        {"model.message=shared_bounded model.readout=scalars data.cloud=anisotropic optim.rule=adamw", 6}};
-    run_run(together, device, kinds, 2);
-    for (int i = 0; i < 2; i++) {
-        run_run(&alone[i], device, &kinds[i], 1);
-        test_exact("with one weight a pair, of two, and alone", story_differs(&together[i], &alone[i]));
+    /* the other messages, gate and readout */
+#define KINDS 3
+    static const char *const kinds[KINDS] = {"model.message=shared_bounded model.readout=scalars "
+                                             "data.cloud=anisotropic",
+                                             "model.message=kernel model.gate=linear",
+                                             "model.message=scalars_only"};
+    for (int k = 0; k < KINDS; k++) {
+        char first[160], second[160];
+        snprintf(first, sizeof first, "%s optim.rule=muon", kinds[k]);
+        snprintf(second, sizeof second, "%s optim.rule=adamw", kinds[k]);
+        const run_arm two[2] = {{first, 5}, {second, 6}};
+        run_run(together, device, two, 2);
+        for (int i = 0; i < 2; i++) {
+            run_run(&alone[i], device, &two[i], 1);
+            test_exact(two[i].changes, story_differs(&together[i], &alone[i]));
+        }
+        run_free(together, 2);
+        run_free(alone, 2);
     }
-    run_free(together, 2);
-    run_free(alone, 2);
+#undef KINDS
 }
 
 /* The ensemble interrupted after k epochs: saved, ended, begun anew, loaded, and on to the end. */

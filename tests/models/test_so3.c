@@ -1,9 +1,10 @@
-/* test_so3.c -- the SO(3) model against torch's predictions and gradients (golden/so3.safetensors): in
- * double, in float, in float with composed messages.
+/* test_so3.c -- the SO(3) model and its other messages, gate and readout against torch's predictions and
+ * gradients (golden/so3.safetensors): in double, in float, in float with composed messages.
  *
  *     ctest -R test_so3
  */
 #include "base/safetensors.h"
+#include "compose/message.h"
 #include "so3_model_fixture.h"
 
 #define U64 0x1p-53
@@ -21,9 +22,10 @@ static double *read(const pl_safetensors *f, int64_t n, const char *set, const c
     return model_golden(f, n, full, name);
 }
 
-static golden golden_open(const char *set, int64_t width, int64_t batch, int64_t points)
+static golden golden_open(const char *set, const pl_so3_shape *shape)
 {
-    golden g = {.shape = so3_shape(1, batch, points, width, 3, POLAR_DTYPE_F64)};
+    golden g = {.shape = *shape};
+    int64_t batch = shape->batch, points = shape->points;
     pl_safetensors *f;
     TEST_TRY(pl_safetensors_open(&f, test_golden_path("so3.safetensors")));
     so3_net r = so3_open("ref", &g.shape, 1);
@@ -46,9 +48,10 @@ static golden golden_open(const char *set, int64_t width, int64_t batch, int64_t
     int64_t arrays = 0, inexact = 0;
     for (int64_t i = 0; i < r.total; i++) inexact += (double)(float)g.w[i] != g.w[i];
     test_exact("the golden weights are floats", inexact);
+    char first[64];
+    snprintf(first, sizeof first, "%s.param.", set);
     for (int64_t i = 0; i < pl_safetensors_count(f); i++)
-        arrays += !strncmp(pl_safetensors_view(f, i)->name, set, strlen(set)) &&
-                  strstr(pl_safetensors_view(f, i)->name, ".param.");
+        arrays += !strncmp(pl_safetensors_view(f, i)->name, first, strlen(first));
     test_true("the golden file's arrays are the model's", arrays == r.count, "%s: %lld and %lld", set,
               (long long)arrays, (long long)r.count);
     so3_close(&r);
@@ -120,12 +123,24 @@ int main(int argc, char **argv)
     static const struct {
         const char *name;
         int64_t width, batch, points;
-    } sets[] = {{"h8", 8, 3, 10}, {"h16", 16, 2, 32}};
+        int message, linear_gate, scalars_only;
+    } sets[] = {{"h8", 8, 3, 10, 0, 0, 0},
+                {"h16", 16, 2, 32, 0, 0, 0},
+                {"shared", 6, 2, 9, PL_MESSAGE_SHARED, 0, 0},
+                {"shared_bounded", 6, 2, 9, PL_MESSAGE_SHARED_BOUNDED, 0, 0},
+                {"kernel", 6, 2, 9, PL_MESSAGE_KERNEL, 0, 0},
+                {"scalars_only", 6, 2, 9, PL_MESSAGE_SCALARS, 0, 0},
+                {"linear", 6, 2, 9, 0, 1, 0},
+                {"scalars", 6, 2, 9, 0, 0, 1}};
     for (size_t i = 0; i < sizeof sets / sizeof *sets; i++) {
-        golden g = golden_open(sets[i].name, sets[i].width, sets[i].batch, sets[i].points);
+        pl_so3_shape shape = so3_shape(1, sets[i].batch, sets[i].points, sets[i].width, 3, POLAR_DTYPE_F64);
+        shape.message = sets[i].message;
+        shape.linear_gate = sets[i].linear_gate;
+        shape.scalars_only = sets[i].scalars_only;
+        golden g = golden_open(sets[i].name, &shape);
         in_double(device, &g, sets[i].name);
         in_float(device, &g, sets[i].name, 0);
-        in_float(device, &g, sets[i].name, 1);
+        if (shape.message == PL_MESSAGE_CHANNEL) in_float(device, &g, sets[i].name, 1);
         golden_close(&g);
     }
     return test_end();

@@ -22,9 +22,10 @@ static double stencil(const double f[4], double t) /* f at -2t, -t, t, 2t */
     return (f[0] - 8 * f[1] + 8 * f[2] - f[3]) / (12 * t);
 }
 
-/* pl_message_kind; then by channel with a readout of scalars */
-static const char *const kinds[] = {"", "shared ", "bounded ", "scalars "};
-#define SCALARS 3
+/* pl_message_kind; then by channel with a readout of scalars, or a linear gate */
+enum { SCALARS = PL_MESSAGE_KINDS, LINEAR, VARIANTS };
+static const char *const kinds[VARIANTS] = {"",        "shared ",  "bounded ",    "kernel ",
+                                            "s only ", "scalars ", "linear gate "};
 
 static void differences(const char *device, int64_t layers, int message)
 {
@@ -33,7 +34,8 @@ static void differences(const char *device, int64_t layers, int message)
     const double step = 2e-3;
     pl_so3_shape one = so3_shape(1, B, N, h, layers, POLAR_DTYPE_F64),
                  many = so3_shape(members, B, N, h, layers, POLAR_DTYPE_F64);
-    one.message = many.message = message == SCALARS ? PL_MESSAGE_CHANNEL : message;
+    one.message = many.message = message >= PL_MESSAGE_KINDS ? PL_MESSAGE_CHANNEL : message;
+    one.linear_gate = many.linear_gate = message == LINEAR;
     one.scalars_only = many.scalars_only = message == SCALARS;
     so3_net a = so3_open(device, &one, 1), e = so3_open(device, &many, 0);
     double *x = model_new(members * B * N * 3), *y = model_new(members * B), *w = model_new(a.total),
@@ -191,9 +193,7 @@ int main(int argc, char **argv)
     const char *device = test_begin(argc, argv);
     differences(device, 2, PL_MESSAGE_CHANNEL);
     differences(device, 3, PL_MESSAGE_CHANNEL);
-    differences(device, 2, PL_MESSAGE_SHARED);
-    differences(device, 2, PL_MESSAGE_SHARED_BOUNDED);
-    differences(device, 2, SCALARS);
+    for (int kind = PL_MESSAGE_SHARED; kind < VARIANTS; kind++) differences(device, 2, kind);
     shared_as_channels(device);
     symmetries(device, POLAR_DTYPE_F64);
     symmetries(device, POLAR_DTYPE_F32);

@@ -7,7 +7,9 @@
 #include "lab/run/optim_keys.h"
 
 static const char *const dtypes[] = {"f32", "f64", NULL};
-static const char *const messages[] = {"channel", "shared", "shared_bounded", NULL}; /* pl_message_kind */
+/* pl_message_kind */
+static const char *const messages[] = {"channel", "shared", "shared_bounded", "kernel", "scalars_only", NULL};
+static const char *const gates[] = {"diagonal", "linear", NULL};
 static const char *const readouts[] = {"scalars_lengths", "scalars", NULL};
 static const char *const clouds[] = {"gauss", "anisotropic", NULL};
 static const char *const coordinates[] = {"plain", "rotated", NULL};
@@ -58,7 +60,10 @@ static const pl_key keys[] = {
     {"model.eps", PL_KEY_REAL, "1e-8", .min = 1e-30, .max = 1,
      .help = "under the square roots of distances and norms"},
     {"model.message", PL_KEY_CHOICE, "channel", .choices = messages,
-     .help = "weights of a pair from its distance: each channel's own, one for all, or one in (0, 1)"},
+     .help = "weights of a pair from its distance: each channel's own, one for all, one in (0, 1), a fixed "
+             "2 sigmoid(-d) for scalars that went through the MLP, or each channel's own for scalars alone"},
+    {"model.gate", PL_KEY_CHOICE, "diagonal", .choices = gates,
+     .help = "what opens a vector channel: its own length, or a linear layer of all lengths"},
     {"model.readout", PL_KEY_CHOICE, "scalars_lengths", .choices = readouts,
      .help = "what is averaged over a cloud for the readout"},
     {"model.coordinates", PL_KEY_CHOICE, "plain", .choices = coordinates,
@@ -161,6 +166,7 @@ polar_status pl_so3_settings_read(pl_so3_settings *out, const pl_config *c)
         .layers = pl_config_int(c, "model.layers"),
         .eps = pl_config_real(c, "model.eps"),
         .message = pl_config_choice(c, "model.message"),
+        .linear_gate = pl_config_choice(c, "model.gate") == 1,
         .scalars_only = pl_config_choice(c, "model.readout") == 1,
         .anisotropy = is_stretched(c) ? pl_config_real(c, "data.anisotropy") : 0,
         .rotated = is_rotated(c),

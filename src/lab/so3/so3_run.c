@@ -110,6 +110,7 @@ static polar_status take_model(pl_train *t)
                           .dtype = s->dtype,
                           .eps = s->eps,
                           .message = s->message,
+                          .linear_gate = s->linear_gate,
                           .scalars_only = s->scalars_only};
     uint64_t *seeds = pl_alloc((size_t)t->members * sizeof *seeds);
     PL_NEED(seeds, POLAR_E_NOMEM, "the seeds of %lld runs", (long long)t->members);

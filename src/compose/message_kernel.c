@@ -1,0 +1,74 @@
+/* message_kernel.c -- messages by a fixed kernel of the distance, composed of plain ops.
+ *
+ *     w = 2 sigmoid(-d)                 in (0, 1]; nothing of it is learned
+ *     U = S w0^T   Z = silu(U + b0)   M = Z W2^T + b2       (E, B N, h): what a point sends
+ *     Ys = S + alpha w * M            Yv = V + alpha w * V
+ *
+ *     dM = alpha w * dYs    dW2 = dM^T Z    db2 = sum dM    dU = (dM W2) silu'(U + b0)    dw0 = dU^T S
+ *     dS = dYs + dU w0      dV = dYv + alpha w * dYv        w_ij = w_ji
+ */
+#include "compose/message_kernel.h"
+
+#include "compose/view.h"
+#include "compose/weight_grad.h"
+
+/* The weights for every channel, (E B, P, h). */
+static pl_mat weights_make(pl_queue *q, const pl_message *m)
+{
+    pl_mat w = pl_scratch_mat(q, m->D.dtype, m->D.batch, m->D.rows, 1),
+           W = pl_scratch_mat(q, m->D.dtype, m->D.batch, m->D.rows, m->w0.rows);
+    PL_CALL(axpby, q, .Y = w, .X = m->D, .alpha = -1);
+    PL_CALL(bias_act, q, .Y = w, .X = w, .act = PL_ACT_SIGMOID);
+    PL_CALL(row_spread, q, .Y = pl_view_column(W), .X = w, .alpha = 2);
+    return W;
+}
+
+typedef struct {
+    int64_t B;
+    pl_mat S, U, Z, M; /* (E, B N, h) */
+} sent_work;
+
+static sent_work sent_make(pl_queue *q, pl_mat S, const pl_message *m)
+{
+    int64_t E = m->w0.batch, B = m->D.batch / E, h = m->w0.rows;
+    polar_dtype t = m->w0.dtype;
+    sent_work k = {.B = B, .S = pl_view_join(S, B)};
+    k.U = pl_scratch_mat(q, t, E, k.S.rows, h);
+    k.Z = pl_scratch_mat(q, t, E, k.S.rows, h);
+    k.M = pl_scratch_mat(q, t, E, k.S.rows, h);
+    PL_CALL(gemm, q, .C = k.U, .A = k.S, .B = m->w0, .tb = 1, .alpha = 1);
+    PL_CALL(bias_act, q, .Y = k.Z, .X = k.U, .b = m->b0, .act = PL_ACT_SILU);
+    return k;
+}
+
+void pl_message_kernel_forward(pl_queue *q, pl_mat Ys, pl_mat Yv, pl_mat S, pl_mat V, const pl_message *m)
+{
+    pl_scratch_mark mark = pl_scratch_begin(q);
+    pl_mat W = weights_make(q, m);
+    sent_work k = sent_make(q, S, m);
+    PL_CALL(gemm, q, .C = k.M, .A = k.Z, .B = m->W2, .tb = 1, .alpha = 1);
+    PL_CALL(bias_act, q, .Y = k.M, .X = k.M, .b = m->b2, .act = PL_ACT_NONE);
+    PL_CALL(pair_sum, q, .Y = Ys, .X = pl_view_split(k.M, k.B), .W = W, .Z = S, .points = m->points,
+            .alpha = m->alpha);
+    PL_CALL(pair_sum, q, .Y = Yv, .X = V, .W = W, .Z = V, .points = m->points, .alpha = m->alpha);
+    pl_scratch_end(q, mark);
+}
+
+void pl_message_kernel_backward(pl_queue *q, pl_mat dS, pl_mat dV, const pl_message_grads *g, pl_mat dYs,
+                                pl_mat dYv, pl_mat S, pl_mat V, const pl_message *m)
+{
+    pl_scratch_mark mark = pl_scratch_begin(q);
+    pl_mat W = weights_make(q, m);
+    sent_work k = sent_make(q, S, m);
+    (void)V; /* the kernel learns nothing of it */
+    PL_CALL(pair_sum, q, .Y = pl_view_split(k.M, k.B), .X = dYs, .W = W, .points = m->points,
+            .alpha = m->alpha); /* dM */
+    PL_CALL(pair_sum, q, .Y = dV, .X = dYv, .W = W, .Z = dYv, .points = m->points, .alpha = m->alpha);
+    pl_weight_grad(q, g->W2, g->b2, k.M, k.Z, k.B);
+    PL_CALL(gemm, q, .C = k.Z, .A = k.M, .B = m->W2, .alpha = 1); /* dZ, in the place of Z */
+    PL_CALL(bias_act_back, q, .dX = k.U, .X = k.U, .b = m->b0, .dY = k.Z, .act = PL_ACT_SILU);
+    pl_weight_grad(q, g->w0, g->b0, k.U, k.S, k.B);
+    PL_CALL(gemm, q, .C = pl_view_join(dS, k.B), .A = k.U, .B = m->w0, .alpha = 1,
+            .D = pl_view_join(dYs, k.B), .beta = 1);
+    pl_scratch_end(q, mark);
+}
