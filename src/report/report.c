@@ -13,6 +13,7 @@
 #include "report/report_files.h"
 #include "report/report_html.h"
 #include "report/table/run_tables.h"
+#include "report/table/spectrum_table.h"
 
 typedef struct {
     const pl_report_opts *opts;
@@ -119,12 +120,14 @@ static polar_status write_csv(report *r, const pl_section *p, pl_store *s, const
 /* What has a line per run, epoch or step: CSV only. */
 static polar_status write_runs(report *r, const pl_section *p, pl_store *s)
 {
-    int has_gauge = 0;
+    int has_gauge = 0, has_spectra = 0;
     PL_TRY(write_csv(r, p, s, "runs", print_runs));
     /* few runs, each hours long; of many small ones it would fill the disk */
     if (p->kind.accuracy) PL_TRY(write_csv(r, p, s, "epochs", print_epochs));
     PL_TRY(pl_section_has_gauge(p, s, &has_gauge));
-    return has_gauge ? write_csv(r, p, s, "gauge", pl_section_gauge_csv) : POLAR_OK;
+    if (has_gauge) PL_TRY(write_csv(r, p, s, "gauge", pl_section_gauge_csv));
+    if (has_gauge) PL_TRY(pl_section_has_spectra(p, s, &has_spectra));
+    return has_spectra ? write_csv(r, p, s, "spectra", pl_section_spectra_csv) : POLAR_OK;
 }
 
 static polar_status write_tables(report *r, const pl_section *p, pl_store *s)

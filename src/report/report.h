@@ -11,8 +11,9 @@
  * tables/<spec>_{results,pairs,wall,wall_pairs}.{txt,csv,tex} and <spec>.json (the audit),
  * <spec>_{seeds,overtaking,seconds}.* (where they apply, section_tables.h), <spec>_runs.csv (a line per run),
  * <spec>_epochs.csv (a line per epoch, where the curve is an accuracy), <spec>_gauge.csv (where there are
- * gauge shadows); <comparison>_{seeds,lift,crossover}.* where the report holds both specs (compare_tables.h);
- * figures/<spec>_*.{svg,png,gp}. The same store gives the same bytes.
+ * gauge shadows), <spec>_spectra.csv (where they kept spectra); <comparison>_{seeds,lift,crossover}.* where
+ * the report holds both specs (compare_tables.h); figures/<spec>_*.{svg,png,gp}. The same store gives the
+ * same bytes.
  *
  * What a metric and a curve are is the testbed's to say (pl_schema), what others published and which specs
  * are compared is the spec's: no testbed, spec or rule is named in here.

@@ -188,6 +188,7 @@ polar_status pl_section_gauge_maps(char maps[][24], int *count, int most, pl_sto
         st = pl_store_select_gauges(&rows, s, r->run->id);
         for (int64_t i = 0; i < rows.count && st == POLAR_OK; i++) {
             int at = 0;
+            if (!strncmp(rows.rows[i].map, PL_SPECTRUM, sizeof PL_SPECTRUM - 1)) continue;
             while (at < *count && strcmp(maps[at], rows.rows[i].map)) at++;
             if (at == *count && *count < most) memcpy(maps[(*count)++], rows.rows[i].map, 24);
         }

@@ -58,7 +58,7 @@ pl_section_figure *pl_section_add_figure(pl_section *p, const char *name, const 
  * map; empty when there are no rows. */
 polar_status pl_section_gauge(pl_curve *out, pl_store *s, const pl_section *p, int64_t cell, int64_t arm,
                               const char *map);
-/* the maps the cell's rows name, in their order */
+/* the maps the cell's rows name, in their order; spectra are none */
 polar_status pl_section_gauge_maps(char maps[][24], int *count, int most, pl_store *s, const pl_section *p,
                                    int64_t cell);
 void pl_curve_free(pl_curve *c);

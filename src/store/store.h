@@ -70,9 +70,12 @@ typedef struct pl_gauge_row { /* ||shadow update - P u Q^T|| / ||u|| of one bloc
     int64_t step;             /* from 1 */
     int64_t shadow;           /* from 0 */
     char block[64];           /* the parameter's name */
-    char map[24];             /* "exact", "ns_fp64", ..., as polar_map_opts_parse spells them */
-    double deviation;
+    char map[24];     /* "exact", "ns_fp64", ..., as polar_map_opts_parse spells them; or a spectrum */
+    double deviation; /* of a spectrum: the block's singular value number `shadow`, from 0 */
 } pl_gauge_row;
+
+/* in the place of a map: PL_SPECTRUM "gradient", PL_SPECTRUM "direction" */
+#define PL_SPECTRUM "spectrum:"
 
 typedef struct pl_provenance { /* where and with what a run was made; borrowed strings */
     const char *code;          /* git describe at build time, or the version */

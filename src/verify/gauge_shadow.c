@@ -7,9 +7,11 @@
  */
 #include "verify/gauge_shadow.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/lapack.h"
 #include "verify/conjugate.h"
 
 #define NAME_BYTES 24
@@ -265,4 +267,29 @@ polar_status pl_gauge_shadow_measure(double *out, pl_gauge_shadow *s, polar_queu
                     pl_conj_delta(s->pairs + i * 4 * s->shadows, s->shadows, j);
     }
     return POLAR_OK;
+}
+
+/* ---- spectra ------------------------------------------------------------------------------------ */
+
+int64_t pl_gauge_shadow_rank(const pl_gauge_shadow *s, int64_t block)
+{
+    const pl_conj *c = &s->blocks[block].c;
+    return c->n < c->m ? c->n : c->m;
+}
+
+polar_status pl_gauge_shadow_values(double *out, pl_gauge_shadow *s, polar_queue *q, int64_t block,
+                                    pl_gauge_spectrum of)
+{
+    const shadow_block *b = &s->blocks[block];
+    pl_mat m = pl_mat_at(of == PL_GAUGE_GRADIENT ? b->g : b->W, 0, 1);
+    int64_t n = m.rows * m.cols, rank = pl_gauge_shadow_rank(s, block), finite = 1;
+    double *x = pl_alloc((size_t)n * sizeof *x);
+    PL_NEED(x, POLAR_E_NOMEM, "a block of %lldx%lld", (long long)m.rows, (long long)m.cols);
+    polar_status st = pl_mat_download_f64(q, &m, x);
+    for (int64_t i = 0; i < n && st == POLAR_OK; i++) finite &= isfinite(x[i]) != 0;
+    for (int64_t i = 0; i < rank; i++) out[i] = NAN;
+    /* rows are LAPACK's columns: the transpose, which has the same values */
+    if (st == POLAR_OK && finite) st = pl_lapack_svd(out, NULL, NULL, x, m.cols, m.rows);
+    pl_free(x);
+    return st;
 }

@@ -56,6 +56,16 @@ int64_t pl_gauge_shadow_maps(const pl_gauge_shadow *s); /* how many */
 const char *pl_gauge_shadow_map(const pl_gauge_shadow *s, int64_t map);
 /* a block's name; borrowed */
 const char *pl_gauge_shadow_block(const pl_gauge_shadow *s, int64_t block);
+typedef enum pl_gauge_spectrum {
+    PL_GAUGE_GRADIENT, /* of the twin */
+    PL_GAUGE_DIRECTION /* of the twin before the map: momentum, preconditioned where the rule does that */
+} pl_gauge_spectrum;
+
+/* how many singular values a block has */
+int64_t pl_gauge_shadow_rank(const pl_gauge_shadow *s, int64_t block);
+/* the singular values of the last step, falling; NaN where the matrix is not finite; synchronises */
+polar_status pl_gauge_shadow_values(double *out, pl_gauge_shadow *s, polar_queue *q, int64_t block,
+                                    pl_gauge_spectrum of);
 /* all of its state between steps, for a checkpoint; borrowed */
 polar_optim *pl_gauge_shadow_optim(pl_gauge_shadow *s);
 /* step from 1: the first and every so many; every 0: 1, 2, 5, 10, 20, 50, ... */

@@ -269,16 +269,18 @@ static void test_shadows(const char *device)
 {
     static const char *const rules[] = {"muon", "adamw", "polaradamw"};
     for (int k = 0; k < 3; k++) {
-        char plain[64], shadowed[160];
+        char plain[64], shadowed[192];
         run_story a, b;
         snprintf(plain, sizeof plain, "optim.rule=%s", rules[k]);
-        snprintf(shadowed, sizeof shadowed, "optim.rule=%s gauge.shadows=2 gauge.maps=exact,ns_bf16_fused",
-                 rules[k]);
+        snprintf(shadowed, sizeof shadowed,
+                 "optim.rule=%s gauge.shadows=2 gauge.maps=exact,ns_bf16_fused gauge.spectra=%s", rules[k],
+                 k == 0 ? "on" : "off");
         run_run(&a, device, &(run_arm){plain, 5}, 1);
         run_run(&b, device, &(run_arm){shadowed, 5}, 1);
         test_exact("a run with shadows is the run without", story_differs(&a, &b));
-        /* steps 1, 2, 5, 10 of 12; 10 matrices; 2 shadows */
-        int maps = k == 1 ? 1 : 2, want = 4 * 10 * 2 * maps;
+        /* steps 1, 2, 5, 10 of 12; 10 matrices; 2 shadows; two spectra of each matrix, as long as its short
+         * side: 1 + 1 + 1 + 3 + 3 in the first layer, 3 + 3 + 1 + 3 + 3 in the second */
+        int maps = k == 1 ? 1 : 2, want = 4 * 10 * 2 * maps + (k == 0 ? 4 * 2 * 22 : 0);
         double worst = 0;
         for (int i = 0; i < b.gauges; i++)
             if (!strcmp(b.gauge[i].map, k == 1 ? "none" : "exact") && !(b.gauge[i].deviation <= worst))

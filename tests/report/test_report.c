@@ -87,6 +87,13 @@ static void check_numbers(const char *html)
     test_bound("gauge: the mean of runs and shadows", fabs(mean - 0.0405), 8 * 2.3e-16 * 0.0405,
                "8 eps of the mean");
     free(csv);
+    csv = text_of(at("out/tables/so3_capacity_spectra.csv"));
+    const char *spectrum = "model.width=16,muon,gradient,layers.0.W_00.weight,1,";
+    const double want[] = {4, 4, 3, 1.25 + 0x9p-18 + 0x1p-40, 0.5, 0x3p-9, 0x3p-9, 0x1p-20};
+    double worst = 0; /* runs, values, above 2^-8, stable rank, second, third, middle, last */
+    for (int i = 0; i < 8; i++) worst = fmax(worst, fabs(csv_number(csv, spectrum, 5 + i) / want[i] - 1));
+    test_bound("spectra: what they say of four runs", worst, 16 * 2.3e-16, "16 eps: sums, logarithms");
+    free(csv);
     for (int c = 0; c < 2; c++)
         for (int k = 0; k < 4; k++)
             for (int r = 0; r < 3; r++) {
@@ -130,6 +137,7 @@ static int whole_report(void)
                                         "out/tables/small_results.csv",
                                         "out/tables/so3_capacity_runs.csv",
                                         "out/tables/so3_capacity_gauge.csv",
+                                        "out/tables/so3_capacity_spectra.csv",
                                         "out/tables/small_runs.csv",
                                         "out/tables/so3_capacity_effects.csv",
                                         "out/tables/small_effects.txt"};
@@ -143,8 +151,8 @@ static int whole_report(void)
     TEST_TRY(write_report(&out, at("two.db"), at("out"), NULL, 0));
     int drawn = !*out.note;
     test_true("report: files",
-              PART(count_files(names, 16) == 16) &&
-                  PART(access(at("out/tables/small_gauge.csv"), F_OK) != 0) && PART(out.tables == 13) &&
+              PART(count_files(names, 17) == 17) &&
+                  PART(access(at("out/tables/small_gauge.csv"), F_OK) != 0) && PART(out.tables == 14) &&
                   PART(out.specs == 2),
               "%lld tables, %lld figures: %s", (long long)out.tables, (long long)out.figures, out.page);
     char *html = text_of(at("out/index.html"));

@@ -232,7 +232,7 @@ static void test_disagreements(void)
     disagree("DELETE FROM epoch WHERE epoch = 1 AND run = " FIRST, "epochs, and ", 1);
     disagree("UPDATE gauge SET deviation = 0 WHERE step = 10 AND run = " FIRST,
              "its gauge row of step 10 is 0", 1);
-    disagree("DELETE FROM gauge WHERE step = 10 AND run = " FIRST, "it has 8 gauge rows, and 12 before", 1);
+    disagree("DELETE FROM gauge WHERE step = 10 AND run = " FIRST, "it has 12 gauge rows, and 16 before", 1);
     disagree("UPDATE run SET state = 'diverged' WHERE id = " FIRST, "it is diverged, and done before", 1);
     disagree("UPDATE run SET seed = 99 WHERE id = " FIRST, "its testbed or its seed", 1);
     disagree("UPDATE run SET testbed = 'deit' WHERE id = " FIRST, "its testbed or its seed", 1);

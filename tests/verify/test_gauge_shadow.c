@@ -211,6 +211,44 @@ static void test_nan(const char *device)
     rig_close(&r);
 }
 
+/* A matrix with one number in every row and column has those for singular values; with momentum that begins
+ * at zero the direction is a multiple of the first gradient. LAPACK's values are off by a few eps of the
+ * largest. */
+static void test_spectra(const char *device)
+{
+    rig r;
+    double v[10], of[10], err = 0, ratio = 0;
+    TEST_TRY(rig_open(&r, device, "muon", "exact", POLAR_DTYPE_F64, SHADOWS));
+    for (int i = 0; i < BLOCKS; i++) {
+        double g[MOST] = {0};
+        for (int64_t k = 0; k < shapes[i][0] && k < shapes[i][1]; k++)
+            g[k * shapes[i][1] + (k + 1) % shapes[i][1]] = k % 2 ? ldexp(1, (int)-k) : -ldexp(1, (int)-k);
+        TEST_TRY(pl_mat_upload_f64(r.at.q, &r.G[i], g));
+    }
+    TEST_TRY(pl_gauge_shadow_step(r.s, r.at.q));
+    for (int i = 0; i < BLOCKS; i++) {
+        int64_t n = pl_gauge_shadow_rank(r.s, i);
+        TEST_TRY(pl_gauge_shadow_values(v, r.s, r.at.q, i, PL_GAUGE_GRADIENT));
+        TEST_TRY(pl_gauge_shadow_values(of, r.s, r.at.q, i, PL_GAUGE_DIRECTION));
+        for (int64_t k = 0; k < n; k++) {
+            err = fmax(err, fabs(v[k] - ldexp(1, (int)-k)));
+            ratio = fmax(ratio, fabs(of[k] / of[0] - v[k]));
+        }
+    }
+    test_true("singular values, as many as the short side",
+              pl_gauge_shadow_rank(r.s, 0) == 6 && pl_gauge_shadow_rank(r.s, 1) == 4 &&
+                  pl_gauge_shadow_rank(r.s, 2) == 1,
+              "6, 4 and 1");
+    test_bound("... of the gradients", err, 16 * DBL_EPSILON, "16 eps of the largest");
+    test_bound("... of the directions", ratio, 16 * DBL_EPSILON, "16 eps of the largest");
+    double g[MOST] = {NAN};
+    TEST_TRY(pl_mat_upload_f64(r.at.q, &r.G[1], g));
+    TEST_TRY(pl_gauge_shadow_step(r.s, r.at.q));
+    TEST_TRY(pl_gauge_shadow_values(v, r.s, r.at.q, 1, PL_GAUGE_DIRECTION));
+    test_true("... of what is not finite: NaN", isnan(v[0]) && isnan(v[3]), "%g", v[0]);
+    rig_close(&r);
+}
+
 static void test_misuse(const char *device)
 {
     static const char *const lists[] = {"", "exact,exact", "exact,,none", "ns_fp16"};
@@ -240,6 +278,7 @@ int main(int argc, char **argv)
     test_not_covariant(device);
     test_independence(device);
     test_nan(device);
+    test_spectra(device);
     test_misuse(device);
     return test_end();
 }

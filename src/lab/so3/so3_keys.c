@@ -9,6 +9,7 @@
 static const char *const dtypes[] = {"f32", "f64", NULL};
 /* pl_message_kind */
 static const char *const messages[] = {"channel", "shared", "shared_bounded", "kernel", "scalars_only", NULL};
+static const char *const off_on[] = {"off", "on", NULL};
 static const char *const gates[] = {"diagonal", "linear", NULL};
 static const char *const readouts[] = {"scalars_lengths", "scalars", NULL};
 static const char *const clouds[] = {"gauss", "anisotropic", NULL};
@@ -109,6 +110,8 @@ static const pl_key keys[] = {
      .help = "polar maps to measure, by commas"},
     {"gauge.blocks", PL_KEY_TEXT, "*", .applies = has_shadows,
      .help = "parameters of the matrix route to shadow: patterns by commas"},
+    {"gauge.spectra", PL_KEY_CHOICE, "off", .choices = off_on, .applies = has_shadows,
+     .help = "also the singular values of the blocks' gradients and of their directions before the map"},
     {"gauge.dtype", PL_KEY_CHOICE, "f64", .choices = dtypes, .applies = has_shadows,
      .help = "number format of rotations, shadow moments and directions"},
 };
@@ -185,6 +188,7 @@ polar_status pl_so3_settings_read(pl_so3_settings *out, const pl_config *c)
         .gauge_maps = pl_config_text(c, "gauge.maps"),
         .gauge_blocks = pl_config_text(c, "gauge.blocks"),
         .gauge_dtype = dtype_of(c, "gauge.dtype"),
+        .spectra = pl_config_choice(c, "gauge.spectra") == 1,
         .no_decay = pl_config_text(c, "route.no_decay"),
         .disturb = {pl_config_real(c, "update.noise"), pl_config_real(c, "update.turn"),
                     pl_config_int(c, "update.redraw")},

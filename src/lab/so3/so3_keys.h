@@ -29,6 +29,7 @@ typedef struct pl_so3_settings {
     int64_t shadows, gauge_every;          /* gauge_every 0: steps 1, 2, 5, 10, 20, 50, ... */
     const char *gauge_maps, *gauge_blocks; /* borrowed from the configuration */
     polar_dtype gauge_dtype;
+    int spectra; /* at the measured steps too */
 } pl_so3_settings;
 
 extern const pl_schema pl_so3_schema;

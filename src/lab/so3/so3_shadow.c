@@ -81,13 +81,38 @@ static polar_status keep_rows(pl_so3_slot *s, int64_t step)
     return POLAR_OK;
 }
 
+/* Singular values of gradients and directions, in the place of a map's deviations. */
+static polar_status keep_spectra(pl_train *t, pl_so3_slot *s, int64_t step)
+{
+    static const char *const names[] = {
+        [PL_GAUGE_GRADIENT] = PL_SPECTRUM "gradient", [PL_GAUGE_DIRECTION] = PL_SPECTRUM "direction"};
+    for (int64_t b = 0; b < s->shadow_blocks; b++)
+        for (int of = PL_GAUGE_GRADIENT; of <= PL_GAUGE_DIRECTION; of++) {
+            int64_t rank = pl_gauge_shadow_rank(s->shadow, b);
+            double *values = pl_alloc((size_t)rank * sizeof *values);
+            PL_NEED(values, POLAR_E_NOMEM, "%lld singular values", (long long)rank);
+            polar_status st = pl_gauge_shadow_values(values, s->shadow, t->q, b, (pl_gauge_spectrum)of);
+            if (st == POLAR_OK) st = make_room(s, rank);
+            for (int64_t k = 0; k < rank && st == POLAR_OK; k++) {
+                pl_gauge_row *r = &s->rows[s->count++];
+                *r = (pl_gauge_row){.step = step, .shadow = k, .deviation = values[k]};
+                snprintf(r->block, sizeof r->block, "%s", pl_gauge_shadow_block(s->shadow, b));
+                snprintf(r->map, sizeof r->map, "%s", names[of]);
+            }
+            pl_free(values);
+            PL_TRY(st);
+        }
+    return POLAR_OK;
+}
+
 polar_status pl_so3_shadow_step(pl_train *t, pl_so3_slot *s, int64_t step)
 {
     if (!s->shadow || s->stop.end != PL_END_NOT) return POLAR_OK;
     PL_TRY(pl_gauge_shadow_step(s->shadow, t->q));
     if (!pl_gauge_step_wanted(step, s->set.gauge_every)) return POLAR_OK;
     PL_TRY(pl_gauge_shadow_measure(s->deviation, s->shadow, t->q));
-    return keep_rows(s, step);
+    PL_TRY(keep_rows(s, step));
+    return s->set.spectra ? keep_spectra(t, s, step) : POLAR_OK;
 }
 
 polar_status pl_so3_shadow_take(pl_train *t, int64_t member, pl_gauge_row *out, int max, int *count)
