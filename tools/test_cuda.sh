@@ -2,16 +2,17 @@
 # test_cuda.sh DIR [DEVICE] -- the tests that need a GPU, from the built programs in DIR, then compute-sanitizer on small ones.
 #
 # Needs no compiler and no CMake: DIR may be a bundle made by tools/bundle.sh on another machine. JOBS programs run at
-# once (as many as processors unless told), the ops of test_ops one by one; every line is written when its test ends, so
-# that a run which is cut off still tells. Ends with "N passed, M failed". `test_cuda.sh --programs` lists the programs.
+# once (as many as processors unless told), the ops of test_ops and test_cuda one by one; every line is written when its
+# test ends, so that a run which is cut off still tells. Ends with "N passed, M failed". `test_cuda.sh --programs` lists
+# the programs.
 set -u
-programs="test_cuda test_cuda_rows test_op_calls test_pair_message test_map test_polar_ops test_map_edge test_graph test_optim test_optim_host test_optim_rules
+programs="test_cuda_rows test_op_calls test_pair_message test_map test_polar_ops test_map_edge test_graph test_optim test_optim_host test_optim_rules
   test_optim_groups test_optim_skip test_optim_torch test_optim_use test_optim_edge test_optim_run test_so3_grad test_so3_turned
   test_so3_disturb test_deit_grad test_deit_drop test_deit_weights
 test_nn test_so3 test_so3_use test_so3_run test_so3_ensemble test_gauge_shadow test_attention test_gemm_act
 test_weight_grad test_gemm_sym test_deit test_deit_use test_deit_run test_deit_beside test_augment_op"
 few="test_polar_ops test_attention test_gemm_act test_weight_grad test_cuda_rows test_augment_op"    # have a second argument "few", for slow checkers
-[ "${1:-}" != --programs ] || { echo test_ops $programs; exit; }
+[ "${1:-}" != --programs ] || { echo test_ops test_cuda $programs; exit; }
 dir=${1:?usage: tools/test_cuda.sh DIR [DEVICE]}
 device=${2:-cuda:0}
 jobs=${JOBS:-$(nproc 2>/dev/null || echo 4)}
@@ -27,14 +28,16 @@ if eval "${0#*|}" >"$log" 2>&1; then echo "ok      $name: $(tail -n 1 "$log"), $
 else status=$?; { echo "FAILED  $name (status $status)"; grep -v PASS "$log" | tail -n 40; } >"$log.all"; cat "$log.all"; fi
 rm -f "$log" "$log.all"'
 
-each_op() {    # each_op NAME CHECKER: a line for each op of test_ops
+each_op() {    # each_op NAME PROGRAM CHECKER: a line for each op
     "$dir/polar" info --format csv | awk -F, 'NR > 1 && $2 == "own" { print $1 }' |
-        while read -r op; do echo "$1 $op|$2 \"\$tests/test_ops\" \$device $op"; done
+        while read -r op; do echo "$1 $op|$3 \"\$tests/$2\" \$device $op"; done
 }
 
 plan() {
     for t in $programs; do echo "$t $device|\"\$tests/$t\" \$device"; done
-    each_op "test_ops $device" ""
+    each_op "test_ops $device" test_ops ""
+    each_op "test_cuda $device" test_cuda ""
+    echo "test_cuda $device|\"\$tests/test_cuda\" \$device rest"
     echo 'no GPU: exit code 3|CUDA_VISIBLE_DEVICES= "$dir/polar" bench maps --device cuda:0; test $? -eq 3'
     command -v compute-sanitizer >/dev/null 2>&1 || { echo "compute-sanitizer is not here: its runs are left out" >&2; return; }
     for tool in racecheck initcheck synccheck memcheck; do
@@ -42,7 +45,7 @@ plan() {
         for t in test_map_edge test_graph; do echo "$tool $t|$under \"\$tests/$t\" \$device"; done
         for t in $few; do echo "$tool $t few|$under \"\$tests/$t\" \$device few"; done
     done
-    each_op "memcheck test_ops" "compute-sanitizer --tool memcheck --error-exitcode 9"
+    each_op "memcheck test_ops" test_ops "compute-sanitizer --tool memcheck --error-exitcode 9"
 }
 
 "$dir/polar" info | sed -n '/^  cuda/,/^$/p'

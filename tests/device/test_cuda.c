@@ -1,6 +1,9 @@
 /* test_cuda.c -- what only a GPU can show: the bits of `cpu` in the element tier, somebody else's stream and
  * capture, and how failures are told.
  *
+ * test_cuda DEVICE [OP]: of one op the element tier alone, so that ops can be tested side by side; "rest":
+ * all but the element tier.
+ *
  * The general tests (test_ops, test_map, test_map_edge, test_graph) run on cuda:0 too; see
  * tools/test_cuda.sh.
  */
@@ -17,10 +20,11 @@ static int bits_promised(pl_op_id op)
     return op != PL_OP_gemm && op != PL_OP_polar_exact;
 }
 
-static void element_tier(const char *device)
+/* Of one op, or (only: "") of all. */
+static void element_tier(const char *device, const char *only)
 {
     pl_device *gpu, *cpu;
-    int64_t cases = 0, elements[PL_OP_COUNT] = {0}, bad[PL_OP_COUNT] = {0};
+    int64_t cases = 0, wanted = 0, elements[PL_OP_COUNT] = {0}, bad[PL_OP_COUNT] = {0};
     TEST_TRY(polar_device_open(&gpu, device));
     TEST_TRY(polar_device_open(&cpu, "cpu"));
     for (int64_t i = 0; i < pl_op_case_count(); i++)
@@ -29,6 +33,8 @@ static void element_tier(const char *device)
             pl_op_result r;
             char name[PL_OP_CASE_NAME];
             pl_op_case_at(&c, i);
+            if (*only && strcmp(only, pl_op_describe(c.op)->name) != 0) continue;
+            wanted++;
             if (!bits_promised(c.op)) continue;
             TEST_TRY(pl_op_case_measure(&r, &c, (pl_fill)f, gpu, cpu));
             elements[c.op] += r.elements;
@@ -45,7 +51,8 @@ static void element_tier(const char *device)
                      (long long)elements[op]);
             test_exact(line, bad[op]);
         }
-    test_true("element-tier cases", cases > 100, "%lld", (long long)cases);
+    test_true("cases", wanted > (*only ? 0 : 100), "%lld, %lld of them with the bits of cpu",
+              (long long)wanted, (long long)cases);
     polar_device_close(cpu);
     polar_device_close(gpu);
 }
@@ -205,9 +212,11 @@ static void device_lost(const char *device)
 
 int main(int argc, char **argv)
 {
-    const char *device = test_begin(argc, argv);
-    device_lost(device); /* first: before this process has a CUDA of its own */
-    element_tier(device);
+    const char *device = test_begin(argc, argv), *only = argc > 2 ? argv[2] : "";
+    int rest = !*only || strcmp(only, "rest") == 0;
+    if (rest) device_lost(device); /* first: before this process has a CUDA of its own */
+    if (strcmp(only, "rest") != 0) element_tier(device, only);
+    if (!rest) return test_end();
     uploads(device);
     foreign_capture(device, 300, 320);
     foreign_capture(device, 48, 80); /* one launch without scratch, where the device has it */

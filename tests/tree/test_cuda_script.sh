@@ -22,7 +22,7 @@ need '^ok      test_attention cuda:0: '
 for t in test_attention test_gemm_act test_weight_grad test_cuda_rows test_polar_ops; do need "^ok      racecheck $t few: 7 passed, 0 failed cuda:0 few"; done
 need '^FAILED  memcheck test_ops gemm (status 9)$'
 checked=$(grep -c '^ok      racecheck ' "$dir/out")
-need "^$((programs - 1 + 1 + 2 + 4 * checked + 1)) passed, 1 failed\$"    # two ops for test_ops, the exit code, four tools, memcheck's copy
+need "^$((programs - 2 + 2 + 2 + 1 + 1 + 4 * checked + 1)) passed, 1 failed\$"    # two ops for test_ops, for test_cuda, its rest, the exit code, four tools, memcheck's copy
 if grep -q fused "$dir/out"; then echo "test_cuda_script: a fused op has no cases"; bad=1; fi
 program tests/test_attention 'echo "mismatches 3 FAIL"; exit 1'
 program bin/compute-sanitizer 'shift 4; "$@"'
