@@ -151,6 +151,7 @@ static polar_status train(cli_context *ctx, const train_args *a, const train_ran
     if (o.comm) pl_comm_set_stop(o.comm, o.stop);
     polar_status st = pl_runner_run(&outcome, o.comm ? &led : tb, &spec, run, 1, &o);
     if (o.comm && st == POLAR_OK) st = pl_lead_end(o.comm);
+    train_ranks_overlap(ranks, ctx->log);
     stop_signal_end(&signals);
     run_progress_end(&progress);
     if (st != POLAR_OK || outcome.left) run_progress_outcome(ctx, &outcome, st, "train", argc, argv);

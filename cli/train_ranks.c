@@ -97,6 +97,17 @@ polar_status train_ranks_follow(train_ranks *r, const pl_testbed *tb, const pl_c
     return st;
 }
 
+void train_ranks_overlap(const train_ranks *r, FILE *log)
+{
+    if (!r->comm || !r->comm->overlap.bytes) return;
+    double all = (double)r->comm->overlap.bytes;
+    fprintf(log,
+            "rank %d sent %.3g MB of gradients; %.0f %% of them left before their backward was over, %.0f %% "
+            "had arrived\n",
+            r->rank, all / 1e6, 100 * (double)r->comm->overlap.begun / all,
+            100 * (double)r->comm->overlap.done / all);
+}
+
 polar_status train_ranks_end(train_ranks *r, polar_status st)
 {
     char text[1200];

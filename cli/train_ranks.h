@@ -3,6 +3,8 @@
 #ifndef POLAR_CLI_TRAIN_RANKS_H
 #define POLAR_CLI_TRAIN_RANKS_H
 
+#include <stdio.h>
+
 #include "lab/run/follow.h"
 
 /* what carries the bytes between ranks: TRAIN_COMM_AUTO takes NCCL for a plain --device cuda, if it can, and
@@ -24,6 +26,8 @@ typedef struct train_ranks {
 polar_status train_ranks_begin(train_ranks *r, const char *device, int comm);
 /* of the ranks but the first: until that ends */
 polar_status train_ranks_follow(train_ranks *r, const pl_testbed *tb, const pl_config *config, uint64_t seed);
+/* a line on what this rank sent while its backward was at work; nothing where it could not */
+void train_ranks_overlap(const train_ranks *r, FILE *log);
 /* st: how this rank's work ended; of a rank that lost the others the sentence says what to do */
 polar_status train_ranks_end(train_ranks *r, polar_status st);
 

@@ -202,6 +202,9 @@ typedef struct polar_optim_opts {
     /* with comm and POLAR_GRADS_MEAN: the parts into which a step's batch is always cut, each added by
      * polar_optim_add_grads; 0: one of each rank, added by the step */
     int64_t leaves;
+    /* with leaves: gradients go to the owners in parts of about so many bytes, the last parameters first,
+     * each as soon as polar_optim_add_grad has all of it; 0: an eighth of all, 256 KiB at least */
+    int64_t bucket_bytes;
 } polar_optim_opts;
 
 /* PolarAdamW as in the paper; set lr and aux_lr. Muon's matrices do not decay unless asked:
@@ -212,7 +215,7 @@ typedef struct polar_optim_opts {
             {POLAR_MOMENTUM_EMA,  POLAR_PRECONDITION_ADAM, POLAR_SCALE_PAPER,     0.9, 0.999, 1e-8,  \
              POLAR_MAP_OPTS_INIT, POLAR_POST_NONE,         POLAR_APPLY_DECOUPLED, 0},                \
             5e-3, 0.05, 5e-4, 0.05, 0.9, 0.999, 1e-8, {0, 0, 1e-3}, NULL, NULL, 0, 0, 1, NULL, 0, 0, \
-            POLAR_SKIP_NEVER, NULL, POLAR_GRADS_MEAN, 0, 0                                           \
+            POLAR_SKIP_NEVER, NULL, POLAR_GRADS_MEAN, 0, 0, 0                                        \
     }
 
 /* A group with the options' numbers, to be changed. */
@@ -317,6 +320,11 @@ POLAR_API size_t polar_optim_state_bytes(const polar_optim *opt);
 /* the gradients are those of part `leaf` of the batch: each of this rank's polar_comm_share of opts.leaves,
  * in ascending order, before the step */
 POLAR_API polar_status polar_optim_add_grads(polar_optim *opt, polar_queue *q, int64_t leaf);
+/* the same of one parameter, which a backward has finished before the others (from the last to the first, as
+ * it goes); polar_optim_add_grads then adds the rest. With the last of its parts a rank sends what it has
+ * while the rest is computed: same bits, same bytes. By transports of ours between host memories; elsewhere
+ * it waits for the step */
+POLAR_API polar_status polar_optim_add_grad(polar_optim *opt, polar_queue *q, int64_t leaf, int64_t param);
 /* [*first, *first + *count): the elements of a parameter (the whole tensor, row by row) whose state is with
  * that rank */
 POLAR_API polar_status polar_optim_get_part(const polar_optim *opt, int64_t param, int rank, int64_t *first,

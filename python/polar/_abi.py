@@ -254,6 +254,7 @@ class polar_optim_opts(Structure):
         ("grads", polar_grads),
         ("reserved", c_int),
         ("leaves", c_int64),
+        ("bucket_bytes", c_int64),
     ]
 
 
@@ -369,6 +370,7 @@ FUNCTIONS = {    # name: (result, arguments)
     "polar_optim_report": (c_char_p, [c_void_p]),
     "polar_optim_state_bytes": (c_size_t, [c_void_p]),
     "polar_optim_add_grads": (polar_status, [c_void_p, c_void_p, c_int64]),
+    "polar_optim_add_grad": (polar_status, [c_void_p, c_void_p, c_int64, c_int64]),
     "polar_optim_get_part": (polar_status, [c_void_p, c_int64, c_int, POINTER(c_int64), POINTER(c_int64)]),
     "polar_optim_save": (polar_status, [c_void_p, c_void_p, c_char_p]),
     "polar_optim_load_with": (polar_status, [c_void_p, c_void_p, c_char_p, c_uint]),

@@ -37,15 +37,20 @@ polar_status pl_comm_make(polar_comm **out, const polar_comm_funcs *f, const cha
 void pl_comm_set_stop(polar_comm *comm, const atomic_int *stop)
 {
     comm->stop = stop;
+    if (comm->aside) pl_comm_set_stop(comm->aside, stop);
     if (comm->f.host) pl_comm_set_stop(comm->f.host, stop);
+}
+
+void pl_comm_spoil(polar_comm *comm, polar_status st, const char *why)
+{
+    if (comm->broken != POLAR_OK) return;
+    comm->broken = st;
+    snprintf(comm->why, sizeof comm->why, "%s", why);
 }
 
 void pl_comm_abandon(polar_comm *comm)
 {
-    if (comm->broken == POLAR_OK) {
-        comm->broken = POLAR_E_STATE;
-        snprintf(comm->why, sizeof comm->why, "this rank has given up");
-    }
+    pl_comm_spoil(comm, POLAR_E_STATE, "this rank has given up");
     if (comm->f.host) pl_comm_abandon(comm->f.host);
 }
 
@@ -94,6 +99,7 @@ polar_status polar_comm_open(polar_comm **out, const char *name)
 void polar_comm_close(polar_comm *comm)
 {
     if (!comm) return;
+    polar_comm_close(comm->aside);
     if (comm->f.release) comm->f.release(comm->f.arg);
     pl_free(comm->at);
     pl_free(comm->stage);
@@ -117,7 +123,7 @@ const char *polar_comm_name(const polar_comm *comm)
 
 int64_t polar_comm_bytes_sent(const polar_comm *comm)
 {
-    return comm ? comm->sent : 0;
+    return comm ? comm->sent + polar_comm_bytes_sent(comm->aside) : 0;
 }
 
 void pl_comm_share_of(int64_t total, int rank, int size, int64_t *first, int64_t *count)
@@ -142,10 +148,7 @@ polar_status polar_comm_share(const polar_comm *comm, int64_t total, int64_t *fi
 /* The first failure stays: whoever is out of step can only exchange nonsense. */
 static polar_status fail(polar_comm *c, polar_status st)
 {
-    if (c->broken == POLAR_OK) {
-        c->broken = st;
-        snprintf(c->why, sizeof c->why, "%s", pl_fail_sentence());
-    }
+    pl_comm_spoil(c, st, pl_fail_sentence());
     return st;
 }
 

@@ -13,14 +13,22 @@
 struct polar_comm {
     polar_comm_funcs f;
     const char *name;
-    int own;      /* the caller's functions, which leave no sentence of ours */
-    int64_t sent; /* bytes, to others */
-    size_t *at;   /* room for the parts of a call made here: 6 tables of `size` */
-    char *stage;  /* host copies of device memory; grows */
+    int own;              /* the caller's functions, which leave no sentence of ours */
+    _Atomic int64_t sent; /* bytes, to others */
+    size_t *at;           /* room for the parts of a call made here: 6 tables of `size` */
+    char *stage;          /* host copies of device memory; grows */
     size_t stage_bytes;
     polar_status broken; /* the first failure, after which nothing is exchanged */
     char why[512];
     const atomic_int *stop; /* not 0: somebody wants the program to end; or NULL */
+    /* between the same ranks, for one other thread of each: its exchanges and those of this one do not meet;
+     * of transports of ours between host memories; or NULL */
+    polar_comm *aside;
+    /* bytes of gradients that went aside in all; of these, handed over and arrived while a backward was still
+     * at work */
+    struct {
+        int64_t bytes, begun, done;
+    } overlap;
 };
 
 /* room for the tables; name is static; a failed one releases nothing of f */
@@ -32,6 +40,9 @@ void pl_comm_set_stop(polar_comm *comm, const atomic_int *stop);
 /* this rank will make no further call: its close waits for nobody, and where a process ends so the launcher
  * ends the others */
 void pl_comm_abandon(polar_comm *comm);
+
+/* its other thread has failed: it is of no use any more, as after a failure of its own */
+void pl_comm_spoil(polar_comm *comm, polar_status st, const char *why);
 
 /* every rank's `bytes` bytes of host memory, one after the other by rank, into all */
 polar_status pl_comm_gather(polar_comm *comm, void *all, const void *mine, size_t bytes);

@@ -6,7 +6,9 @@
  * other handles and are refused; polar_comm_create takes an exchange over any of them.
  *
  * Messages are sent and received without blocking and polled, so that a rank can give up: at a timeout, or
- * when the program is told to end (mpirun does that where one rank has died).
+ * when the program is told to end (mpirun does that where one rank has died). No call blocks, so two threads
+ * can wait for the others at once, one with messages aside (another tag), with one of them inside MPI at a
+ * time, which is all that is asked of it (MPI_THREAD_SERIALIZED).
  */
 #include <dlfcn.h>
 #include <pthread.h>
@@ -21,14 +23,15 @@
 #include "device/backend.h"
 
 #define MOST_BYTES ((size_t)1 << 30) /* of one message: counts are int */
-#define TAG        271
+#define TAG        271               /* and the next: those aside */
 #define GRACE      0.5 /* seconds from being told to end to giving up: less than mpirun's second */
 
 enum { MPI_SERIALIZED = 2, MPI_ERROR_TEXT = 512 };
 
 static struct {
     pthread_once_t once;
-    int there, ours; /* all of these were found; we initialised it */
+    pthread_mutex_t lock; /* held within MPI */
+    int there, ours;      /* all of these were found; we initialised it */
     int (*Initialized)(int *flag);
     int (*Finalized)(int *flag);
     int (*Init_thread)(int *argc, char ***argv, int required, int *provided);
@@ -43,7 +46,7 @@ static struct {
     int (*Testall)(int count, void **requests, int *flag, void *statuses);
     int (*Error_string)(int error, char *text, int *length);
     void *world, *byte, *errors_return;
-} mpi = {.once = PTHREAD_ONCE_INIT};
+} mpi = {.once = PTHREAD_ONCE_INIT, .lock = PTHREAD_MUTEX_INITIALIZER};
 
 static void load(void)
 {
@@ -83,7 +86,7 @@ typedef struct world {
     void *comm; /* a duplicate of MPI_COMM_WORLD: no message of the program's meets ours */
     polar_comm *of;
     double timeout;
-    int rank, size, failed;
+    int rank, size, failed, tag;
     void **requests;
     size_t room;
 } world;
@@ -98,7 +101,9 @@ static polar_status mpi_fail(int error, const char *what)
 
 #define TRY_MPI(call, what)                        \
     do {                                           \
+        pthread_mutex_lock(&mpi.lock);             \
         int error_ = (call);                       \
+        pthread_mutex_unlock(&mpi.lock);           \
         if (error_) return mpi_fail(error_, what); \
     } while (0)
 
@@ -134,8 +139,8 @@ static polar_status post(world *w, int *count, char *data, size_t bytes, int ran
     for (size_t at = 0; at < bytes; at += MOST_BYTES) {
         int n = (int)(bytes - at < MOST_BYTES ? bytes - at : MOST_BYTES);
         void **request = &w->requests[(*count)++];
-        if (sends) TRY_MPI(mpi.Isend(data + at, n, mpi.byte, rank, TAG, w->comm, request), "sending");
-        else TRY_MPI(mpi.Irecv(data + at, n, mpi.byte, rank, TAG, w->comm, request), "receiving");
+        if (sends) TRY_MPI(mpi.Isend(data + at, n, mpi.byte, rank, w->tag, w->comm, request), "sending");
+        else TRY_MPI(mpi.Irecv(data + at, n, mpi.byte, rank, w->tag, w->comm, request), "receiving");
     }
     return POLAR_OK;
 }
@@ -179,7 +184,7 @@ static void leave(void *arg)
     world *w = arg;
     int over = 1;
     w->failed |= w->of->broken != POLAR_OK;
-    if (!w->failed && !mpi.Finalized(&over) && !over) {
+    if (!w->failed && w->tag == TAG && !mpi.Finalized(&over) && !over) {
         mpi.Comm_free(&w->comm);
         if (mpi.ours) mpi.Finalize();
     }
@@ -216,6 +221,14 @@ static polar_status begin(world *w)
     return POLAR_OK;
 }
 
+static polar_status make(polar_comm **out, world *w)
+{
+    const polar_comm_funcs f = {sizeof f, w->rank, w->size, POLAR_COMM_HOST, 0, w, exchange, leave, NULL};
+    PL_TRY(pl_comm_make(out, &f, "mpi", 0));
+    w->of = *out;
+    return POLAR_OK;
+}
+
 polar_status pl_comm_open_mpi(polar_comm **out, const char *options)
 {
     double timeout = 600;
@@ -224,15 +237,24 @@ polar_status pl_comm_open_mpi(polar_comm **out, const char *options)
     PL_NEED(mpi.there, POLAR_E_UNSUPPORTED,
             "no Open MPI: libmpi.so.40 could not be loaded, or is another MPI (on Debian: apt install "
             "openmpi-bin; others by polar_comm_create)");
-    world *w = pl_calloc(1, sizeof *w);
-    PL_NEED(w, POLAR_E_NOMEM, "an MPI communicator");
-    w->timeout = timeout;
-    polar_status st = begin(w);
+    world *w = pl_calloc(1, sizeof *w), *aside = pl_calloc(1, sizeof *aside);
+    polar_status st = w && aside ? POLAR_OK : PL_FAIL(POLAR_E_NOMEM, "an MPI communicator");
     if (st == POLAR_OK) {
-        const polar_comm_funcs f = {sizeof f, w->rank, w->size, POLAR_COMM_HOST, 0, w, exchange, leave, NULL};
-        st = pl_comm_make(out, &f, "mpi", 0);
+        w->timeout = timeout;
+        w->tag = TAG;
+        st = begin(w);
     }
-    if (st == POLAR_OK) w->of = *out;
-    else pl_free(w);
+    if (st == POLAR_OK) st = make(out, w);
+    if (st == POLAR_OK) {
+        *aside = *w;
+        aside->tag = TAG + 1;
+        st = make(&(*out)->aside, aside);
+        if (st == POLAR_OK) return st;
+        polar_comm_close(*out);
+        *out = NULL;
+        w = NULL;
+    }
+    pl_free(w);
+    pl_free(aside);
     return st;
 }

@@ -147,14 +147,9 @@ static polar_status group_make(group **out, int ranks, double timeout)
     return POLAR_OK;
 }
 
-polar_status polar_comm_open_threads(polar_comm **out, int ranks, double timeout)
+static polar_status open_group(polar_comm **out, int ranks, double timeout)
 {
     group *g;
-    PL_NEED_ARG(out);
-    *out = NULL;
-    PL_NEED(ranks >= 1 && ranks <= PL_COMM_MOST_RANKS, POLAR_E_ARG, "%d threads as ranks; 1 to %d can be",
-            ranks, PL_COMM_MOST_RANKS);
-    PL_NEED(timeout >= 0 && timeout <= 1e9, POLAR_E_ARG, "a timeout of %g seconds", timeout);
     PL_TRY(group_make(&g, ranks, timeout));
     polar_status st = POLAR_OK;
     for (int r = 0; r < ranks && st == POLAR_OK; r++) {
@@ -169,5 +164,22 @@ polar_status polar_comm_open_threads(polar_comm **out, int ranks, double timeout
     if (!made) group_free(g);
     for (int r = 0; r < made; r++) polar_comm_close(out[r]); /* the last one frees the group */
     *out = NULL;
+    return st;
+}
+
+polar_status polar_comm_open_threads(polar_comm **out, int ranks, double timeout)
+{
+    PL_NEED_ARG(out);
+    *out = NULL;
+    PL_NEED(ranks >= 1 && ranks <= PL_COMM_MOST_RANKS, POLAR_E_ARG, "%d threads as ranks; 1 to %d can be",
+            ranks, PL_COMM_MOST_RANKS);
+    PL_NEED(timeout >= 0 && timeout <= 1e9, POLAR_E_ARG, "a timeout of %g seconds", timeout);
+    polar_comm **asides = pl_calloc((size_t)ranks, sizeof *asides);
+    PL_NEED(asides, POLAR_E_NOMEM, "a group of %d ranks", ranks);
+    polar_status st = open_group(asides, ranks, timeout);
+    if (st == POLAR_OK && (st = open_group(out, ranks, timeout)) != POLAR_OK)
+        for (int r = 0; r < ranks; r++) polar_comm_close(asides[r]);
+    for (int r = 0; r < ranks && st == POLAR_OK; r++) out[r]->aside = asides[r];
+    pl_free(asides);
     return st;
 }

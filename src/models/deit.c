@@ -173,6 +173,11 @@ pl_mat pl_deit_forward(pl_deit *m, polar_queue *q, pl_mat x)
     return m->logits;
 }
 
+void pl_deit_watch_grads(pl_deit *m, pl_grads_watch watch)
+{
+    m->watch = watch;
+}
+
 void pl_deit_backward(pl_deit *m, polar_queue *q, pl_mat dlogits)
 {
     if (!m->training || !m->B) {
@@ -194,8 +199,13 @@ void pl_deit_backward(pl_deit *m, polar_queue *q, pl_mat dlogits)
     /* zero, or NaN where the stream is not finite any more */
     PL_CALL(axpby, q, .Y = dX, .X = X, .alpha = 0);
     pl_layer_norm_backward(q, &m->norm, class_tokens(m, dX), none, none, class_tokens(m, X), m->S, dclass);
-    for (int64_t l = m->shape.depth - 1; l >= 0; l--) dY = block_backward(m, q, l, dX, dh, dY);
+    pl_grads_tell(&m->watch, q, m->params, m->norm.weight, m->head.bias);
+    for (int64_t l = m->shape.depth - 1; l >= 0; l--) {
+        dY = block_backward(m, q, l, dX, dh, dY);
+        pl_grads_tell(&m->watch, q, m->params, m->blocks[l].norm1.weight, m->blocks[l].mlp.fc2.bias);
+    }
     pl_patch_embed_backward(q, &m->embed, dX, m->P, m->B);
+    pl_grads_tell(&m->watch, q, m->params, m->embed.cls, m->embed.proj.bias);
     pl_scratch_end(q, mark);
 }
 

@@ -59,6 +59,8 @@ polar_status pl_deit_init(pl_deit *m, polar_queue *q, const uint64_t *seeds);
 pl_mat pl_deit_forward(pl_deit *m, polar_queue *q, pl_mat x);
 /* after a forward: overwrites every G; dlogits (members, B, classes) in the logits' format */
 void pl_deit_backward(pl_deit *m, polar_queue *q, pl_mat dlogits);
+/* of the backwards from now on; inside a captured graph nobody is called when it is replayed */
+void pl_deit_watch_grads(pl_deit *m, pl_grads_watch watch);
 
 /* Stochastic depth of the next forwards, for B images per member: image i of a member is drawn at (seed,
  * PL_STREAM_DROP, step, branch, i), see drop_path.h. seeds NULL: nothing is left out (evaluation; so a model

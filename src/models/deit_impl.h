@@ -39,6 +39,7 @@ struct pl_deit {
     pl_layer_norm norm;
     pl_linear head;
     pl_model_memory memory;
+    pl_grads_watch watch;
     /* host: stochastic depth of one step, (2 depth, E, batch) in the wide format */
     double *factors;
     /* images per member the factors on the device were drawn for; 0: nothing is left out */

@@ -29,6 +29,7 @@ struct pl_so3 {
     pl_so3_layer *layers;
     pl_linear read0, read2; /* the readout */
     pl_model_memory memory;
+    pl_grads_watch watch;
     /* of the last forward */
     int64_t B;                 /* clouds per member; 0 before the first */
     pl_mat x;                  /* (E B, N, 3), borrowed */

@@ -163,6 +163,11 @@ pl_mat pl_so3_forward(pl_so3 *m, polar_queue *q, pl_mat x)
     return m->pred;
 }
 
+void pl_so3_watch_grads(pl_so3 *m, pl_grads_watch watch)
+{
+    m->watch = watch;
+}
+
 void pl_so3_backward(pl_so3 *m, polar_queue *q, pl_mat dpred)
 {
     if (!m->training || !m->B) {
@@ -180,10 +185,12 @@ void pl_so3_backward(pl_so3 *m, polar_queue *q, pl_mat dpred)
     pl_mat ds = pl_scratch_mat(q, t, E, n, h), dv = pl_scratch_mat(q, t, E, 3 * n, h);
     pl_linear_backward(q, &m->read2, dz, none, dpred, none, m->z, m->B);
     pl_linear_backward(q, &m->read0, dpooled, none, dz, m->U, m->pooled, m->B);
+    pl_grads_tell(&m->watch, q, m->params, m->read0.weight, m->read2.bias);
     pl_cloud_mean_backward(q, ds, dv, last->v, dpooled, m->shape.eps);
     for (int64_t l = m->shape.layers - 1; l >= 0; l--) {
         pl_so3_layer *y = &m->layers[l];
         layer_backward(m, q, y, ds, dv, l ? y[-1].s : m->s0, l ? y[-1].v : first_vectors(m), l > 0);
+        pl_grads_tell(&m->watch, q, m->params, y->mix_s.weight, y->gate.bias);
     }
     pl_scratch_end(q, mark);
 }

@@ -41,6 +41,8 @@ polar_status pl_so3_init(pl_so3 *m, polar_queue *q, const uint64_t *seeds);
 pl_mat pl_so3_forward(pl_so3 *m, polar_queue *q, pl_mat x);
 /* after a forward, whose x must still be there: overwrites every G */
 void pl_so3_backward(pl_so3 *m, polar_queue *q, pl_mat dpred);
+/* of the backwards from now on; inside a captured graph nobody is called when it is replayed */
+void pl_so3_watch_grads(pl_so3 *m, pl_grads_watch watch);
 
 /* What one forward of a full batch (with training: and its backward) costs, and the memory such a model
  * takes; nothing is allocated on the device or computed. memory may be NULL. */

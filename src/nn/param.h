@@ -54,6 +54,22 @@ static inline polar_tensor pl_param_tensor(const pl_param *p, const pl_mat *m)
     return t;
 }
 
+/* Who wants to know that the gradients of parameters [first, first + count) are finished while the backward
+ * goes on with others: it is called between the backward's ops, from the last parameters to the first. */
+typedef void (*pl_grads_done)(void *arg, polar_queue *q, int64_t first, int64_t count);
+
+typedef struct pl_grads_watch {
+    pl_grads_done done; /* NULL: nobody */
+    void *arg;
+} pl_grads_watch;
+
+/* Those from `first` to `last`, two of the list. */
+static inline void pl_grads_tell(const pl_grads_watch *w, polar_queue *q, const pl_param *list,
+                                 const pl_param *first, const pl_param *last)
+{
+    if (w->done) w->done(w->arg, q, first - list, last - first + 1);
+}
+
 /* ---- an arena ------------------------------------------------------------------------------------ */
 
 /* One piece of device memory with matrices laid over it: measured, committed once, then pointed at

@@ -76,6 +76,8 @@ polar_status pl_optim_check_opts(const polar_optim_opts *o)
     PL_NEED(o->comm || (!o->leaves && o->grads == POLAR_GRADS_MEAN), POLAR_E_ARG,
             "leaves and grads speak of several ranks and opts.comm is NULL (polar_comm_open \"self\" is one "
             "rank)");
+    PL_NEED(o->bucket_bytes >= 0, POLAR_E_ARG, "bucket_bytes is %lld; 0 is the library's choice",
+            (long long)o->bucket_bytes);
     PL_NEED(!o->leaves || o->grads == POLAR_GRADS_MEAN, POLAR_E_ARG,
             "gradients that are alike on every rank are added once: leaves must be 0");
     PL_NEED(!o->comm || o->members <= 1, POLAR_E_UNSUPPORTED,

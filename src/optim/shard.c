@@ -7,8 +7,11 @@
 
 #include "base/alloc.h"
 #include "base/sha256.h"
+#include "device/backend.h"
 
 #define SEGMENT_ALIGN ((size_t)8) /* of a rank's part of the weights: what the largest element wants */
+#define BUCKETS       8           /* unless told, and where a bucket has so many bytes: */
+#define BUCKET_LEAST  ((int64_t)256 << 10)
 
 /* ---- the ranks agree ---------------------------------------------------------------------------- */
 
@@ -22,9 +25,9 @@ static void hash_all(char hex[PL_SHA256_HEX], const polar_optim *opt)
 {
     pl_sha256 h = pl_sha256_begin();
     char line[400];
-    snprintf(line, sizeof line, "%lld params, %lld groups, leaves %lld, grads %d, skip %d %d",
+    snprintf(line, sizeof line, "%lld params, %lld groups, leaves %lld, grads %d, skip %d %d, buckets %lld",
              (long long)opt->n, (long long)opt->groups, (long long)opt->o.leaves, (int)opt->o.grads,
-             opt->o.skip_missing, (int)opt->o.skip_nonfinite);
+             opt->o.skip_missing, (int)opt->o.skip_nonfinite, (long long)opt->o.bucket_bytes);
     hash_text(&h, line);
     for (int64_t i = 0; i < opt->groups; i++) {
         const polar_rule *r = &opt->group[i].rule;
@@ -151,7 +154,40 @@ static int64_t cut(const pl_shard *s, const polar_optim *opt, pl_piece *out)
     return n;
 }
 
-/* Places in the buckets, and the numbers of this rank's own. */
+/* Parameters into buckets, the last ones first; without a thread to carry them there is one. */
+static void fill_buckets(pl_shard *s, const polar_optim *opt, int overlap)
+{
+    int64_t item = (int64_t)polar_dtype_size(s->sum_dtype), all = 0, most, used = 0;
+    for (int64_t i = 0; i < opt->n; i++)
+        if (!opt->params[i].by_rows) all += item * opt->params[i].rows * opt->params[i].cols;
+    most = all / BUCKETS > BUCKET_LEAST ? all / BUCKETS : BUCKET_LEAST;
+    if (opt->o.bucket_bytes) most = opt->o.bucket_bytes;
+    s->buckets = 1;
+    for (int64_t i = opt->n - 1; i >= 0 && overlap; i--) {
+        int64_t bytes = opt->params[i].by_rows ? 0 : item * opt->params[i].rows * opt->params[i].cols;
+        if (used && used + bytes > most) s->buckets++, used = 0;
+        used += bytes;
+        s->bucket_of[i] = s->buckets - 1;
+    }
+}
+
+/* Pieces [first, end) of a rank, bucket by bucket, from `at` on in the vector of gradients. */
+static int64_t place_grads(pl_shard *s, const polar_optim *opt, int rank, int64_t first, int64_t end,
+                           int64_t at)
+{
+    for (int64_t b = 0; b < s->buckets; b++) {
+        s->bucket_at[rank * s->buckets + b] = at;
+        for (int64_t k = first; k < end; k++) {
+            pl_piece *piece = &s->pieces[k];
+            if (opt->params[piece->param].by_rows || s->bucket_of[piece->param] != b) continue;
+            piece->at = at;
+            at += piece->count;
+        }
+    }
+    return at;
+}
+
+/* Places among gradients and weights, and the numbers of this rank's own. */
 static void place(pl_shard *s, const polar_optim *opt)
 {
     int64_t at = 0, k = 0, inner = 0;
@@ -160,6 +196,7 @@ static void place(pl_shard *s, const polar_optim *opt)
         weight_at = (weight_at + SEGMENT_ALIGN - 1) / SEGMENT_ALIGN * SEGMENT_ALIGN;
         s->segment[r] = at;
         s->weight_segment[r] = weight_at;
+        int64_t first = k;
         for (; k < s->piece_count && s->pieces[k].rank == r; k++) {
             pl_piece *piece = &s->pieces[k];
             const pl_optim_param *p = &opt->params[piece->param];
@@ -167,22 +204,52 @@ static void place(pl_shard *s, const polar_optim *opt)
             s->any_rows |= p->by_rows && s->owner[piece->param] >= 0;
             if (p->by_rows) continue;
             s->any_whole = 1;
-            piece->at = at;
             piece->weight_at = weight_at;
-            at += piece->count;
             weight_at += (size_t)piece->count * polar_dtype_size(p->W.dtype);
         }
+        if (r < s->size) at = place_grads(s, opt, r, first, k, at);
     }
+    s->bucket_at[s->size * s->buckets] = at;
 }
 
-static polar_status make_pieces(pl_shard *s, const polar_optim *opt)
+/* The pieces of each parameter. */
+static void list_pieces(pl_shard *s, const polar_optim *opt)
+{
+    for (int64_t k = 0; k < s->piece_count; k++) s->pieces_at[s->pieces[k].param + 1]++;
+    for (int64_t i = 0; i < opt->n; i++) s->pieces_at[i + 1] += s->pieces_at[i];
+    for (int64_t k = s->piece_count - 1; k >= 0; k--) { /* each end goes down to its beginning */
+        int64_t *end = &s->pieces_at[s->pieces[k].param + 1];
+        s->piece_of[--*end] = k;
+    }
+    for (int64_t i = 0; i < opt->n; i++) s->pieces_at[i] = s->pieces_at[i + 1];
+    s->pieces_at[opt->n] = s->piece_count;
+}
+
+/* Every rank has memory that a thread of it can send from, a channel for it, and leaves to compute. */
+static polar_status can_overlap(const pl_shard *s, const polar_optim *opt, int *out)
+{
+    int cannot = !s->comm->aside || opt->dev->backend->mem_alloc != pl_host_mem_alloc || !opt->o.leaves ||
+                 opt->o.grads != POLAR_GRADS_MEAN || s->size == 1;
+    PL_TRY(pl_comm_any(s->comm, &cannot));
+    *out = !cannot;
+    return POLAR_OK;
+}
+
+static polar_status make_pieces(pl_shard *s, const polar_optim *opt, int overlap)
 {
     PL_TRY(pl_shard_owners(s->owner, s->load, opt, s->size));
+    fill_buckets(s, opt, overlap);
     s->piece_count = cut(s, opt, NULL);
     s->pieces = pl_calloc((size_t)s->piece_count + 1, sizeof *s->pieces);
-    PL_NEED(s->pieces, POLAR_E_NOMEM, "%lld pieces of parameters", (long long)s->piece_count);
+    s->piece_of = pl_calloc((size_t)s->piece_count + 1, sizeof *s->piece_of);
+    s->bucket_at = pl_calloc((size_t)(s->size * s->buckets) + 1, sizeof *s->bucket_at);
+    s->bucket_missing = pl_calloc((size_t)s->buckets, sizeof *s->bucket_missing);
+    PL_NEED(s->pieces && s->piece_of && s->bucket_at && s->bucket_missing, POLAR_E_NOMEM,
+            "%lld pieces of parameters", (long long)s->piece_count);
+    for (int64_t i = 0; i < opt->n; i++) s->bucket_missing[s->bucket_of[i]]++;
     cut(s, opt, s->pieces);
     place(s, opt);
+    list_pieces(s, opt);
     return POLAR_OK;
 }
 
@@ -269,7 +336,6 @@ static polar_status take_rows(pl_shard *s, polar_optim *opt)
 static polar_status take_memory(pl_shard *s, polar_optim *opt)
 {
     char *flag = NULL;
-    PL_TRY(choose_format(s, opt));
     if (opt->o.grads == POLAR_GRADS_MEAN) PL_TRY(take_sums(s, opt));
     if (s->size > 1) PL_TRY(take(s, opt, &s->weights, s->weight_segment[s->size]));
     if (s->any_rows) PL_TRY(take_rows(s, opt));
@@ -352,7 +418,7 @@ static polar_status make_inner(pl_shard *s, polar_optim *opt)
         if (piece->inner >= 0) fill_param(&params[piece->inner], names[piece->inner], opt, piece);
     }
     polar_optim_opts o = opt->o;
-    o.comm = NULL, o.leaves = 0, o.grads = POLAR_GRADS_MEAN;
+    o.comm = NULL, o.leaves = o.bucket_bytes = 0, o.grads = POLAR_GRADS_MEAN;
     o.rule = opt->group[0].rule;
     o.matrix_names = o.aux_names = NULL; /* every piece says its route */
     o.allow_no_matrix = 1;
@@ -385,22 +451,30 @@ static polar_status take_lists(pl_shard *s, const polar_optim *opt)
     s->home_w = pl_calloc(n, sizeof *s->home_w);
     s->home_g = pl_calloc(n, sizeof *s->home_g);
     s->part = pl_calloc(4 * ranks, sizeof *s->part);
-    int all = s->owner && s->load && s->segment && s->weight_segment && s->rows && s->present && s->home_w &&
-              s->home_g && s->part;
+    s->bucket_of = pl_calloc(n, sizeof *s->bucket_of);
+    s->pieces_at = pl_calloc(n + 1, sizeof *s->pieces_at);
+    s->added = pl_calloc(n, sizeof *s->added);
+    int all = s->bucket_of && s->pieces_at && s->added && s->owner && s->load && s->segment &&
+              s->weight_segment && s->rows && s->present && s->home_w && s->home_g && s->part;
     PL_NEED(all, POLAR_E_NOMEM, "an optimiser of %lld parameters over %d ranks", (long long)opt->n, s->size);
     return POLAR_OK;
 }
 
 static polar_status fill(pl_shard *s, polar_optim *opt)
 {
+    int overlap;
     PL_TRY(take_lists(s, opt));
     PL_TRY(agree(opt, s));
     PL_TRY(gather_rows(opt, s));
     s->leaves = opt->o.leaves ? opt->o.leaves : s->size;
     pl_comm_share_of(s->leaves, s->rank, s->size, &s->first_leaf, &s->leaf_count);
     s->next_leaf = s->first_leaf;
-    PL_TRY(make_pieces(s, opt));
-    PL_TRY(pl_comm_agree(s->comm, take_memory(s, opt), "taking memory for the exchanges of an optimiser"));
+    PL_TRY(choose_format(s, opt));
+    PL_TRY(can_overlap(s, opt, &overlap));
+    PL_TRY(make_pieces(s, opt, overlap));
+    polar_status taken = take_memory(s, opt);
+    if (taken == POLAR_OK && overlap) taken = pl_courier_begin(s);
+    PL_TRY(pl_comm_agree(s->comm, taken, "taking memory for the exchanges of an optimiser"));
     if (s->any_rows) { /* the owners' copies must be there before their master copies are made of them */
         polar_queue *q;
         PL_TRY(polar_queue_create(&q, opt->dev, NULL));
@@ -427,12 +501,15 @@ void pl_shard_destroy(polar_optim *opt)
 {
     pl_shard *s = opt->shard;
     if (!s) return;
+    pl_courier_end(s->courier);
     polar_optim_destroy(s->inner);
     char *const device[] = {s->slots, s->got,     s->zeros,    s->weights,
                             s->homes, s->rows_in, s->rows_out, (char *)s->flag};
     for (size_t i = 0; i < sizeof device / sizeof *device; i++) polar_device_free(opt->dev, device[i]);
-    void *const host[] = {s->pieces, s->owner,   s->load,   s->segment, s->weight_segment,
-                          s->rows,   s->present, s->home_w, s->home_g,  s->part};
+    void *const host[] = {s->pieces,         s->owner,     s->load,      s->segment,
+                          s->weight_segment, s->rows,      s->present,   s->home_w,
+                          s->home_g,         s->part,      s->bucket_at, s->bucket_missing,
+                          s->bucket_of,      s->pieces_at, s->piece_of,  s->added};
     for (size_t i = 0; i < sizeof host / sizeof *host; i++) pl_free(host[i]);
     pl_free(s);
     opt->shard = NULL;

@@ -38,57 +38,116 @@ static int lacks(const pl_optim_param *p)
     return !p->G.data && p->here_count > 0;
 }
 
-static polar_status check_here(const polar_optim *opt)
+static polar_status check_one(const polar_optim *opt, int64_t i)
 {
-    for (int64_t i = 0; i < opt->n && !opt->o.skip_missing; i++)
-        PL_NEED(
-            !lacks(&opt->params[i]), POLAR_E_STATE,
+    PL_NEED(opt->o.skip_missing || !lacks(&opt->params[i]), POLAR_E_STATE,
             "'%s' has no gradient yet (polar_optim_set_grad; or opts.skip_missing, if it is to stay as it "
             "is)",
             opt->params[i].name);
     return POLAR_OK;
 }
 
-polar_status pl_shard_add(polar_optim *opt, pl_queue *q, int64_t leaf)
+static polar_status check_here(const polar_optim *opt)
 {
-    pl_shard *s = opt->shard;
+    for (int64_t i = 0; i < opt->n; i++) PL_TRY(check_one(opt, i));
+    return POLAR_OK;
+}
+
+static polar_status check_turn(const pl_shard *s, int64_t leaf)
+{
     PL_NEED(leaf == s->next_leaf && leaf < s->first_leaf + s->leaf_count, POLAR_E_STATE,
             "rank %d of %d adds part %lld of the batch; it has parts [%lld, %lld) and the next is %lld",
             s->rank, s->size, (long long)leaf, (long long)s->first_leaf,
             (long long)(s->first_leaf + s->leaf_count), (long long)s->next_leaf);
-    PL_TRY(check_here(opt));
-    const size_t item = polar_dtype_size(s->sum_dtype);
-    for (int64_t k = 0; k < s->piece_count; k++) {
-        const pl_piece *piece = &s->pieces[k];
-        const pl_optim_param *p = &opt->params[piece->param];
+    return POLAR_OK;
+}
+
+/* Its pieces onto the sums so far; after this rank's last leaf its bucket may be whole. */
+static void add_param(polar_optim *opt, pl_queue *q, int64_t leaf, int64_t i)
+{
+    pl_shard *s = opt->shard;
+    const pl_optim_param *p = &opt->params[i];
+    q->subject = p->name;
+    for (int64_t k = s->pieces_at[i]; k < s->pieces_at[i + 1]; k++) {
+        const pl_piece *piece = &s->pieces[s->piece_of[k]];
         if (piece->at < 0) continue;
         pl_tree_sum sum = {.q = q,
                            .tree = s->tree,
-                           .slots = s->slots + (size_t)piece->at * item,
+                           .slots = s->slots + (size_t)piece->at * polar_dtype_size(s->sum_dtype),
                            .n = piece->count,
                            .stride = s->segment[s->size],
                            .dtype = s->sum_dtype};
-        q->subject = p->name;
         if (p->G.data)
             pl_tree_sum_push(&sum, flat(p->G.data, p->G.dtype, piece->first, 0).data, p->G.dtype, leaf, 1);
         else pl_tree_sum_push(&sum, s->zeros, s->sum_dtype, leaf, 1);
     }
     q->subject = NULL;
+    if (q->dry) return;
+    s->added[i] = 1;
+    s->present[i] |= p->G.data != NULL;
+    if (!s->courier || leaf + 1 < s->first_leaf + s->leaf_count) return;
+    s->bucket_missing[s->bucket_of[i]]--;
+    int64_t whole = s->posted;
+    while (whole < s->buckets && !s->bucket_missing[whole]) whole++;
+    if (whole > s->posted && polar_queue_sync(q) == POLAR_OK) pl_courier_post(s->courier, s->posted = whole);
+}
+
+/* What had gone by the time that all leaves were there; the last bucket does not while others are computed.
+ */
+static void count_ahead(const pl_shard *s)
+{
+    int64_t here = pl_courier_done(s->courier);
+    for (int64_t b = 0; b < s->buckets; b++) {
+        int64_t bytes = pl_shard_bucket_bytes(s, b), last = b == s->buckets - 1;
+        s->comm->overlap.bytes += bytes;
+        s->comm->overlap.begun += b < s->posted && !last ? bytes : 0;
+        s->comm->overlap.done += b < here && !last ? bytes : 0;
+    }
+}
+
+polar_status pl_shard_add(polar_optim *opt, pl_queue *q, int64_t leaf)
+{
+    pl_shard *s = opt->shard;
+    PL_TRY(check_turn(s, leaf));
+    PL_TRY(check_here(opt));
+    if (s->courier && !q->dry && leaf + 1 == s->first_leaf + s->leaf_count) count_ahead(s);
+    for (int64_t i = 0; i < opt->n; i++)
+        if (!s->added[i]) add_param(opt, q, leaf, i);
     if (q->dry) return POLAR_OK;
     if (q->error != POLAR_OK) return pl_fail_again(q->error, q->message);
-    for (int64_t i = 0; i < opt->n; i++) s->present[i] |= opt->params[i].G.data != NULL;
+    memset(s->added, 0, (size_t)opt->n);
     pl_tree_push(&s->tree, leaf, 1);
     s->next_leaf++;
+    return POLAR_OK;
+}
+
+static polar_status check_leaves(const polar_optim *opt)
+{
+    PL_NEED(opt->shard && opt->o.leaves, POLAR_E_STATE,
+            "the optimiser was made without opts.comm and opts.leaves: its step takes the gradients as they "
+            "are");
     return POLAR_OK;
 }
 
 polar_status polar_optim_add_grads(polar_optim *opt, polar_queue *q, int64_t leaf)
 {
     PL_TRY(pl_optim_check_queue(opt, q));
-    PL_NEED(opt->shard && opt->o.leaves, POLAR_E_STATE,
-            "the optimiser was made without opts.comm and opts.leaves: its step takes the gradients as they "
-            "are");
+    PL_TRY(check_leaves(opt));
     return pl_shard_add(opt, q, leaf);
+}
+
+polar_status polar_optim_add_grad(polar_optim *opt, polar_queue *q, int64_t leaf, int64_t param)
+{
+    PL_TRY(pl_optim_check_queue(opt, q));
+    PL_TRY(check_leaves(opt));
+    PL_TRY(check_turn(opt->shard, leaf));
+    PL_NEED(param >= 0 && param < opt->n, POLAR_E_ARG, "there is no parameter %lld: there are %lld, from 0",
+            (long long)param, (long long)opt->n);
+    PL_NEED(!opt->shard->added[param], POLAR_E_STATE, "'%s' was added to part %lld of the batch already",
+            opt->params[param].name, (long long)leaf);
+    PL_TRY(check_one(opt, param));
+    add_param(opt, q, leaf, param);
+    return q->error == POLAR_OK ? POLAR_OK : pl_fail_again(q->error, q->message);
 }
 
 polar_status pl_shard_check(polar_optim *opt)
@@ -117,32 +176,67 @@ static size_t segment_bytes(const pl_shard *s, int rank)
     return (size_t)(s->segment[rank + 1] - s->segment[rank]) * polar_dtype_size(s->sum_dtype);
 }
 
-/* Round k: subtree number k of every rank that has so many. */
-static polar_status send_round(pl_shard *s, pl_queue *q, int k)
+int pl_shard_rounds(const pl_shard *s)
 {
-    const size_t item = polar_dtype_size(s->sum_dtype), mine = segment_bytes(s, s->rank);
+    int rounds = 0;
+    for (int r = 0; r < s->size; r++)
+        if (tree_of(s, r).depth > rounds) rounds = tree_of(s, r).depth;
+    return rounds;
+}
+
+int64_t pl_shard_bucket_bytes(const pl_shard *s, int64_t bucket)
+{
+    int64_t sent = 0;
+    for (int r = 0; r < s->size; r++) {
+        const int64_t *at = &s->bucket_at[r * s->buckets + bucket];
+        if (r != s->rank) sent += at[1] - at[0];
+    }
+    return sent * tree_of(s, s->rank).depth * (int64_t)polar_dtype_size(s->sum_dtype);
+}
+
+void pl_shard_round(const pl_shard *s, size_t *table, int64_t first, int64_t count, int k)
+{
+    const size_t item = polar_dtype_size(s->sum_dtype), mine = segment_bytes(s, s->rank), n = (size_t)s->size;
+    const int64_t *here = &s->bucket_at[s->rank * s->buckets + first];
     size_t before = 0;
-    parts_clear(s);
     for (int r = 0; r < s->size; r++) {
         int depth = tree_of(s, r).depth;
-        *part(s, RECV_AT, r) = (before + (size_t)k) * mine;
-        *part(s, RECV_BYTES, r) = k < depth ? mine : 0;
-        *part(s, SEND_AT, r) = ((size_t)k * (size_t)s->segment[s->size] + (size_t)s->segment[r]) * item;
-        *part(s, SEND_BYTES, r) = k < s->tree.depth ? segment_bytes(s, r) : 0;
+        const int64_t *there = &s->bucket_at[r * s->buckets + first];
+        size_t in_mine = (size_t)(here[0] - s->segment[s->rank]) * item;
+        table[RECV_AT * n + (size_t)r] = (before + (size_t)k) * mine + in_mine;
+        table[RECV_BYTES * n + (size_t)r] = k < depth ? (size_t)(here[count] - here[0]) * item : 0;
+        table[SEND_AT * n + (size_t)r] = ((size_t)k * (size_t)s->segment[s->size] + (size_t)there[0]) * item;
+        table[SEND_BYTES * n + (size_t)r] =
+            k < tree_of(s, s->rank).depth ? (size_t)(there[count] - there[0]) * item : 0;
         before += (size_t)depth;
     }
-    return exchange(s, q, s->got, s->slots);
+}
+
+/* All buckets at once, or those that were not posted yet; then everything is here. */
+static polar_status gather_sums(const polar_optim *opt, pl_queue *q)
+{
+    pl_shard *s = opt->shard;
+    if (s->courier) {
+        pl_courier_post(s->courier, s->buckets);
+        PL_TRY(pl_courier_wait(s->courier));
+        s->posted = 0;
+        memset(s->bucket_missing, 0, (size_t)s->buckets * sizeof *s->bucket_missing);
+        for (int64_t i = 0; i < opt->n; i++) s->bucket_missing[s->bucket_of[i]]++;
+        return POLAR_OK;
+    }
+    for (int k = 0; k < pl_shard_rounds(s); k++) {
+        pl_shard_round(s, s->part, 0, s->buckets, k);
+        PL_TRY(exchange(s, q, s->got, s->slots));
+    }
+    return POLAR_OK;
 }
 
 static polar_status sum_in(polar_optim *opt, pl_queue *q)
 {
     pl_shard *s = opt->shard;
-    int rounds = 0;
     int64_t n = s->segment[s->rank + 1] - s->segment[s->rank];
     if (!opt->o.leaves) PL_TRY(pl_shard_add(opt, q, s->rank));
-    for (int r = 0; r < s->size; r++)
-        if (tree_of(s, r).depth > rounds) rounds = tree_of(s, r).depth;
-    for (int k = 0; k < rounds && s->any_whole; k++) PL_TRY(send_round(s, q, k));
+    if (s->any_whole) PL_TRY(gather_sums(opt, q));
     pl_tree_sum sum = {.q = q, .slots = s->got, .n = n, .stride = n, .dtype = s->sum_dtype};
     char *piece = s->got;
     for (int r = 0; r < s->size && n; r++) {

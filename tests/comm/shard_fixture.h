@@ -63,6 +63,7 @@ typedef struct shard_run {
     const char *device, *rule;
     shard_mode mode;
     int64_t steps;
+    int64_t bucket_bytes; /* not 0: the option, and gradients are added one by one, from the last */
     int skip; /* opts.skip_missing, opts.skip_nonfinite: with gradients that are missing or not finite */
     const char *load, *save;         /* state files; or NULL */
     int64_t begin;                   /* the first step's number */
@@ -170,7 +171,7 @@ static inline void shard_begin(shard_place *p, const shard_run *run, polar_comm 
     o.skip_missing = run->skip;
     o.skip_nonfinite = run->skip ? POLAR_SKIP_NONFINITE : POLAR_SKIP_NEVER;
     if (run->mode != SHARD_PLAIN) o.comm = comm;
-    if (run->mode == SHARD_LEAVES_OF) o.leaves = SHARD_LEAVES;
+    if (run->mode == SHARD_LEAVES_OF) o.leaves = SHARD_LEAVES, o.bucket_bytes = run->bucket_bytes;
     if (run->mode == SHARD_SAME) o.grads = POLAR_GRADS_SAME;
     TEST_TRY(polar_optim_create(&p->opt, p->dev, params, SHARD_PARAMS, &o));
     if (run->load) TEST_TRY(polar_optim_load(p->opt, p->q, run->load));
@@ -222,6 +223,8 @@ static inline void shard_step(shard_place *p, int64_t step)
     if (p->run->mode != SHARD_LEAVES_OF) shard_grads(p, step, -1);
     for (int64_t leaf = first; leaf < first + count && p->run->mode == SHARD_LEAVES_OF; leaf++) {
         shard_grads(p, step, leaf);
+        for (int i = SHARD_PARAMS - 1; i >= 0 && p->run->bucket_bytes; i--)
+            if (i != 2) TEST_TRY(polar_optim_add_grad(p->opt, p->q, leaf, i)); /* it stays for the rest */
         TEST_TRY(polar_optim_add_grads(p->opt, p->q, leaf));
     }
     TEST_TRY(polar_optim_step(p->opt, p->q));

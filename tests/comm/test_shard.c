@@ -73,6 +73,84 @@ static void test_rule(const char *rule, shard_mode last)
     }
 }
 
+/* ---- buckets ------------------------------------------------------------------------------------ */
+
+static void with_buckets(polar_comm *comm, void *arg)
+{
+    static _Atomic int64_t none;
+    shard_run run = *(const shard_run *)arg;
+    _Atomic int64_t *early = run.sent; /* ranks whose gradients went while others were still added */
+    run.sent = &none;
+    shard_work(comm, &run);
+    *early += comm->overlap.begun > 0 && comm->overlap.begun < comm->overlap.bytes;
+}
+
+/* Gradients that go to their owners one by one, in a few parts, or all at once: the same bits. */
+static void test_buckets(void)
+{
+    static const int64_t bytes[] = {1000, 1, 1 << 20};
+    static weights want;
+    int cpu = !strncmp(device, "cpu", 3); /* elsewhere nothing goes early, and one size will do */
+    size_t sizes = cpu ? sizeof bytes / sizeof *bytes : 1;
+    shard_run plain = {.device = device, .rule = "muon", .mode = SHARD_PLAIN, .steps = 10, .out = want};
+    memset(want, 0, sizeof want);
+    for (int skip = 0; skip < 2; skip++) {
+        plain.skip = skip;
+        shard_alone(&plain);
+        for (size_t k = 0; k < sizes; k++) {
+            int64_t differ = 0;
+            _Atomic int64_t early = 0;
+            char what[96];
+            for (int i = 0; i < COUNTS; i++) {
+                _Atomic int64_t unlike = 0;
+                shard_run run = plain;
+                run.mode = SHARD_LEAVES_OF, run.bucket_bytes = bytes[k], run.out = NULL, run.sent = &early;
+                run.want = (const float(*)[SHARD_MOST])want, run.unlike = &unlike;
+                ranks_run(rank_counts[i], with_buckets, &run);
+                differ += unlike;
+            }
+            snprintf(what, sizeof what, "buckets of %lld bytes%s, 1 to 11 ranks", (long long)bytes[k],
+                     skip ? ", skips" : "");
+            test_exact(what, differ);
+            if (cpu && bytes[k] < 1 << 20)
+                test_true("  sent while others were still added", early >= 2 + 3 + 4 + 8, "%lld ranks",
+                          (long long)early);
+        }
+    }
+}
+
+/* Rank 1 leaves before its step. What rank 0 has sent meanwhile ends with a sentence, for good. */
+static void left_alone(polar_comm *comm, void *arg)
+{
+    const shard_run *run = arg;
+    shard_place *p = pl_alloc(sizeof *p);
+    int64_t first, count;
+    shard_begin(p, run, comm);
+    TEST_TRY(polar_comm_share(comm, SHARD_LEAVES, &first, &count));
+    for (int64_t leaf = first; leaf < first + count && !polar_comm_rank(comm); leaf++) {
+        shard_grads(p, 0, leaf);
+        TEST_TRY(polar_optim_add_grads(p->opt, p->q, leaf));
+    }
+    if (!polar_comm_rank(comm)) {
+        int ok = polar_optim_step(p->opt, p->q) == POLAR_E_IO && strstr(polar_error_message(), "rank ");
+        ok &= polar_comm_broadcast(comm, NULL, p->now, 1, 0) == POLAR_E_IO &&
+              strstr(polar_error_message(), "broken since an earlier failure");
+        if (!ok) (*run->unlike)++;
+    }
+    shard_end(p);
+    pl_free(p);
+}
+
+static void test_left_alone(void)
+{
+    polar_comm *comms[2];
+    _Atomic int64_t wrong = 0;
+    shard_run run = {.device = device, .rule = "muon", .mode = SHARD_LEAVES_OF, .unlike = &wrong};
+    TEST_TRY(polar_comm_open_threads(comms, 2, 20));
+    ranks_run_on(comms, 2, left_alone, &run);
+    test_exact("gradients for a rank that has left", wrong);
+}
+
 /* Gradients that some leaves or all of them lack, and an infinity of one leaf of one rank. */
 static void test_skips(void)
 {
@@ -463,6 +541,8 @@ int main(int argc, char **argv)
     if (!whole) steps = 10;
     for (int i = 0; polar_rule_name(i); i++)
         if (whole || !strcmp(polar_rule_name(i), "polaradamw")) test_rule(polar_rule_name(i), SHARD_ROWS);
+    test_buckets();
+    test_left_alone();
     test_skips();
     test_files(SHARD_LEAVES_OF, 4, 2);
     test_files(SHARD_SAME, 3, 8);

@@ -236,7 +236,7 @@ static polar_status train_pictures(pl_train *t, pl_deit_data *d, int64_t count, 
  * draws of its number, whoever makes it. */
 static polar_status train_leaves(pl_train *t)
 {
-    const pl_leaves *l = &t->leaves;
+    pl_leaves *l = &t->leaves;
     const pl_deit_shape *s = &t->set->shape;
     pl_deit_data *d = &t->data[0];
     double mean;
@@ -247,8 +247,9 @@ static polar_status train_leaves(pl_train *t)
         pl_deit_set_drop(t->model, t->q, t->seeds, (uint64_t)all, s->batch);
         pl_mat dz = rows_of(t, t->dz), z = pl_deit_forward(t->model, t->q, t->seen);
         PL_CALL(cross_entropy, t->q, .L = t->loss, .dZ = dz, .Z = z, .T = rows_of(t, t->y));
+        l->leaf = l->first + k;
         pl_deit_backward(t->model, t->q, dz);
-        PL_TRY(polar_optim_add_grads(t->groups[0].opt, t->q, l->first + k));
+        PL_TRY(pl_leaves_add(l, t->q));
         polar_queue_download(t->q, &l->loss[k], t->loss.data, sizeof *l->loss);
         PL_TRY(polar_queue_sync(t->q));
     }

@@ -157,6 +157,7 @@ static polar_status take_model(pl_train *t)
         PL_TRY(pl_train_optim_create(&g->opt, t->dev, t->params, t->param_count, g->first, g->count,
                                      &s->optim, &(pl_train_routes){s->split, s->no_decay}));
     }
+    pl_deit_watch_grads(t->model, pl_leaves_watch(&t->leaves, t->groups[0].opt));
     return pl_deit_set_slots(t);
 }
 

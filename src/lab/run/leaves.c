@@ -3,6 +3,7 @@
 
 #include "base/alloc.h"
 #include "device/backend.h"
+#include "optim/optim_impl.h"
 
 polar_status pl_leaves_begin(pl_leaves *out, pl_device *dev, int64_t total, int64_t members)
 {
@@ -39,6 +40,28 @@ void pl_leaves_optim(const pl_leaves *l, polar_optim_opts *o)
     if (l->total == 1) return;
     o->comm = l->comm;
     o->leaves = l->total;
+}
+
+static void grads_done(void *arg, polar_queue *q, int64_t first, int64_t count)
+{
+    pl_leaves *l = arg;
+    for (int64_t i = first + count - 1; i >= first && l->st == POLAR_OK; i--) {
+        l->st = polar_optim_add_grad(l->opt, q, l->leaf, i);
+        if (l->st != POLAR_OK) pl_queue_keep(q, l->st);
+    }
+}
+
+pl_grads_watch pl_leaves_watch(pl_leaves *l, polar_optim *opt)
+{
+    l->opt = opt;
+    if (l->total == 1 || opt->dev->backend->graph_begin) return (pl_grads_watch){0};
+    return (pl_grads_watch){grads_done, l};
+}
+
+polar_status pl_leaves_add(pl_leaves *l, polar_queue *q)
+{
+    if (l->st != POLAR_OK) return pl_fail_again(l->st, q->message);
+    return polar_optim_add_grads(l->opt, q, l->leaf);
 }
 
 polar_status pl_leaves_mean(const pl_leaves *l, double *out)

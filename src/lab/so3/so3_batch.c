@@ -145,13 +145,14 @@ polar_status pl_so3_train_step(pl_train *t, int64_t step)
 
 polar_status pl_so3_train_leaves(pl_train *t, int64_t step)
 {
-    const pl_leaves *l = &t->leaves;
+    pl_leaves *l = &t->leaves;
     double mean;
     for (int64_t k = 0; k < l->count; k++) {
+        l->leaf = l->first + k;
         PL_TRY(lay_out(t, step * l->total + l->first + k));
         batches_take(t, &t->ahead, 0);
         PL_TRY(pl_graph_run(t->train_graph, t->q, train_pass, t));
-        PL_TRY(polar_optim_add_grads(t->groups[0].opt, t->q, l->first + k));
+        PL_TRY(pl_leaves_add(l, t->q));
         polar_queue_download(t->q, &l->loss[k], t->loss_now.data, sizeof *l->loss);
         PL_TRY(polar_queue_sync(t->q));
     }

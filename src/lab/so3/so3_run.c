@@ -144,6 +144,8 @@ static polar_status take_optimiser(pl_train *t, pl_train_group *g)
     const pl_so3_settings *s = &t->slots[g->first].set;
     PL_TRY(pl_train_optim_create(&g->opt, t->dev, t->params, t->param_count, g->first, g->count, &s->optim,
                                  &(pl_train_routes){"", s->no_decay}));
+    pl_grads_watch watch = pl_leaves_watch(&t->leaves, g->opt);
+    if (!t->turn_count) pl_so3_watch_grads(t->model, watch); /* turned ones are finished at the end */
     for (int64_t i = g->first; i < g->first + g->count; i++) PL_TRY(set_member(t, g, i));
     return POLAR_OK;
 }
