@@ -9,18 +9,20 @@
  */
 #include "compose/message_kernel.h"
 
+#include "compose/message_shared.h"
 #include "compose/view.h"
 #include "compose/weight_grad.h"
 
 /* The weights for every channel, (E B, P, h). */
 static pl_mat weights_make(pl_queue *q, const pl_message *m)
 {
-    pl_mat w = pl_scratch_mat(q, m->D.dtype, m->D.batch, m->D.rows, 1),
-           W = pl_scratch_mat(q, m->D.dtype, m->D.batch, m->D.rows, m->w0.rows);
-    PL_CALL(axpby, q, .Y = w, .X = m->D, .alpha = -1);
+    int64_t E = m->w0.batch, B = m->D.batch / E;
+    pl_mat w = pl_scratch_mat(q, m->D.dtype, E, B * m->D.rows, 1),
+           W = pl_scratch_mat(q, m->D.dtype, E, B * m->D.rows, m->w0.rows);
+    PL_CALL(axpby, q, .Y = w, .X = pl_view_join(m->D, B), .alpha = -1);
     PL_CALL(bias_act, q, .Y = w, .X = w, .act = PL_ACT_SIGMOID);
-    PL_CALL(row_spread, q, .Y = pl_view_column(W), .X = w, .alpha = 2);
-    return W;
+    pl_message_spread(q, W, w, pl_message_halves(q, m->b0), 2);
+    return pl_view_split(W, B);
 }
 
 typedef struct {

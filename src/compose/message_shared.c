@@ -5,9 +5,6 @@
  *
  *     dw = the sum over channels of pair_grad(dYs, S) + pair_grad(dYv, V)
  *     du = dw, or dw sigmoid'(u + b2)    dw2 = du^T Z    dZ = du w2    the rest as in message.c
- *
- * A column (E, n, 1) is spread over h channels, or summed over them, as h rows of each: (E, n h, 1) is (E, n,
- * h) on the same memory.
  */
 #include "compose/message_shared.h"
 
@@ -19,7 +16,26 @@ typedef struct {
     pl_mat U, Z; /* (E, B P, h) */
     pl_mat u, w; /* (E, B P, 1): before b2, and the weights */
     pl_mat W;    /* (E, B P, h): the weights, for every channel */
+    pl_mat halves;
 } shared_work;
+
+pl_mat pl_message_halves(pl_queue *q, pl_mat x)
+{
+    pl_mat y = pl_scratch_mat(q, x.dtype, x.batch, 1, x.cols);
+    PL_CALL(axpby, q, .Y = y, .X = x, .alpha = 0);
+    PL_CALL(bias_act, q, .Y = y, .X = y, .act = PL_ACT_SIGMOID);
+    return y;
+}
+
+void pl_message_spread(pl_queue *q, pl_mat W, pl_mat w, pl_mat halves, double alpha)
+{
+    PL_CALL(gemm, q, .C = W, .A = w, .B = halves, .alpha = 2 * alpha);
+}
+
+void pl_message_gather(pl_queue *q, pl_mat w, pl_mat W, pl_mat halves)
+{
+    PL_CALL(gemm, q, .C = w, .A = W, .B = halves, .tb = 1, .alpha = 2);
+}
 
 static int64_t act_of(const pl_message *m)
 {
@@ -40,7 +56,8 @@ static shared_work weights_make(pl_queue *q, const pl_message *m)
     PL_CALL(bias_act, q, .Y = k.Z, .X = k.U, .b = m->b0, .act = PL_ACT_SILU);
     PL_CALL(gemm, q, .C = k.u, .A = k.Z, .B = m->W2, .tb = 1, .alpha = 1);
     PL_CALL(bias_act, q, .Y = k.w, .X = k.u, .b = m->b2, .act = act_of(m));
-    PL_CALL(row_spread, q, .Y = pl_view_column(k.W), .X = k.w, .alpha = 1);
+    k.halves = pl_message_halves(q, m->b0);
+    pl_message_spread(q, k.W, k.w, k.halves, 1);
     return k;
 }
 
@@ -66,7 +83,7 @@ static void weight_slopes(pl_queue *q, pl_mat out, pl_mat dY, pl_mat X, const sh
 {
     PL_CALL(pair_grad, q, .dW = pl_view_split(k->W, k->B), .dY = dY, .X = X, .points = m->points,
             .alpha = m->alpha);
-    PL_CALL(row_sum, q, .Y = out, .X = pl_view_column(k->W), .alpha = 1);
+    pl_message_gather(q, out, k->W, k->halves);
 }
 
 void pl_message_shared_backward(pl_queue *q, pl_mat dS, pl_mat dV, const pl_message_grads *g, pl_mat dYs,

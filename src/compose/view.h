@@ -67,13 +67,4 @@ static inline pl_mat pl_view_row(pl_mat m)
     return m;
 }
 
-/* (batch, rows, cols), packed -> (batch, rows * cols, 1). */
-static inline pl_mat pl_view_column(pl_mat m)
-{
-    assert(m.rs == m.cols || m.rows <= 1);
-    m.rows *= m.cols;
-    m.cols = m.rs = 1;
-    return m;
-}
-
 #endif
