@@ -481,8 +481,7 @@ class Optimizer(torch.optim.Optimizer):
         out, rule = [_abi.POLAR_STATE_MOMENTUM], self._rules[k]
         matrix = self.param_groups[k]["route"] == MATRIX
         if matrix and rule.post != _abi.POLAR_POST_NONE:
-            raise ValueError(f"'{self._config['rule']}' keeps moments of what its map returned; its state "
-                             "dict over several ranks is not offered (the library's own files are)")
+            out.append(_abi.POLAR_STATE_POST)
         if not matrix or rule.precondition in (_abi.POLAR_PRECONDITION_ADAM, _abi.POLAR_PRECONDITION_LAPROP):
             out.append(_abi.POLAR_STATE_SECOND_MOMENT)
         return out + ([_abi.POLAR_STATE_MASTER] if p.dtype is torch.bfloat16 else [])
@@ -506,16 +505,14 @@ class Optimizer(torch.optim.Optimizer):
         out = {}
         for k, p, mine, sizes in self._pieces_of():
             dtype, keys = torch.float64 if p.dtype is torch.float64 else torch.float32, self._keys(k)
-            entry = {
-                keys[which]:
-                self._ranks.like(
-                    p,
-                    torch.cat([
-                        self._ranks.whole(self._handle, i, which, n, dtype, self._device)
-                        for i, n in zip(mine, sizes)
-                    ]))
-                for which in self._kinds(k, p)
-            }
+            entry = {}
+            for which in self._kinds(k, p):
+                if which == _abi.POLAR_STATE_POST:
+                    flat = [self._ranks.kept(self._handle, i, which, dtype, self._device) for i in mine]
+                else:
+                    flat = [self._ranks.whole(self._handle, i, which, n, dtype, self._device)
+                            for i, n in zip(mine, sizes)]
+                entry[keys[which]] = self._ranks.like(p, torch.cat(flat))
             entry["step"] = self._ranks.steps(self._handle, mine[0], self._device).float()
             out[p] = entry
         return out
@@ -529,7 +526,10 @@ class Optimizer(torch.optim.Optimizer):
             for which in self._kinds(k, p):
                 if keys[which] in entry:
                     flat = full(entry[keys[which]]).reshape(-1).to(self._device)
-                    for i, piece in zip(mine, flat.split(sizes)):
+                    parts = sizes if which != _abi.POLAR_STATE_POST else [
+                        self._ranks.kept_count(self._handle, i, which, self._device) for i in mine
+                    ]
+                    for i, piece in zip(mine, flat.split(parts)):
                         self._ranks.put(self._handle, i, which, piece, self._device)
             if "step" in entry:
                 made = torch.tensor([float(entry["step"]), 0.0], dtype=torch.float64, device=self._device)

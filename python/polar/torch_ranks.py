@@ -21,6 +21,10 @@ except ImportError:    # before torch 2.5
     DTensor = Shard = ()
 
 
+# kinds of state that whoever has a part of a parameter has whole
+UNCUT = (_abi.POLAR_STATE_STEPS, _abi.POLAR_STATE_POST)
+
+
 def is_rows(p):
     """A parameter of which every rank has some rows."""
     return bool(DTensor) and isinstance(p, DTensor) and any(isinstance(s, Shard) for s in p.placements)
@@ -178,10 +182,32 @@ class Ranks:
             out[first:first + n].copy_(piece)
         return out
 
+    def _holder(self, handle, index):
+        """The rank that steps the library's parameter `index`, or the first of those that do."""
+        return next((r for r in range(self.size) if self.part(handle, index, r)[1]), 0)
+
+    def kept(self, handle, index, which, dtype, device):
+        """The same of a kind of state that is never cut and has a size of its own. Collective."""
+        count = self.kept_count(handle, index, which, device)
+        out, holder = torch.empty(count, dtype=dtype, device=device), self._holder(handle, index)
+        if holder == self.rank and count:
+            out.copy_(view(handle, index, which, device))
+        self._broadcast(out, holder)
+        return out
+
+    def kept_count(self, handle, index, which, device):
+        """Its numbers; only who keeps them knows how many. Collective."""
+        count, holder = torch.zeros(1, dtype=torch.int64), self._holder(handle, index)
+        if holder == self.rank:
+            seen = view(handle, index, which, device)
+            count[0] = 0 if seen is None else seen.numel()
+        self._broadcast(count, holder)
+        return int(count[0])
+
     def steps(self, handle, index, device):
         """Steps made with the library's parameter `index`. Collective."""
         out = torch.zeros(1, dtype=torch.float64)
-        holder = next((r for r in range(self.size) if self.part(handle, index, r)[1]), 0)
+        holder = self._holder(handle, index)
         if holder == self.rank:
             seen = view(handle, index, _abi.POLAR_STATE_STEPS, device)
             out.copy_(seen[:1])
@@ -193,11 +219,13 @@ class Ranks:
         first, n = self.part(handle, index, self.rank)
         mine = view(handle, index, which, device) if n else None
         if mine is not None:
-            mine.copy_(flat[first:first + n] if which != _abi.POLAR_STATE_STEPS else flat)
+            mine.copy_(flat if which in UNCUT else flat[first:first + n])
 
     @staticmethod
     def like(p, flat):
         """A whole, flat tensor in the form of parameter p: of its rows alone, where it is cut so."""
+        if flat.numel() != p.numel():    # moments of lines stay flat, and whole
+            return flat
         if not is_rows(p):
             return flat.view(p.shape)
         _, first = rows_of(p, "")

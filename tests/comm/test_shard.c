@@ -184,22 +184,21 @@ static int64_t same_files(const char *a, const char *b)
 }
 
 /* Ten steps on `before` ranks, a file, ten more on `after`: the bits of twenty on one. */
-static void test_files(shard_mode mode, int before, int after)
+static void test_files(const char *rule, shard_mode mode, int before, int after)
 {
     static weights want, middle, end;
     char file[64], plain_file[64], what[96];
     _Atomic int64_t unlike = 0;
     snprintf(file, sizeof file, "/tmp/test_shard.%d.a", (int)getpid());
     snprintf(plain_file, sizeof plain_file, "/tmp/test_shard.%d.b", (int)getpid());
-    shard_run plain = {
-        .device = device, .rule = "polaradamw", .mode = SHARD_PLAIN, .steps = 10, .save = plain_file};
+    shard_run plain = {.device = device, .rule = rule, .mode = SHARD_PLAIN, .steps = 10, .save = plain_file};
     shard_alone(&plain);
     plain.steps = 20, plain.save = NULL, plain.out = want;
     shard_alone(&plain);
     shard_run first = plain;
     first.mode = mode, first.steps = 10, first.save = file, first.out = middle;
     ranks_run(before, shard_work, &first);
-    snprintf(what, sizeof what, "the file of %d ranks is that of one", before);
+    snprintf(what, sizeof what, "%s: the file of %d ranks is that of one", rule, before);
     test_exact(what, same_files(file, plain_file));
     shard_run second = first;
     second.save = NULL, second.load = file, second.begin = 10,
@@ -544,10 +543,12 @@ int main(int argc, char **argv)
     test_buckets();
     test_left_alone();
     test_skips();
-    test_files(SHARD_LEAVES_OF, 4, 2);
-    test_files(SHARD_SAME, 3, 8);
-    test_files(SHARD_ROWS, 4, 2);
-    test_files(SHARD_LEAVES_OF, 4, 0);
+    test_files("polaradamw", SHARD_LEAVES_OF, 4, 2);
+    test_files("polaradamw", SHARD_SAME, 3, 8);
+    test_files("polaradamw", SHARD_ROWS, 4, 2);
+    test_files("polaradamw", SHARD_LEAVES_OF, 4, 0);
+    test_files("normuon", SHARD_LEAVES_OF, 4, 2); /* moments of lines of what the map returned */
+    test_files("adamuon", SHARD_ROWS, 4, 2);      /* of its entries */
     test_bytes();
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) test_balance(&lists[i]);
     test_use();

@@ -63,7 +63,12 @@ def fresh(dtype=torch.float32):
 
 def optimisers():
     import polar
-    return {"polaradamw": polar.PolarAdamW, "muon": polar.Muon, "adamw": polar.AdamW}
+    def rule(name):
+        return lambda params, **given: polar.Optimizer(params, rule=name, **given)
+
+    # the last ones keep moments of what their maps returned: of lines, of entries
+    return {"polaradamw": polar.PolarAdamW, "muon": polar.Muon, "adamw": polar.AdamW,
+            "normuon": rule("normuon"), "adamuon": rule("adamuon")}
 
 
 # ---- what every rank does
@@ -166,18 +171,18 @@ def numbers(opt):
             for k in sorted(state) for _, t in sorted(state[k].items()) if torch.is_tensor(t)]
 
 
-def checkpoints(rank, ranks, folder):
+def checkpoints(rank, ranks, folder, name):
     """Saved by torch.distributed.checkpoint, loaded into another optimiser: on to the same bits."""
-    import polar
     import torch.distributed.checkpoint as dcp
     from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
+    cls = optimisers()[name]
     for kind in ("fsdp", "ddp") if FSDP2 else ("ddp",):
         def both():
             if kind == "fsdp":
                 model = sharded()
-                return model, polar.PolarAdamW(model, lr=0.02)
+                return model, cls(model, lr=0.02)
             model = torch.nn.parallel.DistributedDataParallel(fresh())
-            return model, polar.PolarAdamW(model, lr=0.02, process_group=dist.group.WORLD)
+            return model, cls(model, lr=0.02, process_group=dist.group.WORLD)
 
         def train(model, opt, steps):
             for step in steps:
@@ -247,7 +252,9 @@ def work(rank, ranks, folder):
         under_fsdp(rank, "polaradamw", torch.bfloat16)
     by_itself(rank, ranks)
     if CHECKPOINTS:
-        checkpoints(rank, ranks, folder)
+        for name in ("polaradamw", "normuon", "adamuon"):
+            os.makedirs(f"{folder}/{name}", exist_ok=True)
+            checkpoints(rank, ranks, f"{folder}/{name}", name)
     refusals(rank, ranks)
     dist.barrier()
     dist.destroy_process_group()
