@@ -104,17 +104,7 @@ static void smaller_batch(const char *device, polar_dtype dtype)
 /* One thread or three: the same bits. For devices whose name takes threads. */
 static void threads(const char *device, polar_dtype dtype)
 {
-    pl_deit_shape shape = {.members = 1,
-                           .batch = 8,
-                           .image = 32,
-                           .patch = 8,
-                           .width = 48,
-                           .depth = 2,
-                           .heads = 3,
-                           .mlp_ratio = 4,
-                           .classes = 10,
-                           .dtype = dtype,
-                           .drop_path = 0.2};
+    pl_deit_shape shape = vit_small(8, dtype, 0.2);
     double *x = model_new(8 * vit_pixels(&shape)), *t = model_new(8 * 10), *g[2] = {NULL, NULL}, loss[2];
     int64_t n = 0;
     uint64_t seed = 8;
@@ -214,17 +204,7 @@ static void costs(const char *device)
 static void scratch_promise(const char *device, polar_dtype dtype)
 {
     enum { batch = 72 }; /* more than the least piece of scratch, 1 MiB */
-    pl_deit_shape shape = {.members = 1,
-                           .batch = batch,
-                           .image = 32,
-                           .patch = 8,
-                           .width = 48,
-                           .depth = 2,
-                           .heads = 3,
-                           .mlp_ratio = 4,
-                           .classes = 10,
-                           .dtype = dtype,
-                           .drop_path = 0.1};
+    pl_deit_shape shape = vit_small(batch, dtype, 0.1);
     vit_net r = vit_open(device, &shape, 1);
     polar_cost cost;
     double *x = model_new(batch * vit_pixels(&shape)), *t = model_new(batch * 10), *g = model_new(r.total);
