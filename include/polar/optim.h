@@ -127,6 +127,13 @@ typedef enum polar_route {
     POLAR_ROUTE_AUX = 2
 } polar_route;
 
+/* A matrix within a parameter's memory: entry (i, j) is element offset + i ld + j, of each member. */
+typedef struct polar_block {
+    int64_t offset, rows, cols;
+    int64_t ld;  /* elements from row to row; 0: cols */
+    int64_t dim; /* schur_dim of this block; 0 means 1 */
+} polar_block;
+
 typedef struct polar_param {
     const char *name; /* unique, UTF-8 of at most 500 bytes; copied */
     /* packed; with members > 1, and only then, the first dimension counts them */
@@ -144,6 +151,13 @@ typedef struct polar_param {
     /* with opts.comm: weight and grad are rows [first_row, first_row + their own) of a tensor of whole_rows
      * (first dimension), the rest lies with other ranks, as FSDP has it; 0: the whole tensor is here */
     int64_t whole_rows, first_row;
+    /* matrix route: block_count matrices that lie in this parameter, of any shape (a flat vector of weights,
+     * heads within a matrix), each with a map and a scale of its own, as if it were a parameter of its own;
+     * they do not meet. A vector may have them, and AUTO then sends it by names alone. Weights that no block
+     * covers take the aux route. Not with row_blocks or schur_dim, which are such lists in short, nor with
+     * rows on other ranks. Read by polar_optim_create and not kept */
+    const polar_block *blocks;
+    int64_t block_count;
 } polar_param; /* more than two dimensions: seen as (first, all others), and scaled so too */
 
 /* Parameters with a rule and numbers of their own in one optimiser, as torch's param_groups. polar_group_of
@@ -231,11 +245,13 @@ static inline polar_group polar_group_of(const polar_optim_opts *o)
 typedef struct polar_optim polar_optim;
 
 typedef struct polar_param_stats {
-    const char *name;           /* borrowed from the optimiser */
-    polar_route route;          /* MATRIX or AUX */
-    int64_t rows, cols, blocks; /* as the map sees it; blocks counts row blocks of all members */
-    double scale;               /* s of the step */
-    double effective_lr;        /* lr s at the last step, of member 0 */
+    const char *name;  /* borrowed from the optimiser */
+    polar_route route; /* MATRIX or AUX */
+    /* as the map sees it; blocks counts those of all members; of polar_param.blocks that are not alike the
+     * first one's shape, scale and rate */
+    int64_t rows, cols, blocks;
+    double scale;        /* s of the step */
+    double effective_lr; /* lr s at the last step, of member 0 */
     /* ||lr s D||_F over all members at member 0's lr; NaN unless opts.measure, and with a hyperball */
     double update_norm;
     int64_t group;          /* polar_param.group */
@@ -374,13 +390,13 @@ typedef enum polar_load {
 typedef struct polar_optim_layout {
     size_t struct_size;
     size_t map_opts, rule, schedule, param, optim_opts;
-    size_t group;
+    size_t group, block;
 } polar_optim_layout;
 
 #define POLAR_OPTIM_LAYOUT_INIT                                                                         \
     {                                                                                                   \
         sizeof(polar_optim_layout), sizeof(polar_map_opts), sizeof(polar_rule), sizeof(polar_schedule), \
-            sizeof(polar_param), sizeof(polar_optim_opts), sizeof(polar_group)                          \
+            sizeof(polar_param), sizeof(polar_optim_opts), sizeof(polar_group), sizeof(polar_block)     \
     }
 
 /* polar_rule_parse with sizes */

@@ -199,6 +199,16 @@ class polar_schedule(Structure):
     ]
 
 
+class polar_block(Structure):
+    _fields_ = [
+        ("offset", c_int64),
+        ("rows", c_int64),
+        ("cols", c_int64),
+        ("ld", c_int64),
+        ("dim", c_int64),
+    ]
+
+
 class polar_param(Structure):
     _fields_ = [
         ("name", c_char_p),
@@ -211,6 +221,8 @@ class polar_param(Structure):
         ("group", c_int64),
         ("whole_rows", c_int64),
         ("first_row", c_int64),
+        ("blocks", POINTER(polar_block)),
+        ("block_count", c_int64),
     ]
 
 
@@ -295,6 +307,7 @@ class polar_optim_layout(Structure):
         ("param", c_size_t),
         ("optim_opts", c_size_t),
         ("group", c_size_t),
+        ("block", c_size_t),
     ]
 
 
@@ -399,4 +412,4 @@ ENUMS = {
     "polar_state": ['POLAR_STATE_MOMENTUM', 'POLAR_STATE_SECOND_MOMENT', 'POLAR_STATE_MASTER', 'POLAR_STATE_STEPS', 'POLAR_STATE_POST'],
     "polar_load": ['POLAR_LOAD_STATE', 'POLAR_LOAD_SETTINGS', 'POLAR_LOAD_OTHER_MAP'],
 }
-STRUCTS = [polar_tensor, polar_cost, polar_comm_parts, polar_comm_funcs, polar_coef, polar_map_opts, polar_rule, polar_schedule, polar_param, polar_group, polar_optim_opts, polar_param_stats, polar_hyper, polar_optim_layout]
+STRUCTS = [polar_tensor, polar_cost, polar_comm_parts, polar_comm_funcs, polar_coef, polar_map_opts, polar_rule, polar_schedule, polar_block, polar_param, polar_group, polar_optim_opts, polar_param_stats, polar_hyper, polar_optim_layout]

@@ -54,7 +54,7 @@ def check(status):
 def layout():
     out = _abi.polar_optim_layout()
     out.struct_size = sizeof(out)
-    for name in ("map_opts", "rule", "schedule", "param", "optim_opts", "group"):
+    for name in ("map_opts", "rule", "schedule", "param", "optim_opts", "group", "block"):
         setattr(out, name, sizeof(getattr(_abi, "polar_" + name)))
     return out
 

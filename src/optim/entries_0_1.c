@@ -16,6 +16,7 @@ static const polar_optim_layout layout_0_1 = {
     PL_PARAM_0_1,
     PL_OPTIM_OPTS_0_1,
     0,
+    0,
 };
 
 /* What libpolar.so 0.1 had on 64-bit machines, as numbers: a field put in front of another's end is found

@@ -55,7 +55,7 @@ int pl_optim_keeps_direction(const polar_optim *opt, const pl_optim_param *p)
            r->precondition != POLAR_PRECONDITION_ADAM || !pl_optim_plain(opt, p);
 }
 
-static int has_second_moment(const polar_optim *opt, const pl_optim_param *p)
+int pl_optim_second_moment(const polar_optim *opt, const pl_optim_param *p)
 {
     const polar_precondition kind = pl_optim_rule(opt, p)->precondition;
     return p->route == POLAR_ROUTE_AUX || kind == POLAR_PRECONDITION_ADAM ||
@@ -98,7 +98,7 @@ static int same_batch(const polar_optim *opt, const pl_optim_param *a, const pl_
 
 static void point_direction(polar_optim *opt, size_t *used, char *base, int64_t i, int aligned)
 {
-    pl_optim_param *p = &opt->params[i];
+    pl_optim_param *p = &opt->parts[i];
     p->D = take(used, base, state_dtype(p), opt->members, p->rows, p->cols, aligned);
     if (ordered(opt, p)) opt->order[opt->order_count++] = i;
 }
@@ -109,7 +109,7 @@ static void point_stages(polar_optim *opt, size_t *used, char *base)
 {
     const pl_optim_param *last = NULL;
     for (int64_t k = 0; k < opt->order_count; k++) {
-        pl_optim_param *p = &opt->params[opt->order[k]];
+        pl_optim_param *p = &opt->parts[opt->order[k]];
         const polar_rule *r = pl_optim_rule(opt, p);
         const int cols = pl_optim_post_columns(r, p->rows / p->row_blocks, p->cols),
                   entries = r->post == POLAR_POST_ENTRY_MOMENT,
@@ -124,27 +124,27 @@ static void point_stages(polar_optim *opt, size_t *used, char *base)
     }
     last = NULL;
     for (int64_t k = 0; k < opt->order_count; k++) {
-        pl_optim_param *p = &opt->params[opt->order[k]];
+        pl_optim_param *p = &opt->parts[opt->order[k]];
         const polar_rule *r = pl_optim_rule(opt, p);
         if (r->scale == POLAR_SCALE_NUCLEAR && pl_optim_mapped(opt, p))
             p->U = take(used, base, state_dtype(p), opt->members, p->rows, p->cols,
                         !last || last->group != p->group || !same_batch(opt, last, p));
         last = p;
     }
-    for (int64_t i = 0; i < opt->n; i++) {
-        pl_optim_param *p = &opt->params[i];
+    for (int64_t i = 0; i < opt->part_count; i++) {
+        pl_optim_param *p = &opt->parts[i];
         if (p->route == POLAR_ROUTE_MATRIX && pl_optim_rule(opt, p)->apply == POLAR_APPLY_HYPERBALL)
             p->B = take(used, base, POLAR_DTYPE_F64, opt->members * p->row_blocks, 1, 4, 1);
     }
 }
 
-/* Param i, the first of its kind, and side by side with it every later one of its shape (a Schur block stays
+/* Part i, the first of its kind, and side by side with it every later one of its shape (a Schur block stays
  * alone). */
 static void point_batch(polar_optim *opt, size_t *used, char *base, int64_t i)
 {
-    for (int64_t j = i; j < opt->n; j++) {
-        const pl_optim_param *p = &opt->params[j];
-        if (j == i || (ordered(opt, p) && same_batch(opt, &opt->params[i], p)))
+    for (int64_t j = i; j < opt->part_count; j++) {
+        const pl_optim_param *p = &opt->parts[j];
+        if (j == i || (ordered(opt, p) && same_batch(opt, &opt->parts[i], p)))
             point_direction(opt, used, base, j, j == i);
     }
 }
@@ -154,26 +154,34 @@ static void point_batch(polar_optim *opt, size_t *used, char *base, int64_t i)
 static void point_directions(polar_optim *opt, size_t *used, char *base)
 {
     opt->order_count = 0;
-    for (int64_t i = 0; i < opt->n; i++)
-        if (!ordered(opt, &opt->params[i]) && pl_optim_keeps_direction(opt, &opt->params[i]))
+    for (int64_t i = 0; i < opt->part_count; i++)
+        if (!ordered(opt, &opt->parts[i]) && pl_optim_keeps_direction(opt, &opt->parts[i]))
             point_direction(opt, used, base, i, 1);
     for (int64_t set = 0; set < opt->groups; set++)
-        for (int64_t i = 0; i < opt->n && opt->group[set].map_set == set; i++) {
-            const pl_optim_param *p = &opt->params[i];
+        for (int64_t i = 0; i < opt->part_count && opt->group[set].map_set == set; i++) {
+            const pl_optim_param *p = &opt->parts[i];
             int leads = ordered(opt, p) && !p->schur_group && opt->group[p->group].map_set == set;
             for (int64_t j = 0; j < i && leads; j++)
-                leads = !(ordered(opt, &opt->params[j]) && same_batch(opt, &opt->params[j], p));
+                leads = !(ordered(opt, &opt->parts[j]) && same_batch(opt, &opt->parts[j], p));
             if (leads) point_batch(opt, used, base, i);
         }
-    for (int64_t i = 0; i < opt->n; i++) {
-        const pl_optim_param *p = &opt->params[i];
+    for (int64_t i = 0; i < opt->part_count; i++) {
+        const pl_optim_param *p = &opt->parts[i];
         int leads = ordered(opt, p) && p->schur_group;
         for (int64_t j = 0; j < i && leads; j++)
-            leads = opt->params[j].schur_group != p->schur_group || !ordered(opt, &opt->params[j]);
-        for (int64_t j = i; j < opt->n && leads; j++)
-            if (ordered(opt, &opt->params[j]) && opt->params[j].schur_group == p->schur_group)
+            leads = opt->parts[j].schur_group != p->schur_group || !ordered(opt, &opt->parts[j]);
+        for (int64_t j = i; j < opt->part_count && leads; j++)
+            if (ordered(opt, &opt->parts[j]) && opt->parts[j].schur_group == p->schur_group)
                 point_batch(opt, used, base, j);
     }
+}
+
+/* One of its parts has a second moment. */
+static int any_second_moment(const polar_optim *opt, const pl_optim_param *p)
+{
+    for (int64_t k = p->first_part; k < p->first_part + p->part_count; k++)
+        if (pl_optim_second_moment(opt, &opt->parts[k])) return 1;
+    return 0;
 }
 
 /* Measures with base NULL, points with the real one: the same function. */
@@ -183,17 +191,21 @@ static size_t point_state(polar_optim *opt, char *base)
     for (int64_t i = 0; i < opt->n; i++) {
         pl_optim_param *p = &opt->params[i];
         p->M = take(&used, base, state_dtype(p), opt->members, p->rows, p->cols, 1);
-        if (has_second_moment(opt, p))
+        if (any_second_moment(opt, p))
             p->V = take(&used, base, state_dtype(p), opt->members, p->rows, p->cols, 1);
         if (p->W.dtype == POLAR_DTYPE_BF16)
             p->master = take(&used, base, POLAR_DTYPE_F32, opt->members, p->rows, p->cols, 1);
-        if (opt->o.measure) p->N = take(&used, base, POLAR_DTYPE_F64, 1, 1, 2, 1);
+        pl_optim_parts_point(opt, p);
+        for (int64_t k = p->first_part; k < p->first_part + p->part_count && opt->o.measure; k++)
+            opt->parts[k].N = take(&used, base, POLAR_DTYPE_F64, 1, 1, 2, 1);
     }
     point_directions(opt, &used, base);
     point_stages(opt, &used, base);
     for (int64_t i = 0; i < opt->n && opt->own_counts; i++)
         opt->params[i].T =
             take(&used, base, POLAR_DTYPE_F64, opt->members, 1, 2, i == 0); /* all in one piece */
+    if (opt->own_counts)
+        opt->rest_counts = take(&used, base, POLAR_DTYPE_F64, opt->rests * opt->members, 1, 2, 0);
     if (opt->own_counts) opt->flags = take(&used, base, POLAR_DTYPE_F32, opt->members, 1, 1, 1);
     return used;
 }
@@ -243,11 +255,17 @@ void polar_optim_destroy(polar_optim *opt)
     /* its work may still be under way in the memory that goes now */
     pl_device_wait(dev, opt->last_serial);
     pl_optim_drop_graph(opt);
-    for (int64_t i = 0; opt->params && i < opt->n; i++) pl_free(opt->params[i].name);
+    for (int64_t i = 0; opt->params && i < opt->n; i++) {
+        pl_free(opt->params[i].name);
+        pl_optim_blocks_drop(&opt->params[i]);
+    }
+    for (int64_t i = 0; i < opt->part_count; i++) pl_free(opt->parts[i].name);
     pl_live_destroy(opt->live);
     pl_shard_destroy(opt);
     if (!opt->o.comm) polar_device_free(opt->dev, opt->state);
     pl_free(opt->params);
+    pl_free(opt->parts);
+    pl_free(opt->rest_of);
     pl_free(opt->grads);
     pl_free(opt->group);
     pl_free(opt->hyper);
@@ -266,19 +284,18 @@ void polar_optim_destroy(polar_optim *opt)
 
 static polar_status take_tables(polar_optim *opt)
 {
-    size_t n = (size_t)opt->n;
-    opt->slots = opt->own_counts ? opt->n : 2 * opt->groups;
-    opt->params = pl_calloc(n, sizeof *opt->params);
+    size_t n = (size_t)opt->part_count;
+    opt->slots = opt->own_counts ? opt->n + opt->rests : 2 * opt->groups;
     opt->grads = pl_calloc(n, sizeof *opt->grads);
     opt->order = pl_calloc(n, sizeof *opt->order);
     opt->maps = pl_calloc(n, sizeof *opt->maps);
     opt->map_dim = pl_calloc(n, sizeof *opt->map_dim);
     opt->map_group = pl_calloc(n, sizeof *opt->map_group);
     opt->map_set = pl_calloc(n, sizeof *opt->map_set);
-    opt->by_address = pl_calloc(n, sizeof *opt->by_address);
+    opt->by_address = pl_calloc((size_t)opt->n, sizeof *opt->by_address);
     opt->live_host = pl_calloc((size_t)(opt->slots * opt->members), PL_LIVE_COLS * sizeof(double));
-    int all = opt->params && opt->grads && opt->order && opt->maps && opt->map_dim && opt->map_group &&
-              opt->map_set && opt->by_address && opt->live_host;
+    int all = opt->grads && opt->order && opt->maps && opt->map_dim && opt->map_group && opt->map_set &&
+              opt->by_address && opt->live_host;
     PL_NEED(all, POLAR_E_NOMEM, "an optimiser of %lld parameters", (long long)opt->n);
     return POLAR_OK;
 }
@@ -294,13 +311,16 @@ static polar_status fill(polar_optim *opt, const polar_param *params, const pola
 {
     int64_t matrices = 0, elements = 0;
     PL_TRY(pl_optim_groups_read(opt, layout));
-    PL_TRY(take_tables(opt));
+    opt->params = pl_calloc((size_t)opt->n, sizeof *opt->params);
+    opt->rest_of = pl_calloc((size_t)opt->n, sizeof *opt->rest_of);
+    PL_NEED(opt->params && opt->rest_of, POLAR_E_NOMEM, "an optimiser of %lld parameters", (long long)opt->n);
     for (int64_t i = 0; i < opt->n; i++) {
         polar_param param;
         PL_TRY(pl_param_read(&param, params, i, layout));
-        PL_TRY(pl_optim_param_set(&opt->params[i], &param, opt));
+        PL_TRY(pl_optim_param_set(&opt->params[i], &param, opt, layout));
         opt->params[i].slot =
             opt->own_counts ? i : 2 * opt->params[i].group + (opt->params[i].route == POLAR_ROUTE_AUX);
+        PL_TRY(pl_optim_parts_add(opt, i));
         matrices += opt->params[i].route == POLAR_ROUTE_MATRIX;
         /* each below INT64_MAX / 64 */
         elements += opt->members * opt->params[i].rows * opt->params[i].cols;
@@ -313,6 +333,7 @@ static polar_status fill(polar_optim *opt, const polar_param *params, const pola
             (long long)opt->n, opt->o.matrix_names ? opt->o.matrix_names : "",
             opt->o.aux_names ? opt->o.aux_names : "");
     PL_TRY(check_twice(opt));
+    PL_TRY(take_tables(opt));
     for (int64_t i = 0; i < opt->n; i++) opt->by_address[i] = i;
     qsort_r(opt->by_address, (size_t)opt->n, sizeof *opt->by_address, earlier, opt);
     opt->state_bytes = point_state(opt, NULL);
@@ -400,6 +421,7 @@ static void move_grad(polar_optim *opt, pl_optim_param *p, void *data)
     if (!data == !p->G.data) opt->moved |= PL_MOVED_GRADS;
     else opt->moved |= PL_MOVED_OTHERS, opt->scratch_serial = 0; /* other maps, other scratch */
     p->G.data = data;
+    pl_optim_parts_grad(opt, p);
 }
 
 static polar_status check_param(const polar_optim *opt, int64_t param)
@@ -447,7 +469,11 @@ polar_status polar_optim_state_view(polar_tensor *out, const polar_optim *opt, i
     }
     if (opt->shard) return POLAR_OK;
     const pl_optim_param *p = &opt->params[param];
-    const pl_mat *pieces[] = {&p->M, &p->V, &p->master, &p->T, &p->P}, *m = pieces[which];
+    PL_NEED(which != POLAR_STATE_POST || p->part_count == 1, POLAR_E_UNSUPPORTED,
+            "'%s' has %lld blocks, each with a moment of its own after the map", p->name,
+            (long long)p->block_count);
+    const pl_mat *pieces[] = {&p->M, &p->V, &p->master, &p->T, &opt->parts[p->first_part].P},
+                 *m = pieces[which];
     if (!m->data) return POLAR_OK;
     *out = which == POLAR_STATE_STEPS ? polar_tensor_2d(m->data, m->dtype, m->batch, 2)
                                       : polar_tensor_3d(m->data, m->dtype, m->batch, m->rows, m->cols);

@@ -13,6 +13,7 @@
 #ifndef PL_OPTIM_IMPL_H
 #define PL_OPTIM_IMPL_H
 
+#include "base/sha256.h"
 #include "comm/comm.h"
 #include "device/queue.h"
 #include "optim/optim_layout.h"
@@ -28,6 +29,7 @@ typedef struct pl_optim_group {
     int64_t map_set;      /* the first group with the same map */
 } pl_optim_group;
 
+/* A parameter as the caller gave it, or a part of one as the step sees it (optim_blocks.c). */
 typedef struct pl_optim_param {
     char *name;
     polar_route route;  /* MATRIX or AUX */
@@ -35,20 +37,26 @@ typedef struct pl_optim_param {
     int64_t rows, cols; /* as elementwise ops see it, per member; a vector is one row */
     int64_t row_blocks, schur_group, schur_dim;
     int64_t group;
-    int64_t slot; /* its live rows are slot * members and the following ones */
+    /* of a parameter: its list of blocks, if it has one that row_blocks does not say; its parts */
+    polar_block *blocks;
+    int64_t block_count, first_part, part_count;
+    int64_t param, at, ld; /* of a part: whose it is, where it begins, elements from row to row */
+    int64_t slot;          /* its live rows are slot * members and the following ones */
     double scale;
     pl_mat W, G; /* the caller's, (members, rows, cols), or the rows of it that are here */
     /* elements before those that are here, and here, of a parameter of which other ranks have other rows;
      * by_rows 0: all are here */
     int64_t here_first, here_count;
     int by_rows;
-    pl_mat master;  /* f32 copy of bf16 weights; no data otherwise */
-    pl_mat M, V, D; /* state: momentum, second moment (or none), direction (or none) */
-    pl_mat N;       /* the direction's norm, where measured */
-    pl_mat P;       /* state: the moment of polar_post (or none) */
-    pl_mat U;       /* what the map was given, where the scale asks for it */
-    pl_mat B;       /* products of weight and direction, of a hyperball: (members row_blocks, 1, 4) */
-    /* (members, 1, 2): steps made, steps left out, where parameters count their own */
+    pl_mat master; /* f32 copy of bf16 weights; no data otherwise */
+    pl_mat M, V;   /* state: momentum, second moment (or none) */
+    /* what follows up to B is a part's */
+    pl_mat D; /* direction (or none) */
+    pl_mat N; /* the direction's norm, where measured */
+    pl_mat P; /* state: the moment of polar_post (or none) */
+    pl_mat U; /* what the map was given, where the scale asks for it */
+    pl_mat B; /* products of weight and direction, of a hyperball: (members row_blocks, 1, 4) */
+    /* (members, 1, 2): steps made, steps left out, where parameters count their own; a parameter's */
     pl_mat T;
     int whole; /* it goes from end to end (polar_step) in the step being enqueued */
 } pl_optim_param;
@@ -64,16 +72,21 @@ struct polar_optim {
     int64_t n, members, groups;
     int64_t t;       /* steps prepared: the schedule's count */
     int64_t skipped; /* steps left out, of member 0, when somebody last looked */
-    /* of live rows: one per parameter where they count their own steps, else two per group, matrix and aux */
+    /* of live rows: one per parameter and one more per rest that no block covers where they count their own
+     * steps, else two per group, matrix and aux */
     int64_t slots;
     /* steps may be left out, so every parameter counts its own, on the device */
     int own_counts;
     int stepped; /* live_host is that of a step */
     pl_optim_param *params;
-    pl_optim_group *group; /* the options' own first */
-    polar_hyper *hyper;    /* pl_optim_hyper */
-    unsigned char *active; /* by member */
-    /* parameters with a map in the order in which their directions lie: by map set and shape, then the Schur
+    pl_optim_param *parts; /* of all parameters, in their order; what a step works on */
+    int64_t part_count, part_room;
+    int64_t *rest_of, rests; /* parameters with parts on both routes */
+    pl_mat rest_counts;      /* (rests members, 1, 2), right behind the parameters' T, which they follow */
+    pl_optim_group *group;   /* the options' own first */
+    polar_hyper *hyper;      /* pl_optim_hyper */
+    unsigned char *active;   /* by member */
+    /* parts with a map in the order in which their directions lie: by map set and shape, then the Schur
      * blocks group by group */
     int64_t *order;
     int64_t order_count;
@@ -120,7 +133,25 @@ void pl_optim_step_count(polar_optim *opt, const double *counts);
 /* one of the comma-separated patterns (* and ?) fits */
 int pl_pattern_match(const char *patterns, const char *name);
 /* route, view, checks; copies the name */
-polar_status pl_optim_param_set(pl_optim_param *out, const polar_param *p, const polar_optim *opt);
+polar_status pl_optim_param_set(pl_optim_param *out, const polar_param *p, const polar_optim *opt,
+                                const polar_optim_layout *layout);
+/* polar_param.blocks, checked one by one; rows and cols are known */
+polar_status pl_optim_blocks_read(pl_optim_param *out, const polar_param *p,
+                                  const polar_optim_layout *layout);
+void pl_optim_blocks_drop(pl_optim_param *p);
+/* what tells two lists of blocks apart */
+void pl_optim_blocks_digest(char hex[PL_SHA256_HEX], const pl_optim_param *p);
+/* parts of parameter i, behind those of the ones before it; its slot is known */
+polar_status pl_optim_parts_add(polar_optim *opt, int64_t i);
+/* a parameter's weights, gradients and state, seen by its parts; the gradients alone */
+void pl_optim_parts_point(polar_optim *opt, const pl_optim_param *p);
+void pl_optim_parts_grad(polar_optim *opt, const pl_optim_param *p);
+/* of one member, on the parameter's route */
+int64_t pl_optim_matrices(const polar_optim *opt, const pl_optim_param *p);
+/* name, route, shape and scale of parameter i; the rest 0 */
+polar_param_stats pl_optim_stats_of(const polar_optim *opt, int64_t i);
+/* it has V */
+int pl_optim_second_moment(const polar_optim *opt, const pl_optim_param *p);
 /* "paper", ... */
 const char *pl_scale_name(polar_scale scale);
 /* the caller frees it */
@@ -143,7 +174,7 @@ void pl_optim_stages_after(polar_optim *opt, pl_queue *q);
 void pl_optim_apply(polar_optim *opt, pl_queue *q, const pl_optim_param *p);
 /* the live rows of a parameter, one per member */
 pl_mat pl_optim_live_of(const polar_optim *opt, const pl_optim_param *p);
-/* every block of rows a matrix of its own; all tensors are packed */
+/* every block of rows a matrix of its own */
 pl_mat pl_optim_blocks(pl_mat m, const pl_optim_param *p);
 /* it needs D: a map, a measure, or a rule that is not AdamW */
 int pl_optim_keeps_direction(const polar_optim *opt, const pl_optim_param *p);

@@ -69,6 +69,8 @@ polar_status pl_layout_read(polar_optim_layout *out, const polar_optim_layout *i
             out->param);
     PL_NEED(out->group == 0 || (out->group >= PL_GROUP_0_2 && out->group % word == 0), POLAR_E_ARG,
             "a polar_group of %zu bytes", out->group);
+    PL_NEED(out->block == 0 || (out->block >= PL_BLOCK_0_3 && out->block % word == 0), POLAR_E_ARG,
+            "a polar_block of %zu bytes", out->block);
     PL_NEED(out->rule >= offsetof(polar_rule, map) + out->map_opts && out->rule % word == 0, POLAR_E_ARG,
             "a polar_rule of %zu bytes that holds a polar_map_opts of %zu", out->rule, out->map_opts);
     PL_NEED(out->optim_opts >= HEAD + out->rule + NUMBERS + out->schedule + NAMES, POLAR_E_ARG,
@@ -183,4 +185,13 @@ polar_status pl_param_read(polar_param *out, const polar_param *params, int64_t 
 {
     const char *theirs = (const char *)params + (size_t)i * layout->param;
     return pl_sized_read("polar_param", out, sizeof *out, theirs, layout->param, PL_PARAM_0_1);
+}
+
+polar_status pl_block_read(polar_block *out, const polar_block *blocks, int64_t i,
+                           const polar_optim_layout *layout)
+{
+    PL_NEED(layout->block, POLAR_E_ARG,
+            "blocks from headers that do not know their size (POLAR_OPTIM_LAYOUT_INIT does)");
+    return pl_sized_read("polar_block", out, sizeof *out, (const char *)blocks + (size_t)i * layout->block,
+                         layout->block, PL_BLOCK_0_3);
 }

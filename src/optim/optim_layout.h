@@ -13,6 +13,7 @@
 #define PL_SCHEDULE_0_1    PL_SIZE_UP_TO(polar_schedule, warmup_from)
 #define PL_PARAM_0_1       PL_SIZE_UP_TO(polar_param, schur_dim)
 #define PL_GROUP_0_2       PL_SIZE_UP_TO(polar_group, reserved) /* newer than 0.1 */
+#define PL_BLOCK_0_3       PL_SIZE_UP_TO(polar_block, dim)
 #define PL_PARAM_STATS_0_1 PL_SIZE_UP_TO(polar_param_stats, update_norm)
 #define PL_COST_0_1        PL_SIZE_UP_TO(polar_cost, scratch_bytes)
 #define PL_OPTIM_OPTS_0_1                                                            \
@@ -36,6 +37,9 @@ polar_status pl_group_read(polar_group *out, const polar_group *groups, int64_t 
 polar_status pl_rule_write(polar_rule *out, const polar_rule *in, const polar_optim_layout *layout);
 /* params[i] of the caller's array */
 polar_status pl_param_read(polar_param *out, const polar_param *params, int64_t i,
+                           const polar_optim_layout *layout);
+/* blocks[i] of the caller's array */
+polar_status pl_block_read(polar_block *out, const polar_block *blocks, int64_t i,
                            const polar_optim_layout *layout);
 
 #endif

@@ -18,7 +18,7 @@ int pl_optim_staged(const polar_optim *opt, const pl_optim_param *p)
 
 int pl_optim_uncut(const polar_optim *opt, const pl_optim_param *p)
 {
-    return pl_optim_mapped(opt, p) || pl_optim_staged(opt, p) ||
+    return p->block_count || pl_optim_mapped(opt, p) || pl_optim_staged(opt, p) ||
            (p->route == POLAR_ROUTE_MATRIX && pl_optim_rule(opt, p)->apply == POLAR_APPLY_HYPERBALL);
 }
 
@@ -100,7 +100,7 @@ static void for_stages(polar_optim *opt, pl_queue *q, stage_fn fn)
 {
     stage open = {0};
     for (int64_t k = 0; k < opt->order_count; k++) {
-        const pl_optim_param *p = &opt->params[opt->order[k]];
+        const pl_optim_param *p = &opt->parts[opt->order[k]];
         if (!pl_optim_staged(opt, p) || pl_optim_missing(p) || p->rows * p->cols == 0) continue;
         stage next = stage_of(opt, p);
         if (open.rule && continues(opt, &open, &next)) {
@@ -174,8 +174,8 @@ static void after(pl_queue *q, const stage *s)
 void pl_optim_stages_after(polar_optim *opt, pl_queue *q)
 {
     for_stages(opt, q, after);
-    for (int64_t i = 0; i < opt->n; i++) {
-        const pl_optim_param *p = &opt->params[i];
+    for (int64_t i = 0; i < opt->part_count; i++) {
+        const pl_optim_param *p = &opt->parts[i];
         if (p->B.data && !pl_optim_missing(p))
             PL_CALL(inner, q, .N = p->B, .X = pl_optim_blocks(pl_optim_weight(p), p),
                     .Y = pl_optim_blocks(p->D, p));

@@ -1,5 +1,7 @@
 /* optim_state.c -- the state in a safetensors file: NAME.m, NAME.v, NAME.master, NAME.post in their own
- * format, NAME.step where parameters count their own steps, everything else in the metadata.
+ * format, NAME.step where parameters count their own steps, everything else in the metadata. Of a parameter
+ * with blocks NAME.m, NAME.v and NAME.master are laid out as the parameter is, and each part has its own
+ * NAME[k].post, k its first block.
  *
  * A file of its own (polar_optim_save) is an image without a prefix; a trainer's checkpoint holds one image
  * or more beside its weights. Numbers in the metadata are written as hexadecimal floating point, so a resumed
@@ -21,25 +23,36 @@
 #include "optim/optim_state.h"
 #include "optim/shard.h"
 
-#define KINDS      5
 #define RULE_BYTES 400
 #define MAP_BYTES  300 /* of one group */
 #define VIEW_BYTES 100 /* of one parameter, its name not counted */
 #define MOST_STEPS ((int64_t)1 << 53)
 #define VERSION    "2" /* of the files we write: "1" and a checksum over the whole file */
 
-static const char *const kind_names[KINDS] = {"m", "v", "master", "step", "post"};
+/* of a parameter; of each of its parts */
+static const char *const param_kinds[] = {"m", "v", "master", "step"}, *const part_kinds[] = {"post"};
 
-enum { KIND_STEP = 3 };
+enum { PARAM_KINDS = sizeof param_kinds / sizeof *param_kinds, KIND_STEP = PARAM_KINDS - 1 };
+enum { PART_KINDS = sizeof part_kinds / sizeof *part_kinds };
 /* files from before the last three were written lack them */
 enum { META_VERSION, META_RULE, META_STEP, META_MEMBERS, META_MAP, META_VIEWS, META_GROUPS };
 static const char *const meta_keys[PL_OPTIM_META] = {
     "polar.optim", "polar.rule", "polar.step", "polar.members", "polar.map", "polar.views", "polar.groups"};
 
-static pl_mat *state_of(pl_optim_param *p, int kind)
+int pl_optim_state_item(pl_state_item *out, const polar_optim *opt, int64_t i, int64_t k)
 {
-    pl_mat *const state[KINDS] = {&p->M, &p->V, &p->master, &p->T, &p->P};
-    return state[kind];
+    const pl_optim_param *p = &opt->params[i];
+    if (k >= PARAM_KINDS + PART_KINDS * p->part_count) return 0;
+    if (k < PARAM_KINDS) {
+        const pl_mat *const state[PARAM_KINDS] = {&p->M, &p->V, &p->master, &p->T};
+        *out = (pl_state_item){state[k], p->name, param_kinds[k], k < KIND_STEP, k == KIND_STEP};
+        return 1;
+    }
+    const int64_t kind = (k - PARAM_KINDS) % PART_KINDS;
+    const pl_optim_param *part = &opt->parts[p->first_part + (k - PARAM_KINDS) / PART_KINDS];
+    const pl_mat *const state[PART_KINDS] = {&part->P};
+    *out = (pl_state_item){state[kind], part->name, part_kinds[kind], 0, 0};
+    return 1;
 }
 
 /* What must agree between a file and an optimiser for the numbers to mean the same. */
@@ -96,12 +109,27 @@ static void describe_map(char *text, const polar_optim *opt)
     }
 }
 
-/* How every parameter is seen: "route blocks group dim bytes:name;", the route m or a. */
+/* What tells one list of blocks from another, as a number. */
+static int64_t digest_of(const pl_optim_param *p)
+{
+    char hex[PL_SHA256_HEX];
+    pl_optim_blocks_digest(hex, p);
+    hex[15] = 0;
+    return (int64_t)strtoll(hex, NULL, 16);
+}
+
+/* How every parameter is seen: "route blocks group dim bytes:name;", the route m or a; or, of one with a list
+ * of blocks, "b count group digest bytes:name;". */
 static void describe_views(char *text, const polar_optim *opt)
 {
     for (int64_t i = 0; i < opt->n; i++) {
         const pl_optim_param *p = &opt->params[i];
         size_t bytes = strlen(p->name);
+        if (p->block_count) {
+            text += snprintf(text, VIEW_BYTES + bytes, "b %" PRId64 " %" PRId64 " %" PRId64 " %zu:%s;",
+                             p->block_count, p->schur_group, digest_of(p), bytes, p->name);
+            continue;
+        }
         text += snprintf(text, VIEW_BYTES + bytes, "%c %" PRId64 " %" PRId64 " %" PRId64 " %zu:%s;",
                          p->route == POLAR_ROUTE_MATRIX ? 'm' : 'a', p->row_blocks, p->schur_group,
                          p->schur_dim, bytes, p->name);
@@ -166,13 +194,17 @@ static polar_status image_create(pl_optim_image **out, const polar_optim *opt, c
 {
     size_t text = PL_OPTIM_META * (strlen(prefix) + 32) + (size_t)opt->groups * (RULE_BYTES + MAP_BYTES) +
                   32 + (size_t)(opt->members + hyper_rows(opt)) * MEMBER_BYTES;
-    for (int64_t i = 0; i < opt->n; i++)
-        text += KINDS * (strlen(prefix) + strlen(opt->params[i].name) + 16) + VIEW_BYTES +
-                strlen(opt->params[i].name);
+    size_t items = 0;
+    for (int64_t i = 0; i < opt->n; i++) {
+        pl_state_item it;
+        text += VIEW_BYTES + strlen(opt->params[i].name);
+        for (int64_t k = 0; pl_optim_state_item(&it, opt, i, k); k++, items++)
+            text += strlen(prefix) + strlen(it.owner) + 16;
+    }
     pl_optim_image *im = pl_calloc(1, sizeof *im);
     *out = im;
     PL_NEED(im, POLAR_E_NOMEM, "a copy of an optimiser's state");
-    im->entries = pl_calloc((size_t)opt->n * KINDS, sizeof *im->entries);
+    im->entries = pl_calloc(items, sizeof *im->entries);
     im->text = pl_calloc(1, text);
     im->bytes = pl_calloc(1, opt->state_bytes);
     im->hyper = pl_calloc((size_t)hyper_rows(opt), sizeof *im->hyper);
@@ -184,9 +216,10 @@ static polar_status image_create(pl_optim_image **out, const polar_optim *opt, c
 
 static char *describe_entries(pl_optim_image *im, polar_optim *opt, const char *prefix, char *text)
 {
+    pl_state_item it;
     for (int64_t i = 0; i < opt->n; i++)
-        for (int k = 0; k < KINDS; k++) {
-            const pl_mat *m = state_of(&opt->params[i], k);
+        for (int64_t k = 0; pl_optim_state_item(&it, opt, i, k); k++) {
+            const pl_mat *m = it.mat;
             if (!m->data) continue;
             pl_safetensors_entry *e = &im->entries[im->entry_count++];
             *e = (pl_safetensors_entry){.name = text,
@@ -195,7 +228,7 @@ static char *describe_entries(pl_optim_image *im, polar_optim *opt, const char *
                                         .shape = {m->batch, m->rows, m->cols},
                                         .bytes = (int64_t)pl_mat_bytes(m)};
             e->data = im->bytes + ((char *)m->data - (char *)opt->state);
-            text += sprintf(text, "%s%s.%s", prefix, opt->params[i].name, kind_names[k]) + 1;
+            text += sprintf(text, "%s%s.%s", prefix, it.owner, it.kind) + 1;
         }
     return text;
 }
@@ -385,18 +418,19 @@ static polar_status read_counts(pl_optim_image *im, const source *s, const polar
 static polar_status check_tensors(pl_optim_image *im, const source *s, polar_optim *opt)
 {
     int64_t found = 0;
-    char name[PL_OPTIM_PREFIX_MAX + PL_OPTIM_NAME_MAX + 16];
+    char name[PL_OPTIM_PREFIX_MAX + PL_OPTIM_NAME_MAX + 64];
+    pl_state_item it;
     for (int64_t i = 0; i < opt->n; i++)
-        for (int k = 0; k < KINDS; k++) {
-            const pl_mat *m = state_of(&opt->params[i], k);
-            snprintf(name, sizeof name, "%s%s.%s", s->prefix, opt->params[i].name, kind_names[k]);
+        for (int64_t k = 0; pl_optim_state_item(&it, opt, i, k); k++) {
+            const pl_mat *m = it.mat;
+            snprintf(name, sizeof name, "%s%s.%s", s->prefix, it.owner, it.kind);
             const pl_safetensors_entry *e = pl_safetensors_find(s->f, name);
-            PL_NEED(k != KIND_STEP || m->data || !e, POLAR_E_FORMAT,
+            PL_NEED(!it.counts || m->data || !e, POLAR_E_FORMAT,
                     "'%s' counts the steps of every parameter ('%s'): an optimiser made with "
                     "opts.skip_missing or opts.skip_nonfinite reads it",
                     s->path, name);
-            if (m->data && k == KIND_STEP && !e) PL_TRY(read_counts(im, s, opt, i, NULL));
-            if (!m->data || (k == KIND_STEP && !e)) continue;
+            if (m->data && it.counts && !e) PL_TRY(read_counts(im, s, opt, i, NULL));
+            if (!m->data || (it.counts && !e)) continue;
             PL_NEED(e, POLAR_E_FORMAT, "'%s' has no '%s': it is the state of another model", s->path, name);
             PL_NEED(e->dtype == (int)m->dtype && e->ndim == 3 && e->shape[0] == m->batch &&
                         e->shape[1] == m->rows && e->shape[2] == m->cols,
@@ -405,7 +439,7 @@ static polar_status check_tensors(pl_optim_image *im, const source *s, polar_opt
                     name, polar_dtype_name(m->dtype), (long long)m->batch, (long long)m->rows,
                     (long long)m->cols);
             memcpy(im->bytes + ((char *)m->data - (char *)opt->state), e->data, (size_t)e->bytes);
-            if (k == KIND_STEP) PL_TRY(read_counts(im, s, opt, i, e));
+            if (it.counts) PL_TRY(read_counts(im, s, opt, i, e));
             found++;
         }
     PL_NEED(*s->prefix || found == pl_safetensors_count(s->f), POLAR_E_FORMAT,
@@ -455,9 +489,18 @@ static polar_status check_views(const source *s, const polar_optim *opt)
         PL_NEED(at, POLAR_E_FORMAT, "'%s' does not say how '%s' was seen", s->path, p->name);
         int matrix = p->route == POLAR_ROUTE_MATRIX;
 #define HINT "(POLAR_LOAD_OTHER_MAP if that is meant)"
-        PL_NEED((v.route == 'm') == matrix, POLAR_E_FORMAT,
+        PL_NEED((v.route == 'm' || v.route == 'b') == matrix, POLAR_E_FORMAT,
                 "'%s': '%s' took the %s route there, it takes the %s route here " HINT, s->path, p->name,
                 matrix ? "aux" : "matrix", matrix ? "matrix" : "aux");
+        PL_NEED((v.route == 'b') == !!p->block_count &&
+                    (!p->block_count ||
+                     (v.blocks == p->block_count && v.group == p->schur_group && v.dim == digest_of(p))),
+                POLAR_E_FORMAT, "'%s': '%s' was seen as %s there, it is seen as %s here " HINT, s->path,
+                p->name, v.route == 'b' ? "blocks" : "a whole",
+                !p->block_count  ? "a whole"
+                : v.route == 'b' ? "others"
+                                 : "blocks");
+        if (p->block_count) continue;
         PL_NEED(v.blocks == p->row_blocks, POLAR_E_FORMAT,
                 "'%s': '%s' had %" PRId64 " row blocks there, it has %" PRId64 " here " HINT, s->path,
                 p->name, v.blocks, p->row_blocks);

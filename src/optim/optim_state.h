@@ -43,4 +43,15 @@ polar_status pl_optim_image_apply(const pl_optim_image *im, polar_optim *opt, pl
 /* NULL is fine */
 void pl_optim_image_free(pl_optim_image *im);
 
+/* A piece of the state, of a parameter or of one of its parts. */
+typedef struct pl_state_item {
+    const pl_mat *mat;        /* without data: there is none */
+    const char *owner, *kind; /* "OWNER.KIND" in a file */
+    int by_element;           /* one number for each weight, laid out as the parameter */
+    int counts;               /* steps */
+} pl_state_item;
+
+/* number k of parameter i; 0 past the last */
+int pl_optim_state_item(pl_state_item *out, const polar_optim *opt, int64_t i, int64_t k);
+
 #endif

@@ -32,9 +32,11 @@ polar_status pl_optim_check_queue(polar_optim *opt, const pl_queue *q)
 /* The live row of a member: of a group's route, or of a parameter where those count their own steps. */
 static void fill_row(polar_optim *opt, int64_t slot, int64_t member, double factor, int skip)
 {
-    const pl_optim_param *p = opt->own_counts ? &opt->params[slot] : NULL;
+    const int rest = slot >= opt->n;
+    const pl_optim_param *p =
+        opt->own_counts ? &opt->params[rest ? opt->rest_of[slot - opt->n] : slot] : NULL;
     int64_t group = p ? p->group : slot / 2;
-    int aux = p ? p->route == POLAR_ROUTE_AUX : slot % 2;
+    int aux = p ? rest || p->route == POLAR_ROUTE_AUX : slot % 2;
     const polar_hyper *h = pl_optim_hyper(opt, group, aux, member);
     double *row = opt->live_host + (slot * opt->members + member) * PL_LIVE_COLS;
     double lr =
@@ -120,7 +122,10 @@ pl_mat pl_optim_live_of(const polar_optim *opt, const pl_optim_param *p)
 
 pl_mat pl_optim_blocks(pl_mat m, const pl_optim_param *p)
 {
-    return pl_mat_dense(m.data, m.dtype, m.batch * p->row_blocks, p->rows / p->row_blocks, p->cols);
+    m.rows = p->rows / p->row_blocks;
+    m.cols = p->cols;
+    if (p->row_blocks > 1) m.batch *= p->row_blocks, m.bs = m.rows * m.rs;
+    return m;
 }
 
 /* One row of live values for all matrices of a call, or one for each. */
@@ -192,7 +197,7 @@ static int64_t gather_maps(polar_optim *opt)
 {
     int64_t n = 0;
     for (int64_t k = 0; k < opt->order_count; k++) {
-        const pl_optim_param *p = &opt->params[opt->order[k]];
+        const pl_optim_param *p = &opt->parts[opt->order[k]];
         if (pl_optim_missing(p) || p->whole || !pl_optim_mapped(opt, p)) continue;
         pl_mat D = pl_optim_blocks(p->D, p), *last = n ? &opt->maps[n - 1] : NULL;
         int64_t set = opt->group[p->group].map_set;
@@ -240,25 +245,28 @@ static void enqueue_rounded(pl_queue *q, const pl_optim_param *p)
 static void enqueue_advance(polar_optim *opt, pl_queue *q)
 {
     pl_queue_overlap_begin(q);
-    for (int64_t i = 0; i < opt->n && opt->o.skip_nonfinite == POLAR_SKIP_NONFINITE; i++)
-        if (opt->params[i].G.data) PL_CALL(nonfinite, q, .F = opt->flags, .G = opt->params[i].G);
+    for (int64_t i = 0; i < opt->part_count && opt->o.skip_nonfinite == POLAR_SKIP_NONFINITE; i++)
+        if (opt->parts[i].G.data) PL_CALL(nonfinite, q, .F = opt->flags, .G = opt->parts[i].G);
+    for (int64_t i = 0; i < opt->rests; i++) /* whoever wrote a parameter's count wrote that of all of it */
+        PL_CALL(copy, q, .Y = pl_mat_at(opt->rest_counts, i * opt->members, opt->members),
+                .X = opt->params[opt->rest_of[i]].T);
     pl_queue_overlap_end(q);
     PL_CALL(advance, q, .L = live_rows(opt, 0, opt->slots),
-            .T = pl_mat_dense(opt->params[0].T.data, POLAR_DTYPE_F64, opt->n * opt->members, 1, 2),
+            .T = pl_mat_dense(opt->params[0].T.data, POLAR_DTYPE_F64, opt->slots * opt->members, 1, 2),
             .F = opt->flags, .found = opt->found, .scale = opt->scale);
 }
 
 static void enqueue_all(pl_queue *q, void *arg)
 {
     polar_optim *opt = arg;
-    for (int64_t i = 0; i < opt->n; i++)
-        opt->params[i].whole = !pl_optim_missing(&opt->params[i]) && can_be_whole(opt, q, &opt->params[i]);
+    for (int64_t i = 0; i < opt->part_count; i++)
+        opt->parts[i].whole = !pl_optim_missing(&opt->parts[i]) && can_be_whole(opt, q, &opt->parts[i]);
     if (opt->own_counts) enqueue_advance(opt, q);
     pl_queue_overlap_begin(q);
-    for (int64_t i = 0; i < opt->n; i++) {
-        q->subject = opt->params[i].name;
-        if (!pl_optim_missing(&opt->params[i]))
-            (opt->params[i].whole ? enqueue_whole : enqueue_direction)(opt, q, &opt->params[i]);
+    for (int64_t i = 0; i < opt->part_count; i++) {
+        q->subject = opt->parts[i].name;
+        if (!pl_optim_missing(&opt->parts[i]))
+            (opt->parts[i].whole ? enqueue_whole : enqueue_direction)(opt, q, &opt->parts[i]);
     }
     q->subject = NULL;
     pl_queue_overlap_end(q);
@@ -266,9 +274,9 @@ static void enqueue_all(pl_queue *q, void *arg)
     enqueue_maps(opt, q);
     pl_optim_stages_after(opt, q);
     pl_queue_overlap_begin(q);
-    for (int64_t i = 0; i < opt->n; i++) {
-        q->subject = opt->params[i].name;
-        if (!pl_optim_missing(&opt->params[i])) enqueue_step(opt, q, &opt->params[i]);
+    for (int64_t i = 0; i < opt->part_count; i++) {
+        q->subject = opt->parts[i].name;
+        if (!pl_optim_missing(&opt->parts[i])) enqueue_step(opt, q, &opt->parts[i]);
     }
     q->subject = NULL;
     pl_queue_overlap_end(q);
@@ -338,8 +346,8 @@ static polar_status take_scratch(polar_optim *opt, pl_queue *q)
 /* 1: the graph reads the gradients where they are now. */
 static int follow(polar_optim *opt, pl_queue *q)
 {
-    for (int64_t i = 0; i < opt->n; i++) opt->grads[i].to = opt->params[i].G.data;
-    return pl_graph_move(opt->graph, q, opt->grads, opt->n);
+    for (int64_t i = 0; i < opt->part_count; i++) opt->grads[i].to = opt->parts[i].G.data;
+    return pl_graph_move(opt->graph, q, opt->grads, opt->part_count);
 }
 
 /* Whether what has moved is more than a graph can follow. */
@@ -368,7 +376,7 @@ static polar_status run_step(polar_optim *opt, pl_queue *q)
     for (int64_t i = 0; i < opt->groups; i++) plain |= opt->group[i].rule.map.kind == POLAR_MAP_EXACT;
     if (plain) return polar_optim_enqueue(opt, q); /* an SVD cannot be captured everywhere */
     if (!opt->graph) PL_TRY(pl_graph_create(&opt->graph, opt->dev));
-    for (int64_t i = 0; i < opt->n; i++) opt->grads[i].from = opt->params[i].G.data;
+    for (int64_t i = 0; i < opt->part_count; i++) opt->grads[i].from = opt->parts[i].G.data;
     return pl_graph_run(opt->graph, q, enqueue_all, opt);
 }
 
@@ -429,8 +437,40 @@ static void count_into(polar_param_stats *s, const polar_optim *opt, int64_t i, 
         last += opt->stepped && !(c->rows && c->rows[row * PL_LIVE_COLS + PL_LIVE_SKIP] != 0);
         if (m == 0) s->steps = made, s->skipped = c->steps ? (int64_t)c->steps[2 * row + 1] : 0;
     }
-    s->maps = pl_optim_mapped(opt, p) ? all * p->row_blocks : 0;
-    s->last_maps = pl_optim_mapped(opt, p) ? last * p->row_blocks : 0;
+    s->maps = pl_optim_mapped(opt, p) ? all * pl_optim_matrices(opt, p) : 0;
+    s->last_maps = pl_optim_mapped(opt, p) ? last * pl_optim_matrices(opt, p) : 0;
+}
+
+polar_param_stats pl_optim_stats_of(const polar_optim *opt, int64_t i)
+{
+    const pl_optim_param *p = &opt->params[i], *first = &opt->parts[p->first_part];
+    return (polar_param_stats){.name = p->name,
+                               .route = p->route,
+                               .rows = first->rows / first->row_blocks,
+                               .cols = first->cols,
+                               .blocks = pl_optim_matrices(opt, p) * opt->members,
+                               .scale = first->scale,
+                               .group = p->group};
+}
+
+static double part_lr(const polar_optim *opt, const pl_optim_param *part)
+{
+    return opt->live_host[part->slot * opt->members * PL_LIVE_COLS + PL_LIVE_LR] * part->scale;
+}
+
+/* From frob's pairs, one for each part: mantissa and power of two. */
+static double update_norm(const polar_optim *opt, const pl_optim_param *p, const double *norms)
+{
+    double sum = 0, last = NAN;
+    for (int64_t k = p->first_part; k < p->first_part + p->part_count; k++) {
+        const pl_optim_param *part = &opt->parts[k];
+        if (!part->N.data ||
+            (part->route == POLAR_ROUTE_MATRIX && pl_optim_rule(opt, part)->apply == POLAR_APPLY_HYPERBALL))
+            return NAN;
+        last = part_lr(opt, part) * norms[2 * k + 1] / norms[2 * k];
+        sum += last * last;
+    }
+    return p->part_count == 1 ? last : sqrt(sum);
 }
 
 static polar_status shared_stats(polar_optim *opt, pl_queue *q, polar_param_stats *out, size_t size)
@@ -451,25 +491,16 @@ polar_status polar_optim_stats_sized(polar_optim *opt, polar_queue *q, polar_par
     PL_NEED_ARG(out);
     if (opt->shard) return shared_stats(opt, q, out, size);
     counts c = {0};
-    double *norms = pl_calloc((size_t)opt->n * 2, sizeof *norms);
+    double *norms = pl_calloc((size_t)opt->part_count * 2, sizeof *norms);
     PL_NEED(norms, POLAR_E_NOMEM, "norms of %lld parameters", (long long)opt->n);
-    for (int64_t i = 0; i < opt->n; i++)
-        if (opt->params[i].N.data)
-            polar_queue_download(q, norms + 2 * i, opt->params[i].N.data, 2 * sizeof *norms);
+    for (int64_t i = 0; i < opt->part_count; i++)
+        if (opt->parts[i].N.data)
+            polar_queue_download(q, norms + 2 * i, opt->parts[i].N.data, 2 * sizeof *norms);
     polar_status st = counts_take(&c, opt, q);
     for (int64_t i = 0; i < opt->n && st == POLAR_OK; i++) {
-        const pl_optim_param *p = &opt->params[i];
-        double lr = opt->live_host[p->slot * opt->members * PL_LIVE_COLS + PL_LIVE_LR];
-        polar_param_stats s = {.name = p->name,
-                               .route = p->route,
-                               .rows = p->rows / p->row_blocks,
-                               .cols = p->cols,
-                               .blocks = p->row_blocks * opt->members,
-                               .scale = p->scale,
-                               .group = p->group};
-        s.effective_lr = lr * p->scale;
-        int ball = p->route == POLAR_ROUTE_MATRIX && pl_optim_rule(opt, p)->apply == POLAR_APPLY_HYPERBALL;
-        s.update_norm = p->N.data && opt->t && !ball ? lr * p->scale * norms[2 * i + 1] / norms[2 * i] : NAN;
+        polar_param_stats s = pl_optim_stats_of(opt, i);
+        s.effective_lr = part_lr(opt, &opt->parts[opt->params[i].first_part]);
+        s.update_norm = opt->t ? update_norm(opt, &opt->params[i], norms) : NAN;
         count_into(&s, opt, i, &c);
         st = pl_sized_give("polar_param_stats", (char *)out + (size_t)i * size, size, &s, sizeof s,
                            PL_PARAM_STATS_0_1);

@@ -62,7 +62,7 @@ static polar_route auto_route(const polar_param *p, int ndim, const polar_optim_
 {
     if (p->route != POLAR_ROUTE_AUTO) return p->route;
     if (group != POLAR_ROUTE_AUTO) return group;
-    if (ndim < 2 || (o->matrix_names && !pl_pattern_match(o->matrix_names, p->name)) ||
+    if ((ndim < 2 && !p->block_count) || (o->matrix_names && !pl_pattern_match(o->matrix_names, p->name)) ||
         (o->aux_names && pl_pattern_match(o->aux_names, p->name)))
         return POLAR_ROUTE_AUX;
     return POLAR_ROUTE_MATRIX;
@@ -87,14 +87,8 @@ static polar_status set_rows(pl_optim_param *out, const polar_param *p, const po
     return POLAR_OK;
 }
 
-/* It looks at norms or at single lines and entries after the direction: what a direct sum's blocks share. */
-static int norms_of(const polar_rule *r)
-{
-    return r->precondition >= POLAR_PRECONDITION_ROWS || r->post != POLAR_POST_NONE ||
-           r->scale >= POLAR_SCALE_FROBENIUS || r->apply == POLAR_APPLY_HYPERBALL;
-}
-
-polar_status pl_optim_param_set(pl_optim_param *out, const polar_param *p, const polar_optim *opt)
+polar_status pl_optim_param_set(pl_optim_param *out, const polar_param *p, const polar_optim *opt,
+                                const polar_optim_layout *layout)
 {
     const polar_optim_opts *o = &opt->o;
     int64_t members = opt->members, skip = members > 1;
@@ -115,12 +109,8 @@ polar_status pl_optim_param_set(pl_optim_param *out, const polar_param *p, const
         p->name, (long long)p->group, (long long)opt->groups);
     int ndim = p->weight.ndim - (int)skip;
     const pl_optim_group *group = &opt->group[p->group];
-    *out = (pl_optim_param){.route = auto_route(p, ndim, o, group->route),
-                            .group = p->group,
-                            .ndim = ndim,
-                            .rows = 1,
-                            .cols = 1,
-                            .scale = 1};
+    *out = (pl_optim_param){
+        .route = auto_route(p, ndim, o, group->route), .group = p->group, .ndim = ndim, .rows = 1, .cols = 1};
     for (int i = 0; i < ndim; i++)
         *(i == 0 && ndim >= 2 ? &out->rows : &out->cols) *= p->weight.shape[i + skip];
     PL_NEED(p->weight.data || out->rows * out->cols == 0, POLAR_E_ARG, "the weight of '%s' has no data",
@@ -133,27 +123,23 @@ polar_status pl_optim_param_set(pl_optim_param *out, const polar_param *p, const
     PL_NEED(p->schur_dim <= 1 || p->schur_group, POLAR_E_ARG,
             "'%s' has a schur_dim of %lld and no schur_group whose block it would be (groups count from 1)",
             p->name, (long long)p->schur_dim);
+    PL_TRY(pl_optim_blocks_read(out, p, layout));
     out->row_blocks = out->schur_dim = 1; /* on the aux route there are neither blocks nor groups */
+    if (out->route == POLAR_ROUTE_AUX) pl_optim_blocks_drop(out);
     if (out->route == POLAR_ROUTE_MATRIX) {
         if (p->row_blocks) out->row_blocks = p->row_blocks;
         if (p->schur_dim) out->schur_dim = p->schur_dim;
         out->schur_group = p->schur_group;
-        PL_NEED(ndim >= 2, POLAR_E_SHAPE, "'%s' has %d dimension%s and cannot take the matrix route", p->name,
-                ndim, ndim == 1 ? "" : "s");
+        PL_NEED(ndim >= 2 || p->block_count, POLAR_E_SHAPE,
+                "'%s' has %d dimension%s and cannot take the matrix route (blocks say which matrices lie in "
+                "it)",
+                p->name, ndim, ndim == 1 ? "" : "s");
         PL_NEED(out->rows % out->row_blocks == 0, POLAR_E_SHAPE,
                 "the %lld rows of '%s' cannot be split into %lld blocks", (long long)out->rows, p->name,
                 (long long)out->row_blocks);
         PL_NEED(members == 1 || !p->schur_group, POLAR_E_UNSUPPORTED,
                 "'%s': Schur groups share a norm within one model; with several members that is not offered",
                 p->name);
-        if (group->rule.map.kind != POLAR_MAP_NONE)
-            out->scale = polar_scale_value(group->rule.scale, out->rows / out->row_blocks, out->cols);
-        if (group->rule.radius != 0) out->scale *= group->rule.radius;
-        PL_NEED(
-            !out->schur_group || !norms_of(&group->rule), POLAR_E_UNSUPPORTED,
-            "'%s': blocks of a direct sum share one norm, and the rule of group %lld takes norms of lines, "
-            "entries or each block by itself",
-            p->name, (long long)p->group);
     }
     out->W = pl_mat_dense(p->weight.data, p->weight.dtype, members, rows_here, cols_here);
     out->G = pl_mat_dense(p->grad.data, p->grad.dtype, members, rows_here, cols_here);
@@ -174,6 +160,10 @@ static const char *view_text(char *text, size_t bytes, const pl_optim_param *p)
     else
         snprintf(text, bytes, "%s%lldx%lld", p->ndim > 2 ? "flattened " : "", (long long)p->rows,
                  (long long)p->cols);
+    if (p->route == POLAR_ROUTE_MATRIX && p->ld != p->cols) {
+        const size_t used = strlen(text);
+        snprintf(text + used, bytes - used, ", ld %lld", (long long)p->ld);
+    }
     return text;
 }
 
@@ -192,20 +182,20 @@ polar_status pl_optim_report_make(char **out, const polar_optim *opt)
                                         "steps that the caller's flag forbids"};
     int widest = 9;
     int64_t matrices = 0, elements = 0, aux = 0;
-    for (int64_t i = 0; i < opt->n; i++)
-        if ((int)strlen(opt->params[i].name) > widest) widest = (int)strlen(opt->params[i].name);
-    size_t line = (size_t)widest + 160, size = line * (size_t)(opt->n + 7), used;
-    char *text = pl_alloc(size), view[80], tail[48], owner[24] = "";
+    for (int64_t i = 0; i < opt->part_count; i++)
+        if ((int)strlen(opt->parts[i].name) > widest) widest = (int)strlen(opt->parts[i].name);
+    size_t line = (size_t)widest + 200, size = line * (size_t)(opt->part_count + 7), used;
+    char *text = pl_alloc(size), view[120], tail[48], owner[24] = "";
     PL_NEED(text, POLAR_E_NOMEM, "a report of %lld parameters", (long long)opt->n);
     used = (size_t)snprintf(text, size, "%-*s  route   weights  %-34s  scale%s%s\n", widest, "parameter",
                             "as the map sees it", opt->groups > 1 ? "   group" : "",
                             opt->shard ? "  stepped by" : "");
-    for (int64_t i = 0; i < opt->n; i++) {
-        const pl_optim_param *p = &opt->params[i];
+    for (int64_t i = 0; i < opt->part_count; i++) {
+        const pl_optim_param *p = &opt->parts[i];
         int matrix = p->route == POLAR_ROUTE_MATRIX;
         if (opt->groups > 1) snprintf(tail, sizeof tail, "%-6.4g  %lld", p->scale, (long long)p->group);
         else snprintf(tail, sizeof tail, opt->shard ? "%-5.4g" : "%.4g", p->scale);
-        if (opt->shard) owner_text(owner, sizeof owner, opt, i);
+        if (opt->shard) owner_text(owner, sizeof owner, opt, p->param);
         used += (size_t)snprintf(text + used, size - used, "%-*s  %-6s  %-7s  %-34s  %s%s\n", widest, p->name,
                                  matrix ? "matrix" : "aux", polar_dtype_name(p->W.dtype),
                                  view_text(view, sizeof view, p), tail, owner);
@@ -215,9 +205,9 @@ polar_status pl_optim_report_make(char **out, const polar_optim *opt)
     used += (size_t)snprintf(text + used, size - used,
                              "%lld matrices (%lld weights) by the rule, %lld parameters (%lld weights) by "
                              "AdamW, %lld member%s, %.1f MiB of state\n",
-                             (long long)matrices, (long long)elements, (long long)(opt->n - matrices),
-                             (long long)aux, (long long)opt->members, opt->members == 1 ? "" : "s",
-                             (double)polar_optim_state_bytes(opt) / 1048576);
+                             (long long)matrices, (long long)elements,
+                             (long long)(opt->part_count - matrices), (long long)aux, (long long)opt->members,
+                             opt->members == 1 ? "" : "s", (double)polar_optim_state_bytes(opt) / 1048576);
     if (opt->shard) {
         pl_shard_describe(text + used, size - used, opt->shard);
         used += strlen(text + used);

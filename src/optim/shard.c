@@ -43,6 +43,7 @@ static void hash_all(char hex[PL_SHA256_HEX], const polar_optim *opt)
                  (long long)p->schur_dim, (long long)p->group, (int)p->W.dtype, (int)p->G.dtype, p->by_rows);
         hash_text(&h, p->name);
         hash_text(&h, line);
+        pl_sha256_add(&h, p->blocks, (size_t)p->block_count * sizeof *p->blocks);
     }
     pl_sha256_end(hex, &h);
 }
@@ -396,10 +397,12 @@ static void fill_param(polar_param *out, piece_name name, const polar_optim *opt
                          .weight = tensor(weight_of(opt, piece), p->W.dtype, p, piece, mapped),
                          .grad = tensor(grad, dtype, p, piece, mapped),
                          .route = p->route,
-                         .row_blocks = mapped ? p->row_blocks : 0,
+                         .row_blocks = mapped && !p->block_count ? p->row_blocks : 0,
                          .schur_group = mapped ? p->schur_group : 0,
-                         .schur_dim = mapped && p->schur_group ? p->schur_dim : 0,
-                         .group = p->group};
+                         .schur_dim = mapped && p->schur_group && !p->block_count ? p->schur_dim : 0,
+                         .group = p->group,
+                         .blocks = p->blocks,
+                         .block_count = p->block_count};
 }
 
 static polar_status make_inner(pl_shard *s, polar_optim *opt)

@@ -9,13 +9,21 @@
 
 #define EXACT_STEPS 5 /* an SVD in double counts as so many steps */
 
-double pl_shard_cost(const polar_optim *opt, const pl_optim_param *p)
+static double part_cost(const polar_optim *opt, const pl_optim_param *p)
 {
     const polar_map_opts *map = &pl_optim_rule(opt, p)->map;
     double rows = (double)(p->rows / p->row_blocks), cols = (double)p->cols;
     double n = rows < cols ? rows : cols, m = rows < cols ? cols : rows;
     double steps = map->kind == POLAR_MAP_EXACT ? EXACT_STEPS : map->steps;
     return n > 0 ? (double)p->row_blocks * steps * n * n * (4 * m + 2 * n) : 0; /* n^3 T (4 a + 2) */
+}
+
+double pl_shard_cost(const polar_optim *opt, const pl_optim_param *p)
+{
+    double cost = 0;
+    for (int64_t k = p->first_part; k < p->first_part + p->part_count; k++)
+        if (opt->parts[k].route == p->route) cost += part_cost(opt, &opt->parts[k]);
+    return cost;
 }
 
 typedef struct job { /* a matrix, or all blocks that share a norm */

@@ -8,25 +8,29 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "optim/optim_state.h"
 #include "optim/shard.h"
 
-enum { KINDS = 5, KIND_STEPS = 3, KIND_POST = 4 };
-
-static const pl_mat *kind_of(const pl_optim_param *p, int kind)
+/* Item k of a piece's state: 0 past the last; else its bytes, and where they begin in the image. */
+static int piece_item(const polar_optim *opt, const pl_piece *piece, int64_t k, size_t *at, size_t *bytes)
 {
-    const pl_mat *const state[KINDS] = {&p->M, &p->V, &p->master, &p->T, &p->P};
-    return state[kind];
+    pl_state_item it;
+    *bytes = 0;
+    if (!pl_optim_state_item(&it, opt, piece->param, k)) return 0;
+    if (!it.mat->data) return 1;
+    size_t item = polar_dtype_size(it.mat->dtype);
+    *at = (size_t)((char *)it.mat->data - (char *)opt->state);
+    if (it.by_element) *at += (size_t)piece->first * item;
+    /* who keeps more than a number for each weight is not cut */
+    *bytes = it.by_element ? (size_t)piece->count * item : pl_mat_bytes(it.mat);
+    return 1;
 }
 
-/* Bytes of a piece's state of this kind, and where they begin in the image. */
-static size_t piece_bytes(const polar_optim *opt, const pl_piece *piece, int kind, size_t *at)
+/* The same item where this rank keeps it. */
+static void *inner_item(const pl_shard *s, const pl_piece *piece, int64_t k)
 {
-    const pl_mat *m = kind_of(&opt->params[piece->param], kind);
-    if (!m->data) return 0;
-    size_t item = polar_dtype_size(m->dtype), base = (size_t)((char *)m->data - (char *)opt->state);
-    int whole = kind == KIND_STEPS || kind == KIND_POST; /* who keeps a moment after the map is not cut */
-    *at = whole ? base : base + (size_t)piece->first * item;
-    return whole ? pl_mat_bytes(m) : (size_t)piece->count * item;
+    pl_state_item it;
+    return pl_optim_state_item(&it, s->inner, piece->inner, k) ? it.mat->data : NULL;
 }
 
 static size_t align8(size_t bytes)
@@ -38,10 +42,10 @@ static size_t align8(size_t bytes)
 static size_t walk_rank(const polar_optim *opt, int rank, const char *message, char *image)
 {
     const pl_shard *s = opt->shard;
-    size_t used = 0, at = 0;
-    for (int64_t k = 0; k < s->piece_count; k++)
-        for (int kind = 0; kind < KINDS && s->pieces[k].rank == rank; kind++) {
-            size_t bytes = piece_bytes(opt, &s->pieces[k], kind, &at);
+    size_t used = 0, at = 0, bytes;
+    for (int64_t p = 0; p < s->piece_count; p++)
+        for (int64_t k = 0; s->pieces[p].rank == rank && piece_item(opt, &s->pieces[p], k, &at, &bytes);
+             k++) {
             if (image && bytes) memcpy(image + at, message + used, bytes);
             used += align8(bytes);
         }
@@ -51,12 +55,10 @@ static size_t walk_rank(const polar_optim *opt, int rank, const char *message, c
 static polar_status download_mine(polar_optim *opt, pl_queue *q, char *message)
 {
     const pl_shard *s = opt->shard;
-    size_t used = 0, at = 0;
-    for (int64_t k = 0; k < s->piece_count; k++)
-        for (int kind = 0; kind < KINDS && s->pieces[k].inner >= 0; kind++) {
-            size_t bytes = piece_bytes(opt, &s->pieces[k], kind, &at);
-            const pl_mat *m = kind_of(&s->inner->params[s->pieces[k].inner], kind);
-            if (bytes) polar_queue_download(q, message + used, m->data, bytes);
+    size_t used = 0, at = 0, bytes;
+    for (int64_t p = 0; p < s->piece_count; p++)
+        for (int64_t k = 0; s->pieces[p].inner >= 0 && piece_item(opt, &s->pieces[p], k, &at, &bytes); k++) {
+            if (bytes) polar_queue_download(q, message + used, inner_item(s, &s->pieces[p], k), bytes);
             used += align8(bytes);
         }
     return polar_queue_sync(q);
@@ -100,17 +102,15 @@ polar_status pl_shard_state_gather(polar_optim *opt, pl_queue *q, char *bytes)
 polar_status pl_shard_state_apply(polar_optim *opt, pl_queue *q, const char *bytes, int64_t step)
 {
     pl_shard *s = opt->shard;
-    size_t at = 0;
+    size_t at = 0, size;
     int rounded = 0;
     PL_TRY(pl_shard_weights_in(opt, q));
     for (int64_t i = 0; i < opt->n; i++) rounded |= opt->params[i].W.dtype == POLAR_DTYPE_BF16;
     for (int64_t k = 0; k < s->piece_count; k++) {
         if (s->pieces[k].inner < 0) continue;
         const pl_optim_param *p = &s->inner->params[s->pieces[k].inner];
-        for (int kind = 0; kind < KINDS; kind++) {
-            size_t size = piece_bytes(opt, &s->pieces[k], kind, &at);
-            if (size) polar_queue_upload(q, kind_of(p, kind)->data, bytes + at, size);
-        }
+        for (int64_t j = 0; piece_item(opt, &s->pieces[k], j, &at, &size); j++)
+            if (size) polar_queue_upload(q, inner_item(s, &s->pieces[k], j), bytes + at, size);
         if (p->master.data) PL_CALL(copy, q, .Y = p->W, .X = p->master);
     }
     if (rounded) PL_TRY(pl_shard_weights_out(opt, q));
@@ -172,14 +172,7 @@ polar_status pl_shard_stats(polar_optim *opt, pl_queue *q, polar_param_stats *al
     if (st == POLAR_OK) st = pl_comm_gather(s->comm, every, mine, rows * sizeof *mine);
     opt->skipped = 0;
     for (int64_t i = 0; i < opt->n && st == POLAR_OK; i++) {
-        const pl_optim_param *p = &opt->params[i];
-        all[i] = (polar_param_stats){.name = p->name,
-                                     .route = p->route,
-                                     .rows = p->rows / p->row_blocks,
-                                     .cols = p->cols,
-                                     .blocks = p->row_blocks,
-                                     .scale = p->scale,
-                                     .group = p->group};
+        all[i] = pl_optim_stats_of(opt, i);
         for (int r = 0; r < s->size; r++) join(&all[i], every + (size_t)r * rows + i * NUMBERS);
         all[i].update_norm = opt->o.measure && opt->t ? sqrt(all[i].update_norm) : (double)NAN;
         if (all[i].skipped > opt->skipped) opt->skipped = all[i].skipped;

@@ -48,7 +48,7 @@ typedef struct opts_to_come {
 
 static const polar_optim_layout to_come = {
     sizeof(polar_optim_layout), sizeof(map_to_come),  sizeof(rule_to_come), sizeof(schedule_to_come),
-    sizeof(param_to_come),      sizeof(opts_to_come), sizeof(polar_group)};
+    sizeof(param_to_come),      sizeof(opts_to_come), sizeof(polar_group),  sizeof(polar_block)};
 
 /* The same settings as a program of tomorrow would hold them. */
 static opts_to_come carry_over(const polar_optim_opts *o)
@@ -167,6 +167,7 @@ static void test_layouts(polar_device *dev)
     LAYOUT("a rule smaller than its map", l.rule = l.map_opts);
     LAYOUT("a schedule of 8 bytes", l.schedule = 8);
     LAYOUT("a parameter of 8 bytes", l.param = 8);
+    LAYOUT("a block of 8 bytes", l.block = 8);
     LAYOUT("options smaller than their rule", l.optim_opts = l.rule);
 }
 

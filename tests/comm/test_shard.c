@@ -299,8 +299,12 @@ static void test_balance(const list *l)
     static int owner[MOST];
     static double cost[MOST], load[64]; /* of three sizes at most */
     pl_optim_group group = {.rule = {.map = POLAR_MAP_OPTS_INIT}};
-    polar_optim opt = {
-        .n = l->layers * l->kinds, .members = 1, .groups = 1, .params = params, .group = &group};
+    polar_optim opt = {.n = l->layers * l->kinds,
+                       .members = 1,
+                       .groups = 1,
+                       .params = params,
+                       .parts = params,
+                       .group = &group};
     double worst = 1, plain = 0;
     int at = 0;
     for (int64_t i = 0; i < opt.n; i++) {
@@ -310,7 +314,9 @@ static void test_balance(const list *l)
                                      .route = POLAR_ROUTE_MATRIX,
                                      .rows = l->rows[k],
                                      .cols = l->cols[k],
-                                     .row_blocks = l->blocks[k]};
+                                     .row_blocks = l->blocks[k],
+                                     .first_part = i,
+                                     .part_count = 1};
     }
     for (int ranks = 2; ranks <= 64; ranks++) {
         double most = 0, all = 0;

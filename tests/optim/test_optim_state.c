@@ -406,7 +406,7 @@ static void state_files(const char *device)
     snapshot s = take_snapshot(&r);
     /* directions, which a step writes before it reads, are zero after a load */
     for (int i = 0; i < MODEL; i++) {
-        const pl_mat *D = &r.opt->params[i].D;
+        const pl_mat *D = &r.opt->parts[i].D;
         if (D->data) memset(s.bytes + ((char *)D->data - (char *)r.opt->state), 0, pl_mat_bytes(D));
     }
     TEST_TRY(polar_optim_load(r.opt, r.q, state_path));
