@@ -15,9 +15,12 @@
 #define MAX_WORD 48 /* of an option's name in a sentence */
 
 const char *const cli_formats[] = {"text", "csv", "json", "tex", NULL};
-const char *const cli_map_names[] = {
-    "ns_bf16_fused", "ns_bf16_reference", "ns_bf16_gram", "ns_fp16_fused", "ns_fp16_gram",
-    "ns_fp32",       "ns_fp64",           "exact",        "none",          NULL};
+const char *const cli_map_names[] = {"ns_bf16_fused", "ns_bf16_reference",
+                                     "ns_bf16_gram",  "ns_fp16_fused",
+                                     "ns_fp16_gram",  "ns_fp32",
+                                     "ns_fp64",       "exact",
+                                     "power",         "soft",
+                                     "none",          NULL};
 
 static int positional(const cli_option *o)
 {

@@ -127,7 +127,7 @@ static polar_status bench_maps(cli_context *ctx, pl_table *t, pl_queue *q, const
                 "no set '%s' (there are: deit, mlp, small, 1024, 1024x12, 1024x12_apart, 1024x4096, 2048, "
                 "2048x8192, 4096, 4096x16384, 8192)",
                 a->sets.items[i]);
-    PL_TRY(put_peak(ctx, t, q, &peak, o->kind == POLAR_MAP_EXACT ? POLAR_DTYPE_F64 : o->precision));
+    PL_TRY(put_peak(ctx, t, q, &peak, o->kind >= POLAR_MAP_EXACT ? POLAR_DTYPE_F64 : o->precision));
     for (int i = 0; i < a->sets.count; i++) {
         const pl_bench_set *set = set_named(a->sets.items[i]);
         fprintf(ctx->log, "%s: %s\n", a->map, set->summary);

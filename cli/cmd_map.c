@@ -29,6 +29,7 @@ typedef struct {
     const char *in, *out, *precision, *table, *device, *dtype;
     int map, flatten, verbose, format;
     int64_t steps; /* -1: the map's */
+    double power;  /* NaN: the map's */
     cli_list only;
 } map_args;
 
@@ -43,6 +44,9 @@ static const cli_option options[] = {
      .help = "Newton-Schulz coefficients, see `polar info` (default jordan)"},
     {"precision", CLI_STRING(map_args, precision), .value = "T",
      .help = "f64, f32, bf16 or f16 inside Newton-Schulz (default: what the map's name says)"},
+    {"power", CLI_DOUBLE(map_args, power, -1, 1e6), .value = "P",
+     .help =
+         "of --map power: the exponent of singular values, -1 to 1 (default 0.5); of soft: t (default 1)"},
     {"device", CLI_STRING(map_args, device), .value = "D", .def = "cpu",
      .help = "where to compute, see `polar info`"},
     {"only", CLI_STRINGS(map_args, only), .value = "PATTERN",
@@ -169,10 +173,15 @@ static polar_status choose_map(job *j)
     const char *name = cli_map_names[a->map];
     PL_TRY(polar_map_opts_parse(&j->opts, name));
     snprintf(j->told, sizeof j->told, "%s", name);
+    PL_NEED(isnan(a->power) || j->opts.kind > POLAR_MAP_EXACT, POLAR_E_ARG,
+            "map: --power is for --map power and --map soft; --map %s has none", name);
     if (j->opts.kind != POLAR_MAP_NEWTON_SCHULZ) {
         int none = a->steps < 0 && !a->table && !a->precision;
         PL_NEED(none, POLAR_E_ARG,
                 "map: --steps, --table and --precision are for Newton-Schulz; --map %s has none", name);
+        if (j->opts.kind <= POLAR_MAP_EXACT) return POLAR_OK;
+        if (!isnan(a->power)) j->opts.power = a->power;
+        snprintf(j->told, sizeof j->told, "%s power=%.17g", name, j->opts.power);
         return POLAR_OK;
     }
     if (a->steps >= 0) j->opts.steps = (int)a->steps;
@@ -322,7 +331,7 @@ static polar_status work(job *j, const cli_context *ctx)
 
 static polar_status run(cli_context *ctx, int argc, char **argv)
 {
-    map_args a = {.steps = -1};
+    map_args a = {.steps = -1, .power = NAN};
     PL_TRY(cli_options_parse(&a, options, "map", argc, argv));
     job j = {.a = &a};
     polar_status st = work(&j, ctx);

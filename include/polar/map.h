@@ -1,4 +1,4 @@
-/* map.h -- polar maps: send a matrix to (nearly) its orthogonal polar factor U V^T.
+/* map.h -- polar maps: send a matrix U S V^T to (nearly) its orthogonal polar factor U V^T, or to U f(S) V^T.
  *
  *     polar_map_opts o = POLAR_MAP_OPTS_INIT;       // Newton-Schulz, 5 steps, Jordan's table, fused bf16
  *     o.precision = POLAR_DTYPE_F32;
@@ -20,7 +20,12 @@ extern "C" {
 typedef enum polar_map_kind {
     POLAR_MAP_NONE = 0, /* the identity */
     POLAR_MAP_NEWTON_SCHULZ = 1,
-    POLAR_MAP_EXACT = 2 /* by singular value decomposition, in double */
+    POLAR_MAP_EXACT = 2, /* by singular value decomposition, in double */
+    /* by the same decomposition: U S^p V^T, p = power: 0 the polar factor, 1 the matrix itself */
+    POLAR_MAP_POWER = 3,
+    /* sigma -> t sigma / sqrt((t sigma)^2 + r^2), t = power, r = ||X||_F / sqrt(min(rows, cols)): nearly the
+       polar factor of what is larger than r / t, nearly linear below */
+    POLAR_MAP_SOFT = 4
 } polar_map_kind;
 
 typedef enum polar_rounding {
@@ -48,15 +53,16 @@ typedef struct polar_map_opts {
     /* "jordan", "polar_express", ... (polar_coef_table_name); used when coefs is NULL */
     const char *table;
     const polar_coef *coefs; /* the caller's own, `steps` of them */
-    double eps; /* Newton-Schulz: divides by max(norm, eps), as torch.optim.Muon; by norm + eps with the
-                   reference rounding; 0: the rounding's own, which is none, or the public code's 1e-7 with
-                   the reference rounding */
+    double eps;   /* Newton-Schulz: divides by max(norm, eps), as torch.optim.Muon; by norm + eps with the
+                     reference rounding; 0: the rounding's own, which is none, or the public code's 1e-7 with
+                     the reference rounding */
+    double power; /* POLAR_MAP_POWER: p, from -1 to 1; POLAR_MAP_SOFT: t, more than 0 */
 } polar_map_opts;
 
 #define POLAR_MAP_OPTS_INIT                                                                                \
     {                                                                                                      \
         sizeof(polar_map_opts), POLAR_MAP_NEWTON_SCHULZ, POLAR_DTYPE_BF16, POLAR_ROUND_FUSED, 5, "jordan", \
-            NULL, 0                                                                                        \
+            NULL, 0, 0                                                                                     \
     }
 
 /* out[i] = map(in[i]) for i < n. A tensor has two dimensions, or three with the batch first. out[i] may be
@@ -79,7 +85,7 @@ POLAR_API polar_status polar_map_opts_parse_sized(polar_map_opts *out, size_t si
 
 #ifndef POLAR_ENTRIES_OF_0_1
 /* "exact", "ns_fp64", "ns_fp32", "ns_bf16_reference", "ns_bf16_fused", "ns_bf16_gram", "ns_fp16_fused",
- * "ns_fp16_gram", "none" */
+ * "ns_fp16_gram", "none", "power" (of 0.5), "soft" (of 1) */
 static inline polar_status polar_map_opts_parse(polar_map_opts *out, const char *name)
 {
     return polar_map_opts_parse_sized(out, sizeof *out, name);

@@ -134,9 +134,14 @@ def tensor(data, dtype, shape):
 
 
 def map_options(name="ns_bf16_fused", steps=None, coefficients=None, eps=None):
-    """polar_map_opts by name ("ns_fp32", "exact", ...), and what keeps its coefficients alive."""
+    """polar_map_opts by name ("ns_fp32", "power:0.5", ...), and what keeps its coefficients alive."""
     out = _abi.polar_map_opts()
-    check(lib.polar_map_opts_parse_sized(byref(out), sizeof(out), name.encode()))
+    kind, _, power = name.partition(":")
+    check(lib.polar_map_opts_parse_sized(byref(out), sizeof(out), kind.encode()))
+    if power:
+        if out.kind <= _abi.POLAR_MAP_EXACT:
+            raise ValueError(f"a number belongs to the maps 'power' and 'soft' alone, not to {name!r}")
+        out.power = float(power)
     keep = None
     if steps is not None:
         out.steps = steps

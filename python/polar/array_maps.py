@@ -77,7 +77,8 @@ def polar(G: Any, map: str = "exact") -> Any:
     """The polar factor U V^T of a matrix G = U S V^T, or of a batch of them; zero singular values stay zero.
 
     G is a numpy array or a torch tensor of two dimensions or more; the result is of its kind, format and
-    place.
+    place. map: also "power:0.5", which is U S^0.5 V^T (0 the polar factor, 1 the matrix), "soft:1" or one of
+    Newton-Schulz.
 
     >>> import numpy as np
     >>> G = np.array([[3.0, 0.0], [4.0, 5.0]])
@@ -85,6 +86,9 @@ def polar(G: Any, map: str = "exact") -> Any:
     >>> np.allclose(X @ X.T, np.eye(2))
     True
     >>> np.allclose(polar(2 * G), X)
+    True
+    >>> Y = polar(G, "power:0.5")
+    >>> np.allclose(Y.T @ Y, X.T @ G)
     True
     """
     options, keep = map_options(map)
@@ -128,7 +132,7 @@ class _Rig:
         o = _abi.polar_optim_opts()
         check(lib.polar_optim_opts_parse_sized(byref(o), rule.encode(), byref(layout())))
         self.mapped = o.rule.map.kind != _abi.POLAR_MAP_NONE
-        if self.mapped:
+        if o.rule.map.kind == _abi.POLAR_MAP_NEWTON_SCHULZ:
             o.rule.map, self.keep = map_options(map)
         cautious = o.rule.apply == _abi.POLAR_APPLY_CAUTIOUS    # of nothing, without a decay
         self.looks = cautious or o.rule.apply == _abi.POLAR_APPLY_HYPERBALL    # at the weights

@@ -82,7 +82,8 @@ class Optimizer(torch.optim.Optimizer):
             rule's own in the others (docs/rules.md).
         momentum, nesterov: of rules with a momentum buffer.
         ns_steps, ns_coefficients: of Newton-Schulz; three numbers, three per step, or a table's name.
-        map: "ns_bf16_fused", "ns_fp32", "exact", ...
+        map: "ns_bf16_fused", "ns_fp32", "exact", "power:0.5" (singular values to that power), "soft:1", ...;
+            not given, the rule's own.
         adjust_lr_fn: "original", "match_rms_adamw", "paper", "spectral", "frobenius", "nuclear" or "none".
         aux_lr, aux_betas, aux_eps, aux_weight_decay: of AdamW, which has the rest.
         matrix, adamw: patterns of names that decide instead.
@@ -112,7 +113,7 @@ class Optimizer(torch.optim.Optimizer):
                  nesterov: bool = True,
                  ns_steps: int = 5,
                  ns_coefficients: Any = None,
-                 map: str = "ns_bf16_fused",
+                 map: str = _OWN,
                  adjust_lr_fn: Optional[str] = _OWN,
                  aux_lr: Optional[float] = 5e-4,
                  aux_betas: Tuple[float, float] = (0.9, 0.999),
@@ -131,10 +132,10 @@ class Optimizer(torch.optim.Optimizer):
         if rule not in known:
             raise ValueError(f"no rule '{rule}' (there are: {', '.join(known)})")
         own = self._own_numbers(rule)
-        lr, betas, eps, weight_decay, momentum, adjust_lr_fn = (
+        lr, betas, eps, weight_decay, momentum, adjust_lr_fn, map = (
             own[k] if v is _OWN else v for k, v in (("lr", lr), ("betas", betas), ("eps", eps),
                                                     ("weight_decay", weight_decay), ("momentum", momentum),
-                                                    ("adjust_lr_fn", adjust_lr_fn)))
+                                                    ("adjust_lr_fn", adjust_lr_fn), ("map", map)))
         self._config = dict(rule=rule,
                             matrix=matrix,
                             adamw=adamw,
@@ -173,12 +174,14 @@ class Optimizer(torch.optim.Optimizer):
         """What an argument is that was not given."""
         if rule in _PAPER:
             return dict(lr=5e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=0.05, momentum=0.95,
-                        adjust_lr_fn="paper")
+                        adjust_lr_fn="paper", map="ns_bf16_fused")
         o = _abi.polar_optim_opts()
         check(lib.polar_optim_opts_parse_sized(byref(o), rule.encode(), byref(layout())))
         r = o.rule
+        kinds = {_abi.POLAR_MAP_POWER: "power", _abi.POLAR_MAP_SOFT: "soft"}
+        spectral = f"{kinds[r.map.kind]}:{r.map.power}" if r.map.kind in kinds else None
         return dict(lr=o.lr, betas=(r.beta1, r.beta2), eps=r.eps, weight_decay=o.weight_decay,
-                    momentum=r.beta1, adjust_lr_fn=_SCALE_NAMES[r.scale])
+                    momentum=r.beta1, adjust_lr_fn=_SCALE_NAMES[r.scale], map=spectral or "ns_bf16_fused")
 
     # ---- groups ---------------------------------------------------------------------------------------
 

@@ -16,16 +16,19 @@ polar_status polar_map_opts_parse_sized(polar_map_opts *out, size_t size, const 
         polar_map_kind kind;
         polar_dtype precision;
         polar_rounding rounding;
+        double power;
     } maps[] = {
-        {"none", POLAR_MAP_NONE, POLAR_DTYPE_BF16, POLAR_ROUND_FUSED},
-        {"exact", POLAR_MAP_EXACT, POLAR_DTYPE_F64, POLAR_ROUND_FUSED},
-        {"ns_fp64", POLAR_MAP_NEWTON_SCHULZ, POLAR_DTYPE_F64, POLAR_ROUND_FUSED},
-        {"ns_fp32", POLAR_MAP_NEWTON_SCHULZ, POLAR_DTYPE_F32, POLAR_ROUND_FUSED},
-        {"ns_bf16_fused", POLAR_MAP_NEWTON_SCHULZ, POLAR_DTYPE_BF16, POLAR_ROUND_FUSED},
-        {"ns_bf16_reference", POLAR_MAP_NEWTON_SCHULZ, POLAR_DTYPE_BF16, POLAR_ROUND_REFERENCE},
-        {"ns_bf16_gram", POLAR_MAP_NEWTON_SCHULZ, POLAR_DTYPE_BF16, POLAR_ROUND_GRAM},
-        {"ns_fp16_fused", POLAR_MAP_NEWTON_SCHULZ, POLAR_DTYPE_F16, POLAR_ROUND_FUSED},
-        {"ns_fp16_gram", POLAR_MAP_NEWTON_SCHULZ, POLAR_DTYPE_F16, POLAR_ROUND_GRAM},
+        {"none", POLAR_MAP_NONE, POLAR_DTYPE_BF16, POLAR_ROUND_FUSED, 0},
+        {"exact", POLAR_MAP_EXACT, POLAR_DTYPE_F64, POLAR_ROUND_FUSED, 0},
+        {"power", POLAR_MAP_POWER, POLAR_DTYPE_F64, POLAR_ROUND_FUSED, 0.5},
+        {"soft", POLAR_MAP_SOFT, POLAR_DTYPE_F64, POLAR_ROUND_FUSED, 1},
+        {"ns_fp64", POLAR_MAP_NEWTON_SCHULZ, POLAR_DTYPE_F64, POLAR_ROUND_FUSED, 0},
+        {"ns_fp32", POLAR_MAP_NEWTON_SCHULZ, POLAR_DTYPE_F32, POLAR_ROUND_FUSED, 0},
+        {"ns_bf16_fused", POLAR_MAP_NEWTON_SCHULZ, POLAR_DTYPE_BF16, POLAR_ROUND_FUSED, 0},
+        {"ns_bf16_reference", POLAR_MAP_NEWTON_SCHULZ, POLAR_DTYPE_BF16, POLAR_ROUND_REFERENCE, 0},
+        {"ns_bf16_gram", POLAR_MAP_NEWTON_SCHULZ, POLAR_DTYPE_BF16, POLAR_ROUND_GRAM, 0},
+        {"ns_fp16_fused", POLAR_MAP_NEWTON_SCHULZ, POLAR_DTYPE_F16, POLAR_ROUND_FUSED, 0},
+        {"ns_fp16_gram", POLAR_MAP_NEWTON_SCHULZ, POLAR_DTYPE_F16, POLAR_ROUND_GRAM, 0},
     };
     PL_NEED_ARG(out);
     PL_NEED_ARG(name);
@@ -36,13 +39,13 @@ polar_status polar_map_opts_parse_sized(polar_map_opts *out, size_t size, const 
             o.kind = maps[i].kind;
             o.precision = maps[i].precision;
             o.rounding = maps[i].rounding;
+            o.power = maps[i].power;
             return pl_sized_write("polar_map_opts", out, size, &o, sizeof o,
                                   PL_SIZE_UP_TO(polar_map_opts, coefs));
         }
     return PL_FAIL(POLAR_E_ARG,
-                   "no polar map '%s' (there are: exact, ns_fp64, ns_fp32, ns_bf16_fused, ns_bf16_reference, "
-                   "ns_bf16_gram, "
-                   "ns_fp16_fused, ns_fp16_gram, none)",
+                   "no polar map '%s' (there are: exact, power, soft, ns_fp64, ns_fp32, ns_bf16_fused, "
+                   "ns_bf16_reference, ns_bf16_gram, ns_fp16_fused, ns_fp16_gram, none)",
                    name);
 }
 
@@ -56,8 +59,12 @@ polar_status pl_map_resolve(polar_map_opts *o, polar_coef coefs[POLAR_MAX_STEPS]
                          PL_SIZE_UP_TO(polar_map_opts, coefs)));
     *o = ours;
     o->struct_size = sizeof *o;
-    PL_NEED(o->kind >= POLAR_MAP_NONE && o->kind <= POLAR_MAP_EXACT, POLAR_E_ARG, "no polar map of kind %d",
+    PL_NEED(o->kind >= POLAR_MAP_NONE && o->kind <= POLAR_MAP_SOFT, POLAR_E_ARG, "no polar map of kind %d",
             (int)o->kind);
+    PL_NEED(o->kind != POLAR_MAP_POWER || (o->power >= -1 && o->power <= 1), POLAR_E_ARG,
+            "singular values to the power %g; -1 to 1 can be had (polar_map_opts.power)", o->power);
+    PL_NEED(o->kind != POLAR_MAP_SOFT || (o->power > 0 && o->power <= (double)FLT_MAX), POLAR_E_ARG,
+            "a soft map of %g (polar_map_opts.power); it must be more than 0 and finite", o->power);
     if (o->kind != POLAR_MAP_NEWTON_SCHULZ) return POLAR_OK;
     PL_NEED(o->precision >= 0 && o->precision < POLAR_DTYPE_COUNT, POLAR_E_DTYPE, "no precision %d",
             (int)o->precision);
@@ -120,7 +127,8 @@ void pl_map_enqueue(pl_queue *q, const pl_mat *out, const pl_mat *in, const int6
     if (o->kind == POLAR_MAP_NEWTON_SCHULZ) pl_newton_schulz(q, out, in, dim, n, &ns);
     else
         for (int64_t i = 0; i < n; i++) {
-            if (o->kind == POLAR_MAP_EXACT) PL_CALL(polar_exact, q, .Y = out[i], .X = in[i]);
+            if (pl_map_decomposes(o) && !(o->kind == POLAR_MAP_POWER && o->power == 1))
+                PL_CALL(polar_exact, q, .Y = out[i], .X = in[i], .kind = o->kind, .power = o->power);
             else PL_CALL(copy, q, .Y = out[i], .X = in[i]);
         }
 }
@@ -133,6 +141,8 @@ polar_status polar_map_apply_blocks(polar_queue *q, const polar_tensor *out, con
     PL_NEED_ARG(q);
     PL_TRY(pl_map_resolve(&o, coefs, opts));
     PL_NEED(n >= 0, POLAR_E_ARG, "%lld matrices", (long long)n);
+    PL_NEED(!dim || o.kind != POLAR_MAP_SOFT, POLAR_E_UNSUPPORTED,
+            "blocks of a direct sum share one norm, a soft map knows each one's own");
     if (n) PL_NEED_ARG(out);
     if (n) PL_NEED_ARG(in);
     for (int64_t i = 0; dim && i < n; i++)

@@ -6,6 +6,12 @@
 #include "device/queue.h"
 #include "polar/map.h"
 
+/* a decomposition in double, which nothing captures in a graph */
+static inline int pl_map_decomposes(const polar_map_opts *o)
+{
+    return o->kind >= POLAR_MAP_EXACT;
+}
+
 #define PL_REFERENCE_EPS 1e-7 /* the public Muon code's, added to the norm: the reference rounding's own */
 
 /* checks; coefficients into coefs; o may be opts, NULL opts: the defaults */

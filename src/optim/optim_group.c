@@ -128,7 +128,8 @@ static polar_status check_numbers(const pl_optim_group *g, const polar_hyper *h,
 
 static int same_map(const polar_map_opts *a, const polar_map_opts *b)
 {
-    if (a->kind != b->kind || a->kind != POLAR_MAP_NEWTON_SCHULZ) return a->kind == b->kind;
+    if (a->kind != b->kind || a->kind > POLAR_MAP_EXACT) return a->kind == b->kind && a->power == b->power;
+    if (a->kind != POLAR_MAP_NEWTON_SCHULZ) return 1;
     return a->precision == b->precision && a->rounding == b->rounding && a->steps == b->steps &&
            a->eps == b->eps && !memcmp(a->coefs, b->coefs, (size_t)a->steps * sizeof *a->coefs);
 }

@@ -74,13 +74,16 @@ static void describe_rule(char *text, const polar_optim *opt)
  * own. */
 static char *describe_polar_map(char *text, const polar_rule *r)
 {
-    static const char *const kinds[] = {"none", "newton_schulz", "exact"}, *const roundings[] = {
-                                                                               "fused", "reference", "gram"};
+    static const char *const kinds[] = {"none", "newton_schulz", "exact", "power", "soft"};
+    static const char *const roundings[] = {"fused", "reference", "gram"};
     const polar_map_opts *m = &r->map;
     char hex[PL_SHA256_HEX];
     if (m->kind == POLAR_MAP_NONE) return text + snprintf(text, MAP_BYTES, "map none");
     if (m->kind == POLAR_MAP_EXACT)
         return text + snprintf(text, MAP_BYTES, "scale %s, map exact", pl_scale_name(r->scale));
+    if (m->kind > POLAR_MAP_EXACT)
+        return text + snprintf(text, MAP_BYTES, "scale %s, map %s of %.17g", pl_scale_name(r->scale),
+                               kinds[m->kind], m->power);
     pl_sha256 h = pl_sha256_begin();
     pl_sha256_add(&h, m->coefs, (size_t)m->steps * sizeof *m->coefs);
     pl_sha256_end(hex, &h);

@@ -373,7 +373,7 @@ static polar_status run_step(polar_optim *opt, pl_queue *q)
     opt->calm = lost ? 0 : opt->calm + 1;
     opt->moved = 0;
     int plain = lost || opt->calm < opt->patience;
-    for (int64_t i = 0; i < opt->groups; i++) plain |= opt->group[i].rule.map.kind == POLAR_MAP_EXACT;
+    for (int64_t i = 0; i < opt->groups; i++) plain |= pl_map_decomposes(&opt->group[i].rule.map);
     if (plain) return polar_optim_enqueue(opt, q); /* an SVD cannot be captured everywhere */
     if (!opt->graph) PL_TRY(pl_graph_create(&opt->graph, opt->dev));
     for (int64_t i = 0; i < opt->part_count; i++) opt->grads[i].from = opt->parts[i].G.data;

@@ -9,9 +9,10 @@
 #include "optim/rule_names.h"
 
 /* The rules, the only list of them: name; momentum, preconditioner, map, post, scale, apply; beta1, beta2,
- * eps, radius; lr and decay, of the first six the paper's, for DeiT, of the others mostly those of the code
- * they come from (docs/rules.md says which are not). muon, polaradamw, muon_v and polar_ema are the 2 x 2 of
- * momentum and preconditioner. NS is Newton-Schulz, LERP torch's form of Nesterov's momentum. */
+ * eps, radius; lr and decay (and .power of a spectral map), of the first six the paper's, for DeiT, of the
+ * others mostly those of the code they come from (docs/rules.md says which are not). muon, polaradamw, muon_v
+ * and polar_ema are the 2 x 2 of momentum and preconditioner. NS is Newton-Schulz, LERP torch's form of
+ * Nesterov's momentum. */
 #define POLAR_MAP_NS        POLAR_MAP_NEWTON_SCHULZ
 #define POLAR_MOMENTUM_LERP POLAR_MOMENTUM_AVERAGE_NESTEROV
 #define EACH_RULE(ROW)                                                                                     \
@@ -33,7 +34,11 @@
     ROW(polargrad, AVERAGE, NONE, NS, NONE, NUCLEAR, DECOUPLED, 0.95, 0.999, 1e-8, 1, 0.02, 0)             \
     ROW(scion, AVERAGE, NONE, NS, NONE, SPECTRAL, CONSTRAINED, 0.9, 0.999, 1e-8, 50, 0x1p-12, 0)           \
     ROW(muonh, LERP, NONE, NS, NONE, JORDAN, HYPERBALL, 0.95, 0.999, 1e-8, 1, 0.018, 0)                    \
-    ROW(muon_cautious, LERP, NONE, NS, NONE, JORDAN, CAUTIOUS, 0.95, 0.999, 1e-8, 1, 0.02, 0.01)
+    ROW(muon_cautious, LERP, NONE, NS, NONE, JORDAN, CAUTIOUS, 0.95, 0.999, 1e-8, 1, 0.02, 0.01)           \
+    ROW(muon_power, NESTEROV, NONE, POWER, NONE, FROBENIUS, DECOUPLED, 0.95, 0.999, 1e-8, 1, 5e-3, 0,      \
+        .power = 0.5)                                                                                      \
+    ROW(muon_soft, NESTEROV, NONE, SOFT, NONE, FROBENIUS, DECOUPLED, 0.95, 0.999, 1e-8, 1, 5e-3, 0,        \
+        .power = 1)
 
 typedef struct {
     polar_momentum momentum;
@@ -42,19 +47,19 @@ typedef struct {
     polar_post post;
     polar_scale scale;
     polar_apply apply;
-    double beta1, beta2, eps, radius, lr, decay;
+    double beta1, beta2, eps, radius, lr, decay, power;
 } rule_row;
 
 #define NAME(name, ...) #name,
 const char *const pl_rule_names[] = {EACH_RULE(NAME) NULL};
 
-#define ROW(name, momentum, precondition, map, post, scale, apply, ...) \
-    {POLAR_MOMENTUM_##momentum,                                         \
-     POLAR_PRECONDITION_##precondition,                                 \
-     POLAR_MAP_##map,                                                   \
-     POLAR_POST_##post,                                                 \
-     POLAR_SCALE_##scale,                                               \
-     POLAR_APPLY_##apply,                                               \
+#define ROW(name, first, second, third, fourth, fifth, sixth, ...) \
+    {.momentum = POLAR_MOMENTUM_##first,                           \
+     .precondition = POLAR_PRECONDITION_##second,                  \
+     .map = POLAR_MAP_##third,                                     \
+     .post = POLAR_POST_##fourth,                                  \
+     .scale = POLAR_SCALE_##fifth,                                 \
+     .apply = POLAR_APPLY_##sixth,                                 \
      __VA_ARGS__},
 static const rule_row rules[] = {EACH_RULE(ROW)};
 
@@ -73,7 +78,7 @@ static polar_status find(const rule_row **out, const char *name)
             *out = &rules[i];
             return POLAR_OK;
         }
-    char known[400] = "";
+    char known[1000] = "";
     for (int i = 0; i < RULES; i++) {
         size_t used = strlen(known);
         snprintf(known + used, sizeof known - used, "%s%s", i ? ", " : "", pl_rule_names[i]);
@@ -94,6 +99,7 @@ static polar_rule make(const rule_row *r)
                       .apply = r->apply,
                       .radius = r->radius == 1 ? 0 : r->radius}; /* 0: 1, as older headers have it */
     out.map.kind = r->map;
+    out.map.power = r->power;
     return out;
 }
 

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "compose/map.h"
 #include "optim/shard.h"
 
 #define EXACT_STEPS 5 /* an SVD in double counts as so many steps */
@@ -14,7 +15,7 @@ static double part_cost(const polar_optim *opt, const pl_optim_param *p)
     const polar_map_opts *map = &pl_optim_rule(opt, p)->map;
     double rows = (double)(p->rows / p->row_blocks), cols = (double)p->cols;
     double n = rows < cols ? rows : cols, m = rows < cols ? cols : rows;
-    double steps = map->kind == POLAR_MAP_EXACT ? EXACT_STEPS : map->steps;
+    double steps = pl_map_decomposes(map) ? EXACT_STEPS : map->steps;
     return n > 0 ? (double)p->row_blocks * steps * n * n * (4 * m + 2 * n) : 0; /* n^3 T (4 a + 2) */
 }
 

@@ -80,6 +80,7 @@ static polar_status read_maps(pl_gauge_shadow *s, const pl_gauge_opts *o)
                     o->maps);
         polar_map_opts *map = &s->map[s->map_count++];
         PL_TRY(polar_map_opts_parse(map, name));
+        if (map->kind == o->rule.map.kind) map->power = o->rule.map.power;
         if (o->rule.map.kind != POLAR_MAP_NEWTON_SCHULZ) continue;
         map->steps = o->rule.map.steps;
         map->table = o->rule.map.table;

@@ -306,7 +306,7 @@ static polar_status map_for(polar_map_opts *map, pl_rule_precision precision)
 {
     static const char *const names[PL_RULE_PRECISIONS] = {"ns_fp64", "ns_fp32", "ns_bf16_reference",
                                                           "ns_bf16_fused"};
-    return map->kind == POLAR_MAP_NONE ? POLAR_OK : polar_map_opts_parse(map, names[precision]);
+    return map->kind != POLAR_MAP_NEWTON_SCHULZ ? POLAR_OK : polar_map_opts_parse(map, names[precision]);
 }
 
 /* Samples done .. done + batch of those asked for. */
@@ -338,7 +338,7 @@ polar_status pl_rule_covariance_measure(pl_rule_row *out, polar_queue *q, const 
     polar_rule r;
     PL_TRY(polar_rule_parse(&r, rule));
     *out = (pl_rule_row){.rule = rule,
-                         .polar = r.map.kind != POLAR_MAP_NONE,
+                         .polar = r.map.kind == POLAR_MAP_NEWTON_SCHULZ,
                          .n = n,
                          .m = m,
                          .steps = steps,

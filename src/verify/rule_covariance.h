@@ -49,7 +49,7 @@ typedef struct pl_rule_measure {
 
 typedef struct pl_rule_row {
     const char *rule; /* the caller's string */
-    /* it has a polar map; without one there are no bf16 precisions to measure and their numbers are NaN */
+    /* its map is Newton-Schulz; without that there are no bf16 precisions and their numbers are NaN */
     int polar;
     int64_t n, m, steps, samples;
     pl_rule_measure at[PL_RULE_PRECISIONS];

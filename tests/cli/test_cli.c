@@ -437,7 +437,7 @@ static void test_info(void)
     }
     TEST_TRY(pl_json_need(&p, PL_JSON_END));
     test_true("info --format json is complete",
-              PART(ops == PL_OP_COUNT) && PART(devices == polar_backend_count()) && PART(maps == 9) &&
+              PART(ops == PL_OP_COUNT) && PART(devices == polar_backend_count()) && PART(maps == 11) &&
                   PART(rules > 0 && !polar_rule_name(rules) && polar_rule_name(rules - 1)) &&
                   PART(sets >= 1) && PART(version),
               "%d ops, %d devices, %d maps, %d instruction sets", ops, devices, maps, sets);

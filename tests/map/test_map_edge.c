@@ -77,6 +77,69 @@ static void rank_deficient(const char *device)
     test_bound("exact polar of u v^T is u v^T / |u||v|", worst, 8 * C * 2.2e-16, "8 max(n,m) eps64");
 }
 
+/* Z = X^T Y, both (R, C). */
+static void cross(double *Z, const double *X, const double *Y, int R, int C)
+{
+    for (int i = 0; i < C; i++)
+        for (int j = 0; j < C; j++) {
+            Z[i * C + j] = 0;
+            for (int k = 0; k < R; k++) Z[i * C + j] += X[k * C + i] * Y[k * C + j];
+        }
+}
+
+/* With D_p = U S^p V^T, D_p^T D_q = V S^(p+q) V^T: pairs of one sum agree, whatever U and V. Rank one:
+ * sigma^p u v^T / |u||v|, and soft's 1 / sqrt(1 + 1 / (t^2 k)), k the short side; t large is polar. */
+static void spectral(const char *device)
+{
+    enum { R = 9, C = 14, N = R * C };
+    static const double powers[] = {0, 0.25, 0.5, 0.75, 1};
+    static double x[N], y[5][N], soft[N], a[C * C], b[C * C];
+    double worst = 0;
+    polar_map_opts o;
+    TEST_TRY(polar_map_opts_parse(&o, "power"));
+    test_true("power is one of 1/2", o.kind == POLAR_MAP_POWER && o.power == 0.5, "%g", o.power);
+    map_fill(x, N, 61);
+    for (int p = 0; p < 5; p++) {
+        map_item item = {1, R, C, POLAR_DTYPE_F64, x, y[p], POLAR_DTYPE_F64};
+        o.power = powers[p];
+        TEST_TRY(map_run(device, &item, 1, NULL, &o));
+    }
+    cross(a, y[2], y[2], R, C);
+    for (int p = 0; p < 2; p++) {
+        cross(b, y[p], y[4 - p], R, C);
+        worst = fmax(worst, map_distance(b, a, C * C));
+    }
+    /* roundings of the decomposition, max(n, m) eps of S each, of two factors and their product */
+    test_bound("1/2 with 1/2, 0 with 1, 1/4 with 3/4", worst, 8 * C * 2.2e-16, "8 max(n,m) eps64");
+    test_exact("the power 1 is the matrix", memcmp(y[4], x, sizeof x) != 0);
+    map_item exact = {1, R, C, POLAR_DTYPE_F64, x, soft, POLAR_DTYPE_F64};
+    TEST_TRY(polar_map_opts_parse(&o, "exact"));
+    TEST_TRY(map_run(device, &exact, 1, NULL, &o));
+    test_exact("the power 0 is the polar factor", memcmp(y[0], soft, sizeof soft) != 0);
+    TEST_TRY(polar_map_opts_parse(&o, "soft"));
+    o.power = 1e9;
+    TEST_TRY(map_run(device, &exact, 1, NULL, &o));
+    test_bound("soft of a large t is polar", map_distance(soft, y[0], N), 1e-13, "1 / (2 t^2)");
+
+    double u[R], v[C], nu = 0, nv = 0;
+    map_fill(u, R, 62);
+    map_fill(v, C, 63);
+    for (int i = 0; i < R; i++) nu += u[i] * u[i];
+    for (int j = 0; j < C; j++) nv += v[j] * v[j];
+    const double size = sqrt(nu * nv);
+    for (int i = 0; i < N; i++) x[i] = u[i / C] * v[i % C];
+    TEST_TRY(map_run(device, &exact, 1, NULL, (o.power = 2, &o)));
+    TEST_TRY(polar_map_opts_parse(&o, "power"));
+    map_item one = {1, R, C, POLAR_DTYPE_F64, x, y[0], POLAR_DTYPE_F64};
+    TEST_TRY(map_run(device, &one, 1, NULL, (o.power = -0.5, &o)));
+    worst = 0;
+    for (int i = 0; i < N; i++) {
+        worst = fmax(worst, fabs(y[0][i] - x[i] / size / sqrt(size)) * sqrt(size));
+        worst = fmax(worst, fabs(soft[i] - x[i] / size / sqrt(1 + 1 / (4. * R))));
+    }
+    test_bound("rank one: null directions stay zero", worst, 8 * C * 2.2e-16, "8 max(n,m) eps64");
+}
+
 static void small_shapes(const char *device)
 {
     static const int64_t shapes[][2] = {{1, 1}, {1, 7}, {7, 1}, {2, 2}, {1, 300}};
@@ -357,6 +420,7 @@ int main(int argc, char **argv)
     const char *device = test_begin(argc, argv);
     finite_inputs(device);
     rank_deficient(device);
+    spectral(device);
     small_shapes(device);
     not_finite(device);
     steps_and_tables(device);

@@ -123,6 +123,57 @@ static inline double ref_norm(const double *x, int n)
     return sqrt(s);
 }
 
+/* X (l, s) = U S V^T by one-sided Jacobi rotations of its columns: X becomes U S, V (s, s). */
+static inline void ref_svd(double *X, double *V, int l, int s)
+{
+    for (int i = 0; i < s * s; i++) V[i] = i % (s + 1) == 0;
+    for (int sweep = 0; sweep < 40; sweep++)
+        for (int p = 0; p < s; p++)
+            for (int q = p + 1; q < s; q++) {
+                double a = 0, b = 0, c = 0;
+                for (int i = 0; i < l; i++) {
+                    a += X[i * s + p] * X[i * s + p];
+                    b += X[i * s + q] * X[i * s + q];
+                    c += X[i * s + p] * X[i * s + q];
+                }
+                if (fabs(c) <= 1e-17 * sqrt(a * b)) continue;
+                const double z = (b - a) / (2 * c), t = (z < 0 ? -1 : 1) / (fabs(z) + sqrt(1 + z * z)),
+                             cs = 1 / sqrt(1 + t * t), sn = cs * t;
+                for (int i = 0; i < l + s; i++) { /* columns p, q of X, then of V */
+                    double *x = i < l ? X + i * s : V + (i - l) * s, xp = x[p], xq = x[q];
+                    x[p] = cs * xp - sn * xq;
+                    x[q] = sn * xp + cs * xq;
+                }
+            }
+}
+
+/* D = U f(S) V^T: f is sigma^power or, soft, that of docs/rules.md; zero singular values stay zero. */
+static inline void ref_spectral(ref *r, int soft, double power)
+{
+    static double X[REF_MOST], V[REF_MOST];
+    const int wide = r->rows < r->cols, s = wide ? r->rows : r->cols, l = wide ? r->cols : r->rows;
+    double norm = 0, sigma[REF_MOST], most = 0;
+    for (int i = 0; i < r->n; i++) norm += r->u[i] * r->u[i];
+    for (int i = 0; i < l; i++)
+        for (int j = 0; j < s; j++) X[i * s + j] = wide ? r->u[j * l + i] : r->u[i * s + j];
+    ref_svd(X, V, l, s);
+    for (int p = 0; p < s; p++) {
+        sigma[p] = 0;
+        for (int i = 0; i < l; i++) sigma[p] += X[i * s + p] * X[i * s + p];
+        sigma[p] = sqrt(sigma[p]);
+        most = fmax(most, sigma[p]);
+    }
+    memset(r->D, 0, sizeof r->D);
+    for (int p = 0; p < s; p++) {
+        const double x = sigma[p], t = power;
+        if (x <= l * 2.3e-16 * most) continue;
+        const double f = soft ? t * x / sqrt(t * t * x * x + norm / s) : pow(x, power);
+        for (int i = 0; i < l; i++)
+            for (int j = 0; j < s; j++)
+                r->D[wide ? j * l + i : i * s + j] += X[i * s + p] / x * f * V[j * s + p];
+    }
+}
+
 /* ---- after the map ---- */
 
 /* Rows (or columns) over the root of their moment; D's norm stays. */
@@ -355,6 +406,20 @@ static inline void ref_rule_muon_cautious(ref *r, const double *g)
     ref_cautious(r, ref_jordan(r));
 }
 
+static inline void ref_rule_muon_power(ref *r, const double *g)
+{
+    ref_heavy(r, g, 0.95, 1);
+    ref_spectral(r, 0, 0.5);
+    ref_decoupled(r, ref_frobenius(r));
+}
+
+static inline void ref_rule_muon_soft(ref *r, const double *g)
+{
+    ref_heavy(r, g, 0.95, 1);
+    ref_spectral(r, 1, 1);
+    ref_decoupled(r, ref_frobenius(r));
+}
+
 typedef void (*ref_rule)(ref *r, const double *g);
 
 /* The reference of a rule; NULL: there is none, and there should be. */
@@ -367,10 +432,11 @@ static inline ref_rule ref_rule_find(const char *name)
     static const struct {
         const char *name;
         ref_rule step;
-    } all[] = {REF(sgdm),      REF(adamw),       REF(muon),         REF(polaradamw),   REF(muon_v),
-               REF(polar_ema), REF(normuon),     REF(normuon_long), REF(adamuon),      REF(adamuon_sign),
-               REF(muon2),     REF(muon_laprop), REF(muoneq_r),     REF(muoneq_c),     REF(muoneq_rc),
-               REF(polargrad), REF(scion),       REF(muonh),        REF(muon_cautious)};
+    } all[] = {REF(sgdm),      REF(adamw),       REF(muon),         REF(polaradamw),    REF(muon_v),
+               REF(polar_ema), REF(normuon),     REF(normuon_long), REF(adamuon),       REF(adamuon_sign),
+               REF(muon2),     REF(muon_laprop), REF(muoneq_r),     REF(muoneq_c),      REF(muoneq_rc),
+               REF(polargrad), REF(scion),       REF(muonh),        REF(muon_cautious), REF(muon_power),
+               REF(muon_soft)};
 #undef REF
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         if (!strcmp(all[i].name, name)) return all[i].step;

@@ -120,6 +120,21 @@ static void own_plain(ref *r, const double *g)
     ref_constrained(r, 3);
 }
 
+static void own_quarter(ref *r, const double *g)
+{
+    ref_ema(r, g, 0.9);
+    ref_spectral(r, 0, 0.25);
+    ref_line_moment(r, 0, 0.9, 1e-8, 0);
+    ref_decoupled(r, ref_paper(r));
+}
+
+static void own_soft(ref *r, const double *g)
+{
+    ref_average(r, g, 0.9, 0);
+    ref_spectral(r, 1, 4);
+    ref_hyperball(r);
+}
+
 /* A new rule of stages that are there is one line. */
 static void own_rules(const char *device)
 {
@@ -144,10 +159,35 @@ static void own_rules(const char *device)
           0.9,
           0.95,
           1e-6,
-          {sizeof(polar_map_opts), POLAR_MAP_NONE, POLAR_DTYPE_F64, POLAR_ROUND_FUSED, 0, NULL, NULL, 0},
+          {sizeof(polar_map_opts), POLAR_MAP_NONE, POLAR_DTYPE_F64, POLAR_ROUND_FUSED, 0, NULL, NULL, 0, 0},
           POLAR_POST_ENTRY_MOMENT,
           POLAR_APPLY_CONSTRAINED,
           3}},
+        {"singular values to the power 1/4, row moment",
+         own_quarter,
+         {POLAR_MOMENTUM_EMA,
+          POLAR_PRECONDITION_NONE,
+          POLAR_SCALE_PAPER,
+          0.9,
+          0.9,
+          1e-8,
+          {sizeof(polar_map_opts), POLAR_MAP_POWER, POLAR_DTYPE_F64, POLAR_ROUND_FUSED, 0, NULL, NULL, 0,
+           0.25},
+          POLAR_POST_ROW_MOMENT,
+          POLAR_APPLY_DECOUPLED,
+          0}},
+        {"soft, hyperball",
+         own_soft,
+         {POLAR_MOMENTUM_AVERAGE,
+          POLAR_PRECONDITION_NONE,
+          POLAR_SCALE_NONE,
+          0.9,
+          0.9,
+          1e-8,
+          {sizeof(polar_map_opts), POLAR_MAP_SOFT, POLAR_DTYPE_F64, POLAR_ROUND_FUSED, 0, NULL, NULL, 0, 4},
+          POLAR_POST_NONE,
+          POLAR_APPLY_HYPERBALL,
+          0}},
     };
     for (size_t i = 0; i < sizeof own / sizeof *own; i++) {
         polar_optim_opts o = opts_of("muon");
@@ -217,11 +257,12 @@ static void refused(const char *device)
 {
     static const param_spec blocks[] = {{.name = "a", .ndim = 2, .shape = {6, 9}, .schur_group = 1},
                                         {.name = "b", .ndim = 2, .shape = {3, 3}, .schur_group = 1}};
-    static const char *const names[] = {"normuon", "adamuon", "muoneq_r", "polargrad", "muonh"};
+    static const char *const names[] = {"normuon", "adamuon", "muoneq_r", "polargrad", "muonh", "muon_soft"};
     optim_rig r;
     int64_t taken = 0;
-    for (int i = 0; i < 5; i++) {
+    for (int i = 0; i < 6; i++) {
         polar_optim_opts o = opts_of(names[i]);
+        if (i == 5) o.rule.scale = POLAR_SCALE_PAPER;
         taken += rig_open(&r, device, blocks, 2, POLAR_DTYPE_F32, POLAR_DTYPE_F32, &o) != POLAR_E_UNSUPPORTED;
     }
     test_exact("blocks of a direct sum are not taken by rules that look at norms", taken);
@@ -239,6 +280,9 @@ static void refused(const char *device)
     REFUSED("no such stage after the map", o.rule.post = (polar_post)5);
     REFUSED("no such way to apply", o.rule.apply = (polar_apply)4);
     REFUSED("a negative radius", o.rule.radius = -1);
+    REFUSED("a power of 2", (o.rule.map.kind = POLAR_MAP_POWER, o.rule.map.power = 2));
+    REFUSED("a power that is none", (o.rule.map.kind = POLAR_MAP_POWER, o.rule.map.power = NAN));
+    REFUSED("a soft map of 0", (o.rule.map.kind = POLAR_MAP_SOFT, o.rule.map.power = 0));
     REFUSED("a moment without eps", o.rule.eps = 0);
 }
 

@@ -163,7 +163,9 @@ static void sides(place p)
                  {"polargrad", {"both", "both", "both"}},
                  {"scion", {"both", "both", "both"}},
                  {"muonh", {"both", "both", "both"}},
-                 {"muon_cautious", {"neither", "neither", "neither"}}};
+                 {"muon_cautious", {"neither", "neither", "neither"}},
+                 {"muon_power", {"both", "both", "both"}},
+                 {"muon_soft", {"both", "both", "both"}}};
     static const int64_t shapes[3][2] = {{16, 16}, {12, 20}, {20, 12}};
     int seen = 0;
     for (int k = 0; polar_rule_name(k); k++)

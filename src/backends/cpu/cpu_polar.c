@@ -22,7 +22,9 @@ static void one_piece(void *arg, int me, int64_t t)
     pl_queue own = {.dev = o->q->dev}; /* an error stays with this thread until it can be handed on */
     (void)me;
     pl_ref_polar_exact(&own, &(pl_args_polar_exact){.Y = pl_mat_at(o->a->Y, first, count),
-                                                    .X = pl_mat_at(o->a->X, first, count)});
+                                                    .X = pl_mat_at(o->a->X, first, count),
+                                                    .kind = o->a->kind,
+                                                    .power = o->a->power});
     if (own.error == POLAR_OK) return;
     pthread_mutex_lock(&o->lock);
     pl_queue_keep(o->q, pl_fail_again(own.error, own.message));

@@ -41,10 +41,12 @@ void pl_cuda_launch_pair_message(cudaStream_t stream, const pl_args_pair_message
 void pl_cuda_launch_pair_message_back(cudaStream_t stream, const pl_args_pair_message_back *a, void *scratch);
 /* Does nothing for so long. */
 void pl_cuda_launch_delay(cudaStream_t stream, int microseconds);
-/* U's columns (contiguous) whose singular value is at most tol s[0] become zero; all become NaN where the
- * norm is not finite or info is not 0. */
+/* U's columns (contiguous) whose singular value is at most tol s[0] become zero, the others f of it times
+ * themselves (pl_spectrum; s is in units of the norm); all become NaN where the norm is not finite or info is
+ * not 0. */
 void pl_cuda_launch_keep_rank(cudaStream_t stream, double *u, const double *s, const double *norm,
-                              const int *info, int64_t rows, int64_t k, double tol);
+                              const int *info, int64_t rows, int64_t k, double tol, int64_t kind,
+                              double power);
 
 #ifdef __cplusplus
 }

@@ -11,6 +11,7 @@
 #include "math/bf16_elem.h"
 #include "math/lane_sum_elem.h"
 #include "math/norm_elem.h"
+#include "math/spectrum_elem.h"
 
 #define WARPS   8
 #define THREADS (WARPS * PL_LANES)
@@ -193,18 +194,21 @@ void pl_cuda_launch_frob_join(cudaStream_t stream, const pl_args_frob_join *a)
 }
 
 /* U's column p (contiguous) becomes zero where the singular value counts as zero, and NaN where there is no
- * answer to give. */
+ * answer to give; else f(sigma) times itself, sigma being s[p] ||X||. */
 static __global__ void keep_rank_kernel(double *u, const double *s, const double *norm, const int *info,
-                                        int64_t rows, double tol)
+                                        int64_t rows, double tol, int64_t k, int64_t kind, double power)
 {
     int64_t p = blockIdx.x;
     bool lost = *info != 0 || norm[1] - norm[1] != 0, zero = s[p] <= tol * s[0];
-    for (int64_t i = threadIdx.x; i < rows && (lost || zero); i += blockDim.x)
-        u[p * rows + i] = lost ? nan("") : 0.0;
+    const double size = norm[1] / norm[0];
+    const double f = lost ? nan("") : pl_spectrum(kind, power, s[p] * size, size / sqrt((double)k));
+    for (int64_t i = threadIdx.x; i < rows && (lost || zero || f != 1); i += blockDim.x)
+        u[p * rows + i] = lost ? f : zero ? 0.0 : f * u[p * rows + i];
 }
 
 void pl_cuda_launch_keep_rank(cudaStream_t stream, double *u, const double *s, const double *norm,
-                              const int *info, int64_t rows, int64_t k, double tol)
+                              const int *info, int64_t rows, int64_t k, double tol, int64_t kind,
+                              double power)
 {
-    keep_rank_kernel<<<(unsigned)k, 256, 0, stream>>>(u, s, norm, info, rows, tol);
+    keep_rank_kernel<<<(unsigned)k, 256, 0, stream>>>(u, s, norm, info, rows, tol, k, kind, power);
 }

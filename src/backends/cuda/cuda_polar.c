@@ -1,8 +1,8 @@
 /* cuda_polar.c -- the exact polar factor by cuSOLVER's Jacobi SVD in double, one matrix after the other.
  *
  * X over its Frobenius norm, laid long side contiguous, is the column-major T (long, short) = U S V^T; the
- * polar factor is U V^T, zero singular values left out. Nothing comes back to the host: a matrix that has no
- * answer (NaN in it, no convergence) gives NaN.
+ * polar factor is U V^T, zero singular values left out, and U f(S) V^T likewise. Nothing comes back to the
+ * host: a matrix that has no answer (NaN in it, no convergence) gives NaN.
  */
 #include <cusolverDn.h>
 #include <dlfcn.h>
@@ -75,8 +75,10 @@ typedef struct {
     int *info, lwork;
 } svd_work;
 
-static void polar_one(pl_queue *q, pl_cuda_solver *s, const svd_work *w, pl_mat Y, pl_mat X)
+static void polar_one(pl_queue *q, pl_cuda_solver *s, const svd_work *w, const pl_args_polar_exact *a,
+                      int64_t b)
 {
+    const pl_mat Y = pl_mat_at(a->Y, b, 1), X = pl_mat_at(a->X, b, 1);
     cudaStream_t stream = pl_cuda_q(q)->stream;
     int wide = X.cols >= X.rows;
     /* row-major (short, long) */
@@ -95,7 +97,8 @@ static void polar_one(pl_queue *q, pl_cuda_solver *s, const svd_work *w, pl_mat 
                       q->dev->name, (long long)X.rows, (long long)X.cols, (int)st);
         return;
     }
-    pl_cuda_launch_keep_rank(stream, w->U, w->S, w->norm, w->info, w->m, w->n, (double)w->m * DBL_EPSILON);
+    pl_cuda_launch_keep_rank(stream, w->U, w->S, w->norm, w->info, w->m, w->n, (double)w->m * DBL_EPSILON,
+                             a->kind, a->power);
     /* row-major transposes */
     pl_mat Ut = pl_mat_dense(w->U, POLAR_DTYPE_F64, 1, w->n, w->m),
            Vt = pl_mat_dense(w->V, POLAR_DTYPE_F64, 1, w->n, w->n);
@@ -127,8 +130,7 @@ static void polar_all(pl_queue *q, const pl_args_polar_exact *a)
         PL_QUEUE_FAIL(q, POLAR_E_DEVICE, "%s: cuSOLVER cannot plan an SVD of %lldx%lld", q->dev->name,
                       (long long)w.m, (long long)w.n);
     w.work = pl_scratch_take(q, (size_t)(w.lwork > 0 ? w.lwork : 1) * sizeof(double));
-    for (int64_t b = 0; b < a->X.batch && q->error == POLAR_OK; b++)
-        polar_one(q, s, &w, pl_mat_at(a->Y, b, 1), pl_mat_at(a->X, b, 1));
+    for (int64_t b = 0; b < a->X.batch && q->error == POLAR_OK; b++) polar_one(q, s, &w, a, b);
 }
 
 void pl_cuda_polar_exact(pl_queue *q, const pl_args_polar_exact *a)

@@ -1,10 +1,11 @@
 /* ref_polar.c -- the exact polar factor: X = U S V^T, Y = U V^T, zero singular values left out (the canonical
- * partial isometry). */
+ * partial isometry); and U f(S) V^T likewise. */
 #include <float.h>
 
 #include "base/alloc.h"
 #include "base/lapack.h"
 #include "math/norm_elem.h"
+#include "math/spectrum_elem.h"
 #include "ref_ops.h"
 
 #define MAX_SHORT_SIDE 23000 /* dgesdd wants 4 k^2 + 7 k numbers */
@@ -14,7 +15,8 @@ typedef struct {
     double *x;             /* (rows, cols), destroyed */
     double *u;             /* (rows, k) */
     double *vt;            /* (k, cols) */
-    double *s;             /* (k); all column-major */
+    double *s;             /* (k), of x times unit; all column-major */
+    double unit;
 } svd_work;
 
 static int svd_take(svd_work *w, int64_t rows, int64_t cols)
@@ -36,6 +38,18 @@ static void svd_give(svd_work *w)
     pl_free(w->s);
 }
 
+/* u_p becomes f(sigma_p) u_p. */
+static void scale_directions(svd_work *w, int64_t kind, double power)
+{
+    double sum = 0;
+    for (int64_t p = 0; p < w->k; p++) sum += w->s[p] * w->s[p];
+    const double rms = sqrt(sum / (double)w->k) / w->unit;
+    for (int64_t p = 0; p < w->k && w->s[p] > 0; p++) {
+        const double f = pl_spectrum(kind, power, w->s[p] / w->unit, rms);
+        for (int64_t i = 0; i < w->rows; i++) w->u[p * w->rows + i] *= f;
+    }
+}
+
 /* Y = sum over kept singular directions of u v^T; summed over ascending index. */
 static void put_product(const pl_mat *Y, int64_t b, const svd_work *w)
 {
@@ -51,8 +65,7 @@ static void put_product(const pl_mat *Y, int64_t b, const svd_work *w)
     }
 }
 
-/* Brings the largest entry near 1, so that LAPACK sees no extreme numbers; the polar factor does not change.
- */
+/* Brings the largest entry near 1, so that LAPACK sees no extreme numbers; U and V do not change. */
 static int load_scaled(svd_work *w, const pl_mat *X, int64_t b)
 {
     double amax = 0;
@@ -65,6 +78,7 @@ static int load_scaled(svd_work *w, const pl_mat *X, int64_t b)
         }
     double s = amax > 0 ? pl_norm_scale(amax, PL_SCALE_EXP_F64) : 1;
     for (int64_t i = 0; i < w->rows * w->cols; i++) w->x[i] *= s;
+    w->unit = s;
     return 1;
 }
 
@@ -76,8 +90,12 @@ static void polar_one(pl_queue *q, const pl_args_polar_exact *a, int64_t b, svd_
         return;
     }
     polar_status st = pl_lapack_svd(w->s, w->u, w->vt, w->x, w->rows, w->cols);
-    if (st != POLAR_OK) pl_queue_keep(q, st);
-    else put_product(&a->Y, b, w);
+    if (st != POLAR_OK) {
+        pl_queue_keep(q, st);
+        return;
+    }
+    if (a->kind > POLAR_MAP_EXACT) scale_directions(w, a->kind, a->power);
+    put_product(&a->Y, b, w);
 }
 
 void pl_ref_polar_exact(pl_queue *q, const pl_args_polar_exact *a)

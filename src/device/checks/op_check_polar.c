@@ -5,6 +5,9 @@
 polar_status pl_check_polar_exact(const pl_args_polar_exact *a)
 {
     PL_TRY(need_same_shape("polar_exact", "X", &a->Y, &a->X));
+    PL_NEED(a->kind == 0 || (a->kind >= POLAR_MAP_EXACT && a->kind <= POLAR_MAP_SOFT), POLAR_E_ARG,
+            "polar_exact: no spectral map of kind %lld", (long long)a->kind);
+    PL_NEED(a->power - a->power == 0, POLAR_E_ARG, "polar_exact: a power of %g", a->power);
     return need_apart("polar_exact", "X", &a->Y, &a->X);
 }
 

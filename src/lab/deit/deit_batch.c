@@ -8,6 +8,7 @@
 #include <math.h>
 
 #include "base/alloc.h"
+#include "compose/map.h"
 #include "lab/deit/deit_train.h"
 #include "lab/run/train_optim.h"
 
@@ -91,7 +92,7 @@ static polar_status make_step(pl_train *t, int64_t count)
 {
     int captured = count == t->set->batch;
     for (int64_t g = 0; g < t->group_count; g++)
-        captured &= t->slots[t->groups[g].first].set.optim.rule.map.kind != POLAR_MAP_EXACT;
+        captured &= !pl_map_decomposes(&t->slots[t->groups[g].first].set.optim.rule.map);
     if (captured) {
         for (int64_t g = 0; g < t->group_count; g++) PL_TRY(polar_optim_prepare(t->groups[g].opt, t->q));
         return pl_graph_run(t->train_graph, t->q, train_pass, t);

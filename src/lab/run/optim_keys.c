@@ -8,7 +8,7 @@
 const char *const pl_key_dtypes[] = {"f64", "f32", "bf16", NULL};
 const char *const pl_optim_key_precisions[] = {"f64", "f32", "bf16", "f16", NULL};
 const char *const pl_schedule_units[] = {"step", "epoch", NULL};
-const char *const pl_optim_key_kinds[] = {"none", "newton_schulz", "exact", NULL};
+const char *const pl_optim_key_kinds[] = {"none", "newton_schulz", "exact", "power", "soft", NULL};
 const char *const pl_optim_key_roundings[] = {"fused", "reference", "gram", NULL};
 
 /* ---- what a key depends on ---------------------------------------------------------------------- */
@@ -39,6 +39,19 @@ void pl_optim_key_scale(char out[PL_VALUE_CHARS], const pl_config *c)
     const polar_rule r = rule_opts(c).rule;
     snprintf(out, PL_VALUE_CHARS, "%s",
              pl_scale_names[r.map.kind == POLAR_MAP_NONE ? POLAR_SCALE_PAPER : r.scale]);
+}
+/* the same of a map */
+void pl_optim_key_kind(char out[PL_VALUE_CHARS], const pl_config *c)
+{
+    const polar_map_kind kind = rule_opts(c).rule.map.kind;
+    snprintf(out, PL_VALUE_CHARS, "%s",
+             pl_optim_key_kinds[kind == POLAR_MAP_NONE ? POLAR_MAP_NEWTON_SCHULZ : kind]);
+}
+void pl_optim_key_power(char out[PL_VALUE_CHARS], const pl_config *c)
+{
+    const polar_map_opts own = rule_opts(c).rule.map;
+    const int kind = pl_config_choice(c, "map.kind");
+    pl_double_print(out, own.kind == (polar_map_kind)kind ? own.power : kind == POLAR_MAP_SOFT ? 1 : 0.5);
 }
 void pl_optim_key_lr(char out[PL_VALUE_CHARS], const pl_config *c)
 {
@@ -76,6 +89,11 @@ int pl_optim_has_map(const pl_config *c)
 int pl_optim_iterates(const pl_config *c)
 {
     return pl_optim_rule_maps(c) && pl_config_choice(c, "map.kind") == POLAR_MAP_NEWTON_SCHULZ;
+}
+
+int pl_optim_has_power(const pl_config *c)
+{
+    return pl_optim_rule_maps(c) && pl_config_choice(c, "map.kind") > POLAR_MAP_EXACT;
 }
 
 int pl_optim_iterates_half(const pl_config *c)
@@ -130,6 +148,7 @@ polar_status pl_optim_keys_read(polar_optim_opts *o, const pl_config *c)
     if (pl_optim_rule_maps(c)) {
         PL_TRY(polar_scale_parse(&o->rule.scale, pl_config_text(c, "optim.scale")));
         o->rule.map.kind = (polar_map_kind)pl_config_choice(c, "map.kind");
+        o->rule.map.power = pl_optim_has_power(c) ? pl_config_real(c, "map.power") : 0;
         o->rule.map.precision = (polar_dtype)pl_config_choice(c, "map.precision");
         o->rule.map.rounding = pl_optim_iterates_half(c) ? (polar_rounding)pl_config_choice(c, "map.rounding")
                                                          : POLAR_ROUND_FUSED;

@@ -32,6 +32,8 @@ void pl_optim_key_beta2(char out[PL_VALUE_CHARS], const pl_config *c);
 void pl_optim_key_eps(char out[PL_VALUE_CHARS], const pl_config *c);
 /* ... scale, ... */
 void pl_optim_key_scale(char out[PL_VALUE_CHARS], const pl_config *c);
+void pl_optim_key_kind(char out[PL_VALUE_CHARS], const pl_config *c);
+void pl_optim_key_power(char out[PL_VALUE_CHARS], const pl_config *c);
 /* ... the paper's learning rate for DeiT, ... */
 void pl_optim_key_lr(char out[PL_VALUE_CHARS], const pl_config *c);
 /* ... and its weight decay, 0 for Muon */
@@ -44,6 +46,7 @@ int pl_optim_rule_maps(const pl_config *c);     /* the rule has a place for a po
 int pl_optim_has_map(const pl_config *c);       /* ... and there is one */
 int pl_optim_iterates(const pl_config *c);      /* ... by Newton-Schulz */
 int pl_optim_iterates_half(const pl_config *c); /* ... in bf16 or f16 */
+int pl_optim_has_power(const pl_config *c);     /* the map has a number: power, soft */
 
 /* train.warmup: so many epochs, and at most half of train.epochs */
 void pl_warmup_default(char out[PL_VALUE_CHARS], const pl_config *c, int64_t most);

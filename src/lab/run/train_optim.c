@@ -92,7 +92,7 @@ int pl_train_optim_same(const polar_optim_opts *a, const polar_optim_opts *b)
                r->post == s->post && r->apply == s->apply && r->radius == s->radius && r->beta1 == s->beta1 &&
                r->beta2 == s->beta2 && r->eps == s->eps;
     int map = m->kind == n->kind && m->precision == n->precision && m->rounding == n->rounding &&
-              m->steps == n->steps && !strcmp(m->table, n->table);
+              m->steps == n->steps && !strcmp(m->table, n->table) && m->power == n->power;
     int aux = a->aux_beta1 == b->aux_beta1 && a->aux_beta2 == b->aux_beta2 && a->aux_eps == b->aux_eps;
     return rule && map && aux && !strcmp(a->matrix_names, b->matrix_names);
 }
