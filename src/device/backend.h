@@ -31,6 +31,8 @@ typedef struct pl_backend {
     void (*queue_close)(pl_queue *q);                            /* or NULL */
     /* waits for the work; or NULL where ops run at once */
     polar_status (*queue_sync)(pl_queue *q);
+    /* q's later work begins after other's so far; or NULL: the host waits for it */
+    polar_status (*queue_after)(pl_queue *q, pl_queue *other);
     /* inside a capture that is not ours; or NULL */
     int (*queue_captured)(pl_queue *q);
     /* does what was put off since pl_queue_overlap_begin; or NULL where nothing is */

@@ -260,6 +260,19 @@ pl_mat pl_scratch_mat(pl_queue *q, polar_dtype dtype, int64_t batch, int64_t row
     return m;
 }
 
+void pl_queue_after(pl_queue *q, pl_queue *other)
+{
+    const pl_backend *b = q->dev->backend;
+    if (q->error != POLAR_OK || q->dry || q == other) return;
+    if (pl_queue_in_capture(q) || pl_queue_in_capture(other)) {
+        PL_QUEUE_FAIL(q, POLAR_E_STATE, "a queue cannot wait for another one while a graph is captured");
+        return;
+    }
+    int waits = !b->queue_after || other->error != POLAR_OK;
+    polar_status st = waits ? polar_queue_sync(other) : b->queue_after(q, other);
+    if (st != POLAR_OK) pl_queue_keep(q, st);
+}
+
 void pl_queue_overlap_begin(pl_queue *q)
 {
     q->overlap = 1;

@@ -64,6 +64,10 @@ void pl_queue_overlap_begin(pl_queue *q); /* not one inside another */
 /* everything is enqueued after it, as if in the order of the calls */
 void pl_queue_overlap_end(pl_queue *q);
 
+/* What q is given from now on begins after everything that other, of the same device, has been given so far;
+ * other's first error becomes q's. Not inside a capture. */
+void pl_queue_after(pl_queue *q, pl_queue *other);
+
 int pl_queue_has(const pl_queue *q, pl_op_id id); /* the device has this op: to be asked of fused ones */
 /* and takes these operands: formats, shapes and numbers count, data need not be there */
 int pl_queue_serves(pl_queue *q, pl_op_id id, const void *args);

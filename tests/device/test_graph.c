@@ -1,4 +1,4 @@
-/* test_graph.c -- graphs, dry runs, the queue's error and its scratch, the same on every device.
+/* test_graph.c -- graphs, dry runs, the queue's error and its scratch, two queues, the same on every device.
  *
  *     ./test_graph ref|guard|cpu|...
  */
@@ -297,6 +297,53 @@ static void test_nested(pl_device *dev, pl_queue *q)
     state_close(&s, dev);
 }
 
+/* ---- two queues --------------------------------------------------------------------------------- */
+
+/* One queue counts in X, with work enough before each count that the other would be early; the other keeps
+ * every count. Neither host nor queues wait for more than that. */
+static void test_two_queues(pl_device *dev, pl_queue *q)
+{
+    enum { SIDE = 96, ROUNDS = 12, WORK = 20 };
+    pl_queue *other;
+    pl_mat X, A, B, kept;
+    double *values = pl_calloc(ROUNDS, SIDE * SIDE * sizeof *values);
+    int64_t wrong = 0;
+    TEST_TRY(polar_queue_create(&other, dev, NULL));
+    TEST_TRY(pl_mat_alloc(&X, dev, POLAR_DTYPE_F32, 1, SIDE, SIDE));
+    TEST_TRY(pl_mat_alloc(&A, dev, POLAR_DTYPE_F32, 1, SIDE, SIDE));
+    TEST_TRY(pl_mat_alloc(&B, dev, POLAR_DTYPE_F32, 1, SIDE, SIDE));
+    TEST_TRY(pl_mat_alloc(&kept, dev, POLAR_DTYPE_F32, ROUNDS, SIDE, SIDE));
+    TEST_TRY(pl_mat_upload_f64(q, &kept, values));
+    TEST_TRY(pl_mat_upload_f64(q, &A, values));
+    for (int64_t i = 0; i < SIDE * SIDE; i++) values[i] = i % (SIDE + 1) == 0;
+    TEST_TRY(pl_mat_upload_f64(q, &X, values));
+    TEST_TRY(pl_mat_upload_f64(q, &B, values));
+    for (int64_t round = 0; round < ROUNDS; round++) {
+        for (int i = 0; i < WORK; i++) PL_CALL(gemm, q, .C = A, .A = X, .B = B, .alpha = 1);
+        PL_CALL(axpby, q, .Y = X, .X = A, .Z = B, .alpha = 1, .beta = 1);
+        pl_queue_after(other, q);
+        PL_CALL(copy, other, .Y = pl_mat_at(kept, round, 1), .X = X);
+        pl_queue_after(q, other);
+        PL_CALL(axpby, q, .Y = X, .X = X, .alpha = 2);
+        PL_CALL(axpby, q, .Y = X, .X = X, .alpha = 0.5);
+    }
+    pl_queue_after(q, other);
+    TEST_TRY(pl_mat_download_f64(q, &kept, values));
+    for (int64_t i = 0; i < ROUNDS * SIDE * SIDE; i++)
+        wrong += values[i] != (i % (SIDE * SIDE) % (SIDE + 1) == 0 ? (double)(i / (SIDE * SIDE)) + 2 : 0);
+    test_exact("a queue after another sees what that one made", wrong);
+    PL_CALL(gemm, other, .C = A, .A = X, .B = kept, .alpha = 1); /* wrong: 1 matrix times ROUNDS */
+    pl_queue_after(q, other);
+    polar_status st = polar_queue_sync(q);
+    test_true("and its first error", st == POLAR_E_SHAPE && strstr(polar_error_message(), "gemm"), "%s",
+              polar_error_message());
+    TEST_TRY(polar_queue_sync(other));
+    pl_mat *all[] = {&X, &A, &B, &kept};
+    for (int i = 0; i < 4; i++) pl_mat_free(all[i], dev);
+    polar_queue_destroy(other);
+    pl_free(values);
+}
+
 int main(int argc, char **argv)
 {
     const char *name = test_begin(argc, argv);
@@ -310,6 +357,7 @@ int main(int argc, char **argv)
     test_dry(dev, q);
     test_errors(dev, q);
     test_scratch(dev);
+    test_two_queues(dev, q);
     polar_queue_destroy(q);
     polar_device_close(dev);
     test_exact("blocks left behind", pl_alloc_live() - live);

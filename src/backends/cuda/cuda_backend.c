@@ -138,6 +138,7 @@ static void cuda_queue_close(pl_queue *q)
         if (c->stage_free[i]) cudaEventDestroy(c->stage_free[i]);
     for (int i = 0; i < 2; i++)
         if (c->timer[i]) cudaEventDestroy(c->timer[i]);
+    if (c->reached) cudaEventDestroy(c->reached);
     cudaFree(c->workspace);
     cudaFreeHost(c->pinned);
     cudaFreeHost(c->stages);
@@ -201,6 +202,15 @@ static polar_status cuda_queue_sync(pl_queue *q)
     if (e == cudaSuccess) return POLAR_OK;
     return PL_FAIL(POLAR_E_DEVICE, "%s: an operation failed while it ran: %s (POLAR_CUDA_SYNC=1 tells which)",
                    q->dev->name, cudaGetErrorString(e));
+}
+
+static polar_status cuda_queue_after(pl_queue *q, pl_queue *other)
+{
+    pl_cuda_queue *c = pl_cuda_q(other);
+    cudaError_t e = c->reached ? cudaSuccess : cudaEventCreateWithFlags(&c->reached, cudaEventDisableTiming);
+    if (e == cudaSuccess) e = cudaEventRecord(c->reached, c->stream);
+    if (e == cudaSuccess) e = cudaStreamWaitEvent(pl_cuda_q(q)->stream, c->reached, 0);
+    return pl_cuda_fail(e, "waiting for another queue", q->dev);
 }
 
 /* True inside a capture that is not ours (torch's, say): there we may launch kernels but not allocate, upload
@@ -359,6 +369,7 @@ const pl_backend pl_backend_cuda = {
     .queue_stream = cuda_queue_stream,
     .queue_close = cuda_queue_close,
     .queue_sync = cuda_queue_sync,
+    .queue_after = cuda_queue_after,
     .queue_captured = cuda_queue_captured,
     .overlap_end = pl_cuda_overlap_end,
     .op_scratch = cuda_op_scratch,

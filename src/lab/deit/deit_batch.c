@@ -32,11 +32,12 @@ polar_status pl_deit_batch_create(pl_train *t)
     t->host_sum = pl_calloc((size_t)E, sizeof *t->host_sum);
     PL_NEED(t->host_y && t->host_z && t->host_sum, POLAR_E_NOMEM, "the targets of %lld pictures",
             (long long)s->batch);
-    return POLAR_OK;
+    return pl_deit_prefetch_create(t);
 }
 
 void pl_deit_batch_destroy(pl_train *t)
 {
+    pl_deit_prefetch_destroy(t);
     pl_graph_destroy(t->train_graph);
     pl_graph_destroy(t->test_graph);
     pl_mat *mats[] = {&t->x, &t->y, &t->dz, &t->z, &t->loss, &t->sum};
@@ -51,8 +52,7 @@ int pl_deit_slot_active(const pl_deit_slot *s)
     return s->stop.end == PL_END_NOT && !s->lost && s->finite;
 }
 
-/* Somebody who is still active sees these pictures. */
-static int data_wanted(const pl_train *t, const pl_deit_data *d)
+int pl_deit_data_wanted(const pl_train *t, const pl_deit_data *d)
 {
     for (int64_t i = 0; i < t->members; i++)
         if (t->slots[i].data == d && pl_deit_slot_active(&t->slots[i])) return 1;
@@ -195,42 +195,46 @@ static polar_status begin_loader(pl_train *t, pl_deit_data *d)
     return pl_deit_data_begin(d, PL_IMAGES_TRAIN, t->made, first, items, s->batch, s->image);
 }
 
-/* Made and mixed by the loader, or on the device. */
-static polar_status load_train(pl_train *t, pl_deit_data *d, int64_t count, const pl_mix *mix)
+polar_status pl_deit_mix_draw(pl_mix *out, const pl_train *t, const pl_deit_data *d, int64_t pass)
 {
-    const pl_deit_shape *s = &t->set->shape;
+    const pl_deit_settings *set = t->set;
+    return pl_mix_draw(out, &set->mix, (pl_mix_key){d->seed, t->made, pass}, set->shape.image,
+                       set->shape.image);
+}
+
+/* The pictures of pass number `pass` of the epoch, a batch or a leaf of one, made by the loader. */
+static polar_status load_train(pl_train *t, pl_deit_data *d, int64_t count, int64_t pass)
+{
+    const pl_deit_settings *set = t->set;
+    const pl_deit_shape *s = &set->shape;
     pl_deit_batch b;
+    pl_mix mix;
+    PL_TRY(pl_deit_mix_draw(&mix, t, d, pass));
     if (!d->loader) PL_TRY(begin_loader(t, d));
     PL_TRY(pl_deit_data_next(&b, d, d->labels));
     PL_NEED(b.count == count, POLAR_E_STATE, "%lld pictures in place of %lld", (long long)b.count,
             (long long)count);
-    PL_TRY(pl_mix_images(b.x, mix, b.count, 3, s->image, s->image));
+    PL_TRY(pl_mix_images(b.x, &mix, b.count, 3, s->image, s->image));
     send(t, d, t->seen, count, b.x);
-    return POLAR_OK;
-}
-
-static polar_status make_train(pl_train *t, pl_deit_data *d, int64_t count, int64_t pass, const pl_mix *mix)
-{
-    pl_mat X = first_of(t, d, t->seen, count);
-    PL_TRY(pl_deit_input_make(X, d, t->q, PL_IMAGES_TRAIN, t->made, pass * t->set->shape.batch));
-    if (mix->kind != PL_MIX_NONE)
-        PL_CALL(mix, t->q, .X = X, .mixup = mix->kind == PL_MIX_MIXUP, .x = mix->cut.x, .y = mix->cut.y,
-                .width = mix->cut.width, .height = mix->cut.height, .lam = mix->lam, .rest = 1 - mix->lam);
-    spread(t, d, t->seen, count);
-    return POLAR_OK;
-}
-
-/* The pictures of pass number `pass` of the epoch, with its draws: a batch, or a leaf of one. */
-static polar_status train_pictures(pl_train *t, pl_deit_data *d, int64_t count, int64_t pass)
-{
-    const pl_deit_settings *set = t->set;
-    const pl_deit_shape *s = &set->shape;
-    pl_mix mix;
-    PL_TRY(pl_mix_draw(&mix, &set->mix, (pl_mix_key){d->seed, t->made, pass}, s->image, s->image));
-    PL_TRY(d->pixels.data ? make_train(t, d, count, pass, &mix) : load_train(t, d, count, &mix));
     PL_TRY(pl_mix_targets(t->host_y, &mix, d->labels, count, s->classes, set->mix.smoothing));
     send(t, d, rows_of(t, t->y), 1, t->host_y);
     return POLAR_OK;
+}
+
+/* `count` pictures and targets of each set into the step's memory. */
+static polar_status train_pictures(pl_train *t, int64_t count, int64_t pass)
+{
+    set_seen(t, count);
+    for (int64_t i = 0; i < t->data_count; i++)
+        if (!t->data[i].pixels.data && pl_deit_data_wanted(t, &t->data[i]))
+            PL_TRY(load_train(t, &t->data[i], count, pass));
+    return t->prefetch.q ? pl_deit_prefetch_take(t, pass, count) : POLAR_OK;
+}
+
+/* Those of the next pass, while the device works on this one's. */
+static polar_status prefetch(pl_train *t, int64_t count, int64_t pass)
+{
+    return t->prefetch.q && count ? pl_deit_prefetch_make(t, pass, count) : POLAR_OK;
 }
 
 /* Forward and backward of each of this rank's leaves; the optimiser adds what all ranks have. A leaf has the
@@ -239,18 +243,18 @@ static polar_status train_leaves(pl_train *t)
 {
     pl_leaves *l = &t->leaves;
     const pl_deit_shape *s = &t->set->shape;
-    pl_deit_data *d = &t->data[0];
     double mean;
     for (int64_t k = 0; k < l->count; k++) {
         int64_t leaf = t->step * l->total + l->first + k, all = t->made * t->steps * l->total + leaf;
-        set_seen(t, s->batch);
-        PL_TRY(train_pictures(t, d, s->batch, leaf));
+        int64_t next = k + 1 < l->count ? leaf + 1 : (t->step + 1) * l->total + l->first;
+        PL_TRY(train_pictures(t, s->batch, leaf));
         pl_deit_set_drop(t->model, t->q, t->seeds, (uint64_t)all, s->batch);
         pl_mat dz = rows_of(t, t->dz), z = pl_deit_forward(t->model, t->q, t->seen);
         PL_CALL(cross_entropy, t->q, .L = t->loss, .dZ = dz, .Z = z, .T = rows_of(t, t->y));
         l->leaf = l->first + k;
         pl_deit_backward(t->model, t->q, dz);
         PL_TRY(pl_leaves_add(l, t->q));
+        PL_TRY(prefetch(t, next < t->steps * l->total ? s->batch : 0, next));
         polar_queue_download(t->q, &l->loss[k], t->loss.data, sizeof *l->loss);
         PL_TRY(polar_queue_sync(t->q));
     }
@@ -260,15 +264,18 @@ static polar_status train_leaves(pl_train *t)
     return polar_optim_step(t->groups[0].opt, t->q);
 }
 
+static int64_t pictures_of(const pl_train *t, int64_t step)
+{
+    return pl_deit_pictures(t, step + 1) - pl_deit_pictures(t, step);
+}
+
 static polar_status train_whole(pl_train *t)
 {
-    int64_t step = t->made * t->steps + t->step,
-            count = pl_deit_pictures(t, t->step + 1) - pl_deit_pictures(t, t->step);
-    set_seen(t, count);
-    for (int64_t i = 0; i < t->data_count; i++)
-        if (data_wanted(t, &t->data[i])) PL_TRY(train_pictures(t, &t->data[i], count, t->step));
+    int64_t step = t->made * t->steps + t->step, count = pictures_of(t, t->step);
+    PL_TRY(train_pictures(t, count, t->step));
     pl_deit_set_drop(t->model, t->q, t->seeds, (uint64_t)step, count);
-    return make_step(t, count);
+    PL_TRY(make_step(t, count));
+    return prefetch(t, t->step + 1 < t->steps ? pictures_of(t, t->step + 1) : 0, t->step + 1);
 }
 
 polar_status pl_deit_train_batch(pl_train *t)
@@ -334,7 +341,7 @@ polar_status pl_deit_test_batch(pl_train *t)
     int64_t left = t->data[0].count[PL_IMAGES_TEST] - t->tested, count = left < s->batch ? left : s->batch;
     set_seen(t, count);
     for (int64_t i = 0; i < t->data_count; i++)
-        if (data_wanted(t, &t->data[i])) PL_TRY(test_pictures(t, &t->data[i], count));
+        if (pl_deit_data_wanted(t, &t->data[i])) PL_TRY(test_pictures(t, &t->data[i], count));
     pl_deit_set_drop(t->model, t->q, NULL, 0, 0);
     if (count == s->batch) PL_TRY(pl_graph_run(t->test_graph, t->q, test_pass, t));
     else test_pass(t->q, t);

@@ -75,6 +75,12 @@ typedef struct pl_deit_batch { /* a batch with its labels; borrowed until the ne
     int64_t count;
 } pl_deit_batch;
 
+typedef struct pl_deit_prefetch { /* the pictures of the next batch, where they are made on the device */
+    polar_queue *q;               /* or NULL: by loaders */
+    pl_mat x, y;                  /* (sets batch, 3 image, image), (sets, batch, classes) */
+    int64_t epoch, pass;          /* whose pictures they are; -1: none */
+} pl_deit_prefetch;
+
 typedef struct pl_deit_slot { /* a run */
     const pl_config *config;
     pl_deit_settings set; /* with the data's classes and the schedule of its steps */
@@ -108,6 +114,7 @@ struct pl_train {
      * (members, 1, 1) f64: a batch's loss, and the sum of the epoch's so far */
     pl_mat x, y, dz, z, loss, sum;
     pl_mat seen; /* of x, as many pictures as the batch has */
+    pl_deit_prefetch prefetch;
     pl_graph *train_graph, *test_graph;
     float *host_y; /* (batch, classes) */
     char *host_z;
@@ -150,12 +157,26 @@ void pl_deit_input_destroy(pl_deit_data *d);
 polar_status pl_deit_input_make(pl_mat Y, pl_deit_data *d, polar_queue *q, pl_image_split split,
                                 int64_t epoch, int64_t first);
 
+/* ---- the next batch's (deit_prefetch.c) --------------------------------------------------------- */
+
+/* a queue and memory, if any set's pictures are made on the device */
+polar_status pl_deit_prefetch_create(pl_train *t);
+void pl_deit_prefetch_destroy(pl_train *t); /* safe on a zeroed one */
+/* pictures and targets of pass number `pass` of the epoch, `count` of each set; enqueues beside t->q */
+polar_status pl_deit_prefetch_make(pl_train *t, int64_t pass, int64_t count);
+/* makes them unless they are made, and hands them to every slot that sees them: into t->x and t->y */
+polar_status pl_deit_prefetch_take(pl_train *t, int64_t pass, int64_t count);
+
 /* ---- batches (deit_batch.c) --------------------------------------------------------------------- */
 
 /* of `steps` batches of an epoch, training */
 int64_t pl_deit_pictures(const pl_train *t, int64_t steps);
 polar_status pl_deit_batch_create(pl_train *t); /* buffers and graphs */
 void pl_deit_batch_destroy(pl_train *t);        /* safe on a zeroed one */
+/* somebody who is still active sees these pictures */
+int pl_deit_data_wanted(const pl_train *t, const pl_deit_data *d);
+/* how pass number `pass` of the epoch is mixed */
+polar_status pl_deit_mix_draw(pl_mix *out, const pl_train *t, const pl_deit_data *d, int64_t pass);
 /* batch `step` of the epoch: forward, backward, the optimiser's step; waits only where the loss decides */
 polar_status pl_deit_train_batch(pl_train *t);
 /* uploads the slots' sums of losses, as of batch `step` */
