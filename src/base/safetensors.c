@@ -61,6 +61,7 @@ typedef struct reader {
     pl_safetensors *f;
     int fd;
     int in_memory; /* all of it at `bytes`, and no fd */
+    int header_only;
     const char *bytes;
     int64_t size, header_size;
     const char *name; /* of the file */
@@ -429,7 +430,7 @@ static polar_status read_tensors(reader *r)
     polar_status st = check_cover(r, order);
     if (st == POLAR_OK) st = make_index(r, &f->tensors_by_name, f->tensors, f->n, sizeof *f->tensors);
     if (st == POLAR_OK) st = make_index(r, &f->meta_by_key, f->meta, f->n_meta, sizeof *f->meta);
-    if (st == POLAR_OK) st = load_data(r, order);
+    if (st == POLAR_OK && !r->header_only) st = load_data(r, order);
     pl_free(order);
     return st;
 }
@@ -465,6 +466,12 @@ done:
 polar_status pl_safetensors_open(pl_safetensors **out, const char *path)
 {
     reader r = {.fd = -1, .name = path};
+    return open_reader(out, &r);
+}
+
+polar_status pl_safetensors_open_header(pl_safetensors **out, const char *path)
+{
+    reader r = {.fd = -1, .header_only = 1, .name = path};
     return open_reader(out, &r);
 }
 

@@ -45,7 +45,8 @@ typedef struct pl_safetensors_entry {
     int dtype;
     int ndim;
     int64_t shape[POLAR_MAX_DIMS];
-    /* dense, row-major; when read: aligned to 64 bytes, never NULL, valid until close */
+    /* dense, row-major; when read: aligned to 64 bytes, never NULL (but for open_header), valid until close
+     */
     const void *data;
     int64_t bytes;
 } pl_safetensors_entry;
@@ -56,7 +57,9 @@ typedef struct pl_safetensors_meta {
 
 /* reads and checks all: _ARG no such file, _FORMAT malformed, _IO */
 polar_status pl_safetensors_open(pl_safetensors **out, const char *path);
-/* the same, from a copy of memory */
+/* names, shapes and metadata alone: entries have no data, and the checksum is not looked at */
+polar_status pl_safetensors_open_header(pl_safetensors **out, const char *path);
+/* all of it, from a copy of memory */
 polar_status pl_safetensors_open_bytes(pl_safetensors **out, const void *bytes, int64_t size,
                                        const char *name);
 /* ends every borrow; NULL is fine */

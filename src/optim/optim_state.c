@@ -141,6 +141,7 @@ static void describe_views(char *text, const polar_optim *opt)
 
 /* the settings of one member, or one row of numbers, as text, and more than that */
 #define MEMBER_BYTES 160
+enum { MEMBER_NUMBERS = 5 }; /* of a member in polar.members */
 
 static void describe_members(char *text, const polar_optim *opt)
 {
@@ -295,7 +296,18 @@ polar_status polar_optim_save(polar_optim *opt, polar_queue *q, const char *path
 typedef struct source {
     const pl_safetensors *f;
     const char *path, *prefix;
+    const pl_optim_pick *pick; /* or NULL: all of the file's members, in their order */
 } source;
+
+/* Members of the file, and which of them member i of the optimiser is. */
+static int64_t there(const source *s, const polar_optim *opt)
+{
+    return s->pick ? s->pick->there : opt->members;
+}
+static int64_t from(const source *s, int64_t i)
+{
+    return s->pick ? s->pick->from[i] : i;
+}
 
 static const char *meta_of(const source *s, int key)
 {
@@ -368,18 +380,21 @@ static polar_status read_members(pl_optim_image *im, const source *s, const pola
 {
     const char *p = meta_of(s, META_MEMBERS), *path = s->path;
     PL_NEED(p, POLAR_E_FORMAT, "'%s' does not say how its members were set", path);
-    for (int64_t i = 0; i < opt->members; i++) {
-        double v[5];
-        for (int k = 0; k < 5; k++)
+    for (int64_t j = 0; j < there(s, opt); j++) {
+        double v[MEMBER_NUMBERS];
+        for (int k = 0; k < MEMBER_NUMBERS; k++)
             PL_NEED(next_number(&v[k], &p) && (k < 4 || v[k] == 0 || v[k] == 1), POLAR_E_FORMAT,
-                    "'%s': the settings of member %lld of %lld cannot be read", path, (long long)i,
-                    (long long)opt->members);
-        polar_hyper *m = &im->hyper[i], *a = &im->hyper[opt->members + i]; /* group 0 */
-        m->lr = v[0], a->lr = v[1], m->weight_decay = v[2], a->weight_decay = v[3];
-        im->active[i] = v[4] != 0;
+                    "'%s': the settings of member %lld of %lld cannot be read", path, (long long)j,
+                    (long long)there(s, opt));
+        for (int64_t i = 0; i < opt->members; i++) {
+            if (from(s, i) != j) continue;
+            polar_hyper *m = &im->hyper[i], *a = &im->hyper[opt->members + i]; /* group 0 */
+            m->lr = v[0], a->lr = v[1], m->weight_decay = v[2], a->weight_decay = v[3];
+            im->active[i] = v[4] != 0;
+        }
     }
     PL_NEED(!p[strspn(p, " ")], POLAR_E_FORMAT, "'%s' has settings for more than %lld members", path,
-            (long long)opt->members);
+            (long long)there(s, opt));
     return POLAR_OK;
 }
 
@@ -389,13 +404,16 @@ static polar_status read_groups(pl_optim_image *im, const source *s, const polar
 {
     const char *p = meta_of(s, META_GROUPS), *path = s->path;
     if (!p) return POLAR_OK;
-    for (int64_t i = 0; i < hyper_rows(opt); i++) {
+    int64_t n = there(s, opt);
+    for (int64_t r = 0; r < 2 * opt->groups * n; r++) { /* by group and route, then member */
         double v[5];
         for (int k = 0; k < 5; k++)
             PL_NEED(next_number(&v[k], &p) && ((k != 1 && k != 2) || v[k] < 1), POLAR_E_FORMAT,
-                    "'%s': the numbers of group %lld of %lld cannot be read", path,
-                    (long long)(i / opt->members / 2), (long long)opt->groups);
-        im->hyper[i] = (polar_hyper){v[0], v[1], v[2], v[3], v[4]};
+                    "'%s': the numbers of group %lld of %lld cannot be read", path, (long long)(r / n / 2),
+                    (long long)opt->groups);
+        for (int64_t i = 0; i < opt->members; i++)
+            if (from(s, i) == r % n)
+                im->hyper[r / n * opt->members + i] = (polar_hyper){v[0], v[1], v[2], v[3], v[4]};
     }
     PL_NEED(!p[strspn(p, " ")], POLAR_E_FORMAT, "'%s' has numbers for more than %lld groups", path,
             (long long)opt->groups);
@@ -414,6 +432,15 @@ static polar_status read_counts(pl_optim_image *im, const source *s, const polar
                 "'%s': '%s.step' holds %g, which is no count of steps", s->path, opt->params[i].name, t[k]);
     }
     return POLAR_OK;
+}
+
+/* A tensor's members, each in one piece, that are the optimiser's; bytes: of all of these. */
+static void take_members(char *to, const source *s, const polar_optim *opt, const pl_safetensors_entry *e,
+                         size_t bytes)
+{
+    size_t each = bytes / (size_t)opt->members;
+    for (int64_t i = 0; i < opt->members; i++)
+        memcpy(to + (size_t)i * each, (const char *)e->data + (size_t)from(s, i) * each, each);
 }
 
 /* Every piece of state has its tensor, of the same format and shape, and, in a file of its own, there are no
@@ -435,13 +462,14 @@ static polar_status check_tensors(pl_optim_image *im, const source *s, polar_opt
             if (m->data && it.counts && !e) PL_TRY(read_counts(im, s, opt, i, NULL));
             if (!m->data || (it.counts && !e)) continue;
             PL_NEED(e, POLAR_E_FORMAT, "'%s' has no '%s': it is the state of another model", s->path, name);
-            PL_NEED(e->dtype == (int)m->dtype && e->ndim == 3 && e->shape[0] == m->batch &&
+            int64_t batch = m->batch / opt->members * there(s, opt);
+            PL_NEED(e->dtype == (int)m->dtype && e->ndim == 3 && e->shape[0] == batch &&
                         e->shape[1] == m->rows && e->shape[2] == m->cols,
                     POLAR_E_FORMAT,
                     "'%s': '%s' has another shape or number format than here (%s %lldx%lldx%lld)", s->path,
-                    name, polar_dtype_name(m->dtype), (long long)m->batch, (long long)m->rows,
+                    name, polar_dtype_name(m->dtype), (long long)batch, (long long)m->rows,
                     (long long)m->cols);
-            memcpy(im->bytes + ((char *)m->data - (char *)opt->state), e->data, (size_t)e->bytes);
+            take_members(im->bytes + ((char *)m->data - (char *)opt->state), s, opt, e, pl_mat_bytes(m));
             if (it.counts) PL_TRY(read_counts(im, s, opt, i, e));
             found++;
         }
@@ -523,10 +551,23 @@ static polar_status check_map(const source *s, const polar_optim *opt, char *her
     return check_views(s, opt);
 }
 
-polar_status pl_optim_image_read(pl_optim_image **out, polar_optim *opt, const pl_safetensors *f,
-                                 const char *path, const char *prefix, unsigned what)
+int64_t pl_optim_image_members(const pl_safetensors *f, const char *prefix)
 {
-    source s = {f, path, prefix};
+    const source s = {f, "", prefix, NULL};
+    const char *p = meta_of(&s, META_MEMBERS);
+    int64_t numbers = 0;
+    for (; p && *p; p += strspn(p, " ")) {
+        p += strcspn(p, " ");
+        numbers++;
+    }
+    return numbers / MEMBER_NUMBERS;
+}
+
+polar_status pl_optim_image_read(pl_optim_image **out, polar_optim *opt, const pl_safetensors *f,
+                                 const char *path, const char *prefix, const pl_optim_pick *pick,
+                                 unsigned what)
+{
+    source s = {f, path, prefix, pick};
     locale_t plain, before = (locale_t)0;
     assert(strlen(prefix) <= PL_OPTIM_PREFIX_MAX);
     polar_status st = image_create(out, opt, prefix);
@@ -574,7 +615,7 @@ polar_status polar_optim_load_with(polar_optim *opt, polar_queue *q, const char 
     f = NULL;
     im = NULL;
     polar_status st = pl_safetensors_open(&f, path);
-    if (st == POLAR_OK) st = pl_optim_image_read(&im, opt, f, path, "", what);
+    if (st == POLAR_OK) st = pl_optim_image_read(&im, opt, f, path, "", NULL, what);
     pl_safetensors_close(f);
     if (opt->shard) st = pl_comm_agree(opt->shard->comm, st, "reading an optimiser's state");
     if (st == POLAR_OK) st = pl_optim_image_apply(im, opt, q, what);

@@ -8,7 +8,7 @@
  *     pl_optim_image_free(im);
  *
  *     // checks all of it against opt; changes nothing
- *     PL_TRY(pl_optim_image_read(&im, opt, file, path, "optim0.", what));
+ *     PL_TRY(pl_optim_image_read(&im, opt, file, path, "optim0.", NULL, what));
  *     PL_TRY(pl_optim_image_apply(im, opt, q, what));                     // a polar_load
  *     pl_optim_image_free(im);
  */
@@ -33,11 +33,20 @@ typedef struct pl_optim_image {
     int64_t step; /* steps made, when read */
 } pl_optim_image;
 
+/* An optimiser's members among those of a file. */
+typedef struct pl_optim_pick {
+    const int64_t *from; /* (members): which of the file's each one is */
+    int64_t there;       /* members of the file */
+} pl_optim_pick;
+
 /* names and keys begin with prefix; the caller frees it */
 polar_status pl_optim_image_take(pl_optim_image **out, polar_optim *opt, pl_queue *q, const char *prefix);
-/* POLAR_E_FORMAT: not this optimiser's */
+/* POLAR_E_FORMAT: not this optimiser's; pick NULL: the file's members are the optimiser's */
 polar_status pl_optim_image_read(pl_optim_image **out, polar_optim *opt, const pl_safetensors *f,
-                                 const char *path, const char *prefix, unsigned what);
+                                 const char *path, const char *prefix, const pl_optim_pick *pick,
+                                 unsigned what);
+/* members of the optimiser in the file, 0: there is none of that prefix */
+int64_t pl_optim_image_members(const pl_safetensors *f, const char *prefix);
 /* of one that was read; synchronises */
 polar_status pl_optim_image_apply(const pl_optim_image *im, polar_optim *opt, pl_queue *q, unsigned what);
 /* NULL is fine */

@@ -251,6 +251,22 @@ void pl_store_release(pl_store *s, const char *id); /* a claim of this connectio
 polar_status pl_store_checkpoint_path(char **out, pl_store *s, const char *name);
 /* it, what is named "<name>-...", and half-written ones; while claimed */
 polar_status pl_store_remove_checkpoints(pl_store *s, const char *name);
+typedef struct pl_store_checkpoint {
+    char *path, *runs;            /* the ids of those it holds, by blanks */
+    char bearer[PL_RUN_ID_CHARS]; /* the one it is named after */
+    int64_t count;                /* of runs */
+} pl_store_checkpoint;
+
+typedef struct pl_store_checkpoints {
+    pl_store_checkpoint *rows;
+    int64_t count;
+} pl_store_checkpoints;
+
+/* those beside the store, as they are now, by their headers */
+polar_status pl_store_list_checkpoints(pl_store_checkpoints *out, pl_store *s);
+void pl_store_checkpoints_free(pl_store_checkpoints *x); /* empty is fine */
+/* of those that hold the run the one of the fewest, which is the latest where members have left; or NULL */
+const pl_store_checkpoint *pl_store_checkpoint_of(const pl_store_checkpoints *list, const char *id);
 /* removes the checkpoints that finished runs left behind (a kill between the two) */
 polar_status pl_store_sweep(pl_store *s);
 

@@ -21,8 +21,6 @@
 #include "base/json_read.h"
 #include "store/store_impl.h"
 
-#define CHECKPOINT ".safetensors"
-
 /* ---- claims ------------------------------------------------------------------------------------- */
 
 /* The id's first 60 bits: of a million runs two meet with a chance of 1 in 2 million, and then only wait for
@@ -81,7 +79,7 @@ polar_status pl_store_checkpoint_path(char **out, pl_store *s, const char *name)
                           : PL_FAIL(POLAR_E_IO, "make the folder '%s' for checkpoints: %s",
                                     pl_text_shown(folder).text, strerror(errno));
     pl_free(folder);
-    return st == POLAR_OK ? place(out, s, name, CHECKPOINT) : st;
+    return st == POLAR_OK ? place(out, s, name, PL_STORE_CHECKPOINT) : st;
 }
 
 /* A file that belongs to the checkpoint `name`: "<name>.safetensors", "<name>.safetensors.tmp.7.0",
@@ -89,7 +87,8 @@ polar_status pl_store_checkpoint_path(char **out, pl_store *s, const char *name)
 static int belongs(const char *file, const char *name)
 {
     size_t n = strlen(name);
-    return !strncmp(file, name, n) && (file[n] == '-' || !strncmp(file + n, CHECKPOINT, strlen(CHECKPOINT)));
+    return !strncmp(file, name, n) &&
+           (file[n] == '-' || !strncmp(file + n, PL_STORE_CHECKPOINT, strlen(PL_STORE_CHECKPOINT)));
 }
 
 polar_status pl_store_remove_checkpoints(pl_store *s, const char *name)

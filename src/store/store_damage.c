@@ -11,18 +11,7 @@
 #include "base/safetensors.h"
 #include "store/store_impl.h"
 
-#define CHECKPOINT ".safetensors"
-
 /* ---- checkpoints -------------------------------------------------------------------------------- */
-
-/* "<id>....safetensors": the id of the run that it is named after. */
-static int is_checkpoint(char id[PL_RUN_ID_CHARS], const char *file)
-{
-    size_t n = strlen(file), tail = strlen(CHECKPOINT);
-    if (n < PL_RUN_ID_CHARS - 1 + tail || strcmp(file + n - tail, CHECKPOINT)) return 0;
-    snprintf(id, PL_RUN_ID_CHARS, "%.*s", PL_RUN_ID_CHARS - 1, file);
-    return strspn(id, "0123456789abcdef") == PL_RUN_ID_CHARS - 1;
-}
 
 static polar_status look_at(const char *path, const char *id, pl_damage_fn tell, void *arg, int *more)
 {
@@ -47,7 +36,7 @@ polar_status pl_store_examine_checkpoints(pl_store *s, pl_damage_fn tell, void *
                                              : PL_FAIL(POLAR_E_IO, "read the folder '%s': %s",
                                                        pl_text_shown(path).text, strerror(errno));
     for (struct dirent *e; st == POLAR_OK && more && dir && (e = readdir(dir));) {
-        if (!is_checkpoint(id, e->d_name)) continue;
+        if (!pl_store_is_checkpoint(id, e->d_name)) continue;
         snprintf(path, room, "%s.d/%s", s->path, e->d_name);
         st = look_at(path, id, tell, arg, &more);
     }

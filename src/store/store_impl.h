@@ -132,6 +132,13 @@ polar_status pl_store_upgrade(pl_store *s, const char *const *steps, int count);
 /* the file's structure, by SQLite's integrity_check */
 polar_status pl_store_check(pl_store *s);
 
+/* ---- checkpoints (store_checkpoint.c) ----------------------------------------------------------- */
+
+#define PL_STORE_CHECKPOINT ".safetensors" /* the end of their names */
+
+/* "<id>....safetensors": the id of the run that it is named after, its bearer */
+int pl_store_is_checkpoint(char id[PL_RUN_ID_CHARS], const char *file);
+
 /* ---- memory of selected rows (store_pool.c) ----------------------------------------------------- */
 
 /* NULL when there is no memory; *pool begins as NULL */

@@ -3,7 +3,8 @@
  *
  * FAKE_LOG (environment): a file to which every begin appends a line. FAKE_DELAY: microseconds that an epoch
  * takes. FAKE_STEPS: steps of an epoch, within which it can be left; the fake_stop_after-th step from now on
- * sets *fake_stop.
+ * sets *fake_stop. fake_places counts the places of ensembles over all epochs, whether or not somebody who
+ * goes on has them.
  */
 #ifndef POLAR_FAKE_TESTBED_H
 #define POLAR_FAKE_TESTBED_H
@@ -43,11 +44,13 @@ typedef struct fake_member {
 struct pl_train {
     int64_t n;
     fake_member *m;
+    char *ids; /* by blanks */
     pl_step_watch watch;
 };
 
 static atomic_int *fake_stop;
 static int64_t fake_stop_after;
+static atomic_llong fake_places;
 
 static inline uint64_t fake_hash(uint64_t x)
 {
@@ -74,7 +77,7 @@ static inline void fake_log(const char *line)
 
 static inline void fake_end(pl_train *t)
 {
-    if (t) pl_free(t->m);
+    if (t) pl_free(t->m), pl_free(t->ids);
     pl_free(t);
 }
 
@@ -85,7 +88,8 @@ static inline polar_status fake_begin(pl_train **out, polar_device *dev, const p
     *out = NULL;
     pl_train *t = pl_calloc(1, sizeof *t);
     if (t) t->m = pl_calloc((size_t)members, sizeof *t->m);
-    if (!t || !t->m) {
+    if (t) t->ids = pl_calloc((size_t)members, PL_RUN_ID_CHARS);
+    if (!t || !t->m || !t->ids) {
         fake_end(t);
         return PL_FAIL(POLAR_E_NOMEM, "a fake ensemble");
     }
@@ -103,6 +107,12 @@ static inline polar_status fake_begin(pl_train **out, polar_device *dev, const p
                                 .active = 1,
                                 .best_valid = 1e9};
         t->m[i].stop = key % 3 ? 0 : 1 + (int64_t)((key >> 8) % (uint64_t)t->m[i].most);
+        polar_status st = pl_config_run_id(t->ids + i * PL_RUN_ID_CHARS, c, (int64_t)seeds[i]);
+        if (i) t->ids[i * PL_RUN_ID_CHARS - 1] = ' ';
+        if (st != POLAR_OK) {
+            fake_end(t);
+            return st;
+        }
         snprintf(line, sizeof line, "%d %lld %lld\n", rule, (long long)seeds[i],
                  (long long)pl_config_int(c, "fake.width"));
         fake_log(line);
@@ -148,6 +158,7 @@ static inline polar_status fake_epoch(pl_train *t, pl_epoch_row *rows, int *acti
     const char *delay = getenv("FAKE_DELAY");
     if (fake_steps(t)) return POLAR_OK;
     if (delay) usleep((useconds_t)atoi(delay));
+    atomic_fetch_add(&fake_places, t->n);
     for (int64_t i = 0; i < t->n; i++) {
         fake_member *m = &t->m[i];
         if (!m->active) continue;
@@ -179,17 +190,22 @@ static inline polar_status fake_save(pl_train *t, const char *path)
                               .shape = {t->n, (int64_t)(sizeof *t->m / 8)},
                               .data = t->m,
                               .bytes = t->n * (int64_t)sizeof *t->m};
-    return pl_safetensors_write(path, &e, 1, NULL, 0);
+    return pl_safetensors_write(path, &e, 1, &(pl_safetensors_meta){"polar.runs", t->ids}, 1);
 }
 
+/* Any of the file's members. */
 static inline polar_status fake_load(pl_train *t, const char *path)
 {
     pl_safetensors *f = NULL;
     PL_TRY(pl_safetensors_open(&f, path));
     const pl_safetensors_entry *e = pl_safetensors_find(f, "members");
-    int good = e && e->bytes == t->n * (int64_t)sizeof *t->m;
-    for (int64_t i = 0; good && i < t->n; i++) good = ((const fake_member *)e->data)[i].key == t->m[i].key;
-    if (good) memcpy(t->m, e->data, (size_t)e->bytes);
+    int good = e != NULL;
+    for (int64_t i = 0; good && i < t->n; i++) {
+        const fake_member *there = e->data, *end = there + e->shape[0];
+        while (there < end && there->key != t->m[i].key) there++;
+        good = there < end;
+        if (good) t->m[i] = *there;
+    }
     pl_safetensors_close(f);
     return good ? POLAR_OK : PL_FAIL(POLAR_E_FORMAT, "'%s' is of another run", path);
 }

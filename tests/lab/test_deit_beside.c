@@ -85,12 +85,6 @@ static void test_beside(const char *device, const run_arm *arms)
 
 /* ---- ensembles ---------------------------------------------------------------------------------- */
 
-static int pause_at(void *arg, const pl_step_view *v)
-{
-    (void)v;
-    return --*(int *)arg == 0;
-}
-
 /* Four rules, two seeds, slots in another order than members; the third diverges, the last has its own rate.
  */
 static const run_arm small_mates[BESIDE] = {
@@ -113,7 +107,7 @@ static void run_mates(run_story *s, const char *device, const run_arm *arms, int
     TEST_TRY(run_open(&r, device, arms, BESIDE));
     run_begin_story(s, BESIDE);
     if (k) {
-        bed->watch(r.t, &(pl_step_watch){pause_at, &left});
+        bed->watch(r.t, &(pl_step_watch){run_pause, &left});
         while (more && left > 0) more = run_epoch(&r, s);
         TEST_TRY(bed->save(r.t, path));
         run_close(&r);
@@ -144,6 +138,12 @@ static void test_ensemble(const char *device, const run_arm *arms, int every)
         run_free(parts, BESIDE);
     }
     test_exact("... and interrupted", bad);
+    static const int some[][4] = {{1, 3, -1}, {3, 0, -1}, {1, -1}, {2, -1}};
+    bad = 0;
+    for (int p = 0; p < 4; p++)
+        for (int k = 1 + p % 2; k < 12; k += every + 2)
+            bad += some_differ(device, arms, together, BESIDE, some[p], k);
+    test_exact("... and some of them alone from there", bad);
     run_free(together, BESIDE);
 }
 
@@ -243,7 +243,7 @@ static void test_lost(const char *device)
         const char *path = in_folder("checkpoint");
         TEST_TRY(run_open(&r, device, &arm, 1));
         run_begin_story(&parts, 1);
-        bed->watch(r.t, &(pl_step_watch){pause_at, &left});
+        bed->watch(r.t, &(pl_step_watch){run_pause, &left});
         (void)run_epoch(&r, &parts);
         TEST_TRY(bed->save(r.t, path));
         run_close(&r);

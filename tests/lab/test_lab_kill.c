@@ -1,8 +1,8 @@
 /* test_lab_kill.c -- the whole laboratory under kill -9: a tiny spec (argv[2], so3_tiny or deit_tiny) through
  * the program `polar` (argv[1]), killed at random moments and started again, with one and two jobs, one and
  * two threads. The audit and every number in the store are the same to the byte as those of an undisturbed
- * run. Also Ctrl-C, --budget, several at once. Checkpoints are taken after every epoch (so3) or within epochs
- * (deit).
+ * run. Also ensembles, Ctrl-C, --budget, several at once. Checkpoints are taken after every epoch (so3) or
+ * within epochs (deit).
  */
 #include "fixtures/folder.h"
 #include "fixtures/store_dump.h"
@@ -134,14 +134,14 @@ static double undisturbed(const char *store)
 
 /* Kills at random moments; where the work ends before there were enough of them, it is checked and begins
  * anew. `seconds`: what the work takes, about. */
-static void killed(const char *store, int jobs, int threads, int kills, double seconds)
+static void killed(const char *store, int jobs, int threads, const char *more, int kills, double seconds)
 {
     char what[80];
     int hits = 0, tables = 0;
     int64_t wrong = 0;
     double most = 2 * seconds / kills;
     for (int code = -1; hits < kills || code != 0;) {
-        pid_t pid = start_run(store, jobs, threads, NULL);
+        pid_t pid = start_run(store, jobs, threads, more);
         if (hits < kills) {
             usleep((useconds_t)(1e6 * most * ((double)(random_next() % 1000) / 1000)));
             kill(pid, SIGKILL);
@@ -155,7 +155,8 @@ static void killed(const char *store, int jobs, int threads, int kills, double s
         most *= 0.7;
         if (code != 0) break;
     }
-    snprintf(what, sizeof what, "%d jobs, %d threads, %d times kill -9", jobs, threads, hits);
+    snprintf(what, sizeof what, "%d jobs, %d threads, %d times kill -9 %s", jobs, threads, hits,
+             more ? more : "");
     test_exact(what, wrong);
     test_true("  figures", hits >= kills && tables > 0, "%d kills, %d tables", hits, tables);
 }
@@ -219,7 +220,8 @@ int main(int argc, char **argv)
     int kills = argc > 3 ? atoi(argv[3]) : KILLS;
     double seconds = undisturbed(store);
     if (wanted_audit && wanted_store) {
-        for (int i = 0; i < 4; i++) killed(store, 1 + i / 2, 1 + i % 2, kills, seconds);
+        for (int i = 0; i < 4; i++) killed(store, 1 + i / 2, 1 + i % 2, NULL, kills, seconds);
+        killed(store, 1, 1, "--ensemble=12", kills, seconds); /* some stop early, and leave */
         interrupted(store);
         together(store);
     }

@@ -87,6 +87,7 @@ static int ended_well(pid_t pid)
 typedef struct watcher {
     atomic_int stop;
     int64_t epochs, stop_at, notes, resumed, finished; /* stop_at: after so many epochs */
+    int64_t die_at;                                    /* kill -9 when so many runs have finished */
     pid_t victim;                                      /* killed at the first note */
     char note[512];
 } watcher;
@@ -96,7 +97,7 @@ static void watch(void *arg, const pl_runner_event *e)
     watcher *w = arg;
     if (e->kind == PL_RUNNER_EPOCH && ++w->epochs == w->stop_at) atomic_store(&w->stop, 1);
     if (e->kind == PL_RUNNER_RESUMED) w->resumed += e->epochs > 0;
-    if (e->kind == PL_RUNNER_FINISHED) w->finished++;
+    if (e->kind == PL_RUNNER_FINISHED && ++w->finished == w->die_at) kill(getpid(), SIGKILL);
     if (e->kind == PL_RUNNER_NOTE) {
         if (!w->notes++ && w->victim) kill(w->victim, SIGKILL);
         snprintf(w->note, sizeof w->note, "%s", e->note);
@@ -215,6 +216,81 @@ static void test_ensembles(void)
         }
 }
 
+/* Who has ended leaves his ensemble at once: then no place is anybody's but those who go on. */
+static void test_leaving(void)
+{
+    int64_t epochs = 0, wrong = 0, stops = 0, resumed = 0;
+    for (int64_t size = 2; size <= 16; size *= 2) {
+        pl_runner_outcome out;
+        watcher w = {0};
+        pl_runner_opts o = watched(&w);
+        clean();
+        o.ensemble = size;
+        o.leave_after = 0;
+        atomic_store(&fake_places, 0);
+        TEST_TRY(run_all(&out, &o));
+        epochs = w.epochs;
+        wrong += table_differs() + (atomic_load(&fake_places) != epochs) + (w.finished != FAKE_RUNS);
+    }
+    test_true("who has ended leaves, and has no place any more", !wrong && epochs > 0, "%lld epochs",
+              (long long)epochs);
+    for (int64_t at = 1; at <= 60; at += 7) { /* stopped before and after members leave, again and again */
+        clean();
+        for (int left = 1; left;) {
+            pl_runner_outcome out;
+            watcher w = {.stop_at = at};
+            pl_runner_opts o = watched(&w);
+            o.ensemble = 4 + at % 6;
+            o.jobs = 1 + (int)(at % 2);
+            o.leave_after = 0;
+            TEST_TRY(run_all(&out, &o));
+            left = out.left > 0;
+            stops += out.stopped;
+            resumed += w.resumed;
+        }
+        wrong += table_differs();
+    }
+    test_exact("... stopped after every 1, 8, ... 57 epochs", wrong);
+    test_true("    and went on from checkpoints", stops > 20 && resumed > 20, "%lld stops, %lld resumed",
+              (long long)stops, (long long)resumed);
+    wrong = 0;
+    int64_t died = 0;
+    for (int64_t k = 1; k <= FAKE_RUNS; k++) { /* one of those that leave is stored, the next not yet */
+        watcher w = {.die_at = k};
+        pl_runner_opts o = watched(&w);
+        pl_runner_outcome out;
+        int status = 0;
+        clean();
+        o.ensemble = 8;
+        o.leave_after = 0;
+        waitpid(fork_runner(&o), &status, 0);
+        died += WIFSIGNALED(status);
+        w = (watcher){0};
+        TEST_TRY(run_all(&out, &o));
+        wrong += table_differs() + (w.finished != FAKE_RUNS - k);
+    }
+    test_true("kill -9 after each result that is stored", !wrong && died == FAKE_RUNS, "%lld kills",
+              (long long)died);
+    /* an ensemble stopped, then smaller ones: the first takes its own out of the file of all, which goes with
+     * its bearer; 8 runs had made 2 epochs */
+    for (int64_t size = 1; size <= 4; size++) {
+        pl_runner_outcome out;
+        watcher w = {.stop_at = 9};
+        pl_runner_opts o = watched(&w);
+        clean();
+        o.ensemble = 8;
+        TEST_TRY(run_all(&out, &o));
+        int64_t before = w.epochs;
+        w = (watcher){0};
+        o.ensemble = size;
+        TEST_TRY(run_all(&out, &o));
+        wrong += table_differs();
+        test_true("an ensemble stopped, smaller ones go on",
+                  !wrong && before == 16 && w.epochs == epochs - 2 * size, "%lld and %lld epochs of %lld",
+                  (long long)before, (long long)w.epochs, (long long)epochs);
+    }
+}
+
 /* ---- interrupted -------------------------------------------------------------------------------- */
 
 static void test_stop(void)
@@ -317,7 +393,8 @@ static void test_kills(void)
         for (int done = 0; !done; ended++) {
             pl_runner_opts o = options();
             o.jobs = 1 + (int)(kills % 2);
-            o.ensemble = kills % 5 == 4 ? 4 : 0;
+            o.ensemble = kills % 5 >= 3 ? 4 : 0;
+            o.leave_after = 0;
             pid_t pid = fork_runner(&o);
             random = fake_hash(random);
             int killed = 0, status = 0;
@@ -484,6 +561,8 @@ static void test_faults(void)
         clean();
         int64_t live = pl_alloc_live();
         o.jobs = 1 + (int)(tries % 2);
+        o.ensemble = tries % 3 == 2 ? 5 : 0;
+        o.leave_after = 0;
         pl_alloc_fail_at(n + 1);
         st = run_all(&out, &o);
         pl_alloc_fail_at(0);
@@ -582,6 +661,7 @@ int main(int argc, char **argv)
     test_jobs();
     test_devices();
     test_ensembles();
+    test_leaving();
     test_stop();
     test_parts();
     test_budget();

@@ -115,6 +115,27 @@ static void test_resume(const char *device)
     run_free(whole, ARMS);
 }
 
+/* Some of an ensemble's runs go on from its file, in any order and whoever stopped: the same bits. */
+static void test_some(const char *device)
+{
+    static const run_arm four[4] = {
+        {"optim.rule=muon gauge.shadows=1 gauge.maps=exact", 1},
+        {"optim.rule=adamw optim.lr=0 optim.aux_lr=0 train.patience=1 gauge.shadows=1 gauge.maps=exact", 2},
+        {"optim.rule=muon optim.lr=0.003 optim.aux_lr=0.02 optim.weight_decay=0.1 gauge.shadows=1 "
+         "gauge.maps=exact",
+         3},
+        {"optim.rule=adamw gauge.shadows=1 gauge.maps=exact", 1}};
+    static const int parts[][5] = {{0, 2, 3, -1}, {2, 0, -1}, {3, -1}, {1, -1}, {3, 1, -1}, {1, 0, 3, 2, -1}};
+    run_story whole[4];
+    for (int i = 0; i < 4; i++) run_run(&whole[i], device, &four[i], 1);
+    for (size_t p = 0; p < sizeof parts / sizeof *parts; p++) {
+        int64_t bad = 0;
+        for (int k = 1; k <= 3; k++) bad += some_differ(device, four, whole, 4, parts[p], k);
+        test_exact("some of four go on alone after 1, 2, 3 epochs", bad);
+    }
+    run_free(whole, 4);
+}
+
 /* A learning rate that blows up: an infinity within the first epochs. */
 static void test_diverged(const char *device)
 {
@@ -233,6 +254,7 @@ int main(int argc, char **argv)
     folder_open();
     test_ensemble(device);
     test_resume(device);
+    test_some(device);
     test_diverged(device);
     test_files(device);
     test_shapes(device);

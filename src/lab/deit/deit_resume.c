@@ -4,10 +4,13 @@
  *     weight.NAME             (members, rows, cols) f32 or f64, slot by slot
  *     optim<g>.NAME.m, ...    the state of the optimiser of group g
  *     run.count               (members, 8) I64: epochs made, best epoch, how it ended; of the epoch under
- * way: batches, test pictures, those read, those right, whether all scores were finite run.real (members, 2)
- * F64: the best epoch's -top1, the sum of the losses of the epoch under way run.top1                (members,
- * epochs) F64 run.bad                 bits: pictures that could not be read, of each seed run.lost (members)
- * I64, of several: batches after which the loss was found to be none
+ *         way: batches, test pictures, those read, those right, whether all scores were finite
+ *     run.real                (members, 2) F64: the best epoch's -top1, the sum of the losses of the epoch
+ *         under way
+ *     run.top1                (members, epochs) F64
+ *     run.bad                 (members, words) bits: pictures that could not be read
+ *     run.lost                (members) I64: batches after which the loss was found to be none; files of one
+ *         run from older programs lack it
  *
  * The arrays of a single run have no first axis. polar.data of the metadata are the fingerprints of the
  * pictures: a run does not go on with others.
@@ -34,11 +37,11 @@ typedef struct numbers {
 static polar_status take_numbers(numbers *n, const pl_train *t)
 {
     size_t members = (size_t)t->members;
-    for (int64_t i = 0; i < t->data_count; i++) n->bad_words += t->data[i].bad_words;
+    n->bad_words = t->data[0].bad_words; /* of every seed: they have as many pictures */
     n->count = pl_calloc(members * COUNTS, sizeof *n->count);
     n->real = pl_calloc(members * REALS, sizeof *n->real);
     n->top1 = pl_calloc(members * (size_t)t->set->epochs, sizeof *n->top1);
-    n->bad = pl_calloc((size_t)n->bad_words, sizeof *n->bad);
+    n->bad = pl_calloc(members * (size_t)n->bad_words, sizeof *n->bad);
     n->lost = pl_calloc(members, sizeof *n->lost);
     PL_NEED(n->count && n->real && n->top1 && n->bad && n->lost, POLAR_E_NOMEM, "a checkpoint of %lld runs",
             (long long)t->members);
@@ -67,10 +70,10 @@ static polar_status list_state(pl_state *s, numbers *n, pl_train *t)
     pl_state_add_counts(s, n->count, many ? t->members : COUNTS, many ? COUNTS : 0, "run.count");
     pl_state_add_reals(s, n->real, many ? t->members : REALS, many ? REALS : 0, "run.real");
     pl_state_add_reals(s, n->top1, many ? t->members : t->set->epochs, many ? t->set->epochs : 0, "run.top1");
-    pl_state_add_counts(s, n->bad, n->bad_words, 0, "run.bad");
-    if (many) pl_state_add_counts(s, n->lost, t->members, 0, "run.lost");
-    for (int64_t i = 0; i < t->group_count; i++)
-        pl_state_add_optim(s, t->groups[i].opt, "optim%" PRId64 ".", i);
+    pl_state_add_counts(s, n->bad, many ? t->members : n->bad_words, many ? n->bad_words : 0, "run.bad");
+    pl_state_add_counts(s, n->lost, t->members, 0, "run.lost");
+    pl_state_may_lack(s);
+    pl_state_add_groups(s, t->groups, t->group_count);
     s->made = t->made;
     s->data = t->prints;
     return POLAR_OK;
@@ -79,7 +82,6 @@ static polar_status list_state(pl_state *s, numbers *n, pl_train *t)
 /* The slots' numbers as the file has them. */
 static void put_numbers(numbers *n, const pl_train *t)
 {
-    int64_t *bad = n->bad;
     for (int64_t i = 0; i < t->members; i++) {
         const pl_deit_slot *s = &t->slots[i];
         const pl_early_stop *e = &s->stop;
@@ -89,10 +91,9 @@ static void put_numbers(numbers *n, const pl_train *t)
         memcpy(n->count + COUNTS * i, count, sizeof count);
         memcpy(n->real + REALS * i, real, sizeof real);
         memcpy(n->top1 + t->set->epochs * i, s->top1, (size_t)t->set->epochs * sizeof *s->top1);
+        memcpy(n->bad + n->bad_words * i, s->data->bad, (size_t)n->bad_words * sizeof *n->bad);
         n->lost[i] = s->lost;
     }
-    for (int64_t i = 0; i < t->data_count; bad += t->data[i++].bad_words)
-        memcpy(bad, t->data[i].bad, (size_t)t->data[i].bad_words * sizeof *bad);
 }
 
 polar_status pl_deit_state_save(pl_train *t, const char *path)
@@ -138,9 +139,9 @@ static polar_status check(const numbers *n, const pl_state *s, const pl_train *t
 
 static void set_numbers(pl_train *t, const numbers *n, int64_t made)
 {
-    const int64_t *bad = n->bad;
     t->made = made;
     t->step = n->count[STEP], t->tested = n->count[TESTED];
+    for (int64_t i = 0; i < t->data_count; i++) pl_deit_data_end(&t->data[i]);
     for (int64_t i = 0; i < t->members; i++) {
         pl_deit_slot *s = &t->slots[i];
         const int64_t *c = n->count + COUNTS * i;
@@ -152,10 +153,7 @@ static void set_numbers(pl_train *t, const numbers *n, int64_t made)
         s->data->counted = c[COUNTED], s->correct = c[CORRECT], s->finite = c[FINITE], s->lost = n->lost[i];
         s->loss_sum = n->real[REALS * i + LOSS_SUM];
         memcpy(s->top1, n->top1 + t->set->epochs * i, (size_t)t->set->epochs * sizeof *s->top1);
-    }
-    for (int64_t i = 0; i < t->data_count; bad += t->data[i++].bad_words) {
-        pl_deit_data_end(&t->data[i]);
-        memcpy(t->data[i].bad, bad, (size_t)t->data[i].bad_words * sizeof *bad);
+        memcpy(s->data->bad, n->bad + n->bad_words * i, (size_t)n->bad_words * sizeof *n->bad);
     }
     pl_deit_loss_set(t);
 }

@@ -10,6 +10,7 @@
  * over all sittings; they are in no result.
  *  5. An epoch may be made in parts (testbed.h, 6). What the store knows of seconds beyond its epochs' is the
  * part of the next one that a checkpoint holds.
+ *  6. At every moment each run is finished or in a whole file, also while members leave (run_leave.c).
  */
 #include <assert.h>
 #include <errno.h>
@@ -21,38 +22,10 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/safetensors.h"
-#include "lab/run/runner_impl.h"
+#include "lab/run/run_group.h"
 
 #define GAUGE_ROWS 256 /* fetched at a time */
 #define SAVE_SHARE 20  /* times as long as a checkpoint took, nothing is saved */
-
-typedef struct member {
-    const pl_plan_run *run;
-    pl_epoch_row *epochs; /* since the last time they were put */
-    pl_gauge_row *gauges;
-    int64_t epoch_count, epoch_room, gauge_count, gauge_room;
-    int64_t made; /* epochs in all */
-    double wall;
-    double part; /* seconds of the epoch under way */
-} member;
-
-typedef struct group {
-    pl_job *job;
-    const pl_testbed *tb;
-    pl_train *t;
-    int64_t n;
-    member *m;
-    const pl_config **configs;
-    uint64_t *seeds;
-    pl_epoch_row *rows;
-    int64_t *made;
-    int *active, *was_active;
-    char *path; /* of the checkpoint */
-    double saved_at, save_took;
-    int within;           /* an epoch, of which a part is done */
-    double counted_since; /* its speed is measured since then, */
-    int64_t counted_from; /* when so much was done; -1: not known yet */
-} group;
 
 /* ---- memory ------------------------------------------------------------------------------------- */
 
@@ -70,7 +43,7 @@ static polar_status grow(void **data, int64_t count, int64_t *room, size_t item)
 
 /* The run's own name, or for an ensemble one that tells its members: another set of runs has another
  * checkpoint. */
-static void checkpoint_name(char out[96], const group *g)
+static void checkpoint_name(char out[96], const pl_group *g)
 {
     uint64_t h = UINT64_C(14695981039346656037); /* FNV-1a over the ids */
     for (int64_t i = 0; i < g->n; i++)
@@ -79,10 +52,16 @@ static void checkpoint_name(char out[96], const group *g)
     else snprintf(out, 96, "%s-%lld-%016llx", g->m[0].run->id, (long long)g->n, (unsigned long long)h);
 }
 
-static polar_status group_create(group *g, pl_job *job)
+polar_status pl_group_name(pl_group *g)
 {
     char name[96];
-    *g = (group){.job = job, .tb = job->r->tb, .n = job->members};
+    checkpoint_name(name, g);
+    return pl_store_checkpoint_path(&g->path, g->job->store, name);
+}
+
+static polar_status group_create(pl_group *g, pl_job *job)
+{
+    *g = (pl_group){.job = job, .tb = job->r->tb, .n = job->members};
     size_t n = (size_t)g->n;
     g->m = pl_calloc(n, sizeof *g->m);
     g->configs = pl_calloc(n, sizeof *g->configs);
@@ -99,11 +78,10 @@ static polar_status group_create(group *g, pl_job *job)
         g->configs[i] = run->config;
         g->seeds[i] = (uint64_t)run->seed;
     }
-    checkpoint_name(name, g);
-    return pl_store_checkpoint_path(&g->path, job->store, name);
+    return pl_group_name(g);
 }
 
-static void group_destroy(group *g)
+static void group_destroy(pl_group *g)
 {
     if (g->t) g->tb->end(g->t);
     for (int64_t i = 0; g->m && i < g->n; i++) {
@@ -120,11 +98,32 @@ static void group_destroy(group *g)
     pl_free(g->path);
 }
 
+/* ---- within epochs ------------------------------------------------------------------------------- */
+
+/* Whether a checkpoint is due, after an epoch or within one. Saving shall not take more than a small part of
+ * the time. */
+static int save_due(const pl_group *g, int within)
+{
+    double gone = pl_clock_seconds() - g->saved_at, every = g->job->r->o->save_every;
+    return every > 0 ? gone >= every && gone >= SAVE_SHARE * g->save_took : !within;
+}
+
+/* pl_step_watch: within an epoch, to leave or to save. */
+static int watch_step(void *arg, const pl_step_view *v)
+{
+    pl_group *g = arg;
+    double now = pl_clock_seconds();
+    if (g->counted_from < 0) g->counted_from = v->done, g->counted_since = now;
+    double seconds = now - g->counted_since, here = (double)(v->done - g->counted_from);
+    pl_runner_step(g->job, v, v->total ? here / (double)v->total : 0, seconds > 0 ? here / seconds : 0);
+    return pl_runner_must_leave(g->job->r) || save_due(g, 1);
+}
+
 /* ---- begin or resume ---------------------------------------------------------------------------- */
 
 /* Whether the store has every epoch that the checkpoint has made (invariant 1); not so where a store was
  * deleted and its folder stayed. */
-static polar_status store_is_complete(const group *g, int *complete)
+static polar_status store_is_complete(const pl_group *g, int *complete)
 {
     *complete = 1;
     for (int64_t i = 0; i < g->n && *complete; i++) {
@@ -137,7 +136,7 @@ static polar_status store_is_complete(const group *g, int *complete)
 }
 
 /* Seconds of a resumed run that belong to no epoch of the store. */
-static polar_status read_part(member *m, pl_store *store)
+static polar_status read_part(pl_member *m, pl_store *store)
 {
     pl_store_epochs e;
     double known = 0;
@@ -148,19 +147,50 @@ static polar_status read_part(member *m, pl_store *store)
     return POLAR_OK;
 }
 
-/* *resumed: the checkpoint was there and good. A bad one is noted and removed, and g->t is as after begin. */
-static polar_status resume(group *g, int *resumed)
+polar_status pl_group_begin(pl_group *g)
+{
+    double begun = pl_clock_seconds();
+    PL_TRY(g->tb->begin(&g->t, g->job->dev, g->configs, g->seeds, g->n));
+    if (g->tb->watch) g->tb->watch(g->t, &(pl_step_watch){watch_step, g});
+    g->begin_took = pl_clock_seconds() - begun;
+    g->idle = 0;
+    return POLAR_OK;
+}
+
+/* The checkpoint that holds all of the group, of several the latest; *path NULL: there is none. *own: it is
+ * named after one of them, so that it is ours to remove. */
+static polar_status find_checkpoint(char **path, int *own, const pl_group *g)
+{
+    pl_store_checkpoints list;
+    *path = NULL;
+    *own = 0;
+    PL_TRY(pl_store_list_checkpoints(&list, g->job->store));
+    const pl_store_checkpoint *c = pl_store_checkpoint_of(&list, g->m[0].run->id);
+    for (int64_t i = 0; c && i < g->n; i++) {
+        *own |= !strcmp(c->bearer, g->m[i].run->id);
+        if (pl_store_checkpoint_of(&list, g->m[i].run->id) != c) c = NULL;
+    }
+    polar_status st = POLAR_OK;
+    if (c) {
+        *path = pl_strdup(c->path);
+        if (!*path) st = PL_FAIL(POLAR_E_NOMEM, "a path");
+    }
+    pl_store_checkpoints_free(&list);
+    return st;
+}
+
+/* *resumed: the checkpoint at path is good. A bad one is noted and, if it is ours, removed, and g->t is as
+ * after begin. */
+static polar_status resume_from(pl_group *g, const char *path, int own, int *resumed)
 {
     int complete = 0;
-    *resumed = 0;
-    if (access(g->path, F_OK) != 0 && errno == ENOENT) return POLAR_OK;
-    polar_status st = g->tb->load(g->t, g->path);
+    polar_status st = g->tb->load(g->t, path);
     if (st == POLAR_OK) {
         g->tb->where(g->t, g->made, g->active);
         PL_TRY(store_is_complete(g, &complete));
         *resumed = complete;
         if (!complete) (void)PL_FAIL(POLAR_E_FORMAT, "it is of another store");
-        else if (!pl_safetensors_has_checksum(g->path))
+        else if (!pl_safetensors_has_checksum(path))
             pl_runner_note(
                 g->job, g->m[0].run,
                 "its checkpoint is of an older polar and has no checksum: it goes on from there unchecked");
@@ -170,13 +200,24 @@ static polar_status resume(group *g, int *resumed)
                    polar_error_message());
     g->tb->end(g->t);
     g->t = NULL;
-    PL_NEED(unlink(g->path) == 0 || errno == ENOENT, POLAR_E_IO, "remove the checkpoint '%s': %s", g->path,
+    PL_NEED(!own || unlink(path) == 0 || errno == ENOENT, POLAR_E_IO, "remove the checkpoint '%s': %s", path,
             strerror(errno));
-    return g->tb->begin(&g->t, g->job->dev, g->configs, g->seeds, g->n);
+    return pl_group_begin(g);
+}
+
+static polar_status resume(pl_group *g, int *resumed)
+{
+    char *path;
+    int own;
+    *resumed = 0;
+    PL_TRY(find_checkpoint(&path, &own, g));
+    polar_status st = path ? resume_from(g, path, own, resumed) : POLAR_OK;
+    pl_free(path);
+    return st;
 }
 
 /* Runs that are compared shall have been trained on the same data, not only on data of one name. */
-static polar_status check_data(const group *g, const char *data)
+static polar_status check_data(const pl_group *g, const char *data)
 {
     char other[PL_RUN_ID_CHARS] = "";
     if (data) PL_TRY(pl_store_other_data(other, g->job->store, data));
@@ -188,11 +229,11 @@ static polar_status check_data(const group *g, const char *data)
     return POLAR_OK;
 }
 
-static polar_status begin(group *g)
+static polar_status begin(pl_group *g)
 {
     int resumed = 0;
     pl_provenance from = g->job->provenance;
-    PL_TRY(g->tb->begin(&g->t, g->job->dev, g->configs, g->seeds, g->n));
+    PL_TRY(pl_group_begin(g));
     for (int64_t i = 0; i < g->n && g->tb->data; i++) PL_TRY(check_data(g, g->tb->data(g->t, i)));
     PL_TRY(resume(g, &resumed));
     g->tb->where(g->t, g->made, g->active);
@@ -217,9 +258,9 @@ static polar_status begin(group *g)
 
 /* ---- epochs ------------------------------------------------------------------------------------- */
 
-static polar_status fetch_gauge(group *g, int64_t i)
+static polar_status fetch_gauge(pl_group *g, int64_t i)
 {
-    member *m = &g->m[i];
+    pl_member *m = &g->m[i];
     for (int count = GAUGE_ROWS; g->tb->gauge && count == GAUGE_ROWS;) {
         void *data = m->gauges;
         int64_t need = m->gauge_count + GAUGE_ROWS - 1;
@@ -233,9 +274,9 @@ static polar_status fetch_gauge(group *g, int64_t i)
     return POLAR_OK;
 }
 
-static polar_status keep_row(group *g, int64_t i)
+static polar_status keep_row(pl_group *g, int64_t i)
 {
-    member *m = &g->m[i];
+    pl_member *m = &g->m[i];
     void *data = m->epochs;
     PL_TRY(grow(&data, m->epoch_count, &m->epoch_room, sizeof *m->epochs));
     m->epochs = data;
@@ -249,36 +290,17 @@ static polar_status keep_row(group *g, int64_t i)
     return POLAR_OK;
 }
 
-static int64_t count_active(const group *g)
+int64_t pl_group_active(const pl_group *g)
 {
     int64_t n = 0;
     for (int64_t i = 0; i < g->n; i++) n += g->active[i] != 0;
     return n;
 }
 
-/* Whether a checkpoint is due, after an epoch or within one. Saving shall not take more than a small part of
- * the time. */
-static int save_due(const group *g, int within)
-{
-    double gone = pl_clock_seconds() - g->saved_at, every = g->job->r->o->save_every;
-    return every > 0 ? gone >= every && gone >= SAVE_SHARE * g->save_took : !within;
-}
-
-/* pl_step_watch: within an epoch, to leave or to save. */
-static int watch_step(void *arg, const pl_step_view *v)
-{
-    group *g = arg;
-    double now = pl_clock_seconds();
-    if (g->counted_from < 0) g->counted_from = v->done, g->counted_since = now;
-    double seconds = now - g->counted_since, here = (double)(v->done - g->counted_from);
-    pl_runner_step(g->job, v, v->total ? here / (double)v->total : 0, seconds > 0 ? here / seconds : 0);
-    return pl_runner_must_leave(g->job->r) || save_due(g, 1);
-}
-
 /* An epoch of every active member, or a part of it. Rows that are not whole keep the epoch 0. */
-static polar_status one_epoch(group *g)
+static polar_status one_epoch(pl_group *g)
 {
-    int64_t active = count_active(g);
+    int64_t active = pl_group_active(g);
     double begun = pl_clock_seconds();
     for (int64_t i = 0; i < g->n; i++) {
         g->rows[i] = (pl_epoch_row){0};
@@ -286,7 +308,8 @@ static polar_status one_epoch(group *g)
     }
     if (!g->within) g->counted_from = 0, g->counted_since = begun;
     PL_TRY(g->tb->epoch(g->t, g->rows, g->active));
-    double each = (pl_clock_seconds() - begun) / (double)active;
+    double took = pl_clock_seconds() - begun, each = took / (double)active;
+    g->idle += took * (double)(g->n - active) / (double)g->n;
     g->within = 0;
     for (int64_t i = 0; i < g->n; i++) {
         if (!g->was_active[i]) continue;
@@ -300,16 +323,16 @@ static polar_status one_epoch(group *g)
 
 /* ---- checkpoints and the end -------------------------------------------------------------------- */
 
-static pl_run_progress progress_of(const member *m)
+static pl_run_progress progress_of(const pl_member *m)
 {
     return (pl_run_progress){m->epochs, m->epoch_count, m->gauges, m->gauge_count, m->wall};
 }
 
-static polar_status save(group *g)
+polar_status pl_group_save(pl_group *g)
 {
     double begun = pl_clock_seconds();
     for (int64_t i = 0; i < g->n; i++) {
-        member *m = &g->m[i];
+        pl_member *m = &g->m[i];
         pl_run_progress p = progress_of(m);
         if (!m->epoch_count && !m->gauge_count && !m->part) continue;
         PL_TRY(pl_store_put_progress(g->job->store, m->run->id, &p));
@@ -321,35 +344,44 @@ static polar_status save(group *g)
     return POLAR_OK;
 }
 
-static polar_status finish_member(group *g, int64_t i)
+polar_status pl_group_take_outcome(pl_outcome *o, pl_group *g, int64_t i)
 {
-    pl_result results[PL_MAX_RESULTS];
-    int count = 0;
-    member *m = &g->m[i];
-    pl_run_state state = PL_RUN_DONE;
-    PL_TRY(g->tb->results(g->t, i, results, PL_MAX_RESULTS, &count));
-    for (int k = 0; k < count; k++) {
-        assert(pl_schema_has_result(g->tb->schema, results[k].name));
-        if (!strcmp(results[k].name, "diverged") && results[k].value != 0) state = PL_RUN_DIVERGED;
+    o->state = PL_RUN_DONE;
+    PL_TRY(g->tb->results(g->t, i, o->results, PL_MAX_RESULTS, &o->count));
+    for (int k = 0; k < o->count; k++) {
+        assert(pl_schema_has_result(g->tb->schema, o->results[k].name));
+        if (!strcmp(o->results[k].name, "diverged") && o->results[k].value != 0) o->state = PL_RUN_DIVERGED;
     }
-    if (g->job->r->o->weights) PL_TRY(g->tb->weights(g->t, i, g->job->r->o->weights));
+    return POLAR_OK;
+}
+
+polar_status pl_group_put_outcome(pl_group *g, const pl_member *m, const pl_outcome *o)
+{
     pl_run_progress p = progress_of(m);
-    PL_TRY(pl_store_finish(g->job->store, m->run->id, state, results, count, &p));
+    PL_TRY(pl_store_finish(g->job->store, m->run->id, o->state, o->results, o->count, &p));
     PL_TRY(pl_store_remove_checkpoints(g->job->store, m->run->id));
-    pl_runner_event e = {PL_RUNNER_FINISHED,    .run = m->run,   .state = state,   .results = results,
-                         .result_count = count, .wall = m->wall, .epochs = m->made};
+    pl_runner_event e = {PL_RUNNER_FINISHED,       .run = m->run,   .state = o->state, .results = o->results,
+                         .result_count = o->count, .wall = m->wall, .epochs = m->made};
     pl_runner_tell(g->job, &e);
     return POLAR_OK;
 }
 
-static polar_status train(group *g)
+static polar_status finish_member(pl_group *g, int64_t i)
 {
-    if (g->tb->watch) g->tb->watch(g->t, &(pl_step_watch){watch_step, g});
-    while (count_active(g)) {
+    pl_outcome o;
+    PL_TRY(pl_group_take_outcome(&o, g, i));
+    if (g->job->r->o->weights) PL_TRY(g->tb->weights(g->t, i, g->job->r->o->weights));
+    return pl_group_put_outcome(g, &g->m[i], &o);
+}
+
+static polar_status train(pl_group *g)
+{
+    while (pl_group_active(g)) {
         PL_TRY(one_epoch(g));
-        int leave = pl_runner_must_leave(g->job->r);
-        if (count_active(g) && (leave || save_due(g, g->within))) PL_TRY(save(g));
-        if (leave && count_active(g)) return POLAR_OK;
+        int go = pl_runner_must_leave(g->job->r);
+        if (!go && pl_group_leaving_pays(g)) PL_TRY(pl_group_leave(g));
+        else if (pl_group_active(g) && (go || save_due(g, g->within))) PL_TRY(pl_group_save(g));
+        if (go && pl_group_active(g)) return POLAR_OK;
     }
     for (int64_t i = g->n; i-- > 0;) PL_TRY(finish_member(g, i));
     return POLAR_OK;
@@ -357,7 +389,7 @@ static polar_status train(group *g)
 
 polar_status pl_group_run(pl_job *job)
 {
-    group g;
+    pl_group g;
     polar_status st = group_create(&g, job);
     if (st == POLAR_OK) st = begin(&g);
     if (st == POLAR_OK) st = train(&g);

@@ -5,6 +5,8 @@
  *  1. A run is begun only by who holds its claim and, holding it, has read that it is not finished: never two
  * at once, never twice.
  *  2. A claim is given up only after the run's results are stored, or after its last checkpoint.
+ *  3. The runs of an ensemble are all of one checkpoint, or none of them has any: nobody's epochs are made
+ * again for the sake of mates.
  */
 #include <stdio.h>
 #include <string.h>
@@ -74,23 +76,47 @@ static int64_t first_open(pl_runner *r)
     return i;
 }
 
+/* Whether the run goes on from where the group's first one does. */
+static int comes_along(const pl_job *job, const pl_store_checkpoints *list, int64_t i)
+{
+    const pl_plan_run *runs = job->r->runs;
+    return !job->members ||
+           pl_store_checkpoint_of(list, runs[i].id) == pl_store_checkpoint_of(list, runs[job->group[0]].id);
+}
+
 /* The first run that is to be done and free, and its mates. *others counts those that another process has. */
 static polar_status take(pl_job *job, int64_t *others)
 {
+    pl_store_checkpoints list = {0};
     *others = 0;
-    polar_status st = POLAR_OK;
+    polar_status st = job->limit > 1 ? pl_store_list_checkpoints(&list, job->store) : POLAR_OK;
     pthread_mutex_lock(&job->r->taking); /* one job after the other: the same ensembles in every sitting */
     const pl_runner *r = job->r;
     for (int64_t k = first_open(job->r); k < r->count && job->members < job->limit && st == POLAR_OK; k++) {
         int64_t i = !r->order ? k : r->order[job->cheapest ? r->count - 1 - k : k];
         int mine = 0;
-        if (!reserve(job, i)) continue;
+        if (!comes_along(job, &list, i) || !reserve(job, i)) continue;
         st = claim(job, i, &mine, others);
         if (st == POLAR_OK && mine) job->group[job->members++] = i;
         else give_back(job, i);
     }
     pthread_mutex_unlock(&job->r->taking);
+    pl_store_checkpoints_free(&list);
     return st;
+}
+
+void pl_job_drop(pl_job *job, int64_t k)
+{
+    pl_runner *r = job->r;
+    pl_store_release(job->store, r->runs[job->group[k]].id);
+    give_back(job, job->group[k]);
+    job->members--;
+    memmove(job->group + k, job->group + k + 1, (size_t)(job->members - k) * sizeof *job->group);
+    pthread_mutex_lock(&r->lock);
+    pl_job_view *v = &r->job_views[job->number];
+    v->members = job->members;
+    if (v->run && job->members) v->run = &r->runs[job->group[0]];
+    pthread_mutex_unlock(&r->lock);
 }
 
 static void release_from(pl_job *job, int64_t first)

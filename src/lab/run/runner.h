@@ -8,10 +8,11 @@
  *     if (outcome.left) ...
  *
  * Each job is a thread with its own connection to the store, its own device and its own claims. On a device
- * "cuda..." a job takes as many unfinished runs of one shape as may be trained together; elsewhere one run
- * at a time. Several devices share a plan: one that trains many has one job and takes the costliest runs
- * first, the others have `jobs` each and begin with the cheapest. A job that finds everything left claimed by
- * another process waits for it, and takes over what that process leaves unfinished.
+ * "cuda..." a job takes as many unfinished runs of one shape as may be trained together, those of one
+ * checkpoint or those of none; elsewhere one run at a time. Several devices share a plan: one that trains
+ * many has one job and takes the costliest runs first, the others have `jobs` each and begin with the
+ * cheapest. A job that finds everything left claimed by another process waits for it, and takes over what
+ * that process leaves unfinished.
  *
  * However it ends (stop, an error, kill -9, a power cut), the results of finished runs are stored, and the
  * table of a finished plan is the same to the bit.
@@ -95,11 +96,14 @@ typedef struct pl_runner_opts {
     int beside_count;
     /* the ranks that share the runs, of which this process is the first; the testbed is pl_lead's; or NULL */
     struct polar_comm *comm;
+    /* members that have ended leave their ensemble when they have cost so many times what leaving takes; 0:
+     * at once */
+    double leave_after;
 } pl_runner_opts;
 
-#define PL_RUNNER_OPTS_INIT                                                           \
-    {                                                                                 \
-        "polar.db", "cpu", 1, 0, 0, 0, 0, 5, 0, NULL, NULL, NULL, NULL, NULL, 0, NULL \
+#define PL_RUNNER_OPTS_INIT                                                              \
+    {                                                                                    \
+        "polar.db", "cpu", 1, 0, 0, 0, 0, 5, 0, NULL, NULL, NULL, NULL, NULL, 0, NULL, 1 \
     }
 
 typedef struct pl_runner_outcome {

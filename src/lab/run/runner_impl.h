@@ -69,6 +69,9 @@ double pl_runner_epochs(const pl_plan_run *run); /* the most it may make */
 int pl_runner_trains_many(const char *device); /* the members of an ensemble at once (run_job.c) */
 void *pl_job_main(void *job);                  /* of a thread: a job from its begin to its end (run_job.c) */
 
+/* entry k of the job's group is finished: its claim is given up, those behind it move up (run_job.c) */
+void pl_job_drop(pl_job *job, int64_t k);
+
 /* The job's group from where it stands to its end, or until the runner must leave (then it is saved).
  * POLAR_E_NOMEM with several members: try fewer. */
 polar_status pl_group_run(pl_job *job);

@@ -73,15 +73,37 @@ void pl_state_add_counts(pl_state *s, int64_t *x, int64_t rows, int64_t cols, co
     add_host(s, x, 1, rows, cols, name);
 }
 
-void pl_state_add_optim(pl_state *s, polar_optim *opt, const char *fmt, ...)
+void pl_state_may_lack(pl_state *s)
+{
+    s->arrays[s->array_count - 1].lacked = 1;
+}
+
+static void add_optim(pl_state *s, pl_state_optim o)
 {
     assert(s->optim_count < s->optim_room);
-    pl_state_optim *o = &s->optims[s->optim_count++];
-    va_list ap;
-    va_start(ap, fmt);
-    vsnprintf(o->prefix, sizeof o->prefix, fmt, ap);
-    va_end(ap);
-    o->opt = opt;
+    s->optims[s->optim_count++] = o;
+}
+
+void pl_state_add_groups(pl_state *s, const pl_train_group *groups, int64_t count)
+{
+    for (int64_t g = 0; g < count; g++)
+        add_optim(s, (pl_state_optim){"optim", g, groups[g].first, groups[g].count, groups[g].opt});
+}
+
+void pl_state_add_own(pl_state *s, polar_optim *opt, int64_t run, const char *stem)
+{
+    add_optim(s, (pl_state_optim){stem, run, run, 0, opt});
+}
+
+typedef struct prefix {
+    char text[PL_OPTIM_PREFIX_MAX];
+} prefix;
+
+static prefix prefix_of(const char *stem, int64_t number)
+{
+    prefix p;
+    snprintf(p.text, sizeof p.text, "%s%" PRId64 ".", stem, number);
+    return p;
 }
 
 /* What the file says of an array, without the bytes' place. */
@@ -129,7 +151,8 @@ static polar_status image_take(image *im, const pl_state *s, polar_queue *q)
     im->optims = pl_calloc((size_t)s->optim_count + 1, sizeof *im->optims);
     PL_NEED(im->optims, POLAR_E_NOMEM, "a list of optimisers");
     for (int64_t i = 0; i < s->optim_count; i++) {
-        PL_TRY(pl_optim_image_take(&im->optims[i], s->optims[i].opt, q, s->optims[i].prefix));
+        const pl_state_optim *o = &s->optims[i];
+        PL_TRY(pl_optim_image_take(&im->optims[i], o->opt, q, prefix_of(o->stem, o->number).text));
         entries += im->optims[i]->entry_count;
     }
     for (int64_t i = 0; i < s->array_count; i++)
@@ -197,6 +220,9 @@ struct pl_state_file {
     pl_safetensors *f;
     pl_optim_image **optims;
     int64_t optim_count;
+    /* of a file of more runs, or in another order: which of them each of ours is; else NULL */
+    int64_t *from;
+    int64_t there; /* runs of the file */
 };
 
 void pl_state_close(pl_state_file *f)
@@ -204,12 +230,53 @@ void pl_state_close(pl_state_file *f)
     if (!f) return;
     for (int64_t i = 0; f->optims && i < f->optim_count; i++) pl_optim_image_free(f->optims[i]);
     pl_free(f->optims);
+    pl_free(f->from);
     pl_safetensors_close(f->f);
     pl_free(f);
 }
 
-static polar_status check_origin(const pl_safetensors *f, pl_state *s, const char *path)
+/* The number of the word at w among those of text, -1 if it is none; *words: how many there are. */
+static int64_t word_in(const char *text, const char *w, int64_t *words)
 {
+    size_t n = strcspn(w, " ");
+    int64_t found = -1;
+    *words = 0;
+    for (const char *p = text; *p; p += strspn(p, " "), ++*words) {
+        size_t k = strcspn(p, " ");
+        if (found < 0 && k == n && !memcmp(p, w, n)) found = *words;
+        p += k;
+    }
+    return found;
+}
+
+/* Whether all words of a are among those of b. */
+static int words_in(const char *a, const char *b)
+{
+    int64_t words;
+    for (; *a; a += strcspn(a, " "), a += strspn(a, " "))
+        if (word_in(b, a, &words) < 0) return 0;
+    return 1;
+}
+
+/* Where our runs are among the file's. */
+static polar_status find_runs(pl_state_file *f, const pl_state *s, const char *runs, const char *path)
+{
+    f->there = s->run_count;
+    if (!strcmp(runs, s->runs)) return POLAR_OK;
+    (void)word_in(runs, s->runs, &f->there);
+    PL_NEED(s->run_count <= f->there && words_in(s->runs, runs), POLAR_E_FORMAT,
+            "'%s' is the checkpoint of other runs", path);
+    f->from = pl_calloc((size_t)s->run_count, sizeof *f->from);
+    PL_NEED(f->from, POLAR_E_NOMEM, "a checkpoint");
+    const char *run = s->runs;
+    for (int64_t i = 0; i < s->run_count; i++, run += PL_RUN_ID_CHARS)
+        f->from[i] = word_in(runs, run, &f->there);
+    return POLAR_OK;
+}
+
+static polar_status check_origin(pl_state_file *file, pl_state *s, const char *path)
+{
+    const pl_safetensors *f = file->f;
     const char *kind = pl_safetensors_meta_find(f, "polar.checkpoint"),
                *runs = pl_safetensors_meta_find(f, "polar.runs"),
                *epochs = pl_safetensors_meta_find(f, "polar.epochs"),
@@ -220,8 +287,9 @@ static polar_status check_origin(const pl_safetensors *f, pl_state *s, const cha
             path, s->kind);
     PL_NEED(older || pl_safetensors_checked(f), POLAR_E_FORMAT,
             "'%s' is damaged: a checkpoint has a checksum, this has none", path);
-    PL_NEED(!strcmp(runs, s->runs), POLAR_E_FORMAT, "'%s' is the checkpoint of other runs", path);
-    PL_NEED(!s->data || (data && !strcmp(data, s->data)), POLAR_E_ARG,
+    PL_TRY(find_runs(file, s, runs, path));
+    int same = !s->data || (data && (file->from ? words_in(s->data, data) : !strcmp(data, s->data)));
+    PL_NEED(same, POLAR_E_ARG,
             "the run was begun with other data than is given now (other classes, names or number of "
             "pictures): go on with the same, or remove '%s'",
             path);
@@ -231,35 +299,78 @@ static polar_status check_origin(const pl_safetensors *f, pl_state *s, const cha
     return POLAR_OK;
 }
 
-static polar_status find_array(const pl_safetensors_entry **out, const pl_safetensors *f, const char *path,
-                               const pl_state_array *a)
+/* *out: NULL where the file lacks what it may lack. */
+static polar_status find_array(const pl_safetensors_entry **out, const pl_state_file *f, const pl_state *s,
+                               const char *path, const pl_state_array *a)
 {
-    const pl_safetensors_entry want = entry_of(a), *e = pl_safetensors_find(f, a->name);
-    PL_NEED(e, POLAR_E_FORMAT, "'%s' has no '%s'", path, a->name);
-    int same =
-        e->ndim == want.ndim && (want.dtype >= 0 ? e->dtype == want.dtype : !strcmp(e->dtype_name, "I64"));
-    for (int i = 0; same && i < want.ndim; i++) same = e->shape[i] == want.shape[i];
-    PL_NEED(same, POLAR_E_FORMAT, "'%s': '%s' has another shape or number format than here", path, a->name);
+    const pl_safetensors_entry want = entry_of(a), *e = pl_safetensors_find(f->f, a->name);
     *out = e;
+    if (!e && a->lacked) return POLAR_OK;
+    PL_NEED(e, POLAR_E_FORMAT, "'%s' has no '%s'", path, a->name);
+    int same = want.dtype >= 0 ? e->dtype == want.dtype : !strcmp(e->dtype_name, "I64");
+    if (!f->from || a->mat.data) same = same && e->ndim == want.ndim;
+    for (int i = f->from != NULL; same && i < want.ndim && e->ndim == want.ndim; i++)
+        same = e->shape[i] == want.shape[i];
+    if (f->from) same = same && e->ndim && e->shape[0] == f->there;
+    PL_NEED(same && e->bytes == want.bytes / s->run_count * f->there, POLAR_E_FORMAT,
+            "'%s': '%s' has another shape or number format than here", path, a->name);
     return POLAR_OK;
+}
+
+/* The bytes of run i in an array of ours, and where they stand in the file's. */
+static size_t run_bytes(const pl_state *s, const pl_state_array *a)
+{
+    return (size_t)(entry_of(a).bytes / s->run_count);
+}
+static const char *run_at(const pl_state_file *f, const pl_safetensors_entry *e, int64_t i, size_t bytes)
+{
+    return (const char *)e->data + (size_t)(f->from ? f->from[i] : i) * bytes;
+}
+
+/* An optimiser's state: of a group the members that are ours, of a run's own all of it. */
+static polar_status read_optim(pl_state_file *f, const pl_state *s, int64_t i, const char *path)
+{
+    const pl_state_optim *o = &s->optims[i];
+    const unsigned what = POLAR_LOAD_SETTINGS;
+    if (!f->from || !o->count) {
+        int64_t number = f->from ? f->from[o->number] : o->number;
+        return pl_optim_image_read(&f->optims[i], o->opt, f->f, path, prefix_of(o->stem, number).text, NULL,
+                                   what);
+    }
+    int64_t g = 0, first = 0, there, lowest = f->from[o->first];
+    while ((there = pl_optim_image_members(f->f, prefix_of(o->stem, g).text)) && first + there <= lowest)
+        first += there, g++;
+    int64_t *from = pl_calloc((size_t)o->count, sizeof *from);
+    PL_NEED(from, POLAR_E_NOMEM, "a checkpoint");
+    int within = there > 0;
+    for (int64_t k = 0; k < o->count; k++) {
+        from[k] = f->from[o->first + k] - first;
+        within = within && from[k] >= 0 && from[k] < there;
+    }
+    polar_status st = within
+                          ? pl_optim_image_read(&f->optims[i], o->opt, f->f, path, prefix_of(o->stem, g).text,
+                                                &(pl_optim_pick){from, there}, what)
+                          : PL_FAIL(POLAR_E_FORMAT, "'%s' has these runs under other rules", path);
+    pl_free(from);
+    return st;
 }
 
 static polar_status read_all(pl_state_file *f, pl_state *s, const char *path)
 {
     const pl_safetensors_entry *e;
     PL_TRY(pl_safetensors_open(&f->f, path));
-    PL_TRY(check_origin(f->f, s, path));
+    PL_TRY(check_origin(f, s, path));
     f->optims = pl_calloc((size_t)s->optim_count + 1, sizeof *f->optims);
     PL_NEED(f->optims, POLAR_E_NOMEM, "a list of optimisers");
     f->optim_count = s->optim_count;
-    for (int64_t i = 0; i < s->array_count; i++) PL_TRY(find_array(&e, f->f, path, &s->arrays[i]));
-    for (int64_t i = 0; i < s->optim_count; i++)
-        PL_TRY(pl_optim_image_read(&f->optims[i], s->optims[i].opt, f->f, path, s->optims[i].prefix,
-                                   POLAR_LOAD_SETTINGS));
+    for (int64_t i = 0; i < s->array_count; i++) PL_TRY(find_array(&e, f, s, path, &s->arrays[i]));
+    for (int64_t i = 0; i < s->optim_count; i++) PL_TRY(read_optim(f, s, i, path));
     for (int64_t i = 0; i < s->array_count; i++) {
-        if (s->arrays[i].mat.data) continue;
-        PL_TRY(find_array(&e, f->f, path, &s->arrays[i]));
-        memcpy(s->arrays[i].host, e->data, (size_t)e->bytes);
+        const pl_state_array *a = &s->arrays[i];
+        PL_TRY(find_array(&e, f, s, path, a));
+        size_t n = run_bytes(s, a);
+        for (int64_t k = 0; e && !a->mat.data && k < s->run_count; k++)
+            memcpy((char *)a->host + (size_t)k * n, run_at(f, e, k, n), n);
     }
     return POLAR_OK;
 }
@@ -278,8 +389,13 @@ polar_status pl_state_open(pl_state_file **out, pl_state *s, const char *path)
 polar_status pl_state_apply(pl_state_file *f, const pl_state *s, polar_queue *q)
 {
     for (int64_t i = 0; i < s->array_count; i++) {
-        const pl_safetensors_entry *e = pl_safetensors_find(f->f, s->arrays[i].name);
-        if (s->arrays[i].mat.data) polar_queue_upload(q, s->arrays[i].mat.data, e->data, (size_t)e->bytes);
+        const pl_state_array *a = &s->arrays[i];
+        const pl_safetensors_entry *e = pl_safetensors_find(f->f, a->name);
+        if (!a->mat.data) continue;
+        size_t n = run_bytes(s, a);
+        if (!f->from) polar_queue_upload(q, a->mat.data, e->data, (size_t)e->bytes);
+        for (int64_t k = 0; f->from && k < s->run_count; k++)
+            polar_queue_upload(q, (char *)a->mat.data + (size_t)k * n, run_at(f, e, k, n), n);
     }
     for (int64_t i = 0; i < s->optim_count; i++)
         PL_TRY(pl_optim_image_apply(f->optims[i], s->optims[i].opt, q, POLAR_LOAD_SETTINGS));

@@ -47,11 +47,9 @@ static polar_status list_state(pl_state *s, slots_image *im, pl_train *t)
     }
     pl_state_add_reals(s, im->best, t->members, 0, "slots.best");
     pl_state_add_counts(s, im->counts, t->members, COUNTS, "slots.count");
-    for (int64_t i = 0; i < t->group_count; i++)
-        pl_state_add_optim(s, t->groups[i].opt, "optim%" PRId64 ".", i);
+    pl_state_add_groups(s, t->groups, t->group_count);
     for (int64_t i = 0; i < t->members; i++)
-        if (t->slots[i].shadow)
-            pl_state_add_optim(s, pl_gauge_shadow_optim(t->slots[i].shadow), "shadow%" PRId64 ".", i);
+        if (t->slots[i].shadow) pl_state_add_own(s, pl_gauge_shadow_optim(t->slots[i].shadow), i, "shadow");
     return POLAR_OK;
 }
 
