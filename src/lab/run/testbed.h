@@ -17,7 +17,8 @@
  * What the laboratory counts on:
  *  1. A member's numbers depend on its configuration and seed only: not on its mates, the device's threads,
  *     or where a run was saved and loaded.
- *  2. save puts the file in one rename, synced; load of it continues to the same bits. save does not
+ *  2. save puts the file in one rename, synced, with the metadata polar.runs (store.h); load of it continues
+ *     to the same bits, in the ensemble that was saved and in one of some of its members. save does not
  *     disturb the training.
  *  3. A NaN or an infinity ends a member, with a result "diverged" of 1; it is not an error.
  *  4. No function prints; different ensembles on different devices may be driven by different threads at
