@@ -1,117 +1,10 @@
 /* test_runner.c -- the runner against a testbed made of hashes: however a plan is run, interrupted, killed,
  * shared or starved of disk, the table is the same to the bit. */
-#include "fake_plan.h"
-#include "fixtures/folder.h"
-#include "fixtures/store_dump.h"
-#include "test.h"
+#include "runner_fixture.h"
 
-#include <signal.h>
 #include <sys/mount.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
-
-#include "lab/run/runner.h"
-
-static char folder[64], store[128], log_path[128];
-static fake_plan plan;
-static char *wanted; /* the table of an undisturbed run */
-
-/* ---- helpers ------------------------------------------------------------------------------------ */
-
-static void clean(void)
-{
-    char command[1024];
-    snprintf(command, sizeof command, "rm -rf '%s' '%s-wal' '%s-shm' '%s.d' '%s.lock' '%s'", store, store,
-             store, store, store, log_path);
-    if (system(command) != 0) exit(1);
-}
-
-static pl_runner_opts options(void)
-{
-    pl_runner_opts o = PL_RUNNER_OPTS_INIT;
-    o.store = store;
-    o.device = test_device;
-    o.save_every = 0;
-    return o;
-}
-
-static int64_t lines_of(const char *path)
-{
-    int64_t n = 0;
-    FILE *f = fopen(path, "r");
-    for (int c; f && (c = fgetc(f)) != EOF;) n += c == '\n';
-    if (f) fclose(f);
-    return n;
-}
-
-static int64_t runs_begun(void)
-{
-    return lines_of(log_path);
-}
-
-/* Differing bytes between the store's table and the undisturbed one; nothing left beside the store. */
-static int64_t table_differs(void)
-{
-    char *dump = NULL, checkpoints[160];
-    if (store_dump(&dump, store, plan.spec.name) != POLAR_OK) return -1;
-    int64_t n = strcmp(dump, wanted) ? 1 : 0;
-    free(dump);
-    snprintf(checkpoints, sizeof checkpoints, "%s.d", store);
-    return n + folder_files(checkpoints);
-}
-
-static polar_status run_all(pl_runner_outcome *out, const pl_runner_opts *o)
-{
-    return pl_runner_run(out, &fake_testbed, &plan.spec, plan.runs, FAKE_RUNS, o);
-}
-
-/* Another process at the whole plan. */
-static pid_t fork_runner(const pl_runner_opts *o)
-{
-    fflush(stdout);
-    pid_t pid = fork();
-    if (pid) return pid;
-    pl_runner_outcome out;
-    polar_status st = run_all(&out, o);
-    if (st != POLAR_OK) fprintf(stderr, "%s\n", polar_error_message());
-    _exit(st == POLAR_OK && !out.left ? 0 : st == POLAR_OK ? 1 : 2);
-}
-
-static int ended_well(pid_t pid)
-{
-    int status = -1;
-    return waitpid(pid, &status, 0) == pid && WIFEXITED(status) && WEXITSTATUS(status) == 0;
-}
-
-typedef struct watcher {
-    atomic_int stop;
-    int64_t epochs, stop_at, notes, resumed, finished; /* stop_at: after so many epochs */
-    int64_t die_at;                                    /* kill -9 when so many runs have finished */
-    pid_t victim;                                      /* killed at the first note */
-    char note[512];
-} watcher;
-
-static void watch(void *arg, const pl_runner_event *e)
-{
-    watcher *w = arg;
-    if (e->kind == PL_RUNNER_EPOCH && ++w->epochs == w->stop_at) atomic_store(&w->stop, 1);
-    if (e->kind == PL_RUNNER_RESUMED) w->resumed += e->epochs > 0;
-    if (e->kind == PL_RUNNER_FINISHED && ++w->finished == w->die_at) kill(getpid(), SIGKILL);
-    if (e->kind == PL_RUNNER_NOTE) {
-        if (!w->notes++ && w->victim) kill(w->victim, SIGKILL);
-        snprintf(w->note, sizeof w->note, "%s", e->note);
-    }
-}
-
-static pl_runner_opts watched(watcher *w)
-{
-    pl_runner_opts o = options();
-    o.stop = &w->stop;
-    o.watch = watch;
-    o.watch_arg = w;
-    return o;
-}
 
 /* ---- undisturbed -------------------------------------------------------------------------------- */
 
@@ -214,81 +107,6 @@ static void test_ensembles(void)
             snprintf(what, sizeof what, "ensembles of %lld, %d jobs, stopped once", (long long)size, jobs);
             test_exact(what, table_differs() + !stopped + !w.resumed);
         }
-}
-
-/* Who has ended leaves his ensemble at once: then no place is anybody's but those who go on. */
-static void test_leaving(void)
-{
-    int64_t epochs = 0, wrong = 0, stops = 0, resumed = 0;
-    for (int64_t size = 2; size <= 16; size *= 2) {
-        pl_runner_outcome out;
-        watcher w = {0};
-        pl_runner_opts o = watched(&w);
-        clean();
-        o.ensemble = size;
-        o.leave_after = 0;
-        atomic_store(&fake_places, 0);
-        TEST_TRY(run_all(&out, &o));
-        epochs = w.epochs;
-        wrong += table_differs() + (atomic_load(&fake_places) != epochs) + (w.finished != FAKE_RUNS);
-    }
-    test_true("who has ended leaves, and has no place any more", !wrong && epochs > 0, "%lld epochs",
-              (long long)epochs);
-    for (int64_t at = 1; at <= 60; at += 7) { /* stopped before and after members leave, again and again */
-        clean();
-        for (int left = 1; left;) {
-            pl_runner_outcome out;
-            watcher w = {.stop_at = at};
-            pl_runner_opts o = watched(&w);
-            o.ensemble = 4 + at % 6;
-            o.jobs = 1 + (int)(at % 2);
-            o.leave_after = 0;
-            TEST_TRY(run_all(&out, &o));
-            left = out.left > 0;
-            stops += out.stopped;
-            resumed += w.resumed;
-        }
-        wrong += table_differs();
-    }
-    test_exact("... stopped after every 1, 8, ... 57 epochs", wrong);
-    test_true("    and went on from checkpoints", stops > 20 && resumed > 20, "%lld stops, %lld resumed",
-              (long long)stops, (long long)resumed);
-    wrong = 0;
-    int64_t died = 0;
-    for (int64_t k = 1; k <= FAKE_RUNS; k++) { /* one of those that leave is stored, the next not yet */
-        watcher w = {.die_at = k};
-        pl_runner_opts o = watched(&w);
-        pl_runner_outcome out;
-        int status = 0;
-        clean();
-        o.ensemble = 8;
-        o.leave_after = 0;
-        waitpid(fork_runner(&o), &status, 0);
-        died += WIFSIGNALED(status);
-        w = (watcher){0};
-        TEST_TRY(run_all(&out, &o));
-        wrong += table_differs() + (w.finished != FAKE_RUNS - k);
-    }
-    test_true("kill -9 after each result that is stored", !wrong && died == FAKE_RUNS, "%lld kills",
-              (long long)died);
-    /* an ensemble stopped, then smaller ones: the first takes its own out of the file of all, which goes with
-     * its bearer; 8 runs had made 2 epochs */
-    for (int64_t size = 1; size <= 4; size++) {
-        pl_runner_outcome out;
-        watcher w = {.stop_at = 9};
-        pl_runner_opts o = watched(&w);
-        clean();
-        o.ensemble = 8;
-        TEST_TRY(run_all(&out, &o));
-        int64_t before = w.epochs;
-        w = (watcher){0};
-        o.ensemble = size;
-        TEST_TRY(run_all(&out, &o));
-        wrong += table_differs();
-        test_true("an ensemble stopped, smaller ones go on",
-                  !wrong && before == 16 && w.epochs == epochs - 2 * size, "%lld and %lld epochs of %lld",
-                  (long long)before, (long long)w.epochs, (long long)epochs);
-    }
 }
 
 /* ---- interrupted -------------------------------------------------------------------------------- */
@@ -649,19 +467,11 @@ static void test_full_disk(void)
 int main(int argc, char **argv)
 {
     test_begin(argc, argv);
-    /* syncing a real disk is slow */
-    snprintf(folder, sizeof folder, "%s/polar_test_runner.XXXXXX",
-             access("/dev/shm", W_OK) ? "/tmp" : "/dev/shm");
-    if (!mkdtemp(folder)) return 1;
-    snprintf(store, sizeof store, "%s/runs.db", folder);
-    snprintf(log_path, sizeof log_path, "%s/log", folder);
-    setenv("FAKE_LOG", log_path, 1);
-    TEST_TRY(fake_plan_create(&plan, "2"));
+    fixture_open();
     test_plain();
     test_jobs();
     test_devices();
     test_ensembles();
-    test_leaving();
     test_stop();
     test_parts();
     test_budget();
@@ -672,9 +482,6 @@ int main(int argc, char **argv)
     test_weights();
     test_faults();
     test_full_disk();
-    clean();
-    rmdir(folder);
-    free(wanted);
-    fake_plan_destroy(&plan);
+    fixture_close();
     return test_end();
 }
