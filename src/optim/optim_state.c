@@ -23,8 +23,6 @@
 #include "optim/optim_state.h"
 #include "optim/shard.h"
 
-#define RULE_BYTES 400
-#define MAP_BYTES  300 /* of one group */
 #define VIEW_BYTES 100 /* of one parameter, its name not counted */
 #define MOST_STEPS ((int64_t)1 << 53)
 #define VERSION    "2" /* of the files we write: "1" and a checksum over the whole file */
@@ -53,63 +51,6 @@ int pl_optim_state_item(pl_state_item *out, const polar_optim *opt, int64_t i, i
     const pl_mat *const state[PART_KINDS] = {&part->P};
     *out = (pl_state_item){state[kind], part->name, part_kinds[kind], 0, 0};
     return 1;
-}
-
-/* What must agree between a file and an optimiser for the numbers to mean the same. */
-static void describe_rule(char *text, const polar_optim *opt)
-{
-    for (int64_t i = 0; i < opt->groups; i++) {
-        const polar_rule *r = &opt->group[i].rule;
-        const polar_hyper *m = &opt->group[i].given[0], *a = &opt->group[i].given[1];
-        if (i) text += sprintf(text, ", group %lld: ", (long long)i);
-        text += snprintf(
-            text, RULE_BYTES - 40,
-            "momentum %d, precondition %d, beta1 %.17g, beta2 %.17g, eps %.17g, aux %.17g %.17g %.17g",
-            (int)r->momentum, (int)r->precondition, m->beta1, m->beta2, m->eps, a->beta1, a->beta2, a->eps);
-        if (r->post != POLAR_POST_NONE) text += sprintf(text, ", post %d", (int)r->post);
-    }
-}
-
-/* What the step does with the moments: items by commas, each with its name; further groups after the options'
- * own. */
-static char *describe_polar_map(char *text, const polar_rule *r)
-{
-    static const char *const kinds[] = {"none", "newton_schulz", "exact", "power", "soft"};
-    static const char *const roundings[] = {"fused", "reference", "gram"};
-    const polar_map_opts *m = &r->map;
-    char hex[PL_SHA256_HEX];
-    if (m->kind == POLAR_MAP_NONE) return text + snprintf(text, MAP_BYTES, "map none");
-    if (m->kind == POLAR_MAP_EXACT)
-        return text + snprintf(text, MAP_BYTES, "scale %s, map exact", pl_scale_name(r->scale));
-    if (m->kind > POLAR_MAP_EXACT)
-        return text + snprintf(text, MAP_BYTES, "scale %s, map %s of %.17g", pl_scale_name(r->scale),
-                               kinds[m->kind], m->power);
-    pl_sha256 h = pl_sha256_begin();
-    pl_sha256_add(&h, m->coefs, (size_t)m->steps * sizeof *m->coefs);
-    pl_sha256_end(hex, &h);
-    text +=
-        snprintf(text, MAP_BYTES, "scale %s, map %s, precision %s, rounding %s, steps %d, coefficients %.12s",
-                 pl_scale_name(r->scale), kinds[m->kind], polar_dtype_name(m->precision),
-                 roundings[m->rounding], m->steps, hex);
-    if (m->eps != (m->rounding == POLAR_ROUND_REFERENCE ? PL_REFERENCE_EPS : 0))
-        text += sprintf(text, ", eps %.17g", m->eps);
-    return text;
-}
-
-static char *describe_group_map(char *text, const polar_rule *r)
-{
-    text = describe_polar_map(text, r);
-    if (r->apply != POLAR_APPLY_DECOUPLED) text += sprintf(text, ", apply %d", (int)r->apply);
-    if (r->radius != 0 && r->radius != 1) text += sprintf(text, ", radius %.17g", r->radius);
-    return text;
-}
-
-static void describe_map(char *text, const polar_optim *opt)
-{
-    for (int64_t i = 0; i < opt->groups; i++) {
-        if (i) text += sprintf(text, ", group %lld: ", (long long)i);
-        text = describe_group_map(text, &opt->group[i].rule);
-    }
 }
 
 /* What tells one list of blocks from another, as a number. */
@@ -196,8 +137,9 @@ void pl_optim_image_free(pl_optim_image *im)
 
 static polar_status image_create(pl_optim_image **out, const polar_optim *opt, const char *prefix)
 {
-    size_t text = PL_OPTIM_META * (strlen(prefix) + 32) + (size_t)opt->groups * (RULE_BYTES + MAP_BYTES) +
-                  32 + (size_t)(opt->members + hyper_rows(opt)) * MEMBER_BYTES;
+    size_t text = PL_OPTIM_META * (strlen(prefix) + 32) +
+                  (size_t)opt->groups * (PL_OPTIM_RULE_BYTES + PL_OPTIM_MAP_BYTES) + 32 +
+                  (size_t)(opt->members + hyper_rows(opt)) * MEMBER_BYTES;
     size_t items = 0;
     for (int64_t i = 0; i < opt->n; i++) {
         pl_state_item it;
@@ -244,10 +186,10 @@ static void describe_meta(pl_optim_image *im, const polar_optim *opt, const char
         text += sprintf(text, "%s%s", prefix, meta_keys[i]) + 1;
         im->meta[i].value = text;
         if (i == META_VERSION) strcpy(text, VERSION);
-        else if (i == META_RULE) describe_rule(text, opt);
+        else if (i == META_RULE) pl_optim_describe_rule(text, opt);
         else if (i == META_STEP) sprintf(text, "%" PRId64, opt->t);
         else if (i == META_MEMBERS) describe_members(text, opt);
-        else if (i == META_MAP) describe_map(text, opt);
+        else if (i == META_MAP) pl_optim_describe_map(text, opt);
         else if (i == META_VIEWS) describe_views(text, opt);
         else describe_groups(text, opt);
         text += strlen(text) + 1;
@@ -357,7 +299,7 @@ static polar_status check_meta(const source *s, const polar_optim *opt, char *ru
             "'%s' is damaged, or another program wrote it: optimiser state of version " VERSION
             " has a checksum, this has none (take another copy of it)",
             path);
-    describe_rule(rule, opt);
+    pl_optim_describe_rule(rule, opt);
     PL_TRY(check_items(path, "another rule", has, rule, ""));
     int digits = *t && !t[strspn(t, "0123456789")];
     *step = strtoll(t, &end, 10);
@@ -546,7 +488,7 @@ static polar_status check_views(const source *s, const polar_optim *opt)
 static polar_status check_map(const source *s, const polar_optim *opt, char *here)
 {
     const char *there = meta_of(s, META_MAP);
-    describe_map(here, opt);
+    pl_optim_describe_map(here, opt);
     if (there) PL_TRY(check_items(s->path, "another map", there, here, " " HINT));
     return check_views(s, opt);
 }

@@ -33,6 +33,14 @@ typedef struct pl_optim_image {
     int64_t step; /* steps made, when read */
 } pl_optim_image;
 
+#define PL_OPTIM_RULE_BYTES 400 /* of one group's words */
+#define PL_OPTIM_MAP_BYTES  300
+
+/* what must agree for the numbers to mean the same (state_words.c) */
+void pl_optim_describe_rule(char *text, const polar_optim *opt);
+/* what the step does with the moments */
+void pl_optim_describe_map(char *text, const polar_optim *opt);
+
 /* An optimiser's members among those of a file. */
 typedef struct pl_optim_pick {
     const int64_t *from; /* (members): which of the file's each one is */
