@@ -369,6 +369,12 @@ typedef enum polar_state {
 /* borrowed from the optimiser; data NULL and ndim 0: it has none */
 POLAR_API polar_status polar_optim_state_view(polar_tensor *out, const polar_optim *opt, int64_t param,
                                               polar_state which);
+/* The parts of a parameter with blocks: its blocks in their order, neighbours of one shape in one part, then
+ * what no block covers; 1 of any other, 0 of one that is not there. */
+POLAR_API int64_t polar_optim_part_count(const polar_optim *opt, int64_t param);
+/* polar_optim_state_view of what each part keeps for itself: POLAR_STATE_POST */
+POLAR_API polar_status polar_optim_part_view(polar_tensor *out, const polar_optim *opt, int64_t param,
+                                             int64_t part, polar_state which);
 
 /* What a load replaces: momenta, second moments, master copies and the count of steps; bf16 weights are then
  * written from their master copies. The caller's lr, decay and on/off of the members, and the numbers of his

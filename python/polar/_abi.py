@@ -392,6 +392,8 @@ FUNCTIONS = {    # name: (result, arguments)
     "polar_optim_load_with": (polar_status, [c_void_p, c_void_p, c_char_p, c_uint]),
     "polar_optim_reload_weights": (polar_status, [c_void_p, c_void_p]),
     "polar_optim_state_view": (polar_status, [POINTER(polar_tensor), c_void_p, c_int64, polar_state]),
+    "polar_optim_part_count": (c_int64, [c_void_p, c_int64]),
+    "polar_optim_part_view": (polar_status, [POINTER(polar_tensor), c_void_p, c_int64, c_int64, polar_state]),
     "polar_rule_parse_sized": (polar_status, [POINTER(polar_rule), c_char_p, POINTER(polar_optim_layout)]),
     "polar_optim_opts_parse_sized": (polar_status, [POINTER(polar_optim_opts), c_char_p, POINTER(polar_optim_layout)]),
     "polar_optim_create_sized": (polar_status, [POINTER(c_void_p), c_void_p, POINTER(polar_param), c_int64, POINTER(polar_optim_opts), POINTER(polar_optim_layout)]),

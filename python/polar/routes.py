@@ -8,6 +8,9 @@ their place are named in a warning.
 import warnings
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from itertools import groupby
+from math import prod
+from operator import index
 from typing import Optional, Tuple
 
 import torch
@@ -30,9 +33,14 @@ class Route:
     route: str
     why: str
     blocks: int = 1                                         # equal blocks of rows, each mapped by itself
-    # a flat parameter as matrices, one after the other
-    views: Optional[Tuple[Tuple[int, int], ...]] = None
+    # matrices within the parameter: (offset, rows, cols, elements from row to row)
+    views: Optional[Tuple[Tuple[int, int, int, int], ...]] = None
     group: int = -1
+
+    @property
+    def rest(self):
+        """Weights of a parameter with views that none of them covers."""
+        return prod(self.shape) - sum(v[1] * v[2] for v in self.views) if self.views else 0
 
 
 class Routes(list):
@@ -43,7 +51,7 @@ class Routes(list):
         for r in self:
             seen = ""
             if r.route != ADAMW:
-                seen = "+".join(f"{a}x{b}" for a, b in r.views) if r.views else self._matrices(r)
+                seen = self._blocks(r) if r.views else self._matrices(r)
             rows.append((r.name, "x".join(map(str, r.shape)) or "scalar", r.route, seen, r.why))
         width = [max(len(row[k]) for row in rows) for k in range(5)]
         lines = ["  ".join(cell.ljust(w) for cell, w in zip(row, width)).rstrip() for row in rows]
@@ -51,6 +59,12 @@ class Routes(list):
         return "\n".join(lines + [f"{matrices} of {len(self)} parameters take the matrix rule"])
 
     __repr__ = __str__
+
+    @staticmethod
+    def _blocks(r):
+        runs = [(shape, len(list(run))) for shape, run in groupby((v[1:3] for v in r.views))]
+        out = "+".join((f"{n} of " if n > 1 else "") + f"{a}x{b}" for (a, b), n in runs)
+        return out + (f", {r.rest} by AdamW" if r.rest else "")
 
     @staticmethod
     def _matrices(r):
@@ -119,21 +133,44 @@ def _by_itself(name, p, owner, blocks_there):
 
 
 def _e3nn_views(owner, name, p):
-    """e3nn keeps the weights of all paths of a layer in one flat tensor: each path's as a matrix, or None."""
+    """e3nn keeps the weights of all paths of a layer in one flat tensor: each path's as a matrix (of one that
+    has three dimensions, the last against the others); a path with one weight a channel is no matrix. None:
+    it is no such tensor.
+    """
     paths = getattr(owner, "instructions", None)
     if p.ndim != 1 or name.rsplit(".", 1)[-1] != "weight" or not paths:
         return None
-    shapes = []
+    out, at = [], 0
     for path in paths:
-        if getattr(path, "has_weight", True):
-            shape = tuple(getattr(path, "path_shape", ()))
-            if len(shape) < 2:
-                return None
-            rows = 1
-            for n in shape[:-1]:
-                rows *= n
-            shapes.append((rows, shape[-1]))
-    return tuple(shapes) if shapes and sum(a * b for a, b in shapes) == p.numel() else None
+        # o3.Linear lists its biases too, which lie in another tensor
+        if not getattr(path, "has_weight", True) or getattr(path, "i_in", 0) == -1:
+            continue
+        shape = tuple(getattr(path, "path_shape", ()))
+        if len(shape) >= 2 and prod(shape):
+            out.append((at, prod(shape[:-1]), shape[-1], shape[-1]))
+        at += prod(shape)
+    return tuple(out) if out and at == p.numel() else None
+
+
+def _given_views(name, p, given):
+    """The caller's: (rows, cols), one after the other, or (offset, rows, cols[, ld])."""
+    out, at, follow = [], 0, True
+    for v in given:
+        v = tuple(index(n) for n in v)
+        if len(v) not in (2, 3, 4):
+            raise ValueError(
+                f"views of '{name}': {v} is neither (rows, cols), which follows the one before it, nor "
+                f"(offset, rows, cols) or (offset, rows, cols, ld)")
+        follow = follow and len(v) == 2
+        if len(v) == 2:
+            v = (at, ) + v
+        out.append(v if len(v) == 4 else v + (v[2], ))
+        at = out[-1][0] + max(out[-1][1] - 1, 0) * out[-1][3] + out[-1][2]
+    if not out or (follow and at != p.numel()):
+        raise ValueError(
+            f"views of '{name}': {[v[1:3] for v in out]} are not matrices that make up its {p.numel()} "
+            f"entries (with offsets, (offset, rows, cols), the rest goes to AdamW)")
+    return tuple(out)
 
 
 def decide(pairs, module=None, matrix=None, adamw=None, blocks=None, views=None, route=None):
@@ -195,14 +232,11 @@ def _see_as(r, p, owner, matrix, adamw, blocks, views, route):
                 f"cannot be so divided"
             )
     hit = match(views, r.name)
-    shapes = tuple(tuple(int(n) for n in s) for s in views[hit]) if hit else None
+    shapes = _given_views(r.name, p, views[hit]) if hit else None
     by_itself = shapes is None and owner is not None and route is None and not match(adamw, r.name)
     if by_itself and (matrix is None or match(matrix, r.name)):
         shapes = _e3nn_views(owner, r.name, p)
     if shapes is None:
         return
-    if any(len(s) != 2 for s in shapes) or sum(a * b for a, b in shapes) != p.numel():
-        raise ValueError(
-            f"views of '{r.name}': {shapes} are not matrices that make up its {p.numel()} entries")
     r.route, r.views, r.blocks = MATRIX, shapes, 1
-    r.why = "a flat weight, seen as matrices"
+    r.why = "a flat weight, seen as matrices" if p.ndim < 2 else "matrices within it"

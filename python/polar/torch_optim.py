@@ -6,7 +6,6 @@ comparison per group, and two foreign calls. The rest happens when something has
 parameter that moved, a new group.
 """
 import atexit
-import math
 import threading
 import time
 import weakref
@@ -20,7 +19,7 @@ from . import _abi
 from ._library import Handle, PolarError, check, device, layout, lib, map_options, names, queue, tensor
 from .routes import ADAMW, MATRIX, Routes, decide, named
 from .torch_ranks import Ranks, full, group_of, is_rows, local, rows_of
-from .torch_state import DTYPES, view
+from .torch_state import DTYPES, parts, view
 
 try:
     # torch.compile goes around a step, not into it
@@ -89,8 +88,9 @@ class Optimizer(torch.optim.Optimizer):
         matrix, adamw: patterns of names that decide instead.
         blocks: {pattern: n}, the rows of such a parameter in n equal blocks, each mapped by itself (qkv: 3,
             or the heads).
-        views: {pattern: [(rows, cols), ...]}, a flat parameter as matrices, one after the other; e3nn's are
-            found by themselves.
+        views: {pattern: [(rows, cols), ...]}, a flat parameter as matrices, one after the other; or
+            [(offset, rows, cols), ...] and [(offset, rows, cols, ld), ...], matrices within any parameter,
+            what they do not cover going to AdamW. e3nn's are found by themselves.
         skip_nonfinite: a step with an infinity or a NaN in any gradient changes nothing.
         measure: keep update norms for stats().
         allow_no_matrix: no error where nothing takes the rule.
@@ -122,7 +122,7 @@ class Optimizer(torch.optim.Optimizer):
                  matrix: Union[str, Sequence[str], None] = None,
                  adamw: Union[str, Sequence[str], None] = None,
                  blocks: Optional[Dict[str, int]] = None,
-                 views: Optional[Dict[str, Sequence[Tuple[int, int]]]] = None,
+                 views: Optional[Dict[str, Sequence[Tuple[int, ...]]]] = None,
                  skip_nonfinite: bool = False,
                  measure: bool = False,
                  allow_no_matrix: bool = False,
@@ -244,6 +244,9 @@ class Optimizer(torch.optim.Optimizer):
                 g = {**self._aux, **({k: v for k, v in g.items() if not both or k not in self._aux}), **own}
             g["params"], g["route"], g["param_names"] = [p for p, _ in chosen
                                                          ], way, [r.name for _, r in chosen]
+            if way == MATRIX and any(r.rest for _, r in chosen):    # AdamW's numbers of what views leave out
+                own = {k: group.get("aux_" + k, v) for k, v in self._aux.items()}
+                g["rest"] = dict(own, of_lr=_plain(g.get("lr", defaults["lr"])))
             out.append((g, Routes(r for _, r in chosen), g["params"]))
         return out
 
@@ -305,6 +308,13 @@ class Optimizer(torch.optim.Optimizer):
         return _abi.polar_hyper(_plain(group["lr"]), first, betas[1],
                                 group["eps"] if self._divides(rule) else 1e-8, group["weight_decay"])
 
+    @staticmethod
+    def _rest(group):
+        """AdamW's numbers of what views leave out of a group's parameters; its rate goes with the group's."""
+        r = group["rest"]
+        factor = _plain(group["lr"]) / r["of_lr"] if r["of_lr"] else 1.0
+        return _abi.polar_hyper(factor * r["lr"], *_plain(r["betas"]), r["eps"], r["weight_decay"])
+
     def _check_params(self):
         device = None
         for group, table in zip(self.param_groups, self._tables):
@@ -344,8 +354,7 @@ class Optimizer(torch.optim.Optimizer):
         if group is not None and self._ranks is None:
             self._ranks = Ranks(group, self._device)
         rules = [self._rule(g) for g in self.param_groups]
-        pieces, owner, offset, labels = [], [], [], set()
-        j = 0
+        pieces, blocks, labels = [], [], set()
         for k, (group, table) in enumerate(zip(self.param_groups, self._tables)):
             for p, r in zip(group["params"], table):
                 r.group = k
@@ -355,29 +364,23 @@ class Optimizer(torch.optim.Optimizer):
                 while label in labels:
                     label += "'"
                 labels.add(label)
-                at = 0
                 whole_rows, first_row = rows_of(p, r.name)
                 if whole_rows and r.views:
                     raise PolarError(
                         f"'{r.name}' is a flat weight seen as matrices, and its rows lie on several ranks: "
                         f"keep it whole (fully_shard's ignored_params)"
                     )
-                for i, shape in enumerate(r.views or (tuple(local(p).shape) or (1,),)):
-                    t = tensor(local(p).data_ptr() + at, DTYPES[p.dtype], shape)
-                    g = _abi.polar_tensor.from_buffer_copy(t)
-                    g.data = None
-                    route = _abi.POLAR_ROUTE_AUX if r.route == ADAMW else _abi.POLAR_ROUTE_MATRIX
-                    pieces.append(
-                        _abi.polar_param((f"{label}[{i}]" if r.views else label).encode(), t, g, route,
-                                         r.blocks if r.route == MATRIX else 0, 0, 0, k, whole_rows,
-                                         first_row))
-                    owner.append(j)
-                    offset.append(at)
-                    at += math.prod(shape) * p.element_size()
-                j += 1
+                t = tensor(local(p).data_ptr(), DTYPES[p.dtype], tuple(local(p).shape) or (1, ))
+                g = _abi.polar_tensor.from_buffer_copy(t)
+                g.data = None
+                route = _abi.POLAR_ROUTE_AUX if r.route == ADAMW else _abi.POLAR_ROUTE_MATRIX
+                views = [_abi.polar_block(*v, 0) for v in r.views or ()]
+                blocks.append((_abi.polar_block * len(views))(*views) if views else None)
+                pieces.append(
+                    _abi.polar_param(label.encode(), t, g, route,
+                                     r.blocks if r.route == MATRIX and not views else 0, 0, 0, k, whole_rows,
+                                     first_row, blocks[-1], len(views)))
         handle = self._create(dev, pieces, rules)
-        self._owner, self._offset, self._split_up = owner, offset, len(pieces) != len(self._params)
-        self._sizes = [math.prod(piece.weight.shape[:piece.weight.ndim]) for piece in pieces]
         self._weights, self._dtypes = [local(p).data_ptr()
                                        for p in self._params], [p.dtype for p in self._params]
         self._versions = self._rows_written()
@@ -444,38 +447,37 @@ class Optimizer(torch.optim.Optimizer):
         return out
 
     def _show_state(self):
-        """self.state: views of the library's memory; lists of them where a parameter is seen as several
-        matrices. Over several ranks flat views of this rank's part, empty where it has none.
+        """self.state: views of the library's memory, in the parameter's shape; of moments after the map a
+        list, where a parameter is seen as several matrices. Over several ranks flat views of this rank's
+        part, empty where it has none.
         """
         self.state.clear()
-        pieces = {}
-        for i, j in enumerate(self._owner):
-            pieces.setdefault(j, []).append(i)
-        index = {id(p): j for j, p in enumerate(self._params)}
-        for k, group in enumerate(self.param_groups):
-            keys = self._keys(k)
-            for p in group["params"]:
-                if id(p) not in index:
-                    continue
-                mine, state = pieces[index[id(p)]], {}
+        for k, p, i in self._numbers():
+            keys, state = self._keys(k), {}
+            for which in self._kinds(k, p) if self._ranks else keys:
+                seen = parts(self._handle, i, which, self._device) if which == _abi.POLAR_STATE_POST else [
+                    view(self._handle, i, which, self._device)
+                ]
+                one = seen[0] if seen else None
                 if self._ranks:
-                    for which in self._kinds(k, p):
-                        seen = [view(self._handle, i, which, self._device) for i in mine]
-                        whole = [s if s is not None else torch.empty(0) for s in seen]
-                        state[keys[which]] = torch.cat(whole) if len(seen) > 1 else whole[0]
-                    state["step"] = torch.zeros(())    # state_dict() has it
-                    self.state[p] = state
-                    continue
-                for which, key in keys.items():
-                    seen = [view(self._handle, i, which, self._device) for i in mine]
-                    if seen[0] is not None:
-                        one = seen[0]
-                        if one.numel() == p.numel():    # moments of lines stay flat
-                            one = one.view(p.shape)
-                        state[key] = one if len(mine) == 1 else seen
-                steps = [view(self._handle, i, _abi.POLAR_STATE_STEPS, self._device) for i in mine]
-                state["step"] = steps[0][0] if len(mine) == 1 else [s[0] for s in steps]
-                self.state[p] = state
+                    state[keys[which]] = one if one is not None else torch.empty(0)
+                elif one is not None:
+                    # moments of lines stay flat
+                    state[keys[which]] = seen if len(seen) > 1 else one.view(
+                        p.shape) if one.numel() == p.numel() else one
+            # over ranks state_dict() has it
+            state["step"] = torch.zeros(()) if self._ranks else view(self._handle, i, _abi.POLAR_STATE_STEPS,
+                                                                     self._device)[0]
+            self.state[p] = state
+
+    def _numbers(self):
+        """(group's number, parameter, the library's number of it), in order."""
+        i = 0
+        for k, group in enumerate(self.param_groups):
+            for p in group["params"]:
+                if p.numel():
+                    yield k, p, i
+                    i += 1
 
     # ---- over several ranks -----------------------------------------------------------------------------
 
@@ -489,34 +491,19 @@ class Optimizer(torch.optim.Optimizer):
             out.append(_abi.POLAR_STATE_SECOND_MOMENT)
         return out + ([_abi.POLAR_STATE_MASTER] if p.dtype is torch.bfloat16 else [])
 
-    def _pieces_of(self):
-        """(group's number, parameter, the library's numbers of it, elements of each, whole) for every
-        parameter, in order.
-        """
-        numbers = {}
-        for i, j in enumerate(self._owner):
-            numbers.setdefault(j, []).append(i)
-        index = {id(p): j for j, p in enumerate(self._params)}
-        for k, group in enumerate(self.param_groups):
-            for p in group["params"]:
-                if id(p) in index:
-                    mine = numbers[index[id(p)]]
-                    yield k, p, mine, [p.numel()] if len(mine) == 1 else [self._sizes[i] for i in mine]
-
     def _whole_state(self):
         """{parameter: its state}, as torch has it: whole, or by rows where the parameter is. Collective."""
         out = {}
-        for k, p, mine, sizes in self._pieces_of():
+        for k, p, i in self._numbers():
             dtype, keys = torch.float64 if p.dtype is torch.float64 else torch.float32, self._keys(k)
             entry = {}
             for which in self._kinds(k, p):
                 if which == _abi.POLAR_STATE_POST:
-                    flat = [self._ranks.kept(self._handle, i, which, dtype, self._device) for i in mine]
+                    flat = self._ranks.kept(self._handle, i, which, dtype, self._device)
                 else:
-                    flat = [self._ranks.whole(self._handle, i, which, n, dtype, self._device)
-                            for i, n in zip(mine, sizes)]
-                entry[keys[which]] = self._ranks.like(p, torch.cat(flat))
-            entry["step"] = self._ranks.steps(self._handle, mine[0], self._device).float()
+                    flat = self._ranks.whole(self._handle, i, which, p.numel(), dtype, self._device)
+                entry[keys[which]] = self._ranks.like(p, flat)
+            entry["step"] = self._ranks.steps(self._handle, i, self._device).float()
             out[p] = entry
         return out
 
@@ -524,20 +511,15 @@ class Optimizer(torch.optim.Optimizer):
         """Every rank its part of `old`; what an entry lacks stays as it is. Collective."""
         # master copies and the owners' rows
         check(lib.polar_optim_reload_weights(self._handle.pointer, self._queue.pointer))
-        for k, p, mine, sizes in self._pieces_of():
+        for k, p, i in self._numbers():
             entry, keys = old.get(p, {}), self._keys(k)
             for which in self._kinds(k, p):
                 if keys[which] in entry:
                     flat = full(entry[keys[which]]).reshape(-1).to(self._device)
-                    parts = sizes if which != _abi.POLAR_STATE_POST else [
-                        self._ranks.kept_count(self._handle, i, which, self._device) for i in mine
-                    ]
-                    for i, piece in zip(mine, flat.split(parts)):
-                        self._ranks.put(self._handle, i, which, piece, self._device)
+                    self._ranks.put(self._handle, i, which, flat, self._device)
             if "step" in entry:
                 made = torch.tensor([float(entry["step"]), 0.0], dtype=torch.float64, device=self._device)
-                for i in mine:
-                    self._ranks.put(self._handle, i, _abi.POLAR_STATE_STEPS, made, self._device)
+                self._ranks.put(self._handle, i, _abi.POLAR_STATE_STEPS, made, self._device)
 
     def _rows_written(self):
         """Versions of the parameters in rows, by themselves and as they lie here: torch counts what it
@@ -560,25 +542,16 @@ class Optimizer(torch.optim.Optimizer):
                 mine = self.state[p].get(key)
                 if mine is None:
                     continue
+                if isinstance(value, list):
+                    value = torch.cat([v.reshape(-1) for v in value])
                 if isinstance(mine, list):
-                    parts = value if isinstance(value, list) else [value] * len(mine) if key == "step" else \
-                        torch.as_tensor(value).reshape(-1).split([m.numel() for m in mine])
-                    for m, part in zip(mine, parts):
-                        m.copy_(torch.as_tensor(part).reshape(m.shape))
+                    for m, part in zip(mine, torch.as_tensor(value).split([m.numel() for m in mine])):
+                        m.copy_(part)
                 else:
-                    value = torch.cat([v.reshape(-1) for v in value
-                                       ]) if isinstance(value, list) and key != "step" else value
                     mine.copy_(torch.as_tensor(value).reshape(mine.shape))
         for p in masters:
             if "master" not in old.get(p, {}):
-                for m, part in self._master_parts(p):
-                    m.copy_(part)
-
-    def _master_parts(self, p):
-        mine = self.state[p]["master"]
-        if not isinstance(mine, list):
-            return [(mine, p.detach())]
-        return list(zip(mine, p.detach().reshape(-1).split([m.numel() for m in mine])))
+                self.state[p]["master"].copy_(p.detach())
 
     def _check_state(self, state_dict):
         """Refuses a checkpoint before anything is changed."""
@@ -640,7 +613,7 @@ class Optimizer(torch.optim.Optimizer):
             for p in group["params"]:
                 if p.numel():
                     entry = {
-                        key: torch.cat(v) if isinstance(v, list) and key != "step" else v
+                        key: torch.cat(v) if isinstance(v, list) else v
                         for key, v in self.state[p].items()
                     }
                     flat[index] = {
@@ -654,10 +627,7 @@ class Optimizer(torch.optim.Optimizer):
     def _steps(self):
         """Steps made with every parameter, as torch keeps them: a float of its own on the CPU. One transfer.
         """
-        all_of = torch.stack([
-            s["step"] if not isinstance(s["step"], list) else s["step"][0]
-            for s in (self.state[p] for p in self._params)
-        ]).cpu()
+        all_of = torch.stack([self.state[p]["step"] for p in self._params]).cpu()
         return {p: all_of[j].float().clone() for j, p in enumerate(self._params)}
 
     @torch.no_grad()
@@ -728,6 +698,9 @@ class Optimizer(torch.optim.Optimizer):
             for route in (_abi.POLAR_ROUTE_MATRIX, _abi.POLAR_ROUTE_AUX):
                 if (route == _abi.POLAR_ROUTE_AUX) == (group["route"] == ADAMW):
                     check(lib.polar_optim_set_hyper(self._handle.pointer, -1, k, route, byref(h)))
+                elif route == _abi.POLAR_ROUTE_AUX and "rest" in group:
+                    rest = self._rest(group)
+                    check(lib.polar_optim_set_hyper(self._handle.pointer, -1, k, route, byref(rest)))
             self._hypers[k] = [_plain(x) if not isinstance(x, list) else list(x) for x in now]
 
     def _route_of(self, p):
@@ -819,8 +792,6 @@ class Optimizer(torch.optim.Optimizer):
         keep: List[torch.Tensor] = []
         pointers = self._pointers(keep)
         self._sync_groups()
-        if self._split_up:
-            pointers = [pointers[j] + at if pointers[j] else 0 for j, at in zip(self._owner, self._offset)]
         given = array("Q", pointers)
         handle = self._handle.pointer
         if self._device.type == "cuda":
@@ -888,10 +859,10 @@ class Optimizer(torch.optim.Optimizer):
         return Routes(r for table in self._tables for r in table)
 
     def stats(self) -> List[Dict[str, Any]]:
-        """What the last step did, a record for every matrix or vector of the library's: ready for
-        pandas.DataFrame. Waits for the device.
+        """What the last step did, a record for every parameter: ready for pandas.DataFrame. Of matrices
+        within one that are not alike it has the first one's shape, scale and rate. Waits for the device.
         """
-        n = len(self._owner)
+        n = len(self._params)
         out = (_abi.polar_param_stats * n)()
         with self._lock, self._on_device():
             check(

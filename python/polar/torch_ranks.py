@@ -13,7 +13,7 @@ import torch.distributed as dist
 
 from . import _abi
 from ._library import Handle, PolarError, check, lib
-from .torch_state import view
+from .torch_state import parts, view
 
 try:
     from torch.distributed.tensor import DTensor, Shard
@@ -191,7 +191,7 @@ class Ranks:
         count = self.kept_count(handle, index, which, device)
         out, holder = torch.empty(count, dtype=dtype, device=device), self._holder(handle, index)
         if holder == self.rank and count:
-            out.copy_(view(handle, index, which, device))
+            out.copy_(torch.cat(parts(handle, index, which, device)))
         self._broadcast(out, holder)
         return out
 
@@ -199,8 +199,7 @@ class Ranks:
         """Its numbers; only who keeps them knows how many. Collective."""
         count, holder = torch.zeros(1, dtype=torch.int64), self._holder(handle, index)
         if holder == self.rank:
-            seen = view(handle, index, which, device)
-            count[0] = 0 if seen is None else seen.numel()
+            count[0] = sum(s.numel() for s in parts(handle, index, which, device))
         self._broadcast(count, holder)
         return int(count[0])
 
@@ -217,6 +216,11 @@ class Ranks:
     def put(self, handle, index, which, flat, device):
         """This rank's part of a whole, flat tensor."""
         first, n = self.part(handle, index, self.rank)
+        if n and which == _abi.POLAR_STATE_POST:
+            mine = parts(handle, index, which, device)
+            for m, piece in zip(mine, flat.split([m.numel() for m in mine])):
+                m.copy_(piece)
+            return
         mine = view(handle, index, which, device) if n else None
         if mine is not None:
             mine.copy_(flat if which in UNCUT else flat[first:first + n])

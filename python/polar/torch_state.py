@@ -40,16 +40,28 @@ def borrow(pointer, count, dtype, device, owner):
     return torch.frombuffer(memory, dtype=dtype, count=count)
 
 
-def view(handle, index, which, device):
-    """One piece of the state of the library's parameter `index`, flat; None where it has none."""
+def view(handle, index, which, device, part=None):
+    """One piece of the state of the library's parameter `index`, or of a part of it, flat; None where it has
+    none.
+    """
     t = _abi.polar_tensor()
-    check(lib.polar_optim_state_view(byref(t), handle.pointer, index, which))
+    if part is None:
+        check(lib.polar_optim_state_view(byref(t), handle.pointer, index, which))
+    else:
+        check(lib.polar_optim_part_view(byref(t), handle.pointer, index, part, which))
     if not t.data:
         return None
     count = 1
     for i in range(t.ndim):
         count *= t.shape[i]
     return borrow(t.data, count, _TORCH[t.dtype], device, handle)
+
+
+def parts(handle, index, which, device):
+    """What each part of the library's parameter `index` keeps for itself, flat."""
+    count = lib.polar_optim_part_count(handle.pointer, index)
+    seen = [view(handle, index, which, device, k) for k in range(count)]
+    return [s for s in seen if s is not None]
 
 
 def join_state_dicts(*states):

@@ -453,8 +453,21 @@ polar_status polar_optim_set_grads(polar_optim *opt, void *const *data, int64_t 
     return POLAR_OK;
 }
 
-polar_status polar_optim_state_view(polar_tensor *out, const polar_optim *opt, int64_t param,
-                                    polar_state which)
+/* Where this rank has the state of a parameter: *param of the optimiser returned; NULL: other ranks have it.
+ */
+static const polar_optim *state_holder(const polar_optim *opt, int64_t *param)
+{
+    if (!opt->shard) return opt;
+    for (int64_t k = 0; k < opt->shard->piece_count; k++) {
+        const pl_piece *piece = &opt->shard->pieces[k];
+        if (piece->param != *param || piece->inner < 0) continue;
+        *param = piece->inner;
+        return opt->shard->inner;
+    }
+    return NULL;
+}
+
+static polar_status view_begin(polar_tensor *out, const polar_optim *opt, int64_t param, polar_state which)
 {
     PL_NEED_ARG(out);
     *out = (polar_tensor){0};
@@ -462,21 +475,47 @@ polar_status polar_optim_state_view(polar_tensor *out, const polar_optim *opt, i
     PL_TRY(check_param(opt, param));
     PL_NEED(which >= POLAR_STATE_MOMENTUM && which <= POLAR_STATE_POST, POLAR_E_ARG,
             "there is no state %d (polar_state)", (int)which);
-    for (int64_t k = 0; opt->shard && k < opt->shard->piece_count; k++) {
-        const pl_piece *piece = &opt->shard->pieces[k];
-        if (piece->param == param && piece->inner >= 0)
-            return polar_optim_state_view(out, opt->shard->inner, piece->inner, which);
-    }
-    if (opt->shard) return POLAR_OK;
+    return POLAR_OK;
+}
+
+static void view_of(polar_tensor *out, const pl_mat *m)
+{
+    if (m->data) *out = polar_tensor_3d(m->data, m->dtype, m->batch, m->rows, m->cols);
+}
+
+polar_status polar_optim_state_view(polar_tensor *out, const polar_optim *opt, int64_t param,
+                                    polar_state which)
+{
+    PL_TRY(view_begin(out, opt, param, which));
+    opt = state_holder(opt, &param);
+    if (!opt) return POLAR_OK;
     const pl_optim_param *p = &opt->params[param];
-    PL_NEED(which != POLAR_STATE_POST || p->part_count == 1, POLAR_E_UNSUPPORTED,
-            "'%s' has %lld blocks, each with a moment of its own after the map", p->name,
-            (long long)p->block_count);
-    const pl_mat *pieces[] = {&p->M, &p->V, &p->master, &p->T, &opt->parts[p->first_part].P},
-                 *m = pieces[which];
-    if (!m->data) return POLAR_OK;
-    *out = which == POLAR_STATE_STEPS ? polar_tensor_2d(m->data, m->dtype, m->batch, 2)
-                                      : polar_tensor_3d(m->data, m->dtype, m->batch, m->rows, m->cols);
+    PL_NEED(which < POLAR_STATE_POST || p->part_count == 1, POLAR_E_UNSUPPORTED,
+            "'%s' has %lld parts, each with a moment of its own after the map (polar_optim_part_view)",
+            p->name, (long long)p->part_count);
+    if (which >= POLAR_STATE_POST) return polar_optim_part_view(out, opt, param, 0, which);
+    const pl_mat *const pieces[] = {&p->M, &p->V, &p->master, &p->T}, *m = pieces[which];
+    view_of(out, m);
+    if (which == POLAR_STATE_STEPS && m->data) *out = polar_tensor_2d(m->data, m->dtype, m->batch, 2);
+    return POLAR_OK;
+}
+
+int64_t polar_optim_part_count(const polar_optim *opt, int64_t param)
+{
+    return opt && param >= 0 && param < opt->n ? opt->params[param].part_count : 0;
+}
+
+polar_status polar_optim_part_view(polar_tensor *out, const polar_optim *opt, int64_t param, int64_t part,
+                                   polar_state which)
+{
+    PL_TRY(view_begin(out, opt, param, which));
+    PL_NEED(part >= 0 && part < opt->params[param].part_count, POLAR_E_ARG,
+            "'%s' has no part %lld: there are %lld, from 0", opt->params[param].name, (long long)part,
+            (long long)opt->params[param].part_count);
+    PL_NEED(which >= POLAR_STATE_POST, POLAR_E_ARG,
+            "state %d is that of all of '%s' (polar_optim_state_view)", (int)which, opt->params[param].name);
+    opt = state_holder(opt, &param);
+    if (opt) view_of(out, &opt->parts[opt->params[param].first_part + part].P);
     return POLAR_OK;
 }
 

@@ -35,6 +35,10 @@ static const shard_param shard_model[SHARD_PARAMS] = {
     {"head", 0, 101, POLAR_DTYPE_F32, 0, 0, 0},
 };
 
+/* columns of an 8x33 matrix; matrices in a vector of 101 */
+static const polar_block shard_columns[2] = {{0, 8, 16, 33, 0}, {17, 8, 16, 33, 0}};
+static const polar_block shard_paths[3] = {{0, 5, 6, 0, 0}, {30, 5, 6, 0, 0}, {61, 4, 9, 0, 0}};
+
 static inline int64_t shard_rows(int i)
 {
     return shard_model[i].rows ? shard_model[i].rows : 1;
@@ -63,6 +67,7 @@ typedef struct shard_run {
     const char *device, *rule;
     shard_mode mode;
     int64_t steps;
+    int blocks;           /* "b0.out" and "head" are seen as blocks, with weights that no block covers */
     int64_t bucket_bytes; /* not 0: the option, and gradients are added one by one, from the last */
     int skip; /* opts.skip_missing, opts.skip_nonfinite: with gradients that are missing or not finite */
     const char *load, *save;         /* state files; or NULL */
@@ -157,6 +162,10 @@ static inline void shard_begin(shard_place *p, const shard_run *run, polar_comm 
         params[i].row_blocks = s->row_blocks;
         params[i].schur_group = shard_sums(run->rule) ? s->schur_group : 0;
         params[i].schur_dim = shard_sums(run->rule) ? s->schur_dim : 0;
+        if (run->blocks && !strcmp(s->name, "b0.out"))
+            params[i].blocks = shard_columns, params[i].block_count = 2;
+        if (run->blocks && !strcmp(s->name, "head"))
+            params[i].blocks = shard_paths, params[i].block_count = 3;
         for (int64_t k = 0; k < p->count[i]; k++) {
             int64_t at = p->first[i] + k;
             p->now[i][k] = run->from ? run->from[i][at] : shard_start(i, at);

@@ -55,6 +55,27 @@ static int64_t over_ranks(const char *rule, shard_mode mode, int skip, int64_t m
     return unlike + unlike_of(got, want);
 }
 
+/* Parameters seen as blocks: whole on their owners, with the bits of one rank. */
+static void test_blocks(const char *rule, int skip)
+{
+    static weights want, got;
+    char what[96];
+    int64_t unlike = 0;
+    shard_run plain = {.device = device, .rule = rule, .steps = 10, .skip = skip, .blocks = 1, .out = want};
+    memset(want, 0, sizeof want);
+    shard_alone(&plain);
+    for (int mode = SHARD_LEAVES_OF; mode <= SHARD_SAME; mode++)
+        for (int i = 0; i < COUNTS; i++) {
+            shard_run run = plain;
+            run.mode = (shard_mode)mode, run.out = got;
+            memset(got, 0, sizeof got);
+            ranks_run(rank_counts[i], shard_work, &run);
+            unlike += unlike_of(got, want);
+        }
+    snprintf(what, sizeof what, "%s: blocks%s, 1 to 11 ranks", rule, skip ? ", skips" : "");
+    test_exact(what, unlike);
+}
+
 static void test_rule(const char *rule, shard_mode last)
 {
     static const char *const words[] = {"", "leaves", "same gradients", "rows"};
@@ -184,7 +205,7 @@ static int64_t same_files(const char *a, const char *b)
 }
 
 /* Ten steps on `before` ranks, a file, ten more on `after`: the bits of twenty on one. */
-static void test_files(const char *rule, shard_mode mode, int before, int after)
+static void test_files(const char *rule, shard_mode mode, int before, int after, int blocks)
 {
     static weights want, middle, end;
     char file[64], plain_file[64], what[96];
@@ -192,6 +213,7 @@ static void test_files(const char *rule, shard_mode mode, int before, int after)
     snprintf(file, sizeof file, "/tmp/test_shard.%d.a", (int)getpid());
     snprintf(plain_file, sizeof plain_file, "/tmp/test_shard.%d.b", (int)getpid());
     shard_run plain = {.device = device, .rule = rule, .mode = SHARD_PLAIN, .steps = 10, .save = plain_file};
+    plain.blocks = blocks;
     shard_alone(&plain);
     plain.steps = 20, plain.save = NULL, plain.out = want;
     shard_alone(&plain);
@@ -549,12 +571,17 @@ int main(int argc, char **argv)
     test_buckets();
     test_left_alone();
     test_skips();
-    test_files("polaradamw", SHARD_LEAVES_OF, 4, 2);
-    test_files("polaradamw", SHARD_SAME, 3, 8);
-    test_files("polaradamw", SHARD_ROWS, 4, 2);
-    test_files("polaradamw", SHARD_LEAVES_OF, 4, 0);
-    test_files("normuon", SHARD_LEAVES_OF, 4, 2); /* moments of lines of what the map returned */
-    test_files("adamuon", SHARD_ROWS, 4, 2);      /* of its entries */
+    test_files("polaradamw", SHARD_LEAVES_OF, 4, 2, 0);
+    test_files("polaradamw", SHARD_SAME, 3, 8, 0);
+    test_files("polaradamw", SHARD_ROWS, 4, 2, 0);
+    test_files("polaradamw", SHARD_LEAVES_OF, 4, 0, 0);
+    test_files("normuon", SHARD_LEAVES_OF, 4, 2, 0); /* moments of lines of what the map returned */
+    test_files("adamuon", SHARD_ROWS, 4, 2, 0);      /* of its entries */
+    test_blocks("polaradamw", 0);
+    test_blocks("normuon", 0);
+    test_blocks("muon", 1);
+    test_files("polaradamw", SHARD_SAME, 4, 2, 1);
+    test_files("normuon", SHARD_LEAVES_OF, 4, 0, 1);
     test_bytes();
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) test_balance(&lists[i]);
     test_use();
