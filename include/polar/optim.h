@@ -49,7 +49,15 @@ typedef enum polar_precondition {
     POLAR_PRECONDITION_ROWS = 3,
     POLAR_PRECONDITION_COLUMNS = 4, /* the same of columns */
     POLAR_PRECONDITION_BOTH = 5,    /* rows and columns, both factors of the same u */
-    POLAR_PRECONDITION_SIGN = 6     /* the signs of u */
+    POLAR_PRECONDITION_SIGN = 6,    /* the signs of u */
+    /* Kronecker factors: L = b2 L + (1 - b2) g g^T, R = b2 R + (1 - b2) g^T g, seen anew every `refresh`
+     * steps from the first on. L^ = L / (1 - b2^t), its least eigenvalue brought up to 0, + eps;
+     * L^^-kron_power u R^^-kron_power */
+    POLAR_PRECONDITION_KRON = 7,
+    /* the same with L^ = rows L / trace L + eps, its least eigenvalue brought up to 0, + eps */
+    POLAR_PRECONDITION_KRON_TRACE = 8,
+    /* the same with L^ = L' / (1 - b2) + eps, L' = b2 L + (1 - b2) g g^T: a sum of all, the newest twice */
+    POLAR_PRECONDITION_KRON_NESTEROV = 9
 } polar_precondition;
 
 /* After the map, D being what it returned. A moment of lines has one number a line and keeps the norm: the
@@ -63,7 +71,9 @@ typedef enum polar_post {
      * sqrt(max(v_i, eps)) */
     POLAR_POST_LONG_MOMENT = 3,
     /* v = b2 v + (1 - b2) D^2;  D / (sqrt(v / (1 - b2^t)) + eps), entry by entry */
-    POLAR_POST_ENTRY_MOMENT = 4
+    POLAR_POST_ENTRY_MOMENT = 4,
+    /* of a POLAR_PRECONDITION_KRON...: L^^-kron_power D R^^-kron_power once more, D's norm kept */
+    POLAR_POST_UNWHITEN = 5
 } polar_post;
 
 /* of a (rows = out, cols = in) matrix */
@@ -97,7 +107,10 @@ typedef struct polar_rule { /* an optimiser is a row */
     polar_map_opts map; /* kind POLAR_MAP_NONE: no polar map */
     polar_post post;    /* its moment's b2 and eps are those above */
     polar_apply apply;
-    double radius; /* a factor of the scale; 0 means 1 */
+    double radius;     /* a factor of the scale; 0 means 1 */
+    double kron_power; /* of Kronecker factors, above 0, at most 1 */
+    /* steps from one look at Kronecker factors to the next; 0 means 1 */
+    int64_t refresh;
 } polar_rule;
 
 /* polar_rule_parse: see "calls that carry sizes" below */
@@ -227,7 +240,7 @@ typedef struct polar_optim_opts {
     {                                                                                                \
         sizeof(polar_optim_opts),                                                                    \
             {POLAR_MOMENTUM_EMA,  POLAR_PRECONDITION_ADAM, POLAR_SCALE_PAPER,     0.9, 0.999, 1e-8,  \
-             POLAR_MAP_OPTS_INIT, POLAR_POST_NONE,         POLAR_APPLY_DECOUPLED, 0},                \
+             POLAR_MAP_OPTS_INIT, POLAR_POST_NONE,         POLAR_APPLY_DECOUPLED, 0,   0,     0},    \
             5e-3, 0.05, 5e-4, 0.05, 0.9, 0.999, 1e-8, {0, 0, 1e-3}, NULL, NULL, 0, 0, 1, NULL, 0, 0, \
             POLAR_SKIP_NEVER, NULL, POLAR_GRADS_MEAN, 0, 0, 0                                        \
     }
@@ -363,7 +376,14 @@ typedef enum polar_state {
     /* (members, 2), f64: steps made, steps left out; with opts.skip_missing or opts.skip_nonfinite */
     POLAR_STATE_STEPS = 3,
     /* of polar_post: (members, 1, rows), (members, row_blocks, cols) or, of entries, (members, rows, cols) */
-    POLAR_STATE_POST = 4
+    POLAR_STATE_POST = 4,
+    /* of Kronecker factors: L (members, rows, rows of a block), R (members, row_blocks cols, cols), */
+    POLAR_STATE_LEFT = 5,
+    POLAR_STATE_RIGHT = 6,
+    POLAR_STATE_LEFT_BASIS = 7, /* their eigenvectors, in columns, */
+    POLAR_STATE_RIGHT_BASIS = 8,
+    POLAR_STATE_LEFT_FACTORS = 9,  /* what becomes of their eigenvalues, f64: (members, 1, rows), */
+    POLAR_STATE_RIGHT_FACTORS = 10 /* (members, row_blocks, cols) */
 } polar_state;
 
 /* borrowed from the optimiser; data NULL and ndim 0: it has none */
@@ -372,7 +392,7 @@ POLAR_API polar_status polar_optim_state_view(polar_tensor *out, const polar_opt
 /* The parts of a parameter with blocks: its blocks in their order, neighbours of one shape in one part, then
  * what no block covers; 1 of any other, 0 of one that is not there. */
 POLAR_API int64_t polar_optim_part_count(const polar_optim *opt, int64_t param);
-/* polar_optim_state_view of what each part keeps for itself: POLAR_STATE_POST */
+/* polar_optim_state_view of what each part keeps for itself: POLAR_STATE_POST and those behind it */
 POLAR_API polar_status polar_optim_part_view(polar_tensor *out, const polar_optim *opt, int64_t param,
                                              int64_t part, polar_state which);
 

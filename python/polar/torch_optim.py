@@ -36,6 +36,14 @@ _MOMENT = {
     _abi.POLAR_STATE_MOMENTUM: "exp_avg", _abi.POLAR_STATE_SECOND_MOMENT: "exp_avg_sq",
     _abi.POLAR_STATE_MASTER: "master", _abi.POLAR_STATE_POST: "post"
 }
+# of Kronecker factors
+_KRON = {
+    _abi.POLAR_STATE_LEFT: "left", _abi.POLAR_STATE_RIGHT: "right",
+    _abi.POLAR_STATE_LEFT_BASIS: "left_basis", _abi.POLAR_STATE_RIGHT_BASIS: "right_basis",
+    _abi.POLAR_STATE_LEFT_FACTORS: "left_factors", _abi.POLAR_STATE_RIGHT_FACTORS: "right_factors"
+}
+# in the state's format, the others f64
+_BASES = (_abi.POLAR_STATE_LEFT_BASIS, _abi.POLAR_STATE_RIGHT_BASIS)
 # whose numbers are PolarAdamW's where none are given
 _PAPER = ("sgdm", "adamw", "muon", "polaradamw", "muon_v", "polar_ema")
 # in the order of polar_scale
@@ -441,6 +449,8 @@ class Optimizer(torch.optim.Optimizer):
     def _keys(self, k):
         """torch's names of what the library keeps for a parameter of group k."""
         rule, out = self._rules[k], dict(_MOMENT)
+        if self.param_groups[k]["route"] == MATRIX and rule.precondition >= _abi.POLAR_PRECONDITION_KRON:
+            out.update(_KRON)
         adam = rule.precondition == _abi.POLAR_PRECONDITION_ADAM
         if self.param_groups[k]["route"] == MATRIX and not adam and rule.momentum != _abi.POLAR_MOMENTUM_EMA:
             out[_abi.POLAR_STATE_MOMENTUM] = "momentum_buffer"
@@ -455,7 +465,7 @@ class Optimizer(torch.optim.Optimizer):
         for k, p, i in self._numbers():
             keys, state = self._keys(k), {}
             for which in self._kinds(k, p) if self._ranks else keys:
-                seen = parts(self._handle, i, which, self._device) if which == _abi.POLAR_STATE_POST else [
+                seen = parts(self._handle, i, which, self._device) if which >= _abi.POLAR_STATE_POST else [
                     view(self._handle, i, which, self._device)
                 ]
                 one = seen[0] if seen else None
@@ -485,8 +495,10 @@ class Optimizer(torch.optim.Optimizer):
         """What the library keeps of a parameter of group k, wherever it lies."""
         out, rule = [_abi.POLAR_STATE_MOMENTUM], self._rules[k]
         matrix = self.param_groups[k]["route"] == MATRIX
-        if matrix and rule.post != _abi.POLAR_POST_NONE:
+        if matrix and rule.post not in (_abi.POLAR_POST_NONE, _abi.POLAR_POST_UNWHITEN):
             out.append(_abi.POLAR_STATE_POST)
+        if matrix and rule.precondition >= _abi.POLAR_PRECONDITION_KRON and p.numel():
+            out += list(_KRON)
         if not matrix or rule.precondition in (_abi.POLAR_PRECONDITION_ADAM, _abi.POLAR_PRECONDITION_LAPROP):
             out.append(_abi.POLAR_STATE_SECOND_MOMENT)
         return out + ([_abi.POLAR_STATE_MASTER] if p.dtype is torch.bfloat16 else [])
@@ -498,6 +510,10 @@ class Optimizer(torch.optim.Optimizer):
             dtype, keys = torch.float64 if p.dtype is torch.float64 else torch.float32, self._keys(k)
             entry = {}
             for which in self._kinds(k, p):
+                if which in _KRON:    # of a size of its own, and flat, also where it is the parameter's
+                    wide = dtype if which in _BASES else torch.float64
+                    entry[keys[which]] = self._ranks.kept(self._handle, i, which, wide, self._device)
+                    continue
                 if which == _abi.POLAR_STATE_POST:
                     flat = self._ranks.kept(self._handle, i, which, dtype, self._device)
                 else:
@@ -545,7 +561,8 @@ class Optimizer(torch.optim.Optimizer):
                 if isinstance(value, list):
                     value = torch.cat([v.reshape(-1) for v in value])
                 if isinstance(mine, list):
-                    for m, part in zip(mine, torch.as_tensor(value).split([m.numel() for m in mine])):
+                    flat = torch.as_tensor(value).reshape(-1)
+                    for m, part in zip(mine, flat.split([m.numel() for m in mine])):
                         m.copy_(part)
                 else:
                     mine.copy_(torch.as_tensor(value).reshape(mine.shape))
@@ -588,7 +605,8 @@ class Optimizer(torch.optim.Optimizer):
                         )
                     if not p.numel() or key not in self.state[p]:
                         continue
-                    lines = key == "post" and entry[key].numel() != p.numel()    # a number a line
+                    # a number a line; Kronecker factors
+                    lines = key == "post" and entry[key].numel() != p.numel() or key in _KRON.values()
                     if not lines and tuple(entry[key].shape) != tuple(p.shape):
                         raise ValueError(
                             f"'{key}' of '{name}' has the shape {tuple(entry[key].shape)} in the checkpoint "

@@ -216,7 +216,7 @@ class Ranks:
     def put(self, handle, index, which, flat, device):
         """This rank's part of a whole, flat tensor."""
         first, n = self.part(handle, index, self.rank)
-        if n and which == _abi.POLAR_STATE_POST:
+        if n and which >= _abi.POLAR_STATE_POST:
             mine = parts(handle, index, which, device)
             for m, piece in zip(mine, flat.split([m.numel() for m in mine])):
                 m.copy_(piece)

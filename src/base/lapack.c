@@ -12,6 +12,8 @@
 
 #include "base/alloc.h"
 
+#define MOST_EIGEN 32000 /* dsyevd wants 2 n^2 + 6 n + 1 numbers */
+
 typedef void (*svd_fn)(const char *job, const int *m, const int *n, double *a, const int *lda, double *s,
                        double *u, const int *ldu, double *vt, const int *ldvt, double *work, const int *lwork,
                        int *iwork, int *info, size_t job_length);
@@ -19,6 +21,9 @@ typedef void (*qr_fn)(const int *m, const int *n, double *a, const int *lda, dou
                       const int *lwork, int *info);
 typedef void (*q_fn)(const int *m, const int *n, const int *k, double *a, const int *lda, const double *tau,
                      double *work, const int *lwork, int *info);
+typedef void (*eigen_fn)(const char *job, const char *half, const int *n, double *a, const int *lda,
+                         double *w, double *work, const int *lwork, int *iwork, const int *liwork, int *info,
+                         size_t job_length, size_t half_length);
 typedef void (*version_fn)(int *major, int *minor, int *patch);
 
 /* Set once, by load. */
@@ -28,6 +33,7 @@ static struct {
     svd_fn svd;
     qr_fn qr;
     q_fn q;
+    eigen_fn eigen;
     version_fn version;
 } lapack = {.once = PTHREAD_ONCE_INIT};
 
@@ -61,8 +67,9 @@ static void load(void)
     lapack.svd = (svd_fn)dlsym(library, "dgesdd_");
     lapack.qr = (qr_fn)dlsym(library, "dgeqrf_");
     lapack.q = (q_fn)dlsym(library, "dorgqr_");
+    lapack.eigen = (eigen_fn)dlsym(library, "dsyevd_");
     lapack.version = (version_fn)dlsym(library, "ilaver_");
-    if (lapack.svd && lapack.qr && lapack.q && lapack.version) lapack.library = library;
+    if (lapack.svd && lapack.qr && lapack.q && lapack.eigen && lapack.version) lapack.library = library;
     else dlclose(library);
 }
 
@@ -129,6 +136,35 @@ polar_status pl_lapack_qr(double *a, double *diagonal, int64_t n)
     if (!info) lapack.q(&size, &size, &size, a, &size, tau, work, &room, &info);
     pl_free(tau);
     PL_NEED(!info, POLAR_E_DEVICE, "LAPACK's QR gave up on a %lldx%lld matrix (info %d)", (long long)n,
+            (long long)n, info);
+    return POLAR_OK;
+}
+
+polar_status pl_lapack_eigen(double *values, double *a, int64_t n)
+{
+    PL_TRY(need());
+    PL_NEED(n > 0 && n <= MOST_EIGEN, POLAR_E_SHAPE,
+            "eigenvectors of a %lldx%lld matrix: LAPACK counts its work space in 32 bits, sides may be %d at "
+            "most",
+            (long long)n, (long long)n, MOST_EIGEN);
+    for (int64_t i = 0; i < n * n; i++) /* some versions never return from a NaN */
+        PL_NEED(a[i] - a[i] == 0, POLAR_E_DEVICE,
+                "a %lldx%lld matrix with a NaN or an infinity has no eigenvectors", (long long)n,
+                (long long)n);
+    int size = (int)n, room = -1, places = -1, info = 0, wanted_places = 0;
+    double wanted = 0;
+    lapack.eigen("V", "U", &size, a, &size, values, &wanted, &room, &wanted_places, &places, &info, 1, 1);
+    room = (int)wanted, places = wanted_places;
+    double *work = pl_alloc((size_t)room * sizeof *work);
+    int *iwork = pl_alloc((size_t)places * sizeof *iwork);
+    if (work && iwork)
+        lapack.eigen("V", "U", &size, a, &size, values, work, &room, iwork, &places, &info, 1, 1);
+    int memory = work && iwork;
+    pl_free(work);
+    pl_free(iwork);
+    PL_NEED(memory, POLAR_E_NOMEM, "work space for the eigenvectors of a %lldx%lld matrix", (long long)n,
+            (long long)n);
+    PL_NEED(!info, POLAR_E_DEVICE, "LAPACK's dsyevd gave up on a %lldx%lld matrix (info %d)", (long long)n,
             (long long)n, info);
     return POLAR_OK;
 }

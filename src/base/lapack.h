@@ -1,5 +1,5 @@
-/* lapack.h -- the little of LAPACK that is used: singular values, the polar factor's oracle, QR. Never for
- * products.
+/* lapack.h -- the little of LAPACK that is used: singular values, the polar factor's oracle, QR,
+ * eigenvectors. Never for products.
  *
  * Nothing links with LAPACK. The first call loads it: the library POLAR_LAPACK of the build, if it named one,
  * else libopenblas.so.0, else liblapack.so.3. So a program that asks for no exact factor needs none and
@@ -19,6 +19,9 @@ polar_status pl_lapack_svd(double *s, double *u, double *vt, double *a, int64_t 
 
 /* a (n, n) = q r: a becomes q, and diagonal (n) that of r. */
 polar_status pl_lapack_qr(double *a, double *diagonal, int64_t n);
+
+/* a (n, n), symmetric (one triangle is read): its eigenvalues (n), ascending; a becomes the eigenvectors. */
+polar_status pl_lapack_eigen(double *values, double *a, int64_t n);
 
 polar_status pl_lapack_version(int version[3]); /* loads it too */
 /* "dsyev_"; NULL: there is no LAPACK, or it has no such function */

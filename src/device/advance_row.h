@@ -25,7 +25,7 @@ PL_HD void pl_advance_row(const pl_args_advance *a, int64_t r)
     const int flagged = a->F.data && ((const float *)a->F.data)[r % a->F.batch * a->F.bs] != 0;
     const int found = a->found.data && *(const float *)a->found.data != 0;
     if (a->scale.data) live[PL_LIVE_GRAD] = 1 / (double)*(const float *)a->scale.data;
-    if (live[PL_LIVE_SKIP] == PL_SKIP_FLAG)
+    if (live[PL_LIVE_SKIP] >= PL_SKIP_FLAG)
         live[PL_LIVE_SKIP] = 0; /* the flag of an earlier launch: that step is over */
     if (live[PL_LIVE_SKIP] != 0) return;
     if (flagged || found) {
@@ -34,8 +34,11 @@ PL_HD void pl_advance_row(const pl_args_advance *a, int64_t r)
         return;
     }
     steps[0] += 1;
-    live[PL_LIVE_C1] = 1 / (1 - pl_whole_power(live[PL_LIVE_BETA1], steps[0]));
-    live[PL_LIVE_C2] = 1 / (1 - pl_whole_power(live[PL_LIVE_BETA2], steps[0]));
+    live[PL_LIVE_STEP] = steps[0];
+    const double t = steps[0] - live[PL_LIVE_WAIT];
+    if (t < 1) live[PL_LIVE_SKIP] = PL_SKIP_WAIT;
+    live[PL_LIVE_C1] = 1 / (1 - pl_whole_power(live[PL_LIVE_BETA1], t < 1 ? 1 : t));
+    live[PL_LIVE_C2] = 1 / (1 - pl_whole_power(live[PL_LIVE_BETA2], t < 1 ? 1 : t));
 }
 
 #endif

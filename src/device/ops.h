@@ -16,7 +16,9 @@
 
 /* A live row: the numbers of one step, for one matrix or for all, in device memory as doubles. C1 and C2 are
  * 1/(1 - beta^t), GRAD a factor of the gradient; a row of a plain step has GRAD 1 and SKIP 0. SKIP is 1
- * where the host leaves the matrix out, PL_SKIP_FLAG where `advance` does, for this step alone. */
+ * where the host leaves the matrix out, PL_SKIP_FLAG where `advance` does, for this step alone, and
+ * PL_SKIP_WAIT in the first WAIT steps, in which nothing moves but Kronecker moments and bases. STEP counts
+ * the gradients that were seen, this one too; t of the corrections is STEP - WAIT. */
 typedef enum pl_live_col {
     PL_LIVE_C1,
     PL_LIVE_C2,
@@ -27,10 +29,13 @@ typedef enum pl_live_col {
     PL_LIVE_EPS,
     PL_LIVE_GRAD,
     PL_LIVE_SKIP,
+    PL_LIVE_STEP,
+    PL_LIVE_WAIT,
     PL_LIVE_COLS
 } pl_live_col;
 
 #define PL_SKIP_FLAG 2.0
+#define PL_SKIP_WAIT 3.0
 
 /* The row of a plain step. */
 static inline void pl_live_row(double row[PL_LIVE_COLS], double c1, double c2, double lr, double wd,

@@ -114,7 +114,7 @@ static void point_stages(polar_optim *opt, size_t *used, char *base)
         const int cols = pl_optim_post_columns(r, p->rows / p->row_blocks, p->cols),
                   entries = r->post == POLAR_POST_ENTRY_MOMENT,
                   aligned = !last || last->group != p->group || !same_batch(opt, last, p);
-        if (r->post != POLAR_POST_NONE)
+        if (pl_optim_post_moment(r))
             p->P = take(used, base, state_dtype(p), opt->members,
                         entries ? p->rows
                         : cols  ? p->row_blocks
@@ -184,6 +184,18 @@ static int any_second_moment(const polar_optim *opt, const pl_optim_param *p)
     return 0;
 }
 
+/* Left and right: the factors' moments and eigenvectors, square; what becomes of the eigenvalues, a line. */
+static void point_kron(polar_optim *opt, pl_optim_param *p, size_t *used, char *base)
+{
+    for (int side = 0; side < 2; side++) {
+        const int64_t n = side ? p->cols : p->rows / p->row_blocks, rows = p->row_blocks * n;
+        p->K[side] = take(used, base, POLAR_DTYPE_F64, opt->members, rows, n, 1);
+        p->Q[side] = take(used, base, state_dtype(p), opt->members, rows, n, 1);
+        p->F[side] =
+            take(used, base, POLAR_DTYPE_F64, opt->members, side ? p->row_blocks : 1, side ? n : rows, 1);
+    }
+}
+
 /* Measures with base NULL, points with the real one: the same function. */
 static size_t point_state(polar_optim *opt, char *base)
 {
@@ -196,6 +208,8 @@ static size_t point_state(polar_optim *opt, char *base)
         if (p->W.dtype == POLAR_DTYPE_BF16)
             p->master = take(&used, base, POLAR_DTYPE_F32, opt->members, p->rows, p->cols, 1);
         pl_optim_parts_point(opt, p);
+        for (int64_t k = p->first_part; k < p->first_part + p->part_count; k++)
+            if (pl_optim_kron(opt, &opt->parts[k])) point_kron(opt, &opt->parts[k], &used, base);
         for (int64_t k = p->first_part; k < p->first_part + p->part_count && opt->o.measure; k++)
             opt->parts[k].N = take(&used, base, POLAR_DTYPE_F64, 1, 1, 2, 1);
     }
@@ -473,7 +487,7 @@ static polar_status view_begin(polar_tensor *out, const polar_optim *opt, int64_
     *out = (polar_tensor){0};
     PL_NEED_ARG(opt);
     PL_TRY(check_param(opt, param));
-    PL_NEED(which >= POLAR_STATE_MOMENTUM && which <= POLAR_STATE_POST, POLAR_E_ARG,
+    PL_NEED(which >= POLAR_STATE_MOMENTUM && which <= POLAR_STATE_RIGHT_FACTORS, POLAR_E_ARG,
             "there is no state %d (polar_state)", (int)which);
     return POLAR_OK;
 }
@@ -491,8 +505,8 @@ polar_status polar_optim_state_view(polar_tensor *out, const polar_optim *opt, i
     if (!opt) return POLAR_OK;
     const pl_optim_param *p = &opt->params[param];
     PL_NEED(which < POLAR_STATE_POST || p->part_count == 1, POLAR_E_UNSUPPORTED,
-            "'%s' has %lld parts, each with a moment of its own after the map (polar_optim_part_view)",
-            p->name, (long long)p->part_count);
+            "'%s' has %lld parts, each with moments of its own (polar_optim_part_view)", p->name,
+            (long long)p->part_count);
     if (which >= POLAR_STATE_POST) return polar_optim_part_view(out, opt, param, 0, which);
     const pl_mat *const pieces[] = {&p->M, &p->V, &p->master, &p->T}, *m = pieces[which];
     view_of(out, m);
@@ -515,7 +529,10 @@ polar_status polar_optim_part_view(polar_tensor *out, const polar_optim *opt, in
     PL_NEED(which >= POLAR_STATE_POST, POLAR_E_ARG,
             "state %d is that of all of '%s' (polar_optim_state_view)", (int)which, opt->params[param].name);
     opt = state_holder(opt, &param);
-    if (opt) view_of(out, &opt->parts[opt->params[param].first_part + part].P);
+    if (!opt) return POLAR_OK;
+    const pl_optim_param *p = &opt->parts[opt->params[param].first_part + part];
+    const pl_mat *const pieces[] = {&p->P, &p->K[0], &p->K[1], &p->Q[0], &p->Q[1], &p->F[0], &p->F[1]};
+    view_of(out, pieces[which - POLAR_STATE_POST]);
     return POLAR_OK;
 }
 

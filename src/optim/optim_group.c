@@ -86,20 +86,37 @@ polar_status pl_optim_check_opts(const polar_optim_opts *o)
     return check_schedule(&o->schedule);
 }
 
+/* The numbers of Kronecker factors, where a rule has them. */
+static polar_status check_kron(const polar_rule *r, int64_t group)
+{
+    const int powers =
+        r->precondition >= POLAR_PRECONDITION_KRON && r->precondition <= POLAR_PRECONDITION_KRON_NESTEROV;
+    PL_NEED(!powers || (r->kron_power > 0 && r->kron_power <= 1), POLAR_E_ARG,
+            "%s is %g; that of Kronecker factors must be above 0 and at most 1",
+            label_of("kron_power", group).text, r->kron_power);
+    PL_NEED(r->refresh >= 0 && r->refresh < (int64_t)1 << 50, POLAR_E_ARG,
+            "%s is %lld; it must be a number of steps, 0 for 1", label_of("refresh", group).text,
+            (long long)r->refresh);
+    PL_NEED(powers || r->post != POLAR_POST_UNWHITEN, POLAR_E_ARG,
+            "%s is there for rules that whiten (POLAR_PRECONDITION_KRON and its kin)",
+            label_of("POLAR_POST_UNWHITEN", group).text);
+    return POLAR_OK;
+}
+
 static polar_status check_rule(const polar_rule *r, int64_t group)
 {
     PL_NEED(r->momentum >= 0 && r->momentum < PL_MOMENTUM_COUNT, POLAR_E_ARG, "no %s %d",
             label_of("momentum", group).text, (int)r->momentum);
-    PL_NEED(r->precondition >= 0 && r->precondition <= POLAR_PRECONDITION_SIGN, POLAR_E_ARG, "no %s %d",
-            label_of("preconditioner", group).text, (int)r->precondition);
+    PL_NEED(r->precondition >= 0 && r->precondition <= POLAR_PRECONDITION_KRON_NESTEROV, POLAR_E_ARG,
+            "no %s %d", label_of("preconditioner", group).text, (int)r->precondition);
     PL_NEED(r->scale >= 0 && r->scale <= POLAR_SCALE_NUCLEAR, POLAR_E_ARG, "no %s %d",
             label_of("scale convention", group).text, (int)r->scale);
-    PL_NEED(r->post >= 0 && r->post <= POLAR_POST_ENTRY_MOMENT, POLAR_E_ARG, "no %s %d",
+    PL_NEED(r->post >= 0 && r->post <= POLAR_POST_UNWHITEN, POLAR_E_ARG, "no %s %d",
             label_of("stage after the map (polar_post)", group).text, (int)r->post);
     PL_NEED(r->apply >= 0 && r->apply <= POLAR_APPLY_HYPERBALL, POLAR_E_ARG, "no %s %d",
             label_of("way to apply a step (polar_apply)", group).text, (int)r->apply);
     PL_TRY(check_number("radius", group, r->radius, INFINITY));
-    return POLAR_OK;
+    return check_kron(r, group);
 }
 
 /* Of a route with these names for its numbers; eps is looked at where it is used. */
@@ -144,6 +161,7 @@ static polar_status group_set(pl_optim_group *out, const polar_group *g, const p
     PL_NEED(g->reserved == 0, POLAR_E_ARG, "group %lld sets its reserved field; it must be 0", (long long)i);
     PL_TRY(check_rule(rule, i));
     for (int aux = 0; aux < 2; aux++) PL_TRY(check_numbers(out, &out->given[aux], aux, i));
+    if (!out->rule.refresh) out->rule.refresh = 1;
     PL_TRY(pl_map_resolve(&out->rule.map, out->coefs, &rule->map)); /* the caller's coefficients may go */
     if (out->rule.map.kind == POLAR_MAP_NEWTON_SCHULZ && out->rule.map.rounding == POLAR_ROUND_GRAM)
         out->joined = pl_ns_joined(out->coefs, out->rule.map.steps, out->rule.map.precision);

@@ -55,6 +55,8 @@ typedef struct pl_optim_param {
     pl_mat N; /* the direction's norm, where measured */
     pl_mat P; /* state: the moment of polar_post (or none) */
     pl_mat U; /* what the map was given, where the scale asks for it */
+    /* state of Kronecker rules, left and right: moments, eigenvectors, factors */
+    pl_mat K[2], Q[2], F[2];
     pl_mat B; /* products of weight and direction, of a hyperball: (members row_blocks, 1, 4) */
     /* (members, 1, 2): steps made, steps left out, where parameters count their own; a parameter's */
     pl_mat T;
@@ -166,6 +168,13 @@ int pl_optim_uncut(const polar_optim *opt, const pl_optim_param *p);
 int pl_optim_plain(const polar_optim *opt, const pl_optim_param *p);
 /* the lines of a block whose moment polar_post keeps: its rows (0) or its columns (1) */
 int pl_optim_post_columns(const polar_rule *r, int64_t rows, int64_t cols);
+/* its rule has Kronecker factors (optim_kron.c) */
+int pl_optim_kron(const polar_optim *opt, const pl_optim_param *p);
+/* polar_post keeps a moment */
+int pl_optim_post_moment(const polar_rule *r);
+/* Kronecker factors before the map, and after it */
+void pl_optim_kron_before(polar_optim *opt, pl_queue *q);
+void pl_optim_kron_after(polar_optim *opt, pl_queue *q);
 /* before the map: equilibration, signs, a copy for the scale */
 void pl_optim_stages_before(polar_optim *opt, pl_queue *q);
 /* after the map: moments of what it returned, scales that look at it, a hyperball's products */

@@ -29,6 +29,11 @@ int pl_optim_plain(const polar_optim *opt, const pl_optim_param *p)
            (r->apply == POLAR_APPLY_DECOUPLED || r->apply == POLAR_APPLY_CONSTRAINED);
 }
 
+int pl_optim_post_moment(const polar_rule *r)
+{
+    return r->post != POLAR_POST_NONE && r->post != POLAR_POST_UNWHITEN;
+}
+
 int pl_optim_post_columns(const polar_rule *r, int64_t rows, int64_t cols)
 {
     return r->post == POLAR_POST_COLUMN_MOMENT || (r->post == POLAR_POST_LONG_MOMENT && rows < cols);
@@ -138,6 +143,7 @@ static void before(pl_queue *q, const stage *s)
 
 void pl_optim_stages_before(polar_optim *opt, pl_queue *q)
 {
+    pl_optim_kron_before(opt, q);
     for_stages(opt, q, before);
 }
 
@@ -159,7 +165,7 @@ static void after(pl_queue *q, const stage *s)
     pl_scratch_mark mark = pl_scratch_begin(q);
     if (r->post == POLAR_POST_ENTRY_MOMENT)
         PL_CALL(entry_stage, q, .Y = s->D, .V = s->P, .X = s->D, .live = s->live);
-    else if (r->post != POLAR_POST_NONE) line_moments(q, s);
+    else if (pl_optim_post_moment(r)) line_moments(q, s);
     if (r->map.kind != POLAR_MAP_NONE && r->scale >= POLAR_SCALE_FROBENIUS) {
         pl_mat N = pl_scratch_mat(q, POLAR_DTYPE_F64, s->D.batch, 1, 4);
         pl_mat norm = N;
@@ -173,6 +179,7 @@ static void after(pl_queue *q, const stage *s)
 
 void pl_optim_stages_after(polar_optim *opt, pl_queue *q)
 {
+    pl_optim_kron_after(opt, q);
     for_stages(opt, q, after);
     for (int64_t i = 0; i < opt->part_count; i++) {
         const pl_optim_param *p = &opt->parts[i];

@@ -1,7 +1,7 @@
-/* optim_state.c -- the state in a safetensors file: NAME.m, NAME.v, NAME.master, NAME.post in their own
- * format, NAME.step where parameters count their own steps, everything else in the metadata. Of a parameter
- * with blocks NAME.m, NAME.v and NAME.master are laid out as the parameter is, and each part has its own
- * NAME[k].post, k its first block.
+/* optim_state.c -- the state in a safetensors file: NAME.m, NAME.v, NAME.master, NAME.post and those of
+ * Kronecker factors in their own format, NAME.step where parameters count their own steps, everything else in
+ * the metadata. Of a parameter with blocks NAME.m, NAME.v and NAME.master are laid out as the parameter is,
+ * and each part has its own NAME[k].post, k its first block.
  *
  * A file of its own (polar_optim_save) is an image without a prefix; a trainer's checkpoint holds one image
  * or more beside its weights. Numbers in the metadata are written as hexadecimal floating point, so a resumed
@@ -28,7 +28,11 @@
 #define VERSION    "2" /* of the files we write: "1" and a checksum over the whole file */
 
 /* of a parameter; of each of its parts */
-static const char *const param_kinds[] = {"m", "v", "master", "step"}, *const part_kinds[] = {"post"};
+static const char *const param_kinds[] = {"m", "v", "master", "step"}, *const part_kinds[] = {
+                                                                           "post",         "left",
+                                                                           "right",        "left_basis",
+                                                                           "right_basis",  "left_factors",
+                                                                           "right_factors"};
 
 enum { PARAM_KINDS = sizeof param_kinds / sizeof *param_kinds, KIND_STEP = PARAM_KINDS - 1 };
 enum { PART_KINDS = sizeof part_kinds / sizeof *part_kinds };
@@ -48,7 +52,8 @@ int pl_optim_state_item(pl_state_item *out, const polar_optim *opt, int64_t i, i
     }
     const int64_t kind = (k - PARAM_KINDS) % PART_KINDS;
     const pl_optim_param *part = &opt->parts[p->first_part + (k - PARAM_KINDS) / PART_KINDS];
-    const pl_mat *const state[PART_KINDS] = {&part->P};
+    const pl_mat *const state[PART_KINDS] = {&part->P,    &part->K[0], &part->K[1], &part->Q[0],
+                                             &part->Q[1], &part->F[0], &part->F[1]};
     *out = (pl_state_item){state[kind], part->name, part_kinds[kind], 0, 0};
     return 1;
 }
@@ -145,7 +150,7 @@ static polar_status image_create(pl_optim_image **out, const polar_optim *opt, c
         pl_state_item it;
         text += VIEW_BYTES + strlen(opt->params[i].name);
         for (int64_t k = 0; pl_optim_state_item(&it, opt, i, k); k++, items++)
-            text += strlen(prefix) + strlen(it.owner) + 16;
+            text += strlen(prefix) + strlen(it.owner) + 24;
     }
     pl_optim_image *im = pl_calloc(1, sizeof *im);
     *out = im;

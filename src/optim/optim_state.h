@@ -33,7 +33,7 @@ typedef struct pl_optim_image {
     int64_t step; /* steps made, when read */
 } pl_optim_image;
 
-#define PL_OPTIM_RULE_BYTES 400 /* of one group's words */
+#define PL_OPTIM_RULE_BYTES 500 /* of one group's words */
 #define PL_OPTIM_MAP_BYTES  300
 
 /* what must agree for the numbers to mean the same (state_words.c) */

@@ -45,6 +45,7 @@ static void fill_row(polar_optim *opt, int64_t slot, int64_t member, double fact
            c2 = p ? 0 : correction(h->beta2, opt->t + 1); /* else `advance` makes them */
     int constrained = !aux && opt->group[group].rule.apply == POLAR_APPLY_CONSTRAINED;
     pl_live_row(row, c1, c2, lr, constrained ? 1 : h->weight_decay, h->beta1, h->beta2, h->eps);
+    row[PL_LIVE_STEP] = p ? 0 : (double)(opt->t + 1);
     row[PL_LIVE_SKIP] = skip || (p && pl_optim_missing(p));
 }
 
@@ -180,8 +181,9 @@ static void enqueue_direction(polar_optim *opt, pl_queue *q, const pl_optim_para
 {
     const polar_rule *r = pl_optim_rule(opt, p);
     int aux = p->route == POLAR_ROUTE_AUX;
+    pl_mat V = aux || r->precondition <= POLAR_PRECONDITION_LAPROP ? p->V : (pl_mat){0};
     if (pl_optim_keeps_direction(opt, p))
-        PL_CALL(direction, q, .D = p->D, .M = p->M, .V = p->V, .G = p->G, .live = pl_optim_live_of(opt, p),
+        PL_CALL(direction, q, .D = p->D, .M = p->M, .V = V, .G = p->G, .live = pl_optim_live_of(opt, p),
                 .momentum = aux ? POLAR_MOMENTUM_EMA : r->momentum,
                 .precondition = aux                                           ? POLAR_PRECONDITION_ADAM
                                 : r->precondition > POLAR_PRECONDITION_LAPROP ? POLAR_PRECONDITION_NONE

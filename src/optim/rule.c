@@ -9,36 +9,43 @@
 #include "optim/rule_names.h"
 
 /* The rules, the only list of them: name; momentum, preconditioner, map, post, scale, apply; beta1, beta2,
- * eps, radius; lr and decay (and .power of a spectral map), of the first six the paper's, for DeiT, of the
- * others mostly those of the code they come from (docs/rules.md says which are not). muon, polaradamw, muon_v
- * and polar_ema are the 2 x 2 of momentum and preconditioner. NS is Newton-Schulz, LERP torch's form of
- * Nesterov's momentum. */
+ * eps, radius; lr and decay (and .power of a spectral map, .kron_power and .refresh of Kronecker factors), of
+ * the first six the paper's, for DeiT, of the others mostly those of the code they come from (docs/rules.md
+ * says which are not). muon, polaradamw, muon_v and polar_ema are the 2 x 2 of momentum and preconditioner.
+ * NS is Newton-Schulz, LERP torch's form of Nesterov's momentum. */
 #define POLAR_MAP_NS        POLAR_MAP_NEWTON_SCHULZ
 #define POLAR_MOMENTUM_LERP POLAR_MOMENTUM_AVERAGE_NESTEROV
-#define EACH_RULE(ROW)                                                                                     \
-    ROW(sgdm, HEAVY_BALL, NONE, NONE, NONE, NONE, DECOUPLED, 0.95, 0.999, 1e-8, 1, 5e-3, 0.05)             \
-    ROW(adamw, EMA, ADAM, NONE, NONE, NONE, DECOUPLED, 0.9, 0.999, 1e-8, 1, 5e-4, 0.05)                    \
-    ROW(muon, NESTEROV, NONE, NS, NONE, PAPER, DECOUPLED, 0.95, 0.999, 1e-8, 1, 5e-3, 0)                   \
-    ROW(polaradamw, EMA, ADAM, NS, NONE, PAPER, DECOUPLED, 0.9, 0.999, 1e-8, 1, 5e-3, 0.05)                \
-    ROW(muon_v, NESTEROV, ADAM, NS, NONE, PAPER, DECOUPLED, 0.95, 0.999, 1e-8, 1, 5e-3, 0.05)              \
-    ROW(polar_ema, EMA, NONE, NS, NONE, PAPER, DECOUPLED, 0.9, 0.999, 1e-8, 1, 5e-3, 0.05)                 \
-    ROW(normuon, LERP, NONE, NS, ROW_MOMENT, JORDAN, DECOUPLED, 0.95, 0.95, 1e-10, 1, 0.02, 0)             \
-    ROW(normuon_long, LERP, NONE, NS, LONG_MOMENT, JORDAN, DECOUPLED, 0.95, 0.95, 1e-10, 1, 0.02, 0)       \
-    ROW(adamuon, LERP, NONE, NS, ENTRY_MOMENT, FROBENIUS, DECOUPLED, 0.95, 0.999, 1e-8, 1, 0.02, 0.01)     \
-    ROW(adamuon_sign, LERP, SIGN, NS, ENTRY_MOMENT, FROBENIUS, DECOUPLED, 0.95, 0.95, 1e-8, 1, 0.02, 0.01) \
-    ROW(muon2, LERP, ADAM, NS, NONE, JORDAN, DECOUPLED, 0.95, 0.95, 1e-10, 1, 0.1, 0)                      \
-    ROW(muon_laprop, EMA, LAPROP, NS, NONE, JORDAN, DECOUPLED, 0.9, 0.99, 1e-8, 1, 2.5e-3, 0)              \
-    ROW(muoneq_r, NESTEROV, ROWS, NS, NONE, RMS, DECOUPLED, 0.95, 0.999, 1e-8, 1, 1e-3, 0.1)               \
-    ROW(muoneq_c, NESTEROV, COLUMNS, NS, NONE, RMS, DECOUPLED, 0.95, 0.999, 1e-8, 1, 1e-3, 0.1)            \
-    ROW(muoneq_rc, NESTEROV, BOTH, NS, NONE, RMS, DECOUPLED, 0.95, 0.999, 1e-8, 1, 1e-3, 0.1)              \
-    ROW(polargrad, AVERAGE, NONE, NS, NONE, NUCLEAR, DECOUPLED, 0.95, 0.999, 1e-8, 1, 0.02, 0)             \
-    ROW(scion, AVERAGE, NONE, NS, NONE, SPECTRAL, CONSTRAINED, 0.9, 0.999, 1e-8, 50, 0x1p-12, 0)           \
-    ROW(muonh, LERP, NONE, NS, NONE, JORDAN, HYPERBALL, 0.95, 0.999, 1e-8, 1, 0.018, 0)                    \
-    ROW(muon_cautious, LERP, NONE, NS, NONE, JORDAN, CAUTIOUS, 0.95, 0.999, 1e-8, 1, 0.02, 0.01)           \
-    ROW(muon_power, NESTEROV, NONE, POWER, NONE, FROBENIUS, DECOUPLED, 0.95, 0.999, 1e-8, 1, 5e-3, 0,      \
-        .power = 0.5)                                                                                      \
-    ROW(muon_soft, NESTEROV, NONE, SOFT, NONE, FROBENIUS, DECOUPLED, 0.95, 0.999, 1e-8, 1, 5e-3, 0,        \
-        .power = 1)
+#define EACH_RULE(ROW)                                                                                      \
+    ROW(sgdm, HEAVY_BALL, NONE, NONE, NONE, NONE, DECOUPLED, 0.95, 0.999, 1e-8, 1, 5e-3, 0.05)              \
+    ROW(adamw, EMA, ADAM, NONE, NONE, NONE, DECOUPLED, 0.9, 0.999, 1e-8, 1, 5e-4, 0.05)                     \
+    ROW(muon, NESTEROV, NONE, NS, NONE, PAPER, DECOUPLED, 0.95, 0.999, 1e-8, 1, 5e-3, 0)                    \
+    ROW(polaradamw, EMA, ADAM, NS, NONE, PAPER, DECOUPLED, 0.9, 0.999, 1e-8, 1, 5e-3, 0.05)                 \
+    ROW(muon_v, NESTEROV, ADAM, NS, NONE, PAPER, DECOUPLED, 0.95, 0.999, 1e-8, 1, 5e-3, 0.05)               \
+    ROW(polar_ema, EMA, NONE, NS, NONE, PAPER, DECOUPLED, 0.9, 0.999, 1e-8, 1, 5e-3, 0.05)                  \
+    ROW(normuon, LERP, NONE, NS, ROW_MOMENT, JORDAN, DECOUPLED, 0.95, 0.95, 1e-10, 1, 0.02, 0)              \
+    ROW(normuon_long, LERP, NONE, NS, LONG_MOMENT, JORDAN, DECOUPLED, 0.95, 0.95, 1e-10, 1, 0.02, 0)        \
+    ROW(adamuon, LERP, NONE, NS, ENTRY_MOMENT, FROBENIUS, DECOUPLED, 0.95, 0.999, 1e-8, 1, 0.02, 0.01)      \
+    ROW(adamuon_sign, LERP, SIGN, NS, ENTRY_MOMENT, FROBENIUS, DECOUPLED, 0.95, 0.95, 1e-8, 1, 0.02, 0.01)  \
+    ROW(muon2, LERP, ADAM, NS, NONE, JORDAN, DECOUPLED, 0.95, 0.95, 1e-10, 1, 0.1, 0)                       \
+    ROW(muon_laprop, EMA, LAPROP, NS, NONE, JORDAN, DECOUPLED, 0.9, 0.99, 1e-8, 1, 2.5e-3, 0)               \
+    ROW(muoneq_r, NESTEROV, ROWS, NS, NONE, RMS, DECOUPLED, 0.95, 0.999, 1e-8, 1, 1e-3, 0.1)                \
+    ROW(muoneq_c, NESTEROV, COLUMNS, NS, NONE, RMS, DECOUPLED, 0.95, 0.999, 1e-8, 1, 1e-3, 0.1)             \
+    ROW(muoneq_rc, NESTEROV, BOTH, NS, NONE, RMS, DECOUPLED, 0.95, 0.999, 1e-8, 1, 1e-3, 0.1)               \
+    ROW(polargrad, AVERAGE, NONE, NS, NONE, NUCLEAR, DECOUPLED, 0.95, 0.999, 1e-8, 1, 0.02, 0)              \
+    ROW(scion, AVERAGE, NONE, NS, NONE, SPECTRAL, CONSTRAINED, 0.9, 0.999, 1e-8, 50, 0x1p-12, 0)            \
+    ROW(muonh, LERP, NONE, NS, NONE, JORDAN, HYPERBALL, 0.95, 0.999, 1e-8, 1, 0.018, 0)                     \
+    ROW(muon_cautious, LERP, NONE, NS, NONE, JORDAN, CAUTIOUS, 0.95, 0.999, 1e-8, 1, 0.02, 0.01)            \
+    ROW(muon_power, NESTEROV, NONE, POWER, NONE, FROBENIUS, DECOUPLED, 0.95, 0.999, 1e-8, 1, 5e-3, 0,       \
+        .power = 0.5)                                                                                       \
+    ROW(muon_soft, NESTEROV, NONE, SOFT, NONE, FROBENIUS, DECOUPLED, 0.95, 0.999, 1e-8, 1, 5e-3, 0,         \
+        .power = 1)                                                                                         \
+    ROW(shampoo, EMA, KRON, NONE, NONE, NONE, DECOUPLED, 0.9, 0.95, 1e-12, 1, 0.01, 0, .kron_power = 0.25)  \
+    ROW(shampoo_polar, EMA, KRON, NS, NONE, PAPER, DECOUPLED, 0.9, 0.95, 1e-12, 1, 5e-3, 0.05,              \
+        .kron_power = 0.25)                                                                                 \
+    ROW(pmuon, LERP, KRON_NESTEROV, NS, NONE, JORDAN, DECOUPLED, 0.95, 0.95, 1e-6, 1, 0.035, 0.025,         \
+        .kron_power = 0.3)                                                                                  \
+    ROW(mousse, HEAVY_BALL, KRON_TRACE, NS, UNWHITEN, SPECTRAL, DECOUPLED, 0.95, 0.95, 1e-5, 1, 0.06, 0.01, \
+        .kron_power = 0.125, .refresh = 10)
 
 typedef struct {
     polar_momentum momentum;
@@ -47,7 +54,8 @@ typedef struct {
     polar_post post;
     polar_scale scale;
     polar_apply apply;
-    double beta1, beta2, eps, radius, lr, decay, power;
+    double beta1, beta2, eps, radius, lr, decay, power, kron_power;
+    int64_t refresh;
 } rule_row;
 
 #define NAME(name, ...) #name,
@@ -97,7 +105,9 @@ static polar_rule make(const rule_row *r)
                       .map = POLAR_MAP_OPTS_INIT,
                       .post = r->post,
                       .apply = r->apply,
-                      .radius = r->radius == 1 ? 0 : r->radius}; /* 0: 1, as older headers have it */
+                      .radius = r->radius == 1 ? 0 : r->radius, /* 0: 1, as older headers have it */
+                      .kron_power = r->kron_power,
+                      .refresh = r->refresh};
     out.map.kind = r->map;
     out.map.power = r->power;
     return out;

@@ -14,10 +14,12 @@ void pl_optim_describe_rule(char *text, const polar_optim *opt)
         const polar_hyper *m = &opt->group[i].given[0], *a = &opt->group[i].given[1];
         if (i) text += sprintf(text, ", group %lld: ", (long long)i);
         text += snprintf(
-            text, PL_OPTIM_RULE_BYTES - 40,
+            text, PL_OPTIM_RULE_BYTES - 140,
             "momentum %d, precondition %d, beta1 %.17g, beta2 %.17g, eps %.17g, aux %.17g %.17g %.17g",
             (int)r->momentum, (int)r->precondition, m->beta1, m->beta2, m->eps, a->beta1, a->beta2, a->eps);
         if (r->post != POLAR_POST_NONE) text += sprintf(text, ", post %d", (int)r->post);
+        if (r->precondition >= POLAR_PRECONDITION_KRON)
+            text += sprintf(text, ", power %.17g, refresh %lld", r->kron_power, (long long)r->refresh);
     }
 }
 

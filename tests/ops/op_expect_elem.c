@@ -122,10 +122,13 @@ MODEL(advance)
         host = pl_op_run_before(r, 0, b, 0, PL_LIVE_SKIP) == 1;
     double steps = pl_op_run_before(r, 1, b, 0, 0) + (!flagged && !host);
     if (o == 1) return pl_iv_point(j == 0 ? steps : pl_op_run_before(r, 1, b, 0, 1) + (flagged && !host));
-    if (j == PL_LIVE_SKIP) return pl_iv_point(host ? 1 : flagged ? PL_SKIP_FLAG : 0);
+    double t = steps - pl_op_run_before(r, 0, b, 0, PL_LIVE_WAIT);
+    if (j == PL_LIVE_SKIP) return pl_iv_point(host ? 1 : flagged ? PL_SKIP_FLAG : t < 1 ? PL_SKIP_WAIT : 0);
+    if (j == PL_LIVE_STEP && !flagged && !host) return pl_iv_point(steps);
+    if (t < 1) t = 1;
     if (j == PL_LIVE_GRAD && has(r, 4)) return pl_iv_point(1 / pl_op_run_before(r, 4, 0, 0, 0));
-    if (j == PL_LIVE_C1 && !flagged && !host) return model_correction(r->c.how.alpha, steps);
-    if (j == PL_LIVE_C2 && !flagged && !host) return model_correction(r->c.how.beta, steps);
+    if (j == PL_LIVE_C1 && !flagged && !host) return model_correction(r->c.how.alpha, t);
+    if (j == PL_LIVE_C2 && !flagged && !host) return model_correction(r->c.how.beta, t);
     return at(r, 0, b, 0, j);
 }
 
@@ -306,7 +309,7 @@ static void counts_all(pl_queue *q, const pl_args_advance *a)
 }
 
 static const fault advance_faults[] = {
-    {"a step left out and yet counted", "advance f64 6x1x9 F 0.9,0.999", (op_fn)counts_all},
+    {"a step left out and yet counted", "advance f64 6x1x11 F 0.9,0.999", (op_fn)counts_all},
 };
 
 static const bad_call advance_bad[] = {
@@ -315,5 +318,5 @@ static const bad_call advance_bad[] = {
     {4, COLS, 0, POLAR_E_SHAPE},   {1, ONTO, 0, POLAR_E_ARG},     {1, NO_DATA, 0, POLAR_E_ARG},
 };
 
-const op_calls pl_calls_advance = {"advance f64 6x1x9 F found scale 0.95,0.75", LIST(advance_bad),
+const op_calls pl_calls_advance = {"advance f64 6x1x11 F found scale 0.95,0.75", LIST(advance_bad),
                                    LIST(advance_faults)};

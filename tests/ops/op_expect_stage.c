@@ -93,13 +93,17 @@ MODEL(scale_lines)
 /* Result o: 0 Y, 1 V. */
 MODEL(entry_stage)
 {
-    const double x = pl_op_run_before(r, 2, b, i, j), beta2 = live(r, 3, b, PL_LIVE_BETA2);
+    const double x = pl_op_run_before(r, 2, b, i, j), beta2 = live(r, 4, b, PL_LIVE_BETA2);
+    if (r->c.how.after && live(r, 4, b, PL_LIVE_STEP) <= (double)r->c.how.after)
+        return o == 1 || r->c.how.onto ? at(r, o, b, i, j) : anything;
     if (!has(r, 1)) return isfinite(x) ? pl_iv_point((x > 0) - (x < 0)) : pl_iv_point(NAN);
+    pl_iv g =
+        has(r, 3) ? product(scalar(live(r, 4, b, PL_LIVE_GRAD), ct), at(r, 3, b, i, j), ct) : pl_iv_point(x);
     pl_iv v = fused(scalar(beta2, ct), at(r, 1, b, i, j),
-                    product(product(scalar(1 - beta2, ct), pl_iv_point(x), ct), pl_iv_point(x), ct), ct);
+                    product(product(scalar(1 - beta2, ct), g, ct), g, ct), ct);
     if (o == 1) return v;
-    pl_iv root = pl_iv_in(pl_iv_sqrt(product(v, scalar(live(r, 3, b, PL_LIVE_C2), ct), ct)), ct);
-    return pl_iv_in(pl_iv_div(pl_iv_point(x), sum(root, scalar(live(r, 3, b, PL_LIVE_EPS), ct), ct)), ct);
+    pl_iv root = pl_iv_in(pl_iv_sqrt(product(v, scalar(live(r, 4, b, PL_LIVE_C2), ct), ct)), ct);
+    return pl_iv_in(pl_iv_div(pl_iv_point(x), sum(root, scalar(live(r, 4, b, PL_LIVE_EPS), ct), ct)), ct);
 }
 
 MODEL(inner)
@@ -198,18 +202,30 @@ static void moment_of_yesterday(pl_queue *q, const pl_args_entry_stage *a)
     pl_ref_ops.entry_stage(q, &b);
 }
 
+/* The moment of X where that of G is asked for. */
+static void moment_of_itself(pl_queue *q, const pl_args_entry_stage *a)
+{
+    pl_args_entry_stage b = *a;
+    b.G.data = NULL;
+    pl_ref_ops.entry_stage(q, &b);
+}
+
 static const fault entry_stage_faults[] = {
+    {"the moment of another matrix", "entry_stage f32 3x7x13 after per_matrix V G Y on X 0.9,0.75 eps 1e-08",
+     (op_fn)moment_of_itself},
     {"a moment that stands still", "entry_stage f32 3x7x13 V 0.9,0.999 eps 1e-08",
      (op_fn)moment_of_yesterday},
 };
 
 static const bad_call entry_stage_bad[] = {
-    {1, ROWS, 0, POLAR_E_SHAPE},   {2, COLS, 0, POLAR_E_SHAPE}, {3, BATCH, 0, POLAR_E_SHAPE},
-    {3, FORMAT, 0, POLAR_E_DTYPE}, {0, ONTO, 2, POLAR_E_ARG},   {1, ONTO, 2, POLAR_E_ARG},
+    {1, ROWS, 0, POLAR_E_SHAPE},  {2, COLS, 0, POLAR_E_SHAPE},   {3, ROWS, 0, POLAR_E_SHAPE},
+    {4, BATCH, 0, POLAR_E_SHAPE}, {4, FORMAT, 0, POLAR_E_DTYPE}, {0, ONTO, 2, POLAR_E_ARG},
+    {1, ONTO, 2, POLAR_E_ARG},    {1, ONTO, 3, POLAR_E_ARG},     {1, NO_DATA, 0, POLAR_E_ARG},
 };
 
-const op_calls pl_calls_entry_stage = {"entry_stage f32 3x7x13 per_matrix V 0.9,0.95 eps 1e-08",
-                                       LIST(entry_stage_bad), LIST(entry_stage_faults)};
+const op_calls pl_calls_entry_stage = {
+    "entry_stage f32 3x7x13 after per_matrix V G Y on X 0.9,0.75 eps 1e-08", LIST(entry_stage_bad),
+    LIST(entry_stage_faults)};
 
 static const bad_call inner_bad[] = {
     {0, FORMAT, 0, POLAR_E_DTYPE}, {0, COLS, 0, POLAR_E_SHAPE}, {0, BATCH, 0, POLAR_E_SHAPE},

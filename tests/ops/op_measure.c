@@ -39,9 +39,11 @@ static polar_status measure_result(pl_op_result *out, const pl_op_run *r, int o)
 {
     const pl_mat *m = &r->mat[o];
     for (int64_t b = 0; b < m->batch; b++) {
-        if (r->c.op == PL_OP_polar_exact && m->rows > 0 && m->cols > 0) {
+        const int polar = r->c.op == PL_OP_polar_exact,
+                  basis = o == 0 && (r->c.op == PL_OP_kron_eigen || r->c.op == PL_OP_kron_sweep);
+        if ((polar || basis) && m->rows > 0 && m->cols > 0) {
             double err, tol;
-            PL_TRY(pl_polar_defect(&err, &tol, r, b));
+            PL_TRY((polar ? pl_polar_defect : pl_kron_defect)(&err, &tol, r, b));
             out->elements += m->rows * m->cols;
             out->outside += !(err <= tol);
             if (!(err * out->tol <= out->err * tol)) {

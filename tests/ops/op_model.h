@@ -14,6 +14,7 @@
  *                  d = ceil(rows/32) + ceil(cols/32) + 11 roundings on one path (lane_sum_elem.h)
  *     elementwise  the formula, operation by operation, over intervals
  *     polar_exact  not elementwise: pl_polar_defect
+ *     kron_eigen, kron_sweep: likewise, pl_kron_defect
  *     the others   op_expect_<noun>.c
  */
 #ifndef PL_VERIFY_OP_MODEL_H
@@ -36,5 +37,8 @@ static inline int pl_op_result_good(const pl_op_result *r)
 /* How far matrix b of Y (after) is from the polar factor of X (before), by the definition: err and tol of the
  * worst of five measures. */
 polar_status pl_polar_defect(double *err, double *tol, const pl_op_run *r, int64_t b);
+
+/* How far matrix b of kron_eigen or kron_sweep is from what it is by definition (op_expect_kron.c). */
+polar_status pl_kron_defect(double *err, double *tol, const pl_op_run *r, int64_t b);
 
 #endif

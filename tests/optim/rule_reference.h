@@ -14,6 +14,8 @@ typedef struct {
     double lr, wd;
     double m[REF_MOST], v[REF_MOST], p[REF_MOST]; /* momentum, second moment, moment after the map */
     double W[REF_MOST], u[REF_MOST], D[REF_MOST]; /* weights, what the map is given, what it returns */
+    /* Kronecker factors, left and right: moments, eigenvectors in columns, powers of what they belong to */
+    double K[2][REF_MOST], Q[2][REF_MOST], P[2][REF_MOST];
 } ref;
 
 /* ---- momenta: u from g ---- */
@@ -420,6 +422,8 @@ static inline void ref_rule_muon_soft(ref *r, const double *g)
     ref_decoupled(r, ref_frobenius(r));
 }
 
+#include "kron_reference.h"
+
 typedef void (*ref_rule)(ref *r, const double *g);
 
 /* The reference of a rule; NULL: there is none, and there should be. */
@@ -432,11 +436,11 @@ static inline ref_rule ref_rule_find(const char *name)
     static const struct {
         const char *name;
         ref_rule step;
-    } all[] = {REF(sgdm),      REF(adamw),       REF(muon),         REF(polaradamw),    REF(muon_v),
-               REF(polar_ema), REF(normuon),     REF(normuon_long), REF(adamuon),       REF(adamuon_sign),
-               REF(muon2),     REF(muon_laprop), REF(muoneq_r),     REF(muoneq_c),      REF(muoneq_rc),
-               REF(polargrad), REF(scion),       REF(muonh),        REF(muon_cautious), REF(muon_power),
-               REF(muon_soft)};
+    } all[] = {REF(sgdm),      REF(adamw),       REF(muon),          REF(polaradamw),    REF(muon_v),
+               REF(polar_ema), REF(normuon),     REF(normuon_long),  REF(adamuon),       REF(adamuon_sign),
+               REF(muon2),     REF(muon_laprop), REF(muoneq_r),      REF(muoneq_c),      REF(muoneq_rc),
+               REF(polargrad), REF(scion),       REF(muonh),         REF(muon_cautious), REF(muon_power),
+               REF(muon_soft), REF(shampoo),     REF(shampoo_polar), REF(pmuon),         REF(mousse)};
 #undef REF
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         if (!strcmp(all[i].name, name)) return all[i].step;

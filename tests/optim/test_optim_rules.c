@@ -146,11 +146,11 @@ static void own_rules(const char *device)
         {"rows, polar, column moment, cautious",
          own_columns,
          {POLAR_MOMENTUM_NESTEROV, POLAR_PRECONDITION_ROWS, POLAR_SCALE_FROBENIUS, 0.9, 0.8, 1e-8,
-          POLAR_MAP_OPTS_INIT, POLAR_POST_COLUMN_MOMENT, POLAR_APPLY_CAUTIOUS, 2}},
+          POLAR_MAP_OPTS_INIT, POLAR_POST_COLUMN_MOMENT, POLAR_APPLY_CAUTIOUS, 2, 0, 0}},
         {"laprop, polar, row moment, hyperball",
          own_ball,
          {POLAR_MOMENTUM_AVERAGE, POLAR_PRECONDITION_LAPROP, POLAR_SCALE_NONE, 0.9, 0.95, 1e-8,
-          POLAR_MAP_OPTS_INIT, POLAR_POST_ROW_MOMENT, POLAR_APPLY_HYPERBALL, 0}},
+          POLAR_MAP_OPTS_INIT, POLAR_POST_ROW_MOMENT, POLAR_APPLY_HYPERBALL, 0, 0, 0}},
         {"no map, entry moment, constrained",
          own_plain,
          {POLAR_MOMENTUM_AVERAGE_NESTEROV,
@@ -162,7 +162,9 @@ static void own_rules(const char *device)
           {sizeof(polar_map_opts), POLAR_MAP_NONE, POLAR_DTYPE_F64, POLAR_ROUND_FUSED, 0, NULL, NULL, 0, 0},
           POLAR_POST_ENTRY_MOMENT,
           POLAR_APPLY_CONSTRAINED,
-          3}},
+          3,
+          0,
+          0}},
         {"singular values to the power 1/4, row moment",
          own_quarter,
          {POLAR_MOMENTUM_EMA,
@@ -175,6 +177,8 @@ static void own_rules(const char *device)
            0.25},
           POLAR_POST_ROW_MOMENT,
           POLAR_APPLY_DECOUPLED,
+          0,
+          0,
           0}},
         {"soft, hyperball",
          own_soft,
@@ -187,6 +191,8 @@ static void own_rules(const char *device)
           {sizeof(polar_map_opts), POLAR_MAP_SOFT, POLAR_DTYPE_F64, POLAR_ROUND_FUSED, 0, NULL, NULL, 0, 4},
           POLAR_POST_NONE,
           POLAR_APPLY_HYPERBALL,
+          0,
+          0,
           0}},
     };
     for (size_t i = 0; i < sizeof own / sizeof *own; i++) {
@@ -201,6 +207,8 @@ static void own_rules(const char *device)
 
 /* ---- what every combination owes ---- */
 
+enum { PRECONDITIONS = POLAR_PRECONDITION_KRON_NESTEROV + 1, POSTS = POLAR_POST_UNWHITEN + 1 };
+
 /* A first gradient of zero moves nothing but by decay, then one that is not gives numbers; with a NaN in one
  * matrix the others stay numbers. */
 static void combinations(const char *device)
@@ -208,15 +216,18 @@ static void combinations(const char *device)
     static const param_spec two[] = {{.name = "a", .ndim = 2, .shape = {6, 9}},
                                      {.name = "b", .ndim = 2, .shape = {6, 9}}};
     int64_t tried = 0, wrong_zero = 0, wrong = 0, spread = 0;
-    for (int c = 0; c < 7 * 5 * 7 * 4; c++) {
+    for (int c = 0; c < PRECONDITIONS * POSTS * 7 * 4; c++) {
         polar_optim_opts o = opts_of("muon");
         optim_rig r;
         double g[54];
         if (c % 11 && strncmp(device, "cpu", 3)) continue; /* the slow ones: every eleventh */
-        o.rule.precondition = (polar_precondition)(c % 7);
-        o.rule.post = (polar_post)(c / 7 % 5);
-        o.rule.scale = (polar_scale)(c / 35 % 7);
-        o.rule.apply = (polar_apply)(c / 245);
+        o.rule.precondition = (polar_precondition)(c % PRECONDITIONS);
+        o.rule.post = (polar_post)(c / PRECONDITIONS % POSTS);
+        o.rule.scale = (polar_scale)(c / PRECONDITIONS / POSTS % 7);
+        o.rule.apply = (polar_apply)(c / PRECONDITIONS / POSTS / 7);
+        o.rule.kron_power = 0.25;
+        o.rule.refresh = 2;
+        if (o.rule.post == POLAR_POST_UNWHITEN && o.rule.precondition < POLAR_PRECONDITION_KRON) continue;
         o.rule.map.precision = POLAR_DTYPE_F32;
         o.lr = 0.01;
         TEST_TRY(rig_open(&r, device, two, 2, POLAR_DTYPE_F32, POLAR_DTYPE_F32, &o));
@@ -257,10 +268,11 @@ static void refused(const char *device)
 {
     static const param_spec blocks[] = {{.name = "a", .ndim = 2, .shape = {6, 9}, .schur_group = 1},
                                         {.name = "b", .ndim = 2, .shape = {3, 3}, .schur_group = 1}};
-    static const char *const names[] = {"normuon", "adamuon", "muoneq_r", "polargrad", "muonh", "muon_soft"};
+    static const char *const names[] = {"normuon", "adamuon",   "muoneq_r", "polargrad",
+                                        "muonh",   "muon_soft", "pmuon"};
     optim_rig r;
     int64_t taken = 0;
-    for (int i = 0; i < 6; i++) {
+    for (int i = 0; i < 7; i++) {
         polar_optim_opts o = opts_of(names[i]);
         if (i == 5) o.rule.scale = POLAR_SCALE_PAPER;
         taken += rig_open(&r, device, blocks, 2, POLAR_DTYPE_F32, POLAR_DTYPE_F32, &o) != POLAR_E_UNSUPPORTED;
@@ -277,13 +289,18 @@ static void refused(const char *device)
                   rig_open(&r, device, shapes, SHAPES, POLAR_DTYPE_F32, POLAR_DTYPE_F32, &o) == POLAR_E_ARG, \
                   "%s", polar_error_message());                                                              \
     } while (0)
-    REFUSED("no such stage after the map", o.rule.post = (polar_post)5);
+    REFUSED("no such stage after the map", o.rule.post = (polar_post)POSTS);
     REFUSED("no such way to apply", o.rule.apply = (polar_apply)4);
     REFUSED("a negative radius", o.rule.radius = -1);
     REFUSED("a power of 2", (o.rule.map.kind = POLAR_MAP_POWER, o.rule.map.power = 2));
     REFUSED("a power that is none", (o.rule.map.kind = POLAR_MAP_POWER, o.rule.map.power = NAN));
     REFUSED("a soft map of 0", (o.rule.map.kind = POLAR_MAP_SOFT, o.rule.map.power = 0));
     REFUSED("a moment without eps", o.rule.eps = 0);
+    REFUSED("no such preconditioner", o.rule.precondition = (polar_precondition)PRECONDITIONS);
+    REFUSED("a power of 0", o.rule.precondition = POLAR_PRECONDITION_KRON);
+    REFUSED("a power above 1", (o.rule.precondition = POLAR_PRECONDITION_KRON, o.rule.kron_power = 1.5));
+    REFUSED("a refresh in the past", o.rule.refresh = -1);
+    REFUSED("unwhitening of what was not whitened", o.rule.post = POLAR_POST_UNWHITEN);
 }
 
 int main(int argc, char **argv)

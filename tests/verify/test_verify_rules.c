@@ -125,9 +125,10 @@ static void rules(place p, int full)
                           rule.post == POLAR_POST_ENTRY_MOMENT,
                 lines = (rule.precondition >= POLAR_PRECONDITION_ROWS &&
                          rule.precondition <= POLAR_PRECONDITION_BOTH) ||
-                        (rule.post != POLAR_POST_NONE && !entries);
+                        (rule.post != POLAR_POST_NONE && !entries),
+                kron = rule.precondition >= POLAR_PRECONDITION_KRON; /* their classes: sides, below */
             if (entries) check_broken(&r);
-            else if (!lines && rule.apply != POLAR_APPLY_CAUTIOUS) check_covariant(&r);
+            else if (!lines && !kron && rule.apply != POLAR_APPLY_CAUTIOUS) check_covariant(&r);
             if (rule.post == POLAR_POST_NONE && rule.scale < POLAR_SCALE_FROBENIUS &&
                 rule.apply == POLAR_APPLY_DECOUPLED)
                 check_norms(&r);
@@ -165,7 +166,11 @@ static void sides(place p)
                  {"muonh", {"both", "both", "both"}},
                  {"muon_cautious", {"neither", "neither", "neither"}},
                  {"muon_power", {"both", "both", "both"}},
-                 {"muon_soft", {"both", "both", "both"}}};
+                 {"muon_soft", {"both", "both", "both"}},
+                 {"shampoo", {"both", "both", "both"}},
+                 {"shampoo_polar", {"both", "both", "both"}},
+                 {"pmuon", {"both", "both", "both"}},
+                 {"mousse", {"both", "both", "both"}}};
     static const int64_t shapes[3][2] = {{16, 16}, {12, 20}, {20, 12}};
     int seen = 0;
     for (int k = 0; polar_rule_name(k); k++)

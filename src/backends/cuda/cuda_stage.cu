@@ -139,15 +139,17 @@ template <typename REAL> __global__ void entry_stage_kernel(pl_args_entry_stage 
     {
         const double *live = live_row(a.live, b), beta2 = live[PL_LIVE_BETA2];
         const REAL b2 = (REAL)beta2, o2 = (REAL)(1 - beta2), c2 = (REAL)live[PL_LIVE_C2],
-                   eps = (REAL)live[PL_LIVE_EPS];
+                   eps = (REAL)live[PL_LIVE_EPS], grad = (REAL)live[PL_LIVE_GRAD];
         if (live[PL_LIVE_SKIP] != 0) continue;
+        if (a.after && live[PL_LIVE_STEP] <= (double)a.after) continue;
         FOR_ROWS(a.Y.rows, i)
         FOR_COLS(a.Y.cols, j)
         {
             REAL x = pl_cuda_at<REAL>(a.X, b, i, j);
             if (a.V.data) {
                 REAL v = pl_cuda_at<REAL>(a.V, b, i, j);
-                x = FORMULA(pl_precondition)(x, x, &v, b2, o2, c2, eps);
+                const REAL g = a.G.data ? grad * pl_cuda_at<REAL>(a.G, b, i, j) : x;
+                x = FORMULA(pl_precondition)(x, g, &v, b2, o2, c2, eps);
                 pl_cuda_set<REAL>(a.V, b, i, j, v);
             } else x = FORMULA(pl_sign)(x);
             pl_cuda_set<REAL>(a.Y, b, i, j, x);
@@ -158,8 +160,8 @@ template <typename REAL> __global__ void entry_stage_kernel(pl_args_entry_stage 
 void pl_cuda_launch_entry_stage(cudaStream_t stream, const pl_args_entry_stage *args)
 {
     pl_args_entry_stage a = *args;
-    pl_mat *mats[] = {&a.Y, &a.V, &a.X};
-    LAUNCH_ROWS(entry_stage_kernel, mats, 3, a.Y.batch, a.Y.rows, a.Y.cols, a);
+    pl_mat *mats[] = {&a.Y, &a.V, &a.X, &a.G};
+    LAUNCH_ROWS(entry_stage_kernel, mats, 4, a.Y.batch, a.Y.rows, a.Y.cols, a);
 }
 
 template <typename REAL> __global__ void apply_step_kernel(pl_args_apply_step a)

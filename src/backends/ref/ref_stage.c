@@ -60,7 +60,7 @@ void pl_ref_scale_lines(pl_queue *q, const pl_args_scale_lines *a)
                               a->C.data ? pl_get(&a->C, b, 0, j) : 1));
 }
 
-/* Y = sign X, or X / (sqrt(v^) + eps) */
+/* Y = sign X, or X / (sqrt(v^) + eps), v the moment of X or of G */
 void pl_ref_entry_stage(pl_queue *q, const pl_args_entry_stage *a)
 {
     (void)q;
@@ -68,9 +68,11 @@ void pl_ref_entry_stage(pl_queue *q, const pl_args_entry_stage *a)
     {
         double x = pl_get(&a->X, b, i, j), beta2 = live(&a->live, b, PL_LIVE_BETA2);
         if (live(&a->live, b, PL_LIVE_SKIP) != 0) continue;
+        if (a->after && live(&a->live, b, PL_LIVE_STEP) <= (double)a->after) continue;
         if (a->V.data) {
-            double v = pl_get(&a->V, b, i, j);
-            x = pl_precondition_f64(x, x, &v, beta2, 1 - beta2, live(&a->live, b, PL_LIVE_C2),
+            double v = pl_get(&a->V, b, i, j),
+                   g = a->G.data ? live(&a->live, b, PL_LIVE_GRAD) * pl_get(&a->G, b, i, j) : x;
+            x = pl_precondition_f64(x, g, &v, beta2, 1 - beta2, live(&a->live, b, PL_LIVE_C2),
                                     live(&a->live, b, PL_LIVE_EPS));
             pl_put(&a->V, b, i, j, v);
         } else x = pl_sign_f64(x);

@@ -49,6 +49,11 @@ polar_status pl_check_entry_stage(const pl_args_entry_stage *a)
     PL_TRY(need_same_shape("entry_stage", "X", &a->Y, &a->X));
     PL_TRY(need_apart("entry_stage", "X", &a->Y, &a->X));
     if (a->V.data) PL_TRY(need_same_shape("entry_stage", "V", &a->Y, &a->V));
+    PL_NEED(a->V.data || !a->G.data, POLAR_E_ARG, "entry_stage: signs have no G, whose moment V would be");
+    if (a->G.data) PL_TRY(need_same_shape("entry_stage", "G", &a->Y, &a->G));
+    NEED_DISJOINT("entry_stage", 1, &a->Y, &a->G);
+    NEED_DISJOINT("entry_stage", 1, &a->V, &a->G);
+    PL_NEED(a->after >= 0, POLAR_E_ARG, "entry_stage: after %lld steps", (long long)a->after);
     PL_NEED(!pl_mat_overlap(&a->V, &a->X) && !pl_mat_overlap(&a->V, &a->Y), POLAR_E_ARG,
             "entry_stage: the moment overlaps the direction");
     return need_live("entry_stage", &a->Y, &a->live);

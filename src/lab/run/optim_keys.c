@@ -71,7 +71,7 @@ int pl_optim_has_moment(const pl_config *c)
 {
     const polar_rule r = rule_opts(c).rule;
     return r.precondition == POLAR_PRECONDITION_ADAM || r.precondition == POLAR_PRECONDITION_LAPROP ||
-           r.post != POLAR_POST_NONE;
+           r.precondition >= POLAR_PRECONDITION_KRON || r.post != POLAR_POST_NONE;
 }
 int pl_optim_has_eps(const pl_config *c)
 {

@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "math/kron_elem.h"
 #include "op_case_impl.h"
 
 const pl_case_formats pl_formats_two[7] = {{{D, D}}, {{F, F}}, {{H, H}}, {{F, H}},
@@ -189,6 +190,7 @@ char *pl_op_case_name(char *out, size_t bytes, const pl_op_case *c)
                                                                                               "", "cautious",
                                                                                               "",
                                                                                               "hyperball"};
+    static const char *const krons[PL_KRON_COUNT] = {"shifted", "trace", "nesterov"};
     const pl_case_variant *v = &c->how;
     const struct {
         int64_t set;
@@ -203,7 +205,9 @@ char *pl_op_case_name(char *out, size_t bytes, const pl_op_case *c)
                  {c->op == PL_OP_direction, momenta[v->momentum]},
                  {v->laprop, "laprop"},
                  {v->act, acts[v->act]},
-                 {v->kind, lines[v->kind]},
+                 {v->kind, c->op == PL_OP_kron_eigen ? krons[v->kind] : lines[v->kind]},
+                 {v->every > 1, "every"},
+                 {v->after, "after"},
                  {v->apply, ways[v->apply]},
                  {v->strided, "strided"},
                  {v->shared, "shared"},

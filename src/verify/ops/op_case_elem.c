@@ -255,14 +255,15 @@ static void advance_args(pl_op_args *a, const pl_op_case *c, const pl_mat *m)
     a->advance = (pl_args_advance){.L = m[0], .T = m[1], .F = m[2], .found = m[3], .scale = m[4]};
 }
 
-/* Row b has made b steps and left out 2 b; every fifth is the host's to leave out; the second member and, in
- * the odd fill, found are flagged. */
+/* Row b has made b steps and left out 2 b; every fifth is the host's to leave out, every fourth waits four
+ * steps; the second member and, in the odd fill, found are flagged. */
 static void advance_fill(double v[PL_LIVE_COLS], const pl_op_run *r, int o, int64_t b, uint64_t seed)
 {
     (void)seed;
     if (o == 0) {
         pl_live_row(v, 0.5, 0.25, 5e-3, 0.05, r->c.how.alpha, r->c.how.beta, 1e-8);
         v[PL_LIVE_SKIP] = b % 5 == 3;
+        v[PL_LIVE_WAIT] = b % 4 == 2 ? 4 : 0;
     } else if (o == 1) v[0] = (double)b, v[1] = (double)(2 * b);
     else v[0] = o == 2 ? b == 1 : o == 3 ? r->fill == PL_FILL_ODD : 1024;
 }

@@ -18,6 +18,8 @@ static void stage_live(double v[PL_LIVE_COLS], const pl_op_run *r, int64_t b)
                 (whole ? 0.25 : 5e-3) * (b == 1 ? 0 : (double)(1 + b)), whole ? 0.5 : 0.05, k->alpha, k->beta,
                 k->eps);
     v[PL_LIVE_SKIP] = b == 2 && r->fill != PL_FILL_ADVERSARIAL && r->fill != PL_FILL_SPECIAL;
+    v[PL_LIVE_STEP] = (double)(3 + b);
+    v[PL_LIVE_GRAD] = b == 1 ? 0.5 : 1;
 }
 
 static void live_fill(double v[PL_LIVE_COLS], const pl_op_run *r, int o, int64_t b, uint64_t seed)
@@ -89,31 +91,33 @@ const pl_case_family pl_cases_scale_lines = {PL_CASES(scale_formats, pl_sizes_pl
 /* ---- entry_stage ---- */
 
 static const pl_case_formats entry_formats[] = {
-    {{D, D, D, D}}, {{F, F, F, D}}, {{H, F, H, D}}, {{F, H, F, D}}};
+    {{D, D, D, D, D}}, {{F, F, F, F, D}}, {{H, F, H, H, D}}, {{F, H, F, H, D}}};
 static const pl_case_variant entry_how[] = {
     {.large = 1, .alpha = 0.9, .beta = 0.95, .eps = 1e-8},
     {.onto = 2, .alpha = 0.9, .beta = 0.95, .eps = 1e-8},
     {.large = 1, .with = "V", .alpha = 0.9, .beta = 0.999, .eps = 1e-8},
     {.with = "V", .onto = 2, .alpha = 0.9, .beta = 0.75, .eps = 0.125},
-    {.with = "V", .per_matrix = 1, .alpha = 0.9, .beta = 0.95, .eps = 1e-8}};
+    {.with = "V", .per_matrix = 1, .alpha = 0.9, .beta = 0.95, .eps = 1e-8},
+    {.large = 1, .with = "V G", .onto = 2, .alpha = 0.9, .beta = 0.95, .eps = 1e-8},
+    {.with = "V G", .onto = 2, .per_matrix = 1, .after = 3, .alpha = 0.9, .beta = 0.75, .eps = 1e-8}};
 
 static pl_mat entry_shape(const pl_op_case *c, int i)
 {
-    return i == 3 ? pl_case_values(c, i, PL_LIVE_COLS) : as_result(c, i);
+    return i == 4 ? pl_case_values(c, i, PL_LIVE_COLS) : as_result(c, i);
 }
 
 static void entry_args(pl_op_args *a, const pl_op_case *c, const pl_mat *m)
 {
-    (void)c;
-    a->entry_stage = (pl_args_entry_stage){.Y = m[0], .V = m[1], .X = m[2], .live = m[3]};
+    a->entry_stage = (pl_args_entry_stage){
+        .Y = m[0], .V = m[1], .X = m[2], .G = m[3], .live = m[4], .after = c->how.after};
 }
 
 const pl_case_family pl_cases_entry_stage = {PL_CASES(entry_formats, pl_sizes_plain, entry_how),
                                              .shape = entry_shape,
                                              .args = entry_args,
-                                             .values = 1 << 3,
+                                             .values = 1 << 4,
                                              .fill = live_fill,
-                                             .live = 3,
+                                             .live = 4,
                                              .squares = 1 << 1};
 
 /* ---- inner ---- */

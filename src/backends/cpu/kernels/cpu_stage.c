@@ -153,7 +153,7 @@ void PL_ISA_NAME(pl_cpu_scale_lines)(pl_queue *q, const pl_args_scale_lines *a)
 
 void PL_ISA_NAME(pl_cpu_entry_stage)(pl_queue *q, const pl_args_entry_stage *a)
 {
-    pl_parallel_pieces(q, pl_any_f64(pl_op_operands(a), 3) ? entry_stage_rows_f64 : entry_stage_rows_f32, a,
+    pl_parallel_pieces(q, pl_any_f64(pl_op_operands(a), 4) ? entry_stage_rows_f64 : entry_stage_rows_f32, a,
                        a->Y.batch, a->Y.rows, a->Y.cols, RUN, CHUNK);
 }
 

@@ -1,0 +1,167 @@
+/* ref_kron.c -- Kronecker factors of a second moment: their averages, their eigenvectors, and one sweep of
+ * the QR iteration in the place of these. Matrices of LAPACK are column-major: symmetric ones look alike.
+ */
+#include "base/alloc.h"
+#include "base/lapack.h"
+#include "device/kron_row.h"
+#include "math/kron_elem.h"
+#include "math/norm_elem.h"
+#include "ref_loops.h"
+
+static const double *live_row(const pl_mat *live, int64_t b)
+{
+    return (const double *)live->data + (live->batch == 1 ? 0 : b * live->bs);
+}
+
+/* K <- b2 K + (1 - b2) x, A = b2 K + (1 - b2) x, x = (grad norm)^2 T */
+void pl_ref_kron_moment(pl_queue *q, const pl_args_kron_moment *a)
+{
+    (void)q;
+    FOR_EACH(a->K)
+    {
+        const double *live = live_row(&a->live, b), beta2 = live[PL_LIVE_BETA2], t = pl_get(&a->T, b, i, j),
+                     part = pl_kron_part(beta2, live[PL_LIVE_GRAD], pl_get(&a->N, b, 0, 0),
+                                         pl_get(&a->N, b, 0, 1));
+        if (!pl_kron_moves(live)) continue;
+        const double k = pl_kron_moment(pl_get(&a->K, b, i, j), t, beta2, part);
+        pl_put(&a->K, b, i, j, k);
+        if (a->A.data) pl_put(&a->A, b, i, j, pl_kron_moment(k, t, beta2, part));
+    }
+}
+
+static void put_nan(const pl_mat *m, int64_t b)
+{
+    for (int64_t i = 0; m->data && i < m->rows; i++)
+        for (int64_t j = 0; j < m->cols; j++) pl_put(m, b, i, j, NAN);
+}
+
+/* The lower triangle of K as both; 0: not finite. */
+static int load_symmetric(double *x, const pl_args_kron_eigen *a, int64_t b)
+{
+    const int64_t n = a->K.rows;
+    int finite = 1;
+    for (int64_t i = 0; i < n; i++)
+        for (int64_t j = 0; j <= i; j++) {
+            double k = pl_get(&a->K, b, i, j);
+            x[i * n + j] = x[j * n + i] = k;
+            finite &= k - k == 0;
+        }
+    return finite;
+}
+
+/* Q: the eigenvectors, descending; F: f(lambda)^-p */
+static void put_basis(const pl_args_kron_eigen *a, int64_t b, const double *x, const double *values,
+                      const double *live)
+{
+    const int64_t n = a->K.rows;
+    double trace = 0;
+    for (int64_t k = 0; k < n; k++) trace += values[k];
+    const double unit = pl_kron_unit(a->kind, (double)n, trace, live[PL_LIVE_BETA2], live[PL_LIVE_C2]);
+    for (int64_t k = 0; k < n; k++) { /* LAPACK's are ascending */
+        const double *vector = x + (n - 1 - k) * n;
+        for (int64_t i = 0; i < n; i++) pl_put(&a->Q, b, i, k, vector[i]);
+        if (a->F.data)
+            pl_put(&a->F, b, 0, k,
+                   pl_kron_factor(a->kind, unit * values[n - 1 - k], unit * values[0], live[PL_LIVE_EPS],
+                                  a->power));
+    }
+}
+
+void pl_ref_kron_eigen(pl_queue *q, const pl_args_kron_eigen *a)
+{
+    const int64_t n = a->K.rows;
+    double *x = pl_alloc((size_t)(n * n + n) * sizeof *x + 1), *values = x + n * n;
+    if (!x)
+        PL_QUEUE_FAIL(q, POLAR_E_NOMEM, "kron_eigen: work space for a %lldx%lld matrix", (long long)n,
+                      (long long)n);
+    for (int64_t b = 0; x && n && b < a->K.batch; b++) {
+        const double *live = live_row(&a->live, b);
+        if (!pl_kron_eigen_due(live, a->every, a->after)) continue;
+        if (!load_symmetric(x, a, b)) {
+            put_nan(&a->Q, b), put_nan(&a->F, b);
+            continue;
+        }
+        polar_status st = pl_lapack_eigen(values, x, n);
+        if (st != POLAR_OK) pl_queue_keep(q, st);
+        else put_basis(a, b, x, values, live);
+    }
+    pl_free(x);
+}
+
+/* ---- one sweep ---------------------------------------------------------------------------------- */
+
+typedef struct {
+    double *z, *v;    /* (n, n) column-major, a matrix's V */
+    double *rayleigh; /* q.z of each column */
+    int64_t *place;   /* of which column the k-th largest is */
+} sweep_work;
+
+/* place: columns by descending q.z, the first of equals first */
+static int order(sweep_work *w, const pl_args_kron_sweep *a, int64_t b)
+{
+    const int64_t n = a->Q.rows;
+    int finite = 1;
+    for (int64_t j = 0; j < n; j++) {
+        double s = 0;
+        for (int64_t i = 0; i < n; i++) s += pl_get(&a->Q, b, i, j) * pl_get(&a->Z, b, i, j);
+        w->rayleigh[j] = s;
+        finite &= s - s == 0;
+    }
+    for (int64_t j = 0; j < n; j++) {
+        int64_t before = 0;
+        for (int64_t k = 0; k < n; k++)
+            before += w->rayleigh[k] > w->rayleigh[j] || (w->rayleigh[k] == w->rayleigh[j] && k < j);
+        if (finite) w->place[before] = j;
+    }
+    return finite;
+}
+
+static void permute_lines(sweep_work *w, const pl_args_kron_sweep *a, int64_t b)
+{
+    const pl_mat *V = &a->V;
+    for (int64_t i = 0; i < V->rows; i++)
+        for (int64_t j = 0; j < V->cols; j++)
+            w->v[i * V->cols + j] = a->trans ? pl_get(V, b, i, w->place[j]) : pl_get(V, b, w->place[i], j);
+    for (int64_t i = 0; i < V->rows; i++)
+        for (int64_t j = 0; j < V->cols; j++) pl_put(V, b, i, j, w->v[i * V->cols + j]);
+}
+
+static void sweep_one(pl_queue *q, const pl_args_kron_sweep *a, int64_t b, sweep_work *w)
+{
+    const int64_t n = a->Q.rows;
+    if (!order(w, a, b)) {
+        put_nan(&a->Q, b);
+        return;
+    }
+    double amax = 0;
+    for (int64_t k = 0; k < n; k++)
+        for (int64_t i = 0; i < n; i++) {
+            const double z = pl_get(&a->Z, b, i, w->place[k]);
+            w->z[k * n + i] = z;
+            amax = fabs(z) > amax ? fabs(z) : amax;
+        }
+    const double s = pl_norm_scale(amax, PL_SCALE_EXP_F64); /* LAPACK sees no extreme numbers */
+    for (int64_t i = 0; i < n * n; i++) w->z[i] *= s;
+    polar_status st = pl_lapack_qr(w->z, w->rayleigh, n);
+    if (st != POLAR_OK) {
+        pl_queue_keep(q, st);
+        return;
+    }
+    permute_lines(w, a, b);
+    for (int64_t k = 0; k < n; k++)
+        for (int64_t i = 0; i < n; i++) pl_put(&a->Q, b, i, k, w->z[k * n + i]);
+}
+
+void pl_ref_kron_sweep(pl_queue *q, const pl_args_kron_sweep *a)
+{
+    const int64_t n = a->Q.rows, entries = a->V.rows * a->V.cols;
+    double *room = pl_alloc((size_t)(n * n + entries + 2 * n) * sizeof *room + 1);
+    sweep_work w = {.z = room, .v = room + n * n, .rayleigh = room + n * n + entries};
+    w.place = (int64_t *)(w.rayleigh + n);
+    if (!room)
+        PL_QUEUE_FAIL(q, POLAR_E_NOMEM, "kron_sweep: work space for a %lldx%lld matrix", (long long)n,
+                      (long long)n);
+    for (int64_t b = 0; room && n && b < a->Q.batch; b++)
+        if (pl_kron_sweep_due(live_row(&a->live, b), a->every, a->after)) sweep_one(q, a, b, &w);
+    pl_free(room);
+}

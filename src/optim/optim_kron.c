@@ -1,0 +1,190 @@
+/* optim_kron.c -- rules with Kronecker factors of a second moment: their averages, their eigenvectors, and
+ * what is done to the direction in those coordinates (docs/rules.md).
+ *
+ *     L = EMA g g^T = Q_L diag(l) Q_L^T,  R = EMA g^T g = Q_R diag(r) Q_R^T
+ *     powers:  u <- Q_L (f(l)^-p (Q_L^T u Q_R) f(r)^-p) Q_R^T
+ *
+ * Invariants
+ *  1. Moments, bases and factors are state: saved, loaded, of one matrix and member each.
+ *  2. Which step makes a basis anew is read off the live row, on the device: a parameter that was left out
+ *     counts its own steps, and a graph serves every step.
+ */
+#include "device/backend.h"
+#include "math/kron_elem.h"
+#include "optim/optim_impl.h"
+
+int pl_optim_kron(const polar_optim *opt, const pl_optim_param *p)
+{
+    return p->route == POLAR_ROUTE_MATRIX && pl_optim_rule(opt, p)->precondition >= POLAR_PRECONDITION_KRON &&
+           p->rows * p->cols > 0;
+}
+
+/* The matrices of a parameter, or of one member of it, that one call takes. */
+typedef struct kron {
+    const polar_rule *rule;
+    pl_mat D, G, live;
+    pl_mat K[2], Q[2], F[2]; /* left, right */
+} kron;
+
+typedef void (*kron_fn)(pl_queue *q, const kron *k);
+
+static kron kron_of(const polar_optim *opt, const pl_optim_param *p)
+{
+    const int64_t batch = opt->members * p->row_blocks;
+    kron k = {.rule = pl_optim_rule(opt, p),
+              .D = pl_optim_blocks(p->D, p),
+              .G = pl_optim_blocks(p->G, p),
+              .live = pl_optim_live_of(opt, p)};
+    for (int side = 0; side < 2; side++) {
+        const int64_t n = side ? p->cols : p->rows / p->row_blocks;
+        k.K[side] = pl_mat_dense(p->K[side].data, p->K[side].dtype, batch, n, n);
+        k.Q[side] = pl_mat_dense(p->Q[side].data, p->Q[side].dtype, batch, n, n);
+        k.F[side] = pl_mat_dense(p->F[side].data, p->F[side].dtype, batch, 1, n);
+    }
+    return k;
+}
+
+/* A live row serves all matrices of a call or has one each, so members that have blocks come one by one. */
+static void call(pl_queue *q, const kron *all, kron_fn fn)
+{
+    const int64_t members = all->live.batch, each = all->D.batch / members;
+    if (members == 1 || each == 1) {
+        fn(q, all);
+        return;
+    }
+    for (int64_t m = 0; m < members; m++) {
+        kron k = {.rule = all->rule,
+                  .D = pl_mat_at(all->D, m * each, each),
+                  .G = pl_mat_at(all->G, m * each, each),
+                  .live = pl_mat_at(all->live, m, 1)};
+        for (int side = 0; side < 2; side++) {
+            k.K[side] = pl_mat_at(all->K[side], m * each, each);
+            k.Q[side] = pl_mat_at(all->Q[side], m * each, each);
+            k.F[side] = pl_mat_at(all->F[side], m * each, each);
+        }
+        fn(q, &k);
+    }
+}
+
+static void for_krons(polar_optim *opt, pl_queue *q, kron_fn fn)
+{
+    for (int64_t i = 0; i < opt->part_count; i++) {
+        const pl_optim_param *p = &opt->parts[i];
+        if (!pl_optim_kron(opt, p) || pl_optim_missing(p)) continue;
+        const kron k = kron_of(opt, p);
+        q->subject = p->name;
+        call(q, &k, fn);
+        q->subject = NULL;
+    }
+}
+
+/* ---- factors ------------------------------------------------------------------------------------ */
+
+static pl_mat room_like(pl_queue *q, const pl_mat *m)
+{
+    return pl_scratch_mat(q, m->dtype, m->batch, m->rows, m->cols);
+}
+
+/* The moment of a factor moves on by g g^T, or g^T g, of the gradient over its norm N. */
+static void move_moment(pl_queue *q, const kron *k, int side, pl_mat A, pl_mat unit, pl_mat N)
+{
+    pl_scratch_mark mark = pl_scratch_begin(q);
+    pl_mat T = pl_scratch_mat(q, unit.dtype, unit.batch, k->K[side].rows, k->K[side].cols);
+    PL_CALL(gemm, q, .C = T, .A = unit, .ta = side, .B = unit, .tb = !side, .sym = 1, .alpha = 1);
+    PL_CALL(kron_moment, q, .A = A, .K = k->K[side], .T = T, .N = N, .live = k->live);
+    pl_scratch_end(q, mark);
+}
+
+/* The moments move on, and their powers with them where they are due. */
+static void refresh_powers(pl_queue *q, const kron *k)
+{
+    const polar_precondition kind = k->rule->precondition;
+    const int nesterov = kind == POLAR_PRECONDITION_KRON_NESTEROV;
+    pl_scratch_mark mark = pl_scratch_begin(q);
+    pl_mat N = pl_scratch_mat(q, POLAR_DTYPE_F64, k->G.batch, 1, 2), unit = room_like(q, &k->D);
+    PL_CALL(frob, q, .N = N, .X = k->G, .weight = 1);
+    PL_CALL(normalise, q, .Y = unit, .X = k->G, .N = N);
+    for (int side = 0; side < 2; side++) {
+        pl_mat A = k->K[side]; /* its shape, and nothing there where it is not asked for */
+        A.data = NULL;
+        if (nesterov) A = room_like(q, &k->K[side]);
+        move_moment(q, k, side, A, unit, N);
+        PL_CALL(kron_eigen, q, .Q = k->Q[side], .F = k->F[side], .K = nesterov ? A : k->K[side],
+                .live = k->live,
+                .kind = nesterov                                ? PL_KRON_NESTEROV
+                        : kind == POLAR_PRECONDITION_KRON_TRACE ? PL_KRON_TRACE
+                                                                : PL_KRON_SHIFTED,
+                .every = k->rule->refresh, .power = k->rule->kron_power);
+    }
+    pl_scratch_end(q, mark);
+}
+
+/* ---- the direction in the factors' coordinates --------------------------------------------------- */
+
+/* Y = Q_L^T X Q_R */
+static void project(pl_queue *q, const kron *k, pl_mat Y, pl_mat X)
+{
+    pl_scratch_mark mark = pl_scratch_begin(q);
+    pl_mat T = room_like(q, &Y);
+    PL_CALL(gemm, q, .C = T, .A = k->Q[0], .ta = 1, .B = X, .alpha = 1);
+    PL_CALL(gemm, q, .C = Y, .A = T, .B = k->Q[1], .alpha = 1);
+    pl_scratch_end(q, mark);
+}
+
+/* Y = Q_L X Q_R^T */
+static void project_back(pl_queue *q, const kron *k, pl_mat Y, pl_mat X)
+{
+    pl_scratch_mark mark = pl_scratch_begin(q);
+    pl_mat T = room_like(q, &Y);
+    PL_CALL(gemm, q, .C = T, .A = k->Q[0], .B = X, .alpha = 1);
+    PL_CALL(gemm, q, .C = Y, .A = T, .B = k->Q[1], .tb = 1, .alpha = 1);
+    pl_scratch_end(q, mark);
+}
+
+/* Y = X ||A|| / ||X||, in X's place; A is what it was before, and is lost. <A, A / ||A||> is A's norm in the
+ * form in which `normalise` multiplies with it. */
+static void keep_norm(pl_queue *q, pl_mat X, pl_mat A)
+{
+    pl_mat N = pl_scratch_mat(q, POLAR_DTYPE_F64, A.batch, 1, 2),
+           M = pl_scratch_mat(q, POLAR_DTYPE_F64, A.batch, 1, 4), unit = room_like(q, &A), norm = M;
+    norm.cols = 2;
+    PL_CALL(frob, q, .N = N, .X = A, .weight = 1);
+    PL_CALL(normalise, q, .Y = unit, .X = A, .N = N);
+    PL_CALL(inner, q, .N = M, .X = A, .Y = unit);
+    PL_CALL(frob, q, .N = N, .X = X, .weight = 1);
+    PL_CALL(normalise, q, .Y = X, .X = X, .N = N);
+    PL_CALL(normalise, q, .Y = X, .X = X, .N = norm);
+}
+
+/* D <- L^-p D R^-p */
+static void whiten(pl_queue *q, const kron *k, int keeps)
+{
+    pl_scratch_mark mark = pl_scratch_begin(q);
+    pl_mat X = room_like(q, &k->D), Y = keeps ? room_like(q, &k->D) : X;
+    project(q, k, X, k->D);
+    PL_CALL(scale_lines, q, .Y = Y, .X = X, .R = k->F[0], .C = k->F[1]);
+    if (keeps) keep_norm(q, Y, X);
+    project_back(q, k, k->D, Y);
+    pl_scratch_end(q, mark);
+}
+
+static void before(pl_queue *q, const kron *k)
+{
+    refresh_powers(q, k);
+    whiten(q, k, 0);
+}
+
+static void after(pl_queue *q, const kron *k)
+{
+    if (k->rule->post == POLAR_POST_UNWHITEN) whiten(q, k, 1);
+}
+
+void pl_optim_kron_before(polar_optim *opt, pl_queue *q)
+{
+    for_krons(opt, q, before);
+}
+
+void pl_optim_kron_after(polar_optim *opt, pl_queue *q)
+{
+    for_krons(opt, q, after);
+}

@@ -1,0 +1,172 @@
+/* kron_reference.h -- rules with Kronecker factors in plain double precision: the part of rule_reference.h,
+ * in whose middle it is included, that needs eigenvectors. */
+#ifndef POLAR_KRON_REFERENCE_H
+#define POLAR_KRON_REFERENCE_H
+
+/* Eigenvalues of a symmetric matrix, descending, and its eigenvectors in the columns of Q: Jacobi rotations.
+ */
+static inline void ref_eigen(double *values, double *Q, const double *S, int n)
+{
+    static double A[REF_MOST], X[REF_MOST];
+    memcpy(A, S, sizeof(double) * (size_t)(n * n));
+    for (int i = 0; i < n * n; i++) X[i] = i / n == i % n;
+    for (int sweep = 0; sweep < 40; sweep++)
+        for (int p = 0; p < n; p++)
+            for (int q = p + 1; q < n; q++) {
+                const double apq = A[p * n + q];
+                if (apq == 0) continue;
+                const double theta = (A[q * n + q] - A[p * n + p]) / (2 * apq),
+                             t = (theta >= 0 ? 1 : -1) / (fabs(theta) + sqrt(1 + theta * theta)),
+                             c = 1 / sqrt(1 + t * t), s = t * c;
+                for (int k = 0; k < n; k++) {
+                    const double x = A[p * n + k], y = A[q * n + k];
+                    A[p * n + k] = c * x - s * y, A[q * n + k] = s * x + c * y;
+                }
+                for (int k = 0; k < n; k++) {
+                    double x = A[k * n + p], y = A[k * n + q];
+                    A[k * n + p] = c * x - s * y, A[k * n + q] = s * x + c * y;
+                    x = X[k * n + p], y = X[k * n + q];
+                    X[k * n + p] = c * x - s * y, X[k * n + q] = s * x + c * y;
+                }
+                A[p * n + q] = A[q * n + p] = 0;
+            }
+    for (int k = 0; k < n; k++) {
+        int place = 0;
+        for (int j = 0; j < n; j++)
+            place += A[j * n + j] > A[k * n + k] || (A[j * n + j] == A[k * n + k] && j < k);
+        values[place] = A[k * n + k];
+        for (int i = 0; i < n; i++) Q[i * n + place] = X[i * n + k];
+    }
+}
+
+/* C = op(A) op(B), of (m, k) and (k, n) matrices; a and b: transposed */
+static inline void ref_product(double *C, const double *A, int a, const double *B, int b, int m, int k, int n)
+{
+    for (int i = 0; i < m; i++)
+        for (int j = 0; j < n; j++) {
+            double s = 0;
+            for (int l = 0; l < k; l++)
+                s += (a ? A[l * m + i] : A[i * k + l]) * (b ? B[j * k + l] : B[l * n + j]);
+            C[i * n + j] = s;
+        }
+}
+
+/* g g^T (side 0) or g^T g */
+static inline int ref_square(double *T, const ref *r, const double *g, int side)
+{
+    if (side) ref_product(T, g, 1, g, 0, r->cols, r->rows, r->cols);
+    else ref_product(T, g, 0, g, 1, r->rows, r->cols, r->rows);
+    return side ? r->cols : r->rows;
+}
+
+/* P = f(S), f(x) the regularised eigenvalue to the power -p; how is it regularised: 's' shifted by eps, the
+ * least one brought to 0 first; 'm' max(x + eps, eps) */
+static inline void ref_power(double *P, const double *S, int n, char how, double eps, double p)
+{
+    static double values[REF_MOST], Q[REF_MOST];
+    ref_eigen(values, Q, S, n);
+    for (int i = 0; i < n; i++)
+        for (int j = 0; j < n; j++) {
+            double s = 0;
+            for (int k = 0; k < n; k++) {
+                const double x =
+                    how == 's' ? values[k] + fmax(0, -values[n - 1]) + eps : fmax(values[k] + eps, eps);
+                s += Q[i * n + k] * pow(x, -p) * Q[j * n + k];
+            }
+            P[i * n + j] = s;
+        }
+}
+
+/* x <- P_L x P_R */
+static inline void ref_whiten(const ref *r, double *x)
+{
+    static double T[REF_MOST];
+    ref_product(T, r->P[0], 0, x, 0, r->rows, r->rows, r->cols);
+    ref_product(x, T, 0, r->P[1], 0, r->rows, r->cols, r->cols);
+}
+
+/* Shampoo: L / (1 - b2^t), + eps */
+static inline void ref_shampoo(ref *r, const double *g, double b2, double eps, double p)
+{
+    static double T[REF_MOST];
+    for (int side = 0; side < 2; side++) {
+        const int n = ref_square(T, r, g, side);
+        for (int i = 0; i < n * n; i++) r->K[side][i] = b2 * r->K[side][i] + (1 - b2) * T[i];
+        for (int i = 0; i < n * n; i++) T[i] = r->K[side][i] / (1 - pow(b2, r->t));
+        ref_power(r->P[side], T, n, 's', eps, p);
+    }
+    ref_whiten(r, r->u);
+}
+
+/* PMuon: sums, C = g g^T + b (b C + g g^T) + eps */
+static inline void ref_pmuon(ref *r, const double *g, double b, double eps, double p)
+{
+    static double T[REF_MOST], C[REF_MOST];
+    for (int side = 0; side < 2; side++) {
+        const int n = ref_square(T, r, g, side);
+        for (int i = 0; i < n * n; i++) r->K[side][i] = b * r->K[side][i] + T[i];
+        for (int i = 0; i < n * n; i++) C[i] = T[i] + b * r->K[side][i];
+        ref_power(r->P[side], C, n, 'm', eps, p);
+    }
+    ref_whiten(r, r->u);
+}
+
+/* Mousse: n L / trace L + eps, its eigenvalues + eps, every so many steps */
+static inline void ref_mousse(ref *r, const double *g, double b2, double eps, double p, int every)
+{
+    static double T[REF_MOST];
+    for (int side = 0; side < 2; side++) {
+        const int n = ref_square(T, r, g, side);
+        double trace = 0;
+        for (int i = 0; i < n * n; i++) r->K[side][i] = b2 * r->K[side][i] + (1 - b2) * T[i];
+        for (int i = 0; i < n; i++) trace += r->K[side][i * n + i];
+        for (int i = 0; i < n * n; i++) T[i] = r->K[side][i] * n / trace + (i / n == i % n ? eps : 0);
+        if (r->t % every == 1 || every == 1) ref_power(r->P[side], T, n, 's', eps, p);
+    }
+    ref_whiten(r, r->u);
+}
+
+static inline void ref_unwhiten(ref *r)
+{
+    const double before = ref_norm(r->D, r->n);
+    ref_whiten(r, r->D);
+    const double after = ref_norm(r->D, r->n);
+    for (int i = 0; i < r->n && after > 0; i++) r->D[i] *= before / after;
+}
+
+/* ---- the rules ---- */
+
+static inline void ref_rule_shampoo(ref *r, const double *g)
+{
+    ref_ema(r, g, 0.9);
+    ref_shampoo(r, g, 0.95, 1e-12, 0.25);
+    ref_unmapped(r);
+    ref_decoupled(r, 1);
+}
+
+static inline void ref_rule_shampoo_polar(ref *r, const double *g)
+{
+    ref_ema(r, g, 0.9);
+    ref_shampoo(r, g, 0.95, 1e-12, 0.25);
+    ref_polar(r);
+    ref_decoupled(r, ref_paper(r));
+}
+
+static inline void ref_rule_pmuon(ref *r, const double *g)
+{
+    ref_average(r, g, 0.95, 1);
+    ref_pmuon(r, g, 0.95, 1e-6, 0.3);
+    ref_polar(r);
+    ref_decoupled(r, ref_jordan(r));
+}
+
+static inline void ref_rule_mousse(ref *r, const double *g)
+{
+    ref_heavy(r, g, 0.95, 0);
+    ref_mousse(r, g, 0.95, 1e-5, 0.125, 10);
+    ref_polar(r);
+    ref_unwhiten(r);
+    ref_decoupled(r, sqrt((double)r->rows / r->cols));
+}
+
+#endif
