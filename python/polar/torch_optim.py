@@ -334,7 +334,7 @@ class Optimizer(torch.optim.Optimizer):
                     raise TypeError(
                         f"'{r.name}' is {p.dtype}; the library takes float32, bfloat16 and float64 parameters"
                         + (" (keep them in float32 under autocast)" if p.dtype is torch.float16 else ""))
-                if not p.is_contiguous():
+                if not _packed(p).is_contiguous() or (r.views and not p.is_contiguous()):
                     raise ValueError(
                         f"'{r.name}' is not contiguous (shape {tuple(p.shape)}, strides {p.stride()}): make "
                         f"it so by p.data = p.data.contiguous() "
@@ -361,6 +361,10 @@ class Optimizer(torch.optim.Optimizer):
         group = group_of(self._params, self._group)
         if group is not None and self._ranks is None:
             self._ranks = Ranks(group, self._device)
+        if self._ranks and not all(local(p).is_contiguous() for p in self._params):
+            raise PolarError(
+                "channels-last parameters over several ranks are not offered: make them contiguous "
+                "(model.to(memory_format=torch.contiguous_format))")
         rules = [self._rule(g) for g in self.param_groups]
         pieces, blocks, labels = [], [], set()
         for k, (group, table) in enumerate(zip(self.param_groups, self._tables)):
@@ -378,7 +382,7 @@ class Optimizer(torch.optim.Optimizer):
                         f"'{r.name}' is a flat weight seen as matrices, and its rows lie on several ranks: "
                         f"keep it whole (fully_shard's ignored_params)"
                     )
-                t = tensor(local(p).data_ptr(), DTYPES[p.dtype], tuple(local(p).shape) or (1, ))
+                t = tensor(local(p).data_ptr(), DTYPES[p.dtype], tuple(_packed(local(p)).shape) or (1, ))
                 g = _abi.polar_tensor.from_buffer_copy(t)
                 g.data = None
                 route = _abi.POLAR_ROUTE_AUX if r.route == ADAMW else _abi.POLAR_ROUTE_MATRIX
@@ -391,6 +395,7 @@ class Optimizer(torch.optim.Optimizer):
         handle = self._create(dev, pieces, rules)
         self._weights, self._dtypes = [local(p).data_ptr()
                                        for p in self._params], [p.dtype for p in self._params]
+        self._plain = [local(p).is_contiguous() for p in self._params]
         self._versions = self._rows_written()
         self._handle, self._rules, self._present = handle, [rule for rule, _ in rules], None
         self._hypers = [None] * len(self.param_groups)
@@ -473,8 +478,8 @@ class Optimizer(torch.optim.Optimizer):
                     state[keys[which]] = one if one is not None else torch.empty(0)
                 elif one is not None:
                     # moments of lines stay flat
-                    state[keys[which]] = seen if len(seen) > 1 else one.view(
-                        p.shape) if one.numel() == p.numel() else one
+                    by_entry = one.numel() == p.numel() and which not in _KRON
+                    state[keys[which]] = seen if len(seen) > 1 else _like(p, one) if by_entry else one
             # over ranks state_dict() has it
             state["step"] = torch.zeros(()) if self._ranks else view(self._handle, i, _abi.POLAR_STATE_STEPS,
                                                                      self._device)[0]
@@ -635,7 +640,8 @@ class Optimizer(torch.optim.Optimizer):
                         for key, v in self.state[p].items()
                     }
                     flat[index] = {
-                        key: steps[p] if key == "step" else v.view(p.shape) if v.numel() == p.numel() else v
+                        key: steps[p] if key == "step" else
+                        v.reshape(p.shape) if v.numel() == p.numel() else v
                         for key, v in entry.items()
                     }
                 index += 1
@@ -738,12 +744,12 @@ class Optimizer(torch.optim.Optimizer):
                 f"the gradient of '{name}' is {tuple(g.shape)} {g.dtype} on {g.device}, the parameter "
                 f"{tuple(p.shape)} {p.dtype} on {p.device}"
             )
-        return g.contiguous()
+        return g.contiguous() if p.is_contiguous() else torch.empty_like(p).copy_(g)
 
     def _pointers(self, keep):
         """The gradients' addresses, 0 where there is none."""
         out = []
-        for p, dtype in zip(self._params, self._dtypes):
+        for p, dtype, plain in zip(self._params, self._dtypes, self._plain):
             g = p.grad
             if g is None:
                 out.append(0)
@@ -752,7 +758,8 @@ class Optimizer(torch.optim.Optimizer):
                 g = local(g)
                 keep.append(g)
             try:
-                if g.dtype is dtype and g.is_contiguous():    # torch sees to its shape and device
+                # torch sees to its shape and device
+                if g.dtype is dtype and (g.is_contiguous() if plain else g.stride() == p.stride()):
                     out.append(g.data_ptr())
                     continue
             except RuntimeError:    # a sparse tensor has neither strides nor an address
@@ -918,6 +925,18 @@ class _NothingType:
 
 _Nothing = _NothingType()
 _FloatPointer = POINTER(c_float)
+
+
+def _packed(p):
+    """A parameter as it lies in memory: filters that are channels-last as (out, kh, kw, in)."""
+    last = p.ndim >= 3 and not p.is_contiguous()
+    return p.permute(0, *range(2, p.ndim), 1) if last else p
+
+
+def _like(p, flat):
+    """A number for each weight, in the order of p's memory, in p's shape."""
+    seen = flat.view(_packed(p).shape)
+    return seen if p.is_contiguous() else seen.permute(0, p.ndim - 1, *range(1, p.ndim - 1))
 
 
 def _float(t):

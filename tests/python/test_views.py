@@ -127,6 +127,21 @@ def test_state(rule):
     assert torch.equal(again.whole, through.whole)
 
 
+@pytest.mark.parametrize("rule", ["adamuon", "normuon", "mousse"])
+def test_state_of_each_matrix(rule):
+    """What a rule keeps of every matrix goes on, too, of heads within a matrix."""
+    through, first, second = (Pair(*HEADS, rule=rule, shape=(12, 15)) for _ in range(3))
+    for t in range(4):
+        through.step(t)
+    for t in range(2):
+        first.step(t)
+    second.whole.data.copy_(first.whole.data)
+    second.a.load_state_dict(copy.deepcopy(first.a.state_dict()))
+    for t in range(2, 4):
+        second.step(t)
+    assert torch.equal(second.whole, through.whole)
+
+
 WRONG = [
     ([(4, 6)], "make up its 30 entries"),
     ([(4, 6, 1, 1, 1)], "neither"),
