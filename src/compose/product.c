@@ -6,13 +6,13 @@ static int fused(const pl_queue *q)
     return pl_queue_has(q, PL_OP_gemm_act);
 }
 
-void pl_product(pl_queue *q, pl_mat Y, pl_mat U, pl_mat X, pl_mat W, pl_mat b, int64_t act)
+void pl_product(pl_queue *q, pl_mat Y, pl_mat U, pl_mat X, pl_mat W, pl_mat b, int64_t act, int64_t tf32)
 {
-    if (b.data && Y.data == U.data && fused(q)) {
+    if (b.data && Y.data == U.data && !tf32 && fused(q)) {
         PL_CALL(gemm_act, q, .Y = Y, .A = X, .B = W, .tb = 1, .b = b, .act = act);
         return;
     }
-    PL_CALL(gemm, q, .C = U, .A = X, .B = W, .tb = 1, .alpha = 1);
+    PL_CALL(gemm, q, .C = U, .A = X, .B = W, .tb = 1, .tf32 = tf32, .alpha = 1);
     if (b.data || act != PL_ACT_NONE) PL_CALL(bias_act, q, .Y = Y, .X = U, .b = b, .act = act);
 }
 
@@ -31,7 +31,7 @@ void pl_product_activate(pl_queue *q, pl_mat Y, const pl_activation *a, pl_mat X
 {
     if (fused(q))
         PL_CALL(gemm_act, q, .Y = Y, .S = a->kept, .A = X, .B = W, .tb = 1, .b = a->b, .act = a->act);
-    else pl_product(q, Y, a->kept, X, W, a->b, a->act);
+    else pl_product(q, Y, a->kept, X, W, a->b, a->act, 0);
 }
 
 void pl_product_activate_back(pl_queue *q, pl_mat dX, const pl_activation *a, pl_mat dY, pl_mat W)

@@ -9,8 +9,9 @@
 
 #include "device/queue.h"
 
-/* Y = act(U + b), U = X W^T. Y may be U, and is where there is neither bias nor activation. */
-void pl_product(pl_queue *q, pl_mat Y, pl_mat U, pl_mat X, pl_mat W, pl_mat b, int64_t act);
+/* Y = act(U + b), U = X W^T. Y may be U, and is where there is neither bias nor activation. tf32: as gemm's,
+ * which then goes apart from what follows it. */
+void pl_product(pl_queue *q, pl_mat Y, pl_mat U, pl_mat X, pl_mat W, pl_mat b, int64_t act, int64_t tf32);
 
 /* Y = Z + X W^T + b; Y may be Z. */
 void pl_product_add(pl_queue *q, pl_mat Y, pl_mat X, pl_mat W, pl_mat b, pl_mat Z);

@@ -31,18 +31,18 @@ int64_t pl_weight_grad_parts(int64_t rows, int64_t groups, int64_t out, int64_t 
     return 1;
 }
 
-static void weight_alone(pl_queue *q, pl_mat dW, pl_mat dY, pl_mat X, int64_t groups)
+static void weight_alone(pl_queue *q, pl_mat dW, pl_mat dY, pl_mat X, int64_t groups, int64_t tf32)
 {
     int64_t parts = pl_weight_grad_parts(dY.rows, groups, dW.rows, dW.cols);
     if (parts == 1) {
-        PL_CALL(gemm, q, .C = dW, .A = dY, .B = X, .ta = 1, .alpha = 1);
+        PL_CALL(gemm, q, .C = dW, .A = dY, .B = X, .ta = 1, .tf32 = tf32, .alpha = 1);
         return;
     }
     pl_scratch_mark mark = pl_scratch_begin(q);
     /* partial results */
     pl_mat P = pl_scratch_mat(q, dW.dtype, dW.batch * parts, dW.rows, dW.cols);
     PL_CALL(gemm, q, .C = P, .A = pl_view_split(dY, parts), .B = pl_view_split(X, parts), .ta = 1,
-            .alpha = 1);
+            .tf32 = tf32, .alpha = 1);
     PL_CALL(row_sum, q, .Y = pl_view_row(dW), .X = pl_view_join(pl_view_row(P), parts), .alpha = 1);
     pl_scratch_end(q, mark);
 }
@@ -54,6 +54,12 @@ void pl_weight_grad(pl_queue *q, pl_mat dW, pl_mat db, pl_mat dY, pl_mat X, int6
         pl_call_weight_grad(q, &fused);
         return;
     }
-    weight_alone(q, dW, dY, X, groups);
+    weight_alone(q, dW, dY, X, groups, 0);
+    if (db.data) PL_CALL(row_sum, q, .Y = db, .X = dY, .alpha = 1);
+}
+
+void pl_weight_grad_tf32(pl_queue *q, pl_mat dW, pl_mat db, pl_mat dY, pl_mat X, int64_t groups)
+{
+    weight_alone(q, dW, dY, X, groups, 1);
     if (db.data) PL_CALL(row_sum, q, .Y = db, .X = dY, .alpha = 1);
 }

@@ -63,6 +63,7 @@ static void list_params(pl_so3 *m)
         y->gate.bias = add(m, l, "gate.bias", 1, 1, h, gate);
         y->cg_proj.act = PL_ACT_SILU;
         y->gate.eps = m->shape.eps;
+        y->mix_s.tf32 = y->mix_v.tf32 = y->cg_proj.tf32 = y->gate.tf32 = m->shape.tf32;
     }
     int64_t pooled = pl_so3_pooled(&m->shape);
     m->read0.weight = add(m, -1, "readout.0.weight", 2, h, pooled, pooled);
@@ -70,6 +71,7 @@ static void list_params(pl_so3 *m)
     m->read0.act = PL_ACT_SILU;
     m->read2.weight = add(m, -1, "readout.2.weight", 2, 1, h, h);
     m->read2.bias = add(m, -1, "readout.2.bias", 1, 1, 1, h);
+    m->read0.tf32 = m->read2.tf32 = m->shape.tf32;
 }
 
 /* ---- memory ------------------------------------------------------------------------------------- */
@@ -127,6 +129,8 @@ static polar_status check_shape(const pl_so3_shape *s)
     PL_TRY(check_size("layers", s->layers, 1 << 10));
     PL_NEED(s->dtype == POLAR_DTYPE_F32 || s->dtype == POLAR_DTYPE_F64, POLAR_E_DTYPE,
             "an SO(3) model computes in f32 or f64, not in %s", polar_dtype_name(s->dtype));
+    PL_NEED(!s->tf32 || s->dtype == POLAR_DTYPE_F32, POLAR_E_DTYPE,
+            "an SO(3) model with products in tf32 is one in f32, not in %s", polar_dtype_name(s->dtype));
     PL_NEED(s->message >= PL_MESSAGE_CHANNEL && s->message < PL_MESSAGE_KINDS, POLAR_E_ARG,
             "an SO(3) model with messages of kind %d: there are 0 to %d", s->message, PL_MESSAGE_KINDS - 1);
     PL_NEED(s->eps >= 0x1p-126 && s->eps <= 0x1p126, POLAR_E_ARG,

@@ -25,6 +25,7 @@ typedef struct pl_so3_shape {
     double eps;        /* under the square roots of distances and norms */
     int message;       /* a pl_message_kind of compose/message.h; 0: weights by channel */
     int linear_gate;   /* the lengths of all channels open a gate */
+    int tf32;          /* products of the linear layers, of an f32 model: factors in tf32 */
     int scalars_only;  /* the readout sees no lengths of vectors */
 } pl_so3_shape;
 

@@ -11,7 +11,7 @@ static pl_mat bias_of(const pl_linear *l)
 
 void pl_linear_forward(pl_queue *q, const pl_linear *l, pl_mat Y, pl_mat U, pl_mat X)
 {
-    pl_product(q, Y, U, X, pl_param_factor(l->weight), bias_of(l), l->act);
+    pl_product(q, Y, U, X, pl_param_factor(l->weight), bias_of(l), l->act, l->tf32);
 }
 
 void pl_linear_backward(pl_queue *q, const pl_linear *l, pl_mat dX, pl_mat add, pl_mat dY, pl_mat U, pl_mat X,
@@ -23,10 +23,11 @@ void pl_linear_backward(pl_queue *q, const pl_linear *l, pl_mat dX, pl_mat add, 
         dU = pl_scratch_mat(q, dY.dtype, dY.batch, dY.rows, dY.cols);
         PL_CALL(bias_act_back, q, .dX = dU, .X = U, .b = bias_of(l), .dY = dY, .act = l->act);
     }
-    pl_weight_grad(q, l->weight->G, l->bias ? l->bias->G : (pl_mat){0}, dU, X, groups);
+    (l->tf32 ? pl_weight_grad_tf32 : pl_weight_grad)(q, l->weight->G, l->bias ? l->bias->G : (pl_mat){0}, dU,
+                                                     X, groups);
     if (dX.data)
-        PL_CALL(gemm, q, .C = dX, .A = dU, .B = pl_param_factor(l->weight), .alpha = 1, .D = add,
-                .beta = add.data ? 1 : 0);
+        PL_CALL(gemm, q, .C = dX, .A = dU, .B = pl_param_factor(l->weight), .tf32 = l->tf32, .alpha = 1,
+                .D = add, .beta = add.data ? 1 : 0);
     pl_scratch_end(q, mark);
 }
 

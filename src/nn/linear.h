@@ -10,6 +10,7 @@ typedef struct pl_linear {
     const pl_param *weight; /* (E, out, in) */
     const pl_param *bias;   /* (E, 1, out), or NULL */
     int64_t act;            /* PL_ACT_NONE, PL_ACT_SILU, ... */
+    int64_t tf32;           /* its three products are of factors in tf32; not at the end of a branch */
 } pl_linear;
 
 /* X (E, rows, in), U and Y (E, rows, out). U = X W^T is what the backward needs of an activation; Y may be U,

@@ -49,7 +49,7 @@ static pl_mat by_point(pl_mat m, int64_t r)
 static linear_gate gates_make(pl_queue *q, const pl_gate *l, pl_mat V)
 {
     int64_t E = V.batch, r = V.rows / 3, h = V.cols;
-    linear_gate k = {.layer = {l->weight, l->bias, PL_ACT_NONE}};
+    linear_gate k = {.layer = {l->weight, l->bias, PL_ACT_NONE, l->tf32}};
     k.R = pl_scratch_mat(q, V.dtype, E, r, h);
     k.U = pl_scratch_mat(q, V.dtype, E, r, h);
     k.zero = pl_scratch_mat(q, V.dtype, E, r, h);

@@ -30,6 +30,7 @@ void pl_dots_linear_backward(pl_queue *q, const pl_linear *l, pl_mat dcat, pl_ma
 typedef struct pl_gate {
     const pl_param *weight, *bias; /* (E, 1, h): g and b; of a linear gate the first is (E, h, h) */
     double eps;
+    int64_t tf32; /* of a linear gate: as pl_linear's */
 } pl_gate;
 
 /* V, Y (E, 3 r, h): the three components of r vectors per channel in consecutive rows. Y = V sigmoid(g |V| +

@@ -9,6 +9,7 @@
 #include "math/formulas_elem.h"
 #include "math/lane_sum_elem.h"
 #include "math/norm_elem.h"
+#include "math/tf32_elem.h"
 #include "test.h"
 
 #define SEED 11ull
@@ -146,6 +147,31 @@ static void bf16_ends(void)
             wrong++;
         }
     test_exact("bf16: zeros, ends, denormals, double rounding", wrong);
+}
+
+/* Nearest tf32 by the definition: whole units of 2^-10 of the leading bit's, of a denormal that of 2^-126;
+ * round() takes ties away from zero; 2^128 is infinity. */
+static float nearest_tf32(float x)
+{
+    if (x - x != 0 || x == 0) return x;
+    int e = ilogb(x) < -126 ? -126 : ilogb(x);
+    double y = ldexp(round(ldexp(x, 10 - e)), e - 10);
+    return fabs(y) >= 0x1p128 ? (float)copysign(INFINITY, x) : (float)y;
+}
+
+static void tf32_sweep(void)
+{
+    int64_t wrong = 0, n = 0, again = 0;
+    for (uint64_t u = 0; u < 1ull << 32; u += 4099, n++) { /* every exponent, every low half, ties */
+        for (int tie = 0; tie < 2; tie++) {
+            float x = float_of(tie ? ((uint32_t)u & ~0x1fffu) | 0x1000u : (uint32_t)u), y = pl_tf32_round(x);
+            wrong += isnan(x) ? !isnan(y) : bits_of(y) != bits_of(nearest_tf32(x));
+            again += !isnan(x) && bits_of(pl_tf32_round(y)) != bits_of(y);
+        }
+    }
+    test_true("tf32: a sweep against the definition, ties away from zero", wrong == 0, "%lld of %lld wrong",
+              (long long)wrong, (long long)n);
+    test_exact("tf32: rounded twice is rounded once", again);
 }
 
 /* s = 2^-e, 2^e <= amax < 2^(e+1), clamped: x s and s are exact in the format, x s <= 4, and s follows a
@@ -378,6 +404,7 @@ int main(int argc, char **argv)
     bf16_all();
     bf16_sweep();
     bf16_ends();
+    tf32_sweep();
     norm_unit();
     lanes();
     adam_bounds();

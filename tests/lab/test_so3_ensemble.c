@@ -38,11 +38,12 @@ static void test_ensemble(const char *device)
     run_free(alone, 2);
 
     /* the other messages, gate and readout */
-#define KINDS 3
+#define KINDS 4
     static const char *const kinds[KINDS] = {"model.message=shared_bounded model.readout=scalars "
                                              "data.cloud=anisotropic",
                                              "model.message=kernel model.gate=linear",
-                                             "model.message=scalars_only"};
+                                             "model.message=scalars_only",
+                                             "model.precision=tf32 model.gate=linear"};
     for (int k = 0; k < KINDS; k++) {
         char first[160], second[160];
         snprintf(first, sizeof first, "%s optim.rule=muon", kinds[k]);

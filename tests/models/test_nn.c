@@ -6,6 +6,7 @@
 #include "compose/message.h"
 #include "compose/view.h"
 #include "compose/weight_grad.h"
+#include "math/tf32_elem.h"
 #include "nn/linear.h"
 #include "nn/vector_layers.h"
 #include "so3_model_fixture.h"
@@ -113,7 +114,7 @@ static void linear(const char *device, int bias, int64_t act)
            Y = act || bias ? mat(&b, POLAR_DTYPE_F64, E, ROWS, OUT, 0, 0) : U;
     pl_mat dY = mat(&b, POLAR_DTYPE_F64, E, ROWS, OUT, 4, 1),
            dX = mat(&b, POLAR_DTYPE_F64, E, ROWS, IN, 5, 1);
-    pl_linear l = {&W, bias ? &c : NULL, act};
+    pl_linear l = {.weight = &W, .bias = bias ? &c : NULL, .act = act};
     double *add = values(&b, dX), *w = values(&b, W.W), *v = values(&b, c.W), *x = values(&b, X),
            *dy = values(&b, dY), err = 0;
     pl_linear_forward(b.q, &l, Y, U, X);
@@ -150,6 +151,61 @@ static void linear(const char *device, int bias, int64_t act)
     test_bound(line, err, 2 * 12 * 16 * 0x1p-53, "2 12 16 u");
     bench_close(&b);
     free(add), free(w), free(v), free(x), free(dy), free(y), free(dx), free(dw), free(dv);
+}
+
+/* A layer in tf32 has the bits of one in f32 whose factors were rounded before, the bias' gradient those of
+ * what was not; one piece of rows and several. */
+static void linear_tf32(const char *device, int64_t rows, int64_t groups)
+{
+    enum { E = 2, IN = 20, OUT = 9 };
+    bench b = bench_open(device);
+    const int64_t sizes[3] = {E * OUT * IN, E * rows * IN, E * rows * OUT};
+    pl_param W[2], c[2];
+    pl_mat X[2], dY[2], U[2], dX[2];
+    int64_t bad = 0, moved = 0;
+    for (int k = 0; k < 2; k++) {
+        W[k] = (pl_param){.rows = OUT,
+                          .cols = IN,
+                          .W = mat(&b, POLAR_DTYPE_F32, E, OUT, IN, 1, 1),
+                          .G = mat(&b, POLAR_DTYPE_F32, E, OUT, IN, 0, 0)};
+        c[k] = (pl_param){.rows = 1,
+                          .cols = OUT,
+                          .W = mat(&b, POLAR_DTYPE_F32, E, 1, OUT, 2, 1),
+                          .G = mat(&b, POLAR_DTYPE_F32, E, 1, OUT, 0, 0)};
+        X[k] = mat(&b, POLAR_DTYPE_F32, E, rows, IN, 3, 1),
+        U[k] = mat(&b, POLAR_DTYPE_F32, E, rows, OUT, 0, 0);
+        dY[k] = mat(&b, POLAR_DTYPE_F32, E, rows, OUT, 4, 1),
+        dX[k] = mat(&b, POLAR_DTYPE_F32, E, rows, IN, 5, 1);
+        const pl_mat factors[3] = {W[k].W, X[k], dY[k]};
+        for (int i = 0; k && i < 3; i++) {
+            double *x = values(&b, factors[i]);
+            for (int64_t j = 0; j < sizes[i]; j++) {
+                double r = (double)pl_tf32_round((float)x[j]);
+                moved += r != x[j];
+                x[j] = r;
+            }
+            TEST_TRY(pl_mat_upload_f64(b.q, &factors[i], x));
+            free(x);
+        }
+        const pl_linear l = {.weight = &W[k], .bias = &c[k], .act = PL_ACT_NONE, .tf32 = !k};
+        pl_linear_forward(b.q, &l, U[k], U[k], X[k]);
+        pl_linear_backward(b.q, &l, dX[k], dX[k], dY[k], (pl_mat){0}, X[k], groups);
+    }
+    const pl_mat got[3] = {U[0], dX[0], W[0].G}, want[3] = {U[1], dX[1], W[1].G};
+    const int64_t out[3] = {sizes[2], sizes[1], sizes[0]};
+    for (int i = 0; i < 3; i++) {
+        double *x = values(&b, got[i]), *y = values(&b, want[i]);
+        bad += model_mismatches(x, y, out[i]);
+        free(x), free(y);
+    }
+    PL_CALL(row_sum, b.q, .Y = c[1].G, .X = dY[0], .alpha = 1);
+    double *x = values(&b, c[0].G), *y = values(&b, c[1].G);
+    bad += model_mismatches(x, y, E * OUT);
+    free(x), free(y);
+    test_true("linear in tf32: as f32 of rounded factors",
+              !bad && moved > (sizes[0] + sizes[1] + sizes[2]) / 2,
+              "%lld bits differ, %lld factors were rounded", (long long)bad, (long long)moved);
+    bench_close(&b);
 }
 
 /* ---- messages ----------------------------------------------------------------------------------- */
@@ -256,6 +312,10 @@ int main(int argc, char **argv)
     weight_gradient(device, 3, 7, 9, 5, 4, 1);
     for (int bias = 0; bias < 2; bias++)
         for (int64_t act = 0; act < PL_ACT_COUNT; act++) linear(device, bias, act);
+    if (strncmp(device, "cuda", 4)) { /* which sums in an order of its own */
+        linear_tf32(device, 24, 4);
+        linear_tf32(device, 1280, 20);
+    }
     message_errors(device);
     pooling(device);
     return test_end();

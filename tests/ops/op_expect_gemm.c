@@ -6,6 +6,15 @@
 #define F64  POLAR_DTYPE_F64
 #define BF16 POLAR_DTYPE_BF16
 
+/* A factor in tf32: whole units of 2^-10 of its leading bit's, ties away from zero. */
+static double in_tf32(double x)
+{
+    if (x - x != 0 || x == 0) return x;
+    int e = ilogb(x) < -126 ? -126 : ilogb(x);
+    double y = ldexp(round(ldexp(x, 10 - e)), e - 10);
+    return fabs(y) >= 0x1p128 ? copysign(INFINITY, x) : y;
+}
+
 /* The sum over k, in any order. */
 static pl_iv model_sum(const pl_op_run *r, int64_t b, int64_t i, int64_t j, polar_dtype ct)
 {
@@ -15,6 +24,7 @@ static pl_iv model_sum(const pl_op_run *r, int64_t b, int64_t i, int64_t j, pola
     for (int64_t k = 0; k < r->c.K; k++) {
         double x = ta ? pl_op_run_before(r, 1, b, k, i) : pl_op_run_before(r, 1, b, i, k),
                y = tb ? pl_op_run_before(r, 2, b, j, k) : pl_op_run_before(r, 2, b, k, j);
+        if (r->c.how.tf32) x = in_tf32(x), y = in_tf32(y);
         long double p = (long double)x * y;
         s += p;
         if (isfinite(p)) S += fabsl(p);
@@ -74,7 +84,16 @@ static void gemm_rounds_twice(pl_queue *q, const pl_args_gemm *a)
                 (double)pl_round_to(pl_load_f64(entry(&a->C, 0, i, j), a->C.dtype, 0), POLAR_DTYPE_BF16));
 }
 
+/* Forgets to round the factors. */
+static void gemm_in_f32(pl_queue *q, const pl_args_gemm *a)
+{
+    pl_args_gemm other = *a;
+    other.tf32 = 0;
+    pl_ref_ops.gemm(q, &other);
+}
+
 static const fault gemm_faults[] = {
+    {"factors not rounded to tf32", "gemm f32 3x33x17x64 tf32 1", (op_fn)gemm_in_f32},
     {"a factor written to", "gemm f32 3x33x17x64 1", (op_fn)gemm_on_factor},
     {"the last of 300 terms left out", "gemm f32 1x9x21x300 1", (op_fn)gemm_short},
     {"a NaN", "gemm f64 1x8x44x8 1", (op_fn)gemm_nan},

@@ -5,7 +5,8 @@
  * looked up once per (formats, sizes, transposes, row strides) with a nominal batch that depends on the
  * shape, never with the batch at hand, and reductions that split K are ruled out: a matrix's product does not
  * depend on what else is in its batch. What cuBLASLt refuses goes to cuda_gemm_plain.cu, by the same key.
- * Which symmetric products are halved is a matter of the shape, too.
+ * Which symmetric products are halved is a matter of the shape, too. In tf32 cuBLASLt rounds the factors on
+ * their way to the tensor cores: NVIDIA does not say how, and this has not run.
  */
 #include <cublasLt.h>
 #include <dlfcn.h>
@@ -35,7 +36,7 @@
 typedef struct {
     int32_t ab, c; /* formats of the factors and of the result */
     int32_t ta, tb, addend;
-    int32_t unused;
+    int32_t tf32;
     int64_t m, n, k, lda, ldb, ldc, ldd;
 } gemm_key;
 
@@ -189,8 +190,11 @@ static int plan_describe(pl_cuda_lt *lt, gemm_plan *p)
     cublasOperation_t first = k->tb ? CUBLAS_OP_T : CUBLAS_OP_N, second = k->ta ? CUBLAS_OP_T : CUBLAS_OP_N;
     int64_t a_rows = k->ta ? k->k : k->m, a_cols = k->ta ? k->m : k->k, b_rows = k->tb ? k->n : k->k,
             b_cols = k->tb ? k->k : k->n;
-    return lt->cublasLtMatmulDescCreate(&p->desc, f64 ? CUBLAS_COMPUTE_64F : CUBLAS_COMPUTE_32F,
-                                        f64 ? CUDA_R_64F : CUDA_R_32F) == CUBLAS_STATUS_SUCCESS &&
+    cublasComputeType_t compute = f64       ? CUBLAS_COMPUTE_64F
+                                  : k->tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32
+                                            : CUBLAS_COMPUTE_32F;
+    return lt->cublasLtMatmulDescCreate(&p->desc, compute, f64 ? CUDA_R_64F : CUDA_R_32F) ==
+               CUBLAS_STATUS_SUCCESS &&
            lt->cublasLtMatmulDescSetAttribute(p->desc, CUBLASLT_MATMUL_DESC_TRANSA, &first, sizeof first) ==
                CUBLAS_STATUS_SUCCESS &&
            lt->cublasLtMatmulDescSetAttribute(p->desc, CUBLASLT_MATMUL_DESC_TRANSB, &second, sizeof second) ==
@@ -224,8 +228,12 @@ static int64_t row_stride(const pl_mat *m)
 
 static gemm_key key_of(const pl_args_gemm *a)
 {
-    gemm_key k = {
-        .ab = a->A.dtype, .c = a->C.dtype, .ta = a->ta != 0, .tb = a->tb != 0, .addend = a->D.data != NULL};
+    gemm_key k = {.ab = a->A.dtype,
+                  .c = a->C.dtype,
+                  .ta = a->ta != 0,
+                  .tb = a->tb != 0,
+                  .addend = a->D.data != NULL,
+                  .tf32 = a->tf32 != 0};
     k.m = a->C.rows;
     k.n = a->C.cols;
     k.k = a->ta ? a->A.rows : a->A.cols;
@@ -330,7 +338,7 @@ static void gemm_piece(pl_queue *q, const pl_args_gemm *a)
     pl_cuda_lt *lt = pl_cuda_dev(q->dev)->lt;
     gemm_key key = key_of(a);
     char line[400];
-    int done = multiply_half(q, lt, a) || pl_cuda_gemm_rows(q, a);
+    int done = multiply_half(q, lt, a) || (!a->tf32 && pl_cuda_gemm_rows(q, a));
     if (!done && suits(a, &key)) {
         pthread_mutex_lock(&lt->lock);
         gemm_plan *p = plan_find(lt, &key);

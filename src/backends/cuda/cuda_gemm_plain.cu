@@ -6,6 +6,7 @@
 #include "cuda_access.cuh"
 #include "cuda_kernels.h"
 #include "math/formulas_elem.h"
+#include "math/tf32_elem.h"
 
 #define TILE 16
 
@@ -29,6 +30,12 @@ static __device__ __forceinline__ double epilogue(double acc, double alpha, doub
     return pl_gemm_epilogue_f64(acc, alpha, beta, d);
 }
 
+template <typename REAL> static __device__ __forceinline__ REAL factor(pl_mat m, int64_t at, int64_t tf32)
+{
+    REAL x = pl_cuda_get<REAL>(m, at);
+    return tf32 ? (REAL)pl_tf32_round((float)x) : x;
+}
+
 template <typename REAL> __global__ void gemm_kernel(pl_args_gemm a)
 {
     __shared__ REAL As[TILE][TILE + 1], Bs[TILE][TILE + 1]; /* As[row][k], Bs[k][col] */
@@ -43,18 +50,18 @@ template <typename REAL> __global__ void gemm_kernel(pl_args_gemm a)
                     int64_t kt = k0 + tx, ku = k0 + ty;
                     if (a.ta)
                         As[tx][ty] = ku < K && i0 + tx < a.C.rows
-                                         ? pl_cuda_get<REAL>(a.A, ab + ku * a.A.rs + i0 + tx)
+                                         ? factor<REAL>(a.A, ab + ku * a.A.rs + i0 + tx, a.tf32)
                                          : (REAL)0;
                     else
-                        As[ty][tx] =
-                            kt < K && i < a.C.rows ? pl_cuda_get<REAL>(a.A, ab + i * a.A.rs + kt) : (REAL)0;
+                        As[ty][tx] = kt < K && i < a.C.rows ? factor<REAL>(a.A, ab + i * a.A.rs + kt, a.tf32)
+                                                            : (REAL)0;
                     if (a.tb)
                         Bs[tx][ty] = kt < K && j0 + ty < a.C.cols
-                                         ? pl_cuda_get<REAL>(a.B, bb + (j0 + ty) * a.B.rs + kt)
+                                         ? factor<REAL>(a.B, bb + (j0 + ty) * a.B.rs + kt, a.tf32)
                                          : (REAL)0;
                     else
-                        Bs[ty][tx] =
-                            ku < K && j < a.C.cols ? pl_cuda_get<REAL>(a.B, bb + ku * a.B.rs + j) : (REAL)0;
+                        Bs[ty][tx] = ku < K && j < a.C.cols ? factor<REAL>(a.B, bb + ku * a.B.rs + j, a.tf32)
+                                                            : (REAL)0;
                     __syncthreads();
                     int top = K - k0 < TILE ? (int)(K - k0) : TILE;
                     for (int k = 0; k < top; k++) acc = fma_of(As[ty][k], Bs[k][tx], acc);

@@ -16,6 +16,9 @@ polar_status pl_check_gemm(const pl_args_gemm *a)
             (long long)a->C.batch);
     PL_NEED(a->A.dtype == a->B.dtype, POLAR_E_DTYPE, "gemm wants both factors in one format, got %s and %s",
             polar_dtype_name(a->A.dtype), polar_dtype_name(a->B.dtype));
+    PL_NEED(!a->tf32 || (a->A.dtype == POLAR_DTYPE_F32 && a->C.dtype == POLAR_DTYPE_F32), POLAR_E_DTYPE,
+            "gemm in tf32 is of factors and a result in f32, got %s and %s", polar_dtype_name(a->A.dtype),
+            polar_dtype_name(a->C.dtype));
     PL_NEED(!pl_mat_overlap(&a->C, &a->A) && !pl_mat_overlap(&a->C, &a->B), POLAR_E_ARG,
             "gemm: the result overlaps a factor");
     if (!a->D.data) return POLAR_OK;

@@ -39,6 +39,7 @@ polar_status pl_so3_estimate(pl_estimate *out, polar_device *dev, const pl_confi
                           .eps = s.eps,
                           .message = s.message,
                           .linear_gate = s.linear_gate,
+                          .tf32 = s.tf32,
                           .scalars_only = s.scalars_only};
     PL_TRY(pl_so3_cost(&out->pass, &memory, dev, &shape, 1));
     PL_TRY(pl_so3_cost(&out->look, NULL, dev, &shape, 0));

@@ -13,6 +13,7 @@ static const char *const off_on[] = {"off", "on", NULL};
 static const char *const gates[] = {"diagonal", "linear", NULL};
 static const char *const readouts[] = {"scalars_lengths", "scalars", NULL};
 static const char *const clouds[] = {"gauss", "anisotropic", NULL};
+static const char *const precisions[] = {"f32", "tf32", NULL};
 static const char *const coordinates[] = {"plain", "rotated", NULL};
 
 #define OPTIM_LR        "1e-3"
@@ -36,6 +37,11 @@ static int is_stretched(const pl_config *c)
 static int is_rotated(const pl_config *c)
 {
     return pl_config_choice(c, "model.coordinates") == 1;
+}
+
+static int is_f32(const pl_config *c)
+{
+    return pl_config_choice(c, "train.dtype") == 0;
 }
 
 static int is_turned(const pl_config *c)
@@ -67,6 +73,10 @@ static const pl_key keys[] = {
      .help = "what opens a vector channel: its own length, or a linear layer of all lengths"},
     {"model.readout", PL_KEY_CHOICE, "scalars_lengths", .choices = readouts,
      .help = "what is averaged over a cloud for the readout"},
+    {"model.precision", PL_KEY_CHOICE, "f32", .choices = precisions, .applies = is_f32,
+     .help =
+         "factors of the linear layers' products: as they are, or rounded to tf32; sums are f32. Messages "
+         "and readings of lengths are f32"},
     {"model.coordinates", PL_KEY_CHOICE, "plain", .choices = coordinates,
      .help = "rotated: the optimiser sees W' of every matrix on its route, W = P^T W' Q with fixed P, Q"},
     {"model.rotation", PL_KEY_INT, "0", .min = 0, .max = 1e9, .applies = is_rotated,
@@ -171,6 +181,7 @@ polar_status pl_so3_settings_read(pl_so3_settings *out, const pl_config *c)
         .message = pl_config_choice(c, "model.message"),
         .linear_gate = pl_config_choice(c, "model.gate") == 1,
         .scalars_only = pl_config_choice(c, "model.readout") == 1,
+        .tf32 = is_f32(c) && pl_config_choice(c, "model.precision") == 1,
         .anisotropy = is_stretched(c) ? pl_config_real(c, "data.anisotropy") : 0,
         .rotated = is_rotated(c),
         .rotation = pl_config_int(c, "model.rotation"),

@@ -13,6 +13,7 @@ typedef struct pl_so3_settings {
     int message;                  /* of pl_so3_shape */
     int scalars_only;             /* the same */
     int linear_gate;              /* the same */
+    int tf32;                     /* the same */
     double anisotropy;            /* of the clouds; 0: Gaussian */
     int rotated;                  /* coordinates of the matrix route's blocks */
     int64_t rotation;             /* which, see so3_turned.c */

@@ -111,7 +111,8 @@ static polar_status take_model(pl_train *t)
                           .eps = s->eps,
                           .message = s->message,
                           .linear_gate = s->linear_gate,
-                          .scalars_only = s->scalars_only};
+                          .scalars_only = s->scalars_only,
+                          .tf32 = s->tf32};
     uint64_t *seeds = pl_alloc((size_t)t->members * sizeof *seeds);
     PL_NEED(seeds, POLAR_E_NOMEM, "the seeds of %lld runs", (long long)t->members);
     for (int64_t i = 0; i < t->members; i++) seeds[i] = t->slots[i].seed;

@@ -77,7 +77,8 @@ static int member(pl_op_case *out, pl_op_id op, const pl_case_formats *f, const 
         int on = pl_op_case_in_place_on(out, i);
         if (on >= 0 && f->dtype[on] != f->dtype[i]) return 0;
     }
-    return !(s->large && !v->large) && !(v->sym && s->rows != s->cols) &&
+    int f32 = f->dtype[0] == POLAR_DTYPE_F32 && f->dtype[1] == POLAR_DTYPE_F32;
+    return !(s->large && !v->large) && !(v->sym && s->rows != s->cols) && (!v->tf32 || f32) &&
            !((v->shared || v->per_matrix) && s->batch < 2);
 }
 
@@ -198,6 +199,7 @@ char *pl_op_case_name(char *out, size_t bytes, const pl_op_case *c)
     } words[] = {{v->ta, "ta"},
                  {v->tb, "tb"},
                  {v->sym, "sym"},
+                 {v->tf32, "tf32"},
                  {v->trans, "trans"},
                  {v->round_terms, "round_terms"},
                  {v->reference, "reference"},

@@ -18,6 +18,9 @@ static const pl_case_variant how[] = {{.alpha = 1},
                                       {.tb = 1, .with = "D", .onto = 3, .alpha = 1, .beta = 3.4445},
                                       {.with = "D", .strided = 1, .alpha = 1, .beta = 1},
                                       {.tb = 1, .with = "D", .shared = 1, .alpha = 1, .beta = -1},
+                                      {.tf32 = 1, .alpha = 1},
+                                      {.large = 1, .tb = 1, .tf32 = 1, .with = "D", .alpha = 2, .beta = -3},
+                                      {.ta = 1, .tf32 = 1, .strided = 1, .alpha = 1},
                                       {.tb = 1, .sym = 1, .alpha = 1},
                                       {.tb = 1, .sym = 1, .with = "D", .alpha = 2.0315, .beta = -4.775}};
 
@@ -37,6 +40,7 @@ static void args(pl_op_args *a, const pl_op_case *c, const pl_mat *m)
                              .ta = c->how.ta,
                              .tb = c->how.tb,
                              .sym = c->how.sym,
+                             .tf32 = c->how.tf32,
                              .alpha = c->how.alpha,
                              .beta = c->how.beta};
 }

@@ -6,15 +6,16 @@
  * slices), alone or in a batch, on one thread or many. So bits depend on the operands alone, zero padding
  * adds fma(0, 0, c) = c, and (A B)^T = B^T A^T holds bit for bit.
  *
- * bf16 becomes float while it is packed; f64 anywhere makes it double. A block packs its part of B once (it
- * stays in the second cache) and A panel by panel (12 rows, in the first). The mirror half of a symmetric
- * product is not exploited.
+ * bf16 becomes float while it is packed, and a float tf32 where that is wanted; f64 anywhere makes it double.
+ * A block packs its part of B once (it stays in the second cache) and A panel by panel (12 rows, in the
+ * first). The mirror half of a symmetric product is not exploited.
  */
 #include "base/alloc.h"
 #include "base/work_share.h"
 #include "cpu_convert.h"
 #include "cpu_tiles.h"
 #include "cpu_vec.h"
+#include "math/tf32_elem.h"
 
 #define MAX_MC      384 /* rows of a block of C */
 #define MAX_NC      384 /* its columns */
