@@ -73,7 +73,11 @@ typedef enum polar_post {
     /* v = b2 v + (1 - b2) D^2;  D / (sqrt(v / (1 - b2^t)) + eps), entry by entry */
     POLAR_POST_ENTRY_MOMENT = 4,
     /* of a POLAR_PRECONDITION_KRON...: L^^-kron_power D R^^-kron_power once more, D's norm kept */
-    POLAR_POST_UNWHITEN = 5
+    POLAR_POST_UNWHITEN = 5,
+    /* one number a matrix: v = b2 v + (1 - b2) ||g||^2;  D ||u|| / (sqrt(v) + eps) */
+    POLAR_POST_NORM_MOMENT = 6,
+    /* h = min(||g||, clip);  v = v + h^2;  D max(eps / lr, h / sqrt(v + 1e-6)) */
+    POLAR_POST_NORM_SUM = 7
 } polar_post;
 
 /* of a (rows = out, cols = in) matrix */
@@ -94,7 +98,12 @@ typedef enum polar_apply {
     POLAR_APPLY_CONSTRAINED = 2, /* W = (1 - lr) W - lr D; the weight decay is not used */
     /* W' = W - lr R D / ||D||, R = ||W||;  W = R W' / ||W'||; neither scale nor weight decay are used; W = 0
      * stays */
-    POLAR_APPLY_HYPERBALL = 3
+    POLAR_APPLY_HYPERBALL = 3,
+    /* DECOUPLED with D max(1, strength ||W|| / ||D||) in the place of D */
+    POLAR_APPLY_UPDATE_FLOOR = 4,
+    /* DECOUPLED, and where that made ||W|| grow only the part `strength` of the growth stays: W is shortened
+     */
+    POLAR_APPLY_RADIAL_BRAKE = 5
 } polar_apply;
 
 typedef struct polar_rule { /* an optimiser is a row */
@@ -111,6 +120,8 @@ typedef struct polar_rule { /* an optimiser is a row */
     double kron_power; /* of Kronecker factors, above 0, at most 1 */
     /* steps from one look at Kronecker factors to the next; 0 means 1 */
     int64_t refresh;
+    double clip;     /* of POLAR_POST_NORM_SUM, more than 0 */
+    double strength; /* of POLAR_APPLY_UPDATE_FLOOR, and of POLAR_APPLY_RADIAL_BRAKE, 0 to 1 */
 } polar_rule;
 
 /* polar_rule_parse: see "calls that carry sizes" below */
@@ -239,8 +250,20 @@ typedef struct polar_optim_opts {
 #define POLAR_OPTIM_OPTS_INIT                                                                        \
     {                                                                                                \
         sizeof(polar_optim_opts),                                                                    \
-            {POLAR_MOMENTUM_EMA,  POLAR_PRECONDITION_ADAM, POLAR_SCALE_PAPER,     0.9, 0.999, 1e-8,  \
-             POLAR_MAP_OPTS_INIT, POLAR_POST_NONE,         POLAR_APPLY_DECOUPLED, 0,   0,     0},    \
+            {POLAR_MOMENTUM_EMA,                                                                     \
+             POLAR_PRECONDITION_ADAM,                                                                \
+             POLAR_SCALE_PAPER,                                                                      \
+             0.9,                                                                                    \
+             0.999,                                                                                  \
+             1e-8,                                                                                   \
+             POLAR_MAP_OPTS_INIT,                                                                    \
+             POLAR_POST_NONE,                                                                        \
+             POLAR_APPLY_DECOUPLED,                                                                  \
+             0,                                                                                      \
+             0,                                                                                      \
+             0,                                                                                      \
+             0,                                                                                      \
+             0},                                                                                     \
             5e-3, 0.05, 5e-4, 0.05, 0.9, 0.999, 1e-8, {0, 0, 1e-3}, NULL, NULL, 0, 0, 1, NULL, 0, 0, \
             POLAR_SKIP_NEVER, NULL, POLAR_GRADS_MEAN, 0, 0, 0                                        \
     }

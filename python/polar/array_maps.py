@@ -135,7 +135,7 @@ class _Rig:
         if o.rule.map.kind == _abi.POLAR_MAP_NEWTON_SCHULZ:
             o.rule.map, self.keep = map_options(map)
         cautious = o.rule.apply == _abi.POLAR_APPLY_CAUTIOUS    # of nothing, without a decay
-        self.looks = cautious or o.rule.apply == _abi.POLAR_APPLY_HYPERBALL    # at the weights
+        self.looks = cautious or o.rule.apply >= _abi.POLAR_APPLY_HYPERBALL    # at the weights
         o.lr, o.weight_decay = 1e-3, 0.1 if cautious else 0
         p = _abi.polar_param(b"w", tensor(self.W.ctypes.data, kind, shape),
                              tensor(self.G.ctypes.data, kind, shape), _abi.POLAR_ROUTE_MATRIX, 0, 0, 0, 0)

@@ -47,8 +47,16 @@ static inline void pl_live_row(double row[PL_LIVE_COLS], double c1, double c2, d
     for (int i = 0; i < PL_LIVE_COLS; i++) row[i] = values[i];
 }
 
+/* the lines of a matrix whose moment a polar_post of lines keeps: its rows (0) or its columns (1) */
+static inline int pl_post_columns(int64_t post, int64_t rows, int64_t cols)
+{
+    return post == POLAR_POST_COLUMN_MOMENT || (post == POLAR_POST_LONG_MOMENT && rows < cols);
+}
+
 /* what line_factors makes of the squares of lines */
 typedef enum pl_line { PL_LINE_EQUILIBRATE, PL_LINE_MOMENT, PL_LINE_CLAMPED, PL_LINE_COUNT } pl_line;
+/* what norm_moment makes of the norm of a gradient */
+typedef enum pl_norm { PL_NORM_MOMENT, PL_NORM_SUM, PL_NORM_COUNT } pl_norm;
 
 #define PL_MOMENTUM_COUNT (POLAR_MOMENTUM_AVERAGE_NESTEROV + 1)
 

@@ -1,10 +1,12 @@
-/* line_elem.h -- factors of lines and of a hyperball's step: a few numbers a matrix, in double. */
+/* line_elem.h -- factors of lines, of whole matrices and of steps that look at the weights: a few numbers a
+ * matrix, in double. */
 #ifndef PL_MATH_LINE_ELEM_H
 #define PL_MATH_LINE_ELEM_H
 
 #include <math.h>
 
 #include "math/hd.h"
+#include "polar/optim.h" /* polar_apply */
 
 /* (S + eps)^-1/2 */
 PL_HD double pl_line_equilibrate(double square, double eps)
@@ -35,6 +37,45 @@ PL_HD void pl_ball(double *keep, double *move, const double n[4], double lr)
     const double square = 1 - 2 * lr * (n[0] / size / length) + lr * lr;
     *keep = 1 / sqrt(square < 1e-20 ? 1e-20 : square);
     *move = *keep * lr * (size / length);
+}
+
+/* W <- keep W - move D for a polar_apply that looks at W: a hyperball; the update floor, D times max(1,
+ * strength ||W|| / (scale ||D||)); the radial brake, which leaves of a growth of ||W|| the part `strength`.
+ * n as `inner` leaves it, of W and D. */
+PL_HD void pl_apply_factors(double *keep, double *move, const double n[4], int64_t apply, double lr,
+                            double wd, double scale, double strength)
+{
+    if (apply == POLAR_APPLY_HYPERBALL) {
+        pl_ball(keep, move, n, lr);
+        return;
+    }
+    const double k = 1 - lr * wd, m = lr * scale, floor = strength * sqrt(n[2]), length = scale * sqrt(n[3]);
+    *keep = k, *move = m;
+    if (apply == POLAR_APPLY_UPDATE_FLOOR && length > 0 && floor > length) *move = m * (floor / length);
+    if (apply != POLAR_APPLY_RADIAL_BRAKE || n[2] == 0) return;
+    const double square = k * k - 2 * k * m * (n[0] / n[2]) + m * m * (n[3] / n[2]);
+    if (!(square > 1)) return;
+    const double growth = sqrt(square), part = (1 + strength * (growth - 1)) / growth;
+    *keep = k * part, *move = m * part;
+}
+
+#define PL_NORM_START 1e-6 /* what AdaGO's sum begins with */
+
+/* A matrix's moment of ||g||^2 moves on; returns ||u|| / (sqrt(v) + eps). n as `inner` leaves it, of the
+ * gradient, which `grad` multiplies, and u. */
+PL_HD double pl_norm_moment(double *v, const double n[4], double grad, double beta2, double eps)
+{
+    *v = fma(beta2, *v, (1 - beta2) * (grad * grad * n[2]));
+    return sqrt(n[3]) / (sqrt(*v) + eps);
+}
+
+/* A matrix's sum of h^2, h = min(||g||, clip), moves on; returns h over its root, and eps / lr at least. */
+PL_HD double pl_norm_sum(double *v, const double n[4], double grad, double clip, double eps, double lr)
+{
+    const double norm = grad * sqrt(n[2]), h = norm > clip ? clip : norm;
+    *v = fma(h, h, *v);
+    const double f = h / sqrt(*v + PL_NORM_START);
+    return lr > 0 && f < eps / lr ? eps / lr : f;
 }
 
 #endif

@@ -104,7 +104,7 @@ static void point_direction(polar_optim *opt, size_t *used, char *base, int64_t 
 }
 
 /* What a rule keeps beside its directions, in their order: moments of the map's results, copies of what the
- * map was given, a hyperball's products. */
+ * map was given, products of matrices. */
 static void point_stages(polar_optim *opt, size_t *used, char *base)
 {
     const pl_optim_param *last = NULL;
@@ -114,7 +114,9 @@ static void point_stages(polar_optim *opt, size_t *used, char *base)
         const int cols = pl_optim_post_columns(r, p->rows / p->row_blocks, p->cols),
                   entries = r->post == POLAR_POST_ENTRY_MOMENT,
                   aligned = !last || last->group != p->group || !same_batch(opt, last, p);
-        if (pl_optim_post_moment(r))
+        if (pl_post_norms(r))
+            p->P = take(used, base, state_dtype(p), opt->members, 1, p->row_blocks, aligned);
+        else if (pl_optim_post_moment(r))
             p->P = take(used, base, state_dtype(p), opt->members,
                         entries ? p->rows
                         : cols  ? p->row_blocks
@@ -133,7 +135,8 @@ static void point_stages(polar_optim *opt, size_t *used, char *base)
     }
     for (int64_t i = 0; i < opt->part_count; i++) {
         pl_optim_param *p = &opt->parts[i];
-        if (p->route == POLAR_ROUTE_MATRIX && pl_optim_rule(opt, p)->apply == POLAR_APPLY_HYPERBALL)
+        const polar_rule *r = pl_optim_rule(opt, p);
+        if (p->route == POLAR_ROUTE_MATRIX && (pl_apply_looks(r) || pl_post_norms(r)))
             p->B = take(used, base, POLAR_DTYPE_F64, opt->members * p->row_blocks, 1, 4, 1);
     }
 }

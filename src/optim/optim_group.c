@@ -111,11 +111,18 @@ static polar_status check_rule(const polar_rule *r, int64_t group)
             "no %s %d", label_of("preconditioner", group).text, (int)r->precondition);
     PL_NEED(r->scale >= 0 && r->scale <= POLAR_SCALE_NUCLEAR, POLAR_E_ARG, "no %s %d",
             label_of("scale convention", group).text, (int)r->scale);
-    PL_NEED(r->post >= 0 && r->post <= POLAR_POST_UNWHITEN, POLAR_E_ARG, "no %s %d",
+    PL_NEED(r->post >= 0 && r->post <= POLAR_POST_NORM_SUM, POLAR_E_ARG, "no %s %d",
             label_of("stage after the map (polar_post)", group).text, (int)r->post);
-    PL_NEED(r->apply >= 0 && r->apply <= POLAR_APPLY_HYPERBALL, POLAR_E_ARG, "no %s %d",
+    PL_NEED(r->apply >= 0 && r->apply <= POLAR_APPLY_RADIAL_BRAKE, POLAR_E_ARG, "no %s %d",
             label_of("way to apply a step (polar_apply)", group).text, (int)r->apply);
     PL_TRY(check_number("radius", group, r->radius, INFINITY));
+    PL_TRY(check_number("clip", group, r->clip, INFINITY));
+    PL_NEED(r->post != POLAR_POST_NORM_SUM || r->clip > 0, POLAR_E_ARG,
+            "%s is 0: a sum of norms wants one to clip them at", label_of("clip", group).text);
+    PL_TRY(check_number("strength", group, r->strength, INFINITY));
+    PL_NEED(r->apply != POLAR_APPLY_RADIAL_BRAKE || r->strength <= 1, POLAR_E_ARG,
+            "%s is %g; a radial brake lets a part from 0 to 1 of a growth pass",
+            label_of("strength", group).text, r->strength);
     return check_kron(r, group);
 }
 

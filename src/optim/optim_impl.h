@@ -57,7 +57,9 @@ typedef struct pl_optim_param {
     pl_mat U; /* what the map was given, where the scale asks for it */
     /* state of Kronecker rules, left and right: moments, eigenvectors, factors */
     pl_mat K[2], Q[2], F[2];
-    pl_mat B; /* products of weight and direction, of a hyperball: (members row_blocks, 1, 4) */
+    /* products of gradient and direction, then of weight and direction, where a stage asks for norms:
+     * (members row_blocks, 1, 4) */
+    pl_mat B;
     /* (members, 1, 2): steps made, steps left out, where parameters count their own; a parameter's */
     pl_mat T;
     int whole; /* it goes from end to end (polar_step) in the step being enqueued */
@@ -164,8 +166,22 @@ int pl_optim_mapped(const polar_optim *opt, const pl_optim_param *p);
 int pl_optim_staged(const polar_optim *opt, const pl_optim_param *p);
 /* its rule looks at more than one entry at a time: one rank has all of it */
 int pl_optim_uncut(const polar_optim *opt, const pl_optim_param *p);
-/* momentum, preconditioner and step are those that polar_step knows */
+/* nothing but momentum, Adam's preconditioner, a map and a decoupled step */
 int pl_optim_plain(const polar_optim *opt, const pl_optim_param *p);
+/* its stages are those that some device's polar_step knows */
+int pl_optim_fused(const polar_optim *opt, const pl_optim_param *p);
+/* the moments of polar_post, a matrix's in one piece */
+pl_mat pl_optim_moments(const polar_optim *opt, const pl_optim_param *p);
+/* the step looks at norms of W and D */
+static inline int pl_apply_looks(const polar_rule *r)
+{
+    return r->apply >= POLAR_APPLY_HYPERBALL;
+}
+/* the stage after the map has one number a matrix, from its gradient's norm */
+static inline int pl_post_norms(const polar_rule *r)
+{
+    return r->post == POLAR_POST_NORM_MOMENT || r->post == POLAR_POST_NORM_SUM;
+}
 /* the lines of a block whose moment polar_post keeps: its rows (0) or its columns (1) */
 int pl_optim_post_columns(const polar_rule *r, int64_t rows, int64_t cols);
 /* its rule has Kronecker factors (optim_kron.c) */

@@ -19,7 +19,7 @@ int pl_optim_staged(const polar_optim *opt, const pl_optim_param *p)
 int pl_optim_uncut(const polar_optim *opt, const pl_optim_param *p)
 {
     return p->block_count || pl_optim_mapped(opt, p) || pl_optim_staged(opt, p) ||
-           (p->route == POLAR_ROUTE_MATRIX && pl_optim_rule(opt, p)->apply == POLAR_APPLY_HYPERBALL);
+           (p->route == POLAR_ROUTE_MATRIX && pl_apply_looks(pl_optim_rule(opt, p)));
 }
 
 int pl_optim_plain(const polar_optim *opt, const pl_optim_param *p)
@@ -34,9 +34,16 @@ int pl_optim_post_moment(const polar_rule *r)
     return r->post != POLAR_POST_NONE && r->post != POLAR_POST_UNWHITEN;
 }
 
+int pl_optim_fused(const polar_optim *opt, const pl_optim_param *p)
+{
+    const polar_rule *r = pl_optim_rule(opt, p);
+    return r->precondition <= POLAR_PRECONDITION_ADAM && r->post <= POLAR_POST_LONG_MOMENT &&
+           r->scale < POLAR_SCALE_FROBENIUS;
+}
+
 int pl_optim_post_columns(const polar_rule *r, int64_t rows, int64_t cols)
 {
-    return r->post == POLAR_POST_COLUMN_MOMENT || (r->post == POLAR_POST_LONG_MOMENT && rows < cols);
+    return pl_post_columns(r->post, rows, cols);
 }
 
 /* ---- calls -------------------------------------------------------------------------------------- */
@@ -53,9 +60,15 @@ typedef void (*stage_fn)(pl_queue *q, const stage *s);
 static pl_mat moments_of(const pl_optim_param *p, const polar_rule *r)
 {
     const int64_t blocks = p->P.batch * p->row_blocks, rows = p->rows / p->row_blocks;
+    if (pl_post_norms(r)) return pl_mat_dense(p->P.data, p->P.dtype, blocks, 1, 1);
     if (!p->P.data || r->post == POLAR_POST_ENTRY_MOMENT) return pl_optim_blocks(p->P, p);
     return pl_mat_dense(p->P.data, p->P.dtype, blocks, 1,
                         pl_optim_post_columns(r, rows, p->cols) ? p->cols : rows);
+}
+
+pl_mat pl_optim_moments(const polar_optim *opt, const pl_optim_param *p)
+{
+    return moments_of(p, pl_optim_rule(opt, p));
 }
 
 static stage stage_of(const polar_optim *opt, const pl_optim_param *p)
@@ -106,7 +119,7 @@ static void for_stages(polar_optim *opt, pl_queue *q, stage_fn fn)
     stage open = {0};
     for (int64_t k = 0; k < opt->order_count; k++) {
         const pl_optim_param *p = &opt->parts[opt->order[k]];
-        if (!pl_optim_staged(opt, p) || pl_optim_missing(p) || p->rows * p->cols == 0) continue;
+        if (p->whole || !pl_optim_staged(opt, p) || pl_optim_missing(p) || p->rows * p->cols == 0) continue;
         stage next = stage_of(opt, p);
         if (open.rule && continues(opt, &open, &next)) {
             open.D.batch += next.D.batch, open.P.batch += next.P.batch, open.U.batch += next.U.batch;
@@ -145,6 +158,11 @@ void pl_optim_stages_before(polar_optim *opt, pl_queue *q)
 {
     pl_optim_kron_before(opt, q);
     for_stages(opt, q, before);
+    for (int64_t i = 0; i < opt->part_count; i++) {
+        const pl_optim_param *p = &opt->parts[i];
+        if (p->B.data && !pl_optim_missing(p) && pl_post_norms(pl_optim_rule(opt, p)))
+            PL_CALL(inner, q, .N = p->B, .X = pl_optim_blocks(p->G, p), .Y = pl_optim_blocks(p->D, p));
+    }
 }
 
 /* ---- after it ----------------------------------------------------------------------------------- */
@@ -165,7 +183,7 @@ static void after(pl_queue *q, const stage *s)
     pl_scratch_mark mark = pl_scratch_begin(q);
     if (r->post == POLAR_POST_ENTRY_MOMENT)
         PL_CALL(entry_stage, q, .Y = s->D, .V = s->P, .X = s->D, .live = s->live);
-    else if (pl_optim_post_moment(r)) line_moments(q, s);
+    else if (pl_optim_post_moment(r) && !pl_post_norms(r)) line_moments(q, s);
     if (r->map.kind != POLAR_MAP_NONE && r->scale >= POLAR_SCALE_FROBENIUS) {
         pl_mat N = pl_scratch_mat(q, POLAR_DTYPE_F64, s->D.batch, 1, 4);
         pl_mat norm = N;
@@ -177,13 +195,34 @@ static void after(pl_queue *q, const stage *s)
     pl_scratch_end(q, mark);
 }
 
+/* D times a number of its matrix. */
+static void norm_moments(polar_optim *opt, pl_queue *q, const pl_optim_param *p)
+{
+    const polar_rule *r = pl_optim_rule(opt, p);
+    const pl_mat V = moments_of(p, r), live = pl_optim_live_of(opt, p), D = pl_optim_blocks(p->D, p);
+    const int64_t calls = p->row_blocks == 1 ? 1 : opt->members, each = V.batch / calls;
+    pl_scratch_mark mark = pl_scratch_begin(q);
+    pl_mat F = pl_scratch_mat(q, POLAR_DTYPE_F64, V.batch, 1, 2);
+    for (int64_t k = 0; k < calls; k++)
+        PL_CALL(norm_moment, q, .F = pl_mat_at(F, k * each, each), .V = pl_mat_at(V, k * each, each),
+                .N = pl_mat_at(p->B, k * each, each), .live = calls == 1 ? live : pl_mat_at(live, k, 1),
+                .kind = r->post == POLAR_POST_NORM_SUM ? PL_NORM_SUM : PL_NORM_MOMENT, .clip = r->clip);
+    PL_CALL(normalise, q, .Y = D, .X = D, .N = F);
+    pl_scratch_end(q, mark);
+}
+
 void pl_optim_stages_after(polar_optim *opt, pl_queue *q)
 {
     pl_optim_kron_after(opt, q);
+    for (int64_t i = 0; i < opt->part_count; i++) {
+        const pl_optim_param *p = &opt->parts[i];
+        if (p->B.data && !pl_optim_missing(p) && pl_post_norms(pl_optim_rule(opt, p)))
+            norm_moments(opt, q, p);
+    }
     for_stages(opt, q, after);
     for (int64_t i = 0; i < opt->part_count; i++) {
         const pl_optim_param *p = &opt->parts[i];
-        if (p->B.data && !pl_optim_missing(p))
+        if (p->B.data && !p->whole && !pl_optim_missing(p) && pl_apply_looks(pl_optim_rule(opt, p)))
             PL_CALL(inner, q, .N = p->B, .X = pl_optim_blocks(pl_optim_weight(p), p),
                     .Y = pl_optim_blocks(p->D, p));
     }
@@ -191,8 +230,8 @@ void pl_optim_stages_after(polar_optim *opt, pl_queue *q)
 
 /* ---- the step ----------------------------------------------------------------------------------- */
 
-/* A hyperball is each block's own. */
-static void apply_ball(polar_optim *opt, pl_queue *q, const pl_optim_param *p)
+/* A hyperball, a floor and a brake are each block's own. */
+static void apply_norms(polar_optim *opt, pl_queue *q, const pl_optim_param *p)
 {
     const pl_mat W = pl_optim_blocks(pl_optim_weight(p), p), D = pl_optim_blocks(p->D, p),
                  live = pl_optim_live_of(opt, p);
@@ -200,14 +239,15 @@ static void apply_ball(polar_optim *opt, pl_queue *q, const pl_optim_param *p)
     for (int64_t k = 0; k < calls; k++)
         PL_CALL(apply_step, q, .W = pl_mat_at(W, k * each, each), .D = pl_mat_at(D, k * each, each),
                 .N = pl_mat_at(p->B, k * each, each), .live = calls == 1 ? live : pl_mat_at(live, k, 1),
-                .scale = 1, .apply = POLAR_APPLY_HYPERBALL);
+                .scale = p->scale, .apply = pl_optim_rule(opt, p)->apply,
+                .strength = pl_optim_rule(opt, p)->strength);
 }
 
 void pl_optim_apply(polar_optim *opt, pl_queue *q, const pl_optim_param *p)
 {
     const polar_apply apply =
         p->route == POLAR_ROUTE_MATRIX ? pl_optim_rule(opt, p)->apply : POLAR_APPLY_DECOUPLED;
-    if (apply == POLAR_APPLY_HYPERBALL && p->B.data) apply_ball(opt, q, p);
+    if (apply >= POLAR_APPLY_HYPERBALL && p->B.data) apply_norms(opt, q, p);
     else if (apply == POLAR_APPLY_CAUTIOUS)
         PL_CALL(apply_step, q, .W = pl_optim_weight(p), .D = p->D, .live = pl_optim_live_of(opt, p),
                 .scale = p->scale, .apply = apply);

@@ -149,7 +149,11 @@ static pl_args_polar_step whole_args(const polar_optim *opt, const pl_optim_para
                             .precondition = r->precondition,
                             .steps = r->map.steps,
                             .eps = r->map.eps,
-                            .scale = p->scale};
+                            .scale = p->scale,
+                            .post = r->post,
+                            .apply = r->apply,
+                            .strength = r->strength};
+    if (r->post) a.P = pl_mat_at(pl_optim_moments(opt, p), k * each, each);
     if (r->precondition) a.V = pl_mat_at(V, k * each, each);
     pl_ns_coefs(a.coef, r->map.coefs, a.steps);
     a.chain = pl_ns_chain(opt->group[p->group].joined, 0, a.steps, &a.W);
@@ -162,7 +166,7 @@ static int can_be_whole(const polar_optim *opt, pl_queue *q, const pl_optim_para
     const polar_map_opts *map = &pl_optim_rule(opt, p)->map;
     if (p->route != POLAR_ROUTE_MATRIX || p->schur_group || p->rows * p->cols == 0 || opt->o.measure)
         return 0;
-    if (!pl_optim_plain(opt, p)) return 0;
+    if (!pl_optim_fused(opt, p)) return 0;
     if (!pl_polar_step_fuses(q, map)) return 0;
     if (p->M.dtype != POLAR_DTYPE_F32 || p->G.dtype == POLAR_DTYPE_F64) return 0;
     pl_args_polar_step a = whole_args(opt, p, 0);
@@ -466,8 +470,7 @@ static double update_norm(const polar_optim *opt, const pl_optim_param *p, const
     double sum = 0, last = NAN;
     for (int64_t k = p->first_part; k < p->first_part + p->part_count; k++) {
         const pl_optim_param *part = &opt->parts[k];
-        if (!part->N.data ||
-            (part->route == POLAR_ROUTE_MATRIX && pl_optim_rule(opt, part)->apply == POLAR_APPLY_HYPERBALL))
+        if (!part->N.data || (part->route == POLAR_ROUTE_MATRIX && pl_apply_looks(pl_optim_rule(opt, part))))
             return NAN;
         last = part_lr(opt, part) * norms[2 * k + 1] / norms[2 * k];
         sum += last * last;

@@ -9,10 +9,10 @@
 #include "optim/rule_names.h"
 
 /* The rules, the only list of them: name; momentum, preconditioner, map, post, scale, apply; beta1, beta2,
- * eps, radius; lr and decay (and .power of a spectral map, .kron_power and .refresh of Kronecker factors), of
- * the first six the paper's, for DeiT, of the others mostly those of the code they come from (docs/rules.md
- * says which are not). muon, polaradamw, muon_v and polar_ema are the 2 x 2 of momentum and preconditioner.
- * NS is Newton-Schulz, LERP torch's form of Nesterov's momentum. */
+ * eps, radius; lr and decay (and .power of a spectral map, .kron_power and .refresh of Kronecker factors,
+ * .clip and .strength), of the first six the paper's, for DeiT, of the others mostly those of the code they
+ * come from (docs/rules.md says which are not). muon, polaradamw, muon_v and polar_ema are the 2 x 2 of
+ * momentum and preconditioner. NS is Newton-Schulz, LERP torch's form of Nesterov's momentum. */
 #define POLAR_MAP_NS        POLAR_MAP_NEWTON_SCHULZ
 #define POLAR_MOMENTUM_LERP POLAR_MOMENTUM_AVERAGE_NESTEROV
 #define EACH_RULE(ROW)                                                                                      \
@@ -45,7 +45,13 @@
     ROW(pmuon, LERP, KRON_NESTEROV, NS, NONE, JORDAN, DECOUPLED, 0.95, 0.95, 1e-6, 1, 0.035, 0.025,         \
         .kron_power = 0.3)                                                                                  \
     ROW(mousse, HEAVY_BALL, KRON_TRACE, NS, UNWHITEN, SPECTRAL, DECOUPLED, 0.95, 0.95, 1e-5, 1, 0.06, 0.01, \
-        .kron_power = 0.125, .refresh = 10)
+        .kron_power = 0.125, .refresh = 10)                                                                 \
+    ROW(namo, LERP, NONE, NS, NORM_MOMENT, JORDAN, DECOUPLED, 0.95, 0.95, 1e-8, 1, 0.02, 0)                 \
+    ROW(adago, AVERAGE, NONE, NS, NORM_SUM, NONE, DECOUPLED, 0.95, 0.999, 5e-4, 1, 0.05, 0, .clip = 10)     \
+    ROW(muon_floor, LERP, NONE, NS, NONE, JORDAN, UPDATE_FLOOR, 0.95, 0.999, 1e-8, 1, 0.02, 0,              \
+        .strength = 0.35)                                                                                   \
+    ROW(muon_brake, LERP, NONE, NS, NONE, JORDAN, RADIAL_BRAKE, 0.95, 0.999, 1e-8, 1, 0.02, 0,              \
+        .strength = 0.5)
 
 typedef struct {
     polar_momentum momentum;
@@ -54,7 +60,7 @@ typedef struct {
     polar_post post;
     polar_scale scale;
     polar_apply apply;
-    double beta1, beta2, eps, radius, lr, decay, power, kron_power;
+    double beta1, beta2, eps, radius, lr, decay, power, kron_power, clip, strength;
     int64_t refresh;
 } rule_row;
 
@@ -110,6 +116,8 @@ static polar_rule make(const rule_row *r)
                       .refresh = r->refresh};
     out.map.kind = r->map;
     out.map.power = r->power;
+    out.clip = r->clip;
+    out.strength = r->strength;
     return out;
 }
 

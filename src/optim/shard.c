@@ -31,8 +31,9 @@ static void hash_all(char hex[PL_SHA256_HEX], const polar_optim *opt)
     hash_text(&h, line);
     for (int64_t i = 0; i < opt->groups; i++) {
         const polar_rule *r = &opt->group[i].rule;
-        snprintf(line, sizeof line, "rule %d %d %d, map %d %d %d %d %.17g", (int)r->momentum,
-                 (int)r->precondition, (int)r->scale, (int)r->map.kind, (int)r->map.precision,
+        snprintf(line, sizeof line, "rule %d %d %d %d %d %.17g %.17g %.17g, map %d %d %d %d %.17g",
+                 (int)r->momentum, (int)r->precondition, (int)r->scale, (int)r->post, (int)r->apply,
+                 r->radius, r->clip, r->strength, (int)r->map.kind, (int)r->map.precision,
                  (int)r->map.rounding, r->map.steps, r->map.power);
         hash_text(&h, line);
     }

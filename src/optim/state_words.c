@@ -54,6 +54,8 @@ static char *describe_group_map(char *text, const polar_rule *r)
     text = describe_polar_map(text, r);
     if (r->apply != POLAR_APPLY_DECOUPLED) text += sprintf(text, ", apply %d", (int)r->apply);
     if (r->radius != 0 && r->radius != 1) text += sprintf(text, ", radius %.17g", r->radius);
+    if (r->clip != 0) text += sprintf(text, ", clip %.17g", r->clip);
+    if (r->strength != 0) text += sprintf(text, ", strength %.17g", r->strength);
     return text;
 }
 

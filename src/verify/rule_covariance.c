@@ -210,7 +210,7 @@ static polar_tensor member_tensor(const pl_mat *x)
  * point of a hyperball, and has no sign. */
 static int starts_away(const polar_rule *rule)
 {
-    return rule->apply == POLAR_APPLY_CAUTIOUS || rule->apply == POLAR_APPLY_HYPERBALL;
+    return rule->apply == POLAR_APPLY_CAUTIOUS || rule->apply >= POLAR_APPLY_HYPERBALL;
 }
 
 static polar_status optim_create(polar_optim **out, pl_device *dev, const pl_mat *W, const pl_mat *G,

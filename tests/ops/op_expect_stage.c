@@ -135,6 +135,60 @@ static pl_iv model_ball(const pl_op_run *r, int64_t b, pl_iv w, pl_iv d, double 
     return fused(negative(pl_iv_in(move, ct)), d, product(pl_iv_in(keep, ct), w, ct), ct);
 }
 
+/* The update floor and the radial brake: keep W - move D. */
+static pl_iv model_looks(const pl_op_run *r, int64_t b, pl_iv w, pl_iv d, double lr, polar_dtype ct)
+{
+    const pl_iv rate = pl_iv_point(lr), scale = pl_iv_point(r->c.how.alpha),
+                strength = pl_iv_point(r->c.how.beta), one = pl_iv_point(1),
+                size = pl_iv_in(pl_iv_sqrt(at(r, 2, b, 0, 2)), F64),
+                length = product(scale, pl_iv_in(pl_iv_sqrt(at(r, 2, b, 0, 3)), F64), F64),
+                least = product(strength, size, F64);
+    pl_iv keep = sum(one, negative(product(rate, pl_iv_point(live(r, 3, b, PL_LIVE_WD)), F64)), F64),
+          move = product(rate, scale, F64);
+    if (r->c.how.apply == POLAR_APPLY_UPDATE_FLOOR) {
+        if (length.lo > 0 && least.lo > length.hi)
+            move = product(move, pl_iv_in(pl_iv_div(least, length), F64), F64);
+    } else if (pl_op_run_before(r, 2, b, 0, 2) != 0) {
+        const pl_iv radial = pl_iv_in(pl_iv_div(at(r, 2, b, 0, 0), at(r, 2, b, 0, 2)), F64),
+                    far = pl_iv_in(pl_iv_div(at(r, 2, b, 0, 3), at(r, 2, b, 0, 2)), F64);
+        pl_iv cross = product(product(product(pl_iv_point(2), keep, F64), move, F64), radial, F64),
+              square = sum(sum(product(keep, keep, F64), negative(cross), F64),
+                           product(product(move, move, F64), far, F64), F64);
+        if (square.lo <= 1 && square.hi > 1) return anything;
+        if (square.lo > 1) {
+            pl_iv growth = pl_iv_in(pl_iv_sqrt(square), F64),
+                  left = sum(one, product(strength, sum(growth, negative(one), F64), F64), F64),
+                  part = pl_iv_in(pl_iv_div(left, growth), F64);
+            keep = product(keep, part, F64), move = product(move, part, F64);
+        }
+    }
+    return fused(negative(pl_iv_in(move, ct)), d, product(pl_iv_in(keep, ct), w, ct), ct);
+}
+
+/* Result o: 0 F, 1 V. */
+MODEL(norm_moment)
+{
+    const double eps = live(r, 3, b, PL_LIVE_EPS), beta2 = live(r, 3, b, PL_LIVE_BETA2),
+                 lr = live(r, 3, b, PL_LIVE_LR);
+    const pl_iv grad = pl_iv_point(live(r, 3, b, PL_LIVE_GRAD)), was = at(r, 1, b, 0, 0),
+                norm = product(grad, pl_iv_in(pl_iv_sqrt(at(r, 2, b, 0, 2)), F64), F64),
+                square = product(product(grad, grad, F64), at(r, 2, b, 0, 2), F64);
+    if (o == 0 && j == 1) return pl_iv_point(1);
+    if (r->c.how.kind == PL_NORM_MOMENT) {
+        pl_iv v = fused(pl_iv_point(beta2), was, product(pl_iv_point(1 - beta2), square, F64), F64);
+        if (o == 1) return v;
+        pl_iv root = sum(pl_iv_in(pl_iv_sqrt(not_negative(v)), F64), pl_iv_point(eps), F64);
+        return pl_iv_in(pl_iv_div(pl_iv_in(pl_iv_sqrt(at(r, 2, b, 0, 3)), F64), root), F64);
+    }
+    const pl_iv h = norm.lo > 2.5L ? pl_iv_point(2.5) : norm;
+    pl_iv v = fused(h, h, was, F64);
+    if (o == 1) return v;
+    pl_iv root = pl_iv_in(pl_iv_sqrt(sum(not_negative(v), pl_iv_point(1e-6), F64)), F64),
+          f = pl_iv_in(pl_iv_div(h, root), F64);
+    if (lr > 0 && f.hi < (long double)(eps / lr)) return pl_iv_point(eps / lr);
+    return lr > 0 && f.lo < (long double)(eps / lr) ? anything : f;
+}
+
 MODEL(apply_step)
 {
     const double lr = live(r, 3, b, PL_LIVE_LR), x = pl_op_run_before(r, 0, b, i, j),
@@ -142,6 +196,7 @@ MODEL(apply_step)
     const pl_iv w = pl_iv_point(x), d = pl_iv_point(y), rate = scalar(lr, ct);
     if (lr == 0) return w;
     if (r->c.how.apply == POLAR_APPLY_HYPERBALL) return model_ball(r, b, w, d, lr, ct);
+    if (r->c.how.apply > POLAR_APPLY_HYPERBALL) return model_looks(r, b, w, d, lr, ct);
     const int decays = (x > 0 && y > 0) || (x < 0 && y < 0);
     pl_iv keep =
         fused(negative(rate), scalar(decays ? live(r, 3, b, PL_LIVE_WD) : 0, ct), pl_iv_point(1), ct);
@@ -240,7 +295,17 @@ static void decays_all(pl_queue *q, const pl_args_apply_step *a)
     PL_CALL(decay_step, q, .W = a->W, .D = a->D, .live = a->live, .scale = a->scale);
 }
 
+/* Neither floor nor brake. */
+static void looks_away(pl_queue *q, const pl_args_apply_step *a)
+{
+    pl_args_apply_step b = *a;
+    b.strength = a->apply == POLAR_APPLY_RADIAL_BRAKE ? 1 : 0;
+    pl_ref_ops.apply_step(q, &b);
+}
+
 static const fault apply_step_faults[] = {
+    {"an update floor that is none", "apply_step f32 3x7x13 update_floor N 1.25,3", (op_fn)looks_away},
+    {"a radial brake that is none", "apply_step f32 3x7x13 radial_brake N 1.25,0.5", (op_fn)looks_away},
     {"a cautious step that decays everything", "apply_step f32 3x7x13 cautious per_matrix 2",
      (op_fn)decays_all},
 };
@@ -253,3 +318,27 @@ static const bad_call apply_step_bad[] = {
 
 const op_calls pl_calls_apply_step = {"apply_step f32 3x7x13 hyperball per_matrix N 1", LIST(apply_step_bad),
                                       LIST(apply_step_faults)};
+
+/* The norm of the direction is forgotten; the clip is. */
+static void norm_of_one(pl_queue *q, const pl_args_norm_moment *a)
+{
+    pl_args_norm_moment b = *a;
+    b.clip = 1e9;
+    pl_ref_ops.norm_moment(q, &b);
+    if (a->kind == PL_NORM_MOMENT) scale_all(&a->F, 0.25);
+}
+
+static const fault norm_moment_faults[] = {
+    {"a moment without the direction's norm", "norm_moment f64 3x7x13 0.9,0.95 eps 1e-08",
+     (op_fn)norm_of_one},
+    {"a sum that is not clipped", "norm_moment f64 3x7x13 sum 0.9,0.95 eps 0.0005", (op_fn)norm_of_one},
+};
+
+static const bad_call norm_moment_bad[] = {
+    {0, COLS, 0, POLAR_E_SHAPE},   {0, FORMAT, 0, POLAR_E_DTYPE}, {1, COLS, 0, POLAR_E_SHAPE},
+    {2, COLS, 0, POLAR_E_SHAPE},   {2, BATCH, 0, POLAR_E_SHAPE},  {3, COLS, 0, POLAR_E_SHAPE},
+    {3, FORMAT, 0, POLAR_E_DTYPE}, {0, ONTO, 2, POLAR_E_ARG},
+};
+
+const op_calls pl_calls_norm_moment = {"norm_moment f64 3x7x13 per_matrix 0.9,0.75 eps 0.125",
+                                       LIST(norm_moment_bad), LIST(norm_moment_faults)};

@@ -151,7 +151,7 @@ static void map_by_ops(machine *at)
 }
 
 typedef struct {
-    pl_mat W, M, V, G, live;
+    pl_mat W, M, V, G, live, P;
 } parameter;
 
 static parameter parameter_put(machine *at, int c, int64_t batch)
@@ -167,6 +167,8 @@ static parameter parameter_put(machine *at, int c, int64_t batch)
     pl_live_row(row, 1.9, 3.1, 0.02, 0.1, 0.9, 0.999, 1e-8);
     row[PL_LIVE_GRAD] = 0.3;
     p.live = put(at, POLAR_DTYPE_F64, 1, 1, PL_LIVE_COLS, row);
+    for (int64_t i = 0; i < n; i++) x[i] = fabs(x[i]);
+    p.P = put(at, POLAR_DTYPE_F32, batch, 1, rows > cols ? rows : cols, x); /* n entries or more are there */
     free(x);
     return p;
 }
@@ -174,7 +176,7 @@ static parameter parameter_put(machine *at, int c, int64_t batch)
 static void parameter_free(machine *at, parameter *p)
 {
     pl_mat_free(&p->W, at->dev), pl_mat_free(&p->M, at->dev), pl_mat_free(&p->V, at->dev);
-    pl_mat_free(&p->G, at->dev), pl_mat_free(&p->live, at->dev);
+    pl_mat_free(&p->G, at->dev), pl_mat_free(&p->live, at->dev), pl_mat_free(&p->P, at->dev);
 }
 
 static pl_args_polar_step step_args(const parameter *p, int64_t momentum, int64_t precondition)
@@ -236,6 +238,90 @@ static int64_t parameter_unlike(machine *at, const parameter *p, const parameter
         free(x), free(y);
     }
     return bad;
+}
+
+/* ---- steps with stages after the map ---- */
+
+static const struct {
+    int64_t post, apply;
+    double strength;
+} stages[] = {{POLAR_POST_ROW_MOMENT, POLAR_APPLY_DECOUPLED, 0},
+              {POLAR_POST_COLUMN_MOMENT, POLAR_APPLY_DECOUPLED, 0},
+              {POLAR_POST_LONG_MOMENT, POLAR_APPLY_CONSTRAINED, 0},
+              {POLAR_POST_NONE, POLAR_APPLY_CAUTIOUS, 0},
+              {POLAR_POST_NONE, POLAR_APPLY_HYPERBALL, 0},
+              {POLAR_POST_NONE, POLAR_APPLY_UPDATE_FLOOR, 3},
+              {POLAR_POST_NONE, POLAR_APPLY_RADIAL_BRAKE, 0.25},
+              {POLAR_POST_ROW_MOMENT, POLAR_APPLY_CAUTIOUS, 0},
+              {POLAR_POST_COLUMN_MOMENT, POLAR_APPLY_HYPERBALL, 0},
+              {POLAR_POST_ROW_MOMENT, POLAR_APPLY_HYPERBALL, 0}};
+
+static pl_mat lines_of(const parameter *p, int s)
+{
+    pl_mat P = p->P;
+    P.cols = pl_post_columns(stages[s].post, p->W.rows, p->W.cols) ? p->W.cols : p->W.rows;
+    return P;
+}
+
+static pl_args_polar_step stages_args(const parameter *p, int s)
+{
+    pl_args_polar_step a = step_args(p, POLAR_MOMENTUM_AVERAGE_NESTEROV, s % 2);
+    a.post = stages[s].post, a.apply = stages[s].apply, a.strength = stages[s].strength;
+    if (a.post) a.P = lines_of(p, s);
+    return a;
+}
+
+static void stages_by_ops(machine *at, const parameter *p, int s)
+{
+    pl_mat D, N, F, none = {0};
+    const int cols = pl_post_columns(stages[s].post, p->W.rows, p->W.cols), looks = stages[s].apply >= 3;
+    TEST_TRY(pl_mat_alloc(&D, at->dev, POLAR_DTYPE_F32, p->W.batch, p->W.rows, p->W.cols));
+    TEST_TRY(pl_mat_alloc(&N, at->dev, POLAR_DTYPE_F64, p->W.batch, 1, 4));
+    TEST_TRY(pl_mat_alloc(&F, at->dev, POLAR_DTYPE_F64, p->W.batch, 1, cols ? p->W.cols : p->W.rows));
+    PL_CALL(direction, at->q, .D = D, .M = p->M, .V = s % 2 ? p->V : none, .G = p->G, .live = p->live,
+            .momentum = POLAR_MOMENTUM_AVERAGE_NESTEROV, .precondition = s % 2);
+    pl_args_polar_map a = map_args(D, D, NULL);
+    pl_call_polar_map(at->q, &a);
+    if (stages[s].post) {
+        PL_CALL(line_factors, at->q, .F = F, .V = lines_of(p, s), .X = D, .live = p->live, .trans = cols,
+                .kind = stages[s].post == POLAR_POST_LONG_MOMENT ? PL_LINE_CLAMPED : PL_LINE_MOMENT);
+        PL_CALL(scale_lines, at->q, .Y = D, .X = D, .R = cols ? none : F, .C = cols ? F : none);
+    }
+    if (looks) PL_CALL(inner, at->q, .N = N, .X = p->W, .Y = D);
+    if (looks || stages[s].apply == POLAR_APPLY_CAUTIOUS)
+        PL_CALL(apply_step, at->q, .W = p->W, .D = D, .N = looks ? N : none, .live = p->live, .scale = 1.7,
+                .apply = stages[s].apply, .strength = stages[s].strength);
+    else PL_CALL(decay_step, at->q, .W = p->W, .D = D, .live = p->live, .scale = 1.7);
+    TEST_TRY(polar_queue_sync(at->q));
+    pl_mat_free(&D, at->dev), pl_mat_free(&N, at->dev), pl_mat_free(&F, at->dev);
+}
+
+/* The CPU takes them all, a GPU none yet. */
+static void stages_are_their_ops(machine *at)
+{
+    int64_t bad = 0, moments = 0, taken = 0, asked = 0;
+    for (int c = 0; c < COUNT(shapes); c++)
+        for (int s = 0; s < COUNT(stages); s++) {
+            parameter p = parameter_put(at, c, 2), r = parameter_put(at, c, 2);
+            pl_args_polar_step a = stages_args(&p, s);
+            asked += takes_step(at, &p);
+            if (takes_step(at, &p) && pl_queue_serves(at->q, PL_OP_polar_step, &a)) {
+                taken++;
+                pl_call_polar_step(at->q, &a);
+                stages_by_ops(at, &r, s);
+                bad += parameter_unlike(at, &p, &r, 0);
+                double *x = get(at, &p.P), *y = get(at, &r.P);
+                moments += unlike(x, y, p.P.batch * p.P.cols, 1);
+                free(x), free(y);
+            }
+            parameter_free(at, &p), parameter_free(at, &r);
+        }
+    test_true("polar_step with stages: all or none", taken == 0 || taken == asked, "%d of %d", (int)taken,
+              (int)asked);
+    test_true("... all on the CPU", taken > 0 || strncmp(polar_device_name(at->dev), "cpu", 3), "%d",
+              (int)taken);
+    test_exact("... direction, polar_map, stages and step", bad);
+    test_exact("... and the moments of lines", moments);
 }
 
 static void step_is_its_ops(machine *at)
@@ -341,6 +427,7 @@ int main(int argc, char **argv)
     if (!few) {
         symmetries(&at);
         step_is_its_ops(&at);
+        stages_are_their_ops(&at);
         oracle(&at);
         not_served(&at);
     }

@@ -203,6 +203,24 @@ static inline void ref_entry_moment(ref *r, double b2, double eps)
     }
 }
 
+/* D times ||u|| over the root of a moment of ||g||^2. */
+static inline void ref_norm_moment(ref *r, const double *g, double b2, double eps)
+{
+    r->p[0] = b2 * r->p[0] + (1 - b2) * pow(ref_norm(g, r->n), 2);
+    const double f = ref_norm(r->u, r->n) / (sqrt(r->p[0]) + eps);
+    for (int i = 0; i < r->n; i++) r->D[i] *= f;
+}
+
+/* D times min(||g||, clip) over the root of the sum of its squares, which began with 1e-6; lr times that is
+ * eps at least. */
+static inline void ref_norm_sum(ref *r, const double *g, double clip, double eps)
+{
+    const double h = fmin(ref_norm(g, r->n), clip);
+    r->p[0] += h * h + (r->t == 1 ? 1e-6 : 0);
+    const double step = fmax(eps, r->lr * h / sqrt(r->p[0]));
+    for (int i = 0; i < r->n; i++) r->D[i] *= step / r->lr;
+}
+
 /* ---- scales ---- */
 
 static inline double ref_paper(const ref *r)
@@ -255,6 +273,21 @@ static inline void ref_hyperball(ref *r)
     for (int i = 0; i < r->n; i++) r->W[i] -= r->lr * R * r->D[i] / length;
     const double after = ref_norm(r->W, r->n);
     for (int i = 0; i < r->n; i++) r->W[i] *= R / after;
+}
+
+static inline void ref_update_floor(ref *r, double s, double t)
+{
+    const double length = s * ref_norm(r->D, r->n);
+    ref_decoupled(r, length > 0 ? s * fmax(1, t * ref_norm(r->W, r->n) / length) : s);
+}
+
+/* Only a part of what the norm grew stays. */
+static inline void ref_radial_brake(ref *r, double s, double part)
+{
+    const double before = ref_norm(r->W, r->n);
+    ref_decoupled(r, s);
+    const double after = ref_norm(r->W, r->n);
+    for (int i = 0; i < r->n && after > before; i++) r->W[i] *= (before + part * (after - before)) / after;
 }
 
 /* ---- the rules ---- */
@@ -408,6 +441,36 @@ static inline void ref_rule_muon_cautious(ref *r, const double *g)
     ref_cautious(r, ref_jordan(r));
 }
 
+static inline void ref_rule_namo(ref *r, const double *g)
+{
+    ref_average(r, g, 0.95, 1);
+    ref_polar(r);
+    ref_norm_moment(r, g, 0.95, 1e-8);
+    ref_decoupled(r, ref_jordan(r));
+}
+
+static inline void ref_rule_adago(ref *r, const double *g)
+{
+    ref_average(r, g, 0.95, 0);
+    ref_polar(r);
+    ref_norm_sum(r, g, 10, 5e-4);
+    ref_decoupled(r, 1);
+}
+
+static inline void ref_rule_muon_floor(ref *r, const double *g)
+{
+    ref_average(r, g, 0.95, 1);
+    ref_polar(r);
+    ref_update_floor(r, ref_jordan(r), 0.35);
+}
+
+static inline void ref_rule_muon_brake(ref *r, const double *g)
+{
+    ref_average(r, g, 0.95, 1);
+    ref_polar(r);
+    ref_radial_brake(r, ref_jordan(r), 0.5);
+}
+
 static inline void ref_rule_muon_power(ref *r, const double *g)
 {
     ref_heavy(r, g, 0.95, 1);
@@ -440,7 +503,8 @@ static inline ref_rule ref_rule_find(const char *name)
                REF(polar_ema), REF(normuon),     REF(normuon_long),  REF(adamuon),       REF(adamuon_sign),
                REF(muon2),     REF(muon_laprop), REF(muoneq_r),      REF(muoneq_c),      REF(muoneq_rc),
                REF(polargrad), REF(scion),       REF(muonh),         REF(muon_cautious), REF(muon_power),
-               REF(muon_soft), REF(shampoo),     REF(shampoo_polar), REF(pmuon),         REF(mousse)};
+               REF(muon_soft), REF(shampoo),     REF(shampoo_polar), REF(pmuon),         REF(mousse),
+               REF(namo),      REF(adago),       REF(muon_floor),    REF(muon_brake)};
 #undef REF
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         if (!strcmp(all[i].name, name)) return all[i].step;

@@ -135,6 +135,24 @@ static void own_soft(ref *r, const double *g)
     ref_hyperball(r);
 }
 
+static void own_norms(ref *r, const double *g)
+{
+    ref_heavy(r, g, 0.9, 0);
+    ref_equilibrate(r, 0, 1, 1e-3);
+    ref_polar(r);
+    ref_norm_sum(r, g, 3, 1e-3);
+    ref_radial_brake(r, 2 * ref_rms(r), 0.25);
+}
+
+static void own_floor(ref *r, const double *g)
+{
+    ref_ema(r, g, 0.9);
+    ref_adam(r, g, 0.9, 1e-6);
+    ref_unmapped(r);
+    ref_norm_moment(r, g, 0.9, 1e-6);
+    ref_update_floor(r, 1, 2);
+}
+
 /* A new rule of stages that are there is one line. */
 static void own_rules(const char *device)
 {
@@ -146,11 +164,11 @@ static void own_rules(const char *device)
         {"rows, polar, column moment, cautious",
          own_columns,
          {POLAR_MOMENTUM_NESTEROV, POLAR_PRECONDITION_ROWS, POLAR_SCALE_FROBENIUS, 0.9, 0.8, 1e-8,
-          POLAR_MAP_OPTS_INIT, POLAR_POST_COLUMN_MOMENT, POLAR_APPLY_CAUTIOUS, 2, 0, 0}},
+          POLAR_MAP_OPTS_INIT, POLAR_POST_COLUMN_MOMENT, POLAR_APPLY_CAUTIOUS, 2, 0, 0, 0, 0}},
         {"laprop, polar, row moment, hyperball",
          own_ball,
          {POLAR_MOMENTUM_AVERAGE, POLAR_PRECONDITION_LAPROP, POLAR_SCALE_NONE, 0.9, 0.95, 1e-8,
-          POLAR_MAP_OPTS_INIT, POLAR_POST_ROW_MOMENT, POLAR_APPLY_HYPERBALL, 0, 0, 0}},
+          POLAR_MAP_OPTS_INIT, POLAR_POST_ROW_MOMENT, POLAR_APPLY_HYPERBALL, 0, 0, 0, 0, 0}},
         {"no map, entry moment, constrained",
          own_plain,
          {POLAR_MOMENTUM_AVERAGE_NESTEROV,
@@ -163,6 +181,8 @@ static void own_rules(const char *device)
           POLAR_POST_ENTRY_MOMENT,
           POLAR_APPLY_CONSTRAINED,
           3,
+          0,
+          0,
           0,
           0}},
         {"singular values to the power 1/4, row moment",
@@ -179,7 +199,29 @@ static void own_rules(const char *device)
           POLAR_APPLY_DECOUPLED,
           0,
           0,
+          0,
+          0,
           0}},
+        {"columns, polar, sum of norms, radial brake",
+         own_norms,
+         {POLAR_MOMENTUM_HEAVY_BALL, POLAR_PRECONDITION_COLUMNS, POLAR_SCALE_RMS, 0.9, 0.9, 1e-3,
+          POLAR_MAP_OPTS_INIT, POLAR_POST_NORM_SUM, POLAR_APPLY_RADIAL_BRAKE, 2, 0, 0, 3, 0.25}},
+        {"adam, no map, moment of norms, update floor",
+         own_floor,
+         {POLAR_MOMENTUM_EMA,
+          POLAR_PRECONDITION_ADAM,
+          POLAR_SCALE_NONE,
+          0.9,
+          0.9,
+          1e-6,
+          {sizeof(polar_map_opts), POLAR_MAP_NONE, POLAR_DTYPE_F64, POLAR_ROUND_FUSED, 0, NULL, NULL, 0, 0},
+          POLAR_POST_NORM_MOMENT,
+          POLAR_APPLY_UPDATE_FLOOR,
+          0,
+          0,
+          0,
+          0,
+          2}},
         {"soft, hyperball",
          own_soft,
          {POLAR_MOMENTUM_AVERAGE,
@@ -191,6 +233,8 @@ static void own_rules(const char *device)
           {sizeof(polar_map_opts), POLAR_MAP_SOFT, POLAR_DTYPE_F64, POLAR_ROUND_FUSED, 0, NULL, NULL, 0, 4},
           POLAR_POST_NONE,
           POLAR_APPLY_HYPERBALL,
+          0,
+          0,
           0,
           0,
           0}},
@@ -207,7 +251,7 @@ static void own_rules(const char *device)
 
 /* ---- what every combination owes ---- */
 
-enum { PRECONDITIONS = POLAR_PRECONDITION_KRON_NESTEROV + 1, POSTS = POLAR_POST_UNWHITEN + 1 };
+enum { PRECONDITIONS = POLAR_PRECONDITION_KRON_NESTEROV + 1, POSTS = POLAR_POST_NORM_SUM + 1 };
 
 /* A first gradient of zero moves nothing but by decay, then one that is not gives numbers; with a NaN in one
  * matrix the others stay numbers. */
@@ -216,17 +260,19 @@ static void combinations(const char *device)
     static const param_spec two[] = {{.name = "a", .ndim = 2, .shape = {6, 9}},
                                      {.name = "b", .ndim = 2, .shape = {6, 9}}};
     int64_t tried = 0, wrong_zero = 0, wrong = 0, spread = 0;
-    for (int c = 0; c < PRECONDITIONS * POSTS * 7 * 4; c++) {
+    for (int c = 0; c < PRECONDITIONS * POSTS * 7 * 6; c++) {
         polar_optim_opts o = opts_of("muon");
         optim_rig r;
         double g[54];
-        if (c % 11 && strncmp(device, "cpu", 3)) continue; /* the slow ones: every eleventh */
+        if (c % 23 && strncmp(device, "cpu", 3)) continue; /* the slow ones: every 23rd */
         o.rule.precondition = (polar_precondition)(c % PRECONDITIONS);
         o.rule.post = (polar_post)(c / PRECONDITIONS % POSTS);
         o.rule.scale = (polar_scale)(c / PRECONDITIONS / POSTS % 7);
         o.rule.apply = (polar_apply)(c / PRECONDITIONS / POSTS / 7);
         o.rule.kron_power = 0.25;
         o.rule.refresh = 2;
+        o.rule.clip = 2;
+        o.rule.strength = 0.5;
         if (o.rule.post == POLAR_POST_UNWHITEN && o.rule.precondition < POLAR_PRECONDITION_KRON) continue;
         o.rule.map.precision = POLAR_DTYPE_F32;
         o.lr = 0.01;
@@ -268,13 +314,13 @@ static void refused(const char *device)
 {
     static const param_spec blocks[] = {{.name = "a", .ndim = 2, .shape = {6, 9}, .schur_group = 1},
                                         {.name = "b", .ndim = 2, .shape = {3, 3}, .schur_group = 1}};
-    static const char *const names[] = {"normuon", "adamuon",   "muoneq_r", "polargrad",
-                                        "muonh",   "muon_soft", "pmuon"};
+    static const char *const names[] = {"normuon", "adamuon",    "muoneq_r",   "polargrad", "muonh", "namo",
+                                        "adago",   "muon_floor", "muon_brake", "muon_soft", "pmuon"};
     optim_rig r;
     int64_t taken = 0;
-    for (int i = 0; i < 7; i++) {
+    for (int i = 0; i < 11; i++) {
         polar_optim_opts o = opts_of(names[i]);
-        if (i == 5) o.rule.scale = POLAR_SCALE_PAPER;
+        if (i == 9) o.rule.scale = POLAR_SCALE_PAPER;
         taken += rig_open(&r, device, blocks, 2, POLAR_DTYPE_F32, POLAR_DTYPE_F32, &o) != POLAR_E_UNSUPPORTED;
     }
     test_exact("blocks of a direct sum are not taken by rules that look at norms", taken);
@@ -290,11 +336,13 @@ static void refused(const char *device)
                   "%s", polar_error_message());                                                              \
     } while (0)
     REFUSED("no such stage after the map", o.rule.post = (polar_post)POSTS);
-    REFUSED("no such way to apply", o.rule.apply = (polar_apply)4);
+    REFUSED("no such way to apply", o.rule.apply = (polar_apply)6);
     REFUSED("a negative radius", o.rule.radius = -1);
     REFUSED("a power of 2", (o.rule.map.kind = POLAR_MAP_POWER, o.rule.map.power = 2));
     REFUSED("a power that is none", (o.rule.map.kind = POLAR_MAP_POWER, o.rule.map.power = NAN));
     REFUSED("a soft map of 0", (o.rule.map.kind = POLAR_MAP_SOFT, o.rule.map.power = 0));
+    REFUSED("a sum of norms without a clip", o.rule.post = POLAR_POST_NORM_SUM);
+    REFUSED("a brake that pushes", (o.rule.apply = POLAR_APPLY_RADIAL_BRAKE, o.rule.strength = 2));
     REFUSED("a moment without eps", o.rule.eps = 0);
     REFUSED("no such preconditioner", o.rule.precondition = (polar_precondition)PRECONDITIONS);
     REFUSED("a power of 0", o.rule.precondition = POLAR_PRECONDITION_KRON);

@@ -125,7 +125,7 @@ static void rules(place p, int full)
                           rule.post == POLAR_POST_ENTRY_MOMENT,
                 lines = (rule.precondition >= POLAR_PRECONDITION_ROWS &&
                          rule.precondition <= POLAR_PRECONDITION_BOTH) ||
-                        (rule.post != POLAR_POST_NONE && !entries),
+                        (rule.post != POLAR_POST_NONE && rule.post < POLAR_POST_ENTRY_MOMENT),
                 kron = rule.precondition >= POLAR_PRECONDITION_KRON; /* their classes: sides, below */
             if (entries) check_broken(&r);
             else if (!lines && !kron && rule.apply != POLAR_APPLY_CAUTIOUS) check_covariant(&r);
@@ -165,6 +165,10 @@ static void sides(place p)
                  {"scion", {"both", "both", "both"}},
                  {"muonh", {"both", "both", "both"}},
                  {"muon_cautious", {"neither", "neither", "neither"}},
+                 {"namo", {"both", "both", "both"}},
+                 {"adago", {"both", "both", "both"}},
+                 {"muon_floor", {"both", "both", "both"}},
+                 {"muon_brake", {"both", "both", "both"}},
                  {"muon_power", {"both", "both", "both"}},
                  {"muon_soft", {"both", "both", "both"}},
                  {"shampoo", {"both", "both", "both"}},

@@ -35,6 +35,7 @@ static int serves_map(const pl_args_polar_map *a)
 static int serves_step(const pl_args_polar_step *a)
 {
     if (!serves(PL_CUDA_NS_STEP, &a->W, a->chain) || a->live.bs > INT32_MAX) return 0;
+    if (a->post || (a->apply != POLAR_APPLY_DECOUPLED && a->apply != POLAR_APPLY_CONSTRAINED)) return 0;
     if (!is_near(&a->W) || !is_near(&a->M) || !is_near(&a->G) || a->M.dtype != POLAR_DTYPE_F32) return 0;
     return !a->precondition || (a->V.dtype == POLAR_DTYPE_F32 && is_near(&a->V));
 }

@@ -172,7 +172,9 @@ template <typename REAL> __global__ void apply_step_kernel(pl_args_apply_step a)
         const REAL lr = (REAL)live[PL_LIVE_LR], wd = (REAL)live[PL_LIVE_WD], scale = (REAL)a.scale;
         double keep = 1, move = 0;
         if (live[PL_LIVE_SKIP] != 0) continue;
-        if (a.N.data) pl_ball(&keep, &move, (const double *)a.N.data + b * a.N.bs, live[PL_LIVE_LR]);
+        if (a.N.data)
+            pl_apply_factors(&keep, &move, (const double *)a.N.data + b * a.N.bs, a.apply, live[PL_LIVE_LR],
+                             live[PL_LIVE_WD], a.scale, a.strength);
         FOR_ROWS(a.W.rows, i)
         FOR_COLS(a.W.cols, j)
         {
@@ -189,6 +191,27 @@ void pl_cuda_launch_apply_step(cudaStream_t stream, const pl_args_apply_step *ar
     pl_args_apply_step a = *args;
     pl_mat *mats[] = {&a.W, &a.D};
     LAUNCH_ROWS(apply_step_kernel, mats, 2, a.W.batch, a.W.rows, a.W.cols, a);
+}
+
+/* A thread a matrix: a few numbers. */
+static __global__ void norm_moment_kernel(pl_args_norm_moment a)
+{
+    for (int64_t b = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; b < a.F.batch;
+         b += (int64_t)gridDim.x * blockDim.x) {
+        const double *live = live_row(a.live, b), *n = (const double *)a.N.data + b * a.N.bs;
+        double *F = (double *)a.F.data + b * a.F.bs, v = pl_cuda_get<double>(a.V, b * a.V.bs);
+        if (live[PL_LIVE_SKIP] != 0) continue;
+        F[0] = a.kind == PL_NORM_MOMENT
+                   ? pl_norm_moment(&v, n, live[PL_LIVE_GRAD], live[PL_LIVE_BETA2], live[PL_LIVE_EPS])
+                   : pl_norm_sum(&v, n, live[PL_LIVE_GRAD], a.clip, live[PL_LIVE_EPS], live[PL_LIVE_LR]);
+        F[1] = 1;
+        pl_cuda_put<double>(a.V, b * a.V.bs, v);
+    }
+}
+
+void pl_cuda_launch_norm_moment(cudaStream_t stream, const pl_args_norm_moment *a)
+{
+    norm_moment_kernel<<<pl_cuda_grid(a->F.batch, THREADS, MAX_GRID), THREADS, 0, stream>>>(*a);
 }
 
 /* ---- products ----------------------------------------------------------------------------------- */

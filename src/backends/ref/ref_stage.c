@@ -101,7 +101,24 @@ void pl_ref_inner(pl_queue *q, const pl_args_inner *a)
     }
 }
 
-/* W <- (1 - lr wd [D W > 0]) W - lr s D, or W's norm times (W - lr ||W|| D / ||D||) over its norm */
+/* F = (f, 1), f from a moment or a sum of ||g||^2 */
+void pl_ref_norm_moment(pl_queue *q, const pl_args_norm_moment *a)
+{
+    (void)q;
+    for (int64_t b = 0; b < a->F.batch; b++) {
+        const double *n = (const double *)a->N.data + b * a->N.bs, grad = live(&a->live, b, PL_LIVE_GRAD),
+                     eps = live(&a->live, b, PL_LIVE_EPS);
+        double v = pl_get(&a->V, b, 0, 0), f;
+        if (live(&a->live, b, PL_LIVE_SKIP) != 0) continue;
+        if (a->kind == PL_NORM_MOMENT) f = pl_norm_moment(&v, n, grad, live(&a->live, b, PL_LIVE_BETA2), eps);
+        else f = pl_norm_sum(&v, n, grad, a->clip, eps, live(&a->live, b, PL_LIVE_LR));
+        pl_put(&a->V, b, 0, 0, v);
+        pl_put(&a->F, b, 0, 0, f);
+        pl_put(&a->F, b, 0, 1, 1);
+    }
+}
+
+/* W <- (1 - lr wd [D W > 0]) W - lr s D, or keep W - move D */
 void pl_ref_apply_step(pl_queue *q, const pl_args_apply_step *a)
 {
     (void)q;
@@ -115,7 +132,8 @@ void pl_ref_apply_step(pl_queue *q, const pl_args_apply_step *a)
             pl_put(&a->W, b, i, j, pl_cautious_step_f64(w, d, lr, live(&a->live, b, PL_LIVE_WD), a->scale));
             continue;
         }
-        pl_ball(&keep, &move, (const double *)a->N.data + b * a->N.bs, lr);
+        pl_apply_factors(&keep, &move, (const double *)a->N.data + b * a->N.bs, a->apply, lr,
+                         live(&a->live, b, PL_LIVE_WD), a->scale, a->strength);
         pl_put(&a->W, b, i, j, pl_ball_step_f64(w, d, lr, keep, move));
     }
 }

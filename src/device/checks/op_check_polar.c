@@ -70,6 +70,7 @@ double pl_flops_polar_map(const pl_args_polar_map *a)
 
 polar_status pl_check_polar_step(const pl_args_polar_step *a)
 {
+    const int lines = a->post != POLAR_POST_NONE;
     const pl_mat *m[] = {&a->W, &a->M, &a->G, &a->V};
     int n = a->precondition ? 4 : 3;
     PL_TRY(need_rule("polar_step", a->momentum, a->precondition, &a->V));
@@ -84,11 +85,25 @@ polar_status pl_check_polar_step(const pl_args_polar_step *a)
             PL_NEED(!pl_mat_overlap(m[i], m[k]), POLAR_E_ARG,
                     "polar_step: weights, moments and gradient overlap");
     }
+    PL_NEED(a->post >= POLAR_POST_NONE && a->post <= POLAR_POST_LONG_MOMENT && a->apply >= 0 &&
+                a->apply <= POLAR_APPLY_RADIAL_BRAKE,
+            POLAR_E_ARG, "polar_step: no stage after the map has the number %lld, or no step %lld",
+            (long long)a->post, (long long)a->apply);
+    PL_NEED(lines ? a->P.data || elements(&a->W) == 0 : !a->P.data, POLAR_E_ARG,
+            "polar_step: moments of lines have P, other steps none");
+    if (lines)
+        PL_TRY(need_shape("polar_step", "P", &a->P, a->W.batch, 1,
+                          pl_post_columns(a->post, a->W.rows, a->W.cols) ? a->W.cols : a->W.rows));
+    if (lines) PL_TRY(need_wide("polar_step", "P", &a->P));
+    for (int i = 0; i < n && lines; i++)
+        PL_NEED(!pl_mat_overlap(&a->P, m[i]), POLAR_E_ARG, "polar_step: the moments of lines overlap others");
     return need_live("polar_step", &a->W, &a->live);
 }
 
 double pl_flops_polar_step(const pl_args_polar_step *a)
 {
     const pl_args_direction first = {.D = a->W, .momentum = a->momentum, .precondition = a->precondition};
-    return pl_flops_direction(&first) + (3 + 2 + 3) * elements(&a->W) + iteration_flops(&a->W, a->steps);
+    return pl_flops_direction(&first) +
+           (3 + 2 + 3 + (a->post ? 4 : 0) + (a->apply >= POLAR_APPLY_HYPERBALL ? 6 : 0)) * elements(&a->W) +
+           iteration_flops(&a->W, a->steps);
 }

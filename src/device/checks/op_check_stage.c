@@ -81,15 +81,35 @@ double pl_flops_inner(const pl_args_inner *a)
     return 6 * elements(&a->X);
 }
 
+polar_status pl_check_norm_moment(const pl_args_norm_moment *a)
+{
+    PL_NEED(a->kind >= 0 && a->kind < PL_NORM_COUNT, POLAR_E_ARG, "norm_moment: no kind has the number %lld",
+            (long long)a->kind);
+    PL_NEED(a->clip >= 0, POLAR_E_ARG, "norm_moment: a clip of %g", a->clip);
+    PL_TRY(need_values("norm_moment", "F", &a->F, 2));
+    PL_TRY(need_values("norm_moment", "N", &a->N, 4));
+    PL_NEED(a->N.batch == a->F.batch, POLAR_E_SHAPE, "norm_moment: %lld products for %lld matrices",
+            (long long)a->N.batch, (long long)a->F.batch);
+    PL_TRY(need_shape("norm_moment", "V", &a->V, a->F.batch, 1, 1));
+    PL_TRY(need_wide("norm_moment", "V", &a->V));
+    NEED_DISJOINT("norm_moment", 2, &a->F, &a->V, &a->N, &a->live);
+    return need_live("norm_moment", &a->F, &a->live);
+}
+
+double pl_flops_norm_moment(const pl_args_norm_moment *a)
+{
+    return 5 * elements(&a->F);
+}
+
 polar_status pl_check_apply_step(const pl_args_apply_step *a)
 {
-    const int ball = a->apply == POLAR_APPLY_HYPERBALL;
+    const int ball = a->apply >= POLAR_APPLY_HYPERBALL && a->apply <= POLAR_APPLY_RADIAL_BRAKE;
     PL_NEED(ball || a->apply == POLAR_APPLY_CAUTIOUS, POLAR_E_ARG,
             "apply_step: no way of it has the number %lld", (long long)a->apply);
     PL_TRY(need_same_shape("apply_step", "D", &a->W, &a->D));
     PL_NEED(!pl_mat_overlap(&a->W, &a->D), POLAR_E_ARG, "apply_step: the weights overlap the direction");
     PL_NEED(ball ? a->N.data || a->W.batch == 0 : !a->N.data, POLAR_E_ARG,
-            "apply_step: a hyperball has N, a cautious step none");
+            "apply_step: a step that looks at norms has N, a cautious step none");
     if (ball) PL_TRY(need_values("apply_step", "N", &a->N, 4));
     PL_NEED(!ball || a->N.batch == a->W.batch, POLAR_E_SHAPE, "apply_step: %lld products for %lld matrices",
             (long long)a->N.batch, (long long)a->W.batch);

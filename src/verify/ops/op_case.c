@@ -187,10 +187,8 @@ char *pl_op_case_name(char *out, size_t bytes, const pl_op_case *c)
                                                            [POLAR_MOMENTUM_AVERAGE] = "average",
                                                            [POLAR_MOMENTUM_AVERAGE_NESTEROV] =
                                                                "average_nesterov"};
-    static const char *const lines[PL_LINE_COUNT] = {"equilibrate", "moment", "clamped"}, *const ways[] = {
-                                                                                              "", "cautious",
-                                                                                              "",
-                                                                                              "hyperball"};
+    static const char *const lines[PL_LINE_COUNT] = {"equilibrate", "moment", "clamped"};
+    static const char *const ways[] = {"", "cautious", "", "hyperball", "update_floor", "radial_brake"};
     static const char *const krons[PL_KRON_COUNT] = {"shifted", "trace", "nesterov"};
     const pl_case_variant *v = &c->how;
     const struct {
@@ -207,7 +205,9 @@ char *pl_op_case_name(char *out, size_t bytes, const pl_op_case *c)
                  {c->op == PL_OP_direction, momenta[v->momentum]},
                  {v->laprop, "laprop"},
                  {v->act, acts[v->act]},
-                 {v->kind, c->op == PL_OP_kron_eigen ? krons[v->kind] : lines[v->kind]},
+                 {v->kind, c->op == PL_OP_kron_eigen    ? krons[v->kind]
+                           : c->op == PL_OP_norm_moment ? "sum"
+                                                        : lines[v->kind]},
                  {v->every > 1, "every"},
                  {v->after, "after"},
                  {v->apply, ways[v->apply]},

@@ -148,7 +148,11 @@ static const pl_case_variant apply_how[] = {
     {.apply = POLAR_APPLY_CAUTIOUS, .large = 1, .alpha = 1.7320508075688772},
     {.apply = POLAR_APPLY_CAUTIOUS, .per_matrix = 1, .alpha = 2},
     {.apply = POLAR_APPLY_HYPERBALL, .large = 1, .with = "N", .alpha = 1},
-    {.apply = POLAR_APPLY_HYPERBALL, .per_matrix = 1, .with = "N", .alpha = 1}};
+    {.apply = POLAR_APPLY_HYPERBALL, .per_matrix = 1, .with = "N", .alpha = 1},
+    {.apply = POLAR_APPLY_UPDATE_FLOOR, .large = 1, .with = "N", .alpha = 1.25, .beta = 3},
+    {.apply = POLAR_APPLY_UPDATE_FLOOR, .per_matrix = 1, .with = "N", .alpha = 1.25, .beta = 0.35},
+    {.apply = POLAR_APPLY_RADIAL_BRAKE, .large = 1, .with = "N", .alpha = 1.25, .beta = 0.5},
+    {.apply = POLAR_APPLY_RADIAL_BRAKE, .per_matrix = 1, .with = "N", .alpha = 1.25, .beta = 0.5}};
 
 static pl_mat apply_shape(const pl_op_case *c, int i)
 {
@@ -158,8 +162,13 @@ static pl_mat apply_shape(const pl_op_case *c, int i)
 
 static void apply_args(pl_op_args *a, const pl_op_case *c, const pl_mat *m)
 {
-    a->apply_step = (pl_args_apply_step){
-        .W = m[0], .D = m[1], .N = m[2], .live = m[3], .scale = c->how.alpha, .apply = c->how.apply};
+    a->apply_step = (pl_args_apply_step){.W = m[0],
+                                         .D = m[1],
+                                         .N = m[2],
+                                         .live = m[3],
+                                         .scale = c->how.alpha,
+                                         .apply = c->how.apply,
+                                         .strength = c->how.beta};
 }
 
 /* Products of W and D that some pair has: the cosine is between -1 and 1; of the last matrix all are zero. */
@@ -171,7 +180,8 @@ static void apply_fill(double v[PL_LIVE_COLS], const pl_op_run *r, int o, int64_
         return;
     }
     const int none = b == r->mat[2].batch - 1 && b > 0;
-    v[2] = none ? 0 : 4, v[3] = none ? 0 : 16, v[0] = none ? 0 : b % 2 ? -2 : 4, v[1] = 1;
+    const int against = (b % 2 != 0) != (r->c.how.apply == POLAR_APPLY_RADIAL_BRAKE); /* D and W */
+    v[2] = none ? 0 : 4, v[3] = none ? 0 : 16, v[0] = none ? 0 : against ? -2 : 4, v[1] = 1;
 }
 
 const pl_case_family pl_cases_apply_step = {PL_CASES(apply_formats, pl_sizes_plain, apply_how),
@@ -180,3 +190,45 @@ const pl_case_family pl_cases_apply_step = {PL_CASES(apply_formats, pl_sizes_pla
                                             .values = 1 << 2 | 1 << 3,
                                             .fill = apply_fill,
                                             .live = 3};
+
+/* ---- norm_moment ---- */
+
+static const pl_case_formats norm_formats[] = {{{D, D, D, D}}, {{D, F, D, D}}};
+static const pl_case_variant norm_how[] = {
+    {.alpha = 0.9, .beta = 0.95, .eps = 1e-8},
+    {.per_matrix = 1, .alpha = 0.9, .beta = 0.75, .eps = 0.125},
+    {.kind = PL_NORM_SUM, .alpha = 0.9, .beta = 0.95, .eps = 5e-4},
+    {.kind = PL_NORM_SUM, .per_matrix = 1, .alpha = 0.9, .beta = 0.95, .eps = 0.5}};
+
+static pl_mat norm_shape(const pl_op_case *c, int i)
+{
+    if (i == 3) return pl_case_values(c, i, PL_LIVE_COLS);
+    return pl_case_mat(c, i, 1, i == 0 ? 2 : i == 1 ? 1 : 4);
+}
+
+static void norm_args(pl_op_args *a, const pl_op_case *c, const pl_mat *m)
+{
+    a->norm_moment = (pl_args_norm_moment){
+        .F = m[0], .V = m[1], .N = m[2], .live = m[3], .kind = c->how.kind, .clip = 2.5};
+}
+
+/* Norms below and above the clip; of the last matrix all are zero. */
+static void norm_fill(double v[PL_LIVE_COLS], const pl_op_run *r, int o, int64_t b, uint64_t seed)
+{
+    (void)seed;
+    if (o == 3) {
+        stage_live(v, r, b);
+        return;
+    }
+    const int none = b == r->mat[2].batch - 1 && b > 0;
+    v[0] = none ? 0 : 3, v[1] = 1, v[2] = none ? 0 : b % 2 ? 2 : 9, v[3] = none ? 0 : 16;
+}
+
+const pl_case_family pl_cases_norm_moment = {PL_CASES(norm_formats, pl_sizes_plain, norm_how),
+                                             .shape = norm_shape,
+                                             .args = norm_args,
+                                             .in_double = 1,
+                                             .values = 1 << 0 | 1 << 2 | 1 << 3,
+                                             .fill = norm_fill,
+                                             .live = 3,
+                                             .squares = 1 << 1};

@@ -2,7 +2,7 @@
  * while it sits in the second cache.
  *
  *     polar_step   D = direction(M, V, G)   norm of D   blocks R(D / norm)   Newton-Schulz   W stepped by
- *                  its blocks
+ *                  its blocks, after a pass over them where a rule asks for sums of lines or products with W
  *     polar_map                             norm of X   blocks R(X / norm)   Newton-Schulz   Y
  *
  * The bits are those of the ops one after the other. x s / n is made without a division: with r = 1 / n
@@ -16,6 +16,8 @@
  */
 #include "cpu_ns.h"
 #include "cpu_convert.h"
+#include "math/lane_sum_elem.h"
+#include "math/line_elem.h"
 
 #ifdef PL_TILES
 
@@ -175,6 +177,156 @@ static void step(const pl_ns *w, const pl_args_polar_step *a, int64_t b)
     }
 }
 
+/* ---- steps of other rules ----------------------------------------------------------------------- */
+
+_Static_assert(PL_BLOCK == PL_LANES, "column k of a block is in lane k, and so is row k");
+
+/* What a step takes beside its blocks: factors of lines (or NULL), and those of W and D. */
+typedef struct {
+    double *R, *C, keep, move;
+} factors;
+
+/* R = the squares of rows. */
+static void row_squares(double *R, const pl_ns *w, const pl_mat *W)
+{
+    _Alignas(64) float d[PL_BLOCK];
+    for (int64_t i = 0; i < W->rows; i += PL_BLOCK) {
+        const pl_bf16 *rows = pl_ns_get(w, i / PL_BLOCK);
+        for (int64_t r = 0; r < least(PL_BLOCK, W->rows - i); r++) {
+            _Alignas(64) double lane[PL_LANES] = {0};
+            for (int64_t j = 0; j < W->cols; j += PL_BLOCK) { /* zero beyond the matrix */
+                block_floats(d, rows + block_row(r, j));
+                for (int k = 0; k < PL_BLOCK; k++) lane[k] += (double)d[k] * (double)d[k];
+            }
+            R[i + r] = pl_lanes_fold(lane);
+        }
+    }
+}
+
+/* C = the squares of columns, row i in lane i mod 32. */
+static void column_squares(double *C, const pl_ns *w, const pl_mat *W)
+{
+    _Alignas(64) float d[PL_BLOCK];
+    for (int64_t j = 0; j < W->cols; j += PL_BLOCK) {
+        _Alignas(64) double lane[PL_LANES][PL_BLOCK] = {{0}};
+        for (int64_t i = 0; i < W->rows; i += PL_BLOCK) {
+            const pl_bf16 *rows = pl_ns_get(w, i / PL_BLOCK);
+            for (int64_t r = 0; r < PL_BLOCK; r++) {
+                block_floats(d, rows + block_row(r, j));
+                for (int k = 0; k < PL_BLOCK; k++) lane[r][k] += (double)d[k] * (double)d[k];
+            }
+        }
+        for (int half = PL_LANES / 2; half > 0; half /= 2)
+            for (int l = 0; l < half; l++)
+                for (int k = 0; k < PL_BLOCK; k++) lane[l][k] += lane[l + half][k];
+        memcpy(C + j, lane[0], (size_t)least(PL_BLOCK, W->cols - j) * sizeof *C);
+    }
+}
+
+/* Row r of the blocks as floats, its lines scaled; columns from j on. */
+PL_INLINE void scaled_floats(float d[PL_BLOCK], const pl_bf16 *row, const factors *f, int64_t i, int64_t j,
+                             int64_t n)
+{
+    block_floats(d, row);
+    if (f->R) {
+        const double s = f->R[i];
+        for (int k = 0; k < PL_BLOCK; k++) d[k] = (float)pl_scale_entry_f64((double)d[k], s, 1);
+    } else if (f->C)
+        for (int64_t k = 0; k < n; k++) d[k] = (float)pl_scale_entry_f64((double)d[k], 1, f->C[j + k]);
+}
+
+/* n = (<W, D>, 1, <W, W>, <D, D>), as `inner` */
+static void products(double n[4], const pl_ns *w, const pl_mat *W, int64_t b, const factors *f)
+{
+    _Alignas(64) float d[PL_BLOCK], room[PL_BLOCK];
+    double all[3][PL_LANES] = {{0}};
+    for (int64_t i = 0; i < W->rows; i += PL_BLOCK) {
+        const pl_bf16 *rows = pl_ns_get(w, i / PL_BLOCK);
+        for (int64_t r = 0; r < least(PL_BLOCK, W->rows - i); r++) {
+            _Alignas(64) double wd[PL_LANES] = {0}, ww[PL_LANES] = {0}, dd[PL_LANES] = {0};
+            for (int64_t j = 0; j < W->cols; j += PL_BLOCK) {
+                const float *x = row_floats(room, W, b * W->bs + (i + r) * W->rs + j, W->cols - j);
+                scaled_floats(d, rows + block_row(r, j), f, i + r, j, least(PL_BLOCK, W->cols - j));
+                for (int k = 0; k < PL_BLOCK; k++) wd[k] += (double)x[k] * (double)d[k];
+                for (int k = 0; k < PL_BLOCK; k++) ww[k] += (double)x[k] * (double)x[k];
+                for (int k = 0; k < PL_BLOCK; k++) dd[k] += (double)d[k] * (double)d[k];
+            }
+            all[0][r] += pl_lanes_fold(wd), all[1][r] += pl_lanes_fold(ww), all[2][r] += pl_lanes_fold(dd);
+        }
+    }
+    n[1] = 1;
+    for (int k = 0; k < 3; k++) n[k ? k + 1 : 0] = pl_lanes_fold(all[k]);
+}
+
+/* The factors of matrix b, its lines' in `room`. */
+static factors factors_of(const pl_ns *w, const pl_args_polar_step *a, int64_t b, double *room)
+{
+    const double *live = live_row(a, b);
+    factors f = {.keep = 1};
+    double n[4];
+    if (a->post) {
+        const int columns = pl_post_columns(a->post, a->W.rows, a->W.cols);
+        const pl_args_line_factors lines = {
+            .F = pl_mat_dense(room, POLAR_DTYPE_F64, 1, 1, columns ? a->W.cols : a->W.rows),
+            .V = pl_mat_at(a->P, b, 1),
+            .X = pl_mat_at(a->W, b, 1), /* its sizes */
+            .live = pl_mat_dense((void *)live, POLAR_DTYPE_F64, 1, 1, PL_LIVE_COLS),
+            .trans = columns,
+            .kind = a->post == POLAR_POST_LONG_MOMENT ? PL_LINE_CLAMPED : PL_LINE_MOMENT};
+        *(columns ? &f.C : &f.R) = room;
+        (columns ? column_squares : row_squares)(room, w, &a->W);
+        PL_ISA_NAME(pl_cpu_line_factors_end)(&lines, 0);
+    }
+    if (a->apply >= POLAR_APPLY_HYPERBALL) {
+        products(n, w, &a->W, b, &f);
+        pl_apply_factors(&f.keep, &f.move, n, a->apply, live[PL_LIVE_LR], live[PL_LIVE_WD], a->scale,
+                         a->strength);
+    }
+    return f;
+}
+
+typedef struct {
+    float lr, wd, scale, keep, move;
+} step_numbers;
+
+PL_INLINE void step_row(float *x, const float *d, const int64_t n, const pl_args_polar_step *a,
+                        const step_numbers *s)
+{
+    const float lr = s->lr, wd = s->wd, scale = s->scale, keep = s->keep, move = s->move;
+    if (a->apply >= POLAR_APPLY_HYPERBALL)
+        for (int64_t k = 0; k < n; k++) x[k] = pl_ball_step_f32(x[k], d[k], lr, keep, move);
+    else if (a->apply == POLAR_APPLY_CAUTIOUS)
+        for (int64_t k = 0; k < n; k++) x[k] = pl_cautious_step_f32(x[k], d[k], lr, wd, scale);
+    else
+        for (int64_t k = 0; k < n; k++) x[k] = pl_decay_and_step_f32(x[k], d[k], lr, wd, scale);
+}
+
+/* step for rules with factors, or a cautious decay. */
+static void step_by_factors(const pl_ns *w, const pl_args_polar_step *a, int64_t b, double *room)
+{
+    _Alignas(64) float d[PL_BLOCK];
+    const double *live = live_row(a, b);
+    const factors f = factors_of(w, a, b, room);
+    const step_numbers s = {(float)live[PL_LIVE_LR], (float)live[PL_LIVE_WD], (float)a->scale, (float)f.keep,
+                            (float)f.move};
+    for (int64_t i = 0; i < a->W.rows; i += PL_BLOCK) {
+        const pl_bf16 *rows = pl_ns_get(w, i / PL_BLOCK);
+        for (int64_t r = 0; r < least(PL_BLOCK, a->W.rows - i); r++)
+            for (int64_t j = 0; j < a->W.cols; j += PL_BLOCK) {
+                float *x = (float *)a->W.data + b * a->W.bs + (i + r) * a->W.rs + j;
+                const int64_t n = least(PL_BLOCK, a->W.cols - j);
+                scaled_floats(d, rows + block_row(r, j), &f, i + r, j, n);
+                if (n == PL_BLOCK) step_row(x, d, PL_BLOCK, a, &s);
+                else step_row(x, d, n, a, &s);
+            }
+    }
+}
+
+static int is_plain(const pl_args_polar_step *a)
+{
+    return !a->post && (a->apply == POLAR_APPLY_DECOUPLED || a->apply == POLAR_APPLY_CONSTRAINED);
+}
+
 /* ---- a matrix ----------------------------------------------------------------------------------- */
 
 static int64_t chain_of(const pl_cpu_item *item)
@@ -187,7 +339,8 @@ size_t PL_ISA_NAME(pl_cpu_matrix_bytes)(const pl_cpu_item *item)
     const pl_mat *x = pl_cpu_item_matrix(item);
     pl_ns size;
     size_t bytes = PL_ISA_NAME(pl_ns_point)(&size, NULL, x->rows, x->cols, chain_of(item)),
-           room = ((size_t)(x->rows * x->cols) * sizeof(float) + 63) / 64 * 64;
+           lines = (size_t)(x->rows > x->cols ? x->rows : x->cols) * sizeof(double),
+           room = ((size_t)(x->rows * x->cols) * sizeof(float) + lines + 63) / 64 * 64;
     return bytes > PL_NS_CACHE ? 0 : bytes + (item->id == PL_OP_polar_step ? room : 0);
 }
 
@@ -251,7 +404,9 @@ void PL_ISA_NAME(pl_cpu_matrix)(const pl_cpu_item *item, int64_t b, char *work)
         pl_ns_begin(&w);
         PL_ISA_NAME(pl_ns_steps)(&w, a->coef, a->steps, a->chain);
         pl_ns_end(&w);
-        step(&w, a, b);
+        /* the direction is in the blocks now: its room is free, and more than that is there */
+        if (is_plain(a)) step(&w, a, b);
+        else step_by_factors(&w, a, b, (double *)D.data);
     }
 }
 
@@ -280,6 +435,41 @@ static void large_map(pl_queue *q, const pl_args_polar_map *a)
     pl_scratch_end(q, mark);
 }
 
+static void large_stages(pl_queue *q, const pl_args_polar_step *a, pl_mat D)
+{
+    const int columns = pl_post_columns(a->post, D.rows, D.cols), cautious = a->apply == POLAR_APPLY_CAUTIOUS;
+    pl_mat F = pl_scratch_mat(q, POLAR_DTYPE_F64, D.batch, 1, D.rows > D.cols ? D.rows : D.cols),
+           N = pl_scratch_mat(q, POLAR_DTYPE_F64, D.batch, 1, 4), none = {0};
+    if (q->error != POLAR_OK) return;
+    F = pl_mat_dense(F.data, POLAR_DTYPE_F64, D.batch, 1, columns ? D.cols : D.rows);
+    if (a->post) {
+        PL_ISA_NAME(pl_cpu_line_factors)
+        (q, &(pl_args_line_factors){.F = F,
+                                    .V = a->P,
+                                    .X = D,
+                                    .live = a->live,
+                                    .trans = columns,
+                                    .kind = a->post == POLAR_POST_LONG_MOMENT ? PL_LINE_CLAMPED
+                                                                              : PL_LINE_MOMENT});
+        PL_ISA_NAME(pl_cpu_scale_lines)
+        (q, &(pl_args_scale_lines){.Y = D, .X = D, .R = columns ? none : F, .C = columns ? F : none});
+    }
+    if (a->apply == POLAR_APPLY_DECOUPLED || a->apply == POLAR_APPLY_CONSTRAINED) {
+        PL_ISA_NAME(pl_cpu_decay_step)
+        (q, &(pl_args_decay_step){.W = a->W, .D = D, .live = a->live, .scale = a->scale});
+        return;
+    }
+    if (!cautious) PL_ISA_NAME(pl_cpu_inner)(q, &(pl_args_inner){.N = N, .X = a->W, .Y = D});
+    PL_ISA_NAME(pl_cpu_apply_step)
+    (q, &(pl_args_apply_step){.W = a->W,
+                              .D = D,
+                              .N = cautious ? none : N,
+                              .live = a->live,
+                              .scale = a->scale,
+                              .apply = a->apply,
+                              .strength = a->strength});
+}
+
 static void large_step(pl_queue *q, const pl_args_polar_step *a)
 {
     pl_scratch_mark mark = pl_scratch_begin(q);
@@ -291,7 +481,8 @@ static void large_step(pl_queue *q, const pl_args_polar_step *a)
         pl_args_direction d = direction_args(a, 0, a->W.batch, D);
         PL_ISA_NAME(pl_cpu_direction)(q, &d);
         large_map(q, &map);
-        if (q->error == POLAR_OK) PL_ISA_NAME(pl_cpu_decay_step)
+        if (q->error == POLAR_OK && !is_plain(a)) large_stages(q, a, D);
+        else if (q->error == POLAR_OK) PL_ISA_NAME(pl_cpu_decay_step)
         (q, &(pl_args_decay_step){.W = a->W, .D = D, .live = a->live, .scale = a->scale});
     }
     pl_scratch_end(q, mark);
@@ -317,7 +508,11 @@ static size_t item_scratch(const pl_cpu_item *item, int threads)
         steps_args(*x, item->id == PL_OP_polar_map ? item->map.coef : item->step.coef, 0, chain_of(item));
     return up(elements * sizeof(pl_bf16)) + up((size_t)x->batch * 2 * sizeof(double)) +
            up(PL_ISA_NAME(pl_cpu_newton_schulz_bytes)(&n, threads)) +
-           (item->id == PL_OP_polar_step ? up(elements * sizeof(float)) : 0);
+           (item->id == PL_OP_polar_step
+                ? up(elements * sizeof(float)) +
+                      up((size_t)(x->batch * (x->rows > x->cols ? x->rows : x->cols)) * sizeof(double)) +
+                      up((size_t)x->batch * 4 * sizeof(double))
+                : 0);
 }
 
 size_t PL_ISA_NAME(pl_cpu_fused_scratch)(pl_op_id id, const void *args, int threads)

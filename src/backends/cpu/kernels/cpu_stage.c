@@ -84,7 +84,7 @@ static void column_squares(void *arg, int me, int64_t t)
 }
 
 /* F from the squares that it holds: a few numbers. */
-static void factors(const pl_args_line_factors *a, int64_t b)
+void PL_ISA_NAME(pl_cpu_line_factors_end)(const pl_args_line_factors *a, int64_t b)
 {
     const double *live = live_row(&a->live, b), eps = live[PL_LIVE_EPS], beta2 = live[PL_LIVE_BETA2],
                  n = (double)(a->trans ? a->X.rows : a->X.cols);
@@ -111,7 +111,7 @@ static void line_factors(pl_queue *q, const pl_args_line_factors *a)
     const int threads = a->X.batch * a->X.rows * a->X.cols > PL_PARALLEL_LEAST ? q->dev->threads : 1;
     if (a->trans) pl_pool_items(q->dev->pool, threads, a->X.batch * o.pieces, 0, column_squares, (void *)&o);
     else pl_parallel_rows(q, row_squares, a, a->X.batch, a->X.rows, a->X.cols);
-    for (int64_t b = 0; b < a->X.batch; b++) factors(a, b);
+    for (int64_t b = 0; b < a->X.batch; b++) PL_ISA_NAME(pl_cpu_line_factors_end)(a, b);
 }
 
 void PL_ISA_NAME(pl_cpu_line_factors)(pl_queue *q, const pl_args_line_factors *a)
