@@ -77,7 +77,10 @@ typedef enum polar_post {
     /* one number a matrix: v = b2 v + (1 - b2) ||g||^2;  D ||u|| / (sqrt(v) + eps) */
     POLAR_POST_NORM_MOMENT = 6,
     /* h = min(||g||, clip);  v = v + h^2;  D max(eps / lr, h / sqrt(v + 1e-6)) */
-    POLAR_POST_NORM_SUM = 7
+    POLAR_POST_NORM_SUM = 7,
+    /* no memory: the lines of the long side of u times (sum u^2 + eps)^-1/2 of each, then the map; those
+     * lines times (sum D^2 + eps)^-1/2 of D's, then the map once more. A square matrix has no long side */
+    POLAR_POST_BALANCE = 8
 } polar_post;
 
 /* of a (rows = out, cols = in) matrix */

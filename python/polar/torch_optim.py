@@ -500,7 +500,8 @@ class Optimizer(torch.optim.Optimizer):
         """What the library keeps of a parameter of group k, wherever it lies."""
         out, rule = [_abi.POLAR_STATE_MOMENTUM], self._rules[k]
         matrix = self.param_groups[k]["route"] == MATRIX
-        if matrix and rule.post not in (_abi.POLAR_POST_NONE, _abi.POLAR_POST_UNWHITEN):
+        if matrix and rule.post not in (_abi.POLAR_POST_NONE, _abi.POLAR_POST_UNWHITEN,
+                                        _abi.POLAR_POST_BALANCE):
             out.append(_abi.POLAR_STATE_POST)
         if matrix and rule.precondition >= _abi.POLAR_PRECONDITION_KRON and p.numel():
             out += list(_KRON)

@@ -128,7 +128,7 @@ static void point_stages(polar_optim *opt, size_t *used, char *base)
     for (int64_t k = 0; k < opt->order_count; k++) {
         pl_optim_param *p = &opt->parts[opt->order[k]];
         const polar_rule *r = pl_optim_rule(opt, p);
-        if (r->scale == POLAR_SCALE_NUCLEAR && pl_optim_mapped(opt, p))
+        if ((r->scale == POLAR_SCALE_NUCLEAR && pl_optim_mapped(opt, p)) || pl_optim_again(opt, p))
             p->U = take(used, base, state_dtype(p), opt->members, p->rows, p->cols,
                         !last || last->group != p->group || !same_batch(opt, last, p));
         last = p;

@@ -111,7 +111,7 @@ static polar_status check_rule(const polar_rule *r, int64_t group)
             "no %s %d", label_of("preconditioner", group).text, (int)r->precondition);
     PL_NEED(r->scale >= 0 && r->scale <= POLAR_SCALE_NUCLEAR, POLAR_E_ARG, "no %s %d",
             label_of("scale convention", group).text, (int)r->scale);
-    PL_NEED(r->post >= 0 && r->post <= POLAR_POST_NORM_SUM, POLAR_E_ARG, "no %s %d",
+    PL_NEED(r->post >= 0 && r->post <= POLAR_POST_BALANCE, POLAR_E_ARG, "no %s %d",
             label_of("stage after the map (polar_post)", group).text, (int)r->post);
     PL_NEED(r->apply >= 0 && r->apply <= POLAR_APPLY_RADIAL_BRAKE, POLAR_E_ARG, "no %s %d",
             label_of("way to apply a step (polar_apply)", group).text, (int)r->apply);

@@ -193,6 +193,10 @@ void pl_optim_kron_before(polar_optim *opt, pl_queue *q);
 void pl_optim_kron_after(polar_optim *opt, pl_queue *q);
 /* before the map: equilibration, signs, a copy for the scale */
 void pl_optim_stages_before(polar_optim *opt, pl_queue *q);
+/* it is mapped twice */
+int pl_optim_again(const polar_optim *opt, const pl_optim_param *p);
+/* between the two maps; 0: nothing is mapped again */
+int pl_optim_stages_again(polar_optim *opt, pl_queue *q);
 /* after the map: moments of what it returned, scales that look at it, a hyperball's products */
 void pl_optim_stages_after(polar_optim *opt, pl_queue *q);
 /* the step of a parameter as its rule applies it */

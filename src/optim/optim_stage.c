@@ -31,7 +31,7 @@ int pl_optim_plain(const polar_optim *opt, const pl_optim_param *p)
 
 int pl_optim_post_moment(const polar_rule *r)
 {
-    return r->post != POLAR_POST_NONE && r->post != POLAR_POST_UNWHITEN;
+    return r->post != POLAR_POST_NONE && r->post != POLAR_POST_UNWHITEN && r->post != POLAR_POST_BALANCE;
 }
 
 int pl_optim_fused(const polar_optim *opt, const pl_optim_param *p)
@@ -141,8 +141,10 @@ static pl_mat line_room(pl_queue *q, const pl_mat *X, int columns)
 static void before(pl_queue *q, const stage *s)
 {
     const polar_precondition kind = s->rule->precondition;
-    const int rows = kind == POLAR_PRECONDITION_ROWS || kind == POLAR_PRECONDITION_BOTH,
-              cols = kind == POLAR_PRECONDITION_COLUMNS || kind == POLAR_PRECONDITION_BOTH;
+    const int both = kind == POLAR_PRECONDITION_BOTH,
+              balance = s->rule->post == POLAR_POST_BALANCE && s->rule->map.kind != POLAR_MAP_NONE,
+              rows = kind == POLAR_PRECONDITION_ROWS || both || (balance && s->D.rows > s->D.cols),
+              cols = kind == POLAR_PRECONDITION_COLUMNS || both || (balance && s->D.rows < s->D.cols);
     pl_scratch_mark mark = pl_scratch_begin(q);
     pl_mat R = rows ? line_room(q, &s->D, 0) : (pl_mat){0}, C = cols ? line_room(q, &s->D, 1) : (pl_mat){0};
     if (rows) PL_CALL(line_factors, q, .F = R, .X = s->D, .live = s->live, .kind = PL_LINE_EQUILIBRATE);
@@ -163,6 +165,36 @@ void pl_optim_stages_before(polar_optim *opt, pl_queue *q)
         if (p->B.data && !pl_optim_missing(p) && pl_post_norms(pl_optim_rule(opt, p)))
             PL_CALL(inner, q, .N = p->B, .X = pl_optim_blocks(p->G, p), .Y = pl_optim_blocks(p->D, p));
     }
+}
+
+/* ---- once more ---------------------------------------------------------------------------------- */
+
+int pl_optim_again(const polar_optim *opt, const pl_optim_param *p)
+{
+    return pl_optim_mapped(opt, p) && pl_optim_rule(opt, p)->post == POLAR_POST_BALANCE &&
+           p->rows / p->row_blocks != p->cols;
+}
+
+/* D = u with its long side's lines over the norms of D's. */
+static void again(pl_queue *q, const stage *s)
+{
+    const int cols = s->D.rows < s->D.cols;
+    pl_scratch_mark mark = pl_scratch_begin(q);
+    if (s->rule->post == POLAR_POST_BALANCE && s->D.rows != s->D.cols && s->U.data) {
+        pl_mat F = line_room(q, &s->D, cols), none = {0};
+        PL_CALL(line_factors, q, .F = F, .X = s->D, .live = s->live, .trans = cols,
+                .kind = PL_LINE_EQUILIBRATE);
+        PL_CALL(scale_lines, q, .Y = s->D, .X = s->U, .R = cols ? none : F, .C = cols ? F : none);
+    }
+    pl_scratch_end(q, mark);
+}
+
+int pl_optim_stages_again(polar_optim *opt, pl_queue *q)
+{
+    int any = 0;
+    for (int64_t k = 0; k < opt->order_count; k++) any |= pl_optim_again(opt, &opt->parts[opt->order[k]]);
+    if (any) for_stages(opt, q, again);
+    return any;
 }
 
 /* ---- after it ----------------------------------------------------------------------------------- */

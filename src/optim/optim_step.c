@@ -199,12 +199,13 @@ static void enqueue_direction(polar_optim *opt, pl_queue *q, const pl_optim_para
 
 /* The directions that were made, as batches of the map: neighbours of one shape together. Returns how many.
  */
-static int64_t gather_maps(polar_optim *opt)
+static int64_t gather_maps(polar_optim *opt, int again)
 {
     int64_t n = 0;
     for (int64_t k = 0; k < opt->order_count; k++) {
         const pl_optim_param *p = &opt->parts[opt->order[k]];
         if (pl_optim_missing(p) || p->whole || !pl_optim_mapped(opt, p)) continue;
+        if (again && !pl_optim_again(opt, p)) continue;
         pl_mat D = pl_optim_blocks(p->D, p), *last = n ? &opt->maps[n - 1] : NULL;
         int64_t set = opt->group[p->group].map_set;
         int joins = last && !p->schur_group && !opt->map_group[n - 1] && opt->map_set[n - 1] == set &&
@@ -222,9 +223,9 @@ static int64_t gather_maps(polar_optim *opt)
 }
 
 /* All shapes of a map in one call; then each Schur group with its shared norm. */
-static void enqueue_maps(polar_optim *opt, pl_queue *q)
+static void enqueue_maps(polar_optim *opt, pl_queue *q, int again)
 {
-    for (int64_t i = 0, count, n = gather_maps(opt); i < n; i += count) {
+    for (int64_t i = 0, count, n = gather_maps(opt, again); i < n; i += count) {
         for (count = 1; i + count < n && opt->map_group[i + count] == opt->map_group[i] &&
                         opt->map_set[i + count] == opt->map_set[i];)
             count++;
@@ -277,7 +278,8 @@ static void enqueue_all(pl_queue *q, void *arg)
     q->subject = NULL;
     pl_queue_overlap_end(q);
     pl_optim_stages_before(opt, q);
-    enqueue_maps(opt, q);
+    enqueue_maps(opt, q, 0);
+    if (pl_optim_stages_again(opt, q)) enqueue_maps(opt, q, 1);
     pl_optim_stages_after(opt, q);
     pl_queue_overlap_begin(q);
     for (int64_t i = 0; i < opt->part_count; i++) {

@@ -51,7 +51,9 @@
     ROW(muon_floor, LERP, NONE, NS, NONE, JORDAN, UPDATE_FLOOR, 0.95, 0.999, 1e-8, 1, 0.02, 0,              \
         .strength = 0.35)                                                                                   \
     ROW(muon_brake, LERP, NONE, NS, NONE, JORDAN, RADIAL_BRAKE, 0.95, 0.999, 1e-8, 1, 0.02, 0,              \
-        .strength = 0.5)
+        .strength = 0.5)                                                                                    \
+    ROW(muon_plus, LERP, NONE, NS, COLUMN_MOMENT, JORDAN, DECOUPLED, 0.95, 0, 1e-8, 1, 0.02, 0)             \
+    ROW(aurora, LERP, NONE, NS, BALANCE, JORDAN, DECOUPLED, 0.95, 0.999, 1e-14, 1, 0.05, 0.025)
 
 typedef struct {
     polar_momentum momentum;

@@ -441,6 +441,32 @@ static inline void ref_rule_muon_cautious(ref *r, const double *g)
     ref_cautious(r, ref_jordan(r));
 }
 
+static inline void ref_rule_muon_plus(ref *r, const double *g)
+{
+    ref_average(r, g, 0.95, 1);
+    ref_polar(r);
+    ref_line_moment(r, 1, 0, 1e-8, 0);
+    ref_decoupled(r, ref_jordan(r));
+}
+
+/* Lines of the long side over their norms, mapped; then over the norms of the result's lines, mapped again.
+ */
+static inline void ref_rule_aurora(ref *r, const double *g)
+{
+    static double x[REF_MOST];
+    const int tall = r->rows > r->cols;
+    ref_average(r, g, 0.95, 1);
+    if (r->rows != r->cols) ref_equilibrate(r, tall, !tall, 1e-14);
+    ref_polar(r);
+    if (r->rows != r->cols) {
+        for (int i = 0; i < REF_MOST; i++) x[i] = 1e-14;
+        for (int i = 0; i < r->n; i++) x[tall ? i / r->cols : i % r->cols] += r->D[i] * r->D[i];
+        for (int i = 0; i < r->n; i++) r->u[i] /= sqrt(x[tall ? i / r->cols : i % r->cols]);
+        ref_polar(r);
+    }
+    ref_decoupled(r, ref_jordan(r));
+}
+
 static inline void ref_rule_namo(ref *r, const double *g)
 {
     ref_average(r, g, 0.95, 1);
@@ -504,7 +530,8 @@ static inline ref_rule ref_rule_find(const char *name)
                REF(muon2),     REF(muon_laprop), REF(muoneq_r),      REF(muoneq_c),      REF(muoneq_rc),
                REF(polargrad), REF(scion),       REF(muonh),         REF(muon_cautious), REF(muon_power),
                REF(muon_soft), REF(shampoo),     REF(shampoo_polar), REF(pmuon),         REF(mousse),
-               REF(namo),      REF(adago),       REF(muon_floor),    REF(muon_brake)};
+               REF(namo),      REF(adago),       REF(muon_floor),    REF(muon_brake),    REF(muon_plus),
+               REF(aurora)};
 #undef REF
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         if (!strcmp(all[i].name, name)) return all[i].step;

@@ -251,7 +251,7 @@ static void own_rules(const char *device)
 
 /* ---- what every combination owes ---- */
 
-enum { PRECONDITIONS = POLAR_PRECONDITION_KRON_NESTEROV + 1, POSTS = POLAR_POST_NORM_SUM + 1 };
+enum { PRECONDITIONS = POLAR_PRECONDITION_KRON_NESTEROV + 1, POSTS = POLAR_POST_BALANCE + 1 };
 
 /* A first gradient of zero moves nothing but by decay, then one that is not gives numbers; with a NaN in one
  * matrix the others stay numbers. */

@@ -125,7 +125,8 @@ static void rules(place p, int full)
                           rule.post == POLAR_POST_ENTRY_MOMENT,
                 lines = (rule.precondition >= POLAR_PRECONDITION_ROWS &&
                          rule.precondition <= POLAR_PRECONDITION_BOTH) ||
-                        (rule.post != POLAR_POST_NONE && rule.post < POLAR_POST_ENTRY_MOMENT),
+                        (rule.post != POLAR_POST_NONE && rule.post < POLAR_POST_ENTRY_MOMENT) ||
+                        rule.post == POLAR_POST_BALANCE,
                 kron = rule.precondition >= POLAR_PRECONDITION_KRON; /* their classes: sides, below */
             if (entries) check_broken(&r);
             else if (!lines && !kron && rule.apply != POLAR_APPLY_CAUTIOUS) check_covariant(&r);
@@ -165,6 +166,8 @@ static void sides(place p)
                  {"scion", {"both", "both", "both"}},
                  {"muonh", {"both", "both", "both"}},
                  {"muon_cautious", {"neither", "neither", "neither"}},
+                 {"muon_plus", {"left", "left", "left"}},
+                 {"aurora", {"both", "left", "right"}},
                  {"namo", {"both", "both", "both"}},
                  {"adago", {"both", "both", "both"}},
                  {"muon_floor", {"both", "both", "both"}},
