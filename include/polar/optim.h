@@ -57,7 +57,14 @@ typedef enum polar_precondition {
     /* the same with L^ = rows L / trace L + eps, its least eigenvalue brought up to 0, + eps */
     POLAR_PRECONDITION_KRON_TRACE = 8,
     /* the same with L^ = L' / (1 - b2) + eps, L' = b2 L + (1 - b2) g g^T: a sum of all, the newest twice */
-    POLAR_PRECONDITION_KRON_NESTEROV = 9
+    POLAR_PRECONDITION_KRON_NESTEROV = 9,
+    /* Adam in the eigenvectors of L and R as KRON averages them: p = Q_L^T u Q_R, v = b2 v + (1 - b2)
+     * (Q_L^T g Q_R)^2; Q_L (p / (sqrt(v / (1 - b2^t)) + eps)) Q_R^T. A step uses the vectors of the steps
+     * before it. The first ones come from `first_basis` gradients, until which nothing else moves (t counts
+     * from there); every `refresh` steps after that one sweep of the QR iteration follows */
+    POLAR_PRECONDITION_SOAP = 10,
+    /* the same with v of p, the momentum's; steps before the first vectors go without */
+    POLAR_PRECONDITION_SOAP_MOMENTUM = 11
 } polar_precondition;
 
 /* After the map, D being what it returned. A moment of lines has one number a line and keeps the norm: the
@@ -125,6 +132,7 @@ typedef struct polar_rule { /* an optimiser is a row */
     int64_t refresh;
     double clip;     /* of POLAR_POST_NORM_SUM, more than 0 */
     double strength; /* of POLAR_APPLY_UPDATE_FLOOR, and of POLAR_APPLY_RADIAL_BRAKE, 0 to 1 */
+    int64_t first_basis; /* gradients of which the first vectors of POLAR_PRECONDITION_SOAP are; 0 means 1 */
 } polar_rule;
 
 /* polar_rule_parse: see "calls that carry sizes" below */
@@ -261,12 +269,7 @@ typedef struct polar_optim_opts {
              1e-8,                                                                                   \
              POLAR_MAP_OPTS_INIT,                                                                    \
              POLAR_POST_NONE,                                                                        \
-             POLAR_APPLY_DECOUPLED,                                                                  \
-             0,                                                                                      \
-             0,                                                                                      \
-             0,                                                                                      \
-             0,                                                                                      \
-             0},                                                                                     \
+             POLAR_APPLY_DECOUPLED, 0, 0, 0, 0, 0, 0},                                                                                     \
             5e-3, 0.05, 5e-4, 0.05, 0.9, 0.999, 1e-8, {0, 0, 1e-3}, NULL, NULL, 0, 0, 1, NULL, 0, 0, \
             POLAR_SKIP_NEVER, NULL, POLAR_GRADS_MEAN, 0, 0, 0                                        \
     }

@@ -504,8 +504,11 @@ class Optimizer(torch.optim.Optimizer):
                                         _abi.POLAR_POST_BALANCE):
             out.append(_abi.POLAR_STATE_POST)
         if matrix and rule.precondition >= _abi.POLAR_PRECONDITION_KRON and p.numel():
-            out += list(_KRON)
-        if not matrix or rule.precondition in (_abi.POLAR_PRECONDITION_ADAM, _abi.POLAR_PRECONDITION_LAPROP):
+            soap = rule.precondition >= _abi.POLAR_PRECONDITION_SOAP    # keeps no factors
+            out += list(_KRON)[:4 if soap else None]
+        second = (_abi.POLAR_PRECONDITION_ADAM, _abi.POLAR_PRECONDITION_LAPROP, _abi.POLAR_PRECONDITION_SOAP,
+                  _abi.POLAR_PRECONDITION_SOAP_MOMENTUM)
+        if not matrix or rule.precondition in second:
             out.append(_abi.POLAR_STATE_SECOND_MOMENT)
         return out + ([_abi.POLAR_STATE_MASTER] if p.dtype is torch.bfloat16 else [])
 

@@ -59,7 +59,7 @@ int pl_optim_second_moment(const polar_optim *opt, const pl_optim_param *p)
 {
     const polar_precondition kind = pl_optim_rule(opt, p)->precondition;
     return p->route == POLAR_ROUTE_AUX || kind == POLAR_PRECONDITION_ADAM ||
-           kind == POLAR_PRECONDITION_LAPROP;
+           kind == POLAR_PRECONDITION_LAPROP || kind >= POLAR_PRECONDITION_SOAP;
 }
 
 static polar_dtype state_dtype(const pl_optim_param *p)
@@ -194,6 +194,7 @@ static void point_kron(polar_optim *opt, pl_optim_param *p, size_t *used, char *
         const int64_t n = side ? p->cols : p->rows / p->row_blocks, rows = p->row_blocks * n;
         p->K[side] = take(used, base, POLAR_DTYPE_F64, opt->members, rows, n, 1);
         p->Q[side] = take(used, base, state_dtype(p), opt->members, rows, n, 1);
+        if (pl_optim_rule(opt, p)->precondition >= POLAR_PRECONDITION_SOAP) continue;
         p->F[side] =
             take(used, base, POLAR_DTYPE_F64, opt->members, side ? p->row_blocks : 1, side ? n : rows, 1);
     }
@@ -227,6 +228,18 @@ static size_t point_state(polar_optim *opt, char *base)
     return used;
 }
 
+/* Bases begin as identities, in the image of a state that begins with zeros. */
+static void fill_bases(const polar_optim *opt, char *image)
+{
+    for (int64_t i = 0; i < opt->part_count; i++)
+        for (int side = 0; side < 2; side++) {
+            const pl_mat *Q = &opt->parts[i].Q[side];
+            for (int64_t row = 0; Q->data && row < Q->batch * Q->rows; row++)
+                pl_store_f64(image + ((char *)Q->data - (char *)opt->state), Q->dtype,
+                             row * Q->cols + row % Q->cols, 1);
+        }
+}
+
 /* Moments begin at zero, masters as their weights, nothing moves until the first step is prepared. */
 static polar_status fill_state(polar_optim *opt)
 {
@@ -234,6 +247,7 @@ static polar_status fill_state(polar_optim *opt)
     void *zeros = pl_calloc(1, opt->state_bytes);
     PL_NEED(zeros, POLAR_E_NOMEM, "%zu bytes of state", opt->state_bytes);
     polar_status st = polar_queue_create(&q, opt->dev, NULL);
+    fill_bases(opt, zeros);
     if (st == POLAR_OK) {
         polar_queue_upload(q, opt->state, zeros, opt->state_bytes);
         pl_optim_live_begin(opt, q);

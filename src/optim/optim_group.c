@@ -97,6 +97,9 @@ static polar_status check_kron(const polar_rule *r, int64_t group)
     PL_NEED(r->refresh >= 0 && r->refresh < (int64_t)1 << 50, POLAR_E_ARG,
             "%s is %lld; it must be a number of steps, 0 for 1", label_of("refresh", group).text,
             (long long)r->refresh);
+    PL_NEED(r->first_basis >= 0 && r->first_basis < (int64_t)1 << 50, POLAR_E_ARG,
+            "%s is %lld; it must be a number of gradients, 0 for 1", label_of("first_basis", group).text,
+            (long long)r->first_basis);
     PL_NEED(powers || r->post != POLAR_POST_UNWHITEN, POLAR_E_ARG,
             "%s is there for rules that whiten (POLAR_PRECONDITION_KRON and its kin)",
             label_of("POLAR_POST_UNWHITEN", group).text);
@@ -107,7 +110,7 @@ static polar_status check_rule(const polar_rule *r, int64_t group)
 {
     PL_NEED(r->momentum >= 0 && r->momentum < PL_MOMENTUM_COUNT, POLAR_E_ARG, "no %s %d",
             label_of("momentum", group).text, (int)r->momentum);
-    PL_NEED(r->precondition >= 0 && r->precondition <= POLAR_PRECONDITION_KRON_NESTEROV, POLAR_E_ARG,
+    PL_NEED(r->precondition >= 0 && r->precondition <= POLAR_PRECONDITION_SOAP_MOMENTUM, POLAR_E_ARG,
             "no %s %d", label_of("preconditioner", group).text, (int)r->precondition);
     PL_NEED(r->scale >= 0 && r->scale <= POLAR_SCALE_NUCLEAR, POLAR_E_ARG, "no %s %d",
             label_of("scale convention", group).text, (int)r->scale);
@@ -169,6 +172,7 @@ static polar_status group_set(pl_optim_group *out, const polar_group *g, const p
     PL_TRY(check_rule(rule, i));
     for (int aux = 0; aux < 2; aux++) PL_TRY(check_numbers(out, &out->given[aux], aux, i));
     if (!out->rule.refresh) out->rule.refresh = 1;
+    if (!out->rule.first_basis) out->rule.first_basis = 1;
     PL_TRY(pl_map_resolve(&out->rule.map, out->coefs, &rule->map)); /* the caller's coefficients may go */
     if (out->rule.map.kind == POLAR_MAP_NEWTON_SCHULZ && out->rule.map.rounding == POLAR_ROUND_GRAM)
         out->joined = pl_ns_joined(out->coefs, out->rule.map.steps, out->rule.map.precision);

@@ -3,6 +3,9 @@
  *
  *     L = EMA g g^T = Q_L diag(l) Q_L^T,  R = EMA g^T g = Q_R diag(r) Q_R^T
  *     powers:  u <- Q_L (f(l)^-p (Q_L^T u Q_R) f(r)^-p) Q_R^T
+ *     SOAP:    u <- Q_L Adam(Q_L^T u Q_R) Q_R^T, and Q_L, Q_R follow L, R after the step. The momentum is
+ *              kept as it is, not in the basis: what the published code turns at every refresh comes out the
+ *              same.
  *
  * Invariants
  *  1. Moments, bases and factors are state: saved, loaded, of one matrix and member each.
@@ -22,7 +25,7 @@ int pl_optim_kron(const polar_optim *opt, const pl_optim_param *p)
 /* The matrices of a parameter, or of one member of it, that one call takes. */
 typedef struct kron {
     const polar_rule *rule;
-    pl_mat D, G, live;
+    pl_mat D, G, V, live;    /* V: SOAP's, in the basis */
     pl_mat K[2], Q[2], F[2]; /* left, right */
 } kron;
 
@@ -34,6 +37,7 @@ static kron kron_of(const polar_optim *opt, const pl_optim_param *p)
     kron k = {.rule = pl_optim_rule(opt, p),
               .D = pl_optim_blocks(p->D, p),
               .G = pl_optim_blocks(p->G, p),
+              .V = pl_optim_blocks(p->V, p),
               .live = pl_optim_live_of(opt, p)};
     for (int side = 0; side < 2; side++) {
         const int64_t n = side ? p->cols : p->rows / p->row_blocks;
@@ -42,6 +46,11 @@ static kron kron_of(const polar_optim *opt, const pl_optim_param *p)
         k.F[side] = pl_mat_dense(p->F[side].data, p->F[side].dtype, batch, 1, n);
     }
     return k;
+}
+
+static pl_mat some(pl_mat m, int64_t first, int64_t count)
+{
+    return m.data ? pl_mat_at(m, first, count) : m;
 }
 
 /* A live row serves all matrices of a call or has one each, so members that have blocks come one by one. */
@@ -56,11 +65,12 @@ static void call(pl_queue *q, const kron *all, kron_fn fn)
         kron k = {.rule = all->rule,
                   .D = pl_mat_at(all->D, m * each, each),
                   .G = pl_mat_at(all->G, m * each, each),
+                  .V = some(all->V, m * each, each),
                   .live = pl_mat_at(all->live, m, 1)};
         for (int side = 0; side < 2; side++) {
             k.K[side] = pl_mat_at(all->K[side], m * each, each);
             k.Q[side] = pl_mat_at(all->Q[side], m * each, each);
-            k.F[side] = pl_mat_at(all->F[side], m * each, each);
+            k.F[side] = some(all->F[side], m * each, each);
         }
         fn(q, &k);
     }
@@ -95,11 +105,12 @@ static void move_moment(pl_queue *q, const kron *k, int side, pl_mat A, pl_mat u
     pl_scratch_end(q, mark);
 }
 
-/* The moments move on, and their powers with them where they are due. */
-static void refresh_powers(pl_queue *q, const kron *k)
+/* The moments move on, and what is made of them with them, where it is due. */
+static void refresh(pl_queue *q, const kron *k)
 {
-    const polar_precondition kind = k->rule->precondition;
-    const int nesterov = kind == POLAR_PRECONDITION_KRON_NESTEROV;
+    const polar_rule *r = k->rule;
+    const int nesterov = r->precondition == POLAR_PRECONDITION_KRON_NESTEROV,
+              soap = r->precondition >= POLAR_PRECONDITION_SOAP;
     pl_scratch_mark mark = pl_scratch_begin(q);
     pl_mat N = pl_scratch_mat(q, POLAR_DTYPE_F64, k->G.batch, 1, 2), unit = room_like(q, &k->D);
     PL_CALL(frob, q, .N = N, .X = k->G, .weight = 1);
@@ -111,10 +122,13 @@ static void refresh_powers(pl_queue *q, const kron *k)
         move_moment(q, k, side, A, unit, N);
         PL_CALL(kron_eigen, q, .Q = k->Q[side], .F = k->F[side], .K = nesterov ? A : k->K[side],
                 .live = k->live,
-                .kind = nesterov                                ? PL_KRON_NESTEROV
-                        : kind == POLAR_PRECONDITION_KRON_TRACE ? PL_KRON_TRACE
-                                                                : PL_KRON_SHIFTED,
-                .every = k->rule->refresh, .power = k->rule->kron_power);
+                .kind = nesterov                                           ? PL_KRON_NESTEROV
+                        : r->precondition == POLAR_PRECONDITION_KRON_TRACE ? PL_KRON_TRACE
+                                                                           : PL_KRON_SHIFTED,
+                .every = r->refresh, .after = soap ? r->first_basis : 0, .power = r->kron_power);
+        if (soap)
+            PL_CALL(kron_sweep, q, .Q = k->Q[side], .V = k->V, .K = k->K[side], .live = k->live,
+                    .trans = side, .every = r->refresh, .after = r->first_basis);
     }
     pl_scratch_end(q, mark);
 }
@@ -168,15 +182,38 @@ static void whiten(pl_queue *q, const kron *k, int keeps)
     pl_scratch_end(q, mark);
 }
 
+/* D <- Q_L (p / (sqrt(v^) + eps)) Q_R^T, p = Q_L^T D Q_R, v the moment of the gradient there, or of p */
+static void adam_in_basis(pl_queue *q, const kron *k)
+{
+    const int own = k->rule->precondition == POLAR_PRECONDITION_SOAP_MOMENTUM;
+    pl_scratch_mark mark = pl_scratch_begin(q);
+    pl_mat X = room_like(q, &k->D), G = own ? (pl_mat){0} : room_like(q, &k->D);
+    project(q, k, X, k->D);
+    if (!own) {
+        pl_mat T = room_like(q, &k->D); /* a product's factors have one format */
+        PL_CALL(copy, q, .Y = T, .X = k->G);
+        project(q, k, G, T);
+    }
+    PL_CALL(entry_stage, q, .Y = X, .V = k->V, .X = X, .G = G, .live = k->live,
+            .after = own ? k->rule->first_basis : 0);
+    project_back(q, k, k->D, X);
+    pl_scratch_end(q, mark);
+}
+
 static void before(pl_queue *q, const kron *k)
 {
-    refresh_powers(q, k);
+    if (k->rule->precondition >= POLAR_PRECONDITION_SOAP) {
+        adam_in_basis(q, k);
+        return;
+    }
+    refresh(q, k);
     whiten(q, k, 0);
 }
 
 static void after(pl_queue *q, const kron *k)
 {
     if (k->rule->post == POLAR_POST_UNWHITEN) whiten(q, k, 1);
+    if (k->rule->precondition >= POLAR_PRECONDITION_SOAP) refresh(q, k);
 }
 
 void pl_optim_kron_before(polar_optim *opt, pl_queue *q)

@@ -41,12 +41,17 @@ static void fill_row(polar_optim *opt, int64_t slot, int64_t member, double fact
     double *row = opt->live_host + (slot * opt->members + member) * PL_LIVE_COLS;
     double lr =
         opt->active[member] ? h->lr * factor : 0; /* lr 0 leaves the weights alone, whatever the direction */
-    double c1 = p ? 0 : correction(h->beta1, opt->t + 1),
-           c2 = p ? 0 : correction(h->beta2, opt->t + 1); /* else `advance` makes them */
-    int constrained = !aux && opt->group[group].rule.apply == POLAR_APPLY_CONSTRAINED;
+    const polar_rule *r = &opt->group[group].rule;
+    /* steps that only gather gradients for a first basis */
+    int64_t wait = !aux && r->precondition == POLAR_PRECONDITION_SOAP ? r->first_basis : 0,
+            t = opt->t + 1 > wait ? opt->t + 1 - wait : 1;
+    double c1 = p ? 0 : correction(h->beta1, t),
+           c2 = p ? 0 : correction(h->beta2, t); /* else `advance` makes them */
+    int constrained = !aux && r->apply == POLAR_APPLY_CONSTRAINED;
     pl_live_row(row, c1, c2, lr, constrained ? 1 : h->weight_decay, h->beta1, h->beta2, h->eps);
     row[PL_LIVE_STEP] = p ? 0 : (double)(opt->t + 1);
-    row[PL_LIVE_SKIP] = skip || (p && pl_optim_missing(p));
+    row[PL_LIVE_WAIT] = (double)wait;
+    row[PL_LIVE_SKIP] = skip || (p && pl_optim_missing(p)) ? 1 : !p && opt->t < wait ? PL_SKIP_WAIT : 0;
 }
 
 /* Every live row; with skip the work leaves everything as it is. */

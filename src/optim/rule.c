@@ -9,8 +9,7 @@
 #include "optim/rule_names.h"
 
 /* The rules, the only list of them: name; momentum, preconditioner, map, post, scale, apply; beta1, beta2,
- * eps, radius; lr and decay (and .power of a spectral map, .kron_power and .refresh of Kronecker factors,
- * .clip and .strength), of the first six the paper's, for DeiT, of the others mostly those of the code they
+ * eps, radius; lr and decay (and .power of a spectral map, .kron_power, .refresh and .first_basis of Kronecker factors, .clip and .strength), of the first six the paper's, for DeiT, of the others mostly those of the code they
  * come from (docs/rules.md says which are not). muon, polaradamw, muon_v and polar_ema are the 2 x 2 of
  * momentum and preconditioner. NS is Newton-Schulz, LERP torch's form of Nesterov's momentum. */
 #define POLAR_MAP_NS        POLAR_MAP_NEWTON_SCHULZ
@@ -53,7 +52,15 @@
     ROW(muon_brake, LERP, NONE, NS, NONE, JORDAN, RADIAL_BRAKE, 0.95, 0.999, 1e-8, 1, 0.02, 0,              \
         .strength = 0.5)                                                                                    \
     ROW(muon_plus, LERP, NONE, NS, COLUMN_MOMENT, JORDAN, DECOUPLED, 0.95, 0, 1e-8, 1, 0.02, 0)             \
-    ROW(aurora, LERP, NONE, NS, BALANCE, JORDAN, DECOUPLED, 0.95, 0.999, 1e-14, 1, 0.05, 0.025)
+    ROW(aurora, LERP, NONE, NS, BALANCE, JORDAN, DECOUPLED, 0.95, 0.999, 1e-14, 1, 0.05, 0.025)             \
+    ROW(soap, EMA, SOAP, NONE, NONE, NONE, DECOUPLED, 0.95, 0.95, 1e-8, 1, 3e-3, 0.01, .refresh = 10,       \
+        .first_basis = 1)                                                                                   \
+    ROW(soap_warm, EMA, SOAP, NONE, NONE, NONE, DECOUPLED, 0.95, 0.95, 1e-8, 1, 3e-3, 0.01, .refresh = 10,  \
+        .first_basis = 4)                                                                                   \
+    ROW(soap_muon, LERP, SOAP_MOMENTUM, NS, NONE, JORDAN, DECOUPLED, 0.95, 0.9, 1e-8, 1, 0.0375, 0,         \
+        .refresh = 10, .first_basis = 1)                                                                    \
+    ROW(soap_muon_warm, LERP, SOAP_MOMENTUM, NS, NONE, JORDAN, DECOUPLED, 0.95, 0.9, 1e-8, 1, 0.0375, 0,    \
+        .refresh = 10, .first_basis = 4)
 
 typedef struct {
     polar_momentum momentum;
@@ -63,7 +70,7 @@ typedef struct {
     polar_scale scale;
     polar_apply apply;
     double beta1, beta2, eps, radius, lr, decay, power, kron_power, clip, strength;
-    int64_t refresh;
+    int64_t refresh, first_basis;
 } rule_row;
 
 #define NAME(name, ...) #name,
@@ -115,7 +122,8 @@ static polar_rule make(const rule_row *r)
                       .apply = r->apply,
                       .radius = r->radius == 1 ? 0 : r->radius, /* 0: 1, as older headers have it */
                       .kron_power = r->kron_power,
-                      .refresh = r->refresh};
+                      .refresh = r->refresh,
+                      .first_basis = r->first_basis};
     out.map.kind = r->map;
     out.map.power = r->power;
     out.clip = r->clip;

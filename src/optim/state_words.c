@@ -20,6 +20,8 @@ void pl_optim_describe_rule(char *text, const polar_optim *opt)
         if (r->post != POLAR_POST_NONE) text += sprintf(text, ", post %d", (int)r->post);
         if (r->precondition >= POLAR_PRECONDITION_KRON)
             text += sprintf(text, ", power %.17g, refresh %lld", r->kron_power, (long long)r->refresh);
+        if (r->precondition >= POLAR_PRECONDITION_SOAP)
+            text += sprintf(text, ", first basis %lld", (long long)r->first_basis);
     }
 }
 

@@ -169,34 +169,44 @@ static void eigen_defect(double *err, double *tol, work *w, const pl_op_run *r, 
 
 /* ---- kron_sweep ---- */
 
-/* Z's columns by descending q.z into A; 0: two of them are too near to tell, or a sum may overflow. */
-static int sorted(work *w, int64_t *place, const pl_op_run *r, int64_t b)
+/* The columns of K Q by descending q.z into A, B: what their sums are made of; 0: two of them are too near to
+ * tell, or a sum may over- or underflow. */
+static int sorted(work *w, real *B, int64_t *place, const pl_op_run *r, int64_t b)
 {
     const int64_t n = w->n;
-    real *value = w->R, *room = w->R + n;
+    real *value = w->R, *room = w->R + n, *Z = B + n * n;
+    for (int64_t i = 0; i < n; i++)
+        for (int64_t j = 0; j < n; j++) {
+            Z[i * n + j] = B[i * n + j] = 0;
+            for (int64_t k = 0; k < n; k++) {
+                real x = (real)pl_op_run_before(r, 2, b, i, k) * pl_op_run_before(r, 0, b, k, j);
+                Z[i * n + j] += x, B[i * n + j] += fabsl(x);
+            }
+        }
     for (int64_t j = 0; j < n; j++) {
         value[j] = room[j] = 0;
         for (int64_t i = 0; i < n; i++) {
-            real x = (real)pl_op_run_before(r, 0, b, i, j) * pl_op_run_before(r, 2, b, i, j);
-            value[j] += x, room[j] += fabsl(x);
+            real x = pl_op_run_before(r, 0, b, i, j);
+            value[j] += x * Z[i * n + j], room[j] += fabsl(x) * B[i * n + j];
         }
-        if (!(room[j] < 1e300L) || (room[j] > 0 && room[j] < 1e-300L)) return 0;
+        if (!(room[j] < 1e300L) || (room[j] > 0 && room[j] < 1e-250L)) return 0;
     }
     for (int64_t j = 0; j < n; j++) {
         int64_t before = 0;
         for (int64_t k = 0; k < n; k++) {
-            real gap = 2 * (real)n * 0x1p-53L * (room[j] + room[k]);
+            real gap = 4 * (real)n * 0x1p-53L * (room[j] + room[k]);
             if (k != j && fabsl(value[k] - value[j]) <= gap && (room[j] > 0 || room[k] > 0)) return 0;
             before += value[k] > value[j] || (value[k] == value[j] && k < j);
         }
         place[before] = j;
     }
     for (int64_t k = 0; k < n; k++)
-        for (int64_t i = 0; i < n; i++) w->A[i * n + k] = pl_op_run_before(r, 2, b, i, place[k]);
+        for (int64_t i = 0; i < n; i++) w->A[i * n + k] = Z[i * n + place[k]];
     return 1;
 }
 
-static void sweep_defect(double *err, double *tol, work *w, const pl_op_run *r, int64_t b, int64_t *place)
+static void sweep_defect(double *err, double *tol, work *w, real *B, const pl_op_run *r, int64_t b,
+                         int64_t *place)
 {
     double live[PL_LIVE_COLS];
     const int64_t n = w->n;
@@ -206,14 +216,14 @@ static void sweep_defect(double *err, double *tol, work *w, const pl_op_run *r, 
         same(err, tol, r, 0, b), same(err, tol, r, 1, b);
         return;
     }
-    if (n < 2 || !sorted(w, place, r, b)) return;
+    if (n < 2 || !sorted(w, B, place, r, b)) return;
     orthonormal(err, tol, w);
     transformed(w);
     real top = 0; /* columns that much smaller than the largest entry lose digits to underflow */
-    for (int64_t i = 0; i < n * n; i++) top = fmaxl(top, fabsl(w->A[i]));
+    for (int64_t i = 0; i < n * n; i++) top = fmaxl(top, B[i]);
     for (int64_t j = 0; j < n; j++) { /* upper triangular */
         real length = 0, below = 0;
-        for (int64_t i = 0; i < n; i++) length += w->A[i * n + j] * w->A[i * n + j];
+        for (int64_t i = 0; i < n; i++) length += B[i * n + place[j]] * B[i * n + place[j]];
         for (int64_t i = j + 1; i < n; i++) below += w->R[i * n + j] * w->R[i * n + j];
         worse(err, tol, sqrtl(below), 4 * w->delta * sqrtl(length) + (real)n * top * DBL_MIN);
     }
@@ -233,7 +243,7 @@ polar_status pl_kron_defect(double *err, double *tol, const pl_op_run *r, int64_
     const pl_mat *Q = &r->mat[0];
     work w = {.n = Q->rows};
     size_t size = (size_t)(w.n * w.n);
-    real *memory = pl_calloc(3 * size + 2 * (size_t)w.n, sizeof *memory);
+    real *memory = pl_calloc(5 * size + 2 * (size_t)w.n, sizeof *memory);
     int64_t *place = pl_calloc((size_t)w.n + 1, sizeof *place);
     *err = 0;
     *tol = 1;
@@ -245,7 +255,7 @@ polar_status pl_kron_defect(double *err, double *tol, const pl_op_run *r, int64_
         for (int64_t i = 0; i < w.n; i++)
             for (int64_t j = 0; j < w.n; j++) w.Q[i * w.n + j] = pl_op_run_after(r, 0, b, i, j);
         if (r->c.op == PL_OP_kron_eigen) eigen_defect(err, tol, &w, r, b);
-        else sweep_defect(err, tol, &w, r, b, place);
+        else sweep_defect(err, tol, &w, memory + 3 * size + 2 * (size_t)w.n, r, b, place);
     }
     int taken = memory && place;
     pl_free(memory);

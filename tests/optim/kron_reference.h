@@ -134,7 +134,120 @@ static inline void ref_unwhiten(ref *r)
     for (int i = 0; i < r->n && after > 0; i++) r->D[i] *= before / after;
 }
 
+/* ---- SOAP ---- */
+
+/* x <- Q_L^T x Q_R, or back */
+static inline void ref_turn(const ref *r, double *x, int back)
+{
+    static double T[REF_MOST];
+    ref_product(T, r->Q[0], !back, x, 0, r->rows, r->rows, r->cols);
+    ref_product(x, T, 0, r->Q[1], back, r->rows, r->cols, r->cols);
+}
+
+/* Columns orthonormalised one after the other, by descending q.(S q); lines of v, rows or columns, likewise.
+ */
+static inline void ref_sweep(ref *r, int side, int n)
+{
+    static double Z[REF_MOST], v[REF_MOST], by[REF_MOST];
+    double *Q = r->Q[side];
+    int place[REF_MOST];
+    ref_product(Z, r->K[side], 0, Q, 0, n, n, n);
+    for (int j = 0; j < n; j++) {
+        by[j] = 0;
+        for (int i = 0; i < n; i++) by[j] += Q[i * n + j] * Z[i * n + j];
+    }
+    for (int j = 0; j < n; j++) {
+        int before = 0;
+        for (int k = 0; k < n; k++) before += by[k] > by[j];
+        place[before] = j;
+    }
+    memcpy(v, r->v, sizeof v);
+    for (int i = 0; i < r->n; i++)
+        r->v[i] = side ? v[i / r->cols * r->cols + place[i % r->cols]]
+                       : v[place[i / r->cols] * r->cols + i % r->cols];
+    for (int k = 0; k < n; k++) {
+        for (int i = 0; i < n; i++) Q[i * n + k] = Z[i * n + place[k]];
+        for (int twice = 0; twice < 2; twice++)
+            for (int l = 0; l < k; l++) {
+                double dot = 0;
+                for (int i = 0; i < n; i++) dot += Q[i * n + l] * Q[i * n + k];
+                for (int i = 0; i < n; i++) Q[i * n + k] -= dot * Q[i * n + l];
+            }
+        double norm = 0;
+        for (int i = 0; i < n; i++) norm += Q[i * n + k] * Q[i * n + k];
+        for (int i = 0; i < n; i++) Q[i * n + k] /= sqrt(norm);
+    }
+}
+
+/* L and R move on, and their bases with them. */
+static inline void ref_soap_bases(ref *r, const double *g, double b2, int every, int first)
+{
+    static double T[REF_MOST], values[REF_MOST];
+    for (int side = 0; side < 2; side++) {
+        const int n = ref_square(T, r, g, side);
+        for (int i = 0; i < n * n; i++) r->K[side][i] = b2 * r->K[side][i] + (1 - b2) * T[i];
+        if (r->t == first) ref_eigen(values, r->Q[side], r->K[side], n);
+        if (r->t > first && (r->t - first) % every == 0) ref_sweep(r, side, n);
+    }
+}
+
+/* The published form: the momentum lives in the basis and is turned when that changes. */
+static inline void ref_soap(ref *r, const double *g, int first)
+{
+    static double p[REF_MOST];
+    const double b1 = 0.95, b2 = 0.95, eps = 1e-8;
+    const int t = r->t - first;
+    if (t > 0) {
+        memcpy(p, g, sizeof(double) * (size_t)r->n);
+        ref_turn(r, p, 0);
+        for (int i = 0; i < r->n; i++) {
+            r->m[i] = b1 * r->m[i] + (1 - b1) * p[i];
+            r->v[i] = b2 * r->v[i] + (1 - b2) * p[i] * p[i];
+            r->D[i] = r->m[i] / (1 - pow(b1, t)) / (sqrt(r->v[i] / (1 - pow(b2, t))) + eps);
+        }
+        ref_turn(r, r->D, 1);
+        ref_decoupled(r, 1);
+        ref_turn(r, r->m, 1);
+    }
+    ref_soap_bases(r, g, b2, 10, first);
+    if (t > 0) ref_turn(r, r->m, 0);
+}
+
+static inline void ref_soap_muon(ref *r, const double *g, int first)
+{
+    const double b2 = 0.9, eps = 1e-8;
+    ref_average(r, g, 0.95, 1);
+    if (r->t > first) {
+        ref_turn(r, r->u, 0);
+        for (int i = 0; i < r->n; i++) {
+            r->v[i] = b2 * r->v[i] + (1 - b2) * r->u[i] * r->u[i];
+            r->u[i] /= sqrt(r->v[i] / (1 - pow(b2, r->t))) + eps;
+        }
+        ref_turn(r, r->u, 1);
+    }
+    ref_polar(r);
+    ref_decoupled(r, ref_jordan(r));
+    ref_soap_bases(r, g, b2, 10, first);
+}
+
 /* ---- the rules ---- */
+
+static inline void ref_rule_soap(ref *r, const double *g)
+{
+    ref_soap(r, g, 1);
+}
+static inline void ref_rule_soap_warm(ref *r, const double *g)
+{
+    ref_soap(r, g, 4);
+}
+static inline void ref_rule_soap_muon(ref *r, const double *g)
+{
+    ref_soap_muon(r, g, 1);
+}
+static inline void ref_rule_soap_muon_warm(ref *r, const double *g)
+{
+    ref_soap_muon(r, g, 4);
+}
 
 static inline void ref_rule_shampoo(ref *r, const double *g)
 {

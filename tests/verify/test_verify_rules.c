@@ -177,7 +177,11 @@ static void sides(place p)
                  {"shampoo", {"both", "both", "both"}},
                  {"shampoo_polar", {"both", "both", "both"}},
                  {"pmuon", {"both", "both", "both"}},
-                 {"mousse", {"both", "both", "both"}}};
+                 {"mousse", {"both", "both", "both"}},
+                 {"soap", {"both", "neither", "neither"}},
+                 {"soap_warm", {"both", "both", "both"}},
+                 {"soap_muon", {"both", "neither", "neither"}},
+                 {"soap_muon_warm", {"both", "both", "both"}}};
     static const int64_t shapes[3][2] = {{16, 16}, {12, 20}, {20, 12}};
     int seen = 0;
     for (int k = 0; polar_rule_name(k); k++)
@@ -186,11 +190,21 @@ static void sides(place p)
             char text[128];
             const char *want = NULL;
             TEST_TRY(pl_rule_symmetry_measure(&s, p.q, polar_rule_name(k), shapes[i][0], shapes[i][1],
-                                              &(pl_rule_opts){.seed = SEED, .samples = 2, .steps = 4}));
+                                              &(pl_rule_opts){.seed = SEED, .samples = 2, .steps = 6}));
             for (size_t j = 0; j < sizeof known / sizeof *known; j++)
                 if (!strcmp(known[j].rule, s.rule)) want = known[j].classes[i];
             snprintf(text, sizeof text, "%s %lldx%lld: class", s.rule, (long long)s.n, (long long)s.m);
             test_true(text, want && !strcmp(pl_rule_class(&s), want), "%s", pl_rule_class(&s));
+            polar_rule rule;
+            TEST_TRY(polar_rule_parse(&rule, s.rule));
+            const int64_t least = s.n < s.m ? s.n : s.m, most = s.n < s.m ? s.m : s.n;
+            /* the larger factor's null space has no basis of its own: nothing is known of the other one's */
+            if (rule.precondition >= POLAR_PRECONDITION_SOAP && rule.first_basis * least < most) {
+                test_true(text, s.deviation[PL_RULE_PERMUTATION][PL_RULE_FP64] > 0.01, "%.2f",
+                          s.deviation[PL_RULE_PERMUTATION][PL_RULE_FP64]);
+                seen++;
+                continue;
+            }
             /* entries move, values do not, but for sums in another order: 485 x 2 u sqrt(n + m) */
             snprintf(text, sizeof text, "%s %lldx%lld: permuted", s.rule, (long long)s.n, (long long)s.m);
             test_bound(text, s.deviation[PL_RULE_PERMUTATION][PL_RULE_FP64], 1e-11, "rounding under the map");

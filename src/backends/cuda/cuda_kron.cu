@@ -248,13 +248,17 @@ static __global__ void kron_sweep_kernel(pl_args_kron_sweep a, double *scratch)
         double *Z = scratch + b * sweep_room(&a), *X = Z + n * n, *V = X + n * n, *beta = V + entries,
                *value = beta + n, *place = value + n, wrong = 0, top = 0;
         if (!pl_kron_sweep_due(live_row(a.live, b), a.every, a.after)) continue;
+        for (int64_t at = threadIdx.x; at < n * n; at += BLOCK) { /* K Q, where Q will be made */
+            double s = 0;
+            for (int64_t k = 0; k < n; k++)
+                s += pl_cuda_at<double>(a.K, b, at / n, k) * pl_cuda_at<double>(a.Q, b, k, at % n);
+            X[at] = s;
+            top += fabs(s) * 0x1p-1000;
+        }
+        __syncthreads();
         for (int64_t j = threadIdx.x; j < n; j += BLOCK) {
             double s = 0;
-            for (int64_t i = 0; i < n; i++) {
-                const double z = pl_cuda_at<double>(a.Z, b, i, j);
-                s += pl_cuda_at<double>(a.Q, b, i, j) * z;
-                top += fabs(z) * 0x1p-1000;
-            }
+            for (int64_t i = 0; i < n; i++) s += pl_cuda_at<double>(a.Q, b, i, j) * X[i * n + j];
             value[j] = s;
             wrong += !(s - s == 0);
         }
@@ -272,7 +276,7 @@ static __global__ void kron_sweep_kernel(pl_args_kron_sweep a, double *scratch)
             continue;
         }
         for (int64_t at = threadIdx.x; at < n * n; at += BLOCK)
-            Z[at] = ldexp(pl_cuda_at<double>(a.Z, b, at % n, (int64_t)place[at / n]), unit);
+            Z[at] = ldexp(X[at % n * n + (int64_t)place[at / n]], unit);
         for (int64_t at = threadIdx.x; at < entries; at += BLOCK) {
             const int64_t i = at / a.V.cols, j = at % a.V.cols;
             pl_cuda_set<double>(a.V, b, i, j,

@@ -6,6 +6,7 @@
 #include "device/kron_row.h"
 #include "math/kron_elem.h"
 #include "math/norm_elem.h"
+#include "ref_kron.h"
 #include "ref_loops.h"
 
 static const double *live_row(const pl_mat *live, int64_t b)
@@ -91,19 +92,33 @@ void pl_ref_kron_eigen(pl_queue *q, const pl_args_kron_eigen *a)
 /* ---- one sweep ---------------------------------------------------------------------------------- */
 
 typedef struct {
-    double *z, *v;    /* (n, n) column-major, a matrix's V */
-    double *rayleigh; /* q.z of each column */
-    int64_t *place;   /* of which column the k-th largest is */
+    double *z, *t, *v; /* (n, n): K Q by columns, sorted; K Q by rows; a matrix's V */
+    double *rayleigh;  /* q.z of each column */
+    int64_t *place;    /* of which column the k-th largest is */
 } sweep_work;
 
-/* place: columns by descending q.z, the first of equals first */
+/* t = K Q, row by row */
+static void multiply(sweep_work *w, const pl_args_kron_sweep *a, int64_t b)
+{
+    const int64_t n = a->Q.rows;
+    for (int64_t i = 0; i < n; i++) {
+        double *row = w->t + i * n;
+        for (int64_t j = 0; j < n; j++) row[j] = 0;
+        for (int64_t k = 0; k < n; k++) {
+            const double x = pl_get(&a->K, b, i, k);
+            for (int64_t j = 0; j < n; j++) row[j] += x * pl_get(&a->Q, b, k, j);
+        }
+    }
+}
+
+/* place: columns by descending q.z, the first of equals first; 0: not finite */
 static int order(sweep_work *w, const pl_args_kron_sweep *a, int64_t b)
 {
     const int64_t n = a->Q.rows;
     int finite = 1;
     for (int64_t j = 0; j < n; j++) {
         double s = 0;
-        for (int64_t i = 0; i < n; i++) s += pl_get(&a->Q, b, i, j) * pl_get(&a->Z, b, i, j);
+        for (int64_t i = 0; i < n; i++) s += pl_get(&a->Q, b, i, j) * w->t[i * n + j];
         w->rayleigh[j] = s;
         finite &= s - s == 0;
     }
@@ -126,22 +141,19 @@ static void permute_lines(sweep_work *w, const pl_args_kron_sweep *a, int64_t b)
         for (int64_t j = 0; j < V->cols; j++) pl_put(V, b, i, j, w->v[i * V->cols + j]);
 }
 
+/* From t on. */
 static void sweep_one(pl_queue *q, const pl_args_kron_sweep *a, int64_t b, sweep_work *w)
 {
     const int64_t n = a->Q.rows;
+    double amax = 0;
     if (!order(w, a, b)) {
         put_nan(&a->Q, b);
         return;
     }
-    double amax = 0;
-    for (int64_t k = 0; k < n; k++)
-        for (int64_t i = 0; i < n; i++) {
-            const double z = pl_get(&a->Z, b, i, w->place[k]);
-            w->z[k * n + i] = z;
-            amax = fabs(z) > amax ? fabs(z) : amax;
-        }
+    for (int64_t i = 0; i < n * n; i++) amax = fabs(w->t[i]) > amax ? fabs(w->t[i]) : amax;
     const double s = pl_norm_scale(amax, PL_SCALE_EXP_F64); /* LAPACK sees no extreme numbers */
-    for (int64_t i = 0; i < n * n; i++) w->z[i] *= s;
+    for (int64_t k = 0; k < n; k++)
+        for (int64_t i = 0; i < n; i++) w->z[k * n + i] = s * w->t[i * n + w->place[k]];
     polar_status st = pl_lapack_qr(w->z, w->rayleigh, n);
     if (st != POLAR_OK) {
         pl_queue_keep(q, st);
@@ -152,16 +164,26 @@ static void sweep_one(pl_queue *q, const pl_args_kron_sweep *a, int64_t b, sweep
         for (int64_t i = 0; i < n; i++) pl_put(&a->Q, b, i, k, w->z[k * n + i]);
 }
 
-void pl_ref_kron_sweep(pl_queue *q, const pl_args_kron_sweep *a)
+void pl_kron_sweep_with(pl_queue *q, const pl_args_kron_sweep *a, const pl_mat *T)
 {
     const int64_t n = a->Q.rows, entries = a->V.rows * a->V.cols;
-    double *room = pl_alloc((size_t)(n * n + entries + 2 * n) * sizeof *room + 1);
-    sweep_work w = {.z = room, .v = room + n * n, .rayleigh = room + n * n + entries};
+    double *room = pl_alloc((size_t)(2 * n * n + entries + 2 * n) * sizeof *room + 1);
+    sweep_work w = {.z = room, .t = room + n * n, .v = room + 2 * n * n};
+    w.rayleigh = w.v + entries;
     w.place = (int64_t *)(w.rayleigh + n);
     if (!room)
         PL_QUEUE_FAIL(q, POLAR_E_NOMEM, "kron_sweep: work space for a %lldx%lld matrix", (long long)n,
                       (long long)n);
-    for (int64_t b = 0; room && n && b < a->Q.batch; b++)
-        if (pl_kron_sweep_due(live_row(&a->live, b), a->every, a->after)) sweep_one(q, a, b, &w);
+    for (int64_t b = 0; room && n && b < a->Q.batch; b++) {
+        if (!pl_kron_sweep_due(live_row(&a->live, b), a->every, a->after)) continue;
+        if (T) w.t = (double *)T->data + b * T->bs;
+        else multiply(&w, a, b);
+        sweep_one(q, a, b, &w);
+    }
     pl_free(room);
+}
+
+void pl_ref_kron_sweep(pl_queue *q, const pl_args_kron_sweep *a)
+{
+    pl_kron_sweep_with(q, a, NULL);
 }

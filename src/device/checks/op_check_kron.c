@@ -60,16 +60,16 @@ polar_status pl_check_kron_sweep(const pl_args_kron_sweep *a)
 {
     PL_TRY(need_steps("kron_sweep", a->every, a->after));
     PL_TRY(need_square("kron_sweep", "Q", &a->Q));
-    PL_TRY(need_same_shape("kron_sweep", "Z", &a->Q, &a->Z));
+    PL_TRY(need_same_shape("kron_sweep", "K", &a->Q, &a->K));
     PL_NEED(a->V.batch == a->Q.batch && (a->trans ? a->V.cols : a->V.rows) == a->Q.rows, POLAR_E_SHAPE,
             "kron_sweep wants %lld %s in V, got " SHAPE_FMT, (long long)a->Q.rows,
             a->trans ? "columns" : "rows", SHAPE(a->V));
-    NEED_DISJOINT("kron_sweep", 2, &a->Q, &a->V, &a->Z, &a->live);
+    NEED_DISJOINT("kron_sweep", 2, &a->Q, &a->V, &a->K, &a->live);
     return need_live("kron_sweep", &a->Q, &a->live);
 }
 
-/* A QR decomposition and its Q: 8/3 n^3. */
+/* A product, a QR decomposition and its Q: 2 + 8/3 n^3. */
 double pl_flops_kron_sweep(const pl_args_kron_sweep *a)
 {
-    return 8 * elements(&a->Q) * (double)a->Q.rows / 3 / (double)a->every;
+    return 14 * elements(&a->Q) * (double)a->Q.rows / 3 / (double)a->every;
 }

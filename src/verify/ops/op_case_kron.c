@@ -116,7 +116,7 @@ static void sweep_args(pl_op_args *a, const pl_op_case *c, const pl_mat *m)
 {
     a->kron_sweep = (pl_args_kron_sweep){.Q = m[0],
                                          .V = m[1],
-                                         .Z = m[2],
+                                         .K = m[2],
                                          .live = m[3],
                                          .trans = c->how.trans,
                                          .every = c->how.every,
