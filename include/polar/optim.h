@@ -130,8 +130,8 @@ typedef struct polar_rule { /* an optimiser is a row */
     double kron_power; /* of Kronecker factors, above 0, at most 1 */
     /* steps from one look at Kronecker factors to the next; 0 means 1 */
     int64_t refresh;
-    double clip;     /* of POLAR_POST_NORM_SUM, more than 0 */
-    double strength; /* of POLAR_APPLY_UPDATE_FLOOR, and of POLAR_APPLY_RADIAL_BRAKE, 0 to 1 */
+    double clip;         /* of POLAR_POST_NORM_SUM, more than 0 */
+    double strength;     /* of POLAR_APPLY_UPDATE_FLOOR, and of POLAR_APPLY_RADIAL_BRAKE, 0 to 1 */
     int64_t first_basis; /* gradients of which the first vectors of POLAR_PRECONDITION_SOAP are; 0 means 1 */
 } polar_rule;
 
@@ -269,7 +269,13 @@ typedef struct polar_optim_opts {
              1e-8,                                                                                   \
              POLAR_MAP_OPTS_INIT,                                                                    \
              POLAR_POST_NONE,                                                                        \
-             POLAR_APPLY_DECOUPLED, 0, 0, 0, 0, 0, 0},                                                                                     \
+             POLAR_APPLY_DECOUPLED,                                                                  \
+             0,                                                                                      \
+             0,                                                                                      \
+             0,                                                                                      \
+             0,                                                                                      \
+             0,                                                                                      \
+             0},                                                                                     \
             5e-3, 0.05, 5e-4, 0.05, 0.9, 0.999, 1e-8, {0, 0, 1e-3}, NULL, NULL, 0, 0, 1, NULL, 0, 0, \
             POLAR_SKIP_NEVER, NULL, POLAR_GRADS_MEAN, 0, 0, 0                                        \
     }

@@ -9,9 +9,10 @@
 #include "optim/rule_names.h"
 
 /* The rules, the only list of them: name; momentum, preconditioner, map, post, scale, apply; beta1, beta2,
- * eps, radius; lr and decay (and .power of a spectral map, .kron_power, .refresh and .first_basis of Kronecker factors, .clip and .strength), of the first six the paper's, for DeiT, of the others mostly those of the code they
- * come from (docs/rules.md says which are not). muon, polaradamw, muon_v and polar_ema are the 2 x 2 of
- * momentum and preconditioner. NS is Newton-Schulz, LERP torch's form of Nesterov's momentum. */
+ * eps, radius; lr and decay (and .power of a spectral map, .kron_power, .refresh and .first_basis of
+ * Kronecker factors, .clip and .strength), of the first six the paper's, for DeiT, of the others mostly those
+ * of the code they come from (docs/rules.md says which are not). muon, polaradamw, muon_v and polar_ema are
+ * the 2 x 2 of momentum and preconditioner. NS is Newton-Schulz, LERP torch's form of Nesterov's momentum. */
 #define POLAR_MAP_NS        POLAR_MAP_NEWTON_SCHULZ
 #define POLAR_MOMENTUM_LERP POLAR_MOMENTUM_AVERAGE_NESTEROV
 #define EACH_RULE(ROW)                                                                                      \

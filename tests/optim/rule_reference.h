@@ -531,7 +531,7 @@ static inline ref_rule ref_rule_find(const char *name)
                REF(polargrad), REF(scion),       REF(muonh),         REF(muon_cautious), REF(muon_power),
                REF(muon_soft), REF(shampoo),     REF(shampoo_polar), REF(pmuon),         REF(mousse),
                REF(namo),      REF(adago),       REF(muon_floor),    REF(muon_brake),    REF(muon_plus),
-               REF(aurora), REF(soap), REF(soap_warm), REF(soap_muon), REF(soap_muon_warm)};
+               REF(aurora),    REF(soap),        REF(soap_warm),     REF(soap_muon),     REF(soap_muon_warm)};
 #undef REF
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         if (!strcmp(all[i].name, name)) return all[i].step;
