@@ -172,7 +172,7 @@ enum { PLAIN, MOVES = 1, MISSING = 2, INFINITE = 4 };
  * step 3). */
 static void side_step(side *s, int64_t t, int how)
 {
-    double g[2 * MOST];
+    double g[2 * MOST] = {0};
     pl_mat *G = how & MOVES && t % 2 ? s->H : s->G;
     map_fill(g, s->members * s->all, 5000 + (uint64_t)t);
     if (how & INFINITE && t == 2) g[1] = (double)INFINITY;
