@@ -109,7 +109,9 @@ static void coverage(void)
         if (pl_op_describe((pl_op_id)op)->fused) continue;
         int all =
             ((1 << POLAR_DTYPE_COUNT) - 1) & ~(pl_op_takes_f16((pl_op_id)op) ? 0 : 1 << POLAR_DTYPE_F16);
-        missing += !seen[op] || (op != PL_OP_frob_join && op != PL_OP_advance && formats[op] != all);
+        /* of norms and live rows alone, which are never bf16 */
+        int numbers = op == PL_OP_frob_join || op == PL_OP_advance || op == PL_OP_norm_moment;
+        missing += !seen[op] || (!numbers && formats[op] != all);
         for (int o = 0; o < pl_op_operand_count(pl_op_describe((pl_op_id)op)); o++)
             one_sided += pl_op_or_none((pl_op_id)op, o) && !(with[op] & without[op] & 1u << o);
     }
@@ -127,7 +129,8 @@ static void coverage(void)
 /* Sums of products by fma, which the baseline has not. */
 static int sums_products(pl_op_id op)
 {
-    return op == PL_OP_gemm || op == PL_OP_pair_sum || op == PL_OP_pair_grad || op == PL_OP_vec_dots_back;
+    return op == PL_OP_gemm || op == PL_OP_pair_sum || op == PL_OP_pair_grad || op == PL_OP_vec_dots_back ||
+           op == PL_OP_kron_sweep; /* by the device's gemm */
 }
 
 static void same_bits(const char *what, pl_device *dev, const char *other_name, int products,
