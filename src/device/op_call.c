@@ -141,6 +141,7 @@ static int enter(pl_queue *q, pl_op_id id, const void *args, polar_status checke
         fprintf(stderr, "%s%s: %s\n", q->dev->name, q->dry ? " (dry)" : "",
                 pl_op_print(line, sizeof line, id, args));
     const pl_mat *first = pl_op_operands(args);
+    if (!first->data && pl_op_or_none(id, 0)) first++;
     if (first->batch * first->rows * first->cols == 0) return 0; /* nothing to write */
     if (!q->dry) return 1;
     q->cost.ops++;

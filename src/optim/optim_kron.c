@@ -116,8 +116,7 @@ static void refresh(pl_queue *q, const kron *k)
     PL_CALL(frob, q, .N = N, .X = k->G, .weight = 1);
     PL_CALL(normalise, q, .Y = unit, .X = k->G, .N = N);
     for (int side = 0; side < 2; side++) {
-        pl_mat A = k->K[side]; /* its shape, and nothing there where it is not asked for */
-        A.data = NULL;
+        pl_mat A = {0};
         if (nesterov) A = room_like(q, &k->K[side]);
         move_moment(q, k, side, A, unit, N);
         PL_CALL(kron_eigen, q, .Q = k->Q[side], .F = k->F[side], .K = nesterov ? A : k->K[side],

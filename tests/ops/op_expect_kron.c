@@ -102,6 +102,11 @@ static real load_symmetric(work *w, const pl_op_run *r, int64_t b)
     return top > 0 ? top : 1;
 }
 
+static double least_of(real x, const double unit[2])
+{
+    return fmin((double)x * unit[0], (double)x * unit[1]);
+}
+
 /* Factor k lies between those of eigenvalues a little larger and smaller. */
 static void factors(double *err, double *tol, const work *w, const pl_op_run *r, int64_t b,
                     const double *live, real top, real slack)
@@ -111,19 +116,24 @@ static void factors(double *err, double *tol, const work *w, const pl_op_run *r,
     for (int64_t k = 0; k < n; k++) trace += w->R[k * n + k];
     for (int64_t k = 0; k < n; k++) least = fminl(least, w->R[k * n + k]);
     const double kind = (double)r->c.how.kind, p = r->c.how.alpha, eps = live[PL_LIVE_EPS];
-    const double unit =
-        pl_kron_unit((int64_t)kind, (double)n, (double)(trace * top), live[PL_LIVE_BETA2], live[PL_LIVE_C2]);
+    /* the trace is a sum of n eigenvalues that may be off */
+    double unit[2];
+    for (int i = 0; i < 2; i++)
+        unit[i] =
+            pl_kron_unit((int64_t)kind, (double)n, (double)((trace + (i ? 1 : -1) * (real)n * slack) * top),
+                         live[PL_LIVE_BETA2], live[PL_LIVE_C2]);
     for (int64_t k = 0; k < n; k++) {
         const real x = w->R[k * n + k];
         /* of an eigenvalue and of the least one, either may be off */
-        const double low = (double)((x - 2 * slack) * top) * unit,
-                     high = (double)((x + 2 * slack) * top) * unit,
-                     floor = (double)((least + slack) * top) * unit,
-                     deep = (double)((least - slack) * top) * unit;
+        const double low = least_of((x - 2 * slack) * top, unit),
+                     high = -least_of(-(x + 2 * slack) * top, unit),
+                     floor = -least_of(-(least + slack) * top, unit),
+                     deep = least_of((least - slack) * top, unit);
         const double most = pl_kron_factor((int64_t)kind, low, fmin(floor, low), eps, p),
                      fewest = pl_kron_factor((int64_t)kind, high, deep, eps, p),
                      y = pl_op_run_after(r, 1, b, 0, k);
-        if (!isfinite(unit) || !isfinite(high) || !isfinite(deep) || fabsl(trace) < 8 * (real)n * slack)
+        if (!isfinite(unit[0] + unit[1]) || !isfinite(high) || !isfinite(deep) ||
+            fabsl(trace) < 8 * (real)n * slack)
             continue;
         worse(err, tol, y > most * (1 + 1e-9) || y < fewest * (1 - 1e-9) || isnan(y), 0.5L);
     }
