@@ -37,8 +37,10 @@ static polar_status runs_of(char **out, const char *path, const char *bearer)
     return st;
 }
 
-static polar_status add(pl_store_checkpoints *list, const char *path, const char *bearer)
+static polar_status add(void *arg, const char *path, const char *bearer, int *more_files)
 {
+    pl_store_checkpoints *list = arg;
+    (void)more_files;
     size_t bytes = sizeof *list->rows, n = (size_t)list->count;
     void *more = pl_realloc(list->rows, n * bytes, (n + 1) * bytes);
     PL_NEED(more, POLAR_E_NOMEM, "a list of checkpoints");
@@ -52,24 +54,31 @@ static polar_status add(pl_store_checkpoints *list, const char *path, const char
     return POLAR_OK;
 }
 
-polar_status pl_store_list_checkpoints(pl_store_checkpoints *out, pl_store *s)
+polar_status pl_store_each_checkpoint(pl_store *s, pl_checkpoint_fn fn, void *arg)
 {
     size_t room = strlen(s->path) + 300;
     char *path = pl_alloc(room), bearer[PL_RUN_ID_CHARS];
-    *out = (pl_store_checkpoints){0};
+    int more = 1;
     PL_NEED(path, POLAR_E_NOMEM, "a path");
     snprintf(path, room, "%s.d", s->path);
     DIR *dir = opendir(path);
     polar_status st = dir || errno == ENOENT ? POLAR_OK
                                              : PL_FAIL(POLAR_E_IO, "read the folder '%s': %s",
                                                        pl_text_shown(path).text, strerror(errno));
-    for (struct dirent *e; st == POLAR_OK && dir && (e = readdir(dir));) {
+    for (struct dirent *e; st == POLAR_OK && more && dir && (e = readdir(dir));) {
         if (!pl_store_is_checkpoint(bearer, e->d_name)) continue;
         snprintf(path, room, "%s.d/%s", s->path, e->d_name);
-        st = add(out, path, bearer);
+        st = fn(arg, path, bearer, &more);
     }
     if (dir) closedir(dir);
     pl_free(path);
+    return st;
+}
+
+polar_status pl_store_list_checkpoints(pl_store_checkpoints *out, pl_store *s)
+{
+    *out = (pl_store_checkpoints){0};
+    polar_status st = pl_store_each_checkpoint(s, add, out);
     if (st != POLAR_OK) pl_store_checkpoints_free(out);
     return st;
 }

@@ -1,48 +1,35 @@
 /* store_damage.c -- damaged checkpoints, and how damaged runs become as if they had never been begun, so that
  * the next `polar run` makes them again. */
-#include <dirent.h>
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "base/alloc.h"
 #include "base/json_read.h"
 #include "base/safetensors.h"
 #include "store/store_impl.h"
 
 /* ---- checkpoints -------------------------------------------------------------------------------- */
 
-static polar_status look_at(const char *path, const char *id, pl_damage_fn tell, void *arg, int *more)
+typedef struct {
+    pl_damage_fn tell;
+    void *arg;
+} listener;
+
+static polar_status look_at(void *arg, const char *path, const char *id, int *more)
 {
+    const listener *l = arg;
     pl_safetensors *f = NULL;
     polar_status st = pl_safetensors_open(&f, path);
     pl_safetensors_close(f);
     /* _ARG: its run has just ended, and it went */
     if (st != POLAR_E_FORMAT) return st == POLAR_E_ARG ? POLAR_OK : st;
-    *more = tell(arg, id, "its checkpoint; `polar run` begins it anew");
+    *more = l->tell(l->arg, id, "its checkpoint; `polar run` begins it anew");
     return POLAR_OK;
 }
 
 polar_status pl_store_examine_checkpoints(pl_store *s, pl_damage_fn tell, void *arg)
 {
-    size_t room = strlen(s->path) + 300;
-    char *path = pl_alloc(room), id[PL_RUN_ID_CHARS];
-    int more = 1;
-    PL_NEED(path, POLAR_E_NOMEM, "a path");
-    snprintf(path, room, "%s.d", s->path);
-    DIR *dir = opendir(path);
-    polar_status st = dir || errno == ENOENT ? POLAR_OK
-                                             : PL_FAIL(POLAR_E_IO, "read the folder '%s': %s",
-                                                       pl_text_shown(path).text, strerror(errno));
-    for (struct dirent *e; st == POLAR_OK && more && dir && (e = readdir(dir));) {
-        if (!pl_store_is_checkpoint(id, e->d_name)) continue;
-        snprintf(path, room, "%s.d/%s", s->path, e->d_name);
-        st = look_at(path, id, tell, arg, &more);
-    }
-    if (dir) closedir(dir);
-    pl_free(path);
-    return st;
+    return pl_store_each_checkpoint(s, look_at, &(listener){tell, arg});
 }
 
 polar_status pl_store_specs_of(char *out, size_t room, pl_store *s, const char *run)

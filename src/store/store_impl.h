@@ -138,6 +138,9 @@ polar_status pl_store_check(pl_store *s);
 
 /* "<id>....safetensors": the id of the run that it is named after, its bearer */
 int pl_store_is_checkpoint(char id[PL_RUN_ID_CHARS], const char *file);
+/* every checkpoint of the store, until more is 0 or a status is none */
+typedef polar_status (*pl_checkpoint_fn)(void *arg, const char *path, const char *bearer, int *more);
+polar_status pl_store_each_checkpoint(pl_store *s, pl_checkpoint_fn fn, void *arg);
 
 /* ---- memory of selected rows (store_pool.c) ----------------------------------------------------- */
 
