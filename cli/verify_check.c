@@ -76,8 +76,8 @@ static int check_rule(FILE *log, const pl_rule_row *r)
                     (rule.post == POLAR_POST_NONE || rule.post == POLAR_POST_NORM_MOMENT ||
                      rule.post == POLAR_POST_NORM_SUM) &&
                     rule.apply != POLAR_APPLY_CAUTIOUS,
-        plain = rule.post == POLAR_POST_NONE && rule.scale < POLAR_SCALE_FROBENIUS &&
-                rule.apply == POLAR_APPLY_DECOUPLED;
+        plain = rule.post == POLAR_POST_NONE && rule.scale != POLAR_SCALE_FROBENIUS &&
+                rule.scale != POLAR_SCALE_NUCLEAR && rule.apply == POLAR_APPLY_DECOUPLED;
 #define WHAT(text) \
     (snprintf(what, sizeof what, "%s, %lldx%lld: " text, r->rule, (long long)r->n, (long long)r->m), what)
     if (covariant)

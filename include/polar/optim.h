@@ -64,7 +64,13 @@ typedef enum polar_precondition {
      * from there); every `refresh` steps after that one sweep of the QR iteration follows */
     POLAR_PRECONDITION_SOAP = 10,
     /* the same with v of p, the momentum's; steps before the first vectors go without */
-    POLAR_PRECONDITION_SOAP_MOMENTUM = 11
+    POLAR_PRECONDITION_SOAP_MOMENTUM = 11,
+    /* SOAP with factors of least Kullback-Leibler divergence: L = b2 L + (1 - b2) g R^-1 g^T / cols, R = b2 R
+     * + (1 - b2) g^T L^-1 g / rows, the inverses by the other factor's vectors and max(lambda, eps), lambda
+     * as the last look at L / (1 - b2^t) found it; before the first vectors g g^T / cols, g^T g / rows */
+    POLAR_PRECONDITION_KL_SOAP = 12,
+    /* v = b2 v + (1 - b2) g^2;  u / sqrt(v + eps), entry by entry */
+    POLAR_PRECONDITION_ROOT = 13
 } polar_precondition;
 
 /* After the map, D being what it returned. A moment of lines has one number a line and keeps the norm: the
@@ -98,7 +104,8 @@ typedef enum polar_scale {
     POLAR_SCALE_SPECTRAL = 3,  /* sqrt(out / in) */
     POLAR_SCALE_RMS = 4,       /* 0.2 sqrt(max) */
     POLAR_SCALE_FROBENIUS = 5, /* 0.2 sqrt(out in) / ||D||_F */
-    POLAR_SCALE_NUCLEAR = 6    /* <u, D>, u what the map was given: nearly u's nuclear norm */
+    POLAR_SCALE_NUCLEAR = 6,   /* <u, D>, u what the map was given: nearly u's nuclear norm */
+    POLAR_SCALE_TRANSPOSED = 7 /* sqrt(in / out) */
 } polar_scale;
 
 /* What becomes of a weight, D scaled */
@@ -138,7 +145,7 @@ typedef struct polar_rule { /* an optimiser is a row */
 /* polar_rule_parse: see "calls that carry sizes" below */
 /* names of the rules; NULL past the end */
 POLAR_API const char *polar_rule_name(int i);
-/* "none", "paper", "jordan", "spectral", "rms", "frobenius", "nuclear" */
+/* "none", "paper", "jordan", "spectral", "rms", "frobenius", "nuclear", "transposed" */
 POLAR_API polar_status polar_scale_parse(polar_scale *out, const char *name);
 /* the factor for one matrix; FROBENIUS: of a direction of norm 1, NUCLEAR: 1 */
 POLAR_API double polar_scale_value(polar_scale scale, int64_t rows, int64_t cols);

@@ -15,6 +15,7 @@ typedef enum pl_kron {
     PL_KRON_SHIFTED,  /* lambda / (1 - b2^t), the least one brought up to 0, + eps */
     PL_KRON_TRACE,    /* lambda n / trace + eps, the least one brought up to 0, + eps */
     PL_KRON_NESTEROV, /* of sums, not of averages: lambda / (1 - b2) + eps, eps at least */
+    PL_KRON_CLAMPED,  /* lambda / (1 - b2^step), all gradients counted, eps at least */
     PL_KRON_COUNT
 } pl_kron;
 
@@ -31,10 +32,12 @@ PL_HD double pl_kron_moment(double k, double t, double beta2, double part)
     return fma(beta2, k, part * t);
 }
 
-/* What every eigenvalue is multiplied with before it is regularised. c2 is 1 / (1 - b2^t). */
-PL_HD double pl_kron_unit(int64_t kind, double n, double trace, double beta2, double c2)
+/* What every eigenvalue is multiplied with before it is regularised. c2 is 1 / (1 - b2^t), t may begin later
+ * than step, which counts every gradient. */
+PL_HD double pl_kron_unit(int64_t kind, double n, double trace, double beta2, double c2, double step)
 {
     if (kind == PL_KRON_TRACE) return trace > 0 ? n / trace : 0;
+    if (kind == PL_KRON_CLAMPED) return 1 / (1 - pow(beta2, step));
     return kind == PL_KRON_NESTEROV ? 1 / (1 - beta2) : c2;
 }
 
@@ -44,6 +47,7 @@ PL_HD double pl_kron_factor(int64_t kind, double lambda, double least, double ep
     const double shift = kind == PL_KRON_TRACE ? eps : 0, low = least + shift;
     double x = lambda + shift + (low < 0 ? -low : 0) + eps;
     if (kind == PL_KRON_NESTEROV) x = lambda + eps < eps ? eps : lambda + eps;
+    if (kind == PL_KRON_CLAMPED) x = lambda < eps ? eps : lambda;
     return pow(x, -p);
 }
 

@@ -59,7 +59,7 @@ int pl_optim_second_moment(const polar_optim *opt, const pl_optim_param *p)
 {
     const polar_precondition kind = pl_optim_rule(opt, p)->precondition;
     return p->route == POLAR_ROUTE_AUX || kind == POLAR_PRECONDITION_ADAM ||
-           kind == POLAR_PRECONDITION_LAPROP || kind >= POLAR_PRECONDITION_SOAP;
+           kind == POLAR_PRECONDITION_LAPROP || kind == POLAR_PRECONDITION_ROOT || pl_precondition_soap(kind);
 }
 
 static polar_dtype state_dtype(const pl_optim_param *p)
@@ -194,7 +194,8 @@ static void point_kron(polar_optim *opt, pl_optim_param *p, size_t *used, char *
         const int64_t n = side ? p->cols : p->rows / p->row_blocks, rows = p->row_blocks * n;
         p->K[side] = take(used, base, POLAR_DTYPE_F64, opt->members, rows, n, 1);
         p->Q[side] = take(used, base, state_dtype(p), opt->members, rows, n, 1);
-        if (pl_optim_rule(opt, p)->precondition >= POLAR_PRECONDITION_SOAP) continue;
+        const polar_precondition kind = pl_optim_rule(opt, p)->precondition;
+        if (pl_precondition_soap(kind) && kind != POLAR_PRECONDITION_KL_SOAP) continue;
         p->F[side] =
             take(used, base, POLAR_DTYPE_F64, opt->members, side ? p->row_blocks : 1, side ? n : rows, 1);
     }
@@ -228,15 +229,17 @@ static size_t point_state(polar_optim *opt, char *base)
     return used;
 }
 
-/* Bases begin as identities, in the image of a state that begins with zeros. */
+/* Bases begin as identities and their factors as ones, in the image of a state that begins with zeros. */
 static void fill_bases(const polar_optim *opt, char *image)
 {
     for (int64_t i = 0; i < opt->part_count; i++)
         for (int side = 0; side < 2; side++) {
-            const pl_mat *Q = &opt->parts[i].Q[side];
+            const pl_mat *Q = &opt->parts[i].Q[side], *F = &opt->parts[i].F[side];
             for (int64_t row = 0; Q->data && row < Q->batch * Q->rows; row++)
                 pl_store_f64(image + ((char *)Q->data - (char *)opt->state), Q->dtype,
                              row * Q->cols + row % Q->cols, 1);
+            for (int64_t k = 0; F->data && k < F->batch * F->rows * F->cols; k++)
+                pl_store_f64(image + ((char *)F->data - (char *)opt->state), F->dtype, k, 1);
         }
 }
 

@@ -146,7 +146,7 @@ static polar_status segments_of(segment **out, int64_t *count, const pl_optim_pa
 static int norms_of(const polar_rule *r)
 {
     return r->precondition >= POLAR_PRECONDITION_ROWS || r->post != POLAR_POST_NONE ||
-           r->scale >= POLAR_SCALE_FROBENIUS || pl_apply_looks(r) || r->map.kind == POLAR_MAP_SOFT;
+           pl_scale_looks(r->scale) || pl_apply_looks(r) || r->map.kind == POLAR_MAP_SOFT;
 }
 
 static polar_status part_add(polar_optim *opt, int64_t param, const char *suffix, pl_optim_param part)

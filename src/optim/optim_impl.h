@@ -177,6 +177,20 @@ static inline int pl_apply_looks(const polar_rule *r)
 {
     return r->apply >= POLAR_APPLY_HYPERBALL;
 }
+/* a scale that looks at the direction */
+static inline int pl_scale_looks(polar_scale scale)
+{
+    return scale == POLAR_SCALE_FROBENIUS || scale == POLAR_SCALE_NUCLEAR;
+}
+/* a preconditioner with Kronecker factors; one that is Adam in their eigenvectors */
+static inline int pl_precondition_kron(polar_precondition kind)
+{
+    return kind >= POLAR_PRECONDITION_KRON && kind <= POLAR_PRECONDITION_KL_SOAP;
+}
+static inline int pl_precondition_soap(polar_precondition kind)
+{
+    return kind >= POLAR_PRECONDITION_SOAP && kind <= POLAR_PRECONDITION_KL_SOAP;
+}
 /* the stage after the map has one number a matrix, from its gradient's norm */
 static inline int pl_post_norms(const polar_rule *r)
 {

@@ -6,19 +6,23 @@
  *     SOAP:    u <- Q_L Adam(Q_L^T u Q_R) Q_R^T, and Q_L, Q_R follow L, R after the step. The momentum is
  *              kept as it is, not in the basis: what the published code turns at every refresh comes out the
  *              same.
+ *     KL:      the same, and L averages (g Q_R f(r)) (g Q_R f(r))^T / cols, R likewise, f = max(., eps)^-1/2
+ *              of the eigenvalues as they were last seen
  *
  * Invariants
  *  1. Moments, bases and factors are state: saved, loaded, of one matrix and member each.
  *  2. Which step makes a basis anew is read off the live row, on the device: a parameter that was left out
  *     counts its own steps, and a graph serves every step.
  */
+#include <math.h>
+
 #include "device/backend.h"
 #include "math/kron_elem.h"
 #include "optim/optim_impl.h"
 
 int pl_optim_kron(const polar_optim *opt, const pl_optim_param *p)
 {
-    return p->route == POLAR_ROUTE_MATRIX && pl_optim_rule(opt, p)->precondition >= POLAR_PRECONDITION_KRON &&
+    return p->route == POLAR_ROUTE_MATRIX && pl_precondition_kron(pl_optim_rule(opt, p)->precondition) &&
            p->rows * p->cols > 0;
 }
 
@@ -95,39 +99,76 @@ static pl_mat room_like(pl_queue *q, const pl_mat *m)
     return pl_scratch_mat(q, m->dtype, m->batch, m->rows, m->cols);
 }
 
-/* The moment of a factor moves on by g g^T, or g^T g, of the gradient over its norm N. */
-static void move_moment(pl_queue *q, const kron *k, int side, pl_mat A, pl_mat unit, pl_mat N)
+/* What moments average: a gradient over its norm N. */
+typedef struct part {
+    pl_mat unit, N;
+} part;
+
+static part part_of(pl_queue *q, const kron *k, pl_mat X)
+{
+    part p = {.unit = room_like(q, &k->D), .N = pl_scratch_mat(q, POLAR_DTYPE_F64, X.batch, 1, 2)};
+    PL_CALL(frob, q, .N = p.N, .X = X, .weight = 1);
+    PL_CALL(normalise, q, .Y = p.unit, .X = X, .N = p.N);
+    return p;
+}
+
+/* Of the KL factors' left and right, g Q_R f_R and f_L Q_L^T g over the roots of the other sides: both before
+ * a moment moves. */
+static void whitened_parts(pl_queue *q, const kron *k, part out[2])
+{
+    const int64_t rows = k->D.rows, cols = k->D.cols;
+    pl_mat G = room_like(q, &k->D), X = room_like(q, &k->D); /* a product's factors have one format */
+    PL_CALL(copy, q, .Y = G, .X = k->G);
+    PL_CALL(gemm, q, .C = X, .A = G, .B = k->Q[1], .alpha = 1 / sqrt((double)cols));
+    PL_CALL(scale_lines, q, .Y = X, .X = X, .C = k->F[1]);
+    out[0] = part_of(q, k, X);
+    PL_CALL(gemm, q, .C = X, .A = k->Q[0], .ta = 1, .B = G, .alpha = 1 / sqrt((double)rows));
+    PL_CALL(scale_lines, q, .Y = X, .X = X, .R = k->F[0]);
+    out[1] = part_of(q, k, X);
+}
+
+/* The moment of a factor moves on by x x^T, or x^T x. */
+static void move_moment(pl_queue *q, const kron *k, int side, pl_mat A, part x)
 {
     pl_scratch_mark mark = pl_scratch_begin(q);
-    pl_mat T = pl_scratch_mat(q, unit.dtype, unit.batch, k->K[side].rows, k->K[side].cols);
-    PL_CALL(gemm, q, .C = T, .A = unit, .ta = side, .B = unit, .tb = !side, .sym = 1, .alpha = 1);
-    PL_CALL(kron_moment, q, .A = A, .K = k->K[side], .T = T, .N = N, .live = k->live);
+    pl_mat T = pl_scratch_mat(q, x.unit.dtype, x.unit.batch, k->K[side].rows, k->K[side].cols);
+    PL_CALL(gemm, q, .C = T, .A = x.unit, .ta = side, .B = x.unit, .tb = !side, .sym = 1, .alpha = 1);
+    PL_CALL(kron_moment, q, .A = A, .K = k->K[side], .T = T, .N = x.N, .live = k->live);
     pl_scratch_end(q, mark);
+}
+
+static pl_kron kind_of(const polar_rule *r)
+{
+    switch (r->precondition) {
+    case POLAR_PRECONDITION_KRON_NESTEROV: return PL_KRON_NESTEROV;
+    case POLAR_PRECONDITION_KRON_TRACE: return PL_KRON_TRACE;
+    case POLAR_PRECONDITION_KL_SOAP: return PL_KRON_CLAMPED;
+    default: return PL_KRON_SHIFTED;
+    }
 }
 
 /* The moments move on, and what is made of them with them, where it is due. */
 static void refresh(pl_queue *q, const kron *k)
 {
     const polar_rule *r = k->rule;
-    const int nesterov = r->precondition == POLAR_PRECONDITION_KRON_NESTEROV,
-              soap = r->precondition >= POLAR_PRECONDITION_SOAP;
+    const pl_kron kind = kind_of(r);
+    const int soap = pl_precondition_soap(r->precondition);
+    const double power = kind == PL_KRON_CLAMPED ? 0.5 : r->kron_power;
     pl_scratch_mark mark = pl_scratch_begin(q);
-    pl_mat N = pl_scratch_mat(q, POLAR_DTYPE_F64, k->G.batch, 1, 2), unit = room_like(q, &k->D);
-    PL_CALL(frob, q, .N = N, .X = k->G, .weight = 1);
-    PL_CALL(normalise, q, .Y = unit, .X = k->G, .N = N);
+    part x[2];
+    if (kind == PL_KRON_CLAMPED) whitened_parts(q, k, x);
+    else x[0] = x[1] = part_of(q, k, k->G);
     for (int side = 0; side < 2; side++) {
         pl_mat A = {0};
-        if (nesterov) A = room_like(q, &k->K[side]);
-        move_moment(q, k, side, A, unit, N);
-        PL_CALL(kron_eigen, q, .Q = k->Q[side], .F = k->F[side], .K = nesterov ? A : k->K[side],
-                .live = k->live,
-                .kind = nesterov                                           ? PL_KRON_NESTEROV
-                        : r->precondition == POLAR_PRECONDITION_KRON_TRACE ? PL_KRON_TRACE
-                                                                           : PL_KRON_SHIFTED,
-                .every = r->refresh, .after = soap ? r->first_basis : 0, .power = r->kron_power);
+        if (kind == PL_KRON_NESTEROV) A = room_like(q, &k->K[side]);
+        move_moment(q, k, side, A, x[side]);
+        PL_CALL(kron_eigen, q, .Q = k->Q[side], .F = k->F[side],
+                .K = kind == PL_KRON_NESTEROV ? A : k->K[side], .live = k->live, .kind = kind,
+                .every = r->refresh, .after = soap ? r->first_basis : 0, .power = power);
         if (soap)
-            PL_CALL(kron_sweep, q, .Q = k->Q[side], .V = k->V, .K = k->K[side], .live = k->live,
-                    .trans = side, .every = r->refresh, .after = r->first_basis);
+            PL_CALL(kron_sweep, q, .Q = k->Q[side], .V = k->V, .F = k->F[side], .K = k->K[side],
+                    .live = k->live, .trans = side, .every = r->refresh, .after = r->first_basis,
+                    .kind = kind, .power = power);
     }
     pl_scratch_end(q, mark);
 }
@@ -201,7 +242,7 @@ static void adam_in_basis(pl_queue *q, const kron *k)
 
 static void before(pl_queue *q, const kron *k)
 {
-    if (k->rule->precondition >= POLAR_PRECONDITION_SOAP) {
+    if (pl_precondition_soap(k->rule->precondition)) {
         adam_in_basis(q, k);
         return;
     }
@@ -212,7 +253,7 @@ static void before(pl_queue *q, const kron *k)
 static void after(pl_queue *q, const kron *k)
 {
     if (k->rule->post == POLAR_POST_UNWHITEN) whiten(q, k, 1);
-    if (k->rule->precondition >= POLAR_PRECONDITION_SOAP) refresh(q, k);
+    if (pl_precondition_soap(k->rule->precondition)) refresh(q, k);
 }
 
 void pl_optim_kron_before(polar_optim *opt, pl_queue *q)

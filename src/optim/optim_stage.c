@@ -13,7 +13,7 @@ int pl_optim_staged(const polar_optim *opt, const pl_optim_param *p)
     const polar_rule *r = pl_optim_rule(opt, p);
     if (p->route != POLAR_ROUTE_MATRIX) return 0;
     return r->precondition >= POLAR_PRECONDITION_ROWS || r->post != POLAR_POST_NONE ||
-           (r->map.kind != POLAR_MAP_NONE && r->scale >= POLAR_SCALE_FROBENIUS);
+           (r->map.kind != POLAR_MAP_NONE && pl_scale_looks(r->scale));
 }
 
 int pl_optim_uncut(const polar_optim *opt, const pl_optim_param *p)
@@ -38,7 +38,7 @@ int pl_optim_fused(const polar_optim *opt, const pl_optim_param *p)
 {
     const polar_rule *r = pl_optim_rule(opt, p);
     return r->precondition <= POLAR_PRECONDITION_ADAM && r->post <= POLAR_POST_LONG_MOMENT &&
-           r->scale < POLAR_SCALE_FROBENIUS;
+           !pl_scale_looks(r->scale);
 }
 
 int pl_optim_post_columns(const polar_rule *r, int64_t rows, int64_t cols)
@@ -159,6 +159,13 @@ static void before(pl_queue *q, const stage *s)
 void pl_optim_stages_before(polar_optim *opt, pl_queue *q)
 {
     pl_optim_kron_before(opt, q);
+    for (int64_t i = 0; i < opt->part_count; i++) {
+        const pl_optim_param *p = &opt->parts[i];
+        if (p->route == POLAR_ROUTE_MATRIX && !pl_optim_missing(p) && p->rows * p->cols > 0 &&
+            pl_optim_rule(opt, p)->precondition == POLAR_PRECONDITION_ROOT)
+            PL_CALL(entry_stage, q, .Y = p->D, .V = p->V, .X = p->D, .G = p->G,
+                    .live = pl_optim_live_of(opt, p), .root = 1);
+    }
     for_stages(opt, q, before);
     for (int64_t i = 0; i < opt->part_count; i++) {
         const pl_optim_param *p = &opt->parts[i];
@@ -216,7 +223,7 @@ static void after(pl_queue *q, const stage *s)
     if (r->post == POLAR_POST_ENTRY_MOMENT)
         PL_CALL(entry_stage, q, .Y = s->D, .V = s->P, .X = s->D, .live = s->live);
     else if (pl_optim_post_moment(r) && !pl_post_norms(r)) line_moments(q, s);
-    if (r->map.kind != POLAR_MAP_NONE && r->scale >= POLAR_SCALE_FROBENIUS) {
+    if (r->map.kind != POLAR_MAP_NONE && pl_scale_looks(r->scale)) {
         pl_mat N = pl_scratch_mat(q, POLAR_DTYPE_F64, s->D.batch, 1, 4);
         pl_mat norm = N;
         norm.cols = 2;

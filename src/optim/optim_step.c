@@ -43,8 +43,9 @@ static void fill_row(polar_optim *opt, int64_t slot, int64_t member, double fact
         opt->active[member] ? h->lr * factor : 0; /* lr 0 leaves the weights alone, whatever the direction */
     const polar_rule *r = &opt->group[group].rule;
     /* steps that only gather gradients for a first basis */
-    int64_t wait = !aux && r->precondition == POLAR_PRECONDITION_SOAP ? r->first_basis : 0,
-            t = opt->t + 1 > wait ? opt->t + 1 - wait : 1;
+    const int waits =
+        r->precondition == POLAR_PRECONDITION_SOAP || r->precondition == POLAR_PRECONDITION_KL_SOAP;
+    int64_t wait = !aux && waits ? r->first_basis : 0, t = opt->t + 1 > wait ? opt->t + 1 - wait : 1;
     double c1 = p ? 0 : correction(h->beta1, t),
            c2 = p ? 0 : correction(h->beta2, t); /* else `advance` makes them */
     int constrained = !aux && r->apply == POLAR_APPLY_CONSTRAINED;

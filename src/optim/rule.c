@@ -61,7 +61,12 @@
     ROW(soap_muon, LERP, SOAP_MOMENTUM, NS, NONE, JORDAN, DECOUPLED, 0.95, 0.9, 1e-8, 1, 0.0375, 0,         \
         .refresh = 10, .first_basis = 1)                                                                    \
     ROW(soap_muon_warm, LERP, SOAP_MOMENTUM, NS, NONE, JORDAN, DECOUPLED, 0.95, 0.9, 1e-8, 1, 0.0375, 0,    \
-        .refresh = 10, .first_basis = 4)
+        .refresh = 10, .first_basis = 4)                                                                    \
+    ROW(kl_soap, EMA, KL_SOAP, NONE, NONE, NONE, DECOUPLED, 0.9, 0.95, 1e-8, 1, 3e-3, 0.01,                 \
+        .first_basis = 1)                                                                                   \
+    ROW(kl_soap_warm, EMA, KL_SOAP, NONE, NONE, NONE, DECOUPLED, 0.9, 0.95, 1e-8, 1, 3e-3, 0.01,            \
+        .first_basis = 4)                                                                                   \
+    ROW(muon2_paper, AVERAGE, ROOT, NS, NONE, TRANSPOSED, DECOUPLED, 0.95, 0.95, 1e-10, 1, 0.1, 0)
 
 typedef struct {
     polar_momentum momentum;
@@ -158,8 +163,8 @@ polar_status polar_optim_opts_parse_sized(polar_optim_opts *out, const char *rul
     return pl_optim_opts_write(out, &o, &theirs);
 }
 
-const char *const pl_scale_names[] = {"none", "paper",     "jordan",  "spectral",
-                                      "rms",  "frobenius", "nuclear", NULL};
+const char *const pl_scale_names[] = {"none",      "paper",   "jordan",     "spectral", "rms",
+                                      "frobenius", "nuclear", "transposed", NULL};
 
 const char *pl_scale_name(polar_scale scale)
 {
@@ -177,7 +182,7 @@ polar_status polar_scale_parse(polar_scale *out, const char *name)
         }
     return PL_FAIL(POLAR_E_ARG,
                    "no scale convention '%s' (there are: none, paper, jordan, spectral, rms, "
-                   "frobenius, nuclear)",
+                   "frobenius, nuclear, transposed)",
                    name);
 }
 
@@ -189,6 +194,7 @@ double polar_scale_value(polar_scale scale, int64_t rows, int64_t cols)
     case POLAR_SCALE_PAPER: return sqrt(max / min);
     case POLAR_SCALE_JORDAN: return sqrt(out > in ? out / in : 1);
     case POLAR_SCALE_SPECTRAL: return sqrt(out / in);
+    case POLAR_SCALE_TRANSPOSED: return sqrt(in / out);
     case POLAR_SCALE_RMS: return 0.2 * sqrt(max);
     case POLAR_SCALE_FROBENIUS: return 0.2 * sqrt(out * in);
     default: return 1;

@@ -121,7 +121,7 @@ static void factors(double *err, double *tol, const work *w, const pl_op_run *r,
     for (int i = 0; i < 2; i++)
         unit[i] =
             pl_kron_unit((int64_t)kind, (double)n, (double)((trace + (i ? 1 : -1) * (real)n * slack) * top),
-                         live[PL_LIVE_BETA2], live[PL_LIVE_C2]);
+                         live[PL_LIVE_BETA2], live[PL_LIVE_C2], live[PL_LIVE_STEP]);
     for (int64_t k = 0; k < n; k++) {
         const real x = w->R[k * n + k];
         /* of an eigenvalue and of the least one, either may be off */
@@ -189,7 +189,7 @@ static int sorted(work *w, real *B, int64_t *place, const pl_op_run *r, int64_t 
         for (int64_t j = 0; j < n; j++) {
             Z[i * n + j] = B[i * n + j] = 0;
             for (int64_t k = 0; k < n; k++) {
-                real x = (real)pl_op_run_before(r, 2, b, i, k) * pl_op_run_before(r, 0, b, k, j);
+                real x = (real)pl_op_run_before(r, 3, b, i, k) * pl_op_run_before(r, 0, b, k, j);
                 Z[i * n + j] += x, B[i * n + j] += fabsl(x);
             }
         }
@@ -215,18 +215,42 @@ static int sorted(work *w, real *B, int64_t *place, const pl_op_run *r, int64_t 
     return 1;
 }
 
+/* Factor k lies between those of a q.z a little larger and smaller: two sums of n terms, of |q| |K| |q|.
+ * After `sorted`. */
+static void sweep_factors(double *err, double *tol, const work *w, const pl_op_run *r, int64_t b,
+                          const double *live, const int64_t *place)
+{
+    const int64_t n = w->n;
+    const real *value = w->R, *room = w->R + n;
+    const int64_t kind = r->c.how.kind;
+    const double unit =
+        pl_kron_unit(kind, (double)n, 1, live[PL_LIVE_BETA2], live[PL_LIVE_C2], live[PL_LIVE_STEP]);
+    for (int64_t k = 0; k < n; k++) {
+        const real slack = 4 * (real)n * 0x1p-53L * room[place[k]];
+        const double low = unit * (double)(value[place[k]] - slack),
+                     high = unit * (double)(value[place[k]] + slack), eps = live[PL_LIVE_EPS],
+                     y = pl_op_run_after(r, 2, b, 0, k);
+        worse(err, tol,
+              !(y <= pl_kron_factor(kind, low, low, eps, r->c.how.alpha) * (1 + 1e-9) &&
+                y >= pl_kron_factor(kind, high, high, eps, r->c.how.alpha) * (1 - 1e-9)),
+              0.5L);
+    }
+}
+
 static void sweep_defect(double *err, double *tol, work *w, real *B, const pl_op_run *r, int64_t b,
                          int64_t *place)
 {
     double live[PL_LIVE_COLS];
     const int64_t n = w->n;
     const pl_mat *V = &r->mat[1];
-    live_of(live, r, 3, b);
+    live_of(live, r, 4, b);
     if (!pl_kron_sweep_due(live, r->c.how.every, r->c.how.after)) {
         same(err, tol, r, 0, b), same(err, tol, r, 1, b);
+        if (has(r, 2)) same(err, tol, r, 2, b);
         return;
     }
     if (n < 2 || !sorted(w, B, place, r, b)) return;
+    if (has(r, 2)) sweep_factors(err, tol, w, r, b, live, place);
     orthonormal(err, tol, w);
     transformed(w);
     real top = 0; /* columns that much smaller than the largest entry lose digits to underflow */
@@ -388,16 +412,36 @@ static void order_kept(pl_queue *q, const pl_args_kron_sweep *a)
     }
 }
 
+/* The factors come in the order of the columns before the sweep. */
+static void factors_stay(pl_queue *q, const pl_args_kron_sweep *a)
+{
+    pl_ref_ops.kron_sweep(q, a);
+    double x = get(&a->F, 0, 0, 0);
+    put(&a->F, 0, 0, 0, get(&a->F, 0, 0, 1));
+    put(&a->F, 0, 0, 1, x);
+}
+
+static void factors_uncorrected(pl_queue *q, const pl_args_kron_sweep *a)
+{
+    pl_ref_ops.kron_sweep(q, a);
+    for (int64_t b = 0; b < a->F.batch; b++)
+        for (int64_t k = 0; k < a->F.cols; k++) put(&a->F, b, 0, k, 1.01 * get(&a->F, b, 0, k));
+}
+
 static const fault kron_sweep_faults[] = {
+    {"factors in another order", "kron_sweep f64 3x7x13 clamped after per_matrix F 0.5,0.75 eps 1e-08",
+     (op_fn)factors_stay},
+    {"factors 1 % too large", "kron_sweep f64 3x7x13 clamped after per_matrix F 0.5,0.75 eps 1e-08",
+     (op_fn)factors_uncorrected},
     {"moments that stay where they are", "kron_sweep f32 3x7x13 after,0.95", (op_fn)moments_stay},
     {"another order of the vectors", "kron_sweep f32 3x7x13 after,0.95", (op_fn)order_kept},
 };
 
 static const bad_call kron_sweep_bad[] = {
-    {0, COLS, 0, POLAR_E_SHAPE},   {1, ROWS, 0, POLAR_E_SHAPE},  {2, ROWS, 0, POLAR_E_SHAPE},
-    {3, FORMAT, 0, POLAR_E_DTYPE}, {3, BATCH, 0, POLAR_E_SHAPE}, {0, ONTO, 2, POLAR_E_ARG},
-    {1, ONTO, 2, POLAR_E_ARG},
+    {0, COLS, 0, POLAR_E_SHAPE},   {1, ROWS, 0, POLAR_E_SHAPE}, {2, COLS, 0, POLAR_E_SHAPE},
+    {2, FORMAT, 0, POLAR_E_DTYPE}, {3, ROWS, 0, POLAR_E_SHAPE}, {4, FORMAT, 0, POLAR_E_DTYPE},
+    {4, BATCH, 0, POLAR_E_SHAPE},  {0, ONTO, 3, POLAR_E_ARG},   {1, ONTO, 3, POLAR_E_ARG},
 };
 
-const op_calls pl_calls_kron_sweep = {"kron_sweep f32 3x7x13 every after per_matrix,0.95",
+const op_calls pl_calls_kron_sweep = {"kron_sweep f64 3x7x13 clamped after per_matrix F 0.5,0.75 eps 1e-08",
                                       LIST(kron_sweep_bad), LIST(kron_sweep_faults)};

@@ -102,6 +102,11 @@ MODEL(entry_stage)
     pl_iv v = fused(scalar(beta2, ct), at(r, 1, b, i, j),
                     product(product(scalar(1 - beta2, ct), g, ct), g, ct), ct);
     if (o == 1) return v;
+    if (r->c.how.root)
+        return pl_iv_in(
+            pl_iv_div(pl_iv_point(x),
+                      pl_iv_in(pl_iv_sqrt(sum(v, scalar(live(r, 4, b, PL_LIVE_EPS), ct), ct)), ct)),
+            ct);
     pl_iv root = pl_iv_in(pl_iv_sqrt(product(v, scalar(live(r, 4, b, PL_LIVE_C2), ct), ct)), ct);
     return pl_iv_in(pl_iv_div(pl_iv_point(x), sum(root, scalar(live(r, 4, b, PL_LIVE_EPS), ct), ct)), ct);
 }
@@ -265,7 +270,17 @@ static void moment_of_itself(pl_queue *q, const pl_args_entry_stage *a)
     pl_ref_ops.entry_stage(q, &b);
 }
 
+/* eps beside the root, where it belongs under it. */
+static void root_alone(pl_queue *q, const pl_args_entry_stage *a)
+{
+    pl_args_entry_stage b = *a;
+    b.root = 0;
+    pl_ref_ops.entry_stage(q, &b);
+}
+
 static const fault entry_stage_faults[] = {
+    {"eps beside the root", "entry_stage f32 3x7x13 root per_matrix V G 0.9,0.75 eps 0.125",
+     (op_fn)root_alone},
     {"the moment of another matrix", "entry_stage f32 3x7x13 after per_matrix V G Y on X 0.9,0.75 eps 1e-08",
      (op_fn)moment_of_itself},
     {"a moment that stands still", "entry_stage f32 3x7x13 V 0.9,0.999 eps 1e-08",

@@ -144,9 +144,9 @@ static inline void ref_turn(const ref *r, double *x, int back)
     ref_product(x, T, 0, r->Q[1], back, r->rows, r->cols, r->cols);
 }
 
-/* Columns orthonormalised one after the other, by descending q.(S q); lines of v, rows or columns, likewise.
- */
-static inline void ref_sweep(ref *r, int side, int n)
+/* Columns orthonormalised one after the other, by descending q.(S q), which are the values; lines of v, rows
+ * or columns, likewise. */
+static inline void ref_sweep(ref *r, int side, int n, double *values)
 {
     static double Z[REF_MOST], v[REF_MOST], by[REF_MOST];
     double *Q = r->Q[side];
@@ -160,6 +160,7 @@ static inline void ref_sweep(ref *r, int side, int n)
         int before = 0;
         for (int k = 0; k < n; k++) before += by[k] > by[j];
         place[before] = j;
+        values[before] = by[j];
     }
     memcpy(v, r->v, sizeof v);
     for (int i = 0; i < r->n; i++)
@@ -179,23 +180,61 @@ static inline void ref_sweep(ref *r, int side, int n)
     }
 }
 
-/* L and R move on, and their bases with them. */
-static inline void ref_soap_bases(ref *r, const double *g, double b2, int every, int first)
+/* g S^-1 g^T / cols (side 0) or g^T S^-1 g / rows, S the other side's factor as r->P has its inverse; before
+ * there is one g g^T / cols, g^T g / rows */
+static inline int ref_kl_square(double *T, const ref *r, const double *g, int side, int first)
 {
-    static double T[REF_MOST], values[REF_MOST];
+    static double X[REF_MOST];
+    const int n = side ? r->cols : r->rows, other = side ? r->rows : r->cols;
+    if (r->t <= first) ref_square(T, r, g, side);
+    else if (side) {
+        ref_product(X, g, 1, r->P[0], 0, n, other, other);
+        ref_product(T, X, 0, g, 0, n, other, n);
+    } else {
+        ref_product(X, g, 0, r->P[1], 0, n, other, other);
+        ref_product(T, X, 0, g, 1, n, other, n);
+    }
+    for (int i = 0; i < n * n; i++) T[i] /= other;
+    return n;
+}
+
+/* P = Q diag(1 / max(lambda, eps)) Q^T, lambda the q.(S q) of vectors Z that S / (1 - b2^t) has, in Q's order
+ */
+static inline void ref_kl_inverse(ref *r, int side, int n, const double *values, double b2, double eps)
+{
+    const double *Q = r->Q[side];
+    for (int i = 0; i < n; i++)
+        for (int j = 0; j < n; j++) {
+            double s = 0;
+            for (int k = 0; k < n; k++)
+                s += Q[i * n + k] * Q[j * n + k] / fmax(values[k] / (1 - pow(b2, r->t)), eps);
+            r->P[side][i * n + j] = s;
+        }
+}
+
+/* L and R move on, and their bases with them; kl: those of least divergence, eps theirs. */
+static inline void ref_soap_bases(ref *r, const double *g, double b2, int every, int first, int kl,
+                                  double eps)
+{
+    static double T[2][REF_MOST], values[REF_MOST];
+    for (int side = 0; side < 2; side++)
+        if (kl) ref_kl_square(T[side], r, g, side, first);
+        else ref_square(T[side], r, g, side);
     for (int side = 0; side < 2; side++) {
-        const int n = ref_square(T, r, g, side);
-        for (int i = 0; i < n * n; i++) r->K[side][i] = b2 * r->K[side][i] + (1 - b2) * T[i];
+        const int n = side ? r->cols : r->rows;
+        for (int i = 0; i < n * n; i++) r->K[side][i] = b2 * r->K[side][i] + (1 - b2) * T[side][i];
+        if (r->t < first || (r->t - first) % every) continue;
         if (r->t == first) ref_eigen(values, r->Q[side], r->K[side], n);
-        if (r->t > first && (r->t - first) % every == 0) ref_sweep(r, side, n);
+        else ref_sweep(r, side, n, values);
+        if (kl) ref_kl_inverse(r, side, n, values, b2, eps);
     }
 }
 
 /* The published form: the momentum lives in the basis and is turned when that changes. */
-static inline void ref_soap(ref *r, const double *g, int first)
+static inline void ref_soap(ref *r, const double *g, int first, int every, double b1, int kl)
 {
     static double p[REF_MOST];
-    const double b1 = 0.95, b2 = 0.95, eps = 1e-8;
+    const double b2 = 0.95, eps = 1e-8;
     const int t = r->t - first;
     if (t > 0) {
         memcpy(p, g, sizeof(double) * (size_t)r->n);
@@ -209,7 +248,7 @@ static inline void ref_soap(ref *r, const double *g, int first)
         ref_decoupled(r, 1);
         ref_turn(r, r->m, 1);
     }
-    ref_soap_bases(r, g, b2, 10, first);
+    ref_soap_bases(r, g, b2, every, first, kl, eps);
     if (t > 0) ref_turn(r, r->m, 0);
 }
 
@@ -227,18 +266,26 @@ static inline void ref_soap_muon(ref *r, const double *g, int first)
     }
     ref_polar(r);
     ref_decoupled(r, ref_jordan(r));
-    ref_soap_bases(r, g, b2, 10, first);
+    ref_soap_bases(r, g, b2, 10, first, 0, eps);
 }
 
 /* ---- the rules ---- */
 
 static inline void ref_rule_soap(ref *r, const double *g)
 {
-    ref_soap(r, g, 1);
+    ref_soap(r, g, 1, 10, 0.95, 0);
 }
 static inline void ref_rule_soap_warm(ref *r, const double *g)
 {
-    ref_soap(r, g, 4);
+    ref_soap(r, g, 4, 10, 0.95, 0);
+}
+static inline void ref_rule_kl_soap(ref *r, const double *g)
+{
+    ref_soap(r, g, 1, 1, 0.9, 1);
+}
+static inline void ref_rule_kl_soap_warm(ref *r, const double *g)
+{
+    ref_soap(r, g, 4, 1, 0.9, 1);
 }
 static inline void ref_rule_soap_muon(ref *r, const double *g)
 {

@@ -383,6 +383,18 @@ static inline void ref_rule_muon2(ref *r, const double *g)
     ref_decoupled(r, ref_jordan(r));
 }
 
+/* eps under the root, and no bias correction. */
+static inline void ref_rule_muon2_paper(ref *r, const double *g)
+{
+    ref_average(r, g, 0.95, 0);
+    for (int i = 0; i < r->n; i++) {
+        r->v[i] = 0.95 * r->v[i] + 0.05 * g[i] * g[i];
+        r->u[i] /= sqrt(r->v[i] + 1e-10);
+    }
+    ref_polar(r);
+    ref_decoupled(r, sqrt((double)r->cols / r->rows));
+}
+
 static inline void ref_rule_muon_laprop(ref *r, const double *g)
 {
     static double x[REF_MOST];
@@ -525,13 +537,14 @@ static inline ref_rule ref_rule_find(const char *name)
     static const struct {
         const char *name;
         ref_rule step;
-    } all[] = {REF(sgdm),      REF(adamw),       REF(muon),          REF(polaradamw),    REF(muon_v),
-               REF(polar_ema), REF(normuon),     REF(normuon_long),  REF(adamuon),       REF(adamuon_sign),
-               REF(muon2),     REF(muon_laprop), REF(muoneq_r),      REF(muoneq_c),      REF(muoneq_rc),
-               REF(polargrad), REF(scion),       REF(muonh),         REF(muon_cautious), REF(muon_power),
-               REF(muon_soft), REF(shampoo),     REF(shampoo_polar), REF(pmuon),         REF(mousse),
-               REF(namo),      REF(adago),       REF(muon_floor),    REF(muon_brake),    REF(muon_plus),
-               REF(aurora),    REF(soap),        REF(soap_warm),     REF(soap_muon),     REF(soap_muon_warm)};
+    } all[] = {REF(sgdm),      REF(adamw),        REF(muon),          REF(polaradamw),    REF(muon_v),
+               REF(polar_ema), REF(normuon),      REF(normuon_long),  REF(adamuon),       REF(adamuon_sign),
+               REF(muon2),     REF(muon_laprop),  REF(muoneq_r),      REF(muoneq_c),      REF(muoneq_rc),
+               REF(polargrad), REF(scion),        REF(muonh),         REF(muon_cautious), REF(muon_power),
+               REF(muon_soft), REF(shampoo),      REF(shampoo_polar), REF(pmuon),         REF(mousse),
+               REF(namo),      REF(adago),        REF(muon_floor),    REF(muon_brake),    REF(muon_plus),
+               REF(aurora),    REF(soap),         REF(soap_warm),     REF(soap_muon),     REF(soap_muon_warm),
+               REF(kl_soap),   REF(kl_soap_warm), REF(muon2_paper)};
 #undef REF
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         if (!strcmp(all[i].name, name)) return all[i].step;

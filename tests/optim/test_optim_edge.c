@@ -33,7 +33,9 @@ static int waits(const char *rule)
 {
     polar_rule r;
     TEST_TRY(polar_rule_parse(&r, rule));
-    return r.precondition == POLAR_PRECONDITION_SOAP ? (int)r.first_basis : 0;
+    return r.precondition == POLAR_PRECONDITION_SOAP || r.precondition == POLAR_PRECONDITION_KL_SOAP
+               ? (int)r.first_basis
+               : 0;
 }
 
 /* lr and decay whose product has few bits, so that the decay alone rounds once in any precision. */

@@ -31,7 +31,8 @@ static int matrix_of(ref *r, int k, int64_t *first)
 static int has_basis(const polar_rule *rule, const ref *r)
 {
     const int64_t least = r->rows < r->cols ? r->rows : r->cols, most = r->rows < r->cols ? r->cols : r->rows;
-    return rule->precondition < POLAR_PRECONDITION_SOAP || rule->first_basis * least >= most;
+    return rule->precondition < POLAR_PRECONDITION_SOAP || rule->precondition > POLAR_PRECONDITION_KL_SOAP ||
+           rule->first_basis * least >= most;
 }
 
 static void against(const char *line, const char *device, const polar_optim_opts *o, ref_rule step)
@@ -161,6 +162,12 @@ static void own_floor(ref *r, const double *g)
     ref_update_floor(r, 1, 2);
 }
 
+/* Looked at often: what a sweep says of the eigenvalues goes into the next gradients. */
+static void own_kl(ref *r, const double *g)
+{
+    ref_soap(r, g, 4, 3, 0.9, 1);
+}
+
 /* A new rule of stages that are there is one line. */
 static void own_rules(const char *device)
 {
@@ -233,6 +240,23 @@ static void own_rules(const char *device)
           0,
           2,
           0}},
+        {"factors of least divergence, refresh 3",
+         own_kl,
+         {POLAR_MOMENTUM_EMA,
+          POLAR_PRECONDITION_KL_SOAP,
+          POLAR_SCALE_NONE,
+          0.9,
+          0.95,
+          1e-8,
+          {sizeof(polar_map_opts), POLAR_MAP_NONE, POLAR_DTYPE_F64, POLAR_ROUND_FUSED, 0, NULL, NULL, 0, 0},
+          POLAR_POST_NONE,
+          POLAR_APPLY_DECOUPLED,
+          0,
+          0,
+          3,
+          0,
+          0,
+          4}},
         {"soft, hyperball",
          own_soft,
          {POLAR_MOMENTUM_AVERAGE,
@@ -263,7 +287,11 @@ static void own_rules(const char *device)
 
 /* ---- what every combination owes ---- */
 
-enum { PRECONDITIONS = POLAR_PRECONDITION_SOAP_MOMENTUM + 1, POSTS = POLAR_POST_BALANCE + 1 };
+enum {
+    PRECONDITIONS = POLAR_PRECONDITION_ROOT + 1,
+    POSTS = POLAR_POST_BALANCE + 1,
+    SCALES = POLAR_SCALE_TRANSPOSED + 1
+};
 
 /* A first gradient of zero moves nothing but by decay, then one that is not gives numbers; with a NaN in one
  * matrix the others stay numbers. */
@@ -272,15 +300,15 @@ static void combinations(const char *device)
     static const param_spec two[] = {{.name = "a", .ndim = 2, .shape = {6, 9}},
                                      {.name = "b", .ndim = 2, .shape = {6, 9}}};
     int64_t tried = 0, wrong_zero = 0, wrong = 0, spread = 0;
-    for (int c = 0; c < PRECONDITIONS * POSTS * 7 * 6; c++) {
+    for (int c = 0; c < PRECONDITIONS * POSTS * SCALES * 6; c++) {
         polar_optim_opts o = opts_of("muon");
         optim_rig r;
         double g[54];
         if (c % 23 && strncmp(device, "cpu", 3)) continue; /* the slow ones: every 23rd */
         o.rule.precondition = (polar_precondition)(c % PRECONDITIONS);
         o.rule.post = (polar_post)(c / PRECONDITIONS % POSTS);
-        o.rule.scale = (polar_scale)(c / PRECONDITIONS / POSTS % 7);
-        o.rule.apply = (polar_apply)(c / PRECONDITIONS / POSTS / 7);
+        o.rule.scale = (polar_scale)(c / PRECONDITIONS / POSTS % SCALES);
+        o.rule.apply = (polar_apply)(c / PRECONDITIONS / POSTS / SCALES);
         o.rule.kron_power = 0.25;
         o.rule.refresh = 2;
         o.rule.clip = 2;
@@ -298,9 +326,9 @@ static void combinations(const char *device)
         TEST_TRY(polar_optim_step(r.opt, r.q));
         double *after = rig_weights(&r, 0);
         /* SOAP's first step waits for its basis */
-        double keep =
-            o.rule.apply == POLAR_APPLY_CONSTRAINED && o.rule.precondition != POLAR_PRECONDITION_SOAP ? 0.99
-                                                                                                      : 1;
+        const int waits = o.rule.precondition == POLAR_PRECONDITION_SOAP ||
+                          o.rule.precondition == POLAR_PRECONDITION_KL_SOAP;
+        double keep = o.rule.apply == POLAR_APPLY_CONSTRAINED && !waits ? 0.99 : 1;
         for (int i = 0; i < 54; i++)
             wrong_zero += !(fabs(after[i] - keep * before[i]) <= 1e-6 * fabs(before[i]));
         free(before);

@@ -37,7 +37,7 @@ static void one_piece(void *arg, int me, int64_t t)
     } else {
         pl_args_kron_sweep a = *o->sweep;
         a.Q = some(a.Q, first, count), a.V = some(a.V, first, count), a.K = some(a.K, first, count);
-        a.live = some(a.live, first, count);
+        a.F = some(a.F, first, count), a.live = some(a.live, first, count);
         const pl_mat T = some(o->T, first, count);
         pl_kron_sweep_with(&own, &a, &T);
     }
@@ -66,7 +66,7 @@ static void sweep_run(pl_queue *q, const pl_args_kron_sweep *all, int64_t first,
     pl_args_kron_sweep a = *all;
     const int64_t n = a.Q.rows;
     a.Q = some(a.Q, first, count), a.V = some(a.V, first, count), a.K = some(a.K, first, count);
-    a.live = some(a.live, first, count);
+    a.F = some(a.F, first, count), a.live = some(a.live, first, count);
     double *room = pl_alloc((size_t)(count * n * n) * sizeof *room + 1);
     if (!room) {
         PL_QUEUE_FAIL(q, POLAR_E_NOMEM, "kron_sweep: work space for %lld matrices of %lldx%lld",

@@ -180,7 +180,8 @@ static __global__ void kron_eigen_kernel(pl_args_kron_eigen a, double *scratch)
             if (!a.F.data) continue;
             double least = values[0];
             for (int64_t i = 1; i < n; i++) least = values[i] < least ? values[i] : least;
-            const double unit = pl_kron_unit(a.kind, (double)n, trace, beta2, live[PL_LIVE_C2]);
+            const double unit =
+                pl_kron_unit(a.kind, (double)n, trace, beta2, live[PL_LIVE_C2], live[PL_LIVE_STEP]);
             pl_cuda_set<double>(
                 a.F, b, 0, place,
                 pl_kron_factor(a.kind, unit * values[k], unit * least, live[PL_LIVE_EPS], a.power));
@@ -246,8 +247,9 @@ static __global__ void kron_sweep_kernel(pl_args_kron_sweep a, double *scratch)
     const int64_t n = a.Q.rows, entries = a.V.rows * a.V.cols;
     for (int64_t b = blockIdx.x; b < a.Q.batch; b += gridDim.x) {
         double *Z = scratch + b * sweep_room(&a), *X = Z + n * n, *V = X + n * n, *beta = V + entries,
-               *value = beta + n, *place = value + n, wrong = 0, top = 0;
-        if (!pl_kron_sweep_due(live_row(a.live, b), a.every, a.after)) continue;
+               *value = beta + n, *place = value + n, wrong = 0, top = 0, trace = 0;
+        const double *live = live_row(a.live, b);
+        if (!pl_kron_sweep_due(live, a.every, a.after)) continue;
         for (int64_t at = threadIdx.x; at < n * n; at += BLOCK) { /* K Q, where Q will be made */
             double s = 0;
             for (int64_t k = 0; k < n; k++)
@@ -260,9 +262,10 @@ static __global__ void kron_sweep_kernel(pl_args_kron_sweep a, double *scratch)
             double s = 0;
             for (int64_t i = 0; i < n; i++) s += pl_cuda_at<double>(a.Q, b, i, j) * X[i * n + j];
             value[j] = s;
+            trace += s;
             wrong += !(s - s == 0);
         }
-        wrong = block_sum(wrong), top = block_sum(top);
+        wrong = block_sum(wrong), top = block_sum(top), trace = block_sum(trace);
         const int unit = top > 0 && wrong == 0 ? -ilogb(top) - 1000 : 0;
         for (int64_t k = threadIdx.x; k < n && wrong == 0; k += BLOCK)
             place[rank_of(value, n, k)] = (double)k;
@@ -272,9 +275,18 @@ static __global__ void kron_sweep_kernel(pl_args_kron_sweep a, double *scratch)
         if (wrong != 0) {
             for (int64_t at = threadIdx.x; at < n * n; at += BLOCK)
                 pl_cuda_set<double>(a.Q, b, at / n, at % n, NAN);
+            for (int64_t k = threadIdx.x; k < n && a.F.data; k += BLOCK)
+                pl_cuda_set<double>(a.F, b, 0, k, NAN);
             __syncthreads();
             continue;
         }
+        const double scale =
+            pl_kron_unit(a.kind, (double)n, trace, live[PL_LIVE_BETA2], live[PL_LIVE_C2], live[PL_LIVE_STEP]);
+        for (int64_t k = threadIdx.x; k < n && a.F.data; k += BLOCK)
+            pl_cuda_set<double>(a.F, b, 0, k,
+                                pl_kron_factor(a.kind, scale * value[(int64_t)place[k]],
+                                               scale * value[(int64_t)place[n - 1]], live[PL_LIVE_EPS],
+                                               a.power));
         for (int64_t at = threadIdx.x; at < n * n; at += BLOCK)
             Z[at] = ldexp(X[at % n * n + (int64_t)place[at / n]], unit);
         for (int64_t at = threadIdx.x; at < entries; at += BLOCK) {

@@ -149,7 +149,8 @@ template <typename REAL> __global__ void entry_stage_kernel(pl_args_entry_stage 
             if (a.V.data) {
                 REAL v = pl_cuda_at<REAL>(a.V, b, i, j);
                 const REAL g = a.G.data ? grad * pl_cuda_at<REAL>(a.G, b, i, j) : x;
-                x = FORMULA(pl_precondition)(x, g, &v, b2, o2, c2, eps);
+                if (a.root) x = FORMULA(pl_precondition_root)(x, g, &v, b2, o2, eps);
+                else x = FORMULA(pl_precondition)(x, g, &v, b2, o2, c2, eps);
                 pl_cuda_set<REAL>(a.V, b, i, j, v);
             } else x = FORMULA(pl_sign)(x);
             pl_cuda_set<REAL>(a.Y, b, i, j, x);

@@ -57,7 +57,8 @@ static void put_basis(const pl_args_kron_eigen *a, int64_t b, const double *x, c
     const int64_t n = a->K.rows;
     double trace = 0;
     for (int64_t k = 0; k < n; k++) trace += values[k];
-    const double unit = pl_kron_unit(a->kind, (double)n, trace, live[PL_LIVE_BETA2], live[PL_LIVE_C2]);
+    const double unit =
+        pl_kron_unit(a->kind, (double)n, trace, live[PL_LIVE_BETA2], live[PL_LIVE_C2], live[PL_LIVE_STEP]);
     for (int64_t k = 0; k < n; k++) { /* LAPACK's are ascending */
         const double *vector = x + (n - 1 - k) * n;
         for (int64_t i = 0; i < n; i++) pl_put(&a->Q, b, i, k, vector[i]);
@@ -141,15 +142,30 @@ static void permute_lines(sweep_work *w, const pl_args_kron_sweep *a, int64_t b)
         for (int64_t j = 0; j < V->cols; j++) pl_put(V, b, i, j, w->v[i * V->cols + j]);
 }
 
+/* F from q.z */
+static void put_factors(const pl_args_kron_sweep *a, int64_t b, const sweep_work *w, const double *live)
+{
+    const int64_t n = a->Q.rows;
+    double trace = 0;
+    for (int64_t k = 0; k < n; k++) trace += w->rayleigh[k];
+    const double unit = pl_kron_unit(a->kind, (double)n, trace, live[PL_LIVE_BETA2], live[PL_LIVE_C2],
+                                     live[PL_LIVE_STEP]),
+                 least = unit * w->rayleigh[w->place[n - 1]];
+    for (int64_t k = 0; k < n; k++)
+        pl_put(&a->F, b, 0, k,
+               pl_kron_factor(a->kind, unit * w->rayleigh[w->place[k]], least, live[PL_LIVE_EPS], a->power));
+}
+
 /* From t on. */
 static void sweep_one(pl_queue *q, const pl_args_kron_sweep *a, int64_t b, sweep_work *w)
 {
     const int64_t n = a->Q.rows;
     double amax = 0;
     if (!order(w, a, b)) {
-        put_nan(&a->Q, b);
+        put_nan(&a->Q, b), put_nan(&a->F, b);
         return;
     }
+    if (a->F.data) put_factors(a, b, w, live_row(&a->live, b));
     for (int64_t i = 0; i < n * n; i++) amax = fabs(w->t[i]) > amax ? fabs(w->t[i]) : amax;
     const double s = pl_norm_scale(amax, PL_SCALE_EXP_F64); /* LAPACK sees no extreme numbers */
     for (int64_t k = 0; k < n; k++)

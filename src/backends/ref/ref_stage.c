@@ -60,7 +60,7 @@ void pl_ref_scale_lines(pl_queue *q, const pl_args_scale_lines *a)
                               a->C.data ? pl_get(&a->C, b, 0, j) : 1));
 }
 
-/* Y = sign X, or X / (sqrt(v^) + eps), v the moment of X or of G */
+/* Y = sign X, or X / (sqrt(v^) + eps), or X / sqrt(v + eps), v the moment of X or of G */
 void pl_ref_entry_stage(pl_queue *q, const pl_args_entry_stage *a)
 {
     (void)q;
@@ -72,8 +72,9 @@ void pl_ref_entry_stage(pl_queue *q, const pl_args_entry_stage *a)
         if (a->V.data) {
             double v = pl_get(&a->V, b, i, j),
                    g = a->G.data ? live(&a->live, b, PL_LIVE_GRAD) * pl_get(&a->G, b, i, j) : x;
-            x = pl_precondition_f64(x, g, &v, beta2, 1 - beta2, live(&a->live, b, PL_LIVE_C2),
-                                    live(&a->live, b, PL_LIVE_EPS));
+            const double eps = live(&a->live, b, PL_LIVE_EPS);
+            if (a->root) x = pl_precondition_root_f64(x, g, &v, beta2, 1 - beta2, eps);
+            else x = pl_precondition_f64(x, g, &v, beta2, 1 - beta2, live(&a->live, b, PL_LIVE_C2), eps);
             pl_put(&a->V, b, i, j, v);
         } else x = pl_sign_f64(x);
         pl_put(&a->Y, b, i, j, x);

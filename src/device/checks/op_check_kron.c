@@ -16,6 +16,15 @@ static polar_status need_steps(const char *op, int64_t every, int64_t after)
     return POLAR_OK;
 }
 
+static polar_status need_factors(const char *op, int64_t kind, const pl_mat *F, const pl_mat *Q)
+{
+    PL_NEED(kind >= 0 && kind < PL_KRON_COUNT, POLAR_E_ARG, "%s: no kind has the number %lld", op,
+            (long long)kind);
+    if (!F->data) return POLAR_OK;
+    PL_TRY(need_values(op, "F", F, Q->cols));
+    return need_shape(op, "F", F, Q->batch, 1, Q->cols);
+}
+
 polar_status pl_check_kron_moment(const pl_args_kron_moment *a)
 {
     PL_TRY(need_square("kron_moment", "K", &a->K));
@@ -37,15 +46,10 @@ double pl_flops_kron_moment(const pl_args_kron_moment *a)
 
 polar_status pl_check_kron_eigen(const pl_args_kron_eigen *a)
 {
-    PL_NEED(a->kind >= 0 && a->kind < PL_KRON_COUNT, POLAR_E_ARG, "kron_eigen: no kind has the number %lld",
-            (long long)a->kind);
+    PL_TRY(need_factors("kron_eigen", a->kind, &a->F, &a->Q));
     PL_TRY(need_steps("kron_eigen", a->every, a->after));
     PL_TRY(need_square("kron_eigen", "Q", &a->Q));
     PL_TRY(need_same_shape("kron_eigen", "K", &a->Q, &a->K));
-    if (a->F.data) {
-        PL_TRY(need_values("kron_eigen", "F", &a->F, a->Q.cols));
-        PL_TRY(need_shape("kron_eigen", "F", &a->F, a->Q.batch, 1, a->Q.cols));
-    }
     NEED_DISJOINT("kron_eigen", 2, &a->Q, &a->F, &a->K, &a->live);
     return need_live("kron_eigen", &a->Q, &a->live);
 }
@@ -58,13 +62,14 @@ double pl_flops_kron_eigen(const pl_args_kron_eigen *a)
 
 polar_status pl_check_kron_sweep(const pl_args_kron_sweep *a)
 {
+    PL_TRY(need_factors("kron_sweep", a->kind, &a->F, &a->Q));
     PL_TRY(need_steps("kron_sweep", a->every, a->after));
     PL_TRY(need_square("kron_sweep", "Q", &a->Q));
     PL_TRY(need_same_shape("kron_sweep", "K", &a->Q, &a->K));
     PL_NEED(a->V.batch == a->Q.batch && (a->trans ? a->V.cols : a->V.rows) == a->Q.rows, POLAR_E_SHAPE,
             "kron_sweep wants %lld %s in V, got " SHAPE_FMT, (long long)a->Q.rows,
             a->trans ? "columns" : "rows", SHAPE(a->V));
-    NEED_DISJOINT("kron_sweep", 2, &a->Q, &a->V, &a->K, &a->live);
+    NEED_DISJOINT("kron_sweep", 3, &a->Q, &a->V, &a->F, &a->K, &a->live);
     return need_live("kron_sweep", &a->Q, &a->live);
 }
 

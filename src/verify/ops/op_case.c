@@ -189,7 +189,7 @@ char *pl_op_case_name(char *out, size_t bytes, const pl_op_case *c)
                                                                "average_nesterov"};
     static const char *const lines[PL_LINE_COUNT] = {"equilibrate", "moment", "clamped"};
     static const char *const ways[] = {"", "cautious", "", "hyperball", "update_floor", "radial_brake"};
-    static const char *const krons[PL_KRON_COUNT] = {"shifted", "trace", "nesterov"};
+    static const char *const krons[PL_KRON_COUNT] = {"shifted", "trace", "nesterov", "clamped"};
     const pl_case_variant *v = &c->how;
     const struct {
         int64_t set;
@@ -205,11 +205,12 @@ char *pl_op_case_name(char *out, size_t bytes, const pl_op_case *c)
                  {c->op == PL_OP_direction, momenta[v->momentum]},
                  {v->laprop, "laprop"},
                  {v->act, acts[v->act]},
-                 {v->kind, c->op == PL_OP_kron_eigen    ? krons[v->kind]
-                           : c->op == PL_OP_norm_moment ? "sum"
-                                                        : lines[v->kind]},
+                 {v->kind, c->op == PL_OP_kron_eigen || c->op == PL_OP_kron_sweep ? krons[v->kind]
+                           : c->op == PL_OP_norm_moment                           ? "sum"
+                                                                                  : lines[v->kind]},
                  {v->every > 1, "every"},
                  {v->after, "after"},
+                 {v->root, "root"},
                  {v->apply, ways[v->apply]},
                  {v->strided, "strided"},
                  {v->shared, "shared"},

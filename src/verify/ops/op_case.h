@@ -25,7 +25,7 @@ typedef struct pl_case_variant {
     int large; /* runs at large sizes too: those that blocking sees */
     /* whole numbers of the call, named as in its row of ops.def */
     int64_t ta, tb, sym, tf32, trans, round_terms, reference, rounded, momentum, act, kind, apply, every,
-        after;
+        after, root;
     /* the OR_NONE operands that are there, in the order of the row: "D", "dL Z"; NULL: none of them */
     const char *with;
     /* the operand on which the first result stands; on which the last written one does; 0: on none */
@@ -37,8 +37,8 @@ typedef struct pl_case_variant {
     int per_matrix;
     int laprop; /* direction: with V, LaProp's order */
     /* gemm, axpby, row_*, pair_*: as named; frob: alpha the weight; decay_step, softmax, apply_step: alpha
-     * the scale; direction, adamw_step, advance, line_factors, entry_stage: the betas; kron_eigen: the power,
-     * beta2 */
+     * the scale; direction, adamw_step, advance, line_factors, entry_stage: the betas; kron_eigen,
+     * kron_sweep: the power, beta2 */
     double alpha, beta;
     double eps;
 } pl_case_variant;

@@ -68,6 +68,14 @@ static const pl_case_variant eigen_how[] = {
      .beta = 0.75,
      .eps = 1e-6},
     {.every = 10, .after = 4, .per_matrix = 1, .beta = 0.95, .eps = 1e-8},
+    {.kind = PL_KRON_CLAMPED,
+     .every = 10,
+     .after = 3,
+     .with = "F",
+     .per_matrix = 1,
+     .alpha = 0.5,
+     .beta = 0.75,
+     .eps = 1e-8},
     {.every = 1, .strided = 1, .with = "F", .alpha = 0.5, .beta = 0.95, .eps = 1e-3}};
 
 static pl_mat eigen_shape(const pl_op_case *c, int i)
@@ -99,15 +107,24 @@ const pl_case_family pl_cases_kron_eigen = {PL_CASES(eigen_formats, sizes, eigen
 /* ---- kron_sweep ---- */
 
 static const pl_case_formats sweep_formats[] = {
-    {{D, D, D, D}}, {{F, F, F, D}}, {{F, F, D, D}}, {{D, F, F, D}}, {{H, H, H, D}}};
+    {{D, D, D, D, D}}, {{F, F, D, F, D}}, {{F, F, D, D, D}}, {{D, F, D, F, D}}, {{H, H, D, H, D}}};
 static const pl_case_variant sweep_how[] = {{.large = 1, .every = 1, .after = 1, .beta = 0.95},
                                             {.every = 2, .after = 1, .trans = 1, .beta = 0.95},
                                             {.every = 2, .after = 2, .per_matrix = 1, .beta = 0.95},
-                                            {.every = 1, .after = 2, .trans = 1, .strided = 1, .beta = 0.95}};
+                                            {.every = 1, .after = 2, .trans = 1, .strided = 1, .beta = 0.95},
+                                            {.kind = PL_KRON_CLAMPED,
+                                             .every = 1,
+                                             .after = 2,
+                                             .per_matrix = 1,
+                                             .with = "F",
+                                             .alpha = 0.5,
+                                             .beta = 0.75,
+                                             .eps = 1e-8}};
 
 static pl_mat sweep_shape(const pl_op_case *c, int i)
 {
-    if (i == 3) return pl_case_values(c, i, PL_LIVE_COLS);
+    if (i == 4) return pl_case_values(c, i, PL_LIVE_COLS);
+    if (i == 2) return pl_case_mat(c, i, 1, c->rows);
     if (i != 1) return factor(c, i);
     return c->how.trans ? pl_case_mat(c, i, c->cols, c->rows) : pl_case_mat(c, i, c->rows, c->cols);
 }
@@ -116,17 +133,20 @@ static void sweep_args(pl_op_args *a, const pl_op_case *c, const pl_mat *m)
 {
     a->kron_sweep = (pl_args_kron_sweep){.Q = m[0],
                                          .V = m[1],
-                                         .K = m[2],
-                                         .live = m[3],
+                                         .F = m[2],
+                                         .K = m[3],
+                                         .live = m[4],
                                          .trans = c->how.trans,
                                          .every = c->how.every,
-                                         .after = c->how.after};
+                                         .after = c->how.after,
+                                         .kind = c->how.kind,
+                                         .power = c->how.alpha};
 }
 
 const pl_case_family pl_cases_kron_sweep = {PL_CASES(sweep_formats, sizes, sweep_how),
                                             .shape = sweep_shape,
                                             .args = sweep_args,
                                             .in_double = 1,
-                                            .values = 1 << 3,
+                                            .values = 1 << 4,
                                             .fill = live_fill,
-                                            .live = 3};
+                                            .live = 4};

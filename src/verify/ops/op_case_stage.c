@@ -99,7 +99,9 @@ static const pl_case_variant entry_how[] = {
     {.with = "V", .onto = 2, .alpha = 0.9, .beta = 0.75, .eps = 0.125},
     {.with = "V", .per_matrix = 1, .alpha = 0.9, .beta = 0.95, .eps = 1e-8},
     {.large = 1, .with = "V G", .onto = 2, .alpha = 0.9, .beta = 0.95, .eps = 1e-8},
-    {.with = "V G", .onto = 2, .per_matrix = 1, .after = 3, .alpha = 0.9, .beta = 0.75, .eps = 1e-8}};
+    {.with = "V G", .onto = 2, .per_matrix = 1, .after = 3, .alpha = 0.9, .beta = 0.75, .eps = 1e-8},
+    {.large = 1, .with = "V G", .onto = 2, .root = 1, .alpha = 0.9, .beta = 0.95, .eps = 1e-8},
+    {.with = "V G", .root = 1, .per_matrix = 1, .alpha = 0.9, .beta = 0.75, .eps = 0.125}};
 
 static pl_mat entry_shape(const pl_op_case *c, int i)
 {
@@ -109,7 +111,7 @@ static pl_mat entry_shape(const pl_op_case *c, int i)
 static void entry_args(pl_op_args *a, const pl_op_case *c, const pl_mat *m)
 {
     a->entry_stage = (pl_args_entry_stage){
-        .Y = m[0], .V = m[1], .X = m[2], .G = m[3], .live = m[4], .after = c->how.after};
+        .Y = m[0], .V = m[1], .X = m[2], .G = m[3], .live = m[4], .after = c->how.after, .root = c->how.root};
 }
 
 const pl_case_family pl_cases_entry_stage = {PL_CASES(entry_formats, pl_sizes_plain, entry_how),
