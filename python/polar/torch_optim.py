@@ -47,7 +47,18 @@ _BASES = (_abi.POLAR_STATE_LEFT_BASIS, _abi.POLAR_STATE_RIGHT_BASIS)
 # whose numbers are PolarAdamW's where none are given
 _PAPER = ("sgdm", "adamw", "muon", "polaradamw", "muon_v", "polar_ema")
 # in the order of polar_scale
-_SCALE_NAMES = ("none", "paper", "jordan", "spectral", "rms", "frobenius", "nuclear")
+_SCALE_NAMES = ("none", "paper", "jordan", "spectral", "rms", "frobenius", "nuclear", "transposed")
+# numbers of single stages: which rules have them
+_CONSTANTS = {
+    "radius": lambda r: r.apply == _abi.POLAR_APPLY_CONSTRAINED,
+    "clip": lambda r: r.post == _abi.POLAR_POST_NORM_SUM,
+    "strength": lambda r: r.apply in (_abi.POLAR_APPLY_UPDATE_FLOOR, _abi.POLAR_APPLY_RADIAL_BRAKE),
+    "kron_power": lambda r: _abi.POLAR_PRECONDITION_KRON <= r.precondition <= _abi.
+    POLAR_PRECONDITION_KRON_NESTEROV,
+    "refresh": lambda r: _abi.POLAR_PRECONDITION_KRON <= r.precondition <= _abi.POLAR_PRECONDITION_KL_SOAP,
+    "first_basis": lambda r: _abi.POLAR_PRECONDITION_SOAP <= r.precondition <= _abi.
+    POLAR_PRECONDITION_KL_SOAP,
+}
 _OWN: Any = type("_Own", (), {"__repr__": lambda self: "the rule's"})()    # an argument that was not given
 _strided = torch.strided
 
@@ -91,7 +102,10 @@ class Optimizer(torch.optim.Optimizer):
         ns_steps, ns_coefficients: of Newton-Schulz; three numbers, three per step, or a table's name.
         map: "ns_bf16_fused", "ns_fp32", "exact", "power:0.5" (singular values to that power), "soft:1", ...;
             not given, the rule's own.
-        adjust_lr_fn: "original", "match_rms_adamw", "paper", "spectral", "frobenius", "nuclear" or "none".
+        adjust_lr_fn: "original", "match_rms_adamw", "paper", "spectral", "frobenius", "nuclear", "transposed"
+            or "none".
+        constants: numbers of single stages of the rule, {"clip": 5}; there are radius, clip, strength,
+            kron_power, refresh and first_basis (docs/rules.md says which rules have which).
         aux_lr, aux_betas, aux_eps, aux_weight_decay: of AdamW, which has the rest.
         matrix, adamw: patterns of names that decide instead.
         blocks: {pattern: n}, the rows of such a parameter in n equal blocks, each mapped by itself (qkv: 3,
@@ -123,6 +137,7 @@ class Optimizer(torch.optim.Optimizer):
                  ns_coefficients: Any = None,
                  map: str = _OWN,
                  adjust_lr_fn: Optional[str] = _OWN,
+                 constants: Optional[Dict[str, float]] = None,
                  aux_lr: Optional[float] = 5e-4,
                  aux_betas: Tuple[float, float] = (0.9, 0.999),
                  aux_eps: float = 1e-8,
@@ -145,6 +160,7 @@ class Optimizer(torch.optim.Optimizer):
                                                     ("weight_decay", weight_decay), ("momentum", momentum),
                                                     ("adjust_lr_fn", adjust_lr_fn), ("map", map)))
         self._config = dict(rule=rule,
+                            constants=self._checked(rule, constants or {}),
                             matrix=matrix,
                             adamw=adamw,
                             blocks=blocks,
@@ -176,6 +192,18 @@ class Optimizer(torch.optim.Optimizer):
         self._building = False
         self._tables = [table for _, table in groups]
         self._build()
+
+    @staticmethod
+    def _checked(rule, constants):
+        """The constants, if the rule has them."""
+        r = _abi.polar_rule()
+        check(lib.polar_rule_parse_sized(byref(r), rule.encode(), byref(layout())))
+        has = [k for k, of in _CONSTANTS.items() if of(r)]
+        for k in constants:
+            if k not in has:
+                raise ValueError(f"rule '{rule}' has no constant {k!r} (it has: {', '.join(has) or 'none'})")
+        whole = ("refresh", "first_basis")
+        return {k: int(v) if k in whole else float(v) for k, v in constants.items()}
 
     @staticmethod
     def _own_numbers(rule):
@@ -283,6 +311,8 @@ class Optimizer(torch.optim.Optimizer):
         """polar_rule of a group, and what it points to."""
         rule = _abi.polar_rule()
         check(lib.polar_rule_parse_sized(byref(rule), self._config["rule"].encode(), byref(layout())))
+        for k, v in self._config.get("constants", {}).items():
+            setattr(rule, k, v)
         if self._config["rule"] == "muon":    # torch's form of it, whose buffer is an average
             rule.momentum = _abi.POLAR_MOMENTUM_AVERAGE_NESTEROV if group[
                 "nesterov"] else _abi.POLAR_MOMENTUM_AVERAGE

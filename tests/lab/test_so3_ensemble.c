@@ -37,6 +37,28 @@ static void test_ensemble(const char *device)
     run_free(together, 2);
     run_free(alone, 2);
 
+    /* rules that differ in a number of one stage and in nothing else */
+    static const char *const twins[][2] = {
+        {"optim.rule=soap", "optim.rule=soap_warm"},
+        {"optim.rule=soap", "optim.rule=soap optim.refresh=2"},
+        {"optim.rule=kl_soap optim.first_basis=2", "optim.rule=kl_soap"},
+        {"optim.rule=shampoo_polar", "optim.rule=shampoo_polar optim.kron_power=0.5"},
+        {"optim.rule=adago", "optim.rule=adago optim.clip=0.01"},
+        {"optim.rule=muon_floor", "optim.rule=muon_floor optim.strength=3"},
+        {"optim.rule=muon_brake", "optim.rule=muon_brake optim.strength=1"},
+        {"optim.rule=scion", "optim.rule=scion optim.radius=7"}};
+    for (size_t k = 0; k < sizeof twins / sizeof *twins; k++) {
+        const run_arm two[2] = {{twins[k][0], 5}, {twins[k][1], 5}};
+        run_run(together, device, two, 2);
+        for (int i = 0; i < 2; i++) run_run(&alone[i], device, &two[i], 1);
+        test_exact(twins[k][1],
+                   story_differs(&together[0], &alone[0]) + story_differs(&together[1], &alone[1]));
+        test_true("... and not the other one's numbers", story_differs(&alone[0], &alone[1]) > 0,
+                  "%lld differ", (long long)story_differs(&alone[0], &alone[1]));
+        run_free(together, 2);
+        run_free(alone, 2);
+    }
+
     /* the other messages, gate and readout */
 #define KINDS 4
     static const char *const kinds[KINDS] = {"model.message=shared_bounded model.readout=scalars "
@@ -92,7 +114,10 @@ static void test_resume(const char *device)
     } singles[] = {{"polaradamw, interrupted after each epoch", {"optim.rule=polaradamw", 7}},
                    {"muon_v in f64 with shadows, the same",
                     {"optim.rule=muon_v train.dtype=f64 gauge.shadows=2 gauge.maps=exact,ns_fp32", 8}},
-                   {"sgdm with decay, the same", {"optim.rule=sgdm optim.weight_decay=0.1", 9}}};
+                   {"sgdm with decay, the same", {"optim.rule=sgdm optim.weight_decay=0.1", 9}},
+                   {"soap with a late basis, the same", {"optim.rule=soap optim.first_basis=9", 10}},
+                   {"kl_soap_warm, the same", {"optim.rule=kl_soap_warm", 11}},
+                   {"mousse, the same", {"optim.rule=mousse", 12}}};
     run_story whole[ARMS], parts[ARMS];
     for (size_t i = 0; i < sizeof singles / sizeof *singles; i++) {
         int64_t bad = 0;

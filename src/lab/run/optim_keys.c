@@ -53,6 +53,35 @@ void pl_optim_key_power(char out[PL_VALUE_CHARS], const pl_config *c)
     const int kind = pl_config_choice(c, "map.kind");
     pl_double_print(out, own.kind == (polar_map_kind)kind ? own.power : kind == POLAR_MAP_SOFT ? 1 : 0.5);
 }
+void pl_optim_key_radius(char out[PL_VALUE_CHARS], const pl_config *c)
+{
+    const double radius = rule_opts(c).rule.radius;
+    pl_double_print(out, radius == 0 ? 1 : radius);
+}
+void pl_optim_key_clip(char out[PL_VALUE_CHARS], const pl_config *c)
+{
+    pl_double_print(out, rule_opts(c).rule.clip);
+}
+void pl_optim_key_strength(char out[PL_VALUE_CHARS], const pl_config *c)
+{
+    pl_double_print(out, rule_opts(c).rule.strength);
+}
+void pl_optim_key_kron_power(char out[PL_VALUE_CHARS], const pl_config *c)
+{
+    pl_double_print(out, rule_opts(c).rule.kron_power);
+}
+static void count_print(char out[PL_VALUE_CHARS], int64_t count)
+{
+    snprintf(out, PL_VALUE_CHARS, "%lld", (long long)(count ? count : 1));
+}
+void pl_optim_key_refresh(char out[PL_VALUE_CHARS], const pl_config *c)
+{
+    count_print(out, rule_opts(c).rule.refresh);
+}
+void pl_optim_key_first_basis(char out[PL_VALUE_CHARS], const pl_config *c)
+{
+    count_print(out, rule_opts(c).rule.first_basis);
+}
 void pl_optim_key_lr(char out[PL_VALUE_CHARS], const pl_config *c)
 {
     pl_double_print(out, rule_opts(c).lr);
@@ -94,6 +123,33 @@ int pl_optim_iterates(const pl_config *c)
 int pl_optim_has_power(const pl_config *c)
 {
     return pl_optim_rule_maps(c) && pl_config_choice(c, "map.kind") > POLAR_MAP_EXACT;
+}
+
+int pl_optim_has_radius(const pl_config *c)
+{
+    return rule_opts(c).rule.apply == POLAR_APPLY_CONSTRAINED;
+}
+int pl_optim_has_clip(const pl_config *c)
+{
+    return rule_opts(c).rule.post == POLAR_POST_NORM_SUM;
+}
+int pl_optim_has_strength(const pl_config *c)
+{
+    const polar_apply apply = rule_opts(c).rule.apply;
+    return apply == POLAR_APPLY_UPDATE_FLOOR || apply == POLAR_APPLY_RADIAL_BRAKE;
+}
+int pl_optim_has_kron(const pl_config *c)
+{
+    const polar_precondition kind = rule_opts(c).rule.precondition;
+    return kind >= POLAR_PRECONDITION_KRON && kind <= POLAR_PRECONDITION_KL_SOAP;
+}
+int pl_optim_has_kron_power(const pl_config *c)
+{
+    return pl_optim_has_kron(c) && rule_opts(c).rule.precondition <= POLAR_PRECONDITION_KRON_NESTEROV;
+}
+int pl_optim_has_basis(const pl_config *c)
+{
+    return pl_optim_has_kron(c) && !pl_optim_has_kron_power(c);
 }
 
 int pl_optim_iterates_half(const pl_config *c)
@@ -142,6 +198,12 @@ polar_status pl_optim_keys_read(polar_optim_opts *o, const pl_config *c)
     o->rule.beta1 = pl_config_real(c, "optim.beta1");
     o->rule.beta2 = pl_config_real(c, "optim.beta2");
     o->rule.eps = pl_config_real(c, "optim.eps");
+    if (pl_optim_has_radius(c)) o->rule.radius = pl_config_real(c, "optim.radius");
+    if (pl_optim_has_clip(c)) o->rule.clip = pl_config_real(c, "optim.clip");
+    if (pl_optim_has_strength(c)) o->rule.strength = pl_config_real(c, "optim.strength");
+    if (pl_optim_has_kron_power(c)) o->rule.kron_power = pl_config_real(c, "optim.kron_power");
+    if (pl_optim_has_kron(c)) o->rule.refresh = pl_config_int(c, "optim.refresh");
+    if (pl_optim_has_basis(c)) o->rule.first_basis = pl_config_int(c, "optim.first_basis");
     o->aux_beta1 = pl_config_real(c, "optim.aux_beta1");
     o->aux_beta2 = pl_config_real(c, "optim.aux_beta2");
     o->aux_eps = pl_config_real(c, "optim.aux_eps");

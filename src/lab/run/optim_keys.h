@@ -34,6 +34,13 @@ void pl_optim_key_eps(char out[PL_VALUE_CHARS], const pl_config *c);
 void pl_optim_key_scale(char out[PL_VALUE_CHARS], const pl_config *c);
 void pl_optim_key_kind(char out[PL_VALUE_CHARS], const pl_config *c);
 void pl_optim_key_power(char out[PL_VALUE_CHARS], const pl_config *c);
+/* ... the numbers of single stages, ... */
+void pl_optim_key_radius(char out[PL_VALUE_CHARS], const pl_config *c);
+void pl_optim_key_clip(char out[PL_VALUE_CHARS], const pl_config *c);
+void pl_optim_key_strength(char out[PL_VALUE_CHARS], const pl_config *c);
+void pl_optim_key_kron_power(char out[PL_VALUE_CHARS], const pl_config *c);
+void pl_optim_key_refresh(char out[PL_VALUE_CHARS], const pl_config *c);
+void pl_optim_key_first_basis(char out[PL_VALUE_CHARS], const pl_config *c);
 /* ... the paper's learning rate for DeiT, ... */
 void pl_optim_key_lr(char out[PL_VALUE_CHARS], const pl_config *c);
 /* ... and its weight decay, 0 for Muon */
@@ -47,6 +54,12 @@ int pl_optim_has_map(const pl_config *c);       /* ... and there is one */
 int pl_optim_iterates(const pl_config *c);      /* ... by Newton-Schulz */
 int pl_optim_iterates_half(const pl_config *c); /* ... in bf16 or f16 */
 int pl_optim_has_power(const pl_config *c);     /* the map has a number: power, soft */
+int pl_optim_has_radius(const pl_config *c);    /* the step is constrained to a ball */
+int pl_optim_has_clip(const pl_config *c);      /* norms of gradients are clipped */
+int pl_optim_has_strength(const pl_config *c);  /* the step has a floor or a brake */
+int pl_optim_has_kron(const pl_config *c);      /* the rule has Kronecker factors, ... */
+int pl_optim_has_kron_power(const pl_config *c);
+int pl_optim_has_basis(const pl_config *c); /* ... powers of them, or their eigenvectors */
 
 /* train.warmup: so many epochs, and at most half of train.epochs */
 void pl_warmup_default(char out[PL_VALUE_CHARS], const pl_config *c, int64_t most);
