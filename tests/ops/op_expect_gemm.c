@@ -15,25 +15,37 @@ static double in_tf32(double x)
     return fabs(y) >= 0x1p128 ? copysign(INFINITY, x) : y;
 }
 
+#define PIECE 128 /* factors that are loaded at once: sums stay in registers between */
+
 /* The sum over k, in any order. */
 static pl_iv model_sum(const pl_op_run *r, int64_t b, int64_t i, int64_t j, polar_dtype ct)
 {
     int ta = r->c.how.ta != 0, tb = r->c.how.tb != 0, whole = 1;
     int flushes = r->dev->flushes && r->c.dtype[1] == BF16 && ct == POLAR_DTYPE_F32;
     long double s = 0, S = 0, lost = 0, K = (long double)r->c.K, u = pl_unit_roundoff(ct);
+    double X[PIECE], Y[PIECE], special = 0; /* of terms that are infinite or NaN: 0 or not finite */
     for (int64_t k = 0; k < r->c.K; k++) {
-        double x = ta ? pl_op_run_before(r, 1, b, k, i) : pl_op_run_before(r, 1, b, i, k),
-               y = tb ? pl_op_run_before(r, 2, b, j, k) : pl_op_run_before(r, 2, b, k, j);
-        if (r->c.how.tf32) x = in_tf32(x), y = in_tf32(y);
+        if (k % PIECE == 0) {
+            const int64_t n = r->c.K - k < PIECE ? r->c.K - k : PIECE;
+            pl_op_run_line(X, r, 1, b, ta ? k : i, ta ? i : k, ta, n);
+            pl_op_run_line(Y, r, 2, b, tb ? j : k, tb ? k : j, !tb, n);
+            for (int64_t l = 0; r->c.how.tf32 && l < n; l++) X[l] = in_tf32(X[l]), Y[l] = in_tf32(Y[l]);
+        }
+        const double x = X[k % PIECE], y = Y[k % PIECE];
+        if (!isfinite(x) || !isfinite(y)) {
+            special += x * y;
+            whole = 0;
+            continue;
+        }
         long double p = (long double)x * y;
         s += p;
-        if (isfinite(p)) S += fabsl(p);
+        S += fabsl(p);
         /* a subnormal factor may count as zero; bf16 has float's exponents */
-        if (flushes && isfinite(p) && (fabs(x) < 0x1p-126 || fabs(y) < 0x1p-126)) lost += fabsl(p);
+        if (flushes && (fabs(x) < 0x1p-126 || fabs(y) < 0x1p-126)) lost += fabsl(p);
         whole = whole && is_small_whole(x) && is_small_whole(y);
     }
     if (S * (1 + 2 * K * u) >= pl_largest(ct)) return (pl_iv){-INFINITY, INFINITY, 1};
-    if (!isfinite(s)) return pl_iv_point(s);
+    if (special != 0) return pl_iv_point(special); /* x87 takes a hundred times longer over such sums */
     if (whole && S < 1 / u) return pl_iv_point(s);
     /* of s itself: long double has 64 bits or more */
     long double own = pl_unit_roundoff(F64) / 2048 * (K + 1) * S;

@@ -1,18 +1,36 @@
-/* test_ops.c -- every op, format, size and fill of op_case.h on the device argv[1]: against the enclosure
- * from the op's definition (op_model.h, which holds the derivations of all bounds) and, bit for bit, against
- * the oracle; then thread counts, matrices alone and in a batch, failing allocations.
+/* test_ops.c -- every op, format, size and fill of op_case.h on the devices named: against the enclosure from
+ * the op's definition (op_model.h, which holds the derivations of all bounds) and, bit for bit, against the
+ * oracle; then thread counts, matrices alone and in a batch, failing allocations.
  *
  *     test_ops cpu:isa=avx2            one line per op and formats: the case that uses most of its tolerance
  *     test_ops cpu gemm                only this op
+ *     test_ops ref guard cpu           one after the other
+ *     test_ops part=2/3 ref guard cpu  the second third of the ops
+ *
+ * Nine tenths of the time go into operands and enclosures, which are the same on every device: several
+ * devices in one call share them, and nothing is left out on any.
  *
  * 0 % is the rounding of the exact result; elementwise formulas reach the ends of their enclosures, so there
- * 100 % is usual. Returns 77 (skipped) where the CPU lacks the instruction set asked for.
+ * 100 % is usual. A device whose instruction set this CPU lacks is left out; 77 (skipped) where no other was
+ * named.
  */
 #include "base/alloc.h"
 #include "test.h"
 #include "op_calls.h"
 
-#define MAX_GROUPS 400
+#define MAX_GROUPS  400
+#define MAX_DEVICES 16
+
+/* What was asked for. */
+typedef struct {
+    const char *only; /* an op; "": all */
+    int part, parts;  /* of the ops, every parts-th beginning with number part - 1 */
+    int64_t n_cases;  /* of these ops */
+    pl_op_case *cases;
+    int count;
+    const char *names[MAX_DEVICES];
+    pl_device *devs[MAX_DEVICES];
+} request;
 
 typedef struct {
     char name[64];
@@ -23,12 +41,13 @@ typedef struct {
 
 static void print_failure(const char *name, pl_fill fill, const pl_op_result *r)
 {
-    printf("    %s, %s: err %.3e tol %.3e  outside %lld  nan %lld  unwritten %lld  padding %lld  const %lld  "
+    printf("    %s: %s, %s: err %.3e tol %.3e  outside %lld  nan %lld  unwritten %lld  padding %lld  const "
+           "%lld  "
            "of %lld; oracle: bits %lld, |d| %.2e  "
            "FAIL\n",
-           name, pl_fill_name(fill), r->err, r->tol, (long long)r->outside, (long long)r->nan_mismatch,
-           (long long)r->unwritten, (long long)r->padding_touched, (long long)r->const_changed,
-           (long long)r->elements, (long long)r->bits_differ, r->max_abs);
+           test_device, name, pl_fill_name(fill), r->err, r->tol, (long long)r->outside,
+           (long long)r->nan_mismatch, (long long)r->unwritten, (long long)r->padding_touched,
+           (long long)r->const_changed, (long long)r->elements, (long long)r->bits_differ, r->max_abs);
 }
 
 static void add(group *g, const char *name, pl_fill fill, const pl_op_result *r)
@@ -48,42 +67,59 @@ static void add(group *g, const char *name, pl_fill fill, const pl_op_result *r)
     if (g->failed == 9) printf("    ... and more of %s\n", g->name);
 }
 
-static int chosen(const pl_op_case *c, const char *only)
+static int chosen(const request *q, pl_op_id op)
 {
-    return !*only || !strcmp(pl_op_describe(c->op)->name, only);
+    return (!*q->only || !strcmp(pl_op_describe(op)->name, q->only)) && (int)op % q->parts == q->part - 1;
 }
 
-static void every_case(pl_device *dev, pl_device *oracle, const char *only)
+static int everything(const request *q)
 {
-    group *groups = calloc(MAX_GROUPS, sizeof *groups);
-    int n = 0;
-    pl_op_case c;
-    if (!groups) exit(1);
-    for (int64_t i = 0; pl_op_case_at(&c, i); i++) {
-        char name[PL_OP_CASE_NAME], label[PL_OP_CASE_NAME];
-        int g = 0;
-        if (!chosen(&c, only)) continue;
-        pl_op_case_name(name, sizeof name, &c);
-        pl_op_case_group(label, sizeof label, &c);
-        while (g < n && strcmp(groups[g].name, label)) g++;
-        if (g == MAX_GROUPS) exit(1); /* raise it */
-        if (g == n) snprintf(groups[n++].name, sizeof groups[0].name, "%.63s", label);
-        for (int f = 0; f < PL_FILL_COUNT; f++) {
-            pl_op_result r;
-            /* nearly everything there is NaN */
-            if (f == PL_FILL_SPECIAL && c.large) continue;
-            TEST_TRY(pl_op_case_measure(&r, &c, (pl_fill)f, dev, oracle));
-            add(&groups[g], name, (pl_fill)f, &r);
-        }
-    }
-    for (int g = 0; g < n; g++) {
-        group *p = &groups[g];
+    return !*q->only && q->parts == 1;
+}
+
+static void print_groups(const group *groups, int n)
+{
+    for (const group *p = groups; p < groups + n; p++) {
         double share = p->tol > 0 ? 100 * p->err / p->tol : 0;
         test_true(p->name, p->failed == 0,
                   "%4lld runs %7lld elements%s  err %.1e tol %.1e  %3.0f%%  bits!=ref %.2f%% |d| %.1e  (%s)",
                   (long long)p->runs, (long long)p->elements,
                   p->excused * 2 > p->elements ? " (most excused)" : "", p->err, p->tol, share,
                   100.0 * (double)p->bits / (double)(p->elements ? p->elements : 1), p->max_abs, p->worst);
+    }
+}
+
+static void every_case(const request *q, pl_device *oracle)
+{
+    group(*groups)[MAX_GROUPS] = calloc((size_t)q->count, sizeof *groups); /* of each device */
+    int n = 0;
+    if (!groups) exit(1);
+    for (const pl_op_case *c = q->cases; c < q->cases + q->n_cases; c++) {
+        char name[PL_OP_CASE_NAME], label[PL_OP_CASE_NAME];
+        int g = 0;
+        pl_op_case_name(name, sizeof name, c);
+        pl_op_case_group(label, sizeof label, c);
+        while (g < n && strcmp(groups[0][g].name, label)) g++;
+        if (g == MAX_GROUPS) exit(1); /* raise it */
+        if (g == n) {
+            n++;
+            for (int k = 0; k < q->count; k++)
+                snprintf(groups[k][g].name, sizeof groups[k][g].name, "%.63s", label);
+        }
+        for (int f = 0; f < PL_FILL_COUNT; f++) {
+            pl_op_result r[MAX_DEVICES];
+            /* nearly everything there is NaN */
+            if (f == PL_FILL_SPECIAL && c->large) continue;
+            TEST_TRY(pl_op_case_measure_on(r, c, (pl_fill)f, q->devs, q->count, oracle));
+            for (int k = 0; k < q->count; k++) {
+                test_device = q->names[k];
+                add(&groups[k][g], name, (pl_fill)f, &r[k]);
+            }
+        }
+    }
+    for (int k = 0; k < q->count; k++) {
+        test_device = q->names[k];
+        print_groups(groups[k], n);
     }
     free(groups);
 }
@@ -133,28 +169,39 @@ static int sums_products(pl_op_id op)
            op == PL_OP_kron_sweep; /* by the device's gemm */
 }
 
-static void same_bits(const char *what, pl_device *dev, const char *other_name, int products,
-                      const char *only)
+/* dev against itself with other thread counts and, but for sums of products, against scalar code. */
+static void same_bits(pl_device *dev, const char *isa, const request *q)
 {
-    pl_device *other;
-    pl_op_case c;
-    int64_t differ = 0, cases = 0;
-    TEST_TRY(polar_device_open(&other, other_name));
-    for (int64_t i = 0; pl_op_case_at(&c, i); i++) {
-        pl_op_result r;
+    enum { ONE, THREE, BASELINE, OTHERS };
+    static const char *const what[OTHERS] = {"1 thread: the same bits", "3 threads: the same bits",
+                                             "all but sums of products: the scalar bits"};
+    char names[OTHERS][128];
+    pl_device *others[OTHERS];
+    int64_t differ[OTHERS] = {0}, cases[OTHERS] = {0};
+    const int n = strcmp(isa, "cpu:isa=scalar") ? OTHERS : BASELINE;
+    snprintf(names[ONE], sizeof names[0], "%s,threads=1", isa);
+    snprintf(names[THREE], sizeof names[0], "%s,threads=3", isa);
+    snprintf(names[BASELINE], sizeof names[0], "cpu:isa=scalar");
+    for (int k = 0; k < n; k++) TEST_TRY(polar_device_open(&others[k], names[k]));
+    for (const pl_op_case *c = q->cases; c < q->cases + q->n_cases; c++) {
+        pl_op_result r[OTHERS];
         char name[PL_OP_CASE_NAME];
-        if (!chosen(&c, only) || (!products && sums_products(c.op))) continue;
-        TEST_TRY(pl_op_case_compare(&r, &c, PL_FILL_NORMAL, dev, other));
-        cases++;
-        differ += r.bits_differ != 0;
-        if (r.bits_differ && differ <= 8)
-            printf("    %s: %lld of %lld differ, by up to %.2e  FAIL\n",
-                   pl_op_case_name(name, sizeof name, &c), (long long)r.bits_differ, (long long)r.elements,
-                   r.max_abs);
+        const int held = sums_products(c->op) ? BASELINE : n;
+        TEST_TRY(pl_op_case_compare(r, c, PL_FILL_NORMAL, dev, others, held));
+        for (int k = 0; k < held; k++) {
+            cases[k]++;
+            differ[k] += r[k].bits_differ != 0;
+            if (r[k].bits_differ && differ[k] <= 8)
+                printf("    %s: %s: %lld of %lld differ, by up to %.2e  FAIL\n", names[k],
+                       pl_op_case_name(name, sizeof name, c), (long long)r[k].bits_differ,
+                       (long long)r[k].elements, r[k].max_abs);
+        }
     }
-    test_true(what, differ == 0, "%s: %lld of %lld cases differ", other_name, (long long)differ,
-              (long long)cases);
-    polar_device_close(other);
+    for (int k = 0; k < n; k++) {
+        test_true(what[k], differ[k] == 0, "%s: %lld of %lld cases differ", names[k], (long long)differ[k],
+                  (long long)cases[k]);
+        polar_device_close(others[k]);
+    }
 }
 
 /* Operand o's matrix b alone, or the one for all; 0 where it is neither. */
@@ -219,45 +266,39 @@ static int64_t alone_differs(const pl_op_case *c, pl_device *dev)
     return differ;
 }
 
-static void alone_in_batch(pl_device *dev, const char *only)
+static void alone_in_batch(pl_device *dev, const request *q)
 {
-    pl_op_case c;
     int64_t differ = 0, cases = 0, ops = 0;
     int seen[PL_OP_COUNT] = {0};
-    for (int64_t i = 0; pl_op_case_at(&c, i); i++) {
+    for (const pl_op_case *c = q->cases; c < q->cases + q->n_cases; c++) {
         char name[PL_OP_CASE_NAME];
-        if (!chosen(&c, only) || c.batch < 2) continue;
-        int64_t rows = alone_differs(&c, dev);
+        if (c->batch < 2) continue;
+        int64_t rows = alone_differs(c, dev);
         if (rows < 0) continue;
         cases++;
-        ops += !seen[c.op]++;
+        ops += !seen[c->op]++;
         differ += rows != 0;
         if (rows && differ <= 8)
-            printf("    %s: %lld rows differ  FAIL\n", pl_op_case_name(name, sizeof name, &c),
+            printf("    %s: %lld rows differ  FAIL\n", pl_op_case_name(name, sizeof name, c),
                    (long long)rows);
     }
-    test_true("alone and in a batch: the same bits", differ == 0 && (ops > 0 || *only),
+    test_true("alone and in a batch: the same bits", differ == 0 && (ops > 0 || !everything(q)),
               "%lld of %lld cases of %lld ops differ", (long long)differ, (long long)cases, (long long)ops);
 }
 
-static void cpu_invariants(pl_device *dev, const char *only)
+static void cpu_invariants(pl_device *dev, const request *q)
 {
-    char name[128], isa[96];
+    char isa[96];
     snprintf(isa, sizeof isa, "%s", polar_device_name(dev));
     if (strncmp(isa, "cpu:isa=", 8) || !strchr(isa, ',')) return;
     *strchr(isa, ',') = 0;
-    snprintf(name, sizeof name, "%s,threads=1", isa);
-    same_bits("1 thread: the same bits", dev, name, 1, only);
-    snprintf(name, sizeof name, "%s,threads=3", isa);
-    same_bits("3 threads: the same bits", dev, name, 1, only);
-    alone_in_batch(dev, only);
-    if (strcmp(isa, "cpu:isa=scalar"))
-        same_bits("all but sums of products: the scalar bits", dev, "cpu:isa=scalar", 0, only);
+    same_bits(dev, isa, q);
+    alone_in_batch(dev, q);
 }
 
 /* ---- the n-th allocation fails, n = 1, 2, ... ---- */
 
-static void fault_loop(pl_device *dev, pl_device *oracle, const char *only)
+static void fault_loop(pl_device *dev, pl_device *oracle, const request *q)
 {
     int64_t leaks = 0, wrong = 0, faults = 0;
     for (int op = 0; op < PL_OP_COUNT; op++) {
@@ -265,12 +306,11 @@ static void fault_loop(pl_device *dev, pl_device *oracle, const char *only)
         pl_op_case c;
         pl_op_result r;
         polar_status st = POLAR_E_NOMEM;
-        if (!calls) continue;
+        if (!calls || !chosen(q, (pl_op_id)op)) continue;
         if (!pl_op_case_named(&c, calls->valid)) {
             test_true("a case for the fault loop", 0, "%s", calls->valid);
             continue;
         }
-        if (!chosen(&c, only)) continue;
         /* what a device keeps for good is there now */
         TEST_TRY(pl_op_case_measure(&r, &c, PL_FILL_NORMAL, dev, oracle));
         for (int64_t n = 1; st != POLAR_OK && n < 1000; n++) {
@@ -284,28 +324,74 @@ static void fault_loop(pl_device *dev, pl_device *oracle, const char *only)
         }
         wrong += st != POLAR_OK || !pl_op_result_good(&r);
     }
-    test_true("the n-th allocation fails: no leak", leaks == 0 && (faults > 0 || *only),
+    test_true("the n-th allocation fails: no leak", leaks == 0 && (faults > 0 || !everything(q)),
               "%lld failures, %lld leaks", (long long)faults, (long long)leaks);
     test_exact("... and each is reported as such", wrong);
 }
 
-int main(int argc, char **argv)
+/* ---- devices, an op, a part: in any order ---- */
+
+static int is_op(const char *word)
 {
-    const char *name = test_begin(argc, argv), *only = argc > 2 ? argv[2] : "";
-    pl_device *dev, *ref = NULL;
+    for (int op = 0; op < PL_OP_COUNT; op++)
+        if (!strcmp(pl_op_describe((pl_op_id)op)->name, word)) return 1;
+    return 0;
+}
+
+/* A device that this CPU can be and that, under POLAR_TEST_ONCE, is not `cpu` by another name. */
+static void add_device(request *q, const char *name)
+{
+    pl_device *dev;
+    if (getenv("POLAR_TEST_ONCE") && test_is_plain_cpu(name)) {
+        printf("%s is cpu here: left out\n", name);
+        return;
+    }
     polar_status st = polar_device_open(&dev, name);
     if (st == POLAR_E_UNSUPPORTED) {
         printf("skipped: %s\n", polar_error_message());
-        return 77;
+        return;
     }
     TEST_TRY(st);
-    /* ref itself is held against the definition alone */
-    if (strcmp(name, "ref")) TEST_TRY(polar_device_open(&ref, "ref"));
-    every_case(dev, ref, only);
+    if (q->count == MAX_DEVICES) exit(1); /* raise it */
+    q->names[q->count] = name;
+    q->devs[q->count++] = dev;
+}
+
+static void read_request(request *q, int argc, char **argv)
+{
+    pl_op_case c;
+    for (int i = 1; i < argc; i++) {
+        if (sscanf(argv[i], "part=%d/%d", &q->part, &q->parts) == 2) {
+            if (q->part < 1 || q->part > q->parts) exit(2);
+        } else if (is_op(argv[i])) q->only = argv[i];
+        else add_device(q, argv[i]);
+    }
+    q->cases = calloc((size_t)pl_op_case_count(), sizeof *q->cases);
+    if (!q->cases) exit(1);
+    for (int64_t i = 0; pl_op_case_at(&c, i); i++)
+        if (chosen(q, c.op)) q->cases[q->n_cases++] = c;
+}
+
+int main(int argc, char **argv)
+{
+    request q = {.only = "", .part = 1, .parts = 1};
+    pl_device *ref = NULL;
+    setvbuf(stdout, NULL, _IOLBF, 0);
+    read_request(&q, argc, argv);
+    if (q.count == 0) return 77;
+    for (int k = 0; k < q.count; k++)
+        if (!strcmp(q.names[k], "ref")) ref = q.devs[k]; /* held against the definition alone */
+    const int own = !ref;
+    if (own) TEST_TRY(polar_device_open(&ref, "ref"));
     coverage();
-    cpu_invariants(dev, only);
-    fault_loop(dev, ref, only);
-    polar_device_close(ref);
-    polar_device_close(dev);
+    every_case(&q, ref);
+    for (int k = 0; k < q.count; k++) {
+        test_device = q.names[k];
+        cpu_invariants(q.devs[k], &q);
+        fault_loop(q.devs[k], q.devs[k] == ref ? NULL : ref, &q);
+    }
+    if (own) polar_device_close(ref);
+    for (int k = 0; k < q.count; k++) polar_device_close(q.devs[k]);
+    free(q.cases);
     return test_end();
 }

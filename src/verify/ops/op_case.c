@@ -55,31 +55,44 @@ static uint32_t present(pl_op_id op, const char *with)
     return there;
 }
 
-int pl_op_case_in_place_on(const pl_op_case *c, int i)
+/* The operand that result i of an op stands on; -1 where none. */
+static int on_operand(const pl_case_variant *v, int results, int i)
 {
-    int on = i == 0 ? c->how.onto : i == pl_op_describe(c->op)->out - 1 ? c->how.last_onto : 0;
+    int on = i == 0 ? v->onto : i == results - 1 ? v->last_onto : 0;
     return on ? on : -1;
 }
 
-/* True where the member exists; which operands are there is for the caller to say. */
-static int member(pl_op_case *out, pl_op_id op, const pl_case_formats *f, const pl_case_sizes *s,
-                  const pl_case_variant *v)
+int pl_op_case_in_place_on(const pl_op_case *c, int i)
 {
-    *out = (pl_op_case){.op = op,
-                        .batch = s->batch,
-                        .rows = s->rows,
-                        .cols = s->cols,
-                        .K = s->K,
-                        .large = s->large,
-                        .how = *v};
-    for (int i = 0; i < PL_MAX_OPERANDS; i++) out->dtype[i] = (polar_dtype)f->dtype[i];
-    for (int i = 0; i < pl_op_describe(op)->out; i++) {
-        int on = pl_op_case_in_place_on(out, i);
+    return on_operand(&c->how, pl_op_describe(c->op)->out, i);
+}
+
+/* True where the family, an op with `results` written operands, has that member. */
+static int has_member(int results, const pl_case_formats *f, const pl_case_sizes *s, const pl_case_variant *v)
+{
+    const int f32 = f->dtype[0] == POLAR_DTYPE_F32 && f->dtype[1] == POLAR_DTYPE_F32;
+    if ((s->large && !v->large) || (v->sym && s->rows != s->cols) || (v->tf32 && !f32)) return 0;
+    if ((v->shared || v->per_matrix) && s->batch < 2) return 0;
+    for (int i = 0; i < results; i++) {
+        int on = on_operand(v, results, i);
         if (on >= 0 && f->dtype[on] != f->dtype[i]) return 0;
     }
-    int f32 = f->dtype[0] == POLAR_DTYPE_F32 && f->dtype[1] == POLAR_DTYPE_F32;
-    return !(s->large && !v->large) && !(v->sym && s->rows != s->cols) && (!v->tf32 || f32) &&
-           !((v->shared || v->per_matrix) && s->batch < 2);
+    return 1;
+}
+
+static pl_op_case member(pl_op_id op, const pl_case_formats *f, const pl_case_sizes *s,
+                         const pl_case_variant *v)
+{
+    pl_op_case c = {.op = op,
+                    .batch = s->batch,
+                    .rows = s->rows,
+                    .cols = s->cols,
+                    .K = s->K,
+                    .large = s->large,
+                    .how = *v,
+                    .present = present(op, v->with)};
+    for (int i = 0; i < PL_MAX_OPERANDS; i++) c.dtype[i] = (polar_dtype)f->dtype[i];
+    return c;
 }
 
 /* Case number `wanted` or of the name `named`; its number, -1 where there is none; with out NULL the number
@@ -87,22 +100,18 @@ static int member(pl_op_case *out, pl_op_id op, const pl_case_formats *f, const 
 static int64_t walk(pl_op_case *out, int64_t wanted, const char *named)
 {
     int64_t n = 0;
-    pl_op_case c;
     char name[PL_OP_CASE_NAME];
     for (int op = 0; op < PL_OP_COUNT; op++) {
         const pl_case_family *m = families[op];
-        const char *op_name = pl_op_describe((pl_op_id)op)->name;
-        if (!m || (named && strncmp(named, op_name, strlen(op_name)))) continue;
+        const pl_op_info *info = pl_op_describe((pl_op_id)op);
+        if (!m || (named && strncmp(named, info->name, strlen(info->name)))) continue;
         for (int f = 0; f < m->n_formats; f++)
             for (int s = 0; s < m->n_sizes; s++)
                 for (int v = 0; v < m->n_variants; v++) {
-                    if (!member(&c, (pl_op_id)op, &m->formats[f], &m->sizes[s], &m->variants[v])) continue;
+                    if (!has_member(info->out, &m->formats[f], &m->sizes[s], &m->variants[v])) continue;
                     if (out && (named || n == wanted)) {
-                        c.present = present(c.op, c.how.with);
-                        if (!named || !strcmp(named, pl_op_case_name(name, sizeof name, &c))) {
-                            *out = c;
-                            return n;
-                        }
+                        *out = member((pl_op_id)op, &m->formats[f], &m->sizes[s], &m->variants[v]);
+                        if (!named || !strcmp(named, pl_op_case_name(name, sizeof name, out))) return n;
                     }
                     n++;
                 }

@@ -91,8 +91,14 @@ int pl_op_case_in_place_on(const pl_op_case *c, int i);
 polar_status pl_op_case_measure(pl_op_result *out, const pl_op_case *c, pl_fill fill, pl_device *dev,
                                 pl_device *oracle);
 
-/* The same without the bounds: only elements, bits_differ and max_abs of the result are set. */
+/* The same of n devices, out[k] of devs[k]; what may come out, which takes longest to say, is said once for
+ * all. A device that is the oracle is not held against itself. */
+polar_status pl_op_case_measure_on(pl_op_result *out, const pl_op_case *c, pl_fill fill,
+                                   pl_device *const *devs, int n, pl_device *oracle);
+
+/* The same without the bounds: only elements, bits_differ and max_abs of the results are set; out[k]: of
+ * others[k] and dev. */
 polar_status pl_op_case_compare(pl_op_result *out, const pl_op_case *c, pl_fill fill, pl_device *dev,
-                                pl_device *oracle);
+                                pl_device *const *others, int n);
 
 #endif

@@ -70,6 +70,15 @@ double pl_op_run_before(const pl_op_run *r, int o, int64_t b, int64_t i, int64_t
     return pl_load_f64(entry_at(r, r->buffers[r->buffer_of[o]].before, o, b, i, j), r->mat[o].dtype, 0);
 }
 
+void pl_op_run_line(double *out, const pl_op_run *r, int o, int64_t b, int64_t i, int64_t j, int down,
+                    int64_t n)
+{
+    const unsigned char *first = entry_at(r, r->buffers[r->buffer_of[o]].before, o, b, i, j);
+    const polar_dtype dtype = r->mat[o].dtype;
+    const int64_t step = down ? r->mat[o].rs : 1;
+    for (int64_t k = 0; k < n; k++) out[k] = pl_load_f64(first, dtype, k * step);
+}
+
 double pl_op_run_after(const pl_op_run *r, int o, int64_t b, int64_t i, int64_t j)
 {
     return pl_load_f64(entry_at(r, r->buffers[r->buffer_of[o]].after, o, b, i, j), r->mat[o].dtype, 0);
@@ -141,11 +150,27 @@ static polar_status take_buffer(pl_op_run *r, int o)
     return polar_device_alloc(r->dev, &p->device, p->bytes);
 }
 
-static polar_status build(pl_op_run *r)
+/* The operands' first bits: made here, or those of `like`, a run of the same case. */
+static void fill_operands(pl_op_run *r, const pl_op_run *like)
+{
+    const pl_op_info *info = pl_op_describe(r->c.op);
+    uint64_t seed = like ? 0 : case_seed(&r->c, r->fill);
+    for (int o = 0; o < r->operands; o++) {
+        const pl_op_buffer *p = &r->buffers[o];
+        if (like) {
+            if (p->bytes) memcpy(p->before, like->buffers[o].before, p->bytes);
+        } else if (r->buffer_of[o] < 0) continue;
+        else if (o < info->out) {
+            if (r->buffer_of[o] == o) fill_poison(r, o);
+        } else if (pl_op_case_data_operand(&r->c, o)) fill_data(r, o, seed);
+        else fill_values(r, o, seed);
+    }
+}
+
+static polar_status build(pl_op_run *r, const pl_op_run *like)
 {
     const pl_op_info *info = pl_op_describe(r->c.op);
     const pl_case_family *family = pl_op_case_family(r->c.op);
-    uint64_t seed = case_seed(&r->c, r->fill);
     for (int o = 0; o < r->operands; o++) {
         r->buffer_of[o] = r->c.present >> o & 1 ? o : -1;
         if (r->buffer_of[o] < 0) continue;
@@ -157,16 +182,14 @@ static polar_status build(pl_op_run *r)
         if (on >= 0) r->buffer_of[o] = on; /* the result's own buffer stays, untouched */
         if (r->buffer_of[o] < 0) continue;
         r->mat[o].data = (char *)r->buffers[r->buffer_of[o]].device + r->offset[o];
-        if (o < info->out) {
-            if (on < 0) fill_poison(r, o);
-        } else if (pl_op_case_data_operand(&r->c, o)) fill_data(r, o, seed);
-        else fill_values(r, o, seed);
     }
+    fill_operands(r, like);
     family->args(&r->args, &r->c, r->mat);
     return POLAR_OK;
 }
 
-polar_status pl_op_run_create(pl_op_run **out, const pl_op_case *c, pl_fill fill, pl_device *dev)
+static polar_status create(pl_op_run **out, const pl_op_case *c, pl_fill fill, pl_device *dev,
+                           const pl_op_run *like)
 {
     const pl_op_info *info = pl_op_describe(c->op);
     pl_op_run *r = pl_calloc(1, sizeof *r);
@@ -178,10 +201,20 @@ polar_status pl_op_run_create(pl_op_run **out, const pl_op_case *c, pl_fill fill
     r->operands = pl_op_operand_count(info);
     r->results = info->out + info->inout;
     polar_status st = polar_queue_create(&r->q, dev, NULL);
-    if (st == POLAR_OK) st = build(r);
+    if (st == POLAR_OK) st = build(r, like);
     if (st == POLAR_OK) *out = r;
     else pl_op_run_destroy(r);
     return st;
+}
+
+polar_status pl_op_run_create(pl_op_run **out, const pl_op_case *c, pl_fill fill, pl_device *dev)
+{
+    return create(out, c, fill, dev, NULL);
+}
+
+polar_status pl_op_run_create_like(pl_op_run **out, const pl_op_run *like, pl_device *dev)
+{
+    return create(out, &like->c, like->fill, dev, like);
 }
 
 void pl_op_run_destroy(pl_op_run *r)
@@ -236,27 +269,35 @@ pl_queue *pl_op_run_queue(pl_op_run *r)
     return r->q;
 }
 
-/* True where byte `at` of the operand's buffer belongs to one of its elements. */
-static int inside(const pl_op_run *r, int o, size_t at)
+static int64_t bytes_changed(const unsigned char *before, const unsigned char *after, size_t bytes)
 {
+    int64_t changed = 0;
+    for (size_t at = 0; at < bytes; at++) changed += before[at] != after[at];
+    return changed;
+}
+
+/* Of the elements of operand o. */
+static int64_t elements_changed(const pl_op_run *r, int o)
+{
+    const pl_op_buffer *p = &r->buffers[r->buffer_of[o]];
     const pl_mat *m = &r->mat[o];
-    if (at < r->offset[o] || m->bs <= 0 || m->rs <= 0) return 0;
-    int64_t e = (int64_t)((at - r->offset[o]) / polar_dtype_size(m->dtype)), in_matrix = e % m->bs;
-    return e / m->bs < m->batch && in_matrix / m->rs < m->rows && in_matrix % m->rs < m->cols;
+    int64_t changed = 0;
+    for (int64_t b = 0; b < m->batch; b++)
+        for (int64_t i = 0; i < m->rows; i++)
+            changed += bytes_changed(entry_at(r, p->before, o, b, i, 0), entry_at(r, p->after, o, b, i, 0),
+                                     (size_t)m->cols * polar_dtype_size(m->dtype));
+    return changed;
 }
 
 int64_t pl_op_run_stray_bytes(const pl_op_run *r, int buffer, int *constant)
 {
     const pl_op_buffer *p = &r->buffers[buffer];
-    int64_t stray = 0;
+    int64_t changed = bytes_changed(p->before, p->after, p->bytes);
     *constant = 1;
-    for (int o = 0; o < r->results; o++)
-        if (r->buffer_of[o] == buffer) *constant = 0;
-    for (size_t at = 0; at < p->bytes; at++) {
-        if (p->before[at] == p->after[at]) continue;
-        int owned = 0;
-        for (int o = 0; o < r->results && !owned; o++) owned = r->buffer_of[o] == buffer && inside(r, o, at);
-        stray += !owned;
-    }
-    return stray;
+    for (int o = 0; o < r->results && *constant; o++) /* no two results stand on one buffer */
+        if (r->buffer_of[o] == buffer) {
+            *constant = 0;
+            changed -= elements_changed(r, o);
+        }
+    return changed;
 }

@@ -44,6 +44,8 @@ typedef struct pl_op_run {
 
 /* builds operands, on the host and in device memory */
 polar_status pl_op_run_create(pl_op_run **out, const pl_op_case *c, pl_fill fill, pl_device *dev);
+/* the same case from the same bits on another device: operands are copied, not made anew */
+polar_status pl_op_run_create_like(pl_op_run **out, const pl_op_run *like, pl_device *dev);
 /* the starting bits, poison included; waits */
 polar_status pl_op_run_upload(pl_op_run *r);
 void pl_op_run_enqueue(pl_op_run *r); /* the op, once, by its named call */
@@ -55,6 +57,9 @@ void pl_op_run_destroy(pl_op_run *r);                       /* NULL is fine */
 
 /* an entry as uploaded */
 double pl_op_run_before(const pl_op_run *r, int operand, int64_t b, int64_t i, int64_t j);
+/* n entries as uploaded: down column j from row i on (down), or along row i from column j on */
+void pl_op_run_line(double *out, const pl_op_run *r, int operand, int64_t b, int64_t i, int64_t j, int down,
+                    int64_t n);
 /* an entry as fetched */
 double pl_op_run_after(const pl_op_run *r, int operand, int64_t b, int64_t i, int64_t j);
 /* its bytes as fetched */
