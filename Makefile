@@ -34,7 +34,8 @@ demo: build         ## build, run `polar demo`
 	@./polar demo
 
 test: tests         ## build, run every test that needs no GPU
-	@ctest --test-dir $(BUILD) -j $$(nproc) --output-on-failure --no-tests=error --timeout 1200
+	@# one more at once than processors: some mostly wait
+	@ctest --test-dir $(BUILD) -j $$(($$(nproc) + 1)) --output-on-failure --no-tests=error --timeout 1200
 
 test-full: tests    ## sanitizers, every instruction set of this CPU, fault loops, a bounded fuzz run
 	@sh tools/test_full.sh $(BUILD)

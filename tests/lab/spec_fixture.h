@@ -66,8 +66,10 @@ static inline void spec_file_end(void)
     unlink(spec_path);
 }
 
+/* A new file each time: a file system may put a file that is written over on the disk before it goes on. */
 static inline void spec_write(const void *text, size_t n)
 {
+    unlink(spec_path);
     FILE *f = fopen(spec_path, "wb");
     if (!f || fwrite(text, 1, n, f) != n || fclose(f)) exit(1);
 }
