@@ -17,7 +17,10 @@ static const struct {
 
 pl_iv pl_op_model(const pl_op_run *r, int operand, int64_t b, int64_t i, int64_t j)
 {
-    if (pl_op_run_left_out(r, b)) return at(r, operand, b, i, j);
+    if (pl_op_run_left_out(r, b)) { /* factors, the first result of their ops, are 1; all else is as it was */
+        const int factors = r->c.op == PL_OP_line_factors || r->c.op == PL_OP_norm_moment;
+        return factors && operand == 0 ? pl_iv_point(1) : at(r, operand, b, i, j);
+    }
     return expected[r->c.op].model(r, operand, b, i, j, pl_op_case_compute(&r->c));
 }
 

@@ -4,6 +4,7 @@
  *     ctest -R test_optim_skip
  */
 #include "base/alloc.h"
+#include "optim/rule_names.h"
 #include "optim_state_file.h"
 
 enum { MODEL = 4, STEPS = 6 };
@@ -420,6 +421,9 @@ int main(int argc, char **argv)
     nan_inserted(device, "muon", "ns_bf16_reference", POLAR_DTYPE_BF16, POLAR_DTYPE_BF16);
     nan_inserted(device, "adamw", NULL, POLAR_DTYPE_F32, POLAR_DTYPE_BF16);
     nan_inserted(device, "polar_ema", "exact", POLAR_DTYPE_F64, POLAR_DTYPE_F64);
+    for (const char *const *rule = pl_rule_names; *rule;
+         rule++) /* each stage between the gradient and the step */
+        nan_inserted(device, *rule, NULL, POLAR_DTYPE_F32, POLAR_DTYPE_F32);
     nearly_plain(device);
     by_member(device);
     scaler(device, POLAR_SKIP_NONFINITE);

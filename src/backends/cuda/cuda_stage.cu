@@ -78,7 +78,10 @@ static __global__ void factors_kernel(pl_args_line_factors a)
     for (int64_t b = blockIdx.x; b < a.X.batch; b += gridDim.x) {
         const double *live = live_row(a.live, b), eps = live[PL_LIVE_EPS], beta2 = live[PL_LIVE_BETA2];
         double *F = (double *)a.F.data + b * a.F.bs, before = 0, after = 0;
-        if (live[PL_LIVE_SKIP] != 0) continue;
+        if (live[PL_LIVE_SKIP] != 0) {
+            for (int64_t l = threadIdx.x; l < a.F.cols; l += PL_LANES) F[l] = 1;
+            continue;
+        }
         for (int64_t l = threadIdx.x; l < a.F.cols; l += PL_LANES) {
             double square = F[l], f, v;
             if (a.kind == PL_LINE_EQUILIBRATE) f = pl_line_equilibrate(square, eps);
@@ -201,11 +204,14 @@ static __global__ void norm_moment_kernel(pl_args_norm_moment a)
          b += (int64_t)gridDim.x * blockDim.x) {
         const double *live = live_row(a.live, b), *n = (const double *)a.N.data + b * a.N.bs;
         double *F = (double *)a.F.data + b * a.F.bs, v = pl_cuda_get<double>(a.V, b * a.V.bs);
-        if (live[PL_LIVE_SKIP] != 0) continue;
+        F[1] = 1;
+        if (live[PL_LIVE_SKIP] != 0) {
+            F[0] = 1;
+            continue;
+        }
         F[0] = a.kind == PL_NORM_MOMENT
                    ? pl_norm_moment(&v, n, live[PL_LIVE_GRAD], live[PL_LIVE_BETA2], live[PL_LIVE_EPS])
                    : pl_norm_sum(&v, n, live[PL_LIVE_GRAD], a.clip, live[PL_LIVE_EPS], live[PL_LIVE_LR]);
-        F[1] = 1;
         pl_cuda_put<double>(a.V, b * a.V.bs, v);
     }
 }

@@ -31,7 +31,10 @@ void pl_ref_line_factors(pl_queue *q, const pl_args_line_factors *a)
     for (int64_t b = 0; b < a->X.batch; b++) {
         const double beta2 = live(&a->live, b, PL_LIVE_BETA2), eps = live(&a->live, b, PL_LIVE_EPS);
         double before[PL_LANES] = {0}, after[PL_LANES] = {0};
-        if (live(&a->live, b, PL_LIVE_SKIP) != 0) continue;
+        if (live(&a->live, b, PL_LIVE_SKIP) != 0) {
+            for (int64_t l = 0; l < lines; l++) pl_put(&a->F, b, 0, l, 1);
+            continue;
+        }
         for (int64_t l = 0; l < lines; l++) {
             double square = line_square(a, b, l), f, v;
             if (a->kind == PL_LINE_EQUILIBRATE) f = pl_line_equilibrate(square, eps);
@@ -110,8 +113,9 @@ void pl_ref_norm_moment(pl_queue *q, const pl_args_norm_moment *a)
         const double *n = (const double *)a->N.data + b * a->N.bs, grad = live(&a->live, b, PL_LIVE_GRAD),
                      eps = live(&a->live, b, PL_LIVE_EPS);
         double v = pl_get(&a->V, b, 0, 0), f;
-        if (live(&a->live, b, PL_LIVE_SKIP) != 0) continue;
-        if (a->kind == PL_NORM_MOMENT) f = pl_norm_moment(&v, n, grad, live(&a->live, b, PL_LIVE_BETA2), eps);
+        if (live(&a->live, b, PL_LIVE_SKIP) != 0) f = 1;
+        else if (a->kind == PL_NORM_MOMENT)
+            f = pl_norm_moment(&v, n, grad, live(&a->live, b, PL_LIVE_BETA2), eps);
         else f = pl_norm_sum(&v, n, grad, a->clip, eps, live(&a->live, b, PL_LIVE_LR));
         pl_put(&a->V, b, 0, 0, v);
         pl_put(&a->F, b, 0, 0, f);

@@ -104,7 +104,7 @@ void PL_ISA_NAME(pl_cpu_line_factors_end)(const pl_args_line_factors *a, int64_t
     for (int64_t l = 0; l < a->F.cols; l++) F[l] = kept * F[l];
 }
 
-/* A matrix that is left out has none of its numbers written: the squares go to the others alone. */
+/* Of matrices of which none is left out: their squares and moments are written. */
 static void line_factors(pl_queue *q, const pl_args_line_factors *a)
 {
     const columns_of o = {a, (a->X.cols + WIDE - 1) / WIDE};
@@ -118,7 +118,11 @@ void PL_ISA_NAME(pl_cpu_line_factors)(pl_queue *q, const pl_args_line_factors *a
 {
     for (int64_t b = 0, n; b < a->X.batch; b += n) {
         n = 1;
-        if (live_row(&a->live, b)[PL_LIVE_SKIP] != 0) continue;
+        if (live_row(&a->live, b)[PL_LIVE_SKIP] != 0) {
+            double *F = (double *)a->F.data + b * a->F.bs;
+            for (int64_t l = 0; l < a->F.cols; l++) F[l] = 1;
+            continue;
+        }
         while (b + n < a->X.batch && live_row(&a->live, b + n)[PL_LIVE_SKIP] == 0) n++;
         pl_args_line_factors some = *a;
         some.F = pl_mat_at(a->F, b, n), some.X = pl_mat_at(a->X, b, n);
