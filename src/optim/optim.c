@@ -1,5 +1,5 @@
-/* optim.c -- making an optimiser: checks, state in one piece of device memory, the order in which the polar
- * map sees the directions. */
+/* optim.c -- making an optimiser and unmaking it, its weights and state as others see them; where the state
+ * lies: optim_arena.c. */
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,8 +11,6 @@
 #include "optim/optim_impl.h"
 #include "optim/optim_layout.h"
 #include "optim/shard.h"
-
-#define STATE_ALIGN ((size_t)256)
 
 /* ---- checks ------------------------------------------------------------------------------------- */
 
@@ -44,223 +42,7 @@ static polar_status check_twice(const polar_optim *opt)
     return POLAR_OK;
 }
 
-/* ---- state -------------------------------------------------------------------------------------- */
-
-int pl_optim_keeps_direction(const polar_optim *opt, const pl_optim_param *p)
-{
-    const polar_rule *r = pl_optim_rule(opt, p);
-    if (opt->o.measure) return 1;
-    if (p->route == POLAR_ROUTE_AUX) return 0;
-    return r->map.kind != POLAR_MAP_NONE || r->momentum != POLAR_MOMENTUM_EMA ||
-           r->precondition != POLAR_PRECONDITION_ADAM || !pl_optim_plain(opt, p);
-}
-
-int pl_optim_second_moment(const polar_optim *opt, const pl_optim_param *p)
-{
-    const polar_precondition kind = pl_optim_rule(opt, p)->precondition;
-    return p->route == POLAR_ROUTE_AUX || kind == POLAR_PRECONDITION_ADAM ||
-           kind == POLAR_PRECONDITION_LAPROP || kind == POLAR_PRECONDITION_ROOT || pl_precondition_soap(kind);
-}
-
-static polar_dtype state_dtype(const pl_optim_param *p)
-{
-    return p->W.dtype == POLAR_DTYPE_F64 ? POLAR_DTYPE_F64 : POLAR_DTYPE_F32;
-}
-
-/* The next piece of the arena: its offset while base is NULL, its address after. */
-static pl_mat take(size_t *used, char *base, polar_dtype dtype, int64_t batch, int64_t rows, int64_t cols,
-                   int aligned)
-{
-    if (aligned) *used = (*used + STATE_ALIGN - 1) / STATE_ALIGN * STATE_ALIGN;
-    pl_mat m = pl_mat_dense(base ? base + *used : NULL, dtype, batch, rows, cols);
-    *used += pl_mat_bytes(&m);
-    return m;
-}
-
-int pl_optim_mapped(const polar_optim *opt, const pl_optim_param *p)
-{
-    return p->route == POLAR_ROUTE_MATRIX && pl_optim_rule(opt, p)->map.kind != POLAR_MAP_NONE;
-}
-
-/* Its direction lies with those of its kind: a map or a stage sees them as one batch. */
-static int ordered(const polar_optim *opt, const pl_optim_param *p)
-{
-    return pl_optim_mapped(opt, p) || pl_optim_staged(opt, p);
-}
-
-/* The map sees both side by side. */
-static int same_batch(const polar_optim *opt, const pl_optim_param *a, const pl_optim_param *b)
-{
-    return opt->group[a->group].map_set == opt->group[b->group].map_set && !a->schur_group &&
-           !b->schur_group && a->rows / a->row_blocks == b->rows / b->row_blocks && a->cols == b->cols &&
-           state_dtype(a) == state_dtype(b);
-}
-
-static void point_direction(polar_optim *opt, size_t *used, char *base, int64_t i, int aligned)
-{
-    pl_optim_param *p = &opt->parts[i];
-    p->D = take(used, base, state_dtype(p), opt->members, p->rows, p->cols, aligned);
-    if (ordered(opt, p)) opt->order[opt->order_count++] = i;
-}
-
-/* What a rule keeps beside its directions, in their order: moments of the map's results, copies of what the
- * map was given, products of matrices. */
-static void point_stages(polar_optim *opt, size_t *used, char *base)
-{
-    const pl_optim_param *last = NULL;
-    for (int64_t k = 0; k < opt->order_count; k++) {
-        pl_optim_param *p = &opt->parts[opt->order[k]];
-        const polar_rule *r = pl_optim_rule(opt, p);
-        const int cols = pl_optim_post_columns(r, p->rows / p->row_blocks, p->cols),
-                  entries = r->post == POLAR_POST_ENTRY_MOMENT,
-                  aligned = !last || last->group != p->group || !same_batch(opt, last, p);
-        if (pl_post_norms(r))
-            p->P = take(used, base, state_dtype(p), opt->members, 1, p->row_blocks, aligned);
-        else if (pl_optim_post_moment(r))
-            p->P = take(used, base, state_dtype(p), opt->members,
-                        entries ? p->rows
-                        : cols  ? p->row_blocks
-                                : 1,
-                        entries || cols ? p->cols : p->rows, aligned);
-        last = p;
-    }
-    last = NULL;
-    for (int64_t k = 0; k < opt->order_count; k++) {
-        pl_optim_param *p = &opt->parts[opt->order[k]];
-        const polar_rule *r = pl_optim_rule(opt, p);
-        if ((r->scale == POLAR_SCALE_NUCLEAR && pl_optim_mapped(opt, p)) || pl_optim_again(opt, p))
-            p->U = take(used, base, state_dtype(p), opt->members, p->rows, p->cols,
-                        !last || last->group != p->group || !same_batch(opt, last, p));
-        last = p;
-    }
-    for (int64_t i = 0; i < opt->part_count; i++) {
-        pl_optim_param *p = &opt->parts[i];
-        const polar_rule *r = pl_optim_rule(opt, p);
-        if (p->route == POLAR_ROUTE_MATRIX && (pl_apply_looks(r) || pl_post_norms(r)))
-            p->B = take(used, base, POLAR_DTYPE_F64, opt->members * p->row_blocks, 1, 4, 1);
-    }
-}
-
-/* Part i, the first of its kind, and side by side with it every later one of its shape (a Schur block stays
- * alone). */
-static void point_batch(polar_optim *opt, size_t *used, char *base, int64_t i)
-{
-    for (int64_t j = i; j < opt->part_count; j++) {
-        const pl_optim_param *p = &opt->parts[j];
-        if (j == i || (ordered(opt, p) && same_batch(opt, &opt->parts[i], p)))
-            point_direction(opt, used, base, j, j == i);
-    }
-}
-
-/* Directions of one map and shape lie side by side, so that the map sees them as one batch; Schur blocks
- * follow, group by group. */
-static void point_directions(polar_optim *opt, size_t *used, char *base)
-{
-    opt->order_count = 0;
-    for (int64_t i = 0; i < opt->part_count; i++)
-        if (!ordered(opt, &opt->parts[i]) && pl_optim_keeps_direction(opt, &opt->parts[i]))
-            point_direction(opt, used, base, i, 1);
-    for (int64_t set = 0; set < opt->groups; set++)
-        for (int64_t i = 0; i < opt->part_count && opt->group[set].map_set == set; i++) {
-            const pl_optim_param *p = &opt->parts[i];
-            int leads = ordered(opt, p) && !p->schur_group && opt->group[p->group].map_set == set;
-            for (int64_t j = 0; j < i && leads; j++)
-                leads = !(ordered(opt, &opt->parts[j]) && same_batch(opt, &opt->parts[j], p));
-            if (leads) point_batch(opt, used, base, i);
-        }
-    for (int64_t i = 0; i < opt->part_count; i++) {
-        const pl_optim_param *p = &opt->parts[i];
-        int leads = ordered(opt, p) && p->schur_group;
-        for (int64_t j = 0; j < i && leads; j++)
-            leads = opt->parts[j].schur_group != p->schur_group || !ordered(opt, &opt->parts[j]);
-        for (int64_t j = i; j < opt->part_count && leads; j++)
-            if (ordered(opt, &opt->parts[j]) && opt->parts[j].schur_group == p->schur_group)
-                point_batch(opt, used, base, j);
-    }
-}
-
-/* One of its parts has a second moment. */
-static int any_second_moment(const polar_optim *opt, const pl_optim_param *p)
-{
-    for (int64_t k = p->first_part; k < p->first_part + p->part_count; k++)
-        if (pl_optim_second_moment(opt, &opt->parts[k])) return 1;
-    return 0;
-}
-
-/* Left and right: the factors' moments and eigenvectors, square; what becomes of the eigenvalues, a line. */
-static void point_kron(polar_optim *opt, pl_optim_param *p, size_t *used, char *base)
-{
-    for (int side = 0; side < 2; side++) {
-        const int64_t n = side ? p->cols : p->rows / p->row_blocks, rows = p->row_blocks * n;
-        p->K[side] = take(used, base, POLAR_DTYPE_F64, opt->members, rows, n, 1);
-        p->Q[side] = take(used, base, state_dtype(p), opt->members, rows, n, 1);
-        const polar_precondition kind = pl_optim_rule(opt, p)->precondition;
-        if (pl_precondition_soap(kind) && kind != POLAR_PRECONDITION_KL_SOAP) continue;
-        p->F[side] =
-            take(used, base, POLAR_DTYPE_F64, opt->members, side ? p->row_blocks : 1, side ? n : rows, 1);
-    }
-}
-
-/* Measures with base NULL, points with the real one: the same function. */
-static size_t point_state(polar_optim *opt, char *base)
-{
-    size_t used = 0;
-    for (int64_t i = 0; i < opt->n; i++) {
-        pl_optim_param *p = &opt->params[i];
-        p->M = take(&used, base, state_dtype(p), opt->members, p->rows, p->cols, 1);
-        if (any_second_moment(opt, p))
-            p->V = take(&used, base, state_dtype(p), opt->members, p->rows, p->cols, 1);
-        if (p->W.dtype == POLAR_DTYPE_BF16)
-            p->master = take(&used, base, POLAR_DTYPE_F32, opt->members, p->rows, p->cols, 1);
-        pl_optim_parts_point(opt, p);
-        for (int64_t k = p->first_part; k < p->first_part + p->part_count; k++)
-            if (pl_optim_kron(opt, &opt->parts[k])) point_kron(opt, &opt->parts[k], &used, base);
-        for (int64_t k = p->first_part; k < p->first_part + p->part_count && opt->o.measure; k++)
-            opt->parts[k].N = take(&used, base, POLAR_DTYPE_F64, 1, 1, 2, 1);
-    }
-    point_directions(opt, &used, base);
-    point_stages(opt, &used, base);
-    for (int64_t i = 0; i < opt->n && opt->own_counts; i++)
-        opt->params[i].T =
-            take(&used, base, POLAR_DTYPE_F64, opt->members, 1, 2, i == 0); /* all in one piece */
-    if (opt->own_counts)
-        opt->rest_counts = take(&used, base, POLAR_DTYPE_F64, opt->rests * opt->members, 1, 2, 0);
-    if (opt->own_counts) opt->flags = take(&used, base, POLAR_DTYPE_F32, opt->members, 1, 1, 1);
-    return used;
-}
-
-/* Bases begin as identities and their factors as ones, in the image of a state that begins with zeros. */
-static void fill_bases(const polar_optim *opt, char *image)
-{
-    for (int64_t i = 0; i < opt->part_count; i++)
-        for (int side = 0; side < 2; side++) {
-            const pl_mat *Q = &opt->parts[i].Q[side], *F = &opt->parts[i].F[side];
-            for (int64_t row = 0; Q->data && row < Q->batch * Q->rows; row++)
-                pl_store_f64(image + ((char *)Q->data - (char *)opt->state), Q->dtype,
-                             row * Q->cols + row % Q->cols, 1);
-            for (int64_t k = 0; F->data && k < F->batch * F->rows * F->cols; k++)
-                pl_store_f64(image + ((char *)F->data - (char *)opt->state), F->dtype, k, 1);
-        }
-}
-
-/* Moments begin at zero, masters as their weights, nothing moves until the first step is prepared. */
-static polar_status fill_state(polar_optim *opt)
-{
-    pl_queue *q;
-    void *zeros = pl_calloc(1, opt->state_bytes);
-    PL_NEED(zeros, POLAR_E_NOMEM, "%zu bytes of state", opt->state_bytes);
-    polar_status st = polar_queue_create(&q, opt->dev, NULL);
-    fill_bases(opt, zeros);
-    if (st == POLAR_OK) {
-        polar_queue_upload(q, opt->state, zeros, opt->state_bytes);
-        pl_optim_live_begin(opt, q);
-        st = polar_optim_reload_weights(opt, q);
-        if (st == POLAR_OK) st = polar_queue_sync(q);
-        polar_queue_destroy(q);
-    }
-    pl_free(zeros);
-    return st;
-}
+/* ---- weights ------------------------------------------------------------------------------------ */
 
 polar_status polar_optim_reload_weights(polar_optim *opt, polar_queue *q)
 {
@@ -370,18 +152,18 @@ static polar_status fill(polar_optim *opt, const polar_param *params, const pola
     PL_TRY(take_tables(opt));
     for (int64_t i = 0; i < opt->n; i++) opt->by_address[i] = i;
     qsort_r(opt->by_address, (size_t)opt->n, sizeof *opt->by_address, earlier, opt);
-    opt->state_bytes = point_state(opt, NULL);
+    opt->state_bytes = pl_optim_point_state(opt, NULL);
     if (opt->o.comm) { /* the pieces of this rank have the memory; here are places in a file of it all */
-        opt->state = (void *)STATE_ALIGN;
-        point_state(opt, opt->state);
+        opt->state = (void *)PL_OPTIM_STATE_ALIGN;
+        pl_optim_point_state(opt, opt->state);
         PL_TRY(pl_shard_create(opt));
         return pl_optim_report_make(&opt->report, opt);
     }
     PL_TRY(polar_device_alloc(opt->dev, &opt->state, opt->state_bytes));
-    point_state(opt, opt->state);
+    pl_optim_point_state(opt, opt->state);
     PL_TRY(pl_live_create(&opt->live, opt->dev, opt->slots * opt->members * PL_LIVE_COLS));
     PL_TRY(pl_optim_report_make(&opt->report, opt));
-    return fill_state(opt);
+    return pl_optim_fill_state(opt);
 }
 
 polar_status polar_optim_create_sized(polar_optim **out, polar_device *dev, const polar_param *params,

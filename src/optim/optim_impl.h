@@ -18,7 +18,8 @@
 #include "device/queue.h"
 #include "optim/optim_layout.h"
 
-#define PL_OPTIM_NAME_MAX 500 /* bytes of a parameter's name */
+#define PL_OPTIM_NAME_MAX    500           /* bytes of a parameter's name */
+#define PL_OPTIM_STATE_ALIGN ((size_t)256) /* of what a batch begins with */
 
 typedef struct pl_optim_group {
     polar_rule rule; /* of the matrix route; its map is resolved */
@@ -221,6 +222,10 @@ pl_mat pl_optim_live_of(const polar_optim *opt, const pl_optim_param *p);
 pl_mat pl_optim_blocks(pl_mat m, const pl_optim_param *p);
 /* it needs D: a map, a measure, or a rule that is not AdamW */
 int pl_optim_keeps_direction(const polar_optim *opt, const pl_optim_param *p);
+/* where everything lies from base on, and opt->order; base NULL: returns how many bytes that takes */
+size_t pl_optim_point_state(polar_optim *opt, char *base);
+/* moments begin at zero, bases as identities, masters as their weights */
+polar_status pl_optim_fill_state(polar_optim *opt);
 /* both are there, q is of the optimiser's device; it is about to get work */
 polar_status pl_optim_check_queue(polar_optim *opt, const pl_queue *q);
 /* live values before the first prepare: they leave weights and moments as they are */

@@ -26,21 +26,34 @@ int pl_optim_kron(const polar_optim *opt, const pl_optim_param *p)
            p->rows * p->cols > 0;
 }
 
-/* The matrices of a parameter, or of one member of it, that one call takes. */
+/* Matrices of one rule and shape that one call takes: the factors' decompositions are one thread each, so
+ * there should be many. */
 typedef struct kron {
+    const polar_optim *opt;
     const polar_rule *rule;
-    pl_mat D, G, V, live;    /* V: SOAP's, in the basis */
+    int64_t first, end;      /* in the order of directions */
+    pl_mat D, V, live;       /* V: SOAP's, in the basis */
     pl_mat K[2], Q[2], F[2]; /* left, right */
 } kron;
 
 typedef void (*kron_fn)(pl_queue *q, const kron *k);
 
-static kron kron_of(const polar_optim *opt, const pl_optim_param *p)
+#define MOST_ENTRIES (1 << 24) /* of the largest matrices of a call: what it takes of scratch memory */
+
+static int takes_part(const polar_optim *opt, const pl_optim_param *p)
 {
+    return pl_optim_kron(opt, p) && !pl_optim_missing(p);
+}
+
+static kron kron_of(const polar_optim *opt, int64_t at)
+{
+    const pl_optim_param *p = &opt->parts[opt->order[at]];
     const int64_t batch = opt->members * p->row_blocks;
-    kron k = {.rule = pl_optim_rule(opt, p),
+    kron k = {.opt = opt,
+              .rule = pl_optim_rule(opt, p),
+              .first = at,
+              .end = at + 1,
               .D = pl_optim_blocks(p->D, p),
-              .G = pl_optim_blocks(p->G, p),
               .V = pl_optim_blocks(p->V, p),
               .live = pl_optim_live_of(opt, p)};
     for (int side = 0; side < 2; side++) {
@@ -52,44 +65,78 @@ static kron kron_of(const polar_optim *opt, const pl_optim_param *p)
     return k;
 }
 
-static pl_mat some(pl_mat m, int64_t first, int64_t count)
+static int behind(const pl_mat *a, const pl_mat *b)
 {
-    return m.data ? pl_mat_at(m, first, count) : m;
+    return !a->data || (char *)a->data + pl_mat_bytes(a) == (char *)b->data;
 }
 
-/* A live row serves all matrices of a call or has one each, so members that have blocks come one by one. */
-static void call(pl_queue *q, const kron *all, kron_fn fn)
+/* b continues a: the same rule and shape, the next memory, and not too much of it. */
+static int continues(const kron *a, const kron *b)
 {
-    const int64_t members = all->live.batch, each = all->D.batch / members;
-    if (members == 1 || each == 1) {
-        fn(q, all);
-        return;
+    const int64_t n = a->D.rows > a->D.cols ? a->D.rows : a->D.cols;
+    int next = a->rule == b->rule && a->D.dtype == b->D.dtype && a->D.rows == b->D.rows &&
+               a->D.cols == b->D.cols && behind(&a->D, &b->D) && behind(&a->V, &b->V) &&
+               (a->D.batch + b->D.batch) * n * n <= MOST_ENTRIES;
+    for (int side = 0; side < 2; side++)
+        next = next && behind(&a->K[side], &b->K[side]) && behind(&a->Q[side], &b->Q[side]) &&
+               behind(&a->F[side], &b->F[side]);
+    return next;
+}
+
+static void join(kron *a, const kron *b)
+{
+    a->end = b->end;
+    a->D.batch += b->D.batch, a->V.batch += b->V.batch;
+    for (int side = 0; side < 2; side++)
+        a->K[side].batch += b->K[side].batch, a->Q[side].batch += b->Q[side].batch,
+            a->F[side].batch += b->F[side].batch;
+}
+
+static const pl_optim_param *part_at(const kron *k, int64_t i)
+{
+    return &k->opt->parts[k->opt->order[i]];
+}
+
+static int64_t matrices_of(const kron *k, const pl_optim_param *p)
+{
+    return k->opt->members * p->row_blocks;
+}
+
+/* A live row serves all matrices of a call or has one each. */
+static void call(pl_queue *q, const kron *one, kron_fn fn)
+{
+    const polar_optim *opt = one->opt;
+    kron k = *one;
+    pl_scratch_mark mark = pl_scratch_begin(q);
+    if (opt->members > 1 || opt->own_counts) {
+        k.live = pl_scratch_mat(q, POLAR_DTYPE_F64, k.D.batch, 1, PL_LIVE_COLS);
+        for (int64_t i = k.first, at = 0; i < k.end; at += matrices_of(&k, part_at(&k, i)), i++)
+            for (int64_t b = 0; b < matrices_of(&k, part_at(&k, i)); b++)
+                PL_CALL(
+                    copy, q, .Y = pl_mat_at(k.live, at + b, 1),
+                    .X = pl_mat_at(pl_optim_live_of(opt, part_at(&k, i)), b / part_at(&k, i)->row_blocks, 1));
     }
-    for (int64_t m = 0; m < members; m++) {
-        kron k = {.rule = all->rule,
-                  .D = pl_mat_at(all->D, m * each, each),
-                  .G = pl_mat_at(all->G, m * each, each),
-                  .V = some(all->V, m * each, each),
-                  .live = pl_mat_at(all->live, m, 1)};
-        for (int side = 0; side < 2; side++) {
-            k.K[side] = pl_mat_at(all->K[side], m * each, each);
-            k.Q[side] = pl_mat_at(all->Q[side], m * each, each);
-            k.F[side] = some(all->F[side], m * each, each);
-        }
-        fn(q, &k);
-    }
+    fn(q, &k);
+    pl_scratch_end(q, mark);
 }
 
 static void for_krons(polar_optim *opt, pl_queue *q, kron_fn fn)
 {
-    for (int64_t i = 0; i < opt->part_count; i++) {
-        const pl_optim_param *p = &opt->parts[i];
-        if (!pl_optim_kron(opt, p) || pl_optim_missing(p)) continue;
-        const kron k = kron_of(opt, p);
-        q->subject = p->name;
-        call(q, &k, fn);
-        q->subject = NULL;
+    kron open = {0};
+    for (int64_t i = 0; i < opt->order_count; i++) {
+        const pl_optim_param *p = &opt->parts[opt->order[i]];
+        if (!takes_part(opt, p)) continue;
+        const kron next = kron_of(opt, i);
+        if (open.rule && continues(&open, &next)) {
+            join(&open, &next);
+            continue;
+        }
+        if (open.rule) call(q, &open, fn);
+        open = next;
+        q->subject = p->name; /* of a call the first */
     }
+    if (open.rule) call(q, &open, fn);
+    q->subject = NULL;
 }
 
 /* ---- factors ------------------------------------------------------------------------------------ */
@@ -99,17 +146,45 @@ static pl_mat room_like(pl_queue *q, const pl_mat *m)
     return pl_scratch_mat(q, m->dtype, m->batch, m->rows, m->cols);
 }
 
+/* All gradients in one piece, in the directions' format: a product's factors have one. */
+static pl_mat gathered(pl_queue *q, const kron *k)
+{
+    pl_mat Y = room_like(q, &k->D);
+    for (int64_t i = k->first, at = 0; i < k->end; i++) {
+        const pl_optim_param *p = part_at(k, i);
+        const int64_t n = matrices_of(k, p);
+        PL_CALL(copy, q, .Y = pl_mat_at(Y, at, n), .X = pl_optim_blocks(p->G, p));
+        at += n;
+    }
+    return Y;
+}
+
 /* What moments average: a gradient over its norm N. */
 typedef struct part {
     pl_mat unit, N;
 } part;
 
-static part part_of(pl_queue *q, const kron *k, pl_mat X)
+static part part_room(pl_queue *q, const kron *k)
 {
-    part p = {.unit = room_like(q, &k->D), .N = pl_scratch_mat(q, POLAR_DTYPE_F64, X.batch, 1, 2)};
-    PL_CALL(frob, q, .N = p.N, .X = X, .weight = 1);
-    PL_CALL(normalise, q, .Y = p.unit, .X = X, .N = p.N);
-    return p;
+    return (part){.unit = room_like(q, &k->D), .N = pl_scratch_mat(q, POLAR_DTYPE_F64, k->D.batch, 1, 2)};
+}
+
+/* Matrices [at, at + n) of it, from X. */
+static void part_fill(pl_queue *q, part x, int64_t at, int64_t n, pl_mat X)
+{
+    PL_CALL(frob, q, .N = pl_mat_at(x.N, at, n), .X = X, .weight = 1);
+    PL_CALL(normalise, q, .Y = pl_mat_at(x.unit, at, n), .X = X, .N = pl_mat_at(x.N, at, n));
+}
+
+static part gradient_part(pl_queue *q, const kron *k)
+{
+    part x = part_room(q, k);
+    for (int64_t i = k->first, at = 0; i < k->end; i++) {
+        const pl_optim_param *p = part_at(k, i);
+        part_fill(q, x, at, matrices_of(k, p), pl_optim_blocks(p->G, p));
+        at += matrices_of(k, p);
+    }
+    return x;
 }
 
 /* Of the KL factors' left and right, g Q_R f_R and f_L Q_L^T g over the roots of the other sides: both before
@@ -117,14 +192,14 @@ static part part_of(pl_queue *q, const kron *k, pl_mat X)
 static void whitened_parts(pl_queue *q, const kron *k, part out[2])
 {
     const int64_t rows = k->D.rows, cols = k->D.cols;
-    pl_mat G = room_like(q, &k->D), X = room_like(q, &k->D); /* a product's factors have one format */
-    PL_CALL(copy, q, .Y = G, .X = k->G);
+    pl_mat G = gathered(q, k), X = room_like(q, &k->D);
+    out[0] = part_room(q, k), out[1] = part_room(q, k);
     PL_CALL(gemm, q, .C = X, .A = G, .B = k->Q[1], .alpha = 1 / sqrt((double)cols));
     PL_CALL(scale_lines, q, .Y = X, .X = X, .C = k->F[1]);
-    out[0] = part_of(q, k, X);
+    part_fill(q, out[0], 0, X.batch, X);
     PL_CALL(gemm, q, .C = X, .A = k->Q[0], .ta = 1, .B = G, .alpha = 1 / sqrt((double)rows));
     PL_CALL(scale_lines, q, .Y = X, .X = X, .R = k->F[0]);
-    out[1] = part_of(q, k, X);
+    part_fill(q, out[1], 0, X.batch, X);
 }
 
 /* The moment of a factor moves on by x x^T, or x^T x. */
@@ -157,7 +232,7 @@ static void refresh(pl_queue *q, const kron *k)
     pl_scratch_mark mark = pl_scratch_begin(q);
     part x[2];
     if (kind == PL_KRON_CLAMPED) whitened_parts(q, k, x);
-    else x[0] = x[1] = part_of(q, k, k->G);
+    else x[0] = x[1] = gradient_part(q, k);
     for (int side = 0; side < 2; side++) {
         pl_mat A = {0};
         if (kind == PL_KRON_NESTEROV) A = room_like(q, &k->K[side]);
@@ -229,11 +304,7 @@ static void adam_in_basis(pl_queue *q, const kron *k)
     pl_scratch_mark mark = pl_scratch_begin(q);
     pl_mat X = room_like(q, &k->D), G = own ? (pl_mat){0} : room_like(q, &k->D);
     project(q, k, X, k->D);
-    if (!own) {
-        pl_mat T = room_like(q, &k->D); /* a product's factors have one format */
-        PL_CALL(copy, q, .Y = T, .X = k->G);
-        project(q, k, G, T);
-    }
+    if (!own) project(q, k, G, gathered(q, k));
     PL_CALL(entry_stage, q, .Y = X, .V = k->V, .X = X, .G = G, .live = k->live,
             .after = own ? k->rule->first_basis : 0);
     project_back(q, k, k->D, X);
