@@ -1,21 +1,15 @@
-/* cpu_kron_basis.c -- bases of Kronecker factors: the oracle's, matrix by matrix, the batch shared out over
- * the threads, each matrix by the same single-threaded LAPACK calls whatever its batch mates.
+/* cpu_kron_basis.c -- bases of Kronecker factors. Eigenvectors: the oracle's, matrix by matrix, the batch
+ * shared out over the threads, each matrix by the same single-threaded LAPACK calls whatever its batch mates.
+ * Sweeps: products and reflections of all matrices that are due at once (cpu_qr.c), what is left one thread a
+ * matrix.
  */
 #include <pthread.h>
 
 #include "backends/ref/ref_kron.h"
 #include "base/alloc.h"
 #include "cpu_kernels.h"
+#include "cpu_qr.h"
 #include "device/kron_row.h"
-
-typedef struct {
-    pl_queue *q;
-    const pl_args_kron_eigen *eigen; /* or */
-    const pl_args_kron_sweep *sweep;
-    pl_mat T; /* the sweep's products */
-    int64_t batch, pieces;
-    pthread_mutex_t lock; /* of the queue's error */
-} bases_of;
 
 /* Of matrices; a live row may serve all. */
 static pl_mat some(pl_mat m, int64_t first, int64_t count)
@@ -23,61 +17,94 @@ static pl_mat some(pl_mat m, int64_t first, int64_t count)
     return m.data && m.batch > 1 ? pl_mat_at(m, first, count) : m;
 }
 
-static void one_piece(void *arg, int me, int64_t t)
+static void each_matrix(pl_queue *q, int64_t count, pl_item_fn fn, void *arg)
 {
-    bases_of *o = arg;
-    int64_t first = t * o->batch / o->pieces, count = (t + 1) * o->batch / o->pieces - first;
+    const int threads = q->dev->threads < count ? q->dev->threads : (int)count;
+    pl_pool_items(q->dev->pool, threads < 1 ? 1 : threads, count, 1, fn, arg);
+}
+
+/* ---- eigenvectors ------------------------------------------------------------------------------- */
+
+typedef struct {
+    pl_queue *q;
+    const pl_args_kron_eigen *a;
+    pthread_mutex_t lock; /* of the queue's error */
+} eigen_of;
+
+static void eigen_one(void *arg, int me, int64_t b)
+{
+    eigen_of *o = arg;
+    pl_args_kron_eigen a = *o->a;
     pl_queue own = {.dev = o->q->dev}; /* an error stays with this thread until it can be handed on */
     (void)me;
-    if (o->eigen) {
-        pl_args_kron_eigen a = *o->eigen;
-        a.Q = some(a.Q, first, count), a.F = some(a.F, first, count), a.K = some(a.K, first, count);
-        a.live = some(a.live, first, count);
-        pl_ref_kron_eigen(&own, &a);
-    } else {
-        pl_args_kron_sweep a = *o->sweep;
-        a.Q = some(a.Q, first, count), a.V = some(a.V, first, count), a.K = some(a.K, first, count);
-        a.F = some(a.F, first, count), a.live = some(a.live, first, count);
-        const pl_mat T = some(o->T, first, count);
-        pl_kron_sweep_with(&own, &a, &T);
-    }
+    a.Q = some(a.Q, b, 1), a.F = some(a.F, b, 1), a.K = some(a.K, b, 1), a.live = some(a.live, b, 1);
+    pl_ref_kron_eigen(&own, &a);
     if (own.error == POLAR_OK) return;
     pthread_mutex_lock(&o->lock);
     pl_queue_keep(o->q, pl_fail_again(own.error, own.message));
     pthread_mutex_unlock(&o->lock);
 }
 
-static void all_pieces(bases_of *o)
-{
-    int threads = o->q->dev->threads < o->batch ? o->q->dev->threads : (int)o->batch;
-    o->pieces = o->batch > 4 * (int64_t)threads ? 4 * (int64_t)threads : o->batch;
-    pl_pool_items(o->q->dev->pool, threads < 1 ? 1 : threads, o->pieces, 1, one_piece, o);
-}
-
 void pl_cpu_kron_eigen(pl_queue *q, const pl_args_kron_eigen *a)
 {
-    bases_of o = {.q = q, .eigen = a, .batch = a->Q.batch, .lock = PTHREAD_MUTEX_INITIALIZER};
-    all_pieces(&o);
+    eigen_of o = {.q = q, .a = a, .lock = PTHREAD_MUTEX_INITIALIZER};
+    each_matrix(q, a->Q.batch, eigen_one, &o);
 }
 
-/* Matrices [first, first + count) are due: their products by the device's own gemm. */
+/* ---- sweeps ------------------------------------------------------------------------------------- */
+
+typedef struct {
+    const pl_args_kron_sweep *a;
+    double *T, *Z, *room; /* K Q and the rows to be orthonormalised, of all; work space of each */
+    char *finite;
+} sweep_of;
+
+static pl_sweep_work work_of(const sweep_of *o, int64_t b)
+{
+    const int64_t n = o->a->Q.rows;
+    pl_sweep_work w = pl_kron_sweep_work(o->a, o->room + b * (int64_t)pl_kron_sweep_room(o->a));
+    w.t = o->T + b * n * n, w.z = o->Z + b * n * n;
+    return w;
+}
+
+static void begin_one(void *arg, int me, int64_t b)
+{
+    const sweep_of *o = arg;
+    (void)me;
+    o->finite[b] = (char)pl_kron_sweep_begin(o->a, b, work_of(o, b));
+}
+
+static void end_one(void *arg, int me, int64_t b)
+{
+    const sweep_of *o = arg;
+    (void)me;
+    if (o->finite[b]) pl_kron_sweep_end(o->a, b, work_of(o, b));
+}
+
+/* Matrices [first, first + count) are due. */
 static void sweep_run(pl_queue *q, const pl_args_kron_sweep *all, int64_t first, int64_t count)
 {
     pl_args_kron_sweep a = *all;
     const int64_t n = a.Q.rows;
     a.Q = some(a.Q, first, count), a.V = some(a.V, first, count), a.K = some(a.K, first, count);
     a.F = some(a.F, first, count), a.live = some(a.live, first, count);
-    double *room = pl_alloc((size_t)(count * n * n) * sizeof *room + 1);
-    if (!room) {
+    const size_t matrices = (size_t)(count * n * n), each = (size_t)count * pl_kron_sweep_room(&a),
+                 qr = pl_cpu_qr_room(count, n);
+    double *T = pl_alloc((2 * matrices + each + qr) * sizeof *T + (size_t)count + 1);
+    if (!T) {
         PL_QUEUE_FAIL(q, POLAR_E_NOMEM, "kron_sweep: work space for %lld matrices of %lldx%lld",
                       (long long)count, (long long)n, (long long)n);
         return;
     }
-    bases_of o = {.q = q, .sweep = &a, .batch = count, .lock = PTHREAD_MUTEX_INITIALIZER};
-    o.T = pl_mat_dense(room, POLAR_DTYPE_F64, count, n, n);
-    q->dev->ops.gemm(q, &(pl_args_gemm){.C = o.T, .A = a.K, .B = a.Q, .alpha = 1});
-    all_pieces(&o);
-    pl_free(room);
+    sweep_of o = {.a = &a, .T = T, .Z = T + matrices, .room = T + 2 * matrices};
+    o.finite = (char *)(o.room + each + qr);
+    q->dev->ops.gemm(
+        q,
+        &(pl_args_gemm){.C = pl_mat_dense(T, POLAR_DTYPE_F64, count, n, n), .A = a.K, .B = a.Q, .alpha = 1});
+    each_matrix(q, count, begin_one, &o);
+    pl_cpu_qr(q, pl_mat_dense(o.Z, POLAR_DTYPE_F64, count, n, n), o.room + each);
+    each_matrix(q, count, end_one, &o);
+    pl_free(T);
 }
 
 static const double *live_row(const pl_mat *live, int64_t b)

@@ -92,18 +92,12 @@ void pl_ref_kron_eigen(pl_queue *q, const pl_args_kron_eigen *a)
 
 /* ---- one sweep ---------------------------------------------------------------------------------- */
 
-typedef struct {
-    double *z, *t, *v; /* (n, n): K Q by columns, sorted; K Q by rows; a matrix's V */
-    double *rayleigh;  /* q.z of each column */
-    int64_t *place;    /* of which column the k-th largest is */
-} sweep_work;
-
 /* t = K Q, row by row */
-static void multiply(sweep_work *w, const pl_args_kron_sweep *a, int64_t b)
+static void multiply(double *t, const pl_args_kron_sweep *a, int64_t b)
 {
     const int64_t n = a->Q.rows;
     for (int64_t i = 0; i < n; i++) {
-        double *row = w->t + i * n;
+        double *row = t + i * n;
         for (int64_t j = 0; j < n; j++) row[j] = 0;
         for (int64_t k = 0; k < n; k++) {
             const double x = pl_get(&a->K, b, i, k);
@@ -112,94 +106,102 @@ static void multiply(sweep_work *w, const pl_args_kron_sweep *a, int64_t b)
     }
 }
 
-/* place: columns by descending q.z, the first of equals first; 0: not finite */
-static int order(sweep_work *w, const pl_args_kron_sweep *a, int64_t b)
+/* rayleigh: q.z of each column; place: columns by descending q.z, the first of equals first; 0: not finite */
+static int order(pl_sweep_work w, const pl_args_kron_sweep *a, int64_t b)
 {
     const int64_t n = a->Q.rows;
     int finite = 1;
-    for (int64_t j = 0; j < n; j++) {
-        double s = 0;
-        for (int64_t i = 0; i < n; i++) s += pl_get(&a->Q, b, i, j) * w->t[i * n + j];
-        w->rayleigh[j] = s;
-        finite &= s - s == 0;
-    }
+    for (int64_t j = 0; j < n; j++) w.rayleigh[j] = 0;
+    for (int64_t i = 0; i < n; i++)
+        for (int64_t j = 0; j < n; j++) w.rayleigh[j] += pl_get(&a->Q, b, i, j) * w.t[i * n + j];
+    for (int64_t j = 0; j < n; j++) finite &= w.rayleigh[j] - w.rayleigh[j] == 0;
     for (int64_t j = 0; j < n; j++) {
         int64_t before = 0;
         for (int64_t k = 0; k < n; k++)
-            before += w->rayleigh[k] > w->rayleigh[j] || (w->rayleigh[k] == w->rayleigh[j] && k < j);
-        if (finite) w->place[before] = j;
+            before += w.rayleigh[k] > w.rayleigh[j] || (w.rayleigh[k] == w.rayleigh[j] && k < j);
+        if (finite) w.place[before] = j;
     }
     return finite;
 }
 
-static void permute_lines(sweep_work *w, const pl_args_kron_sweep *a, int64_t b)
+static void permute_lines(pl_sweep_work w, const pl_args_kron_sweep *a, int64_t b)
 {
     const pl_mat *V = &a->V;
     for (int64_t i = 0; i < V->rows; i++)
         for (int64_t j = 0; j < V->cols; j++)
-            w->v[i * V->cols + j] = a->trans ? pl_get(V, b, i, w->place[j]) : pl_get(V, b, w->place[i], j);
+            w.v[i * V->cols + j] = a->trans ? pl_get(V, b, i, w.place[j]) : pl_get(V, b, w.place[i], j);
     for (int64_t i = 0; i < V->rows; i++)
-        for (int64_t j = 0; j < V->cols; j++) pl_put(V, b, i, j, w->v[i * V->cols + j]);
+        for (int64_t j = 0; j < V->cols; j++) pl_put(V, b, i, j, w.v[i * V->cols + j]);
 }
 
 /* F from q.z */
-static void put_factors(const pl_args_kron_sweep *a, int64_t b, const sweep_work *w, const double *live)
+static void put_factors(const pl_args_kron_sweep *a, int64_t b, pl_sweep_work w, const double *live)
 {
     const int64_t n = a->Q.rows;
     double trace = 0;
-    for (int64_t k = 0; k < n; k++) trace += w->rayleigh[k];
+    for (int64_t k = 0; k < n; k++) trace += w.rayleigh[k];
     const double unit = pl_kron_unit(a->kind, (double)n, trace, live[PL_LIVE_BETA2], live[PL_LIVE_C2],
                                      live[PL_LIVE_STEP]),
-                 least = unit * w->rayleigh[w->place[n - 1]];
+                 least = unit * w.rayleigh[w.place[n - 1]];
     for (int64_t k = 0; k < n; k++)
         pl_put(&a->F, b, 0, k,
-               pl_kron_factor(a->kind, unit * w->rayleigh[w->place[k]], least, live[PL_LIVE_EPS], a->power));
+               pl_kron_factor(a->kind, unit * w.rayleigh[w.place[k]], least, live[PL_LIVE_EPS], a->power));
 }
 
-/* From t on. */
-static void sweep_one(pl_queue *q, const pl_args_kron_sweep *a, int64_t b, sweep_work *w)
+size_t pl_kron_sweep_room(const pl_args_kron_sweep *a)
+{
+    return (size_t)(2 * a->Q.rows * (a->Q.rows + 1) + a->V.rows * a->V.cols);
+}
+
+pl_sweep_work pl_kron_sweep_work(const pl_args_kron_sweep *a, double *room)
+{
+    const int64_t n = a->Q.rows;
+    pl_sweep_work w = {.t = room, .z = room + n * n, .rayleigh = room + 2 * n * n};
+    w.place = (int64_t *)(w.rayleigh + n);
+    w.v = w.rayleigh + 2 * n;
+    return w;
+}
+
+int pl_kron_sweep_begin(const pl_args_kron_sweep *a, int64_t b, pl_sweep_work w)
 {
     const int64_t n = a->Q.rows;
     double amax = 0;
     if (!order(w, a, b)) {
         put_nan(&a->Q, b), put_nan(&a->F, b);
-        return;
+        for (int64_t i = 0; i < n * n; i++) w.z[i] = 0;
+        return 0;
     }
     if (a->F.data) put_factors(a, b, w, live_row(&a->live, b));
-    for (int64_t i = 0; i < n * n; i++) amax = fabs(w->t[i]) > amax ? fabs(w->t[i]) : amax;
-    const double s = pl_norm_scale(amax, PL_SCALE_EXP_F64); /* LAPACK sees no extreme numbers */
+    for (int64_t i = 0; i < n * n; i++) amax = fabs(w.t[i]) > amax ? fabs(w.t[i]) : amax;
+    const double s = pl_norm_scale(amax, PL_SCALE_EXP_F64); /* what follows sees no extreme numbers */
     for (int64_t k = 0; k < n; k++)
-        for (int64_t i = 0; i < n; i++) w->z[k * n + i] = s * w->t[i * n + w->place[k]];
-    polar_status st = pl_lapack_qr(w->z, w->rayleigh, n);
-    if (st != POLAR_OK) {
-        pl_queue_keep(q, st);
-        return;
-    }
-    permute_lines(w, a, b);
-    for (int64_t k = 0; k < n; k++)
-        for (int64_t i = 0; i < n; i++) pl_put(&a->Q, b, i, k, w->z[k * n + i]);
+        for (int64_t i = 0; i < n; i++) w.z[k * n + i] = s * w.t[i * n + w.place[k]];
+    return 1;
 }
 
-void pl_kron_sweep_with(pl_queue *q, const pl_args_kron_sweep *a, const pl_mat *T)
+void pl_kron_sweep_end(const pl_args_kron_sweep *a, int64_t b, pl_sweep_work w)
 {
-    const int64_t n = a->Q.rows, entries = a->V.rows * a->V.cols;
-    double *room = pl_alloc((size_t)(2 * n * n + entries + 2 * n) * sizeof *room + 1);
-    sweep_work w = {.z = room, .t = room + n * n, .v = room + 2 * n * n};
-    w.rayleigh = w.v + entries;
-    w.place = (int64_t *)(w.rayleigh + n);
-    if (!room)
-        PL_QUEUE_FAIL(q, POLAR_E_NOMEM, "kron_sweep: work space for a %lldx%lld matrix", (long long)n,
-                      (long long)n);
-    for (int64_t b = 0; room && n && b < a->Q.batch; b++) {
-        if (!pl_kron_sweep_due(live_row(&a->live, b), a->every, a->after)) continue;
-        if (T) w.t = (double *)T->data + b * T->bs;
-        else multiply(&w, a, b);
-        sweep_one(q, a, b, &w);
-    }
-    pl_free(room);
+    const int64_t n = a->Q.rows;
+    permute_lines(w, a, b);
+    for (int64_t k = 0; k < n; k++)
+        for (int64_t i = 0; i < n; i++) pl_put(&a->Q, b, i, k, w.z[k * n + i]);
 }
 
 void pl_ref_kron_sweep(pl_queue *q, const pl_args_kron_sweep *a)
 {
-    pl_kron_sweep_with(q, a, NULL);
+    const int64_t n = a->Q.rows;
+    double *room = pl_alloc(pl_kron_sweep_room(a) * sizeof *room + 1);
+    if (!room)
+        PL_QUEUE_FAIL(q, POLAR_E_NOMEM, "kron_sweep: work space for a %lldx%lld matrix", (long long)n,
+                      (long long)n);
+    const pl_sweep_work w = pl_kron_sweep_work(a, room);
+    for (int64_t b = 0; room && n && b < a->Q.batch; b++) {
+        if (!pl_kron_sweep_due(live_row(&a->live, b), a->every, a->after)) continue;
+        multiply(w.t, a, b);
+        if (!pl_kron_sweep_begin(a, b, w)) continue;
+        polar_status st = pl_lapack_qr(w.z, w.rayleigh, n);
+        if (st != POLAR_OK) pl_queue_keep(q, st);
+        else pl_kron_sweep_end(a, b, w);
+    }
+    pl_free(room);
 }

@@ -1,10 +1,24 @@
-/* ref_kron.h -- kron_sweep for those who multiply faster than the oracle. */
+/* ref_kron.h -- kron_sweep in pieces, for those who multiply and decompose faster than the oracle:
+ *
+ *     w.t = K Q of matrix b;  pl_kron_sweep_begin;  the rows of w.z orthonormalised;  pl_kron_sweep_end
+ */
 #ifndef PL_REF_KRON_H
 #define PL_REF_KRON_H
 
 #include "ref_ops.h"
 
-/* kron_sweep with its products K Q in T, f64, packed (NULL: made here); T is lost */
-void pl_kron_sweep_with(pl_queue *q, const pl_args_kron_sweep *a, const pl_mat *T);
+typedef struct pl_sweep_work { /* of one matrix */
+    double *t, *z;             /* (n, n): K Q by rows; its columns, sorted and scaled, as rows */
+    double *rayleigh;          /* q.z of each column */
+    int64_t *place;            /* of which column the k-th largest is */
+    double *v;                 /* as large as V */
+} pl_sweep_work;
+
+size_t pl_kron_sweep_room(const pl_args_kron_sweep *a); /* numbers of work space for one matrix */
+pl_sweep_work pl_kron_sweep_work(const pl_args_kron_sweep *a, double *room);
+/* z and F from t; 0: a q.z is not finite, Q and F are NaN, z is zero, and there is no end */
+int pl_kron_sweep_begin(const pl_args_kron_sweep *a, int64_t b, pl_sweep_work w);
+/* V and Q, z being orthonormal now */
+void pl_kron_sweep_end(const pl_args_kron_sweep *a, int64_t b, pl_sweep_work w);
 
 #endif

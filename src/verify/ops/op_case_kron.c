@@ -3,7 +3,8 @@
 #include "op_case_impl.h"
 
 static const pl_case_sizes sizes[] = {{1, 1, 1, 0, 0},  {1, 2, 5, 0, 0},   {3, 7, 13, 0, 0},
-                                      {3, 13, 7, 0, 0}, {1, 33, 17, 0, 0}, {1, 64, 96, 0, 1}};
+                                      {3, 13, 7, 0, 0}, {1, 33, 17, 0, 0}, {1, 64, 96, 0, 1},
+                                      {2, 97, 6, 0, 1}};
 
 static pl_mat factor(const pl_op_case *c, int i)
 {
