@@ -4,6 +4,7 @@
 
 #include "base/alloc.h"
 #include "fixtures/folder.h"
+#include "fixtures/store_faults.h"
 #include "lab/spec/plan.h"
 #include "lab/run/testbed.h"
 #include "test.h"
@@ -164,12 +165,14 @@ static void reports(void)
               "%s", polar_error_message());
 }
 
-/* Every allocation fails once: out of memory is said, nothing is left over. */
+/* Every allocation fails once, of the store's opening some (store_faults.h): out of memory is said, nothing
+ * is left over. */
 static void faults(void)
 {
     polar_status st = POLAR_E_NOMEM;
+    const int64_t opening = store_opening(store);
     int64_t n = 0, wrong = 0;
-    for (; st != POLAR_OK && n < 20000; n++) {
+    for (; st != POLAR_OK && n < 20000; n = store_next_fault(n, opening)) {
         int64_t live = pl_alloc_live();
         pl_alloc_fail_at(n + 1);
         st = call(&cli_cmd_audit, WORDS(spec_path, "--store", store, "--set", "model.width=4"));

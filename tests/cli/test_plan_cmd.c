@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "fixtures/store_faults.h"
 #include "lab/spec/plan.h"
 #include "lab/run/testbed.h"
 
@@ -165,13 +166,14 @@ static void test_time(void)
     free(table);
 }
 
-static void test_faults(const char *what, int argc, char **argv)
+/* opening: how many allocations a store takes that is opened (store_faults.h); 0: none is */
+static void test_faults(const char *what, int64_t opening, int argc, char **argv)
 {
     FILE *null = fopen("/dev/null", "w");
     cli_context ctx = {.program = "polar", .out = null, .log = null};
     polar_status st = POLAR_E_NOMEM;
     int64_t n = 0, leaks = 0, wrong = 0;
-    for (; st != POLAR_OK && n < 100000; n++) {
+    for (; st != POLAR_OK && n < 100000; n = store_next_fault(n, opening)) {
         int64_t live = pl_alloc_live();
         pl_alloc_fail_at(n + 1);
         st = cli_cmd_plan.run(&ctx, argc, argv);
@@ -198,8 +200,8 @@ int main(int argc, char **argv)
     test_time();
     char *cells[] = {tiny, "--device", device, "--set", "arms=muon", "--set", "model.width=4", "--routes"},
          *runs[] = {tiny, "--runs", "--store", store_path};
-    test_faults("memory runs out", 8, cells);
-    test_faults("memory runs out, with a store", 4, runs);
+    test_faults("memory runs out", 0, 8, cells);
+    test_faults("memory runs out, with a store", store_opening(store_path), 4, runs);
     DIR *d = opendir(folder);
     for (struct dirent *e; d && (e = readdir(d));)
         if (strcmp(e->d_name, ".") && strcmp(e->d_name, "..")) remove(e->d_name);

@@ -3,6 +3,7 @@
  * out.
  */
 #include "base/alloc.h"
+#include "fixtures/store_faults.h"
 #include "report/audit/audit.h"
 #include "report_fixture.h"
 
@@ -298,15 +299,16 @@ static void folders(void)
               polar_error_message());
 }
 
-/* Every allocation fails once, the store's among them: out of memory is said, nothing is left over, no
- * half-written file. */
+/* Every allocation fails once, of the store's opening some (store_faults.h): out of memory is said, nothing
+ * is left over, no half-written file. */
 static void faults(void)
 {
     pl_report_outcome out;
     polar_status st = POLAR_E_NOMEM;
+    const int64_t opening = store_opening(at("small.db"));
     int64_t n = 0, wrong = 0;
     TEST_TRY(write_report(&out, at("small.db"), at("faults"), NULL, 0));
-    for (; st != POLAR_OK && n < 20000; n++) {
+    for (; st != POLAR_OK && n < 20000; n = store_next_fault(n, opening)) {
         int64_t live = pl_alloc_live();
         pl_alloc_fail_at(n + 1);
         st = write_report(&out, at("small.db"), at("faults"), NULL, 0);

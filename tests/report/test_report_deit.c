@@ -5,6 +5,7 @@
 #include <float.h>
 
 #include "base/alloc.h"
+#include "fixtures/store_faults.h"
 #include "report/table/compare_tables.h"
 #include "report/findings.h"
 #include "report/table/section_tables.h"
@@ -477,9 +478,10 @@ static void faults(void)
     char path[256];
     snprintf(path, sizeof path, "%s", at("faults.db"));
     polar_status st = POLAR_E_NOMEM;
+    const int64_t opening = store_opening(path);
     int64_t n = 0, wrong = 0;
     TEST_TRY(print_all(path, null));
-    for (; st != POLAR_OK && n < 20000; n++) {
+    for (; st != POLAR_OK && n < 20000; n = store_next_fault(n, opening)) {
         int64_t live = pl_alloc_live();
         pl_alloc_fail_at(n + 1);
         st = print_all(path, null);
