@@ -67,6 +67,7 @@ struct polar_device {
     int threads;         /* CPU backends */
     pl_pool *pool;       /* of so many threads, of a device that works on the host's; or NULL */
     int flushes;         /* products of bf16 take subnormal factors and sums for zero */
+    int cuts_tf32;       /* factors in tf32 may be cut instead of rounded, or keep more bits */
     _Atomic size_t live; /* bytes given out, where memory is the host's */
     void *impl;
     /* the caller until it closes the device, then queues, optimisers, graphs and buffers that outlive that */

@@ -17,11 +17,23 @@ static double in_tf32(double x)
 
 #define PIECE 128 /* factors that are loaded at once: sums stay in registers between */
 
+/* How far a product may be from that of the rounded factors where they are cut, or kept: a factor that is
+ * rounded, cut or kept is within one unit of its tenth bit of each of the others. */
+static long double cut_apart(double x, double y)
+{
+    long double dx = x == in_tf32(x) ? 0 : ldexpl(1, (ilogb(x) < -126 ? -126 : ilogb(x)) - 10),
+                dy = y == in_tf32(y) ? 0 : ldexpl(1, (ilogb(y) < -126 ? -126 : ilogb(y)) - 10);
+    if (!isfinite(x) || !isfinite(y)) return 0;
+    if (!isfinite(in_tf32(x)) || !isfinite(in_tf32(y))) return INFINITY; /* rounded up to infinity, or not */
+    return dx * (fabsl((long double)y) + dy) + dy * fabsl((long double)x);
+}
+
 /* The sum over k, in any order. */
 static pl_iv model_sum(const pl_op_run *r, int64_t b, int64_t i, int64_t j, polar_dtype ct)
 {
     int ta = r->c.how.ta != 0, tb = r->c.how.tb != 0, whole = 1;
     int flushes = r->dev->flushes && r->c.dtype[1] == BF16 && ct == POLAR_DTYPE_F32;
+    int cuts = r->c.how.tf32 && r->dev->cuts_tf32;
     long double s = 0, S = 0, lost = 0, K = (long double)r->c.K, u = pl_unit_roundoff(ct);
     double X[PIECE], Y[PIECE], special = 0; /* of terms that are infinite or NaN: 0 or not finite */
     for (int64_t k = 0; k < r->c.K; k++) {
@@ -29,6 +41,7 @@ static pl_iv model_sum(const pl_op_run *r, int64_t b, int64_t i, int64_t j, pola
             const int64_t n = r->c.K - k < PIECE ? r->c.K - k : PIECE;
             pl_op_run_line(X, r, 1, b, ta ? k : i, ta ? i : k, ta, n);
             pl_op_run_line(Y, r, 2, b, tb ? j : k, tb ? k : j, !tb, n);
+            for (int64_t l = 0; cuts && l < n; l++) lost += cut_apart(X[l], Y[l]);
             for (int64_t l = 0; r->c.how.tf32 && l < n; l++) X[l] = in_tf32(X[l]), Y[l] = in_tf32(Y[l]);
         }
         const double x = X[k % PIECE], y = Y[k % PIECE];
@@ -44,6 +57,8 @@ static pl_iv model_sum(const pl_op_run *r, int64_t b, int64_t i, int64_t j, pola
         if (flushes && (fabs(x) < 0x1p-126 || fabs(y) < 0x1p-126)) lost += fabsl(p);
         whole = whole && is_small_whole(x) && is_small_whole(y);
     }
+    S += cuts ? lost : 0;
+    whole = whole && lost == 0;
     if (S * (1 + 2 * K * u) >= pl_largest(ct)) return (pl_iv){-INFINITY, INFINITY, 1};
     if (special != 0) return pl_iv_point(special); /* x87 takes a hundred times longer over such sums */
     if (whole && S < 1 / u) return pl_iv_point(s);

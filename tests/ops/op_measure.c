@@ -51,10 +51,13 @@ static int64_t elements_of(const pl_mat *m)
     return m->batch * m->rows * m->cols;
 }
 
-/* All a model asks of a device is whether its products of bf16 flush, and only gemm's asks. */
+/* All a model asks of a device is whether its products of bf16 flush and those of tf32 cut, and only gemm's
+ * asks. */
 static int enclosure_kind(const pl_op_case *c, const pl_device *dev)
 {
-    return c->op == PL_OP_gemm && c->dtype[1] == POLAR_DTYPE_BF16 && dev->flushes;
+    const int flushes = c->dtype[1] == POLAR_DTYPE_BF16 && dev->flushes,
+              cuts = c->how.tf32 && dev->cuts_tf32;
+    return c->op == PL_OP_gemm && (flushes || cuts);
 }
 
 /* The enclosures of every result's elements, result by result, as pl_op_model has them. The model gets a run

@@ -96,6 +96,7 @@ static polar_status cuda_device_open(pl_device *dev, const char *options)
     pthread_mutex_init(&d->solver_lock, NULL);
     dev->impl = d;
     dev->threads = 1;
+    dev->cuts_tf32 = 1;
     d->ordinal = ordinal;
     if (!pl_cuda_ns_usable(ordinal))
         dev->ops.newton_schulz = NULL, dev->ops.polar_map = NULL, dev->ops.polar_step = NULL;

@@ -55,6 +55,27 @@ static __device__ double block_sum(double x)
     return x;
 }
 
+/* The largest over the block, for every thread. */
+static __device__ int block_max(int x)
+{
+    __shared__ int room[BLOCK];
+    room[threadIdx.x] = x;
+    __syncthreads();
+    for (int half = BLOCK / 2; half > 0; half /= 2) {
+        if (threadIdx.x < half) room[threadIdx.x] = max(room[threadIdx.x], room[threadIdx.x + half]);
+        __syncthreads();
+    }
+    x = room[0];
+    __syncthreads();
+    return x;
+}
+
+/* The exponent of |x|; of 0 that of the smallest number. */
+static __device__ int exponent(double x)
+{
+    return x == 0 ? -1074 : ilogb(x);
+}
+
 /* Place k of rank r in the descending order of n values, the first of equals first. */
 static __device__ int64_t rank_of(const double *x, int64_t n, int64_t k)
 {
@@ -147,24 +168,24 @@ static __global__ void kron_eigen_kernel(pl_args_kron_eigen a, double *scratch)
         const double *live = live_row(a.live, b), beta2 = live[PL_LIVE_BETA2];
         double *A = scratch + b * eigen_room(n), *X = A + n * n, *turns = X + n * n,
                *values = turns + 2 * (n + 1);
-        double wrong = 0, trace = 0, top = 0;
+        double wrong = 0, trace = 0;
+        int top = -1074;
         if (!pl_kron_eigen_due(live, a.every, a.after)) continue;
         for (int64_t at = threadIdx.x; at < n * n; at += BLOCK) {
             const int64_t i = at / n > at % n ? at / n : at % n, j = at / n > at % n ? at % n : at / n;
             const double k = pl_cuda_at<double>(a.K, b, i, j);
             wrong += !(k - k == 0);
-            top += fabs(k) * 0x1p-1000; /* never overflows */
+            top = max(top, exponent(k));
             A[at] = k;
         }
-        wrong = block_sum(wrong), top = block_sum(top);
-        /* a power of two that brings the entries near 1, so that squares neither over- nor underflow */
-        const double unit_exp = top > 0 && wrong == 0 ? -(double)ilogb(top) - 1000 : 0;
-        for (int64_t at = threadIdx.x; at < n * n; at += BLOCK)
-            A[at] = wrong ? NAN : ldexp(A[at], (int)unit_exp);
+        wrong = block_sum(wrong), top = block_max(top);
+        /* a power of two that brings the largest entry near 1, so that squares neither over- nor underflow */
+        const int unit_exp = -top;
+        for (int64_t at = threadIdx.x; at < n * n; at += BLOCK) A[at] = wrong ? NAN : ldexp(A[at], unit_exp);
         __syncthreads();
         if (wrong == 0) diagonalise(A, X, turns, n);
         for (int64_t k = threadIdx.x; k < n; k += BLOCK) {
-            values[k] = ldexp(A[k * n + k], -(int)unit_exp);
+            values[k] = ldexp(A[k * n + k], -unit_exp);
             trace += values[k];
         }
         trace = block_sum(trace);
@@ -247,15 +268,16 @@ static __global__ void kron_sweep_kernel(pl_args_kron_sweep a, double *scratch)
     const int64_t n = a.Q.rows, entries = a.V.rows * a.V.cols;
     for (int64_t b = blockIdx.x; b < a.Q.batch; b += gridDim.x) {
         double *Z = scratch + b * sweep_room(&a), *X = Z + n * n, *V = X + n * n, *beta = V + entries,
-               *value = beta + n, *place = value + n, wrong = 0, top = 0, trace = 0;
+               *value = beta + n, *place = value + n, wrong = 0, trace = 0;
         const double *live = live_row(a.live, b);
+        int top = -1074;
         if (!pl_kron_sweep_due(live, a.every, a.after)) continue;
         for (int64_t at = threadIdx.x; at < n * n; at += BLOCK) { /* K Q, where Q will be made */
             double s = 0;
             for (int64_t k = 0; k < n; k++)
                 s += pl_cuda_at<double>(a.K, b, at / n, k) * pl_cuda_at<double>(a.Q, b, k, at % n);
             X[at] = s;
-            top += fabs(s) * 0x1p-1000;
+            if (s - s == 0) top = max(top, exponent(s));
         }
         __syncthreads();
         for (int64_t j = threadIdx.x; j < n; j += BLOCK) {
@@ -265,8 +287,8 @@ static __global__ void kron_sweep_kernel(pl_args_kron_sweep a, double *scratch)
             trace += s;
             wrong += !(s - s == 0);
         }
-        wrong = block_sum(wrong), top = block_sum(top), trace = block_sum(trace);
-        const int unit = top > 0 && wrong == 0 ? -ilogb(top) - 1000 : 0;
+        wrong = block_sum(wrong), top = block_max(top), trace = block_sum(trace);
+        const int unit = -top;
         for (int64_t k = threadIdx.x; k < n && wrong == 0; k += BLOCK)
             place[rank_of(value, n, k)] = (double)k;
         for (int64_t at = threadIdx.x; at < entries; at += BLOCK)
