@@ -16,7 +16,7 @@ typedef struct {
     const char *what, *device, *map, *op;
     cli_list sets, rules, data;
     int64_t steps, scale, width, points, batch, members, size, patch;
-    int format, dtype, by_op, moving;
+    int format, dtype, by_op, moving, no_peak;
 } bench_args;
 
 static const char *const dtypes[] = {"f64", "f32", "bf16", NULL}; /* the order of polar_dtype */
@@ -36,6 +36,8 @@ static const cli_option options[] = {
      .help = "step, so3, deit: optimisers, see `polar info`"},
     {"moving", CLI_FLAG(bench_args, moving),
      .help = "step: also whole calls, with gradients that stay and that move every step"},
+    {"no-peak", CLI_FLAG(bench_args, no_peak),
+     .help = "leave out the machine's peak, seconds of measuring: to compare two runs"},
     {"op", CLI_STRING(bench_args, op), .value = "NAME", .help = "ops: only this one"},
     {"scale", CLI_INT(bench_args, scale, 1, 64), .value = "K", .def = "4",
      .help = "ops: sizes of the test's cases times K"},
@@ -94,9 +96,11 @@ static void put_row(pl_table *t, const pl_bench_row *r)
 }
 
 static polar_status put_peak(cli_context *ctx, pl_table *t, pl_queue *q, pl_bench_peak_rates *peak,
-                             polar_dtype dtype)
+                             polar_dtype dtype, const bench_args *a)
 {
     pl_bench_row row = {.what = ""};
+    *peak = (pl_bench_peak_rates){0};
+    if (a->no_peak) return POLAR_OK;
     fprintf(ctx->log, "%s: measuring the peak\n", polar_device_name(q->dev));
     PL_TRY(pl_bench_peak(peak, q, dtype));
     snprintf(row.what, sizeof row.what, "peak: product %lld, %s", (long long)peak->side,
@@ -127,7 +131,7 @@ static polar_status bench_maps(cli_context *ctx, pl_table *t, pl_queue *q, const
                 "no set '%s' (there are: deit, mlp, small, 1024, 1024x12, 1024x12_apart, 1024x4096, 2048, "
                 "2048x8192, 4096, 4096x16384, 8192)",
                 a->sets.items[i]);
-    PL_TRY(put_peak(ctx, t, q, &peak, o->kind >= POLAR_MAP_EXACT ? POLAR_DTYPE_F64 : o->precision));
+    PL_TRY(put_peak(ctx, t, q, &peak, o->kind >= POLAR_MAP_EXACT ? POLAR_DTYPE_F64 : o->precision, a));
     for (int i = 0; i < a->sets.count; i++) {
         const pl_bench_set *set = set_named(a->sets.items[i]);
         fprintf(ctx->log, "%s: %s\n", a->map, set->summary);
@@ -159,7 +163,7 @@ static polar_status bench_step(cli_context *ctx, pl_table *t, pl_queue *q, const
 {
     pl_bench_peak_rates peak;
     pl_bench_row row = {.what = ""};
-    PL_TRY(put_peak(ctx, t, q, &peak, map->precision));
+    PL_TRY(put_peak(ctx, t, q, &peak, map->precision, a));
     for (int i = 0; i < a->sets.count; i++) {
         const char *list = a->sets.items[i];
         PL_NEED(pl_bench_list_weights(list), POLAR_E_ARG,
@@ -193,7 +197,7 @@ static polar_status bench_ops(cli_context *ctx, pl_table *t, pl_queue *q, const 
     pl_bench_row row = {.what = ""};
     int timed = 0;
     (void)map;
-    PL_TRY(put_peak(ctx, t, q, &peak, POLAR_DTYPE_F32));
+    PL_TRY(put_peak(ctx, t, q, &peak, POLAR_DTYPE_F32, a));
     pl_op_case c;
     for (int64_t i = 0; pl_op_case_at(&c, i); i++) {
         if (!c.large || (a->op && strcmp(a->op, pl_op_describe(c.op)->name))) continue;
@@ -240,7 +244,7 @@ static polar_status bench_so3(cli_context *ctx, pl_table *t, pl_queue *q, const 
     pl_bench_peak_rates peak;
     static const int64_t widths[] = {16, 64}, points[] = {32, 64};
     (void)map;
-    PL_TRY(put_peak(ctx, t, q, &peak, POLAR_DTYPE_F32));
+    PL_TRY(put_peak(ctx, t, q, &peak, POLAR_DTYPE_F32, a));
     for (int w = 0; w < (a->width ? 1 : 2); w++)
         for (int n = 0; n < (a->points ? 1 : 2); n++) {
             pl_bench_so3_shape shape = {a->width ? a->width : widths[w], a->points ? a->points : points[n],
@@ -262,7 +266,7 @@ static polar_status bench_deit(cli_context *ctx, pl_table *t, pl_queue *q, const
     (void)map;
     shape.batch = a->batch;
     shape.dtype = (polar_dtype)a->dtype;
-    PL_TRY(put_peak(ctx, t, q, &peak, shape.dtype));
+    PL_TRY(put_peak(ctx, t, q, &peak, shape.dtype, a));
     if (a->by_op) {
         pl_bench_row rows[MOST_OPS];
         int n = 0;

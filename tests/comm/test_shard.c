@@ -544,7 +544,8 @@ static int64_t rules_here(polar_comm *comm, void *arg)
 
 static int nccl_main_of(void)
 {
-    static const char *const rules[] = {"polaradamw", "muon", NULL};
+    const char *rules[128] = {0}; /* all of them */
+    for (int i = 0; i < 127 && polar_rule_name(i); i++) rules[i] = polar_rule_name(i);
     for (int ranks = 1; ranks <= 4; ranks++) {
         char what[64];
         snprintf(what, sizeof what, "%d ranks by NCCL: leaves, same gradients, rows", ranks);
