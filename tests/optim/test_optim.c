@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "fixtures/optim_fixture.h"
+#include "math/bf16_elem.h"
 
 #define STEPS        6
 #define GOLDEN_RULES 6 /* the first of the list; every rule: test_optim_rules.c */
@@ -273,34 +274,45 @@ static void resume(const char *device, const char *rule, polar_dtype weights)
 }
 
 /* Gradients that move from step to step, in bf16 too; and gradients are const. */
-static void moving_gradients(const char *device)
+static void moving_gradients(const char *device, const char *rule)
 {
-    static const param_spec spec[] = {{.name = "w", .ndim = 2, .shape = {9, 16}}};
-    enum { N = 144 };
+    static const param_spec spec[] = {{.name = "w", .ndim = 2, .shape = {9, 16}},
+                                      {.name = "v", .ndim = 2, .shape = {40, 70}}};
+    enum { N = 2, MOST = 2800 };
+    char line[96];
     optim_rig a, b;
-    polar_optim_opts o = model_opts("polaradamw");
-    pl_mat other;
-    double g[N], back[N];
+    polar_optim_opts o = model_opts(rule);
+    pl_mat other[N];
+    double *g = map_new(MOST), *back = map_new(MOST);
     int64_t changed = 0;
     o.matrix_names = NULL;
-    TEST_TRY(rig_open(&a, device, spec, 1, POLAR_DTYPE_F32, POLAR_DTYPE_BF16, &o));
-    TEST_TRY(rig_open(&b, device, spec, 1, POLAR_DTYPE_F32, POLAR_DTYPE_BF16, &o));
-    TEST_TRY(pl_mat_alloc(&other, b.dev, POLAR_DTYPE_BF16, 1, 1, N));
-    for (int t = 0; t < 4; t++) {
-        pl_mat *to = t % 2 ? &other : &b.G[0];
-        map_fill(g, N, 80 + (uint64_t)t);
-        TEST_TRY(pl_mat_upload_f64(a.q, &a.G[0], g));
-        TEST_TRY(pl_mat_upload_f64(b.q, to, g));
-        TEST_TRY(polar_optim_set_grad(b.opt, 0, to->data));
-        TEST_TRY(pl_mat_download_f64(b.q, to, g)); /* as bf16 holds it */
+    TEST_TRY(rig_open(&a, device, spec, N, POLAR_DTYPE_F32, POLAR_DTYPE_BF16, &o));
+    TEST_TRY(rig_open(&b, device, spec, N, POLAR_DTYPE_F32, POLAR_DTYPE_BF16, &o));
+    for (int i = 0; i < N; i++)
+        TEST_TRY(pl_mat_alloc(&other[i], b.dev, POLAR_DTYPE_BF16, 1, 1, b.elements[i]));
+    for (int t = 0; t < 6; t++) {
+        for (int i = 0; i < N; i++) {
+            pl_mat *to = t % 2 ? &other[i] : &b.G[i];
+            map_fill(g, a.elements[i], 80 + (uint64_t)t);
+            TEST_TRY(pl_mat_upload_f64(a.q, &a.G[i], g));
+            TEST_TRY(pl_mat_upload_f64(b.q, to, g));
+            TEST_TRY(polar_optim_set_grad(b.opt, i, to->data));
+        }
         TEST_TRY(polar_optim_step(a.opt, a.q));
         TEST_TRY(polar_optim_step(b.opt, b.q));
-        TEST_TRY(pl_mat_download_f64(b.q, to, back));
-        changed += map_mismatches(g, back, N);
+        for (int i = 0; i < N; i++) { /* as bf16 holds them */
+            TEST_TRY(pl_mat_download_f64(b.q, t % 2 ? &other[i] : &b.G[i], back));
+            map_fill(g, a.elements[i], 80 + (uint64_t)t);
+            for (int64_t k = 0; k < a.elements[i]; k++) changed += back[k] != pl_bf16_round_f64(g[k]);
+        }
     }
-    test_exact("gradients that move", rig_mismatches(&a, &b));
-    test_exact("gradients are const", changed);
-    pl_mat_free(&other, b.dev);
+    snprintf(line, sizeof line, "%s: gradients that move", rule);
+    test_exact(line, rig_mismatches(&a, &b));
+    snprintf(line, sizeof line, "%s: gradients are const", rule);
+    test_exact(line, changed);
+    for (int i = 0; i < N; i++) pl_mat_free(&other[i], b.dev);
+    free(g);
+    free(back);
     rig_close(&a);
     rig_close(&b);
 }
@@ -350,7 +362,8 @@ int main(int argc, char **argv)
         resume(device, polar_rule_name(k), POLAR_DTYPE_F32);
     }
     resume(device, "polaradamw", POLAR_DTYPE_BF16);
-    moving_gradients(device);
+    static const char *const moving[] = {"polaradamw", "normuon", "muonh", "muon_cautious"};
+    for (int i = 0; i < 4; i++) moving_gradients(device, moving[i]);
     norms(device);
     return test_end();
 }

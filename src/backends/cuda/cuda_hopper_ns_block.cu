@@ -3,145 +3,14 @@
  *
  *     prologue    D = direction(M, V, G), its norm, X = R(D / norm) in shared memory
  *     steps       cuda_ns_products.cuh
- *     epilogue    W, or W stepped by X
+ *     epilogue    W, or W stepped by X; of rules with more stages cuda_ns_stages.cuh
  *
- * A thread reads and writes chunks of 8 entries (i, j .. j + 7) of X, 16 bytes in shared memory. Of a wide
- * matrix they lie along a row of memory, of a tall one along a column, and then neighbouring lanes have
- * neighbouring i. Where all entries are inside and aligned (regular) a thread has several chunks' loads under
- * way at a time.
+ * Where all entries are inside and aligned (regular) a thread has several chunks' loads under way at a time
+ * (cuda_ns_chunks.cuh).
  */
-#include "cuda_ns_products.cuh"
-
-/* ---- chunks in memory --------------------------------------------------------------------------- */
-
-template <int MB> __device__ __forceinline__ void chunk_place(int q, int tall, int *i, int *group)
-{
-    const int M = shape<MB>::M;
-    *i = tall ? q % M : q / 8 % M;
-    *group = tall ? q / M : q / (8 * M) * 8 + q % 8;
-}
-
-template <int MB> __device__ __forceinline__ uint32_t chunk_at(int i, int group)
-{
-    return (uint32_t)(group / 8 * shape<MB>::PANEL) + unit_at(i, group % 8);
-}
-
-/* 8 entries of a matrix with row stride rs, all inside; of a wide one aligned to 16 bytes. */
-template <bool TALL> __device__ __forceinline__ void load_8(float x[8], const float *p, int i, int j, int rs)
-{
-    if (TALL) {
-        const float *at = p + j * rs + i;
-#pragma unroll
-        for (int k = 0; k < 8; k++) x[k] = at[k * rs];
-    } else {
-        const float4 *at = (const float4 *)(p + i * rs + j);
-        float4 a = at[0], b = at[1];
-        x[0] = a.x, x[1] = a.y, x[2] = a.z, x[3] = a.w, x[4] = b.x, x[5] = b.y, x[6] = b.z, x[7] = b.w;
-    }
-}
-
-template <bool TALL>
-__device__ __forceinline__ void load_8(float x[8], const pl_bf16 *p, int i, int j, int rs)
-{
-    if (TALL) {
-        const pl_bf16 *at = p + j * rs + i;
-#pragma unroll
-        for (int k = 0; k < 8; k++) x[k] = pl_bf16_to_f32(at[k * rs]);
-    } else {
-        uint4 a = *(const uint4 *)(p + i * rs + j);
-        x[0] = low(a.x), x[1] = high(a.x), x[2] = low(a.y), x[3] = high(a.y);
-        x[4] = low(a.z), x[5] = high(a.z), x[6] = low(a.w), x[7] = high(a.w);
-    }
-}
-
-template <bool TALL> __device__ __forceinline__ void store_8(float *p, int i, int j, int rs, const float x[8])
-{
-    if (TALL) {
-        float *at = p + j * rs + i;
-#pragma unroll
-        for (int k = 0; k < 8; k++) at[k * rs] = x[k];
-    } else {
-        float4 *at = (float4 *)(p + i * rs + j);
-        at[0] = make_float4(x[0], x[1], x[2], x[3]);
-        at[1] = make_float4(x[4], x[5], x[6], x[7]);
-    }
-}
-
-template <bool TALL>
-__device__ __forceinline__ void store_8(pl_bf16 *p, int i, int j, int rs, const uint32_t x[4])
-{
-    if (TALL) {
-        pl_bf16 *at = p + j * rs + i;
-#pragma unroll
-        for (int k = 0; k < 8; k++) at[k * rs] = (pl_bf16)(x[k / 2] >> (k % 2 * 16));
-    } else *(uint4 *)(p + i * rs + j) = make_uint4(x[0], x[1], x[2], x[3]);
-}
-
-/* The same of a chunk that may reach beyond the matrix, or that is not aligned. */
-struct edge {
-    int at, by, count; /* count: entries inside */
-};
-
-__device__ __forceinline__ edge edge_of(const view &v, int i, int j, int rs)
-{
-    edge e;
-    e.at = v.tall ? j * rs + i : i * rs + j;
-    e.by = v.tall ? rs : 1;
-    e.count = i < v.m ? min(8, max(0, v.n - j)) : 0;
-    return e;
-}
-
-__device__ __forceinline__ void load_edge(float x[8], const void *p, int bf16, const edge &e)
-{
-#pragma unroll
-    for (int k = 0; k < 8; k++) {
-        int at = e.at + k * e.by;
-        if (k >= e.count) x[k] = 0;
-        else x[k] = bf16 ? pl_bf16_to_f32(((const pl_bf16 *)p)[at]) : ((const float *)p)[at];
-    }
-}
-
-__device__ __forceinline__ void store_edge(float *p, const float x[8], const edge &e)
-{
-#pragma unroll
-    for (int k = 0; k < 8; k++)
-        if (k < e.count) p[e.at + k * e.by] = x[k];
-}
-
-__device__ __forceinline__ bool aligned(const void *p, int64_t row_bytes)
-{
-    return (((uintptr_t)p | (uintptr_t)row_bytes) & 15) == 0;
-}
+#include "cuda_ns_stages.cuh"
 
 /* ---- prologue ----------------------------------------------------------------------------------- */
-
-/* The block's share of the matrix. */
-struct share {
-    int column, columns; /* of X */
-    int panels, chunks;
-    uint32_t under; /* from a chunk's upper halves to its lower ones, bytes */
-    bool regular;
-};
-
-template <int MB>
-__device__ __forceinline__ share share_of(const place &p, const pl_cuda_ns_task &t, const view &v, int room)
-{
-    share s;
-    int all = (v.n + 63) / 64, each = (all + p.c - 1) / p.c, first = p.rank * each;
-    s.panels = max(0, min(each, all - first));
-    s.column = first * 64;
-    s.columns = max(0, min(s.panels * 64, v.n - s.column));
-    s.chunks = s.panels * 8 * shape<MB>::M;
-    s.under = (uint32_t)(room * shape<MB>::PANEL);
-    s.regular = v.m == shape<MB>::M && s.columns == 64 * s.panels;
-    if (v.tall) return s;
-    int g_width = t.g_bf16 ? 2 : 4, w_width = t.w_bf16 ? 2 : 4;
-    s.regular =
-        s.regular && aligned(v.G, (int64_t)t.g_rs * g_width) && aligned(v.W, (int64_t)t.w_rs * w_width);
-    if (t.kind != PL_CUDA_NS_STEP) return s;
-    s.regular = s.regular && aligned(v.M, (int64_t)t.m_rs * 4) && (!v.V || aligned(v.V, (int64_t)t.v_rs * 4));
-    return s;
-}
 
 /* D into shared memory, split by bits: upper halves in X's place, lower halves `under` bytes on. */
 __device__ __forceinline__ void keep(const float d[8], uint32_t at, uint32_t under, bool halves)
@@ -386,12 +255,6 @@ __device__ __forceinline__ void prefetch_w(const pl_cuda_ns_task &t, const view 
         asm volatile("prefetch.global.L2 [%0];" ::"l"(w + q / lines * t.w_rs + q % lines * 32));
 }
 
-__device__ __forceinline__ void unpack(float d[8], const uint32_t x[4])
-{
-#pragma unroll
-    for (int k = 0; k < 4; k++) d[2 * k] = low(x[k]), d[2 * k + 1] = high(x[k]);
-}
-
 template <int MB>
 __device__ __forceinline__ void finish_edge(const place &p, const pl_cuda_ns_task &t, const view &v,
                                             const share &s)
@@ -409,7 +272,7 @@ __device__ __forceinline__ void finish_edge(const place &p, const pl_cuda_ns_tas
 #pragma unroll
         for (int k = 0; k < 8; k++) {
             if (k >= e.count) continue;
-            if (t.kind == PL_CUDA_NS_STEP) d[k] = stepped(w[k], d[k], v.k, t.scale);
+            if (t.kind == PL_CUDA_NS_STEP) d[k] = stepped(w[k], d[k], v.k, (float)t.scale);
             if (t.w_bf16) ((pl_bf16 *)v.W)[e.at + k * e.by] = (pl_bf16)(x[k / 2] >> (k % 2 * 16));
             else ((float *)v.W)[e.at + k * e.by] = d[k];
         }
@@ -441,7 +304,7 @@ __device__ __forceinline__ void finish_regular(const place &p, const pl_cuda_ns_
             unpack(d, x);
             if (t.kind == PL_CUDA_NS_STEP) {
 #pragma unroll
-                for (int k = 0; k < 8; k++) d[k] = stepped(w[c][k], d[k], v.k, t.scale);
+                for (int k = 0; k < 8; k++) d[k] = stepped(w[c][k], d[k], v.k, (float)t.scale);
             }
             if (t.w_bf16) store_8<TALL>((pl_bf16 *)v.W, i[c], j, t.w_rs, x);
             else store_8<TALL>((float *)v.W, i[c], j, t.w_rs, d);
@@ -451,7 +314,7 @@ __device__ __forceinline__ void finish_regular(const place &p, const pl_cuda_ns_
 
 /* ---- the kernel --------------------------------------------------------------------------------- */
 
-template <int MB>
+template <int MB, bool STAGES>
 __global__ void __launch_bounds__(128 * MB, 1) block_kernel(const __grid_constant__ pl_ns_table table)
 {
     extern __shared__ __align__(1024) unsigned char memory[];
@@ -491,18 +354,24 @@ __global__ void __launch_bounds__(128 * MB, 1) block_kernel(const __grid_constan
     const pl_cuda_ns_task &again = table.task[task_of(table, index)];
     v = view_of(again, index - again.first);
     s = share_of<MB>(p, again, v, table.panels);
-    if (!s.regular) finish_edge<MB>(p, again, v, s);
+    if constexpr (STAGES) finish_stages<MB>(p, again, index - again.first, v, s);
+    else if (!s.regular) finish_edge<MB>(p, again, v, s);
     else if (v.tall) finish_regular<MB, true>(p, again, v, s);
     else finish_regular<MB, false>(p, again, v, s);
 }
 
-const void *pl_ns_block_kernel(int mb)
+template <bool STAGES> static const void *kernel_of(int mb)
 {
     static const void *const kernels[PL_NS_MAX_MB] = {
-        (const void *)block_kernel<1>,
-        (const void *)block_kernel<2>,
-        (const void *)block_kernel<3>,
-        (const void *)block_kernel<4>,
+        (const void *)block_kernel<1, STAGES>,
+        (const void *)block_kernel<2, STAGES>,
+        (const void *)block_kernel<3, STAGES>,
+        (const void *)block_kernel<4, STAGES>,
     };
     return kernels[mb - 1];
+}
+
+const void *pl_ns_block_kernel(int mb, int stages)
+{
+    return stages ? kernel_of<true>(mb) : kernel_of<false>(mb);
 }

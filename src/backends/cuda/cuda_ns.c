@@ -35,7 +35,7 @@ static int serves_map(const pl_args_polar_map *a)
 static int serves_step(const pl_args_polar_step *a)
 {
     if (!serves(PL_CUDA_NS_STEP, &a->W, a->chain) || a->live.bs > INT32_MAX) return 0;
-    if (a->post || (a->apply != POLAR_APPLY_DECOUPLED && a->apply != POLAR_APPLY_CONSTRAINED)) return 0;
+    if (a->post && (a->P.dtype != POLAR_DTYPE_F32 || a->P.bs > INT32_MAX)) return 0;
     if (!is_near(&a->W) || !is_near(&a->M) || !is_near(&a->G) || a->M.dtype != POLAR_DTYPE_F32) return 0;
     return !a->precondition || (a->V.dtype == POLAR_DTYPE_F32 && is_near(&a->V));
 }
@@ -137,6 +137,13 @@ void pl_cuda_polar_step(pl_queue *q, const pl_args_polar_step *a)
     t.live = a->live.data;
     if (a->live.batch > 1) t.live_bs = (int32_t)a->live.bs;
     t.momentum = (uint8_t)a->momentum;
-    t.eps = (float)a->eps, t.scale = (float)a->scale;
+    t.eps = (float)a->eps, t.scale = a->scale, t.strength = a->strength;
+    t.apply = (uint8_t)a->apply;
+    if (a->post) {
+        t.P = a->P.data, t.p_bs = (int32_t)a->P.bs;
+        t.columns = (uint8_t)pl_post_columns(a->post, a->W.rows, a->W.cols);
+        t.clamped = a->post == POLAR_POST_LONG_MOMENT;
+    }
+    t.stages = a->post || (a->apply != POLAR_APPLY_DECOUPLED && a->apply != POLAR_APPLY_CONSTRAINED);
     put(q, &t, a->coef, a->steps);
 }

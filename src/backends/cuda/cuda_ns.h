@@ -9,7 +9,8 @@
  *  1. Tasks travel by value, as the kernel's parameter: nothing is allocated or uploaded, a captured graph
  *     owns its copy, in which cuda_graph.c can change the gradients' addresses.
  *  2. Tasks of one list do not depend on one another (the caller's promise).
- *  3. Kernel and layout are of the shape alone, so a matrix's bits do not depend on the rest of its list.
+ *  3. Kernel and layout are of the shape and of having stages alone, so a matrix's bits do not depend on the
+ *     rest of its list.
  */
 #ifndef PL_CUDA_NS_H
 #define PL_CUDA_NS_H
@@ -27,8 +28,8 @@ extern "C" {
 typedef enum pl_cuda_ns_kind {
     PL_CUDA_NS_ITERATE, /* W <- newton_schulz(W), W bf16 */
     PL_CUDA_NS_MAP,     /* W <- newton_schulz(G / norm), the norm N's or G's own */
-    /* not of a warp's matrices: D = direction(M, V, G); W <- (1 - lr wd) W - lr scale newton_schulz(D / norm)
-     */
+    /* not of a warp's matrices: D = direction(M, V, G); W <- (1 - lr wd) W - lr scale newton_schulz(D /
+     * norm), or with stages: P, apply */
     PL_CUDA_NS_STEP
 } pl_cuda_ns_kind;
 
@@ -38,13 +39,19 @@ typedef struct pl_cuda_ns_task {
     const void *G;                  /* f32, or bf16 where g_bf16 */
     const double *live;             /* STEP: a live row (pl_live_col) */
     const double *N;                /* MAP: (s, n) as frob leaves them, or NULL */
+    float *P;                       /* STEP: moments of lines, or NULL */
     int64_t w_bs, m_bs, v_bs, g_bs; /* elements from matrix to matrix */
+    double scale, strength;         /* STEP */
     int32_t w_rs, m_rs, v_rs, g_rs; /* elements from row to row */
     int32_t rows, cols, batch;
     int32_t first;         /* matrices before it in the launch: the launcher's */
     int32_t live_bs, n_bs; /* doubles from matrix to matrix; 0: one for all */
-    float eps, scale;      /* the norm is taken for at least eps */
+    int32_t p_bs;          /* floats from matrix to matrix */
+    float eps;             /* the norm is taken for at least eps */
     uint8_t kind, momentum, w_bf16, g_bf16;
+    uint8_t apply;            /* a polar_apply */
+    uint8_t columns, clamped; /* P is of columns; PL_LINE_CLAMPED */
+    uint8_t stages;           /* P, or an apply other than DECOUPLED and CONSTRAINED */
 } pl_cuda_ns_task;
 
 /* Coefficients a, b, c of each step, and tasks that all go through these steps. */

@@ -9,6 +9,7 @@
 typedef struct {
     int warp;   /* a warp's matrix: its blocks of 16 columns; else 0 */
     int mb, c;  /* row blocks, thread blocks */
+    int stages; /* the tasks have some */
     int panels; /* of a thread block */
     int per_round, stage, overlay, bytes;
 } plan;
@@ -88,7 +89,7 @@ static cudaError_t launch_warps(cudaStream_t stream, pl_ns_table *table, int blo
 
 static cudaError_t launch_blocks(cudaStream_t stream, pl_ns_table *table, const plan *p)
 {
-    const void *kernel = pl_ns_block_kernel(p->mb);
+    const void *kernel = pl_ns_block_kernel(p->mb, p->stages);
     int singles = table->matrices - table->clusters, clusters = table->clusters + (singles + p->c - 1) / p->c;
     cudaLaunchAttribute cluster = {.id = cudaLaunchAttributeClusterDimension};
     cluster.val.clusterDim.x = (unsigned)p->c;
@@ -104,7 +105,7 @@ static cudaError_t launch_blocks(cudaStream_t stream, pl_ns_table *table, const 
 
 static int same_kernel(const plan *a, const plan *b)
 {
-    return a->mb == b->mb && a->c == b->c; /* 0 and 0: warps */
+    return a->mb == b->mb && a->c == b->c && a->stages == b->stages; /* 0 and 0: warps */
 }
 
 static void add(pl_ns_table *table, const pl_cuda_ns_task *task)
@@ -143,7 +144,7 @@ static cudaError_t launch_group(cudaStream_t stream, pl_ns_table *table, const p
 static int widen(plan *use, const plan *plans, int n, int along)
 {
     for (int i = 0; i < n; i++) {
-        int goes_along = along && plans[i].mb == use->mb && plans[i].c == 1;
+        int goes_along = along && plans[i].mb == use->mb && plans[i].c == 1 && plans[i].stages == use->stages;
         if (!same_kernel(&plans[i], use) && !goes_along) continue;
         use->panels = plans[i].panels > use->panels ? plans[i].panels : use->panels;
     }
@@ -154,22 +155,23 @@ cudaError_t pl_cuda_ns_launch(cudaStream_t stream, const pl_cuda_ns_list *list)
 {
     pl_ns_table table;
     plan plans[PL_CUDA_NS_TASKS];
-    /* the clustered kernel with which single blocks of that height go along */
-    plan joint[PL_NS_MAX_MB + 1];
+    /* the clustered kernel with which single blocks of that height go along, without stages and with them */
+    plan joint[2][PL_NS_MAX_MB + 1];
     int n = list->tasks;
     memcpy(table.coef, list->coef, sizeof table.coef);
     table.steps = list->steps;
     memset(joint, 0, sizeof joint);
     for (int i = 0; i < n; i++)
         if (!plan_of(&plans[i], list->task[i].rows, list->task[i].cols)) return cudaErrorInvalidValue;
+    for (int i = 0; i < n; i++) plans[i].stages = list->task[i].stages != 0;
     for (int i = 0; i < n; i++) {
-        plan *j = &joint[plans[i].mb];
+        plan *j = &joint[plans[i].stages][plans[i].mb];
         if (plans[i].c <= 1 || j->c) continue;
         *j = plans[i];
         if (!widen(j, plans, n, 1)) j->c = 0;
     }
     for (int i = 0; i < n; i++) {
-        plan use = plans[i], *j = &joint[use.mb];
+        plan use = plans[i], *j = &joint[use.stages][use.mb];
         int leads = 1, along = j->c && j->c == use.c;
         for (int k = 0; k < i && leads; k++) leads = !same_kernel(&plans[i], &plans[k]);
         if (!leads || (use.c == 1 && j->c)) continue;
@@ -187,7 +189,8 @@ size_t pl_cuda_ns_bytes(const void *kernel)
 {
     static const int widths[] = {1, 4, 10, 16}; /* of pl_ns_warp_kernel */
     int ours = 0;
-    for (int mb = 1; mb <= PL_NS_MAX_MB; mb++) ours |= kernel == pl_ns_block_kernel(mb);
+    for (int mb = 1; mb <= PL_NS_MAX_MB; mb++)
+        ours |= kernel == pl_ns_block_kernel(mb, 0) || kernel == pl_ns_block_kernel(mb, 1);
     for (size_t i = 0; i < sizeof widths / sizeof *widths; i++)
         ours |= kernel == pl_ns_warp_kernel(widths[i]);
     return ours ? sizeof(pl_ns_table) : 0;

@@ -26,7 +26,9 @@ typedef struct pl_ns_table {
     int32_t overlay;   /* stage lies over the partial sums: one barrier more */
 } pl_ns_table;
 
-const void *pl_ns_block_kernel(int mb); /* a block or a cluster per matrix, mb <= PL_NS_MAX_MB */
+/* a block or a cluster per matrix, mb <= PL_NS_MAX_MB; with stages for tasks that have some, and them alone
+ */
+const void *pl_ns_block_kernel(int mb, int stages);
 /* a warp per matrix of at most 16 x 16 blocks; blocks: 1, 4, 10 or 16 */
 const void *pl_ns_warp_kernel(int blocks);
 
