@@ -364,11 +364,23 @@ static int follow(polar_optim *opt, pl_queue *q)
     return pl_graph_move(opt->graph, q, opt->grads, opt->part_count);
 }
 
+/* Ops of some part read its gradient beside those that a graph can follow (direction, polar_step and the
+ * like): Kronecker factors, norms of gradients. */
+static int reads_again(const polar_optim *opt)
+{
+    for (int64_t i = 0; i < opt->part_count; i++) {
+        const pl_optim_param *p = &opt->parts[i];
+        if (pl_optim_kron(opt, p) || (p->B.data && pl_post_norms(pl_optim_rule(opt, p)))) return 1;
+    }
+    return 0;
+}
+
 /* Whether what has moved is more than a graph can follow. */
 static int is_lost(polar_optim *opt, pl_queue *q)
 {
     if (!opt->moved) return 0;
     if (opt->moved & PL_MOVED_OTHERS || opt->rigid || !pl_graph_can_move(opt->dev)) return 1;
+    if (reads_again(opt)) return opt->rigid = 1;
     if (opt->graph) opt->rigid = !follow(opt, q);
     return opt->rigid;
 }

@@ -362,8 +362,7 @@ int main(int argc, char **argv)
         resume(device, polar_rule_name(k), POLAR_DTYPE_F32);
     }
     resume(device, "polaradamw", POLAR_DTYPE_BF16);
-    static const char *const moving[] = {"polaradamw", "normuon", "muonh", "muon_cautious"};
-    for (int i = 0; i < 4; i++) moving_gradients(device, moving[i]);
+    for (int k = 0; polar_rule_name(k); k++) moving_gradients(device, polar_rule_name(k));
     norms(device);
     return test_end();
 }
