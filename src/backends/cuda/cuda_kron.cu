@@ -1,10 +1,13 @@
 /* cuda_kron.cu -- Kronecker factors: their averages, eigenvectors by Jacobi rotations, one sweep of the QR
  * iteration by Householder reflections. A block a matrix, everything in double in scratch memory; nothing
  * comes back to the host, so a graph can hold them. For the small sides (to some hundreds) of which there
- * are many; a single large matrix keeps one multiprocessor busy for long.
+ * are many; a single large matrix keeps one multiprocessor busy for long, but for sweeps on Hopper
+ * (cuda_hopper_kron.cu).
  */
+#include "cuda_hopper_kron.h"
 #include "cuda_kernels.h"
 #include "cuda_launch.cuh"
+#include "cuda_ns.h"
 #include "device/kron_row.h"
 #include "math/kron_elem.h"
 
@@ -332,5 +335,11 @@ size_t pl_cuda_kron_sweep_scratch(const pl_args_kron_sweep *a)
 
 void pl_cuda_launch_kron_sweep(cudaStream_t stream, const pl_args_kron_sweep *a, void *scratch)
 {
+    int device = 0;
+    cudaGetDevice(&device);
+    if (pl_hopper_sweeps(a->Q.rows) && pl_cuda_ns_usable(device)) {
+        pl_hopper_sweep(stream, a, (double *)scratch, sweep_room(a));
+        return;
+    }
     kron_sweep_kernel<<<pl_cuda_grid(a->Q.batch, 1, MAX_GRID), BLOCK, 0, stream>>>(*a, (double *)scratch);
 }

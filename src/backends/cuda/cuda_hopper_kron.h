@@ -1,0 +1,21 @@
+/* cuda_hopper_kron.h -- kron_sweep by a cluster a matrix, on Hopper (cuda_hopper_kron.cu). */
+#ifndef PL_CUDA_HOPPER_KRON_H
+#define PL_CUDA_HOPPER_KRON_H
+
+#include <cuda_runtime.h>
+
+#include "device/ops.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* it serves sides of n */
+int pl_hopper_sweeps(int64_t n);
+/* scratch: `room` doubles a matrix, 2 n^2 + entries of V + 3 n at least */
+void pl_hopper_sweep(cudaStream_t stream, const pl_args_kron_sweep *a, double *scratch, int64_t room);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
