@@ -70,6 +70,8 @@ static polar_status model_create(bench_model **out, pl_queue *q, const char *lis
     }
     o.members = m->list.members;
     PL_TRY(polar_optim_create(&m->opt, q->dev, m->params, m->list.n, &o));
+    /* a step between two refreshes, bases as they began: the first ones would be made anew in every sample */
+    for (int64_t t = 1; t < o.rule.refresh / 2; t++) PL_TRY(polar_optim_prepare(m->opt, q));
     return polar_optim_prepare(m->opt, q);
 }
 

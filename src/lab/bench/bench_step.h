@@ -5,12 +5,13 @@
 #include "lab/bench/bench.h"
 #include "polar/optim.h"
 
-/* A list of bench_list.h, captured as a graph. */
+/* A list of bench_list.h, captured as a graph; of a rule that refreshes bases every few steps, a step between
+ * refreshes. */
 polar_status pl_bench_step(pl_bench_row *out, pl_queue *q, const char *list, const polar_optim_opts *o,
                            const pl_bench_peak_rates *peak);
 
-/* Seconds of one polar_optim_step over many of them, its host work included: with gradients that stay, and
- * with gradients that lie elsewhere at every step. */
+/* Seconds of one polar_optim_step over many of them, its host work and refreshes included: with gradients
+ * that stay, and with gradients that lie elsewhere at every step. */
 polar_status pl_bench_moving(double *fixed, double *moving, pl_queue *q, const char *list,
                              const polar_optim_opts *o);
 
