@@ -55,8 +55,7 @@ static int64_t elements_of(const pl_mat *m)
  * asks. */
 static int enclosure_kind(const pl_op_case *c, const pl_device *dev)
 {
-    const int flushes = c->dtype[1] == POLAR_DTYPE_BF16 && dev->flushes,
-              cuts = c->how.tf32 && dev->cuts_tf32;
+    const int flushes = c->dtype[1] == POLAR_DTYPE_BF16 && dev->flushes, cuts = c->how.tf32 && dev->cuts_tf32;
     return c->op == PL_OP_gemm && (flushes || cuts);
 }
 

@@ -102,7 +102,6 @@ static void sweep(machine *at, int64_t n, int64_t other, int trans)
     for (int64_t i = n * n; i < 2 * n * n; i++) kept += new[i] != Q[i];
     for (int64_t i = n * other; i < 2 * n * other; i++) kept += lines[i] != V[i];
     /* n reflections, a few roundings each, which add up like their root at best and their number at worst */
-     * constant
     const double tol = 2 * (double)n * 0x1p-53;
     snprintf(line, sizeof line, "side %d: orthonormal", (int)n);
     test_bound(line, worst[0], tol, "2 n u");

@@ -337,7 +337,7 @@ void pl_cuda_launch_kron_sweep(cudaStream_t stream, const pl_args_kron_sweep *a,
 {
     int device = 0;
     cudaGetDevice(&device);
-    if (pl_hopper_sweeps(a->Q.rows) && pl_cuda_ns_usable(device)) {
+    if (!a->F.data && pl_hopper_sweeps(a->Q.rows) && pl_cuda_ns_usable(device)) {
         pl_hopper_sweep(stream, a, (double *)scratch, sweep_room(a));
         return;
     }
