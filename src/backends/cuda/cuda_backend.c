@@ -4,7 +4,9 @@
  * when a device opens or when they are first wanted. So one binary serves machines with and without a GPU:
  * without one, opening "cuda:0" fails with a sentence.
  */
+#include <cublasLt.h>
 #include <dlfcn.h>
+#include <link.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -35,14 +37,44 @@ void pl_cuda_check_op(pl_queue *q, pl_op_id id, const void *args)
                       cudaGetErrorString(e));
 }
 
+/* The folder of a library that is loaded, with its last "/". */
+static int folder_of(char *out, size_t bytes, void *library)
+{
+    struct link_map *map = NULL;
+    const char *slash;
+    if (dlinfo(library, RTLD_DI_LINKMAP, &map) != 0 || !(slash = strrchr(map->l_name, '/'))) return 0;
+    return snprintf(out, bytes, "%.*s", (int)(slash + 1 - map->l_name), map->l_name) < (int)bytes;
+}
+
+/* A library of the toolkit that the process has taken its cuBLASLt from: in the same folder, or, where every
+ * library has one of its own, in ../../NAME/lib. That toolkit's torch may load it later. */
+static void *library_beside(const char *stem, int version)
+{
+    char folder[4096], path[4352];
+    void *lib = NULL, *held = NULL;
+    for (int v = CUBLAS_VER_MAJOR; v >= 12 && !held; v--) {
+        snprintf(path, sizeof path, "libcublasLt.so.%d", v);
+        held = dlopen(path, RTLD_NOW | RTLD_NOLOAD);
+    }
+    if (held && folder_of(folder, sizeof folder, held)) {
+        snprintf(path, sizeof path, "%s%s.so.%d", folder, stem, version);
+        lib = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+        snprintf(path, sizeof path, "%s../../%s/lib/%s.so.%d", folder, stem + strlen("lib"), stem, version);
+        if (!lib) lib = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    }
+    if (held) dlclose(held);
+    return lib;
+}
+
 void *pl_cuda_library(const char *stem, int first_version, int last_version)
 {
     char name[64];
     void *lib = NULL;
-    for (int held = 1; held >= 0; held--) /* what the process has loaded, then what it could load */
+    for (int way = 0; way < 3 && !lib; way++)
         for (int v = last_version; v >= first_version && !lib; v--) {
             snprintf(name, sizeof name, "%s.so.%d", stem, v);
-            lib = dlopen(name, RTLD_NOW | RTLD_LOCAL | (held ? RTLD_NOLOAD : 0));
+            lib = way == 1 ? library_beside(stem, v)
+                           : dlopen(name, RTLD_NOW | RTLD_LOCAL | (way == 0 ? RTLD_NOLOAD : 0));
         }
     return lib;
 }

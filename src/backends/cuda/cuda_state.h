@@ -66,9 +66,9 @@ static inline pl_cuda_queue *pl_cuda_q(const pl_queue *q)
 polar_status pl_cuda_fail(cudaError_t e, const char *what, const pl_device *dev);
 /* after a launch: its error, with op and shapes */
 void pl_cuda_check_op(pl_queue *q, pl_op_id id, const void *args);
-/* stem.so.N of the process, torch's for one, of whichever of these versions; else the newest that can be
- * loaded; NULL when there is none. The calls that we make, and the numbers that we give them, are the same in
- * CUDA 12 and 13. */
+/* stem.so.N of the process, torch's for one, of whichever of these versions; else that of the toolkit whose
+ * cuBLASLt the process has; else the newest that can be loaded; NULL when there is none. The calls that we
+ * make, and the numbers that we give them, are the same in CUDA 12 and 13. */
 void *pl_cuda_library(const char *stem, int first_version, int last_version);
 
 polar_status pl_cuda_lt_open(pl_cuda_lt **out, const pl_device *dev); /* loads cuBLASLt */
