@@ -426,6 +426,7 @@ class Optimizer(torch.optim.Optimizer):
         self._weights, self._dtypes = [local(p).data_ptr()
                                        for p in self._params], [p.dtype for p in self._params]
         self._plain = [local(p).is_contiguous() for p in self._params]
+        self._whole = all(local(p) is p for p in self._params)    # so that it need not be asked each step
         self._versions = self._rows_written()
         self._handle, self._rules, self._present = handle, [rule for rule, _ in rules], None
         self._hypers = [None] * len(self.param_groups)
@@ -836,7 +837,8 @@ class Optimizer(torch.optim.Optimizer):
     def _step(self):
         if not self._handle.here:
             self._after_fork()
-        if [local(p).data_ptr() for p in self._params] != self._weights:
+        here = self._params if self._whole else map(local, self._params)
+        if [p.data_ptr() for p in here] != self._weights:
             self._moved()
         if self._versions:
             written = self._rows_written()
