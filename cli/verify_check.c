@@ -72,7 +72,7 @@ static int check_rule(FILE *log, const pl_rule_row *r)
     int missed = 0;
     if (polar_rule_parse(&rule, r->rule) != POLAR_OK) return floor_bar(log, r->rule, NAN, 0);
     int adam = rule.precondition == POLAR_PRECONDITION_ADAM,
-        covariant = rule.precondition == POLAR_PRECONDITION_NONE &&
+        covariant = rule.momentum != POLAR_MOMENTUM_PICKED && rule.precondition == POLAR_PRECONDITION_NONE &&
                     (rule.post == POLAR_POST_NONE || rule.post == POLAR_POST_NORM_MOMENT ||
                      rule.post == POLAR_POST_NORM_SUM) &&
                     rule.apply != POLAR_APPLY_CAUTIOUS,

@@ -30,11 +30,15 @@ extern "C" {
 /* ---- rules -------------------------------------------------------------------------------------- */
 
 typedef enum polar_momentum {
-    POLAR_MOMENTUM_HEAVY_BALL = 0,      /* m = mu m + g;           u = m */
-    POLAR_MOMENTUM_NESTEROV = 1,        /* m = mu m + g;           u = g + mu m */
-    POLAR_MOMENTUM_EMA = 2,             /* m = b1 m + (1 - b1) g;  u = m / (1 - b1^t) */
-    POLAR_MOMENTUM_AVERAGE = 3,         /* m = mu m + (1 - mu) g;  u = m */
-    POLAR_MOMENTUM_AVERAGE_NESTEROV = 4 /* m = mu m + (1 - mu) g;  u = mu m + (1 - mu) g */
+    POLAR_MOMENTUM_HEAVY_BALL = 0,       /* m = mu m + g;           u = m */
+    POLAR_MOMENTUM_NESTEROV = 1,         /* m = mu m + g;           u = g + mu m */
+    POLAR_MOMENTUM_EMA = 2,              /* m = b1 m + (1 - b1) g;  u = m / (1 - b1^t) */
+    POLAR_MOMENTUM_AVERAGE = 3,          /* m = mu m + (1 - mu) g;  u = m */
+    POLAR_MOMENTUM_AVERAGE_NESTEROV = 4, /* m = mu m + (1 - mu) g;  u = mu m + (1 - mu) g */
+    /* m = m + g; the part `fraction` of m's rows, or of its columns where there are fewer of them, rounded
+     * up, that has the largest sums of magnitudes is u, whose other lines are 0, and is multiplied by mu in
+     * m. Not with ADAM and LAPROP */
+    POLAR_MOMENTUM_PICKED = 5
 } polar_momentum; /* an average's m is (1 - mu) times the heavy ball's: the buffer torch.optim.Muon keeps
                      (momentum_buffer.lerp_). A polar map does not see the factor, so the steps are the same
                      up to rounding; a saved m is not */
@@ -140,6 +144,7 @@ typedef struct polar_rule { /* an optimiser is a row */
     double clip;         /* of POLAR_POST_NORM_SUM, more than 0 */
     double strength;     /* of POLAR_APPLY_UPDATE_FLOOR, and of POLAR_APPLY_RADIAL_BRAKE, 0 to 1 */
     int64_t first_basis; /* gradients of which the first vectors of POLAR_PRECONDITION_SOAP are; 0 means 1 */
+    double fraction;     /* of POLAR_MOMENTUM_PICKED, above 0, at most 1 */
 } polar_rule;
 
 /* polar_rule_parse: see "calls that carry sizes" below */
@@ -277,6 +282,7 @@ typedef struct polar_optim_opts {
              POLAR_MAP_OPTS_INIT,                                                                    \
              POLAR_POST_NONE,                                                                        \
              POLAR_APPLY_DECOUPLED,                                                                  \
+             0,                                                                                      \
              0,                                                                                      \
              0,                                                                                      \
              0,                                                                                      \

@@ -53,6 +53,7 @@ _CONSTANTS = {
     "radius": lambda r: r.apply == _abi.POLAR_APPLY_CONSTRAINED,
     "clip": lambda r: r.post == _abi.POLAR_POST_NORM_SUM,
     "strength": lambda r: r.apply in (_abi.POLAR_APPLY_UPDATE_FLOOR, _abi.POLAR_APPLY_RADIAL_BRAKE),
+    "fraction": lambda r: r.momentum == _abi.POLAR_MOMENTUM_PICKED,
     "kron_power": lambda r: _abi.POLAR_PRECONDITION_KRON <= r.precondition <= _abi.
     POLAR_PRECONDITION_KRON_NESTEROV,
     "refresh": lambda r: _abi.POLAR_PRECONDITION_KRON <= r.precondition <= _abi.POLAR_PRECONDITION_KL_SOAP,
@@ -105,7 +106,7 @@ class Optimizer(torch.optim.Optimizer):
         adjust_lr_fn: "original", "match_rms_adamw", "paper", "spectral", "frobenius", "nuclear", "transposed"
             or "none".
         constants: numbers of single stages of the rule, {"clip": 5}; there are radius, clip, strength,
-            kron_power, refresh and first_basis (docs/rules.md says which rules have which).
+            fraction, kron_power, refresh and first_basis (docs/rules.md says which rules have which).
         aux_lr, aux_betas, aux_eps, aux_weight_decay: of AdamW, which has the rest.
         matrix, adamw: patterns of names that decide instead.
         blocks: {pattern: n}, the rows of such a parameter in n equal blocks, each mapped by itself (qkv: 3,

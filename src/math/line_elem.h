@@ -4,6 +4,7 @@
 #define PL_MATH_LINE_ELEM_H
 
 #include <math.h>
+#include <stdint.h>
 
 #include "math/hd.h"
 #include "polar/optim.h" /* polar_apply */
@@ -19,6 +20,15 @@ PL_HD double pl_line_moment(double *v, double mean, double beta2, double eps, in
 {
     *v = fma(beta2, *v, (1 - beta2) * mean);
     return 1 / (clamped ? sqrt(*v < eps ? eps : *v) : sqrt(*v) + eps);
+}
+
+/* Line l is one of the `count` with the largest numbers, the first of equals first. */
+PL_HD int pl_line_picked(const double *sums, int64_t lines, int64_t l, int64_t count)
+{
+    int64_t before = 0;
+    for (int64_t k = 0; k < lines && before < count; k++)
+        before += sums[k] > sums[l] || (sums[k] == sums[l] && k < l);
+    return before < count;
 }
 
 /* The factor that brings lines back to their norm: before and after are sums of squares. */

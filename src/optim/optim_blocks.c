@@ -145,8 +145,9 @@ static polar_status segments_of(segment **out, int64_t *count, const pl_optim_pa
 /* It looks at norms or at single lines and entries after the direction: what a direct sum's blocks share. */
 static int norms_of(const polar_rule *r)
 {
-    return r->precondition >= POLAR_PRECONDITION_ROWS || r->post != POLAR_POST_NONE ||
-           pl_scale_looks(r->scale) || pl_apply_looks(r) || r->map.kind == POLAR_MAP_SOFT;
+    return r->momentum == POLAR_MOMENTUM_PICKED || r->precondition >= POLAR_PRECONDITION_ROWS ||
+           r->post != POLAR_POST_NONE || pl_scale_looks(r->scale) || pl_apply_looks(r) ||
+           r->map.kind == POLAR_MAP_SOFT;
 }
 
 static polar_status part_add(polar_optim *opt, int64_t param, const char *suffix, pl_optim_param part)

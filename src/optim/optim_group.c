@@ -108,8 +108,15 @@ static polar_status check_kron(const polar_rule *r, int64_t group)
 
 static polar_status check_rule(const polar_rule *r, int64_t group)
 {
-    PL_NEED(r->momentum >= 0 && r->momentum < PL_MOMENTUM_COUNT, POLAR_E_ARG, "no %s %d",
+    PL_NEED(r->momentum >= 0 && r->momentum <= POLAR_MOMENTUM_PICKED, POLAR_E_ARG, "no %s %d",
             label_of("momentum", group).text, (int)r->momentum);
+    PL_NEED(r->momentum != POLAR_MOMENTUM_PICKED || (r->fraction > 0 && r->fraction <= 1), POLAR_E_ARG,
+            "%s is %g; that of picked lines must be above 0 and at most 1", label_of("fraction", group).text,
+            r->fraction);
+    PL_NEED(r->momentum != POLAR_MOMENTUM_PICKED ||
+                (r->precondition != POLAR_PRECONDITION_ADAM && r->precondition != POLAR_PRECONDITION_LAPROP),
+            POLAR_E_ARG, "%s is not there for picked lines (POLAR_MOMENTUM_PICKED)",
+            label_of("Adam's second moment", group).text);
     PL_NEED(r->precondition >= 0 && r->precondition <= POLAR_PRECONDITION_ROOT, POLAR_E_ARG, "no %s %d",
             label_of("preconditioner", group).text, (int)r->precondition);
     PL_NEED(r->scale >= 0 && r->scale <= POLAR_SCALE_TRANSPOSED, POLAR_E_ARG, "no %s %d",

@@ -165,6 +165,8 @@ polar_status pl_optim_report_make(char **out, const polar_optim *opt);
 int pl_optim_mapped(const polar_optim *opt, const pl_optim_param *p);
 /* the rule does something between direction and step that is no map (optim_stage.c) */
 int pl_optim_staged(const polar_optim *opt, const pl_optim_param *p);
+/* its momentum is that of picked lines, which is a stage */
+int pl_optim_picks(const polar_optim *opt, const pl_optim_param *p);
 /* its rule looks at more than one entry at a time: one rank has all of it */
 int pl_optim_uncut(const polar_optim *opt, const pl_optim_param *p);
 /* nothing but momentum, Adam's preconditioner, a map and a decoupled step */

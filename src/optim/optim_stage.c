@@ -5,6 +5,8 @@
  * Directions of one map and shape lie side by side, and so do the moments that belong to them: where one row
  * of live values serves all, they are one call.
  */
+#include <math.h>
+
 #include "device/backend.h"
 #include "optim/optim_impl.h"
 
@@ -16,9 +18,14 @@ int pl_optim_staged(const polar_optim *opt, const pl_optim_param *p)
            (r->map.kind != POLAR_MAP_NONE && pl_scale_looks(r->scale));
 }
 
+int pl_optim_picks(const polar_optim *opt, const pl_optim_param *p)
+{
+    return p->route == POLAR_ROUTE_MATRIX && pl_optim_rule(opt, p)->momentum == POLAR_MOMENTUM_PICKED;
+}
+
 int pl_optim_uncut(const polar_optim *opt, const pl_optim_param *p)
 {
-    return p->block_count || pl_optim_mapped(opt, p) || pl_optim_staged(opt, p) ||
+    return p->block_count || pl_optim_mapped(opt, p) || pl_optim_staged(opt, p) || pl_optim_picks(opt, p) ||
            (p->route == POLAR_ROUTE_MATRIX && pl_apply_looks(pl_optim_rule(opt, p)));
 }
 
@@ -37,8 +44,8 @@ int pl_optim_post_moment(const polar_rule *r)
 int pl_optim_fused(const polar_optim *opt, const pl_optim_param *p)
 {
     const polar_rule *r = pl_optim_rule(opt, p);
-    return r->precondition <= POLAR_PRECONDITION_ADAM && r->post <= POLAR_POST_LONG_MOMENT &&
-           !pl_scale_looks(r->scale);
+    return r->momentum < POLAR_MOMENTUM_PICKED && r->precondition <= POLAR_PRECONDITION_ADAM &&
+           r->post <= POLAR_POST_LONG_MOMENT && !pl_scale_looks(r->scale);
 }
 
 int pl_optim_post_columns(const polar_rule *r, int64_t rows, int64_t cols)
@@ -156,8 +163,30 @@ static void before(pl_queue *q, const stage *s)
     pl_scratch_end(q, mark);
 }
 
+/* The momentum of picked lines; `direction` has all others. */
+static void pick(polar_optim *opt, pl_queue *q, const pl_optim_param *p)
+{
+    const pl_mat D = pl_optim_blocks(p->D, p), M = pl_optim_blocks(p->M, p), G = pl_optim_blocks(p->G, p),
+                 live = pl_optim_live_of(opt, p);
+    const int trans = D.rows > D.cols;
+    const int64_t calls = p->row_blocks == 1 ? 1 : opt->members, each = D.batch / calls,
+                  lines = trans ? D.cols : D.rows;
+    const double wanted = ceil(pl_optim_rule(opt, p)->fraction * (double)lines);
+    pl_scratch_mark mark = pl_scratch_begin(q);
+    pl_mat F = line_room(q, &D, trans);
+    for (int64_t k = 0; k < calls; k++)
+        PL_CALL(pick_lines, q, .D = pl_mat_at(D, k * each, each), .F = pl_mat_at(F, k * each, each),
+                .M = pl_mat_at(M, k * each, each), .G = pl_mat_at(G, k * each, each),
+                .live = calls == 1 ? live : pl_mat_at(live, k, 1), .trans = trans, .count = (int64_t)wanted);
+    pl_scratch_end(q, mark);
+}
+
 void pl_optim_stages_before(polar_optim *opt, pl_queue *q)
 {
+    for (int64_t i = 0; i < opt->part_count; i++) {
+        const pl_optim_param *p = &opt->parts[i];
+        if (pl_optim_picks(opt, p) && !pl_optim_missing(p) && p->rows * p->cols > 0) pick(opt, q, p);
+    }
     pl_optim_kron_before(opt, q);
     for (int64_t i = 0; i < opt->part_count; i++) {
         const pl_optim_param *p = &opt->parts[i];

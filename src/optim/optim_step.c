@@ -278,7 +278,7 @@ static void enqueue_all(pl_queue *q, void *arg)
     pl_queue_overlap_begin(q);
     for (int64_t i = 0; i < opt->part_count; i++) {
         q->subject = opt->parts[i].name;
-        if (!pl_optim_missing(&opt->parts[i]))
+        if (!pl_optim_missing(&opt->parts[i]) && !pl_optim_picks(opt, &opt->parts[i]))
             (opt->parts[i].whole ? enqueue_whole : enqueue_direction)(opt, q, &opt->parts[i]);
     }
     q->subject = NULL;

@@ -10,9 +10,10 @@
 
 /* The rules, the only list of them: name; momentum, preconditioner, map, post, scale, apply; beta1, beta2,
  * eps, radius; lr and decay (and .power of a spectral map, .kron_power, .refresh and .first_basis of
- * Kronecker factors, .clip and .strength), of the first six the paper's, for DeiT, of the others mostly those
- * of the code they come from (docs/rules.md says which are not). muon, polaradamw, muon_v and polar_ema are
- * the 2 x 2 of momentum and preconditioner. NS is Newton-Schulz, LERP torch's form of Nesterov's momentum. */
+ * Kronecker factors, .clip, .strength and .fraction), of the first six the paper's, for DeiT, of the others
+ * mostly those of the code they come from (docs/rules.md says which are not). muon, polaradamw, muon_v and
+ * polar_ema are the 2 x 2 of momentum and preconditioner. NS is Newton-Schulz, LERP torch's form of
+ * Nesterov's momentum. */
 #define POLAR_MAP_NS        POLAR_MAP_NEWTON_SCHULZ
 #define POLAR_MOMENTUM_LERP POLAR_MOMENTUM_AVERAGE_NESTEROV
 #define EACH_RULE(ROW)                                                                                      \
@@ -66,7 +67,9 @@
         .first_basis = 1)                                                                                   \
     ROW(kl_soap_warm, EMA, KL_SOAP, NONE, NONE, NONE, DECOUPLED, 0.9, 0.95, 1e-8, 1, 3e-3, 0.01,            \
         .first_basis = 4)                                                                                   \
-    ROW(muon2_paper, AVERAGE, ROOT, NS, NONE, TRANSPOSED, DECOUPLED, 0.95, 0.95, 1e-10, 1, 0.1, 0)
+    ROW(muon2_paper, AVERAGE, ROOT, NS, NONE, TRANSPOSED, DECOUPLED, 0.95, 0.95, 1e-10, 1, 0.1, 0)          \
+    ROW(dion2, PICKED, NONE, NS, NONE, SPECTRAL, DECOUPLED, 0.95, 0.999, 1e-8, 1, 0.01, 0.01,               \
+        .fraction = 0.25)
 
 typedef struct {
     polar_momentum momentum;
@@ -75,7 +78,7 @@ typedef struct {
     polar_post post;
     polar_scale scale;
     polar_apply apply;
-    double beta1, beta2, eps, radius, lr, decay, power, kron_power, clip, strength;
+    double beta1, beta2, eps, radius, lr, decay, power, kron_power, clip, strength, fraction;
     int64_t refresh, first_basis;
 } rule_row;
 
@@ -134,6 +137,7 @@ static polar_rule make(const rule_row *r)
     out.map.power = r->power;
     out.clip = r->clip;
     out.strength = r->strength;
+    out.fraction = r->fraction;
     return out;
 }
 

@@ -17,6 +17,7 @@ void pl_optim_describe_rule(char *text, const polar_optim *opt)
             text, PL_OPTIM_RULE_BYTES - 140,
             "momentum %d, precondition %d, beta1 %.17g, beta2 %.17g, eps %.17g, aux %.17g %.17g %.17g",
             (int)r->momentum, (int)r->precondition, m->beta1, m->beta2, m->eps, a->beta1, a->beta2, a->eps);
+        if (r->momentum == POLAR_MOMENTUM_PICKED) text += sprintf(text, ", fraction %.17g", r->fraction);
         if (r->post != POLAR_POST_NONE) text += sprintf(text, ", post %d", (int)r->post);
         if (pl_precondition_kron(r->precondition))
             text += sprintf(text, ", power %.17g, refresh %lld", r->kron_power, (long long)r->refresh);

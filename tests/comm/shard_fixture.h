@@ -127,8 +127,9 @@ static inline int shard_sums(const char *rule)
 {
     polar_rule r;
     TEST_TRY(polar_rule_parse(&r, rule));
-    return r.precondition < POLAR_PRECONDITION_ROWS && r.post == POLAR_POST_NONE &&
-           r.scale < POLAR_SCALE_FROBENIUS && r.apply < POLAR_APPLY_HYPERBALL && r.map.kind != POLAR_MAP_SOFT;
+    return r.momentum != POLAR_MOMENTUM_PICKED && r.precondition < POLAR_PRECONDITION_ROWS &&
+           r.post == POLAR_POST_NONE && r.scale < POLAR_SCALE_FROBENIUS && r.apply < POLAR_APPLY_HYPERBALL &&
+           r.map.kind != POLAR_MAP_SOFT;
 }
 
 static inline void shard_begin(shard_place *p, const shard_run *run, polar_comm *comm)

@@ -46,6 +46,7 @@ static void test_ensemble(const char *device)
         {"optim.rule=adago", "optim.rule=adago optim.clip=0.01"},
         {"optim.rule=muon_floor", "optim.rule=muon_floor optim.strength=3"},
         {"optim.rule=muon_brake", "optim.rule=muon_brake optim.strength=1"},
+        {"optim.rule=dion2", "optim.rule=dion2 optim.fraction=0.5"},
         {"optim.rule=scion", "optim.rule=scion optim.radius=7"}};
     for (size_t k = 0; k < sizeof twins / sizeof *twins; k++) {
         const run_arm two[2] = {{twins[k][0], 5}, {twins[k][1], 5}};

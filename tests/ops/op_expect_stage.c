@@ -81,6 +81,65 @@ MODEL(line_factors)
     return product(pl_iv_in(pl_iv_sqrt(pl_iv_in(pl_iv_div(top, bottom), F64)), F64), f, F64);
 }
 
+/* ---- pick_lines ---- */
+
+#define MOST_LINES 256
+
+/* What is known of the lines of a matrix: 1 picked, 0 not, -1 too near to tell. */
+typedef struct {
+    const pl_op_run *r;
+    int64_t b;
+    int picked[MOST_LINES];
+} picks;
+
+/* M after the gradient, as M holds it. */
+static pl_iv gathered(const pl_op_run *r, int64_t b, int64_t i, int64_t j)
+{
+    const pl_iv g = product(pl_iv_point(live(r, 4, b, PL_LIVE_GRAD)), at(r, 3, b, i, j), F64);
+    return pl_iv_in(sum(at(r, 2, b, i, j), g, F64), r->mat[2].dtype);
+}
+
+static void look(picks *p, const pl_op_run *r, int64_t b)
+{
+    const pl_mat *M = &r->mat[2];
+    const int trans = r->c.how.trans != 0;
+    const int64_t lines = trans ? M->cols : M->rows, n = trans ? M->rows : M->cols, count = (lines + 3) / 4;
+    long double lo[MOST_LINES] = {0}, hi[MOST_LINES] = {0};
+    int known = lines <= MOST_LINES;
+    for (int64_t l = 0; l < lines && known; l++) {
+        for (int64_t k = 0; k < n; k++) {
+            pl_iv m = gathered(r, b, trans ? k : l, trans ? l : k);
+            known &= !m.any && !pl_iv_is_nan(m) && isfinite(m.lo) && isfinite(m.hi);
+            lo[l] += m.lo > 0 ? m.lo : m.hi < 0 ? -m.hi : 0;
+            hi[l] += fmaxl(fabsl(m.lo), fabsl(m.hi));
+        }
+        lo[l] *= 1 - (long double)n * 0x1p-53L, hi[l] *= 1 + (long double)n * 0x1p-53L;
+        known &= hi[l] < 1e308L;
+    }
+    p->r = r, p->b = b;
+    for (int64_t l = 0; l < lines && l < MOST_LINES; l++) {
+        int64_t surely = 0, perhaps = 0;
+        for (int64_t k = 0; k < lines && known; k++)
+            if (k != l) surely += lo[k] > hi[l], perhaps += hi[k] >= lo[l];
+        p->picked[l] = !known ? -1 : perhaps < count ? 1 : surely >= count ? 0 : -1;
+    }
+}
+
+/* Result o: 0 D, 1 F, 2 M. */
+MODEL(pick_lines)
+{
+    static picks p; /* of the matrix that was last asked for, whose first entry comes first */
+    if (p.r != r || p.b != b || (o == 0 && i == 0 && j == 0)) look(&p, r, b);
+    const int64_t l = o == 1 || r->c.how.trans ? j : i;
+    const int picked = l < MOST_LINES ? p.picked[l] : -1;
+    (void)ct;
+    if (picked < 0) return anything;
+    if (o == 1) return pl_iv_point(picked);
+    const pl_iv m = gathered(r, b, i, j);
+    if (o == 0) return picked ? m : pl_iv_point(0);
+    return picked ? product(pl_iv_point(live(r, 4, b, PL_LIVE_BETA1)), m, F64) : m;
+}
+
 /* ---- the others ---- */
 
 MODEL(scale_lines)
@@ -243,6 +302,40 @@ static const bad_call line_factors_bad[] = {
 const op_calls pl_calls_line_factors = {
     "line_factors f32 3x7x13 trans moment per_matrix V 0.9,0.75 eps 0.125", LIST(line_factors_bad),
     LIST(line_factors_faults)};
+
+/* The smallest lines in the place of the largest: M and G come with another sign, and so do the sums. */
+static void first_lines(pl_queue *q, const pl_args_pick_lines *a)
+{
+    pl_ref_ops.pick_lines(q, a);
+    double x = get(&a->F, 0, 0, 0);
+    for (int64_t l = 0; l + 1 < a->F.cols; l++) put(&a->F, 0, 0, l, get(&a->F, 0, 0, l + 1));
+    put(&a->F, 0, 0, a->F.cols - 1, x);
+}
+
+/* What was picked stays as it is. */
+static void nothing_lost(pl_queue *q, const pl_args_pick_lines *a)
+{
+    pl_args_pick_lines b = *a;
+    double rows[3 * PL_LIVE_COLS];
+    memcpy(rows, a->live.data, sizeof(double) * PL_LIVE_COLS * (size_t)a->live.batch);
+    for (int64_t i = 0; i < a->live.batch; i++) rows[i * PL_LIVE_COLS + PL_LIVE_BETA1] = 1;
+    b.live.data = rows;
+    pl_ref_ops.pick_lines(q, &b);
+}
+
+static const fault pick_lines_faults[] = {
+    {"other lines", "pick_lines f64 3x7x13 0.95,0.9", (op_fn)first_lines},
+    {"picked lines that stay as they are", "pick_lines f64 3x7x13 per_matrix 0.75,0.9", (op_fn)nothing_lost},
+};
+
+static const bad_call pick_lines_bad[] = {
+    {0, ROWS, 0, POLAR_E_SHAPE}, {1, COLS, 0, POLAR_E_SHAPE},   {1, FORMAT, 0, POLAR_E_DTYPE},
+    {3, COLS, 0, POLAR_E_SHAPE}, {4, FORMAT, 0, POLAR_E_DTYPE}, {4, BATCH, 0, POLAR_E_SHAPE},
+    {0, ONTO, 2, POLAR_E_ARG},   {2, ONTO, 3, POLAR_E_ARG},
+};
+
+const op_calls pl_calls_pick_lines = {"pick_lines f64 3x7x13 per_matrix 0.75,0.9", LIST(pick_lines_bad),
+                                      LIST(pick_lines_faults)};
 
 static const bad_call scale_lines_bad[] = {
     {1, ROWS, 0, POLAR_E_SHAPE},   {2, COLS, 0, POLAR_E_SHAPE}, {3, COLS, 0, POLAR_E_SHAPE},

@@ -383,6 +383,40 @@ static inline void ref_rule_muon2(ref *r, const double *g)
     ref_decoupled(r, ref_jordan(r));
 }
 
+/* M += g; the quarter of the short side's lines with the largest sums of magnitudes is mapped by itself, and
+ * keeps 0.95 of its momentum. */
+static inline void ref_rule_dion2(ref *r, const double *g)
+{
+    const int trans = r->rows > r->cols, lines = trans ? r->cols : r->rows, n = trans ? r->rows : r->cols,
+              count = (lines + 3) / 4;
+    double size[REF_MOST];
+    static ref some;
+    int line[REF_MOST], taken = 0;
+    for (int i = 0; i < r->n; i++) r->m[i] += g[i];
+    for (int l = 0; l < lines; l++) {
+        size[l] = 0;
+        for (int k = 0; k < n; k++) size[l] += fabs(r->m[trans ? k * r->cols + l : l * r->cols + k]);
+    }
+    for (int l = 0; l < lines; l++) {
+        int before = 0;
+        for (int k = 0; k < lines; k++) before += size[k] > size[l];
+        if (before < count) line[taken++] = l;
+    }
+    some.rows = trans ? r->rows : taken, some.cols = trans ? taken : r->cols, some.n = taken * n;
+#define AT(l, k) (trans ? (k)*r->cols + line[l] : line[l] * r->cols + (k))
+    for (int l = 0; l < taken; l++)
+        for (int k = 0; k < n; k++) some.u[trans ? k * taken + l : l * n + k] = r->m[AT(l, k)];
+    ref_polar(&some);
+    memset(r->D, 0, sizeof r->D);
+    for (int l = 0; l < taken; l++)
+        for (int k = 0; k < n; k++) {
+            r->D[AT(l, k)] = some.D[trans ? k * taken + l : l * n + k];
+            r->m[AT(l, k)] *= 0.95;
+        }
+#undef AT
+    ref_decoupled(r, sqrt((double)r->rows / r->cols));
+}
+
 /* eps under the root, and no bias correction. */
 static inline void ref_rule_muon2_paper(ref *r, const double *g)
 {
@@ -544,7 +578,7 @@ static inline ref_rule ref_rule_find(const char *name)
                REF(muon_soft), REF(shampoo),      REF(shampoo_polar), REF(pmuon),         REF(mousse),
                REF(namo),      REF(adago),        REF(muon_floor),    REF(muon_brake),    REF(muon_plus),
                REF(aurora),    REF(soap),         REF(soap_warm),     REF(soap_muon),     REF(soap_muon_warm),
-               REF(kl_soap),   REF(kl_soap_warm), REF(muon2_paper)};
+               REF(kl_soap),   REF(kl_soap_warm), REF(muon2_paper),   REF(dion2)};
 #undef REF
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         if (!strcmp(all[i].name, name)) return all[i].step;

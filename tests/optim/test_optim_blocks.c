@@ -205,8 +205,8 @@ static polar_optim_opts opts_of(const char *rule)
 
 static int shares_norms(const polar_optim_opts *o)
 {
-    return o->rule.precondition < POLAR_PRECONDITION_ROWS && !o->rule.post &&
-           o->rule.scale < POLAR_SCALE_FROBENIUS && o->rule.apply < POLAR_APPLY_HYPERBALL &&
+    return o->rule.momentum != POLAR_MOMENTUM_PICKED && o->rule.precondition < POLAR_PRECONDITION_ROWS &&
+           !o->rule.post && o->rule.scale < POLAR_SCALE_FROBENIUS && o->rule.apply < POLAR_APPLY_HYPERBALL &&
            o->rule.map.kind != POLAR_MAP_SOFT;
 }
 

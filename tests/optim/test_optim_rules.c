@@ -179,11 +179,11 @@ static void own_rules(const char *device)
         {"rows, polar, column moment, cautious",
          own_columns,
          {POLAR_MOMENTUM_NESTEROV, POLAR_PRECONDITION_ROWS, POLAR_SCALE_FROBENIUS, 0.9, 0.8, 1e-8,
-          POLAR_MAP_OPTS_INIT, POLAR_POST_COLUMN_MOMENT, POLAR_APPLY_CAUTIOUS, 2, 0, 0, 0, 0, 0}},
+          POLAR_MAP_OPTS_INIT, POLAR_POST_COLUMN_MOMENT, POLAR_APPLY_CAUTIOUS, 2, 0, 0, 0, 0, 0, 0}},
         {"laprop, polar, row moment, hyperball",
          own_ball,
          {POLAR_MOMENTUM_AVERAGE, POLAR_PRECONDITION_LAPROP, POLAR_SCALE_NONE, 0.9, 0.95, 1e-8,
-          POLAR_MAP_OPTS_INIT, POLAR_POST_ROW_MOMENT, POLAR_APPLY_HYPERBALL, 0, 0, 0, 0, 0, 0}},
+          POLAR_MAP_OPTS_INIT, POLAR_POST_ROW_MOMENT, POLAR_APPLY_HYPERBALL, 0, 0, 0, 0, 0, 0, 0}},
         {"no map, entry moment, constrained",
          own_plain,
          {POLAR_MOMENTUM_AVERAGE_NESTEROV,
@@ -196,6 +196,7 @@ static void own_rules(const char *device)
           POLAR_POST_ENTRY_MOMENT,
           POLAR_APPLY_CONSTRAINED,
           3,
+          0,
           0,
           0,
           0,
@@ -218,11 +219,12 @@ static void own_rules(const char *device)
           0,
           0,
           0,
+          0,
           0}},
         {"columns, polar, sum of norms, radial brake",
          own_norms,
          {POLAR_MOMENTUM_HEAVY_BALL, POLAR_PRECONDITION_COLUMNS, POLAR_SCALE_RMS, 0.9, 0.9, 1e-3,
-          POLAR_MAP_OPTS_INIT, POLAR_POST_NORM_SUM, POLAR_APPLY_RADIAL_BRAKE, 2, 0, 0, 3, 0.25, 0}},
+          POLAR_MAP_OPTS_INIT, POLAR_POST_NORM_SUM, POLAR_APPLY_RADIAL_BRAKE, 2, 0, 0, 3, 0.25, 0, 0}},
         {"adam, no map, moment of norms, update floor",
          own_floor,
          {POLAR_MOMENTUM_EMA,
@@ -239,6 +241,7 @@ static void own_rules(const char *device)
           0,
           0,
           2,
+          0,
           0}},
         {"factors of least divergence, refresh 3",
          own_kl,
@@ -256,7 +259,8 @@ static void own_rules(const char *device)
           3,
           0,
           0,
-          4}},
+          4,
+          0}},
         {"soft, hyperball",
          own_soft,
          {POLAR_MOMENTUM_AVERAGE,
@@ -268,6 +272,7 @@ static void own_rules(const char *device)
           {sizeof(polar_map_opts), POLAR_MAP_SOFT, POLAR_DTYPE_F64, POLAR_ROUND_FUSED, 0, NULL, NULL, 0, 4},
           POLAR_POST_NONE,
           POLAR_APPLY_HYPERBALL,
+          0,
           0,
           0,
           0,
@@ -360,10 +365,10 @@ static void refused(const char *device)
     static const param_spec blocks[] = {{.name = "a", .ndim = 2, .shape = {6, 9}, .schur_group = 1},
                                         {.name = "b", .ndim = 2, .shape = {3, 3}, .schur_group = 1}};
     static const char *const names[] = {"normuon", "adamuon",    "muoneq_r",   "polargrad", "muonh", "namo",
-                                        "adago",   "muon_floor", "muon_brake", "muon_soft", "pmuon"};
+                                        "adago",   "muon_floor", "muon_brake", "muon_soft", "pmuon", "dion2"};
     optim_rig r;
     int64_t taken = 0;
-    for (int i = 0; i < 11; i++) {
+    for (int i = 0; i < 12; i++) {
         polar_optim_opts o = opts_of(names[i]);
         if (i == 9) o.rule.scale = POLAR_SCALE_PAPER;
         taken += rig_open(&r, device, blocks, 2, POLAR_DTYPE_F32, POLAR_DTYPE_F32, &o) != POLAR_E_UNSUPPORTED;
@@ -392,6 +397,10 @@ static void refused(const char *device)
     REFUSED("no such preconditioner", o.rule.precondition = (polar_precondition)PRECONDITIONS);
     REFUSED("a power of 0", o.rule.precondition = POLAR_PRECONDITION_KRON);
     REFUSED("a power above 1", (o.rule.precondition = POLAR_PRECONDITION_KRON, o.rule.kron_power = 1.5));
+    REFUSED("no such momentum", o.rule.momentum = (polar_momentum)6);
+    REFUSED("lines picked, none of them", o.rule.momentum = POLAR_MOMENTUM_PICKED);
+    REFUSED("lines picked, and Adam", (o.rule.momentum = POLAR_MOMENTUM_PICKED, o.rule.fraction = 0.5,
+                                       o.rule.precondition = POLAR_PRECONDITION_ADAM));
     REFUSED("a refresh in the past", o.rule.refresh = -1);
     REFUSED("a first basis in the past", o.rule.first_basis = -1);
     REFUSED("unwhitening of what was not whitened", o.rule.post = POLAR_POST_UNWHITEN);

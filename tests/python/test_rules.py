@@ -111,7 +111,8 @@ def test_a_copy_goes_on_alike(rule):
 
 
 @pytest.mark.parametrize("rule, constants", [("adago", {"clip": 0.1}), ("muon_floor", {"strength": 3.0}),
-                                             ("muon_brake", {"strength": 1.0}), ("scion", {"radius": 7.0}),
+                                             ("muon_brake", {"strength": 1.0}),
+                                             ("dion2", {"fraction": 0.5}), ("scion", {"radius": 7.0}),
                                              ("shampoo", {"kron_power": 0.5}), ("soap", {"refresh": 2}),
                                              ("soap", {"first_basis": 3})])
 def test_constants(rule, constants):

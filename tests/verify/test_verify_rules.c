@@ -132,7 +132,7 @@ static void rules(place p, int full)
                 lines = (rule.precondition >= POLAR_PRECONDITION_ROWS &&
                          rule.precondition <= POLAR_PRECONDITION_BOTH) ||
                         (rule.post != POLAR_POST_NONE && rule.post < POLAR_POST_ENTRY_MOMENT) ||
-                        rule.post == POLAR_POST_BALANCE,
+                        rule.post == POLAR_POST_BALANCE || rule.momentum == POLAR_MOMENTUM_PICKED,
                 kron = rule.precondition >= POLAR_PRECONDITION_KRON &&
                        rule.precondition <= POLAR_PRECONDITION_KL_SOAP; /* their classes: sides, below */
             if (entries) check_broken(&r);
@@ -191,7 +191,8 @@ static void sides(place p)
                  {"soap_muon_warm", {"both", "both", "both"}},
                  {"kl_soap", {"both", "neither", "neither"}},
                  {"kl_soap_warm", {"both", "both", "both"}},
-                 {"muon2_paper", {"neither", "neither", "neither"}}};
+                 {"muon2_paper", {"neither", "neither", "neither"}},
+                 {"dion2", {"neither", "neither", "neither"}}};
     static const int64_t shapes[3][2] = {{16, 16}, {12, 20}, {20, 12}};
     int seen = 0;
     for (int k = 0; polar_rule_name(k); k++)

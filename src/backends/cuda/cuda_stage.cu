@@ -114,6 +114,66 @@ void pl_cuda_launch_line_factors(cudaStream_t stream, const pl_args_line_factors
     factors_kernel<<<batch, PL_LANES, 0, stream>>>(*a);
 }
 
+/* ---- picked lines ------------------------------------------------------------------------------- */
+
+/* Entry k of line l. */
+static __device__ int64_t pick_at(const pl_args_pick_lines &a, const pl_mat &m, int64_t b, int64_t l,
+                                  int64_t k)
+{
+    return b * m.bs + (a.trans ? k * m.rs + l : l * m.rs + k);
+}
+
+/* M <- M + g, and the sums of its magnitudes: rows a warp each, its lanes those of the sum; columns a thread
+ * each, so that neighbours read neighbours. */
+static __device__ void pick_sums(const pl_args_pick_lines &a, int64_t b, double grad)
+{
+    const int64_t lines = a.F.cols, n = a.trans ? a.M.rows : a.M.cols;
+    double *F = (double *)a.F.data + b * a.F.bs;
+    const int step = a.trans ? 1 : PL_LANES, lane = threadIdx.x % step;
+    for (int64_t l = threadIdx.x / step; l < lines; l += blockDim.x / step) {
+        double sum[PL_LANES] = {0};
+        for (int64_t k = lane; k < n; k += step) {
+            const double g = pl_cuda_get<double>(a.G, pick_at(a, a.G, b, l, k)),
+                         m = pl_cuda_get<double>(a.M, pick_at(a, a.M, b, l, k));
+            pl_cuda_put<double>(a.M, pick_at(a, a.M, b, l, k), m + grad * g);
+            sum[a.trans ? k % PL_LANES : 0] += fabs(pl_cuda_get<double>(a.M, pick_at(a, a.M, b, l, k)));
+        }
+        const double all = a.trans ? pl_lanes_fold(sum) : warp_fold(sum[0]);
+        if (lane == 0) F[l] = all;
+    }
+}
+
+/* A block a matrix. */
+static __global__ void pick_lines_kernel(pl_args_pick_lines a)
+{
+    const int64_t lines = a.F.cols, n = a.trans ? a.M.rows : a.M.cols;
+    for (int64_t b = blockIdx.x; b < a.M.batch; b += gridDim.x) {
+        const double *live = live_row(a.live, b), beta1 = live[PL_LIVE_BETA1];
+        double *F = (double *)a.F.data + b * a.F.bs;
+        if (live[PL_LIVE_SKIP] != 0) continue;
+        pick_sums(a, b, live[PL_LIVE_GRAD]);
+        __syncthreads();
+        for (int64_t l = threadIdx.x; l < lines; l += blockDim.x) /* D keeps them until all are compared */
+            pl_cuda_put<double>(a.D, pick_at(a, a.D, b, l, 0), pl_line_picked(F, lines, l, a.count));
+        __syncthreads();
+        for (int64_t l = threadIdx.x; l < lines; l += blockDim.x)
+            F[l] = pl_cuda_get<double>(a.D, pick_at(a, a.D, b, l, 0));
+        __syncthreads();
+        for (int64_t at = threadIdx.x; at < lines * n; at += blockDim.x) {
+            const int64_t l = a.trans ? at % lines : at / n, k = a.trans ? at / lines : at % n;
+            const double m = pl_cuda_get<double>(a.M, pick_at(a, a.M, b, l, k));
+            pl_cuda_put<double>(a.D, pick_at(a, a.D, b, l, k), F[l] != 0 ? m : 0);
+            if (F[l] != 0) pl_cuda_put<double>(a.M, pick_at(a, a.M, b, l, k), beta1 * m);
+        }
+        __syncthreads();
+    }
+}
+
+void pl_cuda_launch_pick_lines(cudaStream_t stream, const pl_args_pick_lines *a)
+{
+    pick_lines_kernel<<<pl_cuda_grid(a->M.batch, 1, MAX_GRID), THREADS, 0, stream>>>(*a);
+}
+
 static __global__ void scale_lines_kernel(pl_args_scale_lines a)
 {
     FOR_MATRICES(a.Y, b)

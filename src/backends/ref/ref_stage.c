@@ -53,6 +53,41 @@ void pl_ref_line_factors(pl_queue *q, const pl_args_line_factors *a)
     }
 }
 
+/* The sum of the magnitudes of line l of matrix b. */
+static double line_size(const pl_args_pick_lines *a, int64_t b, int64_t l)
+{
+    double lane[PL_LANES] = {0};
+    const int64_t n = a->trans ? a->M.rows : a->M.cols;
+    for (int64_t k = 0; k < n; k++)
+        lane[k % PL_LANES] += fabs(a->trans ? pl_get(&a->M, b, k, l) : pl_get(&a->M, b, l, k));
+    return pl_lanes_fold(lane);
+}
+
+/* M <- M + g, D = its largest lines, which lose 1 - beta1 of themselves in M */
+void pl_ref_pick_lines(pl_queue *q, const pl_args_pick_lines *a)
+{
+    (void)q;
+    const int64_t lines = a->F.cols;
+    for (int64_t b = 0; b < a->M.batch; b++) {
+        const double grad = live(&a->live, b, PL_LIVE_GRAD), beta1 = live(&a->live, b, PL_LIVE_BETA1);
+        double *F = (double *)a->F.data + b * a->F.bs;
+        if (live(&a->live, b, PL_LIVE_SKIP) != 0) continue;
+        for (int64_t i = 0; i < a->M.rows; i++)
+            for (int64_t j = 0; j < a->M.cols; j++)
+                pl_put(&a->M, b, i, j, pl_get(&a->M, b, i, j) + grad * pl_get(&a->G, b, i, j));
+        for (int64_t l = 0; l < lines; l++) F[l] = line_size(a, b, l);
+        for (int64_t l = 0; l < lines; l++) /* D keeps them until all are compared */
+            pl_put(&a->D, b, a->trans ? 0 : l, a->trans ? l : 0, pl_line_picked(F, lines, l, a->count));
+        for (int64_t l = 0; l < lines; l++) F[l] = pl_get(&a->D, b, a->trans ? 0 : l, a->trans ? l : 0);
+        for (int64_t i = 0; i < a->M.rows; i++)
+            for (int64_t j = 0; j < a->M.cols; j++) {
+                const double m = pl_get(&a->M, b, i, j), picked = F[a->trans ? j : i];
+                pl_put(&a->D, b, i, j, picked != 0 ? m : 0);
+                if (picked != 0) pl_put(&a->M, b, i, j, beta1 * m);
+            }
+    }
+}
+
 /* Y = R_i X_ij C_j */
 void pl_ref_scale_lines(pl_queue *q, const pl_args_scale_lines *a)
 {

@@ -29,6 +29,22 @@ double pl_flops_line_factors(const pl_args_line_factors *a)
     return 2 * elements(&a->X) + 9 * elements(&a->F);
 }
 
+polar_status pl_check_pick_lines(const pl_args_pick_lines *a)
+{
+    const int64_t lines = a->trans ? a->M.cols : a->M.rows;
+    PL_TRY(need_same_shape("pick_lines", "D", &a->M, &a->D));
+    PL_TRY(need_same_shape("pick_lines", "G", &a->M, &a->G));
+    PL_TRY(need_lines("pick_lines", "F", &a->F, a->M.batch, lines));
+    PL_NEED(a->count >= 0, POLAR_E_ARG, "pick_lines: %lld lines", (long long)a->count);
+    NEED_DISJOINT("pick_lines", 3, &a->D, &a->F, &a->M, &a->G, &a->live);
+    return need_live("pick_lines", &a->M, &a->live);
+}
+
+double pl_flops_pick_lines(const pl_args_pick_lines *a)
+{
+    return 4 * elements(&a->M);
+}
+
 polar_status pl_check_scale_lines(const pl_args_scale_lines *a)
 {
     PL_TRY(need_same_shape("scale_lines", "X", &a->Y, &a->X));

@@ -82,6 +82,10 @@ void pl_optim_key_first_basis(char out[PL_VALUE_CHARS], const pl_config *c)
 {
     count_print(out, rule_opts(c).rule.first_basis);
 }
+void pl_optim_key_fraction(char out[PL_VALUE_CHARS], const pl_config *c)
+{
+    pl_double_print(out, rule_opts(c).rule.fraction);
+}
 void pl_optim_key_lr(char out[PL_VALUE_CHARS], const pl_config *c)
 {
     pl_double_print(out, rule_opts(c).lr);
@@ -137,6 +141,10 @@ int pl_optim_has_strength(const pl_config *c)
 {
     const polar_apply apply = rule_opts(c).rule.apply;
     return apply == POLAR_APPLY_UPDATE_FLOOR || apply == POLAR_APPLY_RADIAL_BRAKE;
+}
+int pl_optim_has_fraction(const pl_config *c)
+{
+    return rule_opts(c).rule.momentum == POLAR_MOMENTUM_PICKED;
 }
 int pl_optim_has_kron(const pl_config *c)
 {
@@ -201,6 +209,7 @@ polar_status pl_optim_keys_read(polar_optim_opts *o, const pl_config *c)
     if (pl_optim_has_radius(c)) o->rule.radius = pl_config_real(c, "optim.radius");
     if (pl_optim_has_clip(c)) o->rule.clip = pl_config_real(c, "optim.clip");
     if (pl_optim_has_strength(c)) o->rule.strength = pl_config_real(c, "optim.strength");
+    if (pl_optim_has_fraction(c)) o->rule.fraction = pl_config_real(c, "optim.fraction");
     if (pl_optim_has_kron_power(c)) o->rule.kron_power = pl_config_real(c, "optim.kron_power");
     if (pl_optim_has_kron(c)) o->rule.refresh = pl_config_int(c, "optim.refresh");
     if (pl_optim_has_basis(c)) o->rule.first_basis = pl_config_int(c, "optim.first_basis");

@@ -41,6 +41,7 @@ void pl_optim_key_strength(char out[PL_VALUE_CHARS], const pl_config *c);
 void pl_optim_key_kron_power(char out[PL_VALUE_CHARS], const pl_config *c);
 void pl_optim_key_refresh(char out[PL_VALUE_CHARS], const pl_config *c);
 void pl_optim_key_first_basis(char out[PL_VALUE_CHARS], const pl_config *c);
+void pl_optim_key_fraction(char out[PL_VALUE_CHARS], const pl_config *c);
 /* ... the paper's learning rate for DeiT, ... */
 void pl_optim_key_lr(char out[PL_VALUE_CHARS], const pl_config *c);
 /* ... and its weight decay, 0 for Muon */
@@ -57,6 +58,7 @@ int pl_optim_has_power(const pl_config *c);     /* the map has a number: power, 
 int pl_optim_has_radius(const pl_config *c);    /* the step is constrained to a ball */
 int pl_optim_has_clip(const pl_config *c);      /* norms of gradients are clipped */
 int pl_optim_has_strength(const pl_config *c);  /* the step has a floor or a brake */
+int pl_optim_has_fraction(const pl_config *c);  /* lines are picked */
 int pl_optim_has_kron(const pl_config *c);      /* the rule has Kronecker factors, ... */
 int pl_optim_has_kron_power(const pl_config *c);
 int pl_optim_has_basis(const pl_config *c); /* ... powers of them, or their eigenvectors */

@@ -91,8 +91,8 @@ int pl_train_optim_same(const polar_optim_opts *a, const polar_optim_opts *b)
     int rule = r->momentum == s->momentum && r->precondition == s->precondition && r->scale == s->scale &&
                r->post == s->post && r->apply == s->apply && r->radius == s->radius && r->clip == s->clip &&
                r->strength == s->strength && r->kron_power == s->kron_power && r->refresh == s->refresh &&
-               r->first_basis == s->first_basis && r->beta1 == s->beta1 && r->beta2 == s->beta2 &&
-               r->eps == s->eps;
+               r->first_basis == s->first_basis && r->fraction == s->fraction && r->beta1 == s->beta1 &&
+               r->beta2 == s->beta2 && r->eps == s->eps;
     int map = m->kind == n->kind && m->precision == n->precision && m->rounding == n->rounding &&
               m->steps == n->steps && !strcmp(m->table, n->table) && m->power == n->power;
     int aux = a->aux_beta1 == b->aux_beta1 && a->aux_beta2 == b->aux_beta2 && a->aux_eps == b->aux_eps;

@@ -122,6 +122,50 @@ const pl_case_family pl_cases_entry_stage = {PL_CASES(entry_formats, pl_sizes_pl
                                              .live = 4,
                                              .squares = 1 << 1};
 
+/* ---- pick_lines ---- */
+
+static const pl_case_formats pick_formats[] = {
+    {{D, D, D, D, D}}, {{F, D, F, F, D}}, {{F, D, F, H, D}}, {{H, D, F, F, D}}};
+/* a matrix without entries has no lines to compare: nothing is written */
+static const pl_case_sizes pick_sizes[] = {{1, 1, 1, 0, 0},    {1, 1, 37, 0, 0},  {1, 37, 1, 0, 0},
+                                           {3, 7, 13, 0, 0},   {1, 8, 44, 0, 0},  {3, 33, 17, 0, 0},
+                                           {1, 64, 192, 0, 1}, {1, 192, 64, 0, 1}};
+static const pl_case_variant pick_how[] = {{.large = 1, .alpha = 0.95, .beta = 0.9},
+                                           {.large = 1, .trans = 1, .alpha = 0.95, .beta = 0.9},
+                                           {.per_matrix = 1, .alpha = 0.75, .beta = 0.9},
+                                           {.trans = 1, .per_matrix = 1, .alpha = 0.75, .beta = 0.9},
+                                           {.strided = 1, .alpha = 0.95, .beta = 0.9}};
+
+static int64_t pick_count(const pl_op_case *c)
+{
+    return ((c->how.trans ? c->cols : c->rows) + 3) / 4;
+}
+
+static pl_mat pick_shape(const pl_op_case *c, int i)
+{
+    if (i == 4) return pl_case_values(c, i, PL_LIVE_COLS);
+    return i == 1 ? pl_case_mat(c, i, 1, c->how.trans ? c->cols : c->rows) : as_result(c, i);
+}
+
+static void pick_args(pl_op_args *a, const pl_op_case *c, const pl_mat *m)
+{
+    a->pick_lines = (pl_args_pick_lines){.D = m[0],
+                                         .F = m[1],
+                                         .M = m[2],
+                                         .G = m[3],
+                                         .live = m[4],
+                                         .trans = c->how.trans,
+                                         .count = pick_count(c)};
+}
+
+const pl_case_family pl_cases_pick_lines = {PL_CASES(pick_formats, pick_sizes, pick_how),
+                                            .shape = pick_shape,
+                                            .args = pick_args,
+                                            .in_double = 1,
+                                            .values = 1 << 4,
+                                            .fill = live_fill,
+                                            .live = 4};
+
 /* ---- inner ---- */
 
 static const pl_case_formats inner_formats[] = {{{D, D, D}}, {{D, F, F}}, {{D, F, H}}};

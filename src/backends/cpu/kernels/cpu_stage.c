@@ -29,14 +29,21 @@ static const double *live_row(const pl_mat *live, int64_t b)
 
 /* ---- lines -------------------------------------------------------------------------------------- */
 
-/* n squares, the first of lane 0, onto their lanes. */
-PL_INLINE void add_squares(double lane[PL_LANES], const double *x, int64_t n)
+#define SIZES PL_LINE_COUNT /* a pl_line of this file alone: sums of magnitudes, not of squares */
+
+PL_INLINE double term(double x, int sizes)
+{
+    return sizes ? fabs(x) : x * x;
+}
+
+/* n squares (or magnitudes), the first of lane 0, onto their lanes. */
+PL_INLINE void add_squares(double lane[PL_LANES], const double *x, int64_t n, int sizes)
 {
     int64_t j = 0;
     for (; j + PL_LANES <= n; j += PL_LANES)
 #pragma omp simd
-        for (int l = 0; l < PL_LANES; l++) lane[l] += x[j + l] * x[j + l];
-    for (int l = 0; j + l < n; l++) lane[l] += x[j + l] * x[j + l];
+        for (int l = 0; l < PL_LANES; l++) lane[l] += term(x[j + l], sizes);
+    for (int l = 0; j + l < n; l++) lane[l] += term(x[j + l], sizes);
 }
 
 _Static_assert(CHUNK % PL_LANES == 0, "a chunk begins at lane 0");
@@ -50,7 +57,7 @@ static void row_squares(const void *args, int64_t b, int64_t from, int64_t to)
         double lane[PL_LANES] = {0};
         for (int64_t j = 0; j < a->X.cols; j += CHUNK) {
             const int64_t n = a->X.cols - j < CHUNK ? a->X.cols - j : CHUNK;
-            add_squares(lane, get_f64(buf, &a->X, b * a->X.bs + i * a->X.rs + j, n), n);
+            add_squares(lane, get_f64(buf, &a->X, b * a->X.bs + i * a->X.rs + j, n), n, a->kind == SIZES);
         }
         F[i] = pl_lanes_fold(lane);
     }
@@ -75,7 +82,7 @@ static void column_squares(void *arg, int me, int64_t t)
         const double *x = get_f64(buf, &a->X, b * a->X.bs + i * a->X.rs + j, n);
         double *sum = lane[i % PL_LANES];
 #pragma omp simd
-        for (int64_t p = 0; p < n; p++) sum[p] += x[p] * x[p];
+        for (int64_t p = 0; p < n; p++) sum[p] += term(x[p], a->kind == SIZES);
     }
     for (int half = PL_LANES / 2; half > 0; half /= 2)
         for (int l = 0; l < half; l++)
@@ -104,13 +111,18 @@ void PL_ISA_NAME(pl_cpu_line_factors_end)(const pl_args_line_factors *a, int64_t
     for (int64_t l = 0; l < a->F.cols; l++) F[l] = kept * F[l];
 }
 
-/* Of matrices of which none is left out: their squares and moments are written. */
-static void line_factors(pl_queue *q, const pl_args_line_factors *a)
+static void line_sums(pl_queue *q, const pl_args_line_factors *a)
 {
     const columns_of o = {a, (a->X.cols + WIDE - 1) / WIDE};
     const int threads = a->X.batch * a->X.rows * a->X.cols > PL_PARALLEL_LEAST ? q->dev->threads : 1;
     if (a->trans) pl_pool_items(q->dev->pool, threads, a->X.batch * o.pieces, 0, column_squares, (void *)&o);
     else pl_parallel_rows(q, row_squares, a, a->X.batch, a->X.rows, a->X.cols);
+}
+
+/* Of matrices of which none is left out: their squares and moments are written. */
+static void line_factors(pl_queue *q, const pl_args_line_factors *a)
+{
+    line_sums(q, a);
     for (int64_t b = 0; b < a->X.batch; b++) PL_ISA_NAME(pl_cpu_line_factors_end)(a, b);
 }
 
@@ -129,6 +141,69 @@ void PL_ISA_NAME(pl_cpu_line_factors)(pl_queue *q, const pl_args_line_factors *a
         if (a->V.data) some.V = pl_mat_at(a->V, b, n);
         if (a->live.batch > 1) some.live = pl_mat_at(a->live, b, n);
         line_factors(q, &some);
+    }
+}
+
+/* ---- picked lines ------------------------------------------------------------------------------- */
+
+static void add_gradient_rows(const void *args, int64_t b, int64_t from, int64_t to, int64_t j, int64_t n)
+{
+    const pl_args_pick_lines *a = args;
+    const double grad = live_row(&a->live, b)[PL_LIVE_GRAD];
+    double mb[CHUNK], gb[CHUNK];
+    for (int64_t i = from; i < to; i++) {
+        const double *g = get_f64(gb, &a->G, b * a->G.bs + i * a->G.rs + j, n);
+        double *m = edit_f64(mb, &a->M, b * a->M.bs + i * a->M.rs + j, n);
+#pragma omp simd
+        for (int64_t p = 0; p < n; p++) m[p] = m[p] + grad * g[p];
+        put_f64(m, mb, &a->M, b * a->M.bs + i * a->M.rs + j, n);
+    }
+}
+
+static void take_picked_rows(const void *args, int64_t b, int64_t from, int64_t to, int64_t j, int64_t n)
+{
+    const pl_args_pick_lines *a = args;
+    const double *F = (const double *)a->F.data + b * a->F.bs, beta1 = live_row(&a->live, b)[PL_LIVE_BETA1];
+    double mb[CHUNK], db[CHUNK];
+    for (int64_t i = from; i < to; i++) {
+        double *m = edit_f64(mb, &a->M, b * a->M.bs + i * a->M.rs + j, n),
+               *d = room_f64(db, &a->D, b * a->D.bs + i * a->D.rs + j);
+        for (int64_t p = 0; p < n; p++) {
+            const int picked = F[a->trans ? j + p : i] != 0;
+            d[p] = picked ? m[p] : 0;
+            m[p] = picked ? beta1 * m[p] : m[p];
+        }
+        put_f64(d, db, &a->D, b * a->D.bs + i * a->D.rs + j, n);
+        put_f64(m, mb, &a->M, b * a->M.bs + i * a->M.rs + j, n);
+    }
+}
+
+/* F from the sums that it holds; D keeps what becomes of them until all are compared. */
+static void compare_lines(const pl_args_pick_lines *a, int64_t b)
+{
+    double *F = (double *)a->F.data + b * a->F.bs;
+    const int64_t apart = a->trans ? 1 : a->D.rs;
+    for (int64_t l = 0; l < a->F.cols; l++)
+        pl_store_f64(a->D.data, a->D.dtype, b * a->D.bs + l * apart,
+                     pl_line_picked(F, a->F.cols, l, a->count));
+    for (int64_t l = 0; l < a->F.cols; l++)
+        F[l] = pl_load_f64(a->D.data, a->D.dtype, b * a->D.bs + l * apart);
+}
+
+void PL_ISA_NAME(pl_cpu_pick_lines)(pl_queue *q, const pl_args_pick_lines *a)
+{
+    for (int64_t b = 0, n; b < a->M.batch; b += n) {
+        n = 1;
+        if (live_row(&a->live, b)[PL_LIVE_SKIP] != 0) continue;
+        while (b + n < a->M.batch && live_row(&a->live, b + n)[PL_LIVE_SKIP] == 0) n++;
+        pl_args_pick_lines some = *a;
+        some.D = pl_mat_at(a->D, b, n), some.F = pl_mat_at(a->F, b, n);
+        some.M = pl_mat_at(a->M, b, n), some.G = pl_mat_at(a->G, b, n);
+        if (a->live.batch > 1) some.live = pl_mat_at(a->live, b, n);
+        pl_parallel_pieces(q, add_gradient_rows, &some, n, a->M.rows, a->M.cols, RUN, CHUNK);
+        line_sums(q, &(pl_args_line_factors){.F = some.F, .X = some.M, .trans = a->trans, .kind = SIZES});
+        for (int64_t i = 0; i < n; i++) compare_lines(&some, i);
+        pl_parallel_pieces(q, take_picked_rows, &some, n, a->M.rows, a->M.cols, RUN, CHUNK);
     }
 }
 
