@@ -1,0 +1,163 @@
+/* test_optim_kron.c -- rules with Kronecker factors, whose matrices of one shape are one call: a parameter
+ * has the bits that it has alone, whoever is beside it, whose gradient is missing and how many threads there
+ * are, and a file goes on. */
+#include "optim_state_file.h"
+
+/* Matrices of one shape with others between them, and blocks of rows of that shape. */
+static const param_spec specs[] = {{.name = "a", .ndim = 2, .shape = {6, 10}},
+                                   {.name = "b", .ndim = 2, .shape = {6, 10}},
+                                   {.name = "tall", .ndim = 2, .shape = {9, 4}},
+                                   {.name = "c", .ndim = 2, .shape = {6, 10}},
+                                   {.name = "blocks", .ndim = 2, .shape = {12, 10}, .row_blocks = 2},
+                                   {.name = "d", .ndim = 2, .shape = {6, 10}},
+                                   {.name = "bias", .ndim = 1, .shape = {7}}};
+enum { PARAMS = 7, MATRICES = 6, STEPS = 9 };
+
+/* With looks at the factors often enough to matter. */
+static polar_optim_opts opts_of(const char *rule)
+{
+    polar_optim_opts o;
+    TEST_TRY(polar_optim_opts_parse(&o, rule));
+    if (o.rule.map.kind != POLAR_MAP_NONE) o.rule.map.precision = POLAR_DTYPE_F32;
+    o.rule.refresh = 2;
+    if (o.rule.first_basis) o.rule.first_basis = 2;
+    o.lr = 0.05;
+    return o;
+}
+
+static int is_kron(const char *rule)
+{
+    polar_rule r;
+    TEST_TRY(polar_rule_parse(&r, rule));
+    return r.precondition >= POLAR_PRECONDITION_KRON && r.precondition <= POLAR_PRECONDITION_KL_SOAP;
+}
+
+/* Parameter i has no gradient in step t. */
+static int is_away(int i, int64_t t)
+{
+    return (i == 1 && (t == 0 || t == 4)) || (i == 4 && t == 5);
+}
+
+static void steps(optim_rig *r, int64_t from, int64_t to, int missing)
+{
+    for (int64_t t = from; t < to; t++) {
+        int all_away = 1;
+        for (int i = 0; i < r->n; i++) {
+            const int away = missing && is_away(r->number[i], t);
+            if (missing) TEST_TRY(polar_optim_set_grad(r->opt, i, away ? NULL : r->G[i].data));
+            all_away &= away;
+        }
+        if (!all_away) TEST_TRY(rig_step(r, t));
+    }
+}
+
+static int64_t moved(optim_rig *r)
+{
+    int64_t still = 0;
+    for (int i = 0; i < r->n; i++) {
+        double *w = rig_weights(r, i), *start = map_new(r->elements[i]);
+        map_fill(start, r->elements[i], 900 + (uint64_t)r->number[i]);
+        still += map_distance(w, start, r->elements[i]) < 1e-3;
+        free(w);
+        free(start);
+    }
+    return still;
+}
+
+/* Every matrix together with the others and by itself. */
+static void beside(const char *device, const char *rule, polar_dtype weights, int missing)
+{
+    polar_optim_opts o = opts_of(rule);
+    optim_rig all;
+    char line[96];
+    int64_t bad = 0;
+    o.skip_missing = missing;
+    TEST_TRY(rig_open(&all, device, specs, PARAMS, weights, POLAR_DTYPE_F32, &o));
+    steps(&all, 0, STEPS, missing);
+    for (int i = 0; i < MATRICES; i++) {
+        param_spec one = specs[i];
+        optim_rig alone;
+        one.as = i + 1;
+        TEST_TRY(rig_open(&alone, device, &one, 1, weights, POLAR_DTYPE_F32, &o));
+        steps(&alone, 0, STEPS, missing);
+        bad += rig_differ(&all, i, &alone, 0);
+        rig_close(&alone);
+    }
+    snprintf(line, sizeof line, "%s, %s weights%s: beside others and alone", rule, polar_dtype_name(weights),
+             missing ? ", gradients missing" : "");
+    test_exact(line, bad);
+    test_exact("... and all moved", moved(&all));
+    rig_close(&all);
+}
+
+/* A file after k steps, into an optimiser that has the weights of that moment. */
+static void resumed(const char *device, const char *rule, polar_dtype weights, int missing)
+{
+    polar_optim_opts o = opts_of(rule);
+    optim_rig whole, first, second;
+    char line[96];
+    int64_t bad = 0;
+    o.skip_missing = missing;
+    TEST_TRY(rig_open(&whole, device, specs, PARAMS, weights, POLAR_DTYPE_F32, &o));
+    steps(&whole, 0, STEPS, missing);
+    for (int64_t k = 1; k < STEPS; k += 2) { /* before the first basis, at it, between two sweeps */
+        TEST_TRY(rig_open(&first, device, specs, PARAMS, weights, POLAR_DTYPE_F32, &o));
+        TEST_TRY(rig_open(&second, device, specs, PARAMS, weights, POLAR_DTYPE_F32, &o));
+        steps(&first, 0, k, missing);
+        TEST_TRY(polar_optim_save(first.opt, first.q, state_path(0)));
+        for (int i = 0; i < PARAMS; i++) {
+            double *w = rig_weights(&first, i);
+            TEST_TRY(pl_mat_upload_f64(second.q, &second.W[i], w));
+            free(w);
+        }
+        TEST_TRY(polar_optim_load(second.opt, second.q, state_path(0)));
+        steps(&second, k, STEPS, missing);
+        bad += rig_mismatches(&whole, &second) + state_mismatches(&whole, &second, 0);
+        rig_close(&first);
+        rig_close(&second);
+    }
+    snprintf(line, sizeof line, "%s, %s weights%s: saved and loaded", rule, polar_dtype_name(weights),
+             missing ? ", gradients missing" : "");
+    test_exact(line, bad);
+    rig_close(&whole);
+    state_files_remove();
+}
+
+/* The decompositions go to the threads matrix by matrix: large enough for several blocks of reflections. */
+static void threads(const char *rule)
+{
+    static const param_spec large[] = {{.name = "a", .ndim = 2, .shape = {70, 100}},
+                                       {.name = "b", .ndim = 2, .shape = {70, 100}},
+                                       {.name = "c", .ndim = 2, .shape = {70, 100}}};
+    polar_optim_opts o = opts_of(rule);
+    optim_rig one, three;
+    char line[96];
+    TEST_TRY(rig_open(&one, "cpu:threads=1", large, 3, POLAR_DTYPE_F32, POLAR_DTYPE_F32, &o));
+    TEST_TRY(rig_open(&three, "cpu:threads=3", large, 3, POLAR_DTYPE_F32, POLAR_DTYPE_F32, &o));
+    steps(&one, 0, 5, 0);
+    steps(&three, 0, 5, 0);
+    snprintf(line, sizeof line, "%s: 1 and 3 threads", rule);
+    test_exact(line, rig_mismatches(&one, &three) + state_mismatches(&one, &three, 0));
+    rig_close(&one);
+    rig_close(&three);
+    state_files_remove();
+}
+
+int main(int argc, char **argv)
+{
+    const char *device = test_begin(argc, argv);
+    int rules = 0;
+    for (int k = 0; polar_rule_name(k); k++) {
+        const char *rule = polar_rule_name(k);
+        if (!is_kron(rule)) continue;
+        for (int missing = 0; missing < 2; missing++) {
+            beside(device, rule, POLAR_DTYPE_F32, missing);
+            beside(device, rule, POLAR_DTYPE_BF16, missing);
+            resumed(device, rule, missing ? POLAR_DTYPE_F32 : POLAR_DTYPE_BF16, missing);
+        }
+        if (!strcmp(device, "cpu")) threads(rule);
+        rules++;
+    }
+    test_true("rules with factors", rules >= 10, "%d", rules);
+    return test_end();
+}
