@@ -131,4 +131,30 @@ static inline void fixture_close(void)
     fake_plan_destroy(&plan);
 }
 
+/* The plan, stopped after every 1, 8, ... 57 epochs and started again until nothing is left: the same table.
+ * `with` says what else the runner is told; least: of stops, and of runs that went on from checkpoints. */
+static inline void test_stopped(void (*with)(pl_runner_opts *o, int64_t at), int64_t least)
+{
+    int64_t wrong = 0, stops = 0, resumed = 0;
+    for (int64_t at = 1; at <= 60; at += 7) {
+        clean();
+        for (int left = 1; left;) {
+            pl_runner_outcome out;
+            watcher w = {.stop_at = at};
+            pl_runner_opts o = watched(&w);
+            o.jobs = 1 + (int)(at % 2);
+            with(&o, at);
+            TEST_TRY(run_all(&out, &o));
+            left = out.left > 0;
+            wrong += left != out.stopped;
+            stops += out.stopped;
+            resumed += w.resumed;
+        }
+        wrong += table_differs();
+    }
+    test_exact("stopped after every 1, 8, ... 57 epochs", wrong);
+    test_true("  and went on from checkpoints", stops > least && resumed > least, "%lld stops, %lld resumed",
+              (long long)stops, (long long)resumed);
+}
+
 #endif
