@@ -374,7 +374,7 @@ static void run_and_signal(char *const *words, int number, int milliseconds)
         execv(program, words);
         _exit(127);
     }
-    nanosleep(&(struct timespec){.tv_nsec = milliseconds * 1000000L}, NULL);
+    nanosleep(&(struct timespec){milliseconds / 1000, milliseconds % 1000 * 1000000L}, NULL);
     kill(child, number);
     int status = 0;
     waitpid(child, &status, 0);
@@ -383,7 +383,8 @@ static void run_and_signal(char *const *words, int number, int milliseconds)
 }
 
 /* At whatever moment the signal comes: before the work began it kills, later the command leaves by itself
- * (130, and says so), or it was done. Nothing half made is seen. */
+ * (130, and says so), or it was done. Nothing half made is seen. 24 moments, and later ones until five came
+ * during the work: under a sanitizer or a load it begins late. */
 static void test_signals(void)
 {
     static const int numbers[] = {SIGINT, SIGTERM, SIGHUP};
@@ -395,9 +396,9 @@ static void test_signals(void)
     char *const commands[3][8] = {{"polar", "data", "pack", from, pack, "--jobs", "2", NULL},
                                   {"polar", "data", "synth", set, "--train", "1000000", "--size=200", NULL},
                                   {"polar", "data", "stat", from, "--decode", "--jobs", "1", NULL}};
-    int stopped = 0, wrong = 0, early = 0, done = 0;
-    for (int i = 0; i < 24; i++) {
-        run_and_signal(commands[i % 3], numbers[i / 3 % 3], i * 6);
+    int stopped = 0, wrong = 0, early = 0, done = 0, n = 0;
+    for (; n < 24 || (stopped < 5 && n < 1000); n++) {
+        run_and_signal(commands[n % 3], numbers[n / 3 % 3], n * 6);
         stopped += last.code == 130;
         early += last.code > 1000;
         done += last.code == 0;
@@ -409,8 +410,8 @@ static void test_signals(void)
             wrong += last.code != 0;
         }
     }
-    test_true("stopped at 24 moments", !wrong && stopped > 4,
-              "%d said 130, %d before the work, %d done, %d wrong", stopped, early, done, wrong);
+    test_true("stopped at 24 moments or more", !wrong && stopped > 4,
+              "%d: %d said 130, %d before the work, %d done, %d wrong", n, stopped, early, done, wrong);
 
     /* kill -9 may leave a temporary name, never a half pack; the next run is not hindered by it */
     wrong = 0;
