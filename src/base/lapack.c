@@ -2,17 +2,24 @@
  *
  * OpenBLAS starts a thread for every core it may use while it is being loaded. Under a memory limit some of
  * them fail to start, and the process hangs or ends; after fork they are gone. So it is loaded by a thread
- * that may use one core.
+ * that may use one core. Newer ones (0.3.29) also take 128 MiB while they are being loaded, and where there
+ * is no room ask again for ever; so there is room, or they are not loaded.
  */
 #include "base/lapack.h"
 
 #include <dlfcn.h>
+#include <limits.h>
 #include <pthread.h>
 #include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
 
 #include "base/alloc.h"
 
-#define MOST_EIGEN 32000 /* dsyevd wants 2 n^2 + 6 n + 1 numbers */
+#define OPENBLAS_ROOM ((size_t)192 << 20) /* its buffer and itself */
+#define MOST_EIGEN    32000               /* dsyevd wants 2 n^2 + 6 n + 1 numbers */
 
 typedef void (*svd_fn)(const char *job, const int *m, const int *n, double *a, const int *lda, double *s,
                        double *u, const int *ldu, double *vt, const int *ldvt, double *work, const int *lwork,
@@ -30,12 +37,34 @@ typedef void (*version_fn)(int *major, int *minor, int *patch);
 static struct {
     pthread_once_t once;
     void *library; /* NULL: there is none */
+    int narrow;    /* for want of room */
     svd_fn svd;
     qr_fn qr;
     q_fn q;
     eigen_fn eigen;
     version_fn version;
 } lapack = {.once = PTHREAD_ONCE_INIT};
+
+/* Whether a library's file is OpenBLAS's: liblapack.so.3 may be a link to it. The distribution's libraries
+ * lie where libc does. */
+static int is_openblas(const char *name)
+{
+    char path[PATH_MAX], real[PATH_MAX];
+    Dl_info libc;
+    const char *slash = NULL;
+    if (!strchr(name, '/') && dladdr(dlsym(RTLD_DEFAULT, "dladdr"), &libc))
+        slash = strrchr(libc.dli_fname, '/');
+    int n = snprintf(path, sizeof path, "%.*s%s", slash ? (int)(slash + 1 - libc.dli_fname) : 0,
+                     slash ? libc.dli_fname : "", name);
+    return strstr(name, "openblas") ||
+           (n < (int)sizeof path && realpath(path, real) && strstr(real, "openblas"));
+}
+
+static int has_room(size_t bytes)
+{
+    void *p = mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    return p != MAP_FAILED && munmap(p, bytes) == 0;
+}
 
 static void *open_first(void)
 {
@@ -46,7 +75,9 @@ static void *open_first(void)
         "libopenblas.so.0", "liblapack.so.3"};
     void *library = NULL;
     for (size_t i = 0; i < sizeof names / sizeof *names && !library; i++)
-        library = dlopen(names[i], RTLD_NOW | RTLD_LOCAL);
+        if (!is_openblas(names[i]) || has_room(OPENBLAS_ROOM))
+            library = dlopen(names[i], RTLD_NOW | RTLD_LOCAL);
+        else lapack.narrow = 1;
     return library;
 }
 
@@ -76,6 +107,9 @@ static void load(void)
 static polar_status need(void)
 {
     pthread_once(&lapack.once, load);
+    PL_NEED(lapack.library || !lapack.narrow, POLAR_E_NOMEM,
+            "LAPACK (OpenBLAS) wants %zu MiB of address space, more than the limit leaves (ulimit -v)",
+            OPENBLAS_ROOM >> 20);
     PL_NEED(lapack.library, POLAR_E_UNSUPPORTED,
             "no LAPACK: neither libopenblas.so.0 nor liblapack.so.3 could be loaded (on Debian: apt install "
             "libopenblas0)");

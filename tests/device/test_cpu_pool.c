@@ -421,7 +421,9 @@ static int limited(void *arg)
     return 98;
 }
 
-/* In there: work for more threads than have room, and LAPACK. */
+enum { REFUSED = 4 };
+
+/* In there: work for more threads than have room, and LAPACK, which may be refused for want of room. */
 static int run_limited(void)
 {
     static const float two[4] = {2, 0, 0, 2};
@@ -433,9 +435,10 @@ static int run_limited(void)
     memcpy(x, two, sizeof x);
     o.kind = POLAR_MAP_EXACT;
     if (work_by_name("cpu:threads=1") < 0 || work_by_name("cpu:threads=64") < 0) return 1;
-    if (polar_device_open(&dev, "cpu") || polar_queue_create(&q, dev, NULL) ||
-        polar_map_apply(q, &t, &t, 1, &o) || polar_queue_sync(q))
-        return 2;
+    if (polar_device_open(&dev, "cpu") || polar_queue_create(&q, dev, NULL)) return 2;
+    polar_status st = polar_map_apply(q, &t, &t, 1, &o);
+    if (st == POLAR_OK) st = polar_queue_sync(q);
+    if (st != POLAR_OK) return st == POLAR_E_NOMEM && strstr(polar_error_message(), "OpenBLAS") ? REFUSED : 2;
     polar_queue_destroy(q);
     polar_device_close(dev);
     return x[0] == 1 && x[3] == 1 ? 0 : 3;
@@ -445,9 +448,11 @@ static void test_memory(void)
 {
     int megabytes[] = {146, 400};
     if (SANITIZED) return; /* a sanitizer takes terabytes of address space */
-    for (int i = 0; i < 2; i++)
-        test_exact(i ? "400 MB of address space" : "146 MB of address space",
-                   in_child(limited, &megabytes[i]));
+    for (int i = 0; i < 2; i++) {
+        int end = in_child(limited, &megabytes[i]);
+        if (i == 0 && end == REFUSED) end = 0; /* OpenBLAS has no room in 146; never for ever */
+        test_exact(i ? "400 MB of address space" : "146 MB of address space", end);
+    }
 }
 
 /* ---- threads of the host's OpenMP --------------------------------------------------------------- */
