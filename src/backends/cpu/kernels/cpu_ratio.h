@@ -16,7 +16,7 @@
 
 #include "math/formulas_elem.h"
 
-#if defined(__AMX_BF16__) || defined(PL_AMX_EMULATE)
+#if defined(__AMX_BF16__) || defined(__AMXBF16__) || defined(PL_AMX_EMULATE)
 #define PL_RATIO_BY_FMA 1
 #include <immintrin.h>
 

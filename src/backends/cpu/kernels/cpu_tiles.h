@@ -16,7 +16,7 @@
 #include "cpu_blocks.h"
 #include "math/formulas_elem.h"
 
-#if defined(__AMX_BF16__) || defined(PL_AMX_EMULATE)
+#if defined(__AMX_BF16__) || defined(__AMXBF16__) || defined(PL_AMX_EMULATE)
 #define PL_TILE_UNIT 1
 #endif
 
