@@ -11,6 +11,7 @@ the test error; "edge" says that it is the largest or smallest that was run, so 
 """
 import csv
 import math
+import re
 import subprocess
 import sys
 
@@ -41,6 +42,8 @@ def read(path):
     runs = {}
     with open(path, newline="") as f:
         for row in csv.DictReader(f):
+            if not re.fullmatch(r"[\w.+-]+", row["arm"]):    # it goes into a script of gnuplot's
+                sys.exit(f"{path}: {row['arm']!r} is no name of an arm")
             rates = runs.setdefault((int(row["width"]), row["arm"]), {})
             rates.setdefault(float(row["rate"]), {})[int(row["seed"])] = (float(row["test_mse"]),
                                                                           float(row["best_valid"]))
