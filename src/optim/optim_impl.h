@@ -16,6 +16,7 @@
 #include "base/sha256.h"
 #include "comm/comm.h"
 #include "device/queue.h"
+#include "optim/rule_names.h"
 #include "optim/optim_layout.h"
 
 #define PL_OPTIM_NAME_MAX    500           /* bytes of a parameter's name */
@@ -184,15 +185,6 @@ static inline int pl_apply_looks(const polar_rule *r)
 static inline int pl_scale_looks(polar_scale scale)
 {
     return scale == POLAR_SCALE_FROBENIUS || scale == POLAR_SCALE_NUCLEAR;
-}
-/* a preconditioner with Kronecker factors; one that is Adam in their eigenvectors */
-static inline int pl_precondition_kron(polar_precondition kind)
-{
-    return kind >= POLAR_PRECONDITION_KRON && kind <= POLAR_PRECONDITION_KL_SOAP;
-}
-static inline int pl_precondition_soap(polar_precondition kind)
-{
-    return kind >= POLAR_PRECONDITION_SOAP && kind <= POLAR_PRECONDITION_KL_SOAP;
 }
 /* the stage after the map has one number a matrix, from its gradient's norm */
 static inline int pl_post_norms(const polar_rule *r)

@@ -21,18 +21,20 @@ static polar_optim_opts rule_opts(const pl_config *c)
     return o;
 }
 
-void pl_optim_key_beta1(char out[PL_VALUE_CHARS], const pl_config *c)
-{
-    pl_double_print(out, rule_opts(c).rule.beta1);
-}
-void pl_optim_key_beta2(char out[PL_VALUE_CHARS], const pl_config *c)
-{
-    pl_double_print(out, rule_opts(c).rule.beta2);
-}
-void pl_optim_key_eps(char out[PL_VALUE_CHARS], const pl_config *c)
-{
-    pl_double_print(out, rule_opts(c).rule.eps);
-}
+/* numbers of the rule as they stand there */
+#define KEY_OF(number)                                                       \
+    void pl_optim_key_##number(char out[PL_VALUE_CHARS], const pl_config *c) \
+    {                                                                        \
+        pl_double_print(out, rule_opts(c).rule.number);                      \
+    }
+KEY_OF(beta1)
+KEY_OF(beta2)
+KEY_OF(eps)
+KEY_OF(clip)
+KEY_OF(strength)
+KEY_OF(kron_power)
+KEY_OF(fraction)
+#undef KEY_OF
 /* a rule without a map has no scale, and the key no effect */
 void pl_optim_key_scale(char out[PL_VALUE_CHARS], const pl_config *c)
 {
@@ -58,18 +60,6 @@ void pl_optim_key_radius(char out[PL_VALUE_CHARS], const pl_config *c)
     const double radius = rule_opts(c).rule.radius;
     pl_double_print(out, radius == 0 ? 1 : radius);
 }
-void pl_optim_key_clip(char out[PL_VALUE_CHARS], const pl_config *c)
-{
-    pl_double_print(out, rule_opts(c).rule.clip);
-}
-void pl_optim_key_strength(char out[PL_VALUE_CHARS], const pl_config *c)
-{
-    pl_double_print(out, rule_opts(c).rule.strength);
-}
-void pl_optim_key_kron_power(char out[PL_VALUE_CHARS], const pl_config *c)
-{
-    pl_double_print(out, rule_opts(c).rule.kron_power);
-}
 static void count_print(char out[PL_VALUE_CHARS], int64_t count)
 {
     snprintf(out, PL_VALUE_CHARS, "%lld", (long long)(count ? count : 1));
@@ -81,10 +71,6 @@ void pl_optim_key_refresh(char out[PL_VALUE_CHARS], const pl_config *c)
 void pl_optim_key_first_basis(char out[PL_VALUE_CHARS], const pl_config *c)
 {
     count_print(out, rule_opts(c).rule.first_basis);
-}
-void pl_optim_key_fraction(char out[PL_VALUE_CHARS], const pl_config *c)
-{
-    pl_double_print(out, rule_opts(c).rule.fraction);
 }
 void pl_optim_key_lr(char out[PL_VALUE_CHARS], const pl_config *c)
 {
@@ -148,16 +134,15 @@ int pl_optim_has_fraction(const pl_config *c)
 }
 int pl_optim_has_kron(const pl_config *c)
 {
-    const polar_precondition kind = rule_opts(c).rule.precondition;
-    return kind >= POLAR_PRECONDITION_KRON && kind <= POLAR_PRECONDITION_KL_SOAP;
+    return pl_precondition_kron(rule_opts(c).rule.precondition);
 }
 int pl_optim_has_kron_power(const pl_config *c)
 {
-    return pl_optim_has_kron(c) && rule_opts(c).rule.precondition <= POLAR_PRECONDITION_KRON_NESTEROV;
+    return pl_optim_has_kron(c) && !pl_optim_has_basis(c);
 }
 int pl_optim_has_basis(const pl_config *c)
 {
-    return pl_optim_has_kron(c) && !pl_optim_has_kron_power(c);
+    return pl_precondition_soap(rule_opts(c).rule.precondition);
 }
 
 int pl_optim_iterates_half(const pl_config *c)
