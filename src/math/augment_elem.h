@@ -9,7 +9,9 @@
  *     PL_AUG_OUT + 0, 1          width and height that the box is resized to
  *     PL_AUG_PART + 0, 1         where the result begins there; it has side x side pixels
  *     PL_AUG_FILTER, _FLIP       pl_filter; mirrored left to right
- *     PL_AUG_ERASE + 0 .. 3      x, y, width, height of what is zero after normalisation; no width: nothing
+ *     PL_AUG_ERASE + 0 .. 3      x, y, width, height of what is erased after normalisation; no width: nothing
+ *     PL_AUG_NOISE, _COLOUR + c  what it holds then: pl_noise of the draws below, or where that is 0 a colour
+ *     PL_AUG_KEY + 0 .. 3        whose draws: the seed's low and high 32 bits, epoch, image
  *     PL_AUG_FILL + 0 .. 2       colour of what comes in from outside
  *     PL_AUG_OPS                 how many operations follow, at most PL_AUG_MOST
  *     PL_AUG_OP + 8 k            pl_image_op, argument, and the map of one that moves pixels (6)
@@ -20,6 +22,7 @@
 #ifndef PL_MATH_AUGMENT_ELEM_H
 #define PL_MATH_AUGMENT_ELEM_H
 
+#include "math/noise_elem.h"
 #include "math/picture_elem.h"
 
 enum {
@@ -32,7 +35,10 @@ enum {
     PL_AUG_FILTER = PL_AUG_PART + 2,
     PL_AUG_FLIP,
     PL_AUG_ERASE,
-    PL_AUG_FILL = PL_AUG_ERASE + 4,
+    PL_AUG_NOISE = PL_AUG_ERASE + 4,
+    PL_AUG_COLOUR,
+    PL_AUG_KEY = PL_AUG_COLOUR + 3,
+    PL_AUG_FILL = PL_AUG_KEY + 4,
     PL_AUG_OPS = PL_AUG_FILL + 3,
     PL_AUG_OP,
     PL_AUG_OP_COLS = 8,
@@ -260,14 +266,27 @@ PL_HD void pl_augment_op(const pl_augment_place *p, const double *o, int lane, i
 
 /* ---- the whole ---------------------------------------------------------------------------------- */
 
+/* What an erased pixel holds in channel c. */
+PL_HD float pl_augment_erased(const double *row, int64_t side, int64_t x, int64_t y, int c)
+{
+    const double *key = row + PL_AUG_KEY;
+    if (!(row[PL_AUG_NOISE] > 0)) return (float)row[PL_AUG_COLOUR + c];
+    const uint64_t seed = (uint64_t)key[1] << 32 | (uint64_t)key[0];
+    const pl_n2 z = pl_noise(seed, (uint64_t)key[2], (uint64_t)key[3], c * side + y, x / 2);
+    return (float)(x % 2 ? z.b : z.a);
+}
+
 PL_HD void pl_augment_floats(const pl_augment_place *p, int lane, int lanes)
 {
     const int64_t side = p->side, n = side * side;
     const double *e = p->row + PL_AUG_ERASE;
     for (int64_t i = lane; i < n; i += lanes) {
-        const double x = (double)(i % side), y = (double)(i / side);
-        const int erased = x >= e[0] && x < e[0] + e[2] && y >= e[1] && y < e[1] + e[3];
-        for (int c = 0; c < 3; c++) p->out[c * n + i] = erased ? 0 : p->scale[256 * c + p->a[3 * i + c]];
+        const int64_t x = i % side, y = i / side;
+        const int erased =
+            (double)x >= e[0] && (double)x < e[0] + e[2] && (double)y >= e[1] && (double)y < e[1] + e[3];
+        for (int c = 0; c < 3; c++)
+            p->out[c * n + i] =
+                erased ? pl_augment_erased(p->row, side, x, y, c) : p->scale[256 * c + p->a[3 * i + c]];
     }
 }
 
