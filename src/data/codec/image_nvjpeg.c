@@ -20,7 +20,9 @@ enum {
     BACKEND_HYBRID = 1,
     FLAG_INTERPOLATION = 32,
     OUTPUT_RGBI = 5,
-    SAMPLING_UNKNOWN = -1,
+    SAMPLING_444 = 0,
+    SAMPLING_420 = 2,
+    SAMPLING_GREY = 6,
     COMPONENTS = 4,
     MAJOR_VERSION = 0,
     MINOR_VERSION = 1
@@ -182,17 +184,19 @@ polar_status pl_nvjpeg_decode(pl_nvjpeg *n, int worker, void *pixels, const uint
 {
     const pl_codec_source src = {bytes, size, name};
     pl_image_info info;
-    int components = 0, sampling = SAMPLING_UNKNOWN, widths[COMPONENTS] = {0}, heights[COMPONENTS] = {0};
+    int components = 0, sampling = -1, widths[COMPONENTS] = {0}, heights[COMPONENTS] = {0};
     PL_NEED(pl_image_sniff(bytes, size) == PL_IMAGE_JPEG, POLAR_E_UNSUPPORTED, "%s: not a JPEG", name);
     PL_NEED(pl_jpeg_measure(&info, &src, 1) == POLAR_OK && info.plain && is_whole(bytes, size),
             POLAR_E_UNSUPPORTED, "%s: a JPEG for the host", name);
     PL_TRY(told(nvjpeg.GetImageInfo(n->handle, bytes, size, &components, &sampling, widths, heights),
                 "its header", name));
-    PL_NEED(sampling != SAMPLING_UNKNOWN && widths[0] == info.width && heights[0] == info.height &&
-                info.width == width && info.height == height,
-            POLAR_E_UNSUPPORTED, "%s: nvJPEG sees %d x %d pixels, the host %lld x %lld of %lld x %lld", name,
-            widths[0], heights[0], (long long)info.width, (long long)info.height, (long long)width,
-            (long long)height);
+    int known = sampling == SAMPLING_GREY || (sampling >= SAMPLING_444 && sampling <= SAMPLING_420);
+    PL_NEED(known && widths[0] == info.width && heights[0] == info.height && info.width == width &&
+                info.height == height,
+            POLAR_E_UNSUPPORTED,
+            "%s: to nvJPEG %d x %d pixels, sampled by its kind %d; to the host %lld x %lld of %lld x %lld",
+            name, widths[0], heights[0], sampling, (long long)info.width, (long long)info.height,
+            (long long)width, (long long)height);
     nvjpeg_image out = {.channel = {pixels}, .pitch = {3 * (size_t)width}};
     return told(nvjpeg.Decode(n->handle, n->states[worker], bytes, size, OUTPUT_RGBI, &out, stream),
                 "decoding", name);
