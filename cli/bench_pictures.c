@@ -16,7 +16,7 @@
 
 #define SAMPLES      31
 #define PICTURES     32
-#define MADE_SAMPLES 15
+#define MADE_SAMPLES 7
 #define SIDE         433 /* 500 x 375 pixels, ImageNet's median */
 #define NOISE        22  /* grey levels: 105 KB a file at quality 90, ImageNet's median */
 #define PACK_SIDE    256
