@@ -53,7 +53,8 @@ static polar_status time_set(pl_bench_made_row *r, const pl_bench_made_opts *o, 
                              polar_queue *q, pl_mat Y)
 {
     pl_provenance_text text;
-    int synth = !strncmp(set, "synth:", 6), threads = pl_provenance_of(&text, o->dev).threads;
+    int synth = !strncmp(set, "synth:", 6);
+    int64_t threads = pl_provenance_of(&text, o->dev).threads;
     pl_deit_settings s = {.shape = {.members = 1, .batch = o->batch, .image = o->size},
                           .set = synth ? set : "pictures",
                           .path = synth ? "" : set,
@@ -64,7 +65,7 @@ static polar_status time_set(pl_bench_made_row *r, const pl_bench_made_opts *o, 
     snprintf(r->what, sizeof r->what, "%s", ways[way].what);
     snprintf(r->set, sizeof r->set, "%s%s", long_by ? "..." : "", set + long_by);
     PL_TRY(pl_augment_recipe(&s.augment, ways[way].recipe, o->size));
-    PL_TRY(pl_deit_data_create(&d, &s, 0, threads > 0 ? threads : 1));
+    PL_TRY(pl_deit_data_create(&d, &s, 0, threads < 1 ? 1 : threads > 1024 ? 1024 : (int)threads));
     polar_status st = pl_deit_input_create(&d, &s, o->dev, q, 0);
     if (st == POLAR_OK) st = time_way(r, &d, q, Y, o->samples);
     (void)polar_queue_sync(q);

@@ -20,8 +20,9 @@
 #include "device/backend.h"
 #include "lab/deit/deit_train.h"
 
-#define MEASURED 256 /* headers, and pictures, that the loader hands over at a time */
-#define FILLED   8
+#define MEASURED  256 /* headers, and pictures, that the loader hands over at a time */
+#define FILLED    8
+#define FIRST_TRY ((int64_t)1 << 30) /* bytes, and every double of them */
 
 typedef struct {
     pl_deit_data *d;
@@ -78,10 +79,20 @@ static void put_place(pl_deit_data *d, int64_t item, const pl_deit_place *p, int
     if (p->height > d->tallest) d->tallest = p->height;
 }
 
+/* Whether there is such a piece of memory. */
+static polar_status try_room(const pl_deit_data *d, size_t bytes)
+{
+    void *piece = NULL;
+    PL_TRY(polar_device_alloc(d->dev, &piece, bytes));
+    polar_device_free(d->dev, piece);
+    return POLAR_OK;
+}
+
+/* A set that is much too large is known before all of its headers are read. */
 static polar_status list_places(filling *f, int64_t *bytes, int64_t side)
 {
     pl_deit_data *d = f->d;
-    int64_t longest = 1, total = d->count[PL_IMAGES_TRAIN] + d->count[PL_IMAGES_TEST];
+    int64_t longest = 1, total = d->count[PL_IMAGES_TRAIN] + d->count[PL_IMAGES_TEST], tried = FIRST_TRY;
     pl_loader *l;
     pl_loader_opts o = {.workers = d->workers,
                         .ahead = 2,
@@ -104,6 +115,7 @@ static polar_status list_places(filling *f, int64_t *bytes, int64_t side)
             put_place(d, b.first + i, p, bytes);
             if (p->width > longest) longest = p->width;
         }
+        for (; st == POLAR_OK && *bytes > tried; tried *= 2) st = try_room(d, (size_t)*bytes);
     }
     pl_loader_destroy(l);
     if (d->tallest > longest) longest = d->tallest;
@@ -228,15 +240,13 @@ static polar_status fill(filling *f, const pl_deit_settings *s, polar_queue *q, 
 {
     pl_deit_data *d = f->d;
     int64_t bytes = 0;
-    void *beside = NULL;
     if (s->decode == PL_DECODE_NVJPEG) PL_TRY(open_decoder(f, s));
     PL_TRY(make_tables(d, s, q));
     PL_TRY(list_places(f, &bytes, s->shape.image));
     PL_TRY(pl_mat_alloc(&d->pixels, d->dev, POLAR_DTYPE_F32, 1, 1, bytes / 4));
     /* and for the op's own, on the step's queue and on the prefetch's */
     reserve += 2 * (size_t)(s->batch * pl_augment_room(s->shape.image, d->tallest, d->taps));
-    PL_TRY(polar_device_alloc(d->dev, &beside, reserve));
-    polar_device_free(d->dev, beside);
+    PL_TRY(try_room(d, reserve));
     return send_pictures(f, q);
 }
 
