@@ -52,14 +52,19 @@ static void put_arm_tics(FILE *f, const pl_audit *a)
 static void put_cell_tics(FILE *f, const pl_audit *a, double margin)
 {
     char axis[64], label[128];
+    int most = 1; /* lines of a label */
     fprintf(f, "set xrange [%g:%g]\nset xtics (", 1 - margin, (double)a->cell_count + margin);
     for (int64_t c = 0; c < a->cell_count; c++) {
+        int lines = 1;
         pl_figure_cell(label, a, c);
+        for (const char *p = label; *p; p++) lines += *p == '\n';
+        most = lines > most ? lines : most;
         if (c) fputs(", ", f);
         pl_figure_tic(f, label);
         fprintf(f, " %" PRId64, c + 1);
     }
     fputs(")\n", f);
+    if (most > 1) fprintf(f, "set bmargin %d\n", most + 2); /* gnuplot leaves room for one */
     if (*pl_figure_axis(axis, a)) {
         fputs("set xlabel ", f);
         pl_figure_string(f, axis);
