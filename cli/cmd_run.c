@@ -8,7 +8,7 @@
 #include "base/alloc.h"
 #include "base/json_read.h"
 #include "cli.h"
-#include "lab/spec/plan.h"
+#include "lab/spec/plan_rows.h"
 #include "lab/run/runner.h"
 #include "rank_device.h"
 #include "report/table/table.h"
@@ -223,8 +223,7 @@ static polar_status run_jobs(pl_runner_outcome *outcome, job *j)
 {
     const run_args *a = j->a;
     const pl_spec *spec = j->plan->spec;
-    const pl_store_spec row = {spec->name,   spec->sha,  spec->title, spec->schema.name,
-                               spec->metric, spec->text, NULL};
+    const pl_store_spec row = pl_spec_row(spec);
     stop_signal signals;
     pl_runner_opts o = PL_RUNNER_OPTS_INIT;
     o.store = j->ranks ? j->ranks->local : a->store;
