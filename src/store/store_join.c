@@ -112,12 +112,10 @@ static int results_differ(char what[WHAT], const pl_store_member *a, const pl_st
         const pl_result *x = i < a->result_count ? &a->results[i] : NULL,
                         *y = k < b->result_count ? &b->results[k] : NULL;
         int order = order_of(x, y);
-        int lacks = (order < 0 && !b_part) || (order > 0 && !a_part);
-        if (lacks && x && y)
+        if (order && x && y && !a_part && !b_part)
             return snprintf(what, WHAT, "it has a result %s, and %s before", x->name, y->name);
-        if (lacks)
-            return snprintf(what, WHAT, "it has %s result %s, and %s before", x ? "a" : "no",
-                            x ? x->name : y->name, x ? "none" : "one");
+        if (order < 0 && !b_part) return snprintf(what, WHAT, "it has a result %s, and none before", x->name);
+        if (order > 0 && !a_part) return snprintf(what, WHAT, "it has no result %s, and one before", y->name);
         if (!order && !same(x->value, y->value))
             return snprintf(what, WHAT, "its result %s is %.17g, and %.17g before", x->name, x->value,
                             y->value);
