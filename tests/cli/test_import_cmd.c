@@ -52,6 +52,16 @@ static void test_runs(void)
     accepted("$P run $D/small.yaml --device ref --store $D/two.db 2>$D/log; tail -n 1 $D/log",
              "18 of 18 runs are done\n");
     accepted(IMPORT " --store $D/one.db", "18 of 18 runs are done, 0 of them new");
+    /* a spec of seconds, with the same runs */
+    accepted(
+        "sed 's/^name: small/name: times/; s/^seeds/metric: wall\\nseeds/' $D/small.yaml >$D/times.yaml; $P "
+        "store import $D/times.yaml --runs $D/r/tables/small_runs.csv --store $D/w.db && $P audit times "
+        "--store $D/w.db",
+        "times: wall of every arm");
+    accepted("$P audit small --metric wall --store $D/one.db | tail -n +2 >$D/a.txt; $P audit times --store "
+             "$D/w.db | "
+             "tail -n +2 | cmp $D/a.txt && echo same",
+             "same");
 }
 
 /* Half of the audit is imported, `polar run` makes the rest, the store is that of one run. */

@@ -48,7 +48,7 @@ typedef struct header {
     pl_result empty[PL_CSV_MAX_FIELDS]; /* of a result: its name */
     int count, results;
     int at[COLUMN_KINDS]; /* -1: there is none */
-    int metric;           /* its column */
+    int metric;           /* its column; the testbed's, where the spec's is wall */
 } header;
 
 /* ---- complaints --------------------------------------------------------------------------------- */
@@ -83,7 +83,8 @@ static void leave_out(pl_tables *t, const char *name)
 static polar_status read_header(header *h, pl_tables *t, pl_csv *c)
 {
     const pl_spec *spec = t->plan->spec;
-    int more = 0;
+    int timed = !strcmp(spec->metric, PL_METRIC_WALL), more = 0;
+    const char *metric = timed ? spec->schema.metric : spec->metric;
     *h = (header){.metric = -1};
     for (int k = 0; k < COLUMN_KINDS; k++) h->at[k] = -1;
     PL_TRY(pl_csv_next(c, &more));
@@ -99,13 +100,14 @@ static polar_status read_header(header *h, pl_tables *t, pl_csv *c)
         if (h->kind[i] != COLUMN_RESULT) continue;
         strcpy(h->empty[i].name, name);
         h->results++;
-        if (!strcmp(name, spec->metric)) h->metric = i;
+        if (!strcmp(name, metric)) h->metric = i;
     }
     if (h->at[COLUMN_ID] < 0 || h->at[COLUMN_SEED] < 0)
         return wrong(c, "no column", h->at[COLUMN_ID] < 0 ? "id" : "seed",
                      "in the first line: this is no table of runs");
-    if (h->metric < 0)
-        return wrong(c, "no column", spec->metric, "in the first line, the metric of the spec");
+    if (h->metric < 0 || (timed && h->at[COLUMN_WALL] < 0))
+        return wrong(c, "no column", h->metric < 0 ? metric : PL_METRIC_WALL,
+                     "in the first line, the metric of the spec or its testbed");
     return POLAR_OK;
 }
 
