@@ -15,6 +15,8 @@
  *  2. What another block wrote is read behind a barrier and past the first cache.
  */
 #include "cuda_hopper_kron.h"
+
+#include "cuda_double.cuh"
 #include "cuda_launch.cuh"
 #include "cuda_ns_shared.cuh"
 #include "device/kron_row.h"
@@ -22,7 +24,6 @@
 #define RANKS   8
 #define WARPS   16
 #define BLOCK   (32 * WARPS)
-#define FULL    0xffffffffu
 #define TILE    64
 #define DEPTH   32 /* of a product's step */
 #define A_ROW   36 /* doubles from row to row of a tile: no bank conflicts */
@@ -37,20 +38,7 @@ struct sweep {
     double *shared;
 };
 
-__device__ __forceinline__ double lanes_sum(double x)
-{
-    for (int half = 16; half > 0; half /= 2) x += __shfl_xor_sync(FULL, x, half);
-    return x;
-}
-
 /* ---- K Q ---------------------------------------------------------------------------------------- */
-
-__device__ __forceinline__ void product_8x8x4(double c[2], double a, double b)
-{
-    asm volatile("mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64 {%0, %1}, {%2}, {%3}, {%0, %1};"
-                 : "+d"(c[0]), "+d"(c[1])
-                 : "d"(a), "d"(b));
-}
 
 __device__ __forceinline__ double entry(const pl_mat &m, int64_t b, int i, int j, int n)
 {
@@ -179,7 +167,7 @@ template <int E> __device__ __forceinline__ void reflection(double z[E], const s
         if (i == k) own = z[e];
     }
     square = lanes_sum(square);
-    const double first = __shfl_sync(FULL, own, k % 32), to = first > 0 ? -sqrt(square) : sqrt(square),
+    const double first = __shfl_sync(PL_LANES, own, k % 32), to = first > 0 ? -sqrt(square) : sqrt(square),
                  rest = square - first * to;
 #pragma unroll
     for (int e = 0; e < E; e++)

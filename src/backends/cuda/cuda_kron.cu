@@ -1,8 +1,7 @@
-/* cuda_kron.cu -- Kronecker factors: their averages, eigenvectors by Jacobi rotations, one sweep of the QR
- * iteration by Householder reflections. A block a matrix, everything in double in scratch memory; nothing
- * comes back to the host, so a graph can hold them. For the small sides (to some hundreds) of which there
- * are many; a single large matrix keeps one multiprocessor busy for long, but for sweeps on Hopper
- * (cuda_hopper_kron.cu).
+/* cuda_kron.cu -- Kronecker factors: their averages, and one sweep of the QR iteration by Householder
+ * reflections (eigenvectors: cuda_kron_eigen.cu). A sweep has a block a matrix, everything in double in
+ * scratch memory; nothing comes back to the host, so a graph can hold it. For small sides of which there are
+ * many; the others, on Hopper, are cuda_hopper_kron.cu's.
  */
 #include "cuda_hopper_kron.h"
 #include "cuda_kernels.h"
@@ -11,8 +10,7 @@
 #include "device/kron_row.h"
 #include "math/kron_elem.h"
 
-#define BLOCK      256
-#define MOST_SWEPT 40 /* sweeps of Jacobi rotations; a dozen are enough */
+#define BLOCK 256
 
 static __device__ const double *live_row(const pl_mat &live, int64_t b)
 {
@@ -85,143 +83,6 @@ static __device__ int64_t rank_of(const double *x, int64_t n, int64_t k)
     int64_t before = 0;
     for (int64_t i = 0; i < n; i++) before += x[i] > x[k] || (x[i] == x[k] && i < k);
     return before;
-}
-
-/* ---- eigenvectors ------------------------------------------------------------------------------- */
-
-/* Pair k of round r, of n (even) numbers: the circle method; every pair meets once in n - 1 rounds. */
-static __device__ void pair_of(int64_t *p, int64_t *q, int64_t n, int64_t r, int64_t k)
-{
-    const int64_t m = n - 1, x = k == 0 ? n - 1 : (r + k) % m, y = k == 0 ? r : (r - k + m) % m;
-    *p = x < y ? x : y;
-    *q = x < y ? y : x;
-}
-
-/* The rotation that makes A_pq zero, as (c, s). */
-static __device__ void rotation(double *out, double app, double aqq, double apq)
-{
-    out[0] = 1, out[1] = 0;
-    if (apq == 0) return;
-    const double theta = (aqq - app) / (2 * apq),
-                 t = (theta >= 0 ? 1 : -1) / (fabs(theta) + hypot(1.0, theta));
-    out[0] = 1 / sqrt(1 + t * t);
-    out[1] = t * out[0];
-}
-
-/* One round: rows, then columns of A and of the vectors X. turns: (c, s) of each pair. */
-static __device__ void turn(double *A, double *X, double *turns, int64_t n, int64_t even, int64_t r)
-{
-    const int64_t pairs = even / 2;
-    int64_t p, q;
-    for (int64_t k = threadIdx.x; k < pairs; k += BLOCK) {
-        pair_of(&p, &q, even, r, k);
-        if (q < n) rotation(turns + 2 * k, A[p * n + p], A[q * n + q], A[p * n + q]);
-    }
-    __syncthreads();
-    for (int64_t at = threadIdx.x; at < pairs * n; at += BLOCK) {
-        const int64_t k = at / n, j = at % n;
-        const double c = turns[2 * k], s = turns[2 * k + 1];
-        pair_of(&p, &q, even, r, k);
-        if (q >= n) continue;
-        const double x = A[p * n + j], y = A[q * n + j];
-        A[p * n + j] = c * x - s * y, A[q * n + j] = s * x + c * y;
-        const double u = X[p * n + j], v = X[q * n + j]; /* vectors in rows */
-        X[p * n + j] = c * u - s * v, X[q * n + j] = s * u + c * v;
-    }
-    __syncthreads();
-    for (int64_t at = threadIdx.x; at < pairs * n; at += BLOCK) {
-        const int64_t k = at % pairs, i = at / pairs;
-        const double c = turns[2 * k], s = turns[2 * k + 1];
-        pair_of(&p, &q, even, r, k);
-        if (q >= n) continue;
-        const double x = A[i * n + p], y = A[i * n + q];
-        A[i * n + p] = c * x - s * y, A[i * n + q] = s * x + c * y;
-    }
-    __syncthreads();
-}
-
-/* A becomes diagonal, its eigenvectors the rows of X. */
-static __device__ void diagonalise(double *A, double *X, double *turns, int64_t n)
-{
-    const int64_t even = n + n % 2;
-    for (int64_t at = threadIdx.x; at < n * n; at += BLOCK) X[at] = at / n == at % n;
-    __syncthreads();
-    for (int sweep = 0; sweep < MOST_SWEPT; sweep++) {
-        double off = 0, all = 0;
-        for (int64_t at = threadIdx.x; at < n * n; at += BLOCK) {
-            all += A[at] * A[at];
-            off += at / n == at % n ? 0 : A[at] * A[at];
-        }
-        off = block_sum(off), all = block_sum(all);
-        if (!(off > 1e-30 * all)) break; /* to rounding; or not finite */
-        for (int64_t r = 0; r < even - 1; r++) turn(A, X, turns, n, even, r);
-    }
-}
-
-/* What a matrix wants: A, X, turns, eigenvalues. */
-static __host__ __device__ int64_t eigen_room(int64_t n)
-{
-    return 2 * n * n + 2 * (n + 1) + n;
-}
-
-static __global__ void kron_eigen_kernel(pl_args_kron_eigen a, double *scratch)
-{
-    const int64_t n = a.K.rows;
-    for (int64_t b = blockIdx.x; b < a.K.batch; b += gridDim.x) {
-        const double *live = live_row(a.live, b), beta2 = live[PL_LIVE_BETA2];
-        double *A = scratch + b * eigen_room(n), *X = A + n * n, *turns = X + n * n,
-               *values = turns + 2 * (n + 1);
-        double wrong = 0, trace = 0;
-        int top = -1074;
-        if (!pl_kron_eigen_due(live, a.every, a.after)) continue;
-        for (int64_t at = threadIdx.x; at < n * n; at += BLOCK) {
-            const int64_t i = at / n > at % n ? at / n : at % n, j = at / n > at % n ? at % n : at / n;
-            const double k = pl_cuda_at<double>(a.K, b, i, j);
-            wrong += !(k - k == 0);
-            top = max(top, exponent(k));
-            A[at] = k;
-        }
-        wrong = block_sum(wrong), top = block_max(top);
-        /* a power of two that brings the largest entry near 1, so that squares neither over- nor underflow */
-        const int unit_exp = -top;
-        for (int64_t at = threadIdx.x; at < n * n; at += BLOCK) A[at] = wrong ? NAN : ldexp(A[at], unit_exp);
-        __syncthreads();
-        if (wrong == 0) diagonalise(A, X, turns, n);
-        for (int64_t k = threadIdx.x; k < n; k += BLOCK) {
-            values[k] = ldexp(A[k * n + k], -unit_exp);
-            trace += values[k];
-        }
-        trace = block_sum(trace);
-        for (int64_t at = threadIdx.x; at < n * n; at += BLOCK)
-            if (wrong != 0) pl_cuda_set<double>(a.Q, b, at / n, at % n, NAN);
-        for (int64_t k = threadIdx.x; k < n; k += BLOCK) {
-            if (wrong != 0) {
-                if (a.F.data) pl_cuda_set<double>(a.F, b, 0, k, NAN);
-                continue;
-            }
-            const int64_t place = rank_of(values, n, k);
-            for (int64_t i = 0; i < n; i++) pl_cuda_set<double>(a.Q, b, i, place, X[k * n + i]);
-            if (!a.F.data) continue;
-            double least = values[0];
-            for (int64_t i = 1; i < n; i++) least = values[i] < least ? values[i] : least;
-            const double unit =
-                pl_kron_unit(a.kind, (double)n, trace, beta2, live[PL_LIVE_C2], live[PL_LIVE_STEP]);
-            pl_cuda_set<double>(
-                a.F, b, 0, place,
-                pl_kron_factor(a.kind, unit * values[k], unit * least, live[PL_LIVE_EPS], a.power));
-        }
-        __syncthreads();
-    }
-}
-
-size_t pl_cuda_kron_eigen_scratch(const pl_args_kron_eigen *a)
-{
-    return (size_t)(a->K.batch * eigen_room(a->K.rows)) * sizeof(double) + sizeof(double);
-}
-
-void pl_cuda_launch_kron_eigen(cudaStream_t stream, const pl_args_kron_eigen *a, void *scratch)
-{
-    kron_eigen_kernel<<<pl_cuda_grid(a->K.batch, 1, MAX_GRID), BLOCK, 0, stream>>>(*a, (double *)scratch);
 }
 
 /* ---- one sweep ---------------------------------------------------------------------------------- */
