@@ -1,8 +1,10 @@
-/* kron_bench.cu -- kron_eigen on its own: vectors against the definition, and times.
+/* kron_bench.cu -- kron_eigen and kron_sweep on their own: vectors against the definition, and times.
  *
- *     nvcc -gencode=arch=compute_90,code=sm_90 -O3 -std=c++17 -fmad=false -Isrc -Iinclude \
- *          bench/cuda/kron_bench.cu src/backends/cuda/cuda_kron_eigen.cu -o build/kron_bench
+ *     nvcc -gencode=arch=compute_90a,code=sm_90a -O3 -std=c++17 -fmad=false -Isrc -Iinclude \
+ *          bench/cuda/kron_bench.cu src/backends/cuda/cuda_kron*.cu src/backends/cuda/cuda_hopper_kron.cu \
+ *          -o build/kron_bench
  *     build/kron_bench          exit code 0: everything right
+ *     build/kron_bench few      a few small ones, for slow checkers
  */
 #include <math.h>
 #include <stdio.h>
@@ -12,6 +14,7 @@
 #include <vector>
 
 #include "../../src/backends/cuda/cuda_kernels.h"
+#include "../../src/backends/cuda/cuda_ns.h"
 
 typedef std::vector<double> doubles;
 typedef void (*eigen_fn)(cudaStream_t, const pl_args_kron_eigen *, void *);
@@ -28,6 +31,13 @@ static const struct {
     eigen_fn fn;
     int most;
 } variants[] = {VARIANTS};
+
+/* of cuda_ns_launch.c: here a chip of 9.0 is taken for granted */
+int pl_cuda_ns_usable(int ordinal)
+{
+    (void)ordinal;
+    return 1;
+}
 
 static int failures;
 
@@ -152,12 +162,63 @@ static void run(int n, int batch, int check)
     cudaFree(dk), cudaFree(dq), cudaFree(df), cudaFree(dl), cudaFree(scratch);
 }
 
-int main(void)
+/* One sweep from a basis that is nearly one, as between two refreshes; entries of V change places. */
+static void sweep(int n, int other, int batch)
 {
-    static const int sizes[][3] = {{1, 64, 1},   {2, 64, 2},   {7, 64, 3},    {16, 192, 3},  {32, 192, 3},
-                                   {48, 64, 3},  {64, 192, 3}, {96, 192, 3},  {152, 192, 3}, {192, 48, 3},
-                                   {256, 64, 3}, {560, 64, 2}, {560, 192, 0}, {768, 12, 1},  {1100, 4, 1}};
-    for (const int *s : sizes) run(s[0], s[1], s[2]);
+    const size_t square = (size_t)n * n, entries = (size_t)n * other;
+    doubles K(square * batch), Q(square), live(PL_LIVE_COLS, 0.0);
+    std::vector<float> start(square * batch);
+    double *dk, *dl, *scratch;
+    float *dq, *dv, best = 1e30f, ms;
+    cudaEvent_t from, to;
+    factor(K.data(), n, 0);
+    for (int b = 0; b < batch; b++) {
+        std::copy(K.begin(), K.begin() + square, K.begin() + b * square);
+        for (size_t i = 0; i < square; i++) start[b * square + i] = i / n == i % n ? 1.0f : 0.0f;
+    }
+    live[PL_LIVE_BETA2] = 0.95, live[PL_LIVE_EPS] = 1e-8, live[PL_LIVE_C2] = 1, live[PL_LIVE_STEP] = 11;
+    CUDA(cudaMalloc(&dk, 8 * square * batch));
+    CUDA(cudaMalloc(&dq, 4 * square * batch));
+    CUDA(cudaMalloc(&dv, 4 * entries * batch));
+    CUDA(cudaMalloc(&dl, 8 * PL_LIVE_COLS));
+    CUDA(cudaMemcpy(dk, K.data(), 8 * square * batch, cudaMemcpyHostToDevice));
+    CUDA(cudaMemcpy(dl, live.data(), 8 * PL_LIVE_COLS, cudaMemcpyHostToDevice));
+    CUDA(cudaMemset(dv, 0, 4 * entries * batch));
+    pl_args_kron_sweep a = {};
+    a.K = dense(dk, batch, n, n), a.live = dense(dl, 1, 1, PL_LIVE_COLS);
+    a.Q = dense((double *)dq, batch, n, n), a.V = dense((double *)dv, batch, n, other);
+    a.Q.dtype = a.V.dtype = POLAR_DTYPE_F32;
+    a.every = 10, a.after = 1;
+    CUDA(cudaMalloc(&scratch, pl_cuda_kron_sweep_scratch(&a)));
+    CUDA(cudaEventCreate(&from));
+    CUDA(cudaEventCreate(&to));
+    for (int k = 0; k < 4; k++) {
+        CUDA(cudaMemcpy(dq, start.data(), 4 * square * batch, cudaMemcpyHostToDevice));
+        CUDA(cudaEventRecord(from));
+        pl_cuda_launch_kron_sweep(0, &a, scratch);
+        CUDA(cudaGetLastError());
+        CUDA(cudaEventRecord(to));
+        CUDA(cudaDeviceSynchronize());
+        CUDA(cudaEventElapsedTime(&ms, from, to));
+        best = std::min(best, ms);
+    }
+    printf("side %4d, %4d matrices:  kron_sweep %.3f ms\n", n, batch, best);
+    cudaFree(dk), cudaFree(dq), cudaFree(dv), cudaFree(dl), cudaFree(scratch);
+}
+
+int main(int argc, char **)
+{
+    static const int few[][3] = {{1, 2, 1}, {7, 2, 2}, {31, 2, 2}, {48, 2, 2}, {100, 1, 1}, {270, 1, 1}};
+    static const int sizes[][3] = {{1, 64, 1},   {2, 64, 2},    {7, 64, 3},   {16, 192, 3},
+                                   {32, 192, 3}, {48, 64, 3},   {64, 192, 3}, {96, 192, 3},
+                                   {152, 64, 3}, {152, 192, 3}, {192, 48, 3}, {256, 64, 3},
+                                   {560, 64, 1}, {560, 192, 0}, {768, 12, 1}, {1100, 2, 1}};
+    if (argc > 1)
+        for (const int *s : few) run(s[0], s[1], s[2]);
+    else {
+        for (const int *s : sizes) run(s[0], s[1], s[2]);
+        sweep(192, 768, 12), sweep(192, 192, 48), sweep(576, 192, 12), sweep(768, 192, 24);
+    }
     printf("%d failures\n", failures);
     return failures != 0;
 }
