@@ -38,7 +38,7 @@ typedef struct kron {
 
 typedef void (*kron_fn)(pl_queue *q, const kron *k);
 
-#define MOST_ENTRIES (1 << 24) /* of the largest matrices of a call: what it takes of scratch memory */
+#define MOST_ENTRIES (1 << 26) /* of the largest matrices of a call: what it takes of scratch memory */
 
 static int takes_part(const polar_optim *opt, const pl_optim_param *p)
 {

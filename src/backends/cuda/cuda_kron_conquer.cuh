@@ -22,15 +22,6 @@
 #include "cuda_kron_tridiagonal.cuh"
 
 #define MOST_TURNED 60 /* steps of QL for an eigenvalue; three are many */
-#define DEPTH       32 /* of a product's step */
-#define A_ROW       36 /* doubles from row to row of a tile: no bank conflicts */
-
-/* Warps of a product's tile down and across, each 16 x 16 of it. */
-template <int W> struct tiling {
-    static constexpr int DOWN = W == 16 || W == 8 ? 4 : W == 4 ? 2 : 1, ACROSS = W / DOWN;
-    static constexpr int B_ROW = 16 * ACROSS + 4;
-    static constexpr int DOUBLES = 16 * DOWN * A_ROW + DEPTH * B_ROW;
-};
 
 /* What merges keep; arrays of n. */
 struct merge_work {
@@ -296,63 +287,24 @@ template <int W> __device__ void merge_vectors_of(const eigen_work &m, const mer
     __syncthreads();
 }
 
-/* The thread's entries of a product's step from `depth` on. */
-template <int W>
-__device__ __forceinline__ void load_step(double a[16 / tiling<W>::ACROSS], double b[16 / tiling<W>::DOWN],
-                                          const eigen_work &m, const merge_work &g, const node &x, int row,
-                                          int col, int depth)
-{
-    using S = tiling<W>;
-    const int k = g.count[x.q], T = 32 * W, t = threadIdx.x;
-#pragma unroll
-    for (int r = 0; r < 16 / S::ACROSS; r++) {
-        const int i = row + (t + r * T) / DEPTH, j = depth + (t + r * T) % DEPTH;
-        a[r] = i < k && j < k ? m.U[(int64_t)(x.begin + i) * m.n + x.begin + j] : 0;
-    }
-#pragma unroll
-    for (int r = 0; r < 16 / S::DOWN; r++) {
-        const int i = depth + (t + r * T) / (16 * S::ACROSS),
-                  j = x.begin + col + (t + r * T) % (16 * S::ACROSS);
-        b[r] = i < k && j < x.end ? m.Z[(int64_t)g.left[x.begin + i] * m.n + j] : 0;
-    }
-}
-
 /* A tile of Y = U Z, of the rows of Z that are left. */
 template <int W>
 __device__ void merge_tile(const eigen_work &m, const merge_work &g, const node &x, int row, int col)
 {
-    using S = tiling<W>;
-    const int k = g.count[x.q], T = 32 * W, t = threadIdx.x, lane = t % 32, warp = t / 32;
-    const int i0 = warp / S::ACROSS * 16 + lane / 4, j0 = warp % S::ACROSS * 16, quarter = lane % 4;
-    double *A = m.shared, *B = A + 16 * S::DOWN * A_ROW, c[2][2][2] = {};
-    double a[16 / S::ACROSS], b[16 / S::DOWN];
-    load_step<W>(a, b, m, g, x, row, col, 0);
-#pragma unroll 1
-    for (int depth = 0; depth < k; depth += DEPTH) {
-        __syncthreads();
-#pragma unroll
-        for (int r = 0; r < 16 / S::ACROSS; r++) A[(t + r * T) / DEPTH * A_ROW + (t + r * T) % DEPTH] = a[r];
-#pragma unroll
-        for (int r = 0; r < 16 / S::DOWN; r++)
-            B[(t + r * T) / (16 * S::ACROSS) * S::B_ROW + (t + r * T) % (16 * S::ACROSS)] = b[r];
-        __syncthreads();
-        if (depth + DEPTH < k) load_step<W>(a, b, m, g, x, row, col, depth + DEPTH);
-#pragma unroll
-        for (int s = 0; s < DEPTH; s += 4) {
-            const double a0 = A[i0 * A_ROW + s + quarter], a1 = A[(i0 + 8) * A_ROW + s + quarter],
-                         b0 = B[(s + quarter) * S::B_ROW + j0 + lane / 4],
-                         b1 = B[(s + quarter) * S::B_ROW + j0 + 8 + lane / 4];
-            product_8x8x4(c[0][0], a0, b0);
-            product_8x8x4(c[0][1], a0, b1);
-            product_8x8x4(c[1][0], a1, b0);
-            product_8x8x4(c[1][1], a1, b1);
-        }
-    }
-#pragma unroll
-    for (int q = 0; q < 8; q++) {
-        const int i = row + i0 + q / 4 * 8, j = x.begin + col + j0 + q / 2 % 2 * 8 + 2 * quarter + q % 2;
-        if (i < k && j < x.end) m.Y[(int64_t)(x.begin + i) * m.n + j] = c[q / 4][q / 2 % 2][q % 2];
-    }
+    const int k = g.count[x.q];
+    const auto vectors = [&](int i, int j) {
+        i += row;
+        return i < k && j < k ? m.U[(int64_t)(x.begin + i) * m.n + x.begin + j] : 0;
+    };
+    const auto before = [&](int i, int j) {
+        j += x.begin + col;
+        return i < k && j < x.end ? m.Z[(int64_t)g.left[x.begin + i] * m.n + j] : 0;
+    };
+    const auto put = [&](int i, int j, double y) {
+        i += row, j += x.begin + col;
+        if (i < k && j < x.end) m.Y[(int64_t)(x.begin + i) * m.n + j] = y;
+    };
+    tile_product<W>(m.shared, k, vectors, before, put);
 }
 
 /* Y, and its rows and the roots in the places of what was left. */
@@ -364,9 +316,9 @@ template <int W> __device__ void merge_end(const eigen_work &m, const merge_work
     for (int q = 0; q < nodes; q++) {
         const node x = node_at(n, nodes, q);
 #pragma unroll 1
-        for (int row = 0; row < g.count[q]; row += 16 * S::DOWN)
+        for (int row = 0; row < g.count[q]; row += S::ROWS)
 #pragma unroll 1
-            for (int col = 0; col < x.end - x.begin; col += 16 * S::ACROSS) merge_tile<W>(m, g, x, row, col);
+            for (int col = 0; col < x.end - x.begin; col += S::COLS) merge_tile<W>(m, g, x, row, col);
     }
     __syncthreads();
     for (int i = threadIdx.x / 32; i < n; i += W) {

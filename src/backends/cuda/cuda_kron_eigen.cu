@@ -16,9 +16,7 @@
 #include "math/kron_elem.h"
 
 #define SHARED_VECTORS 1024 /* the largest side whose vectors lie in shared memory */
-#ifndef LEAF
-#define LEAF 32
-#endif
+#define LEAF           32   /* rows that a warp takes to the end */
 
 /* ---- memory ------------------------------------------------------------------------------------- */
 
