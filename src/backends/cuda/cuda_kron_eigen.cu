@@ -5,7 +5,7 @@
  * descending d
  *
  * Everything in double. The triangle of K lies in shared memory up to sides of 160, two blocks of a
- * multiprocessor then, vectors of n numbers up to sides of 1024; the rest is scratch memory. Nothing comes
+ * multiprocessor then, vectors of n numbers up to sides of 960; the rest is scratch memory. Nothing comes
  * back to the host, so a graph can hold it. Warps of a block and leaves of the tree are by n alone.
  */
 #include "cuda_kernels.h"
@@ -15,8 +15,8 @@
 #include "device/kron_row.h"
 #include "math/kron_elem.h"
 
-#define SHARED_VECTORS 1024 /* the largest side whose vectors lie in shared memory */
-#define LEAF           32   /* rows that a warp takes to the end */
+#define SHARED_VECTORS 960 /* the largest side whose vectors lie in shared memory */
+#define LEAF           32  /* rows that a warp takes to the end */
 
 /* ---- memory ------------------------------------------------------------------------------------- */
 
