@@ -50,20 +50,50 @@ __device__ __forceinline__ int pl_mbar_try(uint32_t bar, uint32_t parity)
     return (int)done;
 }
 
-__device__ __forceinline__ void pl_mbar_wait(uint32_t bar, uint32_t parity)
+template <int (*TRY)(uint32_t, uint32_t)>
+__device__ __forceinline__ void pl_mbar_until(uint32_t bar, uint32_t parity)
 {
 #ifdef PL_HOPPER_WATCH
-    if (pl_mbar_try(bar, parity)) return;
+    if (TRY(bar, parity)) return;
     uint64_t begin, now;
     asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(begin));
-    while (!pl_mbar_try(bar, parity)) {
+    while (!TRY(bar, parity)) {
         asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
         if (now - begin > 500000000ull) __trap();
     }
 #else
-    while (!pl_mbar_try(bar, parity)) {
+    while (!TRY(bar, parity)) {
     }
 #endif
+}
+
+__device__ __forceinline__ void pl_mbar_wait(uint32_t bar, uint32_t parity)
+{
+    pl_mbar_until<pl_mbar_try>(bar, parity);
+}
+
+/* At a barrier of another block of the cluster (an address of mapa); what this thread wrote, and what it
+ * knows that others wrote, comes first. */
+__device__ __forceinline__ void pl_mbar_arrive_remote(uint32_t bar)
+{
+    asm volatile("mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%0];" ::"r"(bar) : "memory");
+}
+
+/* As pl_mbar_try, of a barrier at which other blocks of the cluster arrive: what they wrote is there. */
+__device__ __forceinline__ int pl_mbar_try_cluster(uint32_t bar, uint32_t parity)
+{
+    uint32_t done;
+    asm volatile("{\n.reg .pred p;\nmbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 p, [%1], "
+                 "%2;\nselp.u32 %0, 1, 0, p;\n}\n"
+                 : "=r"(done)
+                 : "r"(bar), "r"(parity)
+                 : "memory");
+    return (int)done;
+}
+
+__device__ __forceinline__ void pl_mbar_wait_cluster(uint32_t bar, uint32_t parity)
+{
+    pl_mbar_until<pl_mbar_try_cluster>(bar, parity);
 }
 
 /* A ring of stages in shared memory: where they begin, and their barriers, 8 bytes each. */
@@ -143,6 +173,28 @@ __device__ __forceinline__ uint4 pl_lds16(uint32_t at)
     uint4 v;
     asm volatile("ld.shared.v4.b32 {%0, %1, %2, %3}, [%4];"
                  : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+                 : "r"(at)
+                 : "memory");
+    return v;
+}
+
+/* To another block of the cluster (an address of mapa). */
+__device__ __forceinline__ void pl_sts_remote(uint32_t at, float v)
+{
+    asm volatile("st.shared::cluster.f32 [%0], %1;" ::"r"(at), "f"(v) : "memory");
+}
+
+__device__ __forceinline__ void pl_sts4_remote(uint32_t at, float a, float b, float c, float d)
+{
+    asm volatile("st.shared::cluster.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(at), "f"(a), "f"(b), "f"(c), "f"(d)
+                 : "memory");
+}
+
+__device__ __forceinline__ float4 pl_lds4(uint32_t at)
+{
+    float4 v;
+    asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
+                 : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w)
                  : "r"(at)
                  : "memory");
     return v;
