@@ -1,8 +1,8 @@
 /* cuda_layernorm.cu -- rows normalised, and the gradients: a warp for each row (cuda_warp_rows.cuh).
  *
- * Rows of 32 COLS / 32 columns in the formats of a network in mixed precision stay in registers; backward one
- * block has a chunk of row_sum's rows, whose sums it makes in the same pass. The bits are the general
- * kernels'.
+ * Common widths in the formats of a network in mixed precision: a row to eight threads, which have it in
+ * registers; backward one block has a chunk of row_sum's rows, whose sums it makes in the same pass. The bits
+ * are the general kernels'.
  */
 #include "cuda_formulas.cuh"
 #include "cuda_kernels.h"
@@ -36,9 +36,9 @@ template <typename REAL> __global__ void layernorm_kernel(pl_args_layernorm a)
 
 /* ---- rows in registers ----------------------------------------------------------------------------- */
 
-/* Eight threads to a row, each with four neighbours of every 32 columns: those of row_part 4 q + i, q the
- * thread and i the neighbour, are lane 4 q + i of the row's sums (lane_sum_elem.h). So lanes are folded by
- * 16, 8 and 4 between threads, by 2 and 1 within one. */
+/* Eight threads to a row, each with four neighbours of every 32 columns: neighbour i of thread q is lane
+ * 4 q + i of the row's sums (lane_sum_elem.h). So lanes are folded by 16, 8 and 4 between threads, by 2 and 1
+ * within one. */
 #define ROW_THREADS  8
 #define ROWS_OF_WARP (PL_LANES / ROW_THREADS)
 
@@ -95,6 +95,7 @@ __global__ void __launch_bounds__(PL_LANES *WARPS) rows_kernel(pl_args_layernorm
                 *beta = (const float *)a.b.data + pl_cuda_base(a.b, b) + 4 * q;
     row_part x[TIMES][EACH];
     float mean[TIMES], s[TIMES];
+    begin_early();
 #pragma unroll
     for (int u = 0; u < TIMES; u++) { /* the last row again where there is none */
         const int64_t i = first + u * ROWS_OF_WARP < a.X.rows ? first + u * ROWS_OF_WARP : a.X.rows - 1;
@@ -157,8 +158,8 @@ template <int EACH> static void launch_rows(cudaStream_t stream, const pl_args_l
 {
     const dim3 block(PL_LANES, WARPS),
         grid(1, pl_cuda_grid(a.X.rows, WARPS * ROWS_OF_WARP * times_of(EACH), MAX_GRID), (unsigned)a.X.batch);
-    if (a.Y.dtype == POLAR_DTYPE_F32) rows_kernel<EACH, float><<<grid, block, 0, stream>>>(a);
-    else rows_kernel<EACH, pl_bf16><<<grid, block, 0, stream>>>(a);
+    if (a.Y.dtype == POLAR_DTYPE_F32) start_early(rows_kernel<EACH, float>, grid, block, 0, stream, a);
+    else start_early(rows_kernel<EACH, pl_bf16>, grid, block, 0, stream, a);
 }
 
 /* False where it is left to the general kernel. */
@@ -215,6 +216,7 @@ template <typename REAL> __global__ void lanes_kernel(pl_args_layernorm_back a, 
     __shared__ REAL lanes[2][PL_LANES][PL_LANES];
     const int64_t n = a.X.cols, chunks = (a.X.rows + PL_SUM_CHUNK - 1) / PL_SUM_CHUNK;
     const int lane = (int)threadIdx.y, x = (int)threadIdx.x;
+    begin_early();
     FOR_MATRICES(a.X, b)
     for (int64_t from = (int64_t)blockIdx.x * PL_LANES; from < n; from += (int64_t)gridDim.x * PL_LANES) {
         const int64_t j = from + x;
@@ -286,6 +288,7 @@ __global__ void __launch_bounds__(PL_LANES *WARPS, EACH <= 6 ? 3 : 1)
     const pl_bf16 *dY = (const pl_bf16 *)a.dY.data + pl_cuda_base(a.dY, b) + at;
     float *dX = (float *)a.dX.data + pl_cuda_base(a.dX, b) + at;
     pl_bf16 *dL = (pl_bf16 *)a.dL.data + pl_cuda_base(a.dL, b) + at;
+    begin_early();
     for (int top = 0; top < count; top += ROWS_OF_WARP * WARPS) { /* for all threads: they fold sums */
         const int row = top + ROWS_OF_WARP * (int)threadIdx.y + (int)threadIdx.x / ROW_THREADS;
         const int64_t i = first + (row < count ? row : count - 1);
@@ -357,9 +360,10 @@ static bool launch_chunks(cudaStream_t stream, const pl_args_layernorm_back &a, 
         cudaGetLastError(); /* a GPU with less of it: the general kernels */
         return false;
     }
-    chunk_kernel<EACH><<<dim3(1, chunks, batch), dim3(PL_LANES, WARPS), BYTES, stream>>>(a, (float *)scratch);
-    lanes_kernel<float>
-        <<<dim3(EACH, 1, batch), dim3(PL_LANES, PL_LANES), 0, stream>>>(a, (const float *)scratch);
+    start_early(chunk_kernel<EACH>, dim3(1, chunks, batch), dim3(PL_LANES, WARPS), BYTES, stream, a,
+                (float *)scratch);
+    start_early(lanes_kernel<float>, dim3(EACH, 1, batch), dim3(PL_LANES, PL_LANES), 0, stream, a,
+                (const float *)scratch);
     return true;
 }
 
