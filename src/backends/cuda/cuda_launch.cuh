@@ -70,6 +70,34 @@ __device__ __forceinline__ void pl_cuda_set(const pl_mat &m, int64_t b, int64_t 
     pl_cuda_put<REAL>(m, pl_cuda_base(m, b) + i * m.rs + j, x);
 }
 
+/* ---- kernels that begin while the one before them ends (Hopper and newer) ------------------------- */
+
+/* A kernel launched so waits here for those it depends on, before it touches memory, and lets the next one be
+ * placed. */
+__device__ __forceinline__ void begin_early(void)
+{
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+
+template <class... PARAMS, class... ARGS>
+static inline void start_early(void (*kernel)(PARAMS...), dim3 grid, dim3 block, int bytes,
+                               cudaStream_t stream, const ARGS &...args)
+{
+    cudaLaunchAttribute early = {};
+    cudaLaunchConfig_t config = {};
+    int device = 0, major = 0;
+    if (cudaGetDevice(&device) == cudaSuccess)
+        cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device);
+    early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    early.val.programmaticStreamSerializationAllowed = 1;
+    config.gridDim = grid, config.blockDim = block, config.dynamicSmemBytes = (size_t)bytes;
+    config.stream = stream, config.attrs = &early, config.numAttrs = major >= 9;
+    cudaLaunchKernelEx(&config, kernel, PARAMS(args)...);
+}
+
 /* Launches kernel<double> where one of the n operands is f64, else kernel<float>. */
 #define LAUNCH_ROWS(kernel, mats, n, batch, rows, cols, args)                                                \
     do {                                                                                                     \

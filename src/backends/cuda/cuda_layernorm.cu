@@ -1,8 +1,8 @@
 /* cuda_layernorm.cu -- rows normalised, and the gradients: a warp for each row (cuda_warp_rows.cuh).
  *
- * Rows of 32 COLS / 32 columns in the formats of a network in mixed precision stay in registers; backward one
- * block has a chunk of row_sum's rows, whose sums it makes in the same pass. The bits are the general
- * kernels'.
+ * Common widths in the formats of a network in mixed precision: a row to eight threads, which have it in
+ * registers; backward one block has a chunk of row_sum's rows, whose sums it makes in the same pass. The bits
+ * are the general kernels'.
  */
 #include "cuda_formulas.cuh"
 #include "cuda_kernels.h"
@@ -36,55 +36,107 @@ template <typename REAL> __global__ void layernorm_kernel(pl_args_layernorm a)
 
 /* ---- rows in registers ----------------------------------------------------------------------------- */
 
-#define ROWS_AT_ONCE 4 /* of a warp */
+/* Eight threads to a row, each with four neighbours of every 32 columns: neighbour i of thread q is lane
+ * 4 q + i of the row's sums (lane_sum_elem.h). So lanes are folded by 16, 8 and 4 between threads, by 2 and 1
+ * within one. */
+#define ROW_THREADS  8
+#define ROWS_OF_WARP (PL_LANES / ROW_THREADS)
 
-__device__ __forceinline__ void put(float *to, float x)
+struct row_part {
+    float v[4];
+};
+
+__device__ __forceinline__ float folded(row_part s)
 {
-    *to = x;
+#pragma unroll
+    for (int half = ROW_THREADS / 2; half > 0; half /= 2)
+#pragma unroll
+        for (int i = 0; i < 4; i++) s.v[i] += __shfl_xor_sync(FULL, s.v[i], half);
+    return (s.v[0] + s.v[2]) + (s.v[1] + s.v[3]);
 }
 
-__device__ __forceinline__ void put(pl_bf16 *to, float x)
+__device__ __forceinline__ row_part part_at(const float *from)
 {
-    *to = pl_cuda_bf16(x);
+    const float4 v = *(const float4 *)from;
+    return {{v.x, v.y, v.z, v.w}};
+}
+
+__device__ __forceinline__ row_part part_of(ushort4 v)
+{
+    return {{pl_bf16_to_f32(v.x), pl_bf16_to_f32(v.y), pl_bf16_to_f32(v.z), pl_bf16_to_f32(v.w)}};
+}
+
+__device__ __forceinline__ void put(float *to, row_part x)
+{
+    *(float4 *)to = make_float4(x.v[0], x.v[1], x.v[2], x.v[3]);
+}
+
+__device__ __forceinline__ void put(pl_bf16 *to, row_part x)
+{
+    *(ushort4 *)to =
+        make_ushort4(pl_cuda_bf16(x.v[0]), pl_cuda_bf16(x.v[1]), pl_cuda_bf16(x.v[2]), pl_cuda_bf16(x.v[3]));
+}
+
+/* Times that a warp takes ROWS_OF_WARP rows: all of them are under way at once. */
+__host__ __device__ constexpr int times_of(int each)
+{
+    return each <= 6 ? 2 : 1;
 }
 
 template <int EACH, typename Y>
 __global__ void __launch_bounds__(PL_LANES *WARPS) rows_kernel(pl_args_layernorm a)
 {
-    const int64_t b = blockIdx.z, first = ((int64_t)blockIdx.y * WARPS + threadIdx.y) * ROWS_AT_ONCE;
+    constexpr int TIMES = times_of(EACH);
+    const int q = (int)threadIdx.x % ROW_THREADS;
+    const int64_t b = blockIdx.z, first = ((int64_t)blockIdx.y * WARPS + threadIdx.y) * ROWS_OF_WARP * TIMES +
+                                          threadIdx.x / ROW_THREADS;
     const float n = (float)a.X.cols, eps = (float)a.eps;
-    const float *g = (const float *)a.g.data + pl_cuda_base(a.g, b),
-                *beta = (const float *)a.b.data + pl_cuda_base(a.b, b);
-    float x[ROWS_AT_ONCE][EACH];
+    const float *g = (const float *)a.g.data + pl_cuda_base(a.g, b) + 4 * q,
+                *beta = (const float *)a.b.data + pl_cuda_base(a.b, b) + 4 * q;
+    row_part x[TIMES][EACH];
+    float mean[TIMES], s[TIMES];
+    begin_early();
 #pragma unroll
-    for (int r = 0; r < ROWS_AT_ONCE; r++)
+    for (int u = 0; u < TIMES; u++) { /* the last row again where there is none */
+        const int64_t i = first + u * ROWS_OF_WARP < a.X.rows ? first + u * ROWS_OF_WARP : a.X.rows - 1;
 #pragma unroll
         for (int k = 0; k < EACH; k++)
-            if (first + r < a.X.rows)
-                x[r][k] =
-                    ((const float *)
-                         a.X.data)[pl_cuda_base(a.X, b) + (first + r) * a.X.rs + PL_LANES * k + threadIdx.x];
+            x[u][k] =
+                part_at((const float *)a.X.data + pl_cuda_base(a.X, b) + i * a.X.rs + PL_LANES * k + 4 * q);
+    }
 #pragma unroll
-    for (int r = 0; r < ROWS_AT_ONCE; r++) {
-        const int64_t i = first + r;
-        float sum = 0, square = 0;
-        if (i >= a.X.rows) return;
+    for (int u = 0; u < TIMES; u++) {
+        row_part sum = {}, square = {};
 #pragma unroll
-        for (int k = 0; k < EACH; k++) sum += x[r][k];
-        const float mean = warp_sum(sum) / n;
+        for (int k = 0; k < EACH; k++)
+            for (int i = 0; i < 4; i++) sum.v[i] += x[u][k].v[i];
+        mean[u] = folded(sum) / n;
 #pragma unroll
-        for (int k = 0; k < EACH; k++) {
-            const float d = x[r][k] - mean;
-            square += d * d;
+        for (int k = 0; k < EACH; k++)
+            for (int i = 0; i < 4; i++) {
+                const float d = x[u][k].v[i] - mean[u];
+                square.v[i] += d * d;
+            }
+        s[u] = 1.0f / sqrtf(folded(square) / n + eps);
+    }
+#pragma unroll
+    for (int k = 0; k < EACH; k++) {
+        const row_part scale = part_at(g + PL_LANES * k), shift = part_at(beta + PL_LANES * k);
+#pragma unroll
+        for (int u = 0; u < TIMES; u++) {
+            const int64_t i = first + u * ROWS_OF_WARP;
+            row_part y;
+            for (int j = 0; j < 4; j++)
+                y.v[j] = fmaf((x[u][k].v[j] - mean[u]) * s[u], scale.v[j], shift.v[j]);
+            if (i < a.X.rows)
+                put((Y *)a.Y.data + pl_cuda_base(a.Y, b) + i * a.Y.rs + PL_LANES * k + 4 * q, y);
         }
-        const float s = 1.0f / sqrtf(warp_sum(square) / n + eps);
-        Y *to = (Y *)a.Y.data + pl_cuda_base(a.Y, b) + i * a.Y.rs + threadIdx.x;
+    }
 #pragma unroll
-        for (int k = 0; k < EACH; k++)
-            put(to + PL_LANES * k,
-                fmaf((x[r][k] - mean) * s, g[PL_LANES * k + threadIdx.x], beta[PL_LANES * k + threadIdx.x]));
-        if (threadIdx.x < 2)
-            ((float *)a.S.data)[pl_cuda_base(a.S, b) + i * a.S.rs + threadIdx.x] = threadIdx.x ? s : mean;
+    for (int u = 0; u < TIMES; u++) {
+        const int64_t i = first + u * ROWS_OF_WARP;
+        if (q < 2 && i < a.X.rows)
+            ((float *)a.S.data)[pl_cuda_base(a.S, b) + i * a.S.rs + q] = q ? s[u] : mean[u];
     }
 }
 
@@ -105,17 +157,19 @@ static int columns_each(int64_t cols)
 template <int EACH> static void launch_rows(cudaStream_t stream, const pl_args_layernorm &a)
 {
     const dim3 block(PL_LANES, WARPS),
-        grid(1, pl_cuda_grid(a.X.rows, WARPS * ROWS_AT_ONCE, MAX_GRID), (unsigned)a.X.batch);
-    if (a.Y.dtype == POLAR_DTYPE_F32) rows_kernel<EACH, float><<<grid, block, 0, stream>>>(a);
-    else rows_kernel<EACH, pl_bf16><<<grid, block, 0, stream>>>(a);
+        grid(1, pl_cuda_grid(a.X.rows, WARPS * ROWS_OF_WARP * times_of(EACH), MAX_GRID), (unsigned)a.X.batch);
+    if (a.Y.dtype == POLAR_DTYPE_F32) start_early(rows_kernel<EACH, float>, grid, block, 0, stream, a);
+    else start_early(rows_kernel<EACH, pl_bf16>, grid, block, 0, stream, a);
 }
 
 /* False where it is left to the general kernel. */
 static bool in_registers(cudaStream_t stream, const pl_args_layernorm &a)
 {
+    pl_mat fours[] = {a.X, a.Y, a.g, a.b}, *in_fours[] = {&fours[0], &fours[1], &fours[2], &fours[3]};
     const pl_mat *wide[] = {&a.X, &a.S, &a.g, &a.b};
     if (!all_of(POLAR_DTYPE_F32, wide, 4) || a.Y.dtype == POLAR_DTYPE_F64) return false;
-    if (a.X.batch > MAX_GRID || a.X.rows > (int64_t)MAX_GRID * WARPS * ROWS_AT_ONCE) return false;
+    if (!pl_cuda_in_fours(in_fours, 4)) return false;
+    if (a.X.batch > MAX_GRID || a.X.rows > (int64_t)MAX_GRID * WARPS * ROWS_OF_WARP) return false;
     switch (columns_each(a.X.cols)) {
     case 2: launch_rows<2>(stream, a); return true;
     case 4: launch_rows<4>(stream, a); return true;
@@ -162,6 +216,7 @@ template <typename REAL> __global__ void lanes_kernel(pl_args_layernorm_back a, 
     __shared__ REAL lanes[2][PL_LANES][PL_LANES];
     const int64_t n = a.X.cols, chunks = (a.X.rows + PL_SUM_CHUNK - 1) / PL_SUM_CHUNK;
     const int lane = (int)threadIdx.y, x = (int)threadIdx.x;
+    begin_early();
     FOR_MATRICES(a.X, b)
     for (int64_t from = (int64_t)blockIdx.x * PL_LANES; from < n; from += (int64_t)gridDim.x * PL_LANES) {
         const int64_t j = from + x;
@@ -216,61 +271,66 @@ template <typename REAL> __global__ void layernorm_back_kernel(pl_args_layernorm
 /* A chunk of rows to a block: dY in bf16, everything else in f32. dY and x^ stand in shared memory for the
  * sums, which are made when the block is through with its rows, so results may stand on dY. */
 template <int EACH>
-__global__ void __launch_bounds__(PL_LANES *WARPS) chunk_kernel(pl_args_layernorm_back a, float *sums)
+__global__ void __launch_bounds__(PL_LANES *WARPS, EACH <= 6 ? 3 : 1)
+    chunk_kernel(pl_args_layernorm_back a, float *sums)
 {
-    constexpr int COLS = PL_LANES * EACH, AT_ONCE = 2;
-    extern __shared__ float normed[]; /* (64, COLS), then dY */
+    constexpr int COLS = PL_LANES * EACH;
+    extern __shared__ float4 memory[]; /* x^ (64, COLS), then dY */
+    float *normed = (float *)memory;
     pl_bf16 *slopes = (pl_bf16 *)(normed + PL_SUM_CHUNK * COLS);
     const int64_t b = blockIdx.z, chunk = blockIdx.y, first = chunk * PL_SUM_CHUNK;
     const int count = (int)(a.X.rows - first < PL_SUM_CHUNK ? a.X.rows - first : PL_SUM_CHUNK),
-              lane = (int)threadIdx.x;
+              at = 4 * ((int)threadIdx.x % ROW_THREADS);
     const float n = (float)COLS, *S = (const float *)a.S.data + pl_cuda_base(a.S, b),
-                *X = (const float *)a.X.data + pl_cuda_base(a.X, b) + lane,
-                *Z = (const float *)a.Z.data + pl_cuda_base(a.Z, b) + lane;
-    const pl_bf16 *dY = (const pl_bf16 *)a.dY.data + pl_cuda_base(a.dY, b) + lane;
-    float *dX = (float *)a.dX.data + pl_cuda_base(a.dX, b) + lane, g[EACH];
-    pl_bf16 *dL = (pl_bf16 *)a.dL.data + pl_cuda_base(a.dL, b) + lane;
+                *X = (const float *)a.X.data + pl_cuda_base(a.X, b) + at,
+                *Z = (const float *)a.Z.data + pl_cuda_base(a.Z, b) + at,
+                *g = (const float *)a.g.data + pl_cuda_base(a.g, b) + at;
+    const pl_bf16 *dY = (const pl_bf16 *)a.dY.data + pl_cuda_base(a.dY, b) + at;
+    float *dX = (float *)a.dX.data + pl_cuda_base(a.dX, b) + at;
+    pl_bf16 *dL = (pl_bf16 *)a.dL.data + pl_cuda_base(a.dL, b) + at;
+    begin_early();
+    for (int top = 0; top < count; top += ROWS_OF_WARP * WARPS) { /* for all threads: they fold sums */
+        const int row = top + ROWS_OF_WARP * (int)threadIdx.y + (int)threadIdx.x / ROW_THREADS;
+        const int64_t i = first + (row < count ? row : count - 1);
+        const float mean = S[i * a.S.rs], r = S[i * a.S.rs + 1];
+        row_part x[EACH], z[EACH], sum = {}, along = {};
+        ushort4 y[EACH];
 #pragma unroll
-    for (int k = 0; k < EACH; k++)
-        g[k] = ((const float *)a.g.data)[pl_cuda_base(a.g, b) + PL_LANES * k + lane];
-    for (int row = AT_ONCE * (int)threadIdx.y; row < count; row += AT_ONCE * WARPS) {
-        float x[AT_ONCE][EACH], z[AT_ONCE][EACH], mean[AT_ONCE], r[AT_ONCE];
-        pl_bf16 y[AT_ONCE][EACH];
-#pragma unroll
-        for (int u = 0; u < AT_ONCE; u++) { /* the last row twice where there is none behind it */
-            const int64_t i = first + (row + u < count ? row + u : count - 1);
-            mean[u] = S[i * a.S.rs], r[u] = S[i * a.S.rs + 1];
-#pragma unroll
-            for (int k = 0; k < EACH; k++) {
-                x[u][k] = X[i * a.X.rs + PL_LANES * k], y[u][k] = dY[i * a.dY.rs + PL_LANES * k];
-                z[u][k] = a.Z.data ? Z[i * a.Z.rs + PL_LANES * k] : 0.0f;
-            }
+        for (int k = 0; k < EACH; k++) {
+            x[k] = part_at(X + i * a.X.rs + PL_LANES * k);
+            y[k] = *(const ushort4 *)(dY + i * a.dY.rs + PL_LANES * k);
+            z[k] = a.Z.data ? part_at(Z + i * a.Z.rs + PL_LANES * k) : row_part{};
         }
 #pragma unroll
-        for (int u = 0; u < AT_ONCE; u++) {
-            const int64_t i = first + row + u;
-            float sum = 0, along = 0;
-            if (row + u >= count) break;
-#pragma unroll
-            for (int k = 0; k < EACH; k++) {
-                const float dy = pl_bf16_to_f32(y[u][k]), h = dy * g[k];
-                x[u][k] = (x[u][k] - mean[u]) * r[u];
-                sum += h;
-                along = fmaf(h, x[u][k], along);
-                normed[(row + u) * COLS + PL_LANES * k + lane] = x[u][k];
-                slopes[(row + u) * COLS + PL_LANES * k + lane] = y[u][k];
+        for (int k = 0; k < EACH; k++) {
+            const row_part dy = part_of(y[k]), scale = part_at(g + PL_LANES * k);
+            for (int j = 0; j < 4; j++) {
+                const float h = dy.v[j] * scale.v[j];
+                x[k].v[j] = (x[k].v[j] - mean) * r;
+                sum.v[j] += h;
+                along.v[j] = fmaf(h, x[k].v[j], along.v[j]);
             }
-            const float m = warp_sum(sum) / n, c = warp_sum(along) / n;
-#pragma unroll
-            for (int k = 0; k < EACH; k++) {
-                const float d = fmaf(r[u], fmaf(-x[u][k], c, pl_bf16_to_f32(y[u][k]) * g[k] - m), z[u][k]);
-                dX[i * a.dX.rs + PL_LANES * k] = d;
-                if (a.dL.data) dL[i * a.dL.rs + PL_LANES * k] = pl_cuda_bf16(d);
+            if (row < count) {
+                put(normed + row * COLS + PL_LANES * k + at, x[k]);
+                *(ushort4 *)(slopes + row * COLS + PL_LANES * k + at) = y[k];
             }
+        }
+        const float m = folded(sum) / n, c = folded(along) / n;
+        if (row >= count) continue;
+#pragma unroll
+        for (int k = 0; k < EACH; k++) { /* a thread's own from shared memory: registers are for the loads */
+            const int j4 = PL_LANES * k + at;
+            const row_part dy = part_of(*(const ushort4 *)(slopes + row * COLS + j4)),
+                           xhat = part_at(normed + row * COLS + j4), scale = part_at(g + PL_LANES * k);
+            row_part d;
+            for (int j = 0; j < 4; j++)
+                d.v[j] = fmaf(r, fmaf(-xhat.v[j], c, dy.v[j] * scale.v[j] - m), z[k].v[j]);
+            put(dX + i * a.dX.rs + PL_LANES * k, d);
+            if (a.dL.data) put(dL + i * a.dL.rs + PL_LANES * k, d);
         }
     }
     __syncthreads();
-    for (int j = (int)threadIdx.y * PL_LANES + lane; j < COLS; j += PL_LANES * WARPS) {
+    for (int j = (int)threadIdx.y * PL_LANES + (int)threadIdx.x; j < COLS; j += PL_LANES * WARPS) {
         float dg = 0, db = 0;
 #pragma unroll 8
         for (int i = 0; i < count; i++) {
@@ -300,9 +360,10 @@ static bool launch_chunks(cudaStream_t stream, const pl_args_layernorm_back &a, 
         cudaGetLastError(); /* a GPU with less of it: the general kernels */
         return false;
     }
-    chunk_kernel<EACH><<<dim3(1, chunks, batch), dim3(PL_LANES, WARPS), BYTES, stream>>>(a, (float *)scratch);
-    lanes_kernel<float>
-        <<<dim3(EACH, 1, batch), dim3(PL_LANES, PL_LANES), 0, stream>>>(a, (const float *)scratch);
+    start_early(chunk_kernel<EACH>, dim3(1, chunks, batch), dim3(PL_LANES, WARPS), BYTES, stream, a,
+                (float *)scratch);
+    start_early(lanes_kernel<float>, dim3(EACH, 1, batch), dim3(PL_LANES, PL_LANES), 0, stream, a,
+                (const float *)scratch);
     return true;
 }
 
@@ -310,7 +371,10 @@ static bool launch_chunks(cudaStream_t stream, const pl_args_layernorm_back &a, 
 static bool in_one_pass(cudaStream_t stream, const pl_args_layernorm_back &a, void *scratch)
 {
     const pl_mat *wide[] = {&a.X, &a.S, &a.g, &a.Z, &a.dX, &a.dg, &a.db}, *narrow[] = {&a.dY, &a.dL};
+    pl_mat fours[] = {a.X, a.g, a.Z, a.dX, a.dY, a.dL}, *in_fours[6];
     if (!all_of(POLAR_DTYPE_F32, wide, 7) || !all_of(POLAR_DTYPE_BF16, narrow, 2)) return false;
+    for (int k = 0; k < 6; k++) in_fours[k] = &fours[k];
+    if (!pl_cuda_in_fours(in_fours, 6)) return false;
     if (a.X.batch > MAX_GRID || a.X.rows > (int64_t)MAX_GRID * PL_SUM_CHUNK) return false;
     switch (columns_each(a.X.cols)) {
     case 2: return launch_chunks<2>(stream, a, scratch);
