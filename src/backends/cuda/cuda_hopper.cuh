@@ -50,6 +50,18 @@ __device__ __forceinline__ int pl_mbar_try(uint32_t bar, uint32_t parity)
     return (int)done;
 }
 
+/* The same without waiting at all. */
+__device__ __forceinline__ int pl_mbar_test(uint32_t bar, uint32_t parity)
+{
+    uint32_t done;
+    asm volatile(
+        "{\n.reg .pred p;\nmbarrier.test_wait.parity.shared::cta.b64 p, [%1], %2;\nselp.u32 %0, 1, 0, p;\n}\n"
+        : "=r"(done)
+        : "r"(bar), "r"(parity)
+        : "memory");
+    return (int)done;
+}
+
 template <int (*TRY)(uint32_t, uint32_t)>
 __device__ __forceinline__ void pl_mbar_until(uint32_t bar, uint32_t parity)
 {
@@ -115,6 +127,47 @@ __device__ __forceinline__ void pl_tma_load(uint32_t to, const CUtensorMap *map,
                  "{%3, %4, %5}], [%2];" ::"r"(to),
                  "l"(map), "r"(bar), "r"(x), "r"(y), "r"(z)
                  : "memory");
+}
+
+__device__ __forceinline__ void pl_tma_load4(uint32_t to, const CUtensorMap *map, uint32_t bar, int x, int y,
+                                             int z, int w)
+{
+    asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, "
+                 "{%3, %4, %5, %6}], [%2];" ::"r"(to),
+                 "l"(map), "r"(bar), "r"(x), "r"(y), "r"(z), "r"(w)
+                 : "memory");
+}
+
+/* ---- bulk tensor stores: groups of the thread that issues them ----------------------------------- */
+
+__device__ __forceinline__ void pl_tma_store(const CUtensorMap *map, uint32_t from, int x, int y, int z)
+{
+    asm volatile("cp.async.bulk.tensor.3d.global.shared::cta.bulk_group [%0, {%2, %3, %4}], [%1];" ::"l"(map),
+                 "r"(from), "r"(x), "r"(y), "r"(z)
+                 : "memory");
+}
+
+__device__ __forceinline__ void pl_bulk_commit(void)
+{
+    asm volatile("cp.async.bulk.commit_group;" ::: "memory");
+}
+
+/* Until all but the last LEFT groups have read shared memory. */
+template <int LEFT> __device__ __forceinline__ void pl_bulk_wait_read(void)
+{
+    asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(LEFT) : "memory");
+}
+
+/* Until all groups have been written. */
+__device__ __forceinline__ void pl_bulk_wait(void)
+{
+    asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
+}
+
+/* What this thread wrote to shared memory before is there for the copy engine after. */
+__device__ __forceinline__ void pl_async_fence(void)
+{
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
 
 /* ---- registers ---------------------------------------------------------------------------------- */
