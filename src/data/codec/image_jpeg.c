@@ -127,7 +127,8 @@ static polar_status read_header(jpeg_work *w, pl_image_info *info, const pl_box 
                             .format = PL_IMAGE_JPEG,
                             .progressive = c->progressive_mode};
     int n = c->num_components;
-    info->plain = !c->arith_code && (n == 1 || (n == 3 && c->jpeg_color_space == JCS_YCbCr));
+    info->plain = !c->arith_code && !jpeg_has_multiple_scans(c) &&
+                  (n == 1 || (n == 3 && c->jpeg_color_space == JCS_YCbCr));
     info->colour = n == 1 ? PL_COLOUR_GREY : n == 4 ? PL_COLOUR_CMYK : PL_COLOUR_RGB;
     PL_NEED(n == 1 || n == 3 || n == 4, POLAR_E_FORMAT, "%s: a JPEG of %d components (1, 3 or 4 are known)",
             w->src->name, n);

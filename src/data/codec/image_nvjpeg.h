@@ -6,10 +6,12 @@
  *     if (st == POLAR_E_UNSUPPORTED) ...                       // the host's decoder has it, or says what is
  * wrong pl_nvjpeg_close(n);
  *
- * Pixels are nearly those of image_decode.h: another inverse cosine transform, another rounding of the
- * colours that lie between (docs/data.md has how much). What nvJPEG is not given, and what it refuses, is the
- * host's: CMYK, RGB without a transform, arithmetic coding, 12 bits, files without their end marker, PNG. Its
- * sizes must be those of our own header reader before it may write. */
+ * Pixels are those of image_decode.h to one grey level, all but one byte in ten thousand the same (measured:
+ * docs/data.md). What nvJPEG is not given, and what it refuses, is the host's: files of several scans,
+ * progressive ones above all, where the two are up to three levels apart; CMYK, RGB without a transform,
+ * arithmetic coding, 12 bits, samplings other than 4:4:4, 4:2:2 and 4:2:0, files without their end marker,
+ * PNG. Its sizes must be those of our own header reader before it may write.
+ */
 #ifndef PL_DATA_IMAGE_NVJPEG_H
 #define PL_DATA_IMAGE_NVJPEG_H
 

@@ -105,9 +105,8 @@ static const pl_key keys[] = {
          "who cuts and augments pictures: the host's threads; the device, from all pictures in its memory "
          "(device) or a batch at a time (stream); auto: a GPU, from its memory where they fit"},
     {"data.decode", PL_KEY_CHOICE, "host", .choices = decodes,
-     .help =
-         "who decodes JPEG files: the host, as Pillow, or nvJPEG on a GPU whose memory holds the set, some "
-         "grey levels off"},
+     .help = "who decodes JPEG files: the host, as Pillow, or nvJPEG on a GPU whose memory holds the set, "
+             "within a grey level of that"},
     {"data.skip_bad", PL_KEY_BOOL, "false", .place = 1,
      .help = "go on past broken pictures: in training the next one takes the place, in the test it does not "
              "count"},
