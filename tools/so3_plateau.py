@@ -14,6 +14,8 @@ def read(path):
     cells = {}
     with open(path, newline="") as f:
         for row in csv.DictReader(f):
+            if row["state"] == "planned":
+                continue
             arms = cells.setdefault(row["cell"], {})
             epoch = float(row["plateau_epoch"])
             arms.setdefault(row["arm"], {})[int(row["seed"])] = (float(row["test_mse"]), epoch)
