@@ -231,16 +231,22 @@ __device__ __forceinline__ uint4 pl_lds16(uint32_t at)
     return v;
 }
 
-/* To another block of the cluster (an address of mapa). */
-__device__ __forceinline__ void pl_sts_remote(uint32_t at, float v)
+/* To another block of the cluster, counted at its barrier `bar` as bytes that have come (addresses of mapa).
+ */
+__device__ __forceinline__ void pl_sts_counted(uint32_t at, float v, uint32_t bar)
 {
-    asm volatile("st.shared::cluster.f32 [%0], %1;" ::"r"(at), "f"(v) : "memory");
+    asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.f32 [%0], %1, [%2];" ::"r"(at),
+                 "f"(v), "r"(bar)
+                 : "memory");
 }
 
-__device__ __forceinline__ void pl_sts4_remote(uint32_t at, float a, float b, float c, float d)
+__device__ __forceinline__ void pl_sts4_counted(uint32_t at, const float *v, uint32_t bar)
 {
-    asm volatile("st.shared::cluster.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(at), "f"(a), "f"(b), "f"(c), "f"(d)
-                 : "memory");
+    asm volatile(
+        "st.async.shared::cluster.mbarrier::complete_tx::bytes.v4.f32 [%0], {%1, %2, %3, %4}, [%5];" ::"r"(
+            at),
+        "f"(v[0]), "f"(v[1]), "f"(v[2]), "f"(v[3]), "r"(bar)
+        : "memory");
 }
 
 __device__ __forceinline__ float4 pl_lds4(uint32_t at)

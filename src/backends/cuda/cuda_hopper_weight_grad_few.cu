@@ -14,7 +14,7 @@
  *  1. Which tile a block has, how wide it is and how many blocks there are moves no bit: an entry is summed
  *     along the rows of a piece 16 at a time, then over the pieces.
  *  2. A block's inbox is written by the others when all their warps have read theirs of the time before
- *     (`clear`), and read when all of theirs have written (`came`).
+ *     (`clear`), and read when all their bytes have come (`came`).
  *  3. No block leaves before the others of its cluster: they arrive at its barriers.
  */
 #include "cuda_weight_grad.h"
@@ -150,8 +150,8 @@ __device__ __forceinline__ float4 sum_of(float4 a, float4 b)
     return make_float4(a.x + b.x, a.y + b.y, a.z + b.z, a.w + b.w);
 }
 
-/* Every warp of the other pieces arrives once at each block's barrier `bar`. */
-template <class S> __device__ __forceinline__ void tell_others(const place &at, uint32_t bar)
+/* This warp arrives at the barrier `bar` of the other blocks. */
+__device__ __forceinline__ void tell_others(const place &at, uint32_t bar)
 {
     __syncwarp();
     if (threadIdx.x % 32) return;
@@ -175,19 +175,22 @@ __device__ __forceinline__ void exchange(const float (&acc)[S::N / 2], const flo
         for (int q = 0; q < PIECES; q++) {
             if (q == at.piece) continue;
             const int slot = at.piece < q ? at.piece : at.piece - 1;
-            const uint32_t box = remote(at.inbox + (uint32_t)(slot * S::SLOT + thread * 16), q);
+            const uint32_t box = remote(at.inbox + (uint32_t)(slot * S::SLOT + thread * 16), q),
+                           came = remote(at.came, q);
 #pragma unroll
-            for (int i = 0; i < S::FOURS; i++) {
-                const float *v = acc + k * (S::PART / 2) + 4 * (q * S::FOURS + i);
-                pl_sts4_remote(box + (uint32_t)(i * S::WARPS * 512), v[0], v[1], v[2], v[3]);
-            }
+            for (int i = 0; i < S::FOURS; i++)
+                pl_sts4_counted(box + (uint32_t)(i * S::WARPS * 512),
+                                acc + k * (S::PART / 2) + 4 * (q * S::FOURS + i), came);
         }
         if (k == 0 && bias && at.piece > 0 && lane % 4 == 0) {
             const uint32_t box = remote(at.sums + (uint32_t)((at.piece - 1) * S::ROWS + above) * 4, 0);
-            pl_sts_remote(box, total[0]);
-            pl_sts_remote(box + 32, total[2]);
+            pl_sts_counted(box, total[0], remote(at.came, 0));
+            pl_sts_counted(box + 32, total[2], remote(at.came, 0));
         }
-        tell_others<S>(at, at.came);
+        if (thread == 0) {
+            const bool sums = k == 0 && bias && at.piece == 0;
+            pl_mbar_expect(at.came, (PIECES - 1) * (S::SLOT + (sums ? S::ROWS * 4 : 0)));
+        }
         pl_mbar_wait_cluster(at.came, parity);
 #pragma unroll
         for (int q = 0; q < PIECES; q++) {
@@ -223,7 +226,7 @@ __device__ __forceinline__ void exchange(const float (&acc)[S::N / 2], const flo
                 if (w.row + above + 8 * h < p.out) db[w.row + above + 8 * h] = s;
             }
         }
-        tell_others<S>(at, at.clear);
+        tell_others(at, at.clear);
         parity ^= 1;
     }
 }
@@ -259,7 +262,7 @@ static __global__ void __launch_bounds__(S::THREADS, 1)
             pl_mbar_init(at.ring.full + 8 * s, 1);
             pl_mbar_init(at.ring.empty + 8 * s, S::GROUPS);
         }
-        pl_mbar_init(at.came, (PIECES - 1) * S::WARPS);
+        pl_mbar_init(at.came, 1); /* and the bytes */
         pl_mbar_init(at.clear, (PIECES - 1) * S::WARPS);
         pl_mbar_init_done();
     }
@@ -291,17 +294,19 @@ template <class S> static int64_t items_of(const pl_args_weight_grad *a)
     return over(a->dW.rows, S::ROWS) * over(a->dW.cols, S::N) * a->dW.batch;
 }
 
+/* As measured (docs/speed/gpu.md 32, 64). */
 #define LOADED   84e3  /* bytes a microsecond that the copy engine brings to a multiprocessor */
 #define COPIED   4.2e6 /* that the memory gives to all */
 #define CLOCKS   1755. /* a microsecond */
-#define EXCHANGE 2.    /* microseconds */
+#define EXCHANGE 5.    /* microseconds a part */
 
 static double larger(double a, double b)
 {
     return a > b ? a : b;
 }
 
-/* Microseconds: rounds of items, each as long as a block's loads, its products, or the memory's share. */
+/* Microseconds, to choose by: rounds of items, each as long as a block's loads, its products or the memory's
+ * share, and the exchange. */
 template <class S> static double cost_of(const pl_args_weight_grad *a)
 {
     const int64_t items = items_of<S>(a), chunks = over(a->X.rows, TILE);
@@ -310,9 +315,10 @@ template <class S> static double cost_of(const pl_args_weight_grad *a)
                  piece = larger(load, products) * (double)chunks / PIECES,
                  factors = 2. * (double)(a->dW.batch * a->X.rows * (a->dW.rows + a->dW.cols)) / COPIED;
     const int64_t at_once = MOST * both, full = items / at_once, rest = items % at_once;
-    const double memory = factors / (double)items, last = rest > MOST ? both * piece : piece;
-    return (double)full * (EXCHANGE + larger(both * piece, memory * (double)at_once)) +
-           (rest ? EXCHANGE + larger(last, memory * (double)rest) : 0);
+    const double memory = factors / (double)items, last = rest > MOST ? both * piece : piece,
+                 exchange = EXCHANGE * (S::N / S::PART);
+    return (double)full * (exchange + larger(both * piece, memory * (double)at_once)) +
+           (rest ? exchange + larger(last, memory * (double)rest) : 0);
 }
 
 template <class S>
