@@ -6,8 +6,6 @@
 #include <dlfcn.h>
 #include <string.h>
 
-#include "../../src/backends/cuda/cuda_hopper.h"
-
 #define LT_WORKSPACE (32u << 20)
 
 struct lt_library {
@@ -24,13 +22,12 @@ struct lt_library {
 #undef X
 };
 
-/* A product's descriptors and its algorithm, found once. */
+/* A product's descriptors and its algorithm. */
 struct lt_plan {
-    int64_t m, k, batch;
-    int half, addend, valid;
     cublasLtMatmulDesc_t desc;
     cublasLtMatrixLayout_t a, b, c;
     cublasLtMatmulAlgo_t algo;
+    int valid;
 };
 
 static int lt_open(lt_library *lt)
@@ -59,11 +56,13 @@ static cublasLtMatrixLayout_t lt_layout(lt_library *lt, int half, int64_t rows, 
     return l;
 }
 
-/* Row-major C = A B^T is column-major C^T = B A^T. */
-static lt_plan lt_plan_make(lt_library *lt, const pl_hopper_product *p)
+/* Row-major C (m, n) = A B^T is column-major C^T = B A^T; turned: B is (k, n) and C = A B. The heuristic is
+ * told 1 or 12 matrices, by the size of C (cuda_gemm.c). */
+static lt_plan lt_plan_make(lt_library *lt, int64_t m, int64_t n, int64_t k, int turned, int64_t batch)
 {
-    lt_plan r = {p->m, p->k, p->batch, p->half, p->D != nullptr};
-    cublasOperation_t first = CUBLAS_OP_T, second = CUBLAS_OP_N;
+    lt_plan r = {};
+    int32_t nominal = m * n >= 1 << 19 ? 1 : 12, real = (int32_t)batch;
+    cublasOperation_t first = turned ? CUBLAS_OP_N : CUBLAS_OP_T, second = CUBLAS_OP_N;
     cublasLtMatmulPreference_t pref;
     cublasLtMatmulHeuristicResult_t found = {};
     size_t workspace = LT_WORKSPACE;
@@ -72,9 +71,9 @@ static lt_plan lt_plan_make(lt_library *lt, const pl_hopper_product *p)
     lt->cublasLtMatmulDescCreate(&r.desc, CUBLAS_COMPUTE_32F, CUDA_R_32F);
     lt->cublasLtMatmulDescSetAttribute(r.desc, CUBLASLT_MATMUL_DESC_TRANSA, &first, sizeof first);
     lt->cublasLtMatmulDescSetAttribute(r.desc, CUBLASLT_MATMUL_DESC_TRANSB, &second, sizeof second);
-    r.a = lt_layout(lt, p->half, p->m, p->k, p->ldb, p->bsb, p->batch);
-    r.b = lt_layout(lt, p->half, p->m, p->k, p->lda, p->bsa, p->batch);
-    r.c = lt_layout(lt, p->half, p->m, p->m, p->ldc, p->bsc, p->batch);
+    r.a = turned ? lt_layout(lt, 0, k, n, n, n * k, nominal) : lt_layout(lt, 0, n, k, k, n * k, nominal);
+    r.b = lt_layout(lt, 0, m, k, k, m * k, nominal);
+    r.c = lt_layout(lt, 0, m, n, n, m * n, nominal);
     lt->cublasLtMatmulPreferenceCreate(&pref);
     lt->cublasLtMatmulPreferenceSetAttribute(pref, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace,
                                              sizeof workspace);
@@ -83,28 +82,18 @@ static lt_plan lt_plan_make(lt_library *lt, const pl_hopper_product *p)
     r.valid = lt->cublasLtMatmulAlgoGetHeuristic(lt->handle, r.desc, r.a, r.b, r.c, r.c, pref, 1, &found,
                                                  &count) == CUBLAS_STATUS_SUCCESS &&
               count == 1;
+    for (cublasLtMatrixLayout_t x : {r.a, r.b, r.c})
+        lt->cublasLtMatrixLayoutSetAttribute(x, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &real, sizeof real);
     r.algo = found.algo;
     return r;
 }
 
-static int lt_multiply(lt_library *lt, cudaStream_t stream, const pl_hopper_product *p)
+static int lt_multiply(lt_library *lt, const lt_plan *r, cudaStream_t stream, void *C, const void *A,
+                       const void *B, const void *D, float alpha, float beta)
 {
-    static lt_plan plans[64];
-    static int made;
-    lt_plan *r = nullptr;
-    float alpha = p->alpha, beta = p->D ? p->beta : 0;
-    for (int i = 0; i < made && !r; i++)
-        if (plans[i].m == p->m && plans[i].k == p->k && plans[i].batch == p->batch &&
-            plans[i].half == p->half && plans[i].addend == (p->D != nullptr))
-            r = &plans[i];
-    if (!r) {
-        if (made == 64) return 0;
-        plans[made] = lt_plan_make(lt, p);
-        r = &plans[made++];
-    }
-    return r->valid && lt->cublasLtMatmul(lt->handle, r->desc, &alpha, p->B, r->a, p->A, r->b, &beta,
-                                          p->D ? p->D : p->C, r->c, p->C, r->c, &r->algo, lt->workspace,
-                                          LT_WORKSPACE, stream) == CUBLAS_STATUS_SUCCESS;
+    return r->valid &&
+           lt->cublasLtMatmul(lt->handle, r->desc, &alpha, B, r->a, A, r->b, &beta, D ? D : C, r->c, C, r->c,
+                              &r->algo, lt->workspace, LT_WORKSPACE, stream) == CUBLAS_STATUS_SUCCESS;
 }
 
 #endif

@@ -17,6 +17,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "../../src/backends/cuda/cuda_hopper.h"
 #include "lt_products.h"
 
 #define CK(call) ck(call, #call, __LINE__)
@@ -330,9 +331,11 @@ static void time_product(lt_library *lt, const char *what, int64_t m, int64_t k,
         }
     printf(" |");
     if (lt && addend < 2) {
+        lt_plan plan = lt_plan_make(lt, m, m, k, 0, batch);
         double t = time_calls(
             [&](cudaStream_t stream, int c) {
-                if (!lt_multiply(lt, stream, &p[(size_t)(c % sets)])) _exit(8);
+                const pl_hopper_product &q = p[(size_t)(c % sets)];
+                if (!lt_multiply(lt, &plan, stream, q.C, q.A, q.B, q.D, q.alpha, q.beta)) _exit(8);
             },
             calls);
         printf(" cublasLt %.1f (%.0f TFLOP/s)", t * 1e6, flop / t * 1e-12);

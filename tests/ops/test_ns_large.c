@@ -1,12 +1,11 @@
 /* test_ns_large.c -- newton_schulz of matrices too large for one block's shared memory, where a device has
  * it.
  *
- * Exact: from 512 rows on the bits of the three gemms a step of the same device, for a tall matrix those of
- * its transpose; the same a second time, in a batch and alone; one step, an even and an odd number of them,
- * joined ones where gemm halves symmetric products as the op does; a row stride; nothing written beside X.
- * Below 512 rows the transpose, the batch and the bound against ref's
- * products: another order of sums may put an entry of A or P on the other side of a rounding, which moves NS5
- * by 1-3 % (docs/NUMERICS.md, 2).
+ * Exact: a tall matrix has the bits of its transpose; the same a second time, in a batch and alone; one step,
+ * an even and an odd number of them, joined ones; a row stride; nothing written beside X. Bounded: against
+ * the gemms of the same device. Another order of sums may put an entry of A or P on the other side of a
+ * rounding, which moves NS5 by 1-3 % (docs/NUMERICS.md, 2), and joined steps, each of the two sides some 4 %
+ * from fp64 (docs/results/gram.md), by up to 8.
  *
  *     test_ns_large DEVICE few    the smallest shape alone: for slow checkers of races
  */
@@ -137,8 +136,7 @@ static void shape(machine *at, int64_t batch, int64_t rows, int64_t cols, int64_
            *g = by_gemms(at, batch, rows, cols, x, steps, chain);
     snprintf(name, sizeof name, "%lld of %lld x %lld, %lld steps%s", (long long)batch, (long long)rows,
              (long long)cols, (long long)steps, chain ? ", joined" : "");
-    if (rows >= 512) test_exact(name, unlike(y, g, n));
-    else test_bound(name, apart(y, g, n), 0.05, "another order of sums");
+    test_bound(name, apart(y, g, n), chain ? 0.08 : 0.05, "another order of sums");
     test_exact("... a second time", unlike(y, again, n));
     test_exact("... tall", unlike(y, back, n));
     test_exact("... without its mates", unlike(y + n - one, alone, one));

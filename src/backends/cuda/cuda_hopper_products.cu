@@ -178,23 +178,16 @@ static const struct {
 
 #define KERNEL_COUNT ((int)(sizeof kernels / sizeof kernels[0]))
 
-/* Of a measured H200 (docs/speed/gpu.md). */
-int pl_cuda_products_pay(int sym, int64_t m, int64_t n, int64_t k)
-{
-    if (sym) return m >= 512;
-    return m >= 512 && n >= 512 && k >= 512 && m <= 2048;
-}
-
-/* Estimated microseconds of an H200. A stage takes what shared memory takes, a tile its stages and its end.
- * Products one by one come in rounds of tiles and begin anew each time; in one launch the multiprocessors go
- * on with other matrices, but a matrix's next product waits for all tiles of the one before. */
-#define AGAIN 2.0
-#define CHAIN 6.0
+/* Estimated microseconds of an H200, fitted to 14 lists (docs/speed/gpu.md). Products one by one come in
+ * rounds of tiles and begin anew each time; in one launch the multiprocessors go on with other matrices, but
+ * a matrix's next product waits for all tiles of the one before. */
+#define AGAIN 4.0
+#define CHAIN 5.0
 
 static double tile_time(const pl_cuda_product_list *l, const pl_cuda_product *q, int width)
 {
-    double stage = 0.375 * (80 + 0.375 * (width - 128)) / 80, end = 0.4 + 0.003 * width;
-    return (double)over(depth_of(l, q), DEPTH) * stage + end;
+    double stage = width <= 128 ? 0.48 : 0.51 + 0.0022 * (width - 192), end = 1 + 0.011 * (width - 128);
+    return (double)over(depth_of(l, q), DEPTH) * stage + (end > 1 ? end : 1);
 }
 
 static double estimate(const pl_cuda_product_list *l, const pl_cuda_product *q, int width,
@@ -217,6 +210,7 @@ static double estimate_joint(const pl_cuda_product_list *l, int width, int multi
         chain += tile_time(l, &l->product[i], width) + CHAIN;
     }
     if (l->products == 1) return alone;
+    work += chain / 4;
     return work > chain ? work : chain;
 }
 

@@ -56,10 +56,6 @@ typedef struct {
  * columns of what is taken transposed of 64. */
 int pl_cuda_products_suit(const pl_cuda_product_list *l);
 
-/* Is a product faster here than a whole one by cuBLASLt? By the sizes of one matrix alone, never by the
- * batch: C (m, n), sums over k. */
-int pl_cuda_products_pay(int sym, int64_t m, int64_t n, int64_t k);
-
 /* Columns of a tile that end soonest. No bit depends on it. */
 int pl_cuda_products_width(const pl_hopper_device *dev, const pl_cuda_product_list *l);
 
