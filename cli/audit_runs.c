@@ -174,8 +174,9 @@ polar_status audit_print_run(FILE *out, const audit_runs *a, const pl_audit *aud
     const pl_store_member *m = r->run;
     fprintf(out, "run    %s\nspec   %s  sha %.12s  cell %s  arm %s  seed %" PRId64 "\n", m->id, a->path,
             a->sha, r->cell, r->arm, r->seed);
-    fprintf(out, "code   %s   device %s, %s, threads %" PRId64 "\n", known(m->code), known(m->device),
-            known(m->cpu), m->threads);
+    fprintf(out, "code   %s   device %s, %s", known(m->code), known(m->device), known(m->cpu));
+    if (!pl_store_is_imported(m)) fprintf(out, ", threads %" PRId64, m->threads);
+    fputc('\n', out);
     if (m->data) fprintf(out, "data   %s\n", m->data);
     fprintf(out, "state  %s   started %s, finished %s, %.1f s in all\n", pl_run_state_name(m->state),
             known(m->started), known(m->finished), m->wall);

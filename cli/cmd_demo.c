@@ -17,6 +17,7 @@
 #include "demo_covariance.h"
 #include "lab/run/provenance.h"
 #include "lab/run/runner.h"
+#include "lab/spec/plan_rows.h"
 #include "polar/polar.h"
 #include "report/findings.h"
 #include "report/report.h"
@@ -101,12 +102,7 @@ static polar_status make_folder(demo *d)
 static polar_status train_all(demo *d, const pl_plan *plan)
 {
     const pl_spec *spec = plan->spec;
-    const pl_store_spec row = {.name = spec->name,
-                               .sha = spec->sha,
-                               .title = spec->title,
-                               .testbed = spec->schema.name,
-                               .metric = spec->metric,
-                               .text = spec->text};
+    const pl_store_spec row = pl_spec_row(spec);
     run_progress progress = {.ctx = d->ctx, .name = spec->name, .metric = spec->metric};
     pl_runner_outcome outcome;
     const pl_testbed *tb;

@@ -132,7 +132,8 @@ static polar_status list_runs(plan_job *j)
 
 typedef struct line_sum {
     int64_t runs, twins, finished, diverged;
-    double wall; /* of the finished ones */
+    int64_t timed; /* finished ones with a time: tables that were imported may have none */
+    double wall;   /* of these */
 } line_sum;
 
 static line_sum sum_line(const plan_job *j, int cell, int arm)
@@ -146,6 +147,7 @@ static line_sum sum_line(const plan_job *j, int cell, int arm)
         s.diverged += j->states[i] == PL_RUN_DIVERGED;
         if (j->states[i] == PL_RUN_PLANNED) continue;
         s.finished++;
+        s.timed += j->walls[i] > 0;
         s.wall += j->walls[i];
     }
     return s;
@@ -192,7 +194,7 @@ static void add_line(plan_job *j, int cell, int arm, const pl_estimate *e, plan_
     if (j->store) {
         pl_table_integer(t, s.finished);
         pl_table_integer(t, s.diverged);
-        if (s.finished) pl_table_number(t, s.wall / (double)s.finished);
+        if (s.timed) pl_table_number(t, s.wall / (double)s.timed);
         else pl_table_none(t);
     }
     if (e->note) sum->note = e->note;
@@ -201,7 +203,7 @@ static void add_line(plan_job *j, int cell, int arm, const pl_estimate *e, plan_
     sum->finished += s.finished;
     sum->flops += (double)left * e->flops;
     sum->bytes += (double)left * e->bytes;
-    if (s.finished) sum->seconds += (double)left * s.wall / (double)s.finished;
+    if (s.timed) sum->seconds += (double)left * s.wall / (double)s.timed;
     else sum->untimed += left;
     if (e->memory > sum->memory) sum->memory = e->memory;
 }

@@ -8,7 +8,7 @@
 #include "base/alloc.h"
 #include "base/json_read.h"
 #include "cli.h"
-#include "lab/spec/plan.h"
+#include "lab/spec/plan_rows.h"
 #include "lab/run/runner.h"
 #include "rank_device.h"
 #include "report/table/table.h"
@@ -101,6 +101,7 @@ static polar_status parse_shard(int64_t *shard, int64_t *shards, const char *tex
 typedef struct cell_sum {
     /* values: of done, those with a finite number (l10 has none before ten epochs) */
     int64_t runs, done, diverged, values;
+    int64_t timed; /* of done, those whose seconds are known: imported tables may have none */
     double sum, squares, min, max, epochs, wall; /* squares: of the differences from the mean */
 } cell_sum;
 
@@ -125,6 +126,7 @@ static void sum_cells(cell_sum *sums, const pl_plan *plan, const pl_store_member
             if (!value) continue;
             s->done++;
             s->epochs += epochs ? *epochs : (double)NAN;
+            s->timed += r->wall > 0;
             s->wall += r->wall;
             if (!finite) continue;
             s->values++;
@@ -177,7 +179,7 @@ static polar_status print_table(cli_context *ctx, const run_args *a, const pl_pl
             number_or_none(t, s.values > 0, s.min);
             number_or_none(t, s.values > 0, s.max);
             number_or_none(t, s.done > 0, s.epochs / (double)s.done);
-            number_or_none(t, s.done > 0, s.wall / (double)s.done);
+            number_or_none(t, s.timed > 0, s.wall / (double)s.timed);
         }
     if (st == POLAR_OK) st = pl_table_print(t, ctx->out, (pl_table_format)a->format);
     pl_table_destroy(t);
@@ -223,8 +225,7 @@ static polar_status run_jobs(pl_runner_outcome *outcome, job *j)
 {
     const run_args *a = j->a;
     const pl_spec *spec = j->plan->spec;
-    const pl_store_spec row = {spec->name,   spec->sha,  spec->title, spec->schema.name,
-                               spec->metric, spec->text, NULL};
+    const pl_store_spec row = pl_spec_row(spec);
     stop_signal signals;
     pl_runner_opts o = PL_RUNNER_OPTS_INIT;
     o.store = j->ranks ? j->ranks->local : a->store;

@@ -1,5 +1,5 @@
 /* cmd_store.c -- `polar store`: the family of commands about a store. Here: check, which says what is damaged
- * and what can be made again; merge is in merge_stores.c. */
+ * and what can be made again; merge is in merge_stores.c, import in import_tables.c. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -113,14 +113,15 @@ static const cli_command cli_store_check = {
     .run = run,
 };
 
-extern const cli_command cli_store_merge;
-const cli_command *const cli_store_parts[] = {&cli_store_check, &cli_store_merge, NULL};
+extern const cli_command cli_store_merge, cli_store_import;
+const cli_command *const cli_store_parts[] = {&cli_store_check, &cli_store_merge, &cli_store_import, NULL};
 
 const cli_command cli_cmd_store = {
     .name = "store",
-    .summary = "look after stores of results: check, merge",
-    .usage = "check | merge ...",
+    .summary = "look after stores of results: check, merge, import",
+    .usage = "check | merge | import ...",
     .about = "A store is the file in which `polar run` keeps results (polar.db).\n",
     .examples = "  polar store check --store results.db\n"
-                "  polar store merge audit.db shard-*.db\n",
+                "  polar store merge audit.db shard-*.db\n"
+                "  polar store import specs/paper/so3_capacity.yaml --runs so3_capacity_runs.csv\n",
 };

@@ -79,6 +79,7 @@ void pl_html_say(FILE *f, const char *fmt, ...)
 
 typedef struct {
     int64_t done, diverged, unfinished, not_run;
+    int64_t imported, bare; /* from tables; of these, without epochs */
 } tally;
 
 static tally count_states(const pl_section *p)
@@ -91,7 +92,25 @@ static tally count_states(const pl_section *p)
         else if (m->started) t.unfinished++;
         else t.not_run++;
     }
+    const pl_audit *a = p->audit;
+    for (int64_t i = 0; i < a->cell_count * a->seed_count * a->arm_count; i++) {
+        int imported = a->runs[i] && pl_store_is_imported(a->runs[i]->run);
+        t.imported += imported;
+        t.bare += imported && !p->epochs[i].count;
+    }
     return t;
+}
+
+static void put_imported(FILE *f, const tally *t)
+{
+    if (!t->imported) return;
+    fputs("<p class=\"note\">", f);
+    pl_html_say(f, "%" PRId64 " of the finished runs were imported from tables of another report",
+                t->imported);
+    if (t->bare)
+        pl_html_say(f, ", %" PRId64 " of them without their epochs: what follows over epochs is without them",
+                    t->bare);
+    fputs(".</p>\n", f);
 }
 
 /* ---- what was found, tables, figures ---- */
@@ -279,6 +298,7 @@ static polar_status put_section(FILE *f, const pl_page *page, const pl_section *
                 p->spec->name, p->spec->testbed, p->audit->metric, p->members.count, t.done, t.diverged,
                 t.unfinished, t.not_run);
     fputs("</p>\n", f);
+    put_imported(f, &t);
     if (*p->unread) {
         fputs("<p class=\"note\">", f);
         pl_html_say(f, "This build cannot read the spec, so its published values are not here: %s",

@@ -45,6 +45,7 @@ static const char *cpu_of(const pl_store_member *m, char room[64])
 
 static const char *threads_of(const pl_store_member *m, char room[64])
 {
+    if (pl_store_is_imported(m)) return "not known";
     snprintf(room, 64, "%" PRId64, m->threads);
     return m->code ? room : NULL;
 }
@@ -98,7 +99,9 @@ static void put_runs(FILE *f, const pl_section *p)
                     why == PL_AUDIT_HAS_VALUE ? pl_run_state_name(m->state) : pl_audit_why_text(why));
         fputs("</td><td>", f);
         if (why == PL_AUDIT_HAS_VALUE) fprintf(f, "%.6g", value);
-        fprintf(f, "</td><td>%.1f</td><td class=\"text\">", m->wall);
+        fputs("</td><td>", f);
+        if (m->wall > 0 || !pl_store_is_imported(m)) fprintf(f, "%.1f", m->wall);
+        fputs("</td><td class=\"text\">", f);
         pl_html_say(f, "%s", m->started ? m->started : "");
         fputs("</td></tr>\n", f);
     }

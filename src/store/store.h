@@ -201,6 +201,9 @@ void pl_store_epochs_free(pl_store_epochs *x);
 void pl_store_gauges_free(pl_store_gauges *x);
 /* borrowed; NULL if there is none of that name */
 const double *pl_store_result(const pl_store_member *m, const char *name);
+/* it came from a table: finished, and nobody knows when; it may lack results, epochs and gauge rows that the
+ * run once had, its seconds are 0 where the table has none, `cpu` says which table it was */
+int pl_store_is_imported(const pl_store_member *m);
 const char *pl_run_state_name(pl_run_state state); /* "planned", "done", "diverged" */
 
 /* ---- put: each call is one transaction, all of it or nothing ------------------------------------ */
@@ -222,7 +225,8 @@ polar_status pl_store_finish(pl_store *s, const char *id, pl_run_state state, co
 /* a finished run becomes planned again, without results (--retry) */
 polar_status pl_store_forget(pl_store *s, const char *id);
 
-/* ---- joining stores (store_merge.c) ------------------------------------------------------------- */
+/* ---- joining stores (store_merge.c) and tables (store_import.c)
+ * ------------------------------------------------------------- */
 
 typedef struct pl_merge_count {
     int64_t runs, finished; /* that `out` has now */
@@ -238,6 +242,24 @@ typedef struct pl_merge_count {
  * run that `out` would get. */
 polar_status pl_store_merge(pl_merge_count *did, pl_store *out, const char *const *paths, int64_t count,
                             pl_damage_fn tell, void *arg);
+
+typedef struct pl_store_import_run { /* of a table; borrowed arrays */
+    /* finished, with testbed and configuration as in the plan, results by name; cell, arm and ord are the
+     * plan's to say; clocks NULL */
+    pl_store_member run;
+    const pl_epoch_row *epochs; /* ascending; none: the table has none */
+    int64_t epoch_count;
+    const char *where; /* "FILE:LINE", for disagreements */
+} pl_store_import_run;
+
+/* A spec's plan, as pl_store_put_spec has it, and what is known of finished runs of it from tables, in one
+ * transaction: all of it or nothing. A run that the store has finished must agree with the table in what
+ * both have, and stays; `tell` hears of each that does not, and then the call fails with POLAR_E_FORMAT.
+ * POLAR_E_STATE where another process is at a run that would get its results. */
+polar_status pl_store_import(pl_merge_count *did, pl_store *s, const pl_store_spec *spec,
+                             const pl_store_plan_row *plan, int64_t planned, const pl_store_import_run *runs,
+                             int64_t count, pl_damage_fn tell, void *arg);
+
 /* a store that nobody has open, as one file; `to` is replaced whole or not at all; POLAR_E_STATE where its
  * log is still there: somebody has it open, or was killed */
 polar_status pl_store_copy(const char *to, const char *from);

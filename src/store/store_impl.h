@@ -142,6 +142,38 @@ int pl_store_is_checkpoint(char id[PL_RUN_ID_CHARS], const char *file);
 typedef polar_status (*pl_checkpoint_fn)(void *arg, const char *path, const char *bearer, int *more);
 polar_status pl_store_each_checkpoint(pl_store *s, pl_checkpoint_fn fn, void *arg);
 
+/* ---- finished runs of elsewhere (store_join.c) -------------------------------------------------- */
+
+typedef struct pl_joining { /* within a transaction of `out` */
+    pl_store *out;
+    pl_damage_fn tell; /* of disagreements */
+    void *arg;
+    pl_merge_count did;
+    int deaf;  /* tell has heard enough */
+    int alone; /* `out` began without a run: nobody is at one */
+    sqlite3_stmt *config, *planned, *run, *epoch, *gauge, *result;
+} pl_joining;
+
+typedef struct pl_run_rows { /* what there is of a run beside its row */
+    pl_store_epochs epochs;
+    pl_store_gauges gauges;
+} pl_run_rows;
+
+polar_status pl_run_rows_read(pl_run_rows *r, pl_store *s, const char *id); /* free also after a failure */
+void pl_run_rows_free(pl_run_rows *r);
+
+polar_status pl_join_begin(pl_joining *j); /* prepares; finalise also after a failure */
+void pl_join_finalise(pl_joining *j);      /* before the transaction ends */
+polar_status pl_join_count(pl_joining *j); /* sets did.runs and did.finished */
+void pl_join_differ(pl_joining *j, const char *run, const char *what); /* counts and tells */
+/* planned where `out` does not know it; its results where `out` lacks them, compared where it has them.
+ * Results are by name; rows: empty unless it is finished */
+polar_status pl_join_run(pl_joining *j, const pl_store_member *r, const pl_run_rows *rows);
+
+/* pl_store_put_spec within a transaction (store_put.c) */
+polar_status pl_put_spec(pl_store *s, const pl_store_spec *spec, const pl_store_plan_row *rows,
+                         int64_t count);
+
 /* ---- memory of selected rows (store_pool.c) ----------------------------------------------------- */
 
 /* NULL when there is no memory; *pool begins as NULL */

@@ -120,8 +120,7 @@ static polar_status put_rows(pl_store *s, const pl_store_spec *spec, const pl_st
     return status;
 }
 
-static polar_status put_spec(pl_store *s, const pl_store_spec *spec, const pl_store_plan_row *rows,
-                             int64_t count)
+polar_status pl_put_spec(pl_store *s, const pl_store_spec *spec, const pl_store_plan_row *rows, int64_t count)
 {
     PL_TRY(pl_sql_do(
         s, "DELETE FROM member WHERE spec = ?1 AND EXISTS(SELECT 1 FROM spec WHERE name = ?1 AND text <> ?2)",
@@ -140,7 +139,7 @@ polar_status pl_store_put_spec(pl_store *s, const pl_store_spec *spec, const pl_
                                int64_t count)
 {
     PL_TRY(pl_sql_begin(s));
-    return pl_sql_end(s, put_spec(s, spec, rows, count));
+    return pl_sql_end(s, pl_put_spec(s, spec, rows, count));
 }
 
 void pl_store_set_leave(pl_store *s, int (*leave)(void *arg), void *arg)

@@ -358,3 +358,8 @@ const double *pl_store_result(const pl_store_member *m, const char *name)
         if (!strcmp(m->results[i].name, name)) return &m->results[i].value;
     return NULL;
 }
+
+int pl_store_is_imported(const pl_store_member *m)
+{
+    return m->state != PL_RUN_PLANNED && !m->finished;
+}

@@ -258,6 +258,33 @@ static void test_clocks(void)
               (long long)h.count);
 }
 
+/* What a run from a table lacks is no disagreement, whichever comes first; what it has is. */
+static void test_imported(void)
+{
+#define FROM_TABLE \
+    "UPDATE run SET started = NULL, finished = NULL WHERE state <> 'planned'; DELETE FROM gauge; "
+    pl_merge_count did;
+    heard h;
+    const char *after[] = {one, shard[1]}, *first[] = {shard[1], one};
+    make_store(shard[1], 1);
+    change(shard[1], FROM_TABLE "DELETE FROM epoch; DELETE FROM result WHERE name = 'epochs'", 1);
+    remove_out();
+    TEST_TRY(merge(&did, &h, after, 2));
+    test_true("imported runs may lack rows", as_one() == 0 && h.count == 0, "%lld told", (long long)h.count);
+    remove_out();
+    TEST_TRY(merge(&did, &h, first, 2));
+    test_true("... and come first", h.count == 0 && did.finished == 17 && did.put == 17, "%lld finished",
+              (long long)did.finished);
+    disagree(FROM_TABLE "UPDATE result SET value = value * 2 WHERE name = 'test_mse' AND run = " FIRST,
+             "its result test_mse is", 1);
+    disagree(FROM_TABLE "UPDATE result SET name = 'test_zzz' WHERE name = 'test_mse' AND run = " FIRST,
+             "it has a result test_zzz, and none before", 1);
+    disagree(FROM_TABLE "UPDATE epoch SET valid = 7 WHERE epoch = 2 AND run = " FIRST,
+             "its epoch 2: validation 7", 1);
+    disagree(FROM_TABLE "DELETE FROM epoch WHERE epoch = 2 AND run = " FIRST, "it has 3 epochs, and 4 before",
+             1);
+}
+
 static void refuse(const char *what, const char *in, polar_status want, const char *word)
 {
     pl_merge_count did;
@@ -416,6 +443,7 @@ int main(int argc, char **argv)
     test_empty();
     test_disagreements();
     test_clocks();
+    test_imported();
     test_busy();
     test_broken();
     test_copy();

@@ -1,5 +1,6 @@
-/* cuda_gemm.c -- products by cuBLASLt, the algorithm pinned per shape; large symmetric ones (cuda_hopper.h)
- * and those of many rows with a small matrix (cuda_gemm_act.h) by our own kernels.
+/* cuda_gemm.c -- products by cuBLASLt, the algorithm pinned per shape; large symmetric ones (cuda_hopper.h),
+ * those of many rows with a small matrix (cuda_gemm_act.h) and large ones in f32 (cuda_split.h) by our own
+ * kernels.
  *
  * A row-major C = op(A) op(B) is the column-major C^T = op(B)^T op(A)^T on the same memory. The algorithm is
  * looked up once per (formats, sizes, transposes, row strides) with a nominal batch that depends on the
@@ -16,6 +17,7 @@
 #include "base/alloc.h"
 #include "cuda_hopper.h"
 #include "cuda_kernels.h"
+#include "cuda_split.h"
 #include "cuda_state.h"
 
 #define MAX_BATCH      65535
@@ -325,12 +327,32 @@ static int multiply_half(pl_queue *q, const pl_cuda_lt *lt, const pl_args_gemm *
     return 1;
 }
 
+/* A large f32 product in bf16 parts; 0 where it is not done. */
+static int multiply_split(pl_queue *q, const pl_cuda_lt *lt, const pl_args_gemm *a)
+{
+    if (!lt->hopper.multiprocessors || !pl_hopper_split_suits(a)) return 0;
+    pl_scratch_mark mark = pl_scratch_begin(q);
+    void *scratch = pl_scratch_take(q, pl_hopper_split_scratch(a));
+    if (scratch) {
+        cudaError_t e = pl_hopper_split(&lt->hopper, pl_cuda_q(q)->stream, a, scratch);
+        if (e != cudaSuccess) pl_queue_keep(q, pl_cuda_fail(e, "launching an f32 product", q->dev));
+    }
+    pl_scratch_end(q, mark);
+    return 1;
+}
+
 /* A product in 16 bits that is added to what stands in its own place has other bits by cuBLASLt, as if it
  * were rounded twice; so a copy of that is added, and the bits are those of an addend elsewhere. */
+static int in_place(const pl_args_gemm *a)
+{
+    return a->D.data && a->D.data == a->C.data && polar_dtype_size(a->C.dtype) == 2;
+}
+
 size_t pl_cuda_gemm_scratch(const pl_args_gemm *a)
 {
-    int in_place = a->D.data && a->D.data == a->C.data && polar_dtype_size(a->C.dtype) == 2;
-    return in_place ? pl_mat_bytes(&a->C) : 0;
+    if (pl_hopper_split_suits(a))
+        return pl_hopper_split_scratch(a); /* on Hopper; elsewhere it stays unused */
+    return in_place(a) ? pl_mat_bytes(&a->C) : 0;
 }
 
 static void gemm_piece(pl_queue *q, const pl_args_gemm *a)
@@ -338,7 +360,7 @@ static void gemm_piece(pl_queue *q, const pl_args_gemm *a)
     pl_cuda_lt *lt = pl_cuda_dev(q->dev)->lt;
     gemm_key key = key_of(a);
     char line[400];
-    int done = multiply_half(q, lt, a) || (!a->tf32 && pl_cuda_gemm_rows(q, a));
+    int done = multiply_half(q, lt, a) || (!a->tf32 && pl_cuda_gemm_rows(q, a)) || multiply_split(q, lt, a);
     if (!done && suits(a, &key)) {
         pthread_mutex_lock(&lt->lock);
         gemm_plan *p = plan_find(lt, &key);
@@ -365,7 +387,7 @@ void pl_cuda_gemm(pl_queue *q, const pl_args_gemm *given)
 {
     pl_args_gemm own = *given, *a = &own;
     pl_scratch_mark mark = pl_scratch_begin(q);
-    if (pl_cuda_gemm_scratch(given)) {
+    if (in_place(given)) {
         own.D = pl_scratch_mat(q, given->D.dtype, given->D.batch, given->D.rows, given->D.cols);
         if (own.D.data) pl_cuda_copy(q, &(pl_args_copy){.Y = own.D, .X = given->D});
     }

@@ -59,18 +59,19 @@ typedef CUresult (*pl_encode_function)(CUtensorMap *, CUtensorMapDataType, cuuin
                                        const cuuint32_t *, CUtensorMapInterleave, CUtensorMapSwizzle,
                                        CUtensorMapL2promotion, CUtensorMapFloatOOBfill);
 
-/* A batch of matrices in boxes of `across` columns by `down` rows. */
+/* A batch of matrices, bf16 or f32, in boxes of `across` columns (128 bytes at most) by `down` rows. */
 static inline int map_matrix(CUtensorMap *map, const pl_hopper_device *dev, const pl_mat &m, int across,
                              int down)
 {
     pl_encode_function encode = (pl_encode_function)dev->encode;
     const int many = m.batch > 1 && m.bs > 0;
-    const int64_t rs = m.rows > 1 ? m.rs : m.cols;
+    const int wide = m.dtype == POLAR_DTYPE_F32;
+    const int64_t rs = m.rows > 1 ? m.rs : m.cols, bytes = wide ? 4 : 2;
     cuuint64_t size[3] = {(cuuint64_t)m.cols, (cuuint64_t)m.rows, many ? (cuuint64_t)m.batch : 1};
-    cuuint64_t stride[2] = {(cuuint64_t)rs * 2, (cuuint64_t)(many ? m.bs : m.rows * rs) * 2};
+    cuuint64_t stride[2] = {(cuuint64_t)(rs * bytes), (cuuint64_t)((many ? m.bs : m.rows * rs) * bytes)};
     cuuint32_t extent[3] = {(cuuint32_t)across, (cuuint32_t)down, 1}, step[3] = {1, 1, 1};
-    return encode(map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 3, m.data, size, stride, extent, step,
-                  CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+    return encode(map, wide ? CU_TENSOR_MAP_DATA_TYPE_FLOAT32 : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 3, m.data,
+                  size, stride, extent, step, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
                   CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) == CUDA_SUCCESS;
 }
 

@@ -117,16 +117,33 @@ template <typename REAL> __global__ void vec_dots_back_kernel(pl_args_vec_dots_b
     }
 }
 
+/* s += x w_b for the b of [from, to), each term by fma; where the pair (a, b) stands moves on by `on` a b,
+ * and by `less` less each time. */
+static __device__ __forceinline__ void dots_add(float s[3], const float *dq, const float4 *w, int &ab,
+                                                int from, int to, int on, int less)
+{
+#pragma unroll 4
+    for (int b = from; b < to; b++, ab += on, on -= less) {
+        const float x = dq[ab];
+        const float4 v = w[b];
+        s[0] = fmaf(x, v.x, s[0]);
+        s[1] = fmaf(x, v.y, s[1]);
+        s[2] = fmaf(x, v.z, s[2]);
+    }
+}
+
 /* A row's dQ and vectors lie in shared memory, some rows at a time, with a thread for each row and channel a.
  * Threads of one b read neighbours where b < a; where b >= a their distances are those of triangular numbers,
- * which visit every bank once where h is a multiple of 32. */
-static __global__ void vec_dots_back_f32(pl_args_vec_dots_back args, int across)
+ * which visit every bank once where h is a multiple of 32. Only the b of the warp's own 32 channels are on
+ * both sides of some a. */
+static __global__ void vec_dots_back_f32(pl_args_vec_dots_back args, int across, int fours)
 {
     extern __shared__ float4 shared[];
     const int h = (int)args.V.cols, pairs = h * (h + 1) / 2, many = blockDim.x / across;
-    const int mine = threadIdx.x / across, a = threadIdx.x % across;
+    const int mine = threadIdx.x / across, a = threadIdx.x % across, own = min(a & ~31, h);
+    const int pitch = (pairs + 3) / 4 * 4;
     float4 *v = shared + mine * h;                                       /* (many, h) */
-    const float *dq = (const float *)(shared + many * h) + mine * pairs; /* (many, pairs) */
+    const float *dq = (const float *)(shared + many * h) + mine * pitch; /* (many, pitch) */
     const float *V = (const float *)args.V.data, *dQ = (const float *)args.dQ.data;
     float *dV = (float *)args.dV.data;
     FOR_MATRICES(args.dV, m)
@@ -141,14 +158,19 @@ static __global__ void vec_dots_back_f32(pl_args_vec_dots_back args, int across)
         }
         for (int r = 0; r < rows; r++) {
             const float *from = dQ + pl_cuda_base(args.dQ, m) + (first + r) * args.dQ.rs;
-            float *to = (float *)(shared + many * h) + r * pairs;
-            for (int x = threadIdx.x; x < pairs; x += blockDim.x) to[x] = from[x];
+            float *to = (float *)(shared + many * h) + r * pitch;
+            const int whole = fours ? pairs / 4 : 0; /* 16 bytes at a time */
+#pragma unroll 8
+            for (int x = threadIdx.x; x < whole; x += blockDim.x)
+                ((float4 *)to)[x] = __ldcs((const float4 *)from + x);
+            for (int x = 4 * whole + threadIdx.x; x < pairs; x += blockDim.x) to[x] = from[x];
         }
         __syncthreads();
         if (mine >= rows || a >= h) continue;
         float s[3] = {0, 0, 0};
         int ab = a; /* the pair (0, a) */
-        for (int b = 0; b < h; b++) {
+        dots_add(s, dq, v, ab, 0, own, h - 1, 1);
+        for (int b = own; b < min(own + 32, h); b++) {
             float x = dq[ab];
             float4 w = v[b];
             if (a == b) x *= 2;
@@ -157,6 +179,7 @@ static __global__ void vec_dots_back_f32(pl_args_vec_dots_back args, int across)
             s[2] = fmaf(x, w.z, s[2]);
             ab += b < a ? h - 1 - b : 1;
         }
+        dots_add(s, dq, v, ab, min(own + 32, h), h, 1, 0);
         for (int d = 0; d < 3; d++) {
             float *to = dV + pl_cuda_base(args.dV, m) + (3 * (first + mine) + d) * args.dV.rs + a;
             *to = *to + s[d];
@@ -176,10 +199,11 @@ void pl_cuda_launch_vec_dots_back(cudaStream_t stream, const pl_args_vec_dots_ba
     int across = 1;
     while (across < h) across *= 2;
     int many = THREADS / across;
-    size_t each = sizeof(float4) * (size_t)h + sizeof(float) * (size_t)(h * (h + 1) / 2), bytes = each * many;
+    size_t each = sizeof(float4) * (size_t)(h + (h * (h + 1) / 2 + 3) / 4), bytes = each * many;
+    const int fours = (uintptr_t)a.dQ.data % 16 == 0 && a.dQ.rs % 4 == 0 && a.dQ.bs % 4 == 0;
     dim3 grid(1, pl_cuda_grid(a.dQ.rows, many, MAX_GRID), pl_cuda_grid(a.dV.batch, 1, MAX_GRID));
     cudaFuncSetAttribute(vec_dots_back_f32, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes);
-    vec_dots_back_f32<<<grid, THREADS, bytes, stream>>>(a, across);
+    vec_dots_back_f32<<<grid, THREADS, bytes, stream>>>(a, across, fours);
 }
 
 /* ---- lengths ------------------------------------------------------------------------------------ */

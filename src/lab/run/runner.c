@@ -19,6 +19,7 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "lab/run/runner_impl.h"
+#include "lab/spec/plan_rows.h"
 
 /* ---- what the jobs share ------------------------------------------------------------------------ */
 
@@ -259,47 +260,12 @@ static polar_status order_by_cost(pl_runner *r, polar_device *dev)
 
 /* ---- the plan ----------------------------------------------------------------------------------- */
 
-typedef struct config_text { /* a configuration and its JSON; the seeds of an arm share one */
-    const pl_config *config;
-    char *json;
-} config_text;
-
-static int by_config(const void *a, const void *b)
-{
-    uintptr_t x = (uintptr_t)((const config_text *)a)->config,
-              y = (uintptr_t)((const config_text *)b)->config;
-    return (x > y) - (x < y);
-}
-
-/* One for each configuration of the plan, in order; *n: how many. */
-static polar_status make_texts(config_text *texts, int64_t *n, const pl_plan_run *runs, int64_t count)
-{
-    int64_t kept = 0;
-    for (int64_t i = 0; i < count; i++) texts[i] = (config_text){runs[i].config, NULL};
-    qsort(texts, (size_t)count, sizeof *texts, by_config);
-    for (int64_t i = 0; i < count; i++)
-        if (!kept || texts[kept - 1].config != texts[i].config) texts[kept++] = texts[i];
-    *n = kept;
-    for (int64_t i = 0; i < kept; i++) PL_TRY(pl_config_json(&texts[i].json, texts[i].config));
-    return POLAR_OK;
-}
-
 static polar_status put_plan(pl_store *s, const pl_store_spec *spec, const pl_plan_run *runs, int64_t count)
 {
-    int64_t n = 0;
-    pl_store_plan_row *rows = pl_calloc((size_t)count, sizeof *rows);
-    config_text *texts = pl_calloc((size_t)count, sizeof *texts);
-    polar_status st = rows && texts ? make_texts(texts, &n, runs, count)
-                                    : PL_FAIL(POLAR_E_NOMEM, "a plan of %lld runs", (long long)count);
-    for (int64_t i = 0; st == POLAR_OK && i < count; i++) {
-        const config_text key = {runs[i].config, NULL},
-                          *text = bsearch(&key, texts, (size_t)n, sizeof *texts, by_config);
-        rows[i] = (pl_store_plan_row){runs[i].id, runs[i].cell, runs[i].arm, text->json, runs[i].seed};
-    }
-    if (st == POLAR_OK) st = pl_store_put_spec(s, spec, rows, count);
-    for (int64_t i = 0; i < n; i++) pl_free(texts[i].json);
-    pl_free(texts);
-    pl_free(rows);
+    pl_plan_rows rows;
+    PL_TRY(pl_plan_rows_create(&rows, runs, count));
+    polar_status st = pl_store_put_spec(s, spec, rows.rows, rows.count);
+    pl_plan_rows_free(&rows);
     return st;
 }
 

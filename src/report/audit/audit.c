@@ -23,7 +23,8 @@ pl_audit_why pl_audit_value(double *out, const pl_audit_run *run, const char *me
     if (m->state == PL_RUN_PLANNED) return m->started ? PL_AUDIT_UNFINISHED : PL_AUDIT_NOT_RUN;
     if (m->state == PL_RUN_DIVERGED) return PL_AUDIT_DIVERGED;
     const double *value = strcmp(metric, PL_METRIC_WALL) ? pl_store_result(m, metric) : &m->wall;
-    if (!value) return PL_AUDIT_NO_VALUE;
+    int untimed = value == &m->wall && !m->wall && pl_store_is_imported(m); /* a table without seconds */
+    if (!value || untimed) return PL_AUDIT_NO_VALUE;
     if (isnan(*value)) return PL_AUDIT_UNDEFINED;
     if (isinf(*value)) return PL_AUDIT_DIVERGED;
     *out = *value;

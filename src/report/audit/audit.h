@@ -34,7 +34,8 @@ typedef struct pl_audit_run {
     const char *cell, *arm; /* borrowed for the life of the audit */
     int64_t seed;
     const pl_store_member *run; /* NULL: the store has never heard of it; borrowed */
-    pl_event_time reach; /* epochs to the target (pl_audit_reach); time 0: not asked, or not finished */
+    /* epochs to the target (pl_audit_reach); time 0: not asked, not finished, or imported without epochs */
+    pl_event_time reach;
 } pl_audit_run;
 
 typedef enum pl_audit_why {

@@ -52,7 +52,8 @@ polar_status pl_audit_reach(pl_audit_run *runs, int64_t count, pl_store *s, cons
         runs[i].reach = (pl_event_time){0, 0};
         if (!m || m->state == PL_RUN_PLANNED) continue;
         PL_TRY(pl_store_select_epochs(&e, s, m->id));
-        runs[i].reach = arrival(&e, budget_of(m), schema && schema->curve.higher, target);
+        if (e.count || !pl_store_is_imported(m)) /* a table of runs alone does not say */
+            runs[i].reach = arrival(&e, budget_of(m), schema && schema->curve.higher, target);
         pl_store_epochs_free(&e);
     }
     return POLAR_OK;

@@ -52,14 +52,19 @@ static void put_arm_tics(FILE *f, const pl_audit *a)
 static void put_cell_tics(FILE *f, const pl_audit *a, double margin)
 {
     char axis[64], label[128];
+    int most = 1; /* lines of a label */
     fprintf(f, "set xrange [%g:%g]\nset xtics (", 1 - margin, (double)a->cell_count + margin);
     for (int64_t c = 0; c < a->cell_count; c++) {
+        int lines = 1;
         pl_figure_cell(label, a, c);
+        for (const char *p = label; *p; p++) lines += *p == '\n';
+        most = lines > most ? lines : most;
         if (c) fputs(", ", f);
         pl_figure_tic(f, label);
         fprintf(f, " %" PRId64, c + 1);
     }
     fputs(")\n", f);
+    if (most > 1) fprintf(f, "set bmargin %d\n", most + 2); /* gnuplot leaves room for one */
     if (*pl_figure_axis(axis, a)) {
         fputs("set xlabel ", f);
         pl_figure_string(f, axis);
@@ -329,9 +334,10 @@ polar_status pl_section_draw(pl_section *p, pl_store *s, const char *dir)
 {
     const pl_audit *a = p->audit;
     polar_status kept = POLAR_OK;
-    int64_t values = 0, curves = 0, pairs = 0;
+    int64_t values = 0, timed = 0, curves = 0, pairs = 0;
     for (int64_t i = 0; i < a->cell_count * a->arm_count; i++) {
         values += a->arm_rows[i].s.n;
+        timed += p->wall->arm_rows[i].s.n;
         curves += p->valid[i].count;
     }
     for (int64_t i = 0; i < a->pair_count; i++) pairs += a->pairs[i].s.n;
@@ -343,7 +349,7 @@ polar_status pl_section_draw(pl_section *p, pl_store *s, const char *dir)
     if (values && strcmp(a->metric, PL_METRIC_WALL)) PL_TRY(go_on(p, &kept, draw_means(p, dir, a, 0)));
     if (pairs && pairs_per_cell(a) <= MOST_PANELS) PL_TRY(go_on(p, &kept, draw_differences(p, dir)));
     if (curves) PL_TRY(go_on(p, &kept, pl_draw_trajectories(p, dir)));
-    if (values) PL_TRY(go_on(p, &kept, draw_means(p, dir, p->wall, 1)));
+    if (timed) PL_TRY(go_on(p, &kept, draw_means(p, dir, p->wall, 1)));
     for (int64_t c = 0; c < a->cell_count; c++) PL_TRY(go_on(p, &kept, pl_draw_gauge(p, s, dir, c)));
     return kept;
 }

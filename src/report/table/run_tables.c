@@ -39,7 +39,15 @@ static void text_or_none(pl_table *t, const char *text)
     else pl_table_none(t);
 }
 
-static void add_run(pl_table *t, const pl_store_member *m, const char *const *names, int count)
+/* Whether a run says what it was trained on beside its id: pictures do. */
+static int has_data(const pl_section *p)
+{
+    for (int64_t i = 0; i < p->members.count; i++)
+        if (p->members.rows[i].data) return 1;
+    return 0;
+}
+
+static void add_run(pl_table *t, const pl_store_member *m, const char *const *names, int count, int data)
 {
     pl_table_row(t);
     pl_table_text(t, m->cell);
@@ -54,6 +62,7 @@ static void add_run(pl_table *t, const pl_store_member *m, const char *const *na
     pl_table_number(t, m->wall);
     text_or_none(t, m->code);
     text_or_none(t, m->device);
+    if (data) text_or_none(t, m->data);
     pl_table_text(t, m->id);
 }
 
@@ -66,19 +75,21 @@ polar_status pl_section_runs_csv(const pl_section *p, FILE *f)
     static const pl_table_column last[] = {{"wall", "wall", NULL, PL_CELL_FIXED, 3},
                                            {"code", "code", NULL, PL_CELL_TEXT, 0},
                                            {"device", "device", NULL, PL_CELL_TEXT, 0},
+                                           {"data", "data", NULL, PL_CELL_TEXT, 0},
                                            {"id", "id", NULL, PL_CELL_TEXT, 0}};
     const char *names[MOST_RESULTS];
-    pl_table_column columns[MOST_RESULTS + 8];
+    pl_table_column columns[MOST_RESULTS + 9];
     pl_table *t;
-    int count = result_names(names, p), n = 0;
+    int count = result_names(names, p), data = has_data(p), n = 0;
     for (int i = 0; i < 4; i++) columns[n++] = first[i];
     for (int i = 0; i < count; i++)
         columns[n++] = (pl_table_column){names[i], names[i], NULL, PL_CELL_SCI, 8};
-    for (int i = 0; i < 4; i++) columns[n++] = last[i];
+    for (int i = 0; i < 5; i++)
+        if (data || strcmp(last[i].key, "data")) columns[n++] = last[i];
     PL_TRY(pl_table_create(&t, NULL, columns, n));
     const pl_audit *a = p->audit;
     for (int64_t i = 0; i < a->cell_count * a->seed_count * a->arm_count; i++)
-        if (a->runs[i]) add_run(t, a->runs[i]->run, names, count);
+        if (a->runs[i]) add_run(t, a->runs[i]->run, names, count, data);
     polar_status st = pl_table_print(t, f, PL_TABLE_CSV);
     pl_table_destroy(t);
     return st;

@@ -6,7 +6,8 @@
 
 #include "report/report_section.h"
 
-/* a line per run: cell, arm, seed, state, every result, seconds, where it was made, id */
+/* a line per run: cell, arm, seed, state, every result, seconds, where and of which pictures it was made, id;
+ * tables_read.h reads it back, and the epochs */
 polar_status pl_section_runs_csv(const pl_section *p, FILE *f);
 /* a line per epoch of every finished run: training loss, validation metric, lr, seconds */
 polar_status pl_section_epochs_csv(const pl_section *p, FILE *f);
