@@ -46,7 +46,7 @@ static const cli_option options[] = {
     {"points", CLI_INT(bench_args, points, 0, 4096), .value = "N", .def = "0",
      .help = "so3: points of a cloud; 0: 32 and 64"},
     {"batch", CLI_INT(bench_args, batch, 1, 4096), .value = "B", .def = "32",
-     .help = "so3, deit: clouds or images of a step"},
+     .help = "so3, deit, input: clouds or images of a step"},
     {"members", CLI_INT(bench_args, members, 1, 4096), .value = "E", .def = "1",
      .help = "so3: networks trained side by side"},
     {"dtype", CLI_CHOICE(bench_args, dtype, dtypes), .value = "T", .def = "bf16",
@@ -58,7 +58,7 @@ static const cli_option options[] = {
     {"size", CLI_INT(bench_args, size, 1, 4096), .value = "N", .def = "224",
      .help = "deit, input: pixels a side of the model's pictures"},
     {"patch", CLI_INT(bench_args, patch, 1, 4096), .value = "N", .def = "16",
-     .help = "deit: pixels a side of a patch"},
+     .help = "deit, input: pixels a side of a patch"},
     {"members", CLI_INT(bench_args, members, 1, PL_BENCH_MEMBERS), .value = "N", .def = "1",
      .help = "deit: runs trained together, each with its batch"},
     {"format", CLI_CHOICE(bench_args, format, cli_formats), .value = "F", .def = "text",
@@ -313,7 +313,9 @@ static polar_status run(cli_context *ctx, int argc, char **argv)
 {
     bench_args a = {0};
     PL_TRY(cli_options_parse(&a, options, "bench", argc, argv));
-    if (!strcmp(a.what, "input")) return bench_pictures(ctx, &a.data, a.size, a.format);
+    if (!strcmp(a.what, "input"))
+        return bench_pictures(ctx, &a.data,
+                              &(bench_pictures_args){a.device, a.size, a.patch, a.batch, a.format});
     int step = !strcmp(a.what, "step"), ops = !strcmp(a.what, "ops"), so3 = !strcmp(a.what, "so3"),
         deit = !strcmp(a.what, "deit");
     PL_NEED(step || ops || so3 || deit || !strcmp(a.what, "maps"), POLAR_E_ARG,
@@ -346,12 +348,14 @@ const cli_command cli_cmd_bench = {
     "fastest of a few large products, whichever is more, in the same number format and the same run, and a "
     "large copy's bytes per second (read and written).\n"
     "`input` times pictures on their way from files or packs to floats, RandomResizedCrop and the rest, on "
-    "one core.\n",
+    "one core; with --device those that a device makes, from a set in its memory and batch by batch, beside "
+    "DeiT-Tiny's step.\n",
     "  polar bench maps\n"
     "  polar bench step --rule polaradamw --set matrices\n"
     "  polar bench so3 --width 64 --points 32 --device cpu:threads=1\n"
     "  polar bench deit --device cpu:threads=2 --by-op\n"
     "  polar bench input --data imagenet --data imagenet.pack\n"
+    "  polar bench input --data imagenet.pack --device cuda:0 --batch 128\n"
     "  polar bench maps --device cuda:0 --set deit --set 4096 --format json\n",
     run,
 };

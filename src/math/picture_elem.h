@@ -172,48 +172,52 @@ PL_HD double pl_affine_cubic(double a, double b, double c, double e, double d)
     return b + d * (p2 + d * (p3 + d * p4));
 }
 
-PL_HD int64_t pl_within(int64_t i, int64_t n)
+PL_HD int pl_within(int i, int n)
 {
     return i < 0 ? 0 : i >= n ? n - 1 : i;
 }
 
-/* A channel's value in row j at d beyond column i. */
-PL_HD double pl_affine_row(const uint8_t *src, int64_t width, int64_t height, int64_t i, int64_t j, double d,
-                           int cubic)
+/* A byte of a word as a double, exactly; on a GPU by a subtraction, which it does four times as fast. */
+PL_HD double pl_byte_f64(uint32_t word, int c)
 {
-    const uint8_t *row = src + 3 * width * pl_within(j, height);
-    double b = row[3 * pl_within(i, width)], c = row[3 * pl_within(i + 1, width)];
-    if (!cubic) return pl_affine_linear(b, c, d);
-    return pl_affine_cubic(row[3 * pl_within(i - 1, width)], b, c, row[3 * pl_within(i + 2, width)], d);
+#ifdef __CUDA_ARCH__
+    return __hiloint2double(0x43300000, (int)(word >> 8 * c & 255u)) - 4503599627370496.0;
+#else
+    return (double)(word >> 8 * c & 255u);
+#endif
 }
 
-/* The pixel (x, y) of the result, from RGB rows; outside of the source it is fill. */
-PL_HD void pl_affine_pixel(uint8_t *out, const uint8_t *src, int64_t width, int64_t height, int64_t x,
-                           int64_t y, const double m[6], int cubic, const uint8_t fill[3])
+/* A channel's value in a row of four pixels (cubic) or two, at d beyond its second (first). */
+PL_HD double pl_affine_row(const uint32_t *t, int c, double d, int cubic)
+{
+    if (!cubic) return pl_affine_linear(pl_byte_f64(t[0], c), pl_byte_f64(t[1], c), d);
+    return pl_affine_cubic(pl_byte_f64(t[0], c), pl_byte_f64(t[1], c), pl_byte_f64(t[2], c),
+                           pl_byte_f64(t[3], c), d);
+}
+
+/* The pixel (x, y) of the result, from words of RGB; outside of the source it is fill. */
+PL_HD uint32_t pl_affine_pixel(const uint32_t *src, int width, int height, int x, int y, const double m[6],
+                               int cubic, uint32_t fill)
 {
     double px = (double)x + 0.5, py = (double)y + 0.5, u = m[0] * px + m[1] * py + m[2],
            v = m[3] * px + m[4] * py + m[5];
-    int inside = u >= 0 && u < (double)width && v >= 0 && v < (double)height;
+    if (!(u >= 0 && u < (double)width && v >= 0 && v < (double)height)) return fill;
     double a = u - 0.5, b = v - 0.5;
-    int64_t i = inside ? (int64_t)floor(a) : 0, j = inside ? (int64_t)floor(b) : 0;
+    const int i = (int)floor(a), j = (int)floor(b), n = cubic ? 4 : 2, before = cubic ? 1 : 0;
     double dx = a - (double)i, dy = b - (double)j;
+    uint32_t t[4][4] = {{0}}, out = 0;
+    for (int r = 0; r < 4; r++)
+        for (int k = 0; k < 4; k++)
+            if (r < n && k < n)
+                t[r][k] = src[(int64_t)pl_within(j - before + r, height) * width +
+                              pl_within(i - before + k, width)];
     for (int c = 0; c < 3; c++) {
-        double s;
-        if (!inside) {
-            out[c] = fill[c];
-            continue;
-        }
-        if (!cubic)
-            s = pl_affine_linear(pl_affine_row(src + c, width, height, i, j, dx, 0),
-                                 pl_affine_row(src + c, width, height, i, j + 1, dx, 0), dy);
-        else
-            s = pl_affine_cubic(pl_affine_row(src + c, width, height, i, j - 1, dx, 1),
-                                pl_affine_row(src + c, width, height, i, j, dx, 1),
-                                pl_affine_row(src + c, width, height, i, j + 1, dx, 1),
-                                pl_affine_row(src + c, width, height, i, j + 2, dx, 1), dy);
-        int w = (int)s; /* toward zero */
-        out[c] = (uint8_t)pl_byte_clip(w);
+        double s = cubic ? pl_affine_cubic(pl_affine_row(t[0], c, dx, 1), pl_affine_row(t[1], c, dx, 1),
+                                           pl_affine_row(t[2], c, dx, 1), pl_affine_row(t[3], c, dx, 1), dy)
+                         : pl_affine_linear(pl_affine_row(t[0], c, dx, 0), pl_affine_row(t[1], c, dx, 0), dy);
+        out |= (uint32_t)pl_byte_clip((int)s) << 8 * c; /* toward zero, then cut */
     }
+    return out;
 }
 
 #endif

@@ -195,6 +195,8 @@ static inline int pl_post_norms(const polar_rule *r)
 int pl_optim_post_columns(const polar_rule *r, int64_t rows, int64_t cols);
 /* its rule has Kronecker factors (optim_kron.c) */
 int pl_optim_kron(const polar_optim *opt, const pl_optim_param *p);
+/* its direction is divided by the root of the gradient's moment (POLAR_PRECONDITION_ROOT) */
+int pl_optim_rooted(const polar_optim *opt, const pl_optim_param *p);
 /* polar_post keeps a moment */
 int pl_optim_post_moment(const polar_rule *r);
 /* Kronecker factors before the map, and after it */

@@ -38,7 +38,7 @@ typedef struct kron {
 
 typedef void (*kron_fn)(pl_queue *q, const kron *k);
 
-#define MOST_ENTRIES (1 << 24) /* of the largest matrices of a call: what it takes of scratch memory */
+#define MOST_ENTRIES (1 << 26) /* of the largest matrices of a call: what it takes of scratch memory */
 
 static int takes_part(const polar_optim *opt, const pl_optim_param *p)
 {
@@ -102,6 +102,17 @@ static int64_t matrices_of(const kron *k, const pl_optim_param *p)
     return k->opt->members * p->row_blocks;
 }
 
+/* The row of every member for each of its blocks. */
+static void copy_live(pl_queue *q, pl_mat Y, pl_mat X, int64_t blocks)
+{
+    if (blocks == 1) {
+        PL_CALL(copy, q, .Y = Y, .X = X);
+        return;
+    }
+    for (int64_t b = 0; b < Y.batch; b++)
+        PL_CALL(copy, q, .Y = pl_mat_at(Y, b, 1), .X = pl_mat_at(X, b / blocks, 1));
+}
+
 /* A live row serves all matrices of a call or has one each. */
 static void call(pl_queue *q, const kron *one, kron_fn fn)
 {
@@ -110,11 +121,11 @@ static void call(pl_queue *q, const kron *one, kron_fn fn)
     pl_scratch_mark mark = pl_scratch_begin(q);
     if (opt->members > 1 || opt->own_counts) {
         k.live = pl_scratch_mat(q, POLAR_DTYPE_F64, k.D.batch, 1, PL_LIVE_COLS);
+        pl_queue_overlap_begin(q);
         for (int64_t i = k.first, at = 0; i < k.end; at += matrices_of(&k, part_at(&k, i)), i++)
-            for (int64_t b = 0; b < matrices_of(&k, part_at(&k, i)); b++)
-                PL_CALL(
-                    copy, q, .Y = pl_mat_at(k.live, at + b, 1),
-                    .X = pl_mat_at(pl_optim_live_of(opt, part_at(&k, i)), b / part_at(&k, i)->row_blocks, 1));
+            copy_live(q, pl_mat_at(k.live, at, matrices_of(&k, part_at(&k, i))),
+                      pl_optim_live_of(opt, part_at(&k, i)), part_at(&k, i)->row_blocks);
+        pl_queue_overlap_end(q);
     }
     fn(q, &k);
     pl_scratch_end(q, mark);
@@ -150,13 +161,23 @@ static pl_mat room_like(pl_queue *q, const pl_mat *m)
 static pl_mat gathered(pl_queue *q, const kron *k)
 {
     pl_mat Y = room_like(q, &k->D);
+    pl_queue_overlap_begin(q);
     for (int64_t i = k->first, at = 0; i < k->end; i++) {
         const pl_optim_param *p = part_at(k, i);
         const int64_t n = matrices_of(k, p);
         PL_CALL(copy, q, .Y = pl_mat_at(Y, at, n), .X = pl_optim_blocks(p->G, p));
         at += n;
     }
+    pl_queue_overlap_end(q);
     return Y;
+}
+
+/* Every gradient has the directions' format, so that a copy has its bits. */
+static int gathers_exactly(const kron *k)
+{
+    for (int64_t i = k->first; i < k->end; i++)
+        if (part_at(k, i)->G.dtype != k->D.dtype) return 0;
+    return k->end > k->first + 1;
 }
 
 /* What moments average: a gradient over its norm N. */
@@ -179,6 +200,10 @@ static void part_fill(pl_queue *q, part x, int64_t at, int64_t n, pl_mat X)
 static part gradient_part(pl_queue *q, const kron *k)
 {
     part x = part_room(q, k);
+    if (gathers_exactly(k)) { /* three calls for all of them */
+        part_fill(q, x, 0, k->D.batch, gathered(q, k));
+        return x;
+    }
     for (int64_t i = k->first, at = 0; i < k->end; i++) {
         const pl_optim_param *p = part_at(k, i);
         part_fill(q, x, at, matrices_of(k, p), pl_optim_blocks(p->G, p));

@@ -181,6 +181,12 @@ static void pick(polar_optim *opt, pl_queue *q, const pl_optim_param *p)
     pl_scratch_end(q, mark);
 }
 
+int pl_optim_rooted(const polar_optim *opt, const pl_optim_param *p)
+{
+    return p->route == POLAR_ROUTE_MATRIX && p->rows * p->cols > 0 &&
+           pl_optim_rule(opt, p)->precondition == POLAR_PRECONDITION_ROOT;
+}
+
 void pl_optim_stages_before(polar_optim *opt, pl_queue *q)
 {
     for (int64_t i = 0; i < opt->part_count; i++) {
@@ -190,8 +196,7 @@ void pl_optim_stages_before(polar_optim *opt, pl_queue *q)
     pl_optim_kron_before(opt, q);
     for (int64_t i = 0; i < opt->part_count; i++) {
         const pl_optim_param *p = &opt->parts[i];
-        if (p->route == POLAR_ROUTE_MATRIX && !pl_optim_missing(p) && p->rows * p->cols > 0 &&
-            pl_optim_rule(opt, p)->precondition == POLAR_PRECONDITION_ROOT)
+        if (pl_optim_rooted(opt, p) && !pl_optim_missing(p))
             PL_CALL(entry_stage, q, .Y = p->D, .V = p->V, .X = p->D, .G = p->G,
                     .live = pl_optim_live_of(opt, p), .root = 1);
     }

@@ -72,6 +72,22 @@ static void test_wrong_use(void)
               "%d temporary names", count_files(".tmp"));
 }
 
+/* Pictures made by a device: what cannot be timed. */
+static void test_bench(void)
+{
+    static const struct {
+        const char *command, *says;
+    } cases[] = {
+        {"$P bench input --device ref --data $D/set --size 16 --batch 4", "does not make pictures"},
+        {"$P bench input --device cpu:threads=1 --data $D/set --size 30", "in patches of 16"},
+        {"$P bench input --device cpu:threads=1 --data $D/set --size 16 --batch 25", "no batch of 25"},
+        {"$P bench input --device cpu:threads=1 --data $D/nowhere --size 16", "no folder"}};
+    for (int i = 0; i < 4; i++) {
+        int code = sh(cases[i].command);
+        test_true(cases[i].command, code == 2 && strstr(last.err, cases[i].says), "%s", last.err);
+    }
+}
+
 /* ---- what a user does first --------------------------------------------------------------------- */
 
 static void test_work(void)
@@ -444,6 +460,7 @@ int main(int argc, char **argv)
     if (!cli_begin(argc, argv)) return 1;
     test_help();
     test_wrong_use();
+    test_bench();
     test_work();
     test_paper_subset();
     test_many_classes();

@@ -126,6 +126,70 @@ static void test_recipes(const pictures *p, int few)
             }
 }
 
+/* Erased to a colour and to noise, with a seed and an epoch of many bits; and by the box alone. */
+static void test_fills(const pictures *p)
+{
+    static const char *const names[] = {"erased to zeros", "erased to a colour", "erased to noise"};
+    enum { SIDE = 31, EPOCHS = 8 };
+    const int64_t each = 3 * SIDE * SIDE;
+    static float want[3 * SIDE * SIDE], got[3 * SIDE * SIDE];
+    for (int fill = PL_ERASE_CONST; fill <= PL_ERASE_PIXEL; fill++) {
+        int64_t bad = 0, whole = 0;
+        pl_augment_options o;
+        pl_augment *a;
+        TEST_TRY(pl_augment_recipe(&o, "minimal", SIDE));
+        o.erasing.prob = 1, o.erasing.fill = (pl_erasing_fill)fill;
+        TEST_TRY(pl_augment_create(&a, &o));
+        for (int i = 0; i < SIZES * EPOCHS; i++) {
+            int k = i % SIZES;
+            double row[PL_AUG_COLS];
+            uint8_t *part = p->bytes + p->offset[k];
+            pl_image im = pl_image_view(part, widths[k], heights[k]);
+            pl_draw_key key = {0xfedcba9876543210u + (uint64_t)i, ((int64_t)1 << 47) + i,
+                               ((int64_t)1 << 46) + k};
+            TEST_TRY(pl_augment_train(a, want, &im, key));
+            TEST_TRY(pl_augment_train_row(row, a, p->offset[k], widths[k], heights[k], key));
+            make(got, p, row, 1, SIDE, pl_augment_scale(a));
+            bad += differ(want, got, each);
+            pl_box box = pl_augment_row_cut(row, 0);
+            uint8_t *cut = calloc((size_t)(3 * box.width * box.height + 3), 1);
+            for (int64_t y = 0; y < box.height; y++)
+                memcpy(cut + 3 * y * box.width, pl_image_at(&im, box.x, box.y + y), (size_t)(3 * box.width));
+            pictures alone = *p;
+            alone.P.cols = (3 * box.width * box.height + 3) / 4;
+            TEST_TRY(pl_mat_alloc(&alone.P, p->at.dev, POLAR_DTYPE_F32, 1, 1, alone.P.cols));
+            polar_queue_upload(p->at.q, alone.P.data, cut, (size_t)(4 * alone.P.cols));
+            make(got, &alone, row, 1, SIDE, pl_augment_scale(a));
+            whole += differ(want, got, each);
+            pl_mat_free(&alone.P, p->at.dev);
+            free(cut);
+        }
+        test_exact(names[fill], bad);
+        test_exact("... from the box alone", whole);
+        pl_augment_destroy(a);
+    }
+}
+
+/* Noise beside libm's normals. Both have radius sqrt(-2 log u), from a logarithm within 1 ulp, and a cosine
+ * or sine of a rounded angle; the radius is at most 8.58, the angle's rounding at most 2^-51 (of 2 pi), and
+ * ten roundings of 2^-53 are more than the two series and products make together. */
+static void test_noise(void)
+{
+    double most = 0;
+    int64_t other = 0;
+    enum { DRAWS = 200000 };
+    for (int64_t i = 0; i < DRAWS; i++) {
+        const pl_n2 z = pl_noise(5, 9, (uint64_t)i, 3, i % 7),
+                    w = pl_normal(5, PL_STREAM_ERASE, 9 << 16 | 3, (uint64_t)(i % 7) << 48 | (uint64_t)i);
+        most = fmax(most, fmax(fabs(z.a - w.a), fabs(z.b - w.b)));
+        other += ((float)z.a != (float)w.a) + ((float)z.b != (float)w.b);
+    }
+    test_bound("noise beside libm's", most, 8.58 * (0x1p-51 + 10 * 0x1p-53), "an angle and ten roundings");
+    /* 4e-15 of a step of 6e-8 |z|, which over normal z is some 1e-6: a third of a number is expected, and
+     * eleven come once in 1e14 */
+    test_true("... as floats", other <= 10, "%lld of %d differ", (long long)other, 2 * DRAWS);
+}
+
 /* Each operation on its own, with either filter, weak and strong. */
 static void test_operations(const pictures *p)
 {
@@ -275,6 +339,8 @@ int main(int argc, char **argv)
 {
     pictures p = pictures_open(test_begin(argc, argv));
     test_recipes(&p, test_few(argc, argv));
+    test_fills(&p);
+    test_noise();
     test_operations(&p);
     test_mixing(&p);
     test_senseless(&p);

@@ -6,7 +6,6 @@
  */
 #include <pthread.h>
 
-#include "data/set/image_pack.h"
 #include "data/set/image_synth.h"
 #include "fixtures/folder.h"
 #include "lab/deit/deit_train.h"
@@ -147,60 +146,6 @@ static void test_ensemble(const char *device, const run_arm *arms, int every)
     run_free(together, BESIDE);
 }
 
-/* ---- pictures made on the device ---------------------------------------------------------------- */
-
-static char pack[160];
-
-static void make_pack(void)
-{
-    pl_synth_opts o = PL_SYNTH_OPTS_INIT;
-    pl_pack_opts with = {.workers = 1};
-    pl_pack_result made;
-    pl_image_folder *f;
-    int stopped;
-    o.classes = 3, o.per_class[0] = 30, o.per_class[1] = 3, o.size = 20;
-    TEST_TRY(pl_image_synth_write(&stopped, &o, in_folder("pictures")));
-    TEST_TRY(pl_image_folder_open(&f, in_folder("pictures")));
-    snprintf(pack, sizeof pack, "%s", in_folder("pack"));
-    TEST_TRY(pl_image_pack_write(&made, pack, f, &with));
-    pl_image_folder_close(f);
-    folder_remove(in_folder("pictures"));
-}
-
-static void test_input(const char *device)
-{
-    static const char *const recipes[] = {
-        "optim.rule=adamw", "optim.rule=muon data.recipe=deit",
-        "optim.rule=muon data.recipe=deit train.last_batch=keep train.batch=28"};
-    static const char *const ways[] = {"host", "device"};
-    make_pack();
-    for (int i = 0; i < 3; i++) {
-        run_story story[2];
-        for (int k = 0; k < 2; k++) {
-            char changes[400];
-            snprintf(changes, sizeof changes,
-                     "data.set=textures data.classes=0 data.path=%s data.input=%s %s", pack, ways[k],
-                     recipes[i]);
-            run_run(&story[k], device, &(run_arm){changes, 5}, 1);
-        }
-        test_exact("pictures made on the device: the same run", story_differs(&story[0], &story[1]));
-        run_free(story, 2);
-    }
-    run_rig r;
-    char changes[400];
-    snprintf(changes, sizeof changes, "data.set=textures data.classes=0 data.path=%s data.input=device",
-             pack);
-    TEST_TRY(run_open(&r, device, &(run_arm){changes, 5}, 1));
-    test_true("... and they were made there", r.t->data[0].pixels.data && !r.t->data[0].loader, "%lld bytes",
-              (long long)(4 * r.t->data[0].pixels.cols));
-    run_close(&r);
-    polar_status st = run_open(&r, device, &(run_arm){"data.input=device", 5}, 1);
-    test_true("... from a pack only", st == POLAR_E_ARG && strstr(polar_error_message(), "not a pack"), "%s",
-              polar_error_message());
-    run_close(&r);
-    remove(pack);
-}
-
 /* Seeds 8 and 9 choose the classes 0, 1 and 1, 2 of three; class 0 lacks a picture. */
 static void test_uneven(const char *device)
 {
@@ -272,7 +217,6 @@ int main(int argc, char **argv)
         test_ensemble(device, wide_mates, 5);
     }
     test_lost(device);
-    if (strcmp(device, "ref")) test_input(device);
     test_uneven(device);
     folder_close();
     return test_end();

@@ -236,7 +236,9 @@ int main(int argc, char **argv)
     static const dims shapes[] = {{2, 7, 3, 5},   {1, 1, 1, 1},   {3, 17, 2, 16},
                                   {1, 65, 1, 64}, {2, 40, 1, 40}, {1, 101, 2, 72}};
     static const dims long_ones[] = {{3, 197, 3, 64}, {1, 209, 2, 64}, {1, 500, 1, 48}, {2, 144, 2, 32},
-                                     {2, 81, 1, 8},   {1, 80, 3, 64}}; /* at the edges of cuda's segments */
+                                     {2, 81, 1, 8},   {1, 80, 3, 64},  {2, 72, 1, 64},  {1, 73, 1, 56},
+                                     {2, 112, 1, 64}, {2, 65, 3, 64}, /* at the edges of cuda's segments */
+                                     {1200, 9, 1, 8}}; /* more heads than a GPU has at a time */
     static const polar_dtype formats[] = {POLAR_DTYPE_F64, POLAR_DTYPE_F32, POLAR_DTYPE_BF16};
     if (test_few(argc, argv)) {
         for (size_t i = 0; i < sizeof long_ones / sizeof *long_ones; i++)

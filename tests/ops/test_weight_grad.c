@@ -22,6 +22,9 @@ static const form forms[] = {
     {POLAR_DTYPE_BF16, 1, 5, 215, 576, 192},
     {POLAR_DTYPE_BF16, 1, 8, 128, 64, 768},
     {POLAR_DTYPE_BF16, 2, 5, 207, 200, 72},
+    /* other tiles together than alone, more of them than run at once; the rows in several splits */
+    {POLAR_DTYPE_BF16, 18, 8, 128, 136, 104},
+    {POLAR_DTYPE_BF16, 2, 16, 1604, 136, 104},
 };
 
 static pl_mat mat(pl_device *dev, pl_queue *q, polar_dtype dtype, int64_t batch, int64_t rows, int64_t cols,

@@ -25,9 +25,11 @@ checked=$(grep -c '^ok      racecheck ' "$dir/out")
 need "^$((programs - 2 + 2 + 2 + 1 + 1 + 4 * checked + 1)) passed, 1 failed\$"    # two ops for test_ops, for test_cuda, its rest, the exit code, four tools, memcheck's copy
 if grep -q fused "$dir/out"; then echo "test_cuda_script: a fused op has no cases"; bad=1; fi
 program tests/test_attention 'echo "mismatches 3 FAIL"; exit 1'
+program tests/test_nvjpeg 'echo "no nvJPEG"; exit 77'
 program bin/compute-sanitizer 'shift 4; "$@"'
 PATH=$dir/bin:$PATH sh "$root/tools/test_cuda.sh" "$dir" >"$dir/out" 2>&1
 need '^mismatches 3 FAIL$'
 need ', 5 failed$'
+need '^absent  test_nvjpeg cuda:0: no nvJPEG$'
 [ $bad -eq 0 ] || { cat "$dir/out"; exit 1; }
 echo "test_cuda_script: a line for each of $programs programs and ops, failures told"

@@ -1,9 +1,9 @@
 /* cuda_attention.cuh -- what attention and its gradient share: tensor maps of heads, sizes of a segment,
- * stores of a tile.
+ * stores of a tile, sums along rows.
  *
  * Rows of a head lie in shared memory as rows of 64 channels (128 bytes, swizzled), a segment of R rows an
- * array; missing rows and channels are zero. Where all tokens fit into one segment a block has a whole head
- * of an image; otherwise a block has one tile of 64 rows and walks over the segments.
+ * array; missing rows and channels are zero. Where a head's tokens do not fit into one segment a block has
+ * one tile of 64 rows and walks over the segments.
  */
 #ifndef PL_CUDA_ATTENTION_CUH
 #define PL_CUDA_ATTENTION_CUH
@@ -24,15 +24,21 @@ __device__ __forceinline__ void load_rows(uint32_t to, const CUtensorMap *map, u
                  : "memory");
 }
 
-/* A tile of 64 x d sums, times factor, to rows [row, rows) of an array: `to` is its row 0, the head's first
- * channel. */
-__device__ __forceinline__ void store_tile(__nv_bfloat16 *to, int64_t stride, int row, int rows, int d,
-                                           const float (&x)[32], float factor0, float factor1)
+__device__ __forceinline__ void clear(float (&x)[32])
 {
-    const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32 % 4;
+#pragma unroll
+    for (int i = 0; i < 32; i++) x[i] = 0;
+}
+
+/* A warp's 16 x d sums, times a factor for rows g and one for rows g + 8, to rows [row, rows) of an array:
+ * `to` is its row 0, the head's first channel. */
+__device__ __forceinline__ void store_strip(__nv_bfloat16 *to, int64_t stride, int row, int rows, int d,
+                                            const float (&x)[32], float factor0, float factor1)
+{
+    const int lane = (int)threadIdx.x % 32;
 #pragma unroll
     for (int h = 0; h < 2; h++) {
-        const int r = row + 16 * warp + lane / 4 + 8 * h;
+        const int r = row + lane / 4 + 8 * h;
         const float f = h ? factor1 : factor0;
 #pragma unroll
         for (int half = 0; half < 2; half++) {
@@ -47,6 +53,82 @@ __device__ __forceinline__ void store_tile(__nv_bfloat16 *to, int64_t stride, in
             if (r < rows && c < d) *reinterpret_cast<uint4 *>(to + r * stride + c) = unit;
         }
     }
+}
+
+/* A warpgroup's 64 x d sums: a strip a warp. */
+__device__ __forceinline__ void store_tile(__nv_bfloat16 *to, int64_t stride, int row, int rows, int d,
+                                           const float (&x)[32], float factor0, float factor1)
+{
+    store_strip(to, stride, row + 16 * ((int)threadIdx.x / 32 % 4), rows, d, x, factor0, factor1);
+}
+
+/* ---- rows' sums ------------------------------------------------------------------------------------ */
+
+/* Over the four lanes that share a row. */
+__device__ __forceinline__ float quad_max(float x)
+{
+    x = fmaxf(x, __shfl_xor_sync(0xffffffffu, x, 1));
+    return fmaxf(x, __shfl_xor_sync(0xffffffffu, x, 2));
+}
+
+__device__ __forceinline__ float quad_sum(float x)
+{
+    x += __shfl_xor_sync(0xffffffffu, x, 1);
+    return x + __shfl_xor_sync(0xffffffffu, x, 2);
+}
+
+/* Scores become powers of 2 relative to the largest of their rows, m; rows' sums and O are scaled to it
+ * first. */
+template <int R>
+__device__ __forceinline__ void weigh(float (&S)[R / 2], float (&O)[32], float (&m)[2], float (&sum)[2],
+                                      int valid, float scale2, bool first)
+{
+    const int t = (int)threadIdx.x % 4;
+    float most[2] = {m[0], m[1]};
+    if (valid < R) {
+#pragma unroll
+        for (int j = 0; j < R / 8; j++)
+#pragma unroll
+            for (int i = 0; i < 4; i++)
+                if (8 * j + 2 * t + i % 2 >= valid) S[4 * j + i] = -INFINITY;
+    }
+#pragma unroll
+    for (int i = 0; i < R / 2; i++) most[i / 2 % 2] = fmaxf(most[i / 2 % 2], S[i]);
+#pragma unroll
+    for (int h = 0; h < 2; h++) {
+        most[h] = quad_max(most[h]);
+        if (!first) {
+            const float factor = power2((m[h] - most[h]) * scale2);
+            sum[h] *= factor;
+#pragma unroll
+            for (int j = 0; j < 8; j++) O[4 * j + 2 * h] *= factor, O[4 * j + 2 * h + 1] *= factor;
+        }
+        m[h] = most[h];
+        most[h] *= -scale2;
+    }
+#pragma unroll
+    for (int i = 0; i < R / 2; i++) {
+        S[i] = power2(fmaf(S[i], scale2, most[i / 2 % 2]));
+        sum[i / 2 % 2] += S[i];
+    }
+}
+
+/* Of rows of 64 products by eight lanes, a unit of 8 each: a lane's sum, then the eight lanes'. */
+__device__ __forceinline__ float products_of_unit(uint4 o, uint4 g)
+{
+    const uint32_t a[4] = {o.x, o.y, o.z, o.w}, b[4] = {g.x, g.y, g.z, g.w};
+    float sum = 0;
+#pragma unroll
+    for (int i = 0; i < 4; i++)
+        sum = fmaf(pl_low(a[i]), pl_low(b[i]), fmaf(pl_high(a[i]), pl_high(b[i]), sum));
+    return sum;
+}
+
+__device__ __forceinline__ float sum_of_eight(float sum)
+{
+#pragma unroll
+    for (int half = 4; half > 0; half /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, half);
+    return sum;
 }
 
 /* ---- host ------------------------------------------------------------------------------------------ */

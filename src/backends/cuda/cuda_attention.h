@@ -10,6 +10,9 @@
 #include "cuda_hopper.h"
 #include "device/ops.h"
 
+#define PL_ATTENTION_SHORT 80 /* tokens */
+#define PL_ATTENTION_WHOLE 208
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -19,6 +22,15 @@ int pl_hopper_attention_back_suits(const pl_args_attention_back *a);
 cudaError_t pl_hopper_attention(const pl_hopper_device *dev, cudaStream_t stream, const pl_args_attention *a);
 cudaError_t pl_hopper_attention_back(const pl_hopper_device *dev, cudaStream_t stream,
                                      const pl_args_attention_back *a);
+
+/* The same for what suits, a head in shared memory whole: of at most PL_ATTENTION_SHORT tokens by mma.sync,
+ * of at most PL_ATTENTION_WHOLE by wgmma. */
+cudaError_t pl_hopper_attention_short(const pl_hopper_device *dev, cudaStream_t stream,
+                                      const pl_args_attention *a);
+cudaError_t pl_hopper_attention_short_back(const pl_hopper_device *dev, cudaStream_t stream,
+                                           const pl_args_attention_back *a);
+cudaError_t pl_hopper_attention_groups_back(const pl_hopper_device *dev, cudaStream_t stream,
+                                            const pl_args_attention_back *a);
 
 #ifdef __cplusplus
 }

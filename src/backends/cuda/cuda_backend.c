@@ -12,7 +12,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "cuda_hopper.h"
+#include "cuda_products.h"
 #include "cuda_kernels.h"
 #include "cuda_multi.h"
 #include "cuda_ns.h"
@@ -173,6 +173,7 @@ static void cuda_queue_close(pl_queue *q)
         if (c->timer[i]) cudaEventDestroy(c->timer[i]);
     if (c->reached) cudaEventDestroy(c->reached);
     cudaFree(c->workspace);
+    cudaFree(c->counters);
     cudaFreeHost(c->pinned);
     cudaFreeHost(c->stages);
     pl_free(c->multi);
@@ -195,6 +196,10 @@ static polar_status queue_resources(pl_queue *q, pl_cuda_queue *c, void *stream)
     c->ns = pl_calloc(1, sizeof *c->ns);
     PL_NEED(c->multi && c->ns, POLAR_E_NOMEM, "a queue's table of ops");
     PL_TRY(cuda_mem_alloc(q->dev, &c->workspace, PL_CUDA_WORKSPACE));
+    PL_TRY(cuda_mem_alloc(q->dev, (void **)&c->counters, PL_CUDA_PRODUCTS_COUNTERS * sizeof *c->counters));
+    PL_TRY(pl_cuda_fail(cudaMemset(c->counters, 0, PL_CUDA_PRODUCTS_COUNTERS * sizeof *c->counters),
+                        "setting counters", q->dev));
+    PL_TRY(pl_cuda_fail(cudaStreamSynchronize(NULL), "setting counters", q->dev));
     PL_TRY(pl_cuda_fail(cudaMallocHost((void **)&c->pinned, PL_CUDA_RING * PL_CUDA_SLOT),
                         "taking pinned memory", q->dev));
     for (int i = 0; i < PL_CUDA_RING; i++)
@@ -375,10 +380,10 @@ static double cuda_time_end(pl_queue *q)
 
 static size_t cuda_op_scratch(pl_queue *q, pl_op_id id, const void *args)
 {
-    (void)q;
 #define CUDA_WITH_SCRATCH(op) \
     if (id == PL_OP_##op) return pl_cuda_##op##_scratch(args);
 #include "device/ops.def"
+    if (id == PL_OP_newton_schulz) return pl_cuda_newton_schulz_scratch(q, args);
     return pl_cuda_layer_scratch(id, args);
 }
 

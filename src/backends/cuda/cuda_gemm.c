@@ -15,7 +15,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "cuda_hopper.h"
+#include "cuda_products.h"
 #include "cuda_kernels.h"
 #include "cuda_split.h"
 #include "cuda_state.h"
@@ -289,41 +289,42 @@ static cublasStatus_t multiply(pl_queue *q, pl_cuda_lt *lt, gemm_plan *p, const 
                               a->C.data, p->d, &p->algo, c->workspace, PL_CUDA_WORKSPACE, c->stream);
 }
 
-/* A symmetric product by halves, where that is known to be faster; 0 where it is not done. */
-static int multiply_half(pl_queue *q, const pl_cuda_lt *lt, const pl_args_gemm *a)
+static pl_cuda_product_array array_of(const pl_mat *m)
+{
+    return (pl_cuda_product_array){m->data, m->rows, m->cols, m->rs, m->bs};
+}
+
+/* A product by tiles, where that is known to be faster: a symmetric one with its factors standing, or A B. 0
+ * where it is not done. */
+static int multiply_tiles(pl_queue *q, const pl_cuda_lt *lt, const pl_args_gemm *a)
 {
     const pl_mat *D = a->D.data ? &a->D : NULL;
     int wide = D && D->dtype == POLAR_DTYPE_F32; /* cuBLASLt has nothing for that */
-    if (!a->sym || a->ta || !a->tb || !lt->hopper.multiprocessors ||
-        (!wide && !pl_hopper_pays(a->C.rows, a->A.cols)))
-        return 0;
+    int sym = a->sym && a->tb;
+    if (!lt->hopper.multiprocessors || a->ta || (!sym && (a->tb || wide))) return 0;
     if (polar_dtype_size(a->A.dtype) != 2 || a->B.dtype != a->A.dtype || a->C.dtype != a->A.dtype) return 0;
-    if (D && D->dtype != a->C.dtype && !wide) return 0;
-    pl_hopper_product p = {
-        .C = a->C.data,
-        .A = a->A.data,
-        .B = a->B.data,
-        .D = D ? D->data : NULL,
-        .m = a->C.rows,
-        .k = a->A.cols,
-        .batch = a->C.batch,
-        .ldc = a->C.rs,
-        .lda = a->A.rs,
-        .ldb = a->B.rs,
-        .ldd = D ? D->rs : 0,
-        .bsc = a->C.bs,
-        .bsa = a->A.bs,
-        .bsb = a->B.bs,
-        .bsd = D ? D->bs : 0,
-        .alpha = (float)a->alpha,
-        .beta = (float)a->beta,
-        .half = a->A.dtype == POLAR_DTYPE_F16,
-        .d_f32 = wide,
-    };
-    if (!pl_hopper_suits(&p)) return 0;
-    cudaError_t e =
-        pl_hopper_multiply(&lt->hopper, pl_cuda_q(q)->stream, &p, pl_hopper_plan_for(&lt->hopper, &p));
-    if (e != cudaSuccess) pl_queue_keep(q, pl_cuda_fail(e, "launching a symmetric product", q->dev));
+    if ((D && D->dtype != a->C.dtype && !wide) || a->A.batch != a->C.batch || a->B.batch != a->C.batch)
+        return 0;
+    if (!wide && !pl_cuda_products_pay(sym, a->C.rows, a->C.cols, a->A.cols)) return 0;
+    if (D && (D->batch != a->C.batch || D->data == a->C.data)) return 0;
+    pl_cuda_product_list l = {.array = {array_of(&a->C), array_of(&a->A), array_of(&a->B)},
+                              .arrays = 3,
+                              .products = 1,
+                              .batch = a->C.batch,
+                              .half = a->A.dtype == POLAR_DTYPE_F16};
+    if (wide) l.wide = D->data, l.ldw = D->rs, l.bsw = D->bs;
+    else if (D) l.array[l.arrays++] = array_of(D);
+    l.product[0] = (pl_cuda_product){.c = 0,
+                                     .a = 1,
+                                     .b = 2,
+                                     .d = D && !wide ? 3 : PL_CUDA_PRODUCTS_NONE,
+                                     .tb = (uint8_t)!a->tb,
+                                     .sym = (uint8_t)sym,
+                                     .alpha = (float)a->alpha,
+                                     .beta = (float)a->beta};
+    if (!pl_cuda_products_suit(&l)) return 0;
+    cudaError_t e = pl_cuda_products_run(&lt->hopper, pl_cuda_q(q)->stream, &l);
+    if (e != cudaSuccess) pl_queue_keep(q, pl_cuda_fail(e, "launching a product by tiles", q->dev));
     return 1;
 }
 
@@ -360,7 +361,8 @@ static void gemm_piece(pl_queue *q, const pl_args_gemm *a)
     pl_cuda_lt *lt = pl_cuda_dev(q->dev)->lt;
     gemm_key key = key_of(a);
     char line[400];
-    int done = multiply_half(q, lt, a) || (!a->tf32 && pl_cuda_gemm_rows(q, a)) || multiply_split(q, lt, a);
+    int done = (!a->tf32 && !a->sym && pl_cuda_gemm_rows(q, a)) || multiply_tiles(q, lt, a) ||
+               multiply_split(q, lt, a);
     if (!done && suits(a, &key)) {
         pthread_mutex_lock(&lt->lock);
         gemm_plan *p = plan_find(lt, &key);

@@ -50,20 +50,62 @@ __device__ __forceinline__ int pl_mbar_try(uint32_t bar, uint32_t parity)
     return (int)done;
 }
 
-__device__ __forceinline__ void pl_mbar_wait(uint32_t bar, uint32_t parity)
+/* The same without waiting at all. */
+__device__ __forceinline__ int pl_mbar_test(uint32_t bar, uint32_t parity)
+{
+    uint32_t done;
+    asm volatile(
+        "{\n.reg .pred p;\nmbarrier.test_wait.parity.shared::cta.b64 p, [%1], %2;\nselp.u32 %0, 1, 0, p;\n}\n"
+        : "=r"(done)
+        : "r"(bar), "r"(parity)
+        : "memory");
+    return (int)done;
+}
+
+template <int (*TRY)(uint32_t, uint32_t)>
+__device__ __forceinline__ void pl_mbar_until(uint32_t bar, uint32_t parity)
 {
 #ifdef PL_HOPPER_WATCH
-    if (pl_mbar_try(bar, parity)) return;
+    if (TRY(bar, parity)) return;
     uint64_t begin, now;
     asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(begin));
-    while (!pl_mbar_try(bar, parity)) {
+    while (!TRY(bar, parity)) {
         asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
         if (now - begin > 500000000ull) __trap();
     }
 #else
-    while (!pl_mbar_try(bar, parity)) {
+    while (!TRY(bar, parity)) {
     }
 #endif
+}
+
+__device__ __forceinline__ void pl_mbar_wait(uint32_t bar, uint32_t parity)
+{
+    pl_mbar_until<pl_mbar_try>(bar, parity);
+}
+
+/* At a barrier of another block of the cluster (an address of mapa); what this thread wrote, and what it
+ * knows that others wrote, comes first. */
+__device__ __forceinline__ void pl_mbar_arrive_remote(uint32_t bar)
+{
+    asm volatile("mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%0];" ::"r"(bar) : "memory");
+}
+
+/* As pl_mbar_try, of a barrier at which other blocks of the cluster arrive: what they wrote is there. */
+__device__ __forceinline__ int pl_mbar_try_cluster(uint32_t bar, uint32_t parity)
+{
+    uint32_t done;
+    asm volatile("{\n.reg .pred p;\nmbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 p, [%1], "
+                 "%2;\nselp.u32 %0, 1, 0, p;\n}\n"
+                 : "=r"(done)
+                 : "r"(bar), "r"(parity)
+                 : "memory");
+    return (int)done;
+}
+
+__device__ __forceinline__ void pl_mbar_wait_cluster(uint32_t bar, uint32_t parity)
+{
+    pl_mbar_until<pl_mbar_try_cluster>(bar, parity);
 }
 
 /* A ring of stages in shared memory: where they begin, and their barriers, 8 bytes each. */
@@ -85,6 +127,47 @@ __device__ __forceinline__ void pl_tma_load(uint32_t to, const CUtensorMap *map,
                  "{%3, %4, %5}], [%2];" ::"r"(to),
                  "l"(map), "r"(bar), "r"(x), "r"(y), "r"(z)
                  : "memory");
+}
+
+__device__ __forceinline__ void pl_tma_load4(uint32_t to, const CUtensorMap *map, uint32_t bar, int x, int y,
+                                             int z, int w)
+{
+    asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, "
+                 "{%3, %4, %5, %6}], [%2];" ::"r"(to),
+                 "l"(map), "r"(bar), "r"(x), "r"(y), "r"(z), "r"(w)
+                 : "memory");
+}
+
+/* ---- bulk tensor stores: groups of the thread that issues them ----------------------------------- */
+
+__device__ __forceinline__ void pl_tma_store(const CUtensorMap *map, uint32_t from, int x, int y, int z)
+{
+    asm volatile("cp.async.bulk.tensor.3d.global.shared::cta.bulk_group [%0, {%2, %3, %4}], [%1];" ::"l"(map),
+                 "r"(from), "r"(x), "r"(y), "r"(z)
+                 : "memory");
+}
+
+__device__ __forceinline__ void pl_bulk_commit(void)
+{
+    asm volatile("cp.async.bulk.commit_group;" ::: "memory");
+}
+
+/* Until all but the last LEFT groups have read shared memory. */
+template <int LEFT> __device__ __forceinline__ void pl_bulk_wait_read(void)
+{
+    asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(LEFT) : "memory");
+}
+
+/* Until all groups have been written. */
+__device__ __forceinline__ void pl_bulk_wait(void)
+{
+    asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
+}
+
+/* What this thread wrote to shared memory before is there for the copy engine after. */
+__device__ __forceinline__ void pl_async_fence(void)
+{
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
 
 /* ---- registers ---------------------------------------------------------------------------------- */
@@ -143,6 +226,28 @@ __device__ __forceinline__ uint4 pl_lds16(uint32_t at)
     uint4 v;
     asm volatile("ld.shared.v4.b32 {%0, %1, %2, %3}, [%4];"
                  : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+                 : "r"(at)
+                 : "memory");
+    return v;
+}
+
+/* To another block of the cluster (an address of mapa). */
+__device__ __forceinline__ void pl_sts_remote(uint32_t at, float v)
+{
+    asm volatile("st.shared::cluster.f32 [%0], %1;" ::"r"(at), "f"(v) : "memory");
+}
+
+__device__ __forceinline__ void pl_sts4_remote(uint32_t at, float a, float b, float c, float d)
+{
+    asm volatile("st.shared::cluster.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(at), "f"(a), "f"(b), "f"(c), "f"(d)
+                 : "memory");
+}
+
+__device__ __forceinline__ float4 pl_lds4(uint32_t at)
+{
+    float4 v;
+    asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
+                 : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w)
                  : "r"(at)
                  : "memory");
     return v;

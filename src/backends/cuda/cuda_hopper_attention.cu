@@ -22,55 +22,6 @@ template <int R> struct forward_size {
     static constexpr int BYTES = 1024 + 2 * SEGMENT + 2 * QUERIES + 3 * 8;
 };
 
-/* Over the four lanes that share a row. */
-__device__ __forceinline__ float quad_max(float x)
-{
-    x = fmaxf(x, __shfl_xor_sync(0xffffffffu, x, 1));
-    return fmaxf(x, __shfl_xor_sync(0xffffffffu, x, 2));
-}
-
-__device__ __forceinline__ float quad_sum(float x)
-{
-    x += __shfl_xor_sync(0xffffffffu, x, 1);
-    return x + __shfl_xor_sync(0xffffffffu, x, 2);
-}
-
-/* Scores become powers of 2 relative to the largest of their rows, m; rows' sums and O are scaled to it
- * first. */
-template <int R>
-__device__ __forceinline__ void weigh(float (&S)[R / 2], float (&O)[32], float (&m)[2], float (&sum)[2],
-                                      int valid, float scale2, bool first)
-{
-    const int t = (int)threadIdx.x % 4;
-    float most[2] = {m[0], m[1]};
-    if (valid < R) {
-#pragma unroll
-        for (int j = 0; j < R / 8; j++)
-#pragma unroll
-            for (int i = 0; i < 4; i++)
-                if (8 * j + 2 * t + i % 2 >= valid) S[4 * j + i] = -INFINITY;
-    }
-#pragma unroll
-    for (int i = 0; i < R / 2; i++) most[i / 2 % 2] = fmaxf(most[i / 2 % 2], S[i]);
-#pragma unroll
-    for (int h = 0; h < 2; h++) {
-        most[h] = quad_max(most[h]);
-        if (!first) {
-            const float factor = power2((m[h] - most[h]) * scale2);
-            sum[h] *= factor;
-#pragma unroll
-            for (int j = 0; j < 8; j++) O[4 * j + 2 * h] *= factor, O[4 * j + 2 * h + 1] *= factor;
-        }
-        m[h] = most[h];
-        most[h] *= -scale2;
-    }
-#pragma unroll
-    for (int i = 0; i < R / 2; i++) {
-        S[i] = power2(fmaf(S[i], scale2, most[i / 2 % 2]));
-        sum[i / 2 % 2] += S[i];
-    }
-}
-
 template <int R>
 __global__ void __launch_bounds__(128, 3) attention_kernel(const __grid_constant__ forward_params p)
 {
@@ -156,7 +107,7 @@ int pl_hopper_attention_suits(const pl_args_attention *a)
 {
     if (a->lse.data && a->lse.dtype != POLAR_DTYPE_F32) return 0;
     return suits_heads(a->QKV, 3 * a->heads) && suits_heads(a->O, a->heads) &&
-           a->QKV.batch * a->heads < INT32_MAX;
+           a->QKV.batch * a->heads < INT32_MAX / 2;
 }
 
 template <int R>
@@ -178,7 +129,6 @@ static cudaError_t launch(const pl_hopper_device *dev, cudaStream_t stream, cons
 cudaError_t pl_hopper_attention(const pl_hopper_device *dev, cudaStream_t stream, const pl_args_attention *a)
 {
     const int64_t n = a->QKV.rows;
-    return n <= 80    ? launch<80>(dev, stream, a)
-           : n <= 144 ? launch<144>(dev, stream, a)
-                      : launch<MOST>(dev, stream, a);
+    if (n <= PL_ATTENTION_SHORT) return pl_hopper_attention_short(dev, stream, a);
+    return n <= 144 ? launch<144>(dev, stream, a) : launch<MOST>(dev, stream, a);
 }

@@ -1,5 +1,5 @@
 /* cuda_hopper_attention_back.cu -- attention's gradient (cuda_attention.h): scores and weights are made again
- * from lse, in registers.
+ * from lse, in registers. Here for heads of more tokens than fit into shared memory.
  *
  *     D = rowsum(dO O)          P = e^(S - lse)               dS = P (dO v^T - D)
  *     dV = P^T dO               dQ = dS k / sqrt(d)           dK = dS^T q / sqrt(d)
@@ -17,7 +17,7 @@ typedef struct {
     const __nv_bfloat16 *O, *dO;
     const float *lse;
     int64_t g_rs, g_bs, o_rs, o_bs, do_rs, do_bs, lse_rs, lse_bs;
-    int tokens, heads, d, tiles, segments;
+    int tokens, heads, d, segments;
     float scale, scale2; /* 1 / sqrt(d), and that times log2 e */
 } backward_params;
 
@@ -44,13 +44,9 @@ __device__ __forceinline__ void row_statistics(float2 *to, const backward_params
                 *reinterpret_cast<const uint4 *>(p.O + image * p.o_bs + row * p.o_rs + head * p.d + 8 * part);
             const uint4 g = *reinterpret_cast<const uint4 *>(p.dO + image * p.do_bs + row * p.do_rs +
                                                              head * p.d + 8 * part);
-            const uint32_t a[4] = {o.x, o.y, o.z, o.w}, b[4] = {g.x, g.y, g.z, g.w};
-#pragma unroll
-            for (int i = 0; i < 4; i++)
-                sum = fmaf(pl_low(a[i]), pl_low(b[i]), fmaf(pl_high(a[i]), pl_high(b[i]), sum));
+            sum = products_of_unit(o, g);
         }
-#pragma unroll
-        for (int half = 4; half > 0; half /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, half);
+        sum = sum_of_eight(sum);
         if (part == 0)
             to[r] = make_float2(
                 row < p.tokens ? p.lse[image * p.lse_bs + head * p.lse_rs + row] * LOG2E : INFINITY, sum);
@@ -178,12 +174,6 @@ __device__ __forceinline__ void columns_of_segment(float (&dK)[32], float (&dV)[
             by_columns<REST>(dK, dV, k, v, q + WHOLE * ROW, g + WHOLE * ROW, stat + WHOLE, scale2);
 }
 
-__device__ __forceinline__ void clear(float (&x)[32])
-{
-#pragma unroll
-    for (int i = 0; i < 32; i++) x[i] = 0;
-}
-
 /* Statistics of the thread's rows g and g + 8 of a tile. */
 __device__ __forceinline__ void own_statistics(float2 (&out)[2], const float2 *tile)
 {
@@ -204,16 +194,9 @@ __global__ void __launch_bounds__(128, BLOCKS)
                    own_here = segment_here + 8;
     float2 *stat = reinterpret_cast<float2 *>(memory + (own_b + Z::OWN - pl_smem(memory)));
     const int image = (int)blockIdx.x / p.heads, head = (int)blockIdx.x % p.heads;
-    const bool columns = blockIdx.z == 0, whole = p.segments == 1;
-    const int from = whole ? 0 : (int)blockIdx.y, to = whole ? p.tiles : from + 1;
+    const bool columns = blockIdx.z == 0;
+    const int row = (int)blockIdx.y * TILE;
     __nv_bfloat16 *out = p.dQKV + image * p.g_bs + head * p.d;
-    uint32_t loads = 0;
-    auto load_own = [&](int tile) {
-        pl_mbar_expect(own_here, 2 * Z::OWN);
-        load_rows(own_a, &p.QKV_tile, own_here, columns ? p.heads + head : head, tile * TILE, image);
-        if (columns) load_rows(own_b, &p.QKV_tile, own_here, 2 * p.heads + head, tile * TILE, image);
-        else load_rows(own_b, &p.dO_tile, own_here, head, tile * TILE, image);
-    };
     if (threadIdx.x == 0) {
         pl_mbar_init(segment_here, 1);
         pl_mbar_init(own_here, 1);
@@ -221,40 +204,38 @@ __global__ void __launch_bounds__(128, BLOCKS)
     }
     __syncthreads();
     pl_kernel_begin();
-    if (threadIdx.x == 0) load_own(from);
-    if (whole) row_statistics(stat, p, image, head, 0, R);
-    else if (!columns) row_statistics(stat, p, image, head, from * TILE, TILE);
-    for (int tile = from; tile < to; tile++) {
-        float x[32], y[32];
-        clear(x), clear(y);
-        for (int s = 0; s < p.segments; s++) {
-            const int valid = p.tokens - s * R;
-            if (tile == from) {
-                if (s) __syncthreads(); /* nobody works on the segment before any more */
-                if (threadIdx.x == 0) {
-                    pl_mbar_expect(segment_here, 2 * Z::ARRAY);
-                    load_rows(a, &p.QKV_segment, segment_here, columns ? head : p.heads + head, s * R, image);
-                    if (columns) load_rows(b, &p.dO_segment, segment_here, head, s * R, image);
-                    else load_rows(b, &p.QKV_segment, segment_here, 2 * p.heads + head, s * R, image);
-                }
-                if (columns && !whole) row_statistics(stat, p, image, head, s * R, R);
-                __syncthreads();
-                pl_mbar_wait(segment_here, loads++ & 1);
-            }
-            if (s == 0) pl_mbar_wait(own_here, (uint32_t)(tile - from) & 1);
-            if (columns) columns_of_segment<R>(x, y, own_a, own_b, a, b, stat, p.scale2, valid);
-            else {
-                float2 own[2];
-                own_statistics(own, stat + (whole ? tile * TILE : 0));
-                rows_of_segment<R>(x, own_a, own_b, a, b, own, p.scale2, valid);
-            }
-        }
-        __syncthreads(); /* nobody works on the tile any more */
-        if (threadIdx.x == 0 && tile + 1 < to) load_own(tile + 1);
-        const int64_t part = (int64_t)p.heads * p.d;
-        store_tile(columns ? out + part : out, p.g_rs, tile * TILE, p.tokens, p.d, x, p.scale, p.scale);
-        if (columns) store_tile(out + 2 * part, p.g_rs, tile * TILE, p.tokens, p.d, y, 1, 1);
+    if (threadIdx.x == 0) {
+        pl_mbar_expect(own_here, 2 * Z::OWN);
+        load_rows(own_a, &p.QKV_tile, own_here, columns ? p.heads + head : head, row, image);
+        if (columns) load_rows(own_b, &p.QKV_tile, own_here, 2 * p.heads + head, row, image);
+        else load_rows(own_b, &p.dO_tile, own_here, head, row, image);
     }
+    if (!columns) row_statistics(stat, p, image, head, row, TILE);
+    float x[32], y[32];
+    clear(x), clear(y);
+    for (int s = 0; s < p.segments; s++) {
+        const int valid = p.tokens - s * R;
+        if (s) __syncthreads(); /* nobody works on the segment before any more */
+        if (threadIdx.x == 0) {
+            pl_mbar_expect(segment_here, 2 * Z::ARRAY);
+            load_rows(a, &p.QKV_segment, segment_here, columns ? head : p.heads + head, s * R, image);
+            if (columns) load_rows(b, &p.dO_segment, segment_here, head, s * R, image);
+            else load_rows(b, &p.QKV_segment, segment_here, 2 * p.heads + head, s * R, image);
+        }
+        if (columns) row_statistics(stat, p, image, head, s * R, R);
+        __syncthreads();
+        pl_mbar_wait(segment_here, (uint32_t)s & 1);
+        if (s == 0) pl_mbar_wait(own_here, 0);
+        if (columns) columns_of_segment<R>(x, y, own_a, own_b, a, b, stat, p.scale2, valid);
+        else {
+            float2 own[2];
+            own_statistics(own, stat);
+            rows_of_segment<R>(x, own_a, own_b, a, b, own, p.scale2, valid);
+        }
+    }
+    const int64_t part = (int64_t)p.heads * p.d;
+    store_tile(columns ? out + part : out, p.g_rs, row, p.tokens, p.d, x, p.scale, p.scale);
+    if (columns) store_tile(out + 2 * part, p.g_rs, row, p.tokens, p.d, y, 1, 1);
 }
 
 /* ---- host ------------------------------------------------------------------------------------------ */
@@ -262,7 +243,7 @@ __global__ void __launch_bounds__(128, BLOCKS)
 int pl_hopper_attention_back_suits(const pl_args_attention_back *a)
 {
     const pl_mat *heads[] = {&a->O, &a->dO};
-    if (a->lse.dtype != POLAR_DTYPE_F32 || a->QKV.batch * a->heads >= INT32_MAX) return 0;
+    if (a->lse.dtype != POLAR_DTYPE_F32 || a->QKV.batch * a->heads >= INT32_MAX / 2) return 0;
     for (int i = 0; i < 2; i++)
         if (!suits_heads(*heads[i], a->heads)) return 0;
     return suits_heads(a->QKV, 3 * a->heads) && suits_heads(a->dQKV, 3 * a->heads);
@@ -279,7 +260,7 @@ static cudaError_t launch(const pl_hopper_device *dev, cudaStream_t stream, cons
     p.do_bs = a->dO.bs;
     p.lse_rs = a->lse.rs, p.lse_bs = a->lse.bs;
     p.tokens = (int)a->QKV.rows, p.heads = (int)a->heads, p.d = (int)(a->O.cols / a->heads);
-    p.tiles = (p.tokens + TILE - 1) / TILE, p.segments = (p.tokens + R - 1) / R;
+    p.segments = (p.tokens + R - 1) / R;
     p.scale = 1 / sqrtf((float)p.d), p.scale2 = p.scale * LOG2E;
     if (!map_heads(&p.QKV_tile, dev, a->QKV, 3 * a->heads, TILE) ||
         !map_heads(&p.QKV_segment, dev, a->QKV, 3 * a->heads, R))
@@ -287,7 +268,7 @@ static cudaError_t launch(const pl_hopper_device *dev, cudaStream_t stream, cons
     if (!map_heads(&p.dO_tile, dev, a->dO, a->heads, TILE) ||
         !map_heads(&p.dO_segment, dev, a->dO, a->heads, R))
         return cudaErrorInvalidValue;
-    const dim3 grid((unsigned)(a->QKV.batch * a->heads), p.segments == 1 ? 1 : (unsigned)p.tiles, 2);
+    const dim3 grid((unsigned)(a->QKV.batch * a->heads), (unsigned)((p.tokens + TILE - 1) / TILE), 2);
     return launch_early(attention_back_kernel<R>, grid, dim3(128), Z::BYTES, stream, p);
 }
 
@@ -295,7 +276,7 @@ cudaError_t pl_hopper_attention_back(const pl_hopper_device *dev, cudaStream_t s
                                      const pl_args_attention_back *a)
 {
     const int64_t n = a->QKV.rows;
-    return n <= 80    ? launch<80>(dev, stream, a)
-           : n <= 144 ? launch<144>(dev, stream, a)
-                      : launch<MOST>(dev, stream, a);
+    if (n <= PL_ATTENTION_SHORT) return pl_hopper_attention_short_back(dev, stream, a);
+    if (n <= PL_ATTENTION_WHOLE) return pl_hopper_attention_groups_back(dev, stream, a);
+    return launch<MOST>(dev, stream, a);
 }

@@ -12,8 +12,8 @@ extern "C" {
 
 /* it serves sides of n */
 int pl_hopper_sweeps(int64_t n);
-/* scratch: `room` doubles a matrix, 2 n^2 + entries of V + 3 n at least */
-void pl_hopper_sweep(cudaStream_t stream, const pl_args_kron_sweep *a, double *scratch, int64_t room);
+/* scratch: sweep_room doubles a matrix (cuda_kron_sweep.cuh) */
+void pl_hopper_sweep(cudaStream_t stream, const pl_args_kron_sweep *a, double *scratch);
 
 #ifdef __cplusplus
 }

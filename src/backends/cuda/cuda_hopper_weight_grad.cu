@@ -3,7 +3,8 @@
  * A block has 192 x 192 of dW and a piece of the rows, which come 64 at a time through a ring of stages; one
  * thread loads, three warpgroups have 64 rows of the tile each. Both factors are read along their rows, as
  * they lie. db is one more product, with a matrix of ones. The pieces' sums go to scratch; a second kernel
- * adds them: lane l of eight takes the pieces l, l + 8, ..., then the lanes are folded by halves.
+ * adds them: lane l of eight takes the pieces l, l + 8, ..., then the lanes are folded by halves. Few rows
+ * are cuda_hopper_weight_grad_few.cu's.
  */
 #include "cuda_weight_grad.h"
 #include "cuda_tiles.cuh"
@@ -18,6 +19,7 @@
 #define LANES  8   /* that add the pieces */
 #define BLOCKS 132 /* pieces are cut for so many, whatever the device has */
 #define LEAST  6   /* of 64 rows in a piece, where the rows allow */
+#define FEW    160 /* fewer times 64 rows are multiplied without scratch */
 
 typedef struct {
     CUtensorMap dY, X;
@@ -207,14 +209,20 @@ int pl_hopper_weight_grad_suits(const pl_args_weight_grad *a)
     return aligned(a->dY, 8) && aligned(a->X, 8) && aligned(a->dW, 4) && (!a->db.data || aligned(a->db, 4));
 }
 
+static int few(const pl_args_weight_grad *a)
+{
+    return a->X.rows < FEW * TILE;
+}
+
 size_t pl_hopper_weight_grad_scratch(const pl_args_weight_grad *a)
 {
-    return (size_t)(a->dW.batch * pieces_of(a) * piece_stride(a)) * sizeof(float);
+    return few(a) ? 0 : (size_t)(a->dW.batch * pieces_of(a) * piece_stride(a)) * sizeof(float);
 }
 
 cudaError_t pl_hopper_weight_grad(const pl_hopper_device *dev, cudaStream_t stream,
                                   const pl_args_weight_grad *a, void *scratch)
 {
+    if (few(a)) return pl_hopper_weight_grad_few(dev, stream, a);
     grad_params p = {};
     join_params j = {};
     const unsigned members = (unsigned)a->dW.batch;

@@ -68,8 +68,9 @@ void pl_cuda_weight_grad(pl_queue *q, const pl_args_weight_grad *a)
 {
     if (!served(q, PL_OP_weight_grad, a)) return;
     pl_scratch_mark mark = pl_scratch_begin(q);
-    void *scratch = pl_scratch_take(q, pl_hopper_weight_grad_scratch(a));
-    if (scratch)
+    const size_t bytes = pl_hopper_weight_grad_scratch(a);
+    void *scratch = bytes ? pl_scratch_take(q, bytes) : NULL;
+    if (scratch || !bytes)
         check(q, PL_OP_weight_grad, a,
               pl_hopper_weight_grad(pl_cuda_hopper(q->dev), pl_cuda_q(q)->stream, a, scratch));
     pl_scratch_end(q, mark);

@@ -127,6 +127,13 @@ template <int WIDTH> __device__ __forceinline__ void copy_bf16(const pl_cuda_ite
     store_bf16(it.w, at, x);
 }
 
+template <int WIDTH> __device__ __forceinline__ void copy_f32(const pl_cuda_item &it, int64_t at)
+{
+    float x[WIDTH];
+    load(x, it.g, at);
+    store(it.w, at, x);
+}
+
 /* The flag of a matrix with an entry that is not finite; several threads may write the same 1. */
 __device__ __forceinline__ void nonfinite(const pl_cuda_item &it, int64_t matrix, int64_t from, int64_t to)
 {
@@ -147,6 +154,7 @@ __device__ __forceinline__ void chunk_of(const pl_cuda_item &it, const live_valu
         case PL_MULTI_ADAMW_STEP: adamw_step<WIDTH>(it, k, at); break;
         case PL_MULTI_DIRECTION: direction<WIDTH>(it, k, at); break;
         case PL_MULTI_DECAY_STEP: decay_step<WIDTH>(it, k, at); break;
+        case PL_MULTI_COPY_F32: copy_f32<WIDTH>(it, at); break;
         default: copy_bf16<WIDTH>(it, at); break;
         }
 }

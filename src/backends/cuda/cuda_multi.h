@@ -3,7 +3,7 @@
  *
  * Between pl_queue_overlap_begin and ..._end calls of adamw_step, direction, decay_step, copy and nonfinite
  * only become items of the queue's table; the end, or a full table, launches it. An item is what the op was
- * given, for packed operands in f32 (the gradient also in bf16, a copy's result only in bf16); other formats
+ * given, for packed operands in f32 (the gradient and a copy's result also in bf16); other formats
  * and strided views go to the kernels of cuda_elem.cu.
  *
  * Invariants
@@ -43,7 +43,8 @@ typedef enum pl_cuda_multi_op {
     PL_MULTI_ADAMW_STEP,
     PL_MULTI_DIRECTION,
     PL_MULTI_DECAY_STEP,
-    PL_MULTI_COPY,
+    PL_MULTI_COPY, /* f32 to bf16 */
+    PL_MULTI_COPY_F32,
     PL_MULTI_NONFINITE
 } pl_cuda_multi_op;
 

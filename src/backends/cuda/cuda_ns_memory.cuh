@@ -3,6 +3,7 @@
 #ifndef PL_CUDA_NS_MEMORY_CUH
 #define PL_CUDA_NS_MEMORY_CUH
 
+#include "cuda_mma.cuh"
 #include "cuda_ns_table.h"
 #include "device/ops.h"
 #include "math/formulas_elem.h"
@@ -32,15 +33,6 @@ __device__ __forceinline__ uint32_t epilogue2(float acc0, float acc1, float alph
 {
     return pack2(pl_gemm_epilogue_f32(acc0, alpha, beta, low(d)),
                  pl_gemm_epilogue_f32(acc1, alpha, beta, high(d)));
-}
-
-/* mma.sync m16n8k16, bf16 with sums in f32. */
-__device__ __forceinline__ void mma(float d[4], const uint32_t a[4], uint32_t b0, uint32_t b1)
-{
-    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
-                 "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
-                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
 /* A live row (pl_live_col) as floats. */

@@ -1,19 +1,12 @@
-/* cuda_ns_shared.cuh -- shared memory for the Newton-Schulz block kernel: panels, matrix loads and stores,
- * clusters. */
+/* cuda_ns_shared.cuh -- shared memory for the Newton-Schulz block kernel: 16 bytes at a time, clusters. */
 #ifndef PL_CUDA_NS_SHARED_CUH
 #define PL_CUDA_NS_SHARED_CUH
 
-#include <stdint.h>
+#include "cuda_mma.cuh"
 
 __device__ __forceinline__ uint32_t shared_address(const void *p)
 {
     return (uint32_t)__cvta_generic_to_shared(p);
-}
-
-/* The 16-byte unit u (of 8) of row r of a panel (cuda_wgmma.cuh). */
-__device__ __forceinline__ uint32_t unit_at(int r, int u)
-{
-    return (uint32_t)(r * 128 + ((u ^ (r & 7)) << 4));
 }
 
 __device__ __forceinline__ void store_16(uint32_t at, const uint32_t r[4])
@@ -44,34 +37,6 @@ __device__ __forceinline__ void store_16_remote(uint32_t at, const uint32_t r[4]
     asm volatile("st.shared::cluster.v4.b32 [%0], {%1, %2, %3, %4};" ::"r"(at), "r"(r[0]), "r"(r[1]),
                  "r"(r[2]), "r"(r[3])
                  : "memory");
-}
-
-__device__ __forceinline__ void matrices_load(uint32_t r[4], uint32_t at)
-{
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
-                 : "r"(at)
-                 : "memory");
-}
-
-__device__ __forceinline__ void matrices_store(uint32_t at, const uint32_t r[4])
-{
-    asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(at), "r"(r[0]),
-                 "r"(r[1]), "r"(r[2]), "r"(r[3])
-                 : "memory");
-}
-
-__device__ __forceinline__ void matrices_store_trans(uint32_t at, const uint32_t r[4])
-{
-    asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(at),
-                 "r"(r[0]), "r"(r[1]), "r"(r[2]), "r"(r[3])
-                 : "memory");
-}
-
-/* What ordinary stores wrote is there for the tensor cores after this and a barrier. */
-__device__ __forceinline__ void fence_async()
-{
-    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
 
 __device__ __forceinline__ void cluster_arrive()

@@ -287,15 +287,24 @@ __device__ __forceinline__ void weight_factors(stage_factors *f, const place &p,
 
 /* ---- the step ----------------------------------------------------------------------------------- */
 
-__device__ __forceinline__ float stepped_by(float w, float d, const pl_cuda_ns_task &t, const numbers &k,
-                                            const stage_factors &f)
+/* keep and move of a step that does not look at W, as pl_decay_and_step has them. */
+__device__ __forceinline__ void decay_factors(stage_factors *f, const pl_cuda_ns_task &t, const numbers &k)
 {
-    if (t.apply >= POLAR_APPLY_HYPERBALL) return pl_ball_step_f32(w, d, k.lr, f.keep, f.move);
-    if (t.apply == POLAR_APPLY_CAUTIOUS) return pl_cautious_step_f32(w, d, k.lr, k.wd, (float)t.scale);
-    return pl_decay_and_step_f32(w, d, k.lr, k.wd, (float)t.scale);
+    f->keep = fmaf(-k.lr, k.wd, 1.0f), f->move = k.lr * (float)t.scale;
 }
 
-template <int MB>
+/* A branch of its own for every entry would cost more than the step: cautious is known where this is
+ * compiled.
+ */
+template <bool CAUTIOUS>
+__device__ __forceinline__ float stepped_by(float w, float d, float scale, const numbers &k,
+                                            const stage_factors &f)
+{
+    return CAUTIOUS ? pl_cautious_step_f32(w, d, k.lr, k.wd, scale)
+                    : pl_ball_step_f32(w, d, k.lr, f.keep, f.move);
+}
+
+template <int MB, bool CAUTIOUS>
 __device__ __forceinline__ void step_edge(const place &p, const pl_cuda_ns_task &t, const view &v,
                                           const share &s, const stage_factors &f)
 {
@@ -309,16 +318,17 @@ __device__ __forceinline__ void step_edge(const place &p, const pl_cuda_ns_task 
         x_chunk<MB>(d, p, i, group);
         scale_8(d, f, i, 8 * group);
 #pragma unroll
-        for (int k = 0; k < 8; k++) w[k] = stepped_by(w[k], d[k], t, v.k, f);
+        for (int k = 0; k < 8; k++) w[k] = stepped_by<CAUTIOUS>(w[k], d[k], (float)t.scale, v.k, f);
         store_edge((float *)v.W, w, e);
     }
 }
 
-template <int MB, bool TALL>
+template <int MB, bool TALL, bool CAUTIOUS>
 __device__ __forceinline__ void step_regular(const place &p, const pl_cuda_ns_task &t, const view &v,
                                              const share &s, const stage_factors &f)
 {
     const int SOME = 2; /* a thread has 4 x panels chunks */
+    const float scale = (float)t.scale;
 #pragma unroll 1
     for (int q = threadIdx.x; q < s.chunks; q += SOME * shape<MB>::THREADS) {
         float w[SOME][8];
@@ -334,10 +344,19 @@ __device__ __forceinline__ void step_regular(const place &p, const pl_cuda_ns_ta
             x_chunk<MB>(d, p, i[c], group[c]);
             scale_8(d, f, i[c], 8 * group[c]);
 #pragma unroll
-            for (int k = 0; k < 8; k++) w[c][k] = stepped_by(w[c][k], d[k], t, v.k, f);
+            for (int k = 0; k < 8; k++) w[c][k] = stepped_by<CAUTIOUS>(w[c][k], d[k], scale, v.k, f);
             store_8<TALL>((float *)v.W, i[c], s.column + 8 * group[c], t.w_rs, w[c]);
         }
     }
+}
+
+template <int MB, bool CAUTIOUS>
+__device__ __forceinline__ void step_all(const place &p, const pl_cuda_ns_task &t, const view &v,
+                                         const share &s, const stage_factors &f)
+{
+    if (!s.regular) step_edge<MB, CAUTIOUS>(p, t, v, s, f);
+    else if (v.tall) step_regular<MB, true, CAUTIOUS>(p, t, v, s, f);
+    else step_regular<MB, false, CAUTIOUS>(p, t, v, s, f);
 }
 
 /* All of it, of matrix b of the task. */
@@ -349,9 +368,9 @@ __device__ __forceinline__ void finish_stages(const place &p, const pl_cuda_ns_t
     stage_factors f = {NULL, false, 1, 0};
     if (t.P) line_factors<MB>(&f, p, t, v, s, live, b);
     if (t.apply >= POLAR_APPLY_HYPERBALL) weight_factors<MB>(&f, p, t, v, s, live);
-    if (!s.regular) step_edge<MB>(p, t, v, s, f);
-    else if (v.tall) step_regular<MB, true>(p, t, v, s, f);
-    else step_regular<MB, false>(p, t, v, s, f);
+    else decay_factors(&f, t, v.k);
+    if (t.apply == POLAR_APPLY_CAUTIOUS) step_all<MB, true>(p, t, v, s, f);
+    else step_all<MB, false>(p, t, v, s, f);
 }
 
 #endif

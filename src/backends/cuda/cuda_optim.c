@@ -137,8 +137,9 @@ void pl_cuda_nonfinite(pl_queue *q, const pl_args_nonfinite *a)
 void pl_cuda_copy(pl_queue *q, const pl_args_copy *a)
 {
     pl_cuda_item it;
-    int rounds = !a->trans && is_packed(&a->Y, POLAR_DTYPE_BF16) && is_packed(&a->X, POLAR_DTYPE_F32);
-    if (q->overlap && rounds && item_begin(&it, PL_MULTI_COPY, &a->Y, NULL)) {
+    const int rounds = is_packed(&a->Y, POLAR_DTYPE_BF16), fits = rounds || is_packed(&a->Y, POLAR_DTYPE_F32);
+    if (q->overlap && !a->trans && fits && is_packed(&a->X, POLAR_DTYPE_F32) &&
+        item_begin(&it, rounds ? PL_MULTI_COPY : PL_MULTI_COPY_F32, &a->Y, NULL)) {
         it.w = a->Y.data, it.g = a->X.data;
         put(q, &it);
         return;

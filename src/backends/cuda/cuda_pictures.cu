@@ -4,7 +4,7 @@
 #include "cuda_launch.cuh"
 #include "math/augment_elem.h"
 
-#define LANES 512
+#define LANES 1024
 
 static __global__ void __launch_bounds__(LANES) augment_kernel(pl_args_augment a, uint8_t *scratch)
 {

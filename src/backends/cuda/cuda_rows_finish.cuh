@@ -14,6 +14,7 @@
 #ifndef PL_CUDA_ROWS_FINISH_CUH
 #define PL_CUDA_ROWS_FINISH_CUH
 
+#include "cuda_mma.cuh"
 #include "cuda_tiles.cuh"
 
 #include "math/gelu_bf16_elem.h"
@@ -52,47 +53,7 @@ __host__ __device__ constexpr int pad_bytes(int width, int kind, int f32)
     return TILE * chunk_of(width, kind) * (f32 || kind == GELU ? 4 : 2) * buffers_of(width, kind);
 }
 
-/* ---- bulk stores ----------------------------------------------------------------------------------- */
-
-__device__ __forceinline__ void tma_store(const CUtensorMap *map, uint32_t from, int x, int y, int z)
-{
-    asm volatile("cp.async.bulk.tensor.3d.global.shared::cta.bulk_group [%0, {%2, %3, %4}], [%1];" ::"l"(map),
-                 "r"(from), "r"(x), "r"(y), "r"(z)
-                 : "memory");
-}
-
-__device__ __forceinline__ void store_commit(void)
-{
-    asm volatile("cp.async.bulk.commit_group;" ::: "memory");
-}
-
-/* Until all but the last LEFT groups of stores have read their shared memory. */
-template <int LEFT> __device__ __forceinline__ void store_wait(void)
-{
-    asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(LEFT) : "memory");
-}
-
-/* What ordinary stores have written is read by bulk stores next. */
-__device__ __forceinline__ void store_fence(void)
-{
-    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
-}
-
-/* Four 8 x 8 blocks, their rows' places in the lanes 0 to 7, 8 to 15, ... */
-__device__ __forceinline__ void stm4(uint32_t at, const uint32_t (&w)[4])
-{
-    asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(at), "r"(w[0]),
-                 "r"(w[1]), "r"(w[2]), "r"(w[3])
-                 : "memory");
-}
-
-__device__ __forceinline__ void ldm4(uint32_t at, uint32_t (&w)[4])
-{
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(w[0]), "=r"(w[1]), "=r"(w[2]), "=r"(w[3])
-                 : "r"(at)
-                 : "memory");
-}
+/* ---- shared memory --------------------------------------------------------------------------------- */
 
 __device__ __forceinline__ float2 lds8(uint32_t at)
 {
@@ -172,7 +133,7 @@ __device__ __forceinline__ void put_bf16(const rows_params &p, const float (&acc
     for (int c = 0; c < CHUNKS; c++) {
         const uint32_t buffer = (uint32_t)((pad.turn * CHUNKS + c) % BUFFERS * BYTES);
         if constexpr (KIND != FACTOR) {
-            if (thread == 0) store_wait<BUFFERS - 1>();
+            if (thread == 0) pl_bulk_wait_read<BUFFERS - 1>();
             pl_group_sync(1 + pad.group);
         }
 #pragma unroll
@@ -181,7 +142,7 @@ __device__ __forceinline__ void put_bf16(const rows_params &p, const float (&acc
             const uint32_t to = (place ^ (uint32_t)(2 * u % (PANEL / 8) << 4)) +
                                 (uint32_t)(16 * u / PANEL * TILE * PITCH) + buffer;
             uint32_t y[4], s[4] = {0, 0, 0, 0}, f[4] = {0, 0, 0, 0};
-            if constexpr (KIND == FACTOR) ldm4(to, f);
+            if constexpr (KIND == FACTOR) matrices_load(f, to);
 #pragma unroll
             for (int i = 0; i < 2; i++) {
                 const float2 b = KIND == FACTOR ? make_float2(0, 0) : bias_at(p, bias, 8 * (j + i) + 2 * t);
@@ -192,24 +153,24 @@ __device__ __forceinline__ void put_bf16(const rows_params &p, const float (&acc
                     follow<KIND>(y[at], s[at], f[at], p.bias != NULL, b);
                 }
             }
-            stm4(to, y);
-            if constexpr (KIND == GELU) stm4(to + BYTES / 2, s);
+            matrices_store(to, y);
+            if constexpr (KIND == GELU) matrices_store(to + BYTES / 2, s);
         }
-        store_fence();
+        pl_async_fence();
         pl_group_sync(1 + pad.group);
         if (thread == 0) {
             for (int k = 0; k < CHUNK / PANEL; k++) {
                 const int x = column + c * CHUNK + k * PANEL;
                 const uint32_t from = pad.at + buffer + (uint32_t)(k * TILE * PITCH);
                 if (x >= p.n) break;
-                tma_store(&p.Y, from, x, row, matrix);
-                if (KIND == GELU && p.s) tma_store(&p.S, from + BYTES / 2, x, row, matrix);
+                pl_tma_store(&p.Y, from, x, row, matrix);
+                if (KIND == GELU && p.s) pl_tma_store(&p.S, from + BYTES / 2, x, row, matrix);
             }
-            store_commit();
+            pl_bulk_commit();
         }
     }
     if (KIND == FACTOR && thread == 0) {
-        store_wait<0>();
+        pl_bulk_wait_read<0>();
         pl_mbar_arrive(pad.empty);
     }
 }
@@ -223,7 +184,7 @@ __device__ __forceinline__ void put_f32(const rows_params &p, const float (&acc)
     const uint32_t place = pad.at + (uint32_t)((thread / 32 * 16 + g) * 128 + ((t / 2 ^ g) << 4) + t % 2 * 8);
     if constexpr (KIND == ADD) pl_mbar_wait(pad.full, pad.turn & 1);
     else {
-        if (thread == 0) store_wait<0>();
+        if (thread == 0) pl_bulk_wait_read<0>();
         pl_group_sync(1 + pad.group);
     }
 #pragma unroll
@@ -241,14 +202,14 @@ __device__ __forceinline__ void put_f32(const rows_params &p, const float (&acc)
             sts8(at, y);
         }
     }
-    store_fence();
+    pl_async_fence();
     pl_group_sync(1 + pad.group);
     if (thread) return;
     for (int k = 0; k < WIDTH / 32 && column + 32 * k < p.n; k++)
-        tma_store(&p.Y, pad.at + (uint32_t)k * 8192, column + 32 * k, row, matrix);
-    store_commit();
+        pl_tma_store(&p.Y, pad.at + (uint32_t)k * 8192, column + 32 * k, row, matrix);
+    pl_bulk_commit();
     if (KIND == ADD) {
-        store_wait<0>();
+        pl_bulk_wait_read<0>();
         pl_mbar_arrive(pad.empty);
     }
 }

@@ -179,7 +179,7 @@ __device__ __forceinline__ void consume(const rows_params &p, uint32_t factor, u
         else if constexpr (F32) finish_f32<WIDTH, KIND>(p, acc, with, bias, matrix, row, column);
         else finish_bf16<WIDTH, KIND>(p, acc, with, bias, matrix, row, column);
     }
-    if (PADS && thread == 0) store_wait<0>(); /* the block's memory must outlast them */
+    if (PADS && thread == 0) pl_bulk_wait_read<0>(); /* the block's memory must outlast them */
 }
 
 template <int WIDTH, int TB, int KIND, int F32, int PADS, int GROUPS>

@@ -36,6 +36,7 @@ typedef struct pl_cuda_queue {
         side; /* captures instead of the legacy default stream, which cannot; made when first wanted */
     cudaStream_t outside; /* the queue's stream while the side stream captures; or NULL */
     void *workspace;
+    uint32_t *counters;                  /* of lists of products (cuda_products.h): zeros between launches */
     char *pinned;                        /* PL_CUDA_RING slots for small uploads */
     cudaEvent_t slot_free[PL_CUDA_RING]; /* recorded behind the copy out of the slot */
     int next_slot;
@@ -86,6 +87,7 @@ void pl_cuda_graph_free(pl_device *dev, void *graph);
 /* launches what was put off */
 void pl_cuda_overlap_end(pl_queue *q);
 size_t pl_cuda_gemm_scratch(const pl_args_gemm *a); /* bytes that gemm wants */
+size_t pl_cuda_newton_schulz_scratch(pl_queue *q, const pl_args_newton_schulz *a);
 /* A linear layer's product by our own kernel; 0 where it is not done. */
 int pl_cuda_gemm_rows(pl_queue *q, const pl_args_gemm *a);
 /* What Hopper's kernels want to know; no multiprocessors: not for this device. */

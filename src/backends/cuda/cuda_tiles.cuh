@@ -7,6 +7,7 @@
 #include "cuda_hopper.h"
 
 #include "cuda_hopper.cuh"
+#include "cuda_shared_limit.cuh"
 #include "device/mat.h"
 
 #define TILE       64     /* rows of a warpgroup's product */
@@ -75,21 +76,6 @@ static inline int map_matrix(CUtensorMap *map, const pl_hopper_device *dev, cons
                   size, stride, extent, step, CU_TENSOR_MAP_INTERLEAVE_NONE,
                   across * bytes == 64 ? CU_TENSOR_MAP_SWIZZLE_64B : CU_TENSOR_MAP_SWIZZLE_128B,
                   CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) == CUDA_SUCCESS;
-}
-
-/* A kernel may take all the shared memory there is. The limit belongs to the kernel, not to a launch: one
- * that went down with a smaller shape would spoil a graph that another thread captures meanwhile. */
-static inline cudaError_t allow_all_shared(const void *kernel)
-{
-    int device = 0, most = 0;
-    cudaFuncAttributes f;
-    cudaError_t st = cudaFuncGetAttributes(&f, kernel);
-    if (st == cudaSuccess) st = cudaGetDevice(&device);
-    if (st == cudaSuccess)
-        st = cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
-    if (st != cudaSuccess || f.maxDynamicSharedSizeBytes >= most - (int)f.sharedSizeBytes) return st;
-    return cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                most - (int)f.sharedSizeBytes);
 }
 
 /* A kernel that waits for the one before it by itself (pl_kernel_begin). */

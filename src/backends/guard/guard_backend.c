@@ -129,5 +129,6 @@ const pl_backend pl_backend_guard = {
     .graph_begin = pl_guard_graph_begin,
     .graph_end = pl_guard_graph_end,
     .graph_launch = pl_guard_graph_launch,
+    .graph_move = pl_guard_graph_move,
     .graph_free = pl_guard_graph_free,
 };

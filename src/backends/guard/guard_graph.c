@@ -4,7 +4,10 @@
  * A launch replays the captured records, as a GPU does. From the second on, fn is also called into a
  * recording that is thrown away: a byte that differs is a value that changes between runs and was captured by
  * value (a learning rate in an args field), or work that is not the same every time. The error is returned
- * and stays with the queue too, for callers who look only there. */
+ * and stays with the queue too, for callers who look only there.
+ *
+ * Gradients may move where `cuda` can follow them, in the ops that it collects into tables, and nowhere else:
+ * another op that reads one is found by that comparison. */
 #include <stdio.h>
 #include <string.h>
 
@@ -15,6 +18,7 @@ void pl_guard_graph_drop(pl_guard_graph *graph)
 {
     if (!graph || --graph->refs) return;
     pl_guard_tape_clear(&graph->tape);
+    pl_free(graph->places);
     pl_free(graph);
 }
 
@@ -128,4 +132,51 @@ polar_status pl_guard_graph_launch(pl_queue *q, void *graph, pl_graph_fn fn, voi
     polar_status st = launch(q, graph, fn, arg);
     if (st != POLAR_OK) pl_queue_keep(q, st);
     return st;
+}
+
+/* ---- gradients that move ------------------------------------------------------------------------ */
+
+/* The ops whose gradients stand in a table on `cuda` (cuda_multi.h, cuda_ns.h). */
+static int is_followed(pl_op_id op)
+{
+    return op == PL_OP_adamw_step || op == PL_OP_direction || op == PL_OP_nonfinite || op == PL_OP_polar_step;
+}
+
+static pl_mat *operand_of(pl_guard_record *r, int64_t i)
+{
+    return (pl_mat *)r->args + i;
+}
+
+/* 1: every gradient stands in some op that can be followed. */
+static int find_places(pl_guard_graph *graph, const pl_moved *grad, int64_t n)
+{
+    int64_t most = graph->tape.count * n, found = 0;
+    graph->places = pl_calloc((size_t)(most ? most : 1), sizeof *graph->places);
+    if (!graph->places) return 0;
+    for (int64_t g = 0; g < n; g++) {
+        int64_t before = found;
+        for (int64_t i = 0; i < graph->tape.count && grad[g].from; i++) {
+            pl_guard_record *r = &graph->tape.records[i];
+            int64_t operands = is_followed(r->op) ? pl_op_operand_count(pl_op_describe(r->op)) : 0;
+            for (int64_t k = 0; k < operands && found < most; k++)
+                if (operand_of(r, k)->data == grad[g].from)
+                    graph->places[found++] = (pl_guard_place){i, k, g};
+        }
+        if (grad[g].from && found == before) return 0;
+    }
+    graph->place_count = found;
+    return 1;
+}
+
+int pl_guard_graph_move(pl_queue *q, void *opaque, const pl_moved *grad, int64_t n)
+{
+    pl_guard_graph *graph = opaque;
+    (void)q;
+    if (graph->refs > 1) return 0; /* launches that have not run read them where they were */
+    if (!graph->places && !find_places(graph, grad, n)) return 0;
+    for (int64_t i = 0; i < graph->place_count; i++) {
+        const pl_guard_place *p = &graph->places[i];
+        operand_of(&graph->tape.records[p->record], p->operand)->data = (void *)grad[p->grad].to;
+    }
+    return 1;
 }

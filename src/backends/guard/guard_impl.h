@@ -74,11 +74,17 @@ typedef struct pl_guard_tape {
     int64_t count, room;
 } pl_guard_tape;
 
+typedef struct pl_guard_place { /* of a gradient: in which operand of which record */
+    int64_t record, operand, grad;
+} pl_guard_place;
+
 struct pl_guard_graph {
     pl_guard_tape tape;  /* ops only */
     pl_scratch_mark top; /* of the scratch stack when the capture began */
     int64_t launches;
-    int refs; /* its owner and the launches not yet run */
+    int refs;               /* its owner and the launches not yet run */
+    pl_guard_place *places; /* of gradients that may move, found at the first move; or NULL */
+    int64_t place_count;
 };
 
 typedef struct pl_guard_queue {
@@ -133,6 +139,7 @@ polar_status pl_guard_graph_begin(pl_queue *q);
 polar_status pl_guard_graph_end(pl_queue *q, void **graph);
 /* the backend's graph_launch: proves, records */
 polar_status pl_guard_graph_launch(pl_queue *q, void *graph, pl_graph_fn fn, void *arg);
+int pl_guard_graph_move(pl_queue *q, void *graph, const pl_moved *grad, int64_t n);
 void pl_guard_graph_free(pl_device *dev, void *graph); /* the backend's graph_free */
 /* one reference less; NULL is fine */
 void pl_guard_graph_drop(pl_guard_graph *graph);

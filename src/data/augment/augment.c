@@ -269,7 +269,7 @@ polar_status pl_augment_eval(pl_augment *a, float *out, const pl_image *im)
 
 int pl_augment_has_rows(const pl_augment_options *o)
 {
-    return o->rand.layers <= PL_AUG_MOST && (o->erasing.prob == 0 || o->erasing.fill == PL_ERASE_CONST);
+    return o->rand.layers <= PL_AUG_MOST;
 }
 
 int pl_augment_row_serves(int64_t width, int64_t height)
@@ -289,6 +289,16 @@ static void begin_row(double row[PL_AUG_COLS], const pl_augment *a, int64_t at, 
     for (int c = 0; c < 3; c++) row[PL_AUG_FILL + c] = a->fill[c];
 }
 
+static void put_erasing(double row[PL_AUG_COLS], const pl_erasing *e, int64_t side, pl_draw_key key)
+{
+    const pl_box w = pl_erasing_draw(e, side, side, key);
+    put_box(row + PL_AUG_ERASE, w);
+    row[PL_AUG_NOISE] = e->fill == PL_ERASE_PIXEL;
+    row[PL_AUG_KEY] = (double)(uint32_t)key.seed, row[PL_AUG_KEY + 1] = (double)(key.seed >> 32);
+    row[PL_AUG_KEY + 2] = (double)key.epoch, row[PL_AUG_KEY + 3] = (double)key.image;
+    if (w.width && e->fill == PL_ERASE_RAND) pl_erasing_colour(row + PL_AUG_COLOUR, key);
+}
+
 polar_status pl_augment_train_row(double row[PL_AUG_COLS], const pl_augment *a, int64_t at, int64_t width,
                                   int64_t height, pl_draw_key key)
 {
@@ -303,7 +313,7 @@ polar_status pl_augment_train_row(double row[PL_AUG_COLS], const pl_augment *a, 
     row[PL_AUG_FILTER] = o->filter;
     pl_u4 r = pl_augment_draw(key, PL_DRAW_FLIP);
     row[PL_AUG_FLIP] = pl_uniform_f64(r.x, r.y) < o->flip;
-    if (o->erasing.prob > 0) put_box(row + PL_AUG_ERASE, pl_erasing_draw(&o->erasing, o->size, o->size, key));
+    if (o->erasing.prob > 0) put_erasing(row, &o->erasing, o->size, key);
     int n = pl_rand_augment_draw(ops, &o->rand, key);
     row[PL_AUG_OPS] = n;
     for (int i = 0; i < n; i++) {
@@ -325,6 +335,16 @@ polar_status pl_augment_eval_row(double row[PL_AUG_COLS], const pl_augment *a, i
     row[PL_AUG_PART] = (double)r.part.x, row[PL_AUG_PART + 1] = (double)r.part.y;
     row[PL_AUG_FILTER] = r.filter;
     return POLAR_OK;
+}
+
+pl_box pl_augment_row_cut(double row[PL_AUG_COLS], int64_t at)
+{
+    const pl_box box = {(int64_t)row[PL_AUG_BOX], (int64_t)row[PL_AUG_BOX + 1], (int64_t)row[PL_AUG_BOX + 2],
+                        (int64_t)row[PL_AUG_BOX + 3]};
+    put_box(row + PL_AUG_BOX, (pl_box){0, 0, box.width, box.height});
+    row[PL_AUG_AT] = (double)at;
+    row[PL_AUG_WIDTH] = (double)box.width, row[PL_AUG_HEIGHT] = (double)box.height;
+    return box;
 }
 
 const float *pl_augment_scale(const pl_augment *a)

@@ -81,7 +81,7 @@ int64_t pl_augment_long_side(int64_t test_side, int64_t width, int64_t height);
 
 /* ---- as numbers for a device that makes pictures itself (math/augment_elem.h) ---- */
 
-/* whether rows can say all of the recipe: erased to zeros, no more operations than a row has */
+/* whether rows can say all of the recipe: no more operations than a row has */
 int pl_augment_has_rows(const pl_augment_options *o);
 /* whether a row can say how a picture of this size is resized */
 int pl_augment_row_serves(int64_t width, int64_t height);
@@ -91,6 +91,8 @@ polar_status pl_augment_train_row(double row[PL_AUG_COLS], const pl_augment *a, 
 /* pl_augment_eval of it */
 polar_status pl_augment_eval_row(double row[PL_AUG_COLS], const pl_augment *a, int64_t at, int64_t width,
                                  int64_t height);
+/* the same of the row's box alone, whose bytes, packed, begin at `at`; the box as it was */
+pl_box pl_augment_row_cut(double row[PL_AUG_COLS], int64_t at);
 /* (3, 256): what a byte becomes; borrowed */
 const float *pl_augment_scale(const pl_augment *a);
 

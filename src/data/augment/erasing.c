@@ -4,6 +4,7 @@
 #include <math.h>
 
 #include "math/exp_elem.h"
+#include "math/noise_elem.h"
 
 pl_box pl_erasing_draw(const pl_erasing *e, int64_t width, int64_t height, pl_draw_key key)
 {
@@ -23,29 +24,27 @@ pl_box pl_erasing_draw(const pl_erasing *e, int64_t width, int64_t height, pl_dr
     return (pl_box){0};
 }
 
-/* Of the noise of a picture: philox(seed, PL_STREAM_ERASE, epoch << 16 | line, pair << 48 | image), two
- * normals a draw; line counts the rows of all channels, 65535 is the colour's. */
-static pl_n2 noise(pl_draw_key key, int64_t line, int64_t pair)
+void pl_erasing_colour(double out[3], pl_draw_key key)
 {
-    return pl_normal(key.seed, PL_STREAM_ERASE, (uint64_t)key.epoch << 16 | (uint64_t)line,
-                     (uint64_t)pair << 48 | (uint64_t)key.image);
+    const pl_n2 rg = pl_noise(key.seed, (uint64_t)key.epoch, (uint64_t)key.image, PL_NOISE_COLOUR, 0),
+                b = pl_noise(key.seed, (uint64_t)key.epoch, (uint64_t)key.image, PL_NOISE_COLOUR, 1);
+    out[0] = rg.a, out[1] = rg.b, out[2] = b.a;
 }
-
-#define COLOUR_LINE 65535
 
 void pl_erasing_apply(float *x, int64_t width, int64_t height, pl_box w, pl_erasing_fill fill,
                       pl_draw_key key)
 {
-    pl_n2 rg = {0, 0}, b = {0, 0};
+    double colour[3] = {0};
     if (!w.width) return;
-    if (fill == PL_ERASE_RAND) rg = noise(key, COLOUR_LINE, 0), b = noise(key, COLOUR_LINE, 1);
-    const double colour[3] = {rg.a, rg.b, b.a};
+    if (fill == PL_ERASE_RAND) pl_erasing_colour(colour, key);
     for (int64_t line = 0; line < 3 * height; line++) {
         int64_t y = line % height;
         float *row = x + line * width;
         if (y < w.y || y >= w.y + w.height) continue;
         for (int64_t i = w.x; i < w.x + w.width; i++) {
-            pl_n2 z = fill == PL_ERASE_PIXEL ? noise(key, line, i / 2) : (pl_n2){0, 0};
+            pl_n2 z = {0};
+            if (fill == PL_ERASE_PIXEL)
+                z = pl_noise(key.seed, (uint64_t)key.epoch, (uint64_t)key.image, line, i / 2);
             row[i] = (float)(fill == PL_ERASE_PIXEL ? i % 2 ? z.b : z.a : colour[line / height]);
         }
     }

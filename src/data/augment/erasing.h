@@ -30,6 +30,8 @@ typedef struct pl_erasing {
 
 /* all zero: none */
 pl_box pl_erasing_draw(const pl_erasing *e, int64_t width, int64_t height, pl_draw_key key);
+/* of PL_ERASE_RAND */
+void pl_erasing_colour(double out[3], pl_draw_key key);
 /* x (3, height, width) */
 void pl_erasing_apply(float *x, int64_t width, int64_t height, pl_box w, pl_erasing_fill fill,
                       pl_draw_key key);

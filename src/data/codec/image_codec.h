@@ -10,8 +10,8 @@ typedef struct pl_codec_source {
     const char *name; /* begins every sentence */
 } pl_codec_source;
 
-/* from the header */
-polar_status pl_jpeg_measure(pl_image_info *out, const pl_codec_source *src);
+/* from the header; whole: and that the bytes can hold what it claims */
+polar_status pl_jpeg_measure(pl_image_info *out, const pl_codec_source *src, int whole);
 /* box NULL: everything, and the file must be whole */
 polar_status pl_jpeg_decode(pl_image *out, const pl_codec_source *src, const pl_box *box);
 /* from the header */

@@ -70,7 +70,7 @@ polar_status pl_image_measure(pl_image_info *out, const uint8_t *bytes, size_t s
     pl_codec_source src = {bytes, size, name};
     *out = (pl_image_info){0};
     switch (pl_image_sniff(bytes, size)) {
-    case PL_IMAGE_JPEG: return pl_jpeg_measure(out, &src);
+    case PL_IMAGE_JPEG: return pl_jpeg_measure(out, &src, 0);
     case PL_IMAGE_PNG: return pl_png_measure(out, &src);
     default: return refuse(&src);
     }

@@ -36,6 +36,7 @@ typedef struct pl_image_info {
     pl_image_format format;
     pl_image_colour colour; /* as stored */
     int progressive;        /* JPEG: several scans; PNG: interlaced */
+    int plain;              /* JPEG: grey or YCbCr in one scan of Huffman's codes */
 } pl_image_info;
 
 /* by the first bytes */

@@ -127,6 +127,8 @@ static polar_status read_header(jpeg_work *w, pl_image_info *info, const pl_box 
                             .format = PL_IMAGE_JPEG,
                             .progressive = c->progressive_mode};
     int n = c->num_components;
+    info->plain = !c->arith_code && !jpeg_has_multiple_scans(c) &&
+                  (n == 1 || (n == 3 && c->jpeg_color_space == JCS_YCbCr));
     info->colour = n == 1 ? PL_COLOUR_GREY : n == 4 ? PL_COLOUR_CMYK : PL_COLOUR_RGB;
     PL_NEED(n == 1 || n == 3 || n == 4, POLAR_E_FORMAT, "%s: a JPEG of %d components (1, 3 or 4 are known)",
             w->src->name, n);
@@ -208,13 +210,13 @@ static polar_status failed(const jpeg_work *w)
                    w->src->name, w->said);
 }
 
-polar_status pl_jpeg_measure(pl_image_info *out, const pl_codec_source *src)
+polar_status pl_jpeg_measure(pl_image_info *out, const pl_codec_source *src, int whole)
 {
     jpeg_work w;
     begin(&w, src);
     polar_status st;
     if (setjmp(w.out)) st = failed(&w);
-    else st = read_header(&w, out, NULL, 0);
+    else st = read_header(&w, out, NULL, whole);
     jpeg_destroy_decompress(&w.cinfo);
     return st;
 }

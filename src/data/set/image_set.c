@@ -235,13 +235,34 @@ polar_status pl_image_set_fingerprint(char out[PL_SHA256_HEX], const pl_image_se
     return POLAR_OK;
 }
 
+polar_status pl_image_set_measure(pl_image_info *out, const pl_image_set *s, pl_image_split split, int64_t i)
+{
+    char path[MAX_PATH];
+    PL_NEED(i >= 0 && i < s->count[split], POLAR_E_ARG, "picture %lld of %lld", (long long)i,
+            (long long)s->count[split]);
+    *out = (pl_image_info){.width = s->synth.size, .height = s->synth.size, .format = PL_IMAGE_OTHER};
+    if (s->source == PL_SOURCE_SYNTH) return POLAR_OK;
+    if (s->source == PL_SOURCE_PACK) {
+        pl_image im = pl_image_pack_view(s->pack, split, source_item(s, split, i));
+        out->width = im.width, out->height = im.height;
+        return POLAR_OK;
+    }
+    PL_TRY(pl_image_folder_path(path, sizeof path, s->folder, split, source_item(s, split, i)));
+    return pl_image_measure_file(out, path);
+}
+
 /* ---- a picture ---------------------------------------------------------------------------------- */
+
+polar_status pl_picture_path(char *out, size_t bytes, const pl_picture *p)
+{
+    return pl_image_folder_path(out, bytes, p->set->folder, p->split, p->item);
+}
 
 static polar_status open_file(pl_picture *p)
 {
     char path[MAX_PATH];
     pl_image_info info;
-    PL_TRY(pl_image_folder_path(path, sizeof path, p->set->folder, p->split, p->item));
+    PL_TRY(pl_picture_path(path, sizeof path, p));
     PL_TRY(pl_file_bytes_read(&p->file, path, 0));
     PL_TRY(pl_image_measure(&info, p->file.data, p->file.size, path));
     p->width = info.width;
@@ -284,7 +305,7 @@ polar_status pl_picture_read(pl_picture *p, pl_box box)
 {
     if (p->set->source == PL_SOURCE_FOLDER) {
         char path[MAX_PATH];
-        PL_TRY(pl_image_folder_path(path, sizeof path, p->set->folder, p->split, p->item));
+        PL_TRY(pl_picture_path(path, sizeof path, p));
         pl_image_destroy(&p->decoded);
         int all = box.x == 0 && box.y == 0 && box.width == p->width && box.height == p->height;
         PL_TRY(all ? pl_image_decode(&p->decoded, p->file.data, p->file.size, path)
@@ -302,6 +323,18 @@ polar_status pl_picture_read(pl_picture *p, pl_box box)
         PL_TRY(pl_image_pack_read(&p->view, p->set->pack, p->split, p->item));
     p->pixels = pl_image_at(&p->view, box.x, box.y);
     p->stride = (int64_t)pl_image_row_bytes(&p->view);
+    return POLAR_OK;
+}
+
+polar_status pl_picture_take(const uint8_t **pixels, pl_image *own, pl_picture *p)
+{
+    *own = (pl_image){0};
+    PL_TRY(pl_picture_read(p, (pl_box){0, 0, p->width, p->height}));
+    *pixels = p->pixels;
+    if (p->set->source == PL_SOURCE_PACK) return POLAR_OK;
+    *own = p->decoded;
+    p->decoded = p->view = (pl_image){0};
+    p->pixels = NULL;
     return POLAR_OK;
 }
 

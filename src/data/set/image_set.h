@@ -58,6 +58,8 @@ int64_t pl_image_set_classes(const pl_image_set *s);
 const char *pl_image_set_class(const pl_image_set *s, int64_t label);
 /* pictures */
 int64_t pl_image_set_count(const pl_image_set *s, pl_image_split split);
+/* from the header: reads no more of a file than it needs */
+polar_status pl_image_set_measure(pl_image_info *out, const pl_image_set *s, pl_image_split split, int64_t i);
 /* the class of a picture */
 int64_t pl_image_set_label(const pl_image_set *s, pl_image_split split, int64_t i);
 /* names, classes and order; of a pack the pixels too */
@@ -67,6 +69,10 @@ polar_status pl_image_set_fingerprint(char out[PL_SHA256_HEX], const pl_image_se
 polar_status pl_picture_open(pl_picture *p, const pl_image_set *s, pl_image_split split, int64_t i);
 /* the pixels of a part; may be called again */
 polar_status pl_picture_read(pl_picture *p, pl_box box);
+/* all of it, packed, in *own, which is the caller's; of a pack borrowed from the set, and *own is empty */
+polar_status pl_picture_take(const uint8_t **pixels, pl_image *own, pl_picture *p);
+/* of a folder: the path of its file, whose bytes are p->file */
+polar_status pl_picture_path(char *out, size_t bytes, const pl_picture *p);
 /* frees its buffers; safe on a zeroed one */
 void pl_picture_drop(pl_picture *p);
 

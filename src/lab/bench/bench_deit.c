@@ -63,6 +63,7 @@ static polar_status make(deit_bench *b, pl_bench_training *t, pl_queue *q, const
     PL_TRY(make_data(b, q, shape, shape->dtype == POLAR_DTYPE_F64 ? POLAR_DTYPE_F64 : POLAR_DTYPE_F32));
     if (shape->drop_path > 0) pl_deit_set_drop(b->model, q, seeds, 0, shape->batch);
     PL_TRY(polar_optim_opts_parse(&t->opts, rule));
+    t->opts.members = shape->members;
     t->opts.lr = t->opts.aux_lr = 1e-3;
     t->opts.weight_decay = t->opts.aux_weight_decay = 0.05;
     t->opts.matrix_names = "blocks.*";

@@ -32,7 +32,7 @@ polar_status pl_deit_batch_create(pl_train *t)
     t->host_sum = pl_calloc((size_t)E, sizeof *t->host_sum);
     PL_NEED(t->host_y && t->host_z && t->host_sum, POLAR_E_NOMEM, "the targets of %lld pictures",
             (long long)s->batch);
-    return pl_deit_prefetch_create(t);
+    return POLAR_OK;
 }
 
 void pl_deit_batch_destroy(pl_train *t)
@@ -182,14 +182,15 @@ static void set_seen(pl_train *t, int64_t count)
     t->seen = pl_mat_dense(t->x.data, t->x.dtype, t->members * count, t->x.rows, t->x.cols);
 }
 
-/* The loader of the pictures of this rank, from this batch on. */
-static polar_status begin_loader(pl_train *t, pl_deit_data *d)
+polar_status pl_deit_loader_begin(const pl_train *t, pl_deit_data *d, int64_t pass)
 {
     const pl_leaves *l = &t->leaves;
     const pl_deit_shape *s = &t->set->shape;
-    int64_t first = pl_deit_pictures(t, t->step) + l->first * s->batch;
+    int64_t step = pass / l->total, first = pl_deit_pictures(t, step) + l->first * s->batch;
     int64_t items = pl_deit_pictures(t, t->steps) - first;
-    if (l->total > 1) items = (t->steps - t->step) * l->count * s->batch;
+    PL_NEED(pass % l->total == l->first, POLAR_E_STATE, "a step's pictures from pass %lld on",
+            (long long)pass);
+    if (l->total > 1) items = (t->steps - step) * l->count * s->batch;
     d->run = l->count * s->batch;
     d->gap = (l->total - l->count) * s->batch;
     return pl_deit_data_begin(d, PL_IMAGES_TRAIN, t->made, first, items, s->batch, s->image);
@@ -210,7 +211,7 @@ static polar_status load_train(pl_train *t, pl_deit_data *d, int64_t count, int6
     pl_deit_batch b;
     pl_mix mix;
     PL_TRY(pl_deit_mix_draw(&mix, t, d, pass));
-    if (!d->loader) PL_TRY(begin_loader(t, d));
+    if (!d->loader) PL_TRY(pl_deit_loader_begin(t, d, pass));
     PL_TRY(pl_deit_data_next(&b, d, d->labels));
     PL_NEED(b.count == count, POLAR_E_STATE, "%lld pictures in place of %lld", (long long)b.count,
             (long long)count);
@@ -226,7 +227,7 @@ static polar_status train_pictures(pl_train *t, int64_t count, int64_t pass)
 {
     set_seen(t, count);
     for (int64_t i = 0; i < t->data_count; i++)
-        if (!t->data[i].pixels.data && pl_deit_data_wanted(t, &t->data[i]))
+        if (t->data[i].way == PL_DEIT_BY_HOST && pl_deit_data_wanted(t, &t->data[i]))
             PL_TRY(load_train(t, &t->data[i], count, pass));
     return t->prefetch.q ? pl_deit_prefetch_take(t, pass, count) : POLAR_OK;
 }
@@ -318,20 +319,20 @@ static void look_at(pl_train *t, int64_t slot, int64_t count)
 static polar_status test_pictures(pl_train *t, pl_deit_data *d, int64_t count)
 {
     const pl_deit_shape *s = &t->set->shape;
+    pl_mat X = first_of(t, d, t->seen, count);
     pl_deit_batch b;
-    if (d->pixels.data) {
-        PL_TRY(
-            pl_deit_input_make(first_of(t, d, t->seen, count), d, t->q, PL_IMAGES_TEST, t->made, t->tested));
-        spread(t, d, t->seen, count);
-        d->counted += count;
-        return POLAR_OK;
-    }
-    if (!d->loader)
+    if (d->way != PL_DEIT_BY_DEVICE && !d->loader)
         PL_TRY(pl_deit_data_begin(d, PL_IMAGES_TEST, t->made, t->tested, d->count[PL_IMAGES_TEST] - t->tested,
                                   s->batch, s->image));
-    PL_TRY(pl_deit_data_next(&b, d, d->labels));
-    for (int64_t i = 0; i < b.count; i++) d->counted += d->labels[i] >= 0;
-    send(t, d, t->seen, count, b.x);
+    if (d->way == PL_DEIT_BY_DEVICE)
+        PL_TRY(pl_deit_input_make(X, d, t->q, PL_IMAGES_TEST, t->made, t->tested));
+    else if (d->way == PL_DEIT_BY_DEVICE_PARTS) PL_TRY(pl_deit_stream_make(X, d, t->q));
+    else {
+        PL_TRY(pl_deit_data_next(&b, d, d->labels));
+        polar_queue_upload(t->q, X.data, b.x, pl_mat_bytes(&X));
+    }
+    for (int64_t i = 0; i < count; i++) d->counted += d->labels[i] >= 0;
+    spread(t, d, t->seen, count);
     return POLAR_OK;
 }
 

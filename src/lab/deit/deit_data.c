@@ -111,18 +111,31 @@ void pl_deit_data_destroy(pl_deit_data *d)
 
 /* ---- one picture, by a worker ------------------------------------------------------------------- */
 
-static polar_status read_picture(pl_deit_data *d, int worker, float *out, int64_t picture, int64_t place)
+static polar_status read_picture(pl_deit_data *d, int worker, void *out, int64_t picture, int64_t place)
 {
+    const pl_draw_key key = {d->seed, d->epoch, place};
     pl_picture *p = &d->pictures[worker];
+    pl_augment *a = d->augments[worker];
     PL_TRY(pl_picture_open(p, d->set, d->split, picture));
-    if (d->split == PL_IMAGES_TEST) return pl_input_eval(out, p, d->augments[worker]);
-    return pl_input_train(out, p, d->augments[worker], (pl_draw_key){d->seed, d->epoch, place});
+    if (d->way == PL_DEIT_BY_DEVICE_PARTS) return pl_deit_part_read(out, p, a, d->split, key);
+    return d->split == PL_IMAGES_TEST ? pl_input_eval(out, p, a) : pl_input_train(out, p, a, key);
 }
 
 /* The place of the loader's item in the epoch. */
 static int64_t place_of(const pl_deit_data *d, int64_t item)
 {
     return d->first + item + (d->gap && d->split == PL_IMAGES_TRAIN ? item / d->run * d->gap : 0);
+}
+
+static size_t item_bytes(const pl_deit_data *d)
+{
+    return d->way == PL_DEIT_BY_DEVICE_PARTS ? sizeof(pl_deit_part) : d->picture_bytes;
+}
+
+static void drop_part(void *user, void *item)
+{
+    (void)user;
+    pl_deit_part_drop(item);
 }
 
 static polar_status fill_item(void *user, int worker, int64_t item, void *out)
@@ -132,7 +145,7 @@ static polar_status fill_item(void *user, int worker, int64_t item, void *out)
             place = d->split == PL_IMAGES_TEST ? at : d->order[at], picture = place;
     polar_status st = read_picture(d, worker, out, picture, place);
     if (st == POLAR_E_FORMAT && d->skip_bad && d->split == PL_IMAGES_TEST) {
-        memset(out, 0, d->picture_bytes);
+        memset(out, 0, item_bytes(d));
         d->picked[at] = -1;
         return POLAR_OK;
     }
@@ -159,8 +172,9 @@ polar_status pl_deit_data_begin(pl_deit_data *d, pl_image_split split, int64_t e
                         .ahead = AHEAD,
                         .items = items,
                         .batch = batch,
-                        .item_bytes = d->picture_bytes,
+                        .item_bytes = item_bytes(d),
                         .fill = fill_item,
+                        .drop = d->way == PL_DEIT_BY_DEVICE_PARTS ? drop_part : NULL,
                         .user = d};
     return pl_loader_create(&d->loader, &o);
 }

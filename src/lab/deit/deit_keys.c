@@ -15,7 +15,9 @@
 static const char *const recipes[] = {"minimal", "deit", NULL};
 static const char *const filters[] = {"bilinear", "bicubic", NULL};     /* in the order of pl_filter */
 static const char *const erasings[] = {"const", "rand", "pixel", NULL}; /* in the order of pl_erasing_fill */
-static const char *const inputs[] = {"auto", "host", "device", NULL}; /* in the order of pl_deit_input_key */
+/* in the orders of pl_deit_input_key, pl_deit_decode_key */
+static const char *const inputs[] = {"auto", "host", "device", "stream", NULL};
+static const char *const decodes[] = {"host", "nvjpeg", NULL};
 static const char *const last_batches[] = {"drop", "keep", NULL};
 
 #define OPTIM_LR        "the rule's", .derive = pl_optim_key_lr
@@ -99,8 +101,12 @@ static const pl_key keys[] = {
     {"data.workers", PL_KEY_INT, "0", .place = 1, .min = 0, .max = 1024,
      .help = "threads that read and augment pictures; 0: as many as the device has"},
     {"data.input", PL_KEY_CHOICE, "auto", .place = 1, .choices = inputs,
-     .help = "who cuts and augments pictures: the device, from a pack in its memory, the host's threads, or "
-             "(auto) a GPU where it can"},
+     .help =
+         "who cuts and augments pictures: the host's threads; the device, from all pictures in its memory "
+         "(device) or a batch at a time (stream); auto: a GPU, from its memory where they fit"},
+    {"data.decode", PL_KEY_CHOICE, "host", .choices = decodes,
+     .help = "who decodes JPEG files: the host, as Pillow, or nvJPEG on a GPU whose memory holds the set, "
+             "within a grey level of that"},
     {"data.skip_bad", PL_KEY_BOOL, "false", .place = 1,
      .help = "go on past broken pictures: in training the next one takes the place, in the test it does not "
              "count"},
@@ -211,6 +217,12 @@ static polar_status check_settings(const pl_deit_settings *s)
             "data.set is '%s', made on the fly, and data.path '%s': for the pictures there set data.set to "
             "their name",
             s->set, s->path);
+    int resident = s->input == PL_INPUT_AUTO || s->input == PL_INPUT_DEVICE;
+    PL_NEED(
+        s->decode == PL_DECODE_HOST || (resident && !s->skip_bad), POLAR_E_ARG,
+        "data.decode=nvjpeg keeps all pictures in the device's memory and wants each of them whole: not with "
+        "%s%s",
+        resident ? "--skip-bad" : "data.input=", resident ? "" : inputs[s->input]);
     PL_NEED(*s->set, POLAR_E_ARG, "data.set is empty: it wants the set's name, such as imagenet");
     return POLAR_OK;
 }
@@ -236,6 +248,7 @@ polar_status pl_deit_settings_read(pl_deit_settings *out, const pl_config *c)
         .workers = pl_config_int(c, "data.workers"),
         .skip_bad = pl_config_bool(c, "data.skip_bad"),
         .input = (pl_deit_input_key)pl_config_choice(c, "data.input"),
+        .decode = (pl_deit_decode_key)pl_config_choice(c, "data.decode"),
         .mix = {.mixup_alpha = pl_config_real(c, "mix.mixup"),
                 .cutmix_alpha = pl_config_real(c, "mix.cutmix"),
                 .prob = pl_config_real(c, "mix.prob"),

@@ -11,7 +11,14 @@
 
 #define PL_DEIT_LAST 10 /* l10 is the mean over so many last epochs */
 
-typedef enum pl_deit_input_key { PL_INPUT_AUTO, PL_INPUT_HOST, PL_INPUT_DEVICE } pl_deit_input_key;
+typedef enum pl_deit_input_key {
+    PL_INPUT_AUTO,
+    PL_INPUT_HOST,
+    PL_INPUT_DEVICE,
+    PL_INPUT_STREAM
+} pl_deit_input_key;
+
+typedef enum pl_deit_decode_key { PL_DECODE_HOST, PL_DECODE_NVJPEG } pl_deit_decode_key;
 
 typedef struct pl_deit_settings {
     pl_deit_shape shape; /* one member; classes 0: all the set has */
@@ -20,7 +27,8 @@ typedef struct pl_deit_settings {
     int64_t subset_seed; /* -1: the run's */
     int64_t workers;     /* 0: as many as the device has threads */
     int skip_bad;
-    pl_deit_input_key input; /* who makes pictures of a pack */
+    pl_deit_input_key input; /* who makes pictures, and from where */
+    pl_deit_decode_key decode;
     pl_augment_options augment;
     pl_mix_options mix;
     int64_t epochs, batch;

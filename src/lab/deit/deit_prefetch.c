@@ -29,7 +29,7 @@ polar_status pl_deit_prefetch_create(pl_train *t)
     const pl_deit_shape *s = &t->set->shape;
     pl_deit_prefetch *p = &t->prefetch;
     int wanted = 0;
-    for (int64_t k = 0; k < t->data_count; k++) wanted |= t->data[k].pixels.data != NULL;
+    for (int64_t k = 0; k < t->data_count; k++) wanted |= t->data[k].way != PL_DEIT_BY_HOST;
     p->epoch = p->pass = -1;
     if (!wanted) return POLAR_OK;
     PL_TRY(polar_queue_create(&p->q, t->dev, NULL));
@@ -52,7 +52,12 @@ static polar_status make_one(pl_train *t, int64_t k, int64_t pass, int64_t count
     pl_mat X = pictures_at(&t->prefetch, k, count), Y = targets_at(&t->prefetch, k, count);
     pl_mix mix;
     PL_TRY(pl_deit_mix_draw(&mix, t, d, pass));
-    PL_TRY(pl_deit_input_make(X, d, q, PL_IMAGES_TRAIN, t->made, pass * set->shape.batch));
+    if (d->way == PL_DEIT_BY_DEVICE)
+        PL_TRY(pl_deit_input_make(X, d, q, PL_IMAGES_TRAIN, t->made, pass * set->shape.batch));
+    else {
+        if (!d->loader) PL_TRY(pl_deit_loader_begin(t, d, pass));
+        PL_TRY(pl_deit_stream_make(X, d, q));
+    }
     if (mix.kind != PL_MIX_NONE)
         PL_CALL(mix, q, .X = X, .mixup = mix.kind == PL_MIX_MIXUP, .x = mix.cut.x, .y = mix.cut.y,
                 .width = mix.cut.width, .height = mix.cut.height, .lam = mix.lam, .rest = 1 - mix.lam);
@@ -66,7 +71,7 @@ polar_status pl_deit_prefetch_make(pl_train *t, int64_t pass, int64_t count)
     pl_deit_prefetch *p = &t->prefetch;
     p->pass = -1;
     for (int64_t k = 0; k < t->data_count; k++)
-        if (t->data[k].pixels.data && pl_deit_data_wanted(t, &t->data[k]))
+        if (t->data[k].way != PL_DEIT_BY_HOST && pl_deit_data_wanted(t, &t->data[k]))
             PL_TRY(make_one(t, k, pass, count));
     p->epoch = t->made;
     p->pass = pass;
@@ -82,7 +87,7 @@ polar_status pl_deit_prefetch_take(pl_train *t, int64_t pass, int64_t count)
     pl_mat y = pl_mat_dense(t->y.data, t->y.dtype, t->members, count, t->y.cols);
     for (int64_t i = 0; i < t->members; i++) {
         int64_t k = t->slots[i].data - t->data;
-        if (!t->data[k].pixels.data) continue;
+        if (t->data[k].way == PL_DEIT_BY_HOST) continue;
         PL_CALL(copy, t->q, .Y = pl_mat_at(x, i * count, count), .X = pictures_at(p, k, count));
         PL_CALL(copy, t->q, .Y = pl_mat_at(y, i, 1), .X = targets_at(p, k, count));
     }

@@ -125,7 +125,6 @@ static polar_status take_data(pl_train *t)
     const pl_deit_settings *set = t->set;
     PL_TRY(open_data(t));
     PL_TRY(check_data(t));
-    for (int64_t i = 0; i < t->data_count; i++) PL_TRY(pl_deit_input_create(&t->data[i], set, t->dev, t->q));
     int64_t pictures = t->data[0].count[PL_IMAGES_TRAIN], rest = pictures % set->batch;
     int mixes = set->mix.mixup_alpha > 0 || set->mix.cutmix_alpha > 0;
     t->steps = pictures / set->batch + (set->keep_last && rest);
@@ -161,6 +160,32 @@ static polar_status take_model(pl_train *t)
     return pl_deit_set_slots(t);
 }
 
+/* What the first steps will still take on the device: scratch, and the next batch. */
+static polar_status spare_bytes(size_t *out, pl_train *t)
+{
+    const pl_deit_settings *s = t->set;
+    pl_deit_shape shape = s->shape;
+    pl_estimate e = {0};
+    shape.members = t->members;
+    PL_TRY(pl_deit_cost(&e.pass, NULL, t->dev, &shape, 1));
+    PL_TRY(pl_estimate_step(&e, t->dev, t->params, t->param_count, &s->optim,
+                            &(pl_train_routes){s->split, s->no_decay}));
+    pl_free(e.routes);
+    int64_t next = t->data_count * shape.batch * (3 * shape.image * shape.image + shape.classes);
+    *out = e.pass.scratch_bytes + (size_t)t->members * e.step.scratch_bytes + 4 * (size_t)next;
+    return POLAR_OK;
+}
+
+/* After everything else that the device holds, so that the pictures take what is left. */
+static polar_status take_input(pl_train *t)
+{
+    size_t spare = 0;
+    if (pl_deit_input_fills(t->set, t->dev)) PL_TRY(spare_bytes(&spare, t));
+    for (int64_t i = 0; i < t->data_count; i++)
+        PL_TRY(pl_deit_input_create(&t->data[i], t->set, t->dev, t->q, spare));
+    return pl_deit_prefetch_create(t);
+}
+
 static void begin_epoch(pl_train *t)
 {
     t->step = t->tested = 0;
@@ -181,6 +206,7 @@ static polar_status fill(pl_train *t, const pl_config *const *configs, const uin
     PL_TRY(take_data(t));
     PL_TRY(take_model(t));
     PL_TRY(pl_deit_batch_create(t));
+    PL_TRY(take_input(t));
     begin_epoch(t);
     return polar_queue_sync(t->q);
 }

@@ -1,4 +1,4 @@
-/* deit_train.h -- DeiT runs in training: what deit_run.c, deit_data.c, deit_batch.c and deit_resume.c share.
+/* deit_train.h -- DeiT runs in training: what the files of this folder share.
  *
  * An ensemble's members are runs of one shape, side by side in one model (models/deit.h). A member's place
  * there is its slot: slots are sorted by rule, so that an optimiser serves a range of them. Members of one
@@ -35,6 +35,20 @@ typedef struct pl_deit_place { /* a picture among the bytes on the device */
     int32_t width, height;
 } pl_deit_place;
 
+typedef enum pl_deit_way {                    /* who makes the floats of a picture, and from what */
+                           PL_DEIT_BY_HOST,   /* the loader's threads */
+                           PL_DEIT_BY_DEVICE, /* the device, from all pictures in its memory (deit_input.c) */
+                           PL_DEIT_BY_DEVICE_PARTS /* the device, from what the loader's threads read of a
+                                                      batch (deit_stream.c) */
+} pl_deit_way;
+
+/* What the loader reads of a picture whose floats the device makes, or those floats where it cannot. */
+typedef struct pl_deit_part {
+    pl_image pixels;         /* none of a broken test picture, whose floats are NaNs that nobody looks at */
+    double row[PL_AUG_COLS]; /* of these pixels, at 0 */
+    float *floats;           /* (3, image, image), or NULL */
+} pl_deit_part;
+
 typedef struct pl_deit_data { /* the pictures of a run, and who reads them */
     pl_image_set *set;
     int64_t classes, count[PL_IMAGE_SPLITS];
@@ -57,11 +71,12 @@ typedef struct pl_deit_data { /* the pictures of a run, and who reads them */
     int64_t epoch, first; /* first: the picture of the loader's item 0 */
     int64_t run, gap; /* training: so many items, then so many places that are other ranks'; gap 0: none */
     size_t picture_bytes; /* as the model sees it */
-    /* on the device, where pictures are made there (deit_input.c): all their bytes, the rows of a batch, the
-     * values of bytes; no data: a loader makes them */
+    pl_deit_way way;
+    /* on the device, where pictures are made there: bytes of all of them or of a batch's, the rows of a
+     * batch, the values of bytes */
     pl_mat pixels, table, scale;
     polar_device *dev;
-    pl_deit_place *places[PL_IMAGE_SPLITS]; /* where each picture lies */
+    pl_deit_place *places[PL_IMAGE_SPLITS]; /* BY_DEVICE: where each picture lies */
     double *rows;                           /* (batch, PL_AUG_COLS) */
     int64_t tallest, taps;                  /* as augment wants them */
     int64_t ordered;                        /* the epoch of `order`, -1 for none */
@@ -70,7 +85,7 @@ typedef struct pl_deit_data { /* the pictures of a run, and who reads them */
 } pl_deit_data;
 
 typedef struct pl_deit_batch { /* a batch with its labels; borrowed until the next */
-    float *x;                  /* (count, 3, image, image) */
+    void *x;                   /* floats (count, 3, image, image), or pl_deit_part (count), the taker's */
     const int32_t *labels;     /* -1: a broken test picture, which does not count */
     int64_t count;
 } pl_deit_batch;
@@ -148,14 +163,26 @@ int64_t pl_deit_data_skipped(const pl_deit_data *d);
 
 /* ---- pictures made on the device (deit_input.c) ------------------------------------------------- */
 
-/* brings them there if data.input says so, or lets the loader have them; synchronises */
+/* whether all pictures are to be in the device's memory, or may */
+int pl_deit_input_fills(const pl_deit_settings *s, const polar_device *dev);
+/* Chooses d->way by data.input, brings the pictures to the device where all of them are to be there and
+ * `reserve` bytes are left beside them; synchronises. */
 polar_status pl_deit_input_create(pl_deit_data *d, const pl_deit_settings *s, polar_device *dev,
-                                  polar_queue *q);
+                                  polar_queue *q, size_t reserve);
 /* safe on a zeroed one */
 void pl_deit_input_destroy(pl_deit_data *d);
-/* pictures [first, first + Y.batch) of the epoch's order, or of the test, into Y; enqueues */
+/* BY_DEVICE: pictures [first, first + Y.batch) of the epoch's order, or of the test, into Y; enqueues */
 polar_status pl_deit_input_make(pl_mat Y, pl_deit_data *d, polar_queue *q, pl_image_split split,
                                 int64_t epoch, int64_t first);
+
+/* ---- ... from parts (deit_stream.c) -------------------------------------------------------------- */
+
+/* a worker's: what is looked at of the picture that is open */
+polar_status pl_deit_part_read(pl_deit_part *out, pl_picture *p, pl_augment *a, pl_image_split split,
+                               pl_draw_key key);
+void pl_deit_part_drop(pl_deit_part *part); /* safe on a zeroed one */
+/* BY_DEVICE_PARTS: the loader's next Y.batch pictures into Y; enqueues, and waits where memory must grow */
+polar_status pl_deit_stream_make(pl_mat Y, pl_deit_data *d, polar_queue *q);
 
 /* ---- the next batch's (deit_prefetch.c) --------------------------------------------------------- */
 
@@ -173,6 +200,8 @@ polar_status pl_deit_prefetch_take(pl_train *t, int64_t pass, int64_t count);
 int64_t pl_deit_pictures(const pl_train *t, int64_t steps);
 polar_status pl_deit_batch_create(pl_train *t); /* buffers and graphs */
 void pl_deit_batch_destroy(pl_train *t);        /* safe on a zeroed one */
+/* the loader of this rank's pictures from pass number `pass` of the epoch on, the first of its step */
+polar_status pl_deit_loader_begin(const pl_train *t, pl_deit_data *d, int64_t pass);
 /* somebody who is still active sees these pictures */
 int pl_deit_data_wanted(const pl_train *t, const pl_deit_data *d);
 /* how pass number `pass` of the epoch is mixed */

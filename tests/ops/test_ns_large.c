@@ -1,0 +1,198 @@
+/* test_ns_large.c -- newton_schulz of matrices too large for one block's shared memory, where a device has
+ * it.
+ *
+ * Exact: from 512 rows on the bits of the three gemms a step of the same device, for a tall matrix those of
+ * its transpose; the same a second time, in a batch and alone; one step, an even and an odd number of them,
+ * joined ones where gemm halves symmetric products as the op does; a row stride; nothing written beside X.
+ * Below 512 rows the transpose, the batch and the bound against ref's
+ * products: another order of sums may put an entry of A or P on the other side of a rounding, which moves NS5
+ * by 1-3 % (docs/NUMERICS.md, 2).
+ *
+ *     test_ns_large DEVICE few    the smallest shape alone: for slow checkers of races
+ */
+#include <string.h>
+
+#include "fixtures/map_fixture.h"
+
+typedef struct {
+    pl_device *dev;
+    pl_queue *q;
+} machine;
+
+static double *numbers(int64_t n, double scale, uint64_t seed)
+{
+    double *x = calloc((size_t)n, sizeof *x);
+    if (!x) exit(3);
+    map_fill(x, n, seed);
+    for (int64_t i = 0; i < n; i++) x[i] *= scale;
+    return x;
+}
+
+static pl_mat put(machine *at, int64_t batch, int64_t rows, int64_t cols, const double *x)
+{
+    pl_mat m;
+    TEST_TRY(pl_mat_alloc(&m, at->dev, POLAR_DTYPE_BF16, batch, rows, cols));
+    if (x) TEST_TRY(pl_mat_upload_f64(at->q, &m, x));
+    return m;
+}
+
+static double *get(machine *at, const pl_mat *m)
+{
+    double *x = malloc((size_t)(m->batch * m->rows * m->cols) * sizeof *x);
+    if (!x) exit(3);
+    TEST_TRY(pl_mat_download_f64(at->q, m, x));
+    return x;
+}
+
+static pl_args_newton_schulz args_of(pl_mat X, int64_t steps, int64_t chain)
+{
+    pl_args_newton_schulz a = {.X = X, .steps = steps, .chain = chain};
+    for (int64_t s = 0; s < steps; s++)
+        a.coef[3 * s] = 3.4445 - 0.01 * (double)s, a.coef[3 * s + 1] = -4.7750, a.coef[3 * s + 2] = 2.0315;
+    return a;
+}
+
+static double *by_op(machine *at, int64_t batch, int64_t rows, int64_t cols, const double *x, int64_t steps,
+                     int64_t chain)
+{
+    pl_mat X = put(at, batch, rows, cols, x);
+    pl_args_newton_schulz a = args_of(X, steps, chain);
+    pl_call_newton_schulz(at->q, &a);
+    double *y = get(at, &X);
+    pl_mat_free(&X, at->dev);
+    return y;
+}
+
+static void polynomial(machine *at, pl_mat P, pl_mat A, const double *k)
+{
+    PL_CALL(gemm, at->q, .C = P, .A = A, .B = A, .tb = 1, .sym = 1, .alpha = k[2], .D = A, .beta = k[1]);
+}
+
+/* As compose/newton_schulz.c has it; rows <= cols. */
+static double *by_gemms(machine *at, int64_t batch, int64_t rows, int64_t cols, const double *x,
+                        int64_t steps, int64_t chain)
+{
+    pl_mat X = put(at, batch, rows, cols, x), Y = put(at, batch, rows, cols, NULL),
+           A = put(at, batch, rows, rows, NULL), P = put(at, batch, rows, rows, NULL),
+           B = put(at, batch, rows, rows, NULL), S = put(at, batch, rows, rows, NULL), T;
+    TEST_TRY(pl_mat_alloc(&T, at->dev, POLAR_DTYPE_F32, batch, rows, rows));
+    pl_args_newton_schulz a = args_of(X, steps, chain);
+    for (int64_t s = 0; s < steps; s++) {
+        const double *k = a.coef + 3 * s;
+        double factor = k[0];
+        PL_CALL(gemm, at->q, .C = A, .A = X, .B = X, .tb = 1, .sym = 1, .alpha = 1);
+        polynomial(at, P, A, k);
+        for (int first = 1; chain >> s & 1; s++, first = 0) {
+            pl_mat Z = first ? P : B;
+            PL_CALL(gemm, at->q, .C = S, .A = Z, .B = A, .tb = 1, .sym = 1, .alpha = 1, .D = A, .beta = k[0]);
+            PL_CALL(gemm, at->q, .C = A, .A = S, .B = Z, .tb = 1, .sym = 1, .alpha = 1, .D = S, .beta = k[0]);
+            k += 3;
+            polynomial(at, B, A, k);
+            PL_CALL(axpby, at->q, .Y = T, .X = B, .alpha = factor, .Z = P, .beta = k[0]);
+            PL_CALL(gemm, at->q, .C = S, .A = B, .B = P, .tb = 1, .sym = 1, .alpha = 1, .D = T, .beta = 1);
+            pl_mat_swap(&P, &S);
+            factor *= k[0];
+        }
+        PL_CALL(gemm, at->q, .C = Y, .A = P, .B = X, .alpha = 1, .D = X, .beta = factor);
+        pl_mat_swap(&X, &Y);
+    }
+    double *y = get(at, &X);
+    pl_mat *all[] = {&X, &Y, &A, &P, &B, &S, &T};
+    for (int i = 0; i < 7; i++) pl_mat_free(all[i], at->dev);
+    return y;
+}
+
+static double *turned(const double *x, int64_t batch, int64_t rows, int64_t cols)
+{
+    int64_t n = rows * cols;
+    double *y = numbers(batch * n, 1, 1);
+    for (int64_t i = 0; i < batch * n; i++) y[i / n * n + i % cols * rows + i % n / cols] = x[i];
+    return y;
+}
+
+static int64_t unlike(const double *x, const double *y, int64_t n)
+{
+    int64_t bad = 0;
+    for (int64_t i = 0; i < n; i++) bad += !(x[i] == y[i]);
+    return bad;
+}
+
+static double apart(const double *x, const double *y, int64_t n)
+{
+    double e = 0, s = 0;
+    for (int64_t i = 0; i < n; i++) e += (x[i] - y[i]) * (x[i] - y[i]), s += y[i] * y[i];
+    return sqrt(e / s);
+}
+
+/* rows <= cols, and the same transposed. */
+static void shape(machine *at, int64_t batch, int64_t rows, int64_t cols, int64_t steps, int64_t chain)
+{
+    char name[80];
+    int64_t one = rows * cols, n = batch * one;
+    double *x = numbers(n, 1 / sqrt((double)one), (uint64_t)(rows + cols)), *t = turned(x, batch, rows, cols);
+    double *y = by_op(at, batch, rows, cols, x, steps, chain),
+           *again = by_op(at, batch, rows, cols, x, steps, chain);
+    double *tall = by_op(at, batch, cols, rows, t, steps, chain), *back = turned(tall, batch, cols, rows);
+    double *alone = by_op(at, 1, rows, cols, x + n - one, steps, chain),
+           *g = by_gemms(at, batch, rows, cols, x, steps, chain);
+    snprintf(name, sizeof name, "%lld of %lld x %lld, %lld steps%s", (long long)batch, (long long)rows,
+             (long long)cols, (long long)steps, chain ? ", joined" : "");
+    if (rows >= 512) test_exact(name, unlike(y, g, n));
+    else test_bound(name, apart(y, g, n), 0.05, "another order of sums");
+    test_exact("... a second time", unlike(y, again, n));
+    test_exact("... tall", unlike(y, back, n));
+    test_exact("... without its mates", unlike(y + n - one, alone, one));
+    free(x), free(t), free(y), free(again), free(tall), free(back), free(alone), free(g);
+}
+
+/* X is the middle of a wider array, of three matrices the second. */
+static void strided(machine *at, int64_t rows, int64_t cols)
+{
+    int64_t wide = cols + 64, n = 3 * rows * wide, changed = 0, bad = 0;
+    double *x = numbers(n, 1 / sqrt((double)(rows * cols)), 9), *inner = numbers(rows * cols, 1, 1);
+    pl_mat all = put(at, 3, rows, wide, x), X = pl_mat_at(all, 1, 1);
+    double *before = get(at, &all);
+    X.data = (char *)X.data + 2 * 32, X.cols = cols;
+    for (int64_t i = 0; i < rows * cols; i++) inner[i] = before[(rows + i / cols) * wide + 32 + i % cols];
+    pl_args_newton_schulz a = args_of(X, 5, 0);
+    pl_call_newton_schulz(at->q, &a);
+    double *after = get(at, &all), *wanted = by_op(at, 1, rows, cols, inner, 5, 0);
+    for (int64_t i = 0; i < n; i++) {
+        int64_t r = i / wide - rows, c = i % wide - 32;
+        int inside = r >= 0 && r < rows && c >= 0 && c < cols;
+        if (inside) bad += !(after[i] == wanted[r * cols + c]);
+        else changed += !(after[i] == before[i]);
+    }
+    test_exact("a row stride", bad);
+    test_exact("... nothing written beside it", changed);
+    free(x), free(inner), free(before), free(after), free(wanted);
+    pl_mat_free(&all, at->dev);
+}
+
+int main(int argc, char **argv)
+{
+    machine at;
+    const char *device = test_begin(argc, argv);
+    map_need_device(device);
+    TEST_TRY(polar_device_open(&at.dev, device));
+    TEST_TRY(polar_queue_create(&at.q, at.dev, NULL));
+    pl_args_newton_schulz asked = args_of(pl_mat_dense(NULL, POLAR_DTYPE_BF16, 1, 320, 384), 5, 0);
+    if (!pl_queue_has(at.q, PL_OP_newton_schulz) || !pl_queue_serves(at.q, PL_OP_newton_schulz, &asked))
+        return 77;
+    shape(&at, 3, 320, 384, 5, 0);
+    strided(&at, 320, 384);
+    if (!test_few(argc, argv)) {
+        shape(&at, 2, 512, 576, 1, 0);
+        shape(&at, 5, 576, 1024, 4, 0);
+        shape(&at, 3, 640, 768, 3, 0);
+        shape(&at, 13, 768, 1024, 5, 0);
+        if (!strncmp(device, "cuda", 4)) {
+            shape(&at, 3, 576, 1024, 5, 8 + 2 + 1); /* three steps and two */
+            shape(&at, 2, 512, 768, 5, 1);
+        }
+        strided(&at, 512, 832);
+    }
+    polar_queue_destroy(at.q);
+    polar_device_close(at.dev);
+    return test_end();
+}
