@@ -55,8 +55,8 @@ static const form forms[] = {
     {"bf16 large", POLAR_DTYPE_BF16, POLAR_DTYPE_F32, POLAR_DTYPE_BF16, 1, 2073, 2048, 32},
     /* the same, and half a block in the end */
     {"bf16->f32 large", POLAR_DTYPE_BF16, POLAR_DTYPE_F32, POLAR_DTYPE_F32, 1, 2073, 1040, 32},
-    /* many rows with a small matrix: cuda's own kernel (cuda_gemm_act.h), its widths of 192, 96 and 64
-       columns, several slices, edges within a tile */
+    /* many rows with a small matrix: cuda's own kernel (cuda_gemm_act.h), its widths of 192 and 96 columns,
+       several slices, edges within a tile */
     {"bf16 rows 192", POLAR_DTYPE_BF16, POLAR_DTYPE_F32, POLAR_DTYPE_BF16, 1, 1300, 192, 192},
     {"bf16 rows 200, two", POLAR_DTYPE_BF16, POLAR_DTYPE_F32, POLAR_DTYPE_BF16, 2, 1027, 200, 72},
     {"bf16->f32 rows 192", POLAR_DTYPE_BF16, POLAR_DTYPE_F32, POLAR_DTYPE_F32, 1, 1091, 192, 192},
@@ -213,6 +213,48 @@ static void nan_stays(rig *r, const form *f, const char *line)
     free(a), free(b), free(x);
 }
 
+/* A matrix's bits in a batch are its bits alone, with weights and biases of its own: several tiles to each of
+ * a device's blocks, some of which go from one matrix to the next. */
+static const form batches[] = {
+    {"bf16, 3 of many rows", POLAR_DTYPE_BF16, POLAR_DTYPE_F32, POLAR_DTYPE_BF16, 3, 3091, 768, 64},
+    {"bf16->f32, 3 of many rows", POLAR_DTYPE_BF16, POLAR_DTYPE_F32, POLAR_DTYPE_F32, 3, 3091, 768, 64},
+    {"bf16, 21 of many rows, k 768", POLAR_DTYPE_BF16, POLAR_DTYPE_F32, POLAR_DTYPE_BF16, 21, 1091, 192, 768},
+    {"bf16->f32, 21 of many rows, k 768", POLAR_DTYPE_BF16, POLAR_DTYPE_F32, POLAR_DTYPE_F32, 21, 1091, 192,
+     768},
+};
+
+static void alone(rig *r, const form *f, const char *line)
+{
+    const int64_t n = f->batch * f->m * f->n;
+    int64_t bad = 0;
+    pl_mat_free(&r->b, r->dev);
+    r->b = mat(r, f->wide, f->batch, 1, f->n, 4);
+    const pl_args_gemm_act all[] = {
+        {.Y = r->Y, .A = r->A, .B = r->B, .b = r->b, .tb = 1},
+        {.Y = r->Y, .S = r->S, .A = r->A, .B = r->B, .b = r->b, .tb = 1, .act = PL_ACT_GELU},
+        {.Y = r->Y, .A = r->A, .B = r->B, .D = r->D, .b = r->b, .tb = 1},
+        {.Y = r->Y, .A = r->A, .B = r->B, .F = r->F, .tb = 1},
+    };
+    for (size_t k = 0; k < sizeof all / sizeof *all; k++) {
+        double *y[2], *s[2];
+        for (int apart = 0; apart < 2; apart++) {
+            PL_CALL(copy, r->q, .Y = r->Y, .X = r->U);
+            PL_CALL(copy, r->q, .Y = r->S, .X = r->U);
+            for (int64_t e = 0; e < (apart ? f->batch : 1); e++) {
+                pl_args_gemm_act one = all[k];
+                pl_mat *mats[] = {&one.Y, &one.S, &one.A, &one.B, &one.D, &one.b, &one.F};
+                for (size_t i = 0; i < sizeof mats / sizeof *mats && apart; i++)
+                    if (mats[i]->data) *mats[i] = pl_mat_at(*mats[i], e, 1);
+                pl_call_gemm_act(r->q, &one);
+            }
+            y[apart] = values(r, r->Y), s[apart] = values(r, r->S);
+        }
+        bad += model_mismatches(y[0], y[1], n) + model_mismatches(s[0], s[1], n);
+        for (int apart = 0; apart < 2; apart++) free(y[apart]), free(s[apart]);
+    }
+    test_exact(line, bad);
+}
+
 static void on_device(const char *device, int few)
 {
     rig r = {0};
@@ -232,6 +274,14 @@ static void on_device(const char *device, int few)
         gelu(&r, &forms[i], line);
         snprintf(line, sizeof line, "%s: a NaN stays one", forms[i].name);
         nan_stays(&r, &forms[i], line);
+        rig_empty(&r);
+    }
+    for (size_t i = 0; i < sizeof batches / sizeof *batches && pl_queue_has(r.q, PL_OP_gemm_act) && !few;
+         i++) {
+        char line[80];
+        rig_fill(&r, &batches[i]);
+        snprintf(line, sizeof line, "%s: each as alone", batches[i].name);
+        alone(&r, &batches[i], line);
         rig_empty(&r);
     }
     polar_queue_destroy(r.q);

@@ -60,7 +60,8 @@ typedef CUresult (*pl_encode_function)(CUtensorMap *, CUtensorMapDataType, cuuin
                                        const cuuint32_t *, CUtensorMapInterleave, CUtensorMapSwizzle,
                                        CUtensorMapL2promotion, CUtensorMapFloatOOBfill);
 
-/* A batch of matrices, bf16 or f32, in boxes of `across` columns (128 bytes at most) by `down` rows. */
+/* A batch of matrices, bf16 or f32, in boxes of `across` columns by `down` rows: rows of 64 bytes are
+ * swizzled as such, all others, of at most 128, as rows of 128. */
 static inline int map_matrix(CUtensorMap *map, const pl_hopper_device *dev, const pl_mat &m, int across,
                              int down)
 {
@@ -72,7 +73,8 @@ static inline int map_matrix(CUtensorMap *map, const pl_hopper_device *dev, cons
     cuuint64_t stride[2] = {(cuuint64_t)(rs * bytes), (cuuint64_t)((many ? m.bs : m.rows * rs) * bytes)};
     cuuint32_t extent[3] = {(cuuint32_t)across, (cuuint32_t)down, 1}, step[3] = {1, 1, 1};
     return encode(map, wide ? CU_TENSOR_MAP_DATA_TYPE_FLOAT32 : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 3, m.data,
-                  size, stride, extent, step, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+                  size, stride, extent, step, CU_TENSOR_MAP_INTERLEAVE_NONE,
+                  across * bytes == 64 ? CU_TENSOR_MAP_SWIZZLE_64B : CU_TENSOR_MAP_SWIZZLE_128B,
                   CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) == CUDA_SUCCESS;
 }
 

@@ -29,6 +29,16 @@ __device__ __forceinline__ uint64_t pl_wgmma_desc(uint32_t at, uint32_t panel = 
     return (uint64_t)((at & 0x3ffff) >> 4) | (uint64_t)(panel >> 4) << 16 | rows8 >> 4 << 32 | swizzle_128;
 }
 
+/* An MN-major operand in panels of PANEL columns and `depth` k each, from k 16 step on. Panels of 32 columns
+ * have rows of 64 bytes, unit u of row r at r * 64 + ((u ^ (r / 2 & 3)) << 4). */
+template <int PANEL> __device__ __forceinline__ uint64_t pl_wgmma_across(uint32_t at, int step, int depth)
+{
+    const uint32_t panel = (uint32_t)(depth * PANEL * 2), from = at + (uint32_t)(step * 16 * PANEL * 2);
+    if (PANEL == 64) return pl_wgmma_desc(from, panel);
+    const uint64_t swizzle_64 = 2ull << 62, rows8 = 512;
+    return (uint64_t)((from & 0x3ffff) >> 4) | (uint64_t)(panel >> 4) << 16 | rows8 >> 4 << 32 | swizzle_64;
+}
+
 __device__ __forceinline__ void pl_wgmma_fence(void)
 {
     asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
