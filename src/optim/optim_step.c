@@ -365,12 +365,14 @@ static int follow(polar_optim *opt, pl_queue *q)
 }
 
 /* Ops of some part read its gradient beside those that a graph can follow (direction, polar_step and the
- * like): Kronecker factors, norms of gradients. */
+ * like): Kronecker factors, norms of gradients, roots of their moments. */
 static int reads_again(const polar_optim *opt)
 {
     for (int64_t i = 0; i < opt->part_count; i++) {
         const pl_optim_param *p = &opt->parts[i];
-        if (pl_optim_kron(opt, p) || (p->B.data && pl_post_norms(pl_optim_rule(opt, p)))) return 1;
+        const polar_rule *r = pl_optim_rule(opt, p);
+        if (pl_optim_kron(opt, p) || (p->B.data && pl_post_norms(r))) return 1;
+        if (p->route == POLAR_ROUTE_MATRIX && r->precondition == POLAR_PRECONDITION_ROOT) return 1;
     }
     return 0;
 }
