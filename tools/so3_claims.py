@@ -9,7 +9,8 @@
 
 An arm is called CHOICE_RULE; a choice has a run of each rule at a seed, and seeds are the same clouds at
 every width, so that widths are paired too. Runs that several specs share are found by their id in any list
-that has one. Verdicts, with 95 % intervals by Student's t and Holm's correction over all tests of a claim:
+that has one. Verdicts, with 95 % intervals by Student's t and Holm's correction over a claim's tests of one
+choice (over the choices nothing is corrected: of twenty that are alike one may stand out):
 
     order    Muon < PolarAdamW < AdamW at every width, paired by seed. yes: all differences have the sign and
              a corrected p below 0.05; no: one has the other sign and such a p; else open
@@ -99,7 +100,7 @@ def verdict(tests):
 
 
 class Claims:
-    """Every claim's tests for every choice, corrected together."""
+    """Every claim's tests for every choice."""
 
     def __init__(self, runs):
         self.runs = runs
@@ -116,11 +117,10 @@ class Claims:
     @staticmethod
     def corrected(of):
         """{choice: [(difference, sign, p after Holm)]}; tests of fewer than two seeds are left out."""
-        kept = [(c, d, sign) for c, tests in of.items() for d, sign in tests if d]
-        ps = holm([d.p for _, d, _ in kept])
-        out = {c: [] for c in of}
-        for (c, d, sign), p in zip(kept, ps):
-            out[c].append((d, sign, p))
+        out = {}
+        for c, tests in of.items():
+            kept = [(d, sign) for d, sign in tests if d]
+            out[c] = [(d, sign, p) for (d, sign), p in zip(kept, holm([d.p for d, _ in kept]))]
         return out
 
     def gap(self, choice, width):

@@ -1,4 +1,5 @@
-/* message_shared.c -- messages with one weight a pair, composed of plain ops.
+/* message_shared.c -- messages with one weight a pair: the MLP of distances by the fused ops pair_weight and
+ * pair_weight_back where the device has them, else composed; the messages by plain ops.
  *
  *     U = D w0^T   Z = silu(U + b0)   u = Z w2^T   w = u + b2, or sigmoid(u + b2)       (E, B P, 1)
  *     W_ij = W_ji = w_ij              (E B, N, N): one weight for all channels makes the messages products
@@ -15,6 +16,7 @@
 
 typedef struct {
     int64_t B;
+    int fused;   /* the MLP is: no U and Z */
     pl_mat U, Z; /* (E, B P, h) */
     pl_mat u, w; /* (E, B P, 1): before b2, and the weights */
     pl_mat W;    /* (E B, N, N): the weights */
@@ -39,18 +41,46 @@ static int64_t act_of(const pl_message *m)
     return m->kind == PL_MESSAGE_SHARED_BOUNDED ? PL_ACT_SIGMOID : PL_ACT_NONE;
 }
 
+/* u of the MLP, in one or with the hidden values kept for the backward. */
+static void mlp_forward(pl_queue *q, shared_work *k, const pl_message *m)
+{
+    int64_t E = m->w0.batch, rows = k->B * m->D.rows, h = m->w0.rows;
+    const pl_args_pair_weight fused = {
+        .U = pl_view_split(k->u, k->B), .D = m->D, .w0 = m->w0, .b0 = m->b0, .W2 = m->W2};
+    k->fused = pl_queue_serves(q, PL_OP_pair_weight, &fused);
+    if (k->fused) {
+        pl_call_pair_weight(q, &fused);
+        return;
+    }
+    k->U = pl_scratch_mat(q, m->w0.dtype, E, rows, h);
+    k->Z = pl_scratch_mat(q, m->w0.dtype, E, rows, h);
+    PL_CALL(gemm, q, .C = k->U, .A = pl_view_join(m->D, k->B), .B = m->w0, .tb = 1, .alpha = 1);
+    PL_CALL(bias_act, q, .Y = k->Z, .X = k->U, .b = m->b0, .act = PL_ACT_SILU);
+    PL_CALL(gemm, q, .C = k->u, .A = k->Z, .B = m->W2, .tb = 1, .alpha = 1);
+}
+
+/* Its gradients from du. */
+static void mlp_backward(pl_queue *q, const pl_message_grads *g, pl_mat du, const shared_work *k,
+                         const pl_message *m)
+{
+    if (k->fused) {
+        PL_CALL(pair_weight_back, q, .dw0 = g->w0, .db0 = g->b0, .dW2 = g->W2, .db2 = g->b2,
+                .dU = pl_view_split(du, k->B), .D = m->D, .w0 = m->w0, .b0 = m->b0, .W2 = m->W2);
+        return;
+    }
+    pl_weight_grad(q, g->W2, g->b2, du, k->Z, k->B);
+    PL_CALL(gemm, q, .C = k->Z, .A = du, .B = m->W2, .alpha = 1); /* dZ, in the place of Z */
+    PL_CALL(bias_act_back, q, .dX = k->Z, .X = k->U, .b = m->b0, .dY = k->Z, .act = PL_ACT_SILU);
+    pl_weight_grad(q, g->w0, g->b0, k->Z, pl_view_join(m->D, k->B), k->B);
+}
+
 static shared_work weights_make(pl_queue *q, const pl_message *m)
 {
-    int64_t E = m->w0.batch, B = m->D.batch / E, rows = B * m->D.rows, h = m->w0.rows;
-    polar_dtype t = m->w0.dtype;
+    int64_t E = m->w0.batch, B = m->D.batch / E, rows = B * m->D.rows;
     shared_work k = {.B = B};
-    k.U = pl_scratch_mat(q, t, E, rows, h);
-    k.Z = pl_scratch_mat(q, t, E, rows, h);
-    k.u = pl_scratch_mat(q, t, E, rows, 1);
-    k.w = pl_scratch_mat(q, t, E, rows, 1);
-    PL_CALL(gemm, q, .C = k.U, .A = pl_view_join(m->D, B), .B = m->w0, .tb = 1, .alpha = 1);
-    PL_CALL(bias_act, q, .Y = k.Z, .X = k.U, .b = m->b0, .act = PL_ACT_SILU);
-    PL_CALL(gemm, q, .C = k.u, .A = k.Z, .B = m->W2, .tb = 1, .alpha = 1);
+    k.u = pl_scratch_mat(q, m->w0.dtype, E, rows, 1);
+    k.w = pl_scratch_mat(q, m->w0.dtype, E, rows, 1);
+    mlp_forward(q, &k, m);
     PL_CALL(bias_act, q, .Y = k.w, .X = k.u, .b = m->b2, .act = act_of(m));
     k.W = pl_message_square(q, k.w, B, m->points);
     return k;
@@ -86,9 +116,6 @@ void pl_message_shared_backward(pl_queue *q, pl_mat dS, pl_mat dV, const pl_mess
     slopes(q, k.W, dYv, V, m->alpha, 0);
     PL_CALL(pair_fold, q, .W = pl_view_split(k.w, k.B), .Y = k.W);
     PL_CALL(bias_act_back, q, .dX = k.w, .X = k.u, .b = m->b2, .dY = k.w, .act = act_of(m));
-    pl_weight_grad(q, g->W2, g->b2, k.w, k.Z, k.B);
-    PL_CALL(gemm, q, .C = k.Z, .A = k.w, .B = m->W2, .alpha = 1); /* dZ, in the place of Z */
-    PL_CALL(bias_act_back, q, .dX = k.Z, .X = k.U, .b = m->b0, .dY = k.Z, .act = PL_ACT_SILU);
-    pl_weight_grad(q, g->w0, g->b0, k.Z, pl_view_join(m->D, k.B), k.B);
+    mlp_backward(q, g, k.w, &k, m);
     pl_scratch_end(q, mark);
 }
