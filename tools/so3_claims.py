@@ -22,7 +22,7 @@ choice (over the choices nothing is corrected: of twenty that are alike one may 
 from: the distance of ours to the paper's table, the root mean square of ln(ours / paper) over the means that
 there are; shape: the same after the best common factor. fall: Muon's error at the last width over that at the
 first. trace: the error of least squares on the trace alone. sd: of PolarAdamW - Muon over the seeds; the
-paper's follows from its t.
+paper's follows from its t. left: runs of AdamW, Muon, PolarAdamW that left the plateau of the trace.
 """
 import csv
 import math
@@ -167,11 +167,23 @@ def trace_levels(path):
     return {k: mean(v.values()) for k, v in of.items()}
 
 
+def leavers(path):
+    """{(choice, width, rule): (runs that left the plateau of the trace, runs of which that is known)}"""
+    of = {}
+    with open(path, newline="") as f:
+        for row in csv.DictReader(f):
+            if row["plateau_epoch"]:
+                key = row["choice"], int(row["width"]), row["rule"]
+                left, n = of.get(key, (0, 0))
+                of[key] = left + (not math.isnan(float(row["plateau_epoch"]))), n + 1
+    return of
+
+
 def means(path):
     """Lines of the table of means."""
-    runs, trace = read(path), trace_levels(path)
+    runs, trace, left = read(path), trace_levels(path), leavers(path)
     names = "".join(f"  {name:^26}" for name in ("AdamW", "Muon", "PolarAdamW"))
-    yield f"{'choice':23} h_c   n    trace{names}  {'PolarAdamW - Muon':^29}       sd      t     seeds"
+    yield f"{'choice':23} h_c   n    trace{names}  {'PolarAdamW - Muon':^29}       sd      t       seeds  left"
     for w in sorted({w for widths in runs.values() for w in widths}):
         gap, t, n = PAPER_GAP[w]
         cells = "".join(f"  {PAPER[w][r]:.4f}{'':20}" for r in RULES)
@@ -190,7 +202,9 @@ def means(path):
             sd = abs(d.mean / d.t) * math.sqrt(d.n) if d.t else 0.0
             gap = f"{d.mean:+.5f} [{d.mean - d.half:+.5f}, {d.mean + d.half:+.5f}]"
             yield (f"{choice:23} {width:3} {d.n:3}  {level:>7}{cells}  {gap}  "
-                   f"{sd:.5f} {d.t:6.2f}  {d.plus:3} of {d.n}")
+                   f"{sd:.5f} {d.t:6.2f}  {d.plus:3} of {d.n:3}  "
+                   + " ".join("%d/%d" % left[choice, width, r] if (choice, width, r) in left else "-"
+                              for r in RULES))
 
 
 def claims(path):
