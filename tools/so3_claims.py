@@ -183,7 +183,8 @@ def means(path):
     """Lines of the table of means."""
     runs, trace, left = read(path), trace_levels(path), leavers(path)
     names = "".join(f"  {name:^26}" for name in ("AdamW", "Muon", "PolarAdamW"))
-    yield f"{'choice':23} h_c   n    trace{names}  {'PolarAdamW - Muon':^29}       sd      t       seeds  left"
+    gap = f"{'PolarAdamW - Muon':^29}       sd      t       seeds  left"
+    yield f"{'choice':23} h_c   n    trace{names}  {gap}"
     for w in sorted({w for widths in runs.values() for w in widths}):
         gap, t, n = PAPER_GAP[w]
         cells = "".join(f"  {PAPER[w][r]:.4f}{'':20}" for r in RULES)

@@ -48,7 +48,7 @@ static void test_tree(void)
         {"open/so3_rates", 15 * 5 * 20},
         {"open/so3_atlas", 3 * 27 * 8},
         {"open/so3_choices", 3 * 63 * 20},
-        {"open/so3_choice_pairs", 3 * 45 * 20},
+        {"open/so3_choice_pairs", 3 * 51 * 20},
         {"open/so3_gauge", 4 * 5 * 4},
         {"open/so3_spectrum_power", 12 * 4 * 100},
         {"open/so3_missing_cell", 12 * 13 * 100},
