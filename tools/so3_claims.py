@@ -158,13 +158,14 @@ class Claims:
 
 
 def trace_levels(path):
-    """{(choice, width): mean error of least squares on the trace}, where lists had it."""
+    """{(choice, width): {seed: error of least squares on the trace}}, where lists had it."""
     of = {}
     with open(path, newline="") as f:
         for row in csv.DictReader(f):
             if row["trace_mse"]:
-                of.setdefault((row["choice"], int(row["width"])), {})[row["seed"]] = float(row["trace_mse"])
-    return {k: mean(v.values()) for k, v in of.items()}
+                seeds = of.setdefault((row["choice"], int(row["width"])), {})
+                seeds[int(row["seed"])] = float(row["trace_mse"])
+    return of
 
 
 def leavers(path):
@@ -195,7 +196,8 @@ def means(path):
             d = paired(rules["polaradamw"], rules["muon"])
             if d is None:
                 continue
-            level = f"{trace[choice, width]:.5f}" if (choice, width) in trace else "-"
+            known = trace.get((choice, width), {})
+            level = f"{mean(known.values()):.5f}" if set(rules["muon"]) <= set(known) else "-"
             cells = ""
             for rule in RULES:
                 m, half = spread(list(rules[rule].values()))
@@ -204,8 +206,7 @@ def means(path):
             gap = f"{d.mean:+.5f} [{d.mean - d.half:+.5f}, {d.mean + d.half:+.5f}]"
             yield (f"{choice:23} {width:3} {d.n:3}  {level:>7}{cells}  {gap}  "
                    f"{sd:.5f} {d.t:6.2f}  {d.plus:3} of {d.n:3}  "
-                   + " ".join("%d/%d" % left[choice, width, r] if (choice, width, r) in left else "-"
-                              for r in RULES))
+                   + " ".join("%d/%d" % left.get((choice, width, r), (0, 0)) for r in RULES))
 
 
 def claims(path):
