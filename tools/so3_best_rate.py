@@ -15,7 +15,7 @@ import re
 import subprocess
 import sys
 
-from so3_mechanism import quantile
+from paired_t import mean, paired
 
 COLUMNS = ("width", "rate", "arm", "seed", "test_mse", "best_valid", "code", "device", "id")
 
@@ -50,11 +50,6 @@ def read(path):
     return runs
 
 
-def mean(values):
-    values = list(values)
-    return sum(values) / len(values)
-
-
 def best_rate(rates):
     """The rate, and whether it lies at the edge of those that were run."""
     common = set.intersection(*(set(seeds) for seeds in rates.values()))
@@ -86,18 +81,12 @@ def pairs(path, wanted):
             if (width, a) not in runs or (width, b) not in runs:
                 continue
             (ra, _), (rb, _) = best_rate(runs[width, a]), best_rate(runs[width, b])
-            x, y = runs[width, a][ra], runs[width, b][rb]
-            both = sorted(set(x) & set(y))
-            n = len(both)
-            if n < 6:
+            d = paired(*({s: v[0] for s, v in seeds.items()} for seeds in
+                         (runs[width, a][ra], runs[width, b][rb])))
+            if not d or d.n < 6:
                 continue
-            d = [x[s][0] - y[s][0] for s in both]
-            m = mean(d)
-            error = math.sqrt(sum((v - m) ** 2 for v in d) / (n - 1) / n)
-            half = quantile(n - 1) * error
-            print(f"{width:3} {a:15} {ra:6g} {b:15} {rb:6g} {n:3} {mean(x[s][0] for s in both):.5f} "
-                  f"{mean(y[s][0] for s in both):.5f} {m:+.6f} {m - half:+.6f} {m + half:+.6f} "
-                  f"{m / error:6.2f} {sum(v > 0 for v in d):2} {sum(v < 0 for v in d):2}")
+            print(f"{width:3} {a:15} {ra:6g} {b:15} {rb:6g} {d.n:3} {d.a:.5f} {d.b:.5f} {d.mean:+.6f} "
+                  f"{d.mean - d.half:+.6f} {d.mean + d.half:+.6f} {d.t:6.2f} {d.plus:2} {d.minus:2}")
 
 
 def figure(path, out):

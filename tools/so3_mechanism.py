@@ -8,9 +8,10 @@
 Over the seeds that both arms have: n, means, mean difference with its 95 % interval by Student's t, t, signs.
 """
 import csv
-import math
 import subprocess
 import sys
+
+from paired_t import paired
 
 COLUMNS = ("width", "arm", "seed", "test_mse", "plateau_epoch", "code", "device", "id")
 
@@ -37,13 +38,6 @@ PAIRS = (("roundings", "muon_fused", "muon"), ("roundings", "muon_f32", "muon"),
          ("the whole gap", "polaradamw", "muon"))
 
 
-def quantile(df):
-    """0.975 of Student's t: Cornish and Fisher's series, good to 0.001 from five degrees of freedom on."""
-    z = 1.959963984540054
-    return (z + (z**3 + z) / (4 * df) + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * df**2)
-            + (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / (384 * df**3))
-
-
 def collect(out, paths):
     """Finished runs of lists as `polar report` writes them, whose cells are widths."""
     runs = {}
@@ -60,7 +54,7 @@ def collect(out, paths):
 
 
 def differences(path):
-    """(width, what, a, b, n, mean a, mean b, mean difference, half its interval, t, + and - of the seeds)"""
+    """(width, what, a, b, their difference)"""
     runs = {}
     with open(path, newline="") as f:
         for row in csv.DictReader(f):
@@ -68,22 +62,16 @@ def differences(path):
     for width in sorted({w for w, _ in runs}):
         for what, a, b in PAIRS:
             x, y = runs.get((width, a), {}), runs.get((width, b), {})
-            both = sorted(set(x) & set(y))
-            n = len(both)
-            if n < 6:
-                continue
-            d = [x[s] - y[s] for s in both]
-            mean = sum(d) / n
-            error = math.sqrt(sum((v - mean) ** 2 for v in d) / (n - 1) / n)
-            yield (width, what, a, b, n, sum(x[s] for s in both) / n, sum(y[s] for s in both) / n, mean,
-                   quantile(n - 1) * error, mean / error, sum(v > 0 for v in d), sum(v < 0 for v in d))
+            d = paired(x, y)
+            if d and d.n >= 6:
+                yield width, what, a, b, d
 
 
 def pairs(path):
     print(f"h_c {'a':18} {'b':11}     n  mean a  mean b     a - b ------ 95 % ------       t   +   -")
-    for width, _, a, b, n, x, y, mean, half, t, plus, minus in differences(path):
-        print(f"{width:3} {a:18} {b:11} {n:5} {x:.5f} {y:.5f} {mean:+.6f} {mean - half:+.6f} "
-              f"{mean + half:+.6f} {t:7.2f} {plus:3} {minus:3}")
+    for width, _, a, b, d in differences(path):
+        print(f"{width:3} {a:18} {b:11} {d.n:5} {d.a:.5f} {d.b:.5f} {d.mean:+.6f} {d.mean - d.half:+.6f} "
+              f"{d.mean + d.half:+.6f} {d.t:7.2f} {d.plus:3} {d.minus:3}")
 
 
 def figure(path, out):
@@ -112,7 +100,7 @@ def figure(path, out):
         shift = 0.22 * ((len(widths) - 1) / 2 - k)
         for r in rows:
             if r[0] == w:
-                script.append(f"{r[7]:.8f} {place[r[1], r[2], r[3]] + shift:.3f} {r[8]:.8f}")
+                script.append(f"{r[4].mean:.8f} {place[r[1:4]] + shift:.3f} {r[4].half:.8f}")
         script.append("E")
     script.append("plot " + ", ".join(
         f'$d{w} using 1:2:3 with xerrorbars pt 7 ps 0.5 lw 1.5 lc rgb "{colours[w]}" '

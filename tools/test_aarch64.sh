@@ -10,7 +10,7 @@
 set -u
 cd "$(dirname "$0")/.." || exit 2
 # Left out: the oracle by itself and guard (nothing of theirs depends on the machine), and the op cases at every size, which take an hour.
-tests=${1:-'^test_(philox|json|safetensors|elem|elem_nn|elem_vit|op_calls|op_calls_nn|op_calls_vit|cpu_.*|map|map_edge|optim.*|nn|so3|pair_message|attention|gemm_act)(:none|:cpu.*)$'}
+tests=${1:-'^test_(philox|json|safetensors|elem|elem_nn|elem_vit|op_calls|op_calls_nn|op_calls_vit|cpu_.*|map|map_edge|optim.*|nn|so3|pair_message|pair_weight|attention|gemm_act)(:none|:cpu.*)$'}
 sysroot=${POLAR_SYSROOT:-$PWD/build/aarch64-sysroot}
 packages='liblapack3 libblas3 libgfortran5'
 

@@ -1,11 +1,11 @@
 /* message_kernel.c -- messages by a fixed kernel of the distance, composed of plain ops.
  *
- *     w = 2 sigmoid(-d)                 in (0, 1]; nothing of it is learned
+ *     w = 2 sigmoid(-d)               in (0, 1]; nothing of it is learned; W_ij = W_ji = w_ij
  *     U = S w0^T   Z = silu(U + b0)   M = Z W2^T + b2       (E, B N, h): what a point sends
- *     Ys = S + alpha w * M            Yv = V + alpha w * V
+ *     Ys = S + alpha W M              Yv = V + alpha W V
  *
- *     dM = alpha w * dYs    dW2 = dM^T Z    db2 = sum dM    dU = (dM W2) silu'(U + b0)    dw0 = dU^T S
- *     dS = dYs + dU w0      dV = dYv + alpha w * dYv        w_ij = w_ji
+ *     dM = alpha W dYs      dW2 = dM^T Z    db2 = sum dM    dU = (dM W2) silu'(U + b0)    dw0 = dU^T S
+ *     dS = dYs + dU w0      dV = dYv + alpha W dYv          W = W^T
  */
 #include "compose/message_kernel.h"
 
@@ -13,16 +13,14 @@
 #include "compose/view.h"
 #include "compose/weight_grad.h"
 
-/* The weights for every channel, (E B, P, h). */
-static pl_mat weights_make(pl_queue *q, const pl_message *m)
+/* The halves of the weights, sigmoid(-d): (E B, N, N). */
+static pl_mat halves_make(pl_queue *q, const pl_message *m)
 {
     int64_t E = m->w0.batch, B = m->D.batch / E;
-    pl_mat w = pl_scratch_mat(q, m->D.dtype, E, B * m->D.rows, 1),
-           W = pl_scratch_mat(q, m->D.dtype, E, B * m->D.rows, m->w0.rows);
+    pl_mat w = pl_scratch_mat(q, m->D.dtype, E, B * m->D.rows, 1);
     PL_CALL(axpby, q, .Y = w, .X = pl_view_join(m->D, B), .alpha = -1);
     PL_CALL(bias_act, q, .Y = w, .X = w, .act = PL_ACT_SIGMOID);
-    pl_message_spread(q, W, w, pl_message_halves(q, m->b0), 2);
-    return pl_view_split(W, B);
+    return pl_message_square(q, w, B, m->points);
 }
 
 typedef struct {
@@ -46,13 +44,12 @@ static sent_work sent_make(pl_queue *q, pl_mat S, const pl_message *m)
 void pl_message_kernel_forward(pl_queue *q, pl_mat Ys, pl_mat Yv, pl_mat S, pl_mat V, const pl_message *m)
 {
     pl_scratch_mark mark = pl_scratch_begin(q);
-    pl_mat W = weights_make(q, m);
+    pl_mat half = halves_make(q, m);
     sent_work k = sent_make(q, S, m);
     PL_CALL(gemm, q, .C = k.M, .A = k.Z, .B = m->W2, .tb = 1, .alpha = 1);
     PL_CALL(bias_act, q, .Y = k.M, .X = k.M, .b = m->b2, .act = PL_ACT_NONE);
-    PL_CALL(pair_sum, q, .Y = Ys, .X = pl_view_split(k.M, k.B), .W = W, .Z = S, .points = m->points,
-            .alpha = m->alpha);
-    PL_CALL(pair_sum, q, .Y = Yv, .X = V, .W = W, .Z = V, .points = m->points, .alpha = m->alpha);
+    pl_message_products(q, Ys, half, pl_view_split(k.M, k.B), S, 2 * m->alpha);
+    pl_message_products(q, Yv, half, V, V, 2 * m->alpha);
     pl_scratch_end(q, mark);
 }
 
@@ -60,12 +57,11 @@ void pl_message_kernel_backward(pl_queue *q, pl_mat dS, pl_mat dV, const pl_mess
                                 pl_mat dYv, pl_mat S, pl_mat V, const pl_message *m)
 {
     pl_scratch_mark mark = pl_scratch_begin(q);
-    pl_mat W = weights_make(q, m);
+    pl_mat half = halves_make(q, m);
     sent_work k = sent_make(q, S, m);
     (void)V; /* the kernel learns nothing of it */
-    PL_CALL(pair_sum, q, .Y = pl_view_split(k.M, k.B), .X = dYs, .W = W, .points = m->points,
-            .alpha = m->alpha); /* dM */
-    PL_CALL(pair_sum, q, .Y = dV, .X = dYv, .W = W, .Z = dYv, .points = m->points, .alpha = m->alpha);
+    pl_message_products(q, pl_view_split(k.M, k.B), half, dYs, (pl_mat){0}, 2 * m->alpha); /* dM */
+    pl_message_products(q, dV, half, dYv, dYv, 2 * m->alpha);
     pl_weight_grad(q, g->W2, g->b2, k.M, k.Z, k.B);
     PL_CALL(gemm, q, .C = k.Z, .A = k.M, .B = m->W2, .alpha = 1); /* dZ, in the place of Z */
     PL_CALL(bias_act_back, q, .dX = k.U, .X = k.U, .b = m->b0, .dY = k.Z, .act = PL_ACT_SILU);

@@ -5,12 +5,10 @@
 
 #include "compose/message.h"
 
-/* A column (E, n, 1) is spread over h channels, or summed over them, by a product with (E, 1, h) of halves:
- * sigmoid(0 x), x (E, 1, h) any numbers of the members; NaN where they are not finite any more. */
-pl_mat pl_message_halves(pl_queue *q, pl_mat x);
-/* W = alpha w 1^T, and w = W 1 */
-void pl_message_spread(pl_queue *q, pl_mat W, pl_mat w, pl_mat halves, double alpha);
-void pl_message_gather(pl_queue *q, pl_mat w, pl_mat W, pl_mat halves);
+/* the pairs' numbers w (E, clouds P, 1) as squares (E clouds, points, points), in scratch memory */
+pl_mat pl_message_square(pl_queue *q, pl_mat w, int64_t clouds, int64_t points);
+/* Y = Z + alpha W X, W (clouds, N, N), the others (clouds, N k, h) with k rows a point; Z may be absent */
+void pl_message_products(pl_queue *q, pl_mat Y, pl_mat W, pl_mat X, pl_mat Z, double alpha);
 
 void pl_message_shared_forward(pl_queue *q, pl_mat Ys, pl_mat Yv, pl_mat S, pl_mat V, const pl_message *m);
 void pl_message_shared_backward(pl_queue *q, pl_mat dS, pl_mat dV, const pl_message_grads *g, pl_mat dYs,

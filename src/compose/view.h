@@ -48,6 +48,16 @@ static inline pl_mat pl_view_rows(pl_mat m, int64_t first, int64_t n)
     return m;
 }
 
+/* Rows first, first + step, first + 2 step, ... of every matrix. */
+static inline pl_mat pl_view_every(pl_mat m, int64_t first, int64_t step)
+{
+    assert(first >= 0 && first < step && m.rows % step == 0);
+    if (m.data) m.data = (char *)m.data + (size_t)(first * m.rs) * polar_dtype_size(m.dtype);
+    m.rows /= step;
+    m.rs *= step;
+    return m;
+}
+
 /* (1, rows, cols) -> the same matrix `times` over. */
 static inline pl_mat pl_view_repeat(pl_mat m, int64_t times)
 {

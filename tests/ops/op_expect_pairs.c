@@ -49,6 +49,23 @@ MODEL(pair_grad)
     return model_pair_grad(r, b, i, j, ct);
 }
 
+MODEL(pair_square)
+{
+    return at(r, 1, b, pair(r->c.rows, i, j), 0);
+}
+
+static pl_iv model_pair_fold(const pl_op_run *r, int64_t b, int64_t row, polar_dtype ct)
+{
+    int64_t i, j;
+    points_of(&i, &j, r->c.rows, row);
+    return i == j ? at(r, 1, b, i, i) : sum(at(r, 1, b, i, j), at(r, 1, b, j, i), ct);
+}
+
+MODEL(pair_fold)
+{
+    return model_pair_fold(r, b, i, ct);
+}
+
 /* ---- wrong ops that must be caught, wrong calls that must be refused ---- */
 
 static void distance_without_epsilon(pl_queue *q, const pl_args_pair_dist *a)
@@ -119,3 +136,51 @@ static const bad_call pair_grad_bad[] = {
 };
 
 const op_calls pl_calls_pair_grad = {"pair_grad f32 2x7x13x3 1", LIST(pair_grad_bad), LIST(pair_grad_faults)};
+
+/* Rows of the triangle laid down as if they were rows of the square. */
+static void square_row_by_row(pl_queue *q, const pl_args_pair_square *a)
+{
+    (void)q;
+    for (int64_t b = 0; b < a->Y.batch; b++)
+        for (int64_t k = 0; k < a->Y.rows * a->Y.rows; k++)
+            put(&a->Y, b, k / a->Y.rows, k % a->Y.rows, get(&a->W, b, k % a->W.rows, 0));
+}
+
+static const fault pair_square_faults[] = {
+    {"pairs as rows of the square", "pair_square f32 3x5x3", (op_fn)square_row_by_row},
+};
+
+static const bad_call pair_square_bad[] = {
+    {0, ROWS, 0, POLAR_E_SHAPE},  {0, COLS, 0, POLAR_E_SHAPE}, {1, ROWS, 0, POLAR_E_SHAPE},
+    {1, BATCH, 0, POLAR_E_SHAPE}, {0, ONTO, 1, POLAR_E_ARG},   {1, NO_DATA, 0, POLAR_E_ARG},
+};
+
+const op_calls pl_calls_pair_square = {"pair_square f32 3x5x3", LIST(pair_square_bad),
+                                       LIST(pair_square_faults)};
+
+/* One half of the square for the whole. */
+static void upper_half_alone(pl_queue *q, const pl_args_pair_fold *a)
+{
+    (void)q;
+    for (int64_t b = 0; b < a->Y.batch; b++)
+        for (int64_t i = 0, row = 0; i < a->Y.rows; i++)
+            for (int64_t j = i; j < a->Y.rows; j++, row++) put(&a->W, b, row, 0, get(&a->Y, b, i, j));
+}
+
+static void both_orders_of_a_point(pl_queue *q, const pl_args_pair_fold *a)
+{
+    pl_ref_ops.pair_fold(q, a);
+    for (int64_t b = 0; b < a->W.batch; b++) put(&a->W, b, 0, 0, 2 * get(&a->W, b, 0, 0));
+}
+
+static const fault pair_fold_faults[] = {
+    {"one half of a square", "pair_fold f32 3x5x3", (op_fn)upper_half_alone},
+    {"a square's diagonal twice", "pair_fold f32 3x5x3", (op_fn)both_orders_of_a_point},
+};
+
+static const bad_call pair_fold_bad[] = {
+    {0, ROWS, 0, POLAR_E_SHAPE},  {1, ROWS, 0, POLAR_E_SHAPE}, {1, COLS, 0, POLAR_E_SHAPE},
+    {1, BATCH, 0, POLAR_E_SHAPE}, {0, ONTO, 1, POLAR_E_ARG},   {1, NO_DATA, 0, POLAR_E_ARG},
+};
+
+const op_calls pl_calls_pair_fold = {"pair_fold f32 3x5x3", LIST(pair_fold_bad), LIST(pair_fold_faults)};

@@ -25,6 +25,16 @@ static void run_pair_grad(pl_queue *q, const matrix *x)
     PL_CALL(pair_grad, q, .dW = x[0].m, .dY = x[1].m, .X = x[2].m, .points = N, .alpha = 0.3);
 }
 
+static void run_pair_square(pl_queue *q, const matrix *x)
+{
+    PL_CALL(pair_square, q, .Y = x[0].m, .W = x[1].m);
+}
+
+static void run_pair_fold(pl_queue *q, const matrix *x)
+{
+    PL_CALL(pair_fold, q, .W = x[0].m, .Y = x[1].m);
+}
+
 static void run_vec_dots(pl_queue *q, const matrix *x)
 {
     PL_CALL(vec_dots, q, .Q = x[0].m, .V = x[1].m);
@@ -60,6 +70,8 @@ static const cpu_op ops[] = {
     {"pair_dist", 2, 1, {PAIRS, N}, {1, 3}, run_pair_dist, 0, 0},
     {"pair_sum", 4, 1, {3 * N, 3 * N, PAIRS, 3 * N}, {H, H, H, H}, run_pair_sum, 0, 0},
     {"pair_grad", 3, 1, {PAIRS, 3 * N, 3 * N}, {H, H, H}, run_pair_grad, 0, 0},
+    {"pair_square", 2, 1, {N, PAIRS}, {N, 1}, run_pair_square, 0, 0},
+    {"pair_fold", 2, 1, {PAIRS, N}, {1, N}, run_pair_fold, 0, 0},
     {"vec_dots", 2, 1, {R, 3 * R}, {DOTS, H}, run_vec_dots, 0, 0},
     {"vec_dots_back", 3, 1, {3 * R, 3 * R, R}, {H, H, DOTS}, run_vec_dots_back, 0, 0},
     {"vec_norm", 2, 1, {R, 3 * R}, {H, H}, run_vec_norm, 0, 0},

@@ -244,6 +244,8 @@ static size_t cpu_op_scratch(pl_queue *q, pl_op_id id, const void *args)
     case PL_OP_layernorm_back: return pl_cpu_layernorm_bytes(args);
     case PL_OP_pair_message:
     case PL_OP_pair_message_back: return pl_cpu_message_scratch(id, args, threads);
+    case PL_OP_pair_weight:
+    case PL_OP_pair_weight_back: return pl_cpu_pair_weight_scratch(id, args, threads);
     case PL_OP_attention:
     case PL_OP_attention_back: return pl_cpu_attention_scratch(id, args, threads);
     default: return kernels->fused_scratch ? kernels->fused_scratch(id, args, threads) : 0;

@@ -52,6 +52,28 @@ typedef struct pl_message_work {
     double *d, *z, *slope, *g;      /* (CHUNK), (CHUNK, hp), (CHUNK, hp), (CHUNK, 2hp) */
 } pl_message_work;
 
+/* pair_weight and pair_weight_back, one number a pair: the same table and moments, of one channel. */
+typedef struct pl_weight_args {
+    const pl_mat *U, *D, *w0, *b0, *W2;  /* U written by the forward, read by the backward */
+    const pl_mat *dw0, *db0, *dW2, *db2; /* the backward's, else NULL */
+} pl_weight_args;
+
+typedef struct pl_weight_plan {
+    int64_t members, clouds, pairs, h, hp, parts; /* as above */
+    int f64, back, threads;
+} pl_weight_plan;
+
+typedef struct pl_weight_member {
+    double *w0, *b0, *w2; /* (hp): zero beyond h */
+    double *moments;      /* (parts, ROWS * TERMS) */
+    double *direct;       /* (parts, 3hp + 1): dW2, dw0, db0, db2 of clouds that took the direct way */
+    float *table;         /* (ROWS, 8): TERMS coefficients of a piece */
+} pl_weight_member;
+
+typedef struct pl_weight_work {
+    double *d, *g, *z, *slope; /* (CHUNK), (CHUNK), (CHUNK, hp), (CHUNK, hp) */
+} pl_weight_work;
+
 /* borrows a */
 pl_message_args pl_message_args_forward(const pl_args_pair_message *a);
 /* borrows a */
@@ -66,5 +88,14 @@ size_t pl_message_work_point(pl_message_work *w, char *base, const pl_message_pl
 size_t pl_message_bytes(const pl_message_plan *p);
 /* the same from the op's args, for dry runs */
 size_t pl_cpu_message_scratch(pl_op_id id, const void *args, int threads);
+
+/* as those of a message; borrows a */
+pl_weight_args pl_weight_args_forward(const pl_args_pair_weight *a);
+pl_weight_args pl_weight_args_back(const pl_args_pair_weight_back *a);
+pl_weight_plan pl_weight_plan_make(const pl_weight_args *a, int f64, int threads);
+size_t pl_weight_member_point(pl_weight_member *m, char *base, const pl_weight_plan *p);
+size_t pl_weight_work_point(pl_weight_work *w, char *base, const pl_weight_plan *p);
+size_t pl_weight_bytes(const pl_weight_plan *p);
+size_t pl_cpu_pair_weight_scratch(pl_op_id id, const void *args, int threads);
 
 #endif

@@ -109,3 +109,43 @@ void pl_cuda_launch_pair_grad(cudaStream_t stream, const pl_args_pair_grad *args
     if (pl_cuda_any_f64(mats, 3)) pair_grad_kernel<double><<<grid, block, 0, stream>>>(a);
     else pair_grad_kernel<float><<<grid, block, 0, stream>>>(a);
 }
+
+/* ---- one number a pair as a square, and back: a thread for each entry of the square ------------- */
+
+template <typename REAL> __global__ void pair_square_kernel(pl_args_pair_square a)
+{
+    int64_t n = a.Y.rows;
+    FOR_MATRICES(a.Y, b)
+    FOR_ROWS(n, i) FOR_COLS(n, j)
+    {
+        int64_t row = i < j ? first_pair(n, i) + j - i : first_pair(n, j) + i - j;
+        pl_cuda_set<REAL>(a.Y, b, i, j, pl_cuda_at<REAL>(a.W, b, row, 0));
+    }
+}
+
+void pl_cuda_launch_pair_square(cudaStream_t stream, const pl_args_pair_square *args)
+{
+    pl_args_pair_square a = *args;
+    pl_mat *mats[] = {&a.Y, &a.W};
+    LAUNCH_ROWS(pair_square_kernel, mats, 2, a.Y.batch, a.Y.rows, a.Y.cols, a);
+}
+
+template <typename REAL> __global__ void pair_fold_kernel(pl_args_pair_fold a)
+{
+    int64_t n = a.Y.rows;
+    FOR_MATRICES(a.Y, b)
+    FOR_ROWS(n, i) FOR_COLS(n, j)
+    {
+        if (j < i) continue;
+        REAL y = pl_cuda_at<REAL>(a.Y, b, i, j);
+        if (j > i) y += pl_cuda_at<REAL>(a.Y, b, j, i);
+        pl_cuda_set<REAL>(a.W, b, first_pair(n, i) + j - i, 0, y);
+    }
+}
+
+void pl_cuda_launch_pair_fold(cudaStream_t stream, const pl_args_pair_fold *args)
+{
+    pl_args_pair_fold a = *args;
+    pl_mat *mats[] = {&a.W, &a.Y};
+    LAUNCH_ROWS(pair_fold_kernel, mats, 2, a.Y.batch, a.Y.rows, a.Y.cols, a);
+}

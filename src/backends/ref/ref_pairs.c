@@ -58,3 +58,26 @@ void pl_ref_pair_grad(pl_queue *q, const pl_args_pair_grad *a)
                     pl_put(&a->dW, b, pair(n, i, j), c, a->alpha * s);
                 }
 }
+
+/* Y_ij = Y_ji = w_ij */
+void pl_ref_pair_square(pl_queue *q, const pl_args_pair_square *a)
+{
+    (void)q;
+    for (int64_t b = 0; b < a->Y.batch; b++)
+        for (int64_t i = 0; i < a->Y.rows; i++)
+            for (int64_t j = 0; j < a->Y.rows; j++)
+                pl_put(&a->Y, b, i, j, pl_get(&a->W, b, pair(a->Y.rows, i, j), 0));
+}
+
+/* w_ij = Y_ij + Y_ji, for i = j Y_ii */
+void pl_ref_pair_fold(pl_queue *q, const pl_args_pair_fold *a)
+{
+    (void)q;
+    for (int64_t b = 0; b < a->Y.batch; b++)
+        for (int64_t i = 0; i < a->Y.rows; i++)
+            for (int64_t j = i; j < a->Y.rows; j++) {
+                double y = pl_get(&a->Y, b, i, j);
+                if (i != j) y += pl_get(&a->Y, b, j, i);
+                pl_put(&a->W, b, pair(a->Y.rows, i, j), 0, y);
+            }
+}

@@ -54,3 +54,36 @@ double pl_flops_pair_grad(const pl_args_pair_grad *a)
     /* as many products as the sum has, each with its own pair */
     return 2 * (double)a->points * elements(&a->X) + elements(&a->dW);
 }
+
+/* Y a square of points, W a number for each pair of them. */
+static polar_status need_square(const char *op, const pl_mat *Y, const pl_mat *W)
+{
+    PL_NEED(Y->rows == Y->cols, POLAR_E_SHAPE, "%s wants a square for each cloud, got " SHAPE_FMT, op,
+            SHAPE(*Y));
+    return need_shape(op, "W", W, Y->batch, pairs_of(Y->rows), 1);
+}
+
+polar_status pl_check_pair_square(const pl_args_pair_square *a)
+{
+    PL_TRY(need_square("pair_square", &a->Y, &a->W));
+    NEED_DISJOINT("pair_square", 1, &a->Y, &a->W);
+    return POLAR_OK;
+}
+
+double pl_flops_pair_square(const pl_args_pair_square *a)
+{
+    (void)a;
+    return 0;
+}
+
+polar_status pl_check_pair_fold(const pl_args_pair_fold *a)
+{
+    PL_TRY(need_square("pair_fold", &a->Y, &a->W));
+    NEED_DISJOINT("pair_fold", 1, &a->W, &a->Y);
+    return POLAR_OK;
+}
+
+double pl_flops_pair_fold(const pl_args_pair_fold *a)
+{
+    return elements(&a->W);
+}

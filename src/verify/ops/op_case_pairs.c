@@ -16,6 +16,8 @@ static const pl_case_variant sums[] = {{.large = 1, .alpha = 1},
 static const pl_case_variant grads[] = {
     {.large = 1, .alpha = 1}, {.alpha = -2}, {.strided = 1, .alpha = 0.3}};
 
+static const pl_case_variant squares[] = {{.large = 1}, {.strided = 1}};
+
 static int64_t pairs_of(const pl_op_case *c)
 {
     return c->rows * (c->rows + 1) / 2;
@@ -53,9 +55,35 @@ static void pair_grad_args(pl_op_args *a, const pl_op_case *c, const pl_mat *m)
         (pl_args_pair_grad){.dW = m[0], .dY = m[1], .X = m[2], .points = c->rows, .alpha = c->how.alpha};
 }
 
+static pl_mat pair_square_shape(const pl_op_case *c, int i)
+{
+    return i == 0 ? pl_case_mat(c, i, c->rows, c->rows) : pl_case_mat(c, i, pairs_of(c), 1);
+}
+
+static void pair_square_args(pl_op_args *a, const pl_op_case *c, const pl_mat *m)
+{
+    (void)c;
+    a->pair_square = (pl_args_pair_square){.Y = m[0], .W = m[1]};
+}
+
+static pl_mat pair_fold_shape(const pl_op_case *c, int i)
+{
+    return i == 0 ? pl_case_mat(c, i, pairs_of(c), 1) : pl_case_mat(c, i, c->rows, c->rows);
+}
+
+static void pair_fold_args(pl_op_args *a, const pl_op_case *c, const pl_mat *m)
+{
+    (void)c;
+    a->pair_fold = (pl_args_pair_fold){.W = m[0], .Y = m[1]};
+}
+
 const pl_case_family pl_cases_pair_dist = {PL_CASES(pl_formats_two, clouds, distances),
                                            .shape = pair_dist_shape, .args = pair_dist_args};
 const pl_case_family pl_cases_pair_sum = {PL_CASES(four, pairs, sums), .shape = pair_sum_shape,
                                           .args = pair_sum_args};
 const pl_case_family pl_cases_pair_grad = {PL_CASES(pl_formats_three, pairs, grads), .shape = pair_grad_shape,
                                            .args = pair_grad_args};
+const pl_case_family pl_cases_pair_square = {PL_CASES(pl_formats_two, clouds, squares),
+                                             .shape = pair_square_shape, .args = pair_square_args};
+const pl_case_family pl_cases_pair_fold = {PL_CASES(pl_formats_two, clouds, squares),
+                                           .shape = pair_fold_shape, .args = pair_fold_args};

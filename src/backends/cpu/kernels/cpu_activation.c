@@ -8,7 +8,8 @@
 #include "math/activation_elem.h"
 
 #define CHUNK 512 /* elements of a row at a time */
-#define RUN   64  /* rows of a task */
+#define RUN   64  /* rows of a task; those of a column are joined to a piece of a row */
+_Static_assert(RUN <= CHUNK, "room for a task's column");
 
 #include "cpu_as_f32.inc"
 #include "cpu_activation.inc"

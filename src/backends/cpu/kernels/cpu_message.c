@@ -10,6 +10,7 @@
  * differs.
  */
 #include "cpu_message_mlp.h"
+#include "cpu_message_pieces.h"
 #include "cpu_convert.h"
 #include "cpu_vec.h"
 
@@ -20,14 +21,6 @@
 #else
 #define AT_ONCE 1
 #endif
-
-/* The pieces of one member. */
-typedef struct {
-    int64_t rows; /* pieces in use */
-    double delta; /* width of a piece, a power of two */
-    float limit;  /* distances from here on take the direct way; 0: all do */
-    pl_message_basis basis;
-} pieces;
 
 /* A strip: pairs (i, j >= i) with i in [first, last). */
 typedef struct {
@@ -40,61 +33,6 @@ static strip strip_at(const pl_message_plan *p, int64_t first, int64_t at)
     while (s.last < p->points && s.pairs + p->points - s.last <= p->strip)
         s.pairs += p->points - s.last, s.last++;
     return s;
-}
-
-static double node_distance(const pieces *t, int64_t row, int m)
-{
-    return t->delta * ((double)row + 0.5 * (1 + t->basis.node[m]));
-}
-
-/* The largest distance of cloud c as an integer of the same order; negative numbers and NaN count as more
- * than infinity. */
-static uint32_t largest_distance(const pl_mat *D, int64_t c)
-{
-    uint32_t most = 0;
-    if (D->dtype == POLAR_DTYPE_F32 && D->rs == 1) {
-        const char *d = (const char *)((const float *)D->data + c * D->bs);
-        for (int64_t p = 0; p < D->rows; p++) {
-            uint32_t u;
-            memcpy(&u, d + 4 * p, sizeof u);
-            most = u > most ? u : most;
-        }
-        return most;
-    }
-    for (int64_t p = 0; p < D->rows; p++) {
-        float x = (float)pl_load_f64(D->data, D->dtype, c * D->bs + p * D->rs);
-        uint32_t u;
-        memcpy(&u, &x, sizeof u);
-        most = u > most ? u : most;
-    }
-    return most;
-}
-
-static int beyond(const pieces *t, uint32_t distance)
-{
-    uint32_t limit;
-    memcpy(&limit, &t->limit, sizeof limit);
-    return distance >= limit;
-}
-
-/* How wide the pieces are, and how many the member's clouds need. */
-static pieces pieces_make(const pl_message_args *a, const pl_message_plan *p, int64_t e, double most_w0,
-                          int usable)
-{
-    pieces t = {.delta = 1};
-    if (p->f64 || !usable) return t;
-    while (t.delta * most_w0 > 0.5) t.delta *= 0.5;
-    t.limit = (float)(PL_MESSAGE_ROWS * t.delta);
-    pl_message_basis_make(&t.basis);
-    for (int64_t c = e * p->clouds; c < (e + 1) * p->clouds; c++) {
-        uint32_t u = largest_distance(a->D, c);
-        float x;
-        memcpy(&x, &u, sizeof x);
-        if (beyond(&t, u)) continue;
-        int64_t rows = (int64_t)((double)x / t.delta) + 1;
-        if (rows > t.rows) t.rows = rows;
-    }
-    return t;
 }
 
 /* coefficient q of a piece = sum of basis times the values at its nodes, or the transpose of that; (TERMS,
@@ -122,11 +60,6 @@ static void order_pieces(const pl_message_work *w, int64_t rows, int64_t n)
     }
     /* start[r] ends where piece r + 1 begins */
     for (int64_t p = 0; p < n; p++) w->order[w->start[w->piece[p]]++] = (int32_t)p;
-}
-
-static void load_distances(double *d, const pl_mat *D, int64_t c, int64_t at, int64_t n)
-{
-    for (int64_t p = 0; p < n; p++) d[p] = pl_load_f64(D->data, D->dtype, c * D->bs + (at + p) * D->rs);
 }
 
 /* A member in the making, over the threads. */

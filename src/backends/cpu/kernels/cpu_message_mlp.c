@@ -4,28 +4,13 @@
 
 #include <math.h>
 
+#include "cpu_message_pieces.h"
 #include "cpu_convert.h"
 #include "cpu_vec.h"
 #include "math/activation_elem.h"
 
 #define LANES ((int)(PL_VEC_BYTES / sizeof(double)))
 #define MR    6
-
-/* The largest magnitude of n numbers, by their bits, which have the same order: NaN counts as more than
- * infinity. */
-static double largest(const double *x, int64_t n)
-{
-    int64_t most = 0;
-    for (int64_t i = 0; i < n; i++) {
-        int64_t u;
-        memcpy(&u, x + i, sizeof u);
-        u &= INT64_MAX;
-        most = u > most ? u : most;
-    }
-    double d;
-    memcpy(&d, &most, sizeof d);
-    return d;
-}
 
 double PL_ISA_NAME(pl_message_mlp_load)(pl_message_member *m, const pl_message_args *a,
                                         const pl_message_plan *p, int64_t e, int *usable)
@@ -52,10 +37,9 @@ double PL_ISA_NAME(pl_message_mlp_load)(pl_message_member *m, const pl_message_a
     return largest(m->w0, hp);
 }
 
-void PL_ISA_NAME(pl_message_mlp_hidden)(const pl_message_member *m, int64_t hp, const double *d, int64_t n,
-                                        double *z, double *slope)
+void PL_ISA_NAME(pl_message_mlp_hidden)(const double *w0, const double *b0, int64_t hp, const double *d,
+                                        int64_t n, double *z, double *slope)
 {
-    const double *w0 = m->w0, *b0 = m->b0;
     for (int64_t i = 0; i < n; i++) {
         const double x = d[i];
 #pragma omp simd

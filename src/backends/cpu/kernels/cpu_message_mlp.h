@@ -12,8 +12,8 @@ double PL_ISA_NAME(pl_message_mlp_load)(pl_message_member *m, const pl_message_a
                                         const pl_message_plan *p, int64_t e, int *usable);
 
 /* z = silu(w0 d + b0) and, where slope is not NULL, silu' there: (n, hp). */
-void PL_ISA_NAME(pl_message_mlp_hidden)(const pl_message_member *m, int64_t hp, const double *d, int64_t n,
-                                        double *z, double *slope);
+void PL_ISA_NAME(pl_message_mlp_hidden)(const double *w0, const double *b0, int64_t hp, const double *d,
+                                        int64_t n, double *z, double *slope);
 
 /* C (rows, cols) += A B, A's entry (i, k) at A[i ar + k ac], cols a multiple of 16: one chain of fma per
  * entry, k ascending. */

@@ -1,5 +1,5 @@
-/* cpu_pairs.c -- pair_dist, pair_sum, pair_grad: points of clouds over the threads; the loops are in
- * cpu_pairs.inc.
+/* cpu_pairs.c -- pair_dist, pair_sum, pair_grad, pair_square, pair_fold: points of clouds over the threads;
+ * the loops are in cpu_pairs.inc.
  *
  * Sums have the order of their rows in ops.def, every term by fma: the same bits from every instruction set.
  * cpu_message.c has the faster way through a whole message.
@@ -61,4 +61,16 @@ void PL_ISA_NAME(pl_cpu_pair_grad)(pl_queue *q, const pl_args_pair_grad *a)
 {
     for_points(q, pl_any_f64(pl_op_operands(a), 3) ? pair_grad_point_f64 : pair_grad_point_f32, a, a->X.batch,
                a->points, a->X.rows * a->X.cols);
+}
+
+void PL_ISA_NAME(pl_cpu_pair_square)(pl_queue *q, const pl_args_pair_square *a)
+{
+    for_points(q, pl_any_f64(pl_op_operands(a), 2) ? pair_square_point_f64 : pair_square_point_f32, a,
+               a->Y.batch, a->Y.rows, a->Y.rows);
+}
+
+void PL_ISA_NAME(pl_cpu_pair_fold)(pl_queue *q, const pl_args_pair_fold *a)
+{
+    for_points(q, pl_any_f64(pl_op_operands(a), 2) ? pair_fold_point_f64 : pair_fold_point_f32, a, a->Y.batch,
+               a->Y.rows, a->Y.rows);
 }
