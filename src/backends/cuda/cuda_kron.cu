@@ -1,6 +1,6 @@
 /* cuda_kron.cu -- Kronecker factors: their averages, and one sweep of the QR iteration, a block a matrix
  * (cuda_kron_sweep.cuh; large sides on Hopper: cuda_hopper_kron.cu). Nothing comes back to the host, so a
- * graph can hold them.
+ * graph can hold them. kron_eigen: cuda_kron_eigen.cu.
  */
 #include "cuda_hopper_kron.h"
 #include "cuda_kernels.h"
