@@ -5,10 +5,9 @@
 #include "base/json_read.h"
 #include "cli.h"
 #include "lab/run/testbed.h"
+#include "merge_stores.h"
 #include "report/table/tables_read.h"
 #include "run_data.h"
-
-#define MOST_LINES 40 /* of disagreements; the rest is counted */
 
 typedef struct import_args {
     const char *spec, *store;
@@ -36,22 +35,9 @@ static const cli_option options[] = {
 
 /* ---- into the store ----------------------------------------------------------------------------- */
 
-typedef struct telling {
-    FILE *out;
-    int64_t lines;
-} telling;
-
-static int print_one(void *arg, const char *run, const char *what)
-{
-    telling *t = arg;
-    if (t->lines++ >= MOST_LINES) return 0;
-    fprintf(t->out, "differs: run %.12s: %s\n", run, what);
-    return 1;
-}
-
 static polar_status put(pl_merge_count *did, cli_context *ctx, const import_args *a, const pl_tables *t)
 {
-    telling to = {.out = ctx->out};
+    cli_differences to = {.out = ctx->out};
     const pl_store_spec row = pl_spec_row(t->plan->spec);
     pl_store *s;
     *did = (pl_merge_count){0};
@@ -59,8 +45,9 @@ static polar_status put(pl_merge_count *did, cli_context *ctx, const import_args
     polar_status st = pl_store_verify(s);
     if (st == POLAR_OK)
         st = pl_store_import(did, s, &row, t->plan_rows->rows, t->plan_rows->count, t->runs, t->count,
-                             print_one, &to);
-    if (did->differ > MOST_LINES) fprintf(ctx->out, "... and %" PRId64 " more\n", did->differ - MOST_LINES);
+                             cli_print_difference, &to);
+    if (did->differ > MOST_DIFFERENCES)
+        fprintf(ctx->out, "... and %" PRId64 " more\n", did->differ - MOST_DIFFERENCES);
     if (st == POLAR_OK) st = pl_store_sweep(s); /* checkpoints of runs that came finished */
     pl_store_close(s);
     return st;

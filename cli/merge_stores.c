@@ -10,8 +10,6 @@
 
 #include "base/json_read.h"
 
-#define MOST_LINES 40 /* of disagreements; the rest is counted */
-
 /* ---- a folder of our own ------------------------------------------------------------------------ */
 
 polar_status scratch_open(char out[SCRATCH_CHARS])
@@ -34,16 +32,11 @@ void scratch_close(const char *folder)
 
 /* ---- joining ------------------------------------------------------------------------------------ */
 
-typedef struct telling {
-    FILE *out;
-    int64_t lines;
-} telling;
-
-static int print_one(void *arg, const char *run, const char *what)
+int cli_print_difference(void *arg, const char *run, const char *what)
 {
-    telling *t = arg;
+    cli_differences *t = arg;
     pl_shown words = pl_text_shown(what);
-    if (t->lines++ >= MOST_LINES) return 0;
+    if (t->lines++ >= MOST_DIFFERENCES) return 0;
     if (*run) fprintf(t->out, "differs: run %.12s: %s\n", run, words.text);
     else fprintf(t->out, "differs: %s\n", words.text);
     return 1;
@@ -52,13 +45,14 @@ static int print_one(void *arg, const char *run, const char *what)
 static polar_status merge_into(pl_merge_count *did, cli_context *ctx, const char *out, const char *const *in,
                                int64_t count)
 {
-    telling t = {.out = ctx->out};
+    cli_differences t = {.out = ctx->out};
     pl_store *s;
     *did = (pl_merge_count){0};
     PL_TRY(pl_store_open(&s, out, PL_STORE_WRITE));
     polar_status st = pl_store_verify(s);
-    if (st == POLAR_OK) st = pl_store_merge(did, s, in, count, print_one, &t);
-    if (did->differ > MOST_LINES) fprintf(ctx->out, "... and %" PRId64 " more\n", did->differ - MOST_LINES);
+    if (st == POLAR_OK) st = pl_store_merge(did, s, in, count, cli_print_difference, &t);
+    if (did->differ > MOST_DIFFERENCES)
+        fprintf(ctx->out, "... and %" PRId64 " more\n", did->differ - MOST_DIFFERENCES);
     if (st == POLAR_OK) st = pl_store_sweep(s); /* checkpoints of runs that came finished */
     pl_store_close(s);
     return st;

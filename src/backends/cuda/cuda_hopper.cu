@@ -122,33 +122,6 @@ __device__ __forceinline__ void produce(const product_params &p, uint32_t stages
 
 /* ---- consumers ---------------------------------------------------------------------------------- */
 
-/* Two neighbours in C's format. */
-template <class T> struct pair_of;
-
-template <> struct pair_of<__nv_bfloat16> {
-    static __device__ __forceinline__ float2 wide(uint32_t v)
-    {
-        return make_float2(__uint_as_float(v << 16), __uint_as_float(v & 0xFFFF0000u));
-    }
-    static __device__ __forceinline__ uint32_t narrow(float x, float y)
-    {
-        __nv_bfloat162 r = __floats2bfloat162_rn(x, y);
-        return *reinterpret_cast<uint32_t *>(&r);
-    }
-};
-
-template <> struct pair_of<__half> {
-    static __device__ __forceinline__ float2 wide(uint32_t v)
-    {
-        return __half22float2(*reinterpret_cast<__half2 *>(&v));
-    }
-    static __device__ __forceinline__ uint32_t narrow(float x, float y)
-    {
-        __half2 r = __floats2half2_rn(x, y);
-        return *reinterpret_cast<uint32_t *>(&r);
-    }
-};
-
 /* D of the elements (r, c), (r, c + 1), or zeros where they are none of this tile's. */
 __device__ __forceinline__ float2 addend_f32(const product_params &p, const float *D, int r, int c,
                                              int direct_from)
@@ -164,7 +137,7 @@ __device__ __forceinline__ void finish(const product_params &p, float (&acc)[WID
 {
     const int matrix = at.matrix, column = at.column, direct_from = at.row, mirror_from = at.row + ROWS;
     using S = shape<WIDTH>;
-    using pair = pair_of<T>;
+    using pair = pl_pair_of<T>;
     constexpr int CHUNKS = WIDTH / 8; /* of 16 bytes */
     T *C = (T *)p.C + matrix * p.bsc;
     const float *wide_d = p.D && p.d_f32 ? (const float *)p.D + matrix * p.bsd : nullptr;

@@ -250,33 +250,6 @@ template <int WIDTH> __device__ __forceinline__ void produce(const list_params &
 
 /* ---- consumers ---------------------------------------------------------------------------------- */
 
-/* Two neighbours in C's format. */
-template <class T> struct pair_of;
-
-template <> struct pair_of<__nv_bfloat16> {
-    static __device__ __forceinline__ float2 wide(uint32_t v)
-    {
-        return make_float2(__uint_as_float(v << 16), __uint_as_float(v & 0xFFFF0000u));
-    }
-    static __device__ __forceinline__ uint32_t narrow(float x, float y)
-    {
-        __nv_bfloat162 r = __floats2bfloat162_rn(x, y);
-        return *reinterpret_cast<uint32_t *>(&r);
-    }
-};
-
-template <> struct pair_of<__half> {
-    static __device__ __forceinline__ float2 wide(uint32_t v)
-    {
-        return __half22float2(*reinterpret_cast<__half2 *>(&v));
-    }
-    static __device__ __forceinline__ uint32_t narrow(float x, float y)
-    {
-        __half2 r = __floats2half2_rn(x, y);
-        return *reinterpret_cast<uint32_t *>(&r);
-    }
-};
-
 /* One of the two warpgroups: where it stands in the ring and what it owes. */
 struct worker {
     int group, thread, bar; /* bar: its named barrier */
@@ -357,7 +330,7 @@ template <class T, addend ADD>
 __device__ __forceinline__ void fill_box(const phase &f, const float *acc, uint32_t *packed, uint32_t own,
                                          int flip, const char *const *from, int columns)
 {
-    using pair = pair_of<T>;
+    using pair = pl_pair_of<T>;
     constexpr int AT_ONCE = ADD == ADD_WIDE ? 4 : 8, SIZE = ADD == ADD_WIDE ? 4 : 2;
 #pragma unroll
     for (int first = 0; first < 16; first += AT_ONCE) {

@@ -149,4 +149,31 @@ PL_WGMMA(256, 128, "%128", "%129", "%130", "%131", "%132", "%133", "%134")
 #undef PL_IF
 #undef PL_NAME
 
+/* Two neighbours in 16 bits each. */
+template <class T> struct pl_pair_of;
+
+template <> struct pl_pair_of<__nv_bfloat16> {
+    static __device__ __forceinline__ float2 wide(uint32_t v)
+    {
+        return make_float2(__uint_as_float(v << 16), __uint_as_float(v & 0xFFFF0000u));
+    }
+    static __device__ __forceinline__ uint32_t narrow(float x, float y)
+    {
+        __nv_bfloat162 r = __floats2bfloat162_rn(x, y);
+        return *reinterpret_cast<uint32_t *>(&r);
+    }
+};
+
+template <> struct pl_pair_of<__half> {
+    static __device__ __forceinline__ float2 wide(uint32_t v)
+    {
+        return __half22float2(*reinterpret_cast<__half2 *>(&v));
+    }
+    static __device__ __forceinline__ uint32_t narrow(float x, float y)
+    {
+        __half2 r = __floats2half2_rn(x, y);
+        return *reinterpret_cast<uint32_t *>(&r);
+    }
+};
+
 #endif
