@@ -14,8 +14,10 @@
 #define POLAR_CLI_FIXTURE_H
 
 #include <dirent.h>
+#include <signal.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "test.h"
@@ -120,6 +122,33 @@ static inline int count_files(const char *part)
     for (struct dirent *e; d && (e = readdir(d));) n += strstr(e->d_name, part) != NULL;
     if (d) closedir(d);
     return n;
+}
+
+/* The program with these arguments, the first its name, NULL behind the last, killed after so many
+ * microseconds, 0: not; the microseconds it had. */
+static inline double cli_killed(const char *const *args, useconds_t after)
+{
+    struct timespec begun, ended;
+    clock_gettime(CLOCK_MONOTONIC, &begun);
+    pid_t pid = fork();
+    if (!pid) {
+        if (freopen("/dev/null", "w", stdout)) execv(program, (char *const *)args);
+        _exit(1);
+    }
+    if (after) {
+        usleep(after);
+        kill(pid, SIGKILL);
+    }
+    waitpid(pid, NULL, 0);
+    clock_gettime(CLOCK_MONOTONIC, &ended);
+    return (double)(ended.tv_sec - begun.tv_sec) * 1e6 + (double)(ended.tv_nsec - begun.tv_nsec) / 1e3;
+}
+
+/* The next of random moments of what takes `all` microseconds undisturbed; *x from anything but 0. */
+static inline useconds_t cli_moment(uint64_t *x, double all)
+{
+    *x ^= *x << 13, *x ^= *x >> 7, *x ^= *x << 17;
+    return (useconds_t)(1 + 1.1 * all * (double)(*x % 1000) / 1000);
 }
 
 /* small.yaml: eighteen runs of no time. */

@@ -3,9 +3,6 @@
  */
 #include "cli_fixture.h"
 
-#include <signal.h>
-#include <time.h>
-
 #define IMPORT "$P store import $D/small.yaml --runs $D/r/tables/small_runs.csv"
 #define DEIT \
     "$P store import $D/deit.yaml --runs $D/q/tables/deit_runs.csv --epochs $D/q/tables/deit_epochs.csv"
@@ -184,21 +181,15 @@ static void test_disagree(void)
               "%s", last.err);
 }
 
-static void import_killed(useconds_t after)
+static double import_killed(useconds_t after)
 {
+    const char *const args[] = {"polar",   "store",
+                                "import",  in_folder("small.yaml"),
+                                "--runs",  in_folder("r/tables/small_runs.csv"),
+                                "--store", in_folder("k.db"),
+                                NULL};
     sh("rm -f $D/k.db*");
-    pid_t pid = fork();
-    if (!pid) {
-        if (!freopen("/dev/null", "w", stdout)) _exit(1);
-        execl(program, "polar", "store", "import", in_folder("small.yaml"), "--runs",
-              in_folder("r/tables/small_runs.csv"), "--store", in_folder("k.db"), (char *)NULL);
-        _exit(1);
-    }
-    if (after) {
-        usleep(after);
-        kill(pid, SIGKILL);
-    }
-    waitpid(pid, NULL, 0);
+    return cli_killed(args, after);
 }
 
 /* Killed at a random moment of what it takes undisturbed: a store with all of it, or nothing; and the same
@@ -207,14 +198,9 @@ static void test_kill(void)
 {
     int whole = 0, none = 0, wrong = 0;
     uint64_t x = 88172645463325252ull;
-    struct timespec begun, ended;
-    clock_gettime(CLOCK_MONOTONIC, &begun);
-    import_killed(0);
-    clock_gettime(CLOCK_MONOTONIC, &ended);
-    double all = (double)(ended.tv_sec - begun.tv_sec) * 1e6 + (double)(ended.tv_nsec - begun.tv_nsec) / 1e3;
+    double all = import_killed(0);
     for (int i = 0; i < 24; i++) {
-        x ^= x << 13, x ^= x >> 7, x ^= x << 17;
-        import_killed((useconds_t)(1 + 1.1 * all * (double)(x % 1000) / 1000));
+        import_killed(cli_moment(&x, all));
         sh(IMPORT " --store $D/k.db");
         int had = strstr(last.out, "18 of 18 runs are done, 0 of them new") != NULL;
         int lacked = strstr(last.out, "18 of 18 runs are done, 18 of them new") != NULL;

@@ -3,9 +3,7 @@
  */
 #include "cli_fixture.h"
 
-#include <signal.h>
 #include <sqlite3.h>
-#include <time.h>
 
 #include "fixtures/store_resum.h"
 
@@ -111,21 +109,18 @@ static void test_disagree(void)
 }
 
 /* s1, s2 and one into k.db, killed after so many microseconds, 0: not. */
-static void join_killed(useconds_t after)
+static double join_killed(useconds_t after)
 {
-    unlink(in_folder("k.db"));
-    pid_t pid = fork();
-    if (!pid) {
-        if (!freopen("/dev/null", "w", stdout)) _exit(1);
-        execl(program, "polar", "store", "merge", in_folder("k.db"), in_folder("s1.db"), in_folder("s2.db"),
-              in_folder("one.db"), (char *)NULL);
-        _exit(1);
-    }
-    if (after) {
-        usleep(after);
-        kill(pid, SIGKILL);
-    }
-    waitpid(pid, NULL, 0);
+    const char *const args[] = {"polar",
+                                "store",
+                                "merge",
+                                in_folder("k.db"),
+                                in_folder("s1.db"),
+                                in_folder("s2.db"),
+                                in_folder("one.db"),
+                                NULL};
+    unlink(args[3]);
+    return cli_killed(args, after);
 }
 
 /* Killed at a random moment of what the joining takes undisturbed, OUT is not there, or whole. */
@@ -133,14 +128,9 @@ static void test_kill(void)
 {
     int whole = 0, none = 0, wrong = 0;
     uint64_t x = 88172645463325252ull;
-    struct timespec begun, ended;
-    clock_gettime(CLOCK_MONOTONIC, &begun);
-    join_killed(0);
-    clock_gettime(CLOCK_MONOTONIC, &ended);
-    double all = (double)(ended.tv_sec - begun.tv_sec) * 1e6 + (double)(ended.tv_nsec - begun.tv_nsec) / 1e3;
+    double all = join_killed(0);
     for (int i = 0; i < 24; i++) {
-        x ^= x << 13, x ^= x >> 7, x ^= x << 17;
-        join_killed((useconds_t)(1 + 1.1 * all * (double)(x % 1000) / 1000));
+        join_killed(cli_moment(&x, all));
         int there = exists("k.db");
         if (there) sh(AUDIT "k.db | cmp $D/one.json && $P store check --store $D/k.db");
         whole += there;
