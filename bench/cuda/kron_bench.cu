@@ -15,6 +15,7 @@
 
 #include "../../src/backends/cuda/cuda_kernels.h"
 #include "../../src/backends/cuda/cuda_ns.h"
+#include "bench_cuda.h"
 
 typedef std::vector<double> doubles;
 typedef void (*eigen_fn)(cudaStream_t, const pl_args_kron_eigen *, void *);
@@ -40,15 +41,6 @@ int pl_cuda_ns_usable(int ordinal)
 }
 
 static int failures;
-
-#define CUDA(call)                                                                      \
-    do {                                                                                \
-        cudaError_t e_ = (call);                                                        \
-        if (e_ != cudaSuccess) {                                                        \
-            printf("FAIL %s: %s (line %d)\n", #call, cudaGetErrorString(e_), __LINE__); \
-            exit(2);                                                                    \
-        }                                                                               \
-    } while (0)
 
 static uint64_t seed = 88172645463325252ull;
 
@@ -119,37 +111,37 @@ static void run(int n, int batch, int check)
                       K.begin() + b * square);
     }
     live[PL_LIVE_BETA2] = 0.95, live[PL_LIVE_EPS] = 1e-8, live[PL_LIVE_C2] = 1, live[PL_LIVE_STEP] = 1;
-    CUDA(cudaMalloc(&dk, 8 * square * batch));
-    CUDA(cudaMalloc(&dq, 8 * square * batch));
-    CUDA(cudaMalloc(&df, 8 * (size_t)n * batch));
-    CUDA(cudaMalloc(&dl, 8 * PL_LIVE_COLS));
-    CUDA(cudaMemcpy(dk, K.data(), 8 * square * batch, cudaMemcpyHostToDevice));
-    CUDA(cudaMemcpy(dl, live.data(), 8 * PL_LIVE_COLS, cudaMemcpyHostToDevice));
+    CK(cudaMalloc(&dk, 8 * square * batch));
+    CK(cudaMalloc(&dq, 8 * square * batch));
+    CK(cudaMalloc(&df, 8 * (size_t)n * batch));
+    CK(cudaMalloc(&dl, 8 * PL_LIVE_COLS));
+    CK(cudaMemcpy(dk, K.data(), 8 * square * batch, cudaMemcpyHostToDevice));
+    CK(cudaMemcpy(dl, live.data(), 8 * PL_LIVE_COLS, cudaMemcpyHostToDevice));
     pl_args_kron_eigen a = {};
     a.Q = dense(dq, batch, n, n), a.K = dense(dk, batch, n, n);
     a.F = dense(df, batch, 1, n);
     a.live = dense(dl, 1, 1, PL_LIVE_COLS);
     a.every = 1, a.power = 0.25;
-    CUDA(cudaMalloc(&scratch, pl_cuda_kron_eigen_scratch(&a) + 4096 * (size_t)batch));
+    CK(cudaMalloc(&scratch, pl_cuda_kron_eigen_scratch(&a) + 4096 * (size_t)batch));
     printf("side %4d, %4d matrices:", n, batch);
     for (size_t v = 0; v < sizeof variants / sizeof *variants; v++) {
         if (n > variants[v].most) continue;
         cudaEvent_t from, to;
         double worst = 0;
         float best = 1e30f, ms;
-        CUDA(cudaEventCreate(&from));
-        CUDA(cudaEventCreate(&to));
-        CUDA(cudaMemset(dq, 0xff, 8 * square * batch));
+        CK(cudaEventCreate(&from));
+        CK(cudaEventCreate(&to));
+        CK(cudaMemset(dq, 0xff, 8 * square * batch));
         for (int k = 0; k < (n > 256 || v > 0 ? 3 : 6); k++) {
-            CUDA(cudaEventRecord(from));
+            CK(cudaEventRecord(from));
             variants[v].fn(0, &a, scratch);
-            CUDA(cudaGetLastError());
-            CUDA(cudaEventRecord(to));
-            CUDA(cudaDeviceSynchronize());
-            CUDA(cudaEventElapsedTime(&ms, from, to));
+            CK(cudaGetLastError());
+            CK(cudaEventRecord(to));
+            CK(cudaDeviceSynchronize());
+            CK(cudaEventElapsedTime(&ms, from, to));
             best = std::min(best, ms);
         }
-        CUDA(cudaMemcpy(Q.data(), dq, 8 * square * batch, cudaMemcpyDeviceToHost));
+        CK(cudaMemcpy(Q.data(), dq, 8 * square * batch, cudaMemcpyDeviceToHost));
         for (int b = 0; b < std::min(check, kinds); b++)
             worst = fmax(worst, defect(K.data() + b * square, Q.data() + b * square, n));
         size_t others = 0; /* the same matrix has the same bits in every place */
@@ -177,29 +169,29 @@ static void sweep(int n, int other, int batch)
         for (size_t i = 0; i < square; i++) start[b * square + i] = i / n == i % n ? 1.0f : 0.0f;
     }
     live[PL_LIVE_BETA2] = 0.95, live[PL_LIVE_EPS] = 1e-8, live[PL_LIVE_C2] = 1, live[PL_LIVE_STEP] = 11;
-    CUDA(cudaMalloc(&dk, 8 * square * batch));
-    CUDA(cudaMalloc(&dq, 4 * square * batch));
-    CUDA(cudaMalloc(&dv, 4 * entries * batch));
-    CUDA(cudaMalloc(&dl, 8 * PL_LIVE_COLS));
-    CUDA(cudaMemcpy(dk, K.data(), 8 * square * batch, cudaMemcpyHostToDevice));
-    CUDA(cudaMemcpy(dl, live.data(), 8 * PL_LIVE_COLS, cudaMemcpyHostToDevice));
-    CUDA(cudaMemset(dv, 0, 4 * entries * batch));
+    CK(cudaMalloc(&dk, 8 * square * batch));
+    CK(cudaMalloc(&dq, 4 * square * batch));
+    CK(cudaMalloc(&dv, 4 * entries * batch));
+    CK(cudaMalloc(&dl, 8 * PL_LIVE_COLS));
+    CK(cudaMemcpy(dk, K.data(), 8 * square * batch, cudaMemcpyHostToDevice));
+    CK(cudaMemcpy(dl, live.data(), 8 * PL_LIVE_COLS, cudaMemcpyHostToDevice));
+    CK(cudaMemset(dv, 0, 4 * entries * batch));
     pl_args_kron_sweep a = {};
     a.K = dense(dk, batch, n, n), a.live = dense(dl, 1, 1, PL_LIVE_COLS);
     a.Q = dense((double *)dq, batch, n, n), a.V = dense((double *)dv, batch, n, other);
     a.Q.dtype = a.V.dtype = POLAR_DTYPE_F32;
     a.every = 10, a.after = 1;
-    CUDA(cudaMalloc(&scratch, pl_cuda_kron_sweep_scratch(&a)));
-    CUDA(cudaEventCreate(&from));
-    CUDA(cudaEventCreate(&to));
+    CK(cudaMalloc(&scratch, pl_cuda_kron_sweep_scratch(&a)));
+    CK(cudaEventCreate(&from));
+    CK(cudaEventCreate(&to));
     for (int k = 0; k < 4; k++) {
-        CUDA(cudaMemcpy(dq, start.data(), 4 * square * batch, cudaMemcpyHostToDevice));
-        CUDA(cudaEventRecord(from));
+        CK(cudaMemcpy(dq, start.data(), 4 * square * batch, cudaMemcpyHostToDevice));
+        CK(cudaEventRecord(from));
         pl_cuda_launch_kron_sweep(0, &a, scratch);
-        CUDA(cudaGetLastError());
-        CUDA(cudaEventRecord(to));
-        CUDA(cudaDeviceSynchronize());
-        CUDA(cudaEventElapsedTime(&ms, from, to));
+        CK(cudaGetLastError());
+        CK(cudaEventRecord(to));
+        CK(cudaDeviceSynchronize());
+        CK(cudaEventElapsedTime(&ms, from, to));
         best = std::min(best, ms);
     }
     printf("side %4d, %4d matrices:  kron_sweep %.3f ms\n", n, batch, best);

@@ -22,20 +22,12 @@
 #include "device/ops.h"
 #include "math/formulas_elem.h"
 #include "math/norm_elem.h"
+#include "bench_cuda.h"
 
 typedef std::vector<float> floats;
 typedef std::vector<double> doubles;
 
 static int failures;
-
-#define CUDA(call)                                                                      \
-    do {                                                                                \
-        cudaError_t e_ = (call);                                                        \
-        if (e_ != cudaSuccess) {                                                        \
-            printf("FAIL %s: %s (line %d)\n", #call, cudaGetErrorString(e_), __LINE__); \
-            exit(2);                                                                    \
-        }                                                                               \
-    } while (0)
 
 static const double JORDAN[15] = {3.4445, -4.7750, 2.0315,  3.4445, -4.7750, 2.0315,  3.4445, -4.7750,
                                   2.0315, 3.4445,  -4.7750, 2.0315, 3.4445,  -4.7750, 2.0315};
@@ -146,14 +138,14 @@ template <class T> struct buffer {
     size_t n = 0;
     void put(const std::vector<T> &v)
     {
-        if (!at) CUDA(cudaMalloc(&at, v.size() * sizeof(T)));
+        if (!at) CK(cudaMalloc(&at, v.size() * sizeof(T)));
         n = v.size();
-        CUDA(cudaMemcpy(at, v.data(), n * sizeof(T), cudaMemcpyHostToDevice));
+        CK(cudaMemcpy(at, v.data(), n * sizeof(T), cudaMemcpyHostToDevice));
     }
     std::vector<T> get() const
     {
         std::vector<T> v(n);
-        CUDA(cudaMemcpy(v.data(), at, n * sizeof(T), cudaMemcpyDeviceToHost));
+        CK(cudaMemcpy(v.data(), at, n * sizeof(T), cudaMemcpyDeviceToHost));
         return v;
     }
 };
@@ -292,9 +284,9 @@ static void run(std::vector<test_case *> &cases, const double *coef, int steps)
         upload(*c);
         tasks.push_back(c->task);
     }
-    CUDA(launch(0, tasks, coef, steps));
-    CUDA(cudaGetLastError());
-    CUDA(cudaDeviceSynchronize());
+    CK(launch(0, tasks, coef, steps));
+    CK(cudaGetLastError());
+    CK(cudaDeviceSynchronize());
 }
 
 static const char *kinds[] = {"ns", "map", "step"};
@@ -395,11 +387,11 @@ static void check(void)
     upload(c);
     row[PL_LIVE_SKIP] = 1;
     c.live.put(row);
-    CUDA(launch(0, {c.task}, JORDAN, 5));
+    CK(launch(0, {c.task}, JORDAN, 5));
     int skipped = c.dW.get() == c.W && c.dM.get() == c.M;
     row[PL_LIVE_SKIP] = 0, row[PL_LIVE_LR] = 0;
     c.live.put(row);
-    CUDA(launch(0, {c.task}, JORDAN, 5));
+    CK(launch(0, {c.task}, JORDAN, 5));
     int kept = c.dW.get() == c.W && c.dM.get() != c.M;
     printf("%-5s skip %d, lr 0 %d\n", skipped && kept ? "ok" : "FAIL", skipped, kept);
     if (!skipped || !kept) failures++;
@@ -418,8 +410,8 @@ static std::vector<pl_cuda_ns_task> list_of(std::vector<shape_count> shapes, int
     std::vector<pl_cuda_ns_task> tasks;
     static double *live;
     if (!live) {
-        CUDA(cudaMalloc(&live, sizeof LIVE));
-        CUDA(cudaMemcpy(live, LIVE, sizeof LIVE, cudaMemcpyHostToDevice));
+        CK(cudaMalloc(&live, sizeof LIVE));
+        CK(cudaMemcpy(live, LIVE, sizeof LIVE, cudaMemcpyHostToDevice));
     }
     for (auto &s : shapes)
         for (int k = 0; k < s.times; k++) {
@@ -435,8 +427,8 @@ static std::vector<pl_cuda_ns_task> list_of(std::vector<shape_count> shapes, int
                         uint32_t pair = pl_bf16_from_f32(v[i] / sqrtf((float)one)) * 0x10001u;
                         memcpy(&v[i], &pair, 4);
                     }
-                CUDA(cudaMalloc(&p[q], n * 4));
-                CUDA(cudaMemcpy(p[q], v.data(), n * 4, cudaMemcpyHostToDevice));
+                CK(cudaMalloc(&p[q], n * 4));
+                CK(cudaMemcpy(p[q], v.data(), n * 4, cudaMemcpyHostToDevice));
             }
             pl_cuda_ns_task t;
             memset(&t, 0, sizeof t);
@@ -460,23 +452,23 @@ static double time_of(const std::vector<pl_cuda_ns_task> &tasks, int steps)
     cudaGraph_t g;
     cudaGraphExec_t x;
     cudaEvent_t a, b;
-    CUDA(cudaStreamCreate(&s));
-    CUDA(cudaEventCreate(&a));
-    CUDA(cudaEventCreate(&b));
-    CUDA(launch(s, tasks, JORDAN, steps));
-    CUDA(cudaStreamSynchronize(s));
-    CUDA(cudaStreamBeginCapture(s, cudaStreamCaptureModeThreadLocal));
-    for (int i = 0; i < CALLS; i++) CUDA(launch(s, tasks, JORDAN, steps));
-    CUDA(cudaStreamEndCapture(s, &g));
-    CUDA(cudaGraphInstantiate(&x, g, 0));
+    CK(cudaStreamCreate(&s));
+    CK(cudaEventCreate(&a));
+    CK(cudaEventCreate(&b));
+    CK(launch(s, tasks, JORDAN, steps));
+    CK(cudaStreamSynchronize(s));
+    CK(cudaStreamBeginCapture(s, cudaStreamCaptureModeThreadLocal));
+    for (int i = 0; i < CALLS; i++) CK(launch(s, tasks, JORDAN, steps));
+    CK(cudaStreamEndCapture(s, &g));
+    CK(cudaGraphInstantiate(&x, g, 0));
     std::vector<float> ms;
     for (int i = 0; i < 43; i++) {
         float t;
-        CUDA(cudaEventRecord(a, s));
-        CUDA(cudaGraphLaunch(x, s));
-        CUDA(cudaEventRecord(b, s));
-        CUDA(cudaEventSynchronize(b));
-        CUDA(cudaEventElapsedTime(&t, a, b));
+        CK(cudaEventRecord(a, s));
+        CK(cudaGraphLaunch(x, s));
+        CK(cudaEventRecord(b, s));
+        CK(cudaEventSynchronize(b));
+        CK(cudaEventElapsedTime(&t, a, b));
         if (i >= 3) ms.push_back(t);
     }
     std::sort(ms.begin(), ms.end());
@@ -489,9 +481,9 @@ static double time_of(const std::vector<pl_cuda_ns_task> &tasks, int steps)
 static void time_list(const char *name, const std::vector<pl_cuda_ns_task> &tasks)
 {
     auto t0 = std::chrono::steady_clock::now();
-    for (int i = 0; i < 20; i++) CUDA(launch(0, tasks, JORDAN, 0));
+    for (int i = 0; i < 20; i++) CK(launch(0, tasks, JORDAN, 0));
     auto t1 = std::chrono::steady_clock::now();
-    CUDA(cudaDeviceSynchronize());
+    CK(cudaDeviceSynchronize());
     double host = std::chrono::duration<double>(t1 - t0).count() / 20 * 1e6;
     double w0 = time_of(tasks, 0), w1 = time_of(tasks, 1), w5 = time_of(tasks, 5), again = time_of(tasks, 5);
     printf("%-34s steps 0: %7.1f  1: %7.1f  5: %7.1f (again %7.1f) us   host %5.1f us\n", name, w0, w1, w5,

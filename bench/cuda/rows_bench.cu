@@ -20,16 +20,7 @@
 
 #include "../../src/backends/cuda/cuda_gemm_act.h"
 #include "../../src/backends/cuda/cuda_rows_walk.cuh"
-
-#define CK(call) ck(call, #call, __LINE__)
-
-static void ck(cudaError_t st, const char *call, int line)
-{
-    if (st == cudaSuccess) return;
-    printf("%s:%d: %s: %s\n", __FILE__, line, call, cudaGetErrorString(st));
-    fflush(stdout);
-    _Exit(9);
-}
+#include "bench_cuda.h"
 
 extern "C" size_t polar_dtype_size(polar_dtype dtype) /* so that nothing else of the library is wanted */
 {

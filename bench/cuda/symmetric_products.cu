@@ -19,16 +19,7 @@
 
 #include "../../src/backends/cuda/cuda_hopper.h"
 #include "lt_products.h"
-
-#define CK(call) ck(call, #call, __LINE__)
-
-static void ck(cudaError_t st, const char *call, int line)
-{
-    if (st == cudaSuccess) return;
-    printf("%s:%d: %s: %s\n", __FILE__, line, call, cudaGetErrorString(st));
-    fflush(stdout);
-    _exit(9);
-}
+#include "bench_cuda.h"
 
 #define GUARD 4096 /* elements before and after every result */
 #define GRID  1024, 256
@@ -264,38 +255,6 @@ template <class T> static int check_all(void)
 }
 
 /* ---- times -------------------------------------------------------------------------------------- */
-
-/* Median seconds of one call of f(stream, i), i = 0 .. calls - 1 captured as one graph, 7 launches. */
-template <class F> static double time_calls(F f, int calls)
-{
-    cudaStream_t stream;
-    cudaGraph_t graph;
-    cudaGraphExec_t exec;
-    cudaEvent_t begin, end;
-    std::vector<double> times;
-    CK(cudaStreamCreate(&stream));
-    CK(cudaEventCreate(&begin));
-    CK(cudaEventCreate(&end));
-    f(stream, 0); /* code is loaded, algorithms are found */
-    CK(cudaStreamSynchronize(stream));
-    CK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
-    for (int i = 0; i < calls; i++) f(stream, i);
-    CK(cudaStreamEndCapture(stream, &graph));
-    CK(cudaGraphInstantiate(&exec, graph, 0));
-    for (int i = 0; i < 8; i++) {
-        float ms;
-        CK(cudaEventRecord(begin, stream));
-        CK(cudaGraphLaunch(exec, stream));
-        CK(cudaEventRecord(end, stream));
-        CK(cudaStreamSynchronize(stream));
-        CK(cudaEventElapsedTime(&ms, begin, end));
-        if (i >= 1) times.push_back(ms * 1e-3 / calls);
-    }
-    CK(cudaGraphExecDestroy(exec)), CK(cudaGraphDestroy(graph)), CK(cudaStreamDestroy(stream));
-    CK(cudaEventDestroy(begin)), CK(cudaEventDestroy(end));
-    std::sort(times.begin(), times.end());
-    return times[times.size() / 2];
-}
 
 /* C = alpha A A^T + beta D with D A itself (square), an f32 matrix, or none; buffers rotate so that they
  * outgrow the cache. */

@@ -22,16 +22,7 @@
 
 #include "../../src/backends/cuda/cuda_products.h"
 #include "lt_products.h"
-
-#define CK(call) ck(call, #call, __LINE__)
-
-static void ck(cudaError_t st, const char *call, int line)
-{
-    if (st == cudaSuccess) return;
-    printf("%s:%d: %s: %s\n", __FILE__, line, call, cudaGetErrorString(st));
-    fflush(stdout);
-    _exit(9);
-}
+#include "bench_cuda.h"
 
 #define GRID 1024, 256
 #define FOR_ALL(n)                                                          \
@@ -378,38 +369,6 @@ static void check_all(int few)
 
 /* ---- times -------------------------------------------------------------------------------------- */
 
-/* Median seconds of one call of f(stream), `calls` of them captured as one graph, 7 launches. */
-template <class F> static double time_calls(F f, int calls)
-{
-    cudaStream_t stream;
-    cudaGraph_t graph;
-    cudaGraphExec_t exec;
-    cudaEvent_t begin, end;
-    std::vector<double> times;
-    CK(cudaStreamCreate(&stream));
-    CK(cudaEventCreate(&begin));
-    CK(cudaEventCreate(&end));
-    f(stream); /* code is loaded, algorithms are found */
-    CK(cudaStreamSynchronize(stream));
-    CK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
-    for (int i = 0; i < calls; i++) f(stream);
-    CK(cudaStreamEndCapture(stream, &graph));
-    CK(cudaGraphInstantiate(&exec, graph, 0));
-    for (int i = 0; i < 8; i++) {
-        float ms;
-        CK(cudaEventRecord(begin, stream));
-        CK(cudaGraphLaunch(exec, stream));
-        CK(cudaEventRecord(end, stream));
-        CK(cudaStreamSynchronize(stream));
-        CK(cudaEventElapsedTime(&ms, begin, end));
-        if (i >= 1) times.push_back(ms * 1e-3 / calls);
-    }
-    CK(cudaGraphExecDestroy(exec)), CK(cudaGraphDestroy(graph)), CK(cudaStreamDestroy(stream));
-    CK(cudaEventDestroy(begin)), CK(cudaEventDestroy(end));
-    std::sort(times.begin(), times.end());
-    return times[times.size() / 2];
-}
-
 static void by_lt(const lt_plan &plan, cudaStream_t stream, void *C, const void *A, const void *B,
                   const void *D, float alpha, float beta)
 {
@@ -469,7 +428,7 @@ static void time_products(int64_t m, int64_t n, int64_t batch)
         printf("  %-6s %2lld x %lldx%lld us: cublasLt", names[i], (long long)batch, (long long)m,
                (long long)n);
         double t = time_calls(
-            [&](cudaStream_t s) {
+            [&](cudaStream_t s, int) {
                 if (i == 0) by_lt(w.gram, s, w.A, w.X, w.X, nullptr, 1, 0);
                 if (i == 1) by_lt(w.poly, s, w.P, w.A, w.A, w.A, NS[2], NS[1]);
                 if (i == 2) by_lt(w.apply, s, w.Y, w.P, w.X, w.X, 1, NS[0]);
@@ -478,7 +437,8 @@ static void time_products(int64_t m, int64_t n, int64_t batch)
         printf(" %.1f |", t * 1e6);
         double best = 0;
         for (int width : widths) {
-            t = time_calls([&](cudaStream_t s) { CK(pl_cuda_products_launch(&dev, s, &one, width)); }, calls);
+            t = time_calls([&](cudaStream_t s, int) { CK(pl_cuda_products_launch(&dev, s, &one, width)); },
+                           calls);
             printf(" %d: %.1f", width, t * 1e6);
             if (best == 0 || t < best) best = t;
         }
@@ -498,7 +458,7 @@ static void time_steps(int64_t m, int64_t n, int64_t batch)
     double flop = 5.0 * (double)batch * (double)m * (double)m * (double)(3 * n + m);
     int calls = std::min(10, calls_for(flop));
     double t = time_calls(
-        [&](cudaStream_t s) {
+        [&](cudaStream_t s, int) {
             for (int i = 0; i < 5; i++) {
                 bf16 *X = i % 2 ? w.Y : w.X, *Y = i % 2 ? w.X : w.Y;
                 by_lt(w.gram, s, w.A, X, X, nullptr, 1, 0);
@@ -510,7 +470,7 @@ static void time_steps(int64_t m, int64_t n, int64_t batch)
     printf("  NS5 %2lld x %lldx%lld us: cublasLt %.1f |", (long long)batch, (long long)m, (long long)n,
            t * 1e6);
     t = time_calls(
-        [&](cudaStream_t s) {
+        [&](cudaStream_t s, int) {
             for (int i = 0; i < l.products; i++) {
                 pl_cuda_product_list one = single(&l, i);
                 CK(pl_cuda_products_launch(&dev, s, &one, pl_cuda_products_width(&dev, &one)));
@@ -520,13 +480,13 @@ static void time_steps(int64_t m, int64_t n, int64_t batch)
     printf(" one by one %.1f | at once", t * 1e6);
     double best = t;
     for (int width : widths) {
-        t = time_calls([&](cudaStream_t s) { CK(pl_cuda_products_launch(&dev, s, &l, width)); }, calls);
+        t = time_calls([&](cudaStream_t s, int) { CK(pl_cuda_products_launch(&dev, s, &l, width)); }, calls);
         printf(" %d: %.1f", width, t * 1e6);
         best = std::min(best, t);
     }
-    t = time_calls([&](cudaStream_t s) { CK(pl_cuda_products_run(&dev, s, &l)); }, calls);
+    t = time_calls([&](cudaStream_t s, int) { CK(pl_cuda_products_run(&dev, s, &l)); }, calls);
     printf(" | taken %.1f", t * 1e6);
-    t = time_calls([&](cudaStream_t s) { CK(pl_cuda_products_run(&dev, s, &tall)); }, calls);
+    t = time_calls([&](cudaStream_t s, int) { CK(pl_cuda_products_run(&dev, s, &tall)); }, calls);
     printf(", tall %.1f; %.0f TFLOP/s\n", t * 1e6, flop / best * 1e-12);
     fflush(stdout);
     close_bench(w);

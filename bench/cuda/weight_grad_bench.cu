@@ -18,16 +18,7 @@
 #include <vector>
 
 #include "../../src/backends/cuda/cuda_weight_grad.h"
-
-#define CK(call) ck(call, #call, __LINE__)
-
-static void ck(cudaError_t st, const char *call, int line)
-{
-    if (st == cudaSuccess) return;
-    printf("%s:%d: %s: %s\n", __FILE__, line, call, cudaGetErrorString(st));
-    fflush(stdout);
-    _exit(9);
-}
+#include "bench_cuda.h"
 
 #define SAMPLES 400
 #define COPY    4.2e6 /* bytes a microsecond */
