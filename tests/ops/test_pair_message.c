@@ -5,6 +5,7 @@
  */
 #include "compose/message.h"
 #include "message_model.h"
+#include "op_gaps.h"
 
 static const char *const names[ALL] = {"S",  "V",  "D",  "w0", "b0",  "W2",  "b2",  "dYs", "dYv",
                                        "Ys", "Yv", "dS", "dV", "dw0", "db0", "dW2", "db2"};
@@ -120,19 +121,6 @@ static int64_t member_differs(const message *t, int64_t e, const message *one)
     return differ;
 }
 
-static int64_t gaps_touched(const message *t)
-{
-    int64_t touched = 0;
-    for (int i = INPUTS; i < ALL; i++)
-        for (int64_t at = 0, n = t->m[i].batch * t->m[i].bs; at < n; at++) {
-            int64_t in = at % t->m[i].bs;
-            if (in / t->m[i].rs < t->m[i].rows && in % t->m[i].rs < t->m[i].cols) continue;
-            for (size_t k = 0; k < polar_dtype_size(t->s.dtype); k++)
-                touched += t->host[i][(size_t)at * polar_dtype_size(t->s.dtype) + k] != 0x7f;
-        }
-    return touched;
-}
-
 static void every_shape(const char *device)
 {
     /* the last ones: whole warps of points and channels, more points than a block has at a time, distances
@@ -154,7 +142,7 @@ static void every_shape(const char *device)
             for (int fused = 0; fused < (has_fused(&t) ? 2 : 1); fused++) {
                 message_run(&t, fused);
                 against_model(&t, &k, fused ? "fused" : "composed");
-                touched += gaps_touched(&t);
+                touched += gaps_touched(t.m, t.host, INPUTS, ALL);
                 for (int64_t e = 0; s.E > 1 && e < s.E; e++) {
                     message one;
                     shape alone = s;

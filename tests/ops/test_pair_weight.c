@@ -17,6 +17,7 @@
 #include "base/alloc.h"
 #include "base/philox.h"
 #include "device/backend.h"
+#include "op_gaps.h"
 #include "test.h"
 
 typedef long double real;
@@ -205,19 +206,6 @@ static int64_t member_differs(const weights *t, int64_t e, const weights *other,
     return differ;
 }
 
-static int64_t gaps_touched(const weights *t)
-{
-    int64_t touched = 0;
-    for (int i = INPUTS; i < ALL; i++)
-        for (int64_t at = 0, n = t->m[i].batch * t->m[i].bs; at < n; at++) {
-            int64_t in = at % t->m[i].bs;
-            if (in / t->m[i].rs < t->m[i].rows && in % t->m[i].rs < t->m[i].cols) continue;
-            for (size_t k = 0; k < polar_dtype_size(t->s.dtype); k++)
-                touched += t->host[i][(size_t)at * polar_dtype_size(t->s.dtype) + k] != 0x7f;
-        }
-    return touched;
-}
-
 static void every_shape(const char *device)
 {
     /* around a strip of 512 and a chunk of 48 pairs, more clouds than parts, distances beyond any table */
@@ -235,7 +223,7 @@ static void every_shape(const char *device)
             weights_open(&t, device, &s, 0);
             weights_run(&t);
             against_model(&t);
-            touched += gaps_touched(&t);
+            touched += gaps_touched(t.m, t.host, INPUTS, ALL);
             alone.E = 1;
             for (int64_t e = 0; s.E > 1 && e < s.E; e++) {
                 weights_open(&one, device, &alone, e);

@@ -62,10 +62,16 @@ struct pl_nvjpeg {
     void **states; /* (workers) */
 };
 
-int pl_nvjpeg_named(void)
+/* The library's path as the environment names it, or NULL. */
+static const char *named(void)
 {
     const char *path = getenv(PL_NVJPEG_VARIABLE);
-    return path && *path;
+    return path && *path ? path : NULL;
+}
+
+int pl_nvjpeg_named(void)
+{
+    return named() != NULL;
 }
 
 static void load(void)
@@ -83,8 +89,9 @@ static void load(void)
         {(void **)&nvjpeg.Decode, "nvjpegDecode"},
     };
     static const char *const names[] = {"libnvjpeg.so.13", "libnvjpeg.so.12"};
-    void *library = pl_nvjpeg_named() ? dlopen(getenv(PL_NVJPEG_VARIABLE), RTLD_NOW | RTLD_LOCAL) : NULL;
-    for (size_t i = 0; i < sizeof names / sizeof *names && !library && !pl_nvjpeg_named(); i++)
+    const char *path = named();
+    void *library = path ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : NULL;
+    for (size_t i = 0; i < sizeof names / sizeof *names && !library && !path; i++)
         library = dlopen(names[i], RTLD_NOW | RTLD_LOCAL);
     nvjpeg.there = library != NULL;
     for (size_t i = 0; i < sizeof wanted / sizeof *wanted && library; i++) {
