@@ -106,11 +106,21 @@ static void backward_slab(pl_queue *q, pl_mat dS, pl_mat dV, const pl_message_gr
     pl_scratch_end(q, mark);
 }
 
-/* Members worked on at a time: of one the backward takes 4 h numbers per pair. */
-static int64_t slab_members(const pl_message *m)
+/* Numbers that the backward takes for a cloud: by pairs U, Z and the weights, or one weight as it is, before
+ * its bias, and as a square; by points what a kernel's scalars go through. */
+static int64_t cloud_numbers(pl_queue *q, const pl_message *m)
+{
+    int64_t pairs = m->D.rows, h = m->w0.rows;
+    if (m->kind == PL_MESSAGE_KERNEL) return 3 * pairs + 3 * h * m->points;
+    if (is_shared(m)) return (pl_message_shared_fused(q, m) ? 4 : 4 + 2 * h) * pairs;
+    return (2 * h + m->W2.rows) * pairs;
+}
+
+/* Members worked on at a time. */
+static int64_t slab_members(pl_queue *q, const pl_message *m)
 {
     int64_t E = m->w0.batch,
-            one = m->D.batch / E * m->D.rows * 4 * m->w0.rows * (int64_t)polar_dtype_size(m->w0.dtype);
+            one = m->D.batch / E * cloud_numbers(q, m) * (int64_t)polar_dtype_size(m->w0.dtype);
     int64_t slab = (m->slab ? m->slab : SLAB_BYTES) / (one > 0 ? one : 1);
     return slab < 1 ? 1 : slab > E ? E : slab;
 }
@@ -137,7 +147,7 @@ static pl_message members_of(const pl_message *m, int64_t e, int64_t n)
 
 void pl_message_forward_composed(pl_queue *q, pl_mat Ys, pl_mat Yv, pl_mat S, pl_mat V, const pl_message *m)
 {
-    int64_t E = m->w0.batch, slab = slab_members(m);
+    int64_t E = m->w0.batch, slab = slab_members(q, m);
     for (int64_t e = 0; e < E; e += slab) {
         int64_t n = e + slab > E ? E - e : slab;
         pl_message part = members_of(m, e, n);
@@ -149,7 +159,7 @@ void pl_message_forward_composed(pl_queue *q, pl_mat Ys, pl_mat Yv, pl_mat S, pl
 void pl_message_backward_composed(pl_queue *q, pl_mat dS, pl_mat dV, const pl_message_grads *g, pl_mat dYs,
                                   pl_mat dYv, pl_mat S, pl_mat V, const pl_message *m)
 {
-    int64_t E = m->w0.batch, slab = slab_members(m);
+    int64_t E = m->w0.batch, slab = slab_members(q, m);
     for (int64_t e = 0; e < E; e += slab) {
         int64_t n = e + slab > E ? E - e : slab;
         pl_message part = members_of(m, e, n);
