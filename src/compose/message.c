@@ -1,4 +1,5 @@
-/* message.c -- messages by the fused ops pair_message and pair_message_back, or composed of plain ops.
+/* message.c -- messages by the fused ops pair_message and pair_message_back (those of scalars alone with zero
+ * weights for vectors, message_scalars.c), or composed of plain ops.
  *
  * The composition, with the pairs of a member's clouds as rows (E, B P, .):
  *
@@ -17,6 +18,7 @@
 #include "compose/message.h"
 
 #include "compose/message_kernel.h"
+#include "compose/message_scalars.h"
 #include "compose/message_shared.h"
 #include "compose/view.h"
 #include "compose/weight_grad.h"
@@ -170,45 +172,80 @@ void pl_message_backward_composed(pl_queue *q, pl_mat dS, pl_mat dV, const pl_me
     }
 }
 
-void pl_message_forward(pl_queue *q, pl_mat Ys, pl_mat Yv, pl_mat S, pl_mat V, const pl_message *m)
+/* Whether the ops of messages by channel may serve: of scalars alone in f32, where they go by the table. */
+static int by_channel(pl_queue *q, const pl_message *m)
 {
+    if (m->kind == PL_MESSAGE_SCALARS)
+        return m->w0.dtype == POLAR_DTYPE_F32 && pl_queue_has(q, PL_OP_pair_message) &&
+               pl_queue_has(q, PL_OP_pair_message_back);
+    return m->kind == PL_MESSAGE_CHANNEL;
+}
+
+/* 0: no such op here. */
+static int forward_fused(pl_queue *q, pl_mat Ys, pl_mat Yv, pl_mat S, pl_mat V, const pl_message *m)
+{
+    const int scalars = m->kind == PL_MESSAGE_SCALARS;
+    const pl_message k = scalars ? pl_message_scalars_wide(q, m) : *m;
     const pl_args_pair_message fused = {.Ys = Ys,
                                         .Yv = Yv,
                                         .S = S,
                                         .V = V,
-                                        .D = m->D,
-                                        .w0 = m->w0,
-                                        .b0 = m->b0,
-                                        .W2 = m->W2,
-                                        .b2 = m->b2,
-                                        .points = m->points,
-                                        .alpha = m->alpha};
-    if (m->kind == PL_MESSAGE_CHANNEL && pl_queue_serves(q, PL_OP_pair_message, &fused))
-        pl_call_pair_message(q, &fused);
-    else pl_message_forward_composed(q, Ys, Yv, S, V, m);
+                                        .D = k.D,
+                                        .w0 = k.w0,
+                                        .b0 = k.b0,
+                                        .W2 = k.W2,
+                                        .b2 = k.b2,
+                                        .points = k.points,
+                                        .alpha = k.alpha};
+    if (!pl_queue_serves(q, PL_OP_pair_message, &fused)) return 0;
+    if (scalars) pl_message_scalars_fill(q, &k, m);
+    pl_call_pair_message(q, &fused);
+    return 1;
+}
+
+static int backward_fused(pl_queue *q, pl_mat dS, pl_mat dV, const pl_message_grads *g, pl_mat dYs,
+                          pl_mat dYv, pl_mat S, pl_mat V, const pl_message *m)
+{
+    const int scalars = m->kind == PL_MESSAGE_SCALARS;
+    const pl_message k = scalars ? pl_message_scalars_wide(q, m) : *m;
+    const pl_message_grads to = scalars ? pl_message_scalars_grads(q, g) : *g;
+    const pl_args_pair_message_back fused = {.dS = dS,
+                                             .dV = dV,
+                                             .dw0 = to.w0,
+                                             .db0 = to.b0,
+                                             .dW2 = to.W2,
+                                             .db2 = to.b2,
+                                             .dYs = dYs,
+                                             .dYv = dYv,
+                                             .S = S,
+                                             .V = V,
+                                             .D = k.D,
+                                             .w0 = k.w0,
+                                             .b0 = k.b0,
+                                             .W2 = k.W2,
+                                             .b2 = k.b2,
+                                             .points = k.points,
+                                             .alpha = k.alpha};
+    if (!pl_queue_serves(q, PL_OP_pair_message_back, &fused)) return 0;
+    if (scalars) pl_message_scalars_fill(q, &k, m);
+    pl_call_pair_message_back(q, &fused);
+    if (scalars) pl_message_scalars_keep(q, g, &to);
+    return 1;
+}
+
+void pl_message_forward(pl_queue *q, pl_mat Ys, pl_mat Yv, pl_mat S, pl_mat V, const pl_message *m)
+{
+    pl_scratch_mark mark = pl_scratch_begin(q);
+    if (!by_channel(q, m) || !forward_fused(q, Ys, Yv, S, V, m))
+        pl_message_forward_composed(q, Ys, Yv, S, V, m);
+    pl_scratch_end(q, mark);
 }
 
 void pl_message_backward(pl_queue *q, pl_mat dS, pl_mat dV, const pl_message_grads *g, pl_mat dYs, pl_mat dYv,
                          pl_mat S, pl_mat V, const pl_message *m)
 {
-    const pl_args_pair_message_back fused = {.dS = dS,
-                                             .dV = dV,
-                                             .dw0 = g->w0,
-                                             .db0 = g->b0,
-                                             .dW2 = g->W2,
-                                             .db2 = g->b2,
-                                             .dYs = dYs,
-                                             .dYv = dYv,
-                                             .S = S,
-                                             .V = V,
-                                             .D = m->D,
-                                             .w0 = m->w0,
-                                             .b0 = m->b0,
-                                             .W2 = m->W2,
-                                             .b2 = m->b2,
-                                             .points = m->points,
-                                             .alpha = m->alpha};
-    if (m->kind == PL_MESSAGE_CHANNEL && pl_queue_serves(q, PL_OP_pair_message_back, &fused))
-        pl_call_pair_message_back(q, &fused);
-    else pl_message_backward_composed(q, dS, dV, g, dYs, dYv, S, V, m);
+    pl_scratch_mark mark = pl_scratch_begin(q);
+    if (!by_channel(q, m) || !backward_fused(q, dS, dV, g, dYs, dYv, S, V, m))
+        pl_message_backward_composed(q, dS, dV, g, dYs, dYv, S, V, m);
+    pl_scratch_end(q, mark);
 }
