@@ -63,7 +63,7 @@ static __global__ void message_prepare(const __grid_constant__ message_mlp a)
     if (threadIdx.x == 0) a.pieces[e] = {delta, (float)(1 / delta), rows};
 }
 
-void pl_cuda_message_prepare(cudaStream_t stream, const message_mlp *a)
+extern "C" void pl_cuda_message_prepare(cudaStream_t stream, const message_mlp *a)
 {
     message_prepare<<<(unsigned)a->members, 512, 0, stream>>>(*a);
 }

@@ -48,7 +48,7 @@ static inline void message_mlp_make(message_mlp *a, char *base, size_t *used)
 }
 
 /* a block per member: the width of its pieces, which clouds they serve (cuda_message.cu) */
-void pl_cuda_message_prepare(cudaStream_t stream, const message_mlp *a);
+extern "C" void pl_cuda_message_prepare(cudaStream_t stream, const message_mlp *a);
 
 static __device__ __forceinline__ float message_get(const pl_mat &m, int64_t b, int64_t i, int64_t j)
 {
