@@ -103,7 +103,7 @@ static polar_status train_all(demo *d, const pl_plan *plan)
 {
     const pl_spec *spec = plan->spec;
     const pl_store_spec row = pl_spec_row(spec);
-    run_progress progress = {.ctx = d->ctx, .name = spec->name, .metric = spec->metric};
+    run_progress progress = {.ctx = d->ctx, .name = spec->name};
     pl_runner_outcome outcome;
     const pl_testbed *tb;
     stop_signal signals;
@@ -119,7 +119,7 @@ static polar_status train_all(demo *d, const pl_plan *plan)
     o.watch = run_progress_watch;
     o.watch_arg = &progress;
     o.stop = progress.stop = stop_signal_begin(&signals);
-    polar_status st = pl_runner_run(&outcome, tb, &row, plan->runs, plan->count, &o);
+    polar_status st = pl_runner_run(&outcome, &(pl_runner_plan){tb, &row, plan->runs, plan->count}, 1, &o);
     stop_signal_end(&signals);
     run_progress_end(&progress);
     char *again[] = {"-o", d->dir};

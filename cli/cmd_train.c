@@ -131,11 +131,7 @@ static polar_status train(cli_context *ctx, const train_args *a, const train_ran
     snprintf(name, sizeof name, "train_%s", tb->schema->name);
     snprintf(title, sizeof title, "%s %.40s seed %lld", tb->schema->name, run->arm, (long long)run->seed);
     const pl_store_spec spec = {name, "", "Single runs", tb->schema->name, tb->schema->metric, "", NULL};
-    run_progress progress = {.ctx = ctx,
-                             .name = title,
-                             .metric = tb->schema->metric,
-                             .valid = tb->schema->curve.progress,
-                             .epochs = 1};
+    run_progress progress = {.ctx = ctx, .name = title, .epochs = 1};
     pl_runner_outcome outcome;
     stop_signal signals;
     pl_runner_opts o = PL_RUNNER_OPTS_INIT;
@@ -149,7 +145,8 @@ static polar_status train(cli_context *ctx, const train_args *a, const train_ran
     o.watch_arg = &progress;
     o.stop = progress.stop = stop_signal_begin(&signals);
     if (o.comm) pl_comm_set_stop(o.comm, o.stop);
-    polar_status st = pl_runner_run(&outcome, o.comm ? &led : tb, &spec, run, 1, &o);
+    const pl_runner_plan plan = {o.comm ? &led : tb, &spec, run, 1};
+    polar_status st = pl_runner_run(&outcome, &plan, 1, &o);
     if (o.comm && st == POLAR_OK) st = pl_lead_end(o.comm);
     train_ranks_overlap(ranks, ctx->log);
     stop_signal_end(&signals);

@@ -342,7 +342,7 @@ static void test_weights(void)
     o.weights = path;
     polar_status refused = run_all(&out, &o);
     /* it is done already: made again for its weights */
-    TEST_TRY(pl_runner_run(&out, &fake_testbed, &plan.spec, plan.runs, 1, &o));
+    TEST_TRY(pl_runner_run(&out, &(pl_runner_plan){&fake_testbed, &plan.spec, plan.runs, 1}, 1, &o));
     int there = stat(path, &s) == 0 && s.st_size > 8;
     test_true("weights of a finished run", refused == POLAR_E_ARG && there && !table_differs(), "%lld bytes",
               there ? (long long)s.st_size : -1);

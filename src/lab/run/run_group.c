@@ -61,7 +61,7 @@ polar_status pl_group_name(pl_group *g)
 
 static polar_status group_create(pl_group *g, pl_job *job)
 {
-    *g = (pl_group){.job = job, .tb = job->r->tb, .n = job->members};
+    *g = (pl_group){.job = job, .tb = pl_runner_plan_of(job->r, job->group[0])->tb, .n = job->members};
     size_t n = (size_t)g->n;
     g->m = pl_calloc(n, sizeof *g->m);
     g->configs = pl_calloc(n, sizeof *g->configs);

@@ -10,11 +10,13 @@
 
 typedef struct pl_slot { /* of a run, as far as we know */
     char done, busy;     /* finished; claimed by a job of ours */
+    int plan;            /* whose it is */
 } pl_slot;
 
 typedef struct pl_runner {
-    const pl_testbed *tb;
-    const pl_plan_run *runs;
+    const pl_runner_plan *plans;
+    int plan_count;
+    pl_plan_run *runs; /* of all plans one after the other, `first` among all of them */
     int64_t count;
     const pl_runner_opts *o;
     double begun;
@@ -23,7 +25,7 @@ typedef struct pl_runner {
     pthread_mutex_t lock;   /* of everything below */
     pthread_cond_t changed;
     pl_slot *slots; /* count of them; only a run's first entry counts */
-    /* the plan's entries, the costliest first; NULL: one device, which takes them as they come */
+    /* the entries, those of a plan the costliest first; NULL: one device, which takes them as they come */
     int64_t *order;
     int64_t open_from; /* entries before it are done, or not their run's first */
     pl_job_view *job_views;
@@ -52,6 +54,11 @@ typedef struct pl_job {
 } pl_job;
 
 #define PL_RUNNER_TICK_SECONDS 0.2
+
+static inline const pl_runner_plan *pl_runner_plan_of(const pl_runner *r, int64_t entry)
+{
+    return &r->plans[r->slots[entry].plan];
+}
 
 int pl_runner_must_leave(const pl_runner *r); /* stop, out of time, or a job failed */
 /* counts what happened and calls the watcher, one at a time */
