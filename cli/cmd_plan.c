@@ -14,6 +14,7 @@
 #include "lab/run/run_rate.h"
 #include "report/table/table.h"
 #include "run_data.h"
+#include "sound_store.h"
 #include "spec_list.h"
 
 #define DEFAULT_STORE "polar.db"
@@ -166,7 +167,7 @@ static polar_status look_up_runs(plan_job *j)
     j->walls = pl_calloc((size_t)j->run_count, sizeof *j->walls);
     PL_NEED(j->states && j->walls, POLAR_E_NOMEM, "the states of %lld runs", (long long)j->run_count);
     if (!j->a->store && access(path, F_OK) != 0) return POLAR_OK;
-    PL_TRY(pl_store_open(&j->store, path, PL_STORE_READ));
+    PL_TRY(sound_store_open(&j->store, j->ctx, path));
     for (int64_t i = 0; i < j->run_count; i++) {
         polar_status st = pl_store_run_state(j->store, j->runs[i].id, &j->states[i], &j->walls[i]);
         /* a run it has never heard of */

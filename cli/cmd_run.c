@@ -110,7 +110,7 @@ typedef struct job { /* what there is to do, and as which rank */
 
 static polar_status report(cli_context *ctx, const job *j, const char *store)
 {
-    return run_table_print(ctx->out, (pl_table_format)j->a->format, store, j->specs->plans, j->specs->count);
+    return run_table_print(ctx, (pl_table_format)j->a->format, store, j->specs->plans, j->specs->count);
 }
 
 static void watch(void *arg, const pl_runner_event *e)

@@ -11,6 +11,7 @@
 #include "report/table/table.h"
 #include "run_data.h"
 #include "run_progress.h"
+#include "sound_store.h"
 #include "stop_signal.h"
 #include "train_ranks.h"
 
@@ -57,7 +58,7 @@ static polar_status print_results(cli_context *ctx, const train_args *a, const c
     pl_store_members m = {0};
     pl_table *t = NULL;
     const char *id = run->id;
-    PL_TRY(pl_store_open(&s, a->store, PL_STORE_READ));
+    PL_TRY(sound_store_open(&s, ctx, a->store));
     polar_status st = pl_store_select_runs(&m, s, &id, 1);
     if (st == POLAR_OK && m.rows[0].data) fprintf(ctx->log, "trained on %s\n", m.rows[0].data);
     if (st == POLAR_OK) st = pl_table_create(&t, title, columns, 2);

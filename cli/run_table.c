@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "sound_store.h"
 
 typedef struct run_table {
     FILE *out;
@@ -148,15 +149,15 @@ static polar_status add_plan(run_table *r, const pl_plan *plan)
     return st;
 }
 
-polar_status run_table_print(FILE *out, pl_table_format format, const char *store, pl_plan *const *plans,
-                             int count)
+polar_status run_table_print(const cli_context *ctx, pl_table_format format, const char *store,
+                             pl_plan *const *plans, int count)
 {
     int machine = format == PL_TABLE_CSV || format == PL_TABLE_JSON;
-    run_table r = {.out = out, .format = format, .several = count > 1, .named = count > 1 && machine};
-    PL_TRY(pl_store_open(&r.store, store, PL_STORE_READ));
+    run_table r = {.out = ctx->out, .format = format, .several = count > 1, .named = count > 1 && machine};
+    PL_TRY(sound_store_open(&r.store, ctx, store));
     polar_status st = POLAR_OK;
     for (int k = 0; k < count && st == POLAR_OK; k++) {
-        if (k && !r.named) fputc('\n', out);
+        if (k && !r.named) fputc('\n', ctx->out);
         st = add_plan(&r, plans[k]);
     }
     if (st == POLAR_OK && r.named) st = end(&r);

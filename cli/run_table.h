@@ -6,11 +6,12 @@
 #ifndef POLAR_CLI_RUN_TABLE_H
 #define POLAR_CLI_RUN_TABLE_H
 
+#include "cli.h"
 #include "lab/spec/plan.h"
 #include "report/table/table.h"
 
 /* `store`: the file */
-polar_status run_table_print(FILE *out, pl_table_format format, const char *store, pl_plan *const *plans,
-                             int count);
+polar_status run_table_print(const cli_context *ctx, pl_table_format format, const char *store,
+                             pl_plan *const *plans, int count);
 
 #endif

@@ -118,14 +118,18 @@ void pl_runner_step(pl_job *job, const pl_step_view *v, double part_here, double
     pthread_mutex_unlock(&job->r->lock);
 }
 
+/* "model.width=16 muon seed 3: ", of several plans the spec's name before it; how long it is. */
+static size_t name_run(char out[480], const pl_runner *r, const pl_plan_run *run)
+{
+    const char *spec = r->plan_count > 1 ? plan_of(r, run)->spec->name : "";
+    return (size_t)snprintf(out, 480, "%.100s%s%.200s %.100s seed %lld: ", spec, *spec ? " " : "", run->cell,
+                            run->arm, (long long)run->seed);
+}
+
 void pl_runner_note(pl_job *job, const pl_plan_run *run, const char *fmt, ...)
 {
     char text[1400];
-    size_t used = 0;
-    const char *spec = run && job->r->plan_count > 1 ? plan_of(job->r, run)->spec->name : "";
-    if (run)
-        used = (size_t)snprintf(text, sizeof text, "%.100s%s%.200s %.100s seed %lld: ", spec,
-                                *spec ? " " : "", run->cell, run->arm, (long long)run->seed);
+    size_t used = run ? name_run(text, job->r, run) : 0;
     va_list ap;
     va_start(ap, fmt);
     vsnprintf(text + used, sizeof text - used, fmt, ap);
@@ -281,16 +285,37 @@ static polar_status put_plan(pl_store *s, const pl_runner_plan *plan)
     return st;
 }
 
-/* A diverged run that is to be made again; unless another process is at it. */
+/* A run that is to be made again, as if it had never been begun; unless another process is at it. */
 static polar_status forget(pl_store *s, const char *id, pl_run_state *state)
 {
     int mine = 0;
     PL_TRY(pl_store_claim(s, id, &mine));
     if (!mine) return POLAR_OK;
-    polar_status st = pl_store_forget(s, id);
+    polar_status st = pl_store_remove_checkpoints(s, id);
+    if (st == POLAR_OK) st = pl_store_forget(s, id);
     pl_store_release(s, id);
     *state = PL_RUN_PLANNED;
     return st;
+}
+
+static void note(pl_runner *r, const char *text)
+{
+    pl_runner_event e = {PL_RUNNER_NOTE, .note = text};
+    pthread_mutex_lock(&r->lock);
+    call_watcher(r, &e);
+    pthread_mutex_unlock(&r->lock);
+}
+
+static polar_status forget_damaged(pl_runner *r, pl_store *s, const pl_plan_run *run, pl_run_state *state)
+{
+    char text[700];
+    const pl_store_damage *d = pl_store_damage_of(s, run->id);
+    if (!d) return POLAR_OK;
+    size_t used = name_run(text, r, run);
+    snprintf(text + used, sizeof text - used, "what the store has of it is damaged (%s), so it is made again",
+             d->what);
+    note(r, text);
+    return forget(s, run->id, state);
 }
 
 static polar_status read_states(pl_runner *r, pl_store *s)
@@ -299,6 +324,7 @@ static polar_status read_states(pl_runner *r, pl_store *s)
         pl_run_state state = PL_RUN_PLANNED;
         if (r->runs[i].first != i || r->slots[i].done) continue;
         PL_TRY(pl_store_run_state(s, r->runs[i].id, &state, NULL));
+        PL_TRY(forget_damaged(r, s, &r->runs[i], &state));
         if (state == PL_RUN_DIVERGED && r->o->retry) PL_TRY(forget(s, r->runs[i].id, &state));
         if (state == PL_RUN_PLANNED || r->o->weights) r->view.epochs_total += pl_runner_epochs(&r->runs[i]);
         else pl_runner_count_done(r, i, state);
@@ -312,14 +338,6 @@ static int must_leave(void *r)
     return pl_runner_must_leave(r);
 }
 
-static void note(pl_runner *r, const char *text)
-{
-    pl_runner_event e = {PL_RUNNER_NOTE, .note = text};
-    pthread_mutex_lock(&r->lock);
-    call_watcher(r, &e);
-    pthread_mutex_unlock(&r->lock);
-}
-
 /* *planned: the store has the plans; it has not where there was no time left for that. */
 static polar_status enrol(pl_runner *r, pl_store *s, int *planned)
 {
@@ -327,7 +345,7 @@ static polar_status enrol(pl_runner *r, pl_store *s, int *planned)
     if (pl_store_torn(s))
         note(r, "the last entry of the store's log was not whole, after a power cut or by damage: what it "
                 "held is made again");
-    PL_TRY(pl_store_verify(s));
+    PL_TRY(pl_store_set_aside(s)); /* read_states tells of those that are ours */
     pl_store_set_leave(s, must_leave, r);
     polar_status st = POLAR_OK;
     for (int k = 0; k < r->plan_count && st == POLAR_OK; k++) st = put_plan(s, &r->plans[k]);
