@@ -42,12 +42,17 @@ static const char spec_text[] = "# Written by `polar demo`. Small clouds and few
                                 "  data.valid: 128\n"
                                 "  data.test: 256\n";
 
-static const char heading[] = "\n2. Which of them learns faster where coordinates are arbitrary?\n"
-                              "\n"
-                              "An SO(3)-equivariant network predicts the largest eigenvalue of X^T X / N of "
-                              "random point clouds. Muon keeps the symmetry of its\n"
-                              "weight blocks, AdamW does not, PolarAdamW stands between. Each seed is one "
-                              "draw of data and initial weights, on which all three are trained.\n\n";
+static const char heading[] =
+    "\n2. Which of them ends with the smaller error?\n"
+    "\n"
+    "An SO(3)-equivariant network predicts the largest eigenvalue of X^T X / N of random point clouds. Muon "
+    "takes the polar map of its\n"
+    "momentum, AdamW divides entry by entry, PolarAdamW takes the polar map of AdamW's direction. Measured "
+    "is "
+    "the test error after training:\n"
+    "each seed is one draw of data and initial weights, on which all three are trained. (How far their "
+    "updates turn with the coordinates\n"
+    "while they train is another measurement: docs/results/so3_gauge.md.)\n\n";
 
 typedef struct {
     const char *dir, *device;
