@@ -42,6 +42,17 @@ static const char *valid_name(const pl_runner_plan *plan)
     return name ? name : "valid";
 }
 
+/* What a job does before its first epoch. */
+static void add_beginning(line *l, const pl_job_view *job)
+{
+    char left[32];
+    double seconds = (double)(job->to_begin - job->begun) / job->begin_rate;
+    add(l, "  %s %lld/%lld", job->begins, (long long)job->begun, (long long)job->to_begin);
+    if (!(job->begin_rate > 0)) return;
+    add(l, "  %.*f/s", job->begin_rate < 10 ? 2 : 0, job->begin_rate);
+    if (seconds > 0) add(l, "  about %s", run_progress_time(left, seconds));
+}
+
 /* Epochs of all runs count alike, so this is rough where their sizes differ. Of running epochs the part that
  * is done counts, where it is known. */
 static void add_rate(line *l, const pl_runner_view *v)
@@ -77,9 +88,10 @@ static line line_of(const run_progress *p, const pl_runner_view *v)
     add(&l, "%s", p->name);
     /* of one run its epochs say more */
     if (!p->epochs) add(&l, "  %lld/%lld runs", (long long)v->done, (long long)v->total);
-    const pl_job_view *shown = NULL;
+    const pl_job_view *shown = NULL, *begins = NULL;
     for (int j = 0; j < v->job_count; j++) {
         const pl_job_view *job = &v->jobs[j];
+        if (job->begins && !begins) begins = job;
         if (!job->run) continue;
         if (!shown && p->several) add(&l, "  %.80s", job->plan->spec->name);
         add(&l, shown ? " " : "  epoch ");
@@ -90,6 +102,7 @@ static line line_of(const run_progress *p, const pl_runner_view *v)
     double loss = !shown ? (double)NAN : isnan(shown->loss) ? shown->train_loss : shown->loss;
     if (!isnan(loss)) add(&l, "  loss %.3g", loss);
     if (shown && !isnan(shown->valid)) add(&l, "  %s %.3g", valid_name(shown->plan), shown->valid);
+    if (begins) add_beginning(&l, begins);
     if (v->waiting && !shown) add(&l, "  waiting for another process");
     add_rate(&l, v);
     return l;
@@ -176,7 +189,7 @@ void run_progress_watch(void *progress, const pl_runner_event *e)
     case PL_RUNNER_TICK:
         if (terminal) rewrite_line(p, e->view);
         else if (e->view->seconds - p->shown >= PLAIN_SECONDS &&
-                 (!p->epochs || (e->view->job_count && e->view->jobs[0].what))) {
+                 (!p->epochs || (e->view->job_count && (e->view->jobs[0].what || e->view->jobs[0].begins)))) {
             lasting_line(p, line_of(p, e->view).text);
             p->shown = e->view->seconds;
         }

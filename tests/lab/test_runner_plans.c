@@ -115,10 +115,10 @@ static void test_devices(void)
 static int64_t other_members;
 
 static polar_status other_begin(pl_train **out, polar_device *dev, const pl_config *const *configs,
-                                const uint64_t *seeds, int64_t members)
+                                const uint64_t *seeds, int64_t members, const pl_step_watch *w)
 {
     other_members += members;
-    return fake_begin(out, dev, configs, seeds, members);
+    return fake_begin(out, dev, configs, seeds, members, w);
 }
 
 static void test_ensembles(void)

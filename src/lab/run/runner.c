@@ -118,6 +118,17 @@ void pl_runner_step(pl_job *job, const pl_step_view *v, double part_here, double
     pthread_mutex_unlock(&job->r->lock);
 }
 
+void pl_runner_beginning(pl_job *job, const pl_step_view *v, double rate)
+{
+    pl_job_view *view = &job->r->job_views[job->number];
+    pthread_mutex_lock(&job->r->lock);
+    view->begins = v ? v->what : NULL;
+    view->begun = v ? v->done : 0;
+    view->to_begin = v ? v->total : 0;
+    view->begin_rate = rate;
+    pthread_mutex_unlock(&job->r->lock);
+}
+
 /* "model.width=16 muon seed 3: ", of several plans the spec's name before it; how long it is. */
 static size_t name_run(char out[480], const pl_runner *r, const pl_plan_run *run)
 {

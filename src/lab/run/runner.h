@@ -45,6 +45,11 @@ typedef struct pl_job_view {    /* what a job is at */
     int64_t members;
     int64_t epoch, epochs;    /* made, and the most it will make */
     double train_loss, valid; /* of the last epoch; NaN before it */
+    /* before the first epoch, where the testbed tells what takes long there ("pictures read"); NULL elsewhere
+     */
+    const char *begins;
+    int64_t begun, to_begin; /* of these */
+    double begin_rate;       /* of them, per second */
     /* of the epoch under way, where the testbed tells; zeros elsewhere */
     const char *what;       /* is counted: "images"; or NULL */
     double part, part_here; /* of it done, and done in this sitting, 0 to 1 */

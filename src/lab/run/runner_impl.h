@@ -67,6 +67,8 @@ void pl_runner_tell(pl_job *job, pl_runner_event *e);
 void pl_runner_note(pl_job *job, const pl_plan_run *run, const char *fmt, ...) PL_PRINTF(3, 4);
 /* where the job's epoch stands; the watcher sees it at the next tick */
 void pl_runner_step(pl_job *job, const pl_step_view *v, double part_here, double rate);
+/* what the job does before its first epoch; NULL: it has done it */
+void pl_runner_beginning(pl_job *job, const pl_step_view *v, double rate);
 /* an entry is finished; under the lock */
 void pl_runner_count_done(pl_runner *r, int64_t i, pl_run_state state);
 /* until something happens, at most so long; under the lock */
