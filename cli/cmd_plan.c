@@ -3,7 +3,7 @@
  *
  * One line per cell and arm. Costs come from a dry run of the testbed on the chosen device; what is done from
  * the store, when there is one. Of several specs text and TeX have a table each, CSV and JSON one with the
- * column `spec` in front; a run that an earlier spec has is left to that one.
+ * column `spec` in front; in the sum of all a run counts once.
  */
 #include <string.h>
 #include <unistd.h>
