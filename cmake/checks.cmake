@@ -1,6 +1,6 @@
 # Tests of the tree itself, all POSIX sh: include arrows, layout rules, clang-format, words, pages, the proof that they can fail,
 # headers that stand alone, the README's lists, golden vectors as their manifest says, and libpolar once installed.
-find_program(POLAR_CXX NAMES c++ g++ clang++)    # only to read the public headers; nothing here is written in C++
+find_program(POLAR_CXX NAMES c++ g++ clang++)    # to read the public headers
 mark_as_advanced(POLAR_CXX)
 add_test(NAME test_deps COMMAND sh ${CMAKE_SOURCE_DIR}/tests/tree/test_deps.sh ${CMAKE_SOURCE_DIR})
 set_tests_properties(test_deps PROPERTIES SKIP_RETURN_CODE 77)

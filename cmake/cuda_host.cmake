@@ -68,6 +68,15 @@ function(polar_cuda_host target)
   add_dependencies(cuda_host ${target}_cuda_host)
 endfunction()
 
+# polar_cuda_host_test(program[:argument]): run by ctest on cuda:0
+function(polar_cuda_host_test what)
+  string(REPLACE ":" ";" words ${what})
+  list(POP_FRONT words program)
+  set_target_properties(${program}_cuda_host PROPERTIES EXCLUDE_FROM_ALL FALSE)
+  string(JOIN ":" name ${program} cuda_host ${words})
+  add_test(NAME ${name} COMMAND ${program}_cuda_host cuda:0 ${words})
+endfunction()
+
 # The runner itself: what it does right, and planted faults
 polar_convert(made ${host_dir}/planted_kernels.cu)
 add_executable(test_cuda_host ${host_dir}/test_cuda_host.c ${made})

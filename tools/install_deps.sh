@@ -43,6 +43,7 @@ if [ "${1:-}" = --tests ]; then
     have clang-format-14 || clang-format --version 2>/dev/null | grep -q 'version 14\.' || wanted="$wanted clang-format-14"
     python3 -c 'import ensurepip' 2>/dev/null || wanted="$wanted python3-venv"
     have mpirun || wanted="$wanted openmpi-bin"
+    have c++ || have g++ || have clang++ || wanted="$wanted g++"    # the kernels of cuda on the host
 fi
 wanted=${wanted# }
 
