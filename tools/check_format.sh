@@ -1,5 +1,5 @@
 #!/bin/sh
-# check_format.sh -- C and CUDA as .clang-format says, with the clang-format that apt gives (14 on Debian 12);
+# check_format.sh -- C, C++ and CUDA as .clang-format says, with the clang-format that apt gives (14 on Debian 12);
 # C, CUDA, Python and specs with at most 110 columns.
 #
 #     sh tools/check_format.sh [ROOT]        # names what differs; fails if anything does; 77 without that version
@@ -25,7 +25,7 @@ lines=$(find . \( -path ./build -o -path ./.git -o -path ./python/polar/_abi.py 
 list=$(mktemp) || exit 2
 trap 'rm -f "$list"' EXIT
 find . \( -path ./build -o -path ./.git -o -path ./tests/abi/polar_0_1.h \) -prune -o -type f \
-    \( -name '*.[ch]' -o -name '*.inc' -o -name '*.def' -o -name '*.cu' -o -name '*.cuh' \) -print | sort >"$list"
+    \( -name '*.[ch]' -o -name '*.inc' -o -name '*.def' -o -name '*.cu' -o -name '*.cuh' -o -name '*.cpp' \) -print | sort >"$list"
 [ -s "$list" ] || { echo "check_format: found no sources, so nothing was checked"; exit 1; }
 if [ $fix -eq 1 ]; then
     xargs "$format" -i <"$list"

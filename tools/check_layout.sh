@@ -14,7 +14,7 @@ set -u
 cd "${1:-$(dirname "$0")/..}" || exit 2
 list=$(mktemp) || exit 2
 trap 'rm -f "$list"' EXIT
-find . \( -path ./build -o -path ./.git \) -prune -o -type f \( -name '*.[ch]' -o -name '*.inc' -o -name '*.def' -o -name '*.cu' -o -name '*.cuh' \
+find . \( -path ./build -o -path ./.git \) -prune -o -type f \( -name '*.[ch]' -o -name '*.inc' -o -name '*.def' -o -name '*.cu' -o -name '*.cuh' -o -name '*.cpp' \
     -o -name '*.sh' -o -name '*.py' \) -print | sed 's,^\./,,' | sort >"$list"
 
 awk -v list="$list" '

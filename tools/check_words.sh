@@ -11,7 +11,7 @@ cd "${1:-$(dirname "$0")/..}" || exit 2
 list=$(mktemp) || exit 2
 trap 'rm -f "$list"' EXIT
 find . \( -path ./build -o -path ./.git -o -path ./tools/check_words.sh -o -path ./tests/tree/test_checks.sh \) -prune -o -type f \
-    \( -name '*.[ch]' -o -name '*.inc' -o -name '*.def' -o -name '*.cu' -o -name '*.cuh' -o -name '*.sh' -o -name '*.py' -o -name '*.md' \
+    \( -name '*.[ch]' -o -name '*.inc' -o -name '*.def' -o -name '*.cu' -o -name '*.cuh' -o -name '*.cpp' -o -name '*.sh' -o -name '*.py' -o -name '*.md' \
     -o -name '*.yaml' -o -name '*.yml' -o -name '*.txt' -o -name '*.cmake' -o -name Makefile \) -print | sort >"$list"
 [ -s "$list" ] || { echo "check_words: found no files, so nothing was checked"; exit 1; }
 tracker="(the|this|that|an|our|your|public) issue('s)?([^a-z]|\$)|(^|[^a-z])issue #?[0-9]"

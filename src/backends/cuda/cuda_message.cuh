@@ -74,8 +74,8 @@ static __device__ __forceinline__ int message_pair(int points, int i, int j) /* 
 }
 
 /* clouds outside of the table */
-void pl_cuda_message_direct(cudaStream_t stream, const message_job *a);
+extern "C" void pl_cuda_message_direct(cudaStream_t stream, const message_job *a);
 /* the MLP's gradients from moments and from the direct clouds */
-void pl_cuda_message_grads(cudaStream_t stream, const message_job *a);
+extern "C" void pl_cuda_message_grads(cudaStream_t stream, const message_job *a);
 
 #endif

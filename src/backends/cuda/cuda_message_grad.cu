@@ -116,7 +116,7 @@ static __global__ void message_direct(const __grid_constant__ message_job a)
     }
 }
 
-void pl_cuda_message_direct(cudaStream_t stream, const message_job *a)
+extern "C" void pl_cuda_message_direct(cudaStream_t stream, const message_job *a)
 {
     int blocks = a->members * (a->back ? a->parts : a->clouds);
     message_direct<<<(unsigned)blocks, DIRECT_BLOCK, sizeof(double) * 4 * (size_t)a->h, stream>>>(*a);
@@ -229,7 +229,7 @@ static __global__ void message_weights(const __grid_constant__ message_job a)
     else weights_hidden(a, e, nodes);
 }
 
-void pl_cuda_message_grads(cudaStream_t stream, const message_job *a)
+extern "C" void pl_cuda_message_grads(cudaStream_t stream, const message_job *a)
 {
     const size_t bytes = sizeof(double) * TERMS * 2 * (size_t)a->h;
     const unsigned members = (unsigned)a->members, tiles = (unsigned)(2 * a->h + W2_ROWS - 1) / W2_ROWS;

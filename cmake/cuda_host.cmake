@@ -1,0 +1,63 @@
+# The cuda backend's kernels on the host, for tests without a GPU (tests/cuda_host/include/cuda_host.h): every .cu is preprocessed
+# with stand-ins for CUDA's headers, converted and compiled as C++. Needs no toolkit. Programs in tests/cuda_host then know cuda:0.
+#
+#     cmake --build build/cpu --target cuda_host     # every program of tools/test_cuda.sh, and polar
+#     sh tools/test_cuda.sh build/cpu/tests/cuda_host
+set(host_dir ${CMAKE_SOURCE_DIR}/tests/cuda_host)
+set(host_out ${CMAKE_BINARY_DIR}/tests/cuda_host)
+set(host_includes ${host_dir}/include ${host_dir} ${CMAKE_SOURCE_DIR}/src ${CMAKE_SOURCE_DIR}/include ${CMAKE_SOURCE_DIR}/src/backends/cuda)
+list(TRANSFORM host_includes PREPEND -I OUTPUT_VARIABLE host_flags)
+
+file(GLOB cu_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/backends/cuda/*.cu)
+foreach(source ${cu_sources})
+  get_filename_component(name ${source} NAME_WE)
+  set(made ${host_out}/${name}.cpp)
+  add_custom_command(OUTPUT ${made}
+    COMMAND ${CMAKE_CXX_COMPILER} -std=c++17 -x c++ -E -MD -MF ${name}.d -MT ${made} -D_GNU_SOURCE -D__CUDACC__ -D__CUDA_ARCH__=900 -include cuda_runtime.h ${host_flags}
+      ${source} -o ${name}.ii
+    COMMAND ${POLAR_PYTHON} ${host_dir}/convert_cuda.py ${CMAKE_SOURCE_DIR}/ ${name}.ii ${made}
+    DEPENDS ${source} ${host_dir}/convert_cuda.py DEPFILE ${host_out}/${name}.d WORKING_DIRECTORY ${host_out} VERBATIM
+    COMMENT "Converting ${name}.cu for the host")
+  list(APPEND host_sources ${made})
+endforeach()
+file(MAKE_DIRECTORY ${host_out})
+set_source_files_properties(${host_sources} PROPERTIES COMPILE_OPTIONS "-w;-O1;-Wno-psabi")    # read by nvcc with its warnings
+file(GLOB host_own CONFIGURE_DEPENDS ${host_dir}/*.cpp)
+file(GLOB cuda_c_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/backends/cuda/*.c)
+add_library(polar_cuda_host STATIC EXCLUDE_FROM_ALL ${host_sources} ${host_own} ${cuda_c_sources})
+target_include_directories(polar_cuda_host BEFORE PRIVATE ${host_includes})
+target_compile_features(polar_cuda_host PRIVATE cxx_std_17)
+target_compile_options(polar_cuda_host PRIVATE "$<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;-ffp-contract=off;-fno-strict-aliasing;-O2>")
+target_link_libraries(polar_cuda_host PUBLIC polar)
+
+# The registry with cuda in its list, in front of libpolar's
+add_library(polar_registry_cuda OBJECT EXCLUDE_FROM_ALL ${CMAKE_SOURCE_DIR}/src/device/registry.c)
+target_compile_definitions(polar_registry_cuda PRIVATE POLAR_HAVE_CUDA)
+
+# The libraries that the backend looks for when a device opens
+foreach(library cublasLt:13 cusolver:12)
+  string(REPLACE ":" ";" library ${library})
+  list(GET library 0 name)
+  list(GET library 1 version)
+  string(TOUPPER ${name} upper)
+  add_library(host_${name} SHARED EXCLUDE_FROM_ALL ${host_dir}/host_libraries.c)
+  target_include_directories(host_${name} BEFORE PRIVATE ${host_dir}/include)
+  target_compile_definitions(host_${name} PRIVATE HOST_${upper})
+  set_target_properties(host_${name} PROPERTIES OUTPUT_NAME ${name} SOVERSION ${version} LIBRARY_OUTPUT_DIRECTORY ${host_out} C_VISIBILITY_PRESET default)
+endforeach()
+
+add_custom_target(cuda_host)
+
+# polar_cuda_host(target [libraries]): the program once more, with cuda:0, in tests/cuda_host
+function(polar_cuda_host target)
+  add_executable(${target}_cuda_host EXCLUDE_FROM_ALL $<TARGET_OBJECTS:${target}> $<TARGET_OBJECTS:polar_registry_cuda>)
+  target_link_libraries(${target}_cuda_host PRIVATE ${ARGN} polar_lab polar_cuda_host)
+  get_target_property(name ${target} OUTPUT_NAME)
+  if(NOT name)
+    set(name ${target})
+  endif()
+  set_target_properties(${target}_cuda_host PROPERTIES OUTPUT_NAME ${name} RUNTIME_OUTPUT_DIRECTORY ${host_out} LINKER_LANGUAGE CXX
+    BUILD_RPATH ${host_out})
+  add_dependencies(${target}_cuda_host host_cublasLt host_cusolver)
+  add_dependencies(cuda_host ${target}_cuda_host)
+endfunction()

@@ -1,0 +1,383 @@
+/* host_ptx.cpp -- assembly texts of kernels, read and done: loads and stores, mbarriers, copies, barriers;
+ * those of tensor cores are in host_tensor.cpp.
+ *
+ * A text is statements, `@p name operands;`, with operands %k of the C++ statement, numbers, and names that
+ * the text itself declares (.reg). Brackets and braces only group, so they are passed over: an instruction
+ * gets its operands in the order of the text, and PTX's manual says what each is.
+ */
+#include <math.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include <string>
+#include <vector>
+
+#include "host_launch.h"
+
+namespace cuda_host
+{
+
+constexpr int LOCALS = 4, OPERANDS = 160;
+
+/* Where an operand's bits are: of the C++ statement, of the text's own names, or in the text. */
+struct source {
+    enum { GIVEN, LOCAL, NUMBER } from;
+    int index;
+    uint64_t number;
+};
+
+struct statement {
+    std::string name;
+    instruction *act;
+    int predicate; /* a local, or -1 */
+    std::vector<source> operands;
+};
+
+/* ---- mbarriers ---------------------------------------------------------------------------------- */
+
+/* 64 bits: the phase (1), the arrivals of a phase (20), those still to come (20), bytes to come (23, signed).
+ */
+struct mbarrier {
+    uint64_t phase;
+    int arrivals, pending, bytes;
+};
+
+static mbarrier unpack(uint64_t w)
+{
+    return {w >> 63, (int)(w >> 43 & 0xfffff), (int)(w >> 23 & 0xfffff), (int)(w & 0x7fffff) - (1 << 22)};
+}
+
+static uint64_t pack(mbarrier b)
+{
+    if (b.pending < 0) stop("more arrivals at an mbarrier than it was made for");
+    if (b.bytes < -(1 << 22) || b.bytes >= 1 << 22) stop("an mbarrier counts more bytes than it can");
+    return b.phase << 63 | (uint64_t)b.arrivals << 43 | (uint64_t)b.pending << 23 |
+           (uint64_t)(b.bytes + (1 << 22));
+}
+
+template <class CHANGE> static void change(uint32_t address, CHANGE with)
+{
+    cuda_host_atomic((uint64_t *)shared_pointer(address), [&](uint64_t w) {
+        mbarrier b = unpack(w);
+        with(b);
+        if (!b.pending && !b.bytes) b.phase ^= 1, b.pending = b.arrivals;
+        return pack(b);
+    });
+}
+
+void mbarrier_bytes(uint32_t address, int bytes)
+{
+    change(address, [=](mbarrier &b) { b.bytes -= bytes; });
+}
+
+static void mbarrier_init(const operand *o, const char *)
+{
+    int n = o[1].as<int>();
+    uint64_t w = pack({0, n, n, 0});
+    __atomic_store_n((uint64_t *)shared_pointer(o[0].as<uint32_t>()), w, __ATOMIC_SEQ_CST);
+}
+
+static void mbarrier_expect(const operand *o, const char *) /* _, [bar], bytes */
+{
+    int bytes = o[2].as<int>();
+    change(o[1].as<uint32_t>(), [=](mbarrier &b) { b.bytes += bytes, b.pending--; });
+}
+
+static void mbarrier_arrive(const operand *o, const char *) /* _, [bar] */
+{
+    change(o[1].as<uint32_t>(), [](mbarrier &b) { b.pending--; });
+}
+
+static void mbarrier_wait(const operand *o, const char *) /* p, [bar], parity */
+{
+    auto *at = (uint64_t *)shared_pointer(o[1].as<uint32_t>());
+    for (int tries = 0; tries < 2; tries++) {
+        uint32_t phase = (uint32_t)(__atomic_load_n(at, __ATOMIC_SEQ_CST) >> 63);
+        o[0].set<uint32_t>(phase != (o[2].as<uint32_t>() & 1));
+        if (o[0].as<uint32_t>()) return;
+        if (tries == 0) catch_up(true);
+    }
+    polling_at("an mbarrier");
+    poll();
+}
+
+/* ---- loads and stores --------------------------------------------------------------------------- */
+
+static bool says(const char *name, const char *word)
+{
+    return strstr(name, word) != nullptr;
+}
+
+/* Bytes of the type that a name ends in. */
+static size_t width_of(const char *name)
+{
+    const char *dot = strrchr(name, '.');
+    return (size_t)atoi(dot + 2) / 8;
+}
+
+static int lanes_of(const char *name)
+{
+    return says(name, ".v4.") ? 4 : says(name, ".v2.") ? 2 : 1;
+}
+
+static char *place_of(const operand &o, const char *name, size_t bytes)
+{
+    char *at = says(name, ".shared") ? (char *)shared_pointer(o.as<uint32_t>()) : o.as<char *>();
+    if ((uintptr_t)at % bytes) stop("an access that is not aligned to its size");
+    return at;
+}
+
+static void load(const operand *o, const char *name) /* values, [address] */
+{
+    size_t bytes = width_of(name);
+    int lanes = lanes_of(name);
+    const char *at = place_of(o[lanes], name, bytes * (size_t)lanes);
+    bool waits = says(name, ".acquire");
+    for (int i = 0; i < lanes; i++) {
+        o[i].to->bits = 0;
+        memcpy(&o[i].to->bits, at + (size_t)i * bytes, bytes);
+    }
+    if (!waits) return;
+    uint32_t v = __atomic_load_n((const uint32_t *)at, __ATOMIC_SEQ_CST);
+    bool same = v == (uint32_t)o[0].to->bits; /* somebody waits for a change, perhaps */
+    o[0].set(v);
+    if (same) {
+        polling_at("a counter in memory");
+        poll();
+    }
+}
+
+static void store(const operand *o, const char *name) /* [address], values */
+{
+    size_t bytes = width_of(name);
+    int lanes = lanes_of(name);
+    char *at = place_of(o[0], name, bytes * (size_t)lanes);
+    for (int i = 0; i < lanes; i++) {
+        uint64_t v = o[i + 1].bits();
+        memcpy(at + (size_t)i * bytes, &v, bytes);
+    }
+}
+
+static void store_counted(const operand *o, const char *name) /* [address], values, [bar] */
+{
+    int lanes = lanes_of(name);
+    store(o, name);
+    mbarrier_bytes(o[lanes + 1].as<uint32_t>(), lanes * (int)width_of(name));
+}
+
+static void add_to_counter(const operand *o, const char *)
+{
+    __atomic_fetch_add(o[0].as<uint32_t *>(), o[1].as<uint32_t>(), __ATOMIC_SEQ_CST);
+}
+
+static void copy_16(const operand *o, const char *) /* [shared], [global], 16 */
+{
+    void *to = shared_pointer(o[0].as<uint32_t>());
+    const void *from = o[1].as<const void *>();
+    if ((uintptr_t)to % 16 || (uintptr_t)from % 16) stop("cp.async of 16 bytes that are not aligned");
+    defer(false, [=] { memcpy(to, from, 16); });
+}
+
+static void own_copies(const operand *, const char *)
+{
+    catch_up(false);
+}
+
+/* ---- the rest ----------------------------------------------------------------------------------- */
+
+static void nothing(const operand *, const char *)
+{
+}
+
+static void move(const operand *o, const char *)
+{
+    *o[0].to = {o[1].bits()};
+}
+
+static void timer(const operand *o, const char *)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    o[0].set((uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec);
+    /* a kernel's own watchdog: fibers are slower than threads, and polls have one of their own */
+    static const uint64_t begin = o[0].to->bits;
+    o[0].set(begin + (o[0].to->bits - begin) / 1000);
+}
+
+static void set_predicate(const operand *o, const char *)
+{
+    o[0].set<uint32_t>(o[1].as<uint32_t>() != o[2].as<uint32_t>());
+}
+
+static void select(const operand *o, const char *)
+{
+    *o[0].to = {o[3].as<uint32_t>() ? o[1].bits() : o[2].bits()};
+}
+
+static void pair_of_bf16(const operand *o, const char *)
+{
+    o[0].set((uint32_t)bf16_of(o[1].as<float>()) << 16 | bf16_of(o[2].as<float>()));
+}
+
+static void power2(const operand *o, const char *)
+{
+    float x = o[1].as<float>(), y = exp2f(fabsf(x) < 0x1p-126f ? 0 : x);
+    o[0].set(fabsf(y) < 0x1p-126f ? 0.0f : y);
+}
+
+static void min_nan(const operand *o, const char *)
+{
+    float x = o[1].as<float>(), y = o[2].as<float>();
+    o[0].set(x != x ? x : y != y ? y : fminf(x, y));
+}
+
+static void bar_sync(const operand *o, const char *)
+{
+    barrier(o[0].as<int>(), o[1].as<int>());
+}
+
+static void arrive_cluster(const operand *, const char *)
+{
+    cluster_arrive();
+}
+
+static void wait_cluster(const operand *, const char *)
+{
+    cluster_wait();
+}
+
+static void map_address(const operand *o, const char *)
+{
+    o[0].set(remote_address(o[1].as<uint32_t>(), o[2].as<uint32_t>()));
+}
+
+static void size_of_cluster(const operand *o, const char *)
+{
+    o[0].set(cluster_size());
+}
+
+static void rank_in_cluster(const operand *o, const char *)
+{
+    o[0].set(cluster_rank());
+}
+
+/* By the beginning of their names; the first that fits. */
+static const struct {
+    const char *begin;
+    instruction *act;
+} known[] = {
+    {"mbarrier.init.", mbarrier_init},
+    {"mbarrier.arrive.expect_tx.", mbarrier_expect},
+    {"mbarrier.arrive.", mbarrier_arrive},
+    {"mbarrier.try_wait.parity.", mbarrier_wait},
+    {"mbarrier.test_wait.parity.", mbarrier_wait},
+    {"st.async.", store_counted},
+    {"ld.", load},
+    {"st.", store},
+    {"red.release.gpu.global.add.u32", add_to_counter},
+    {"cp.async.cg.shared.global", copy_16},
+    {"cp.async.wait_all", own_copies},
+    {"cp.async.bulk.wait_group", own_copies},
+    {"cp.async.bulk.commit_group", nothing},
+    {"fence.", nothing},
+    {"prefetch", nothing},
+    {"setmaxnreg.", nothing},
+    {"griddepcontrol.", nothing},
+    {"setp.ne.", set_predicate},
+    {"selp.", select},
+    {"mov.u64.globaltimer", timer},
+    {"mov.u32.cluster_nctarank", size_of_cluster},
+    {"mov.u32.cluster_ctarank", rank_in_cluster},
+    {"mov.", move},
+    {"cvt.rn.bf16x2.f32", pair_of_bf16},
+    {"ex2.approx.ftz.f32", power2},
+    {"min.NaN.f32", min_nan},
+    {"bar.sync", bar_sync},
+    {"barrier.cluster.arrive.", arrive_cluster},
+    {"barrier.cluster.wait.", wait_cluster},
+    {"mapa.", map_address},
+};
+
+static instruction *find(const std::string &name)
+{
+    for (auto &k : known)
+        if (name.compare(0, strlen(k.begin), k.begin) == 0) return k.act;
+    instruction *act = tensor_instruction(name.c_str());
+    if (!act) fprintf(stderr, "cuda_host: an instruction that is not known: %s\n", name.c_str()), abort();
+    return act;
+}
+
+/* ---- reading ------------------------------------------------------------------------------------ */
+
+static source source_of(const std::string &word, std::vector<std::string> &locals)
+{
+    if (word[0] == '%') return {source::GIVEN, atoi(word.c_str() + 1), 0};
+    if (isdigit((unsigned char)word[0]) || word[0] == '-')
+        return {source::NUMBER, 0, (uint64_t)strtoll(word.c_str(), nullptr, 0)};
+    for (size_t i = 0; i < locals.size(); i++)
+        if (locals[i] == word) return {source::LOCAL, (int)i, 0};
+    locals.push_back(word); /* "_", a result that nobody wants, too */
+    return {source::LOCAL, (int)locals.size() - 1, 0};
+}
+
+static void read_statement(std::vector<statement> &out, const std::string &text,
+                           std::vector<std::string> &locals)
+{
+    std::vector<std::string> words;
+    std::string word;
+    for (char c : text + " ")
+        if (isspace((unsigned char)c) || strchr(",[]{}", c)) {
+            if (!word.empty()) words.push_back(word);
+            word.clear();
+        } else word += c;
+    if (words.empty() || words[0] == ".reg") return;
+    statement s;
+    s.predicate = -1;
+    size_t at = 0;
+    if (words[0][0] == '@') s.predicate = source_of(words[at++].substr(1), locals).index;
+    s.name = words[at++];
+    if (at + 1 < words.size() && words[at + 1].compare(0, 2, "%%") == 0) { /* a special register */
+        s.name += "." + words[at + 1].substr(2);
+        words.pop_back();
+    }
+    for (; at < words.size(); at++) s.operands.push_back(source_of(words[at], locals));
+    if (s.operands.size() > OPERANDS || locals.size() > LOCALS) stop("an assembly text that is too long");
+    s.act = find(s.name);
+    out.push_back(s);
+}
+
+ptx::ptx(const char *text)
+{
+    auto *list = new std::vector<statement>; /* as long as the program */
+    std::vector<std::string> locals;
+    std::string part;
+    for (const char *c = text; *c; c++)
+        if (*c == ';') {
+            read_statement(*list, part, locals);
+            part.clear();
+        } else part += *c;
+    first = list->data();
+    count = (int)list->size();
+}
+
+void ptx::run(reg *given) const
+{
+    reg local[LOCALS] = {};
+    for (const statement *s = first; s < first + count; s++) {
+        operand o[OPERANDS + 1];
+        if (s->predicate >= 0 && !(uint32_t)local[s->predicate].bits) continue;
+        for (size_t i = 0; i < s->operands.size(); i++) {
+            const source &from = s->operands[i];
+            o[i] = {from.from == source::GIVEN   ? &given[from.index]
+                    : from.from == source::LOCAL ? &local[from.index]
+                                                 : nullptr,
+                    from.number};
+        }
+        o[s->operands.size()] = {nullptr, UINT64_MAX};
+        s->act(o, s->name.c_str());
+    }
+}
+
+} // namespace cuda_host

@@ -1,0 +1,570 @@
+/* host_threads.cpp -- blocks on host threads, their threads as fibers, what fibers meet at (cuda_host.h).
+ *
+ *     CUDA_HOST_ORDER=backward|SEED    the fibers of a block in the other order, or in a new one every round
+ *
+ * Invariants
+ *  1. A fiber is ready, waits (a barrier, a meeting: others make it ready), or has ended. One that polls is
+ *     ready: it looks again in the next round.
+ *  2. In a round every ready fiber runs once. A round in which all of them only polled has done nothing: the
+ *     host thread yields, and after SILENCE seconds of such rounds the program ends and says who waits where.
+ *  3. What a block shares with others, cluster barriers and mbarriers, is atomic or under the cluster's lock.
+ */
+#include <pthread.h>
+#include <sched.h>
+#include <sys/mman.h>
+#include <time.h>
+
+#include <algorithm>
+#include <atomic>
+#include <condition_variable>
+#include <cstdio>
+#include <cstdlib>
+#include <deque>
+#include <mutex>
+#include <random>
+#include <thread>
+#include <unordered_map>
+#include <vector>
+
+#include <cuda_runtime.h>
+#include "host_launch.h"
+
+__thread dim3 threadIdx, blockIdx, blockDim, gridDim;
+
+namespace cuda_host
+{
+
+constexpr size_t STACK = 256 << 10;
+constexpr int THREADS_MOST = 1024, WARP = 32, GROUP = 128, BARRIERS = 16;
+constexpr double SILENCE = 60;
+constexpr uint32_t SHARED_BEGIN = 1024, STATIC_AT = 0x800000, RANK_SHIFT = 24;
+
+__thread thread *now;
+static thread_local char anchor; /* static shared memory is told by its distance from here */
+
+/* ---- fibers ------------------------------------------------------------------------------------- */
+
+enum state { READY, WAITING, ENDED };
+
+struct fiber {
+    thread self;
+    state is;
+    bool polled;
+    const char *at; /* what it waits for */
+    void *stack_pointer;
+    uint32_t cluster_phase;
+    std::deque<deferred> copies; /* of its own, until it waits for them */
+};
+
+/* Lanes that have come to a meeting of theirs. */
+struct meeting {
+    unsigned mask;
+    int come;
+    void *mine[GROUP];
+    action *act;
+};
+
+struct named_barrier {
+    int come, count;
+    met sums, result;
+};
+
+struct cluster {
+    std::mutex lock;
+    int size;
+    block *member[WORKERS];
+    int live, come;
+    std::atomic<uint32_t> phase{0};
+    std::atomic<int> started{0}, ended{0};
+};
+
+struct block {
+    const launch *what;
+    cluster *in;
+    int rank;
+    dim3 index;
+    int threads, live;
+    std::vector<fiber> fibers;
+    named_barrier barriers[BARRIERS];
+    std::unordered_map<unsigned, meeting> warps[THREADS_MOST / WARP]; /* by mask */
+    meeting groups[THREADS_MOST / GROUP];
+    unsigned lanes[THREADS_MOST / WARP]; /* those that have not ended */
+    std::deque<deferred> copies;
+    char *dynamic, *statics, *stacks;
+    void *scheduler;
+    std::mt19937 dice;
+};
+
+static thread_local block *here;
+
+#if defined(__x86_64__)
+extern "C" void cuda_host_switch(void **save, void *to);
+asm(".text\n.globl cuda_host_switch\n.type cuda_host_switch,@function\ncuda_host_switch:\n"
+    "pushq %rbp\npushq %rbx\npushq %r12\npushq %r13\npushq %r14\npushq %r15\n"
+    "movq %rsp, (%rdi)\nmovq %rsi, %rsp\n"
+    "popq %r15\npopq %r14\npopq %r13\npopq %r12\npopq %rbx\npopq %rbp\nret\n"
+    ".size cuda_host_switch, .-cuda_host_switch\n");
+
+static void *stack_prepare(char *top, void (*entry)())
+{
+    void **sp = (void **)((uintptr_t)top & ~(uintptr_t)15);
+    *--sp = nullptr; /* entry never returns; keeps the stack as after a call */
+    *--sp = (void *)entry;
+    for (int i = 0; i < 6; i++) *--sp = nullptr;
+    return sp;
+}
+#else
+#error "cuda_host: fibers are written for x86-64"
+#endif
+
+static void to_scheduler()
+{
+    fiber *f = now->of;
+    cuda_host_switch(&f->stack_pointer, here->scheduler);
+}
+
+void poll()
+{
+    now->of->polled = true;
+    to_scheduler();
+}
+
+static void report(const char *why)
+{
+    block *b = here;
+    fprintf(stderr, "cuda_host: %s\n", why);
+    if (!b) return;
+    fprintf(stderr, "block (%u, %u, %u) of %u x %u x %u, %d threads, %d live, rank %d of %d\n", b->index.x,
+            b->index.y, b->index.z, b->what->grid.x, b->what->grid.y, b->what->grid.z, b->threads, b->live,
+            b->rank, b->in->size);
+    const char *last = "";
+    int alike = 0, first = 0;
+    for (int i = 0; i <= b->threads; i++) {
+        const fiber *f = i < b->threads ? &b->fibers[(size_t)i] : nullptr;
+        const char *at = !f                              ? nullptr
+                         : f->is == ENDED                ? "ended"
+                         : f->is == WAITING || f->polled ? f->at
+                                                         : "runs";
+        if (at && at == last) {
+            alike++;
+            continue;
+        }
+        if (alike) fprintf(stderr, "  threads %d to %d: %s\n", first, first + alike - 1, last);
+        last = at, first = i, alike = 1;
+    }
+}
+
+void stop(const char *why)
+{
+    report(why);
+    abort();
+}
+
+void polling_at(const char *what)
+{
+    now->of->at = what;
+}
+
+/* ---- meetings ----------------------------------------------------------------------------------- */
+
+static void release(int first, int count, const char *at)
+{
+    for (int i = first; i < first + count && i < here->threads; i++) {
+        fiber *f = &here->fibers[(size_t)i];
+        if (f->is == WAITING && f->at == at) f->is = READY;
+    }
+}
+
+static const char *const BARRIER_AT[BARRIERS] = {"barrier 0",  "barrier 1",  "barrier 2",  "barrier 3",
+                                                 "barrier 4",  "barrier 5",  "barrier 6",  "barrier 7",
+                                                 "barrier 8",  "barrier 9",  "barrier 10", "barrier 11",
+                                                 "barrier 12", "barrier 13", "barrier 14", "barrier 15"};
+
+static void barrier_check(int id)
+{
+    named_barrier *b = &here->barriers[id];
+    if (!b->come || b->come < (b->count ? b->count : here->live)) return;
+    b->result = b->sums;
+    b->sums = {};
+    b->come = 0;
+    release(0, here->threads, BARRIER_AT[id]);
+}
+
+met barrier(int id, int count, int add)
+{
+    named_barrier *b = &here->barriers[id];
+    if (id < 0 || id >= BARRIERS || count % WARP) stop("a barrier that does not exist");
+    if (b->come && b->count != count) stop("threads come to a barrier with different counts");
+    b->count = count;
+    b->come++;
+    b->sums.threads++, b->sums.sum += add, b->sums.truths += add != 0;
+    fiber *f = now->of;
+    f->is = WAITING, f->at = BARRIER_AT[id];
+    barrier_check(id);
+    to_scheduler();
+    return b->result;
+}
+
+static int bits_of(unsigned mask)
+{
+    return __builtin_popcount(mask);
+}
+
+/* True: all that are expected have come, and the act is done. */
+static bool meeting_check(meeting *m, unsigned live)
+{
+    unsigned wanted = m->mask & live;
+    if (!m->come || m->come < bits_of(wanted)) return false;
+    m->act(m->mine);
+    m->come = 0;
+    memset(m->mine, 0, sizeof m->mine);
+    return true;
+}
+
+static const char WARP_AT[] = "a warp's meeting", GROUP_AT[] = "a warpgroup's meeting";
+
+/* The lanes of `mask` that wait in a meeting of this warp. */
+static void release_lanes(unsigned warp, unsigned mask)
+{
+    for (unsigned i = 0; i < WARP; i++)
+        if (mask >> i & 1) release((int)(warp * WARP + i), 1, WARP_AT);
+}
+
+static void meet_group(void *mine, action *act)
+{
+    unsigned g = now->number / GROUP;
+    meeting *m = &here->groups[g];
+    m->mine[now->number % GROUP] = mine, m->act = act;
+    now->of->is = WAITING, now->of->at = GROUP_AT;
+    if (++m->come == GROUP) {
+        act(m->mine);
+        m->come = 0;
+        release((int)g * GROUP, GROUP, GROUP_AT);
+    }
+    to_scheduler();
+}
+
+void meet(unsigned mask, void *mine, action *act, bool group)
+{
+    if (group) return meet_group(mine, act);
+    if (!(mask >> now->lane & 1)) stop("a lane is not in the mask that it gives");
+    meeting *m = &here->warps[now->warp][mask];
+    if (m->come && m->act != act) stop("lanes of a warp meet for different things");
+    m->mask = mask, m->act = act, m->mine[now->lane] = mine, m->come++;
+    now->of->is = WAITING, now->of->at = WARP_AT;
+    if (meeting_check(m, here->lanes[now->warp])) release_lanes(now->warp, mask);
+    to_scheduler();
+}
+
+/* ---- clusters ----------------------------------------------------------------------------------- */
+
+static void cluster_check(cluster *c) /* under its lock */
+{
+    if (c->come && c->come >= c->live) {
+        c->come = 0;
+        c->phase.fetch_add(1);
+    }
+}
+
+void cluster_arrive()
+{
+    cluster *c = here->in;
+    std::lock_guard<std::mutex> hold(c->lock);
+    now->of->cluster_phase = c->phase.load();
+    c->come++;
+    cluster_check(c);
+}
+
+void cluster_wait()
+{
+    while (here->in->phase.load() == now->of->cluster_phase) {
+        polling_at("a cluster's barrier");
+        poll();
+    }
+}
+
+uint32_t cluster_size()
+{
+    return (uint32_t)here->in->size;
+}
+
+uint32_t cluster_rank()
+{
+    return (uint32_t)here->rank;
+}
+
+/* ---- shared memory ------------------------------------------------------------------------------ */
+
+void *dynamic_shared()
+{
+    return here->dynamic;
+}
+
+uint32_t shared_address(const void *p)
+{
+    ptrdiff_t from = (const char *)p - here->dynamic, far = (const char *)p - here->statics;
+    uint32_t rank = (uint32_t)here->rank << RANK_SHIFT;
+    if (from >= 0 && from <= (ptrdiff_t)SHARED_MOST) return rank | (uint32_t)(from + SHARED_BEGIN);
+    if (far < -(ptrdiff_t)STATIC_AT / 2 || far > (ptrdiff_t)STATIC_AT / 2)
+        stop("an address that is not in shared memory");
+    return rank | (uint32_t)(far + STATIC_AT);
+}
+
+void *shared_pointer(uint32_t address)
+{
+    uint32_t rank = address >> RANK_SHIFT, at = address & ((1u << RANK_SHIFT) - 1);
+    if (rank >= (uint32_t)here->in->size) stop("an address of a block that is not in the cluster");
+    block *b = here->in->member[rank];
+    if (at >= STATIC_AT / 2) return b->statics + ((ptrdiff_t)at - STATIC_AT);
+    if (at < SHARED_BEGIN || at - SHARED_BEGIN >= here->what->shared)
+        stop("an address beyond the launch's shared memory");
+    return b->dynamic + (at - SHARED_BEGIN);
+}
+
+uint32_t remote_address(uint32_t address, uint32_t rank)
+{
+    return (address & ((1u << RANK_SHIFT) - 1)) | rank << RANK_SHIFT;
+}
+
+/* ---- copies that are done later ----------------------------------------------------------------- */
+
+static bool late()
+{
+    static const bool yes = getenv("CUDA_HOST_LATE") && *getenv("CUDA_HOST_LATE") == '1';
+    return yes;
+}
+
+void defer(bool blocks, deferred copy)
+{
+    if (!late()) return copy();
+    (blocks ? here->copies : now->of->copies).push_back(std::move(copy));
+}
+
+void catch_up(bool blocks)
+{
+    auto &copies = blocks ? here->copies : now->of->copies;
+    while (!copies.empty()) {
+        deferred copy = std::move(copies.front());
+        copies.pop_front();
+        copy();
+    }
+}
+
+/* ---- a block ------------------------------------------------------------------------------------ */
+
+static void fiber_main()
+{
+    fiber *f = now->of;
+    block *b = here;
+    b->what->signature.call(b->what->kernel, b->what->args);
+    f = now->of;
+    if (!f->copies.empty()) stop("a thread ends with bulk stores that it did not wait for");
+    f->is = ENDED;
+    b->live--;
+    b->lanes[f->self.warp] &= ~(1u << f->self.lane);
+    for (int id = 0; id < BARRIERS; id++)
+        if (b->barriers[id].come && !b->barriers[id].count) barrier_check(id);
+    for (auto &m : b->warps[f->self.warp])
+        if (meeting_check(&m.second, b->lanes[f->self.warp])) release_lanes(f->self.warp, m.first);
+    {
+        std::lock_guard<std::mutex> hold(b->in->lock);
+        b->in->live--;
+        cluster_check(b->in);
+    }
+    to_scheduler();
+    abort();
+}
+
+static void fibers_make(block *b)
+{
+    b->fibers.clear();
+    b->fibers.resize((size_t)b->threads);
+    for (int i = 0; i < b->threads; i++) {
+        fiber *f = &b->fibers[(size_t)i];
+        dim3 size = b->what->block;
+        unsigned n = (unsigned)i;
+        f->self = {dim3(n % size.x, n / size.x % size.y, n / size.x / size.y), n, n % WARP, n / WARP, f};
+        f->is = READY, f->polled = false, f->at = "", f->cluster_phase = 0;
+        f->stack_pointer = stack_prepare(b->stacks + STACK * (size_t)(i + 1), fiber_main);
+    }
+    for (int w = 0; w < (b->threads + WARP - 1) / WARP; w++) {
+        int lanes = b->threads - w * WARP;
+        b->lanes[w] = lanes >= WARP ? ALL_LANES : (1u << lanes) - 1;
+        b->warps[w].clear();
+    }
+    memset(b->barriers, 0, sizeof b->barriers);
+    memset(b->groups, 0, sizeof b->groups);
+    b->copies.clear();
+}
+
+static void order_make(std::vector<int> &order, block *b)
+{
+    static const char *how = getenv("CUDA_HOST_ORDER");
+    int n = b->threads;
+    if ((int)order.size() != n) {
+        order.resize((size_t)n);
+        for (int i = 0; i < n; i++) order[(size_t)i] = how && *how == 'b' ? n - 1 - i : i;
+    }
+    if (how && *how >= '0' && *how <= '9') std::shuffle(order.begin(), order.end(), b->dice);
+}
+
+static double seconds()
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static void call_another();
+
+static void block_run(block *b)
+{
+    std::vector<int> order;
+    double quiet_since = 0;
+    const char *seed = getenv("CUDA_HOST_ORDER");
+    b->dice.seed((unsigned)(seed ? atoi(seed) : 0) + b->index.x * 7919);
+    memset(b->dynamic, 0xff, b->what->shared); /* NaN in every format */
+    blockIdx = b->index, blockDim = b->what->block, gridDim = b->what->grid;
+    fibers_make(b);
+    while (b->live) {
+        bool ran = false, moved = false;
+        order_make(order, b);
+        for (int i : order) {
+            fiber *f = &b->fibers[(size_t)i];
+            if (f->is != READY) continue;
+            f->polled = false;
+            now = &f->self;
+            threadIdx = now->index;
+            cuda_host_switch(&b->scheduler, f->stack_pointer);
+            ran = true, moved = moved || !f->polled;
+        }
+        if (!ran) stop("every thread waits at a barrier or for its warp");
+        if (moved) quiet_since = 0;
+        else {
+            if (!quiet_since) quiet_since = seconds();
+            if (seconds() - quiet_since > SILENCE) stop("nothing moves");
+            call_another();
+            sched_yield();
+        }
+    }
+}
+
+/* ---- host threads ------------------------------------------------------------------------------- */
+
+/* Who launches works, too; others are called when there are more blocks than those at work, one for a start,
+ * a cluster's all, and one more each time a block does nothing but wait. Never destroyed: its threads wait on
+ * it until the process ends. */
+struct crew {
+    std::mutex lock;
+    std::condition_variable begin, end;
+    const launch *what = nullptr;
+    int blocks = 0, next = 0;
+    int threads = 0, busy = 0, called = 0; /* busy: at work or called; called: not yet awake */
+    cluster *forming = nullptr;
+};
+
+static crew &all = *new crew;
+
+/* A place for the next block; false where there is none. A cluster is made with its first block. */
+static bool take(const launch *l, int *at, cluster **in)
+{
+    std::lock_guard<std::mutex> hold(all.lock);
+    if (all.next >= all.blocks) return false;
+    *at = all.next++;
+    if (*at % l->cluster == 0) {
+        all.forming = new cluster;
+        all.forming->size = l->cluster;
+        all.forming->live = l->cluster * (int)(l->block.x * l->block.y * l->block.z);
+        all.forming->come = 0;
+    }
+    *in = all.forming;
+    return true;
+}
+
+static void work_on(const launch *l, block *b)
+{
+    int at;
+    cluster *c;
+    while (take(l, &at, &c)) {
+        b->what = l, b->in = c, b->rank = at % l->cluster;
+        unsigned n = (unsigned)at;
+        b->index = dim3(n % l->grid.x, n / l->grid.x % l->grid.y, n / l->grid.x / l->grid.y);
+        b->threads = b->live = (int)(l->block.x * l->block.y * l->block.z);
+        c->member[b->rank] = b;
+        c->started.fetch_add(1);
+        while (c->started.load() < c->size) sched_yield();
+        block_run(b);
+        c->ended.fetch_add(1);
+        while (c->ended.load() < c->size) sched_yield(); /* others may still read its memory */
+        if (c->started.fetch_sub(1) == 1) delete c;
+    }
+}
+
+static char *memory(size_t bytes)
+{
+    void *p =
+        mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (p == MAP_FAILED) stop("no memory for fibers");
+    return (char *)p;
+}
+
+/* This host thread's place for blocks, as long as the thread. */
+static block *own_block()
+{
+    if (here) return here;
+    here = new block;
+    here->stacks = memory(STACK * THREADS_MOST);
+    here->dynamic = memory(SHARED_MOST);
+    here->statics = &anchor;
+    return here;
+}
+
+static void worker()
+{
+    std::unique_lock<std::mutex> hold(all.lock);
+    for (;;) {
+        all.begin.wait(hold, [] { return all.called > 0; });
+        all.called--;
+        const launch *l = all.what;
+        hold.unlock();
+        work_on(l, own_block());
+        hold.lock();
+        if (--all.busy == 0) all.end.notify_all();
+    }
+}
+
+/* One more, if there are blocks for it; under the lock. */
+static void call()
+{
+    if (all.busy >= WORKERS || all.next >= all.blocks) return;
+    if (all.threads < all.busy) {
+        std::thread(worker).detach();
+        all.threads++;
+    }
+    all.busy++, all.called++;
+    all.begin.notify_one();
+}
+
+static void call_another()
+{
+    std::lock_guard<std::mutex> hold(all.lock);
+    call();
+}
+
+void run(const launch &l)
+{
+    static std::mutex one; /* launches of several host threads one by one */
+    static const int child = pthread_atfork(nullptr, nullptr, [] { all.threads = 0; }); /* it has none */
+    (void)child;
+    std::lock_guard<std::mutex> turn(one);
+    std::unique_lock<std::mutex> hold(all.lock);
+    all.what = &l, all.next = 0, all.blocks = (int)(l.grid.x * l.grid.y * l.grid.z), all.busy = 1;
+    for (int i = 1; i < (l.cluster > 1 ? l.cluster : all.blocks > 1 ? 2 : 1); i++) call();
+    hold.unlock();
+    work_on(&l, own_block());
+    hold.lock();
+    all.busy--;
+    all.end.wait(hold, [] { return all.busy == 0; });
+}
+
+} // namespace cuda_host
