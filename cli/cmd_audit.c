@@ -2,6 +2,7 @@
 #include "audit_runs.h"
 #include "cli.h"
 #include "run_data.h"
+#include "sound_store.h"
 
 typedef struct audit_args {
     const char *spec, *metric, *store, *run;
@@ -55,7 +56,7 @@ static polar_status run(cli_context *ctx, int argc, char **argv)
     pl_store *s;
     PL_TRY(cli_options_parse(&a, options, "audit", argc, argv));
     PL_TRY(run_data_settings(&a.set, &a.pictures, 0, "audit"));
-    PL_TRY(pl_store_open(&s, a.store, PL_STORE_READ));
+    PL_TRY(sound_store_open(&s, ctx, a.store));
     polar_status st = work(ctx, &a, s, &runs);
     audit_runs_free(&runs);
     pl_store_close(s);

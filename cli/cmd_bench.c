@@ -10,13 +10,14 @@
 #include "lab/bench/bench_ops.h"
 #include "lab/bench/bench_so3.h"
 #include "lab/bench/bench_step.h"
+#include "lab/so3/so3_keys.h"
 #include "report/table/table.h"
 
 typedef struct {
     const char *what, *device, *map, *op;
     cli_list sets, rules, data;
     int64_t steps, scale, width, points, batch, members, size, patch;
-    int format, dtype, by_op, moving, no_peak;
+    int format, dtype, by_op, moving, no_peak, message;
 } bench_args;
 
 static const char *const dtypes[] = {"f64", "f32", "bf16", NULL}; /* the order of polar_dtype */
@@ -49,6 +50,8 @@ static const cli_option options[] = {
      .help = "so3, deit, input: clouds or images of a step"},
     {"members", CLI_INT(bench_args, members, 1, 4096), .value = "E", .def = "1",
      .help = "so3: networks trained side by side"},
+    {"message", CLI_CHOICE(bench_args, message, pl_so3_messages), .value = "KIND", .def = "channel",
+     .help = "so3: model.message"},
     {"dtype", CLI_CHOICE(bench_args, dtype, dtypes), .value = "T", .def = "bf16",
      .help = "deit: of the activations; bf16 is mixed precision"},
     {"by-op", CLI_FLAG(bench_args, by_op),
@@ -248,7 +251,7 @@ static polar_status bench_so3(cli_context *ctx, pl_table *t, pl_queue *q, const 
     for (int w = 0; w < (a->width ? 1 : 2); w++)
         for (int n = 0; n < (a->points ? 1 : 2); n++) {
             pl_bench_so3_shape shape = {a->width ? a->width : widths[w], a->points ? a->points : points[n],
-                                        a->batch, a->members};
+                                        a->batch, a->members, a->message};
             PL_TRY(bench_so3_shape(ctx, t, q, a, &shape, &peak));
         }
     return POLAR_OK;

@@ -42,12 +42,17 @@ static const char spec_text[] = "# Written by `polar demo`. Small clouds and few
                                 "  data.valid: 128\n"
                                 "  data.test: 256\n";
 
-static const char heading[] = "\n2. Which of them learns faster where coordinates are arbitrary?\n"
-                              "\n"
-                              "An SO(3)-equivariant network predicts the largest eigenvalue of X^T X / N of "
-                              "random point clouds. Muon keeps the symmetry of its\n"
-                              "weight blocks, AdamW does not, PolarAdamW stands between. Each seed is one "
-                              "draw of data and initial weights, on which all three are trained.\n\n";
+static const char heading[] =
+    "\n2. Which of them ends with the smaller error?\n"
+    "\n"
+    "An SO(3)-equivariant network predicts the largest eigenvalue of X^T X / N of random point clouds. Muon "
+    "takes the polar map of its\n"
+    "momentum, AdamW divides entry by entry, PolarAdamW takes the polar map of AdamW's direction. Measured "
+    "is "
+    "the test error after training:\n"
+    "each seed is one draw of data and initial weights, on which all three are trained. (How far their "
+    "updates turn with the coordinates\n"
+    "while they train is another measurement: docs/results/so3_gauge.md.)\n\n";
 
 typedef struct {
     const char *dir, *device;
@@ -103,7 +108,7 @@ static polar_status train_all(demo *d, const pl_plan *plan)
 {
     const pl_spec *spec = plan->spec;
     const pl_store_spec row = pl_spec_row(spec);
-    run_progress progress = {.ctx = d->ctx, .name = spec->name, .metric = spec->metric};
+    run_progress progress = {.ctx = d->ctx, .name = spec->name};
     pl_runner_outcome outcome;
     const pl_testbed *tb;
     stop_signal signals;
@@ -119,7 +124,7 @@ static polar_status train_all(demo *d, const pl_plan *plan)
     o.watch = run_progress_watch;
     o.watch_arg = &progress;
     o.stop = progress.stop = stop_signal_begin(&signals);
-    polar_status st = pl_runner_run(&outcome, tb, &row, plan->runs, plan->count, &o);
+    polar_status st = pl_runner_run(&outcome, &(pl_runner_plan){tb, &row, plan->runs, plan->count}, 1, &o);
     stop_signal_end(&signals);
     run_progress_end(&progress);
     char *again[] = {"-o", d->dir};

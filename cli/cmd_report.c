@@ -8,6 +8,7 @@
 #include "lab/spec/spec.h"
 #include "lab/run/testbed.h"
 #include "report/report.h"
+#include "sound_store.h"
 
 typedef struct report_args {
     cli_list specs;
@@ -63,7 +64,7 @@ static polar_status write_report(cli_context *ctx, const report_args *a, pl_spec
                         .progress = show_progress,
                         .left_out = show_left_out,
                         .progress_arg = ctx};
-    PL_TRY(pl_store_open(&s, a->store, PL_STORE_READ));
+    PL_TRY(sound_store_open(&s, ctx, a->store));
     polar_status st = pl_report_write(&out, s, &o);
     pl_store_close(s);
     cli_line_clear(ctx);

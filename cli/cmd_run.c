@@ -1,7 +1,6 @@
-/* cmd_run.c -- `polar run SPEC`: does every run of a spec that the store does not have yet, and prints what
- * came out by cell and arm. */
+/* cmd_run.c -- `polar run SPEC [SPEC ...]`: does every run of the specs that the store does not have yet, the
+ * first spec's first, and prints what came out by cell and arm. */
 #include <inttypes.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,17 +10,18 @@
 #include "lab/spec/plan_rows.h"
 #include "lab/run/runner.h"
 #include "rank_device.h"
-#include "report/table/table.h"
 #include "run_data.h"
 #include "run_progress.h"
 #include "run_ranks.h"
+#include "run_table.h"
+#include "spec_list.h"
 #include "stop_signal.h"
 
 #define MOST_SHARDS 1000000
 
 typedef struct run_args {
-    const char *spec, *store, *budget, *shard;
-    cli_list set, devices;
+    const char *store, *budget, *shard;
+    cli_list specs, set, devices;
     run_data pictures;
     int64_t jobs, gauge_shadow, ensemble;
     int64_t shard_index, shards; /* of --shard, from 0 */
@@ -30,7 +30,8 @@ typedef struct run_args {
 } run_args;
 
 static const cli_option options[] = {
-    {"SPEC", CLI_ARG(run_args, spec), .help = "a spec file, as under specs/"},
+    {"SPEC", CLI_ARGS(run_args, specs),
+     .help = "spec files, as under specs/; of several the first comes first"},
     {"jobs", CLI_INT(run_args, jobs, 1, 1024), .value = "N", .def = "1",
      .help = "runs side by side, each on its share of the processors"},
     {"device", CLI_STRINGS(run_args, devices), .value = "NAME",
@@ -96,123 +97,21 @@ static polar_status parse_shard(int64_t *shard, int64_t *shards, const char *tex
     return POLAR_OK;
 }
 
-/* ---- the table ---------------------------------------------------------------------------------- */
-
-typedef struct cell_sum {
-    /* values: of done, those with a finite number (l10 has none before ten epochs) */
-    int64_t runs, done, diverged, values;
-    int64_t timed; /* of done, those whose seconds are known: imported tables may have none */
-    double sum, squares, min, max, epochs, wall; /* squares: of the differences from the mean */
-} cell_sum;
-
-/* All of them in two passes over the plan: sums first, then the squares of what differs from the mean. */
-static void sum_cells(cell_sum *sums, const pl_plan *plan, const pl_store_members *m, const char *metric)
-{
-    for (int i = 0; i < plan->cell_count * plan->spec->arm_count; i++)
-        sums[i] = (cell_sum){.min = INFINITY, .max = -INFINITY};
-    for (int pass = 0; pass < 2; pass++)
-        for (int64_t i = 0; i < plan->count; i++) {
-            cell_sum *s = &sums[plan->runs[i].cell_index * plan->spec->arm_count + plan->runs[i].arm_index];
-            const pl_store_member *r = &m->rows[i];
-            const double *value = pl_store_result(r, metric), *epochs = pl_store_result(r, "epochs");
-            int finite = value && isfinite(*value);
-            if (pass) {
-                double d = finite ? *value - s->sum / (double)s->values : 0;
-                s->squares += d * d;
-                continue;
-            }
-            s->runs++;
-            s->diverged += r->state == PL_RUN_DIVERGED;
-            if (!value) continue;
-            s->done++;
-            s->epochs += epochs ? *epochs : (double)NAN;
-            s->timed += r->wall > 0;
-            s->wall += r->wall;
-            if (!finite) continue;
-            s->values++;
-            s->sum += *value;
-            s->min = fmin(s->min, *value);
-            s->max = fmax(s->max, *value);
-        }
-}
-
-static void number_or_none(pl_table *t, int there, double x)
-{
-    if (there) pl_table_number(t, x);
-    else pl_table_none(t);
-}
-
-static polar_status print_table(cli_context *ctx, const run_args *a, const pl_plan *plan,
-                                const pl_store_members *m)
-{
-    int percent = pl_schema_metric(&plan->spec->schema, plan->spec->metric).percent;
-    pl_cell_style style = percent ? PL_CELL_FIXED : PL_CELL_SCI;
-    const pl_table_column columns[] = {
-        {"cell", "cell", NULL, PL_CELL_TEXT, 0},
-        {"arm", "arm", NULL, PL_CELL_TEXT, 0},
-        {"runs", "runs", NULL, PL_CELL_INTEGER, 0},
-        {"done", "done", NULL, PL_CELL_INTEGER, 0},
-        {"diverged", "diverged", NULL, PL_CELL_INTEGER, 0},
-        {"mean", "mean", plan->spec->metric, style, percent ? 2 : 4},
-        {"sd", "sd", plan->spec->metric, style, percent ? 2 : 1},
-        {"min", "min", plan->spec->metric, style, percent ? 2 : 3},
-        {"max", "max", plan->spec->metric, style, percent ? 2 : 3},
-        {"epochs", "epochs", "mean", PL_CELL_FIXED, 1},
-        {"wall", "seconds", "mean", PL_CELL_FIXED, 2},
-    };
-    pl_table *t = NULL;
-    cell_sum *sums = pl_calloc((size_t)(plan->cell_count * plan->spec->arm_count), sizeof *sums);
-    PL_NEED(sums, POLAR_E_NOMEM, "a table of %d cells", plan->cell_count);
-    polar_status st = pl_table_create(&t, plan->spec->title, columns, 11);
-    if (st == POLAR_OK) sum_cells(sums, plan, m, plan->spec->metric);
-    for (int c = 0; st == POLAR_OK && c < plan->cell_count; c++)
-        for (int arm = 0; arm < plan->spec->arm_count; arm++) {
-            cell_sum s = sums[c * plan->spec->arm_count + arm];
-            pl_table_row(t);
-            pl_table_text(t, plan->cells[c]);
-            pl_table_text(t, plan->spec->arms[arm].name);
-            pl_table_integer(t, s.runs);
-            pl_table_integer(t, s.done);
-            pl_table_integer(t, s.diverged);
-            number_or_none(t, s.values > 0, s.sum / (double)s.values);
-            number_or_none(t, s.values > 1, sqrt(s.squares / (double)(s.values - 1)));
-            number_or_none(t, s.values > 0, s.min);
-            number_or_none(t, s.values > 0, s.max);
-            number_or_none(t, s.done > 0, s.epochs / (double)s.done);
-            number_or_none(t, s.timed > 0, s.wall / (double)s.timed);
-        }
-    if (st == POLAR_OK) st = pl_table_print(t, ctx->out, (pl_table_format)a->format);
-    pl_table_destroy(t);
-    pl_free(sums);
-    return st;
-}
-
-static polar_status report(cli_context *ctx, const run_args *a, const pl_plan *plan, const char *store)
-{
-    pl_store *s = NULL;
-    pl_store_members m = {0};
-    const char **ids = pl_calloc((size_t)plan->count, sizeof *ids);
-    polar_status st = ids ? pl_store_open(&s, store, PL_STORE_READ)
-                          : PL_FAIL(POLAR_E_NOMEM, "a table of %lld runs", (long long)plan->count);
-    for (int64_t i = 0; ids && i < plan->count; i++) ids[i] = plan->runs[i].id;
-    if (st == POLAR_OK) st = pl_store_select_runs(&m, s, ids, plan->count);
-    if (st == POLAR_OK) st = print_table(ctx, a, plan, &m);
-    pl_store_members_free(&m);
-    pl_store_close(s);
-    pl_free(ids);
-    return st;
-}
-
 /* ---- the command -------------------------------------------------------------------------------- */
 
 typedef struct job { /* what there is to do, and as which rank */
     const run_args *a;
-    const pl_plan *plan;
-    const pl_testbed *tb;
+    const spec_list *specs;
+    const pl_runner_plan *plans; /* of the specs */
     double budget;
     run_progress *progress;
     run_ranks *ranks; /* NULL: alone */
 } job;
+
+static polar_status report(cli_context *ctx, const job *j, const char *store)
+{
+    return run_table_print(ctx, (pl_table_format)j->a->format, store, j->specs->plans, j->specs->count);
+}
 
 static void watch(void *arg, const pl_runner_event *e)
 {
@@ -224,8 +123,6 @@ static void watch(void *arg, const pl_runner_event *e)
 static polar_status run_jobs(pl_runner_outcome *outcome, job *j)
 {
     const run_args *a = j->a;
-    const pl_spec *spec = j->plan->spec;
-    const pl_store_spec row = pl_spec_row(spec);
     stop_signal signals;
     pl_runner_opts o = PL_RUNNER_OPTS_INIT;
     o.store = j->ranks ? j->ranks->local : a->store;
@@ -244,7 +141,7 @@ static polar_status run_jobs(pl_runner_outcome *outcome, job *j)
     o.watch = watch;
     o.watch_arg = j;
     o.stop = j->progress->stop = stop_signal_begin(&signals);
-    polar_status st = pl_runner_run(outcome, j->tb, &row, j->plan->runs, j->plan->count, &o);
+    polar_status st = pl_runner_run(outcome, j->plans, j->specs->count, &o);
     stop_signal_end(&signals);
     run_progress_end(j->progress);
     return st;
@@ -257,7 +154,7 @@ static polar_status join_ranks(cli_context *ctx, const job *j)
     PL_TRY(scratch_open(folder));
     snprintf(joined, sizeof joined, "%s/joined.db", folder);
     polar_status st = run_ranks_join(j->ranks, ctx, folder, j->a->rank_wait);
-    if (st == POLAR_OK) st = report(ctx, j->a, j->plan, joined);
+    if (st == POLAR_OK) st = report(ctx, j, joined);
     scratch_close(folder);
     return st;
 }
@@ -285,20 +182,42 @@ static polar_status run_rank(cli_context *ctx, job *j, const pl_launch *launch, 
     return outcome.stopped ? POLAR_OK : join_ranks(ctx, j);
 }
 
-static polar_status run_plan(cli_context *ctx, job *j, int argc, char **argv)
+static polar_status run_plans(cli_context *ctx, job *j, int argc, char **argv)
 {
-    const pl_spec *spec = j->plan->spec;
-    run_progress progress = {
-        .ctx = ctx, .name = spec->name, .metric = spec->metric, .valid = spec->schema.curve.progress};
+    char several[32];
+    run_progress progress = {.ctx = ctx, .name = j->specs->specs[0]->name};
     pl_launch launch = {.size = 1};
     pl_runner_outcome outcome;
+    if (j->specs->count > 1) {
+        snprintf(several, sizeof several, "%d specs", j->specs->count);
+        progress.name = several;
+        progress.several = 1;
+    }
     j->progress = &progress;
     if (!j->a->shard) PL_TRY(pl_launch_read(&launch));
     if (launch.size > 1) return run_rank(ctx, j, &launch, argc, argv);
     polar_status st = run_jobs(&outcome, j);
     run_progress_outcome(ctx, &outcome, st, "run", argc, argv);
     if (outcome.stopped) ctx->interrupted = 1;
-    return st == POLAR_OK && !outcome.unplanned ? report(ctx, j->a, j->plan, j->a->store) : st;
+    return st == POLAR_OK && !outcome.unplanned ? report(ctx, j, j->a->store) : st;
+}
+
+static polar_status run_specs(cli_context *ctx, job *j, int argc, char **argv)
+{
+    size_t n = (size_t)j->specs->count;
+    pl_store_spec *rows = pl_calloc(n, sizeof *rows);
+    pl_runner_plan *plans = pl_calloc(n, sizeof *plans);
+    polar_status st = rows && plans ? POLAR_OK : PL_FAIL(POLAR_E_NOMEM, "%zu specs", n);
+    for (size_t k = 0; k < n && st == POLAR_OK; k++) {
+        const pl_plan *plan = j->specs->plans[k];
+        rows[k] = pl_spec_row(plan->spec);
+        plans[k] = (pl_runner_plan){j->specs->testbeds[k], &rows[k], plan->runs, plan->count};
+    }
+    j->plans = plans;
+    if (st == POLAR_OK) st = run_plans(ctx, j, argc, argv);
+    pl_free(rows);
+    pl_free(plans);
+    return st;
 }
 
 static polar_status run(cli_context *ctx, int argc, char **argv)
@@ -306,10 +225,7 @@ static polar_status run(cli_context *ctx, int argc, char **argv)
     run_args a = {0};
     char gauge[48];
     double budget = 0;
-    pl_schema schemas[PL_TESTBED_MAX];
-    pl_spec *spec = NULL;
-    pl_plan *plan = NULL;
-    const pl_testbed *tb = NULL;
+    spec_list specs;
     PL_TRY(cli_options_parse(&a, options, "run", argc, argv));
     if (a.budget) PL_TRY(parse_time(&budget, a.budget));
     if (a.shard) PL_TRY(parse_shard(&a.shard_index, &a.shards, a.shard));
@@ -319,20 +235,17 @@ static polar_status run(cli_context *ctx, int argc, char **argv)
         snprintf(gauge, sizeof gauge, "gauge.shadows=%lld", (long long)a.gauge_shadow);
         a.set.items[a.set.count++] = gauge;
     }
-    PL_TRY(pl_spec_read(&spec, a.spec, schemas, pl_testbed_schemas(schemas), a.set.items, a.set.count));
-    polar_status st = pl_plan_create(&plan, spec);
-    if (st == POLAR_OK) st = pl_testbed_find(&tb, spec->schema.name);
-    job j = {.a = &a, .plan = plan, .tb = tb, .budget = budget};
-    if (st == POLAR_OK) st = run_plan(ctx, &j, argc, argv);
-    pl_plan_destroy(plan);
-    pl_spec_destroy(spec);
+    polar_status st = spec_list_read(&specs, &a.specs, &a.set, "run");
+    job j = {.a = &a, .specs = &specs, .budget = budget};
+    if (st == POLAR_OK) st = run_specs(ctx, &j, argc, argv);
+    spec_list_free(&specs);
     return st;
 }
 
 const cli_command cli_cmd_run = {
     "run",
-    "do, or go on with, every run of a spec",
-    "SPEC [options]",
+    "do, or go on with, every run of a spec, or of several",
+    "SPEC.. [options]",
     options,
     "Runs that the store has are not made again, so the same command resumes after anything: Ctrl-C (what is "
     "running is\n"
@@ -342,6 +255,9 @@ const cli_command cli_cmd_run = {
     "leave behind. When all that is left is\n"
     "another process's, this one waits, and takes over should the other die. With --budget it leaves in time "
     "with exit code 0, whatever is left.\n"
+    "Several specs share devices, jobs and budget: while a job is free for which the first spec has no run "
+    "left, it takes one of the next, and a run\n"
+    "that two of them have is made once. --set is for all of them.\n"
     "Checkpoints lie in FILE.d beside the store and go when their run is done.\n"
     "With --shard 3/16 it does every sixteenth run of the plan, from the third on; `polar store merge` joins "
     "the "
@@ -352,6 +268,7 @@ const cli_command cli_cmd_run = {
     "keeps it from that). docs/cluster.md has more.\n",
     "  polar run specs/demo/so3_small.yaml --jobs 2\n"
     "  polar run specs/paper/so3_capacity.yaml --set seeds=0..19 --set model.width=16,32 --budget 8h\n"
+    "  polar run specs/paper/so3_lr_sweep.yaml specs/open/so3_rates.yaml --device cuda:0 --budget 2h\n"
     "  polar run specs/demo/so3_tiny.yaml --store /tmp/try.db --format csv\n"
     "  polar run specs/paper/so3_capacity.yaml --device cuda:0 --device cpu:threads=1 --jobs 14\n"
     "  polar run specs/paper/deit_minimal_100ep.yaml --data imagenet --device cuda:0\n"

@@ -11,6 +11,7 @@
 #include "report/table/table.h"
 #include "run_data.h"
 #include "run_progress.h"
+#include "sound_store.h"
 #include "stop_signal.h"
 #include "train_ranks.h"
 
@@ -57,7 +58,7 @@ static polar_status print_results(cli_context *ctx, const train_args *a, const c
     pl_store_members m = {0};
     pl_table *t = NULL;
     const char *id = run->id;
-    PL_TRY(pl_store_open(&s, a->store, PL_STORE_READ));
+    PL_TRY(sound_store_open(&s, ctx, a->store));
     polar_status st = pl_store_select_runs(&m, s, &id, 1);
     if (st == POLAR_OK && m.rows[0].data) fprintf(ctx->log, "trained on %s\n", m.rows[0].data);
     if (st == POLAR_OK) st = pl_table_create(&t, title, columns, 2);
@@ -131,11 +132,7 @@ static polar_status train(cli_context *ctx, const train_args *a, const train_ran
     snprintf(name, sizeof name, "train_%s", tb->schema->name);
     snprintf(title, sizeof title, "%s %.40s seed %lld", tb->schema->name, run->arm, (long long)run->seed);
     const pl_store_spec spec = {name, "", "Single runs", tb->schema->name, tb->schema->metric, "", NULL};
-    run_progress progress = {.ctx = ctx,
-                             .name = title,
-                             .metric = tb->schema->metric,
-                             .valid = tb->schema->curve.progress,
-                             .epochs = 1};
+    run_progress progress = {.ctx = ctx, .name = title, .epochs = 1};
     pl_runner_outcome outcome;
     stop_signal signals;
     pl_runner_opts o = PL_RUNNER_OPTS_INIT;
@@ -149,7 +146,8 @@ static polar_status train(cli_context *ctx, const train_args *a, const train_ran
     o.watch_arg = &progress;
     o.stop = progress.stop = stop_signal_begin(&signals);
     if (o.comm) pl_comm_set_stop(o.comm, o.stop);
-    polar_status st = pl_runner_run(&outcome, o.comm ? &led : tb, &spec, run, 1, &o);
+    const pl_runner_plan plan = {o.comm ? &led : tb, &spec, run, 1};
+    polar_status st = pl_runner_run(&outcome, &plan, 1, &o);
     if (o.comm && st == POLAR_OK) st = pl_lead_end(o.comm);
     train_ranks_overlap(ranks, ctx->log);
     stop_signal_end(&signals);

@@ -35,9 +35,22 @@ static void add(line *l, const char *fmt, ...)
     va_end(ap);
 }
 
-static const char *valid_name(const run_progress *p)
+/* What an epoch's valid is called. */
+static const char *valid_name(const pl_runner_plan *plan)
 {
-    return p->valid ? p->valid : "valid";
+    const char *name = plan->tb->schema->curve.progress;
+    return name ? name : "valid";
+}
+
+/* What a job does before its first epoch. */
+static void add_beginning(line *l, const pl_job_view *job)
+{
+    char left[32];
+    double seconds = (double)(job->to_begin - job->begun) / job->begin_rate;
+    add(l, "  %s %lld/%lld", job->begins, (long long)job->begun, (long long)job->to_begin);
+    if (!(job->begin_rate > 0)) return;
+    add(l, "  %.*f/s", job->begin_rate < 10 ? 2 : 0, job->begin_rate);
+    if (seconds > 0) add(l, "  about %s", run_progress_time(left, seconds));
 }
 
 /* Epochs of all runs count alike, so this is rough where their sizes differ. Of running epochs the part that
@@ -75,10 +88,12 @@ static line line_of(const run_progress *p, const pl_runner_view *v)
     add(&l, "%s", p->name);
     /* of one run its epochs say more */
     if (!p->epochs) add(&l, "  %lld/%lld runs", (long long)v->done, (long long)v->total);
-    const pl_job_view *shown = NULL;
+    const pl_job_view *shown = NULL, *begins = NULL;
     for (int j = 0; j < v->job_count; j++) {
         const pl_job_view *job = &v->jobs[j];
+        if (job->begins && !begins) begins = job;
         if (!job->run) continue;
+        if (!shown && p->several) add(&l, "  %.80s", job->plan->spec->name);
         add(&l, shown ? " " : "  epoch ");
         add_epoch(&l, job);
         if (!shown) add(&l, "/%lld", (long long)job->epochs);
@@ -86,7 +101,8 @@ static line line_of(const run_progress *p, const pl_runner_view *v)
     }
     double loss = !shown ? (double)NAN : isnan(shown->loss) ? shown->train_loss : shown->loss;
     if (!isnan(loss)) add(&l, "  loss %.3g", loss);
-    if (shown && !isnan(shown->valid)) add(&l, "  %s %.3g", valid_name(p), shown->valid);
+    if (shown && !isnan(shown->valid)) add(&l, "  %s %.3g", valid_name(shown->plan), shown->valid);
+    if (begins) add_beginning(&l, begins);
     if (v->waiting && !shown) add(&l, "  waiting for another process");
     add_rate(&l, v);
     return l;
@@ -121,10 +137,12 @@ static void show_finished(run_progress *p, const pl_runner_event *e)
 {
     line l = {""};
     char time[32];
-    add(&l, "[%lld/%lld] %.80s %.40s seed %lld: ", (long long)e->view->done, (long long)e->view->total,
-        e->run->cell, e->run->arm, (long long)e->run->seed);
+    const char *metric = e->plan->spec->metric;
+    add(&l, "[%lld/%lld] ", (long long)e->view->done, (long long)e->view->total);
+    if (p->several) add(&l, "%.80s ", e->plan->spec->name);
+    add(&l, "%.80s %.40s seed %lld: ", e->run->cell, e->run->arm, (long long)e->run->seed);
     for (int64_t i = 0; i < e->result_count; i++)
-        if (!strcmp(e->results[i].name, p->metric)) add(&l, "%s %.5g, ", p->metric, e->results[i].value);
+        if (!strcmp(e->results[i].name, metric)) add(&l, "%s %.5g, ", metric, e->results[i].value);
     add(&l, "%s%lld epochs, %s", e->state == PL_RUN_DIVERGED ? "diverged, " : "", (long long)e->epochs,
         run_progress_time(time, e->wall));
     add_rate(&l, e->view);
@@ -136,7 +154,7 @@ static void show_epoch(run_progress *p, const pl_runner_event *e)
 {
     line l = {""};
     add(&l, "epoch %4lld  train %.6g  %s %.6g  lr %.3g%s", (long long)e->epoch->epoch, e->epoch->train_loss,
-        valid_name(p), e->epoch->valid, e->epoch->lr, e->epoch->improved ? "  best" : "");
+        valid_name(e->plan), e->epoch->valid, e->epoch->lr, e->epoch->improved ? "  best" : "");
     if (e->view->job_count && e->view->jobs[0].what) add_rate(&l, e->view);
     lasting_line(p, l.text);
 }
@@ -171,7 +189,7 @@ void run_progress_watch(void *progress, const pl_runner_event *e)
     case PL_RUNNER_TICK:
         if (terminal) rewrite_line(p, e->view);
         else if (e->view->seconds - p->shown >= PLAIN_SECONDS &&
-                 (!p->epochs || (e->view->job_count && e->view->jobs[0].what))) {
+                 (!p->epochs || (e->view->job_count && (e->view->jobs[0].what || e->view->jobs[0].begins)))) {
             lasting_line(p, line_of(p, e->view).text);
             p->shown = e->view->seconds;
         }

@@ -8,10 +8,9 @@
 
 typedef struct run_progress {
     cli_context *ctx;
-    const char *name;   /* begins the line */
-    const char *metric; /* the result that a finished run is shown by */
-    const char *valid;  /* what an epoch's valid is called; NULL: "valid" */
-    int epochs;         /* plain lines: one per epoch rather than one per run */
+    const char *name; /* begins the line */
+    int several;      /* specs: of a run it is said whose it is */
+    int epochs;       /* plain lines: one per epoch rather than one per run */
     atomic_int *stop;
     double shown; /* when the last line was, in the runner's seconds */
     int open;     /* a line that rewrites itself stands on the terminal */

@@ -5,11 +5,11 @@
 #     sh tools/test_cuda.sh build/cpu/tests/cuda_host
 set(host_dir ${CMAKE_SOURCE_DIR}/tests/cuda_host)
 set(host_out ${CMAKE_BINARY_DIR}/tests/cuda_host)
-set(host_includes ${host_dir}/include ${host_dir} ${CMAKE_SOURCE_DIR}/src ${CMAKE_SOURCE_DIR}/include ${CMAKE_SOURCE_DIR}/src/backends/cuda)
+set(host_includes ${host_dir}/include ${host_dir} ${CMAKE_SOURCE_DIR}/tests ${CMAKE_SOURCE_DIR}/src ${CMAKE_SOURCE_DIR}/include ${CMAKE_SOURCE_DIR}/src/backends/cuda)
 list(TRANSFORM host_includes PREPEND -I OUTPUT_VARIABLE host_flags)
 
-file(GLOB cu_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/backends/cuda/*.cu)
-foreach(source ${cu_sources})
+# polar_convert(out source): its C++
+function(polar_convert out source)
   get_filename_component(name ${source} NAME_WE)
   set(made ${host_out}/${name}.cpp)
   add_custom_command(OUTPUT ${made}
@@ -18,10 +18,16 @@ foreach(source ${cu_sources})
     COMMAND ${POLAR_PYTHON} ${host_dir}/convert_cuda.py ${CMAKE_SOURCE_DIR}/ ${name}.ii ${made}
     DEPENDS ${source} ${host_dir}/convert_cuda.py DEPFILE ${host_out}/${name}.d WORKING_DIRECTORY ${host_out} VERBATIM
     COMMENT "Converting ${name}.cu for the host")
+  set_source_files_properties(${made} PROPERTIES COMPILE_OPTIONS "-w;-Wno-psabi;-O1")    # nvcc reads them with its warnings
+  set(${out} ${made} PARENT_SCOPE)
+endfunction()
+
+file(GLOB cu_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/backends/cuda/*.cu)
+foreach(source ${cu_sources})
+  polar_convert(made ${source})
   list(APPEND host_sources ${made})
 endforeach()
 file(MAKE_DIRECTORY ${host_out})
-set_source_files_properties(${host_sources} PROPERTIES COMPILE_OPTIONS "-w;-O1;-Wno-psabi")    # read by nvcc with its warnings
 file(GLOB host_own CONFIGURE_DEPENDS ${host_dir}/*.cpp)
 file(GLOB cuda_c_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/backends/cuda/*.c)
 add_library(polar_cuda_host STATIC EXCLUDE_FROM_ALL ${host_sources} ${host_own} ${cuda_c_sources})
@@ -61,3 +67,10 @@ function(polar_cuda_host target)
   add_dependencies(${target}_cuda_host host_cublasLt host_cusolver)
   add_dependencies(cuda_host ${target}_cuda_host)
 endfunction()
+
+# The runner itself: what it does right, and planted faults
+polar_convert(made ${host_dir}/planted_kernels.cu)
+add_executable(test_cuda_host ${host_dir}/test_cuda_host.c ${made})
+target_include_directories(test_cuda_host PRIVATE ${host_includes})
+target_link_libraries(test_cuda_host PRIVATE polar_cuda_host)
+add_test(NAME test_cuda_host COMMAND test_cuda_host)

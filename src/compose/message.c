@@ -1,4 +1,5 @@
-/* message.c -- messages by the fused ops pair_message and pair_message_back, or composed of plain ops.
+/* message.c -- messages by the fused ops pair_message and pair_message_back (those of scalars alone with zero
+ * weights for vectors, message_scalars.c), or composed of plain ops.
  *
  * The composition, with the pairs of a member's clouds as rows (E, B P, .):
  *
@@ -17,6 +18,7 @@
 #include "compose/message.h"
 
 #include "compose/message_kernel.h"
+#include "compose/message_scalars.h"
 #include "compose/message_shared.h"
 #include "compose/view.h"
 #include "compose/weight_grad.h"
@@ -106,11 +108,21 @@ static void backward_slab(pl_queue *q, pl_mat dS, pl_mat dV, const pl_message_gr
     pl_scratch_end(q, mark);
 }
 
-/* Members worked on at a time: of one the backward takes 4 h numbers per pair. */
-static int64_t slab_members(const pl_message *m)
+/* Numbers that the backward takes for a cloud: by pairs U, Z and the weights, or one weight as it is, before
+ * its bias, and as a square; by points what a kernel's scalars go through. */
+static int64_t cloud_numbers(pl_queue *q, const pl_message *m)
+{
+    int64_t pairs = m->D.rows, h = m->w0.rows;
+    if (m->kind == PL_MESSAGE_KERNEL) return 3 * pairs + 3 * h * m->points;
+    if (is_shared(m)) return (pl_message_shared_fused(q, m) ? 4 : 4 + 2 * h) * pairs;
+    return (2 * h + m->W2.rows) * pairs;
+}
+
+/* Members worked on at a time. */
+static int64_t slab_members(pl_queue *q, const pl_message *m)
 {
     int64_t E = m->w0.batch,
-            one = m->D.batch / E * m->D.rows * 4 * m->w0.rows * (int64_t)polar_dtype_size(m->w0.dtype);
+            one = m->D.batch / E * cloud_numbers(q, m) * (int64_t)polar_dtype_size(m->w0.dtype);
     int64_t slab = (m->slab ? m->slab : SLAB_BYTES) / (one > 0 ? one : 1);
     return slab < 1 ? 1 : slab > E ? E : slab;
 }
@@ -137,7 +149,7 @@ static pl_message members_of(const pl_message *m, int64_t e, int64_t n)
 
 void pl_message_forward_composed(pl_queue *q, pl_mat Ys, pl_mat Yv, pl_mat S, pl_mat V, const pl_message *m)
 {
-    int64_t E = m->w0.batch, slab = slab_members(m);
+    int64_t E = m->w0.batch, slab = slab_members(q, m);
     for (int64_t e = 0; e < E; e += slab) {
         int64_t n = e + slab > E ? E - e : slab;
         pl_message part = members_of(m, e, n);
@@ -149,7 +161,7 @@ void pl_message_forward_composed(pl_queue *q, pl_mat Ys, pl_mat Yv, pl_mat S, pl
 void pl_message_backward_composed(pl_queue *q, pl_mat dS, pl_mat dV, const pl_message_grads *g, pl_mat dYs,
                                   pl_mat dYv, pl_mat S, pl_mat V, const pl_message *m)
 {
-    int64_t E = m->w0.batch, slab = slab_members(m);
+    int64_t E = m->w0.batch, slab = slab_members(q, m);
     for (int64_t e = 0; e < E; e += slab) {
         int64_t n = e + slab > E ? E - e : slab;
         pl_message part = members_of(m, e, n);
@@ -160,45 +172,80 @@ void pl_message_backward_composed(pl_queue *q, pl_mat dS, pl_mat dV, const pl_me
     }
 }
 
-void pl_message_forward(pl_queue *q, pl_mat Ys, pl_mat Yv, pl_mat S, pl_mat V, const pl_message *m)
+/* Whether the ops of messages by channel may serve: of scalars alone in f32, where they go by the table. */
+static int by_channel(pl_queue *q, const pl_message *m)
 {
+    if (m->kind == PL_MESSAGE_SCALARS)
+        return m->w0.dtype == POLAR_DTYPE_F32 && pl_queue_has(q, PL_OP_pair_message) &&
+               pl_queue_has(q, PL_OP_pair_message_back);
+    return m->kind == PL_MESSAGE_CHANNEL;
+}
+
+/* 0: no such op here. */
+static int forward_fused(pl_queue *q, pl_mat Ys, pl_mat Yv, pl_mat S, pl_mat V, const pl_message *m)
+{
+    const int scalars = m->kind == PL_MESSAGE_SCALARS;
+    const pl_message k = scalars ? pl_message_scalars_wide(q, m) : *m;
     const pl_args_pair_message fused = {.Ys = Ys,
                                         .Yv = Yv,
                                         .S = S,
                                         .V = V,
-                                        .D = m->D,
-                                        .w0 = m->w0,
-                                        .b0 = m->b0,
-                                        .W2 = m->W2,
-                                        .b2 = m->b2,
-                                        .points = m->points,
-                                        .alpha = m->alpha};
-    if (m->kind == PL_MESSAGE_CHANNEL && pl_queue_serves(q, PL_OP_pair_message, &fused))
-        pl_call_pair_message(q, &fused);
-    else pl_message_forward_composed(q, Ys, Yv, S, V, m);
+                                        .D = k.D,
+                                        .w0 = k.w0,
+                                        .b0 = k.b0,
+                                        .W2 = k.W2,
+                                        .b2 = k.b2,
+                                        .points = k.points,
+                                        .alpha = k.alpha};
+    if (!pl_queue_serves(q, PL_OP_pair_message, &fused)) return 0;
+    if (scalars) pl_message_scalars_fill(q, &k, m);
+    pl_call_pair_message(q, &fused);
+    return 1;
+}
+
+static int backward_fused(pl_queue *q, pl_mat dS, pl_mat dV, const pl_message_grads *g, pl_mat dYs,
+                          pl_mat dYv, pl_mat S, pl_mat V, const pl_message *m)
+{
+    const int scalars = m->kind == PL_MESSAGE_SCALARS;
+    const pl_message k = scalars ? pl_message_scalars_wide(q, m) : *m;
+    const pl_message_grads to = scalars ? pl_message_scalars_grads(q, g) : *g;
+    const pl_args_pair_message_back fused = {.dS = dS,
+                                             .dV = dV,
+                                             .dw0 = to.w0,
+                                             .db0 = to.b0,
+                                             .dW2 = to.W2,
+                                             .db2 = to.b2,
+                                             .dYs = dYs,
+                                             .dYv = dYv,
+                                             .S = S,
+                                             .V = V,
+                                             .D = k.D,
+                                             .w0 = k.w0,
+                                             .b0 = k.b0,
+                                             .W2 = k.W2,
+                                             .b2 = k.b2,
+                                             .points = k.points,
+                                             .alpha = k.alpha};
+    if (!pl_queue_serves(q, PL_OP_pair_message_back, &fused)) return 0;
+    if (scalars) pl_message_scalars_fill(q, &k, m);
+    pl_call_pair_message_back(q, &fused);
+    if (scalars) pl_message_scalars_keep(q, g, &to);
+    return 1;
+}
+
+void pl_message_forward(pl_queue *q, pl_mat Ys, pl_mat Yv, pl_mat S, pl_mat V, const pl_message *m)
+{
+    pl_scratch_mark mark = pl_scratch_begin(q);
+    if (!by_channel(q, m) || !forward_fused(q, Ys, Yv, S, V, m))
+        pl_message_forward_composed(q, Ys, Yv, S, V, m);
+    pl_scratch_end(q, mark);
 }
 
 void pl_message_backward(pl_queue *q, pl_mat dS, pl_mat dV, const pl_message_grads *g, pl_mat dYs, pl_mat dYv,
                          pl_mat S, pl_mat V, const pl_message *m)
 {
-    const pl_args_pair_message_back fused = {.dS = dS,
-                                             .dV = dV,
-                                             .dw0 = g->w0,
-                                             .db0 = g->b0,
-                                             .dW2 = g->W2,
-                                             .db2 = g->b2,
-                                             .dYs = dYs,
-                                             .dYv = dYv,
-                                             .S = S,
-                                             .V = V,
-                                             .D = m->D,
-                                             .w0 = m->w0,
-                                             .b0 = m->b0,
-                                             .W2 = m->W2,
-                                             .b2 = m->b2,
-                                             .points = m->points,
-                                             .alpha = m->alpha};
-    if (m->kind == PL_MESSAGE_CHANNEL && pl_queue_serves(q, PL_OP_pair_message_back, &fused))
-        pl_call_pair_message_back(q, &fused);
-    else pl_message_backward_composed(q, dS, dV, g, dYs, dYv, S, V, m);
+    pl_scratch_mark mark = pl_scratch_begin(q);
+    if (!by_channel(q, m) || !backward_fused(q, dS, dV, g, dYs, dYv, S, V, m))
+        pl_message_backward_composed(q, dS, dV, g, dYs, dYv, S, V, m);
+    pl_scratch_end(q, mark);
 }

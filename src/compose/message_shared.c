@@ -41,15 +41,20 @@ static int64_t act_of(const pl_message *m)
     return m->kind == PL_MESSAGE_SHARED_BOUNDED ? PL_ACT_SIGMOID : PL_ACT_NONE;
 }
 
+int pl_message_shared_fused(pl_queue *q, const pl_message *m)
+{
+    const pl_args_pair_weight fused = {.U = m->D, .D = m->D, .w0 = m->w0, .b0 = m->b0, .W2 = m->W2};
+    return pl_queue_serves(q, PL_OP_pair_weight, &fused); /* U is as D is */
+}
+
 /* u of the MLP, in one or with the hidden values kept for the backward. */
 static void mlp_forward(pl_queue *q, shared_work *k, const pl_message *m)
 {
     int64_t E = m->w0.batch, rows = k->B * m->D.rows, h = m->w0.rows;
-    const pl_args_pair_weight fused = {
-        .U = pl_view_split(k->u, k->B), .D = m->D, .w0 = m->w0, .b0 = m->b0, .W2 = m->W2};
-    k->fused = pl_queue_serves(q, PL_OP_pair_weight, &fused);
+    k->fused = pl_message_shared_fused(q, m);
     if (k->fused) {
-        pl_call_pair_weight(q, &fused);
+        PL_CALL(pair_weight, q, .U = pl_view_split(k->u, k->B), .D = m->D, .w0 = m->w0, .b0 = m->b0,
+                .W2 = m->W2);
         return;
     }
     k->U = pl_scratch_mat(q, m->w0.dtype, E, rows, h);

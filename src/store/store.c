@@ -131,7 +131,7 @@ static polar_status open_to_read(pl_store *s, pl_store_mode mode)
             version);
     PL_TRY(pl_sql_do(s, CACHE, ""));
     if (mode == PL_STORE_EXAMINE) return POLAR_OK;
-    return pl_store_verify(s); /* the structure too */
+    return mode == PL_STORE_SOUND ? pl_store_set_aside(s) : pl_store_verify(s); /* the structure too */
 }
 
 /* ---- both --------------------------------------------------------------------------------------- */
@@ -160,6 +160,7 @@ void pl_store_close(pl_store *s)
     if (!s) return;
     if (s->lock_fd >= 0) close(s->lock_fd);
     pl_sql_close(s);
+    pl_free(s->damaged);
     pl_free(s->path);
     pl_free(s);
 }

@@ -37,7 +37,8 @@
 typedef struct pl_store pl_store;
 
 typedef enum pl_store_mode {
-    PL_STORE_READ, /* it must exist; a read-only file or folder will do */
+    PL_STORE_READ,  /* it must exist; a read-only file or folder will do */
+    PL_STORE_SOUND, /* the same of what is sound: see pl_store_set_aside */
     /* made where there is none; its rows are not verified (pl_store_verify) */
     PL_STORE_WRITE,
     PL_STORE_EXAMINE /* to read what may be damaged: nothing is verified */
@@ -161,6 +162,11 @@ const char *pl_store_path(const pl_store *s); /* as given to open; borrowed */
 
 /* ---- damage ------------------------------------------------------------------------------------- */
 
+typedef struct pl_store_damage {
+    char run[PL_RUN_ID_CHARS]; /* "" where it is not one run's */
+    char what[88];             /* of several the first */
+} pl_store_damage;
+
 /* Told of every damage: the run's id, or "" where it is not one run's, and what; 0: enough. */
 typedef int (*pl_damage_fn)(void *arg, const char *run, const char *what);
 
@@ -169,6 +175,14 @@ typedef int (*pl_damage_fn)(void *arg, const char *run, const char *what);
 polar_status pl_store_verify(pl_store *s);
 /* all of them, and rows that are missing; only the structure, where that is damaged */
 polar_status pl_store_examine(pl_store *s, pl_damage_fn tell, void *arg);
+/* Every row, as verify does; but a run of which a result, an epoch or a gauge row is damaged or missing is
+ * set aside: to this connection it is as if it had never been begun, and pl_store_damaged names it. Who calls
+ * this tells the user. POLAR_E_FORMAT for any other damage. */
+polar_status pl_store_set_aside(pl_store *s);
+/* by id; borrowed */
+const pl_store_damage *pl_store_damaged(const pl_store *s, int64_t *count);
+/* NULL: it was not set aside */
+const pl_store_damage *pl_store_damage_of(const pl_store *s, const char *run);
 /* the files beside the store */
 polar_status pl_store_examine_checkpoints(pl_store *s, pl_damage_fn tell, void *arg);
 /* the names of the specs that have it, by commas; "" for none */
@@ -222,7 +236,7 @@ polar_status pl_store_put_progress(pl_store *s, const char *id, const pl_run_pro
 /* the last progress, results and state; a finished run stays as it is */
 polar_status pl_store_finish(pl_store *s, const char *id, pl_run_state state, const pl_result *results,
                              int64_t count, const pl_run_progress *p);
-/* a finished run becomes planned again, without results (--retry) */
+/* a run becomes planned again, without results and epochs (--retry, damage) */
 polar_status pl_store_forget(pl_store *s, const char *id);
 
 /* ---- joining stores (store_merge.c) and tables (store_import.c)

@@ -1,9 +1,11 @@
-/* store_damage.c -- damaged checkpoints, and how damaged runs become as if they had never been begun, so that
- * the next `polar run` makes them again. */
+/* store_damage.c -- damaged checkpoints, and how damaged runs become as if they had never been begun, to a
+ * reader or for good, so that the next `polar run` makes them again. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "base/alloc.h"
 #include "base/json_read.h"
 #include "base/safetensors.h"
 #include "store/store_impl.h"
@@ -44,6 +46,75 @@ polar_status pl_store_specs_of(char *out, size_t room, pl_store *s, const char *
     if (names) snprintf(out, room, "%s", names);
     sqlite3_finalize(st);
     return status;
+}
+
+/* ---- setting aside ------------------------------------------------------------------------------ */
+
+static int is_run_id(const char *run)
+{
+    return strspn(run, "0123456789abcdef") == PL_RUN_ID_CHARS - 1 && !run[PL_RUN_ID_CHARS - 1];
+}
+
+typedef struct sorting {
+    pl_store_damage other; /* than of one run; what "": none */
+    pl_grow runs;
+    int no_memory;
+} sorting;
+
+static int keep_other(void *arg, const char *run, const char *what)
+{
+    return pl_damage_keep(&((sorting *)arg)->other, run, what);
+}
+
+static int keep_run(void *arg, const char *run, const char *what)
+{
+    sorting *x = arg;
+    if (!is_run_id(run)) return keep_other(x, run, what);
+    pl_store_damage *d = pl_grow_add(&x->runs);
+    x->no_memory = !d;
+    if (d) (void)pl_damage_keep(d, run, what);
+    return d != NULL;
+}
+
+static int by_run(const void *a, const void *b)
+{
+    return strcmp(((const pl_store_damage *)a)->run, ((const pl_store_damage *)b)->run);
+}
+
+polar_status pl_store_set_aside(pl_store *s)
+{
+    sorting x = {.runs.item = sizeof(pl_store_damage)};
+    polar_status st = pl_store_examine_apart(s, keep_other, keep_run, &x);
+    if (st == POLAR_OK && x.no_memory)
+        st = PL_FAIL(POLAR_E_NOMEM, "the damaged runs of the store '%s'", pl_text_shown(s->path).text);
+    if (st == POLAR_OK && *x.other.what) st = pl_damage_refuse(s, &x.other);
+    if (st != POLAR_OK) {
+        pl_free(x.runs.data);
+        return st;
+    }
+    pl_store_damage *all = (pl_store_damage *)(void *)x.runs.data;
+    int64_t kept = 0;
+    if (x.runs.count) qsort(all, (size_t)x.runs.count, sizeof *all, by_run);
+    for (int64_t i = 0; i < x.runs.count; i++)
+        if (!kept || strcmp(all[kept - 1].run, all[i].run)) all[kept++] = all[i];
+    pl_free(s->damaged);
+    s->damaged = all;
+    s->damaged_count = kept;
+    return POLAR_OK;
+}
+
+const pl_store_damage *pl_store_damaged(const pl_store *s, int64_t *count)
+{
+    *count = s->damaged_count;
+    return s->damaged;
+}
+
+const pl_store_damage *pl_store_damage_of(const pl_store *s, const char *run)
+{
+    pl_store_damage key;
+    if (!s->damaged_count) return NULL;
+    snprintf(key.run, sizeof key.run, "%s", run);
+    return bsearch(&key, s->damaged, (size_t)s->damaged_count, sizeof *s->damaged, by_run);
 }
 
 /* ---- dropping ----------------------------------------------------------------------------------- */
@@ -94,8 +165,7 @@ static int claim_one(void *arg, const char *run, const char *what)
     dropping *d = arg;
     int mine = 0;
     (void)what;
-    /* none, or not an id any more */
-    if (strspn(run, "0123456789abcdef") != PL_RUN_ID_CHARS - 1 || run[PL_RUN_ID_CHARS - 1]) return 1;
+    if (!is_run_id(run)) return 1; /* none, or not an id any more */
     d->status = pl_store_claim(d->s, run, &mine);
     if (d->status == POLAR_OK && !mine)
         d->status =

@@ -24,7 +24,9 @@ struct pl_store {
     int torn;                /* the log's last entry was not whole */
     int (*leave)(void *arg); /* asked now and then while a plan is put: not 0 ends it; or NULL */
     void *leave_arg;
-    int lock_fd; /* "<path>.lock", or -1; the claims belong to this open file */
+    int lock_fd;              /* "<path>.lock", or -1; the claims belong to this open file */
+    pl_store_damage *damaged; /* runs that were set aside, by id */
+    int64_t damaged_count;
 };
 
 /* ---- statements (store_sql.c) ------------------------------------------------------------------- */
@@ -106,6 +108,10 @@ polar_status pl_read_real(double *out, pl_store *s, sqlite3_stmt *st, int column
 
 void pl_sum_config_key(char out[PL_CHECKSUM_HEX], const char *json); /* what PL_CONFIG_KEY gives */
 polar_status pl_sum_register(pl_store *s); /* polar_sum for the statements of this connection */
+/* pl_store_examine; what a run gave, which can be made again without touching others, goes to tell_run */
+polar_status pl_store_examine_apart(pl_store *s, pl_damage_fn tell, pl_damage_fn tell_run, void *arg);
+int pl_damage_keep(void *damage, const char *run, const char *what);        /* pl_damage_fn: the first one */
+polar_status pl_damage_refuse(const pl_store *s, const pl_store_damage *d); /* POLAR_E_FORMAT that names it */
 
 typedef enum pl_log_state {
     PL_LOG_SOUND,

@@ -1,5 +1,6 @@
 /* store_select.c -- everything that reads a store: rows in arrays that the caller owns. What one call gives
- * is of one moment; a row that polar could not have written is an error. */
+ * is of one moment; a row that polar could not have written is an error. A run that was set aside
+ * (store_damage.c) is as if it had never been begun. */
 #include <stdio.h>
 #include <string.h>
 
@@ -175,6 +176,11 @@ static polar_status read_member(pl_store *s, selection *sel, sqlite3_stmt *st, v
     PL_TRY(pl_read_text(&m->cell, &sel->pool, s, st, 13, &pl_rule_cell));
     PL_TRY(pl_read_text(&m->arm, &sel->pool, s, st, 14, &pl_rule_arm));
     PL_TRY(pl_read_integer(&m->ord, s, st, 15, "a run's place in the plan", 0, INT64_MAX));
+    if (pl_store_damage_of(s, m->id)) {
+        m->state = PL_RUN_PLANNED;
+        m->wall = 0;
+        m->started = m->finished = NULL;
+    }
     return m->state == PL_RUN_PLANNED ? POLAR_OK : add_results(s, sel, m);
 }
 
@@ -204,6 +210,7 @@ polar_status pl_store_select_epochs(pl_store_epochs *out, pl_store *s, const cha
 {
     selection sel = {.rows.item = sizeof(pl_epoch_row)};
     *out = (pl_store_epochs){0};
+    if (pl_store_damage_of(s, id)) return POLAR_OK;
     polar_status status = each_row(
         s, &sel,
         "SELECT epoch, train_loss, valid, lr, improved, seconds FROM epoch WHERE run = ? ORDER BY epoch", id,
@@ -215,6 +222,7 @@ polar_status pl_store_select_gauges(pl_store_gauges *out, pl_store *s, const cha
 {
     selection sel = {.rows.item = sizeof(pl_gauge_row)};
     *out = (pl_store_gauges){0};
+    if (pl_store_damage_of(s, id)) return POLAR_OK;
     polar_status status = each_row(s, &sel,
                                    "SELECT step, block, shadow, map, deviation FROM gauge WHERE run = ? "
                                    "ORDER BY step, block, shadow, map",
@@ -305,6 +313,10 @@ polar_status pl_store_run_state(pl_store *s, const char *id, pl_run_state *state
                          pl_text_shown(id).text);
     if (status == POLAR_OK) status = read_state(state, s, st, 0);
     if (status == POLAR_OK && wall) status = pl_read_real(wall, s, st, 1, "a run's seconds");
+    if (status == POLAR_OK && pl_store_damage_of(s, id)) {
+        *state = PL_RUN_PLANNED;
+        if (wall) *wall = 0;
+    }
     pl_sql_release(st);
     return status;
 }

@@ -91,12 +91,9 @@ polar_status pl_sum_register(pl_store *s)
     "SELECT run, '" table " rows of a run that is not there' FROM " table \
     " WHERE run NOT IN (SELECT id FROM run) GROUP BY run"
 
-/* Each gives a run's id, or '' where it is not one run's, and what is wrong. */
-static const char *const checks[] = {
-    "SELECT '', 'the spec ' || quote(name) FROM spec WHERE sum IS NOT " PL_SUM_SPEC,
-    "SELECT '', 'a configuration, key ' || quote(key) FROM config WHERE sum IS NOT " PL_SUM_CONFIG,
-    "SELECT id, 'what it is: settings, state or origin' FROM run WHERE sum IS NOT " PL_SUM_RUN,
-    "SELECT run, 'its place in the spec ' || quote(spec) FROM member WHERE sum IS NOT " PL_SUM_MEMBER,
+/* Each gives a run's id, or '' where it is not one run's, and what is wrong. What a run gave, which is its
+ * own affair: */
+static const char *const run_checks[] = {
     "SELECT run, 'its result ' || quote(name) FROM result WHERE sum IS NOT " PL_SUM_RESULT,
     "SELECT run, 'its epoch ' || quote(epoch) FROM epoch WHERE sum IS NOT " PL_SUM_EPOCH,
     "SELECT run, 'its gauge row of step ' || quote(step) FROM gauge WHERE sum IS NOT " PL_SUM_GAUGE,
@@ -108,6 +105,14 @@ static const char *const checks[] = {
                                               "'planned' AND gauges IS NOT " COUNT("gauge"),
     "SELECT id, 'it has results and is not finished' FROM run WHERE state = 'planned' AND EXISTS(SELECT 1 "
     "FROM result WHERE run = id)",
+};
+
+/* What runs there are, and of which specs: */
+static const char *const checks[] = {
+    "SELECT '', 'the spec ' || quote(name) FROM spec WHERE sum IS NOT " PL_SUM_SPEC,
+    "SELECT '', 'a configuration, key ' || quote(key) FROM config WHERE sum IS NOT " PL_SUM_CONFIG,
+    "SELECT id, 'what it is: settings, state or origin' FROM run WHERE sum IS NOT " PL_SUM_RUN,
+    "SELECT run, 'its place in the spec ' || quote(spec) FROM member WHERE sum IS NOT " PL_SUM_MEMBER,
     "SELECT id, 'its configuration is not there' FROM run WHERE config NOT IN (SELECT key FROM config)",
     LOST("result"),
     LOST("epoch"),
@@ -154,39 +159,51 @@ static polar_status tell_structure(pl_store *s, pl_damage_fn tell, void *arg, in
     return status;
 }
 
-polar_status pl_store_examine(pl_store *s, pl_damage_fn tell, void *arg)
+static polar_status tell_all(pl_store *s, const char *const *sql, size_t count, pl_damage_fn tell, void *arg,
+                             int *more)
+{
+    polar_status status = POLAR_OK;
+    for (size_t i = 0; i < count && *more && status == POLAR_OK; i++)
+        status = tell_rows(s, sql[i], tell, arg, more);
+    return status;
+}
+
+polar_status pl_store_examine_apart(pl_store *s, pl_damage_fn tell, pl_damage_fn tell_run, void *arg)
 {
     int more = 1;
     PL_TRY(pl_sql_do(s, "BEGIN", "")); /* all of one moment */
     polar_status status = tell_structure(s, tell, arg, &more);
-    for (size_t i = 0; i < sizeof checks / sizeof *checks && more && status == POLAR_OK; i++)
-        status = tell_rows(s, checks[i], tell, arg, &more);
+    if (status == POLAR_OK) status = tell_all(s, checks, sizeof checks / sizeof *checks, tell, arg, &more);
+    if (status == POLAR_OK)
+        status = tell_all(s, run_checks, sizeof run_checks / sizeof *run_checks, tell_run, arg, &more);
     pl_sql_abandon(s);
     return status;
 }
 
-typedef struct first_damage {
-    char run[PL_RUN_ID_CHARS], what[160];
-    int found;
-} first_damage;
-
-static int keep_first(void *arg, const char *run, const char *what)
+polar_status pl_store_examine(pl_store *s, pl_damage_fn tell, void *arg)
 {
-    first_damage *f = arg;
-    f->found = 1;
-    snprintf(f->run, sizeof f->run, "%.12s", pl_text_shown(run).text);
-    snprintf(f->what, sizeof f->what, "%s", what);
+    return pl_store_examine_apart(s, tell, tell, arg);
+}
+
+int pl_damage_keep(void *arg, const char *run, const char *what)
+{
+    pl_store_damage *d = arg;
+    snprintf(d->run, sizeof d->run, "%.32s", pl_text_shown(run).text);
+    snprintf(d->what, sizeof d->what, "%s", pl_text_shown(what).text);
     return 0;
+}
+
+polar_status pl_damage_refuse(const pl_store *s, const pl_store_damage *d)
+{
+    return PL_FAIL(POLAR_E_FORMAT,
+                   "the store '%s' is damaged (%s%.12s%s%s): `polar store check --store FILE` says what, and "
+                   "what can be made again",
+                   pl_text_shown(s->path).text, *d->run ? "run " : "", d->run, *d->run ? ": " : "", d->what);
 }
 
 polar_status pl_store_verify(pl_store *s)
 {
-    first_damage f = {.found = 0};
-    PL_TRY(pl_store_examine(s, keep_first, &f));
-    PL_NEED(!f.found, POLAR_E_FORMAT,
-            "the store '%s' is damaged (%s%s%s%s): `polar store check --store FILE` says what, and what can "
-            "be made again",
-            pl_text_shown(s->path).text, *f.run ? "run " : "", f.run, *f.run ? ": " : "",
-            pl_text_shown(f.what).text);
-    return POLAR_OK;
+    pl_store_damage first = {.what = ""};
+    PL_TRY(pl_store_examine(s, pl_damage_keep, &first));
+    return *first.what ? pl_damage_refuse(s, &first) : POLAR_OK;
 }

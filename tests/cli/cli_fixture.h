@@ -132,7 +132,8 @@ static inline double cli_killed(const char *const *args, useconds_t after)
     clock_gettime(CLOCK_MONOTONIC, &begun);
     pid_t pid = fork();
     if (!pid) {
-        if (freopen("/dev/null", "w", stdout)) execv(program, (char *const *)args);
+        if (freopen("/dev/null", "w", stdout) && freopen("/dev/null", "w", stderr))
+            execv(program, (char *const *)args);
         _exit(1);
     }
     if (after) {

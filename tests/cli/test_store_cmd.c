@@ -1,6 +1,6 @@
-/* test_store_cmd.c -- `polar store check`, from outside: a store that was changed behind our back is refused,
- * named, and made again with the same numbers; and a budget that ends while the plan is put into the store.
- */
+/* test_store_cmd.c -- `polar store check`, from outside: what was changed in a store behind our back is
+ * refused or left out, named, and made again with the same numbers; and a budget that ends while the plan is
+ * put into the store. */
 #include "cli_fixture.h"
 
 #include <sqlite3.h>
@@ -33,6 +33,48 @@ static void write_spec(void)
     fclose(f);
 }
 
+static int made_again(const char *again)
+{
+    sh(RUN);
+    test_true("... is made again", last.code == 0 && strstr(last.err, again), "'%s' wanted: %s", again,
+              last.err);
+    return strstr(last.err, "is damaged (") != NULL;
+}
+
+static void as_before(void)
+{
+    accepted("$P store check --store $D/s.db", "is sound");
+    accepted("$P audit small --store $D/s.db --format json >$D/now && cmp $D/before $D/now && echo same",
+             "same");
+}
+
+/* What a run gave is damaged: readers name it and go on as if it had not been made, `polar run` makes it. */
+static void rotten(const char *sql, const char *names, int runs)
+{
+    char finished[32], again[32];
+    snprintf(finished, sizeof finished, "; %d finished in", 4 - runs);
+    snprintf(again, sizeof again, ", %d now, in", runs);
+    tamper(sql);
+    accepted("$P audit small --store $D/s.db", "not run");
+    test_true(sql, last.err_lines == 1 && strstr(last.err, " as not done: ") && strstr(last.err, names), "%s",
+              last.err);
+    accepted("$P plan $D/small.yaml --store $D/s.db", finished);
+    test_true("... named by plan", last.err_lines == 1 && strstr(last.err, names), "%s", last.err);
+    accepted("$P report small --store $D/s.db -o $D/r", "1 spec,");
+    test_true("... and by report", strstr(last.err, names) != NULL, "%s", last.err);
+    refused("$P store merge $D/m.db $D/s.db", 2, "is damaged (run ");
+    sh("$P store check --store $D/s.db");
+    test_true("... and by check", last.code == 1 && strstr(last.out, names), "exit %d: %s", last.code,
+              first_line(last.out));
+    accepted("sed 's/small/other/; s/0..1/7/' $D/small.yaml >$D/other.yaml; cp $D/s.db $D/o.db; $P run "
+             "$D/other.yaml --store $D/o.db --device ref",
+             "muon");
+    test_true("... and by a run of others, which leaves it alone",
+              strstr(last.err, " as not done: ") && !strstr(last.err, "made again\n["), "%s", last.err);
+    test_true("... polar run says so", made_again(again), "%s", last.err);
+    as_before();
+}
+
 /* A damaged row: nothing uses it, check names it, and after --drop-damaged `again` runs are made again and
  * everything is as before. */
 static void damaged(const char *sql, const char *names, const char *again)
@@ -44,12 +86,8 @@ static void damaged(const char *sql, const char *names, const char *again)
     test_true(sql, last.code == 1 && strstr(last.out, names), "exit %d, '%s' wanted: %s", last.code, names,
               first_line(last.out));
     accepted("$P store check --store $D/s.db --drop-damaged", "makes these runs again");
-    accepted("$P store check --store $D/s.db", "is sound");
-    sh(RUN);
-    test_true("... is made again", last.code == 0 && strstr(last.err, again), "'%s' wanted: %s", again,
-              last.err);
-    accepted("$P audit small --store $D/s.db --format json >$D/now && cmp $D/before $D/now && echo same",
-             "same");
+    made_again(again);
+    as_before();
 }
 
 static void test_damage(void)
@@ -57,14 +95,18 @@ static void test_damage(void)
     accepted(RUN, "muon");
     accepted("$P store check --store $D/s.db", "is sound");
     accepted("$P audit small --store $D/s.db --format json >$D/before; echo $?", "0");
-    damaged("UPDATE result SET value = value * 1.0000001 WHERE name = 'test_mse' AND run = (SELECT min(id) "
-            "FROM run)",
-            "its result 'test_mse'", "1 now");
-    damaged("UPDATE epoch SET valid = 0 WHERE epoch = 2 AND run = (SELECT max(id) FROM run)",
-            "(small): its epoch 2", "1 now");
-    damaged("DELETE FROM epoch WHERE epoch = 3 AND run = (SELECT max(id) FROM run)", "it has 2 epochs of 3",
-            "1 now");
-    damaged("DELETE FROM result WHERE name = 'best_epoch'", "results of", "4 now");
+    rotten("UPDATE result SET value = value * 1.0000001 WHERE name = 'test_mse' AND run = (SELECT min(id) "
+           "FROM run)",
+           "its result 'test_mse'", 1);
+    rotten("UPDATE epoch SET valid = 0 WHERE epoch = 2 AND run = (SELECT max(id) FROM run)", "its epoch 2",
+           1);
+    rotten("DELETE FROM epoch WHERE epoch = 3 AND run = (SELECT max(id) FROM run)", "it has 2 epochs of 3",
+           1);
+    rotten("DELETE FROM result WHERE name = 'best_epoch'", "results of", 4);
+    tamper("UPDATE epoch SET valid = 0 WHERE epoch = 2 AND run = (SELECT max(id) FROM run)");
+    damaged("UPDATE result SET value = 0 WHERE name = 'test_mse' AND run = (SELECT min(id) FROM run);"
+            "UPDATE spec SET title = 'x'",
+            "the spec 'small'", "2 now"); /* and nothing is read */
     damaged("UPDATE run SET state = 'planned' WHERE id = (SELECT min(id) FROM run)", "what it is", "1 now");
     damaged("UPDATE run SET id = '0123456789abcdef0123456789abcdef' WHERE id = (SELECT min(id) FROM run)",
             "run 0123456789ab: what it is", "1 now");

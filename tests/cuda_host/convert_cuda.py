@@ -134,7 +134,7 @@ def main():
 
     for line in open(source, encoding="utf-8"):
         m = MARK.match(line)
-        if m and (m.group(1).startswith(root) and "/cuda_host/" not in m.group(1)) != ours:
+        if m and (m.group(1).startswith(root) and "/cuda_host/include/" not in m.group(1)) != ours:
             flush()
             ours = not ours
         piece.append(line)

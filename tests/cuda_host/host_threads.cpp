@@ -92,6 +92,8 @@ struct block {
     std::deque<deferred> copies;
     char *dynamic, *statics, *stacks;
     void *scheduler;
+    const char *order; /* as the environment says, or null */
+    bool late;
     std::mt19937 dice;
 };
 
@@ -328,15 +330,9 @@ uint32_t remote_address(uint32_t address, uint32_t rank)
 
 /* ---- copies that are done later ----------------------------------------------------------------- */
 
-static bool late()
-{
-    static const bool yes = getenv("CUDA_HOST_LATE") && *getenv("CUDA_HOST_LATE") == '1';
-    return yes;
-}
-
 void defer(bool blocks, deferred copy)
 {
-    if (!late()) return copy();
+    if (!here->late) return copy();
     (blocks ? here->copies : now->of->copies).push_back(std::move(copy));
 }
 
@@ -399,7 +395,7 @@ static void fibers_make(block *b)
 
 static void order_make(std::vector<int> &order, block *b)
 {
-    static const char *how = getenv("CUDA_HOST_ORDER");
+    const char *how = b->order;
     int n = b->threads;
     if ((int)order.size() != n) {
         order.resize((size_t)n);
@@ -421,8 +417,9 @@ static void block_run(block *b)
 {
     std::vector<int> order;
     double quiet_since = 0;
-    const char *seed = getenv("CUDA_HOST_ORDER");
-    b->dice.seed((unsigned)(seed ? atoi(seed) : 0) + b->index.x * 7919);
+    const char *late = getenv("CUDA_HOST_LATE");
+    b->order = getenv("CUDA_HOST_ORDER"), b->late = late && *late == '1';
+    b->dice.seed((unsigned)(b->order ? atoi(b->order) : 0) + b->index.x * 7919);
     memset(b->dynamic, 0xff, b->what->shared); /* NaN in every format */
     blockIdx = b->index, blockDim = b->what->block, gridDim = b->what->grid;
     fibers_make(b);

@@ -2,9 +2,9 @@
  * diverge. For tests of the runner.
  *
  * FAKE_LOG (environment): a file to which every begin appends a line. FAKE_DELAY: microseconds that an epoch
- * takes. FAKE_STEPS: steps of an epoch, within which it can be left; the fake_stop_after-th step from now on
- * sets *fake_stop. fake_places counts the places of ensembles over all epochs, whether or not somebody who
- * goes on has them.
+ * takes. FAKE_STEPS: steps of an epoch, within which it can be left, FAKE_BEGIN: steps before the first one,
+ * as well; the fake_stop_after-th step from now on sets *fake_stop. fake_places counts the places of
+ * ensembles over all epochs, whether or not somebody who goes on has them.
  */
 #ifndef POLAR_FAKE_TESTBED_H
 #define POLAR_FAKE_TESTBED_H
@@ -81,11 +81,25 @@ static inline void fake_end(pl_train *t)
     pl_free(t);
 }
 
+static inline polar_status fake_prepare(const pl_step_watch *w)
+{
+    const char *steps = getenv("FAKE_BEGIN");
+    int64_t n = steps ? atoll(steps) : 0;
+    for (int64_t k = 1; k <= n; k++) {
+        pl_step_view v = {"stones laid", k, n, (double)NAN};
+        if (fake_stop && --fake_stop_after == 0) atomic_store(fake_stop, 1);
+        PL_NEED(!w->step(w->arg, &v), POLAR_E_STATE, "stopped after %lld of %lld stones", (long long)k,
+                (long long)n);
+    }
+    return POLAR_OK;
+}
+
 static inline polar_status fake_begin(pl_train **out, polar_device *dev, const pl_config *const *configs,
-                                      const uint64_t *seeds, int64_t members)
+                                      const uint64_t *seeds, int64_t members, const pl_step_watch *w)
 {
     (void)dev;
     *out = NULL;
+    PL_TRY(fake_prepare(w));
     pl_train *t = pl_calloc(1, sizeof *t);
     if (t) t->m = pl_calloc((size_t)members, sizeof *t->m);
     if (t) t->ids = pl_calloc((size_t)members, PL_RUN_ID_CHARS);

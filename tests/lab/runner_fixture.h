@@ -61,7 +61,7 @@ static inline int64_t table_differs(void)
 
 static inline polar_status run_all(pl_runner_outcome *out, const pl_runner_opts *o)
 {
-    return pl_runner_run(out, &fake_testbed, &plan.spec, plan.runs, FAKE_RUNS, o);
+    return pl_runner_run(out, &(pl_runner_plan){&fake_testbed, &plan.spec, plan.runs, FAKE_RUNS}, 1, o);
 }
 
 /* Another process at the whole plan. */

@@ -196,7 +196,7 @@ static void test_faults(const char *device)
             r.config[0] = config_of(with(FOLDER, i ? "stream" : "device", "train.epochs=1 data.workers=1"));
             int64_t live = pl_alloc_live();
             pl_alloc_fail_at(n + 1);
-            st = bed->begin(&r.t, r.dev, (const pl_config *const *)r.config, r.seed, 1);
+            st = bed->begin(&r.t, r.dev, (const pl_config *const *)r.config, r.seed, 1, NULL);
             if (st == POLAR_OK) st = bed->epoch(r.t, &row, &active);
             pl_alloc_fail_at(0);
             wrong += st != POLAR_OK && st != POLAR_E_NOMEM && st != POLAR_E_UNSUPPORTED;
@@ -207,6 +207,59 @@ static void test_faults(const char *device)
         }
         test_true(i ? "no memory, batch by batch" : "no memory, all of them",
                   PART(!wrong) && PART(!leaks) && PART(st == POLAR_OK), "%lld allocations", (long long)n);
+    }
+}
+
+/* ---- told, and stopped ---------------------------------------------------------------------------- */
+
+typedef struct listener {
+    int64_t calls, stop_at, last, total, wrong;
+    const char *what;
+    int phases;
+} listener;
+
+/* Counts upwards to `total`, once for each thing that is counted. */
+static int listen(void *arg, const pl_step_view *v)
+{
+    listener *l = arg;
+    if (!l->what || strcmp(l->what, v->what)) {
+        l->wrong += l->what && l->last % (l->total / 2) != 0; /* of two sets: the first's end, or both's */
+        l->phases++;
+    } else l->wrong += v->done <= l->last;
+    l->wrong += v->total != 2 * 99 || v->done < 1 || v->done > v->total;
+    l->what = v->what, l->last = v->done, l->total = v->total;
+    return ++l->calls == l->stop_at;
+}
+
+/* Two seeds, so two sets of 99 pictures: stopped at any word about them, it is as if it had not begun. */
+static void test_told(const char *device)
+{
+    static const uint64_t seeds[] = {5, 6};
+    static const int kinds[] = {FOLDER, PACK, SYNTH};
+    for (int i = 0; i < 3; i++) {
+        polar_device *dev;
+        pl_config *c = config_of(with(kinds[i], "device", ""));
+        const pl_config *const both[] = {c, c};
+        listener all = {0};
+        int64_t leaks = 0, wrong = 0, tries = 0;
+        pl_train *t = NULL;
+        TEST_TRY(polar_device_open(&dev, device));
+        int64_t live = pl_alloc_live();
+        TEST_TRY(bed->begin(&t, dev, both, seeds, 2, &(pl_step_watch){listen, &all}));
+        bed->end(t);
+        for (int64_t k = 1; k <= all.calls; k += 1 + k / 4, tries++) {
+            listener l = {.stop_at = k};
+            polar_status st = bed->begin(&t, dev, both, seeds, 2, &(pl_step_watch){listen, &l});
+            wrong += st != POLAR_E_STATE || t || l.calls != k || !*polar_error_message();
+            leaks += pl_alloc_live() != live;
+        }
+        test_true("told of pictures on their way, and stopped",
+                  PART(all.phases == 4) && PART(all.last == 2 * 99) && PART(!all.wrong) && PART(!wrong) &&
+                      PART(!leaks) && PART(all.calls >= 2 * (99 / 8)),
+                  "%lld words, stopped at %lld of them; \"%s\"", (long long)all.calls, (long long)tries,
+                  polar_error_message());
+        pl_config_destroy(c);
+        polar_device_close(dev);
     }
 }
 
@@ -416,6 +469,7 @@ int main(int argc, char **argv)
     test_ways(device);
     test_where(device);
     test_mates(device);
+    test_told(device);
     if (!strncmp(device, "cpu", 3)) {
         test_faults(device);
         test_nvjpeg(device);

@@ -167,6 +167,54 @@ static void test_parts(void)
     test_true("  and went on from there", stops > 100, "%lld stops", (long long)stops);
 }
 
+/* Left before the first epoch, where that takes long: nothing is begun, and no error. */
+static void test_beginning(void)
+{
+    int64_t wrong = 0, stops = 0;
+    setenv("FAKE_BEGIN", "10", 1);
+    for (int64_t after = 3; after <= 33; after += 10) { /* within the first to the fourth ensemble's */
+        pl_runner_outcome out;
+        atomic_int stop = 0;
+        pl_runner_opts o = options();
+        clean();
+        fake_stop = &stop;
+        fake_stop_after = after;
+        o.stop = &stop;
+        o.ensemble = 3;
+        o.leave_after = 1e9; /* a smaller ensemble would be begun, too */
+        TEST_TRY(run_all(&out, &o));
+        stops += out.stopped;
+        wrong += out.done != 3 * (after / 10) || out.left != FAKE_RUNS - out.done || runs_begun() != out.done;
+        fake_stop = NULL;
+        stop = 0;
+        TEST_TRY(run_all(&out, &o));
+        wrong += out.left + table_differs();
+    }
+    test_exact("left while something is prepared", wrong);
+    test_true("  and went on from there", stops == 4, "%lld stops", (long long)stops);
+    /* members leave at once, so it begins again and again: stopped in the third time, the fifth, ... */
+    for (int64_t after = 21; after <= 161; after += 20) {
+        clean();
+        for (int left = 1; left;) {
+            pl_runner_outcome out;
+            atomic_int stop = 0;
+            pl_runner_opts o = options();
+            fake_stop = &stop;
+            fake_stop_after = after;
+            o.stop = &stop;
+            o.ensemble = 9;
+            o.leave_after = 0;
+            TEST_TRY(run_all(&out, &o));
+            left = out.left > 0;
+            wrong += left != out.stopped;
+        }
+        wrong += table_differs();
+    }
+    fake_stop = NULL;
+    unsetenv("FAKE_BEGIN");
+    test_exact("  and where members leave", wrong);
+}
+
 static void test_budget(void)
 {
     pl_runner_outcome out;
@@ -342,7 +390,7 @@ static void test_weights(void)
     o.weights = path;
     polar_status refused = run_all(&out, &o);
     /* it is done already: made again for its weights */
-    TEST_TRY(pl_runner_run(&out, &fake_testbed, &plan.spec, plan.runs, 1, &o));
+    TEST_TRY(pl_runner_run(&out, &(pl_runner_plan){&fake_testbed, &plan.spec, plan.runs, 1}, 1, &o));
     int there = stat(path, &s) == 0 && s.st_size > 8;
     test_true("weights of a finished run", refused == POLAR_E_ARG && there && !table_differs(), "%lld bytes",
               there ? (long long)s.st_size : -1);
@@ -456,6 +504,7 @@ int main(int argc, char **argv)
     test_ensembles();
     test_stopped(saved_by_stops, 50);
     test_parts();
+    test_beginning();
     test_budget();
     test_kills();
     test_processes();

@@ -214,19 +214,22 @@ enum { E = 3, B = 2, N = 7, H = 5, BESIDE = 4, P = N * (N + 1) / 2, OUTS = 9 };
 
 /* Forward and backward; way 0: as the device likes, 1: composed, 2: composed, one member at a time. The
  * results in out, one after the other. */
-static void messages(const char *device, polar_dtype t, int way, double *out[OUTS], int64_t size[OUTS])
+static void messages(const char *device, pl_message_kind kind, polar_dtype t, int way, double *out[OUTS],
+                     int64_t size[OUTS])
 {
+    const int64_t R = kind == PL_MESSAGE_CHANNEL ? 2 * H : kind == PL_MESSAGE_SCALARS ? H : 1;
     bench b = bench_open(device);
     pl_message m = {.D = mat(&b, t, E * B, P, 1, 1, 1),
                     .w0 = mat(&b, t, E, H, 1, 2, 0.5),
                     .b0 = mat(&b, t, E, 1, H, 3, 0.5),
-                    .W2 = mat(&b, t, E, 2 * H, H, 4, 0.5),
-                    .b2 = mat(&b, t, E, 1, 2 * H, 5, 0.5),
+                    .W2 = mat(&b, t, E, R, H, 4, 0.5),
+                    .b2 = mat(&b, t, E, 1, R, 5, 0.5),
                     .points = N,
                     .alpha = 1.0 / N,
-                    .slab = way == 2 ? 1 : 0};
-    pl_message_grads g = {mat(&b, t, E, H, 1, 0, 0), mat(&b, t, E, 1, H, 0, 0), mat(&b, t, E, 2 * H, H, 0, 0),
-                          mat(&b, t, E, 1, 2 * H, 0, 0)};
+                    .slab = way == 2 ? 1 : 0,
+                    .kind = kind};
+    pl_message_grads g = {mat(&b, t, E, H, 1, 0, 0), mat(&b, t, E, 1, H, 0, 0), mat(&b, t, E, R, H, 0, 0),
+                          mat(&b, t, E, 1, R, 0, 0)};
     pl_mat S = mat(&b, t, E * B, N, H, 6, 1), V = mat(&b, t, E * B, 3 * N, H, 7, 1),
            wide = mat(&b, t, E * B, N, H + BESIDE, 0, 0), Yv = mat(&b, t, E * B, 3 * N, H, 0, 0);
     pl_mat dwide = mat(&b, t, E * B, N, H + BESIDE, 8, 1), dYv = mat(&b, t, E * B, 3 * N, H, 9, 1),
@@ -247,20 +250,20 @@ static void messages(const char *device, polar_dtype t, int way, double *out[OUT
 /* Against the composition in double: three sums behind each other (the MLP's, the messages', the gradients'),
  * each with an error of about u sqrt(K) relative to its norm (Higham and Mary), K the longest: N terms of a
  * message, or the B P pairs of a member in a gradient of the MLP. */
-static void message_errors(const char *device)
+static void message_errors(const char *device, pl_message_kind kind, const char *of)
 {
     static const char *const names[OUTS] = {"Ys", "Yv", "dS", "dV", "dw0", "db0", "dW2", "db2", ""};
     double *exact[OUTS], *got[2][OUTS], *slabs[OUTS];
     int64_t size[OUTS], bad = 0, untouched = 0;
-    messages("ref", POLAR_DTYPE_F64, 1, exact, size);
-    messages(device, POLAR_DTYPE_F32, 0, got[0], size);
-    messages(device, POLAR_DTYPE_F32, 1, got[1], size);
-    messages(device, POLAR_DTYPE_F32, 2, slabs, size);
+    messages("ref", kind, POLAR_DTYPE_F64, 1, exact, size);
+    messages(device, kind, POLAR_DTYPE_F32, 0, got[0], size);
+    messages(device, kind, POLAR_DTYPE_F32, 1, got[1], size);
+    messages(device, kind, POLAR_DTYPE_F32, 2, slabs, size);
     for (int way = 0; way < 2; way++)
         for (int i = 0; i < OUTS - 1; i++) {
             char line[96];
             double tol = 3 * sqrt(i < 4 ? N : B * P) * U32;
-            snprintf(line, sizeof line, "%s messages, %s", way ? "composed" : "the device's", names[i]);
+            snprintf(line, sizeof line, "%s messages%s, %s", way ? "composed" : "the device's", of, names[i]);
             test_bound(line, model_norm(got[way][i], exact[i], size[i]) / model_norm(exact[i], NULL, size[i]),
                        tol, "3 sqrt(K) u of the norm");
         }
@@ -268,6 +271,10 @@ static void message_errors(const char *device)
     test_exact("composed messages, member by member", bad);
     for (int64_t i = 0; i < size[OUTS - 1]; i++) untouched += got[0][OUTS - 1][i] != 7;
     test_exact("what stands beside a strided result stays", untouched);
+    if (kind == PL_MESSAGE_SCALARS)
+        test_exact("vectors and their gradients pass as they are",
+                   model_mismatches(got[0][1], exact[1], size[1]) +
+                       model_mismatches(got[0][3], exact[3], size[3]));
     for (int i = 0; i < OUTS; i++) free(exact[i]), free(got[0][i]), free(got[1][i]), free(slabs[i]);
 }
 
@@ -316,7 +323,9 @@ int main(int argc, char **argv)
         linear_tf32(device, 24, 4);
         linear_tf32(device, 1280, 20);
     }
-    message_errors(device);
+    message_errors(device, PL_MESSAGE_CHANNEL, "");
+    message_errors(device, PL_MESSAGE_SHARED_BOUNDED, " of one weight");
+    message_errors(device, PL_MESSAGE_SCALARS, " of scalars");
     pooling(device);
     return test_end();
 }

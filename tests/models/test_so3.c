@@ -140,7 +140,8 @@ int main(int argc, char **argv)
         golden g = golden_open(sets[i].name, &shape);
         in_double(device, &g, sets[i].name);
         in_float(device, &g, sets[i].name, 0);
-        if (shape.message == PL_MESSAGE_CHANNEL) in_float(device, &g, sets[i].name, 1);
+        if (shape.message == PL_MESSAGE_CHANNEL || shape.message == PL_MESSAGE_SCALARS)
+            in_float(device, &g, sets[i].name, 1);
         golden_close(&g);
     }
     return test_end();

@@ -1,6 +1,7 @@
 /* test_pair_weight.c -- one number a pair from its distance (pair_weight) and the gradients of its MLP
- * (pair_weight_back) on the device argv[1], which has them: against a model in long double with its bounds;
- * members alone and together, other instruction sets and numbers of threads, gaps between rows, refusals.
+ * (pair_weight_back) on the device argv[1], which has them, in f32 alone or in f64 too: against a model in
+ * long double with its bounds; members alone and together, other instruction sets and numbers of threads,
+ * a cloud alone, no clouds, gaps between rows, refusals.
  *
  * The bounds, to first order in the unit roundoff u (hence 1.02), a = w0 d + b0, z = silu(a), f32 by the
  * table of math/message_pieces.h:
@@ -97,12 +98,40 @@ static void weights_close(weights *t)
     polar_device_close(t->dev);
 }
 
-static void enqueue(weights *t)
+static pl_args_pair_weight forward_of(const weights *t)
 {
     const pl_mat *m = t->m;
-    PL_CALL(pair_weight, t->q, .U = m[U], .D = m[D], .w0 = m[W0], .b0 = m[B0], .W2 = m[W2]);
-    PL_CALL(pair_weight_back, t->q, .dw0 = m[DW0], .db0 = m[DB0], .dW2 = m[DW2], .db2 = m[DB2], .dU = m[G],
-            .D = m[D], .w0 = m[W0], .b0 = m[B0], .W2 = m[W2]);
+    return (pl_args_pair_weight){.U = m[U], .D = m[D], .w0 = m[W0], .b0 = m[B0], .W2 = m[W2]};
+}
+
+static pl_args_pair_weight_back backward_of(const weights *t)
+{
+    const pl_mat *m = t->m;
+    return (pl_args_pair_weight_back){.dw0 = m[DW0],
+                                      .db0 = m[DB0],
+                                      .dW2 = m[DW2],
+                                      .db2 = m[DB2],
+                                      .dU = m[G],
+                                      .D = m[D],
+                                      .w0 = m[W0],
+                                      .b0 = m[B0],
+                                      .W2 = m[W2]};
+}
+
+static int served(const weights *t)
+{
+    const pl_args_pair_weight forward = forward_of(t);
+    const pl_args_pair_weight_back backward = backward_of(t);
+    return pl_queue_serves(t->q, PL_OP_pair_weight, &forward) &&
+           pl_queue_serves(t->q, PL_OP_pair_weight_back, &backward);
+}
+
+static void enqueue(weights *t)
+{
+    const pl_args_pair_weight forward = forward_of(t);
+    const pl_args_pair_weight_back backward = backward_of(t);
+    pl_call_pair_weight(t->q, &forward);
+    pl_call_pair_weight_back(t->q, &backward);
 }
 
 static void weights_run(weights *t)
@@ -188,11 +217,11 @@ static void against_model(const weights *t)
 
 /* ---- bits --------------------------------------------------------------------------------------- */
 
-/* Numbers of member `e`'s results in t that differ from those of the member `of` of another. */
-static int64_t member_differs(const weights *t, int64_t e, const weights *other, int64_t of)
+/* Numbers of member `e`'s results before `end` in t that differ from those of the member `of` of another. */
+static int64_t member_differs(const weights *t, int64_t e, const weights *other, int64_t of, int end)
 {
     int64_t differ = 0;
-    for (int i = INPUTS; i < ALL; i++) {
+    for (int i = INPUTS; i < end; i++) {
         int64_t per = t->m[i].batch / t->s.E;
         for (int64_t b = 0; b < per; b++)
             for (int64_t r = 0; r < t->m[i].rows; r++)
@@ -206,6 +235,23 @@ static int64_t member_differs(const weights *t, int64_t e, const weights *other,
     return differ;
 }
 
+/* Numbers of t's first cloud that differ from those of the same cloud alone. */
+static int64_t cloud_differs(const weights *t, const char *device)
+{
+    int64_t differ = 0;
+    size_t n = polar_dtype_size(t->s.dtype);
+    shape first = t->s;
+    weights one;
+    first.E = first.B = 1;
+    weights_open(&one, device, &first, 0);
+    weights_run(&one);
+    for (int64_t r = 0; r < t->s.P; r++)
+        differ += memcmp(t->host[U] + (size_t)offset(t, U, 0, r, 0) * n,
+                         one.host[U] + (size_t)offset(&one, U, 0, r, 0) * n, n) != 0;
+    weights_close(&one);
+    return differ;
+}
+
 static void every_shape(const char *device)
 {
     /* around a strip of 512 and a chunk of 48 pairs, more clouds than parts, distances beyond any table */
@@ -214,13 +260,20 @@ static void every_shape(const char *device)
                                    {3, 1, 528, 33, 1, 0, 0},  {1, 4, 97, 8, 0, 60, 0},
                                    {2, 5, 36, 17, 2, 1e6, 0}, {1, 2, 2080, 16, 0, 0, 0}};
     static const char *const others[] = {"cpu:isa=scalar,threads=1", "cpu:threads=3"};
-    int64_t mates = 0, touched = 0, differ = 0;
+    const int cuda = !strncmp(device, "cuda", 4),
+              end = cuda ? U + 1 : ALL; /* its sums have their own order */
+    int64_t mates = 0, touched = 0, differ = 0, absent = 0;
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
         for (int wide = 0; wide < 2; wide++) {
             shape s = shapes[i], alone = s;
             weights t, one;
             s.dtype = alone.dtype = wide ? POLAR_DTYPE_F64 : POLAR_DTYPE_F32;
             weights_open(&t, device, &s, 0);
+            if (!served(&t)) {
+                absent += !(cuda && wide);
+                weights_close(&t);
+                continue;
+            }
             weights_run(&t);
             against_model(&t);
             touched += gaps_touched(t.m, t.host, INPUTS, ALL);
@@ -228,20 +281,41 @@ static void every_shape(const char *device)
             for (int64_t e = 0; s.E > 1 && e < s.E; e++) {
                 weights_open(&one, device, &alone, e);
                 weights_run(&one);
-                mates += member_differs(&t, e, &one, 0);
+                mates += member_differs(&t, e, &one, 0, ALL);
                 weights_close(&one);
             }
+            if (s.B > 1) mates += cloud_differs(&t, device);
             for (size_t k = 0; k < sizeof others / sizeof *others; k++) {
                 weights_open(&one, others[k], &s, 0);
                 weights_run(&one);
-                for (int64_t e = 0; e < s.E; e++) differ += member_differs(&t, e, &one, e);
+                for (int64_t e = 0; e < s.E; e++) differ += member_differs(&t, e, &one, e, end);
                 weights_close(&one);
             }
             weights_close(&t);
         }
-    test_exact("a member alone has the same bits", mates);
-    test_exact("the baseline and three threads have the same bits", differ);
+    test_exact("the device has them", absent);
+    test_exact("a member alone, and a cloud alone, has the same bits", mates);
+    test_exact(cuda ? "the numbers of a pair have the bits of cpu"
+                    : "the baseline and three threads have the same bits",
+               differ);
     test_exact("nothing is written between rows", touched);
+}
+
+/* Gradients of members without clouds are written, and zero. */
+static void no_clouds(const char *device)
+{
+    shape s = {2, 1, 15, 4, 0, 0, POLAR_DTYPE_F32};
+    weights t;
+    int64_t bad = 0;
+    weights_open(&t, device, &s, 0);
+    t.m[D].batch = t.m[G].batch = t.m[U].batch = 0;
+    weights_run(&t);
+    for (int i = DW0; i < ALL; i++)
+        for (int64_t e = 0; e < s.E; e++)
+            for (int64_t k = 0; k < t.m[i].rows * t.m[i].cols; k++)
+                bad += get(&t, i, e, k / t.m[i].cols, k % t.m[i].cols) != 0;
+    test_exact("no clouds: gradients of zero", bad);
+    weights_close(&t);
 }
 
 /* What is no number a pair is refused, by a sentence that names the op. */
@@ -279,6 +353,7 @@ int main(int argc, char **argv)
 {
     const char *device = test_begin(argc, argv);
     every_shape(device);
+    no_clouds(device);
     refusals(device);
     return test_end();
 }

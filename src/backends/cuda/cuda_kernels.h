@@ -39,6 +39,12 @@ size_t pl_cuda_pair_message_scratch(const pl_args_pair_message *a); /* bytes */
 size_t pl_cuda_pair_message_back_scratch(const pl_args_pair_message_back *a);
 void pl_cuda_launch_pair_message(cudaStream_t stream, const pl_args_pair_message *a, void *scratch);
 void pl_cuda_launch_pair_message_back(cudaStream_t stream, const pl_args_pair_message_back *a, void *scratch);
+/* The same of pair_weight; D and w0 are among the operands. */
+int pl_cuda_weight_suits(const pl_mat *operands, int count, const pl_mat *D, const pl_mat *w0);
+size_t pl_cuda_pair_weight_scratch(const pl_args_pair_weight *a);
+size_t pl_cuda_pair_weight_back_scratch(const pl_args_pair_weight_back *a);
+void pl_cuda_launch_pair_weight(cudaStream_t stream, const pl_args_pair_weight *a, void *scratch);
+void pl_cuda_launch_pair_weight_back(cudaStream_t stream, const pl_args_pair_weight_back *a, void *scratch);
 /* Does nothing for so long. */
 void pl_cuda_launch_delay(cudaStream_t stream, int microseconds);
 /* U's columns (contiguous) whose singular value is at most tol s[0] become zero, the others f of it times

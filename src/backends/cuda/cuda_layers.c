@@ -2,8 +2,9 @@
  * fits.
  *
  * attention, its gradient, weight_grad: Hopper's kernels or nothing (pl_cuda_layer_serves; compose/ makes
- * them of products); pair_message and its gradient in f32 or not at all. gemm_act takes everything but some
- * calls with factors of rows: one pass where cuda_gemm_act.h has it, else gemm and a pass over its result.
+ * them of products); pair_message, pair_weight and their gradients in f32 or not at all. gemm_act takes
+ * everything but some calls with factors of rows: one pass where cuda_gemm_act.h has it, else gemm and a pass
+ * over its result.
  */
 #include "cuda_attention.h"
 #include "cuda_gemm_act.h"
@@ -44,6 +45,14 @@ int pl_cuda_layer_serves(pl_queue *q, pl_op_id id, const void *args)
     case PL_OP_pair_message_back:
         return pl_cuda_message_suits(pl_op_operands(args), 15,
                                      ((const pl_args_pair_message_back *)args)->points);
+    case PL_OP_pair_weight: {
+        const pl_args_pair_weight *a = args;
+        return pl_cuda_weight_suits(pl_op_operands(args), 5, &a->D, &a->w0);
+    }
+    case PL_OP_pair_weight_back: {
+        const pl_args_pair_weight_back *a = args;
+        return pl_cuda_weight_suits(pl_op_operands(args), 9, &a->D, &a->w0);
+    }
     default: return 1;
     }
 }
@@ -83,7 +92,7 @@ void pl_cuda_weight_grad(pl_queue *q, const pl_args_weight_grad *a)
     pl_scratch_end(q, mark);
 }
 
-#define MESSAGE(op)                                                         \
+#define OVER_PAIRS(op)                                                      \
     void pl_cuda_##op(pl_queue *q, const pl_args_##op *a)                   \
     {                                                                       \
         if (!served(q, PL_OP_##op, a)) return;                              \
@@ -93,8 +102,10 @@ void pl_cuda_weight_grad(pl_queue *q, const pl_args_weight_grad *a)
         pl_scratch_end(q, mark);                                            \
         pl_cuda_check_op(q, PL_OP_##op, a);                                 \
     }
-MESSAGE(pair_message)
-MESSAGE(pair_message_back)
+OVER_PAIRS(pair_message)
+OVER_PAIRS(pair_message_back)
+OVER_PAIRS(pair_weight)
+OVER_PAIRS(pair_weight_back)
 
 int pl_cuda_gemm_rows(pl_queue *q, const pl_args_gemm *a)
 {
@@ -131,6 +142,8 @@ size_t pl_cuda_layer_scratch(pl_op_id id, const void *args)
     if (id == PL_OP_weight_grad) return pl_hopper_weight_grad_scratch(args);
     if (id == PL_OP_pair_message) return pl_cuda_pair_message_scratch(args);
     if (id == PL_OP_pair_message_back) return pl_cuda_pair_message_back_scratch(args);
+    if (id == PL_OP_pair_weight) return pl_cuda_pair_weight_scratch(args);
+    if (id == PL_OP_pair_weight_back) return pl_cuda_pair_weight_back_scratch(args);
     if (id == PL_OP_gemm) return pl_cuda_gemm_scratch(args);
     if (id != PL_OP_gemm_act) return 0;
     const pl_args_gemm product = product_of(args);

@@ -11,15 +11,12 @@
 #include "cuda_launch.cuh"
 #include "cuda_message.cuh"
 
-#include "math/activation_elem.h"
-
-#define WARPS      8
-#define BLOCK      (32 * WARPS)
-#define EACH       8              /* points of a warp at a time */
-#define AT_ONCE    (WARPS * EACH) /* points of a block at a time */
-#define MOST       128            /* points of a cloud: what shared memory has room for */
-#define STARTS     (PIECES + 4)   /* bytes of a point's starts */
-#define MOST_WIDTH 512
+#define WARPS   8
+#define BLOCK   (32 * WARPS)
+#define EACH    8              /* points of a warp at a time */
+#define AT_ONCE (WARPS * EACH) /* points of a block at a time */
+#define MOST    128            /* points of a cloud: what shared memory has room for */
+#define STARTS  (PIECES + 4)   /* bytes of a point's starts */
 
 /* ---- pieces ------------------------------------------------------------------------------------- */
 
@@ -37,7 +34,7 @@ static __device__ unsigned largest(const pl_mat &m, int64_t e)
     return most;
 }
 
-static __global__ void message_prepare(const __grid_constant__ message_job a)
+static __global__ void message_prepare(const __grid_constant__ message_mlp a)
 {
     __shared__ unsigned most_w0, most_rest;
     __shared__ int rows;
@@ -66,6 +63,11 @@ static __global__ void message_prepare(const __grid_constant__ message_job a)
     if (threadIdx.x == 0) a.pieces[e] = {delta, (float)(1 / delta), rows};
 }
 
+extern "C" void pl_cuda_message_prepare(cudaStream_t stream, const message_mlp *a)
+{
+    message_prepare<<<(unsigned)a->members, 512, 0, stream>>>(*a);
+}
+
 /* ---- the table ---------------------------------------------------------------------------------- */
 
 #define TABLE_BLOCK 128
@@ -80,8 +82,7 @@ static __global__ void message_table(const __grid_constant__ message_job a)
     float *tile = (float *)(coef + TERMS * h); /* (TABLE_BLOCK, DEPTH + 1) of W2 */
     int64_t first = ((int64_t)e * PIECES + row) * TERMS * h;
     for (int x = threadIdx.x; x < TERMS * h; x += blockDim.x) {
-        double d = a.pieces[e].delta * ((double)row + 0.5 * (1 + a.basis.node[x / h]));
-        double u = fma((double)message_get(a.w0, e, x % h, 0), d, (double)message_get(a.b0, e, 0, x % h));
+        double u = message_hidden(a, e, x % h, message_node(a, e, row, x / h));
         z[x] = pl_silu_f64(u);
         if (a.back) a.z[first + x] = z[x], a.slope[first + x] = pl_silu_slope_f64(u);
     }
@@ -148,9 +149,7 @@ static __device__ __forceinline__ void list_make(neighbour *list, uint8_t *start
         int j = b * 32 + lane;
         piece[b] = -1, t[b] = 0;
         if (j >= a.points) continue;
-        float x = message_get(a.D, cloud, message_pair(a.points, i, j), 0) * scale;
-        piece[b] = (int)x;
-        t[b] = 2 * (x - (float)piece[b]) - 1;
+        piece[b] = message_locate(message_get(a.D, cloud, message_pair(a.points, i, j), 0), scale, t[b]);
     }
     for (int r = 0; r < rows; r++) {
         if (lane == 0) starts[r] = (uint8_t)used;
@@ -322,27 +321,18 @@ static void clouds_launch(cudaStream_t stream, const message_job *a)
 
 /* ---- both directions ---------------------------------------------------------------------------- */
 
-/* The next piece of the scratch memory, aligned. */
-template <typename T> static void take(T *&at, char *base, size_t *used, size_t count)
-{
-    at = base ? (T *)(base + *used) : NULL;
-    *used += (count * sizeof(T) + 255) / 256 * 256;
-}
-
 /* Sizes and scratch of a job whose operands are set; its bytes. */
 static size_t job_make(message_job *a, int64_t points, int back, char *base)
 {
     size_t used = 0;
-    a->members = (int)a->w0.batch, a->clouds = (int)(a->D.batch / a->w0.batch);
-    a->points = (int)points, a->h = (int)a->source_s.cols, a->back = back;
+    message_mlp_make(a, base, &used);
+    a->points = (int)points, a->back = back;
     int sixteens = (a->h + 15) / 16;
     a->channels = sixteens % 2 ? 16 : 32;
     a->groups = (a->h + a->channels - 1) / a->channels;
     a->parts = a->clouds < DIRECT_PARTS ? a->clouds : DIRECT_PARTS;
     size_t members = (size_t)a->members, all = members * (size_t)a->clouds, h = (size_t)a->h,
            row = (size_t)(a->groups * a->channels * ROW_TERMS), nodes = members * PIECES * TERMS;
-    take(a->pieces, base, &used, members);
-    take(a->is_direct, base, &used, all);
     take(a->table, base, &used, members * PIECES * row);
     if (!back) return used;
     take(a->moments, base, &used, all * PIECES * row);
@@ -356,8 +346,7 @@ static size_t job_make(message_job *a, int64_t points, int back, char *base)
 
 static void job_run(cudaStream_t stream, message_job *a)
 {
-    pl_message_basis_make(&a->basis);
-    message_prepare<<<(unsigned)a->members, 512, 0, stream>>>(*a);
+    pl_cuda_message_prepare(stream, a);
     table_launch(stream, a);
     clouds_launch(stream, a);
     pl_cuda_message_direct(stream, a);

@@ -17,54 +17,31 @@
 #ifndef PL_CUDA_MESSAGE_CUH
 #define PL_CUDA_MESSAGE_CUH
 
-#include "cuda_kernels.h"
-#include "math/message_pieces.h"
+#include "cuda_message_pieces.cuh"
 
-#define TERMS        PL_MESSAGE_TERMS
-#define PIECES       PL_MESSAGE_ROWS
 #define ROW_TERMS    (2 * TERMS) /* of a piece and channel: the scalars' weight, the vectors' */
 #define DIRECT_PARTS 8           /* of a member's clouds that take the direct way backward */
 
-/* A member's pieces. */
-typedef struct {
-    double delta; /* width of a piece, a power of two */
-    float scale;  /* 1 / delta */
-    int rows;     /* pieces that its clouds fall into */
-} message_pieces;
-
 /* What both directions know: sums go from the source (S, V or dYs, dYv) to the sink (Ys, Yv or dS, dV). */
-typedef struct {
-    pl_mat sink_s, sink_v, source_s, source_v, D, w0, b0, W2, b2;
+struct message_job : message_mlp {
+    pl_mat sink_s, sink_v, source_s, source_v;
     pl_mat S, V, dw0, db0, dW2, db2; /* the backward's */
     double alpha;
-    int members, clouds, points, h; /* clouds: of one member */
-    int channels, groups;           /* of a block; blocks that share a cloud */
-    int back, parts;                /* parts: of a member's clouds on the direct way */
-    pl_message_basis basis;
+    int points;
+    int channels, groups; /* of a block; blocks that share a cloud */
+    int back, parts;      /* parts: of a member's clouds on the direct way */
     /* scratch */
-    message_pieces *pieces; /* (members) */
-    int *is_direct;         /* (clouds of all): which way a cloud goes */
-    float *table;           /* (members, PIECES, groups, ROW_TERMS, channels) */
-    float *moments;         /* (clouds of all), each as a member's table */
-    double *z, *slope;      /* (members, PIECES TERMS, h): silu and silu' at the nodes */
-    double *dw, *du;        /* (members, PIECES TERMS, 2h), (.., h): gradients at the nodes */
-    double *direct;         /* (members, parts, 2h h + 4h): dW2, db2, dw0, db0 of direct clouds */
-} message_job;
+    float *table;      /* (members, PIECES, groups, ROW_TERMS, channels) */
+    float *moments;    /* (clouds of all), each as a member's table */
+    double *z, *slope; /* (members, PIECES TERMS, h): silu and silu' at the nodes */
+    double *dw, *du;   /* (members, PIECES TERMS, 2h), (.., h): gradients at the nodes */
+    double *direct;    /* (members, parts, 2h h + 4h): dW2, db2, dw0, db0 of direct clouds */
+};
 
 static __device__ __forceinline__ float *message_row(float *base, const message_job &a, int64_t which,
                                                      int row, int group)
 {
     return base + ((which * PIECES + row) * a.groups + group) * ROW_TERMS * a.channels;
-}
-
-static __device__ __forceinline__ float message_get(const pl_mat &m, int64_t b, int64_t i, int64_t j)
-{
-    return ((const float *)m.data)[b * m.bs + i * m.rs + j];
-}
-
-static __device__ __forceinline__ void message_put(const pl_mat &m, int64_t b, int64_t i, int64_t j, float x)
-{
-    ((float *)m.data)[b * m.bs + i * m.rs + j] = x;
 }
 
 static __device__ __forceinline__ int message_pair(int points, int i, int j) /* of i and j in any order */

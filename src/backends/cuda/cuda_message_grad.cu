@@ -2,18 +2,9 @@
  * moments (cuda_message.cuh). All in double. */
 #include "cuda_message.cuh"
 
-#include "math/activation_elem.h"
-
 /* ---- the direct way: the MLP at every pair ------------------------------------------------------ */
 
 #define DIRECT_BLOCK 256
-
-#define FOR_THREADS(i, n) for (int i = threadIdx.x; i < (n); i += blockDim.x)
-
-static __device__ __forceinline__ double at_f64(const pl_mat &m, int64_t b, int64_t i, int64_t j)
-{
-    return (double)message_get(m, b, i, j);
-}
 
 /* sink_i += w source_j in channel x of 2h. */
 static __device__ __forceinline__ void direct_add(const message_job &a, int64_t cloud, int i, int j, int x,
@@ -34,7 +25,7 @@ static __device__ __forceinline__ double direct_dw(const message_job &a, int64_t
     const pl_mat &dY = x < h ? a.source_s : a.source_v, &X = x < h ? a.S : a.V;
     double s = 0;
     for (int d = 0; d < many; d++)
-        s = fma(at_f64(dY, cloud, many * i + d, c), at_f64(X, cloud, many * j + d, c), s);
+        s = fma(message_get_f64(dY, cloud, many * i + d, c), message_get_f64(X, cloud, many * j + d, c), s);
     return s;
 }
 
@@ -49,7 +40,7 @@ static __device__ void direct_grads(const message_job &a, int e, double d, doubl
     FOR_THREADS(k, h)
     {
         double du = 0;
-        for (int x = 0; x < 2 * h; x++) du = fma(at_f64(a.W2, e, x, k), dw[x], du);
+        for (int x = 0; x < 2 * h; x++) du = fma(message_get_f64(a.W2, e, x, k), dw[x], du);
         du *= slope[k];
         dw0[k] = fma(du, d, dw0[k]);
         db0[k] += du;
@@ -67,19 +58,19 @@ static __device__ void direct_cloud(const message_job &a, int e, int64_t cloud, 
     }
     for (int i = 0; i < n; i++)
         for (int j = i; j < n; j++) {
-            double d = at_f64(a.D, cloud, message_pair(n, i, j), 0);
+            double d = message_get_f64(a.D, cloud, message_pair(n, i, j), 0);
             __syncthreads();
             FOR_THREADS(k, h)
             {
-                double u = fma(at_f64(a.w0, e, k, 0), d, at_f64(a.b0, e, 0, k));
+                double u = message_hidden(a, e, k, d);
                 z[k] = pl_silu_f64(u);
                 if (a.back) slope[k] = pl_silu_slope_f64(u);
             }
             __syncthreads();
             FOR_THREADS(x, 2 * h)
             {
-                double w = at_f64(a.b2, e, 0, x);
-                for (int k = 0; k < h; k++) w = fma(at_f64(a.W2, e, x, k), z[k], w);
+                double w = message_get_f64(a.b2, e, 0, x);
+                for (int k = 0; k < h; k++) w = fma(message_get_f64(a.W2, e, x, k), z[k], w);
                 direct_add(a, cloud, i, j, x, (float)w);
                 if (i != j) direct_add(a, cloud, j, i, x, (float)w);
                 if (!a.back) continue;
@@ -143,10 +134,9 @@ static __global__ void message_nodes(const __grid_constant__ message_job a)
             for (int q = 0; q < TERMS; q++) total[q] += (double)m[(half * TERMS + q) * a.channels];
         }
         for (int m = 0; m < TERMS; m++) {
-            double s = 0;
-            for (int q = 0; q < TERMS; q++) s = fma(a.basis.of[q][m], total[q], s);
-            dw[m * 2 * h + x] = a.alpha * s;
-            a.dw[(first + m) * 2 * h + x] = a.alpha * s;
+            double g = a.alpha * message_node_grad(a, total, m);
+            dw[m * 2 * h + x] = g;
+            a.dw[(first + m) * 2 * h + x] = g;
         }
     }
     __syncthreads();
@@ -154,7 +144,7 @@ static __global__ void message_nodes(const __grid_constant__ message_job a)
     {
         double sum[TERMS] = {0};
         for (int x = 0; x < 2 * h; x++) {
-            double w = at_f64(a.W2, e, x, k);
+            double w = message_get_f64(a.W2, e, x, k);
             for (int m = 0; m < TERMS; m++) sum[m] = fma(dw[m * 2 * h + x], w, sum[m]);
         }
         for (int m = 0; m < TERMS; m++) a.du[(first + m) * h + k] = sum[m] * a.slope[(first + m) * h + k];
@@ -213,7 +203,7 @@ static __device__ void weights_hidden(const message_job &a, int e, int nodes)
     {
         double dw0 = 0, db0 = 0;
         for (int i = 0; i < nodes; i++) {
-            double d = a.pieces[e].delta * ((double)(i / TERMS) + 0.5 * (1 + a.basis.node[i % TERMS]));
+            double d = message_node(a, e, i / TERMS, i % TERMS);
             dw0 = fma(du[(int64_t)i * h + k], d, dw0);
             db0 += du[(int64_t)i * h + k];
         }

@@ -66,7 +66,7 @@ static polar_status time_set(pl_bench_made_row *r, const pl_bench_made_opts *o, 
     snprintf(r->set, sizeof r->set, "%s%s", long_by ? "..." : "", set + long_by);
     PL_TRY(pl_augment_recipe(&s.augment, ways[way].recipe, o->size));
     PL_TRY(pl_deit_data_create(&d, &s, 0, threads < 1 ? 1 : threads > 1024 ? 1024 : (int)threads));
-    polar_status st = pl_deit_input_create(&d, &s, o->dev, q, 0);
+    polar_status st = pl_deit_input_create(&d, &s, o->dev, q, 0, &(pl_deit_reading){0});
     if (st == POLAR_OK) st = time_way(r, &d, q, Y, o->samples);
     (void)polar_queue_sync(q);
     pl_deit_data_destroy(&d);

@@ -7,6 +7,7 @@
 #include "base/alloc.h"
 #include "data/point_cloud.h"
 #include "device/backend.h"
+#include "lab/so3/so3_keys.h"
 #include "models/so3_points.h"
 
 typedef struct {
@@ -59,6 +60,7 @@ static polar_status make(so3_bench *b, pl_bench_training *t, pl_queue *q, const 
                                 .points = s->points,
                                 .width = s->width,
                                 .layers = 3,
+                                .message = s->message,
                                 .dtype = POLAR_DTYPE_F32,
                                 .eps = 1e-8};
     *t = (pl_bench_training){.forward = run_forward, .gradients = run_gradients, .arg = b, .dev = b->dev};
@@ -94,8 +96,9 @@ polar_status pl_bench_so3(pl_bench_training_rows *out, pl_queue *q, const pl_ben
     so3_bench b = {.dev = q->dev};
     pl_bench_training t;
     char of[80];
-    snprintf(of, sizeof of, "h=%lld N=%lld B=%lld E=%lld %s", (long long)s->width, (long long)s->points,
-             (long long)s->batch, (long long)s->members, rule);
+    snprintf(of, sizeof of, "h=%lld N=%lld B=%lld E=%lld %s%s%s", (long long)s->width, (long long)s->points,
+             (long long)s->batch, (long long)s->members, s->message ? pl_so3_messages[s->message] : "",
+             s->message ? " " : "", rule);
     polar_status st = make(&b, &t, q, s, rule);
     if (st == POLAR_OK) st = pl_bench_training_time(out, q, &t, of, peak);
     unmake(&b);

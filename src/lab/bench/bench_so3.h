@@ -6,6 +6,7 @@
 
 typedef struct pl_bench_so3_shape {
     int64_t width, points, batch, members;
+    int message; /* of pl_so3_messages */
 } pl_bench_so3_shape;
 
 /* 3 layers, f32, Gaussian clouds, the same for every member; fills in the rows' names too. FLOPs are nominal,

@@ -11,6 +11,7 @@
  *  2. With it every picture comes from the device's memory or the run does not begin. A file that nvJPEG does
  * not take is decoded by the host, whoever its neighbours are.
  */
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -20,12 +21,13 @@
 #include "device/backend.h"
 #include "lab/deit/deit_train.h"
 
-#define MEASURED  256 /* headers, and pictures, that the loader hands over at a time */
+#define MEASURED  64 /* headers, and pictures, that the loader hands over at a time */
 #define FILLED    8
 #define FIRST_TRY ((int64_t)1 << 30) /* bytes, and every double of them */
 
 typedef struct {
     pl_deit_data *d;
+    const pl_deit_reading *reading;
     pl_nvjpeg *decoder;   /* or NULL */
     polar_queue **queues; /* (workers): its streams */
 } filling;
@@ -42,6 +44,17 @@ static const char *obstacle(const pl_deit_settings *s, polar_queue *q)
         return "the device does not make pictures";
     if (!pl_augment_has_rows(&s->augment)) return "the recipe has more operations than the device does";
     return NULL;
+}
+
+/* Tells how far it is; an error where it is not to go on. */
+static polar_status tell_done(const filling *f, const char *what, const pl_batch *b)
+{
+    const pl_deit_reading *r = f->reading;
+    const pl_step_view v = {what, r->before + b->first + b->count, r->total, (double)NAN};
+    PL_NEED(!b->count || !r->watch.step || !r->watch.step(r->watch.arg, &v), POLAR_E_STATE,
+            "stopped after %lld of %lld pictures on their way to the device", (long long)v.done,
+            (long long)v.total);
+    return POLAR_OK;
 }
 
 /* ---- how large they are -------------------------------------------------------------------------- */
@@ -116,6 +129,7 @@ static polar_status list_places(filling *f, int64_t *bytes, int64_t side)
             if (p->width > longest) longest = p->width;
         }
         for (; st == POLAR_OK && *bytes > tried; tried *= 2) st = try_room(d, (size_t)*bytes);
+        if (st == POLAR_OK) st = tell_done(f, "sizes of pictures", &b);
     }
     pl_loader_destroy(l);
     if (d->tallest > longest) longest = d->tallest;
@@ -186,6 +200,7 @@ static polar_status send_pictures(filling *f, polar_queue *q)
                                    (size_t)(3 * (int64_t)p->width * p->height));
             drop(NULL, w);
         }
+        if (st == POLAR_OK) st = tell_done(f, "pictures read", &b);
     }
     pl_loader_destroy(l);
     polar_status sync = polar_queue_sync(q);
@@ -260,9 +275,10 @@ static polar_status tell(polar_status st)
     return pl_fail_again(POLAR_E_UNSUPPORTED, text);
 }
 
-static polar_status bring_all(pl_deit_data *d, const pl_deit_settings *s, polar_queue *q, size_t reserve)
+static polar_status bring_all(pl_deit_data *d, const pl_deit_settings *s, polar_queue *q, size_t reserve,
+                              const pl_deit_reading *r)
 {
-    filling f = {.d = d};
+    filling f = {.d = d, .reading = r};
     polar_status st = fill(&f, s, q, reserve);
     close_decoder(&f);
     if (st == POLAR_OK) d->way = PL_DEIT_BY_DEVICE;
@@ -281,7 +297,7 @@ int pl_deit_input_fills(const pl_deit_settings *s, const polar_device *dev)
 }
 
 polar_status pl_deit_input_create(pl_deit_data *d, const pl_deit_settings *s, polar_device *dev,
-                                  polar_queue *q, size_t reserve)
+                                  polar_queue *q, size_t reserve, const pl_deit_reading *r)
 {
     const char *why = obstacle(s, q);
     int must = must_fit(s), fills = pl_deit_input_fills(s, dev), stream = s->input == PL_INPUT_STREAM;
@@ -290,7 +306,7 @@ polar_status pl_deit_input_create(pl_deit_data *d, const pl_deit_settings *s, po
     if (!stream && (!fills || (why && !must))) return POLAR_OK;
     PL_NEED(!why, POLAR_E_ARG, "data.input=%s: %s", stream ? "stream" : "device", why);
     if (fills) {
-        polar_status st = bring_all(d, s, q, reserve);
+        polar_status st = bring_all(d, s, q, reserve, r);
         int others = st == POLAR_E_NOMEM || st == POLAR_E_UNSUPPORTED || st == POLAR_E_FORMAT;
         if (must || !others) return tell(st); /* too large, or broken: batch by batch */
     }

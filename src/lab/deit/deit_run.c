@@ -181,8 +181,11 @@ static polar_status take_input(pl_train *t)
 {
     size_t spare = 0;
     if (pl_deit_input_fills(t->set, t->dev)) PL_TRY(spare_bytes(&spare, t));
-    for (int64_t i = 0; i < t->data_count; i++)
-        PL_TRY(pl_deit_input_create(&t->data[i], t->set, t->dev, t->q, spare));
+    pl_deit_reading r = {.watch = t->watch};
+    int64_t of_set = t->data[0].count[PL_IMAGES_TRAIN] + t->data[0].count[PL_IMAGES_TEST];
+    r.total = t->data_count * of_set;
+    for (int64_t i = 0; i < t->data_count; i++, r.before += of_set)
+        PL_TRY(pl_deit_input_create(&t->data[i], t->set, t->dev, t->q, spare, &r));
     return pl_deit_prefetch_create(t);
 }
 
@@ -259,7 +262,7 @@ static polar_status tell_memory(polar_device *dev, const pl_config *c)
 }
 
 static polar_status deit_begin(pl_train **out, polar_device *dev, const pl_config *const *configs,
-                               const uint64_t *seeds, int64_t members)
+                               const uint64_t *seeds, int64_t members, const pl_step_watch *w)
 {
     *out = NULL;
     PL_NEED(members >= 1, POLAR_E_ARG, "an ensemble of %lld runs", (long long)members);
@@ -267,7 +270,9 @@ static polar_status deit_begin(pl_train **out, polar_device *dev, const pl_confi
     PL_NEED(t, POLAR_E_NOMEM, "an ensemble of %lld runs", (long long)members);
     t->dev = dev;
     t->members = members;
+    if (w) t->watch = *w;
     polar_status st = fill(t, configs, seeds);
+    t->watch = (pl_step_watch){0};
     if (st == POLAR_OK) *out = t;
     else deit_end(t);
     return st == POLAR_E_NOMEM && members == 1 ? tell_memory(dev, configs[0]) : st;

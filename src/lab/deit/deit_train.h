@@ -84,6 +84,12 @@ typedef struct pl_deit_data { /* the pictures of a run, and who reads them */
     int64_t counted;                        /* test pictures of the epoch under way that could be read */
 } pl_deit_data;
 
+typedef struct pl_deit_reading { /* who hears how far the pictures of all sets are on their way to the device
+                                  */
+    pl_step_watch watch;         /* step NULL: nobody */
+    int64_t before, total;       /* those of the sets that are there, and all */
+} pl_deit_reading;
+
 typedef struct pl_deit_batch { /* a batch with its labels; borrowed until the next */
     void *x;                   /* floats (count, 3, image, image), or pl_deit_part (count), the taker's */
     const int32_t *labels;     /* -1: a broken test picture, which does not count */
@@ -166,9 +172,10 @@ int64_t pl_deit_data_skipped(const pl_deit_data *d);
 /* whether all pictures are to be in the device's memory, or may */
 int pl_deit_input_fills(const pl_deit_settings *s, const polar_device *dev);
 /* Chooses d->way by data.input, brings the pictures to the device where all of them are to be there and
- * `reserve` bytes are left beside them; synchronises. */
+ * `reserve` bytes are left beside them; synchronises. POLAR_E_STATE where the reading's watch says to return.
+ */
 polar_status pl_deit_input_create(pl_deit_data *d, const pl_deit_settings *s, polar_device *dev,
-                                  polar_queue *q, size_t reserve);
+                                  polar_queue *q, size_t reserve, const pl_deit_reading *r);
 /* safe on a zeroed one */
 void pl_deit_input_destroy(pl_deit_data *d);
 /* BY_DEVICE: pictures [first, first + Y.batch) of the epoch's order, or of the test, into Y; enqueues */

@@ -31,9 +31,18 @@ struct pl_train { /* the leader's: what the runner holds in place of the testbed
     pl_step_watch watch;
 };
 
-static polar_status lead_begin(pl_train **out, polar_device *dev, const pl_config *const *configs,
-                               const uint64_t *seeds, int64_t members)
+/* Ranks begin together: what rank 0 is told is shown, and it leaves when all have begun. */
+static int show_step(void *w, const pl_step_view *v)
 {
+    const pl_step_watch *own = w;
+    (void)own->step(own->arg, v);
+    return 0;
+}
+
+static polar_status lead_begin(pl_train **out, polar_device *dev, const pl_config *const *configs,
+                               const uint64_t *seeds, int64_t members, const pl_step_watch *w)
+{
+    const pl_step_watch shown = {show_step, (void *)w};
     *out = NULL;
     pl_train *t = pl_calloc(1, sizeof *t);
     PL_NEED(t, POLAR_E_NOMEM, "a run");
@@ -41,7 +50,8 @@ static polar_status lead_begin(pl_train **out, polar_device *dev, const pl_confi
     polar_status st = pl_testbed_find(&t->tb, pl_config_schema(configs[0])->name);
     if (st == POLAR_OK) st = tell(t->comm, ORDER_BEGIN, "");
     if (st == POLAR_OK)
-        st = pl_comm_agree(t->comm, t->tb->begin(&t->train, dev, configs, seeds, members), "beginning a run");
+        st = pl_comm_agree(t->comm, t->tb->begin(&t->train, dev, configs, seeds, members, w ? &shown : NULL),
+                           "beginning a run");
     if (st == POLAR_OK) *out = t;
     else pl_free(t);
     return st;
@@ -150,7 +160,7 @@ static polar_status obey(pl_train **t, const message *m, polar_comm *comm, const
     int active;
     switch ((order)m->what) {
     case ORDER_BEGIN:
-        PL_TRY(pl_comm_agree(comm, tb->begin(t, dev, &config, &seed, 1), "beginning a run"));
+        PL_TRY(pl_comm_agree(comm, tb->begin(t, dev, &config, &seed, 1, NULL), "beginning a run"));
         if (tb->watch) tb->watch(*t, &(pl_step_watch){follow_step, comm});
         return POLAR_OK;
     case ORDER_LOAD:

@@ -61,7 +61,7 @@ polar_status pl_group_name(pl_group *g)
 
 static polar_status group_create(pl_group *g, pl_job *job)
 {
-    *g = (pl_group){.job = job, .tb = job->r->tb, .n = job->members};
+    *g = (pl_group){.job = job, .tb = pl_runner_plan_of(job->r, job->group[0])->tb, .n = job->members};
     size_t n = (size_t)g->n;
     g->m = pl_calloc(n, sizeof *g->m);
     g->configs = pl_calloc(n, sizeof *g->configs);
@@ -147,10 +147,26 @@ static polar_status read_part(pl_member *m, pl_store *store)
     return POLAR_OK;
 }
 
+/* pl_step_watch: of what comes before the first epoch. */
+static int watch_begin(void *arg, const pl_step_view *v)
+{
+    pl_group *g = arg;
+    double now = pl_clock_seconds();
+    if (v->what != g->begins) g->begins = v->what, g->counted_since = now, g->counted_from = v->done;
+    double seconds = now - g->counted_since;
+    pl_runner_beginning(g->job, v, seconds > 0 ? (double)(v->done - g->counted_from) / seconds : 0);
+    g->left = pl_runner_must_leave(g->job->r);
+    return g->left;
+}
+
 polar_status pl_group_begin(pl_group *g)
 {
     double begun = pl_clock_seconds();
-    PL_TRY(g->tb->begin(&g->t, g->job->dev, g->configs, g->seeds, g->n));
+    g->begins = NULL;
+    polar_status st =
+        g->tb->begin(&g->t, g->job->dev, g->configs, g->seeds, g->n, &(pl_step_watch){watch_begin, g});
+    pl_runner_beginning(g->job, NULL, 0);
+    PL_TRY(st);
     if (g->tb->watch) g->tb->watch(g->t, &(pl_step_watch){watch_step, g});
     g->begin_took = pl_clock_seconds() - begun;
     g->idle = 0;
@@ -394,5 +410,5 @@ polar_status pl_group_run(pl_job *job)
     if (st == POLAR_OK) st = begin(&g);
     if (st == POLAR_OK) st = train(&g);
     group_destroy(&g);
-    return st;
+    return st == POLAR_E_STATE && g.left ? POLAR_OK : st; /* what is saved is as it was */
 }

@@ -31,6 +31,8 @@ typedef struct pl_group {
     int within;           /* an epoch, of which a part is done */
     double counted_since; /* its speed is measured since then, */
     int64_t counted_from; /* when so much was done; -1: not known yet */
+    const char *begins;   /* what was counted last before the first epoch */
+    int left;             /* told to leave before it had begun */
 } pl_group;
 
 typedef struct pl_outcome { /* of a member that has ended */

@@ -1,5 +1,5 @@
-/* run_job.c -- a job: takes runs of the plan that are to be done, one ensemble after the other, until none is
- * left or it must leave.
+/* run_job.c -- a job: takes runs of the plans that are to be done, one ensemble after the other, until none
+ * is left or it must leave.
  *
  * Invariants:
  *  1. A run is begun only by who holds its claim and, holding it, has read that it is not finished: never two
@@ -20,13 +20,20 @@
 
 /* ---- taking runs -------------------------------------------------------------------------------- */
 
+/* Whether two entries may be trained together. */
+static int same_shape(const pl_runner *r, int64_t a, int64_t b)
+{
+    const pl_testbed *tb = pl_runner_plan_of(r, a)->tb;
+    return tb == pl_runner_plan_of(r, b)->tb && tb->same_shape(r->runs[a].config, r->runs[b].config);
+}
+
 /* Marks an entry as ours among the jobs of this process, if it is free and fits the group. */
 static int reserve(pl_job *job, int64_t i)
 {
     pl_runner *r = job->r;
     pthread_mutex_lock(&r->lock);
     int fits = r->runs[i].first == i && !r->slots[i].done && !r->slots[i].busy;
-    if (fits && job->members) fits = r->tb->same_shape(r->runs[job->group[0]].config, r->runs[i].config);
+    if (fits && job->members) fits = same_shape(r, job->group[0], i);
     if (fits) r->slots[i].busy = 1;
     pthread_mutex_unlock(&r->lock);
     return fits;
@@ -63,6 +70,18 @@ static polar_status claim(pl_job *job, int64_t i, int *mine, int64_t *others)
     return st;
 }
 
+/* The k-th entry that a job looks at: plan after plan, in a plan's order or, where devices share them, by
+ * cost. */
+static int64_t entry_at(const pl_job *job, int64_t k)
+{
+    const pl_runner *r = job->r;
+    if (!r->order) return k;
+    if (!job->cheapest) return r->order[k];
+    int64_t begin = 0, n = 0;
+    while (k - begin >= r->plans[n].count) begin += r->plans[n++].count;
+    return r->order[begin + r->plans[n].count - 1 - (k - begin)];
+}
+
 /* Where there may be something to do; a plan of many runs is not looked through from its start for each. */
 static int64_t first_open(pl_runner *r)
 {
@@ -93,7 +112,7 @@ static polar_status take(pl_job *job, int64_t *others)
     pthread_mutex_lock(&job->r->taking); /* one job after the other: the same ensembles in every sitting */
     const pl_runner *r = job->r;
     for (int64_t k = first_open(job->r); k < r->count && job->members < job->limit && st == POLAR_OK; k++) {
-        int64_t i = !r->order ? k : r->order[job->cheapest ? r->count - 1 - k : k];
+        int64_t i = entry_at(job, k);
         int mine = 0;
         if (!comes_along(job, &list, i) || !reserve(job, i)) continue;
         st = claim(job, i, &mine, others);

@@ -45,7 +45,7 @@ static polar_status measure(pl_run_rate *out, const pl_testbed *tb, polar_device
     PL_TRY(tb->shorten(c, STEPS));
     PL_TRY(tb->estimate(&e, dev, c));
     pl_free(e.routes);
-    PL_TRY(tb->begin(&t, dev, configs, &seed, 1));
+    PL_TRY(tb->begin(&t, dev, configs, &seed, 1, NULL));
     polar_status st = time_epochs(&seconds, tb, t);
     tb->end(t);
     PL_TRY(st);

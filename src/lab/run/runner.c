@@ -1,4 +1,4 @@
-/* runner.c -- the plan into the store, jobs as threads, and what they tell the watcher. The work of a job is
+/* runner.c -- the plans into the store, jobs as threads, and what they tell the watcher. The work of a job is
  * in run_job.c.
  *
  * Invariants:
@@ -50,6 +50,11 @@ void pl_runner_count_done(pl_runner *r, int64_t i, pl_run_state state)
     r->view.diverged += state == PL_RUN_DIVERGED;
 }
 
+static const pl_runner_plan *plan_of(const pl_runner *r, const pl_plan_run *run)
+{
+    return pl_runner_plan_of(r, run - r->runs);
+}
+
 static void count_event(pl_job *job, const pl_runner_event *e)
 {
     pl_runner *r = job->r;
@@ -58,6 +63,7 @@ static void count_event(pl_job *job, const pl_runner_event *e)
     case PL_RUNNER_RESUMED:
         r->view.epochs_gone += (double)e->epochs;
         *v = (pl_job_view){.run = &r->runs[job->group[0]],
+                           .plan = pl_runner_plan_of(r, job->group[0]),
                            .members = job->members,
                            .epoch = e->epochs,
                            .epochs = (int64_t)pl_runner_epochs(e->run),
@@ -88,6 +94,7 @@ static void call_watcher(pl_runner *r, pl_runner_event *e)
 {
     r->view.seconds = pl_clock_seconds() - r->begun;
     e->view = &r->view;
+    if (e->run) e->plan = plan_of(r, e->run);
     if (r->o->watch) r->o->watch(r->o->watch_arg, e);
 }
 
@@ -111,13 +118,29 @@ void pl_runner_step(pl_job *job, const pl_step_view *v, double part_here, double
     pthread_mutex_unlock(&job->r->lock);
 }
 
+void pl_runner_beginning(pl_job *job, const pl_step_view *v, double rate)
+{
+    pl_job_view *view = &job->r->job_views[job->number];
+    pthread_mutex_lock(&job->r->lock);
+    view->begins = v ? v->what : NULL;
+    view->begun = v ? v->done : 0;
+    view->to_begin = v ? v->total : 0;
+    view->begin_rate = rate;
+    pthread_mutex_unlock(&job->r->lock);
+}
+
+/* "model.width=16 muon seed 3: ", of several plans the spec's name before it; how long it is. */
+static size_t name_run(char out[480], const pl_runner *r, const pl_plan_run *run)
+{
+    const char *spec = r->plan_count > 1 ? plan_of(r, run)->spec->name : "";
+    return (size_t)snprintf(out, 480, "%.100s%s%.200s %.100s seed %lld: ", spec, *spec ? " " : "", run->cell,
+                            run->arm, (long long)run->seed);
+}
+
 void pl_runner_note(pl_job *job, const pl_plan_run *run, const char *fmt, ...)
 {
     char text[1400];
-    size_t used = 0;
-    if (run)
-        used = (size_t)snprintf(text, sizeof text, "%.200s %.100s seed %lld: ", run->cell, run->arm,
-                                (long long)run->seed);
+    size_t used = run ? name_run(text, job->r, run) : 0;
     va_list ap;
     va_start(ap, fmt);
     vsnprintf(text + used, sizeof text - used, fmt, ap);
@@ -202,6 +225,7 @@ static polar_status run_jobs(pl_runner *r)
 
 typedef struct costed { /* an entry of the plan */
     int64_t entry;
+    int plan;
     const pl_config *config;
     double flops;
 } costed;
@@ -216,6 +240,7 @@ static int by_its_config(const void *a, const void *b)
 static int by_cost(const void *a, const void *b)
 {
     const costed *x = a, *y = b;
+    if (x->plan != y->plan) return x->plan - y->plan;
     return x->flops != y->flops ? (x->flops < y->flops) - (x->flops > y->flops)
                                 : (x->entry > y->entry) - (x->entry < y->entry);
 }
@@ -226,10 +251,11 @@ static double flops_of(const pl_estimate *e)
     return (double)e->epochs * ((double)e->steps * e->pass.flops + e->epoch_looks * e->look.flops);
 }
 
-/* The seeds of an arm share a configuration, which is looked at once. */
+/* The seeds of an arm share a configuration, which is looked at once; without a testbed's estimate all cost
+ * the same. */
 static polar_status cost_all(costed *all, const pl_runner *r, polar_device *dev)
 {
-    for (int64_t i = 0; i < r->count; i++) all[i] = (costed){i, r->runs[i].config, 0};
+    for (int64_t i = 0; i < r->count; i++) all[i] = (costed){i, r->slots[i].plan, r->runs[i].config, 0};
     qsort(all, (size_t)r->count, sizeof *all, by_its_config);
     for (int64_t i = 0; i < r->count; i++) {
         if (i && all[i].config == all[i - 1].config) {
@@ -237,7 +263,8 @@ static polar_status cost_all(costed *all, const pl_runner *r, polar_device *dev)
             continue;
         }
         pl_estimate e = {0};
-        PL_TRY(r->tb->estimate(&e, dev, all[i].config));
+        const pl_testbed *tb = r->plans[all[i].plan].tb;
+        if (tb->estimate) PL_TRY(tb->estimate(&e, dev, all[i].config));
         all[i].flops = flops_of(&e);
         pl_free(e.routes);
     }
@@ -245,10 +272,10 @@ static polar_status cost_all(costed *all, const pl_runner *r, polar_device *dev)
     return POLAR_OK;
 }
 
-/* Where several devices share the plan. */
+/* Where several devices share the plans. */
 static polar_status order_by_cost(pl_runner *r, polar_device *dev)
 {
-    if (!r->o->beside_count || !r->tb->estimate) return POLAR_OK;
+    if (!r->o->beside_count) return POLAR_OK;
     costed *all = pl_calloc((size_t)r->count, sizeof *all);
     r->order = pl_calloc((size_t)r->count, sizeof *r->order);
     polar_status st = all && r->order ? cost_all(all, r, dev)
@@ -260,25 +287,46 @@ static polar_status order_by_cost(pl_runner *r, polar_device *dev)
 
 /* ---- the plan ----------------------------------------------------------------------------------- */
 
-static polar_status put_plan(pl_store *s, const pl_store_spec *spec, const pl_plan_run *runs, int64_t count)
+static polar_status put_plan(pl_store *s, const pl_runner_plan *plan)
 {
     pl_plan_rows rows;
-    PL_TRY(pl_plan_rows_create(&rows, runs, count));
-    polar_status st = pl_store_put_spec(s, spec, rows.rows, rows.count);
+    PL_TRY(pl_plan_rows_create(&rows, plan->runs, plan->count));
+    polar_status st = pl_store_put_spec(s, plan->spec, rows.rows, rows.count);
     pl_plan_rows_free(&rows);
     return st;
 }
 
-/* A diverged run that is to be made again; unless another process is at it. */
+/* A run that is to be made again, as if it had never been begun; unless another process is at it. */
 static polar_status forget(pl_store *s, const char *id, pl_run_state *state)
 {
     int mine = 0;
     PL_TRY(pl_store_claim(s, id, &mine));
     if (!mine) return POLAR_OK;
-    polar_status st = pl_store_forget(s, id);
+    polar_status st = pl_store_remove_checkpoints(s, id);
+    if (st == POLAR_OK) st = pl_store_forget(s, id);
     pl_store_release(s, id);
     *state = PL_RUN_PLANNED;
     return st;
+}
+
+static void note(pl_runner *r, const char *text)
+{
+    pl_runner_event e = {PL_RUNNER_NOTE, .note = text};
+    pthread_mutex_lock(&r->lock);
+    call_watcher(r, &e);
+    pthread_mutex_unlock(&r->lock);
+}
+
+static polar_status forget_damaged(pl_runner *r, pl_store *s, const pl_plan_run *run, pl_run_state *state)
+{
+    char text[700];
+    const pl_store_damage *d = pl_store_damage_of(s, run->id);
+    if (!d) return POLAR_OK;
+    size_t used = name_run(text, r, run);
+    snprintf(text + used, sizeof text - used, "what the store has of it is damaged (%s), so it is made again",
+             d->what);
+    note(r, text);
+    return forget(s, run->id, state);
 }
 
 static polar_status read_states(pl_runner *r, pl_store *s)
@@ -287,6 +335,7 @@ static polar_status read_states(pl_runner *r, pl_store *s)
         pl_run_state state = PL_RUN_PLANNED;
         if (r->runs[i].first != i || r->slots[i].done) continue;
         PL_TRY(pl_store_run_state(s, r->runs[i].id, &state, NULL));
+        PL_TRY(forget_damaged(r, s, &r->runs[i], &state));
         if (state == PL_RUN_DIVERGED && r->o->retry) PL_TRY(forget(s, r->runs[i].id, &state));
         if (state == PL_RUN_PLANNED || r->o->weights) r->view.epochs_total += pl_runner_epochs(&r->runs[i]);
         else pl_runner_count_done(r, i, state);
@@ -300,24 +349,17 @@ static int must_leave(void *r)
     return pl_runner_must_leave(r);
 }
 
-static void note(pl_runner *r, const char *text)
-{
-    pl_runner_event e = {PL_RUNNER_NOTE, .note = text};
-    pthread_mutex_lock(&r->lock);
-    call_watcher(r, &e);
-    pthread_mutex_unlock(&r->lock);
-}
-
-/* *planned: the store has the plan; it has not where there was no time left for that. */
-static polar_status enrol(pl_runner *r, pl_store *s, const pl_store_spec *spec, int *planned)
+/* *planned: the store has the plans; it has not where there was no time left for that. */
+static polar_status enrol(pl_runner *r, pl_store *s, int *planned)
 {
     *planned = 0;
     if (pl_store_torn(s))
         note(r, "the last entry of the store's log was not whole, after a power cut or by damage: what it "
                 "held is made again");
-    PL_TRY(pl_store_verify(s));
+    PL_TRY(pl_store_set_aside(s)); /* read_states tells of those that are ours */
     pl_store_set_leave(s, must_leave, r);
-    polar_status st = put_plan(s, spec, r->runs, r->count);
+    polar_status st = POLAR_OK;
+    for (int k = 0; k < r->plan_count && st == POLAR_OK; k++) st = put_plan(s, &r->plans[k]);
     if (st == POLAR_E_STATE && pl_runner_must_leave(r)) return POLAR_OK;
     PL_TRY(st);
     *planned = 1;
@@ -338,10 +380,23 @@ static void choose_shard(pl_runner *r)
     }
 }
 
-static polar_status prepare(pl_runner *r, const pl_store_spec *spec, int *planned)
+/* The plans as one. */
+static polar_status join_plans(pl_runner *r)
+{
+    int64_t n = 0;
+    for (int k = 0; k < r->plan_count; k++)
+        for (int64_t i = 0; i < r->plans[k].count; i++, n++) {
+            r->runs[n] = r->plans[k].runs[i];
+            r->slots[n].plan = k;
+        }
+    return pl_plan_find_first(r->runs, r->count, NULL);
+}
+
+static polar_status prepare(pl_runner *r, int *planned)
 {
     pl_store *s = NULL;
     polar_device *dev = NULL;
+    PL_TRY(join_plans(r));
     choose_shard(r);
     for (int d = r->o->beside_count; d >= 0; d--) { /* a wrong name shall leave no store behind */
         PL_TRY(polar_device_open(&dev, device_at(r->o, d)));
@@ -350,16 +405,18 @@ static polar_status prepare(pl_runner *r, const pl_store_spec *spec, int *planne
         PL_TRY(ordered);
     }
     PL_TRY(pl_store_open(&s, r->o->store, PL_STORE_WRITE));
-    polar_status st = enrol(r, s, spec, planned);
+    polar_status st = enrol(r, s, planned);
     pl_store_close(s);
     return st;
 }
 
-polar_status pl_runner_run(pl_runner_outcome *out, const pl_testbed *tb, const pl_store_spec *spec,
-                           const pl_plan_run *runs, int64_t count, const pl_runner_opts *opts)
+polar_status pl_runner_run(pl_runner_outcome *out, const pl_runner_plan *plans, int plan_count,
+                           const pl_runner_opts *opts)
 {
-    pl_runner r = {.tb = tb, .runs = runs, .count = count, .o = opts, .begun = pl_clock_seconds()};
+    pl_runner r = {.plans = plans, .plan_count = plan_count, .o = opts, .begun = pl_clock_seconds()};
     *out = (pl_runner_outcome){0};
+    for (int k = 0; k < plan_count; k++) r.count += plans[k].count;
+    int64_t count = r.count;
     PL_NEED(count > 0, POLAR_E_ARG, "a plan without runs");
     PL_NEED(opts->jobs >= 1 && opts->jobs <= 1024, POLAR_E_ARG, "1 to 1024 jobs, got %d", opts->jobs);
     PL_NEED(!opts->shards || (opts->shard >= 0 && opts->shard < opts->shards), POLAR_E_ARG,
@@ -373,14 +430,16 @@ polar_status pl_runner_run(pl_runner_outcome *out, const pl_testbed *tb, const p
     pthread_mutex_init(&r.lock, NULL);
     pthread_cond_init(&r.changed, &attr);
     pthread_condattr_destroy(&attr);
+    r.runs = pl_calloc((size_t)count, sizeof *r.runs);
     r.slots = pl_calloc((size_t)count, sizeof *r.slots);
     r.job_views = pl_calloc((size_t)jobs_of(opts), sizeof *r.job_views);
     r.view.jobs = r.job_views;
     r.view.job_count = jobs_of(opts);
-    polar_status st =
-        r.slots && r.job_views ? POLAR_OK : PL_FAIL(POLAR_E_NOMEM, "a plan of %lld runs", (long long)count);
+    polar_status st = r.runs && r.slots && r.job_views
+                          ? POLAR_OK
+                          : PL_FAIL(POLAR_E_NOMEM, "a plan of %lld runs", (long long)count);
     int planned = 0;
-    if (st == POLAR_OK) st = prepare(&r, spec, &planned);
+    if (st == POLAR_OK) st = prepare(&r, &planned);
     if (st == POLAR_OK && planned && r.view.done < r.view.total) st = run_jobs(&r);
     *out = (pl_runner_outcome){r.view.total,
                                r.view.done,
@@ -395,6 +454,7 @@ polar_status pl_runner_run(pl_runner_outcome *out, const pl_testbed *tb, const p
     out->unplanned = st == POLAR_OK && !planned;
     out->stopped = out->left && stopped(&r);
     out->out_of_time = out->left && !out->stopped && out_of_time(&r);
+    pl_free(r.runs);
     pl_free(r.slots);
     pl_free(r.job_views);
     pl_free(r.order);

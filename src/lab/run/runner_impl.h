@@ -10,11 +10,13 @@
 
 typedef struct pl_slot { /* of a run, as far as we know */
     char done, busy;     /* finished; claimed by a job of ours */
+    int plan;            /* whose it is */
 } pl_slot;
 
 typedef struct pl_runner {
-    const pl_testbed *tb;
-    const pl_plan_run *runs;
+    const pl_runner_plan *plans;
+    int plan_count;
+    pl_plan_run *runs; /* of all plans one after the other, `first` among all of them */
     int64_t count;
     const pl_runner_opts *o;
     double begun;
@@ -23,7 +25,7 @@ typedef struct pl_runner {
     pthread_mutex_t lock;   /* of everything below */
     pthread_cond_t changed;
     pl_slot *slots; /* count of them; only a run's first entry counts */
-    /* the plan's entries, the costliest first; NULL: one device, which takes them as they come */
+    /* the entries, those of a plan the costliest first; NULL: one device, which takes them as they come */
     int64_t *order;
     int64_t open_from; /* entries before it are done, or not their run's first */
     pl_job_view *job_views;
@@ -53,6 +55,11 @@ typedef struct pl_job {
 
 #define PL_RUNNER_TICK_SECONDS 0.2
 
+static inline const pl_runner_plan *pl_runner_plan_of(const pl_runner *r, int64_t entry)
+{
+    return &r->plans[r->slots[entry].plan];
+}
+
 int pl_runner_must_leave(const pl_runner *r); /* stop, out of time, or a job failed */
 /* counts what happened and calls the watcher, one at a time */
 void pl_runner_tell(pl_job *job, pl_runner_event *e);
@@ -60,6 +67,8 @@ void pl_runner_tell(pl_job *job, pl_runner_event *e);
 void pl_runner_note(pl_job *job, const pl_plan_run *run, const char *fmt, ...) PL_PRINTF(3, 4);
 /* where the job's epoch stands; the watcher sees it at the next tick */
 void pl_runner_step(pl_job *job, const pl_step_view *v, double part_here, double rate);
+/* what the job does before its first epoch; NULL: it has done it */
+void pl_runner_beginning(pl_job *job, const pl_step_view *v, double rate);
 /* an entry is finished; under the lock */
 void pl_runner_count_done(pl_runner *r, int64_t i, pl_run_state state);
 /* until something happens, at most so long; under the lock */

@@ -3,7 +3,7 @@
  *
  *     pl_train *t;
  *     // an ensemble: runs of one shape trained together, on the CPU one
- *     PL_TRY(tb->begin(&t, dev, configs, seeds, members));
+ *     PL_TRY(tb->begin(&t, dev, configs, seeds, members, NULL));
  *     // POLAR_E_FORMAT: torn, or of another ensemble; then end and begin again
  *     if (access(path, R_OK) == 0) PL_TRY(tb->load(t, path));
  *     tb->where(t, epochs, active);
@@ -41,14 +41,14 @@
 
 typedef struct pl_train pl_train; /* an ensemble in training; each testbed has its own */
 
-typedef struct pl_step_view { /* where an epoch stands */
+typedef struct pl_step_view { /* where an epoch stands, or what comes before the first */
     const char *what;         /* is counted: "images" */
     int64_t done, total;      /* of them, training and test together */
     double loss;              /* mean of the epoch's training so far; NaN before */
 } pl_step_view;
 
 typedef struct pl_step_watch {
-    int (*step)(void *arg, const pl_step_view *v); /* not 0: return from epoch now */
+    int (*step)(void *arg, const pl_step_view *v); /* not 0: return from epoch, or from begin, now */
     void *arg;
 } pl_step_watch;
 
@@ -77,9 +77,10 @@ typedef struct pl_testbed {
     /* whether two runs may be members of one ensemble: everything but seed, rule, lr, decay alike */
     int (*same_shape)(const pl_config *a, const pl_config *b);
     /* before the first epoch; borrows dev and configs; with several members POLAR_E_NOMEM and
-     * POLAR_E_UNSUPPORTED: try fewer */
+     * POLAR_E_UNSUPPORTED: try fewer. w, or NULL, hears of what takes long there: POLAR_E_STATE where it
+     * says to return */
     polar_status (*begin)(pl_train **out, polar_device *dev, const pl_config *const *configs,
-                          const uint64_t *seeds, int64_t members);
+                          const uint64_t *seeds, int64_t members, const pl_step_watch *w);
     /* what a member is trained on (store.h, pl_provenance), borrowed; gives NULL, or is NULL, where the ids
      * tell it */
     const char *(*data)(const pl_train *t, int64_t member);

@@ -8,7 +8,7 @@
 
 static const char *const dtypes[] = {"f32", "f64", NULL};
 /* pl_message_kind */
-static const char *const messages[] = {"channel", "shared", "shared_bounded", "kernel", "scalars_only", NULL};
+const char *const pl_so3_messages[] = {"channel", "shared", "shared_bounded", "kernel", "scalars_only", NULL};
 static const char *const off_on[] = {"off", "on", NULL};
 static const char *const gates[] = {"diagonal", "linear", NULL};
 static const char *const readouts[] = {"scalars_lengths", "scalars", NULL};
@@ -66,7 +66,7 @@ static const pl_key keys[] = {
     {"model.layers", PL_KEY_INT, "3", .min = 1, .max = 64, .help = "layers"},
     {"model.eps", PL_KEY_REAL, "1e-8", .min = 1e-30, .max = 1,
      .help = "under the square roots of distances and norms"},
-    {"model.message", PL_KEY_CHOICE, "channel", .choices = messages,
+    {"model.message", PL_KEY_CHOICE, "channel", .choices = pl_so3_messages,
      .help = "weights of a pair from its distance: each channel's own, one for all, one in (0, 1), a fixed "
              "2 sigmoid(-d) for scalars that went through the MLP, or each channel's own for scalars alone"},
     {"model.gate", PL_KEY_CHOICE, "diagonal", .choices = gates,

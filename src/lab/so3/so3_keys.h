@@ -34,6 +34,7 @@ typedef struct pl_so3_settings {
 } pl_so3_settings;
 
 extern const pl_schema pl_so3_schema;
+extern const char *const pl_so3_messages[]; /* of model.message, by pl_message_kind */
 
 /* POLAR_E_ARG where keys contradict each other; borrows from c */
 polar_status pl_so3_settings_read(pl_so3_settings *out, const pl_config *c);

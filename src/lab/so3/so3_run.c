@@ -191,8 +191,9 @@ static polar_status fill(pl_train *t, const pl_config *const *configs, const uin
 }
 
 static polar_status so3_begin(pl_train **out, polar_device *dev, const pl_config *const *configs,
-                              const uint64_t *seeds, int64_t members)
+                              const uint64_t *seeds, int64_t members, const pl_step_watch *w)
 {
+    (void)w; /* clouds are drawn in no time */
     *out = NULL;
     PL_NEED(members >= 1, POLAR_E_ARG, "an ensemble of %lld runs", (long long)members);
     pl_train *t = pl_calloc(1, sizeof *t);

@@ -81,26 +81,37 @@ static int by_id(const void *a, const void *b)
     return d ? d : x < y ? -1 : x > y;
 }
 
-static polar_status find_twins(pl_plan *p)
+polar_status pl_plan_find_first(pl_plan_run *runs, int64_t count, int64_t *distinct)
 {
-    pl_plan_run **order = pl_calloc((size_t)p->count + 1, sizeof *order);
-    PL_NEED(order, POLAR_E_NOMEM, "a list of %lld runs", (long long)p->count);
-    polar_status st = POLAR_OK;
-    for (int64_t i = 0; i < p->count; i++) order[i] = &p->runs[i];
-    qsort(order, (size_t)p->count, sizeof *order, by_id);
-    for (int64_t i = 0; i < p->count && st == POLAR_OK; i++) {
-        pl_plan_run *r = order[i], *before = i ? order[i - 1] : NULL;
-        int twin = before && !strcmp(before->id, r->id);
-        r->first = twin ? before->first : r - p->runs;
-        p->distinct += !twin;
-        if (twin && before->cell_index == r->cell_index)
-            st = PL_FAIL(POLAR_E_ARG,
-                         "%s: arms '%s' and '%s' are the same run in cell '%s': nothing they set makes a "
-                         "difference there",
-                         p->spec->path, before->arm, r->arm, r->cell);
+    int64_t n = 0;
+    pl_plan_run **order = pl_calloc((size_t)count + 1, sizeof *order);
+    PL_NEED(order, POLAR_E_NOMEM, "a list of %lld runs", (long long)count);
+    for (int64_t i = 0; i < count; i++) order[i] = &runs[i];
+    qsort(order, (size_t)count, sizeof *order, by_id);
+    for (int64_t i = 0; i < count; i++) {
+        int twin = i && !strcmp(order[i - 1]->id, order[i]->id);
+        order[i]->first = twin ? order[i - 1]->first : order[i] - runs;
+        n += !twin;
     }
+    if (distinct) *distinct = n;
     pl_free(order);
-    return st;
+    return POLAR_OK;
+}
+
+/* Of one seed, so of all: arms that are the same run have the same configuration. */
+static polar_status check_arms(const pl_plan *p)
+{
+    const pl_spec *s = p->spec;
+    for (int c = 0; c < p->cell_count; c++) {
+        const pl_plan_run *cell = &p->runs[c * s->seed_count * s->arm_count];
+        for (int b = 1; b < s->arm_count; b++)
+            for (int a = 0; a < b; a++)
+                PL_NEED(strcmp(cell[a].id, cell[b].id), POLAR_E_ARG,
+                        "%s: arms '%s' and '%s' are the same run in cell '%s': nothing they set makes a "
+                        "difference there",
+                        s->path, cell[a].arm, cell[b].arm, cell[a].cell);
+    }
+    return POLAR_OK;
 }
 
 /* ---- the whole ---------------------------------------------------------------------------------- */
@@ -137,7 +148,8 @@ polar_status pl_plan_create(pl_plan **out, const pl_spec *spec)
     p->spec = spec;
     polar_status st = make_cells(p);
     if (st == POLAR_OK) st = make_runs(p);
-    if (st == POLAR_OK) st = find_twins(p);
+    if (st == POLAR_OK) st = check_arms(p);
+    if (st == POLAR_OK) st = pl_plan_find_first(p->runs, p->count, &p->distinct);
     if (st == POLAR_OK) *out = p;
     else pl_plan_destroy(p);
     return st;

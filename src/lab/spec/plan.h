@@ -36,6 +36,8 @@ typedef struct pl_plan {
 /* borrows the spec; POLAR_E_ARG for two equal arms */
 polar_status pl_plan_create(pl_plan **out, const pl_spec *spec);
 void pl_plan_destroy(pl_plan *p); /* NULL is fine */
+/* sets `first` of runs that may be of several plans; *distinct: how many are their own first, or NULL */
+polar_status pl_plan_find_first(pl_plan_run *runs, int64_t count, int64_t *distinct);
 /* "model.width=16", of the cell with this place in the plan; free with pl_free */
 polar_status pl_plan_cell_name(char **out, const pl_spec *s, int cell);
 

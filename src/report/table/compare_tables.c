@@ -121,28 +121,65 @@ static void published_lift(double *from, double *to, const pl_section *p, const 
     *to = n ? *to / n : NAN;
 }
 
-static void add_lift(pl_table *t, const pl_comparison *x, int64_t cell, int64_t arm, double *work)
-{
-    const pl_section *p = x->from, *q = x->to;
-    double *from = work, *to = from + p->audit->seed_count + 1, *room = to + p->audit->seed_count + 1,
-           other_from, other_to;
-    pl_paired s = pl_paired_measure(to, from, common_values(from, to, p, q, cell, arm), room);
-    published_lift(&other_from, &other_to, p, q, cell, arm);
-    pl_table_row(t);
-    pl_table_text(t, p->audit->cells[cell]);
-    pl_table_text(t, p->audit->arms[arm]);
-    pl_table_integer(t, s.n);
-    const double numbers[] = {s.mean_b, s.mean_a,   s.mean_diff, s.ci_lo,
-                              s.ci_hi,  other_from, other_to,    other_to - other_from};
-    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) pl_table_maybe(t, numbers[i]);
-    if (x->how->equivalence > 0) pl_table_maybe(t, pl_equivalence_p(&s, x->how->equivalence));
-}
+typedef struct lift {
+    pl_paired s;
+    double published_from, published_to;
+} lift;
 
-static polar_status print_lift(const pl_comparison *x, FILE *f, pl_table_format format)
+/* Of every cell and arm, the arms fastest. */
+static polar_status measure_lifts(lift *all, const pl_comparison *x)
 {
     const pl_section *p = x->from;
-    const char *from = label(x, 0), *to = label(x, 1), *by = pl_published_by(pl_section_published(p));
-    int d = p->audit->shown.percent ? 2 : pl_audit_digits(p->audit), fine = d > 2 && d < 9 ? d + 1 : d;
+    size_t seeds = (size_t)p->audit->seed_count + 1;
+    double *from = pl_calloc(3 * seeds, sizeof *from), *to = from + seeds;
+    PL_NEED(from, POLAR_E_NOMEM, "the values of an arm");
+    for (int64_t i = 0; i < p->audit->cell_count * p->audit->arm_count; i++) {
+        int64_t cell = i / p->audit->arm_count, arm = i % p->audit->arm_count;
+        all[i].s = pl_paired_measure(to, from, common_values(from, to, p, x->to, cell, arm), to + seeds);
+        published_lift(&all[i].published_from, &all[i].published_to, p, x->to, cell, arm);
+    }
+    pl_free(from);
+    return POLAR_OK;
+}
+
+/* Their p, corrected for all of them: the comparison is a family of its own. */
+static polar_status correct_lifts(double *p_holm, const lift *all, int64_t n)
+{
+    double *p = pl_calloc((size_t)n + 1, sizeof *p);
+    pl_ranked *ranked = pl_calloc((size_t)n + 1, sizeof *ranked);
+    polar_status st =
+        p && ranked ? POLAR_OK : PL_FAIL(POLAR_E_NOMEM, "the tests of %lld lifts", (long long)n);
+    for (int64_t i = 0; i < n && st == POLAR_OK; i++) p[i] = all[i].s.p;
+    if (st == POLAR_OK) pl_holm(p_holm, p, n, ranked);
+    pl_free(p);
+    pl_free(ranked);
+    return st;
+}
+
+static void add_lift(pl_table *t, const pl_comparison *x, const char *cell, const char *arm, const lift *l,
+                     double p_holm)
+{
+    const pl_paired *s = &l->s;
+    pl_effect effect = pl_effect_measure(s);
+    pl_table_row(t);
+    pl_table_text(t, cell);
+    pl_table_text(t, arm);
+    pl_table_integer(t, s->n);
+    const double numbers[] = {
+        s->mean_b, s->mean_a,         s->mean_diff,    s->ci_lo,
+        s->ci_hi,  l->published_from, l->published_to, l->published_to - l->published_from,
+        effect.g,  effect.lo,         effect.hi,       s->p,
+        p_holm};
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) pl_table_maybe(t, numbers[i]);
+    if (x->how->equivalence > 0) pl_table_maybe(t, pl_equivalence_p(s, x->how->equivalence));
+}
+
+static polar_status print_lifts(const pl_comparison *x, const lift *all, const double *p_holm, FILE *f,
+                                pl_table_format format)
+{
+    const pl_audit *a = x->from->audit;
+    const char *from = label(x, 0), *to = label(x, 1), *by = pl_published_by(pl_section_published(x->from));
+    int d = a->shown.percent ? 2 : pl_audit_digits(a), fine = d > 2 && d < 9 ? d + 1 : d;
     const pl_table_column columns[] = {
         {"cell", "cell", NULL, PL_CELL_TEXT, 0},
         {"arm", "arm", NULL, PL_CELL_TEXT, 0},
@@ -155,18 +192,34 @@ static polar_status print_lift(const pl_comparison *x, FILE *f, pl_table_format 
         {"published_from", from, by, PL_CELL_FIXED, d},
         {"published_to", to, by, PL_CELL_FIXED, d},
         {"published_lift", "lift", by, PL_CELL_FIXED, fine},
+        {"g", "g", "effect", PL_CELL_FIXED, 2},
+        {"g_ci95_lo", "from", "95 % CI of g", PL_CELL_FIXED, 2},
+        {"g_ci95_hi", "to", "95 % CI of g", PL_CELL_FIXED, 2},
+        {"p", "p", "paired", PL_CELL_SCI, 1},
+        {"p_holm", "Holm p", "paired", PL_CELL_SCI, 1},
         {"p_equivalence", "equivalence p", NULL, PL_CELL_SCI, 1}, /* where a margin is given */
     };
     int n = (int)(sizeof columns / sizeof *columns) - !(x->how->equivalence > 0);
     pl_table *t;
-    double *work = pl_calloc(3 * ((size_t)p->audit->seed_count + 1), sizeof *work);
-    PL_NEED(work, POLAR_E_NOMEM, "the values of an arm");
-    polar_status st = pl_table_create(&t, NULL, columns, n);
-    for (int64_t i = 0; st == POLAR_OK && i < p->audit->cell_count * p->audit->arm_count; i++)
-        add_lift(t, x, i / p->audit->arm_count, i % p->audit->arm_count, work);
-    if (st == POLAR_OK) st = pl_table_print(t, f, format);
+    PL_TRY(pl_table_create(&t, NULL, columns, n));
+    for (int64_t i = 0; i < a->cell_count * a->arm_count; i++)
+        add_lift(t, x, a->cells[i / a->arm_count], a->arms[i % a->arm_count], &all[i], p_holm[i]);
+    polar_status st = pl_table_print(t, f, format);
     pl_table_destroy(t);
-    pl_free(work);
+    return st;
+}
+
+static polar_status print_lift(const pl_comparison *x, FILE *f, pl_table_format format)
+{
+    int64_t n = x->from->audit->cell_count * x->from->audit->arm_count;
+    lift *all = pl_calloc((size_t)n + 1, sizeof *all);
+    double *p_holm = pl_calloc((size_t)n + 1, sizeof *p_holm);
+    polar_status st = all && p_holm ? POLAR_OK : PL_FAIL(POLAR_E_NOMEM, "%lld lifts", (long long)n);
+    if (st == POLAR_OK) st = measure_lifts(all, x);
+    if (st == POLAR_OK) st = correct_lifts(p_holm, all, n);
+    if (st == POLAR_OK) st = print_lifts(x, all, p_holm, f, format);
+    pl_free(all);
+    pl_free(p_holm);
     return st;
 }
 
@@ -249,9 +302,11 @@ static polar_status print_crossover(const pl_comparison *x, FILE *f, pl_table_fo
 const pl_compare_table pl_compare_tables[] = {
     {"seeds", "seed by seed", "Rows pair the arms of both specs by seed.", PL_COMPARE_SEEDS, print_seeds},
     {"lift", "what the second adds",
-     "The second spec minus the first on the n seeds that both have; the interval needs two. The equivalence "
-     "p, where "
-     "the spec states a margin, is that of two one-sided paired t-tests that the lift is within it.",
+     "The second spec minus the first on the n seeds that both have; the interval needs two. Hedges' g: the "
+     "lift in units of its standard deviation over seeds, without the bias of small n, and its exact 95 % "
+     "interval by the noncentral t. Holm's p is the paired one, corrected for the lifts of this table, every "
+     "arm in every cell, and for no other test of the report. The equivalence p, where the spec states a "
+     "margin, is that of two one-sided paired t-tests that the lift is within it.",
      PL_COMPARE_LIFT, print_lift},
     {"crossover", "when the second pays",
      "Ahead since: epochs done (from 1) since when the second spec's curve has been better than the first's "
