@@ -60,6 +60,10 @@ static std::vector<layer> layers(void)
                         by<96, 0, GELU, 0, 1, 4>(), by<96, 0, GELU, 0, 0, 4>()};
     all.push_back({"fc2", 192, 768, 1, ADD, 1});
     all.back().plans = {by<96, 0, ADD, 1, 0, 3>(), by<96, 0, ADD, 1, 0, 2>(), by<96, 0, ADD, 1, 1, 2>()};
+    all.push_back({"proj s", 192, 192, 1, SCALED, 1}); /* stochastic depth */
+    all.back().plans = {by<192, 0, SCALED, 1, 1, 2>(), by<96, 0, SCALED, 1, 1, 4>()};
+    all.push_back({"fc2 s", 192, 768, 1, SCALED, 1});
+    all.back().plans = {by<96, 0, SCALED, 1, 0, 3>(), by<96, 0, SCALED, 1, 0, 2>()};
     all.push_back({"dA", 768, 192, 0, FACTOR, 0});
     all.back().plans = {by<192, 1, FACTOR, 0, 1, 3>(), by<192, 1, FACTOR, 0, 1, 2>(),
                         by<128, 1, FACTOR, 0, 1, 4>(), by<96, 1, FACTOR, 0, 1, 4>(),
@@ -116,14 +120,16 @@ static pl_args_gemm_act operands(const layer &l, int64_t members, int64_t rows, 
                : make(0, members, l.k, l.n, 1.5f / sqrtf((float)l.k), seed + 2);
     if (l.kind == GELU) a.S = make(0, members, rows, l.n, 1, seed + 3);
     if (l.kind == FACTOR) a.F = make(0, members, rows, l.n, 1, seed + 4);
-    if (l.kind == ADD) a.D = make(1, members, rows, l.n, 1, seed + 5);
+    if (adds(l.kind)) a.D = make(1, members, rows, l.n, 1, seed + 5);
     if (l.tb) a.b = make(1, members, 1, l.n, 1, seed + 6);
+    const int64_t tokens = rows % 197 == 0 ? 197 : rows % 65 == 0 ? 65 : 1;
+    if (l.kind == SCALED) a.s = make(1, members, rows / tokens, 1, 1, seed + 7);
     return a;
 }
 
 static void release(pl_args_gemm_act &a)
 {
-    pl_mat *all[] = {&a.A, &a.B, &a.Y, &a.S, &a.D, &a.b, &a.F};
+    pl_mat *all[] = {&a.A, &a.B, &a.Y, &a.S, &a.D, &a.b, &a.F, &a.s};
     for (pl_mat *m : all)
         if (m->data) cudaFree(m->data);
 }

@@ -16,8 +16,27 @@ void pl_product(pl_queue *q, pl_mat Y, pl_mat U, pl_mat X, pl_mat W, pl_mat b, i
     if (b.data || act != PL_ACT_NONE) PL_CALL(bias_act, q, .Y = Y, .X = U, .b = b, .act = act);
 }
 
-void pl_product_add(pl_queue *q, pl_mat Y, pl_mat X, pl_mat W, pl_mat b, pl_mat Z)
+/* Z is read after the product: the op wants Y elsewhere. */
+static void add_scaled(pl_queue *q, pl_mat Y, pl_mat X, pl_mat W, pl_mat b, pl_mat Z, pl_mat s)
 {
+    const pl_args_gemm_act fused = {.Y = Y, .A = X, .B = W, .D = Z, .b = b, .s = s, .tb = 1};
+    if (Y.data != Z.data && pl_queue_serves(q, PL_OP_gemm_act, &fused)) {
+        pl_call_gemm_act(q, &fused);
+        return;
+    }
+    pl_scratch_mark mark = pl_scratch_begin(q);
+    pl_mat U = pl_scratch_mat(q, X.dtype, Y.batch, Y.rows, Y.cols);
+    pl_product(q, U, U, X, W, b, PL_ACT_NONE, 0);
+    PL_CALL(scale_rows, q, .Y = Y, .X = U, .s = s, .Z = Z);
+    pl_scratch_end(q, mark);
+}
+
+void pl_product_add(pl_queue *q, pl_mat Y, pl_mat X, pl_mat W, pl_mat b, pl_mat Z, pl_mat s)
+{
+    if (s.data) {
+        add_scaled(q, Y, X, W, b, Z, s);
+        return;
+    }
     if (fused(q)) {
         PL_CALL(gemm_act, q, .Y = Y, .A = X, .B = W, .tb = 1, .D = Z, .b = b, .act = PL_ACT_NONE);
         return;

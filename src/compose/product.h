@@ -1,6 +1,6 @@
 /* product.h -- a linear layer's products with what follows them: bias, activation, addend. By the fused op
- * gemm_act where the device has it, else by gemm, bias_act and bias_act_back; the bits are the same, gelu in
- * bf16 apart (ops.def).
+ * gemm_act where the device has it, else by gemm, bias_act, bias_act_back and scale_rows; the bits are the
+ * same, gelu in bf16 apart (ops.def).
  *
  *     X (E, rows, in), W (E, out, in), b (E, 1, out) or none, act a pl_act
  */
@@ -13,8 +13,9 @@
  * which then goes apart from what follows it. */
 void pl_product(pl_queue *q, pl_mat Y, pl_mat U, pl_mat X, pl_mat W, pl_mat b, int64_t act, int64_t tf32);
 
-/* Y = Z + X W^T + b; Y may be Z. */
-void pl_product_add(pl_queue *q, pl_mat Y, pl_mat X, pl_mat W, pl_mat b, pl_mat Z);
+/* Y = Z + X W^T + b or, with s (E, groups, 1), a factor for each group of rows, Y = Z + s (X W^T + b), where
+ * what is multiplied is rounded to X's format first. Y may be Z. */
+void pl_product_add(pl_queue *q, pl_mat Y, pl_mat X, pl_mat W, pl_mat b, pl_mat Z, pl_mat s);
 
 /* An activation between two products, and what its backward wants of the forward. */
 typedef struct pl_activation {

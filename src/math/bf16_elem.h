@@ -21,13 +21,18 @@ PL_HD float pl_bf16_to_f32(pl_bf16 h)
     return x;
 }
 
-PL_HD pl_bf16 pl_bf16_from_f32(float x)
+/* A float's bits, of which the upper half is x rounded. */
+PL_HD uint32_t pl_bf16_above(float x)
 {
     uint32_t u;
     memcpy(&u, &x, sizeof u);
     uint32_t nan = (u & 0x7fffffffu) > 0x7f800000u;
-    uint32_t rounded = (u + 0x7fffu + ((u >> 16) & 1u)) >> 16;
-    return (pl_bf16)(nan ? (u >> 16) | 0x40u : rounded);
+    return nan ? u | 0x400000u : u + 0x7fffu + ((u >> 16) & 1u);
+}
+
+PL_HD pl_bf16 pl_bf16_from_f32(float x)
+{
+    return (pl_bf16)(pl_bf16_above(x) >> 16);
 }
 
 /* A double goes first to a float by "round to odd" (truncate, then set the last bit if anything was lost), so
@@ -51,9 +56,13 @@ PL_HD pl_bf16 pl_bf16_from_f64(double x)
     return pl_bf16_from_f32(pl_f32_odd(x));
 }
 
+/* Without a number of 16 bits on the way: loops of it stay in whole vectors. */
 PL_HD float pl_bf16_round(float x)
 {
-    return pl_bf16_to_f32(pl_bf16_from_f32(x));
+    uint32_t u = pl_bf16_above(x) & 0xffff0000u;
+    float y;
+    memcpy(&y, &u, sizeof y);
+    return y;
 }
 
 PL_HD double pl_bf16_round_f64(double x)

@@ -91,27 +91,26 @@ static void block_forward(pl_deit *m, pl_queue *q, pl_deit_block *y, pl_mat X)
 }
 
 /* dX += what comes through the norm, dh; what the branch in front of it, of factors s, is to get for it: dX,
- * or dX in dh's place, in the format products want. */
+ * or s dX in dh's place, in the format products want. */
 static pl_mat norm_backward(pl_queue *q, const pl_layer_norm *l, pl_mat dX, pl_mat dh, pl_mat X, pl_mat S,
                             pl_mat s)
 {
-    pl_mat none = {0};
-    int low = dX.dtype != dh.dtype && !s.data;
-    pl_layer_norm_backward(q, l, dX, low ? dh : none, dX, X, S, dh);
-    return low ? dh : dX;
+    int apart = dX.dtype != dh.dtype || s.data;
+    pl_layer_norm_backward(q, l, dX, apart ? dh : (pl_mat){0}, s, dX, X, S, dh);
+    return apart ? dh : dX;
 }
 
-/* dX: the stream's gradient after block l, replaced by the one before it; dY and the result: those for the
+/* dX: the stream's gradient after block l, replaced by the one before it; dU and the result: those of the
  * branches (norm_backward). */
-static pl_mat block_backward(pl_deit *m, pl_queue *q, int64_t l, pl_mat dX, pl_mat dh, pl_mat dY)
+static pl_mat block_backward(pl_deit *m, pl_queue *q, int64_t l, pl_mat dX, pl_mat dh, pl_mat dU)
 {
     const pl_deit_block *y = &m->blocks[l], *before = l ? y - 1 : NULL;
-    pl_mat s1 = factors(m, y, y->s1), s2 = factors(m, y, y->s2);
-    pl_mlp_backward(q, &y->mlp, dh, dY, &y->mlp_kept, y->h2, s2, m->B);
-    dY = norm_backward(q, &y->norm2, dX, dh, y->X1, y->S2, s1);
-    pl_attention_layer_backward(q, &y->attn, dh, dY, &y->attn_kept, y->h1, s1, m->B);
+    const pl_mat none = {0};
+    pl_mlp_backward(q, &y->mlp, dh, dU, &y->mlp_kept, y->h2, m->B);
+    dU = norm_backward(q, &y->norm2, dX, dh, y->X1, y->S2, factors(m, y, y->s1));
+    pl_attention_layer_backward(q, &y->attn, dh, dU, &y->attn_kept, y->h1, m->B);
     if (before) return norm_backward(q, &y->norm1, dX, dh, before->X2, y->S1, factors(m, before, before->s2));
-    pl_layer_norm_backward(q, &y->norm1, dX, (pl_mat){0}, dX, m->X0, y->S1, dh);
+    pl_layer_norm_backward(q, &y->norm1, dX, none, none, dX, m->X0, y->S1, dh);
     return dX;
 }
 
@@ -189,8 +188,8 @@ void pl_deit_backward(pl_deit *m, polar_queue *q, pl_mat dlogits)
     }
     pl_scratch_mark mark = pl_scratch_begin(q);
     int64_t E = m->shape.members, C = m->shape.width;
-    pl_mat none = {0}, X = m->blocks[m->shape.depth - 1].X2,
-           dX = pl_scratch_mat(q, m->wide, E, m->B * m->tokens, C), dY = dX;
+    const pl_deit_block *last = &m->blocks[m->shape.depth - 1];
+    pl_mat none = {0}, X = last->X2, dX = pl_scratch_mat(q, m->wide, E, m->B * m->tokens, C);
     pl_mat dclass = pl_scratch_mat(q, m->wide, E, m->B, C),
            dh = pl_scratch_mat(q, m->shape.dtype, E, m->B * m->tokens, C);
     PL_CALL(gemm, q, .C = m->head.weight->G, .A = dlogits, .B = m->h, .ta = 1, .alpha = 1);
@@ -198,10 +197,13 @@ void pl_deit_backward(pl_deit *m, polar_queue *q, pl_mat dlogits)
     PL_CALL(gemm, q, .C = dclass, .A = dlogits, .B = m->head.weight->W, .alpha = 1);
     /* zero, or NaN where the stream is not finite any more */
     PL_CALL(axpby, q, .Y = dX, .X = X, .alpha = 0);
-    pl_layer_norm_backward(q, &m->norm, class_tokens(m, dX), none, none, class_tokens(m, X), m->S, dclass);
+    pl_layer_norm_backward(q, &m->norm, class_tokens(m, dX), none, none, none, class_tokens(m, X), m->S,
+                           dclass);
     pl_grads_tell(&m->watch, q, m->params, m->norm.weight, m->head.bias);
+    /* of all tokens: no norm behind this branch has made it */
+    pl_mat dU = pl_residual_gradient(q, dh, dX, factors(m, last, last->s2));
     for (int64_t l = m->shape.depth - 1; l >= 0; l--) {
-        dY = block_backward(m, q, l, dX, dh, dY);
+        dU = block_backward(m, q, l, dX, dh, dU);
         pl_grads_tell(&m->watch, q, m->params, m->blocks[l].norm1.weight, m->blocks[l].mlp.fc2.bias);
     }
     pl_patch_embed_backward(q, &m->embed, dX, m->P, m->B);

@@ -33,32 +33,25 @@ void pl_linear_backward(pl_queue *q, const pl_linear *l, pl_mat dX, pl_mat add, 
 
 /* ---- the end of a branch ------------------------------------------------------------------------- */
 
-/* Y = Z + s (X W^T + b);   dU = s dY in the format products want, then as any linear layer. */
+/* Y = Z + s U, U = X W^T + b;   from dU = s dY as any linear layer. */
 
 void pl_residual_forward(pl_queue *q, const pl_linear *l, pl_mat Y, pl_mat X, pl_mat Z, pl_mat s)
 {
-    if (!s.data) {
-        pl_product_add(q, Y, X, pl_param_factor(l->weight), l->bias->W, Z);
-        return;
-    }
-    pl_scratch_mark mark = pl_scratch_begin(q);
-    pl_mat U = pl_scratch_mat(q, X.dtype, Y.batch, Y.rows, Y.cols);
-    pl_linear_forward(q, l, U, U, X);
-    PL_CALL(scale_rows, q, .Y = Y, .X = U, .s = s, .Z = Z);
-    pl_scratch_end(q, mark);
+    pl_product_add(q, Y, X, pl_param_factor(l->weight), l->bias->W, Z, s);
 }
 
-void pl_residual_backward(pl_queue *q, const pl_linear *l, pl_mat dX, const pl_activation *before, pl_mat dY,
-                          pl_mat X, pl_mat s, int64_t groups)
+pl_mat pl_residual_gradient(pl_queue *q, pl_mat dU, pl_mat dY, pl_mat s)
 {
-    pl_scratch_mark mark = pl_scratch_begin(q);
-    pl_mat none = {0}, dU = dY;
-    if (s.data || dY.dtype != X.dtype) {
-        dU = pl_scratch_mat(q, X.dtype, dY.batch, dY.rows, dY.cols);
-        if (s.data) PL_CALL(scale_rows, q, .Y = dU, .X = dY, .s = s);
-        else PL_CALL(copy, q, .Y = dU, .X = dY);
-    }
+    if (!s.data && dY.dtype == dU.dtype) return dY;
+    if (s.data) PL_CALL(scale_rows, q, .Y = dU, .X = dY, .s = s);
+    else PL_CALL(copy, q, .Y = dU, .X = dY);
+    return dU;
+}
+
+void pl_residual_backward(pl_queue *q, const pl_linear *l, pl_mat dX, const pl_activation *before, pl_mat dU,
+                          pl_mat X, int64_t groups)
+{
+    const pl_mat none = {0};
     pl_linear_backward(q, l, before ? none : dX, none, dU, none, X, groups);
     if (before) pl_product_activate_back(q, dX, before, dU, pl_param_factor(l->weight));
-    pl_scratch_end(q, mark);
 }

@@ -34,11 +34,15 @@ void pl_linear_backward(pl_queue *q, const pl_linear *l, pl_mat dX, pl_mat add, 
  * 1) or none, an image's rows following each other. */
 void pl_residual_forward(pl_queue *q, const pl_linear *l, pl_mat Y, pl_mat X, pl_mat Z, pl_mat s);
 
+/* What the branch gets of the stream's gradient dY, which is Z's too: s dY, in the format of dU, in which
+ * products want it. Where that is dY itself it is returned; else dU is written, and returned. A layer norm
+ * behind the branch makes both at once (pl_layer_norm_backward). */
+pl_mat pl_residual_gradient(pl_queue *q, pl_mat dU, pl_mat dY, pl_mat s);
+
 /* Overwrites the gradients of weight and bias, and dX (E, rows, in) in the activations' format, through
- * the activation before the layer where one is given (or NULL); the gradient of Z is dY. dY (E, rows, out) in
- * the stream's format or, where there is no s, in the activations', in which products want it. The rows come
- * in `groups` (images). */
-void pl_residual_backward(pl_queue *q, const pl_linear *l, pl_mat dX, const pl_activation *before, pl_mat dY,
-                          pl_mat X, pl_mat s, int64_t groups);
+ * the activation before the layer where one is given (or NULL), from the branch's gradient dU (E, rows, out)
+ * in the activations' format. The rows come in `groups` (images). */
+void pl_residual_backward(pl_queue *q, const pl_linear *l, pl_mat dX, const pl_activation *before, pl_mat dU,
+                          pl_mat X, int64_t groups);
 
 #endif

@@ -58,18 +58,18 @@ void pl_patch_embed_backward(pl_queue *q, const pl_patch_embed *l, pl_mat dX, pl
 
 /* Y = g (X - mean) / sd + b, row by row;   with xhat = (X - mean) / sd and t = g dY:
  *
- *     dX = Z + (t - mean(t) - xhat mean(t xhat)) / sd     dL = dX     dg = sum dY xhat     db = sum dY */
+ *     dX = Z + (t - mean(t) - xhat mean(t xhat)) / sd     dL = s dX     dg = sum dY xhat     db = sum dY */
 
 void pl_layer_norm_forward(pl_queue *q, const pl_layer_norm *l, pl_mat Y, pl_mat S, pl_mat X)
 {
     PL_CALL(layernorm, q, .Y = Y, .S = S, .X = X, .g = l->weight->W, .b = l->bias->W, .eps = l->eps);
 }
 
-void pl_layer_norm_backward(pl_queue *q, const pl_layer_norm *l, pl_mat dX, pl_mat dL, pl_mat Z, pl_mat X,
-                            pl_mat S, pl_mat dY)
+void pl_layer_norm_backward(pl_queue *q, const pl_layer_norm *l, pl_mat dX, pl_mat dL, pl_mat s, pl_mat Z,
+                            pl_mat X, pl_mat S, pl_mat dY)
 {
     PL_CALL(layernorm_back, q, .dX = dX, .dg = l->weight->G, .db = l->bias->G, .dL = dL, .X = X, .S = S,
-            .g = l->weight->W, .dY = dY, .Z = Z);
+            .g = l->weight->W, .dY = dY, .Z = Z, .s = s);
 }
 
 /* ---- attention ----------------------------------------------------------------------------------- */
@@ -85,13 +85,13 @@ void pl_attention_layer_forward(pl_queue *q, const pl_attention_layer *l, pl_mat
     pl_residual_forward(q, &l->proj, Y, kept->O, Z, s);
 }
 
-void pl_attention_layer_backward(pl_queue *q, const pl_attention_layer *l, pl_mat dX, pl_mat dY,
-                                 const pl_attention_kept *kept, pl_mat X, pl_mat s, int64_t B)
+void pl_attention_layer_backward(pl_queue *q, const pl_attention_layer *l, pl_mat dX, pl_mat dU,
+                                 const pl_attention_kept *kept, pl_mat X, int64_t B)
 {
     pl_scratch_mark mark = pl_scratch_begin(q);
     pl_mat none = {0}, dO = pl_scratch_mat(q, X.dtype, X.batch, X.rows, X.cols),
            dQKV = pl_scratch_mat(q, X.dtype, X.batch, X.rows, 3 * X.cols);
-    pl_residual_backward(q, &l->proj, dO, NULL, dY, kept->O, s, B);
+    pl_residual_backward(q, &l->proj, dO, NULL, dU, kept->O, B);
     pl_attention_backward(q, pl_view_split(dQKV, B), pl_view_split(kept->QKV, B), pl_view_split(kept->O, B),
                           kept->lse, pl_view_split(dO, B), l->heads);
     pl_linear_backward(q, &l->qkv, dX, none, dQKV, none, X, B);
@@ -116,14 +116,14 @@ void pl_mlp_forward(pl_queue *q, const pl_mlp *l, pl_mat Y, const pl_mlp_kept *k
     pl_residual_forward(q, &l->fc2, Y, kept->A, Z, s);
 }
 
-void pl_mlp_backward(pl_queue *q, const pl_mlp *l, pl_mat dX, pl_mat dY, const pl_mlp_kept *kept, pl_mat X,
-                     pl_mat s, int64_t groups)
+void pl_mlp_backward(pl_queue *q, const pl_mlp *l, pl_mat dX, pl_mat dU, const pl_mlp_kept *kept, pl_mat X,
+                     int64_t groups)
 {
     pl_scratch_mark mark = pl_scratch_begin(q);
     pl_linear plain = l->fc1;
     pl_mat none = {0}, dA = pl_scratch_mat(q, X.dtype, kept->A.batch, kept->A.rows, kept->A.cols);
     const pl_activation gelu = activation_of(l, kept);
-    pl_residual_backward(q, &l->fc2, dA, &gelu, dY, kept->A, s, groups);
+    pl_residual_backward(q, &l->fc2, dA, &gelu, dU, kept->A, groups);
     plain.act = PL_ACT_NONE;
     pl_linear_backward(q, &plain, dX, none, dA, none, X, groups);
     pl_scratch_end(q, mark);

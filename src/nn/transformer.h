@@ -37,10 +37,10 @@ typedef struct pl_layer_norm {
 /* X, Y (E, rows, C); S (E, rows, 2): mean and 1/sd of every row, for the backward. */
 void pl_layer_norm_forward(pl_queue *q, const pl_layer_norm *l, pl_mat Y, pl_mat S, pl_mat X);
 
-/* dX = Z + what comes through, Z or none; dL = dX in another format, or none. dX may be Z or dY, dL may be dY
- * where dX is not. Overwrites the gradients. */
-void pl_layer_norm_backward(pl_queue *q, const pl_layer_norm *l, pl_mat dX, pl_mat dL, pl_mat Z, pl_mat X,
-                            pl_mat S, pl_mat dY);
+/* dX = Z + what comes through, Z or none; dL = dX, or s dX with s (E, groups, 1), in another format, or none.
+ * dX may be Z or dY, dL may be dY where dX is not. Overwrites the gradients. */
+void pl_layer_norm_backward(pl_queue *q, const pl_layer_norm *l, pl_mat dX, pl_mat dL, pl_mat s, pl_mat Z,
+                            pl_mat X, pl_mat S, pl_mat dY);
 
 /* ---- attention ----------------------------------------------------------------------------------- */
 
@@ -62,10 +62,9 @@ typedef struct pl_attention_kept {
 void pl_attention_layer_forward(pl_queue *q, const pl_attention_layer *l, pl_mat Y,
                                 const pl_attention_kept *kept, pl_mat X, pl_mat Z, pl_mat s, int64_t B);
 
-/* Overwrites dX and the gradients; dY is the stream's, as of pl_residual_backward, and Z's gradient too. dX
- * may be dY. */
-void pl_attention_layer_backward(pl_queue *q, const pl_attention_layer *l, pl_mat dX, pl_mat dY,
-                                 const pl_attention_kept *kept, pl_mat X, pl_mat s, int64_t B);
+/* Overwrites dX and the gradients; dU is the branch's, as of pl_residual_backward. dX may be dU. */
+void pl_attention_layer_backward(pl_queue *q, const pl_attention_layer *l, pl_mat dX, pl_mat dU,
+                                 const pl_attention_kept *kept, pl_mat X, int64_t B);
 
 /* ---- MLP ----------------------------------------------------------------------------------------- */
 
@@ -84,10 +83,9 @@ typedef struct pl_mlp_kept {
 void pl_mlp_forward(pl_queue *q, const pl_mlp *l, pl_mat Y, const pl_mlp_kept *kept, pl_mat X, pl_mat Z,
                     pl_mat s);
 
-/* Overwrites dX and the gradients; dY is the stream's, as of pl_residual_backward, and Z's gradient too. dX
- * may be dY. */
-void pl_mlp_backward(pl_queue *q, const pl_mlp *l, pl_mat dX, pl_mat dY, const pl_mlp_kept *kept, pl_mat X,
-                     pl_mat s, int64_t groups);
+/* Overwrites dX and the gradients; dU is the branch's, as of pl_residual_backward. dX may be dU. */
+void pl_mlp_backward(pl_queue *q, const pl_mlp *l, pl_mat dX, pl_mat dU, const pl_mlp_kept *kept, pl_mat X,
+                     int64_t groups);
 
 /* ---- stochastic depth ---------------------------------------------------------------------------- */
 

@@ -47,10 +47,11 @@ static int64_t differ(pl_mat *a, pl_mat *b)
 #define F32  POLAR_DTYPE_F32
 #define BF16 POLAR_DTYPE_BF16
 
-/* low: h and the gradients' factors in bf16, as in mixed precision; else all in f32. */
-static int64_t norms(int64_t batch, int64_t rows, int64_t cols, int low, int with_z)
+/* low: h and the gradients' factors in bf16, as in mixed precision; else all in f32. groups: of rows that
+ * have a factor each in the copy of the gradient; 0: none. */
+static int64_t norms(int64_t batch, int64_t rows, int64_t cols, int low, int with_z, int64_t groups)
 {
-    pl_mat m[2][9];
+    pl_mat m[2][10];
     int64_t bad = 0;
     for (int k = 0; k < 2; k++) {
         const place *at = &places[k];
@@ -58,15 +59,15 @@ static int64_t norms(int64_t batch, int64_t rows, int64_t cols, int low, int wit
                b = mat(at, F32, 1, 1, cols, 3), Y = mat(at, low ? BF16 : F32, batch, rows, cols, 4),
                S = mat(at, F32, batch, rows, 2, 5), dY = mat(at, low ? BF16 : F32, batch, rows, cols, 6),
                dX = mat(at, F32, batch, rows, cols, 7), dg = mat(at, F32, batch, 1, cols, 8),
-               db = mat(at, F32, batch, 1, cols, 8);
+               db = mat(at, F32, batch, 1, cols, 8), s = mat(at, F32, batch, groups ? groups : 1, 1, 9);
         PL_CALL(layernorm, at->q, .Y = Y, .S = S, .X = X, .g = g, .b = b, .eps = 1e-6);
-        /* as in a model: the gradient of the stream in place, its rounded copy in the place of dY */
-        PL_CALL(layernorm_back, at->q, .dX = dX, .dg = dg, .db = db, .dL = low ? dY : none, .X = X, .S = S,
-                .g = g, .dY = dY, .Z = with_z ? dX : none);
-        pl_mat all[] = {X, g, b, Y, S, dY, dX, dg, db};
+        /* as in a model: the gradient of the stream in place, its copy in the place of dY */
+        PL_CALL(layernorm_back, at->q, .dX = dX, .dg = dg, .db = db, .dL = low || groups ? dY : none, .X = X,
+                .S = S, .g = g, .dY = dY, .Z = with_z ? dX : none, .s = groups ? s : none);
+        pl_mat all[] = {X, g, b, Y, S, dY, dX, dg, db, s};
         memcpy(m[k], all, sizeof all);
     }
-    for (int i = 0; i < 9; i++) bad += differ(&m[0][i], &m[1][i]);
+    for (int i = 0; i < 10; i++) bad += differ(&m[0][i], &m[1][i]);
     return bad;
 }
 
@@ -137,17 +138,21 @@ int main(int argc, char **argv)
     TEST_TRY(polar_device_open(&places[0].dev, device));
     TEST_TRY(polar_device_open(&places[1].dev, "cpu"));
     for (int k = 0; k < 2; k++) TEST_TRY(polar_queue_create(&places[k].q, places[k].dev, NULL));
-    static const int64_t widths[] = {64, 128, 192, 256, 384, 100}, heights[] = {1, 63, 65, 200};
+    static const int64_t widths[] = {64, 128, 192, 256, 384, 100}, heights[] = {1, 63, 65, 200},
+                         groups[] = {1, 21, 1, 8};
     char line[64];
     for (size_t i = 0; i < 6; i++) {
         int64_t bad = 0;
         if (test_few(argc, argv) && i % 3 != 2) continue;
         for (int low = 0; low < 2; low++)
-            for (int k = 0; k < 4; k++) bad += norms(1 + k / 2, heights[k], widths[i], low, k % 2);
+            for (int k = 0; k < 4; k++)
+                bad += norms(1 + k / 2, heights[k], widths[i], low, k % 2, 0) +
+                       norms(1 + k / 2, heights[k], widths[i], low, k % 2, groups[k]);
         snprintf(line, sizeof line, "layer norm of %lld columns, and back", (long long)widths[i]);
         test_exact(line, bad);
     }
-    test_exact("layer norm of 2500 rows, and back", norms(1, 2500, 192, 1, 1));
+    test_exact("layer norm of 2500 rows, and back",
+               norms(1, 2500, 192, 1, 1, 0) + norms(1, 2500, 192, 1, 1, 20));
     test_exact("sums of rows", sums(128, 1, 300, F32) + sums(390, 3, 7, BF16) + sums(300, 1, 40, BF16) +
                                    sums(2500, 1, 65, F32));
     test_exact("cross entropy", losses(130, 100) + losses(1, 3) + losses(33, 1000));

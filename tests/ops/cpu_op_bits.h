@@ -5,7 +5,7 @@
 
 #include "cpu_bits.h"
 
-enum { MAX_OPERANDS = 9, BATCH = 5 };
+enum { MAX_OPERANDS = 10, BATCH = 5 };
 
 typedef struct {
     const char *name;

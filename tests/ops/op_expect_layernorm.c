@@ -45,7 +45,10 @@ MODEL(layernorm_back)
 {
     int64_t n = r->c.cols, rows = r->c.rows;
     total h = {0}, along = {0};
-    if (o == 3) return pl_iv_round(pl_model_layernorm_back(r, 0, b, i, j, ct), r->mat[0].dtype);
+    if (o == 3) {
+        pl_iv dx = pl_iv_round(pl_model_layernorm_back(r, 0, b, i, j, ct), r->mat[0].dtype);
+        return has(r, 9) ? product(at(r, 9, b, i / (rows / r->mat[9].rows), 0), dx, ct) : dx;
+    }
     if (o > 0) {
         for (int64_t k = 0; k < rows; k++)
             add(&h, o == 2 ? at(r, 7, b, k, j) : pl_iv_mul(at(r, 7, b, k, j), unit(r, b, k, j, ct)));
@@ -158,6 +161,24 @@ static void low_cut(pl_queue *q, const pl_args_layernorm_back *a)
         }
 }
 
+/* dL is dX, not s dX; */
+static void low_unscaled(pl_queue *q, const pl_args_layernorm_back *a)
+{
+    pl_args_layernorm_back wrong = *a;
+    wrong.s.data = NULL;
+    pl_ref_ops.layernorm_back(q, &wrong);
+}
+
+/* or its rows have the factors by turns. */
+static void low_by_turns(pl_queue *q, const pl_args_layernorm_back *a)
+{
+    pl_ref_ops.layernorm_back(q, a);
+    for (int64_t b = 0; b < a->dL.batch; b++)
+        for (int64_t i = 0; i < a->dL.rows; i++)
+            for (int64_t j = 0; j < a->dL.cols; j++)
+                put(&a->dL, b, i, j, get(&a->s, b, i % a->s.rows, 0) * get(&a->dX, b, i, j));
+}
+
 static void gains_swapped(pl_queue *q, const pl_args_layernorm_back *a)
 {
     pl_args_layernorm_back wrong = *a;
@@ -171,6 +192,10 @@ static const fault layernorm_back_faults[] = {
     {"the last of 2113 rows left out", "layernorm_back f32 1x2113x2", (op_fn)back_sums_short},
     {"the gradient's copy without Z", "layernorm_back f32 3x7x13 strided dL Z", (op_fn)low_without_z},
     {"the gradient's copy cut", "layernorm_back f32,bf16,f32->f32,bf16 3x7x13 strided dL Z", (op_fn)low_cut},
+    {"the gradient's copy without its factors", "layernorm_back f32 3x7x13 strided dL Z s",
+     (op_fn)low_unscaled},
+    {"factors of the gradient's copy by turns", "layernorm_back f32 1x65x5 strided dL Z s",
+     (op_fn)low_by_turns},
     {"gains for shifts", "layernorm_back f32 3x7x13", (op_fn)gains_swapped},
 };
 
@@ -182,7 +207,9 @@ static const bad_call layernorm_back_bad[] = {
     {1, ONTO, 7, POLAR_E_ARG},   {2, ONTO, 8, POLAR_E_ARG},     {7, NO_DATA, 0, POLAR_E_ARG},
     {3, ROWS, 0, POLAR_E_SHAPE}, {3, COLS, 0, POLAR_E_SHAPE},   {3, ONTO, 0, POLAR_E_ARG},
     {3, ONTO, 4, POLAR_E_ARG},   {3, ONTO, 7, POLAR_E_ARG},     {3, ONTO, 8, POLAR_E_ARG},
+    {9, ROWS, 0, POLAR_E_SHAPE}, {9, COLS, 0, POLAR_E_SHAPE},   {9, BATCH, 0, POLAR_E_SHAPE},
+    {3, ONTO, 9, POLAR_E_ARG},   {3, NO_DATA, 0, POLAR_E_ARG},
 };
 
-const op_calls pl_calls_layernorm_back = {"layernorm_back f32 3x7x13 strided dL Z", LIST(layernorm_back_bad),
-                                          LIST(layernorm_back_faults)};
+const op_calls pl_calls_layernorm_back = {"layernorm_back f32 3x7x13 strided dL Z s",
+                                          LIST(layernorm_back_bad), LIST(layernorm_back_faults)};

@@ -21,6 +21,12 @@ static void run_layernorm_back(pl_queue *q, const matrix *x)
             .S = x[5].m, .g = x[6].m, .dY = x[7].m, .Z = x[8].m);
 }
 
+static void run_layernorm_back_scaled(pl_queue *q, const matrix *x)
+{
+    PL_CALL(layernorm_back, q, .dX = x[0].m, .dg = x[1].m, .db = x[2].m, .dL = x[3].m, .X = x[4].m,
+            .S = x[5].m, .g = x[6].m, .dY = x[7].m, .Z = x[8].m, .s = x[9].m);
+}
+
 static void run_softmax(pl_queue *q, const matrix *x)
 {
     PL_CALL(softmax, q, .Y = x[0].m, .X = x[1].m, .scale = 0.7);
@@ -71,6 +77,22 @@ static const cpu_op ops[] = {
      run_layernorm_back,
      1 << 5 | 1,
      0},
+    {"layernorm_back, factors",
+     10,
+     4,
+     {R, 1, 1, R, R, R, 1, R, R, R / 5},
+     {H, H, H, H, H, 2, H, H, H, 1},
+     run_layernorm_back_scaled,
+     1 << 5 | 1,
+     0},
+    {"layernorm_back, factors, long",
+     10,
+     4,
+     {2, 1, 1, 2, 2, 2, 1, 2, 2, 1},
+     {LONG, LONG, LONG, LONG, LONG, 2, LONG, LONG, LONG, 1},
+     run_layernorm_back_scaled,
+     1 << 5 | 1,
+     0},
     {"softmax", 2, 1, {R, R}, {H, H}, run_softmax, 0, 0},
     {"softmax, long", 2, 1, {2, 2}, {LONG, LONG}, run_softmax, 0, 0},
     {"softmax_back", 3, 1, {R, R, R}, {H, H, H}, run_softmax_back, 0, 0},
@@ -105,11 +127,12 @@ static void test_loss(pl_isa isa)
     matrix_destroy(&z), matrix_destroy(&t);
 }
 
-/* dL is a copy of dX in another format, rows of whole lanes and others. */
+/* dL is a copy of dX in another format, or the rows of dX times their factors as scale_rows has them; rows of
+ * whole lanes and others. */
 static void test_low(pl_isa isa)
 {
     machine *on = &machines[isa][2];
-    int64_t differ = 0;
+    int64_t differ = 0, scaled = 0;
     for (int64_t cols = H; cols <= LANES; cols += LANES - H) {
         const polar_dtype f = POLAR_DTYPE_F32, h = POLAR_DTYPE_BF16;
         matrix x[] = {
@@ -117,14 +140,20 @@ static void test_low(pl_isa isa)
             matrix_create(f, 1, 1, cols, 0, NORMAL, 3), matrix_create(h, 1, R, cols, 3, NORMAL, 4),
             matrix_create(f, 1, R, cols, 0, NORMAL, 5), matrix_create(f, 1, R, 2, 0, NORMAL, 6),
             matrix_create(f, 1, 1, cols, 0, NORMAL, 7), matrix_create(h, 1, R, cols, 0, NORMAL, 8),
-            matrix_create(f, 1, R, cols, 0, NORMAL, 9), matrix_create(h, 1, R, cols, 0, NORMAL, 10)};
+            matrix_create(f, 1, R, cols, 0, NORMAL, 9), matrix_create(f, 1, R / 5, 1, 0, NORMAL, 10),
+            matrix_create(h, 1, R, cols, 0, NORMAL, 11)};
         run_layernorm_back(on->q, x);
-        PL_CALL(copy, on->q, .Y = x[9].m, .X = x[0].m);
+        PL_CALL(copy, on->q, .Y = x[10].m, .X = x[0].m);
         TEST_TRY(polar_queue_sync(on->q));
-        differ += differences(&x[3].m, &x[9].m, 0);
+        differ += differences(&x[3].m, &x[10].m, 0);
+        run_layernorm_back_scaled(on->q, x);
+        PL_CALL(scale_rows, on->q, .Y = x[10].m, .X = x[0].m, .s = x[9].m);
+        TEST_TRY(polar_queue_sync(on->q));
+        scaled += differences(&x[3].m, &x[10].m, 0);
         for (int i = 0; i < COUNT(x); i++) matrix_destroy(&x[i]);
     }
     test_exact("layernorm_back: dL is a copy of dX", differ);
+    test_exact("layernorm_back: dL is scale_rows of dX", scaled);
 }
 
 static void test_all(pl_isa isa)

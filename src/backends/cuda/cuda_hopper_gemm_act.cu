@@ -32,6 +32,7 @@ int pl_hopper_rows_whole(const pl_args_gemm_act *a)
     const int f32 = a->Y.dtype == POLAR_DTYPE_F32;
     if (a->F.data) return !f32 && !a->D.data && a->F.dtype == POLAR_DTYPE_BF16 && rows_aligned(a->F);
     if (a->b.data && a->b.dtype != POLAR_DTYPE_F32 && a->b.dtype != POLAR_DTYPE_BF16) return 0;
+    if (a->s.data && (!f32 || !a->tb || a->s.dtype != POLAR_DTYPE_F32)) return 0;
     if (a->S.data && (a->S.dtype != POLAR_DTYPE_BF16 || !rows_aligned(a->S))) return 0;
     return a->act == PL_ACT_NONE ? !a->S.data : a->act == PL_ACT_GELU && !f32;
 }
@@ -53,6 +54,8 @@ static cudaError_t by_shape(const pl_hopper_device *dev, cudaStream_t stream, co
 template <int TB>
 static cudaError_t by_kind(const pl_hopper_device *dev, cudaStream_t stream, const pl_args_gemm_act *a)
 {
+    if constexpr (!TB) /* linear layers that end a branch */
+        if (a->s.data) return by_shape<TB, SCALED, 1>(dev, stream, a);
     if (a->Y.dtype == POLAR_DTYPE_F32)
         return a->D.data ? by_shape<TB, ADD, 1>(dev, stream, a) : by_shape<TB, PLAIN, 1>(dev, stream, a);
     if (a->F.data) return by_shape<TB, FACTOR, 0>(dev, stream, a);

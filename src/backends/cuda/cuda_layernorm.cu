@@ -243,6 +243,7 @@ template <typename REAL> __global__ void lanes_kernel(pl_args_layernorm_back a, 
 template <typename REAL> __global__ void layernorm_back_kernel(pl_args_layernorm_back a)
 {
     const REAL n = (REAL)a.X.cols;
+    const int64_t each = a.s.data ? a.X.rows / a.s.rows : 1;
     FOR_MATRICES(a.X, b)
     FOR_ROWS(a.X.rows, i)
     {
@@ -262,8 +263,9 @@ template <typename REAL> __global__ void layernorm_back_kernel(pl_args_layernorm
             pl_cuda_set<REAL>(
                 a.dX, b, i, j,
                 fused(r, fused(-x, c, h - m), a.Z.data ? pl_cuda_at<REAL>(a.Z, b, i, j) : (REAL)0));
-            /* rounded from what dX holds */
-            if (a.dL.data) pl_cuda_set<REAL>(a.dL, b, i, j, pl_cuda_at<REAL>(a.dX, b, i, j));
+            if (!a.dL.data) continue;
+            const REAL dx = pl_cuda_at<REAL>(a.dX, b, i, j); /* rounded from what dX holds */
+            pl_cuda_set<REAL>(a.dL, b, i, j, a.s.data ? pl_cuda_at<REAL>(a.s, b, i / each, 0) * dx : dx);
         }
     }
 }
@@ -280,11 +282,12 @@ __global__ void __launch_bounds__(PL_LANES *WARPS, EACH <= 6 ? 3 : 1)
     pl_bf16 *slopes = (pl_bf16 *)(normed + PL_SUM_CHUNK * COLS);
     const int64_t b = blockIdx.z, chunk = blockIdx.y, first = chunk * PL_SUM_CHUNK;
     const int count = (int)(a.X.rows - first < PL_SUM_CHUNK ? a.X.rows - first : PL_SUM_CHUNK),
-              at = 4 * ((int)threadIdx.x % ROW_THREADS);
+              at = 4 * ((int)threadIdx.x % ROW_THREADS), each = a.s.data ? (int)(a.X.rows / a.s.rows) : 1;
     const float n = (float)COLS, *S = (const float *)a.S.data + pl_cuda_base(a.S, b),
                 *X = (const float *)a.X.data + pl_cuda_base(a.X, b) + at,
                 *Z = (const float *)a.Z.data + pl_cuda_base(a.Z, b) + at,
-                *g = (const float *)a.g.data + pl_cuda_base(a.g, b) + at;
+                *g = (const float *)a.g.data + pl_cuda_base(a.g, b) + at,
+                *s = (const float *)a.s.data + pl_cuda_base(a.s, b);
     const pl_bf16 *dY = (const pl_bf16 *)a.dY.data + pl_cuda_base(a.dY, b) + at;
     float *dX = (float *)a.dX.data + pl_cuda_base(a.dX, b) + at;
     pl_bf16 *dL = (pl_bf16 *)a.dL.data + pl_cuda_base(a.dL, b) + at;
@@ -292,7 +295,8 @@ __global__ void __launch_bounds__(PL_LANES *WARPS, EACH <= 6 ? 3 : 1)
     for (int top = 0; top < count; top += ROWS_OF_WARP * WARPS) { /* for all threads: they fold sums */
         const int row = top + ROWS_OF_WARP * (int)threadIdx.y + (int)threadIdx.x / ROW_THREADS;
         const int64_t i = first + (row < count ? row : count - 1);
-        const float mean = S[i * a.S.rs], r = S[i * a.S.rs + 1];
+        const float mean = S[i * a.S.rs], r = S[i * a.S.rs + 1],
+                    factor = a.s.data ? s[(int)i / each * a.s.rs] : 1.0f;
         row_part x[EACH], z[EACH], sum = {}, along = {};
         ushort4 y[EACH];
 #pragma unroll
@@ -326,6 +330,7 @@ __global__ void __launch_bounds__(PL_LANES *WARPS, EACH <= 6 ? 3 : 1)
             for (int j = 0; j < 4; j++)
                 d.v[j] = fmaf(r, fmaf(-xhat.v[j], c, dy.v[j] * scale.v[j] - m), z[k].v[j]);
             put(dX + i * a.dX.rs + PL_LANES * k, d);
+            for (int j = 0; j < 4; j++) d.v[j] *= factor;
             if (a.dL.data) put(dL + i * a.dL.rs + PL_LANES * k, d);
         }
     }
@@ -370,9 +375,9 @@ static bool launch_chunks(cudaStream_t stream, const pl_args_layernorm_back &a, 
 /* False where it is left to the general kernels. */
 static bool in_one_pass(cudaStream_t stream, const pl_args_layernorm_back &a, void *scratch)
 {
-    const pl_mat *wide[] = {&a.X, &a.S, &a.g, &a.Z, &a.dX, &a.dg, &a.db}, *narrow[] = {&a.dY, &a.dL};
+    const pl_mat *wide[] = {&a.X, &a.S, &a.g, &a.Z, &a.dX, &a.dg, &a.db, &a.s}, *narrow[] = {&a.dY, &a.dL};
     pl_mat fours[] = {a.X, a.g, a.Z, a.dX, a.dY, a.dL}, *in_fours[6];
-    if (!all_of(POLAR_DTYPE_F32, wide, 7) || !all_of(POLAR_DTYPE_BF16, narrow, 2)) return false;
+    if (!all_of(POLAR_DTYPE_F32, wide, 8) || !all_of(POLAR_DTYPE_BF16, narrow, 2)) return false;
     for (int k = 0; k < 6; k++) in_fours[k] = &fours[k];
     if (!pl_cuda_in_fours(in_fours, 6)) return false;
     if (a.X.batch > MAX_GRID || a.X.rows > (int64_t)MAX_GRID * PL_SUM_CHUNK) return false;
@@ -402,10 +407,10 @@ static void launch_sums(cudaStream_t stream, const pl_args_layernorm_back &a, vo
 void pl_cuda_launch_layernorm_back(cudaStream_t stream, const pl_args_layernorm_back *args, void *scratch)
 {
     pl_args_layernorm_back a = *args;
-    pl_mat *mats[] = {&a.dX, &a.dg, &a.db, &a.dL, &a.X, &a.S, &a.g, &a.dY, &a.Z};
+    pl_mat *mats[] = {&a.dX, &a.dg, &a.db, &a.dL, &a.X, &a.S, &a.g, &a.dY, &a.Z, &a.s};
     if (in_one_pass(stream, a, scratch)) return;
     /* first: dX may stand where dY stands */
-    if (pl_cuda_any_f64(mats, 9)) launch_sums<double>(stream, a, scratch);
+    if (pl_cuda_any_f64(mats, 10)) launch_sums<double>(stream, a, scratch);
     else launch_sums<float>(stream, a, scratch);
-    LAUNCH_WARPS(layernorm_back_kernel, mats, 9, a.X.batch, a.X.rows, a);
+    LAUNCH_WARPS(layernorm_back_kernel, mats, 10, a.X.batch, a.X.rows, a);
 }

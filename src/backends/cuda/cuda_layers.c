@@ -3,7 +3,8 @@
  *
  * attention, its gradient, weight_grad: Hopper's kernels or nothing (pl_cuda_layer_serves; compose/ makes
  * them of products); pair_message, pair_weight and their gradients in f32 or not at all. gemm_act takes
- * everything: one pass where cuda_gemm_act.h has it, else gemm and a pass over its result.
+ * everything but some calls with factors of rows: one pass where cuda_gemm_act.h has it, else gemm and a pass
+ * over its result.
  */
 #include "cuda_attention.h"
 #include "cuda_gemm_act.h"
@@ -26,9 +27,16 @@ static int on_hopper(const pl_queue *q)
     return pl_cuda_hopper(q->dev)->multiprocessors > 0;
 }
 
+/* gemm_act in one pass. */
+static int whole(const pl_queue *q, const pl_args_gemm_act *a)
+{
+    return on_hopper(q) && pl_hopper_rows_suits(a) && pl_hopper_rows_whole(a);
+}
+
 int pl_cuda_layer_serves(pl_queue *q, pl_op_id id, const void *args)
 {
     switch (id) {
+    case PL_OP_gemm_act: return !((const pl_args_gemm_act *)args)->s.data || whole(q, args);
     case PL_OP_attention: return on_hopper(q) && pl_hopper_attention_suits(args);
     case PL_OP_attention_back: return on_hopper(q) && pl_hopper_attention_back_suits(args);
     case PL_OP_weight_grad: return on_hopper(q) && pl_hopper_weight_grad_suits(args);
@@ -117,7 +125,8 @@ static pl_args_gemm product_of(const pl_args_gemm_act *a)
 
 void pl_cuda_gemm_act(pl_queue *q, const pl_args_gemm_act *a)
 {
-    if (on_hopper(q) && pl_hopper_rows_suits(a) && pl_hopper_rows_whole(a)) {
+    if (!served(q, PL_OP_gemm_act, a)) return;
+    if (whole(q, a)) {
         check(q, PL_OP_gemm_act, a, pl_hopper_rows(pl_cuda_hopper(q->dev), pl_cuda_q(q)->stream, a));
         return;
     }

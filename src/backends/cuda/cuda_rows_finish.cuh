@@ -19,16 +19,24 @@
 
 #include "math/gelu_bf16_elem.h"
 
-enum { PLAIN, ADD, GELU, FACTOR };
-/* what follows: a bias or nothing; D and a bias or none; gelu of the biased, its slopes or not; F */
+enum { PLAIN, ADD, GELU, FACTOR, SCALED };
+/* what follows: a bias or nothing; D and a bias or none; gelu of the biased, its slopes or not; F; factors of
+ * rows, and D */
 
 typedef struct {
     CUtensorMap A, B, Y, S, D; /* the last three of pads */
     void *y, *s;
     const void *d, *bias; /* D: or F */
-    int64_t ldy, lds, ldd, bsy, bss, bsd, bsb;
-    int m, n, tiles, slices, teams, total, k_blocks, stages, a_many, b_many, d_many, bias_bf16;
+    const float *scale;   /* SCALED: of each group of `each` rows */
+    int64_t ldy, lds, ldd, ld_scale, bsy, bss, bsd, bsb, bs_scale;
+    int m, n, tiles, slices, teams, total, k_blocks, stages, a_many, b_many, d_many, bias_bf16, each;
 } rows_params;
+
+/* Something is added, in f32. */
+__host__ __device__ constexpr bool adds(int kind)
+{
+    return kind == ADD || kind == SCALED;
+}
 
 /* Columns of a panel of bf16. */
 __host__ __device__ constexpr int panel_of(int width)
@@ -101,6 +109,36 @@ __device__ __forceinline__ void follow(uint32_t &y, uint32_t &s, uint32_t factor
         y = pl_pack(low, high);
     }
 }
+
+/* Two neighbours of a product in f32, with those of D; SCALED: the branch as gemm_act leaves it in bf16, then
+ * as scale_rows does. */
+template <int KIND>
+__device__ __forceinline__ float2 follow_f32(float2 y, float2 d, float scale, bool biased, float2 b)
+{
+    if constexpr (KIND == SCALED) {
+        uint32_t u = pl_pack(y.x, y.y), none = 0;
+        follow<PLAIN>(u, none, 0, biased, b);
+        return make_float2(fmaf(scale, pl_low(u), d.x), fmaf(scale, pl_high(u), d.y));
+    }
+    if constexpr (KIND == ADD) y.x += d.x, y.y += d.y;
+    if (biased) y.x += b.x, y.y += b.y;
+    return y;
+}
+
+/* The factors of a thread's two rows, fetched before the product. */
+template <int KIND> struct row_scales {
+    float of[2];
+    __device__ __forceinline__ void fetch(const rows_params &p, int matrix, int row)
+    {
+        if constexpr (KIND == SCALED)
+#pragma unroll
+            for (int h = 0; h < 2; h++) {
+                const int r = row + 8 * h < p.m ? row + 8 * h : p.m - 1;
+                of[h] = p.scale[matrix * p.bs_scale + r / p.each * p.ld_scale];
+            }
+        else of[0] = of[1] = 0;
+    }
+};
 
 __device__ __forceinline__ float2 bias_at(const rows_params &p, const float *bias, int at)
 {
@@ -177,12 +215,12 @@ __device__ __forceinline__ void put_bf16(const rows_params &p, const float (&acc
 
 template <int WIDTH, int KIND>
 __device__ __forceinline__ void put_f32(const rows_params &p, const float (&acc)[WIDTH / 2],
-                                        const float *bias, const pad_place &pad, int matrix, int row,
-                                        int column)
+                                        const row_scales<KIND> &scale, const float *bias,
+                                        const pad_place &pad, int matrix, int row, int column)
 {
     const int thread = (int)threadIdx.x % 128, lane = thread % 32, t = lane % 4, g = lane / 4;
     const uint32_t place = pad.at + (uint32_t)((thread / 32 * 16 + g) * 128 + ((t / 2 ^ g) << 4) + t % 2 * 8);
-    if constexpr (KIND == ADD) pl_mbar_wait(pad.full, pad.turn & 1);
+    if constexpr (adds(KIND)) pl_mbar_wait(pad.full, pad.turn & 1);
     else {
         if (thread == 0) pl_bulk_wait_read<0>();
         pl_group_sync(1 + pad.group);
@@ -193,13 +231,10 @@ __device__ __forceinline__ void put_f32(const rows_params &p, const float (&acc)
 #pragma unroll
         for (int h = 0; h < 2; h++) {
             const uint32_t at = (place ^ (uint32_t)(j % 4 << 5)) + (uint32_t)(j / 4 * 8192 + h * 1024);
-            float2 y = make_float2(acc[4 * j + 2 * h], acc[4 * j + 2 * h + 1]);
-            if constexpr (KIND == ADD) {
-                const float2 d = lds8(at);
-                y.x += d.x, y.y += d.y;
-            }
-            if (p.bias) y.x += b.x, y.y += b.y;
-            sts8(at, y);
+            const float2 y = make_float2(acc[4 * j + 2 * h], acc[4 * j + 2 * h + 1]);
+            float2 d = make_float2(0, 0);
+            if constexpr (adds(KIND)) d = lds8(at);
+            sts8(at, follow_f32<KIND>(y, d, scale.of[h], p.bias != NULL, b));
         }
     }
     pl_async_fence();
@@ -208,7 +243,7 @@ __device__ __forceinline__ void put_f32(const rows_params &p, const float (&acc)
     for (int k = 0; k < WIDTH / 32 && column + 32 * k < p.n; k++)
         pl_tma_store(&p.Y, pad.at + (uint32_t)k * 8192, column + 32 * k, row, matrix);
     pl_bulk_commit();
-    if (KIND == ADD) {
+    if (adds(KIND)) {
         pl_bulk_wait_read<0>();
         pl_mbar_arrive(pad.empty);
     }
@@ -262,6 +297,9 @@ template <int KIND, int WIDTH, int PADS> struct fetched_of {
 template <int WIDTH> struct fetched_of<ADD, WIDTH, 0> {
     typedef addend_floats<WIDTH> type;
 };
+template <int WIDTH> struct fetched_of<SCALED, WIDTH, 0> {
+    typedef addend_floats<WIDTH> type;
+};
 template <int WIDTH> struct fetched_of<FACTOR, WIDTH, 0> {
     typedef factor_words<WIDTH> type;
 };
@@ -308,8 +346,8 @@ __device__ __forceinline__ void finish_bf16(const rows_params &p, const float (&
 
 template <int WIDTH, int KIND, class FETCHED>
 __device__ __forceinline__ void finish_f32(const rows_params &p, const float (&acc)[WIDTH / 2],
-                                           const FETCHED &with, const float *bias, int matrix, int row,
-                                           int column)
+                                           const FETCHED &with, const row_scales<KIND> &scale,
+                                           const float *bias, int matrix, int row, int column)
 {
     float *Y = (float *)p.y + matrix * p.bsy;
     const int t = (int)threadIdx.x % 4;
@@ -318,12 +356,9 @@ __device__ __forceinline__ void finish_f32(const rows_params &p, const float (&a
 #pragma unroll
         for (int j = 0; j < WIDTH / 8; j++) {
             const int r = row + 8 * h, c = column + 8 * j + 2 * t;
-            float2 y = make_float2(acc[4 * j + 2 * h], acc[4 * j + 2 * h + 1]);
-            if constexpr (KIND == ADD) y.x += with.pair[h][j].x, y.y += with.pair[h][j].y;
-            if (p.bias) {
-                const float2 b = bias_at(p, bias, 8 * j + 2 * t);
-                y.x += b.x, y.y += b.y;
-            }
+            float2 y = make_float2(acc[4 * j + 2 * h], acc[4 * j + 2 * h + 1]), d = make_float2(0, 0);
+            if constexpr (adds(KIND)) d = with.pair[h][j];
+            y = follow_f32<KIND>(y, d, scale.of[h], p.bias != NULL, bias_at(p, bias, 8 * j + 2 * t));
             if (r < p.m && c < p.n) *reinterpret_cast<float2 *>(Y + r * p.ldy + c) = y;
         }
 }

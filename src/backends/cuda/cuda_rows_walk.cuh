@@ -165,7 +165,9 @@ __device__ __forceinline__ void consume(const rows_params &p, uint32_t factor, u
         const int matrix = (w.first + i) / p.tiles, top = (w.first + i) % p.tiles * TILE,
                   row = top + thread / 32 * 16 + thread % 32 / 4;
         typename fetched_of<KIND, WIDTH, PADS>::type with;
+        row_scales<KIND> scale;
         float acc[WIDTH / 2];
+        scale.fetch(p, matrix, row);
         with.fetch(p, matrix, row, column);
         if (p.bias && matrix != held) load_bias<WIDTH>(p, bias, matrix, w.slice, group), held = matrix;
         /* a phase of a stage, or of op(B), can be waited for only when all before it are over: the turns
@@ -174,9 +176,9 @@ __device__ __forceinline__ void consume(const rows_params &p, uint32_t factor, u
         pl_mbar_wait(bar.here, p.b_many ? (matrix - begin) & 1 : 0);
         multiply<WIDTH, TB>(p, acc, factor, stages, bar, i * p.k_blocks);
         if (thread == 0) pl_mbar_arrive(bar.turns + 8 * ((group + 1) % GROUPS));
-        if constexpr (PADS && F32) put_f32<WIDTH, KIND>(p, acc, bias, pad, matrix, top, column);
+        if constexpr (PADS && F32) put_f32<WIDTH, KIND>(p, acc, scale, bias, pad, matrix, top, column);
         else if constexpr (PADS) put_bf16<WIDTH, KIND>(p, acc, bias, pad, matrix, top, column);
-        else if constexpr (F32) finish_f32<WIDTH, KIND>(p, acc, with, bias, matrix, row, column);
+        else if constexpr (F32) finish_f32<WIDTH, KIND>(p, acc, with, scale, bias, matrix, row, column);
         else finish_bf16<WIDTH, KIND>(p, acc, with, bias, matrix, row, column);
     }
     if (PADS && thread == 0) pl_bulk_wait_read<0>(); /* the block's memory must outlast them */
@@ -213,7 +215,7 @@ __global__ void __launch_bounds__(128 * (GROUPS + 1), 1) rows_kernel(const __gri
     } else {
         pl_registers_fewer<LOADER>();
         if (threadIdx.x == 128 * GROUPS) produce<WIDTH, TB>(p, factor, stages, bar, w);
-        if (PADS && (KIND == ADD || KIND == FACTOR) && threadIdx.x == 128 * GROUPS + 32)
+        if (PADS && (adds(KIND) || KIND == FACTOR) && threadIdx.x == 128 * GROUPS + 32)
             load_pads<WIDTH, GROUPS, F32>(p, pads, bar, w);
     }
 }
@@ -252,6 +254,10 @@ static cudaError_t launch(const pl_hopper_device *dev, cudaStream_t stream, cons
     p.s = a->S.data, p.lds = a->S.rs, p.bss = a->S.bs;
     p.d = second.data, p.ldd = second.rs, p.bsd = second.batch > 1 ? second.bs : 0;
     p.bias = a->b.data, p.bsb = a->b.batch > 1 ? a->b.bs : 0, p.bias_bf16 = a->b.dtype == POLAR_DTYPE_BF16;
+    if (KIND == SCALED) {
+        p.scale = (const float *)a->s.data, p.each = (int)(a->Y.rows / a->s.rows);
+        p.ld_scale = a->s.rs, p.bs_scale = a->s.batch > 1 ? a->s.bs : 0;
+    }
     p.m = (int)a->Y.rows, p.n = (int)a->Y.cols;
     p.k_blocks = (int)over(a->A.cols, DEPTH), p.tiles = (int)over(p.m, TILE);
     p.slices = (int)over(p.n, WIDTH), p.total = (int)(p.tiles * a->Y.batch);

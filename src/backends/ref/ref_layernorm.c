@@ -48,11 +48,11 @@ static void layernorm_sums(const pl_args_layernorm_back *a)
         }
 }
 
-/* h = dy g:  dx = r (h - mean h - x^ mean(h x^)) + z */
+/* h = dy g:  dx = r (h - mean h - x^ mean(h x^)) + z,  dl = s dx or dx */
 void pl_ref_layernorm_back(pl_queue *q, const pl_args_layernorm_back *a)
 {
     (void)q;
-    int64_t n = a->X.cols;
+    int64_t n = a->X.cols, each = a->s.data ? a->X.rows / a->s.rows : 1;
     layernorm_sums(a); /* first: dX may stand where dY stands */
     for (int64_t b = 0; b < a->X.batch; b++)
         for (int64_t i = 0; i < a->X.rows; i++) {
@@ -68,7 +68,9 @@ void pl_ref_layernorm_back(pl_queue *q, const pl_args_layernorm_back *a)
                 double h = pl_get(&a->dY, b, i, j) * value(&a->g, b, j),
                        x = (pl_get(&a->X, b, i, j) - mean) * r;
                 pl_put(&a->dX, b, i, j, fma(r, fma(-x, c, h - m), a->Z.data ? pl_get(&a->Z, b, i, j) : 0));
-                if (a->dL.data) pl_put(&a->dL, b, i, j, pl_get(&a->dX, b, i, j));
+                if (!a->dL.data) continue;
+                double dx = pl_get(&a->dX, b, i, j);
+                pl_put(&a->dL, b, i, j, a->s.data ? pl_get(&a->s, b, i / each, 0) * dx : dx);
             }
         }
 }

@@ -127,6 +127,16 @@ static inline polar_status need_addend(const char *op, const pl_mat *Y, const pl
     return need_apart(op, "Z", Y, Z);
 }
 
+/* A factor for each group of Y's rows. */
+static inline polar_status need_row_factors(const char *op, const pl_mat *Y, const pl_mat *s)
+{
+    PL_NEED(s->batch == Y->batch && s->cols == 1 && (s->rows ? Y->rows % s->rows == 0 : Y->rows == 0),
+            POLAR_E_SHAPE,
+            "%s: the rows of " SHAPE_FMT " do not fall into the groups of " SHAPE_FMT " factors", op,
+            SHAPE(*Y), SHAPE(*s));
+    return POLAR_OK;
+}
+
 /* i <= j */
 static inline int64_t pairs_of(int64_t points)
 {

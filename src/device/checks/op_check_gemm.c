@@ -31,6 +31,27 @@ double pl_flops_gemm(const pl_args_gemm *a)
     return 2 * elements(&a->C) * (double)(a->ta ? a->A.rows : a->A.cols);
 }
 
+/* What gemm_act with factors of rows demands beside its other operands' shapes: U in A's format is between
+ * the sums and Y, so Y is no narrower, and what is computed in double is so throughout. */
+static polar_status check_row_factors(const pl_args_gemm_act *a)
+{
+    const pl_mat *mats[] = {&a->Y, &a->A, &a->D, &a->s, &a->b};
+    int f64 = 0, there = 0;
+    PL_NEED(a->D.data && !a->S.data && !a->F.data && a->act == PL_ACT_NONE, POLAR_E_ARG,
+            "gemm_act: factors s of rows are of what is added to a D, without F, activation and slope");
+    PL_TRY(need_row_factors("gemm_act", &a->Y, &a->s));
+    NEED_DISJOINT("gemm_act", 1, &a->Y, &a->D, &a->s);
+    for (size_t i = 0; i < sizeof mats / sizeof *mats; i++) {
+        there += mats[i]->data != NULL;
+        f64 += mats[i]->data && mats[i]->dtype == POLAR_DTYPE_F64;
+    }
+    PL_NEED(f64 == 0 || f64 == there, POLAR_E_DTYPE, "gemm_act: with factors s of rows f64 is all or none");
+    PL_NEED(a->Y.dtype == a->A.dtype || polar_dtype_size(a->Y.dtype) > polar_dtype_size(a->A.dtype),
+            POLAR_E_DTYPE, "gemm_act: with factors s of rows the result, %s, is no narrower than A, %s",
+            polar_dtype_name(a->Y.dtype), polar_dtype_name(a->A.dtype));
+    return POLAR_OK;
+}
+
 polar_status pl_check_gemm_act(const pl_args_gemm_act *a)
 {
     const pl_args_gemm product = {.C = a->Y, .A = a->A, .B = a->B, .D = a->D, .tb = a->tb};
@@ -40,6 +61,7 @@ polar_status pl_check_gemm_act(const pl_args_gemm_act *a)
     NEED_DISJOINT("gemm_act", 1, &a->S, &a->A, &a->B, &a->D, &a->b);
     if (a->S.data) PL_TRY(need_same_shape("gemm_act", "S", &a->Y, &a->S));
     if (a->b.data) PL_TRY(need_row("gemm_act", "b", &a->b, a->Y.batch, a->Y.cols));
+    if (a->s.data) return check_row_factors(a);
     if (!a->F.data) return POLAR_OK;
     PL_NEED(!a->S.data && !a->b.data && a->act == PL_ACT_NONE, POLAR_E_ARG,
             "gemm_act: with a factor F there is neither bias nor activation");
@@ -61,7 +83,8 @@ double pl_flops_gemm_act(const pl_args_gemm_act *a)
     const pl_args_gemm product = {.C = a->Y, .A = a->A, .B = a->B, .D = a->D, .alpha = 1, .beta = 1};
     const pl_args_bias_act rest = {.Y = a->Y, .b = a->b, .act = a->act};
     return pl_flops_gemm(&product) +
-           (a->F.data ? elements(&a->Y) : (a->S.data ? 2 : 1) * pl_flops_bias_act(&rest));
+           (a->F.data ? elements(&a->Y) : (a->S.data ? 2 : 1) * pl_flops_bias_act(&rest)) +
+           (a->s.data ? 2 * elements(&a->Y) : 0);
 }
 
 double pl_flops_weight_grad(const pl_args_weight_grad *a)

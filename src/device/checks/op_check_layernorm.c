@@ -35,7 +35,11 @@ polar_status pl_check_layernorm_back(const pl_args_layernorm_back *a)
         PL_TRY(need_same_shape("layernorm_back", "dL", &a->dX, &a->dL));
         PL_TRY(need_apart("layernorm_back", "dY", &a->dL, &a->dY));
     }
-    NEED_DISJOINT("layernorm_back", 4, &a->dX, &a->dg, &a->db, &a->dL, &a->X, &a->S, &a->g);
+    if (a->s.data) {
+        PL_NEED(a->dL.data, POLAR_E_ARG, "layernorm_back: factors s are dL's, and there is no dL");
+        PL_TRY(need_row_factors("layernorm_back", &a->dX, &a->s));
+    }
+    NEED_DISJOINT("layernorm_back", 4, &a->dX, &a->dg, &a->db, &a->dL, &a->X, &a->S, &a->g, &a->s);
     NEED_DISJOINT("layernorm_back", 2, &a->dg, &a->db, &a->dY, &a->Z);
     NEED_DISJOINT("layernorm_back", 1, &a->dL, &a->Z);
     return POLAR_OK;
@@ -43,5 +47,5 @@ polar_status pl_check_layernorm_back(const pl_args_layernorm_back *a)
 
 double pl_flops_layernorm_back(const pl_args_layernorm_back *a)
 {
-    return (a->Z.data ? 14 : 13) * elements(&a->X);
+    return (13 + (a->Z.data != NULL) + (a->s.data != NULL)) * elements(&a->X);
 }

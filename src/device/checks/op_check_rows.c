@@ -35,11 +35,7 @@ double pl_flops_row_spread(const pl_args_row_spread *a)
 polar_status pl_check_scale_rows(const pl_args_scale_rows *a)
 {
     PL_TRY(need_same_shape("scale_rows", "X", &a->Y, &a->X));
-    PL_NEED(a->s.batch == a->Y.batch && a->s.cols == 1 &&
-                (a->s.rows ? a->Y.rows % a->s.rows == 0 : a->Y.rows == 0),
-            POLAR_E_SHAPE,
-            "scale_rows: the rows of " SHAPE_FMT " do not fall into the groups of " SHAPE_FMT " factors",
-            SHAPE(a->Y), SHAPE(a->s));
+    PL_TRY(need_row_factors("scale_rows", &a->Y, &a->s));
     PL_TRY(need_apart("scale_rows", "X", &a->Y, &a->X));
     PL_TRY(need_addend("scale_rows", &a->Y, &a->Z));
     NEED_DISJOINT("scale_rows", 1, &a->Y, &a->s);

@@ -13,7 +13,7 @@
 
 #include "polar/tensor.h"
 
-#define PL_MAX_OPERANDS 9 /* of ops that are no PL_FUSED */
+#define PL_MAX_OPERANDS 10 /* of ops that are no PL_FUSED */
 
 typedef enum pl_fill {
     PL_FILL_INTEGERS,

@@ -61,7 +61,7 @@ void PL_ISA_NAME(pl_cpu_layernorm_back)(pl_queue *q, const pl_args_layernorm_bac
     pl_scratch_mark mark = pl_scratch_begin(q);
     void *lanes = pl_scratch_take(q, pl_cpu_layernorm_bytes(a));
     if (lanes) {
-        norm_back o = {a, lanes, pl_sum_lanes(a->X.rows), pl_any_f64(pl_op_operands(a), 9)};
+        norm_back o = {a, lanes, pl_sum_lanes(a->X.rows), pl_any_f64(pl_op_operands(a), 10)};
         int threads = a->X.batch * a->X.rows * a->X.cols > PL_PARALLEL_LEAST ? q->dev->threads : 1;
         pl_pool_items(q->dev->pool, threads, a->X.batch * o.each, 1, norm_lane, &o);
         pl_pool_items(q->dev->pool, threads, a->X.batch, 1, norm_fold, &o);
