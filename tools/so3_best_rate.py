@@ -1,7 +1,7 @@
 """so3_best_rate.py -- arms of an SO(3) audit over a grid of rates, each at its best one:
 
     polar report SPEC --store FILE -o DIR
-    python3 tools/so3_best_rate.py collect runs.csv DIR/tables/SPEC_runs.csv ..
+    python3 tools/so3_best_rate.py collect runs.csv DIR/tables/SPEC_runs.csv ..    # runs.csv may be among them
     python3 tools/so3_best_rate.py table runs.csv                # every arm at every rate
     python3 tools/so3_best_rate.py pairs runs.csv a,b c,d ..     # paired differences, both at their best
     python3 tools/so3_best_rate.py figure runs.csv rates.svg     # wants gnuplot
@@ -21,15 +21,18 @@ COLUMNS = ("width", "rate", "arm", "seed", "test_mse", "best_valid", "code", "de
 
 
 def collect(out, paths):
-    """Finished runs of lists as `polar report` writes them, whose cells are a width and a rate."""
+    """Finished runs of lists as `polar report` writes them, whose cells are a width and a rate, and of lists
+    that were collected before."""
     runs = {}
     for path in paths:
         with open(path, newline="") as f:
             for row in csv.DictReader(f):
-                if row["state"] in ("done", "diverged"):
+                if row.get("state", "done") not in ("done", "diverged"):
+                    continue
+                if "cell" in row:
                     cell = dict(word.split("=") for word in row["cell"].split())
                     row["width"], row["rate"] = cell["model.width"], cell["optim.lr"]
-                    runs.setdefault(row["id"], row)
+                runs.setdefault(row["id"], row)
     with open(out, "w", newline="") as f:
         w = csv.DictWriter(f, COLUMNS, extrasaction="ignore", lineterminator="\n")
         w.writeheader()
