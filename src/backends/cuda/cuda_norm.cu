@@ -1,11 +1,11 @@
 /* cuda_norm.cu -- Frobenius norms in the order of math/lane_sum_elem.h: one warp lane per lane, so the bits
  * are those of `ref`; and matrices over their own norms.
  *
- * Two launches: each row's sum and the largest magnitudes (one warp a row), each matrix's fold of them; or,
- * where the matrix is wanted over its norm, the pass that divides, each of whose blocks does the fold.
- * Squares of what is in f32 or less neither over- nor underflow in double, nor do their sums, so the power of
- * two that scales them may come last, and no bit is another. In f64, of rounded terms and of columns it comes
- * first, and the largest magnitudes in a launch of their own.
+ * Two launches: sums and largest magnitudes of lines (a row a warp, or eight columns a block), each matrix's
+ * fold of them; or, where the matrix is wanted over its norm, the pass that divides, each of whose blocks
+ * does the fold. Squares of what is in f32 or less neither over- nor underflow in double, nor do their sums,
+ * so the power of two that scales them may come last, and no bit is another. In f64 and of rounded terms it
+ * comes first, and the largest magnitudes in a launch of their own.
  */
 #include "cuda_kernels.h"
 #include "cuda_launch.cuh"
@@ -65,14 +65,39 @@ static __global__ void rows_kernel(pl_mat X, int64_t m, int64_t n, int64_t by_ro
     }
 }
 
-#define AHEAD 32 /* elements that a lane has under way */
+/* ---- rows, or columns, in one pass -------------------------------------------------------------- */
 
-/* Rows of X: sums of squares, unscaled; of the rows of each block the largest magnitude. A square of what is
- * in f32 or less is exact in double, so the fused multiply-add has the bits of both apart. Zeros beyond a
- * row's end change neither. */
-template <polar_dtype DTYPE> static __global__ void rows_and_tops_kernel(pl_mat X, double *sums, double *tops)
+/* A square of what is in f32 or less is exact in double, so the fused multiply-add has the bits of both
+ * apart. Zeros beyond a line's end change neither. */
+template <int N>
+static __device__ __forceinline__ void add_squares(double &sum, float &top, const float (&x)[N])
+{
+#pragma unroll
+    for (int k = 0; k < N; k++) {
+        sum = fma((double)x[k], (double)x[k], sum);
+        top = fmaxf(top, fabsf(x[k])); /* passes over a NaN */
+    }
+}
+
+/* The largest of all threads' into tops[of this block]. */
+static __device__ void put_top(double *tops, float top)
 {
     __shared__ float group_top[WARPS];
+    for (int half = PL_LANES / 2; half > 0; half /= 2) top = fmaxf(top, __shfl_down_sync(FULL, top, half));
+    if (threadIdx.x % PL_LANES == 0) group_top[threadIdx.x / PL_LANES] = top;
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        for (int w = 1; w < WARPS; w++) top = fmaxf(top, group_top[w]);
+        tops[blockIdx.x] = top;
+    }
+    __syncthreads();
+}
+
+#define AHEAD 32 /* elements that a lane has under way */
+
+/* Rows of X: sums of squares, unscaled; of the rows of each block the largest magnitude. */
+template <polar_dtype DTYPE> static __global__ void rows_and_tops_kernel(pl_mat X, double *sums, double *tops)
+{
     int lane = threadIdx.x % PL_LANES, warp = threadIdx.x / PL_LANES;
     X.dtype = DTYPE; /* known when this is compiled */
     wait_for_those_before();
@@ -91,25 +116,49 @@ template <polar_dtype DTYPE> static __global__ void rows_and_tops_kernel(pl_mat 
                     for (int k = 0; k < AHEAD; k++)
                         x[k] = j + k * PL_LANES < X.cols ? pl_cuda_get<float>(X, row + j + k * PL_LANES) : 0;
                 }
-#pragma unroll
-                for (int k = 0; k < AHEAD; k++) {
-                    sum = fma((double)x[k], (double)x[k], sum);
-                    top = fmaxf(top, fabsf(x[k])); /* passes over a NaN */
-                }
+                add_squares(sum, top, x);
             }
             let_next_begin(); /* X has come; what follows hides how long a kernel takes to begin */
             sum = warp_fold(sum);
             if (lane == 0) sums[b * X.rows + i] = sum;
         }
-        for (int half = PL_LANES / 2; half > 0; half /= 2)
-            top = fmaxf(top, __shfl_down_sync(FULL, top, half));
-        if (lane == 0) group_top[warp] = top;
-        __syncthreads();
-        if (threadIdx.x == 0) {
-            for (int w = 1; w < WARPS; w++) top = fmaxf(top, group_top[w]);
-            tops[b * gridDim.x + blockIdx.x] = top;
+        put_top(tops + b * gridDim.x, top);
+    }
+}
+
+#define STRIP      WARPS /* columns of a block: 32 bytes of a row in f32; a warp folds each */
+#define AHEAD_DOWN 16
+
+/* The same of columns: element i belongs to lane i mod 32, a thread each. */
+template <polar_dtype DTYPE>
+static __global__ void columns_and_tops_kernel(pl_mat X, double *sums, double *tops)
+{
+    __shared__ double lanes[STRIP][PL_LANES + 1];
+    const int column = threadIdx.x % STRIP, lane = threadIdx.x / STRIP, warp = threadIdx.x / PL_LANES;
+    X.dtype = DTYPE;
+    wait_for_those_before();
+    for (int64_t b = blockIdx.y; b < X.batch; b += gridDim.y) {
+        float top = 0;
+        for (int64_t first = (int64_t)blockIdx.x * STRIP; first < X.cols;
+             first += (int64_t)gridDim.x * STRIP) {
+            const int64_t at = b * X.bs + first + column, rows = first + column < X.cols ? X.rows : 0;
+            double sum = 0;
+            for (int64_t i = lane; i < rows; i += AHEAD_DOWN * PL_LANES) {
+                float x[AHEAD_DOWN];
+#pragma unroll
+                for (int k = 0; k < AHEAD_DOWN; k++)
+                    x[k] =
+                        i + k * PL_LANES < rows ? pl_cuda_get<float>(X, at + (i + k * PL_LANES) * X.rs) : 0;
+                add_squares(sum, top, x);
+            }
+            let_next_begin();
+            lanes[column][lane] = sum;
+            __syncthreads();
+            sum = warp_fold(lanes[warp][threadIdx.x % PL_LANES]);
+            if (threadIdx.x % PL_LANES == 0 && first + warp < X.cols) sums[b * X.cols + first + warp] = sum;
+            __syncthreads();
         }
-        __syncthreads();
+        put_top(tops + b * gridDim.x, top);
     }
 }
 
@@ -173,41 +222,45 @@ static __global__ void fold_kernel(pl_mat N, norm_parts p)
     }
 }
 
-static unsigned rows_grid(int64_t rows)
+/* Blocks for m lines, eight each. */
+static dim3 lines_grid(const pl_mat &X, int64_t m)
 {
-    return pl_cuda_grid(rows, WARPS, 1024);
+    return dim3(pl_cuda_grid(m, WARPS, 1024), pl_cuda_grid(X.batch, 1, MAX_GRID));
 }
 
-/* Sums and magnitudes of X in one pass, into `scratch`; X is not in f64. */
-static norm_parts sum_rows(cudaStream_t stream, const pl_mat &X, double weight, void *scratch)
+template <polar_dtype DTYPE>
+static void sum_lines_of(cudaStream_t stream, const pl_mat &X, int64_t trans, dim3 grid, double *sums,
+                         double *tops)
 {
-    double *sums = (double *)scratch, *tops = sums + X.batch * X.rows;
-    dim3 grid(rows_grid(X.rows), pl_cuda_grid(X.batch, 1, MAX_GRID));
-    auto *kernel = X.dtype == POLAR_DTYPE_F32   ? rows_and_tops_kernel<POLAR_DTYPE_F32>
-                   : X.dtype == POLAR_DTYPE_F16 ? rows_and_tops_kernel<POLAR_DTYPE_F16>
-                                                : rows_and_tops_kernel<POLAR_DTYPE_BF16>;
-    start_early(kernel, grid, dim3(THREADS), 0, stream, X, sums, tops);
-    return {sums, tops, X.rows, grid.x, weight, PL_SCALE_EXP_F32, 1};
+    start_early(trans ? columns_and_tops_kernel<DTYPE> : rows_and_tops_kernel<DTYPE>, grid, dim3(THREADS), 0,
+                stream, X, sums, tops);
 }
 
-/* The same in two passes, the scale first: of f64, of rounded terms, of columns. */
-static norm_parts sum_scaled_rows(cudaStream_t stream, const pl_args_frob *a, void *scratch)
+/* Sums and magnitudes of rows, or columns, in one pass into `scratch`; X is not in f64. */
+static norm_parts sum_lines(cudaStream_t stream, const pl_mat &X, int64_t trans, double weight, void *scratch)
+{
+    const int64_t m = trans ? X.cols : X.rows;
+    double *sums = (double *)scratch, *tops = sums + X.batch * m;
+    const dim3 grid = lines_grid(X, m);
+    if (X.dtype == POLAR_DTYPE_F32) sum_lines_of<POLAR_DTYPE_F32>(stream, X, trans, grid, sums, tops);
+    else if (X.dtype == POLAR_DTYPE_F16) sum_lines_of<POLAR_DTYPE_F16>(stream, X, trans, grid, sums, tops);
+    else sum_lines_of<POLAR_DTYPE_BF16>(stream, X, trans, grid, sums, tops);
+    return {sums, tops, m, grid.x, weight, PL_SCALE_EXP_F32, 1};
+}
+
+/* The same in two passes, the scale first: of f64 and of rounded terms. */
+static norm_parts sum_scaled_lines(cudaStream_t stream, const pl_args_frob *a, void *scratch)
 {
     unsigned long long *amax = (unsigned long long *)scratch;
     double *sums = (double *)scratch + a->X.batch;
     int limit = a->X.dtype == POLAR_DTYPE_F64 ? PL_SCALE_EXP_F64 : PL_SCALE_EXP_F32;
     int64_t m = a->trans ? a->X.cols : a->X.rows, n = a->trans ? a->X.rows : a->X.cols,
             by_row = a->trans ? 1 : a->X.rs, by_col = a->trans ? a->X.rs : 1;
-    dim3 grid(rows_grid(m), pl_cuda_grid(a->X.batch, 1, MAX_GRID));
+    const dim3 grid = lines_grid(a->X, m);
     cudaMemsetAsync(amax, 0, (size_t)a->X.batch * sizeof *amax, stream);
     amax_kernel<<<grid, THREADS, 0, stream>>>(a->X, amax);
     rows_kernel<<<grid, THREADS, 0, stream>>>(a->X, m, n, by_row, by_col, amax, sums, limit, (int)a->rounded);
     return {sums, (const double *)scratch, m, 1, a->weight, limit, 0}; /* amax's bits are doubles */
-}
-
-static int in_one_pass(const pl_mat &X, int64_t trans)
-{
-    return X.dtype != POLAR_DTYPE_F64 && !trans;
 }
 
 size_t pl_cuda_frob_scratch(const pl_args_frob *a)
@@ -217,8 +270,9 @@ size_t pl_cuda_frob_scratch(const pl_args_frob *a)
 
 void pl_cuda_launch_frob(cudaStream_t stream, const pl_args_frob *a, void *scratch)
 {
-    norm_parts p = in_one_pass(a->X, a->trans) && !a->rounded ? sum_rows(stream, a->X, a->weight, scratch)
-                                                              : sum_scaled_rows(stream, a, scratch);
+    norm_parts p = a->X.dtype == POLAR_DTYPE_F64 || a->rounded
+                       ? sum_scaled_lines(stream, a, scratch)
+                       : sum_lines(stream, a->X, a->trans, a->weight, scratch);
     start_early(fold_kernel, dim3(pl_cuda_grid(a->X.batch, 1, MAX_GRID)), dim3(THREADS), 0, stream, a->N, p);
 }
 
@@ -255,8 +309,8 @@ __device__ __forceinline__ void put_quotients(const pl_mat &Y, int64_t at, const
 /* Y = X over its norm, matrices as one row each, a thread FOURS times four neighbours at a time; every block
  * folds the row sums for itself.
  *
- * The kernel before this one is rows_and_tops_kernel, whose blocks have all waited for what made X before
- * they let this one begin: so X is there, and is read before the wait for the sums. */
+ * The kernel before this one summed the lines; its blocks have all waited for what made X before they let
+ * this one begin: so X is there, and is read before the wait for the sums. */
 template <polar_dtype DTYPE, int FOURS>
 static __global__ void __launch_bounds__(OWN_THREADS, 2)
     normalise_own_kernel(pl_args_frob_normalise a, norm_parts p)
@@ -303,13 +357,13 @@ size_t pl_cuda_frob_normalise_scratch(const pl_args_frob_normalise *a)
     return pl_cuda_frob_scratch(&f) + (size_t)a->X.batch * 2 * sizeof(double);
 }
 
-/* What is not in fours and packed, f64 and columns: the two ops. */
+/* What is not in fours and packed, and f64: the two ops. */
 void pl_cuda_launch_frob_normalise(cudaStream_t stream, const pl_args_frob_normalise *args, void *scratch)
 {
     pl_args_frob_normalise a = *args;
     pl_mat *mats[] = {&a.Y, &a.X};
     const int packed = a.X.rows <= 1 || (a.X.rs == a.X.cols && a.Y.rs == a.Y.cols);
-    if (!in_one_pass(a.X, a.trans) || !packed || !pl_cuda_in_fours(mats, 2)) {
+    if (!packed || !pl_cuda_in_fours(mats, 2)) {
         pl_mat N = {.data = scratch,
                     .dtype = POLAR_DTYPE_F64,
                     .batch = a.X.batch,
@@ -323,7 +377,7 @@ void pl_cuda_launch_frob_normalise(cudaStream_t stream, const pl_args_frob_norma
         pl_cuda_launch_normalise(stream, &n);
         return;
     }
-    norm_parts p = sum_rows(stream, a.X, 1, scratch);
+    norm_parts p = sum_lines(stream, a.X, a.trans, 1, scratch);
     for (pl_mat *m : mats) m->cols *= m->rows, m->rs = m->cols, m->rows = 1;
     if (a.X.dtype == POLAR_DTYPE_F32) normalise_own<POLAR_DTYPE_F32>(stream, a, p);
     else if (a.X.dtype == POLAR_DTYPE_F16) normalise_own<POLAR_DTYPE_F16>(stream, a, p);
