@@ -55,7 +55,7 @@ static const cli_option options[] = {
     {"dtype", CLI_CHOICE(bench_args, dtype, dtypes), .value = "T", .def = "bf16",
      .help = "deit: of the activations; bf16 is mixed precision"},
     {"by-op", CLI_FLAG(bench_args, by_op),
-     .help = "so3, deit: where the time of forward and backward goes, op by op"},
+     .help = "maps: also without steps, and op by op; so3, deit: forward and backward, op by op"},
     {"data", CLI_STRINGS(bench_args, data), .value = "SET",
      .help = "input: a folder with train/ and val/, or a pack; without one textures are made and packed"},
     {"size", CLI_INT(bench_args, size, 1, 4096), .value = "N", .def = "224",
@@ -124,6 +124,26 @@ static polar_status put_peak(cli_context *ctx, pl_table *t, pl_queue *q, pl_benc
     return POLAR_OK;
 }
 
+#define MOST_OPS 64
+
+/* A map without its steps, which is the norm and what is copied, then its ops. */
+static polar_status put_map_parts(pl_table *t, pl_queue *q, const pl_bench_set *set, const polar_map_opts *o,
+                                  const pl_bench_peak_rates *peak)
+{
+    pl_bench_row row = {.what = ""}, ops[MOST_OPS];
+    polar_map_opts without = *o;
+    int n = 0;
+    if (o->kind == POLAR_MAP_NEWTON_SCHULZ) {
+        without.steps = 0;
+        PL_TRY(pl_bench_map(&row, q, set, &without, peak));
+        snprintf(row.what, sizeof row.what, "%s without steps", set->name);
+        put_row(t, &row);
+    }
+    PL_TRY(pl_bench_map_ops(ops, MOST_OPS, &n, q, set, o, peak));
+    for (int i = 0; i < n; i++) put_row(t, &ops[i]);
+    return POLAR_OK;
+}
+
 static polar_status bench_maps(cli_context *ctx, pl_table *t, pl_queue *q, const bench_args *a,
                                const polar_map_opts *o)
 {
@@ -140,6 +160,7 @@ static polar_status bench_maps(cli_context *ctx, pl_table *t, pl_queue *q, const
         fprintf(ctx->log, "%s: %s\n", a->map, set->summary);
         PL_TRY(pl_bench_map(&row, q, set, o, &peak));
         put_row(t, &row);
+        if (a->by_op) PL_TRY(put_map_parts(t, q, set, o, &peak));
     }
     return POLAR_OK;
 }
@@ -219,8 +240,6 @@ static void put_training(pl_table *t, const pl_bench_training_rows *rows)
     put_row(t, &rows->optimiser);
     put_row(t, &rows->step);
 }
-
-#define MOST_OPS 64
 
 /* Training steps of SO(3) networks of one shape, part by part; or their ops. */
 static polar_status bench_so3_shape(cli_context *ctx, pl_table *t, pl_queue *q, const bench_args *a,

@@ -179,17 +179,29 @@ static void scatter(pl_queue *q, const pl_mat *out, const pl_mat *in, pl_mat X, 
         }
 }
 
+/* Y = X over its norm, of a tall X its transpose's, or over the shared one. */
+static void normalise(pl_queue *q, pl_mat Y, pl_mat X, int tall, const pl_mat *shared, const pl_ns_opts *o)
+{
+    int reference = o->rounding == POLAR_ROUND_REFERENCE;
+    if (!shared && !reference && pl_queue_has(q, PL_OP_frob_normalise)) {
+        PL_CALL(frob_normalise, q, .Y = Y, .X = X, .trans = tall, .eps = o->eps);
+        return;
+    }
+    pl_scratch_mark mark = pl_scratch_begin(q);
+    pl_mat N = shared ? *shared : pl_scratch_mat(q, POLAR_DTYPE_F64, X.batch, 1, 2);
+    if (!shared) PL_CALL(frob, q, .N = N, .X = X, .weight = 1, .rounded = reference, .trans = tall);
+    PL_CALL(normalise, q, .Y = Y, .X = X, .N = N, .reference = reference, .eps = o->eps);
+    pl_scratch_end(q, mark);
+}
+
 /* All members of leader's group, over their own norms or over the shared one. */
 static void run_group(pl_queue *q, const pl_mat *out, const pl_mat *in, int64_t leader, int64_t n,
                       const pl_mat *shared, const pl_ns_opts *o)
 {
     pl_scratch_mark mark = pl_scratch_begin(q);
-    int reference = o->rounding == POLAR_ROUND_REFERENCE;
     pl_mat G = gather(q, in, leader, n);
     ns_work w = {.X = pl_scratch_mat(q, o->precision, G.batch, G.rows, G.cols)};
-    pl_mat N = shared ? *shared : pl_scratch_mat(q, POLAR_DTYPE_F64, G.batch, 1, 2);
-    if (!shared) PL_CALL(frob, q, .N = N, .X = G, .weight = 1, .rounded = reference);
-    PL_CALL(normalise, q, .Y = w.X, .X = G, .N = N, .reference = reference, .eps = o->eps);
+    normalise(q, w.X, G, 0, shared, o);
     steps_composed(q, &w, o);
     scatter(q, out, in, w.X, leader, n);
     pl_scratch_end(q, mark);
@@ -207,13 +219,10 @@ static void run_group_native(pl_queue *q, const pl_mat *out, const pl_mat *in, i
             if (same_group(&in[i], &in[leader]) && is_tall(&in[i]) == tall) batch += in[i].batch;
         if (!batch) continue;
         int64_t m = short_side(&in[leader]), l = long_side(&in[leader]);
-        pl_mat all = pl_scratch_mat(q, POLAR_DTYPE_BF16, batch, tall ? l : m, tall ? m : l),
-               norms = pl_scratch_mat(q, POLAR_DTYPE_F64, batch, 1, 2);
+        pl_mat all = pl_scratch_mat(q, POLAR_DTYPE_BF16, batch, tall ? l : m, tall ? m : l);
         for (int64_t i = leader; i < n; i++) {
             if (!same_group(&in[i], &in[leader]) || is_tall(&in[i]) != tall) continue;
-            pl_mat N = shared ? *shared : pl_mat_at(norms, first, in[i].batch);
-            if (!shared) PL_CALL(frob, q, .N = N, .X = in[i], .weight = 1, .trans = tall);
-            PL_CALL(normalise, q, .Y = pl_mat_at(all, first, in[i].batch), .X = in[i], .N = N, .eps = o->eps);
+            normalise(q, pl_mat_at(all, first, in[i].batch), in[i], tall, shared, o);
             first += in[i].batch;
         }
         steps_native(q, all, o);

@@ -82,7 +82,7 @@ char *pl_op_print(char *out, size_t bytes, pl_op_id id, const void *args)
 int pl_op_takes_f16(pl_op_id id)
 {
     return id == PL_OP_copy || id == PL_OP_axpby || id == PL_OP_gemm || id == PL_OP_frob ||
-           id == PL_OP_normalise;
+           id == PL_OP_normalise || id == PL_OP_frob_normalise;
 }
 
 /* What is true of every operand of every op. */

@@ -31,7 +31,7 @@ static void flatten(pl_mat **mats, int n)
     }
 }
 
-/* In fours (pl_cuda_in_fours): rows over y, a row's elements over x. */
+/* In fours (pl_cuda_in_fours): rows over y, a row's elements over x; such kernels begin early. */
 #define FOR_FOURS(m, i, j)                                                               \
     FOR_ROWS((m).rows, i)                                                                \
     for (int64_t j = 4 * ((int64_t)blockIdx.x * blockDim.x + threadIdx.x); j < (m).cols; \
@@ -42,7 +42,7 @@ static void flatten(pl_mat **mats, int n)
         dim3 block_ = pl_cuda_row_block((lead).cols / 4, THREADS),                                          \
              grid_(pl_cuda_grid((lead).cols / 4, block_.x, 1 << 20),                                        \
                    pl_cuda_grid((lead).rows, block_.y, MAX_GRID), pl_cuda_grid((lead).batch, 1, MAX_GRID)); \
-        kernel<<<grid_, block_, 0, stream>>>(args);                                                         \
+        start_early(kernel, grid_, block_, 0, stream, args);                                                \
     } while (0)
 
 #define LAUNCH(kernel, mats, n, shape, ...)                                                                 \
@@ -79,6 +79,7 @@ template <typename REAL> __global__ void copy_kernel(pl_args_copy a)
 /* Packed and not in f64. */
 static __global__ void copy_fours_kernel(pl_args_copy a)
 {
+    begin_early();
     FOR_MATRICES(a.Y, b)
     FOR_FOURS(a.Y, i, j)
     {
@@ -86,6 +87,42 @@ static __global__ void copy_fours_kernel(pl_args_copy a)
         pl_cuda_get4(x, a.X, pl_cuda_base(a.X, b) + i * a.X.rs + j);
         pl_cuda_put4(a.Y, pl_cuda_base(a.Y, b) + i * a.Y.rs + j, x);
     }
+}
+
+#define AT_ONCE     4   /* fours that a thread has under way */
+#define LONG_BLOCKS 128 /* of what is worth it: with fewer, multiprocessors would have nothing to do */
+
+/* The same of one long row a matrix, X's format known when this is compiled. */
+template <polar_dtype FROM> static __global__ void copy_long_kernel(pl_args_copy a)
+{
+    const int64_t step = 4 * (int64_t)blockDim.x;
+    a.X.dtype = FROM;
+    begin_early();
+    FOR_MATRICES(a.Y, b)
+    for (int64_t j = step * AT_ONCE * blockIdx.x + 4 * threadIdx.x; j < a.Y.cols;
+         j += step * AT_ONCE * gridDim.x) {
+        float x[AT_ONCE][4];
+#pragma unroll
+        for (int k = 0; k < AT_ONCE; k++)
+            if (j + k * step < a.Y.cols) pl_cuda_get4(x[k], a.X, pl_cuda_base(a.X, b) + j + k * step);
+#pragma unroll
+        for (int k = 0; k < AT_ONCE; k++)
+            if (j + k * step < a.Y.cols) pl_cuda_put4(a.Y, pl_cuda_base(a.Y, b) + j + k * step, x[k]);
+    }
+}
+
+static void copy_fours(cudaStream_t stream, const pl_args_copy &a)
+{
+    const int64_t block = 4 * AT_ONCE * THREADS;
+    if (a.Y.rows > 1 || a.Y.batch * a.Y.cols < LONG_BLOCKS * block) {
+        LAUNCH_FOURS(copy_fours_kernel, a.Y, a);
+        return;
+    }
+    dim3 grid(pl_cuda_grid(a.Y.cols, block, 1 << 20), 1, pl_cuda_grid(a.Y.batch, 1, MAX_GRID));
+    auto *kernel = a.X.dtype == POLAR_DTYPE_F32   ? copy_long_kernel<POLAR_DTYPE_F32>
+                   : a.X.dtype == POLAR_DTYPE_F16 ? copy_long_kernel<POLAR_DTYPE_F16>
+                                                  : copy_long_kernel<POLAR_DTYPE_BF16>;
+    start_early(kernel, grid, dim3(THREADS), 0, stream, a);
 }
 
 #define TILE 32
@@ -134,7 +171,7 @@ void pl_cuda_launch_copy(cudaStream_t stream, const pl_args_copy *args)
             cudaMemcpyAsync(a.Y.data, a.X.data, bytes, cudaMemcpyDeviceToDevice, stream);
             return;
         }
-        if (pl_cuda_in_fours(mats, 2)) LAUNCH_FOURS(copy_fours_kernel, a.Y, a);
+        if (pl_cuda_in_fours(mats, 2)) copy_fours(stream, a);
         else LAUNCH(copy_kernel, mats, 2, a.Y, a);
         return;
     }
@@ -162,6 +199,7 @@ template <typename REAL> __global__ void axpby_kernel(pl_args_axpby a)
 
 static __global__ void axpby_fours_kernel(pl_args_axpby a)
 {
+    begin_early();
     float alpha = (float)a.alpha, beta = (float)a.beta;
     FOR_MATRICES(a.Y, b)
     FOR_FOURS(a.Y, i, j)
@@ -203,6 +241,7 @@ template <typename REAL> __global__ void normalise_kernel(pl_args_normalise a)
 
 static __global__ void normalise_fours_kernel(pl_args_normalise a)
 {
+    begin_early();
     FOR_MATRICES(a.Y, b)
     {
         const double *norm = (const double *)a.N.data + pl_cuda_base(a.N, b);

@@ -72,14 +72,26 @@ __device__ __forceinline__ void pl_cuda_set(const pl_mat &m, int64_t b, int64_t 
 
 /* ---- kernels that begin while the one before them ends (Hopper and newer) ------------------------- */
 
-/* A kernel launched so waits here for those it depends on, before it touches memory, and lets the next one be
- * placed. */
-__device__ __forceinline__ void begin_early(void)
+/* What a kernel launched so waits for before it touches memory: the end of those it depends on. */
+__device__ __forceinline__ void wait_for_those_before(void)
 {
 #if __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
+/* From where all blocks have come here on, the next kernel's are placed where there is room. */
+__device__ __forceinline__ void let_next_begin(void)
+{
+#if __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
 #endif
+}
+
+__device__ __forceinline__ void begin_early(void)
+{
+    wait_for_those_before();
+    let_next_begin();
 }
 
 template <class... PARAMS, class... ARGS>

@@ -1,21 +1,22 @@
 /* cuda_norm.cu -- Frobenius norms in the order of math/lane_sum_elem.h: one warp lane per lane, so the bits
- * are those of `ref`.
+ * are those of `ref`; and matrices over their own norms.
  *
- * Two launches: each row's sum and its largest magnitude (one warp a row), each matrix's fold of them.
- * Squares of what is in f32 or less neither over- nor underflow in double, nor do their sums, so the power of
- * two that scales them may come last, and no bit is another. In f64, of rounded terms and of columns it comes
- * first, and the largest magnitudes in a launch of their own.
+ * Two launches: sums and largest magnitudes of lines (a row a warp, or eight columns a block), each matrix's
+ * fold of them; or, where the matrix is wanted over its norm, the pass that divides, each of whose blocks
+ * does the fold. Squares of what is in f32 or less neither over- nor underflow in double, nor do their sums,
+ * so the power of two that scales them may come last, and no bit is another. In f64 and of rounded terms it
+ * comes first, and the largest magnitudes in a launch of their own.
  */
-#include "cuda_access.cuh"
 #include "cuda_kernels.h"
+#include "cuda_launch.cuh"
+#include "cuda_quotient.cuh"
 #include "math/bf16_elem.h"
 #include "math/lane_sum_elem.h"
 #include "math/norm_elem.h"
 #include "math/spectrum_elem.h"
 
-#define WARPS   8
-#define THREADS (WARPS * PL_LANES)
-#define FULL    0xffffffffu
+#define WARPS (THREADS / PL_LANES)
+#define FULL  0xffffffffu
 
 /* pl_lanes_fold with one lane per thread; the sum arrives in lane 0. */
 static __device__ double warp_fold(double x)
@@ -64,79 +65,202 @@ static __global__ void rows_kernel(pl_mat X, int64_t m, int64_t n, int64_t by_ro
     }
 }
 
-#define AHEAD 16 /* elements that a lane has under way */
+/* ---- rows, or columns, in one pass -------------------------------------------------------------- */
 
-/* Rows of X: sums of squares, unscaled, and largest magnitudes. Zeros beyond a row's end change neither. */
+/* A square of what is in f32 or less is exact in double, so the fused multiply-add has the bits of both
+ * apart. Zeros beyond a line's end change neither. */
+template <int N>
+static __device__ __forceinline__ void add_squares(double &sum, float &top, const float (&x)[N])
+{
+#pragma unroll
+    for (int k = 0; k < N; k++) {
+        sum = fma((double)x[k], (double)x[k], sum);
+        top = fmaxf(top, fabsf(x[k])); /* passes over a NaN */
+    }
+}
+
+/* The largest of all threads' into tops[of this block]. */
+static __device__ void put_top(double *tops, float top)
+{
+    __shared__ float group_top[WARPS];
+    for (int half = PL_LANES / 2; half > 0; half /= 2) top = fmaxf(top, __shfl_down_sync(FULL, top, half));
+    if (threadIdx.x % PL_LANES == 0) group_top[threadIdx.x / PL_LANES] = top;
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        for (int w = 1; w < WARPS; w++) top = fmaxf(top, group_top[w]);
+        tops[blockIdx.x] = top;
+    }
+    __syncthreads();
+}
+
+#define AHEAD 32 /* elements that a lane has under way */
+
+/* Rows of X: sums of squares, unscaled; of the rows of each block the largest magnitude. */
 template <polar_dtype DTYPE> static __global__ void rows_and_tops_kernel(pl_mat X, double *sums, double *tops)
 {
     int lane = threadIdx.x % PL_LANES, warp = threadIdx.x / PL_LANES;
     X.dtype = DTYPE; /* known when this is compiled */
-    for (int64_t b = blockIdx.y; b < X.batch; b += gridDim.y)
+    wait_for_those_before();
+    for (int64_t b = blockIdx.y; b < X.batch; b += gridDim.y) {
+        float top = 0;
         for (int64_t i = (int64_t)blockIdx.x * WARPS + warp; i < X.rows; i += (int64_t)gridDim.x * WARPS) {
             int64_t row = b * X.bs + i * X.rs;
             double sum = 0;
-            float top = 0;
             for (int64_t j = lane; j < X.cols; j += AHEAD * PL_LANES) {
                 float x[AHEAD];
                 if (j - lane + AHEAD * PL_LANES <= X.cols) { /* no branch between the loads */
 #pragma unroll
                     for (int k = 0; k < AHEAD; k++) x[k] = pl_cuda_get<float>(X, row + j + k * PL_LANES);
-                } else
+                } else {
+#pragma unroll
                     for (int k = 0; k < AHEAD; k++)
                         x[k] = j + k * PL_LANES < X.cols ? pl_cuda_get<float>(X, row + j + k * PL_LANES) : 0;
-#pragma unroll
-                for (int k = 0; k < AHEAD; k++) {
-                    sum += (double)x[k] * (double)x[k];
-                    top = fmaxf(top, fabsf(x[k])); /* passes over a NaN */
                 }
+                add_squares(sum, top, x);
             }
+            let_next_begin(); /* X has come; what follows hides how long a kernel takes to begin */
             sum = warp_fold(sum);
-            for (int half = PL_LANES / 2; half > 0; half /= 2)
-                top = fmaxf(top, __shfl_down_sync(FULL, top, half));
-            if (lane == 0) {
-                sums[b * X.rows + i] = sum;
-                tops[b * X.rows + i] = top;
-            }
+            if (lane == 0) sums[b * X.rows + i] = sum;
         }
+        put_top(tops + b * gridDim.x, top);
+    }
 }
 
-#define STAGED 2048 /* row sums, all threads' loads: then the first warp adds them up in its order */
+#define STRIP      WARPS /* columns of a block: 32 bytes of a row in f32; a warp folds each */
+#define AHEAD_DOWN 16
 
-/* N of each matrix's row sums and of its n_tops magnitudes; unscaled: the sums are of x x, else of (s x) (s
- * x). */
-static __global__ void fold_kernel(pl_mat N, const double *tops, int64_t n_tops, const double *sums,
-                                   int64_t rows, int limit, double weight, int unscaled)
+/* The same of columns: element i belongs to lane i mod 32, a thread each. */
+template <polar_dtype DTYPE>
+static __global__ void columns_and_tops_kernel(pl_mat X, double *sums, double *tops)
 {
-    __shared__ double staged[STAGED], group_top[WARPS];
-    int lane = threadIdx.x % PL_LANES, warp = threadIdx.x / PL_LANES;
-    for (int64_t b = blockIdx.x; b < N.batch; b += gridDim.x) {
-        double sum = 0, top = 0;
-        for (int64_t first = 0; first < rows; first += STAGED) {
-            int here = (int)(rows - first < STAGED ? rows - first : STAGED);
-            __syncthreads();
-#pragma unroll 8
-            for (int k = threadIdx.x; k < here; k += THREADS) staged[k] = sums[b * rows + first + k];
-            __syncthreads();
-            if (warp == 0) {
-#pragma unroll 8
-                for (int k = lane; k < here; k += PL_LANES) sum += staged[k];
+    __shared__ double lanes[STRIP][PL_LANES + 1];
+    const int column = threadIdx.x % STRIP, lane = threadIdx.x / STRIP, warp = threadIdx.x / PL_LANES;
+    X.dtype = DTYPE;
+    wait_for_those_before();
+    for (int64_t b = blockIdx.y; b < X.batch; b += gridDim.y) {
+        float top = 0;
+        for (int64_t first = (int64_t)blockIdx.x * STRIP; first < X.cols;
+             first += (int64_t)gridDim.x * STRIP) {
+            const int64_t at = b * X.bs + first + column, rows = first + column < X.cols ? X.rows : 0;
+            double sum = 0;
+            for (int64_t i = lane; i < rows; i += AHEAD_DOWN * PL_LANES) {
+                float x[AHEAD_DOWN];
+#pragma unroll
+                for (int k = 0; k < AHEAD_DOWN; k++)
+                    x[k] =
+                        i + k * PL_LANES < rows ? pl_cuda_get<float>(X, at + (i + k * PL_LANES) * X.rs) : 0;
+                add_squares(sum, top, x);
             }
+            let_next_begin();
+            lanes[column][lane] = sum;
+            __syncthreads();
+            sum = warp_fold(lanes[warp][threadIdx.x % PL_LANES]);
+            if (threadIdx.x % PL_LANES == 0 && first + warp < X.cols) sums[b * X.cols + first + warp] = sum;
+            __syncthreads();
         }
-#pragma unroll 8
-        for (int64_t i = threadIdx.x; i < n_tops; i += THREADS) top = fmax(top, tops[b * n_tops + i]);
-        for (int half = PL_LANES / 2; half > 0; half /= 2) top = fmax(top, __shfl_down_sync(FULL, top, half));
-        if (lane == 0) group_top[warp] = top;
-        __syncthreads();
-        if (warp == 0) sum = warp_fold(sum);
-        if (threadIdx.x == 0) {
-            double *n = (double *)N.data + b * N.bs, s;
-            for (int w = 1; w < WARPS; w++) top = fmax(top, group_top[w]);
-            s = pl_norm_scale(top, limit);
-            n[0] = s;
-            n[1] = sqrt(weight * (unscaled ? sum * (s * s) : sum));
-        }
-        __syncthreads();
+        put_top(tops + b * gridDim.x, top);
     }
+}
+
+/* ---- a matrix's norm from its row sums ---------------------------------------------------------- */
+
+/* What the norms of a batch are made of: for each matrix `rows` sums and n_tops magnitudes; unscaled: the
+ * sums are of x x, else of (s x) (s x). */
+typedef struct {
+    const double *sums, *tops;
+    int64_t rows, n_tops;
+    double weight;
+    int limit, unscaled;
+} norm_parts;
+
+#define STAGED     2048 /* row sums, all threads' loads: then the first warp adds them up in its order */
+#define WARPS_MOST 16
+
+struct fold_room {
+    double staged[STAGED], group_top[WARPS_MOST], s, n;
+};
+
+/* (s, n) of matrix b, by all threads of a block, to all of them. */
+static __device__ void fold(fold_room &room, const norm_parts &p, int64_t b)
+{
+    const int lane = threadIdx.x % PL_LANES, warp = threadIdx.x / PL_LANES;
+    double sum = 0, top = 0;
+#pragma unroll 2
+    for (int64_t i = threadIdx.x; i < p.n_tops; i += blockDim.x) top = fmax(top, p.tops[b * p.n_tops + i]);
+    for (int64_t first = 0; first < p.rows; first += STAGED) {
+        int here = (int)(p.rows - first < STAGED ? p.rows - first : STAGED);
+        __syncthreads();
+#pragma unroll 8
+        for (int k = threadIdx.x; k < here; k += blockDim.x) room.staged[k] = p.sums[b * p.rows + first + k];
+        __syncthreads();
+        if (warp == 0) {
+#pragma unroll 8
+            for (int k = lane; k < here; k += PL_LANES) sum += room.staged[k];
+        }
+    }
+    for (int half = PL_LANES / 2; half > 0; half /= 2) top = fmax(top, __shfl_down_sync(FULL, top, half));
+    if (lane == 0) room.group_top[warp] = top;
+    __syncthreads();
+    if (warp == 0) sum = warp_fold(sum);
+    if (threadIdx.x == 0) {
+        for (int w = 1; w < (int)blockDim.x / PL_LANES; w++) top = fmax(top, room.group_top[w]);
+        double s = pl_norm_scale(top, p.limit);
+        room.s = s;
+        room.n = sqrt(p.weight * (p.unscaled ? sum * (s * s) : sum));
+    }
+    __syncthreads();
+}
+
+static __global__ void fold_kernel(pl_mat N, norm_parts p)
+{
+    __shared__ fold_room room;
+    begin_early();
+    for (int64_t b = blockIdx.x; b < N.batch; b += gridDim.x) {
+        fold(room, p, b);
+        double *n = (double *)N.data + b * N.bs;
+        if (threadIdx.x == 0) n[0] = room.s, n[1] = room.n;
+    }
+}
+
+/* Blocks for m lines, eight each. */
+static dim3 lines_grid(const pl_mat &X, int64_t m)
+{
+    return dim3(pl_cuda_grid(m, WARPS, 1024), pl_cuda_grid(X.batch, 1, MAX_GRID));
+}
+
+template <polar_dtype DTYPE>
+static void sum_lines_of(cudaStream_t stream, const pl_mat &X, int64_t trans, dim3 grid, double *sums,
+                         double *tops)
+{
+    start_early(trans ? columns_and_tops_kernel<DTYPE> : rows_and_tops_kernel<DTYPE>, grid, dim3(THREADS), 0,
+                stream, X, sums, tops);
+}
+
+/* Sums and magnitudes of rows, or columns, in one pass into `scratch`; X is not in f64. */
+static norm_parts sum_lines(cudaStream_t stream, const pl_mat &X, int64_t trans, double weight, void *scratch)
+{
+    const int64_t m = trans ? X.cols : X.rows;
+    double *sums = (double *)scratch, *tops = sums + X.batch * m;
+    const dim3 grid = lines_grid(X, m);
+    if (X.dtype == POLAR_DTYPE_F32) sum_lines_of<POLAR_DTYPE_F32>(stream, X, trans, grid, sums, tops);
+    else if (X.dtype == POLAR_DTYPE_F16) sum_lines_of<POLAR_DTYPE_F16>(stream, X, trans, grid, sums, tops);
+    else sum_lines_of<POLAR_DTYPE_BF16>(stream, X, trans, grid, sums, tops);
+    return {sums, tops, m, grid.x, weight, PL_SCALE_EXP_F32, 1};
+}
+
+/* The same in two passes, the scale first: of f64 and of rounded terms. */
+static norm_parts sum_scaled_lines(cudaStream_t stream, const pl_args_frob *a, void *scratch)
+{
+    unsigned long long *amax = (unsigned long long *)scratch;
+    double *sums = (double *)scratch + a->X.batch;
+    int limit = a->X.dtype == POLAR_DTYPE_F64 ? PL_SCALE_EXP_F64 : PL_SCALE_EXP_F32;
+    int64_t m = a->trans ? a->X.cols : a->X.rows, n = a->trans ? a->X.rows : a->X.cols,
+            by_row = a->trans ? 1 : a->X.rs, by_col = a->trans ? a->X.rs : 1;
+    const dim3 grid = lines_grid(a->X, m);
+    cudaMemsetAsync(amax, 0, (size_t)a->X.batch * sizeof *amax, stream);
+    amax_kernel<<<grid, THREADS, 0, stream>>>(a->X, amax);
+    rows_kernel<<<grid, THREADS, 0, stream>>>(a->X, m, n, by_row, by_col, amax, sums, limit, (int)a->rounded);
+    return {sums, (const double *)scratch, m, 1, a->weight, limit, 0}; /* amax's bits are doubles */
 }
 
 size_t pl_cuda_frob_scratch(const pl_args_frob *a)
@@ -146,27 +270,118 @@ size_t pl_cuda_frob_scratch(const pl_args_frob *a)
 
 void pl_cuda_launch_frob(cudaStream_t stream, const pl_args_frob *a, void *scratch)
 {
-    unsigned long long *amax = (unsigned long long *)scratch;
-    double *sums = (double *)scratch + a->X.batch;
-    int limit = a->X.dtype == POLAR_DTYPE_F64 ? PL_SCALE_EXP_F64 : PL_SCALE_EXP_F32;
-    int64_t m = a->trans ? a->X.cols : a->X.rows, n = a->trans ? a->X.rows : a->X.cols,
-            by_row = a->trans ? 1 : a->X.rs, by_col = a->trans ? a->X.rs : 1;
-    int64_t blocks = (m + WARPS - 1) / WARPS, batch = a->X.batch < 65535 ? a->X.batch : 65535;
-    dim3 grid((unsigned)(blocks < 1 ? 1 : blocks < 1024 ? blocks : 1024), (unsigned)batch);
-    int unscaled = a->X.dtype != POLAR_DTYPE_F64 && !a->rounded && !a->trans;
-    double *tops = unscaled ? sums + a->X.batch * m : (double *)scratch; /* amax's bits are doubles */
-    if (!unscaled) {
-        cudaMemsetAsync(amax, 0, (size_t)a->X.batch * sizeof *amax, stream);
-        amax_kernel<<<grid, THREADS, 0, stream>>>(a->X, amax);
-        rows_kernel<<<grid, THREADS, 0, stream>>>(a->X, m, n, by_row, by_col, amax, sums, limit,
-                                                  (int)a->rounded);
-    } else if (a->X.dtype == POLAR_DTYPE_F32)
-        rows_and_tops_kernel<POLAR_DTYPE_F32><<<grid, THREADS, 0, stream>>>(a->X, sums, tops);
-    else if (a->X.dtype == POLAR_DTYPE_F16)
-        rows_and_tops_kernel<POLAR_DTYPE_F16><<<grid, THREADS, 0, stream>>>(a->X, sums, tops);
-    else rows_and_tops_kernel<POLAR_DTYPE_BF16><<<grid, THREADS, 0, stream>>>(a->X, sums, tops);
-    fold_kernel<<<(unsigned)batch, THREADS, 0, stream>>>(a->N, tops, unscaled ? m : 1, sums, m, limit,
-                                                         a->weight, unscaled);
+    norm_parts p = a->X.dtype == POLAR_DTYPE_F64 || a->rounded
+                       ? sum_scaled_lines(stream, a, scratch)
+                       : sum_lines(stream, a->X, a->trans, a->weight, scratch);
+    start_early(fold_kernel, dim3(pl_cuda_grid(a->X.batch, 1, MAX_GRID)), dim3(THREADS), 0, stream, a->N, p);
+}
+
+/* ---- a matrix over its own norm ----------------------------------------------------------------- */
+
+#define OWN_THREADS 512
+#define OWN_BLOCKS  264 /* of a matrix: two a multiprocessor of an H200 */
+
+/* Four neighbours past the first cache, which may hold what was there before. */
+template <polar_dtype DTYPE>
+__device__ __forceinline__ void get_fresh4(float (&x)[4], const pl_mat &m, int64_t at)
+{
+    if (DTYPE == POLAR_DTYPE_F32) {
+        float4 v = __ldcg((const float4 *)((const float *)m.data + at));
+        x[0] = v.x, x[1] = v.y, x[2] = v.z, x[3] = v.w;
+        return;
+    }
+    ushort4 v = __ldcg((const ushort4 *)((const uint16_t *)m.data + at));
+    uint16_t half[4] = {v.x, v.y, v.z, v.w};
+    for (int k = 0; k < 4; k++)
+        x[k] = DTYPE == POLAR_DTYPE_F16 ? pl_f16_to_f32(half[k]) : pl_bf16_to_f32(half[k]);
+}
+
+/* Four quotients to Y. */
+__device__ __forceinline__ void put_quotients(const pl_mat &Y, int64_t at, const float (&x)[4],
+                                              const divisor &by)
+{
+    float q[4];
+    if (quotients<2>(q, x, by) && Y.dtype == POLAR_DTYPE_BF16)
+        *(uint2 *)((pl_bf16 *)Y.data + at) = make_uint2(pack2(q[0], q[1]), pack2(q[2], q[3]));
+    else pl_cuda_put4(Y, at, q);
+}
+
+/* Y = X over its norm, matrices as one row each, a thread FOURS times four neighbours at a time; every block
+ * folds the row sums for itself.
+ *
+ * The kernel before this one summed the lines; its blocks have all waited for what made X before they let
+ * this one begin: so X is there, and is read before the wait for the sums. */
+template <polar_dtype DTYPE, int FOURS>
+static __global__ void __launch_bounds__(OWN_THREADS, 2)
+    normalise_own_kernel(pl_args_frob_normalise a, norm_parts p)
+{
+    __shared__ fold_room room;
+    const int64_t chunk = (int64_t)4 * FOURS * OWN_THREADS;
+    for (int64_t b = blockIdx.y; b < a.Y.batch; b += gridDim.y) {
+        divisor by = {};
+        for (int64_t first = blockIdx.x * chunk; first < a.Y.cols; first += gridDim.x * chunk) {
+            float x[FOURS][4];
+            const int64_t mine = first + 4 * threadIdx.x;
+#pragma unroll
+            for (int k = 0; k < FOURS; k++)
+                if (mine + 4 * OWN_THREADS * k < a.Y.cols)
+                    get_fresh4<DTYPE>(x[k], a.X, pl_cuda_base(a.X, b) + mine + 4 * OWN_THREADS * k);
+            if (first == blockIdx.x * chunk) {
+                begin_early();
+                fold(room, p, b);
+                const float s = (float)room.s;
+                by = divisor_of(s, pl_norm_or_eps_f32(s, (float)room.n, (float)a.eps));
+            }
+#pragma unroll
+            for (int k = 0; k < FOURS; k++)
+                if (mine + 4 * OWN_THREADS * k < a.Y.cols)
+                    put_quotients(a.Y, pl_cuda_base(a.Y, b) + mine + 4 * OWN_THREADS * k, x[k], by);
+        }
+    }
+}
+
+template <polar_dtype DTYPE>
+static void normalise_own(cudaStream_t stream, const pl_args_frob_normalise &a, const norm_parts &p)
+{
+    const int64_t fours = a.Y.cols / 4 / OWN_THREADS; /* of one thread, were there a block a matrix */
+    const int few = fours * a.Y.batch <= 4 * OWN_BLOCKS;
+    dim3 grid(pl_cuda_grid(a.Y.cols, 4 * (few ? 4 : 8) * OWN_THREADS, OWN_BLOCKS),
+              pl_cuda_grid(a.Y.batch, 1, MAX_GRID));
+    start_early(few ? normalise_own_kernel<DTYPE, 4> : normalise_own_kernel<DTYPE, 8>, grid,
+                dim3(OWN_THREADS), 0, stream, a, p);
+}
+
+size_t pl_cuda_frob_normalise_scratch(const pl_args_frob_normalise *a)
+{
+    pl_args_frob f = {.X = a->X, .trans = a->trans};
+    return pl_cuda_frob_scratch(&f) + (size_t)a->X.batch * 2 * sizeof(double);
+}
+
+/* What is not in fours and packed, and f64: the two ops. */
+void pl_cuda_launch_frob_normalise(cudaStream_t stream, const pl_args_frob_normalise *args, void *scratch)
+{
+    pl_args_frob_normalise a = *args;
+    pl_mat *mats[] = {&a.Y, &a.X};
+    const int packed = a.X.rows <= 1 || (a.X.rs == a.X.cols && a.Y.rs == a.Y.cols);
+    if (!packed || !pl_cuda_in_fours(mats, 2)) {
+        pl_mat N = {.data = scratch,
+                    .dtype = POLAR_DTYPE_F64,
+                    .batch = a.X.batch,
+                    .rows = 1,
+                    .cols = 2,
+                    .bs = 2,
+                    .rs = 2};
+        pl_args_frob f = {.N = N, .X = a.X, .weight = 1, .trans = a.trans};
+        pl_args_normalise n = {.Y = a.Y, .X = a.X, .N = N, .eps = a.eps};
+        pl_cuda_launch_frob(stream, &f, (double *)scratch + 2 * a.X.batch);
+        pl_cuda_launch_normalise(stream, &n);
+        return;
+    }
+    norm_parts p = sum_lines(stream, a.X, a.trans, 1, scratch);
+    for (pl_mat *m : mats) m->cols *= m->rows, m->rs = m->cols, m->rows = 1;
+    if (a.X.dtype == POLAR_DTYPE_F32) normalise_own<POLAR_DTYPE_F32>(stream, a, p);
+    else if (a.X.dtype == POLAR_DTYPE_F16) normalise_own<POLAR_DTYPE_F16>(stream, a, p);
+    else normalise_own<POLAR_DTYPE_BF16>(stream, a, p);
 }
 
 /* In units of the smallest s among the parts that are not zero. */

@@ -5,18 +5,12 @@
 
 #include "cuda_mma.cuh"
 #include "cuda_ns_table.h"
+#include "cuda_quotient.cuh"
 #include "device/ops.h"
 #include "math/formulas_elem.h"
 #include "math/norm_elem.h"
 
 #define PL_NS_FULL 0xffffffffu /* all lanes */
-
-__device__ __forceinline__ uint32_t pack2(float lo, float hi)
-{
-    uint32_t r;
-    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(hi), "f"(lo));
-    return r;
-}
 
 __device__ __forceinline__ float low(uint32_t pair)
 {
@@ -120,36 +114,11 @@ __device__ __forceinline__ void norm_from(float *s, float *n, double sum, float 
     *n = pl_norm_or_eps_f32(*s, (float)(given ? given[1] : norm), eps);
 }
 
-/* What all entries of a matrix are normalised by. */
-struct divisor {
-    float s, n, r; /* r = 1 / n */
-    bool near_1;   /* n and r are far from under- and overflow */
-};
-
-__device__ __forceinline__ divisor divisor_of(float s, float n)
-{
-    return {s, n, 1 / n, n >= 0x1p-60f && n <= 0x1p60f};
-}
-
-/* R(pl_normalise_f32) of 8 entries. The quotient y / n is q = y r corrected by its remainder: with r the
- * rounded reciprocal that is the rounded quotient (Markstein), where nothing under- or overflows on the way.
- */
-__device__ __forceinline__ void normalise_8(uint32_t x[4], const float d[8], const divisor &by)
+/* R(pl_normalise_f32) of 8 entries. */
+__device__ __forceinline__ void normalise_8(uint32_t x[4], const float (&d)[8], const divisor &by)
 {
     float q[8];
-    bool near_1 = by.near_1;
-#pragma unroll
-    for (int k = 0; k < 8; k++) {
-        float y = d[k] * by.s, size = fabsf(y);
-        q[k] = __fmul_rn(y, by.r);
-        q[k] = __fmaf_rn(__fmaf_rn(-q[k], by.n, y), by.r, q[k]);
-        if (y == 0) q[k] = y; /* with its sign */
-        near_1 = near_1 && size <= 0x1p60f && (size >= 0x1p-60f || y == 0);
-    }
-    if (!near_1) {
-#pragma unroll
-        for (int k = 0; k < 8; k++) q[k] = pl_normalise_f32(d[k], by.s, by.n);
-    }
+    quotients<1>(q, d, by);
 #pragma unroll
     for (int k = 0; k < 4; k++) x[k] = pack2(q[2 * k], q[2 * k + 1]);
 }

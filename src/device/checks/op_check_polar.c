@@ -48,6 +48,18 @@ double pl_flops_newton_schulz(const pl_args_newton_schulz *a)
     return iteration_flops(&a->X, a->steps);
 }
 
+polar_status pl_check_frob_normalise(const pl_args_frob_normalise *a)
+{
+    PL_TRY(need_same_shape("frob_normalise", "X", &a->Y, &a->X));
+    PL_TRY(need_apart("frob_normalise", "X", &a->Y, &a->X));
+    return need_eps("frob_normalise", a->eps, 0);
+}
+
+double pl_flops_frob_normalise(const pl_args_frob_normalise *a)
+{
+    return (3 + 2) * elements(&a->X);
+}
+
 polar_status pl_check_polar_map(const pl_args_polar_map *a)
 {
     PL_TRY(need_same_shape("polar_map", "X", &a->Y, &a->X));

@@ -5,6 +5,7 @@
 
 #include "base/alloc.h"
 #include "base/philox.h"
+#include "lab/bench/bench_training.h"
 
 #define MAX_TENSORS 8
 
@@ -87,22 +88,45 @@ static double nominal_flops(const pl_bench_set *set, const polar_map_opts *o)
     return flops;
 }
 
+static polar_status work_begin(map_work *w, pl_queue *q, const pl_bench_set *set, const polar_map_opts *o)
+{
+    polar_status st = POLAR_OK;
+    *w = (map_work){.opts = o, .apart = set->apart};
+    for (; w->n < MAX_TENSORS && set->shape[w->n].batch && st == POLAR_OK; w->n++)
+        st = prepare(w, q, w->n, &set->shape[w->n]);
+    return st;
+}
+
+static void work_end(map_work *w, pl_queue *q)
+{
+    for (int i = 0; i < w->n; i++) {
+        pl_mat_free(&w->in[i], q->dev);
+        pl_mat_free(&w->out[i], q->dev);
+    }
+}
+
 polar_status pl_bench_map(pl_bench_row *out, pl_queue *q, const pl_bench_set *set, const polar_map_opts *o,
                           const pl_bench_peak_rates *peak)
 {
-    polar_status st = POLAR_OK;
-    map_work w = {.opts = o, .apart = set->apart};
-    for (; w.n < MAX_TENSORS && set->shape[w.n].batch && st == POLAR_OK; w.n++)
-        st = prepare(&w, q, w.n, &set->shape[w.n]);
+    map_work w;
+    polar_status st = work_begin(&w, q, set, o);
     if (st == POLAR_OK) st = pl_bench_time(out, q, run_map, &w, peak);
-    for (int i = 0; i < w.n; i++) {
-        pl_mat_free(&w.in[i], q->dev);
-        pl_mat_free(&w.out[i], q->dev);
-    }
+    work_end(&w, q);
     if (o->kind == POLAR_MAP_NEWTON_SCHULZ) {
         out->flops = nominal_flops(set, o);
         out->peak_share = peak && peak->flops > 0 ? out->flops / out->seconds / peak->flops : 0;
     }
     snprintf(out->what, sizeof out->what, "%s", set->name);
+    return st;
+}
+
+polar_status pl_bench_map_ops(pl_bench_row *rows, int most, int *count, pl_queue *q, const pl_bench_set *set,
+                              const polar_map_opts *o, const pl_bench_peak_rates *peak)
+{
+    map_work w;
+    pl_bench_training t = {.gradients = run_map, .arg = &w};
+    polar_status st = work_begin(&w, q, set, o);
+    if (st == POLAR_OK) st = pl_bench_training_ops(rows, most, count, q, &t, peak);
+    work_end(&w, q);
     return st;
 }

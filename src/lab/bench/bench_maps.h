@@ -23,4 +23,8 @@ const pl_bench_set *pl_bench_set_at(int i); /* NULL past the end */
 polar_status pl_bench_map(pl_bench_row *out, pl_queue *q, const pl_bench_set *set, const polar_map_opts *o,
                           const pl_bench_peak_rates *peak);
 
+/* Its ops, a row each, the longest first: as pl_bench_training_ops. */
+polar_status pl_bench_map_ops(pl_bench_row *rows, int most, int *count, pl_queue *q, const pl_bench_set *set,
+                              const polar_map_opts *o, const pl_bench_peak_rates *peak);
+
 #endif
