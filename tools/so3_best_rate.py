@@ -1,7 +1,7 @@
 """so3_best_rate.py -- arms of an SO(3) audit over a grid of rates, each at its best one:
 
     polar report SPEC --store FILE -o DIR
-    python3 tools/so3_best_rate.py collect runs.csv DIR/tables/SPEC_runs.csv ..    # runs.csv may be among them
+    python3 tools/so3_best_rate.py collect runs.csv DIR/tables/SPEC_runs.csv ..  # runs.csv too
     python3 tools/so3_best_rate.py table runs.csv                # every arm at every rate
     python3 tools/so3_best_rate.py pairs runs.csv a,b c,d ..     # paired differences, both at their best
     python3 tools/so3_best_rate.py figure runs.csv rates.svg     # wants gnuplot
