@@ -6,22 +6,9 @@
  */
 #include <string.h>
 
-#include "fixtures/map_fixture.h"
+#include "fixtures/machine.h"
 
 static int few;
-
-typedef struct {
-    pl_device *dev;
-    pl_queue *q;
-} machine;
-
-static pl_mat put(machine *at, polar_dtype dtype, int64_t batch, int64_t rows, int64_t cols, const double *x)
-{
-    pl_mat m;
-    TEST_TRY(pl_mat_alloc(&m, at->dev, dtype, batch, rows, cols));
-    TEST_TRY(pl_mat_upload_f64(at->q, &m, x));
-    return m;
-}
 
 /* C = A^T B, n x n, on the host. */
 static void product(double *C, const double *A, const double *B, int64_t n)

@@ -13,7 +13,7 @@
  */
 #include <string.h>
 
-#include "fixtures/map_fixture.h"
+#include "fixtures/machine.h"
 
 #define STEPS    5
 #define COUNT(a) ((int)(sizeof(a) / sizeof *(a)))
@@ -31,35 +31,6 @@ static int few; /* asked for by the second argument */
 static int left_out(int c)
 {
     return few && shapes[c].rows * shapes[c].cols > FEW_ENTRIES;
-}
-
-typedef struct {
-    pl_device *dev;
-    pl_queue *q;
-} machine;
-
-static double *numbers(int64_t n, uint64_t seed)
-{
-    double *x = calloc((size_t)n, sizeof *x);
-    if (!x) exit(3);
-    map_fill(x, n, seed);
-    return x;
-}
-
-static pl_mat put(machine *at, polar_dtype dtype, int64_t batch, int64_t rows, int64_t cols, const double *x)
-{
-    pl_mat m;
-    TEST_TRY(pl_mat_alloc(&m, at->dev, dtype, batch, rows, cols));
-    TEST_TRY(pl_mat_upload_f64(at->q, &m, x));
-    return m;
-}
-
-static double *get(machine *at, const pl_mat *m)
-{
-    double *x = malloc((size_t)(m->batch * m->rows * m->cols) * sizeof *x);
-    if (!x) exit(3);
-    TEST_TRY(pl_mat_download_f64(at->q, m, x));
-    return x;
 }
 
 static void coefs(double coef[3 * PL_FUSED_STEPS])
