@@ -95,8 +95,8 @@ def pairs(path, wanted):
 def figure(path, out):
     runs = read(path)
     widths = sorted({w for w, _ in runs})
-    colours = ("#1b9e77", "#d95f02", "#7570b3", "#e7298a", "#66a61e", "#e6ab02", "#a6761d", "#666666",
-               "#1f78b4", "#33a02c", "#e31a1c", "#6a3d9a", "#000000")
+    colours = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#000000", "#e69f00", "#56b4e9")
+    points = (7, 5, 9, 11, 13, 4, 6, 8, 10, 12)    # of fourteen arms no two share colour and dashes
     arms = sorted({a for _, a in runs})
     script = [f'set terminal svg size {560 * len(widths)},420 font "sans,12" background "white"',
               f'set output "{out}"', "set encoding utf8", "set logscale xy", "set format x '%g'",
@@ -114,8 +114,8 @@ def figure(path, out):
             script += [f"{r:g} {mean(v[0] for v in s.values()):.8f}" for r, s in
                        sorted(runs[width, arm].items())]
             script.append("E")
-            lines.append(f'$d{width}_{k} using 1:2 with linespoints pt 7 ps 0.5 lw 1.5 dt {1 + k // 7} '
-                         f'lc rgb "{colours[k % len(colours)]}" title "{arm}" noenhanced')
+            lines.append(f'$d{width}_{k} using 1:2 with linespoints pt {points[k % 10]} ps 0.7 lw 1.5 '
+                         f'dt {1 + k // 7} lc rgb "{colours[k % 7]}" title "{arm}" noenhanced')
         script.append("plot " + ", ".join(lines))
     script.append("unset multiplot")
     subprocess.run(["gnuplot"], input="\n".join(script) + "\n", text=True, check=True)
