@@ -32,7 +32,7 @@ PATH=$dir/bin:$PATH sh "$root/tools/test_cuda.sh" "$dir" >"$dir/out" 2>&1
 need '^mismatches 3 FAIL$'
 need ', 5 failed$'
 need '^absent  test_nvjpeg cuda:0: no nvJPEG$'
-program tests/test_nvjpeg 'sleep 600'
+program tests/test_nvjpeg 'exec sleep 600'
 program tests/test_attention 'echo "7 passed, 0 failed"'
 PATH=$dir/bin:$PATH LIMIT=5 sh "$root/tools/test_cuda.sh" "$dir" cuda:0 tests >"$dir/out" 2>&1 && { echo "test_cuda_script: a test without an end was not told"; bad=1; }
 need '^CUT     test_nvjpeg cuda:0: no end after '
