@@ -74,11 +74,8 @@ gpu so3 specs/open/so3_atlas.yaml --set model.width=32
 gpu so3 specs/open/so3_choices.yaml --set model.width=64 --set seeds=0..7
 gpu so3 specs/open/so3_choice_pairs.yaml --set model.width=16,32 --set seeds=0..7
 gpu so3 specs/open/so3_factorial.yaml --set model.width=64
-gpu so3 specs/open/so3_rotation.yaml --set model.width=64
 gpu so3 specs/open/so3_factorial.yaml --set model.width=128
-gpu so3 specs/open/so3_rotation.yaml --set model.width=128
 gpu so3 specs/open/so3_rounding.yaml --set model.width=64,128
-gpu so3 specs/open/so3_gauge.yaml --set model.width=64,128
 gpu so3 specs/open/so3_rates.yaml --set model.width=64 --set optim.lr=3e-2 --set arms=adamw
 gpu cell specs/open/so3_missing_cell.yaml --set model.width=32 --set seeds=0..27 --set optim.lr=1e-2,3e-2
 gpu cell specs/open/so3_missing_cell.yaml --set model.width=64 --set seeds=0..15 --set optim.lr=1e-2,3e-2 --set arms=adamw,muon,polar_ema,muon_v,polaradamw,soap,soap_muon_warm
@@ -91,6 +88,7 @@ gpu tiny specs/real/tiny_rounding.yaml
 gpu tiny specs/real/tiny_rule_augmentation.yaml
 gpu tiny specs/real/tiny_minimal_100ep.yaml
 gpu tiny specs/real/tiny_s2_300ep.yaml
+gpu so3 specs/open/so3_gauge.yaml --set model.width=64
 host so3 specs/open/so3_factorial.yaml --set model.width=16 --set arms=polar_ema_b95,polaradamw_b95
 host so3 specs/open/so3_choices.yaml --set model.width=16 --set seeds=0..7
 host so3 specs/open/so3_atlas.yaml --set model.width=16
@@ -144,7 +142,7 @@ lane() {    # lane NAME OPTION..: the lines of a lane until the time is over
 }
 
 part() {    # one part, in BUNDLE
-    export POLAR_GOLDEN_DIR="$PWD/golden"
+    export POLAR_GOLDEN_DIR="$PWD/golden" PYTHONUNBUFFERED=1
     case $1 in
     tests) LIMIT=90 sh ./test_cuda.sh . "$device" tests ;;
     sanitizer) LIMIT=$limit JOBS=4 sh ./test_cuda.sh . "$device" sanitizer ;;

@@ -66,7 +66,7 @@ plan_sanitizer() {
 
 "$dir/polar" info | sed -n '/^  cuda/,/^$/p'
 { [ "$which" = sanitizer ] || plan_tests; [ "$which" = tests ] || plan_sanitizer; } |
-    xargs -P "$jobs" -d '\n' -n 1 sh -c "$one" | tee "$lines"
+    xargs -r -P "$jobs" -d '\n' -n 1 sh -c "$one" | tee "$lines"
 failed=$(grep -c '^FAILED ' "$lines")
 cut=$(grep -c '^CUT ' "$lines")
 echo "$(grep -c '^ok ' "$lines") passed, $failed failed$([ "$cut" -eq 0 ] || echo ", $cut cut")"
