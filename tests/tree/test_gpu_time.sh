@@ -97,6 +97,11 @@ alone TERM
 lines=0
 if [ -n "$polar" ]; then
     cd "$root" || exit 2
+    for line in 'maps --set 1023' 'step --set dei' 'step --rule moon' 'so3 --rule moon' 'deit --batch many'; do    # the check can fail
+        # shellcheck disable=SC2086
+        CUDA_VISIBLE_DEVICES='' "$polar" bench --device cuda:0 $line >"$dir/out" 2>&1
+        [ $? -eq 2 ] || complain "polar bench $line was not refused"
+    done
     sh "$script" --list bench >"$dir/list"
     while read -r line; do
         # shellcheck disable=SC2086
