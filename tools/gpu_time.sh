@@ -88,6 +88,7 @@ gpu tiny specs/real/tiny_rounding.yaml
 gpu tiny specs/real/tiny_rule_augmentation.yaml
 gpu tiny specs/real/tiny_minimal_100ep.yaml
 gpu tiny specs/real/tiny_s2_300ep.yaml
+gpu so3 specs/open/so3_rotation.yaml --set model.width=64
 gpu so3 specs/open/so3_gauge.yaml --set model.width=64
 host so3 specs/open/so3_factorial.yaml --set model.width=16 --set arms=polar_ema_b95,polaradamw_b95
 host so3 specs/open/so3_choices.yaml --set model.width=16 --set seeds=0..7
