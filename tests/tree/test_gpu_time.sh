@@ -51,6 +51,10 @@ refused 'no program polar' "$dir" 60 "$dir/o"
 : >"$dir/file"
 refused 'cannot write' "$bundle" 60 "$dir/file/o"
 refused 'list bench' --list
+POLAR_TINY=$dir/none
+export POLAR_TINY
+refused 'no set of pictures' "$bundle" 60 "$dir/o"
+unset POLAR_TINY
 
 # All is well but for bench, two of whose lines fail.
 sh "$script" "$bundle" 60 "$dir/o" tests bench twins sanitizer >"$dir/out" 2>&1
