@@ -1,8 +1,8 @@
 #!/bin/sh
 # gpu_time.sh BUNDLE SECONDS OUT [PART..] -- what waits for a GPU, in SECONDS of a machine that has one for a short while.
 #
-# BUNDLE is a folder made by tools/bundle.sh. OUT gets seven small files at most: a text for each part, what runs gave
-# (stores.tgz), summary.txt. Parts, all of them in this order unless told:
+# BUNDLE is a folder made by tools/bundle.sh. OUT gets few and small files: a text for each part, what runs gave
+# (stores.tgz.aa, and .ab beyond 15 MiB), summary.txt. Parts, all of them in this order unless told:
 #
 #     tests       the programs of test_cuda.sh, first those with kernels that have not run on a GPU
 #     bench       `polar bench`, a table for each figure that is open; nothing runs beside it
@@ -194,12 +194,12 @@ guard() {    # guard PART LIMIT: the part as a process group of its own, and its
 
 wait_for() { for g in "$@"; do wait "$g"; while kill -0 "$g" 2>/dev/null; do wait "$g"; done; done; }
 
-pack() {    # stores as they are; checkpoints stay
+pack() {    # stores as they are, in parts of 15 MiB (3,000 runs of 100 epochs, by count); checkpoints stay
     cd "$bundle" || return
     set -- stores/*.db
     [ -e "$1" ] || return
     for f in stores/*.db-wal; do [ ! -e "$f" ] || set -- "$@" "$f"; done
-    tar czf "$out/stores.tgz" "$@" && summary "stores    $(du -k "$out/stores.tgz" | cut -f1) KiB: stores.tgz"
+    tar czf - "$@" | split -b 15M - "$out/stores.tgz." && summary "stores    $(cat "$out"/stores.tgz.* | wc -c) bytes: stores.tgz.*"
 }
 
 stretch() {
