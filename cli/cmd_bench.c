@@ -149,11 +149,6 @@ static polar_status bench_maps(cli_context *ctx, pl_table *t, pl_queue *q, const
 {
     pl_bench_peak_rates peak;
     pl_bench_row row = {.what = ""};
-    for (int i = 0; i < a->sets.count; i++)
-        PL_NEED(set_named(a->sets.items[i]), POLAR_E_ARG,
-                "no set '%s' (there are: deit, mlp, small, 1024, 1024x12, 1024x12_apart, 1024x4096, 2048, "
-                "2048x8192, 4096, 4096x16384, 8192)",
-                a->sets.items[i]);
     PL_TRY(put_peak(ctx, t, q, &peak, o->kind >= POLAR_MAP_EXACT ? POLAR_DTYPE_F64 : o->precision, a));
     for (int i = 0; i < a->sets.count; i++) {
         const pl_bench_set *set = set_named(a->sets.items[i]);
@@ -190,9 +185,6 @@ static polar_status bench_step(cli_context *ctx, pl_table *t, pl_queue *q, const
     PL_TRY(put_peak(ctx, t, q, &peak, map->precision, a));
     for (int i = 0; i < a->sets.count; i++) {
         const char *list = a->sets.items[i];
-        PL_NEED(pl_bench_list_weights(list), POLAR_E_ARG,
-                "no list of parameters '%s' (there are: matrices, deit, gpt124m, llama430m, so3, 100m)",
-                list);
         if (!strncmp(polar_device_name(q->dev), "cpu", 3)) {
             PL_TRY(pl_bench_loop(&row, q, pl_bench_list_weights(list)));
             put_row(t, &row);
@@ -306,6 +298,23 @@ static polar_status bench_deit(cli_context *ctx, pl_table *t, pl_queue *q, const
     return POLAR_OK;
 }
 
+/* Told before a device is opened, so that a command line can be tried where there is no GPU. */
+static polar_status check_names(const bench_args *a, int maps, int step)
+{
+    polar_optim_opts o;
+    for (int i = 0; i < a->sets.count; i++) {
+        const char *set = a->sets.items[i];
+        PL_NEED(!maps || set_named(set), POLAR_E_ARG,
+                "no set '%s' (there are: deit, mlp, small, 1024, 1024x12, 1024x12_apart, 1024x4096, 2048, "
+                "2048x8192, 4096, 4096x16384, 8192)",
+                set);
+        PL_NEED(!step || pl_bench_list_weights(set), POLAR_E_ARG,
+                "no list of parameters '%s' (there are: matrices, deit, gpt124m, llama430m, so3, 100m)", set);
+    }
+    for (int i = 0; i < a->rules.count; i++) PL_TRY(polar_optim_opts_parse(&o, a->rules.items[i]));
+    return POLAR_OK;
+}
+
 typedef polar_status (*bench_fn)(cli_context *ctx, pl_table *t, pl_queue *q, const bench_args *a,
                                  const polar_map_opts *o);
 
@@ -347,6 +356,7 @@ static polar_status run(cli_context *ctx, int argc, char **argv)
     if (!a.rules.count)
         a.rules =
             so3 || deit ? (cli_list){1, {"polaradamw"}} : (cli_list){3, {"adamw", "muon", "polaradamw"}};
+    PL_TRY(check_names(&a, !strcmp(a.what, "maps"), step));
     return bench(ctx, &a,
                  step   ? bench_step
                  : ops  ? bench_ops

@@ -12,6 +12,7 @@ add_test(NAME check_words COMMAND sh ${CMAKE_SOURCE_DIR}/tools/check_words.sh ${
 add_test(NAME check_docs COMMAND sh ${CMAKE_SOURCE_DIR}/tools/check_docs.sh ${CMAKE_SOURCE_DIR})
 if(POLAR_LAB)
   add_test(NAME test_readme COMMAND sh ${CMAKE_SOURCE_DIR}/tests/tree/test_readme.sh ${CMAKE_SOURCE_DIR} $<TARGET_FILE:polar_program> ${CMAKE_BINARY_DIR} ${CMAKE_C_COMPILER})
+  add_test(NAME test_gpu_time COMMAND sh ${CMAKE_SOURCE_DIR}/tests/tree/test_gpu_time.sh ${CMAKE_SOURCE_DIR} $<TARGET_FILE:polar_program>)
 endif()
 add_test(NAME test_how_to COMMAND sh ${CMAKE_SOURCE_DIR}/tests/tree/test_how_to.sh ${CMAKE_SOURCE_DIR})
 add_test(NAME test_cuda_script COMMAND sh ${CMAKE_SOURCE_DIR}/tests/tree/test_cuda_script.sh ${CMAKE_SOURCE_DIR})

@@ -21,8 +21,9 @@ need '^ok      test_ops cuda:0 gemm'
 need '^ok      test_attention cuda:0: '
 for t in test_attention test_gemm_act test_weight_grad test_cuda_rows test_polar_ops; do need "^ok      racecheck $t few: 7 passed, 0 failed cuda:0 few"; done
 need '^FAILED  memcheck test_ops gemm (status 9)$'
-checked=$(grep -c '^ok      racecheck ' "$dir/out")
-need "^$((programs - 2 + 2 + 2 + 1 + 1 + 4 * checked + 1)) passed, 1 failed\$"    # two ops for test_ops, for test_cuda, its rest, the exit code, four tools, memcheck's copy
+need '^ok      racecheck test_ops kron_eigen: 7 passed, 0 failed cuda:0 kron_eigen, '
+checked=$(grep '^ok      racecheck ' "$dir/out" | grep -vc test_ops)
+need "^$((programs - 2 + 2 + 2 + 1 + 1 + 3 + 4 * checked + 1)) passed, 1 failed\$"    # two ops for test_ops, for test_cuda, its rest, the exit code, three ops of racecheck, four tools, memcheck's copy
 if grep -q fused "$dir/out"; then echo "test_cuda_script: a fused op has no cases"; bad=1; fi
 program tests/test_attention 'echo "mismatches 3 FAIL"; exit 1'
 program tests/test_nvjpeg 'echo "no nvJPEG"; exit 77'
@@ -31,5 +32,13 @@ PATH=$dir/bin:$PATH sh "$root/tools/test_cuda.sh" "$dir" >"$dir/out" 2>&1
 need '^mismatches 3 FAIL$'
 need ', 5 failed$'
 need '^absent  test_nvjpeg cuda:0: no nvJPEG$'
+program tests/test_nvjpeg 'exec sleep 600'
+program tests/test_attention 'echo "7 passed, 0 failed"'
+PATH=$dir/bin:$PATH LIMIT=5 sh "$root/tools/test_cuda.sh" "$dir" cuda:0 tests >"$dir/out" 2>&1 && { echo "test_cuda_script: a test without an end was not told"; bad=1; }
+need '^CUT     test_nvjpeg cuda:0: no end after '
+need "^$((programs - 3 + 2 + 2 + 1 + 1)) passed, 0 failed, 1 cut\$"
+sh "$root/tools/test_cuda.sh" "$dir" cuda:0 test >"$dir/out" 2>&1
+[ $? -eq 2 ] || { echo "test_cuda_script: a wrong word was taken"; bad=1; }
+need "'test' is none of tests, sanitizer, all"
 [ $bad -eq 0 ] || { cat "$dir/out"; exit 1; }
 echo "test_cuda_script: a line for each of $programs programs and ops, failures told"
