@@ -265,13 +265,14 @@ double pl_student_noncentral(double t, double df, double ncp)
                                    0.9602898564975363},
                         share[4] = {0.3626837833783620, 0.3137066458778873, 0.2223810344533745,
                                     0.1012285362903763};
-    static const double least = -46.1, /* exp of it: 1e-20 */
-        far = 38;                      /* the normal distribution is 0 or 1 to all digits beyond */
+    static const double least = -46.1; /* exp of it: 1e-20 */
     /* P is E Q((Z + ncp)/t), Q(r) = P(s >= r), that is Q(ncp/t) and a term in 1/t^2: of a larger t that is
      * rounding */
     static const double most = 1e7;
     if (isnan(t) || isnan(ncp) || !(df > 0)) return NAN;
     const double sign = t < 0 ? -1 : 1, wide = 0.5 / sqrt(2 * df);
+    /* beyond, the normal distribution is 0, or 1 to all digits */
+    const double below = t < 0 ? 9 : 38, above = t < 0 ? 38 : 9;
     double u = fabs(t), c = sign * ncp, lo = 0, hi = 0, sum = 0, mass = 0, end;
     if (u > most) c *= most / u, u = most;
     while (log_density(lo, df) > least) lo -= wide;
@@ -279,9 +280,9 @@ double pl_student_noncentral(double t, double df, double ncp)
     for (double x = lo; x < hi; x = end) {
         const double slope = u * exp(x), z = slope - c;
         end = x + wide;
-        const double fine = x + 1 / (slope * (1 + 0.25 * fmin(fabs(z), far)));
-        if (z < -far) end = fmin(end, fmax(log((c - far) / u), fine)); /* not past the rise */
-        else if (z < far) end = fmin(end, fine);
+        const double fine = x + 1 / (slope * (1 + 0.25 * fabs(z)));
+        if (z < -below) end = fmin(end, fmax(log((c - below) / u), fine)); /* not past the rise */
+        else if (z < above) end = fmin(end, fine);
         for (int i = 0; i < 8; i++) {
             const double at = 0.5 * (x + end) + 0.5 * (end - x) * (i < 4 ? node[i] : -node[i - 4]);
             const double weight = (end - x) * share[i % 4] * exp(log_density(at, df));
