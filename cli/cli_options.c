@@ -10,7 +10,9 @@
 #include <string.h>
 
 #include "base/json_read.h"
+#include "base/alloc.h"
 #include "base/nearest.h"
+#include "base/string_build.h"
 
 #define MAX_WORD 48 /* of an option's name in a sentence */
 
@@ -205,25 +207,66 @@ polar_status cli_options_parse(void *out, const cli_option *table, const char *c
 
 /* ---- help --------------------------------------------------------------------------------------- */
 
+/* A line that ends a sentence, or is laid out by hand, stays one; others go on in the next. */
+static int line_ends(const char *from, const char *at)
+{
+    return at == from || strchr(".:;)", at[-1]) || !at[1] || at[1] == '\n' || at[1] == ' ';
+}
+
+void cli_put_folded(FILE *out, const char *text, int begun, int indent)
+{
+    int column = begun;
+    for (const char *at = text; *at;) {
+        const size_t word = strcspn(at, " \n"), gap = strspn(at + word, " ");
+        const char *next = at + word + gap;
+        const int breaks = *next == '\n' && line_ends(text, at + word);
+        fprintf(out, "%.*s", (int)word, at);
+        column += (int)word;
+        if (*next == '\n') next++;
+        if (!*next) break;
+        if (breaks) fputc('\n', out), column = 0;
+        else if (column + 1 + (int)strcspn(next, " \n") > CLI_HELP_COLUMNS)
+            fprintf(out, "\n%*s", indent, ""), column = indent;
+        else {
+            const int spaces = gap ? (int)gap : 1;
+            fprintf(out, "%*s", spaces, "");
+            column += spaces;
+        }
+        at = next;
+    }
+    fputc('\n', out);
+}
+
+static void describe(pl_string *s, const cli_option *o)
+{
+    char choices[256] = "";
+    pl_string_add(s, "%s", o->help ? o->help : "");
+    for (int i = 0; o->kind == CLI_KIND_CHOICE && o->choices[i]; i++)
+        append(choices, sizeof choices, ", ", o->choices[i]);
+    if (*choices) pl_string_add(s, ": %s", choices);
+    if (o->kind == CLI_KIND_INT) pl_string_add(s, ", %lld to %lld", (long long)o->min, (long long)o->max);
+    if (o->kind == CLI_KIND_DOUBLE) pl_string_add(s, ", %g to %g", o->min, o->max);
+    if (o->kind == CLI_KIND_STRINGS) pl_string_add(s, " (may be given again)");
+    if (o->def) pl_string_add(s, " (default %s)", o->def);
+}
+
 void cli_options_help(FILE *out, const cli_option *table)
 {
+    enum { LEFT = 23 };
     for (const cli_option *o = table; o->name; o++) {
-        char left[64], choices[256] = "";
+        char left[64], *right = NULL;
+        pl_string text = {0};
         if (o->letter)
             snprintf(left, sizeof left, "-%c, --%s%s%s", o->letter, o->name, o->value ? " " : "",
                      o->value ? o->value : "");
         else
             snprintf(left, sizeof left, "%s%s%s%s", positional(o) ? "" : "--", o->name, o->value ? " " : "",
                      o->value ? o->value : "");
-        fprintf(out, "  %-20s %s", left, o->help ? o->help : "");
-        for (int i = 0; o->kind == CLI_KIND_CHOICE && o->choices[i]; i++)
-            append(choices, sizeof choices, ", ", o->choices[i]);
-        if (*choices) fprintf(out, ": %s", choices);
-        if (o->kind == CLI_KIND_INT) fprintf(out, ", %lld to %lld", (long long)o->min, (long long)o->max);
-        if (o->kind == CLI_KIND_DOUBLE) fprintf(out, ", %g to %g", o->min, o->max);
-        if (o->kind == CLI_KIND_STRINGS) fprintf(out, " (may be given again)");
-        if (o->def) fprintf(out, " (default %s)", o->def);
-        fprintf(out, "\n");
+        describe(&text, o);
+        const int begun = fprintf(out, "  %-20s ", left);
+        if (pl_string_take(&right, &text, "a line of help") == POLAR_OK)
+            cli_put_folded(out, right, begun, LEFT);
+        pl_free(right);
     }
     fprintf(out, "  %-20s %s\n", "--help", "this text");
 }

@@ -86,6 +86,10 @@ polar_status cli_options_parse(void *out, const cli_option *table, const char *c
                                char *const *argv);
 /* one line per row, with defaults and ranges */
 void cli_options_help(FILE *out, const cli_option *table);
+/* Text in lines of at most CLI_HELP_COLUMNS, the first of which has begun; where one is broken the next has
+ * an indent. Lines that end a sentence stay, so does what is laid out by hand: it begins with a space. */
+void cli_put_folded(FILE *out, const char *text, int begun, int indent);
+#define CLI_HELP_COLUMNS 100
 /* a whole number; `what` begins the sentence */
 polar_status cli_parse_int(int64_t *out, const char *what, const char *text, int64_t min, int64_t max);
 /* a finite number */

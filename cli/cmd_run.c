@@ -35,7 +35,7 @@ static const cli_option options[] = {
     {"jobs", CLI_INT(run_args, jobs, 1, 1024), .value = "N", .def = "1",
      .help = "runs side by side, each on its share of the processors"},
     {"device", CLI_STRINGS(run_args, devices), .value = "NAME",
-     .help = "where runs are made (cpu); on cuda runs of one shape are trained together. May be given again: "
+     .help = "where runs are made (cpu); on cuda runs of one shape are trained together. Several "
              "devices share the runs, cuda begins with the costliest and has one job"},
     RUN_DATA_OPTIONS(run_args, pictures),
     {"set", CLI_STRINGS(run_args, set), .value = "KEY=VALUE",

@@ -19,9 +19,9 @@ typedef struct import_args {
 static const cli_option options[] = {
     {"SPEC", CLI_ARG(import_args, spec), .help = "the spec file the runs belong to"},
     {"runs", CLI_STRINGS(import_args, runs), .value = "FILE",
-     .help = "a table of runs, tables/..._runs.csv of a report; may be given again"},
+     .help = "a table of runs, tables/..._runs.csv of a report"},
     {"epochs", CLI_STRINGS(import_args, epochs), .value = "FILE",
-     .help = "their epochs, tables/..._epochs.csv, where there are any; may be given again"},
+     .help = "their epochs, tables/..._epochs.csv, where there are any"},
     {"set", CLI_STRINGS(import_args, set), .value = "KEY=VALUE",
      .help = "as given to `polar run`: seeds=0..7, arms=muon,adamw, model.width=16,32, ..."},
     {"data", CLI_STRING(import_args, pictures.data), .value = "DIR",

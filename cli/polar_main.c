@@ -54,8 +54,10 @@ static void print_overview(FILE *out, const char *program)
 
 void cli_command_help(FILE *out, const char *program, const cli_command *cmd)
 {
-    fprintf(out, "%s %s: %s\n\nusage: %s %s %s\n\n%s\n", program, cmd->name, cmd->summary, program, cmd->name,
-            cmd->usage, cmd->about);
+    fprintf(out, "%s %s: %s\n\nusage: %s %s %s\n\n", program, cmd->name, cmd->summary, program, cmd->name,
+            cmd->usage);
+    cli_put_folded(out, cmd->about, 0, 0);
+    fputc('\n', out);
     const cli_command *const *parts = parts_of(cmd);
     for (int i = 0; parts && parts[i]; i++) fprintf(out, "  %-20s %s\n", parts[i]->name, parts[i]->summary);
     if (parts) fprintf(out, "\n`%s %s WHAT --help` lists the options of each.\n", program, cmd->name);

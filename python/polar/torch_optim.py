@@ -28,6 +28,16 @@ except ImportError:
     def _no_dynamo(function):
         return function
 
+try:
+    from torch.autograd.graph import increment_version as _count_write
+    _count_write((torch.empty(0), ))    # one call for all
+except ImportError:    # before torch 2.1
+    _count_write = None
+except TypeError:    # it takes a tensor at a time
+    def _count_write(tensors, one=_count_write):
+        for t in tensors:
+            one(t)
+
 _STREAM_LEGACY = 1      # cudaStreamLegacy: what torch calls stream 0
 _SCALES = {None: "jordan", "original": "jordan", "match_rms_adamw": "rms"}
 _LIVE = ("lr", "betas", "momentum", "eps", "weight_decay")
@@ -56,7 +66,7 @@ _CONSTANTS = {
     "fraction": lambda r: r.momentum == _abi.POLAR_MOMENTUM_PICKED,
     "kron_power": lambda r: _abi.POLAR_PRECONDITION_KRON <= r.precondition <= _abi.
     POLAR_PRECONDITION_KRON_NESTEROV,
-    "refresh": lambda r: _abi.POLAR_PRECONDITION_KRON <= r.precondition <= _abi.POLAR_PRECONDITION_KL_SOAP,
+    "refresh": lambda r: _has_factors(r),
     "first_basis": lambda r: _abi.POLAR_PRECONDITION_SOAP <= r.precondition <= _abi.
     POLAR_PRECONDITION_KL_SOAP,
 }
@@ -227,6 +237,7 @@ class Optimizer(torch.optim.Optimizer):
         _alive.add(self)
         self._handle = self._queue = self._stream = self._ranks = None
         self._present = None    # which gradients were there in the last step
+        self._seen = {}         # versions of the bf16 parameters that the master copies are of
 
     def _ready(self, params, defaults):
         """(group, its routes) for torch: what the caller gave, in groups of one route each."""
@@ -429,12 +440,23 @@ class Optimizer(torch.optim.Optimizer):
         self._plain = [local(p).is_contiguous() for p in self._params]
         self._whole = all(local(p) is p for p in self._params)    # so that it need not be asked each step
         self._versions = self._rows_written()
+        self._counts = _count_write is not None and self._whole and not any(p.is_inference()
+                                                                            for p in self._params)
+        self._masters = [(i, p) for i, p in enumerate(self._params)
+                         if p.dtype is torch.bfloat16 and not is_rows(p) and not p.is_inference()]
         self._handle, self._rules, self._present = handle, [rule for rule, _ in rules], None
         self._hypers = [None] * len(self.param_groups)
-        self._fixed = [tuple(_plain(g[k]) for k in _FIXED) for g in self.param_groups]
+        self._fixed = [self._fixed_of(k) for k in range(len(self.param_groups))]
         self._show_state()
         self._copy_state(old)
+        self._seen = {p: self._seen.get(p, p._version) for _, p in self._masters}
         self._sync_groups()
+
+    def _fixed_of(self, k):
+        """The numbers of group k that the library takes when it is made: eps too, where it is the map's."""
+        group = self.param_groups[k]
+        by_map = group["route"] == MATRIX and not self._divides(self._rules[k])
+        return [_plain(group[key]) for key in (_FIXED + ("eps", ) if by_map else _FIXED)]
 
     def _open_device(self):
         if self._device.type == "cpu":
@@ -486,7 +508,7 @@ class Optimizer(torch.optim.Optimizer):
     def _keys(self, k):
         """torch's names of what the library keeps for a parameter of group k."""
         rule, out = self._rules[k], dict(_MOMENT)
-        if self.param_groups[k]["route"] == MATRIX and rule.precondition >= _abi.POLAR_PRECONDITION_KRON:
+        if self.param_groups[k]["route"] == MATRIX and _has_factors(rule):
             out.update(_KRON)
         adam = rule.precondition == _abi.POLAR_PRECONDITION_ADAM
         if self.param_groups[k]["route"] == MATRIX and not adam and rule.momentum != _abi.POLAR_MOMENTUM_EMA:
@@ -535,11 +557,12 @@ class Optimizer(torch.optim.Optimizer):
         if matrix and rule.post not in (_abi.POLAR_POST_NONE, _abi.POLAR_POST_UNWHITEN,
                                         _abi.POLAR_POST_BALANCE):
             out.append(_abi.POLAR_STATE_POST)
-        if matrix and rule.precondition >= _abi.POLAR_PRECONDITION_KRON and p.numel():
-            soap = rule.precondition >= _abi.POLAR_PRECONDITION_SOAP    # keeps no factors
-            out += list(_KRON)[:4 if soap else None]
+        if matrix and _has_factors(rule) and p.numel():
+            plain = (_abi.POLAR_PRECONDITION_SOAP, _abi.POLAR_PRECONDITION_SOAP_MOMENTUM)
+            out += list(_KRON)[:4 if rule.precondition in plain else None]    # they keep no eigenvalues
         second = (_abi.POLAR_PRECONDITION_ADAM, _abi.POLAR_PRECONDITION_LAPROP, _abi.POLAR_PRECONDITION_SOAP,
-                  _abi.POLAR_PRECONDITION_SOAP_MOMENTUM)
+                  _abi.POLAR_PRECONDITION_SOAP_MOMENTUM, _abi.POLAR_PRECONDITION_KL_SOAP,
+                  _abi.POLAR_PRECONDITION_ROOT)
         if not matrix or rule.precondition in second:
             out.append(_abi.POLAR_STATE_SECOND_MOMENT)
         return out + ([_abi.POLAR_STATE_MASTER] if p.dtype is torch.bfloat16 else [])
@@ -583,6 +606,26 @@ class Optimizer(torch.optim.Optimizer):
         writes, the library's own writing it does not see.
         """
         return [(p._version, local(p)._version) for p in self._params if is_rows(p)]
+
+    def _renew_masters(self, every=False):
+        """Whoever wrote bf16 parameters since the last step meant it: their master copies follow where the
+        two disagree. torch counts what it writes (`every`: what it does not count, too).
+        """
+        for i, p in self._masters:
+            if not every and p._version == self._seen[p]:
+                continue
+            if self._ranks:
+                first, n = self._ranks.part(self._handle, i, self._ranks.rank)
+                master = view(self._handle, i, _abi.POLAR_STATE_MASTER, self._device) if n else None
+                given = p.detach().reshape(-1)[first:first + n]
+            else:
+                master, given = self.state[p]["master"], p.detach()
+            if master is not None:
+                master.copy_(torch.where(master.bfloat16() == given, master, given.float()))
+        self._masters_seen()
+
+    def _masters_seen(self):
+        self._seen = {p: p._version for _, p in self._masters}
 
     # ---- state, going on --------------------------------------------------------------------------------
 
@@ -644,8 +687,12 @@ class Optimizer(torch.optim.Optimizer):
                             f"the checkpoint has no '{key}' of '{name}' (it has: "
                             f"{', '.join(sorted(entry))}): it is of another rule"
                         )
-                    if not p.numel() or key not in self.state[p]:
-                        continue
+                    mine = self.state[p][key]
+                    count = sum(m.numel() for m in mine) if isinstance(mine, list) else mine.numel()
+                    if not self._ranks and entry[key].numel() != count:
+                        raise ValueError(
+                            f"'{key}' of '{name}' has {entry[key].numel()} numbers in the checkpoint and "
+                            f"{count} here: another shape, or other blocks or views of it")
                     # a number a line; Kronecker factors
                     lines = key == "post" and entry[key].numel() != p.numel() or key in _KRON.values()
                     if not lines and tuple(entry[key].shape) != tuple(p.shape):
@@ -677,7 +724,7 @@ class Optimizer(torch.optim.Optimizer):
                     }
                     flat[index] = {
                         key: steps[p] if key == "step" else
-                        v.reshape(p.shape) if v.numel() == p.numel() else v
+                        v.reshape(p.shape) if v.numel() == p.numel() and key not in _KRON.values() else v
                         for key, v in entry.items()
                     }
                 index += 1
@@ -717,7 +764,9 @@ class Optimizer(torch.optim.Optimizer):
                         for m in mine if isinstance(mine, list) else [mine]:
                             m.zero_()
             self._copy_state(loaded)
-            if any(tuple(_plain(g[k]) for k in _FIXED) != f for g, f in zip(self.param_groups, self._fixed)):
+            self._masters_seen()
+            self._versions = self._rows_written()
+            if any(self._fixed_of(k) != fixed for k, fixed in enumerate(self._fixed)):
                 self._build()
             self._sync_groups()
 
@@ -745,6 +794,7 @@ class Optimizer(torch.optim.Optimizer):
         self._begin()
         self.state = _state_of(self.state)
         self._build()
+        self._renew_masters(every=True)
 
     # ---- stepping ---------------------------------------------------------------------------------------
 
@@ -818,6 +868,7 @@ class Optimizer(torch.optim.Optimizer):
         if self._device.type == "cuda":
             torch.cuda.synchronize(self._device)    # the state that goes on is complete
         self._build()
+        self._renew_masters(every=True)
 
     @_no_dynamo
     @torch.no_grad()
@@ -846,11 +897,10 @@ class Optimizer(torch.optim.Optimizer):
             if self._ranks.any(written != self._versions):    # a checkpoint was loaded into the parameters
                 check(lib.polar_optim_reload_weights(self._handle.pointer, self._queue.pointer))
             self._versions = written
-        for g, fixed in zip(self.param_groups, self._fixed):
-            if g["ns_steps"] != fixed[1] or g["nesterov"] != fixed[0] or g["map"] != fixed[4] or g[
-                    "adjust_lr_fn"] != fixed[3]:
-                self._build()
-                break
+        if any(p._version != self._seen[p] for _, p in self._masters):
+            self._renew_masters()
+        if any(self._fixed_of(k) != fixed for k, fixed in enumerate(self._fixed)):
+            self._build()
         keep: List[torch.Tensor] = []
         pointers = self._pointers(keep)
         self._sync_groups()
@@ -858,10 +908,13 @@ class Optimizer(torch.optim.Optimizer):
         handle = self._handle.pointer
         if self._device.type == "cuda":
             self._step_on_gpu(handle, given, pointers)
-            return
-        self._give(handle, given)
-        with self._ranks or _Nothing:
-            check(lib.polar_optim_step(handle, self._queue.pointer))
+        else:
+            self._give(handle, given)
+            with self._ranks or _Nothing:
+                check(lib.polar_optim_step(handle, self._queue.pointer))
+        if self._counts:    # so that autograd refuses a backward through weights that are gone
+            _count_write([p for p, q in zip(self._params, pointers) if q])
+        self._masters_seen()
 
     def _give(self, handle, given):
         """Gradients, and GradScaler's floats, to the library."""
@@ -962,6 +1015,10 @@ class _NothingType:
 
 _Nothing = _NothingType()
 _FloatPointer = POINTER(c_float)
+
+
+def _has_factors(rule):
+    return _abi.POLAR_PRECONDITION_KRON <= rule.precondition <= _abi.POLAR_PRECONDITION_KL_SOAP
 
 
 def _packed(p):

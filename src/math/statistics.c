@@ -250,21 +250,46 @@ static double normal_below(double x)
     return 0.5 * erfc(-x / sqrt(2));
 }
 
+/* Of x = log s, T = (Z + ncp) / s: log density, less its value at the peak, which is at 0 and as wide as
+ * 1/sqrt(2 df). */
+static double log_density(double x, double df)
+{
+    return df * (x - 0.5 * expm1(2 * x));
+}
+
+/* Gauss's rule of 8 points on panels: over one, neither the density's exponent nor that of the normal
+ * distribution moves by more than some units, whatever t is, so that its error is that of rounding. */
 double pl_student_noncentral(double t, double df, double ncp)
 {
+    static const double node[4] = {0.1834346424956498, 0.5255324099163290, 0.7966664774136267,
+                                   0.9602898564975363},
+                        share[4] = {0.3626837833783620, 0.3137066458778873, 0.2223810344533745,
+                                    0.1012285362903763};
+    static const double least = -46.1; /* exp of it: 1e-20 */
+    /* P is E Q((Z + ncp)/t), Q(r) = P(s >= r), that is Q(ncp/t) and a term in 1/t^2: of a larger t that is
+     * rounding */
+    static const double most = 1e7;
     if (isnan(t) || isnan(ncp) || !(df > 0)) return NAN;
-    /* the density of x = log s: c exp(df (x - (e^(2x) - 1)/2)), at its peak at 0, as wide as 1/sqrt(2 df);
-     * the other factor rises over 1/|t|. An eighth of the narrower: the rule's error is below exp(-2 pi^2 8^2
-     * / 4) */
-    double step = 1 / (8 * sqrt(2 * df + t * t)), sum = 0, mass = 0;
-    for (int side = -1; side <= 1; side += 2)
-        for (int64_t i = side > 0 ? 0 : 1;; i++) {
-            double x = side * (double)i * step, s = exp(x);
-            double weight = exp(df * (x - 0.5 * expm1(2 * x)));
+    const double sign = t < 0 ? -1 : 1, wide = 0.5 / sqrt(2 * df);
+    /* beyond, the normal distribution is 0, or 1 to all digits */
+    const double below = t < 0 ? 9 : 38, above = t < 0 ? 38 : 9;
+    double u = fabs(t), c = sign * ncp, lo = 0, hi = 0, sum = 0, mass = 0, end;
+    if (u > most) c *= most / u, u = most;
+    while (log_density(lo, df) > least) lo -= wide;
+    while (log_density(hi, df) > least) hi += wide;
+    for (double x = lo; x < hi; x = end) {
+        const double slope = u * exp(x), z = slope - c;
+        end = x + wide;
+        const double fine = x + 1 / (slope * (1 + 0.25 * fabs(z)));
+        if (z < -below) end = fmin(end, fmax(log((c - below) / u), fine)); /* not past the rise */
+        else if (z < above) end = fmin(end, fine);
+        for (int i = 0; i < 8; i++) {
+            const double at = 0.5 * (x + end) + 0.5 * (end - x) * (i < 4 ? node[i] : -node[i - 4]);
+            const double weight = (end - x) * share[i % 4] * exp(log_density(at, df));
             mass += weight;
-            sum += weight * normal_below(t * s - ncp);
-            if (weight < 1e-20) break;
+            sum += weight * normal_below(sign * (u * exp(at) - c));
         }
+    }
     return sum / mass; /* the same rule for both: the constant is the mass's */
 }
 

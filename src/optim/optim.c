@@ -42,6 +42,23 @@ static polar_status check_twice(const polar_optim *opt)
     return POLAR_OK;
 }
 
+/* Kronecker factors are the squares of a matrix's sides: their bytes, too, are a number that can be had. */
+static polar_status check_factors(const polar_optim *opt)
+{
+    double bytes = 0; /* moments in f64, eigenvectors in no more */
+    for (int64_t i = 0; i < opt->part_count; i++) {
+        const pl_optim_param *p = &opt->parts[i];
+        const double left = (double)(p->rows / p->row_blocks), right = (double)p->cols;
+        if (!pl_optim_kron(opt, p)) continue;
+        bytes += 16 * (double)opt->members * (double)p->row_blocks * (left * left + right * right);
+        PL_NEED(bytes < 0x1p60, POLAR_E_SHAPE,
+                "the Kronecker factors of the parameters up to '%s', whose sides are %.0f and %.0f, are more "
+                "than memory can hold (the aux route has none)",
+                p->name, left, right);
+    }
+    return POLAR_OK;
+}
+
 /* ---- weights ------------------------------------------------------------------------------------ */
 
 polar_status polar_optim_reload_weights(polar_optim *opt, polar_queue *q)
@@ -149,6 +166,7 @@ static polar_status fill(polar_optim *opt, const polar_param *params, const pola
             (long long)opt->n, opt->o.matrix_names ? opt->o.matrix_names : "",
             opt->o.aux_names ? opt->o.aux_names : "");
     PL_TRY(check_twice(opt));
+    PL_TRY(check_factors(opt));
     PL_TRY(take_tables(opt));
     for (int64_t i = 0; i < opt->n; i++) opt->by_address[i] = i;
     qsort_r(opt->by_address, (size_t)opt->n, sizeof *opt->by_address, earlier, opt);

@@ -114,6 +114,27 @@ static void effects(void)
     test_true("effects: there are golden ones", k == 8, "%d", k);
 }
 
+/* Differences that are the same up to rounding: t has no bound, and the work must have one. Of n = 3 the
+ * interval of a large t is t r / sqrt(3), shrunk, with Q(r) = P(s >= r) = exp(-r^2) of two degrees of
+ * freedom. P is Q(r) + Q''(r) / (2 t^2), which moves r by (4 r^2 - 2) / (4 r^2 t^2) of itself, 18.8 / t^2 at
+ * the low end; of t above 1e7 as of 1e7. And r is known to the rounding of P, 40 eps over 0.05. */
+static void nearly_equal(void)
+{
+    const double unbias = tgamma(1) / tgamma(0.5), low = sqrt(-log(0.975)), high = sqrt(-log(0.025));
+    for (double spread = 1e-4; spread > 1e-15; spread /= 10) {
+        const double a[3] = {1 + spread, 1, 1 - spread / 2}, b[3] = {0};
+        double work[3];
+        char what[80];
+        pl_paired s = pl_paired_measure(a, b, 3, work);
+        pl_effect e = pl_effect_measure(&s);
+        snprintf(what, sizeof what, "differences nearly equal, t %.3g: g in [%.4g, %.4g]", s.t, e.lo, e.hi);
+        test_bound(
+            what,
+            fmax(relative(e.lo, unbias * s.t * low / sqrt(3)), relative(e.hi, unbias * s.t * high / sqrt(3))),
+            20 / fmin(s.t * s.t, 1e14) + 2e-13, "20 / t^2 + 40 eps / 0.05");
+    }
+}
+
 /* The interval holds the truth in 95 % of samples: 2000 of n = 6 with an effect of 0.8, within 4 sigma (1.95
  * %). */
 static void coverage(void)
@@ -264,6 +285,7 @@ int main(int argc, char **argv)
     fclose(f);
     TEST_TRY(read_lists(text, size));
     noncentral();
+    nearly_equal();
     effects();
     coverage();
     holm();

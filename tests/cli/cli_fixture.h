@@ -82,6 +82,16 @@ static inline void accepted(const char *command, const char *says)
               first_line(last.code ? last.err : last.out));
 }
 
+/* The longest line between the usage and the examples, which are commands in one piece. */
+static inline int widest_help(const char *text)
+{
+    int most = 0;
+    const char *end = strstr(text, "\nexamples:");
+    for (const char *at = strstr(text, "usage: "); at && end && at < end; at += strcspn(at, "\n") + 1)
+        if ((int)strcspn(at, "\n") > most) most = (int)strcspn(at, "\n");
+    return most;
+}
+
 /* Help in its two forms, with examples. */
 static inline void helps(const char *name)
 {
@@ -90,6 +100,7 @@ static inline void helps(const char *name)
     accepted(command, "examples:\n  polar ");
     int ok = strstr(last.out, "--help") && strstr(last.out, "usage: ") && !*last.err;
     test_true(command, ok && strlen(strstr(last.out, "examples:")) > 20, "%zu characters", strlen(last.out));
+    test_true(command, widest_help(last.out) <= 100, "%d columns, 100 at most", widest_help(last.out));
     memcpy(text, last.out, sizeof text);
     snprintf(command, sizeof command, "$P %s --help", name);
     sh(command);

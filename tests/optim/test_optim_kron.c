@@ -143,6 +143,24 @@ static void threads(const char *rule)
     state_files_remove();
 }
 
+/* The square of a side of 2^31 has more bytes than a size can say: modulo 2^64 they would be few. */
+static void too_large(const char *device)
+{
+    polar_device *dev;
+    polar_optim *opt = NULL;
+    polar_optim_opts o = opts_of("shampoo");
+    float w = 0;
+    TEST_TRY(polar_device_open(&dev, device));
+    const polar_param p = {.name = "long",
+                           .weight = polar_tensor_2d(&w, POLAR_DTYPE_F32, 1, (int64_t)1 << 31),
+                           .grad = polar_tensor_2d(NULL, POLAR_DTYPE_F32, 1, (int64_t)1 << 31)};
+    polar_status st = polar_optim_create(&opt, dev, &p, 1, &o);
+    test_true("factors that no memory holds", st == POLAR_E_SHAPE && !opt, "%s",
+              st == POLAR_OK ? "taken" : polar_error_message());
+    polar_optim_destroy(opt);
+    polar_device_close(dev);
+}
+
 int main(int argc, char **argv)
 {
     const char *device = test_begin(argc, argv);
@@ -158,6 +176,7 @@ int main(int argc, char **argv)
         if (!strcmp(device, "cpu")) threads(rule);
         rules++;
     }
+    too_large(device);
     test_true("rules with factors", rules >= 10, "%d", rules);
     return test_end();
 }

@@ -149,6 +149,22 @@ def test_what_is_refused_changes_nothing():
     train(m, opt, 1)
 
 
+def test_other_blocks_are_refused_before_anything_changes():
+    """Kronecker factors and moments of lines have the sizes of the matrices a parameter is seen as."""
+    for rule in ("shampoo", "normuon"):
+        m, n = make(), make()
+        there = polar.Optimizer(n, rule=rule, views={"blocks.*.qkv.weight": [(96 * 32 // 16, 16)]})
+        here = polar.Optimizer(m, rule=rule, lr=0.007)
+        train(n, there, 1), train(m, here, 1)
+        before = copy.deepcopy(here.state_dict())
+        with pytest.raises(ValueError, match="other blocks or views"):
+            here.load_state_dict(there.state_dict())
+        after = here.state_dict()
+        assert after["param_groups"] == before["param_groups"]
+        assert all(torch.equal(after["state"][i][k], before["state"][i][k]) for i in before["state"]
+                   for k in before["state"][i])
+
+
 def test_entries_that_never_were():
     """torch saves nothing of a parameter that never had a gradient: its state begins at zero."""
     m = make()

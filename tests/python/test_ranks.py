@@ -66,9 +66,10 @@ def optimisers():
     def rule(name):
         return lambda params, **given: polar.Optimizer(params, rule=name, **given)
 
-    # the last ones keep moments of what their maps returned: of lines, of entries
+    # those by name keep moments of what their maps returned, of lines or of entries; a moment under a root;
+    # Kronecker factors with their eigenvalues
     return {"polaradamw": polar.PolarAdamW, "muon": polar.Muon, "adamw": polar.AdamW,
-            "normuon": rule("normuon"), "adamuon": rule("adamuon")}
+            **{name: rule(name) for name in ("normuon", "adamuon", "muon2_paper", "kl_soap")}}
 
 
 # ---- what every rank does
@@ -159,9 +160,8 @@ def under_fsdp(rank, name, dtype):
         for p, q in zip(model.parameters(), replica.parameters()):
             p.mul_(0.5)
             q.mul_(0.5)
-    if dtype is torch.float32:    # a master copy of bf16 weights is the optimiser's, with one rank too
-        step_both(model, opt, replica, reference, rank, STEPS, rewritten=True)
-        assert same(whole(model), whole(replica)), f"{name}: weights that were written are not taken"
+    step_both(model, opt, replica, reference, rank, STEPS, rewritten=True)
+    assert same(whole(model), whole(replica)), f"{name}: weights that were written are not taken"
 
 
 def numbers(opt):

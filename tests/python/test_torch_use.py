@@ -270,14 +270,71 @@ def test_gradients_of_any_stride():
     assert same(a, bits(b))
 
 
-def test_fixed_numbers_may_change():
-    a, b = make(), make()
-    opt_a, opt_b = polar.Muon(a), polar.Muon(b, ns_steps=7)
-    opt_a.param_groups[0]["ns_steps"] = 7
+@pytest.mark.parametrize("number", [{"ns_steps": 7}, {"ns_coefficients": (1.5, -0.5, 0.0)}, {"eps": 1e3},
+                                    {"adjust_lr_fn": "match_rms_adamw"}])
+def test_fixed_numbers_may_change(number):
+    """Those that the library takes when it is made, eps of a map among them: it is made anew."""
+    a, b, c = make(), make(), make()
+    opt_a, opt_b, opt_c = polar.Muon(a), polar.Muon(b, **number), polar.Muon(c)
+    opt_a.param_groups[0].update(number)
     for t in range(2):
         backward(a, t), opt_a.step()
         backward(b, t), opt_b.step()
+        backward(c, t), opt_c.step()
+    assert same(a, bits(b)) and not same(a, bits(c))
+
+
+@pytest.mark.parametrize("write", [
+    lambda m, new: m.load_state_dict(new.state_dict()),
+    lambda m, new: [setattr(p, "data", q.data.clone()) for p, q in zip(m.parameters(), new.parameters())],
+], ids=["in place", "other memory"])
+def test_bf16_weights_that_were_written(write):
+    """The f32 master copies follow: the next step goes on from what was written, not from before."""
+    a, b = make(dtype=torch.bfloat16), make(dtype=torch.bfloat16)
+    opt_a = polar.Muon(a)
+    backward(a), opt_a.step()
+    new = make(seed=7, dtype=torch.bfloat16)
+    with torch.no_grad():
+        for p in new.parameters():
+            p.add_(16)    # no entry is what a master copy rounds to
+    write(a, new), write(b, new)
+    opt_b = polar.Muon(b)
+    opt_b.load_state_dict(opt_a.state_dict() | {"state": {
+        i: {k: v for k, v in s.items() if k != "master"} for i, s in opt_a.state_dict()["state"].items()}})
+    for t in range(1, 3):
+        backward(a, t), opt_a.step()
+        backward(b, t), opt_b.step()
     assert same(a, bits(b))
+
+
+@pytest.mark.parametrize("weights_first", [True, False])
+def test_bf16_weights_from_a_checkpoint_keep_their_master_copies(weights_first):
+    """Writing what a master copy rounds to is no change: a resumed run has the same bits in either order."""
+    a, b = make(dtype=torch.bfloat16), make(seed=3, dtype=torch.bfloat16)
+    opt_a, opt_b = polar.Muon(a), polar.Muon(b)
+    for t in range(3):
+        backward(a, t), opt_a.step()
+    order = [lambda: b.load_state_dict(a.state_dict()),
+             lambda: opt_b.load_state_dict(copy.deepcopy(opt_a.state_dict()))]
+    for load in order if weights_first else order[::-1]:
+        load()
+    for t in range(3, 6):
+        backward(a, t), opt_a.step()
+        backward(b, t), opt_b.step()
+    assert same(a, bits(b))
+
+
+@pytest.mark.skipif(not hasattr(torch.autograd.graph, "increment_version"), reason="torch before 2.1")
+def test_a_backward_through_weights_that_were_stepped():
+    """torch refuses it after a step of its own optimisers; so it does after ours."""
+    w, other = torch.nn.Parameter(torch.randn(4, 4)), torch.nn.Parameter(torch.randn(4, 4))
+    opt = polar.Muon([w, other])
+    loss, untouched = (w * w).sum(), (other * other).sum()
+    loss.backward(retain_graph=True)
+    opt.step()
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        loss.backward()
+    untouched.backward()    # it had no gradient, and stayed as it was
 
 
 def test_update_norms():

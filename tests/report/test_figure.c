@@ -1,5 +1,7 @@
 /* test_figure.c -- what reaches gnuplot: texts arrive in the drawing letter by letter and are nothing but
- * texts, and a script that tries to start a program cannot. */
+ * texts, and a script that tries to start a program cannot; and a drawing is whole or not there. */
+#include <signal.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -113,6 +115,29 @@ static void settings(void)
     test_true("the user's start-up file is not read", access(at("canary"), F_OK) != 0, "no canary");
 }
 
+/* gnuplot ends as if all were well where it could not write. Both limits hold the script and not the PNG. */
+static void cut_short(void)
+{
+    static const rlim_t limits[] = {16384, 4096};
+    for (size_t i = 0; i < sizeof limits / sizeof *limits; i++) {
+        struct rlimit old, small;
+        pl_figure g;
+        getrlimit(RLIMIT_FSIZE, &old);
+        small = old, small.rlim_cur = limits[i];
+        signal(SIGXFSZ, SIG_IGN);
+        TEST_TRY(pl_figure_begin(&g, folder, "cut", 400, 300));
+        pl_figure_plot(&g);
+        fputs("plot sin(x)\n", g.out.f);
+        setrlimit(RLIMIT_FSIZE, &small);
+        polar_status st = pl_figure_end(&g, POLAR_OK);
+        setrlimit(RLIMIT_FSIZE, &old);
+        signal(SIGXFSZ, SIG_DFL);
+        int whole = access(at("cut.svg"), F_OK) != 0 || strstr(slurp(at("cut.svg")), "</svg>");
+        test_true("a disk that is full", st == POLAR_E_IO && whole && access(at("cut.png"), F_OK) != 0, "%s",
+                  st == POLAR_OK ? "taken" : polar_error_message());
+    }
+}
+
 /* Only drawings go into the page. */
 static void pages(void)
 {
@@ -145,6 +170,33 @@ static void pages(void)
         test_true(cases[i].svg,
                   cases[i].fine ? st == POLAR_OK && found : st == POLAR_E_FORMAT && !*slurp(at("page")), "%s",
                   st == POLAR_OK ? "taken" : polar_error_message());
+    }
+}
+
+/* The keys of a grid stand once below the axis, their values under each tic: names in every label would meet.
+ */
+static void labels(void)
+{
+    static const struct {
+        const char *cells[2], *axis, *label;
+    } cases[] = {
+        {{"model.width=16", "model.width=32"}, "model.width", "32"},
+        {{"model.width=16 optim.lr=0.01", "model.width=16 optim.lr=0.03"},
+         "model.width, optim.lr",
+         "16\n0.03"},
+        {{"a=1 b=2", "b=2 a=1"}, "", "b=2\na=1"},
+        {{"a=1", "a=1 b=2"}, "", "a=1\nb=2"},
+        {{"a=x y", "a=z"}, "", "a=z"},
+        {{"all", "all"}, "", "all"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const char *cells[2] = {cases[i].cells[0], cases[i].cells[1]};
+        char axis[64], label[128];
+        const pl_audit a = {.cells = cells, .cell_count = 2};
+        pl_figure_axis(axis, &a);
+        pl_figure_cell(label, &a, 1);
+        test_true(cases[i].cells[1], !strcmp(axis, cases[i].axis) && !strcmp(label, cases[i].label),
+                  "axis '%s', label '%s'", axis, label);
     }
 }
 
@@ -184,11 +236,13 @@ int main(int argc, char **argv)
     snprintf(folder, sizeof folder, "/tmp/polar_test_figure.XXXXXX");
     if (!mkdtemp(folder)) return 1;
     visible();
+    labels();
     pages();
     int drawn = texts();
     if (drawn) {
         scripts();
         settings();
+        cut_short();
     } else printf("    no gnuplot here: what it reads is not tested\n");
     folder_remove(folder);
     int failed = test_end();

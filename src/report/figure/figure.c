@@ -2,8 +2,11 @@
 #include "report/figure/figure.h"
 
 #include <string.h>
+#include <unistd.h>
 
+#include "base/alloc.h"
 #include "base/json_write.h"
+#include "base/string_build.h"
 #include "base/text_visible.h"
 #include "polar/optim.h"
 #include "report/figure/gnuplot.h"
@@ -38,11 +41,45 @@ void pl_figure_plot(pl_figure *g)
           g->out.f);
 }
 
+/* The script's name with another ending, in its folder. */
+static polar_status path_beside(char **out, const pl_figure *g, const char *ending)
+{
+    pl_string s = {0};
+    pl_string_add(&s, "%s/%.*s%s", g->dir, (int)strcspn(g->script, "."), g->script, ending);
+    return pl_string_take(out, &s, "a path");
+}
+
+/* Whether the last bytes of the file hold these; gnuplot does not say when a disk was full. */
+static int ends_in(const char *path, const char *last)
+{
+    char tail[33] = "";
+    FILE *f = fopen(path, "rb");
+    if (!f) return 0;
+    size_t n = fseek(f, -16, SEEK_END) == 0 ? fread(tail, 1, sizeof tail - 1, f) : 0;
+    fclose(f);
+    return memmem(tail, n, last, strlen(last)) != NULL;
+}
+
+/* A drawing that is not whole goes. */
+static polar_status check_drawing(const pl_figure *g, const char *ending, const char *last)
+{
+    char *path = NULL;
+    polar_status st = path_beside(&path, g, ending);
+    if (st == POLAR_OK && !ends_in(path, last)) {
+        unlink(path);
+        st = PL_FAIL(POLAR_E_IO, "write '%s': gnuplot did not get all of it to the disk (is it full?)", path);
+    }
+    pl_free(path);
+    return st;
+}
+
 polar_status pl_figure_end(pl_figure *g, polar_status st)
 {
     if (g->plotting) fputs("unset output\n}\n", g->out.f);
     PL_TRY(pl_out_end(&g->out, st));
-    return pl_gnuplot_run(g->dir, g->script);
+    PL_TRY(pl_gnuplot_run(g->dir, g->script));
+    polar_status svg = check_drawing(g, ".svg", "</svg>"), png = check_drawing(g, ".png", "IEND");
+    return svg == POLAR_OK ? png : svg;
 }
 
 void pl_span_widen(pl_span *s, double x)
@@ -134,29 +171,38 @@ int pl_figure_mark(int64_t arm, int hollow)
 
 /* ---- cells ---- */
 
-/* The length of the key of "key=value" if that is the whole cell, else 0. */
-static size_t only_key(const char *cell)
+/* The keys of "a=1 b=2" as "a, b"; 0: the cell is not made so, or they do not fit. */
+static int keys_of(char out[64], const char *cell)
 {
-    const char *equals = strchr(cell, '=');
-    return equals && !strchr(cell, ' ') ? (size_t)(equals - cell) : 0;
+    size_t used = 0;
+    for (const char *at = cell; *at; at += strcspn(at, " "), at += *at == ' ') {
+        size_t key = strcspn(at, "= ");
+        if (!key || at[key] != '=' || used + key + 3 > 64) return 0;
+        used += (size_t)snprintf(out + used, 64 - used, "%s%.*s", used ? ", " : "", (int)key, at);
+    }
+    return used > 0;
 }
 
 const char *pl_figure_axis(char out[64], const pl_audit *a)
 {
-    *out = 0;
-    size_t n = a->cell_count ? only_key(a->cells[0]) : 0;
-    for (int64_t i = 0; i < a->cell_count; i++)
-        if (only_key(a->cells[i]) != n || strncmp(a->cells[i], a->cells[0], n)) n = 0;
-    if (n && n < 64) snprintf(out, 64, "%.*s", (int)n, a->cells[0]);
+    char other[64];
+    int same = a->cell_count && keys_of(out, a->cells[0]);
+    for (int64_t i = 1; i < a->cell_count && same; i++)
+        same = keys_of(other, a->cells[i]) && !strcmp(other, out);
+    if (!same) *out = 0;
     return out;
 }
 
 void pl_figure_cell(char out[128], const pl_audit *a, int64_t cell)
 {
     char axis[64];
-    const char *name = a->cells[cell];
-    if (*pl_figure_axis(axis, a)) name += strlen(axis) + 1;
-    snprintf(out, 128, "%s", name);
-    for (char *c = out; *c; c++)
-        if (*c == ' ') *c = '\n';
+    const int values = *pl_figure_axis(axis, a) != 0;
+    size_t used = 0;
+    *out = 0;
+    for (const char *at = a->cells[cell]; *at && used < 127; at += *at == ' ') {
+        if (values) at += strcspn(at, "=") + 1;
+        used +=
+            (size_t)snprintf(out + used, 128 - used, "%s%.*s", used ? "\n" : "", (int)strcspn(at, " "), at);
+        at += strcspn(at, " ");
+    }
 }

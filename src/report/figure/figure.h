@@ -54,9 +54,9 @@ void pl_figure_number(FILE *f, double x);
 /* "#0072B2"; of known rules always the same */
 const char *pl_figure_colour(const pl_audit *a, int64_t arm);
 int pl_figure_mark(int64_t arm, int hollow); /* gnuplot's point type */
-/* "model.width" when all cells are its values, else "" */
+/* "model.width", or "model.width, optim.lr", when all cells are values of these, else "" */
 const char *pl_figure_axis(char out[64], const pl_audit *a);
-/* the cell's label on that axis */
+/* the cell's label on that axis, a line for each key */
 void pl_figure_cell(char out[128], const pl_audit *a, int64_t cell);
 
 #endif

@@ -49,26 +49,39 @@ static void put_arm_tics(FILE *f, const pl_audit *a)
     fputs(")\n", f);
 }
 
-static void put_cell_tics(FILE *f, const pl_audit *a, double margin)
+/* The most lines that a cell's label has. */
+static int label_lines(const pl_audit *a)
 {
-    char axis[64], label[128];
-    int most = 1; /* lines of a label */
-    fprintf(f, "set xrange [%g:%g]\nset xtics (", 1 - margin, (double)a->cell_count + margin);
+    char label[128];
+    int most = 1;
     for (int64_t c = 0; c < a->cell_count; c++) {
         int lines = 1;
         pl_figure_cell(label, a, c);
         for (const char *p = label; *p; p++) lines += *p == '\n';
         most = lines > most ? lines : most;
+    }
+    return most;
+}
+
+static void put_cell_tics(FILE *f, const pl_audit *a, double margin)
+{
+    char axis[64], label[128];
+    const int most = label_lines(a);
+    fprintf(f, "set xrange [%g:%g]\nset xtics (", 1 - margin, (double)a->cell_count + margin);
+    for (int64_t c = 0; c < a->cell_count; c++) {
+        pl_figure_cell(label, a, c);
         if (c) fputs(", ", f);
         pl_figure_tic(f, label);
         fprintf(f, " %" PRId64, c + 1);
     }
     fputs(")\n", f);
-    if (most > 1) fprintf(f, "set bmargin %d\n", most + 2); /* gnuplot leaves room for one */
-    if (*pl_figure_axis(axis, a)) {
+    const int named = *pl_figure_axis(axis, a) != 0;
+    /* gnuplot leaves room for one line */
+    if (most > 1) fprintf(f, "set bmargin %d\n", most + (named ? 3 : 2));
+    if (named) {
         fputs("set xlabel ", f);
         pl_figure_string(f, axis);
-        fputc('\n', f);
+        fprintf(f, " offset 0,%d\n", 1 - most);
     }
 }
 
@@ -145,7 +158,7 @@ static int has_published(const pl_audit *a)
 static void means_plot(FILE *f, const pl_audit *a, int references)
 {
     char axis[64];
-    int joined = *pl_figure_axis(axis, a) && a->cell_count > 1;
+    int joined = *pl_figure_axis(axis, a) && !strchr(axis, ',') && a->cell_count > 1;
     fputs("plot \\\n", f);
     for (int k = 0; k < references; k++) {
         fprintf(f,
@@ -305,10 +318,12 @@ static polar_status draw_differences(pl_section *p, const char *dir)
     fprintf(g.out.f, "\nset xrange [0.5:%g]\nset format y \"%%g\"\nset key off\n",
             (double)a->cell_count + 0.55);
     pl_figure_axis(axis, a);
-    snprintf(title, sizeof title, "%s%spositive / all pairs", axis, *axis ? "; " : "");
+    const int wide = strlen(axis) > 12; /* a third of the width holds so much and "; positive / all pairs" */
+    snprintf(title, sizeof title, "%s%spositive / all pairs", axis, !*axis ? "" : wide ? ";\n" : "; ");
     fputs("set xlabel ", g.out.f);
     pl_figure_string(g.out.f, title);
-    fputs(" offset 0,-1.2\nset bmargin 5.5\nset tmargin 3.4\n", g.out.f);
+    const double more = label_lines(a) - 1;
+    fprintf(g.out.f, " offset 0,%g\nset bmargin %g\nset tmargin 3.4\n", -1.2 - more, 5.5 + more + wide);
     for (int64_t k = 0; k < panels; k++) difference_panel(g.out.f, a, k);
     fputs("unset multiplot\n", g.out.f);
     return pl_figure_end(&g, POLAR_OK);
