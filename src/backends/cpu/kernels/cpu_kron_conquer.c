@@ -18,7 +18,7 @@
 #include "cpu_kron_eigen.h"
 #include "cpu_kron_secular.h"
 
-#define LEAF        32 /* rows that QL takes to the end */
+#define LEAF        PL_EIGEN_LEAF
 #define MOST_TURNED 60 /* steps of QL for an eigenvalue; three are many */
 
 /* ---- leaves ------------------------------------------------------------------------------------- */
@@ -55,18 +55,13 @@ static void ql_step(double *d, double *e, double *z, int l, int last, int eights
     d[l] -= p, e[l] = g, e[last] = 0;
 }
 
-/* Rows [0, size) of Z become the vectors of the tridiagonal matrix (d, e). e has `size` entries, the last one
- * anything. */
-static void ql_leaf(double *d, double *e, double *Z, int64_t ld, int size)
+/* Rows of z, a leaf's, become the vectors of the tridiagonal matrix (d, e) in the coordinates that they were.
+ * e has `size` entries, the last one anything. */
+static void ql(double *d, const double *e, double *z, int size)
 {
-    _Alignas(64) double z[LEAF * LEAF];
     double beside[LEAF];
     const int eights = (size + 7) / 8;
-    for (int i = 0; i < size; i++) {
-        memset(z + i * LEAF, 0, (size_t)(8 * eights) * sizeof *z);
-        z[i * LEAF + i] = 1;
-        beside[i] = i < size - 1 ? e[i] : 0;
-    }
+    for (int i = 0; i < size; i++) beside[i] = i < size - 1 ? e[i] : 0;
     for (int l = 0; l < size - 1; l++)
         for (int turn = 0; turn < MOST_TURNED; turn++) {
             int last = l;
@@ -77,7 +72,45 @@ static void ql_leaf(double *d, double *e, double *Z, int64_t ld, int size)
             if (last == l) break;
             ql_step(d, beside, z, l, last, eights);
         }
-    for (int i = 0; i < size; i++) memcpy(Z + i * ld, z + i * LEAF, (size_t)size * sizeof *z);
+}
+
+static void unit_rows(double *z, int size)
+{
+    for (int i = 0; i < size; i++) {
+        memset(z + i * LEAF, 0, (size_t)((size + 7) / 8 * 8) * sizeof *z);
+        z[i * LEAF + i] = 1;
+    }
+}
+
+/* z H, z being the unit matrix and H = .. H_1 H_0: rows up to k are unit vectors still where H_k comes. */
+static void reflect_rows(const pl_eigen *m, double *z)
+{
+    const int n = (int)m->n, eights = (n + 7) / 8;
+    for (int k = n - 3; k >= 0; k--) {
+        const double *v = m->V + k * m->ld;
+        for (int i = k + 1; i < n; i++) {
+            double *x = z + i * LEAF;
+            pl_eight sum = pl_eight_all(0);
+            for (int j = k / 8 * 8; j < 8 * eights; j += 8)
+                sum = pl_eight_fma(pl_eight_load(x + j), pl_eight_load(v + j), sum);
+            const pl_eight by = pl_eight_all(-m->tau[k] * pl_eight_sum(sum));
+            for (int j = k / 8 * 8; j < 8 * eights; j += 8)
+                pl_eight_store(x + j, pl_eight_fma(by, pl_eight_load(v + j), pl_eight_load(x + j)));
+        }
+    }
+}
+
+/* Rows [begin, end) of Z become the vectors of these rows of the tridiagonal matrix; where they are all of
+ * them, those of the matrix. */
+static void leaf(const pl_eigen *m, int64_t begin, int64_t end)
+{
+    _Alignas(64) double z[LEAF * LEAF];
+    const int size = (int)(end - begin);
+    unit_rows(z, size);
+    if (size == m->n) reflect_rows(m, z);
+    ql(m->d + begin, m->e + begin, z, size);
+    for (int i = 0; i < size; i++)
+        memcpy(m->Z + (begin + i) * m->ld + begin, z + i * LEAF, (size_t)size * sizeof *z);
 }
 
 /* ---- a merge ------------------------------------------------------------------------------------ */
@@ -199,22 +232,66 @@ static void pack(const merge *g)
         }
 }
 
-/* What is left of the roots' distances to the poles: z anew into `fresh`. */
+/* w_i *= (d_i - lambda_r) / (d_i - d_r) for i in [from, to) and `rows` of U from r on, four at most: one
+ * division for all of them. */
+PL_INLINE void loewner_some(double *w, const merge *g, const double *U, int64_t r, const int rows,
+                            int64_t from, int64_t to)
+{
+    const int64_t ld = g->m->ld;
+    const double *pole = g->pole, *u = U + r * ld;
+#pragma omp simd
+    for (int64_t i = from; i < to; i++) {
+        double over = u[i], under = pole[i] - pole[r];
+        for (int q = 1; q < rows; q++) over *= u[q * ld + i], under *= pole[i] - pole[r + q];
+        w[i] *= over / under;
+    }
+}
+
+/* z anew from the roots' distances to the poles, the rows of U; w: room. */
 static void loewner(const merge *g, const double *U, double *w)
 {
     const int64_t ld = g->m->ld, k = g->k;
     for (int64_t i = 0; i < k; i++) w[i] = -U[i * ld + i];
-    for (int64_t r = 0; r < k; r++) {
-        const double *row = U + r * ld, own = g->pole[r];
-#pragma omp simd
-        for (int64_t i = 0; i < r; i++) w[i] *= row[i] / (g->pole[i] - own);
-#pragma omp simd
-        for (int64_t i = r + 1; i < k; i++) w[i] *= row[i] / (g->pole[i] - own);
+    for (int64_t r = 0; r < k; r += 4) {
+        const int64_t end = r + 4 < k ? r + 4 : k;
+        if (end - r == 4) loewner_some(w, g, U, r, 4, 0, r), loewner_some(w, g, U, r, 4, end, k);
+        for (int64_t q = r; q < end; q++) {
+            if (end - r < 4) loewner_some(w, g, U, q, 1, 0, r);
+            loewner_some(w, g, U, q, 1, r, q), loewner_some(w, g, U, q, 1, q + 1, end);
+        }
     }
     for (int64_t i = 0; i < k; i++) g->weight[i] = copysign(sqrt(w[i]), g->weight[i]);
 }
 
-/* Roots, then U's rows: the vectors in the coordinates of what is left, by kinds. */
+/* Row i of U: the vector in the coordinates of what is left, by kinds, of length 1. */
+static void vector(double *row, const merge *g, int64_t i, int64_t whole)
+{
+    const pl_eight from = pl_eight_all(g->pole[g->origin[i]]), root = pl_eight_all(g->root[i]);
+    const double *pole = g->sorted_pole, *weight = g->sorted_weight;
+    pl_eight sum = pl_eight_all(0);
+    int64_t j = 0;
+    for (; j + 32 <= whole; j += 32) {
+        pl_eight z[4], to[4], y[4];
+#pragma GCC unroll 4
+        for (int q = 0; q < 4; q++)
+            z[q] = pl_eight_load(weight + j + 8 * q),
+            to[q] = pl_eight_sub(pl_eight_sub(pl_eight_load(pole + j + 8 * q), from), root);
+        pl_eight_div_four(y, z, to);
+#pragma GCC unroll 4
+        for (int q = 0; q < 4; q++)
+            pl_eight_store(row + j + 8 * q, y[q]), sum = pl_eight_fma(y[q], y[q], sum);
+    }
+    for (; j < whole; j += 8) {
+        const pl_eight to = pl_eight_sub(pl_eight_sub(pl_eight_load(pole + j), from), root),
+                       y = pl_eight_div(pl_eight_load(weight + j), to);
+        pl_eight_store(row + j, y);
+        sum = pl_eight_fma(y, y, sum);
+    }
+    const pl_eight by = pl_eight_all(1 / sqrt(pl_eight_sum(sum)));
+    for (j = 0; j < whole; j += 8) pl_eight_store(row + j, pl_eight_mul(pl_eight_load(row + j), by));
+}
+
+/* Roots, then U's rows. */
 static void vectors(const merge *g, double *U)
 {
     const int64_t ld = g->m->ld, k = g->k, whole = (k + 7) / 8 * 8;
@@ -233,35 +310,7 @@ static void vectors(const merge *g, double *U)
     for (int64_t j = 0; j < k; j++)
         g->sorted_pole[j] = g->pole[g->sorted[j]], g->sorted_weight[j] = g->weight[g->sorted[j]];
     for (int64_t j = k; j < whole; j++) g->sorted_pole[j] = g->pole[k], g->sorted_weight[j] = 0;
-    for (int64_t i = 0; i < k; i++) {
-        double *row = U + i * ld;
-        const pl_eight from = pl_eight_all(g->pole[g->origin[i]]), root = pl_eight_all(g->root[i]);
-        pl_eight sum = pl_eight_all(0);
-        for (int64_t j = 0; j < whole; j += 8) {
-            const pl_eight to = pl_eight_sub(pl_eight_sub(pl_eight_load(g->sorted_pole + j), from), root),
-                           y = pl_eight_div(pl_eight_load(g->sorted_weight + j), to);
-            pl_eight_store(row + j, y);
-            sum = pl_eight_fma(y, y, sum);
-        }
-        const pl_eight by = pl_eight_all(1 / sqrt(pl_eight_sum(sum)));
-        for (int64_t j = 0; j < whole; j += 8)
-            pl_eight_store(row + j, pl_eight_mul(pl_eight_load(row + j), by));
-    }
-}
-
-/* Order of a node's d, ascending, the first of equals first: merges of runs of doubling length. */
-static void sort_entries(int64_t *order, int64_t *room, const double *d, int64_t n)
-{
-    for (int64_t i = 0; i < n; i++) order[i] = i;
-    for (int64_t run = 1; run < n; run *= 2) {
-        for (int64_t from = 0; from < n; from += 2 * run) {
-            const int64_t middle = from + run < n ? from + run : n, end = middle + run < n ? middle + run : n;
-            int64_t a = from, b = middle;
-            for (int64_t to = from; to < end; to++)
-                room[to] = b == end || (a < middle && !(d[order[b]] < d[order[a]])) ? order[a++] : order[b++];
-        }
-        memcpy(order, room, (size_t)n * sizeof *order);
-    }
+    for (int64_t i = 0; i < k; i++) vector(U + i * ld, g, i, whole);
 }
 
 /* Two neighbours become one node: vectors that are left first, then the deflated ones. */
@@ -270,7 +319,7 @@ static void merge_nodes(const pl_eigen *m, int64_t first, int64_t middle, int64_
     merge g = merge_of(m, first, middle, end);
     const int64_t ld = m->ld, half = middle - first, rest = end - middle;
     begin(&g);
-    sort_entries(g.order, g.room, g.d, g.n);
+    pl_eigen_sort(g.order, g.room, g.d, g.n);
     deflate(&g);
     if (g.k == 0) return;
     sort_kinds(&g);
@@ -316,10 +365,7 @@ void PL_ISA_NAME(pl_eigen_conquer)(const pl_eigen *m)
         m->d[at - 1] -= off;
         m->d[at] -= off;
     }
-    for (int64_t q = 0; q < leaves; q++) {
-        const int64_t at = q * n / leaves, end = (q + 1) * n / leaves;
-        ql_leaf(m->d + at, m->e + at, m->Z + at * m->ld + at, m->ld, (int)(end - at));
-    }
+    for (int64_t q = 0; q < leaves; q++) leaf(m, q * n / leaves, (q + 1) * n / leaves);
     for (int64_t nodes = leaves / 2; nodes > 0; nodes /= 2)
         for (int64_t q = 0; q < nodes; q++)
             merge_nodes(m, q * n / nodes, (2 * q + 1) * n / (2 * nodes), (q + 1) * n / nodes);

@@ -2,11 +2,14 @@
 #ifndef PL_CPU_KRON_EIGEN_H
 #define PL_CPU_KRON_EIGEN_H
 
+#include <string.h>
+
 #include "../cpu_kernels.h"
 
 #define PL_EIGEN_PANEL 32 /* reflections whose effect on the matrix is one product */
 #define PL_EIGEN_LAST  48 /* sides up to which the rest is one panel */
 #define PL_EIGEN_BACK  64 /* reflections of a block on the way back */
+#define PL_EIGEN_LEAF  32 /* sides that QL takes to the end */
 /* work space of the phases, in vectors of ld + 8 */
 #define PL_EIGEN_VECTORS 9
 #define PL_EIGEN_PLACES  6
@@ -51,12 +54,28 @@ static inline void pl_eigen_multiply(const pl_eigen *m, pl_eigen_product p)
                            .beta = p.more});
 }
 
+/* The order of d, ascending, the first of equals first; room for as many. */
+static inline void pl_eigen_sort(int64_t *order, int64_t *room, const double *d, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) order[i] = i;
+    for (int64_t run = 1; run < n; run *= 2) {
+        for (int64_t from = 0; from < n; from += 2 * run) {
+            const int64_t middle = from + run < n ? from + run : n, end = middle + run < n ? middle + run : n;
+            int64_t a = from, b = middle;
+            for (int64_t to = from; to < end; to++)
+                room[to] = b == end || (a < middle && !(d[order[b]] < d[order[a]])) ? order[a++] : order[b++];
+        }
+        memcpy(order, room, (size_t)n * sizeof *order);
+    }
+}
+
 /* cpu_kron_tridiagonal.c: d, e, tau and V of A, whose upper triangle is read, and its blocks of eight rows
  * and columns on the diagonal whole */
 void PL_ISA_NAME(pl_eigen_tridiagonalise)(const pl_eigen *m);
 /* ... the rows of Z, vectors of the tridiagonal matrix, become the matrix's */
 void PL_ISA_NAME(pl_eigen_turn_back)(const pl_eigen *m);
-/* cpu_kron_conquer.c: d: eigenvalues of the tridiagonal matrix (d, e), in no order; Z's rows: its vectors */
+/* cpu_kron_conquer.c: d: eigenvalues of the tridiagonal matrix (d, e), in no order; Z's rows: its vectors,
+ * or, of sides up to PL_EIGEN_LEAF, the matrix's */
 void PL_ISA_NAME(pl_eigen_conquer)(const pl_eigen *m);
 
 #endif

@@ -15,11 +15,38 @@ typedef struct {
     double left[8], right[8]; /* z of the eight that has poles of both sides */
 } pl_poles;
 
-PL_INLINE void pl_poles_add(pl_eight *sum, pl_eight *slope, pl_eight z, pl_eight to)
+/* What poles and weights from entry j on add to a sum and its slope: an eight of them, or four. */
+PL_INLINE void pl_poles_add(pl_eight *sum, pl_eight *slope, const double *z, const double *d, pl_eight from,
+                            pl_eight by)
 {
-    const pl_eight y = pl_eight_div(z, to);
-    *sum = pl_eight_fma(z, y, *sum);
+    const pl_eight x = pl_eight_load(z),
+                   y = pl_eight_div(x, pl_eight_sub(pl_eight_sub(pl_eight_load(d), from), by));
+    *sum = pl_eight_fma(x, y, *sum);
     *slope = pl_eight_fma(y, y, *slope);
+}
+
+PL_INLINE void pl_poles_add_four(pl_eight *sum, pl_eight *slope, const double *z, const double *d,
+                                 pl_eight from, pl_eight by)
+{
+    pl_eight x[4], to[4], y[4];
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; i++)
+        x[i] = pl_eight_load(z + 8 * i),
+        to[i] = pl_eight_sub(pl_eight_sub(pl_eight_load(d + 8 * i), from), by);
+    pl_eight_div_four(y, x, to);
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; i++) {
+        *sum = pl_eight_fma(x[i], y[i], *sum);
+        *slope = pl_eight_fma(y[i], y[i], *slope);
+    }
+}
+
+/* Poles [j, end). */
+PL_INLINE void pl_poles_sum(pl_eight *sum, pl_eight *slope, const pl_poles *p, int64_t j, int64_t end,
+                            pl_eight from, pl_eight by)
+{
+    for (; j + 32 <= end; j += 32) pl_poles_add_four(sum, slope, p->z + j, p->d + j, from, by);
+    for (; j < end; j += 8) pl_poles_add(sum, slope, p->z + j, p->d + j, from, by);
 }
 
 /* The sums at lambda = origin + at. */
@@ -28,15 +55,10 @@ static pl_secular pl_secular_at(const pl_poles *p, double origin, double at)
     const int64_t mixed = (p->split + 1) / 8 * 8;
     const pl_eight from = pl_eight_all(origin), by = pl_eight_all(at);
     pl_eight left = pl_eight_all(0), left_slope = left, right = left, right_slope = left;
-    for (int64_t j = 0; j < mixed; j += 8)
-        pl_poles_add(&left, &left_slope, pl_eight_load(p->z + j),
-                     pl_eight_sub(pl_eight_sub(pl_eight_load(p->d + j), from), by));
-    const pl_eight to = pl_eight_sub(pl_eight_sub(pl_eight_load(p->d + mixed), from), by);
-    pl_poles_add(&left, &left_slope, pl_eight_load(p->left), to);
-    pl_poles_add(&right, &right_slope, pl_eight_load(p->right), to);
-    for (int64_t j = mixed + 8; j < p->k; j += 8)
-        pl_poles_add(&right, &right_slope, pl_eight_load(p->z + j),
-                     pl_eight_sub(pl_eight_sub(pl_eight_load(p->d + j), from), by));
+    pl_poles_sum(&left, &left_slope, p, 0, mixed, from, by);
+    pl_poles_add(&left, &left_slope, p->left, p->d + mixed, from, by);
+    pl_poles_add(&right, &right_slope, p->right, p->d + mixed, from, by);
+    pl_poles_sum(&right, &right_slope, p, mixed + 8, p->k, from, by);
     return (pl_secular){pl_eight_sum(left), pl_eight_sum(right), pl_eight_sum(left_slope),
                         pl_eight_sum(right_slope)};
 }

@@ -20,7 +20,7 @@
 #include "cpu_kron_eigen.h"
 
 #define BACK  PL_EIGEN_BACK
-#define STRIP 128 /* rows of the triangle that a product updates at once */
+#define STRIP 96 /* rows of the triangle that a product updates at once */
 
 #ifdef __AVX512F__
 #define SWEPT 8 /* rows of the triangle in registers */
@@ -86,33 +86,41 @@ static void subtract(double *x, const double *rows, int64_t ld, int64_t count, c
 
 /* ---- the triangle times a vector ---------------------------------------------------------------- */
 
-/* y = A v over rows and columns [from, ld), from a multiple of eight */
-static void triangle_product(double *y, const double *A, int64_t ld, int64_t from, const double *v)
+/* What rows [i, i + SWEPT) of the triangle, of the block of eight rows at `block`, add to y = A v. */
+static void sweep_rows(double *y, const double *A, int64_t ld, int64_t block, int64_t i, const double *v)
 {
-    memset(y + from, 0, (size_t)(ld - from) * sizeof *y);
-    for (int64_t i = from; i < ld; i += SWEPT) {
-        const int64_t block = i / 8 * 8;
-        const double *a = A + i * ld;
-        pl_eight sum[SWEPT], vi[SWEPT];
-        const pl_eight beside = pl_eight_load(v + block);
+    const double *a = A + i * ld;
+    pl_eight sum[SWEPT], vi[SWEPT];
+    const pl_eight beside = pl_eight_load(v + block);
+#pragma GCC unroll 8
+    for (int r = 0; r < SWEPT; r++) {
+        sum[r] = pl_eight_mul(pl_eight_load(a + r * ld + block), beside);
+        vi[r] = pl_eight_all(v[i + r]);
+    }
+    for (int64_t j = block + 8; j < ld; j += 8) {
+        const pl_eight vj = pl_eight_load(v + j);
+        pl_eight yj = pl_eight_load(y + j);
 #pragma GCC unroll 8
         for (int r = 0; r < SWEPT; r++) {
-            sum[r] = pl_eight_mul(pl_eight_load(a + r * ld + block), beside);
-            vi[r] = pl_eight_all(v[i + r]);
+            const pl_eight x = pl_eight_load(a + r * ld + j);
+            sum[r] = pl_eight_fma(x, vj, sum[r]);
+            yj = pl_eight_fma(x, vi[r], yj);
         }
-        for (int64_t j = block + 8; j < ld; j += 8) {
-            const pl_eight vj = pl_eight_load(v + j);
-            pl_eight yj = pl_eight_load(y + j);
+        pl_eight_store(y + j, yj);
+    }
 #pragma GCC unroll 8
-            for (int r = 0; r < SWEPT; r++) {
-                const pl_eight x = pl_eight_load(a + r * ld + j);
-                sum[r] = pl_eight_fma(x, vj, sum[r]);
-                yj = pl_eight_fma(x, vi[r], yj);
-            }
-            pl_eight_store(y + j, yj);
-        }
-#pragma GCC unroll 8
-        for (int r = 0; r < SWEPT; r++) y[i + r] += pl_eight_sum(sum[r]);
+    for (int r = 0; r < SWEPT; r++) y[i + r] += pl_eight_sum(sum[r]);
+}
+
+/* y = A v over rows and columns [from, ld), from a multiple of eight; blocks of rows upwards or downwards: of
+ * a triangle that is larger than a cache, what the sweep before has left there comes first */
+static void triangle_product(double *y, const double *A, int64_t ld, int64_t from, const double *v,
+                             int upwards)
+{
+    memset(y + from, 0, (size_t)(ld - from) * sizeof *y);
+    for (int64_t at = from; at < ld; at += 8) {
+        const int64_t block = upwards ? from + ld - 8 - at : at;
+        for (int64_t i = block; i < block + 8; i += SWEPT) sweep_rows(y, A, ld, block, i, v);
     }
 }
 
@@ -154,7 +162,7 @@ static void panel(const pl_eigen *m, int64_t from, int64_t to, int64_t count)
         memset(w + begin, 0, (size_t)(ld - begin) * sizeof *w);
         m->tau[k] = tau;
         if (tau != 0) {
-            triangle_product(w, m->A, ld, next, v);
+            triangle_product(w, m->A, ld, next, v, k % 2);
             dots(along, W + next, ld, p, v + next, ld - next);
             subtract(w + next, V + next, ld, p, along, 1, ld - next);
             dots(along, V + next, ld, p, v + next, ld - next);
@@ -218,9 +226,10 @@ void PL_ISA_NAME(pl_eigen_turn_back)(const pl_eigen *m)
 {
     const int64_t ld = m->ld, n = m->n;
     double *T = m->square, *W = m->panel, *P = W + BACK * ld;
+    for (int64_t i = 0; i < n; i++) memset(m->Z + i * ld + n, 0, (size_t)(ld - n) * sizeof *m->Z);
     for (int64_t to = n - 2, from; to > 0; to = from) {
         from = (to - 1) / BACK * BACK;
-        const int64_t count = to - from, first = from + 1, width = n - first;
+        const int64_t count = to - from, first = from, width = ld - first; /* v is zero up to its k */
         const double *V = m->V + from * ld + first;
         pl_eigen_multiply(m, (pl_eigen_product){.C = T,
                                                 .c_rs = BACK,
