@@ -6,12 +6,12 @@
 # test ends, so that a run which is cut off still tells. Ends with "N passed, M failed". `test_cuda.sh --programs` lists
 # the programs.
 set -u
-programs="test_cuda_rows test_op_calls test_pair_message test_pair_weight test_map test_polar_ops test_frob_normalise test_ns_large test_kron_sweep test_map_edge test_graph test_optim test_optim_host test_optim_rules
+programs="test_cuda_rows test_op_calls test_pair_message test_pair_weight test_map test_polar_ops test_frob_normalise test_ns_large test_kron_eigen test_kron_sweep test_map_edge test_graph test_optim test_optim_host test_optim_rules
   test_optim_groups test_optim_skip test_optim_torch test_optim_use test_optim_edge test_optim_run test_optim_kron test_optim_blocks test_so3_grad test_so3_turned
   test_so3_disturb test_deit_grad test_deit_drop test_deit_weights
 test_nn test_so3 test_so3_use test_so3_run test_so3_ensemble test_gauge_shadow test_attention test_gemm_act
 test_weight_grad test_gemm_sym test_gemm_f32 test_deit test_deit_use test_deit_run test_deit_beside test_deit_input test_augment_op test_nvjpeg"
-few="test_polar_ops test_frob_normalise test_ns_large test_kron_sweep test_attention test_gemm_act test_weight_grad test_cuda_rows test_augment_op"    # have a second argument "few", for slow checkers
+few="test_polar_ops test_frob_normalise test_ns_large test_kron_eigen test_kron_sweep test_attention test_gemm_act test_weight_grad test_cuda_rows test_augment_op"    # have a second argument "few", for slow checkers
 [ "${1:-}" != --programs ] || { echo test_ops test_cuda $programs; exit; }
 dir=${1:?usage: tools/test_cuda.sh DIR [DEVICE]}
 device=${2:-cuda:0}

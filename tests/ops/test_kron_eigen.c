@@ -37,6 +37,7 @@ static void gram(double *K, int64_t n, int64_t rank, double powers)
 /* H diag(K) H, H a reflection: what is on the diagonal are the eigenvalues */
 static void reflected(double *K, int64_t n)
 {
+    if (n < 1) return;
     double *v = numbers(n, 12), vv = 0, *d = map_new(n), along = 0;
     for (int64_t i = 0; i < n; i++) vv += v[i] * v[i], d[i] = K[i * n + i], along += v[i] * v[i] * d[i];
     for (int64_t i = 0; i < n; i++)
