@@ -166,7 +166,7 @@ static void coverage(void)
 static int sums_products(pl_op_id op)
 {
     return op == PL_OP_gemm || op == PL_OP_pair_sum || op == PL_OP_pair_grad || op == PL_OP_vec_dots_back ||
-           op == PL_OP_kron_sweep; /* by the device's gemm */
+           op == PL_OP_kron_eigen || op == PL_OP_kron_sweep; /* by the device's gemm */
 }
 
 /* dev against itself with other thread counts and, but for sums of products, against scalar code. */

@@ -87,7 +87,7 @@ int pl_isa_usable(pl_isa isa);
 
 /* the oracle's, the batch shared out over the threads */
 void pl_cpu_polar_exact(pl_queue *q, const pl_args_polar_exact *a);
-void pl_cpu_kron_eigen(pl_queue *q, const pl_args_kron_eigen *a);
+/* by the device's own products */
 void pl_cpu_kron_sweep(pl_queue *q, const pl_args_kron_sweep *a);
 
 /* Rows [i, i + rows), columns [j, j + cols) of matrix b of a product, in C's format: in C or, where `staged`

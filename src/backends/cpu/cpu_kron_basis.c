@@ -1,10 +1,6 @@
-/* cpu_kron_basis.c -- bases of Kronecker factors. Eigenvectors: the oracle's, matrix by matrix, the batch
- * shared out over the threads, each matrix by the same single-threaded LAPACK calls whatever its batch mates.
- * Sweeps: products and reflections of all matrices that are due at once (cpu_qr.c), what is left one thread a
- * matrix.
+/* cpu_kron_basis.c -- sweeps of Kronecker factors: products and reflections of all matrices that are due at
+ * once (cpu_qr.c), what is left one thread a matrix. Eigenvectors: kernels/cpu_kron_eigen.c.
  */
-#include <pthread.h>
-
 #include "backends/ref/ref_kron.h"
 #include "base/alloc.h"
 #include "cpu_kernels.h"
@@ -22,36 +18,6 @@ static void each_matrix(pl_queue *q, int64_t count, pl_item_fn fn, void *arg)
     const int threads = q->dev->threads < count ? q->dev->threads : (int)count;
     pl_pool_items(q->dev->pool, threads < 1 ? 1 : threads, count, 1, fn, arg);
 }
-
-/* ---- eigenvectors ------------------------------------------------------------------------------- */
-
-typedef struct {
-    pl_queue *q;
-    const pl_args_kron_eigen *a;
-    pthread_mutex_t lock; /* of the queue's error */
-} eigen_of;
-
-static void eigen_one(void *arg, int me, int64_t b)
-{
-    eigen_of *o = arg;
-    pl_args_kron_eigen a = *o->a;
-    pl_queue own = {.dev = o->q->dev}; /* an error stays with this thread until it can be handed on */
-    (void)me;
-    a.Q = some(a.Q, b, 1), a.F = some(a.F, b, 1), a.K = some(a.K, b, 1), a.live = some(a.live, b, 1);
-    pl_ref_kron_eigen(&own, &a);
-    if (own.error == POLAR_OK) return;
-    pthread_mutex_lock(&o->lock);
-    pl_queue_keep(o->q, pl_fail_again(own.error, own.message));
-    pthread_mutex_unlock(&o->lock);
-}
-
-void pl_cpu_kron_eigen(pl_queue *q, const pl_args_kron_eigen *a)
-{
-    eigen_of o = {.q = q, .a = a, .lock = PTHREAD_MUTEX_INITIALIZER};
-    each_matrix(q, a->Q.batch, eigen_one, &o);
-}
-
-/* ---- sweeps ------------------------------------------------------------------------------------- */
 
 typedef struct {
     const pl_args_kron_sweep *a;

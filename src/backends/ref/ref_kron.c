@@ -50,23 +50,33 @@ static int load_symmetric(double *x, const pl_args_kron_eigen *a, int64_t b)
     return finite;
 }
 
-/* Q: the eigenvectors, descending; F: f(lambda)^-p */
-static void put_basis(const pl_args_kron_eigen *a, int64_t b, const double *x, const double *values,
-                      const double *live)
+void pl_kron_put_nan(const pl_args_kron_eigen *a, int64_t b)
+{
+    put_nan(&a->Q, b), put_nan(&a->F, b);
+}
+
+/* F: f(lambda)^-p, descending */
+void pl_kron_put_factors(const pl_args_kron_eigen *a, int64_t b, const double *values, const double *live)
 {
     const int64_t n = a->K.rows;
     double trace = 0;
     for (int64_t k = 0; k < n; k++) trace += values[k];
     const double unit =
         pl_kron_unit(a->kind, (double)n, trace, live[PL_LIVE_BETA2], live[PL_LIVE_C2], live[PL_LIVE_STEP]);
-    for (int64_t k = 0; k < n; k++) { /* LAPACK's are ascending */
-        const double *vector = x + (n - 1 - k) * n;
-        for (int64_t i = 0; i < n; i++) pl_put(&a->Q, b, i, k, vector[i]);
-        if (a->F.data)
-            pl_put(&a->F, b, 0, k,
-                   pl_kron_factor(a->kind, unit * values[n - 1 - k], unit * values[0], live[PL_LIVE_EPS],
-                                  a->power));
-    }
+    for (int64_t k = 0; a->F.data && k < n; k++)
+        pl_put(
+            &a->F, b, 0, k,
+            pl_kron_factor(a->kind, unit * values[n - 1 - k], unit * values[0], live[PL_LIVE_EPS], a->power));
+}
+
+/* Q: the eigenvectors, descending */
+static void put_basis(const pl_args_kron_eigen *a, int64_t b, const double *x, const double *values,
+                      const double *live)
+{
+    const int64_t n = a->K.rows;
+    for (int64_t k = 0; k < n; k++) /* LAPACK's are ascending */
+        for (int64_t i = 0; i < n; i++) pl_put(&a->Q, b, i, k, x[(n - 1 - k) * n + i]);
+    pl_kron_put_factors(a, b, values, live);
 }
 
 void pl_ref_kron_eigen(pl_queue *q, const pl_args_kron_eigen *a)
@@ -80,7 +90,7 @@ void pl_ref_kron_eigen(pl_queue *q, const pl_args_kron_eigen *a)
         const double *live = live_row(&a->live, b);
         if (!pl_kron_eigen_due(live, a->every, a->after)) continue;
         if (!load_symmetric(x, a, b)) {
-            put_nan(&a->Q, b), put_nan(&a->F, b);
+            pl_kron_put_nan(a, b);
             continue;
         }
         polar_status st = pl_lapack_eigen(values, x, n);

@@ -1,4 +1,5 @@
-/* ref_kron.h -- kron_sweep in pieces, for those who multiply and decompose faster than the oracle:
+/* ref_kron.h -- kron_eigen and kron_sweep in pieces, for those who multiply and decompose faster than the
+ * oracle. A sweep:
  *
  *     w.t = K Q of matrix b;  pl_kron_sweep_begin;  the rows of w.z orthonormalised;  pl_kron_sweep_end
  */
@@ -6,6 +7,10 @@
 #define PL_REF_KRON_H
 
 #include "ref_ops.h"
+
+/* F of matrix b, where it is wanted, from K's eigenvalues, ascending */
+void pl_kron_put_factors(const pl_args_kron_eigen *a, int64_t b, const double *values, const double *live);
+void pl_kron_put_nan(const pl_args_kron_eigen *a, int64_t b); /* Q and F of a matrix that is not finite */
 
 typedef struct pl_sweep_work { /* of one matrix */
     double *t, *z;             /* (n, n): K Q by rows; its columns, sorted and scaled, as rows */

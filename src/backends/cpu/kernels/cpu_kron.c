@@ -1,4 +1,5 @@
-/* cpu_kron.c -- moments of Kronecker factors, element by element in double; their bases: cpu_kron_basis.c. */
+/* cpu_kron.c -- moments of Kronecker factors, element by element in double. kron_eigen: cpu_kron_eigen.c;
+ * kron_sweep: cpu_kron_basis.c. */
 #include "../cpu_parallel.h"
 #include "cpu_convert.h"
 #include "cpu_scalars.h"

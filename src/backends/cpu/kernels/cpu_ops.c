@@ -8,6 +8,5 @@ const pl_ops PL_ISA_NAME(pl_cpu_ops) = {
 #endif
 #include "device/ops.def"
     .polar_exact = pl_cpu_polar_exact, /* the same for all */
-    .kron_eigen = pl_cpu_kron_eigen,
     .kron_sweep = pl_cpu_kron_sweep,
 };
