@@ -3,6 +3,7 @@
 #
 #     cmake --build build/cpu --target cuda_host     # every program of tools/test_cuda.sh, and polar
 #     sh tools/test_cuda.sh build/cpu/tests/cuda_host
+#     cmake --build build/cpu --target cuda_race     # the same with the race detector, in tests/cuda_race; gcc alone
 set(host_dir ${CMAKE_SOURCE_DIR}/tests/cuda_host)
 set(host_out ${CMAKE_BINARY_DIR}/tests/cuda_host)
 set(host_includes ${host_dir}/include ${host_dir} ${CMAKE_SOURCE_DIR}/tests ${CMAKE_SOURCE_DIR}/src ${CMAKE_SOURCE_DIR}/include ${CMAKE_SOURCE_DIR}/src/backends/cuda)
@@ -35,12 +36,17 @@ add_custom_target(cuda_host_sources DEPENDS ${host_sources})
 # The kernels, and once more for the race detector (tests/cuda_host/host_race.h): of -fsanitize=thread only the calls that gcc makes
 # before loads and stores are wanted, so nothing is linked with it
 set(race_flags -fsanitize=thread --param tsan-instrument-func-entry-exit=0 -g1)
+set(host_kinds cuda_host)
 add_library(cuda_host_kernels OBJECT EXCLUDE_FROM_ALL ${host_sources})
-add_library(cuda_race_kernels OBJECT EXCLUDE_FROM_ALL ${host_sources})
-target_compile_options(cuda_race_kernels PRIVATE ${race_flags})
+if(CMAKE_CXX_COMPILER_ID STREQUAL GNU)
+  list(APPEND host_kinds cuda_race)
+  add_library(cuda_race_kernels OBJECT EXCLUDE_FROM_ALL ${host_sources})
+  target_compile_options(cuda_race_kernels PRIVATE ${race_flags})
+endif()
 add_library(polar_cuda_host STATIC EXCLUDE_FROM_ALL ${host_own} ${cuda_c_sources})
 target_link_libraries(polar_cuda_host PUBLIC polar)
-foreach(library cuda_host_kernels cuda_race_kernels polar_cuda_host)
+list(TRANSFORM host_kinds APPEND _kernels OUTPUT_VARIABLE host_libraries)
+foreach(library ${host_libraries} polar_cuda_host)
   target_include_directories(${library} BEFORE PRIVATE ${host_includes})
   target_compile_features(${library} PRIVATE cxx_std_17)
   target_compile_options(${library} PRIVATE "$<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;-ffp-contract=off;-fno-strict-aliasing;-O2>")
@@ -63,8 +69,9 @@ foreach(library cublasLt:13 cusolver:12)
   set_target_properties(host_${name} PROPERTIES OUTPUT_NAME ${name} SOVERSION ${version} LIBRARY_OUTPUT_DIRECTORY ${host_out} C_VISIBILITY_PRESET default)
 endforeach()
 
-add_custom_target(cuda_host)
-add_custom_target(cuda_race)
+foreach(kind ${host_kinds})
+  add_custom_target(${kind})
+endforeach()
 
 # polar_cuda_host(target [libraries]): the program once more, with cuda:0, in tests/cuda_host; with the race detector in tests/cuda_race
 function(polar_cuda_host target)
@@ -72,7 +79,7 @@ function(polar_cuda_host target)
   if(NOT name)
     set(name ${target})
   endif()
-  foreach(kind cuda_host cuda_race)
+  foreach(kind ${host_kinds})
     add_executable(${target}_${kind} EXCLUDE_FROM_ALL $<TARGET_OBJECTS:${target}> $<TARGET_OBJECTS:polar_registry_cuda>
       $<TARGET_OBJECTS:${kind}_kernels>)
     target_link_libraries(${target}_${kind} PRIVATE ${ARGN} polar_lab polar_cuda_host)
@@ -95,7 +102,9 @@ function(polar_cuda_host_test what)
   polar_cuda_test(cuda_host ${what})
 endfunction()
 function(polar_cuda_race_test what)
-  polar_cuda_test(cuda_race ${what})
+  if(cuda_race IN_LIST host_kinds)
+    polar_cuda_test(cuda_race ${what})
+  endif()
 endfunction()
 
 # The runner itself: what it does right, and planted faults
@@ -106,9 +115,11 @@ target_link_libraries(test_cuda_host PRIVATE polar_cuda_host)
 add_test(NAME test_cuda_host COMMAND test_cuda_host)
 
 # The race detector: races that no order of threads shows, and what must not be called one
-polar_convert(made ${host_dir}/planted_races.cu)
-set_source_files_properties(${made} PROPERTIES COMPILE_OPTIONS "-w;-Wno-psabi;-O1;${race_flags}")
-add_executable(test_cuda_race ${host_dir}/test_cuda_race.c ${made})
-target_include_directories(test_cuda_race PRIVATE ${host_includes})
-target_link_libraries(test_cuda_race PRIVATE polar_cuda_host)
-add_test(NAME test_cuda_race COMMAND test_cuda_race)
+if(cuda_race IN_LIST host_kinds)
+  polar_convert(made ${host_dir}/planted_races.cu)
+  set_source_files_properties(${made} PROPERTIES COMPILE_OPTIONS "-w;-Wno-psabi;-O1;${race_flags}")
+  add_executable(test_cuda_race ${host_dir}/test_cuda_race.c ${made})
+  target_include_directories(test_cuda_race PRIVATE ${host_includes})
+  target_link_libraries(test_cuda_race PRIVATE polar_cuda_host)
+  add_test(NAME test_cuda_race COMMAND test_cuda_race)
+endif()

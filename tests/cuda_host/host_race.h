@@ -98,7 +98,8 @@ uint32_t newcomer(group *g, const std::string &about);
 
 void touch(const asker &a, const void *at, size_t bytes, bool write, const void *pc);
 void touch_as(unsigned how, const void *at, size_t bytes, bool write); /* by the thread that runs */
-void shared_areas(const char *dynamic, const char *in_statics); /* this host thread's; one of its statics */
+/* This host thread's: dynamic shared memory, one of its static variables, the stacks of its fibers. */
+void shared_areas(const char *dynamic, const char *in_statics, const char *stacks, size_t stack_bytes);
 void memory_is_new(const void *at, size_t bytes);
 void forget_all();
 void grids_keep(grid *latest); /* null: none of the earlier can be met any more */

@@ -147,9 +147,13 @@ void memory_is_new(const void *at, size_t bytes)
     }
 }
 
-void shared_areas(const char *dynamic, const char *in_statics)
+static __thread const char *own_stacks; /* what is there is not shared */
+static __thread size_t own_stack_bytes;
+
+void shared_areas(const char *dynamic, const char *in_statics, const char *stacks, size_t stack_bytes)
 {
     if (!on) return;
+    own_stacks = stacks, own_stack_bytes = stack_bytes;
     struct search {
         const char *in;
         area found;
@@ -263,7 +267,9 @@ static std::string place_of(const void *pc)
 static std::string kernel_name(const grid *g)
 {
     std::vector<std::string> lines = lines_of((uintptr_t)g->what.kernel, false);
-    std::string name = lines.empty() ? "?" : lines[0].substr(0, lines[0].find('('));
+    std::string name = lines.empty() ? "??" : lines[0];
+    size_t list = name.find(">("); /* template arguments may have brackets of their own */
+    name = name.substr(0, list != std::string::npos ? list + 1 : name.find('('));
     size_t space = name.find("::");
     if (space != std::string::npos && space < name.find('<')) name = name.substr(space + 2);
     return name == "??" ? "a kernel" : name;
@@ -460,9 +466,10 @@ void touch_as(unsigned how, const void *at, size_t bytes, bool write)
 
 using namespace cuda_host;
 
+/* Of the host's own code nothing. */
 static inline void plain(const void *at, size_t bytes, bool write, const void *pc)
 {
-    if (!now) return; /* the host's own code */
+    if (!now || (size_t)((const char *)at - race::own_stacks) < race::own_stack_bytes) return;
     race::actor *a = now->clock;
     race::asker as = {a->in, &a->sees, a->own, a->self, a->plain.stamp, 0};
     race::touch(as, at, bytes, write, pc);

@@ -541,7 +541,7 @@ static block *own_block()
     here->stacks = memory(STACK * THREADS_MOST);
     here->dynamic = memory(SHARED_MOST);
     here->statics = &anchor;
-    race::shared_areas(here->dynamic, here->statics);
+    race::shared_areas(here->dynamic, here->statics, here->stacks, STACK * THREADS_MOST);
     return here;
 }
 
