@@ -18,6 +18,8 @@ struct launch {
     dim3 grid, block;
     size_t shared;
     int cluster; /* blocks of one, along x */
+    cudaStream_t stream;
+    bool early; /* may begin before the kernel before it ends */
 };
 
 void run(const launch &l); /* to its end */

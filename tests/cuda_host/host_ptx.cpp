@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-#include "host_launch.h"
+#include "host_race.h"
 
 namespace cuda_host
 {
@@ -59,12 +59,16 @@ static uint64_t pack(mbarrier b)
 
 template <class CHANGE> static void change(uint32_t address, CHANGE with)
 {
-    cuda_host_atomic((uint64_t *)shared_pointer(address), [&](uint64_t w) {
+    bool complete = false;
+    void *at = shared_pointer(address);
+    cuda_host_atomic((uint64_t *)at, [&](uint64_t w) {
         mbarrier b = unpack(w);
         with(b);
-        if (!b.pending && !b.bytes) b.phase ^= 1, b.pending = b.arrivals;
+        complete = !b.pending && !b.bytes;
+        if (complete) b.phase ^= 1, b.pending = b.arrivals;
         return pack(b);
     });
+    if (complete) race::mbarrier_complete(at);
 }
 
 void mbarrier_bytes(uint32_t address, int bytes)
@@ -76,17 +80,20 @@ static void mbarrier_init(const operand *o, const char *)
 {
     int n = o[1].as<int>();
     uint64_t w = pack({0, n, n, 0});
+    race::mbarrier_init(shared_pointer(o[0].as<uint32_t>()));
     __atomic_store_n((uint64_t *)shared_pointer(o[0].as<uint32_t>()), w, __ATOMIC_SEQ_CST);
 }
 
 static void mbarrier_expect(const operand *o, const char *) /* _, [bar], bytes */
 {
     int bytes = o[2].as<int>();
+    race::mbarrier_arrive(shared_pointer(o[1].as<uint32_t>()));
     change(o[1].as<uint32_t>(), [=](mbarrier &b) { b.bytes += bytes, b.pending--; });
 }
 
 static void mbarrier_arrive(const operand *o, const char *) /* _, [bar] */
 {
+    race::mbarrier_arrive(shared_pointer(o[1].as<uint32_t>()));
     change(o[1].as<uint32_t>(), [](mbarrier &b) { b.pending--; });
 }
 
@@ -96,6 +103,7 @@ static void mbarrier_wait(const operand *o, const char *) /* p, [bar], parity */
     for (int tries = 0; tries < 2; tries++) {
         uint32_t phase = (uint32_t)(__atomic_load_n(at, __ATOMIC_SEQ_CST) >> 63);
         o[0].set<uint32_t>(phase != (o[2].as<uint32_t>() & 1));
+        race::mbarrier_seen(at, o[0].as<uint32_t>() != 0);
         if (o[0].as<uint32_t>()) return;
         if (tries == 0) catch_up(true);
     }
@@ -135,12 +143,14 @@ static void load(const operand *o, const char *name) /* values, [address] */
     int lanes = lanes_of(name);
     const char *at = place_of(o[lanes], name, bytes * (size_t)lanes);
     bool waits = says(name, ".acquire");
+    if (!waits) race::touch_as(0, at, bytes * (size_t)lanes, false);
     for (int i = 0; i < lanes; i++) {
         o[i].to->bits = 0;
         memcpy(&o[i].to->bits, at + (size_t)i * bytes, bytes);
     }
     if (!waits) return;
     uint32_t v = __atomic_load_n((const uint32_t *)at, __ATOMIC_SEQ_CST);
+    race::acquire(at);
     bool same = v == (uint32_t)o[0].to->bits; /* somebody waits for a change, perhaps */
     o[0].set(v);
     if (same) {
@@ -149,7 +159,7 @@ static void load(const operand *o, const char *name) /* values, [address] */
     }
 }
 
-static void store(const operand *o, const char *name) /* [address], values */
+static char *put(const operand *o, const char *name)
 {
     size_t bytes = width_of(name);
     int lanes = lanes_of(name);
@@ -158,17 +168,25 @@ static void store(const operand *o, const char *name) /* [address], values */
         uint64_t v = o[i + 1].bits();
         memcpy(at + (size_t)i * bytes, &v, bytes);
     }
+    return at;
+}
+
+static void store(const operand *o, const char *name) /* [address], values */
+{
+    race::touch_as(0, put(o, name), width_of(name) * (size_t)lanes_of(name), true);
 }
 
 static void store_counted(const operand *o, const char *name) /* [address], values, [bar] */
 {
-    int lanes = lanes_of(name);
-    store(o, name);
-    mbarrier_bytes(o[lanes + 1].as<uint32_t>(), lanes * (int)width_of(name));
+    int lanes = lanes_of(name), bytes = lanes * (int)width_of(name);
+    uint32_t bar = o[lanes + 1].as<uint32_t>();
+    race::counted(shared_pointer(bar), put(o, name), (size_t)bytes, true, 0);
+    mbarrier_bytes(bar, bytes);
 }
 
 static void add_to_counter(const operand *o, const char *)
 {
+    race::release(o[0].as<uint32_t *>());
     __atomic_fetch_add(o[0].as<uint32_t *>(), o[1].as<uint32_t>(), __ATOMIC_SEQ_CST);
 }
 
@@ -177,12 +195,40 @@ static void copy_16(const operand *o, const char *) /* [shared], [global], 16 */
     void *to = shared_pointer(o[0].as<uint32_t>());
     const void *from = o[1].as<const void *>();
     if ((uintptr_t)to % 16 || (uintptr_t)from % 16) stop("cp.async of 16 bytes that are not aligned");
+    race::copy_own(to, from, 16);
     defer(false, [=] { memcpy(to, from, 16); });
 }
 
 static void own_copies(const operand *, const char *)
 {
     catch_up(false);
+    race::copies_waited();
+}
+
+static void commit_stores(const operand *, const char *)
+{
+    race::stores_commit();
+}
+
+static void own_stores(const operand *o, const char *name) /* groups that may be left */
+{
+    catch_up(false);
+    race::stores_waited(o[0].as<uint32_t>(), says(name, ".read"));
+}
+
+static void proxy_fence(const operand *, const char *name)
+{
+    race::fence_proxy(!says(name, ".shared"));
+}
+
+static void launches_wait(const operand *, const char *)
+{
+    race::grid_wait();
+}
+
+static void launches_let(const operand *, const char *)
+{
+    race::grid_trigger();
 }
 
 /* ---- the rest ----------------------------------------------------------------------------------- */
@@ -279,12 +325,14 @@ static const struct {
     {"red.release.gpu.global.add.u32", add_to_counter},
     {"cp.async.cg.shared.global", copy_16},
     {"cp.async.wait_all", own_copies},
-    {"cp.async.bulk.wait_group", own_copies},
-    {"cp.async.bulk.commit_group", nothing},
-    {"fence.", nothing},
+    {"cp.async.bulk.wait_group", own_stores},
+    {"cp.async.bulk.commit_group", commit_stores},
+    {"fence.proxy.async", proxy_fence},
+    {"fence.mbarrier_init.", nothing},
     {"prefetch", nothing},
     {"setmaxnreg.", nothing},
-    {"griddepcontrol.", nothing},
+    {"griddepcontrol.wait", launches_wait},
+    {"griddepcontrol.launch_dependents", launches_let},
     {"setp.ne.", set_predicate},
     {"selp.", select},
     {"mov.u64.globaltimer", timer},
@@ -365,6 +413,7 @@ ptx::ptx(const char *text)
 void ptx::run(reg *given) const
 {
     reg local[LOCALS] = {};
+    if (now && now->clock) now->clock->pc = __builtin_return_address(0);
     for (const statement *s = first; s < first + count; s++) {
         operand o[OPERANDS + 1];
         if (s->predicate >= 0 && !(uint32_t)local[s->predicate].bits) continue;

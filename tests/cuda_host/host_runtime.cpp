@@ -18,7 +18,7 @@
 #include <mutex>
 #include <vector>
 
-#include "host_launch.h"
+#include "host_race.h"
 
 using namespace cuda_host;
 
@@ -163,6 +163,7 @@ static cudaError_t allocate(void **out, size_t bytes, bool device)
     if (!map) return fail(cudaErrorMemoryAllocation);
     char *at = map + mapped - room;
     if (device) memset(at, 0xff, bytes < POISONED ? bytes : POISONED);
+    race::memory_is_new(at, bytes);
     pieces[at] = {map, bytes, mapped, device};
     *out = at;
     return cudaSuccess;
@@ -219,10 +220,12 @@ cudaError_t cudaPointerGetAttributes(struct cudaPointerAttributes *out, const vo
 
 /* ---- work --------------------------------------------------------------------------------------- */
 
-static void perform(const cuda_host_work *w)
+static void perform(cuda_host_work *w, cudaStream_t stream)
 {
-    if (w->type == cudaGraphNodeTypeKernel) run(w->kernel);
-    else if (w->type == cudaGraphNodeTypeMemset) memset(w->to, w->value, w->bytes);
+    w->kernel.stream = stream;
+    if (w->type == cudaGraphNodeTypeKernel) return run(w->kernel);
+    race::stream_idle(stream); /* neither begins early, nor does what comes after them */
+    if (w->type == cudaGraphNodeTypeMemset) memset(w->to, w->value, w->bytes);
     else memmove(w->to, w->from, w->bytes);
 }
 
@@ -236,7 +239,7 @@ static cudaError_t submit(cudaStream_t s, cuda_host_work *w)
 {
     if (capturing(s)) s->captured->works.push_back(w);
     else {
-        perform(w);
+        perform(w, s);
         delete w;
     }
     return cudaSuccess;
@@ -315,6 +318,8 @@ cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t *c, const void *kernel,
     for (unsigned i = 0; i < c->numAttrs; i++)
         if (c->attrs[i].id == cudaLaunchAttributeClusterDimension)
             w->kernel.cluster = (int)c->attrs[i].val.clusterDim.x;
+        else if (c->attrs[i].id == cudaLaunchAttributeProgrammaticStreamSerialization)
+            w->kernel.early = c->attrs[i].val.programmaticStreamSerializationAllowed != 0;
     {
         std::lock_guard<std::mutex> hold(lock);
         limit = shared_limit.count(kernel) ? shared_limit[kernel] : 49152;
@@ -360,7 +365,9 @@ cudaError_t cudaStreamDestroy(cudaStream_t s)
 
 cudaError_t cudaStreamSynchronize(cudaStream_t s)
 {
-    return capturing(s) ? fail(cudaErrorStreamCaptureUnsupported) : cudaSuccess;
+    if (capturing(s)) return fail(cudaErrorStreamCaptureUnsupported);
+    race::stream_idle(s);
+    return cudaSuccess;
 }
 
 cudaError_t cudaStreamWaitEvent(cudaStream_t, cudaEvent_t, unsigned)
@@ -393,6 +400,7 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t)
 
 cudaError_t cudaEventSynchronize(cudaEvent_t)
 {
+    race::stream_idle(nullptr);
     return cudaSuccess;
 }
 
@@ -437,7 +445,9 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t *out, cudaGraph_t graph, unsign
 cudaError_t cudaGraphLaunch(cudaGraphExec_t graph, cudaStream_t s)
 {
     if (capturing(s)) return fail(cudaErrorStreamCaptureUnsupported);
-    for (const cuda_host_work *w : graph->works) perform(w);
+    race::stream_idle(s); /* a graph begins after all that was in its stream */
+    for (cuda_host_work *w : graph->works) perform(w, s);
+    race::stream_idle(s);
     return cudaSuccess;
 }
 

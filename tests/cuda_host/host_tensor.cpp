@@ -8,9 +8,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include <algorithm>
 #include <string>
 
-#include "host_launch.h"
+#include "host_race.h"
 #include "math/bf16_elem.h"
 #include "math/f16_elem.h"
 
@@ -59,6 +60,11 @@ static uint16_t *element(void **lanes, int block, int i, int j)
 template <bool STORE> static void move_blocks(void **lanes)
 {
     const blocks *any = (blocks *)lanes[0];
+    if (race::on) {
+        race::warp_asker warp(now->clock - now->lane, 32, false);
+        for (int lane = 0; lane < 8 * any->count; lane++)
+            warp.touch(lane, ((blocks *)lanes[lane])->row, 16, STORE);
+    }
     for (int q = 0; q < any->count; q++)
         for (int lane = 0; lane < 32; lane++)
             for (int k = 0; k < 2; k++) {
@@ -214,8 +220,28 @@ struct group_product {
     float d[128];
 };
 
+/* Each warp reads its own 16 rows of A, and all of B; eight numbers that follow each other are 16 bytes. */
+static void touch_operands(const group_product *p)
+{
+    race::actor *first = now->clock - now->number % 128;
+    uint32_t rank = cluster_rank();
+    auto read = [&](race::warp_asker &who, const described &x, int begin, int end) {
+        for (int line = begin; line < end; line += x.across ? 8 : 1)
+            for (int k = 0; k < 16; k += x.across ? 1 : 8)
+                who.touch(0, shared_pointer(remote_address(x.at(line, k), rank)), 16, false);
+    };
+    race::warp_asker all(first, 32, true);
+    for (int w = 0; w < 4; w++) {
+        race::warp_asker warp(first + 32 * w, 32, true);
+        all.narrow(warp);
+        if (!p->registers) read(warp, p->A, 16 * w, 16 * w + 16);
+    }
+    read(all, p->B, 0, p->n);
+}
+
 static void multiply_group(void **threads)
 {
+    if (race::on) touch_operands((group_product *)threads[0]);
     const auto *any = (group_product *)threads[0];
     static thread_local float A[64][16], B[16][256], sums[64][256];
     uint32_t rank = cluster_rank();
@@ -264,9 +290,11 @@ static void wgmma(const operand *o, const char *name)
     for (int i = 0; i < regs; i++) o[i].set(p.d[i]);
 }
 
-static void group_sync(const operand *, const char *) /* .sync.aligned: all of a warp come */
+static void group_sync(const operand *o, const char *name) /* .sync.aligned: all of a warp come */
 {
     meet(ALL_LANES, now, [](void **) {});
+    if (strstr(name, "commit_group")) race::products_commit();
+    if (strstr(name, "wait_group")) race::products_waited(o[0].as<uint32_t>());
 }
 
 /* ---- tensor maps, bulk copies ------------------------------------------------------------------- */
@@ -312,13 +340,21 @@ void *tensor_map_encoder()
 
 struct box_copy {
     tensor_map map;
+    const void *bar; /* of a load */
     uint32_t shared;
     int at[5];
     bool store;
 };
 
-/* Each row of the box; what lies beyond the tensor is read as zeros and not written. */
-static int copy_box(const box_copy &c)
+static void touch_box(const box_copy &c, const void *at, size_t bytes, bool write)
+{
+    if (c.store) race::bulk_store(at, bytes, write);
+    else race::counted(c.bar, at, bytes, write, race::ASYNC);
+}
+
+/* Each row of the box; what lies beyond the tensor is read as zeros and not written. `move`: else only the
+ * race detector hears of it. */
+static int copy_box(const box_copy &c, bool move)
 {
     const tensor_map &m = c.map;
     uint32_t inner = m.box[0] * m.bytes, rows = 1, index[5] = {};
@@ -335,6 +371,14 @@ static int copy_box(const box_copy &c)
         }
         for (uint32_t unit = 0; unit < inner; unit += 16) {
             char *shared = (char *)shared_pointer(swizzled(c.shared + r * inner + unit, m.row));
+            if (!move) {
+                int64_t x = c.at[0] + (int64_t)(unit / m.bytes), from = x < 0 ? 0 : x,
+                        end = std::min(x + 16 / m.bytes, (int64_t)m.size[0]);
+                touch_box(c, shared, 16, !c.store);
+                if (there && from < end)
+                    touch_box(c, row + from * m.bytes, (size_t)(end - from) * m.bytes, c.store);
+                continue;
+            }
             for (uint32_t i = 0; i < 16; i += m.bytes) {
                 int64_t x = c.at[0] + (int64_t)((unit + i) / m.bytes);
                 bool inside = there && x >= 0 && (uint64_t)x < m.size[0];
@@ -363,7 +407,9 @@ static void bulk_load(const operand *o, const char *name) /* [shared], [map, {at
     box_copy c = box_of(o[1], o[0], o + 2, false);
     uint32_t bar = o[2 + rank].as<uint32_t>();
     if (c.map.rank != rank) stop("a bulk copy and its map have different ranks");
-    defer(true, [=] { mbarrier_bytes(bar, copy_box(c)); });
+    c.bar = shared_pointer(bar);
+    if (race::on) copy_box(c, false);
+    defer(true, [=] { mbarrier_bytes(bar, copy_box(c, true)); });
 }
 
 static void bulk_store(const operand *o, const char *) /* [map, {at}], [shared] */
@@ -371,7 +417,8 @@ static void bulk_store(const operand *o, const char *) /* [map, {at}], [shared] 
     tensor_map m;
     memcpy(&m, o[0].as<const void *>(), sizeof m);
     box_copy c = box_of(o[0], o[1 + m.rank], o + 1, true);
-    defer(false, [=] { copy_box(c); });
+    if (race::on) copy_box(c, false);
+    defer(false, [=] { copy_box(c, true); });
 }
 
 /* ---- names -------------------------------------------------------------------------------------- */

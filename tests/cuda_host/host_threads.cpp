@@ -26,8 +26,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include <cuda_runtime.h>
-#include "host_launch.h"
+#include "host_race.h"
 
 __thread dim3 threadIdx, blockIdx, blockDim, gridDim;
 
@@ -76,6 +75,7 @@ struct cluster {
     int live, come;
     std::atomic<uint32_t> phase{0};
     std::atomic<int> started{0}, ended{0};
+    race::group *order = nullptr;
 };
 
 struct block {
@@ -85,6 +85,7 @@ struct block {
     dim3 index;
     int threads, live;
     std::vector<fiber> fibers;
+    std::vector<race::actor> actors; /* where races are looked for */
     named_barrier barriers[BARRIERS];
     std::unordered_map<unsigned, meeting> warps[THREADS_MOST / WARP]; /* by mask */
     meeting groups[THREADS_MOST / GROUP];
@@ -189,6 +190,12 @@ static void barrier_check(int id)
     b->result = b->sums;
     b->sums = {};
     b->come = 0;
+    if (race::on) {
+        std::vector<race::actor *> all_met;
+        for (fiber &f : here->fibers)
+            if (f.is == WAITING && f.at == BARRIER_AT[id]) all_met.push_back(f.self.clock);
+        race::meet(all_met.data(), (int)all_met.size());
+    }
     release(0, here->threads, BARRIER_AT[id]);
 }
 
@@ -265,6 +272,7 @@ static void cluster_check(cluster *c) /* under its lock */
     if (c->come && c->come >= c->live) {
         c->come = 0;
         c->phase.fetch_add(1);
+        race::cluster_met(c->order);
     }
 }
 
@@ -274,6 +282,7 @@ void cluster_arrive()
     std::lock_guard<std::mutex> hold(c->lock);
     now->of->cluster_phase = c->phase.load();
     c->come++;
+    race::cluster_arrive(now->clock);
     cluster_check(c);
 }
 
@@ -283,6 +292,7 @@ void cluster_wait()
         polling_at("a cluster's barrier");
         poll();
     }
+    race::cluster_waited(now->clock);
 }
 
 uint32_t cluster_size()
@@ -375,11 +385,19 @@ static void fibers_make(block *b)
 {
     b->fibers.clear();
     b->fibers.resize((size_t)b->threads);
+    b->actors.clear();
+    b->actors.reserve(race::on ? (size_t)b->threads : 0);
     for (int i = 0; i < b->threads; i++) {
         fiber *f = &b->fibers[(size_t)i];
         dim3 size = b->what->block;
         unsigned n = (unsigned)i;
-        f->self = {dim3(n % size.x, n / size.x % size.y, n / size.x / size.y), n, n % WARP, n / WARP, f};
+        race::actor *clock = nullptr;
+        if (race::on) {
+            b->actors.push_back(race::actor_make(b->in->order, (uint32_t)(b->rank * b->threads + i)));
+            clock = &b->actors.back();
+        }
+        f->self = {
+            dim3(n % size.x, n / size.x % size.y, n / size.x / size.y), n, n % WARP, n / WARP, f, clock};
         f->is = READY, f->polled = false, f->at = "", f->cluster_phase = 0;
         f->stack_pointer = stack_prepare(b->stacks + STACK * (size_t)(i + 1), fiber_main);
     }
@@ -441,9 +459,12 @@ static void block_run(block *b)
             if (!quiet_since) quiet_since = seconds();
             if (seconds() - quiet_since > SILENCE) stop("nothing moves");
             call_another();
+            race::turn_give();
             sched_yield();
+            race::turn_take();
         }
     }
+    now = nullptr;
 }
 
 /* ---- host threads ------------------------------------------------------------------------------- */
@@ -473,6 +494,8 @@ static bool take(const launch *l, int *at, cluster **in)
         all.forming->size = l->cluster;
         all.forming->live = l->cluster * (int)(l->block.x * l->block.y * l->block.z);
         all.forming->come = 0;
+        if (race::on)
+            all.forming->order = race::group_make((uint32_t)(*at / l->cluster), (uint32_t)all.forming->live);
     }
     *in = all.forming;
     return true;
@@ -490,10 +513,15 @@ static void work_on(const launch *l, block *b)
         c->member[b->rank] = b;
         c->started.fetch_add(1);
         while (c->started.load() < c->size) sched_yield();
+        race::turn_take();
         block_run(b);
+        race::turn_give();
         c->ended.fetch_add(1);
         while (c->ended.load() < c->size) sched_yield(); /* others may still read its memory */
-        if (c->started.fetch_sub(1) == 1) delete c;
+        if (c->started.fetch_sub(1) == 1) {
+            race::group_end(c->order);
+            delete c;
+        }
     }
 }
 
@@ -513,6 +541,7 @@ static block *own_block()
     here->stacks = memory(STACK * THREADS_MOST);
     here->dynamic = memory(SHARED_MOST);
     here->statics = &anchor;
+    race::shared_areas(here->dynamic, here->statics, here->stacks, STACK * THREADS_MOST);
     return here;
 }
 
@@ -554,6 +583,7 @@ void run(const launch &l)
     static const int child = pthread_atfork(nullptr, nullptr, [] { all.threads = 0; }); /* it has none */
     (void)child;
     std::lock_guard<std::mutex> turn(one);
+    race::kernel_begin(l);
     std::unique_lock<std::mutex> hold(all.lock);
     all.what = &l, all.next = 0, all.blocks = (int)(l.grid.x * l.grid.y * l.grid.z), all.busy = 1;
     for (int i = 1; i < (l.cluster > 1 ? l.cluster : all.blocks > 1 ? 2 : 1); i++) call();
@@ -562,6 +592,7 @@ void run(const launch &l)
     hold.lock();
     all.busy--;
     all.end.wait(hold, [] { return all.busy == 0; });
+    race::kernel_end();
 }
 
 } // namespace cuda_host

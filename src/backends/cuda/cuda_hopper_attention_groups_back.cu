@@ -96,7 +96,8 @@ __global__ void __launch_bounds__(128 * GROUPS, 1)
     const uint32_t base = (pl_smem(memory) + 1023) & ~1023u, here = base + Z::HERE;
     const bool stores = 16 * warp < R;
     const uint32_t own = stores ? warp : 0; /* a warp beyond the rows works for nobody, on any strip */
-    const uint32_t kept = dS_kept<R>(base, own), turned = dS_turned<R>(base, own);
+    /* such a warp reads q where the others read their dS, which warp 0 would still be writing */
+    const uint32_t kept = dS_kept<R>(stores ? base : base - Z::DS, own), turned = dS_turned<R>(base, own);
     float *lses = reinterpret_cast<float *>(memory + (base + Z::LSE - pl_smem(memory)));
     const float2 *stat = reinterpret_cast<const float2 *>(lses) + lane % 4; /* of columns 2 t and 2 t + 1 */
     const int row = 16 * (int)warp;

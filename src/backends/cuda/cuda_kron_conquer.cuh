@@ -110,6 +110,7 @@ __device__ __forceinline__ void ql_step(double *d, double *e, double *z, int n, 
         y = fma(c, x, -(s * y));
         above = di, di = d_next, ei = e_next, x = x_next;
     }
+    __syncwarp(); /* the last step has read row l, in vain */
     if (!cut) {
         if (lane == 0) d[l] = above - p, e[l] = g;
         if (mine) z[(int64_t)l * n] = y;
@@ -222,6 +223,7 @@ template <int W> __device__ void deflate(const eigen_work &m, const merge_work &
         double top = 0;
         for (int i = x.begin + lane; i < x.end; i += 32) top = fmax(top, fmax(fabs(m.d[i]), fabs(g.z[i])));
         for (int half = 16; half > 0; half /= 2) top = fmax(top, __shfl_xor_sync(PL_LANES, top, half));
+        __syncwarp(); /* all have read what lane 0 changes: exchanges order no memory */
         if (lane == 0) deflate_node(m, g, x, top);
         __syncwarp();
     }

@@ -301,6 +301,7 @@ __device__ __forceinline__ void reflect_strip(const sweep_work &s, double *Y, in
             product_8x8x4(c[1][u], a[q], s.t[back ? j * T_ROW + i : i * T_ROW + j]);
         }
     pieces_of(b, c[1], s.lane);
+    __syncwarp(); /* the other lanes have read what is written now: exchanges order no memory */
 #pragma unroll 2
     for (int k = first; k < m; k += 8) {
         const bool left = there && k + 2 * quarter < m, right = there && k + 2 * quarter + 1 < m;

@@ -294,7 +294,8 @@ __global__ void __launch_bounds__(PL_LANES *WARPS, EACH <= 6 ? 3 : 1)
     begin_early();
     for (int top = 0; top < count; top += ROWS_OF_WARP * WARPS) { /* for all threads: they fold sums */
         const int row = top + ROWS_OF_WARP * (int)threadIdx.y + (int)threadIdx.x / ROW_THREADS;
-        const int64_t i = first + (row < count ? row : count - 1);
+        const bool there = row < count; /* a missing row does not read what results may stand on */
+        const int64_t i = first + (there ? row : count - 1);
         const float mean = S[i * a.S.rs], r = S[i * a.S.rs + 1],
                     factor = a.s.data ? s[(int)i / each * a.s.rs] : 1.0f;
         row_part x[EACH], z[EACH], sum = {}, along = {};
@@ -302,8 +303,9 @@ __global__ void __launch_bounds__(PL_LANES *WARPS, EACH <= 6 ? 3 : 1)
 #pragma unroll
         for (int k = 0; k < EACH; k++) {
             x[k] = part_at(X + i * a.X.rs + PL_LANES * k);
-            y[k] = *(const ushort4 *)(dY + i * a.dY.rs + PL_LANES * k);
-            z[k] = a.Z.data ? part_at(Z + i * a.Z.rs + PL_LANES * k) : row_part{};
+            y[k] = make_ushort4(0, 0, 0, 0);
+            if (there) y[k] = *(const ushort4 *)(dY + i * a.dY.rs + PL_LANES * k);
+            z[k] = there && a.Z.data ? part_at(Z + i * a.Z.rs + PL_LANES * k) : row_part{};
         }
 #pragma unroll
         for (int k = 0; k < EACH; k++) {
@@ -314,13 +316,13 @@ __global__ void __launch_bounds__(PL_LANES *WARPS, EACH <= 6 ? 3 : 1)
                 sum.v[j] += h;
                 along.v[j] = fmaf(h, x[k].v[j], along.v[j]);
             }
-            if (row < count) {
+            if (there) {
                 put(normed + row * COLS + PL_LANES * k + at, x[k]);
                 *(ushort4 *)(slopes + row * COLS + PL_LANES * k + at) = y[k];
             }
         }
         const float m = folded(sum) / n, c = folded(along) / n;
-        if (row >= count) continue;
+        if (!there) continue;
 #pragma unroll
         for (int k = 0; k < EACH; k++) { /* a thread's own from shared memory: registers are for the loads */
             const int j4 = PL_LANES * k + at;

@@ -149,6 +149,9 @@ __device__ __forceinline__ void counter_add(uint32_t *c)
 
 /* ---- producer ----------------------------------------------------------------------------------- */
 
+/* Two slots in turn: a thread has read its tile before its warpgroup meets in finish(), and the producer
+ * waits for what comes behind that, the tile's boxes, before it begins the tile after the next. A stage's
+ * `empty` says less: thread 0 arrives there for threads that may not have read yet. */
 __device__ __forceinline__ void slot_put(uint32_t at, tile t)
 {
     asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" ::"r"(at), "r"(t.phase), "r"(t.matrix),
@@ -232,7 +235,7 @@ template <int WIDTH> __device__ __forceinline__ void produce(const list_params &
         for (int kb = 0; kb < f.k_blocks; kb++) {
             uint32_t bar = at.full + 8 * s, to = at.stages + (uint32_t)(s * S::STAGE);
             pl_mbar_wait(at.empty + 8 * s, parity);
-            if (kb == 0) slot_put(at.slots + 16 * s, e.at);
+            if (kb == 0) slot_put(at.slots + 16 * tile_parity, e.at);
             pl_mbar_expect(bar, S::STAGE);
             load_factor(a, A_ROWS, f.ta, to, bar, e.at.row, kb * DEPTH, e.at.matrix);
             load_factor(b, B_ROWS, f.tb, to + 2 * BOX, bar, e.at.column, kb * DEPTH, e.at.matrix);
@@ -244,7 +247,7 @@ template <int WIDTH> __device__ __forceinline__ void produce(const list_params &
     }
     tile stop = {-1, 0, 0, 0};
     pl_mbar_wait(at.empty + 8 * s, parity);
-    slot_put(at.slots + 16 * s, stop);
+    slot_put(at.slots + 16 * tile_parity, stop);
     pl_mbar_arrive(at.full + 8 * s);
 }
 
@@ -255,7 +258,8 @@ struct worker {
     int group, thread, bar; /* bar: its named barrier */
     int s;
     uint32_t parity, addend_parity;
-    int owes; /* the matrix of a tile whose stores are under way, or -1; thread 0's */
+    uint32_t slot; /* where the next tile stands */
+    int owes;      /* the matrix of a tile whose stores are under way, or -1; thread 0's */
 };
 
 /* Thread 0's: the last tile's results are written. */
@@ -456,9 +460,11 @@ __device__ __forceinline__ void leave(const list_params &p, const worker &w)
     if (w.thread == 0) {
         __threadfence();
         gone = atomicAdd(p.counters + 1, 1u);
+        __threadfence(); /* after what the others did before they left */
     }
     gone = __shfl_sync(0xFFFFFFFFu, gone, 0);
     if (gone + 1 != 2 * gridDim.x) return;
+    __syncwarp();
     for (int i = w.thread; i < p.batch + 2; i += 32) p.counters[i] = 0;
 }
 
@@ -466,12 +472,13 @@ __device__ __forceinline__ void leave(const list_params &p, const worker &w)
 template <class T, int WIDTH, addend MOST>
 __device__ __forceinline__ void consume(const list_params &p, const places &at)
 {
-    worker w = {(int)threadIdx.x / 128 - 1, (int)threadIdx.x % 128, (int)threadIdx.x / 128, 0, 0, 0, -1};
+    worker w = {(int)threadIdx.x / 128 - 1, (int)threadIdx.x % 128, (int)threadIdx.x / 128, 0, 0, 0, 16, -1};
     float acc[WIDTH / 2];
     for (;;) {
         if (w.thread == 0 && w.owes >= 0 && !pl_mbar_test(at.full + 8 * w.s, w.parity)) settle(p, at, w);
         pl_mbar_wait(at.full + 8 * w.s, w.parity);
-        tile t = slot_get(at.slots + 16 * w.s);
+        tile t = slot_get(at.slots + w.slot);
+        w.slot ^= 16;
         if (t.phase < 0) break;
         const phase &f = p.of[t.phase];
         if (f.ta) multiply<T, WIDTH, 1, 1>(p, at, w, acc, f.k_blocks);

@@ -6,7 +6,8 @@
  *
  * What it shows: that kernels compute what they should under any order of their threads, that no thread
  * waits for ever, and that no shared memory is read before it is written where that would be seen (it begins
- * as NaN). What it does not: speed, a GPU's rounding of sums inside tensor cores, its memory model.
+ * as NaN). What it does not: speed, a GPU's rounding of sums inside tensor cores, its memory model. Accesses
+ * that nothing orders are found by a build of their own (host_race.h).
  *
  * Invariants
  *  1. A block runs on one host thread from its beginning to its end; its fibers never change thread, so that
@@ -87,11 +88,16 @@ constexpr unsigned ALL_LANES = 0xffffffffu;
 
 struct block;
 struct fiber;
+namespace race
+{
+struct actor;
+}
 
 struct thread {
     dim3 index;
     unsigned number, lane, warp; /* in the block, in the warp, of the warp */
     fiber *of;
+    race::actor *clock; /* null: races are not looked for (host_race.h) */
 };
 
 extern __thread thread *now;
@@ -111,6 +117,11 @@ met barrier(int id, int count, int add = 0);
  * on what they brought: mine[lane], null for lanes that did not come. */
 typedef void action(void **mine);
 void meet(unsigned mask, void *mine, action *act, bool group = false);
+
+/* For the race detector, where it is linked in. */
+void join_lanes(void **lanes); /* an action: memory is ordered among them */
+void fence();
+void atomic_access(const void *at, size_t bytes);
 
 void *dynamic_shared();
 uint32_t shared_address(const void *p);      /* of this block's shared memory */
@@ -219,14 +230,16 @@ inline int __syncthreads_count(int x)
 
 inline void __syncwarp(unsigned mask = cuda_host::ALL_LANES)
 {
-    cuda_host::meet(mask, cuda_host::now, [](void **) {});
+    cuda_host::meet(mask, cuda_host::now, cuda_host::join_lanes);
 }
 
 inline void __threadfence()
 {
+    cuda_host::fence();
 }
 inline void __threadfence_block()
 {
+    cuda_host::fence();
 }
 
 namespace cuda_host
@@ -336,7 +349,7 @@ template <class T> void __stcs(T *p, T v)
 }
 
 /* The value before; CHANGE by compare and exchange, since blocks run side by side. */
-template <class T, class CHANGE> T cuda_host_atomic(T *p, CHANGE change)
+template <class T, class CHANGE> __attribute__((no_sanitize_thread)) T cuda_host_atomic(T *p, CHANGE change)
 {
     T before, after;
     __atomic_load(p, &before, __ATOMIC_SEQ_CST);
@@ -347,21 +360,25 @@ template <class T, class CHANGE> T cuda_host_atomic(T *p, CHANGE change)
 
 template <class T> T atomicAdd(T *p, std::common_type_t<T> v)
 {
+    cuda_host::atomic_access(p, sizeof *p);
     return cuda_host_atomic(p, [v](T x) { return (T)(x + v); });
 }
 
 template <class T> T atomicMax(T *p, std::common_type_t<T> v)
 {
+    cuda_host::atomic_access(p, sizeof *p);
     return cuda_host_atomic(p, [v](T x) { return x > v ? x : v; });
 }
 
 template <class T> T atomicMin(T *p, std::common_type_t<T> v)
 {
+    cuda_host::atomic_access(p, sizeof *p);
     return cuda_host_atomic(p, [v](T x) { return x < v ? x : v; });
 }
 
 template <class T> T atomicOr(T *p, std::common_type_t<T> v)
 {
+    cuda_host::atomic_access(p, sizeof *p);
     return cuda_host_atomic(p, [v](T x) { return (T)(x | v); });
 }
 
