@@ -37,6 +37,7 @@ typedef struct pl_eigen_product {
     int ta, tb, more;
 } pl_eigen_product;
 
+#ifdef PL_ISA /* the products of this instruction set */
 static inline void pl_eigen_multiply(const pl_eigen *m, pl_eigen_product p)
 {
     pl_mat A = pl_mat_dense((void *)p.A, POLAR_DTYPE_F64, 1, p.ta ? p.k : p.rows, p.ta ? p.rows : p.k),
@@ -53,6 +54,7 @@ static inline void pl_eigen_multiply(const pl_eigen *m, pl_eigen_product p)
                            .alpha = p.alpha,
                            .beta = p.more});
 }
+#endif
 
 /* The order of d, ascending, the first of equals first; room for as many. */
 static inline void pl_eigen_sort(int64_t *order, int64_t *room, const double *d, int64_t n)
