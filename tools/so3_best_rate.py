@@ -101,7 +101,7 @@ def figure(path, out):
     script = [f'set terminal svg size {560 * len(widths)},420 font "sans,12" background "white"',
               f'set output "{out}"', "set encoding utf8", "set logscale xy", "set format x '%g'",
               "set grid ytics lc rgb '#dddddd'", 'set xlabel "rate"', "set xrange [0.0009:0.034]",
-              "set yrange [0.00015:0.012]",
+              "set yrange [0.0001:0.012]",
               f"set multiplot layout 1,{len(widths)}"]
     for width in widths:
         script += [f'set title "h_c = {width}" noenhanced', 'set ylabel "mean test error"',
