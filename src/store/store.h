@@ -156,7 +156,7 @@ typedef struct pl_store_gauges {
 /* checks the file; see above */
 polar_status pl_store_open(pl_store **out, const char *path, pl_store_mode mode);
 void pl_store_close(pl_store *s); /* releases its claims; NULL is fine */
-/* of one opened to write: its log's last entry was not whole, and what it held is lost */
+/* of one opened to write: its log's end was not whole, and what it held is lost */
 int pl_store_torn(const pl_store *s);
 const char *pl_store_path(const pl_store *s); /* as given to open; borrowed */
 

@@ -21,7 +21,7 @@ struct pl_store {
     } kept[PL_SQL_KEPT]; /* statements that come again and again */
     char *path;
     int writes;              /* PL_STORE_WRITE */
-    int torn;                /* the log's last entry was not whole */
+    int torn;                /* the log's end was not whole */
     int (*leave)(void *arg); /* asked now and then while a plan is put: not 0 ends it; or NULL */
     void *leave_arg;
     int lock_fd;              /* "<path>.lock", or -1; the claims belong to this open file */
@@ -115,8 +115,8 @@ polar_status pl_damage_refuse(const pl_store *s, const pl_store_damage *d); /* P
 
 typedef enum pl_log_state {
     PL_LOG_SOUND,
-    PL_LOG_TORN,   /* its last entry is not whole */
-    PL_LOG_DAMAGED /* one before others is not as it was written */
+    PL_LOG_TORN,   /* its last transaction is not whole */
+    PL_LOG_DAMAGED /* one before another is not as it was written */
 } pl_log_state;
 
 /* *wrong: the entry, from 1; 0: the header */

@@ -3,9 +3,10 @@
  * SQLite takes a log up to the first entry whose checksum is wrong and calls that its end: right after a
  * power cut, and silent where a bit has changed in what was written long ago. So we look ourselves. An
  * entry belongs to the log if it carries the log's two salts; the rest of the file are entries of its
- * earlier lives. Wrong entries with entries of the log after them are damage. A wrong last one is damage or
- * the trace of a power cut (or of a kill within a microsecond): what it held is lost, and a store that is
- * read says so; one that is written to goes on, as the runs it lacks are made again.
+ * earlier lives. A wrong entry with the end of a transaction of the log after it is damage. One without may
+ * be damage, the trace of a power cut (or of a kill within a microsecond), or what a transaction left that a
+ * full disk cut off, with a shorter one written over its beginning since: what it held is lost, and a store
+ * that is read says so; one that is written to goes on, as the runs it lacks are made again.
  *
  *     32 bytes    magic (its last bit: order of the words in checksums), version, page size, number,
  *         salt 1, salt 2, two checksums
@@ -98,14 +99,19 @@ static entry_kind look_at(log_file *l, int64_t i)
     return ours == 2 && l->sum[0] == big(e + 16) && l->sum[1] == big(e + 20) ? ENTRY_RIGHT : ENTRY_WRONG;
 }
 
-/* Whether an entry from i on bears the log's salts. */
-static int ours_after(const log_file *l, int64_t i)
+/* What entries from i on that bear the log's salts say of a wrong one before them. */
+static pl_log_state state_after(const log_file *l, int64_t i, entry_kind wrong)
 {
     unsigned char e[ENTRY];
-    for (; i < l->entries; i++)
-        if (read_whole(l->fd, e, ENTRY, place(l, i)) && big(e + 8) == l->salt[0] && big(e + 12) == l->salt[1])
-            return 1;
-    return 0;
+    pl_log_state state = wrong == ENTRY_OLD ? PL_LOG_SOUND : PL_LOG_TORN;
+    for (; i < l->entries; i++) {
+        if (!read_whole(l->fd, e, ENTRY, place(l, i)) || big(e + 8) != l->salt[0] ||
+            big(e + 12) != l->salt[1])
+            continue;
+        if (big(e + 4)) return PL_LOG_DAMAGED; /* a transaction ends here */
+        state = PL_LOG_TORN;
+    }
+    return state;
 }
 
 static pl_log_state scan(log_file *l, int64_t size, int64_t *wrong)
@@ -117,8 +123,7 @@ static pl_log_state scan(log_file *l, int64_t size, int64_t *wrong)
         entry_kind kind = look_at(l, i);
         if (kind == ENTRY_RIGHT) continue;
         *wrong = i + 1;
-        if (ours_after(l, i + 1)) return PL_LOG_DAMAGED;
-        return kind == ENTRY_OLD ? PL_LOG_SOUND : PL_LOG_TORN;
+        return state_after(l, i + 1, kind);
     }
     return PL_LOG_SOUND;
 }
@@ -171,9 +176,8 @@ polar_status pl_log_need(pl_store *s)
             " held is lost, `polar store check` says what is missing and `polar run` makes it again",
             path.text, (long long)wrong);
     PL_NEED(state != PL_LOG_TORN || s->writes, POLAR_E_FORMAT,
-            "the last entry of the log '%s-wal' of the store is not whole, after a power cut or by damage: "
-            "`polar run`"
-            " goes on without it and makes again what it held",
+            "the end of the log '%s-wal' of the store is not whole, after a power cut or a full disk or by "
+            "damage: `polar run` goes on without it and makes again what it held",
             path.text);
     s->torn = state == PL_LOG_TORN;
     return POLAR_OK;

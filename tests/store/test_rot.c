@@ -329,6 +329,32 @@ static void test_store_flips(const char *what, store_files *f, const char *which
     test_true("... and whole it is read", read_store(f) == SAME, "%s", "");
 }
 
+/* Two entries behind the log that bear its salts and not its sums, as a transaction leaves them that a full
+ * disk cut off, or, ended, as damage would: `end` is what the second says of it. */
+static verdict read_with_remnants(store_files *f, int write, unsigned char end)
+{
+    const int64_t entry = 24 + ((int64_t)f->wal.bytes[10] << 8);
+    image whole = f->wal, longer = {.size = whole.size + 2 * entry};
+    if (whole.bytes[8] || whole.bytes[9] || whole.bytes[11] || !whole.bytes[10])
+        exit(1); /* not pages of 4 KB */
+    longer.bytes = malloc((size_t)longer.size);
+    if (!longer.bytes) exit(1);
+    memcpy(longer.bytes, whole.bytes, (size_t)whole.size);
+    for (int64_t at = whole.size; at < longer.size; at += entry) {
+        memcpy(longer.bytes + at, whole.bytes + whole.size - entry, (size_t)entry);
+        memset(longer.bytes + at + 4, 0, 4);
+    }
+    longer.bytes[longer.size - entry + 7] = end;
+    f->wal = longer;
+    f->write = write;
+    put_back(f, NULL);
+    verdict v = read_store(f);
+    free(longer.bytes);
+    f->wal = whole;
+    f->write = 0;
+    return v;
+}
+
 static void test_store(void)
 {
     store_files f = {.write = 0};
@@ -364,6 +390,10 @@ static void test_store(void)
     test_true("a store with its log", f.wal.size > 100000 && read_store(&f) == SAME, "%lld and %lld bytes",
               (long long)f.db.size, (long long)f.wal.size);
     test_store_flips("the log of a store", &f, "-wal", 6, 0);
+    test_true("what a cut transaction left, to write", read_with_remnants(&f, 1, 0) == SAME, "as it was");
+    test_true("... to read", read_with_remnants(&f, 0, 0) == REFUSED, "%s", polar_error_message());
+    test_true("... and with an end, to write", read_with_remnants(&f, 1, 9) == REFUSED, "%s",
+              polar_error_message());
     remove(f.path), remove(f.log), remove(f.side), remove(lock);
     free(f.db.bytes);
     free(f.wal.bytes);

@@ -354,7 +354,7 @@ static polar_status enrol(pl_runner *r, pl_store *s, int *planned)
 {
     *planned = 0;
     if (pl_store_torn(s))
-        note(r, "the last entry of the store's log was not whole, after a power cut or by damage: what it "
+        note(r, "the end of the store's log was not whole, after a power cut, a full disk or damage: what it "
                 "held is made again");
     PL_TRY(pl_store_set_aside(s)); /* read_states tells of those that are ours */
     pl_store_set_leave(s, must_leave, r);
