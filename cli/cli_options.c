@@ -9,8 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/json_read.h"
 #include "base/alloc.h"
+#include "base/json_read.h"
 #include "base/nearest.h"
 #include "base/string_build.h"
 

@@ -47,6 +47,12 @@ static inline void pl_live_row(double row[PL_LIVE_COLS], double c1, double c2, d
     for (int i = 0; i < PL_LIVE_COLS; i++) row[i] = values[i];
 }
 
+/* The live values of matrix b: one row for all, or one per matrix. */
+static inline const double *pl_live_of(const pl_mat *live, int64_t b)
+{
+    return (const double *)live->data + (live->batch == 1 ? 0 : b * live->bs);
+}
+
 /* the lines of a matrix whose moment a polar_post of lines keeps: its rows (0) or its columns (1) */
 static inline int pl_post_columns(int64_t post, int64_t rows, int64_t cols)
 {

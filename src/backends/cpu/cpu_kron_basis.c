@@ -73,17 +73,12 @@ static void sweep_run(pl_queue *q, const pl_args_kron_sweep *all, int64_t first,
     pl_free(T);
 }
 
-static const double *live_row(const pl_mat *live, int64_t b)
-{
-    return (const double *)live->data + (live->batch == 1 ? 0 : b * live->bs);
-}
-
 void pl_cpu_kron_sweep(pl_queue *q, const pl_args_kron_sweep *a)
 {
     for (int64_t b = 0, n; b < a->Q.batch; b += n) {
         n = 1;
-        if (!pl_kron_sweep_due(live_row(&a->live, b), a->every, a->after)) continue;
-        while (b + n < a->Q.batch && pl_kron_sweep_due(live_row(&a->live, b + n), a->every, a->after)) n++;
+        if (!pl_kron_sweep_due(pl_live_of(&a->live, b), a->every, a->after)) continue;
+        while (b + n < a->Q.batch && pl_kron_sweep_due(pl_live_of(&a->live, b + n), a->every, a->after)) n++;
         sweep_run(q, a, b, n);
     }
 }

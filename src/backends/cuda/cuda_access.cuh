@@ -78,4 +78,10 @@ __device__ __forceinline__ int64_t pl_cuda_base(const pl_mat &m, int64_t b)
     return m.batch == 1 ? 0 : b * m.bs;
 }
 
+/* pl_live_of on the device. */
+__device__ __forceinline__ const double *pl_cuda_live(const pl_mat &live, int64_t b)
+{
+    return (const double *)live.data + pl_cuda_base(live, b);
+}
+
 #endif

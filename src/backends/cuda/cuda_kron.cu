@@ -8,16 +8,11 @@
 #include "cuda_ns.h"
 #include "cuda_shared_limit.cuh"
 
-static __device__ const double *live_row(const pl_mat &live, int64_t b)
-{
-    return (const double *)live.data + pl_cuda_base(live, b);
-}
-
 static __global__ void kron_moment_kernel(pl_args_kron_moment a)
 {
     FOR_MATRICES(a.K, b)
     {
-        const double *live = live_row(a.live, b), *N = (const double *)a.N.data + b * a.N.bs,
+        const double *live = pl_cuda_live(a.live, b), *N = (const double *)a.N.data + b * a.N.bs,
                      beta2 = live[PL_LIVE_BETA2], part = pl_kron_part(beta2, live[PL_LIVE_GRAD], N[0], N[1]);
         if (!pl_kron_moves(live)) continue;
         FOR_ROWS(a.K.rows, i)

@@ -375,7 +375,7 @@ __global__ void __launch_bounds__(32 * W, W == 16 ? 1 : 4)
     sweep_work s;
     s.b = blockIdx.x / RANKS, s.rank = (int)(blockIdx.x % RANKS), s.n = (int)a.Q.rows;
     s.warp = threadIdx.x / 32, s.lane = threadIdx.x % 32;
-    const double *live = (const double *)a.live.data + pl_cuda_base(a.live, s.b);
+    const double *live = pl_cuda_live(a.live, s.b);
     if (!pl_kron_sweep_due(live, a.every, a.after)) return;
     const int n = s.n;
     const int64_t square = (int64_t)n * n, entries = a.V.rows * a.V.cols;

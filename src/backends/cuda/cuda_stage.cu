@@ -20,11 +20,6 @@ static __device__ double warp_fold(double x)
     return x;
 }
 
-static __device__ const double *live_row(const pl_mat &live, int64_t b)
-{
-    return (const double *)live.data + pl_cuda_base(live, b);
-}
-
 /* ---- lines -------------------------------------------------------------------------------------- */
 
 /* F = the squares of rows, a warp each. */
@@ -33,7 +28,7 @@ static __global__ void row_squares_kernel(pl_args_line_factors a)
     int lane = threadIdx.x % PL_LANES, warp = threadIdx.x / PL_LANES;
     FOR_MATRICES(a.X, b)
     {
-        if (live_row(a.live, b)[PL_LIVE_SKIP] != 0) continue;
+        if (pl_cuda_live(a.live, b)[PL_LIVE_SKIP] != 0) continue;
         for (int64_t i = (int64_t)blockIdx.x * WARPS + warp; i < a.X.rows; i += (int64_t)gridDim.x * WARPS) {
             double sum = 0;
             for (int64_t j = lane; j < a.X.cols; j += PL_LANES) {
@@ -52,7 +47,7 @@ static __global__ void column_squares_kernel(pl_args_line_factors a)
     __shared__ double lanes[PL_LANES][PL_LANES + 1];
     FOR_MATRICES(a.X, b)
     {
-        if (live_row(a.live, b)[PL_LIVE_SKIP] != 0) continue;
+        if (pl_cuda_live(a.live, b)[PL_LIVE_SKIP] != 0) continue;
         for (int64_t first = (int64_t)blockIdx.x * PL_LANES; first < a.X.cols;
              first += (int64_t)gridDim.x * PL_LANES) {
             int64_t j = first + threadIdx.x;
@@ -76,7 +71,7 @@ static __global__ void factors_kernel(pl_args_line_factors a)
 {
     const double n = (double)(a.trans ? a.X.rows : a.X.cols);
     for (int64_t b = blockIdx.x; b < a.X.batch; b += gridDim.x) {
-        const double *live = live_row(a.live, b), eps = live[PL_LIVE_EPS], beta2 = live[PL_LIVE_BETA2];
+        const double *live = pl_cuda_live(a.live, b), eps = live[PL_LIVE_EPS], beta2 = live[PL_LIVE_BETA2];
         double *F = (double *)a.F.data + b * a.F.bs, before = 0, after = 0;
         if (live[PL_LIVE_SKIP] != 0) {
             for (int64_t l = threadIdx.x; l < a.F.cols; l += PL_LANES) F[l] = 1;
@@ -148,7 +143,7 @@ static __global__ void pick_lines_kernel(pl_args_pick_lines a)
 {
     const int64_t lines = a.F.cols, n = a.trans ? a.M.rows : a.M.cols;
     for (int64_t b = blockIdx.x; b < a.M.batch; b += gridDim.x) {
-        const double *live = live_row(a.live, b), beta1 = live[PL_LIVE_BETA1];
+        const double *live = pl_cuda_live(a.live, b), beta1 = live[PL_LIVE_BETA1];
         double *F = (double *)a.F.data + b * a.F.bs;
         if (live[PL_LIVE_SKIP] != 0) continue;
         pick_sums(a, b, live[PL_LIVE_GRAD]);
@@ -200,7 +195,7 @@ template <typename REAL> __global__ void entry_stage_kernel(pl_args_entry_stage 
 {
     FOR_MATRICES(a.Y, b)
     {
-        const double *live = live_row(a.live, b), beta2 = live[PL_LIVE_BETA2];
+        const double *live = pl_cuda_live(a.live, b), beta2 = live[PL_LIVE_BETA2];
         const REAL b2 = (REAL)beta2, o2 = (REAL)(1 - beta2), c2 = (REAL)live[PL_LIVE_C2],
                    eps = (REAL)live[PL_LIVE_EPS], grad = (REAL)live[PL_LIVE_GRAD];
         if (live[PL_LIVE_SKIP] != 0) continue;
@@ -232,7 +227,7 @@ template <typename REAL> __global__ void apply_step_kernel(pl_args_apply_step a)
 {
     FOR_MATRICES(a.W, b)
     {
-        const double *live = live_row(a.live, b);
+        const double *live = pl_cuda_live(a.live, b);
         const REAL lr = (REAL)live[PL_LIVE_LR], wd = (REAL)live[PL_LIVE_WD], scale = (REAL)a.scale;
         double keep = 1, move = 0;
         if (live[PL_LIVE_SKIP] != 0) continue;
@@ -262,7 +257,7 @@ static __global__ void norm_moment_kernel(pl_args_norm_moment a)
 {
     for (int64_t b = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; b < a.F.batch;
          b += (int64_t)gridDim.x * blockDim.x) {
-        const double *live = live_row(a.live, b), *n = (const double *)a.N.data + b * a.N.bs;
+        const double *live = pl_cuda_live(a.live, b), *n = (const double *)a.N.data + b * a.N.bs;
         double *F = (double *)a.F.data + b * a.F.bs, v = pl_cuda_get<double>(a.V, b * a.V.bs);
         F[1] = 1;
         if (live[PL_LIVE_SKIP] != 0) {

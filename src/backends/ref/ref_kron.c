@@ -9,18 +9,13 @@
 #include "ref_kron.h"
 #include "ref_loops.h"
 
-static const double *live_row(const pl_mat *live, int64_t b)
-{
-    return (const double *)live->data + (live->batch == 1 ? 0 : b * live->bs);
-}
-
 /* K <- b2 K + (1 - b2) x, A = b2 K + (1 - b2) x, x = (grad norm)^2 T */
 void pl_ref_kron_moment(pl_queue *q, const pl_args_kron_moment *a)
 {
     (void)q;
     FOR_EACH(a->K)
     {
-        const double *live = live_row(&a->live, b), beta2 = live[PL_LIVE_BETA2], t = pl_get(&a->T, b, i, j),
+        const double *live = pl_live_of(&a->live, b), beta2 = live[PL_LIVE_BETA2], t = pl_get(&a->T, b, i, j),
                      part = pl_kron_part(beta2, live[PL_LIVE_GRAD], pl_get(&a->N, b, 0, 0),
                                          pl_get(&a->N, b, 0, 1));
         if (!pl_kron_moves(live)) continue;
@@ -87,7 +82,7 @@ void pl_ref_kron_eigen(pl_queue *q, const pl_args_kron_eigen *a)
         PL_QUEUE_FAIL(q, POLAR_E_NOMEM, "kron_eigen: work space for a %lldx%lld matrix", (long long)n,
                       (long long)n);
     for (int64_t b = 0; x && n && b < a->K.batch; b++) {
-        const double *live = live_row(&a->live, b);
+        const double *live = pl_live_of(&a->live, b);
         if (!pl_kron_eigen_due(live, a->every, a->after)) continue;
         if (!load_symmetric(x, a, b)) {
             pl_kron_put_nan(a, b);
@@ -181,7 +176,7 @@ int pl_kron_sweep_begin(const pl_args_kron_sweep *a, int64_t b, pl_sweep_work w)
         for (int64_t i = 0; i < n * n; i++) w.z[i] = 0;
         return 0;
     }
-    if (a->F.data) put_factors(a, b, w, live_row(&a->live, b));
+    if (a->F.data) put_factors(a, b, w, pl_live_of(&a->live, b));
     for (int64_t i = 0; i < n * n; i++) amax = fabs(w.t[i]) > amax ? fabs(w.t[i]) : amax;
     const double s = pl_norm_scale(amax, PL_SCALE_EXP_F64); /* what follows sees no extreme numbers */
     for (int64_t k = 0; k < n; k++)
@@ -206,7 +201,7 @@ void pl_ref_kron_sweep(pl_queue *q, const pl_args_kron_sweep *a)
                       (long long)n);
     const pl_sweep_work w = pl_kron_sweep_work(a, room);
     for (int64_t b = 0; room && n && b < a->Q.batch; b++) {
-        if (!pl_kron_sweep_due(live_row(&a->live, b), a->every, a->after)) continue;
+        if (!pl_kron_sweep_due(pl_live_of(&a->live, b), a->every, a->after)) continue;
         multiply(w.t, a, b);
         if (!pl_kron_sweep_begin(a, b, w)) continue;
         polar_status st = pl_lapack_qr(w.z, w.rayleigh, n);

@@ -16,12 +16,6 @@
 #define SMALL    (1 << 15) /* elements below which one thread does it all */
 #define INDEX(m) (b * (m).bs + i * (m).rs + j)
 
-/* The live values of matrix b: one row for all, or one per matrix. */
-static const double *live_row(const pl_mat *live, int64_t b)
-{
-    return (const double *)live->data + (live->batch == 1 ? 0 : b * live->bs);
-}
-
 /* d = d / (sqrt x + eps), n times. */
 static void ratios_f32(float *d, const float *x, int64_t n, float eps)
 {

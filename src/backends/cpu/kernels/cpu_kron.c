@@ -10,12 +10,6 @@
 #define CHUNK 512 /* elements of a row at a time */
 #define RUN   16  /* rows of a task */
 
-/* The live values of matrix b: one row for all, or one per matrix. */
-static const double *live_row(const pl_mat *live, int64_t b)
-{
-    return (const double *)live->data + (live->batch == 1 ? 0 : b * live->bs);
-}
-
 /* n elements of T as doubles. */
 static const double *doubles(double buf[CHUNK], const pl_mat *m, int64_t at, int64_t n)
 {
@@ -27,7 +21,7 @@ static const double *doubles(double buf[CHUNK], const pl_mat *m, int64_t at, int
 static void kron_moment_rows(const void *args, int64_t b, int64_t from, int64_t to, int64_t j, int64_t n)
 {
     const pl_args_kron_moment *a = args;
-    const double *live = live_row(&a->live, b), *N = (const double *)a->N.data + b * a->N.bs,
+    const double *live = pl_live_of(&a->live, b), *N = (const double *)a->N.data + b * a->N.bs,
                  beta2 = live[PL_LIVE_BETA2], part = pl_kron_part(beta2, live[PL_LIVE_GRAD], N[0], N[1]);
     double tb[CHUNK];
     if (!pl_kron_moves(live)) return;

@@ -29,11 +29,6 @@ typedef struct {
     pthread_mutex_t lock; /* of the queue's error */
 } eigen_of;
 
-static const double *live_row(const pl_mat *live, int64_t b)
-{
-    return (const double *)live->data + (live->batch == 1 ? 0 : b * live->bs);
-}
-
 /* ---- in and out --------------------------------------------------------------------------------- */
 
 static int64_t smaller(int64_t a, int64_t b)
@@ -80,7 +75,7 @@ static void put_basis(const pl_eigen *m, const pl_args_kron_eigen *a, int64_t b,
     double *values = m->vectors, *row = values + ld;
     pl_eigen_sort(order, order + ld, m->d, n);
     for (int64_t k = 0; k < n; k++) values[k] = ldexp(m->d[order[k]], power);
-    pl_kron_put_factors(a, b, values, live_row(&a->live, b));
+    pl_kron_put_factors(a, b, values, pl_live_of(&a->live, b));
     for (int64_t i0 = 0; i0 < n; i0 += 8) {
         const int64_t rows = smaller(8, n - i0);
         for (int64_t k = 0; k < n; k++) { /* all of a row's eight are there, whatever they are */
@@ -141,7 +136,7 @@ static void eigen_one(void *arg, int me, int64_t b)
 {
     eigen_of *o = arg;
     double *room = o->room + (size_t)me * o->each;
-    if (!pl_kron_eigen_due(live_row(&o->a->live, b), o->a->every, o->a->after)) return;
+    if (!pl_kron_eigen_due(pl_live_of(&o->a->live, b), o->a->every, o->a->after)) return;
     if (o->a->K.rows <= PL_EIGEN_LEAF) eigen_matrix(o, NULL, room, b);
     else if (o->alone) eigen_matrix(o, o->q, room, b);
     else eigen_alone(o, room, b);
@@ -152,7 +147,7 @@ void PL_ISA_NAME(pl_cpu_kron_eigen)(pl_queue *q, const pl_args_kron_eigen *a)
     const int64_t n = a->K.rows, batch = a->K.batch;
     int64_t due = 0;
     pl_eigen m = {.n = n, .ld = (n + 7) / 8 * 8};
-    for (int64_t b = 0; b < batch; b++) due += pl_kron_eigen_due(live_row(&a->live, b), a->every, a->after);
+    for (int64_t b = 0; b < batch; b++) due += pl_kron_eigen_due(pl_live_of(&a->live, b), a->every, a->after);
     if (!n || !due) return;
     if (m.ld >= 128 && m.ld % 64 == 0) m.ld += 8; /* rows that are 4 KB apart would share few lines */
     eigen_of o = {.q = q, .a = a, .ld = m.ld, .lock = PTHREAD_MUTEX_INITIALIZER};

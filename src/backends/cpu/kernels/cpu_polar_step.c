@@ -147,15 +147,10 @@ static void unpack(const pl_ns *w, const pl_mat *Y, int64_t b)
     }
 }
 
-static const double *live_row(const pl_args_polar_step *a, int64_t b)
-{
-    return (const double *)a->live.data + (a->live.batch == 1 ? 0 : b * a->live.bs);
-}
-
 static void step(const pl_ns *w, const pl_args_polar_step *a, int64_t b)
 {
     _Alignas(64) float d[PL_BLOCK];
-    const double *live = live_row(a, b);
+    const double *live = pl_live_of(&a->live, b);
     const float lr = (float)live[PL_LIVE_LR], wd = (float)live[PL_LIVE_WD], scale = (float)a->scale;
     for (int64_t i = 0; i < a->W.rows; i += PL_BLOCK) {
         const pl_bf16 *rows = pl_ns_get(w, i / PL_BLOCK);
@@ -261,7 +256,7 @@ static void products(double n[4], const pl_ns *w, const pl_mat *W, int64_t b, co
 /* The factors of matrix b, its lines' in `room`. */
 static factors factors_of(const pl_ns *w, const pl_args_polar_step *a, int64_t b, double *room)
 {
-    const double *live = live_row(a, b);
+    const double *live = pl_live_of(&a->live, b);
     factors f = {.keep = 1};
     double n[4];
     if (a->post) {
@@ -305,7 +300,7 @@ PL_INLINE void step_row(float *x, const float *d, const int64_t n, const pl_args
 static void step_by_factors(const pl_ns *w, const pl_args_polar_step *a, int64_t b, double *room)
 {
     _Alignas(64) float d[PL_BLOCK];
-    const double *live = live_row(a, b);
+    const double *live = pl_live_of(&a->live, b);
     const factors f = factors_of(w, a, b, room);
     const step_numbers s = {(float)live[PL_LIVE_LR], (float)live[PL_LIVE_WD], (float)a->scale, (float)f.keep,
                             (float)f.move};
@@ -396,7 +391,7 @@ void PL_ISA_NAME(pl_cpu_matrix)(const pl_cpu_item *item, int64_t b, char *work)
         unpack(&w, &a->Y, b);
     } else {
         const pl_args_polar_step *a = &item->step;
-        if (live_row(a, b)[PL_LIVE_SKIP] != 0) return;
+        if (pl_live_of(&a->live, b)[PL_LIVE_SKIP] != 0) return;
         pl_mat D = pl_mat_dense(work + used, POLAR_DTYPE_F32, 1, x->rows, x->cols);
         pl_args_direction d = direction_args(a, b, 1, D);
         direction_and_norm(norm, &d);
@@ -476,7 +471,7 @@ static void large_step(pl_queue *q, const pl_args_polar_step *a)
     pl_mat D = pl_scratch_mat(q, POLAR_DTYPE_F32, a->W.batch, a->W.rows, a->W.cols);
     pl_args_polar_map map = {.Y = D, .X = D, .steps = a->steps, .chain = a->chain, .eps = a->eps};
     memcpy(map.coef, a->coef, sizeof map.coef);
-    int skip = a->live.batch == 1 && live_row(a, 0)[PL_LIVE_SKIP] != 0;
+    int skip = a->live.batch == 1 && pl_live_of(&a->live, 0)[PL_LIVE_SKIP] != 0;
     if (q->error == POLAR_OK && !skip) {
         pl_args_direction d = direction_args(a, 0, a->W.batch, D);
         PL_ISA_NAME(pl_cpu_direction)(q, &d);

@@ -16,12 +16,6 @@
 #define RUN   16  /* rows of a task */
 #define WIDE  64  /* columns summed at a time */
 
-/* The live values of matrix b: one row for all, or one per matrix. */
-static const double *live_row(const pl_mat *live, int64_t b)
-{
-    return (const double *)live->data + (live->batch == 1 ? 0 : b * live->bs);
-}
-
 #include "cpu_as_f32.inc"
 #include "cpu_stage.inc"
 #include "cpu_as_f64.inc"
@@ -93,7 +87,7 @@ static void column_squares(void *arg, int me, int64_t t)
 /* F from the squares that it holds: a few numbers. */
 void PL_ISA_NAME(pl_cpu_line_factors_end)(const pl_args_line_factors *a, int64_t b)
 {
-    const double *live = live_row(&a->live, b), eps = live[PL_LIVE_EPS], beta2 = live[PL_LIVE_BETA2],
+    const double *live = pl_live_of(&a->live, b), eps = live[PL_LIVE_EPS], beta2 = live[PL_LIVE_BETA2],
                  n = (double)(a->trans ? a->X.rows : a->X.cols);
     double *F = (double *)a->F.data + b * a->F.bs, before[PL_LANES] = {0}, after[PL_LANES] = {0};
     if (a->kind == PL_LINE_EQUILIBRATE) {
@@ -130,12 +124,12 @@ void PL_ISA_NAME(pl_cpu_line_factors)(pl_queue *q, const pl_args_line_factors *a
 {
     for (int64_t b = 0, n; b < a->X.batch; b += n) {
         n = 1;
-        if (live_row(&a->live, b)[PL_LIVE_SKIP] != 0) {
+        if (pl_live_of(&a->live, b)[PL_LIVE_SKIP] != 0) {
             double *F = (double *)a->F.data + b * a->F.bs;
             for (int64_t l = 0; l < a->F.cols; l++) F[l] = 1;
             continue;
         }
-        while (b + n < a->X.batch && live_row(&a->live, b + n)[PL_LIVE_SKIP] == 0) n++;
+        while (b + n < a->X.batch && pl_live_of(&a->live, b + n)[PL_LIVE_SKIP] == 0) n++;
         pl_args_line_factors some = *a;
         some.F = pl_mat_at(a->F, b, n), some.X = pl_mat_at(a->X, b, n);
         if (a->V.data) some.V = pl_mat_at(a->V, b, n);
@@ -149,7 +143,7 @@ void PL_ISA_NAME(pl_cpu_line_factors)(pl_queue *q, const pl_args_line_factors *a
 static void add_gradient_rows(const void *args, int64_t b, int64_t from, int64_t to, int64_t j, int64_t n)
 {
     const pl_args_pick_lines *a = args;
-    const double grad = live_row(&a->live, b)[PL_LIVE_GRAD];
+    const double grad = pl_live_of(&a->live, b)[PL_LIVE_GRAD];
     double mb[CHUNK], gb[CHUNK];
     for (int64_t i = from; i < to; i++) {
         const double *g = get_f64(gb, &a->G, b * a->G.bs + i * a->G.rs + j, n);
@@ -163,7 +157,7 @@ static void add_gradient_rows(const void *args, int64_t b, int64_t from, int64_t
 static void take_picked_rows(const void *args, int64_t b, int64_t from, int64_t to, int64_t j, int64_t n)
 {
     const pl_args_pick_lines *a = args;
-    const double *F = (const double *)a->F.data + b * a->F.bs, beta1 = live_row(&a->live, b)[PL_LIVE_BETA1];
+    const double *F = (const double *)a->F.data + b * a->F.bs, beta1 = pl_live_of(&a->live, b)[PL_LIVE_BETA1];
     double mb[CHUNK], db[CHUNK];
     for (int64_t i = from; i < to; i++) {
         double *m = edit_f64(mb, &a->M, b * a->M.bs + i * a->M.rs + j, n),
@@ -194,8 +188,8 @@ void PL_ISA_NAME(pl_cpu_pick_lines)(pl_queue *q, const pl_args_pick_lines *a)
 {
     for (int64_t b = 0, n; b < a->M.batch; b += n) {
         n = 1;
-        if (live_row(&a->live, b)[PL_LIVE_SKIP] != 0) continue;
-        while (b + n < a->M.batch && live_row(&a->live, b + n)[PL_LIVE_SKIP] == 0) n++;
+        if (pl_live_of(&a->live, b)[PL_LIVE_SKIP] != 0) continue;
+        while (b + n < a->M.batch && pl_live_of(&a->live, b + n)[PL_LIVE_SKIP] == 0) n++;
         pl_args_pick_lines some = *a;
         some.D = pl_mat_at(a->D, b, n), some.F = pl_mat_at(a->F, b, n);
         some.M = pl_mat_at(a->M, b, n), some.G = pl_mat_at(a->G, b, n);
