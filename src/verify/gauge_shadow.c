@@ -103,9 +103,9 @@ static polar_status block_create(shadow_block *b, pl_device *dev, const pl_gauge
     int64_t n = from->G.rows, m = from->G.cols, all = 1 + shadows;
     PL_NEED(from->G.batch == 1 && n >= 1 && m >= 1, POLAR_E_SHAPE, "'%s': a shadow follows one matrix",
             from->name);
-    PL_NEED(n <= PL_GAUGE_MAX_SIDE && m <= PL_GAUGE_MAX_SIDE, POLAR_E_UNSUPPORTED,
+    PL_NEED(n <= PL_HAAR_MAX_SIDE && m <= PL_HAAR_MAX_SIDE, POLAR_E_UNSUPPORTED,
             "'%s' is %lldx%lld: a shadow rotates sides of at most %d (gauge.blocks leaves blocks out)",
-            from->name, (long long)n, (long long)m, PL_GAUGE_MAX_SIDE);
+            from->name, (long long)n, (long long)m, PL_HAAR_MAX_SIDE);
     b->source = from->G;
     b->c = (pl_conj){.batch = shadows, .n = n, .m = m};
     b->name = pl_strdup(from->name);
@@ -133,7 +133,8 @@ static void block_destroy(shadow_block *b, pl_device *dev)
 }
 
 /* Side x side rotations, one per shadow. */
-static polar_status draw_rotations(pl_queue *q, const pl_mat *m, const pl_draw *draw, int64_t block)
+static polar_status draw_rotations(pl_queue *q, const pl_mat *m, const pl_draw *draw, int64_t block,
+                                   const pl_gauge_opts *o)
 {
     int64_t size = m->rows * m->cols;
     double *x = pl_alloc((size_t)(m->batch * size) * sizeof *x);
@@ -143,6 +144,8 @@ static polar_status draw_rotations(pl_queue *q, const pl_mat *m, const pl_draw *
         pl_draw d = *draw;
         d.sample = block << 8 | k;
         st = pl_haar_draw(x + k * size, m->rows, &d);
+        if (st == POLAR_OK && o->drawn && o->drawn(o->drawn_arg))
+            st = PL_FAIL(POLAR_E_STATE, "stopped while shadows' rotations were drawn");
     }
     if (st == POLAR_OK) st = pl_mat_upload_f64(q, m, x);
     pl_free(x);
@@ -180,9 +183,9 @@ static polar_status fill(pl_gauge_shadow *s, pl_queue *q, const pl_gauge_block *
         shadow_block *b = &s->blocks[i];
         st = block_create(b, s->dev, &blocks[i], s->shadows, o->dtype);
         pl_draw draw = {.seed = o->seed, .kind = PL_DRAW_LEFT, .rows = b->c.n, .cols = b->c.m};
-        if (st == POLAR_OK) st = draw_rotations(q, &b->c.P, &draw, i);
+        if (st == POLAR_OK) st = draw_rotations(q, &b->c.P, &draw, i, o);
         draw.kind = PL_DRAW_RIGHT;
-        if (st == POLAR_OK) st = draw_rotations(q, &b->c.Q, &draw, i);
+        if (st == POLAR_OK) st = draw_rotations(q, &b->c.Q, &draw, i, o);
         if (st == POLAR_OK) st = clear(q, &b->W);
         if (st != POLAR_OK) break;
         s->in[i] = pl_mat_tensor(&b->W);

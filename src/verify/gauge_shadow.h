@@ -21,7 +21,6 @@
 #include "device/mat.h"
 #include "polar/optim.h"
 
-#define PL_GAUGE_MAX_SIDE 4096 /* of a block: its rotations take so many numbers squared */
 #define PL_GAUGE_MAX_MAPS 8
 
 typedef struct pl_gauge_shadow pl_gauge_shadow;
@@ -40,6 +39,9 @@ typedef struct pl_gauge_opts {
     /* of rotations, moments and directions: F64 leaves the map's own deviation, F32 is what training in f32
      * has */
     polar_dtype dtype;
+    /* or NULL: called after each of the 2 K rotations of a block; not 0: return, with POLAR_E_STATE */
+    int (*drawn)(void *arg);
+    void *drawn_arg;
 } pl_gauge_opts;
 
 /* synchronises */

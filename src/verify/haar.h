@@ -19,6 +19,8 @@ typedef enum pl_draw_kind {
     PL_DRAW_OTHER     /* whatever a measure needs besides */
 } pl_draw_kind;
 
+#define PL_HAAR_MAX_SIDE 16384 /* that is asked for: Q takes its square in numbers, its making the cube */
+
 typedef struct pl_draw {
     uint64_t seed;
     pl_draw_kind kind;

@@ -129,16 +129,63 @@ static void test_weights(const char *device)
 static void test_refusals(const char *device)
 {
     run_rig r;
-    const run_arm wide = {"model.coordinates=rotated model.width=100", 1},
+    const run_arm wide = {"model.coordinates=rotated model.width=180", 1},
                   none = {"model.coordinates=rotated route.matrix=nothing", 1};
     polar_status st = run_open(&r, device, &wide, 1);
-    test_true("too large a rotation is refused", st == POLAR_E_ARG && strstr(polar_error_message(), "4096"),
+    test_true("too large a rotation is refused", st == POLAR_E_ARG && strstr(polar_error_message(), "16384"),
               "%s", polar_error_message());
     run_close(&r);
     st = run_open(&r, device, &none, 1);
     test_true("... and one of nothing", st == POLAR_E_ARG && strstr(polar_error_message(), "nothing"), "%s",
               polar_error_message());
     run_close(&r);
+}
+
+/* ---- told of rotations --------------------------------------------------------------------------- */
+
+typedef struct {
+    int64_t calls, stop_at, total, wrong;
+} listener;
+
+static int listen(void *arg, const pl_step_view *v)
+{
+    listener *l = arg;
+    l->wrong +=
+        strcmp(v->what, "rotations") != 0 || v->done != ++l->calls || (l->total && l->total != v->total);
+    l->total = v->total;
+    return l->calls == l->stop_at;
+}
+
+/* A rotated run and one with shadows beside it: stopped after any rotation, it is as if it had not begun. */
+static void test_told(const char *device)
+{
+    static const uint64_t seeds[] = {5, 6};
+    static const char *const changes[] = {"model.coordinates=rotated", "gauge.shadows=2 gauge.every=1",
+                                          "model.coordinates=rotated gauge.shadows=1 gauge.every=1"};
+    for (int i = 0; i < 3; i++) {
+        polar_device *dev;
+        pl_config *c = config_of(changes[i]);
+        const pl_config *const both[] = {c, c};
+        listener all = {0};
+        int64_t leaks = 0, wrong = 0;
+        pl_train *t = NULL;
+        TEST_TRY(polar_device_open(&dev, device));
+        int64_t live = pl_alloc_live();
+        TEST_TRY(bed->begin(&t, dev, both, seeds, 2, &(pl_step_watch){listen, &all}));
+        bed->end(t);
+        for (int64_t k = 1; k <= all.calls; k++) {
+            listener l = {.stop_at = k};
+            polar_status st = bed->begin(&t, dev, both, seeds, 2, &(pl_step_watch){listen, &l});
+            wrong += st != POLAR_E_STATE || t || l.calls != k || !*polar_error_message();
+            leaks += pl_alloc_live() != live;
+        }
+        test_true("told of every rotation, and stopped at any",
+                  PART(all.calls > 0) && PART(all.calls == all.total) && PART(!all.wrong) && PART(!wrong) &&
+                      PART(!leaks),
+                  "%lld words; \"%s\"", (long long)all.calls, polar_error_message());
+        pl_config_destroy(c);
+        polar_device_close(dev);
+    }
 }
 
 int main(int argc, char **argv)
@@ -149,6 +196,7 @@ int main(int argc, char **argv)
     test_members(device);
     test_weights(device);
     test_refusals(device);
+    test_told(device);
     folder_close();
     return test_end();
 }

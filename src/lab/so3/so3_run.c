@@ -178,6 +178,14 @@ static void so3_end(pl_train *t)
     pl_free(t);
 }
 
+int pl_so3_rotation_drawn(void *arg)
+{
+    pl_train *t = arg;
+    const pl_step_view v = {"rotations", ++t->drawn, pl_so3_turned_rotations(t) + pl_so3_shadow_rotations(t),
+                            (double)NAN};
+    return t->begins && t->begins->step && t->begins->step(t->begins->arg, &v);
+}
+
 static polar_status fill(pl_train *t, const pl_config *const *configs, const uint64_t *seeds)
 {
     PL_TRY(polar_queue_create(&t->q, t->dev, NULL));
@@ -193,14 +201,15 @@ static polar_status fill(pl_train *t, const pl_config *const *configs, const uin
 static polar_status so3_begin(pl_train **out, polar_device *dev, const pl_config *const *configs,
                               const uint64_t *seeds, int64_t members, const pl_step_watch *w)
 {
-    (void)w; /* clouds are drawn in no time */
     *out = NULL;
     PL_NEED(members >= 1, POLAR_E_ARG, "an ensemble of %lld runs", (long long)members);
     pl_train *t = pl_calloc(1, sizeof *t);
     PL_NEED(t, POLAR_E_NOMEM, "an ensemble of %lld runs", (long long)members);
     t->dev = dev;
     t->members = members;
+    t->begins = w; /* clouds are drawn in no time, rotations are not */
     polar_status st = fill(t, configs, seeds);
+    t->begins = NULL;
     if (st != POLAR_OK) {
         so3_end(t);
         return st;

@@ -7,18 +7,32 @@
 #include "lab/so3/so3_train.h"
 #include "optim/optim_impl.h"
 
-/* The parameters this slot's optimiser puts on the matrix route, as far as gauge.blocks names them. */
+/* What this slot's optimiser puts on the matrix route, as far as gauge.blocks names it. */
+static int shadowed(const pl_so3_slot *s, const pl_param *p)
+{
+    return p->ndim >= 2 && pl_pattern_match(s->set.optim.matrix_names, p->name) &&
+           pl_pattern_match(s->set.gauge_blocks, p->name);
+}
+
 static int64_t find_blocks(pl_gauge_block *out, const pl_train *t, const pl_so3_slot *s, int64_t slot)
 {
     int64_t n = 0;
     for (int64_t i = 0; i < t->param_count; i++) {
         const pl_param *p = &t->params[i];
-        if (p->ndim < 2 || !pl_pattern_match(s->set.optim.matrix_names, p->name) ||
-            !pl_pattern_match(s->set.gauge_blocks, p->name))
-            continue;
-        out[n++] = (pl_gauge_block){.name = p->name, .G = pl_mat_at(p->G, slot, 1)};
+        if (shadowed(s, p)) out[n++] = (pl_gauge_block){.name = p->name, .G = pl_mat_at(p->G, slot, 1)};
     }
     return n;
+}
+
+int64_t pl_so3_shadow_rotations(const pl_train *t)
+{
+    int64_t count = 0;
+    for (int64_t i = 0; i < t->members; i++) {
+        const pl_so3_slot *s = &t->slots[i];
+        for (int64_t k = 0; s->set.shadows && k < t->param_count; k++)
+            count += shadowed(s, &t->params[k]) ? 2 * s->set.shadows : 0;
+    }
+    return count;
 }
 
 polar_status pl_so3_shadow_create(pl_train *t, pl_so3_slot *s)
@@ -28,7 +42,9 @@ polar_status pl_so3_shadow_create(pl_train *t, pl_so3_slot *s)
                        .maps = s->set.gauge_maps,
                        .seed = s->seed,
                        .shadows = s->set.shadows,
-                       .dtype = s->set.gauge_dtype};
+                       .dtype = s->set.gauge_dtype,
+                       .drawn = pl_so3_rotation_drawn,
+                       .drawn_arg = t};
     pl_gauge_block *blocks = pl_calloc((size_t)t->param_count, sizeof *blocks);
     PL_NEED(blocks, POLAR_E_NOMEM, "a list of blocks to shadow");
     s->shadow_blocks = find_blocks(blocks, t, s, s - t->slots);

@@ -63,6 +63,8 @@ typedef struct pl_so3_batches { /* of some steps, one after the other */
 } pl_so3_batches;
 
 struct pl_train {
+    const pl_step_watch *begins; /* until it has begun: hears of rotations; or NULL */
+    int64_t drawn;               /* of them */
     polar_device *dev;
     polar_queue *q;
     int64_t members, made; /* made: epochs */
@@ -118,6 +120,12 @@ polar_status pl_so3_shorten(pl_config *c, int64_t steps);
  * then; step of the run, from 1 */
 polar_status pl_so3_disturb_begin(pl_train *t);
 polar_status pl_so3_disturb_end(pl_train *t, int64_t step);
+
+/* a rotation more, of a run in rotated coordinates or of a shadow (t, as void): not 0 where it is not to go
+ * on */
+int pl_so3_rotation_drawn(void *t);
+int64_t pl_so3_turned_rotations(const pl_train *t); /* that are to be drawn */
+int64_t pl_so3_shadow_rotations(const pl_train *t);
 
 /* after the model's making, where the runs ask for rotated coordinates */
 polar_status pl_so3_turned_create(pl_train *t);

@@ -20,8 +20,6 @@
 #include "optim/optim_impl.h"
 #include "verify/haar.h"
 
-#define MOST_SIDE 4096 /* of a block: its rotation takes so many numbers squared, and QR the cube */
-
 /* One orthogonal matrix for all members. */
 static polar_status draw(pl_mat *out, pl_train *t, int64_t n, pl_draw d)
 {
@@ -33,7 +31,22 @@ static polar_status draw(pl_mat *out, pl_train *t, int64_t n, pl_draw d)
     if (st == POLAR_OK) st = pl_mat_upload_f64(t->q, out, q);
     if (st == POLAR_OK) st = polar_queue_sync(t->q);
     pl_free(q);
-    return st;
+    PL_TRY(st);
+    PL_NEED(!pl_so3_rotation_drawn(t), POLAR_E_STATE, "stopped while rotations were drawn");
+    return POLAR_OK;
+}
+
+static int turned(const pl_train *t, const pl_param *p)
+{
+    const pl_so3_settings *s = &t->slots[0].set;
+    return s->rotated && p->ndim == 2 && pl_pattern_match(s->optim.matrix_names, p->name);
+}
+
+int64_t pl_so3_turned_rotations(const pl_train *t)
+{
+    int64_t count = 0;
+    for (int64_t i = 0; i < t->param_count; i++) count += turned(t, &t->params[i]) ? 2 : 0;
+    return count;
 }
 
 /* X <- L op(X) R for every member: P^T X Q, or P X Q^T. */
@@ -53,10 +66,6 @@ static polar_status turn_create(pl_train *t, int64_t i)
     const pl_so3_settings *s = &t->slots[0].set;
     pl_param *p = &t->params[i];
     pl_so3_turn *r = &t->turns[t->turn_count++];
-    PL_NEED(p->rows <= MOST_SIDE && p->cols <= MOST_SIDE, POLAR_E_ARG,
-            "model.coordinates rotated: %s is %lld x %lld, and a rotation may have %d sides (try a smaller "
-            "model.width)",
-            p->name, (long long)p->rows, (long long)p->cols, MOST_SIDE);
     *r = (pl_so3_turn){.param = i, .W = p->W, .G = p->G};
     pl_draw d = {(uint64_t)s->rotation, PL_DRAW_LEFT, p->rows, p->cols, i};
     PL_TRY(draw(&r->P, t, p->rows, d));
@@ -81,8 +90,14 @@ polar_status pl_so3_turned_create(pl_train *t)
     memcpy(view, t->params, (size_t)t->param_count * sizeof *view);
     t->params = t->turned_params = view;
     for (int64_t i = 0; i < t->param_count; i++)
-        if (view[i].ndim == 2 && pl_pattern_match(s->optim.matrix_names, view[i].name))
-            PL_TRY(turn_create(t, i));
+        PL_NEED(!turned(t, &view[i]) ||
+                    (view[i].rows <= PL_HAAR_MAX_SIDE && view[i].cols <= PL_HAAR_MAX_SIDE),
+                POLAR_E_ARG,
+                "model.coordinates rotated: %s is %lld x %lld, and a rotation may have %d sides (try a "
+                "smaller model.width)",
+                view[i].name, (long long)view[i].rows, (long long)view[i].cols, PL_HAAR_MAX_SIDE);
+    for (int64_t i = 0; i < t->param_count; i++)
+        if (turned(t, &view[i])) PL_TRY(turn_create(t, i));
     PL_NEED(t->turn_count, POLAR_E_ARG,
             "model.coordinates rotated: route.matrix '%s' names no matrix to be turned",
             s->optim.matrix_names);
