@@ -22,13 +22,32 @@ PL_HD double pl_line_moment(double *v, double mean, double beta2, double eps, in
     return 1 / (clamped ? sqrt(*v < eps ? eps : *v) : sqrt(*v) + eps);
 }
 
-/* Line l is one of the `count` with the largest numbers, the first of equals first. */
-PL_HD int pl_line_picked(const double *sums, int64_t lines, int64_t l, int64_t count)
+/* A line's sum as it is compared with others: NaN is as large as infinity. */
+PL_HD double pl_line_size(double sum)
+{
+    return sum != sum ? (double)INFINITY : sum;
+}
+
+/* Line l is one of the `count` with the largest sizes, the first of equals first. */
+PL_HD int pl_line_picked(const double *sizes, int64_t lines, int64_t l, int64_t count)
 {
     int64_t before = 0;
-    for (int64_t k = 0; k < lines && before < count; k++)
-        before += sums[k] > sums[l] || (sums[k] == sums[l] && k < l);
+    for (int64_t k = 0; k < l; k++) before += sizes[k] >= sizes[l];
+    for (int64_t k = l + 1; k < lines; k++) before += sizes[k] > sizes[l];
     return before < count;
+}
+
+/* The line that comes next of those with F > 0, from line l on; `lines` where there is none. */
+PL_HD int64_t pl_line_next(const double *F, int64_t lines, int64_t l)
+{
+    while (l < lines && !(F[l] > 0)) l++;
+    return l;
+}
+
+/* What lines that are not moved to become: x is the first entry of those that are. */
+PL_HD double pl_line_empty(double x)
+{
+    return x - x == 0 ? 0 : (double)NAN;
 }
 
 /* The factor that brings lines back to their norm: before and after are sums of squares. */

@@ -61,6 +61,28 @@ static void point_direction(polar_optim *opt, size_t *used, char *base, int64_t 
     if (ordered(opt, p)) opt->order[opt->order_count++] = i;
 }
 
+/* Picked lines: which they are; and, in the order of the directions, matrices of them for the map. */
+static void point_lines(polar_optim *opt, size_t *used, char *base)
+{
+    for (int64_t i = 0; i < opt->part_count; i++) {
+        pl_optim_param *p = &opt->parts[i];
+        if (pl_optim_picks(opt, p))
+            p->L = take(used, base, POLAR_DTYPE_F64, opt->members * p->row_blocks, 1,
+                        pl_optim_picks_columns(p) ? p->cols : p->rows / p->row_blocks, 1);
+    }
+    const pl_optim_param *last = NULL;
+    for (int64_t k = 0; k < opt->order_count; k++) {
+        pl_optim_param *p = &opt->parts[opt->order[k]];
+        if (!pl_optim_picks(opt, p) || !pl_optim_mapped(opt, p) || p->rows * p->cols == 0) continue;
+        const int64_t count = pl_optim_picked(opt, p), rows = p->rows / p->row_blocks;
+        const int columns = pl_optim_picks_columns(p),
+                  follows = last && last->group == p->group && same_batch(opt, last, p);
+        p->R = take(used, base, state_dtype(p), opt->members * p->row_blocks, columns ? rows : count,
+                    columns ? count : p->cols, !follows);
+        last = p;
+    }
+}
+
 /* What a rule keeps beside its directions, in their order: moments of the map's results, copies of what the
  * map was given, products of matrices. */
 static void point_stages(polar_optim *opt, size_t *used, char *base)
@@ -91,6 +113,7 @@ static void point_stages(polar_optim *opt, size_t *used, char *base)
                         !last || last->group != p->group || !same_batch(opt, last, p));
         last = p;
     }
+    point_lines(opt, used, base);
     for (int64_t i = 0; i < opt->part_count; i++) {
         pl_optim_param *p = &opt->parts[i];
         const polar_rule *r = pl_optim_rule(opt, p);

@@ -57,6 +57,9 @@ typedef struct pl_optim_param {
     pl_mat N; /* the direction's norm, where measured */
     pl_mat P; /* state: the moment of polar_post (or none) */
     pl_mat U; /* what the map was given, where the scale asks for it */
+    /* of picked lines: which they are, (members row_blocks, 1, lines), and where they are mapped, those of D
+     * side by side */
+    pl_mat L, R;
     /* state of Kronecker rules, left and right: moments, eigenvectors, factors */
     pl_mat K[2], Q[2], F[2];
     /* products of gradient and direction, then of weight and direction, where a stage asks for norms:
@@ -168,6 +171,9 @@ int pl_optim_mapped(const polar_optim *opt, const pl_optim_param *p);
 int pl_optim_staged(const polar_optim *opt, const pl_optim_param *p);
 /* its momentum is that of picked lines, which is a stage */
 int pl_optim_picks(const polar_optim *opt, const pl_optim_param *p);
+/* how many, of each block; and whether they are columns */
+int64_t pl_optim_picked(const polar_optim *opt, const pl_optim_param *p);
+int pl_optim_picks_columns(const pl_optim_param *p);
 /* its rule looks at more than one entry at a time: one rank has all of it */
 int pl_optim_uncut(const polar_optim *opt, const pl_optim_param *p);
 /* nothing but momentum, Adam's preconditioner, a map and a decoupled step */
@@ -202,6 +208,8 @@ int pl_optim_post_moment(const polar_rule *r);
 /* Kronecker factors before the map, and after it */
 void pl_optim_kron_before(polar_optim *opt, pl_queue *q);
 void pl_optim_kron_after(polar_optim *opt, pl_queue *q);
+/* picked lines to where they are mapped, and back; `again`: of those that are mapped twice */
+void pl_optim_lines_move(polar_optim *opt, pl_queue *q, int again, int back);
 /* before the map: equilibration, signs, a copy for the scale */
 void pl_optim_stages_before(polar_optim *opt, pl_queue *q);
 /* it is mapped twice */

@@ -163,22 +163,41 @@ static void before(pl_queue *q, const stage *s)
     pl_scratch_end(q, mark);
 }
 
+int pl_optim_picks_columns(const pl_optim_param *p)
+{
+    return p->rows / p->row_blocks > p->cols;
+}
+
+int64_t pl_optim_picked(const polar_optim *opt, const pl_optim_param *p)
+{
+    const int64_t lines = pl_optim_picks_columns(p) ? p->cols : p->rows / p->row_blocks;
+    return (int64_t)ceil(pl_optim_rule(opt, p)->fraction * (double)lines);
+}
+
 /* The momentum of picked lines; `direction` has all others. */
 static void pick(polar_optim *opt, pl_queue *q, const pl_optim_param *p)
 {
     const pl_mat D = pl_optim_blocks(p->D, p), M = pl_optim_blocks(p->M, p), G = pl_optim_blocks(p->G, p),
                  live = pl_optim_live_of(opt, p);
-    const int trans = D.rows > D.cols;
-    const int64_t calls = p->row_blocks == 1 ? 1 : opt->members, each = D.batch / calls,
-                  lines = trans ? D.cols : D.rows;
-    const double wanted = ceil(pl_optim_rule(opt, p)->fraction * (double)lines);
-    pl_scratch_mark mark = pl_scratch_begin(q);
-    pl_mat F = line_room(q, &D, trans);
+    const int64_t calls = p->row_blocks == 1 ? 1 : opt->members, each = D.batch / calls;
     for (int64_t k = 0; k < calls; k++)
-        PL_CALL(pick_lines, q, .D = pl_mat_at(D, k * each, each), .F = pl_mat_at(F, k * each, each),
+        PL_CALL(pick_lines, q, .D = pl_mat_at(D, k * each, each), .F = pl_mat_at(p->L, k * each, each),
                 .M = pl_mat_at(M, k * each, each), .G = pl_mat_at(G, k * each, each),
-                .live = calls == 1 ? live : pl_mat_at(live, k, 1), .trans = trans, .count = (int64_t)wanted);
-    pl_scratch_end(q, mark);
+                .live = calls == 1 ? live : pl_mat_at(live, k, 1), .trans = pl_optim_picks_columns(p),
+                .count = pl_optim_picked(opt, p));
+}
+
+void pl_optim_lines_move(polar_optim *opt, pl_queue *q, int again, int back)
+{
+    pl_queue_overlap_begin(q);
+    for (int64_t i = 0; i < opt->part_count; i++) {
+        const pl_optim_param *p = &opt->parts[i];
+        if (!p->R.data || pl_optim_missing(p) || (again && !pl_optim_again(opt, p))) continue;
+        const pl_mat D = pl_optim_blocks(p->D, p);
+        PL_CALL(move_lines, q, .Y = back ? D : p->R, .X = back ? p->R : D, .F = p->L,
+                .trans = pl_optim_picks_columns(p), .back = back);
+    }
+    pl_queue_overlap_end(q);
 }
 
 int pl_optim_rooted(const polar_optim *opt, const pl_optim_param *p)

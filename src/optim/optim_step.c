@@ -212,7 +212,7 @@ static int64_t gather_maps(polar_optim *opt, int again)
         const pl_optim_param *p = &opt->parts[opt->order[k]];
         if (pl_optim_missing(p) || p->whole || !pl_optim_mapped(opt, p)) continue;
         if (again && !pl_optim_again(opt, p)) continue;
-        pl_mat D = pl_optim_blocks(p->D, p), *last = n ? &opt->maps[n - 1] : NULL;
+        pl_mat D = p->R.data ? p->R : pl_optim_blocks(p->D, p), *last = n ? &opt->maps[n - 1] : NULL;
         int64_t set = opt->group[p->group].map_set;
         int joins = last && !p->schur_group && !opt->map_group[n - 1] && opt->map_set[n - 1] == set &&
                     last->dtype == D.dtype && last->rows == D.rows && last->cols == D.cols;
@@ -231,6 +231,7 @@ static int64_t gather_maps(polar_optim *opt, int again)
 /* All shapes of a map in one call; then each Schur group with its shared norm. */
 static void enqueue_maps(polar_optim *opt, pl_queue *q, int again)
 {
+    pl_optim_lines_move(opt, q, again, 0);
     for (int64_t i = 0, count, n = gather_maps(opt, again); i < n; i += count) {
         for (count = 1; i + count < n && opt->map_group[i + count] == opt->map_group[i] &&
                         opt->map_set[i + count] == opt->map_set[i];)
@@ -238,6 +239,7 @@ static void enqueue_maps(polar_optim *opt, pl_queue *q, int again)
         pl_map_enqueue(q, opt->maps + i, opt->maps + i, opt->map_group[i] ? opt->map_dim + i : NULL, count,
                        &opt->group[opt->map_set[i]].rule.map);
     }
+    pl_optim_lines_move(opt, q, again, 1);
 }
 
 static void enqueue_step(polar_optim *opt, pl_queue *q, const pl_optim_param *p)

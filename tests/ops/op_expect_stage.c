@@ -140,6 +140,30 @@ MODEL(pick_lines)
     return picked ? product(pl_iv_point(live(r, 4, b, PL_LIVE_BETA1)), m, F64) : m;
 }
 
+/* ---- move_lines ---- */
+
+/* How many of lines [0, l) are picked. */
+static int64_t picked_before(const pl_op_run *r, int64_t b, int64_t l)
+{
+    int64_t n = 0;
+    for (int64_t k = 0; k < l; k++) n += pl_op_run_before(r, 2, b, 0, k) > 0;
+    return n;
+}
+
+MODEL(move_lines)
+{
+    const int trans = r->c.how.trans != 0;
+    const int64_t l = trans ? j : i, there = trans ? r->mat[1].cols : r->mat[1].rows, lines = r->mat[2].cols;
+    int64_t from = 0;
+    (void)o, (void)ct;
+    if (r->c.how.back) from = pl_op_run_before(r, 2, b, 0, l) > 0 ? picked_before(r, b, l) : there;
+    else
+        while (from < lines && picked_before(r, b, from + 1) <= l) from++;
+    if (from >= there)
+        return pl_iv_point(r->c.how.back && !isfinite(pl_op_run_before(r, 1, b, 0, 0)) ? NAN : 0);
+    return trans ? at(r, 1, b, i, from) : at(r, 1, b, from, j);
+}
+
 /* ---- the others ---- */
 
 MODEL(scale_lines)
@@ -336,6 +360,36 @@ static const bad_call pick_lines_bad[] = {
 
 const op_calls pl_calls_pick_lines = {"pick_lines f64 3x7x13 per_matrix 0.75,0.9", LIST(pick_lines_bad),
                                       LIST(pick_lines_faults)};
+
+/* All lines in the place of those that are picked. */
+static void every_line(pl_queue *q, const pl_args_move_lines *a)
+{
+    double ones[256];
+    pl_args_move_lines b = *a;
+    for (int k = 0; k < 256; k++) ones[k] = 1;
+    b.F.data = ones, b.F.bs = 0;
+    pl_ref_ops.move_lines(q, &b);
+}
+
+/* What is not picked stays as it is. */
+static void nothing_cleared(pl_queue *q, const pl_args_move_lines *a)
+{
+    pl_ref_ops.move_lines(q, a);
+    for (int64_t l = 0; l < a->Y.rows; l++)
+        if (!(get(&a->F, 0, 0, l) > 0)) put(&a->Y, 0, l, 0, 0.5);
+}
+
+static const fault move_lines_faults[] = {
+    {"every line", "move_lines f64 3x7x13", (op_fn)every_line},
+    {"lines that are not cleared", "move_lines f64 3x7x13 back", (op_fn)nothing_cleared},
+};
+
+static const bad_call move_lines_bad[] = {
+    {0, COLS, 0, POLAR_E_SHAPE},   {1, COLS, 0, POLAR_E_SHAPE}, {2, COLS, 0, POLAR_E_SHAPE},
+    {2, FORMAT, 0, POLAR_E_DTYPE}, {0, ONTO, 1, POLAR_E_ARG},   {0, ONTO, 2, POLAR_E_ARG},
+};
+
+const op_calls pl_calls_move_lines = {"move_lines f64 3x7x13", LIST(move_lines_bad), LIST(move_lines_faults)};
 
 static const bad_call scale_lines_bad[] = {
     {1, ROWS, 0, POLAR_E_SHAPE},   {2, COLS, 0, POLAR_E_SHAPE}, {3, COLS, 0, POLAR_E_SHAPE},

@@ -318,6 +318,9 @@ static void combinations(const char *device)
         o.rule.refresh = 2;
         o.rule.clip = 2;
         o.rule.strength = 0.5;
+        if (c % 5 == 0 && o.rule.precondition != POLAR_PRECONDITION_ADAM &&
+            o.rule.precondition != POLAR_PRECONDITION_LAPROP)
+            o.rule.momentum = POLAR_MOMENTUM_PICKED, o.rule.fraction = 0.5;
         if (o.rule.post == POLAR_POST_UNWHITEN &&
             (o.rule.precondition < POLAR_PRECONDITION_KRON || o.rule.precondition >= POLAR_PRECONDITION_SOAP))
             continue;
@@ -358,6 +361,33 @@ static void combinations(const char *device)
     test_exact("... a zero gradient gives a zero direction", wrong_zero);
     test_exact("... one after it gives numbers", wrong);
     test_exact("... a NaN stays in its own matrix", spread);
+}
+
+/* Of a dry run of a step. */
+static double step_flops(const char *device, const char *rule, const param_spec *p)
+{
+    polar_optim_opts o = opts_of(rule);
+    polar_cost cost;
+    optim_rig r;
+    TEST_TRY(rig_open(&r, device, p, 1, POLAR_DTYPE_F32, POLAR_DTYPE_F32, &o));
+    TEST_TRY(polar_queue_dry_begin(r.q));
+    TEST_TRY(polar_optim_step(r.opt, r.q));
+    TEST_TRY(polar_queue_dry_end(r.q, &cost));
+    rig_close(&r);
+    return cost.flops;
+}
+
+/* A quarter of the lines is a matrix of its own: of 5 (4 m^2 n + 2 m^3) a sixteenth, and what every rule does
+ * for each entry, less than 64 numbers. */
+static void picked_alone(const char *device)
+{
+    static const param_spec wide = {.name = "wide", .ndim = 2, .shape = {64, 256}},
+                            tall = {.name = "tall", .ndim = 2, .shape = {256, 64}};
+    const double entries = 64 * 256, map = 5 * (4.0 * 16 * 16 * 256 + 2.0 * 16 * 16 * 16);
+    const double flops[] = {step_flops(device, "dion2", &wide), step_flops(device, "dion2", &tall)};
+    test_true("dion2 maps the lines that it picked, and no others",
+              flops[0] < map + 64 * entries && flops[1] < map + 64 * entries,
+              "%.3g and %.3g flops, muon's %.3g", flops[0], flops[1], step_flops(device, "muon", &wide));
 }
 
 static void refused(const char *device)
@@ -412,6 +442,7 @@ int main(int argc, char **argv)
     every_rule(device);
     own_rules(device);
     combinations(device);
+    picked_alone(device);
     refused(device);
     return test_end();
 }

@@ -2,12 +2,12 @@
 #ifndef PL_CUDA_DOUBLE_CUH
 #define PL_CUDA_DOUBLE_CUH
 
-#define PL_LANES 0xffffffffu
+#define PL_WARP_LANES 0xffffffffu
 
 /* The sum over the warp, for every lane. */
 __device__ __forceinline__ double lanes_sum(double x)
 {
-    for (int half = 16; half > 0; half /= 2) x += __shfl_xor_sync(PL_LANES, x, half);
+    for (int half = 16; half > 0; half /= 2) x += __shfl_xor_sync(PL_WARP_LANES, x, half);
     return x;
 }
 

@@ -135,7 +135,7 @@ static __device__ void ql_leaf(double *d, double *e, double *z, int n, int size)
                 const double off = fabs(e[lane]);
                 small = off <= 0x1p-53 * (fabs(d[lane]) + fabs(d[lane + 1])) || off < 0x1p-300;
             }
-            const unsigned ends = __ballot_sync(PL_LANES, small && lane >= l);
+            const unsigned ends = __ballot_sync(PL_WARP_LANES, small && lane >= l);
             const int last = __ffs((int)ends) - 1;
             if (last <= l) break;
             ql_step(d, e, z + lane, n, l, last, last < size - 1, mine);
@@ -222,7 +222,7 @@ template <int W> __device__ void deflate(const eigen_work &m, const merge_work &
         const node x = node_at(n, nodes, q);
         double top = 0;
         for (int i = x.begin + lane; i < x.end; i += 32) top = fmax(top, fmax(fabs(m.d[i]), fabs(g.z[i])));
-        for (int half = 16; half > 0; half /= 2) top = fmax(top, __shfl_xor_sync(PL_LANES, top, half));
+        for (int half = 16; half > 0; half /= 2) top = fmax(top, __shfl_xor_sync(PL_WARP_LANES, top, half));
         __syncwarp(); /* all have read what lane 0 changes: exchanges order no memory */
         if (lane == 0) deflate_node(m, g, x, top);
         __syncwarp();

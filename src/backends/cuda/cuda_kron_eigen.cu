@@ -75,7 +75,7 @@ static __device__ bool load_triangle(const eigen_work &m, const pl_args_kron_eig
             m.A[upper_row(n, j) + i] = x;
         }
     if (__syncthreads_or(wrong)) return false;
-    for (int half = 16; half > 0; half /= 2) top = max(top, __shfl_xor_sync(PL_LANES, top, half));
+    for (int half = 16; half > 0; half /= 2) top = max(top, __shfl_xor_sync(PL_WARP_LANES, top, half));
     if (lane == 0) m.sums[warp] = top;
     __syncthreads();
     for (int w = 0; w < W; w++) top = max(top, (int)m.sums[w]);

@@ -267,8 +267,8 @@ __device__ __forceinline__ void pieces_of(double out[4], const double c[2][2], i
 #pragma unroll
     for (int q = 0; q < 4; q++) {
         const int from = lane / 4 * 4 + 2 * (q % 2) + lane % 4 / 2;
-        const double even = __shfl_sync(PL_LANES, c[q / 2][0], from),
-                     odd = __shfl_sync(PL_LANES, c[q / 2][1], from);
+        const double even = __shfl_sync(PL_WARP_LANES, c[q / 2][0], from),
+                     odd = __shfl_sync(PL_WARP_LANES, c[q / 2][1], from);
         out[q] = lane % 2 ? odd : even;
     }
 }

@@ -44,10 +44,10 @@ static __host__ __device__ inline int64_t upper_row(int64_t n, int64_t i)
 __device__ __forceinline__ double four_sums(const double s[4], int lane)
 {
     const bool far = lane & 16, odd = lane & 8;
-    const double a = (far ? s[1] : s[0]) + __shfl_xor_sync(PL_LANES, far ? s[0] : s[1], 16),
-                 b = (far ? s[3] : s[2]) + __shfl_xor_sync(PL_LANES, far ? s[2] : s[3], 16);
-    double c = (odd ? b : a) + __shfl_xor_sync(PL_LANES, odd ? a : b, 8);
-    for (int half = 4; half > 0; half /= 2) c += __shfl_xor_sync(PL_LANES, c, half);
+    const double a = (far ? s[1] : s[0]) + __shfl_xor_sync(PL_WARP_LANES, far ? s[0] : s[1], 16),
+                 b = (far ? s[3] : s[2]) + __shfl_xor_sync(PL_WARP_LANES, far ? s[2] : s[3], 16);
+    double c = (odd ? b : a) + __shfl_xor_sync(PL_WARP_LANES, odd ? a : b, 8);
+    for (int half = 4; half > 0; half /= 2) c += __shfl_xor_sync(PL_WARP_LANES, c, half);
     return c;
 }
 
@@ -192,7 +192,7 @@ template <int NV> __device__ __forceinline__ void each_sum(double s[NV], int lan
     if constexpr (NV == 4) {
         const double all = four_sums(s, lane);
 #pragma unroll
-        for (int q = 0; q < NV; q++) s[q] = __shfl_sync(PL_LANES, all, lane_of_sum(q));
+        for (int q = 0; q < NV; q++) s[q] = __shfl_sync(PL_WARP_LANES, all, lane_of_sum(q));
     } else {
 #pragma unroll
         for (int q = 0; q < NV; q++) s[q] = lanes_sum(s[q]);

@@ -134,7 +134,7 @@ static __device__ void pick_sums(const pl_args_pick_lines &a, int64_t b, double 
             sum[a.trans ? k % PL_LANES : 0] += fabs(pl_cuda_get<double>(a.M, pick_at(a, a.M, b, l, k)));
         }
         const double all = a.trans ? pl_lanes_fold(sum) : warp_fold(sum[0]);
-        if (lane == 0) F[l] = all;
+        if (lane == 0) F[l] = pl_line_size(all);
     }
 }
 
@@ -167,6 +167,76 @@ static __global__ void pick_lines_kernel(pl_args_pick_lines a)
 void pl_cuda_launch_pick_lines(cudaStream_t stream, const pl_args_pick_lines *a)
 {
     pick_lines_kernel<<<pl_cuda_grid(a->M.batch, 1, MAX_GRID), THREADS, 0, stream>>>(*a);
+}
+
+/* ---- moved lines -------------------------------------------------------------------------------- */
+
+/* What lines of Y hold that none is moved to. */
+template <typename REAL> __device__ REAL empty_line(const pl_args_move_lines &a, int64_t b)
+{
+    return a.back && a.X.rows * a.X.cols > 0 ? (REAL)pl_line_empty(pl_cuda_at<double>(a.X, b, 0, 0)) : 0;
+}
+
+/* Lines that are rows: a thread a column, which meets them in their order. */
+template <typename REAL> __global__ void move_rows_kernel(pl_args_move_lines a)
+{
+    FOR_MATRICES(a.Y, b)
+    FOR_COLS(a.Y.cols, j)
+    {
+        const double *F = (const double *)a.F.data + b * a.F.bs;
+        const REAL empty = empty_line<REAL>(a, b);
+        int64_t taken = 0;
+        for (int64_t l = 0; l < a.Y.rows; l++) {
+            if (!a.back) taken = pl_line_next(F, a.F.cols, taken);
+            const bool picked = a.back ? F[l] > 0 : taken < a.F.cols;
+            pl_cuda_set<REAL>(a.Y, b, l, j,
+                              picked && taken < a.X.rows ? pl_cuda_at<REAL>(a.X, b, taken, j) : empty);
+            taken += picked;
+        }
+    }
+}
+
+/* Lines that are columns: a warp a row, 32 of F at a time; what is picked before a lane's own is counted. */
+template <typename REAL> __global__ void move_columns_kernel(pl_args_move_lines a)
+{
+    const int lane = threadIdx.x;
+    FOR_MATRICES(a.Y, b)
+    FOR_ROWS(a.Y.rows, i)
+    {
+        const double *F = (const double *)a.F.data + b * a.F.bs;
+        const REAL empty = empty_line<REAL>(a, b);
+        int64_t taken = 0;
+        for (int64_t first = 0; first < a.F.cols; first += PL_LANES) {
+            const int64_t l = first + lane;
+            const bool picked = l < a.F.cols && F[l] > 0;
+            const unsigned all = __ballot_sync(FULL, picked);
+            const int64_t mine = taken + __popc(all & ((1u << lane) - 1));
+            if (a.back && l < a.F.cols)
+                pl_cuda_set<REAL>(a.Y, b, i, l,
+                                  picked && mine < a.X.cols ? pl_cuda_at<REAL>(a.X, b, i, mine) : empty);
+            if (!a.back && picked && mine < a.Y.cols)
+                pl_cuda_set<REAL>(a.Y, b, i, mine, pl_cuda_at<REAL>(a.X, b, i, l));
+            taken += __popc(all);
+        }
+        for (int64_t l = taken + lane; !a.back && l < a.Y.cols; l += PL_LANES)
+            pl_cuda_set<REAL>(a.Y, b, i, l, empty);
+    }
+}
+
+template <typename REAL> static void move_lines(cudaStream_t stream, const pl_args_move_lines &a)
+{
+    const unsigned batch = pl_cuda_grid(a.Y.batch, 1, MAX_GRID);
+    if (a.trans)
+        move_columns_kernel<REAL>
+            <<<dim3(1, pl_cuda_grid(a.Y.rows, WARPS, MAX_GRID), batch), dim3(PL_LANES, WARPS), 0, stream>>>(
+                a);
+    else move_rows_kernel<REAL><<<dim3(pl_cuda_grid(a.Y.cols, 64, 4096), 1, batch), 64, 0, stream>>>(a);
+}
+
+void pl_cuda_launch_move_lines(cudaStream_t stream, const pl_args_move_lines *a)
+{
+    if (a->X.dtype == POLAR_DTYPE_F64 || a->Y.dtype == POLAR_DTYPE_F64) move_lines<double>(stream, *a);
+    else move_lines<float>(stream, *a);
 }
 
 static __global__ void scale_lines_kernel(pl_args_scale_lines a)

@@ -75,7 +75,7 @@ void pl_ref_pick_lines(pl_queue *q, const pl_args_pick_lines *a)
         for (int64_t i = 0; i < a->M.rows; i++)
             for (int64_t j = 0; j < a->M.cols; j++)
                 pl_put(&a->M, b, i, j, pl_get(&a->M, b, i, j) + grad * pl_get(&a->G, b, i, j));
-        for (int64_t l = 0; l < lines; l++) F[l] = line_size(a, b, l);
+        for (int64_t l = 0; l < lines; l++) F[l] = pl_line_size(line_size(a, b, l));
         for (int64_t l = 0; l < lines; l++) /* D keeps them until all are compared */
             pl_put(&a->D, b, a->trans ? 0 : l, a->trans ? l : 0, pl_line_picked(F, lines, l, a->count));
         for (int64_t l = 0; l < lines; l++) F[l] = pl_get(&a->D, b, a->trans ? 0 : l, a->trans ? l : 0);
@@ -85,6 +85,36 @@ void pl_ref_pick_lines(pl_queue *q, const pl_args_pick_lines *a)
                 pl_put(&a->D, b, i, j, picked != 0 ? m : 0);
                 if (picked != 0) pl_put(&a->M, b, i, j, beta1 * m);
             }
+    }
+}
+
+/* Line `to` of Y is line `from` of X, or empty where that is none of them. */
+static void move_line(const pl_args_move_lines *a, int64_t b, int64_t to, int64_t from)
+{
+    const int64_t there = a->trans ? a->X.cols : a->X.rows;
+    const double empty = a->back && there ? pl_line_empty(pl_get(&a->X, b, 0, 0)) : 0;
+    for (int64_t k = 0; k < (a->trans ? a->Y.rows : a->Y.cols); k++) {
+        const double x = from >= there ? empty
+                         : a->trans    ? pl_get(&a->X, b, k, from)
+                                       : pl_get(&a->X, b, from, k);
+        pl_put(&a->Y, b, a->trans ? k : to, a->trans ? to : k, x);
+    }
+}
+
+/* lines whose F > 0 side by side, or back to their places */
+void pl_ref_move_lines(pl_queue *q, const pl_args_move_lines *a)
+{
+    (void)q;
+    const int64_t lines = a->F.cols, wanted = a->trans ? a->Y.cols : a->Y.rows;
+    for (int64_t b = 0; b < a->Y.batch; b++) {
+        const double *F = (const double *)a->F.data + b * a->F.bs;
+        for (int64_t l = 0, taken = 0; l < wanted; l++) {
+            if (a->back) move_line(a, b, l, F[l] > 0 ? taken++ : INT64_MAX);
+            else {
+                taken = pl_line_next(F, lines, taken);
+                move_line(a, b, l, taken < lines ? taken++ : INT64_MAX);
+            }
+        }
     }
 }
 

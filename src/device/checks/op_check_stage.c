@@ -45,6 +45,22 @@ double pl_flops_pick_lines(const pl_args_pick_lines *a)
     return 4 * elements(&a->M);
 }
 
+polar_status pl_check_move_lines(const pl_args_move_lines *a)
+{
+    const pl_mat *all = a->back ? &a->Y : &a->X;
+    const int64_t rows = a->trans ? a->Y.rows : a->X.rows, cols = a->trans ? a->X.cols : a->Y.cols;
+    PL_TRY(need_shape("move_lines", "X", &a->X, a->Y.batch, rows, cols));
+    PL_TRY(need_lines("move_lines", "F", &a->F, a->Y.batch, a->trans ? all->cols : all->rows));
+    NEED_DISJOINT("move_lines", 1, &a->Y, &a->X, &a->F);
+    return POLAR_OK;
+}
+
+double pl_flops_move_lines(const pl_args_move_lines *a)
+{
+    (void)a;
+    return 0;
+}
+
 polar_status pl_check_scale_lines(const pl_args_scale_lines *a)
 {
     PL_TRY(need_same_shape("scale_lines", "X", &a->Y, &a->X));

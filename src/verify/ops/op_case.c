@@ -220,6 +220,7 @@ char *pl_op_case_name(char *out, size_t bytes, const pl_op_case *c)
                  {v->every > 1, "every"},
                  {v->after, "after"},
                  {v->root, "root"},
+                 {v->back, "back"},
                  {v->apply, ways[v->apply]},
                  {v->strided, "strided"},
                  {v->shared, "shared"},

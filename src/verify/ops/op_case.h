@@ -25,7 +25,7 @@ typedef struct pl_case_variant {
     int large; /* runs at large sizes too: those that blocking sees */
     /* whole numbers of the call, named as in its row of ops.def */
     int64_t ta, tb, sym, tf32, trans, round_terms, reference, rounded, momentum, act, kind, apply, every,
-        after, root;
+        after, root, back;
     /* the OR_NONE operands that are there, in the order of the row: "D", "dL Z"; NULL: none of them */
     const char *with;
     /* the operand on which the first result stands; on which the last written one does; 0: on none */

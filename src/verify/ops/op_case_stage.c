@@ -166,6 +166,36 @@ const pl_case_family pl_cases_pick_lines = {PL_CASES(pick_formats, pick_sizes, p
                                             .fill = live_fill,
                                             .live = 4};
 
+/* ---- move_lines ---- */
+
+static const pl_case_formats move_formats[] = {
+    {{D, D, D}}, {{F, F, D}}, {{H, H, D}}, {{H, F, D}}, {{F, D, D}}};
+static const pl_case_variant move_how[] = {{.large = 1},
+                                           {.large = 1, .back = 1},
+                                           {.large = 1, .trans = 1},
+                                           {.large = 1, .trans = 1, .back = 1},
+                                           {.strided = 1},
+                                           {.trans = 1, .back = 1, .strided = 1}};
+
+/* Half of the lines: F, as good as random, has more than that above 0 as often as fewer. */
+static pl_mat move_shape(const pl_op_case *c, int i)
+{
+    const int64_t lines = c->how.trans ? c->cols : c->rows;
+    if (i == 2) return pl_case_mat(c, i, 1, lines);
+    if ((i == 0) == (c->how.back != 0)) return as_result(c, i);
+    return c->how.trans ? pl_case_mat(c, i, c->rows, (lines + 1) / 2)
+                        : pl_case_mat(c, i, (lines + 1) / 2, c->cols);
+}
+
+static void move_args(pl_op_args *a, const pl_op_case *c, const pl_mat *m)
+{
+    a->move_lines =
+        (pl_args_move_lines){.Y = m[0], .X = m[1], .F = m[2], .trans = c->how.trans, .back = c->how.back};
+}
+
+const pl_case_family pl_cases_move_lines = {PL_CASES(move_formats, pick_sizes, move_how), .shape = move_shape,
+                                            .args = move_args, .in_double = 1};
+
 /* ---- inner ---- */
 
 static const pl_case_formats inner_formats[] = {{{D, D, D}}, {{D, F, F}}, {{D, F, H}}};

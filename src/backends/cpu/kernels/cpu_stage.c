@@ -154,12 +154,36 @@ static void add_gradient_rows(const void *args, int64_t b, int64_t from, int64_t
     }
 }
 
+/* n elements of Y from `to` on: all x, 0 or NaN. */
+static void fill_run(const pl_mat *Y, int64_t to, int64_t n, double x)
+{
+    const size_t size = polar_dtype_size(Y->dtype);
+    if (x == 0) memset((char *)Y->data + (size_t)to * size, 0, (size_t)n * size);
+    else
+        for (int64_t p = 0; p < n; p++) pl_store_f64(Y->data, Y->dtype, to + p, x);
+}
+
+/* n elements of X from `from` on become those of Y from `to` on. */
+static void move_run(const pl_mat *Y, int64_t to, const pl_mat *X, int64_t from, int64_t n)
+{
+    const size_t size = polar_dtype_size(Y->dtype);
+    char *y = (char *)Y->data + (size_t)to * size;
+    if (X->dtype == Y->dtype) memcpy(y, (const char *)X->data + (size_t)from * size, (size_t)n * size);
+    else
+        for (int64_t p = 0; p < n; p++)
+            pl_store_f64(Y->data, Y->dtype, to + p, pl_load_f64(X->data, X->dtype, from + p));
+}
+
 static void take_picked_rows(const void *args, int64_t b, int64_t from, int64_t to, int64_t j, int64_t n)
 {
     const pl_args_pick_lines *a = args;
     const double *F = (const double *)a->F.data + b * a->F.bs, beta1 = pl_live_of(&a->live, b)[PL_LIVE_BETA1];
     double mb[CHUNK], db[CHUNK];
     for (int64_t i = from; i < to; i++) {
+        if (!a->trans && F[i] == 0) { /* the most of them: M is not looked at */
+            fill_run(&a->D, b * a->D.bs + i * a->D.rs + j, n, 0);
+            continue;
+        }
         double *m = edit_f64(mb, &a->M, b * a->M.bs + i * a->M.rs + j, n),
                *d = room_f64(db, &a->D, b * a->D.bs + i * a->D.rs + j);
         for (int64_t p = 0; p < n; p++) {
@@ -177,6 +201,7 @@ static void compare_lines(const pl_args_pick_lines *a, int64_t b)
 {
     double *F = (double *)a->F.data + b * a->F.bs;
     const int64_t apart = a->trans ? 1 : a->D.rs;
+    for (int64_t l = 0; l < a->F.cols; l++) F[l] = pl_line_size(F[l]);
     for (int64_t l = 0; l < a->F.cols; l++)
         pl_store_f64(a->D.data, a->D.dtype, b * a->D.bs + l * apart,
                      pl_line_picked(F, a->F.cols, l, a->count));
@@ -199,6 +224,79 @@ void PL_ISA_NAME(pl_cpu_pick_lines)(pl_queue *q, const pl_args_pick_lines *a)
         for (int64_t i = 0; i < n; i++) compare_lines(&some, i);
         pl_parallel_pieces(q, take_picked_rows, &some, n, a->M.rows, a->M.cols, RUN, CHUNK);
     }
+}
+
+/* ---- moved lines -------------------------------------------------------------------------------- */
+
+/* Which lines of X become which of Y, in their order: at most CHUNK of them at a time. */
+typedef struct {
+    const pl_args_move_lines *a;
+    const double *F;
+    double empty;     /* what the other lines of Y hold */
+    int64_t l, taken; /* lines of F that were looked at, and of those picked */
+    int64_t n, to[CHUNK], from[CHUNK];
+} moves;
+
+static moves moves_begin(const pl_args_move_lines *a, int64_t b)
+{
+    const int looks = a->back && a->X.rows * a->X.cols > 0;
+    return (moves){.a = a,
+                   .F = (const double *)a->F.data + b * a->F.bs,
+                   .empty = looks ? pl_line_empty(pl_load_f64(a->X.data, a->X.dtype, b * a->X.bs)) : 0};
+}
+
+/* The next of them, in s->n; 0: there are no more. */
+static int64_t moves_next(moves *s)
+{
+    const pl_mat *few = s->a->back ? &s->a->X : &s->a->Y;
+    const int64_t most = s->a->trans ? few->cols : few->rows;
+    for (s->n = 0; s->n < CHUNK && s->taken < most; s->l++) {
+        s->l = pl_line_next(s->F, s->a->F.cols, s->l);
+        if (s->l == s->a->F.cols) break;
+        s->to[s->n] = s->a->back ? s->l : s->taken;
+        s->from[s->n++] = s->a->back ? s->taken : s->l;
+        s->taken++;
+    }
+    return s->n;
+}
+
+static void move_rows(const void *args, int64_t b, int64_t from, int64_t to)
+{
+    const pl_args_move_lines *a = args;
+    const int64_t y = b * a->Y.bs, n = a->Y.cols;
+    int64_t i = from; /* the next row of Y */
+    moves s = moves_begin(a, b);
+    while (i < to && moves_next(&s))
+        for (int64_t p = 0; p < s.n && s.to[p] < to; p++) {
+            if (s.to[p] < from) continue;
+            for (; i < s.to[p]; i++) fill_run(&a->Y, y + i * a->Y.rs, n, s.empty);
+            move_run(&a->Y, y + i++ * a->Y.rs, &a->X, b * a->X.bs + s.from[p] * a->X.rs, n);
+        }
+    for (; i < to; i++) fill_run(&a->Y, y + i * a->Y.rs, n, s.empty);
+}
+
+static void move_columns(const void *args, int64_t b, int64_t from, int64_t to)
+{
+    const pl_args_move_lines *a = args;
+    const int floats = a->X.dtype == POLAR_DTYPE_F32 && a->Y.dtype == POLAR_DTYPE_F32;
+    moves s = moves_begin(a, b);
+    for (int64_t i = from; i < to; i++) fill_run(&a->Y, b * a->Y.bs + i * a->Y.rs, a->Y.cols, s.empty);
+    while (moves_next(&s))
+        for (int64_t i = from; i < to; i++) {
+            const int64_t x = b * a->X.bs + i * a->X.rs, y = b * a->Y.bs + i * a->Y.rs;
+            if (floats) {
+                const float *in = (const float *)a->X.data + x;
+                float *out = (float *)a->Y.data + y;
+                for (int64_t p = 0; p < s.n; p++) out[s.to[p]] = in[s.from[p]];
+            } else
+                for (int64_t p = 0; p < s.n; p++) move_run(&a->Y, y + s.to[p], &a->X, x + s.from[p], 1);
+        }
+}
+
+void PL_ISA_NAME(pl_cpu_move_lines)(pl_queue *q, const pl_args_move_lines *a)
+{
+    if (!a->Y.rows || !a->Y.cols) return;
+    pl_parallel_rows(q, a->trans ? move_columns : move_rows, a, a->Y.batch, a->Y.rows, a->Y.cols);
 }
 
 /* In double, as the factors are. */
