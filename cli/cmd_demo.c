@@ -57,6 +57,7 @@ static const char heading[] =
 typedef struct {
     const char *dir, *device;
     int64_t seed, jobs;
+    cli_list set;
     int format;
 } demo_args;
 
@@ -67,6 +68,8 @@ static const cli_option options[] = {
      .help = "where to compute, see `polar info`"},
     {"jobs", CLI_INT(demo_args, jobs, 0, 1024), .value = "N", .def = "0",
      .help = "runs side by side; 0: one per processor, at most 8"},
+    {"set", CLI_STRINGS(demo_args, set), .value = "KEY=VALUE",
+     .help = "of the audit's spec: train.epochs=10, seeds=0..7, or any key of the runs"},
     {"seed", CLI_INT(demo_args, seed, 0, 9007199254740992.0), .value = "N", .def = "0",
      .help = "of the random matrices of the covariance table"},
     {"format", CLI_CHOICE(demo_args, format, cli_formats), .value = "F", .def = "text",
@@ -127,8 +130,11 @@ static polar_status train_all(demo *d, const pl_plan *plan)
     polar_status st = pl_runner_run(&outcome, &(pl_runner_plan){tb, &row, plan->runs, plan->count}, 1, &o);
     stop_signal_end(&signals);
     run_progress_end(&progress);
-    char *again[] = {"-o", d->dir};
-    if (outcome.left) run_progress_outcome(d->ctx, &outcome, st, "demo", 2, again);
+    char *again[2 + 2 * CLI_MAX_LIST] = {"-o", d->dir};
+    int words = 2;
+    for (int i = 0; i < d->a.set.count; i++)
+        again[words++] = "--set", again[words++] = (char *)d->a.set.items[i];
+    if (outcome.left) run_progress_outcome(d->ctx, &outcome, st, "demo", words, again);
     if (outcome.stopped) d->ctx->interrupted = 1;
     return st;
 }
@@ -138,7 +144,8 @@ static polar_status train(demo *d)
     pl_schema schemas[PL_TESTBED_MAX];
     pl_spec *spec;
     pl_plan *plan = NULL;
-    PL_TRY(pl_spec_read(&spec, d->spec, schemas, pl_testbed_schemas(schemas), NULL, 0));
+    PL_TRY(
+        pl_spec_read(&spec, d->spec, schemas, pl_testbed_schemas(schemas), d->a.set.items, d->a.set.count));
     polar_status st = pl_plan_create(&plan, spec);
     if (st == POLAR_OK) st = train_all(d, plan);
     pl_plan_destroy(plan);
@@ -175,7 +182,7 @@ static polar_status tell(demo *d, pl_store *s, audit_runs *runs)
                               .code = pl_code_version(),
                               .schemas = schemas,
                               .schema_count = pl_testbed_schemas(schemas)};
-    PL_TRY(audit_runs_load(runs, s, d->spec, NULL, 0));
+    PL_TRY(audit_runs_load(runs, s, d->spec, d->a.set.items, d->a.set.count));
     pl_audit_of of = audit_runs_of(runs, NULL);
     PL_TRY(pl_audit_create(&a, &of, runs->runs, runs->count));
     polar_status st = pl_audit_print(a, out, (pl_table_format)d->a.format);

@@ -27,19 +27,20 @@ void run(const launch &l); /* to its end */
 /* An asynchronous copy: done at once, or, CUDA_HOST_LATE=1, as late as waiting for it allows. `blocks`: loads
  * that an mbarrier counts; else those that the thread itself waits for. */
 typedef std::function<void()> deferred;
-void defer(bool blocks, deferred copy);
+bool copies_late();
+void put_off(bool blocks, deferred copy);
+template <class COPY> void defer(bool blocks, const COPY &copy)
+{
+    if (copies_late()) put_off(blocks, copy);
+    else copy();
+}
 void catch_up(bool blocks);
 
 void polling_at(const char *what); /* what the next poll() is for, in the words of a report */
 
-/* An instruction: its operands in the order of the text, then one that is none. */
 struct operand {
     reg *to; /* null: a number that stands in the text */
     uint64_t number;
-    bool is_end() const
-    {
-        return !to && number == UINT64_MAX;
-    }
     uint64_t bits() const
     {
         return to ? to->bits : number;
@@ -56,7 +57,42 @@ struct operand {
         *to = reg_of(x);
     }
 };
-typedef void instruction(const operand *o, const char *name);
+
+/* Where an operand's bits are: of the C++ statement, of the text's own names, or in the text. */
+struct source {
+    enum { GIVEN, LOCAL, NUMBER } from;
+    int index;
+    uint64_t number;
+};
+
+/* What a name says, read once with the text. */
+struct form {
+    int bytes, lanes;    /* of the type that it ends in; of a vector of it */
+    int n, blocks, rank; /* of wgmma, of ldmatrix and stmatrix, of a tensor */
+    bool shared, acquire, read, trans, half, commit, wait;
+};
+
+/* An instruction's operands in the order of the text. */
+struct operands {
+    const source *list;
+    int count;
+    reg *given, *local;
+    operand operator[](int i) const
+    {
+        const source &s = list[i];
+        return {s.from == source::GIVEN   ? given + s.index
+                : s.from == source::LOCAL ? local + s.index
+                                          : nullptr,
+                s.number};
+    }
+    bool in_order(int n) const /* the first n are those of the C++ statement */
+    {
+        for (int i = 0; i < n; i++)
+            if (list[i].from != source::GIVEN || list[i].index != i) return false;
+        return true;
+    }
+};
+typedef void instruction(const operands &o, const form &f);
 
 instruction *tensor_instruction(const char *name); /* null: none of them (host_tensor.cpp) */
 void mbarrier_bytes(uint32_t address, int bytes);  /* that have come */

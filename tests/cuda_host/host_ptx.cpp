@@ -19,18 +19,11 @@
 namespace cuda_host
 {
 
-constexpr int LOCALS = 4, OPERANDS = 160;
-
-/* Where an operand's bits are: of the C++ statement, of the text's own names, or in the text. */
-struct source {
-    enum { GIVEN, LOCAL, NUMBER } from;
-    int index;
-    uint64_t number;
-};
+constexpr int LOCALS = 4;
 
 struct statement {
-    std::string name;
     instruction *act;
+    form how;
     int predicate; /* a local, or -1 */
     std::vector<source> operands;
 };
@@ -76,7 +69,7 @@ void mbarrier_bytes(uint32_t address, int bytes)
     change(address, [=](mbarrier &b) { b.bytes -= bytes; });
 }
 
-static void mbarrier_init(const operand *o, const char *)
+static void mbarrier_init(const operands &o, const form &)
 {
     int n = o[1].as<int>();
     uint64_t w = pack({0, n, n, 0});
@@ -84,20 +77,20 @@ static void mbarrier_init(const operand *o, const char *)
     __atomic_store_n((uint64_t *)shared_pointer(o[0].as<uint32_t>()), w, __ATOMIC_SEQ_CST);
 }
 
-static void mbarrier_expect(const operand *o, const char *) /* _, [bar], bytes */
+static void mbarrier_expect(const operands &o, const form &) /* _, [bar], bytes */
 {
     int bytes = o[2].as<int>();
     race::mbarrier_arrive(shared_pointer(o[1].as<uint32_t>()));
     change(o[1].as<uint32_t>(), [=](mbarrier &b) { b.bytes += bytes, b.pending--; });
 }
 
-static void mbarrier_arrive(const operand *o, const char *) /* _, [bar] */
+static void mbarrier_arrive(const operands &o, const form &) /* _, [bar] */
 {
     race::mbarrier_arrive(shared_pointer(o[1].as<uint32_t>()));
     change(o[1].as<uint32_t>(), [](mbarrier &b) { b.pending--; });
 }
 
-static void mbarrier_wait(const operand *o, const char *) /* p, [bar], parity */
+static void mbarrier_wait(const operands &o, const form &) /* p, [bar], parity */
 {
     auto *at = (uint64_t *)shared_pointer(o[1].as<uint32_t>());
     for (int tries = 0; tries < 2; tries++) {
@@ -113,42 +106,24 @@ static void mbarrier_wait(const operand *o, const char *) /* p, [bar], parity */
 
 /* ---- loads and stores --------------------------------------------------------------------------- */
 
-static bool says(const char *name, const char *word)
+static char *place_of(const operand &o, const form &f)
 {
-    return strstr(name, word) != nullptr;
-}
-
-/* Bytes of the type that a name ends in. */
-static size_t width_of(const char *name)
-{
-    const char *dot = strrchr(name, '.');
-    return (size_t)atoi(dot + 2) / 8;
-}
-
-static int lanes_of(const char *name)
-{
-    return says(name, ".v4.") ? 4 : says(name, ".v2.") ? 2 : 1;
-}
-
-static char *place_of(const operand &o, const char *name, size_t bytes)
-{
-    char *at = says(name, ".shared") ? (char *)shared_pointer(o.as<uint32_t>()) : o.as<char *>();
-    if ((uintptr_t)at % bytes) stop("an access that is not aligned to its size");
+    char *at = f.shared ? (char *)shared_pointer(o.as<uint32_t>()) : o.as<char *>();
+    if ((uintptr_t)at % (size_t)(f.bytes * f.lanes)) stop("an access that is not aligned to its size");
     return at;
 }
 
-static void load(const operand *o, const char *name) /* values, [address] */
+static void load(const operands &o, const form &f) /* values, [address] */
 {
-    size_t bytes = width_of(name);
-    int lanes = lanes_of(name);
-    const char *at = place_of(o[lanes], name, bytes * (size_t)lanes);
-    bool waits = says(name, ".acquire");
-    if (!waits) race::touch_as(0, at, bytes * (size_t)lanes, false);
-    for (int i = 0; i < lanes; i++) {
-        o[i].to->bits = 0;
-        memcpy(&o[i].to->bits, at + (size_t)i * bytes, bytes);
+    size_t bytes = (size_t)f.bytes;
+    const char *at = place_of(o[f.lanes], f);
+    if (!f.acquire) race::touch_as(0, at, bytes * (size_t)f.lanes, false);
+    for (int i = 0; i < f.lanes; i++) {
+        reg *to = o[i].to;
+        to->bits = 0;
+        memcpy(&to->bits, at + (size_t)i * bytes, bytes);
     }
-    if (!waits) return;
+    if (!f.acquire) return;
     uint32_t v = __atomic_load_n((const uint32_t *)at, __ATOMIC_SEQ_CST);
     race::acquire(at);
     bool same = v == (uint32_t)o[0].to->bits; /* somebody waits for a change, perhaps */
@@ -159,38 +134,37 @@ static void load(const operand *o, const char *name) /* values, [address] */
     }
 }
 
-static char *put(const operand *o, const char *name)
+static char *put(const operands &o, const form &f)
 {
-    size_t bytes = width_of(name);
-    int lanes = lanes_of(name);
-    char *at = place_of(o[0], name, bytes * (size_t)lanes);
-    for (int i = 0; i < lanes; i++) {
+    size_t bytes = (size_t)f.bytes;
+    char *at = place_of(o[0], f);
+    for (int i = 0; i < f.lanes; i++) {
         uint64_t v = o[i + 1].bits();
         memcpy(at + (size_t)i * bytes, &v, bytes);
     }
     return at;
 }
 
-static void store(const operand *o, const char *name) /* [address], values */
+static void store(const operands &o, const form &f) /* [address], values */
 {
-    race::touch_as(0, put(o, name), width_of(name) * (size_t)lanes_of(name), true);
+    race::touch_as(0, put(o, f), (size_t)(f.bytes * f.lanes), true);
 }
 
-static void store_counted(const operand *o, const char *name) /* [address], values, [bar] */
+static void store_counted(const operands &o, const form &f) /* [address], values, [bar] */
 {
-    int lanes = lanes_of(name), bytes = lanes * (int)width_of(name);
-    uint32_t bar = o[lanes + 1].as<uint32_t>();
-    race::counted(shared_pointer(bar), put(o, name), (size_t)bytes, true, 0);
+    int bytes = f.lanes * f.bytes;
+    uint32_t bar = o[f.lanes + 1].as<uint32_t>();
+    race::counted(shared_pointer(bar), put(o, f), (size_t)bytes, true, 0);
     mbarrier_bytes(bar, bytes);
 }
 
-static void add_to_counter(const operand *o, const char *)
+static void add_to_counter(const operands &o, const form &)
 {
     race::release(o[0].as<uint32_t *>());
     __atomic_fetch_add(o[0].as<uint32_t *>(), o[1].as<uint32_t>(), __ATOMIC_SEQ_CST);
 }
 
-static void copy_16(const operand *o, const char *) /* [shared], [global], 16 */
+static void copy_16(const operands &o, const form &) /* [shared], [global], 16 */
 {
     void *to = shared_pointer(o[0].as<uint32_t>());
     const void *from = o[1].as<const void *>();
@@ -199,50 +173,50 @@ static void copy_16(const operand *o, const char *) /* [shared], [global], 16 */
     defer(false, [=] { memcpy(to, from, 16); });
 }
 
-static void own_copies(const operand *, const char *)
+static void own_copies(const operands &, const form &)
 {
     catch_up(false);
     race::copies_waited();
 }
 
-static void commit_stores(const operand *, const char *)
+static void commit_stores(const operands &, const form &)
 {
     race::stores_commit();
 }
 
-static void own_stores(const operand *o, const char *name) /* groups that may be left */
+static void own_stores(const operands &o, const form &f) /* groups that may be left */
 {
     catch_up(false);
-    race::stores_waited(o[0].as<uint32_t>(), says(name, ".read"));
+    race::stores_waited(o[0].as<uint32_t>(), f.read);
 }
 
-static void proxy_fence(const operand *, const char *name)
+static void proxy_fence(const operands &, const form &f)
 {
-    race::fence_proxy(!says(name, ".shared"));
+    race::fence_proxy(!f.shared);
 }
 
-static void launches_wait(const operand *, const char *)
+static void launches_wait(const operands &, const form &)
 {
     race::grid_wait();
 }
 
-static void launches_let(const operand *, const char *)
+static void launches_let(const operands &, const form &)
 {
     race::grid_trigger();
 }
 
 /* ---- the rest ----------------------------------------------------------------------------------- */
 
-static void nothing(const operand *, const char *)
+static void nothing(const operands &, const form &)
 {
 }
 
-static void move(const operand *o, const char *)
+static void move(const operands &o, const form &)
 {
     *o[0].to = {o[1].bits()};
 }
 
-static void timer(const operand *o, const char *)
+static void timer(const operands &o, const form &)
 {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
@@ -252,59 +226,59 @@ static void timer(const operand *o, const char *)
     o[0].set(begin + (o[0].to->bits - begin) / 1000);
 }
 
-static void set_predicate(const operand *o, const char *)
+static void set_predicate(const operands &o, const form &)
 {
     o[0].set<uint32_t>(o[1].as<uint32_t>() != o[2].as<uint32_t>());
 }
 
-static void select(const operand *o, const char *)
+static void select(const operands &o, const form &)
 {
     *o[0].to = {o[3].as<uint32_t>() ? o[1].bits() : o[2].bits()};
 }
 
-static void pair_of_bf16(const operand *o, const char *)
+static void pair_of_bf16(const operands &o, const form &)
 {
     o[0].set((uint32_t)bf16_of(o[1].as<float>()) << 16 | bf16_of(o[2].as<float>()));
 }
 
-static void power2(const operand *o, const char *)
+static void power2(const operands &o, const form &)
 {
     float x = o[1].as<float>(), y = exp2f(fabsf(x) < 0x1p-126f ? 0 : x);
     o[0].set(fabsf(y) < 0x1p-126f ? 0.0f : y);
 }
 
-static void min_nan(const operand *o, const char *)
+static void min_nan(const operands &o, const form &)
 {
     float x = o[1].as<float>(), y = o[2].as<float>();
     o[0].set(x != x ? x : y != y ? y : fminf(x, y));
 }
 
-static void bar_sync(const operand *o, const char *)
+static void bar_sync(const operands &o, const form &)
 {
     barrier(o[0].as<int>(), o[1].as<int>());
 }
 
-static void arrive_cluster(const operand *, const char *)
+static void arrive_cluster(const operands &, const form &)
 {
     cluster_arrive();
 }
 
-static void wait_cluster(const operand *, const char *)
+static void wait_cluster(const operands &, const form &)
 {
     cluster_wait();
 }
 
-static void map_address(const operand *o, const char *)
+static void map_address(const operands &o, const form &)
 {
     o[0].set(remote_address(o[1].as<uint32_t>(), o[2].as<uint32_t>()));
 }
 
-static void size_of_cluster(const operand *o, const char *)
+static void size_of_cluster(const operands &o, const form &)
 {
     o[0].set(cluster_size());
 }
 
-static void rank_in_cluster(const operand *o, const char *)
+static void rank_in_cluster(const operands &o, const form &)
 {
     o[0].set(cluster_rank());
 }
@@ -359,6 +333,29 @@ static instruction *find(const std::string &name)
 
 /* ---- reading ------------------------------------------------------------------------------------ */
 
+/* The number behind a word of the name; 0: it is not there. */
+static int number_behind(const char *name, const char *word)
+{
+    const char *at = strstr(name, word);
+    return at ? atoi(at + strlen(word)) : 0;
+}
+
+static form form_of(const char *name)
+{
+    auto says = [=](const char *word) { return strstr(name, word) != nullptr; };
+    const char *dot = strrchr(name, '.');
+    form f = {};
+    f.bytes = dot && dot[1] ? atoi(dot + 2) / 8 : 0;
+    f.lanes = says(".v4.") ? 4 : says(".v2.") ? 2 : 1;
+    f.n = number_behind(name, ".m64n");
+    f.blocks = says(".x4.") ? 4 : says(".x2.") ? 2 : 1;
+    f.rank = number_behind(name, "tensor.");
+    f.shared = says(".shared"), f.acquire = says(".acquire"), f.read = says(".read");
+    f.trans = says(".trans."), f.half = says(".f16.f16");
+    f.commit = says("commit_group"), f.wait = says("wait_group");
+    return f;
+}
+
 static source source_of(const std::string &word, std::vector<std::string> &locals)
 {
     if (word[0] == '%') return {source::GIVEN, atoi(word.c_str() + 1), 0};
@@ -385,14 +382,15 @@ static void read_statement(std::vector<statement> &out, const std::string &text,
     s.predicate = -1;
     size_t at = 0;
     if (words[0][0] == '@') s.predicate = source_of(words[at++].substr(1), locals).index;
-    s.name = words[at++];
+    std::string name = words[at++];
     if (at + 1 < words.size() && words[at + 1].compare(0, 2, "%%") == 0) { /* a special register */
-        s.name += "." + words[at + 1].substr(2);
+        name += "." + words[at + 1].substr(2);
         words.pop_back();
     }
     for (; at < words.size(); at++) s.operands.push_back(source_of(words[at], locals));
-    if (s.operands.size() > OPERANDS || locals.size() > LOCALS) stop("an assembly text that is too long");
-    s.act = find(s.name);
+    if (locals.size() > LOCALS) stop("an assembly text with too many names of its own");
+    s.act = find(name);
+    s.how = form_of(name.c_str());
     out.push_back(s);
 }
 
@@ -415,17 +413,8 @@ void ptx::run(reg *given) const
     reg local[LOCALS] = {};
     if (now && now->clock) now->clock->pc = __builtin_return_address(0);
     for (const statement *s = first; s < first + count; s++) {
-        operand o[OPERANDS + 1];
         if (s->predicate >= 0 && !(uint32_t)local[s->predicate].bits) continue;
-        for (size_t i = 0; i < s->operands.size(); i++) {
-            const source &from = s->operands[i];
-            o[i] = {from.from == source::GIVEN   ? &given[from.index]
-                    : from.from == source::LOCAL ? &local[from.index]
-                                                 : nullptr,
-                    from.number};
-        }
-        o[s->operands.size()] = {nullptr, UINT64_MAX};
-        s->act(o, s->name.c_str());
+        s->act({s->operands.data(), (int)s->operands.size(), given, local}, s->how);
     }
 }
 

@@ -59,29 +59,21 @@ static uint16_t *element(void **lanes, int block, int i, int j)
 
 template <bool STORE> static void move_blocks(void **lanes)
 {
-    const blocks *any = (blocks *)lanes[0];
+    const blocks any = *(blocks *)lanes[0];
     if (race::on) {
         race::warp_asker warp(now->clock - now->lane, 32, false);
-        for (int lane = 0; lane < 8 * any->count; lane++)
+        for (int lane = 0; lane < 8 * any.count; lane++)
             warp.touch(lane, ((blocks *)lanes[lane])->row, 16, STORE);
     }
-    for (int q = 0; q < any->count; q++)
+    for (int q = 0; q < any.count; q++)
         for (int lane = 0; lane < 32; lane++)
             for (int k = 0; k < 2; k++) {
                 int i = lane / 4, j = 2 * (lane % 4) + k;
                 uint32_t *v = &((blocks *)lanes[lane])->value[q];
-                uint16_t *e = any->trans ? element(lanes, q, j, i) : element(lanes, q, i, j);
+                uint16_t *e = any.trans ? element(lanes, q, j, i) : element(lanes, q, i, j);
                 if (STORE) *e = (uint16_t)(*v >> (16 * k));
                 else *v = (*v & ~(0xffffu << (16 * k))) | (uint32_t)*e << (16 * k);
             }
-}
-
-static blocks blocks_of(const char *name)
-{
-    blocks b = {};
-    b.count = strstr(name, ".x4.") ? 4 : strstr(name, ".x2.") ? 2 : 1;
-    b.trans = strstr(name, ".trans.") != nullptr;
-    return b;
 }
 
 static char *row_at(const operand &o)
@@ -90,23 +82,21 @@ static char *row_at(const operand &o)
     return (char *)shared_pointer(o.as<uint32_t>());
 }
 
-static void load_matrix(const operand *o, const char *name) /* values, [row] */
+static void load_matrix(const operands &o, const form &f) /* values, [row] */
 {
-    blocks b = blocks_of(name);
-    b.row = row_at(o[b.count]);
+    blocks b = {row_at(o[f.blocks]), {}, f.blocks, f.trans};
     meet(ALL_LANES, &b, move_blocks<false>);
     for (int q = 0; q < b.count; q++) o[q].set(b.value[q]);
 }
 
-static void store_matrix(const operand *o, const char *name) /* [row], values */
+static void store_matrix(const operands &o, const form &f) /* [row], values */
 {
-    blocks b = blocks_of(name);
-    b.row = row_at(o[0]);
+    blocks b = {row_at(o[0]), {}, f.blocks, f.trans};
     for (int q = 0; q < b.count; q++) b.value[q] = o[q + 1].as<uint32_t>();
     meet(ALL_LANES, &b, move_blocks<true>);
 }
 
-static void transpose_block(const operand *o, const char *)
+static void transpose_block(const operands &o, const form &)
 {
     blocks b = {};
     b.value[0] = o[1].as<uint32_t>();
@@ -123,6 +113,26 @@ static void transpose_block(const operand *o, const char *)
     o[0].set(b.value[0]);
 }
 
+/* ---- products ------------------------------------------------------------------------------------ */
+
+constexpr int PRODUCT_K = 16, PRODUCT_MOST = 256;
+
+/* sums += A B, rows h and h + 8 of A; eight columns at once, each summed in ascending k. */
+__attribute__((target_clones("avx512f", "avx2", "default"))) static void
+multiply_rows(float (*sums)[PRODUCT_MOST], const float (*A)[PRODUCT_K], const float (*B)[PRODUCT_MOST], int n)
+{
+    typedef float eight __attribute__((vector_size(32)));
+    for (int j = 0; j < n; j += 8) {
+        eight d, e, b;
+        memcpy(&d, &sums[0][j], sizeof d), memcpy(&e, &sums[1][j], sizeof e);
+        for (int k = 0; k < PRODUCT_K; k++) {
+            memcpy(&b, &B[k][j], sizeof b);
+            d += A[0][k] * b, e += A[8][k] * b;
+        }
+        memcpy(&sums[0][j], &d, sizeof d), memcpy(&sums[1][j], &e, sizeof e);
+    }
+}
+
 /* ---- mma.sync ----------------------------------------------------------------------------------- */
 
 struct warp_product {
@@ -137,7 +147,7 @@ static float part(uint32_t pair, int k)
 
 static void multiply_warp(void **lanes)
 {
-    float A[16][16], B[16][8];
+    static thread_local float A[16][PRODUCT_K], B[PRODUCT_K][PRODUCT_MOST], d[2][PRODUCT_MOST];
     for (int lane = 0; lane < 32; lane++) {
         auto *p = (warp_product *)lanes[lane];
         int g = lane / 4, t = lane % 4;
@@ -147,16 +157,16 @@ static void multiply_warp(void **lanes)
         for (int h = 0; h < 2; h++)
             for (int k = 0; k < 2; k++) B[8 * h + 2 * t + k][g] = part(p->b[h], k);
     }
-    for (int lane = 0; lane < 32; lane++) {
-        auto *p = (warp_product *)lanes[lane];
-        for (int h = 0; h < 2; h++)
-            for (int i = 0; i < 2; i++)
-                for (int k = 0; k < 16; k++)
-                    p->d[2 * h + i] += A[lane / 4 + 8 * h][k] * B[k][2 * (lane % 4) + i];
+    for (int row = 0; row < 8; row++) { /* and the one 8 below */
+        for (int j = 0; j < 8; j++)
+            for (int h = 0; h < 2; h++) d[h][j] = ((warp_product *)lanes[4 * row + j / 2])->d[2 * h + j % 2];
+        multiply_rows(d, &A[row], B, 8);
+        for (int j = 0; j < 8; j++)
+            for (int h = 0; h < 2; h++) ((warp_product *)lanes[4 * row + j / 2])->d[2 * h + j % 2] = d[h][j];
     }
 }
 
-static void mma_bf16(const operand *o, const char *) /* d (4), a (4), b (2), c (4) */
+static void mma_bf16(const operands &o, const form &) /* d (4), a (4), b (2), c (4) */
 {
     warp_product p;
     for (int i = 0; i < 4; i++) p.d[i] = o[10 + i].as<float>(), p.a[i] = o[4 + i].as<uint32_t>();
@@ -169,7 +179,7 @@ struct double_product {
     double d[2], a, b;
 };
 
-static void mma_f64(const operand *o, const char *) /* d (2), a, b, c (2) */
+static void mma_f64(const operands &o, const form &) /* d (2), a, b, c (2) */
 {
     double_product p = {{o[4].as<double>(), o[5].as<double>()}, o[2].as<double>(), o[3].as<double>()};
     meet(ALL_LANES, &p, [](void **lanes) {
@@ -217,7 +227,7 @@ struct group_product {
     bool add, half, registers;
     uint32_t a[4];
     described A, B;
-    float d[128];
+    reg *d; /* n / 2 sums */
 };
 
 /* Each warp reads its own 16 rows of A, and all of B; eight numbers that follow each other are 16 bytes. */
@@ -239,62 +249,91 @@ static void touch_operands(const group_product *p)
     read(all, p->B, 0, p->n);
 }
 
+/* Eight numbers that follow each other, from shared memory. */
+static void widen(float *to, const described &x, int line, int k, bool half, uint32_t rank)
+{
+    uint32_t at = remote_address(x.at(line, k), rank);
+    uint16_t bits[8];
+    memcpy(bits, shared_pointer(at), sizeof bits);
+    shared_pointer(at + 14); /* is there, too */
+    for (int i = 0; i < 8; i++) to[i] = wide(bits[i], half);
+}
+
+/* Thread t has the sums of rows t / 4 and 8 below in its warp's 16, of columns 2 (t % 4) and the next in
+ * each eight. */
 static void multiply_group(void **threads)
 {
     if (race::on) touch_operands((group_product *)threads[0]);
-    const auto *any = (group_product *)threads[0];
-    static thread_local float A[64][16], B[16][256], sums[64][256];
+    const group_product any = *(group_product *)threads[0];
+    static thread_local float A[64][PRODUCT_K], B[PRODUCT_K][PRODUCT_MOST], sums[2][PRODUCT_MOST];
     uint32_t rank = cluster_rank();
-    for (int i = 0; i < 64; i++)
-        for (int k = 0; k < 16; k++) {
-            const auto *own = (group_product *)threads[i / 16 * 32 + i % 8 * 4 + k % 8 / 2];
-            A[i][k] =
-                any->registers
-                    ? part(own->a[k / 8 * 2 + i % 16 / 8], k % 2)
-                    : wide(*(uint16_t *)shared_pointer(remote_address(any->A.at(i, k), rank)), any->half);
+    float eight[8];
+    if (any.registers) {
+        for (int i = 0; i < 64; i++)
+            for (int k = 0; k < PRODUCT_K; k++) {
+                const auto *own = (group_product *)threads[i / 16 * 32 + i % 8 * 4 + k % 8 / 2];
+                A[i][k] = part(own->a[k / 8 * 2 + i % 16 / 8], k % 2);
+            }
+    } else if (any.A.across) {
+        for (int i = 0; i < 64; i += 8)
+            for (int k = 0; k < PRODUCT_K; k++) {
+                widen(eight, any.A, i, k, any.half, rank);
+                for (int e = 0; e < 8; e++) A[i + e][k] = eight[e];
+            }
+    } else {
+        for (int i = 0; i < 64; i++)
+            for (int k = 0; k < PRODUCT_K; k += 8) widen(&A[i][k], any.A, i, k, any.half, rank);
+    }
+    for (int j = 0; j < any.n; j += any.B.across ? 8 : 1)
+        for (int k = 0; k < PRODUCT_K; k += any.B.across ? 1 : 8) {
+            widen(eight, any.B, j, k, any.half, rank);
+            for (int e = 0; e < 8; e++) B[any.B.across ? k : k + e][any.B.across ? j + e : j] = eight[e];
         }
-    for (int j = 0; j < any->n; j++)
-        for (int k = 0; k < 16; k++)
-            B[k][j] = wide(*(uint16_t *)shared_pointer(remote_address(any->B.at(j, k), rank)), any->half);
-    for (int i = 0; i < 64; i++) {
-        for (int j = 0; j < any->n; j++) {
-            const auto *own = (group_product *)threads[i / 16 * 32 + i % 8 * 4 + j % 8 / 2];
-            sums[i][j] = any->add ? own->d[j / 8 * 4 + i % 16 / 8 * 2 + j % 2] : 0;
+    for (int four = 0; four < 32; four++) { /* threads with the same rows */
+        int row = four / 8 * 16 + four % 8;
+        for (int t = 0; t < 4; t++) {
+            const reg *d = ((group_product *)threads[4 * four + t])->d;
+            if (!any.add) break;
+            for (int j = 2 * t; j < any.n; j += 8, d += 4) {
+                reg_to(sums[0][j], d[0]), reg_to(sums[0][j + 1], d[1]);
+                reg_to(sums[1][j], d[2]), reg_to(sums[1][j + 1], d[3]);
+            }
         }
-        for (int k = 0; k < 16; k++)
-            for (int j = 0; j < any->n; j++) sums[i][j] += A[i][k] * B[k][j];
-        for (int j = 0; j < any->n; j++) {
-            auto *own = (group_product *)threads[i / 16 * 32 + i % 8 * 4 + j % 8 / 2];
-            own->d[j / 8 * 4 + i % 16 / 8 * 2 + j % 2] = sums[i][j];
+        if (!any.add) memset(sums, 0, sizeof sums);
+        multiply_rows(sums, &A[row], B, any.n);
+        for (int t = 0; t < 4; t++) {
+            reg *d = ((group_product *)threads[4 * four + t])->d;
+            for (int j = 2 * t; j < any.n; j += 8, d += 4) {
+                d[0] = reg_of(sums[0][j]), d[1] = reg_of(sums[0][j + 1]);
+                d[2] = reg_of(sums[1][j]), d[3] = reg_of(sums[1][j + 1]);
+            }
         }
     }
 }
 
 /* d (n / 2), A's descriptor or four registers, B's descriptor, p, 1, 1, [A across,] B across */
-static void wgmma(const operand *o, const char *name)
+static void wgmma(const operands &o, const form &f)
 {
     group_product p;
-    p.n = atoi(strstr(name, "m64n") + 4);
-    p.half = strstr(name, ".f16.f16") != nullptr;
-    int regs = p.n / 2, given = 0;
-    while (!o[given].is_end()) given++;
-    p.registers = given == regs + 4 + 1 + 3 + 1;
-    const operand *rest = o + regs + (p.registers ? 4 : 1);
+    p.n = f.n, p.half = f.half;
+    int regs = p.n / 2;
+    p.registers = o.count == regs + 4 + 1 + 3 + 1;
+    int rest = regs + (p.registers ? 4 : 1);
     for (int i = 0; i < 4 && p.registers; i++) p.a[i] = o[regs + i].as<uint32_t>();
-    p.A = {p.registers ? 0 : o[regs].bits(), !p.registers && rest[4].as<int>() != 0};
-    p.B = {rest[0].bits(), rest[p.registers ? 4 : 5].as<int>() != 0};
-    p.add = rest[1].as<uint32_t>() != 0;
-    if (rest[2].as<int>() != 1 || rest[3].as<int>() != 1) stop("wgmma with signs");
-    for (int i = 0; i < regs; i++) p.d[i] = o[i].as<float>();
+    p.A = {p.registers ? 0 : o[regs].bits(), !p.registers && o[rest + 4].as<int>() != 0};
+    p.B = {o[rest].bits(), o[rest + (p.registers ? 4 : 5)].as<int>() != 0};
+    p.add = o[rest + 1].as<uint32_t>() != 0;
+    if (o[rest + 2].as<int>() != 1 || o[rest + 3].as<int>() != 1) stop("wgmma with signs");
+    if (!now->lane && !o.in_order(regs)) stop("wgmma whose sums are not the first operands");
+    p.d = o[0].to;
     meet(ALL_LANES, &p, multiply_group, true);
-    for (int i = 0; i < regs; i++) o[i].set(p.d[i]);
 }
 
-static void group_sync(const operand *o, const char *name) /* .sync.aligned: all of a warp come */
+static void group_sync(const operands &o, const form &f) /* .sync.aligned: all of a warp come */
 {
     meet(ALL_LANES, now, [](void **) {});
-    if (strstr(name, "commit_group")) race::products_commit();
-    if (strstr(name, "wait_group")) race::products_waited(o[0].as<uint32_t>());
+    if (f.commit) race::products_commit();
+    if (f.wait) race::products_waited(o[0].as<uint32_t>());
 }
 
 /* ---- tensor maps, bulk copies ------------------------------------------------------------------- */
@@ -379,6 +418,12 @@ static int copy_box(const box_copy &c, bool move)
                     touch_box(c, row + from * m.bytes, (size_t)(end - from) * m.bytes, c.store);
                 continue;
             }
+            int64_t first = c.at[0] + (int64_t)(unit / m.bytes);
+            if (there && first >= 0 && first + 16 / m.bytes <= (int64_t)m.size[0]) { /* all of it inside */
+                char *there_at = (char *)row + first * m.bytes;
+                memcpy(c.store ? there_at : shared, c.store ? shared : there_at, 16);
+                continue;
+            }
             for (uint32_t i = 0; i < 16; i += m.bytes) {
                 int64_t x = c.at[0] + (int64_t)((unit + i) / m.bytes);
                 bool inside = there && x >= 0 && (uint64_t)x < m.size[0];
@@ -391,32 +436,29 @@ static int copy_box(const box_copy &c, bool move)
     return (int)(rows * inner);
 }
 
-static box_copy box_of(const operand &map, const operand &shared, const operand *at, bool store)
+static box_copy box_of(const operands &o, int map, int shared, int at, int rank, bool store)
 {
     box_copy c;
-    memcpy(&c.map, map.as<const void *>(), sizeof c.map);
-    c.shared = shared.as<uint32_t>(), c.store = store;
+    memcpy(&c.map, o[map].as<const void *>(), sizeof c.map);
+    if (c.map.rank != rank) stop("a bulk copy and its map have different ranks");
+    c.shared = o[shared].as<uint32_t>(), c.store = store;
     if (c.shared % 128) stop("a bulk copy whose shared memory is not aligned to 128 bytes");
-    for (int i = 0; i < c.map.rank; i++) c.at[i] = at[i].as<int>();
+    for (int i = 0; i < rank; i++) c.at[i] = o[at + i].as<int>();
     return c;
 }
 
-static void bulk_load(const operand *o, const char *name) /* [shared], [map, {at}], [bar] */
+static void bulk_load(const operands &o, const form &f) /* [shared], [map, {at}], [bar] */
 {
-    int rank = atoi(strstr(name, "tensor.") + 7);
-    box_copy c = box_of(o[1], o[0], o + 2, false);
-    uint32_t bar = o[2 + rank].as<uint32_t>();
-    if (c.map.rank != rank) stop("a bulk copy and its map have different ranks");
+    box_copy c = box_of(o, 1, 0, 2, f.rank, false);
+    uint32_t bar = o[2 + f.rank].as<uint32_t>();
     c.bar = shared_pointer(bar);
     if (race::on) copy_box(c, false);
     defer(true, [=] { mbarrier_bytes(bar, copy_box(c, true)); });
 }
 
-static void bulk_store(const operand *o, const char *) /* [map, {at}], [shared] */
+static void bulk_store(const operands &o, const form &f) /* [map, {at}], [shared] */
 {
-    tensor_map m;
-    memcpy(&m, o[0].as<const void *>(), sizeof m);
-    box_copy c = box_of(o[0], o[1 + m.rank], o + 1, true);
+    box_copy c = box_of(o, 0, 1 + f.rank, 1, f.rank, true);
     if (race::on) copy_box(c, false);
     defer(false, [=] { copy_box(c, true); });
 }

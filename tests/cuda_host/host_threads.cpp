@@ -9,96 +9,28 @@
  *     host thread yields, and after SILENCE seconds of such rounds the program ends and says who waits where.
  *  3. What a block shares with others, cluster barriers and mbarriers, is atomic or under the cluster's lock.
  */
-#include <pthread.h>
 #include <sched.h>
-#include <sys/mman.h>
 #include <time.h>
 
 #include <algorithm>
-#include <atomic>
-#include <condition_variable>
 #include <cstdio>
 #include <cstdlib>
-#include <deque>
-#include <mutex>
 #include <random>
-#include <thread>
-#include <unordered_map>
-#include <vector>
 
-#include "host_race.h"
+#include "host_block.h"
 
 __thread dim3 threadIdx, blockIdx, blockDim, gridDim;
 
 namespace cuda_host
 {
 
-constexpr size_t STACK = 256 << 10;
-constexpr int THREADS_MOST = 1024, WARP = 32, GROUP = 128, BARRIERS = 16;
 constexpr double SILENCE = 60;
 constexpr uint32_t SHARED_BEGIN = 1024, STATIC_AT = 0x800000, RANK_SHIFT = 24;
 
 __thread thread *now;
-static thread_local char anchor; /* static shared memory is told by its distance from here */
-
 /* ---- fibers ------------------------------------------------------------------------------------- */
 
-enum state { READY, WAITING, ENDED };
-
-struct fiber {
-    thread self;
-    state is;
-    bool polled;
-    const char *at; /* what it waits for */
-    void *stack_pointer;
-    uint32_t cluster_phase;
-    std::deque<deferred> copies; /* of its own, until it waits for them */
-};
-
-/* Lanes that have come to a meeting of theirs. */
-struct meeting {
-    unsigned mask;
-    int come;
-    void *mine[GROUP];
-    action *act;
-};
-
-struct named_barrier {
-    int come, count;
-    met sums, result;
-};
-
-struct cluster {
-    std::mutex lock;
-    int size;
-    block *member[WORKERS];
-    int live, come;
-    std::atomic<uint32_t> phase{0};
-    std::atomic<int> started{0}, ended{0};
-    race::group *order = nullptr;
-};
-
-struct block {
-    const launch *what;
-    cluster *in;
-    int rank;
-    dim3 index;
-    int threads, live;
-    std::vector<fiber> fibers;
-    std::vector<race::actor> actors; /* where races are looked for */
-    named_barrier barriers[BARRIERS];
-    std::unordered_map<unsigned, meeting> warps[THREADS_MOST / WARP]; /* by mask */
-    meeting groups[THREADS_MOST / GROUP];
-    unsigned lanes[THREADS_MOST / WARP]; /* those that have not ended */
-    std::deque<deferred> copies;
-    char *dynamic, *statics, *stacks;
-    void *scheduler;
-    const char *order; /* as the environment says, or null */
-    bool late;
-    std::mt19937 dice;
-};
-
-static thread_local block *here;
+__thread block *here;
 
 #if defined(__x86_64__)
 extern "C" void cuda_host_switch(void **save, void *to);
@@ -120,16 +52,34 @@ static void *stack_prepare(char *top, void (*entry)())
 #error "cuda_host: fibers are written for x86-64"
 #endif
 
-static void to_scheduler()
+/* The next fiber of the round that is ready, made the one that runs; null: the round is over. */
+static fiber *next_ready(block *b)
 {
+    while (b->at < b->threads) {
+        fiber *f = &b->fibers[(size_t)b->turns[(size_t)b->at++]];
+        if (f->is != READY) continue;
+        f->polled = false;
+        now = &f->self;
+        threadIdx = now->index;
+        return f;
+    }
+    return nullptr;
+}
+
+/* The fiber that runs rests: on to the next of the round, after the last to block_run. */
+static void to_others()
+{
+    block *b = here;
     fiber *f = now->of;
-    cuda_host_switch(&f->stack_pointer, here->scheduler);
+    b->moved = b->moved || !f->polled;
+    fiber *next = next_ready(b);
+    cuda_host_switch(&f->stack_pointer, next ? next->stack_pointer : b->scheduler);
 }
 
 void poll()
 {
     now->of->polled = true;
-    to_scheduler();
+    to_others();
 }
 
 static void report(const char *why)
@@ -174,8 +124,14 @@ static void release(int first, int count, const char *at)
 {
     for (int i = first; i < first + count && i < here->threads; i++) {
         fiber *f = &here->fibers[(size_t)i];
-        if (f->is == WAITING && f->at == at) f->is = READY;
+        if (f->is == WAITING && f->at == at) f->is = READY, here->waiting--;
     }
+}
+
+static void wait_at(const char *at)
+{
+    now->of->is = WAITING, now->of->at = at;
+    here->waiting++;
 }
 
 static const char *const BARRIER_AT[BARRIERS] = {"barrier 0",  "barrier 1",  "barrier 2",  "barrier 3",
@@ -207,10 +163,9 @@ met barrier(int id, int count, int add)
     b->count = count;
     b->come++;
     b->sums.threads++, b->sums.sum += add, b->sums.truths += add != 0;
-    fiber *f = now->of;
-    f->is = WAITING, f->at = BARRIER_AT[id];
+    wait_at(BARRIER_AT[id]);
     barrier_check(id);
-    to_scheduler();
+    to_others();
     return b->result;
 }
 
@@ -242,27 +197,27 @@ static void release_lanes(unsigned warp, unsigned mask)
 static void meet_group(void *mine, action *act)
 {
     unsigned g = now->number / GROUP;
-    meeting *m = &here->groups[g];
+    auto *m = &here->groups[g];
     m->mine[now->number % GROUP] = mine, m->act = act;
-    now->of->is = WAITING, now->of->at = GROUP_AT;
+    wait_at(GROUP_AT);
     if (++m->come == GROUP) {
         act(m->mine);
         m->come = 0;
         release((int)g * GROUP, GROUP, GROUP_AT);
     }
-    to_scheduler();
+    to_others();
 }
 
 void meet(unsigned mask, void *mine, action *act, bool group)
 {
     if (group) return meet_group(mine, act);
     if (!(mask >> now->lane & 1)) stop("a lane is not in the mask that it gives");
-    meeting *m = &here->warps[now->warp][mask];
+    meeting *m = mask == ALL_LANES ? &here->whole_warps[now->warp] : &here->warps[now->warp][mask];
     if (m->come && m->act != act) stop("lanes of a warp meet for different things");
     m->mask = mask, m->act = act, m->mine[now->lane] = mine, m->come++;
-    now->of->is = WAITING, now->of->at = WARP_AT;
+    wait_at(WARP_AT);
     if (meeting_check(m, here->lanes[now->warp])) release_lanes(now->warp, mask);
-    to_scheduler();
+    to_others();
 }
 
 /* ---- clusters ----------------------------------------------------------------------------------- */
@@ -340,23 +295,33 @@ uint32_t remote_address(uint32_t address, uint32_t rank)
 
 /* ---- copies that are done later ----------------------------------------------------------------- */
 
-void defer(bool blocks, deferred copy)
+bool copies_late()
 {
-    if (!here->late) return copy();
-    (blocks ? here->copies : now->of->copies).push_back(std::move(copy));
+    return here->late;
+}
+
+void put_off(bool blocks, deferred copy)
+{
+    (blocks ? here->copies : now->of->copies).list.push_back(std::move(copy));
 }
 
 void catch_up(bool blocks)
 {
-    auto &copies = blocks ? here->copies : now->of->copies;
-    while (!copies.empty()) {
-        deferred copy = std::move(copies.front());
-        copies.pop_front();
-        copy();
-    }
+    (blocks ? here->copies : now->of->copies).do_all();
 }
 
 /* ---- a block ------------------------------------------------------------------------------------ */
+
+/* A lane of the warp has ended: who waited for it need not. */
+static void ended_without(unsigned warp)
+{
+    block *b = here;
+    for (int id = 0; id < BARRIERS; id++)
+        if (b->barriers[id].come && !b->barriers[id].count) barrier_check(id);
+    if (meeting_check(&b->whole_warps[warp], b->lanes[warp])) release_lanes(warp, ALL_LANES);
+    for (auto &m : b->warps[warp])
+        if (meeting_check(&m.second, b->lanes[warp])) release_lanes(warp, m.first);
+}
 
 static void fiber_main()
 {
@@ -364,27 +329,23 @@ static void fiber_main()
     block *b = here;
     b->what->signature.call(b->what->kernel, b->what->args);
     f = now->of;
-    if (!f->copies.empty()) stop("a thread ends with bulk stores that it did not wait for");
+    if (!f->copies.list.empty()) stop("a thread ends with bulk stores that it did not wait for");
     f->is = ENDED;
     b->live--;
     b->lanes[f->self.warp] &= ~(1u << f->self.lane);
-    for (int id = 0; id < BARRIERS; id++)
-        if (b->barriers[id].come && !b->barriers[id].count) barrier_check(id);
-    for (auto &m : b->warps[f->self.warp])
-        if (meeting_check(&m.second, b->lanes[f->self.warp])) release_lanes(f->self.warp, m.first);
-    {
-        std::lock_guard<std::mutex> hold(b->in->lock);
-        b->in->live--;
-        cluster_check(b->in);
-    }
-    to_scheduler();
+    if (b->waiting) ended_without(f->self.warp);
+    if (b->in->size > 1) b->in->lock.lock();
+    b->in->live--;
+    cluster_check(b->in);
+    if (b->in->size > 1) b->in->lock.unlock();
+    to_others();
     abort();
 }
 
 static void fibers_make(block *b)
 {
-    b->fibers.clear();
     b->fibers.resize((size_t)b->threads);
+    b->waiting = 0;
     b->actors.clear();
     b->actors.reserve(race::on ? (size_t)b->threads : 0);
     for (int i = 0; i < b->threads; i++) {
@@ -404,16 +365,18 @@ static void fibers_make(block *b)
     for (int w = 0; w < (b->threads + WARP - 1) / WARP; w++) {
         int lanes = b->threads - w * WARP;
         b->lanes[w] = lanes >= WARP ? ALL_LANES : (1u << lanes) - 1;
+        b->whole_warps[w] = {};
         b->warps[w].clear();
     }
     memset(b->barriers, 0, sizeof b->barriers);
     memset(b->groups, 0, sizeof b->groups);
-    b->copies.clear();
+    b->copies.list.clear();
 }
 
-static void order_make(std::vector<int> &order, block *b)
+static void order_make(block *b)
 {
     const char *how = b->order;
+    std::vector<int> &order = b->turns;
     int n = b->threads;
     if ((int)order.size() != n) {
         order.resize((size_t)n);
@@ -429,11 +392,8 @@ static double seconds()
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-static void call_another();
-
-static void block_run(block *b)
+void block_run(block *b)
 {
-    std::vector<int> order;
     double quiet_since = 0;
     const char *late = getenv("CUDA_HOST_LATE");
     b->order = getenv("CUDA_HOST_ORDER"), b->late = late && *late == '1';
@@ -441,20 +401,14 @@ static void block_run(block *b)
     memset(b->dynamic, 0xff, b->what->shared); /* NaN in every format */
     blockIdx = b->index, blockDim = b->what->block, gridDim = b->what->grid;
     fibers_make(b);
+    b->turns.clear();
     while (b->live) {
-        bool ran = false, moved = false;
-        order_make(order, b);
-        for (int i : order) {
-            fiber *f = &b->fibers[(size_t)i];
-            if (f->is != READY) continue;
-            f->polled = false;
-            now = &f->self;
-            threadIdx = now->index;
-            cuda_host_switch(&b->scheduler, f->stack_pointer);
-            ran = true, moved = moved || !f->polled;
-        }
-        if (!ran) stop("every thread waits at a barrier or for its warp");
-        if (moved) quiet_since = 0;
+        b->moved = false, b->at = 0;
+        order_make(b);
+        fiber *first = next_ready(b);
+        if (!first) stop("every thread waits at a barrier or for its warp");
+        cuda_host_switch(&b->scheduler, first->stack_pointer);
+        if (b->moved) quiet_since = 0;
         else {
             if (!quiet_since) quiet_since = seconds();
             if (seconds() - quiet_since > SILENCE) stop("nothing moves");
@@ -465,134 +419,6 @@ static void block_run(block *b)
         }
     }
     now = nullptr;
-}
-
-/* ---- host threads ------------------------------------------------------------------------------- */
-
-/* Who launches works, too; others are called when there are more blocks than those at work, one for a start,
- * a cluster's all, and one more each time a block does nothing but wait. Never destroyed: its threads wait on
- * it until the process ends. */
-struct crew {
-    std::mutex lock;
-    std::condition_variable begin, end;
-    const launch *what = nullptr;
-    int blocks = 0, next = 0;
-    int threads = 0, busy = 0, called = 0; /* busy: at work or called; called: not yet awake */
-    cluster *forming = nullptr;
-};
-
-static crew &all = *new crew;
-
-/* A place for the next block; false where there is none. A cluster is made with its first block. */
-static bool take(const launch *l, int *at, cluster **in)
-{
-    std::lock_guard<std::mutex> hold(all.lock);
-    if (all.next >= all.blocks) return false;
-    *at = all.next++;
-    if (*at % l->cluster == 0) {
-        all.forming = new cluster;
-        all.forming->size = l->cluster;
-        all.forming->live = l->cluster * (int)(l->block.x * l->block.y * l->block.z);
-        all.forming->come = 0;
-        if (race::on)
-            all.forming->order = race::group_make((uint32_t)(*at / l->cluster), (uint32_t)all.forming->live);
-    }
-    *in = all.forming;
-    return true;
-}
-
-static void work_on(const launch *l, block *b)
-{
-    int at;
-    cluster *c;
-    while (take(l, &at, &c)) {
-        b->what = l, b->in = c, b->rank = at % l->cluster;
-        unsigned n = (unsigned)at;
-        b->index = dim3(n % l->grid.x, n / l->grid.x % l->grid.y, n / l->grid.x / l->grid.y);
-        b->threads = b->live = (int)(l->block.x * l->block.y * l->block.z);
-        c->member[b->rank] = b;
-        c->started.fetch_add(1);
-        while (c->started.load() < c->size) sched_yield();
-        race::turn_take();
-        block_run(b);
-        race::turn_give();
-        c->ended.fetch_add(1);
-        while (c->ended.load() < c->size) sched_yield(); /* others may still read its memory */
-        if (c->started.fetch_sub(1) == 1) {
-            race::group_end(c->order);
-            delete c;
-        }
-    }
-}
-
-static char *memory(size_t bytes)
-{
-    void *p =
-        mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (p == MAP_FAILED) stop("no memory for fibers");
-    return (char *)p;
-}
-
-/* This host thread's place for blocks, as long as the thread. */
-static block *own_block()
-{
-    if (here) return here;
-    here = new block;
-    here->stacks = memory(STACK * THREADS_MOST);
-    here->dynamic = memory(SHARED_MOST);
-    here->statics = &anchor;
-    race::shared_areas(here->dynamic, here->statics, here->stacks, STACK * THREADS_MOST);
-    return here;
-}
-
-static void worker()
-{
-    std::unique_lock<std::mutex> hold(all.lock);
-    for (;;) {
-        all.begin.wait(hold, [] { return all.called > 0; });
-        all.called--;
-        const launch *l = all.what;
-        hold.unlock();
-        work_on(l, own_block());
-        hold.lock();
-        if (--all.busy == 0) all.end.notify_all();
-    }
-}
-
-/* One more, if there are blocks for it; under the lock. */
-static void call()
-{
-    if (all.busy >= WORKERS || all.next >= all.blocks) return;
-    if (all.threads < all.busy) {
-        std::thread(worker).detach();
-        all.threads++;
-    }
-    all.busy++, all.called++;
-    all.begin.notify_one();
-}
-
-static void call_another()
-{
-    std::lock_guard<std::mutex> hold(all.lock);
-    call();
-}
-
-void run(const launch &l)
-{
-    static std::mutex one; /* launches of several host threads one by one */
-    static const int child = pthread_atfork(nullptr, nullptr, [] { all.threads = 0; }); /* it has none */
-    (void)child;
-    std::lock_guard<std::mutex> turn(one);
-    race::kernel_begin(l);
-    std::unique_lock<std::mutex> hold(all.lock);
-    all.what = &l, all.next = 0, all.blocks = (int)(l.grid.x * l.grid.y * l.grid.z), all.busy = 1;
-    for (int i = 1; i < (l.cluster > 1 ? l.cluster : all.blocks > 1 ? 2 : 1); i++) call();
-    hold.unlock();
-    work_on(&l, own_block());
-    hold.lock();
-    all.busy--;
-    all.end.wait(hold, [] { return all.busy == 0; });
-    race::kernel_end();
 }
 
 } // namespace cuda_host

@@ -22,6 +22,25 @@ static format format_of(polar_dtype dtype)
     }
 }
 
+#if LDBL_MANT_DIG == 64 && defined(__x86_64__) /* the usual case, quickly: 64 bits, then sign and exponent \
+                                                */
+/* As frexp has it; x is not 0 and normal in long double. */
+static int exponent_of(long double x)
+{
+    uint16_t top;
+    memcpy(&top, (const char *)&x + 8, sizeof top);
+    return (top & 0x7fff) - 16382;
+}
+
+static long double power_of_2(int e)
+{
+    long double x = 1;
+    uint16_t top = (uint16_t)(e + 16383);
+    memcpy((char *)&x + 8, &top, sizeof top);
+    return x;
+}
+#endif
+
 /* The exponent of the last place of x in the format. */
 static int last_place(long double x, format f)
 {
@@ -36,6 +55,12 @@ long double pl_round_to(long double x, polar_dtype dtype)
     if (dtype == POLAR_DTYPE_F32) return (float)x;
     if (x == 0 || !isfinite(x)) return x;
     format f = format_of(dtype);
+#if LDBL_MANT_DIG == 64 && defined(__x86_64__)
+    /* 3 2^62 last places and x have their last bit there, too: the sum is rounded to it, half to even */
+    int first = exponent_of(x), last = first - f.bits > f.least ? first - f.bits : f.least;
+    long double large = power_of_2(last + 62) * 3, y = fabsl(x) + large - large;
+    return copysignl(y < power_of_2(f.most) ? y : INFINITY, x);
+#endif
     int e = last_place(x, f);
     long double r = ldexpl(rintl(ldexpl(x, -e)), e); /* rintl: half to even */
     return fabsl(r) < ldexpl(1, f.most) ? r : copysignl(INFINITY, x);
@@ -75,13 +100,10 @@ typedef struct {
 static span span_of(long double x)
 {
     span s;
-#if LDBL_MANT_DIG == 64 && defined(__x86_64__) /* the usual case, quickly: 64 bits, then sign and exponent \
-                                                */
+#if LDBL_MANT_DIG == 64 && defined(__x86_64__)
     uint64_t m64;
-    uint16_t top;
     memcpy(&m64, &x, sizeof m64);
-    memcpy(&top, (const char *)&x + 8, sizeof top);
-    s.first = (top & 0x7fff) - 16382;
+    s.first = exponent_of(x);
     s.last = s.first - 64 + (m64 ? __builtin_ctzll(m64) : 0);
     return s;
 #endif
@@ -145,7 +167,8 @@ pl_iv pl_iv_in(pl_iv x, polar_dtype dtype)
     if (x.any || isnan(x.lo)) return x;
     pl_iv r = x;
     for (int f = POLAR_DTYPE_F64; f <= (int)dtype; f++) { /* the formats go from wide to narrow */
-        long double lo = pl_round_to(x.lo, (polar_dtype)f), hi = pl_round_to(x.hi, (polar_dtype)f);
+        long double lo = pl_round_to(x.lo, (polar_dtype)f),
+                    hi = x.hi == x.lo ? lo : pl_round_to(x.hi, (polar_dtype)f);
         if (lo < r.lo) r.lo = lo;
         if (hi > r.hi) r.hi = hi;
     }
@@ -200,6 +223,11 @@ pl_iv pl_iv_add(pl_iv a, pl_iv b)
 {
     if (pl_iv_is_nan(a) || pl_iv_is_nan(b)) return pl_iv_point(NAN);
     if (a.any || b.any) return anything();
+    if (a.lo == a.hi && b.lo == b.hi && isfinite(a.lo) && isfinite(b.lo)) { /* points: one sum, once */
+        long double s = a.lo + b.lo;
+        int exact = sum_exact(a.lo, b.lo);
+        return (pl_iv){down(s, exact), up(s, exact), 0};
+    }
     if ((a.hi == INFINITY && b.lo == -INFINITY) || (a.lo == -INFINITY && b.hi == INFINITY))
         return a.lo == a.hi && b.lo == b.hi ? pl_iv_point(NAN) : anything();
     return (pl_iv){down(a.lo + b.lo, sum_exact(a.lo, b.lo)), up(a.hi + b.hi, sum_exact(a.hi, b.hi)), 0};

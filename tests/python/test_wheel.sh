@@ -3,7 +3,7 @@
 #
 #     sh tests/python/test_wheel.sh ROOT ENVIRONMENT
 #
-# The instruction sets beyond the baseline and CUDA are left out, to be quick; scikit-build-core is that of the tests' environment.
+# The instruction sets beyond the baseline, CUDA and optimisation (the build type None) are left out, to be quick; scikit-build-core is that of the tests' environment.
 set -u
 root=$1
 env=$2
@@ -13,7 +13,7 @@ trap 'rm -rf "$dir"' EXIT
 fail() { echo "test_wheel: $1 FAIL"; [ -f "$dir/log" ] && tail -n 20 "$dir/log"; exit 1; }
 
 "$env/bin/python" -m pip wheel --quiet --no-deps --no-build-isolation --disable-pip-version-check -w "$dir" -Cbuild-dir="$dir/build" \
-    -Ccmake.define.POLAR_ISAS=scalar -Ccmake.define.POLAR_CUDA=OFF "$root" >"$dir/log" 2>&1 || fail "the wheel does not build"
+    -Ccmake.build-type=None -Ccmake.define.POLAR_ISAS=scalar -Ccmake.define.POLAR_CUDA=OFF "$root" >"$dir/log" 2>&1 || fail "the wheel does not build"
 wheel=$(ls "$dir"/polar-*-py3-none-*.whl) || fail "a wheel for every Python 3"
 python3 -m venv "$dir/fresh" || fail "a fresh environment"
 "$dir/fresh/bin/python" -m pip install --quiet --no-index --disable-pip-version-check "$wheel" >"$dir/log" 2>&1 || fail "the wheel does not install"

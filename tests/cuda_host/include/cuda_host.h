@@ -512,7 +512,7 @@ struct reg {
     uint64_t bits;
 };
 
-template <class T> reg reg_of(const T &x)
+template <class T> __attribute__((always_inline)) inline reg reg_of(const T &x)
 {
     reg r = {0};
     static_assert(sizeof x <= sizeof r.bits, "a register holds 8 bytes");
@@ -520,7 +520,7 @@ template <class T> reg reg_of(const T &x)
     return r;
 }
 
-template <class T> void reg_to(T &x, const reg &r)
+template <class T> __attribute__((always_inline)) inline void reg_to(T &x, const reg &r)
 {
     memcpy(&x, &r.bits, sizeof x);
 }
