@@ -1,0 +1,196 @@
+"""torch_groups.py -- param_groups in the library's terms: what a caller gave as groups of one route each, and
+the numbers of a group as polar_rule and polar_hyper.
+
+A group is torch's dict with all the keys of the optimiser's defaults, `route` and `param_names`; `rest` where
+views leave weights of its parameters to AdamW. Invariants: a group has one route; no tensor is in two groups;
+a group's numbers are LIVE, which a step takes as they are, or FIXED, which the library takes when it is made
+(eps belongs to these where it is the map's).
+"""
+from ctypes import byref
+from typing import Any
+
+import torch
+
+from . import _abi
+from ._library import check, layout, lib, map_options
+from .routes import ADAMW, MATRIX, Routes, decide, named
+
+LIVE = ("lr", "betas", "momentum", "eps", "weight_decay")
+FIXED = ("nesterov", "ns_steps", "ns_coefficients", "adjust_lr_fn", "map")
+_SCALES = {None: "jordan", "original": "jordan", "match_rms_adamw": "rms"}
+# whose numbers are PolarAdamW's where none are given
+_PAPER = ("sgdm", "adamw", "muon", "polaradamw", "muon_v", "polar_ema")
+# in the order of polar_scale
+_SCALE_NAMES = ("none", "paper", "jordan", "spectral", "rms", "frobenius", "nuclear", "transposed")
+# numbers of single stages: which rules have them
+_CONSTANTS = {
+    "radius": lambda r: r.apply == _abi.POLAR_APPLY_CONSTRAINED,
+    "clip": lambda r: r.post == _abi.POLAR_POST_NORM_SUM,
+    "strength": lambda r: r.apply in (_abi.POLAR_APPLY_UPDATE_FLOOR, _abi.POLAR_APPLY_RADIAL_BRAKE),
+    "fraction": lambda r: r.momentum == _abi.POLAR_MOMENTUM_PICKED,
+    "kron_power": lambda r: _abi.POLAR_PRECONDITION_KRON <= r.precondition <= _abi.
+    POLAR_PRECONDITION_KRON_NESTEROV,
+    "refresh": lambda r: has_factors(r),
+    "first_basis": lambda r: _abi.POLAR_PRECONDITION_SOAP <= r.precondition <= _abi.
+    POLAR_PRECONDITION_KL_SOAP,
+}
+OWN: Any = type("_Own", (), {"__repr__": lambda self: "the rule's"})()    # an argument that was not given
+
+
+def plain(value):
+    """A value of a group as it compares: lists are tuples, tensors numbers."""
+    if isinstance(value, torch.Tensor):
+        return float(value)
+    return tuple(plain(x) for x in value) if isinstance(value, (list, tuple)) else value
+
+
+# ---- rules ------------------------------------------------------------------------------------------------
+
+
+def has_factors(rule):
+    """Kronecker factors, of any kind."""
+    return _abi.POLAR_PRECONDITION_KRON <= rule.precondition <= _abi.POLAR_PRECONDITION_KL_SOAP
+
+
+def divides(rule):
+    """By moments or norms of lines, so eps is theirs and not the map's."""
+    without = rule.precondition in (_abi.POLAR_PRECONDITION_NONE, _abi.POLAR_PRECONDITION_SIGN)
+    return not without or rule.post != _abi.POLAR_POST_NONE
+
+
+def checked_constants(rule, constants):
+    """The constants, if the rule has them."""
+    r = _abi.polar_rule()
+    check(lib.polar_rule_parse_sized(byref(r), rule.encode(), byref(layout())))
+    has = [k for k, of in _CONSTANTS.items() if of(r)]
+    for k in constants:
+        if k not in has:
+            raise ValueError(f"rule '{rule}' has no constant {k!r} (it has: {', '.join(has) or 'none'})")
+    whole = ("refresh", "first_basis")
+    return {k: int(v) if k in whole else float(v) for k, v in constants.items()}
+
+
+def own_numbers(rule):
+    """What an argument is that was not given."""
+    if rule in _PAPER:
+        return dict(lr=5e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=0.05, momentum=0.95,
+                    adjust_lr_fn="paper", map="ns_bf16_fused")
+    o = _abi.polar_optim_opts()
+    check(lib.polar_optim_opts_parse_sized(byref(o), rule.encode(), byref(layout())))
+    r = o.rule
+    kinds = {_abi.POLAR_MAP_POWER: "power", _abi.POLAR_MAP_SOFT: "soft"}
+    spectral = f"{kinds[r.map.kind]}:{r.map.power}" if r.map.kind in kinds else None
+    return dict(lr=o.lr, betas=(r.beta1, r.beta2), eps=r.eps, weight_decay=o.weight_decay,
+                momentum=r.beta1, adjust_lr_fn=_SCALE_NAMES[r.scale], map=spectral or "ns_bf16_fused")
+
+
+def rule_of(group, config):
+    """polar_rule of a group, and what it points to."""
+    rule = _abi.polar_rule()
+    check(lib.polar_rule_parse_sized(byref(rule), config["rule"].encode(), byref(layout())))
+    for k, v in config.get("constants", {}).items():
+        setattr(rule, k, v)
+    if config["rule"] == "muon":    # torch's form of it, whose buffer is an average
+        rule.momentum = _abi.POLAR_MOMENTUM_AVERAGE_NESTEROV if group[
+            "nesterov"] else _abi.POLAR_MOMENTUM_AVERAGE
+    elif rule.momentum == _abi.POLAR_MOMENTUM_NESTEROV and not group["nesterov"]:
+        rule.momentum = _abi.POLAR_MOMENTUM_HEAVY_BALL
+    elif rule.momentum == _abi.POLAR_MOMENTUM_AVERAGE_NESTEROV and not group["nesterov"]:
+        rule.momentum = _abi.POLAR_MOMENTUM_AVERAGE
+    keep = None
+    if rule.map.kind != _abi.POLAR_MAP_NONE:
+        rule.map, keep = map_options(group["map"], group["ns_steps"], group["ns_coefficients"],
+                                     None if divides(rule) else float(group["eps"]))
+    scale, name = _abi.polar_scale(), _SCALES.get(group["adjust_lr_fn"], group["adjust_lr_fn"])
+    check(lib.polar_scale_parse(byref(scale), name.encode()))
+    if rule.map.kind != _abi.POLAR_MAP_NONE:
+        rule.scale = scale.value
+    return rule, keep
+
+
+# ---- a group's numbers ------------------------------------------------------------------------------------
+
+
+def fixed_of(group, rule):
+    """The numbers of a group that the library takes when it is made: eps too, where it is the map's."""
+    by_map = group["route"] == MATRIX and not divides(rule)
+    return [plain(group[key]) for key in (FIXED + ("eps", ) if by_map else FIXED)]
+
+
+def hyper_of(group, rule):
+    """The live numbers of a group's route."""
+    betas = plain(group["betas"])
+    if group["route"] == ADAMW:
+        return _abi.polar_hyper(plain(group["lr"]), betas[0], betas[1], group["eps"], group["weight_decay"])
+    first = betas[0] if rule.momentum == _abi.POLAR_MOMENTUM_EMA else group["momentum"]
+    return _abi.polar_hyper(plain(group["lr"]), first, betas[1], group["eps"] if divides(rule) else 1e-8,
+                            group["weight_decay"])
+
+
+def rest_of(group):
+    """AdamW's numbers of what views leave out of a group's parameters; its rate goes with the group's."""
+    r = group["rest"]
+    factor = plain(group["lr"]) / r["of_lr"] if r["of_lr"] else 1.0
+    return _abi.polar_hyper(factor * r["lr"], *plain(r["betas"]), r["eps"], r["weight_decay"])
+
+
+# ---- what the caller gave ---------------------------------------------------------------------------------
+
+
+def grouped(params, config, aux, defaults):
+    """(group, its routes) for torch: what the caller gave, in groups of one route each."""
+    module = params if isinstance(params, torch.nn.Module) else None
+    given = [] if module is not None else list(params) if not isinstance(params, torch.Tensor) else named(
+        params)
+    if module is None and not given:
+        raise ValueError("optimizer got an empty parameter list")
+    if not given or not isinstance(given[0], dict):
+        given = [{"params": module if module is not None else given}]
+    out = []
+    for g in given:
+        if not isinstance(g, dict) or "params" not in g:
+            raise TypeError("groups are dicts with 'params'; got a mixture of groups and tensors")
+        out += split(g, config, aux, defaults)
+    seen = {}
+    for g, table in out:
+        for p, r in zip(g["params"], table):
+            if id(p) in seen:
+                raise ValueError(
+                    f"'{r.name}' and '{seen[id(p)]}' are one parameter: give shared weights once")
+            seen[id(p)] = r.name
+    if not config["allow_no_matrix"] and not any(r.route == MATRIX for _, table in out for r in table):
+        raise ValueError(
+            f"none of {len(seen)} parameters takes the matrix route of '{config['rule']}':\n"
+            f"{Routes(r for _, table in out for r in table)}\nsay which with matrix=[patterns] (or "
+            f"allow_no_matrix=True)"
+        )
+    return out
+
+
+def split(group, config, aux, defaults):
+    """A caller's group as one or two of ours, matrices first: (group, routes)."""
+    params = group["params"]
+    module = params if isinstance(params, torch.nn.Module) else None
+    pairs = named([params] if isinstance(params, torch.Tensor) else params)
+    route = group.get("route")
+    if route is None and "use_muon" in group:
+        route = MATRIX if group["use_muon"] else ADAMW
+    if config["rule"] == "adamw":
+        route = ADAMW
+    table = decide(pairs, module, config["matrix"], config["adamw"], config["blocks"], config["views"], route)
+    out = []
+    for way in (MATRIX, ADAMW):
+        chosen = [(p, r) for (_, p), r in zip(pairs, table) if r.route == way]
+        if not chosen:
+            continue
+        g = {k: v for k, v in group.items() if k not in ("params", "route", "use_muon", "param_names")}
+        if way == ADAMW and config["rule"] != "adamw":
+            both = any(r.route == MATRIX for r in table)    # the group's lr is then that of its matrices
+            own = {k: group["aux_" + k] for k in aux if "aux_" + k in group}
+            g = {**aux, **({k: v for k, v in g.items() if not both or k not in aux}), **own}
+        g["params"], g["route"], g["param_names"] = [p for p, _ in chosen], way, [r.name for _, r in chosen]
+        if way == MATRIX and any(r.rest for _, r in chosen):    # AdamW's numbers of what views leave out
+            own = {k: group.get("aux_" + k, v) for k, v in aux.items()}
+            g["rest"] = dict(own, of_lr=plain(g.get("lr", defaults["lr"])))
+        out.append((g, Routes(r for _, r in chosen)))
+    return out
