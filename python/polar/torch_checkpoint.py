@@ -87,7 +87,7 @@ def _like(p, flat):
 def shown(native):
     """{parameter: its state}, views of the library's memory."""
     out = {}
-    for k, p, i in native.numbers:
+    for k, p, i in native.entries:
         keys, entry = _keys(native, k), {}
         for which in _kinds(native, k, p) if native.ranks else keys:
             seen = parts(native.handle, i, which, native.device) if which >= _abi.POLAR_STATE_POST else [
@@ -161,7 +161,7 @@ def emptied(native, state, loaded):
 def whole(native):
     """{parameter: its state}, as torch has it: whole, or by rows where the parameter is. Collective."""
     ranks, out = native.ranks, {}
-    for k, p, i in native.numbers:
+    for k, p, i in native.entries:
         dtype, keys = torch.float64 if p.dtype is torch.float64 else torch.float32, _keys(native, k)
         entry = {}
         for which in _kinds(native, k, p):
@@ -183,7 +183,7 @@ def _put(native, old):
     """Every rank its part of `old`. Collective."""
     # master copies and the owners' rows
     check(lib.polar_optim_reload_weights(native.handle.pointer, native.queue.pointer))
-    for k, p, i in native.numbers:
+    for k, p, i in native.entries:
         entry, keys = old.get(p, {}), _keys(native, k)
         for which in _kinds(native, k, p):
             if keys[which] in entry:

@@ -7,6 +7,7 @@ a group's numbers are LIVE, which a step takes as they are, or FIXED, which the 
 (eps belongs to these where it is the map's).
 """
 from ctypes import byref
+from operator import itemgetter
 from typing import Any
 
 import torch
@@ -17,6 +18,7 @@ from .routes import ADAMW, MATRIX, Routes, decide, named
 
 LIVE = ("lr", "betas", "momentum", "eps", "weight_decay")
 FIXED = ("nesterov", "ns_steps", "ns_coefficients", "adjust_lr_fn", "map")
+numbers_of = itemgetter(*LIVE, *FIXED)    # of a group
 _SCALES = {None: "jordan", "original": "jordan", "match_rms_adamw": "rms"}
 # whose numbers are PolarAdamW's where none are given
 _PAPER = ("sgdm", "adamw", "muon", "polaradamw", "muon_v", "polar_ema")
@@ -42,6 +44,13 @@ def plain(value):
     if isinstance(value, torch.Tensor):
         return float(value)
     return tuple(plain(x) for x in value) if isinstance(value, (list, tuple)) else value
+
+
+def snapshot(value):
+    """A copy that equals the value until somebody writes into it: lists stay lists, tensors are numbers."""
+    if isinstance(value, torch.Tensor):
+        return float(value)
+    return type(value)(map(snapshot, value)) if type(value) in (list, tuple) else value
 
 
 # ---- rules ------------------------------------------------------------------------------------------------

@@ -5,7 +5,8 @@ A Native is of the parameters as they lay when it was made. Its invariants:
 
 - `params[i]` is the library's parameter i, with its weights at `weights[i]`; parameters without entries are
   not among them. Whoever sees one elsewhere makes a Native anew (torch_optim.py, `_build`).
-- `rules`, `routes`, `fixed` and `hypers` have an entry for every group, as the library last took it.
+- `rules`, `routes`, `fixed` and `numbers` have an entry for every group, as the library last took it.
+- `given` are the addresses of gradients that the library has.
 - The queue and the communicator go from one Native to the next; the handle keeps both, and the device.
 - One that cannot be made raises, and leaves the one before it as it was.
 """
@@ -17,7 +18,7 @@ import torch
 from . import _abi
 from ._library import Handle, PolarError, check, device, layout, lib, queue, tensor
 from .routes import ADAMW, MATRIX
-from .torch_groups import LIVE, fixed_of, hyper_of, plain, rest_of, rule_of
+from .torch_groups import fixed_of, hyper_of, numbers_of, rest_of, rule_of, snapshot
 from .torch_ranks import Ranks, group_of, local, rows_of
 from .torch_state import DTYPES, packed
 
@@ -133,7 +134,7 @@ class Native:
                 for p, r in zip(g["params"], table) if p.numel()]
         self.params, self.table = [p for _, p, _ in mine], [r for _, _, r in mine]
         # (its group's number, parameter, the library's number of it), in order
-        self.numbers = [(k, p, i) for i, (k, p, _) in enumerate(mine)]
+        self.entries = [(k, p, i) for i, (k, p, _) in enumerate(mine)]
         self.routes = [g["route"] for g in groups]
         dev, group = _open(self.device), group_of(self.params, process_group)
         self.ranks = before.ranks if before is not None else None
@@ -150,11 +151,11 @@ class Native:
         self.handle = self._create(dev, pieces, rules, config, mean_of_ranks)
         self.rules = [rule for rule, _ in rules]
         self.weights = [local(p).data_ptr() for p in self.params]
-        self.dtypes = [p.dtype for p in self.params]
-        self.plain = [local(p).is_contiguous() for p in self.params]
+        self.wanted = [(p, p.dtype, local(p).is_contiguous()) for p in self.params]    # of its gradient
         self.whole = all(local(p) is p for p in self.params)    # so that it need not be asked each step
         self.fixed = [fixed_of(g, rule) for g, rule in zip(groups, self.rules)]
-        self.hypers = [None] * len(groups)
+        self.numbers = [None] * len(groups)
+        self.given, self.scaler = None, (None, None)
         self.present = None    # which gradients were there in the last step on a GPU
 
     def _create(self, dev, pieces, rules, c, mean_of_ranks):
@@ -211,16 +212,18 @@ class Native:
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)    # the state that goes on is complete
 
-    def outdated(self, groups):
-        """Whether a number changed that the library takes when it is made."""
-        return any(fixed_of(g, rule) != fixed for g, rule, fixed in zip(groups, self.rules, self.fixed))
+    def changed(self, groups):
+        """Which groups' numbers changed since the library took them."""
+        return [k for k, group in enumerate(groups) if numbers_of(group) != self.numbers[k]]
 
-    def sync_groups(self, groups):
+    def outdated(self, groups, changed):
+        """Whether a number changed that the library takes when it is made."""
+        return any(fixed_of(groups[k], self.rules[k]) != self.fixed[k] for k in changed)
+
+    def sync_groups(self, groups, changed=None):
         """Hands over the numbers of the groups that changed since the last step."""
-        for k, group in enumerate(groups):
-            now = [group[key] for key in LIVE]
-            if now == self.hypers[k]:
-                continue
+        for k in self.changed(groups) if changed is None else changed:
+            group = groups[k]
             h = hyper_of(group, self.rules[k])
             for route in (_abi.POLAR_ROUTE_MATRIX, _abi.POLAR_ROUTE_AUX):
                 if (route == _abi.POLAR_ROUTE_AUX) == (group["route"] == ADAMW):
@@ -228,7 +231,7 @@ class Native:
                 elif route == _abi.POLAR_ROUTE_AUX and "rest" in group:
                     rest = rest_of(group)
                     check(lib.polar_optim_set_hyper(self.handle.pointer, -1, k, route, byref(rest)))
-            self.hypers[k] = [plain(x) if not isinstance(x, list) else list(x) for x in now]
+            self.numbers[k] = snapshot(numbers_of(group))
 
     # ---- a step ---------------------------------------------------------------------------------------
 
@@ -245,53 +248,60 @@ class Native:
                 f"the gradient of '{name}' is {tuple(g.shape)} {g.dtype} on {g.device}, the parameter "
                 f"{tuple(p.shape)} {p.dtype} on {p.device}"
             )
+        g, p = g.detach(), p.detach()
         return g.contiguous() if p.is_contiguous() else torch.empty_like(p).copy_(g)
 
     def gradients(self, keep):
         """The gradients' addresses, 0 where there is none; `keep` gets the copies among them."""
-        out = []
-        for i, (p, dtype, packed_rows) in enumerate(zip(self.params, self.dtypes, self.plain)):
+        out, ranks = [], self.ranks
+        for p, dtype, contiguous in self.wanted:
             g = p.grad
             if g is None:
                 out.append(0)
                 continue
-            if self.ranks:
+            if ranks:
                 g = local(g)
                 keep.append(g)
             try:
                 # torch sees to its shape and device
-                if g.dtype is dtype and (g.is_contiguous() if packed_rows else g.stride() == p.stride()):
+                if g.dtype is dtype and (g.is_contiguous() if contiguous else g.stride() == p.stride()):
                     out.append(g.data_ptr())
                     continue
             except RuntimeError:    # a sparse tensor has neither strides nor an address
                 pass
-            keep.append(self._odd_gradient(i, g))
+            keep.append(self._odd_gradient(len(out), g))
             out.append(keep[-1].data_ptr())
         return out
 
     def step(self, pointers, found_inf, grad_scale):
         """One step with the gradients at these addresses, and GradScaler's floats."""
-        given = array("Q", pointers)
         if self.device.type == "cuda":
-            self._step_on_gpu(given, pointers, found_inf, grad_scale)
+            self._step_on_gpu(pointers, found_inf, grad_scale)
             return
-        self._give(given, found_inf, grad_scale)
+        self._give(pointers, found_inf, grad_scale)
         with self.ranks or _Nothing:
             check(lib.polar_optim_step(self.handle.pointer, self.queue.pointer))
 
-    def _give(self, given, found_inf, grad_scale):
-        handle = self.handle.pointer
-        check(lib.polar_optim_set_scaler(handle, _float(found_inf), _float(grad_scale)))
-        check(lib.polar_optim_set_grads(handle, cast(given.buffer_info()[0], POINTER(c_void_p)), len(given)))
+    def _give(self, pointers, found_inf, grad_scale):
+        """What the library does not have yet."""
+        scaler = (found_inf, grad_scale)
+        if scaler != (None, None) or self.scaler != (None, None):
+            check(lib.polar_optim_set_scaler(self.handle.pointer, _float(found_inf), _float(grad_scale)))
+            self.scaler = scaler
+        if pointers != self.given:
+            given = array("Q", pointers)
+            at = cast(given.buffer_info()[0], POINTER(c_void_p))
+            check(lib.polar_optim_set_grads(self.handle.pointer, at, len(given)))
+            self.given = pointers
 
-    def _step_on_gpu(self, given, pointers, found_inf, grad_scale):
+    def _step_on_gpu(self, pointers, found_inf, grad_scale):
         stream = self._current_stream()
         other = torch.cuda.current_device() != (self.device.index or 0)
         with self.on_device() if other else _Nothing:
             if stream != self.stream:
                 check(lib.polar_queue_set_stream(self.queue.pointer, stream))
                 self.stream = stream
-            self._give(given, found_inf, grad_scale)
+            self._give(pointers, found_inf, grad_scale)
             there = [q != 0 for q in pointers]
             if not torch.cuda.is_current_stream_capturing():
                 check(lib.polar_optim_step(self.handle.pointer, self.queue.pointer))

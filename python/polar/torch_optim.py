@@ -169,8 +169,11 @@ class Optimizer(torch.optim.Optimizer):
         _alive.add(self)
         self._native = self._writes = None
 
-    def _build(self):
-        """The library's optimiser over the parameters as they are now; state that there is goes on in it."""
+    @torch.no_grad()
+    def _build(self, every_master=False):
+        """The library's optimiser over the parameters as they are now; state that there is goes on in it.
+        `every_master`: whether anybody wrote bf16 weights is not known.
+        """
         before = self._native
         over_ranks = before is not None and before.ranks
         native = Native(self.param_groups, self._tables, self._config, self._group, self._reduce, before)
@@ -184,6 +187,8 @@ class Optimizer(torch.optim.Optimizer):
         self.state.update(shown(native))
         filled(native, self.state, old)
         self._writes = Writes(native, self._writes)
+        if every_master:
+            self._writes.renew_masters(self.state, every=True)
 
     def add_param_group(self, param_group):
         """As torch's; the group may be split by route, and takes part from the next step on."""
@@ -239,9 +244,7 @@ class Optimizer(torch.optim.Optimizer):
             emptied(self._native, self.state, loaded)
             filled(self._native, self.state, loaded)
             self._writes.all_hold()
-            if self._native.outdated(self.param_groups):
-                self._build()
-            self._native.sync_groups(self.param_groups)
+            self._sync_groups()
 
     def __getstate__(self):
         if self._native.ranks:
@@ -262,8 +265,7 @@ class Optimizer(torch.optim.Optimizer):
             return
         self._begin()
         self.state = state_of(self.state)
-        self._build()
-        self._writes.renew_masters(self.state, every=True)
+        self._build(every_master=True)
 
     # ---- stepping ---------------------------------------------------------------------------------------
 
@@ -271,7 +273,6 @@ class Optimizer(torch.optim.Optimizer):
     _step_supports_amp_scaling = True
 
     @_no_dynamo
-    @torch.no_grad()
     def step(self, closure: Optional[Callable[[], Any]] = None):
         """One step with the gradients as they are; parameters without one stay as they are.
 
@@ -291,19 +292,26 @@ class Optimizer(torch.optim.Optimizer):
             self._after_fork()
         if self._native.moved():
             self._native.check_moved()
-            self._build()
-            self._writes.renew_masters(self.state, every=True)
+            self._build(every_master=True)
         if self._writes.to_rows():    # a checkpoint was loaded into the parameters
             check(lib.polar_optim_reload_weights(self._native.handle.pointer, self._native.queue.pointer))
         if self._writes.to_masters():
             self._writes.renew_masters(self.state)
-        if self._native.outdated(self.param_groups):
-            self._build()
+        if self._native.changed(self.param_groups):
+            self._sync_groups()
         native, keep = self._native, []
         pointers = native.gradients(keep)
-        native.sync_groups(self.param_groups)
         native.step(pointers, getattr(self, "found_inf", None), getattr(self, "grad_scale", None))
         self._writes.stepped(pointers)
+
+    def _sync_groups(self):
+        """The numbers of the groups to the library, which is made anew for those that it takes only then."""
+        groups = self.param_groups
+        changed = self._native.changed(groups)
+        if self._native.outdated(groups, changed):
+            self._build()
+        else:
+            self._native.sync_groups(groups, changed)
 
     def refresh(self):
         """Hands the numbers in param_groups (lr, weight_decay, ...) to a captured step: call it after

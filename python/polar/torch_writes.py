@@ -6,10 +6,12 @@ count writes through `p.data`. Invariants, between steps:
 
 - a stepped parameter's count has grown by one, so that torch refuses a backward through weights that are gone
   (from torch 2.1 on, of whole parameters);
-- `seen` has the counts of the bf16 parameters for which the f32 master copies hold; where a count differs
-  somebody wrote the weights, and the copies follow;
+- `seen` has the counts of the bf16 parameters, `masters`, for which the f32 master copies hold; where a count
+  differs somebody wrote the weights, and the copies follow;
 - `rows` has the same for parameters of which every rank has some rows, whose owners keep whole copies.
 """
+from itertools import compress, repeat
+
 import torch
 
 from . import _abi
@@ -33,10 +35,11 @@ class Writes:
     def __init__(self, native, before=None):
         self.native, params = native, native.params
         self.counts = _count_write is not None and native.whole and not any(p.is_inference() for p in params)
-        self.masters = [(i, p) for i, p in enumerate(params)
-                        if p.dtype is torch.bfloat16 and not is_rows(p) and not p.is_inference()]
-        known = before.seen if before is not None else {}
-        self.seen = {p: known.get(p, p._version) for _, p in self.masters}
+        numbers = [i for i, p in enumerate(params)
+                   if p.dtype is torch.bfloat16 and not is_rows(p) and not p.is_inference()]
+        self.numbers, self.masters = numbers, [params[i] for i in numbers]    # the library's, and torch's
+        known = dict(zip(before.masters, before.seen)) if before is not None else {}
+        self.seen = [known.get(p, p._version) for p in self.masters]
         self.rows = self.rows_now()
 
     def rows_now(self):
@@ -52,15 +55,16 @@ class Writes:
 
     def to_masters(self):
         """Whether bf16 weights were written since the master copies were seen to hold."""
-        return any(p._version != self.seen[p] for _, p in self.masters)
+        return [p._version for p in self.masters] != self.seen
 
+    @torch.no_grad()
     def renew_masters(self, state, every=False):
         """The master copies of bf16 weights that were written follow, where the two disagree. `every`: of all
         of them, for writing that torch did not count.
         """
         ranks, native = self.native.ranks, self.native
-        for i, p in self.masters:
-            if not every and p._version == self.seen[p]:
+        for i, p, version in zip(self.numbers, self.masters, self.seen):
+            if not every and p._version == version:
                 continue
             if ranks:
                 first, n = ranks.part(native.handle, i, ranks.rank)
@@ -74,7 +78,7 @@ class Writes:
 
     def masters_hold(self):
         """The master copies are those of the weights as they are."""
-        self.seen = {p: p._version for _, p in self.masters}
+        self.seen = [p._version for p in self.masters]
 
     def all_hold(self):
         """The same, and of rows: what was written so far is known."""
@@ -82,7 +86,10 @@ class Writes:
         self.rows = self.rows_now()
 
     def stepped(self, pointers):
-        """A step wrote the weights whose gradients were there."""
-        if self.counts:
-            _count_write([p for p, q in zip(self.native.params, pointers) if q])
-        self.masters_hold()
+        """A step wrote the weights whose gradients were there, and their master copies."""
+        if not self.counts:
+            return
+        every = all(pointers)
+        _count_write(self.native.params if every else list(compress(self.native.params, pointers)))
+        there = self.seen and (repeat(True) if every else map(pointers.__getitem__, self.numbers))
+        self.seen = [version + 1 if wrote else version for version, wrote in zip(self.seen, there)]

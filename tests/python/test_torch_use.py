@@ -207,6 +207,21 @@ def test_unscaled_and_clipped():
     assert same(a, bits(b))
 
 
+@needs_scaler
+def test_a_plain_step_after_one_of_the_scalers():
+    """Its flag and its scale are of its own step alone."""
+    m = make()
+    opt = polar.AdamW(m)
+    scaler = torch.amp.GradScaler(DEVICE, init_scale=4.0)
+    scaler.scale(loss_of(m, 0)).backward()
+    m.wte.weight.grad[0, 0] = float("inf")
+    scaler.step(opt)
+    m.wte.weight.grad[0, 0] = 0.0
+    before = bits(m)
+    opt.step()
+    assert not same(m, before)
+
+
 def test_add_param_group():
     a, b = make(), make()
     names = dict(a.named_parameters())
@@ -281,6 +296,26 @@ def test_fixed_numbers_may_change(number):
         backward(a, t), opt_a.step()
         backward(b, t), opt_b.step()
         backward(c, t), opt_c.step()
+    assert same(a, bits(b)) and not same(a, bits(c))
+
+
+@pytest.mark.parametrize("key, before, after", [("betas", [0.9, 0.999], [0.5, 0.9]),
+                                                ("ns_coefficients", [3.4445, -4.7750, 2.0315],
+                                                 [1.5, -0.5, 0.0]),
+                                                ("lr", torch.tensor(0.01), torch.tensor(0.02))])
+def test_numbers_that_are_written_in_place(key, before, after):
+    """Lists and tensors in param_groups are heard when their entries change."""
+    a, b, c = make(), make(), make()
+    opts = [polar.PolarAdamW(m, map="ns_fp32") for m in (a, b, c)]
+    for opt in opts:
+        opt.param_groups[0][key] = copy.deepcopy(before)
+    backward(a), opts[0].step(), backward(b), opts[1].step(), backward(c), opts[2].step()
+    if key == "lr":
+        opts[0].param_groups[0][key].copy_(after)
+    else:
+        opts[0].param_groups[0][key][:] = after
+    opts[1].param_groups[0][key] = copy.deepcopy(after)
+    backward(a, 1), opts[0].step(), backward(b, 1), opts[1].step(), backward(c, 1), opts[2].step()
     assert same(a, bits(b)) and not same(a, bits(c))
 
 
