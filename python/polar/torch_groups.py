@@ -4,7 +4,8 @@ the numbers of a group as polar_rule and polar_hyper.
 A group is torch's dict with all the keys of the optimiser's defaults, `route` and `param_names`; `rest` where
 views leave weights of its parameters to AdamW. Invariants: a group has one route; no tensor is in two groups;
 a group's numbers are LIVE, which a step takes as they are, or FIXED, which the library takes when it is made
-(eps belongs to these where it is the map's).
+(eps belongs to these where it is the map's); where the rule has a momentum buffer `momentum` and the first of
+`betas` are one number.
 """
 from ctypes import byref
 from operator import itemgetter
@@ -126,12 +127,31 @@ def fixed_of(group, rule):
     return [plain(group[key]) for key in (FIXED + ("eps", ) if by_map else FIXED)]
 
 
+def _has_buffer(group, rule):
+    """A momentum buffer, whose number is `momentum`; moments of Adam's kind have betas."""
+    return group["route"] == MATRIX and rule.momentum != _abi.POLAR_MOMENTUM_EMA
+
+
+def join_momentum(group, rule, last):
+    """`momentum` and the first of `betas` as one number, where a rule has a buffer: torch's schedulers move
+    `betas` of all groups, if there are any (OneCycleLR, CyclicLR), people move `momentum`. The one that
+    differs from `last` counts (numbers_of, or None), `momentum` before `betas`.
+    """
+    momentum, betas = plain(group["momentum"]), plain(group["betas"])
+    if not _has_buffer(group, rule) or momentum == betas[0]:
+        return
+    if last is not None and momentum == last[LIVE.index("momentum")]:
+        group["momentum"] = betas[0]
+    else:
+        group["betas"] = (momentum, *betas[1:])
+
+
 def hyper_of(group, rule):
     """The live numbers of a group's route."""
     betas = plain(group["betas"])
     if group["route"] == ADAMW:
         return _abi.polar_hyper(plain(group["lr"]), betas[0], betas[1], group["eps"], group["weight_decay"])
-    first = betas[0] if rule.momentum == _abi.POLAR_MOMENTUM_EMA else group["momentum"]
+    first = group["momentum"] if _has_buffer(group, rule) else betas[0]
     return _abi.polar_hyper(plain(group["lr"]), first, betas[1], group["eps"] if divides(rule) else 1e-8,
                             group["weight_decay"])
 

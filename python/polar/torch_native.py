@@ -18,7 +18,7 @@ import torch
 from . import _abi
 from ._library import Handle, PolarError, check, device, layout, lib, queue, tensor
 from .routes import ADAMW, MATRIX
-from .torch_groups import fixed_of, hyper_of, numbers_of, rest_of, rule_of, snapshot
+from .torch_groups import fixed_of, hyper_of, join_momentum, numbers_of, rest_of, rule_of, snapshot
 from .torch_ranks import Ranks, group_of, local, rows_of
 from .torch_state import DTYPES, packed
 
@@ -216,6 +216,15 @@ class Native:
         """Which groups' numbers changed since the library took them."""
         return [k for k, group in enumerate(groups) if numbers_of(group) != self.numbers[k]]
 
+    def join_momenta(self, groups):
+        """Groups as a step would see them, and a checkpoint should."""
+        for k in self.changed(groups):
+            join_momentum(groups[k], self.rules[k], self.numbers[k])
+
+    def forget_numbers(self):
+        """All groups have changed: a checkpoint was loaded."""
+        self.numbers = [None] * len(self.numbers)
+
     def outdated(self, groups, changed):
         """Whether a number changed that the library takes when it is made."""
         return any(fixed_of(groups[k], self.rules[k]) != self.fixed[k] for k in changed)
@@ -224,6 +233,7 @@ class Native:
         """Hands over the numbers of the groups that changed since the last step."""
         for k in self.changed(groups) if changed is None else changed:
             group = groups[k]
+            join_momentum(group, self.rules[k], self.numbers[k])
             h = hyper_of(group, self.rules[k])
             for route in (_abi.POLAR_ROUTE_MATRIX, _abi.POLAR_ROUTE_AUX):
                 if (route == _abi.POLAR_ROUTE_AUX) == (group["route"] == ADAMW):

@@ -68,7 +68,7 @@ class Optimizer(torch.optim.Optimizer):
         lr, betas, eps, weight_decay: of the matrices; eps is Adam's, or the norm's in a rule that does not
             divide by moments or lines. What is not given is PolarAdamW's number in the paper's six rules, the
             rule's own in the others (docs/rules.md).
-        momentum, nesterov: of rules with a momentum buffer.
+        momentum, nesterov: of rules with a momentum buffer; the first of betas is the same number there.
         ns_steps, ns_coefficients: of Newton-Schulz; three numbers, three per step, or a table's name.
         map: "ns_bf16_fused", "ns_fp32", "exact", "power:0.5" (singular values to that power), "soft:1", ...;
             not given, the rule's own.
@@ -213,6 +213,7 @@ class Optimizer(torch.optim.Optimizer):
     def state_dict(self):
         """As torch's, with torch's keys: the tensors are those the optimiser works on, `step` is a copy."""
         with self._lock:
+            self._native.join_momenta(self.param_groups)
             out = super().state_dict()
             # over ranks all of them together
             state = whole(self._native) if self._native.ranks else flattened(self._native, self.state)
@@ -244,6 +245,7 @@ class Optimizer(torch.optim.Optimizer):
             emptied(self._native, self.state, loaded)
             filled(self._native, self.state, loaded)
             self._writes.all_hold()
+            self._native.forget_numbers()
             self._sync_groups()
 
     def __getstate__(self):
@@ -253,6 +255,7 @@ class Optimizer(torch.optim.Optimizer):
                 "state_dict()"
             )
         with self._lock:
+            self._native.join_momenta(self.param_groups)
             entries = cloned(self.state)
         return {
             "defaults": self.defaults, "state": entries, "param_groups": self.param_groups, "_group": None,
