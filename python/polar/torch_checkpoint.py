@@ -199,6 +199,9 @@ def _put(native, old):
 
 def check_state(native, groups, state, state_dict):
     """Refuses a checkpoint that is not one of these groups and their rules."""
+    if not isinstance(state_dict, dict) or not {"state", "param_groups"} <= state_dict.keys():
+        raise ValueError("a checkpoint of an optimiser is a dict with 'state' and 'param_groups', as its "
+                         "state_dict() has them")
     saved = state_dict["param_groups"]
     if len(saved) != len(groups):
         raise ValueError(

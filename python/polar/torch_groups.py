@@ -7,6 +7,7 @@ a group's numbers are LIVE, which a step takes as they are, or FIXED, which the 
 (eps belongs to these where it is the map's); where the rule has a momentum buffer `momentum` and the first of
 `betas` are one number.
 """
+import warnings
 from ctypes import byref
 from operator import itemgetter
 from typing import Any
@@ -15,7 +16,7 @@ import torch
 
 from . import _abi
 from ._library import check, layout, lib, map_options
-from .routes import ADAMW, MATRIX, Routes, decide, named
+from .routes import ADAMW, MATRIX, Routes, decide, match, named
 
 LIVE = ("lr", "betas", "momentum", "eps", "weight_decay")
 FIXED = ("nesterov", "ns_steps", "ns_coefficients", "adjust_lr_fn", "map")
@@ -52,6 +53,35 @@ def snapshot(value):
     if isinstance(value, torch.Tensor):
         return float(value)
     return type(value)(map(snapshot, value)) if type(value) in (list, tuple) else value
+
+
+def number(value, key):
+    """One number, Python's, numpy's or a tensor's, as a float."""
+    try:
+        if not isinstance(value, (str, bytes)):
+            return float(value)
+    except (TypeError, ValueError, RuntimeError):
+        pass
+    raise TypeError(f"{key} is {value!r}; it is one number")
+
+
+def pair(value, key):
+    """Two numbers, as they are."""
+    if not isinstance(value, (list, tuple)) or len(value) != 2:
+        raise TypeError(f"{key} is {value!r}; it is two numbers, (0.9, 0.999)")
+    return tuple(value)
+
+
+def _whole(value, key):
+    if not isinstance(value, (int, float)) or value != int(value):
+        raise TypeError(f"{key} is {value!r}; it is a whole number")
+    return int(value)
+
+
+def _name(value, key, such_as):
+    if not isinstance(value, str):
+        raise TypeError(f"{key} is {value!r}; it is a name such as {such_as!r}")
+    return value
 
 
 # ---- rules ------------------------------------------------------------------------------------------------
@@ -109,10 +139,11 @@ def rule_of(group, config):
         rule.momentum = _abi.POLAR_MOMENTUM_AVERAGE
     keep = None
     if rule.map.kind != _abi.POLAR_MAP_NONE:
-        rule.map, keep = map_options(group["map"], group["ns_steps"], group["ns_coefficients"],
-                                     None if divides(rule) else float(group["eps"]))
+        rule.map, keep = map_options(_name(group["map"], "map", "ns_bf16_fused"),
+                                     _whole(group["ns_steps"], "ns_steps"), group["ns_coefficients"],
+                                     None if divides(rule) else number(group["eps"], "eps"))
     scale, name = _abi.polar_scale(), _SCALES.get(group["adjust_lr_fn"], group["adjust_lr_fn"])
-    check(lib.polar_scale_parse(byref(scale), name.encode()))
+    check(lib.polar_scale_parse(byref(scale), _name(name, "adjust_lr_fn", "original").encode()))
     if rule.map.kind != _abi.POLAR_MAP_NONE:
         rule.scale = scale.value
     return rule, keep
@@ -137,7 +168,7 @@ def join_momentum(group, rule, last):
     `betas` of all groups, if there are any (OneCycleLR, CyclicLR), people move `momentum`. The one that
     differs from `last` counts (numbers_of, or None), `momentum` before `betas`.
     """
-    momentum, betas = plain(group["momentum"]), plain(group["betas"])
+    momentum, betas = plain(group["momentum"]), plain(pair(group["betas"], "betas"))
     if not _has_buffer(group, rule) or momentum == betas[0]:
         return
     if last is not None and momentum == last[LIVE.index("momentum")]:
@@ -148,12 +179,13 @@ def join_momentum(group, rule, last):
 
 def hyper_of(group, rule):
     """The live numbers of a group's route."""
-    betas = plain(group["betas"])
-    if group["route"] == ADAMW:
-        return _abi.polar_hyper(plain(group["lr"]), betas[0], betas[1], group["eps"], group["weight_decay"])
-    first = group["momentum"] if _has_buffer(group, rule) else betas[0]
-    return _abi.polar_hyper(plain(group["lr"]), first, betas[1], group["eps"] if divides(rule) else 1e-8,
-                            group["weight_decay"])
+    lr, eps, decay = (number(group[key], key) for key in ("lr", "eps", "weight_decay"))
+    first, second = (number(x, "a number of betas") for x in pair(group["betas"], "betas"))
+    if _has_buffer(group, rule):
+        first = number(group["momentum"], "momentum")
+    if group["route"] == MATRIX and not divides(rule):    # it is the map's
+        eps = 1e-8
+    return _abi.polar_hyper(lr, first, second, eps, decay)
 
 
 def rest_of(group):
@@ -169,16 +201,22 @@ def rest_of(group):
 def grouped(params, config, aux, defaults):
     """(group, its routes) for torch: what the caller gave, in groups of one route each."""
     module = params if isinstance(params, torch.nn.Module) else None
-    given = [] if module is not None else list(params) if not isinstance(params, torch.Tensor) else named(
-        params)
-    if module is None and not given:
-        raise ValueError("optimizer got an empty parameter list")
+    if module is not None:
+        if next(module.parameters(), None) is None:
+            raise ValueError(f"the module {type(module).__name__} has no parameters")
+        given = []
+    else:
+        if isinstance(params, (torch.Tensor, dict)) or not hasattr(params, "__iter__"):
+            kind = "one tensor" if isinstance(params, torch.Tensor) else type(params).__name__
+            raise TypeError(
+                f"params are a module, or an iterable of tensors, (name, tensor) pairs or groups; got {kind}")
+        given = list(params)
+        if not given:
+            raise ValueError("optimizer got an empty parameter list")
     if not given or not isinstance(given[0], dict):
         given = [{"params": module if module is not None else given}]
     out = []
     for g in given:
-        if not isinstance(g, dict) or "params" not in g:
-            raise TypeError("groups are dicts with 'params'; got a mixture of groups and tensors")
         out += split(g, config, aux, defaults)
     seen = {}
     for g, table in out:
@@ -187,6 +225,7 @@ def grouped(params, config, aux, defaults):
                 raise ValueError(
                     f"'{r.name}' and '{seen[id(p)]}' are one parameter: give shared weights once")
             seen[id(p)] = r.name
+    _check_patterns(config, [r.name for _, table in out for r in table])
     if not config["allow_no_matrix"] and not any(r.route == MATRIX for _, table in out for r in table):
         raise ValueError(
             f"none of {len(seen)} parameters takes the matrix route of '{config['rule']}':\n"
@@ -196,8 +235,21 @@ def grouped(params, config, aux, defaults):
     return out
 
 
+def _check_patterns(config, labels):
+    """A pattern that fits no parameter does nothing, which a typing error should not do in silence."""
+    for key in ("matrix", "adamw", "blocks", "views"):
+        given = config[key]
+        for pattern in [given] if isinstance(given, str) else given or ():
+            if not any(match(pattern, label) for label in labels):
+                warnings.warn(f"{key}: no parameter fits {pattern!r} (the first is called '{labels[0]}')",
+                              stacklevel=5)
+
+
 def split(group, config, aux, defaults):
     """A caller's group as one or two of ours, matrices first: (group, routes)."""
+    if not isinstance(group, dict) or "params" not in group:
+        raise TypeError(f"a group is a dict with 'params'; got "
+                        f"{f'one with {sorted(group)}' if isinstance(group, dict) else type(group).__name__}")
     params = group["params"]
     module = params if isinstance(params, torch.nn.Module) else None
     pairs = named([params] if isinstance(params, torch.Tensor) else params)

@@ -64,6 +64,8 @@ def _device_of(groups, tables):
                     f"device; make one for each"
                 )
             where = p.device
+    if not any(p.numel() for group in groups for p in group["params"]):
+        raise ValueError("no parameter has an entry: there is nothing to step")
     if where.type not in ("cpu", "cuda"):
         raise ValueError(f"parameters on {where}; the library works on cpu and cuda")
     return where

@@ -16,6 +16,7 @@ number changed, which the next step sees); `_tables` has the routes of every gro
 of `_native`. Every public call holds `_lock`.
 """
 import atexit
+import copy
 import threading
 import time
 import weakref
@@ -28,7 +29,7 @@ from . import _abi
 from ._library import PolarError, check, lib, names
 from .routes import ADAMW, MATRIX, Routes
 from .torch_checkpoint import check_state, cloned, emptied, filled, flattened, shown, state_of, whole
-from .torch_groups import OWN, checked_constants, grouped, own_numbers, split
+from .torch_groups import OWN, checked_constants, grouped, own_numbers, pair, split
 from .torch_native import Native
 from .torch_writes import Writes
 
@@ -140,17 +141,17 @@ class Optimizer(torch.optim.Optimizer):
                             allow_no_matrix=bool(allow_no_matrix) or rule == "adamw")
         self._group, self._reduce = process_group, bool(reduce_gradients)
         self._aux = dict(lr=aux_lr if aux_lr is not None else lr,
-                         betas=tuple(aux_betas),
+                         betas=pair(aux_betas, "aux_betas"),
                          eps=aux_eps,
                          weight_decay=aux_weight_decay)
         defaults = dict(lr=lr,
-                        betas=tuple(betas),
+                        betas=pair(betas, "betas"),
                         eps=eps,
                         weight_decay=weight_decay,
                         momentum=momentum,
                         nesterov=bool(nesterov),
-                        ns_steps=int(ns_steps),
-                        ns_coefficients=ns_coefficients,
+                        ns_steps=ns_steps,
+                        ns_coefficients=getattr(ns_coefficients, "tolist", lambda: ns_coefficients)(),
                         map=map,
                         adjust_lr_fn=adjust_lr_fn,
                         route=MATRIX)
@@ -162,7 +163,7 @@ class Optimizer(torch.optim.Optimizer):
         self._tables: List[Routes] = [table for _, table in groups]
         self._build()
 
-    _building = _loading = False
+    _building = False
 
     def _begin(self):
         self._lock = threading.RLock()
@@ -209,44 +210,55 @@ class Optimizer(torch.optim.Optimizer):
 
     # ---- checkpoints and copies -------------------------------------------------------------------------
 
+    def _hooks(self, when, *given):
+        """torch's hooks around state_dict() and load_state_dict(): what they made of what was given."""
+        for hook in list(getattr(self, f"_optimizer_{when}_hooks", {}).values()):    # from torch 2.1 on
+            result = hook(self, *given)
+            if given and result is not None:
+                given = (result, )
+        return given[0] if given else None
+
     @torch.no_grad()
     def state_dict(self):
         """As torch's, with torch's keys: the tensors are those the optimiser works on, `step` is a copy."""
+        self._hooks("state_dict_pre")
         with self._lock:
             self._native.join_momenta(self.param_groups)
-            out = super().state_dict()
             # over ranks all of them together
             state = whole(self._native) if self._native.ranks else flattened(self._native, self.state)
-        every = (p for g in self.param_groups for p in g["params"])
-        out["state"] = {i: state[p] for i, p in enumerate(every) if p in state}
-        return out
+            number = {p: i for i, p in enumerate(p for g in self.param_groups for p in g["params"])}
+            groups = [{**g, "params": [number[p] for p in g["params"]]} for g in self.param_groups]
+        return self._hooks("state_dict_post",
+                           {"state": {number[p]: s for p, s in state.items()}, "param_groups": groups})
 
     @torch.no_grad()
     def load_state_dict(self, state_dict):
         """Goes on from a checkpoint of this class, of torch.optim.AdamW or of torch.optim.Muon; all or
         nothing.
         """
+        state_dict = self._hooks("load_state_dict_pre", state_dict)
         with self._lock:
             check_state(self._native, self.param_groups, self.state, state_dict)
-            groups = [{**{k: v for k, v in mine.items() if k != "params"}, **theirs}
-                      for mine, theirs in zip(self.param_groups, state_dict["param_groups"])]
-            own = state_of({p: self.state[p] for p in self._native.params})
             index = [i for g in state_dict["param_groups"] for i in g["params"]]
             loaded = {
                 p: state_dict["state"].get(i, {})
                 for i, p in zip(index, (p for g in self.param_groups for p in g["params"]))
             }
-            self._loading = True
+            before = self.param_groups
+            self.param_groups = [{**mine, **copy.deepcopy({k: v for k, v in theirs.items() if k != "params"})}
+                                 for mine, theirs in zip(before, state_dict["param_groups"])]
             try:
-                # torch would round the state to the parameters' format
-                super().load_state_dict({"state": {}, "param_groups": groups})
-            finally:
-                self._loading, self.state = False, own
+                self._native.forget_numbers()
+                self._sync_groups()
+            except Exception:    # a number that the library refuses
+                self.param_groups = before
+                self._native.forget_numbers()
+                self._sync_groups()
+                raise
             emptied(self._native, self.state, loaded)
             filled(self._native, self.state, loaded)
             self._writes.all_hold()
-            self._native.forget_numbers()
-            self._sync_groups()
+        self._hooks("load_state_dict_post")
 
     def __getstate__(self):
         if self._native.ranks:
@@ -264,8 +276,6 @@ class Optimizer(torch.optim.Optimizer):
 
     def __setstate__(self, state):
         super().__setstate__(state)
-        if self._loading or "_config" not in state:    # torch's own load_state_dict
-            return
         self._begin()
         self.state = state_of(self.state)
         self._build(every_master=True)
