@@ -4,8 +4,9 @@
 #     sh tools/check_layout.sh [ROOT]
 #
 #  1. Base file names are unique, except that include/polar/x.h may have a private src/<layer>/x.h beside it.
-#  2. A C file introduces itself: its first line is "/* name.c -- ...".
-#  3. No C file has more than 600 lines.
+#  2. A file introduces itself: the first line of C is "/* name.c -- ...", that of a script, after its interpreter's, holds
+#     "name.py" and " -- " in a comment or a docstring (__init__.py has the package's name).
+#  3. No file has more than 600 lines.
 #  4. compose, optim, nn and models do not know where they run: no "cuda", no conditional compilation but include guards.
 #  5. The library (base to optim) neither prints nor exits; tracing in op_call.c is the one exception.
 #  6. Host memory comes from base/alloc.h everywhere in src/ and cli/.
@@ -19,7 +20,7 @@ find . \( -path ./build -o -path ./.git \) -prune -o -type f \( -name '*.[ch]' -
 
 awk -v list="$list" '
 BEGIN {
-    while ((getline path < list) > 0) { names(path); if (path !~ /\.(sh|py)$/) { content(path); files++ } }
+    while ((getline path < list) > 0) { names(path); if (path ~ /\.(sh|py)$/) script(path); else content(path); files++ }
     if (bad) { printf "check_layout: %d violations\n", bad; exit 1 }
     if (!files) { print "check_layout: found no sources, so nothing was checked"; exit 1 }
     printf "check_layout: %d files follow the rules\n", files
@@ -37,6 +38,19 @@ function names(path,    b)
     if (b in taken) complain(path, 1, "the name is taken by " taken[b])
     taken[b] = path
 }
+
+function script(path,    line, no, first)
+{
+    while ((getline line < path) > 0) {
+        if (++no == 1 && line ~ /^#!/) { first = 1; continue }
+        if (no == first + 1 && base_of(path) != "__init__.py" && (line !~ /^("""|# )/ || index(line, base_of(path)) > 4 || !index(line, base_of(path)) || !index(line, " -- ")))
+            complain(path, no, "the first line does not introduce the file (\"" base_of(path) " -- ...\")")
+    }
+    close(path)
+    too_long(path, no)
+}
+
+function too_long(path, no) { if (no > 600) complain(path, no, "more than 600 lines: a file has one noun") }
 
 # The line without comments and with empty string literals; `inside` says that a block comment is open.
 function strip(line,    out, c, d, i, quote)
@@ -76,5 +90,5 @@ function content(path,    line, code, no, algorithm, library, ours, guard)
         if (code ~ /(^|[^A-Za-z0-9_])(malloc|calloc|realloc|free|strdup|strndup|asprintf|aligned_alloc|posix_memalign)[ \t]*\(/) complain(path, no, "host memory not from base/alloc.h")
     }
     close(path)
-    if (no > 600) complain(path, no, "more than 600 lines: a file has one noun")
+    too_long(path, no)
 }'

@@ -168,7 +168,7 @@ def polar_steps(name, device):
                 from polar._library import lib
 
                 yield f"libpolar {cls.__name__}, captured by itself, {name}", lambda: lib.polar_optim_step(
-                    opt._handle.pointer, opt._queue.pointer)
+                    opt._native.handle.pointer, opt._native.queue.pointer)
 
 
 def main():

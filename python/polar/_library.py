@@ -133,6 +133,16 @@ def tensor(data, dtype, shape):
     return out
 
 
+def _rows(coefficients):
+    """Numbers, or rows of them, as rows; what is neither as an empty one."""
+    try:
+        given = coefficients.tolist() if hasattr(coefficients, "tolist") else list(coefficients)
+        rows = given if given and hasattr(given[0], "__len__") else [given]
+        return [tuple(float(x) for x in row) for row in rows]
+    except TypeError:
+        return [()]
+
+
 def map_options(name="ns_bf16_fused", steps=None, coefficients=None, eps=None):
     """polar_map_opts by name ("ns_fp32", "power:0.5", ...), and what keeps its coefficients alive."""
     out = _abi.polar_map_opts()
@@ -149,10 +159,7 @@ def map_options(name="ns_bf16_fused", steps=None, coefficients=None, eps=None):
         keep = coefficients.encode()
         out.table = keep
     elif coefficients is not None:
-        rows = [
-            tuple(float(x) for x in row)
-            for row in ([coefficients] if not hasattr(coefficients[0], "__len__") else coefficients)
-        ]
+        rows = _rows(coefficients)
         if any(len(row) != 3 for row in rows):
             raise ValueError(
                 f"Newton-Schulz coefficients are three numbers, or three for every step; got {coefficients!r}"

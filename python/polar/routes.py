@@ -85,11 +85,6 @@ def named(params):
     """(name or None, tensor) of whatever an optimiser's `params` may be: a module, tensors, pairs."""
     if isinstance(params, torch.nn.Module):
         return list(params.named_parameters())
-    if isinstance(params, torch.Tensor):
-        raise TypeError(
-            "params must be a module, or an iterable of tensors, (name, tensor) pairs or groups; got one "
-            "tensor"
-        )
     out = []
     for item in params:
         name, p = item if isinstance(item, (tuple, list)) else (None, item)

@@ -1,5 +1,7 @@
-"""torch_state.py -- state of a libpolar optimiser as torch tensors, and checkpoints that go from one
+"""torch_state.py -- memory of a libpolar optimiser as torch tensors, and state dicts that go from one
 optimiser to another.
+
+A tensor over the library's memory keeps the handle that owns it: it may outlive the optimiser.
 """
 import ctypes
 from ctypes import byref
@@ -14,6 +16,12 @@ DTYPES = {
     _abi.POLAR_DTYPE_F64
 }
 _TORCH = {number: dtype for dtype, number in DTYPES.items()}
+
+
+def packed(p):
+    """A parameter as it lies in memory: filters that are channels-last as (out, kh, kw, in)."""
+    last = p.ndim >= 3 and not p.is_contiguous()
+    return p.permute(0, *range(2, p.ndim), 1) if last else p
 
 
 class _DeviceMemory:

@@ -1,4 +1,5 @@
-"""Filters that lie channels-last in memory: the steps of contiguous ones, and their checkpoints."""
+"""test_channels_last.py -- filters that lie channels-last: the steps of contiguous ones, their checkpoints.
+"""
 import copy
 
 import pytest

@@ -149,6 +149,46 @@ def test_what_is_refused_changes_nothing():
     train(m, opt, 1)
 
 
+def test_numbers_that_are_refused_change_nothing():
+    m = make()
+    opt = polar.Muon(m, lr=0.01)
+    train(m, opt, 2)
+    before = copy.deepcopy(opt.state_dict())
+    for group, number in ((0, {"lr": -1.0}), (1, {"betas": (2.0, 0.9)}), (0, {"ns_steps": 99})):
+        wrong = copy.deepcopy(before)
+        wrong["param_groups"][0]["lr"] = 0.5    # which could be had
+        wrong["param_groups"][group].update(number)
+        for s in wrong["state"].values():
+            s["step"] += 7
+        with pytest.raises((ValueError, polar.PolarError)):
+            opt.load_state_dict(wrong)
+        after = opt.state_dict()
+        assert after["param_groups"] == before["param_groups"]
+        assert all(torch.equal(after["state"][i][k], before["state"][i][k]) for i in before["state"]
+                   for k in before["state"][i])
+    assert [s["effective_lr"] / s["scale"] for s in opt.stats()][0] == 0.01
+    with pytest.raises(ValueError, match="'param_groups'"):
+        opt.load_state_dict({})
+
+
+@pytest.mark.skipif(not hasattr(torch.optim.Optimizer, "register_state_dict_pre_hook"),
+                    reason="hooks of state dicts came with torch 2.1")
+def test_hooks_see_the_state():
+    """torch's hooks get the state as it is saved and loaded, and may change it."""
+    m = make()
+    opt, seen = polar.Muon(m), []
+    train(m, opt, 1)
+    opt.register_state_dict_pre_hook(lambda o: seen.append("saving"))
+    opt.register_state_dict_post_hook(lambda o, sd: {**sd, "more": len(sd["state"])})
+    opt.register_load_state_dict_pre_hook(lambda o, sd: {**sd, "param_groups": [
+        {**g, "lr": 0.5} for g in sd["param_groups"]]} if sd["more"] == len(sd["state"]) else None)
+    opt.register_load_state_dict_post_hook(lambda o: seen.append(o.param_groups[0]["lr"]))
+    state = opt.state_dict()
+    assert state["more"] == len(state["state"]) == len(list(m.parameters()))
+    opt.load_state_dict(state)
+    assert seen == ["saving", 0.5]
+
+
 def test_other_blocks_are_refused_before_anything_changes():
     """Kronecker factors and moments of lines have the sizes of the matrices a parameter is seen as."""
     for rule in ("shampoo", "normuon"):

@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import textwrap
+import warnings
 
 import pytest
 import torch
@@ -64,6 +65,73 @@ def test_numbers_that_make_no_sense():
     opt.param_groups[0]["lr"] = 0.1
     assert torch.equal(before, w[0].detach())
     opt.step()
+
+
+@pytest.mark.parametrize("words, given", [
+    ("lr is '0.1'", {"lr": "0.1"}), ("lr is None", {"lr": None}), ("lr is tensor", {"lr": torch.ones(2)}),
+    ("betas is 0.9", {"betas": 0.9}), ("betas is (0.9,)", {"betas": (0.9, )}),
+    ("betas is (0.9, 0.99, 0.999)", {"betas": (0.9, 0.99, 0.999)}),
+    ("aux_betas is None", {"aux_betas": None}),
+    ("a number of betas is 'x'", {"betas": ("x", 0.9)}), ("weight_decay is []", {"weight_decay": []}),
+    ("ns_steps is 2.5", {"ns_steps": 2.5}), ("three numbers", {"ns_coefficients": ()}),
+    ("three numbers", {"ns_coefficients": 3}), ("map is None", {"map": None}),
+    ("adjust_lr_fn is 3", {"adjust_lr_fn": 3}),
+])
+def test_arguments_of_another_kind(words, given):
+    with pytest.raises((TypeError, ValueError)) as e:
+        polar.PolarAdamW([parameter(4, 4)], **given)
+    assert words in str(e.value), str(e.value)
+
+
+def test_parameters_of_another_kind():
+    refused(TypeError, "got NoneType", lambda: polar.Muon(None))
+    refused(TypeError, "got int", lambda: polar.Muon(3))
+    refused(TypeError, "got dict", lambda: polar.Muon({"params": [parameter(4, 4)]}))
+    refused(ValueError, "ReLU has no parameters", lambda: polar.Muon(nn.ReLU()))
+    refused(ValueError, "no parameter has an entry", lambda: polar.AdamW([parameter(0, 4)]))
+    refused(TypeError, "['lr']", lambda: polar.AdamW([{"lr": 1.0}]))
+    refused(TypeError, "'params'", lambda: polar.AdamW([{"params": [parameter(4)]}, parameter(4)]))
+
+
+def test_groups_that_are_refused_leave_nothing():
+    w, late = parameter(4, 4), parameter(4, 4)
+    opt = polar.Muon([w])
+    for p in (w, late):
+        p.grad = torch.randn(4, 4)
+    opt.step()
+    for error, words, group in ((polar.PolarError, "lr of group 1", {"params": [late], "lr": -1.0}),
+                                (TypeError, "'params'", {"lr": 1.0}), (TypeError, "list", [late]),
+                                (ValueError, "leaf", {"params": [late * 2]})):
+        refused(error, words, lambda: opt.add_param_group(group))
+        assert len(opt.param_groups) == len(opt.stats()) == len(opt.routes()) == 1
+    before = late.detach().clone()
+    opt.step()
+    assert torch.equal(late.detach(), before) and opt.stats()[0]["steps"] == 2
+
+
+def test_patterns_that_fit_nothing():
+    model = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4))
+    for given in ({"blocks": {"*.qkv": 2}}, {"views": {"qkv": [(2, 2)]}}, {"adamw": "router.*"},
+                  {"matrix": ["0.weight", "block.*"]}):
+        with pytest.warns(UserWarning, match="no parameter fits"):
+            polar.Muon(model, **given)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        polar.Muon(model, blocks={"0.weight": 2}, adamw=["1.weight"])
+
+
+def test_parameters_of_no_size_and_of_one():
+    """An empty parameter has no state and no part in a step; a number is a vector of one."""
+    w, empty, one = parameter(4, 4), parameter(0, 4), nn.Parameter(torch.tensor(2.0))
+    opt = polar.Muon([{"params": [w, empty], "route": "matrix"}, {"params": [one], "route": "adamw"}])
+    for p in (w, empty, one):
+        p.grad = torch.ones_like(p)
+    opt.step()
+    state = opt.state_dict()
+    assert sorted(state["state"]) == [0, 2] and state["state"][2]["exp_avg"].shape == ()
+    opt.load_state_dict(state)
+    opt.step()
+    assert float(one.detach()) < 2.0 and opt.stats()[1]["steps"] == 2
 
 
 def test_sparse_gradients():

@@ -141,8 +141,8 @@ def step_both(model, opt, replica, reference, rank, step, rewritten=False):
     loss_of(model, rank, step).backward()
     for p, q in zip(model.parameters(), replica.parameters()):
         q.grad = p.grad.full_tensor()
-    assert rewritten or opt._rows_written(
-    ) == opt._versions, "training by itself counts as writing: every step would copy the weights"
+    writes = opt._writes
+    assert rewritten or writes.rows_now() == writes.rows, "training by itself counts as writing"
     opt.step()
     reference.step()
 
@@ -217,6 +217,26 @@ def checkpoints(rank, ranks, folder, name):
         train(model, opt, range(4, 5))    # and goes on, by gloo's average of two
 
 
+def later_groups(rank, dtype):
+    """Groups that come after steps were made: their state begins, that of the others goes on."""
+    import polar
+    shared, alone = fresh(dtype), fresh(dtype)
+    opts = []
+    for model, group in ((shared, dist.group.WORLD), (alone, None)):
+        first = [(n, p) for n, p in model.named_parameters() if not n.startswith("blocks.1.")]
+        opts.append(polar.PolarAdamW(first, lr=0.02, process_group=group))
+    for step in range(4):
+        if step == 2:
+            for model, opt in zip((shared, alone), opts):
+                opt.add_param_group({"params": [(n, p) for n, p in model.named_parameters()
+                                                if n.startswith("blocks.1.")]})
+        for model, opt in zip((shared, alone), opts):
+            opt.zero_grad()
+            loss_of(model, 0, step).backward()    # one batch for all: gradients are alike
+            opt.step()
+        assert same(whole(shared), whole(alone)), f"{dtype}: step {step} differs"
+
+
 def refusals(rank, ranks):
     import polar
     model = fresh()
@@ -251,6 +271,8 @@ def work(rank, ranks, folder):
         under_ddp(rank, "polaradamw", torch.bfloat16)
         under_fsdp(rank, "polaradamw", torch.bfloat16)
     by_itself(rank, ranks)
+    for dtype in (torch.float32, torch.bfloat16) if ranks == 2 else ():
+        later_groups(rank, dtype)
     if CHECKPOINTS:
         for name in ("polaradamw", "normuon", "adamuon"):
             os.makedirs(f"{folder}/{name}", exist_ok=True)

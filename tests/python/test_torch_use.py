@@ -72,6 +72,62 @@ def test_every_scheduler_moves_both_rates():
         assert len(seen) > 1 and len({a for a, _ in seen}) > 1 and len({b for _, b in seen}) > 1, seen
 
 
+def follow(model, momentum, beta1):
+    """A step of Muon with these numbers for matrices and for the rest, by hand."""
+    opt = polar.Muon(model, map="ns_fp32")
+    for t, (m, b) in enumerate(zip(momentum, beta1)):
+        opt.param_groups[0]["momentum"] = m
+        opt.param_groups[1]["betas"] = (b, 0.999)
+        backward(model, t), opt.step()
+
+
+@pytest.mark.parametrize("make_scheduler", [
+    lambda o: lr_scheduler.OneCycleLR(o, [1e-3, 3e-4], total_steps=8, div_factor=1.0, final_div_factor=1.0),
+    lambda o: lr_scheduler.CyclicLR(o, [1e-3, 3e-4], [1e-3, 3e-4], step_size_up=3),
+], ids=["OneCycleLR", "CyclicLR"])
+def test_schedulers_that_cycle_momentum(make_scheduler):
+    """torch moves `betas` where an optimiser has them: Muon's momentum is the first of them, in its steps, in
+    its groups and in a checkpoint.
+    """
+    m, by_hand = make(), make()
+    opt = polar.Muon(m, map="ns_fp32")
+    scheduler, seen = make_scheduler(opt), []
+    for t in range(5):
+        backward(m, t), opt.step()
+        matrices, rest = opt.param_groups
+        assert matrices["momentum"] == matrices["betas"][0] == rest["betas"][0]
+        seen.append(matrices["momentum"])
+        scheduler.step()
+    assert len(set(seen)) > 2, seen
+    follow(by_hand, seen, seen)
+    assert same(m, bits(by_hand))
+    # the scheduler moved betas since the last step: copies and checkpoints know
+    now = opt.param_groups[0]["betas"][0]
+    assert now != seen[-1] and opt.state_dict()["param_groups"][0]["momentum"] == now
+    assert copy.deepcopy(opt).param_groups[0]["momentum"] == now
+
+
+def test_momentum_by_hand_and_by_betas():
+    """Whichever was changed counts; a checkpoint's momentum does, whatever its betas."""
+    m = make()
+    opt = polar.Muon(m, momentum=0.9)
+    group = opt.param_groups[0]
+    assert group["betas"][0] == 0.9
+    for change, want in (({"momentum": 0.8}, 0.8), ({"betas": (0.7, 0.99)}, 0.7),
+                         ({"betas": (0.5, 0.99), "momentum": 0.6}, 0.6), ({"betas": [0.6, 0.9]}, 0.6)):
+        group.update(change)
+        backward(m), opt.step()
+        assert group["momentum"] == group["betas"][0] == want
+    old = opt.state_dict()
+    old["param_groups"][0].update(momentum=0.95, betas=(0.9, 0.999))    # as before the two were one
+    opt.load_state_dict(old)
+    assert opt.param_groups[0]["momentum"] == opt.param_groups[0]["betas"][0] == 0.95
+    ema = polar.PolarAdamW(make())
+    ema.param_groups[0]["betas"] = (0.5, 0.9)
+    ema.step()
+    assert ema.param_groups[0]["momentum"] == 0.95 and ema.param_groups[0]["betas"] == (0.5, 0.9)
+
+
 def test_a_scheduler_of_one_rate_is_felt():
     """The numbers of a group are those of the step: half the rate is half the move."""
     moves = []
@@ -207,6 +263,21 @@ def test_unscaled_and_clipped():
     assert same(a, bits(b))
 
 
+@needs_scaler
+def test_a_plain_step_after_one_of_the_scalers():
+    """Its flag and its scale are of its own step alone."""
+    m = make()
+    opt = polar.AdamW(m)
+    scaler = torch.amp.GradScaler(DEVICE, init_scale=4.0)
+    scaler.scale(loss_of(m, 0)).backward()
+    m.wte.weight.grad[0, 0] = float("inf")
+    scaler.step(opt)
+    m.wte.weight.grad[0, 0] = 0.0
+    before = bits(m)
+    opt.step()
+    assert not same(m, before)
+
+
 def test_add_param_group():
     a, b = make(), make()
     names = dict(a.named_parameters())
@@ -281,6 +352,26 @@ def test_fixed_numbers_may_change(number):
         backward(a, t), opt_a.step()
         backward(b, t), opt_b.step()
         backward(c, t), opt_c.step()
+    assert same(a, bits(b)) and not same(a, bits(c))
+
+
+@pytest.mark.parametrize("key, before, after", [("betas", [0.9, 0.999], [0.5, 0.9]),
+                                                ("ns_coefficients", [3.4445, -4.7750, 2.0315],
+                                                 [1.5, -0.5, 0.0]),
+                                                ("lr", torch.tensor(0.01), torch.tensor(0.02))])
+def test_numbers_that_are_written_in_place(key, before, after):
+    """Lists and tensors in param_groups are heard when their entries change."""
+    a, b, c = make(), make(), make()
+    opts = [polar.PolarAdamW(m, map="ns_fp32") for m in (a, b, c)]
+    for opt in opts:
+        opt.param_groups[0][key] = copy.deepcopy(before)
+    backward(a), opts[0].step(), backward(b), opts[1].step(), backward(c), opts[2].step()
+    if key == "lr":
+        opts[0].param_groups[0][key].copy_(after)
+    else:
+        opts[0].param_groups[0][key][:] = after
+    opts[1].param_groups[0][key] = copy.deepcopy(after)
+    backward(a, 1), opts[0].step(), backward(b, 1), opts[1].step(), backward(c, 1), opts[2].step()
     assert same(a, bits(b)) and not same(a, bits(c))
 
 

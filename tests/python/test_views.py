@@ -1,4 +1,5 @@
-"""Matrices within a parameter (`views=`): the bits of the same matrices as parameters of their own."""
+"""test_views.py -- matrices within a parameter (`views=`): the bits of the same matrices as parameters.
+"""
 import copy
 
 import pytest

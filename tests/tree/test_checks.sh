@@ -92,6 +92,17 @@ sound
 put src/math/long.h '/* long.h -- too long */\n'
 awk 'BEGIN { for (i = 0; i < 600; i++) print "int x" i ";" }' >>"$dir/src/math/long.h"
 expect layout 1 'src/math/long.h:601: more than 600 lines' 'a file of 601 lines'
+sound
+put python/long.py '"""long.py -- too long"""\n'
+awk 'BEGIN { for (i = 0; i < 600; i++) print "x = " i }' >>"$dir/python/long.py"
+expect layout 1 'python/long.py:601: more than 600 lines' 'a script of 601 lines'
+sound
+put tools/silent.sh '#!/bin/sh\n# does something\n'
+expect layout 1 'tools/silent.sh:2: the first line does not introduce the file' 'a script that does not introduce itself'
+sound
+put tools/said.sh '#!/bin/sh\n# said.sh -- a script\n'
+put python/polar/__init__.py '"""polar -- a package"""\n'
+expect layout 0 'follow the rules' 'scripts that do'
 long=$(awk 'BEGIN { for (i = 0; i < 20; i++) printf "word%d, ", i }')
 plant format python/run.py "# $long\n" './python/run.py:2' 'a long line of Python'
 plant format specs/demo/small.yaml "# $long\n" './specs/demo/small.yaml:2' 'a long line of a spec'

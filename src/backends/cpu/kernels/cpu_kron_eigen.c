@@ -89,18 +89,32 @@ static void put_basis(const pl_eigen *m, const pl_args_kron_eigen *a, int64_t b,
 
 /* ---- a matrix ----------------------------------------------------------------------------------- */
 
-/* Numbers of work space, and where they are. */
+/* The next numbers of work space; where there is none yet they are counted only. */
+static double *take(double *room, size_t *at, int64_t count)
+{
+    double *here = room ? room + *at : NULL;
+    *at += (size_t)count;
+    return here;
+}
+
+/* Numbers of work space, and where they are; the first alone where `room` is NULL. */
 static size_t eigen_room(pl_eigen *m, double *room)
 {
     const int64_t ld = m->ld, square = ld * ld;
     const int64_t panel = smaller(ld, PL_EIGEN_LAST), back = m->n > PL_EIGEN_LEAF ? PL_EIGEN_BACK : 0;
-    m->A = room, m->V = m->A + square, m->Z = m->V + square, m->Y = m->Z + square;
-    m->panel = m->Y + square;
-    m->square = m->panel + (3 * panel > 2 * back ? 3 * panel : 2 * back) * ld;
-    m->d = m->square + back * back, m->e = m->d + ld, m->tau = m->e + ld;
-    m->vectors = m->tau + ld;
-    m->places = (int64_t *)(m->vectors + PL_EIGEN_VECTORS * (ld + 8));
-    return (size_t)((double *)(m->places + PL_EIGEN_PLACES * (ld + 8)) - room);
+    size_t at = 0;
+    m->A = take(room, &at, square);
+    m->V = take(room, &at, square);
+    m->Z = take(room, &at, square);
+    m->Y = take(room, &at, square);
+    m->panel = take(room, &at, (3 * panel > 2 * back ? 3 * panel : 2 * back) * ld);
+    m->square = take(room, &at, back * back);
+    m->d = take(room, &at, ld);
+    m->e = take(room, &at, ld);
+    m->tau = take(room, &at, ld);
+    m->vectors = take(room, &at, PL_EIGEN_VECTORS * (ld + 8));
+    m->places = (int64_t *)take(room, &at, PL_EIGEN_PLACES * (ld + 8)); /* as wide as a double */
+    return at;
 }
 
 /* Q and F of matrix b; q: whose threads multiply, no one's where the side is a leaf's. */
