@@ -35,6 +35,7 @@ if [ "$(uname -m)" = x86_64 ]; then
     done
     echo 'import os, sys; sys.setdlopenflags(os.RTLD_LAZY)' >"$site/lazy_binding.pth"
 fi
-"$dir/bin/python" -c 'import torch; torch.ones(2) @ torch.ones(2)' 2>"$dir/log" || { tail -3 "$dir/log"; without "torch does not load here"; }
+unset PYTHONDONTWRITEBYTECODE
+PYTHONPYCACHEPREFIX="$dir/pycache" "$dir/bin/python" -c "import torch, torch._dynamo; torch.ones(2) @ torch.ones(2)" 2>"$dir/log" || { tail -3 "$dir/log"; without "torch does not load here"; }
 echo "$want" >"$dir/made"
 echo "make_env: made $dir"
