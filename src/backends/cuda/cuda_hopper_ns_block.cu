@@ -132,7 +132,7 @@ __device__ __forceinline__ void direction_regular(const place &p, const pl_cuda_
         a.ask(q + (STEP_AHEAD + 1) * T, t, v, s);
         b.load(q + T, t, v, s);
         a.use(p, t, v, s);
-        a.load(min(q + 2 * T, s.chunks - 1), t, v, s); /* the last one is of no use */
+        a.load(q + 2 * T < s.chunks ? q + 2 * T : q, t, v, s); /* the last one, its own again, is of no use */
         b.use(p, t, v, s);
     }
 }
