@@ -67,8 +67,7 @@ static void point_lines(polar_optim *opt, size_t *used, char *base)
     for (int64_t i = 0; i < opt->part_count; i++) {
         pl_optim_param *p = &opt->parts[i];
         if (pl_optim_picks(opt, p))
-            p->L = take(used, base, POLAR_DTYPE_F64, opt->members * p->row_blocks, 1,
-                        pl_optim_picks_columns(p) ? p->cols : p->rows / p->row_blocks, 1);
+            p->L = take(used, base, POLAR_DTYPE_F64, opt->members * p->row_blocks, 1, pl_optim_lines(p), 1);
     }
     const pl_optim_param *last = NULL;
     for (int64_t k = 0; k < opt->order_count; k++) {

@@ -171,7 +171,8 @@ int pl_optim_mapped(const polar_optim *opt, const pl_optim_param *p);
 int pl_optim_staged(const polar_optim *opt, const pl_optim_param *p);
 /* its momentum is that of picked lines, which is a stage */
 int pl_optim_picks(const polar_optim *opt, const pl_optim_param *p);
-/* how many, of each block; and whether they are columns */
+/* of each block: the lines of its short side, how many of them are picked, whether they are columns */
+int64_t pl_optim_lines(const pl_optim_param *p);
 int64_t pl_optim_picked(const polar_optim *opt, const pl_optim_param *p);
 int pl_optim_picks_columns(const pl_optim_param *p);
 /* its rule looks at more than one entry at a time: one rank has all of it */

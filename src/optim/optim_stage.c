@@ -168,10 +168,14 @@ int pl_optim_picks_columns(const pl_optim_param *p)
     return p->rows / p->row_blocks > p->cols;
 }
 
+int64_t pl_optim_lines(const pl_optim_param *p)
+{
+    return pl_optim_picks_columns(p) ? p->cols : p->rows / p->row_blocks;
+}
+
 int64_t pl_optim_picked(const polar_optim *opt, const pl_optim_param *p)
 {
-    const int64_t lines = pl_optim_picks_columns(p) ? p->cols : p->rows / p->row_blocks;
-    return (int64_t)ceil(pl_optim_rule(opt, p)->fraction * (double)lines);
+    return (int64_t)ceil(pl_optim_rule(opt, p)->fraction * (double)pl_optim_lines(p));
 }
 
 /* The momentum of picked lines; `direction` has all others. */

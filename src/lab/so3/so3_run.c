@@ -121,6 +121,7 @@ static polar_status take_model(pl_train *t)
     pl_free(seeds);
     if (st != POLAR_OK) return st;
     t->params = pl_so3_params(t->model, &t->param_count);
+    t->rotations = pl_so3_turned_rotations(t) + pl_so3_shadow_rotations(t);
     PL_TRY(pl_so3_turned_create(t));
     t->best = pl_calloc((size_t)t->param_count, sizeof *t->best);
     PL_NEED(t->best, POLAR_E_NOMEM, "the weights of the best epoch");
@@ -181,8 +182,7 @@ static void so3_end(pl_train *t)
 int pl_so3_rotation_drawn(void *arg)
 {
     pl_train *t = arg;
-    const pl_step_view v = {"rotations", ++t->drawn, pl_so3_turned_rotations(t) + pl_so3_shadow_rotations(t),
-                            (double)NAN};
+    const pl_step_view v = {"rotations", ++t->drawn, t->rotations, (double)NAN};
     return t->begins && t->begins->step && t->begins->step(t->begins->arg, &v);
 }
 

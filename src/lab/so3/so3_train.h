@@ -64,7 +64,7 @@ typedef struct pl_so3_batches { /* of some steps, one after the other */
 
 struct pl_train {
     const pl_step_watch *begins; /* until it has begun: hears of rotations; or NULL */
-    int64_t drawn;               /* of them */
+    int64_t drawn, rotations;    /* of them, and in all */
     polar_device *dev;
     polar_queue *q;
     int64_t members, made; /* made: epochs */
