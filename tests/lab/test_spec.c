@@ -387,6 +387,8 @@ static void test_refused_plans(void)
     refuse_plan("--set seeds twice", good, "seeds=0..3,2", "seed 2 is given twice");
     refuse_plan("--set unknown arm", good, "arms=sgdm", "has adamw, muon, slow");
     refuse_plan("--set arm twice", good, "arms=muon,muon", "given twice");
+    refuse_plan("--set arm twice, once by a pattern", good, "arms=muon,*u*", "'muon' is given twice");
+    refuse_plan("--set pattern without an arm", good, "arms=*_wd", "has adamw, muon, slow");
     refuse_plan("--set outside the grid", good, "model.width=64", "has 16, 32");
     refuse_plan("--set grid wrong type", good, "model.width=wide", "whole number");
     refuse_plan("--set what an arm has", good, "optim.lr=1", "arm 'slow' has its own");
@@ -416,6 +418,21 @@ static void test_overrides(void)
               p->cells[0]);
     pl_plan_destroy(p);
     pl_spec_destroy(s);
+}
+
+/* A key that another arm has of its own is no obstacle, whether the arms are named before it or after. */
+static void test_override_order(void)
+{
+    static const char *const sets[][2] = {{"arms=*d*,m?on", "optim.lr=1"}, {"optim.lr=1", "arms=*d*,m?on"}};
+    spec_write(good, strlen(good));
+    for (int i = 0; i < 2; i++) {
+        pl_spec *s;
+        TEST_TRY(pl_spec_read(&s, spec_path, &toy_schema, 1, sets[i], 2));
+        test_true("--set arms before other keys",
+                  s->arm_count == 2 && !strcmp(s->arms[0].name, "adamw") && !strcmp(s->arms[1].name, "muon"),
+                  "%d arms", s->arm_count);
+        pl_spec_destroy(s);
+    }
 }
 
 static void test_faults(void)
@@ -460,6 +477,7 @@ int main(int argc, char **argv)
     test_byte_order_mark();
     test_refused_plans();
     test_overrides();
+    test_override_order();
     test_faults();
     spec_file_end();
     return test_end();

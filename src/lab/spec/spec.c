@@ -242,6 +242,7 @@ static polar_status take_yaml(pl_spec *s, pl_yaml *y, const pl_schema *schemas, 
     return st;
 }
 
+/* Arms first, in whatever order they are given: a key that an arm has of its own is refused. */
 static polar_status apply_overrides(pl_spec *s, const char *const *overrides, int count)
 {
     for (int i = 0; i < count; i++) {
@@ -249,8 +250,10 @@ static polar_status apply_overrides(pl_spec *s, const char *const *overrides, in
         for (int j = 0; j < i; j++)
             PL_NEED(strcspn(overrides[j], "=") != stem || strncmp(overrides[i], overrides[j], stem),
                     POLAR_E_ARG, "--set %s is given twice", pl_text_shown(overrides[i]).text);
-        PL_TRY(pl_spec_override(s, overrides[i]));
     }
+    for (int others = 0; others < 2; others++)
+        for (int i = 0; i < count; i++)
+            if (!strncmp(overrides[i], "arms=", 5) == !others) PL_TRY(pl_spec_override(s, overrides[i]));
     return POLAR_OK;
 }
 

@@ -6,6 +6,7 @@
 #include "base/alloc.h"
 #include "base/json_read.h"
 #include "lab/spec/spec_impl.h"
+#include "optim/optim_impl.h"
 
 /* One word of a list by commas; gives what follows it, NULL after the last. */
 static const char *next_word(char out[PL_VALUE_CHARS], const char *list)
@@ -38,7 +39,8 @@ static void free_arm(pl_spec_arm *a)
     pl_free(a->name);
 }
 
-/* Marks names[i] for every word of the list; words that are not there or come twice are errors. */
+/* Marks what every word of the list names: values of an axis, arms by name or by pattern (* and ?). Words that
+ * fit nothing are errors, as are those that name what an earlier one does. */
 static polar_status mark_words(char *keep, const char *what, const char *list, const pl_spec *s,
                                const pl_spec_axis *x)
 {
@@ -51,16 +53,15 @@ static polar_status mark_words(char *keep, const char *what, const char *list, c
     }
     for (const char *p = list; p;) {
         p = next_word(word, p);
-        const char *wanted = word;
-        int i = 0;
-        if (x) {
-            PL_NEED(pl_key_read(value, why, x->key, word), POLAR_E_ARG, "--set %s", why);
-            wanted = value;
+        int found = 0;
+        if (x) PL_NEED(pl_key_read(value, why, x->key, word), POLAR_E_ARG, "--set %s", why);
+        for (int i = 0; i < n; i++) {
+            if (x ? strcmp(value, x->values[i]) : !pl_pattern_match(word, s->arms[i].name)) continue;
+            PL_NEED(!keep[i], POLAR_E_ARG, "--set %s: '%s' is given twice", what,
+                    x ? value : s->arms[i].name);
+            keep[i] = found = 1;
         }
-        while (i < n && strcmp(wanted, x ? x->values[i] : s->arms[i].name)) i++;
-        PL_NEED(i < n, POLAR_E_ARG, "--set %s=%s: %s has %s", what, pl_text_shown(word).text, s->path, known);
-        PL_NEED(!keep[i], POLAR_E_ARG, "--set %s: '%s' is given twice", what, wanted);
-        keep[i] = 1;
+        PL_NEED(found, POLAR_E_ARG, "--set %s=%s: %s has %s", what, pl_text_shown(word).text, s->path, known);
     }
     return POLAR_OK;
 }
