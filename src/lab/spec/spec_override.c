@@ -39,8 +39,8 @@ static void free_arm(pl_spec_arm *a)
     pl_free(a->name);
 }
 
-/* Marks what every word of the list names: values of an axis, arms by name or by pattern (* and ?). Words that
- * fit nothing are errors, as are those that name what an earlier one does. */
+/* Marks what every word of the list names: values of an axis, arms by name or by pattern (* and ?). Words
+ * that fit nothing are errors, as are those that name what an earlier one does. */
 static polar_status mark_words(char *keep, const char *what, const char *list, const pl_spec *s,
                                const pl_spec_axis *x)
 {
