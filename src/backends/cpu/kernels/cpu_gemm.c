@@ -8,7 +8,8 @@
  *
  * bf16 becomes float while it is packed, and a float tf32 where that is wanted; f64 anywhere makes it double.
  * A block packs its part of B once (it stays in the second cache) and A panel by panel (12 rows, in the
- * first). The mirror half of a symmetric product is not exploited.
+ * first); where a panel would meet few columns it is read where it lies. The mirror half of a symmetric
+ * product is not exploited.
  */
 #include "base/alloc.h"
 #include "base/work_share.h"
@@ -23,6 +24,7 @@
 #define MIN_MC      48  /* smaller blocks are not worth their packing */
 #define MIN_NC      64
 #define STACK_BYTES (64 * 1024) /* work memory of a small product */
+#define SETS        4096        /* bytes after which addresses come to the same set of the first cache */
 #define SMALL       (1 << 18)   /* multiply-adds below which one thread does it all: a few microseconds */
 
 typedef struct {
