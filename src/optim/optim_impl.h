@@ -139,8 +139,6 @@ polar_status pl_optim_check_opts(const polar_optim_opts *o);
 polar_status pl_optim_groups_read(polar_optim *opt, const polar_optim_layout *layout);
 /* from the T of all parameters: how many were left out */
 void pl_optim_step_count(polar_optim *opt, const double *counts);
-/* one of the comma-separated patterns (* and ?) fits */
-int pl_pattern_match(const char *patterns, const char *name);
 /* route, view, checks; copies the name */
 polar_status pl_optim_param_set(pl_optim_param *out, const polar_param *p, const polar_optim *opt,
                                 const polar_optim_layout *layout);

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "optim/optim_impl.h"
+#include "base/pattern.h"
 
 #define SPLIT_BLOCKS 3 /* q, k and v */
 

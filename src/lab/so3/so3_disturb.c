@@ -10,9 +10,9 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/pattern.h"
 #include "base/philox.h"
 #include "lab/so3/so3_train.h"
-#include "optim/optim_impl.h"
 
 #define NUMBERS 4096 /* more than there are parameters: a step's draws have coordinates of their own */
 

@@ -4,8 +4,8 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/pattern.h"
 #include "lab/so3/so3_train.h"
-#include "optim/optim_impl.h"
 
 /* What this slot's optimiser puts on the matrix route, as far as gauge.blocks names it. */
 static int shadowed(const pl_so3_slot *s, const pl_param *p)

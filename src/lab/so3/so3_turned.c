@@ -16,8 +16,8 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/pattern.h"
 #include "lab/so3/so3_train.h"
-#include "optim/optim_impl.h"
 #include "verify/haar.h"
 
 /* One orthogonal matrix for all members. */

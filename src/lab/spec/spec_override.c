@@ -5,8 +5,8 @@
 
 #include "base/alloc.h"
 #include "base/json_read.h"
+#include "base/pattern.h"
 #include "lab/spec/spec_impl.h"
-#include "optim/optim_impl.h"
 
 /* One word of a list by commas; gives what follows it, NULL after the last. */
 static const char *next_word(char out[PL_VALUE_CHARS], const char *list)
