@@ -239,6 +239,7 @@ case $seconds in '' | *[!0-9]*) die "'$seconds' is no number of seconds" ;; esac
 [ "$seconds" -gt $((2 * grace)) ] || die "$seconds s are too few: $((2 * grace)) are kept for the end"
 for p in $parts; do case " $all " in *" $p "*) ;; *) die "no part '$p'; parts: $all" ;; esac; done
 [ -z "$tiny" ] || [ -e "$tiny" ] || die "no set of pictures at '$tiny' (POLAR_TINY)"
+case $tiny in *' '*) die "a path without spaces is wanted, not '$tiny' (POLAR_TINY)" ;; esac
 case $tiny in '' | /*) ;; *) export POLAR_TINY="$PWD/$tiny" ;; esac
 [ -x "$bundle/polar" ] || die "no program polar in '$bundle': a bundle is made by tools/bundle.sh"
 { mkdir -p "$out" && : >"$out/summary.txt"; } 2>/dev/null || die "cannot write to '$out'"

@@ -73,7 +73,7 @@ def pair(value, key):
 
 
 def _whole(value, key):
-    if not isinstance(value, (int, float)) or value != int(value):
+    if not isinstance(value, (int, float)) or value % 1:    # inf and nan too
         raise TypeError(f"{key} is {value!r}; it is a whole number")
     return int(value)
 

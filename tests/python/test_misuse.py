@@ -73,7 +73,8 @@ def test_numbers_that_make_no_sense():
     ("betas is (0.9, 0.99, 0.999)", {"betas": (0.9, 0.99, 0.999)}),
     ("aux_betas is None", {"aux_betas": None}),
     ("a number of betas is 'x'", {"betas": ("x", 0.9)}), ("weight_decay is []", {"weight_decay": []}),
-    ("ns_steps is 2.5", {"ns_steps": 2.5}), ("three numbers", {"ns_coefficients": ()}),
+    ("ns_steps is 2.5", {"ns_steps": 2.5}), ("ns_steps is inf", {"ns_steps": float("inf")}),
+    ("three numbers", {"ns_coefficients": ()}),
     ("three numbers", {"ns_coefficients": 3}), ("map is None", {"map": None}),
     ("adjust_lr_fn is 3", {"adjust_lr_fn": 3}),
 ])

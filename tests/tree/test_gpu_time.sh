@@ -54,6 +54,8 @@ refused 'list bench' --list
 POLAR_TINY=$dir/none
 export POLAR_TINY
 refused 'no set of pictures' "$bundle" 60 "$dir/o"
+POLAR_TINY="$dir/a set" && mkdir "$POLAR_TINY"
+refused 'without spaces' "$bundle" 60 "$dir/o"
 unset POLAR_TINY
 
 # All is well but for bench, two of whose lines fail.
