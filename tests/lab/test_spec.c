@@ -245,8 +245,28 @@ static void refuse_bytes(const char *what, const void *bytes, size_t n, const ch
     pl_spec_destroy(s);
 }
 
+/* Six keys of 60 values each: more cells than an int counts, and a published value in the last of them. */
+static void test_wide_grid(void)
+{
+    static const char *const keys[] = {"model.width",  "model.layers", "optim.lr",
+                                       "optim.aux_lr", "optim.beta1",  "route.matrix"};
+    char text[8192] = HEAD "arms: [muon]\ngrid:\n", row[256] = "";
+    for (int i = 0; i < 6; i++) {
+        const char *value = i < 2 ? "%d, " : "0.%02d, ";
+        snprintf(text + strlen(text), sizeof text - strlen(text), "  %s: [", keys[i]);
+        for (int k = 1; k <= 60; k++) snprintf(text + strlen(text), sizeof text - strlen(text), value, k);
+        strcat(text, "]\n");
+        snprintf(row + strlen(row), sizeof row - strlen(row), "%s: ", keys[i]);
+        snprintf(row + strlen(row), sizeof row - strlen(row), value, 60);
+    }
+    snprintf(text + strlen(text), sizeof text - strlen(text), "published:\n  values:\n  - {%smuon: 1}\n",
+             row);
+    refuse_bytes("a grid of more cells than can be counted", text, strlen(text), "2147483647 cells");
+}
+
 static void test_files(void)
 {
+    test_wide_grid();
     pl_spec *s;
     static char big[300 * 1024];
     unsigned char noise[4096];
@@ -383,6 +403,12 @@ static void test_refused_plans(void)
     refuse_plan("--set unknown", good, "model.wdth=3", "did you mean model.width?");
     refuse_plan("--set wrong type", good, "model.layers=many", "model.layers wants a whole number");
     refuse_plan("--set seeds wrong", good, "seeds=a", "--set seeds=a: seeds wants");
+    char zeros[400]; /* a seed of 300 digits, which once was cut to 255 of them */
+    snprintf(zeros, sizeof zeros, "seeds=%0299d7", 1);
+    refuse_plan("--set seeds too long", good, zeros, "more than 255 bytes");
+    snprintf(zeros, sizeof zeros, "arms=%0300d", 0);
+    memset(zeros + 5, '*', 300);
+    refuse_plan("--set arms too long", good, zeros, "more than 255 bytes");
     refuse_plan("--set seeds empty", good, "seeds=", "seeds wants");
     refuse_plan("--set seeds twice", good, "seeds=0..3,2", "seed 2 is given twice");
     refuse_plan("--set unknown arm", good, "arms=sgdm", "has adamw, muon, slow");

@@ -8,13 +8,19 @@
 #include "base/pattern.h"
 #include "lab/spec/spec_impl.h"
 
-/* One word of a list by commas; gives what follows it, NULL after the last. */
-static const char *next_word(char out[PL_VALUE_CHARS], const char *list)
+/* The next word of a list by commas, which then begins behind it, NULL after the last; 0: it is too long for
+ * any value. */
+static int next_word(char out[PL_VALUE_CHARS], const char **list)
 {
-    size_t n = strcspn(list, ",");
-    snprintf(out, PL_VALUE_CHARS, "%.*s", (int)(n < PL_VALUE_CHARS ? n : PL_VALUE_CHARS - 1), list);
-    return list[n] ? list + n + 1 : NULL;
+    size_t n = strcspn(*list, ",");
+    if (n >= PL_VALUE_CHARS) return 0;
+    memcpy(out, *list, n);
+    out[n] = 0;
+    *list = (*list)[n] ? *list + n + 1 : NULL;
+    return 1;
 }
+
+#define TOO_LONG "a word of more than %d bytes"
 
 static polar_status override_seeds(pl_spec *s, const char *list)
 {
@@ -23,8 +29,9 @@ static polar_status override_seeds(pl_spec *s, const char *list)
     int line = 0;
     polar_status st = POLAR_OK;
     for (const char *p = list; p && st == POLAR_OK;) {
-        p = next_word(word, p);
-        st = pl_seeds_add(&l, why, word, 0);
+        int fits = next_word(word, &p);
+        if (!fits) snprintf(why, sizeof why, TOO_LONG, PL_VALUE_CHARS - 1);
+        st = fits ? pl_seeds_add(&l, why, word, 0) : POLAR_E_FORMAT;
     }
     if (st == POLAR_OK) st = pl_seeds_take(s, &l, why, &line);
     pl_free(l.items);
@@ -52,7 +59,7 @@ static polar_status mark_words(char *keep, const char *what, const char *list, c
                  x ? x->values[i] : s->arms[i].name);
     }
     for (const char *p = list; p;) {
-        p = next_word(word, p);
+        PL_NEED(next_word(word, &p), POLAR_E_ARG, "--set %s: " TOO_LONG, what, PL_VALUE_CHARS - 1);
         int found = 0;
         if (x) PL_NEED(pl_key_read(value, why, x->key, word), POLAR_E_ARG, "--set %s", why);
         for (int i = 0; i < n; i++) {

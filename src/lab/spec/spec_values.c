@@ -1,4 +1,5 @@
 /* spec_values.c -- the parts of a spec that set keys of the runs: set, grid, arms. */
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -124,9 +125,13 @@ polar_status pl_spec_read_grid(pl_spec *s, const pl_yaml_node *n)
                    pl_spec_kind(n));
     s->grid = pl_calloc((size_t)n->count, sizeof *s->grid);
     PL_NEED(s->grid, POLAR_E_NOMEM, "a grid of %lld keys", (long long)n->count);
+    double cells = 1;
     for (const pl_yaml_node *x = n->child; x; x = x->next) {
-        s->grid_count++; /* a half-read one is freed too */
-        PL_TRY(read_axis(&s->grid[s->grid_count - 1], s, x));
+        pl_spec_axis *axis = &s->grid[s->grid_count++]; /* a half-read one is freed too */
+        PL_TRY(read_axis(axis, s, x));
+        cells *= axis->count;
+        /* --set may leave few of them, but places of cells are counted before */
+        if (cells > INT_MAX) return BAD(x->line, "a grid of more than %d cells", INT_MAX);
     }
     return POLAR_OK;
 }
