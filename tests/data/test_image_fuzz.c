@@ -67,7 +67,7 @@ static void set_jpeg_size(made *m, int w, int h)
 {
     for (size_t i = 2; i + 9 < m->size;) {
         int marker = m->data[i + 1];
-        if (marker >= 0xc0 && marker <= 0xc2) {
+        if ((marker >= 0xc0 && marker <= 0xc2) || marker == 0xc9) { /* the last: arithmetic */
             m->data[i + 5] = (uint8_t)(h >> 8), m->data[i + 6] = (uint8_t)h;
             m->data[i + 7] = (uint8_t)(w >> 8), m->data[i + 8] = (uint8_t)w;
             return;
@@ -107,6 +107,11 @@ static void test_lies(void)
     expect_refused("a progressive one", &p, "claims 60000 x 60000");
     set_jpeg_size(&j, 12000, 12000);
     expect_refused("a JPEG of 1.5 kB that claims 12000 x 12000", &j, "ends early: 12000 x 12000");
+    po.scans = MADE_ARITHMETIC;
+    made a = made_jpeg(&po);
+    set_jpeg_size(&a, 12000, 12000);
+    expect_refused("an arithmetic one", &a, "ends early: 12000 x 12000");
+    free(a.data);
     set_jpeg_size(&j, 0, 30);
     expect_refused("a JPEG of no columns", &j, "some.file");
     set_png_size(&n, 60000, 60000);
@@ -143,6 +148,29 @@ static void test_many_scans(void)
     memcpy(long_one.data + long_one.size, "\xff\xd9", 2);
     long_one.size += 2;
     expect_refused("a JPEG of 600 scans", &long_one, "500 scans");
+    free(m.data);
+    free(long_one.data);
+}
+
+/* The middle of a progressive file's scans, which has few bytes, often enough for minutes of work; the limit
+ * is one of its size. */
+static void test_scans_by_size(void)
+{
+    made_jpeg_opts o = {.width = 64, .height = 64, .components = 1, .scans = MADE_PROGRESSIVE, .quality = 1};
+    made m = made_jpeg(&o), long_one = {NULL, 0};
+    size_t at = 0, times = 200,
+           span = 12; /* a scan of AC coefficients without any: its header and two bytes */
+    for (size_t i = 2; i + 1 < m.size; i++)
+        if (m.data[i] == 0xff && m.data[i + 1] == 0xda) at = i;
+    long_one.data = malloc(m.size + times * span);
+    memcpy(long_one.data, m.data, at);
+    long_one.size = at;
+    for (size_t i = 0; i < times; i++, long_one.size += span)
+        memcpy(long_one.data + long_one.size, "\xff\xda\0\x08\1\1\0\1\1\0\xff\xd0", span);
+    memcpy(long_one.data + long_one.size, m.data + at, m.size - at);
+    long_one.size += m.size - at;
+    set_jpeg_size(&long_one, 1200, 1200); /* 22500 blocks, 200 times: more than 160 for each byte */
+    expect_refused("a JPEG of 200 scans over 22500 blocks", &long_one, "too many scans for its size");
     free(m.data);
     free(long_one.data);
 }
@@ -232,6 +260,7 @@ int main(int argc, char **argv)
          24);
     test_lies();
     test_many_scans();
+    test_scans_by_size();
     test_faults("JPEG, memory runs out",
                 made_jpeg(&(made_jpeg_opts){.width = 41, .height = 29, .components = 3, .h = 2, .v = 2}));
     test_faults(

@@ -4,6 +4,9 @@
 
 #include "data/codec/image_decode.h"
 
+/* of deflate: 258 bytes in two bits; what has no such bound by itself gets this one */
+#define PL_CODEC_MAX_RATIO 1032
+
 typedef struct pl_codec_source {
     const uint8_t *bytes;
     size_t size;

@@ -7,8 +7,11 @@
  * are missing libjpeg smooths over two blocks.
  *
  * Claims. Every block of a Huffman-coded file costs a bit at least, in its DC scan; a file with fewer bits
- * than blocks cannot be whole, and is refused before any memory is taken. A file that ends early is refused
- * as Pillow does; other damage that libjpeg reads over with a warning is read over, as there.
+ * than blocks cannot be whole, and is refused before any memory is taken. Arithmetic codes have no such bound
+ * (128 bytes can be 12000 x 12000 pixels of one colour): what they shrink further than deflate can is
+ * refused. A scan walks over every block, however few bytes it has, so that a file of many may take hours: as
+ * many are read as an encoder makes of the flattest picture, and twice that. A file that ends early is
+ * refused as Pillow does; other damage that libjpeg reads over with a warning is read over, as there.
  */
 #include <setjmp.h>
 #include <stdio.h>
@@ -20,8 +23,8 @@
 #include "base/alloc.h"
 #include "data/codec/image_codec.h"
 
-/* an encoder makes about ten; each scan walks over every block, however short it is */
 #define MAX_SCANS    500
+#define MAX_VISITS   160 /* of blocks by scans, for each byte: 20 scans, where a block is one bit in all */
 #define MAX_MEMORY   1500000000 /* of libjpeg: coefficients of a progressive file */
 #define MARGIN       1          /* iMCUs */
 #define MARGIN_SCANS 3
@@ -38,7 +41,8 @@ typedef struct jpeg_work {
     polar_status status;
     char said[JMSG_LENGTH_MAX];
     const pl_codec_source *src;
-    uint8_t *row; /* one decoded row */
+    uint64_t blocks; /* of all components */
+    uint8_t *row;    /* one decoded row */
 } jpeg_work;
 
 /* ---- what libjpeg calls ------------------------------------------------------------------------- */
@@ -89,8 +93,12 @@ static void on_skip(j_decompress_ptr c, long n)
 
 static void on_progress(j_common_ptr c)
 {
-    if (c->is_decompressor && ((j_decompress_ptr)c)->input_scan_number > MAX_SCANS)
-        leave(c->client_data, POLAR_E_FORMAT, "has more than 500 scans");
+    jpeg_work *w = c->client_data;
+    if (!c->is_decompressor) return;
+    uint64_t scans = (uint64_t)((j_decompress_ptr)c)->input_scan_number;
+    if (scans > MAX_SCANS) leave(w, POLAR_E_FORMAT, "has more than 500 scans");
+    if (scans * w->blocks > MAX_VISITS * (uint64_t)w->src->size)
+        leave(w, POLAR_E_FORMAT, "has too many scans for its size");
 }
 
 /* ---- the header --------------------------------------------------------------------------------- */
@@ -134,10 +142,11 @@ static polar_status read_header(jpeg_work *w, pl_image_info *info, const pl_box 
             w->src->name, n);
     PL_NEED(c->data_precision == 8, POLAR_E_FORMAT, "%s: a JPEG of %d bits per sample (8 are known)",
             w->src->name, c->data_precision);
-    uint64_t blocks = 0;
     for (int i = 0; i < n; i++)
-        blocks += (uint64_t)c->comp_info[i].width_in_blocks * c->comp_info[i].height_in_blocks;
-    return pl_codec_check(w->src, info, box, whole && !c->arith_code ? blocks / 8 : 0);
+        w->blocks += (uint64_t)c->comp_info[i].width_in_blocks * c->comp_info[i].height_in_blocks;
+    uint64_t raw = (uint64_t)info->width * (uint64_t)info->height * (uint64_t)n,
+             least = c->arith_code ? raw / PL_CODEC_MAX_RATIO : w->blocks / 8;
+    return pl_codec_check(w->src, info, box, whole ? least : 0);
 }
 
 /* ---- pixels ------------------------------------------------------------------------------------- */

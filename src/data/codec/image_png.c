@@ -17,8 +17,6 @@
 #include "base/alloc.h"
 #include "data/codec/image_codec.h"
 
-#define MAX_RATIO 1032 /* of deflate: 258 bytes in two bits */
-
 typedef struct png_work {
     png_structp png;
     png_infop info;
@@ -102,7 +100,7 @@ static polar_status read_header(png_work *w, pl_image_info *info, const pl_box *
                             .colour = colour_of[type],
                             .progressive = png_get_interlace_type(w->png, w->info) != PNG_INTERLACE_NONE};
     uint64_t raw = ((uint64_t)png_get_rowbytes(w->png, w->info) + 1) * (uint64_t)info->height;
-    return pl_codec_check(w->src, info, box, whole ? raw / MAX_RATIO : 0);
+    return pl_codec_check(w->src, info, box, whole ? raw / PL_CODEC_MAX_RATIO : 0);
 }
 
 /* As Pillow: what PLTE does not define is black. */
