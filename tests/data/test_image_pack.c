@@ -319,6 +319,32 @@ static polar_status open_bytes(pl_image_pack **out, const uint8_t *data, size_t 
     return pl_image_pack_open(out, path);
 }
 
+/* Right sums over wrong numbers: every entry the first picture's place, which makes a small file a long read.
+ */
+static void test_shared(void)
+{
+    pl_file_bytes b = {0};
+    pl_image_pack *p;
+    pl_pack_header h;
+    char hex[PL_SHA256_HEX];
+    TEST_TRY(pl_file_bytes_read(&b, pack_path, 0));
+    memcpy(&h, b.data, sizeof h);
+    pl_pack_entry *index = (pl_pack_entry *)(void *)(b.data + h.index_at);
+    for (uint64_t i = 1; i < h.count[0] + h.count[1]; i++)
+        index[i].at = index[0].at, index[i].width = index[0].width, index[i].height = index[0].height;
+    pl_sha256 sha = pl_sha256_begin();
+    pl_sha256_add(&sha, b.data, offsetof(pl_pack_header, sha256));
+    pl_sha256_add(&sha, b.data + h.index_at, b.size - h.index_at);
+    pl_sha256_end(hex, &sha);
+    memcpy(b.data + offsetof(pl_pack_header, sha256), hex, sizeof h.sha256);
+    polar_status st = open_bytes(&p, b.data, b.size);
+    test_true("pictures that share their pixels",
+              st == POLAR_E_FORMAT && strstr(polar_error_message(), "entry 1 of"), "%s",
+              polar_error_message());
+    pl_image_pack_close(p);
+    pl_file_bytes_drop(&b);
+}
+
 static void test_damage(void)
 {
     pl_file_bytes b = {0};
@@ -468,6 +494,7 @@ int main(int argc, char **argv)
     test_sets();
     test_broken();
     test_damage();
+    test_shared();
     test_while_read();
     test_stop_and_memory();
     folder_remove(root);

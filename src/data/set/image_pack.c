@@ -86,7 +86,7 @@ static polar_status check_header(const pl_image_pack *p, const char *path)
             "'%s' has %zu bytes of %llu: cut short, or not copied to the end", path, p->bytes,
             (unsigned long long)h->file_bytes);
     uint64_t n = h->count[0] + h->count[1], limit = p->bytes / sizeof(pl_pack_entry);
-    int ok = h->count[0] <= limit && h->count[1] <= limit && n <= limit && h->classes <= p->bytes &&
+    int ok = h->count[0] <= limit && h->count[1] <= limit && n <= limit && h->classes <= h->names_bytes &&
              h->index_at >= sizeof *h && h->index_at % 8 == 0 && h->index_at <= p->bytes &&
              h->names_at == h->index_at + n * sizeof(pl_pack_entry) && h->names_at <= p->bytes &&
              h->names_bytes == p->bytes - h->names_at && h->names_bytes;
@@ -102,7 +102,7 @@ static polar_status check_header(const pl_image_pack *p, const char *path)
 }
 
 /* A right checksum says that the numbers are those written; that they make sense is looked at all the same.
- */
+ * Pictures lie one behind the other: one that many entries share would make a small file a long read. */
 static polar_status check_index(pl_image_pack *p, const char *path)
 {
     const pl_pack_header *h = pl_image_pack_header(p);
@@ -120,13 +120,14 @@ static polar_status check_index(pl_image_pack *p, const char *path)
         p->class_names[c] = name;
         name += strlen(name) + 1;
     }
-    for (uint64_t i = 0; i < h->count[0] + h->count[1]; i++) {
+    for (uint64_t i = 0, end = sizeof *h; i < h->count[0] + h->count[1]; i++) {
         const pl_pack_entry *e = &p->index[i];
         uint64_t pixels = (uint64_t)e->width * e->height;
-        int ok = e->width && e->height && pixels <= PL_IMAGE_MAX_PIXELS && e->at >= sizeof *h &&
+        int ok = e->width && e->height && pixels <= PL_IMAGE_MAX_PIXELS && e->at >= end &&
                  e->at <= h->index_at && pixels * PL_IMAGE_CHANNELS <= h->index_at - e->at &&
                  e->label < h->classes && e->name < h->names_bytes;
         PL_NEED(ok, POLAR_E_FORMAT, "entry %llu of '%s' is damaged", (unsigned long long)i, path);
+        end = e->at + pixels * PL_IMAGE_CHANNELS;
     }
     return POLAR_OK;
 }

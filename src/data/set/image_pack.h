@@ -2,7 +2,7 @@
  * picture costs nothing but its pages.
  *
  *     256 bytes   header (pl_pack_header): magic, counts, places, SHA-256 of itself, the index and the names
- *     pictures    rows of RGB, each picture at a multiple of 64 bytes
+ *     pictures    rows of RGB, each picture at a multiple of 64 bytes, in the order of the index
  *     index       one pl_pack_entry per picture, training pictures first, in the folder's order
  *     names       class names in order, then the pictures' names; strings ended by a zero
  *
