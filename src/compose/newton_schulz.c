@@ -309,16 +309,23 @@ static int leads(const pl_mat *in, int64_t i)
     return in[i].rows && in[i].cols;
 }
 
-/* The Frobenius norm of the direct sum of in[i] (x) I_dim[i]. */
-static pl_mat shared_norm(pl_queue *q, const pl_mat *in, const int64_t *dim, int64_t n, int rounded)
+/* How many matrices there are to look at: of empty ones there may be any number. */
+static int64_t batch_of(const pl_mat *in)
 {
-    int64_t parts = 0, first = 0;
-    for (int64_t i = 0; i < n; i++) parts += in[i].batch;
+    return in->rows && in->cols ? in->batch : 0;
+}
+
+/* The Frobenius norm of the direct sum of in[i] (x) I_dim[i], of `parts` matrices that are not empty. */
+static pl_mat shared_norm(pl_queue *q, const pl_mat *in, const int64_t *dim, int64_t n, int64_t parts,
+                          int rounded)
+{
+    int64_t first = 0;
     pl_mat M = pl_scratch_mat(q, POLAR_DTYPE_F64, parts, 1, 2),
            N = pl_scratch_mat(q, POLAR_DTYPE_F64, 1, 1, 2);
-    for (int64_t i = 0; i < n; first += in[i++].batch)
-        PL_CALL(frob, q, .N = pl_mat_at(M, first, in[i].batch), .X = in[i], .weight = (double)dim[i],
-                .rounded = rounded);
+    for (int64_t i = 0; i < n; first += batch_of(&in[i++]))
+        if (batch_of(&in[i]))
+            PL_CALL(frob, q, .N = pl_mat_at(M, first, in[i].batch), .X = in[i], .weight = (double)dim[i],
+                    .rounded = rounded);
     PL_CALL(frob_join, q, .N = N, .M = M);
     return N;
 }
@@ -326,10 +333,13 @@ static pl_mat shared_norm(pl_queue *q, const pl_mat *in, const int64_t *dim, int
 void pl_newton_schulz(pl_queue *q, const pl_mat *out, const pl_mat *in, const int64_t *dim, int64_t n,
                       const pl_ns_opts *o)
 {
-    pl_scratch_mark mark = pl_scratch_begin(q);
     pl_mat norm, *shared = NULL;
+    int64_t parts = 0;
+    for (int64_t i = 0; i < n; i++) parts += batch_of(&in[i]);
+    if (!parts) return;
+    pl_scratch_mark mark = pl_scratch_begin(q);
     if (dim) {
-        norm = shared_norm(q, in, dim, n, o->rounding == POLAR_ROUND_REFERENCE);
+        norm = shared_norm(q, in, dim, n, parts, o->rounding == POLAR_ROUND_REFERENCE);
         shared = &norm;
     }
     pl_queue_overlap_begin(q);

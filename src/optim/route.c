@@ -25,8 +25,9 @@ static polar_status check_tensor(const char *name, const char *what, const polar
             "%s of '%s' has number format %d, which is none of f64, f32, bf16", what, name, (int)t->dtype);
     PL_NEED(t->ndim >= 0 && t->ndim <= POLAR_MAX_DIMS, POLAR_E_SHAPE,
             "%s of '%s' has %d dimensions, at most %d can be had", what, name, t->ndim, POLAR_MAX_DIMS);
-    for (int i = 0; i < t->ndim; i++)
-        PL_NEED(t->shape[i] >= 0 && !__builtin_mul_overflow(elements, t->shape[i], &elements) &&
+    for (int i = 0; i < t->ndim; i++) /* a dimension of 0 counted as 1: the others are multiplied, too */
+        PL_NEED(t->shape[i] >= 0 &&
+                    !__builtin_mul_overflow(elements, t->shape[i] ? t->shape[i] : 1, &elements) &&
                     elements < INT64_MAX / 64,
                 POLAR_E_SHAPE, "%s of '%s' has an impossible shape", what, name);
     PL_NEED(packed(t), POLAR_E_SHAPE, "%s of '%s' must be packed (contiguous)", what, name);
@@ -104,7 +105,7 @@ polar_status pl_optim_param_set(pl_optim_param *out, const polar_param *p, const
     out->row_blocks = out->schur_dim = 1; /* on the aux route there are neither blocks nor groups */
     if (out->route == POLAR_ROUTE_AUX) pl_optim_blocks_drop(out);
     if (out->route == POLAR_ROUTE_MATRIX) {
-        if (p->row_blocks) out->row_blocks = p->row_blocks;
+        if (p->row_blocks && out->rows) out->row_blocks = p->row_blocks; /* any number divides no rows */
         if (p->schur_dim) out->schur_dim = p->schur_dim;
         out->schur_group = p->schur_group;
         PL_NEED(ndim >= 2 || p->block_count, POLAR_E_SHAPE,

@@ -169,6 +169,38 @@ static void small_shapes(const char *device)
     }
 }
 
+/* As many empty matrices as there are numbers, and one that is not, share a norm: that of the one. */
+static void empty_blocks(const char *device)
+{
+    enum { R = 3, C = 4 };
+    double x[R * C], y[R * C], alone[R * C];
+    pl_device *dev;
+    pl_queue *q;
+    pl_mat m;
+    polar_map_opts o;
+    const int64_t dim[] = {2, 1};
+    map_fill(x, R * C, 77);
+    map_one(device, "ns_fp32", alone, x, R, C);
+    TEST_TRY(polar_map_opts_parse(&o, "ns_fp32"));
+    TEST_TRY(polar_device_open(&dev, device));
+    TEST_TRY(polar_queue_create(&q, dev, NULL));
+    TEST_TRY(pl_mat_alloc(&m, dev, POLAR_DTYPE_F32, 1, R, C));
+    TEST_TRY(pl_mat_upload_f64(q, &m, x));
+    polar_tensor t[] = {polar_tensor_3d(m.data, POLAR_DTYPE_F32, INT64_MAX / 2, 0, C), map_tensor(&m)};
+    t[0].stride[0] = 0;
+    polar_status st = polar_map_apply_blocks(q, t, t, dim, 1, &o); /* nothing but these */
+    if (st == POLAR_OK) st = polar_map_apply_blocks(q, t, t, dim, 2, &o);
+    if (st == POLAR_OK) st = polar_queue_sync(q);
+    if (st == POLAR_OK) st = pl_mat_download_f64(q, &m, y);
+    int64_t bad = 0;
+    for (int i = 0; i < R * C && st == POLAR_OK; i++) bad += (float)y[i] != (float)alone[i];
+    test_true("any number of empty blocks", st == POLAR_OK && !bad, "%s, %lld differ", polar_status_name(st),
+              (long long)bad);
+    pl_mat_free(&m, dev);
+    polar_queue_destroy(q);
+    polar_device_close(dev);
+}
+
 static void not_finite(const char *device)
 {
     enum { R = 5, C = 8, N = R * C };
@@ -422,6 +454,7 @@ int main(int argc, char **argv)
     rank_deficient(device);
     spectral(device);
     small_shapes(device);
+    empty_blocks(device);
     not_finite(device);
     steps_and_tables(device);
     tables_on_diagonals(device);

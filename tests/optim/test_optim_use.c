@@ -194,6 +194,23 @@ static void all_empty(const char *device)
     place_close(&at);
 }
 
+/* Nothing split into as many blocks as there are numbers, with a group whose norm is taken of all of them. */
+static void empty_blocks(const char *device)
+{
+    polar_optim_opts o = POLAR_OPTIM_OPTS_INIT;
+    place at;
+    place_open(&at, device);
+    set_shape(place_param(&at, 0, "nothing"), 2, 0, 5, 0);
+    at.p[0].row_blocks = INT64_MAX / 2;
+    at.p[0].schur_group = 1;
+    place_param(&at, 1, "something")->schur_group = 1;
+    polar_status st = create(&at, 2, &o);
+    if (st == POLAR_OK) st = polar_optim_step(at.opt, at.q);
+    if (st == POLAR_OK) st = polar_queue_sync(at.q);
+    test_true("an empty parameter in any number of blocks", st == POLAR_OK, "%s", polar_status_name(st));
+    place_close(&at);
+}
+
 /* ---- wrong use ---------------------------------------------------------------------------------- */
 
 /* create fails with this code and leaves no optimiser. */
@@ -307,6 +324,8 @@ static void wrong_params(const char *device)
     PARAM("too many dimensions", POLAR_E_SHAPE, x->weight.ndim = x->grad.ndim = 9);
     PARAM("negative dimensions", POLAR_E_SHAPE, x->weight.ndim = x->grad.ndim = -1);
     PARAM("more elements than memory", POLAR_E_SHAPE, (set_shape(x, 2, INT64_MAX / 8, 16, 0)));
+    PARAM("no elements, by more than memory each", POLAR_E_SHAPE,
+          set_shape(x, 3, 0, (int64_t)1 << 40, (int64_t)1 << 22));
     PARAM("more elements together than memory", POLAR_E_SHAPE,
           (set_shape(w, 2, INT64_MAX / 100, 1, 0), set_shape(x, 2, 1, INT64_MAX / 100, 0)));
     PARAM("a vector on the matrix route", POLAR_E_SHAPE,
@@ -384,6 +403,7 @@ int main(int argc, char **argv)
     odd_shapes(device, "ns_bf16_reference", 1);
     odd_shapes(device, "exact", 1);
     all_empty(device);
+    empty_blocks(device);
     wrong_options(device);
     wrong_params(device);
     wrong_moments(device);
