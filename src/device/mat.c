@@ -83,7 +83,8 @@ pl_mat pl_mat_dense(void *data, polar_dtype dtype, int64_t batch, int64_t rows, 
 
 pl_mat pl_mat_at(pl_mat m, int64_t first, int64_t batch)
 {
-    m.data = (char *)m.data + (size_t)(first * m.bs) * polar_dtype_size(m.dtype);
+    /* without data while memory is measured */
+    if (m.data) m.data = (char *)m.data + (size_t)(first * m.bs) * polar_dtype_size(m.dtype);
     m.batch = batch;
     return m;
 }
