@@ -429,30 +429,44 @@ static polar_status check_tensors(pl_optim_image *im, const source *s, polar_opt
 typedef struct view {
     char route;
     int64_t blocks, group, dim;
-    size_t bytes;
+    int64_t bytes; /* of the name */
     const char *name;
 } view;
+
+/* A whole number and the character behind it; the end of both, or NULL. sscanf would look to the end of the
+ * text, which has an entry for every parameter. */
+static const char *read_integer(int64_t *out, const char *p, char behind)
+{
+    char *end;
+    if (!p || (*p != '-' && (*p < '0' || *p > '9'))) return NULL;
+    *out = strtoll(p, &end, 10);
+    return *end == behind ? end + 1 : NULL;
+}
 
 /* The entry at p; the end of it, or NULL where there is none. */
 static const char *read_view(view *out, const char *p)
 {
-    int used = 0;
-    if (sscanf(p, "%c %" SCNd64 " %" SCNd64 " %" SCNd64 " %zu:%n", &out->route, &out->blocks, &out->group,
-               &out->dim, &out->bytes, &used) != 5 ||
-        !used)
-        return NULL;
-    out->name = p + used;
-    return out->bytes < strlen(out->name) && out->name[out->bytes] == ';' ? out->name + out->bytes + 1 : NULL;
+    out->route = *p;
+    p = *p && p[1] == ' ' ? p + 2 : NULL;
+    p = read_integer(&out->blocks, p, ' ');
+    p = read_integer(&out->group, p, ' ');
+    p = read_integer(&out->dim, p, ' ');
+    p = read_integer(&out->bytes, p, ':');
+    out->name = p;
+    if (!p || out->bytes < 0 || out->bytes > PL_OPTIM_NAME_MAX) return NULL;
+    return strnlen(p, (size_t)out->bytes) == (size_t)out->bytes && p[out->bytes] == ';' ? p + out->bytes + 1
+                                                                                        : NULL;
 }
 
 /* Entries stand in the order of the saved optimiser's parameters, most often this one's: the search goes on
  * where it ended, once round. */
 static const char *find_view(view *out, const char *views, const char *from, const char *name)
 {
+    const size_t bytes = strlen(name);
     for (int round = 0; round < 2; round++)
         for (const char *p = round ? views : from; p && *p;) {
             p = read_view(out, p);
-            if (p && out->bytes == strlen(name) && !memcmp(out->name, name, out->bytes)) return p;
+            if (p && (size_t)out->bytes == bytes && !memcmp(out->name, name, bytes)) return p;
         }
     return NULL;
 }

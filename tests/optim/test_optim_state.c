@@ -7,6 +7,7 @@
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "fixtures/folder.h"
@@ -279,6 +280,25 @@ static void other_models(const char *device, optim_rig *r, const snapshot *s)
     refused("tensors, and no state", r, s, spoilt_path, POLAR_E_FORMAT);
 }
 
+/* 300000 views of other parameters before ours, in a file of 4.5 MB: read once they are milliseconds. A look
+ * to the end of the text at each of them would be 680 GB. */
+static void many_views(optim_rig *r, const snapshot *s, const file *old)
+{
+    enum { VIEWS = 300000, ENTRY = 15 };
+    char *to = malloc(VIEWS * ENTRY + 64);
+    if (!to) exit(3);
+    size_t used = (size_t)sprintf(to, "\"polar.views\":\"");
+    for (int i = 0; i < VIEWS; i++, used += ENTRY) memcpy(to + used, "a 1 0 1 4:none;", ENTRY + 1);
+    to[used] = 0;
+    file_replace(spoilt_path, old, "\"polar.views\":\"", to);
+    free(to);
+    clock_t begun = clock();
+    polar_status st = polar_optim_load(r->opt, r->q, spoilt_path);
+    double seconds = (double)(clock() - begun) / CLOCKS_PER_SEC;
+    test_true("views of many other parameters", st == POLAR_OK && !differs(r, s) && seconds < 5, "%.3f s",
+              seconds);
+}
+
 /* ---- saving where one cannot -------------------------------------------------------------------- */
 
 /* The system takes no more than `most` bytes into a file: what a full disk does, EFBIG for ENOSPC. */
@@ -417,6 +437,7 @@ static void state_files(const char *device)
     TEST_TRY(polar_optim_load(r.opt, r.q, spoilt_path));
     test_true("version 1, without a checksum, is taken", !differs(&r, &s), "%zu bytes", old.size);
     changed_headers(&r, &s, &old);
+    many_views(&r, &s, &old);
     free(old.bytes);
     cut_and_flipped(&r, &s, &good);
     saving(&r, &good);
