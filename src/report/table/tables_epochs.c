@@ -63,17 +63,19 @@ static polar_status read_header(epochs_reader *e)
 
 /* ---- whose row it is ---------------------------------------------------------------------------- */
 
+/* -1, 0, 1 */
 static int order_names(const pl_tables_row *x, const pl_tables_row *y)
 {
     int d = strcmp(x->cell ? x->cell : "", y->cell ? y->cell : "");
     if (!d) d = strcmp(x->arm ? x->arm : "", y->arm ? y->arm : "");
-    return d ? d : (x->seed > y->seed) - (x->seed < y->seed);
+    return d ? (d > 0) - (d < 0) : (x->seed > y->seed) - (x->seed < y->seed);
 }
 
 static int by_name(const void *a, const void *b)
 {
     const pl_tables_row *x = *(const pl_tables_row *const *)a, *y = *(const pl_tables_row *const *)b;
     int d = order_names(x, y);
+    if (!d) d = strcmp(x->id, y->id);
     return d ? d : x < y ? -1 : x > y;
 }
 
@@ -87,23 +89,30 @@ static polar_status sort_rows(pl_tables *t)
     return POLAR_OK;
 }
 
-/* The first row of that name; another one may bear it only if it is the same run. */
+/* How many rows come before those of that name, or before what comes after them. */
+static int64_t rows_before(const pl_tables *t, const pl_tables_row *key, int after)
+{
+    int64_t low = 0, high = t->row_count;
+    while (low < high) {
+        int64_t middle = low + (high - low) / 2;
+        if (order_names(t->by_name[middle], key) < after) low = middle + 1;
+        else high = middle;
+    }
+    return low;
+}
+
+/* The first row of that name; another one may bear it only if it is the same run. Of one name they are in
+ * the order of their ids. */
 static polar_status find_row(epochs_reader *e, const pl_tables_row *key)
 {
     pl_tables_row **rows = e->t->by_name;
-    int64_t low = 0, high = e->t->row_count;
-    while (low < high) {
-        int64_t middle = low + (high - low) / 2;
-        if (order_names(rows[middle], key) < 0) low = middle + 1;
-        else high = middle;
-    }
-    if (low == e->t->row_count || order_names(rows[low], key))
+    int64_t low = rows_before(e->t, key, 0), high = rows_before(e->t, key, 1);
+    if (low == high)
         return wrong(e, "the run", key->arm, "of this cell and seed is in none of the tables of runs");
-    for (int64_t i = low + 1; i < e->t->row_count && !order_names(rows[i], key); i++)
-        if (strcmp(rows[i]->id, rows[low]->id))
-            return wrong(e, "the run", key->arm,
-                         "of this cell and seed is one run in one table and another in another: import them "
-                         "one after the other");
+    if (strcmp(rows[low]->id, rows[high - 1]->id))
+        return wrong(e, "the run", key->arm,
+                     "of this cell and seed is one run in one table and another in another: import them "
+                     "one after the other");
     e->of = rows[low];
     return POLAR_OK;
 }
