@@ -61,24 +61,33 @@ static const char *tag_end(const char *s)
     return NULL;
 }
 
-/* Every url( in the value is one of a part of the same picture. */
+/* Every url( in the value is one of a part of the same picture. Characters by number (&#117;rl, u\72 l),
+ * which a browser would read and we do not, stand in no figure of ours, nor does a tag: what is a <title>
+ * below must be one. */
 static int stays_inside(const char *value, size_t n)
 {
+    if (memchr(value, '&', n) || memchr(value, '\\', n) || memchr(value, '<', n)) return 0;
     for (size_t i = 0; i + 4 < n; i++)
         if (!strncasecmp(value + i, "url(", 4) && value[i + 4] != '#') return 0;
     return 1;
 }
 
-/* No attribute acts (onload) or leads elsewhere (href, url). */
+#define SPACES " \t\r\n"
+
+/* No attribute acts (onload) or leads elsewhere (href, url). Names are of letters, so that nobody else finds
+ * another name in them: a form feed is a space to a browser. */
 static int harmless_attributes(const char *s, const char *end)
 {
     static const char *const links[] = {"href", "xlink:href", "src", NULL};
+    static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789:_.-";
     while (s < end) {
-        s += strspn(s, " \t\r\n/");
+        s += strspn(s, SPACES "/");
         if (s >= end) return 1;
-        size_t name = strcspn(s, "= \t\r\n/>");
-        const char *quote = s + name + strspn(s + name, "= \t\r\n");
-        if (!name || (*quote != '"' && *quote != '\'')) return 0;
+        size_t name = strspn(s, letters);
+        const char *equals = s + name + strspn(s + name, SPACES);
+        if (!name || *equals != '=') return 0;
+        const char *quote = equals + 1 + strspn(equals + 1, SPACES);
+        if (*quote != '"' && *quote != '\'') return 0;
         const char *value = quote + 1, *stop = strchr(value, *quote);
         if (!stop || stop > end || !strncasecmp(s, "on", 2)) return 0;
         if (is_one_of(s, name, links) && *value != '#') return 0;
@@ -132,10 +141,13 @@ polar_status pl_svg_inline(FILE *f, const char *path, const char *prefix, const 
         fprintf(f, "\" style=\"max-width:%dpx;min-width:%dpx\"", width, (int)(SMALLEST_SCALE * width));
         s += 4;
     }
+    int titles = 1; /* one that ends may still come */
     while (s && *s) {
         size_t hit = 0;
         /* gnuplot's own name, which browsers show */
-        const char *title_end = strncmp(s, "<title>", 7) ? NULL : strstr(s, "</title>");
+        int title = titles && !strncmp(s, "<title>", 7);
+        const char *title_end = title ? strstr(s, "</title>") : NULL;
+        if (title && !title_end) titles = 0;
         if (title_end) {
             s = title_end + 8;
             continue;
