@@ -61,7 +61,7 @@ function resolve(from, name, quoted,    dir, t)
     if (quoted && (t = tidy(dir "/" name)) in exists) return t
     if ((t = "src/" name) in exists) return t
     if ((t = "include/" name) in exists) return t
-    if ((t = "tests/" name) in exists && layer_of(from) == "tests") return t
+    if ((t = "tests/" name) in exists && layer_of(from) ~ /^(tests|tools)$/) return t
     return ""
 }
 

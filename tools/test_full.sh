@@ -5,7 +5,7 @@
 #     allocation for N = 1, 2, ..., are among them, and there a leak or a stray write is seen
 #  2. the thread sanitizer over the tests that start threads (preset tsan)
 #  3. every test that runs on `cpu`, once per instruction set of this CPU, forced by POLAR_ISA
-#  4. a bounded libFuzzer run over the safetensors reader, where clang has libFuzzer (FUZZ_RUNS, default a million inputs, under a minute)
+#  4. a bounded libFuzzer run over every reader of bytes from outside (tools/fuzz/run.sh; FUZZ_RUNS, FUZZ_SECONDS), where clang has libFuzzer
 #
 #     sh tools/test_full.sh [BUILD]      BUILD: a finished build of the preset cpu, build/cpu unless told; with CC set the sanitizers' build is that compiler's
 set -u
@@ -65,29 +65,13 @@ isa_lacks() {
 # Without the tests that POLAR_ISA cannot reach: other devices, no device, an instruction set in the device's name (test_ops names all), the tree's checks.
 forced() { POLAR_ISA=$1 tests "$build" -E ':(ref|guard|none|cpu:isa=.*)$|^test_ops:|^check_|^test_checks$|^test_headers$'; }
 
-fuzz() {
-    mkdir -p build/fuzz/corpus || return 1
-    entry='{"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}'    # one valid file to begin with; its header is 54 = 066 bytes long
-    printf '\066\000\000\000\000\000\000\000%s\000\000\200\077' "$entry" >build/fuzz/corpus/one_float
-    clang -g -O1 -std=gnu17 -D_GNU_SOURCE -Iinclude -Isrc -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all tools/fuzz_safetensors.c src/base/*.c -pthread -ldl -lm \
-        -o build/fuzz/fuzz_safetensors || return 1
-    build/fuzz/fuzz_safetensors -runs="${FUZZ_RUNS:-1000000}" -max_len=4096 -timeout=10 -rss_limit_mb=2048 -print_final_stats=1 -artifact_prefix=build/fuzz/ build/fuzz/corpus
-}
-
-fuzzer_works() {
-    command -v clang >/dev/null 2>&1 && printf 'int LLVMFuzzerTestOneInput(const char *d, unsigned long n) { return d == (char *)n; }\n' |
-        clang -x c - -fsanitize=fuzzer,address -o /dev/null >/dev/null 2>&1
-}
-
 part 'sanitizers: address, undefined' sanitizers
 part "thread sanitizer" threads
 for isa in scalar neon avx2 avx512 avx512bf16 amx; do
     lacks=$(isa_lacks $isa)
     if [ -z "$lacks" ]; then part "instruction set: $isa" forced $isa; else skip "instruction set: $isa" "this CPU has no $lacks"; fi
 done
-if [ ! -f tools/fuzz_safetensors.c ]; then skip 'fuzzer: safetensors' 'tools/fuzz_safetensors.c is not there'
-elif fuzzer_works; then part 'fuzzer: safetensors' fuzz
-else skip 'fuzzer: safetensors' 'no clang with libFuzzer here'; fi
+if sh tools/fuzz/run.sh --can; then part 'fuzzers' sh tools/fuzz/run.sh; else skip 'fuzzers' 'no clang with libFuzzer here'; fi
 
 printf '\n==== summary\n%s' "$summary"
 exit $status
