@@ -24,9 +24,10 @@ static machine emulated_open(int threads)
     snprintf(name, sizeof name, "cpu:isa=%s,threads=%d",
              pl_isa_name(pl_isa_usable(PL_ISA_AVX512) ? PL_ISA_AVX512 : PL_ISA_AVX512BF16), threads);
     machine m = machine_open(name);
+    const pl_ops rest = m.dev->ops;
     m.dev->ops = pl_cpu_ops_emulated;
     m.dev->flushes = 1;
-    pl_op_fill(&m.dev->ops, &pl_ref_ops);
+    pl_op_fill(&m.dev->ops, &rest);
     return m;
 }
 

@@ -37,7 +37,7 @@ ops() {
         kernels=$(sed -n "s/^PL_KERNELS($op, \(.*\))\$/\1/p" src/device/ops.def)
         for file in $(files 'An op' | sed "s/<noun>/$noun/"); do
             case $file in
-            *cpu_*) case $kernels in *CPU_OP*) ;; *) continue ;; esac ;;
+            *cpu_*) case $kernels in *CPU_OP* | *CPU_PLAIN_OP*) ;; *) continue ;; esac ;;
             *cuda_*) case $kernels in *CUDA_LAUNCHED* | *CUDA_WITH_SCRATCH*) ;; *) continue ;; esac ;;
             esac
             has "$file" "$op" || complain "op $op is not in $file"

@@ -85,7 +85,12 @@ typedef struct {
     double (*peak)(pl_device *dev, polar_dtype dtype);
     /* NULL: it has none of these ops */
     size_t (*fused_scratch)(pl_op_id id, const void *args, int threads);
+    const pl_ops *rest; /* whose ops it has where it has none of its own, or NULL */
 } isa_kernels;
+
+#ifndef PL_REST_OF_AMX /* it has all */
+#define PL_REST_OF_AMX pl_cpu_ops_amx
+#endif
 
 static const isa_kernels built[PL_ISA_COUNT] = {
     [PL_ISA_SCALAR] = {&pl_cpu_ops_scalar, pl_cpu_peak_scalar, NULL},
@@ -102,7 +107,7 @@ static const isa_kernels built[PL_ISA_COUNT] = {
     [PL_ISA_AVX512BF16] = {&pl_cpu_ops_avx512bf16, pl_cpu_peak_avx512bf16, pl_cpu_fused_scratch_avx512bf16},
 #endif
 #ifdef PL_HAVE_AMX
-    [PL_ISA_AMX] = {&pl_cpu_ops_amx, pl_cpu_peak_amx, pl_cpu_fused_scratch_amx},
+    [PL_ISA_AMX] = {&pl_cpu_ops_amx, pl_cpu_peak_amx, pl_cpu_fused_scratch_amx, &PL_REST_OF_AMX},
 #endif
 };
 
@@ -183,6 +188,7 @@ static polar_status cpu_open(pl_device *dev, const char *options)
     for (int i = 0; o.isa < 0; i++)
         if (pl_isa_usable((pl_isa)(PL_ISA_COUNT - 1 - i))) o.isa = PL_ISA_COUNT - 1 - i;
     dev->ops = *built[o.isa].ops;
+    if (built[o.isa].rest) pl_op_fill(&dev->ops, built[o.isa].rest);
     pl_op_fill(&dev->ops, &pl_ref_ops);
     dev->impl = (void *)&built[o.isa];
     dev->flushes = o.isa >= PL_ISA_AVX512BF16;

@@ -1,11 +1,11 @@
 /* cpu_kernels.h -- what is built once per instruction set, and the choice between them at run time.
  *
  * Every file in kernels/ is compiled with PL_ISA set: on x86-64 for scalar (baseline), avx2, avx512,
- * avx512bf16 (and its dot products of bf16) and amx (avx512 and the tile unit), on aarch64 for scalar
- * (baseline, no fused multiply-add) and neon. The functions carry the instruction set in their names,
- * cpu_ops.c collects them into a table, and cpu_backend.c chooses one. Results depend on nothing but the
- * operands: not on threads, batch mates or the position in a matrix; in the element tier and in norms not on
- * the instruction set either.
+ * avx512bf16 (and its dot products of bf16) and amx (avx512bf16 and the tile unit; only the files of tiles
+ * and those they call, the rest being avx512bf16's), on aarch64 for scalar (baseline, no fused multiply-add)
+ * and neon. The functions carry the instruction set in their names, cpu_ops.c collects them into a table, and
+ * cpu_backend.c chooses one. Results depend on nothing but the operands: not on threads, batch mates or the
+ * position in a matrix; in the element tier and in norms not on the instruction set either.
  */
 #ifndef PL_CPU_KERNELS_H
 #define PL_CPU_KERNELS_H
@@ -114,6 +114,7 @@ typedef struct pl_epilogue {
 #ifdef PL_ISA /* inside kernels/ */
 /* this instruction set's ops, each in the file of its noun */
 #define CPU_OP(name) void PL_ISA_NAME(pl_cpu_##name)(pl_queue * q, const pl_args_##name *a);
+#define CPU_PLAIN_OP CPU_OP
 #define CPU_TILES_OP CPU_OP
 #include "device/ops.def"
 
