@@ -15,7 +15,8 @@ from paired_t import paired
 
 COLUMNS = ("width", "arm", "seed", "test_mse", "plateau_epoch", "code", "device", "id")
 
-# What is changed, arm, arm it is compared with. A run has the name of the first list that holds it.
+# What is changed, arm, arm it is compared with. A run has the name of the first list that holds it; one that
+# was made again on a CPU, beside arms of that CPU, is called NAME_cpu by hand.
 PAIRS = (("roundings", "muon_fused", "muon"), ("roundings", "muon_f32", "muon"),
          ("roundings", "polaradamw_fused", "polaradamw"), ("roundings", "polaradamw_f32", "polaradamw"),
          ("noise and turns", "noise_0.1", "muon_f32"), ("noise and turns", "noise_0.7", "muon_f32"),
@@ -28,14 +29,21 @@ PAIRS = (("roundings", "muon_fused", "muon"), ("roundings", "muon_f32", "muon"),
          ("coordinates", "adamw_rotated", "adamw"), ("coordinates", "polaradamw_rotated", "polaradamw"),
          ("coordinates", "adamw_rotated_1", "adamw"), ("coordinates", "polaradamw_rotated_1", "polaradamw"),
          ("coordinates", "polaradamw_rotated", "muon"),
+         ("coordinates", "adamw_rotated", "adamw_cpu"),
+         ("coordinates", "polaradamw_rotated", "polaradamw_cpu"),
+         ("coordinates", "polaradamw_rotated", "muon_cpu"),
          ("momentum, preconditioner", "polar_ema", "muon"), ("momentum, preconditioner", "muon_v", "muon"),
          ("momentum, preconditioner", "polaradamw", "polar_ema"),
          ("momentum, preconditioner", "polaradamw", "muon_v"),
          ("momentum, preconditioner", "polar_ema_b95", "polar_ema"),
          ("momentum, preconditioner", "polaradamw_b95", "polaradamw"),
+         ("momentum, preconditioner", "polar_ema", "muon_cpu"),
+         ("momentum, preconditioner", "muon_v", "muon_cpu"),
+         ("momentum, preconditioner", "polaradamw_cpu", "polar_ema"),
+         ("momentum, preconditioner", "polaradamw_cpu", "muon_v"),
          ("Schur blocks only", "muon_schur", "muon"), ("Schur blocks only", "polaradamw_schur", "polaradamw"),
          ("Schur blocks only", "polaradamw_schur", "muon_schur"),
-         ("the whole gap", "polaradamw", "muon"))
+         ("the whole gap", "polaradamw", "muon"), ("the whole gap", "polaradamw_cpu", "muon_cpu"))
 
 
 def collect(out, paths):
