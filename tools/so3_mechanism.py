@@ -2,8 +2,8 @@
 
     polar report SPEC.. --store FILE -o DIR
     python3 tools/so3_mechanism.py collect runs.csv DIR/tables/so3_*_runs.csv   # each run once, by its id
-    python3 tools/so3_mechanism.py pairs runs.csv
-    python3 tools/so3_mechanism.py figure runs.csv pairs.svg                    # wants gnuplot
+    python3 tools/so3_mechanism.py pairs runs.csv ..
+    python3 tools/so3_mechanism.py figure pairs.svg runs.csv ..                 # wants gnuplot
 
 Over the seeds that both arms have: n, means, mean difference with its 95 % interval by Student's t, t, signs.
 """
@@ -16,7 +16,8 @@ from paired_t import paired
 COLUMNS = ("width", "arm", "seed", "test_mse", "plateau_epoch", "code", "device", "id")
 
 # What is changed, arm, arm it is compared with. A run has the name of the first list that holds it; one that
-# was made again on a CPU, beside arms of that CPU, is called NAME_cpu by hand.
+# was made again on a CPU, beside arms of that CPU, is called NAME_cpu by hand, in a list of its own, because
+# there are two results of it.
 PAIRS = (("roundings", "muon_fused", "muon"), ("roundings", "muon_f32", "muon"),
          ("roundings", "polaradamw_fused", "polaradamw"), ("roundings", "polaradamw_f32", "polaradamw"),
          ("noise and turns", "noise_0.1", "muon_f32"), ("noise and turns", "noise_0.7", "muon_f32"),
@@ -61,12 +62,14 @@ def collect(out, paths):
         w.writerows(sorted(runs.values(), key=lambda r: (int(r["width"]), r["arm"], int(r["seed"]))))
 
 
-def differences(path):
+def differences(paths):
     """(width, what, a, b, their difference)"""
     runs = {}
-    with open(path, newline="") as f:
-        for row in csv.DictReader(f):
-            runs.setdefault((int(row["width"]), row["arm"]), {})[int(row["seed"])] = float(row["test_mse"])
+    for path in paths:
+        with open(path, newline="") as f:
+            for row in csv.DictReader(f):
+                arm = runs.setdefault((int(row["width"]), row["arm"]), {})
+                arm[int(row["seed"])] = float(row["test_mse"])
     for width in sorted({w for w, _ in runs}):
         for what, a, b in PAIRS:
             x, y = runs.get((width, a), {}), runs.get((width, b), {})
@@ -75,15 +78,15 @@ def differences(path):
                 yield width, what, a, b, d
 
 
-def pairs(path):
+def pairs(paths):
     print(f"h_c {'a':18} {'b':11}     n  mean a  mean b     a - b ------ 95 % ------       t   +   -")
-    for width, _, a, b, d in differences(path):
+    for width, _, a, b, d in differences(paths):
         print(f"{width:3} {a:18} {b:11} {d.n:5} {d.a:.5f} {d.b:.5f} {d.mean:+.6f} {d.mean - d.half:+.6f} "
               f"{d.mean + d.half:+.6f} {d.t:7.2f} {d.plus:3} {d.minus:3}")
 
 
-def figure(path, out):
-    rows = list(differences(path))
+def figure(out, paths):
+    rows = list(differences(paths))
     widths = sorted({r[0] for r in rows})
     order = [p for p in PAIRS if any(r[1:4] == p for r in rows)]
     place, y, heads = {}, 0.0, []
@@ -119,9 +122,9 @@ def figure(path, out):
 if __name__ == "__main__":
     if sys.argv[1:2] == ["collect"] and len(sys.argv) > 3:
         collect(sys.argv[2], sys.argv[3:])
-    elif sys.argv[1:2] == ["pairs"] and len(sys.argv) == 3:
-        pairs(sys.argv[2])
-    elif sys.argv[1:2] == ["figure"] and len(sys.argv) == 4:
-        figure(*sys.argv[2:])
+    elif sys.argv[1:2] == ["pairs"] and len(sys.argv) > 2:
+        pairs(sys.argv[2:])
+    elif sys.argv[1:2] == ["figure"] and len(sys.argv) > 3:
+        figure(sys.argv[2], sys.argv[3:])
     else:
         sys.exit(__doc__)
