@@ -1,8 +1,8 @@
 /* fuzz.h -- what the fuzzers share. An entry is a file with two functions, and fuzz_main.c is libFuzzer's
  * side of it:
  *
- *     void fuzz_begin(void) { fuzz_seed("one", bytes, size); }        // once: what is needed, what to begin
- * with void fuzz_try(const uint8_t *data, size_t size) { ... need(what must hold of all that is taken); }
+ *     void fuzz_begin(void) { fuzz_seed("one", bytes, size); }    // once: what is needed, first inputs
+ *     void fuzz_try(const uint8_t *data, size_t size) { ... need(what must hold of all that is taken); }
  *
  * After every input as much memory is in use as before (pl_alloc_live). Files of an entry's own lie in
  * fuzz_path, which run.sh puts in memory and removes.

@@ -134,9 +134,9 @@ int64_t PL_ISA_NAME(pl_cpu_adamw_pieces)(const pl_args_adamw_step *a);
 void PL_ISA_NAME(pl_cpu_adamw_some)(const pl_args_adamw_step *a, int64_t from, int64_t to);
 /* cpu_norm.c: N[b] */
 void PL_ISA_NAME(pl_cpu_frob_one)(const pl_args_frob *a, int64_t b);
-/* cpu_norm.c: row i, rows ascending */
-/* F of matrix b from the squares of lines that it holds, as line_factors does */
+/* cpu_stage.c: F of matrix b from the squares of lines that it holds, as line_factors does */
 void PL_ISA_NAME(pl_cpu_line_factors_end)(const pl_args_line_factors *a, int64_t b);
+/* cpu_norm.c: row i, rows ascending */
 void PL_ISA_NAME(pl_cpu_norm_row)(pl_cpu_norm *s, const float *x, int64_t n, int64_t i);
 /* cpu_norm.c: as frob leaves it */
 void PL_ISA_NAME(pl_cpu_norm_end)(double out[2], const pl_cpu_norm *s);
