@@ -132,22 +132,22 @@ static void block_destroy(shadow_block *b, pl_device *dev)
     pl_free(b->name);
 }
 
-/* Side x side rotations, one per shadow. */
+/* Side x side rotations, one per shadow; host memory has one at a time (0.6 GB of side 8384). */
 static polar_status draw_rotations(pl_queue *q, const pl_mat *m, const pl_draw *draw, int64_t block,
                                    const pl_gauge_opts *o)
 {
-    int64_t size = m->rows * m->cols;
-    double *x = pl_alloc((size_t)(m->batch * size) * sizeof *x);
-    PL_NEED(x, POLAR_E_NOMEM, "%lld rotations of side %lld", (long long)m->batch, (long long)m->rows);
+    double *x = pl_alloc((size_t)(m->rows * m->cols) * sizeof *x);
+    PL_NEED(x, POLAR_E_NOMEM, "a rotation of side %lld", (long long)m->rows);
     polar_status st = POLAR_OK;
     for (int64_t k = 0; k < m->batch && st == POLAR_OK; k++) {
         pl_draw d = *draw;
         d.sample = block << 8 | k;
-        st = pl_haar_draw(x + k * size, m->rows, &d);
+        pl_mat one = pl_mat_at(*m, k, 1);
+        st = pl_haar_draw(x, m->rows, &d);
+        if (st == POLAR_OK) st = pl_mat_upload_f64(q, &one, x);
         if (st == POLAR_OK && o->drawn && o->drawn(o->drawn_arg))
             st = PL_FAIL(POLAR_E_STATE, "stopped while shadows' rotations were drawn");
     }
-    if (st == POLAR_OK) st = pl_mat_upload_f64(q, m, x);
     pl_free(x);
     return st;
 }
