@@ -93,8 +93,6 @@ gpu so3 specs/open/so3_gauge.yaml --set model.width=64
 host so3 specs/open/so3_factorial.yaml --set model.width=16 --set arms=polar_ema_b95,polaradamw_b95
 host so3 specs/open/so3_choices.yaml --set model.width=16 --set seeds=0..7
 host so3 specs/open/so3_atlas.yaml --set model.width=16
-host cell specs/open/so3_missing_cell.yaml --set model.width=16 --set seeds=28..99 --set optim.lr=1e-2 --set arms=muon,polaradamw,muon_v,polar_ema,soap_muon,soap_muon_warm
-host cell specs/open/so3_missing_cell.yaml --set model.width=16 --set seeds=28..99 --set optim.lr=3e-2 --set arms=adamw,soap,soap_warm
 END
 }
 

@@ -70,7 +70,7 @@ def table(path):
         cells = ""
         for r in rates:
             x = [v[0] for v in of[r].values()] if r in of else []
-            cells += f"{mean(x):>11.5f} ({len(x):2})" if x else f"{'-':>16}"
+            cells += f"{mean(x):>10.5f} ({len(x):3})" if x else f"{'-':>16}"
         rate, edge = best_rate(of)
         print(f"{width:3} {arm:16}{cells}   {rate:g}{' (edge)' if edge else ''}")
 
