@@ -2,7 +2,7 @@
  *
  * A draw is named by (seed, what, rows, cols, sample): the same matrix comes out whatever else is drawn, on
  * any number of threads. An orthogonal matrix is the Q of a Gaussian's QR with R's diagonal made positive,
- * which makes it unique and therefore Haar; LAPACK's own Q is not. n = 1 gives a sign.
+ * which makes it unique and therefore Haar; Householder's own Q is not. n = 1 gives a sign.
  */
 #ifndef PL_VERIFY_HAAR_H
 #define PL_VERIFY_HAAR_H

@@ -34,9 +34,36 @@ static double orthogonality(const double *Q, int64_t n)
     return sqrt(squares);
 }
 
+/* Beyond the side from which on the draws are the library's own: orthonormal rows Y and a lower triangle
+ * G Y^T with a positive diagonal, which only one Y has. */
+static void haar_blocks(void)
+{
+    enum { N = 1057 }; /* blocks of 32 and one row */
+    const pl_draw draw = {.seed = SEED, .kind = PL_DRAW_RIGHT, .rows = 3, .cols = N};
+    double *G = pl_alloc(N * N * sizeof *G), *Y = pl_alloc(N * N * sizeof *Y), above = 0, norm = 0;
+    int64_t negative = 0;
+    pl_draw_normal(G, N * N, &draw);
+    TEST_TRY(pl_haar_draw(Y, N, &draw));
+    for (int64_t i = 0; i < N; i++)
+        for (int64_t j = i; j < N; j++) {
+            double s = 0;
+            for (int64_t k = 0; k < N; k++) s += G[i * N + k] * Y[j * N + k];
+            if (j > i) above += s * s;
+            if (j == i) negative += s <= 0;
+        }
+    for (int64_t i = 0; i < N * N; i++) norm += G[i] * G[i];
+    test_bound("haar: |Q Q^T - I| by blocks", orthogonality(Y, N), 8 * EPS * N,
+               "Householder: some eps per column, 8 n eps in all");
+    test_bound("haar: the part of G Q^T above the diagonal", sqrt(above), 8 * EPS * N * sqrt(norm),
+               "Householder's backward error: as many eps of G's norm");
+    test_exact("haar: diagonal entries of G Q^T that are not positive", negative);
+    pl_free(G);
+    pl_free(Y);
+}
+
 /* tr Q has mean 0 and, up to its 4th power, a Gaussian's moments: mean of tr^2 is 1, its variance 2. Without
- * the correction of signs LAPACK's Q has diagonal entries of a preferred sign, and the first mean is far from
- * 0. 5 standard errors are granted. */
+ * the correction of signs Householder's Q has diagonal entries of a preferred sign, and the first mean is far
+ * from 0. 5 standard errors are granted. */
 static void haar(void)
 {
     static const int64_t sizes[] = {1, 2, 3, 17, 64};
@@ -367,6 +394,7 @@ int main(int argc, char **argv)
     const char *device = test_begin(argc, argv);
     int full = !strncmp(device, "cpu", 3);
     haar();
+    haar_blocks();
     schur();
     covariance(device, full);
     if (full) threads();

@@ -1,10 +1,10 @@
 /* cpu_kron_basis.c -- sweeps of Kronecker factors: products and reflections of all matrices that are due at
- * once (cpu_qr.c), what is left one thread a matrix. Eigenvectors: kernels/cpu_kron_eigen.c.
+ * once (host_qr.c), what is left one thread a matrix. Eigenvectors: kernels/cpu_kron_eigen.c.
  */
 #include "backends/ref/ref_kron.h"
 #include "base/alloc.h"
 #include "cpu_kernels.h"
-#include "cpu_qr.h"
+#include "device/host_qr.h"
 #include "device/kron_row.h"
 
 /* Of matrices; a live row may serve all. */
@@ -55,7 +55,7 @@ static void sweep_run(pl_queue *q, const pl_args_kron_sweep *all, int64_t first,
     a.Q = some(a.Q, first, count), a.V = some(a.V, first, count), a.K = some(a.K, first, count);
     a.F = some(a.F, first, count), a.live = some(a.live, first, count);
     const size_t matrices = (size_t)(count * n * n), each = (size_t)count * pl_kron_sweep_room(&a),
-                 qr = pl_cpu_qr_room(count, n);
+                 qr = pl_host_qr_room(count, n);
     double *T = pl_alloc((2 * matrices + each + qr) * sizeof *T + (size_t)count + 1);
     if (!T) {
         PL_QUEUE_FAIL(q, POLAR_E_NOMEM, "kron_sweep: work space for %lld matrices of %lldx%lld",
@@ -68,7 +68,7 @@ static void sweep_run(pl_queue *q, const pl_args_kron_sweep *all, int64_t first,
         q,
         &(pl_args_gemm){.C = pl_mat_dense(T, POLAR_DTYPE_F64, count, n, n), .A = a.K, .B = a.Q, .alpha = 1});
     each_matrix(q, count, begin_one, &o);
-    pl_cpu_qr(q, pl_mat_dense(o.Z, POLAR_DTYPE_F64, count, n, n), o.room + each);
+    pl_host_qr(q, pl_mat_dense(o.Z, POLAR_DTYPE_F64, count, n, n), NULL, o.room + each);
     each_matrix(q, count, end_one, &o);
     pl_free(T);
 }

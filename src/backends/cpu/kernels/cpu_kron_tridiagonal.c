@@ -6,7 +6,7 @@
  * A is its upper triangle. Within a panel A stays as it is: row k and the product with v_k are corrected by
  * what the panel's earlier reflections have done, A - V^T W - W^T V, which is applied behind the panel by the
  * device's gemm. The product reads each entry of the triangle once, for its row and its column. On the way
- * back H_from .. H_to-1 = I - V^T T V as in cpu_qr.c.
+ * back H_from .. H_to-1 = I - V^T T V as in host_qr.c.
  *
  * Rows and columns go by eights: blocks of eight on the diagonal are whole, v_k is zero up to entry k, so
  * what has been done of a block adds nothing. Sums are in eight lanes.

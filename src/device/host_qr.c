@@ -1,5 +1,6 @@
-/* cpu_qr.c -- Householder's reflections in blocks of PANEL rows, all matrices in step: a block is made by one
- * thread a matrix, what it does to the other rows is two products of the whole batch by the device's gemm.
+/* host_qr.c -- Householder's reflections in blocks of PANEL rows, all matrices in step: a block is made by
+ * one thread a matrix, what it does to the other rows is two products of the whole batch by the device's
+ * gemm.
  *
  *     H_k = I - tau_k v_k v_k^T;  H_first ... H_last = I - V^T T V, the v_k in the rows of V, T triangular
  *     rows below:  X <- X (I - V^T T V);  then the orthonormal rows Y, from the last block on:
@@ -7,12 +8,10 @@
  *
  * Sums of a row are in lanes, the gemm's order is its own, so the bits depend on neither threads nor batch.
  */
-#include "cpu_qr.h"
+#include "device/host_qr.h"
 
 #include <math.h>
 #include <string.h>
-
-#include "cpu_kernels.h"
 
 #define PANEL 32
 #define LANES 8
@@ -21,6 +20,7 @@ typedef struct {
     pl_queue *q;
     int64_t count, n;
     double *X, *V, *T, *W, *P; /* T: (count, n, PANEL), a block's in its rows; W: (count, PANEL, n) */
+    double *diagonal;          /* (count, n), or NULL */
     int64_t from, to;          /* rows of the block */
     int back;                  /* W = T^T V, else T V */
 } qr;
@@ -41,13 +41,14 @@ static void add(double *y, double a, const double *x, int64_t n)
     for (int64_t i = 0; i < n; i++) y[i] += a * x[i];
 }
 
-/* The reflection of row x, of n entries, into v; returns tau. */
-static double reflection(double *v, const double *x, int64_t n)
+/* The reflection of row x, of n entries, into v: x becomes (to, 0, ..). Returns tau. */
+static double reflection(double *v, double *to, const double *x, int64_t n)
 {
-    const double square = dot(x, x, n), first = x[0], to = first > 0 ? -sqrt(square) : sqrt(square),
-                 rest = square - first * to;
+    const double square = dot(x, x, n), first = x[0];
+    *to = first > 0 ? -sqrt(square) : sqrt(square);
+    const double rest = square - first * *to;
     memcpy(v, x, (size_t)n * sizeof *v);
-    v[0] = first - to;
+    v[0] = first - *to;
     return rest > 0 ? 1 / rest : 0;
 }
 
@@ -59,8 +60,9 @@ static void panel(void *arg, int me, int64_t b)
     double *X = o->X + b * n * n, *V = o->V + b * n * n, *T = o->T + (b * n + from) * PANEL;
     (void)me;
     for (int64_t k = from; k < o->to; k++) {
-        double *v = V + k * n, *t = T + (k - from), along[PANEL];
-        const double tau = reflection(v + k, X + k * n + k, n - k);
+        double *v = V + k * n, *t = T + (k - from), along[PANEL], to;
+        const double tau = reflection(v + k, &to, X + k * n + k, n - k);
+        if (o->diagonal) o->diagonal[b * n + k] = to;
         memset(v + from, 0, (size_t)(k - from) * sizeof *v);
         for (int64_t j = k + 1; j < o->to; j++)
             add(X + j * n + k, -tau * dot(v + k, X + j * n + k, n - k), v + k, n - k);
@@ -126,14 +128,14 @@ static void unit(void *arg, int me, int64_t b)
     for (int64_t i = 0; i < o->n; i++) X[i * o->n + i] = 1;
 }
 
-size_t pl_cpu_qr_room(int64_t count, int64_t n)
+size_t pl_host_qr_room(int64_t count, int64_t n)
 {
     return (size_t)(count * n) * (size_t)(n + 3 * PANEL);
 }
 
-void pl_cpu_qr(pl_queue *q, pl_mat X, double *room)
+void pl_host_qr(pl_queue *q, pl_mat X, double *diagonal, double *room)
 {
-    qr o = {.q = q, .count = X.batch, .n = X.rows, .X = X.data, .V = room};
+    qr o = {.q = q, .count = X.batch, .n = X.rows, .X = X.data, .V = room, .diagonal = diagonal};
     o.T = o.V + o.count * o.n * o.n, o.W = o.T + o.count * o.n * PANEL, o.P = o.W + o.count * o.n * PANEL;
     for (o.from = 0; o.from < o.n; o.from = o.to) {
         o.to = o.from + PANEL < o.n ? o.from + PANEL : o.n;
