@@ -51,7 +51,7 @@ static void test_tree(void)
         {"open/so3_choice_pairs", 3 * 51 * 20},
         {"open/so3_gauge", 4 * 5 * 4},
         {"open/so3_spectrum_power", 12 * 4 * 100},
-        {"open/so3_missing_cell", 12 * 13 * 100},
+        {"open/so3_missing_cell", 21 * 13 * 100},
         {"open/so3_refresh", 2 * 8 * 28},
         {"demo/so3_small", 2 * 3 * 4},
         {"demo/so3_tiny", 2 * 3 * 4},
