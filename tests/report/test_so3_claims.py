@@ -1,12 +1,15 @@
-"""test_so3_claims.py -- the statistics of tools/ against golden values and against `polar audit`, and
-verdicts of tools/so3_claims.py on runs whose truth is known. Plain Python.
+"""test_so3_claims.py -- the statistics of tools/ against golden values and against `polar audit`, verdicts of
+tools/so3_claims.py and tables of tools/so3_gauge.py on runs whose truth is known. Plain Python.
 
     python3 tests/report/test_so3_claims.py
 """
+import contextlib
 import csv
+import io
 import json
 import math
 import pathlib
+import sqlite3
 import sys
 import tempfile
 
@@ -15,6 +18,7 @@ sys.path.insert(0, str(ROOT / "tools"))
 
 import paired_t       # noqa: E402
 import so3_claims     # noqa: E402
+import so3_gauge      # noqa: E402
 
 failed = 0
 
@@ -137,8 +141,42 @@ def test_collect():
         test("wanted and made, the first list's", good, f"{len(rows)} run")
 
 
+def test_gauge():
+    """Two blocks of a run of Muon, one column in a third; a run that is not done does not count."""
+    with tempfile.TemporaryDirectory() as name:
+        path = pathlib.Path(name) / "store.db"
+        db = sqlite3.connect(path)
+        db.execute("CREATE TABLE run(id, state)")
+        db.execute("CREATE TABLE member(spec, cell, arm, seed, run)")
+        db.execute("CREATE TABLE gauge(run, step, block, shadow, map, deviation)")
+        for run, state in (("r", "done"), ("s", "planned")):
+            db.execute("INSERT INTO run VALUES(?, ?)", (run, state))
+            db.execute("INSERT INTO member VALUES('so3_gauge', 'model.width=4', 'muon', 0, ?)", (run,))
+            for block, deviation, values in (("layers.0.W_11", 9, (1,)),
+                                             ("layers.1.W_11", 0.5, (4, 2, 1, 1e-3)),
+                                             ("layers.2.W_11", 0.25, (2, 1, 0.5, 0.25))):
+                for shadow in (0, 1):
+                    db.execute("INSERT INTO gauge VALUES(?, 1, ?, ?, 'ns_bf16_reference', ?)",
+                               (run, block, shadow, deviation * (1 if run == "r" else 100)))
+                for i, value in enumerate(values):
+                    db.execute("INSERT INTO gauge VALUES(?, 1, ?, ?, 'spectrum:direction', ?)",
+                               (run, block, i, value))
+        db.commit()
+        db.close()
+        rows = so3_gauge.read([path])
+        for table, wanted in (
+                (so3_gauge.deviations, "| 4 | muon | ns_bf16_reference | 4 | 0.38 |"),
+                (so3_gauge.spectra, "| 4 | direction | muon | 1 | 2 | 3.5 | 5.0e-01 | 2.5e-01 |"),
+                (so3_gauge.against, "3: 0.50 (1), 4: 0.25 (1) ; correlation -1.00, n = 2")):
+            out = io.StringIO()
+            with contextlib.redirect_stdout(out):
+                table(rows)
+            test(f"gauge: {table.__name__}", wanted in out.getvalue(), "")
+
+
 test_student()
 test_audit()
 test_verdicts()
 test_collect()
+test_gauge()
 sys.exit(failed > 0)
