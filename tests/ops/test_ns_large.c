@@ -187,6 +187,8 @@ int main(int argc, char **argv)
         if (!strncmp(device, "cuda", 4)) {
             shape(&at, 3, 576, 1024, 5, 8 + 2 + 1); /* three steps and two */
             shape(&at, 2, 512, 768, 5, 1);
+            shape(&at, 12, 1024, 1024, 5, 0); /* together in one launch, alone product by product */
+            shape(&at, 6, 1024, 1536, 5, 8 + 2 + 1);
         }
         strided(&at, 512, 832);
     }

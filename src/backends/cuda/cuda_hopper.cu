@@ -410,6 +410,11 @@ static double estimate(const pl_hopper_product *p, int width, int multiprocessor
     return (double)rounds * ((double)over(p->k, DEPTH) * stage + 0.02 * width);
 }
 
+double pl_hopper_estimate(const pl_hopper_device *dev, const pl_hopper_product *p)
+{
+    return 1 + estimate(p, pl_hopper_plan_for(dev, p).width, dev->multiprocessors);
+}
+
 pl_hopper_plan pl_hopper_plan_for(const pl_hopper_device *dev, const pl_hopper_product *p)
 {
     pl_hopper_plan best = {0, 8};

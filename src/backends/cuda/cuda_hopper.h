@@ -55,6 +55,9 @@ int pl_hopper_pays(int64_t m, int64_t k);
 /* The plan of a product, by its sizes and its batch. */
 pl_hopper_plan pl_hopper_plan_for(const pl_hopper_device *dev, const pl_hopper_product *p);
 
+/* Its microseconds on an H200, about. */
+double pl_hopper_estimate(const pl_hopper_device *dev, const pl_hopper_product *p);
+
 /* Enqueues the product; cudaErrorInvalidValue where no kernel has that plan. */
 cudaError_t pl_hopper_multiply(const pl_hopper_device *dev, cudaStream_t stream, const pl_hopper_product *p,
                                pl_hopper_plan plan);

@@ -2,8 +2,8 @@
  * it takes, and its launch. */
 #include "cuda_product_tiles.cuh"
 
-template <class T, int WIDTH, addend MOST>
-__global__ void __launch_bounds__(THREADS, 1) tiles(const __grid_constant__ list_params p)
+template <class T, int WIDTH, addend MOST, int N>
+__global__ void __launch_bounds__(THREADS, 1) tiles(const __grid_constant__ list_params<N> p)
 {
     using S = shape<WIDTH>;
     extern __shared__ uint8_t memory[];
@@ -11,15 +11,21 @@ __global__ void __launch_bounds__(THREADS, 1) tiles(const __grid_constant__ list
     at.stages = (pl_smem(memory) + 1023) & ~1023u;
     at.boxes = at.stages + S::STAGES * S::STAGE;
     at.full = at.boxes + S::BOXES, at.empty = at.full + 8 * STAGES_MAX;
-    at.come = at.empty + 8 * STAGES_MAX, at.freed = at.come + 16, at.slots = at.freed + 16;
+    at.come = at.empty + 8 * STAGES_MAX, at.ready = at.come + 16, at.drained = at.ready + 32;
+    at.freed = at.drained + 16, at.known = at.freed + 16, at.taken = at.known + 16, at.slots = at.taken + 16;
     if (threadIdx.x == 0) {
         for (int s = 0; s < S::STAGES; s++) {
             pl_mbar_init(at.full + 8 * s, 1);
             pl_mbar_init(at.empty + 8 * s, 2);
         }
-        for (int g = 0; g < 2; g++) {
-            pl_mbar_init(at.come + 8 * g, 1);
-            pl_mbar_init(at.freed + 8 * g, 1);
+        for (int i = 0; i < 2; i++) {
+            pl_mbar_init(at.come + 8 * i, 1);
+            pl_mbar_init(at.ready + 8 * i, 4); /* a consumer's warps */
+            pl_mbar_init(at.ready + 16 + 8 * i, 4);
+            pl_mbar_init(at.drained + 8 * i, 1);
+            pl_mbar_init(at.freed + 8 * i, 1);
+            pl_mbar_init(at.known + 8 * i, 1);
+            pl_mbar_init(at.taken + 8 * i, 2); /* the carriers */
         }
         pl_mbar_init_done();
     }
@@ -27,7 +33,13 @@ __global__ void __launch_bounds__(THREADS, 1) tiles(const __grid_constant__ list
     pl_kernel_begin();
     if (threadIdx.x < 128) {
         pl_registers_fewer<56>();
-        if (threadIdx.x == 0) produce<WIDTH>(p, at);
+        const int warp = (int)threadIdx.x / 32;
+        if (warp == 0) produce<WIDTH>(p, at);
+        else if (warp < 3) {
+            if (threadIdx.x % 32 == 0) carry<WIDTH>(p, at, warp - 1);
+            __syncwarp();
+            leave(p);
+        }
     } else {
         pl_registers_more<224>();
         consume<T, WIDTH, MOST>(p, at);
@@ -95,10 +107,17 @@ static int map_make(CUtensorMap *map, const pl_hopper_device *dev, const pl_cuda
                   CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) == CUDA_SUCCESS;
 }
 
+/* Where in the list's maps an array in a role stands. */
+struct mapped {
+    uint8_t at[PL_CUDA_PRODUCTS_ARRAYS][ROLES];
+};
+
 /* The maps that the list's products use. */
-static int maps_make(list_params *p, const pl_hopper_device *dev, const pl_cuda_product_list *l, int width)
+template <int N>
+static int maps_make(list_params<N> *p, mapped *where, const pl_hopper_device *dev,
+                     const pl_cuda_product_list *l, int width)
 {
-    uint8_t made[PL_CUDA_PRODUCTS_ARRAYS][ROLES] = {};
+    uint8_t made[PL_CUDA_PRODUCTS_ARRAYS][ROLES] = {}, count = 0;
     for (int i = 0; i < l->products; i++) {
         const pl_cuda_product *q = &l->product[i];
         const struct {
@@ -111,8 +130,9 @@ static int maps_make(list_params *p, const pl_hopper_device *dev, const pl_cuda_
                      {q->d, AS_BOX, 64}};
         for (auto &u : uses) {
             if (u.array == PL_CUDA_PRODUCTS_NONE || made[u.array][u.as]) continue;
-            if (!map_make(&p->map[u.array][u.as], dev, l, u.array, u.as, u.lines)) return 0;
+            if (!map_make(&p->map[count], dev, l, u.array, u.as, u.lines)) return 0;
             made[u.array][u.as] = 1;
+            where->at[u.array][u.as] = count++;
         }
     }
     return 1;
@@ -123,7 +143,8 @@ static int64_t depth_of(const pl_cuda_product_list *l, const pl_cuda_product *q)
     return q->ta ? l->array[q->a].rows : l->array[q->a].cols;
 }
 
-static void phases_make(list_params *p, const pl_cuda_product_list *l, int width)
+template <int N>
+static void phases_make(list_params<N> *p, const mapped &where, const pl_cuda_product_list *l, int width)
 {
     uint32_t need = 0;
     for (int i = 0; i < l->products; i++) {
@@ -132,7 +153,10 @@ static void phases_make(list_params *p, const pl_cuda_product_list *l, int width
         phase *f = &p->of[i];
         f->m = (int)c->rows, f->n = (int)c->cols, f->k_blocks = (int)over(depth_of(l, q), DEPTH);
         f->rows = (int)over(c->rows, ROWS), f->tiles = (int)tile_count(c->rows, c->cols, q->sym, width);
-        f->c = q->c, f->a = q->a, f->b = q->b, f->d = q->d, f->e = q->e;
+        f->a = where.at[q->a][q->ta ? A_PANELS : A_ROWS], f->b = where.at[q->b][q->tb ? B_PANELS : B_ROWS];
+        f->c = where.at[q->c][AS_BOX];
+        f->d = q->d == PL_CUDA_PRODUCTS_NONE ? PL_CUDA_PRODUCTS_NONE : where.at[q->d][AS_BOX];
+        f->e = N == 1 ? 0 : q->e;
         f->ta = q->ta, f->tb = q->tb, f->sym = q->sym, f->gamma = q->gamma;
         f->alpha = q->alpha, f->beta = q->d != PL_CUDA_PRODUCTS_NONE || l->wide ? q->beta : 0;
         f->need = need;
@@ -142,26 +166,35 @@ static void phases_make(list_params *p, const pl_cuda_product_list *l, int width
     }
 }
 
-template <class T, int WIDTH>
-static cudaError_t launch(const pl_hopper_device *dev, cudaStream_t stream, const pl_cuda_product_list *l)
+template <class T, int WIDTH, int N>
+static cudaError_t launch_list(const pl_hopper_device *dev, cudaStream_t stream,
+                               const pl_cuda_product_list *l)
 {
-    list_params p = {};
-    if (!maps_make(&p, dev, l, WIDTH)) return cudaErrorInvalidValue;
-    for (int i = 0; i < l->arrays; i++) {
-        const pl_cuda_product_array *x = &l->array[i];
+    list_params<N> p = {};
+    mapped where = {};
+    if (!maps_make(&p, &where, dev, l, WIDTH)) return cudaErrorInvalidValue;
+    for (int i = 0; i < (N == 1 ? 1 : l->arrays); i++) {
+        const pl_cuda_product_array *x = &l->array[N == 1 ? l->product[0].e : i];
         p.base[i] = x->data, p.ld[i] = x->ld, p.bs[i] = l->batch > 1 ? x->bs : 0;
     }
-    phases_make(&p, l, WIDTH);
+    phases_make(&p, where, l, WIDTH);
     p.batch = (int)l->batch;
     p.wide = l->wide, p.ldw = l->ldw, p.bsw = l->batch > 1 ? l->bsw : 0;
     p.counters = l->products > 1 ? l->counters : nullptr;
 
-    auto *kernel = tiles<T, WIDTH, ADD_BOXES>;
+    auto *kernel = tiles<T, WIDTH, ADD_BOXES, N>;
     for (int i = 0; i < l->products; i++)
-        if (l->product[i].gamma != 0) kernel = tiles<T, WIDTH, ADD_TWO>;
-    if (l->wide) kernel = tiles<T, WIDTH, ADD_WIDE>;
+        if (l->product[i].gamma != 0) kernel = tiles<T, WIDTH, ADD_TWO, N>;
+    if (l->wide) kernel = tiles<T, WIDTH, ADD_WIDE, N>;
     unsigned blocks = (unsigned)(p.total < dev->multiprocessors ? p.total : dev->multiprocessors);
     return launch_early(kernel, dim3(blocks), dim3(THREADS), shape<WIDTH>::BYTES, stream, p);
+}
+
+template <class T, int WIDTH>
+static cudaError_t launch(const pl_hopper_device *dev, cudaStream_t stream, const pl_cuda_product_list *l)
+{
+    return l->products == 1 ? launch_list<T, WIDTH, 1>(dev, stream, l)
+                            : launch_list<T, WIDTH, PL_CUDA_PRODUCTS_MAX>(dev, stream, l);
 }
 
 typedef cudaError_t (*launch_function)(const pl_hopper_device *, cudaStream_t, const pl_cuda_product_list *);
@@ -181,13 +214,17 @@ static const struct {
 /* Estimated microseconds of an H200, fitted to 14 lists (docs/speed/gpu.md). Products one by one come in
  * rounds of tiles and begin anew each time; in one launch the multiprocessors go on with other matrices, but
  * a matrix's next product waits for all tiles of the one before. */
-#define AGAIN 4.0
-#define CHAIN 5.0
+#define AGAIN    4.0
+#define CHAIN    2.2
+#define MIRRORED 1.0
 
 static double tile_time(const pl_cuda_product_list *l, const pl_cuda_product *q, int width)
 {
-    double stage = width <= 128 ? 0.48 : 0.51 + 0.0022 * (width - 192), end = 1 + 0.011 * (width - 128);
-    return (double)over(depth_of(l, q), DEPTH) * stage + (end > 1 ? end : 1);
+    static const struct {
+        double stage, end;
+    } fitted[] = {{0.354, 0.1}, {0.398, 1.5}, {0.538, 1.35}, {0.69, 2.7}};
+    const auto &f = fitted[width / 64 - 1];
+    return (double)over(depth_of(l, q), DEPTH) * f.stage + f.end + (q->sym ? MIRRORED : 0);
 }
 
 static double estimate(const pl_cuda_product_list *l, const pl_cuda_product *q, int width,
@@ -210,7 +247,7 @@ static double estimate_joint(const pl_cuda_product_list *l, int width, int multi
         chain += tile_time(l, &l->product[i], width) + CHAIN;
     }
     if (l->products == 1) return alone;
-    work += chain / 4;
+    work += chain / 8;
     return work > chain ? work : chain;
 }
 
@@ -225,25 +262,67 @@ int pl_cuda_products_width(const pl_hopper_device *dev, const pl_cuda_product_li
     return best;
 }
 
+/* A symmetric product of large matrices as cuda_hopper.h has it, which begins and ends sooner; 0 where it
+ * is left to the tiles. The bits are the same: one instruction, one order over k, one epilogue. */
+static int as_symmetric(pl_hopper_product *out, const pl_cuda_product_list *l)
+{
+    const pl_cuda_product *q = &l->product[0];
+    const pl_cuda_product_array *a = &l->array[q->a], *b = &l->array[q->b], *c = &l->array[q->c];
+    if (!q->sym || q->ta || q->tb || q->gamma != 0 || l->wide || !pl_hopper_pays(c->rows, a->cols)) return 0;
+    *out = {};
+    out->C = (void *)c->data, out->A = a->data, out->B = b->data;
+    out->m = c->rows, out->k = a->cols, out->batch = l->batch;
+    out->ldc = c->ld, out->lda = a->ld, out->ldb = b->ld, out->bsc = c->bs, out->bsa = a->bs,
+    out->bsb = b->bs;
+    if (q->d != PL_CUDA_PRODUCTS_NONE) {
+        const pl_cuda_product_array *d = &l->array[q->d];
+        out->D = d->data, out->ldd = d->ld, out->bsd = d->bs;
+    }
+    out->alpha = q->alpha, out->beta = q->beta, out->half = l->half;
+    return pl_hopper_suits(out);
+}
+
+static pl_cuda_product_list single(const pl_cuda_product_list *l, int i)
+{
+    pl_cuda_product_list one = *l;
+    one.products = 1, one.product[0] = l->product[i];
+    return one;
+}
+
+static double estimate_single(const pl_hopper_device *dev, const pl_cuda_product_list *one)
+{
+    double share;
+    pl_hopper_product half;
+    if (as_symmetric(&half, one)) return pl_hopper_estimate(dev, &half);
+    return estimate(one, one->product, pl_cuda_products_width(dev, one), dev->multiprocessors, &share);
+}
+
+static cudaError_t run_single(const pl_hopper_device *dev, cudaStream_t stream,
+                              const pl_cuda_product_list *one)
+{
+    pl_hopper_product half;
+    if (as_symmetric(&half, one))
+        return pl_hopper_multiply(dev, stream, &half, pl_hopper_plan_for(dev, &half));
+    return pl_cuda_products_launch(dev, stream, one, pl_cuda_products_width(dev, one));
+}
+
 cudaError_t pl_cuda_products_run(const pl_hopper_device *dev, cudaStream_t stream,
                                  const pl_cuda_product_list *l)
 {
     int width = pl_cuda_products_width(dev, l);
-    double apart = 0, share;
+    double apart = 0;
     for (int i = 0; i < l->products; i++) {
-        pl_cuda_product_list one = *l;
-        one.products = 1, one.product[0] = l->product[i];
-        apart += estimate(&one, one.product, pl_cuda_products_width(dev, &one), dev->multiprocessors, &share);
+        pl_cuda_product_list one = single(l, i);
+        apart += estimate_single(dev, &one);
     }
-    if (l->products == 1 || estimate_joint(l, width, dev->multiprocessors) <= apart)
+    if (l->products > 1 && estimate_joint(l, width, dev->multiprocessors) <= apart)
         return pl_cuda_products_launch(dev, stream, l, width);
-    for (int i = 0; i < l->products; i++) {
-        pl_cuda_product_list one = *l;
-        one.products = 1, one.product[0] = l->product[i];
-        cudaError_t e = pl_cuda_products_launch(dev, stream, &one, pl_cuda_products_width(dev, &one));
-        if (e != cudaSuccess) return e;
+    cudaError_t e = cudaSuccess;
+    for (int i = 0; i < l->products && e == cudaSuccess; i++) {
+        pl_cuda_product_list one = single(l, i);
+        e = run_single(dev, stream, &one);
     }
-    return cudaSuccess;
+    return e;
 }
 
 cudaError_t pl_cuda_products_launch(const pl_hopper_device *dev, cudaStream_t stream,

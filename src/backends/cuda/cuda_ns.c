@@ -179,14 +179,14 @@ static pl_args_newton_schulz piece_of(const pl_args_newton_schulz *a, int64_t fi
 }
 
 /* Of the shape of one matrix: what models have by the dozen, where one launch for all of them beats products
- * by cuBLASLt (docs/speed/gpu.md); squares of 1024 and whatever is larger come alone, too, and fill the
- * multiprocessors. A cubic table's steps have a product less. */
+ * by cuBLASLt (docs/speed/gpu.md); whatever is larger fills the multiprocessors alone. A cubic table's steps
+ * have a product less. */
 static int serves_large(pl_queue *q, const pl_args_newton_schulz *a)
 {
     const pl_hopper_device *hopper = pl_cuda_hopper(q->dev);
-    int64_t rows = a->X.rows, cols = a->X.cols, m = rows < cols ? rows : cols, n = rows < cols ? cols : rows;
+    int64_t rows = a->X.rows, cols = a->X.cols, m = rows < cols ? rows : cols;
     if (!hopper->multiprocessors || a->steps < 1 || rows % 64 || cols % 64) return 0;
-    if (m <= 256 || m > 1024 || (m == 1024 && n < 2 * m)) return 0;
+    if (m <= 256 || m > 1024) return 0;
     for (int64_t s = 0; s < a->steps; s++)
         if (a->coef[3 * s + 2] == 0) return 0;
     pl_args_newton_schulz piece = piece_of(a, 0);

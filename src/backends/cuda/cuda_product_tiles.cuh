@@ -1,24 +1,30 @@
 /* cuda_product_tiles.cuh -- how a block makes tiles of C = alpha op(A) op(B)^T + beta D (cuda_products.h).
  *
- * A block is a producer (one thread) and two consumer warpgroups of 64 x WIDTH results each. Everything in
+ * A block is two consumer warpgroups of 64 x WIDTH results each and, in the first warpgroup, a producer that
+ * asks for factors and a carrier for each consumer, which asks for D and sends results away. Everything in
  * shared memory is a box of 64 rows of 128 bytes, swizzled as the copy engine and wgmma want it: a stage has
- * two boxes of A and WIDTH / 64 of B, 64 k of them; each warpgroup has WIDTH / 64 boxes of C, in which D
+ * two boxes of A and WIDTH / 64 of B, 64 k of them; each consumer has WIDTH / 64 boxes of C, in which D
  * arrives and from which results leave, direct ones and then, of symmetric products, the mirrored ones.
  *
- * Barriers: full[s] completes when a stage has come, empty[s] when both warpgroups are through with it;
- * come[g] when warpgroup g's boxes hold D, freed[g] when the boxes' last results have been written. The first
- * stage of a tile carries the tile's place (slot), a place without a phase ends the block.
+ * The producer's loop over k decides the rate of narrow tiles: a copy takes its operands from uniform
+ * registers, so all that it is told is the same for the warp (of_first) and read before the loop.
+ *
+ * Barriers: full[s] completes when a stage has come, empty[s] when both consumers are through with it. A tile
+ * stands in one of two slots: known[i] when it does, taken[i] when consumers and carriers have read it; a
+ * slot without a phase ends the block. Of consumer g's boxes: come[g], D is there; ready[g][h], half h of the
+ * results is; drained[g], half of them have left and the mirrored ones may come; freed[g], all have left.
+ * Nobody comes twice to a barrier before who waits there has seen the first time, so one parity tells: both
+ * halves may be ready before the carrier looks, hence a barrier each.
  *
  * Of shared memory 128 columns cost 80 KB a stage (tensor cores read 48, the copy engine writes 32), which at
  * 128 bytes a cycle is 640 cycles for 512 of the tensor cores; 256 columns 128 KB, 1024 cycles for 1024. So
  * wide tiles are the fast ones, and narrow ones are for what would not fill the multiprocessors.
  *
  * Several products: tiles are taken from a ticket counter in the order of the phases, so that everything a
- * tile waits for was taken before by a block that runs: no block waits for one that has not started. Behind a
- * tile's last store each warpgroup adds one to its matrix's counter; a tile of the next phase is loaded when
- * that counter says that all tiles before are written. What a warpgroup owes (a counter's one, freed[g]) it
- * settles some k into its next tile, or at once where that has not come: it may wait for this very debt.
- * The last warpgroup to leave sets the counters back.
+ * tile waits for was taken before by a block that runs: no block waits for one that has not started. When a
+ * tile's last results are written its carriers add one each to its matrix's counter; a tile of the next phase
+ * is loaded when that counter says that all tiles before are written. The last carrier to leave sets the
+ * counters back.
  */
 #ifndef PL_CUDA_PRODUCT_TILES_CUH
 #define PL_CUDA_PRODUCT_TILES_CUH
@@ -33,15 +39,16 @@
 #define THREADS    384
 #define GROUP      8 /* rows of tiles walked together */
 #define STAGES_MAX 8
-#define CONTROL    (16 * STAGES_MAX + 4 * 8 + 16 * STAGES_MAX)
-#define SETTLE_AT  3 /* stages into a tile: the last one's stores have been written by then */
+#define CONTROL    (16 * STAGES_MAX + 7 * 16 + 2 * 16) /* barriers of the ring, seven pairs, two slots */
 
 typedef struct {
     int end;         /* tickets of this phase and all before it */
     int tiles, rows; /* of one matrix: tiles, rows of tiles */
     int m, n, k_blocks;
-    uint32_t need; /* the matrix's counter when all phases before have been written */
-    uint8_t c, a, b, d, e, ta, tb, sym;
+    uint32_t need;      /* the matrix's counter when all phases before have been written */
+    uint8_t c, a, b, d; /* places in map */
+    uint8_t e;          /* a place in base */
+    uint8_t ta, tb, sym;
     float alpha, beta, gamma;
 } phase;
 
@@ -50,16 +57,20 @@ typedef struct {
  * ask for one. */
 enum role { A_ROWS, A_PANELS, B_ROWS, B_PANELS, AS_BOX, ROLES };
 
-typedef struct {
-    CUtensorMap map[PL_CUDA_PRODUCTS_ARRAYS][ROLES];
-    phase of[PL_CUDA_PRODUCTS_MAX];
+#define MAPS_OF_LIST (PL_CUDA_PRODUCTS_ARRAYS * ROLES)
+
+/* N: of how many products at most. A launch takes the longer the more its parameters are, 8 KB 1.6 us longer
+ * than a fourth of that, so a single product has a form of its own. */
+template <int N> struct list_params {
+    CUtensorMap map[N == 1 ? 4 : MAPS_OF_LIST];
+    phase of[N];
     int total, batch;
-    const void *base[PL_CUDA_PRODUCTS_ARRAYS]; /* the arrays once more, for second addends */
-    int64_t ld[PL_CUDA_PRODUCTS_ARRAYS], bs[PL_CUDA_PRODUCTS_ARRAYS];
+    const void *base[N == 1 ? 1 : PL_CUDA_PRODUCTS_ARRAYS]; /* second addends, once more */
+    int64_t ld[N == 1 ? 1 : PL_CUDA_PRODUCTS_ARRAYS], bs[N == 1 ? 1 : PL_CUDA_PRODUCTS_ARRAYS];
     const float *wide;
     int64_t ldw, bsw;
-    uint32_t *counters; /* tickets taken, warpgroups gone, then one a matrix */
-} list_params;
+    uint32_t *counters; /* tickets taken, carriers gone, then one a matrix */
+};
 
 template <int WIDTH> struct shape {
     static constexpr int PARTS = WIDTH / 64, STAGE = (2 + PARTS) * BOX, BOXES = 2 * PARTS * BOX;
@@ -70,7 +81,7 @@ template <int WIDTH> struct shape {
 };
 
 struct places {
-    uint32_t stages, boxes, full, empty, come, freed, slots;
+    uint32_t stages, boxes, full, empty, come, ready, drained, freed, known, taken, slots;
 };
 
 /* ---- tiles -------------------------------------------------------------------------------------- */
@@ -147,11 +158,8 @@ __device__ __forceinline__ void counter_add(uint32_t *c)
     asm volatile("red.release.gpu.global.add.u32 [%0], 1;" ::"l"(c) : "memory");
 }
 
-/* ---- producer ----------------------------------------------------------------------------------- */
+/* ---- slots -------------------------------------------------------------------------------------- */
 
-/* Two slots in turn: a thread has read its tile before its warpgroup meets in finish(), and the producer
- * waits for what comes behind that, the tile's boxes, before it begins the tile after the next. A stage's
- * `empty` says less: thread 0 arrives there for threads that may not have read yet. */
 __device__ __forceinline__ void slot_put(uint32_t at, tile t)
 {
     asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" ::"r"(at), "r"(t.phase), "r"(t.matrix),
@@ -165,121 +173,197 @@ __device__ __forceinline__ tile slot_get(uint32_t at)
     return {(int)v.x, (int)v.y, (int)v.z, (int)v.w};
 }
 
-/* A factor's part of a stage: its lines from `line` on, 64 k from `k` on. */
-__device__ __forceinline__ void load_factor(const CUtensorMap *maps, int rows, int trans, uint32_t to,
-                                            uint32_t bar, int line, int k, int matrix)
-{
-    if (trans) pl_tma_load4(to, maps + rows + 1, bar, 0, k, line / 64, matrix);
-    else pl_tma_load(to, maps + rows, bar, k, line, matrix);
-}
-
-/* D's boxes of both warpgroups, each when its last results have left. */
-template <int WIDTH>
-__device__ __forceinline__ void load_addend(const list_params &p, const places &at, const phase &f, tile t,
-                                            uint32_t parity)
-{
-    using S = shape<WIDTH>;
-    const int parts = min(S::PARTS, (f.n - t.column + 63) / 64);
-    for (int g = 0; g < 2; g++) {
-        uint32_t bar = at.come + 8 * g;
-        pl_mbar_wait(at.freed + 8 * g, parity);
-        if (f.d == PL_CUDA_PRODUCTS_NONE) continue;
-        pl_mbar_expect(bar, (uint32_t)(parts * BOX));
-        for (int b = 0; b < parts; b++)
-            pl_tma_load(at.boxes + (uint32_t)((g * S::PARTS + b) * BOX), &p.map[f.d][AS_BOX], bar,
-                        t.column + 64 * b, t.row + 64 * g, t.matrix);
-    }
-}
-
-/* A tile to come: where it is, and whether what it needs is known to be written. */
-struct errand {
-    int ticket, begin; /* begin: the first ticket of its phase */
-    tile at;
-    bool ready;
+/* Which slot a tile stands in: one after the other, the other way round every second time. */
+struct turn {
+    int slot;
+    uint32_t parity;
 };
 
-/* The next tile, asked for while the stages of the one before are full: nothing waits for it. */
-template <int WIDTH> __device__ __forceinline__ errand take(const list_params &p, errand before)
+__device__ __forceinline__ void turn_on(turn &t)
 {
-    errand e = before;
-    e.ticket = p.counters           ? (int)atomicAdd(p.counters, 1u)
-               : before.ticket >= 0 ? before.ticket + (int)gridDim.x
-                                    : (int)blockIdx.x;
-    if (e.ticket >= p.total) return e;
-    int now = before.at.phase;
-    while (e.ticket >= p.of[now].end) e.begin = p.of[now++].end;
-    const phase &f = p.of[now];
-    int matrix = (e.ticket - e.begin) / f.tiles;
-    e.at = tile_at<WIDTH>(f, e.ticket - e.begin - matrix * f.tiles);
-    e.at.phase = now, e.at.matrix = matrix;
-    e.ready = !f.need || counter_read(p.counters + 2 + matrix) >= f.need;
-    return e;
+    t.slot ^= 1;
+    if (!t.slot) t.parity ^= 1;
 }
 
-template <int WIDTH> __device__ __forceinline__ void produce(const list_params &p, const places &at)
+/* ---- producer ----------------------------------------------------------------------------------- */
+
+/* A value that is lane 0's for the whole warp, and known to be. */
+__device__ __forceinline__ int of_first(int v)
+{
+    return __shfl_sync(0xFFFFFFFFu, v, 0);
+}
+
+/* The ring as the producer sees it. */
+struct filler {
+    int s;
+    uint32_t parity;
+};
+
+/* A tile's factors, 64 k at a time; one lane's. The next ticket is asked for while the last stages are: what
+ * comes back is the ticket. */
+template <int WIDTH, int TA, int TB, int N>
+__device__ __forceinline__ int load_tile(const list_params<N> &p, const places &at, filler &ring,
+                                         const CUtensorMap *a, const CUtensorMap *b, tile t, int k_blocks)
 {
     using S = shape<WIDTH>;
-    int s = 0;
-    uint32_t parity = 1, tile_parity = 1; /* of fresh barriers the phase before the first counts as over */
-    errand next = take<WIDTH>(p, {-1, 0, {0, 0, 0, 0}, false});
-    while (next.ticket < p.total) {
-        const errand e = next;
-        const phase &f = p.of[e.at.phase];
-        const CUtensorMap *a = p.map[f.a], *b = p.map[f.b];
-        const int addend_at = min(f.k_blocks - 1, S::STAGES + SETTLE_AT + 1),
-                  take_at = max(f.k_blocks - 3, 0);
-        if (f.need) {
-            if (!e.ready) counter_wait(p.counters + 2 + e.at.matrix, f.need);
-            asm volatile("fence.proxy.async;" ::: "memory"); /* the copy engine sees what the counter says */
-        }
-        for (int kb = 0; kb < f.k_blocks; kb++) {
-            uint32_t bar = at.full + 8 * s, to = at.stages + (uint32_t)(s * S::STAGE);
-            pl_mbar_wait(at.empty + 8 * s, parity);
-            if (kb == 0) slot_put(at.slots + 16 * tile_parity, e.at);
-            pl_mbar_expect(bar, S::STAGE);
-            load_factor(a, A_ROWS, f.ta, to, bar, e.at.row, kb * DEPTH, e.at.matrix);
-            load_factor(b, B_ROWS, f.tb, to + 2 * BOX, bar, e.at.column, kb * DEPTH, e.at.matrix);
-            if (kb == addend_at) load_addend<WIDTH>(p, at, f, e.at, tile_parity);
-            if (kb == take_at) next = take<WIDTH>(p, e);
-            if (++s == S::STAGES) s = 0, parity ^= 1;
-        }
-        tile_parity ^= 1;
+    const int ask_at = max(k_blocks - 3, 0);
+    int ticket = 0;
+    for (int kb = 0; kb < k_blocks; kb++) {
+        uint32_t bar = at.full + 8 * ring.s, to = at.stages + (uint32_t)(ring.s * S::STAGE);
+        pl_mbar_wait(at.empty + 8 * ring.s, ring.parity);
+        pl_mbar_expect(bar, S::STAGE);
+        if (TA) pl_tma_load4(to, a, bar, 0, kb * DEPTH, t.row / 64, t.matrix);
+        else pl_tma_load(to, a, bar, kb * DEPTH, t.row, t.matrix);
+        if (TB) pl_tma_load4(to + 2 * BOX, b, bar, 0, kb * DEPTH, t.column / 64, t.matrix);
+        else pl_tma_load(to + 2 * BOX, b, bar, kb * DEPTH, t.column, t.matrix);
+        if (kb == ask_at && p.counters) ticket = (int)atomicAdd(p.counters, 1u);
+        if (++ring.s == S::STAGES) ring.s = 0, ring.parity ^= 1;
     }
-    tile stop = {-1, 0, 0, 0};
-    pl_mbar_wait(at.empty + 8 * s, parity);
-    slot_put(at.slots + 16 * tile_parity, stop);
-    pl_mbar_arrive(at.full + 8 * s);
+    return ticket;
+}
+
+/* The producer's warp. */
+template <int WIDTH, int N> __device__ __forceinline__ void produce(const list_params<N> &p, const places &at)
+{
+    const int first = threadIdx.x == 0;
+    filler ring = {0, 1}; /* of fresh barriers the phase before the first counts as over */
+    turn now = {0, 1};
+    int begin = 0, ticket = (int)blockIdx.x; /* begin: the first ticket of the phase */
+    tile t = {0, 0, 0, 0};
+    if (p.counters) ticket = of_first(first ? (int)atomicAdd(p.counters, 1u) : 0);
+    while (ticket < p.total) {
+        while (ticket >= p.of[t.phase].end) begin = p.of[t.phase++].end;
+        const phase &f = p.of[t.phase];
+        const int matrix = (ticket - begin) / f.tiles, k_blocks = f.k_blocks, form = f.ta + f.tb;
+        const tile place = tile_at<WIDTH>(f, ticket - begin - matrix * f.tiles);
+        const CUtensorMap *a = &p.map[f.a], *b = &p.map[f.b];
+        t.matrix = matrix, t.row = place.row, t.column = place.column;
+        int next = 0;
+        if (first) {
+            if (f.need) {
+                counter_wait(p.counters + 2 + matrix, f.need);
+                asm volatile("fence.proxy.async;" ::: "memory"); /* the copy engine sees what that says */
+            }
+            pl_mbar_wait(at.taken + 8 * now.slot, now.parity);
+            slot_put(at.slots + 16 * now.slot, t);
+            pl_mbar_arrive(at.known + 8 * now.slot);
+            next = form == 0   ? load_tile<WIDTH, 0, 0>(p, at, ring, a, b, t, k_blocks)
+                   : form == 1 ? load_tile<WIDTH, 0, 1>(p, at, ring, a, b, t, k_blocks)
+                               : load_tile<WIDTH, 1, 1>(p, at, ring, a, b, t, k_blocks);
+        }
+        __syncwarp();
+        turn_on(now);
+        ticket = p.counters ? of_first(next) : ticket + (int)gridDim.x;
+    }
+    if (!first) return;
+    pl_mbar_wait(at.taken + 8 * now.slot, now.parity);
+    slot_put(at.slots + 16 * now.slot, {-1, 0, 0, 0});
+    pl_mbar_arrive(at.known + 8 * now.slot);
+}
+
+/* ---- carriers ----------------------------------------------------------------------------------- */
+
+/* Half of the boxes, as each store of the copy engine takes it. */
+template <int WIDTH> constexpr int HALF = (shape<WIDTH>::PARTS + 1) / 2;
+
+/* Consumer g's carrier; one lane's. */
+template <int WIDTH, int N>
+__device__ __forceinline__ void carry(const list_params<N> &p, const places &at, int g)
+{
+    using S = shape<WIDTH>;
+    constexpr int HALVES = S::PARTS > HALF<WIDTH> ? 2 : 1;
+    const uint32_t boxes = at.boxes + (uint32_t)(g * S::PARTS * BOX), ready = at.ready + 16 * g;
+    uint32_t parity = 0; /* of ready */
+    turn now = {0, 0};
+    for (;; turn_on(now)) {
+        pl_mbar_wait(at.known + 8 * now.slot, now.parity);
+        const tile t = slot_get(at.slots + 16 * now.slot);
+        if (t.phase < 0) break;
+        const phase &f = p.of[t.phase];
+        const int row = t.row + 64 * g, parts = min(S::PARTS, (f.n - t.column + 63) / 64);
+        if (f.d != PL_CUDA_PRODUCTS_NONE) {
+            const CUtensorMap *d = &p.map[f.d];
+            asm volatile("fence.proxy.async;" ::: "memory"); /* what the producer has seen written */
+            pl_mbar_expect(at.come + 8 * g, (uint32_t)(parts * BOX));
+            for (int b = 0; b < parts; b++)
+                pl_tma_load(boxes + (uint32_t)(b * BOX), d, at.come + 8 * g, t.column + 64 * b, row,
+                            t.matrix);
+        }
+        const CUtensorMap *c = &p.map[f.c];
+        for (int h = 0; h < HALVES; h++) {
+            pl_mbar_wait(ready + 8 * h, parity);
+            if (h == 0) pl_mbar_arrive(at.taken + 8 * now.slot); /* who is ready has read it */
+            for (int b = h * HALF<WIDTH>; b < min(parts, (h + 1) * HALF<WIDTH>); b++)
+                if (row < f.m) pl_tma_store(c, boxes + (uint32_t)(b * BOX), t.column + 64 * b, row, t.matrix);
+            pl_bulk_commit();
+        }
+        parity ^= 1;
+        if (f.sym && t.column + WIDTH > t.row + ROWS) {
+            for (int h = 0; h < HALVES; h++) {
+                pl_bulk_wait_read<HALVES - 1>(); /* the same boxes' direct results */
+                pl_mbar_arrive(at.drained + 8 * g);
+                pl_mbar_wait(ready + 8 * h, parity);
+                for (int b = h * HALF<WIDTH>; b < min(parts, (h + 1) * HALF<WIDTH>); b++) {
+                    const int line = t.column + 64 * b;
+                    if (row < f.m && line >= t.row + ROWS)
+                        pl_tma_store(c, boxes + (uint32_t)(b * BOX), row, line, t.matrix);
+                }
+                pl_bulk_commit();
+            }
+            parity ^= 1;
+        }
+        pl_bulk_wait_read<0>();
+        pl_mbar_arrive(at.freed + 8 * g);
+        if (p.counters) {
+            pl_bulk_wait();
+            counter_add(p.counters + 2 + t.matrix);
+        }
+    }
+    pl_bulk_wait();
+}
+
+/* The last carrier of all to leave sets the counters back; a warp's. */
+template <int N> __device__ __forceinline__ void leave(const list_params<N> &p)
+{
+    const int lane = (int)threadIdx.x % 32;
+    uint32_t gone = 0;
+    if (!p.counters) return;
+    if (lane == 0) {
+        __threadfence();
+        gone = atomicAdd(p.counters + 1, 1u);
+        __threadfence(); /* after what the others did before they left */
+    }
+    gone = __shfl_sync(0xFFFFFFFFu, gone, 0);
+    if (gone + 1 != 2 * gridDim.x) return;
+    __syncwarp();
+    for (int i = lane; i < p.batch + 2; i += 32) p.counters[i] = 0;
 }
 
 /* ---- consumers ---------------------------------------------------------------------------------- */
 
-/* One of the two warpgroups: where it stands in the ring and what it owes. */
+/* One of the two consumers: where it stands. */
 struct worker {
-    int group, thread, bar; /* bar: its named barrier */
+    int group, thread;
     int s;
-    uint32_t parity, addend_parity;
-    uint32_t slot; /* where the next tile stands */
-    int owes;      /* the matrix of a tile whose stores are under way, or -1; thread 0's */
+    uint32_t parity, addend_parity, drained_parity, freed_parity;
 };
 
-/* Thread 0's: the last tile's results are written. */
-__device__ __forceinline__ void settle(const list_params &p, const places &at, worker &w)
+/* Half of its results is there for the carrier. */
+__device__ __forceinline__ void hand_over(const places &at, const worker &w, int half)
 {
-    if (w.owes < 0) return;
-    pl_bulk_wait();
-    if (p.counters) counter_add(p.counters + 2 + w.owes);
-    pl_mbar_arrive(at.freed + 8 * w.group);
-    w.owes = -1;
+    pl_async_fence();
+    __syncwarp();
+    if (w.thread % 32 == 0) pl_mbar_arrive(at.ready + 16 * w.group + 8 * half);
 }
 
-/* The tile's sums; its first stage has come. */
+/* The tile's sums. */
 template <class T, int WIDTH, int TA, int TB>
-__device__ __forceinline__ void multiply(const list_params &p, const places &at, worker &w,
-                                         float (&acc)[WIDTH / 2], int k_blocks)
+__device__ __forceinline__ void multiply(const places &at, worker &w, float (&acc)[WIDTH / 2], int k_blocks)
 {
     using S = shape<WIDTH>;
     constexpr uint64_t A_STEP = TA ? 2048 >> 4 : 2, B_STEP = TB ? 2048 >> 4 : 2; /* 16 k in a descriptor */
     int before = 0;
+    asm volatile("" : "+r"(k_blocks)); /* kept: read anew, it would be waited for between products */
     for (int kb = 0; kb < k_blocks; kb++) {
         uint32_t a = at.stages + (uint32_t)(w.s * S::STAGE);
         uint64_t da = pl_wgmma_desc(a + (uint32_t)(w.group * BOX), TA ? BOX : 16),
@@ -291,7 +375,6 @@ __device__ __forceinline__ void multiply(const list_params &p, const places &at,
             pl_wgmma<WIDTH>::template product<TA, TB, T>(acc, da + A_STEP * k, db + B_STEP * k,
                                                          (kb | k) != 0);
         pl_wgmma_commit();
-        if (w.thread == 0 && (kb == SETTLE_AT || kb == k_blocks - 1)) settle(p, at, w);
         pl_wgmma_wait<1>();
         if (kb && w.thread == 0) pl_mbar_arrive(at.empty + 8 * before);
         before = w.s;
@@ -324,9 +407,6 @@ __device__ __forceinline__ uint32_t load_word(const void *from, bool inside)
                  : "l"(from), "r"((int)inside));
     return v;
 }
-
-/* Half of the boxes, as each store of the copy engine takes it. */
-template <int WIDTH> constexpr int HALF = (shape<WIDTH>::PARTS + 1) / 2;
 
 /* A thread's 16 pairs of a box: from the sums, with D and E, to the box. `from`: its two rows in device
  * memory, `columns` of them from this box on. */
@@ -364,10 +444,10 @@ __device__ __forceinline__ void fill_box(const phase &f, const float *acc, uint3
 }
 
 /* From the sums to C, half of the boxes at a time: while one half is filled the other leaves. */
-template <class T, int WIDTH, addend ADD>
-__device__ __forceinline__ void put_direct(const list_params &p, worker &w, const phase &f,
-                                           float (&acc)[WIDTH / 2], uint32_t (&packed)[WIDTH / 4],
-                                           uint32_t boxes, tile t)
+template <class T, int WIDTH, addend ADD, int N>
+__device__ __forceinline__ void put_direct(const list_params<N> &p, const places &at, worker &w,
+                                           const phase &f, float (&acc)[WIDTH / 2],
+                                           uint32_t (&packed)[WIDTH / 4], uint32_t boxes, tile t)
 {
     using S = shape<WIDTH>;
     const int lane = w.thread % 32, row = t.row + 64 * w.group, r = 16 * (w.thread / 32) + lane / 4;
@@ -389,53 +469,33 @@ __device__ __forceinline__ void put_direct(const list_params &p, worker &w, cons
             fill_box<T, ADD>(f, acc + 32 * b, packed + 16 * b, own + (uint32_t)(b * BOX), lane / 4, from,
                              f.n - t.column - 64 * b);
         }
-        pl_async_fence();
-        pl_group_sync(w.bar);
-        if (w.thread == 0) {
-            for (int b = first; b < first + HALF<WIDTH> && b < S::PARTS; b++)
-                if (row < f.m && t.column + 64 * b < f.n)
-                    pl_tma_store(&p.map[f.c][AS_BOX], boxes + (uint32_t)(b * BOX), t.column + 64 * b, row,
-                                 t.matrix);
-            pl_bulk_commit();
-        }
+        hand_over(at, w, first != 0);
     }
 }
 
 /* The same results on the other side of the diagonal, from the same boxes. */
 template <int WIDTH>
-__device__ __forceinline__ void put_mirrored(const list_params &p, worker &w, const phase &f,
-                                             uint32_t (&packed)[WIDTH / 4], uint32_t boxes, tile t)
+__device__ __forceinline__ void put_mirrored(const places &at, worker &w, uint32_t (&packed)[WIDTH / 4],
+                                             uint32_t boxes)
 {
     using S = shape<WIDTH>;
-    const int warp = w.thread / 32, lane = w.thread % 32, row = t.row + 64 * w.group;
+    const int warp = w.thread / 32, lane = w.thread % 32;
     const uint32_t own =
         boxes + (uint32_t)((lane / 16 * 8 + lane % 8) * 128 + ((2 * warp + lane / 8 % 2) ^ lane % 8) * 16);
 #pragma unroll
     for (int first = 0; first < S::PARTS; first += HALF<WIDTH>) {
-        if (w.thread == 0) { /* the same boxes' direct results have left */
-            if (S::PARTS > HALF<WIDTH>) pl_bulk_wait_read<1>();
-            else pl_bulk_wait_read<0>();
-        }
-        pl_group_sync(w.bar);
+        pl_mbar_wait(at.drained + 8 * w.group, w.drained_parity);
+        w.drained_parity ^= 1;
 #pragma unroll
         for (int i = 8 * first; i < 8 * (first + HALF<WIDTH>)&&i < 8 * S::PARTS; i += 2)
             pl_stm4_trans(own + (uint32_t)(i * 1024), packed[2 * i], packed[2 * i + 1], packed[2 * i + 2],
                           packed[2 * i + 3]);
-        pl_async_fence();
-        pl_group_sync(w.bar);
-        if (w.thread == 0) {
-            for (int b = first; b < first + HALF<WIDTH> && b < S::PARTS; b++) {
-                int c = t.column + 64 * b;
-                if (row < f.m && c >= t.row + ROWS && c < f.n)
-                    pl_tma_store(&p.map[f.c][AS_BOX], boxes + (uint32_t)(b * BOX), row, c, t.matrix);
-            }
-            pl_bulk_commit();
-        }
+        hand_over(at, w, first != 0);
     }
 }
 
-template <class T, int WIDTH, addend MOST>
-__device__ __forceinline__ void finish(const list_params &p, const places &at, worker &w, const phase &f,
+template <class T, int WIDTH, addend MOST, int N>
+__device__ __forceinline__ void finish(const list_params<N> &p, const places &at, worker &w, const phase &f,
                                        float (&acc)[WIDTH / 2], tile t)
 {
     const uint32_t boxes = at.boxes + (uint32_t)(w.group * shape<WIDTH>::PARTS * BOX);
@@ -443,52 +503,34 @@ __device__ __forceinline__ void finish(const list_params &p, const places &at, w
     if (MOST != ADD_WIDE && f.d != PL_CUDA_PRODUCTS_NONE) {
         pl_mbar_wait(at.come + 8 * w.group, w.addend_parity);
         w.addend_parity ^= 1;
-        if (MOST == ADD_TWO && f.gamma != 0) put_direct<T, WIDTH, ADD_TWO>(p, w, f, acc, packed, boxes, t);
-        else put_direct<T, WIDTH, ADD_BOXES>(p, w, f, acc, packed, boxes, t);
+        if (MOST == ADD_TWO && f.gamma != 0)
+            put_direct<T, WIDTH, ADD_TWO>(p, at, w, f, acc, packed, boxes, t);
+        else put_direct<T, WIDTH, ADD_BOXES>(p, at, w, f, acc, packed, boxes, t);
     } else {
-        pl_group_sync(w.bar); /* the boxes are free: thread 0 has settled */
-        put_direct<T, WIDTH, MOST == ADD_WIDE ? ADD_WIDE : ADD_NONE>(p, w, f, acc, packed, boxes, t);
+        pl_mbar_wait(at.freed + 8 * w.group, w.freed_parity);
+        put_direct<T, WIDTH, MOST == ADD_WIDE ? ADD_WIDE : ADD_NONE>(p, at, w, f, acc, packed, boxes, t);
     }
-    if (f.sym && t.column + WIDTH > t.row + ROWS) put_mirrored<WIDTH>(p, w, f, packed, boxes, t);
-}
-
-/* The last of all warpgroups leaves the counters as it found them. */
-__device__ __forceinline__ void leave(const list_params &p, const worker &w)
-{
-    uint32_t gone = 0;
-    if (!p.counters || w.thread >= 32) return;
-    if (w.thread == 0) {
-        __threadfence();
-        gone = atomicAdd(p.counters + 1, 1u);
-        __threadfence(); /* after what the others did before they left */
-    }
-    gone = __shfl_sync(0xFFFFFFFFu, gone, 0);
-    if (gone + 1 != 2 * gridDim.x) return;
-    __syncwarp();
-    for (int i = w.thread; i < p.batch + 2; i += 32) p.counters[i] = 0;
+    w.freed_parity ^= 1; /* once a tile; where D has come the boxes were free */
+    if (f.sym && t.column + WIDTH > t.row + ROWS) put_mirrored<WIDTH>(at, w, packed, boxes);
 }
 
 /* MOST: the kind of addends that the list has. */
-template <class T, int WIDTH, addend MOST>
-__device__ __forceinline__ void consume(const list_params &p, const places &at)
+template <class T, int WIDTH, addend MOST, int N>
+__device__ __forceinline__ void consume(const list_params<N> &p, const places &at)
 {
-    worker w = {(int)threadIdx.x / 128 - 1, (int)threadIdx.x % 128, (int)threadIdx.x / 128, 0, 0, 0, 16, -1};
+    worker w = {(int)threadIdx.x / 128 - 1, (int)threadIdx.x % 128, 0, 0, 0, 0, 1};
     float acc[WIDTH / 2];
-    for (;;) {
-        if (w.thread == 0 && w.owes >= 0 && !pl_mbar_test(at.full + 8 * w.s, w.parity)) settle(p, at, w);
-        pl_mbar_wait(at.full + 8 * w.s, w.parity);
-        tile t = slot_get(at.slots + w.slot);
-        w.slot ^= 16;
+    turn now = {0, 0};
+    for (;; turn_on(now)) {
+        pl_mbar_wait(at.known + 8 * now.slot, now.parity);
+        const tile t = slot_get(at.slots + 16 * now.slot);
         if (t.phase < 0) break;
         const phase &f = p.of[t.phase];
-        if (f.ta) multiply<T, WIDTH, 1, 1>(p, at, w, acc, f.k_blocks);
-        else if (f.tb) multiply<T, WIDTH, 0, 1>(p, at, w, acc, f.k_blocks);
-        else multiply<T, WIDTH, 0, 0>(p, at, w, acc, f.k_blocks);
+        if (f.ta) multiply<T, WIDTH, 1, 1>(at, w, acc, f.k_blocks);
+        else if (f.tb) multiply<T, WIDTH, 0, 1>(at, w, acc, f.k_blocks);
+        else multiply<T, WIDTH, 0, 0>(at, w, acc, f.k_blocks);
         finish<T, WIDTH, MOST>(p, at, w, f, acc, t);
-        w.owes = t.matrix;
     }
-    if (w.thread == 0) settle(p, at, w);
-    leave(p, w);
 }
 
 #endif
