@@ -51,7 +51,8 @@ plan_tests() {
     echo 'no GPU: exit code 3|CUDA_VISIBLE_DEVICES= "$dir/polar" bench maps --device cuda:0; test $? -eq 3'
 }
 
-under() { echo "compute-sanitizer --tool $1 --error-exitcode 9"; }
+# cuBLASLt's own kernels (nvjet_sm90_..) have hazards in their shared memory by racecheck, which are not ours to mend
+under() { echo "compute-sanitizer --tool $1 --error-exitcode 9$([ "$1" != racecheck ] || echo " --kernel-name-exclude kns=nvjet")"; }
 
 plan_sanitizer() {
     command -v compute-sanitizer >/dev/null 2>&1 || { echo "compute-sanitizer is not here: its runs are left out" >&2; return; }
