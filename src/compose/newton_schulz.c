@@ -92,11 +92,13 @@ static pl_args_newton_schulz steps_args(pl_mat X, const pl_ns_opts *o, int first
     return a;
 }
 
-/* All steps on X in one op, for devices that have it: the bits of steps_fused but for a chain's (ops.def). */
-static void steps_native(pl_queue *q, pl_mat X, const pl_ns_opts *o)
+/* All steps on X in one op, for devices that have it: the bits of steps_fused but for a chain's (ops.def).
+ * The result goes to Y, where there is one, else it is X. */
+static void steps_native(pl_queue *q, pl_mat X, pl_mat Y, const pl_ns_opts *o)
 {
     for (int s = 0; s < o->steps; s += PL_FUSED_STEPS) {
         pl_args_newton_schulz a = steps_args(X, o, s);
+        if (s + a.steps == o->steps) a.Y = Y;
         pl_call_newton_schulz(q, &a);
     }
 }
@@ -207,6 +209,11 @@ static void run_group(pl_queue *q, const pl_mat *out, const pl_mat *in, int64_t 
     pl_scratch_end(q, mark);
 }
 
+static int fused_format(polar_dtype dtype)
+{
+    return dtype == POLAR_DTYPE_F32 || dtype == POLAR_DTYPE_BF16;
+}
+
 /* The same with the op that takes tall matrices as they are: nothing is gathered, nothing transposed. The
  * tall members' X stand first, then the others'. */
 static void run_group_native(pl_queue *q, const pl_mat *out, const pl_mat *in, int64_t leader, int64_t n,
@@ -214,9 +221,9 @@ static void run_group_native(pl_queue *q, const pl_mat *out, const pl_mat *in, i
 {
     pl_scratch_mark mark = pl_scratch_begin(q);
     for (int tall = 1; tall >= 0; tall--) {
-        int64_t batch = 0, first = 0;
+        int64_t batch = 0, first = 0, last = leader;
         for (int64_t i = leader; i < n; i++)
-            if (same_group(&in[i], &in[leader]) && is_tall(&in[i]) == tall) batch += in[i].batch;
+            if (same_group(&in[i], &in[leader]) && is_tall(&in[i]) == tall) batch += in[last = i].batch;
         if (!batch) continue;
         int64_t m = short_side(&in[leader]), l = long_side(&in[leader]);
         pl_mat all = pl_scratch_mat(q, POLAR_DTYPE_BF16, batch, tall ? l : m, tall ? m : l);
@@ -225,7 +232,10 @@ static void run_group_native(pl_queue *q, const pl_mat *out, const pl_mat *in, i
             normalise(q, pl_mat_at(all, first, in[i].batch), in[i], tall, shared, o);
             first += in[i].batch;
         }
-        steps_native(q, all, o);
+        /* the only one's result goes where it is wanted */
+        const int alone = batch == out[last].batch && fused_format(out[last].dtype) && o->steps > 0;
+        steps_native(q, all, alone ? out[last] : (pl_mat){0}, o);
+        if (alone) continue;
         first = 0;
         for (int64_t i = leader; i < n; i++) {
             if (!same_group(&in[i], &in[leader]) || is_tall(&in[i]) != tall) continue;
@@ -261,11 +271,6 @@ static void run_group_whole(pl_queue *q, const pl_mat *out, const pl_mat *in, in
 
 typedef void (*group_fn)(pl_queue *q, const pl_mat *out, const pl_mat *in, int64_t leader, int64_t n,
                          const pl_mat *shared, const pl_ns_opts *o);
-
-static int fused_format(polar_dtype dtype)
-{
-    return dtype == POLAR_DTYPE_F32 || dtype == POLAR_DTYPE_BF16;
-}
 
 /* One op for each list entry, where the device has it and they are all of its formats. */
 static int is_whole(pl_queue *q, const pl_mat *out, const pl_mat *in, int64_t leader, int64_t n,

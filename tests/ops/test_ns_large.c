@@ -62,6 +62,23 @@ static double *by_op(machine *at, int64_t batch, int64_t rows, int64_t cols, con
     return y;
 }
 
+/* The same with a result of its own, in f32, in rows with room behind them. */
+static double *by_op_out(machine *at, int64_t batch, int64_t rows, int64_t cols, const double *x,
+                         int64_t steps, int64_t chain)
+{
+    pl_mat X = put(at, batch, rows, cols, x), wide;
+    TEST_TRY(pl_mat_alloc(&wide, at->dev, POLAR_DTYPE_F32, batch, rows, cols + 8));
+    pl_args_newton_schulz a = args_of(X, steps, chain);
+    a.Y = wide, a.Y.cols = cols;
+    pl_call_newton_schulz(at->q, &a);
+    double *y = get(at, &wide);
+    for (int64_t i = 0; i < batch * rows; i++)
+        memmove(y + i * cols, y + i * wide.cols, sizeof *y * (size_t)cols);
+    pl_mat_free(&X, at->dev);
+    pl_mat_free(&wide, at->dev);
+    return y;
+}
+
 static void polynomial(machine *at, pl_mat P, pl_mat A, const double *k)
 {
     PL_CALL(gemm, at->q, .C = P, .A = A, .B = A, .tb = 1, .sym = 1, .alpha = k[2], .D = A, .beta = k[1]);
@@ -130,7 +147,8 @@ static void shape(machine *at, int64_t batch, int64_t rows, int64_t cols, int64_
     int64_t one = rows * cols, n = batch * one;
     double *x = numbers(n, 1 / sqrt((double)one), (uint64_t)(rows + cols)), *t = turned(x, batch, rows, cols);
     double *y = by_op(at, batch, rows, cols, x, steps, chain),
-           *again = by_op(at, batch, rows, cols, x, steps, chain);
+           *again = by_op(at, batch, rows, cols, x, steps, chain),
+           *out = by_op_out(at, batch, rows, cols, x, steps, chain);
     double *tall = by_op(at, batch, cols, rows, t, steps, chain), *back = turned(tall, batch, cols, rows);
     double *alone = by_op(at, 1, rows, cols, x + n - one, steps, chain),
            *g = by_gemms(at, batch, rows, cols, x, steps, chain);
@@ -138,9 +156,10 @@ static void shape(machine *at, int64_t batch, int64_t rows, int64_t cols, int64_
              (long long)cols, (long long)steps, chain ? ", joined" : "");
     test_bound(name, apart(y, g, n), chain ? 0.08 : 0.05, "another order of sums");
     test_exact("... a second time", unlike(y, again, n));
+    test_exact("... into an f32 array", unlike(y, out, n));
     test_exact("... tall", unlike(y, back, n));
     test_exact("... without its mates", unlike(y + n - one, alone, one));
-    free(x), free(t), free(y), free(again), free(tall), free(back), free(alone), free(g);
+    free(x), free(t), free(y), free(again), free(out), free(tall), free(back), free(alone), free(g);
 }
 
 /* X is the middle of a wider array, of three matrices the second. */

@@ -65,6 +65,14 @@ static int aligned(const void *data, int64_t rows, int64_t ld, int64_t bs, int64
     return (uintptr_t)data % 16 == 0 && ld % unit == 0 && (batch == 1 || (bs % unit == 0 && bs >= rows * ld));
 }
 
+/* The last product's results in pairs of f32, beside a D that comes through the boxes. */
+static int out_suits(const pl_cuda_product_list *l)
+{
+    const pl_cuda_product *q = &l->product[l->products - 1];
+    return !q->sym && q->gamma == 0 && q->d != PL_CUDA_PRODUCTS_NONE && !l->wide &&
+           aligned(l->out, l->array[q->c].rows, l->ldo, l->bso, l->batch, 4);
+}
+
 int pl_cuda_products_suit(const pl_cuda_product_list *l)
 {
     const int64_t most = INT32_MAX / 4;
@@ -82,6 +90,7 @@ int pl_cuda_products_suit(const pl_cuda_product_list *l)
         if (l->product[i].ta && l->array[l->product[i].a].cols % 64) return 0; /* whole panels */
         if (l->product[i].tb && l->array[l->product[i].b].cols % 64) return 0;
         if (l->wide && !aligned(l->wide, c->rows, l->ldw, l->bsw, l->batch, 4)) return 0;
+        if (i == l->products - 1 && l->out && !out_suits(l)) return 0;
         tiles += l->batch * over(c->rows, ROWS) * over(c->cols, 64);
     }
     return tiles < most; /* counted by an int, narrow ones too */
@@ -157,6 +166,7 @@ static void phases_make(list_params<N> *p, const mapped &where, const pl_cuda_pr
         f->c = where.at[q->c][AS_BOX];
         f->d = q->d == PL_CUDA_PRODUCTS_NONE ? PL_CUDA_PRODUCTS_NONE : where.at[q->d][AS_BOX];
         f->e = N == 1 ? 0 : q->e;
+        f->out = l->out && i == l->products - 1;
         f->ta = q->ta, f->tb = q->tb, f->sym = q->sym, f->gamma = q->gamma;
         f->alpha = q->alpha, f->beta = q->d != PL_CUDA_PRODUCTS_NONE || l->wide ? q->beta : 0;
         f->need = need;
@@ -180,6 +190,7 @@ static cudaError_t launch_list(const pl_hopper_device *dev, cudaStream_t stream,
     phases_make(&p, where, l, WIDTH);
     p.batch = (int)l->batch;
     p.wide = l->wide, p.ldw = l->ldw, p.bsw = l->batch > 1 ? l->bsw : 0;
+    p.out = l->out, p.ldo = l->ldo, p.bso = l->batch > 1 ? l->bso : 0;
     p.counters = l->products > 1 ? l->counters : nullptr;
 
     auto *kernel = tiles<T, WIDTH, ADD_BOXES, N>;
@@ -286,6 +297,7 @@ static pl_cuda_product_list single(const pl_cuda_product_list *l, int i)
 {
     pl_cuda_product_list one = *l;
     one.products = 1, one.product[0] = l->product[i];
+    if (i < l->products - 1) one.out = nullptr;
     return one;
 }
 

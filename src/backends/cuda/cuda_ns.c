@@ -166,6 +166,8 @@ static pl_cuda_product_list tiles_list(pl_queue *q, const pl_args_newton_schulz 
     l.array[IN_X] = (pl_cuda_product_array){a->X.data, rows, cols, a->X.rs, a->X.bs};
     l.counters = pl_cuda_q(q)->counters;
     put_steps(&l, a);
+    if (a->Y.data && a->Y.dtype == POLAR_DTYPE_F32) l.out = a->Y.data, l.ldo = a->Y.rs, l.bso = a->Y.bs;
+    if (l.out && !pl_cuda_products_suit(&l)) l.out = NULL;
     return l;
 }
 
@@ -174,7 +176,9 @@ static pl_args_newton_schulz piece_of(const pl_args_newton_schulz *a, int64_t fi
 {
     pl_args_newton_schulz piece = *a;
     int64_t left = a->X.batch - first;
-    piece.X = pl_mat_at(a->X, first, left < PL_CUDA_PRODUCTS_BATCH ? left : PL_CUDA_PRODUCTS_BATCH);
+    if (left > PL_CUDA_PRODUCTS_BATCH) left = PL_CUDA_PRODUCTS_BATCH;
+    piece.X = pl_mat_at(a->X, first, left);
+    if (a->Y.data) piece.Y = pl_mat_at(a->Y, first, left);
     return piece;
 }
 
@@ -206,11 +210,10 @@ static void iterate_piece(pl_queue *q, const pl_args_newton_schulz *a, char *bas
     pl_cuda_product_list l = tiles_list(q, a, base);
     cudaError_t e = pl_cuda_products_run(hopper, pl_cuda_q(q)->stream, &l);
     if (e != cudaSuccess) pl_queue_keep(q, pl_cuda_fail(e, "launching Newton-Schulz steps", q->dev));
-    if (renewals(a) == 1) {
-        pl_mat Y =
-            pl_mat_dense((void *)l.array[IN_Y].data, POLAR_DTYPE_BF16, a->X.batch, a->X.rows, a->X.cols);
-        pl_cuda_copy(q, &(pl_args_copy){.Y = a->X, .X = Y});
-    }
+    pl_mat result = a->X, home = a->Y.data ? a->Y : a->X;
+    if (renewals(a) == 1)
+        result = pl_mat_dense((void *)l.array[IN_Y].data, POLAR_DTYPE_BF16, a->X.batch, a->X.rows, a->X.cols);
+    if (!l.out && result.data != home.data) pl_cuda_copy(q, &(pl_args_copy){.Y = home, .X = result});
     pl_cuda_check_op(q, PL_OP_newton_schulz, a);
 }
 
@@ -298,8 +301,12 @@ void pl_cuda_newton_schulz(pl_queue *q, const pl_args_newton_schulz *a)
 {
     pl_cuda_ns_task t;
     if (!serves_small(a) && serves_large(q, a)) iterate_large(q, a);
-    else if (task_begin(&t, q, PL_OP_newton_schulz, a, PL_CUDA_NS_ITERATE, &a->X))
+    else if (task_begin(&t, q, PL_OP_newton_schulz, a, PL_CUDA_NS_ITERATE, &a->X)) {
         put(q, &t, a->coef, a->steps);
+        if (!a->Y.data) return;
+        pl_cuda_ns_flush(q);
+        pl_cuda_copy(q, &(pl_args_copy){.Y = a->Y, .X = a->X});
+    }
 }
 
 void pl_cuda_polar_map(pl_queue *q, const pl_args_polar_map *a)

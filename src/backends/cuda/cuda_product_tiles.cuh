@@ -49,6 +49,7 @@ typedef struct {
     uint8_t c, a, b, d; /* places in map */
     uint8_t e;          /* a place in base */
     uint8_t ta, tb, sym;
+    uint8_t out; /* results go there, not to C */
     float alpha, beta, gamma;
 } phase;
 
@@ -69,6 +70,8 @@ template <int N> struct list_params {
     int64_t ld[N == 1 ? 1 : PL_CUDA_PRODUCTS_ARRAYS], bs[N == 1 ? 1 : PL_CUDA_PRODUCTS_ARRAYS];
     const float *wide;
     int64_t ldw, bsw;
+    float *out;
+    int64_t ldo, bso;
     uint32_t *counters; /* tickets taken, carriers gone, then one a matrix */
 };
 
@@ -294,7 +297,8 @@ __device__ __forceinline__ void carry(const list_params<N> &p, const places &at,
             pl_mbar_wait(ready + 8 * h, parity);
             if (h == 0) pl_mbar_arrive(at.taken + 8 * now.slot); /* who is ready has read it */
             for (int b = h * HALF<WIDTH>; b < min(parts, (h + 1) * HALF<WIDTH>); b++)
-                if (row < f.m) pl_tma_store(c, boxes + (uint32_t)(b * BOX), t.column + 64 * b, row, t.matrix);
+                if (row < f.m && !f.out)
+                    pl_tma_store(c, boxes + (uint32_t)(b * BOX), t.column + 64 * b, row, t.matrix);
             pl_bulk_commit();
         }
         parity ^= 1;
@@ -408,6 +412,14 @@ __device__ __forceinline__ uint32_t load_word(const void *from, bool inside)
     return v;
 }
 
+__device__ __forceinline__ void store_pair(float *to, float2 v, bool inside)
+{
+    asm volatile(
+        "{\n.reg .pred p;\nsetp.ne.s32 p, %3, 0;\n@p st.global.v2.f32 [%0], {%1, %2};\n}\n" ::"l"(to),
+        "f"(v.x), "f"(v.y), "r"((int)inside)
+        : "memory");
+}
+
 /* A thread's 16 pairs of a box: from the sums, with D and E, to the box. `from`: its two rows in device
  * memory, `columns` of them from this box on. */
 template <class T, addend ADD>
@@ -473,6 +485,37 @@ __device__ __forceinline__ void put_direct(const list_params<N> &p, const places
     }
 }
 
+/* From the sums to the list's array in f32, each rounded as in a box; a quad's lanes fill 32 bytes. */
+template <class T, int WIDTH, int N>
+__device__ __forceinline__ void put_out(const list_params<N> &p, const places &at, worker &w, const phase &f,
+                                        float (&acc)[WIDTH / 2], uint32_t boxes, tile t)
+{
+    using S = shape<WIDTH>;
+    using pair = pl_pair_of<T>;
+    const int lane = w.thread % 32, r = 16 * (w.thread / 32) + lane / 4, row = t.row + 64 * w.group + r;
+    const int flip = lane / 4, column = t.column + 2 * (lane % 4);
+    const uint32_t own = boxes + (uint32_t)(r * 128 + 4 * (lane % 4));
+    float *const to = p.out + t.matrix * p.bso + row * p.ldo + column;
+    float *const rows[2] = {to, to + 8 * p.ldo};
+    const bool inside[2] = {row < f.m, row + 8 < f.m};
+    const int columns = f.n - column;
+#pragma unroll
+    for (int b = 0; b < S::PARTS; b++) {
+#pragma unroll
+        for (int i = 0; i < 16; i++) {
+            const int across = 64 * b + 8 * (i / 2);
+            float2 d = make_float2(0, 0);
+            if (f.d != PL_CUDA_PRODUCTS_NONE)
+                d = pair::wide(pl_lds(own + (uint32_t)(b * BOX + i % 2 * 1024 + ((i / 2 ^ flip) << 4))));
+            const float *sum = acc + 32 * b + 2 * i;
+            float2 v = pair::wide(
+                pair::narrow(fmaf(f.alpha, sum[0], f.beta * d.x), fmaf(f.alpha, sum[1], f.beta * d.y)));
+            store_pair(rows[i % 2] + across, v, inside[i % 2] && across < columns);
+        }
+        if (b % HALF<WIDTH> == HALF<WIDTH> - 1 || b == S::PARTS - 1) hand_over(at, w, b >= HALF<WIDTH>);
+    }
+}
+
 /* The same results on the other side of the diagonal, from the same boxes. */
 template <int WIDTH>
 __device__ __forceinline__ void put_mirrored(const places &at, worker &w, uint32_t (&packed)[WIDTH / 4],
@@ -503,7 +546,8 @@ __device__ __forceinline__ void finish(const list_params<N> &p, const places &at
     if (MOST != ADD_WIDE && f.d != PL_CUDA_PRODUCTS_NONE) {
         pl_mbar_wait(at.come + 8 * w.group, w.addend_parity);
         w.addend_parity ^= 1;
-        if (MOST == ADD_TWO && f.gamma != 0)
+        if (f.out) put_out<T, WIDTH>(p, at, w, f, acc, boxes, t);
+        else if (MOST == ADD_TWO && f.gamma != 0)
             put_direct<T, WIDTH, ADD_TWO>(p, at, w, f, acc, packed, boxes, t);
         else put_direct<T, WIDTH, ADD_BOXES>(p, at, w, f, acc, packed, boxes, t);
     } else {

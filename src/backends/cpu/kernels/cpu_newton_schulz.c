@@ -143,6 +143,7 @@ void PL_ISA_NAME(pl_cpu_newton_schulz)(pl_queue *q, const pl_args_newton_schulz 
     if (!work) return; /* the queue knows why */
     if (bytes > PL_NS_CACHE) by_gemm(q, a, (pl_bf16 *)work);
     else pl_pool_run(q->dev->pool, threads, share, &(shared){.a = a, .work = work, .bytes = bytes});
+    if (a->Y.data) PL_ISA_NAME(pl_cpu_copy)(q, &(pl_args_copy){.Y = a->Y, .X = a->X});
     pl_scratch_end(q, mark);
 }
 
