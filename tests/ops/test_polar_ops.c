@@ -123,13 +123,14 @@ static void map_by_ops(machine *at)
 
 typedef struct {
     pl_mat W, M, V, G, live, P;
+    int64_t steps; /* of its map */
 } parameter;
 
 static parameter parameter_put(machine *at, int c, int64_t batch)
 {
     int64_t rows = shapes[c].rows, cols = shapes[c].cols, n = batch * rows * cols;
     double *x = numbers(n, (uint64_t)(100 + c)), row[PL_LIVE_COLS];
-    parameter p = {.W = put(at, POLAR_DTYPE_F32, batch, rows, cols, x)};
+    parameter p = {.W = put(at, POLAR_DTYPE_F32, batch, rows, cols, x), .steps = STEPS};
     p.M = put(at, POLAR_DTYPE_F32, batch, rows, cols, x);
     for (int64_t i = 0; i < n; i++) x[i] = fabs(x[i]);
     p.V = put(at, POLAR_DTYPE_F32, batch, rows, cols, x);
@@ -158,7 +159,7 @@ static pl_args_polar_step step_args(const parameter *p, int64_t momentum, int64_
                             .live = p->live,
                             .momentum = momentum,
                             .precondition = precondition,
-                            .steps = STEPS,
+                            .steps = p->steps,
                             .scale = 1.7};
     if (precondition) a.V = p->V;
     coefs(a.coef);
@@ -252,6 +253,7 @@ static void stages_by_ops(machine *at, const parameter *p, int s)
     PL_CALL(direction, at->q, .D = D, .M = p->M, .V = s % 2 ? p->V : none, .G = p->G, .live = p->live,
             .momentum = POLAR_MOMENTUM_AVERAGE_NESTEROV, .precondition = s % 2);
     pl_args_polar_map a = map_args(D, D, NULL);
+    a.steps = p->steps;
     pl_call_polar_map(at->q, &a);
     if (stages[s].post) {
         PL_CALL(line_factors, at->q, .F = F, .V = lines_of(p, s), .X = D, .live = p->live, .trans = cols,
@@ -302,6 +304,35 @@ static void stages_are_their_ops(machine *at)
     test_exact("... direction, polar_map, stages and step", bad);
     test_exact("... and the moments of lines", moments);
     test_exact("... SKIP writes nothing", skipped);
+}
+
+/* Of a gradient with an infinite entry: without Newton-Schulz steps D has zeros and one NaN. */
+static void stages_of_infinity(machine *at)
+{
+    int64_t bad = 0, numbers_left = 0;
+    for (int c = 0; c < COUNT(shapes); c++)
+        for (int s = 0; s < COUNT(stages) && !left_out(c); s++) {
+            const int64_t n = shapes[c].rows * shapes[c].cols;
+            parameter p = parameter_put(at, c, 1), r = parameter_put(at, c, 1);
+            p.steps = r.steps = 0;
+            pl_args_polar_step a = stages_args(&p, s);
+            if (takes_step(at, &p) && pl_queue_serves(at->q, PL_OP_polar_step, &a)) {
+                double *g = get(at, &p.G);
+                g[n / 2] = INFINITY;
+                TEST_TRY(pl_mat_upload_f64(at->q, &p.G, g));
+                TEST_TRY(pl_mat_upload_f64(at->q, &r.G, g));
+                free(g);
+                pl_call_polar_step(at->q, &a);
+                stages_by_ops(at, &r, s);
+                double *x = get(at, &p.W), *y = get(at, &r.W);
+                for (int64_t i = 0; i < n; i++) bad += x[i] != y[i] && (x[i] == x[i] || y[i] == y[i]);
+                for (int64_t i = 0; i < n; i++) numbers_left += y[i] == y[i];
+                free(x), free(y);
+            }
+            parameter_free(at, &p), parameter_free(at, &r);
+        }
+    test_exact("... of an infinite gradient", bad);
+    test_true("... where some weights stay numbers", numbers_left > 0, "%d", (int)numbers_left);
 }
 
 /* Plain steps and steps with stages of all shapes put off together, and each alone. */
@@ -440,6 +471,7 @@ int main(int argc, char **argv)
     map_by_ops(&at);
     mates(&at);
     stages_are_their_ops(&at);
+    stages_of_infinity(&at);
     stages_mates(&at);
     if (!few) {
         symmetries(&at);
