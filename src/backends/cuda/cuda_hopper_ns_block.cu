@@ -354,7 +354,7 @@ __global__ void __launch_bounds__(128 * MB, 1) block_kernel(const __grid_constan
     const pl_cuda_ns_task &again = table.task[task_of(table, index)];
     v = view_of(again, index - again.first);
     s = share_of<MB>(p, again, v, table.panels);
-    if constexpr (STAGES) finish_stages<MB>(p, again, index - again.first, v, s, table.room);
+    if constexpr (STAGES) finish_stages<MB>(p, again, index - again.first, v, s);
     else if (!s.regular) finish_edge<MB>(p, again, v, s);
     else if (v.tall) finish_regular<MB, true>(p, again, v, s);
     else finish_regular<MB, false>(p, again, v, s);

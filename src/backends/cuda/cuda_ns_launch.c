@@ -23,8 +23,6 @@ static int layout(plan *p)
     int room = SHARED_MAX - PL_NS_CONTROL - x, stage = units * 16 * threads;
     if (room < a || room < x) return 0;
     p->bytes = PL_NS_CONTROL + x + (a > x ? a : x);
-    /* the rest is for W; their registers leave no second block to a multiprocessor */
-    if (p->stages && p->mb > 1) p->bytes = SHARED_MAX;
     if (p->c == 1) return 1;
     for (int rounds = 1; rounds <= units; rounds++) {
         int per = (units + rounds - 1) / rounds, slots = (per + p->c - 1) / p->c;
@@ -129,7 +127,6 @@ static cudaError_t launch_group(cudaStream_t stream, pl_ns_table *table, const p
     table->tasks = table->matrices = table->clusters = 0;
     table->panels = use->panels, table->per_round = use->per_round;
     table->stage = use->stage, table->overlay = use->overlay;
-    table->room = use->bytes - PL_NS_CONTROL - use->panels * use->mb * 64 * 128;
     for (int pass = 0; pass <= along; pass++) {
         plan like = *use;
         if (pass) like.c = 1;

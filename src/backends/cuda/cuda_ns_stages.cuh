@@ -2,7 +2,7 @@
  * and other ways to apply it (polar_apply), over X as it lies in shared memory.
  *
  *     lines       squares of D's lines, D = X; their moments move on; factors that keep D's norm
- *     products    <W, D>, <W, W>, <D, D>, and what W and D are multiplied with; W stays for the step
+ *     products    <W, D>, <W, W>, <D, D>, and what W and D are multiplied with
  *     step        W
  *
  * Lines of the matrix are rows or columns of X. A column is in one block, a row in all blocks of the cluster.
@@ -26,6 +26,7 @@
 /* in the control part, bytes: norm_of's are before them */
 #define STAGES_LINES    384 /* double[2][PL_NS_RANKS] */
 #define STAGES_PRODUCTS 512 /* double[3][PL_NS_RANKS] */
+#define STAGES_FACTORS  704 /* double[2] */
 
 /* What a step takes beside X: factors of its rows or of the block's columns (NULL: none), of W and of D. */
 struct stage_factors {
@@ -196,22 +197,10 @@ __device__ __forceinline__ void scale_8(float d[8], const stage_factors &f, int 
 
 /* ---- products ----------------------------------------------------------------------------------- */
 
-/* x 2^-896, exactly, also of zeros and denormal numbers; infinity and NaN become 2^-768 and more. By
- * integers, since a conversion takes four times as long as a sum in double.
- */
-__device__ __forceinline__ double small_double(float x)
-{
-    const int bits = __float_as_int(x);
-    return __hiloint2double(bits >> 3 & (int)0x8fffffff, (int)((uint32_t)bits << 29));
-}
-
-/* Of <D, D>: with infinity or NaN in D it is as large, and hardly ever without. */
-#define STAGES_TOO_LARGE 0x1p256
-
 /* <W, D>, <W, W>, <D, D> of the thread's entries; products of floats are exact in double. */
-__device__ __forceinline__ void add_products(double sum[3], float w, double y)
+__device__ __forceinline__ void add_products(double sum[3], float w, float d)
 {
-    const double x = w;
+    const double x = w, y = d;
     sum[0] = fma(x, y, sum[0]), sum[1] = fma(x, x, sum[1]), sum[2] = fma(y, y, sum[2]);
 }
 
@@ -219,7 +208,6 @@ template <int MB>
 __device__ __forceinline__ void products_edge(double sum[3], const place &p, const pl_cuda_ns_task &t,
                                               const view &v, const share &s, const stage_factors &f)
 {
-    sum[0] = sum[1] = sum[2] = 0;
 #pragma unroll 1
     for (int q = threadIdx.x; q < s.chunks; q += shape<MB>::THREADS) {
         int i, group;
@@ -231,147 +219,70 @@ __device__ __forceinline__ void products_edge(double sum[3], const place &p, con
         scale_8(d, f, i, 8 * group);
 #pragma unroll
         for (int k = 0; k < 8; k++)
-            if (k < e.count) add_products(sum, w[k], (double)d[k]);
+            if (k < e.count) add_products(sum, w[k], d[k]);
     }
-}
-
-/* Where a regular matrix's W is between the products and the step, of each thread its own chunks: the first
- * HELD in registers, the next `kept` in shared memory behind the factors of lines, the rest in W.
- */
-template <int MB> struct weights {
-    static const int HELD = MB == 4 ? 2 : MB == 3 ? 6 : 8;
-    float held[HELD][8];
-    int all, kept; /* chunks of a thread: a multiple of 4; an even number of them */
-    int thread;    /* threadIdx.x, of which nothing was made before the steps */
-    uint32_t at;
-    template <bool TALL>
-    __device__ __forceinline__ void load(float w[8], int k, const pl_cuda_ns_task &t, const view &v,
-                                         const share &s) const
-    {
-        int i, group;
-        chunk_place<MB>(thread + k * shape<MB>::THREADS, TALL, &i, &group);
-        load_8<TALL>(w, (const float *)v.W, i, s.column + 8 * group, t.w_rs);
-    }
-    __device__ __forceinline__ uint32_t place_of(int k) const
-    {
-        return at + 16u * (uint32_t)(2 * (k - HELD) * shape<MB>::THREADS + thread);
-    }
-    __device__ __forceinline__ void keep(const float w[8], int k) const
-    {
-        if (k - HELD >= kept) return;
-        store_16(place_of(k), (const uint32_t *)w);
-        store_16(place_of(k) + 16u * shape<MB>::THREADS, (const uint32_t *)(w + 4));
-    }
-    template <bool TALL>
-    __device__ __forceinline__ void again(float w[8], int k, const pl_cuda_ns_task &t, const view &v,
-                                          const share &s) const
-    {
-        if (k - HELD >= kept) {
-            load<TALL>(w, k, t, v, s);
-            return;
-        }
-        load_16((uint32_t *)w, place_of(k));
-        load_16((uint32_t *)(w + 4), place_of(k) + 16u * shape<MB>::THREADS);
-    }
-};
-
-template <int MB>
-__device__ __forceinline__ void weights_begin(weights<MB> *h, const place &p, const share &s,
-                                              const stage_factors &f, int room)
-{
-    const int T = shape<MB>::THREADS, lines = f.lines ? f.by_rows ? shape<MB>::M : 64 * s.panels : 0;
-    h->thread = threadIdx.x;
-    asm volatile("" : "+r"(h->thread));
-    h->at = p.a + (uint32_t)(lines * (int)sizeof(double));
-    h->all = s.chunks / T;
-    h->kept = (room - lines * (int)sizeof(double)) / (32 * T) & ~1;
 }
 
 template <int MB, bool TALL>
-__device__ __forceinline__ void products_chunk(double sum[3], const float w[8], int q, const place &p,
-                                               const stage_factors &f)
+__device__ __forceinline__ void products_regular(double sum[3], const place &p, const pl_cuda_ns_task &t,
+                                                 const view &v, const share &s, const stage_factors &f)
 {
-    int i, group;
-    float d[8];
-    chunk_place<MB>(q, TALL, &i, &group);
-    x_chunk<MB>(d, p, i, group);
-    if (__builtin_expect(f.lines != NULL, 0)) scale_8(d, f, i, 8 * group); /* no named rule has both */
-#pragma unroll
-    for (int e = 0; e < 8; e++) add_products(sum, w[e], small_double(d[e]) * 0x1p896);
-}
-
-/* Two chunks are under way while two are used. */
-template <int MB, bool TALL>
-__device__ __forceinline__ void products_regular(double sum[3], weights<MB> *h, const place &p,
-                                                 const pl_cuda_ns_task &t, const view &v, const share &s,
-                                                 const stage_factors &f)
-{
-    const int HELD = weights<MB>::HELD, SOME = 2, T = shape<MB>::THREADS;
-    float a[SOME][8], b[SOME][8];
-#pragma unroll
-    for (int k = 0; k < HELD; k++)
-        if (k < h->all) h->template load<TALL>(h->held[k], k, t, v, s);
-#pragma unroll
-    for (int c = 0; c < SOME; c++)
-        if (HELD < h->all) h->template load<TALL>(a[c], HELD + c, t, v, s);
-#pragma unroll
-    for (int k = 0; k < HELD; k++)
-        if (k < h->all) products_chunk<MB, TALL>(sum, h->held[k], h->thread + k * T, p, f);
+    const int SOME = MB == 4 ? 2 : 4; /* a thread has 4 x panels chunks */
 #pragma unroll 1
-    for (int k = HELD; k < h->all; k += 2 * SOME) {
-        const int next = k + SOME, then = next + SOME;
-#pragma unroll
-        for (int c = 0; c < SOME; c++)
-            if (next < h->all) h->template load<TALL>(b[c], next + c, t, v, s);
+    for (int q = threadIdx.x; q < s.chunks; q += SOME * shape<MB>::THREADS) {
+        float w[SOME][8];
+        int i[SOME], group[SOME];
 #pragma unroll
         for (int c = 0; c < SOME; c++) {
-            h->keep(a[c], k + c);
-            products_chunk<MB, TALL>(sum, a[c], h->thread + (k + c) * T, p, f);
+            chunk_place<MB>(q + c * shape<MB>::THREADS, TALL, &i[c], &group[c]);
+            load_8<TALL>(w[c], (const float *)v.W, i[c], s.column + 8 * group[c], t.w_rs);
         }
-        if (next >= h->all) break;
-#pragma unroll
-        for (int c = 0; c < SOME; c++)
-            if (then < h->all) h->template load<TALL>(a[c], then + c, t, v, s);
 #pragma unroll
         for (int c = 0; c < SOME; c++) {
-            h->keep(b[c], next + c);
-            products_chunk<MB, TALL>(sum, b[c], h->thread + (next + c) * T, p, f);
+            float d[8];
+            x_chunk<MB>(d, p, i[c], group[c]);
+            scale_8(d, f, i[c], 8 * group[c]);
+#pragma unroll
+            for (int k = 0; k < 8; k++) add_products(sum, w[c][k], d[k]);
         }
     }
 }
 
-/* keep and move of a step that looks at W, of the threads' sums. */
+/* keep and move of a step that looks at W. */
 template <int MB>
-__device__ __forceinline__ void weight_factors(stage_factors *f, double sum[3], const place &p,
-                                               const pl_cuda_ns_task &t, const double *live)
+__device__ __forceinline__ void weight_factors(stage_factors *f, const place &p, const pl_cuda_ns_task &t,
+                                               const view &v, const share &s, const double *live)
 {
     const int WARPS = 4 * MB;
-    double *sums = doubles_at(p.control),
-           *all = doubles_at(p.control + STAGES_PRODUCTS); /* sums: over norm_of's */
-    for (int half = 16; half > 0; half /= 2) {
+    /* behind the factors and squares of lines, whatever these are */
+    double *sums = doubles_at(p.a) + (f->lines ? (f->by_rows ? shape<MB>::M : 64 * s.panels) : 0);
+    double *all = doubles_at(p.control + STAGES_PRODUCTS), *result = doubles_at(p.control + STAGES_FACTORS);
+    double sum[3] = {0, 0, 0};
+    if (!s.regular) products_edge<MB>(sum, p, t, v, s, *f);
+    else if (v.tall) products_regular<MB, true>(sum, p, t, v, s, *f);
+    else products_regular<MB, false>(sum, p, t, v, s, *f);
 #pragma unroll
-        for (int k = 0; k < 3; k++) sum[k] += __shfl_xor_sync(PL_NS_FULL, sum[k], half);
-    }
-#pragma unroll
-    for (int k = 0; k < 3; k++)
+    for (int k = 0; k < 3; k++) {
+        sum[k] = lanes_sum(sum[k]);
         if (p.lane == 0) sums[k * WARPS + threadIdx.x / 32] = sum[k];
+    }
     __syncthreads();
     if (threadIdx.x < 3 * (unsigned)p.c) {
         const int k = threadIdx.x / p.c;
         double total = 0;
-#pragma unroll
+#pragma unroll 1
         for (int w = 0; w < WARPS; w++) total += sums[k * WARPS + w];
         put_double(all + k * PL_NS_RANKS + p.rank, total, p, threadIdx.x % p.c);
     }
     sync_all(p);
-    double n[4] = {0, 1, 0, 0}, keep, move;
-#pragma unroll 1
-    for (int q = 0; q < p.c; q++) {
-        const volatile double *of = all + q;
-        n[0] += of[0], n[2] += of[PL_NS_RANKS], n[3] += of[2 * PL_NS_RANKS];
+    if (threadIdx.x == 0) {
+        const double n[4] = {ranks_sum(all, p), 1, ranks_sum(all + PL_NS_RANKS, p),
+                             ranks_sum(all + 2 * PL_NS_RANKS, p)};
+        pl_apply_factors(&result[0], &result[1], n, t.apply, live[PL_LIVE_LR], live[PL_LIVE_WD], t.scale,
+                         t.strength);
     }
-    pl_apply_factors(&keep, &move, n, t.apply, live[PL_LIVE_LR], live[PL_LIVE_WD], t.scale, t.strength);
-    f->keep = (float)keep, f->move = (float)move;
+    __syncthreads();
+    f->keep = (float)result[0], f->move = (float)result[1];
 }
 
 /* ---- the step ----------------------------------------------------------------------------------- */
@@ -448,69 +359,16 @@ __device__ __forceinline__ void step_all(const place &p, const pl_cuda_ns_task &
     else step_regular<MB, false, CAUTIOUS>(p, t, v, s, f);
 }
 
-/* A step by what was kept of W, in the order in which memory has it ready. */
-template <int MB, bool TALL>
-__device__ __forceinline__ void looked_chunk(float w[8], int q, const place &p, const pl_cuda_ns_task &t,
-                                             const view &v, const share &s, const stage_factors &f)
-{
-    int i, group;
-    float d[8];
-    chunk_place<MB>(q, TALL, &i, &group);
-    x_chunk<MB>(d, p, i, group);
-    if (__builtin_expect(f.lines != NULL, 0)) scale_8(d, f, i, 8 * group);
-#pragma unroll
-    for (int e = 0; e < 8; e++) w[e] = stepped_by<false>(w[e], d[e], (float)t.scale, v.k, f);
-    store_8<TALL>((float *)v.W, i, s.column + 8 * group, t.w_rs, w);
-}
-
-template <int MB, bool TALL>
-__device__ __forceinline__ void looked_regular(weights<MB> *h, const place &p, const pl_cuda_ns_task &t,
-                                               const view &v, const share &s, const stage_factors &f)
-{
-    const int HELD = weights<MB>::HELD, T = shape<MB>::THREADS;
-#pragma unroll
-    for (int k = 0; k < HELD; k++)
-        if (k < h->all) looked_chunk<MB, TALL>(h->held[k], h->thread + k * T, p, t, v, s, f);
-#pragma unroll 1
-    for (int k = HELD; k < h->all; k += 2) {
-        float w[2][8];
-#pragma unroll
-        for (int c = 0; c < 2; c++) h->template again<TALL>(w[c], k + c, t, v, s);
-#pragma unroll
-        for (int c = 0; c < 2; c++) looked_chunk<MB, TALL>(w[c], h->thread + (k + c) * T, p, t, v, s, f);
-    }
-}
-
-/* Rules that look at W: products and step. */
-template <int MB>
-__device__ __forceinline__ void finish_looking(const place &p, const pl_cuda_ns_task &t, const view &v,
-                                               const share &s, stage_factors f, const double *live, int room)
-{
-    weights<MB> h;
-    double sum[3] = {0, 0, 0};
-    weights_begin<MB>(&h, p, s, f, room);
-    if (s.regular && v.tall) products_regular<MB, true>(sum, &h, p, t, v, s, f);
-    else if (s.regular) products_regular<MB, false>(sum, &h, p, t, v, s, f);
-    if (!s.regular || sum[2] >= STAGES_TOO_LARGE) products_edge<MB>(sum, p, t, v, s, f);
-    weight_factors<MB>(&f, sum, p, t, live);
-    if (!s.regular) step_edge<MB, false>(p, t, v, s, f);
-    else if (v.tall) looked_regular<MB, true>(&h, p, t, v, s, f);
-    else looked_regular<MB, false>(&h, p, t, v, s, f);
-}
-
-/* All of it, of matrix b of the task; room: bytes from A on. */
+/* All of it, of matrix b of the task. */
 template <int MB>
 __device__ __forceinline__ void finish_stages(const place &p, const pl_cuda_ns_task &t, int b, const view &v,
-                                              const share &s, int room)
+                                              const share &s)
 {
     const double *live = t.live + (int64_t)b * t.live_bs;
     stage_factors f = {NULL, false, 1, 0};
     if (t.P) line_factors<MB>(&f, p, t, v, s, live, b);
-    if (t.apply >= POLAR_APPLY_HYPERBALL) {
-        finish_looking<MB>(p, t, v, s, f, live, room);
-        return;
-    }
-    decay_factors(&f, t, v.k);
+    if (t.apply >= POLAR_APPLY_HYPERBALL) weight_factors<MB>(&f, p, t, v, s, live);
+    else decay_factors(&f, t, v.k);
     if (t.apply == POLAR_APPLY_CAUTIOUS) step_all<MB, true>(p, t, v, s, f);
     else step_all<MB, false>(p, t, v, s, f);
 }

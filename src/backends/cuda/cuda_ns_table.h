@@ -24,7 +24,6 @@ typedef struct pl_ns_table {
     int32_t per_round; /* units exchanged at a time */
     int32_t stage;     /* where rounded units arrive, bytes from A */
     int32_t overlay;   /* stage lies over the partial sums: one barrier more */
-    int32_t room;      /* bytes of shared memory from A on */
 } pl_ns_table;
 
 /* a block or a cluster per matrix, mb <= PL_NS_MAX_MB; with stages for tasks that have some, and them alone

@@ -543,6 +543,8 @@ __device__ __forceinline__ void finish(const list_params<N> &p, const places &at
 {
     const uint32_t boxes = at.boxes + (uint32_t)(w.group * shape<WIDTH>::PARTS * BOX);
     uint32_t packed[WIDTH / 4];
+    pl_mbar_wait(at.freed + 8 * w.group, w.freed_parity); /* where D has come they are */
+    w.freed_parity ^= 1;
     if (MOST != ADD_WIDE && f.d != PL_CUDA_PRODUCTS_NONE) {
         pl_mbar_wait(at.come + 8 * w.group, w.addend_parity);
         w.addend_parity ^= 1;
@@ -551,10 +553,8 @@ __device__ __forceinline__ void finish(const list_params<N> &p, const places &at
             put_direct<T, WIDTH, ADD_TWO>(p, at, w, f, acc, packed, boxes, t);
         else put_direct<T, WIDTH, ADD_BOXES>(p, at, w, f, acc, packed, boxes, t);
     } else {
-        pl_mbar_wait(at.freed + 8 * w.group, w.freed_parity);
         put_direct<T, WIDTH, MOST == ADD_WIDE ? ADD_WIDE : ADD_NONE>(p, at, w, f, acc, packed, boxes, t);
     }
-    w.freed_parity ^= 1; /* once a tile; where D has come the boxes were free */
     if (f.sym && t.column + WIDTH > t.row + ROWS) put_mirrored<WIDTH>(at, w, packed, boxes);
 }
 
