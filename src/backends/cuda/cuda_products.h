@@ -46,10 +46,10 @@ typedef struct {
     pl_cuda_product product[PL_CUDA_PRODUCTS_MAX];
     int arrays, products;
     int64_t batch;
-    int half;           /* f16, else bf16 */
-    const float *wide;  /* an addend in f32, of C's shape, instead of D; or NULL */
-    int64_t ldw, bsw;   /* its strides */
-    float *out;         /* where the last product's results go instead of C, rounded as there, in f32; or NULL */
+    int half;          /* f16, else bf16 */
+    const float *wide; /* an addend in f32, of C's shape, instead of D; or NULL */
+    int64_t ldw, bsw;  /* its strides */
+    float *out; /* where the last product's results go instead of C, rounded as there, in f32; or NULL */
     int64_t ldo, bso;   /* its strides; that product is not symmetric and has no second addend */
     uint32_t *counters; /* several products: PL_CUDA_PRODUCTS_COUNTERS zeros, zeros again in the end */
 } pl_cuda_product_list;
