@@ -55,10 +55,13 @@ int pl_optim_post_columns(const polar_rule *r, int64_t rows, int64_t cols)
 
 /* ---- calls -------------------------------------------------------------------------------------- */
 
-/* Matrices that one call takes: of neighbours, of a parameter, or of one member of it. */
+/* Matrices that one call takes: of neighbours, of a parameter, or of one member of it. Factors of lines: the
+ * walk's room for them, and how many numbers of it are taken. */
 typedef struct stage {
     const polar_rule *rule;
     pl_mat D, P, U, live;
+    double *lines;
+    int64_t *taken;
 } stage;
 
 typedef void (*stage_fn)(pl_queue *q, const stage *s);
@@ -115,19 +118,23 @@ static void call(pl_queue *q, const stage *s, stage_fn fn)
         return;
     }
     for (int64_t k = 0; k < members; k++) {
-        stage one = {s->rule, some(s->D, k * each, each), some(s->P, k * each, each),
-                     some(s->U, k * each, each), pl_mat_at(s->live, k, 1)};
+        stage one = *s;
+        one.D = some(s->D, k * each, each), one.P = some(s->P, k * each, each);
+        one.U = some(s->U, k * each, each), one.live = pl_mat_at(s->live, k, 1);
         fn(q, &one);
     }
 }
 
-static void for_stages(polar_optim *opt, pl_queue *q, stage_fn fn)
+/* Returns how many numbers of `lines` were taken. */
+static int64_t for_stages(polar_optim *opt, pl_queue *q, stage_fn fn, double *lines)
 {
     stage open = {0};
+    int64_t taken = 0;
     for (int64_t k = 0; k < opt->order_count; k++) {
         const pl_optim_param *p = &opt->parts[opt->order[k]];
         if (p->whole || !pl_optim_staged(opt, p) || pl_optim_missing(p) || p->rows * p->cols == 0) continue;
         stage next = stage_of(opt, p);
+        next.lines = lines, next.taken = &taken;
         if (open.rule && continues(opt, &open, &next)) {
             open.D.batch += next.D.batch, open.P.batch += next.P.batch, open.U.batch += next.U.batch;
             continue;
@@ -136,6 +143,7 @@ static void for_stages(polar_optim *opt, pl_queue *q, stage_fn fn)
         open = next;
     }
     if (open.rule) call(q, &open, fn);
+    return taken;
 }
 
 /* ---- before the map ----------------------------------------------------------------------------- */
@@ -223,7 +231,7 @@ void pl_optim_stages_before(polar_optim *opt, pl_queue *q)
             PL_CALL(entry_stage, q, .Y = p->D, .V = p->V, .X = p->D, .G = p->G,
                     .live = pl_optim_live_of(opt, p), .root = 1);
     }
-    for_stages(opt, q, before);
+    for_stages(opt, q, before, NULL);
     for (int64_t i = 0; i < opt->part_count; i++) {
         const pl_optim_param *p = &opt->parts[i];
         if (p->B.data && !pl_optim_missing(p) && pl_post_norms(pl_optim_rule(opt, p)))
@@ -257,20 +265,63 @@ int pl_optim_stages_again(polar_optim *opt, pl_queue *q)
 {
     int any = 0;
     for (int64_t k = 0; k < opt->order_count; k++) any |= pl_optim_again(opt, &opt->parts[opt->order[k]]);
-    if (any) for_stages(opt, q, again);
+    if (any) for_stages(opt, q, again, NULL);
     return any;
 }
 
 /* ---- after it ----------------------------------------------------------------------------------- */
 
+static int has_line_moment(const polar_rule *r)
+{
+    return pl_optim_post_moment(r) && r->post != POLAR_POST_ENTRY_MOMENT && !pl_post_norms(r);
+}
+
+/* F, one behind the other in the order of the walk. */
+static pl_mat lines_of(const stage *s)
+{
+    const int64_t lines = pl_optim_post_columns(s->rule, s->D.rows, s->D.cols) ? s->D.cols : s->D.rows;
+    pl_mat F = pl_mat_dense(s->lines ? s->lines + *s->taken : NULL, POLAR_DTYPE_F64, s->D.batch, 1, lines);
+    *s->taken += s->D.batch * lines;
+    return F;
+}
+
+static void line_count(pl_queue *q, const stage *s)
+{
+    (void)q;
+    if (has_line_moment(s->rule)) lines_of(s);
+}
+
 static void line_moments(pl_queue *q, const stage *s)
 {
-    const int cols = pl_optim_post_columns(s->rule, s->D.rows, s->D.cols);
-    pl_mat F = line_room(q, &s->D, cols);
-    PL_CALL(line_factors, q, .F = F, .V = s->P, .X = s->D, .live = s->live, .trans = cols,
-            .kind = s->rule->post == POLAR_POST_LONG_MOMENT ? PL_LINE_CLAMPED : PL_LINE_MOMENT);
-    if (cols) PL_CALL(scale_lines, q, .Y = s->D, .X = s->D, .C = F);
+    if (has_line_moment(s->rule))
+        PL_CALL(line_factors, q, .F = lines_of(s), .V = s->P, .X = s->D, .live = s->live,
+                .trans = pl_optim_post_columns(s->rule, s->D.rows, s->D.cols),
+                .kind = s->rule->post == POLAR_POST_LONG_MOMENT ? PL_LINE_CLAMPED : PL_LINE_MOMENT);
+}
+
+static void line_scales(pl_queue *q, const stage *s)
+{
+    if (!has_line_moment(s->rule)) return;
+    pl_mat F = lines_of(s);
+    if (pl_optim_post_columns(s->rule, s->D.rows, s->D.cols))
+        PL_CALL(scale_lines, q, .Y = s->D, .X = s->D, .C = F);
     else PL_CALL(scale_lines, q, .Y = s->D, .X = s->D, .R = F);
+}
+
+/* Moments of lines: factors of all matrices, then all matrices times theirs. */
+static void after_lines(polar_optim *opt, pl_queue *q)
+{
+    const int64_t numbers = for_stages(opt, q, line_count, NULL);
+    if (!numbers) return;
+    pl_scratch_mark mark = pl_scratch_begin(q);
+    double *lines = pl_scratch_take(q, (size_t)numbers * sizeof *lines);
+    pl_queue_overlap_begin(q);
+    for_stages(opt, q, line_moments, lines);
+    pl_queue_overlap_end(q);
+    pl_queue_overlap_begin(q);
+    for_stages(opt, q, line_scales, lines);
+    pl_queue_overlap_end(q);
+    pl_scratch_end(q, mark);
 }
 
 static void after(pl_queue *q, const stage *s)
@@ -279,7 +330,6 @@ static void after(pl_queue *q, const stage *s)
     pl_scratch_mark mark = pl_scratch_begin(q);
     if (r->post == POLAR_POST_ENTRY_MOMENT)
         PL_CALL(entry_stage, q, .Y = s->D, .V = s->P, .X = s->D, .live = s->live);
-    else if (pl_optim_post_moment(r) && !pl_post_norms(r)) line_moments(q, s);
     if (r->map.kind != POLAR_MAP_NONE && pl_scale_looks(r->scale)) {
         pl_mat N = pl_scratch_mat(q, POLAR_DTYPE_F64, s->D.batch, 1, 4);
         pl_mat norm = N;
@@ -315,13 +365,16 @@ void pl_optim_stages_after(polar_optim *opt, pl_queue *q)
         if (p->B.data && !pl_optim_missing(p) && pl_post_norms(pl_optim_rule(opt, p)))
             norm_moments(opt, q, p);
     }
-    for_stages(opt, q, after);
+    after_lines(opt, q);
+    for_stages(opt, q, after, NULL);
+    pl_queue_overlap_begin(q);
     for (int64_t i = 0; i < opt->part_count; i++) {
         const pl_optim_param *p = &opt->parts[i];
         if (p->B.data && !p->whole && !pl_optim_missing(p) && pl_apply_looks(pl_optim_rule(opt, p)))
             PL_CALL(inner, q, .N = p->B, .X = pl_optim_blocks(pl_optim_weight(p), p),
                     .Y = pl_optim_blocks(p->D, p));
     }
+    pl_queue_overlap_end(q);
 }
 
 /* ---- the step ----------------------------------------------------------------------------------- */

@@ -15,6 +15,7 @@
 #include "cuda_products.h"
 #include "cuda_kernels.h"
 #include "cuda_multi.h"
+#include "cuda_multi_stage.h"
 #include "cuda_ns.h"
 #include "cuda_state.h"
 
@@ -177,6 +178,7 @@ static void cuda_queue_close(pl_queue *q)
     cudaFreeHost(c->pinned);
     cudaFreeHost(c->stages);
     pl_free(c->multi);
+    pl_free(c->small);
     pl_free(c->ns);
     if (c->owns_stream) cudaStreamDestroy(c->stream);
     if (c->side) cudaStreamDestroy(c->side);
@@ -193,8 +195,9 @@ static polar_status queue_resources(pl_queue *q, pl_cuda_queue *c, void *stream)
         c->owns_stream = 1;
     }
     c->multi = pl_calloc(1, sizeof *c->multi);
+    c->small = pl_calloc(1, sizeof *c->small);
     c->ns = pl_calloc(1, sizeof *c->ns);
-    PL_NEED(c->multi && c->ns, POLAR_E_NOMEM, "a queue's table of ops");
+    PL_NEED(c->multi && c->small && c->ns, POLAR_E_NOMEM, "a queue's table of ops");
     PL_TRY(cuda_mem_alloc(q->dev, &c->workspace, PL_CUDA_WORKSPACE));
     PL_TRY(cuda_mem_alloc(q->dev, (void **)&c->counters, PL_CUDA_PRODUCTS_COUNTERS * sizeof *c->counters));
     PL_TRY(pl_cuda_fail(cudaMemset(c->counters, 0, PL_CUDA_PRODUCTS_COUNTERS * sizeof *c->counters),
@@ -383,6 +386,7 @@ static size_t cuda_op_scratch(pl_queue *q, pl_op_id id, const void *args)
 #define CUDA_WITH_SCRATCH(op) \
     if (id == PL_OP_##op) return pl_cuda_##op##_scratch(args);
 #include "device/ops.def"
+    if (id == PL_OP_inner) return pl_cuda_inner_scratch(args);
     if (id == PL_OP_newton_schulz) return pl_cuda_newton_schulz_scratch(q, args);
     return pl_cuda_layer_scratch(id, args);
 }

@@ -27,6 +27,13 @@ void pl_cuda_launch_copy(cudaStream_t stream, const pl_args_copy *a);
 void pl_cuda_launch_direction(cudaStream_t stream, const pl_args_direction *a);
 /* W <- (1 - lr wd) W - lr s D */
 void pl_cuda_launch_decay_step(cudaStream_t stream, const pl_args_decay_step *a);
+/* the same of another polar_apply */
+void pl_cuda_launch_apply_step(cudaStream_t stream, const pl_args_apply_step *a);
+/* of matrices of any size, one call's (small ones of many calls: cuda_multi_stage.h) */
+void pl_cuda_launch_line_factors(cudaStream_t stream, const pl_args_line_factors *a);
+void pl_cuda_launch_scale_lines(cudaStream_t stream, const pl_args_scale_lines *a);
+void pl_cuda_launch_inner(cudaStream_t stream, const pl_args_inner *a, void *scratch);
+size_t pl_cuda_inner_scratch(const pl_args_inner *a); /* bytes */
 /* both in one pass: W, M, V from G */
 void pl_cuda_launch_adamw_step(cudaStream_t stream, const pl_args_adamw_step *a);
 /* F = 1 where G is not finite */

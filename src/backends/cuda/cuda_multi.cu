@@ -9,6 +9,7 @@
 #include "device/ops.h"
 #include "math/bf16_elem.h"
 #include "math/formulas_elem.h"
+#include "math/line_elem.h"
 
 #define THREADS 256
 #define CHUNK   2048 /* entries of a block */
@@ -34,7 +35,7 @@ __device__ __forceinline__ live_values live_of(const pl_cuda_item &it, int64_t m
     live_values k = {};
     k.skip = live[PL_LIVE_SKIP] != 0;
     if (it.op != PL_MULTI_DIRECTION) k.lr = (float)live[PL_LIVE_LR], k.wd = (float)live[PL_LIVE_WD];
-    if (it.op == PL_MULTI_DECAY_STEP) return k;
+    if (it.op >= PL_MULTI_DECAY_STEP) return k;
     k.c1 = (float)live[PL_LIVE_C1], k.c2 = (float)live[PL_LIVE_C2], k.eps = (float)live[PL_LIVE_EPS],
     k.grad = (float)live[PL_LIVE_GRAD];
     k.beta1 = (float)live[PL_LIVE_BETA1], k.one_minus_beta1 = (float)(1 - live[PL_LIVE_BETA1]);
@@ -116,7 +117,16 @@ __device__ __forceinline__ void decay_step(const pl_cuda_item &it, const live_va
 {
     float w[WIDTH], d[WIDTH];
     load(w, it.w, at), load(d, it.d, at);
-    for (int i = 0; i < WIDTH; i++) w[i] = pl_decay_and_step_f32(w[i], d[i], k.lr, k.wd, it.scale);
+    for (int i = 0; i < WIDTH; i++) w[i] = pl_decay_and_step_f32(w[i], d[i], k.lr, k.wd, (float)it.scale);
+    store(it.w, at, w);
+}
+
+template <int WIDTH>
+__device__ __forceinline__ void cautious_step(const pl_cuda_item &it, const live_values &k, int64_t at)
+{
+    float w[WIDTH], d[WIDTH];
+    load(w, it.w, at), load(d, it.d, at);
+    for (int i = 0; i < WIDTH; i++) w[i] = pl_cautious_step_f32(w[i], d[i], k.lr, k.wd, (float)it.scale);
     store(it.w, at, w);
 }
 
@@ -154,6 +164,7 @@ __device__ __forceinline__ void chunk_of(const pl_cuda_item &it, const live_valu
         case PL_MULTI_ADAMW_STEP: adamw_step<WIDTH>(it, k, at); break;
         case PL_MULTI_DIRECTION: direction<WIDTH>(it, k, at); break;
         case PL_MULTI_DECAY_STEP: decay_step<WIDTH>(it, k, at); break;
+        case PL_MULTI_CAUTIOUS_STEP: cautious_step<WIDTH>(it, k, at); break;
         case PL_MULTI_COPY_F32: copy_f32<WIDTH>(it, at); break;
         default: copy_bf16<WIDTH>(it, at); break;
         }
@@ -163,6 +174,43 @@ __device__ __forceinline__ bool aligned(const pl_cuda_item &it, int64_t from)
 {
     uintptr_t bits = (uintptr_t)it.w | (uintptr_t)it.m | (uintptr_t)it.v | (uintptr_t)it.d | (uintptr_t)it.g;
     return (bits & 15) == 0 && from % 4 == 0;
+}
+
+/* keep and move of a step that looks at W: a few roots and quotients in double, one thread's. */
+__device__ __forceinline__ void look(float *keep, float *move, const pl_cuda_item &it, int64_t matrix)
+{
+    __shared__ float factors[2];
+    if (threadIdx.x == 0) {
+        const double *live = it.live + matrix * it.live_stride, *norms = (const double *)it.g;
+        double by[2];
+        pl_apply_factors(&by[0], &by[1], norms + matrix * it.g_stride, it.apply, live[PL_LIVE_LR],
+                         live[PL_LIVE_WD], it.scale, it.strength);
+        factors[0] = (float)by[0], factors[1] = (float)by[1];
+    }
+    __syncthreads();
+    *keep = factors[0], *move = factors[1];
+}
+
+/* The first entries are under way while one thread looks. */
+__device__ __forceinline__ void looking_step(const pl_cuda_item &it, const live_values &k, int64_t matrix,
+                                             int64_t from, int64_t to)
+{
+    const bool fours = (((uintptr_t)it.w | (uintptr_t)it.d) & 15) == 0 && from % 4 == 0;
+    const int64_t whole = fours ? from + (to - from) / 4 * 4 : from;
+    int64_t at = from + 4 * (int64_t)threadIdx.x;
+    float w[4], d[4], keep, move;
+    if (at < whole) load(w, it.w, at), load(d, it.d, at);
+    look(&keep, &move, it, matrix);
+    while (at < whole) {
+        for (int i = 0; i < 4; i++) w[i] = pl_ball_step_f32(w[i], d[i], k.lr, keep, move);
+        store(it.w, at, w);
+        at += 4 * THREADS;
+        if (at < whole) load(w, it.w, at), load(d, it.d, at);
+    }
+    for (at = whole + threadIdx.x; at < to; at += THREADS) {
+        float *x = (float *)it.w + at;
+        *x = pl_ball_step_f32(*x, ((const float *)it.d)[at], k.lr, keep, move);
+    }
 }
 
 template <int CAPACITY>
@@ -182,6 +230,7 @@ __global__ void __launch_bounds__(THREADS) multi_kernel(const __grid_constant__ 
     live_values k = it.live ? live_of(it, matrix) : live_values{};
     if (k.skip) return; /* the same for the whole block */
     if (it.op == PL_MULTI_NONFINITE) nonfinite(it, matrix, from, to);
+    else if (it.op == PL_MULTI_LOOKING_STEP) looking_step(it, k, matrix, from, to);
     else if (!aligned(it, from)) chunk_of<1>(it, k, from, to);
     else {
         int64_t whole = from + (to - from) / 4 * 4;

@@ -1,9 +1,9 @@
 /* cuda_multi.h -- multi-tensor launches: the elementwise ops of many parameters from one table
  * (cuda_multi.cu).
  *
- * Between pl_queue_overlap_begin and ..._end calls of adamw_step, direction, decay_step, copy and nonfinite
- * only become items of the queue's table; the end, or a full table, launches it. An item is what the op was
- * given, for packed operands in f32 (the gradient and a copy's result also in bf16); other formats
+ * Between pl_queue_overlap_begin and ..._end calls of adamw_step, direction, decay_step, apply_step, copy and
+ * nonfinite only become items of the queue's table; the end, or a full table, launches it. An item is what
+ * the op was given, for packed operands in f32 (the gradient and a copy's result also in bf16); other formats
  * and strided views go to the kernels of cuda_elem.cu.
  *
  * Invariants
@@ -29,20 +29,24 @@ extern "C" {
 typedef struct pl_cuda_item {
     /* as the op has them, w also for the flags; NULL where it has none */
     void *w, *m, *v, *d;
-    const void *g;      /* the gradient, or the source of a copy */
+    const void *g;      /* the gradient, the source of a copy, or norms of matrices */
     const double *live; /* of the first matrix */
     int64_t each;       /* entries of one matrix */
     /* doubles from one matrix's live values to the next one's, or 0 */
     int64_t live_stride;
-    float scale;
+    double scale, strength;
     int32_t matrices;
     uint8_t op, momentum, precondition, g_bf16;
+    int32_t g_stride; /* doubles from one matrix's norms to the next one's */
+    uint8_t apply;    /* of a step that looks at W */
 } pl_cuda_item;
 
 typedef enum pl_cuda_multi_op {
     PL_MULTI_ADAMW_STEP,
     PL_MULTI_DIRECTION,
     PL_MULTI_DECAY_STEP,
+    PL_MULTI_CAUTIOUS_STEP, /* apply_step without norms, and with them */
+    PL_MULTI_LOOKING_STEP,
     PL_MULTI_COPY, /* f32 to bf16 */
     PL_MULTI_COPY_F32,
     PL_MULTI_NONFINITE

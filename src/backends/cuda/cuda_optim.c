@@ -1,13 +1,24 @@
-/* cuda_optim.c -- the elementwise ops of an optimiser step: collected into one launch where the caller says
- * that they belong together.
+/* cuda_optim.c -- the elementwise ops of an optimiser step, and what its stages sum over small matrices:
+ * collected into one launch where the caller says that they belong together.
  *
- * Packed f32 operands (a gradient may be bf16) become items of the queue's table (cuda_multi.h); everything
- * else, strided views and f64 above all, is launched by itself at once.
+ * Packed f32 operands (a gradient may be bf16) become items of the queue's tables (cuda_multi.h,
+ * cuda_multi_stage.h); everything else, strided views and f64 above all, is launched by itself at once.
  */
 #include "cuda_kernels.h"
 #include "cuda_multi.h"
+#include "cuda_multi_stage.h"
 #include "cuda_ns.h"
 #include "cuda_state.h"
+
+static void check_launch(pl_queue *q, int ops, const char *what)
+{
+    cudaError_t e = cudaGetLastError();
+    if (e == cudaSuccess && pl_cuda_dev(q->dev)->sync_each && !pl_queue_in_capture(q))
+        e = cudaStreamSynchronize(pl_cuda_q(q)->stream);
+    if (e != cudaSuccess)
+        PL_QUEUE_FAIL(q, POLAR_E_DEVICE, "%s: one launch of %d %s: %s", q->dev->name, ops, what,
+                      cudaGetErrorString(e));
+}
 
 static void flush(pl_queue *q)
 {
@@ -15,20 +26,27 @@ static void flush(pl_queue *q)
     pl_cuda_multi *list = c->multi;
     if (!list->count) return;
     pl_cuda_launch_multi(c->stream, list);
-    cudaError_t e = cudaGetLastError();
-    if (e == cudaSuccess && pl_cuda_dev(q->dev)->sync_each && !pl_queue_in_capture(q))
-        e = cudaStreamSynchronize(c->stream);
-    if (e != cudaSuccess)
-        PL_QUEUE_FAIL(q, POLAR_E_DEVICE, "%s: one launch of %d elementwise ops: %s", q->dev->name,
-                      list->count, cudaGetErrorString(e));
+    check_launch(q, list->count, "elementwise ops");
+    list->count = 0;
+}
+
+static void flush_small(pl_queue *q)
+{
+    pl_cuda_queue *c = pl_cuda_q(q);
+    pl_cuda_multi_stage *list = c->small;
+    if (!list->count) return;
+    pl_cuda_launch_multi_stage(c->stream, list);
+    check_launch(q, list->count, "stages of small matrices");
     list->count = 0;
 }
 
 void pl_cuda_overlap_end(pl_queue *q)
 {
     if (q->error == POLAR_OK) flush(q);
+    if (q->error == POLAR_OK) flush_small(q);
     if (q->error == POLAR_OK) pl_cuda_ns_flush(q);
     pl_cuda_q(q)->multi->count = 0;
+    pl_cuda_q(q)->small->count = 0;
     pl_cuda_q(q)->ns->tasks = 0;
 }
 
@@ -108,12 +126,31 @@ void pl_cuda_decay_step(pl_queue *q, const pl_args_decay_step *a)
     pl_cuda_item it;
     int fits = is_packed(&a->W, POLAR_DTYPE_F32) && is_packed(&a->D, POLAR_DTYPE_F32);
     if (fits && item_begin(&it, PL_MULTI_DECAY_STEP, &a->W, &a->live)) {
-        it.w = a->W.data, it.d = a->D.data, it.scale = (float)a->scale;
+        it.w = a->W.data, it.d = a->D.data, it.scale = a->scale;
         put(q, &it);
         return;
     }
     pl_cuda_launch_decay_step(pl_cuda_q(q)->stream, a);
     pl_cuda_check_op(q, PL_OP_decay_step, a);
+}
+
+void pl_cuda_apply_step(pl_queue *q, const pl_args_apply_step *a)
+{
+    pl_cuda_item it;
+    int fits = is_packed(&a->W, POLAR_DTYPE_F32) && is_packed(&a->D, POLAR_DTYPE_F32);
+    const pl_cuda_multi_op op = a->N.data ? PL_MULTI_LOOKING_STEP : PL_MULTI_CAUTIOUS_STEP;
+    if (fits && a->N.bs <= INT32_MAX && item_begin(&it, op, &a->W, &a->live)) {
+        it.w = a->W.data, it.d = a->D.data, it.g = a->N.data;
+        it.scale = a->scale, it.strength = a->strength, it.apply = (uint8_t)a->apply;
+        if (a->N.data) { /* each matrix has its own */
+            it.each = a->W.rows * a->W.cols, it.matrices = (int32_t)a->W.batch;
+            it.g_stride = a->N.batch > 1 ? (int32_t)a->N.bs : 0;
+        }
+        put(q, &it);
+        return;
+    }
+    pl_cuda_launch_apply_step(pl_cuda_q(q)->stream, a);
+    pl_cuda_check_op(q, PL_OP_apply_step, a);
 }
 
 void pl_cuda_nonfinite(pl_queue *q, const pl_args_nonfinite *a)
@@ -146,4 +183,77 @@ void pl_cuda_copy(pl_queue *q, const pl_args_copy *a)
     }
     pl_cuda_launch_copy(pl_cuda_q(q)->stream, a);
     pl_cuda_check_op(q, PL_OP_copy, a);
+}
+
+/* ---- stages of small matrices ------------------------------------------------------------------- */
+
+/* What all items share; 0 where a call is to be launched by itself. */
+static int small_begin(pl_cuda_stage_item *out, pl_queue *q, pl_cuda_stage_op op, const pl_mat *X)
+{
+    if (!q->overlap || !is_packed(X, POLAR_DTYPE_F32) || X->batch > MOST_MATRICES) return 0;
+    if (X->rows > PL_CUDA_STAGE_LINES || X->cols > PL_CUDA_STAGE_LINES) return 0;
+    if (X->rows * X->cols > PL_CUDA_STAGE_ENTRIES) return 0;
+    *out = (pl_cuda_stage_item){.op = (uint8_t)op, .x = X->data};
+    out->rows = (int32_t)X->rows, out->cols = (int32_t)X->cols, out->matrices = (int32_t)X->batch;
+    return 1;
+}
+
+/* A few numbers a matrix, in one format. */
+static int is_near(const pl_mat *m, polar_dtype dtype)
+{
+    return !m->data || (m->dtype == dtype && m->bs <= INT32_MAX);
+}
+
+static void put_small(pl_queue *q, const pl_cuda_stage_item *item)
+{
+    pl_cuda_multi_stage *list = pl_cuda_q(q)->small;
+    list->item[list->count++] = *item;
+    if (q->watch || list->count == PL_CUDA_STAGE_ITEMS) flush_small(q);
+}
+
+void pl_cuda_inner(pl_queue *q, const pl_args_inner *a)
+{
+    pl_cuda_stage_item it;
+    if (is_packed(&a->Y, POLAR_DTYPE_F32) && is_near(&a->N, POLAR_DTYPE_F64) &&
+        small_begin(&it, q, PL_STAGE_INNER, &a->X)) {
+        it.y = a->Y.data, it.f = a->N.data, it.f_stride = (int32_t)a->N.bs;
+        put_small(q, &it);
+        return;
+    }
+    pl_scratch_mark mark = pl_scratch_begin(q);
+    void *scratch = pl_scratch_take(q, pl_cuda_inner_scratch(a));
+    if (scratch) pl_cuda_launch_inner(pl_cuda_q(q)->stream, a, scratch);
+    pl_scratch_end(q, mark);
+    pl_cuda_check_op(q, PL_OP_inner, a);
+}
+
+void pl_cuda_line_factors(pl_queue *q, const pl_args_line_factors *a)
+{
+    pl_cuda_stage_item it;
+    if (is_near(&a->F, POLAR_DTYPE_F64) && is_near(&a->V, POLAR_DTYPE_F32) &&
+        small_begin(&it, q, PL_STAGE_LINE_FACTORS, &a->X)) {
+        it.f = a->F.data, it.f_stride = (int32_t)a->F.bs;
+        it.v = a->V.data, it.v_stride = (int32_t)a->V.bs;
+        it.live = a->live.data, it.live_stride = a->live.batch > 1 ? a->live.bs : 0;
+        it.columns = (uint8_t)a->trans, it.kind = (uint8_t)a->kind;
+        put_small(q, &it);
+        return;
+    }
+    pl_cuda_launch_line_factors(pl_cuda_q(q)->stream, a);
+    pl_cuda_check_op(q, PL_OP_line_factors, a);
+}
+
+void pl_cuda_scale_lines(pl_queue *q, const pl_args_scale_lines *a)
+{
+    pl_cuda_stage_item it;
+    if (is_packed(&a->Y, POLAR_DTYPE_F32) && is_near(&a->R, POLAR_DTYPE_F64) &&
+        is_near(&a->C, POLAR_DTYPE_F64) && small_begin(&it, q, PL_STAGE_SCALE_LINES, &a->X)) {
+        it.to = a->Y.data;
+        it.f = a->R.data, it.f_stride = (int32_t)a->R.bs;
+        it.c = a->C.data, it.c_stride = (int32_t)a->C.bs;
+        put_small(q, &it);
+        return;
+    }
+    pl_cuda_launch_scale_lines(pl_cuda_q(q)->stream, a);
+    pl_cuda_check_op(q, PL_OP_scale_lines, a);
 }
