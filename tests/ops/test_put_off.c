@@ -1,6 +1,6 @@
-/* test_put_off.c -- ops of an optimiser's step put off together (pl_queue_overlap_begin), and each by itself:
- * the same bits. Matrices small enough for one launch of many, and larger ones; live rows of their own and
- * one for all, some of which SKIP; more calls than a table holds.
+/* test_put_off.c -- ops of an optimiser's step put off together (pl_queue_overlap_begin), each by itself, and
+ * each on cpu: the same bits. Matrices small enough for one launch of many, and larger ones; live rows of
+ * their own and one for all, some of which SKIP; more calls than a table holds.
  *
  *     test_put_off DEVICE
  */
@@ -9,7 +9,7 @@
 #include "fixtures/machine.h"
 
 #define COUNT(a) ((int)(sizeof(a) / sizeof *(a)))
-#define CALLS    720 /* each kind of each shape with both kinds of live rows, twice */
+#define CALLS    816 /* each kind of each shape with both kinds of live rows, twice */
 
 static const struct {
     int64_t batch, rows, cols;
@@ -114,13 +114,13 @@ static void enqueue(machine *at, const call *c)
 }
 
 /* Numbers that differ, of everything that some op writes. */
-static int64_t differ(machine *at, const call *a, const call *b)
+static int64_t differ(machine *at, const call *a, machine *there, const call *b)
 {
     const pl_mat *x[] = {&a->W, &a->D, &a->E, &a->R, &a->C, &a->V, &a->N},
                  *y[] = {&b->W, &b->D, &b->E, &b->R, &b->C, &b->V, &b->N};
     int64_t bad = 0;
     for (int i = 0; i < COUNT(x); i++) {
-        double *u = get(at, x[i]), *v = get(at, y[i]);
+        double *u = get(at, x[i]), *v = get(there, y[i]);
         for (int64_t k = 0; k < x[i]->batch * x[i]->rows * x[i]->cols; k++)
             bad += memcmp(&u[k], &v[k], sizeof *u) != 0;
         free(u), free(v);
@@ -130,29 +130,36 @@ static int64_t differ(machine *at, const call *a, const call *b)
 
 int main(int argc, char **argv)
 {
-    static call together[CALLS], alone[CALLS], before[CALLS];
-    machine at;
-    int64_t bad = 0, moved = 0;
+    static call together[CALLS], alone[CALLS], before[CALLS], cpu[CALLS];
+    machine at, host;
+    int64_t bad = 0, moved = 0, elsewhere = 0;
     const char *device = test_begin(argc, argv);
     map_need_device(device);
     TEST_TRY(polar_device_open(&at.dev, device));
     TEST_TRY(polar_queue_create(&at.q, at.dev, NULL));
+    TEST_TRY(polar_device_open(&host.dev, "cpu:threads=1"));
+    TEST_TRY(polar_queue_create(&host.q, host.dev, NULL));
     for (int k = 0; k < CALLS; k++) {
         together[k] = call_put(&at, k), alone[k] = call_put(&at, k), before[k] = call_put(&at, k);
-        enqueue(&at, &alone[k]);
+        cpu[k] = call_put(&host, k);
+        enqueue(&at, &alone[k]), enqueue(&host, &cpu[k]);
     }
     pl_queue_overlap_begin(at.q);
     for (int k = 0; k < CALLS; k++) enqueue(&at, &together[k]);
     pl_queue_overlap_end(at.q);
     TEST_TRY(polar_queue_sync(at.q));
+    TEST_TRY(polar_queue_sync(host.q));
     for (int k = 0; k < CALLS; k++) {
-        bad += differ(&at, &together[k], &alone[k]);
-        moved += differ(&at, &together[k], &before[k]) > 0;
+        bad += differ(&at, &together[k], &at, &alone[k]);
+        elsewhere += differ(&at, &alone[k], &host, &cpu[k]);
+        moved += differ(&at, &together[k], &at, &before[k]) > 0;
         call_free(&at, &together[k]), call_free(&at, &alone[k]), call_free(&at, &before[k]);
+        call_free(&host, &cpu[k]);
     }
     test_exact("put off together, and each by itself", bad);
+    test_exact("each by itself, and on cpu", elsewhere);
     test_true("calls that wrote something", moved > CALLS * 3 / 4, "%d of %d", (int)moved, CALLS);
-    polar_queue_destroy(at.q);
-    polar_device_close(at.dev);
+    polar_queue_destroy(at.q), polar_queue_destroy(host.q);
+    polar_device_close(at.dev), polar_device_close(host.dev);
     return test_end();
 }

@@ -20,29 +20,56 @@ static __device__ double warp_fold(double x)
     return x;
 }
 
+#define AHEAD 8 /* loads of an operand that a thread has under way; sums take them in their order */
+
+/* Entry `at` as it is loaded: of f32 without a branch, so that AHEAD of them can be waited for at once. */
+template <typename T> static __device__ __forceinline__ T raw(const pl_mat &m, int64_t at)
+{
+    return pl_cuda_get<double>(m, at);
+}
+
+template <> __device__ __forceinline__ float raw<float>(const pl_mat &m, int64_t at)
+{
+    return ((const float *)m.data)[at];
+}
+
 /* ---- lines -------------------------------------------------------------------------------------- */
 
+/* The squares of a lane's entries: every 32nd from `first` on, `by` elements apart, of n. */
+template <typename T>
+static __device__ __forceinline__ double lane_squares(const pl_mat &m, int64_t base, int64_t by,
+                                                      int64_t first, int64_t n)
+{
+    double sum = 0;
+    for (int64_t j = first; j < n; j += AHEAD * PL_LANES) {
+        T x[AHEAD];
+#pragma unroll
+        for (int u = 0; u < AHEAD; u++)
+            if (j + u * PL_LANES < n) x[u] = raw<T>(m, base + (j + u * PL_LANES) * by);
+#pragma unroll
+        for (int u = 0; u < AHEAD; u++)
+            if (j + u * PL_LANES < n) sum += (double)x[u] * (double)x[u];
+    }
+    return sum;
+}
+
 /* F = the squares of rows, a warp each. */
-static __global__ void row_squares_kernel(pl_args_line_factors a)
+template <typename T> static __global__ void row_squares_kernel(pl_args_line_factors a)
 {
     int lane = threadIdx.x % PL_LANES, warp = threadIdx.x / PL_LANES;
     FOR_MATRICES(a.X, b)
     {
         if (pl_cuda_live(a.live, b)[PL_LIVE_SKIP] != 0) continue;
         for (int64_t i = (int64_t)blockIdx.x * WARPS + warp; i < a.X.rows; i += (int64_t)gridDim.x * WARPS) {
-            double sum = 0;
-            for (int64_t j = lane; j < a.X.cols; j += PL_LANES) {
-                double x = pl_cuda_at<double>(a.X, b, i, j);
-                sum += x * x;
-            }
-            sum = warp_fold(sum);
+            double sum =
+                warp_fold(lane_squares<T>(a.X, pl_cuda_base(a.X, b) + i * a.X.rs, 1, lane, a.X.cols));
             if (lane == 0) ((double *)a.F.data)[b * a.F.bs + i] = sum;
         }
     }
 }
 
 /* F = the squares of 32 columns, row i in lane i mod 32: a block of 32 x 32 threads, its y the lane. */
-static __global__ void column_squares_kernel(pl_args_line_factors a)
+template <typename T> static __global__ void column_squares_kernel(pl_args_line_factors a)
 {
     __shared__ double lanes[PL_LANES][PL_LANES + 1];
     FOR_MATRICES(a.X, b)
@@ -52,10 +79,8 @@ static __global__ void column_squares_kernel(pl_args_line_factors a)
              first += (int64_t)gridDim.x * PL_LANES) {
             int64_t j = first + threadIdx.x;
             double sum = 0;
-            for (int64_t i = threadIdx.y; i < a.X.rows && j < a.X.cols; i += PL_LANES) {
-                double x = pl_cuda_at<double>(a.X, b, i, j);
-                sum += x * x;
-            }
+            if (j < a.X.cols)
+                sum = lane_squares<T>(a.X, pl_cuda_base(a.X, b) + j, a.X.rs, threadIdx.y, a.X.rows);
             lanes[threadIdx.x][threadIdx.y] = sum;
             __syncthreads();
             sum = warp_fold(lanes[threadIdx.y][threadIdx.x]); /* column y, its lanes along the warp */
@@ -66,47 +91,60 @@ static __global__ void column_squares_kernel(pl_args_line_factors a)
     }
 }
 
-/* F from the squares that it holds: a warp a matrix, so that sums over lines have their lanes. */
+/* F from the squares that it holds: a block a matrix. Roots and quotients are all threads', THREADS lines at
+ * a time; sums over lines are one warp's, which has their lanes. */
 static __global__ void factors_kernel(pl_args_line_factors a)
 {
+    __shared__ double squares[THREADS], terms[THREADS], kept;
+    const int64_t lines = a.F.cols;
     const double n = (double)(a.trans ? a.X.rows : a.X.cols);
+    const int all = (int)blockDim.x, t = (int)threadIdx.x;
     for (int64_t b = blockIdx.x; b < a.X.batch; b += gridDim.x) {
         const double *live = pl_cuda_live(a.live, b), eps = live[PL_LIVE_EPS], beta2 = live[PL_LIVE_BETA2];
         double *F = (double *)a.F.data + b * a.F.bs, before = 0, after = 0;
-        if (live[PL_LIVE_SKIP] != 0) {
-            for (int64_t l = threadIdx.x; l < a.F.cols; l += PL_LANES) F[l] = 1;
+        if (live[PL_LIVE_SKIP] != 0 || a.kind == PL_LINE_EQUILIBRATE) {
+            for (int64_t l = t; l < lines; l += all)
+                F[l] = live[PL_LIVE_SKIP] != 0 ? 1 : pl_line_equilibrate(F[l], eps);
             continue;
         }
-        for (int64_t l = threadIdx.x; l < a.F.cols; l += PL_LANES) {
-            double square = F[l], f, v;
-            if (a.kind == PL_LINE_EQUILIBRATE) f = pl_line_equilibrate(square, eps);
-            else {
-                v = pl_cuda_get<double>(a.V, b * a.V.bs + l);
-                f = pl_line_moment(&v, square / n, beta2, eps, a.kind == PL_LINE_CLAMPED);
+        for (int64_t first = 0; first < lines; first += all) {
+            const int64_t l = first + t;
+            if (l < lines) {
+                const double square = F[l];
+                double v = pl_cuda_get<double>(a.V, b * a.V.bs + l);
+                const double f = pl_line_moment(&v, square / n, beta2, eps, a.kind == PL_LINE_CLAMPED);
                 pl_cuda_put<double>(a.V, b * a.V.bs + l, v);
-                before += square;
-                after += square * f * f;
+                F[l] = f, squares[t] = square, terms[t] = square * f * f;
             }
-            F[l] = f;
+            __syncthreads();
+            for (int k = t; t < PL_LANES && k < all && first + k < lines; k += PL_LANES)
+                before += squares[k], after += terms[k];
+            __syncthreads();
         }
-        if (a.kind == PL_LINE_EQUILIBRATE) continue;
-        double kept = pl_line_kept(warp_fold(before), warp_fold(after));
-        kept = __shfl_sync(FULL, kept, 0);
-        for (int64_t l = threadIdx.x; l < a.F.cols; l += PL_LANES) F[l] = kept * F[l];
+        if (t < PL_LANES) {
+            before = warp_fold(before), after = warp_fold(after);
+            if (t == 0) kept = pl_line_kept(before, after);
+        }
+        __syncthreads();
+        for (int64_t l = t; l < lines; l += all) F[l] = kept * F[l];
+        __syncthreads();
     }
 }
 
 void pl_cuda_launch_line_factors(cudaStream_t stream, const pl_args_line_factors *a)
 {
-    unsigned batch = pl_cuda_grid(a->X.batch, 1, MAX_GRID);
+    const unsigned batch = pl_cuda_grid(a->X.batch, 1, MAX_GRID);
+    const bool f32 = a->X.dtype == POLAR_DTYPE_F32;
     if (a->trans) {
-        dim3 grid(pl_cuda_grid(a->X.cols, PL_LANES, 4096), 1, batch);
-        column_squares_kernel<<<grid, dim3(PL_LANES, PL_LANES), 0, stream>>>(*a);
+        dim3 grid(pl_cuda_grid(a->X.cols, PL_LANES, 4096), 1, batch), block(PL_LANES, PL_LANES);
+        if (f32) column_squares_kernel<float><<<grid, block, 0, stream>>>(*a);
+        else column_squares_kernel<double><<<grid, block, 0, stream>>>(*a);
     } else {
         dim3 grid(pl_cuda_grid(a->X.rows, WARPS, 4096), 1, batch);
-        row_squares_kernel<<<grid, THREADS, 0, stream>>>(*a);
+        if (f32) row_squares_kernel<float><<<grid, THREADS, 0, stream>>>(*a);
+        else row_squares_kernel<double><<<grid, THREADS, 0, stream>>>(*a);
     }
-    factors_kernel<<<batch, PL_LANES, 0, stream>>>(*a);
+    factors_kernel<<<batch, PL_LANES * pl_cuda_grid(a->F.cols, PL_LANES, WARPS), 0, stream>>>(*a);
 }
 
 /* ---- picked lines ------------------------------------------------------------------------------- */
@@ -253,10 +291,34 @@ static __global__ void scale_lines_kernel(pl_args_scale_lines a)
     }
 }
 
-void pl_cuda_launch_scale_lines(cudaStream_t stream, const pl_args_scale_lines *a)
+/* The same, four columns at a time. */
+static __global__ void scale_lines_fours_kernel(pl_args_scale_lines a)
 {
-    dim3 block = pl_cuda_row_block(a->Y.cols, THREADS);
-    scale_lines_kernel<<<pl_cuda_row_grid(a->Y.batch, a->Y.rows, a->Y.cols, block), block, 0, stream>>>(*a);
+    FOR_MATRICES(a.Y, b)
+    FOR_ROWS(a.Y.rows, i)
+    {
+        const double r = a.R.data ? ((const double *)a.R.data)[b * a.R.bs + i] : 1;
+        FOR_COLS(a.Y.cols / 4, four)
+        {
+            const double *C = a.C.data ? (const double *)a.C.data + b * a.C.bs + 4 * four : NULL;
+            float x[4];
+            pl_cuda_get4(x, a.X, pl_cuda_base(a.X, b) + i * a.X.rs + 4 * four);
+            for (int k = 0; k < 4; k++) x[k] = (float)pl_scale_entry_f64((double)x[k], r, C ? C[k] : 1);
+            pl_cuda_put4(a.Y, pl_cuda_base(a.Y, b) + i * a.Y.rs + 4 * four, x);
+        }
+    }
+}
+
+void pl_cuda_launch_scale_lines(cudaStream_t stream, const pl_args_scale_lines *args)
+{
+    pl_args_scale_lines a = *args;
+    pl_mat *mats[] = {&a.Y, &a.X};
+    const bool f32 = a.Y.dtype == POLAR_DTYPE_F32 && a.X.dtype == POLAR_DTYPE_F32;
+    const bool fours = f32 && pl_cuda_in_fours(mats, 2);
+    const int64_t cols = fours ? a.Y.cols / 4 : a.Y.cols;
+    dim3 block = pl_cuda_row_block(cols, THREADS), grid = pl_cuda_row_grid(a.Y.batch, a.Y.rows, cols, block);
+    if (fours) scale_lines_fours_kernel<<<grid, block, 0, stream>>>(a);
+    else scale_lines_kernel<<<grid, block, 0, stream>>>(a);
 }
 
 /* ---- entries ------------------------------------------------------------------------------------ */
@@ -349,15 +411,26 @@ void pl_cuda_launch_norm_moment(cudaStream_t stream, const pl_args_norm_moment *
 /* ---- products ----------------------------------------------------------------------------------- */
 
 /* Each row's three sums, a warp a row. */
-static __global__ void row_products_kernel(pl_args_inner a, double *sums)
+template <typename T> static __global__ void row_products_kernel(pl_args_inner a, double *sums)
 {
     int lane = threadIdx.x % PL_LANES, warp = threadIdx.x / PL_LANES;
+    begin_early();
     FOR_MATRICES(a.X, b)
     for (int64_t i = (int64_t)blockIdx.x * WARPS + warp; i < a.X.rows; i += (int64_t)gridDim.x * WARPS) {
+        const int64_t X = pl_cuda_base(a.X, b) + i * a.X.rs, Y = pl_cuda_base(a.Y, b) + i * a.Y.rs;
         double sum[3] = {0, 0, 0};
-        for (int64_t j = lane; j < a.X.cols; j += PL_LANES) {
-            double x = pl_cuda_at<double>(a.X, b, i, j), y = pl_cuda_at<double>(a.Y, b, i, j);
-            sum[0] += x * y, sum[1] += x * x, sum[2] += y * y;
+        for (int64_t j = lane; j < a.X.cols; j += AHEAD * PL_LANES) {
+            T x[AHEAD], y[AHEAD];
+#pragma unroll
+            for (int u = 0; u < AHEAD; u++)
+                if (j + u * PL_LANES < a.X.cols)
+                    x[u] = raw<T>(a.X, X + j + u * PL_LANES), y[u] = raw<T>(a.Y, Y + j + u * PL_LANES);
+#pragma unroll
+            for (int u = 0; u < AHEAD; u++) {
+                if (j + u * PL_LANES >= a.X.cols) break;
+                const double c = x[u], d = y[u];
+                sum[0] += c * d, sum[1] += c * c, sum[2] += d * d;
+            }
         }
         for (int k = 0; k < 3; k++) {
             double s = warp_fold(sum[k]);
@@ -366,18 +439,25 @@ static __global__ void row_products_kernel(pl_args_inner a, double *sums)
     }
 }
 
-/* A warp a matrix: row i in lane i mod 32. */
+/* A block a matrix, a warp a sum: row i in lane i mod 32. */
 static __global__ void fold_products_kernel(pl_args_inner a, const double *sums)
 {
+    const int k = threadIdx.y;
+    begin_early();
     for (int64_t b = blockIdx.x; b < a.X.batch; b += gridDim.x) {
-        double sum[3] = {0, 0, 0}, *N = (double *)a.N.data + b * a.N.bs;
-        for (int64_t i = threadIdx.x; i < a.X.rows; i += PL_LANES)
-            for (int k = 0; k < 3; k++) sum[k] += sums[(b * a.X.rows + i) * 3 + k];
-        for (int k = 0; k < 3; k++) {
-            double s = warp_fold(sum[k]);
-            if (threadIdx.x == 0) N[k ? k + 1 : 0] = s;
+        double sum = 0, *N = (double *)a.N.data + b * a.N.bs;
+        for (int64_t i = threadIdx.x; i < a.X.rows; i += AHEAD * PL_LANES) {
+            double x[AHEAD];
+#pragma unroll
+            for (int u = 0; u < AHEAD; u++)
+                if (i + u * PL_LANES < a.X.rows) x[u] = sums[(b * a.X.rows + i + u * PL_LANES) * 3 + k];
+#pragma unroll
+            for (int u = 0; u < AHEAD; u++)
+                if (i + u * PL_LANES < a.X.rows) sum += x[u];
         }
-        if (threadIdx.x == 0) N[1] = 1;
+        sum = warp_fold(sum);
+        if (threadIdx.x == 0) N[k ? k + 1 : 0] = sum;
+        if (threadIdx.x == 0 && k == 0) N[1] = 1;
     }
 }
 
@@ -390,6 +470,9 @@ void pl_cuda_launch_inner(cudaStream_t stream, const pl_args_inner *a, void *scr
 {
     unsigned batch = pl_cuda_grid(a->X.batch, 1, MAX_GRID);
     dim3 grid(pl_cuda_grid(a->X.rows, WARPS, 4096), 1, batch);
-    row_products_kernel<<<grid, THREADS, 0, stream>>>(*a, (double *)scratch);
-    fold_products_kernel<<<batch, PL_LANES, 0, stream>>>(*a, (const double *)scratch);
+    double *sums = (double *)scratch;
+    const bool f32 = a->X.dtype == POLAR_DTYPE_F32 && a->Y.dtype == POLAR_DTYPE_F32;
+    if (f32) start_early(row_products_kernel<float>, grid, THREADS, 0, stream, *a, sums);
+    else start_early(row_products_kernel<double>, grid, THREADS, 0, stream, *a, sums);
+    start_early(fold_products_kernel, batch, dim3(PL_LANES, 3), 0, stream, *a, sums);
 }
