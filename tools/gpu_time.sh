@@ -102,7 +102,7 @@ import() {    # the tables of every line's store into it, once
     mkdir -p stores || die "cannot make $PWD/stores"
     for store in so3 cell tiny; do
         [ ! -e "stores/$store.db" ] || continue
-        case $store in so3) pattern='/tiny_\|missing_cell\|spectrum_power/!p' ;; cell) pattern='/missing_cell\|spectrum_power/p' ;; tiny) pattern='/tiny_/p' ;; esac
+        case $store in so3) pattern='/missing_cell\|spectrum_power/d; /^so3_/p' ;; cell) pattern='/missing_cell\|spectrum_power/p' ;; tiny) pattern='/tiny_/p' ;; esac
         files=$(ls tables | sed -n "$pattern" | sed 's,.*_\([a-z]*\)\.csv,--\1 tables/&,')
         [ -n "$files" ] || continue
         run_list | sed -n "s/^[a-z]* $store //p" | while read -r what; do
