@@ -75,7 +75,7 @@ static void test_tree(void)
         {"real/tiny_qkv_split", 4 * 4},
         {"real/tiny_rounding", 6 * 4},
         {"real/tiny_rule_augmentation", 3 * 4},
-        {"real/cifar_lr_scan", 12},
+        {"real/cifar_lr_scan", 23},
         {"real/cifar_minimal_30ep", 4 * 8},
         {"demo/deit_small", 3 * 2},
         {"demo/deit_tiny", 2},
