@@ -4,6 +4,7 @@
  *     ./polar verify                              the whole table, minutes
  *     ./polar verify --quick                      the same with few samples
  *     ./polar verify --shapes 8x8,100x30 --format json
+ *     ./polar verify --only spectra               maps on matrices of few large singular values
  *     ./polar verify --only rules                 every rule's update after a rotated history of gradients
  */
 #include <stdlib.h>
@@ -24,33 +25,35 @@ typedef struct verify_args {
     int only, quick, check, format;
 } verify_args;
 
-enum { ONLY_ALL, ONLY_COVARIANCE, ONLY_RULES };
+enum { ONLY_ALL, ONLY_COVARIANCE, ONLY_RULES, ONLY_SPECTRA };
 
-static const char *const parts[] = {"all", "covariance", "rules", NULL};
+static const char *const parts[] = {"all", "covariance", "rules", "spectra", NULL};
 
 static const cli_option options[] = {
     {"shapes", CLI_STRING(verify_args, shapes), .value = "NxM,..",
      .help = "these shapes only, the paper's or any other (default: the paper's 15; rules: "
-             "8x8,8x44,64x64,192x192)"},
+             "8x8,8x44,64x64,192x192; spectra: 16x16,16x152,64x64)"},
     {"samples", CLI_INT(verify_args, samples, 1, 1000000), .value = "N",
      .help = "triples (G, P, Q) per shape (default: 50, and 1000 where the short side is at most 32; rules: "
-             "20 and 200)"},
+             "20 and 200; spectra: as --quick)"},
     {"quick", CLI_FLAG(verify_args, quick),
      .help = "fewer samples: 10, 100 where the short side is at most 32, 4 for 768x768; rules: 4 and 40"},
     {"steps", CLI_INT(verify_args, steps, 1, PL_RULE_MAX_STEPS), .value = "T", .def = "6",
      .help = "gradients in the history of a rule"},
     {"table", CLI_STRING(verify_args, table), .value = "NAME",
-     .help = "covariance: another table of Newton-Schulz coefficients (see `polar info`); no bars then"},
+     .help = "covariance, spectra: another table of Newton-Schulz coefficients (see `polar info`); no bars "
+             "then"},
     {"map-steps", CLI_INT(verify_args, map_steps, 0, POLAR_MAX_STEPS), .value = "K", .def = "5",
-     .help = "covariance: how many steps of that table"},
+     .help = "covariance, spectra: how many steps of that table"},
     {"only", CLI_CHOICE(verify_args, only, parts), .value = "PART", .def = "all",
-     .help = "all, or one of the two tables alone"},
+     .help = "all of the paper's claims, or one of the first two tables alone; or covariance on matrices of "
+             "few large singular values"},
     {"seed", CLI_INT(verify_args, seed, 0, 9007199254740992.0), .value = "S", .def = "0",
      .help = "of all random matrices"},
     {"device", CLI_STRING(verify_args, device), .value = "NAME", .def = "cpu",
      .help = "where to compute: ref, guard, cpu, cpu:threads=2, ..."},
     {"format", CLI_CHOICE(verify_args, format, cli_formats), .value = "F", .def = "text",
-     .help = "csv and tex print the covariance table, or rules where --only says so"},
+     .help = "csv and tex print the covariance table, or the one that --only names"},
     {"check", CLI_FLAG(verify_args, check),
      .help = "exit with 1 when a number misses its bar, and name it; the bars are for the default samples"},
     {0},
@@ -142,23 +145,25 @@ static int64_t samples_for(const verify_args *a, shape s)
     return a->samples ? a->samples : pl_covariance_samples(s.n, s.m, a->quick);
 }
 
-static polar_status measure_rows(verify_results *v, cli_context *ctx, polar_queue *q, const verify_args *a,
-                                 const shape *shapes)
+/* Rows whose shape, samples and singular values are set. */
+static polar_status measure_rows(pl_covariance_row *rows, int64_t count, cli_context *ctx, polar_queue *q,
+                                 const verify_args *a)
 {
     progress p = {.ctx = ctx, .start = now()};
-    for (int64_t i = 0; i < v->n_rows; i++)
-        p.cost_all += (double)samples_for(a, shapes[i]) * sample_cost(shapes[i].n, shapes[i].m);
-    for (int64_t i = 0; i < v->n_rows; i++) {
-        pl_covariance_opts o = {.seed = v->seed,
-                                .samples = samples_for(a, shapes[i]),
+    for (int64_t i = 0; i < count; i++)
+        p.cost_all += (double)rows[i].samples * sample_cost(rows[i].n, rows[i].m);
+    for (int64_t i = 0; i < count; i++) {
+        pl_covariance_opts o = {.seed = (uint64_t)a->seed,
+                                .samples = rows[i].samples,
+                                .values = rows[i].values,
                                 .table = a->table,
                                 .steps = (int)a->map_steps,
                                 .progress = show_progress,
                                 .progress_arg = &p};
-        p.n = shapes[i].n;
-        p.m = shapes[i].m;
+        p.n = rows[i].n;
+        p.m = rows[i].m;
         p.row_start = now();
-        PL_TRY(pl_covariance_measure(&v->rows[i], q, p.n, p.m, &o));
+        PL_TRY(pl_covariance_measure(&rows[i], q, p.n, p.m, &o));
         p.cost_done += (double)o.samples * sample_cost(p.n, p.m);
         double spent = now() - p.row_start;
         cli_line_clear(ctx);
@@ -167,6 +172,48 @@ static polar_status measure_rows(verify_results *v, cli_context *ctx, polar_queu
                     (long long)o.samples, spent);
     }
     return POLAR_OK;
+}
+
+static polar_status measure_table(verify_results *v, cli_context *ctx, polar_queue *q, const verify_args *a,
+                                  const shape *shapes, int64_t count)
+{
+    v->rows = pl_calloc((size_t)count, sizeof *v->rows);
+    PL_NEED(v->rows, POLAR_E_NOMEM, "%lld rows of results", (long long)count);
+    v->n_rows = count;
+    for (int64_t i = 0; i < count; i++)
+        v->rows[i] =
+            (pl_covariance_row){.n = shapes[i].n, .m = shapes[i].m, .samples = samples_for(a, shapes[i])};
+    return measure_rows(v->rows, count, ctx, q, a);
+}
+
+/* Blocks of the SO(3) network at two widths, and a larger square. */
+static const shape spectra_shapes[] = {{16, 16}, {16, 152}, {64, 64}};
+static const double tails[] = {1e-1, 1e-2, 1e-3, 1e-6};
+#define TAILS (sizeof tails / sizeof *tails)
+
+/* 1, 2, 4, ... large singular values with each size of the others, and all of them large. */
+static int64_t spectra_rows(pl_covariance_row *rows, shape s, int64_t samples)
+{
+    int64_t n = 0, k = s.n < s.m ? s.n : s.m;
+    for (int64_t rank = 1; rank < k; rank *= 2)
+        for (size_t t = 0; t < TAILS; t++, n++)
+            if (rows) rows[n] = (pl_covariance_row){s.n, s.m, samples, .values = {rank, tails[t]}};
+    if (rows) rows[n] = (pl_covariance_row){s.n, s.m, samples, .values = {k, 1}};
+    return n + 1;
+}
+
+static polar_status measure_spectra(verify_results *v, cli_context *ctx, polar_queue *q, const verify_args *a,
+                                    const shape *shapes, int64_t count)
+{
+    int64_t rows = 0, n = 0;
+    for (int64_t i = 0; i < count; i++) rows += spectra_rows(NULL, shapes[i], 0);
+    v->spectra = pl_calloc((size_t)rows, sizeof *v->spectra);
+    PL_NEED(v->spectra, POLAR_E_NOMEM, "%lld rows of results", (long long)rows);
+    v->n_spectra = rows;
+    for (int64_t i = 0; i < count; i++)
+        n += spectra_rows(v->spectra + n, shapes[i],
+                          a->samples ? a->samples : pl_covariance_samples(shapes[i].n, shapes[i].m, 1));
+    return measure_rows(v->spectra, rows, ctx, q, a);
 }
 
 static const shape rule_shapes[] = {{8, 8}, {8, 44}, {64, 64}, {192, 192}};
@@ -242,12 +289,10 @@ static polar_status measure(verify_results *v, cli_context *ctx, polar_queue *q,
     /* then what is not printed is not measured */
     int one_table = !a->check && (a->format == PL_TABLE_CSV || a->format == PL_TABLE_TEX);
     int only = one_table && a->only == ONLY_ALL ? ONLY_COVARIANCE : a->only;
-    if (only != ONLY_RULES) {
-        v->rows = pl_calloc((size_t)count, sizeof *v->rows);
-        PL_NEED(v->rows, POLAR_E_NOMEM, "%lld rows of results", (long long)count);
-        v->n_rows = count;
-        PL_TRY(measure_rows(v, ctx, q, a, shapes));
-    }
+    if (only == ONLY_SPECTRA)
+        return measure_spectra(v, ctx, q, a, a->shapes ? shapes : spectra_shapes,
+                               a->shapes ? count : (int64_t)(sizeof spectra_shapes / sizeof *spectra_shapes));
+    if (only != ONLY_RULES) PL_TRY(measure_table(v, ctx, q, a, shapes, count));
     if (only != ONLY_COVARIANCE)
         PL_TRY(measure_rules(v, ctx, q, a, a->shapes ? shapes : rule_shapes,
                              a->shapes ? count : (int64_t)(sizeof rule_shapes / sizeof *rule_shapes)));
@@ -280,6 +325,7 @@ static polar_status run(cli_context *ctx, int argc, char **argv)
     polar_device_close(dev);
     pl_free(shapes);
     pl_free(v->rows);
+    pl_free(v->spectra);
     pl_free(v->rules);
     pl_free(v->classes);
     pl_free(v);
@@ -299,6 +345,8 @@ static const char examples[] =
     "  polar verify --quick                           the same shapes, fewer samples\n"
     "  polar verify --shapes 8x8,100x30 --samples 500\n"
     "  polar verify --only covariance --table cans5 --shapes 192x192,192x768\n"
+    "  polar verify --only spectra --format csv       matrices of few large singular values, as gradients "
+    "are\n"
     "  polar verify --only rules --format csv         every rule's update, weights and spectral norms\n"
     "  polar verify --format json --check > verify.json\n";
 

@@ -63,6 +63,25 @@ static int check_row(FILE *log, const pl_covariance_row *r)
     return missed;
 }
 
+/* Rotations err by u sqrt(n + m) of ||G|| = sqrt(large), which the exact map divides by the other values and
+ * five steps multiply by up to 485. */
+static int check_spectrum(FILE *log, const pl_covariance_row *r)
+{
+    double error = DBL_EPSILON / 2 * sqrt((double)(r->n + r->m)), large = (double)r->values.rank,
+           sides = (double)(r->n < r->m ? r->n : r->m);
+    char what[128];
+    int missed = 0;
+#define WHAT(text)                                                                               \
+    (snprintf(what, sizeof what, "%lldx%lld, %lld singular values of 1, the others %.0e: " text, \
+              (long long)r->n, (long long)r->m, (long long)r->values.rank, r->values.tail),      \
+     what)
+    missed += bar(log, WHAT("polar in fp64"), r->mean[PL_COV_POLAR],
+                  error * sqrt(large / sides) / r->values.tail + TRUE_FP64);
+    missed += bar(log, WHAT("ns_fp64 in fp64"), r->mean[PL_COV_NS_FP64], 485 * error / (0.68 * sqrt(large)));
+#undef WHAT
+    return missed;
+}
+
 /* A rule that nowhere looks at lines or entries is covariant; with Adam's preconditioner and no polar map it
  * is far from it; the others are measured, not judged. */
 static int check_rule(FILE *log, const pl_rule_row *r)
@@ -141,6 +160,7 @@ int verify_check(FILE *log, const verify_results *v)
 {
     int missed = 0;
     for (int64_t i = 0; i < v->n_rows; i++) missed += check_row(log, &v->rows[i]);
+    for (int64_t i = 0; i < v->n_spectra; i++) missed += check_spectrum(log, &v->spectra[i]);
     for (int64_t i = 0; i < v->n_rules; i++) missed += check_rule(log, &v->rules[i]);
     return missed + (v->claims ? check_claims(log, v) : 0);
 }

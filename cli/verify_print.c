@@ -294,6 +294,7 @@ static polar_status print_json(FILE *out, const verify_results *v)
         for (int64_t i = 0; i < v->n_rows; i++) json_covariance(&w, &v->rows[i]);
         pl_json_array_end(&w);
     }
+    if (v->n_spectra) verify_json_spectra(&w, v);
     if (v->n_rules) verify_json_rules(&w, v);
     if (v->n_classes) verify_json_classes(&w, v);
     if (v->claims) {
@@ -313,6 +314,7 @@ polar_status verify_print(FILE *out, const verify_results *v, pl_table_format fo
     if (format == PL_TABLE_JSON) return print_json(out, v);
     if (v->n_rows) PL_TRY(print_covariance(out, v, format));
     if (v->n_rows && format != PL_TABLE_TEXT) return POLAR_OK;
+    if (v->n_spectra) return verify_print_spectra(out, v, format);
     if (v->n_rows && v->n_rules) fprintf(out, "\n");
     if (v->n_rules) PL_TRY(verify_print_rules(out, v, format));
     if (v->n_classes && format == PL_TABLE_TEXT) {

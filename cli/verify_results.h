@@ -17,7 +17,9 @@
 typedef struct verify_results {
     uint64_t seed;
     pl_covariance_row *rows;
-    int64_t n_rows;            /* 0: not measured */
+    int64_t n_rows;             /* 0: not measured */
+    pl_covariance_row *spectra; /* the same of matrices with given singular values, shape by shape */
+    int64_t n_spectra;
     pl_rule_row *rules;        /* every rule on one shape after the other */
     int64_t n_rules;           /* 0: not measured */
     pl_rule_symmetry *classes; /* the same on square, wide and tall shapes */
@@ -32,8 +34,11 @@ typedef struct verify_results {
 
 /* the paper's label of the shape, or "-" */
 const char *verify_label(int64_t n, int64_t m);
-/* csv and tex hold one table, covariance if it was measured, else rules */
+/* csv and tex hold one table, covariance if it was measured, else the one that was */
 polar_status verify_print(FILE *out, const verify_results *v, pl_table_format format);
+/* the table of given singular values; not as JSON */
+polar_status verify_print_spectra(FILE *out, const verify_results *v, pl_table_format format);
+void verify_json_spectra(pl_json_writer *w, const verify_results *v); /* the member "spectra" */
 /* the table of rules; not as JSON */
 polar_status verify_print_rules(FILE *out, const verify_results *v, pl_table_format format);
 /* the table of their symmetries; not as JSON */

@@ -33,9 +33,9 @@ void pl_conj_destroy(pl_conj *c, pl_device *dev)
 
 polar_status pl_conj_host_create(pl_conj_host *h, int64_t batch, int64_t n, int64_t m)
 {
-    h->G = pl_alloc((size_t)(batch * n * m) * sizeof(double));
-    h->P = pl_alloc((size_t)(batch * n * n) * sizeof(double));
-    h->Q = pl_alloc((size_t)(batch * m * m) * sizeof(double));
+    *h = (pl_conj_host){.G = pl_alloc((size_t)(batch * n * m) * sizeof(double)),
+                        .P = pl_alloc((size_t)(batch * n * n) * sizeof(double)),
+                        .Q = pl_alloc((size_t)(batch * m * m) * sizeof(double))};
     if (h->G && h->P && h->Q) return POLAR_OK;
     pl_conj_host_destroy(h);
     return PL_FAIL(POLAR_E_NOMEM, "%lld draws of %lldx%lld", (long long)batch, (long long)n, (long long)m);
@@ -64,6 +64,7 @@ static polar_status draw_one(const pl_conj *c, uint64_t seed, int64_t sample, in
     double *G = h->G + b * c->n * c->m;
     pl_draw draw = {.seed = seed, .kind = PL_DRAW_GRADIENT, .rows = c->n, .cols = c->m, .sample = sample};
     pl_draw_normal(G, c->n * c->m, &draw);
+    if (h->values.rank) PL_TRY(pl_spectrum_put(G, c->n, c->m, &h->values));
     for (int64_t i = 0; i < c->n * c->m; i++) G[i] = (double)(float)G[i];
     draw.kind = PL_DRAW_LEFT;
     PL_TRY(pl_haar_draw(h->P + b * c->n * c->n, c->n, &draw));

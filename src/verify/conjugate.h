@@ -29,7 +29,8 @@ typedef struct pl_conj {
 } pl_conj;
 
 typedef struct pl_conj_host {
-    double *G, *P, *Q; /* the draws of one batch */
+    double *G, *P, *Q;  /* the draws of one batch */
+    pl_spectrum values; /* of each G; rank 0, as create leaves it: the Gaussian's own */
 } pl_conj_host;
 
 /* device memory; on failure none is kept */
@@ -45,7 +46,8 @@ void pl_conj_host_destroy(pl_conj_host *h);
 pl_conj pl_conj_at(const pl_conj *c, int64_t batch);
 
 /* Draws G (rounded to fp32, so that a pipeline in fp32 has the same G), P, Q for samples first, first + 1,
- * ...; uploads them to c, of format f64; R = P G Q^T. */
+ * ...; uploads them to c, of format f64; R = P G Q^T. G is Gaussian, with the singular values h->values where
+ * those have a rank. */
 polar_status pl_conj_draw(const pl_conj *c, pl_queue *q, uint64_t seed, int64_t first, const pl_conj_host *h);
 /* G, P, Q rounded to dst's format; R computed anew in it */
 void pl_conj_copy_inputs(const pl_conj *dst, const pl_conj *src, pl_queue *q);

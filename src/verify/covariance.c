@@ -68,6 +68,7 @@ static polar_status work_create(work *w, pl_queue *q, int64_t batch, int64_t n, 
     PL_TRY(pl_conj_create(&w->c64, dev, POLAR_DTYPE_F64, batch, n, m));
     PL_TRY(pl_conj_create(&w->c32, dev, POLAR_DTYPE_F32, batch, n, m));
     PL_TRY(pl_conj_host_create(&w->host, batch, n, m));
+    w->host.values = opts->values;
     PL_TRY(pl_mat_alloc(&w->norms, dev, POLAR_DTYPE_F64, PL_COV_COLUMNS * 2 * batch, 1, 2));
     PL_TRY(pl_rho_live(&w->rho, q, RHO0_EPS));
     w->pairs = pl_alloc(pl_mat_bytes(&w->norms));
@@ -156,6 +157,9 @@ polar_status pl_covariance_measure(pl_covariance_row *out, polar_queue *q, int64
             "covariance of %lldx%lld matrices over %lld samples: sides from 1 to %d and a sample at least "
             "are wanted",
             (long long)n, (long long)m, (long long)opts->samples, PL_COV_MAX_SIDE);
+    PL_NEED(opts->values.rank >= 0 && opts->values.rank <= (n < m ? n : m), POLAR_E_ARG,
+            "covariance of %lldx%lld matrices with %lld large singular values: they have %lld", (long long)n,
+            (long long)m, (long long)opts->values.rank, (long long)(n < m ? n : m));
     int64_t batch = pl_covariance_batch(n, m, opts->samples);
     work w;
     polar_status st = work_create(&w, q, batch, n, m, opts);
@@ -165,7 +169,7 @@ polar_status pl_covariance_measure(pl_covariance_row *out, polar_queue *q, int64
         if (st == POLAR_OK && opts->progress)
             opts->progress(opts->progress_arg, rest < batch ? opts->samples : first + batch, opts->samples);
     }
-    *out = (pl_covariance_row){.n = n, .m = m, .samples = opts->samples};
+    *out = (pl_covariance_row){.n = n, .m = m, .samples = opts->samples, .values = opts->values};
     for (int c = 0; c < PL_COV_COLUMNS && st == POLAR_OK; c++)
         pl_mean_and_sd(&out->mean[c], &out->sd[c], w.delta + c * opts->samples, opts->samples);
     if (st != POLAR_OK) (void)polar_queue_sync(q); /* nothing may still use what is freed now */

@@ -9,6 +9,7 @@
 #define PL_VERIFY_COVARIANCE_H
 
 #include "polar/device.h"
+#include "verify/haar.h"
 
 #define PL_COV_MAX_SIDE 16384 /* a rotation of that size takes 2 GiB */
 
@@ -27,6 +28,7 @@ typedef enum pl_covariance_column {
 
 typedef struct pl_covariance_row {
     int64_t n, m, samples;
+    pl_spectrum values; /* of G, as asked for */
     double mean[PL_COV_COLUMNS];
     double sd[PL_COV_COLUMNS]; /* of one sample, n - 1 in the denominator; NaN for one sample */
 } pl_covariance_row;
@@ -34,7 +36,8 @@ typedef struct pl_covariance_row {
 typedef struct pl_covariance_opts {
     uint64_t seed;
     int64_t samples;
-    const char *table; /* of the Newton-Schulz columns, and its steps; NULL: Jordan's, 5 */
+    pl_spectrum values; /* of G; rank 0: Gaussian */
+    const char *table;  /* of the Newton-Schulz columns, and its steps; NULL: Jordan's, 5 */
     int steps;
     void (*progress)(void *arg, int64_t done, int64_t samples); /* after each batch, or NULL */
     void *progress_arg;

@@ -82,6 +82,28 @@ polar_status pl_haar_rotation(double r[9], const pl_draw *draw)
     return POLAR_OK;
 }
 
+polar_status pl_spectrum_put(double *x, int64_t rows, int64_t cols, const pl_spectrum *values)
+{
+    int64_t k = rows < cols ? rows : cols;
+    double *s = pl_alloc((size_t)k * sizeof *s), *u = pl_alloc((size_t)(cols * k) * sizeof *u),
+           *vt = pl_alloc((size_t)(k * rows) * sizeof *vt);
+    polar_status st = s && u && vt ? POLAR_OK
+                                   : PL_FAIL(POLAR_E_NOMEM, "the singular vectors of a %lldx%lld matrix",
+                                             (long long)rows, (long long)cols);
+    if (st == POLAR_OK) st = pl_lapack_svd(s, u, vt, x, cols, rows); /* of X^T */
+    for (int64_t i = 0; i < rows && st == POLAR_OK; i++)
+        for (int64_t j = 0; j < cols; j++) {
+            double sum = 0;
+            for (int64_t l = 0; l < k; l++)
+                sum += (l < values->rank ? 1 : values->tail) * u[j + l * cols] * vt[l + i * k];
+            x[i * cols + j] = sum;
+        }
+    pl_free(s);
+    pl_free(u);
+    pl_free(vt);
+    return st;
+}
+
 polar_status pl_singular_range(double *largest, double *smallest, const double *x, int64_t rows, int64_t cols)
 {
     int64_t k = rows < cols ? rows : cols;

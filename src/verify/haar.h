@@ -28,11 +28,21 @@ typedef struct pl_draw {
     int64_t sample;
 } pl_draw;
 
+/* Singular values that a measure asks for: `rank` of them are 1, the others tail. Rank 0: those of the draw.
+ */
+typedef struct pl_spectrum {
+    int64_t rank;
+    double tail;
+} pl_spectrum;
+
 /* count values of N(0, 1) */
 void pl_draw_normal(double *out, int64_t count, const pl_draw *draw);
 polar_status pl_haar_from_gaussian(double *q, int64_t n);             /* (n, n) in place */
 polar_status pl_haar_draw(double *q, int64_t n, const pl_draw *draw); /* (n, n), Haar on O(n) */
 polar_status pl_haar_rotation(double r[9], const pl_draw *draw);      /* Haar on SO(3) */
+/* X (rows, cols) keeps its singular vectors, which are Haar where X is Gaussian, and gets these values; by
+ * LAPACK */
+polar_status pl_spectrum_put(double *x, int64_t rows, int64_t cols, const pl_spectrum *values);
 /* by LAPACK; smallest may be NULL */
 polar_status pl_singular_range(double *largest, double *smallest, const double *x, int64_t rows,
                                int64_t cols);

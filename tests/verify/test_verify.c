@@ -185,6 +185,92 @@ static void covariance(const char *device, int full)
     place_close(p);
 }
 
+/* ---- matrices with given singular values ---- */
+
+/* The values are those asked for, the vectors the draw's: with all values 1, X is G's polar factor and X^T G
+ * is symmetric. */
+static void spectrum(void)
+{
+    enum { N = 24, M = 16 };
+    double X[N * M], G[N * M], largest, smallest, asymmetry = 0;
+    pl_draw_normal(G, N * M, &(pl_draw){.seed = SEED, .kind = PL_DRAW_OTHER, .rows = N, .cols = M});
+    memcpy(X, G, sizeof X);
+    TEST_TRY(pl_spectrum_put(X, N, M, &(pl_spectrum){.rank = 3, .tail = 1e-4}));
+    TEST_TRY(pl_singular_range(&largest, &smallest, X, N, M));
+    test_bound("spectrum: the largest value is 1, the least 1e-4", fabs(largest - 1) + fabs(smallest - 1e-4),
+               8 * EPS * N, "some eps of two decompositions");
+    memcpy(X, G, sizeof X);
+    TEST_TRY(pl_spectrum_put(X, N, M, &(pl_spectrum){.rank = M}));
+    for (int i = 0; i < M; i++)
+        for (int j = 0; j < M; j++) {
+            double a = 0, b = 0;
+            for (int k = 0; k < N; k++) a += X[k * M + i] * G[k * M + j], b += X[k * M + j] * G[k * M + i];
+            asymmetry = fmax(asymmetry, fabs(a - b));
+        }
+    test_bound("spectrum: X^T G of all values 1 against its transpose", asymmetry, 8 * EPS * N * 10,
+               "eps a column of ||G|| < 10");
+}
+
+/* A map lifts small singular values: the exact one by 1 / tail, five steps of Jordan's table by up
+ * to 3.4445^5 = 485, and with them what rounding left there. ||X|| = 1 is rounded to u sqrt(n + m) by the
+ * products P G Q^T and P phi Q^T, large values are 1 / sqrt(rank) and end at 0.68 or more. fp32's steps add
+ * 200 units (see bars).
+ *
+ * In bf16 an entry is rounded by 0.42 2^-9 of its size (an error uniform within half a unit, over a mantissa
+ * whose logarithm is), so X by 8.3e-4. Of this the share (n - r)(m - r) / (n m) lies in the null directions,
+ * for 16 x 16 of rank 2 0.77, is lifted to 485 x 8.3e-4 x sqrt(0.77) = 0.35 in norm, and is another one on
+ * the rotated side: 0.5 beside two values near 1 is 0.4 of the whole, to which later steps add. Less than
+ * half of that would be another explanation; three bits more leave an eighth of it. */
+static void spectra(const char *device, int full)
+{
+    static const row_case rows[] = {{16, 16, 40}, {16, 152, 10}, {12, 5, 40}};
+    place p = place_open(device);
+    for (size_t i = 0; i < (full ? sizeof rows / sizeof *rows : 1); i++)
+        for (int64_t rank = 1; rank <= 4; rank *= 2)
+            for (int t = 0; t < 2; t++) {
+                int64_t n = rows[i].n, m = rows[i].m, k = n < m ? n : m;
+                double tail = t ? 1e-6 : 1e-2, sum = sqrt((double)(n + m));
+                pl_covariance_opts o = {
+                    .seed = SEED, .samples = full ? rows[i].samples : 4, .values = {rank, tail}};
+                pl_covariance_row r;
+                char what[96];
+                TEST_TRY(pl_covariance_measure(&r, p.q, n, m, &o));
+#define WHAT(text)                                                                                      \
+    (snprintf(what, sizeof what, "%lldx%lld, %lld large, tail %.0e: " text, (long long)n, (long long)m, \
+              (long long)rank, tail),                                                                   \
+     what)
+                test_bound(WHAT("polar"), r.mean[PL_COV_POLAR],
+                           EPS / 2 * sum * sqrt((double)rank / (double)k) / tail + 1e-13,
+                           "u sqrt(n + m) ||G|| / tail");
+                test_bound(WHAT("NS5, fp64"), r.mean[PL_COV_NS_FP64],
+                           485 * EPS / 2 * sum / (0.68 * sqrt((double)rank)), "485 u sqrt(n + m)");
+                if (!full) continue;
+                test_bound(WHAT("NS5, fp32"), r.mean[PL_COV_NS_FP32],
+                           685 * 0x1p-24 * sum / (0.68 * sqrt((double)rank)),
+                           "(485 + 200) 2^-24 sqrt(n + m)");
+                if (!t || rank != 2 || k != 16) continue;
+                test_true(WHAT("bf16 fused: lifted roundings"), r.mean[PL_COV_NS_BF16_FUSED] > 0.2, "%.2f",
+                          r.mean[PL_COV_NS_BF16_FUSED]);
+                test_bound(WHAT("fp16 over bf16"),
+                           r.mean[PL_COV_NS_FP16_FUSED] / r.mean[PL_COV_NS_BF16_FUSED], 0.25,
+                           "an eighth, twice that where bf16's no longer grow");
+                o.values = (pl_spectrum){k, 1};
+                double few = r.mean[PL_COV_NS_BF16_FUSED];
+                TEST_TRY(pl_covariance_measure(&r, p.q, n, m, &o));
+                test_bound(WHAT("bf16 fused, all values large, over that"),
+                           r.mean[PL_COV_NS_BF16_FUSED] / few, 0.1,
+                           "no value is small: slopes of some units, not 485");
+#undef WHAT
+            }
+    pl_covariance_row r;
+    test_true("more large values than there are",
+              pl_covariance_measure(&r, p.q, 3, 5,
+                                    &(pl_covariance_opts){.seed = SEED, .samples = 1, .values = {4, 0}}) ==
+                  POLAR_E_ARG,
+              "%s", polar_error_message());
+    place_close(p);
+}
+
 /* Bytes of two rows that differ. */
 static int64_t row_mismatch(const pl_covariance_row *a, const pl_covariance_row *b)
 {
@@ -363,7 +449,8 @@ static polar_status everything(const char *device)
     polar_status st = polar_device_open(&dev, device);
     if (st == POLAR_OK) st = polar_queue_create(&q, dev, NULL);
     if (st == POLAR_OK)
-        st = pl_covariance_measure(&r, q, 4, 6, &(pl_covariance_opts){.seed = SEED, .samples = 2});
+        st = pl_covariance_measure(&r, q, 4, 6,
+                                   &(pl_covariance_opts){.seed = SEED, .samples = 2, .values = {2, 1e-2}});
     if (st == POLAR_OK) st = pl_block_lemma_measure(&b, q, NULL, 0, SEED);
     if (st == POLAR_OK) st = pl_proposition_measure(&pr, q, 1);
     if (st == POLAR_OK) st = pl_linear_maps_measure(&l, q, SEED);
@@ -397,6 +484,8 @@ int main(int argc, char **argv)
     haar_blocks();
     schur();
     covariance(device, full);
+    spectrum();
+    spectra(device, full);
     if (full) threads();
     place p = place_open(device);
     block_lemma(p);
