@@ -367,12 +367,12 @@ static int follow(polar_optim *opt, pl_queue *q)
 }
 
 /* Ops of some part read its gradient beside those that a graph can follow (direction, polar_step and the
- * like): Kronecker factors, moments under a root, norms of gradients. */
+ * like): Kronecker factors, moments under a root, momentum of picked lines, norms of gradients. */
 static int reads_again(const polar_optim *opt)
 {
     for (int64_t i = 0; i < opt->part_count; i++) {
         const pl_optim_param *p = &opt->parts[i];
-        if (pl_optim_kron(opt, p) || pl_optim_rooted(opt, p)) return 1;
+        if (pl_optim_kron(opt, p) || pl_optim_rooted(opt, p) || pl_optim_picks(opt, p)) return 1;
         if (p->B.data && pl_post_norms(pl_optim_rule(opt, p))) return 1;
     }
     return 0;

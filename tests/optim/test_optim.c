@@ -273,8 +273,9 @@ static void resume(const char *device, const char *rule, polar_dtype weights)
     rig_close(&second);
 }
 
-/* Gradients that move from step to step, in bf16 too; and gradients are const. */
-static void moving_gradients(const char *device, const char *rule)
+/* Gradients that move from step to step, in bf16 too, and with ops that look at them beside the steps (skip);
+ * and gradients are const. */
+static void moving_gradients(const char *device, const char *rule, polar_skip skip)
 {
     static const param_spec spec[] = {{.name = "w", .ndim = 2, .shape = {9, 16}},
                                       {.name = "v", .ndim = 2, .shape = {40, 70}}};
@@ -285,7 +286,7 @@ static void moving_gradients(const char *device, const char *rule)
     pl_mat other[N];
     double *g = map_new(MOST), *back = map_new(MOST);
     int64_t changed = 0;
-    o.matrix_names = NULL;
+    o.matrix_names = NULL, o.skip_nonfinite = skip;
     TEST_TRY(rig_open(&a, device, spec, N, POLAR_DTYPE_F32, POLAR_DTYPE_BF16, &o));
     TEST_TRY(rig_open(&b, device, spec, N, POLAR_DTYPE_F32, POLAR_DTYPE_BF16, &o));
     for (int i = 0; i < N; i++)
@@ -306,7 +307,7 @@ static void moving_gradients(const char *device, const char *rule)
             for (int64_t k = 0; k < a.elements[i]; k++) changed += back[k] != pl_bf16_round_f64(g[k]);
         }
     }
-    snprintf(line, sizeof line, "%s: gradients that move", rule);
+    snprintf(line, sizeof line, "%s: gradients that move%s", rule, skip ? ", are looked at" : "");
     test_exact(line, rig_mismatches(&a, &b));
     snprintf(line, sizeof line, "%s: gradients are const", rule);
     test_exact(line, changed);
@@ -362,7 +363,10 @@ int main(int argc, char **argv)
         resume(device, polar_rule_name(k), POLAR_DTYPE_F32);
     }
     resume(device, "polaradamw", POLAR_DTYPE_BF16);
-    for (int k = 0; polar_rule_name(k); k++) moving_gradients(device, polar_rule_name(k));
+    for (int k = 0; polar_rule_name(k); k++) {
+        moving_gradients(device, polar_rule_name(k), POLAR_SKIP_NEVER);
+        moving_gradients(device, polar_rule_name(k), POLAR_SKIP_NONFINITE);
+    }
     norms(device);
     return test_end();
 }
