@@ -44,9 +44,9 @@ def deviations(rows):
     print("| h_c | rule | map | n | " + " | ".join(f"step {s}" for s in steps) + " |")
     print("| --- " * (4 + len(steps)) + "|")
     for width, arm, kind in sorted({k[:3] for k in by}):
-        values = [by.get((width, arm, kind, s)) for s in steps]
+        values = [by.get((width, arm, kind, s), ()) for s in steps]
         cells = [f"{mean(v):.2g}" if v else "" for v in values]
-        print(f"| {width} | {arm} | {kind} | {len(values[0])} | " + " | ".join(cells) + " |")
+        print(f"| {width} | {arm} | {kind} | {max(map(len, values))} | " + " | ".join(cells) + " |")
 
 
 def spectra_of(rows):

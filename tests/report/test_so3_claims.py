@@ -161,11 +161,13 @@ def test_gauge():
                 for i, value in enumerate(values):
                     db.execute("INSERT INTO gauge VALUES(?, 1, ?, ?, 'spectrum:direction', ?)",
                                (run, block, i, value))
+        db.execute("INSERT INTO gauge VALUES('r', 2, 'layers.1.W_11', 0, 'exact', 0.5)")
         db.commit()
         db.close()
         rows = so3_gauge.read([path])
         for table, wanted in (
-                (so3_gauge.deviations, "| 4 | muon | ns_bf16_reference | 4 | 0.38 |"),
+                (so3_gauge.deviations, "| 4 | muon | ns_bf16_reference | 4 | 0.38 |  |"),
+                (so3_gauge.deviations, "| 4 | muon | exact | 1 |  | 0.5 |"),    # a map at one step only
                 (so3_gauge.spectra, "| 4 | direction | muon | 1 | 2 | 3.5 | 5.0e-01 | 2.5e-01 |"),
                 (so3_gauge.against, "3: 0.50 (1), 4: 0.25 (1) ; correlation -1.00, n = 2")):
             out = io.StringIO()
