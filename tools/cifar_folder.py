@@ -7,6 +7,7 @@
 A picture is named by its place in its file, counted from 0. The folder must not be there.
 """
 import os
+import re
 import struct
 import sys
 import zlib
@@ -55,10 +56,10 @@ def main(source, folder):
         sys.exit(f"cifar_folder: {source} has neither {SETS[0][0]} nor {SETS[1][0]}; "
                  "the binary version of the set is wanted")
     names_file, before, parts = found[0]
-    with open(os.path.join(source, names_file)) as f:
+    with open(os.path.join(source, names_file), encoding="ascii", errors="replace") as f:
         names = f.read().split()
-    if any("/" in name or name.startswith(".") for name in names):
-        sys.exit(f"cifar_folder: {names_file}: a class has no name that a folder can have")
+    if len(set(names)) < len(names) or not all(re.fullmatch(r"\w[\w.-]*", name) for name in names):
+        sys.exit(f"cifar_folder: {names_file}: a class has no name that a folder of its own can have")
     if os.path.exists(folder):
         sys.exit(f"cifar_folder: {folder} is there already")
     for part, files in parts.items():

@@ -81,9 +81,13 @@ def test_lies(base):
         (source / "test.bin").write_bytes(data)
         result = run(source, base / what.replace(" ", "_"))
         test(what, result.returncode == 1 and said in result.stderr)
-    (source / "fine_label_names.txt").write_text("../apple\nbear\ncan\n")
-    result = run(source, base / "out")
-    test("a class named as a path", result.returncode == 1 and not (base / "out").exists())
+    for what, names in (("a class named as a path", b"../apple\nbear\ncan\n"),
+                        ("a class named twice", b"apple\nbear\napple\n"),
+                        ("names that are no text", b"apple\nb\xff\0\ncan\n")):
+        (source / "fine_label_names.txt").write_bytes(names)
+        result = run(source, base / "out")
+        test(what, result.returncode == 1 and "a class has no name" in result.stderr
+             and not (base / "out").exists())
     result = run(base, base / "out")
     test("a folder without a set", result.returncode == 1 and "binary version" in result.stderr)
 
