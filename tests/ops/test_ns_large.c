@@ -62,12 +62,12 @@ static double *by_op(machine *at, int64_t batch, int64_t rows, int64_t cols, con
     return y;
 }
 
-/* The same with a result of its own, in f32, in rows with room behind them. */
+/* The same with a result of its own, in rows with room behind them. */
 static double *by_op_out(machine *at, int64_t batch, int64_t rows, int64_t cols, const double *x,
-                         int64_t steps, int64_t chain)
+                         int64_t steps, int64_t chain, polar_dtype dtype, int64_t room)
 {
     pl_mat X = put(at, batch, rows, cols, x), wide;
-    TEST_TRY(pl_mat_alloc(&wide, at->dev, POLAR_DTYPE_F32, batch, rows, cols + 8));
+    TEST_TRY(pl_mat_alloc(&wide, at->dev, dtype, batch, rows, cols + room));
     pl_args_newton_schulz a = args_of(X, steps, chain);
     a.Y = wide, a.Y.cols = cols;
     pl_call_newton_schulz(at->q, &a);
@@ -148,7 +148,9 @@ static void shape(machine *at, int64_t batch, int64_t rows, int64_t cols, int64_
     double *x = numbers(n, 1 / sqrt((double)one), (uint64_t)(rows + cols)), *t = turned(x, batch, rows, cols);
     double *y = by_op(at, batch, rows, cols, x, steps, chain),
            *again = by_op(at, batch, rows, cols, x, steps, chain),
-           *out = by_op_out(at, batch, rows, cols, x, steps, chain);
+           *out = by_op_out(at, batch, rows, cols, x, steps, chain, POLAR_DTYPE_F32, 8),
+           *odd = by_op_out(at, batch, rows, cols, x, steps, chain, POLAR_DTYPE_F32, 1),
+           *half = by_op_out(at, batch, rows, cols, x, steps, chain, POLAR_DTYPE_BF16, 8);
     double *tall = by_op(at, batch, cols, rows, t, steps, chain), *back = turned(tall, batch, cols, rows);
     double *alone = by_op(at, 1, rows, cols, x + n - one, steps, chain),
            *g = by_gemms(at, batch, rows, cols, x, steps, chain);
@@ -157,9 +159,12 @@ static void shape(machine *at, int64_t batch, int64_t rows, int64_t cols, int64_
     test_bound(name, apart(y, g, n), chain ? 0.08 : 0.05, "another order of sums");
     test_exact("... a second time", unlike(y, again, n));
     test_exact("... into an f32 array", unlike(y, out, n));
+    test_exact("... into one of odd strides", unlike(y, odd, n));
+    test_exact("... into a bf16 array", unlike(y, half, n));
     if (rows < cols) test_exact("... tall", unlike(y, back, n)); /* a square's transpose is another matrix */
     test_exact("... without its mates", unlike(y + n - one, alone, one));
-    free(x), free(t), free(y), free(again), free(out), free(tall), free(back), free(alone), free(g);
+    free(x), free(t), free(y), free(again), free(out), free(odd), free(half), free(tall), free(back),
+        free(alone), free(g);
 }
 
 /* X is the middle of a wider array, of three matrices the second. */
@@ -186,6 +191,19 @@ static void strided(machine *at, int64_t rows, int64_t cols)
     pl_mat_free(&all, at->dev);
 }
 
+/* A result that begins in the middle of X. */
+static void overlapped(machine *at)
+{
+    pl_mat all;
+    TEST_TRY(pl_mat_alloc(&all, at->dev, POLAR_DTYPE_F32, 1, 2 * 320, 384));
+    pl_args_newton_schulz a = args_of(pl_mat_dense(all.data, POLAR_DTYPE_BF16, 1, 320, 384), 5, 0);
+    a.Y = pl_mat_dense((float *)all.data + 384, POLAR_DTYPE_F32, 1, 320, 384);
+    pl_call_newton_schulz(at->q, &a);
+    polar_status st = polar_queue_sync(at->q);
+    test_true("a result that overlaps X is refused", st == POLAR_E_ARG, "%s", polar_error_message());
+    pl_mat_free(&all, at->dev);
+}
+
 int main(int argc, char **argv)
 {
     machine at;
@@ -197,7 +215,10 @@ int main(int argc, char **argv)
     if (!pl_queue_has(at.q, PL_OP_newton_schulz) || !pl_queue_serves(at.q, PL_OP_newton_schulz, &asked))
         return 77;
     shape(&at, 3, 320, 384, 5, 0);
+    shape(&at, 2, 320, 384, 1, 0);
+    shape(&at, 3, 48, 80, 5, 0); /* in a block's memory */
     strided(&at, 320, 384);
+    overlapped(&at);
     if (!test_few(argc, argv)) {
         shape(&at, 2, 512, 576, 1, 0);
         shape(&at, 5, 576, 1024, 4, 0);

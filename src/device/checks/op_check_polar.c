@@ -35,6 +35,7 @@ polar_status pl_check_newton_schulz(const pl_args_newton_schulz *a)
             polar_dtype_name(a->X.dtype));
     if (a->Y.data) {
         PL_TRY(need_same_shape("newton_schulz", "X", &a->Y, &a->X));
+        PL_TRY(need_apart("newton_schulz", "X", &a->Y, &a->X));
         PL_NEED(a->Y.dtype == POLAR_DTYPE_F32 || a->Y.dtype == POLAR_DTYPE_BF16, POLAR_E_DTYPE,
                 "newton_schulz wants Y in f32 or bf16, got %s", polar_dtype_name(a->Y.dtype));
     }
