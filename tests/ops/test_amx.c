@@ -60,6 +60,20 @@ static void test_chains(machine *at)
     test_exact("newton_schulz, joined steps: 1 and 3 threads", threads);
 }
 
+/* Entries of a result of its own, in this format, that are not those of X's, and guards that it broke. */
+static int64_t wrong_into(machine *at, polar_dtype dtype, const matrix *x, const matrix *result,
+                          int64_t steps)
+{
+    int64_t batch = x->m.batch, rows = x->m.rows, cols = x->m.cols, wrong;
+    matrix X = copy_of(x), Y = matrix_create(dtype, batch, rows, cols, 3, NORMAL, 2),
+           wanted = matrix_create(dtype, batch, rows, cols, 0, NORMAL, 3);
+    PL_CALL(copy, at->q, .Y = wanted.m, .X = result->m);
+    by_op_into(at, Y.m, &X, steps, 0);
+    wrong = differences(&Y.m, &wanted.m, 0) + guards_broken(&Y) + guards_broken(&X);
+    matrix_destroy(&X), matrix_destroy(&Y), matrix_destroy(&wanted);
+    return wrong;
+}
+
 static void test_fused(machine *at)
 {
     static const struct {
@@ -68,7 +82,7 @@ static void test_fused(machine *at)
                  {5, 16, 152, 5}, {1, 32, 32, 5},   {3, 33, 33, 4},   {2, 31, 65, 5},
                  {2, 64, 96, 5},  {1, 95, 97, 3},   {1, 20, 300, 5},  {1, 100, 257, 12},
                  {1, 40, 50, 0},  {2, 192, 192, 2}, {1, 192, 768, 2}, {2, 256, 1024, 1}};
-    int64_t bad = 0, threads = 0, alone = 0, tall = 0, guards = 0, special = 0;
+    int64_t bad = 0, threads = 0, alone = 0, tall = 0, guards = 0, special = 0, into = 0;
     for (int c = 0; c < COUNT(cases); c++) {
         matrix x = iterate_create(cases[c].batch, cases[c].m, cases[c].n, c % 3, (uint64_t)(100 + c)),
                y = copy_of(&x), one = copy_of(&x), many = copy_of(&x);
@@ -78,6 +92,7 @@ static void test_fused(machine *at)
         bad += differences(&y.m, &one.m, 0);
         threads += differences(&one.m, &many.m, 0);
         guards += guards_broken(&one) + guards_broken(&many);
+        into += wrong_into(&at[3], c % 2 ? BF16 : F32, &x, &one, cases[c].steps);
         matrix last = copy_of(&x);
         pl_mat within = pl_mat_at(one.m, cases[c].batch - 1, 1);
         last.m = pl_mat_at(last.m, cases[c].batch - 1, 1);
@@ -112,6 +127,7 @@ static void test_fused(machine *at)
     test_exact("newton_schulz: alone and in a batch", alone);
     test_exact("newton_schulz: tall matrices", tall);
     test_exact("newton_schulz: nothing written outside X", guards);
+    test_exact("newton_schulz: a result of its own", into);
     test_exact("newton_schulz: NaN, infinity, subnormal, huge", special);
 }
 

@@ -31,14 +31,20 @@ static inline matrix copy_of(const matrix *x)
     return y;
 }
 
-static inline void by_op(machine *at, const matrix *x, int64_t steps, int64_t chain)
+/* X becomes the result, or Y where there is one. */
+static inline void by_op_into(machine *at, pl_mat y, const matrix *x, int64_t steps, int64_t chain)
 {
-    pl_args_newton_schulz a = {.X = x->m, .steps = steps, .chain = chain};
+    pl_args_newton_schulz a = {.X = x->m, .Y = y, .steps = steps, .chain = chain};
     for (int64_t s = 0; s < steps && s < PL_FUSED_STEPS; s++)
         a.coef[3 * s] = jordan.a - 0.01 * (double)s, a.coef[3 * s + 1] = jordan.b,
                    a.coef[3 * s + 2] = jordan.c;
     pl_call_newton_schulz(at->q, &a);
     TEST_TRY(polar_queue_sync(at->q));
+}
+
+static inline void by_op(machine *at, const matrix *x, int64_t steps, int64_t chain)
+{
+    by_op_into(at, (pl_mat){0}, x, steps, chain);
 }
 
 static inline void by_gemms(machine *at, const matrix *x, int64_t steps)
