@@ -11,6 +11,22 @@ const char *verify_label(int64_t n, int64_t m)
     return p ? p->label : "-";
 }
 
+void verify_put_shape(pl_table *t, int64_t n, int64_t m)
+{
+    char shape[48];
+    snprintf(shape, sizeof shape, "%lldx%lld", (long long)n, (long long)m);
+    pl_table_text(t, shape);
+}
+
+void verify_json_shape(pl_json_writer *w, int64_t n, int64_t m)
+{
+    pl_json_key(w, "shape");
+    pl_json_array(w);
+    pl_json_integer(w, n);
+    pl_json_integer(w, m);
+    pl_json_array_end(w);
+}
+
 /* ---- the covariance table ---- */
 
 static const pl_table_column covariance_columns[] = {
@@ -37,11 +53,9 @@ static const pl_table_column covariance_columns[] = {
 static void covariance_cells(pl_table *t, const pl_covariance_row *r)
 {
     const pl_paper_covariance *p = pl_paper_covariance_find(r->n, r->m);
-    char shape[48];
-    snprintf(shape, sizeof shape, "%lldx%lld", (long long)r->n, (long long)r->m);
     pl_table_row(t);
     pl_table_text(t, verify_label(r->n, r->m));
-    pl_table_text(t, shape);
+    verify_put_shape(t, r->n, r->m);
     pl_table_integer(t, r->samples);
 #define OR_NONE(field)                       \
     do {                                     \
@@ -160,11 +174,7 @@ static void json_covariance(pl_json_writer *w, const pl_covariance_row *r)
     pl_json_object(w);
     pl_json_key(w, "label");
     pl_json_string(w, verify_label(r->n, r->m));
-    pl_json_key(w, "shape");
-    pl_json_array(w);
-    pl_json_integer(w, r->n);
-    pl_json_integer(w, r->m);
-    pl_json_array_end(w);
+    verify_json_shape(w, r->n, r->m);
     pl_json_key(w, "samples");
     pl_json_integer(w, r->samples);
     for (int c = 0; c < PL_COV_RHO0; c++)
@@ -221,11 +231,7 @@ static void json_gauge(pl_json_writer *w, const verify_results *v)
     const pl_theorem *t = &v->theorem;
     pl_json_key(w, "block_lemma");
     pl_json_object(w);
-    pl_json_key(w, "shape");
-    pl_json_array(w);
-    pl_json_integer(w, b->rows);
-    pl_json_integer(w, b->cols);
-    pl_json_array_end(w);
+    verify_json_shape(w, b->rows, b->cols);
     pl_json_key(w, "blocks");
     pl_json_integer(w, b->blocks);
     pl_json_put(w, "polar", b->polar);

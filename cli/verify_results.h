@@ -32,6 +32,9 @@ typedef struct verify_results {
     pl_linear_maps linear;
 } verify_results;
 
+/* "8x44" as a table's cell, and as the JSON member "shape" */
+void verify_put_shape(pl_table *t, int64_t n, int64_t m);
+void verify_json_shape(pl_json_writer *w, int64_t n, int64_t m);
 /* the paper's label of the shape, or "-" */
 const char *verify_label(int64_t n, int64_t m);
 /* csv and tex hold one table, covariance if it was measured, else the one that was */

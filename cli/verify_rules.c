@@ -29,11 +29,9 @@ static void put(pl_table *t, const pl_rule_row *r, pl_rule_precision p, double x
 
 static void rule_cells(pl_table *t, const pl_rule_row *r)
 {
-    char shape[48];
-    snprintf(shape, sizeof shape, "%lldx%lld", (long long)r->n, (long long)r->m);
     pl_table_row(t);
     pl_table_text(t, r->rule);
-    pl_table_text(t, shape);
+    verify_put_shape(t, r->n, r->m);
     pl_table_integer(t, r->samples);
     pl_table_integer(t, r->steps);
     for (pl_rule_precision p = 0; p < PL_RULE_PRECISIONS; p++) {
@@ -66,11 +64,7 @@ static void json_begin(pl_json_writer *w, const char *rule, int64_t n, int64_t m
     pl_json_object(w);
     pl_json_key(w, "rule");
     pl_json_string(w, rule);
-    pl_json_key(w, "shape");
-    pl_json_array(w);
-    pl_json_integer(w, n);
-    pl_json_integer(w, m);
-    pl_json_array_end(w);
+    verify_json_shape(w, n, m);
     pl_json_key(w, "steps");
     pl_json_integer(w, steps);
     pl_json_key(w, "samples");
@@ -124,11 +118,9 @@ static const pl_rule_precision class_precisions[] = {PL_RULE_FP64, PL_RULE_FP32,
 
 static void class_cells(pl_table *t, const pl_rule_symmetry *s)
 {
-    char shape[48];
-    snprintf(shape, sizeof shape, "%lldx%lld", (long long)s->n, (long long)s->m);
     pl_table_row(t);
     pl_table_text(t, s->rule);
-    pl_table_text(t, shape);
+    verify_put_shape(t, s->n, s->m);
     pl_table_text(t, pl_rule_class(s));
     for (int k = 0; k < 3; k++)
         for (pl_rule_group g = PL_RULE_LEFT; g < PL_RULE_GROUPS; g++) {

@@ -22,10 +22,8 @@ static const pl_covariance_column shown[] = {PL_COV_POLAR,         PL_COV_NS_FP6
 
 static void spectra_cells(pl_table *t, const pl_covariance_row *r)
 {
-    char shape[48];
-    snprintf(shape, sizeof shape, "%lldx%lld", (long long)r->n, (long long)r->m);
     pl_table_row(t);
-    pl_table_text(t, shape);
+    verify_put_shape(t, r->n, r->m);
     pl_table_integer(t, r->samples);
     pl_table_integer(t, r->values.rank);
     if (r->values.rank < r->n && r->values.rank < r->m) pl_table_number(t, r->values.tail);
@@ -54,11 +52,7 @@ void verify_json_spectra(pl_json_writer *w, const verify_results *v)
     for (int64_t i = 0; i < v->n_spectra; i++) {
         const pl_covariance_row *r = &v->spectra[i];
         pl_json_object(w);
-        pl_json_key(w, "shape");
-        pl_json_array(w);
-        pl_json_integer(w, r->n);
-        pl_json_integer(w, r->m);
-        pl_json_array_end(w);
+        verify_json_shape(w, r->n, r->m);
         pl_json_key(w, "samples");
         pl_json_integer(w, r->samples);
         pl_json_key(w, "large");
