@@ -60,20 +60,6 @@ static void test_chains(machine *at)
     test_exact("newton_schulz, joined steps: 1 and 3 threads", threads);
 }
 
-/* Entries of a result of its own, in this format, that are not those of X's, and guards that it broke. */
-static int64_t wrong_into(machine *at, polar_dtype dtype, const matrix *x, const matrix *result,
-                          int64_t steps)
-{
-    int64_t batch = x->m.batch, rows = x->m.rows, cols = x->m.cols, wrong;
-    matrix X = copy_of(x), Y = matrix_create(dtype, batch, rows, cols, 3, NORMAL, 2),
-           wanted = matrix_create(dtype, batch, rows, cols, 0, NORMAL, 3);
-    PL_CALL(copy, at->q, .Y = wanted.m, .X = result->m);
-    by_op_into(at, Y.m, &X, steps, 0);
-    wrong = differences(&Y.m, &wanted.m, 0) + guards_broken(&Y) + guards_broken(&X);
-    matrix_destroy(&X), matrix_destroy(&Y), matrix_destroy(&wanted);
-    return wrong;
-}
-
 static void test_fused(machine *at)
 {
     static const struct {

@@ -47,6 +47,20 @@ static inline void by_op(machine *at, const matrix *x, int64_t steps, int64_t ch
     by_op_into(at, (pl_mat){0}, x, steps, chain);
 }
 
+/* Entries of a result of its own, in this format, that are not those of X's, and guards that it broke. */
+static inline int64_t wrong_into(machine *at, polar_dtype dtype, const matrix *x, const matrix *result,
+                                 int64_t steps)
+{
+    int64_t batch = x->m.batch, rows = x->m.rows, cols = x->m.cols, wrong;
+    matrix X = copy_of(x), Y = matrix_create(dtype, batch, rows, cols, 3, NORMAL, 2),
+           wanted = matrix_create(dtype, batch, rows, cols, 0, NORMAL, 3);
+    PL_CALL(copy, at->q, .Y = wanted.m, .X = result->m);
+    by_op_into(at, Y.m, &X, steps, 0);
+    wrong = differences(&Y.m, &wanted.m, 0) + guards_broken(&Y) + guards_broken(&X);
+    matrix_destroy(&X), matrix_destroy(&Y), matrix_destroy(&wanted);
+    return wrong;
+}
+
 static inline void by_gemms(machine *at, const matrix *x, int64_t steps)
 {
     int64_t B = x->m.batch, m = x->m.rows, n = x->m.cols;
