@@ -259,7 +259,9 @@ typedef struct polar_optim_opts {
      * this process alone */
     polar_comm *comm;
     polar_grads grads; /* with comm */
-    int reserved;      /* 0 */
+    /* 1: weights and state lie where polar_optim_place says, the data of polar_param are not read; with
+     * skip_missing or skip_nonfinite, without comm */
+    int placed;
     /* with comm and POLAR_GRADS_MEAN: the parts into which a step's batch is always cut, each added by
      * polar_optim_add_grads; 0: one of each rank, added by the step */
     int64_t leaves;
@@ -361,6 +363,10 @@ POLAR_API polar_status polar_optim_set_grads(polar_optim *opt, void *const *data
  * way. */
 POLAR_API polar_status polar_optim_set_scaler(polar_optim *opt, const float *found_inf,
                                               const float *grad_scale);
+/* With opts.skip_missing or opts.skip_nonfinite: n learning rates, floats in device memory that every step
+ * reads in the place of all numbers lr, of the schedule and of the members' on/off: of each parameter, then
+ * of each rest that no block covers; of each member of these. NULL: the numbers again. Not with comm. */
+POLAR_API polar_status polar_optim_set_rates(polar_optim *opt, const float *rates, int64_t n);
 /* steps made; with opts.skip_nonfinite as of the last polar_optim_stats, save or load; of NULL 0 */
 POLAR_API int64_t polar_optim_get_step(const polar_optim *opt);
 /* steps left out by a flag, of member 0, as of the same moment; of NULL 0 */
@@ -371,6 +377,23 @@ POLAR_API int64_t polar_optim_param_count(const polar_optim *opt);
 POLAR_API const char *polar_optim_report(const polar_optim *opt);
 /* device memory held; of NULL 0 */
 POLAR_API size_t polar_optim_state_bytes(const polar_optim *opt);
+
+/* ---- weights and state that come and go ----------------------------------------------------------
+ *
+ * With opts.placed the optimiser has no state of its own: everything that is kept from step to step (moments,
+ * master copies, factors, counts of steps) lies in one piece of the caller's device memory, as opaque bytes
+ * of one layout for given parameters and options. A step is then a function of weights, gradients, state and
+ * rates, as functional frameworks have it (python/xla/polar_xla.c). */
+
+/* Where they are for the steps to come: n, polar_optim_param_count, weights and gradients, as
+ * polar_optim_set_grads takes them, and polar_optim_placed_bytes of state, its address a multiple of 64. Only
+ * pointers move. After a refusal no step is made before the next place. */
+POLAR_API polar_status polar_optim_place(polar_optim *opt, void *const *weights, void *const *grads,
+                                         int64_t n, void *state);
+/* bytes of state that is kept from step to step; of NULL 0 */
+POLAR_API size_t polar_optim_placed_bytes(const polar_optim *opt);
+/* the state as polar_optim_create leaves it, with the weights as they are now; not with comm */
+POLAR_API polar_status polar_optim_restart(polar_optim *opt, polar_queue *q);
 
 /* ---- several ranks -------------------------------------------------------------------------------
  *

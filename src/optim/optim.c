@@ -1,5 +1,5 @@
-/* optim.c -- making an optimiser and unmaking it, its weights and state as others see them; where the state
- * lies: optim_arena.c. */
+/* optim.c -- making an optimiser and unmaking it, its weights and state as others see them; where its memory
+ * lies: optim_arena.c, that of others: optim_place.c. */
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,15 +14,20 @@
 
 /* ---- checks ------------------------------------------------------------------------------------- */
 
+static int meet(const pl_mat *a, const pl_mat *b)
+{
+    return a->data && b->data && pl_mat_overlap(a, b);
+}
+
 static polar_status check_twice(const polar_optim *opt)
 {
     for (int64_t i = 0; i < opt->n; i++) {
-        PL_NEED(!pl_mat_overlap(&opt->params[i].W, &opt->params[i].G), POLAR_E_ARG,
+        PL_NEED(!meet(&opt->params[i].W, &opt->params[i].G), POLAR_E_ARG,
                 "weight and gradient of '%s' overlap", opt->params[i].name);
         for (int64_t j = 0; j < i; j++) {
             const pl_optim_param *a = &opt->params[j], *b = &opt->params[i];
             PL_NEED(strcmp(a->name, b->name), POLAR_E_ARG, "two parameters are called '%s'", a->name);
-            PL_NEED(!pl_mat_overlap(&a->W, &b->W), POLAR_E_ARG,
+            PL_NEED(!meet(&a->W, &b->W), POLAR_E_ARG,
                     "'%s' and '%s' are (partly) the same weights: give shared weights once", a->name,
                     b->name);
             PL_NEED(!a->schur_group || a->schur_group != b->schur_group ||
@@ -35,7 +40,7 @@ static polar_status check_twice(const polar_optim *opt)
                 POLAR_E_ARG,
                 "'%s' and '%s' share a norm and must have one map, but those of groups %lld and %lld differ",
                 a->name, b->name, (long long)a->group, (long long)b->group);
-            PL_NEED(!pl_mat_overlap(&a->W, &b->G) && !pl_mat_overlap(&a->G, &b->W), POLAR_E_ARG,
+            PL_NEED(!meet(&a->W, &b->G) && !meet(&a->G, &b->W), POLAR_E_ARG,
                     "weights and gradients of '%s' and '%s' overlap", a->name, b->name);
         }
     }
@@ -95,7 +100,7 @@ void polar_optim_destroy(polar_optim *opt)
     for (int64_t i = 0; i < opt->part_count; i++) pl_free(opt->parts[i].name);
     pl_live_destroy(opt->live);
     pl_shard_destroy(opt);
-    if (!opt->o.comm) polar_device_free(opt->dev, opt->state);
+    polar_device_free(opt->dev, opt->memory);
     pl_free(opt->params);
     pl_free(opt->parts);
     pl_free(opt->rest_of);
@@ -140,6 +145,31 @@ static int earlier(const void *a, const void *b, void *arg)
     return (x > y) - (x < y);
 }
 
+void pl_optim_sort_weights(polar_optim *opt)
+{
+    for (int64_t i = 0; i < opt->n; i++) opt->by_address[i] = i;
+    qsort_r(opt->by_address, (size_t)opt->n, sizeof *opt->by_address, earlier, opt);
+}
+
+/* The device memory, and what lies where in it. Over several ranks the pieces of this rank have it; here are
+ * places in a file of it all. */
+static polar_status take_memory(polar_optim *opt)
+{
+    const pl_optim_bytes bytes = pl_optim_point_memory(opt, NULL, NULL);
+    const size_t ours = opt->o.placed ? 0
+                                      : (bytes.state + PL_OPTIM_STATE_ALIGN - 1) / PL_OPTIM_STATE_ALIGN *
+                                            PL_OPTIM_STATE_ALIGN;
+    opt->state_bytes = bytes.state, opt->work_bytes = bytes.work;
+    opt->state = opt->work = (void *)PL_OPTIM_STATE_ALIGN; /* nowhere: offsets alone are read from it */
+    if (!opt->o.comm) {
+        PL_TRY(polar_device_alloc(opt->dev, &opt->memory, ours + bytes.work));
+        if (ours) opt->state = opt->memory;
+        opt->work = (char *)opt->memory + ours;
+    }
+    pl_optim_point_memory(opt, opt->state, opt->work);
+    return POLAR_OK;
+}
+
 static polar_status fill(polar_optim *opt, const polar_param *params, const polar_optim_layout *layout)
 {
     int64_t matrices = 0, elements = 0;
@@ -168,20 +198,15 @@ static polar_status fill(polar_optim *opt, const polar_param *params, const pola
     PL_TRY(check_twice(opt));
     PL_TRY(check_factors(opt));
     PL_TRY(take_tables(opt));
-    for (int64_t i = 0; i < opt->n; i++) opt->by_address[i] = i;
-    qsort_r(opt->by_address, (size_t)opt->n, sizeof *opt->by_address, earlier, opt);
-    opt->state_bytes = pl_optim_point_state(opt, NULL);
-    if (opt->o.comm) { /* the pieces of this rank have the memory; here are places in a file of it all */
-        opt->state = (void *)PL_OPTIM_STATE_ALIGN;
-        pl_optim_point_state(opt, opt->state);
+    pl_optim_sort_weights(opt);
+    PL_TRY(take_memory(opt));
+    if (opt->o.comm) {
         PL_TRY(pl_shard_create(opt));
         return pl_optim_report_make(&opt->report, opt);
     }
-    PL_TRY(polar_device_alloc(opt->dev, &opt->state, opt->state_bytes));
-    pl_optim_point_state(opt, opt->state);
     PL_TRY(pl_live_create(&opt->live, opt->dev, opt->slots * opt->members * PL_LIVE_COLS));
     PL_TRY(pl_optim_report_make(&opt->report, opt));
-    return pl_optim_fill_state(opt);
+    return pl_optim_fill_memory(opt);
 }
 
 polar_status polar_optim_create_sized(polar_optim **out, polar_device *dev, const polar_param *params,
@@ -240,7 +265,7 @@ static const pl_optim_param *weight_at(const polar_optim *opt, const pl_mat *G)
     return p && pl_mat_overlap(&p->W, G) ? p : NULL;
 }
 
-static polar_status check_moved(const polar_optim *opt, const pl_optim_param *p, void *data)
+polar_status pl_optim_check_grad(const polar_optim *opt, const pl_optim_param *p, void *data)
 {
     pl_mat G = p->G;
     G.data = data;
@@ -270,7 +295,7 @@ polar_status polar_optim_set_grad(polar_optim *opt, int64_t param, void *data)
 {
     PL_NEED_ARG(opt);
     PL_TRY(check_param(opt, param));
-    if (opt->params[param].G.data != data) PL_TRY(check_moved(opt, &opt->params[param], data));
+    if (opt->params[param].G.data != data) PL_TRY(pl_optim_check_grad(opt, &opt->params[param], data));
     move_grad(opt, &opt->params[param], data);
     return POLAR_OK;
 }
@@ -282,7 +307,7 @@ polar_status polar_optim_set_grads(polar_optim *opt, void *const *data, int64_t 
     PL_NEED(n == opt->n, POLAR_E_ARG, "%lld gradients for an optimiser of %lld parameters", (long long)n,
             (long long)opt->n);
     for (int64_t i = 0; i < n; i++)
-        if (opt->params[i].G.data != data[i]) PL_TRY(check_moved(opt, &opt->params[i], data[i]));
+        if (opt->params[i].G.data != data[i]) PL_TRY(pl_optim_check_grad(opt, &opt->params[i], data[i]));
     for (int64_t i = 0; i < n; i++) move_grad(opt, &opt->params[i], data[i]);
     return POLAR_OK;
 }
@@ -309,7 +334,7 @@ static polar_status view_begin(polar_tensor *out, const polar_optim *opt, int64_
     PL_TRY(check_param(opt, param));
     PL_NEED(which >= POLAR_STATE_MOMENTUM && which <= POLAR_STATE_RIGHT_FACTORS, POLAR_E_ARG,
             "there is no state %d (polar_state)", (int)which);
-    return POLAR_OK;
+    return pl_optim_check_ready(opt);
 }
 
 static void view_of(polar_tensor *out, const pl_mat *m)
@@ -378,6 +403,7 @@ const char *polar_optim_report(const polar_optim *opt)
 
 size_t polar_optim_state_bytes(const polar_optim *opt)
 {
-    if (!opt || !opt->shard) return opt ? opt->state_bytes : 0;
+    if (!opt) return 0;
+    if (!opt->shard) return (size_t)((char *)opt->work - (char *)opt->memory) + opt->work_bytes;
     return opt->shard->bytes + polar_optim_state_bytes(opt->shard->inner);
 }

@@ -70,7 +70,10 @@ polar_status pl_optim_check_opts(const polar_optim_opts *o)
             "skip_nonfinite is %d, which is no polar_skip", (int)o->skip_nonfinite);
     PL_NEED(o->grads == POLAR_GRADS_MEAN || o->grads == POLAR_GRADS_SAME, POLAR_E_ARG,
             "grads is %d, which is no polar_grads", (int)o->grads);
-    PL_NEED(o->reserved == 0, POLAR_E_ARG, "polar_optim_opts.reserved is %d; it must be 0", o->reserved);
+    PL_NEED(o->placed == 0 || o->placed == 1, POLAR_E_ARG, "placed is %d; it is 0 or 1", o->placed);
+    PL_NEED(!o->placed || o->skip_missing || o->skip_nonfinite != POLAR_SKIP_NEVER, POLAR_E_ARG,
+            "placed goes with skip_missing or skip_nonfinite, which put the counts of steps into the state");
+    PL_NEED(!o->placed || !o->comm, POLAR_E_UNSUPPORTED, "placed is not offered over several ranks");
     PL_NEED(o->leaves >= 0 && o->leaves < 1 << 24, POLAR_E_ARG, "leaves is %lld; it must be from 0 to %d",
             (long long)o->leaves, (1 << 24) - 1);
     PL_NEED(o->comm || (!o->leaves && o->grads == POLAR_GRADS_MEAN), POLAR_E_ARG,
@@ -305,5 +308,20 @@ polar_status polar_optim_set_scaler(polar_optim *opt, const float *found_inf, co
     opt->moved |= PL_MOVED_OTHERS;
     opt->found = pl_mat_dense((void *)found_inf, POLAR_DTYPE_F32, 1, 1, 1);
     opt->scale = pl_mat_dense((void *)grad_scale, POLAR_DTYPE_F32, 1, 1, 1);
+    return POLAR_OK;
+}
+
+polar_status polar_optim_set_rates(polar_optim *opt, const float *rates, int64_t n)
+{
+    PL_NEED_ARG(opt);
+    PL_NEED(opt->own_counts && !opt->shard, POLAR_E_STATE,
+            "rates in device memory are for an optimiser of one rank made with opts.skip_missing or "
+            "opts.skip_nonfinite");
+    PL_NEED(!rates || n == opt->slots * opt->members, POLAR_E_ARG,
+            "%lld rates; there are %lld parameters and %lld rests that no block covers, of %lld members each",
+            (long long)n, (long long)opt->n, (long long)opt->rests, (long long)opt->members);
+    if (rates == opt->rates.data) return POLAR_OK;
+    opt->moved |= PL_MOVED_OTHERS;
+    opt->rates = pl_mat_dense((void *)rates, POLAR_DTYPE_F32, opt->slots * opt->members, 1, 1);
     return POLAR_OK;
 }

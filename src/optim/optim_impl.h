@@ -104,10 +104,14 @@ struct polar_optim {
     int64_t *map_dim, *map_group, *map_set;
     pl_mat flags;        /* (members, 1, 1): a gradient of this step is not finite */
     pl_mat found, scale; /* polar_optim_set_scaler */
+    pl_mat rates;        /* polar_optim_set_rates, (slots members, 1, 1) */
     /* numbers of the parameters in the order in which their weights lie in memory */
     int64_t *by_address;
-    void *state; /* device memory of all moments, directions, masters and norms */
-    size_t state_bytes;
+    void *memory; /* device memory of ours: the state, unless the caller places it, and what is at work */
+    void *state;  /* all that is kept from step to step: moments, masters, factors, counts */
+    void *work;   /* what a step works with: directions, products, norms */
+    size_t state_bytes, work_bytes;
+    int ready; /* with opts.placed: weights and state have a place */
     pl_live *live;
     double *live_host; /* what prepare uploads */
     pl_graph *graph;
@@ -225,10 +229,21 @@ pl_mat pl_optim_live_of(const polar_optim *opt, const pl_optim_param *p);
 pl_mat pl_optim_blocks(pl_mat m, const pl_optim_param *p);
 /* it needs D: a map, a measure, or a rule that is not AdamW */
 int pl_optim_keeps_direction(const polar_optim *opt, const pl_optim_param *p);
-/* where everything lies from base on, and opt->order; base NULL: returns how many bytes that takes */
-size_t pl_optim_point_state(polar_optim *opt, char *base);
+typedef struct pl_optim_bytes {
+    size_t state, work;
+} pl_optim_bytes;
+/* where everything lies in the two pieces, and opt->order; both NULL: returns how large they are */
+pl_optim_bytes pl_optim_point_memory(polar_optim *opt, void *state, void *work);
 /* moments begin at zero, bases as identities, masters as their weights */
-polar_status pl_optim_fill_state(polar_optim *opt);
+polar_status pl_optim_fill_memory(polar_optim *opt);
+/* in a host's image of a state of zeros */
+void pl_optim_fill_bases(const polar_optim *opt, char *image);
+/* opt->by_address */
+void pl_optim_sort_weights(polar_optim *opt);
+/* a gradient there meets no weight */
+polar_status pl_optim_check_grad(const polar_optim *opt, const pl_optim_param *p, void *data);
+/* its weights and state have a place */
+polar_status pl_optim_check_ready(const polar_optim *opt);
 /* both are there, q is of the optimiser's device; it is about to get work */
 polar_status pl_optim_check_queue(polar_optim *opt, const pl_queue *q);
 /* live values before the first prepare: they leave weights and moments as they are */

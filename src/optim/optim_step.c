@@ -26,7 +26,7 @@ polar_status pl_optim_check_queue(polar_optim *opt, const pl_queue *q)
             "the queue is one of device '%s', the optimiser was made for another ('%s')", q->dev->name,
             opt->dev->name);
     opt->last_serial = q->serial;
-    return POLAR_OK;
+    return pl_optim_check_ready(opt);
 }
 
 /* The live row of a member: of a group's route, or of a parameter where those count their own steps. */
@@ -256,10 +256,17 @@ static void enqueue_rounded(pl_queue *q, const pl_optim_param *p)
     if (p->master.data) PL_CALL(copy, q, .Y = p->W, .X = p->master);
 }
 
-/* Whether the step is made at all, and its bias corrections: both on the device. */
+/* Whether the step is made at all, its rates where they are not the host's, and its bias corrections: on the
+ * device. */
 static void enqueue_advance(polar_optim *opt, pl_queue *q)
 {
     pl_queue_overlap_begin(q);
+    if (opt->rates.data) {
+        pl_mat lr = live_rows(opt, 0, opt->slots);
+        lr.data = (double *)lr.data + PL_LIVE_LR;
+        lr.cols = 1;
+        PL_CALL(copy, q, .Y = lr, .X = opt->rates);
+    }
     for (int64_t i = 0; i < opt->part_count && opt->o.skip_nonfinite == POLAR_SKIP_NONFINITE; i++)
         if (opt->parts[i].G.data) PL_CALL(nonfinite, q, .F = opt->flags, .G = opt->parts[i].G);
     for (int64_t i = 0; i < opt->rests; i++) /* whoever wrote a parameter's count wrote that of all of it */
@@ -443,6 +450,8 @@ static polar_status counts_take(counts *out, polar_optim *opt, pl_queue *q)
         polar_queue_download(q, out->rows, live_rows(opt, 0, 1).data, rows * PL_LIVE_COLS * sizeof(double));
     PL_TRY(polar_queue_sync(q));
     pl_optim_step_count(opt, out->steps);
+    for (size_t i = 0; i < rows && opt->stepped && opt->rates.data; i++) /* the device's rates */
+        opt->live_host[i * PL_LIVE_COLS + PL_LIVE_LR] = out->rows[i * PL_LIVE_COLS + PL_LIVE_LR];
     return POLAR_OK;
 }
 

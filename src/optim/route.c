@@ -91,8 +91,8 @@ polar_status pl_optim_param_set(pl_optim_param *out, const polar_param *p, const
         .route = auto_route(p, ndim, o, group->route), .group = p->group, .ndim = ndim, .rows = 1, .cols = 1};
     for (int i = 0; i < ndim; i++)
         *(i == 0 && ndim >= 2 ? &out->rows : &out->cols) *= p->weight.shape[i + skip];
-    PL_NEED(p->weight.data || out->rows * out->cols == 0, POLAR_E_ARG, "the weight of '%s' has no data",
-            p->name);
+    PL_NEED(p->weight.data || out->rows * out->cols == 0 || o->placed, POLAR_E_ARG,
+            "the weight of '%s' has no data", p->name);
     const int64_t rows_here = out->rows, cols_here = out->cols;
     out->here_count = rows_here * cols_here;
     if (p->whole_rows || p->first_row) PL_TRY(set_rows(out, p, o));
@@ -119,8 +119,8 @@ polar_status pl_optim_param_set(pl_optim_param *out, const polar_param *p, const
                 "'%s': Schur groups share a norm within one model; with several members that is not offered",
                 p->name);
     }
-    out->W = pl_mat_dense(p->weight.data, p->weight.dtype, members, rows_here, cols_here);
-    out->G = pl_mat_dense(p->grad.data, p->grad.dtype, members, rows_here, cols_here);
+    out->W = pl_mat_dense(o->placed ? NULL : p->weight.data, p->weight.dtype, members, rows_here, cols_here);
+    out->G = pl_mat_dense(o->placed ? NULL : p->grad.data, p->grad.dtype, members, rows_here, cols_here);
     out->name = pl_strdup(p->name);
     PL_NEED(out->name, POLAR_E_NOMEM, "the name of a parameter");
     return POLAR_OK;
