@@ -102,14 +102,16 @@ typedef enum polar_post {
 
 /* of a (rows = out, cols = in) matrix */
 typedef enum polar_scale {
-    POLAR_SCALE_NONE = 0,      /* 1 */
-    POLAR_SCALE_PAPER = 1,     /* sqrt(max / min) */
-    POLAR_SCALE_JORDAN = 2,    /* sqrt(max(1, out / in)) */
-    POLAR_SCALE_SPECTRAL = 3,  /* sqrt(out / in) */
-    POLAR_SCALE_RMS = 4,       /* 0.2 sqrt(max) */
-    POLAR_SCALE_FROBENIUS = 5, /* 0.2 sqrt(out in) / ||D||_F */
-    POLAR_SCALE_NUCLEAR = 6,   /* <u, D>, u what the map was given: nearly u's nuclear norm */
-    POLAR_SCALE_TRANSPOSED = 7 /* sqrt(in / out) */
+    POLAR_SCALE_NONE = 0,       /* 1 */
+    POLAR_SCALE_PAPER = 1,      /* sqrt(max / min) */
+    POLAR_SCALE_JORDAN = 2,     /* sqrt(max(1, out / in)) */
+    POLAR_SCALE_SPECTRAL = 3,   /* sqrt(out / in) */
+    POLAR_SCALE_RMS = 4,        /* 0.2 sqrt(max) */
+    POLAR_SCALE_FROBENIUS = 5,  /* 0.2 sqrt(out in) / ||D||_F */
+    POLAR_SCALE_NUCLEAR = 6,    /* <u, D>, u what the map was given: nearly u's nuclear norm */
+    POLAR_SCALE_TRANSPOSED = 7, /* sqrt(in / out) */
+    /* sqrt(max(1, in / out)): JORDAN of weights that are kept as (in, out) */
+    POLAR_SCALE_JORDAN_TRANSPOSED = 8
 } polar_scale;
 
 /* What becomes of a weight, D scaled */
@@ -150,7 +152,7 @@ typedef struct polar_rule { /* an optimiser is a row */
 /* polar_rule_parse: see "calls that carry sizes" below */
 /* names of the rules; NULL past the end */
 POLAR_API const char *polar_rule_name(int i);
-/* "none", "paper", "jordan", "spectral", "rms", "frobenius", "nuclear", "transposed" */
+/* "none", "paper", "jordan", "spectral", "rms", "frobenius", "nuclear", "transposed", "jordan_transposed" */
 POLAR_API polar_status polar_scale_parse(polar_scale *out, const char *name);
 /* the factor for one matrix; FROBENIUS: of a direction of norm 1, NUCLEAR: 1 */
 POLAR_API double polar_scale_value(polar_scale scale, int64_t rows, int64_t cols);

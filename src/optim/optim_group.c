@@ -122,7 +122,7 @@ static polar_status check_rule(const polar_rule *r, int64_t group)
             label_of("Adam's second moment", group).text);
     PL_NEED(r->precondition >= 0 && r->precondition <= POLAR_PRECONDITION_ROOT, POLAR_E_ARG, "no %s %d",
             label_of("preconditioner", group).text, (int)r->precondition);
-    PL_NEED(r->scale >= 0 && r->scale <= POLAR_SCALE_TRANSPOSED, POLAR_E_ARG, "no %s %d",
+    PL_NEED(r->scale >= 0 && r->scale <= POLAR_SCALE_JORDAN_TRANSPOSED, POLAR_E_ARG, "no %s %d",
             label_of("scale convention", group).text, (int)r->scale);
     PL_NEED(r->post >= 0 && r->post <= POLAR_POST_BALANCE, POLAR_E_ARG, "no %s %d",
             label_of("stage after the map (polar_post)", group).text, (int)r->post);

@@ -167,8 +167,8 @@ polar_status polar_optim_opts_parse_sized(polar_optim_opts *out, const char *rul
     return pl_optim_opts_write(out, &o, &theirs);
 }
 
-const char *const pl_scale_names[] = {"none",      "paper",   "jordan",     "spectral", "rms",
-                                      "frobenius", "nuclear", "transposed", NULL};
+const char *const pl_scale_names[] = {"none",      "paper",   "jordan",     "spectral",          "rms",
+                                      "frobenius", "nuclear", "transposed", "jordan_transposed", NULL};
 
 const char *pl_scale_name(polar_scale scale)
 {
@@ -186,7 +186,7 @@ polar_status polar_scale_parse(polar_scale *out, const char *name)
         }
     return PL_FAIL(POLAR_E_ARG,
                    "no scale convention '%s' (there are: none, paper, jordan, spectral, rms, "
-                   "frobenius, nuclear, transposed)",
+                   "frobenius, nuclear, transposed, jordan_transposed)",
                    name);
 }
 
@@ -199,6 +199,7 @@ double polar_scale_value(polar_scale scale, int64_t rows, int64_t cols)
     case POLAR_SCALE_JORDAN: return sqrt(out > in ? out / in : 1);
     case POLAR_SCALE_SPECTRAL: return sqrt(out / in);
     case POLAR_SCALE_TRANSPOSED: return sqrt(in / out);
+    case POLAR_SCALE_JORDAN_TRANSPOSED: return sqrt(in > out ? in / out : 1);
     case POLAR_SCALE_RMS: return 0.2 * sqrt(max);
     case POLAR_SCALE_FROBENIUS: return 0.2 * sqrt(out * in);
     default: return 1;

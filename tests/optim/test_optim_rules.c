@@ -295,7 +295,7 @@ static void own_rules(const char *device)
 enum {
     PRECONDITIONS = POLAR_PRECONDITION_ROOT + 1,
     POSTS = POLAR_POST_BALANCE + 1,
-    SCALES = POLAR_SCALE_TRANSPOSED + 1
+    SCALES = POLAR_SCALE_JORDAN_TRANSPOSED + 1
 };
 
 /* A first gradient of zero moves nothing but by decay, then one that is not gives numbers; with a NaN in one
