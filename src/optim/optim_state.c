@@ -211,15 +211,18 @@ polar_status pl_optim_image_take(pl_optim_image **out, polar_optim *opt, pl_queu
 {
     locale_t plain, before = (locale_t)0;
     polar_status st = image_create(out, opt, prefix);
+    if (st == POLAR_OK && opt->shard) st = pl_shard_state_gather(opt, q, (*out)->bytes);
+    if (st == POLAR_OK && !opt->shard) {
+        polar_queue_download(q, (*out)->bytes, opt->state, opt->state_bytes);
+        st = polar_queue_sync(q);
+    }
+    if (st == POLAR_OK && opt->own_counts) pl_optim_step_count(opt, counts_in(*out, opt));
     if (st == POLAR_OK) st = plain_begin(&plain, &before);
     if (st == POLAR_OK) {
         describe_meta(*out, opt, prefix, describe_entries(*out, opt, prefix, (*out)->text));
         plain_end(plain, before);
-        if (!opt->shard) polar_queue_download(q, (*out)->bytes, opt->state, opt->state_bytes);
-        st = opt->shard ? pl_shard_state_gather(opt, q, (*out)->bytes) : polar_queue_sync(q);
+        return POLAR_OK;
     }
-    if (st == POLAR_OK && opt->own_counts) pl_optim_step_count(opt, counts_in(*out, opt));
-    if (st == POLAR_OK) return POLAR_OK;
     pl_optim_image_free(*out);
     *out = NULL;
     return st;

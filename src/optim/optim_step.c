@@ -458,9 +458,12 @@ static polar_status counts_take(counts *out, polar_optim *opt, pl_queue *q)
 void pl_optim_step_count(polar_optim *opt, const double *steps)
 {
     opt->skipped = 0;
-    for (int64_t i = 0; i < opt->n; i++) {
-        int64_t skipped = (int64_t)steps[2 * i * opt->members + 1];
-        if (skipped > opt->skipped) opt->skipped = skipped; /* a parameter that is missing is not asked */
+    if (opt->o.placed) opt->t = 0;
+    for (int64_t i = 0; i < opt->n; i++) { /* a parameter that is missing is not asked */
+        const double *at = steps + 2 * i * opt->members;
+        int64_t skipped = (int64_t)at[1], all = (int64_t)at[0] + skipped;
+        if (skipped > opt->skipped) opt->skipped = skipped;
+        if (opt->o.placed && all > opt->t) opt->t = all;
     }
 }
 
