@@ -24,7 +24,7 @@ BEGIN {
     arrow("backends/ref", "device");   arrow("backends/cpu", "device backends/ref")
     arrow("backends/guard", "device backends/ref");                        arrow("backends/cuda", "device")
     arrow("cli", "lab report verify data")
-    for (i = 1; i <= n; i++) { known[layer[i]] = 1; if (layer[i] !~ /^(include|python|examples)$/) may[layer[i], layer[i]] = 1; may[layer[i], "include"] = 1 }
+    for (i = 1; i <= n; i++) { known[layer[i]] = 1; if (layer[i] !~ /^(include|examples)$/) may[layer[i], layer[i]] = 1; may[layer[i], "include"] = 1 }
     for (k = 1; k <= n; k++)                                               # transitive closure
         for (i = 1; i <= n; i++)
             for (j = 1; j <= n; j++)

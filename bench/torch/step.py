@@ -7,8 +7,8 @@ parameters.
 Prints one JSON object per row: {"what", "seconds"}; the median of at least 15 samples. --compile adds
 torch.optim.Muon whose step is compiled; --dion adds microsoft/dion's Muon where the package `dion` can be
 imported; --polar adds ours, Python included, with gradients that stay, that move before every step (the
-moving is not timed), and captured in a torch.cuda.graph; --optax adds optax.contrib.muon, jitted, on jax's
-default device, with weights and state donated.
+moving is not timed), and captured in a torch.cuda.graph; --jax adds ours in jax and --optax
+optax.contrib.muon, both jitted, on jax's default device, with weights and state donated.
 """
 import argparse
 import itertools
@@ -96,34 +96,51 @@ def steps(name, device, a):
                                                   use_triton=device.type == "cuda" and not a.no_triton).step
 
 
-def optax_steps(name):
-    """optax's Muon: what is not a matrix goes to its AdamW by itself, as ours does; so do 3-D and 4-D arrays.
+def jax_steps(name, a):
+    """Ours in jax, and optax's Muon: what is not a matrix goes to its AdamW by itself, as ours does; so do
+    3-D and 4-D arrays.
     """
     import jax
     import jax.numpy as jnp
-    import optax
 
     matrices, rest = LISTS[name]
-    shapes = {f"p{i}": s for i, s in enumerate(matrices + rest)}
-    labels = {k: i < len(matrices) for i, k in enumerate(shapes)}
+    shapes = {f"p{i:04}": s for i, s in enumerate(matrices + rest)}
+    mapped = set(list(shapes)[:len(matrices)])
+    rules = {}
+    if a.jax:
+        import polar.jax
+
+        where = dict(matrix=sorted(mapped), adamw=["*"] if not mapped else None, layout="out_in")
+        for rule in ("polaradamw", "muon") if mapped else ():
+            rules[f"polar.jax {rule}"] = polar.jax.optimizer(rule, 5e-3, **where)
+        rules["polar.jax adamw"] = polar.jax.optimizer("adamw", 5e-4)
+    if a.optax and mapped:
+        import optax
+
+        dims = {k: optax.contrib.MuonDimensionNumbers() if k in mapped else None for k in shapes}
+        rules["muon (optax)"] = optax.contrib.muon(5e-3, muon_weight_dimension_numbers=dims)
     keys = jax.random.split(jax.random.key(0), len(shapes))
-    weights = {k: 0.02 * jax.random.normal(q, s, jnp.float32) for q, (k, s) in zip(keys, shapes.items())}
-    grads = {k: 0.02 * jax.random.normal(q, s, jnp.float32) for q, (k, s) in zip(keys, shapes.items())}
-    dims = {k: optax.contrib.MuonDimensionNumbers() if labels[k] else None for k in shapes}
-    rule = optax.contrib.muon(5e-3, muon_weight_dimension_numbers=dims)
 
-    def update(weights, state, grads):
-        updates, state = rule.update(grads, state, weights)
-        return optax.apply_updates(weights, updates), state
+    def draw():
+        return {k: 0.02 * jax.random.normal(q, s, jnp.float32) for q, (k, s) in zip(keys, shapes.items())}
 
-    update = jax.jit(update, donate_argnums=(0, 1))
-    held = [weights, rule.init(weights)]
+    def step_of(rule):
+        def by_updates(weights, grads, state):
+            updates, state = rule.update(grads, state, weights)
+            return optax.apply_updates(weights, updates), state
 
-    def step():
-        held[:] = update(*held, grads)
-        jax.block_until_ready(held)
+        weights, grads = draw(), draw()
+        held = [weights, rule.init(weights)]
+        step = jax.jit(getattr(rule, "step", by_updates), donate_argnums=(0, 2))
 
-    yield f"muon (optax, {jax.default_backend()}), {name}", step
+        def timed():
+            held[:] = step(held[0], grads, held[1])
+            jax.block_until_ready(held)
+
+        return timed
+
+    for what, rule in rules.items():
+        yield f"{what}, {jax.default_backend()}, {name}", step_of(rule)
 
 
 def moving(opt, every):
@@ -184,6 +201,7 @@ def main():
     p.add_argument("--no-triton", action="store_true", help="dion without its Triton kernels")
     p.add_argument("--optax", action="store_true", help="optax.contrib.muon too")
     p.add_argument("--polar", action="store_true", help="ours too: the package `polar`")
+    p.add_argument("--jax", action="store_true", help="ours in jax too: polar.jax")
     p.add_argument("--only", default="", help="rows whose name has this in it")
     p.add_argument("--large", action="store_true", help="the same as --set 100m besides the others")
     a = p.parse_args()
@@ -193,7 +211,7 @@ def main():
     for name in (a.set or ["matrices", "deit"]) + (["100m"] if a.large else []):
         for what, step in itertools.chain(
                 polar_steps(name, device) if a.polar else (), steps(name, device, a),
-                optax_steps(name) if a.optax else ()):
+                jax_steps(name, a) if a.jax or a.optax else ()):
             if a.only not in what:
                 continue
             row = {"what": what, "seconds": median(step, device)}

@@ -89,6 +89,7 @@ POLAR_SCALE_RMS = 4
 POLAR_SCALE_FROBENIUS = 5
 POLAR_SCALE_NUCLEAR = 6
 POLAR_SCALE_TRANSPOSED = 7
+POLAR_SCALE_JORDAN_TRANSPOSED = 8
 
 polar_apply = c_int
 POLAR_APPLY_DECOUPLED = 0
@@ -294,7 +295,7 @@ class polar_optim_opts(Structure):
         ("skip_nonfinite", polar_skip),
         ("comm", c_void_p),
         ("grads", polar_grads),
-        ("reserved", c_int),
+        ("placed", c_int),
         ("leaves", c_int64),
         ("bucket_bytes", c_int64),
     ]
@@ -407,11 +408,15 @@ FUNCTIONS = {    # name: (result, arguments)
     "polar_optim_set_grad": (polar_status, [c_void_p, c_int64, c_void_p]),
     "polar_optim_set_grads": (polar_status, [c_void_p, POINTER(c_void_p), c_int64]),
     "polar_optim_set_scaler": (polar_status, [c_void_p, POINTER(c_float), POINTER(c_float)]),
+    "polar_optim_set_rates": (polar_status, [c_void_p, POINTER(c_float), c_int64]),
     "polar_optim_get_step": (c_int64, [c_void_p]),
     "polar_optim_skipped": (c_int64, [c_void_p]),
     "polar_optim_param_count": (c_int64, [c_void_p]),
     "polar_optim_report": (c_char_p, [c_void_p]),
     "polar_optim_state_bytes": (c_size_t, [c_void_p]),
+    "polar_optim_place": (polar_status, [c_void_p, POINTER(c_void_p), POINTER(c_void_p), c_int64, c_void_p]),
+    "polar_optim_placed_bytes": (c_size_t, [c_void_p]),
+    "polar_optim_restart": (polar_status, [c_void_p, c_void_p]),
     "polar_optim_add_grads": (polar_status, [c_void_p, c_void_p, c_int64]),
     "polar_optim_add_grad": (polar_status, [c_void_p, c_void_p, c_int64, c_int64]),
     "polar_optim_get_part": (polar_status, [c_void_p, c_int64, c_int, POINTER(c_int64), POINTER(c_int64)]),
@@ -436,7 +441,7 @@ ENUMS = {
     "polar_momentum": ['POLAR_MOMENTUM_HEAVY_BALL', 'POLAR_MOMENTUM_NESTEROV', 'POLAR_MOMENTUM_EMA', 'POLAR_MOMENTUM_AVERAGE', 'POLAR_MOMENTUM_AVERAGE_NESTEROV', 'POLAR_MOMENTUM_PICKED'],
     "polar_precondition": ['POLAR_PRECONDITION_NONE', 'POLAR_PRECONDITION_ADAM', 'POLAR_PRECONDITION_LAPROP', 'POLAR_PRECONDITION_ROWS', 'POLAR_PRECONDITION_COLUMNS', 'POLAR_PRECONDITION_BOTH', 'POLAR_PRECONDITION_SIGN', 'POLAR_PRECONDITION_KRON', 'POLAR_PRECONDITION_KRON_TRACE', 'POLAR_PRECONDITION_KRON_NESTEROV', 'POLAR_PRECONDITION_SOAP', 'POLAR_PRECONDITION_SOAP_MOMENTUM', 'POLAR_PRECONDITION_KL_SOAP', 'POLAR_PRECONDITION_ROOT'],
     "polar_post": ['POLAR_POST_NONE', 'POLAR_POST_ROW_MOMENT', 'POLAR_POST_COLUMN_MOMENT', 'POLAR_POST_LONG_MOMENT', 'POLAR_POST_ENTRY_MOMENT', 'POLAR_POST_UNWHITEN', 'POLAR_POST_NORM_MOMENT', 'POLAR_POST_NORM_SUM', 'POLAR_POST_BALANCE'],
-    "polar_scale": ['POLAR_SCALE_NONE', 'POLAR_SCALE_PAPER', 'POLAR_SCALE_JORDAN', 'POLAR_SCALE_SPECTRAL', 'POLAR_SCALE_RMS', 'POLAR_SCALE_FROBENIUS', 'POLAR_SCALE_NUCLEAR', 'POLAR_SCALE_TRANSPOSED'],
+    "polar_scale": ['POLAR_SCALE_NONE', 'POLAR_SCALE_PAPER', 'POLAR_SCALE_JORDAN', 'POLAR_SCALE_SPECTRAL', 'POLAR_SCALE_RMS', 'POLAR_SCALE_FROBENIUS', 'POLAR_SCALE_NUCLEAR', 'POLAR_SCALE_TRANSPOSED', 'POLAR_SCALE_JORDAN_TRANSPOSED'],
     "polar_apply": ['POLAR_APPLY_DECOUPLED', 'POLAR_APPLY_CAUTIOUS', 'POLAR_APPLY_CONSTRAINED', 'POLAR_APPLY_HYPERBALL', 'POLAR_APPLY_UPDATE_FLOOR', 'POLAR_APPLY_RADIAL_BRAKE'],
     "polar_route": ['POLAR_ROUTE_AUTO', 'POLAR_ROUTE_MATRIX', 'POLAR_ROUTE_AUX'],
     "polar_skip": ['POLAR_SKIP_NEVER', 'POLAR_SKIP_NONFINITE', 'POLAR_SKIP_FLAGGED'],

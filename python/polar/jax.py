@@ -1,29 +1,44 @@
-"""jax.py -- PolarAdamW and Muon for JAX: optax-like (init, update), with the polar maps of all matrices in
-one call of libpolar.
+"""jax.py -- libpolar's optimisers for JAX: optax-like (init, update), and a step in place; every rule of the
+library, a whole step as one call.
 
     import polar.jax
-    opt = polar.jax.polaradamw(5e-3, aux_learning_rate=5e-4)
+    opt = polar.jax.polaradamw(5e-3, aux_learning_rate=5e-4)    # or muon(...), optimizer("normuon", ...)
     state = opt.init(params)
-    updates, state = opt.update(grads, state, params)      # inside jax.jit
-    params = jax.tree_util.tree_map(lambda p, u: p + u, params, updates)
 
-The elementwise part is jax's own, which XLA fuses; the map is a handler of XLA's foreign function interface,
-on the CPU.
+    @partial(jax.jit, donate_argnums=(0, 1))
+    def train(params, state, batch):
+        grads = jax.grad(loss)(params, batch)
+        return opt.step(params, grads, state)                   # weights and state where they lie
+
+A step is a handler of XLA's foreign function interface, on the CPU and on NVIDIA GPUs; it has the bits of the
+library's own.
 """
-import ctypes
-from pathlib import Path
-from typing import Any, Callable, NamedTuple, Optional, Union
+from typing import Any, Callable, Dict, NamedTuple, Optional, Sequence, Union
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from . import _abi
-from ._library import _find, check, lib
+from ._library import lib, names
+from .jax_native import define, ffi, handlers, steppable
+from .jax_routes import decide, is_matrix
+from .routes import MATRIX, Routes
+from .rules import checked_constants, own_numbers
 
-_ffi = jax.ffi if hasattr(jax, "ffi") else jax.extend.ffi    # jax 0.4.31 to 0.4.37 had it there
+__all__ = ["GradientTransformation", "Optimizer", "State", "is_matrix", "muon", "optimizer", "polar_map",
+           "polaradamw"]
+
 Rate = Union[float, Callable[[Any], Any]]
-_ready = False
+Patterns = Union[str, Sequence[str], None]
+_LAYOUTS = ("in_out", "out_in")
+
+
+def polar_map(*matrices, map: str = "ns_bf16_fused", steps: int = 0, eps: float = 0.0):
+    """The polar maps of matrices (or batches of them) of any shapes, in one call: a tuple of as many."""
+    handlers()
+    shapes = [jax.ShapeDtypeStruct(m.shape, m.dtype) for m in matrices]
+    call = ffi.ffi_call("polar_map", shapes, vmap_method="broadcast_all")
+    return tuple(call(*matrices, map=map, steps=np.int64(steps), eps=np.float64(eps)))
 
 
 class GradientTransformation(NamedTuple):
@@ -34,78 +49,156 @@ class GradientTransformation(NamedTuple):
 
 
 class State(NamedTuple):
-    count: Any
-    mu: Any
-    nu: Any
-
-
-def _register():
-    """Hands the handler to XLA, once."""
-    global _ready
-    if not _ready:
-        ctypes.CDLL(_find(), mode=ctypes.RTLD_GLOBAL)    # whose functions the handler calls
-        handler = ctypes.CDLL(str(Path(_find()).resolve().with_name("libpolar_xla.so"))).polar_xla_map
-        _ffi.register_ffi_target("polar_map", _ffi.pycapsule(handler), platform="cpu")
-        _ready = True
-
-
-def polar_map(*matrices, map: str = "ns_bf16_fused", steps: int = 0, eps: float = 0.0):
-    """The polar maps of matrices (or batches of them) of any shapes, in one call: a tuple of as many."""
-    _register()
-    shapes = [jax.ShapeDtypeStruct(m.shape, m.dtype) for m in matrices]
-    call = _ffi.ffi_call("polar_map", shapes, vmap_method="broadcast_all")
-    return tuple(call(*matrices, map=map, steps=np.int64(steps), eps=np.float64(eps)))
-
-
-def _scale(name, shape):
-    kind = _abi.polar_scale()
-    check(lib.polar_scale_parse(ctypes.byref(kind), name.encode()))
-    return lib.polar_scale_value(kind, shape[-2], shape[-1])
-
-
-def is_matrix(path, p) -> bool:
-    """Two dimensions, and no embedding or head by its name; `matrix=` of the optimisers takes another such
-    function.
+    """count: steps so far, which learning rates are functions of. memory: moments, master copies of bf16
+    weights and the rest, as the library lays them out; `Optimizer.save` writes them by name.
     """
-    name = jax.tree_util.keystr(path).lower()
-    return p.ndim == 2 and not any(word in name for word in ("embed", "head", "wte", "wpe"))
+
+    count: Any
+    memory: Any
 
 
-def _optimiser(rule, learning_rate, aux_learning_rate, b1, b2, eps, decay, aux_decay, momentum, nesterov, map,
-               steps, scale, matrix):
-    def init(params):
-        zeros = jax.tree_util.tree_map(jnp.zeros_like, params)
-        if not any(jax.tree_util.tree_leaves(jax.tree_util.tree_map_with_path(matrix, params))):
-            raise ValueError("no parameter takes the matrix rule: matrix=lambda path, p: ... says which do")
-        return State(jnp.zeros([], jnp.int32), zeros, jax.tree_util.tree_map(jnp.zeros_like, params))
+class Optimizer(GradientTransformation):
+    """(init, update) as optax has them, and
 
-    def update(grads, state, params):
-        count = state.count + 1
-        t = count.astype(jnp.float32)
-        lr, aux_lr = (rate(state.count) if callable(rate) else rate
-                      for rate in (learning_rate, aux_learning_rate))
-        paths, tree = jax.tree_util.tree_flatten_with_path(params)
-        is_mapped = [bool(matrix(path, p)) for path, p in paths]
-        leaves = zip(is_mapped, *(tree.flatten_up_to(x) for x in (grads, state.mu, state.nu)))
-        mu, nu, direction = [], [], []
-        for mapped, g, m, v in leaves:
-            if mapped and rule == "muon":
-                m = momentum * m + (1 - momentum) * g
-                d = momentum * m + (1 - momentum) * g if nesterov else m
-            else:
-                m, v = b1 * m + (1 - b1) * g, b2 * v + (1 - b2) * g * g
-                d = (m / (1 - b1**t)) / (jnp.sqrt(v / (1 - b2**t)) + eps)
-            mu.append(m), nu.append(v), direction.append(d)
-        chosen = [i for i, mapped in enumerate(is_mapped) if mapped]
-        for i, x in zip(chosen, polar_map(*(direction[i] for i in chosen), map=map, steps=steps)):
-            direction[i] = x * _scale(scale, x.shape)
-        out = [
-            -(lr if mapped else aux_lr) * (d + (decay if mapped else aux_decay) * p)
-            for mapped, d, (_, p) in zip(is_mapped, direction, paths)
-        ]
-        return tree.unflatten(out), State(count, tree.unflatten(mu), tree.unflatten(nu))
+    step(params, grads, state): the new params and state; with both donated, in place.
+    routes(params): which leaf takes the rule, and why.
+    save(path, params, state), load(path, params): the state as a safetensors file, the library's own.
+    """
 
-    return GradientTransformation(init, update)
+    def __new__(cls, config, rates, where):
+        self = super().__new__(cls, lambda params: self._init(params),
+                               lambda grads, state, params=None: self._update(grads, state, params))
+        self._config, self._rates, self._where, self._tables = config, rates, where, {}
+        return self
+
+    def routes(self, params) -> Routes:
+        """A row a leaf, which prints as a table."""
+        leaves, tree = jax.tree_util.tree_flatten(params)
+        if not leaves:
+            raise ValueError("there are no parameters")
+        key = tree, tuple(tuple(p.shape) for p in leaves)
+        if key not in self._tables:
+            table = decide(params, self._config["rule"], transposed=self._config["transposed"], **self._where)
+            if self._config["rule"] != "adamw" and not any(r.route == MATRIX for r in table):
+                raise ValueError(
+                    f"no parameter takes the matrix rule:\n{table}\nmatrix=[patterns], or a function of "
+                    "(path, leaf), says which do")
+            self._tables[key] = table
+        return self._tables[key]
+
+    def _definition(self, params, grads):
+        return define(self.routes(params), jax.tree_util.tree_leaves(params), grads, self._config)
+
+    def _init(self, params):
+        leaves = jax.tree_util.tree_leaves(params)
+        grads = [jax.ShapeDtypeStruct(p.shape, p.dtype) for p in leaves]
+        return State(jnp.zeros([], jnp.int32), self._definition(params, grads).begin(leaves))
+
+    def step(self, params, grads, state):
+        """The params and the state after a step."""
+        leaves, tree = jax.tree_util.tree_flatten(params)
+        given = [steppable(g) for g in tree.flatten_up_to(grads)]
+        for r, p, g in zip(self.routes(params), leaves, given):
+            if p.shape != g.shape:
+                raise ValueError(
+                    f"the gradient of '{r.name}' has the shape {g.shape}, the parameter {p.shape}")
+        definition = self._definition(params, given)
+        if state.memory.shape != (definition.bytes, ):
+            raise ValueError(f"the state has {state.memory.shape} bytes, one of these parameters "
+                             f"{definition.bytes}: it is another optimiser's, or of other parameters")
+        lr, aux_lr = (rate(state.count) if callable(rate) else rate for rate in self._rates)
+        mapped = np.array([r.route == MATRIX for r in definition.table])
+        rates = jnp.where(mapped, lr, aux_lr).astype(jnp.float32)
+        weights, memory = definition.step(leaves, given, state.memory, rates)
+        return tree.unflatten(weights), State(state.count + 1, memory)
+
+    def _update(self, grads, state, params):
+        if params is None:
+            raise ValueError("update(grads, state, params): a step looks at the parameters, too")
+        new, state = self.step(params, grads, state)
+        return jax.tree_util.tree_map(lambda a, b: a - b, new, params), state
+
+    def save(self, path, params, state):
+        """The state by the names of the leaves; a later version of the library reads it."""
+        leaves = jax.tree_util.tree_leaves(params)
+        self._definition(params, leaves).save(path, leaves, state.memory)
+
+    def load(self, path, params) -> State:
+        """The state of a file; bf16 `params` come from their own checkpoint and are not changed."""
+        leaves = jax.tree_util.tree_leaves(params)
+        count, memory = self._definition(params, leaves).load(path, leaves)
+        return State(jnp.asarray(count, jnp.int32), jnp.asarray(memory))
+
+
+def _numbers(**numbers):
+    return {k: float(v) for k, v in numbers.items()}
+
+
+def optimizer(rule: str = "polaradamw",
+              learning_rate: Optional[Rate] = None,
+              *,
+              b1: Optional[float] = None,
+              b2: Optional[float] = None,
+              eps: Optional[float] = None,
+              weight_decay: Optional[float] = None,
+              momentum: Optional[float] = None,
+              nesterov: bool = True,
+              map: Optional[str] = None,
+              steps: int = 5,
+              coefficients: Any = None,
+              scale: Optional[str] = None,
+              constants: Optional[Dict[str, float]] = None,
+              aux_learning_rate: Rate = 5e-4,
+              aux_b1: float = 0.9,
+              aux_b2: float = 0.999,
+              aux_eps: float = 1e-8,
+              aux_weight_decay: Optional[float] = None,
+              layout: str = "in_out",
+              matrix: Union[Patterns, Callable] = None,
+              adamw: Patterns = None,
+              blocks: Optional[Dict[str, int]] = None,
+              skip_nonfinite: bool = False) -> Optimizer:
+    """A rule of the library for matrices, AdamW for the rest. What is not given is the rule's own number
+    (docs/rules.md).
+
+    learning_rate, aux_learning_rate: numbers, or functions of the count as optax's schedules are.
+    layout: how a matrix lies: "in_out" (x @ W: flax, haiku) or "out_in" (W @ x: equinox, torch). It decides
+        what scales and moments of lines take for the outputs.
+    matrix, adamw: patterns of names ("params.*.kernel"), or, of matrix, a function of (path, leaf). Of leaves
+        with more than two dimensions the last two are a matrix, the others count them.
+    blocks: {pattern: n}: the outputs of such a matrix in n equal blocks, each mapped by itself (qkv: 3).
+    skip_nonfinite: a step with an infinity or a NaN in any gradient changes nothing but `count`.
+    """
+    known = names(lib.polar_rule_name)
+    if rule not in known:
+        raise ValueError(f"no rule '{rule}' (there are: {', '.join(known)})")
+    if layout not in _LAYOUTS:
+        raise ValueError(f"layout={layout!r}; there are 'in_out' and 'out_in'")
+    own = own_numbers(rule)
+    own_b1, own_b2 = own["betas"]
+    lr, decay = (own[k] if v is None else v
+                 for k, v in (("lr", learning_rate), ("weight_decay", weight_decay)))
+    divisor = own["eps"] if eps is None else eps
+    b1, b2 = own_b1 if b1 is None else b1, own_b2 if b2 is None else b2
+    if rule == "adamw":    # which has everything
+        aux_learning_rate, aux_b1, aux_b2, aux_eps, aux_weight_decay = lr, b1, b2, divisor, decay
+    config = dict(rule=rule,
+                  constants=checked_constants(rule, constants or {}),
+                  betas=(float(b1), float(b2)),
+                  **_numbers(eps=divisor,
+                             weight_decay=decay,
+                             momentum=own["momentum"] if momentum is None else momentum,
+                             aux_eps=aux_eps,
+                             aux_weight_decay=decay if aux_weight_decay is None else aux_weight_decay),
+                  aux_betas=(float(aux_b1), float(aux_b2)),
+                  nesterov=bool(nesterov),
+                  map=own["map"] if map is None else map,
+                  ns_steps=steps,
+                  ns_coefficients=getattr(coefficients, "tolist", lambda: coefficients)(),
+                  adjust_lr_fn=own["adjust_lr_fn"] if scale is None else scale,
+                  transposed=layout == "in_out",
+                  skip_nonfinite=bool(skip_nonfinite))
+    return Optimizer(config, (lr, aux_learning_rate), dict(matrix=matrix, adamw=adamw, blocks=blocks))
 
 
 def polaradamw(learning_rate: Rate = 5e-3,
@@ -113,19 +206,11 @@ def polaradamw(learning_rate: Rate = 5e-3,
                b2: float = 0.999,
                eps: float = 1e-8,
                weight_decay: float = 0.05,
-               *,
-               aux_learning_rate: Rate = 5e-4,
-               aux_weight_decay: Optional[float] = None,
-               map: str = "ns_bf16_fused",
-               steps: int = 0,
-               scale: str = "paper",
-               matrix: Callable = is_matrix) -> GradientTransformation:
-    """PolarAdamW for matrices, AdamW for the rest. A learning rate is a number or a function of the count, as
-    optax's schedules are.
-    """
-    aux = weight_decay if aux_weight_decay is None else aux_weight_decay
-    return _optimiser("polaradamw", learning_rate, aux_learning_rate, b1, b2, eps, weight_decay, aux, 0.0,
-                      False, map, steps, scale, matrix)
+               **options) -> Optimizer:
+    """PolarAdamW for matrices, AdamW with the same b1, b2 and eps for the rest; options as of `optimizer`."""
+    aux = dict(aux_b1=b1, aux_b2=b2, aux_eps=eps)
+    return optimizer("polaradamw", learning_rate, b1=b1, b2=b2, eps=eps, weight_decay=weight_decay,
+                     **{**aux, **options})
 
 
 def muon(learning_rate: Rate = 1e-3,
@@ -138,10 +223,11 @@ def muon(learning_rate: Rate = 1e-3,
          eps: float = 1e-8,
          aux_learning_rate: Rate = 3e-4,
          aux_weight_decay: float = 0.01,
-         map: str = "ns_bf16_fused",
-         steps: int = 0,
          scale: str = "jordan",
-         matrix: Callable = is_matrix) -> GradientTransformation:
-    """torch.optim.Muon's rule for matrices, AdamW for the rest."""
-    return _optimiser("muon", learning_rate, aux_learning_rate, b1, b2, eps, weight_decay, aux_weight_decay,
-                      momentum, nesterov, map, steps, scale, matrix)
+         **options) -> Optimizer:
+    """torch.optim.Muon's rule for matrices, AdamW with b1, b2 and eps for the rest; options as of
+    `optimizer`.
+    """
+    return optimizer("muon", learning_rate, momentum=momentum, nesterov=nesterov, weight_decay=weight_decay,
+                     eps=0.0, aux_learning_rate=aux_learning_rate, aux_weight_decay=aux_weight_decay,
+                     aux_b1=b1, aux_b2=b2, aux_eps=eps, scale=scale, **options)

@@ -14,7 +14,7 @@ import torch
 from . import _abi
 from ._library import check, lib
 from .routes import MATRIX
-from .torch_groups import has_factors
+from .rules import has_factors
 from .torch_ranks import full
 from .torch_state import packed, parts, view
 

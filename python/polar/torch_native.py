@@ -18,7 +18,8 @@ import torch
 from . import _abi
 from ._library import Handle, PolarError, check, device, layout, lib, queue, tensor
 from .routes import ADAMW, MATRIX
-from .torch_groups import fixed_of, hyper_of, join_momentum, numbers_of, rest_of, rule_of, snapshot
+from .rules import rule_of
+from .torch_groups import fixed_of, hyper_of, join_momentum, numbers_of, rest_of, snapshot
 from .torch_ranks import Ranks, group_of, local, rows_of
 from .torch_state import DTYPES, packed
 

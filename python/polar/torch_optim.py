@@ -29,7 +29,8 @@ from . import _abi
 from ._library import PolarError, check, lib, names
 from .routes import ADAMW, MATRIX, Routes
 from .torch_checkpoint import check_state, cloned, emptied, filled, flattened, shown, state_of, whole
-from .torch_groups import OWN, checked_constants, grouped, own_numbers, pair, split
+from .rules import checked_constants, own_numbers
+from .torch_groups import OWN, grouped, pair, split
 from .torch_native import Native
 from .torch_writes import Writes
 

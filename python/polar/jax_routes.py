@@ -1,0 +1,97 @@
+"""jax_routes.py -- routes of the leaves of a pytree of parameters.
+
+A leaf of two dimensions takes the rule unless its name says embedding or head; everything else takes AdamW.
+Patterns of names (`matrix=`, `adamw=`) or a function say otherwise, also of leaves with more dimensions: the
+last two are a matrix, those before them count matrices. Every decision has a reason, which
+`opt.routes(params)` shows.
+"""
+import warnings
+from math import prod
+
+import jax
+
+from .routes import ADAMW, MATRIX, Route, Routes, match
+
+_WORDS = ("embed", "head", "wte", "wpe")
+_KEYS = ("key", "idx", "name")    # of a path's steps, as jax has them
+
+
+def name_of(path):
+    """A leaf's path as one name, its steps joined by dots."""
+    steps = (next((getattr(k, a) for a in _KEYS if hasattr(k, a)), k) for k in path)
+    return ".".join(map(str, steps)) or "params"
+
+
+def _excluded(name):
+    return any(word in name.lower() for word in _WORDS)
+
+
+def is_matrix(path, p) -> bool:
+    """Two dimensions, and no embedding or head by its name; `matrix=` of the optimisers takes another such
+    function.
+    """
+    return p.ndim == 2 and not _excluded(name_of(path))
+
+
+def _by_itself(name, p):
+    if p.ndim < 2 or not p.size:
+        return ADAMW, "a vector" if p.size else "empty"
+    if _excluded(name):
+        return ADAMW, "an embedding or a head, by its name"
+    return (MATRIX, "a matrix") if p.ndim == 2 else (ADAMW, "more than two dimensions")
+
+
+def _chosen(path, name, p, matrix, adamw):
+    hit = match(adamw, name)
+    if hit:
+        return ADAMW, f"adamw={hit!r}"
+    if matrix is None:
+        return _by_itself(name, p)
+    if callable(matrix):
+        chosen = bool(matrix(path, p))
+        if chosen and p.ndim < 2:
+            raise ValueError(f"matrix= says that '{name}', of shape {tuple(p.shape)}, is a matrix")
+        return (MATRIX if chosen else ADAMW), "matrix= says so"
+    hit = match(matrix, name)
+    if hit and p.ndim >= 2:
+        return MATRIX, f"matrix={hit!r}"
+    return ADAMW, "a vector" if p.ndim < 2 else "no pattern of matrix= fits"
+
+
+def _views(name, shape, pieces, transposed):
+    """The matrices within a leaf, (offset, rows, cols, elements from row to row); None: it is one."""
+    *stack, rows, cols = shape
+    if pieces == 1 and not stack:
+        return None
+    if pieces < 1 or (cols if transposed else rows) % pieces:
+        raise ValueError(
+            f"blocks: '{name}' has the shape {tuple(shape)}, whose outputs are not {pieces} equal blocks")
+    tall, wide = (rows, cols // pieces) if transposed else (rows // pieces, cols)
+    step = wide if transposed else tall * cols
+    return tuple(
+        (k * rows * cols + i * step, tall, wide, cols) for k in range(prod(stack)) for i in range(pieces))
+
+
+def decide(params, rule, matrix, adamw, blocks, transposed):
+    """Routes of a pytree's leaves, in jax's order. transposed: a matrix is (in, out)."""
+    out = Routes()
+    for path, p in jax.tree_util.tree_flatten_with_path(params)[0]:
+        name = name_of(path)
+        chosen = (ADAMW, "the rule is AdamW's") if rule == "adamw" else _chosen(path, name, p, matrix, adamw)
+        r = Route(name, tuple(p.shape), *chosen)
+        hit = match(blocks, name)
+        if r.route == MATRIX:
+            r.views = _views(name, r.shape, int(blocks[hit]) if hit else 1, transposed)
+        out.append(r)
+    for key, given in (("matrix", matrix), ("adamw", adamw), ("blocks", blocks)):
+        for pattern in [given] if isinstance(given, str) else [] if callable(given) else given or ():
+            if not any(match(pattern, r.name) for r in out):
+                warnings.warn(f"{key}: no parameter fits {pattern!r} (the first is called '{out[0].name}')",
+                              stacklevel=4)
+    stacks = [r.name for r in out if r.why == "more than two dimensions"]
+    if stacks:
+        warnings.warn(
+            f"AdamW takes {', '.join(stacks)}, of more than two dimensions. If that is meant, say "
+            f"adamw={stacks!r}; if they are stacks of matrices, matrix=[...] with patterns",
+            stacklevel=4)
+    return out
