@@ -18,16 +18,29 @@ def run(name, *arguments):
         sys.argv = old
 
 
+def fell(out):
+    """Whether the last held-out loss that was printed is below the first."""
+    losses = [
+        float(line.split("held out")[1].split()[0]) for line in out.splitlines() if line.startswith("step")
+    ]
+    return losses[-1] < losses[0]
+
+
 @pytest.mark.parametrize("optimizer", ["polaradamw", "muon", "adamw"])
 def test_char_gpt(capsys, optimizer):
     run("char_gpt.py", "--steps", "80", "--width", "32", "--depth", "1", "--length", "16", "--device", "cpu",
         "--optimizer", optimizer)
     out = capsys.readouterr().out
     assert ("4 of 15 parameters take the matrix rule" in out) == (optimizer != "adamw"), out
-    losses = [
-        float(line.split("held out")[1].split()[0]) for line in out.splitlines() if line.startswith("step")
-    ]
-    assert losses[-1] < losses[0]
+    assert fell(out)
+
+
+def test_char_gpt_jax(capsys):
+    pytest.importorskip("jax")
+    run("char_gpt_jax.py", "--steps", "80", "--width", "32", "--depth", "2", "--length", "16")
+    out = capsys.readouterr().out
+    assert "4 of 10 parameters take the matrix rule" in out and "6 of 32x32" in out, out
+    assert fell(out)
 
 
 def test_deit_timm(capsys):
