@@ -13,7 +13,8 @@ if(NOT POLAR_SANITIZE)
   target_link_options(polar_shared PRIVATE -Wl,--no-undefined)
 endif()
 # XLA's handlers for polar.jax: loaded after libpolar, from which they take their functions.
-add_library(polar_xla MODULE python/xla/polar_xla.c python/xla/polar_xla_map.c python/xla/polar_xla_step.c)
+set(xla_sources ${CMAKE_SOURCE_DIR}/python/xla/polar_xla.c ${CMAKE_SOURCE_DIR}/python/xla/polar_xla_map.c ${CMAKE_SOURCE_DIR}/python/xla/polar_xla_step.c)
+add_library(polar_xla MODULE ${xla_sources})
 target_link_libraries(polar_xla PRIVATE Threads::Threads)
 set_target_properties(polar_xla PROPERTIES OUTPUT_NAME polar_xla)
 if(SKBUILD)    # beside the Python files that load them

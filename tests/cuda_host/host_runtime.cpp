@@ -229,15 +229,23 @@ static void perform(cuda_host_work *w, cudaStream_t stream)
     else memmove(w->to, w->from, w->bytes);
 }
 
+/* Null: the legacy stream, by either of its names. */
+static cuda_host_stream *object(cudaStream_t s)
+{
+    static thread_local cuda_host_stream per_thread;
+    if (s == cudaStreamPerThread) return &per_thread;
+    return s == cudaStreamLegacy ? nullptr : s;
+}
+
 static bool capturing(cudaStream_t s)
 {
-    return s && s != cudaStreamLegacy && s->captured;
+    return object(s) && object(s)->captured;
 }
 
 /* Done, or kept by a capture. */
 static cudaError_t submit(cudaStream_t s, cuda_host_work *w)
 {
-    if (capturing(s)) s->captured->works.push_back(w);
+    if (capturing(s)) object(s)->captured->works.push_back(w);
     else {
         perform(w, s);
         delete w;
@@ -415,8 +423,8 @@ cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t begin, cudaEvent_t end)
 
 cudaError_t cudaStreamBeginCapture(cudaStream_t s, enum cudaStreamCaptureMode)
 {
-    if (!s || s == cudaStreamLegacy || s->captured) return fail(cudaErrorStreamCaptureUnsupported);
-    s->captured = new cuda_host_graph{{}, 1};
+    if (!object(s) || capturing(s)) return fail(cudaErrorStreamCaptureUnsupported);
+    object(s)->captured = new cuda_host_graph{{}, 1};
     return cudaSuccess;
 }
 
@@ -424,8 +432,8 @@ cudaError_t cudaStreamEndCapture(cudaStream_t s, cudaGraph_t *out)
 {
     *out = nullptr;
     if (!capturing(s)) return fail(cudaErrorInvalidValue);
-    *out = s->captured;
-    s->captured = nullptr;
+    *out = object(s)->captured;
+    object(s)->captured = nullptr;
     return cudaSuccess;
 }
 

@@ -56,7 +56,8 @@ typedef enum cudaDriverEntryPointQueryResult {
     cudaDriverEntryPointSymbolNotFound
 } cudaDriverEntryPointQueryResult;
 
-#define cudaStreamLegacy ((cudaStream_t)1)
+#define cudaStreamLegacy    ((cudaStream_t)1)
+#define cudaStreamPerThread ((cudaStream_t)2)
 
 typedef struct dim3 {
     unsigned x, y, z;
