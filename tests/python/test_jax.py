@@ -3,7 +3,9 @@ and state come and go; and the handlers themselves.
 """
 import shutil
 import subprocess
+import time
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -298,6 +300,26 @@ def test_a_step_that_is_left_out():
     good, _ = opt.step(params, params, state)
     late, _ = opt.step(new, params, after)
     assert all(np.array_equal(np.asarray(a), np.asarray(b)) for a, b in zip(leaves(good), leaves(late)))
+
+
+def test_threads_that_trace_side_by_side(monkeypatch):
+    """They make one definition of a name: a second one's memory would go with it, and libpolar has its
+    addresses.
+    """
+    params, made = draw({"w": (5, 4)}, jnp.float32, 13), []
+
+    class Slow(jax_native.Definition):
+
+        def __init__(self, name, *rest):
+            made.append(name)
+            time.sleep(0.1)
+            super().__init__(name, *rest)
+
+    monkeypatch.setattr(jax_native, "Definition", Slow)
+    opt = polar.jax.polaradamw(weight_decay=2.0**-9)
+    with ThreadPoolExecutor(4) as pool:
+        states = list(pool.map(lambda _: opt.init(params), range(4)))
+    assert len(made) == 1 and len({s.memory.shape for s in states}) == 1
 
 
 # ---- what is refused --------------------------------------------------------------------------------------
