@@ -14,7 +14,7 @@ if(NOT POLAR_SANITIZE)
 endif()
 # XLA's handlers for polar.jax: loaded after libpolar, from which they take their functions.
 add_library(polar_xla MODULE python/xla/polar_xla.c python/xla/polar_xla_map.c python/xla/polar_xla_step.c)
-target_link_libraries(polar_xla PRIVATE Threads::Threads)
+target_link_libraries(polar_xla PRIVATE Threads::Threads m)
 set_target_properties(polar_xla PROPERTIES OUTPUT_NAME polar_xla)
 if(SKBUILD)    # beside the Python files that load them
   install(PROGRAMS $<TARGET_FILE:polar_shared> DESTINATION polar COMPONENT python RENAME libpolar.so)

@@ -109,6 +109,26 @@ def test_formats(rule, dtype):
     assert not differ(params, twins) and leaves(params)[0].dtype == dtype
 
 
+def test_denormal_numbers():
+    """XLA's threads take them as zero; a step does not: gradients of 1e-20 have squares of 1e-40."""
+    params = draw({"b": (12, ), "w": (6, 5)}, jnp.float32, 14)
+    small = dict(eps=2e-38, aux_eps=2e-38, weight_decay=0.0, aux_weight_decay=0.0)
+    opt = polar.jax.optimizer("polaradamw", LR, aux_learning_rate=AUX_LR, layout="out_in", **small)
+    twins, ref = twin_of(opt, params, "polaradamw", **small)
+    state = opt.init(params)
+    for t in range(3):
+        rng = np.random.default_rng(600 + t)    # not XLA's arithmetic
+        grads = {k: np.float32(1e-20 * rng.standard_normal(p.shape)) for k, p in params.items()}
+        for twin, g in zip(twins, leaves(grads)):
+            twin.grad = torch.from_numpy(g.copy())
+        ref.step()
+        params, state = opt.step(params, grads, state)
+    assert not differ(params, twins)
+    tiny = np.float32(1e-40 * np.random.default_rng(15).standard_normal((5, 7)))
+    mapped = polar.jax.polar_map(tiny, map="ns_fp32")[0]
+    assert np.array_equal(np.asarray(mapped), polar.newton_schulz(tiny, precision="fp32"))
+
+
 def test_the_dresses_of_single_rules():
     params = draw(SHAPES, jnp.float32, 2)
     for ours, theirs in ((polar.jax.muon(LR, aux_learning_rate=AUX_LR, layout="out_in"),
