@@ -271,6 +271,10 @@ def test_as_optax_has_it():
         assert (np.abs(np.asarray(p + u) - np.asarray(n)) <= bound).all()
     with pytest.raises(ValueError, match="params"):
         update(params, state)
+    again = tree.tree_map(lambda x: x, opt)    # what flax's nnx does to whatever it holds
+    assert str(again.routes(params)) == str(opt.routes(params)) and again == opt and hash(again) == hash(opt)
+    late, _ = again.step(params, params, again.init(params))
+    assert all(np.array_equal(np.asarray(a), np.asarray(b)) for a, b in zip(leaves(new), leaves(late)))
 
 
 def test_transformations_of_jax():
