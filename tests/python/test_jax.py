@@ -218,6 +218,10 @@ def test_routes():
         new, _ = opt.step(params, tree.tree_map(jnp.ones_like, params), opt.init(params))
     moved = tree.tree_map(lambda a, b: bool((a != b).all()), params, new)
     assert all(leaves(moved))    # of nothing, all
+    empty = {"w": jnp.ones((3, 3)), "layers": jnp.ones((0, 3, 4)), "rows": jnp.ones((2, 0, 4))}
+    opt = polar.jax.polaradamw(matrix=["*"], blocks={"layers": 2})
+    assert [r.why for r in opt.routes(empty)] == ["empty", "empty", "matrix='*'"]
+    opt.step(empty, empty, opt.init(empty))
     one = polar.jax.polaradamw()
     assert one.routes(jnp.ones((3, 3)))[0].name == "params"
     assert [r.name for r in one.routes([jnp.ones((3, 3))])] == ["0"]
