@@ -87,8 +87,12 @@ class _Steps:
 
     def step(self, params, grads, state):
         leaves, tree = jax.tree_util.tree_flatten(params)
-        given = [steppable(g) for g in tree.flatten_up_to(grads)]
-        for r, p, g in zip(self.routes(params), leaves, given):
+        table, given = self.routes(params), tree.flatten_up_to(grads)
+        absent = [r.name for r, g in zip(table, given) if g is None]
+        if absent:
+            raise ValueError(f"no gradient of {', '.join(absent)}: leave them out of params, too, or give zeros")
+        given = [steppable(g) for g in given]
+        for r, p, g in zip(table, leaves, given):
             if p.shape != g.shape:
                 raise ValueError(
                     f"the gradient of '{r.name}' has the shape {g.shape}, the parameter {p.shape}")

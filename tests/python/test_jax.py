@@ -375,6 +375,8 @@ def test_refusals():
         polar.jax.muon().step(params, params, state)
     with pytest.raises(ValueError, match="shape"):
         opt.step(params, tree.tree_map(jnp.transpose, params), state)
+    with pytest.raises(ValueError, match="no gradient of out.w"):
+        opt.step(params, {**params, "out": {"w": None}}, state)
     with pytest.raises(ValueError, match="no constant"):
         polar.jax.optimizer("muon", constants={"clip": 1})
     with pytest.raises(polar.PolarError, match="no polar map"):
