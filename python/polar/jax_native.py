@@ -175,7 +175,8 @@ class Definition:
         opt, q, state, _keep = self._placed(leaves, None)
         check(lib.polar_optim_load_with(opt.pointer, q.pointer, str(path).encode(), _abi.POLAR_LOAD_STATE))
         check(lib.polar_queue_sync(q.pointer))
-        return lib.polar_optim_get_step(opt.pointer), state.copy()
+        made, left_out = (count(opt.pointer) for count in (lib.polar_optim_get_step, lib.polar_optim_skipped))
+        return made + left_out, state.copy()
 
 
 def define(table, leaves, grads, config):

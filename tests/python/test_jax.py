@@ -318,7 +318,7 @@ def test_schedules():
     assert (np.asarray(second["block"]["b"]) != np.asarray(params["block"]["b"])).all()
 
 
-def test_a_step_that_is_left_out():
+def test_a_step_that_is_left_out(tmp_path):
     params = draw(SHAPES, jnp.float32, 10)
     opt = polar.jax.polaradamw(LR, skip_nonfinite=True)
     state = opt.init(params)
@@ -326,8 +326,10 @@ def test_a_step_that_is_left_out():
     new, after = opt.step(params, bad, state)
     assert all(np.array_equal(np.asarray(a), np.asarray(b)) for a, b in zip(leaves(params), leaves(new)))
     good, _ = opt.step(params, params, state)
-    late, _ = opt.step(new, params, after)
+    late, after = opt.step(new, params, after)
     assert all(np.array_equal(np.asarray(a), np.asarray(b)) for a, b in zip(leaves(good), leaves(late)))
+    opt.save(tmp_path / "state", late, after)
+    assert int(after.count) == int(opt.load(tmp_path / "state", late).count) == 2    # with what was left out
 
 
 def test_threads_that_trace_side_by_side(monkeypatch):
