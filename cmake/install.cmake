@@ -15,7 +15,7 @@ endif()
 # XLA's handlers for polar.jax: loaded after libpolar, from which they take their functions.
 set(xla_sources ${CMAKE_SOURCE_DIR}/python/xla/polar_xla.c ${CMAKE_SOURCE_DIR}/python/xla/polar_xla_map.c ${CMAKE_SOURCE_DIR}/python/xla/polar_xla_step.c)
 add_library(polar_xla MODULE ${xla_sources})
-target_link_libraries(polar_xla PRIVATE Threads::Threads)
+target_link_libraries(polar_xla PRIVATE Threads::Threads m)
 set_target_properties(polar_xla PROPERTIES OUTPUT_NAME polar_xla)
 if(SKBUILD)    # beside the Python files that load them
   install(PROGRAMS $<TARGET_FILE:polar_shared> DESTINATION polar COMPONENT python RENAME libpolar.so)

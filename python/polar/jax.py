@@ -57,22 +57,13 @@ class State(NamedTuple):
     memory: Any
 
 
-class Optimizer(GradientTransformation):
-    """(init, update) as optax has them, and
+class _Steps:
+    """What the functions of an optimiser are of."""
 
-    step(params, grads, state): the new params and state; with both donated, in place.
-    routes(params): which leaf takes the rule, and why.
-    save(path, params, state), load(path, params): the state as a safetensors file, the library's own.
-    """
-
-    def __new__(cls, config, rates, where):
-        self = super().__new__(cls, lambda params: self._init(params),
-                               lambda grads, state, params=None: self._update(grads, state, params))
+    def __init__(self, config, rates, where):
         self._config, self._rates, self._where, self._tables = config, rates, where, {}
-        return self
 
     def routes(self, params) -> Routes:
-        """A row a leaf, which prints as a table."""
         leaves, tree = jax.tree_util.tree_flatten(params)
         if not leaves:
             raise ValueError("there are no parameters")
@@ -89,16 +80,19 @@ class Optimizer(GradientTransformation):
     def _definition(self, params, grads):
         return define(self.routes(params), jax.tree_util.tree_leaves(params), grads, self._config)
 
-    def _init(self, params):
+    def init(self, params):
         leaves = jax.tree_util.tree_leaves(params)
         grads = [jax.ShapeDtypeStruct(p.shape, p.dtype) for p in leaves]
         return State(jnp.zeros([], jnp.int32), self._definition(params, grads).begin(leaves))
 
     def step(self, params, grads, state):
-        """The params and the state after a step."""
         leaves, tree = jax.tree_util.tree_flatten(params)
-        given = [steppable(g) for g in tree.flatten_up_to(grads)]
-        for r, p, g in zip(self.routes(params), leaves, given):
+        table, given = self.routes(params), tree.flatten_up_to(grads)
+        absent = [r.name for r, g in zip(table, given) if g is None]
+        if absent:
+            raise ValueError(f"no gradient of {', '.join(absent)}: leave them out of params, too, or give zeros")
+        given = [steppable(g) for g in given]
+        for r, p, g in zip(table, leaves, given):
             if p.shape != g.shape:
                 raise ValueError(
                     f"the gradient of '{r.name}' has the shape {g.shape}, the parameter {p.shape}")
@@ -112,22 +106,53 @@ class Optimizer(GradientTransformation):
         weights, memory = definition.step(leaves, given, state.memory, rates)
         return tree.unflatten(weights), State(state.count + 1, memory)
 
-    def _update(self, grads, state, params):
+    def update(self, grads, state, params=None):
         if params is None:
             raise ValueError("update(grads, state, params): a step looks at the parameters, too")
         new, state = self.step(params, grads, state)
         return jax.tree_util.tree_map(lambda a, b: a - b, new, params), state
 
     def save(self, path, params, state):
-        """The state by the names of the leaves; a later version of the library reads it."""
         leaves = jax.tree_util.tree_leaves(params)
         self._definition(params, leaves).save(path, leaves, state.memory)
 
     def load(self, path, params) -> State:
-        """The state of a file; bf16 `params` come from their own checkpoint and are not changed."""
         leaves = jax.tree_util.tree_leaves(params)
         count, memory = self._definition(params, leaves).load(path, leaves)
         return State(jnp.asarray(count, jnp.int32), jnp.asarray(memory))
+
+
+class Optimizer(GradientTransformation):
+    """(init, update) as optax has them, and
+
+    step(params, grads, state): the new params and state; with both donated, in place.
+    routes(params): which leaf takes the rule, and why.
+    save(path, params, state), load(path, params): the state as a safetensors file, the library's own.
+
+    It is a tuple of its two functions and nothing more, so jax and flax may take it apart and make it anew.
+    """
+
+    __slots__ = ()
+
+    @property
+    def _steps(self) -> _Steps:
+        return self.init.__self__
+
+    def routes(self, params) -> Routes:
+        """A row a leaf, which prints as a table."""
+        return self._steps.routes(params)
+
+    def step(self, params, grads, state):
+        """The params and the state after a step."""
+        return self._steps.step(params, grads, state)
+
+    def save(self, path, params, state):
+        """The state by the names of the leaves; a later version of the library reads it."""
+        self._steps.save(path, params, state)
+
+    def load(self, path, params) -> State:
+        """The state of a file; bf16 `params` come from their own checkpoint and are not changed."""
+        return self._steps.load(path, params)
 
 
 def _numbers(**numbers):
@@ -198,7 +223,8 @@ def optimizer(rule: str = "polaradamw",
                   adjust_lr_fn=own["adjust_lr_fn"] if scale is None else scale,
                   transposed=layout == "in_out",
                   skip_nonfinite=bool(skip_nonfinite))
-    return Optimizer(config, (lr, aux_learning_rate), dict(matrix=matrix, adamw=adamw, blocks=blocks))
+    steps = _Steps(config, (lr, aux_learning_rate), dict(matrix=matrix, adamw=adamw, blocks=blocks))
+    return Optimizer(steps.init, steps.update)
 
 
 def polaradamw(learning_rate: Rate = 5e-3,

@@ -5,11 +5,12 @@ handlers (python/xla) make an optimiser of it on the device a call comes from; w
 rates are the call's. Its invariants:
 
 - A definition is named by a hash of all that it is, so a compiled step finds its own or none, in any process.
-- What a definition points to lives as long as the process.
+- What a definition points to lives as long as the process: threads that trace side by side make one of a name.
 - The state's layout depends on weights, routes and rule, not on the gradients' formats or the device.
 """
 import ctypes
 import hashlib
+import threading
 from ctypes import byref, c_char_p, c_int, c_int64, c_void_p
 from math import prod
 from pathlib import Path
@@ -29,6 +30,7 @@ _FORMATS = {
 }
 _ALIGN = 64         # of a state's address
 _definitions = {}   # by name; kept
+_defining = threading.Lock()
 _handlers = None
 
 
@@ -173,7 +175,8 @@ class Definition:
         opt, q, state, _keep = self._placed(leaves, None)
         check(lib.polar_optim_load_with(opt.pointer, q.pointer, str(path).encode(), _abi.POLAR_LOAD_STATE))
         check(lib.polar_queue_sync(q.pointer))
-        return lib.polar_optim_get_step(opt.pointer), state.copy()
+        made, left_out = (count(opt.pointer) for count in (lib.polar_optim_get_step, lib.polar_optim_skipped))
+        return made + left_out, state.copy()
 
 
 def define(table, leaves, grads, config):
@@ -183,9 +186,10 @@ def define(table, leaves, grads, config):
     told = repr((_abi.POLAR_VERSION, sorted(config.items()), formats, of_grads,
                  [(r.name, r.shape, r.route, r.views) for r in table]))
     name = "polar-" + hashlib.sha256(told.encode()).hexdigest()
-    if name not in _definitions:
-        _definitions[name] = Definition(name, table, formats, of_grads, config)
-    return _definitions[name]
+    with _defining:
+        if name not in _definitions:
+            _definitions[name] = Definition(name, table, formats, of_grads, config)
+        return _definitions[name]
 
 
 def steppable(g):

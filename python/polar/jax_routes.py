@@ -34,8 +34,8 @@ def is_matrix(path, p) -> bool:
 
 
 def _by_itself(name, p):
-    if p.ndim < 2 or not p.size:
-        return ADAMW, "a vector" if p.size else "empty"
+    if p.ndim < 2:
+        return ADAMW, "a vector"
     if _excluded(name):
         return ADAMW, "an embedding or a head, by its name"
     return (MATRIX, "a matrix") if p.ndim == 2 else (ADAMW, "more than two dimensions")
@@ -45,6 +45,8 @@ def _chosen(path, name, p, matrix, adamw):
     hit = match(adamw, name)
     if hit:
         return ADAMW, f"adamw={hit!r}"
+    if not p.size:
+        return ADAMW, "empty"
     if matrix is None:
         return _by_itself(name, p)
     if callable(matrix):

@@ -4,9 +4,11 @@
  * Invariants
  *  1. One call at a time: XLA has many threads, a queue is driven by one.
  *  2. A device is opened when it is first called for, and stays.
+ *  3. XLA's threads take denormals as zero; ours, and theirs while they are ours, do not.
  */
 #include "polar_xla.h"
 
+#include <fenv.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
@@ -128,8 +130,12 @@ xla_error *xla_run(const xla_call *call, int cuda, xla_body body)
         return NULL;
     }
     if (call->stage != XLA_EXECUTE) return NULL;
+    fenv_t theirs;
+    fegetenv(&theirs);
+    fesetenv(FE_DFL_ENV);
     xla_lock();
     xla_error *error = run_locked(call, cuda, body);
     xla_unlock();
+    fesetenv(&theirs);
     return error;
 }

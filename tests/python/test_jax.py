@@ -3,7 +3,9 @@ and state come and go; and the handlers themselves.
 """
 import shutil
 import subprocess
+import time
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -107,6 +109,26 @@ def test_formats(rule, dtype):
     assert not differ(params, twins) and leaves(params)[0].dtype == dtype
 
 
+def test_denormal_numbers():
+    """XLA's threads take them as zero; a step does not: gradients of 1e-20 have squares of 1e-40."""
+    params = draw({"b": (12, ), "w": (6, 5)}, jnp.float32, 14)
+    small = dict(eps=2e-38, aux_eps=2e-38, weight_decay=0.0, aux_weight_decay=0.0)
+    opt = polar.jax.optimizer("polaradamw", LR, aux_learning_rate=AUX_LR, layout="out_in", **small)
+    twins, ref = twin_of(opt, params, "polaradamw", **small)
+    state = opt.init(params)
+    for t in range(3):
+        rng = np.random.default_rng(600 + t)    # not XLA's arithmetic
+        grads = {k: np.float32(1e-20 * rng.standard_normal(p.shape)) for k, p in params.items()}
+        for twin, g in zip(twins, leaves(grads)):
+            twin.grad = torch.from_numpy(g.copy())
+        ref.step()
+        params, state = opt.step(params, grads, state)
+    assert not differ(params, twins)
+    tiny = np.float32(1e-40 * np.random.default_rng(15).standard_normal((5, 7)))
+    mapped = polar.jax.polar_map(tiny, map="ns_fp32")[0]
+    assert np.array_equal(np.asarray(mapped), polar.newton_schulz(tiny, precision="fp32"))
+
+
 def test_the_dresses_of_single_rules():
     params = draw(SHAPES, jnp.float32, 2)
     for ours, theirs in ((polar.jax.muon(LR, aux_learning_rate=AUX_LR, layout="out_in"),
@@ -196,6 +218,10 @@ def test_routes():
         new, _ = opt.step(params, tree.tree_map(jnp.ones_like, params), opt.init(params))
     moved = tree.tree_map(lambda a, b: bool((a != b).all()), params, new)
     assert all(leaves(moved))    # of nothing, all
+    empty = {"w": jnp.ones((3, 3)), "layers": jnp.ones((0, 3, 4)), "rows": jnp.ones((2, 0, 4))}
+    opt = polar.jax.polaradamw(matrix=["*"], blocks={"layers": 2})
+    assert [r.why for r in opt.routes(empty)] == ["empty", "empty", "matrix='*'"]
+    opt.step(empty, empty, opt.init(empty))
     one = polar.jax.polaradamw()
     assert one.routes(jnp.ones((3, 3)))[0].name == "params"
     assert [r.name for r in one.routes([jnp.ones((3, 3))])] == ["0"]
@@ -249,6 +275,10 @@ def test_as_optax_has_it():
         assert (np.abs(np.asarray(p + u) - np.asarray(n)) <= bound).all()
     with pytest.raises(ValueError, match="params"):
         update(params, state)
+    again = tree.tree_map(lambda x: x, opt)    # what flax's nnx does to whatever it holds
+    assert str(again.routes(params)) == str(opt.routes(params)) and again == opt and hash(again) == hash(opt)
+    late, _ = again.step(params, params, again.init(params))
+    assert all(np.array_equal(np.asarray(a), np.asarray(b)) for a, b in zip(leaves(new), leaves(late)))
 
 
 def test_transformations_of_jax():
@@ -288,7 +318,7 @@ def test_schedules():
     assert (np.asarray(second["block"]["b"]) != np.asarray(params["block"]["b"])).all()
 
 
-def test_a_step_that_is_left_out():
+def test_a_step_that_is_left_out(tmp_path):
     params = draw(SHAPES, jnp.float32, 10)
     opt = polar.jax.polaradamw(LR, skip_nonfinite=True)
     state = opt.init(params)
@@ -296,8 +326,30 @@ def test_a_step_that_is_left_out():
     new, after = opt.step(params, bad, state)
     assert all(np.array_equal(np.asarray(a), np.asarray(b)) for a, b in zip(leaves(params), leaves(new)))
     good, _ = opt.step(params, params, state)
-    late, _ = opt.step(new, params, after)
+    late, after = opt.step(new, params, after)
     assert all(np.array_equal(np.asarray(a), np.asarray(b)) for a, b in zip(leaves(good), leaves(late)))
+    opt.save(tmp_path / "state", late, after)
+    assert int(after.count) == int(opt.load(tmp_path / "state", late).count) == 2    # with what was left out
+
+
+def test_threads_that_trace_side_by_side(monkeypatch):
+    """They make one definition of a name: a second one's memory would go with it, and libpolar has its
+    addresses.
+    """
+    params, made = draw({"w": (5, 4)}, jnp.float32, 13), []
+
+    class Slow(jax_native.Definition):
+
+        def __init__(self, name, *rest):
+            made.append(name)
+            time.sleep(0.1)
+            super().__init__(name, *rest)
+
+    monkeypatch.setattr(jax_native, "Definition", Slow)
+    opt = polar.jax.polaradamw(weight_decay=2.0**-9)
+    with ThreadPoolExecutor(4) as pool:
+        states = list(pool.map(lambda _: opt.init(params), range(4)))
+    assert len(made) == 1 and len({s.memory.shape for s in states}) == 1
 
 
 # ---- what is refused --------------------------------------------------------------------------------------
@@ -325,6 +377,8 @@ def test_refusals():
         polar.jax.muon().step(params, params, state)
     with pytest.raises(ValueError, match="shape"):
         opt.step(params, tree.tree_map(jnp.transpose, params), state)
+    with pytest.raises(ValueError, match="no gradient of out.w"):
+        opt.step(params, {**params, "out": {"w": None}}, state)
     with pytest.raises(ValueError, match="no constant"):
         polar.jax.optimizer("muon", constants={"clip": 1})
     with pytest.raises(polar.PolarError, match="no polar map"):
