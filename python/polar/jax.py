@@ -90,7 +90,8 @@ class _Steps:
         table, given = self.routes(params), tree.flatten_up_to(grads)
         absent = [r.name for r, g in zip(table, given) if g is None]
         if absent:
-            raise ValueError(f"no gradient of {', '.join(absent)}: leave them out of params, too, or give zeros")
+            raise ValueError(
+                f"no gradient of {', '.join(absent)}: leave them out of params, too, or give zeros")
         given = [steppable(g) for g in given]
         for r, p, g in zip(table, leaves, given):
             if p.shape != g.shape:
@@ -182,6 +183,7 @@ def optimizer(rule: str = "polaradamw",
               matrix: Union[Patterns, Callable] = None,
               adamw: Patterns = None,
               blocks: Optional[Dict[str, int]] = None,
+              flatten: Optional[Dict[str, Union[int, Sequence[int]]]] = None,
               skip_nonfinite: bool = False) -> Optimizer:
     """A rule of the library for matrices, AdamW for the rest. What is not given is the rule's own number
     (docs/rules.md).
@@ -192,6 +194,9 @@ def optimizer(rule: str = "polaradamw",
     matrix, adamw: patterns of names ("params.*.kernel"), or, of matrix, a function of (path, leaf). Of leaves
         with more than two dimensions the last two are a matrix, the others count them.
     blocks: {pattern: n}: the outputs of such a matrix in n equal blocks, each mapped by itself (qkv: 3).
+    flatten: {pattern: n}: of such a leaf the first n axes are the rows of one matrix, the others its columns
+        (flax's filters: 3; heads of a projection (in, heads, size): 1). {pattern: (m, n)}: the first m number
+        matrices, those up to the n-th are rows.
     skip_nonfinite: a step with an infinity or a NaN in any gradient changes nothing but `count`.
     """
     known = names(lib.polar_rule_name)
@@ -223,7 +228,8 @@ def optimizer(rule: str = "polaradamw",
                   adjust_lr_fn=own["adjust_lr_fn"] if scale is None else scale,
                   transposed=layout == "in_out",
                   skip_nonfinite=bool(skip_nonfinite))
-    steps = _Steps(config, (lr, aux_learning_rate), dict(matrix=matrix, adamw=adamw, blocks=blocks))
+    steps = _Steps(config, (lr, aux_learning_rate),
+                   dict(matrix=matrix, adamw=adamw, blocks=blocks, flatten=flatten))
     return Optimizer(steps.init, steps.update)
 
 

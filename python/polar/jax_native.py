@@ -5,7 +5,8 @@ handlers (python/xla) make an optimiser of it on the device a call comes from; w
 rates are the call's. Its invariants:
 
 - A definition is named by a hash of all that it is, so a compiled step finds its own or none, in any process.
-- What a definition points to lives as long as the process: threads that trace side by side make one of a name.
+- What a definition points to lives as long as the process; threads that trace side by side make one of a
+  name.
 - The state's layout depends on weights, routes and rule, not on the gradients' formats or the device.
 """
 import ctypes

@@ -2,8 +2,8 @@
 
 A leaf of two dimensions takes the rule unless its name says embedding or head; everything else takes AdamW.
 Patterns of names (`matrix=`, `adamw=`) or a function say otherwise, also of leaves with more dimensions: the
-last two are a matrix, those before them count matrices. Every decision has a reason, which
-`opt.routes(params)` shows.
+last two are a matrix, those before them count matrices, unless `flatten=` says which of them are rows. Every
+decision has a reason, which `opt.routes(params)` shows.
 """
 import warnings
 from math import prod
@@ -41,12 +41,15 @@ def _by_itself(name, p):
     return (MATRIX, "a matrix") if p.ndim == 2 else (ADAMW, "more than two dimensions")
 
 
-def _chosen(path, name, p, matrix, adamw):
+def _chosen(path, name, p, matrix, adamw, flatten):
     hit = match(adamw, name)
     if hit:
         return ADAMW, f"adamw={hit!r}"
     if not p.size:
         return ADAMW, "empty"
+    hit = match(flatten, name)
+    if hit:
+        return MATRIX, f"flatten={hit!r}"
     if matrix is None:
         return _by_itself(name, p)
     if callable(matrix):
@@ -60,32 +63,51 @@ def _chosen(path, name, p, matrix, adamw):
     return ADAMW, "a vector" if p.ndim < 2 else "no pattern of matrix= fits"
 
 
-def _views(name, shape, pieces, transposed):
-    """The matrices within a leaf, (offset, rows, cols, elements from row to row); None: it is one."""
-    *stack, rows, cols = shape
-    if pieces == 1 and not stack:
-        return None
+def _sides(name, shape, rows):
+    """(how many matrices, rows, columns) of a leaf whose first axes are rows; of rows = (m, n) the first m
+    number the matrices, and those up to the n-th are rows.
+    """
+    first, last = rows if isinstance(rows, (tuple, list)) else (0, rows)
+    if not 0 <= first < last < len(shape):
+        raise ValueError(
+            f"flatten: '{name}' has {len(shape)} axes; {rows!r} leaves no rows or no columns of them")
+    return prod(shape[:first]), prod(shape[first:last]), prod(shape[last:])
+
+
+def _views(name, sides, pieces, transposed):
+    """The matrices within a leaf, (offset, rows, cols, elements from row to row)."""
+    stack, rows, cols = sides
     if pieces < 1 or (cols if transposed else rows) % pieces:
         raise ValueError(
-            f"blocks: '{name}' has the shape {tuple(shape)}, whose outputs are not {pieces} equal blocks")
+            f"blocks: '{name}' holds {rows}x{cols}, whose outputs are not {pieces} equal blocks")
     tall, wide = (rows, cols // pieces) if transposed else (rows // pieces, cols)
     step = wide if transposed else tall * cols
-    return tuple(
-        (k * rows * cols + i * step, tall, wide, cols) for k in range(prod(stack)) for i in range(pieces))
+    return tuple((k * rows * cols + i * step, tall, wide, cols) for k in range(stack) for i in range(pieces))
 
 
-def decide(params, rule, matrix, adamw, blocks, transposed):
+def _seen_as(r, blocks, flatten, transposed):
+    """The views of a leaf that takes the rule; None: it is one matrix as it is."""
+    cut, flat = match(blocks, r.name), match(flatten, r.name)
+    if not cut and not flat and len(r.shape) == 2:
+        return None
+    axes = len(r.shape)
+    sides = _sides(r.name, r.shape, flatten[flat] if flat else (axes - 2, axes - 1))
+    return _views(r.name, sides, int(blocks[cut]) if cut else 1, transposed)
+
+
+def decide(params, rule, matrix, adamw, blocks, flatten, transposed):
     """Routes of a pytree's leaves, in jax's order. transposed: a matrix is (in, out)."""
     out = Routes()
     for path, p in jax.tree_util.tree_flatten_with_path(params)[0]:
         name = name_of(path)
-        chosen = (ADAMW, "the rule is AdamW's") if rule == "adamw" else _chosen(path, name, p, matrix, adamw)
+        chosen = ADAMW, "the rule is AdamW's"
+        if rule != "adamw":
+            chosen = _chosen(path, name, p, matrix, adamw, flatten)
         r = Route(name, tuple(p.shape), *chosen)
-        hit = match(blocks, name)
         if r.route == MATRIX:
-            r.views = _views(name, r.shape, int(blocks[hit]) if hit else 1, transposed)
+            r.views = _seen_as(r, blocks, flatten, transposed)
         out.append(r)
-    for key, given in (("matrix", matrix), ("adamw", adamw), ("blocks", blocks)):
+    for key, given in (("matrix", matrix), ("adamw", adamw), ("blocks", blocks), ("flatten", flatten)):
         for pattern in [given] if isinstance(given, str) else [] if callable(given) else given or ():
             if not any(match(pattern, r.name) for r in out):
                 warnings.warn(f"{key}: no parameter fits {pattern!r} (the first is called '{out[0].name}')",
@@ -94,6 +116,7 @@ def decide(params, rule, matrix, adamw, blocks, transposed):
     if stacks:
         warnings.warn(
             f"AdamW takes {', '.join(stacks)}, of more than two dimensions. If that is meant, say "
-            f"adamw={stacks!r}; if they are stacks of matrices, matrix=[...] with patterns",
+            f"adamw={stacks!r}; if they are stacks of matrices, matrix=[...] with patterns; if filters or "
+            "heads, flatten={pattern: axes that are rows}",
             stacklevel=4)
     return out

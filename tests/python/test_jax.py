@@ -197,6 +197,33 @@ def test_stacks_and_blocks_are_matrices_of_their_own():
         assert all(np.array_equal(np.asarray(same[k]), np.asarray(pieces[k])) for k in same)
 
 
+@pytest.mark.parametrize("layout", ["in_out", "out_in"])
+def test_flattened_axes_are_one_matrix(layout):
+    """Filters, heads and layers of heads, against the same numbers in leaves of two axes."""
+    shapes = {"conv": (3, 2, 4, 5), "query": (6, 2, 4), "layers": (2, 6, 2, 4)}
+    flat = {"conv": (3 * 2 * 4, 5), "query": (6, 2 * 4), "layers": (2, 6, 8)}
+    rows = {"conv": 3, "qu*": 1, "layers": (1, 2)}
+    params, grads = (draw(shapes, jnp.float32, 40 + k) for k in range(2))
+    opt = polar.jax.optimizer("normuon", LR, layout=layout, flatten=rows, blocks={"query": 2})
+    plain = polar.jax.optimizer("normuon", LR, layout=layout, matrix="*", blocks={"query": 2})
+    two = [tree.tree_map(jnp.copy, params), {k: params[k].reshape(flat[k]) for k in flat}]
+    table = str(opt.routes(params))
+    assert "24x5" in table and "2 of 6x8" in table, table
+    assert ("2 of 6x4" if layout == "in_out" else "2 of 3x8") in table
+    states = opt.init(two[0]), plain.init(two[1])
+    for _ in range(3):
+        two[0], a = opt.step(two[0], grads, states[0])
+        two[1], b = plain.step(two[1], {k: grads[k].reshape(flat[k]) for k in flat}, states[1])
+        states = a, b
+    for k in flat:
+        assert np.array_equal(np.asarray(two[0][k]).reshape(flat[k]), np.asarray(two[1][k]))
+    for wrong in (0, 4, (1, 1), (2, 1), (-1, 2)):
+        with pytest.raises(ValueError, match="leaves no rows or no columns"):
+            polar.jax.muon(flatten={"conv": wrong}).init(params)
+    with pytest.warns(UserWarning, match="flatten: no parameter fits 'nobody'"):
+        polar.jax.muon(flatten={"nobody": 1, **rows}).init(params)
+
+
 def test_routes():
     params = {"params": {"block_0": {"kernel": jnp.ones((4, 6)), "bias": jnp.ones(6)},
                          "embed": jnp.ones((9, 4)), "conv": jnp.ones((3, 3, 4, 4)), "none": jnp.ones((0, 4)),
