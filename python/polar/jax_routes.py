@@ -1,10 +1,11 @@
 """jax_routes.py -- routes of the leaves of a pytree of parameters.
 
-A leaf of two dimensions takes the rule unless its name says embedding or head; everything else takes AdamW.
+A leaf of two dimensions takes the rule unless its name says what else it is; everything else takes AdamW.
 Patterns of names (`matrix=`, `adamw=`) or a function say otherwise, also of leaves with more dimensions: the
 last two are a matrix, those before them count matrices, unless `flatten=` says which of them are rows. Every
 decision has a reason, which `opt.routes(params)` shows.
 """
+import re
 import warnings
 from math import prod
 
@@ -12,7 +13,15 @@ import jax
 
 from .routes import ADAMW, MATRIX, Route, Routes, match
 
-_WORDS = ("embed", "head", "wte", "wpe")
+# What a leaf is by its name: under lax.scan biases and gains have two dimensions, too; attention with several
+# heads is none.
+_NAMES = (
+    ("an embedding, by its name", re.compile(r"embed|wte|wpe|(^|[._])emb([._]|$)")),
+    ("a head, by its name",
+     re.compile("(?<!multi)(?<!multi_)head(?!s)|classifier|logits|output_projection")),
+    ("a bias, by its name", re.compile(r"bias(\.|$)")),
+    ("a norm, by its name", re.compile(r"norm|(^|\.)(scale|gain)(\.|$)")),
+)
 _KEYS = ("key", "idx", "name")    # of a path's steps, as jax has them
 
 
@@ -23,12 +32,13 @@ def name_of(path):
 
 
 def _excluded(name):
-    return any(word in name.lower() for word in _WORDS)
+    """Why a leaf of that name is no matrix, or None."""
+    return next((why for why, word in _NAMES if word.search(name.lower())), None)
 
 
 def is_matrix(path, p) -> bool:
-    """Two dimensions, and no embedding or head by its name; `matrix=` of the optimisers takes another such
-    function.
+    """Two dimensions, and no embedding, head, bias or norm by its name; `matrix=` of the optimisers takes
+    another such function.
     """
     return p.ndim == 2 and not _excluded(name_of(path))
 
@@ -36,8 +46,9 @@ def is_matrix(path, p) -> bool:
 def _by_itself(name, p):
     if p.ndim < 2:
         return ADAMW, "a vector"
-    if _excluded(name):
-        return ADAMW, "an embedding or a head, by its name"
+    why = _excluded(name)
+    if why:
+        return ADAMW, why
     return (MATRIX, "a matrix") if p.ndim == 2 else (ADAMW, "more than two dimensions")
 
 

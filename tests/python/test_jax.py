@@ -224,6 +224,17 @@ def test_flattened_axes_are_one_matrix(layout):
         polar.jax.muon(flatten={"nobody": 1, **rows}).init(params)
 
 
+def test_names_of_leaves():
+    """Two dimensions each: names of things that are no matrices, and of matrices that sound like them."""
+    no = ["token_embedder.table", "wte", "tok_emb.w", "classifier.kernel", "lm_head.kernel", "LMHead.w",
+          "head", "mlp_head.kernel", "attn.query.bias", "layers.norm1", "layers.LayerNorm_0.scale",
+          "layers.b1.bias.value", "gain"]
+    yes = ["MultiHeadDotProductAttention_0.query", "multi_head_attention.query.w", "layers.heads.w",
+           "attn.scaled.w", "biased.kernel", "again", "member.w"]
+    table = polar.jax.polaradamw().routes({name: jnp.ones((3, 4)) for name in no + yes})
+    assert {r.name for r in table if r.route == "matrix"} == set(yes)
+
+
 def test_routes():
     params = {"params": {"block_0": {"kernel": jnp.ones((4, 6)), "bias": jnp.ones(6)},
                          "embed": jnp.ones((9, 4)), "conv": jnp.ones((3, 3, 4, 4)), "none": jnp.ones((0, 4)),
@@ -233,7 +244,7 @@ def test_routes():
     assert {r.name: (r.route, r.why) for r in table} == {
         "params.block_0.bias": ("adamw", "a vector"), "params.block_0.kernel": ("matrix", "a matrix"),
         "params.conv": ("adamw", "more than two dimensions"),
-        "params.embed": ("adamw", "an embedding or a head, by its name"), "params.none": ("adamw", "empty"),
+        "params.embed": ("adamw", "an embedding, by its name"), "params.none": ("adamw", "empty"),
         "params.scalar": ("adamw", "a vector")}
     opt = polar.jax.polaradamw(matrix=["*conv", "*kernel"], adamw="*block_0*")
     assert [r.name for r in opt.routes(params) if r.route == "matrix"] == ["params.conv"]
