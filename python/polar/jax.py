@@ -20,6 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ._library import lib, names
+from .jax_mesh import share
 from .jax_native import define, ffi, handlers, steppable
 from .jax_routes import decide, is_matrix
 from .routes import MATRIX, Routes
@@ -60,8 +61,9 @@ class State(NamedTuple):
 class _Steps:
     """What the functions of an optimiser are of."""
 
-    def __init__(self, config, rates, where):
-        self._config, self._rates, self._where, self._tables = config, rates, where, {}
+    def __init__(self, config, rates, where, shared):
+        self._config, self._rates, self._where, self._shared = config, rates, where, shared
+        self._tables = {}
 
     def routes(self, params) -> Routes:
         leaves, tree = jax.tree_util.tree_flatten(params)
@@ -78,7 +80,8 @@ class _Steps:
         return self._tables[key]
 
     def _definition(self, params, grads):
-        return define(self.routes(params), jax.tree_util.tree_leaves(params), grads, self._config)
+        given = self.routes(params), jax.tree_util.tree_leaves(params), grads, self._config
+        return share(*given, *self._shared) if self._shared else define(*given)
 
     def init(self, params):
         leaves = jax.tree_util.tree_leaves(params)
@@ -98,9 +101,9 @@ class _Steps:
                 raise ValueError(
                     f"the gradient of '{r.name}' has the shape {g.shape}, the parameter {p.shape}")
         definition = self._definition(params, given)
-        if state.memory.shape != (definition.bytes, ):
+        if state.memory.shape != definition.shape:
             raise ValueError(f"the state has {state.memory.shape} bytes, one of these parameters "
-                             f"{definition.bytes}: it is another optimiser's, or of other parameters")
+                             f"{definition.shape}: it is another optimiser's, or of other parameters")
         lr, aux_lr = (rate(state.count) if callable(rate) else rate for rate in self._rates)
         mapped = np.array([r.route == MATRIX for r in definition.table])
         rates = jnp.where(mapped, lr, aux_lr).astype(jnp.float32)
@@ -184,7 +187,9 @@ def optimizer(rule: str = "polaradamw",
               adamw: Patterns = None,
               blocks: Optional[Dict[str, int]] = None,
               flatten: Optional[Dict[str, Union[int, Sequence[int]]]] = None,
-              skip_nonfinite: bool = False) -> Optimizer:
+              skip_nonfinite: bool = False,
+              mesh: Optional[jax.sharding.Mesh] = None,
+              axis: Optional[str] = None) -> Optimizer:
     """A rule of the library for matrices, AdamW for the rest. What is not given is the rule's own number
     (docs/rules.md).
 
@@ -198,7 +203,11 @@ def optimizer(rule: str = "polaradamw",
         (flax's filters: 3; heads of a projection (in, heads, size): 1). {pattern: (m, n)}: the first m number
         matrices, those up to the n-th are rows.
     skip_nonfinite: a step with an infinity or a NaN in any gradient changes nothing but `count`.
+    mesh, axis: the step is shared out among the devices along that axis: each steps some of the leaves and
+        keeps their state alone. Weights and gradients are taken, and weights given, whole on every device.
     """
+    if mesh is not None and axis not in mesh.shape:
+        raise ValueError(f"axis={axis!r}; the mesh has {', '.join(repr(name) for name in mesh.shape)}")
     known = names(lib.polar_rule_name)
     if rule not in known:
         raise ValueError(f"no rule '{rule}' (there are: {', '.join(known)})")
@@ -229,7 +238,8 @@ def optimizer(rule: str = "polaradamw",
                   transposed=layout == "in_out",
                   skip_nonfinite=bool(skip_nonfinite))
     steps = _Steps(config, (lr, aux_learning_rate),
-                   dict(matrix=matrix, adamw=adamw, blocks=blocks, flatten=flatten))
+                   dict(matrix=matrix, adamw=adamw, blocks=blocks, flatten=flatten),
+                   (mesh, axis) if mesh is not None else None)
     return Optimizer(steps.init, steps.update)
 
 

@@ -29,6 +29,9 @@ from .rules import divides, rule_of
 _FORMATS = {
     "float32": _abi.POLAR_DTYPE_F32, "float64": _abi.POLAR_DTYPE_F64, "bfloat16": _abi.POLAR_DTYPE_BF16
 }
+_SIZES = {_abi.POLAR_DTYPE_F32: 4, _abi.POLAR_DTYPE_F64: 8, _abi.POLAR_DTYPE_BF16: 2}
+_MOMENTS = (_abi.POLAR_STATE_MOMENTUM, _abi.POLAR_STATE_SECOND_MOMENT, _abi.POLAR_STATE_MASTER)
+_OF_PARTS = range(_abi.POLAR_STATE_POST, _abi.POLAR_STATE_RIGHT_FACTORS + 1)
 _ALIGN = 64         # of a state's address
 _definitions = {}   # by name; kept
 _defining = threading.Lock()
@@ -118,7 +121,7 @@ class Definition:
         self.params = (_abi.polar_param * len(pieces))(*(p for p, _ in pieces))
         self.layout, self._keep = layout(), (pieces, keep)
         opt = self.create()
-        self.bytes = max(lib.polar_optim_placed_bytes(opt.pointer), 1)
+        self.shape = (max(lib.polar_optim_placed_bytes(opt.pointer), 1), )    # of the state
         self.report = lib.polar_optim_report(opt.pointer).decode()
         if not handlers().polar_xla_define(name.encode(), self.params, len(pieces), byref(self.opts),
                                            byref(self.layout)):
@@ -133,51 +136,121 @@ class Definition:
 
     # ---- calls in XLA, under jax's transformations ----
 
-    def _call(self, target, leaves, others, state_at):
+    def _call(self, target, leaves, others, memory, behind=()):
         """Weights and the state after a call, in the memory of those before it."""
-        n = len(leaves)
-        shapes = [jax.ShapeDtypeStruct(p.shape, p.dtype) for p in leaves]
-        shapes.append(jax.ShapeDtypeStruct((self.bytes, ), jnp.uint8))
+        n, state_at = len(leaves), len(leaves) + len(others)
+        shapes = [jax.ShapeDtypeStruct(p.shape, p.dtype) for p in (*leaves, memory)]
         aliases = {**{i: i for i in range(n)}, state_at: n}
         call = ffi.ffi_call(target, shapes, vmap_method="sequential", input_output_aliases=aliases)
-        *weights, memory = call(*leaves, *others, definition=self.name)
+        *weights, memory = call(*leaves, *others, memory, *behind, definition=self.name)
         return weights, memory
 
-    def begin(self, leaves):
-        return self._call("polar_begin", leaves, [jnp.zeros((self.bytes, ), jnp.uint8)], len(leaves))[1]
+    def begin(self, leaves, memory=None):
+        """memory: where the state is to be; as many bytes or more."""
+        memory = jnp.zeros(self.shape, jnp.uint8) if memory is None else memory
+        return self._call("polar_begin", leaves, [], memory)[1]
 
-    def step(self, leaves, grads, memory, rates):
-        return self._call("polar_step", leaves, [*grads, memory, rates], 2 * len(leaves))
+    def step(self, leaves, grads, memory, rates, bad=None):
+        """bad: a float that leaves the step out where it is not 0, for one with skip_nonfinite."""
+        return self._call("polar_step", leaves, grads, memory, [rates] if bad is None else [rates, bad])
 
     # ---- files, by the host ----
 
-    def _placed(self, leaves, memory):
-        """An optimiser with copies of weights and state, its queue, and the state's copy."""
-        dev, opt = device("cpu"), self.create()
-        weights = [np.array(p) for p in leaves]
-        room = np.empty(self.bytes + _ALIGN, np.uint8)
-        state = room[-room.ctypes.data % _ALIGN:][:self.bytes]
-        at = (c_void_p * len(weights))(*(w.ctypes.data for w in weights))
-        none = (c_void_p * len(weights))()
-        check(lib.polar_optim_place(opt.pointer, at, none, len(weights), state.ctypes.data))
-        q = queue(dev)
-        if memory is None:
-            check(lib.polar_optim_restart(opt.pointer, q.pointer))
-            check(lib.polar_queue_sync(q.pointer))
-        else:
-            state[:] = np.asarray(memory)
-        return opt, q, state, weights
+    def placed(self, leaves, memory):
+        return _Placed(self, leaves, memory)
 
     def save(self, path, leaves, memory):
-        opt, q, _, _keep = self._placed(leaves, memory)
-        check(lib.polar_optim_save(opt.pointer, q.pointer, str(path).encode()))
+        with self.placed(leaves, memory) as own:
+            own.save(path)
 
     def load(self, path, leaves):
-        opt, q, state, _keep = self._placed(leaves, None)
-        check(lib.polar_optim_load_with(opt.pointer, q.pointer, str(path).encode(), _abi.POLAR_LOAD_STATE))
-        check(lib.polar_queue_sync(q.pointer))
-        made, left_out = (count(opt.pointer) for count in (lib.polar_optim_get_step, lib.polar_optim_skipped))
-        return made + left_out, state.copy()
+        with self.placed(leaves, None) as own:
+            own.load(path)
+            return own.count(), own.state.copy()
+
+
+class _Placed:
+    """An optimiser on the host with copies of weights and state; without memory, the state of a new one."""
+
+    def __init__(self, definition, leaves, memory):
+        self._table, self._weights = definition.table, [np.array(p) for p in leaves]
+        self._opt, self._q = definition.create(), queue(device("cpu"))
+        room = np.empty(definition.shape[0] + _ALIGN, np.uint8)
+        self.state = room[-room.ctypes.data % _ALIGN:][:definition.shape[0]]
+        at = (c_void_p * len(self._weights))(*(w.ctypes.data for w in self._weights))
+        none = (c_void_p * len(self._weights))()
+        check(lib.polar_optim_place(self._opt.pointer, at, none, len(self._weights), self.state.ctypes.data))
+        if memory is None:
+            check(lib.polar_optim_restart(self._opt.pointer, self._q.pointer))
+            check(lib.polar_queue_sync(self._q.pointer))
+        else:
+            self.state[:] = np.asarray(memory)[:len(self.state)]
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *what):
+        self._opt = None
+
+    def save(self, path):
+        check(lib.polar_optim_save(self._opt.pointer, self._q.pointer, str(path).encode()))
+
+    def load(self, path):
+        check(lib.polar_optim_load_with(self._opt.pointer, self._q.pointer, str(path).encode(),
+                                        _abi.POLAR_LOAD_STATE))
+        check(lib.polar_queue_sync(self._q.pointer))
+
+    def count(self):
+        """Steps so far, those that were left out, too."""
+        return sum(count(self._opt.pointer) for count in (lib.polar_optim_get_step, lib.polar_optim_skipped))
+
+    def _bytes(self, i, which, part=None):
+        """A piece of leaf i's state, or of a part's of it; nothing where there is none."""
+        t = _abi.polar_tensor()
+        if part is None:
+            check(lib.polar_optim_state_view(byref(t), self._opt.pointer, i, which))
+        else:
+            check(lib.polar_optim_part_view(byref(t), self._opt.pointer, i, part, which))
+        if not t.data:
+            return self.state[:0]
+        at = t.data - self.state.ctypes.data
+        return self.state[at:at + _SIZES[t.dtype] * prod(t.shape[k] for k in range(t.ndim))]
+
+    def kept(self, i, begin=0, end=None):
+        """All that is kept of leaf i, or of a range of it with the matrices that begin there: of each kind a
+        list of arrays, which is one run of bytes.
+        """
+        r = self._table[i]
+        size = prod(r.shape)
+        end = size if end is None else end
+        out = [_cut([self._bytes(i, which)], begin, end, max(size, 1)) for which in _MOMENTS]
+        out.append([self._bytes(i, _abi.POLAR_STATE_STEPS)])
+        if r.route == MATRIX:
+            begins = [v[0] for v in r.views or ((0, ), )]    # of matrices of one shape
+            first, last = (sum(b < at for b in begins) for at in (begin, end))
+            for which in _OF_PARTS:
+                parts = range(lib.polar_optim_part_count(self._opt.pointer, i))
+                out.append(_cut([self._bytes(i, which, k) for k in parts], first, last, len(begins)))
+        return out
+
+
+def _cut(arrays, begin, end, of):
+    """The share from begin to end, in parts of `of`, of the run of bytes that arrays are."""
+    total, at, out = sum(map(len, arrays)), 0, []
+    begin, end = total * begin // of, total * end // of
+    for a in arrays:
+        out.append(a[max(begin - at, 0):max(end - at, 0)])
+        at += len(a)
+    return out
+
+
+def copy_kept(to, source):
+    """What _Placed.kept gave of one, to where it gave the like of another."""
+    for ours, theirs in zip(to, source):
+        run, at = np.concatenate(theirs), 0
+        for a in ours:
+            a[:] = run[at:at + len(a)]
+            at += len(a)
 
 
 def define(table, leaves, grads, config):

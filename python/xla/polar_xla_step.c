@@ -3,6 +3,7 @@
  *
  *     begin: weights, 64-aligned bytes      -> the same weights, the state of an optimiser that made no step
  *     step:  weights, gradients, state, rates (f32, one a parameter) -> weights, state
+ *            and, with opts.skip_nonfinite, one more f32: where it is not 0 the step is left out
  *
  * The attribute `definition` names what polar_xla_define was given: parameters and options as
  * polar_optim_create takes them, with opts.placed. An optimiser is made of it on each device where it is
@@ -116,7 +117,8 @@ static const char *work(const xla_call *call, const xla_place *place, int steps,
     const char *wrong = open_optim(&opt, &d, call, place);
     if (wrong) return wrong;
     const int64_t n = d->n, state = steps ? 2 * n : n;
-    if (call->args.size != (steps ? 2 * n + 2 : n + 1) || call->rets.size != n + 1 ||
+    const int flagged = steps && call->args.size == 2 * n + 3;
+    if (call->args.size != (steps ? 2 * n + 2 + flagged : n + 1) || call->rets.size != n + 1 ||
         !take(data, call->args.buffers, d, 0) || (steps && !take(data + n, call->args.buffers + n, d, 1)) ||
         !is_state(call->args.buffers[state], opt))
         return "polar: the arrays are not those of the optimiser's definition";
@@ -124,11 +126,16 @@ static const char *work(const xla_call *call, const xla_place *place, int steps,
     if (polar_optim_place(opt, data, data + n, n, call->args.buffers[state]->data) != POLAR_OK)
         return polar_error_message();
     if (!steps) return polar_optim_restart(opt, place->q) == POLAR_OK ? NULL : polar_error_message();
-    const xla_buffer *rates = call->args.buffers[state + 1];
-    if (rates->dtype != XLA_F32 ||
-        polar_optim_set_rates(opt, rates->data, count_of(rates->dims, rates->rank)) != POLAR_OK ||
+    const xla_buffer *rates = call->args.buffers[state + 1], *flag = rates;
+    if (flagged) flag = call->args.buffers[state + 2];
+    if (rates->dtype != XLA_F32 || flag->dtype != XLA_F32 || !count_of(flag->dims, flag->rank))
+        return "polar: rates and flags are float32";
+    if ((flagged || d->opts->skip_nonfinite != POLAR_SKIP_NEVER) &&
+        polar_optim_set_scaler(opt, flagged ? flag->data : NULL, NULL) != POLAR_OK)
+        return polar_error_message();
+    if (polar_optim_set_rates(opt, rates->data, count_of(rates->dims, rates->rank)) != POLAR_OK ||
         polar_optim_step(opt, place->q) != POLAR_OK)
-        return rates->dtype == XLA_F32 ? polar_error_message() : "polar: rates are float32";
+        return polar_error_message();
     return NULL;
 }
 

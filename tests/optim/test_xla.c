@@ -13,7 +13,7 @@ xla_error *polar_xla_step_cuda(xla_call *call);
 int polar_xla_define(const char *name, const polar_param *params, int64_t n, const polar_optim_opts *opts,
                      const polar_optim_layout *layout);
 
-enum { PARAMS = 3, STEPS = 5, MOST = 24 * 10, SLOTS = 2 * PARAMS + 2, TEXT = 400 };
+enum { PARAMS = 3, STEPS = 5, MOST = 24 * 10, SLOTS = 2 * PARAMS + 3, TEXT = 400 };
 
 /* ---- a pretended XLA ----------------------------------------------------------------------------- */
 
@@ -259,12 +259,13 @@ typedef struct {
     int64_t bytes;
 } defined;
 
+/* rule NULL: d->opts are there */
 static void define(defined *d, place *p, const char *rule, polar_dtype dtype)
 {
     polar_optim *opt;
-    snprintf(d->name, sizeof d->name, "%s %s", rule, polar_dtype_name(dtype));
+    snprintf(d->name, sizeof d->name, "%s %s", rule ? rule : "flagged", polar_dtype_name(dtype));
     set_params(d->params, NULL, dtype);
-    TEST_TRY(polar_optim_opts_parse(&d->opts, rule));
+    if (rule) TEST_TRY(polar_optim_opts_parse(&d->opts, rule));
     d->opts.skip_missing = d->opts.placed = 1;
     d->layout = (polar_optim_layout)POLAR_OPTIM_LAYOUT_INIT;
     test_true("defined", polar_xla_define(d->name, d->params, PARAMS, &d->opts, &d->layout), "%s", d->name);
@@ -363,14 +364,17 @@ static void refuses_frames(place *p, defined *d)
     f.rets[0].data = h.G[0].data;
     refused("a result that is no argument", call_step(p, &f), "where they lie");
     step_frame(&f, &e, d->name, &h, d->bytes);
-    f.args[SLOTS - 1].dtype = XLA_F64;
+    f.args[2 * PARAMS + 1].dtype = XLA_F64;
     refused("rates in f64", call_step(p, &f), "float32");
     step_frame(&f, &e, d->name, &h, d->bytes);
-    f.args[SLOTS - 1].dims[1]--;
+    f.args[2 * PARAMS + 1].dims[1]--;
     refused("a rate too few", call_step(p, &f), "rates");
     step_frame(&f, &e, d->name, &h, d->bytes);
     f.args[2 * PARAMS].data = f.rets[PARAMS].data = (char *)h.state.data + 8;
     refused("a state at an odd address", call_step(p, &f), "64");
+    step_frame(&f, &e, d->name, &h, d->bytes);
+    give(&f, XLA_F32, h.rates.data, 1, 1);
+    refused("a flag for one that leaves nothing out", call_step(p, &f), "skip_nonfinite");
     if (p->cuda) {
         e.has_none = 1;
         step_frame(&f, &e, d->name, &h, d->bytes);
@@ -404,6 +408,43 @@ static void refuses_frames(place *p, defined *d)
     said = call_step(p, &f);
     test_true("before it executes a call does nothing", !said, "%s", said);
     test_exact("errors that nobody dropped", errors_alive);
+    home_close(&h, p);
+}
+
+/* A flag in memory of the device leaves a step out; the next one, without, is made. */
+static void leaves_out(place *p)
+{
+    static defined d;
+    home h;
+    frame f;
+    pl_mat flag;
+    double before[MOST], after[MOST];
+    TEST_TRY(polar_optim_opts_parse(&d.opts, "muon"));
+    d.opts.skip_nonfinite = POLAR_SKIP_NONFINITE;
+    define(&d, p, NULL, POLAR_DTYPE_F32);
+    home_open(&h, p, POLAR_DTYPE_F32, d.bytes);
+    TEST_TRY(pl_mat_alloc(&flag, p->dev, POLAR_DTYPE_F32, 1, 1, 1));
+    for (int i = 0; i < PARAMS; i++)
+        fill(p, 0, &h.W[i], 1 + (uint64_t)i), fill(p, 0, &h.G[i], 60 + (uint64_t)i);
+    const float rates[PARAMS] = {0.5, 0.5, 0.5}, one = 1;
+    polar_queue_upload(p->q[0], h.rates.data, rates, sizeof rates);
+    polar_queue_upload(p->q[0], flag.data, &one, sizeof one);
+    TEST_TRY(polar_queue_sync(p->q[0]));
+    execution e = in_stream(p, 0);
+    begin_frame(&f, &e, d.name, &h, d.bytes);
+    test_true("begun", !call_begin(p, &f), "%s", d.name);
+    TEST_TRY(pl_mat_download_f64(p->q[0], &h.W[0], before));
+    for (int flagged = 1; flagged >= 0; flagged--) {
+        step_frame(&f, &e, d.name, &h, d.bytes);
+        if (flagged) give(&f, XLA_F32, flag.data, 1, 1);
+        const char *said = call_step(p, &f);
+        TEST_TRY(polar_queue_sync(p->q[0]));
+        TEST_TRY(pl_mat_download_f64(p->q[0], &h.W[0], after));
+        const int64_t moved = map_mismatches(before, after, elements(0));
+        test_true(flagged ? "a flag leaves the step out" : "... and goes with its step",
+                  !said && (moved == 0) == flagged, "%s, %lld", said, (long long)moved);
+    }
+    pl_mat_free(&flag, p->dev);
     home_close(&h, p);
 }
 
@@ -455,6 +496,7 @@ int main(int argc, char **argv)
     for (int i = 0; i < 3; i++) steps(&p, &f32[i], rules[i], POLAR_DTYPE_F32);
     for (int i = 0; i < 2; i++) steps(&p, &bf16[i], rules[i], POLAR_DTYPE_BF16);
     refuses_frames(&p, &f32[0]);
+    leaves_out(&p);
     maps(&p);
     place_close(&p);
     return test_end();

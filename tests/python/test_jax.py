@@ -437,7 +437,7 @@ def test_a_handler_called_by_others():
     opt = polar.jax.polaradamw()
     opt.init(w)
     name, definition = list(jax_native._definitions.items())[-1]
-    arrays = [w["w"], jnp.zeros(definition.bytes, jnp.uint8)]
+    arrays = [w["w"], jnp.zeros(definition.shape[0], jnp.uint8)]
     shapes = [(a.shape, a.dtype) for a in arrays]
     both = {0: 0, 1: 1}
     for wrong, match in (((arrays, shapes, both, dict(definition="polar-none")), "has not defined"),
