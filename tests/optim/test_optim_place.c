@@ -319,6 +319,16 @@ static void refusals(const char *device)
     REFUSED("a weight that moved onto a gradient that stays", POLAR_E_ARG,
             polar_optim_place(s.opt, weights, grads, PARAMS, state));
     weights[0] = was;
+    for (int k = 0; k < 4; k++) {
+        TEST_TRY(polar_optim_place(s.opt, weights, grads, PARAMS, state));
+        was = weights[2];
+        weights[2] = k == 3 ? NULL : was;
+        const polar_status st = polar_optim_place(s.opt, weights, k == 0 ? NULL : grads,
+                                                  k == 1 ? PARAMS + 1 : PARAMS, k == 2 ? state + 8 : state);
+        weights[2] = was;
+        test_true("a place that is refused", st == POLAR_E_ARG, "%d", (int)st);
+        REFUSED("... leaves none", POLAR_E_STATE, polar_optim_step(s.opt, s.q));
+    }
     REFUSED("too few rates", POLAR_E_ARG, polar_optim_set_rates(s.opt, h->rates.data, PARAMS));
     o.skip_missing = 0;
     REFUSED("counts that are not in the state", POLAR_E_ARG,
