@@ -122,7 +122,6 @@ polar_status polar_optim_restart(polar_optim *opt, polar_queue *q)
     pl_optim_fill_bases(opt, image);
     polar_queue_upload(q, opt->state, image, opt->state_bytes);
     pl_free(image);
-    opt->t = opt->skipped = 0;
-    opt->stepped = 0;
+    if (!q->dry) opt->t = opt->skipped = opt->stepped = 0; /* a dry run counts costs */
     return polar_optim_reload_weights(opt, q);
 }

@@ -263,6 +263,12 @@ static void goes_back(const char *device)
         }
         TEST_TRY(pl_mat_download_f64(s.q, &h->W[0], first[run]));
     }
+    polar_cost cost;
+    TEST_TRY(polar_queue_dry_begin(s.q));
+    TEST_TRY(polar_optim_restart(s.opt, s.q));
+    TEST_TRY(polar_queue_dry_end(s.q, &cost));
+    test_true("begun again in a dry run: nothing is", polar_optim_get_step(s.opt) == 1, "%lld steps",
+              (long long)polar_optim_get_step(s.opt));
     test_exact("begun again: the first step's bits", map_mismatches(first[0], first[1], elements(0)));
     side_close(&s);
 }
