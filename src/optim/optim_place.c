@@ -122,6 +122,8 @@ polar_status polar_optim_restart(polar_optim *opt, polar_queue *q)
     pl_optim_fill_bases(opt, image);
     polar_queue_upload(q, opt->state, image, opt->state_bytes);
     pl_free(image);
+    PL_TRY(polar_optim_reload_weights(opt, q));
+    if (q->error != POLAR_OK) return pl_fail_again(q->error, q->message);
     if (!q->dry) opt->t = opt->skipped = opt->stepped = 0; /* a dry run counts costs */
-    return polar_optim_reload_weights(opt, q);
+    return POLAR_OK;
 }

@@ -2,6 +2,7 @@
  * whose rates are read from device memory: the bits of one that has its own state and rates from the host. */
 #include "fixtures/map_fixture.h"
 
+#include "base/alloc.h"
 #include "device/queue.h"
 #include "polar/optim.h"
 
@@ -264,6 +265,20 @@ static void goes_back(const char *device)
         TEST_TRY(pl_mat_download_f64(s.q, &h->W[0], first[run]));
     }
     polar_cost cost;
+    polar_status st;
+    int64_t n = 0, before = pl_alloc_live(), bad = 0;
+    do {
+        pl_alloc_fail_at(++n);
+        st = polar_optim_restart(s.opt, s.q);
+        pl_alloc_fail_at(0);
+        /* an upload that failed is the queue's first error, and told at once */
+        bad += polar_queue_sync(s.q) != POLAR_OK && st == POLAR_OK;
+        bad += pl_alloc_live() != before;
+        bad += st != POLAR_OK && (st != POLAR_E_NOMEM || polar_optim_get_step(s.opt) != 1);
+    } while (st != POLAR_OK && n < 100);
+    test_true("begun again without memory: not, and nothing stays", !bad && n > 1 && n < 100,
+              "%lld wrong of %lld", (long long)bad, (long long)n);
+    TEST_TRY(polar_optim_step(s.opt, s.q));
     TEST_TRY(polar_queue_dry_begin(s.q));
     TEST_TRY(polar_optim_restart(s.opt, s.q));
     TEST_TRY(polar_queue_dry_end(s.q, &cost));
