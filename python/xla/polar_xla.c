@@ -105,15 +105,24 @@ static const char *open_place(xla_place *p, int ordinal, void *stream)
     return NULL;
 }
 
-/* NULL, or what went wrong. A queue keeps its first error until it is waited for. */
+/* The first error that a queue keeps, which whoever waits for it drops. A dry run asks without waiting where
+ * there is none. */
+static polar_status queue_error(polar_queue *q)
+{
+    polar_cost none;
+    const polar_status st = polar_queue_dry_begin(q);
+    return st == POLAR_OK ? polar_queue_dry_end(q, &none) : st;
+}
+
+/* NULL, or what went wrong: no error stays for the next call. */
 static xla_error *run_at(const xla_call *call, xla_place *place, int ordinal, void *stream, xla_body body)
 {
     const char *wrong = open_place(place, ordinal, stream);
     if (!wrong) wrong = body(call, place);
     xla_error *error = wrong ? fail(call, wrong) : NULL; /* which copies the sentence */
-    const int waits = place->q && (!stream || error);
-    if (waits && polar_queue_sync(place->q) != POLAR_OK && !error) error = fail(call, polar_error_message());
-    return error;
+    if (!place->q) return error;
+    const polar_status st = stream && !error ? queue_error(place->q) : polar_queue_sync(place->q);
+    return st != POLAR_OK && !error ? fail(call, polar_error_message()) : error;
 }
 
 xla_error *xla_run(const xla_call *call, int cuda, xla_body body)

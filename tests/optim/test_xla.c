@@ -492,6 +492,16 @@ static void maps(place *p)
     TEST_TRY(polar_queue_sync(p->q[0]));
     TEST_TRY(pl_mat_download_f64(p->q[0], &out, got));
     test_exact("... has polar_map_apply's bits", map_mismatches(got, want, COUNT));
+    for (int round = 0; round < 2 && p->cuda; round++) { /* what the device's queue says, and whose it is */
+        frame_begin(&f, &e, "map", round ? "ns_fp32" : "exact");
+        xla_buffer *b = give(&f, XLA_F32, in.data, 1, round ? COLS : (int64_t)1 << 32);
+        alias(&f, 0);
+        f.rets[0].data = round ? out.data : in.data, b->rank = 2;
+        const char *said = answer(polar_xla_map_cuda(&f.call));
+        if (round) test_true("... and the next call is served", !said, "%s", said);
+        else refused("an op that fails", said, "32 bits");
+    }
+    TEST_TRY(polar_queue_sync(p->q[0]));
     pl_mat_free(&in, p->dev);
     pl_mat_free(&out, p->dev);
 }
