@@ -110,6 +110,15 @@ def queue(dev, stream=None):
     return Handle(out, lib.polar_queue_destroy, keep=(dev,))
 
 
+def check_queue(q):
+    """Raises the first error that the queue keeps, which goes with it; where there is none nothing waits, as
+    in a dry run.
+    """
+    cost = _abi.polar_cost()
+    check(lib.polar_queue_dry_begin(q.pointer))
+    check(lib.polar_queue_dry_end_sized(q.pointer, byref(cost), sizeof(cost)))
+
+
 def names(function):
     """What a call such as polar_rule_name lists."""
     out, i = [], 0

@@ -5,7 +5,7 @@ from ctypes import byref, c_void_p
 from typing import Any, Dict, Tuple
 
 from . import _abi
-from ._library import Handle, check, device, layout, lib, map_options, queue, tensor
+from ._library import Handle, check, check_queue, device, layout, lib, map_options, queue, tensor
 
 _local = threading.local()
 _NUMPY = {
@@ -70,6 +70,8 @@ def _apply(x, options):
                             byref(tensor(a.data, kind, shape)), 1, byref(options)))
     if a.stream is None:
         check(lib.polar_queue_sync(q.pointer))
+    else:    # the work goes on, but what could not be enqueued is known
+        check_queue(q)
     return a.out
 
 

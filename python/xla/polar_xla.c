@@ -2,7 +2,8 @@
  * include/polar. python/polar/jax.py registers the handlers.
  *
  * Invariants
- *  1. One call at a time: XLA has many threads, a queue is driven by one.
+ *  1. One call at a time on a device: XLA has many threads, a queue is driven by one. Devices do not wait for
+ *     one another: of several GPUs one may hold a call up until another has begun its next exchange.
  *  2. A device is opened when it is first called for, and stays.
  *  3. XLA's threads take denormals as zero; ours, and theirs while they are ours, do not.
  */
@@ -16,6 +17,7 @@
 enum { LEGACY_STREAM = 1 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_mutex_t place_lock[XLA_PLACES] = {[0 ... XLA_PLACES - 1] = PTHREAD_MUTEX_INITIALIZER};
 static xla_place places[XLA_PLACES];
 
 void xla_lock(void)
@@ -90,16 +92,11 @@ static const char *ask_stream(const xla_call *call, int *ordinal, void **stream)
     return NULL;
 }
 
-static const char *open_place(xla_place **out, const xla_call *call, int cuda)
+static const char *open_place(xla_place *p, int ordinal, void *stream)
 {
-    int ordinal = -1;
-    void *stream = NULL;
-    const char *wrong = cuda ? ask_stream(call, &ordinal, &stream) : NULL;
-    if (wrong) return wrong;
-    xla_place *p = *out = &places[ordinal + 1];
     p->index = ordinal + 1;
     if (!p->dev) {
-        if (cuda) snprintf(p->name, sizeof p->name, "cuda:%d", ordinal);
+        if (stream) snprintf(p->name, sizeof p->name, "cuda:%d", ordinal);
         else strcpy(p->name, "cpu");
         if (polar_device_open(&p->dev, p->name) != POLAR_OK) return polar_error_message();
     }
@@ -108,16 +105,24 @@ static const char *open_place(xla_place **out, const xla_call *call, int cuda)
     return NULL;
 }
 
-/* NULL, or what went wrong. A queue keeps its first error until it is waited for. */
-static xla_error *run_locked(const xla_call *call, int cuda, xla_body body)
+/* The first error that a queue keeps, which whoever waits for it drops. A dry run asks without waiting where
+ * there is none. */
+static polar_status queue_error(polar_queue *q)
 {
-    xla_place *place = NULL;
-    const char *wrong = open_place(&place, call, cuda);
+    polar_cost none;
+    const polar_status st = polar_queue_dry_begin(q);
+    return st == POLAR_OK ? polar_queue_dry_end(q, &none) : st;
+}
+
+/* NULL, or what went wrong: no error stays for the next call. */
+static xla_error *run_at(const xla_call *call, xla_place *place, int ordinal, void *stream, xla_body body)
+{
+    const char *wrong = open_place(place, ordinal, stream);
     if (!wrong) wrong = body(call, place);
     xla_error *error = wrong ? fail(call, wrong) : NULL; /* which copies the sentence */
-    const int waits = place && place->q && (!cuda || error);
-    if (waits && polar_queue_sync(place->q) != POLAR_OK && !error) error = fail(call, polar_error_message());
-    return error;
+    if (!place->q) return error;
+    const polar_status st = stream && !error ? queue_error(place->q) : polar_queue_sync(place->q);
+    return st != POLAR_OK && !error ? fail(call, polar_error_message()) : error;
 }
 
 xla_error *xla_run(const xla_call *call, int cuda, xla_body body)
@@ -130,12 +135,16 @@ xla_error *xla_run(const xla_call *call, int cuda, xla_body body)
         return NULL;
     }
     if (call->stage != XLA_EXECUTE) return NULL;
+    int ordinal = -1; /* the CPU */
+    void *stream = NULL;
+    const char *wrong = cuda ? ask_stream(call, &ordinal, &stream) : NULL;
+    if (wrong) return fail(call, wrong);
     fenv_t theirs;
     fegetenv(&theirs);
     fesetenv(FE_DFL_ENV);
-    xla_lock();
-    xla_error *error = run_locked(call, cuda, body);
-    xla_unlock();
+    pthread_mutex_lock(&place_lock[ordinal + 1]);
+    xla_error *error = run_at(call, &places[ordinal + 1], ordinal, stream, body);
+    pthread_mutex_unlock(&place_lock[ordinal + 1]);
     fesetenv(&theirs);
     return error;
 }

@@ -19,11 +19,12 @@ typedef struct {
 typedef const char *(*xla_body)(const xla_call *call, const xla_place *place);
 
 /* Answers XLA where it asks what the handler speaks; runs body where it calls. On the CPU the work is done
- * when this returns; with cuda it is in the call's stream. One body at a time, whatever the threads of XLA.
+ * when this returns; with cuda it is in the call's stream. One body at a time on a device, whatever the
+ * threads of XLA.
  */
 xla_error *xla_run(const xla_call *call, int cuda, xla_body body);
 
-/* the same lock for those that XLA does not call */
+/* a lock for what the devices share */
 void xla_lock(void);
 void xla_unlock(void);
 

@@ -12,7 +12,8 @@
  * Invariants
  *  1. Results are aliased to arguments: weights and state are stepped where they lie.
  *  2. A definition is never changed or dropped; it is named by its contents.
- *  3. definitions and what they point to are read and written under the lock of polar_xla.h.
+ *  3. The list of definitions is read and written under the lock of polar_xla.h, a device's optimiser by that
+ *     device's calls alone.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -62,7 +63,9 @@ int polar_xla_define(const char *name, const polar_param *params, int64_t n, con
 static const char *open_optim(polar_optim **out, definition **d, const xla_call *call, const xla_place *place)
 {
     const xla_string *name = xla_attribute(call, "definition", XLA_STRING);
+    xla_lock();
     *d = name ? find(name->text, name->length) : NULL;
+    xla_unlock();
     if (!*d)
         return "polar: this process has not defined the optimiser that the compiled step was made with: make "
                "it anew with the same arguments (polar.jax) before the step is called";

@@ -70,16 +70,15 @@ static polar_status check_grads(const polar_optim *opt, void *const *grads)
 
 static int same_place(const polar_optim *opt, void *const *weights, void *state)
 {
-    int same = opt->ready && opt->state == state;
+    int same = opt->state == state;
     for (int64_t i = 0; i < opt->n && same; i++) same = opt->params[i].W.data == weights[i];
     return same;
 }
 
-/* Pointers alone: weights, state and what of both the parts see. */
-static polar_status move_to(polar_optim *opt, void *const *weights, void *state)
+/* Pointers alone: weights, state and what of both the parts see. was_ready: they see those of before. */
+static polar_status move_to(polar_optim *opt, void *const *weights, void *state, int was_ready)
 {
-    if (same_place(opt, weights, state)) return POLAR_OK;
-    opt->ready = 0;
+    if (was_ready && same_place(opt, weights, state)) return POLAR_OK;
     opt->moved |= PL_MOVED_OTHERS;
     opt->state = state;
     for (int64_t i = 0; i < opt->n; i++) opt->params[i].W.data = weights[i];
@@ -93,6 +92,8 @@ polar_status polar_optim_place(polar_optim *opt, void *const *weights, void *con
                                void *state)
 {
     PL_NEED_ARG(opt);
+    const int was_ready = opt->ready;
+    opt->ready = 0;
     PL_NEED_ARG(weights);
     PL_NEED_ARG(grads);
     PL_NEED_ARG(state);
@@ -104,8 +105,7 @@ polar_status polar_optim_place(polar_optim *opt, void *const *weights, void *con
     PL_NEED((uintptr_t)state % 64 == 0, POLAR_E_ARG,
             "the state begins at %p; its address must be a multiple of 64", state);
     PL_TRY(check_weights(opt, weights, state));
-    PL_TRY(move_to(opt, weights, state));
-    opt->ready = 0;
+    PL_TRY(move_to(opt, weights, state, was_ready));
     PL_TRY(check_grads(opt, grads));
     PL_TRY(polar_optim_set_grads(opt, grads, n));
     opt->ready = 1;
@@ -122,7 +122,8 @@ polar_status polar_optim_restart(polar_optim *opt, polar_queue *q)
     pl_optim_fill_bases(opt, image);
     polar_queue_upload(q, opt->state, image, opt->state_bytes);
     pl_free(image);
-    opt->t = opt->skipped = 0;
-    opt->stepped = 0;
-    return polar_optim_reload_weights(opt, q);
+    PL_TRY(polar_optim_reload_weights(opt, q));
+    if (q->error != POLAR_OK) return pl_fail_again(q->error, q->message);
+    if (!q->dry) opt->t = opt->skipped = opt->stepped = 0; /* a dry run counts costs */
+    return POLAR_OK;
 }

@@ -2,6 +2,7 @@
  * whose rates are read from device memory: the bits of one that has its own state and rates from the host. */
 #include "fixtures/map_fixture.h"
 
+#include "base/alloc.h"
 #include "device/queue.h"
 #include "polar/optim.h"
 
@@ -263,6 +264,26 @@ static void goes_back(const char *device)
         }
         TEST_TRY(pl_mat_download_f64(s.q, &h->W[0], first[run]));
     }
+    polar_cost cost;
+    polar_status st;
+    int64_t n = 0, before = pl_alloc_live(), bad = 0;
+    do {
+        pl_alloc_fail_at(++n);
+        st = polar_optim_restart(s.opt, s.q);
+        pl_alloc_fail_at(0);
+        /* an upload that failed is the queue's first error, and told at once */
+        bad += polar_queue_sync(s.q) != POLAR_OK && st == POLAR_OK;
+        bad += pl_alloc_live() != before;
+        bad += st != POLAR_OK && (st != POLAR_E_NOMEM || polar_optim_get_step(s.opt) != 1);
+    } while (st != POLAR_OK && n < 100);
+    test_true("begun again without memory: not, and nothing stays", !bad && n > 1 && n < 100,
+              "%lld wrong of %lld", (long long)bad, (long long)n);
+    TEST_TRY(polar_optim_step(s.opt, s.q));
+    TEST_TRY(polar_queue_dry_begin(s.q));
+    TEST_TRY(polar_optim_restart(s.opt, s.q));
+    TEST_TRY(polar_queue_dry_end(s.q, &cost));
+    test_true("begun again in a dry run: nothing is", polar_optim_get_step(s.opt) == 1, "%lld steps",
+              (long long)polar_optim_get_step(s.opt));
     test_exact("begun again: the first step's bits", map_mismatches(first[0], first[1], elements(0)));
     side_close(&s);
 }
@@ -319,6 +340,16 @@ static void refusals(const char *device)
     REFUSED("a weight that moved onto a gradient that stays", POLAR_E_ARG,
             polar_optim_place(s.opt, weights, grads, PARAMS, state));
     weights[0] = was;
+    for (int k = 0; k < 4; k++) {
+        TEST_TRY(polar_optim_place(s.opt, weights, grads, PARAMS, state));
+        was = weights[2];
+        weights[2] = k == 3 ? NULL : was;
+        const polar_status st = polar_optim_place(s.opt, weights, k == 0 ? NULL : grads,
+                                                  k == 1 ? PARAMS + 1 : PARAMS, k == 2 ? state + 8 : state);
+        weights[2] = was;
+        test_true("a place that is refused", st == POLAR_E_ARG, "%d", (int)st);
+        REFUSED("... leaves none", POLAR_E_STATE, polar_optim_step(s.opt, s.q));
+    }
     REFUSED("too few rates", POLAR_E_ARG, polar_optim_set_rates(s.opt, h->rates.data, PARAMS));
     o.skip_missing = 0;
     REFUSED("counts that are not in the state", POLAR_E_ARG,

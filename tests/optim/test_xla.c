@@ -1,6 +1,10 @@
 /* test_xla.c -- the handlers of python/xla, called as XLA calls them, without XLA: steps, maps, and frames
  * that must be refused. On cuda:0 they are the handlers for GPUs, in two streams by turns. */
 #include "../../python/xla/polar_xla.h"
+#include <pthread.h>
+#include <semaphore.h>
+#include <time.h>
+
 #include "fixtures/map_fixture.h"
 #include "polar/optim.h"
 
@@ -448,6 +452,52 @@ static void leaves_out(place *p)
     home_close(&h, p);
 }
 
+/* ---- devices do not wait for one another ------------------------------------------------------------ */
+
+static pthread_t slow;
+static sem_t is_in, may_go;
+static int gave_up;
+
+/* The slow thread stays in its call until it may go, or half a minute. */
+static xla_error *make_error_slowly(xla_error_args *args)
+{
+    struct timespec end;
+    if (pthread_equal(pthread_self(), slow)) {
+        clock_gettime(CLOCK_REALTIME, &end);
+        end.tv_sec += 30;
+        sem_post(&is_in);
+        gave_up = sem_timedwait(&may_go, &end) != 0;
+    }
+    return make_error(args);
+}
+
+static void *call_slowly(void *arg)
+{
+    slow = pthread_self();
+    return polar_xla_step_cuda(arg);
+}
+
+/* While a call on the GPU does not return, one on the CPU does. */
+static void goes_beside(place *p)
+{
+    frame f, g;
+    pthread_t thread;
+    void *error;
+    execution e = in_stream(p, 0);
+    frame_begin(&f, &e, "definition", "nobody's"), frame_begin(&g, &e, "definition", "nobody's");
+    sem_init(&is_in, 0, 0), sem_init(&may_go, 0, 0);
+    api.error_create = make_error_slowly;
+    pthread_create(&thread, NULL, call_slowly, &f.call);
+    sem_wait(&is_in);
+    refused("the CPU's call, refused meanwhile", answer(polar_xla_step(&g.call)), "has not defined");
+    sem_post(&may_go);
+    pthread_join(thread, &error);
+    api.error_create = make_error;
+    refused("the GPU's, after it", answer(error), "has not defined");
+    test_true("... and not held up by it", !gave_up, "%s", gave_up ? "was" : "not");
+    sem_destroy(&is_in), sem_destroy(&may_go);
+}
+
 /* ---- maps ---------------------------------------------------------------------------------------- */
 
 static void maps(place *p)
@@ -483,6 +533,16 @@ static void maps(place *p)
     TEST_TRY(polar_queue_sync(p->q[0]));
     TEST_TRY(pl_mat_download_f64(p->q[0], &out, got));
     test_exact("... has polar_map_apply's bits", map_mismatches(got, want, COUNT));
+    for (int round = 0; round < 2 && p->cuda; round++) { /* what the device's queue says, and whose it is */
+        frame_begin(&f, &e, "map", round ? "ns_fp32" : "exact");
+        xla_buffer *b = give(&f, XLA_F32, in.data, 1, round ? COLS : (int64_t)1 << 32);
+        alias(&f, 0);
+        f.rets[0].data = round ? out.data : in.data, b->rank = 2;
+        const char *said = answer(polar_xla_map_cuda(&f.call));
+        if (round) test_true("... and the next call is served", !said, "%s", said);
+        else refused("an op that fails", said, "32 bits");
+    }
+    TEST_TRY(polar_queue_sync(p->q[0]));
     pl_mat_free(&in, p->dev);
     pl_mat_free(&out, p->dev);
 }
@@ -498,6 +558,7 @@ int main(int argc, char **argv)
     refuses_frames(&p, &f32[0]);
     leaves_out(&p);
     maps(&p);
+    if (p.cuda) goes_beside(&p);
     place_close(&p);
     return test_end();
 }

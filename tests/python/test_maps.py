@@ -26,6 +26,25 @@ def exact(g):
     return u @ v
 
 
+def test_in_a_stream_nothing_fails_unheard(monkeypatch):
+    """There nobody waits: what could not be enqueued is an error of its call, the next one is made."""
+    maps = importlib.import_module("polar.array_maps")
+    g = np.random.default_rng(1).standard_normal((4, 4))
+    whole = polar.polar(g)
+
+    class InStream(maps._Array):
+
+        def __init__(self, x):
+            super().__init__(x)
+            self.stream = 1    # which the CPU's queue does not look at
+
+    monkeypatch.setattr(maps, "_Array", InStream)
+    polar._lib.polar_queue_upload(maps._queue("cpu").pointer, None, g.ctypes.data, 8)    # fails in the queue
+    with pytest.raises(polar.PolarError, match="NULL"):
+        polar.polar(g)
+    assert np.array_equal(polar.polar(g), whole)
+
+
 def test_numpy_and_torch_are_one():
     g = np.random.default_rng(0).standard_normal((3, 7, 5))
     x = polar.polar(g)
