@@ -69,7 +69,7 @@ class _Steps:
         leaves, tree = jax.tree_util.tree_flatten(params)
         if not leaves:
             raise ValueError("there are no parameters")
-        key = tree, tuple(tuple(p.shape) for p in leaves)
+        key = tree, tuple(tuple(getattr(p, "shape", ())) for p in leaves)
         if key not in self._tables:
             table = decide(params, self._config["rule"], transposed=self._config["transposed"], **self._where)
             if self._config["rule"] != "adamw" and not any(r.route == MATRIX for r in table):
@@ -84,6 +84,7 @@ class _Steps:
         return share(*given, *self._shared) if self._shared else define(*given)
 
     def init(self, params):
+        self.routes(params)    # or a sentence
         leaves = jax.tree_util.tree_leaves(params)
         grads = [jax.ShapeDtypeStruct(p.shape, p.dtype) for p in leaves]
         return State(jnp.zeros([], jnp.int32), self._definition(params, grads).begin(leaves))

@@ -8,6 +8,7 @@ decision has a reason, which `opt.routes(params)` shows.
 import re
 import warnings
 from math import prod
+from operator import index
 
 import jax
 
@@ -103,7 +104,7 @@ def _seen_as(r, blocks, flatten, transposed):
         return None
     axes = len(r.shape)
     sides = _sides(r.name, r.shape, flatten[flat] if flat else (axes - 2, axes - 1))
-    return _views(r.name, sides, int(blocks[cut]) if cut else 1, transposed)
+    return _views(r.name, sides, index(blocks[cut]) if cut else 1, transposed)
 
 
 def decide(params, rule, matrix, adamw, blocks, flatten, transposed):
@@ -111,6 +112,8 @@ def decide(params, rule, matrix, adamw, blocks, flatten, transposed):
     out = Routes()
     for path, p in jax.tree_util.tree_flatten_with_path(params)[0]:
         name = name_of(path)
+        if not hasattr(p, "shape"):
+            raise TypeError(f"'{name}' is a {type(p).__name__}; parameters are arrays")
         chosen = ADAMW, "the rule is AdamW's"
         if rule != "adamw":
             chosen = _chosen(path, name, p, matrix, adamw, flatten)

@@ -409,6 +409,10 @@ def test_refusals():
         opt.init({"w": jnp.ones((3, 3), jnp.int32)})
     with pytest.raises(ValueError, match="vector|matrix="):
         polar.jax.polaradamw(matrix=lambda path, p: True).init({"b": jnp.ones(3)})
+    with pytest.raises(TypeError, match="'gain' is a float; parameters are arrays"):
+        opt.init({"w": jnp.ones((3, 3)), "gain": 1.0})
+    with pytest.raises(TypeError, match="float"):
+        polar.jax.polaradamw(blocks={"w": 2.5}).init({"w": jnp.ones((4, 4))})
     with pytest.raises(ValueError, match="not 5 equal blocks"):
         polar.jax.polaradamw(blocks={"w": 5}).init({"w": jnp.ones((4, 4))})
     with pytest.raises(ValueError, match="another optimiser's"):
