@@ -18,6 +18,7 @@ from typing import Any, Callable, Dict, NamedTuple, Optional, Sequence, Union
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import export
 
 from ._library import lib, names
 from .jax_mesh import share
@@ -56,6 +57,9 @@ class State(NamedTuple):
 
     count: Any
     memory: Any
+
+
+export.register_namedtuple_serialization(State, serialized_name="polar.jax.State")
 
 
 class _Steps:

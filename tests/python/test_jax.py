@@ -345,6 +345,19 @@ def test_transformations_of_jax():
     assert shape.memory.shape == s.memory.shape
 
 
+def test_an_exported_step():
+    pytest.importorskip("flatbuffers", reason="jax.export wants flatbuffers")
+    params = draw(SHAPES, jnp.float32, 12)
+    opt = polar.jax.muon(LR)
+    state = opt.init(params)
+    ours = [jax.export.DisabledSafetyCheck.custom_call("polar_step")]
+    bytes_ = jax.export.export(jax.jit(opt.step), disabled_checks=ours)(params, params, state).serialize()
+    new, after = jax.export.deserialize(bytes_).call(params, params, state)
+    want, _ = opt.step(params, params, state)
+    assert all(np.array_equal(np.asarray(a), np.asarray(b)) for a, b in zip(leaves(new), leaves(want)))
+    assert isinstance(after, polar.jax.State)
+
+
 def test_schedules():
     params = draw(SHAPES, jnp.float32, 9)
     opt = polar.jax.polaradamw(lambda count: 0.0 * count,
