@@ -28,6 +28,9 @@ xla_error *xla_run(const xla_call *call, int cuda, xla_body body);
 void xla_lock(void);
 void xla_unlock(void);
 
+/* optimisers that a device keeps (polar_xla_step.c); while none is called there */
+int xla_open_optims(int place);
+
 /* an attribute of that type, or NULL */
 const void *xla_attribute(const xla_call *call, const char *name, int type);
 

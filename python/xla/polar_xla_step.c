@@ -12,7 +12,9 @@
  * Invariants
  *  1. Results are aliased to arguments: weights and state are stepped where they lie.
  *  2. A definition is never changed or dropped; it is named by its contents.
- *  3. The list of definitions is read and written under the lock of polar_xla.h, a device's optimiser by that
+ *  3. A device keeps the optimisers of the KEPT definitions that it was called for last; another one takes
+ * the place of the one that was not for longest, whose memory goes when its work is done.
+ *  4. The list of definitions is read and written under the lock of polar_xla.h, a device's optimiser by that
  *     device's calls alone.
  */
 #include <stdlib.h>
@@ -30,7 +32,10 @@ typedef struct definition {
     struct definition *next;
 } definition;
 
+enum { KEPT = 16 };
+
 static definition *definitions;
+static definition *kept[XLA_PLACES][KEPT]; /* the last one first; NULL behind the first NULL */
 
 static definition *find(const char *name, size_t length)
 {
@@ -60,6 +65,29 @@ int polar_xla_define(const char *name, const polar_param *params, int64_t n, con
     return there || d;
 }
 
+/* To the front of those that a device keeps; where it was not, for the last of them. */
+static void keep(definition *d, int place)
+{
+    definition **list = kept[place], *last = list[KEPT - 1];
+    int at = 0;
+    while (at < KEPT - 1 && list[at] && list[at] != d) at++;
+    if (at == KEPT - 1 && last && last != d) {
+        polar_optim_destroy(last->optims[place]); /* which waits for its work */
+        last->optims[place] = NULL;
+    }
+    memmove(list + 1, list, (size_t)at * sizeof *list);
+    list[0] = d;
+}
+
+int xla_open_optims(int place)
+{
+    int n = 0;
+    xla_lock();
+    for (const definition *d = definitions; d; d = d->next) n += d->optims[place] != NULL;
+    xla_unlock();
+    return n;
+}
+
 static const char *open_optim(polar_optim **out, definition **d, const xla_call *call, const xla_place *place)
 {
     const xla_string *name = xla_attribute(call, "definition", XLA_STRING);
@@ -69,6 +97,7 @@ static const char *open_optim(polar_optim **out, definition **d, const xla_call 
     if (!*d)
         return "polar: this process has not defined the optimiser that the compiled step was made with: make "
                "it anew with the same arguments (polar.jax) before the step is called";
+    keep(*d, place->index);
     polar_optim **opt = &(*d)->optims[place->index];
     if (!*opt && polar_optim_create_sized(opt, place->dev, (*d)->params, (*d)->n, (*d)->opts, (*d)->layout))
         return polar_error_message();

@@ -1,11 +1,11 @@
 /* test_xla.c -- the handlers of python/xla, called as XLA calls them, without XLA: steps, maps, and frames
  * that must be refused. On cuda:0 they are the handlers for GPUs, in two streams by turns. */
-#include "../../python/xla/polar_xla.h"
 #include <pthread.h>
 #include <semaphore.h>
 #include <time.h>
 
 #include "fixtures/map_fixture.h"
+#include "fixtures/xla_fixture.h"
 #include "polar/optim.h"
 
 xla_error *polar_xla_map(xla_call *call);
@@ -17,111 +17,7 @@ xla_error *polar_xla_step_cuda(xla_call *call);
 int polar_xla_define(const char *name, const polar_param *params, int64_t n, const polar_optim_opts *opts,
                      const polar_optim_layout *layout);
 
-enum { PARAMS = 3, STEPS = 5, MOST = 24 * 10, SLOTS = 2 * PARAMS + 3, TEXT = 400 };
-
-/* ---- a pretended XLA ----------------------------------------------------------------------------- */
-
-struct xla_error {
-    char text[TEXT];
-};
-
-static int errors_alive;
-
-/* what a call's context is here */
-typedef struct {
-    void *stream;
-    int ordinal, has_none;
-} execution;
-
-static xla_error *make_error(xla_error_args *args)
-{
-    xla_error *e = malloc(sizeof *e);
-    snprintf(e->text, sizeof e->text, "%d: %s", args->code, args->message);
-    errors_alive++;
-    return e;
-}
-
-static void drop_error(xla_error_args *args) /* the error is where a message would be */
-{
-    free((void *)(uintptr_t)args->message);
-    errors_alive--;
-}
-
-static xla_error *tell_stream(xla_stream_args *args)
-{
-    const execution *e = args->context;
-    xla_error_args none = {.message = "no stream", .code = XLA_INVALID_ARGUMENT};
-    args->stream = e->stream;
-    return e->has_none ? make_error(&none) : NULL;
-}
-
-static xla_error *tell_ordinal(xla_ordinal_args *args)
-{
-    args->ordinal = ((const execution *)args->context)->ordinal;
-    return NULL;
-}
-
-static xla_api api = {.struct_size = sizeof api,
-                      .error_create = make_error,
-                      .error_destroy = drop_error,
-                      .stream_get = tell_stream,
-                      .ordinal_get = tell_ordinal};
-
-/* One call: its buffers and one string. */
-typedef struct {
-    xla_buffer args[SLOTS], rets[SLOTS], *arg[SLOTS], *ret[SLOTS];
-    int64_t dims[SLOTS][3];
-    int types[SLOTS], string_type;
-    xla_string name, *names, value;
-    void *values;
-    xla_call call;
-} frame;
-
-static void frame_begin(frame *f, execution *e, const char *name, const char *value)
-{
-    memset(f, 0, sizeof *f);
-    for (int i = 0; i < SLOTS; i++) f->types[i] = 1, f->arg[i] = &f->args[i], f->ret[i] = &f->rets[i];
-    f->name = (xla_string){name, strlen(name)};
-    f->value = (xla_string){value, strlen(value)};
-    f->names = &f->name, f->values = &f->value, f->string_type = XLA_STRING;
-    f->call =
-        (xla_call){.struct_size = sizeof f->call,
-                   .api = &api,
-                   .context = e,
-                   .stage = XLA_EXECUTE,
-                   .args = {.types = f->types, .buffers = f->arg},
-                   .rets = {.types = f->types, .buffers = f->ret},
-                   .attrs = {.size = 1, .types = &f->string_type, .names = &f->names, .values = &f->values}};
-}
-
-static xla_buffer *give(frame *f, int dtype, void *data, int64_t rows, int64_t cols)
-{
-    const int64_t i = f->call.args.size++;
-    f->dims[i][0] = rows, f->dims[i][1] = cols;
-    f->args[i] = (xla_buffer){.dtype = dtype, .data = data, .rank = 2, .dims = f->dims[i]};
-    return &f->args[i];
-}
-
-/* the next result lies where that argument does */
-static void alias(frame *f, int arg)
-{
-    f->rets[f->call.rets.size++] = f->args[arg];
-}
-
-/* NULL, or the sentence of the error; until the next one */
-static const char *answer(xla_error *e)
-{
-    static char text[TEXT];
-    if (!e) return NULL;
-    snprintf(text, sizeof text, "%s", e->text);
-    drop_error(&(xla_error_args){.message = (const char *)e});
-    return text;
-}
-
-static void refused(const char *what, const char *said, const char *word)
-{
-    test_true(what, said && strstr(said, word), "%s", said ? said : "was taken");
-}
+enum { PARAMS = 3, STEPS = 5, MOST = 24 * 10 };
 
 /* ---- steps --------------------------------------------------------------------------------------- */
 
@@ -267,7 +163,8 @@ typedef struct {
 static void define(defined *d, place *p, const char *rule, polar_dtype dtype)
 {
     polar_optim *opt;
-    snprintf(d->name, sizeof d->name, "%s %s", rule ? rule : "flagged", polar_dtype_name(dtype));
+    static int made;
+    snprintf(d->name, sizeof d->name, "%s %s %d", rule ? rule : "own", polar_dtype_name(dtype), made++);
     set_params(d->params, NULL, dtype);
     if (rule) TEST_TRY(polar_optim_opts_parse(&d->opts, rule));
     d->opts.skip_missing = d->opts.placed = 1;
@@ -452,6 +349,44 @@ static void leaves_out(place *p)
     home_close(&h, p);
 }
 
+/* Definitions by the dozen: the device keeps a few, and those that it gave up step as before. */
+static void keeps_few(place *p)
+{
+    enum { MANY = 40, KEPT = 16 };
+    static defined d[MANY];
+    home h;
+    frame f;
+    execution e = in_stream(p, 0);
+    double first[MOST], again[MOST];
+    int most = 0, refusals = 0;
+    for (int k = 0; k < MANY; k++) {
+        TEST_TRY(polar_optim_opts_parse(&d[k].opts, "muon"));
+        d[k].opts.aux_eps = 1e-8 * (1 + k);
+        define(&d[k], p, NULL, POLAR_DTYPE_F32);
+    }
+    home_open(&h, p, POLAR_DTYPE_F32, d[0].bytes);
+    for (int turn = 0; turn < MANY + 1; turn++) { /* the first one's at last once more */
+        const int k = turn % MANY;
+        for (int i = 0; i < PARAMS; i++)
+            fill(p, 0, &h.W[i], 1 + (uint64_t)i), fill(p, 0, &h.G[i], 60 + (uint64_t)i);
+        const float rates[PARAMS] = {0.5, 0.5, 0.5};
+        polar_queue_upload(p->q[0], h.rates.data, rates, sizeof rates);
+        TEST_TRY(polar_queue_sync(p->q[0]));
+        begin_frame(&f, &e, d[k].name, &h, d[k].bytes);
+        refusals += call_begin(p, &f) != NULL;
+        step_frame(&f, &e, d[k].name, &h, d[k].bytes);
+        refusals += call_step(p, &f) != NULL;
+        TEST_TRY(polar_queue_sync(p->q[0]));
+        TEST_TRY(pl_mat_download_f64(p->q[0], &h.W[0], turn ? again : first));
+        const int open = xla_open_optims(p->cuda);
+        if (open > most) most = open;
+    }
+    test_true("of 40 definitions a device keeps 16", most == KEPT && !refusals, "%d, %d refused", most,
+              refusals);
+    test_exact("... and makes the first anew", map_mismatches(first, again, elements(0)));
+    home_close(&h, p);
+}
+
 /* ---- devices do not wait for one another ------------------------------------------------------------ */
 
 static pthread_t slow;
@@ -558,6 +493,7 @@ int main(int argc, char **argv)
     refuses_frames(&p, &f32[0]);
     leaves_out(&p);
     maps(&p);
+    keeps_few(&p);
     if (p.cuda) goes_beside(&p);
     place_close(&p);
     return test_end();
