@@ -1,8 +1,8 @@
 #!/bin/sh
 # bundle.sh BUILD OUT [MIB] -- all that tools/gpu_time.sh needs in one folder that runs where nothing can be installed, and packed.
 #
-# OUT gets the program and the GPU tests with the shared libraries they need, golden vectors, specs, torch twins, and
-# stores that have the runs of docs/results. OUT.packed gets the same as an archive of at most MIB (64 unless told) with
+# OUT gets the program and the GPU tests with the shared libraries they need, golden vectors, specs, torch twins, the
+# Python package with its tests, and stores that have the runs of docs/results. OUT.packed gets the same as an archive of at most MIB (64 unless told) with
 # its own decompressor: carry that folder, then `sh OUT.packed/unpack.sh OUT` there. The C library and its parts stay the
 # other machine's (it must be as new as this one's), and so do CUDA's own libraries and the driver.
 set -eu
@@ -37,8 +37,12 @@ carry "$out" "$build/polar" $(for p in $(sh "$root/tools/test_cuda.sh" --program
 lapack=$(/sbin/ldconfig -p | awk '/libopenblas\.so\.0|liblapack\.so\.3/ { print $NF; exit }')    # loaded when it is asked for
 [ -z "$lapack" ] || { copy "$lapack" "$out/lib" '$ORIGIN'; libraries "$out" "$lapack"; }
 cp -r "$root/tests/golden" "$root/specs" "$root/tools/test_cuda.sh" "$root/tools/gpu_time.sh" "$out/"
-mkdir "$out/twins" "$out/tables"
+mkdir -p "$out/twins" "$out/tables" "$out/python/polar" "$out/python/tests" "$out/python/xla"
 cp "$root"/bench/torch/*.py "$out/twins/"
+cp "$root"/python/polar/*.py "$out/python/polar/"
+cp "$root"/python/xla/*.h "$out/python/xla/"
+cp "$root"/tests/python/*.py "$out/python/tests/"
+for f in libpolar.so libpolar_xla.so; do libraries "$out" "$build/$f"; copy "$build/$f" "$out/python/polar" '$ORIGIN/../../lib'; done
 cp "$root"/docs/results/*/*_runs.csv "$root"/docs/results/*/*_epochs.csv "$out/tables/"
 git -C "$root" describe --always --dirty >"$out/commit"
 sh "$out/gpu_time.sh" --import "$out" >"$out/import.txt" || { cat "$out/import.txt" >&2; exit 1; }

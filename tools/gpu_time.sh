@@ -5,8 +5,9 @@
 # (stores.tgz.aa, and .ab beyond 15 MiB), summary.txt. Parts, all of them in this order unless told:
 #
 #     tests       the programs of test_cuda.sh, first those with kernels that have not run on a GPU
+#     python      tests/python on the GPU, from torch and from jax, where python3 has them and pytest
 #     bench       `polar bench`, a table for each figure that is open; nothing runs beside it
-#     twins       torch on the same shapes, where python3 has torch; nothing runs beside it
+#     twins       torch, and jax, on the same shapes and through the package, where python3 has them; nothing runs beside it
 #     sanitizer   what test_cuda.sh does with compute-sanitizer; beside runs where both are asked for
 #     runs        `polar run` of what run_list has, line after line, on the GPU and on the host's cores at once
 #
@@ -16,16 +17,16 @@
 # (docs/tiny_imagenet.md); without it runs on pictures are left out. POLAR_DEVICE=cpu tries everything where no GPU is.
 # Exit code: 0 all is well, 1 something failed or was cut, 2 wrong use, 143 ended by TERM.
 #
-#     gpu_time.sh --list bench | twins | runs     the command lines, without a device
+#     gpu_time.sh --list bench | python | twins | runs     the command lines, without a device
 #     gpu_time.sh --import BUNDLE                 BUNDLE/stores from BUNDLE/tables, where there are none
 set -u
-all="tests bench twins sanitizer runs"
+all="tests python bench twins sanitizer runs"
 grace=${POLAR_GRACE:-5}        # seconds from TERM to KILL
 device=${POLAR_DEVICE:-cuda:0}
 tiny=${POLAR_TINY:-}
 usage="usage: gpu_time.sh BUNDLE SECONDS OUT [PART..], parts: $all"
 
-share() { case $1 in tests) echo 30 ;; bench) echo 22 ;; twins) echo 8 ;; *) echo 40 ;; esac; }
+share() { case $1 in tests) echo 26 ;; python) echo 6 ;; bench) echo 20 ;; twins) echo 8 ;; *) echo 40 ;; esac; }
 
 # What is to be read, by entry of docs/speed: 76 and the bars of docs/ROADMAP.md; 73; 74 and 65; 75; rules.
 bench_list() { cat <<'END'
@@ -54,7 +55,22 @@ step --no-peak --set llama430m --rule soap
 END
 }
 
+python_list() { cat <<'END'
+test_jax.py
+test_gpu.py
+test_parity.py
+test_rules.py
+test_views.py
+test_maps.py
+test_checkpoints.py
+test_torch_use.py
+END
+}
+
+# What needs jax has --jax.
 twin_list() { cat <<'END'
+step.py --device cuda --set deit --only polar --polar --jax
+step.py --device cuda --set deit --only optax --jax --optax
 maps.py --device cuda --mode graph --set 1024 --set 2048 --set 4096 --set 4096x16384 --set 8192
 step.py --device cuda --set deit --set gpt124m --set llama430m
 step.py --device cuda --set llama430m --compile --only compiled
@@ -140,6 +156,8 @@ lane() {    # lane NAME OPTION..: the lines of a lane until the time is over
     return $bad
 }
 
+has() { python3 -c "import $1" 2>/dev/null || { echo "python3 has no $1 here"; return 1; }; }
+
 part() {    # one part, in BUNDLE
     export POLAR_GOLDEN_DIR="$PWD/golden" PYTHONUNBUFFERED=1
     case $1 in
@@ -147,8 +165,14 @@ part() {    # one part, in BUNDLE
     sanitizer) LIMIT=$limit JOBS=4 sh ./test_cuda.sh . "$device" sanitizer ;;
     bench) bench_list | each_line 60 ./polar bench --device "$device" ;;
     twins)
-        python3 -c 'import torch' 2>/dev/null || { echo "python3 has no torch here"; return; }
-        cd twins && twin_list | each_line "$limit" python3 ;;
+        has torch || return 0
+        more="^$"; has jax || more=--jax
+        export PYTHONPATH="$PWD/python" XLA_PYTHON_CLIENT_PREALLOCATE=false
+        cd twins && twin_list | grep -ve "$more" | each_line "$limit" python3 ;;
+    python)
+        { has torch && has pytest; } || return 0
+        export PYTHONPATH="$PWD/python" XLA_PYTHON_CLIENT_PREALLOCATE=false POLAR_TEST_DEVICE="${device%%:*}"
+        cd python/tests && python_list | each_line "$limit" python3 -m pytest -q -p no:cacheprovider ;;
     runs)
         until=$(($(date +%s) + limit - 10)) cores=$(($(nproc) - 4))
         import || return
@@ -225,7 +249,7 @@ asked() { case " $parts " in *" $1 "*) return 0 ;; *) return 1 ;; esac; }
 start=$(date +%s)
 me=$(cd "$(dirname "$0")" && pwd)/$(basename "$0")
 case ${1:-} in
---list) case ${2:-} in bench) bench_list ;; twins) twin_list ;; runs) run_list ;; *) die "--list bench, twins or runs" ;; esac; exit ;;
+--list) case ${2:-} in bench) bench_list ;; python) python_list ;; twins) twin_list ;; runs) run_list ;; *) die "--list bench, python, twins or runs" ;; esac; exit ;;
 --import) cd "${2:?$usage}" && import; exit ;;
 --part) cd "$3" && part "$2"; exit ;;
 esac

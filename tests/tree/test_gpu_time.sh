@@ -51,6 +51,7 @@ refused 'no program polar' "$dir" 60 "$dir/o"
 : >"$dir/file"
 refused 'cannot write' "$bundle" 60 "$dir/file/o"
 refused 'list bench' --list
+for file in $(sh "$script" --list python); do [ -f "$root/tests/python/$file" ] || complain "no file $file"; done
 POLAR_TINY=$dir/none
 export POLAR_TINY
 refused 'no set of pictures' "$bundle" 60 "$dir/o"
@@ -59,11 +60,13 @@ refused 'without spaces' "$bundle" 60 "$dir/o"
 unset POLAR_TINY
 
 # All is well but for bench, two of whose lines fail.
-sh "$script" "$bundle" 60 "$dir/o" tests bench twins sanitizer >"$dir/out" 2>&1
+sh "$script" "$bundle" 60 "$dir/o" tests python bench twins sanitizer >"$dir/out" 2>&1
 [ $? -eq 1 ] || complain "a line that failed was not told"
 need '^tests +done .* [0-9]+ passed, 0 failed, 0 cut: tests.txt$' "$dir/o/summary.txt"
 need '^bench +FAILED .* lines done: bench.txt$' "$dir/o/summary.txt"
 need '^twins +done ' "$dir/o/summary.txt"
+need '^python +done ' "$dir/o/summary.txt"
+need '^python3 has no torch' "$dir/o/python.txt"
 need '^python3 has no torch' "$dir/o/twins.txt"
 need '^sanitizer +done .* [1-9][0-9]* passed, 0 failed, 0 cut: sanitizer.txt$' "$dir/o/summary.txt"
 need '^stores +[1-9][0-9]* bytes: stores.tgz' "$dir/o/summary.txt"
