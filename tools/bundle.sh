@@ -2,9 +2,10 @@
 # bundle.sh BUILD OUT [MIB] -- all that tools/gpu_time.sh needs in one folder that runs where nothing can be installed, and packed.
 #
 # OUT gets the program and the GPU tests with the shared libraries they need, golden vectors, specs, torch twins, the
-# Python package with its tests, and stores that have the runs of docs/results. OUT.packed gets the same as an archive of at most MIB (64 unless told) with
-# its own decompressor: carry that folder, then `sh OUT.packed/unpack.sh OUT` there. The C library and its parts stay the
-# other machine's (it must be as new as this one's), and so do CUDA's own libraries and the driver.
+# Python package with its tests, and stores that have the runs of docs/results. OUT.packed gets the same as an archive
+# of at most MIB (64 unless told) with its own decompressor: carry that folder, then `sh OUT.packed/unpack.sh OUT`
+# there. The C library and its parts stay the other machine's (it must be as new as this one's), and so do CUDA's own
+# libraries and the driver.
 set -eu
 usage="usage: tools/bundle.sh BUILD OUT [MIB]"
 build=${1:?$usage}

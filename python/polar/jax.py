@@ -73,7 +73,7 @@ class _Steps:
         leaves, tree = jax.tree_util.tree_flatten(params)
         if not leaves:
             raise ValueError("there are no parameters")
-        key = tree, tuple(tuple(getattr(p, "shape", ())) for p in leaves)
+        key = tree, tuple(getattr(p, "shape", None) for p in leaves)
         if key not in self._tables:
             table = decide(params, self._config["rule"], transposed=self._config["transposed"], **self._where)
             if self._config["rule"] != "adamw" and not any(r.route == MATRIX for r in table):

@@ -179,22 +179,21 @@ class Share:
         for part, pieces, row in zip(self.parts, self.own, memory):
             if not part:
                 continue
-            with part.placed(self._take([np.asarray(p) for p in leaves], pieces), row) as own:
-                for j, piece in enumerate(pieces):
-                    copy(whole.kept(*piece), own.kept(j))
-                row[:part.shape[0]] = own.state
+            own = part.placed(self._take([np.asarray(p) for p in leaves], pieces), row)
+            for j, piece in enumerate(pieces):
+                copy(whole.kept(*piece), own.kept(j))
+            row[:part.shape[0]] = own.state
 
     def save(self, path, leaves, memory):
-        with self.whole.placed(leaves, None) as whole:
-            self._with_parts(leaves, np.array(memory), whole, copy_kept)
-            whole.save(path)
+        whole = self.whole.placed(leaves, None)
+        self._with_parts(leaves, np.array(memory), whole, copy_kept)
+        whole.save(path)
 
     def load(self, path, leaves):
-        memory = np.zeros(self.shape, np.uint8)
-        with self.whole.placed(leaves, None) as whole:
-            whole.load(path)
-            self._with_parts(leaves, memory, whole, lambda a, b: copy_kept(b, a))
-            return whole.count(), jax.device_put(memory, NamedSharding(self.mesh, PartitionSpec(self.axis)))
+        memory, whole = np.zeros(self.shape, np.uint8), self.whole.placed(leaves, None)
+        whole.load(path)
+        self._with_parts(leaves, memory, whole, lambda a, b: copy_kept(b, a))
+        return whole.count(), jax.device_put(memory, NamedSharding(self.mesh, PartitionSpec(self.axis)))
 
 
 def share(table, leaves, grads, config, mesh, axis):

@@ -29,7 +29,6 @@ from .rules import divides, rule_of
 _FORMATS = {
     "float32": _abi.POLAR_DTYPE_F32, "float64": _abi.POLAR_DTYPE_F64, "bfloat16": _abi.POLAR_DTYPE_BF16
 }
-_SIZES = {_abi.POLAR_DTYPE_F32: 4, _abi.POLAR_DTYPE_F64: 8, _abi.POLAR_DTYPE_BF16: 2}
 _MOMENTS = (_abi.POLAR_STATE_MOMENTUM, _abi.POLAR_STATE_SECOND_MOMENT, _abi.POLAR_STATE_MASTER)
 _OF_PARTS = range(_abi.POLAR_STATE_POST, _abi.POLAR_STATE_RIGHT_FACTORS + 1)
 _ALIGN = 64         # of a state's address
@@ -115,14 +114,13 @@ class Definition:
     """A rule over leaves: routes, formats of weights and gradients, a configuration."""
 
     def __init__(self, name, table, formats, grads, config):
-        self.name, self.table, self.formats = name, table, formats
+        self.name, self.table = name, table
         pieces = [_param(*x) for x in zip(table, formats, grads)]
         self.opts, keep = _options(config)
         self.params = (_abi.polar_param * len(pieces))(*(p for p, _ in pieces))
         self.layout, self._keep = layout(), (pieces, keep)
         opt = self.create()
         self.shape = (max(lib.polar_optim_placed_bytes(opt.pointer), 1), )    # of the state
-        self.report = lib.polar_optim_report(opt.pointer).decode()
         if not handlers().polar_xla_define(name.encode(), self.params, len(pieces), byref(self.opts),
                                            byref(self.layout)):
             raise MemoryError("polar: no memory for an optimiser's definition")
@@ -160,13 +158,12 @@ class Definition:
         return _Placed(self, leaves, memory)
 
     def save(self, path, leaves, memory):
-        with self.placed(leaves, memory) as own:
-            own.save(path)
+        self.placed(leaves, memory).save(path)
 
     def load(self, path, leaves):
-        with self.placed(leaves, None) as own:
-            own.load(path)
-            return own.count(), own.state.copy()
+        own = self.placed(leaves, None)
+        own.load(path)
+        return own.count(), own.state
 
 
 class _Placed:
@@ -185,12 +182,6 @@ class _Placed:
             check(lib.polar_queue_sync(self._q.pointer))
         else:
             self.state[:] = np.asarray(memory)[:len(self.state)]
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *what):
-        self._opt = None
 
     def save(self, path):
         check(lib.polar_optim_save(self._opt.pointer, self._q.pointer, str(path).encode()))
@@ -214,7 +205,7 @@ class _Placed:
         if not t.data:
             return self.state[:0]
         at = t.data - self.state.ctypes.data
-        return self.state[at:at + _SIZES[t.dtype] * prod(t.shape[k] for k in range(t.ndim))]
+        return self.state[at:at + lib.polar_dtype_size(t.dtype) * prod(t.shape[k] for k in range(t.ndim))]
 
     def kept(self, i, begin=0, end=None):
         """All that is kept of leaf i, or of a range of it with the matrices that begin there: of each kind a

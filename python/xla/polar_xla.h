@@ -37,4 +37,18 @@ const void *xla_attribute(const xla_call *call, const char *name, int type);
 /* 0: a format that the library does not have */
 int xla_format(polar_dtype *out, int dtype);
 
+/* ---- the handlers, and what python/polar/jax_native.py calls ------------------------------------- */
+
+POLAR_API xla_error *polar_xla_map(xla_call *call);
+POLAR_API xla_error *polar_xla_map_cuda(xla_call *call);
+POLAR_API xla_error *polar_xla_begin(xla_call *call);
+POLAR_API xla_error *polar_xla_begin_cuda(xla_call *call);
+POLAR_API xla_error *polar_xla_step(xla_call *call);
+POLAR_API xla_error *polar_xla_step_cuda(xla_call *call);
+
+/* The caller keeps all it points to for as long as the process lives. 0: there is no memory, or the name is
+ * too long. */
+POLAR_API int polar_xla_define(const char *name, const polar_param *params, int64_t n,
+                               const polar_optim_opts *opts, const polar_optim_layout *layout);
+
 #endif

@@ -57,9 +57,6 @@ static const char *map(const xla_call *call, const xla_place *place)
     return wrong;
 }
 
-POLAR_API xla_error *polar_xla_map(xla_call *call);
-POLAR_API xla_error *polar_xla_map_cuda(xla_call *call);
-
 xla_error *polar_xla_map(xla_call *call)
 {
     return xla_run(call, 0, map);

@@ -44,11 +44,6 @@ static definition *find(const char *name, size_t length)
     return d;
 }
 
-/* The caller keeps all it points to for as long as the process lives. 0: there is no memory, or the name is
- * too long. */
-POLAR_API int polar_xla_define(const char *name, const polar_param *params, int64_t n,
-                               const polar_optim_opts *opts, const polar_optim_layout *layout);
-
 int polar_xla_define(const char *name, const polar_param *params, int64_t n, const polar_optim_opts *opts,
                      const polar_optim_layout *layout)
 {
@@ -189,11 +184,6 @@ static const char *step(const xla_call *call, const xla_place *place)
 {
     return with_addresses(call, place, 1);
 }
-
-POLAR_API xla_error *polar_xla_begin(xla_call *call);
-POLAR_API xla_error *polar_xla_begin_cuda(xla_call *call);
-POLAR_API xla_error *polar_xla_step(xla_call *call);
-POLAR_API xla_error *polar_xla_step_cuda(xla_call *call);
 
 xla_error *polar_xla_begin(xla_call *call)
 {

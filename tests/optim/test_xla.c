@@ -8,15 +8,6 @@
 #include "fixtures/xla_fixture.h"
 #include "polar/optim.h"
 
-xla_error *polar_xla_map(xla_call *call);
-xla_error *polar_xla_map_cuda(xla_call *call);
-xla_error *polar_xla_begin(xla_call *call);
-xla_error *polar_xla_begin_cuda(xla_call *call);
-xla_error *polar_xla_step(xla_call *call);
-xla_error *polar_xla_step_cuda(xla_call *call);
-int polar_xla_define(const char *name, const polar_param *params, int64_t n, const polar_optim_opts *opts,
-                     const polar_optim_layout *layout);
-
 enum { PARAMS = 3, STEPS = 5, MOST = 24 * 10 };
 
 /* ---- steps --------------------------------------------------------------------------------------- */
