@@ -455,13 +455,19 @@ static polar_status counts_take(counts *out, polar_optim *opt, pl_queue *q)
     return POLAR_OK;
 }
 
+/* A count of the state, which its owner may have written: what is no number of steps is none. */
+static int64_t counted(double x)
+{
+    return x >= 0 && x <= 0x1p40 ? (int64_t)x : 0;
+}
+
 void pl_optim_step_count(polar_optim *opt, const double *steps)
 {
     opt->skipped = 0;
     if (opt->o.placed) opt->t = 0;
     for (int64_t i = 0; i < opt->n; i++) { /* a parameter that is missing is not asked */
         const double *at = steps + 2 * i * opt->members;
-        int64_t skipped = (int64_t)at[1], all = (int64_t)at[0] + skipped;
+        int64_t skipped = counted(at[1]), all = counted(at[0]) + skipped;
         if (skipped > opt->skipped) opt->skipped = skipped;
         if (opt->o.placed && all > opt->t) opt->t = all;
     }
@@ -473,10 +479,10 @@ static void count_into(polar_param_stats *s, const polar_optim *opt, int64_t i, 
     const pl_optim_param *p = &opt->params[i];
     int64_t all = 0, last = 0;
     for (int64_t m = 0; m < opt->members; m++) {
-        int64_t row = i * opt->members + m, made = c->steps ? (int64_t)c->steps[2 * row] : opt->t;
+        int64_t row = i * opt->members + m, made = c->steps ? counted(c->steps[2 * row]) : opt->t;
         all += made;
         last += opt->stepped && !(c->rows && c->rows[row * PL_LIVE_COLS + PL_LIVE_SKIP] != 0);
-        if (m == 0) s->steps = made, s->skipped = c->steps ? (int64_t)c->steps[2 * row + 1] : 0;
+        if (m == 0) s->steps = made, s->skipped = c->steps ? counted(c->steps[2 * row + 1]) : 0;
     }
     s->maps = pl_optim_mapped(opt, p) ? all * pl_optim_matrices(opt, p) : 0;
     s->last_maps = pl_optim_mapped(opt, p) ? last * pl_optim_matrices(opt, p) : 0;

@@ -285,6 +285,12 @@ static void goes_back(const char *device)
     test_true("begun again in a dry run: nothing is", polar_optim_get_step(s.opt) == 1, "%lld steps",
               (long long)polar_optim_get_step(s.opt));
     test_exact("begun again: the first step's bits", map_mismatches(first[0], first[1], elements(0)));
+    polar_param_stats stats[PARAMS];
+    spoil(&s, &s.at[1].state);
+    TEST_TRY(polar_optim_stats(s.opt, s.q, stats));
+    test_true("a state of NaN tells of no steps",
+              !stats[0].steps && !stats[0].skipped && !polar_optim_get_step(s.opt), "%lld, %lld, %lld",
+              (long long)stats[0].steps, (long long)stats[0].skipped, (long long)polar_optim_get_step(s.opt));
     side_close(&s);
 }
 
