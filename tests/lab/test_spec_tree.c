@@ -79,7 +79,8 @@ static void test_tree(void)
         {"real/cifar_lr_scan", 24},
         {"real/cifar_minimal_30ep", 6 * 8},
         {"real/cifar_factorial", 4 * 8},
-        {"real/cifar_rules_scan", 10},
+        {"real/cifar_rules", 48},
+        {"real/cifar_rules_scan", 11},
         {"demo/deit_small", 3 * 2},
         {"demo/deit_tiny", 2},
     };
