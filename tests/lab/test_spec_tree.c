@@ -66,7 +66,7 @@ static void test_tree(void)
         {"open/deit_qkv_split", 4},
         {"open/deit_rounding", 6 * 8},
         {"open/deit_factorial", 6 * 4},
-        {"real/tiny_lr_scan", 12},
+        {"real/tiny_lr_scan", 16},
         {"real/tiny_minimal_100ep", 3 * 8},
         {"real/tiny_s1_100ep", 3},
         {"real/tiny_adamw_lr_audit", 3},
