@@ -147,7 +147,7 @@ lane() {    # lane NAME OPTION..: the lines of a lane until the time is over
     name=$1 bad=0; shift
     while read -r store what; do
         left=$((until - $(date +%s))) more=''
-        [ "$store" != tiny ] || { [ -n "$tiny" ] || continue; more="--data $tiny --jobs 2 --ensemble 3"; }
+        [ "$store" != tiny ] || { [ -n "$tiny" ] || continue; more="--data $tiny --jobs 2 --ensemble 4 --save-every 100"; }
         [ $left -gt 0 ] || { echo "== $name, not begun: $what"; continue; }
         echo "== $name, $left s left: $what"
         # shellcheck disable=SC2086
@@ -161,7 +161,7 @@ has() { python3 -c "import $1" 2>/dev/null || { echo "python3 has no $1 here"; r
 part() {    # one part, in BUNDLE
     export POLAR_GOLDEN_DIR="$PWD/golden" PYTHONUNBUFFERED=1
     case $1 in
-    tests) LIMIT=90 sh ./test_cuda.sh . "$device" tests ;;
+    tests) LIMIT=150 sh ./test_cuda.sh . "$device" tests ;;
     sanitizer) LIMIT=$limit JOBS=4 sh ./test_cuda.sh . "$device" sanitizer ;;
     bench) bench_list | each_line 60 ./polar bench --device "$device" ;;
     twins)
