@@ -263,6 +263,32 @@ static void test_refuses(void)
     refuse_epochs(twice, "", "2 epochs of run");
 }
 
+/* Epochs that a second table has, too: the same, or refused. */
+static void second_table(const char *what, const char *from, const char *to, const char *says)
+{
+    static char more_path[112];
+    const char *other = changed(epochs_text, from, to);
+    pl_tables *t;
+    snprintf(more_path, sizeof more_path, "%s/more.csv", folder);
+    write_file(more_path, other, strlen(other));
+    TEST_TRY(pl_tables_create(&t, plan, &rows));
+    TEST_TRY(pl_tables_read_runs(t, runs_path));
+    TEST_TRY(pl_tables_read_epochs(t, epochs_path));
+    polar_status st = pl_tables_read_epochs(t, more_path);
+    int right = *says ? st == POLAR_E_FORMAT && strstr(polar_error_message(), says) : st == POLAR_OK;
+    test_true(what, right, "%s", st == POLAR_OK ? "accepted" : polar_error_message());
+    pl_tables_destroy(t);
+    unlink(more_path);
+}
+
+static void test_second_table(void)
+{
+    second_table("epochs once more", "lr", "lr", "");
+    second_table("... with another number", "0.75", "0.76", "more.csv:2: the run");
+    second_table("... of an epoch that was not there", ",0,2,0.75", ",0,200,0.75",
+                 "otherwise in another table");
+}
+
 /* ---- what disagrees ----------------------------------------------------------------------------- */
 
 static void disagree(pl_store *s, const char *from, const char *to, const char *says)
@@ -423,6 +449,7 @@ int main(int argc, char **argv)
     test_back();
     test_other_forms();
     test_refuses();
+    test_second_table();
     test_disagree();
     test_fuzz();
     test_many_rows();

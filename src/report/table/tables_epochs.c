@@ -1,7 +1,8 @@
 /* tables_epochs.c -- the epochs of runs whose table was read (tables_read.h).
  *
  * A table of epochs names a run by cell, arm and seed: it belongs to the report whose table of runs has these
- * names. Which epochs were the best so far is not written, and found again as the runner found it.
+ * names. A run that several reports have may have its epochs in the table of each, where they are the same.
+ * Which epochs were the best so far is not written, and found again as the runner found it.
  */
 #include <inttypes.h>
 #include <math.h>
@@ -123,9 +124,7 @@ static polar_status choose_row(epochs_reader *e)
     pl_tables_row key = {.cell = e->c->fields[e->at[EPOCH_CELL]], .arm = e->c->fields[e->at[EPOCH_ARM]]};
     if (!pl_csv_integer(&key.seed, seed)) return wrong(e, "the seed", seed, "is no whole number");
     if (!e->of || order_names(e->of, &key)) PL_TRY(find_row(e, &key));
-    if (e->of->epochs_of && e->of->epochs_of != e->c->path)
-        return wrong(e, "the run", key.arm, "has its epochs from another table already");
-    e->of->epochs_of = e->c->path;
+    if (!e->of->epochs_of) e->of->epochs_of = e->c->path;
     return POLAR_OK;
 }
 
@@ -178,6 +177,28 @@ static polar_status add_epoch(epochs_reader *e, pl_epoch_row x)
     return POLAR_OK;
 }
 
+static int same_real(double a, double b)
+{
+    return a == b || (isnan(a) && isnan(b));
+}
+
+/* Of a run whose epochs another table had. */
+static polar_status check_epoch(const epochs_reader *e, const pl_epoch_row *x)
+{
+    const pl_tables_row *r = e->of;
+    int64_t low = 0, high = r->epoch_count;
+    while (low < high) {
+        int64_t middle = low + (high - low) / 2;
+        if (r->epochs[middle].epoch < x->epoch) low = middle + 1;
+        else high = middle;
+    }
+    const pl_epoch_row *y = low < r->epoch_count ? &r->epochs[low] : NULL;
+    if (y && y->epoch == x->epoch && same_real(x->train_loss, y->train_loss) &&
+        same_real(x->valid, y->valid) && same_real(x->lr, y->lr) && same_real(x->seconds, y->seconds))
+        return POLAR_OK;
+    return wrong(e, "the run", r->arm, "has this epoch otherwise in another table, or not at all");
+}
+
 static polar_status read_rows(epochs_reader *e)
 {
     for (;;) {
@@ -190,7 +211,7 @@ static polar_status read_rows(epochs_reader *e)
                 e->c->line, e->c->count, e->count);
         PL_TRY(choose_row(e));
         PL_TRY(read_epoch(&x, e));
-        PL_TRY(add_epoch(e, x));
+        PL_TRY(e->of->epochs_of == e->c->path ? add_epoch(e, x) : check_epoch(e, &x));
     }
 }
 
