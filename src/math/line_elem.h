@@ -28,13 +28,20 @@ PL_HD double pl_line_size(double sum)
     return sum != sum ? (double)INFINITY : sum;
 }
 
+/* How many of every `step`-th line from line k on come before line l: larger ones, and of equals the first
+ * ones. */
+PL_HD int64_t pl_lines_before(const double *sizes, int64_t lines, int64_t l, int64_t k, int64_t step)
+{
+    int64_t before = 0;
+    for (; k < l; k += step) before += sizes[k] >= sizes[l];
+    for (; k < lines; k += step) before += sizes[k] > sizes[l];
+    return before;
+}
+
 /* Line l is one of the `count` with the largest sizes, the first of equals first. */
 PL_HD int pl_line_picked(const double *sizes, int64_t lines, int64_t l, int64_t count)
 {
-    int64_t before = 0;
-    for (int64_t k = 0; k < l; k++) before += sizes[k] >= sizes[l];
-    for (int64_t k = l + 1; k < lines; k++) before += sizes[k] > sizes[l];
-    return before < count;
+    return pl_lines_before(sizes, lines, l, 0, 1) < count;
 }
 
 /* The line that comes next of those with F > 0, from line l on; `lines` where there is none. */

@@ -220,10 +220,12 @@ int pl_optim_rooted(const polar_optim *opt, const pl_optim_param *p)
 
 void pl_optim_stages_before(polar_optim *opt, pl_queue *q)
 {
+    pl_queue_overlap_begin(q);
     for (int64_t i = 0; i < opt->part_count; i++) {
         const pl_optim_param *p = &opt->parts[i];
         if (pl_optim_picks(opt, p) && !pl_optim_missing(p) && p->rows * p->cols > 0) pick(opt, q, p);
     }
+    pl_queue_overlap_end(q);
     pl_optim_kron_before(opt, q);
     for (int64_t i = 0; i < opt->part_count; i++) {
         const pl_optim_param *p = &opt->parts[i];

@@ -15,6 +15,7 @@
 #include "cuda_products.h"
 #include "cuda_kernels.h"
 #include "cuda_multi.h"
+#include "cuda_multi_lines.h"
 #include "cuda_multi_stage.h"
 #include "cuda_ns.h"
 #include "cuda_state.h"
@@ -179,6 +180,7 @@ static void cuda_queue_close(pl_queue *q)
     cudaFreeHost(c->stages);
     pl_free(c->multi);
     pl_free(c->small);
+    pl_free(c->lines);
     pl_free(c->ns);
     if (c->owns_stream) cudaStreamDestroy(c->stream);
     if (c->side) cudaStreamDestroy(c->side);
@@ -196,8 +198,9 @@ static polar_status queue_resources(pl_queue *q, pl_cuda_queue *c, void *stream)
     }
     c->multi = pl_calloc(1, sizeof *c->multi);
     c->small = pl_calloc(1, sizeof *c->small);
+    c->lines = pl_calloc(1, sizeof *c->lines);
     c->ns = pl_calloc(1, sizeof *c->ns);
-    PL_NEED(c->multi && c->small && c->ns, POLAR_E_NOMEM, "a queue's table of ops");
+    PL_NEED(c->multi && c->small && c->lines && c->ns, POLAR_E_NOMEM, "a queue's table of ops");
     PL_TRY(cuda_mem_alloc(q->dev, &c->workspace, PL_CUDA_WORKSPACE));
     PL_TRY(cuda_mem_alloc(q->dev, (void **)&c->counters, PL_CUDA_PRODUCTS_COUNTERS * sizeof *c->counters));
     PL_TRY(pl_cuda_fail(cudaMemset(c->counters, 0, PL_CUDA_PRODUCTS_COUNTERS * sizeof *c->counters),

@@ -84,9 +84,9 @@ __device__ __forceinline__ void pl_mbar_wait(uint32_t bar, uint32_t parity)
     pl_mbar_until<pl_mbar_try>(bar, parity);
 }
 
-/* At a barrier of another block of the cluster (an address of mapa): this thread has read what it had to read.
- * What it wrote is not told by this: `.release.cluster` would, and waits for every store of the thread that is
- * on its way to memory (MEMBAR.ALL.GPU). */
+/* At a barrier of another block of the cluster (an address of mapa): this thread has read what it had to
+ * read. What it wrote is not told by this: `.release.cluster` would, and waits for every store of the thread
+ * that is on its way to memory (MEMBAR.ALL.GPU). */
 __device__ __forceinline__ void pl_mbar_arrive_remote(uint32_t bar)
 {
     asm volatile("mbarrier.arrive.shared::cluster.b64 _, [%0];" ::"r"(bar) : "memory");

@@ -2,10 +2,12 @@
  * collected into one launch where the caller says that they belong together.
  *
  * Packed f32 operands (a gradient may be bf16) become items of the queue's tables (cuda_multi.h,
- * cuda_multi_stage.h); everything else, strided views and f64 above all, is launched by itself at once.
+ * cuda_multi_stage.h), picked lines of any kind do (cuda_multi_lines.h); everything else, strided views and
+ * f64 above all, is launched by itself at once.
  */
 #include "cuda_kernels.h"
 #include "cuda_multi.h"
+#include "cuda_multi_lines.h"
 #include "cuda_multi_stage.h"
 #include "cuda_ns.h"
 #include "cuda_state.h"
@@ -40,13 +42,30 @@ static void flush_small(pl_queue *q)
     list->count = 0;
 }
 
+static void flush_lines(pl_queue *q)
+{
+    pl_cuda_queue *c = pl_cuda_q(q);
+    pl_cuda_multi_lines *list = c->lines;
+    if (list->picks) {
+        pl_cuda_launch_picks(c->stream, list);
+        check_launch(q, list->picks, "pick_lines");
+    }
+    if (list->moves) {
+        pl_cuda_launch_moves(c->stream, list);
+        check_launch(q, list->moves, "move_lines");
+    }
+    list->picks = list->moves = 0;
+}
+
 void pl_cuda_overlap_end(pl_queue *q)
 {
     if (q->error == POLAR_OK) flush(q);
     if (q->error == POLAR_OK) flush_small(q);
+    if (q->error == POLAR_OK) flush_lines(q);
     if (q->error == POLAR_OK) pl_cuda_ns_flush(q);
     pl_cuda_q(q)->multi->count = 0;
     pl_cuda_q(q)->small->count = 0;
+    pl_cuda_q(q)->lines->picks = pl_cuda_q(q)->lines->moves = 0;
     pl_cuda_q(q)->ns->tasks = 0;
 }
 
@@ -256,4 +275,26 @@ void pl_cuda_scale_lines(pl_queue *q, const pl_args_scale_lines *a)
     }
     pl_cuda_launch_scale_lines(pl_cuda_q(q)->stream, a);
     pl_cuda_check_op(q, PL_OP_scale_lines, a);
+}
+
+/* ---- picked lines ------------------------------------------------------------------------------- */
+
+static void put_lines(pl_queue *q, int calls)
+{
+    if (!q->overlap || q->watch || calls == PL_CUDA_LINES_CALLS) flush_lines(q);
+}
+
+void pl_cuda_pick_lines(pl_queue *q, const pl_args_pick_lines *a)
+{
+    pl_cuda_queue *c = pl_cuda_q(q);
+    c->fixed_grads = 1; /* no graph finds one in these tables */
+    c->lines->pick[c->lines->picks++] = *a;
+    put_lines(q, c->lines->picks);
+}
+
+void pl_cuda_move_lines(pl_queue *q, const pl_args_move_lines *a)
+{
+    pl_cuda_multi_lines *list = pl_cuda_q(q)->lines;
+    list->move[list->moves++] = *a;
+    put_lines(q, list->moves);
 }

@@ -47,6 +47,7 @@ typedef struct pl_cuda_queue {
     cudaEvent_t reached;               /* for queues that wait for this one, made at the first */
     struct pl_cuda_multi *multi;       /* ops put off until overlap_end (cuda_optim.c) */
     struct pl_cuda_multi_stage *small; /* the same (cuda_optim.c) */
+    struct pl_cuda_multi_lines *lines; /* the same (cuda_optim.c) */
     struct pl_cuda_ns_list *ns;        /* the same (cuda_ns.c) */
     int fixed_grads;                   /* an op since graph_begin took a gradient outside of the tables */
 } pl_cuda_queue;
