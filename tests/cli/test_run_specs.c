@@ -95,7 +95,7 @@ static void test_ranks(void)
 
 static void test_kill(void)
 {
-    int killed = 0, wrong = 0;
+    int killed = 0, wrong = 0, rounds = 0;
     uint64_t x = 88172645463325252ull;
     const char *const args[] = {"polar",
                                 "run",
@@ -107,7 +107,8 @@ static void test_kill(void)
                                 in_folder("k.db"),
                                 NULL};
     double all = cli_killed(args, 0);
-    for (int i = 0; i < 8; i++) {
+    for (; rounds < 8 || (!killed && rounds < 40); rounds++) {
+        int before = killed;
         sh("rm -rf $D/k.db*");
         for (int k = 0; k < 2; k++) cli_killed(args, cli_moment(&x, all));
         sh(RUN " --store $D/k.db 2>&1 >$D/o");
@@ -115,8 +116,10 @@ static void test_kill(void)
         wrong += last.code != 0;
         sh(AUDIT "k.db small | cmp $D/a.json && " AUDIT "k.db second | cmp $D/b.json");
         wrong += last.code != 0;
+        if (killed == before) all *= 0.8; /* the machine was busier when it was measured */
     }
-    test_true("kill -9, then the same command", !wrong && killed > 0, "%d of 8 had something left", killed);
+    test_true("kill -9, then the same command", !wrong && killed > 0, "%d of %d had something left", killed,
+              rounds);
 }
 
 int main(int argc, char **argv)
