@@ -281,6 +281,36 @@ static void second_table(const char *what, const char *from, const char *to, con
     unlink(more_path);
 }
 
+/* The same of a run without a name: one row, one epoch, no arm in either. */
+static void test_no_arm(void)
+{
+    static char runs[8192], epochs[8192];
+    pl_tables *t;
+    const char *end = strchr(strchr(runs_text, '\n') + 1, '\n') + 1;
+    snprintf(runs, sizeof runs, "%.*s", (int)(end - runs_text), changed(runs_text, ",adamw,", ",,"));
+    *(strrchr(runs, '\n') + 1) = 0;
+    end = strchr(strchr(epochs_text, '\n') + 1, '\n') + 1;
+    snprintf(epochs, sizeof epochs, "%.*s", (int)(end - epochs_text) - 5,
+             changed(epochs_text, ",adamw,", ",,"));
+    write_file(runs_path, changed(runs, "0,3,nan", "0,1,nan"), strlen(runs));
+    write_file(epochs_path, epochs, strlen(epochs));
+    TEST_TRY(pl_tables_create(&t, plan, &rows));
+    TEST_TRY(pl_tables_read_runs(t, runs_path));
+    TEST_TRY(pl_tables_read_epochs(t, epochs_path));
+    const char *other = changed(epochs, "0.75", "0.76");
+    char again[112];
+    snprintf(again, sizeof again, "%s/again.csv", folder);
+    write_file(again, other, strlen(other));
+    polar_status st = pl_tables_read_epochs(t, again);
+    test_true("... of a run without an arm",
+              st == POLAR_E_FORMAT && strstr(polar_error_message(), "otherwise"), "%s",
+              st == POLAR_OK ? "accepted" : polar_error_message());
+    pl_tables_destroy(t);
+    unlink(again);
+    write_file(runs_path, runs_text, strlen(runs_text));
+    write_file(epochs_path, epochs_text, strlen(epochs_text));
+}
+
 static void test_second_table(void)
 {
     second_table("epochs once more", "lr", "lr", "");
@@ -450,6 +480,7 @@ int main(int argc, char **argv)
     test_other_forms();
     test_refuses();
     test_second_table();
+    test_no_arm();
     test_disagree();
     test_fuzz();
     test_many_rows();

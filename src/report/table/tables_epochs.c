@@ -196,7 +196,8 @@ static polar_status check_epoch(const epochs_reader *e, const pl_epoch_row *x)
     if (y && y->epoch == x->epoch && same_real(x->train_loss, y->train_loss) &&
         same_real(x->valid, y->valid) && same_real(x->lr, y->lr) && same_real(x->seconds, y->seconds))
         return POLAR_OK;
-    return wrong(e, "the run", r->arm, "has this epoch otherwise in another table, or not at all");
+    return wrong(e, "the run", e->c->fields[e->at[EPOCH_ARM]],
+                 "has this epoch otherwise in another table, or not at all");
 }
 
 static polar_status read_rows(epochs_reader *e)
