@@ -6,6 +6,7 @@
  */
 #include "cuda_multi.h"
 
+#include "cuda_table.cuh"
 #include "device/ops.h"
 #include "math/bf16_elem.h"
 #include "math/formulas_elem.h"
@@ -216,12 +217,7 @@ __device__ __forceinline__ void looking_step(const pl_cuda_item &it, const live_
 template <int CAPACITY>
 __global__ void __launch_bounds__(THREADS) multi_kernel(const __grid_constant__ item_table<CAPACITY> table)
 {
-    int low = 0, high = table.count; /* first[low] <= block < first[high] */
-    while (high - low > 1) {
-        int mid = (low + high) / 2;
-        if (table.first[mid] <= blockIdx.x) low = mid;
-        else high = mid;
-    }
+    const int low = call_of_block(table.first, table.count);
     const pl_cuda_item &it = table.item[low];
     int64_t chunks = (it.each + CHUNK - 1) / CHUNK, chunk = blockIdx.x - table.first[low];
     int64_t matrix = chunk / chunks, base = matrix * it.each;

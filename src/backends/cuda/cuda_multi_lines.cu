@@ -12,6 +12,7 @@
 #include "cuda_multi_lines.h"
 
 #include "cuda_access.cuh"
+#include "cuda_table.cuh"
 #include "math/bf16_elem.h"
 #include "math/lane_sum_elem.h"
 #include "math/line_elem.h"
@@ -53,12 +54,7 @@ struct place {
 template <class CALL, int CAPACITY>
 static __device__ __forceinline__ place find(const call_table<CALL, CAPACITY> &table)
 {
-    int low = 0, high = table.count; /* first[low] <= block < first[high] */
-    while (high - low > 1) {
-        int mid = (low + high) / 2;
-        if (table.first[mid] <= blockIdx.x) low = mid;
-        else high = mid;
-    }
+    const int low = call_of_block(table.first, table.count);
     const CALL &a = table.call[low];
     const uint32_t begin = table.first[low], each = (table.first[low + 1] - begin) / (uint32_t)batch_of(a);
     const int t = (int)threadIdx.x, line = a.trans ? t % LINES : t / PL_LANES;

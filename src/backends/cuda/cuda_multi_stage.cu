@@ -6,6 +6,7 @@
  */
 #include "cuda_multi_stage.h"
 
+#include "cuda_table.cuh"
 #include "device/ops.h"
 #include "math/formulas_elem.h"
 #include "math/lane_sum_elem.h"
@@ -112,12 +113,7 @@ template <int CAPACITY>
 __global__ void __launch_bounds__(THREADS)
     multi_stage_kernel(const __grid_constant__ stage_table<CAPACITY> table)
 {
-    int low = 0, high = table.count; /* first[low] <= block < first[high] */
-    while (high - low > 1) {
-        int mid = (low + high) / 2;
-        if (table.first[mid] <= blockIdx.x) low = mid;
-        else high = mid;
-    }
+    const int low = call_of_block(table.first, table.count);
     const pl_cuda_stage_item &it = table.item[low];
     const int64_t b = blockIdx.x - table.first[low], base = b * it.rows * it.cols, lines = b * it.f_stride;
     const float *x = it.x + base;
