@@ -125,8 +125,7 @@ static void norms_by_oracle(machine *at, const double *x, int64_t rows, int64_t 
 {
     machine ref;
     int64_t bad = 0;
-    TEST_TRY(polar_device_open(&ref.dev, "ref"));
-    TEST_TRY(polar_queue_create(&ref.q, ref.dev, NULL));
+    ref = machine_open("ref");
     for (int trans = 0; trans < 2; trans++) {
         double *n = norm_of(at, x, rows, cols, trans), *wanted = norm_of(&ref, x, rows, cols, trans);
         bad += unlike_bits(n, wanted, 2);
@@ -159,8 +158,7 @@ int main(int argc, char **argv)
     machine at;
     const char *device = test_begin(argc, argv);
     map_need_device(device);
-    TEST_TRY(polar_device_open(&at.dev, device));
-    TEST_TRY(polar_queue_create(&at.q, at.dev, NULL));
+    at = machine_open(device);
     if (!pl_queue_has(at.q, PL_OP_frob_normalise)) return 77;
     few = test_few(argc, argv);
     own_norms(&at);

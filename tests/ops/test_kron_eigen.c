@@ -309,8 +309,7 @@ int main(int argc, char **argv)
     machine at;
     const char *device = test_begin(argc, argv);
     map_need_device(device);
-    TEST_TRY(polar_device_open(&at.dev, device));
-    TEST_TRY(polar_queue_create(&at.q, at.dev, NULL));
+    at = machine_open(device);
     const int few = test_few(argc, argv), many = few ? 6 : (int)(sizeof sides / sizeof *sides);
     for (int i = 0; i < many; i++)
         for (int kind = 0; kind < KINDS; kind++) matrix(&at, sides[i], kind);

@@ -104,8 +104,7 @@ int main(int argc, char **argv)
     machine at;
     const char *device = test_begin(argc, argv);
     map_need_device(device);
-    TEST_TRY(polar_device_open(&at.dev, device));
-    TEST_TRY(polar_queue_create(&at.q, at.dev, NULL));
+    at = machine_open(device);
     few = test_few(argc, argv);
     sweep(&at, 75, 9, 0);
     if (!few) {

@@ -143,10 +143,8 @@ int main(int argc, char **argv)
     int64_t bad = 0, elsewhere = 0, wrong = 0;
     const char *device = test_begin(argc, argv);
     map_need_device(device);
-    TEST_TRY(polar_device_open(&at.dev, device));
-    TEST_TRY(polar_queue_create(&at.q, at.dev, NULL));
-    TEST_TRY(polar_device_open(&host.dev, "ref"));
-    TEST_TRY(polar_queue_create(&host.q, host.dev, NULL));
+    at = machine_open(device);
+    host = machine_open("ref");
     for (int k = 0; k < CASES; k++) {
         if (!is_there(k)) continue;
         together[k] = call_put(&at, k), alone[k] = call_put(&at, k), ref[k] = call_put(&host, k);

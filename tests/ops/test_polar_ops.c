@@ -464,8 +464,7 @@ int main(int argc, char **argv)
     machine at;
     const char *device = test_begin(argc, argv);
     map_need_device(device);
-    TEST_TRY(polar_device_open(&at.dev, device));
-    TEST_TRY(polar_queue_create(&at.q, at.dev, NULL));
+    at = machine_open(device);
     if (!pl_queue_has(at.q, PL_OP_polar_step)) return 77;
     few = test_few(argc, argv);
     map_by_ops(&at);

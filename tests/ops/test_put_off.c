@@ -138,10 +138,8 @@ int main(int argc, char **argv)
     int64_t bad = 0, moved = 0, elsewhere = 0;
     const char *device = test_begin(argc, argv);
     map_need_device(device);
-    TEST_TRY(polar_device_open(&at.dev, device));
-    TEST_TRY(polar_queue_create(&at.q, at.dev, NULL));
-    TEST_TRY(polar_device_open(&host.dev, "cpu:threads=1"));
-    TEST_TRY(polar_queue_create(&host.q, host.dev, NULL));
+    at = machine_open(device);
+    host = machine_open("cpu:threads=1");
     for (int k = 0; k < CALLS; k++) {
         together[k] = call_put(&at, k), alone[k] = call_put(&at, k), before[k] = call_put(&at, k);
         cpu[k] = call_put(&host, k);
