@@ -319,6 +319,54 @@ static void test_second_table(void)
                  "otherwise in another table");
 }
 
+/* text with the names of its two arms exchanged */
+static char *exchanged(const char *text)
+{
+    static char out[8192];
+    *out = 0;
+    while (*text) {
+        const int adamw = !strncmp(text, ",adamw,", 7), muon = !strncmp(text, ",muon,", 6);
+        if (adamw || muon) add(out, adamw ? ",muon," : ",adamw,");
+        else add(out, "%c", *text);
+        text += adamw ? 7 : muon ? 6 : 1;
+    }
+    return out;
+}
+
+/* Two reports that give their names to each other's runs: each table of epochs goes with the runs beside it.
+ */
+static void test_names_of_two(void)
+{
+    char more_runs[112], more_epochs[112];
+    pl_tables *t;
+    snprintf(more_runs, sizeof more_runs, "%s/more_runs.csv", folder);
+    snprintf(more_epochs, sizeof more_epochs, "%s/more_epochs.csv", folder);
+    const char *other = exchanged(runs_text);
+    write_file(more_runs, other, strlen(other));
+    other = exchanged(epochs_text);
+    write_file(more_epochs, other, strlen(other));
+    TEST_TRY(pl_tables_create(&t, plan, &rows));
+    TEST_TRY(pl_tables_read_runs(t, runs_path));
+    TEST_TRY(pl_tables_read_runs(t, more_runs));
+    polar_status st = pl_tables_read_epochs(t, epochs_path);
+    test_true("a name of two runs, without runs beside the epochs",
+              st == POLAR_E_FORMAT && strstr(polar_error_message(), "one run in one table"), "%s",
+              st == POLAR_OK ? "accepted" : polar_error_message());
+    st = pl_tables_read_epochs(t, more_epochs);
+    if (st == POLAR_OK) st = pl_tables_match(t, 0);
+    test_true("... with them", st == POLAR_OK, "%s", st == POLAR_OK ? "accepted" : polar_error_message());
+    int64_t wrong = t->count != 16; /* each by both names, of which one has the epochs */
+    for (int64_t i = 0; i < t->count; i++) {
+        const pl_store_import_run *r = &t->runs[i];
+        const int lost = !strcmp(r->run.id, plan->runs[plan->count - 1].id);
+        wrong += r->epoch_count != (!strstr(r->where, "more_runs") ? 0 : lost ? 2 : 3);
+    }
+    test_exact("    each run has its own", wrong);
+    pl_tables_destroy(t);
+    unlink(more_runs);
+    unlink(more_epochs);
+}
+
 /* ---- what disagrees ----------------------------------------------------------------------------- */
 
 static void disagree(pl_store *s, const char *from, const char *to, const char *says)
@@ -480,6 +528,7 @@ int main(int argc, char **argv)
     test_other_forms();
     test_refuses();
     test_second_table();
+    test_names_of_two();
     test_no_arm();
     test_disagree();
     test_fuzz();

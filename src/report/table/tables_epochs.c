@@ -1,7 +1,9 @@
 /* tables_epochs.c -- the epochs of runs whose table was read (tables_read.h).
  *
  * A table of epochs names a run by cell, arm and seed: it belongs to the report whose table of runs has these
- * names. A run that several reports have may have its epochs in the table of each, where they are the same.
+ * names. Where several give a name to different runs, it is the one of the table beside it, NAME_runs.csv of
+ * NAME_epochs.csv. A run that several reports have may have its epochs in the table of each, where they are
+ * the same.
  * Which epochs were the best so far is not written, and found again as the runner found it.
  */
 #include <inttypes.h>
@@ -102,19 +104,34 @@ static int64_t rows_before(const pl_tables *t, const pl_tables_row *key, int aft
     return low;
 }
 
-/* The first row of that name; another one may bear it only if it is the same run. Of one name they are in
- * the order of their ids. */
+/* The row is of NAME_runs.csv, and these are NAME_epochs.csv. */
+static int beside(const epochs_reader *e, const pl_tables_row *r)
+{
+    static const char ours[] = "_epochs.csv", theirs[] = "_runs.csv";
+    const char *path = e->c->path, *runs = e->t->files[r->file].csv->path;
+    const size_t n = strlen(path), stem = n - strlen(ours);
+    return n > strlen(ours) && !strcmp(path + stem, ours) && strlen(runs) == stem + strlen(theirs) &&
+           !strncmp(path, runs, stem) && !strcmp(runs + stem, theirs);
+}
+
+/* The first row of the run of that name. Of one name they are in the order of their ids. */
 static polar_status find_row(epochs_reader *e, const pl_tables_row *key)
 {
     pl_tables_row **rows = e->t->by_name;
-    int64_t low = rows_before(e->t, key, 0), high = rows_before(e->t, key, 1);
+    int64_t low = rows_before(e->t, key, 0), high = rows_before(e->t, key, 1), first = low;
     if (low == high)
         return wrong(e, "the run", key->arm, "of this cell and seed is in none of the tables of runs");
-    if (strcmp(rows[low]->id, rows[high - 1]->id))
-        return wrong(e, "the run", key->arm,
-                     "of this cell and seed is one run in one table and another in another: import them "
-                     "one after the other");
-    e->of = rows[low];
+    e->of = strcmp(rows[low]->id, rows[high - 1]->id) ? NULL : rows[low];
+    for (int64_t i = low; i < high && !e->of; i++) {
+        if (strcmp(rows[i]->id, rows[first]->id)) first = i;
+        if (beside(e, rows[i])) e->of = rows[first];
+    }
+    if (!e->of)
+        return wrong(
+            e, "the run", key->arm,
+            "of this cell and seed is one run in one table and another in another: give the table of "
+            "runs beside this one, NAME_runs.csv of NAME_epochs.csv, or import them one after the "
+            "other");
     return POLAR_OK;
 }
 

@@ -11,7 +11,8 @@
  * another spec may have given it. Columns: id and seed; the spec's metric and any other results of the
  * testbed; state, wall, code, device, data, cell, arm where there are any. Without a column `state` a run
  * with a finite metric is done, and one without is refused. A field that is empty is no result, "nan" is one.
- * Rows of epochs have no id: they belong to the row of runs with their cell, arm and seed.
+ * Rows of epochs have no id: they belong to the row of runs with their cell, arm and seed; where tables of
+ * runs disagree which one that is, to that of NAME_runs.csv if they are NAME_epochs.csv.
  *
  * Files are a stranger's: everything wrong is POLAR_E_FORMAT, "FILE:LINE: ...".
  */
