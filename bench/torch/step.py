@@ -8,7 +8,8 @@ Prints one JSON object per row: {"what", "seconds"}; the median of at least 15 s
 torch.optim.Muon whose step is compiled; --dion adds microsoft/dion's Muon where the package `dion` can be
 imported; --polar adds ours, Python included, with gradients that stay, that move before every step (the
 moving is not timed), and captured in a torch.cuda.graph; --jax adds ours in jax and --optax
-optax.contrib.muon, both jitted, on jax's default device, with weights and state donated.
+optax.contrib.muon, both jitted, on jax's default device, with weights and state donated; of ours also many
+steps in one jitted call, and a call that does next to nothing with the same arrays: what is jax's own.
 """
 import argparse
 import itertools
@@ -17,6 +18,9 @@ import statistics
 import time
 
 import torch
+
+
+MANY = 20    # steps in one call of jax
 
 
 def blocks(width, inner):
@@ -131,16 +135,36 @@ def jax_steps(name, a):
 
         weights, grads = draw(), draw()
         held = [weights, rule.init(weights)]
-        step = jax.jit(getattr(rule, "step", by_updates), donate_argnums=(0, 2))
+        return timed(jax.jit(getattr(rule, "step", by_updates), donate_argnums=(0, 2)), held, grads)
 
-        def timed():
+    def timed(step, held, grads, steps=1):
+        def call():
             held[:] = step(held[0], grads, held[1])
             jax.block_until_ready(held)
 
-        return timed
+        call.steps = steps
+        return call
+
+    def many_of(rule):    # what a call costs is shared among its steps
+        def loop(weights, grads, state):
+            return jax.lax.fori_loop(0, MANY, lambda _, h: tuple(rule.step(h[0], grads, h[1])), (weights, state))
+
+        weights, grads = draw(), draw()
+        return timed(jax.jit(loop, donate_argnums=(0, 2)), [weights, rule.init(weights)], grads, MANY)
+
+    def nothing_of(rule):    # as many arrays in and out, one of them touched
+        def touch(weights, grads, state):
+            first = next(iter(weights))
+            return {**weights, first: weights[first] + grads[first]}, jax.tree.map(lambda x: x, state)
+
+        weights, grads = draw(), draw()
+        return timed(jax.jit(touch, donate_argnums=(0, 2)), [weights, rule.init(weights)], grads)
 
     for what, rule in rules.items():
         yield f"{what}, {jax.default_backend()}, {name}", step_of(rule)
+        if hasattr(rule, "step"):
+            yield f"{what}, {MANY} in one call, {jax.default_backend()}, {name}", many_of(rule)
+            yield f"{what}, nothing done, {jax.default_backend()}, {name}", nothing_of(rule)
 
 
 def moving(opt, every):
@@ -214,7 +238,7 @@ def main():
                 jax_steps(name, a) if a.jax or a.optax else ()):
             if a.only not in what:
                 continue
-            row = {"what": what, "seconds": median(step, device)}
+            row = {"what": what, "seconds": median(step, device) / getattr(step, "steps", 1)}
             print(json.dumps({**row, "torch": torch.__version__, "threads": torch.get_num_threads()}),
                   flush=True)
 
