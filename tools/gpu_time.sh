@@ -81,8 +81,10 @@ END
 # has is not made again. The cell has a store of its own: some of its runs were made on other devices than the
 # same runs of other tables, and differ from them in roundings.
 run_list() { cat <<'END'
-gpu tiny specs/real/tiny_lr_scan.yaml
 gpu tiny specs/real/tiny_muon_wd.yaml
+gpu tiny specs/real/tiny_rules_scan.yaml
+gpu tiny specs/real/tiny_rules.yaml
+gpu tiny specs/real/tiny_lr_scan.yaml
 gpu tiny specs/real/tiny_factorial.yaml
 gpu so3 specs/open/so3_choices.yaml --set model.width=32 --set seeds=0..7
 gpu so3 specs/open/so3_atlas.yaml --set model.width=32

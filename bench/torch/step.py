@@ -147,7 +147,8 @@ def jax_steps(name, a):
 
     def many_of(rule):    # what a call costs is shared among its steps
         def loop(weights, grads, state):
-            return jax.lax.fori_loop(0, MANY, lambda _, h: tuple(rule.step(h[0], grads, h[1])), (weights, state))
+            again = lambda _, held: tuple(rule.step(held[0], grads, held[1]))    # noqa: E731
+            return jax.lax.fori_loop(0, MANY, again, (weights, state))
 
         weights, grads = draw(), draw()
         return timed(jax.jit(loop, donate_argnums=(0, 2)), [weights, rule.init(weights)], grads, MANY)

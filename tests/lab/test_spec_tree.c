@@ -73,6 +73,8 @@ static void test_tree(void)
         {"real/tiny_s2_300ep", 3 * 2},
         {"real/tiny_factorial", 6 * 4},
         {"real/tiny_best_rates", 4 * 4},
+        {"real/tiny_rules", 6 * 4},
+        {"real/tiny_rules_scan", 6},
         {"real/tiny_muon_wd", 4 * 4},
         {"real/tiny_qkv_split", 4 * 4},
         {"real/tiny_rounding", 6 * 4},
@@ -138,18 +140,20 @@ static void test_shared(void)
         "paper/deit_lr_scan",       "paper/deit_adamw_lr_audit",    "paper/deit_timing",
         "open/deit_muon_wd",        "open/deit_qkv_split",          "open/deit_factorial"};
     static const char *const real[] = {
-        "real/tiny_minimal_100ep",     "real/tiny_lr_scan",   "real/tiny_s1_100ep",
-        "real/tiny_adamw_lr_audit",    "real/tiny_s2_300ep",  "real/tiny_muon_wd",
-        "real/tiny_factorial",         "real/tiny_qkv_split", "real/tiny_rounding",
-        "real/tiny_rule_augmentation", "real/tiny_best_rates"};
+        "real/tiny_minimal_100ep",     "real/tiny_lr_scan",    "real/tiny_s1_100ep",
+        "real/tiny_adamw_lr_audit",    "real/tiny_s2_300ep",   "real/tiny_muon_wd",
+        "real/tiny_factorial",         "real/tiny_qkv_split",  "real/tiny_rounding",
+        "real/tiny_rule_augmentation", "real/tiny_best_rates", "real/tiny_rules",
+        "real/tiny_rules_scan"};
     int64_t different, runs = count_runs(&different, paper, sizeof paper / sizeof *paper);
     /* of the scan 3 are known, of AdamW's rates 1, of the decays 8, of qkv 2, of the factorial 4 + 4 */
     test_true("the DeiT specs share runs", runs == 89 && different == 89 - 22,
               "%lld runs, %lld of them different", (long long)runs, (long long)different);
     runs = count_runs(&different, real, sizeof real / sizeof *real);
     /* of the scan 3 + 1, of AdamW's rates 1, of the decays 8, of the factorial 4 + 4, of qkv 8, of the
-     * roundings 8, of the augmentations 3 + 3, of the best rates 8 + 2 */
-    test_true("the specs of Tiny-ImageNet share runs", runs == 160 && different == 160 - 53,
+     * roundings 8, of the augmentations 3 + 3, of the best rates 8 + 2, of
+     * the rules 12, of their rates 3 */
+    test_true("the specs of Tiny-ImageNet share runs", runs == 190 && different == 190 - 68,
               "%lld runs, %lld of them different", (long long)runs, (long long)different);
 }
 
