@@ -9,6 +9,8 @@
  *     KL:      the same, and L averages (g Q_R f(r)) (g Q_R f(r))^T / cols, R likewise, f = max(., eps)^-1/2
  *              of the eigenvalues as they were last seen
  *
+ * Products take factors in tf32 where opts.kron_tf32 says so.
+ *
  * Invariants
  *  1. Moments, bases and factors are state: saved, loaded, of one matrix and member each.
  *  2. Nothing between the map and the step reads moments, or vectors before the map has: so SOAP's follow
@@ -38,6 +40,7 @@ typedef struct kron {
     pl_mat D, V, live;       /* V: SOAP's, in the basis */
     pl_mat K[2], Q[2], F[2]; /* left, right */
     pl_mat G;                /* gathered gradients, in the wave's room */
+    int64_t tf32;            /* of products */
 } kron;
 
 typedef void (*kron_fn)(pl_queue *q, const kron *k);
@@ -71,7 +74,8 @@ static kron kron_of(const polar_optim *opt, int64_t at)
               .end = at + 1,
               .D = pl_optim_blocks(p->D, p),
               .V = pl_optim_blocks(p->V, p),
-              .live = pl_optim_live_of(opt, p)};
+              .live = pl_optim_live_of(opt, p),
+              .tf32 = opt->o.kron_tf32 && p->D.dtype == POLAR_DTYPE_F32};
     for (int side = 0; side < 2; side++) {
         const int64_t n = side ? p->cols : p->rows / p->row_blocks;
         k.K[side] = pl_mat_dense(p->K[side].data, p->K[side].dtype, batch, n, n);
@@ -266,10 +270,11 @@ static void whitened_parts(pl_queue *q, const kron *k, part out[2])
     const int64_t rows = k->D.rows, cols = k->D.cols;
     pl_mat X = room_like(q, &k->D);
     out[0] = part_room(q, k), out[1] = part_room(q, k);
-    PL_CALL(gemm, q, .C = X, .A = k->G, .B = k->Q[1], .alpha = 1 / sqrt((double)cols));
+    PL_CALL(gemm, q, .C = X, .A = k->G, .B = k->Q[1], .tf32 = k->tf32, .alpha = 1 / sqrt((double)cols));
     PL_CALL(scale_lines, q, .Y = X, .X = X, .C = k->F[1]);
     part_fill(q, out[0], 0, X.batch, X);
-    PL_CALL(gemm, q, .C = X, .A = k->Q[0], .ta = 1, .B = k->G, .alpha = 1 / sqrt((double)rows));
+    PL_CALL(gemm, q, .C = X, .A = k->Q[0], .ta = 1, .B = k->G, .tf32 = k->tf32,
+            .alpha = 1 / sqrt((double)rows));
     PL_CALL(scale_lines, q, .Y = X, .X = X, .R = k->F[0]);
     part_fill(q, out[1], 0, X.batch, X);
 }
@@ -310,7 +315,8 @@ static void move_moments(pl_queue *q, const kron *k)
         pl_mat X = x[side].unit;
         if (!keeps) A[side] = room_like(q, &k->K[side]);
         T[side] = pl_scratch_mat(q, X.dtype, X.batch, k->K[side].rows, k->K[side].cols);
-        PL_CALL(gemm, q, .C = T[side], .A = X, .ta = side, .B = X, .tb = !side, .sym = 1, .alpha = 1);
+        PL_CALL(gemm, q, .C = T[side], .A = X, .ta = side, .B = X, .tb = !side, .sym = 1, .tf32 = k->tf32,
+                .alpha = 1);
     }
     pl_queue_overlap_begin(q);
     for (int side = 0; side < 2; side++)
@@ -343,8 +349,8 @@ static void project(pl_queue *q, const kron *k, pl_mat Y, pl_mat X)
 {
     pl_scratch_mark mark = pl_scratch_begin(q);
     pl_mat T = room_like(q, &Y);
-    PL_CALL(gemm, q, .C = T, .A = k->Q[0], .ta = 1, .B = X, .alpha = 1);
-    PL_CALL(gemm, q, .C = Y, .A = T, .B = k->Q[1], .alpha = 1);
+    PL_CALL(gemm, q, .C = T, .A = k->Q[0], .ta = 1, .B = X, .tf32 = k->tf32, .alpha = 1);
+    PL_CALL(gemm, q, .C = Y, .A = T, .B = k->Q[1], .tf32 = k->tf32, .alpha = 1);
     pl_scratch_end(q, mark);
 }
 
@@ -353,8 +359,8 @@ static void project_back(pl_queue *q, const kron *k, pl_mat Y, pl_mat X)
 {
     pl_scratch_mark mark = pl_scratch_begin(q);
     pl_mat T = room_like(q, &Y);
-    PL_CALL(gemm, q, .C = T, .A = k->Q[0], .B = X, .alpha = 1);
-    PL_CALL(gemm, q, .C = Y, .A = T, .B = k->Q[1], .tb = 1, .alpha = 1);
+    PL_CALL(gemm, q, .C = T, .A = k->Q[0], .B = X, .tf32 = k->tf32, .alpha = 1);
+    PL_CALL(gemm, q, .C = Y, .A = T, .B = k->Q[1], .tb = 1, .tf32 = k->tf32, .alpha = 1);
     pl_scratch_end(q, mark);
 }
 
