@@ -21,6 +21,7 @@
  */
 #include <math.h>
 
+#include "compose/unit.h"
 #include "device/backend.h"
 #include "math/kron_elem.h"
 #include "optim/optim_impl.h"
@@ -244,14 +245,13 @@ static part part_room(pl_queue *q, const kron *k)
 /* Matrices [at, at + n) of it, from X. */
 static void part_fill(pl_queue *q, part x, int64_t at, int64_t n, pl_mat X)
 {
-    PL_CALL(frob, q, .N = pl_mat_at(x.N, at, n), .X = X, .weight = 1);
-    PL_CALL(normalise, q, .Y = pl_mat_at(x.unit, at, n), .X = X, .N = pl_mat_at(x.N, at, n));
+    pl_unit(q, pl_mat_at(x.unit, at, n), pl_mat_at(x.N, at, n), X);
 }
 
 static part gradient_part(pl_queue *q, const kron *k)
 {
     part x = part_room(q, k);
-    if (gathers_exactly(k)) { /* three calls for all of them */
+    if (gathers_exactly(k)) { /* one call for all of them */
         part_fill(q, x, 0, k->D.batch, k->G);
         return x;
     }
@@ -302,16 +302,19 @@ static void eigen(pl_queue *q, const kron *k, int side, pl_mat K)
             .power = power_of(r));
 }
 
-/* Both moments move on by x x^T and x^T x; what is made of a sum that is not kept is made at once. */
-static void move_moments(pl_queue *q, const kron *k)
+static int64_t entries(const pl_mat *m)
 {
-    const int keeps = kind_of(k->rule) != PL_KRON_NESTEROV;
+    return m->batch * m->rows * m->cols;
+}
+
+/* The moments of `count` sides from `first` on move by x x^T, and x^T x; what is made of a sum that is not
+ * kept is made at once. */
+static void move_sides(pl_queue *q, const kron *k, int first, int count, const part x[2])
+{
+    const int keeps = kind_of(k->rule) != PL_KRON_NESTEROV, end = first + count;
     pl_scratch_mark mark = pl_scratch_begin(q);
-    part x[2];
     pl_mat T[2], A[2] = {0};
-    if (kind_of(k->rule) == PL_KRON_CLAMPED) whitened_parts(q, k, x);
-    else x[0] = x[1] = gradient_part(q, k);
-    for (int side = 0; side < 2; side++) {
+    for (int side = first; side < end; side++) {
         pl_mat X = x[side].unit;
         if (!keeps) A[side] = room_like(q, &k->K[side]);
         T[side] = pl_scratch_mat(q, X.dtype, X.batch, k->K[side].rows, k->K[side].cols);
@@ -319,10 +322,22 @@ static void move_moments(pl_queue *q, const kron *k)
                 .alpha = 1);
     }
     pl_queue_overlap_begin(q);
-    for (int side = 0; side < 2; side++)
+    for (int side = first; side < end; side++)
         PL_CALL(kron_moment, q, .A = A[side], .K = k->K[side], .T = T[side], .N = x[side].N, .live = k->live);
     pl_queue_overlap_end(q);
-    for (int side = 0; side < 2 && !keeps; side++) eigen(q, k, side, A[side]);
+    for (int side = first; side < end && !keeps; side++) eigen(q, k, side, A[side]);
+    pl_scratch_end(q, mark);
+}
+
+/* Both sides at once where that takes no more memory than one may. */
+static void move_moments(pl_queue *q, const kron *k)
+{
+    const int at_once = entries(&k->K[0]) + entries(&k->K[1]) <= MOST_ENTRIES ? 2 : 1;
+    pl_scratch_mark mark = pl_scratch_begin(q);
+    part x[2];
+    if (kind_of(k->rule) == PL_KRON_CLAMPED) whitened_parts(q, k, x);
+    else x[0] = x[1] = gradient_part(q, k);
+    for (int side = 0; side < 2; side += at_once) move_sides(q, k, side, at_once, x);
     pl_scratch_end(q, mark);
 }
 

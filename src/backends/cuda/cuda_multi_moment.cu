@@ -8,14 +8,13 @@
  */
 #include "cuda_multi_moment.h"
 
-#include "cuda_access.cuh"
+#include "cuda_launch.cuh"
 #include "cuda_table.cuh"
 #include "device/kron_row.h"
 #include "math/kron_elem.h"
 
-#define THREADS 256
-#define PAIRS   4                     /* of K, and of T, that a thread has under way */
-#define CHUNK   (2 * PAIRS * THREADS) /* entries of a block */
+#define PAIRS 4                     /* of K, and of T, that a thread has under way */
+#define CHUNK (2 * PAIRS * THREADS) /* entries of a block */
 
 enum { ENTRIES, PAIRS_OF_F32, PAIRS_OF_F64 }; /* how a call is done: by T's format */
 
@@ -95,6 +94,7 @@ static __host__ __device__ __forceinline__ int64_t chunks_of(const pl_args_kron_
 static __global__ void __launch_bounds__(THREADS) moments_kernel(const __grid_constant__ moment_table table)
 {
     const int low = call_of_block(table.first, table.count);
+    begin_early();
     const pl_args_kron_moment &a = table.call[low];
     const uint32_t chunks = (uint32_t)chunks_of(a), mine = blockIdx.x - table.first[low];
     const int64_t b = mine / chunks, at = (int64_t)(mine % chunks) * CHUNK, left = a.K.rows * a.K.cols - at;
@@ -131,5 +131,5 @@ void pl_cuda_launch_moments(cudaStream_t stream, const pl_cuda_multi_moment *lis
         blocks += list->call[i].K.batch * chunks_of(list->call[i]);
     }
     table.first[list->count] = (uint32_t)blocks;
-    if (blocks) moments_kernel<<<(unsigned)blocks, THREADS, 0, stream>>>(table);
+    if (blocks) start_early(moments_kernel, dim3((unsigned)blocks), dim3(THREADS), 0, stream, table);
 }

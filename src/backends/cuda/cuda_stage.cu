@@ -253,6 +253,7 @@ static __device__ __forceinline__ void store_four(const pl_mat &m, int64_t base,
 static __global__ void __launch_bounds__(THREADS) entry_stage_fours_kernel(pl_args_entry_stage a)
 {
     const int end = (int)(a.Y.cols / 4), at = (int)(blockIdx.x * FOURS * THREADS + threadIdx.x);
+    begin_early();
     FOR_MATRICES(a.Y, b)
     {
         const int64_t Y = pl_cuda_base(a.Y, b), V = pl_cuda_base(a.V, b);
@@ -299,7 +300,7 @@ void pl_cuda_launch_entry_stage(cudaStream_t stream, const pl_args_entry_stage *
     if (a.Y.rows * a.Y.cols <= INT32_MAX && flatten(rows, 4) && pl_cuda_in_fours(rows, 4)) {
         dim3 grid(pl_cuda_grid(flat.Y.cols, 4 * FOURS * THREADS, INT32_MAX), 1,
                   pl_cuda_grid(flat.Y.batch, 1, MAX_GRID));
-        entry_stage_fours_kernel<<<grid, THREADS, 0, stream>>>(flat);
+        start_early(entry_stage_fours_kernel, grid, dim3(THREADS), 0, stream, flat);
         return;
     }
     LAUNCH_ROWS(entry_stage_kernel, mats, 4, a.Y.batch, a.Y.rows, a.Y.cols, a);
