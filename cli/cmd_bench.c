@@ -11,13 +11,14 @@
 #include "lab/bench/bench_so3.h"
 #include "lab/bench/bench_step.h"
 #include "lab/so3/so3_keys.h"
+#include "optim/rule_names.h"
 #include "report/table/table.h"
 
 typedef struct {
     const char *what, *device, *map, *op;
     cli_list sets, rules, data;
     int64_t steps, scale, width, points, batch, members, size, patch;
-    int format, dtype, by_op, moving, no_peak, message;
+    int format, dtype, by_op, moving, no_peak, message, tf32;
 } bench_args;
 
 static const char *const dtypes[] = {"f64", "f32", "bf16", NULL}; /* the order of polar_dtype */
@@ -37,6 +38,8 @@ static const cli_option options[] = {
      .help = "step, so3, deit: optimisers, see `polar info`"},
     {"moving", CLI_FLAG(bench_args, moving),
      .help = "step: also whole calls, with gradients that stay and that move every step"},
+    {"tf32", CLI_FLAG(bench_args, tf32),
+     .help = "step: rules with Kronecker factors also with factors of products in tf32"},
     {"no-peak", CLI_FLAG(bench_args, no_peak),
      .help = "leave out the machine's peak, seconds of measuring: to compare two runs"},
     {"op", CLI_STRING(bench_args, op), .value = "NAME", .help = "ops: only this one"},
@@ -160,6 +163,11 @@ static polar_status bench_maps(cli_context *ctx, pl_table *t, pl_queue *q, const
     return POLAR_OK;
 }
 
+static const char *in_tf32(const polar_optim_opts *o)
+{
+    return o->kron_tf32 ? ", tf32" : "";
+}
+
 /* The same step as calls of the library, with gradients that stay and with gradients that move. */
 static polar_status put_moving(pl_table *t, pl_queue *q, const char *rule, const char *list,
                                const polar_optim_opts *o)
@@ -167,13 +175,25 @@ static polar_status put_moving(pl_table *t, pl_queue *q, const char *rule, const
     pl_bench_row row = {.samples = 1};
     double fixed, moving;
     PL_TRY(pl_bench_moving(&fixed, &moving, q, list, o));
-    snprintf(row.what, sizeof row.what, "%s, %s, calls", rule, list);
+    snprintf(row.what, sizeof row.what, "%s, %s%s, calls", rule, list, in_tf32(o));
     row.seconds = row.q1 = row.q3 = fixed;
     put_row(t, &row);
-    snprintf(row.what, sizeof row.what, "%s, %s, calls, gradients move", rule, list);
+    snprintf(row.what, sizeof row.what, "%s, %s%s, calls, gradients move", rule, list, in_tf32(o));
     row.seconds = row.q1 = row.q3 = moving;
     put_row(t, &row);
     return POLAR_OK;
+}
+
+static polar_status put_step(cli_context *ctx, pl_table *t, pl_queue *q, const bench_args *a,
+                             const char *rule, const char *list, const polar_optim_opts *o,
+                             const pl_bench_peak_rates *peak)
+{
+    pl_bench_row row = {.what = ""};
+    fprintf(ctx->log, "%s: %s%s\n", rule, list, in_tf32(o));
+    PL_TRY(pl_bench_step(&row, q, list, o, peak));
+    snprintf(row.what, sizeof row.what, "%s, %s%s", rule, list, in_tf32(o));
+    put_row(t, &row);
+    return a->moving ? put_moving(t, q, rule, list, o) : POLAR_OK;
 }
 
 /* Every rule on every list; beside AdamW the loop that moves the same bytes, on devices that are the host. */
@@ -195,11 +215,9 @@ static polar_status bench_step(cli_context *ctx, pl_table *t, pl_queue *q, const
             if (o.rule.map.kind == POLAR_MAP_NEWTON_SCHULZ) o.rule.map = *map;
             o.matrix_names = "blocks.*";
             o.allow_no_matrix = 1;
-            fprintf(ctx->log, "%s: %s\n", a->rules.items[k], list);
-            PL_TRY(pl_bench_step(&row, q, list, &o, &peak));
-            snprintf(row.what, sizeof row.what, "%s, %s", a->rules.items[k], list);
-            put_row(t, &row);
-            if (a->moving) PL_TRY(put_moving(t, q, a->rules.items[k], list, &o));
+            PL_TRY(put_step(ctx, t, q, a, a->rules.items[k], list, &o, &peak));
+            o.kron_tf32 = a->tf32 && pl_precondition_kron(o.rule.precondition);
+            if (o.kron_tf32) PL_TRY(put_step(ctx, t, q, a, a->rules.items[k], list, &o, &peak));
         }
     }
     return POLAR_OK;

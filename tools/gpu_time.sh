@@ -46,11 +46,11 @@ so3 --no-peak --points 64 --members 64 --width 64
 so3 --no-peak --points 64 --members 64 --width 64 --message shared
 so3 --no-peak --points 64 --members 64 --width 128
 so3 --no-peak --points 64 --members 64 --width 128 --message shared
-step --no-peak --set deit --rule polaradamw --rule muon --rule adamw --rule normuon --rule muonh --rule muon_cautious --rule soap
+step --no-peak --set deit --rule polaradamw --rule muon --rule adamw --rule normuon --rule muonh --rule muon_cautious --rule soap --tf32
 step --no-peak --set so3 --rule polaradamw --rule muon --rule adamw --rule normuon --rule muonh --rule muon_cautious --rule soap
 step --no-peak --set gpt124m --rule polaradamw --rule muon --rule adamw --rule normuon --rule muonh --rule muon_cautious
 step --no-peak --set llama430m --rule polaradamw --rule muon --rule adamw --rule normuon --rule muonh --rule muon_cautious
-step --no-peak --set gpt124m --rule soap
+step --no-peak --set gpt124m --rule soap --tf32
 step --no-peak --set llama430m --rule soap
 END
 }

@@ -7,11 +7,11 @@
 # which is cut off still tells. Ends with "N passed, M failed". `test_cuda.sh --programs` lists the programs, in the
 # order in which they begin: those with kernels that have not run on a GPU (docs/ROADMAP.md) come first.
 set -u
-programs="test_put_off test_picked_lines test_gemm_act test_weight_grad test_frob_normalise test_pair_weight test_ns_large test_kron_eigen test_kron_sweep
+programs="test_put_off test_picked_lines test_stage_moments test_gemm_act test_weight_grad test_frob_normalise test_pair_weight test_ns_large test_kron_eigen test_kron_sweep
   test_attention test_cuda_rows test_deit_drop test_optim_rules test_optim test_nn test_deit test_deit_run
   test_deit_beside test_so3 test_so3_run test_so3_ensemble test_op_calls test_pair_message test_map test_polar_ops
   test_map_edge test_graph test_optim_host test_optim_groups test_optim_skip test_optim_torch test_optim_use
-  test_optim_edge test_optim_run test_optim_kron test_optim_blocks test_optim_place test_xla test_so3_grad test_so3_turned test_so3_disturb
+  test_optim_edge test_optim_run test_optim_kron test_optim_kron_tf32 test_optim_blocks test_optim_place test_xla test_so3_grad test_so3_turned test_so3_disturb
   test_so3_use test_gauge_shadow test_gemm_sym test_gemm_f32 test_deit_grad test_deit_weights test_deit_use
   test_deit_input test_augment_op test_nvjpeg"
 # have a second argument "few", for slow checkers; those on which racecheck is open come first

@@ -270,6 +270,10 @@ typedef struct polar_optim_opts {
     /* with leaves: gradients go to the owners in parts of about so many bytes, the last parameters first,
      * each as soon as polar_optim_add_grad has all of it; 0: an eighth of all, 256 KiB at least */
     int64_t bucket_bytes;
+    /* 1: of rules with Kronecker factors, products with their vectors and those that their moments average
+     * take factors in tf32 (10 bits of mantissa, sums in f32); matrices in f64 have theirs as without */
+    int kron_tf32;
+    int reserved; /* 0 */
 } polar_optim_opts;
 
 /* PolarAdamW as in the paper; set lr and aux_lr. Muon's matrices do not decay unless asked:
@@ -294,7 +298,7 @@ typedef struct polar_optim_opts {
              0,                                                                                      \
              0},                                                                                     \
             5e-3, 0.05, 5e-4, 0.05, 0.9, 0.999, 1e-8, {0, 0, 1e-3}, NULL, NULL, 0, 0, 1, NULL, 0, 0, \
-            POLAR_SKIP_NEVER, NULL, POLAR_GRADS_MEAN, 0, 0, 0                                        \
+            POLAR_SKIP_NEVER, NULL, POLAR_GRADS_MEAN, 0, 0, 0, 0, 0                                  \
     }
 
 /* A group with the options' numbers, to be changed. */

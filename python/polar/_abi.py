@@ -298,6 +298,8 @@ class polar_optim_opts(Structure):
         ("placed", c_int),
         ("leaves", c_int64),
         ("bucket_bytes", c_int64),
+        ("kron_tf32", c_int),
+        ("reserved", c_int),
     ]
 
 

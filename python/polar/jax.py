@@ -193,6 +193,7 @@ def optimizer(rule: str = "polaradamw",
               blocks: Optional[Dict[str, int]] = None,
               flatten: Optional[Dict[str, Union[int, Sequence[int]]]] = None,
               skip_nonfinite: bool = False,
+              kron_tf32: bool = False,
               mesh: Optional[jax.sharding.Mesh] = None,
               axis: Optional[str] = None) -> Optimizer:
     """A rule of the library for matrices, AdamW for the rest. What is not given is the rule's own number
@@ -208,6 +209,7 @@ def optimizer(rule: str = "polaradamw",
         (flax's filters: 3; heads of a projection (in, heads, size): 1). {pattern: (m, n)}: the first m number
         matrices, those up to the n-th are rows.
     skip_nonfinite: a step with an infinity or a NaN in any gradient changes nothing but `count`.
+    kron_tf32: of rules with Kronecker factors (SOAP's), products take factors in tf32: faster on a GPU.
     mesh, axis: the step is shared out among the devices along that axis: each steps some of the leaves and
         keeps their state alone. Weights and gradients are taken, and weights given, whole on every device.
     """
@@ -241,7 +243,8 @@ def optimizer(rule: str = "polaradamw",
                   ns_coefficients=getattr(coefficients, "tolist", lambda: coefficients)(),
                   adjust_lr_fn=own["adjust_lr_fn"] if scale is None else scale,
                   transposed=layout == "in_out",
-                  skip_nonfinite=bool(skip_nonfinite))
+                  skip_nonfinite=bool(skip_nonfinite),
+                  kron_tf32=bool(kron_tf32))
     steps = _Steps(config, (lr, aux_learning_rate),
                    dict(matrix=matrix, adamw=adamw, blocks=blocks, flatten=flatten),
                    (mesh, axis) if mesh is not None else None)

@@ -94,6 +94,7 @@ def _options(c):
     (o.aux_beta1, o.aux_beta2), o.aux_eps = c["aux_betas"], c["aux_eps"]
     o.aux_weight_decay = c["aux_weight_decay"]
     o.allow_no_matrix = o.placed = o.skip_missing = 1
+    o.kron_tf32 = int(c["kron_tf32"])
     o.skip_nonfinite = _abi.POLAR_SKIP_NONFINITE if c["skip_nonfinite"] else _abi.POLAR_SKIP_NEVER
     return o, keep
 

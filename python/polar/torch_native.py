@@ -166,6 +166,7 @@ class Native:
         check(lib.polar_optim_opts_parse_sized(byref(o), c["rule"].encode(), byref(layout())))
         o.rule = rules[0][0]
         o.allow_no_matrix, o.measure, o.skip_missing = 1, int(c["measure"]), 1
+        o.kron_tf32 = int(c.get("kron_tf32", False))
         o.skip_nonfinite = _abi.POLAR_SKIP_NONFINITE if c["skip_nonfinite"] else _abi.POLAR_SKIP_FLAGGED
         groups = (_abi.polar_group * max(len(rules) - 1, 1))()
         for k, (rule, _) in enumerate(rules[1:]):

@@ -88,6 +88,7 @@ class Optimizer(torch.optim.Optimizer):
         skip_nonfinite: a step with an infinity or a NaN in any gradient changes nothing.
         measure: keep update norms for stats().
         allow_no_matrix: no error where nothing takes the rule.
+        kron_tf32: of rules with Kronecker factors (SOAP's), products take factors in tf32: faster on a GPU.
         process_group: the ranks that share the work: every matrix is stepped by one of them. DTensors of
             fully_shard bring their own. Whole parameters have the same gradients on every rank, as
             DistributedDataParallel leaves them, unless
@@ -121,6 +122,7 @@ class Optimizer(torch.optim.Optimizer):
                  skip_nonfinite: bool = False,
                  measure: bool = False,
                  allow_no_matrix: bool = False,
+                 kron_tf32: bool = False,
                  process_group: Any = None,
                  reduce_gradients: bool = False):
         known = names(lib.polar_rule_name)
@@ -139,6 +141,7 @@ class Optimizer(torch.optim.Optimizer):
                             views=views,
                             skip_nonfinite=bool(skip_nonfinite),
                             measure=bool(measure),
+                            kron_tf32=bool(kron_tf32),
                             allow_no_matrix=bool(allow_no_matrix) or rule == "adamw")
         self._group, self._reduce = process_group, bool(reduce_gradients)
         self._aux = dict(lr=aux_lr if aux_lr is not None else lr,

@@ -74,6 +74,9 @@ polar_status pl_optim_check_opts(const polar_optim_opts *o)
     PL_NEED(!o->placed || o->skip_missing || o->skip_nonfinite != POLAR_SKIP_NEVER, POLAR_E_ARG,
             "placed goes with skip_missing or skip_nonfinite, which put the counts of steps into the state");
     PL_NEED(!o->placed || !o->comm, POLAR_E_UNSUPPORTED, "placed is not offered over several ranks");
+    PL_NEED(o->kron_tf32 == 0 || o->kron_tf32 == 1, POLAR_E_ARG, "kron_tf32 is %d; it is 0 or 1",
+            o->kron_tf32);
+    PL_NEED(o->reserved == 0, POLAR_E_ARG, "reserved is %d; it must be 0", o->reserved);
     PL_NEED(o->leaves >= 0 && o->leaves < 1 << 24, POLAR_E_ARG, "leaves is %lld; it must be from 0 to %d",
             (long long)o->leaves, (1 << 24) - 1);
     PL_NEED(o->comm || (!o->leaves && o->grads == POLAR_GRADS_MEAN), POLAR_E_ARG,

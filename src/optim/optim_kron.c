@@ -9,13 +9,19 @@
  *     KL:      the same, and L averages (g Q_R f(r)) (g Q_R f(r))^T / cols, R likewise, f = max(., eps)^-1/2
  *              of the eigenvalues as they were last seen
  *
+ * Products take factors in tf32 where opts.kron_tf32 says so.
+ *
  * Invariants
  *  1. Moments, bases and factors are state: saved, loaded, of one matrix and member each.
- *  2. Which step makes a basis anew is read off the live row, on the device: a parameter that was left out
+ *  2. Nothing between the map and the step reads moments, or vectors before the map has: so SOAP's follow
+ *     before it, while the gradients are there in one piece, and everything that lies between two stages
+ *     (gradients gathered, moments, looks, sweeps) is one stretch of all shapes.
+ *  3. Which step makes a basis anew is read off the live row, on the device: a parameter that was left out
  *     counts its own steps, and a graph serves every step.
  */
 #include <math.h>
 
+#include "compose/unit.h"
 #include "device/backend.h"
 #include "math/kron_elem.h"
 #include "optim/optim_impl.h"
@@ -34,11 +40,25 @@ typedef struct kron {
     int64_t first, end;      /* in the order of directions */
     pl_mat D, V, live;       /* V: SOAP's, in the basis */
     pl_mat K[2], Q[2], F[2]; /* left, right */
+    pl_mat G;                /* gathered gradients, in the wave's room */
+    int64_t tf32;            /* of products */
 } kron;
 
 typedef void (*kron_fn)(pl_queue *q, const kron *k);
 
-#define MOST_ENTRIES (1 << 26) /* of the largest matrices of a call: what it takes of scratch memory */
+#define MOST_ENTRIES (1 << 26)     /* of the largest matrices of a call: what it takes of scratch memory */
+#define WAVE_BYTES   (1 << 26)     /* of gradients that are gathered at once, or those of one call */
+#define ROOM_ALIGN   ((size_t)256) /* of what a call's gathered gradients begin with */
+
+/* Calls one after the other: where the next one begins, and how much of the shared room is behind. */
+typedef struct walk {
+    const polar_optim *opt;
+    int64_t at, end; /* in the order of directions */
+    pl_mat live;     /* a row for every matrix, or no data: each call has its parameters' */
+    int64_t matrices;
+    char *grads;        /* the wave's; NULL: not gathered */
+    size_t bytes, room; /* of gradients: behind, in the wave */
+} walk;
 
 static int takes_part(const polar_optim *opt, const pl_optim_param *p)
 {
@@ -55,7 +75,8 @@ static kron kron_of(const polar_optim *opt, int64_t at)
               .end = at + 1,
               .D = pl_optim_blocks(p->D, p),
               .V = pl_optim_blocks(p->V, p),
-              .live = pl_optim_live_of(opt, p)};
+              .live = pl_optim_live_of(opt, p),
+              .tf32 = opt->o.kron_tf32 && p->D.dtype == POLAR_DTYPE_F32};
     for (int side = 0; side < 2; side++) {
         const int64_t n = side ? p->cols : p->rows / p->row_blocks;
         k.K[side] = pl_mat_dense(p->K[side].data, p->K[side].dtype, batch, n, n);
@@ -113,41 +134,76 @@ static void copy_live(pl_queue *q, pl_mat Y, pl_mat X, int64_t blocks)
         PL_CALL(copy, q, .Y = pl_mat_at(Y, b, 1), .X = pl_mat_at(X, b / blocks, 1));
 }
 
-/* A live row serves all matrices of a call or has one each. */
-static void call(pl_queue *q, const kron *one, kron_fn fn)
+static size_t room_of(const pl_mat *D)
 {
-    const polar_optim *opt = one->opt;
-    kron k = *one;
-    pl_scratch_mark mark = pl_scratch_begin(q);
-    if (opt->members > 1 || opt->own_counts) {
-        k.live = pl_scratch_mat(q, POLAR_DTYPE_F64, k.D.batch, 1, PL_LIVE_COLS);
-        pl_queue_overlap_begin(q);
+    return (pl_mat_bytes(D) + ROOM_ALIGN - 1) / ROOM_ALIGN * ROOM_ALIGN;
+}
+
+/* The next call; 0 where there is none. */
+static int next_kron(walk *w, kron *out)
+{
+    const polar_optim *opt = w->opt;
+    while (w->at < w->end && !takes_part(opt, &opt->parts[opt->order[w->at]])) w->at++;
+    if (w->at >= w->end) return 0;
+    kron k = kron_of(opt, w->at);
+    for (int64_t i = k.end; i < w->end; i++) {
+        if (!takes_part(opt, &opt->parts[opt->order[i]])) continue;
+        const kron more = kron_of(opt, i);
+        if (!continues(&k, &more)) break;
+        join(&k, &more);
+    }
+    if (w->live.batch) k.live = pl_mat_at(w->live, w->matrices, k.D.batch);
+    if (w->grads) k.G = pl_mat_dense(w->grads + w->bytes, k.D.dtype, k.D.batch, k.D.rows, k.D.cols);
+    w->at = k.end;
+    w->matrices += k.D.batch;
+    w->bytes += room_of(&k.D);
+    *out = k;
+    return 1;
+}
+
+static void for_krons(pl_queue *q, walk w, kron_fn fn)
+{
+    kron k;
+    while (next_kron(&w, &k)) {
+        q->subject = part_at(&k, k.first)->name; /* of a call the first */
+        fn(q, &k);
+    }
+    q->subject = NULL;
+}
+
+static int is_more(walk w)
+{
+    kron k;
+    return next_kron(&w, &k);
+}
+
+/* A live row serves all matrices of a call or has one each. */
+static walk walk_all(const polar_optim *opt, pl_queue *q)
+{
+    walk all = {.opt = opt, .end = opt->order_count}, w = all;
+    kron k;
+    if ((opt->members == 1 && !opt->own_counts) || !is_more(all)) return all;
+    while (next_kron(&w, &k)) continue;
+    all.live = pl_scratch_mat(q, POLAR_DTYPE_F64, w.matrices, 1, PL_LIVE_COLS);
+    w = all;
+    pl_queue_overlap_begin(q);
+    while (next_kron(&w, &k))
         for (int64_t i = k.first, at = 0; i < k.end; at += matrices_of(&k, part_at(&k, i)), i++)
             copy_live(q, pl_mat_at(k.live, at, matrices_of(&k, part_at(&k, i))),
                       pl_optim_live_of(opt, part_at(&k, i)), part_at(&k, i)->row_blocks);
-        pl_queue_overlap_end(q);
-    }
-    fn(q, &k);
-    pl_scratch_end(q, mark);
+    pl_queue_overlap_end(q);
+    return all;
 }
 
-static void for_krons(polar_optim *opt, pl_queue *q, kron_fn fn)
+/* Calls from where w is on, as many as WAVE_BYTES hold and one at least; w goes behind them. */
+static walk next_wave(walk *w)
 {
-    kron open = {0};
-    for (int64_t i = 0; i < opt->order_count; i++) {
-        const pl_optim_param *p = &opt->parts[opt->order[i]];
-        if (!takes_part(opt, p)) continue;
-        const kron next = kron_of(opt, i);
-        if (open.rule && continues(&open, &next)) {
-            join(&open, &next);
-            continue;
-        }
-        if (open.rule) call(q, &open, fn);
-        open = next;
-        q->subject = p->name; /* of a call the first */
-    }
-    if (open.rule) call(q, &open, fn);
-    q->subject = NULL;
+    walk wave = *w, ahead = *w;
+    kron k;
+    for (int any = 0; next_kron(&ahead, &k) && (!any || ahead.bytes - wave.bytes <= WAVE_BYTES); any = 1)
+        *w = ahead;
+    wave.end = w->at, wave.room = w->bytes - wave.bytes, wave.bytes = 0;
+    return wave;
 }
 
 /* ---- factors ------------------------------------------------------------------------------------ */
@@ -157,19 +213,15 @@ static pl_mat room_like(pl_queue *q, const pl_mat *m)
     return pl_scratch_mat(q, m->dtype, m->batch, m->rows, m->cols);
 }
 
-/* All gradients in one piece, in the directions' format: a product's factors have one. */
-static pl_mat gathered(pl_queue *q, const kron *k)
+/* A call's gradients in one piece, in the directions' format: a product's factors have one. */
+static void gather(pl_queue *q, const kron *k)
 {
-    pl_mat Y = room_like(q, &k->D);
-    pl_queue_overlap_begin(q);
     for (int64_t i = k->first, at = 0; i < k->end; i++) {
         const pl_optim_param *p = part_at(k, i);
         const int64_t n = matrices_of(k, p);
-        PL_CALL(copy, q, .Y = pl_mat_at(Y, at, n), .X = pl_optim_blocks(p->G, p));
+        PL_CALL(copy, q, .Y = pl_mat_at(k->G, at, n), .X = pl_optim_blocks(p->G, p));
         at += n;
     }
-    pl_queue_overlap_end(q);
-    return Y;
 }
 
 /* Every gradient has the directions' format, so that a copy has its bits. */
@@ -193,15 +245,14 @@ static part part_room(pl_queue *q, const kron *k)
 /* Matrices [at, at + n) of it, from X. */
 static void part_fill(pl_queue *q, part x, int64_t at, int64_t n, pl_mat X)
 {
-    PL_CALL(frob, q, .N = pl_mat_at(x.N, at, n), .X = X, .weight = 1);
-    PL_CALL(normalise, q, .Y = pl_mat_at(x.unit, at, n), .X = X, .N = pl_mat_at(x.N, at, n));
+    pl_unit(q, pl_mat_at(x.unit, at, n), pl_mat_at(x.N, at, n), X);
 }
 
 static part gradient_part(pl_queue *q, const kron *k)
 {
     part x = part_room(q, k);
-    if (gathers_exactly(k)) { /* three calls for all of them */
-        part_fill(q, x, 0, k->D.batch, gathered(q, k));
+    if (gathers_exactly(k)) { /* one call for all of them */
+        part_fill(q, x, 0, k->D.batch, k->G);
         return x;
     }
     for (int64_t i = k->first, at = 0; i < k->end; i++) {
@@ -213,28 +264,19 @@ static part gradient_part(pl_queue *q, const kron *k)
 }
 
 /* Of the KL factors' left and right, g Q_R f_R and f_L Q_L^T g over the roots of the other sides: both before
- * a moment moves. */
+ * the vectors move. */
 static void whitened_parts(pl_queue *q, const kron *k, part out[2])
 {
     const int64_t rows = k->D.rows, cols = k->D.cols;
-    pl_mat G = gathered(q, k), X = room_like(q, &k->D);
+    pl_mat X = room_like(q, &k->D);
     out[0] = part_room(q, k), out[1] = part_room(q, k);
-    PL_CALL(gemm, q, .C = X, .A = G, .B = k->Q[1], .alpha = 1 / sqrt((double)cols));
+    PL_CALL(gemm, q, .C = X, .A = k->G, .B = k->Q[1], .tf32 = k->tf32, .alpha = 1 / sqrt((double)cols));
     PL_CALL(scale_lines, q, .Y = X, .X = X, .C = k->F[1]);
     part_fill(q, out[0], 0, X.batch, X);
-    PL_CALL(gemm, q, .C = X, .A = k->Q[0], .ta = 1, .B = G, .alpha = 1 / sqrt((double)rows));
+    PL_CALL(gemm, q, .C = X, .A = k->Q[0], .ta = 1, .B = k->G, .tf32 = k->tf32,
+            .alpha = 1 / sqrt((double)rows));
     PL_CALL(scale_lines, q, .Y = X, .X = X, .R = k->F[0]);
     part_fill(q, out[1], 0, X.batch, X);
-}
-
-/* The moment of a factor moves on by x x^T, or x^T x. */
-static void move_moment(pl_queue *q, const kron *k, int side, pl_mat A, part x)
-{
-    pl_scratch_mark mark = pl_scratch_begin(q);
-    pl_mat T = pl_scratch_mat(q, x.unit.dtype, x.unit.batch, k->K[side].rows, k->K[side].cols);
-    PL_CALL(gemm, q, .C = T, .A = x.unit, .ta = side, .B = x.unit, .tb = !side, .sym = 1, .alpha = 1);
-    PL_CALL(kron_moment, q, .A = A, .K = k->K[side], .T = T, .N = x.N, .live = k->live);
-    pl_scratch_end(q, mark);
 }
 
 static pl_kron kind_of(const polar_rule *r)
@@ -247,30 +289,72 @@ static pl_kron kind_of(const polar_rule *r)
     }
 }
 
-/* The moments move on, and what is made of them with them, where it is due. */
-static void refresh(pl_queue *q, const kron *k)
+static double power_of(const polar_rule *r)
+{
+    return kind_of(r) == PL_KRON_CLAMPED ? 0.5 : r->kron_power;
+}
+
+static void eigen(pl_queue *q, const kron *k, int side, pl_mat K)
 {
     const polar_rule *r = k->rule;
-    const pl_kron kind = kind_of(r);
-    const int soap = pl_precondition_soap(r->precondition);
-    const double power = kind == PL_KRON_CLAMPED ? 0.5 : r->kron_power;
+    PL_CALL(kron_eigen, q, .Q = k->Q[side], .F = k->F[side], .K = K, .live = k->live, .kind = kind_of(r),
+            .every = r->refresh, .after = pl_precondition_soap(r->precondition) ? r->first_basis : 0,
+            .power = power_of(r));
+}
+
+static int64_t entries(const pl_mat *m)
+{
+    return m->batch * m->rows * m->cols;
+}
+
+/* The moments of `count` sides from `first` on move by x x^T, and x^T x; what is made of a sum that is not
+ * kept is made at once. */
+static void move_sides(pl_queue *q, const kron *k, int first, int count, const part x[2])
+{
+    const int keeps = kind_of(k->rule) != PL_KRON_NESTEROV, end = first + count;
+    pl_scratch_mark mark = pl_scratch_begin(q);
+    pl_mat T[2], A[2] = {0};
+    for (int side = first; side < end; side++) {
+        pl_mat X = x[side].unit;
+        if (!keeps) A[side] = room_like(q, &k->K[side]);
+        T[side] = pl_scratch_mat(q, X.dtype, X.batch, k->K[side].rows, k->K[side].cols);
+        PL_CALL(gemm, q, .C = T[side], .A = X, .ta = side, .B = X, .tb = !side, .sym = 1, .tf32 = k->tf32,
+                .alpha = 1);
+    }
+    pl_queue_overlap_begin(q);
+    for (int side = first; side < end; side++)
+        PL_CALL(kron_moment, q, .A = A[side], .K = k->K[side], .T = T[side], .N = x[side].N, .live = k->live);
+    pl_queue_overlap_end(q);
+    for (int side = first; side < end && !keeps; side++) eigen(q, k, side, A[side]);
+    pl_scratch_end(q, mark);
+}
+
+/* Both sides at once where that takes no more memory than one may. */
+static void move_moments(pl_queue *q, const kron *k)
+{
+    const int at_once = entries(&k->K[0]) + entries(&k->K[1]) <= MOST_ENTRIES ? 2 : 1;
     pl_scratch_mark mark = pl_scratch_begin(q);
     part x[2];
-    if (kind == PL_KRON_CLAMPED) whitened_parts(q, k, x);
+    if (kind_of(k->rule) == PL_KRON_CLAMPED) whitened_parts(q, k, x);
     else x[0] = x[1] = gradient_part(q, k);
-    for (int side = 0; side < 2; side++) {
-        pl_mat A = {0};
-        if (kind == PL_KRON_NESTEROV) A = room_like(q, &k->K[side]);
-        move_moment(q, k, side, A, x[side]);
-        PL_CALL(kron_eigen, q, .Q = k->Q[side], .F = k->F[side],
-                .K = kind == PL_KRON_NESTEROV ? A : k->K[side], .live = k->live, .kind = kind,
-                .every = r->refresh, .after = soap ? r->first_basis : 0, .power = power);
-        if (soap)
-            PL_CALL(kron_sweep, q, .Q = k->Q[side], .V = k->V, .F = k->F[side], .K = k->K[side],
-                    .live = k->live, .trans = side, .every = r->refresh, .after = r->first_basis,
-                    .kind = kind, .power = power);
-    }
+    for (int side = 0; side < 2; side += at_once) move_sides(q, k, side, at_once, x);
     pl_scratch_end(q, mark);
+}
+
+/* Where the moments are due to be looked at. */
+static void look(pl_queue *q, const kron *k)
+{
+    for (int side = 0; side < 2 && kind_of(k->rule) != PL_KRON_NESTEROV; side++)
+        eigen(q, k, side, k->K[side]);
+}
+
+static void sweep(pl_queue *q, const kron *k)
+{
+    const polar_rule *r = k->rule;
+    for (int side = 0; side < 2 && pl_precondition_soap(r->precondition); side++)
+        PL_CALL(kron_sweep, q, .Q = k->Q[side], .V = k->V, .F = k->F[side], .K = k->K[side], .live = k->live,
+                .trans = side, .every = r->refresh, .after = r->first_basis, .kind = kind_of(r),
+                .power = power_of(r));
 }
 
 /* ---- the direction in the factors' coordinates --------------------------------------------------- */
@@ -280,8 +364,8 @@ static void project(pl_queue *q, const kron *k, pl_mat Y, pl_mat X)
 {
     pl_scratch_mark mark = pl_scratch_begin(q);
     pl_mat T = room_like(q, &Y);
-    PL_CALL(gemm, q, .C = T, .A = k->Q[0], .ta = 1, .B = X, .alpha = 1);
-    PL_CALL(gemm, q, .C = Y, .A = T, .B = k->Q[1], .alpha = 1);
+    PL_CALL(gemm, q, .C = T, .A = k->Q[0], .ta = 1, .B = X, .tf32 = k->tf32, .alpha = 1);
+    PL_CALL(gemm, q, .C = Y, .A = T, .B = k->Q[1], .tf32 = k->tf32, .alpha = 1);
     pl_scratch_end(q, mark);
 }
 
@@ -290,8 +374,8 @@ static void project_back(pl_queue *q, const kron *k, pl_mat Y, pl_mat X)
 {
     pl_scratch_mark mark = pl_scratch_begin(q);
     pl_mat T = room_like(q, &Y);
-    PL_CALL(gemm, q, .C = T, .A = k->Q[0], .B = X, .alpha = 1);
-    PL_CALL(gemm, q, .C = Y, .A = T, .B = k->Q[1], .tb = 1, .alpha = 1);
+    PL_CALL(gemm, q, .C = T, .A = k->Q[0], .B = X, .tf32 = k->tf32, .alpha = 1);
+    PL_CALL(gemm, q, .C = Y, .A = T, .B = k->Q[1], .tb = 1, .tf32 = k->tf32, .alpha = 1);
     pl_scratch_end(q, mark);
 }
 
@@ -329,35 +413,57 @@ static void adam_in_basis(pl_queue *q, const kron *k)
     pl_scratch_mark mark = pl_scratch_begin(q);
     pl_mat X = room_like(q, &k->D), G = own ? (pl_mat){0} : room_like(q, &k->D);
     project(q, k, X, k->D);
-    if (!own) project(q, k, G, gathered(q, k));
+    if (!own) project(q, k, G, k->G);
     PL_CALL(entry_stage, q, .Y = X, .V = k->V, .X = X, .G = G, .live = k->live,
             .after = own ? k->rule->first_basis : 0);
     project_back(q, k, k->D, X);
     pl_scratch_end(q, mark);
 }
 
-static void before(pl_queue *q, const kron *k)
+/* What the gradients of a wave say. */
+static void take_in(pl_queue *q, const kron *k)
 {
-    if (pl_precondition_soap(k->rule->precondition)) {
-        adam_in_basis(q, k);
-        return;
-    }
-    refresh(q, k);
-    whiten(q, k, 0);
+    if (pl_precondition_soap(k->rule->precondition)) adam_in_basis(q, k);
+    move_moments(q, k);
 }
 
-static void after(pl_queue *q, const kron *k)
+static void whiten_before(pl_queue *q, const kron *k)
+{
+    if (!pl_precondition_soap(k->rule->precondition)) whiten(q, k, 0);
+}
+
+static void unwhiten(pl_queue *q, const kron *k)
 {
     if (k->rule->post == POLAR_POST_UNWHITEN) whiten(q, k, 1);
-    if (pl_precondition_soap(k->rule->precondition)) refresh(q, k);
 }
 
 void pl_optim_kron_before(polar_optim *opt, pl_queue *q)
 {
-    for_krons(opt, q, before);
+    pl_scratch_mark mark = pl_scratch_begin(q);
+    const walk all = walk_all(opt, q);
+    for (walk w = all; is_more(w);) {
+        walk wave = next_wave(&w);
+        pl_scratch_mark room = pl_scratch_begin(q);
+        wave.grads = pl_scratch_take(q, wave.room);
+        pl_queue_overlap_begin(q);
+        for_krons(q, wave, gather);
+        pl_queue_overlap_end(q);
+        for_krons(q, wave, take_in);
+        pl_scratch_end(q, room);
+    }
+    pl_queue_overlap_begin(q);
+    for_krons(q, all, look);
+    pl_queue_overlap_end(q);
+    pl_queue_overlap_begin(q);
+    for_krons(q, all, sweep);
+    pl_queue_overlap_end(q);
+    for_krons(q, all, whiten_before);
+    pl_scratch_end(q, mark);
 }
 
 void pl_optim_kron_after(polar_optim *opt, pl_queue *q)
 {
-    for_krons(opt, q, after);
+    pl_scratch_mark mark = pl_scratch_begin(q);
+    for_krons(q, walk_all(opt, q), unwhiten);
+    pl_scratch_end(q, mark);
 }

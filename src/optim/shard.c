@@ -25,9 +25,11 @@ static void hash_all(char hex[PL_SHA256_HEX], const polar_optim *opt)
 {
     pl_sha256 h = pl_sha256_begin();
     char line[400];
-    snprintf(line, sizeof line, "%lld params, %lld groups, leaves %lld, grads %d, skip %d %d, buckets %lld",
+    snprintf(line, sizeof line,
+             "%lld params, %lld groups, leaves %lld, grads %d, skip %d %d, buckets %lld, tf32 %d",
              (long long)opt->n, (long long)opt->groups, (long long)opt->o.leaves, (int)opt->o.grads,
-             opt->o.skip_missing, (int)opt->o.skip_nonfinite, (long long)opt->o.bucket_bytes);
+             opt->o.skip_missing, (int)opt->o.skip_nonfinite, (long long)opt->o.bucket_bytes,
+             opt->o.kron_tf32);
     hash_text(&h, line);
     for (int64_t i = 0; i < opt->groups; i++) {
         const polar_rule *r = &opt->group[i].rule;

@@ -52,9 +52,10 @@ static char *describe_polar_map(char *text, const polar_rule *r)
     return text;
 }
 
-static char *describe_group_map(char *text, const polar_rule *r)
+static char *describe_group_map(char *text, const polar_rule *r, int kron_tf32)
 {
     text = describe_polar_map(text, r);
+    if (kron_tf32 && pl_precondition_kron(r->precondition)) text += sprintf(text, " with factors in tf32");
     if (r->apply != POLAR_APPLY_DECOUPLED) text += sprintf(text, ", apply %d", (int)r->apply);
     if (r->radius != 0 && r->radius != 1) text += sprintf(text, ", radius %.17g", r->radius);
     if (r->clip != 0) text += sprintf(text, ", clip %.17g", r->clip);
@@ -66,6 +67,6 @@ void pl_optim_describe_map(char *text, const polar_optim *opt)
 {
     for (int64_t i = 0; i < opt->groups; i++) {
         if (i) text += sprintf(text, ", group %lld: ", (long long)i);
-        text = describe_group_map(text, &opt->group[i].rule);
+        text = describe_group_map(text, &opt->group[i].rule, opt->o.kron_tf32);
     }
 }

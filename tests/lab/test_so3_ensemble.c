@@ -43,6 +43,7 @@ static void test_ensemble(const char *device)
         {"optim.rule=soap", "optim.rule=soap optim.refresh=2"},
         {"optim.rule=kl_soap optim.first_basis=2", "optim.rule=kl_soap"},
         {"optim.rule=shampoo_polar", "optim.rule=shampoo_polar optim.kron_power=0.5"},
+        {"optim.rule=soap", "optim.rule=soap optim.kron_precision=tf32"},
         {"optim.rule=adago", "optim.rule=adago optim.clip=0.01"},
         {"optim.rule=muon_floor", "optim.rule=muon_floor optim.strength=3"},
         {"optim.rule=muon_brake", "optim.rule=muon_brake optim.strength=1"},

@@ -47,16 +47,19 @@ static int64_t differ(machine *at, const pl_mat *Y, const pl_mat *Z)
     return bad;
 }
 
-/* X over its norm into Y, and by the two ops into Z. */
-static void both_ways(machine *at, pl_mat X, pl_mat Y, pl_mat Z, int trans, double eps)
+/* X over its norm into Y, and by the two ops into Z; norms that differ, where the op is asked for them. */
+static int64_t both_ways(machine *at, pl_mat X, pl_mat Y, pl_mat Z, int trans, double eps)
 {
     double zero[2 * MATES] = {0};
-    pl_mat N = put(at, POLAR_DTYPE_F64, X.batch, 1, 2, zero);
+    pl_mat N = put(at, POLAR_DTYPE_F64, X.batch, 1, 2, zero),
+           M = put(at, POLAR_DTYPE_F64, X.batch, 1, 2, zero), none = {0};
     PL_CALL(frob, at->q, .N = N, .X = X, .weight = 1, .trans = trans);
     PL_CALL(normalise, at->q, .Y = Z, .X = X, .N = N, .eps = eps);
-    PL_CALL(frob_normalise, at->q, .Y = Y, .X = X, .trans = trans, .eps = eps);
+    PL_CALL(frob_normalise, at->q, .Y = Y, .N = eps == 0 ? M : none, .X = X, .trans = trans, .eps = eps);
     TEST_TRY(polar_queue_sync(at->q));
-    pl_mat_free(&N, at->dev);
+    const int64_t bad = eps == 0 ? differ(at, &M, &N) : 0;
+    pl_mat_free(&N, at->dev), pl_mat_free(&M, at->dev);
+    return bad;
 }
 
 /* Without its first four columns and its last rows: rows have gaps between them. */
@@ -77,7 +80,7 @@ static void own_norms(machine *at)
         {POLAR_DTYPE_F32, POLAR_DTYPE_BF16},  {POLAR_DTYPE_F32, POLAR_DTYPE_F32},
         {POLAR_DTYPE_BF16, POLAR_DTYPE_BF16}, {POLAR_DTYPE_F16, POLAR_DTYPE_F32},
         {POLAR_DTYPE_F32, POLAR_DTYPE_F16},   {POLAR_DTYPE_F64, POLAR_DTYPE_BF16}};
-    int64_t bad = 0, in_place = 0, padded = 0, alone = 0, runs = 0;
+    int64_t bad = 0, norms = 0, in_place = 0, padded = 0, alone = 0, runs = 0;
     for (int c = 0; c < COUNT(sizes) - few; c++) {
         int64_t rows = sizes[c].rows, cols = sizes[c].cols, each = rows * cols;
         double *x = mates(each, (uint64_t)(200 + c));
@@ -87,9 +90,9 @@ static void own_norms(machine *at)
             double eps = runs % 3 ? 0 : 1e-7;
             pl_mat X = put(at, in, MATES, rows, cols, x), Y = put(at, out, MATES, rows, cols, x),
                    Z = put(at, out, MATES, rows, cols, x);
-            both_ways(at, X, Y, Z, trans, eps);
+            norms += both_ways(at, X, Y, Z, trans, eps);
             bad += differ(at, &Y, &Z);
-            both_ways(at, part_of(X), part_of(Y), part_of(Z), trans, eps);
+            norms += both_ways(at, part_of(X), part_of(Y), part_of(Z), trans, eps);
             padded += differ(at, &Y, &Z);
             PL_CALL(frob_normalise, at->q, .Y = Y, .X = X, .trans = trans, .eps = eps);
             for (int64_t b = 0; b < MATES; b++)
@@ -105,6 +108,7 @@ static void own_norms(machine *at)
         free(x);
     }
     test_exact("frob_normalise: frob and normalise", bad);
+    test_exact("... and the norms", norms);
     test_exact("... of a part of each matrix", padded);
     test_exact("... in place", in_place);
     test_exact("... in a batch, and alone", alone);
@@ -145,8 +149,8 @@ static void own_norm_large(machine *at)
     pl_mat X = put(at, POLAR_DTYPE_F32, 1, rows, cols, x), Y = put(at, POLAR_DTYPE_BF16, 1, rows, cols, x),
            Z = put(at, POLAR_DTYPE_BF16, 1, rows, cols, x);
     norms_by_oracle(at, x, rows, cols);
-    both_ways(at, X, Y, Z, 0, 0);
-    test_exact("frob_normalise of 2100x2080", differ(at, &Y, &Z));
+    const int64_t norms = both_ways(at, X, Y, Z, 0, 0);
+    test_exact("frob_normalise of 2100x2080", norms + differ(at, &Y, &Z));
     PL_CALL(copy, at->q, .Y = X, .X = Y);
     test_exact("... and copied to f32", differ(at, &X, &Z));
     free(x);

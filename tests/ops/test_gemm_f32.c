@@ -20,6 +20,7 @@ typedef struct {
     const char *name;
     int64_t batch, m, n, k, ta, tb, slack; /* slack: row strides beyond the columns */
     double beta;                           /* 0: no addend */
+    int64_t sym;                           /* of the first factor with itself; the addend symmetric too */
 } product_case;
 
 typedef double (*entry_fn)(int64_t b, int64_t row, int64_t col);
@@ -42,6 +43,11 @@ static double normal_b(int64_t b, int64_t row, int64_t col)
 static double normal_d(int64_t b, int64_t row, int64_t col)
 {
     return normal_of(3, b, row, col);
+}
+
+static double symmetric_d(int64_t b, int64_t row, int64_t col)
+{
+    return row < col ? normal_d(b, row, col) : normal_d(b, col, row);
 }
 
 /* (batch, rows, cols) with a row stride of cols + slack, and its entries. */
@@ -84,16 +90,19 @@ static operands operands_make(rig *r, const product_case *c, entry_fn of_a, entr
 {
     operands o = {0};
     o.A = mat(r, c, c->ta ? c->k : c->m, c->ta ? c->m : c->k, of_a, &o.a);
-    o.B = mat(r, c, c->tb ? c->n : c->k, c->tb ? c->k : c->n, of_b, &o.b);
+    if (c->sym) o.B = o.A, o.b = o.a;
+    else o.B = mat(r, c, c->tb ? c->n : c->k, c->tb ? c->k : c->n, of_b, &o.b);
     o.C = mat(r, c, c->m, c->n, NULL, NULL);
-    if (c->beta != 0) o.D = mat(r, c, c->m, c->n, normal_d, &o.d);
+    if (c->beta != 0) o.D = mat(r, c, c->m, c->n, c->sym ? symmetric_d : normal_d, &o.d);
     return o;
 }
 
 static void operands_free(rig *r, operands *o)
 {
     pl_mat *all[] = {&o->A, &o->B, &o->C, &o->D};
-    for (int i = 0; i < 4; i++) pl_mat_free(all[i], r->dev);
+    if (o->b == o->a) o->B.data = NULL, o->b = NULL;
+    for (int i = 0; i < 4; i++)
+        if (all[i]->data) pl_mat_free(all[i], r->dev);
     free(o->a), free(o->b), free(o->d);
 }
 
@@ -105,6 +114,7 @@ static pl_args_gemm call_of(const product_case *c, const operands *o, double alp
                           .D = o->D,
                           .ta = c->ta,
                           .tb = c->tb,
+                          .sym = c->sym,
                           .alpha = alpha,
                           .beta = c->beta};
 }
@@ -142,6 +152,11 @@ static void random_product(rig *r, const product_case *c)
                 worst = fmax(worst, fabs(x[(b * c->m + i) * c->n + j] - (alpha * sum + c->beta * d)) / tol);
             }
     test_bound(c->name, worst, 1, "sums of k terms, parts left out");
+    int64_t askew = 0;
+    for (int64_t b = 0; b < c->batch && c->sym; b++)
+        for (int64_t i = 0; i < c->m * c->n; i++)
+            askew += x[b * c->m * c->n + i] != x[b * c->m * c->n + i % c->n * c->n + i / c->n];
+    if (c->sym) test_exact("... and it is symmetric", askew);
 
     int64_t mates = 0;
     double *alone;
@@ -200,15 +215,28 @@ static void exact_product(rig *r, const product_case *given, const char *what, e
 int main(int argc, char **argv)
 {
     static const product_case cases[] = {
-        {"A B^T, tails on all sides", 2, 300, 96, 4700, 0, 1, 4, 0},
-        {"A B^T, 64 columns", 1, 2048, 64, 1028, 0, 1, 0, -0.5},
-        {"A B^T, two tiles of columns", 1, 260, 130, 4004, 0, 1, 8, 2},
-        {"A B, a small k", 2, 260, 4100, 132, 0, 0, 4, 0.75},
-        {"A B, square", 1, 512, 514, 516, 0, 0, 0, 0},
-        {"A^T B, 66 rows", 2, 66, 2052, 1040, 1, 0, 4, 1.5},
-        {"A^T B, 130 rows", 1, 130, 1100, 1000, 1, 0, 0, 0},
-        {"A^T B, 64 rows", 1, 64, 2144, 1024, 1, 0, 0, 0},
-        {"too small for parts", 2, 40, 36, 52, 0, 1, 4, 1},
+        {"A B^T, tails on all sides", 2, 300, 96, 4700, 0, 1, 4, 0, 0},
+        {"A B^T, 64 columns", 1, 2048, 64, 1028, 0, 1, 0, -0.5, 0},
+        {"A B^T, two tiles of columns", 1, 260, 130, 4004, 0, 1, 8, 2, 0},
+        {"A B, a small k", 2, 260, 4100, 132, 0, 0, 4, 0.75, 0},
+        {"A B, square", 1, 512, 514, 516, 0, 0, 0, 0, 0},
+        {"A^T B, 66 rows", 2, 66, 2052, 1040, 1, 0, 4, 1.5, 0},
+        {"A^T B, 130 rows", 1, 130, 1100, 1000, 1, 0, 0, 0, 0},
+        {"A^T B, 64 rows", 1, 64, 2144, 1024, 1, 0, 0, 0, 0},
+        {"too small for parts", 2, 40, 36, 52, 0, 1, 4, 1, 0},
+        {"A B^T, middling, tails", 2, 100, 150, 212, 0, 1, 4, 0, 0},
+        {"A B, middling", 3, 192, 128, 192, 0, 0, 0, -2, 0},
+        {"A B, middling, many, tails", 30, 132, 196, 100, 0, 0, 4, 0, 0},
+        {"A^T B, middling", 2, 192, 192, 160, 1, 0, 0, 0.5, 0},
+        {"A^T B, middling, tails", 2, 140, 100, 180, 1, 0, 4, 0, 0},
+        {"A A^T", 2, 192, 192, 128, 0, 1, 0, 0, 1},
+        {"A A^T, tails", 2, 132, 132, 164, 0, 1, 4, 0, 1},
+        {"A^T A, an addend", 3, 200, 200, 136, 1, 0, 0, 1.5, 1},
+        {"A^T A, many", 40, 180, 180, 100, 1, 0, 0, 0, 1},
+        {"A B^T, taller tiles", 22, 250, 128, 132, 0, 1, 4, 0, 0},
+        {"A B, taller tiles", 24, 256, 128, 100, 0, 0, 0, 1, 0},
+        {"A^T B, taller tiles", 12, 256, 184, 68, 1, 0, 0, 0, 0},
+        {"A^T A, taller tiles", 16, 252, 252, 64, 1, 0, 0, 0, 1},
     };
     const char *device = test_begin(argc, argv);
     rig r = {0};
@@ -217,6 +245,7 @@ int main(int argc, char **argv)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const product_case *c = &cases[i];
         random_product(&r, c);
+        if (c->sym) continue; /* its factors are one */
         exact_product(&r, c, "... exact, the second factor picks", long_entry, pick);
         exact_product(&r, c, "... exact, the first factor picks", pick, long_entry);
         exact_product(&r, c, "... exact, middle parts of both", short_entry, short_entry);

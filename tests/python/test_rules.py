@@ -126,6 +126,18 @@ def test_constants(rule, constants):
     assert not same(own, other)
 
 
+@pytest.mark.parametrize("rule", KRON)
+def test_factors_in_tf32(rule):
+    own, other, same_ = (parameters(torch.float32) for _ in range(3))
+    one, two = optimizer(own, rule), optimizer(other, rule, kron_tf32=True)
+    three = optimizer(same_, rule, kron_tf32=True)
+    for t in range(5):
+        for o, p in ((one, own), (two, other), (three, same_)):
+            step(o, p, t)
+    assert same(other, same_)
+    assert not same(own, other)
+
+
 def test_constants_that_a_rule_lacks():
     with pytest.raises(ValueError, match="rule 'muon' has no constant 'clip'"):
         optimizer(parameters(torch.float32), "muon", constants={"clip": 1.0})

@@ -16,6 +16,7 @@
 #include "cuda_kernels.h"
 #include "cuda_multi.h"
 #include "cuda_multi_lines.h"
+#include "cuda_multi_moment.h"
 #include "cuda_multi_stage.h"
 #include "cuda_ns.h"
 #include "cuda_state.h"
@@ -181,6 +182,7 @@ static void cuda_queue_close(pl_queue *q)
     pl_free(c->multi);
     pl_free(c->small);
     pl_free(c->lines);
+    pl_free(c->moments);
     pl_free(c->ns);
     if (c->owns_stream) cudaStreamDestroy(c->stream);
     if (c->side) cudaStreamDestroy(c->side);
@@ -199,8 +201,9 @@ static polar_status queue_resources(pl_queue *q, pl_cuda_queue *c, void *stream)
     c->multi = pl_calloc(1, sizeof *c->multi);
     c->small = pl_calloc(1, sizeof *c->small);
     c->lines = pl_calloc(1, sizeof *c->lines);
+    c->moments = pl_calloc(1, sizeof *c->moments);
     c->ns = pl_calloc(1, sizeof *c->ns);
-    PL_NEED(c->multi && c->small && c->lines && c->ns, POLAR_E_NOMEM, "a queue's table of ops");
+    PL_NEED(c->multi && c->small && c->lines && c->moments && c->ns, POLAR_E_NOMEM, "a queue's table of ops");
     PL_TRY(cuda_mem_alloc(q->dev, &c->workspace, PL_CUDA_WORKSPACE));
     PL_TRY(cuda_mem_alloc(q->dev, (void **)&c->counters, PL_CUDA_PRODUCTS_COUNTERS * sizeof *c->counters));
     PL_TRY(pl_cuda_fail(cudaMemset(c->counters, 0, PL_CUDA_PRODUCTS_COUNTERS * sizeof *c->counters),

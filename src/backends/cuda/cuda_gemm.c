@@ -1,6 +1,6 @@
 /* cuda_gemm.c -- products by cuBLASLt, the algorithm pinned per shape; large symmetric ones (cuda_hopper.h),
- * those of many rows with a small matrix (cuda_gemm_act.h) and large ones in f32 (cuda_split.h) by our own
- * kernels.
+ * those of many rows with a small matrix (cuda_gemm_act.h), large and middling ones in f32 (cuda_split.h,
+ * cuda_parts.h) by our own kernels.
  *
  * A row-major C = op(A) op(B) is the column-major C^T = op(B)^T op(A)^T on the same memory. The algorithm is
  * looked up once per (formats, sizes, transposes, row strides) with a nominal batch that depends on the
@@ -17,6 +17,7 @@
 #include "base/alloc.h"
 #include "cuda_hopper.h"
 #include "cuda_kernels.h"
+#include "cuda_parts.h"
 #include "cuda_split.h"
 #include "cuda_state.h"
 
@@ -341,6 +342,15 @@ static int multiply_split(pl_queue *q, const pl_cuda_lt *lt, const pl_args_gemm 
     return 1;
 }
 
+/* A middling one, symmetric or not; 0 where it is not done. */
+static int multiply_parts(pl_queue *q, const pl_args_gemm *a)
+{
+    if (!pl_cuda_parts_suits(a)) return 0;
+    cudaError_t e = pl_cuda_parts(pl_cuda_q(q)->stream, a);
+    if (e != cudaSuccess) pl_queue_keep(q, pl_cuda_fail(e, "launching an f32 product", q->dev));
+    return 1;
+}
+
 /* A product in 16 bits that is added to what stands in its own place has other bits by cuBLASLt, as if it
  * were rounded twice; so a copy of that is added, and the bits are those of an addend elsewhere. */
 static int in_place(const pl_args_gemm *a)
@@ -360,7 +370,8 @@ static void gemm_piece(pl_queue *q, const pl_args_gemm *a)
     pl_cuda_lt *lt = pl_cuda_dev(q->dev)->lt;
     gemm_key key = key_of(a);
     char line[400];
-    int done = multiply_half(q, lt, a) || (!a->tf32 && pl_cuda_gemm_rows(q, a)) || multiply_split(q, lt, a);
+    int done = multiply_half(q, lt, a) || (!a->tf32 && pl_cuda_gemm_rows(q, a)) || multiply_split(q, lt, a) ||
+               multiply_parts(q, a);
     if (!done && suits(a, &key)) {
         pthread_mutex_lock(&lt->lock);
         gemm_plan *p = plan_find(lt, &key);

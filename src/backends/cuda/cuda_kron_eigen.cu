@@ -128,6 +128,7 @@ static __global__ void __launch_bounds__(32 * W, 16 / W)
 {
     extern __shared__ double memory[];
     const int64_t b = blockIdx.x, n = a.K.rows;
+    begin_early(); /* where it is not due, that is all it takes */
     const double *live = (const double *)a.live.data + pl_cuda_base(a.live, b);
     if (!pl_kron_eigen_due(live, a.every, a.after)) return;
     eigen_work m;
@@ -159,7 +160,8 @@ static void launch(cudaStream_t stream, const pl_args_kron_eigen *a, double *scr
 {
     const size_t bytes = 8 * (size_t)eigen_shared<W, CH, E, TRIANGLE>(a->K.rows);
     if (allow_all_shared((const void *)eigen_kernel<W, CH, E, TRIANGLE>) != cudaSuccess) return;
-    eigen_kernel<W, CH, E, TRIANGLE><<<(unsigned)a->K.batch, 32 * W, bytes, stream>>>(*a, scratch);
+    start_early(eigen_kernel<W, CH, E, TRIANGLE>, dim3((unsigned)a->K.batch), dim3(32 * W), (int)bytes,
+                stream, *a, scratch);
 }
 
 size_t pl_cuda_kron_eigen_scratch(const pl_args_kron_eigen *a)

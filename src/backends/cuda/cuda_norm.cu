@@ -331,6 +331,8 @@ static __global__ void __launch_bounds__(OWN_THREADS, 2)
                 fold(room, p, b);
                 const float s = (float)room.s;
                 by = divisor_of(s, pl_norm_or_eps_f32(s, (float)room.n, (float)a.eps));
+                double *n = (double *)a.N.data + b * a.N.bs;
+                if (a.N.data && blockIdx.x == 0 && threadIdx.x == 0) n[0] = room.s, n[1] = room.n;
             }
 #pragma unroll
             for (int k = 0; k < FOURS; k++)
@@ -371,6 +373,7 @@ void pl_cuda_launch_frob_normalise(cudaStream_t stream, const pl_args_frob_norma
                     .cols = 2,
                     .bs = 2,
                     .rs = 2};
+        if (a.N.data) N = a.N;
         pl_args_frob f = {.N = N, .X = a.X, .weight = 1, .trans = a.trans};
         pl_args_normalise n = {.Y = a.Y, .X = a.X, .N = N, .eps = a.eps};
         pl_cuda_launch_frob(stream, &f, (double *)scratch + 2 * a.X.batch);

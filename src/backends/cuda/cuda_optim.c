@@ -2,12 +2,13 @@
  * collected into one launch where the caller says that they belong together.
  *
  * Packed f32 operands (a gradient may be bf16) become items of the queue's tables (cuda_multi.h,
- * cuda_multi_stage.h), picked lines of any kind do (cuda_multi_lines.h); everything else, strided views and
- * f64 above all, is launched by itself at once.
+ * cuda_multi_stage.h), picked lines and Kronecker factors' moments of any kind do (cuda_multi_lines.h,
+ * cuda_multi_moment.h); everything else, strided views and f64 above all, is launched by itself at once.
  */
 #include "cuda_kernels.h"
 #include "cuda_multi.h"
 #include "cuda_multi_lines.h"
+#include "cuda_multi_moment.h"
 #include "cuda_multi_stage.h"
 #include "cuda_ns.h"
 #include "cuda_state.h"
@@ -57,15 +58,27 @@ static void flush_lines(pl_queue *q)
     list->picks = list->moves = 0;
 }
 
+static void flush_moments(pl_queue *q)
+{
+    pl_cuda_queue *c = pl_cuda_q(q);
+    pl_cuda_multi_moment *list = c->moments;
+    if (!list->count) return;
+    pl_cuda_launch_moments(c->stream, list);
+    check_launch(q, list->count, "kron_moment");
+    list->count = 0;
+}
+
 void pl_cuda_overlap_end(pl_queue *q)
 {
     if (q->error == POLAR_OK) flush(q);
     if (q->error == POLAR_OK) flush_small(q);
     if (q->error == POLAR_OK) flush_lines(q);
+    if (q->error == POLAR_OK) flush_moments(q);
     if (q->error == POLAR_OK) pl_cuda_ns_flush(q);
     pl_cuda_q(q)->multi->count = 0;
     pl_cuda_q(q)->small->count = 0;
     pl_cuda_q(q)->lines->picks = pl_cuda_q(q)->lines->moves = 0;
+    pl_cuda_q(q)->moments->count = 0;
     pl_cuda_q(q)->ns->tasks = 0;
 }
 
@@ -297,4 +310,13 @@ void pl_cuda_move_lines(pl_queue *q, const pl_args_move_lines *a)
     pl_cuda_multi_lines *list = pl_cuda_q(q)->lines;
     list->move[list->moves++] = *a;
     put_lines(q, list->moves);
+}
+
+/* ---- moments of Kronecker factors ---------------------------------------------------------------- */
+
+void pl_cuda_kron_moment(pl_queue *q, const pl_args_kron_moment *a)
+{
+    pl_cuda_multi_moment *list = pl_cuda_q(q)->moments;
+    list->call[list->count++] = *a;
+    if (!q->overlap || q->watch || list->count == PL_CUDA_MOMENT_CALLS) flush_moments(q);
 }

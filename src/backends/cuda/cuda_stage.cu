@@ -218,10 +218,91 @@ template <typename REAL> __global__ void entry_stage_kernel(pl_args_entry_stage 
     }
 }
 
+#define FOURS 2 /* four neighbours of each operand that a thread has under way, so often */
+
+/* What an entry's stage reads off a live row. */
+struct entry_values {
+    float b2, o2, c2, eps, grad;
+    bool rests;
+};
+
+static __device__ __forceinline__ entry_values entry_values_of(const pl_args_entry_stage &a, int64_t b)
+{
+    const double *live = pl_cuda_live(a.live, b), beta2 = live[PL_LIVE_BETA2];
+    entry_values k = {(float)beta2, (float)(1 - beta2), (float)live[PL_LIVE_C2], (float)live[PL_LIVE_EPS],
+                      (float)live[PL_LIVE_GRAD]};
+    k.rests = live[PL_LIVE_SKIP] != 0 || (a.after && live[PL_LIVE_STEP] <= (double)a.after);
+    return k;
+}
+
+static __device__ __forceinline__ void load_fours(float4 (&x)[FOURS], const pl_mat &m, int64_t base, int at,
+                                                  int end)
+{
+#pragma unroll
+    for (int u = 0; u < FOURS; u++)
+        if (at + u * THREADS < end) x[u] = ((const float4 *)((const float *)m.data + base))[at + u * THREADS];
+}
+
+static __device__ __forceinline__ void store_four(const pl_mat &m, int64_t base, int at, const float (&x)[4])
+{
+    ((float4 *)((float *)m.data + base))[at] = make_float4(x[0], x[1], x[2], x[3]);
+}
+
+/* The same of f32, every matrix one row: a block FOURS times THREADS fours, all loads before the live row is
+ * looked at. */
+static __global__ void __launch_bounds__(THREADS) entry_stage_fours_kernel(pl_args_entry_stage a)
+{
+    const int end = (int)(a.Y.cols / 4), at = (int)(blockIdx.x * FOURS * THREADS + threadIdx.x);
+    begin_early();
+    FOR_MATRICES(a.Y, b)
+    {
+        const int64_t Y = pl_cuda_base(a.Y, b), V = pl_cuda_base(a.V, b);
+        float4 x4[FOURS], v4[FOURS] = {}, g4[FOURS] = {};
+        load_fours(x4, a.X, pl_cuda_base(a.X, b), at, end);
+        if (a.V.data) load_fours(v4, a.V, V, at, end);
+        if (a.G.data) load_fours(g4, a.G, pl_cuda_base(a.G, b), at, end);
+        const entry_values k = entry_values_of(a, b);
+        if (k.rests) continue;
+#pragma unroll
+        for (int u = 0; u < FOURS; u++) {
+            float x[4] = {x4[u].x, x4[u].y, x4[u].z, x4[u].w}, v[4] = {v4[u].x, v4[u].y, v4[u].z, v4[u].w},
+                  g[4] = {g4[u].x, g4[u].y, g4[u].z, g4[u].w};
+            if (at + u * THREADS >= end) break;
+#pragma unroll
+            for (int n = 0; n < 4; n++) {
+                const float seen = a.G.data ? k.grad * g[n] : x[n];
+                if (!a.V.data) x[n] = pl_sign_f32(x[n]);
+                else if (a.root) x[n] = pl_precondition_root_f32(x[n], seen, &v[n], k.b2, k.o2, k.eps);
+                else x[n] = pl_precondition_f32(x[n], seen, &v[n], k.b2, k.o2, k.c2, k.eps);
+            }
+            if (a.V.data) store_four(a.V, V, at + u * THREADS, v);
+            store_four(a.Y, Y, at + u * THREADS, x);
+        }
+    }
+}
+
+/* Each matrix as one row, those that are there being f32 without gaps; false: they are not so. */
+static bool flatten(pl_mat *const *mats, int n)
+{
+    for (int k = 0; k < n; k++) {
+        const pl_mat *m = mats[k];
+        if (m->data && (m->dtype != POLAR_DTYPE_F32 || (m->rows > 1 && m->rs != m->cols))) return false;
+    }
+    for (int k = 0; k < n; k++)
+        mats[k]->cols *= mats[k]->rows, mats[k]->rs = mats[k]->cols, mats[k]->rows = 1;
+    return true;
+}
+
 void pl_cuda_launch_entry_stage(cudaStream_t stream, const pl_args_entry_stage *args)
 {
-    pl_args_entry_stage a = *args;
-    pl_mat *mats[] = {&a.Y, &a.V, &a.X, &a.G};
+    pl_args_entry_stage a = *args, flat = a;
+    pl_mat *mats[] = {&a.Y, &a.V, &a.X, &a.G}, *rows[] = {&flat.Y, &flat.V, &flat.X, &flat.G};
+    if (a.Y.rows * a.Y.cols <= INT32_MAX && flatten(rows, 4) && pl_cuda_in_fours(rows, 4)) {
+        dim3 grid(pl_cuda_grid(flat.Y.cols, 4 * FOURS * THREADS, INT32_MAX), 1,
+                  pl_cuda_grid(flat.Y.batch, 1, MAX_GRID));
+        start_early(entry_stage_fours_kernel, grid, dim3(THREADS), 0, stream, flat);
+        return;
+    }
     LAUNCH_ROWS(entry_stage_kernel, mats, 4, a.Y.batch, a.Y.rows, a.Y.cols, a);
 }
 

@@ -43,13 +43,14 @@ typedef struct pl_cuda_queue {
     char *stages; /* PL_CUDA_STAGES pieces of pinned memory for large uploads, taken at the first; or NULL */
     cudaEvent_t stage_free[PL_CUDA_STAGES];
     int next_stage;
-    cudaEvent_t timer[2];              /* of watched ops, made at the first */
-    cudaEvent_t reached;               /* for queues that wait for this one, made at the first */
-    struct pl_cuda_multi *multi;       /* ops put off until overlap_end (cuda_optim.c) */
-    struct pl_cuda_multi_stage *small; /* the same (cuda_optim.c) */
-    struct pl_cuda_multi_lines *lines; /* the same (cuda_optim.c) */
-    struct pl_cuda_ns_list *ns;        /* the same (cuda_ns.c) */
-    int fixed_grads;                   /* an op since graph_begin took a gradient outside of the tables */
+    cudaEvent_t timer[2];                 /* of watched ops, made at the first */
+    cudaEvent_t reached;                  /* for queues that wait for this one, made at the first */
+    struct pl_cuda_multi *multi;          /* ops put off until overlap_end (cuda_optim.c) */
+    struct pl_cuda_multi_stage *small;    /* the same (cuda_optim.c) */
+    struct pl_cuda_multi_lines *lines;    /* the same (cuda_optim.c) */
+    struct pl_cuda_multi_moment *moments; /* the same (cuda_optim.c) */
+    struct pl_cuda_ns_list *ns;           /* the same (cuda_ns.c) */
+    int fixed_grads;                      /* an op since graph_begin took a gradient outside of the tables */
 } pl_cuda_queue;
 
 static inline pl_cuda_device *pl_cuda_dev(const pl_device *dev)

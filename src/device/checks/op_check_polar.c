@@ -58,6 +58,13 @@ polar_status pl_check_frob_normalise(const pl_args_frob_normalise *a)
 {
     PL_TRY(need_same_shape("frob_normalise", "X", &a->Y, &a->X));
     PL_TRY(need_apart("frob_normalise", "X", &a->Y, &a->X));
+    if (a->N.data) {
+        PL_TRY(need_values("frob_normalise", "N", &a->N, 2));
+        NEED_DISJOINT("frob_normalise", 1, &a->N, &a->Y);
+        NEED_DISJOINT("frob_normalise", 1, &a->N, &a->X);
+        PL_NEED(a->N.batch == a->X.batch, POLAR_E_SHAPE, "frob_normalise: %lld norms for %lld matrices",
+                (long long)a->N.batch, (long long)a->X.batch);
+    }
     return need_eps("frob_normalise", a->eps, 0);
 }
 

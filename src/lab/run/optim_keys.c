@@ -10,6 +10,7 @@ const char *const pl_optim_key_precisions[] = {"f64", "f32", "bf16", "f16", NULL
 const char *const pl_schedule_units[] = {"step", "epoch", NULL};
 const char *const pl_optim_key_kinds[] = {"none", "newton_schulz", "exact", "power", "soft", NULL};
 const char *const pl_optim_key_roundings[] = {"fused", "reference", "gram", NULL};
+const char *const pl_optim_key_factors[] = {"f32", "tf32", NULL};
 
 /* ---- what a key depends on ---------------------------------------------------------------------- */
 
@@ -198,6 +199,7 @@ polar_status pl_optim_keys_read(polar_optim_opts *o, const pl_config *c)
     if (pl_optim_has_kron_power(c)) o->rule.kron_power = pl_config_real(c, "optim.kron_power");
     if (pl_optim_has_kron(c)) o->rule.refresh = pl_config_int(c, "optim.refresh");
     if (pl_optim_has_basis(c)) o->rule.first_basis = pl_config_int(c, "optim.first_basis");
+    if (pl_optim_has_kron(c)) o->kron_tf32 = pl_config_choice(c, "optim.kron_precision") == 1;
     o->aux_beta1 = pl_config_real(c, "optim.aux_beta1");
     o->aux_beta2 = pl_config_real(c, "optim.aux_beta2");
     o->aux_eps = pl_config_real(c, "optim.aux_eps");

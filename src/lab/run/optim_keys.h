@@ -23,6 +23,7 @@ extern const char *const pl_optim_key_precisions[]; /* the same and "f16" */
 extern const char *const pl_schedule_units[];       /* "step", "epoch" */
 extern const char *const pl_optim_key_kinds[];      /* in the order of polar_map_kind */
 extern const char *const pl_optim_key_roundings[];  /* in the order of polar_rounding */
+extern const char *const pl_optim_key_factors[];    /* "f32", "tf32" */
 
 /* defaults by the rule: momentum, ... */
 void pl_optim_key_beta1(char out[PL_VALUE_CHARS], const pl_config *c);

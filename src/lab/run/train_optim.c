@@ -96,7 +96,7 @@ int pl_train_optim_same(const polar_optim_opts *a, const polar_optim_opts *b)
     int map = m->kind == n->kind && m->precision == n->precision && m->rounding == n->rounding &&
               m->steps == n->steps && !strcmp(m->table, n->table) && m->power == n->power;
     int aux = a->aux_beta1 == b->aux_beta1 && a->aux_beta2 == b->aux_beta2 && a->aux_eps == b->aux_eps;
-    return rule && map && aux && !strcmp(a->matrix_names, b->matrix_names);
+    return rule && map && aux && a->kron_tf32 == b->kron_tf32 && !strcmp(a->matrix_names, b->matrix_names);
 }
 
 polar_status pl_train_optim_set_member(polar_optim *opt, int64_t member, const polar_optim_opts *o,
