@@ -12,7 +12,7 @@ extern "C" {
 
 /* it serves sides of n */
 int pl_hopper_sweeps(int64_t n);
-/* scratch: sweep_room doubles a matrix (cuda_kron_sweep.cuh) */
+size_t pl_hopper_sweep_scratch(const pl_args_kron_sweep *a); /* bytes */
 void pl_hopper_sweep(cudaStream_t stream, const pl_args_kron_sweep *a, double *scratch);
 
 #ifdef __cplusplus
