@@ -15,7 +15,8 @@ size_t pl_hopper_sweep_scratch(const pl_args_kron_sweep *a)
     return (size_t)(a->Q.batch * quick_room(a)) * sizeof(double);
 }
 
-template <int NT, int RANKS> static void launch(cudaStream_t stream, const pl_args_kron_sweep *a, double *scratch)
+template <int NT, int RANKS>
+static void launch(cudaStream_t stream, const pl_args_kron_sweep *a, double *scratch)
 {
     cudaLaunchAttribute cluster = {};
     cudaLaunchConfig_t config = {};

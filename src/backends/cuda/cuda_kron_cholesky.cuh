@@ -9,29 +9,32 @@
  * diagonal being positive. All but the triangles' blocks of 64 is products. Sides are filled up to N, a
  * multiple of 64, with zeros, and S with ones.
  *
- * Why it ends well. Let u = 2^-53, Y's columns of norm near 1.
- *  - Sums and Cholesky leave R^T R = S + D, |D_ij| <= about n u |y_i| |y_j|, at worst. What is below n u of a
- *    column's square cannot be told from zero, so a pivot below 8 n u S_jj (an eighth of it is rounding) is
- *    raised to that: R^T R = S + D + a diagonal that is zero elsewhere. No root fails, and column j is the
- *    rest that it has beside those before it, over sqrt(8 n u) at least: longer by up to 1 / sqrt(8 n u).
- *  - Afterwards E = R^-T (S - R^T R) R^-1, whose norm is below |D| cond(Y)^2: small where cond(Y) is, and where
- *    it is not, measured by the next S. Columns that are nearly dependent take two rounds more.
- *  - Whatever was raised, Y_old = Y R + rounding of u a column, as long as Y R is substitution. Inside blocks
- *    of 8 R's inverse is multiplied with and corrected once by the residual. So K Q = Q R' with R' upper
+ * Why it ends well. Let u = 2^-53.
+ *  - Sums and Cholesky leave R^T R = S + D, |D_ij| <= about n u |y_i| |y_j| at worst. A pivot, what is left
+ * of S_jj, is known to that: with the next pivots it spoils what is left of others by D^2 / pivot. So below
+ *    64 n u S_jj, where that is D / 64, none is divided by: S_jj itself is taken in its place (R^T R = S + D
+ * + a diagonal that is zero elsewhere), which spoils nothing and leaves as column j the rest that it has
+ *    beside those before it, shorter than |y_j| / sqrt(1 / 64 n u). The next round sees that rest in its
+ *    own units.
+ *  - Afterwards E = R^-T (S - R^T R) R^-1, whose norm is below |D| cond(Y)^2: small where cond(Y) is, and
+ * where it is not, measured by the next S.
+ *  - Whatever the pivots were, Y_old = Y R + rounding of u a column, as long as Y R is substitution. Inside
+ * blocks of 8 R's inverse is multiplied with and corrected once by the residual. So K Q = Q R' with R' upper
  *    triangular, to rounding, after each round.
  *  - |E| <= 1/4: no pivot is below 1/2, the next Y has |E| of rounding alone, and is Q.
- *  - |E| <= 2^-26: (1 - F)^T (1 + E) (1 - F) = 1 + terms in E^2, at most 3 |E|^2 < 7 u: no Cholesky is needed.
+ *  - |E| <= 2^-26: (1 - F)^T (1 + E) (1 - F) = 1 + terms in E^2, at most 3 |E|^2 < 7 u: no Cholesky is
+ * needed.
  *  - Not finite, or not there after MOST_ROUNDS (columns that are exactly dependent): Householder's
  *    reflections (cuda_kron_sweep.cuh) of the same X.
  *
  * Invariants
  *  1. Sums have an order of the shape alone; whatever is decided is decided by sums that all blocks of a
  *     cluster make alike.
- *  2. Blocks meet at barriers of the cluster only. What another block wrote is read behind one, past the first
- *     cache (copies, __ldcg).
+ *  2. Blocks meet at barriers of the cluster only. What another block wrote is read behind one, past the
+ * first cache (copies, __ldcg).
  *  3. Columns of Y belong to one block, from the first step of Cholesky to the last; its barriers carry S.
- *  4. In step k rows 0 .. k - 1 of R are complete, block k of the diagonal lacks no product, and blocks behind
- *     it lack those with rows from k on.
+ *  4. In step k rows 0 .. k - 1 of R are complete, block k of the diagonal lacks no product, and blocks
+ * behind it lack those with rows from k on.
  */
 #ifndef PL_CUDA_KRON_CHOLESKY_CUH
 #define PL_CUDA_KRON_CHOLESKY_CUH
@@ -45,10 +48,29 @@
 
 struct quick_work : sweep_work {
     int N;
-    double *Y, *P, *S;     /* N x N, scratch: Y; X; S and R. At first K, X and Q */
-    double *pivot, *least; /* N, scratch: S's diagonal as it shrinks; below which it is raised */
-    double *stage, *R, *floor; /* shared: stages; the diagonal's block; its part of `least` */
+    double *Y, *P, *S;      /* N x N, scratch: Y; X; S and R. At first K, X and Q */
+    double *pivot, *weight; /* N, scratch: what is left of S's diagonal; the diagonal */
 };
+
+#define STAGES_AT (BAND * BLOCK_ROW + 2 * BAND)
+
+/* Shared memory: R's block of the diagonal, its part of the weights, stages or a tile. Asked for where it is
+ * used: in what is not inlined the compiler would not know that it is shared. */
+__device__ __forceinline__ double *block_there(void)
+{
+    extern __shared__ double memory[];
+    return memory;
+}
+
+__device__ __forceinline__ double *weights_there(void)
+{
+    return block_there() + BAND * BLOCK_ROW;
+}
+
+__device__ __forceinline__ double *stages_there(void)
+{
+    return block_there() + STAGES_AT;
+}
 
 static __host__ __device__ inline int64_t filled_side(int64_t n)
 {
@@ -65,7 +87,7 @@ static __host__ __device__ inline int64_t quick_room(const pl_args_kron_sweep *a
 /* Doubles of shared memory. */
 template <int NT> static __host__ __device__ constexpr int quick_shared()
 {
-    return product_shared<NT>() + BAND * BLOCK_ROW + 2 * BAND;
+    return STAGES_AT + product_shared<NT>();
 }
 
 /* Doubles of it that reflections take, their panel aside. */
@@ -80,7 +102,7 @@ static __host__ __device__ constexpr int quick_reflecting()
 template <int RANKS> __device__ void turn_basis(const pl_args_kron_sweep &a, const quick_work &s)
 {
     const int n = s.n, N = s.N, across = N / 32;
-    double *tile = s.stage + s.warp * 32 * 33;
+    double *tile = stages_there() + s.warp * 32 * 33;
 #pragma unroll 1
     for (int e = s.rank + RANKS * s.warp; e < across * across; e += RANKS * QUICK_WARPS) {
         const int i0 = e / across * 32, j0 = e % across * 32;
@@ -113,15 +135,15 @@ __device__ const double *plain_factor(int64_t *row, const pl_args_kron_sweep &a,
 
 /* X^T = Q^T K^T */
 template <int NT, int RANKS>
-__device__ void multiply_factor(const quick_work &s, const double *K, int64_t k_row)
+__device__ __noinline__ void multiply_factor(const quick_work &s, const double *K, int64_t k_row)
 {
     const int N = s.N, across = (N + 32 * NT - 1) / (32 * NT);
 #pragma unroll 1
     for (int e = s.rank; e < N / BAND * across; e += RANKS) {
         const int row = e / across * BAND, col = e % across * 32 * NT;
         double c[2][NT][4] = {};
-        long_product<NT, LINES_ALONG>(c, s.stage, s.S + (int64_t)row * N, N, K + col * k_row, k_row, N - col,
-                                      N);
+        long_product<NT, LINES_ALONG>(c, stages_there(), s.S + (int64_t)row * N, N, K + col * k_row, k_row,
+                                      N - col, N);
         for_sums<NT>(c, [&](int i, int j, double x, double y) {
             if (col + j < N) *(double2 *)(s.P + (int64_t)(row + i) * N + col + j) = make_double2(x, y);
         });
@@ -133,7 +155,8 @@ template <int RANKS> __device__ void rows_rayleigh(const quick_work &s)
 {
 #pragma unroll 1
     for (int j = s.rank + RANKS * s.warp; j < s.n; j += RANKS * QUICK_WARPS) {
-        const double2 *q = (const double2 *)(s.S + (int64_t)j * s.N), *x = (const double2 *)(s.P + (int64_t)j * s.N);
+        const double2 *q = (const double2 *)(s.S + (int64_t)j * s.N),
+                      *x = (const double2 *)(s.P + (int64_t)j * s.N);
         double sum = 0;
 #pragma unroll 6
         for (int i = s.lane; i < s.N / 2; i += 32) {
@@ -170,9 +193,9 @@ __device__ void sort_columns(const quick_work &s, double *to, int row, int rows,
 
 /* ---- S ---------------------------------------------------------------------------------------------- */
 
-/* On and above the diagonal S = Y^T Y, zeros below it in its blocks; of the diagonal half of S_jj - 1. Returns
- * this block's part of |E|^2, for its first thread. */
-template <int NT, int RANKS> __device__ double square(const quick_work &s)
+/* On and above the diagonal S = Y^T Y, zeros below it in its blocks; of the diagonal half of S_jj - 1.
+ * Returns this block's part of |E|^2, for its first thread. */
+template <int NT, int RANKS> __device__ __noinline__ double square(const quick_work &s)
 {
     const int N = s.N, across = (N + 32 * NT - 1) / (32 * NT);
     double sum = 0;
@@ -181,7 +204,8 @@ template <int NT, int RANKS> __device__ double square(const quick_work &s)
         const int row = e / across * BAND, col = e % across * 32 * NT;
         if (col + 32 * NT <= row || turn++ % RANKS != s.rank) continue;
         double c[2][NT][4] = {};
-        long_product<NT, LINES_ALONG>(c, s.stage, s.Y + (int64_t)row * N, N, s.Y + (int64_t)col * N, N, N - col, N);
+        long_product<NT, LINES_ALONG>(c, stages_there(), s.Y + (int64_t)row * N, N, s.Y + (int64_t)col * N, N,
+                                      N - col, N);
         for_sums<NT>(c, [&](int i, int j, double x, double y) {
             const int r = row + i;
             double entry[2] = {x, y};
@@ -191,7 +215,7 @@ template <int NT, int RANKS> __device__ double square(const quick_work &s)
                 const int at = col + j + q;
                 if (at == r) {
                     if (r >= s.n) entry[q] = 1;
-                    s.pivot[r] = entry[q], s.least[r] = 8 * (double)s.n * 0x1p-53 * entry[q];
+                    s.pivot[r] = s.weight[r] = entry[q];
                     entry[q] -= 1, sum = fma(entry[q], entry[q], sum), entry[q] /= 2;
                 } else if (at > r) sum = fma(2 * entry[q], entry[q], sum);
                 else entry[q] = 0;
@@ -201,9 +225,9 @@ template <int NT, int RANKS> __device__ double square(const quick_work &s)
     }
     sum = lanes_sum(sum);
     __syncthreads();
-    if (s.lane == 0) s.floor[s.warp] = sum;
+    if (s.lane == 0) weights_there()[s.warp] = sum;
     __syncthreads();
-    for (int w = 1; threadIdx.x == 0 && w < QUICK_WARPS; w++) sum += s.floor[w];
+    for (int w = 1; threadIdx.x == 0 && w < QUICK_WARPS; w++) sum += weights_there()[w];
     return sum;
 }
 
@@ -218,7 +242,7 @@ __device__ __forceinline__ int inverse_at(int q)
 /* Block q of 8 x 8 becomes R, and its inverse: lanes 0 .. 7 have columns of it, the next eight of one. */
 __device__ __forceinline__ void factor_8x8(const quick_work &s, int q)
 {
-    double a[8], *at = s.R + 8 * q * BLOCK_ROW + 8 * q, *inverse = s.R + inverse_at(q);
+    double a[8], *at = block_there() + 8 * q * BLOCK_ROW + 8 * q, *inverse = block_there() + inverse_at(q);
     const int lane = s.lane % 16, col = lane % 8;
 #pragma unroll
     for (int i = 0; i < 8; i++) a[i] = lane >= 8 ? i == col : i <= col ? at[i * BLOCK_ROW + col] : 0;
@@ -226,16 +250,17 @@ __device__ __forceinline__ void factor_8x8(const quick_work &s, int q)
 #pragma unroll
     for (int p = 0; p < 8; p++) {
         double d = __shfl_sync(PL_WARP_LANES, a[p], p);
-        if (!(d > s.floor[8 * q + p])) d = s.floor[8 * q + p];
+        const double weight = weights_there()[8 * q + p];
+        if (!(d > 64 * 0x1p-53 * (double)s.n * weight)) d = weight;
         const double over = rsqrt(d);
         a[p] = lane == p ? d * over : a[p] * over;
 #pragma unroll
-        for (int i = p + 1; i < 8; i++)
-            a[i] = fma(-__shfl_sync(PL_WARP_LANES, a[p], i), a[p], a[i]);
+        for (int i = p + 1; i < 8; i++) a[i] = fma(-__shfl_sync(PL_WARP_LANES, a[p], i), a[p], a[i]);
     }
     if (s.lane < 16)
 #pragma unroll
-        for (int i = 0; i < 8; i++) (lane < 8 ? at : inverse)[i * BLOCK_ROW + col] = lane < 8 && i > col ? 0 : a[i];
+        for (int i = 0; i < 8; i++)
+            (lane < 8 ? at : inverse)[i * BLOCK_ROW + col] = lane < 8 && i > col ? 0 : a[i];
 }
 
 /* C += A B of 8 x 8: A's row lane / 4, B's column lane / 4, depths lane % 4 and 4 more. */
@@ -246,7 +271,7 @@ __device__ __forceinline__ void product_8x8x8(double c[2], const double a[2], co
 }
 
 /* Block k of S's diagonal, less all products, becomes R_kk in shared memory: a warp has 8 of its columns. */
-__device__ __forceinline__ void factor_block(const quick_work &s, int k)
+static __device__ __noinline__ void factor_block(const quick_work &s, int k)
 {
     const double *from = s.S + (int64_t)k * BAND * (s.N + 1);
     const int g = s.lane / 4, quarter = s.lane % 4;
@@ -255,18 +280,18 @@ __device__ __forceinline__ void factor_block(const quick_work &s, int k)
     for (int r = 0; r < BAND * BAND / 2 / CREW; r++) {
         const int e = threadIdx.x + r * CREW, i = e / (BAND / 2), j = e % (BAND / 2) * 2;
         const double2 x = __ldcg((const double2 *)(from + (int64_t)i * s.N + j));
-        s.R[i * BLOCK_ROW + j] = i == j ? __ldcg(s.pivot + k * BAND + i) : x.x;
-        s.R[i * BLOCK_ROW + j + 1] = i == j + 1 ? __ldcg(s.pivot + k * BAND + i) : x.y;
+        block_there()[i * BLOCK_ROW + j] = i == j ? __ldcg(s.pivot + k * BAND + i) : x.x;
+        block_there()[i * BLOCK_ROW + j + 1] = i == j + 1 ? __ldcg(s.pivot + k * BAND + i) : x.y;
     }
-    if (threadIdx.x < BAND) s.floor[threadIdx.x] = __ldcg(s.least + k * BAND + threadIdx.x);
+    if (threadIdx.x < BAND) weights_there()[threadIdx.x] = __ldcg(s.weight + k * BAND + threadIdx.x);
     __syncthreads();
 #pragma unroll 1
     for (int p = 0; p < 8; p++) {
-        double *mine = s.R + 8 * p * BLOCK_ROW + 8 * s.warp;
+        double *mine = block_there() + 8 * p * BLOCK_ROW + 8 * s.warp;
         if (s.warp == p) factor_8x8(s, p);
         __syncthreads();
         if (s.warp > p) { /* row p: R_pp^-T S_pj */
-            const double *inverse = s.R + inverse_at(p) + g * BLOCK_ROW + quarter,
+            const double *inverse = block_there() + inverse_at(p) + g * BLOCK_ROW + quarter,
                          a[2] = {inverse[0], inverse[4]},
                          b[2] = {mine[quarter * BLOCK_ROW + g], mine[(quarter + 4) * BLOCK_ROW + g]};
             double c[2] = {};
@@ -279,9 +304,10 @@ __device__ __forceinline__ void factor_block(const quick_work &s, int k)
             const double b[2] = {mine[quarter * BLOCK_ROW + g], mine[(quarter + 4) * BLOCK_ROW + g]};
 #pragma unroll 1
             for (int q = p + 1; q <= s.warp; q++) {
-                const double *left = s.R + (8 * p + quarter) * BLOCK_ROW + 8 * q + g,
+                const double *left = block_there() + (8 * p + quarter) * BLOCK_ROW + 8 * q + g,
                              a[2] = {-left[0], -left[4 * BLOCK_ROW]};
-                double *at = s.R + (8 * q + g) * BLOCK_ROW + 8 * s.warp + 2 * quarter, c[2] = {at[0], at[1]};
+                double *at = block_there() + (8 * q + g) * BLOCK_ROW + 8 * s.warp + 2 * quarter,
+                       c[2] = {at[0], at[1]};
                 product_8x8x8(c, a, b);
                 at[0] = c[0], at[1] = c[1];
             }
@@ -306,8 +332,9 @@ __device__ __forceinline__ void substitute(const quick_work &s, double *tile, in
 #pragma unroll
     for (int q = 0; q < 8; q++) {
         double *at = tile + 8 * q * row, y[2] = {}, b[2];
-        const double *inverse = s.R + inverse_at(q) + g * BLOCK_ROW + quarter, a[2] = {inverse[0], inverse[4]},
-                     *block = s.R + (8 * q + quarter) * BLOCK_ROW + 8 * q + g;
+        const double *inverse = block_there() + inverse_at(q) + g * BLOCK_ROW + quarter,
+                     a[2] = {inverse[0], inverse[4]},
+                     *block = block_there() + (8 * q + quarter) * BLOCK_ROW + 8 * q + g;
         /* from where products leave a number to where they take it */
         const auto put = [&](const double x[2]) {
             __syncwarp();
@@ -335,18 +362,19 @@ __device__ __forceinline__ void substitute(const quick_work &s, double *tile, in
 
 /* ---- S = R^T R, Y <- Y R^-1 ------------------------------------------------------------------------- */
 
-/* Rows of block k, columns [col, col + 32 NT) of `of` (S or Y): less products with the rows before them, times
- * R_kk^-T, into the tile in shared memory and to their place. */
+/* Rows of block k, columns [col, col + 32 NT) of `of` (S or Y): less products with the rows before them,
+ * times R_kk^-T, into the tile in shared memory and to their place. */
 template <int NT, bool CORRECTED>
-__device__ __forceinline__ void eliminate_tile(const quick_work &s, double *of, int k, int col)
+__device__ __noinline__ void eliminate_tile(const quick_work &s, double *of, int k, int col)
 {
     constexpr int ROW = 32 * NT + 4;
     const int N = s.N;
-    double c[2][NT][4] = {}, *at = of + (int64_t)k * BAND * N + col, *tile = s.stage;
-    long_product<NT, LINES_ACROSS>(c, s.stage, s.S + k * BAND, N, of + col, N, N - col, k * BAND);
+    double c[2][NT][4] = {}, *at = of + (int64_t)k * BAND * N + col, *tile = stages_there();
+    long_product<NT, LINES_ACROSS>(c, stages_there(), s.S + k * BAND, N, of + col, N, N - col, k * BAND);
     __syncthreads();
     for_sums<NT>(c, [&](int i, int j, double x, double y) {
-        const double2 from = col + j < N ? __ldcg((const double2 *)(at + (int64_t)i * N + j)) : make_double2(0, 0);
+        const double2 from =
+            col + j < N ? __ldcg((const double2 *)(at + (int64_t)i * N + j)) : make_double2(0, 0);
         *(double2 *)(tile + i * ROW + j) = make_double2(from.x - x, from.y - y);
     });
     __syncthreads();
@@ -357,16 +385,15 @@ __device__ __forceinline__ void eliminate_tile(const quick_work &s, double *of, 
 #pragma unroll
     for (int r = 0; r < 4 * NT; r++) {
         const int e = threadIdx.x + r * CREW, i = e / (16 * NT), j = e % (16 * NT) * 2;
-        if (col + j < N)
-            *(double2 *)(at + (int64_t)i * N + j) = *(const double2 *)(tile + i * ROW + j);
+        if (col + j < N) *(double2 *)(at + (int64_t)i * N + j) = *(const double2 *)(tile + i * ROW + j);
     }
 }
 
 /* The tile is R_ki: block i of the diagonal loses R_ki^T R_ki. */
-__device__ __forceinline__ void reduce_diagonal(const quick_work &s, int i)
+static __device__ __noinline__ void reduce_diagonal(const quick_work &s, int i)
 {
     double c[2][2][4] = {}, *at = s.S + (int64_t)i * BAND * (s.N + 1);
-    add_products<2, LINES_ACROSS>(c, s.stage, BAND + 4, s.stage, BAND + 4, BAND);
+    add_products<2, LINES_ACROSS>(c, stages_there(), BAND + 4, stages_there(), BAND + 4, BAND);
     for_sums<2>(c, [&](int r, int j, double x, double y) {
         const double lost[2] = {x, y};
 #pragma unroll
@@ -384,7 +411,7 @@ __device__ __forceinline__ void put_tile(const pl_args_kron_sweep &a, const quic
     for (int e = threadIdx.x; e < BAND * 32 * NT; e += CREW) {
         const int j = k * BAND + e % BAND, i = first + e / BAND;
         if (i < s.n && j < s.n)
-            pl_cuda_set<double>(a.Q, s.b, i, j, s.stage[e % BAND * (32 * NT + 4) + e / BAND]);
+            pl_cuda_set<double>(a.Q, s.b, i, j, stages_there()[e % BAND * (32 * NT + 4) + e / BAND]);
     }
 }
 
@@ -413,19 +440,21 @@ __device__ void eliminate(const pl_args_kron_sweep &a, const quick_work &s, bool
 }
 
 /* Q = Y (1 - F) */
-template <int NT, int RANKS> __device__ void finish(const pl_args_kron_sweep &a, const quick_work &s)
+template <int NT, int RANKS>
+__device__ __noinline__ void finish(const pl_args_kron_sweep &a, const quick_work &s)
 {
     const int N = s.N, across = (N + 32 * NT - 1) / (32 * NT), all = N / BAND * across;
 #pragma unroll 1
     for (int e = s.rank; e < all; e += RANKS) {
         const int k = N / BAND - 1 - e / across, col = e % across * 32 * NT;
         double c[2][NT][4] = {};
-        long_product<NT, LINES_ACROSS>(c, s.stage, s.S + k * BAND, N, s.Y + col, N, N - col, (k + 1) * BAND);
+        long_product<NT, LINES_ACROSS>(c, stages_there(), s.S + k * BAND, N, s.Y + col, N, N - col,
+                                       (k + 1) * BAND);
         __syncthreads();
         for_sums<NT>(c, [&](int i, int j, double x, double y) {
             if (col + j >= N) return;
             const double2 from = __ldcg((const double2 *)(s.Y + (int64_t)(k * BAND + i) * N + col + j));
-            *(double2 *)(s.stage + i * (32 * NT + 4) + j) = make_double2(from.x - x, from.y - y);
+            *(double2 *)(stages_there() + i * (32 * NT + 4) + j) = make_double2(from.x - x, from.y - y);
         });
         __syncthreads();
         put_tile<NT>(a, s, k, col);
@@ -436,8 +465,9 @@ template <int NT, int RANKS> __device__ void finish(const pl_args_kron_sweep &a,
 
 /* Q by reflections, from X. */
 template <int NT, int RANKS>
-__device__ void reflect(const pl_args_kron_sweep &a, const quick_work &q, double *shared)
+__device__ __noinline__ void reflect(const pl_args_kron_sweep &a, const quick_work &q)
 {
+    double *shared = block_there();
     sweep_work s = q;
     const int n = s.n;
     s.Z = q.Y, s.X = q.S, s.T = q.P;
@@ -455,7 +485,6 @@ template <int NT, int RANKS>
 __global__ void __launch_bounds__(CREW, 2)
     quick_sweep_kernel(const __grid_constant__ pl_args_kron_sweep a, double *scratch)
 {
-    extern __shared__ double memory[];
     quick_work s;
     s.b = blockIdx.x / RANKS, s.rank = (int)(blockIdx.x % RANKS), s.n = (int)a.Q.rows;
     s.warp = threadIdx.x / 32, s.lane = threadIdx.x % 32;
@@ -464,9 +493,8 @@ __global__ void __launch_bounds__(CREW, 2)
     const int n = s.n, N = (int)filled_side(n);
     const int64_t entries = (int64_t)N * N;
     s.N = N, s.Y = scratch + s.b * quick_room(&a), s.P = s.Y + entries, s.S = s.P + entries;
-    s.pivot = s.S + entries, s.least = s.pivot + N, s.value = s.least + N, s.tops = s.value + N;
+    s.pivot = s.S + entries, s.weight = s.pivot + N, s.value = s.weight + N, s.tops = s.value + N;
     s.place = (int *)(s.tops + MOST_RANKS), s.V = s.tops + MOST_RANKS + N / 2;
-    s.stage = memory, s.R = memory + product_shared<NT>(), s.floor = s.R + BAND * BLOCK_ROW;
     int64_t k_row;
     turn_basis<RANKS>(a, s);
     const double *K = plain_factor<RANKS>(&k_row, a, s);
@@ -497,7 +525,7 @@ __global__ void __launch_bounds__(CREW, 2)
         eliminate<NT, RANKS>(a, s, last);
         if (last) return;
     }
-    reflect<NT, RANKS>(a, s, memory);
+    reflect<NT, RANKS>(a, s);
 }
 
 #endif

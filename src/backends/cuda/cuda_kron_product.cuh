@@ -27,8 +27,8 @@
 
 enum lines { LINES_ALONG, LINES_ACROSS };
 
-/* C += A B, 16 x 8 from 16 x 8 and 8 x 8: of A rows lane / 4 and 8 more, of B column lane / 4, depths lane % 4
- * and 4 more; of C rows lane / 4 and 8 more, columns 2 (lane % 4) and the next. */
+/* C += A B, 16 x 8 from 16 x 8 and 8 x 8: of A rows lane / 4 and 8 more, of B column lane / 4, depths lane %
+ * 4 and 4 more; of C rows lane / 4 and 8 more, columns 2 (lane % 4) and the next. */
 __device__ __forceinline__ void product_16x8x8(double c[4], const double a[4], const double b[2])
 {
     asm volatile("mma.sync.aligned.m16n8k8.row.col.f64.f64.f64.f64 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "
@@ -79,11 +79,9 @@ template <int NT> __device__ __forceinline__ int product_col(void)
 }
 
 /* f(row, column, C of it and of the next column) */
-template <int NT, class F>
-__device__ __forceinline__ void for_sums(const double (&c)[2][NT][4], const F &f)
+template <int NT, class F> __device__ __forceinline__ void for_sums(const double (&c)[2][NT][4], const F &f)
 {
-    const int lane = threadIdx.x % 32, r = product_row() + lane / 4,
-              col = product_col<NT>() + 2 * (lane % 4);
+    const int lane = threadIdx.x % 32, r = product_row() + lane / 4, col = product_col<NT>() + 2 * (lane % 4);
 #pragma unroll
     for (int m = 0; m < 2; m++)
 #pragma unroll
@@ -129,10 +127,12 @@ __device__ __forceinline__ void copy_stage(double *to, const double *from, int64
         const int e = threadIdx.x + r * CREW;
         if (L == LINES_ALONG) {
             const int line = e / (DEPTH / 2), at = e % (DEPTH / 2) * 2;
-            copy_16(to + line * stage_of<L, COUNT>::ROW + at, from + (line < there ? line * row : 0) + k + at);
+            copy_16(to + line * stage_of<L, COUNT>::ROW + at,
+                    from + (line < there ? line * row : 0) + k + at);
         } else {
             const int at = e / (COUNT / 2), line = e % (COUNT / 2) * 2;
-            copy_16(to + at * stage_of<L, COUNT>::ROW + line, from + (k + at) * row + (line < there ? line : 0));
+            copy_16(to + at * stage_of<L, COUNT>::ROW + line,
+                    from + (k + at) * row + (line < there ? line : 0));
         }
     }
 }
