@@ -245,8 +245,104 @@ static void all_kinds(machine *at, int64_t n)
     free(K), free(Q), free(V), free(before), free(W), free(one), free(line), free(size);
 }
 
+/* ---- put off together ---------------------------------------------------------------------------- */
+
+#define SHAPES 5
+
+/* Matrices of one shape with both sides' factors. */
+typedef struct {
+    pl_mat Q[2], K[2], V, live;
+} sides;
+
+typedef struct {
+    sides of[SHAPES];
+    int together;
+} all_sides;
+
+static void call_sides(pl_queue *q, void *arg)
+{
+    all_sides *all = arg;
+    if (all->together) pl_queue_overlap_begin(q);
+    for (int side = 0; side < 2; side++)
+        for (int k = 0; k < SHAPES; k++) {
+            sides *s = &all->of[k];
+            PL_CALL(kron_sweep, q, .Q = s->Q[side], .V = s->V, .K = s->K[side], .live = s->live,
+                    .trans = side, .every = 10, .after = 1);
+        }
+    if (all->together) pl_queue_overlap_end(q);
+}
+
+/* Two matrices of each shape, the second one of some not due, one factor not finite. */
+static void fill_sides(machine *at, all_sides *all, const int64_t shape[SHAPES][2])
+{
+    for (int k = 0; k < SHAPES; k++) {
+        sides *s = &all->of[k];
+        double live[2 * PL_LIVE_COLS], *V = numbers(2 * shape[k][0] * shape[k][1], 3);
+        for (int side = 0; side < 2; side++) {
+            const int64_t n = shape[k][side];
+            double *K = map_new(2 * n * n), *Q = map_new(2 * n * n);
+            for (int b = 0; b < 2; b++)
+                factor_of(K + b * n * n, Q + b * n * n, n, k == 1 && side == b ? NO_NUMBER : OLD_BASIS,
+                          (uint64_t)(100 * k + 40 * side + 20 * b));
+            s->Q[side] = put(at, POLAR_DTYPE_F32, 2, n, n, Q),
+            s->K[side] = put(at, POLAR_DTYPE_F64, 2, n, n, K);
+            free(K), free(Q);
+        }
+        for (int b = 0; b < 2; b++) {
+            pl_live_row(live + b * PL_LIVE_COLS, 1, 1, 0.1, 0, 0.9, 0.95, 1e-8);
+            live[b * PL_LIVE_COLS + PL_LIVE_STEP] = k == 2 ? 11 + b : 11;
+        }
+        s->V = put(at, POLAR_DTYPE_F32, 2, shape[k][0], shape[k][1], V);
+        s->live = put(at, POLAR_DTYPE_F64, 2, 1, PL_LIVE_COLS, live);
+        free(V);
+    }
+}
+
+static int64_t differing(machine *at, const pl_mat *x, const pl_mat *y)
+{
+    double *a = get(at, x), *b = get(at, y);
+    const int64_t n = x->batch * x->rows * x->cols;
+    int64_t bad = 0;
+    for (int64_t i = 0; i < n; i++) bad += a[i] != b[i] && !(isnan(a[i]) && isnan(b[i]));
+    free(a), free(b);
+    return bad;
+}
+
+static void free_sides(machine *at, all_sides *all)
+{
+    for (int k = 0; k < SHAPES; k++) {
+        sides *s = &all->of[k];
+        for (int side = 0; side < 2; side++)
+            pl_mat_free(&s->Q[side], at->dev), pl_mat_free(&s->K[side], at->dev);
+        pl_mat_free(&s->V, at->dev), pl_mat_free(&s->live, at->dev);
+    }
+}
+
+static void both_sides(machine *at, const int64_t shape[SHAPES][2])
+{
+    all_sides together = {.together = 1}, alone = {.together = 0};
+    pl_graph *graph = NULL;
+    int64_t bases = 0, lines = 0;
+    fill_sides(at, &together, shape), fill_sides(at, &alone, shape);
+    call_sides(at->q, &alone);
+    TEST_TRY(pl_graph_create(&graph, at->dev));
+    TEST_TRY(pl_graph_run(graph, at->q, call_sides, &together));
+    TEST_TRY(polar_queue_sync(at->q));
+    for (int k = 0; k < SHAPES; k++) {
+        for (int side = 0; side < 2; side++)
+            bases += differing(at, &together.of[k].Q[side], &alone.of[k].Q[side]);
+        lines += differing(at, &together.of[k].V, &alone.of[k].V);
+    }
+    test_exact("both sides of several shapes, put off together: bases", bases);
+    test_exact("... lines", lines);
+    pl_graph_destroy(graph);
+    free_sides(at, &together), free_sides(at, &alone);
+}
+
 int main(int argc, char **argv)
 {
+    static const int64_t small[SHAPES][2] = {{66, 5}, {70, 67}, {65, 40}, {80, 80}, {7, 9}},
+                         large[SHAPES][2] = {{192, 75}, {260, 130}, {66, 270}, {150, 150}, {20, 300}};
     machine at;
     const char *device = test_begin(argc, argv);
     map_need_device(device);
@@ -254,7 +350,9 @@ int main(int argc, char **argv)
     few = test_few(argc, argv);
     sweep(&at, 75, 9, 0);
     all_kinds(&at, 75);
+    both_sides(&at, small);
     if (!few) {
+        both_sides(&at, large);
         sweep(&at, 192, 20, 1);
         sweep(&at, 300, 5, 0);
         all_kinds(&at, 192);

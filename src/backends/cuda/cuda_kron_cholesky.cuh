@@ -41,6 +41,7 @@
 
 #include "cuda_kron_product.cuh"
 #include "cuda_kron_sweep.cuh"
+#include "cuda_table.cuh"
 
 #define QUICK_WARPS 8
 #define MOST_ROUNDS 5
@@ -481,12 +482,28 @@ __device__ __noinline__ void reflect(const pl_args_kron_sweep &a, const quick_wo
     form<QUICK_WARPS, RANKS>(a, s);
 }
 
+/* What a call does with V's lines: moves them; or keeps them, or leaves them, since those of the other side
+ * move in the same launch, and both are moved behind it. */
+enum { LINES_MOVE, LINES_KEEP, LINES_LEAVE };
+
+/* Of matrix b: the order of its columns, whose first is -1 where they are not finite; V as it was. */
+static __device__ __forceinline__ int *place_of(const pl_args_kron_sweep &a, double *scratch, int64_t b)
+{
+    const int64_t N = filled_side(a.Q.rows);
+    return (int *)(scratch + b * quick_room(&a) + 3 * N * N + 3 * N + MOST_RANKS);
+}
+
+static __device__ __forceinline__ double *kept_lines(const pl_args_kron_sweep &a, double *scratch, int64_t b)
+{
+    return (double *)place_of(a, scratch, b) + filled_side(a.Q.rows) / 2;
+}
+
 template <int NT, int RANKS>
-__global__ void __launch_bounds__(CREW, 2)
-    quick_sweep_kernel(const __grid_constant__ pl_args_kron_sweep a, double *scratch)
+__device__ __forceinline__ void sweep_matrix(const pl_args_kron_sweep &a, int64_t b, double *scratch,
+                                             int lines)
 {
     quick_work s;
-    s.b = blockIdx.x / RANKS, s.rank = (int)(blockIdx.x % RANKS), s.n = (int)a.Q.rows;
+    s.b = b, s.rank = (int)(blockIdx.x % RANKS), s.n = (int)a.Q.rows;
     s.warp = threadIdx.x / 32, s.lane = threadIdx.x % 32;
     const double *live = pl_cuda_live(a.live, s.b);
     if (!pl_kron_sweep_due(live, a.every, a.after)) return;
@@ -494,7 +511,7 @@ __global__ void __launch_bounds__(CREW, 2)
     const int64_t entries = (int64_t)N * N;
     s.N = N, s.Y = scratch + s.b * quick_room(&a), s.P = s.Y + entries, s.S = s.P + entries;
     s.pivot = s.S + entries, s.weight = s.pivot + N, s.value = s.weight + N, s.tops = s.value + N;
-    s.place = (int *)(s.tops + MOST_RANKS), s.V = s.tops + MOST_RANKS + N / 2;
+    s.place = place_of(a, scratch, b), s.V = kept_lines(a, scratch, b);
     int64_t k_row;
     turn_basis<RANKS>(a, s);
     const double *K = plain_factor<RANKS>(&k_row, a, s);
@@ -502,14 +519,17 @@ __global__ void __launch_bounds__(CREW, 2)
     multiply_factor<NT, RANKS>(s, K, k_row);
     ranks_sync<RANKS>();
     rows_rayleigh<RANKS>(s);
-    keep_lines<QUICK_WARPS, RANKS>(a, s);
+    if (lines != LINES_LEAVE) keep_lines<QUICK_WARPS, RANKS>(a, s);
     ranks_sync<RANKS>();
     double trace;
-    if (!values_finite<QUICK_WARPS, RANKS>(&trace, a, s)) return;
+    if (!values_finite<QUICK_WARPS, RANKS>(&trace, a, s)) {
+        if (s.rank == 0 && threadIdx.x == 0) s.place[0] = -1;
+        return;
+    }
     order_columns<QUICK_WARPS, RANKS>(s);
     ranks_sync<RANKS>();
     put_factors<QUICK_WARPS, RANKS>(a, s, live, trace);
-    move_lines<QUICK_WARPS, RANKS>(a, s);
+    if (lines == LINES_MOVE) move_lines<QUICK_WARPS, RANKS>(a, s);
     sort_columns<RANKS>(s, s.Y, N, N, true);
     ranks_sync<RANKS>();
 #pragma unroll 1
@@ -526,6 +546,53 @@ __global__ void __launch_bounds__(CREW, 2)
         if (last) return;
     }
     reflect<NT, RANKS>(a, s);
+}
+
+/* Calls of one launch, and the block of each call's first matrix. */
+template <int CAPACITY> struct sweep_table {
+    int count;
+    uint32_t first[CAPACITY + 1];
+    double *scratch[CAPACITY];
+    uint8_t lines[CAPACITY];
+    pl_args_kron_sweep call[CAPACITY];
+};
+
+/* The next launch's blocks come where there is room (and wait for this one before they end: else whatever is
+ * behind them would not). */
+template <int NT, int RANKS, int CAPACITY>
+__global__ void __launch_bounds__(CREW, 2)
+    quick_sweep_kernel(const __grid_constant__ sweep_table<CAPACITY> table)
+{
+    const int i = call_of_block(table.first, table.count);
+    let_next_begin();
+    sweep_matrix<NT, RANKS>(table.call[i], (blockIdx.x - table.first[i]) / RANKS, table.scratch[i],
+                            table.lines[i]);
+    wait_for_those_before();
+}
+
+#define MOVED_ROWS 32 /* of a block */
+
+/* Calls 2 p and 2 p + 1 have changed the two sides of one V, of which the first kept what was in it: its rows
+ * and columns change places. `first` counts blocks of pairs. */
+template <int CAPACITY>
+__global__ void __launch_bounds__(CREW) move_both_kernel(const __grid_constant__ sweep_table<CAPACITY> table)
+{
+    const int p = call_of_block(table.first, table.count);
+    const pl_args_kron_sweep &a = table.call[2 * p], &c = table.call[2 * p + 1];
+    const int64_t rows = a.V.rows, cols = a.V.cols, each = (rows + MOVED_ROWS - 1) / MOVED_ROWS,
+                  at = blockIdx.x - table.first[p], b = at / each, from = at % each * MOVED_ROWS;
+    if (!pl_kron_sweep_due(pl_cuda_live(a.live, b), a.every, a.after)) return;
+    const int *place = place_of(a, table.scratch[2 * p], b),
+              *other = place_of(c, table.scratch[2 * p + 1], b);
+    const int *down = a.trans ? other : place, *across = a.trans ? place : other;
+    const double *V = kept_lines(a, table.scratch[2 * p], b);
+    const bool moves = down[0] >= 0, shifts = across[0] >= 0;
+    for (int64_t i = from + threadIdx.x / 32; i < rows && i < from + MOVED_ROWS; i += CREW / 32) {
+        const double *line = V + (moves ? down[i] : i) * cols;
+#pragma unroll 4
+        for (int64_t j = threadIdx.x % 32; j < cols; j += 32)
+            pl_cuda_set<double>(a.V, b, i, j, line[shifts ? across[j] : j]);
+    }
 }
 
 #endif
