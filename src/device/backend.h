@@ -39,6 +39,8 @@ typedef struct pl_backend {
     void (*overlap_end)(pl_queue *q);
     /* scratch an op takes for itself, for dry runs; or NULL */
     size_t (*op_scratch)(pl_queue *q, pl_op_id id, const void *args);
+    /* scratch that overlap_end takes for this op, put off; all of them together; or NULL */
+    size_t (*put_off_scratch)(pl_queue *q, pl_op_id id, const void *args);
     /* a fused op it has takes these operands; or NULL: any */
     int (*op_serves)(pl_queue *q, pl_op_id id, const void *args);
     /* FLOPs per second of a loop in registers, for benchmarks; or NULL */

@@ -152,6 +152,8 @@ static int enter(pl_queue *q, pl_op_id id, const void *args, polar_status checke
         pl_scratch_take(q, q->dev->backend->op_scratch(q, id, args));
         pl_scratch_end(q, mark);
     }
+    if (q->overlap && q->dev->backend->put_off_scratch)
+        q->put_off += q->dev->backend->put_off_scratch(q, id, args);
     return 0;
 }
 

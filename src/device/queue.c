@@ -276,12 +276,17 @@ void pl_queue_after(pl_queue *q, pl_queue *other)
 void pl_queue_overlap_begin(pl_queue *q)
 {
     q->overlap = 1;
+    q->put_off = 0;
 }
 
 void pl_queue_overlap_end(pl_queue *q)
 {
     q->overlap = 0;
-    if (q->dev->backend->overlap_end && !q->dry) q->dev->backend->overlap_end(q);
+    if (q->dry) {
+        pl_scratch_mark mark = pl_scratch_begin(q);
+        pl_scratch_take(q, q->put_off);
+        pl_scratch_end(q, mark);
+    } else if (q->dev->backend->overlap_end) q->dev->backend->overlap_end(q);
 }
 
 int pl_queue_has(const pl_queue *q, pl_op_id id)

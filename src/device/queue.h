@@ -43,6 +43,7 @@ struct polar_queue {
     uint64_t serial;   /* never given twice in a process */
     void *impl;        /* the backend's: stream, record list, ... */
     int overlap;       /* between pl_queue_overlap_begin and ..._end */
+    size_t put_off;    /* in a dry run: scratch that overlap_end would take */
     pl_op_watch watch; /* of benchmarks, outside of captures; or NULL */
     void *watch_arg;
     pl_queue *next;      /* of its device */

@@ -22,10 +22,21 @@ enum state { READY, WAITING, ENDED };
 /* Copies that were put off, done in the order in which they came. */
 struct copy_list {
     std::vector<deferred> list;
+    std::vector<size_t> groups; /* where each ends in the list */
     void do_all()
     {
         for (size_t i = 0; i < list.size(); i++) deferred(std::move(list[i]))();
         list.clear();
+        groups.clear();
+    }
+    void do_groups(size_t left) /* all but the last ones */
+    {
+        if (groups.size() <= left) return;
+        const size_t gone = groups.size() - left, end = groups[gone - 1];
+        for (size_t i = 0; i < end; i++) deferred(std::move(list[i]))();
+        list.erase(list.begin(), list.begin() + (ptrdiff_t)end);
+        groups.erase(groups.begin(), groups.begin() + (ptrdiff_t)gone);
+        for (size_t &g : groups) g -= end;
     }
 };
 

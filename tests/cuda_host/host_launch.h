@@ -35,6 +35,7 @@ template <class COPY> void defer(bool blocks, const COPY &copy)
     else copy();
 }
 void catch_up(bool blocks);
+void end_group(), catch_up_groups(size_t left); /* of the thread's own: all but the last groups */
 
 void polling_at(const char *what); /* what the next poll() is for, in the words of a report */
 

@@ -176,7 +176,19 @@ static void copy_16(const operands &o, const form &) /* [shared], [global], 16 *
 static void own_copies(const operands &, const form &)
 {
     catch_up(false);
-    race::copies_waited();
+    race::copies_commit(), race::copies_waited(0);
+}
+
+static void commit_copies(const operands &, const form &)
+{
+    end_group();
+    race::copies_commit();
+}
+
+static void copies_come(const operands &o, const form &) /* groups that may be left */
+{
+    catch_up_groups(o[0].as<uint32_t>());
+    race::copies_waited(o[0].as<uint32_t>());
 }
 
 static void commit_stores(const operands &, const form &)
@@ -299,6 +311,8 @@ static const struct {
     {"red.release.gpu.global.add.u32", add_to_counter},
     {"cp.async.cg.shared.global", copy_16},
     {"cp.async.wait_all", own_copies},
+    {"cp.async.commit_group", commit_copies},
+    {"cp.async.wait_group", copies_come},
     {"cp.async.bulk.wait_group", own_stores},
     {"cp.async.bulk.commit_group", commit_stores},
     {"fence.proxy.async", proxy_fence},

@@ -361,11 +361,16 @@ void copy_own(const void *to, const void *from, size_t bytes)
     touch_apart(a->as_copies, a->copies + 1, to, bytes, true, 0);
 }
 
-void copies_waited()
+void copies_commit()
+{
+    if (on) mine()->copies++;
+}
+
+void copies_waited(uint32_t left)
 {
     if (!on) return;
     actor *a = mine();
-    if (a->as_copies) know(a->as_copies, ++a->copies);
+    if (a->as_copies && a->copies > left) know(a->as_copies, a->copies - left);
 }
 
 void bulk_store(const void *at, size_t bytes, bool write)

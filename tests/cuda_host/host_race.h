@@ -128,7 +128,7 @@ bool after_launches(const asker &a); /* those before have ended, as far as the a
 
 /* Copies and products that act on their own. */
 void counted(const void *mbarrier, const void *at, size_t bytes, bool write, unsigned how);
-void copy_own(const void *to, const void *from, size_t bytes), copies_waited();
+void copy_own(const void *to, const void *from, size_t bytes), copies_commit(), copies_waited(uint32_t left);
 void bulk_store(const void *at, size_t bytes, bool write), stores_commit(),
     stores_waited(uint32_t left, bool reads_alone);
 void products_commit(), products_waited(uint32_t left);

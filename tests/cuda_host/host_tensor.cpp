@@ -196,6 +196,28 @@ static void mma_f64(const operands &o, const form &) /* d (2), a, b, c (2) */
     o[1].set(p.d[1]);
 }
 
+struct wide_double_product {
+    double d[4], a[4], b[2];
+};
+
+static void mma_f64_wide(const operands &o, const form &) /* d (4), a (4), b (2), c (4) */
+{
+    wide_double_product p;
+    for (int i = 0; i < 4; i++) p.d[i] = o[10 + i].as<double>(), p.a[i] = o[4 + i].as<double>();
+    for (int i = 0; i < 2; i++) p.b[i] = o[8 + i].as<double>();
+    meet(ALL_LANES, &p, [](void **lanes) {
+        for (int lane = 0; lane < 32; lane++)
+            for (int i = 0; i < 4; i++)
+                for (int k = 0; k < 8; k++) {
+                    double a = ((wide_double_product *)lanes[lane / 4 * 4 + k % 4])->a[k / 4 * 2 + i / 2],
+                           b = ((wide_double_product *)lanes[(2 * (lane % 4) + i % 2) * 4 + k % 4])->b[k / 4];
+                    double *d = &((wide_double_product *)lanes[lane])->d[i];
+                    *d = fma(a, b, *d);
+                }
+    });
+    for (int i = 0; i < 4; i++) o[i].set(p.d[i]);
+}
+
 /* ---- wgmma -------------------------------------------------------------------------------------- */
 
 /* Bits 4 to 6 of an address are mixed with those from 7 on, as wide as the swizzle. */
@@ -474,6 +496,7 @@ static const struct {
     {"movmatrix.", transpose_block},
     {"mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32", mma_bf16},
     {"mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64", mma_f64},
+    {"mma.sync.aligned.m16n8k8.row.col.f64.f64.f64.f64", mma_f64_wide},
     {"wgmma.mma_async.", wgmma},
     {"wgmma.", group_sync},
     {"cp.async.bulk.tensor.3d.shared", bulk_load},

@@ -310,6 +310,16 @@ void catch_up(bool blocks)
     (blocks ? here->copies : now->of->copies).do_all();
 }
 
+void end_group()
+{
+    now->of->copies.groups.push_back(now->of->copies.list.size());
+}
+
+void catch_up_groups(size_t left)
+{
+    now->of->copies.do_groups(left);
+}
+
 /* ---- a block ------------------------------------------------------------------------------------ */
 
 /* A lane of the warp has ended: who waited for it need not. */

@@ -15,6 +15,7 @@
 #include "cuda_products.h"
 #include "cuda_kernels.h"
 #include "cuda_multi.h"
+#include "cuda_hopper_kron.h"
 #include "cuda_multi_lines.h"
 #include "cuda_multi_moment.h"
 #include "cuda_multi_stage.h"
@@ -184,6 +185,7 @@ static void cuda_queue_close(pl_queue *q)
     pl_free(c->lines);
     pl_free(c->moments);
     pl_free(c->ns);
+    pl_free(c->sweeps);
     if (c->owns_stream) cudaStreamDestroy(c->stream);
     if (c->side) cudaStreamDestroy(c->side);
     pl_free(c);
@@ -203,7 +205,9 @@ static polar_status queue_resources(pl_queue *q, pl_cuda_queue *c, void *stream)
     c->lines = pl_calloc(1, sizeof *c->lines);
     c->moments = pl_calloc(1, sizeof *c->moments);
     c->ns = pl_calloc(1, sizeof *c->ns);
-    PL_NEED(c->multi && c->small && c->lines && c->moments && c->ns, POLAR_E_NOMEM, "a queue's table of ops");
+    c->sweeps = pl_calloc(1, sizeof *c->sweeps);
+    PL_NEED(c->multi && c->small && c->lines && c->moments && c->ns && c->sweeps, POLAR_E_NOMEM,
+            "a queue's table of ops");
     PL_TRY(cuda_mem_alloc(q->dev, &c->workspace, PL_CUDA_WORKSPACE));
     PL_TRY(cuda_mem_alloc(q->dev, (void **)&c->counters, PL_CUDA_PRODUCTS_COUNTERS * sizeof *c->counters));
     PL_TRY(pl_cuda_fail(cudaMemset(c->counters, 0, PL_CUDA_PRODUCTS_COUNTERS * sizeof *c->counters),
@@ -393,6 +397,7 @@ static size_t cuda_op_scratch(pl_queue *q, pl_op_id id, const void *args)
     if (id == PL_OP_##op) return pl_cuda_##op##_scratch(args);
 #include "device/ops.def"
     if (id == PL_OP_inner) return pl_cuda_inner_scratch(args);
+    if (id == PL_OP_kron_sweep) return pl_cuda_kron_sweep_scratch(args);
     if (id == PL_OP_newton_schulz) return pl_cuda_newton_schulz_scratch(q, args);
     return pl_cuda_layer_scratch(id, args);
 }
@@ -421,6 +426,7 @@ const pl_backend pl_backend_cuda = {
     .queue_captured = cuda_queue_captured,
     .overlap_end = pl_cuda_overlap_end,
     .op_scratch = cuda_op_scratch,
+    .put_off_scratch = pl_cuda_put_off_scratch,
     .op_serves = pl_cuda_op_serves,
     .time_begin = cuda_time_begin,
     .time_end = cuda_time_end,

@@ -34,6 +34,10 @@ void pl_cuda_launch_line_factors(cudaStream_t stream, const pl_args_line_factors
 void pl_cuda_launch_scale_lines(cudaStream_t stream, const pl_args_scale_lines *a);
 void pl_cuda_launch_inner(cudaStream_t stream, const pl_args_inner *a, void *scratch);
 size_t pl_cuda_inner_scratch(const pl_args_inner *a); /* bytes */
+/* one call's sweeps; those of many calls: cuda_hopper_kron.h, where a cluster serves them */
+void pl_cuda_launch_kron_sweep(cudaStream_t stream, const pl_args_kron_sweep *a, void *scratch);
+size_t pl_cuda_kron_sweep_scratch(const pl_args_kron_sweep *a);
+int pl_cuda_sweeps_by_cluster(const pl_args_kron_sweep *a);
 /* both in one pass: W, M, V from G */
 void pl_cuda_launch_adamw_step(cudaStream_t stream, const pl_args_adamw_step *a);
 /* F = 1 where G is not finite */

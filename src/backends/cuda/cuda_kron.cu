@@ -17,17 +17,24 @@ template <int W> static void launch_sweep(cudaStream_t stream, const pl_args_kro
     sweep_kernel<W, 1><<<(unsigned)a->Q.batch, 32 * W, bytes, stream>>>(*a, scratch);
 }
 
+int pl_cuda_sweeps_by_cluster(const pl_args_kron_sweep *a)
+{
+    int device = 0;
+    cudaGetDevice(&device);
+    return pl_hopper_sweeps(a->Q.rows) && pl_cuda_ns_usable(device);
+}
+
 size_t pl_cuda_kron_sweep_scratch(const pl_args_kron_sweep *a)
 {
+    if (pl_cuda_sweeps_by_cluster(a)) return pl_hopper_sweep_scratch(a);
     return (size_t)(a->Q.batch * sweep_room(a)) * sizeof(double) + sizeof(double);
 }
 
 void pl_cuda_launch_kron_sweep(cudaStream_t stream, const pl_args_kron_sweep *a, void *scratch)
 {
-    int device = 0;
-    cudaGetDevice(&device);
-    if (pl_hopper_sweeps(a->Q.rows) && pl_cuda_ns_usable(device))
-        pl_hopper_sweep(stream, a, (double *)scratch);
-    else if (a->Q.rows <= 64) launch_sweep<4>(stream, a, (double *)scratch);
+    if (pl_cuda_sweeps_by_cluster(a)) {
+        pl_hopper_sweep_list one = {1, {*a}, {(double *)scratch}};
+        pl_hopper_sweep(stream, &one);
+    } else if (a->Q.rows <= 64) launch_sweep<4>(stream, a, (double *)scratch);
     else launch_sweep<16>(stream, a, (double *)scratch);
 }

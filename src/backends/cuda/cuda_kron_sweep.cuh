@@ -60,6 +60,12 @@ static __host__ __device__ constexpr int panel_side(int ranks)
     return ranks > 1 ? 1400 : 960;
 }
 
+/* Warps that make a panel's Gram matrix: each has room for one. */
+static __host__ __device__ constexpr int gram_warps(int warps)
+{
+    return warps == 8 ? 4 : warps;
+}
+
 /* Doubles of scratch memory a matrix. */
 static __host__ __device__ inline int64_t sweep_room(const pl_args_kron_sweep *a)
 {
@@ -137,18 +143,79 @@ template <int W, int RANKS> __device__ void rayleigh(const pl_args_kron_sweep &a
     }
 }
 
-/* place[r]: of which column the r-th largest is. */
+/* place[r]: of which column the r-th largest is; a warp a column, its lanes over the others. */
 template <int W, int RANKS> __device__ void order_columns(const sweep_work &s)
 {
-    for (int j = s.rank * 32 * W + threadIdx.x; j < s.n; j += RANKS * 32 * W) {
+#pragma unroll 1
+    for (int j = s.rank + RANKS * s.warp; j < s.n; j += RANKS * W) {
         const double mine = __ldcg(s.value + j);
         int before = 0;
-        for (int i = 0; i < s.n; i++) {
+#pragma unroll 8
+        for (int i = s.lane; i < s.n; i += 32) {
             const double x = __ldcg(s.value + i);
             before += x > mine || (x == mine && i < j);
         }
-        s.place[before] = j;
+        for (int half = 16; half > 0; half /= 2) before += __shfl_xor_sync(PL_WARP_LANES, before, half);
+        if (s.lane == 0) s.place[before] = j;
     }
+}
+
+/* V as it was, into scratch memory. */
+template <int W, int RANKS> __device__ void keep_lines(const pl_args_kron_sweep &a, const sweep_work &s)
+{
+    for (int64_t i = s.rank + RANKS * s.warp; i < a.V.rows; i += RANKS * W)
+#pragma unroll 4
+        for (int64_t j = s.lane; j < a.V.cols; j += 32)
+            s.V[i * a.V.cols + j] = pl_cuda_at<double>(a.V, s.b, i, j);
+}
+
+template <int W, int RANKS> __device__ void move_lines(const pl_args_kron_sweep &a, const sweep_work &s)
+{
+    for (int64_t i = s.rank + RANKS * s.warp; i < a.V.rows; i += RANKS * W) {
+        const int64_t from = a.trans ? i : __ldcg(s.place + i);
+#pragma unroll 4
+        for (int64_t j = s.lane; j < a.V.cols; j += 32)
+            pl_cuda_set<double>(a.V, s.b, i, j,
+                                __ldcg(s.V + from * a.V.cols + (a.trans ? __ldcg(s.place + j) : j)));
+    }
+}
+
+/* All of the cluster's threads: what is this one's. */
+#define FOR_OURS(at, count) \
+    for (int64_t at = (int64_t)s.rank * 32 * W + threadIdx.x; at < (count); at += RANKS * 32 * W)
+
+/* The sum of the values for every lane; one of them is not finite: Q and F become NaN, and false. */
+template <int W, int RANKS>
+__device__ bool values_finite(double *trace, const pl_args_kron_sweep &a, const sweep_work &s)
+{
+    const int n = s.n;
+    double sum = 0;
+    bool wrong = false;
+    for (int j = s.lane; j < n; j += 32) {
+        const double x = __ldcg(s.value + j);
+        sum += x, wrong |= !(x - x == 0);
+    }
+    *trace = lanes_sum(sum);
+    if (!__syncthreads_or(wrong)) return true;
+    FOR_OURS(at, (int64_t)n * n) pl_cuda_set<double>(a.Q, s.b, at / n, at % n, NAN);
+    if (a.F.data) FOR_OURS(k, n) pl_cuda_set<double>(a.F, s.b, 0, k, NAN);
+    return false;
+}
+
+/* F from the values in their order. */
+template <int W, int RANKS>
+__device__ void put_factors(const pl_args_kron_sweep &a, const sweep_work &s, const double *live,
+                            double trace)
+{
+    const int n = s.n;
+    if (!a.F.data) return;
+    const double unit = pl_kron_unit(a.kind, (double)n, trace, live[PL_LIVE_BETA2], live[PL_LIVE_C2],
+                                     live[PL_LIVE_STEP]),
+                 least = unit * __ldcg(s.value + __ldcg(s.place + n - 1));
+    FOR_OURS(k, n)
+    pl_cuda_set<double>(a.F, s.b, 0, k,
+                        pl_kron_factor(a.kind, unit * __ldcg(s.value + __ldcg(s.place + k)), least,
+                                       live[PL_LIVE_EPS], a.power));
 }
 
 /* ---- reflections ----------------------------------------------------------------------------------- */
@@ -213,24 +280,25 @@ template <int W> __device__ void reflect_panel(const sweep_work &s, int k0)
 /* T of the panel, to shared memory and to its place. */
 template <int W> __device__ void make_t(const sweep_work &s, int k0)
 {
+    constexpr int G = gram_warps(W);
     const int m = s.n - k0, t = threadIdx.x, at = s.lane / 4 * s.row + s.lane % 4;
     double g[3][2] = {};
 #pragma unroll 1
-    for (int c = 4 * s.warp; c < m; c += 4 * W) {
+    for (int c = 4 * s.warp; c < m && s.warp < G; c += 4 * G) {
         const double a = s.panel[at + c], b = s.panel[at + 8 * s.row + c];
         product_8x8x4(g[0], a, a);
         product_8x8x4(g[1], a, b);
         product_8x8x4(g[2], b, b);
     }
 #pragma unroll
-    for (int q = 0; q < 6; q++) {
+    for (int q = 0; q < 6 && s.warp < G; q++) {
         const int i = s.lane / 4 + q / 4 * 8, j = 2 * (s.lane % 4) + q % 2 + (q / 2 ? 8 : 0);
         s.parts[s.warp * 256 + i * REFLECTED + j] = g[q / 2][q % 2];
     }
     __syncthreads();
     for (int e = t; e < 256; e += 32 * W) {
         double sum = 0;
-        for (int w = 0; w < W; w++) sum += s.parts[w * 256 + e]; /* below the diagonal it is anything */
+        for (int w = 0; w < G; w++) sum += s.parts[w * 256 + e]; /* below the diagonal it is anything */
         s.gram[e] = sum;
     }
     __syncthreads();
@@ -363,10 +431,6 @@ template <int W, int RANKS> __device__ void form(const pl_args_kron_sweep &a, co
 
 /* ---- the kernel ------------------------------------------------------------------------------------ */
 
-/* What is this thread's of the cluster's. */
-#define FOR_OURS(at, count) \
-    for (int64_t at = (int64_t)s.rank * 32 * W + threadIdx.x; at < (count); at += RANKS * 32 * W)
-
 template <int W, int RANKS>
 __global__ void __launch_bounds__(32 * W, W == 16 ? 1 : 4)
     sweep_kernel(const __grid_constant__ pl_args_kron_sweep a, double *scratch)
@@ -389,36 +453,14 @@ __global__ void __launch_bounds__(32 * W, W == 16 ? 1 : 4)
     multiply<W, RANKS>(a, s);
     ranks_sync<RANKS>();
     rayleigh<W, RANKS>(a, s);
-    FOR_OURS(at, entries) s.V[at] = pl_cuda_at<double>(a.V, s.b, at / a.V.cols, at % a.V.cols);
+    keep_lines<W, RANKS>(a, s);
     ranks_sync<RANKS>();
-    double trace = 0;
-    bool wrong = false;
-    for (int j = s.lane; j < n; j += 32) {
-        const double x = __ldcg(s.value + j);
-        trace += x, wrong |= !(x - x == 0);
-    }
-    trace = lanes_sum(trace);
-    if (__syncthreads_or(wrong)) {
-        FOR_OURS(at, square) pl_cuda_set<double>(a.Q, s.b, at / n, at % n, NAN);
-        if (a.F.data) FOR_OURS(k, n) pl_cuda_set<double>(a.F, s.b, 0, k, NAN);
-        return;
-    }
+    double trace;
+    if (!values_finite<W, RANKS>(&trace, a, s)) return;
     order_columns<W, RANKS>(s);
     ranks_sync<RANKS>();
-    const double unit =
-        pl_kron_unit(a.kind, (double)n, trace, live[PL_LIVE_BETA2], live[PL_LIVE_C2], live[PL_LIVE_STEP]);
-    if (a.F.data) FOR_OURS(k, n)
-    pl_cuda_set<double>(a.F, s.b, 0, k,
-                        pl_kron_factor(a.kind, unit * __ldcg(s.value + __ldcg(s.place + k)),
-                                       unit * __ldcg(s.value + __ldcg(s.place + n - 1)), live[PL_LIVE_EPS],
-                                       a.power));
-    FOR_OURS(at, entries)
-    {
-        const int64_t i = at / a.V.cols, j = at % a.V.cols,
-                      from = a.trans ? i * a.V.cols + __ldcg(s.place + j)
-                                     : (int64_t)__ldcg(s.place + i) * a.V.cols + j;
-        pl_cuda_set<double>(a.V, s.b, i, j, __ldcg(s.V + from));
-    }
+    put_factors<W, RANKS>(a, s, live, trace);
+    move_lines<W, RANKS>(a, s);
     double top = 0;
     for (int q = 0; q < RANKS; q++) top += __ldcg(s.tops + q);
     /* a power of two that brings the entries near 1, so that squares neither over- nor underflow */
