@@ -15,7 +15,7 @@ programs="test_put_off test_picked_lines test_stage_moments test_gemm_act test_w
   test_so3_use test_gauge_shadow test_gemm_sym test_gemm_f32 test_deit_grad test_deit_weights test_deit_use
   test_deit_input test_augment_op test_nvjpeg"
 # have a second argument "few", for slow checkers; those on which racecheck is open come first
-few="test_kron_sweep test_kron_eigen test_ns_large test_frob_normalise test_gemm_act test_weight_grad test_cuda_rows test_polar_ops test_attention test_augment_op"
+few="test_gemm_f32 test_kron_sweep test_kron_eigen test_ns_large test_frob_normalise test_gemm_act test_weight_grad test_cuda_rows test_polar_ops test_attention test_augment_op"
 [ "${1:-}" != --programs ] || { echo test_ops test_cuda $programs; exit; }
 dir=${1:?usage: tools/test_cuda.sh DIR [DEVICE [WHICH]]}
 device=${2:-cuda:0}

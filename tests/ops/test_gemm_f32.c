@@ -1,4 +1,5 @@
-/* test_gemm_f32.c -- f32 products at sizes where a backend may make them of parts, on the device argv[1].
+/* test_gemm_f32.c -- f32 products at sizes where a backend may make them of parts, on the device argv[1];
+ * with "few" behind it the smaller ones alone, for slow checkers.
  *
  * Exact: where one factor picks numbers of the other, or each sum has one product of two numbers of 16 bits,
  * every result is a float, and all parts of both factors are needed for it.
@@ -239,11 +240,13 @@ int main(int argc, char **argv)
         {"A^T A, taller tiles", 16, 252, 252, 64, 1, 0, 0, 0, 1},
     };
     const char *device = test_begin(argc, argv);
+    const int few = argc > 2 && !strcmp(argv[2], "few");
     rig r = {0};
     TEST_TRY(polar_device_open(&r.dev, device));
     TEST_TRY(polar_queue_create(&r.q, r.dev, NULL));
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const product_case *c = &cases[i];
+        if (few && (c->m * c->n * c->k > 1 << 23 || c->batch > 12)) continue;
         random_product(&r, c);
         if (c->sym) continue; /* its factors are one */
         exact_product(&r, c, "... exact, the second factor picks", long_entry, pick);

@@ -14,7 +14,7 @@
 extern "C" {
 #endif
 
-#define PL_CUDA_MOMENT_CALLS 16 /* of one launch, some 5 KB of parameters */
+#define PL_CUDA_MOMENT_CALLS 6 /* of one launch, some 4 KB of parameters */
 
 typedef struct pl_cuda_multi_moment {
     int count;
