@@ -2,8 +2,8 @@
  * serves at once.
  *
  * Invariants
- *  1. Scratch is taken when the list is launched, for all of its calls; a dry run adds up what that will be
- *     (pl_cuda_put_off_scratch).
+ *  1. Scratch is taken when the list is launched, for all of its calls: at most MOST_SCRATCH, or what one
+ * call takes. A dry run adds up what that will be, and never less (pl_cuda_put_off_scratch).
  *  2. Two calls of a list share at most a V, of which they move one side each.
  */
 #include "cuda_hopper_kron.h"
@@ -11,11 +11,19 @@
 #include "cuda_state.h"
 #include "device/queue.h"
 
+#define MOST_SCRATCH ((size_t)1 << 30)
+
+static size_t scratch_of(const pl_args_kron_sweep *a)
+{
+    return pl_hopper_sweep_scratch(a) + 256; /* taken in pieces that are aligned */
+}
+
 size_t pl_cuda_put_off_scratch(pl_queue *q, pl_op_id id, const void *args)
 {
-    (void)q;
     if (id != PL_OP_kron_sweep || !pl_cuda_sweeps_by_cluster(args)) return 0;
-    return pl_hopper_sweep_scratch(args) + 256; /* taken in pieces that are aligned */
+    const size_t own = scratch_of(args), most = own > MOST_SCRATCH ? own : MOST_SCRATCH;
+    if (q->put_off + own <= MOST_SCRATCH) return own;
+    return most > q->put_off ? most - q->put_off : 0; /* some list may be as full as that */
 }
 
 void pl_cuda_sweeps_flush(pl_queue *q)
@@ -32,7 +40,7 @@ void pl_cuda_sweeps_flush(pl_queue *q)
     if (taken) pl_hopper_sweep(c->stream, list);
     pl_scratch_end(q, mark);
     if (taken) pl_cuda_check_op(q, PL_OP_kron_sweep, &list->call[0]);
-    list->calls = 0;
+    list->calls = 0, list->bytes = 0;
 }
 
 /* It can be made beside what the list has. */
@@ -45,7 +53,7 @@ static int fits(const pl_hopper_sweep_list *list, const pl_args_kron_sweep *a)
         if (!pl_hopper_sweeps_agree(a, b)) return 0;
         shared++;
     }
-    return shared < 2 && list->calls < PL_HOPPER_SWEEPS;
+    return shared < 2 && list->calls < PL_HOPPER_SWEEPS && list->bytes + scratch_of(a) <= MOST_SCRATCH;
 }
 
 void pl_cuda_kron_sweep(pl_queue *q, const pl_args_kron_sweep *a)
@@ -54,6 +62,7 @@ void pl_cuda_kron_sweep(pl_queue *q, const pl_args_kron_sweep *a)
     if (pl_cuda_sweeps_by_cluster(a)) {
         if (!fits(c->sweeps, a)) pl_cuda_sweeps_flush(q);
         c->sweeps->call[c->sweeps->calls++] = *a;
+        c->sweeps->bytes += scratch_of(a);
         if (!q->overlap || q->watch) pl_cuda_sweeps_flush(q);
         return;
     }
