@@ -86,9 +86,9 @@ gpu tiny specs/real/tiny_rules_scan.yaml
 gpu tiny specs/real/tiny_rules.yaml
 gpu tiny specs/real/tiny_lr_scan.yaml
 gpu tiny specs/real/tiny_factorial.yaml
-gpu so3 specs/open/so3_choices.yaml --set model.width=32 --set seeds=0..7
-gpu so3 specs/open/so3_atlas.yaml --set model.width=32
 gpu so3 specs/open/so3_choices.yaml --set model.width=64 --set seeds=0..7
+gpu so3 specs/open/so3_atlas.yaml --set model.width=32
+gpu so3 specs/open/so3_atlas.yaml --set model.width=64
 gpu so3 specs/open/so3_choice_pairs.yaml --set model.width=16,32 --set seeds=0..7
 gpu so3 specs/open/so3_factorial.yaml --set model.width=64
 gpu so3 specs/open/so3_factorial.yaml --set model.width=128
@@ -107,10 +107,8 @@ gpu tiny specs/real/tiny_s2_300ep.yaml
 gpu so3 specs/open/so3_rotation.yaml --set model.width=64
 gpu so3 specs/open/so3_gauge.yaml --set model.width=64
 host cell specs/open/so3_missing_cell.yaml --set model.width=32 --set seeds=4..7 --set optim.lr=3e-3,5e-3,1e-2,2e-2,3e-2
+host so3 specs/open/so3_choices.yaml --set model.width=16 --set seeds=8..19
 host cell specs/open/so3_missing_cell.yaml --set model.width=16 --set seeds=17..99 --set optim.lr=2e-2 --set arms=muon_v,polaradamw,mousse,shampoo_polar,soap_muon,soap_muon_warm
-host so3 specs/open/so3_factorial.yaml --set model.width=16 --set arms=polar_ema_b95,polaradamw_b95
-host so3 specs/open/so3_choices.yaml --set model.width=16 --set seeds=0..7
-host so3 specs/open/so3_atlas.yaml --set model.width=16
 END
 }
 
