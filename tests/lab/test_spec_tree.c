@@ -84,8 +84,8 @@ static void test_tree(void)
         {"real/cifar_factorial", 4 * 8},
         {"real/cifar_rules", 48},
         {"real/cifar_rules_scan", 11},
-        {"real/cifar_decay", 4 * 8},
-        {"real/cifar_decay_scan", 17},
+        {"real/cifar_decay", 3 * 8},
+        {"real/cifar_decay_scan", 13},
         {"demo/deit_small", 3 * 2},
         {"demo/deit_tiny", 2},
     };
