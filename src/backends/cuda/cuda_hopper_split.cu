@@ -16,12 +16,12 @@
  */
 #include "cuda_split.h"
 
+#include "cuda_bf16_parts.cuh"
 #include "cuda_tiles.cuh"
 
 #define ROWS    128 /* of S in a tile */
 #define DEPTH   32  /* k of a stage: 128 bytes of f32 */
 #define CHUNK   8   /* stages between two sums: 256 k */
-#define PARTS   3
 #define S_BYTES (ROWS * DEPTH * 4)
 #define PANEL   (DEPTH * ROW) /* 64 columns of one part of P */
 #define BOX     (DEPTH * ROW) /* 32 columns of S, across */
@@ -80,16 +80,11 @@ template <int N, bool ALONG> __device__ __forceinline__ void produce(const split
     }
 }
 
-/* Two neighbours in k, and their three parts: the upper halves of what is left. */
-__device__ __forceinline__ void cut(uint32_t (&part)[PARTS][4], int i, float x, float y)
+/* Two neighbours in k, and their three parts. */
+__device__ __forceinline__ void cut_into(uint32_t (&part)[PARTS][4], int i, float x, float y)
 {
 #pragma unroll
-    for (int k = 0; k < PARTS; k++) {
-        const uint32_t bx = __float_as_uint(x), by = __float_as_uint(y);
-        part[k][i] = __byte_perm(bx, by, 0x7632);
-        x -= __uint_as_float(bx & 0xFFFF0000u);
-        y -= __uint_as_float(by & 0xFFFF0000u);
-    }
+    for (int k = 0; k < PARTS; k++) part[k][i] = cut(x, y);
 }
 
 /* 16 k of a warpgroup's rows, from k = 16 j of the stage on, as fragments of A. */
@@ -101,10 +96,10 @@ __device__ __forceinline__ void fragment(uint32_t (&part)[PARTS][4], uint32_t fr
     if (ALONG) {
         const uint32_t at = from + (uint32_t)((64 * group + 16 * warp + g) * ROW + ((4 * j + t) ^ g) * 16);
         const uint4 low = pl_lds16(at), high = pl_lds16(at + 8 * ROW);
-        cut(part, 0, __uint_as_float(low.x), __uint_as_float(low.y));
-        cut(part, 1, __uint_as_float(high.x), __uint_as_float(high.y));
-        cut(part, 2, __uint_as_float(low.z), __uint_as_float(low.w));
-        cut(part, 3, __uint_as_float(high.z), __uint_as_float(high.w));
+        cut_into(part, 0, __uint_as_float(low.x), __uint_as_float(low.y));
+        cut_into(part, 1, __uint_as_float(high.x), __uint_as_float(high.y));
+        cut_into(part, 2, __uint_as_float(low.z), __uint_as_float(low.w));
+        cut_into(part, 3, __uint_as_float(high.z), __uint_as_float(high.w));
     } else {
         const uint32_t box = from + (uint32_t)((2 * group + warp / 2) * BOX);
 #pragma unroll
@@ -112,8 +107,8 @@ __device__ __forceinline__ void fragment(uint32_t (&part)[PARTS][4], uint32_t fr
             const int column = 16 * (warp % 2) + g + 8 * (i % 2), k = 2 * t + 8 * (i / 2);
             const uint32_t row = box + (uint32_t)((16 * j + k) * ROW + column % 4 * 4);
             const int unit = column / 4;
-            cut(part, i, __uint_as_float(pl_lds(row + (uint32_t)((unit ^ (k & 7)) * 16))),
-                __uint_as_float(pl_lds(row + ROW + (uint32_t)((unit ^ ((k + 1) & 7)) * 16))));
+            cut_into(part, i, __uint_as_float(pl_lds(row + (uint32_t)((unit ^ (k & 7)) * 16))),
+                     __uint_as_float(pl_lds(row + ROW + (uint32_t)((unit ^ ((k + 1) & 7)) * 16))));
         }
     }
 }
@@ -178,8 +173,6 @@ __device__ __forceinline__ void store_across(const split_params &p, const float 
 template <int N, bool ALONG> __device__ __forceinline__ void consume(const split_params &p, pl_ring ring)
 {
     using T = shape<N>;
-    /* of S and P in each product, the least first */
-    constexpr int OF_S[] = {2, 0, 1, 1, 0, 0}, OF_P[] = {0, 2, 1, 0, 1, 0};
     const int group = (int)threadIdx.x / 128 - 1, thread = (int)threadIdx.x % 128;
     int s = 0;
     uint32_t parity = 0;
@@ -198,11 +191,12 @@ template <int N, bool ALONG> __device__ __forceinline__ void consume(const split
                 fragment<ALONG>(part[j], from, group, thread, j);
                 pl_wgmma_fence();
 #pragma unroll
-                for (int k = 0; k < 6; k++)
+                for (int k = 0; k < PRODUCTS; k++)
                     pl_wgmma<N>::template mixed<1>(
-                        acc, part[j][OF_S[k]],
-                        pl_wgmma_desc(from + (uint32_t)(S_BYTES + OF_P[k] * T::PANELS * PANEL + j * 16 * ROW),
-                                      PANEL),
+                        acc, part[j][first_part(k)],
+                        pl_wgmma_desc(
+                            from + (uint32_t)(S_BYTES + second_part(k) * T::PANELS * PANEL + j * 16 * ROW),
+                            PANEL),
                         k > 0 || j > 0 || kb % CHUNK != 0);
                 pl_wgmma_commit();
                 pl_wgmma_wait<1>();
@@ -285,7 +279,7 @@ static __global__ void __launch_bounds__(256) parts_kernel(const parts_params p)
     for (int k = (int)threadIdx.x / 32; k < SQUARE; k += 8) {
         if (k0 + k >= p.k_all || n >= p.n_all) continue;
         uint32_t part[PARTS][4];
-        cut(part, 0, square[k][2 * pair], square[k][2 * pair + 1]);
+        cut_into(part, 0, square[k][2 * pair], square[k][2 * pair + 1]);
         const int64_t at = (int64_t)(p.reorder ? slot_of(k0 + k) : k0 + k) * p.n_all + n;
 #pragma unroll
         for (int i = 0; i < PARTS; i++) *reinterpret_cast<uint32_t *>(to + i * size + at) = part[i][0];

@@ -12,13 +12,13 @@
  */
 #include "cuda_parts.h"
 
+#include "cuda_bf16_parts.cuh"
 #include "cuda_launch.cuh"
 #include "cuda_mma.cuh"
 #include "cuda_shared_limit.cuh"
 
-#define DEPTH 32 /* k of a slab */
-#define COLS  64 /* of a tile */
-#define PARTS 3
+#define DEPTH 32            /* k of a slab */
+#define COLS  64            /* of a tile */
 #define PANEL (DEPTH * 128) /* bytes of 64 columns of one part, across; of 64 rows along it is as much */
 
 typedef struct {
@@ -89,15 +89,6 @@ template <bool ALONG> __device__ __forceinline__ int byte_of(four_at f)
     return f.line / 64 * PANEL + (int)unit_at(f.k, f.line % 64 / 8) + (f.line & 4) * 2;
 }
 
-/* Two neighbours' part: the upper halves of what is left, which loses them. */
-__device__ __forceinline__ uint32_t cut(float &x, float &y)
-{
-    const uint32_t bx = __float_as_uint(x), by = __float_as_uint(y);
-    x -= __uint_as_float(bx & 0xFFFF0000u);
-    y -= __uint_as_float(by & 0xFFFF0000u);
-    return __byte_perm(bx, by, 0x7632);
-}
-
 template <int LINES, int ALL, bool ALONG>
 __device__ __forceinline__ void put(uint8_t *to, int part_bytes, const float4 (&x)[fours<LINES, ALL>])
 {
@@ -143,7 +134,6 @@ template <bool A_ALONG, bool B_ALONG>
 __device__ __forceinline__ void multiply(float (&sum)[2][4][4], uint32_t A, int a_part, int row, uint32_t B,
                                          int b_part, int column, int j)
 {
-    constexpr int OF_A[] = {2, 0, 1, 1, 0, 0}, OF_B[] = {0, 2, 1, 0, 1, 0}; /* the least products first */
     uint32_t a[2][PARTS][4];
 #pragma unroll
     for (int i = 0; i < 2; i++)
@@ -158,14 +148,14 @@ __device__ __forceinline__ void multiply(float (&sum)[2][4][4], uint32_t A, int 
         for (int part = 0; part < PARTS; part++)
             blocks<B_ALONG, false>(b[part], B + (uint32_t)(part * b_part), column + 16 * pair, j);
 #pragma unroll
-        for (int k = 0; k < 6; k++)
+        for (int k = 0; k < PRODUCTS; k++)
 #pragma unroll
             for (int i = 0; i < 2; i++)
 #pragma unroll
                 for (int h = 0; h < 2; h++) {
-                    const uint32_t b0 = b[OF_B[k]][2 * h], b1 = b[OF_B[k]][2 * h + 1];
-                    if (k == 0) mma_first(d[i][h], a[i][OF_A[k]], b0, b1);
-                    else mma(d[i][h], a[i][OF_A[k]], b0, b1);
+                    const uint32_t b0 = b[second_part(k)][2 * h], b1 = b[second_part(k)][2 * h + 1];
+                    if (k == 0) mma_first(d[i][h], a[i][first_part(k)], b0, b1);
+                    else mma(d[i][h], a[i][first_part(k)], b0, b1);
                 }
 #pragma unroll
         for (int i = 0; i < 2; i++)
