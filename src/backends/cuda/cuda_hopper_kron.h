@@ -18,7 +18,6 @@ extern "C" {
 
 typedef struct pl_hopper_sweep_list {
     int calls;
-    size_t bytes; /* of scratch memory */
     pl_args_kron_sweep call[PL_HOPPER_SWEEPS];
     double *scratch[PL_HOPPER_SWEEPS]; /* pl_hopper_sweep_scratch bytes each */
 } pl_hopper_sweep_list;

@@ -33,7 +33,7 @@ size_t pl_cuda_kron_sweep_scratch(const pl_args_kron_sweep *a)
 void pl_cuda_launch_kron_sweep(cudaStream_t stream, const pl_args_kron_sweep *a, void *scratch)
 {
     if (pl_cuda_sweeps_by_cluster(a)) {
-        pl_hopper_sweep_list one = {1, 0, {*a}, {(double *)scratch}};
+        pl_hopper_sweep_list one = {1, {*a}, {(double *)scratch}};
         pl_hopper_sweep(stream, &one);
     } else if (a->Q.rows <= 64) launch_sweep<4>(stream, a, (double *)scratch);
     else launch_sweep<16>(stream, a, (double *)scratch);

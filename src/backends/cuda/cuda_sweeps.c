@@ -40,20 +40,22 @@ void pl_cuda_sweeps_flush(pl_queue *q)
     if (taken) pl_hopper_sweep(c->stream, list);
     pl_scratch_end(q, mark);
     if (taken) pl_cuda_check_op(q, PL_OP_kron_sweep, &list->call[0]);
-    list->calls = 0, list->bytes = 0;
+    list->calls = 0;
 }
 
 /* It can be made beside what the list has. */
 static int fits(const pl_hopper_sweep_list *list, const pl_args_kron_sweep *a)
 {
+    size_t bytes = scratch_of(a);
     int shared = 0;
     for (int i = 0; i < list->calls; i++) {
         const pl_args_kron_sweep *b = &list->call[i];
+        bytes += scratch_of(b);
         if (!pl_mat_overlap(&a->V, &b->V)) continue;
         if (!pl_hopper_sweeps_agree(a, b)) return 0;
         shared++;
     }
-    return shared < 2 && list->calls < PL_HOPPER_SWEEPS && list->bytes + scratch_of(a) <= MOST_SCRATCH;
+    return shared < 2 && list->calls < PL_HOPPER_SWEEPS && bytes <= MOST_SCRATCH;
 }
 
 void pl_cuda_kron_sweep(pl_queue *q, const pl_args_kron_sweep *a)
@@ -62,7 +64,6 @@ void pl_cuda_kron_sweep(pl_queue *q, const pl_args_kron_sweep *a)
     if (pl_cuda_sweeps_by_cluster(a)) {
         if (!fits(c->sweeps, a)) pl_cuda_sweeps_flush(q);
         c->sweeps->call[c->sweeps->calls++] = *a;
-        c->sweeps->bytes += scratch_of(a);
         if (!q->overlap || q->watch) pl_cuda_sweeps_flush(q);
         return;
     }
