@@ -386,11 +386,9 @@ static void keep_norm(pl_queue *q, pl_mat X, pl_mat A)
     pl_mat N = pl_scratch_mat(q, POLAR_DTYPE_F64, A.batch, 1, 2),
            M = pl_scratch_mat(q, POLAR_DTYPE_F64, A.batch, 1, 4), unit = room_like(q, &A), norm = M;
     norm.cols = 2;
-    PL_CALL(frob, q, .N = N, .X = A, .weight = 1);
-    PL_CALL(normalise, q, .Y = unit, .X = A, .N = N);
+    pl_unit(q, unit, N, A);
     PL_CALL(inner, q, .N = M, .X = A, .Y = unit);
-    PL_CALL(frob, q, .N = N, .X = X, .weight = 1);
-    PL_CALL(normalise, q, .Y = X, .X = X, .N = N);
+    pl_unit(q, X, N, X);
     PL_CALL(normalise, q, .Y = X, .X = X, .N = norm);
 }
 
