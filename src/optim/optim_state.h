@@ -34,7 +34,7 @@ typedef struct pl_optim_image {
 } pl_optim_image;
 
 #define PL_OPTIM_RULE_BYTES 500 /* of one group's words */
-#define PL_OPTIM_MAP_BYTES  300
+#define PL_OPTIM_MAP_BYTES  340
 
 /* what must agree for the numbers to mean the same (state_words.c) */
 void pl_optim_describe_rule(char *text, const polar_optim *opt);
