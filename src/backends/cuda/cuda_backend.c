@@ -16,6 +16,7 @@
 #include "cuda_kernels.h"
 #include "cuda_multi.h"
 #include "cuda_hopper_kron.h"
+#include "cuda_hopper_parts.h"
 #include "cuda_multi_lines.h"
 #include "cuda_multi_moment.h"
 #include "cuda_multi_stage.h"
@@ -186,6 +187,7 @@ static void cuda_queue_close(pl_queue *q)
     pl_free(c->moments);
     pl_free(c->ns);
     pl_free(c->sweeps);
+    pl_free(c->parts);
     if (c->owns_stream) cudaStreamDestroy(c->stream);
     if (c->side) cudaStreamDestroy(c->side);
     pl_free(c);
@@ -206,7 +208,8 @@ static polar_status queue_resources(pl_queue *q, pl_cuda_queue *c, void *stream)
     c->moments = pl_calloc(1, sizeof *c->moments);
     c->ns = pl_calloc(1, sizeof *c->ns);
     c->sweeps = pl_calloc(1, sizeof *c->sweeps);
-    PL_NEED(c->multi && c->small && c->lines && c->moments && c->ns && c->sweeps, POLAR_E_NOMEM,
+    c->parts = pl_calloc(1, sizeof *c->parts);
+    PL_NEED(c->multi && c->small && c->lines && c->moments && c->ns && c->sweeps && c->parts, POLAR_E_NOMEM,
             "a queue's table of ops");
     PL_TRY(cuda_mem_alloc(q->dev, &c->workspace, PL_CUDA_WORKSPACE));
     PL_TRY(cuda_mem_alloc(q->dev, (void **)&c->counters, PL_CUDA_PRODUCTS_COUNTERS * sizeof *c->counters));

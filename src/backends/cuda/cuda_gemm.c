@@ -1,13 +1,13 @@
 /* cuda_gemm.c -- products by cuBLASLt, the algorithm pinned per shape; large symmetric ones (cuda_hopper.h),
- * those of many rows with a small matrix (cuda_gemm_act.h), large and middling ones in f32 (cuda_split.h,
- * cuda_parts.h) by our own kernels.
+ * those of many rows with a small matrix (cuda_gemm_act.h), large ones in f32 (cuda_split.h), middling ones in
+ * f32 and tf32 (cuda_hopper_parts.h, calls put off together; on older chips cuda_parts.h) by our own kernels.
  *
  * A row-major C = op(A) op(B) is the column-major C^T = op(B)^T op(A)^T on the same memory. The algorithm is
  * looked up once per (formats, sizes, transposes, row strides) with a nominal batch that depends on the
  * shape, never with the batch at hand, and reductions that split K are ruled out: a matrix's product does not
  * depend on what else is in its batch. What cuBLASLt refuses goes to cuda_gemm_plain.cu, by the same key.
  * Which symmetric products are halved is a matter of the shape, too. In tf32 cuBLASLt rounds the factors on
- * their way to the tensor cores: NVIDIA does not say how, and this has not run.
+ * their way to the tensor cores: NVIDIA does not say how.
  */
 #include <cublasLt.h>
 #include <dlfcn.h>
@@ -16,6 +16,7 @@
 
 #include "base/alloc.h"
 #include "cuda_hopper.h"
+#include "cuda_hopper_parts.h"
 #include "cuda_kernels.h"
 #include "cuda_parts.h"
 #include "cuda_split.h"
@@ -342,9 +343,34 @@ static int multiply_split(pl_queue *q, const pl_cuda_lt *lt, const pl_args_gemm 
     return 1;
 }
 
-/* A middling one, symmetric or not; 0 where it is not done. */
-static int multiply_parts(pl_queue *q, const pl_args_gemm *a)
+void pl_cuda_parts_flush(pl_queue *q)
 {
+    pl_cuda_queue *c = pl_cuda_q(q);
+    pl_hopper_parts_list *list = c->parts;
+    if (!list->calls) return;
+    cudaError_t e = pl_hopper_parts(&pl_cuda_dev(q->dev)->lt->hopper, c->stream, list, c->counters);
+    if (e != cudaSuccess) pl_queue_keep(q, pl_cuda_fail(e, "launching f32 products", q->dev));
+    else pl_cuda_check_op(q, PL_OP_gemm, &list->call[0]);
+    list->calls = 0;
+}
+
+/* With others of the list, once there is an end to what does not depend on it. */
+static void put_parts(pl_queue *q, const pl_args_gemm *a)
+{
+    pl_hopper_parts_list *list = pl_cuda_q(q)->parts;
+    const int others = list->calls && !list->call[0].tf32 != !a->tf32;
+    if (others || list->calls == PL_HOPPER_PARTS_CALLS) pl_cuda_parts_flush(q);
+    list->call[list->calls++] = *a;
+    if (!q->overlap || q->watch) pl_cuda_parts_flush(q);
+}
+
+/* A middling one, symmetric or not; 0 where it is not done. */
+static int multiply_parts(pl_queue *q, const pl_cuda_lt *lt, const pl_args_gemm *a)
+{
+    if (lt->hopper.multiprocessors && pl_hopper_parts_suits(a)) {
+        put_parts(q, a);
+        return 1;
+    }
     if (!pl_cuda_parts_suits(a)) return 0;
     cudaError_t e = pl_cuda_parts(pl_cuda_q(q)->stream, a);
     if (e != cudaSuccess) pl_queue_keep(q, pl_cuda_fail(e, "launching an f32 product", q->dev));
@@ -371,7 +397,7 @@ static void gemm_piece(pl_queue *q, const pl_args_gemm *a)
     gemm_key key = key_of(a);
     char line[400];
     int done = multiply_half(q, lt, a) || (!a->tf32 && pl_cuda_gemm_rows(q, a)) || multiply_split(q, lt, a) ||
-               multiply_parts(q, a);
+               multiply_parts(q, lt, a);
     if (!done && suits(a, &key)) {
         pthread_mutex_lock(&lt->lock);
         gemm_plan *p = plan_find(lt, &key);

@@ -132,6 +132,7 @@ void pl_cuda_gemm_act(pl_queue *q, const pl_args_gemm_act *a)
     }
     const pl_args_gemm product = product_of(a);
     pl_cuda_gemm(q, &product);
+    pl_cuda_parts_flush(q); /* what follows reads it */
     if (q->error != POLAR_OK || (!a->b.data && !a->F.data && !a->S.data && a->act == PL_ACT_NONE)) return;
     pl_cuda_launch_finish(pl_cuda_q(q)->stream, a);
     pl_cuda_check_op(q, PL_OP_gemm_act, a);

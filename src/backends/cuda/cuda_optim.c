@@ -8,6 +8,7 @@
 #include "cuda_kernels.h"
 #include "cuda_multi.h"
 #include "cuda_hopper_kron.h"
+#include "cuda_hopper_parts.h"
 #include "cuda_multi_lines.h"
 #include "cuda_multi_moment.h"
 #include "cuda_multi_stage.h"
@@ -77,12 +78,14 @@ void pl_cuda_overlap_end(pl_queue *q)
     if (q->error == POLAR_OK) flush_moments(q);
     if (q->error == POLAR_OK) pl_cuda_ns_flush(q);
     if (q->error == POLAR_OK) pl_cuda_sweeps_flush(q);
+    if (q->error == POLAR_OK) pl_cuda_parts_flush(q);
     pl_cuda_q(q)->multi->count = 0;
     pl_cuda_q(q)->small->count = 0;
     pl_cuda_q(q)->lines->picks = pl_cuda_q(q)->lines->moves = 0;
     pl_cuda_q(q)->moments->count = 0;
     pl_cuda_q(q)->ns->tasks = 0;
     pl_cuda_q(q)->sweeps->calls = 0;
+    pl_cuda_q(q)->parts->calls = 0;
 }
 
 static void put(pl_queue *q, const pl_cuda_item *item)
