@@ -14,8 +14,9 @@
  * Invariants
  *  1. Moments, bases and factors are state: saved, loaded, of one matrix and member each.
  *  2. Nothing between the map and the step reads moments, or vectors before the map has: so SOAP's follow
- *     before it, while the gradients are there in one piece, and everything that lies between two stages
- *     (gradients gathered, moments, looks, sweeps) is one stretch of all shapes.
+ *     before it, while the gradients are there in one piece. Whatever does not wait for something else is one
+ *     stretch of all shapes, which a device may do side by side: gradients gathered, the products of each
+ *     stage of a wave, moments, looks, sweeps.
  *  3. Which step makes a basis anew is read off the live row, on the device: a parameter that was left out
  *     counts its own steps, and a graph serves every step.
  */
@@ -40,14 +41,20 @@ typedef struct kron {
     int64_t first, end;      /* in the order of directions */
     pl_mat D, V, live;       /* V: SOAP's, in the basis */
     pl_mat K[2], Q[2], F[2]; /* left, right */
-    pl_mat G;                /* gathered gradients, in the wave's room */
     int64_t tf32;            /* of products */
+    /* In the wave's room. What has another meaning before is the last stage's. */
+    pl_mat G;    /* gathered gradients */
+    pl_mat X;    /* D in the basis; then what the moments average: a gradient over its norm */
+    pl_mat P;    /* the gradient in the basis; then KL's other one */
+    pl_mat T[2]; /* between two products, of D and of the gradient; then KL's before it is over its norm */
+    pl_mat N[2]; /* norms of what moments average */
+    pl_mat S[2]; /* squares of that, left and right; one place where both take too much */
 } kron;
 
 typedef void (*kron_fn)(pl_queue *q, const kron *k);
 
-#define MOST_ENTRIES (1 << 26)     /* of the largest matrices of a call: what it takes of scratch memory */
-#define WAVE_BYTES   (1 << 26)     /* of gradients that are gathered at once, or those of one call */
+#define MOST_ENTRIES (1 << 26) /* of the largest matrices of a call, of a wave's squares: scratch memory */
+#define WAVE_BYTES   (1 << 26) /* of gradients that are gathered at once, or those of one call */
 #define ROOM_ALIGN   ((size_t)256) /* of what a call's gathered gradients begin with */
 
 /* Calls one after the other: where the next one begins, and how much of the shared room is behind. */
@@ -57,8 +64,14 @@ typedef struct walk {
     pl_mat live;     /* a row for every matrix, or no data: each call has its parameters' */
     int64_t matrices;
     char *grads;        /* the wave's; NULL: not gathered */
-    size_t bytes, room; /* of gradients: behind, in the wave */
+    char *rooms, *sums; /* ROOMS more of the same size, where there are SOAP's, else one; squares */
+    pl_mat norms;
+    size_t bytes, room;       /* of gradients: behind, in the wave */
+    size_t squares, all_sums; /* bytes of squares likewise */
+    int64_t began, soaps;     /* matrices before the wave, calls of SOAP's in it */
 } walk;
+
+enum { ROOM_X, ROOM_P, ROOM_T, ROOMS = ROOM_T + 2 };
 
 static int takes_part(const polar_optim *opt, const pl_optim_param *p)
 {
@@ -139,10 +152,55 @@ static size_t room_of(const pl_mat *D)
     return (pl_mat_bytes(D) + ROOM_ALIGN - 1) / ROOM_ALIGN * ROOM_ALIGN;
 }
 
+static int64_t entries(const pl_mat *m)
+{
+    return m->batch * m->rows * m->cols;
+}
+
+/* Both sides' squares are there at once. */
+static int at_once(const kron *k)
+{
+    return entries(&k->K[0]) + entries(&k->K[1]) <= MOST_ENTRIES;
+}
+
+static pl_mat square_of(const kron *k, int side, char *data)
+{
+    return pl_mat_dense(data, k->D.dtype, k->D.batch, k->K[side].rows, k->K[side].cols);
+}
+
+/* Bytes of the squares of both sides, and where the right ones begin. */
+static size_t squares_of(const kron *k, size_t *right)
+{
+    const pl_mat left = square_of(k, 0, NULL), other = square_of(k, 1, NULL);
+    const size_t a = room_of(&left), b = room_of(&other);
+    *right = at_once(k) ? a : 0;
+    return at_once(k) ? a + b : a > b ? a : b;
+}
+
+/* A call's pieces of the wave's room. */
+static void place_call(const walk *w, kron *k)
+{
+    const pl_mat D = k->D;
+    size_t right;
+    squares_of(k, &right);
+    k->G = pl_mat_dense(w->grads + w->bytes, D.dtype, D.batch, D.rows, D.cols);
+    k->X = k->P = k->T[0] = k->T[1] = k->G;
+    k->X.data = w->rooms + w->bytes;
+    if (w->soaps) {
+        k->P.data = w->rooms + ROOM_P * w->room + w->bytes;
+        for (int i = 0; i < 2; i++) k->T[i].data = w->rooms + (size_t)(ROOM_T + i) * w->room + w->bytes;
+    }
+    for (int side = 0; side < 2; side++) {
+        k->N[side] = pl_mat_at(w->norms, 2 * (w->matrices - w->began) + side * D.batch, D.batch);
+        k->S[side] = square_of(k, side, w->sums + w->squares + (side ? right : 0));
+    }
+}
+
 /* The next call; 0 where there is none. */
 static int next_kron(walk *w, kron *out)
 {
     const polar_optim *opt = w->opt;
+    size_t right;
     while (w->at < w->end && !takes_part(opt, &opt->parts[opt->order[w->at]])) w->at++;
     if (w->at >= w->end) return 0;
     kron k = kron_of(opt, w->at);
@@ -153,10 +211,11 @@ static int next_kron(walk *w, kron *out)
         join(&k, &more);
     }
     if (w->live.batch) k.live = pl_mat_at(w->live, w->matrices, k.D.batch);
-    if (w->grads) k.G = pl_mat_dense(w->grads + w->bytes, k.D.dtype, k.D.batch, k.D.rows, k.D.cols);
+    if (w->grads) place_call(w, &k);
     w->at = k.end;
     w->matrices += k.D.batch;
     w->bytes += room_of(&k.D);
+    w->squares += squares_of(&k, &right);
     *out = k;
     return 1;
 }
@@ -177,6 +236,14 @@ static int is_more(walk w)
     return next_kron(&w, &k);
 }
 
+/* The same where no call waits for another. */
+static void for_all(pl_queue *q, walk w, kron_fn fn)
+{
+    pl_queue_overlap_begin(q);
+    for_krons(q, w, fn);
+    pl_queue_overlap_end(q);
+}
+
 /* A live row serves all matrices of a call or has one each. */
 static walk walk_all(const polar_optim *opt, pl_queue *q)
 {
@@ -195,15 +262,31 @@ static walk walk_all(const polar_optim *opt, pl_queue *q)
     return all;
 }
 
-/* Calls from where w is on, as many as WAVE_BYTES hold and one at least; w goes behind them. */
+/* Calls from where w is on, as many as WAVE_BYTES and MOST_ENTRIES hold and one at least; w goes behind them.
+ */
 static walk next_wave(walk *w)
 {
     walk wave = *w, ahead = *w;
     kron k;
-    for (int any = 0; next_kron(&ahead, &k) && (!any || ahead.bytes - wave.bytes <= WAVE_BYTES); any = 1)
+    wave.soaps = 0, wave.began = w->matrices;
+    for (int64_t squares = 0, any = 0; next_kron(&ahead, &k); any = 1) {
+        squares += entries(&k.K[0]) + entries(&k.K[1]);
+        if (any && (ahead.bytes - wave.bytes > WAVE_BYTES || squares > MOST_ENTRIES)) break;
+        wave.soaps += pl_precondition_soap(k.rule->precondition);
         *w = ahead;
+    }
     wave.end = w->at, wave.room = w->bytes - wave.bytes, wave.bytes = 0;
+    wave.all_sums = w->squares - wave.squares, wave.squares = 0;
     return wave;
+}
+
+/* Its rooms; so many matrices are in it. */
+static void take_rooms(pl_queue *q, walk *wave, int64_t matrices)
+{
+    wave->grads = pl_scratch_take(q, wave->room);
+    wave->rooms = pl_scratch_take(q, (wave->soaps ? ROOMS : 1) * wave->room);
+    wave->sums = pl_scratch_take(q, wave->all_sums);
+    wave->norms = pl_scratch_mat(q, POLAR_DTYPE_F64, 2 * matrices, 1, 2);
 }
 
 /* ---- factors ------------------------------------------------------------------------------------ */
@@ -232,51 +315,23 @@ static int gathers_exactly(const kron *k)
     return k->end > k->first + 1;
 }
 
-/* What moments average: a gradient over its norm N. */
-typedef struct part {
-    pl_mat unit, N;
-} part;
-
-static part part_room(pl_queue *q, const kron *k)
+/* Matrices [at, at + n) of what a side's moments average, from Y. */
+static void fill(pl_queue *q, const kron *k, pl_mat X, int side, int64_t at, int64_t n, pl_mat Y)
 {
-    return (part){.unit = room_like(q, &k->D), .N = pl_scratch_mat(q, POLAR_DTYPE_F64, k->D.batch, 1, 2)};
+    pl_unit(q, pl_mat_at(X, at, n), pl_mat_at(k->N[side], at, n), Y);
 }
 
-/* Matrices [at, at + n) of it, from X. */
-static void part_fill(pl_queue *q, part x, int64_t at, int64_t n, pl_mat X)
+static void unit_gradient(pl_queue *q, const kron *k)
 {
-    pl_unit(q, pl_mat_at(x.unit, at, n), pl_mat_at(x.N, at, n), X);
-}
-
-static part gradient_part(pl_queue *q, const kron *k)
-{
-    part x = part_room(q, k);
     if (gathers_exactly(k)) { /* one call for all of them */
-        part_fill(q, x, 0, k->D.batch, k->G);
-        return x;
+        fill(q, k, k->X, 0, 0, k->D.batch, k->G);
+        return;
     }
     for (int64_t i = k->first, at = 0; i < k->end; i++) {
         const pl_optim_param *p = part_at(k, i);
-        part_fill(q, x, at, matrices_of(k, p), pl_optim_blocks(p->G, p));
+        fill(q, k, k->X, 0, at, matrices_of(k, p), pl_optim_blocks(p->G, p));
         at += matrices_of(k, p);
     }
-    return x;
-}
-
-/* Of the KL factors' left and right, g Q_R f_R and f_L Q_L^T g over the roots of the other sides: both before
- * the vectors move. */
-static void whitened_parts(pl_queue *q, const kron *k, part out[2])
-{
-    const int64_t rows = k->D.rows, cols = k->D.cols;
-    pl_mat X = room_like(q, &k->D);
-    out[0] = part_room(q, k), out[1] = part_room(q, k);
-    PL_CALL(gemm, q, .C = X, .A = k->G, .B = k->Q[1], .tf32 = k->tf32, .alpha = 1 / sqrt((double)cols));
-    PL_CALL(scale_lines, q, .Y = X, .X = X, .C = k->F[1]);
-    part_fill(q, out[0], 0, X.batch, X);
-    PL_CALL(gemm, q, .C = X, .A = k->Q[0], .ta = 1, .B = k->G, .tf32 = k->tf32,
-            .alpha = 1 / sqrt((double)rows));
-    PL_CALL(scale_lines, q, .Y = X, .X = X, .R = k->F[0]);
-    part_fill(q, out[1], 0, X.batch, X);
 }
 
 static pl_kron kind_of(const polar_rule *r)
@@ -302,43 +357,80 @@ static void eigen(pl_queue *q, const kron *k, int side, pl_mat K)
             .power = power_of(r));
 }
 
-static int64_t entries(const pl_mat *m)
+/* KL's factors average left and right g Q_R f_R and f_L Q_L^T g over the roots of the other sides: both
+ * before the vectors move. */
+static int is_kl(const kron *k)
 {
-    return m->batch * m->rows * m->cols;
+    return kind_of(k->rule) == PL_KRON_CLAMPED;
 }
 
-/* The moments of `count` sides from `first` on move by x x^T, and x^T x; what is made of a sum that is not
- * kept is made at once. */
-static void move_sides(pl_queue *q, const kron *k, int first, int count, const part x[2])
+static void turn_for_kl(pl_queue *q, const kron *k)
 {
-    const int keeps = kind_of(k->rule) != PL_KRON_NESTEROV, end = first + count;
-    pl_scratch_mark mark = pl_scratch_begin(q);
-    pl_mat T[2], A[2] = {0};
-    for (int side = first; side < end; side++) {
-        pl_mat X = x[side].unit;
-        if (!keeps) A[side] = room_like(q, &k->K[side]);
-        T[side] = pl_scratch_mat(q, X.dtype, X.batch, k->K[side].rows, k->K[side].cols);
-        PL_CALL(gemm, q, .C = T[side], .A = X, .ta = side, .B = X, .tb = !side, .sym = 1, .tf32 = k->tf32,
-                .alpha = 1);
+    const double rows = (double)k->D.rows, cols = (double)k->D.cols;
+    if (!is_kl(k)) return;
+    PL_CALL(gemm, q, .C = k->T[0], .A = k->G, .B = k->Q[1], .tf32 = k->tf32, .alpha = 1 / sqrt(cols));
+    PL_CALL(gemm, q, .C = k->T[1], .A = k->Q[0], .ta = 1, .B = k->G, .tf32 = k->tf32,
+            .alpha = 1 / sqrt(rows));
+}
+
+static void scale_for_kl(pl_queue *q, const kron *k)
+{
+    if (!is_kl(k)) return;
+    PL_CALL(scale_lines, q, .Y = k->T[0], .X = k->T[0], .C = k->F[1]);
+    PL_CALL(scale_lines, q, .Y = k->T[1], .X = k->T[1], .R = k->F[0]);
+}
+
+/* Over their norms. */
+static void unite(pl_queue *q, const kron *k)
+{
+    if (!is_kl(k)) {
+        unit_gradient(q, k);
+        return;
     }
-    pl_queue_overlap_begin(q);
-    for (int side = first; side < end; side++)
-        PL_CALL(kron_moment, q, .A = A[side], .K = k->K[side], .T = T[side], .N = x[side].N, .live = k->live);
-    pl_queue_overlap_end(q);
-    for (int side = first; side < end && !keeps; side++) eigen(q, k, side, A[side]);
-    pl_scratch_end(q, mark);
+    fill(q, k, k->X, 0, 0, k->D.batch, k->T[0]);
+    fill(q, k, k->P, 1, 0, k->D.batch, k->T[1]);
 }
 
-/* Both sides at once where that takes no more memory than one may. */
-static void move_moments(pl_queue *q, const kron *k)
+static void square(pl_queue *q, const kron *k, int side)
 {
-    const int at_once = entries(&k->K[0]) + entries(&k->K[1]) <= MOST_ENTRIES ? 2 : 1;
-    pl_scratch_mark mark = pl_scratch_begin(q);
-    part x[2];
-    if (kind_of(k->rule) == PL_KRON_CLAMPED) whitened_parts(q, k, x);
-    else x[0] = x[1] = gradient_part(q, k);
-    for (int side = 0; side < 2; side += at_once) move_sides(q, k, side, at_once, x);
-    pl_scratch_end(q, mark);
+    const pl_mat X = side && is_kl(k) ? k->P : k->X;
+    PL_CALL(gemm, q, .C = k->S[side], .A = X, .ta = side, .B = X, .tb = !side, .sym = 1, .tf32 = k->tf32,
+            .alpha = 1);
+}
+
+static void move(pl_queue *q, const kron *k, int side, pl_mat A)
+{
+    PL_CALL(kron_moment, q, .A = A, .K = k->K[side], .T = k->S[side], .N = k->N[side && is_kl(k)],
+            .live = k->live);
+}
+
+static int keeps(const kron *k)
+{
+    return kind_of(k->rule) != PL_KRON_NESTEROV;
+}
+
+static void square_both(pl_queue *q, const kron *k)
+{
+    for (int side = 0; side < 2 && at_once(k); side++) square(q, k, side);
+}
+
+static void move_both(pl_queue *q, const kron *k)
+{
+    for (int side = 0; side < 2 && at_once(k) && keeps(k); side++) move(q, k, side, (pl_mat){0});
+}
+
+/* What is made of a sum that is not kept is made at once; and sides whose squares have one place. */
+static void move_others(pl_queue *q, const kron *k)
+{
+    if (at_once(k) && keeps(k)) return;
+    for (int side = 0; side < 2; side++) {
+        pl_scratch_mark mark = pl_scratch_begin(q);
+        const pl_mat A = keeps(k) ? (pl_mat){0} : room_like(q, &k->K[side]);
+        if (!at_once(k)) square(q, k, side);
+        move(q, k, side, A);
+        if (!keeps(k)) eigen(q, k, side, A);
+        pl_scratch_end(q, mark);
+    }
 }
 
 /* Where the moments are due to be looked at. */
@@ -404,25 +496,67 @@ static void whiten(pl_queue *q, const kron *k, int keeps)
     pl_scratch_end(q, mark);
 }
 
-/* D <- Q_L (p / (sqrt(v^) + eps)) Q_R^T, p = Q_L^T D Q_R, v the moment of the gradient there, or of p */
+/* SOAP: D <- Q_L (p / (sqrt(v^) + eps)) Q_R^T, p = Q_L^T D Q_R, v the moment of the gradient there, or of p.
+ * A function each stage, since no product waits for another shape's. */
+static int has_basis(const kron *k)
+{
+    return pl_precondition_soap(k->rule->precondition);
+}
+
+static int of_its_own(const kron *k)
+{
+    return k->rule->precondition == POLAR_PRECONDITION_SOAP_MOMENTUM;
+}
+
+static void turn_left(pl_queue *q, const kron *k)
+{
+    if (!has_basis(k)) return;
+    PL_CALL(gemm, q, .C = k->T[0], .A = k->Q[0], .ta = 1, .B = k->D, .tf32 = k->tf32, .alpha = 1);
+    if (of_its_own(k)) return;
+    PL_CALL(gemm, q, .C = k->T[1], .A = k->Q[0], .ta = 1, .B = k->G, .tf32 = k->tf32, .alpha = 1);
+}
+
+static void turn_right(pl_queue *q, const kron *k)
+{
+    if (!has_basis(k)) return;
+    PL_CALL(gemm, q, .C = k->X, .A = k->T[0], .B = k->Q[1], .tf32 = k->tf32, .alpha = 1);
+    if (of_its_own(k)) return;
+    PL_CALL(gemm, q, .C = k->P, .A = k->T[1], .B = k->Q[1], .tf32 = k->tf32, .alpha = 1);
+}
+
 static void adam_in_basis(pl_queue *q, const kron *k)
 {
-    const int own = k->rule->precondition == POLAR_PRECONDITION_SOAP_MOMENTUM;
-    pl_scratch_mark mark = pl_scratch_begin(q);
-    pl_mat X = room_like(q, &k->D), G = own ? (pl_mat){0} : room_like(q, &k->D);
-    project(q, k, X, k->D);
-    if (!own) project(q, k, G, k->G);
-    PL_CALL(entry_stage, q, .Y = X, .V = k->V, .X = X, .G = G, .live = k->live,
-            .after = own ? k->rule->first_basis : 0);
-    project_back(q, k, k->D, X);
-    pl_scratch_end(q, mark);
+    if (has_basis(k))
+        PL_CALL(entry_stage, q, .Y = k->X, .V = k->V, .X = k->X, .G = of_its_own(k) ? (pl_mat){0} : k->P,
+                .live = k->live, .after = of_its_own(k) ? k->rule->first_basis : 0);
+}
+
+static void turn_left_back(pl_queue *q, const kron *k)
+{
+    if (has_basis(k)) PL_CALL(gemm, q, .C = k->T[0], .A = k->Q[0], .B = k->X, .tf32 = k->tf32, .alpha = 1);
+}
+
+static void turn_right_back(pl_queue *q, const kron *k)
+{
+    if (has_basis(k))
+        PL_CALL(gemm, q, .C = k->D, .A = k->T[0], .B = k->Q[1], .tb = 1, .tf32 = k->tf32, .alpha = 1);
 }
 
 /* What the gradients of a wave say. */
-static void take_in(pl_queue *q, const kron *k)
+static void take_in(pl_queue *q, walk wave)
 {
-    if (pl_precondition_soap(k->rule->precondition)) adam_in_basis(q, k);
-    move_moments(q, k);
+    for_all(q, wave, gather);
+    for_all(q, wave, turn_left);
+    for_all(q, wave, turn_right);
+    for_krons(q, wave, adam_in_basis);
+    for_all(q, wave, turn_left_back);
+    for_all(q, wave, turn_right_back);
+    for_all(q, wave, turn_for_kl);
+    for_all(q, wave, scale_for_kl);
+    for_krons(q, wave, unite);
+    for_all(q, wave, square_both);
+    for_all(q, wave, move_both);
+    for_krons(q, wave, move_others);
 }
 
 static void whiten_before(pl_queue *q, const kron *k)
@@ -442,19 +576,12 @@ void pl_optim_kron_before(polar_optim *opt, pl_queue *q)
     for (walk w = all; is_more(w);) {
         walk wave = next_wave(&w);
         pl_scratch_mark room = pl_scratch_begin(q);
-        wave.grads = pl_scratch_take(q, wave.room);
-        pl_queue_overlap_begin(q);
-        for_krons(q, wave, gather);
-        pl_queue_overlap_end(q);
-        for_krons(q, wave, take_in);
+        take_rooms(q, &wave, w.matrices - wave.began);
+        take_in(q, wave);
         pl_scratch_end(q, room);
     }
-    pl_queue_overlap_begin(q);
-    for_krons(q, all, look);
-    pl_queue_overlap_end(q);
-    pl_queue_overlap_begin(q);
-    for_krons(q, all, sweep);
-    pl_queue_overlap_end(q);
+    for_all(q, all, look);
+    for_all(q, all, sweep);
     for_krons(q, all, whiten_before);
     pl_scratch_end(q, mark);
 }

@@ -1,5 +1,6 @@
-/* test_gemm_f32.c -- f32 products at sizes where a backend may make them of parts, on the device argv[1];
- * with "few" behind it the smaller ones alone, for slow checkers.
+/* test_gemm_f32.c -- f32 products at sizes where a backend may make them of parts, with factors as they are
+ * and in tf32, one by one and put off together, on the device argv[1]; with "few" behind it the smaller ones
+ * alone, for slow checkers.
  *
  * Exact: where one factor picks numbers of the other, or each sum has one product of two numbers of 16 bits,
  * every result is a float, and all parts of both factors are needed for it.
@@ -8,7 +9,11 @@
  * instead of rounding; parts that are left out are 2^-22 of it at most; alpha, beta and the addend round once
  * each. The sizes of row i times column j sum to |a_i| |b_j| at most. An addend that is forgotten, or a
  * column that is another's, is 2^12 times that.
+ *
+ * In tf32 a factor is off by u = 2^-11 of itself at most, 2^-10 where a device cuts, so a product by 2 u +
+ * u^2: with two of three parts left out 2^-8 would be.
  */
+#include "device/backend.h"
 #include "device/queue.h"
 #include "fixtures/model_fixture.h"
 
@@ -22,6 +27,7 @@ typedef struct {
     int64_t batch, m, n, k, ta, tb, slack; /* slack: row strides beyond the columns */
     double beta;                           /* 0: no addend */
     int64_t sym;                           /* of the first factor with itself; the addend symmetric too */
+    int64_t tf32;
 } product_case;
 
 typedef double (*entry_fn)(int64_t b, int64_t row, int64_t col);
@@ -116,6 +122,7 @@ static pl_args_gemm call_of(const product_case *c, const operands *o, double alp
                           .ta = c->ta,
                           .tb = c->tb,
                           .sym = c->sym,
+                          .tf32 = c->tf32,
                           .alpha = alpha,
                           .beta = c->beta};
 }
@@ -133,7 +140,7 @@ static double at_b(const product_case *c, const operands *o, int64_t b, int64_t 
 /* Every 7th row and column, of which no tile has a multiple: against sums in double. */
 static void random_product(rig *r, const product_case *c)
 {
-    const double alpha = 1.25;
+    const double alpha = 1.25, u = !c->tf32 ? 0 : r->dev->cuts_tf32 ? 0x1p-10 : 0x1p-11;
     operands o = operands_make(r, c, normal_a, normal_b);
     const pl_args_gemm call = call_of(c, &o, alpha);
     pl_args_gemm one = call;
@@ -149,10 +156,10 @@ static void random_product(rig *r, const product_case *c)
                     sum += p * q, aa += p * p, bb += q * q;
                 }
                 const double size = alpha * sqrt(aa * bb) + fabs(c->beta * d);
-                const double tol = (2 * (double)c->k + 4 + 3) * 0x1p-24 * size;
+                const double tol = ((2 * (double)c->k + 4 + 3) * 0x1p-24 + 2 * u + u * u) * size;
                 worst = fmax(worst, fabs(x[(b * c->m + i) * c->n + j] - (alpha * sum + c->beta * d)) / tol);
             }
-    test_bound(c->name, worst, 1, "sums of k terms, parts left out");
+    test_bound(c->name, worst, 1, c->tf32 ? "factors in tf32" : "sums of k terms, parts left out");
     int64_t askew = 0;
     for (int64_t b = 0; b < c->batch && c->sym; b++)
         for (int64_t i = 0; i < c->m * c->n; i++)
@@ -192,6 +199,13 @@ static double short_entry(int64_t b, int64_t row, int64_t col)
     return row == col ? (double)(((row * 977 + b) % (1 << 11) | 1) + (1 << 11)) : 0;
 }
 
+/* 11 bits, of both signs: what tf32 keeps. */
+static double tf32_entry(int64_t b, int64_t row, int64_t col)
+{
+    const int64_t x = (row * 7919 + col * 104729 + b * 15485863) % (1 << 10);
+    return (double)((x | 1) + (1 << 10)) * ((row + col) % 2 ? -0x1p-24 : 0x1p-20);
+}
+
 static void exact_product(rig *r, const product_case *given, const char *what, entry_fn of_a, entry_fn of_b)
 {
     product_case c = *given;
@@ -213,31 +227,75 @@ static void exact_product(rig *r, const product_case *given, const char *what, e
     operands_free(r, &o);
 }
 
+#define TOGETHER 60 /* calls, more than a table holds */
+
+/* Numbers that differ between two results, those beyond the columns too. */
+static int64_t differ(rig *r, pl_mat x, pl_mat y)
+{
+    int64_t bad = 0;
+    x.cols = x.rs, y.cols = y.rs;
+    double *u = values(r, x), *v = values(r, y);
+    for (int64_t i = 0; i < x.batch * x.rows * x.cols; i++) bad += u[i] != v[i];
+    free(u), free(v);
+    return bad;
+}
+
+/* Calls put off together, of several k, layouts, in tf32 and not, have the bits of each by itself. */
+static void put_off(rig *r, const product_case *cases, int count)
+{
+    static operands o[TOGETHER];
+    static product_case of[TOGETHER];
+    pl_mat alone[TOGETHER];
+    int64_t bad = 0, rounded = 0;
+    for (int i = 0; i < TOGETHER; i++) {
+        of[i] = cases[i % count], of[i].tf32 = i / 7 % 3 == 1;
+        o[i] = operands_make(r, &of[i], normal_a, normal_b);
+        const pl_args_gemm call = call_of(&of[i], &o[i], 1.25);
+        pl_call_gemm(r->q, &call);
+        alone[i] = o[i].C;
+        o[i].C = mat(r, &of[i], of[i].m, of[i].n, NULL, NULL);
+    }
+    pl_queue_overlap_begin(r->q);
+    for (int i = 0; i < TOGETHER; i++) {
+        const pl_args_gemm call = call_of(&of[i], &o[i], 1.25);
+        pl_call_gemm(r->q, &call);
+    }
+    pl_queue_overlap_end(r->q);
+    for (int i = 0; i < TOGETHER; i++) {
+        bad += differ(r, alone[i], o[i].C);
+        if (i >= count && of[i].tf32 != of[i - count].tf32)
+            rounded += differ(r, alone[i - count], o[i].C) > 0;
+    }
+    test_exact("put off together, and each by itself", bad);
+    test_true("... and tf32 has other bits", rounded > 0, "of %d calls", (int)rounded);
+    for (int i = 0; i < TOGETHER; i++) pl_mat_free(&alone[i], r->dev), operands_free(r, &o[i]);
+}
+
 int main(int argc, char **argv)
 {
     static const product_case cases[] = {
-        {"A B^T, tails on all sides", 2, 300, 96, 4700, 0, 1, 4, 0, 0},
-        {"A B^T, 64 columns", 1, 2048, 64, 1028, 0, 1, 0, -0.5, 0},
-        {"A B^T, two tiles of columns", 1, 260, 130, 4004, 0, 1, 8, 2, 0},
-        {"A B, a small k", 2, 260, 4100, 132, 0, 0, 4, 0.75, 0},
-        {"A B, square", 1, 512, 514, 516, 0, 0, 0, 0, 0},
-        {"A^T B, 66 rows", 2, 66, 2052, 1040, 1, 0, 4, 1.5, 0},
-        {"A^T B, 130 rows", 1, 130, 1100, 1000, 1, 0, 0, 0, 0},
-        {"A^T B, 64 rows", 1, 64, 2144, 1024, 1, 0, 0, 0, 0},
-        {"too small for parts", 2, 40, 36, 52, 0, 1, 4, 1, 0},
-        {"A B^T, middling, tails", 2, 100, 150, 212, 0, 1, 4, 0, 0},
-        {"A B, middling", 3, 192, 128, 192, 0, 0, 0, -2, 0},
-        {"A B, middling, many, tails", 30, 132, 196, 100, 0, 0, 4, 0, 0},
-        {"A^T B, middling", 2, 192, 192, 160, 1, 0, 0, 0.5, 0},
-        {"A^T B, middling, tails", 2, 140, 100, 180, 1, 0, 4, 0, 0},
-        {"A A^T", 2, 192, 192, 128, 0, 1, 0, 0, 1},
-        {"A A^T, tails", 2, 132, 132, 164, 0, 1, 4, 0, 1},
-        {"A^T A, an addend", 3, 200, 200, 136, 1, 0, 0, 1.5, 1},
-        {"A^T A, many", 40, 180, 180, 100, 1, 0, 0, 0, 1},
-        {"A B^T, taller tiles", 22, 250, 128, 132, 0, 1, 4, 0, 0},
-        {"A B, taller tiles", 24, 256, 128, 100, 0, 0, 0, 1, 0},
-        {"A^T B, taller tiles", 12, 256, 184, 68, 1, 0, 0, 0, 0},
-        {"A^T A, taller tiles", 16, 252, 252, 64, 1, 0, 0, 0, 1},
+        {"A B^T, tails on all sides", 2, 300, 96, 4700, 0, 1, 4, 0, 0, 0},
+        {"A B^T, 64 columns", 1, 2048, 64, 1028, 0, 1, 0, -0.5, 0, 0},
+        {"A B^T, two tiles of columns", 1, 260, 130, 4004, 0, 1, 8, 2, 0, 0},
+        {"A B, a small k", 2, 260, 4100, 132, 0, 0, 4, 0.75, 0, 0},
+        {"A B, square", 1, 512, 514, 516, 0, 0, 0, 0, 0, 0},
+        {"A^T B, 66 rows", 2, 66, 2052, 1040, 1, 0, 4, 1.5, 0, 0},
+        {"A^T B, 130 rows", 1, 130, 1100, 1000, 1, 0, 0, 0, 0, 0},
+        {"A^T B, 64 rows", 1, 64, 2144, 1024, 1, 0, 0, 0, 0, 0},
+        {"too small for parts", 2, 40, 36, 52, 0, 1, 4, 1, 0, 0},
+        {"A B^T, middling, tails", 2, 100, 150, 212, 0, 1, 4, 0, 0, 0},
+        {"A B, middling", 3, 192, 128, 192, 0, 0, 0, -2, 0, 0},
+        {"A B, middling, many, tails", 30, 132, 196, 100, 0, 0, 4, 0, 0, 0},
+        {"A^T B, middling", 2, 192, 192, 160, 1, 0, 0, 0.5, 0, 0},
+        {"A^T B, middling, tails", 2, 140, 100, 180, 1, 0, 4, 0, 0, 0},
+        {"A A^T", 2, 192, 192, 128, 0, 1, 0, 0, 1, 0},
+        {"A A^T, tails", 2, 132, 132, 164, 0, 1, 4, 0, 1, 0},
+        {"A^T A, an addend", 3, 200, 200, 136, 1, 0, 0, 1.5, 1, 0},
+        {"A^T A, many", 40, 180, 180, 100, 1, 0, 0, 0, 1, 0},
+        {"A B^T, taller tiles", 22, 250, 128, 132, 0, 1, 4, 0, 0, 0},
+        {"A B, taller tiles", 24, 256, 128, 100, 0, 0, 0, 1, 0, 0},
+        {"A^T B, taller tiles", 12, 256, 184, 68, 1, 0, 0, 0, 0, 0},
+        {"A^T A, taller tiles", 16, 252, 252, 64, 1, 0, 0, 0, 1, 0},
     };
     const char *device = test_begin(argc, argv);
     const int few = argc > 2 && !strcmp(argv[2], "few");
@@ -247,12 +305,26 @@ int main(int argc, char **argv)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const product_case *c = &cases[i];
         if (few && (c->m * c->n * c->k > 1 << 23 || c->batch > 12)) continue;
+        product_case tf32 = *c;
+        tf32.tf32 = 1;
         random_product(&r, c);
+        if (c->m * c->n * c->k <= 1 << 23) random_product(&r, &tf32);
         if (c->sym) continue; /* its factors are one */
         exact_product(&r, c, "... exact, the second factor picks", long_entry, pick);
         exact_product(&r, c, "... exact, the first factor picks", pick, long_entry);
         exact_product(&r, c, "... exact, middle parts of both", short_entry, short_entry);
+        if (c->m * c->n * c->k > 1 << 23) continue;
+        exact_product(&r, &tf32, "... exact in tf32, the second factor picks", tf32_entry, pick);
+        exact_product(&r, &tf32, "... exact in tf32, the first factor picks", pick, tf32_entry);
     }
+    static const product_case small[] = {
+        {"", 2, 100, 150, 212, 0, 1, 4, 0, 0, 0},   {"", 3, 192, 128, 192, 0, 0, 0, -2, 0, 0},
+        {"", 3, 130, 194, 180, 0, 0, 4, 0, 0, 0},   {"", 2, 192, 192, 160, 1, 0, 0, 0.5, 0, 0},
+        {"", 3, 192, 192, 128, 0, 1, 0, 0, 1, 0},   {"", 1, 204, 204, 100, 1, 0, 4, 1.5, 1, 0},
+        {"", 2, 192, 192, 160, 1, 0, 0, 0, 0, 0},   {"", 2, 40, 36, 52, 0, 1, 4, 1, 0, 0},
+        {"", 3, 192, 128, 192, 0, 0, 0, 1.5, 0, 0},
+    };
+    put_off(&r, small, (int)(sizeof small / sizeof *small));
     polar_queue_destroy(r.q);
     polar_device_close(r.dev);
     return test_end();

@@ -1,6 +1,7 @@
 /* cuda_gemm.c -- products by cuBLASLt, the algorithm pinned per shape; large symmetric ones (cuda_hopper.h),
- * those of many rows with a small matrix (cuda_gemm_act.h), large ones in f32 (cuda_split.h), middling ones in
- * f32 and tf32 (cuda_hopper_parts.h, calls put off together; on older chips cuda_parts.h) by our own kernels.
+ * those of many rows with a small matrix (cuda_gemm_act.h), large ones in f32 (cuda_split.h), middling ones
+ * in f32 and tf32 (cuda_hopper_parts.h, calls put off together; on older chips cuda_parts.h) by our own
+ * kernels.
  *
  * A row-major C = op(A) op(B) is the column-major C^T = op(B)^T op(A)^T on the same memory. The algorithm is
  * looked up once per (formats, sizes, transposes, row strides) with a nominal batch that depends on the

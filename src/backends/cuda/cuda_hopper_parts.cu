@@ -44,7 +44,8 @@ enum { ALONG_ALONG, ALONG_ACROSS, ACROSS_ACROSS }; /* A's and B's */
 typedef struct {
     product call[PL_HOPPER_PARTS_CALLS];
     uint32_t first[PL_HOPPER_PARTS_CALLS + 1]; /* tile of a group */
-    uint8_t leader[PL_HOPPER_PARTS_CALLS + 1]; /* a group's first call: those up to the next one's take turns */
+    uint8_t
+        leader[PL_HOPPER_PARTS_CALLS + 1]; /* a group's first call: those up to the next one's take turns */
     int groups;
     uint32_t tiles;
     uint32_t *asked; /* how many tiles have been asked for: zero before and after */
@@ -162,8 +163,7 @@ __device__ __forceinline__ source source_of(const float *from, int64_t ld, int f
     const int line = first + (ALONG ? t / 8 : 4 * four), at = ALONG ? t % 8 * 4 : row;
     source w = {from + (ALONG ? line * ld + at : at * ld + line), ld, ALONG ? DEPTH : DEPTH * ld, 0, at, k};
 #pragma unroll
-    for (int s = 0; s < FOURS; s++)
-        w.lines |= (uint32_t)(line + apart<ALONG, PANEL>::line(s) < lines) << s;
+    for (int s = 0; s < FOURS; s++) w.lines |= (uint32_t)(line + apart<ALONG, PANEL>::line(s) < lines) << s;
     if (ALONG || PANEL == 32) { /* eight fours a row either way */
         const int own = t / 8, half = t % 8;
         *byte = (uint32_t)(own * 64 + ((half / 2 ^ (own >> 1 & 3)) << 4) + half % 2 * 8);
@@ -195,8 +195,7 @@ template <int P> __device__ __forceinline__ uint32_t part_of(float &x, float &y)
     return v;
 }
 
-template <int P>
-__device__ __forceinline__ void put(uint8_t *to, int part_bytes, float4 v)
+template <int P> __device__ __forceinline__ void put(uint8_t *to, int part_bytes, float4 v)
 {
 #pragma unroll
     for (int part = 0; part < P; part++) {
@@ -206,8 +205,8 @@ __device__ __forceinline__ void put(uint8_t *to, int part_bytes, float4 v)
 }
 
 template <int P, int G, bool A_ALONG, bool B_ALONG>
-__device__ __forceinline__ void produce(const product_table &table, const place &at, slab_ring &ring, uint8_t *stages, const turns &w,
-                                        int turn)
+__device__ __forceinline__ void produce(const product_table &table, const place &at, slab_ring &ring,
+                                        uint8_t *stages, const turns &w, int turn)
 {
     const product &p = table.call[at.call];
     using S = shape<P, G>;
@@ -276,8 +275,8 @@ __device__ __forceinline__ void store_twice(const product &p, float *C, int r, i
 
 /* A thread's results: of row `row` and the one 8 below, two of each eight columns from `column` on. */
 template <bool ADDEND, bool SYM>
-__device__ __forceinline__ void store(const product &p, const place &at, const float (&sum)[COLS / 2], int row,
-                                      int column)
+__device__ __forceinline__ void store(const product &p, const place &at, const float (&sum)[COLS / 2],
+                                      int row, int column)
 {
     float *C = p.C + at.matrix * p.bsc;
     const float *D = ADDEND ? p.D + at.matrix * p.bsd : NULL;
@@ -340,7 +339,8 @@ __device__ __forceinline__ void consume(const product &p, const place &at, slab_
 }
 
 template <int P, int G>
-__device__ __forceinline__ void make_all(const product_table &t, slab_ring ring, const turns &w, uint8_t *stages)
+__device__ __forceinline__ void make_all(const product_table &t, slab_ring ring, const turns &w,
+                                         uint8_t *stages)
 {
     uint32_t tile = blockIdx.x;
     for (int turn = 0; tile < t.tiles; tile = next_tile(w, turn++)) {
@@ -372,7 +372,8 @@ static __global__ void __launch_bounds__(shape<P, G>::THREADS, shape<P, G>::BLOC
     using S = shape<P, G>;
     extern __shared__ uint8_t memory[];
     uint8_t *begin = memory + (-pl_smem(memory) & 1023);
-    const uint32_t stages = pl_smem(begin), full = stages + S::STAGES * S::STAGE, empty = full + 8 * S::STAGES;
+    const uint32_t stages = pl_smem(begin), full = stages + S::STAGES * S::STAGE,
+                   empty = full + 8 * S::STAGES;
     const turns w = {empty + 8 * S::STAGES, empty + 8 * S::STAGES + 8, empty + 8 * S::STAGES + 24};
     if (threadIdx.x == 0) {
         for (int s = 0; s < S::STAGES; s++) {

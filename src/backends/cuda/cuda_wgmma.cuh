@@ -39,12 +39,14 @@ template <int PANEL> __device__ __forceinline__ uint64_t pl_wgmma_across(uint32_
     return (uint64_t)((from & 0x3ffff) >> 4) | (uint64_t)(panel >> 4) << 16 | rows8 >> 4 << 32 | swizzle_64;
 }
 
-/* A K-major operand in rows of 32 k (64 bytes), from k 16 step on; unit u of row r as in panels of 32 columns.
+/* A K-major operand in rows of 32 k (64 bytes), from k 16 step on; unit u of row r as in panels of 32
+ * columns.
  */
 __device__ __forceinline__ uint64_t pl_wgmma_along(uint32_t at, int step)
 {
     const uint64_t swizzle_64 = 2ull << 62, rows8 = 512;
-    return (uint64_t)((at + (uint32_t)(step * 32)) & 0x3ffff) >> 4 | 1ull << 16 | rows8 >> 4 << 32 | swizzle_64;
+    return (uint64_t)((at + (uint32_t)(step * 32)) & 0x3ffff) >> 4 | 1ull << 16 | rows8 >> 4 << 32 |
+           swizzle_64;
 }
 
 __device__ __forceinline__ void pl_wgmma_fence(void)
