@@ -13,6 +13,12 @@ static const param_spec specs[] = {{.name = "a", .ndim = 2, .shape = {6, 10}},
                                    {.name = "bias", .ndim = 1, .shape = {7}}};
 enum { PARAMS = 7, MATRICES = 6, STEPS = 9 };
 
+/* Sides from which on a device may have products of many shapes in one launch. */
+static const param_spec larger[] = {{.name = "a", .ndim = 2, .shape = {160, 132}},
+                                   {.name = "wide", .ndim = 2, .shape = {100, 196}},
+                                   {.name = "b", .ndim = 2, .shape = {160, 132}}};
+enum { LARGE = 3, LARGE_STEPS = 3 };
+
 /* With looks at the factors often enough to matter. */
 static polar_optim_opts opts_of(const char *rule)
 {
@@ -90,6 +96,31 @@ static void beside(const char *device, const char *rule, polar_dtype weights, in
     rig_close(&all);
 }
 
+/* The same of larger ones; the bits of one that is not put off with others. */
+static void beside_large(const char *device, const char *rule, int tf32)
+{
+    polar_optim_opts o = opts_of(rule);
+    optim_rig all;
+    char line[96];
+    int64_t bad = 0;
+    o.kron_tf32 = tf32;
+    TEST_TRY(rig_open(&all, device, larger, LARGE, POLAR_DTYPE_F32, POLAR_DTYPE_F32, &o));
+    steps(&all, 0, LARGE_STEPS, 0);
+    for (int i = 0; i < LARGE; i++) {
+        param_spec one = larger[i];
+        optim_rig alone;
+        one.as = i + 1;
+        TEST_TRY(rig_open(&alone, device, &one, 1, POLAR_DTYPE_F32, POLAR_DTYPE_F32, &o));
+        steps(&alone, 0, LARGE_STEPS, 0);
+        bad += rig_differ(&all, i, &alone, 0);
+        rig_close(&alone);
+    }
+    snprintf(line, sizeof line, "%s%s, larger ones: beside others and alone", rule, tf32 ? ", tf32" : "");
+    test_exact(line, bad);
+    test_exact("... and all moved", moved(&all));
+    rig_close(&all);
+}
+
 /* A file after k steps, into an optimiser that has the weights of that moment. */
 static void resumed(const char *device, const char *rule, polar_dtype weights, int missing)
 {
@@ -126,7 +157,7 @@ static void resumed(const char *device, const char *rule, polar_dtype weights, i
 /* The decompositions go to the threads matrix by matrix: large enough for several blocks of reflections. */
 static void threads(const char *rule)
 {
-    static const param_spec large[] = {{.name = "a", .ndim = 2, .shape = {70, 100}},
+    static const param_spec larger[] = {{.name = "a", .ndim = 2, .shape = {70, 100}},
                                        {.name = "b", .ndim = 2, .shape = {70, 100}},
                                        {.name = "c", .ndim = 2, .shape = {70, 100}}};
     polar_optim_opts o = opts_of(rule);
@@ -176,6 +207,8 @@ int main(int argc, char **argv)
         if (!strcmp(device, "cpu")) threads(rule);
         rules++;
     }
+    beside_large(device, "soap", 0), beside_large(device, "soap", 1);
+    beside_large(device, "kl_soap", 0), beside_large(device, "shampoo", 1);
     too_large(device);
     test_true("rules with factors", rules >= 10, "%d", rules);
     return test_end();
