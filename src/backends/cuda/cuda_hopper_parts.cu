@@ -1,8 +1,8 @@
 /* cuda_hopper_parts.cu -- see cuda_hopper_parts.h.
  *
- * A block makes 64 G x 96 results. Its first warpgroup brings slabs of 32 k of both factors through
- * registers, the next one while it cuts this one into its parts on their way into shared memory; the G others
- * multiply, 64 rows each, parts by wgmma. In a stage a part of a factor lies as the factor does:
+ * A block makes 64 G x N results. Its first warpgroup brings slabs of 32 k of both factors through registers,
+ * the next one (or half of one) while it cuts this into its parts on their way into shared memory; the G
+ * others multiply, 64 rows each, parts by wgmma. In a stage a part of a factor lies as the factor does:
  *
  *     ALONG   k along its rows: rows of 32 k, 64 bytes (pl_wgmma_along)
  *     ACROSS  k across them: panels of 64 columns of A, a warpgroup's own, or of 32 of B (pl_wgmma_across)
@@ -18,13 +18,13 @@
 #include "cuda_hopper_parts.h"
 
 #include <algorithm>
+#include <functional>
 
 #include "cuda_bf16_parts.cuh"
 #include "cuda_parts.h"
 #include "cuda_tiles.cuh"
 
 #define DEPTH   32   /* k of a slab */
-#define COLS    96   /* of a tile */
 #define MAKERS  128  /* threads that bring factors */
 #define FURTHER 1024 /* bytes from a thread's four to its next */
 
@@ -51,9 +51,13 @@ typedef struct {
     uint32_t *asked; /* how many tiles have been asked for: zero before and after */
 } product_table;
 
-template <int P, int G> struct shape {
-    static constexpr int ROWS = 64 * G, A_PART = ROWS * DEPTH * 2, B_PART = COLS * DEPTH * 2,
-                         STAGE = P * (A_PART + B_PART), STAGES = (G == 3 ? 12 : 9) / P,
+template <int P, int G, int N> struct shape {
+    static constexpr int ROWS = 64 * G, A_PART = ROWS * DEPTH * 2, B_PART = N * DEPTH * 2,
+                         STAGE = P * (A_PART + B_PART),
+                         STAGES = (G == 1    ? 9
+                                   : N == 96 ? 12
+                                             : 8) /
+                                  P,
                          THREADS = MAKERS + 128 * G, BLOCKS = G == 3 ? 1 : 2,
                          BYTES = 1024 + STAGES * STAGE + 16 * STAGES + 48;
     static_assert(BLOCKS * (BYTES + 1024) <= SMEM_LIMIT + 1024);
@@ -74,9 +78,9 @@ struct place {
 };
 
 /* Tiles of columns that row tile i of a symmetric product has on and below the diagonal. */
-__host__ __device__ __forceinline__ int below(int i, int rows, int n_tiles)
+__host__ __device__ __forceinline__ int below(int i, int rows, int cols, int n_tiles)
 {
-    const int some = ((i + 1) * rows + COLS - 1) / COLS;
+    const int some = ((i + 1) * rows + cols - 1) / cols;
     return some < n_tiles ? some : n_tiles;
 }
 
@@ -88,7 +92,7 @@ __device__ __forceinline__ int group_of(const product_table &t, uint32_t tile)
     return i;
 }
 
-__device__ __forceinline__ place place_of(const product_table &t, uint32_t tile_of_list, int rows)
+__device__ __forceinline__ place place_of(const product_table &t, uint32_t tile_of_list, int rows, int cols)
 {
     const int group = group_of(t, tile_of_list), leader = t.leader[group];
     const product &first = t.call[leader];
@@ -96,9 +100,9 @@ __device__ __forceinline__ place place_of(const product_table &t, uint32_t tile_
     const int64_t at = tile_of_list - t.first[group], matrix_of_call = at / first.tiles;
     int tile = (int)(at % first.tiles), i = 0;
     if (first.sym)
-        for (int some; tile >= (some = below(i, rows, first.n_tiles)); i++) tile -= some;
+        for (int some; tile >= (some = below(i, rows, cols, first.n_tiles)); i++) tile -= some;
     else i = tile / first.n_tiles, tile %= first.n_tiles;
-    return {leader + (int)(matrix_of_call % mates), i * rows, tile * COLS, matrix_of_call / mates};
+    return {leader + (int)(matrix_of_call % mates), i * rows, tile * cols, matrix_of_call / mates};
 }
 
 /* ---- who does which tile ------------------------------------------------------------------------ */
@@ -204,37 +208,41 @@ template <int P> __device__ __forceinline__ void put(uint8_t *to, int part_bytes
     }
 }
 
-template <int P, int G, bool A_ALONG, bool B_ALONG>
+template <int P, int G, int N, bool A_ALONG, bool B_ALONG>
 __device__ __forceinline__ void produce(const product_table &table, const place &at, slab_ring &ring,
                                         uint8_t *stages, const turns &w, int turn)
 {
     const product &p = table.call[at.call];
-    using S = shape<P, G>;
-    constexpr int OF_A = 4 * G, OF_B = COLS / 16;
-    float4 a[OF_A], b[OF_B];
+    using S = shape<P, G, N>;
+    constexpr int OF_A = 4 * G, OF_B = N / 16;
+    constexpr bool SHARED = OF_A == OF_B; /* registers: both factors' have no room, so they take turns */
+    float4 a[OF_A], b[SHARED ? 1 : OF_B];
     uint32_t a_byte, b_byte, before = 0;
     source A = source_of<A_ALONG, 64, OF_A>(p.A + at.matrix * p.bsa, p.lda, at.row, p.m, p.k, &a_byte),
            B = source_of<B_ALONG, 32, OF_B>(p.B + at.matrix * p.bsb, p.ldb, at.column, p.n, p.k, &b_byte);
 #pragma unroll
     for (int s = 0; s < OF_A; s++) a[s] = four_of<A_ALONG, 64>(A, s);
 #pragma unroll
-    for (int s = 0; s < OF_B; s++) b[s] = four_of<B_ALONG, 32>(B, s);
+    for (int s = 0; s < OF_B && !SHARED; s++) b[s] = four_of<B_ALONG, 32>(B, s);
     if (threadIdx.x == 0) before = atomicAdd(table.asked, 1);
     for (int k0 = 0; k0 < p.k; k0 += DEPTH) {
         uint8_t *here = stages + ring.stage * S::STAGE, *to_a = here + a_byte,
                 *to_b = here + P * S::A_PART + b_byte;
-        step(A), step(B); /* beyond the last slab nothing is there */
+        step(A); /* beyond the last slab nothing is there */
+        if (!SHARED) step(B);
         pl_mbar_wait(ring.empty + 8 * ring.stage, ring.parity ^ 1);
 #pragma unroll
         for (int s = 0; s < OF_A; s++) {
             put<P>(to_a + s * FURTHER, S::A_PART, a[s]);
-            a[s] = four_of<A_ALONG, 64>(A, s);
+            a[s] = SHARED ? four_of<B_ALONG, 32>(B, s) : four_of<A_ALONG, 64>(A, s);
         }
 #pragma unroll
         for (int s = 0; s < OF_B; s++) {
-            put<P>(to_b + s * FURTHER, S::B_PART, b[s]);
-            b[s] = four_of<B_ALONG, 32>(B, s);
+            float4 &x = SHARED ? a[s] : b[s];
+            put<P>(to_b + s * FURTHER, S::B_PART, x);
+            x = SHARED ? four_of<A_ALONG, 64>(A, s) : four_of<B_ALONG, 32>(B, s);
         }
+        if (SHARED) step(B);
         pl_async_fence();
         __syncwarp();
         if (threadIdx.x % 32 == 0) pl_mbar_arrive(ring.full + 8 * ring.stage);
@@ -257,10 +265,10 @@ template <int P> __device__ constexpr int part_b(int i)
 }
 
 /* What the tensor cores write is not read before the wait that stands above. */
-__device__ __forceinline__ void settle(float (&v)[COLS / 2])
+template <int COUNT> __device__ __forceinline__ void settle(float (&v)[COUNT])
 {
 #pragma unroll
-    for (int i = 0; i < COLS / 2; i++) asm volatile("" : "+f"(v[i])::"memory");
+    for (int i = 0; i < COUNT; i++) asm volatile("" : "+f"(v[i])::"memory");
 }
 
 /* Results (r, c) and (r, c + 1) of a symmetric product, on and below the diagonal, here and there. */
@@ -274,9 +282,9 @@ __device__ __forceinline__ void store_twice(const product &p, float *C, int r, i
 }
 
 /* A thread's results: of row `row` and the one 8 below, two of each eight columns from `column` on. */
-template <bool ADDEND, bool SYM>
-__device__ __forceinline__ void store(const product &p, const place &at, const float (&sum)[COLS / 2],
-                                      int row, int column)
+template <bool ADDEND, bool SYM, int N>
+__device__ __forceinline__ void store(const product &p, const place &at, const float (&sum)[N / 2], int row,
+                                      int column)
 {
     float *C = p.C + at.matrix * p.bsc;
     const float *D = ADDEND ? p.D + at.matrix * p.bsd : NULL;
@@ -288,7 +296,7 @@ __device__ __forceinline__ void store(const product &p, const place &at, const f
         float *to = C + (int64_t)r * p.ldc + column;
         const float *from = ADDEND ? D + (int64_t)r * p.ldd + column : NULL;
 #pragma unroll
-        for (int j = 0; j < COLS / 8; j++) {
+        for (int j = 0; j < N / 8; j++) {
             if (8 * j >= cols) break;
             float2 v = make_float2(p.alpha * sum[4 * j + 2 * h], p.alpha * sum[4 * j + 2 * h + 1]);
             if (ADDEND) {
@@ -301,13 +309,25 @@ __device__ __forceinline__ void store(const product &p, const place &at, const f
     }
 }
 
-template <int P, int G, bool A_ALONG, bool B_ALONG>
+template <int N>
+__device__ __forceinline__ void store_all(const product &p, const place &at, const float (&sum)[N / 2],
+                                          int row, int column)
+{
+    if (p.sym && p.D) store<true, true, N>(p, at, sum, row, column);
+    else if (p.sym) store<false, true, N>(p, at, sum, row, column);
+    else if (p.D) store<true, false, N>(p, at, sum, row, column);
+    else store<false, false, N>(p, at, sum, row, column);
+}
+
+template <int P, int G, int N, bool A_ALONG, bool B_ALONG>
 __device__ __forceinline__ void consume(const product &p, const place &at, slab_ring &ring)
 {
-    using S = shape<P, G>;
+    using S = shape<P, G, N>;
     constexpr int TIMES = P == PARTS ? PRODUCTS : 3;
+    constexpr bool ANEW = P == PARTS; /* sums of all bits */
     const int group = (int)threadIdx.x / 128 - 1, thread = (int)threadIdx.x % 128, lane = thread % 32;
-    float d[COLS / 2] = {}, sum[COLS / 2] = {};
+    float d[N / 2] = {}, sum[ANEW ? N / 2 : 1] = {};
+    int before = 0; /* a stage whose products may still be under way */
     for (int k0 = 0; k0 < p.k; k0 += DEPTH) {
         const uint32_t A = ring.stages + (uint32_t)(ring.stage * S::STAGE + group * 4096),
                        B = ring.stages + (uint32_t)(ring.stage * S::STAGE + P * S::A_PART);
@@ -319,57 +339,67 @@ __device__ __forceinline__ void consume(const product &p, const place &at, slab_
             for (int i = 0; i < TIMES; i++) {
                 const uint32_t x = A + (uint32_t)(part_a<P>(i) * S::A_PART),
                                y = B + (uint32_t)(part_b<P>(i) * S::B_PART);
-                pl_wgmma<COLS>::product<!A_ALONG, !B_ALONG>(
+                pl_wgmma<N>::template product<!A_ALONG, !B_ALONG>(
                     d, A_ALONG ? pl_wgmma_along(x, j) : pl_wgmma_across<64>(x, j, DEPTH),
-                    B_ALONG ? pl_wgmma_along(y, j) : pl_wgmma_across<32>(y, j, DEPTH), i > 0 || j > 0);
+                    B_ALONG ? pl_wgmma_along(y, j) : pl_wgmma_across<32>(y, j, DEPTH),
+                    i > 0 || j > 0 || (!ANEW && k0 > 0));
             }
         pl_wgmma_commit();
-        pl_wgmma_wait<0>();
-        settle(d);
-        if (thread == 0) pl_mbar_arrive(ring.empty + 8 * ring.stage);
+        if constexpr (ANEW) {
+            pl_wgmma_wait<0>();
+            settle(d);
+            if (thread == 0) pl_mbar_arrive(ring.empty + 8 * ring.stage);
 #pragma unroll
-        for (int i = 0; i < COLS / 2; i++) sum[i] += d[i];
+            for (int i = 0; i < N / 2; i++) sum[i] += d[i];
+        } else {
+            pl_wgmma_wait<1>();
+            if (thread == 0 && k0 > 0) pl_mbar_arrive(ring.empty + 8 * before);
+            before = ring.stage;
+        }
         if (++ring.stage == S::STAGES) ring.stage = 0, ring.parity ^= 1;
     }
+    if constexpr (!ANEW) {
+        pl_wgmma_wait<0>();
+        settle(d);
+        if (thread == 0) pl_mbar_arrive(ring.empty + 8 * before);
+    }
     const int row = at.row + 64 * group + thread / 32 * 16 + lane / 4, column = at.column + 2 * (lane % 4);
-    if (p.sym && p.D) store<true, true>(p, at, sum, row, column);
-    else if (p.sym) store<false, true>(p, at, sum, row, column);
-    else if (p.D) store<true, false>(p, at, sum, row, column);
-    else store<false, false>(p, at, sum, row, column);
+    if constexpr (ANEW) store_all<N>(p, at, sum, row, column);
+    else store_all<N>(p, at, d, row, column);
 }
 
-template <int P, int G>
+template <int P, int G, int N>
 __device__ __forceinline__ void make_all(const product_table &t, slab_ring ring, const turns &w,
                                          uint8_t *stages)
 {
     uint32_t tile = blockIdx.x;
     for (int turn = 0; tile < t.tiles; tile = next_tile(w, turn++)) {
-        const place at = place_of(t, tile, shape<P, G>::ROWS);
+        const place at = place_of(t, tile, shape<P, G, N>::ROWS, N);
         const int layout = t.call[at.call].layout;
-        if (layout == ALONG_ALONG) produce<P, G, true, true>(t, at, ring, stages, w, turn);
-        else if (layout == ALONG_ACROSS) produce<P, G, true, false>(t, at, ring, stages, w, turn);
-        else produce<P, G, false, false>(t, at, ring, stages, w, turn);
+        if (layout == ALONG_ALONG) produce<P, G, N, true, true>(t, at, ring, stages, w, turn);
+        else if (layout == ALONG_ACROSS) produce<P, G, N, true, false>(t, at, ring, stages, w, turn);
+        else produce<P, G, N, false, false>(t, at, ring, stages, w, turn);
     }
 }
 
-template <int P, int G>
+template <int P, int G, int N>
 __device__ __forceinline__ void multiply_all(const product_table &t, slab_ring ring, const turns &w)
 {
     uint32_t tile = blockIdx.x;
     for (int turn = 0; tile < t.tiles; tile = next_tile(w, turn++)) {
-        const place at = place_of(t, tile, shape<P, G>::ROWS);
+        const place at = place_of(t, tile, shape<P, G, N>::ROWS, N);
         const product &p = t.call[at.call];
-        if (p.layout == ALONG_ALONG) consume<P, G, true, true>(p, at, ring);
-        else if (p.layout == ALONG_ACROSS) consume<P, G, true, false>(p, at, ring);
-        else consume<P, G, false, false>(p, at, ring);
+        if (p.layout == ALONG_ALONG) consume<P, G, N, true, true>(p, at, ring);
+        else if (p.layout == ALONG_ACROSS) consume<P, G, N, true, false>(p, at, ring);
+        else consume<P, G, N, false, false>(p, at, ring);
     }
 }
 
-template <int P, int G>
-static __global__ void __launch_bounds__(shape<P, G>::THREADS, shape<P, G>::BLOCKS)
+template <int P, int G, int N>
+static __global__ void __launch_bounds__(shape<P, G, N>::THREADS, shape<P, G, N>::BLOCKS)
     products_kernel(const __grid_constant__ product_table table)
 {
-    using S = shape<P, G>;
+    using S = shape<P, G, N>;
     extern __shared__ uint8_t memory[];
     uint8_t *begin = memory + (-pl_smem(memory) & 1023);
     const uint32_t stages = pl_smem(begin), full = stages + S::STAGES * S::STAGE,
@@ -390,11 +420,11 @@ static __global__ void __launch_bounds__(shape<P, G>::THREADS, shape<P, G>::BLOC
     const slab_ring ring = {stages, full, empty, 0, 0};
     pl_kernel_begin();
     if (threadIdx.x < MAKERS) {
-        if (G == 3) pl_registers_more<152>();
-        make_all<P, G>(table, ring, w, begin);
+        if (N == 96 && G == 3) pl_registers_more<152>();
+        make_all<P, G, N>(table, ring, w, begin);
     } else {
-        if (G == 3) pl_registers_fewer<120>();
-        multiply_all<P, G>(table, ring, w);
+        if (N == 96 && G == 3) pl_registers_fewer<120>();
+        multiply_all<P, G, N>(table, ring, w);
     }
 }
 
@@ -419,7 +449,7 @@ static int64_t stride_of(const pl_mat &m)
     return m.batch > 1 ? m.bs : 0;
 }
 
-static product product_of(const pl_args_gemm *a, int rows)
+static product product_of(const pl_args_gemm *a, int rows, int cols)
 {
     product p = {};
     p.A = (const float *)a->A.data, p.B = (const float *)a->B.data, p.D = (const float *)a->D.data;
@@ -430,10 +460,10 @@ static product product_of(const pl_args_gemm *a, int rows)
     p.alpha = (float)a->alpha, p.beta = (float)a->beta;
     p.layout = a->ta ? ACROSS_ACROSS : a->tb ? ALONG_ALONG : ALONG_ACROSS, p.sym = a->sym != 0;
     const int m_tiles = (p.m + rows - 1) / rows;
-    p.n_tiles = (p.n + COLS - 1) / COLS, p.tiles = m_tiles * p.n_tiles;
+    p.n_tiles = (p.n + cols - 1) / cols, p.tiles = m_tiles * p.n_tiles;
     if (p.sym) {
         p.tiles = 0;
-        for (int i = 0; i < m_tiles; i++) p.tiles += below(i, rows, p.n_tiles);
+        for (int i = 0; i < m_tiles; i++) p.tiles += below(i, rows, cols, p.n_tiles);
     }
     return p;
 }
@@ -444,15 +474,15 @@ static bool alike(const product &a, const product &b, int64_t a_batch, int64_t b
     return a.k == b.k && a.tiles == b.tiles && a.n_tiles == b.n_tiles && a.sym == b.sym && a_batch == b_batch;
 }
 
-/* The list as tiles of so many rows; the number of tiles. */
-static int64_t fill(product_table *table, const pl_hopper_parts_list *list, int rows)
+/* The list as tiles of so many rows and columns; how many there are. */
+static int64_t fill(product_table *table, const pl_hopper_parts_list *list, int rows, int cols)
 {
     product all[PL_HOPPER_PARTS_CALLS];
     int order[PL_HOPPER_PARTS_CALLS], many = 0;
     int64_t tiles = 0;
     for (int i = 0; i < list->calls; i++) {
         if (!list->call[i].C.batch) continue;
-        all[i] = product_of(&list->call[i], rows);
+        all[i] = product_of(&list->call[i], rows, cols);
         order[many++] = i;
     }
     std::stable_sort(order, order + many, [&](int a, int b) { return all[a].k > all[b].k; });
@@ -466,37 +496,63 @@ static int64_t fill(product_table *table, const pl_hopper_parts_list *list, int 
         }
         tiles += batch * all[order[i]].tiles;
     }
-    table->first[table->groups] = (uint32_t)tiles;
+    table->first[table->groups] = table->tiles = (uint32_t)tiles;
     table->leader[table->groups] = (uint8_t)many;
     return tiles;
 }
 
-template <int P, int G>
+template <int P, int G, int N>
 static cudaError_t launch(const pl_hopper_device *dev, cudaStream_t stream, const product_table &table)
 {
-    const uint32_t most = (uint32_t)(dev->multiprocessors * shape<P, G>::BLOCKS);
-    return launch_early(products_kernel<P, G>, dim3(table.tiles < most ? table.tiles : most),
-                        dim3(shape<P, G>::THREADS), shape<P, G>::BYTES, stream, table);
+    const uint32_t most = (uint32_t)(dev->multiprocessors * shape<P, G, N>::BLOCKS);
+    return launch_early(products_kernel<P, G, N>, dim3(table.tiles < most ? table.tiles : most),
+                        dim3(shape<P, G, N>::THREADS), shape<P, G, N>::BYTES, stream, table);
 }
 
-template <int P>
-static cudaError_t launch_in_parts(const pl_hopper_device *dev, cudaStream_t stream,
-                                   const pl_hopper_parts_list *list, uint32_t *counter)
+#define MOST_BLOCKS 512
+#define OWN         DEPTH /* k that a tile's beginning and its end are worth */
+
+/* When the last block ends, each taking the next tile where it is done with one: in k of a tile. 0: later
+ * than is worth counting. */
+static int64_t end_of(const product_table *t, int64_t blocks)
 {
-    product_table table;
-    int64_t tiles = fill(&table, list, 192);
-    const bool wide = tiles >= dev->multiprocessors;
-    if (!wide) tiles = fill(&table, list, 64); /* few tiles: no bit depends on it */
-    if (tiles > INT32_MAX) return cudaErrorInvalidValue;
-    if (!tiles) return cudaSuccess;
-    table.tiles = (uint32_t)tiles, table.asked = counter;
-    return wide ? launch<P, 3>(dev, stream, table) : launch<P, 1>(dev, stream, table);
+    int64_t ends[MOST_BLOCKS] = {};
+    const auto later = std::greater<int64_t>();
+    if (blocks > MOST_BLOCKS || t->tiles > 16 * blocks) return 0;
+    for (int g = 0; g < t->groups; g++)
+        for (uint32_t i = t->first[g]; i < t->first[g + 1]; i++) {
+            std::pop_heap(ends, ends + blocks, later);
+            ends[blocks - 1] += t->call[t->leader[g]].k + OWN;
+            std::push_heap(ends, ends + blocks, later);
+        }
+    return *std::max_element(ends, ends + blocks);
+}
+
+/* Tiles of 192 x 192 read less of L2, which is what tf32 waits for; those of half as many columns may be
+ * shared out more evenly. No bit depends on it. */
+static cudaError_t launch_in_tf32(const pl_hopper_device *dev, cudaStream_t stream,
+                                  const pl_hopper_parts_list *list, const product_table &narrow)
+{
+    product_table wide = narrow;
+    fill(&wide, list, 192, 192);
+    const int64_t soon = end_of(&narrow, dev->multiprocessors), late = end_of(&wide, dev->multiprocessors);
+    /* bytes of 192 + 192 lines for those of 192 + 96 */
+    if (soon && (!late || 3 * soon <= 4 * late)) return launch<2, 3, 96>(dev, stream, narrow);
+    return launch<2, 3, 192>(dev, stream, wide);
 }
 
 cudaError_t pl_hopper_parts(const pl_hopper_device *dev, cudaStream_t stream,
                             const pl_hopper_parts_list *list, uint32_t *counter)
 {
     if (!list->calls) return cudaSuccess;
-    return list->call[0].tf32 ? launch_in_parts<2>(dev, stream, list, counter)
-                              : launch_in_parts<3>(dev, stream, list, counter);
+    const bool tf32 = list->call[0].tf32 != 0;
+    product_table table;
+    table.asked = counter;
+    int64_t tiles = fill(&table, list, 192, 96);
+    const bool few = tiles < dev->multiprocessors;
+    if (few) tiles = fill(&table, list, 64, 96); /* no bit depends on it */
+    if (tiles > INT32_MAX) return cudaErrorInvalidValue;
+    if (!tiles) return cudaSuccess;
+    if (few) return tf32 ? launch<2, 1, 96>(dev, stream, table) : launch<3, 1, 96>(dev, stream, table);
+    return tf32 ? launch_in_tf32(dev, stream, list, table) : launch<3, 3, 96>(dev, stream, table);
 }
