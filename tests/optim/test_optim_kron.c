@@ -14,10 +14,10 @@ static const param_spec specs[] = {{.name = "a", .ndim = 2, .shape = {6, 10}},
 enum { PARAMS = 7, MATRICES = 6, STEPS = 9 };
 
 /* Sides from which on a device may have products of many shapes in one launch. */
-static const param_spec larger[] = {{.name = "a", .ndim = 2, .shape = {160, 132}},
-                                   {.name = "wide", .ndim = 2, .shape = {100, 196}},
-                                   {.name = "b", .ndim = 2, .shape = {160, 132}}};
-enum { LARGE = 3, LARGE_STEPS = 3 };
+static const param_spec big[] = {{.name = "a", .ndim = 2, .shape = {160, 132}},
+                                 {.name = "wide", .ndim = 2, .shape = {100, 196}},
+                                 {.name = "b", .ndim = 2, .shape = {160, 132}}};
+enum { BIG = 3, BIG_STEPS = 3 };
 
 /* With looks at the factors often enough to matter. */
 static polar_optim_opts opts_of(const char *rule)
@@ -104,14 +104,14 @@ static void beside_large(const char *device, const char *rule, int tf32)
     char line[96];
     int64_t bad = 0;
     o.kron_tf32 = tf32;
-    TEST_TRY(rig_open(&all, device, larger, LARGE, POLAR_DTYPE_F32, POLAR_DTYPE_F32, &o));
-    steps(&all, 0, LARGE_STEPS, 0);
-    for (int i = 0; i < LARGE; i++) {
-        param_spec one = larger[i];
+    TEST_TRY(rig_open(&all, device, big, BIG, POLAR_DTYPE_F32, POLAR_DTYPE_F32, &o));
+    steps(&all, 0, BIG_STEPS, 0);
+    for (int i = 0; i < BIG; i++) {
+        param_spec one = big[i];
         optim_rig alone;
         one.as = i + 1;
         TEST_TRY(rig_open(&alone, device, &one, 1, POLAR_DTYPE_F32, POLAR_DTYPE_F32, &o));
-        steps(&alone, 0, LARGE_STEPS, 0);
+        steps(&alone, 0, BIG_STEPS, 0);
         bad += rig_differ(&all, i, &alone, 0);
         rig_close(&alone);
     }
@@ -157,7 +157,7 @@ static void resumed(const char *device, const char *rule, polar_dtype weights, i
 /* The decompositions go to the threads matrix by matrix: large enough for several blocks of reflections. */
 static void threads(const char *rule)
 {
-    static const param_spec larger[] = {{.name = "a", .ndim = 2, .shape = {70, 100}},
+    static const param_spec large[] = {{.name = "a", .ndim = 2, .shape = {70, 100}},
                                        {.name = "b", .ndim = 2, .shape = {70, 100}},
                                        {.name = "c", .ndim = 2, .shape = {70, 100}}};
     polar_optim_opts o = opts_of(rule);
