@@ -25,6 +25,7 @@
 #include "cuda_tiles.cuh"
 
 #define DEPTH   32   /* k of a slab */
+#define CHUNK   128  /* k after which sums are begun anew */
 #define MAKERS  128  /* threads that bring factors */
 #define FURTHER 1024 /* bytes from a thread's four to its next */
 
@@ -327,41 +328,36 @@ __device__ __forceinline__ void consume(const product &p, const place &at, slab_
     constexpr bool ANEW = P == PARTS; /* sums of all bits */
     const int group = (int)threadIdx.x / 128 - 1, thread = (int)threadIdx.x % 128, lane = thread % 32;
     float d[N / 2] = {}, sum[ANEW ? N / 2 : 1] = {};
-    int before = 0; /* a stage whose products may still be under way */
-    for (int k0 = 0; k0 < p.k; k0 += DEPTH) {
-        const uint32_t A = ring.stages + (uint32_t)(ring.stage * S::STAGE + group * 4096),
-                       B = ring.stages + (uint32_t)(ring.stage * S::STAGE + P * S::A_PART);
-        pl_mbar_wait(ring.full + 8 * ring.stage, ring.parity);
-        pl_wgmma_fence();
+    for (int k0 = 0; k0 < p.k;) {
+        const int from = k0, left = p.k - k0, end = ANEW && left > CHUNK ? k0 + CHUNK : p.k;
+        int before = 0; /* a stage whose products may still be under way */
+        for (; k0 < end; k0 += DEPTH) {
+            const uint32_t A = ring.stages + (uint32_t)(ring.stage * S::STAGE + group * 4096),
+                           B = ring.stages + (uint32_t)(ring.stage * S::STAGE + P * S::A_PART);
+            pl_mbar_wait(ring.full + 8 * ring.stage, ring.parity);
+            pl_wgmma_fence();
 #pragma unroll
-        for (int j = 0; j < DEPTH / 16; j++)
+            for (int j = 0; j < DEPTH / 16; j++)
 #pragma unroll
-            for (int i = 0; i < TIMES; i++) {
-                const uint32_t x = A + (uint32_t)(part_a<P>(i) * S::A_PART),
-                               y = B + (uint32_t)(part_b<P>(i) * S::B_PART);
-                pl_wgmma<N>::template product<!A_ALONG, !B_ALONG>(
-                    d, A_ALONG ? pl_wgmma_along(x, j) : pl_wgmma_across<64>(x, j, DEPTH),
-                    B_ALONG ? pl_wgmma_along(y, j) : pl_wgmma_across<32>(y, j, DEPTH),
-                    i > 0 || j > 0 || (!ANEW && k0 > 0));
-            }
-        pl_wgmma_commit();
-        if constexpr (ANEW) {
-            pl_wgmma_wait<0>();
-            settle(d);
-            if (thread == 0) pl_mbar_arrive(ring.empty + 8 * ring.stage);
-#pragma unroll
-            for (int i = 0; i < N / 2; i++) sum[i] += d[i];
-        } else {
+                for (int i = 0; i < TIMES; i++) {
+                    const uint32_t x = A + (uint32_t)(part_a<P>(i) * S::A_PART),
+                                   y = B + (uint32_t)(part_b<P>(i) * S::B_PART);
+                    pl_wgmma<N>::template product<!A_ALONG, !B_ALONG>(
+                        d, A_ALONG ? pl_wgmma_along(x, j) : pl_wgmma_across<64>(x, j, DEPTH),
+                        B_ALONG ? pl_wgmma_along(y, j) : pl_wgmma_across<32>(y, j, DEPTH),
+                        i > 0 || j > 0 || k0 > from);
+                }
+            pl_wgmma_commit();
             pl_wgmma_wait<1>();
-            if (thread == 0 && k0 > 0) pl_mbar_arrive(ring.empty + 8 * before);
+            if (thread == 0 && k0 > from) pl_mbar_arrive(ring.empty + 8 * before);
             before = ring.stage;
+            if (++ring.stage == S::STAGES) ring.stage = 0, ring.parity ^= 1;
         }
-        if (++ring.stage == S::STAGES) ring.stage = 0, ring.parity ^= 1;
-    }
-    if constexpr (!ANEW) {
         pl_wgmma_wait<0>();
         settle(d);
         if (thread == 0) pl_mbar_arrive(ring.empty + 8 * before);
+#pragma unroll
+        for (int i = 0; i < N / 2 && ANEW; i++) sum[ANEW ? i : 0] += d[i];
     }
     const int row = at.row + 64 * group + thread / 32 * 16 + lane / 4, column = at.column + 2 * (lane % 4);
     if constexpr (ANEW) store_all<N>(p, at, sum, row, column);

@@ -9,8 +9,8 @@
  *             products, so 2^-15 of |a| |b| at most, where tf32's 11 bits allow 2^-10
  *
  * Invariants
- *  1. Sums are begun anew every 32 k and added up in f32: one order of summation, whatever the tiles, the
- *     batch, the shape and what else is in the list.
+ *  1. Sums in f32, of numbers of 24 bits begun anew every 128 k and added up: one order of summation,
+ * whatever the tiles, the batch, the shape and what else is in the list.
  *  2. An infinite factor makes NaN, in tf32 one that rounds to infinity as well.
  *  3. All calls of a list are f32, or all are tf32; they do not depend on each other.
  */
