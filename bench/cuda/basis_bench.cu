@@ -3,12 +3,14 @@
  * call.
  *
  *     nvcc -gencode=arch=compute_90a,code=sm_90a -O3 -std=c++17 -fmad=false -Isrc -Iinclude \
- *          bench/cuda/basis_bench.cu src/backends/cuda/cuda_parts.cu -o build/basis_bench
+ *          bench/cuda/basis_bench.cu src/backends/cuda/cuda_parts.cu src/backends/cuda/cuda_hopper_parts.cu \
+ *          -o build/basis_bench
  *     build/basis_bench          exit code 0: everything right
  */
 #include <math.h>
 
-#include "../../src/backends/cuda/cuda_hopper_parts.cu"
+#include "../../src/backends/cuda/cuda_hopper_parts.cuh"
+#include "../../src/backends/cuda/cuda_parts.h"
 #include "bench_cuda.h"
 
 #define BATCH 12
