@@ -553,7 +553,7 @@ static void take_in(pl_queue *q, walk wave)
     for_all(q, wave, turn_right_back);
     for_all(q, wave, turn_for_kl);
     for_all(q, wave, scale_for_kl);
-    for_krons(q, wave, unite);
+    (pl_queue_has(q, PL_OP_frob_normalise) ? for_all : for_krons)(q, wave, unite); /* else two ops in a row */
     for_all(q, wave, square_both);
     for_all(q, wave, move_both);
     for_krons(q, wave, move_others);

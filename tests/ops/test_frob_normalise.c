@@ -114,6 +114,49 @@ static void own_norms(machine *at)
     test_exact("... in a batch, and alone", alone);
 }
 
+enum { TOGETHER = 30 };
+
+/* Calls put off together, among them some in place, of parts of matrices, of columns and of other formats:
+ * the bits of each by itself, norms too. */
+static void put_off(machine *at)
+{
+    static const int64_t sizes[][2] = {{33, 64}, {3, 5}, {192, 768}, {1, 8}, {130, 96}, {768, 192}, {7, 12}};
+    static pl_mat X[TOGETHER], Y[2][TOGETHER], N[2][TOGETHER];
+    double zero[2 * MATES] = {0};
+    int64_t bad = 0, norms = 0, nothing = 0;
+    for (int i = 0; i < TOGETHER; i++) {
+        const int s = i % (COUNT(sizes) - (few && i % 2));
+        const int64_t rows = sizes[s][0], cols = sizes[s][1];
+        double *x = mates(rows * cols, (uint64_t)(400 + i));
+        const polar_dtype in = i % 10 == 7 ? POLAR_DTYPE_BF16 : POLAR_DTYPE_F32;
+        X[i] = put(at, in, MATES, rows, cols, x);
+        for (int way = 0; way < 2; way++) {
+            Y[way][i] = put(at, in, MATES, rows, cols, x);
+            N[way][i] = put(at, POLAR_DTYPE_F64, MATES, 1, 2, zero);
+        }
+        free(x);
+    }
+    for (int way = 0; way < 2; way++) {
+        if (way) pl_queue_overlap_begin(at->q);
+        for (int i = 0; i < TOGETHER; i++) {
+            const pl_mat none = {0};
+            pl_mat y = Y[way][i], from = i % 5 == 3 ? y : X[i];
+            if (i % 6 == 5 && y.cols > 8) y = part_of(y), from = part_of(from);
+            PL_CALL(frob_normalise, at->q, .Y = y, .N = i % 4 == 2 ? none : N[way][i], .X = from,
+                    .trans = i % 9 == 8, .eps = i % 4 == 2 ? 1e-7 : 0);
+        }
+        if (way) pl_queue_overlap_end(at->q);
+    }
+    for (int i = 0; i < TOGETHER; i++) {
+        bad += differ(at, &Y[0][i], &Y[1][i]), norms += differ(at, &N[0][i], &N[1][i]);
+        nothing += differ(at, &X[i], &Y[1][i]) == 0;
+        for (int way = 0; way < 2; way++) pl_mat_free(&Y[way][i], at->dev), pl_mat_free(&N[way][i], at->dev);
+        pl_mat_free(&X[i], at->dev);
+    }
+    test_exact("put off together, and each by itself", bad + norms);
+    test_exact("... calls that wrote nothing", nothing);
+}
+
 static double *norm_of(machine *at, const double *x, int64_t rows, int64_t cols, int trans)
 {
     double zero[2] = {0};
@@ -166,6 +209,7 @@ int main(int argc, char **argv)
     if (!pl_queue_has(at.q, PL_OP_frob_normalise)) return 77;
     few = test_few(argc, argv);
     own_norms(&at);
+    put_off(&at);
     if (!few) own_norm_large(&at);
     polar_queue_destroy(at.q);
     polar_device_close(at.dev);

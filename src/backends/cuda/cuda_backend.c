@@ -19,6 +19,7 @@
 #include "cuda_hopper_parts.h"
 #include "cuda_multi_lines.h"
 #include "cuda_multi_moment.h"
+#include "cuda_multi_norm.h"
 #include "cuda_multi_stage.h"
 #include "cuda_ns.h"
 #include "cuda_state.h"
@@ -188,6 +189,7 @@ static void cuda_queue_close(pl_queue *q)
     pl_free(c->ns);
     pl_free(c->sweeps);
     pl_free(c->parts);
+    pl_free(c->norms);
     if (c->owns_stream) cudaStreamDestroy(c->stream);
     if (c->side) cudaStreamDestroy(c->side);
     pl_free(c);
@@ -209,8 +211,10 @@ static polar_status queue_resources(pl_queue *q, pl_cuda_queue *c, void *stream)
     c->ns = pl_calloc(1, sizeof *c->ns);
     c->sweeps = pl_calloc(1, sizeof *c->sweeps);
     c->parts = pl_calloc(1, sizeof *c->parts);
-    PL_NEED(c->multi && c->small && c->lines && c->moments && c->ns && c->sweeps && c->parts, POLAR_E_NOMEM,
-            "a queue's table of ops");
+    c->norms = pl_calloc(1, sizeof *c->norms);
+    const int all =
+        c->multi && c->small && c->lines && c->moments && c->ns && c->sweeps && c->parts && c->norms;
+    PL_NEED(all, POLAR_E_NOMEM, "a queue's table of ops");
     PL_TRY(cuda_mem_alloc(q->dev, &c->workspace, PL_CUDA_WORKSPACE));
     PL_TRY(cuda_mem_alloc(q->dev, (void **)&c->counters, PL_CUDA_PRODUCTS_COUNTERS * sizeof *c->counters));
     PL_TRY(pl_cuda_fail(cudaMemset(c->counters, 0, PL_CUDA_PRODUCTS_COUNTERS * sizeof *c->counters),
@@ -399,6 +403,7 @@ static size_t cuda_op_scratch(pl_queue *q, pl_op_id id, const void *args)
 #define CUDA_WITH_SCRATCH(op) \
     if (id == PL_OP_##op) return pl_cuda_##op##_scratch(args);
 #include "device/ops.def"
+    if (id == PL_OP_frob_normalise) return pl_cuda_frob_normalise_scratch(args);
     if (id == PL_OP_inner) return pl_cuda_inner_scratch(args);
     if (id == PL_OP_kron_sweep) return pl_cuda_kron_sweep_scratch(args);
     if (id == PL_OP_newton_schulz) return pl_cuda_newton_schulz_scratch(q, args);

@@ -34,6 +34,9 @@ void pl_cuda_launch_line_factors(cudaStream_t stream, const pl_args_line_factors
 void pl_cuda_launch_scale_lines(cudaStream_t stream, const pl_args_scale_lines *a);
 void pl_cuda_launch_inner(cudaStream_t stream, const pl_args_inner *a, void *scratch);
 size_t pl_cuda_inner_scratch(const pl_args_inner *a); /* bytes */
+/* one call's (those of many calls: cuda_multi_norm.h) */
+void pl_cuda_launch_frob_normalise(cudaStream_t stream, const pl_args_frob_normalise *a, void *scratch);
+size_t pl_cuda_frob_normalise_scratch(const pl_args_frob_normalise *a);
 /* one call's sweeps; those of many calls: cuda_hopper_kron.h, where a cluster serves them */
 void pl_cuda_launch_kron_sweep(cudaStream_t stream, const pl_args_kron_sweep *a, void *scratch);
 size_t pl_cuda_kron_sweep_scratch(const pl_args_kron_sweep *a);

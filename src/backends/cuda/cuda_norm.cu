@@ -9,21 +9,9 @@
  */
 #include "cuda_kernels.h"
 #include "cuda_launch.cuh"
-#include "cuda_quotient.cuh"
+#include "cuda_norm.cuh"
 #include "math/bf16_elem.h"
-#include "math/lane_sum_elem.h"
-#include "math/norm_elem.h"
 #include "math/spectrum_elem.h"
-
-#define WARPS (THREADS / PL_LANES)
-#define FULL  0xffffffffu
-
-/* pl_lanes_fold with one lane per thread; the sum arrives in lane 0. */
-static __device__ double warp_fold(double x)
-{
-    for (int half = PL_LANES / 2; half > 0; half /= 2) x += __shfl_down_sync(FULL, x, half);
-    return x;
-}
 
 /* Magnitudes are non-negative, so their bits order like the numbers, and the maximum does not depend on who
  * comes first. A NaN is passed over, as fmax does: the sum will have it. */
@@ -67,63 +55,12 @@ static __global__ void rows_kernel(pl_mat X, int64_t m, int64_t n, int64_t by_ro
 
 /* ---- rows, or columns, in one pass -------------------------------------------------------------- */
 
-/* A square of what is in f32 or less is exact in double, so the fused multiply-add has the bits of both
- * apart. Zeros beyond a line's end change neither. */
-template <int N>
-static __device__ __forceinline__ void add_squares(double &sum, float &top, const float (&x)[N])
-{
-#pragma unroll
-    for (int k = 0; k < N; k++) {
-        sum = fma((double)x[k], (double)x[k], sum);
-        top = fmaxf(top, fabsf(x[k])); /* passes over a NaN */
-    }
-}
-
-/* The largest of all threads' into tops[of this block]. */
-static __device__ void put_top(double *tops, float top)
-{
-    __shared__ float group_top[WARPS];
-    for (int half = PL_LANES / 2; half > 0; half /= 2) top = fmaxf(top, __shfl_down_sync(FULL, top, half));
-    if (threadIdx.x % PL_LANES == 0) group_top[threadIdx.x / PL_LANES] = top;
-    __syncthreads();
-    if (threadIdx.x == 0) {
-        for (int w = 1; w < WARPS; w++) top = fmaxf(top, group_top[w]);
-        tops[blockIdx.x] = top;
-    }
-    __syncthreads();
-}
-
-#define AHEAD 32 /* elements that a lane has under way */
-
 /* Rows of X: sums of squares, unscaled; of the rows of each block the largest magnitude. */
 template <polar_dtype DTYPE> static __global__ void rows_and_tops_kernel(pl_mat X, double *sums, double *tops)
 {
-    int lane = threadIdx.x % PL_LANES, warp = threadIdx.x / PL_LANES;
-    X.dtype = DTYPE; /* known when this is compiled */
     wait_for_those_before();
-    for (int64_t b = blockIdx.y; b < X.batch; b += gridDim.y) {
-        float top = 0;
-        for (int64_t i = (int64_t)blockIdx.x * WARPS + warp; i < X.rows; i += (int64_t)gridDim.x * WARPS) {
-            int64_t row = b * X.bs + i * X.rs;
-            double sum = 0;
-            for (int64_t j = lane; j < X.cols; j += AHEAD * PL_LANES) {
-                float x[AHEAD];
-                if (j - lane + AHEAD * PL_LANES <= X.cols) { /* no branch between the loads */
-#pragma unroll
-                    for (int k = 0; k < AHEAD; k++) x[k] = pl_cuda_get<float>(X, row + j + k * PL_LANES);
-                } else {
-#pragma unroll
-                    for (int k = 0; k < AHEAD; k++)
-                        x[k] = j + k * PL_LANES < X.cols ? pl_cuda_get<float>(X, row + j + k * PL_LANES) : 0;
-                }
-                add_squares(sum, top, x);
-            }
-            let_next_begin(); /* X has come; what follows hides how long a kernel takes to begin */
-            sum = warp_fold(sum);
-            if (lane == 0) sums[b * X.rows + i] = sum;
-        }
-        put_top(tops + b * gridDim.x, top);
-    }
+    for (int64_t b = blockIdx.y; b < X.batch; b += gridDim.y)
+        rows_of_block<DTYPE>(X, b, blockIdx.x, gridDim.x, sums, tops + b * gridDim.x + blockIdx.x);
 }
 
 #define STRIP      WARPS /* columns of a block: 32 bytes of a row in f32; a warp folds each */
@@ -158,58 +95,11 @@ static __global__ void columns_and_tops_kernel(pl_mat X, double *sums, double *t
             if (threadIdx.x % PL_LANES == 0 && first + warp < X.cols) sums[b * X.cols + first + warp] = sum;
             __syncthreads();
         }
-        put_top(tops + b * gridDim.x, top);
+        put_top(tops + b * gridDim.x + blockIdx.x, top);
     }
 }
 
 /* ---- a matrix's norm from its row sums ---------------------------------------------------------- */
-
-/* What the norms of a batch are made of: for each matrix `rows` sums and n_tops magnitudes; unscaled: the
- * sums are of x x, else of (s x) (s x). */
-typedef struct {
-    const double *sums, *tops;
-    int64_t rows, n_tops;
-    double weight;
-    int limit, unscaled;
-} norm_parts;
-
-#define STAGED     2048 /* row sums, all threads' loads: then the first warp adds them up in its order */
-#define WARPS_MOST 16
-
-struct fold_room {
-    double staged[STAGED], group_top[WARPS_MOST], s, n;
-};
-
-/* (s, n) of matrix b, by all threads of a block, to all of them. */
-static __device__ void fold(fold_room &room, const norm_parts &p, int64_t b)
-{
-    const int lane = threadIdx.x % PL_LANES, warp = threadIdx.x / PL_LANES;
-    double sum = 0, top = 0;
-#pragma unroll 2
-    for (int64_t i = threadIdx.x; i < p.n_tops; i += blockDim.x) top = fmax(top, p.tops[b * p.n_tops + i]);
-    for (int64_t first = 0; first < p.rows; first += STAGED) {
-        int here = (int)(p.rows - first < STAGED ? p.rows - first : STAGED);
-        __syncthreads();
-#pragma unroll 8
-        for (int k = threadIdx.x; k < here; k += blockDim.x) room.staged[k] = p.sums[b * p.rows + first + k];
-        __syncthreads();
-        if (warp == 0) {
-#pragma unroll 8
-            for (int k = lane; k < here; k += PL_LANES) sum += room.staged[k];
-        }
-    }
-    for (int half = PL_LANES / 2; half > 0; half /= 2) top = fmax(top, __shfl_down_sync(FULL, top, half));
-    if (lane == 0) room.group_top[warp] = top;
-    __syncthreads();
-    if (warp == 0) sum = warp_fold(sum);
-    if (threadIdx.x == 0) {
-        for (int w = 1; w < (int)blockDim.x / PL_LANES; w++) top = fmax(top, room.group_top[w]);
-        double s = pl_norm_scale(top, p.limit);
-        room.s = s;
-        room.n = sqrt(p.weight * (p.unscaled ? sum * (s * s) : sum));
-    }
-    __syncthreads();
-}
 
 static __global__ void fold_kernel(pl_mat N, norm_parts p)
 {
@@ -278,33 +168,7 @@ void pl_cuda_launch_frob(cudaStream_t stream, const pl_args_frob *a, void *scrat
 
 /* ---- a matrix over its own norm ----------------------------------------------------------------- */
 
-#define OWN_THREADS 512
-#define OWN_BLOCKS  264 /* of a matrix: two a multiprocessor of an H200 */
-
-/* Four neighbours past the first cache, which may hold what was there before. */
-template <polar_dtype DTYPE>
-__device__ __forceinline__ void get_fresh4(float (&x)[4], const pl_mat &m, int64_t at)
-{
-    if (DTYPE == POLAR_DTYPE_F32) {
-        float4 v = __ldcg((const float4 *)((const float *)m.data + at));
-        x[0] = v.x, x[1] = v.y, x[2] = v.z, x[3] = v.w;
-        return;
-    }
-    ushort4 v = __ldcg((const ushort4 *)((const uint16_t *)m.data + at));
-    uint16_t half[4] = {v.x, v.y, v.z, v.w};
-    for (int k = 0; k < 4; k++)
-        x[k] = DTYPE == POLAR_DTYPE_F16 ? pl_f16_to_f32(half[k]) : pl_bf16_to_f32(half[k]);
-}
-
-/* Four quotients to Y. */
-__device__ __forceinline__ void put_quotients(const pl_mat &Y, int64_t at, const float (&x)[4],
-                                              const divisor &by)
-{
-    float q[4];
-    if (quotients<2>(q, x, by) && Y.dtype == POLAR_DTYPE_BF16)
-        *(uint2 *)((pl_bf16 *)Y.data + at) = make_uint2(pack2(q[0], q[1]), pack2(q[2], q[3]));
-    else pl_cuda_put4(Y, at, q);
-}
+#define OWN_BLOCKS 264 /* of a matrix: two a multiprocessor of an H200 */
 
 /* Y = X over its norm, matrices as one row each, a thread FOURS times four neighbours at a time; every block
  * folds the row sums for itself.

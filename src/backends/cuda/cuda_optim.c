@@ -11,6 +11,7 @@
 #include "cuda_hopper_parts.h"
 #include "cuda_multi_lines.h"
 #include "cuda_multi_moment.h"
+#include "cuda_multi_norm.h"
 #include "cuda_multi_stage.h"
 #include "cuda_ns.h"
 #include "cuda_state.h"
@@ -70,12 +71,39 @@ static void flush_moments(pl_queue *q)
     list->count = 0;
 }
 
+/* What a call takes of a list's scratch, which is one piece: a dry run adds up as much. */
+static size_t norm_scratch(const pl_args_frob_normalise *a)
+{
+    return (pl_cuda_multi_norm_scratch(a) + 255) / 256 * 256;
+}
+
+size_t pl_cuda_norm_put_off_scratch(const pl_args_frob_normalise *a)
+{
+    return pl_cuda_norm_suits(a) ? norm_scratch(a) : 0;
+}
+
+static void flush_norms(pl_queue *q)
+{
+    pl_cuda_queue *c = pl_cuda_q(q);
+    pl_cuda_multi_norm *list = c->norms;
+    size_t bytes = 0;
+    if (!list->count) return;
+    pl_scratch_mark mark = pl_scratch_begin(q);
+    for (int i = 0; i < list->count; i++) bytes += norm_scratch(&list->call[i]);
+    void *scratch = pl_scratch_take(q, bytes);
+    if (scratch) pl_cuda_launch_norms(c->stream, list, scratch);
+    pl_scratch_end(q, mark);
+    if (scratch) check_launch(q, list->count, "frob_normalise");
+    list->count = 0;
+}
+
 void pl_cuda_overlap_end(pl_queue *q)
 {
     if (q->error == POLAR_OK) flush(q);
     if (q->error == POLAR_OK) flush_small(q);
     if (q->error == POLAR_OK) flush_lines(q);
     if (q->error == POLAR_OK) flush_moments(q);
+    if (q->error == POLAR_OK) flush_norms(q);
     if (q->error == POLAR_OK) pl_cuda_ns_flush(q);
     if (q->error == POLAR_OK) pl_cuda_sweeps_flush(q);
     if (q->error == POLAR_OK) pl_cuda_parts_flush(q);
@@ -83,6 +111,7 @@ void pl_cuda_overlap_end(pl_queue *q)
     pl_cuda_q(q)->small->count = 0;
     pl_cuda_q(q)->lines->picks = pl_cuda_q(q)->lines->moves = 0;
     pl_cuda_q(q)->moments->count = 0;
+    pl_cuda_q(q)->norms->count = 0;
     pl_cuda_q(q)->ns->tasks = 0;
     pl_cuda_q(q)->sweeps->calls = 0;
     pl_cuda_q(q)->parts->calls = 0;
@@ -325,4 +354,21 @@ void pl_cuda_kron_moment(pl_queue *q, const pl_args_kron_moment *a)
     pl_cuda_multi_moment *list = pl_cuda_q(q)->moments;
     list->call[list->count++] = *a;
     if (!q->overlap || q->watch || list->count == PL_CUDA_MOMENT_CALLS) flush_moments(q);
+}
+
+/* ---- norms --------------------------------------------------------------------------------------- */
+
+void pl_cuda_frob_normalise(pl_queue *q, const pl_args_frob_normalise *a)
+{
+    pl_cuda_multi_norm *list = pl_cuda_q(q)->norms;
+    if (q->overlap && !q->watch && pl_cuda_norm_suits(a)) {
+        list->call[list->count++] = *a;
+        if (list->count == PL_CUDA_NORM_CALLS) flush_norms(q);
+        return;
+    }
+    pl_scratch_mark mark = pl_scratch_begin(q);
+    void *scratch = pl_scratch_take(q, pl_cuda_frob_normalise_scratch(a));
+    if (scratch) pl_cuda_launch_frob_normalise(pl_cuda_q(q)->stream, a, scratch);
+    pl_scratch_end(q, mark);
+    pl_cuda_check_op(q, PL_OP_frob_normalise, a);
 }

@@ -51,6 +51,7 @@ typedef struct pl_cuda_queue {
     struct pl_cuda_multi_moment *moments; /* the same (cuda_optim.c) */
     struct pl_cuda_ns_list *ns;           /* the same (cuda_ns.c) */
     struct pl_hopper_sweep_list *sweeps;  /* the same (cuda_sweeps.c) */
+    struct pl_cuda_multi_norm *norms;     /* the same (cuda_optim.c) */
     struct pl_hopper_parts_list *parts;   /* products of the same (cuda_gemm.c) */
     int fixed_grads;                      /* an op since graph_begin took a gradient outside of the tables */
 } pl_cuda_queue;
@@ -106,7 +107,7 @@ int pl_cuda_op_serves(pl_queue *q, pl_op_id id, const void *args);
 void pl_cuda_ns_flush(pl_queue *q);
 void pl_cuda_sweeps_flush(pl_queue *q);
 void pl_cuda_parts_flush(pl_queue *q);
-/* scratch that overlap_end takes for a call, in a dry run */
+/* scratch that overlap_end takes for a call, in a dry run: of sweeps and of norms */
 size_t pl_cuda_put_off_scratch(pl_queue *q, pl_op_id id, const void *args);
 void pl_cuda_solver_close(pl_cuda_solver *s); /* NULL is fine */
 

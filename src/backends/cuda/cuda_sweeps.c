@@ -8,6 +8,7 @@
  */
 #include "cuda_hopper_kron.h"
 #include "cuda_kernels.h"
+#include "cuda_multi_norm.h"
 #include "cuda_state.h"
 #include "device/queue.h"
 
@@ -20,6 +21,7 @@ static size_t scratch_of(const pl_args_kron_sweep *a)
 
 size_t pl_cuda_put_off_scratch(pl_queue *q, pl_op_id id, const void *args)
 {
+    if (id == PL_OP_frob_normalise) return pl_cuda_norm_put_off_scratch(args);
     if (id != PL_OP_kron_sweep || !pl_cuda_sweeps_by_cluster(args)) return 0;
     const size_t own = scratch_of(args), most = own > MOST_SCRATCH ? own : MOST_SCRATCH;
     if (q->put_off + own <= MOST_SCRATCH) return own;
