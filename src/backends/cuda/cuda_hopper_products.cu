@@ -14,6 +14,9 @@ __global__ void __launch_bounds__(THREADS, 1) tiles(const __grid_constant__ list
     at.come = at.empty + 8 * STAGES_MAX, at.ready = at.come + 16, at.drained = at.ready + 32;
     at.freed = at.drained + 16, at.known = at.freed + 16, at.taken = at.known + 16, at.slots = at.taken + 16;
     if (threadIdx.x == 0) {
+        const phase &f = p.of[0]; /* its maps come while the kernel before this one ends */
+        pl_tma_prefetch(&p.map[f.a]), pl_tma_prefetch(&p.map[f.b]), pl_tma_prefetch(&p.map[f.c]);
+        if (f.d != PL_CUDA_PRODUCTS_NONE) pl_tma_prefetch(&p.map[f.d]);
         for (int s = 0; s < S::STAGES; s++) {
             pl_mbar_init(at.full + 8 * s, 1);
             pl_mbar_init(at.empty + 8 * s, 2);
@@ -301,39 +304,50 @@ static pl_cuda_product_list single(const pl_cuda_product_list *l, int i)
     return one;
 }
 
+/* A plain product by cuBLASLt: begin and end, and the rate at which the tensor cores hold out. */
+static double estimate_lent(const pl_cuda_product_list *l, const pl_cuda_product *q)
+{
+    const pl_cuda_product_array *c = &l->array[q->c];
+    return 3 + 2.0 * (double)l->batch * (double)c->rows * (double)c->cols * (double)depth_of(l, q) / 720e6;
+}
+
 static double estimate_single(const pl_hopper_device *dev, const pl_cuda_product_list *one)
 {
     double share;
     pl_hopper_product half;
+    if (one->product[0].lent) return estimate_lent(one, one->product);
     if (as_symmetric(&half, one)) return pl_hopper_estimate(dev, &half);
     return estimate(one, one->product, pl_cuda_products_width(dev, one), dev->multiprocessors, &share);
 }
 
-static cudaError_t run_single(const pl_hopper_device *dev, cudaStream_t stream,
-                              const pl_cuda_product_list *one)
+cudaError_t pl_cuda_products_single(const pl_hopper_device *dev, cudaStream_t stream,
+                                    const pl_cuda_product_list *l, int i)
 {
+    pl_cuda_product_list one = single(l, i);
     pl_hopper_product half;
-    if (as_symmetric(&half, one))
+    if (as_symmetric(&half, &one))
         return pl_hopper_multiply(dev, stream, &half, pl_hopper_plan_for(dev, &half));
-    return pl_cuda_products_launch(dev, stream, one, pl_cuda_products_width(dev, one));
+    return pl_cuda_products_launch(dev, stream, &one, pl_cuda_products_width(dev, &one));
 }
 
-cudaError_t pl_cuda_products_run(const pl_hopper_device *dev, cudaStream_t stream,
-                                 const pl_cuda_product_list *l)
+int pl_cuda_products_together(const pl_hopper_device *dev, const pl_cuda_product_list *l)
 {
-    int width = pl_cuda_products_width(dev, l);
     double apart = 0;
     for (int i = 0; i < l->products; i++) {
         pl_cuda_product_list one = single(l, i);
         apart += estimate_single(dev, &one);
     }
-    if (l->products > 1 && estimate_joint(l, width, dev->multiprocessors) <= apart)
-        return pl_cuda_products_launch(dev, stream, l, width);
+    return l->products > 1 &&
+           estimate_joint(l, pl_cuda_products_width(dev, l), dev->multiprocessors) <= apart;
+}
+
+cudaError_t pl_cuda_products_run(const pl_hopper_device *dev, cudaStream_t stream,
+                                 const pl_cuda_product_list *l)
+{
+    if (pl_cuda_products_together(dev, l))
+        return pl_cuda_products_launch(dev, stream, l, pl_cuda_products_width(dev, l));
     cudaError_t e = cudaSuccess;
-    for (int i = 0; i < l->products && e == cudaSuccess; i++) {
-        pl_cuda_product_list one = single(l, i);
-        e = run_single(dev, stream, &one);
-    }
+    for (int i = 0; i < l->products && e == cudaSuccess; i++) e = pl_cuda_products_single(dev, stream, l, i);
     return e;
 }
 
