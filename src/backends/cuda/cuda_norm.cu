@@ -310,8 +310,8 @@ __device__ __forceinline__ void put_quotients(const pl_mat &Y, int64_t at, const
  * folds the row sums for itself.
  *
  * The kernel before this one summed the lines; its blocks have all waited for what made X before they let
- * this one begin: so X is there, and is read before the wait for the sums. It went from the first entry to the
- * last, so this one goes back: what was read last is still in the second cache. */
+ * this one begin: so X is there, and is read before the wait for the sums. It went from the first entry to
+ * the last, so this one goes back: what was read last is still in the second cache. */
 template <polar_dtype DTYPE, int FOURS>
 static __global__ void __launch_bounds__(OWN_THREADS, 2)
     normalise_own_kernel(pl_args_frob_normalise a, norm_parts p)
