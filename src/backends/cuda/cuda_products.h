@@ -38,8 +38,8 @@ typedef struct {
     uint8_t c, a, b, d, e; /* places in the list's arrays; d: PL_CUDA_PRODUCTS_NONE for no addend */
     uint8_t ta, tb;        /* op is the transpose of what stands there */
     uint8_t sym;
-    uint8_t lent;             /* product by product it is made elsewhere: cuBLASLt's time is counted for it */
     float alpha, beta, gamma; /* gamma 0: no E; where there is one, there is a D */
+    uint8_t lent;             /* product by product it is made elsewhere: cuBLASLt's time is counted for it */
 } pl_cuda_product;
 
 typedef struct {
