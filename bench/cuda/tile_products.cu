@@ -1,8 +1,8 @@
 /* tile_products.cu -- cuda_products.h on one Hopper GPU: checked, and timed beside cuBLASLt.
  *
- *     nvcc -gencode=arch=compute_90a,code=sm_90a -O3 -std=c++17 -fmad=false -o tile_products \
- *          bench/cuda/tile_products.cu src/backends/cuda/cuda_hopper.cu
- * src/backends/cuda/cuda_hopper_products.cu -ldl
+ *     nvcc -gencode=arch=compute_90a,code=sm_90a -O3 -std=c++17 -fmad=false -Isrc -Iinclude \
+ *          -o tile_products bench/cuda/tile_products.cu src/backends/cuda/cuda_hopper.cu \
+ *          src/backends/cuda/cuda_hopper_products.cu -ldl
  *     ./tile_products [check | products | steps | large | beside]...
  *
  * Checks: each form of a product against sums in fp64 (the bound below), symmetric, and the same bits by
