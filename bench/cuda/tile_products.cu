@@ -1,9 +1,9 @@
 /* tile_products.cu -- cuda_products.h on one Hopper GPU: checked, and timed beside cuBLASLt.
  *
- *     nvcc -gencode=arch=compute_90a,code=sm_90a -O3 -std=c++17 -fmad=false -o tile_products \
- *          bench/cuda/tile_products.cu src/backends/cuda/cuda_hopper.cu
- * src/backends/cuda/cuda_hopper_products.cu -ldl
- *     ./tile_products [check | products | steps]...
+ *     nvcc -gencode=arch=compute_90a,code=sm_90a -O3 -std=c++17 -fmad=false -Isrc -Iinclude \
+ *          -o tile_products bench/cuda/tile_products.cu src/backends/cuda/cuda_hopper.cu \
+ *          src/backends/cuda/cuda_hopper_products.cu -ldl
+ *     ./tile_products [check | products | steps | large | beside]...
  *
  * Checks: each form of a product against sums in fp64 (the bound below), symmetric, and the same bits by
  * every width, by the transposed form, without its mates, and in a list of five Newton-Schulz steps in one
@@ -492,8 +492,81 @@ static void time_steps(int64_t m, int64_t n, int64_t batch)
     close_bench(w);
 }
 
+/* Four neighbours a thread: what a copy behind the last product is. */
+__global__ void widen(float4 *y, const uint2 *x, int64_t fours)
+{
+    FOR_ALL(fours)
+    {
+        uint2 v = x[i];
+        y[i] = make_float4(__uint_as_float(v.x << 16), __uint_as_float(v.x & 0xffff0000u),
+                           __uint_as_float(v.y << 16), __uint_as_float(v.y & 0xffff0000u));
+    }
+}
+
+/* us of a large matrix's products: the symmetric ones as the library has had them (cuda_hopper.h) and by
+ * tiles; a X + P X by cuBLASLt, by tiles, and into f32: by cuBLASLt with a copy behind it, by tiles at once.
+ */
+static void time_large(int64_t m, int64_t n)
+{
+    workbench w = open_bench(m, n, 1);
+    pl_cuda_product_list l = steps_list(w.X, w.Y, w.A, w.P, m, n, 1, 0, w.counters);
+    float *out = device<float>(m * n);
+    int calls = std::min(8, calls_for(2.0 * (double)m * (double)m * (double)n));
+    printf("  %lldx%lld us:", (long long)m, (long long)n);
+    for (int i = 0; i < 2; i++) {
+        pl_cuda_product_list one = single(&l, i);
+        pl_hopper_product half = {};
+        const pl_cuda_product *q = one.product;
+        half.C = (void *)one.array[q->c].data, half.A = one.array[q->a].data, half.B = one.array[q->b].data;
+        half.m = m, half.k = one.array[q->a].cols, half.batch = 1;
+        half.ldc = m, half.lda = half.ldb = half.k;
+        if (i) half.D = w.A, half.ldd = m;
+        half.alpha = q->alpha, half.beta = q->beta;
+        double t =
+            time_calls([&](cudaStream_t s,
+                           int) { CK(pl_hopper_multiply(&dev, s, &half, pl_hopper_plan_for(&dev, &half))); },
+                       calls);
+        printf(" %s halves %.1f", i ? "bA+cAA" : "XX'", t * 1e6);
+        for (int width : {128, 192, 256}) {
+            t = time_calls([&](cudaStream_t s, int) { CK(pl_cuda_products_launch(&dev, s, &one, width)); },
+                           calls);
+            printf(" %d: %.1f", width, t * 1e6);
+        }
+        printf(" |");
+    }
+    pl_cuda_product_list plain = single(&l, 2), wide = plain;
+    wide.out = out, wide.ldo = n, wide.bso = m * n;
+    double t =
+        time_calls([&](cudaStream_t s, int) { by_lt(w.apply, s, w.Y, w.P, w.X, w.X, 1, NS[0]); }, calls);
+    printf(" aX+PX cublasLt %.1f", t * 1e6);
+    t = time_calls(
+        [&](cudaStream_t s, int) { CK(pl_cuda_products_launch(&dev, s, &plain, m > 1024 ? 256 : 64)); },
+        calls);
+    printf(" tiles %.1f, into f32: cublasLt", t * 1e6);
+    t = time_calls(
+        [&](cudaStream_t s, int) {
+            by_lt(w.apply, s, w.Y, w.P, w.X, w.X, 1, NS[0]);
+            widen<<<1056, 256, 0, s>>>((float4 *)out, (const uint2 *)w.Y, m * n / 4);
+        },
+        calls);
+    printf(" %.1f", t * 1e6);
+    t = time_calls(
+        [&](cudaStream_t s, int) { CK(pl_cuda_products_launch(&dev, s, &wide, m > 1024 ? 256 : 64)); },
+        calls);
+    printf(" tiles %.1f\n", t * 1e6);
+    fflush(stdout);
+    CK(cudaFree(out));
+    close_bench(w);
+}
+
 int main(int argc, char **argv)
 {
+    static const struct {
+        int64_t m, n;
+    } large[] = {{1024, 1024}, {2048, 2048}, {4096, 4096}, {4096, 16384}, {8192, 8192}};
+    static const struct {
+        int64_t m, n, batch;
+    } beside[] = {{1024, 1024, 1}, {1024, 1024, 4}, {1024, 1024, 12}, {768, 3072, 24}, {1024, 4096, 24}};
     static const struct {
         int64_t m, n, batch;
     } products[] = {{768, 768, 12},  {768, 3072, 24}, {1024, 1024, 12}, {1024, 4096, 24},
@@ -507,13 +580,18 @@ int main(int argc, char **argv)
     CK(cudaMemset(judge, 0, sizeof *judge));
     for (int i = 1; i < argc; i++) {
         printf("%s\n", argv[i]);
-        int timed = !strcmp(argv[i], "products") || !strcmp(argv[i], "steps");
+        int timed = !strcmp(argv[i], "products") || !strcmp(argv[i], "steps") || !strcmp(argv[i], "large") ||
+                    !strcmp(argv[i], "beside");
         if (!strcmp(argv[i], "few")) check_all(1);
         else if (!strcmp(argv[i], "check")) check_all(0);
         else if (!timed) return printf("no part %s\n", argv[i]), 2;
         if (timed && !lt.handle && !lt_open(&lt)) return printf("no cuBLASLt\n"), 8;
         if (!strcmp(argv[i], "products"))
             for (auto s : products) time_products(s.m, s.n, s.batch);
+        if (!strcmp(argv[i], "large"))
+            for (auto s : large) time_large(s.m, s.n);
+        if (!strcmp(argv[i], "beside")) /* few enough to run an old build beside a new one */
+            for (auto s : beside) time_steps(s.m, s.n, s.batch);
         if (!strcmp(argv[i], "steps"))
             for (auto s : steps) time_steps(s.m, s.n, s.batch);
     }

@@ -1,8 +1,9 @@
 /* test_ns_large.c -- newton_schulz of matrices too large for one block's shared memory, where a device has
  * it.
  *
- * Exact: a tall matrix has the bits of its transpose; the same a second time, in a batch and alone; one step,
- * an even and an odd number of them, joined ones; a row stride; nothing written beside X. Bounded: against
+ * Exact: a tall matrix has the bits of its transpose; the same a second time, in a batch and alone, of normal
+ * and adversarial squares; one step, an even and an odd number of them, joined ones; a row stride; nothing
+ * written beside X. Bounded: against
  * the gemms of the same device. Another order of sums may put an entry of A or P on the other side of a
  * rounding, which moves NS5 by 1-3 % (docs/NUMERICS.md, 2), and joined steps, each of the two sides some 4 %
  * from fp64 (docs/results/gram.md), by up to 8.
@@ -191,6 +192,64 @@ static void strided(machine *at, int64_t rows, int64_t cols)
     pl_mat_free(&all, at->dev);
 }
 
+/* ---- alone and in a batch ----------------------------------------------------------------------- */
+
+enum { MATES = 12 };
+
+/* Entry (i, j) of a unit-sized square: normal ones, then what rounds, underflows or spreads in its own way.
+ */
+static double entry_of(int kind, int64_t m, int64_t i, int64_t j, double normal)
+{
+    const double wave = 1 + (double)(i * 7 % 13) / 16;
+    switch (kind) {
+    case 4: return i == j ? ldexp(1, -(int)(i % 24)) : 0; /* sums of one term */
+    case 5: return wave * (1 + (double)(j * 5 % 11) / 8); /* rank one */
+    case 6: return normal * (double)(i % 16 == j % 16);   /* many zeros */
+    case 7: return ldexp(normal, -(int)(i * 140 / m));    /* rows down to the last denormal of bf16 */
+    case 8: return ldexp(normal, -124);                   /* a X is all of it, and denormal */
+    case 9: return (double)((i * 3 + j * 5) % 7 - 3);     /* few values: ties of roundings */
+    case 10: return i == 3 && j == 5 ? INFINITY : normal;
+    case 11: return i == m - 1 && j == 0 ? NAN : normal;
+    default: return normal; /* 0 to 3 */
+    }
+}
+
+static int64_t unlike_bits(const double *x, const double *y, int64_t n)
+{
+    int64_t bad = 0;
+    for (int64_t i = 0; i < n; i++) {
+        const int both_nan = x[i] != x[i] && y[i] != y[i];
+        bad += !both_nan && !(x[i] == y[i] && !signbit(x[i]) == !signbit(y[i]));
+    }
+    return bad;
+}
+
+/* Squares alone, where one q X + P X may be cuBLASLt's and the next our own, and twelve in one launch of
+ * ours: every entry. What it would miss: cuda_ns_large.c, invariant 2. */
+static void mates(machine *at, int64_t m, int64_t steps)
+{
+    const int64_t one = m * m;
+    double *x = numbers(MATES * one, 1, (uint64_t)(m + steps)), square[MATES] = {0};
+    for (int64_t i = 0; i < MATES * one; i++) {
+        double v = entry_of((int)(i / one), m, i % one / m, i % m, x[i]);
+        x[i] = v;
+        if (v - v == 0 && i / one != 8) square[i / one] += v * v;
+    }
+    for (int64_t i = 0; i < MATES * one; i++)
+        if (i / one != 8) x[i] /= sqrt(square[i / one]);
+    double *all = by_op(at, MATES, m, m, x, steps, 0),
+           *wide = by_op_out(at, MATES, m, m, x, steps, 0, POLAR_DTYPE_F32, 0);
+    test_exact("a batch of twelve, into an f32 array", unlike_bits(all, wide, MATES * one));
+    for (int k = 0; k < MATES; k++) {
+        char name[80];
+        double *alone = by_op(at, 1, m, m, x + k * one, steps, 0);
+        snprintf(name, sizeof name, "%lld^2, %lld steps, kind %d, alone", (long long)m, (long long)steps, k);
+        test_exact(name, unlike_bits(all + k * one, alone, one));
+        free(alone);
+    }
+    free(x), free(all), free(wide);
+}
+
 /* A result that begins in the middle of X. */
 static void overlapped(machine *at)
 {
@@ -219,6 +278,7 @@ int main(int argc, char **argv)
     shape(&at, 3, 48, 80, 5, 0); /* in a block's memory */
     strided(&at, 320, 384);
     overlapped(&at);
+    if (!strncmp(device, "cuda", 4)) mates(&at, 320, 2);
     if (!test_few(argc, argv)) {
         shape(&at, 2, 512, 576, 1, 0);
         shape(&at, 5, 576, 1024, 4, 0);
@@ -229,6 +289,12 @@ int main(int argc, char **argv)
             shape(&at, 2, 512, 768, 5, 1);
             shape(&at, 12, 1024, 1024, 5, 0); /* together in one launch, alone product by product */
             shape(&at, 6, 1024, 1536, 5, 8 + 2 + 1);
+            mates(&at, 1024, 2);
+            mates(&at, 1024, 5);
+            shape(&at, 1, 1088, 1152, 1, 0);
+            shape(&at, 2, 1088, 1152, 3, 0); /* product by product, the last into f32 */
+            shape(&at, 1, 1088, 1664, 5, 8 + 2 + 1);
+            strided(&at, 1088, 1152);
         }
         strided(&at, 512, 832);
     }

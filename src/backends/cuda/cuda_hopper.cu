@@ -105,8 +105,6 @@ __device__ __forceinline__ void produce(const product_params &p, uint32_t stages
     using S = shape<WIDTH>;
     int s = 0;
     uint32_t parity = 1; /* of fresh barriers the phase before the first counts as over */
-    pl_tma_prefetch(&p.A);
-    pl_tma_prefetch(&p.B);
     for (int t = blockIdx.x; t < p.tiles * p.batch; t += gridDim.x) {
         tile at = tile_at<WIDTH>(p, t);
         for (int kb = 0; kb < p.k_blocks; kb++) {
@@ -241,6 +239,7 @@ __global__ void __launch_bounds__(THREADS, 1) product(const __grid_constant__ pr
     uint32_t stages = (pl_smem(memory) + 1023) & ~1023u, staging = stages + S::STAGES * S::STAGE;
     uint32_t full = staging + 2 * S::STAGING, empty = full + 8 * STAGES_MAX;
     if (threadIdx.x == 0) {
+        pl_tma_prefetch(&p.A), pl_tma_prefetch(&p.B); /* while the kernel before this one ends */
         for (int s = 0; s < S::STAGES; s++) {
             pl_mbar_init(full + 8 * s, 1);
             pl_mbar_init(empty + 8 * s, 2);

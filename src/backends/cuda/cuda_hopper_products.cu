@@ -1,6 +1,6 @@
-/* cuda_hopper_products.cu -- the kernel of cuda_products.h (its tiles: cuda_product_tiles.cuh), which width
- * it takes, and its launch. */
-#include "cuda_product_tiles.cuh"
+/* cuda_hopper_products.cu -- the kernel of cuda_products.h (its tiles: cuda_product_tiles.cuh and
+ * cuda_product_sums.cuh), which width it takes, and its launch. */
+#include "cuda_product_sums.cuh"
 
 template <class T, int WIDTH, addend MOST, int N>
 __global__ void __launch_bounds__(THREADS, 1) tiles(const __grid_constant__ list_params<N> p)
@@ -14,6 +14,9 @@ __global__ void __launch_bounds__(THREADS, 1) tiles(const __grid_constant__ list
     at.come = at.empty + 8 * STAGES_MAX, at.ready = at.come + 16, at.drained = at.ready + 32;
     at.freed = at.drained + 16, at.known = at.freed + 16, at.taken = at.known + 16, at.slots = at.taken + 16;
     if (threadIdx.x == 0) {
+        const phase &f = p.of[0]; /* its maps come while the kernel before this one ends */
+        pl_tma_prefetch(&p.map[f.a]), pl_tma_prefetch(&p.map[f.b]), pl_tma_prefetch(&p.map[f.c]);
+        if (f.d != PL_CUDA_PRODUCTS_NONE) pl_tma_prefetch(&p.map[f.d]);
         for (int s = 0; s < S::STAGES; s++) {
             pl_mbar_init(at.full + 8 * s, 1);
             pl_mbar_init(at.empty + 8 * s, 2);
@@ -32,7 +35,7 @@ __global__ void __launch_bounds__(THREADS, 1) tiles(const __grid_constant__ list
     __syncthreads();
     pl_kernel_begin();
     if (threadIdx.x < 128) {
-        pl_registers_fewer<56>();
+        pl_registers_fewer<40>();
         const int warp = (int)threadIdx.x / 32;
         if (warp == 0) produce<WIDTH>(p, at);
         else if (warp < 3) {
@@ -41,7 +44,7 @@ __global__ void __launch_bounds__(THREADS, 1) tiles(const __grid_constant__ list
             leave(p);
         }
     } else {
-        pl_registers_more<224>();
+        pl_registers_more<232>();
         consume<T, WIDTH, MOST>(p, at);
     }
 }
@@ -301,39 +304,61 @@ static pl_cuda_product_list single(const pl_cuda_product_list *l, int i)
     return one;
 }
 
+/* A plain product by cuBLASLt: begin and end, and the rate at which the tensor cores hold out. */
+static double estimate_lent(const pl_cuda_product_list *l, const pl_cuda_product *q)
+{
+    const pl_cuda_product_array *c = &l->array[q->c];
+    return 3 + 2.0 * (double)l->batch * (double)c->rows * (double)c->cols * (double)depth_of(l, q) / 720e6;
+}
+
+/* The least of what a product takes; `half`: where that is by cuda_hopper.h, else without data. Its tiles of
+ * 128 and 160 columns begin and end sooner; ours of 256 are the faster ones where they come in full rounds,
+ * as of 8192 rows: 1056 tiles, eight rounds of 132. */
+static double least_single(pl_hopper_product *half, const pl_hopper_device *dev,
+                           const pl_cuda_product_list *one)
+{
+    double share, by_tiles = estimate(one, one->product, pl_cuda_products_width(dev, one),
+                                      dev->multiprocessors, &share);
+    if (as_symmetric(half, one) && pl_hopper_estimate(dev, half) <= by_tiles)
+        return pl_hopper_estimate(dev, half);
+    *half = {};
+    return by_tiles;
+}
+
 static double estimate_single(const pl_hopper_device *dev, const pl_cuda_product_list *one)
 {
-    double share;
-    pl_hopper_product half;
-    if (as_symmetric(&half, one)) return pl_hopper_estimate(dev, &half);
-    return estimate(one, one->product, pl_cuda_products_width(dev, one), dev->multiprocessors, &share);
+    pl_hopper_product half = {};
+    return one->product[0].lent ? estimate_lent(one, one->product) : least_single(&half, dev, one);
 }
 
-static cudaError_t run_single(const pl_hopper_device *dev, cudaStream_t stream,
-                              const pl_cuda_product_list *one)
+cudaError_t pl_cuda_products_single(const pl_hopper_device *dev, cudaStream_t stream,
+                                    const pl_cuda_product_list *l, int i)
 {
-    pl_hopper_product half;
-    if (as_symmetric(&half, one))
-        return pl_hopper_multiply(dev, stream, &half, pl_hopper_plan_for(dev, &half));
-    return pl_cuda_products_launch(dev, stream, one, pl_cuda_products_width(dev, one));
+    pl_cuda_product_list one = single(l, i);
+    pl_hopper_product half = {};
+    least_single(&half, dev, &one);
+    if (half.C) return pl_hopper_multiply(dev, stream, &half, pl_hopper_plan_for(dev, &half));
+    return pl_cuda_products_launch(dev, stream, &one, pl_cuda_products_width(dev, &one));
 }
 
-cudaError_t pl_cuda_products_run(const pl_hopper_device *dev, cudaStream_t stream,
-                                 const pl_cuda_product_list *l)
+int pl_cuda_products_together(const pl_hopper_device *dev, const pl_cuda_product_list *l)
 {
-    int width = pl_cuda_products_width(dev, l);
     double apart = 0;
     for (int i = 0; i < l->products; i++) {
         pl_cuda_product_list one = single(l, i);
         apart += estimate_single(dev, &one);
     }
-    if (l->products > 1 && estimate_joint(l, width, dev->multiprocessors) <= apart)
-        return pl_cuda_products_launch(dev, stream, l, width);
+    return l->products > 1 &&
+           estimate_joint(l, pl_cuda_products_width(dev, l), dev->multiprocessors) <= apart;
+}
+
+cudaError_t pl_cuda_products_run(const pl_hopper_device *dev, cudaStream_t stream,
+                                 const pl_cuda_product_list *l)
+{
+    if (pl_cuda_products_together(dev, l))
+        return pl_cuda_products_launch(dev, stream, l, pl_cuda_products_width(dev, l));
     cudaError_t e = cudaSuccess;
-    for (int i = 0; i < l->products && e == cudaSuccess; i++) {
-        pl_cuda_product_list one = single(l, i);
-        e = run_single(dev, stream, &one);
-    }
+    for (int i = 0; i < l->products && e == cudaSuccess; i++) e = pl_cuda_products_single(dev, stream, l, i);
     return e;
 }
 

@@ -174,23 +174,25 @@ void pl_cuda_launch_frob(cudaStream_t stream, const pl_args_frob *a, void *scrat
  * folds the row sums for itself.
  *
  * The kernel before this one summed the lines; its blocks have all waited for what made X before they let
- * this one begin: so X is there, and is read before the wait for the sums. */
+ * this one begin: so X is there, and is read before the wait for the sums. It went from the first entry to
+ * the last, so this one goes back: what was read last is still in the second cache. */
 template <polar_dtype DTYPE, int FOURS>
 static __global__ void __launch_bounds__(OWN_THREADS, 2)
     normalise_own_kernel(pl_args_frob_normalise a, norm_parts p)
 {
     __shared__ fold_room room;
     const int64_t chunk = (int64_t)4 * FOURS * OWN_THREADS;
-    for (int64_t b = blockIdx.y; b < a.Y.batch; b += gridDim.y) {
+    const int64_t last = (a.Y.cols + chunk - 1) / chunk - 1 - blockIdx.x; /* of the block's chunks */
+    for (int64_t b = a.Y.batch - 1 - blockIdx.y; b >= 0; b -= gridDim.y) {
         divisor by = {};
-        for (int64_t first = blockIdx.x * chunk; first < a.Y.cols; first += gridDim.x * chunk) {
+        for (int64_t at = last; at >= 0; at -= gridDim.x) {
             float x[FOURS][4];
-            const int64_t mine = first + 4 * threadIdx.x;
+            const int64_t mine = at * chunk + 4 * threadIdx.x;
 #pragma unroll
             for (int k = 0; k < FOURS; k++)
                 if (mine + 4 * OWN_THREADS * k < a.Y.cols)
                     get_fresh4<DTYPE>(x[k], a.X, pl_cuda_base(a.X, b) + mine + 4 * OWN_THREADS * k);
-            if (first == blockIdx.x * chunk) {
+            if (at == last) {
                 begin_early();
                 fold(room, p, b);
                 const float s = (float)room.s;

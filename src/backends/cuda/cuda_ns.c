@@ -1,13 +1,11 @@
 /* cuda_ns.c -- the ops newton_schulz, polar_map and polar_step on Hopper: calls become tasks (cuda_ns.h),
  * collected into one list where the caller says that they belong together.
  *
- * Those kernels serve short sides of at most 256, without joined steps. Larger matrices' newton_schulz is a
- * list of products by tiles (cuda_products.h), all steps of a batch in one launch. pl_cuda_op_serves says
- * so, and compose/ makes the rest of products. Whole steps of a warp's matrices are left to the optimiser,
- * which has one launch for all directions and one for all steps: a warp alone waits for its loads longer than
- * both take.
+ * Those kernels serve short sides of at most 256, without joined steps; larger matrices' newton_schulz is a
+ * list of products (cuda_ns_large.c). pl_cuda_op_serves says so, and compose/ makes the rest of products.
+ * Whole steps of a warp's matrices are left to the optimiser, which has one launch for all directions and one
+ * for all steps: a warp alone waits for its loads longer than both take.
  */
-#include "cuda_products.h"
 #include "cuda_kernels.h"
 #include "cuda_ns.h"
 #include "cuda_state.h"
@@ -49,190 +47,15 @@ static int serves_small(const pl_args_newton_schulz *a)
     return serves(PL_CUDA_NS_ITERATE, &a->X, a->chain) && is_near(&a->X);
 }
 
-/* ---- larger matrices: lists of products --------------------------------------------------------- */
-
-enum { IN_X, IN_Y, IN_Z, IN_A, IN_P, IN_S, IN_B, ARRAYS };
-
-/* Where the op's own arrays lie: as large as X are Y and, for an odd number of new X but one, Z, so that the
- * last ends in X; as A are P and, for joined steps, S and B. */
-typedef struct {
-    char *of[ARRAYS];
-    size_t bytes;
-} tiles_room;
-
-/* How often X is made anew. */
-static int64_t renewals(const pl_args_newton_schulz *a)
-{
-    int64_t n = 0;
-    for (int64_t s = 0; s < a->steps; s += 1 + pl_chain_joined(a->chain, s)) n++;
-    return n;
-}
-
-static tiles_room room_of(const pl_args_newton_schulz *a, char *base)
-{
-    tiles_room r = {{0}, 0};
-    size_t m = (size_t)(a->X.rows < a->X.cols ? a->X.rows : a->X.cols), batch = (size_t)a->X.batch;
-    size_t x = 2 * batch * (size_t)(a->X.rows * a->X.cols), square = 2 * batch * m * m;
-    int64_t n = renewals(a);
-    for (int i = IN_Y; i < ARRAYS; i++) {
-        int wanted = i == IN_Z ? n % 2 && n > 1 : i < IN_S || a->chain;
-        r.of[i] = base ? base + r.bytes : NULL;
-        if (wanted) r.bytes += ((i < IN_A ? x : square) + 255) / 256 * 256;
-    }
-    return r;
-}
-
-/* ---- larger matrices: their products ------------------------------------------------------------ */
-
-static void put_product(pl_cuda_product_list *l, pl_cuda_product p)
-{
-    p.alpha = p.alpha == 0 ? 1 : p.alpha;
-    l->product[l->products++] = p;
-}
-
-/* P = b A + c A A */
-static void put_polynomial(pl_cuda_product_list *l, uint8_t P, const double *coef)
-{
-    put_product(l, (pl_cuda_product){.c = P,
-                                     .a = IN_A,
-                                     .b = IN_A,
-                                     .d = IN_A,
-                                     .sym = 1,
-                                     .alpha = (float)coef[2],
-                                     .beta = (float)coef[1]});
-}
-
-/* A step and those joined to it, from x to y, as steps_fused in compose/newton_schulz.c has them. */
-static void put_chain(pl_cuda_product_list *l, const double *coef, int64_t joined, uint8_t y, uint8_t x,
-                      int tall)
-{
-    uint8_t P = IN_P, B = IN_P, spare = IN_S, t = (uint8_t)tall;
-    double factor = coef[0];
-    put_product(l, (pl_cuda_product){
-                       .c = IN_A, .a = x, .b = x, .d = PL_CUDA_PRODUCTS_NONE, .ta = t, .tb = t, .sym = 1});
-    put_polynomial(l, P, coef);
-    for (int64_t s = 0; s < joined; s++) {
-        float ka = (float)coef[0];
-        /* W = Z A, A = W Z */
-        put_product(l, (pl_cuda_product){.c = spare, .a = B, .b = IN_A, .d = IN_A, .sym = 1, .beta = ka});
-        put_product(l, (pl_cuda_product){.c = IN_A, .a = spare, .b = B, .d = spare, .sym = 1, .beta = ka});
-        coef += 3, B = IN_B;
-        put_polynomial(l, B, coef);
-        /* (a I + B) (q I + P) - a q I */
-        put_product(l, (pl_cuda_product){.c = spare,
-                                         .a = B,
-                                         .b = P,
-                                         .d = P,
-                                         .e = B,
-                                         .sym = 1,
-                                         .beta = (float)coef[0],
-                                         .gamma = (float)factor});
-        uint8_t made = spare;
-        spare = P, P = made;
-        factor *= coef[0];
-    }
-    /* q X + P X, or of a tall X, since P is symmetric, q X + X P */
-    put_product(l, (pl_cuda_product){.c = y,
-                                     .a = tall ? x : P,
-                                     .b = tall ? P : x,
-                                     .d = x,
-                                     .tb = (uint8_t)!tall,
-                                     .beta = (float)factor});
-}
-
-/* X goes to Y and back; an odd number of times by Z first, and a single time it stays in Y. */
-static void put_steps(pl_cuda_product_list *l, const pl_args_newton_schulz *a)
-{
-    uint8_t x = IN_X;
-    int64_t n = renewals(a), made = 0;
-    for (int64_t s = 0, joined; s < a->steps; s += 1 + joined, made++) {
-        int by_z = n % 2 && n > 1 && made < 3;
-        uint8_t y = by_z ? (uint8_t)((x + 1) % 3) : x == IN_X ? IN_Y : IN_X;
-        joined = pl_chain_joined(a->chain, s);
-        put_chain(l, a->coef + 3 * s, joined, y, x, a->X.rows > a->X.cols);
-        x = y;
-    }
-}
-
-static pl_cuda_product_list tiles_list(pl_queue *q, const pl_args_newton_schulz *a, char *base)
-{
-    tiles_room r = room_of(a, base);
-    int64_t rows = a->X.rows, cols = a->X.cols, m = rows < cols ? rows : cols;
-    pl_cuda_product_list l = {.arrays = a->chain ? ARRAYS : IN_S, .batch = a->X.batch};
-    for (int i = 0; i < l.arrays; i++) {
-        if (i < IN_A) l.array[i] = (pl_cuda_product_array){r.of[i], rows, cols, cols, rows * cols};
-        else l.array[i] = (pl_cuda_product_array){r.of[i], m, m, m, m * m};
-    }
-    l.array[IN_X] = (pl_cuda_product_array){a->X.data, rows, cols, a->X.rs, a->X.bs};
-    l.counters = pl_cuda_q(q)->counters;
-    put_steps(&l, a);
-    if (a->Y.data && a->Y.dtype == POLAR_DTYPE_F32) l.out = a->Y.data, l.ldo = a->Y.rs, l.bso = a->Y.bs;
-    if (l.out && !pl_cuda_products_suit(&l)) l.out = NULL;
-    return l;
-}
-
-/* The matrices from `first` on, as many as a list takes. */
-static pl_args_newton_schulz piece_of(const pl_args_newton_schulz *a, int64_t first)
-{
-    pl_args_newton_schulz piece = *a;
-    int64_t left = a->X.batch - first;
-    if (left > PL_CUDA_PRODUCTS_BATCH) left = PL_CUDA_PRODUCTS_BATCH;
-    piece.X = pl_mat_at(a->X, first, left);
-    if (a->Y.data) piece.Y = pl_mat_at(a->Y, first, left);
-    return piece;
-}
-
-/* Of the shape of one matrix: what models have by the dozen, where one launch for all of them beats products
- * by cuBLASLt (docs/speed/gpu.md); whatever is larger fills the multiprocessors alone. A cubic table's steps
- * have a product less. */
-static int serves_large(pl_queue *q, const pl_args_newton_schulz *a)
-{
-    const pl_hopper_device *hopper = pl_cuda_hopper(q->dev);
-    int64_t rows = a->X.rows, cols = a->X.cols, m = rows < cols ? rows : cols;
-    if (!hopper->multiprocessors || a->steps < 1 || rows % 64 || cols % 64) return 0;
-    if (m <= 256 || m > 1024) return 0;
-    for (int64_t s = 0; s < a->steps; s++)
-        if (a->coef[3 * s + 2] == 0) return 0;
-    pl_args_newton_schulz piece = piece_of(a, 0);
-    pl_cuda_product_list l = tiles_list(q, &piece, NULL);
-    return pl_cuda_products_suit(&l);
-}
-
 size_t pl_cuda_newton_schulz_scratch(pl_queue *q, const pl_args_newton_schulz *a)
 {
-    pl_args_newton_schulz piece = piece_of(a, 0);
-    return serves_small(a) || !serves_large(q, a) ? 0 : room_of(&piece, NULL).bytes;
-}
-
-static void iterate_piece(pl_queue *q, const pl_args_newton_schulz *a, char *base)
-{
-    const pl_hopper_device *hopper = pl_cuda_hopper(q->dev);
-    pl_cuda_product_list l = tiles_list(q, a, base);
-    cudaError_t e = pl_cuda_products_run(hopper, pl_cuda_q(q)->stream, &l);
-    if (e != cudaSuccess) pl_queue_keep(q, pl_cuda_fail(e, "launching Newton-Schulz steps", q->dev));
-    pl_mat result = a->X, home = a->Y.data ? a->Y : a->X;
-    if (renewals(a) == 1)
-        result = pl_mat_dense((void *)l.array[IN_Y].data, POLAR_DTYPE_BF16, a->X.batch, a->X.rows, a->X.cols);
-    if (!l.out && result.data != home.data) pl_cuda_copy(q, &(pl_args_copy){.Y = home, .X = result});
-    pl_cuda_check_op(q, PL_OP_newton_schulz, a);
-}
-
-static void iterate_large(pl_queue *q, const pl_args_newton_schulz *a)
-{
-    pl_scratch_mark mark = pl_scratch_begin(q);
-    pl_args_newton_schulz piece = piece_of(a, 0);
-    char *base = pl_scratch_take(q, room_of(&piece, NULL).bytes);
-    for (int64_t first = 0; base && first < a->X.batch; first += PL_CUDA_PRODUCTS_BATCH) {
-        piece = piece_of(a, first);
-        iterate_piece(q, &piece, base);
-    }
-    pl_scratch_end(q, mark);
+    return serves_small(a) || !pl_cuda_ns_large_serves(q, a) ? 0 : pl_cuda_ns_large_scratch(a);
 }
 
 int pl_cuda_op_serves(pl_queue *q, pl_op_id id, const void *args)
 {
     switch (id) {
-    case PL_OP_newton_schulz: return serves_small(args) || serves_large(q, args);
+    case PL_OP_newton_schulz: return serves_small(args) || pl_cuda_ns_large_serves(q, args);
     case PL_OP_polar_map: return serves_map(args);
     case PL_OP_polar_step: return serves_step(args);
     default: return pl_cuda_layer_serves(q, id, args);
@@ -300,7 +123,7 @@ static void task_gradient(pl_cuda_ns_task *t, const pl_mat *G)
 void pl_cuda_newton_schulz(pl_queue *q, const pl_args_newton_schulz *a)
 {
     pl_cuda_ns_task t;
-    if (!serves_small(a) && serves_large(q, a)) iterate_large(q, a);
+    if (!serves_small(a) && pl_cuda_ns_large_serves(q, a)) pl_cuda_ns_large(q, a);
     else if (task_begin(&t, q, PL_OP_newton_schulz, a, PL_CUDA_NS_ITERATE, &a->X)) {
         put(q, &t, a->coef, a->steps);
         if (!a->Y.data) return;

@@ -39,6 +39,7 @@ typedef struct {
     uint8_t ta, tb;        /* op is the transpose of what stands there */
     uint8_t sym;
     float alpha, beta, gamma; /* gamma 0: no E; where there is one, there is a D */
+    uint8_t lent;             /* product by product it is made elsewhere: cuBLASLt's time is counted for it */
 } pl_cuda_product;
 
 typedef struct {
@@ -60,6 +61,13 @@ int pl_cuda_products_suit(const pl_cuda_product_list *l);
 
 /* Columns of a tile that end soonest. No bit depends on it. */
 int pl_cuda_products_width(const pl_hopper_device *dev, const pl_cuda_product_list *l);
+
+/* One launch ends sooner than product by product. */
+int pl_cuda_products_together(const pl_hopper_device *dev, const pl_cuda_product_list *l);
+
+/* Enqueues product i of the list. */
+cudaError_t pl_cuda_products_single(const pl_hopper_device *dev, cudaStream_t stream,
+                                    const pl_cuda_product_list *l, int i);
 
 /* Enqueues the list in one launch or product by product, whichever ends sooner. No bit depends on it. */
 cudaError_t pl_cuda_products_run(const pl_hopper_device *dev, cudaStream_t stream,

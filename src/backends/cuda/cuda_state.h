@@ -94,6 +94,10 @@ void pl_cuda_graph_free(pl_device *dev, void *graph);
 void pl_cuda_overlap_end(pl_queue *q);
 size_t pl_cuda_gemm_scratch(const pl_args_gemm *a); /* bytes that gemm wants */
 size_t pl_cuda_newton_schulz_scratch(pl_queue *q, const pl_args_newton_schulz *a);
+/* newton_schulz of matrices with a short side above 256 (cuda_ns_large.c) */
+int pl_cuda_ns_large_serves(pl_queue *q, const pl_args_newton_schulz *a);
+size_t pl_cuda_ns_large_scratch(const pl_args_newton_schulz *a);
+void pl_cuda_ns_large(pl_queue *q, const pl_args_newton_schulz *a);
 /* A linear layer's product by our own kernel; 0 where it is not done. */
 int pl_cuda_gemm_rows(pl_queue *q, const pl_args_gemm *a);
 /* What Hopper's kernels want to know; no multiprocessors: not for this device. */
