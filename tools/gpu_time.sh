@@ -81,19 +81,18 @@ END
 # has is not made again. The cell has a store of its own: some of its runs were made on other devices than the
 # same runs of other tables, and differ from them in roundings.
 run_list() { cat <<'END'
+gpu so3 specs/open/so3_factorial.yaml --set model.width=128 --set arms=muon,muon_v,polar_ema,polaradamw
+gpu so3 specs/open/so3_rounding.yaml --set model.width=128
+gpu so3 specs/open/so3_gauge.yaml --set model.width=64,128 --set seeds=0..1
+gpu so3 specs/open/so3_atlas.yaml --set model.width=32 --set seeds=42,7,123,2024 --set optim.lr=3e-4,1e-3,3e-3 --set arms=kernel_1000_*,scalars_1000_*
+gpu so3 specs/open/so3_choice_pairs.yaml --set model.width=16,32 --set seeds=0..7
+gpu so3 specs/open/so3_choice_pairs.yaml --set model.width=64 --set seeds=0..7
+gpu so3 specs/open/so3_rates.yaml --set model.width=64 --set optim.lr=3e-2 --set arms=adamw
 gpu tiny specs/real/tiny_muon_wd.yaml
 gpu tiny specs/real/tiny_rules_scan.yaml
 gpu tiny specs/real/tiny_rules.yaml
 gpu tiny specs/real/tiny_lr_scan.yaml
 gpu tiny specs/real/tiny_factorial.yaml
-gpu so3 specs/open/so3_choices.yaml --set model.width=64 --set seeds=0..7
-gpu so3 specs/open/so3_atlas.yaml --set model.width=32
-gpu so3 specs/open/so3_atlas.yaml --set model.width=64
-gpu so3 specs/open/so3_choice_pairs.yaml --set model.width=16,32 --set seeds=0..7
-gpu so3 specs/open/so3_factorial.yaml --set model.width=64
-gpu so3 specs/open/so3_factorial.yaml --set model.width=128
-gpu so3 specs/open/so3_rounding.yaml --set model.width=64,128
-gpu so3 specs/open/so3_rates.yaml --set model.width=64 --set optim.lr=3e-2 --set arms=adamw
 gpu cell specs/open/so3_missing_cell.yaml --set model.width=32 --set seeds=0..27 --set optim.lr=1e-2,3e-2
 gpu cell specs/open/so3_missing_cell.yaml --set model.width=64 --set seeds=0..15 --set optim.lr=1e-2,3e-2 --set arms=adamw,muon,polar_ema,muon_v,polaradamw,soap,soap_muon_warm
 gpu cell specs/open/so3_spectrum_power.yaml --set model.width=32 --set seeds=0..27
@@ -104,10 +103,7 @@ gpu tiny specs/real/tiny_rounding.yaml
 gpu tiny specs/real/tiny_rule_augmentation.yaml
 gpu tiny specs/real/tiny_minimal_100ep.yaml
 gpu tiny specs/real/tiny_s2_300ep.yaml
-gpu so3 specs/open/so3_rotation.yaml --set model.width=64
-gpu so3 specs/open/so3_gauge.yaml --set model.width=64
 host cell specs/open/so3_missing_cell.yaml --set model.width=32 --set seeds=4..7 --set optim.lr=3e-3,5e-3,1e-2,2e-2,3e-2
-host so3 specs/open/so3_choices.yaml --set model.width=16 --set seeds=8..19
 host cell specs/open/so3_missing_cell.yaml --set model.width=16 --set seeds=17..99 --set optim.lr=2e-2 --set arms=muon_v,polaradamw,mousse,shampoo_polar,soap_muon,soap_muon_warm
 END
 }
@@ -147,7 +143,7 @@ lane() {    # lane NAME OPTION..: the lines of a lane until the time is over
     name=$1 bad=0; shift
     while read -r store what; do
         left=$((until - $(date +%s))) more=''
-        [ "$store" != tiny ] || { [ -n "$tiny" ] || continue; more="--data $tiny --jobs 2 --ensemble 4 --save-every 100"; }
+        [ "$store" != tiny ] || { [ -n "$tiny" ] || continue; more="--data $tiny --ensemble 4 --save-every 100"; }
         [ $left -gt 0 ] || { echo "== $name, not begun: $what"; continue; }
         echo "== $name, $left s left: $what"
         # shellcheck disable=SC2086
@@ -177,7 +173,7 @@ part() {    # one part, in BUNDLE
         until=$(($(date +%s) + limit - 10)) cores=$(($(nproc) - 4))
         import || return
         run_list | sed -n 's/^host //p' | lane host --device cpu:threads=1 --jobs $((cores > 0 ? cores : 1)) &
-        run_list | sed -n 's/^gpu //p' | lane gpu --device "$device"
+        run_list | sed -n 's/^gpu //p' | lane gpu --device "$device" --jobs 2
         status=$?
         wait $! && return $status ;;
     esac
