@@ -82,6 +82,7 @@ static void test_tree(void)
         {"real/cifar_lr_scan", 24},
         {"real/cifar_minimal_30ep", 6 * 8},
         {"real/cifar_factorial", 4 * 8},
+        {"real/cifar_longer", 5 * 8},
         {"real/cifar_rules", 48},
         {"real/cifar_rules_scan", 11},
         {"real/cifar_decay", 3 * 8},
