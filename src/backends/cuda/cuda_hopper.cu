@@ -6,13 +6,12 @@
  * through a ring of stages: full[s] completes when both tiles have come, empty[s] when both consumers are
  * through with them.
  *
- * A D of C's format is copied to the consumers' staging buffer while the factors are multiplied. Sums are
- * rounded to half as many registers at once; they go to that buffer, and from there away, 16 bytes a thread,
- * beside the first stages of the next tile, whose D comes behind them. A D in f32 is read where it is added.
- * Tiles are counted from the right edge, so that all rows of tiles have one grid of columns. Direct stores:
- * from the diagonal square of its row of tiles on; mirrored ones: beyond that square. So every element is
- * stored once. Of A A^T (i, j) and (j, i) of the square are equal because they are the same sum of the same
- * products; of other products they are what was computed.
+ * A D of C's format is copied to the consumers' staging buffer while the factors are multiplied; results
+ * replace it there and leave from there, 16 bytes a thread. A D in f32 is read where it is added. Tiles are
+ * counted from the right edge, so that all rows of tiles have one grid of columns. Direct stores: from the
+ * diagonal square of its row of tiles on; mirrored ones: beyond that square. So every element is stored once.
+ * Of A A^T (i, j) and (j, i) of the square are equal because they are the same sum of the same products; of
+ * other products they are what was computed.
  *
  * Kernels start while the one before them ends (programmatic dependent launch), and wait for it before they
  * read.
@@ -129,89 +128,60 @@ __device__ __forceinline__ float2 addend_f32(const product_params &p, const floa
     return *reinterpret_cast<const float2 *>(D + r * p.ldd + c);
 }
 
-/* A warpgroup and its place: its staging buffer, its barrier. */
-struct worker {
-    uint32_t staging;
-    int group, thread, bar;
-};
-
-__device__ __forceinline__ int row_of(const worker &w, tile at)
-{
-    return at.row + w.group * 64;
-}
-
-/* The sums of tile `at`, with D, rounded. */
+/* From the sums of a warpgroup, whose rows of the tile `at` begin at `row`, to C. */
 template <class T, int WIDTH>
-__device__ __forceinline__ void pack(const product_params &p, const worker &w, const float (&acc)[WIDTH / 2],
-                                     uint32_t (&packed)[WIDTH / 4], tile at)
+__device__ __forceinline__ void finish(const product_params &p, float (&acc)[WIDTH / 2], uint32_t staging,
+                                       int thread, int bar, tile at, int row)
 {
+    const int matrix = at.matrix, column = at.column, direct_from = at.row, mirror_from = at.row + ROWS;
     using S = shape<WIDTH>;
     using pair = pl_pair_of<T>;
-    const float *wide_d = p.D && p.d_f32 ? (const float *)p.D + at.matrix * p.bsd : nullptr;
-    const int warp = w.thread / 32, lane = w.thread % 32, staged_d = p.D && !p.d_f32;
-    const uint32_t own = w.staging + (uint32_t)((16 * warp + lane / 4) * S::PITCH + 4 * (lane % 4));
+    constexpr int CHUNKS = WIDTH / 8; /* of 16 bytes */
+    T *C = (T *)p.C + matrix * p.bsc;
+    const float *wide_d = p.D && p.d_f32 ? (const float *)p.D + matrix * p.bsd : nullptr;
+    int warp = thread / 32, lane = thread % 32, staged_d = p.D && !p.d_f32;
+    uint32_t own = staging + (uint32_t)((16 * warp + lane / 4) * S::PITCH + 4 * (lane % 4));
+    uint32_t packed[WIDTH / 4];
     pl_copy_wait();
-    pl_group_sync(w.bar);
+    pl_group_sync(bar);
 #pragma unroll
-    for (int j = 0; j < WIDTH / 8; j++)
+    for (int j = 0; j < CHUNKS; j++)
 #pragma unroll
         for (int h = 0; h < 2; h++) {
-            int r = row_of(w, at) + 16 * warp + lane / 4 + 8 * h, c = at.column + 8 * j + 2 * (lane % 4);
-            float2 d = make_float2(0, 0);
-            if (staged_d) d = pair::wide(pl_lds(own + (uint32_t)(h * 8 * S::PITCH + j * 16)));
-            if (wide_d) d = addend_f32(p, wide_d, r, c, at.row);
+            uint32_t at = own + (uint32_t)(h * 8 * S::PITCH + j * 16);
+            int r = row + 16 * warp + lane / 4 + 8 * h, c = column + 8 * j + 2 * (lane % 4);
+            float2 d = staged_d ? pair::wide(pl_lds(at)) : make_float2(0, 0);
+            if (wide_d) d = addend_f32(p, wide_d, r, c, direct_from);
             packed[2 * j + h] = pair::narrow(fmaf(p.alpha, acc[4 * j + 2 * h], p.beta * d.x),
                                              fmaf(p.alpha, acc[4 * j + 2 * h + 1], p.beta * d.y));
+            pl_sts(at, packed[2 * j + h]);
         }
-}
-
-/* Packed results to C. */
-template <class T, int WIDTH>
-__device__ __forceinline__ void put_direct(const product_params &p, const worker &w,
-                                           const uint32_t (&packed)[WIDTH / 4], tile at)
-{
-    using S = shape<WIDTH>;
-    constexpr int CHUNKS = WIDTH / 8; /* of 16 bytes */
-    const int warp = w.thread / 32, lane = w.thread % 32, row = row_of(w, at);
-    const uint32_t own = w.staging + (uint32_t)((16 * warp + lane / 4) * S::PITCH + 4 * (lane % 4));
-    T *C = (T *)p.C + at.matrix * p.bsc;
-#pragma unroll
-    for (int i = 0; i < WIDTH / 4; i++)
-        pl_sts(own + (uint32_t)(i % 2 * 8 * S::PITCH + i / 2 * 16), packed[i]);
-    pl_group_sync(w.bar);
+    pl_group_sync(bar);
 #pragma unroll 4
-    for (int i = w.thread; i < 64 * CHUNKS; i += 128) {
-        int r = i / CHUNKS, c = at.column + i % CHUNKS * 8;
-        uint32_t from = w.staging + (uint32_t)(r * S::PITCH + i % CHUNKS * 16);
-        if (row + r < p.m && c >= at.row && c < p.m)
+    for (int i = thread; i < 64 * CHUNKS; i += 128) {
+        int r = i / CHUNKS, c = column + i % CHUNKS * 8;
+        uint32_t from = staging + (uint32_t)(r * S::PITCH + i % CHUNKS * 16);
+        if (row + r < p.m && c >= direct_from && c < p.m)
             *reinterpret_cast<uint4 *>(C + (row + r) * p.ldc + c) = pl_lds16(from);
     }
-    pl_group_sync(w.bar);
-}
-
-/* The same on the other side of the diagonal, where they lie beyond the tile's square of it. */
-template <class T, int WIDTH>
-__device__ __forceinline__ void put_mirrored(const product_params &p, const worker &w,
-                                             const uint32_t (&packed)[WIDTH / 4], tile at)
-{
-    const int warp = w.thread / 32, lane = w.thread % 32, row = row_of(w, at), mirror_from = at.row + ROWS;
-    const uint32_t to =
-        w.staging + (uint32_t)((lane / 16 * 8 + lane % 8) * MIRROR_PITCH + 32 * warp + lane / 8 % 2 * 16);
-    T *C = (T *)p.C + at.matrix * p.bsc;
-    if (at.column + WIDTH <= mirror_from) return;
+    if (column + WIDTH > mirror_from) {
+        uint32_t to =
+            staging + (uint32_t)((lane / 16 * 8 + lane % 8) * MIRROR_PITCH + 32 * warp + lane / 8 % 2 * 16);
+        pl_group_sync(bar);
 #pragma unroll
-    for (int j = 0; j < WIDTH / 8; j += 2)
-        pl_stm4_trans(to + j * 8 * MIRROR_PITCH, packed[2 * j], packed[2 * j + 1], packed[2 * j + 2],
-                      packed[2 * j + 3]);
-    pl_group_sync(w.bar);
+        for (int j = 0; j < CHUNKS; j += 2)
+            pl_stm4_trans(to + j * 8 * MIRROR_PITCH, packed[2 * j], packed[2 * j + 1], packed[2 * j + 2],
+                          packed[2 * j + 3]);
+        pl_group_sync(bar);
 #pragma unroll 4
-    for (int i = w.thread; i < WIDTH * 8; i += 128) {
-        int c = at.column + i / 8, r = row + i % 8 * 8;
-        uint32_t from = w.staging + (uint32_t)(i / 8 * MIRROR_PITCH + i % 8 * 16);
-        if (c >= mirror_from && c < p.m && r < p.m)
-            *reinterpret_cast<uint4 *>(C + c * p.ldc + r) = pl_lds16(from);
+        for (int i = thread; i < WIDTH * 8; i += 128) {
+            int c = column + i / 8, r = row + i % 8 * 8;
+            uint32_t from = staging + (uint32_t)(i / 8 * MIRROR_PITCH + i % 8 * 16);
+            if (c >= mirror_from && c < p.m && r < p.m)
+                *reinterpret_cast<uint4 *>(C + c * p.ldc + r) = pl_lds16(from);
+        }
     }
-    pl_group_sync(w.bar);
+    pl_group_sync(bar);
 }
 
 /* Begins to copy D's part of the warpgroup's tile to the staging buffer. */
@@ -228,37 +198,19 @@ __device__ __forceinline__ void ask_for_addend(const product_params &p, uint32_t
     }
 }
 
-/* What stands between two tiles, piece by piece: the one before leaves, directly and mirrored, and D comes.
- */
-template <class T, int WIDTH>
-__device__ __forceinline__ void between(const product_params &p, const worker &w,
-                                        const uint32_t (&packed)[WIDTH / 4], tile before, tile at, int piece)
-{
-    const bool any = before.matrix >= 0;
-    if (piece == 0) {
-        if (any) put_direct<T, WIDTH>(p, w, packed, before);
-    } else {
-        if (any) put_mirrored<T, WIDTH>(p, w, packed, before);
-        if (p.D && !p.d_f32 && at.matrix >= 0)
-            ask_for_addend<T, WIDTH>(p, w.staging, w.thread, at, row_of(w, at));
-    }
-}
-
 template <class T, int WIDTH>
 __device__ __forceinline__ void consume(const product_params &p, uint32_t stages, uint32_t staging,
                                         uint32_t full, uint32_t empty)
 {
     using S = shape<WIDTH>;
-    const int group = (int)threadIdx.x / 128 - 1;
-    const worker w = {staging + (uint32_t)(group * S::STAGING), group, (int)threadIdx.x % 128, group + 1};
-    const tile none = {-1, 0, 0};
-    int s = 0;
-    uint32_t parity = 0, packed[WIDTH / 4] = {};
+    int group = (int)threadIdx.x / 128 - 1, thread = (int)threadIdx.x % 128, bar = group + 1, s = 0;
+    uint32_t parity = 0;
     float acc[WIDTH / 2];
-    tile last = none; /* its packed results are still here */
+    staging += (uint32_t)(group * S::STAGING);
     for (int t = blockIdx.x; t < p.tiles * p.batch; t += gridDim.x) {
-        const tile at = tile_at<WIDTH>(p, t);
-        int before = 0;
+        tile at = tile_at<WIDTH>(p, t);
+        int row = at.row + group * 64, before = 0;
+        if (p.D && !p.d_f32) ask_for_addend<T, WIDTH>(p, staging, thread, at, row);
         for (int kb = 0; kb < p.k_blocks; kb++) {
             uint32_t a = stages + (uint32_t)(s * S::STAGE);
             uint64_t da = pl_wgmma_desc(a + (uint32_t)(group * 64 * 128)), db = pl_wgmma_desc(a + S::A_BYTES);
@@ -269,19 +221,14 @@ __device__ __forceinline__ void consume(const product_params &p, uint32_t stages
                 pl_wgmma<WIDTH>::template product<0, 0, T>(acc, da + 2 * k, db + 2 * k, (kb | k) != 0);
             pl_wgmma_commit();
             pl_wgmma_wait<1>();
-            if (kb && w.thread == 0) pl_mbar_arrive(empty + 8 * before);
+            if (kb && thread == 0) pl_mbar_arrive(empty + 8 * before);
             before = s;
             if (++s == S::STAGES) s = 0, parity ^= 1;
-            if (kb < 2) between<T, WIDTH>(p, w, packed, last, at, kb);
         }
         pl_wgmma_wait<0>();
-        if (w.thread == 0) pl_mbar_arrive(empty + 8 * before);
-        if (p.k_blocks < 2) between<T, WIDTH>(p, w, packed, last, at, 1);
-        pack<T, WIDTH>(p, w, acc, packed, at);
-        last = at;
+        if (thread == 0) pl_mbar_arrive(empty + 8 * before);
+        finish<T, WIDTH>(p, acc, staging, thread, bar, at, row);
     }
-    between<T, WIDTH>(p, w, packed, last, none, 0);
-    between<T, WIDTH>(p, w, packed, last, none, 1);
 }
 
 template <class T, int WIDTH>
