@@ -1,6 +1,6 @@
-/* cuda_hopper_products.cu -- the kernel of cuda_products.h (its tiles: cuda_product_tiles.cuh and
- * cuda_product_sums.cuh), which width it takes, and its launch. */
-#include "cuda_product_sums.cuh"
+/* cuda_hopper_products.cu -- the kernel of cuda_products.h (its tiles: cuda_product_tiles.cuh), which width
+ * it takes, and its launch. */
+#include "cuda_product_tiles.cuh"
 
 template <class T, int WIDTH, addend MOST, int N>
 __global__ void __launch_bounds__(THREADS, 1) tiles(const __grid_constant__ list_params<N> p)
@@ -35,7 +35,7 @@ __global__ void __launch_bounds__(THREADS, 1) tiles(const __grid_constant__ list
     __syncthreads();
     pl_kernel_begin();
     if (threadIdx.x < 128) {
-        pl_registers_fewer<40>();
+        pl_registers_fewer<56>();
         const int warp = (int)threadIdx.x / 32;
         if (warp == 0) produce<WIDTH>(p, at);
         else if (warp < 3) {
@@ -44,7 +44,7 @@ __global__ void __launch_bounds__(THREADS, 1) tiles(const __grid_constant__ list
             leave(p);
         }
     } else {
-        pl_registers_more<232>();
+        pl_registers_more<224>();
         consume<T, WIDTH, MOST>(p, at);
     }
 }
