@@ -9,111 +9,24 @@
  * every width, by the transposed form, without its mates, and in a list of five Newton-Schulz steps in one
  * launch, three times in a row.
  */
-#include <cuda_bf16.h>
-#include <cuda_fp16.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <type_traits>
 #include <vector>
 
 #include "../../src/backends/cuda/cuda_products.h"
 #include "lt_products.h"
 #include "bench_cuda.h"
-
-#define GRID 1024, 256
-#define FOR_ALL(n)                                                          \
-    for (int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; i < n; \
-         i += (int64_t)gridDim.x * blockDim.x)
-
-typedef __nv_bfloat16 bf16;
+#include "product_kernels.cuh"
 
 static pl_hopper_device dev;
 static lt_library lt;
 static const int widths[] = {64, 128, 192, 256};
 static const float NS[3] = {3.4445f, -4.7750f, 2.0315f};
 static int failed;
-
-/* ---- plain kernels ------------------------------------------------------------------------------ */
-
-__device__ static uint32_t mixed(uint64_t x)
-{
-    x ^= x >> 33, x *= 0xff51afd7ed558ccdull, x ^= x >> 33, x *= 0xc4ceb9fe1a85ec53ull, x ^= x >> 33;
-    return (uint32_t)x;
-}
-
-/* Sum of four uniforms, about normal; symmetric: (i, j) as (j, i). */
-template <class T>
-__global__ void fill(T *x, int64_t rows, int64_t cols, int64_t n, float scale, uint64_t seed, int symmetric)
-{
-    FOR_ALL(n)
-    {
-        int64_t b = i / (rows * cols), r = i % (rows * cols) / cols, c = i % cols,
-                first = symmetric ? min(r, c) : r;
-        uint64_t at = (uint64_t)((b * rows + first) * cols + (symmetric ? max(r, c) : c));
-        float v = 0;
-        for (int k = 0; k < 4; k++)
-            v += (float)mixed(seed * 1000003 + at * 4 + (uint64_t)k) * 2.3283064e-10f - 0.5f;
-        x[i] = (T)(v * 1.7320508f * scale);
-    }
-}
-
-template <class T> __global__ void transpose(T *y, const T *x, int64_t rows, int64_t cols, int64_t n)
-{
-    FOR_ALL(n)
-    {
-        int64_t b = i / (rows * cols), r = i % (rows * cols) / cols, c = i % cols;
-        y[b * rows * cols + c * rows + r] = x[i];
-    }
-}
-
-struct verdict {
-    unsigned long long bad, differ;
-    unsigned worst; /* error over tolerance in thousandths */
-};
-
-/* Some elements of C = alpha A op(B)^T + beta D against fp64. A value before its rounding is off by at most
- * e: k / 16 roundings of 2^-22 of the sum of sizes (the tensor cores cut), two in the end; the rounding moves
- * it by 2^-8 (bf16) or 2^-11 (f16) of itself. A K-major; tb: B is (k, n). */
-template <class T>
-__global__ void compare(verdict *v, const T *C, const T *A, const T *B, const T *D, const float *F, int m,
-                        int n, int k, int tb, float alpha, float beta, int step)
-{
-    int p = std::is_same<T, __half>::value ? 11 : 8;
-    FOR_ALL((int64_t)m * n)
-    {
-        if (i % step) continue;
-        int64_t r = i / n, c = i % n;
-        double sum = 0, size = 0;
-        for (int64_t q = 0; q < k; q++) {
-            double t = (double)(float)A[r * k + q] * (double)(float)(tb ? B[q * n + c] : B[c * k + q]);
-            sum += t, size += fabs(t);
-        }
-        double d = D ? (double)(float)D[i] : F ? (double)F[i] : 0, R = alpha * sum + beta * d;
-        double S = fabs((double)alpha) * size + fabs(beta * d), e = (k / 16 + 2) * ldexp(S, -22),
-               tol = e + ldexp(fabs(R) + e, -p) + (p == 11 ? ldexp(1.0, -25) : 0);
-        double ratio = fabs((double)(float)C[i] - R) / (tol + 1e-300);
-        if (!(ratio <= 1)) atomicAdd(&v->bad, 1ull);
-        atomicMax(&v->worst, ratio < 1e6 ? (unsigned)(ratio * 1000) : 1000000000u);
-    }
-}
-
-__global__ void differ(verdict *v, const uint16_t *a, const uint16_t *b, int64_t n)
-{
-    FOR_ALL(n) if (a[i] != b[i]) atomicAdd(&v->differ, 1ull);
-}
-
-__global__ void asymmetric(verdict *v, const uint16_t *a, int64_t m, int64_t n)
-{
-    FOR_ALL(n)
-    {
-        int64_t b = i / (m * m), r = i % (m * m) / m, c = i % m;
-        if (a[i] != a[b * m * m + c * m + r]) atomicAdd(&v->differ, 1ull);
-    }
-}
 
 /* ---- helpers ------------------------------------------------------------------------------------ */
 
@@ -492,17 +405,6 @@ static void time_steps(int64_t m, int64_t n, int64_t batch)
     close_bench(w);
 }
 
-/* Four neighbours a thread: what a copy behind the last product is. */
-__global__ void widen(float4 *y, const uint2 *x, int64_t fours)
-{
-    FOR_ALL(fours)
-    {
-        uint2 v = x[i];
-        y[i] = make_float4(__uint_as_float(v.x << 16), __uint_as_float(v.x & 0xffff0000u),
-                           __uint_as_float(v.y << 16), __uint_as_float(v.y & 0xffff0000u));
-    }
-}
-
 /* us of a large matrix's products: the symmetric ones as the library has had them (cuda_hopper.h) and by
  * tiles; a X + P X by cuBLASLt, by tiles, and into f32: by cuBLASLt with a copy behind it, by tiles at once.
  */
@@ -553,9 +455,13 @@ static void time_large(int64_t m, int64_t n)
     t = time_calls(
         [&](cudaStream_t s, int) { CK(pl_cuda_products_launch(&dev, s, &wide, m > 1024 ? 256 : 64)); },
         calls);
-    printf(" tiles %.1f\n", t * 1e6);
+    bf16 *other = device<bf16>(m * n);
+    plain.array[plain.product[0].c].data = other;
+    CK(pl_cuda_products_launch(&dev, 0, &plain, m > 1024 ? 256 : 64));
+    by_lt(w.apply, 0, w.Y, w.P, w.X, w.X, 1, NS[0]);
+    printf(" tiles %.1f; %llu entries differ from cublasLt's\n", t * 1e6, differences(w.Y, other, m * n));
     fflush(stdout);
-    CK(cudaFree(out));
+    CK(cudaFree(out)), CK(cudaFree(other));
     close_bench(w);
 }
 
@@ -563,7 +469,7 @@ int main(int argc, char **argv)
 {
     static const struct {
         int64_t m, n;
-    } large[] = {{1024, 1024}, {2048, 2048}, {4096, 4096}, {4096, 16384}, {8192, 8192}};
+    } large[] = {{768, 768}, {1024, 1024}, {2048, 2048}, {4096, 4096}, {4096, 16384}, {8192, 8192}};
     static const struct {
         int64_t m, n, batch;
     } beside[] = {{1024, 1024, 1}, {1024, 1024, 4}, {1024, 1024, 12}, {768, 3072, 24}, {1024, 4096, 24}};

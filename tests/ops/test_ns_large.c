@@ -292,9 +292,10 @@ int main(int argc, char **argv)
             mates(&at, 1024, 2);
             mates(&at, 1024, 5);
             shape(&at, 1, 1088, 1152, 1, 0);
-            shape(&at, 2, 1088, 1152, 3, 0); /* product by product, the last into f32 */
+            shape(&at, 2, 1088, 1152, 3, 0);
             shape(&at, 1, 1088, 1664, 5, 8 + 2 + 1);
             strided(&at, 1088, 1152);
+            shape(&at, 1, 4096, 4160, 1, 0); /* the last product by our tiles again */
         }
         strided(&at, 512, 832);
     }

@@ -1,6 +1,6 @@
-/* cuda_hopper_products.cu -- the kernel of cuda_products.h (its tiles: cuda_product_tiles.cuh and
- * cuda_product_sums.cuh), which width it takes, and its launch. */
-#include "cuda_product_sums.cuh"
+/* cuda_hopper_products.cu -- the kernel of cuda_products.h (its tiles: cuda_product_tiles.cuh), which width
+ * it takes, and its launch. */
+#include "cuda_product_tiles.cuh"
 
 template <class T, int WIDTH, addend MOST, int N>
 __global__ void __launch_bounds__(THREADS, 1) tiles(const __grid_constant__ list_params<N> p)
@@ -35,7 +35,7 @@ __global__ void __launch_bounds__(THREADS, 1) tiles(const __grid_constant__ list
     __syncthreads();
     pl_kernel_begin();
     if (threadIdx.x < 128) {
-        pl_registers_fewer<40>();
+        pl_registers_fewer<56>();
         const int warp = (int)threadIdx.x / 32;
         if (warp == 0) produce<WIDTH>(p, at);
         else if (warp < 3) {
@@ -44,7 +44,7 @@ __global__ void __launch_bounds__(THREADS, 1) tiles(const __grid_constant__ list
             leave(p);
         }
     } else {
-        pl_registers_more<232>();
+        pl_registers_more<224>();
         consume<T, WIDTH, MOST>(p, at);
     }
 }
@@ -311,33 +311,22 @@ static double estimate_lent(const pl_cuda_product_list *l, const pl_cuda_product
     return 3 + 2.0 * (double)l->batch * (double)c->rows * (double)c->cols * (double)depth_of(l, q) / 720e6;
 }
 
-/* The least of what a product takes; `half`: where that is by cuda_hopper.h, else without data. Its tiles of
- * 128 and 160 columns begin and end sooner; ours of 256 are the faster ones where they come in full rounds,
- * as of 8192 rows: 1056 tiles, eight rounds of 132. */
-static double least_single(pl_hopper_product *half, const pl_hopper_device *dev,
-                           const pl_cuda_product_list *one)
-{
-    double share, by_tiles = estimate(one, one->product, pl_cuda_products_width(dev, one),
-                                      dev->multiprocessors, &share);
-    if (as_symmetric(half, one) && pl_hopper_estimate(dev, half) <= by_tiles)
-        return pl_hopper_estimate(dev, half);
-    *half = {};
-    return by_tiles;
-}
-
 static double estimate_single(const pl_hopper_device *dev, const pl_cuda_product_list *one)
 {
-    pl_hopper_product half = {};
-    return one->product[0].lent ? estimate_lent(one, one->product) : least_single(&half, dev, one);
+    double share;
+    pl_hopper_product half;
+    if (one->product[0].lent) return estimate_lent(one, one->product);
+    if (as_symmetric(&half, one)) return pl_hopper_estimate(dev, &half);
+    return estimate(one, one->product, pl_cuda_products_width(dev, one), dev->multiprocessors, &share);
 }
 
 cudaError_t pl_cuda_products_single(const pl_hopper_device *dev, cudaStream_t stream,
                                     const pl_cuda_product_list *l, int i)
 {
     pl_cuda_product_list one = single(l, i);
-    pl_hopper_product half = {};
-    least_single(&half, dev, &one);
-    if (half.C) return pl_hopper_multiply(dev, stream, &half, pl_hopper_plan_for(dev, &half));
+    pl_hopper_product half;
+    if (as_symmetric(&half, &one))
+        return pl_hopper_multiply(dev, stream, &half, pl_hopper_plan_for(dev, &half));
     return pl_cuda_products_launch(dev, stream, &one, pl_cuda_products_width(dev, &one));
 }
 

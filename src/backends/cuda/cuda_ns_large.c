@@ -2,22 +2,22 @@
  * (cuda_products.h), the steps of a batch in one launch or product by product.
  *
  * Short sides up to 1024, which models have by the dozen: one launch where that ends sooner; larger ones fill
- * the multiprocessors alone and go product by product always. Of those X <- q X + P X is lent to cuBLASLt,
- * all but the last one, whose epilogue writes f32 where that is wanted, rounded to bf16 first: no copy behind
- * it.
+ * the multiprocessors alone and go product by product always. Of those X <- q X + P X is lent to cuBLASLt.
+ * The last one is, too, between 1024 and 4096, with a copy behind it; else it is ours, whose epilogue writes
+ * f32 where that is wanted, rounded to bf16 first: no copy.
  *
  * Invariants
  *  1. A matrix's bits do not depend on its batch. Above 1024 a product's kernel is of the shape alone, the
- * last product's too, whatever its result's format. Up to 1024 whether there is one launch depends on the
- * batch, so there any kernel has the bits of any other: our own have one instruction (wgmma), which adds 16 k
- * at a time, ascending, to one f32 sum, and one epilogue, fmaf(alpha, sum, beta d) rounded once.
+ *     last product's too, whatever its result's format. Up to 1024 whether there is one launch depends on the
+ *     batch, so there any kernel has the bits of any other: our own have one instruction (wgmma), which adds
+ *     16 k at a time, ascending, to one f32 sum, and one epilogue, fmaf(alpha, sum, beta d) rounded once.
  *  2. cuBLASLt's product has these bits where it may stand for ours (lends). What carries that: a pinned
  *     algorithm that does not split k (cuda_gemm.c); alpha = 1, so of the forms an epilogue can have only
- * fma( beta, d, sum) is another than sum + beta d; and test_ns_large, which compares every entry, alone
- * against in a batch of twelve, denormal ones, infinities and NaN among them. The other epilogue, or another
- * order of k, would show: the former in about 2^-17 of all entries, a hundred of a step of 12 squares of
- * 1024. Only those squares have been compared on a GPU (entry 83 of docs/speed/gpu.md), so only they are
- * lent.
+ *     fma(beta, d, sum) is another than sum + beta d; and test_ns_large, which compares every entry, alone
+ *     against in a batch of twelve, denormal ones, infinities and NaN among them. The other epilogue, or
+ *     another order of k, would show: the former in about 2^-17 of all entries, a hundred of a step of 12
+ *     squares of 1024. Only those squares have been compared on a GPU (entries 83 and 95 of
+ *     docs/speed/gpu.md), so only they are lent.
  *  3. A tall matrix has the bits of its transpose: up to 1024 columns it stays as it stands (both factors
  *     MN-major), above it is turned in bf16 on the way in and back on the way out.
  */
@@ -25,8 +25,9 @@
 #include "cuda_products.h"
 #include "cuda_state.h"
 
-#define LEAST  256  /* short sides above: below they are cuda_ns.h's */
-#define JOINED 1024 /* and up to this may have one launch */
+#define LEAST    256  /* short sides above: below they are cuda_ns.h's */
+#define JOINED   1024 /* and up to this may have one launch */
+#define OWN_LAST 4096 /* and from this on have a last product of ours */
 
 enum { IN_X, IN_Y, IN_Z, IN_A, IN_P, IN_S, IN_B, ARRAYS };
 
@@ -141,6 +142,14 @@ static int lends(const pl_mat *X)
     return is_huge(X) || (X->rows == JOINED && X->cols == JOINED);
 }
 
+/* The last one as well, whose result is copied then: 2048^2 took 344 us with that product by our tiles, 339
+ * by cuBLASLt and a copy. At 4096^2 they are level; above, the copy costs more (entry 95 of
+ * docs/speed/gpu.md). */
+static int lends_last(const pl_mat *X)
+{
+    return is_huge(X) && short_side(X) < OWN_LAST;
+}
+
 /* X goes to Y and back, or by Z first. */
 static void put_steps(pl_cuda_product_list *l, const pl_args_newton_schulz *a)
 {
@@ -149,7 +158,8 @@ static void put_steps(pl_cuda_product_list *l, const pl_args_newton_schulz *a)
     for (int64_t s = 0, joined; s < a->steps; s += 1 + joined, made++) {
         uint8_t y = by_z(a) && made < 3 ? (uint8_t)((x + 1) % 3) : x == IN_X ? IN_Y : IN_X;
         joined = pl_chain_joined(a->chain, s);
-        put_chain(l, a->coef + 3 * s, joined, y, x, a->X.rows > a->X.cols, made < n - 1 && lends(&a->X));
+        int lent = made < n - 1 ? lends(&a->X) : lends_last(&a->X);
+        put_chain(l, a->coef + 3 * s, joined, y, x, a->X.rows > a->X.cols, lent);
         x = y;
     }
 }
@@ -166,7 +176,8 @@ static pl_cuda_product_list list_of(pl_queue *q, const pl_args_newton_schulz *a,
     l.array[IN_X] = (pl_cuda_product_array){a->X.data, rows, cols, a->X.rs, a->X.bs};
     l.counters = pl_cuda_q(q)->counters;
     put_steps(&l, a);
-    if (a->Y.data && a->Y.dtype == POLAR_DTYPE_F32) l.out = a->Y.data, l.ldo = a->Y.rs, l.bso = a->Y.bs;
+    if (a->Y.data && a->Y.dtype == POLAR_DTYPE_F32 && !lends_last(&a->X))
+        l.out = a->Y.data, l.ldo = a->Y.rs, l.bso = a->Y.bs;
     if (l.out && !pl_cuda_products_suit(&l)) l.out = NULL;
     return l;
 }
