@@ -1,7 +1,6 @@
 /* cuda_hopper_parts.cu -- which products go to the kernel of cuda_hopper_parts.cuh, by which tiles. See
  * cuda_hopper_parts.h. */
 #include <algorithm>
-#include <functional>
 
 #include "cuda_hopper_parts.cuh"
 #include "cuda_parts.h"
@@ -19,23 +18,34 @@ int pl_hopper_parts_suits(const pl_args_gemm *a)
     return !a->tf32 || a->C.rows * a->C.cols * (a->ta ? a->A.rows : a->A.cols) < MOST_WORK;
 }
 
-#define MOST_BLOCKS 512
-#define OWN         DEPTH /* k that a tile's beginning and its end are worth */
+#define MOST_TIMES 64
+#define OWN        DEPTH /* k that a tile's beginning and its end are worth */
 
 /* When the last block ends, each taking the next tile where it is done with one: in k of a tile. 0: later
  * than is worth counting. */
 static int64_t end_of(const product_table *t, int64_t blocks)
 {
-    int64_t ends[MOST_BLOCKS] = {};
-    const auto later = std::greater<int64_t>();
-    if (blocks > MOST_BLOCKS || t->tiles > 16 * blocks) return 0;
+    struct {
+        int64_t time, blocks; /* that end then */
+    } at[MOST_TIMES] = {{0, blocks}};
+    int64_t last = 0;
+    int times = 1;
+    if (t->tiles > 64 * blocks) return 0;
     for (int g = 0; g < t->groups; g++)
-        for (uint32_t i = t->first[g]; i < t->first[g + 1]; i++) {
-            std::pop_heap(ends, ends + blocks, later);
-            ends[blocks - 1] += t->call[t->leader[g]].k + OWN;
-            std::push_heap(ends, ends + blocks, later);
+        for (int64_t left = t->first[g + 1] - t->first[g]; left > 0;) {
+            int soon = 0, to = 0;
+            for (int i = 1; i < times; i++)
+                if (at[i].time < at[soon].time) soon = i;
+            const int64_t some = std::min(left, at[soon].blocks),
+                          then = at[soon].time + t->call[t->leader[g]].k + OWN;
+            while (to < times && at[to].time != then) to++;
+            if (to == MOST_TIMES) return 0;
+            if (to == times) at[times++] = {then, 0};
+            at[to].blocks += some, at[soon].blocks -= some, left -= some;
+            last = std::max(last, then);
+            if (!at[soon].blocks) at[soon] = at[--times];
         }
-    return *std::max_element(ends, ends + blocks);
+    return last;
 }
 
 /* Tiles of 192 x 192 read less of L2, which is what tf32 waits for; those of half as many columns may be
