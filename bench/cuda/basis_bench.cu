@@ -144,13 +144,15 @@ int main()
     CK(cudaMemset(counter, 0, 4));
     make(stage);
     CK(cudaDeviceSynchronize());
-    for (int tf32 = 0; tf32 < 2; tf32++) { /* sums of numbers of 24 bits; tf32's 16 of each */
+    /* Sums that are cut 48 times, by 2^-23 each, before they are begun anew, in tf32 144 times; parts left
+     * out are 2^-22 and 2^-15. A part that is lost is 2^-8 and more. */
+    for (int tf32 = 0; tf32 < 2; tf32++) {
         double off = 0;
         for (int w = 1; w < WAYS; w++)
             for (int s = 0; s < STAGES; s++)
                 if (is_there((way)w, tf32)) off = fmax(off, worst(stage[s], (way)w, tf32));
         printf("%s: off by %.2g of the result's size\n", tf32 ? "tf32" : "f32", off);
-        failures += !(off < (tf32 ? 0x1p-15 : 0x1p-20));
+        failures += !(off < (tf32 ? 0x1p-14 : 0x1p-17));
     }
     for (calls &c : stage) c.clear();
     make(stage); /* numbers of size one again */
