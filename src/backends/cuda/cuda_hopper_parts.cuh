@@ -1,7 +1,7 @@
 /* cuda_hopper_parts.cuh -- the kernel of cuda_hopper_parts.h, and its launch.
  *
  * A block makes 64 G x 96 results. Its first warpgroup brings slabs of 32 k of both factors through
- * registers, the next one (or half of one) while it cuts this into its parts on their way into shared memory;
+ * registers, the next one while it cuts this into its parts on their way into shared memory;
  * the G others multiply, 64 rows each, parts by wgmma. In a stage a part of a factor lies as the factor does:
  *
  *     ALONG   k along its rows: rows of 32 k, 64 bytes (pl_wgmma_along)
