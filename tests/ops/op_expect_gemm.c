@@ -15,27 +15,17 @@ static double in_tf32(double x)
     return fabs(y) >= 0x1p128 ? copysign(INFINITY, x) : y;
 }
 
-/* Its first eight. */
-static double eight_bits(double x)
-{
-    if (x - x != 0 || x == 0) return x;
-    const int e = ilogb(x);
-    return ldexp(trunc(ldexp(x, 7 - e)), e - 7);
-}
-
 #define PIECE 128 /* factors that are loaded at once: sums stay in registers between */
 
 /* How far a product may be from that of the rounded factors where they are cut, or kept: a factor that is
- * rounded, cut or kept is within one unit of its tenth bit of each of the others. Where both have more than 8
- * bits, 2^-15 of it may be left out. */
+ * rounded, cut or kept is within one unit of its tenth bit of each of the others. */
 static long double cut_apart(double x, double y)
 {
     long double dx = x == in_tf32(x) ? 0 : ldexpl(1, (ilogb(x) < -126 ? -126 : ilogb(x)) - 10),
-                dy = y == in_tf32(y) ? 0 : ldexpl(1, (ilogb(y) < -126 ? -126 : ilogb(y)) - 10), left = 0;
+                dy = y == in_tf32(y) ? 0 : ldexpl(1, (ilogb(y) < -126 ? -126 : ilogb(y)) - 10);
     if (!isfinite(x) || !isfinite(y)) return 0;
     if (!isfinite(in_tf32(x)) || !isfinite(in_tf32(y))) return INFINITY; /* rounded up to infinity, or not */
-    if (x != eight_bits(x) && y != eight_bits(y)) left = 0x1p-15L * fabsl((long double)x * y);
-    return dx * (fabsl((long double)y) + dy) + dy * fabsl((long double)x) + left;
+    return dx * (fabsl((long double)y) + dy) + dy * fabsl((long double)x);
 }
 
 /* The sum over k, in any order. */

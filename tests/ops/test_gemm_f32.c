@@ -160,11 +160,12 @@ static void random_product(rig *r, const product_case *c)
                 worst = fmax(worst, fabs(x[(b * c->m + i) * c->n + j] - (alpha * sum + c->beta * d)) / tol);
             }
     test_bound(c->name, worst, 1, c->tf32 ? "factors in tf32" : "sums of k terms, parts left out");
+    const int mirrored = c->sym && !c->tf32; /* a library's is symmetric up to its roundings */
     int64_t askew = 0;
-    for (int64_t b = 0; b < c->batch && c->sym; b++)
+    for (int64_t b = 0; b < c->batch && mirrored; b++)
         for (int64_t i = 0; i < c->m * c->n; i++)
             askew += x[b * c->m * c->n + i] != x[b * c->m * c->n + i % c->n * c->n + i / c->n];
-    if (c->sym) test_exact("... and it is symmetric", askew);
+    if (mirrored) test_exact("... and it is symmetric", askew);
 
     int64_t mates = 0;
     double *alone;
@@ -241,14 +242,14 @@ static int64_t differ(rig *r, pl_mat x, pl_mat y)
 }
 
 /* Calls put off together, of several k, layouts, in tf32 and not, have the bits of each by itself. */
-static void put_off(rig *r, const product_case *cases, int count)
+static void put_off(rig *r, const product_case *cases, int count, int times)
 {
     static operands o[TOGETHER];
     static product_case of[TOGETHER];
     pl_mat alone[TOGETHER];
     int64_t bad = 0, rounded = 0;
     for (int i = 0; i < TOGETHER; i++) {
-        of[i] = cases[i % count], of[i].tf32 = i / 7 % 3 == 1;
+        of[i] = cases[i % count], of[i].tf32 = i / 7 % 3 == 1, of[i].batch *= times;
         o[i] = operands_make(r, &of[i], normal_a, normal_b);
         const pl_args_gemm call = call_of(&of[i], &o[i], 1.25);
         pl_call_gemm(r->q, &call);
@@ -296,6 +297,10 @@ int main(int argc, char **argv)
         {"A B, taller tiles", 24, 256, 128, 100, 0, 0, 0, 1, 0, 0},
         {"A^T B, taller tiles", 12, 256, 184, 68, 1, 0, 0, 0, 0, 0},
         {"A^T A, taller tiles", 16, 252, 252, 64, 1, 0, 0, 0, 1, 0},
+        {"A B, tiles for a large GPU", 70, 190, 180, 64, 0, 0, 0, 0.5, 0, 0},
+        {"A B^T, tiles for a large GPU", 70, 190, 180, 68, 0, 1, 4, 0, 0, 0},
+        {"A^T B, tiles for a large GPU", 70, 188, 180, 64, 1, 0, 0, 0, 0, 0},
+        {"A A^T, tiles for a large GPU", 140, 188, 188, 64, 0, 1, 0, 0, 1, 0},
     };
     const char *device = test_begin(argc, argv);
     const int few = argc > 2 && !strcmp(argv[2], "few");
@@ -324,7 +329,8 @@ int main(int argc, char **argv)
         {"", 2, 192, 192, 160, 1, 0, 0, 0, 0, 0},   {"", 2, 40, 36, 52, 0, 1, 4, 1, 0, 0},
         {"", 3, 192, 128, 192, 0, 0, 0, 1.5, 0, 0},
     };
-    put_off(&r, small, (int)(sizeof small / sizeof *small));
+    put_off(&r, small, (int)(sizeof small / sizeof *small),
+            few ? 1 : 4); /* on a GPU of many multiprocessors */
     polar_queue_destroy(r.q);
     polar_device_close(r.dev);
     return test_end();

@@ -1,7 +1,6 @@
 /* cuda_gemm.c -- products by cuBLASLt, the algorithm pinned per shape; large symmetric ones (cuda_hopper.h),
  * those of many rows with a small matrix (cuda_gemm_act.h), large ones in f32 (cuda_split.h), middling ones
- * in f32 and tf32 (cuda_hopper_parts.h, calls put off together; on older chips cuda_parts.h) by our own
- * kernels.
+ * in f32 (cuda_hopper_parts.h, calls put off together; on older chips cuda_parts.h) by our own kernels.
  *
  * A row-major C = op(A) op(B) is the column-major C^T = op(B)^T op(A)^T on the same memory. The algorithm is
  * looked up once per (formats, sizes, transposes, row strides) with a nominal batch that depends on the
@@ -355,12 +354,13 @@ void pl_cuda_parts_flush(pl_queue *q)
     list->calls = 0;
 }
 
-/* With others of the list, once there is an end to what does not depend on it. */
+/* With others of the list, at overlap_end. Products of other kinds, those in tf32 among them, are launched at
+ * once, before those put off ahead of them: by the contract of pl_queue_overlap_begin neither reads what the
+ * other writes. */
 static void put_parts(pl_queue *q, const pl_args_gemm *a)
 {
     pl_hopper_parts_list *list = pl_cuda_q(q)->parts;
-    const int others = list->calls && !list->call[0].tf32 != !a->tf32;
-    if (others || list->calls == PL_HOPPER_PARTS_CALLS) pl_cuda_parts_flush(q);
+    if (list->calls == PL_HOPPER_PARTS_CALLS) pl_cuda_parts_flush(q);
     list->call[list->calls++] = *a;
     if (!q->overlap || q->watch) pl_cuda_parts_flush(q);
 }

@@ -1,8 +1,8 @@
 /* cuda_hopper_parts.cuh -- the kernel of cuda_hopper_parts.h, and its launch.
  *
- * A block makes 64 G x N results. Its first warpgroup brings slabs of 32 k of both factors through registers,
- * the next one (or half of one) while it cuts this into its parts on their way into shared memory; the G
- * others multiply, 64 rows each, parts by wgmma. In a stage a part of a factor lies as the factor does:
+ * A block makes 64 G x 96 results. Its first warpgroup brings slabs of 32 k of both factors through
+ * registers, the next one while it cuts this into its parts on their way into shared memory;
+ * the G others multiply, 64 rows each, parts by wgmma. In a stage a part of a factor lies as the factor does:
  *
  *     ALONG   k along its rows: rows of 32 k, 64 bytes (pl_wgmma_along)
  *     ACROSS  k across them: panels of 64 columns of A, a warpgroup's own, or of 32 of B (pl_wgmma_across)
@@ -24,6 +24,7 @@
 #include "cuda_hopper_parts.h"
 #include "cuda_tiles.cuh"
 
+#define COLS    96   /* of a tile */
 #define DEPTH   32   /* k of a slab */
 #define CHUNK   128  /* k after which sums are begun anew */
 #define MAKERS  128  /* threads that bring factors */
@@ -52,14 +53,10 @@ typedef struct {
     uint32_t *asked; /* how many tiles have been asked for: zero before and after */
 } product_table;
 
-template <int P, int G, int N> struct shape {
-    static constexpr int ROWS = 64 * G, A_PART = ROWS * DEPTH * 2, B_PART = N * DEPTH * 2,
-                         STAGE = P * (A_PART + B_PART),
-                         STAGES = (G == 1    ? 9
-                                   : N == 96 ? 12
-                                             : 8) /
-                                  P,
-                         THREADS = MAKERS + 128 * G, BLOCKS = G == 3 ? 1 : 2,
+template <int G> struct shape {
+    static constexpr int ROWS = 64 * G, A_PART = ROWS * DEPTH * 2, B_PART = COLS * DEPTH * 2,
+                         STAGE = PARTS * (A_PART + B_PART), STAGES = G == 1 ? 3 : 4,
+                         THREADS = MAKERS + 128 * G, BLOCKS = G == 1 ? 2 : 1,
                          BYTES = 1024 + STAGES * STAGE + 16 * STAGES + 48;
     static_assert(BLOCKS * (BYTES + 1024) <= SMEM_LIMIT + 1024);
 };
@@ -79,9 +76,9 @@ struct place {
 };
 
 /* Tiles of columns that row tile i of a symmetric product has on and below the diagonal. */
-__host__ __device__ __forceinline__ int below(int i, int rows, int cols, int n_tiles)
+__host__ __device__ __forceinline__ int below(int i, int rows, int n_tiles)
 {
-    const int some = ((i + 1) * rows + cols - 1) / cols;
+    const int some = ((i + 1) * rows + COLS - 1) / COLS;
     return some < n_tiles ? some : n_tiles;
 }
 
@@ -93,7 +90,7 @@ __device__ __forceinline__ int group_of(const product_table &t, uint32_t tile)
     return i;
 }
 
-__device__ __forceinline__ place place_of(const product_table &t, uint32_t tile_of_list, int rows, int cols)
+__device__ __forceinline__ place place_of(const product_table &t, uint32_t tile_of_list, int rows)
 {
     const int group = group_of(t, tile_of_list), leader = t.leader[group];
     const product &first = t.call[leader];
@@ -101,9 +98,9 @@ __device__ __forceinline__ place place_of(const product_table &t, uint32_t tile_
     const int64_t at = tile_of_list - t.first[group], matrix_of_call = at / first.tiles;
     int tile = (int)(at % first.tiles), i = 0;
     if (first.sym)
-        for (int some; tile >= (some = below(i, rows, cols, first.n_tiles)); i++) tile -= some;
+        for (int some; tile >= (some = below(i, rows, first.n_tiles)); i++) tile -= some;
     else i = tile / first.n_tiles, tile %= first.n_tiles;
-    return {leader + (int)(matrix_of_call % mates), i * rows, tile * cols, matrix_of_call / mates};
+    return {leader + (int)(matrix_of_call % mates), i * rows, tile * COLS, matrix_of_call / mates};
 }
 
 /* ---- who does which tile ------------------------------------------------------------------------ */
@@ -190,60 +187,48 @@ __device__ __forceinline__ void step(source &w)
     w.from += w.slab, w.at += DEPTH;
 }
 
-/* The next part of two neighbours, and what is left of them: cut where three parts hold all bits, else
- * rounded. */
-template <int P> __device__ __forceinline__ uint32_t part_of(float &x, float &y)
-{
-    if (P == PARTS) return cut(x, y);
-    const uint32_t v = pl_pack(x, y);
-    x -= pl_low(v), y -= pl_high(v);
-    return v;
-}
-
-template <int P> __device__ __forceinline__ void put(uint8_t *to, int part_bytes, float4 v)
+/* The parts of four neighbours. */
+__device__ __forceinline__ void put(uint8_t *to, int part_bytes, float4 v)
 {
 #pragma unroll
-    for (int part = 0; part < P; part++) {
-        const uint32_t low = part_of<P>(v.x, v.y), high = part_of<P>(v.z, v.w);
+    for (int part = 0; part < PARTS; part++) {
+        const uint32_t low = cut(v.x, v.y), high = cut(v.z, v.w);
         *(uint2 *)(to + part * part_bytes) = make_uint2(low, high);
     }
 }
 
-template <int P, int G, int N, bool A_ALONG, bool B_ALONG>
+template <int G, bool A_ALONG, bool B_ALONG>
 __device__ __forceinline__ void produce(const product_table &table, const place &at, slab_ring &ring,
                                         uint8_t *stages, const turns &w, int turn)
 {
     const product &p = table.call[at.call];
-    using S = shape<P, G, N>;
-    constexpr int OF_A = 4 * G, OF_B = N / 16;
-    constexpr bool SHARED = OF_A == OF_B; /* registers: both factors' have no room, so they take turns */
-    float4 a[OF_A], b[SHARED ? 1 : OF_B];
+    using S = shape<G>;
+    constexpr int OF_A = 4 * G, OF_B = COLS / 16;
+    float4 a[OF_A], b[OF_B];
     uint32_t a_byte, b_byte, before = 0;
     source A = source_of<A_ALONG, 64, OF_A>(p.A + at.matrix * p.bsa, p.lda, at.row, p.m, p.k, &a_byte),
            B = source_of<B_ALONG, 32, OF_B>(p.B + at.matrix * p.bsb, p.ldb, at.column, p.n, p.k, &b_byte);
 #pragma unroll
     for (int s = 0; s < OF_A; s++) a[s] = four_of<A_ALONG, 64>(A, s);
 #pragma unroll
-    for (int s = 0; s < OF_B && !SHARED; s++) b[s] = four_of<B_ALONG, 32>(B, s);
+    for (int s = 0; s < OF_B; s++) b[s] = four_of<B_ALONG, 32>(B, s);
     if (threadIdx.x == 0) before = atomicAdd(table.asked, 1);
     for (int k0 = 0; k0 < p.k; k0 += DEPTH) {
         uint8_t *here = stages + ring.stage * S::STAGE, *to_a = here + a_byte,
-                *to_b = here + P * S::A_PART + b_byte;
+                *to_b = here + PARTS * S::A_PART + b_byte;
         step(A); /* beyond the last slab nothing is there */
-        if (!SHARED) step(B);
+        step(B);
         pl_mbar_wait(ring.empty + 8 * ring.stage, ring.parity ^ 1);
 #pragma unroll
         for (int s = 0; s < OF_A; s++) {
-            put<P>(to_a + s * FURTHER, S::A_PART, a[s]);
-            a[s] = SHARED ? four_of<B_ALONG, 32>(B, s) : four_of<A_ALONG, 64>(A, s);
+            put(to_a + s * FURTHER, S::A_PART, a[s]);
+            a[s] = four_of<A_ALONG, 64>(A, s);
         }
 #pragma unroll
         for (int s = 0; s < OF_B; s++) {
-            float4 &x = SHARED ? a[s] : b[s];
-            put<P>(to_b + s * FURTHER, S::B_PART, x);
-            x = SHARED ? four_of<A_ALONG, 64>(A, s) : four_of<B_ALONG, 32>(B, s);
+            put(to_b + s * FURTHER, S::B_PART, b[s]);
+            b[s] = four_of<B_ALONG, 32>(B, s);
         }
-        if (SHARED) step(B);
         pl_async_fence();
         __syncwarp();
         if (threadIdx.x % 32 == 0) pl_mbar_arrive(ring.full + 8 * ring.stage);
@@ -254,22 +239,11 @@ __device__ __forceinline__ void produce(const product_table &table, const place 
 
 /* ---- products ----------------------------------------------------------------------------------- */
 
-/* Of the first factor and of the second, in product i of P parts: the least first. */
-template <int P> __device__ constexpr int part_a(int i)
-{
-    return P == PARTS ? first_part(i) : i == 0;
-}
-
-template <int P> __device__ constexpr int part_b(int i)
-{
-    return P == PARTS ? second_part(i) : i == 1;
-}
-
 /* What the tensor cores write is not read before the wait that stands above. */
-template <int COUNT> __device__ __forceinline__ void settle(float (&v)[COUNT])
+__device__ __forceinline__ void settle(float (&v)[COLS / 2])
 {
 #pragma unroll
-    for (int i = 0; i < COUNT; i++) asm volatile("" : "+f"(v[i])::"memory");
+    for (int i = 0; i < COLS / 2; i++) asm volatile("" : "+f"(v[i])::"memory");
 }
 
 /* Results (r, c) and (r, c + 1) of a symmetric product, on and below the diagonal, here and there. */
@@ -283,9 +257,9 @@ __device__ __forceinline__ void store_twice(const product &p, float *C, int r, i
 }
 
 /* A thread's results: of row `row` and the one 8 below, two of each eight columns from `column` on. */
-template <bool ADDEND, bool SYM, int N>
-__device__ __forceinline__ void store(const product &p, const place &at, const float (&sum)[N / 2], int row,
-                                      int column)
+template <bool ADDEND, bool SYM>
+__device__ __forceinline__ void store(const product &p, const place &at, const float (&sum)[COLS / 2],
+                                      int row, int column)
 {
     float *C = p.C + at.matrix * p.bsc;
     const float *D = ADDEND ? p.D + at.matrix * p.bsd : NULL;
@@ -297,7 +271,7 @@ __device__ __forceinline__ void store(const product &p, const place &at, const f
         float *to = C + (int64_t)r * p.ldc + column;
         const float *from = ADDEND ? D + (int64_t)r * p.ldd + column : NULL;
 #pragma unroll
-        for (int j = 0; j < N / 8; j++) {
+        for (int j = 0; j < COLS / 8; j++) {
             if (8 * j >= cols) break;
             float2 v = make_float2(p.alpha * sum[4 * j + 2 * h], p.alpha * sum[4 * j + 2 * h + 1]);
             if (ADDEND) {
@@ -310,39 +284,36 @@ __device__ __forceinline__ void store(const product &p, const place &at, const f
     }
 }
 
-template <int N>
-__device__ __forceinline__ void store_all(const product &p, const place &at, const float (&sum)[N / 2],
+__device__ __forceinline__ void store_all(const product &p, const place &at, const float (&sum)[COLS / 2],
                                           int row, int column)
 {
-    if (p.sym && p.D) store<true, true, N>(p, at, sum, row, column);
-    else if (p.sym) store<false, true, N>(p, at, sum, row, column);
-    else if (p.D) store<true, false, N>(p, at, sum, row, column);
-    else store<false, false, N>(p, at, sum, row, column);
+    if (p.sym && p.D) store<true, true>(p, at, sum, row, column);
+    else if (p.sym) store<false, true>(p, at, sum, row, column);
+    else if (p.D) store<true, false>(p, at, sum, row, column);
+    else store<false, false>(p, at, sum, row, column);
 }
 
-template <int P, int G, int N, bool A_ALONG, bool B_ALONG>
+template <int G, bool A_ALONG, bool B_ALONG>
 __device__ __forceinline__ void consume(const product &p, const place &at, slab_ring &ring)
 {
-    using S = shape<P, G, N>;
-    constexpr int TIMES = P == PARTS ? PRODUCTS : 3;
-    constexpr bool ANEW = P == PARTS; /* sums of all bits */
+    using S = shape<G>;
     const int group = (int)threadIdx.x / 128 - 1, thread = (int)threadIdx.x % 128, lane = thread % 32;
-    float d[N / 2] = {}, sum[ANEW ? N / 2 : 1] = {};
+    float d[COLS / 2] = {}, sum[COLS / 2] = {};
     for (int k0 = 0; k0 < p.k;) {
-        const int from = k0, left = p.k - k0, end = ANEW && left > CHUNK ? k0 + CHUNK : p.k;
+        const int from = k0, left = p.k - k0, end = left > CHUNK ? k0 + CHUNK : p.k;
         int before = 0; /* a stage whose products may still be under way */
         for (; k0 < end; k0 += DEPTH) {
             const uint32_t A = ring.stages + (uint32_t)(ring.stage * S::STAGE + group * 4096),
-                           B = ring.stages + (uint32_t)(ring.stage * S::STAGE + P * S::A_PART);
+                           B = ring.stages + (uint32_t)(ring.stage * S::STAGE + PARTS * S::A_PART);
             pl_mbar_wait(ring.full + 8 * ring.stage, ring.parity);
             pl_wgmma_fence();
 #pragma unroll
             for (int j = 0; j < DEPTH / 16; j++)
 #pragma unroll
-                for (int i = 0; i < TIMES; i++) {
-                    const uint32_t x = A + (uint32_t)(part_a<P>(i) * S::A_PART),
-                                   y = B + (uint32_t)(part_b<P>(i) * S::B_PART);
-                    pl_wgmma<N>::template product<!A_ALONG, !B_ALONG>(
+                for (int i = 0; i < PRODUCTS; i++) {
+                    const uint32_t x = A + (uint32_t)(first_part(i) * S::A_PART),
+                                   y = B + (uint32_t)(second_part(i) * S::B_PART);
+                    pl_wgmma<COLS>::template product<!A_ALONG, !B_ALONG>(
                         d, A_ALONG ? pl_wgmma_along(x, j) : pl_wgmma_across<64>(x, j, DEPTH),
                         B_ALONG ? pl_wgmma_along(y, j) : pl_wgmma_across<32>(y, j, DEPTH),
                         i > 0 || j > 0 || k0 > from);
@@ -357,45 +328,44 @@ __device__ __forceinline__ void consume(const product &p, const place &at, slab_
         settle(d);
         if (thread == 0) pl_mbar_arrive(ring.empty + 8 * before);
 #pragma unroll
-        for (int i = 0; i < N / 2 && ANEW; i++) sum[ANEW ? i : 0] += d[i];
+        for (int i = 0; i < COLS / 2; i++) sum[i] += d[i];
     }
     const int row = at.row + 64 * group + thread / 32 * 16 + lane / 4, column = at.column + 2 * (lane % 4);
-    if constexpr (ANEW) store_all<N>(p, at, sum, row, column);
-    else store_all<N>(p, at, d, row, column);
+    store_all(p, at, sum, row, column);
 }
 
-template <int P, int G, int N>
+template <int G>
 __device__ __forceinline__ void make_all(const product_table &t, slab_ring ring, const turns &w,
                                          uint8_t *stages)
 {
     uint32_t tile = blockIdx.x;
     for (int turn = 0; tile < t.tiles; tile = next_tile(w, turn++)) {
-        const place at = place_of(t, tile, shape<P, G, N>::ROWS, N);
+        const place at = place_of(t, tile, shape<G>::ROWS);
         const int layout = t.call[at.call].layout;
-        if (layout == ALONG_ALONG) produce<P, G, N, true, true>(t, at, ring, stages, w, turn);
-        else if (layout == ALONG_ACROSS) produce<P, G, N, true, false>(t, at, ring, stages, w, turn);
-        else produce<P, G, N, false, false>(t, at, ring, stages, w, turn);
+        if (layout == ALONG_ALONG) produce<G, true, true>(t, at, ring, stages, w, turn);
+        else if (layout == ALONG_ACROSS) produce<G, true, false>(t, at, ring, stages, w, turn);
+        else produce<G, false, false>(t, at, ring, stages, w, turn);
     }
 }
 
-template <int P, int G, int N>
+template <int G>
 __device__ __forceinline__ void multiply_all(const product_table &t, slab_ring ring, const turns &w)
 {
     uint32_t tile = blockIdx.x;
     for (int turn = 0; tile < t.tiles; tile = next_tile(w, turn++)) {
-        const place at = place_of(t, tile, shape<P, G, N>::ROWS, N);
+        const place at = place_of(t, tile, shape<G>::ROWS);
         const product &p = t.call[at.call];
-        if (p.layout == ALONG_ALONG) consume<P, G, N, true, true>(p, at, ring);
-        else if (p.layout == ALONG_ACROSS) consume<P, G, N, true, false>(p, at, ring);
-        else consume<P, G, N, false, false>(p, at, ring);
+        if (p.layout == ALONG_ALONG) consume<G, true, true>(p, at, ring);
+        else if (p.layout == ALONG_ACROSS) consume<G, true, false>(p, at, ring);
+        else consume<G, false, false>(p, at, ring);
     }
 }
 
-template <int P, int G, int N>
-static __global__ void __launch_bounds__(shape<P, G, N>::THREADS, shape<P, G, N>::BLOCKS)
+template <int G>
+static __global__ void __launch_bounds__(shape<G>::THREADS, shape<G>::BLOCKS)
     products_kernel(const __grid_constant__ product_table table)
 {
-    using S = shape<P, G, N>;
+    using S = shape<G>;
     extern __shared__ uint8_t memory[];
     uint8_t *begin = memory + (-pl_smem(memory) & 1023);
     const uint32_t stages = pl_smem(begin), full = stages + S::STAGES * S::STAGE,
@@ -416,11 +386,11 @@ static __global__ void __launch_bounds__(shape<P, G, N>::THREADS, shape<P, G, N>
     const slab_ring ring = {stages, full, empty, 0, 0};
     pl_kernel_begin();
     if (threadIdx.x < MAKERS) {
-        if (N == 96 && G == 3) pl_registers_more<152>();
-        make_all<P, G, N>(table, ring, w, begin);
+        if (G == 3) pl_registers_more<152>();
+        make_all<G>(table, ring, w, begin);
     } else {
-        if (N == 96 && G == 3) pl_registers_fewer<120>();
-        multiply_all<P, G, N>(table, ring, w);
+        if (G == 3) pl_registers_fewer<120>();
+        multiply_all<G>(table, ring, w);
     }
 }
 
@@ -432,7 +402,7 @@ static int64_t stride_of(const pl_mat &m)
     return m.batch > 1 ? m.bs : 0;
 }
 
-static product product_of(const pl_args_gemm *a, int rows, int cols)
+static product product_of(const pl_args_gemm *a, int rows)
 {
     product p = {};
     p.A = (const float *)a->A.data, p.B = (const float *)a->B.data, p.D = (const float *)a->D.data;
@@ -443,10 +413,10 @@ static product product_of(const pl_args_gemm *a, int rows, int cols)
     p.alpha = (float)a->alpha, p.beta = (float)a->beta;
     p.layout = a->ta ? ACROSS_ACROSS : a->tb ? ALONG_ALONG : ALONG_ACROSS, p.sym = a->sym != 0;
     const int m_tiles = (p.m + rows - 1) / rows;
-    p.n_tiles = (p.n + cols - 1) / cols, p.tiles = m_tiles * p.n_tiles;
+    p.n_tiles = (p.n + COLS - 1) / COLS, p.tiles = m_tiles * p.n_tiles;
     if (p.sym) {
         p.tiles = 0;
-        for (int i = 0; i < m_tiles; i++) p.tiles += below(i, rows, cols, p.n_tiles);
+        for (int i = 0; i < m_tiles; i++) p.tiles += below(i, rows, p.n_tiles);
     }
     return p;
 }
@@ -457,15 +427,15 @@ static bool alike(const product &a, const product &b, int64_t a_batch, int64_t b
     return a.k == b.k && a.tiles == b.tiles && a.n_tiles == b.n_tiles && a.sym == b.sym && a_batch == b_batch;
 }
 
-/* The list as tiles of so many rows and columns; how many there are. */
-static int64_t fill(product_table *table, const pl_hopper_parts_list *list, int rows, int cols)
+/* The list as tiles of so many rows; how many there are. */
+static int64_t fill(product_table *table, const pl_hopper_parts_list *list, int rows)
 {
     product all[PL_HOPPER_PARTS_CALLS];
     int order[PL_HOPPER_PARTS_CALLS], many = 0;
     int64_t tiles = 0;
     for (int i = 0; i < list->calls; i++) {
         if (!list->call[i].C.batch) continue;
-        all[i] = product_of(&list->call[i], rows, cols);
+        all[i] = product_of(&list->call[i], rows);
         order[many++] = i;
     }
     std::stable_sort(order, order + many, [&](int a, int b) { return all[a].k > all[b].k; });
@@ -484,12 +454,12 @@ static int64_t fill(product_table *table, const pl_hopper_parts_list *list, int 
     return tiles;
 }
 
-template <int P, int G, int N>
+template <int G>
 static cudaError_t launch(const pl_hopper_device *dev, cudaStream_t stream, const product_table &table)
 {
-    const uint32_t most = (uint32_t)(dev->multiprocessors * shape<P, G, N>::BLOCKS);
-    return launch_early(products_kernel<P, G, N>, dim3(table.tiles < most ? table.tiles : most),
-                        dim3(shape<P, G, N>::THREADS), shape<P, G, N>::BYTES, stream, table);
+    const uint32_t most = (uint32_t)(dev->multiprocessors * shape<G>::BLOCKS);
+    return launch_early(products_kernel<G>, dim3(table.tiles < most ? table.tiles : most),
+                        dim3(shape<G>::THREADS), shape<G>::BYTES, stream, table);
 }
 
 #endif

@@ -1,18 +1,15 @@
 /* cuda_hopper_parts.h -- f32 products of middling size on Hopper's tensor cores (compute capability 9.0),
  * factors in parts of bf16, calls put off together in one launch (cuda_hopper_parts.cu).
  *
- * gemm of ops.def where all formats are f32: A B^T, A B, A^T B, symmetric ones among them, of which half is
- * made and mirrored.
- *
- *     f32     three parts, cut: all 24 bits. Six of nine products of parts, at most 2^-22 of |a| |b| left out
- *     tf32    two parts, rounded: 16 bits and the sign of the rest, 2^-17 of a number left out. Three of four
- *             products, so 2^-15 of |a| |b| at most, where tf32's 11 bits allow 2^-10
+ * gemm of ops.def where all formats are f32, factors as they are: A B^T, A B, A^T B, symmetric ones among
+ * them, of which half is made and mirrored. Three parts have all 24 bits; six of nine products of parts leave
+ * out at most 2^-22 of |a| |b|.
  *
  * Invariants
  *  1. Sums in f32, of numbers of 24 bits begun anew every 128 k and added up: one order of summation,
  * whatever the tiles, the batch, the shape and what else is in the list.
- *  2. An infinite factor makes NaN, in tf32 one that rounds to infinity as well.
- *  3. All calls of a list are f32, or all are tf32; they do not depend on each other.
+ *  2. An infinite factor makes NaN.
+ *  3. The calls of a list do not depend on each other.
  */
 #ifndef PL_CUDA_HOPPER_PARTS_H
 #define PL_CUDA_HOPPER_PARTS_H
