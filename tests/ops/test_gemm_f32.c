@@ -137,15 +137,23 @@ static double at_b(const product_case *c, const operands *o, int64_t b, int64_t 
     return c->tb ? o->b[(b * c->n + j) * c->k + k] : o->b[(b * c->k + k) * c->n + j];
 }
 
+/* At once, or as calls that may be put off are made, which a backend may do by another kernel. */
+static void multiply(rig *r, const pl_args_gemm *call, int together)
+{
+    if (together) pl_queue_overlap_begin(r->q);
+    pl_call_gemm(r->q, call);
+    if (together) pl_queue_overlap_end(r->q);
+}
+
 /* Every 7th row and column, of which no tile has a multiple: against sums in double. */
-static void random_product(rig *r, const product_case *c)
+static void random_product(rig *r, const product_case *c, int together)
 {
     const double alpha = 1.25, u = !c->tf32 ? 0 : r->dev->cuts_tf32 ? 0x1p-10 : 0x1p-11;
     operands o = operands_make(r, c, normal_a, normal_b);
     const pl_args_gemm call = call_of(c, &o, alpha);
     pl_args_gemm one = call;
     double worst = 0;
-    pl_call_gemm(r->q, &call);
+    multiply(r, &call, together);
     double *x = values(r, o.C);
     for (int64_t b = 0; b < c->batch; b++)
         for (int64_t i = b; i < c->m; i += 7)
@@ -172,7 +180,7 @@ static void random_product(rig *r, const product_case *c)
     one.C = pl_mat_at(o.C, 0, 1), one.A = pl_mat_at(o.A, c->batch - 1, 1);
     one.B = pl_mat_at(o.B, c->batch - 1, 1);
     if (o.D.data) one.D = pl_mat_at(o.D, c->batch - 1, 1);
-    pl_call_gemm(r->q, &one);
+    multiply(r, &one, together);
     alone = values(r, one.C);
     for (int64_t i = 0; i < c->m * c->n; i++) mates += alone[i] != x[(c->batch - 1) * c->m * c->n + i];
     test_exact("... and the last matrix alone", mates);
@@ -207,14 +215,15 @@ static double tf32_entry(int64_t b, int64_t row, int64_t col)
     return (double)((x | 1) + (1 << 10)) * ((row + col) % 2 ? -0x1p-24 : 0x1p-20);
 }
 
-static void exact_product(rig *r, const product_case *given, const char *what, entry_fn of_a, entry_fn of_b)
+static void exact_product(rig *r, const product_case *given, int together, const char *what, entry_fn of_a,
+                          entry_fn of_b)
 {
     product_case c = *given;
     c.beta = 0;
     operands o = operands_make(r, &c, of_a, of_b);
     const pl_args_gemm call = call_of(&c, &o, 1);
     int64_t wrong = 0;
-    pl_call_gemm(r->q, &call);
+    multiply(r, &call, together);
     double *x = values(r, o.C);
     for (int64_t b = 0; b < c.batch; b++)
         for (int64_t i = 0; i < c.m; i += 3)
@@ -241,7 +250,7 @@ static int64_t differ(rig *r, pl_mat x, pl_mat y)
     return bad;
 }
 
-/* Calls put off together, of several k, layouts, in tf32 and not, have the bits of each by itself. */
+/* Calls put off together, of several k, layouts, in tf32 and not, have the bits of each put off by itself. */
 static void put_off(rig *r, const product_case *cases, int count, int times)
 {
     static operands o[TOGETHER];
@@ -252,7 +261,7 @@ static void put_off(rig *r, const product_case *cases, int count, int times)
         of[i] = cases[i % count], of[i].tf32 = i / 7 % 3 == 1, of[i].batch *= times;
         o[i] = operands_make(r, &of[i], normal_a, normal_b);
         const pl_args_gemm call = call_of(&of[i], &o[i], 1.25);
-        pl_call_gemm(r->q, &call);
+        multiply(r, &call, 1);
         alone[i] = o[i].C;
         o[i].C = mat(r, &of[i], of[i].m, of[i].n, NULL, NULL);
     }
@@ -310,17 +319,20 @@ int main(int argc, char **argv)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const product_case *c = &cases[i];
         if (few && (c->m * c->n * c->k > 1 << 23 || c->batch > 12)) continue;
-        product_case tf32 = *c;
-        tf32.tf32 = 1;
-        random_product(&r, c);
-        if (c->m * c->n * c->k <= 1 << 23) random_product(&r, &tf32);
-        if (c->sym) continue; /* its factors are one */
-        exact_product(&r, c, "... exact, the second factor picks", long_entry, pick);
-        exact_product(&r, c, "... exact, the first factor picks", pick, long_entry);
-        exact_product(&r, c, "... exact, middle parts of both", short_entry, short_entry);
-        if (c->m * c->n * c->k > 1 << 23) continue;
-        exact_product(&r, &tf32, "... exact in tf32, the second factor picks", tf32_entry, pick);
-        exact_product(&r, &tf32, "... exact in tf32, the first factor picks", pick, tf32_entry);
+        for (int together = 0; together < 2; together++) {
+            product_case tf32 = *c;
+            tf32.tf32 = 1;
+            random_product(&r, c, together);
+            if (c->m * c->n * c->k <= 1 << 23) random_product(&r, &tf32, together);
+            if (c->sym) continue; /* its factors are one */
+            exact_product(&r, c, together, "... exact, the second factor picks", long_entry, pick);
+            exact_product(&r, c, together, "... exact, the first factor picks", pick, long_entry);
+            exact_product(&r, c, together, "... exact, middle parts of both", short_entry, short_entry);
+            if (c->m * c->n * c->k > 1 << 23) continue;
+            exact_product(&r, &tf32, together, "... exact in tf32, the second factor picks", tf32_entry,
+                          pick);
+            exact_product(&r, &tf32, together, "... exact in tf32, the first factor picks", pick, tf32_entry);
+        }
     }
     static const product_case small[] = {
         {"", 2, 100, 150, 212, 0, 1, 4, 0, 0, 0},   {"", 3, 192, 128, 192, 0, 0, 0, -2, 0, 0},

@@ -1,6 +1,6 @@
 /* cuda_gemm.c -- products by cuBLASLt, the algorithm pinned per shape; large symmetric ones (cuda_hopper.h),
- * those of many rows with a small matrix (cuda_gemm_act.h), large ones in f32 (cuda_split.h), middling ones
- * in f32 (cuda_hopper_parts.h, calls put off together; on older chips cuda_parts.h) by our own kernels.
+ * those of many rows with a small matrix (cuda_gemm_act.h), large and middling ones in f32 (cuda_split.h,
+ * cuda_parts.h; cuda_hopper_parts.h where calls are put off) by our own kernels.
  *
  * A row-major C = op(A) op(B) is the column-major C^T = op(B)^T op(A)^T on the same memory. The algorithm is
  * looked up once per (formats, sizes, transposes, row strides) with a nominal batch that depends on the
@@ -354,21 +354,23 @@ void pl_cuda_parts_flush(pl_queue *q)
     list->calls = 0;
 }
 
-/* With others of the list, at overlap_end. Products of other kinds, those in tf32 among them, are launched at
- * once, before those put off ahead of them: by the contract of pl_queue_overlap_begin neither reads what the
- * other writes. */
+/* With others of the list, at overlap_end; by itself where a watch wants each op's time. Products of other
+ * kinds, those in tf32 among them, are launched at once, before those put off ahead of them: by the contract
+ * of pl_queue_overlap_begin neither reads what the other writes. */
 static void put_parts(pl_queue *q, const pl_args_gemm *a)
 {
     pl_hopper_parts_list *list = pl_cuda_q(q)->parts;
     if (list->calls == PL_HOPPER_PARTS_CALLS) pl_cuda_parts_flush(q);
     list->call[list->calls++] = *a;
-    if (!q->overlap || q->watch) pl_cuda_parts_flush(q);
+    if (q->watch) pl_cuda_parts_flush(q);
 }
 
-/* A middling one, symmetric or not; 0 where it is not done. */
+/* A middling one, symmetric or not; 0 where it is not done. The kernel for many calls is slower than the one
+ * for a call where it has one only, so which of them it is goes by whether the caller puts calls off,
+ * whatever their number: the bits of a matrix in the one or the other do not depend on what else is there. */
 static int multiply_parts(pl_queue *q, const pl_cuda_lt *lt, const pl_args_gemm *a)
 {
-    if (lt->hopper.multiprocessors && pl_hopper_parts_suits(a)) {
+    if (q->overlap && lt->hopper.multiprocessors && pl_hopper_parts_suits(a)) {
         put_parts(q, a);
         return 1;
     }
