@@ -84,7 +84,9 @@ run_list() { cat <<'END'
 gpu so3 specs/open/so3_factorial.yaml --set model.width=128 --set arms=muon,muon_v,polar_ema,polaradamw
 gpu so3 specs/open/so3_rounding.yaml --set model.width=128
 gpu so3 specs/open/so3_gauge.yaml --set model.width=64,128 --set seeds=0..1
-gpu so3 specs/open/so3_atlas.yaml --set model.width=32 --set seeds=42,7,123,2024 --set optim.lr=3e-4,1e-3,3e-3 --set arms=kernel_1000_*,scalars_1000_*
+gpu so3 specs/open/so3_atlas.yaml --set model.width=32 --set seeds=42,7,123,2024 --set optim.lr=3e-4 --set arms=kernel_1000_*,scalars_1000_*
+gpu so3 specs/open/so3_atlas.yaml --set model.width=32 --set seeds=42,7,123,2024 --set optim.lr=1e-3 --set arms=kernel_1000_*,scalars_1000_*
+gpu so3 specs/open/so3_atlas.yaml --set model.width=32 --set seeds=42,7,123,2024 --set optim.lr=3e-3 --set arms=kernel_1000_*,scalars_1000_*
 gpu so3 specs/open/so3_choice_pairs.yaml --set model.width=16,32 --set seeds=0..7
 gpu so3 specs/open/so3_choice_pairs.yaml --set model.width=64 --set seeds=0..7
 gpu so3 specs/open/so3_rates.yaml --set model.width=64 --set optim.lr=3e-2 --set arms=adamw
