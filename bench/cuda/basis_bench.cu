@@ -101,7 +101,7 @@ static __global__ void differ(double *sums, const float *x, const float *y, int6
     atomicAdd(&sums[0], a), atomicAdd(&sums[1], b);
 }
 
-/* |C - that of plain sums in f32 by cuda_parts.cu| over its size, the worst call's. */
+/* |C - that by cuda_parts.cu| over its size, the worst call's. */
 static double worst(const calls &c, way w)
 {
     double most = 0, sums[2], *d;

@@ -211,7 +211,7 @@ static int next_kron(walk *w, kron *out)
         join(&k, &more);
     }
     if (w->live.batch) k.live = pl_mat_at(w->live, w->matrices, k.D.batch);
-    if (w->grads) place_call(w, &k);
+    if (w->grads && w->rooms && w->sums) place_call(w, &k);
     w->at = k.end;
     w->matrices += k.D.batch;
     w->bytes += room_of(&k.D);

@@ -11,7 +11,7 @@
  * column that is another's, is 2^12 times that.
  *
  * In tf32 a factor is off by u = 2^-11 of itself at most, 2^-10 where a device cuts, so a product by 2 u +
- * u^2: with two of three parts left out 2^-8 would be.
+ * u^2.
  */
 #include "device/backend.h"
 #include "device/queue.h"

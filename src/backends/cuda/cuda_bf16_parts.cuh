@@ -1,5 +1,6 @@
 /* cuda_bf16_parts.cuh -- a number of f32 as the sum of three of bf16, exactly (below 2^-110 its last bits may
- * be lost), and which of the nine products of two numbers' parts are summed (cuda_split.h, cuda_parts.h).
+ * be lost), and which of the nine products of two numbers' parts are summed (cuda_split.h, cuda_parts.h,
+ * cuda_hopper_parts.h).
  */
 #ifndef PL_CUDA_BF16_PARTS_CUH
 #define PL_CUDA_BF16_PARTS_CUH

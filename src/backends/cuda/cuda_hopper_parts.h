@@ -7,7 +7,7 @@
  *
  * Invariants
  *  1. Sums in f32, of numbers of 24 bits begun anew every 128 k and added up: one order of summation,
- * whatever the tiles, the batch, the shape and what else is in the list.
+ *     whatever the tiles, the batch, the shape and what else is in the list.
  *  2. An infinite factor makes NaN.
  *  3. The calls of a list do not depend on each other.
  */

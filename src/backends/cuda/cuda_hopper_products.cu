@@ -341,16 +341,6 @@ int pl_cuda_products_together(const pl_hopper_device *dev, const pl_cuda_product
            estimate_joint(l, pl_cuda_products_width(dev, l), dev->multiprocessors) <= apart;
 }
 
-cudaError_t pl_cuda_products_run(const pl_hopper_device *dev, cudaStream_t stream,
-                                 const pl_cuda_product_list *l)
-{
-    if (pl_cuda_products_together(dev, l))
-        return pl_cuda_products_launch(dev, stream, l, pl_cuda_products_width(dev, l));
-    cudaError_t e = cudaSuccess;
-    for (int i = 0; i < l->products && e == cudaSuccess; i++) e = pl_cuda_products_single(dev, stream, l, i);
-    return e;
-}
-
 cudaError_t pl_cuda_products_launch(const pl_hopper_device *dev, cudaStream_t stream,
                                     const pl_cuda_product_list *l, int width)
 {

@@ -21,7 +21,6 @@ typedef struct pl_cuda_multi_norm {
     pl_args_frob_normalise call[PL_CUDA_NORM_CALLS];
 } pl_cuda_multi_norm;
 
-size_t pl_cuda_norm_put_off_scratch(const pl_args_frob_normalise *a); /* of cuda_optim.c: in a list */
 /* f32, rows without gaps and in fours, not of a transpose */
 int pl_cuda_norm_suits(const pl_args_frob_normalise *a);
 size_t pl_cuda_multi_norm_scratch(const pl_args_frob_normalise *a); /* bytes of a call */

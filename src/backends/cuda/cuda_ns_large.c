@@ -136,10 +136,10 @@ static void put_chain(pl_cuda_product_list *l, const double *coef, int64_t joine
 }
 
 /* Where cuBLASLt makes q X + P X sooner than our tiles: above 1024, and of a single 1024^2, whose 128 tiles
- * of 64 columns take 8.1 to 8.7 us, cuBLASLt 6.0 to 6.5. */
+ * of 64 columns take 8.1 to 8.7 us, cuBLASLt 6.0 to 6.5 (packed: strides are part of its key). */
 static int lends(const pl_mat *X)
 {
-    return is_huge(X) || (X->rows == JOINED && X->cols == JOINED);
+    return is_huge(X) || (X->rows == JOINED && X->cols == JOINED && X->rs == JOINED);
 }
 
 /* The last one as well, whose result is copied then: 2048^2 took 344 us with that product by our tiles, 339

@@ -77,9 +77,10 @@ static size_t norm_scratch(const pl_args_frob_normalise *a)
     return (pl_cuda_multi_norm_scratch(a) + 255) / 256 * 256;
 }
 
-size_t pl_cuda_norm_put_off_scratch(const pl_args_frob_normalise *a)
+size_t pl_cuda_put_off_scratch(pl_queue *q, pl_op_id id, const void *args)
 {
-    return pl_cuda_norm_suits(a) ? norm_scratch(a) : 0;
+    if (id == PL_OP_kron_sweep) return pl_cuda_sweep_put_off_scratch(q, args);
+    return id == PL_OP_frob_normalise && pl_cuda_norm_suits(args) ? norm_scratch(args) : 0;
 }
 
 static void flush_norms(pl_queue *q)

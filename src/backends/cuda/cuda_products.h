@@ -65,13 +65,9 @@ int pl_cuda_products_width(const pl_hopper_device *dev, const pl_cuda_product_li
 /* One launch ends sooner than product by product. */
 int pl_cuda_products_together(const pl_hopper_device *dev, const pl_cuda_product_list *l);
 
-/* Enqueues product i of the list. */
+/* Enqueues product i of the list, lent or not. */
 cudaError_t pl_cuda_products_single(const pl_hopper_device *dev, cudaStream_t stream,
                                     const pl_cuda_product_list *l, int i);
-
-/* Enqueues the list in one launch or product by product, whichever ends sooner. No bit depends on it. */
-cudaError_t pl_cuda_products_run(const pl_hopper_device *dev, cudaStream_t stream,
-                                 const pl_cuda_product_list *l);
 
 /* Enqueues the list in one launch, by tiles of 128 rows and `width` columns: 64, 128, 192 or 256. */
 cudaError_t pl_cuda_products_launch(const pl_hopper_device *dev, cudaStream_t stream,

@@ -36,8 +36,9 @@ typedef struct pl_cuda_queue {
         side; /* captures instead of the legacy default stream, which cannot; made when first wanted */
     cudaStream_t outside; /* the queue's stream while the side stream captures; or NULL */
     void *workspace;
-    uint32_t *counters;                  /* of lists of products (cuda_products.h): zeros between launches */
-    char *pinned;                        /* PL_CUDA_RING slots for small uploads */
+    uint32_t
+        *counters; /* of lists of products (cuda_products.h, cuda_hopper_parts.h): zeros between launches */
+    char *pinned;  /* PL_CUDA_RING slots for small uploads */
     cudaEvent_t slot_free[PL_CUDA_RING]; /* recorded behind the copy out of the slot */
     int next_slot;
     char *stages; /* PL_CUDA_STAGES pieces of pinned memory for large uploads, taken at the first; or NULL */
@@ -113,6 +114,7 @@ void pl_cuda_sweeps_flush(pl_queue *q);
 void pl_cuda_parts_flush(pl_queue *q);
 /* scratch that overlap_end takes for a call, in a dry run: of sweeps and of norms */
 size_t pl_cuda_put_off_scratch(pl_queue *q, pl_op_id id, const void *args);
+size_t pl_cuda_sweep_put_off_scratch(const pl_queue *q, const pl_args_kron_sweep *args);
 void pl_cuda_solver_close(pl_cuda_solver *s); /* NULL is fine */
 
 #endif

@@ -3,12 +3,11 @@
  *
  * Invariants
  *  1. Scratch is taken when the list is launched, for all of its calls: at most MOST_SCRATCH, or what one
- * call takes. A dry run adds up what that will be, and never less (pl_cuda_put_off_scratch).
+ * call takes. A dry run adds up what that will be, and never less (pl_cuda_sweep_put_off_scratch).
  *  2. Two calls of a list share at most a V, of which they move one side each.
  */
 #include "cuda_hopper_kron.h"
 #include "cuda_kernels.h"
-#include "cuda_multi_norm.h"
 #include "cuda_state.h"
 #include "device/queue.h"
 
@@ -19,10 +18,9 @@ static size_t scratch_of(const pl_args_kron_sweep *a)
     return pl_hopper_sweep_scratch(a) + 256; /* taken in pieces that are aligned */
 }
 
-size_t pl_cuda_put_off_scratch(pl_queue *q, pl_op_id id, const void *args)
+size_t pl_cuda_sweep_put_off_scratch(const pl_queue *q, const pl_args_kron_sweep *args)
 {
-    if (id == PL_OP_frob_normalise) return pl_cuda_norm_put_off_scratch(args);
-    if (id != PL_OP_kron_sweep || !pl_cuda_sweeps_by_cluster(args)) return 0;
+    if (!pl_cuda_sweeps_by_cluster(args)) return 0;
     const size_t own = scratch_of(args), most = own > MOST_SCRATCH ? own : MOST_SCRATCH;
     if (q->put_off + own <= MOST_SCRATCH) return own;
     return most > q->put_off ? most - q->put_off : 0; /* some list may be as full as that */
