@@ -20,46 +20,15 @@
 #include "../../src/backends/cuda/cuda_hopper.h"
 #include "lt_products.h"
 #include "bench_cuda.h"
+#include "bench_fill.cuh"
 
 #define GUARD 4096 /* elements before and after every result */
-#define GRID  1024, 256
-#define STRIDE \
-    (int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; i < n; i += (int64_t)gridDim.x * blockDim.x)
 
 static pl_hopper_device dev;
 static const int widths[] = {64, 128, 160};
 static const float NS[3] = {3.4445f, -4.7750f, 2.0315f};
 
 /* ---- plain kernels ------------------------------------------------------------------------------ */
-
-__device__ static uint32_t mixed(uint64_t x)
-{
-    x ^= x >> 33, x *= 0xff51afd7ed558ccdull, x ^= x >> 33, x *= 0xc4ceb9fe1a85ec53ull, x ^= x >> 33;
-    return (uint32_t)x;
-}
-
-template <class T> __device__ static T rounded(float x)
-{
-    return (T)x;
-}
-
-/* Sum of four uniforms: about normal with variance scale^2; symmetric: (i, j) as (j, i). n elements in all.
- */
-template <class T>
-__global__ void fill(T *x, int64_t rows, int64_t cols, int64_t n, float scale, uint64_t seed, int symmetric)
-{
-    for
-        STRIDE
-        {
-            int64_t b = i / (rows * cols), r = i % (rows * cols) / cols, c = i % cols,
-                    first = symmetric ? min(r, c) : r;
-            uint64_t at = (uint64_t)((b * rows + first) * cols + (symmetric ? max(r, c) : c));
-            float v = 0;
-            for (int k = 0; k < 4; k++)
-                v += (float)mixed(seed * 1000003 + at * 4 + (uint64_t)k) * 2.3283064e-10f - 0.5f;
-            x[i] = rounded<T>(v * 1.7320508f * scale);
-        }
-}
 
 /* R = alpha A B^T + beta D in fp64 and S = the sum of the terms' sizes, 16 x 16 tiles. */
 template <class T, class U>
@@ -101,23 +70,21 @@ __global__ void compare(verdict *v, const T *C, const double *R, const double *S
 {
     int p = std::is_same<T, __half>::value ? 11 : 8;
     int64_t n = (int64_t)m * m;
-    for
-        STRIDE
-        {
-            double e = (k / 16 + 2) * ldexp(S[i], -22),
-                   tol = e + ldexp(fabs(R[i]) + e, -p) + (p == 11 ? ldexp(1.0, -25) : 0);
-            double ratio = fabs((double)(float)C[i] - R[i]) / (tol + 1e-300);
-            if (!(ratio <= 1)) atomicAdd(&v->bad, 1ull);
-            atomicMax(&v->worst, ratio < 1e6 ? (unsigned)(ratio * 1000) : 1000000000u);
-            const unsigned short *u = (const unsigned short *)C;
-            if (u[i] != u[i % m * m + i / m]) atomicAdd(&v->asym, 1ull);
-        }
+    FOR_ALL(n)
+    {
+        double e = (k / 16 + 2) * ldexp(S[i], -22),
+               tol = e + ldexp(fabs(R[i]) + e, -p) + (p == 11 ? ldexp(1.0, -25) : 0);
+        double ratio = fabs((double)(float)C[i] - R[i]) / (tol + 1e-300);
+        if (!(ratio <= 1)) atomicAdd(&v->bad, 1ull);
+        atomicMax(&v->worst, ratio < 1e6 ? (unsigned)(ratio * 1000) : 1000000000u);
+        const unsigned short *u = (const unsigned short *)C;
+        if (u[i] != u[i % m * m + i / m]) atomicAdd(&v->asym, 1ull);
+    }
 }
 
 __global__ void differ(unsigned long long *count, const uint32_t *a, const uint32_t *b, int64_t n)
 {
-    for
-        STRIDE if (a[i] != (b ? b[i] : 0xFFFFFFFFu)) atomicAdd(count, 1ull);
+    FOR_ALL(n) if (a[i] != (b ? b[i] : 0xFFFFFFFFu)) atomicAdd(count, 1ull);
 }
 
 /* ---- helpers ------------------------------------------------------------------------------------ */
