@@ -70,25 +70,34 @@ static int64_t moved(optim_rig *r)
     return still;
 }
 
+/* Of the first `count` of a list of matrices: weights that differ from those of an optimiser of each alone.
+ */
+static int64_t differ_alone(optim_rig *all, const char *device, const param_spec *list, int count,
+                            polar_dtype weights, const polar_optim_opts *o, int n_steps, int missing)
+{
+    int64_t bad = 0;
+    for (int i = 0; i < count; i++) {
+        param_spec one = list[i];
+        optim_rig alone;
+        one.as = i + 1;
+        TEST_TRY(rig_open(&alone, device, &one, 1, weights, POLAR_DTYPE_F32, o));
+        steps(&alone, 0, n_steps, missing);
+        bad += rig_differ(all, i, &alone, 0);
+        rig_close(&alone);
+    }
+    return bad;
+}
+
 /* Every matrix together with the others and by itself. */
 static void beside(const char *device, const char *rule, polar_dtype weights, int missing)
 {
     polar_optim_opts o = opts_of(rule);
     optim_rig all;
     char line[96];
-    int64_t bad = 0;
     o.skip_missing = missing;
     TEST_TRY(rig_open(&all, device, specs, PARAMS, weights, POLAR_DTYPE_F32, &o));
     steps(&all, 0, STEPS, missing);
-    for (int i = 0; i < MATRICES; i++) {
-        param_spec one = specs[i];
-        optim_rig alone;
-        one.as = i + 1;
-        TEST_TRY(rig_open(&alone, device, &one, 1, weights, POLAR_DTYPE_F32, &o));
-        steps(&alone, 0, STEPS, missing);
-        bad += rig_differ(&all, i, &alone, 0);
-        rig_close(&alone);
-    }
+    const int64_t bad = differ_alone(&all, device, specs, MATRICES, weights, &o, STEPS, missing);
     snprintf(line, sizeof line, "%s, %s weights%s: beside others and alone", rule, polar_dtype_name(weights),
              missing ? ", gradients missing" : "");
     test_exact(line, bad);
@@ -102,19 +111,10 @@ static void beside_large(const char *device, const char *rule, int tf32)
     polar_optim_opts o = opts_of(rule);
     optim_rig all;
     char line[96];
-    int64_t bad = 0;
     o.kron_tf32 = tf32;
     TEST_TRY(rig_open(&all, device, big, BIG, POLAR_DTYPE_F32, POLAR_DTYPE_F32, &o));
     steps(&all, 0, BIG_STEPS, 0);
-    for (int i = 0; i < BIG; i++) {
-        param_spec one = big[i];
-        optim_rig alone;
-        one.as = i + 1;
-        TEST_TRY(rig_open(&alone, device, &one, 1, POLAR_DTYPE_F32, POLAR_DTYPE_F32, &o));
-        steps(&alone, 0, BIG_STEPS, 0);
-        bad += rig_differ(&all, i, &alone, 0);
-        rig_close(&alone);
-    }
+    const int64_t bad = differ_alone(&all, device, big, BIG, POLAR_DTYPE_F32, &o, BIG_STEPS, 0);
     snprintf(line, sizeof line, "%s%s, larger ones: beside others and alone", rule, tf32 ? ", tf32" : "");
     test_exact(line, bad);
     test_exact("... and all moved", moved(&all));
