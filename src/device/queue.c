@@ -224,10 +224,15 @@ void pl_scratch_end(pl_queue *q, pl_scratch_mark mark)
     q->top = mark;
 }
 
+size_t pl_scratch_bytes(size_t bytes)
+{
+    return (bytes + SCRATCH_ALIGN - 1) / SCRATCH_ALIGN * SCRATCH_ALIGN;
+}
+
 void *pl_scratch_take(pl_queue *q, size_t bytes)
 {
     if (q->error != POLAR_OK) return NULL;
-    bytes = (bytes + SCRATCH_ALIGN - 1) / SCRATCH_ALIGN * SCRATCH_ALIGN;
+    bytes = pl_scratch_bytes(bytes);
     if (q->dry) {
         void *p = (void *)(DRY_ADDRESS + q->top.total);
         q->top.total += bytes;

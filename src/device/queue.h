@@ -76,6 +76,8 @@ int pl_queue_serves(pl_queue *q, pl_op_id id, const void *args);
 pl_scratch_mark pl_scratch_begin(pl_queue *q); /* remembers the top of the stack */
 /* device memory, 64-byte aligned; NULL after an error */
 void *pl_scratch_take(pl_queue *q, size_t bytes);
+size_t
+pl_scratch_bytes(size_t bytes); /* what pl_scratch_take takes for so many: whole steps of its alignment */
 /* packed */
 pl_mat pl_scratch_mat(pl_queue *q, polar_dtype dtype, int64_t batch, int64_t rows, int64_t cols);
 void pl_scratch_end(pl_queue *q, pl_scratch_mark mark); /* gives back everything since begin */

@@ -55,7 +55,6 @@ typedef void (*kron_fn)(pl_queue *q, const kron *k);
 
 #define MOST_ENTRIES (1 << 26) /* of the largest matrices of a call, of a wave's squares: scratch memory */
 #define WAVE_BYTES   (1 << 26) /* of gradients that are gathered at once, or those of one call */
-#define ROOM_ALIGN   ((size_t)256) /* of what a call's gathered gradients begin with */
 
 /* Calls one after the other: where the next one begins, and how much of the shared room is behind. */
 typedef struct walk {
@@ -72,6 +71,12 @@ typedef struct walk {
 } walk;
 
 enum { ROOM_X, ROOM_P, ROOM_T, ROOMS = ROOM_T + 2 };
+
+/* SOAP and its kin: Adam in the factors' basis. */
+static int has_basis(const kron *k)
+{
+    return pl_precondition_soap(k->rule->precondition);
+}
 
 static int takes_part(const polar_optim *opt, const pl_optim_param *p)
 {
@@ -149,7 +154,7 @@ static void copy_live(pl_queue *q, pl_mat Y, pl_mat X, int64_t blocks)
 
 static size_t room_of(const pl_mat *D)
 {
-    return (pl_mat_bytes(D) + ROOM_ALIGN - 1) / ROOM_ALIGN * ROOM_ALIGN;
+    return pl_scratch_bytes(pl_mat_bytes(D));
 }
 
 static int64_t entries(const pl_mat *m)
@@ -272,7 +277,7 @@ static walk next_wave(walk *w)
     for (int64_t squares = 0, any = 0; next_kron(&ahead, &k); any = 1) {
         squares += entries(&k.K[0]) + entries(&k.K[1]);
         if (any && (ahead.bytes - wave.bytes > WAVE_BYTES || squares > MOST_ENTRIES)) break;
-        wave.soaps += pl_precondition_soap(k.rule->precondition);
+        wave.soaps += has_basis(&k);
         *w = ahead;
     }
     wave.end = w->at, wave.room = w->bytes - wave.bytes, wave.bytes = 0;
@@ -353,8 +358,7 @@ static void eigen(pl_queue *q, const kron *k, int side, pl_mat K)
 {
     const polar_rule *r = k->rule;
     PL_CALL(kron_eigen, q, .Q = k->Q[side], .F = k->F[side], .K = K, .live = k->live, .kind = kind_of(r),
-            .every = r->refresh, .after = pl_precondition_soap(r->precondition) ? r->first_basis : 0,
-            .power = power_of(r));
+            .every = r->refresh, .after = has_basis(k) ? r->first_basis : 0, .power = power_of(r));
 }
 
 /* KL's factors average left and right g Q_R f_R and f_L Q_L^T g over the roots of the other sides: both
@@ -436,14 +440,13 @@ static void move_others(pl_queue *q, const kron *k)
 /* Where the moments are due to be looked at. */
 static void look(pl_queue *q, const kron *k)
 {
-    for (int side = 0; side < 2 && kind_of(k->rule) != PL_KRON_NESTEROV; side++)
-        eigen(q, k, side, k->K[side]);
+    for (int side = 0; side < 2 && keeps(k); side++) eigen(q, k, side, k->K[side]);
 }
 
 static void sweep(pl_queue *q, const kron *k)
 {
     const polar_rule *r = k->rule;
-    for (int side = 0; side < 2 && pl_precondition_soap(r->precondition); side++)
+    for (int side = 0; side < 2 && has_basis(k); side++)
         PL_CALL(kron_sweep, q, .Q = k->Q[side], .V = k->V, .F = k->F[side], .K = k->K[side], .live = k->live,
                 .trans = side, .every = r->refresh, .after = r->first_basis, .kind = kind_of(r),
                 .power = power_of(r));
@@ -498,11 +501,6 @@ static void whiten(pl_queue *q, const kron *k, int keeps)
 
 /* SOAP: D <- Q_L (p / (sqrt(v^) + eps)) Q_R^T, p = Q_L^T D Q_R, v the moment of the gradient there, or of p.
  * A function each stage, since no product waits for another shape's. */
-static int has_basis(const kron *k)
-{
-    return pl_precondition_soap(k->rule->precondition);
-}
-
 static int of_its_own(const kron *k)
 {
     return k->rule->precondition == POLAR_PRECONDITION_SOAP_MOMENTUM;
@@ -561,7 +559,7 @@ static void take_in(pl_queue *q, walk wave)
 
 static void whiten_before(pl_queue *q, const kron *k)
 {
-    if (!pl_precondition_soap(k->rule->precondition)) whiten(q, k, 0);
+    if (!has_basis(k)) whiten(q, k, 0);
 }
 
 static void unwhiten(pl_queue *q, const kron *k)

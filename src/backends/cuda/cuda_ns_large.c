@@ -71,7 +71,7 @@ static list_room room_of(const pl_args_newton_schulz *a, char *base)
     for (int i = IN_Y; i < ARRAYS; i++) {
         int wanted = i == IN_Z ? by_z(a) : i < IN_S || a->chain;
         r.of[i] = base ? base + r.bytes : NULL;
-        if (wanted) r.bytes += ((i < IN_A ? x : square) + 255) / 256 * 256;
+        if (wanted) r.bytes += pl_scratch_bytes(i < IN_A ? x : square);
     }
     return r;
 }
@@ -256,7 +256,7 @@ static pl_args_newton_schulz turned_args(const pl_args_newton_schulz *a, void *b
 
 static size_t turned_bytes(const pl_args_newton_schulz *a)
 {
-    return is_turned(a) ? (pl_mat_bytes(&a->X) + 255) / 256 * 256 : 0;
+    return is_turned(a) ? pl_scratch_bytes(pl_mat_bytes(&a->X)) : 0;
 }
 
 int pl_cuda_ns_large_serves(pl_queue *q, const pl_args_newton_schulz *a)

@@ -74,7 +74,7 @@ static void flush_moments(pl_queue *q)
 /* What a call takes of a list's scratch, which is one piece: a dry run adds up as much. */
 static size_t norm_scratch(const pl_args_frob_normalise *a)
 {
-    return (pl_cuda_multi_norm_scratch(a) + 255) / 256 * 256;
+    return pl_scratch_bytes(pl_cuda_multi_norm_scratch(a));
 }
 
 size_t pl_cuda_put_off_scratch(pl_queue *q, pl_op_id id, const void *args)

@@ -489,11 +489,6 @@ void PL_ISA_NAME(pl_cpu_large_matrix)(pl_queue *q, const pl_cpu_item *item)
     else large_step(q, &item->step);
 }
 
-static size_t up(size_t bytes)
-{
-    return (bytes + 255) / 256 * 256; /* as pl_scratch_take */
-}
-
 static size_t item_scratch(const pl_cpu_item *item, int threads)
 {
     const pl_mat *x = pl_cpu_item_matrix(item);
@@ -501,12 +496,14 @@ static size_t item_scratch(const pl_cpu_item *item, int threads)
     if (bytes) return bytes * (size_t)threads;
     pl_args_newton_schulz n =
         steps_args(*x, item->id == PL_OP_polar_map ? item->map.coef : item->step.coef, 0, chain_of(item));
-    return up(elements * sizeof(pl_bf16)) + up((size_t)x->batch * 2 * sizeof(double)) +
-           up(PL_ISA_NAME(pl_cpu_newton_schulz_bytes)(&n, threads)) +
+    return pl_scratch_bytes(elements * sizeof(pl_bf16)) +
+           pl_scratch_bytes((size_t)x->batch * 2 * sizeof(double)) +
+           pl_scratch_bytes(PL_ISA_NAME(pl_cpu_newton_schulz_bytes)(&n, threads)) +
            (item->id == PL_OP_polar_step
-                ? up(elements * sizeof(float)) +
-                      up((size_t)(x->batch * (x->rows > x->cols ? x->rows : x->cols)) * sizeof(double)) +
-                      up((size_t)x->batch * 4 * sizeof(double))
+                ? pl_scratch_bytes(elements * sizeof(float)) +
+                      pl_scratch_bytes((size_t)(x->batch * (x->rows > x->cols ? x->rows : x->cols)) *
+                                       sizeof(double)) +
+                      pl_scratch_bytes((size_t)x->batch * 4 * sizeof(double))
                 : 0);
 }
 
